@@ -1,0 +1,53 @@
+/* Reading side of the histogram: sums, quantiles. Runs in the control thread and in tools. */
+#include "base/histogram.h"
+
+uint64_t histogram_bucket_start_ns(unsigned idx)
+{
+	unsigned exp = idx >> HISTOGRAM_SUB_BITS;
+	uint64_t sub = idx & (HISTOGRAM_SUB_NR - 1);
+
+	if (exp == 0)
+		return sub;
+	return (HISTOGRAM_SUB_NR + sub) << (exp - 1);
+}
+
+void histogram_add(struct histogram *dst, const struct histogram *src)
+{
+	dst->sum_ns += __atomic_load_n(&src->sum_ns, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < HISTOGRAM_BUCKET_NR; i++)
+		dst->bucket[i] += __atomic_load_n(&src->bucket[i], __ATOMIC_RELAXED);
+}
+
+uint64_t histogram_count(const struct histogram *h)
+{
+	uint64_t count = 0;
+
+	for (unsigned i = 0; i < HISTOGRAM_BUCKET_NR; i++)
+		count += __atomic_load_n(&h->bucket[i], __ATOMIC_RELAXED);
+	return count;
+}
+
+uint64_t histogram_quantile_ns(const struct histogram *h, double q)
+{
+	uint64_t count = histogram_count(h);
+	uint64_t rank = (uint64_t)(q * (double)count);
+	uint64_t seen = 0;
+
+	if (count == 0)
+		return 0;
+	if (rank >= count)
+		rank = count - 1;
+	for (unsigned i = 0; i < HISTOGRAM_BUCKET_NR; i++) {
+		seen += h->bucket[i];
+		if (seen > rank)
+			return histogram_bucket_start_ns(i + 1) - 1;
+	}
+	return histogram_bucket_start_ns(HISTOGRAM_BUCKET_NR) - 1;
+}
+
+uint64_t histogram_mean_ns(const struct histogram *h)
+{
+	uint64_t count = histogram_count(h);
+
+	return count ? h->sum_ns / count : 0;
+}

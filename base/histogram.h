@@ -1,0 +1,67 @@
+/*
+ * Log-linear histogram of nanoseconds: each power of two is cut into 2^HISTOGRAM_SUB_BITS equal
+ * buckets, so that a bucket is at most 1/16 wide of its value. One writer (the reactor), any
+ * reader: buckets are only ever incremented, with relaxed atomics that cost nothing on x86.
+ * A reader sees each count whole; counts of one moment need not be of the same instant.
+ */
+#ifndef BASE_HISTOGRAM_H
+#define BASE_HISTOGRAM_H
+
+#include <stdint.h>
+
+#include "base/util.h"
+
+#define HISTOGRAM_SUB_BITS 4u
+#define HISTOGRAM_SUB_NR (1u << HISTOGRAM_SUB_BITS)
+/* Up to 2^40 ns, 18 minutes; what is longer lands in the last bucket. */
+#define HISTOGRAM_EXP_MAX 40u
+#define HISTOGRAM_BUCKET_NR ((HISTOGRAM_EXP_MAX - HISTOGRAM_SUB_BITS + 1) * HISTOGRAM_SUB_NR)
+
+struct histogram {
+	uint64_t sum_ns;
+	uint64_t bucket[HISTOGRAM_BUCKET_NR];
+};
+
+/* Values below HISTOGRAM_SUB_NR have a bucket each. */
+static inline unsigned histogram_index(uint64_t ns)
+{
+	unsigned exp, idx;
+
+	if (ns < HISTOGRAM_SUB_NR)
+		return (unsigned)ns;
+	exp = log2_floor(ns);
+	idx = ((exp - HISTOGRAM_SUB_BITS + 1) << HISTOGRAM_SUB_BITS) +
+	      (unsigned)((ns >> (exp - HISTOGRAM_SUB_BITS)) & (HISTOGRAM_SUB_NR - 1));
+	return MIN(idx, HISTOGRAM_BUCKET_NR - 1);
+}
+
+/* The one writer's add: a plain load and a store that a reader never sees torn. */
+static inline void histogram_bump(uint64_t *counter, uint64_t n)
+{
+	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+static inline void histogram_record(struct histogram *h, uint64_t ns)
+{
+	histogram_bump(&h->sum_ns, ns);
+	histogram_bump(&h->bucket[histogram_index(ns)], 1);
+}
+
+/* First nanosecond of a bucket; the bucket ends before that of idx + 1. */
+uint64_t histogram_bucket_start_ns(unsigned idx);
+
+/* dst += src; dst is private to the caller, src may be live. */
+void histogram_add(struct histogram *dst, const struct histogram *src);
+
+uint64_t histogram_count(const struct histogram *h);
+
+/*
+ * The value below which the fraction q (0 to 1) of the records lies, as the end of its bucket
+ * minus one; 0 when the histogram is empty.
+ */
+uint64_t histogram_quantile_ns(const struct histogram *h, double q);
+
+/* Sum over count; 0 when empty. */
+uint64_t histogram_mean_ns(const struct histogram *h);
+
+#endif

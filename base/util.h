@@ -1,0 +1,56 @@
+/* Small things everything needs: sizes, rounding, the owner of an embedded member. */
+#ifndef BASE_UTIL_H
+#define BASE_UTIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+#define MIN(a, b)                                                                                  \
+	({                                                                                         \
+		__typeof__(a) min_a_ = (a);                                                        \
+		__typeof__(b) min_b_ = (b);                                                        \
+		min_a_ < min_b_ ? min_a_ : min_b_;                                                 \
+	})
+#define MAX(a, b)                                                                                  \
+	({                                                                                         \
+		__typeof__(a) max_a_ = (a);                                                        \
+		__typeof__(b) max_b_ = (b);                                                        \
+		max_a_ > max_b_ ? max_a_ : max_b_;                                                 \
+	})
+
+#define KIB(n) ((uint64_t)(n) << 10)
+#define MIB(n) ((uint64_t)(n) << 20)
+#define GIB(n) ((uint64_t)(n) << 30)
+#define TIB(n) ((uint64_t)(n) << 40)
+
+#define NS_PER_MS 1000000ull
+#define NS_PER_SEC 1000000000ull
+
+static inline bool is_power_of_two(uint64_t n)
+{
+	return n != 0 && (n & (n - 1)) == 0;
+}
+
+/* align must be a power of two. */
+static inline uint64_t round_up(uint64_t n, uint64_t align)
+{
+	return (n + align - 1) & ~(align - 1);
+}
+
+static inline uint64_t round_down(uint64_t n, uint64_t align)
+{
+	return n & ~(align - 1);
+}
+
+/* floor(log2(n)); n must not be 0. */
+static inline unsigned log2_floor(uint64_t n)
+{
+	return 63u - (unsigned)__builtin_clzll(n);
+}
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * All errors of one configuration file, collected and told at once, in the order of the file:
+ * `file:line:column: message`. Any thread, one at a time.
+ */
+#ifndef CONFIG_ERRORS_H
+#define CONFIG_ERRORS_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct config_pos {
+	unsigned line, column; /* from 1; line 0: the file as a whole */
+};
+
+struct config_error {
+	struct config_pos pos;
+	char *message;
+};
+
+/* Beyond this many the rest is counted, not kept: a hostile file must not fill memory. */
+#define CONFIG_ERRORS_MAX 100
+
+struct config_errors {
+	char *file;
+	struct config_error *list;
+	size_t nr;	   /* kept in list */
+	size_t dropped_nr; /* above CONFIG_ERRORS_MAX */
+};
+
+/* file is copied; "-" or "<control>" are as good as a path. */
+void config_errors_init(struct config_errors *e, const char *file);
+void config_errors_fini(struct config_errors *e);
+
+void config_errors_add(struct config_errors *e, struct config_pos pos, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* All lines, sorted by position, each ending in '\n'. The caller frees. NULL: out of memory. */
+char *config_errors_text(struct config_errors *e);
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * A YAML document as a tree that remembers where each node stood, so that every later message can
+ * say file:line:column. Read with libyaml's event API under fixed limits: a hostile document costs
+ * bounded time and memory. Anchors and aliases work: an alias is the same node again (a reference,
+ * not a copy); merge keys (<<: *x) are honoured in mappings. Duplicate keys are errors.
+ */
+#ifndef CONFIG_YAML_H
+#define CONFIG_YAML_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "config/errors.h"
+
+#define YAML_FILE_BYTES_MAX (4u << 20)
+#define YAML_DEPTH_MAX 32
+/* Nodes counted with aliases expanded: what walking the tree can cost. */
+#define YAML_NODES_MAX 100000
+
+enum yaml_kind { YAML_SCALAR, YAML_MAP, YAML_LIST };
+
+struct yaml_pair {
+	struct yaml_node *key; /* always a scalar */
+	struct yaml_node *value;
+};
+
+struct yaml_node {
+	enum yaml_kind kind;
+	struct config_pos pos;
+	bool quoted; /* scalars: '...' or "..." or a block scalar */
+	union {
+		char *text; /* YAML_SCALAR: valid UTF-8 without NUL */
+		struct {
+			struct yaml_pair *pairs;
+			size_t nr;
+		} map;
+		struct {
+			struct yaml_node **items;
+			size_t nr;
+		} list;
+	};
+};
+
+struct yaml_doc {
+	struct yaml_node *root; /* a map; an empty document is an empty map */
+	struct yaml_node **all; /* every node once, for freeing */
+	size_t all_nr;
+};
+
+/*
+ * Reads text (bytes long, not necessarily terminated) as exactly one document. Returns 0, or
+ * -EINVAL with errors added and doc empty, or -ENOMEM.
+ */
+int yaml_parse(struct yaml_doc *doc, const char *text, size_t bytes, struct config_errors *e);
+
+/* Reads a regular file or a pipe, at most YAML_FILE_BYTES_MAX. Also -errno of open and read, with the error added. */
+int yaml_parse_file(struct yaml_doc *doc, const char *path, struct config_errors *e);
+
+/* Accepts a zeroed or already freed doc. */
+void yaml_free(struct yaml_doc *doc);
+
+/* The value of key in a map, or NULL. */
+struct yaml_node *yaml_get(const struct yaml_node *map, const char *key);
+
+/* true for a plain (unquoted) null: "~", "null", "" */
+bool yaml_is_null(const struct yaml_node *node);
+
+#endif
