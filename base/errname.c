@@ -1,5 +1,4 @@
 /* errno -> "ENAME". glibc has strerrorname_np only since 2.32 and only under _GNU_SOURCE. */
-#define _GNU_SOURCE
 #include "base/errname.h"
 
 #include <string.h>
