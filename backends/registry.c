@@ -7,6 +7,7 @@
 const struct backend *const backend_registry[] = {
 	&backend_null,
 	&backend_mem,
+	&backend_file,
 	&backend_skeleton,
 	NULL,
 };
