@@ -1,0 +1,233 @@
+/*
+ * What a backend is: a place where the bytes of a block device live. A backend never sees ublk;
+ * the core never sees the inside of a backend. Everything between them is in this file.
+ *
+ * A backend is one const table (struct backend). The core allocates its private areas (zeroed),
+ * parses its options, and calls:
+ *
+ *   main thread       open -> ............................................. -> close
+ *   reactor thread            queue_init -> submit, submit, ... -> queue_fini
+ *
+ * Threads: open and close run on the main thread, never while a queue is initialised. queue_init,
+ * submit, cancel and queue_fini of one queue run on the reactor that owns it; several queues of
+ * one device may run on several reactors at once, so whatever is in the device's private area is
+ * read-only after open, or atomic.
+ *
+ * Filters are backends whose `child` is another backend: they submit child I/Os (embedded in their
+ * I/O's private area) and answer their own when the child's is complete. A stack is opened from the
+ * bottom up (backend_open, then backend_open_over for each filter) and closed from the top down;
+ * its queues likewise. A filter's io_init ties its child I/O to queue->child with the same tag.
+ *
+ * wrap.c checks this contract around every call, in production too. What it answers by itself a
+ * backend never sees: ranges outside the device or across blocks, modifying I/Os of a read-only
+ * device, operations without their capability, and FLUSH of a device that has no volatile cache.
+ */
+#ifndef BACKENDS_BACKEND_H
+#define BACKENDS_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/option.h"
+
+struct reactor;
+struct backend_io;
+
+enum backend_op {
+	BACKEND_READ,
+	BACKEND_WRITE,
+	BACKEND_FLUSH,
+	BACKEND_DISCARD,      /* content becomes undefined until written; may free space */
+	BACKEND_WRITE_ZEROES, /* reads back as zeroes */
+	BACKEND_OP_NR,
+};
+
+const char *backend_op_name(enum backend_op op);
+
+enum backend_io_flags {
+	BACKEND_FUA = 1u << 0,	   /* WRITE, WRITE_ZEROES: durable before completion */
+	BACKEND_NOUNMAP = 1u << 1, /* WRITE_ZEROES: keep the space allocated */
+};
+
+/* What open found; the core makes the block device's limits from it. */
+enum backend_caps {
+	BACKEND_CAP_FLUSH = 1u << 0, /* has a volatile cache: completed writes need a FLUSH */
+	BACKEND_CAP_FUA = 1u << 1,
+	BACKEND_CAP_DISCARD = 1u << 2,
+	BACKEND_CAP_WRITE_ZEROES = 1u << 3,
+	BACKEND_CAP_READ_ONLY = 1u << 4,
+	BACKEND_CAP_ROTATIONAL = 1u << 5,
+};
+
+struct backend_limits {
+	uint64_t size_bytes;	       /* a multiple of the logical block */
+	uint32_t caps;		       /* enum backend_caps */
+	uint32_t logical_block_bytes;  /* smallest it can serve; 0: any from 512 */
+	uint32_t physical_block_bytes; /* 0: as the logical block */
+	uint32_t io_opt_bytes;	       /* 0: nothing special */
+	uint32_t max_io_bytes;	       /* 0: no limit of its own */
+	uint32_t discard_granularity_bytes;
+	uint64_t max_discard_bytes;	 /* 0: no limit of its own */
+	uint64_t max_write_zeroes_bytes; /* 0: no limit of its own */
+	uint32_t dma_alignment_bytes;	 /* buffers are at least page aligned anyway */
+};
+
+/* Said once, by the device's configuration, before open. */
+struct backend_wishes {
+	uint32_t logical_block_bytes; /* of the block device */
+	uint32_t max_io_bytes;	      /* of a READ or WRITE; 0: no limit */
+	uint32_t queue_nr, depth;
+	bool read_only;
+};
+
+#define BACKEND_ERROR_BYTES 256
+
+struct backend_device {
+	const struct backend *ops;
+	const char *name;   /* of the device, for messages; the opener's */
+	const void *config; /* filled by ops->options; lives as long as the device */
+	struct backend_wishes wishes;
+	struct backend_limits limits; /* out: by open */
+	void *priv;		      /* ops->device_bytes */
+	struct backend_device *child; /* filters: the device below, open before this one; or NULL */
+	char error[BACKEND_ERROR_BYTES]; /* out: when open fails, the reason and the cure in words
+					  */
+};
+
+struct backend_queue {
+	struct backend_device *device;
+	struct reactor *reactor;
+	uint16_t idx;
+	uint16_t depth;
+	void *priv; /* ops->queue_bytes */
+	struct backend_queue *child;
+	uint32_t inflight; /* wrap.c: QUEUED and not complete */
+	bool in_submit;	   /* wrap.c: ops->submit is on the stack */
+	const void *owner; /* wrap.c: the thread that opened it */
+	uint8_t *io_priv;  /* backend.c: depth private areas of I/Os */
+};
+
+enum backend_io_state { BACKEND_IO_IDLE, BACKEND_IO_SUBMITTING, BACKEND_IO_QUEUED };
+
+typedef void backend_done_fn(struct backend_io *io);
+
+/*
+ * One request. The submitter fills op to done and keeps buf valid until completion; it never
+ * changes an I/O that is QUEUED. Ranges lie inside the device and are multiples of its logical
+ * block: wrap.c has checked them.
+ */
+struct backend_io {
+	struct backend_queue *queue;
+	backend_done_fn *done;
+	uint8_t op;    /* enum backend_op */
+	uint8_t flags; /* enum backend_io_flags */
+	uint8_t state; /* enum backend_io_state: wrap.c's */
+	uint16_t tag;
+	int32_t result; /* 0: all of it was done; -errno: nothing may be assumed. Never short. */
+	uint32_t length_bytes; /* DISCARD and WRITE_ZEROES can be nearly 4 GiB; 0 for FLUSH */
+	uint64_t offset_bytes;
+	void *buf;  /* READ, WRITE: aligned to the device's dma_alignment_bytes, a page is enough */
+	void *priv; /* ops->io_bytes, zeroed once at start, kept between uses */
+};
+
+enum backend_submit {
+	BACKEND_DONE,	/* io->result is set; done is not called */
+	BACKEND_QUEUED, /* backend_io_complete exactly once later, never from inside submit */
+	/*
+	 * Not taken, nothing kept: submit it again when another one of this queue is complete.
+	 * Legal only while one is in flight, or nobody would ever submit it again.
+	 */
+	BACKEND_BUSY,
+};
+
+struct backend {
+	const char *name;
+	const char *summary; /* one line for the manual */
+	const struct option *options;
+	size_t config_bytes; /* of the struct that options fill */
+	size_t device_bytes, queue_bytes, io_bytes;
+	bool is_filter; /* its options hold a nested `backend:` */
+
+	/* Returns 0 or -errno with device->error set. May be NULL: nothing to open. */
+	int (*open)(struct backend_device *device);
+	/* Also after a failed open, whatever state it left. May be NULL. */
+	void (*close)(struct backend_device *device);
+	/* Return 0 or -errno; queue_fini also runs after a failed queue_init. May be NULL. */
+	int (*queue_init)(struct backend_queue *queue);
+	void (*queue_fini)(struct backend_queue *queue);
+	/* Once per I/O after queue_init, to set up its private area; may be NULL. 0 or -errno. */
+	int (*io_init)(struct backend_io *io);
+	void (*io_fini)(struct backend_io *io);
+
+	enum backend_submit (*submit)(struct backend_io *io);
+	/*
+	 * Asks a QUEUED I/O to come to an end soon, with any result (a completion that was on its
+	 * way wins). It still completes exactly once. NULL: I/Os always end by themselves.
+	 */
+	void (*cancel)(struct backend_io *io);
+};
+
+/*
+ * A device with its whole stack of filters, made from configuration.
+ */
+
+/*
+ * Main thread. config is what ops->options filled; it and name stay the caller's and must outlive
+ * the device. Returns 0, or -errno with words for the user in error.
+ */
+int backend_open(struct backend_device **ret_device, const struct backend *ops, const char *name,
+		 const void *config, const struct backend_wishes *wishes, char *error,
+		 size_t error_bytes);
+/* The same for a filter. It owns child from here on; a failure leaves child as it was. */
+int backend_open_over(struct backend_device **ret_device, struct backend_device *child,
+		      const struct backend *ops, const char *name, const void *config,
+		      const struct backend_wishes *wishes, char *error, size_t error_bytes);
+
+/* For a backend's open: puts the words into device->error and returns err. */
+int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Main thread, the whole stack; no queue may be open. Accepts NULL. */
+void backend_close(struct backend_device *device);
+
+/*
+ * Reactor thread. Allocates the queue's private areas; returns 0 or -errno. Must come before the
+ * device serves: nothing is allocated afterwards.
+ */
+int backend_queue_open(struct backend_queue **ret_queue, struct backend_device *device,
+		       struct reactor *reactor, unsigned idx, unsigned depth);
+/* Reactor thread; no I/O may be in flight. Accepts NULL. */
+void backend_queue_close(struct backend_queue *queue);
+
+/* Bytes of private memory of one I/O, for the worst-case sum: one backend's, a whole stack's. */
+size_t backend_io_bytes(const struct backend *ops);
+size_t backend_stack_io_bytes(const struct backend_device *device);
+
+/*
+ * Ties an I/O (memory of the caller, zeroed) to a queue. Each tag below the queue's depth has one
+ * private area: tie each once. Returns 0 or -errno, then it needs no fini.
+ */
+int backend_io_init(struct backend_io *io, struct backend_queue *queue, unsigned tag,
+		    backend_done_fn *done);
+void backend_io_fini(struct backend_io *io);
+
+/* wrap.c: the only way to call submit. Reactor thread. */
+enum backend_submit backend_io_submit(struct backend_io *io);
+void backend_io_cancel(struct backend_io *io);
+
+/* wrap.c: how a backend answers a QUEUED I/O. Calls io->done before it returns. */
+void backend_io_complete(struct backend_io *io, int result);
+
+/* registry.c: NULL when there is none; the table ends with NULL. */
+const struct backend *backend_find(const char *name);
+extern const struct backend *const backend_registry[];
+
+/*
+ * The one place where an errno of whatever origin becomes one that the block layer understands
+ * (blk_status_t, block/blk-core.c): ENOSPC, EIO, EOPNOTSUPP, ETIMEDOUT, ENOLINK, EREMOTEIO,
+ * ENODATA, EILSEQ, ENOMEM pass; EDQUOT becomes ENOSPC, all else EIO. err and result are negative.
+ */
+int backend_errno_map(int err);
+
+#endif

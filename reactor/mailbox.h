@@ -1,0 +1,35 @@
+/*
+ * Messages to a reactor from any thread: a lock-free stack (many producers, one consumer) and an
+ * eventfd that the reactor reads through its ring. A mail is embedded in what it is about and is
+ * the sender's until posted, the reactor's until its fn runs, then whoever's fn says.
+ */
+#ifndef REACTOR_MAILBOX_H
+#define REACTOR_MAILBOX_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct mail;
+typedef void mail_fn(struct mail *mail);
+
+struct mail {
+	mail_fn *fn;
+	struct mail *next;
+};
+
+struct mailbox {
+	_Atomic(struct mail *) top;
+	int efd;
+};
+
+/* Returns 0 or -errno of eventfd(2). */
+int mailbox_init(struct mailbox *box);
+void mailbox_fini(struct mailbox *box);
+
+/* Any thread. fn runs on the reactor's thread, in the order of posting per sender. */
+void mailbox_post(struct mailbox *box, struct mail *mail, mail_fn *fn);
+
+/* The consumer: runs all that has been posted so far; returns how many. */
+unsigned mailbox_drain(struct mailbox *box);
+
+#endif

@@ -1,0 +1,90 @@
+/* Slots and SQEs: from an owner's op to a CQE and back. Reactor thread only. */
+#include "reactor/op.h"
+
+#include <errno.h>
+
+#include "base/assert.h"
+#include "reactor/reactor.h"
+
+static int slot_take(struct reactor *r, uint32_t *ret_slot)
+{
+	if (r->slot_free_nr > 0)
+		*ret_slot = r->slot_free[--r->slot_free_nr];
+	else if (r->slot_fresh < r->slot_nr)
+		*ret_slot = r->slot_fresh++;
+	else
+		return -ENOBUFS;
+	return 0;
+}
+
+int op_init(struct op *op, struct reactor *reactor, struct op_owner owner, op_fn *fn)
+{
+	uint32_t slot;
+	int ret = slot_take(reactor, &slot);
+
+	if (ret < 0)
+		return ret;
+	*op = (struct op){
+		.user_data = user_data_make(owner.kind, owner.leg, owner.queue, owner.tag, slot),
+		.fn = fn,
+		.reactor = reactor,
+	};
+	list_init(&op->parked);
+	reactor->slot[slot] = op;
+	return 0;
+}
+
+void op_fini(struct op *op)
+{
+	struct reactor *r = op->reactor;
+	unsigned slot = user_data_slot(op->user_data);
+
+	if (!r)
+		return;
+	ASSERT(op->state != OP_INFLIGHT);
+	op_unpark(op);
+	r->slot[slot] = NULL;
+	r->slot_free[r->slot_free_nr++] = slot;
+	op->reactor = NULL;
+}
+
+struct io_uring_sqe *op_sqe(struct op *op)
+{
+	struct reactor *r = op->reactor;
+	struct io_uring_sqe *sqe;
+
+	ASSERT(op->state == OP_IDLE);
+	sqe = io_uring_get_sqe(&r->ring.uring);
+	if (sqe)
+		return sqe;
+	/* Full: hand over what is there without waiting, then there is room unless the kernel is
+	 * out of memory. */
+	ring_enter(&r->ring, 0, 0);
+	return io_uring_get_sqe(&r->ring.uring);
+}
+
+void op_start(struct op *op, struct io_uring_sqe *sqe)
+{
+	op->user_data += USER_DATA_GENERATION_ONE;
+	op->state = OP_INFLIGHT;
+	op->start_ns = op->reactor->now_ns;
+	sqe->user_data = op->user_data;
+}
+
+void op_park(struct op *op, op_retry_fn *retry)
+{
+	ASSERT(op->state == OP_IDLE);
+	op->state = OP_PARKED;
+	op->retry = retry;
+	op->reactor->stats.sq_full++;
+	list_push_back(&op->reactor->parked, &op->parked);
+}
+
+bool op_unpark(struct op *op)
+{
+	if (op->state != OP_PARKED)
+		return false;
+	list_remove(&op->parked);
+	op->state = OP_IDLE;
+	return true;
+}

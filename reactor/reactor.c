@@ -1,0 +1,380 @@
+/*
+ * The loop. Runs on the reactor's own thread (or, for control, inside libev on the main thread).
+ *
+ * Happy path: one io_uring_enter per turn submits what the last turn prepared and waits; each CQE
+ * finds its op by slot and its callback prepares further SQEs; turn-end hooks prepare the commits.
+ * Failure modes: SQ full (ops park), CQEs that belong to nothing (counted, never followed), a turn
+ * that takes too long (counted).
+ */
+#include "reactor/reactor.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/errname.h"
+#include "base/log.h"
+#include "base/util.h"
+
+/* A turn handles at most this many CQEs, so that timers and mail are never starved. */
+#define CQE_BATCH_MAX 1024
+
+static void mailbox_arm(struct op *op)
+{
+	struct reactor *r = op->reactor;
+	struct io_uring_sqe *sqe = op_sqe(op);
+
+	if (!sqe) {
+		op_park(op, mailbox_arm);
+		return;
+	}
+	io_uring_prep_read(sqe, r->mailbox.efd, &r->mailbox_buf, sizeof(r->mailbox_buf), 0);
+	op_start(op, sqe);
+}
+
+static void mailbox_readable(struct op *op, int res, uint32_t cqe_flags)
+{
+	(void)cqe_flags;
+	/* Interrupted or out of memory: the counter is still there, read it again. */
+	if (res > 0)
+		op->reactor->mailbox_pending = true;
+	mailbox_arm(op);
+}
+
+/*
+ * Both tables are reserved for the largest number of slots, and the kernel gives memory only for
+ * the pages that are used: no allocation later, no memory for what does not exist.
+ */
+static int slots_init(struct reactor *r, unsigned nr)
+{
+	size_t bytes = nr * (sizeof(*r->slot) + sizeof(*r->slot_free));
+	void *mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (mem == MAP_FAILED)
+		return -errno;
+	r->slot = mem;
+	r->slot_free = (uint32_t *)(r->slot + nr);
+	r->slot_nr = nr;
+	return 0;
+}
+
+static void slots_fini(struct reactor *r)
+{
+	if (r->slot)
+		munmap(r->slot, r->slot_nr * (sizeof(*r->slot) + sizeof(*r->slot_free)));
+	r->slot = NULL;
+}
+
+static int event_fd_init(struct reactor *r)
+{
+	r->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (r->event_fd < 0)
+		return -errno;
+	return ring_eventfd_set(&r->ring, r->event_fd);
+}
+
+static int init_parts(struct reactor *r, const struct reactor_params *params)
+{
+	struct op_owner owner = { .kind = OP_KIND_MAILBOX };
+	int ret = slots_init(r, params->op_nr ? params->op_nr : REACTOR_OP_NR_DEFAULT);
+
+	if (ret < 0)
+		return ret;
+	ret = mailbox_init(&r->mailbox);
+	if (ret < 0)
+		return ret;
+	if (params->control) {
+		ret = event_fd_init(r);
+		if (ret < 0)
+			return ret;
+	}
+	ret = op_init(&r->mailbox_op, r, owner, mailbox_readable);
+	if (ret < 0)
+		return ret;
+	mailbox_arm(&r->mailbox_op);
+	return 0;
+}
+
+int reactor_init(struct reactor *r, const struct reactor_params *params)
+{
+	struct ring_params ring_params = {
+		.sq_entries = params->sq_entries,
+		.cq_entries = params->cq_entries,
+		.files_nr = params->control ? 0 : REACTOR_FILE_NR,
+		.sqe128 = params->control,
+		.single_issuer = !params->control,
+	};
+	int ret;
+
+	*r = (struct reactor){ .idx = params->idx, .event_fd = -1 };
+	r->mailbox.efd = -1;
+	list_init(&r->parked);
+	list_init(&r->tasks);
+	list_init(&r->turn_end);
+	ret = ring_init(&r->ring, &ring_params);
+	if (ret < 0)
+		return ret;
+	r->now_ns = ring_clock_ns();
+	ret = init_parts(r, params);
+	if (ret < 0)
+		reactor_fini(r);
+	return ret;
+}
+
+void reactor_fini(struct reactor *r)
+{
+	/* The ring goes first: it ends the read of the mailbox, the one op that is always out. */
+	ring_fini(&r->ring);
+	mailbox_fini(&r->mailbox);
+	if (r->event_fd > 0)
+		close(r->event_fd);
+	slots_fini(r);
+	*r = (struct reactor){ .event_fd = -1 };
+}
+
+static void dispatch(struct reactor *r, const struct io_uring_cqe *cqe)
+{
+	unsigned slot = user_data_slot(cqe->user_data);
+	struct op *op = slot < r->slot_fresh ? r->slot[slot] : NULL;
+
+	if (!op || op->user_data != cqe->user_data || op->state != OP_INFLIGHT) {
+		r->stats.stale++;
+		log_limited(LOG_LEVEL_WARN, "stale completion",
+			    "reactor=%u user_data=0x%llx res=%d", r->idx,
+			    (unsigned long long)cqe->user_data, cqe->res);
+		return;
+	}
+	if (!(cqe->flags & IORING_CQE_F_MORE))
+		op->state = OP_IDLE;
+	op->fn(op, cqe->res, cqe->flags);
+}
+
+/* Callbacks may enter the kernel to make room in the SQ; that only appends CQEs behind tail. */
+static unsigned run_cqes(struct reactor *r)
+{
+	struct io_uring_cq *cq = &r->ring.uring.cq;
+	unsigned head = *cq->khead;
+	unsigned nr = MIN(io_uring_smp_load_acquire(cq->ktail) - head, (unsigned)CQE_BATCH_MAX);
+
+	for (unsigned i = 0; i < nr; i++) {
+		/* A copy: the callback may make the kernel reuse the entry once head moves. */
+		struct io_uring_cqe cqe = cq->cqes[(head + i) & cq->ring_mask];
+
+		dispatch(r, &cqe);
+	}
+	io_uring_smp_store_release(cq->khead, head + nr);
+	return nr;
+}
+
+static void run_parked(struct reactor *r)
+{
+	struct list_node list = LIST_INIT(list);
+	struct list_node *node;
+
+	list_splice(&list, &r->parked);
+	while ((node = list_pop_front(&list))) {
+		struct op *op = list_entry(node, struct op, parked);
+
+		op->state = OP_IDLE;
+		op->retry(op);
+	}
+}
+
+static void run_tasks(struct list_node *tasks)
+{
+	struct list_node list = LIST_INIT(list);
+	struct list_node *node;
+
+	list_splice(&list, tasks);
+	while ((node = list_pop_front(&list))) {
+		struct task *task = list_entry(node, struct task, node);
+
+		task->fn(task);
+	}
+}
+
+static void run_mailbox(struct reactor *r)
+{
+	if (!r->mailbox_pending)
+		return;
+	r->mailbox_pending = false;
+	r->stats.mails += mailbox_drain(&r->mailbox);
+}
+
+static void run_timers(struct reactor *r)
+{
+	uint64_t deadline_ns = timer_heap_next_ns(&r->timers);
+	unsigned nr;
+
+	if (deadline_ns > r->now_ns)
+		return;
+	if (r->now_ns - deadline_ns > REACTOR_TIMER_LATE_NS)
+		r->stats.timers_late++;
+	nr = timer_heap_run(&r->timers, r->now_ns);
+	r->stats.timers += nr;
+}
+
+static bool cqes_waiting(const struct reactor *r)
+{
+	const struct io_uring_cq *cq = &r->ring.uring.cq;
+
+	return io_uring_smp_load_acquire(cq->ktail) != *cq->khead;
+}
+
+bool reactor_has_work(const struct reactor *r)
+{
+	const struct io_uring_sq *sq = &r->ring.uring.sq;
+
+	return sq->sqe_tail != *sq->khead || cqes_waiting(r) || !list_empty(&r->parked) ||
+	       !list_empty(&r->tasks) || !list_empty(&r->turn_end);
+}
+
+uint64_t reactor_next_deadline_ns(const struct reactor *r)
+{
+	return timer_heap_next_ns(&r->timers);
+}
+
+/* How long this turn may sleep in the kernel: 0 when something is to be done at once. */
+static uint64_t sleep_ns(const struct reactor *r, bool may_wait)
+{
+	uint64_t deadline_ns = timer_heap_next_ns(&r->timers);
+
+	if (!may_wait || cqes_waiting(r) || !list_empty(&r->parked) || !list_empty(&r->tasks) ||
+	    !list_empty(&r->turn_end))
+		return 0;
+	if (deadline_ns == RING_NO_TIMEOUT)
+		return RING_NO_TIMEOUT;
+	return deadline_ns > r->now_ns ? deadline_ns - r->now_ns : 0;
+}
+
+static void enter(struct reactor *r, bool may_wait)
+{
+	uint64_t timeout_ns = sleep_ns(r, may_wait);
+	uint64_t before_ns = r->now_ns;
+	int ret = ring_enter(&r->ring, timeout_ns ? 1 : 0, timeout_ns);
+
+	/* -EAGAIN, -EBUSY: out of memory or the CQ is full; reaping below is the cure. */
+	if (ret < 0 && ret != -EAGAIN && ret != -EBUSY) {
+		log_error("io_uring_enter failed", "reactor=%u error=%s", r->idx, errname(ret));
+		ASSERT(!"io_uring_enter");
+	}
+	r->now_ns = ring_clock_ns();
+	r->stats.kernel_ns += r->now_ns - before_ns;
+}
+
+static void account(struct reactor *r, uint64_t start_ns, unsigned cqe_nr)
+{
+	uint64_t busy_ns = r->now_ns - start_ns;
+
+	r->stats.turns++;
+	r->stats.cqes += cqe_nr;
+	r->stats.callback_ns += busy_ns;
+	if (cqe_nr > r->stats.cqes_max)
+		r->stats.cqes_max = cqe_nr;
+	if (busy_ns > r->stats.turn_ns_max)
+		r->stats.turn_ns_max = busy_ns;
+	if (busy_ns > REACTOR_STALL_NS)
+		r->stats.stalls++;
+}
+
+void reactor_turn(struct reactor *r, bool may_wait)
+{
+	uint64_t start_ns, signalled;
+	unsigned cqe_nr;
+
+	ASSERT(!r->in_turn);
+	r->in_turn = true;
+	/* Cleared before the CQEs are read, so that none is missed. */
+	if (r->event_fd >= 0 && read(r->event_fd, &signalled, sizeof(signalled)) < 0)
+		ASSERT(errno == EAGAIN);
+	enter(r, may_wait);
+	start_ns = r->now_ns;
+	cqe_nr = run_cqes(r);
+	run_parked(r);
+	run_tasks(&r->tasks);
+	run_mailbox(r);
+	run_timers(r);
+	r->now_ns = ring_clock_ns();
+	run_tasks(&r->turn_end);
+	account(r, start_ns, cqe_nr);
+	r->in_turn = false;
+}
+
+static void queue_task(struct list_node *tasks, struct task *task, task_fn *fn)
+{
+	/* A zeroed task was never queued; a popped one points at itself. */
+	if (task->node.next && !list_empty(&task->node))
+		return;
+	task->fn = fn;
+	list_push_back(tasks, &task->node);
+}
+
+void reactor_defer(struct reactor *r, struct task *task, task_fn *fn)
+{
+	queue_task(&r->tasks, task, fn);
+}
+
+void reactor_at_turn_end(struct reactor *r, struct task *task, task_fn *fn)
+{
+	queue_task(&r->turn_end, task, fn);
+}
+
+int reactor_file_add(struct reactor *r, int fd)
+{
+	for (int slot = 0; slot < REACTOR_FILE_NR; slot++) {
+		uint64_t bit = 1ull << (slot % 64);
+		int ret;
+
+		if (r->file_used[slot / 64] & bit)
+			continue;
+		ret = ring_file_set(&r->ring, (unsigned)slot, fd);
+		if (ret < 0)
+			return ret;
+		r->file_used[slot / 64] |= bit;
+		return slot;
+	}
+	return -ENOSPC;
+}
+
+void reactor_file_remove(struct reactor *r, int slot)
+{
+	if (slot < 0)
+		return;
+	ring_file_set(&r->ring, (unsigned)slot, -1);
+	r->file_used[slot / 64] &= ~(1ull << (slot % 64));
+}
+
+const char *op_kind_name(enum op_kind kind)
+{
+	static const char *const name[OP_KIND_NR] = {
+		[OP_KIND_MAILBOX] = "mailbox",
+		[OP_KIND_CONTROL] = "control",
+		[OP_KIND_TAG] = "tag",
+		[OP_KIND_BACKEND] = "backend",
+	};
+
+	return kind < OP_KIND_NR && name[kind] ? name[kind] : "?";
+}
+
+void reactor_dump_ops(const struct reactor *r, int fd)
+{
+	for (uint32_t slot = 0; slot < r->slot_fresh; slot++) {
+		const struct op *op = r->slot[slot];
+
+		if (!op || op->state == OP_IDLE)
+			continue;
+		dprintf(fd,
+			"op reactor=%u slot=%u kind=%s queue=%u tag=%u leg=%u state=%s "
+			"age_us=%llu\n",
+			r->idx, slot, op_kind_name(user_data_kind(op->user_data)),
+			user_data_queue(op->user_data), user_data_tag(op->user_data),
+			user_data_leg(op->user_data),
+			op->state == OP_INFLIGHT ? "inflight" : "parked",
+			(unsigned long long)(r->now_ns - op->start_ns) / 1000);
+	}
+}

@@ -1,0 +1,137 @@
+/*
+ * One reactor: one thread, one io_uring, run to completion. It owns its op slots, timers, mailbox
+ * and statistics; nothing here is locked. Only mailbox_post and the statistics may be touched from
+ * other threads. The control thread has a reactor too (128-byte SQEs, turned by libev).
+ *
+ * One turn: enter the kernel (submit everything, wait) -> CQEs -> parked ops -> tasks -> mailbox ->
+ * timers -> turn-end hooks (commits, in one batch). Callbacks never recurse into a turn.
+ */
+#ifndef REACTOR_REACTOR_H
+#define REACTOR_REACTOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "reactor/mailbox.h"
+#include "reactor/op.h"
+#include "reactor/ring.h"
+#include "reactor/timer.h"
+
+/* Work to do later in this turn, or in the next when asked for by a task. Embedded; runs once. */
+struct task;
+typedef void task_fn(struct task *task);
+struct task {
+	task_fn *fn;
+	struct list_node node;
+};
+
+/* Written by the reactor alone, read by anybody with relaxed loads. */
+struct loop_stats {
+	uint64_t turns;
+	uint64_t cqes;
+	uint64_t cqes_max;    /* most in one turn */
+	uint64_t callback_ns; /* outside the kernel */
+	uint64_t kernel_ns;   /* inside io_uring_enter: submission, idle wait and task work */
+	uint64_t turn_ns_max; /* longest stretch outside the kernel */
+	uint64_t stalls;      /* turns above REACTOR_STALL_NS outside the kernel */
+	uint64_t sq_full;     /* ops parked for want of an SQE */
+	uint64_t stale;	      /* CQEs for a slot or generation that is not in flight */
+	uint64_t mails;
+	uint64_t timers;
+	uint64_t timers_late; /* run more than REACTOR_TIMER_LATE_NS after their deadline */
+};
+
+#define REACTOR_STALL_NS 10000000ull
+#define REACTOR_TIMER_LATE_NS 10000000ull
+#define REACTOR_OP_NR_DEFAULT (1u << USER_DATA_SLOT_BITS)
+#define REACTOR_FILE_NR 1024
+
+struct reactor_params {
+	unsigned idx; /* for names and statistics */
+	unsigned sq_entries, cq_entries;
+	unsigned op_nr; /* slots; 0: REACTOR_OP_NR_DEFAULT */
+	bool control;	/* 128-byte SQEs, no single issuer, an eventfd to watch */
+};
+
+struct reactor {
+	struct ring ring;
+	uint64_t now_ns; /* read once after and once before the kernel, each turn */
+	unsigned idx;
+
+	struct op **slot;			    /* slot number -> op, or NULL */
+	uint32_t *slot_free;			    /* stack of free slot numbers */
+	uint32_t slot_free_nr, slot_nr, slot_fresh; /* slots from slot_fresh on were never used */
+
+	struct list_node parked; /* ops waiting for an SQE */
+	struct list_node tasks;
+	struct list_node turn_end; /* tasks at the end of this turn */
+	struct timer_heap timers;
+
+	struct mailbox mailbox;
+	struct op mailbox_op;
+	uint64_t mailbox_buf;
+	bool mailbox_pending;
+
+	uint64_t file_used[REACTOR_FILE_NR / 64]; /* bitmap of the registered file table */
+	int event_fd; /* control only: readable when a turn has something to do */
+	bool in_turn;
+	struct loop_stats stats;
+};
+
+/*
+ * Call on the thread that will turn it. Returns 0 or -errno (see ring_init); nothing is left
+ * behind on failure.
+ */
+int reactor_init(struct reactor *r, const struct reactor_params *params);
+
+/* Every op must have been given back. Accepts a zeroed reactor. */
+void reactor_fini(struct reactor *r);
+
+/* One turn. may_wait: sleep in the kernel until there is something to do. */
+void reactor_turn(struct reactor *r, bool may_wait);
+
+/* True when SQEs, parked ops or tasks wait for a turn: the control loop must not sleep then. */
+bool reactor_has_work(const struct reactor *r);
+
+/* Deadline of the next timer (ring_clock_ns), or RING_NO_TIMEOUT. */
+uint64_t reactor_next_deadline_ns(const struct reactor *r);
+
+/*
+ * Runs the task later in this turn, once however often it is asked for; one that defers itself
+ * runs in the next turn. A task starts zeroed.
+ */
+void reactor_defer(struct reactor *r, struct task *task, task_fn *fn);
+
+/* The same at the end of this turn, when now_ns has just been read again. */
+void reactor_at_turn_end(struct reactor *r, struct task *task, task_fn *fn);
+
+static inline void reactor_timer_arm(struct reactor *r, struct timer *timer, uint64_t deadline_ns)
+{
+	timer_heap_arm(&r->timers, timer, deadline_ns);
+}
+
+static inline void reactor_timer_cancel(struct reactor *r, struct timer *timer)
+{
+	timer_heap_cancel(&r->timers, timer);
+}
+
+/* Registers fd in the ring's file table; returns the slot for IOSQE_FIXED_FILE, or -errno. */
+int reactor_file_add(struct reactor *r, int fd);
+void reactor_file_remove(struct reactor *r, int slot);
+
+/* Any thread. */
+static inline void reactor_post(struct reactor *r, struct mail *mail, mail_fn *fn)
+{
+	mailbox_post(&r->mailbox, mail, fn);
+}
+
+/*
+ * Prints every op in flight (kind, queue, tag, leg, age) to fd as key=value lines, without
+ * allocating: for the assertion hook and debugging.
+ */
+void reactor_dump_ops(const struct reactor *r, int fd);
+
+const char *op_kind_name(enum op_kind kind);
+
+#endif

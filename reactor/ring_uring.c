@@ -1,0 +1,153 @@
+/*
+ * The real kernel behind ring.h. Owns nothing but the ring it was given; each ring is used by one
+ * thread. The happy path is one io_uring_enter a turn that submits and waits. Failure modes: the
+ * kernel may take fewer SQEs than offered (memory pressure, CQ overflow); they stay in the SQ.
+ */
+#include "reactor/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+#define SETUP_COMMON (IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL)
+
+/*
+ * liburing 2.3 fills the SQ index array at each submit, later versions once at setup. Entering
+ * by ourselves, we fill it once for both: entry i always names SQE i.
+ */
+static void fill_sq_array(struct io_uring_sq *sq)
+{
+	if (!sq->array)
+		return;
+	for (unsigned i = 0; i < sq->ring_entries; i++)
+		sq->array[i] = i;
+}
+
+static int setup(struct io_uring *uring, const struct ring_params *params, unsigned flags)
+{
+	struct io_uring_params p = {
+		.flags = SETUP_COMMON | flags,
+		.cq_entries = params->cq_entries,
+	};
+
+	if (params->sqe128)
+		p.flags |= IORING_SETUP_SQE128;
+	return io_uring_queue_init_params(params->sq_entries, uring, &p);
+}
+
+int ring_init(struct ring *ring, const struct ring_params *params)
+{
+	unsigned fast =
+		params->single_issuer ? IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN : 0;
+	int ret;
+
+	memset(ring, 0, sizeof(*ring));
+	ret = setup(&ring->uring, params, fast);
+	if (ret == -EINVAL && fast)
+		ret = setup(&ring->uring, params, IORING_SETUP_COOP_TASKRUN);
+	if (ret < 0)
+		return ret;
+	fill_sq_array(&ring->uring.sq);
+	ring->enter_fd = ring->uring.ring_fd;
+	/* The registered ring fd saves an fdget per enter; it is this thread's alone. */
+	if (params->single_issuer && io_uring_register_ring_fd(&ring->uring) == 1) {
+		ring->enter_fd = ring->uring.enter_ring_fd;
+		ring->enter_flags = IORING_ENTER_REGISTERED_RING;
+	}
+	if (params->files_nr == 0)
+		return 0;
+	ret = io_uring_register_files_sparse(&ring->uring, params->files_nr);
+	if (ret < 0)
+		ring_fini(ring);
+	return ret;
+}
+
+void ring_fini(struct ring *ring)
+{
+	if (ring->uring.sq.ring_ptr)
+		io_uring_queue_exit(&ring->uring);
+	memset(ring, 0, sizeof(*ring));
+}
+
+/* Publishes the prepared SQEs to the kernel; returns how many it has not consumed yet. */
+static unsigned flush_sq(struct io_uring_sq *sq)
+{
+	io_uring_smp_store_release(sq->ktail, sq->sqe_tail);
+	sq->sqe_head = sq->sqe_tail;
+	return sq->sqe_tail - *sq->khead;
+}
+
+int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
+{
+	unsigned to_submit = flush_sq(&ring->uring.sq);
+	unsigned flags = ring->enter_flags | IORING_ENTER_GETEVENTS;
+	struct __kernel_timespec ts;
+	struct io_uring_getevents_arg arg = { .sigmask_sz = _NSIG / 8 };
+	int ret;
+
+	if (wait_nr == 0 || timeout_ns == RING_NO_TIMEOUT) {
+		ret = io_uring_enter2((unsigned)ring->enter_fd, to_submit, wait_nr, flags, NULL,
+				      _NSIG / 8);
+	} else {
+		ts.tv_sec = (long long)(timeout_ns / NS_PER_SEC);
+		ts.tv_nsec = (long long)(timeout_ns % NS_PER_SEC);
+		arg.ts = (uint64_t)(uintptr_t)&ts;
+		ret = io_uring_enter2((unsigned)ring->enter_fd, to_submit, wait_nr,
+				      flags | IORING_ENTER_EXT_ARG, (void *)&arg, sizeof(arg));
+	}
+	if (ret >= 0 || ret == -ETIME || ret == -EINTR)
+		return 0;
+	return ret;
+}
+
+int ring_file_set(struct ring *ring, unsigned slot, int fd)
+{
+	int ret = io_uring_register_files_update(&ring->uring, slot, &fd, 1);
+
+	return ret < 0 ? ret : 0;
+}
+
+int ring_eventfd_set(struct ring *ring, int efd)
+{
+	return io_uring_register_eventfd(&ring->uring, efd);
+}
+
+uint64_t ring_clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+int ring_open(const char *path, int flags)
+{
+	int fd = open(path, flags | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+void ring_close(int fd)
+{
+	close(fd);
+}
+
+int ring_map(int fd, size_t bytes, uint64_t offset, void **ret_addr)
+{
+	void *addr = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, (off_t)offset);
+
+	if (addr == MAP_FAILED)
+		return -errno;
+	*ret_addr = addr;
+	return 0;
+}
+
+void ring_unmap(void *addr, size_t bytes)
+{
+	munmap(addr, bytes);
+}

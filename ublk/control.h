@@ -1,0 +1,81 @@
+/*
+ * The ublk control device: commands to the driver as asynchronous uring_cmds on the control
+ * reactor's ring. They run in io-wq threads of the kernel, may take long and, on some kernels, for
+ * ever: nothing here ever waits. Main thread only.
+ */
+#ifndef UBLK_CONTROL_H
+#define UBLK_CONTROL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reactor/reactor.h"
+#include "ublk/ublk_abi.h"
+
+struct ctl;
+struct ctl_cmd;
+typedef void ctl_cmd_fn(struct ctl_cmd *cmd, int res);
+
+struct ctl_request {
+	uint32_t cmd_op; /* UBLK_U_CMD_* */
+	uint32_t dev_id;
+	int queue_id; /* -1: not for a queue */
+	void *buf;
+	uint16_t buf_bytes;
+	uint64_t data;
+};
+
+/*
+ * One command in flight, embedded in its owner. The kernel may write to buf until done ran: the
+ * owner and its buffer must live until then, however long it takes. A deadline that passes does not
+ * end the command (nothing can); `late` tells it, once per deadline.
+ */
+struct ctl_cmd {
+	struct op op;
+	struct timer deadline;
+	struct ctl *ctl;
+	struct ctl_request request;
+	ctl_cmd_fn *done;
+	void (*late)(struct ctl_cmd *cmd, uint64_t waited_ns); /* may be NULL */
+	uint64_t sent_ns;
+};
+
+typedef void ctl_open_fn(struct ctl *ctl, int res);
+
+struct ctl {
+	struct reactor *reactor;
+	int fd;		   /* /dev/ublk-control */
+	uint64_t features; /* GET_FEATURES: UBLK_F_* the driver knows */
+	struct ctl_cmd features_cmd;
+	ctl_open_fn *opened;
+};
+
+#define CTL_DEADLINE_NS 30000000000ull
+
+/*
+ * Opens the control device and asks for the driver's features, calling opened(res) once: 0, or
+ * -errno. Returns 0 (opened will be called) or -errno at once: -ENOENT when the module is not
+ * loaded, -EACCES without rights.
+ */
+int ctl_open(struct ctl *ctl, struct reactor *reactor, ctl_open_fn *opened);
+void ctl_close(struct ctl *ctl);
+
+/* Makes an idle command. Returns 0 or -ENOBUFS. */
+int ctl_cmd_init(struct ctl_cmd *cmd, struct ctl *ctl);
+/* The command must not be busy. Accepts a zeroed one. */
+void ctl_cmd_fini(struct ctl_cmd *cmd);
+
+/* Sends an idle command; done runs from a later turn of the control reactor with the answer. */
+void ctl_cmd_send(struct ctl_cmd *cmd, const struct ctl_request *request, ctl_cmd_fn *done);
+bool ctl_cmd_busy(const struct ctl_cmd *cmd);
+
+/* "START_DEV" for UBLK_U_CMD_START_DEV. */
+const char *ctl_cmd_name(uint32_t cmd_op);
+
+/* What this errno of this command usually means and what to do, in words; "" when unknown. */
+const char *ctl_explain(uint32_t cmd_op, int err);
+
+/* "ZERO_COPY" for bit 0 ... ; NULL for a bit without a name. */
+const char *ctl_feature_name(unsigned bit);
+
+#endif

@@ -1,0 +1,129 @@
+/*
+ * The life of one block device, from configuration to /dev/ublkbN and back. Everything here runs on
+ * the main thread; the queues run on their reactors and are reached by mail.
+ *
+ *   device_start: ADDING -> PARAMS -> OPENING -> PLACING -> ATTACHING -> STARTING -> LIVE
+ *   device_stop:  STOPPING -> DRAINING -> DELETING -> GONE
+ *
+ * A failure on the way up runs the way down from where it stood and ends in FAILED. Each device is
+ * its own failure domain: nothing here can stop another one.
+ */
+#ifndef UBLK_DEVICE_H
+#define UBLK_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backends/backend.h"
+#include "base/histogram.h"
+#include "ublk/control.h"
+
+enum device_state {
+	DEVICE_ADDING,
+	DEVICE_PARAMS,
+	DEVICE_OPENING,
+	DEVICE_PLACING,
+	DEVICE_ATTACHING,
+	DEVICE_STARTING,
+	DEVICE_LIVE,
+	DEVICE_STOPPING,
+	DEVICE_DRAINING,
+	DEVICE_DELETING,
+	DEVICE_GONE,   /* stopped as asked; to be freed */
+	DEVICE_FAILED, /* did not start, nothing is left in the kernel; to be freed */
+	DEVICE_STATE_NR,
+};
+
+const char *device_state_name(enum device_state state);
+
+enum device_event {
+	DEVICE_EVENT_LIVE,	   /* serves */
+	DEVICE_EVENT_FAILED,	   /* start failed: device_error says why */
+	DEVICE_EVENT_STOP_REFUSED, /* somebody has it open: device_error names them; still LIVE */
+	DEVICE_EVENT_GONE,	   /* stopped and removed */
+	DEVICE_EVENT_LATE,	   /* a command or the stop is over its deadline: device_error */
+};
+
+struct device;
+
+/* What all devices of one daemon share. Lives longer than they. */
+struct device_host {
+	struct ctl *ctl;
+	struct reactor **reactors; /* data reactors */
+	const int *reactor_cpus;   /* the CPU each is pinned to; -1: none */
+	unsigned reactor_nr;
+	/* Main thread, from a turn of the control reactor, never from inside a device_ call. */
+	void (*event)(struct device *device, enum device_event event, void *arg);
+	void *arg;
+};
+
+struct device_spec {
+	const char *name; /* copied */
+	int64_t id;	  /* of /dev/ublkbN; -1: the kernel chooses */
+	uint32_t queues, depth;
+	uint32_t logical_block_bytes;
+	uint32_t max_io_bytes;
+	bool read_only;
+	const struct backend *backend;
+	const void *backend_config; /* lives as long as the device */
+};
+
+#define DEVICE_ERROR_BYTES 512
+
+/*
+ * Opens the backend and begins to start. Returns 0 (an event will tell how it ended) or -errno with
+ * words in error: then there is no device.
+ */
+int device_start(struct device **ret_device, const struct device_host *host,
+		 const struct device_spec *spec, void *owner, char *error, size_t error_bytes);
+
+/*
+ * Begins to stop a LIVE (or still starting) device. force: also when somebody has it open; they get
+ * I/O errors. After deadline_ns (relative) the backend's outstanding I/Os are cancelled. Asking
+ * again makes a polite stop a forced one. Returns 0 or -EALREADY.
+ */
+int device_stop(struct device *device, bool force, uint64_t deadline_ns);
+
+/* Only when GONE or FAILED. Accepts NULL. */
+void device_free(struct device *device);
+
+/* What the event callback and the control socket ask. */
+void *device_owner(const struct device *device);
+const char *device_name(const struct device *device);
+enum device_state device_state(const struct device *device);
+const char *device_error(const struct device *device);
+
+struct device_info {
+	int64_t id; /* -1 before the kernel gave one */
+	uint32_t queues, depth, logical_block_bytes, physical_block_bytes, max_io_bytes;
+	uint64_t size_bytes;
+	uint32_t caps;			 /* enum backend_caps */
+	uint64_t flags;			 /* UBLK_F_* in force */
+	const char *backend;		 /* name */
+	const char *data_path;		 /* "copy" */
+	uint64_t buffer_bytes_max;	 /* worst-case memory for data */
+	unsigned queue_reactor_nr;	 /* as queues */
+	unsigned char queue_reactor[64]; /* reactor index of the first 64 queues */
+};
+void device_info(const struct device *device, struct device_info *ret_info);
+
+struct device_op_stats {
+	uint64_t done, failed; /* completed I/Os; of these with an error */
+	uint64_t bytes;
+	struct histogram latency; /* fetched from the kernel -> handed back, failed ones too */
+};
+
+struct device_stats {
+	struct device_op_stats op[BACKEND_OP_NR];
+	uint64_t inflight;     /* in the daemon now */
+	uint64_t inflight_max; /* per queue, summed: an upper bound */
+	uint64_t busy_retries; /* a backend said BUSY */
+	uint64_t lost_tags;    /* a FETCH or COMMIT the driver refused */
+};
+/* Sums the queues' counters, live: any time from LIVE to DRAINING; zeroes otherwise. */
+void device_stats(const struct device *device, struct device_stats *ret_stats);
+
+/* Bytes of memory the spec may take at most, for the sum printed at start. */
+uint64_t device_memory_max(const struct device_spec *spec);
+
+#endif
