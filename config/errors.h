@@ -6,6 +6,7 @@
 #define CONFIG_ERRORS_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -25,17 +26,35 @@ struct config_errors {
 	char *file;
 	struct config_error *list;
 	size_t nr;	   /* kept in list */
-	size_t dropped_nr; /* above CONFIG_ERRORS_MAX */
+	size_t dropped_nr; /* above CONFIG_ERRORS_MAX, or out of memory */
 };
 
 /* file is copied; "-" or "<control>" are as good as a path. */
 void config_errors_init(struct config_errors *e, const char *file);
 void config_errors_fini(struct config_errors *e);
 
+/*
+ * Control characters in the message are escaped (a configuration must not write to the admin's
+ * terminal), a message too long is cut, and the same message at the same position is kept once
+ * (an alias is visited once per use).
+ */
 void config_errors_add(struct config_errors *e, struct config_pos pos, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* False while nothing was added. */
+static inline bool config_errors_any(const struct config_errors *e)
+{
+	return e->nr != 0 || e->dropped_nr != 0;
+}
+
 /* All lines, sorted by position, each ending in '\n'. The caller frees. NULL: out of memory. */
 char *config_errors_text(struct config_errors *e);
+
+/*
+ * text, or its beginning and "...", in buf: for quoting in a message what somebody else wrote and
+ * what may be megabytes long. Returns buf.
+ */
+#define CONFIG_EXCERPT_BYTES 72
+const char *config_excerpt(const char *text, char buf[static CONFIG_EXCERPT_BYTES]);
 
 #endif

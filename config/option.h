@@ -9,18 +9,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "config/errors.h"
 #include "config/yaml.h"
 
 enum option_type {
-	OPTION_STRING,	 /* char *, owned by the struct; min/max: length in bytes */
-	OPTION_BOOL,	 /* bool: true/false, yes/no, on/off */
-	OPTION_UINT,	 /* uint64_t: decimal or 0x */
-	OPTION_SIZE,	 /* uint64_t bytes: 4096, 4k, 1MiB, 10G: k/M/G/T and Ki/Mi/Gi/Ti(B) all are powers of 1024 */
+	OPTION_STRING, /* char *, owned by the struct; min/max: length in bytes */
+	OPTION_BOOL,   /* bool: true/false, yes/no, on/off */
+	OPTION_UINT,   /* uint64_t: decimal or 0x */
+	OPTION_SIZE, /* uint64_t bytes: 4096, 4k, 1MiB, 10G: k, Ki, KiB (M, G, T ...) are powers of
+			1024 */
 	OPTION_DURATION, /* uint64_t ns: 10s, 500ms, 2m, 1h, 100us; a bare number is seconds */
 	OPTION_ENUM,	 /* int: index in values */
-	OPTION_CPUS,	 /* struct option_cpus: auto, or a list of CPU numbers */
+	OPTION_CPUS,	 /* struct option_cpus: auto, [0, 1], or 0-3,6 */
 	OPTION_NODE,	 /* struct yaml_node *: any map or list, borrowed from the document */
 };
 
@@ -39,10 +41,10 @@ struct option_cpus {
 struct option {
 	const char *name;
 	enum option_type type;
-	size_t offset; /* in the struct that option_parse fills */
-	uint64_t min, max; /* numbers, sizes, ns, string length; max 0: no limit */
+	size_t offset;		   /* in the struct that option_parse fills */
+	uint64_t min, max;	   /* numbers, sizes, ns, string length; max 0: no limit */
 	const char *const *values; /* OPTION_ENUM: names, NULL at the end */
-	const char *def; /* as one would write it in YAML; NULL: zero, or required */
+	const char *def; /* as one would write it in YAML; NULL: zero. Not for OPTION_NODE */
 	unsigned flags;
 	const char *help; /* one or two sentences, plain text, for the manual */
 };
@@ -55,17 +57,22 @@ struct option {
 
 /*
  * Fills *out (zeroed here, `bytes` long) from map by table: defaults first, then what the map says.
- * Every error found is added (unknown key with "did you mean", wrong type, out of range, missing,
- * given twice). Keys named in `skip` (NULL-terminated, may be NULL) belong to somebody else and are
- * passed over. Returns 0, -EINVAL when errors were added, or -ENOMEM; the caller frees *out with
- * option_free in every case.
+ * Every error found is added (unknown key with "did you mean", wrong type, out of range, missing;
+ * given twice is yaml_parse's). Keys named in `skip` (NULL-terminated, may be NULL) belong to
+ * somebody else and are passed over. Returns 0, -EINVAL when errors were added, or -ENOMEM; the
+ * caller frees *out with option_free in every case.
+ *
+ * map may be NULL or a null: as if it were empty, so that what yaml_get found, or not, can be
+ * passed on. A null as value is as if the key were left out, and an error where the option is
+ * required. For OPTION_STRING and for an OPTION_ENUM that has it, the word null is a text like any
+ * other. Quotes change nothing else: "128" is a number too.
  */
 int option_parse(const struct option *table, const struct yaml_node *map, const char *const *skip,
 		 void *out, size_t bytes, struct config_errors *e);
 
 /*
- * Sets one option from text, as after the colon in YAML; for `ublkctl ... key=value`. Returns 0 or
- * -EINVAL with the error added at pos.
+ * Sets one option from text, as after the colon in YAML; for `ublkctl ... key=value`. Returns 0,
+ * -EINVAL with the error added at pos, or -ENOMEM. No OPTION_NODE: it would outlive its document.
  */
 int option_set(const struct option *table, const char *key, const char *text, struct config_pos pos,
 	       void *out, struct config_errors *e);

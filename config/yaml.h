@@ -3,6 +3,7 @@
  * say file:line:column. Read with libyaml's event API under fixed limits: a hostile document costs
  * bounded time and memory. Anchors and aliases work: an alias is the same node again (a reference,
  * not a copy); merge keys (<<: *x) are honoured in mappings. Duplicate keys are errors.
+ * Any thread, one document at a time.
  */
 #ifndef CONFIG_YAML_H
 #define CONFIG_YAML_H
@@ -13,9 +14,14 @@
 #include "config/errors.h"
 
 #define YAML_FILE_BYTES_MAX (4u << 20)
+/* Levels of maps and lists, aliases expanded: what recursing over the tree can cost. */
 #define YAML_DEPTH_MAX 32
-/* Nodes counted with aliases expanded: what walking the tree can cost. */
+/*
+ * Nodes counted with aliases expanded: what walking the tree can cost. A scalar counts once more
+ * for each YAML_NODE_TEXT_BYTES of its text, so that copying what the tree says is bounded too.
+ */
 #define YAML_NODES_MAX 100000
+#define YAML_NODE_TEXT_BYTES 128
 
 enum yaml_kind { YAML_SCALAR, YAML_MAP, YAML_LIST };
 
@@ -27,11 +33,11 @@ struct yaml_pair {
 struct yaml_node {
 	enum yaml_kind kind;
 	struct config_pos pos;
-	bool quoted; /* scalars: '...' or "..." or a block scalar */
+	bool quoted; /* scalars: '...' or "..." or a block scalar, or tagged !!str */
 	union {
 		char *text; /* YAML_SCALAR: valid UTF-8 without NUL */
 		struct {
-			struct yaml_pair *pairs;
+			struct yaml_pair *pairs; /* in the order of the file, merged ones last */
 			size_t nr;
 		} map;
 		struct {
@@ -49,17 +55,38 @@ struct yaml_doc {
 
 /*
  * Reads text (bytes long, not necessarily terminated) as exactly one document. Returns 0, or
- * -EINVAL with errors added and doc empty, or -ENOMEM.
+ * -EINVAL with errors added, or -ENOMEM. The caller frees doc in every case: after -EINVAL,
+ * doc->root is NULL where the text could not be read to its end, and otherwise (duplicate keys,
+ * foreign tags) the tree without what was wrong, so that the caller can go on and tell all errors
+ * of the file at once.
  */
 int yaml_parse(struct yaml_doc *doc, const char *text, size_t bytes, struct config_errors *e);
 
-/* Reads a regular file or a pipe, at most YAML_FILE_BYTES_MAX. Also -errno of open and read, with the error added. */
+/*
+ * The same, but the root may be of any kind: for a single value, as after the colon. No text at
+ * all is a null scalar.
+ */
+int yaml_parse_value(struct yaml_doc *doc, const char *text, size_t bytes, struct config_errors *e);
+
+/*
+ * Reads a regular file or a pipe, at most YAML_FILE_BYTES_MAX. Also -errno of open and read, with
+ * the error added.
+ */
 int yaml_parse_file(struct yaml_doc *doc, const char *path, struct config_errors *e);
 
 /* Accepts a zeroed or already freed doc. */
-void yaml_free(struct yaml_doc *doc);
+void yaml_doc_free(struct yaml_doc *doc);
 
-/* The value of key in a map, or NULL. */
+/*
+ * Inline, and so without a symbol: libyaml exports a yaml_free of its own, which a function of that
+ * name in a program would replace inside libyaml.
+ */
+static inline void yaml_free(struct yaml_doc *doc)
+{
+	yaml_doc_free(doc);
+}
+
+/* The value of key in a map, or NULL; also when map is NULL or no map. */
 struct yaml_node *yaml_get(const struct yaml_node *map, const char *key);
 
 /* true for a plain (unquoted) null: "~", "null", "" */

@@ -1,0 +1,177 @@
+/*
+ * The list of configuration errors. Any thread, one at a time. It never fails: without memory, or
+ * above CONFIG_ERRORS_MAX, an error is counted instead of kept, so that "were there errors" stays
+ * right.
+ */
+#include "config/errors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MESSAGE_BYTES_MAX 512
+
+void config_errors_init(struct config_errors *e, const char *file)
+{
+	memset(e, 0, sizeof(*e));
+	e->file = strdup(file);
+}
+
+void config_errors_fini(struct config_errors *e)
+{
+	for (size_t i = 0; i < e->nr; i++)
+		free(e->list[i].message);
+	free(e->list);
+	free(e->file);
+	memset(e, 0, sizeof(*e));
+}
+
+/* The largest n' <= n that does not cut an UTF-8 sequence of text. */
+static size_t utf8_floor(const char *text, size_t n)
+{
+	while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
+		n--;
+	return n;
+}
+
+const char *config_excerpt(const char *text, char buf[static CONFIG_EXCERPT_BYTES])
+{
+	size_t len = strnlen(text, CONFIG_EXCERPT_BYTES);
+
+	if (len < CONFIG_EXCERPT_BYTES) {
+		memcpy(buf, text, len + 1);
+		return buf;
+	}
+	len = utf8_floor(text, CONFIG_EXCERPT_BYTES - sizeof("..."));
+	memcpy(buf, text, len);
+	memcpy(buf + len, "...", sizeof("..."));
+	return buf;
+}
+
+/* C0, DEL, and C1 in its UTF-8 form, which terminals obey too. */
+static bool is_control(const unsigned char *at)
+{
+	return at[0] < 0x20 || at[0] == 0x7f || (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0);
+}
+
+/* out holds 4 bytes for each of text, and a terminator. */
+static void escape(const char *text, char *out)
+{
+	static const char hex[] = "0123456789abcdef";
+	const unsigned char *at = (const unsigned char *)text;
+
+	for (; *at; at++) {
+		if (!is_control(at)) {
+			*out++ = (char)*at;
+			continue;
+		}
+		if (*at == 0xc2)
+			at++;
+		*out++ = '\\';
+		*out++ = 'x';
+		*out++ = hex[*at >> 4];
+		*out++ = hex[*at & 15];
+	}
+	*out = '\0';
+}
+
+static char *format_message(const char *fmt, va_list ap)
+{
+	char raw[MESSAGE_BYTES_MAX], escaped[4 * MESSAGE_BYTES_MAX];
+	int n = vsnprintf(raw, sizeof(raw), fmt, ap);
+
+	if (n < 0)
+		return NULL;
+	if ((size_t)n >= sizeof(raw))
+		strcpy(raw + utf8_floor(raw, sizeof(raw) - sizeof("...")), "...");
+	escape(raw, escaped);
+	return strdup(escaped);
+}
+
+static bool known(const struct config_errors *e, struct config_pos pos, const char *message)
+{
+	for (size_t i = 0; i < e->nr; i++)
+		if (e->list[i].pos.line == pos.line && e->list[i].pos.column == pos.column &&
+		    strcmp(e->list[i].message, message) == 0)
+			return true;
+	return false;
+}
+
+/* Takes over message. */
+static void append(struct config_errors *e, struct config_pos pos, char *message)
+{
+	if (!e->list)
+		e->list = calloc(CONFIG_ERRORS_MAX, sizeof(*e->list));
+	if (!e->list || !message) {
+		e->dropped_nr++;
+		free(message);
+	} else if (known(e, pos, message)) {
+		free(message);
+	} else {
+		e->list[e->nr++] = (struct config_error){ .pos = pos, .message = message };
+	}
+}
+
+void config_errors_add(struct config_errors *e, struct config_pos pos, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (e->nr == CONFIG_ERRORS_MAX) {
+		e->dropped_nr++;
+		return;
+	}
+	va_start(ap, fmt);
+	append(e, pos, format_message(fmt, ap));
+	va_end(ap);
+}
+
+static bool pos_before(struct config_pos a, struct config_pos b)
+{
+	return a.line != b.line ? a.line < b.line : a.column < b.column;
+}
+
+/* Insertion sort: at most CONFIG_ERRORS_MAX, and errors of one position keep their order. */
+static void sort(struct config_errors *e)
+{
+	for (size_t i = 1; i < e->nr; i++) {
+		struct config_error moved = e->list[i];
+		size_t j = i;
+
+		for (; j > 0 && pos_before(moved.pos, e->list[j - 1].pos); j--)
+			e->list[j] = e->list[j - 1];
+		e->list[j] = moved;
+	}
+}
+
+static void write_lines(const struct config_errors *e, FILE *out)
+{
+	const char *file = e->file ? e->file : "?";
+
+	for (size_t i = 0; i < e->nr; i++) {
+		const struct config_error *error = &e->list[i];
+
+		if (error->pos.line == 0)
+			fprintf(out, "%s: %s\n", file, error->message);
+		else
+			fprintf(out, "%s:%u:%u: %s\n", file, error->pos.line, error->pos.column,
+				error->message);
+	}
+	if (e->dropped_nr != 0)
+		fprintf(out, "%s: %zu more errors are not shown\n", file, e->dropped_nr);
+}
+
+char *config_errors_text(struct config_errors *e)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (!out)
+		return NULL;
+	sort(e);
+	write_lines(e, out);
+	if (fclose(out) != 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}

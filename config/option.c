@@ -1,0 +1,156 @@
+/*
+ * A map read by a table: defaults, then what the map says, then what it does not say but must.
+ * Every error is told and the reading goes on, so that one run shows all. Any thread. The only
+ * failure besides the configuration's own is -ENOMEM.
+ */
+#include "config/option.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "config/option_internal.h"
+
+static const struct option *find(const struct option *table, const char *name)
+{
+	for (const struct option *o = table; o->name; o++)
+		if (strcmp(o->name, name) == 0)
+			return o;
+	return NULL;
+}
+
+static bool is_skipped(const char *const *skip, const char *name)
+{
+	for (; skip && *skip; skip++)
+		if (strcmp(*skip, name) == 0)
+			return true;
+	return false;
+}
+
+static int tell_unknown(const struct option *table, const char *const *skip, const char *name,
+			struct config_pos pos, struct config_errors *e)
+{
+	struct option_nearest n = { .word = name };
+	char hint[OPTION_HINT_BYTES], excerpt[CONFIG_EXCERPT_BYTES];
+
+	for (const struct option *o = table; o->name; o++)
+		if (!(o->flags & OPTION_HIDDEN))
+			option_nearest_try(&n, o->name);
+	for (; skip && *skip; skip++)
+		option_nearest_try(&n, *skip);
+	config_errors_add(e, pos, "unknown key \"%s\"%s", config_excerpt(name, excerpt),
+			  option_nearest_hint(&n, hint));
+	return -EINVAL;
+}
+
+/* The worse of two results: no memory, then refused, then done. */
+static int worse(int a, int b)
+{
+	if (a == -ENOMEM || b == -ENOMEM)
+		return -ENOMEM;
+	return a ? a : b;
+}
+
+static int set_defaults(const struct option *table, void *out)
+{
+	for (const struct option *o = table; o->name; o++)
+		if (option_value_reset(o, out))
+			return -ENOMEM;
+	return 0;
+}
+
+static int set_pair(const struct option *table, const char *const *skip,
+		    const struct yaml_pair *pair, void *out, struct config_errors *e)
+{
+	const char *name = pair->key->text;
+	const struct option *o = find(table, name);
+
+	if (is_skipped(skip, name))
+		return 0;
+	if (!o)
+		return tell_unknown(table, skip, name, pair->key->pos, e);
+	return option_value_set(o, pair->value, pair->key->pos, out, e);
+}
+
+static int set_pairs(const struct option *table, const char *const *skip,
+		     const struct yaml_node *map, void *out, struct config_errors *e)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < map->map.nr && err != -ENOMEM; i++)
+		err = worse(err, set_pair(table, skip, &map->map.pairs[i], out, e));
+	return err;
+}
+
+static int check_required(const struct option *table, const struct yaml_node *map,
+			  struct config_pos pos, struct config_errors *e)
+{
+	int err = 0;
+
+	for (const struct option *o = table; o->name; o++) {
+		if (!(o->flags & OPTION_REQUIRED) || yaml_get(map, o->name))
+			continue;
+		config_errors_add(e, pos, "\"%s\" is missing", o->name);
+		err = -EINVAL;
+	}
+	return err;
+}
+
+int option_parse(const struct option *table, const struct yaml_node *map, const char *const *skip,
+		 void *out, size_t bytes, struct config_errors *e)
+{
+	struct config_pos pos = map ? map->pos : (struct config_pos){ 0 };
+	int err;
+
+	memset(out, 0, bytes);
+	err = set_defaults(table, out);
+	if (err)
+		return err;
+	if (map && map->kind == YAML_MAP)
+		err = set_pairs(table, skip, map, out, e);
+	else if (map && !yaml_is_null(map)) {
+		config_errors_add(e, pos, "expected a map of options");
+		return -EINVAL;
+	}
+	return worse(err, check_required(table, map, pos, e));
+}
+
+static int set_text(const struct option *o, const char *text, struct config_pos pos, void *out,
+		    struct config_errors *e)
+{
+	struct option_text t;
+	int err = option_text_init(&t, o->name, text, pos, e);
+
+	if (!err)
+		err = option_value_set(o, t.node, pos, out, e);
+	option_text_fini(&t);
+	return err;
+}
+
+int option_set(const struct option *table, const char *key, const char *text, struct config_pos pos,
+	       void *out, struct config_errors *e)
+{
+	const struct option *o = find(table, key);
+
+	if (!o)
+		return tell_unknown(table, NULL, key, pos, e);
+	if (o->type != OPTION_NODE)
+		return set_text(o, text, pos, out, e);
+	config_errors_add(e, pos, "%s: can only be given in a file", key);
+	return -EINVAL;
+}
+
+void option_free(const struct option *table, void *out)
+{
+	for (const struct option *o = table; o->name; o++)
+		option_value_clear(o, out);
+}
+
+bool option_equal(const struct option *table, const void *a, const void *b)
+{
+	for (const struct option *o = table; o->name; o++)
+		if (!option_kind_of(o)->equal((const char *)a + o->offset,
+					      (const char *)b + o->offset))
+			return false;
+	return true;
+}
