@@ -14,9 +14,13 @@
  * read-only after open, or atomic.
  *
  * Filters are backends whose `child` is another backend: they submit child I/Os (embedded in their
- * I/O's private area) and answer their own when the child's is complete.
+ * I/O's private area) and answer their own when the child's is complete. A stack is opened from the
+ * bottom up (backend_open, then backend_open_over for each filter) and closed from the top down;
+ * its queues likewise. A filter's io_init ties its child I/O to queue->child with the same tag.
  *
- * wrap.c checks this contract around every call, in production too.
+ * wrap.c checks this contract around every call, in production too. What it answers by itself a
+ * backend never sees: ranges outside the device or across blocks, modifying I/Os of a read-only
+ * device, operations without their capability, and FLUSH of a device that has no volatile cache.
  */
 #ifndef BACKENDS_BACKEND_H
 #define BACKENDS_BACKEND_H
@@ -57,12 +61,12 @@ enum backend_caps {
 };
 
 struct backend_limits {
-	uint64_t size_bytes;		 /* a multiple of the logical block */
-	uint32_t caps;			 /* enum backend_caps */
-	uint32_t logical_block_bytes;	 /* smallest it can serve; 0: any from 512 */
-	uint32_t physical_block_bytes;	 /* 0: as the logical block */
-	uint32_t io_opt_bytes;		 /* 0: nothing special */
-	uint32_t max_io_bytes;		 /* 0: no limit of its own */
+	uint64_t size_bytes;	       /* a multiple of the logical block */
+	uint32_t caps;		       /* enum backend_caps */
+	uint32_t logical_block_bytes;  /* smallest it can serve; 0: any from 512 */
+	uint32_t physical_block_bytes; /* 0: as the logical block */
+	uint32_t io_opt_bytes;	       /* 0: nothing special */
+	uint32_t max_io_bytes;	       /* 0: no limit of its own */
 	uint32_t discard_granularity_bytes;
 	uint64_t max_discard_bytes;	 /* 0: no limit of its own */
 	uint64_t max_write_zeroes_bytes; /* 0: no limit of its own */
@@ -72,7 +76,7 @@ struct backend_limits {
 /* Said once, by the device's configuration, before open. */
 struct backend_wishes {
 	uint32_t logical_block_bytes; /* of the block device */
-	uint32_t max_io_bytes;
+	uint32_t max_io_bytes;	      /* of a READ or WRITE; 0: no limit */
 	uint32_t queue_nr, depth;
 	bool read_only;
 };
@@ -81,13 +85,14 @@ struct backend_wishes {
 
 struct backend_device {
 	const struct backend *ops;
-	const char *name;	   /* of the device, for messages */
-	const void *config;	   /* filled by ops->options; lives as long as the device */
+	const char *name;   /* of the device, for messages; the opener's */
+	const void *config; /* filled by ops->options; lives as long as the device */
 	struct backend_wishes wishes;
 	struct backend_limits limits; /* out: by open */
-	void *priv;		   /* ops->device_bytes */
+	void *priv;		      /* ops->device_bytes */
 	struct backend_device *child; /* filters: the device below, open before this one; or NULL */
-	char error[BACKEND_ERROR_BYTES]; /* out: when open fails, the reason and the cure in words */
+	char error[BACKEND_ERROR_BYTES]; /* out: when open fails, the reason and the cure in words
+					  */
 };
 
 struct backend_queue {
@@ -98,6 +103,9 @@ struct backend_queue {
 	void *priv; /* ops->queue_bytes */
 	struct backend_queue *child;
 	uint32_t inflight; /* wrap.c: QUEUED and not complete */
+	bool in_submit;	   /* wrap.c: ops->submit is on the stack */
+	const void *owner; /* wrap.c: the thread that opened it */
+	uint8_t *io_priv;  /* backend.c: depth private areas of I/Os */
 };
 
 enum backend_io_state { BACKEND_IO_IDLE, BACKEND_IO_SUBMITTING, BACKEND_IO_QUEUED };
@@ -119,14 +127,18 @@ struct backend_io {
 	int32_t result; /* 0: all of it was done; -errno: nothing may be assumed. Never short. */
 	uint32_t length_bytes; /* DISCARD and WRITE_ZEROES can be nearly 4 GiB; 0 for FLUSH */
 	uint64_t offset_bytes;
-	void *buf; /* READ, WRITE: page aligned */
+	void *buf;  /* READ, WRITE: aligned to the device's dma_alignment_bytes, a page is enough */
 	void *priv; /* ops->io_bytes, zeroed once at start, kept between uses */
 };
 
 enum backend_submit {
 	BACKEND_DONE,	/* io->result is set; done is not called */
 	BACKEND_QUEUED, /* backend_io_complete exactly once later, never from inside submit */
-	BACKEND_BUSY,	/* not taken, nothing kept: submit it again when another one completed */
+	/*
+	 * Not taken, nothing kept: submit it again when another one of this queue is complete.
+	 * Legal only while one is in flight, or nobody would ever submit it again.
+	 */
+	BACKEND_BUSY,
 };
 
 struct backend {
@@ -135,7 +147,7 @@ struct backend {
 	const struct option *options;
 	size_t config_bytes; /* of the struct that options fill */
 	size_t device_bytes, queue_bytes, io_bytes;
-	bool is_filter;	     /* its options hold a nested `backend:` */
+	bool is_filter; /* its options hold a nested `backend:` */
 
 	/* Returns 0 or -errno with device->error set. May be NULL: nothing to open. */
 	int (*open)(struct backend_device *device);
@@ -160,11 +172,23 @@ struct backend {
  * A device with its whole stack of filters, made from configuration.
  */
 
-/* Sets config to be the parsed options; takes no ownership. Returns 0 or -errno, *ret_error words. */
+/*
+ * Main thread. config is what ops->options filled; it and name stay the caller's and must outlive
+ * the device. Returns 0, or -errno with words for the user in error.
+ */
 int backend_open(struct backend_device **ret_device, const struct backend *ops, const char *name,
 		 const void *config, const struct backend_wishes *wishes, char *error,
 		 size_t error_bytes);
-/* Accepts NULL. */
+/* The same for a filter. It owns child from here on; a failure leaves child as it was. */
+int backend_open_over(struct backend_device **ret_device, struct backend_device *child,
+		      const struct backend *ops, const char *name, const void *config,
+		      const struct backend_wishes *wishes, char *error, size_t error_bytes);
+
+/* For a backend's open: puts the words into device->error and returns err. */
+int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Main thread, the whole stack; no queue may be open. Accepts NULL. */
 void backend_close(struct backend_device *device);
 
 /*
@@ -176,10 +200,14 @@ int backend_queue_open(struct backend_queue **ret_queue, struct backend_device *
 /* Reactor thread; no I/O may be in flight. Accepts NULL. */
 void backend_queue_close(struct backend_queue *queue);
 
-/* Bytes of private memory that each I/O of the whole stack needs, for the worst-case sum. */
+/* Bytes of private memory of one I/O, for the worst-case sum: one backend's, a whole stack's. */
 size_t backend_io_bytes(const struct backend *ops);
+size_t backend_stack_io_bytes(const struct backend_device *device);
 
-/* Ties an I/O (memory of the caller, zeroed) to a queue. Returns 0 or -errno. */
+/*
+ * Ties an I/O (memory of the caller, zeroed) to a queue. Each tag below the queue's depth has one
+ * private area: tie each once. Returns 0 or -errno, then it needs no fini.
+ */
 int backend_io_init(struct backend_io *io, struct backend_queue *queue, unsigned tag,
 		    backend_done_fn *done);
 void backend_io_fini(struct backend_io *io);
@@ -198,7 +226,7 @@ extern const struct backend *const backend_registry[];
 /*
  * The one place where an errno of whatever origin becomes one that the block layer understands
  * (blk_status_t, block/blk-core.c): ENOSPC, EIO, EOPNOTSUPP, ETIMEDOUT, ENOLINK, EREMOTEIO,
- * ENODATA, EILSEQ, ENOMEM pass; all else becomes EIO. err and result are negative.
+ * ENODATA, EILSEQ, ENOMEM pass; EDQUOT becomes ENOSPC, all else EIO. err and result are negative.
  */
 int backend_errno_map(int err);
 

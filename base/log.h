@@ -20,7 +20,8 @@ void log_init(enum log_level max_level);
 void log_line(enum log_level level, const char *msg, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* One per call site: at most burst lines per interval; what was dropped is told by the next line. */
+/* One per call site: at most burst lines per interval; what was dropped is told by the next line.
+ */
 struct log_limit {
 	_Atomic uint64_t window_start_ns;
 	_Atomic uint32_t used;

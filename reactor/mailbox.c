@@ -34,8 +34,8 @@ void mailbox_post(struct mailbox *box, struct mail *mail, mail_fn *fn)
 	mail->fn = fn;
 	do {
 		mail->next = top;
-	} while (!atomic_compare_exchange_weak_explicit(
-		&box->top, &top, mail, memory_order_release, memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(&box->top, &top, mail, memory_order_release,
+							memory_order_relaxed));
 	/* After the exchange the mail may be gone already: look only at what was below it. */
 	if (top == NULL)
 		ASSERT(write(box->efd, &one, sizeof(one)) == sizeof(one));

@@ -25,8 +25,7 @@ int op_init(struct op *op, struct reactor *reactor, struct op_owner owner, op_fn
 	if (ret < 0)
 		return ret;
 	*op = (struct op){
-		.user_data =
-			user_data_make(owner.kind, owner.leg, owner.queue, owner.tag, slot),
+		.user_data = user_data_make(owner.kind, owner.leg, owner.queue, owner.tag, slot),
 		.fn = fn,
 		.reactor = reactor,
 	};

@@ -368,7 +368,9 @@ void reactor_dump_ops(const struct reactor *r, int fd)
 
 		if (!op || op->state == OP_IDLE)
 			continue;
-		dprintf(fd, "op reactor=%u slot=%u kind=%s queue=%u tag=%u leg=%u state=%s age_us=%llu\n",
+		dprintf(fd,
+			"op reactor=%u slot=%u kind=%s queue=%u tag=%u leg=%u state=%s "
+			"age_us=%llu\n",
 			r->idx, slot, op_kind_name(user_data_kind(op->user_data)),
 			user_data_queue(op->user_data), user_data_tag(op->user_data),
 			user_data_leg(op->user_data),

@@ -30,16 +30,16 @@ struct task {
 struct loop_stats {
 	uint64_t turns;
 	uint64_t cqes;
-	uint64_t cqes_max;	/* most in one turn */
-	uint64_t callback_ns;	/* outside the kernel */
-	uint64_t kernel_ns;	/* inside io_uring_enter: submission, idle wait and task work */
-	uint64_t turn_ns_max;	/* longest stretch outside the kernel */
-	uint64_t stalls;	/* turns above REACTOR_STALL_NS outside the kernel */
-	uint64_t sq_full;	/* ops parked for want of an SQE */
-	uint64_t stale;		/* CQEs for a slot or generation that is not in flight */
+	uint64_t cqes_max;    /* most in one turn */
+	uint64_t callback_ns; /* outside the kernel */
+	uint64_t kernel_ns;   /* inside io_uring_enter: submission, idle wait and task work */
+	uint64_t turn_ns_max; /* longest stretch outside the kernel */
+	uint64_t stalls;      /* turns above REACTOR_STALL_NS outside the kernel */
+	uint64_t sq_full;     /* ops parked for want of an SQE */
+	uint64_t stale;	      /* CQEs for a slot or generation that is not in flight */
 	uint64_t mails;
 	uint64_t timers;
-	uint64_t timers_late;	/* run more than REACTOR_TIMER_LATE_NS after their deadline */
+	uint64_t timers_late; /* run more than REACTOR_TIMER_LATE_NS after their deadline */
 };
 
 #define REACTOR_STALL_NS 10000000ull
@@ -59,11 +59,11 @@ struct reactor {
 	uint64_t now_ns; /* read once after and once before the kernel, each turn */
 	unsigned idx;
 
-	struct op **slot; /* slot number -> op, or NULL */
-	uint32_t *slot_free; /* stack of free slot numbers */
+	struct op **slot;			    /* slot number -> op, or NULL */
+	uint32_t *slot_free;			    /* stack of free slot numbers */
 	uint32_t slot_free_nr, slot_nr, slot_fresh; /* slots from slot_fresh on were never used */
 
-	struct list_node parked;   /* ops waiting for an SQE */
+	struct list_node parked; /* ops waiting for an SQE */
 	struct list_node tasks;
 	struct list_node turn_end; /* tasks at the end of this turn */
 	struct timer_heap timers;

@@ -26,9 +26,9 @@ struct ring {
 struct ring_params {
 	unsigned sq_entries; /* rounded up to a power of two by the kernel */
 	unsigned cq_entries;
-	unsigned files_nr;   /* size of the sparse table of registered files; 0: none */
-	bool sqe128;	     /* 128-byte SQEs, for ublk control commands */
-	bool single_issuer;  /* SINGLE_ISSUER + DEFER_TASKRUN: only the calling thread will enter */
+	unsigned files_nr;  /* size of the sparse table of registered files; 0: none */
+	bool sqe128;	    /* 128-byte SQEs, for ublk control commands */
+	bool single_issuer; /* SINGLE_ISSUER + DEFER_TASKRUN: only the calling thread will enter */
 };
 
 /*

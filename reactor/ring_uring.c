@@ -42,9 +42,8 @@ static int setup(struct io_uring *uring, const struct ring_params *params, unsig
 
 int ring_init(struct ring *ring, const struct ring_params *params)
 {
-	unsigned fast = params->single_issuer ?
-				IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN :
-				0;
+	unsigned fast =
+		params->single_issuer ? IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN : 0;
 	int ret;
 
 	memset(ring, 0, sizeof(*ring));

@@ -13,9 +13,9 @@ typedef void timer_fn(struct timer *timer);
 
 struct timer {
 	timer_fn *fn;
-	uint64_t deadline_ns;	      /* ring_clock_ns() */
+	uint64_t deadline_ns;	       /* ring_clock_ns() */
 	struct timer *child, *sibling; /* heap: first child, next of the same parent */
-	struct timer *prev;	      /* previous sibling, or the parent of a first child */
+	struct timer *prev;	       /* previous sibling, or the parent of a first child */
 	bool armed;
 };
 

@@ -12,58 +12,60 @@
 #include "reactor/reactor.h"
 #include "ublk/ublk_abi.h"
 
-struct ctl {
-	struct reactor *reactor;
-	int fd;		   /* /dev/ublk-control */
-	uint64_t features; /* GET_FEATURES: UBLK_F_* the driver knows */
-};
-
+struct ctl;
 struct ctl_cmd;
 typedef void ctl_cmd_fn(struct ctl_cmd *cmd, int res);
+
+struct ctl_request {
+	uint32_t cmd_op; /* UBLK_U_CMD_* */
+	uint32_t dev_id;
+	int queue_id; /* -1: not for a queue */
+	void *buf;
+	uint16_t buf_bytes;
+	uint64_t data;
+};
 
 /*
  * One command in flight, embedded in its owner. The kernel may write to buf until done ran: the
  * owner and its buffer must live until then, however long it takes. A deadline that passes does not
- * end the command (nothing can); it is told by `late`, once per deadline.
+ * end the command (nothing can); `late` tells it, once per deadline.
  */
 struct ctl_cmd {
 	struct op op;
 	struct timer deadline;
 	struct ctl *ctl;
-	uint32_t cmd_op; /* UBLK_U_CMD_* */
-	struct ublksrv_ctrl_cmd arg;
+	struct ctl_request request;
 	ctl_cmd_fn *done;
-	void (*late)(struct ctl_cmd *cmd, uint64_t waited_ns);
+	void (*late)(struct ctl_cmd *cmd, uint64_t waited_ns); /* may be NULL */
 	uint64_t sent_ns;
-	uint64_t deadline_ns; /* relative */
+};
+
+typedef void ctl_open_fn(struct ctl *ctl, int res);
+
+struct ctl {
+	struct reactor *reactor;
+	int fd;		   /* /dev/ublk-control */
+	uint64_t features; /* GET_FEATURES: UBLK_F_* the driver knows */
+	struct ctl_cmd features_cmd;
+	ctl_open_fn *opened;
 };
 
 #define CTL_DEADLINE_NS 30000000000ull
 
 /*
- * Opens the control device and asks for the driver's features, calling done(res) once: 0, or
- * -errno. Returns 0 (done will come) or -errno at once: -ENOENT when the module is not loaded,
- * -EACCES without rights.
+ * Opens the control device and asks for the driver's features, calling opened(res) once: 0, or
+ * -errno. Returns 0 (opened will be called) or -errno at once: -ENOENT when the module is not
+ * loaded, -EACCES without rights.
  */
-int ctl_open(struct ctl *ctl, struct reactor *reactor, void (*done)(struct ctl *ctl, int res));
+int ctl_open(struct ctl *ctl, struct reactor *reactor, ctl_open_fn *opened);
 void ctl_close(struct ctl *ctl);
 
-/* Prepares an idle command for one device: fills arg's header. Returns 0 or -ENOBUFS. */
+/* Makes an idle command. Returns 0 or -ENOBUFS. */
 int ctl_cmd_init(struct ctl_cmd *cmd, struct ctl *ctl);
+/* The command must not be busy. Accepts a zeroed one. */
 void ctl_cmd_fini(struct ctl_cmd *cmd);
 
-/*
- * Sends cmd_op for a device (queue_id -1: for no queue) with buf and data; done runs from a later
- * turn of the control reactor with the driver's answer.
- */
-struct ctl_request {
-	uint32_t cmd_op;
-	uint32_t dev_id;
-	int queue_id;
-	void *buf;
-	uint16_t buf_bytes;
-	uint64_t data;
-};
+/* Sends an idle command; done runs from a later turn of the control reactor with the answer. */
 void ctl_cmd_send(struct ctl_cmd *cmd, const struct ctl_request *request, ctl_cmd_fn *done);
 bool ctl_cmd_busy(const struct ctl_cmd *cmd);
 

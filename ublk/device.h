@@ -97,12 +97,12 @@ struct device_info {
 	int64_t id; /* -1 before the kernel gave one */
 	uint32_t queues, depth, logical_block_bytes, physical_block_bytes, max_io_bytes;
 	uint64_t size_bytes;
-	uint32_t caps;	    /* enum backend_caps */
-	uint64_t flags;	    /* UBLK_F_* in force */
-	const char *backend; /* name */
-	const char *data_path; /* "copy" */
-	uint64_t buffer_bytes_max; /* worst-case memory for data */
-	unsigned queue_reactor_nr; /* as queues */
+	uint32_t caps;			 /* enum backend_caps */
+	uint64_t flags;			 /* UBLK_F_* in force */
+	const char *backend;		 /* name */
+	const char *data_path;		 /* "copy" */
+	uint64_t buffer_bytes_max;	 /* worst-case memory for data */
+	unsigned queue_reactor_nr;	 /* as queues */
 	unsigned char queue_reactor[64]; /* reactor index of the first 64 queues */
 };
 void device_info(const struct device *device, struct device_info *ret_info);
@@ -115,10 +115,10 @@ struct device_op_stats {
 
 struct device_stats {
 	struct device_op_stats op[BACKEND_OP_NR];
-	uint64_t inflight;	 /* in the daemon now */
-	uint64_t inflight_max;	 /* per queue, summed: an upper bound */
-	uint64_t busy_retries;	 /* a backend said BUSY */
-	uint64_t lost_tags;	 /* a FETCH or COMMIT the driver refused */
+	uint64_t inflight;     /* in the daemon now */
+	uint64_t inflight_max; /* per queue, summed: an upper bound */
+	uint64_t busy_retries; /* a backend said BUSY */
+	uint64_t lost_tags;    /* a FETCH or COMMIT the driver refused */
 };
 /* Sums the queues' counters, live: any time from LIVE to DRAINING; zeroes otherwise. */
 void device_stats(const struct device *device, struct device_stats *ret_stats);

@@ -44,7 +44,7 @@ struct ublksrv_io_cmd {
 };
 
 struct ublksrv_io_desc {
-	uint32_t op_flags; /* op: bits 0-7, UBLK_IO_F_* >> 0: bits 8-31 */
+	uint32_t op_flags; /* op: bits 0-7; UBLK_IO_F_*: bits 8-31, in place */
 	uint32_t nr_sectors;
 	uint64_t start_sector; /* always of 512 bytes */
 	uint64_t addr;
@@ -116,17 +116,13 @@ struct ublksrv_io_desc {
 #define UBLK_IO_OP_WRITE_SAME 4
 #define UBLK_IO_OP_WRITE_ZEROES 5
 
+/* Bits of op_flags as it stands. */
 #define UBLK_IO_F_FUA (1u << 13)
 #define UBLK_IO_F_NOUNMAP (1u << 15)
 
 static inline unsigned ublksrv_get_op(const struct ublksrv_io_desc *iod)
 {
 	return iod->op_flags & 0xff;
-}
-
-static inline unsigned ublksrv_get_flags(const struct ublksrv_io_desc *iod)
-{
-	return iod->op_flags >> 8;
 }
 
 #define UBLK_ATTR_READ_ONLY (1u << 0)

@@ -1,0 +1,62 @@
+/* What mem.c and mem_zero.c share. */
+#ifndef BACKENDS_MEM_H
+#define BACKENDS_MEM_H
+
+#include <stdint.h>
+
+#include "backends/backend.h"
+#include "reactor/op.h"
+#include "reactor/reactor.h"
+
+struct mem_device {
+	int fd;
+	uint8_t *base;
+	uint64_t map_bytes; /* size_bytes rounded up to whole pages */
+	uint64_t page_bytes;
+	unsigned page_shift;
+	/* A bit per page that may hold data. The one thing that several reactors write. */
+	_Atomic uint64_t *present;
+};
+
+struct mem_queue {
+	int file_slot; /* fd in the ring's table, for hole punching */
+};
+
+enum mem_zero_state {
+	MEM_ZERO_IDLE,
+	MEM_ZERO_HEAD,	/* memset from the start to the first whole page, or of all of it */
+	MEM_ZERO_PUNCH, /* whole pages go back to the system */
+	MEM_ZERO_TAIL,	/* memset from the last whole page to the end */
+};
+
+struct mem_io {
+	struct backend_io *io;
+	struct op op;	  /* the hole punch */
+	struct task task; /* the next piece of a long memset */
+	enum mem_zero_state state;
+	bool keep_space;
+	uint64_t pos, end; /* what the memset of this state has to do */
+	uint64_t punch_start, punch_end, tail_end;
+};
+
+/*
+ * mem.c: memory for a range that will be written, given now, so that a full system is an errno
+ * and not a SIGBUS. Returns 0 or -ENOSPC.
+ */
+int mem_reserve(struct mem_device *mem, uint64_t offset_bytes, uint64_t length_bytes);
+
+/* mem.c: after the bytes are there. */
+void mem_mark_present(struct mem_device *mem, uint64_t offset_bytes, uint64_t length_bytes);
+
+/*
+ * mem.c: how many bytes from offset on, at most length_bytes, stand in pages that are all present
+ * or all absent.
+ */
+uint64_t mem_run(const struct mem_device *mem, uint64_t offset_bytes, uint64_t length_bytes,
+		 bool *ret_present);
+
+/* mem_zero.c: DISCARD and WRITE_ZEROES. */
+enum backend_submit mem_zero_submit(struct backend_io *io);
+void mem_zero_punched(struct op *op, int res, uint32_t cqe_flags);
+
+#endif

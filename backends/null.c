@@ -1,0 +1,55 @@
+/*
+ * null: takes everything, keeps nothing, answers at once. For measuring what is not the storage.
+ *
+ * Writes are thrown away. A read leaves the buffer as it is, exactly like the kernel's null_blk
+ * without memory backing: its content is undefined. The buffers belong to this device alone and
+ * are zeroed when they are allocated, so what a reader can see is zeroes or what was once written
+ * to this same device, never memory of the daemon or of another device. Filling the buffer would
+ * make every measurement one of memset.
+ * Any thread; no state; cannot fail.
+ */
+#include "backends/registry.h"
+
+#include "base/util.h"
+
+struct null_config {
+	uint64_t size_bytes;
+};
+
+static const struct option null_options[] = {
+	{ .name = "size",
+	  .type = OPTION_SIZE,
+	  .offset = offsetof(struct null_config, size_bytes),
+	  .min = 512,
+	  .def = "250GiB",
+	  .help = "Size of the device. It costs no memory." },
+	OPTION_END,
+};
+
+static int null_open(struct backend_device *device)
+{
+	const struct null_config *config = device->config;
+
+	device->limits = (struct backend_limits){
+		.size_bytes = config->size_bytes,
+		.caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES,
+	};
+	if (device->wishes.read_only)
+		device->limits.caps |= BACKEND_CAP_READ_ONLY;
+	return 0;
+}
+
+static enum backend_submit null_submit(struct backend_io *io)
+{
+	io->result = 0;
+	return BACKEND_DONE;
+}
+
+const struct backend backend_null = {
+	.name = "null",
+	.summary = "takes and gives nothing, at once: for measurements",
+	.options = null_options,
+	.config_bytes = sizeof(struct null_config),
+	.open = null_open,
+	.submit = null_submit,
+};

@@ -1,0 +1,20 @@
+/* Every backend there is, in one table. A new backend is one file, one row here, one page of docs.
+ */
+#include "backends/registry.h"
+
+#include <string.h>
+
+const struct backend *const backend_registry[] = {
+	&backend_null,
+	&backend_mem,
+	&backend_skeleton,
+	NULL,
+};
+
+const struct backend *backend_find(const char *name)
+{
+	for (const struct backend *const *b = backend_registry; *b; b++)
+		if (strcmp((*b)->name, name) == 0)
+			return *b;
+	return NULL;
+}

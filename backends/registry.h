@@ -1,0 +1,12 @@
+/* The tables of the backends, for the registry and the tests; others ask backend_find. */
+#ifndef BACKENDS_REGISTRY_H
+#define BACKENDS_REGISTRY_H
+
+#include "backends/backend.h"
+
+extern const struct backend backend_file;
+extern const struct backend backend_mem;
+extern const struct backend backend_null;
+extern const struct backend backend_skeleton;
+
+#endif

@@ -1,0 +1,180 @@
+/*
+ * The contract of backend.h, checked around every submit, cancel and completion. Reactor threads.
+ *
+ * Happy path: a few compares, then the backend. Two kinds of trouble are kept apart: a backend or a
+ * submitter that breaks the contract is a bug and asserts; a request that comes from outside and
+ * makes no sense (beyond the end, across blocks, writing to a read-only device) is answered with an
+ * error and never reaches the backend.
+ */
+#include "backends/wrap.h"
+
+#include <errno.h>
+#include <stdint.h>
+
+#include "backends/backend.h"
+#include "base/assert.h"
+#include "base/log.h"
+#include "base/util.h"
+
+/* No backend may answer this: a DONE that leaves it there forgot to set a result. */
+#define RESULT_UNSET INT32_MAX
+
+static _Thread_local char this_thread;
+
+const void *wrap_this_thread(void)
+{
+	return &this_thread;
+}
+
+void wrap_check_queue_close(const struct backend_queue *queue)
+{
+	ASSERT(queue->owner == &this_thread);
+	ASSERT(queue->inflight == 0);
+	ASSERT(!queue->in_submit);
+}
+
+static bool modifies(const struct backend_io *io)
+{
+	return io->op != BACKEND_READ && io->op != BACKEND_FLUSH;
+}
+
+static bool moves_data(const struct backend_io *io)
+{
+	return io->op == BACKEND_READ || io->op == BACKEND_WRITE;
+}
+
+static bool in_range(const struct backend_io *io, const struct backend_device *device)
+{
+	uint64_t size_bytes = device->limits.size_bytes;
+	uint64_t block_mask = device->wishes.logical_block_bytes - 1;
+
+	return io->length_bytes > 0 && io->offset_bytes <= size_bytes &&
+	       io->length_bytes <= size_bytes - io->offset_bytes &&
+	       ((io->offset_bytes | io->length_bytes) & block_mask) == 0;
+}
+
+static int check_range(const struct backend_io *io, const struct backend_device *device)
+{
+	uint32_t max_bytes = device->wishes.max_io_bytes;
+
+	if (in_range(io, device) &&
+	    !(moves_data(io) && max_bytes != 0 && io->length_bytes > max_bytes))
+		return 0;
+	log_limited(LOG_LEVEL_WARN, "request outside the device",
+		    "device=%s op=%s offset_bytes=%llu length_bytes=%u", device->name,
+		    backend_op_name(io->op), (unsigned long long)io->offset_bytes,
+		    io->length_bytes);
+	return -EIO;
+}
+
+static int check_caps(const struct backend_io *io, uint32_t caps)
+{
+	if (modifies(io) && (caps & BACKEND_CAP_READ_ONLY))
+		return -EIO;
+	if (io->op == BACKEND_DISCARD && !(caps & BACKEND_CAP_DISCARD))
+		return -EOPNOTSUPP;
+	if (io->op == BACKEND_WRITE_ZEROES && !(caps & BACKEND_CAP_WRITE_ZEROES))
+		return -EOPNOTSUPP;
+	/* Without a volatile cache every completed write is as durable as it gets. */
+	if ((io->flags & BACKEND_FUA) && (caps & BACKEND_CAP_FLUSH) && !(caps & BACKEND_CAP_FUA))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+/* True when the request is the backend's; otherwise io->result is the answer. */
+static bool admit(struct backend_io *io)
+{
+	const struct backend_device *device = io->queue->device;
+
+	io->result = 0;
+	if (io->op >= BACKEND_OP_NR)
+		io->result = -EOPNOTSUPP;
+	else if (io->op == BACKEND_FLUSH)
+		return device->limits.caps & BACKEND_CAP_FLUSH;
+	else
+		io->result = check_caps(io, device->limits.caps);
+	if (io->result == 0)
+		io->result = check_range(io, device);
+	return io->result == 0;
+}
+
+static void check_buffer(const struct backend_io *io)
+{
+	uint32_t align_bytes = io->queue->device->limits.dma_alignment_bytes;
+
+	if (!moves_data(io))
+		return;
+	ASSERT(io->buf != NULL);
+	ASSERT(align_bytes == 0 || (uintptr_t)io->buf % align_bytes == 0);
+}
+
+static enum backend_submit submitted(struct backend_io *io, enum backend_submit answer)
+{
+	/* It cannot have been completed: backend_io_complete asserts that. */
+	ASSERT(io->state == BACKEND_IO_SUBMITTING);
+	switch (answer) {
+	case BACKEND_DONE:
+		ASSERT(io->result <= 0);
+		if (io->result < 0)
+			io->result = backend_errno_map(io->result);
+		io->state = BACKEND_IO_IDLE;
+		return answer;
+	case BACKEND_QUEUED:
+		io->state = BACKEND_IO_QUEUED;
+		io->queue->inflight++;
+		return answer;
+	case BACKEND_BUSY:
+		/* With nothing in flight nobody would ever submit it again. */
+		ASSERT(io->queue->inflight > 0);
+		io->state = BACKEND_IO_IDLE;
+		return answer;
+	}
+	ASSERT(!"submit answers DONE, QUEUED or BUSY");
+	return answer;
+}
+
+enum backend_submit backend_io_submit(struct backend_io *io)
+{
+	struct backend_queue *queue = io->queue;
+	enum backend_submit answer;
+
+	ASSERT(queue->owner == &this_thread);
+	ASSERT(io->state == BACKEND_IO_IDLE);
+	ASSERT(!queue->in_submit);
+	if (!admit(io))
+		return BACKEND_DONE;
+	check_buffer(io);
+	io->state = BACKEND_IO_SUBMITTING;
+	io->result = RESULT_UNSET;
+	queue->in_submit = true;
+	answer = queue->device->ops->submit(io);
+	queue->in_submit = false;
+	return submitted(io, answer);
+}
+
+void backend_io_complete(struct backend_io *io, int result)
+{
+	struct backend_queue *queue = io->queue;
+
+	ASSERT(queue->owner == &this_thread);
+	/* Also not another I/O of the queue: its done would submit again, and so on without end. */
+	ASSERT(!queue->in_submit);
+	ASSERT(io->state == BACKEND_IO_QUEUED);
+	ASSERT(queue->inflight > 0);
+	ASSERT(result <= 0);
+	queue->inflight--;
+	io->state = BACKEND_IO_IDLE;
+	io->result = result < 0 ? backend_errno_map(result) : 0;
+	io->done(io);
+}
+
+void backend_io_cancel(struct backend_io *io)
+{
+	struct backend_queue *queue = io->queue;
+
+	ASSERT(queue->owner == &this_thread);
+	ASSERT(!queue->in_submit);
+	/* It may have come to its end by itself just before. */
+	if (io->state == BACKEND_IO_QUEUED && queue->device->ops->cancel)
+		queue->device->ops->cancel(io);
+}

@@ -1,0 +1,6 @@
+# shellcheck shell=bash
+# What ./dev check runs, in order: the cheapest and most telling first. Sourced by check.sh.
+
+step build-asan build asan
+step build-release build release
+units asan

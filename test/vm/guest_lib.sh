@@ -1,0 +1,103 @@
+# shellcheck shell=bash
+# What the guest suites share: TAP, a daemon to test, a RAM disk to keep files on, the checks that
+# hold after every suite (nothing left behind, kernel log clean). Sourced; runs as root in the guest.
+
+set -u
+work=/tmp/suite
+mkdir -p "$work"
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+: "$here"
+n=0 bad=0 daemon_pid=
+
+# ok NAME COMMAND...: one TAP line; what the command printed follows a failure as comments.
+ok() {
+	local name=$1 code=0
+	shift
+	n=$((n + 1))
+	"$@" >"$work/out" 2>&1 || code=$?
+	if [ $code -eq 0 ]; then
+		echo "ok $n - $name"
+	else
+		bad=$((bad + 1))
+		echo "not ok $n - $name"
+		echo "# exit code $code of: $*"
+		tail -n 30 "$work/out" | sed 's/^/# /'
+		[ ! -s "$work/ublkd.log" ] || tail -n 15 "$work/ublkd.log" | sed 's/^/# ublkd: /'
+	fi
+}
+
+skip() {
+	n=$((n + 1))
+	echo "ok $n - $1 # SKIP $2"
+}
+
+# Call at the end: the checks that every suite owes, and the plan.
+finish() {
+	ok "no device is left" no_device_left
+	ok "kernel log is clean" dmesg_clean
+	echo "1..$n"
+	exit $((bad > 0))
+}
+
+no_device_left() {
+	stop_daemon
+	! ls /dev/ublkb* /dev/ublkc* 2>/dev/null
+}
+
+# The splat of io_buffer_register_bvec on Debian's 7.2.13 is known and harmless.
+dmesg_clean() {
+	! dmesg | grep -E 'BUG|WARNING|Oops|Call Trace|UBSAN|hung|blocked for more|I/O error.*ram' |
+		grep -v io_buffer_register_bvec
+}
+
+# start_daemon FILE: starts ublkd on a configuration and waits until it has settled.
+start_daemon() {
+	rm -f "$work/ready"
+	ublkd --config "$1" 2>"$work/ublkd.log" &
+	daemon_pid=$!
+	wait_for 30 settled
+}
+
+settled() {
+	ublkctl list >/dev/null 2>&1 || ! kill -0 "$daemon_pid" 2>/dev/null
+}
+
+# Ends the daemon politely; fails when it does not exit with 0.
+stop_daemon() {
+	local pid=$daemon_pid
+	[ -n "$pid" ] || return 0
+	daemon_pid=
+	kill -TERM "$pid" 2>/dev/null
+	wait "$pid"
+}
+
+# wait_for SECONDS COMMAND...: polls until it succeeds.
+wait_for() {
+	local until=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ $SECONDS -lt $until ] || return 1
+		sleep 0.05
+	done
+}
+
+# node NAME: the block device of a configured device.
+node() {
+	echo "/dev/ublkb$(ublkctl --json show "$1" | sed -nE 's/.*"id": ?([0-9]+).*/\1/p' | head -1)"
+}
+
+# A file system without journal on a RAM disk, where file backends keep their files.
+ram_disk() {
+	mkdir -p /mnt/ram
+	modprobe brd rd_nr=1 rd_size=$((${1:-600} * 1024)) max_part=0 &&
+		mkfs.ext4 -q -O ^has_journal /dev/ram0 && mount /dev/ram0 /mnt/ram
+}
+
+# verify DEVICE [fio options]: random reads and writes whose content is checked.
+verify() {
+	local device=$1
+	shift
+	fio --name=verify --filename="$device" --ioengine=io_uring --direct=1 --rw=randrw \
+		--verify=crc32c --verify_fatal=1 --do_verify=1 --randrepeat=0 --norandommap=0 \
+		--minimal "$@" >"$work/fio.log" 2>&1 || { cat "$work/fio.log"; return 1; }
+}

@@ -1,0 +1,224 @@
+/*
+ * Commands to the ublk driver. Main thread, on the control reactor.
+ *
+ * Happy path: ctl_cmd_send fills a 128-byte SQE, io-wq runs the command in the kernel, the CQE
+ * brings its answer to cmd->done. Failure modes: the driver refuses (an errno: ctl_explain has
+ * words), or never answers (cmd->late is called at each deadline; the command stays in flight).
+ */
+#include "ublk/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/errname.h"
+#include "base/log.h"
+#include "base/util.h"
+
+#define CONTROL_PATH "/dev/ublk-control"
+
+/* The command's payload stands at byte 48 of the SQE, in 64- and in 128-byte ones alike. */
+#define SQE_CMD_OFFSET 48
+#define SQE128_BYTES 128
+
+static const struct ctl_name {
+	uint32_t cmd_op;
+	const char *name;
+} ctl_names[] = {
+	{ UBLK_U_CMD_GET_QUEUE_AFFINITY, "GET_QUEUE_AFFINITY" },
+	{ UBLK_U_CMD_GET_DEV_INFO, "GET_DEV_INFO" },
+	{ UBLK_U_CMD_ADD_DEV, "ADD_DEV" },
+	{ UBLK_U_CMD_DEL_DEV, "DEL_DEV" },
+	{ UBLK_U_CMD_START_DEV, "START_DEV" },
+	{ UBLK_U_CMD_STOP_DEV, "STOP_DEV" },
+	{ UBLK_U_CMD_SET_PARAMS, "SET_PARAMS" },
+	{ UBLK_U_CMD_GET_PARAMS, "GET_PARAMS" },
+	{ UBLK_U_CMD_START_USER_RECOVERY, "START_USER_RECOVERY" },
+	{ UBLK_U_CMD_END_USER_RECOVERY, "END_USER_RECOVERY" },
+	{ UBLK_U_CMD_GET_DEV_INFO2, "GET_DEV_INFO2" },
+	{ UBLK_U_CMD_GET_FEATURES, "GET_FEATURES" },
+	{ UBLK_U_CMD_DEL_DEV_ASYNC, "DEL_DEV_ASYNC" },
+	{ UBLK_U_CMD_UPDATE_SIZE, "UPDATE_SIZE" },
+	{ UBLK_U_CMD_QUIESCE_DEV, "QUIESCE_DEV" },
+	{ UBLK_U_CMD_TRY_STOP_DEV, "TRY_STOP_DEV" },
+};
+
+const char *ctl_cmd_name(uint32_t cmd_op)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ctl_names); i++)
+		if (ctl_names[i].cmd_op == cmd_op)
+			return ctl_names[i].name;
+	return "UNKNOWN";
+}
+
+/* What drivers/block/ublk_drv.c means by an errno of a command; cmd_op 0: of any command. */
+static const struct ctl_words {
+	uint32_t cmd_op;
+	int err;
+	const char *words;
+} ctl_words[] = {
+	{ UBLK_U_CMD_ADD_DEV, EEXIST,
+	  "a device with this id exists already: choose another id, or remove the old device" },
+	{ UBLK_U_CMD_ADD_DEV, EACCES, "the limit of ublk devices is reached (ublks_max)" },
+	{ UBLK_U_CMD_ADD_DEV, EINVAL,
+	  "the driver refuses this combination of queues, depth, max_io and flags" },
+	{ UBLK_U_CMD_SET_PARAMS, EINVAL, "the driver refuses the block sizes or limits" },
+	{ UBLK_U_CMD_SET_PARAMS, EACCES, "the device is live already" },
+	{ UBLK_U_CMD_START_DEV, EEXIST, "the device was started already" },
+	{ UBLK_U_CMD_START_DEV, EINVAL, "the driver does not accept this process as the server" },
+	{ UBLK_U_CMD_START_DEV, EINTR, "starting was interrupted" },
+	{ UBLK_U_CMD_TRY_STOP_DEV, EBUSY, "somebody has the device open" },
+	{ UBLK_U_CMD_GET_FEATURES, EOPNOTSUPP, "the ublk driver is older than Linux 6.5" },
+	{ 0, ENODEV, "the device does not exist (any more)" },
+	{ 0, EPERM, "no permission: CAP_SYS_ADMIN is needed" },
+	{ 0, ENOMEM, "the kernel is out of memory" },
+};
+
+const char *ctl_explain(uint32_t cmd_op, int err)
+{
+	err = err < 0 ? -err : err;
+	for (size_t i = 0; i < ARRAY_SIZE(ctl_words); i++) {
+		const struct ctl_words *w = &ctl_words[i];
+
+		if (w->err == err && (w->cmd_op == cmd_op || w->cmd_op == 0))
+			return w->words;
+	}
+	return "";
+}
+
+const char *ctl_feature_name(unsigned bit)
+{
+	static const char *const name[] = {
+		"ZERO_COPY",	     "COMP_IN_TASK",	 "NEED_GET_DATA",
+		"USER_RECOVERY",     "RECOVERY_REISSUE", "UNPRIVILEGED_DEV",
+		"CMD_IOCTL_ENCODE",  "USER_COPY",	 "ZONED",
+		"RECOVERY_FAIL_IO",  "UPDATE_SIZE",	 "AUTO_BUF_REG",
+		"QUIESCE",	     "PER_IO_DAEMON",	 "BUF_REG_OFF_DAEMON",
+		"BATCH_IO",	     "INTEGRITY",	 "SAFE_STOP_DEV",
+		"NO_AUTO_PART_SCAN", "SHMEM_ZC",	 "IO_DESC_SIZE",
+	};
+
+	return bit < ARRAY_SIZE(name) ? name[bit] : NULL;
+}
+
+static void cmd_late(struct timer *timer)
+{
+	struct ctl_cmd *cmd = container_of(timer, struct ctl_cmd, deadline);
+	struct reactor *r = cmd->ctl->reactor;
+	uint64_t waited_ns = r->now_ns - cmd->sent_ns;
+
+	log_warn("ublk command takes long", "cmd=%s id=%d waited_s=%llu",
+		 ctl_cmd_name(cmd->request.cmd_op), (int)cmd->request.dev_id,
+		 (unsigned long long)(waited_ns / NS_PER_SEC));
+	reactor_timer_arm(r, timer, r->now_ns + CTL_DEADLINE_NS);
+	if (cmd->late)
+		cmd->late(cmd, waited_ns);
+}
+
+static void cmd_done(struct op *op, int res, uint32_t cqe_flags)
+{
+	struct ctl_cmd *cmd = container_of(op, struct ctl_cmd, op);
+
+	(void)cqe_flags;
+	reactor_timer_cancel(cmd->ctl->reactor, &cmd->deadline);
+	cmd->done(cmd, res);
+}
+
+int ctl_cmd_init(struct ctl_cmd *cmd, struct ctl *ctl)
+{
+	struct op_owner owner = { .kind = OP_KIND_CONTROL };
+
+	*cmd = (struct ctl_cmd){ .ctl = ctl };
+	timer_init(&cmd->deadline, cmd_late);
+	return op_init(&cmd->op, ctl->reactor, owner, cmd_done);
+}
+
+void ctl_cmd_fini(struct ctl_cmd *cmd)
+{
+	if (!cmd->ctl)
+		return;
+	reactor_timer_cancel(cmd->ctl->reactor, &cmd->deadline);
+	op_fini(&cmd->op);
+	cmd->ctl = NULL;
+}
+
+bool ctl_cmd_busy(const struct ctl_cmd *cmd)
+{
+	return cmd->op.state != OP_IDLE;
+}
+
+static void submit(struct op *op)
+{
+	struct ctl_cmd *cmd = container_of(op, struct ctl_cmd, op);
+	const struct ctl_request *q = &cmd->request;
+	struct ublksrv_ctrl_cmd *arg;
+	struct io_uring_sqe *sqe = op_sqe(op);
+
+	if (!sqe) {
+		op_park(op, submit);
+		return;
+	}
+	memset(sqe, 0, SQE128_BYTES);
+	sqe->opcode = IORING_OP_URING_CMD;
+	sqe->fd = cmd->ctl->fd;
+	sqe->cmd_op = q->cmd_op;
+	arg = (struct ublksrv_ctrl_cmd *)((char *)sqe + SQE_CMD_OFFSET);
+	arg->dev_id = q->dev_id;
+	arg->queue_id = (uint16_t)q->queue_id;
+	arg->addr = (uint64_t)(uintptr_t)q->buf;
+	arg->len = q->buf_bytes;
+	arg->data[0] = q->data;
+	op_start(op, sqe);
+}
+
+void ctl_cmd_send(struct ctl_cmd *cmd, const struct ctl_request *request, ctl_cmd_fn *done)
+{
+	struct reactor *r = cmd->ctl->reactor;
+
+	ASSERT(!ctl_cmd_busy(cmd));
+	cmd->request = *request;
+	cmd->done = done;
+	cmd->sent_ns = r->now_ns;
+	reactor_timer_arm(r, &cmd->deadline, r->now_ns + CTL_DEADLINE_NS);
+	submit(&cmd->op);
+}
+
+static void features_done(struct ctl_cmd *cmd, int res)
+{
+	struct ctl *ctl = container_of(cmd, struct ctl, features_cmd);
+
+	ctl->opened(ctl, res);
+}
+
+int ctl_open(struct ctl *ctl, struct reactor *reactor, ctl_open_fn *opened)
+{
+	struct ctl_request request = {
+		.cmd_op = UBLK_U_CMD_GET_FEATURES,
+		.dev_id = UINT32_MAX,
+		.queue_id = -1,
+		.buf = &ctl->features,
+		.buf_bytes = UBLK_FEATURES_LEN,
+	};
+	int ret;
+
+	*ctl = (struct ctl){ .reactor = reactor, .opened = opened };
+	ctl->fd = ring_open(CONTROL_PATH, O_RDWR);
+	if (ctl->fd < 0)
+		return ctl->fd;
+	ret = ctl_cmd_init(&ctl->features_cmd, ctl);
+	if (ret < 0) {
+		ctl_close(ctl);
+		return ret;
+	}
+	ctl_cmd_send(&ctl->features_cmd, &request, features_done);
+	return 0;
+}
+
+void ctl_close(struct ctl *ctl)
+{
+	ctl_cmd_fini(&ctl->features_cmd);
+	if (ctl->fd >= 0)
+		ring_close(ctl->fd);
+	ctl->fd = -1;
+}

@@ -1,0 +1,228 @@
+/*
+ * A block device as the main thread sees it: creation, what others ask of it, the end. The way up
+ * is in device_start.c, the way down in device_stop.c.
+ */
+#include "ublk/device.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "ublk/device_internal.h"
+
+const char *device_state_name(enum device_state state)
+{
+	static const char *const name[DEVICE_STATE_NR] = {
+		[DEVICE_ADDING] = "adding",	  [DEVICE_PARAMS] = "params",
+		[DEVICE_OPENING] = "opening",	  [DEVICE_PLACING] = "placing",
+		[DEVICE_ATTACHING] = "attaching", [DEVICE_STARTING] = "starting",
+		[DEVICE_LIVE] = "live",		  [DEVICE_STOPPING] = "stopping",
+		[DEVICE_DRAINING] = "draining",	  [DEVICE_DELETING] = "deleting",
+		[DEVICE_GONE] = "gone",		  [DEVICE_FAILED] = "failed",
+	};
+
+	return state < DEVICE_STATE_NR ? name[state] : "?";
+}
+
+void device_set_state(struct device *d, enum device_state state)
+{
+	log_debug("device state", "dev=%s id=%d from=%s to=%s", d->spec.name, (int)d->info.dev_id,
+		  device_state_name(d->state), device_state_name(state));
+	d->state = state;
+}
+
+void device_set_error(struct device *d, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (d->error[0] != '\0')
+		return;
+	va_start(ap, fmt);
+	vsnprintf(d->error, sizeof(d->error), fmt, ap);
+	va_end(ap);
+}
+
+void device_event(struct device *d, enum device_event event)
+{
+	d->host->event(d, event, d->host->arg);
+}
+
+static int open_backend(struct device *d, char *error, size_t error_bytes)
+{
+	struct backend_wishes wishes = {
+		.logical_block_bytes = d->spec.logical_block_bytes,
+		.max_io_bytes = d->spec.max_io_bytes,
+		.queue_nr = d->spec.queues,
+		.depth = d->spec.depth,
+		.read_only = d->spec.read_only,
+	};
+	int ret = backend_open(&d->backend, d->spec.backend, d->spec.name, d->spec.backend_config,
+			       &wishes, error, error_bytes);
+
+	if (ret < 0)
+		return ret;
+	if (d->backend->limits.logical_block_bytes > d->spec.logical_block_bytes) {
+		snprintf(error, error_bytes,
+			 "block_size: %u is below the %u that the %s backend needs",
+			 d->spec.logical_block_bytes, d->backend->limits.logical_block_bytes,
+			 d->spec.backend->name);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int device_init(struct device *d, char *error, size_t error_bytes)
+{
+	int ret;
+
+	d->queues = calloc(d->spec.queues, sizeof(*d->queues));
+	if (!d->queues || !d->spec.name) {
+		snprintf(error, error_bytes, "out of memory");
+		return -ENOMEM;
+	}
+	ret = ctl_cmd_init(&d->cmd, d->host->ctl);
+	if (ret < 0) {
+		snprintf(error, error_bytes, "too many devices");
+		return ret;
+	}
+	return open_backend(d, error, error_bytes);
+}
+
+int device_start(struct device **ret_device, const struct device_host *host,
+		 const struct device_spec *spec, void *owner, char *error, size_t error_bytes)
+{
+	struct device *d = calloc(1, sizeof(*d));
+	int ret;
+
+	if (!d) {
+		snprintf(error, error_bytes, "out of memory");
+		return -ENOMEM;
+	}
+	d->host = host;
+	d->spec = *spec;
+	d->spec.name = strdup(spec->name);
+	d->owner = owner;
+	d->cdev_fd = -1;
+	d->info.dev_id = (uint32_t)spec->id;
+	d->state = DEVICE_FAILED; /* until it is on its way, it may be freed */
+	ret = device_init(d, error, error_bytes);
+	if (ret < 0) {
+		device_free(d);
+		return ret;
+	}
+	*ret_device = d;
+	device_go_up(d);
+	return 0;
+}
+
+void device_free(struct device *d)
+{
+	if (!d)
+		return;
+	ASSERT(d->state == DEVICE_GONE || d->state == DEVICE_FAILED);
+	ctl_cmd_fini(&d->cmd);
+	backend_close(d->backend);
+	free(d->queues);
+	free((char *)d->spec.name);
+	free(d);
+}
+
+void device_send(struct device *d, uint32_t cmd_op, void *buf, uint16_t buf_bytes, ctl_cmd_fn *done)
+{
+	struct ctl_request request = {
+		.cmd_op = cmd_op,
+		.dev_id = d->info.dev_id,
+		.queue_id = -1,
+		.buf = buf,
+		.buf_bytes = buf_bytes,
+	};
+
+	ctl_cmd_send(&d->cmd, &request, done);
+}
+
+void *device_owner(const struct device *d)
+{
+	return d->owner;
+}
+
+const char *device_name(const struct device *d)
+{
+	return d->spec.name;
+}
+
+enum device_state device_state(const struct device *d)
+{
+	return d->state;
+}
+
+const char *device_error(const struct device *d)
+{
+	return d->error;
+}
+
+void device_info(const struct device *d, struct device_info *ret_info)
+{
+	const struct backend_limits *limits = &d->backend->limits;
+
+	*ret_info = (struct device_info){
+		.id = d->added ? (int64_t)d->info.dev_id : d->spec.id,
+		.queues = d->spec.queues,
+		.depth = d->spec.depth,
+		.logical_block_bytes = d->spec.logical_block_bytes,
+		.physical_block_bytes = 1u << d->params.basic.physical_bs_shift,
+		.max_io_bytes = d->params.basic.max_sectors << 9,
+		.size_bytes = limits->size_bytes,
+		.caps = limits->caps,
+		.flags = d->info.flags,
+		.backend = d->spec.backend->name,
+		.data_path = "copy",
+		.buffer_bytes_max = device_memory_max(&d->spec),
+		.queue_reactor_nr = MIN(d->placed_nr, (unsigned)sizeof(ret_info->queue_reactor)),
+	};
+	for (unsigned i = 0; i < ret_info->queue_reactor_nr; i++)
+		ret_info->queue_reactor[i] = (unsigned char)d->queues[i].setup.reactor->idx;
+}
+
+static uint64_t peek(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+static void add_queue_stats(struct device_stats *sum, const struct queue_stats *s)
+{
+	uint64_t done = 0, started;
+
+	for (int op = 0; op < BACKEND_OP_NR; op++) {
+		sum->op[op].done += peek(&s->op[op].done);
+		sum->op[op].failed += peek(&s->op[op].failed);
+		sum->op[op].bytes += peek(&s->op[op].bytes);
+		histogram_add(&sum->op[op].latency, &s->op[op].latency);
+		done += peek(&s->op[op].done);
+	}
+	/* Read after done, so that the difference is never negative. */
+	started = peek(&s->started);
+	sum->inflight += started > done ? started - done : 0;
+	sum->inflight_max += peek(&s->inflight_max);
+	sum->busy_retries += peek(&s->busy_retries);
+	sum->lost_tags += peek(&s->lost_tags);
+}
+
+void device_stats(const struct device *d, struct device_stats *ret_stats)
+{
+	memset(ret_stats, 0, sizeof(*ret_stats));
+	for (unsigned i = 0; i < d->attach_nr; i++)
+		add_queue_stats(ret_stats, &d->queues[i].stats);
+}
+
+uint64_t device_memory_max(const struct device_spec *spec)
+{
+	uint64_t per_tag = sizeof(struct backend_io) + backend_io_bytes(spec->backend);
+
+	return spec->queues * (queue_buffer_bytes(spec->depth, spec->max_io_bytes) +
+			       spec->depth * per_tag + sizeof(struct queue));
+}

@@ -1,0 +1,72 @@
+/* Shared by device.c, device_start.c and device_stop.c only. */
+#ifndef UBLK_DEVICE_INTERNAL_H
+#define UBLK_DEVICE_INTERNAL_H
+
+#include "ublk/device.h"
+#include "ublk/queue.h"
+
+#define CPU_MASK_BYTES 1024 /* of GET_QUEUE_AFFINITY: 8192 CPUs */
+
+struct device {
+	const struct device_host *host;
+	struct device_spec spec; /* spec.name is owned */
+	void *owner;
+	enum device_state state;
+	struct backend_device *backend;
+
+	struct ctl_cmd cmd;		   /* the one command in flight */
+	struct ublksrv_ctrl_dev_info info; /* as the driver answered */
+	struct ublk_params params;
+	unsigned char cpu_mask[CPU_MASK_BYTES];
+	struct timer retry;    /* node not there yet, stop refused by a probe of udev */
+	struct timer deadline; /* of the stop */
+	uint64_t retry_until_ns;
+
+	int cdev_fd;
+	struct queue *queues;
+	size_t descs_bytes;   /* of one queue's mapping */
+	unsigned mapped_nr;   /* queues whose descriptors are mapped */
+	unsigned placed_nr;   /* queues that have their reactor */
+	unsigned attach_nr;   /* queues sent to their reactor */
+	unsigned attached_nr; /* of these, with an answer */
+	unsigned drained_nr, released_nr;
+
+	bool added;	  /* exists in the driver: DEL_DEV at the end */
+	bool failed;	  /* on the way down because of an error */
+	bool stop_wanted; /* device_stop came */
+	bool stop_force;
+	bool stop_sent;		   /* aborts of the tags were asked for */
+	bool cancelled;		   /* queue_cancel was sent */
+	uint64_t stop_deadline_ns; /* relative */
+	char error[DEVICE_ERROR_BYTES];
+};
+
+/* The one setter of device->state: traces it. */
+void device_set_state(struct device *d, enum device_state state);
+
+/* Keeps the first reason only: what follows is a consequence. */
+void device_set_error(struct device *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void device_event(struct device *d, enum device_event event);
+
+/* Sends a command about this device on its one command slot. */
+void device_send(struct device *d, uint32_t cmd_op, void *buf, uint16_t buf_bytes,
+		 ctl_cmd_fn *done);
+
+/* Records why cmd failed, and goes down. */
+void device_fail_cmd(struct device *d, const struct ctl_cmd *cmd, int err);
+
+/* Begins the way up. */
+void device_go_up(struct device *d);
+
+/*
+ * Takes the next step of the way down from wherever the device stands; call again after each event
+ * that can be what it waited for.
+ */
+void device_go_down(struct device *d);
+
+/* Callbacks of the queues. */
+void device_queue_attached(struct queue *q, int err);
+void device_queue_drained(struct queue *q);
+void device_queue_released(struct queue *q);
+
+#endif

@@ -1,0 +1,273 @@
+/*
+ * The way down, from wherever the way up had come. Main thread.
+ *
+ *   STOPPING  the driver finishes what is under way (the reactors go on serving), removes
+ *             /dev/ublkbN, aborts every idle tag
+ *   DRAINING  the reactors report that every tag is back, then give everything back
+ *   DELETING  unmapped and closed (DEL_DEV waits for both), DEL_DEV
+ *
+ * Failure modes: somebody has the device open (a polite stop is refused, by name); a backend does
+ * not answer (at the deadline its I/Os are cancelled); a command hangs (told at each deadline).
+ */
+#include "ublk/device_internal.h"
+
+#include <errno.h>
+
+#include "base/assert.h"
+#include "base/errname.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "ublk/openers.h"
+
+/* udev probes each new device; it lets go in far less. */
+#define PROBE_RETRY_NS (50 * NS_PER_MS)
+#define PROBE_PATIENCE_NS (3 * NS_PER_SEC)
+
+static bool polite(const struct device *d)
+{
+	return d->stop_wanted && !d->stop_force && !d->failed;
+}
+
+static void finish(struct device *d)
+{
+	struct reactor *home = d->host->ctl->reactor;
+
+	reactor_timer_cancel(home, &d->deadline);
+	reactor_timer_cancel(home, &d->retry);
+	device_set_state(d, d->failed ? DEVICE_FAILED : DEVICE_GONE);
+	device_event(d, d->failed ? DEVICE_EVENT_FAILED : DEVICE_EVENT_GONE);
+}
+
+static void del_done(struct ctl_cmd *cmd, int res)
+{
+	struct device *d = container_of(cmd, struct device, cmd);
+
+	/* DEL_DEV_ASYNC came after 6.8; the synchronous one waits for the last close. */
+	if (res == -EOPNOTSUPP && cmd->request.cmd_op == UBLK_U_CMD_DEL_DEV_ASYNC) {
+		device_send(d, UBLK_U_CMD_DEL_DEV, NULL, 0, del_done);
+		return;
+	}
+	/* -ENODEV: somebody else deleted it; gone is gone. */
+	if (res < 0 && res != -ENODEV) {
+		device_set_error(d, "DEL_DEV failed: %s", errname(res));
+		log_error("device could not be deleted", "dev=%s id=%u error=%s", d->spec.name,
+			  d->info.dev_id, errname(res));
+	}
+	d->added = false;
+	finish(d);
+}
+
+/* What still refers to /dev/ublkcN keeps DEL_DEV waiting. */
+static void close_cdev(struct device *d)
+{
+	for (unsigned i = 0; i < d->mapped_nr; i++)
+		ring_unmap((void *)(uintptr_t)d->queues[i].setup.descs, d->descs_bytes);
+	d->mapped_nr = 0;
+	if (d->cdev_fd >= 0)
+		ring_close(d->cdev_fd);
+	d->cdev_fd = -1;
+}
+
+static void delete (struct device *d)
+{
+	close_cdev(d);
+	if (!d->added) {
+		finish(d);
+		return;
+	}
+	device_set_state(d, DEVICE_DELETING);
+	/* Openers of a device stopped by force may stay for long: do not wait for them. */
+	device_send(d, d->stop_force ? UBLK_U_CMD_DEL_DEV_ASYNC : UBLK_U_CMD_DEL_DEV, NULL, 0,
+		    del_done);
+}
+
+void device_queue_released(struct queue *q)
+{
+	struct device *d = q->setup.owner;
+
+	d->released_nr++;
+	device_go_down(d);
+}
+
+void device_queue_drained(struct queue *q)
+{
+	struct device *d = q->setup.owner;
+
+	d->drained_nr++;
+	if (d->drained_nr < d->attach_nr)
+		return;
+	/* The driver aborted everything without being asked: its end was called from outside. */
+	if (d->state == DEVICE_LIVE) {
+		device_set_error(d, "the device was stopped by somebody else");
+		log_error("device stopped from outside", "dev=%s id=%u", d->spec.name,
+			  d->info.dev_id);
+		d->failed = true;
+	}
+	if (d->failed || d->stop_wanted)
+		device_go_down(d);
+}
+
+static void release_queues(struct device *d)
+{
+	device_set_state(d, DEVICE_DRAINING);
+	for (unsigned i = 0; i < d->attach_nr; i++)
+		queue_release(&d->queues[i]);
+}
+
+static void back_to_live(struct device *d)
+{
+	d->stop_wanted = d->stop_sent = false;
+	reactor_timer_cancel(d->host->ctl->reactor, &d->deadline);
+	device_set_state(d, DEVICE_LIVE);
+	device_event(d, DEVICE_EVENT_STOP_REFUSED);
+	d->error[0] = '\0';
+}
+
+static void stop_again(struct timer *timer)
+{
+	struct device *d = container_of(timer, struct device, retry);
+
+	d->stop_sent = false;
+	device_go_down(d);
+}
+
+/* Somebody has the device open: wait for a probe of udev, refuse for anybody else. */
+static void stop_is_busy(struct timer *timer)
+{
+	struct device *d = container_of(timer, struct device, retry);
+	struct reactor *home = d->host->ctl->reactor;
+	char names[DEVICE_ERROR_BYTES / 2];
+	enum openers found = openers_find((int)d->info.dev_id, names, sizeof(names));
+
+	if (found != OPENERS_REAL && home->now_ns < d->retry_until_ns) {
+		timer_init(&d->retry, stop_again);
+		reactor_timer_arm(home, &d->retry, home->now_ns + PROBE_RETRY_NS);
+		return;
+	}
+	d->error[0] = '\0';
+	device_set_error(d, "in use: %s (--force stops it all the same)",
+			 names[0] ? names : "opened by somebody in the kernel or out of sight");
+	back_to_live(d);
+}
+
+/* From the loop: whoever asked for the stop must not hear of its end before its call returns. */
+static void stop_is_busy_soon(struct device *d)
+{
+	struct reactor *home = d->host->ctl->reactor;
+
+	timer_init(&d->retry, stop_is_busy);
+	reactor_timer_arm(home, &d->retry, home->now_ns);
+}
+
+static void stop_done(struct ctl_cmd *cmd, int res)
+{
+	struct device *d = container_of(cmd, struct device, cmd);
+
+	if (res == -EBUSY && polite(d)) {
+		stop_is_busy_soon(d);
+		return;
+	}
+	/* Became a forced stop meanwhile: ask again, without manners. */
+	if (res == -EBUSY) {
+		d->stop_sent = false;
+	} else if (res < 0) {
+		log_error("device could not be stopped", "dev=%s id=%u cmd=%s error=%s",
+			  d->spec.name, d->info.dev_id, ctl_cmd_name(cmd->request.cmd_op),
+			  errname(res));
+	}
+	device_go_down(d);
+}
+
+/* True when a driver without TRY_STOP_DEV must not be asked because of openers. */
+static bool refused_by_us(struct device *d)
+{
+	char names[DEVICE_ERROR_BYTES / 2];
+
+	if (!polite(d) || (d->host->ctl->features & UBLK_F_SAFE_STOP_DEV))
+		return false;
+	return openers_find((int)d->info.dev_id, names, sizeof(names)) != OPENERS_NONE;
+}
+
+static void stop(struct device *d)
+{
+	bool try = polite(d) && (d->host->ctl->features & UBLK_F_SAFE_STOP_DEV);
+
+	device_set_state(d, DEVICE_STOPPING);
+	d->stop_sent = true;
+	if (refused_by_us(d))
+		stop_is_busy_soon(d);
+	else
+		device_send(d, try ? UBLK_U_CMD_TRY_STOP_DEV : UBLK_U_CMD_STOP_DEV, NULL, 0,
+			    stop_done);
+}
+
+void device_go_down(struct device *d)
+{
+	/* Each of these ends in a callback that comes back here. */
+	if (ctl_cmd_busy(&d->cmd) || d->attached_nr < d->attach_nr || d->retry.armed)
+		return;
+	if (d->drained_nr < d->attach_nr) {
+		if (!d->stop_sent)
+			stop(d);
+		return;
+	}
+	if (d->state != DEVICE_DRAINING && d->attach_nr > 0) {
+		release_queues(d);
+		return;
+	}
+	if (d->released_nr == d->attach_nr && d->state != DEVICE_DELETING)
+		delete (d);
+}
+
+static void cancel_queues(struct device *d)
+{
+	/* Once, and never behind a release: the queue would be gone. */
+	if (d->cancelled || d->state == DEVICE_DRAINING || d->state == DEVICE_DELETING)
+		return;
+	d->cancelled = true;
+	for (unsigned i = 0; i < d->attach_nr; i++)
+		queue_cancel(&d->queues[i]);
+}
+
+static void stop_late(struct timer *timer)
+{
+	struct device *d = container_of(timer, struct device, deadline);
+
+	log_warn("stop is over its deadline, cancelling the backend's I/O", "dev=%s id=%u state=%s",
+		 d->spec.name, d->info.dev_id, device_state_name(d->state));
+	cancel_queues(d);
+	device_set_error(d, "the stop took longer than %llu s: the backend did not answer",
+			 (unsigned long long)(d->stop_deadline_ns / NS_PER_SEC));
+	device_event(d, DEVICE_EVENT_LATE);
+}
+
+/* Waits that the way up has armed would keep the way down waiting. */
+static void end_retry(struct device *d)
+{
+	struct reactor *home = d->host->ctl->reactor;
+
+	if (!d->retry.armed)
+		return;
+	reactor_timer_cancel(home, &d->retry);
+	if (d->state == DEVICE_STOPPING)
+		d->stop_sent = false;
+}
+
+int device_stop(struct device *d, bool force, uint64_t deadline_ns)
+{
+	struct reactor *home = d->host->ctl->reactor;
+
+	if (d->state == DEVICE_GONE || d->state == DEVICE_FAILED)
+		return -EALREADY;
+	if (d->stop_wanted && (d->stop_force || !force))
+		return -EALREADY;
+	d->stop_wanted = true;
+	d->stop_force = force;
+	d->stop_deadline_ns = deadline_ns;
+	d->retry_until_ns = home->now_ns + PROBE_PATIENCE_NS;
+	timer_init(&d->deadline, stop_late);
+	reactor_timer_arm(home, &d->deadline, home->now_ns + deadline_ns);
+	end_retry(d);
+	device_go_down(d);
+	return 0;
+}

@@ -1,0 +1,85 @@
+/*
+ * Limits of the block device. Pure functions of the backend's limits and the configuration; the
+ * driver checks the result in ublk_validate_params().
+ */
+#include "ublk/params.h"
+
+#include "base/util.h"
+
+#define SECTOR_SHIFT 9
+/* The driver reads shifts above 256 MiB as an error. */
+#define BLOCK_BYTES_MAX MIB(256)
+#define PAGE_BYTES 4096u
+
+static uint8_t shift_of(uint64_t bytes, uint32_t at_least)
+{
+	if (bytes < at_least)
+		bytes = at_least;
+	return (uint8_t)log2_floor(MIN(bytes, BLOCK_BYTES_MAX));
+}
+
+static uint32_t attrs_of(const struct device_spec *spec, uint32_t caps)
+{
+	uint32_t attrs = 0;
+
+	if (spec->read_only || (caps & BACKEND_CAP_READ_ONLY))
+		attrs |= UBLK_ATTR_READ_ONLY;
+	if (caps & BACKEND_CAP_ROTATIONAL)
+		attrs |= UBLK_ATTR_ROTATIONAL;
+	/* FUA means nothing to the block layer without a cache to write through. */
+	if (caps & BACKEND_CAP_FLUSH)
+		attrs |= UBLK_ATTR_VOLATILE_CACHE | (caps & BACKEND_CAP_FUA ? UBLK_ATTR_FUA : 0);
+	return attrs;
+}
+
+/* Sectors of a range limit: whole blocks, and the byte length must fit in 32 bits. */
+static uint32_t range_sectors(uint64_t max_bytes, uint32_t align_bytes)
+{
+	uint64_t bytes = max_bytes ? MIN(max_bytes, (uint64_t)UINT32_MAX) : UINT32_MAX;
+
+	return (uint32_t)(round_down(bytes, align_bytes) >> SECTOR_SHIFT);
+}
+
+static void fill_discard(struct ublk_params *params, const struct device_spec *spec,
+			 const struct backend_limits *limits)
+{
+	uint32_t block = spec->logical_block_bytes;
+	uint32_t granularity = MAX(limits->discard_granularity_bytes, block);
+
+	if (!(limits->caps & (BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES)))
+		return;
+	params->types |= UBLK_PARAM_TYPE_DISCARD;
+	params->discard.discard_granularity = granularity;
+	if (limits->caps & BACKEND_CAP_DISCARD) {
+		params->discard.max_discard_segments = 1;
+		params->discard.max_discard_sectors =
+			range_sectors(limits->max_discard_bytes, MAX(granularity, PAGE_BYTES));
+	}
+	if (limits->caps & BACKEND_CAP_WRITE_ZEROES)
+		params->discard.max_write_zeroes_sectors =
+			range_sectors(limits->max_write_zeroes_bytes, PAGE_BYTES);
+}
+
+void params_fill(struct ublk_params *params, const struct device_spec *spec,
+		 const struct backend_limits *limits)
+{
+	uint32_t block = spec->logical_block_bytes;
+	uint32_t max_io = limits->max_io_bytes ? MIN(limits->max_io_bytes, spec->max_io_bytes)
+					       : spec->max_io_bytes;
+
+	*params = (struct ublk_params){
+		.len = sizeof(*params),
+		.types = UBLK_PARAM_TYPE_BASIC,
+		.basic = {
+			.attrs = attrs_of(spec, limits->caps),
+			.logical_bs_shift = shift_of(block, 512),
+			.physical_bs_shift = shift_of(limits->physical_block_bytes, block),
+			.io_min_shift = shift_of(limits->physical_block_bytes, block),
+			.io_opt_shift = shift_of(limits->io_opt_bytes,
+						 MAX(limits->physical_block_bytes, block)),
+			.max_sectors = MAX(max_io, PAGE_BYTES) >> SECTOR_SHIFT,
+			.dev_sectors = limits->size_bytes >> SECTOR_SHIFT,
+		},
+	};
+	fill_discard(params, spec, limits);
+}

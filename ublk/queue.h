@@ -1,0 +1,101 @@
+/*
+ * One hardware queue of one device: fetches requests from the driver, serves them through the
+ * backend, hands them back. Lives on one reactor; the main thread owns the memory of struct queue
+ * and talks to it by mail.
+ *
+ *   main: queue_attach  -> reactor: allocate, FETCH every tag -> main: attached(err)
+ *   driver aborts every tag (STOP_DEV) -> reactor:            -> main: drained
+ *   main: queue_release -> reactor: free everything           -> main: released
+ *
+ * In between, each request is committed exactly once, whatever the backend does.
+ */
+#ifndef UBLK_QUEUE_H
+#define UBLK_QUEUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backends/backend.h"
+#include "base/histogram.h"
+#include "reactor/reactor.h"
+#include "ublk/ublk_abi.h"
+
+struct queue;
+
+/* What the main thread says before attach; read-only for the reactor. */
+struct queue_setup {
+	struct reactor *reactor;
+	struct reactor *home; /* where replies are posted to */
+	struct backend_device *backend;
+	const char *device_name;
+	int dev_id;
+	const struct ublksrv_io_desc *descs; /* mapped from the driver, one per tag */
+	int cdev_fd;
+	uint16_t idx, depth;
+	uint32_t max_io_bytes; /* size of a tag's buffer */
+	/* Main thread; each comes exactly once. After an error of attached, drained may come at
+	 * once (nothing was armed) or after the driver aborted the rest. */
+	void (*attached)(struct queue *q, int err);
+	void (*drained)(struct queue *q);
+	void (*released)(struct queue *q);
+	void *owner;
+};
+
+struct queue_op_stats {
+	uint64_t done, failed, bytes;
+	struct histogram latency;
+};
+
+/* Written by the queue's reactor, read by anybody with relaxed loads. */
+struct queue_stats {
+	struct queue_op_stats op[BACKEND_OP_NR];
+	uint64_t started; /* requests taken from the driver; minus all done: in flight */
+	uint64_t inflight_max;
+	uint64_t busy_retries;
+	uint64_t lost_tags;
+};
+
+struct queue {
+	struct queue_setup setup;
+
+	struct tag_io *ios; /* depth of them */
+	void *buffers;	    /* depth x max_io_bytes, untouched pages cost nothing */
+	struct backend_queue *backend;
+	int cdev_slot; /* registered file */
+
+	uint16_t *commits; /* tags to hand back at the end of this turn */
+	unsigned commit_nr;
+	unsigned up_nr;	      /* tags that are not down: armed in the driver or being served */
+	unsigned inflight_nr; /* taken from the driver, not handed back */
+	uint64_t fetch_turn;  /* turn in which the last FETCH was prepared */
+	unsigned fetched_nr;  /* FETCHes prepared */
+	int first_error;      /* of a FETCH, while attaching */
+	bool attaching, cancelling;
+
+	struct list_node busy; /* tags whose backend said BUSY */
+	struct timer busy_timer;
+	struct task busy_task, commit_task, attach_task;
+	struct mail attach_mail, cancel_mail, release_mail;	/* from the main thread */
+	struct mail attached_mail, drained_mail, released_mail; /* to it */
+	struct queue_stats stats;
+};
+
+/* Main thread. Begins; setup->attached tells how it ended. */
+void queue_attach(struct queue *q, const struct queue_setup *setup);
+
+/*
+ * Main thread, at most once, before queue_release: brings every I/O that is in the backend to an
+ * end, and every later one at once, with an error.
+ */
+void queue_cancel(struct queue *q);
+
+/* Main thread, after drained: gives everything back. */
+void queue_release(struct queue *q);
+
+/* Worst-case bytes of data buffers of one queue. */
+static inline uint64_t queue_buffer_bytes(unsigned depth, uint32_t max_io_bytes)
+{
+	return (uint64_t)depth * max_io_bytes;
+}
+
+#endif
