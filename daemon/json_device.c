@@ -161,7 +161,7 @@ static json_t *buckets_of(const struct histogram *h)
 
 static json_t *op_stats(const struct device_op_stats *op, bool buckets)
 {
-	const struct histogram *h = &op->latency;
+	const struct histogram *h = &op->layer[QUEUE_LAYER_TOTAL];
 	json_t *all = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "done",
 				(json_int_t)op->done, "failed", (json_int_t)op->failed, "bytes",
 				(json_int_t)op->bytes, "sum_ns", (json_int_t)h->sum_ns, "mean_ns",

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/flight.h"
 #include "base/list.h"
 #include "reactor/mailbox.h"
 #include "reactor/op.h"
@@ -52,6 +53,7 @@ struct reactor_params {
 	unsigned sq_entries, cq_entries;
 	unsigned op_nr; /* slots; 0: REACTOR_OP_NR_DEFAULT */
 	bool control;	/* 128-byte SQEs, no single issuer, an eventfd to watch */
+	const char *flight_folder; /* of the flight recorder's file; NULL: in memory only */
 };
 
 struct reactor {
@@ -74,6 +76,7 @@ struct reactor {
 	bool mailbox_pending;
 
 	uint64_t file_used[REACTOR_FILE_NR / 64]; /* bitmap of the registered file table */
+	struct flight_file *flight; /* not for control */
 	int event_fd; /* control only: readable when a turn has something to do */
 	bool in_turn;
 	struct loop_stats stats;

@@ -201,9 +201,12 @@ static void add_queue_stats(struct device_stats *sum, const struct queue_stats *
 		sum->op[op].done += peek(&s->op[op].done);
 		sum->op[op].failed += peek(&s->op[op].failed);
 		sum->op[op].bytes += peek(&s->op[op].bytes);
-		histogram_add(&sum->op[op].latency, &s->op[op].latency);
+		for (int layer = 0; layer < QUEUE_LAYER_NR; layer++)
+			histogram_add(&sum->op[op].layer[layer], &s->op[op].layer[layer]);
 		done += peek(&s->op[op].done);
 	}
+	for (int err = 0; err < QUEUE_ERRNO_NR; err++)
+		sum->errors[err] += peek(&s->errors[err]);
 	/* Read after done, so that the difference is never negative. */
 	started = peek(&s->started);
 	sum->inflight += started > done ? started - done : 0;
