@@ -41,10 +41,16 @@ static inline void histogram_bump(uint64_t *counter, uint64_t n)
 	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
 }
 
-static inline void histogram_record(struct histogram *h, uint64_t ns)
+/* For a caller that knows the bucket already. */
+static inline void histogram_record_at(struct histogram *h, unsigned idx, uint64_t ns)
 {
 	histogram_bump(&h->sum_ns, ns);
-	histogram_bump(&h->bucket[histogram_index(ns)], 1);
+	histogram_bump(&h->bucket[idx], 1);
+}
+
+static inline void histogram_record(struct histogram *h, uint64_t ns)
+{
+	histogram_record_at(h, histogram_index(ns), ns);
 }
 
 /* First nanosecond of a bucket; the bucket ends before that of idx + 1. */

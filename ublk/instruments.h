@@ -67,17 +67,29 @@ static inline void instrument_abort(const struct tag_io *io, int res)
 	instrument_event(io, FLIGHT_ABORT, io->queue->setup.reactor->now_ns, res);
 }
 
+/*
+ * A layer in which no time was spent is not recorded: the reader knows the number of I/Os and puts
+ * the rest into bucket 0 (device.c). A request that the backend answered at once, the fastest kind,
+ * costs one bucket search.
+ */
 static inline void instrument_layers(struct histogram *layer, const struct tag_io *io,
 				     uint64_t now_ns)
 {
 	uint64_t total_ns = now_ns - io->start_ns;
 	uint64_t throttle_ns = io->bio.throttle_ns;
 	uint64_t backend_ns = io->done_ns - io->submit_ns - throttle_ns;
+	uint64_t daemon_ns = total_ns - throttle_ns - backend_ns;
+	unsigned total_idx = histogram_index(total_ns);
+	unsigned daemon_idx = total_idx;
 
-	histogram_record(&layer[QUEUE_LAYER_TOTAL], total_ns);
-	histogram_record(&layer[QUEUE_LAYER_THROTTLE], throttle_ns);
-	histogram_record(&layer[QUEUE_LAYER_DAEMON], total_ns - throttle_ns - backend_ns);
-	histogram_record(&layer[QUEUE_LAYER_BACKEND], backend_ns);
+	if (backend_ns | throttle_ns) {
+		daemon_idx = histogram_index(daemon_ns);
+		histogram_record(&layer[QUEUE_LAYER_BACKEND], backend_ns);
+		if (throttle_ns)
+			histogram_record(&layer[QUEUE_LAYER_THROTTLE], throttle_ns);
+	}
+	histogram_record_at(&layer[QUEUE_LAYER_TOTAL], total_idx, total_ns);
+	histogram_record_at(&layer[QUEUE_LAYER_DAEMON], daemon_idx, daemon_ns);
 	PROBE8(io__commit, io->queue->setup.dev_id, io->queue->setup.idx, io->bio.tag, io->bio.op,
 	       io->result, total_ns, throttle_ns, backend_ns);
 }
