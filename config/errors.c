@@ -82,7 +82,7 @@ static char *format_message(const char *fmt, va_list ap)
 	if (n < 0)
 		return NULL;
 	if ((size_t)n >= sizeof(raw))
-		strcpy(raw + utf8_floor(raw, sizeof(raw) - sizeof("...")), "...");
+		memcpy(raw + utf8_floor(raw, sizeof(raw) - sizeof("...")), "...", sizeof("..."));
 	escape(raw, escaped);
 	return strdup(escaped);
 }

@@ -9,12 +9,10 @@
  * of white space makes every later word of the same scalar cost as much as the run is long.
  */
 #define YAML_BLANK_RUN_MAX 1024
-/* libyaml compares each %TAG with all before it, and gives no event in between. */
-#define YAML_TAG_DIRECTIVES_MAX 16
-
 /*
  * What must hold before libyaml may see the text: valid UTF-8, characters YAML allows, and none of
- * the shapes that libyaml is slow on. Returns 0 or -EINVAL with the first error added.
+ * the shapes that libyaml is slow on (long runs of white space; %TAG, whose prefix it copies for
+ * every tag that uses it). Returns 0 or -EINVAL with the first error added.
  */
 int yaml_scan(const char *text, size_t bytes, struct config_errors *e);
 

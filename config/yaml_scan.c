@@ -14,7 +14,6 @@ struct scan {
 	const unsigned char *at, *end;
 	struct config_pos pos;
 	unsigned blank_run;
-	unsigned tag_directives;
 };
 
 static const struct {
@@ -78,7 +77,7 @@ static void advance(struct scan *s, uint32_t c, size_t bytes)
 
 static bool is_tag_directive(const struct scan *s)
 {
-	return s->at[0] == '%' && s->end - s->at >= 4 && memcmp(s->at, "%TAG", 4) == 0;
+	return s->pos.column == 1 && s->end - s->at >= 4 && memcmp(s->at, "%TAG", 4) == 0;
 }
 
 static int fail(const struct scan *s, struct config_errors *e, const char *what)
@@ -101,8 +100,8 @@ static int scan_char(struct scan *s, struct config_errors *e)
 				  (unsigned)c);
 		return -EINVAL;
 	}
-	if (is_tag_directive(s) && ++s->tag_directives > YAML_TAG_DIRECTIVES_MAX)
-		return fail(s, e, "too many %TAG directives");
+	if (is_tag_directive(s))
+		return fail(s, e, "%TAG is not supported: no option needs a tag");
 	advance(s, c, bytes);
 	if (s->blank_run > YAML_BLANK_RUN_MAX)
 		return fail(s, e, "more than 1024 spaces or empty lines in a row");

@@ -11,31 +11,34 @@
 
 #define TAG_PREFIX "tag:yaml.org,2002:"
 
+enum place {
+	AT_PROBLEM, /* where it became impossible */
+	AT_CONTEXT, /* where the thing began */
+	AT_BOTH,    /* at the problem, and says where the thing began */
+};
+
 struct translation {
 	const char *problem; /* the beginning of libyaml's */
 	const char *message;
-	bool at_context; /* where the thing began, not where it became impossible */
+	enum place place;
 };
 
 static const struct translation translations[] = {
-	{ "could not find expected ':'", "no \":\" after this key", true },
+	{ "could not find expected ':'", "no \":\" after this key", AT_CONTEXT },
 	{ "mapping values are not allowed",
-	  "\": \" cannot stand here: quote the text, or check the "
-	  "indentation",
-	  false },
+	  "\": \" cannot stand here: quote the text, or check the indentation", AT_PROBLEM },
 	{ "did not find expected key", "expected a key: check the indentation and the quotes",
-	  false },
-	{ "did not find expected '-' indicator", "expected \"- \": check the indentation", false },
-	{ "did not find expected ',' or ']'", "expected \",\" or \"]\"", false },
-	{ "did not find expected ',' or '}'", "expected \",\" or \"}\"", false },
-	{ "found unexpected end of stream", "this quote is never closed", true },
-	{ "found unexpected document indicator", "this quote is never closed", true },
-	{ "found a tab character", "a tab cannot indent: use spaces", false },
+	  AT_PROBLEM },
+	{ "did not find expected '-' indicator", "expected \"- \": check the indentation",
+	  AT_PROBLEM },
+	{ "did not find expected ',' or ']'", "expected \",\" or \"]\"", AT_BOTH },
+	{ "did not find expected ',' or '}'", "expected \",\" or \"}\"", AT_BOTH },
+	{ "found unexpected end of stream", "this quote is never closed", AT_CONTEXT },
+	{ "found unexpected document indicator", "this quote is never closed", AT_CONTEXT },
+	{ "found a tab character", "a tab cannot indent: use spaces", AT_PROBLEM },
 	{ "block sequence entries are not allowed",
-	  "\"- \" cannot stand here: begin the list on "
-	  "a line of its own",
-	  false },
-	{ "did not find expected <document start>", "expected the end of the file", false },
+	  "\"- \" cannot stand here: begin the list on a line of its own", AT_PROBLEM },
+	{ "did not find expected <document start>", "expected the end of the file", AT_PROBLEM },
 };
 
 static struct config_pos mark_pos(yaml_mark_t mark)
@@ -75,6 +78,16 @@ static void tell_bad_start(char c, struct config_pos pos, struct config_errors *
 		config_errors_add(e, pos, "a text cannot begin with %c: quote it", c);
 }
 
+static void tell_translated(const struct translation *t, struct config_pos problem,
+			    struct config_pos context, struct config_errors *e)
+{
+	if (t->place == AT_BOTH)
+		config_errors_add(e, problem, "%s (of what begins at %u:%u)", t->message,
+				  context.line, context.column);
+	else
+		config_errors_add(e, t->place == AT_CONTEXT ? context : problem, "%s", t->message);
+}
+
 static void tell(const yaml_parser_t *parser, const char *text, size_t bytes,
 		 struct config_errors *e)
 {
@@ -85,8 +98,7 @@ static void tell(const yaml_parser_t *parser, const char *text, size_t bytes,
 	if (strcmp(problem, "found character that cannot start any token") == 0)
 		tell_bad_start(char_at(text, bytes, parser->problem_mark.index), pos, e);
 	else if (t)
-		config_errors_add(e, t->at_context ? mark_pos(parser->context_mark) : pos, "%s",
-				  t->message);
+		tell_translated(t, pos, mark_pos(parser->context_mark), e);
 	else if (parser->context)
 		config_errors_add(e, pos, "%s, %s", problem, parser->context);
 	else

@@ -48,14 +48,14 @@ ok "no memory leaked" test "$(rss_kib)" -le $((rss_before + 9000))
 
 refused_by_name() {
 	ublkctl add -f "$work/one.yaml" || return
-	sleep 30 </dev/ublkb7 &
+	tail -f /dev/null --pid=$$ 3</dev/ublkb7 &
 	local opener=$! code=0
 	sleep 0.2
 	ublkctl del x >"$work/refusal" 2>&1 || code=$?
 	kill $opener
 	wait $opener 2>/dev/null
 	cat "$work/refusal"
-	[ $code = 1 ] && grep -q "sleep\[$opener\]" "$work/refusal" && ublkctl del x
+	[ $code = 1 ] && grep -q "tail\[$opener\]" "$work/refusal" && ublkctl del x
 }
 mounted_is_named() {
 	ublkctl add -f "$work/one.yaml" && mkfs.ext4 -q -F /dev/ublkb7 || return

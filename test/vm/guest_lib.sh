@@ -99,5 +99,5 @@ verify() {
 	shift
 	fio --name=verify --filename="$device" --ioengine=io_uring --direct=1 --rw=randrw \
 		--verify=crc32c --verify_fatal=1 --do_verify=1 --randrepeat=0 --norandommap=0 \
-		--minimal "$@" >"$work/fio.log" 2>&1 || { cat "$work/fio.log"; return 1; }
+		--verify_state_save=0 --minimal "$@" >"$work/fio.log" 2>&1 || { cat "$work/fio.log"; return 1; }
 }
