@@ -4,3 +4,4 @@
 step build-asan build asan
 step build-release build release
 units asan
+tap cli 60 test/cli/cli.sh build/release/bin
