@@ -5,3 +5,4 @@ step build-asan build asan
 step build-release build release
 units asan
 tap cli 60 test/cli/cli.sh build/release/bin
+tap fuzz-yaml 60 build/asan/test/fuzz_yaml

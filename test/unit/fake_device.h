@@ -71,6 +71,9 @@ static void fake_answer(struct ev_loop *ev, struct ev_timer *w, int events)
 
 static inline void fake_plan(struct device *d, enum device_event event, const char *error)
 {
+	/* A test that names a device that is not there. */
+	if (!d)
+		abort();
 	snprintf(d->error, sizeof(d->error), "%s", error);
 	d->planned = event;
 	ev_timer_stop(ev_default_loop(0), &d->answer);
