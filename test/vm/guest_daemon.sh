@@ -118,7 +118,7 @@ ok "add: live when it returns" added
 ok "add: errors have a position" refusal '<stdin>:2:17: type: "mme"' add 'name: x' 'backend: {type: mme}'
 ok "add: a name taken" refusal 'name: "extra" is taken already (live)' add 'name: extra' 'backend: {type: null}'
 ok "add: an id taken by us" refusal 'id: 9 is taken already by device "extra"' add 'name: x' 'id: 9' 'backend: {type: null}'
-add_fails() { refusal "x: $work/none/disk" add 'name: x' "backend: {type: file, path: $work/none/disk}" && gone x; }
+add_fails() { refusal "x: $work/none/other" add 'name: x' "backend: {type: file, path: $work/none/other}" && gone x; }
 ok "add: a device that does not start is not kept" add_fails
 
 in_use() {
@@ -228,29 +228,58 @@ twice() {
 }
 start_daemon "$config"
 ok "a second signal ends it at once with exit code 1" twice
-no_nodes() { ! ls /dev/ublkb* /dev/ublkc* 2>/dev/null; }
-remove_dead() { wait_for 10 no_nodes; }
 
-# The kernel keeps the nodes of a dead server until somebody deletes them; the id stays taken.
+# Another daemon, on another socket, whose devices are nobody else's business.
+printf 'daemon: {control: %s/other.sock}\ndevices: [{name: other, id: 8, backend: {type: mem, size: 64MiB}}]\n' \
+	"$work" >"$work/other.yaml"
+ublkd --config "$work/other.yaml" 2>"$work/other.log" &
+other_pid=$!
+other() { ublkctl --socket "$work/other.sock" "$@"; }
+wait_for 20 other list >/dev/null 2>&1
+
+# The kernel keeps what a killed server had, with its id.
 restart() {
-	configure 'name: scratch, queues: 2, backend: {type: mem, size: 64MiB}'
-	start_daemon "$config" && state_is scratch live
+	[ -e /dev/ublkc3 ] && start_daemon "$config" && state_is scratch live &&
+		logged 'deleted a device left by a killed ublkd.*id=3'
 }
-ok "it starts again beside what a killed one left" restart
+ok "what a killed daemon left is deleted at the next start" restart
+others_live() { other list | grep -q 'other.*live' && dd if=/dev/ublkb8 of=/dev/null bs=4k count=1 status=none; }
+ok "what other daemons have is left alone" others_live
 
-# A mounted file system on a device whose server is killed: the process must end.
-killed_while_mounted() {
-	local pid=$daemon_pid device
-	device=$(node scratch)
-	mkfs.ext4 -q "$device" && mkdir -p /mnt/victim && mount "$device" /mnt/victim || return
-	echo data >/mnt/victim/file
-	# In the host's namespace it is mounted, in the daemon's too (it came later); ours goes first.
-	umount -l /mnt/victim
-	kill -9 "$pid"
-	daemon_pid=
-	wait "$pid"
-	! kill -0 "$pid" 2>/dev/null
+# --- mount namespaces ---------------------------------------------------------------------------
+
+mounts_of() { grep -c " - ext4 $2 " "/proc/$1/mountinfo"; }
+dead() { ! grep -q '^State:[^Z]*$' "/proc/$1/status" 2>/dev/null; }
+
+mount --make-rshared /
+mkdir -p /mnt/a /mnt/b
+mounted_before() {
+	mkfs.ext4 -q /dev/ublkb8 && mount /dev/ublkb8 /mnt/b || return
+	stop_daemon && start_daemon "$config" || return
+	[ "$(mounts_of self /dev/ublkb8)" = 1 ] || return
+	[ "$(mounts_of "$daemon_pid" /dev/ublkb8)" = 0 ]
 }
-ok "kill -9 while a file system is mounted: it ends" timeout 30 bash -c "$(declare -f killed_while_mounted node); daemon_pid=$daemon_pid; set +u; true"
-stop_daemon
+ok "a file system on a ublk device is not mounted in the daemon's namespace" mounted_before
+
+mounted_later() {
+	mkfs.ext4 -q /dev/ublkb3 && mount /dev/ublkb3 /mnt/a && echo data >/mnt/a/file || return
+	[ "$(mounts_of "$daemon_pid" /dev/ublkb3)" = 1 ] || { echo "mounts do not arrive"; return 1; }
+	umount /mnt/a
+	[ "$(mounts_of "$daemon_pid" /dev/ublkb3)" = 0 ] || { echo "umounts do not arrive"; return 1; }
+	ublkctl del scratch
+}
+ok "mounts and umounts of the host arrive: the device can be deleted after umount" mounted_later
+
+# The trap: a server that dies with a file system on its own device.
+killed() {
+	kill -9 "$other_pid"
+	wait_for 20 dead "$other_pid" || { cat "/proc/$other_pid/stack"; return 1; }
+	umount /mnt/b
+}
+ok "kill -9 with a file system mounted on its device: it ends" killed
+ublkd --config "$work/other.yaml" 2>"$work/other.log" &
+other_pid=$!
+ok "and it can be started again" wait_for 20 others_live
+other_ends() { kill "$other_pid" && wait "$other_pid"; }
+ok "exit code 0" other_ends
 finish
