@@ -442,7 +442,7 @@ void device_settings_conflict(const struct device_settings *d, const struct devi
 	if (d->id >= 0 && d->id == other->id)
 		config_errors_add(e, d->id_pos, "id: %lld is taken already by device \"%s\" (%s)",
 				  (long long)d->id, name, where);
-	if (settings_same_file(d, other))
+	if (!(d->options.read_only && other->options.read_only) && settings_same_file(d, other))
 		config_errors_add(e, d->path_pos,
 				  "path: \"%s\" is the file of device \"%s\" (%s) too; they would "
 				  "destroy each other's data",

@@ -317,6 +317,7 @@ void device_go_up(struct device *d)
 		.dev_id = (uint32_t)d->spec.id,
 		.ublksrv_pid = getpid(),
 		.flags = UBLK_F_CMD_IOCTL_ENCODE,
+		.ublksrv_flags = d->host->mark,
 	};
 	device_set_state(d, DEVICE_ADDING);
 	device_send(d, UBLK_U_CMD_ADD_DEV, &d->info, sizeof(d->info), add_done);

@@ -272,7 +272,7 @@ static void test_reload_restarts_what_changed(void **state)
 	run();
 	assert_int_equal(fake_starts, starts + 1);
 	assert_string_equal(state_of("a"), "live");
-	assert_int_equal(fake_find("a")->spec.depth, 2);
+	assert_int_equal(fake_get("a")->spec.depth, 2);
 	assert_int_equal(fleet_find(&fleet, "a")->settings->options.depth, 2);
 }
 
@@ -388,7 +388,7 @@ static void test_reload_twice_at_once(void **state)
 	reload("a:2 c:1");
 	reload("a:3 d:1");
 	run();
-	assert_int_equal(fake_find("a")->spec.depth, 3);
+	assert_int_equal(fake_get("a")->spec.depth, 3);
 	assert_string_equal(state_of("b"), "none");
 	assert_string_equal(state_of("c"), "none");
 	assert_string_equal(state_of("d"), "live");
@@ -408,7 +408,7 @@ static void test_reload_while_restarting(void **state)
 	run();
 	fake_release("slow");
 	run();
-	assert_int_equal(fake_find("slow")->spec.depth, 3);
+	assert_int_equal(fake_get("slow")->spec.depth, 3);
 	fake_release("slow");
 	run();
 	assert_string_equal(state_of("slow"), "live");
@@ -442,7 +442,7 @@ static void test_failure_of_a_live_device(void **state)
 	(void)state;
 	reload("a");
 	run();
-	fake_plan(fake_find("a"), DEVICE_EVENT_FAILED, "stopped by somebody else");
+	fake_plan(fake_get("a"), DEVICE_EVENT_FAILED, "stopped by somebody else");
 	run();
 	assert_string_equal(state_of("a"), "failed");
 	reload("a");
@@ -479,7 +479,7 @@ static void test_stop_all_makes_polite_stops_forced(void **state)
 	fleet_del(&fleet, fleet_find(&fleet, "slow"), false);
 	watch(&t, fleet_find(&fleet, "slow"));
 	fleet_stop_all(&fleet);
-	assert_true(fake_find("slow")->force);
+	assert_true(fake_get("slow")->force);
 	fake_release("slow");
 	run();
 	assert_int_equal(t.outcome, FLEET_GONE);

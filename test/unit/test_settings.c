@@ -320,6 +320,23 @@ static void test_overlapping_files(void **state)
 	overlap("disk", "disk2", false);
 }
 
+/* Nobody writes: as many as like may read. */
+static void test_file_shared_by_readers(void **state)
+{
+	struct settings s;
+
+	(void)state;
+	good(&s, "devices:\n"
+		 "- {name: a, read_only: true, backend: {type: file, path: /x}}\n"
+		 "- {name: b, read_only: true, backend: {type: file, path: /x}}\n");
+	settings_free(&s);
+	bad("devices:\n"
+	    "- {name: a, read_only: true, backend: {type: file, path: /x}}\n"
+	    "- {name: b, backend: {type: file, path: /x}}\n",
+	    "f:3:41: path: \"/x\" is the file of device \"a\" (line 2) too; they would destroy "
+	    "each other's data\n");
+}
+
 static void test_all_errors_at_once(void **state)
 {
 	(void)state;
@@ -504,6 +521,7 @@ int main(void)
 		cmocka_unit_test(test_wrong_backends),
 		cmocka_unit_test(test_duplicates),
 		cmocka_unit_test(test_overlapping_files),
+		cmocka_unit_test(test_file_shared_by_readers),
 		cmocka_unit_test(test_all_errors_at_once),
 		cmocka_unit_test(test_too_many_devices),
 		cmocka_unit_test(test_broken_file),
