@@ -115,14 +115,15 @@ static void post_again(struct mail *mail)
 
 static void test_mail_posted_by_its_callback(void **state)
 {
-	struct answering a = { .left_nr = 9 };
+	struct answering a = { .left_nr = 9 }, b = { .left_nr = 9 };
 
 	(void)state;
 	init_reactor();
 	reactor_post(&r, &a.mail, post_again);
-	while (received_nr < 10)
+	reactor_post(&r, &b.mail, post_again);
+	while (received_nr < 20)
 		reactor_turn(&r, true);
-	assert_int_equal(r.stats.mails, 10);
+	assert_int_equal(r.stats.mails, 20);
 	reactor_fini(&r);
 }
 
