@@ -174,12 +174,12 @@ static void print_findings(void)
 
 	json_array_foreach(findings, i, finding)
 	{
-		const char *verdict, *what, *text, *cure;
+		const char *verdict = "", *what = "", *text = "", *cure = "";
 		unsigned v = 0;
 
 		json_unpack(finding, "{s:s, s:s, s:s, s:s}", "verdict", &verdict, "what", &what,
 			    "found", &text, "cure", &cure);
-		while (strcmp(verdict, verdict_name[v]) != 0)
+		while (v + 1 < ARRAY_SIZE(verdict_name) && strcmp(verdict, verdict_name[v]) != 0)
 			v++;
 		printf("%s%-4s%s  %-14s %s%s%s\n", table_color_on(color[v]), verdict,
 		       table_color_off(), what, text, cure[0] ? " -> " : "", cure);
