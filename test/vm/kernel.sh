@@ -10,7 +10,6 @@
 set -euo pipefail
 
 cache=${UBLKD_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ublkd/guest}
-default_host=http://deb.debian.org
 
 say() { printf 'kernel.sh: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -36,7 +35,10 @@ archive_uri() { # SUITE
 	local tail=debian uri
 	[[ $1 == *-security ]] && tail=debian-security
 	uri=$(machine_uris | grep -E "/$tail/?\$" | head -n 1) || true
-	printf '%s\n' "${uri:-$default_host/$tail}"
+	# A machine without a security mirror: the same archive mostly has it beside.
+	[ -n "$uri" ] || uri=$(machine_uris | grep -E '/debian/?$' | head -n 1 | sed "s|/debian/*\$|/$tail|") || true
+	[ -n "$uri" ] || die "no Debian archive in /etc/apt/sources.list(.d)"
+	printf '%s\n' "$uri"
 }
 
 keyring_option() {
