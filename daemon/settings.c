@@ -154,7 +154,9 @@ static struct config_pos value_pos(const struct yaml_node *map, const char *key)
 {
 	const struct yaml_node *value = yaml_get(map, key);
 
-	return value ? value->pos : map->pos;
+	if (value)
+		return value->pos;
+	return map ? map->pos : (struct config_pos){ 0 };
 }
 
 static bool is_given(const struct yaml_node *map, const char *key)
@@ -310,6 +312,7 @@ static int parse_list(struct settings *s, struct document *doc, struct yaml_node
 				  SETTINGS_DEVICES_MAX);
 		nr = SETTINGS_DEVICES_MAX;
 	}
+	s->device_nr = 0;
 	s->devices = calloc(nr + 1, sizeof(s->devices[0]));
 	if (!s->devices)
 		return -ENOMEM;
