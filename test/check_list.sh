@@ -8,7 +8,7 @@ units asan
 tap conformance 300 build/asan/test/conformance
 tap file-steps 60 build/asan/test/file_steps
 tap fuzz-yaml 120 build/asan/test/fuzz_yaml
-if [ -x test/cli/cli.sh ]; then tap cli 120 test/cli/cli.sh; fi
+tap cli 120 test/cli/cli.sh build/release/bin
 tap lint 600 test/lint.sh build/clang
 
 if [ "$mode" != fast ]; then
