@@ -316,6 +316,7 @@ static int parse_list(struct settings *s, struct document *doc, struct yaml_node
 				  SETTINGS_DEVICES_MAX);
 		nr = SETTINGS_DEVICES_MAX;
 	}
+	s->device_nr = 0;
 	s->devices = calloc(nr + 1, sizeof(s->devices[0]));
 	if (!s->devices)
 		return -ENOMEM;

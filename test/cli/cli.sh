@@ -235,7 +235,7 @@ fake() {
 	cat >"$tmp/fake.sh" <<-END
 		read -r line; echo "\$line" >>$tmp/asked
 		file=\$(ls $tmp/answers | sort -n | head -1)
-		cat "$tmp/answers/\$file"; rm "$tmp/answers/\$file"
+		mv "$tmp/answers/\$file" "$tmp/answer.\$\$"; cat "$tmp/answer.\$\$"
 	END
 	: >"$tmp/asked"
 	socat "UNIX-LISTEN:$tmp/fake.sock,fork" "EXEC:bash $tmp/fake.sh" 2>/dev/null &

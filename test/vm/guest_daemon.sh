@@ -122,10 +122,10 @@ add_fails() { refusal "x: $work/none/other" add 'name: x' "backend: {type: file,
 ok "add: a device that does not start is not kept" add_fails
 
 in_use() {
-	tail -f /dev/null 3</dev/ublkb9 &
+	flock -o /dev/ublkb9 sleep 60 &
 	local holder=$! code=0
-	wait_for 5 test "$(readlink /proc/$holder/fd/3)" = /dev/ublkb9
-	refusal "in use" ublkctl del extra && grep -qE "tail\\[$holder\\]" "$work/refused" &&
+	sleep 0.5
+	refusal "in use" ublkctl del extra && grep -qF "flock[$holder]" "$work/refused" &&
 		state_is extra live || code=1
 	ublkctl del extra --force && gone extra && [ ! -e /dev/ublkb9 ] || code=2
 	kill $holder
