@@ -265,7 +265,8 @@ int device_stop(struct device *d, bool force, uint64_t deadline_ns)
 	d->stop_force = force;
 	d->stop_deadline_ns = deadline_ns;
 	d->retry_until_ns = home->now_ns + PROBE_PATIENCE_NS;
-	timer_init(&d->deadline, stop_late);
+	/* Armed already when a polite stop becomes a forced one: timer_init would tear the heap. */
+	d->deadline.fn = stop_late;
 	reactor_timer_arm(home, &d->deadline, home->now_ns + deadline_ns);
 	end_retry(d);
 	device_go_down(d);
