@@ -85,6 +85,7 @@ static void make_reactor(struct reactor *reactor, unsigned idx, bool control)
 
 	if (!control && sim.defect == DEFECT_NONE && sim_one_in(12)) {
 		params.op_nr = (unsigned)sim_between(4, 200);
+		sim.few_op_slots = true;
 		sim_saw(FAULT_NO_OP_SLOTS);
 	}
 	ret = reactor_init(reactor, &params);

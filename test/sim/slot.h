@@ -25,6 +25,7 @@ struct slot {
 	struct device *dev;
 	bool over;	   /* starts no more */
 	bool was_live, stop_asked, stop_forced, ended;
+	uint64_t late_ns;  /* no stop may be called late before */
 	uint64_t excuses;  /* failures injected before this start */
 	uint64_t starts, lives, refusals;
 	struct sim_event event, stop_event;
