@@ -298,6 +298,8 @@ static void end_retry(struct device *d)
 int device_stop(struct device *d, bool force, uint64_t deadline_ns)
 {
 	struct reactor *home = d->host->ctl->reactor;
+	/* Not the reactor's: between two turns of the control loop its clock stands still. */
+	uint64_t now_ns = ring_clock_ns();
 
 	if (d->state == DEVICE_GONE || d->state == DEVICE_FAILED)
 		return -EALREADY;
@@ -307,10 +309,10 @@ int device_stop(struct device *d, bool force, uint64_t deadline_ns)
 	d->stop_force = force;
 	d->stop_deadline_ns = deadline_ns;
 	if (d->state != DEVICE_DELETING)
-		d->retry_until_ns = home->now_ns + PROBE_PATIENCE_NS;
+		d->retry_until_ns = now_ns + PROBE_PATIENCE_NS;
 	/* Armed already when a polite stop becomes a forced one: timer_init would tear the heap. */
 	d->deadline.fn = stop_late;
-	reactor_timer_arm(home, &d->deadline, home->now_ns + deadline_ns);
+	reactor_timer_arm(home, &d->deadline, now_ns + deadline_ns);
 	end_retry(d);
 	device_go_down(d);
 	return 0;
