@@ -134,7 +134,7 @@ static void choose_spec(struct slot *slot)
 {
 	slot->spec = (struct device_spec){
 		.name = slot->name,
-		.id = sim_one_in(2) ? -1 : (int64_t)(sim_one_in(16) ? 0 : 8 + slot->idx),
+		.id = sim_one_in(2) ? -1 : (int64_t)(sim_one_in(16) ? 0 : SLOT_ID_FIRST + slot->idx),
 		.queues = (uint32_t)sim_skewed(1, 4),
 		.depth = (uint32_t)sim_skewed(1, 64),
 		.logical_block_bytes = slot->st->block_bytes,

@@ -10,6 +10,9 @@
 #include "test/sim/ublk_model.h"
 #include "ublk/device.h"
 
+/* Ids below are the driver's to give. */
+#define SLOT_ID_FIRST 8
+
 enum slot_kind { SLOT_SCRIPTED, SLOT_FILE, SLOT_MEM, SLOT_NULL, SLOT_KIND_NR };
 
 struct slot {
