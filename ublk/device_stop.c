@@ -24,7 +24,7 @@
 #define PROBE_PATIENCE_NS (3 * NS_PER_SEC)
 /* A command that was interrupted or found no memory is sent again. */
 #define CMD_RETRY_NS (100 * NS_PER_MS)
-#define DEL_PATIENCE_NS (10 * NS_PER_SEC)
+#define DEL_TRIES_MAX 100
 
 static bool polite(const struct device *d)
 {
@@ -59,7 +59,7 @@ static void del_failed(struct device *d, int err)
 {
 	struct reactor *home = d->host->ctl->reactor;
 
-	if (home->now_ns < d->retry_until_ns) {
+	if (++d->del_tries < DEL_TRIES_MAX) {
 		timer_init(&d->retry, del_again);
 		reactor_timer_arm(home, &d->retry, home->now_ns + CMD_RETRY_NS);
 		return;
@@ -108,7 +108,6 @@ static void delete (struct device *d)
 		return;
 	}
 	device_set_state(d, DEVICE_DELETING);
-	d->retry_until_ns = d->host->ctl->reactor->now_ns + DEL_PATIENCE_NS;
 	del(d);
 }
 
@@ -298,6 +297,8 @@ static void end_retry(struct device *d)
 int device_stop(struct device *d, bool force, uint64_t deadline_ns)
 {
 	struct reactor *home = d->host->ctl->reactor;
+	/* Not the reactor's: between two turns of the control loop its clock stands still. */
+	uint64_t now_ns = ring_clock_ns();
 
 	if (d->state == DEVICE_GONE || d->state == DEVICE_FAILED)
 		return -EALREADY;
@@ -306,11 +307,10 @@ int device_stop(struct device *d, bool force, uint64_t deadline_ns)
 	d->stop_wanted = true;
 	d->stop_force = force;
 	d->stop_deadline_ns = deadline_ns;
-	if (d->state != DEVICE_DELETING)
-		d->retry_until_ns = home->now_ns + PROBE_PATIENCE_NS;
+	d->retry_until_ns = now_ns + PROBE_PATIENCE_NS;
 	/* Armed already when a polite stop becomes a forced one: timer_init would tear the heap. */
 	d->deadline.fn = stop_late;
-	reactor_timer_arm(home, &d->deadline, home->now_ns + deadline_ns);
+	reactor_timer_arm(home, &d->deadline, now_ns + deadline_ns);
 	end_retry(d);
 	device_go_down(d);
 	return 0;

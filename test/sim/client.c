@@ -37,7 +37,9 @@ void client_destroy(struct client *c)
 	if (!c)
 		return;
 	sim_event_cancel(&c->pump);
-	c->st->user = NULL;
+	/* A device that somebody still has open may outlive its successor's start. */
+	if (c->st->user == c->dev)
+		c->st->user = NULL;
 	while ((node = list_pop_front(&c->inflight))) {
 		struct client_rq *rq = list_entry(node, struct client_rq, node);
 

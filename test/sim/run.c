@@ -85,6 +85,7 @@ static void make_reactor(struct reactor *reactor, unsigned idx, bool control)
 
 	if (!control && sim.defect == DEFECT_NONE && sim_one_in(12)) {
 		params.op_nr = (unsigned)sim_between(4, 200);
+		sim.few_op_slots = true;
 		sim_saw(FAULT_NO_OP_SLOTS);
 	}
 	ret = reactor_init(reactor, &params);
@@ -154,10 +155,16 @@ static void foreign_stops(struct sim_event *event)
 	}
 	if (!dev->live || dev->stopping)
 		return;
-	if (sim_fault(FAULT_FOREIGN_DEL))
+	/*
+	 * Only of an id that nobody else gets: a server cannot tell its own device, deleted by
+	 * somebody else, from a new one of the same number, and would delete that.
+	 */
+	if (dev->id >= SLOT_ID_FIRST && sim_one_in(2)) {
 		model_mark_deleted(dev);
-	else
+		sim_saw(FAULT_FOREIGN_DEL);
+	} else {
 		sim_saw(FAULT_FOREIGN_STOP);
+	}
 	model_stop(dev, NULL);
 }
 
@@ -182,7 +189,7 @@ static void on_live(struct model_dev *dev)
 		visit(dev, false, NS_PER_SEC);
 	if (sim_fault(FAULT_PROBE))
 		visit(dev, true, NS_PER_MS);
-	if (sim.fault_ppm[FAULT_FOREIGN_STOP] && sim_one_in(20))
+	if (sim.fault_ppm[FAULT_FOREIGN_STOP] && sim_one_in(10))
 		sim_event_arm(&dev->foreign_event, sim.now_ns + sim_skewed(0, NS_PER_SEC),
 			      foreign_stops);
 }

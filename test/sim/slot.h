@@ -10,6 +10,9 @@
 #include "test/sim/ublk_model.h"
 #include "ublk/device.h"
 
+/* Ids below are the driver's to give. */
+#define SLOT_ID_FIRST 8
+
 enum slot_kind { SLOT_SCRIPTED, SLOT_FILE, SLOT_MEM, SLOT_NULL, SLOT_KIND_NR };
 
 struct slot {
@@ -25,6 +28,7 @@ struct slot {
 	struct device *dev;
 	bool over;	   /* starts no more */
 	bool was_live, stop_asked, stop_forced, ended;
+	uint64_t late_ns;  /* no stop may be called late before */
 	uint64_t excuses;  /* failures injected before this start */
 	uint64_t starts, lives, refusals;
 	struct sim_event event, stop_event;

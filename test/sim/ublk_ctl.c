@@ -347,7 +347,8 @@ static void ctl_run(struct sim_event *event)
 	const struct ublksrv_ctrl_cmd *cmd = sim_op_cmd(op);
 	struct model_dev *dev;
 
-	sim_trace("control", op->sqe.cmd_op & 0xff, cmd->dev_id, cmd->data[0], 0);
+	/* Not data: of START_DEV it is a process id. */
+	sim_trace("control", op->sqe.cmd_op & 0xff, cmd->dev_id, cmd->len, 0);
 	if (cmd->queue_id != QUEUE_ID_NONE)
 		sim_fail("control command %x for queue %u", op->sqe.cmd_op, cmd->queue_id);
 	if (op->sqe.cmd_op == UBLK_U_CMD_GET_FEATURES) {

@@ -67,7 +67,7 @@ static const struct fault_row {
 	[FAULT_OPENER] = { "opener", 300000 },
 	[FAULT_PROBE] = { "udev-probe", 300000 },
 	[FAULT_FOREIGN_STOP] = { "foreign-stop", 50000 },
-	[FAULT_FOREIGN_DEL] = { "foreign-del", 30000 },
+	[FAULT_FOREIGN_DEL] = { "foreign-del", 0 },
 	[FAULT_STOP_ON_WAY_UP] = { "stop-on-way-up", 200000 },
 	[FAULT_STOP_REFUSED] = { "stop-refused", 0 },
 	[FAULT_STOP_LATE] = { "stop-late", 0 },
@@ -149,11 +149,10 @@ void sim_fini(void)
 
 uint64_t sim_skewed(uint64_t min, uint64_t max)
 {
-	uint64_t span = MAX(min, 1ull);
+	unsigned shift = (unsigned)sim_between(log2_floor(min + 1), log2_floor(max + 1));
+	uint64_t low = (1ull << shift) - 1;
 
-	while (span < max && sim_one_in(2))
-		span *= 2;
-	return sim_between(min, MIN(MAX(span, min), max));
+	return sim_between(MAX(low, min), MIN(low * 2 + 1, max));
 }
 
 bool sim_fault(enum fault fault)

@@ -131,6 +131,7 @@ struct sim {
 	uint32_t fault_ppm[FAULT_NR]; /* in this run */
 	uint64_t *fault_nr;	      /* counters, shared with the parent process */
 	uint64_t trace_hash, trace_nr;
+	bool few_op_slots;	     /* a reactor may run out of them */
 	uint64_t progress; /* moves whenever something useful came to an end */
 	void (*dump)(void);
 };
@@ -155,7 +156,7 @@ static inline bool sim_one_in(uint64_t n)
 	return prng_one_in(&sim.prng, n);
 }
 
-/* Mostly near min, seldom up to max: each doubling is half as likely. */
+/* Between min and max, each order of magnitude as likely as any other. */
 uint64_t sim_skewed(uint64_t min, uint64_t max);
 
 /* True when the fault is to happen here; then it is counted. */
