@@ -121,10 +121,11 @@ ok "add: an id taken by us" refusal 'id: 9 is taken already by device "extra"' a
 add_fails() { refusal "x: $work/none/other" add 'name: x' "backend: {type: file, path: $work/none/other}" && gone x; }
 ok "add: a device that does not start is not kept" add_fails
 
+holds() { find "/proc/$1/fd" -lname "$2" | grep -q .; }
 in_use() {
 	flock -o /dev/ublkb9 sleep 60 &
 	local holder=$! code=0
-	sleep 0.5
+	wait_for 10 holds $holder /dev/ublkb9 || return
 	refusal "in use" ublkctl del extra && grep -qF "flock[$holder]" "$work/refused" &&
 		state_is extra live || code=1
 	ublkctl del extra --force && gone extra && [ ! -e /dev/ublkb9 ] || code=2
