@@ -41,6 +41,7 @@ const struct option file_options[] = {
 	  .type = OPTION_SIZE,
 	  .offset = offsetof(struct file_config, size_bytes),
 	  .min = 512,
+	  .max = INT64_MAX,
 	  .help = "Size of the device; left out: that of the file. A smaller size serves the "
 		  "beginning of the file, a larger one needs create: true." },
 	{ .name = "create",

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/file.h"
 #include "base/errname.h"
 #include "base/util.h"
 #include "tap.h"
@@ -36,7 +37,7 @@ static void check_limits(const struct variant *v)
 	EXPECT(is_power_of_two(limits->physical_block_bytes), "%u", limits->physical_block_bytes);
 	EXPECT(limits->logical_block_bytes <= v->block_bytes, "%u", limits->logical_block_bytes);
 	EXPECT(!v->read_only || !writable(&rig), "read_only was not heard");
-	EXPECT(!v->direct || limits->logical_block_bytes > 0, "no direct I/O");
+	EXPECT(!v->direct || ((struct file_device *)rig.device->priv)->direct, "no direct I/O");
 	EXPECT(backend_stack_io_bytes(rig.device) == backend_io_bytes(rig.ops), "one layer");
 	rig_close(&rig);
 }
