@@ -221,7 +221,7 @@ void client_rq_note(struct client_rq *rq, int err, bool must_fail)
 /* What the block layer must be told, from what happened below. */
 static bool error_is_honest(const struct client_rq *rq, int result)
 {
-	static const int passed[] = { -EIO,	-ENOSPC,   -EOPNOTSUPP, -ETIMEDOUT, -ENOLINK,
+	static const int passed[] = { -EIO,	  -ENOSPC,  -EOPNOTSUPP, -ETIMEDOUT, -ENOLINK,
 				      -EREMOTEIO, -ENODATA, -EILSEQ,	 -ENOMEM };
 	static const int others[] = { -EINTR, -EAGAIN, -ECANCELED, -EBADF, -EINVAL };
 

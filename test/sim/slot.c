@@ -74,8 +74,8 @@ static void init_scripted(struct slot *slot)
 {
 	slot->scripted.st = slot->st;
 	slot->scripted.has_cache = sim.defect != DEFECT_NONE || !sim_one_in(3);
-	slot->scripted.has_fua = slot->scripted.has_cache &&
-				 (sim.defect != DEFECT_NONE || !sim_one_in(3));
+	slot->scripted.has_fua =
+		slot->scripted.has_cache && (sim.defect != DEFECT_NONE || !sim_one_in(3));
 	slot->st->has_cache = slot->scripted.has_cache;
 }
 
@@ -91,8 +91,8 @@ static const struct backend *backend_of(const struct slot *slot)
 	return backends[slot->kind];
 }
 
-void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind,
-	       const struct device_host *host, uint64_t *budget)
+void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind, const struct device_host *host,
+	       uint64_t *budget)
 {
 	uint32_t block_bytes = sim_one_in(2) ? 512 : sim_one_in(2) ? 1024 : 4096;
 	uint64_t size_bytes = sim_skewed(64, 1024) * 4096;
@@ -134,7 +134,8 @@ static void choose_spec(struct slot *slot)
 {
 	slot->spec = (struct device_spec){
 		.name = slot->name,
-		.id = sim_one_in(2) ? -1 : (int64_t)(sim_one_in(16) ? 0 : SLOT_ID_FIRST + slot->idx),
+		.id = sim_one_in(2) ? -1
+				    : (int64_t)(sim_one_in(16) ? 0 : SLOT_ID_FIRST + slot->idx),
 		.queues = (uint32_t)sim_skewed(1, 4),
 		.depth = (uint32_t)sim_skewed(1, 64),
 		.logical_block_bytes = slot->st->block_bytes,

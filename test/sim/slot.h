@@ -26,10 +26,10 @@ struct slot {
 	int file_fd;
 
 	struct device *dev;
-	bool over;	   /* starts no more */
+	bool over; /* starts no more */
 	bool was_live, stop_asked, stop_forced, ended;
-	uint64_t late_ns;  /* no stop may be called late before */
-	uint64_t excuses;  /* failures injected before this start */
+	uint64_t late_ns; /* no stop may be called late before */
+	uint64_t excuses; /* failures injected before this start */
 	uint64_t starts, lives, refusals;
 	struct sim_event event, stop_event;
 	uint64_t *budget;
@@ -37,8 +37,8 @@ struct slot {
 };
 
 /* kind: what it serves. */
-void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind,
-	       const struct device_host *host, uint64_t *budget);
+void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind, const struct device_host *host,
+	       uint64_t *budget);
 void slot_fini(struct slot *slot);
 /* From the host's event callback. */
 void slot_event(struct device *device, enum device_event event);
