@@ -217,7 +217,8 @@ static void test_late_devices(void **state)
 	expect("{\"command\":\"list\"}", "{\"ok\":true,\"data\":[{\"name\":\"slow\",\"state\":"
 					 "\"stopping\",\"id\":7,\"path\":\"/dev/ublkb7\","
 					 "\"backend\":\"mem\",\"size_bytes\":1048576,\"queues\":1,"
-					 "\"depth\":128,\"block_bytes\":512,\"error\":\"\"}]}");
+					 "\"depth\":128,\"block_bytes\":512,\"error\":"
+					 "\"no answer for 30 s\"}]}");
 	fake_release("slow");
 }
 
