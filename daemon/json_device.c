@@ -31,7 +31,7 @@ static void get_info(const struct member *m, struct device_info *ret_info)
 		.depth = (uint32_t)o->depth,
 		.logical_block_bytes = (uint32_t)o->block_bytes,
 		.max_io_bytes = (uint32_t)o->max_io_bytes,
-		.backend = m->settings->backend->name,
+		.backend = m->settings->stack,
 	};
 	if (m->device && !m->ended)
 		device_info(m->device, ret_info);
@@ -115,12 +115,15 @@ static json_t *option_value(const struct option *o, const void *config)
 	}
 }
 
-static json_t *backend_options(const struct device_settings *d)
+/* As in the configuration: what is below a filter is its key "backend". */
+static json_t *backend_options(const struct backend_spec *spec)
 {
-	json_t *all = json_pack("{s:s}", "type", d->backend->name);
+	json_t *all = json_pack("{s:s}", "type", spec->ops->name);
 
-	for (const struct option *o = d->backend->options; o->name; o++)
-		json_object_set_new(all, o->name, option_value(o, d->config));
+	for (const struct option *o = spec->ops->options; o->name; o++)
+		json_object_set_new(all, o->name, option_value(o, spec->config));
+	if (spec->child)
+		json_object_set_new(all, "backend", backend_options(spec->child));
 	return all;
 }
 
@@ -139,7 +142,7 @@ json_t *json_device_full(const struct member *m)
 			 flags(info.flags), "queue_reactors", reactors_of(&info), "data_path",
 			 info.data_path ? info.data_path : "", "buffer_bytes_max",
 			 (json_int_t)info.buffer_bytes_max, "options",
-			 backend_options(m->settings));
+			 backend_options(m->settings->backend));
 	json_object_update(all, more);
 	json_decref(more);
 	return all;

@@ -128,7 +128,8 @@ const struct option settings_device_options[] = {
 	  .type = OPTION_NODE,
 	  .offset = offsetof(struct device_options, backend),
 	  .flags = OPTION_REQUIRED,
-	  .help = "Where the bytes live: a map with the key type and the options of that type." },
+	  .help = "Where the bytes live: a map with the key type and the options of that type. A "
+		  "filter has the backend below it as its own key backend." },
 	OPTION_END
 };
 
@@ -194,66 +195,20 @@ static void check_numbers(const struct device_settings *d, const struct yaml_nod
 				  (unsigned long long)o->max_io_bytes);
 }
 
-/* What `type` may say: the registry, as an option like any other. */
-static void type_option(struct option ret_table[static 2],
-			const char *names[static SETTINGS_BACKENDS_MAX + 1])
-{
-	size_t nr = 0;
-
-	while (nr < SETTINGS_BACKENDS_MAX && backend_registry[nr]) {
-		names[nr] = backend_registry[nr]->name;
-		nr++;
-	}
-	names[nr] = NULL;
-	ret_table[0] = (struct option){ .name = "type", .type = OPTION_ENUM, .values = names };
-	ret_table[1] = (struct option)OPTION_END;
-}
-
-/* NULL: no such backend, and told. A plain null is the name of the null backend. */
-static const struct backend *find_backend(const struct yaml_node *map, struct config_errors *e)
-{
-	const struct yaml_node *type = yaml_get(map, "type");
-	const char *names[SETTINGS_BACKENDS_MAX + 1];
-	struct option table[2];
-	int idx = -1;
-
-	type_option(table, names);
-	if (!type) {
-		config_errors_add(e, map->pos, "backend: \"type\" is missing");
-		return NULL;
-	}
-	if (type->kind != YAML_SCALAR) {
-		config_errors_add(e, type->pos, "type: expected the name of a backend");
-		return NULL;
-	}
-	if (option_set(table, "type", type->text, type->pos, &idx, e) < 0 || idx < 0)
-		return NULL;
-	return backend_registry[idx];
-}
-
 static int parse_backend(struct device_settings *d, struct config_errors *e)
 {
-	static const char *const skip[] = { "type", NULL };
 	const struct yaml_node *map = d->options.backend;
 	int ret;
 
 	if (!map)
 		return -EINVAL; /* told by option_parse */
-	if (map->kind != YAML_MAP) {
-		config_errors_add(e, map->pos,
-				  "backend: expected a map, for example {type: mem, size: 1GiB}");
-		return -EINVAL;
-	}
-	d->backend = find_backend(map, e);
-	if (!d->backend)
-		return -EINVAL;
-	/* Never NULL, also for a backend without options. */
-	d->config = calloc(1, d->backend->config_bytes + 1);
-	if (!d->config)
-		return -ENOMEM;
+	ret = backend_spec_parse(&d->backend, map, e);
+	backend_spec_text(d->backend, d->stack);
+	if (ret < 0)
+		return ret;
+	backend_spec_bottom(d->backend, &map);
 	d->path_pos = value_pos(map, "path");
-	ret = option_parse(d->backend->options, map, skip, d->config, d->backend->config_bytes, e);
-	return ret < 0 ? ret : settings_resource_read(d);
+	return settings_resource_read(d);
 }
 
 static int fill_device(struct device_settings *d, const struct yaml_node *map,
@@ -453,10 +408,8 @@ void device_settings_free(struct device_settings *d)
 {
 	if (!d)
 		return;
-	if (d->config)
-		option_free(d->backend->options, d->config);
+	backend_spec_free(d->backend);
 	option_free(settings_device_options, &d->options);
-	free(d->config);
 	settings_resource_fini(&d->resource);
 	document_put(d->document);
 	free(d);
@@ -496,9 +449,8 @@ bool device_settings_equal(const struct device_settings *a, const struct device_
 	struct device_options oa = a->options, ob = b->options;
 
 	oa.backend = ob.backend = NULL;
-	return a->id == b->id && a->backend == b->backend &&
-	       option_equal(settings_device_options, &oa, &ob) &&
-	       option_equal(a->backend->options, a->config, b->config);
+	return a->id == b->id && option_equal(settings_device_options, &oa, &ob) &&
+	       backend_spec_equal(a->backend, b->backend);
 }
 
 bool daemon_settings_equal(const struct daemon_settings *a, const struct daemon_settings *b)
