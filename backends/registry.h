@@ -8,5 +8,6 @@ extern const struct backend backend_file;
 extern const struct backend backend_mem;
 extern const struct backend backend_null;
 extern const struct backend backend_skeleton;
+extern const struct backend backend_throttle;
 
 #endif
