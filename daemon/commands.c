@@ -63,8 +63,8 @@ static void list(struct commands *c, struct socket_client *client, const json_t 
 	commands_answer(client, all);
 }
 
-/* NULL: there is no such device, and the client was told. */
-static struct member *named(struct commands *c, struct socket_client *client, const json_t *request)
+struct member *commands_named(struct commands *c, struct socket_client *client,
+			      const json_t *request)
 {
 	const char *name = json_string_value(json_object_get(request, "name"));
 	struct member *m;
@@ -81,7 +81,7 @@ static struct member *named(struct commands *c, struct socket_client *client, co
 
 static void show(struct commands *c, struct socket_client *client, const json_t *request)
 {
-	struct member *m = named(c, client, request);
+	struct member *m = commands_named(c, client, request);
 
 	if (m)
 		commands_answer(client, json_device_full(m));
@@ -106,7 +106,7 @@ static void stats(struct commands *c, struct socket_client *client, const json_t
 	json_t *devices;
 
 	if (json_object_get(request, "name")) {
-		m = named(c, client, request);
+		m = commands_named(c, client, request);
 		if (!m)
 			return;
 	}
@@ -138,14 +138,14 @@ static void reactors(struct commands *c, struct socket_client *client, const jso
 struct command {
 	const char *name;
 	void (*fn)(struct commands *c, struct socket_client *client, const json_t *request);
-	const char *keys[3]; /* besides "command": s string, b boolean, in front of the name */
+	const char *keys[3]; /* besides "command", after their type: s string, t text, b boolean */
 };
 
 static const struct command commands[] = {
 	{ "list", list, { NULL } },
 	{ "show", show, { "sname" } },
 	{ "stats", stats, { "sname", "bbuckets" } },
-	{ "add", commands_add, { "syaml", "sfile" } },
+	{ "add", commands_add, { "tyaml", "sfile" } },
 	{ "del", commands_del, { "sname", "bforce" } },
 	{ "version", version, { NULL } },
 	{ "reactors", reactors, { NULL } },
@@ -161,14 +161,24 @@ static const struct command *find_command(const json_t *request)
 	return NULL;
 }
 
+/* NUL in a name would make two names one; in a file it gets its place in an error. */
+static bool value_fits(char type, const json_t *value)
+{
+	if (type == 'b')
+		return json_is_boolean(value);
+	if (type == 't')
+		return json_is_string(value);
+	return json_is_string(value) &&
+	       strlen(json_string_value(value)) == json_string_length(value);
+}
+
 static bool key_fits(const struct command *cmd, const char *key, const json_t *value)
 {
 	if (strcmp(key, "command") == 0)
 		return true;
 	for (size_t i = 0; i < ARRAY_SIZE(cmd->keys) && cmd->keys[i]; i++)
 		if (strcmp(cmd->keys[i] + 1, key) == 0)
-			return cmd->keys[i][0] == 's' ? json_is_string(value)
-						      : json_is_boolean(value);
+			return value_fits(cmd->keys[i][0], value);
 	return false;
 }
 
@@ -199,7 +209,7 @@ static void on_request(struct socket_client *client, char *line, size_t bytes)
 {
 	struct commands *c = client->server->arg;
 	json_error_t error;
-	json_t *request = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &error);
+	json_t *request = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
 
 	if (json_is_object(request))
 		dispatch(c, client, request);

@@ -12,6 +12,10 @@ void commands_answer(struct socket_client *client, json_t *data);
 /* {"ok":false,"error":...,"errors":[...]}; errors is taken and may be NULL. */
 void commands_refuse(struct socket_client *client, const char *error, json_t *errors);
 
+/* The device that the request names; NULL: there is none, and the client was told. */
+struct member *commands_named(struct commands *c, struct socket_client *client,
+			      const json_t *request);
+
 void commands_add(struct commands *c, struct socket_client *client, const json_t *request);
 void commands_del(struct commands *c, struct socket_client *client, const json_t *request);
 

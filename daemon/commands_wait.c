@@ -6,6 +6,7 @@
  * answer; the deadline passes: the answer names what is not done yet; the client goes away: the
  * wait is freed and the devices go on.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,17 +142,11 @@ void commands_cancel(struct socket_client *client)
 
 void commands_del(struct commands *c, struct socket_client *client, const json_t *request)
 {
-	const char *name = json_string_value(json_object_get(request, "name"));
-	struct member *m = name ? fleet_find(c->fleet, name) : NULL;
+	struct member *m = commands_named(c, client, request);
 	struct wait *w;
 
-	if (!m) {
-		json_t *text = json_sprintf("there is no device \"%s\"", name ? name : "");
-
-		commands_refuse(client, json_string_value(text), NULL);
-		json_decref(text);
+	if (!m)
 		return;
-	}
 	w = new_wait(c, client, 1, FLEET_GONE);
 	if (!w) {
 		commands_refuse(client, "out of memory", NULL);
@@ -230,6 +225,7 @@ void commands_add(struct commands *c, struct socket_client *client, const json_t
 	const char *file = json_string_value(json_object_get(request, "file"));
 	struct config_errors errors;
 	struct settings settings = { 0 };
+	int ret;
 
 	if (!yaml || c->fleet->closing) {
 		commands_refuse(client, yaml ? "the daemon is stopping" : "the key yaml is missing",
@@ -237,11 +233,15 @@ void commands_add(struct commands *c, struct socket_client *client, const json_t
 		return;
 	}
 	config_errors_init(&errors, file ? file : "<control>");
-	if (settings_parse_devices(&settings, json_string_value(yaml), json_string_length(yaml),
-				   &errors) == 0)
+	ret = settings_parse_devices(&settings, json_string_value(yaml), json_string_length(yaml),
+				     &errors);
+	/* Also when there are errors: they are told all at once. */
+	if (ret != -ENOMEM)
 		check_against_fleet(c->fleet, &settings, &errors);
 	if (config_errors_any(&errors))
 		refuse_errors(client, &errors);
+	else if (ret < 0)
+		commands_refuse(client, "out of memory", NULL);
 	else
 		add_all(c, client, &settings);
 	settings_free(&settings);

@@ -5,13 +5,12 @@
 #ifndef DAEMON_DAEMON_H
 #define DAEMON_DAEMON_H
 
+#include "daemon/exit_code.h"
+
 struct daemon_params {
 	const char *config_path;
 	int log_level; /* from the command line, or -1: the file decides */
 };
-
-/* Exit codes of all our programs. */
-enum exit_code { EXIT_DONE = 0, EXIT_REFUSED = 1, EXIT_USAGE = 2 };
 
 /* Reads the configuration and serves until a signal ends it. */
 enum exit_code daemon_run(const struct daemon_params *params);

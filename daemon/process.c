@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -47,6 +48,20 @@ int process_check_kernel(void)
 	return -ENOSYS;
 }
 
+bool process_has_cap(unsigned cap)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	unsigned long long caps = 0;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "CapEff: %llx", &caps) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return caps >> cap & 1;
+}
+
 /*
  * The kernel may need our device to free memory (writeback, swap). A daemon that then waits for
  * memory itself would deadlock with it: as IO_FLUSHER its allocations never wait for I/O.
@@ -70,24 +85,33 @@ static void raise_files(void)
 	log_warn("cannot raise the limit of open files", "error=%s", errname(errno));
 }
 
-/* A page of ours in swap, on a device of ours, could never come back. */
-static void lock_memory(void)
+/* True when no limit can make locking memory fail. */
+static bool may_lock_all(void)
 {
 	struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
 
-	/*
-	 * Not without a limit that is certain to be enough: under MCL_FUTURE each later mmap would
-	 * fail instead of this call.
-	 */
-	if (setrlimit(RLIMIT_MEMLOCK, &limit) < 0 &&
-	    (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur != RLIM_INFINITY)) {
-		log_warn("memory is not locked; swapping may hang this daemon's devices",
-			 "cure=\"CAP_IPC_LOCK, LimitMEMLOCK=infinity\"");
+	if (process_has_cap(CAP_IPC_LOCK) || setrlimit(RLIMIT_MEMLOCK, &limit) == 0)
+		return true;
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_max != RLIM_INFINITY)
+		return false;
+	limit.rlim_cur = limit.rlim_max;
+	return setrlimit(RLIMIT_MEMLOCK, &limit) == 0;
+}
+
+/*
+ * A page of ours in swap, on a device of ours, could never come back. Not below a limit: under
+ * MCL_FUTURE it would be each later mmap that fails.
+ */
+static void lock_memory(void)
+{
+	int flags = MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT;
+	bool may = may_lock_all();
+
+	if (may && mlockall(flags) == 0)
 		return;
-	}
-	if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) < 0)
-		log_warn("memory is not locked; swapping may hang this daemon's devices",
-			 "error=%s cure=\"CAP_IPC_LOCK, LimitMEMLOCK=infinity\"", errname(errno));
+	log_warn("memory is not locked; swapping may hang this daemon's devices",
+		 "error=%s cure=\"CAP_IPC_LOCK, LimitMEMLOCK=infinity\"",
+		 may ? errname(errno) : "EPERM");
 }
 
 /* mountinfo writes blanks and backslashes in paths as \ooo, proc(5). In place. */

@@ -5,11 +5,16 @@
 #ifndef DAEMON_PROCESS_H
 #define DAEMON_PROCESS_H
 
+#include <stdbool.h>
+
 /*
  * Each step that fails is logged, with the cure. Returns 0, or -errno when the daemon must not go
  * on.
  */
 int process_prepare(void);
+
+/* Whether a capability (CAP_SYS_ADMIN ..., linux/capability.h) is in force. */
+bool process_has_cap(unsigned cap);
 
 /* 0, or -ENOSYS when the running kernel is older than the oldest that ublkd supports. */
 int process_check_kernel(void);

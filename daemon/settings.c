@@ -185,7 +185,7 @@ static void check_numbers(const struct device_settings *d, const struct yaml_nod
 	const struct device_options *o = &d->options;
 	unsigned cpu_nr = settings_cpu_nr();
 
-	if (o->queues > cpu_nr && o->queues <= 4096)
+	if (o->queues > cpu_nr)
 		config_errors_add(e, value_pos(map, "queues"),
 				  "queues: %llu is more than one per CPU; this machine has %u",
 				  (unsigned long long)o->queues, cpu_nr);

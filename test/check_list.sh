@@ -4,3 +4,4 @@
 step build-asan build asan
 step build-release build release
 units asan
+tap fuzz-yaml 60 build/asan/test/fuzz_yaml

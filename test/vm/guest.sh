@@ -102,6 +102,8 @@ machine_options() {
 	local cpu=max,-la57,-smap,-smep,-pku,-erms,-fsrm,-cx16
 	if [ -n "$icount" ]; then
 		accel=(-accel "tcg,thread=single" -icount "shift=0,sleep=on")
+	elif [ -n "$single" ]; then
+		accel=(-accel "tcg,thread=single")
 	elif [ "${UBLKD_VM_ACCEL:-tcg}" = kvm ]; then
 		accel=(-accel kvm) cpu=host
 	fi

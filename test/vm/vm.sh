@@ -1,12 +1,14 @@
 #!/bin/bash
 # Runs one command as root in a guest with a stock Debian kernel and its real ublk driver.
 #
-#   vm.sh [-k 7.2|6.12] [-c CPUS] [-m MEM] [-t SECONDS] [-i] [--] COMMAND [ARG...]
+#   vm.sh [-k 7.2|6.12] [-c CPUS] [-m MEM] [-t SECONDS] [-i] [-s] [--] COMMAND [ARG...]
 #   vm.sh --install      install the Debian packages that this needs
 #
 #   -k  kernel series (7.2)          -c  CPUs (2)          -m  memory (4G)
 #   -t  limit in real seconds for all of it (600)
 #   -i  instruction clock: one CPU, one guest nanosecond per instruction, whatever the host's load
+#   -s  all CPUs in one host thread: slower, but safe for commands that make the kernel patch its
+#       code again and again (tracepoints, kprobes, bpftrace); QEMU's threads race with that
 #
 # The guest's root is this machine's, read-only, so it has the same fio, mkfs and so on; /tmp, /run,
 # /var/tmp, /mnt and /root are its own and empty. The tree and the current folder are at their own
@@ -31,8 +33,10 @@ usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$here/vm.sh"; }
 
 # In Debian 12 virtiofsd is a part of qemu-system-common, since 13 a package of its own.
 packages() {
+	local version
+	version=$(. /etc/os-release && echo "${VERSION_ID:-99}") # testing and sid have no number
 	echo qemu-system-x86 qemu-system-common gcc libc6-dev kmod zstd xz-utils util-linux mount
-	if [ -z "$(virtiofsd_path)" ] && apt-cache show virtiofsd >/dev/null 2>&1; then echo virtiofsd; fi
+	if [ "${version%%.*}" -ge 13 ]; then echo virtiofsd; fi
 }
 
 virtiofsd_path() {
@@ -70,14 +74,15 @@ check_machine() {
 
 parse_options() {
 	local option
-	series=7.2 cpus=2 memory=4G limit=600 icount=
-	while getopts ':k:c:m:t:ih' option; do
+	series=7.2 cpus=2 memory=4G limit=600 icount='' single=''
+	while getopts ':k:c:m:t:ish' option; do
 		case $option in
 		k) series=$OPTARG ;;
 		c) cpus=$OPTARG ;;
 		m) memory=$OPTARG ;;
 		t) limit=$OPTARG ;;
 		i) icount=1 ;;
+		s) single=1 ;;
 		h) usage && exit 0 ;;
 		*) usage >&2 && die "unknown option, or one without its value: -$OPTARG" ;;
 		esac
@@ -127,7 +132,7 @@ main() {
 	bin=${UBLKD_BIN_DIR:-$top/build/release/bin}
 	dmesg=${UBLKD_VM_DMESG:-$out/dmesg-$series.txt}
 	virtiofsd=$(virtiofsd_path)
-	export top out bin dmesg virtiofsd kernel series cpus memory limit icount
+	export top out bin dmesg virtiofsd kernel series cpus memory limit icount single
 	run_guest "$@"
 }
 

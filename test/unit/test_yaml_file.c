@@ -1,0 +1,111 @@
+/* config/yaml.h: documents from files and pipes. */
+#include "config_check.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void check_file(const char *path, int expected_ret, const char *expected)
+{
+	struct config_errors e;
+	struct yaml_doc doc;
+
+	config_errors_init(&e, "f");
+	assert_int_equal(yaml_parse_file(&doc, path, &e), expected_ret);
+	check_errors(&e, expected);
+	assert_int_equal(doc.root != NULL, expected_ret == 0);
+	yaml_doc_free(&doc);
+	config_errors_fini(&e);
+}
+
+static void test_files(void **state)
+{
+	char path[] = "/tmp/test_yaml.XXXXXX";
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "a: 1\n", 5), 5);
+	check_file(path, 0, "");
+	assert_int_equal(write(fd, "a: 2\n", 5), 5);
+	unlink("/tmp/test_yaml.none");
+	check_file("/tmp/test_yaml.none", -ENOENT,
+		   "f: cannot open: No such file or directory (ENOENT)\n");
+	check_file("/tmp", -EISDIR, "f: cannot read: Is a directory (EISDIR)\n");
+	check_file("/dev/zero", -EINVAL, "f: neither a regular file nor a pipe\n");
+	/* Sparse: refused by its size, not by reading it. */
+	assert_int_equal(ftruncate(fd, 100l << 20), 0);
+	check_file(path, -EINVAL, "f: larger than 4 MiB: this is no configuration\n");
+	close(fd);
+	unlink(path);
+}
+
+static void test_unreadable_file(void **state)
+{
+	char path[] = "/tmp/test_yaml.XXXXXX";
+	int fd = mkstemp(path);
+	uid_t uid = geteuid();
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(fchmod(fd, 0), 0);
+	close(fd);
+	if (uid == 0) /* who reads everything */
+		assert_int_equal(seteuid(65534), 0);
+	check_file(path, -EACCES, "f: cannot open: Permission denied (EACCES)\n");
+	assert_int_equal(seteuid(uid), 0);
+	unlink(path);
+}
+
+/* A child writes text nr times, until done or nobody reads any more. */
+static void feed(int fd, const char *text, size_t nr)
+{
+	signal(SIGPIPE, SIG_DFL);
+	while (nr-- > 0)
+		if (write(fd, text, strlen(text)) < 0)
+			break;
+	_exit(0);
+}
+
+static void check_pipe(const char *text, size_t nr, int expected_ret, const char *expected)
+{
+	char path[64];
+	int fds[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		close(fds[0]);
+		feed(fds[1], text, nr);
+	}
+	close(fds[1]);
+	snprintf(path, sizeof(path), "/dev/fd/%d", fds[0]);
+	check_file(path, expected_ret, expected);
+	close(fds[0]);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void test_pipes(void **state)
+{
+	(void)state;
+	check_pipe("a: 1\n", 1, 0, "");
+	check_pipe("# a comment of a line\n", 10000, 0, "");
+	/* Without an end: read to the limit only. */
+	check_pipe("# a comment of a line\n", SIZE_MAX, -EINVAL,
+		   "f: larger than 4 MiB: this is no configuration\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_unreadable_file),
+		cmocka_unit_test(test_pipes),
+	};
+
+	return cmocka_run_group_tests_name("yaml_file", tests, NULL, NULL);
+}
