@@ -232,8 +232,7 @@ static uint64_t next_deadline_ns(const struct throttle_group *g, uint64_t now_ns
 
 	for (int dir = 0; dir < THROTTLE_DIR_NR; dir++)
 		if (g->waiting_nr[dir])
-			deadline_ns =
-				MIN(deadline_ns, now_ns + throttle_wait_ns(&g->state, dir));
+			deadline_ns = MIN(deadline_ns, now_ns + throttle_wait_ns(&g->state, dir));
 	return deadline_ns;
 }
 
@@ -254,7 +253,6 @@ static void move_ownership(struct throttle_group *g, struct list_node *wake)
 	if (!t)
 		t = next_waiting(g, (g->next_dir + 1) % THROTTLE_DIR_NR);
 	g->owner = t ? queue_of(t) : NULL;
-	g->deadline_ns = 0; /* nobody's moment comes before its mail */
 	if (!t)
 		return;
 	grant(g, t);

@@ -55,8 +55,8 @@ static uint64_t time_for(double units, uint64_t rate)
 static uint64_t bucket_wait_ns(const struct throttle_state *s, enum throttle_bucket i)
 {
 	const struct throttle_rate *rate = &s->limits.rate[i];
-	double size = rate->max ? (double)(rate->max * rate->max_length_s)
-				: (double)rate->avg / 10.;
+	double size =
+		rate->max ? (double)(rate->max * rate->max_length_s) : (double)rate->avg / 10.;
 
 	if (rate->avg == 0)
 		return 0;
