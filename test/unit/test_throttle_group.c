@@ -589,6 +589,24 @@ static void test_cancel_granted(void **state)
 	assert_int_equal(cancelled_nr, 0);
 }
 
+/* What is granted goes when its mail arrives: until then it keeps the queue from being closed. */
+static void test_timer_before_mail(void **state)
+{
+	struct sim_device *d = open_busy(0, iops(THROTTLE_TOTAL_IOPS, 10, NULL), 1, 0);
+	struct sim_queue *q = &d->queue[0];
+
+	(void)state;
+	for (unsigned tag = 0; tag < 4; tag++)
+		submit(q, tag, BACKEND_READ, 512);
+	set(d, iops(THROTTLE_TOTAL_IOPS, 10, NULL)); /* lets tag 2 go */
+	q->reactor.now_ns = now_ns += 10 * NS_PER_SEC;
+	timer_heap_run(&q->reactor.timers, now_ns);
+	assert_true(q->io[2].out);
+	assert_false(q->io[3].out);
+	run_queue(q);
+	assert_false(q->io[2].out);
+}
+
 static void test_cancel_in_child(void **state)
 {
 	struct sim_device *d = open_busy(0, iops(THROTTLE_TOTAL_IOPS, 10, NULL), 1, 0);
@@ -623,6 +641,7 @@ int main(void)
 		SIM(test_find),
 		SIM(test_cancel_waiting),
 		SIM(test_cancel_granted),
+		SIM(test_timer_before_mail),
 		SIM(test_cancel_in_child),
 	};
 
