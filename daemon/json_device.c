@@ -94,6 +94,16 @@ static json_t *reactors_of(const struct device_info *info)
 	return all;
 }
 
+static json_t *option_names(const struct option *o, uint64_t set)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; o->values[i]; i++)
+		if (set >> i & 1)
+			json_array_append_new(all, json_string(o->values[i]));
+	return all;
+}
+
 /* One value of a backend's options. */
 static json_t *option_value(const struct option *o, const void *config)
 {
@@ -110,6 +120,10 @@ static json_t *option_value(const struct option *o, const void *config)
 		return json_integer((json_int_t) * (const uint64_t *)field);
 	case OPTION_ENUM:
 		return json_string(o->values[*(const int *)field]);
+	case OPTION_SET:
+		return option_names(o, *(const uint64_t *)field);
+	case OPTION_RATIO:
+		return json_real(*(const double *)field);
 	default:
 		return json_null();
 	}
