@@ -4,6 +4,8 @@
 
 #include "backends/backend.h"
 
+extern const struct backend backend_delay;
+extern const struct backend backend_error;
 extern const struct backend backend_file;
 extern const struct backend backend_mem;
 extern const struct backend backend_null;

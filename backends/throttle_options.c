@@ -77,17 +77,10 @@ struct check {
 /* "total_iops_sec_max: <what>" where that option stands. */
 static void refuse(const struct check *c, const char *name, const char *suffix, const char *what)
 {
-	const struct yaml_node *value;
-	struct config_pos pos = { 0 };
 	char key[64];
 
 	snprintf(key, sizeof(key), "%s%s", name, suffix);
-	value = yaml_get(c->map, key);
-	if (value)
-		pos = value->pos;
-	else if (c->map)
-		pos = c->map->pos;
-	config_errors_add(c->e, pos, "%s: %s", key, what);
+	config_errors_add(c->e, yaml_pos(c->map, key), "%s: %s", key, what);
 }
 
 static void check_range(const struct check *c, enum throttle_bucket bucket)

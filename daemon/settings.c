@@ -150,14 +150,6 @@ static struct document *document_new(void)
 	return doc;
 }
 
-/* Of the value, or of the map that lacks it. */
-static struct config_pos value_pos(const struct yaml_node *map, const char *key)
-{
-	const struct yaml_node *value = yaml_get(map, key);
-
-	return value ? value->pos : map->pos;
-}
-
 static bool is_given(const struct yaml_node *map, const char *key)
 {
 	const struct yaml_node *value = yaml_get(map, key);
@@ -186,11 +178,11 @@ static void check_numbers(const struct device_settings *d, const struct yaml_nod
 	unsigned cpu_nr = settings_cpu_nr();
 
 	if (o->queues > cpu_nr)
-		config_errors_add(e, value_pos(map, "queues"),
+		config_errors_add(e, yaml_pos(map, "queues"),
 				  "queues: %llu is more than one per CPU; this machine has %u",
 				  (unsigned long long)o->queues, cpu_nr);
 	if (o->max_io_bytes % 4096)
-		config_errors_add(e, value_pos(map, "max_io"),
+		config_errors_add(e, yaml_pos(map, "max_io"),
 				  "max_io: %llu is not a multiple of 4096",
 				  (unsigned long long)o->max_io_bytes);
 }
@@ -207,7 +199,7 @@ static int parse_backend(struct device_settings *d, struct config_errors *e)
 	if (ret < 0)
 		return ret;
 	backend_spec_bottom(d->backend, &map);
-	d->path_pos = value_pos(map, "path");
+	d->path_pos = yaml_pos(map, "path");
 	return settings_resource_read(d);
 }
 
@@ -216,8 +208,8 @@ static int fill_device(struct device_settings *d, const struct yaml_node *map,
 {
 	int ret, backend_ret;
 
-	d->pos = value_pos(map, "name");
-	d->id_pos = value_pos(map, "id");
+	d->pos = yaml_pos(map, "name");
+	d->id_pos = yaml_pos(map, "id");
 	ret = option_parse(settings_device_options, map, NULL, &d->options, sizeof(d->options), e);
 	if (ret == -ENOMEM)
 		return ret;
@@ -296,7 +288,7 @@ static void check_reactors(const struct daemon_settings *d, const struct yaml_no
 		return;
 	for (unsigned i = 0; i < d->reactors.nr; i++)
 		if (d->reactors.cpu[i] >= CPU_SETSIZE || !CPU_ISSET(d->reactors.cpu[i], &allowed))
-			config_errors_add(e, value_pos(map, "reactors"),
+			config_errors_add(e, yaml_pos(map, "reactors"),
 					  "reactors: CPU %u is not one this daemon may run on",
 					  d->reactors.cpu[i]);
 }

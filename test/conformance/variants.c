@@ -125,6 +125,9 @@ static void remove_file(void)
 
 /* Enough for some I/Os to wait, and not long. */
 #define THROTTLE "throttle: {total_iops_sec: 20000, size_iops_sec: 16k, write_bytes_sec: 1G}"
+#define DELAY "delay: {all: 50us, distribution: exponential, max: 1ms}"
+/* Errors have no place here: it must be as if it were not there. */
+#define ERROR "error: {trigger: /nonexistent, hang: true}"
 #define STACK(n, ...)                                                                              \
 	.name = n, .filters = (const char *const[]){ __VA_ARGS__, NULL }, .block_bytes = 512
 
@@ -192,6 +195,17 @@ const struct variant variants[] = {
 	  .setup = loop_4096,
 	  .teardown = loop_detach },
 	{ .name = "testdev", .backend = "testdev", .yaml = "size: 4MiB", .block_bytes = 512 },
+	{ STACK("delay-mem", DELAY), .backend = "mem", .yaml = "size: 4MiB" },
+	{ STACK("delay-testdev", DELAY), .backend = "testdev", .yaml = "size: 4MiB" },
+	{ STACK("error-mem", ERROR), .backend = "mem", .yaml = "size: 4MiB" },
+	{ STACK("throttle-delay-error-testdev", ERROR, DELAY, THROTTLE), .backend = "testdev",
+	  .yaml = "size: 4MiB" },
+	{ STACK("throttle-delay-error-file", ERROR, DELAY, THROTTLE), .backend = "file",
+	  .yaml = FILE_YAML, .is_persistent = true, .setup = fresh, .teardown = remove_file },
+	{ STACK("throttle-null", THROTTLE), .backend = "null", .yaml = "size: 1TiB",
+	  .content = MODEL_UNDEFINED },
+	{ STACK("delay-pattern", DELAY), .backend = "pattern", .yaml = "size: 4MiB",
+	  .is_persistent = true, .content = MODEL_PATTERN },
 	{ STACK("throttle-mem", THROTTLE), .backend = "mem", .yaml = "size: 4MiB" },
 	{ STACK("throttle-testdev", THROTTLE), .backend = "testdev", .yaml = "size: 4MiB" },
 };
