@@ -4,6 +4,7 @@
  */
 #include "suite.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -114,33 +115,63 @@ static void use_rightly(const char *arg)
 	rig_close(&rig);
 }
 
-/* The signal that ended a child in which use ran; 0: it came to its end. */
-static int signal_of(void (*use)(const char *), const char *arg)
+struct outcome {
+	int sig; /* that ended the child; 0: it came to its end */
+	char words[1024];
+};
+
+static void run_child(void (*use)(const char *), const char *arg, int words)
 {
-	int status;
-	pid_t pid;
-
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0) {
-		int null = open("/dev/null", O_WRONLY);
-
-		dup2(null, STDERR_FILENO);
-		use(arg);
-		_exit(0);
-	}
-	waitpid(pid, &status, 0);
-	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	dup2(words, STDERR_FILENO);
+	use(arg);
+	_exit(0);
 }
 
+static struct outcome outcome_of(void (*use)(const char *), const char *arg)
+{
+	struct outcome outcome = { 0 };
+	size_t used = 0;
+	int words[2], status;
+	ssize_t n;
+	pid_t pid;
+
+	ASSERT(pipe2(words, O_CLOEXEC) == 0);
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+		run_child(use, arg, words[1]);
+	close(words[1]);
+	while ((n = read(words[0], outcome.words + used, sizeof(outcome.words) - 1 - used)) > 0)
+		used += (size_t)n;
+	close(words[0]);
+	waitpid(pid, &status, 0);
+	outcome.sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	return outcome;
+}
+
+/* By wrap.c, that is: not by what would have gone wrong later. */
 static void must_abort(const char *name, void (*use)(const char *))
 {
-	int sig;
+	struct outcome outcome;
 
 	if (!tap_begin("contract: %s is caught", name))
 		return;
-	sig = signal_of(use, name);
-	EXPECT(sig == SIGABRT, "ended by signal %d", sig);
+	outcome = outcome_of(use, name);
+	EXPECT(outcome.sig == SIGABRT, "ended by signal %d", outcome.sig);
+	EXPECT(strstr(outcome.words, "backends/wrap.c:"), "said: %s", outcome.words);
+	tap_end();
+}
+
+static void must_be_mapped(const char *fault)
+{
+	struct rig rig;
+
+	if (!tap_begin("contract: %s is mapped", fault))
+		return;
+	open_faulty(&rig, fault);
+	EXPECT(rig_do(&rig, BACKEND_READ, 0, 0, 4096, NULL) == -EIO, "%d",
+	       rig.queue[0].io[0].io.result);
+	rig_close(&rig);
 	tap_end();
 }
 
@@ -176,9 +207,11 @@ void contract_run(uint64_t seed)
 	must_abort("submit_twice", use_submit_twice);
 	must_abort("null_buffer", use_null_buffer);
 	if (tap_begin("contract: a right use is not")) {
-		EXPECT(signal_of(use_rightly, NULL) == 0, "aborted");
+		EXPECT(outcome_of(use_rightly, NULL).sig == 0, "aborted");
 		tap_end();
 	}
+	must_be_mapped("odd_done");
+	must_be_mapped("odd_queued");
 	for (unsigned i = 0; i < ARRAY_SIZE(data_faults); i++)
 		must_be_noticed(data_faults[i], seed);
 }

@@ -25,6 +25,9 @@ enum fault {
 	FAULT_UNSET,	/* DONE without a result */
 	FAULT_BUSY,	/* BUSY with nothing in flight */
 	FAULT_NONSENSE, /* an answer that is none */
+	/* Legal: an errno that the block layer does not know, at once or later. */
+	FAULT_ODD_DONE,
+	FAULT_ODD_QUEUED,
 	/* Against the data. */
 	FAULT_LOSE_WRITE,
 	FAULT_LONG_ZEROES,
@@ -33,8 +36,8 @@ enum fault {
 };
 
 static const char *const fault_values[] = {
-	"none",	      "twice",	     "never",	   "inside",	   "other",
-	"positive",   "short",	     "unset",	   "busy",	   "nonsense",
+	"none",	      "twice",	     "never",	   "inside",	   "other",    "positive",
+	"short",      "unset",	     "busy",	   "nonsense",	   "odd_done", "odd_queued",
 	"lose_write", "long_zeroes", "shift_read", "stale_buffer", NULL,
 };
 
@@ -113,7 +116,10 @@ static void on_timer(struct timer *timer)
 	if (fault == FAULT_NEVER)
 		return;
 	transfer(io);
-	backend_io_complete(io, fault == FAULT_POSITIVE ? (int)io->length_bytes : 0);
+	if (fault == FAULT_ODD_QUEUED)
+		backend_io_complete(io, -ENOENT);
+	else
+		backend_io_complete(io, fault == FAULT_POSITIVE ? (int)io->length_bytes : 0);
 	if (fault == FAULT_TWICE)
 		backend_io_complete(io, 0);
 }
@@ -128,6 +134,14 @@ static enum backend_submit queue_up(struct backend_io *io)
 	return BACKEND_QUEUED;
 }
 
+static void complete_early(struct backend_io *io)
+{
+	struct testdev_io *t = io->priv;
+
+	reactor_timer_cancel(io->queue->reactor, &t->timer);
+	backend_io_complete(io, 0);
+}
+
 static enum backend_submit testdev_submit(struct backend_io *io)
 {
 	struct testdev_device *dev = io->queue->device->priv;
@@ -139,11 +153,14 @@ static enum backend_submit testdev_submit(struct backend_io *io)
 		return BACKEND_QUEUED;
 	case FAULT_OTHER:
 		if (last && last != io && last->state == BACKEND_IO_QUEUED)
-			backend_io_complete(last, 0);
+			complete_early(last);
 		last = io;
 		return queue_up(io);
 	case FAULT_SHORT:
 		io->result = (int32_t)io->length_bytes / 2;
+		return BACKEND_DONE;
+	case FAULT_ODD_DONE:
+		io->result = -ENOENT;
 		return BACKEND_DONE;
 	case FAULT_UNSET:
 		return BACKEND_DONE;
