@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/stack.h"
 #include "backends/wrap.h"
 #include "base/assert.h"
 #include "base/errname.h"
@@ -86,46 +87,51 @@ static int device_open(struct backend_device *device)
 	return ret < 0 ? ret : check_limits(device);
 }
 
-/* This device alone: a failed filter leaves its child to the caller. */
-static void device_close(struct backend_device *device)
+static struct backend_device *device_new(const struct backend_spec *spec,
+					 struct backend_device *child, const char *name,
+					 const struct backend_wishes *wishes)
 {
-	if (device->ops->close)
-		device->ops->close(device);
-	free(device);
-}
+	struct backend_device *device = device_alloc(spec->ops);
 
-int backend_open_over(struct backend_device **ret_device, struct backend_device *child,
-		      const struct backend *ops, const char *name, const void *config,
-		      const struct backend_wishes *wishes, char *error, size_t error_bytes)
-{
-	struct backend_device *device = device_alloc(ops);
-	int ret;
-
-	ASSERT(ops->is_filter == (child != NULL));
-	ASSERT(is_power_of_two(wishes->logical_block_bytes) && wishes->logical_block_bytes >= 512);
-	if (!device) {
-		snprintf(error, error_bytes, "out of memory");
-		return -ENOMEM;
-	}
+	if (!device)
+		return NULL;
 	device->name = name;
-	device->config = config;
+	device->config = spec->config;
 	device->wishes = *wishes;
 	device->child = child;
+	if (child)
+		device->limits = child->limits;
+	return device;
+}
+
+/* Recurses at most BACKEND_STACK_MAX deep. */
+int backend_open(struct backend_device **ret_device, const struct backend_spec *spec,
+		 const char *name, const struct backend_wishes *wishes, char *error,
+		 size_t error_bytes)
+{
+	struct backend_device *child = NULL, *device;
+	int ret = 0;
+
+	ASSERT(spec->ops->is_filter == (spec->child != NULL));
+	ASSERT(is_power_of_two(wishes->logical_block_bytes) && wishes->logical_block_bytes >= 512);
+	if (spec->child)
+		ret = backend_open(&child, spec->child, name, wishes, error, error_bytes);
+	if (ret < 0)
+		return ret;
+	device = device_new(spec, child, name, wishes);
+	if (!device) {
+		snprintf(error, error_bytes, "out of memory");
+		backend_close(child);
+		return -ENOMEM;
+	}
 	ret = device_open(device);
 	if (ret < 0) {
 		snprintf(error, error_bytes, "%s", device->error);
-		device_close(device);
+		backend_close(device);
 		return ret;
 	}
 	*ret_device = device;
 	return 0;
-}
-
-int backend_open(struct backend_device **ret_device, const struct backend *ops, const char *name,
-		 const void *config, const struct backend_wishes *wishes, char *error,
-		 size_t error_bytes)
-{
-	return backend_open_over(ret_device, NULL, ops, name, config, wishes, error, error_bytes);
 }
 
 void backend_close(struct backend_device *device)
@@ -133,22 +139,32 @@ void backend_close(struct backend_device *device)
 	while (device) {
 		struct backend_device *child = device->child;
 
-		device_close(device);
+		if (device->ops->close)
+			device->ops->close(device);
+		free(device);
 		device = child;
 	}
 }
 
-size_t backend_io_bytes(const struct backend *ops)
+/* A filter's private area has the child's I/O behind it. */
+static size_t child_io_offset(const struct backend *ops)
 {
 	return round_up(ops->io_bytes, AREA_ALIGN);
 }
 
-size_t backend_stack_io_bytes(const struct backend_device *device)
+static size_t io_area_bytes(const struct backend *ops)
+{
+	size_t child_bytes = ops->is_filter ? sizeof(struct backend_io) : 0;
+
+	return child_io_offset(ops) + round_up(child_bytes, AREA_ALIGN);
+}
+
+size_t backend_spec_io_bytes(const struct backend_spec *spec)
 {
 	size_t bytes = 0;
 
-	for (; device; device = device->child)
-		bytes += backend_io_bytes(device->ops);
+	for (; spec; spec = spec->child)
+		bytes += io_area_bytes(spec->ops);
 	return bytes;
 }
 
@@ -157,7 +173,7 @@ static struct backend_queue *queue_alloc(struct backend_device *device, unsigned
 	size_t head_bytes = round_up(sizeof(struct backend_queue), AREA_ALIGN);
 	size_t queue_bytes = round_up(device->ops->queue_bytes, AREA_ALIGN);
 	struct backend_queue *queue =
-		area_alloc(head_bytes + queue_bytes + depth * backend_io_bytes(device->ops));
+		area_alloc(head_bytes + queue_bytes + depth * io_area_bytes(device->ops));
 
 	if (!queue)
 		return NULL;
@@ -179,6 +195,7 @@ int backend_queue_open(struct backend_queue **ret_queue, struct backend_device *
 	queue->idx = (uint16_t)idx;
 	queue->depth = (uint16_t)depth;
 	queue->owner = wrap_this_thread();
+	list_init(&queue->parked);
 	if (device->child)
 		ret = backend_queue_open(&queue->child, device->child, reactor, idx, depth);
 	if (ret < 0) {
@@ -203,9 +220,22 @@ void backend_queue_close(struct backend_queue *queue)
 		wrap_check_queue_close(queue);
 		if (queue->device->ops->queue_fini)
 			queue->device->ops->queue_fini(queue);
+		task_cancel(&queue->retry);
 		free(queue);
 		queue = child;
 	}
+}
+
+static int child_io_init(struct backend_io *io)
+{
+	const struct backend *ops = io->queue->device->ops;
+
+	if (!ops->is_filter)
+		return 0;
+	io->child = (struct backend_io *)((uint8_t *)io->priv + child_io_offset(ops));
+	io->child->parent = io;
+	list_init(&io->child->parked);
+	return backend_io_init(io->child, io->queue->child, io->tag, stack_child_done);
 }
 
 int backend_io_init(struct backend_io *io, struct backend_queue *queue, unsigned tag,
@@ -219,8 +249,13 @@ int backend_io_init(struct backend_io *io, struct backend_queue *queue, unsigned
 	io->done = done;
 	io->tag = (uint16_t)tag;
 	io->state = BACKEND_IO_IDLE;
-	io->priv = queue->io_priv + tag * backend_io_bytes(ops);
-	ret = ops->io_init ? ops->io_init(io) : 0;
+	io->priv = queue->io_priv + tag * io_area_bytes(ops);
+	ret = child_io_init(io);
+	if (ret == 0 && ops->io_init) {
+		ret = ops->io_init(io);
+		if (ret < 0 && io->child)
+			backend_io_fini(io->child);
+	}
 	/* A zeroed I/O may be finished without having been tied. */
 	if (ret < 0)
 		io->queue = NULL;
@@ -234,6 +269,8 @@ void backend_io_fini(struct backend_io *io)
 	ASSERT(io->state == BACKEND_IO_IDLE);
 	if (io->queue->device->ops->io_fini)
 		io->queue->device->ops->io_fini(io);
+	if (io->child)
+		backend_io_fini(io->child);
 	io->queue = NULL;
 }
 

@@ -13,10 +13,10 @@
  * one device may run on several reactors at once, so whatever is in the device's private area is
  * read-only after open, or atomic.
  *
- * Filters are backends whose `child` is another backend: they submit child I/Os (embedded in their
- * I/O's private area) and answer their own when the child's is complete. A stack is opened from the
- * bottom up (backend_open, then backend_open_over for each filter) and closed from the top down;
- * its queues likewise. A filter's io_init ties its child I/O to queue->child with the same tag.
+ * Filters are backends over another one, their child: a stack, described by struct backend_spec. It
+ * is opened from the bottom up and closed from the top down, its queues likewise; behind each I/O
+ * of a filter stands one of its child, tied to the same tag. A filter passes I/Os on with
+ * backend_forward (below); stack.c keeps what the child is too busy for, and completes.
  *
  * wrap.c checks this contract around every call, in production too. What it answers by itself a
  * backend never sees: ranges outside the device or across blocks, modifying I/Os of a read-only
@@ -29,9 +29,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/list.h"
 #include "config/option.h"
+#include "reactor/reactor.h"
 
-struct reactor;
 struct backend_io;
 
 enum backend_op {
@@ -81,6 +82,16 @@ struct backend_wishes {
 	bool read_only;
 };
 
+/* What to open: one backend and, for a filter, what is below it. */
+struct backend_spec {
+	const struct backend *ops;
+	const void *config; /* filled by ops->options; lives as long as the device */
+	const struct backend_spec *child;
+};
+
+/* Backends above each other, the lowest one counted too. */
+#define BACKEND_STACK_MAX 8
+
 #define BACKEND_ERROR_BYTES 256
 
 struct backend_device {
@@ -88,7 +99,7 @@ struct backend_device {
 	const char *name;   /* of the device, for messages; the opener's */
 	const void *config; /* filled by ops->options; lives as long as the device */
 	struct backend_wishes wishes;
-	struct backend_limits limits; /* out: by open */
+	struct backend_limits limits; /* out: by open; a filter finds those of its child here */
 	void *priv;		      /* ops->device_bytes */
 	struct backend_device *child; /* filters: the device below, open before this one; or NULL */
 	char error[BACKEND_ERROR_BYTES]; /* out: when open fails, the reason and the cure in words
@@ -106,6 +117,10 @@ struct backend_queue {
 	bool in_submit;	   /* wrap.c: ops->submit is on the stack */
 	const void *owner; /* wrap.c: the thread that opened it */
 	uint8_t *io_priv;  /* backend.c: depth private areas of I/Os */
+
+	/* Filters, stack.c: I/Os whose child was BUSY, and what submits them again. */
+	struct list_node parked;
+	struct task retry;
 };
 
 enum backend_io_state { BACKEND_IO_IDLE, BACKEND_IO_SUBMITTING, BACKEND_IO_QUEUED };
@@ -130,6 +145,10 @@ struct backend_io {
 	uint64_t throttle_ns; /* out: time held back by throttle filters of the stack */
 	void *buf;  /* READ, WRITE: aligned to the device's dma_alignment_bytes, a page is enough */
 	void *priv; /* ops->io_bytes, zeroed once at start, kept between uses */
+	/* How long it waited in throttles, of the whole stack. Zeroed by submit. */
+	uint64_t throttle_ns;
+	struct backend_io *child, *parent; /* the same tag one level below, above; or NULL */
+	struct list_node parked;	   /* stack.c */
 };
 
 enum backend_submit {
@@ -149,6 +168,12 @@ struct backend {
 	size_t config_bytes; /* of the struct that options fill */
 	size_t device_bytes, queue_bytes, io_bytes;
 	bool is_filter; /* its options hold a nested `backend:` */
+	/*
+	 * What the option table cannot say: looks at several options together and adds errors at
+	 * their positions in map (NULL: there is none). The options by themselves are valid. May be
+	 * NULL.
+	 */
+	void (*check)(const void *config, const struct yaml_node *map, struct config_errors *e);
 
 	/* Returns 0 or -errno with device->error set. May be NULL: nothing to open. */
 	int (*open)(struct backend_device *device);
@@ -164,7 +189,8 @@ struct backend {
 	enum backend_submit (*submit)(struct backend_io *io);
 	/*
 	 * Asks a QUEUED I/O to come to an end soon, with any result (a completion that was on its
-	 * way wins). It still completes exactly once. NULL: I/Os always end by themselves.
+	 * way wins). It still completes exactly once, perhaps before cancel returns. NULL: I/Os
+	 * always end by themselves.
 	 */
 	void (*cancel)(struct backend_io *io);
 };
@@ -174,16 +200,12 @@ struct backend {
  */
 
 /*
- * Main thread. config is what ops->options filled; it and name stay the caller's and must outlive
- * the device. Returns 0, or -errno with words for the user in error.
+ * Main thread. spec, what it points at and name stay the caller's and must outlive the device.
+ * Returns 0 with the top of the stack, or -errno with words for the user in error.
  */
-int backend_open(struct backend_device **ret_device, const struct backend *ops, const char *name,
-		 const void *config, const struct backend_wishes *wishes, char *error,
+int backend_open(struct backend_device **ret_device, const struct backend_spec *spec,
+		 const char *name, const struct backend_wishes *wishes, char *error,
 		 size_t error_bytes);
-/* The same for a filter. It owns child from here on; a failure leaves child as it was. */
-int backend_open_over(struct backend_device **ret_device, struct backend_device *child,
-		      const struct backend *ops, const char *name, const void *config,
-		      const struct backend_wishes *wishes, char *error, size_t error_bytes);
 
 /* For a backend's open: puts the words into device->error and returns err. */
 int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
@@ -201,9 +223,8 @@ int backend_queue_open(struct backend_queue **ret_queue, struct backend_device *
 /* Reactor thread; no I/O may be in flight. Accepts NULL. */
 void backend_queue_close(struct backend_queue *queue);
 
-/* Bytes of private memory of one I/O, for the worst-case sum: one backend's, a whole stack's. */
-size_t backend_io_bytes(const struct backend *ops);
-size_t backend_stack_io_bytes(const struct backend_device *device);
+/* Bytes of memory behind one I/O of a whole stack, for the worst-case sum. */
+size_t backend_spec_io_bytes(const struct backend_spec *spec);
 
 /*
  * Ties an I/O (memory of the caller, zeroed) to a queue. Each tag below the queue's depth has one
@@ -219,6 +240,22 @@ void backend_io_cancel(struct backend_io *io);
 
 /* wrap.c: how a backend answers a QUEUED I/O. Calls io->done before it returns. */
 void backend_io_complete(struct backend_io *io, int result);
+
+/*
+ * stack.c, for filters.
+ */
+
+/*
+ * From submit: passes the I/O to the child as it is and completes it with the child's result.
+ * Answers DONE or QUEUED for submit to return: what the child is too busy for waits in stack.c.
+ */
+enum backend_submit backend_forward(struct backend_io *io);
+
+/* The same for an I/O that submit has answered with QUEUED; may complete it before it returns. */
+void backend_forward_queued(struct backend_io *io);
+
+/* Cancels an I/O that was forwarded: the `cancel` of a filter that keeps none for itself. */
+void backend_forward_cancel(struct backend_io *io);
 
 /* registry.c: NULL when there is none; the table ends with NULL. */
 const struct backend *backend_find(const char *name);

@@ -142,6 +142,7 @@ enum backend_submit backend_io_submit(struct backend_io *io)
 	ASSERT(queue->owner == &this_thread);
 	ASSERT(io->state == BACKEND_IO_IDLE);
 	ASSERT(!queue->in_submit);
+	io->throttle_ns = 0;
 	if (!admit(io))
 		return BACKEND_DONE;
 	check_buffer(io);

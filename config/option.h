@@ -22,6 +22,8 @@ enum option_type {
 			1024 */
 	OPTION_DURATION, /* uint64_t ns: 10s, 500ms, 2m, 1h, 100us; a bare number is seconds */
 	OPTION_ENUM,	 /* int: index in values */
+	OPTION_SET,	 /* uint64_t: bits of values, at most 64: [read, write], or with commas */
+	OPTION_RATIO,	 /* double, 0 to 1: 0.25, 25% */
 	OPTION_CPUS,	 /* struct option_cpus: auto, [0, 1], or 0-3,6 */
 	OPTION_NODE,	 /* struct yaml_node *: any map or list, borrowed from the document */
 };
@@ -43,7 +45,7 @@ struct option {
 	enum option_type type;
 	size_t offset;		   /* in the struct that option_parse fills */
 	uint64_t min, max;	   /* numbers, sizes, ns, string length; max 0: no limit */
-	const char *const *values; /* OPTION_ENUM: names, NULL at the end */
+	const char *const *values; /* OPTION_ENUM, OPTION_SET: names, NULL at the end */
 	const char *def; /* as one would write it in YAML; NULL: zero. Not for OPTION_NODE */
 	unsigned flags;
 	const char *help; /* one or two sentences, plain text, for the manual */

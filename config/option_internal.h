@@ -31,6 +31,23 @@ int option_value_reset(const struct option *o, void *out);
 /* Frees what the field owns and zeroes it. */
 void option_value_clear(const struct option *o, void *out);
 
+/* "<name>: expected <noun>, not a <kind of node>" */
+int option_wrong_kind(const struct option *o, const struct yaml_node *node,
+		      struct config_errors *e);
+
+/* Index of text in o->values, or -EINVAL with the error added. */
+int option_enum_find(const struct option *o, const char *text, struct config_pos pos,
+		     struct config_errors *e);
+
+/* OPTION_SET, in option_set.c. */
+int option_set_set(const struct option *o, struct yaml_node *value, void *field,
+		   struct config_errors *e);
+
+/* OPTION_RATIO, in option_ratio.c. */
+int option_ratio_set(const struct option *o, struct yaml_node *value, void *field,
+		     struct config_errors *e);
+bool option_ratio_equal(const void *a, const void *b);
+
 /* OPTION_CPUS, in option_cpus.c. */
 int option_cpus_set(const struct option *o, struct yaml_node *value, void *field,
 		    struct config_errors *e);

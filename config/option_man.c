@@ -28,6 +28,8 @@ static const char *type_name(const struct option *o)
 		[OPTION_SIZE] = "size",
 		[OPTION_DURATION] = "duration",
 		[OPTION_ENUM] = "one of",
+		[OPTION_SET] = "some of",
+		[OPTION_RATIO] = "number, 0 to 1, or percent",
 		[OPTION_CPUS] = "auto, or CPU numbers",
 		[OPTION_NODE] = "map or list",
 	};
@@ -79,7 +81,7 @@ static void put_option(FILE *out, const struct option *o)
 	fputs(".TP\n\\fB", out);
 	put_text(out, o->name);
 	fprintf(out, "\\fR (%s", type_name(o));
-	if (o->type == OPTION_ENUM)
+	if (o->type == OPTION_ENUM || o->type == OPTION_SET)
 		put_values(out, o);
 	if (o->type == OPTION_STRING || is_number(o))
 		put_limits(out, o);

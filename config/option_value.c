@@ -17,7 +17,7 @@ static const char *kind_noun(const struct yaml_node *node)
 	return node->kind == YAML_MAP ? "map" : node->kind == YAML_LIST ? "list" : "text";
 }
 
-static int wrong_kind(const struct option *o, const struct yaml_node *node, struct config_errors *e)
+int option_wrong_kind(const struct option *o, const struct yaml_node *node, struct config_errors *e)
 {
 	config_errors_add(e, node->pos, "%s: expected %s, not a %s", o->name,
 			  option_kind_of(o)->noun, kind_noun(node));
@@ -61,7 +61,7 @@ static int set_string(const struct option *o, struct yaml_node *node, void *fiel
 	char *copy;
 
 	if (node->kind != YAML_SCALAR)
-		return wrong_kind(o, node, e);
+		return option_wrong_kind(o, node, e);
 	if (check_length(o, node, e))
 		return -EINVAL;
 	copy = strdup(node->text);
@@ -92,7 +92,7 @@ static int set_bool(const struct option *o, struct yaml_node *node, void *field,
 	static const char *const words[][3] = { { "false", "no", "off" }, { "true", "yes", "on" } };
 
 	if (node->kind != YAML_SCALAR)
-		return wrong_kind(o, node, e);
+		return option_wrong_kind(o, node, e);
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
 		for (size_t j = 0; j < ARRAY_SIZE(words[i]); j++)
 			if (strcasecmp(node->text, words[i][j]) == 0) {
@@ -167,7 +167,7 @@ static int set_number(const struct option *o, struct yaml_node *node, void *fiel
 	int err;
 
 	if (node->kind != YAML_SCALAR)
-		return wrong_kind(o, node, e);
+		return option_wrong_kind(o, node, e);
 	if (node->text[0] == '-' &&
 	    option_parse_number(o->type, node->text + 1, &number) != -EINVAL)
 		return beyond(o, node, "below the minimum", o->min, e);
@@ -207,17 +207,20 @@ static void join_values(const struct option *o, char *buf, size_t buf_bytes)
 					o->values[i]);
 }
 
-static int not_in_enum(const struct option *o, const struct yaml_node *node,
-		       struct config_errors *e)
+int option_enum_find(const struct option *o, const char *text, struct config_pos pos,
+		     struct config_errors *e)
 {
-	struct option_nearest n = { .word = node->text };
-	char text[CONFIG_EXCERPT_BYTES], hint[OPTION_HINT_BYTES], all[200];
+	char excerpt[CONFIG_EXCERPT_BYTES], hint[OPTION_HINT_BYTES], all[200];
+	struct option_nearest n = { .word = text };
+	int idx = enum_index(o, text);
 
+	if (idx >= 0)
+		return idx;
 	for (int i = 0; o->values[i]; i++)
 		option_nearest_try(&n, o->values[i]);
 	join_values(o, all, sizeof(all));
-	config_errors_add(e, node->pos, "%s: \"%s\" is not one of %s%s", o->name,
-			  config_excerpt(node->text, text), all, option_nearest_hint(&n, hint));
+	config_errors_add(e, pos, "%s: \"%s\" is not one of %s%s", o->name,
+			  config_excerpt(text, excerpt), all, option_nearest_hint(&n, hint));
 	return -EINVAL;
 }
 
@@ -227,10 +230,10 @@ static int set_enum(const struct option *o, struct yaml_node *node, void *field,
 	int idx;
 
 	if (node->kind != YAML_SCALAR)
-		return wrong_kind(o, node, e);
-	idx = enum_index(o, node->text);
+		return option_wrong_kind(o, node, e);
+	idx = option_enum_find(o, node->text, node->pos, e);
 	if (idx < 0)
-		return not_in_enum(o, node, e);
+		return idx;
 	*(int *)field = idx;
 	return 0;
 }
@@ -246,7 +249,7 @@ static int set_node(const struct option *o, struct yaml_node *node, void *field,
 		    struct config_errors *e)
 {
 	if (node->kind == YAML_SCALAR)
-		return wrong_kind(o, node, e);
+		return option_wrong_kind(o, node, e);
 	*(struct yaml_node **)field = node;
 	return 0;
 }
@@ -304,6 +307,8 @@ static const struct option_kind kinds[] = {
 	[OPTION_SIZE] = { "a size", sizeof(uint64_t), set_number, NULL, equal_number },
 	[OPTION_DURATION] = { "a duration", sizeof(uint64_t), set_number, NULL, equal_number },
 	[OPTION_ENUM] = { "a text", sizeof(int), set_enum, NULL, equal_enum },
+	[OPTION_SET] = { "names", sizeof(uint64_t), option_set_set, NULL, equal_number },
+	[OPTION_RATIO] = { "a number", sizeof(double), option_ratio_set, NULL, option_ratio_equal },
 	[OPTION_CPUS] = { "CPUs", sizeof(struct option_cpus), option_cpus_set, option_cpus_release,
 			  option_cpus_equal },
 	[OPTION_NODE] = { "a map or a list", sizeof(struct yaml_node *), set_node, NULL,

@@ -59,6 +59,15 @@ struct yaml_node *yaml_get(const struct yaml_node *map, const char *key)
 	return NULL;
 }
 
+struct config_pos yaml_pos(const struct yaml_node *map, const char *key)
+{
+	const struct yaml_node *value = yaml_get(map, key);
+
+	if (value)
+		return value->pos;
+	return map ? map->pos : (struct config_pos){ 0 };
+}
+
 static int refuse_size(struct config_errors *e)
 {
 	config_errors_add(e, whole_file, "larger than %u MiB: this is no configuration",

@@ -89,6 +89,9 @@ static inline void yaml_free(struct yaml_doc *doc)
 /* The value of key in a map, or NULL; also when map is NULL or no map. */
 struct yaml_node *yaml_get(const struct yaml_node *map, const char *key);
 
+/* Where the value of key stands, or the map that lacks it; nowhere without a map. */
+struct config_pos yaml_pos(const struct yaml_node *map, const char *key);
+
 /* true for a plain (unquoted) null: "~", "null", "" */
 bool yaml_is_null(const struct yaml_node *node);
 

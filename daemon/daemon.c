@@ -121,7 +121,6 @@ static uint64_t device_memory(const struct device_settings *s)
 		.logical_block_bytes = (uint32_t)s->options.block_bytes,
 		.max_io_bytes = (uint32_t)s->options.max_io_bytes,
 		.backend = s->backend,
-		.backend_config = s->config,
 	};
 
 	return device_memory_max(&spec);

@@ -91,7 +91,6 @@ static void start(struct fleet *f, struct member *m)
 		.max_io_bytes = (uint32_t)o->max_io_bytes,
 		.read_only = o->read_only,
 		.backend = m->settings->backend,
-		.backend_config = m->settings->config,
 	};
 
 	m->state = MEMBER_STARTING;

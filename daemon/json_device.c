@@ -31,7 +31,7 @@ static void get_info(const struct member *m, struct device_info *ret_info)
 		.depth = (uint32_t)o->depth,
 		.logical_block_bytes = (uint32_t)o->block_bytes,
 		.max_io_bytes = (uint32_t)o->max_io_bytes,
-		.backend = m->settings->backend->name,
+		.backend = m->settings->stack,
 	};
 	if (m->device && !m->ended)
 		device_info(m->device, ret_info);
@@ -94,6 +94,16 @@ static json_t *reactors_of(const struct device_info *info)
 	return all;
 }
 
+static json_t *option_names(const struct option *o, uint64_t set)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; o->values[i]; i++)
+		if (set >> i & 1)
+			json_array_append_new(all, json_string(o->values[i]));
+	return all;
+}
+
 /* One value of a backend's options. */
 static json_t *option_value(const struct option *o, const void *config)
 {
@@ -110,17 +120,24 @@ static json_t *option_value(const struct option *o, const void *config)
 		return json_integer((json_int_t) * (const uint64_t *)field);
 	case OPTION_ENUM:
 		return json_string(o->values[*(const int *)field]);
+	case OPTION_SET:
+		return option_names(o, *(const uint64_t *)field);
+	case OPTION_RATIO:
+		return json_real(*(const double *)field);
 	default:
 		return json_null();
 	}
 }
 
-static json_t *backend_options(const struct device_settings *d)
+/* As in the configuration: what is below a filter is its key "backend". */
+static json_t *backend_options(const struct backend_spec *spec)
 {
-	json_t *all = json_pack("{s:s}", "type", d->backend->name);
+	json_t *all = json_pack("{s:s}", "type", spec->ops->name);
 
-	for (const struct option *o = d->backend->options; o->name; o++)
-		json_object_set_new(all, o->name, option_value(o, d->config));
+	for (const struct option *o = spec->ops->options; o->name; o++)
+		json_object_set_new(all, o->name, option_value(o, spec->config));
+	if (spec->child)
+		json_object_set_new(all, "backend", backend_options(spec->child));
 	return all;
 }
 
@@ -139,7 +156,7 @@ json_t *json_device_full(const struct member *m)
 			 flags(info.flags), "queue_reactors", reactors_of(&info), "data_path",
 			 info.data_path ? info.data_path : "", "buffer_bytes_max",
 			 (json_int_t)info.buffer_bytes_max, "options",
-			 backend_options(m->settings));
+			 backend_options(m->settings->backend));
 	json_object_update(all, more);
 	json_decref(more);
 	return all;

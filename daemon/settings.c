@@ -129,7 +129,8 @@ const struct option settings_device_options[] = {
 	  .type = OPTION_NODE,
 	  .offset = offsetof(struct device_options, backend),
 	  .flags = OPTION_REQUIRED,
-	  .help = "Where the bytes live: a map with the key type and the options of that type." },
+	  .help = "Where the bytes live: a map with the key type and the options of that type. A "
+		  "filter has the backend below it as its own key backend." },
 	OPTION_END
 };
 
@@ -148,16 +149,6 @@ static struct document *document_new(void)
 	if (doc)
 		doc->refs = 1;
 	return doc;
-}
-
-/* Of the value, or of the map that lacks it. */
-static struct config_pos value_pos(const struct yaml_node *map, const char *key)
-{
-	const struct yaml_node *value = yaml_get(map, key);
-
-	if (value)
-		return value->pos;
-	return map ? map->pos : (struct config_pos){ 0 };
 }
 
 static bool is_given(const struct yaml_node *map, const char *key)
@@ -188,75 +179,29 @@ static void check_numbers(const struct device_settings *d, const struct yaml_nod
 	unsigned cpu_nr = settings_cpu_nr();
 
 	if (o->queues > cpu_nr)
-		config_errors_add(e, value_pos(map, "queues"),
+		config_errors_add(e, yaml_pos(map, "queues"),
 				  "queues: %llu is more than one per CPU; this machine has %u",
 				  (unsigned long long)o->queues, cpu_nr);
 	if (o->max_io_bytes % 4096)
-		config_errors_add(e, value_pos(map, "max_io"),
+		config_errors_add(e, yaml_pos(map, "max_io"),
 				  "max_io: %llu is not a multiple of 4096",
 				  (unsigned long long)o->max_io_bytes);
 }
 
-/* What `type` may say: the registry, as an option like any other. */
-static void type_option(struct option ret_table[static 2],
-			const char *names[static SETTINGS_BACKENDS_MAX + 1])
-{
-	size_t nr = 0;
-
-	while (nr < SETTINGS_BACKENDS_MAX && backend_registry[nr]) {
-		names[nr] = backend_registry[nr]->name;
-		nr++;
-	}
-	names[nr] = NULL;
-	ret_table[0] = (struct option){ .name = "type", .type = OPTION_ENUM, .values = names };
-	ret_table[1] = (struct option)OPTION_END;
-}
-
-/* NULL: no such backend, and told. A plain null is the name of the null backend. */
-static const struct backend *find_backend(const struct yaml_node *map, struct config_errors *e)
-{
-	const struct yaml_node *type = yaml_get(map, "type");
-	const char *names[SETTINGS_BACKENDS_MAX + 1];
-	struct option table[2];
-	int idx = -1;
-
-	type_option(table, names);
-	if (!type) {
-		config_errors_add(e, map->pos, "backend: \"type\" is missing");
-		return NULL;
-	}
-	if (type->kind != YAML_SCALAR) {
-		config_errors_add(e, type->pos, "type: expected the name of a backend");
-		return NULL;
-	}
-	if (option_set(table, "type", type->text, type->pos, &idx, e) < 0 || idx < 0)
-		return NULL;
-	return backend_registry[idx];
-}
-
 static int parse_backend(struct device_settings *d, struct config_errors *e)
 {
-	static const char *const skip[] = { "type", NULL };
 	const struct yaml_node *map = d->options.backend;
 	int ret;
 
 	if (!map)
 		return -EINVAL; /* told by option_parse */
-	if (map->kind != YAML_MAP) {
-		config_errors_add(e, map->pos,
-				  "backend: expected a map, for example {type: mem, size: 1GiB}");
-		return -EINVAL;
-	}
-	d->backend = find_backend(map, e);
-	if (!d->backend)
-		return -EINVAL;
-	/* Never NULL, also for a backend without options. */
-	d->config = calloc(1, d->backend->config_bytes + 1);
-	if (!d->config)
-		return -ENOMEM;
-	d->path_pos = value_pos(map, "path");
-	ret = option_parse(d->backend->options, map, skip, d->config, d->backend->config_bytes, e);
-	return ret < 0 ? ret : settings_resource_read(d);
+	ret = backend_spec_parse(&d->backend, map, e);
+	backend_spec_text(d->backend, d->stack);
+	if (ret < 0)
+		return ret;
+	backend_spec_bottom(d->backend, &map);
+	d->path_pos = yaml_pos(map, "path");
+	return settings_resource_read(d);
 }
 
 static int fill_device(struct device_settings *d, const struct yaml_node *map,
@@ -264,8 +209,8 @@ static int fill_device(struct device_settings *d, const struct yaml_node *map,
 {
 	int ret, backend_ret;
 
-	d->pos = value_pos(map, "name");
-	d->id_pos = value_pos(map, "id");
+	d->pos = yaml_pos(map, "name");
+	d->id_pos = yaml_pos(map, "id");
 	ret = option_parse(settings_device_options, map, NULL, &d->options, sizeof(d->options), e);
 	if (ret == -ENOMEM)
 		return ret;
@@ -348,7 +293,7 @@ static void check_reactors(const struct daemon_settings *d, const struct yaml_no
 		return;
 	for (unsigned i = 0; i < d->reactors.nr; i++)
 		if (d->reactors.cpu[i] >= CPU_SETSIZE || !CPU_ISSET(d->reactors.cpu[i], &allowed))
-			config_errors_add(e, value_pos(map, "reactors"),
+			config_errors_add(e, yaml_pos(map, "reactors"),
 					  "reactors: CPU %u is not one this daemon may run on",
 					  d->reactors.cpu[i]);
 }
@@ -460,10 +405,8 @@ void device_settings_free(struct device_settings *d)
 {
 	if (!d)
 		return;
-	if (d->config)
-		option_free(d->backend->options, d->config);
+	backend_spec_free(d->backend);
 	option_free(settings_device_options, &d->options);
-	free(d->config);
 	settings_resource_fini(&d->resource);
 	document_put(d->document);
 	free(d);
@@ -503,9 +446,8 @@ bool device_settings_equal(const struct device_settings *a, const struct device_
 	struct device_options oa = a->options, ob = b->options;
 
 	oa.backend = ob.backend = NULL;
-	return a->id == b->id && a->backend == b->backend &&
-	       option_equal(settings_device_options, &oa, &ob) &&
-	       option_equal(a->backend->options, a->config, b->config);
+	return a->id == b->id && option_equal(settings_device_options, &oa, &ob) &&
+	       backend_spec_equal(a->backend, b->backend);
 }
 
 bool daemon_settings_equal(const struct daemon_settings *a, const struct daemon_settings *b)

@@ -9,14 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/backend.h"
+#include "backends/spec.h"
 #include "config/errors.h"
 #include "config/option.h"
 #include "daemon/settings_resource.h"
 
 /* More is no configuration but a mistake or an attack; comparing all with all stays cheap. */
 #define SETTINGS_DEVICES_MAX 1024
-#define SETTINGS_BACKENDS_MAX 64
 #define SETTINGS_NAME_MAX 31
 #define SETTINGS_CONTROL_DEFAULT "/run/ublkd/control.sock"
 
@@ -41,10 +40,9 @@ struct device_options {
 
 struct device_settings {
 	struct device_options options;
-	int64_t id; /* options.id, or -1: the kernel chooses */
-	const struct backend *backend;
-	void *config; /* filled by backend->options; what the backend reads while the device lives
-		       */
+	int64_t id;		      /* options.id, or -1: the kernel chooses */
+	struct backend_spec *backend; /* what the backends read while the device lives */
+	char stack[BACKEND_SPEC_TEXT_BYTES];
 	struct document *document;
 	struct settings_resource resource;
 	struct config_pos pos, id_pos, path_pos; /* of name, id and the backend's path */

@@ -18,11 +18,13 @@
 
 const char *settings_path(const struct device_settings *d)
 {
-	if (!d->backend || !d->config)
+	const struct backend_spec *spec = backend_spec_bottom(d->backend, NULL);
+
+	if (!spec || !spec->ops || !spec->config)
 		return NULL;
-	for (const struct option *o = d->backend->options; o && o->name; o++)
+	for (const struct option *o = spec->ops->options; o && o->name; o++)
 		if (o->type == OPTION_STRING && strcmp(o->name, "path") == 0)
-			return *(char *const *)((const char *)d->config + o->offset);
+			return *(char *const *)((const char *)spec->config + o->offset);
 	return NULL;
 }
 

@@ -14,7 +14,7 @@ struct settings_resource {
 	char *full;	   /* absolute path where nothing exists yet, or NULL */
 };
 
-/* The backend's option `path`; NULL when it has none, or it was not given. */
+/* The option `path` of the lowest backend; NULL when it has none, or it was not given. */
 const char *settings_path(const struct device_settings *d);
 
 /* Looks at the file system (again). Returns 0 or -ENOMEM. */

@@ -121,6 +121,13 @@ void reactor_defer(struct reactor *r, struct task *task, task_fn *fn);
 /* The same at the end of this turn, when now_ns has just been read again. */
 void reactor_at_turn_end(struct reactor *r, struct task *task, task_fn *fn);
 
+/* Forgets a task that waits; harmless otherwise. Whoever frees a task calls this first. */
+static inline void task_cancel(struct task *task)
+{
+	if (task->node.next)
+		list_remove(&task->node);
+}
+
 static inline void reactor_timer_arm(struct reactor *r, struct timer *timer, uint64_t deadline_ns)
 {
 	timer_heap_arm(&r->timers, timer, deadline_ns);

@@ -61,19 +61,9 @@ static int open_backend(struct device *d, char *error, size_t error_bytes)
 		.depth = d->spec.depth,
 		.read_only = d->spec.read_only,
 	};
-	int ret = backend_open(&d->backend, d->spec.backend, d->spec.name, d->spec.backend_config,
-			       &wishes, error, error_bytes);
 
-	if (ret < 0)
-		return ret;
-	if (d->backend->limits.logical_block_bytes > d->spec.logical_block_bytes) {
-		snprintf(error, error_bytes,
-			 "block_size: %u is below the %u that the %s backend needs",
-			 d->spec.logical_block_bytes, d->backend->limits.logical_block_bytes,
-			 d->spec.backend->name);
-		return -EINVAL;
-	}
-	return 0;
+	return backend_open(&d->backend, d->spec.backend, d->spec.name, &wishes, error,
+			    error_bytes);
 }
 
 static int device_init(struct device *d, char *error, size_t error_bytes)
@@ -106,6 +96,7 @@ int device_start(struct device **ret_device, const struct device_host *host,
 	d->host = host;
 	d->spec = *spec;
 	d->spec.name = strdup(spec->name);
+	backend_spec_text(spec->backend, d->stack);
 	d->owner = owner;
 	d->cdev_fd = -1;
 	d->info.dev_id = (uint32_t)spec->id;
@@ -179,7 +170,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.size_bytes = limits->size_bytes,
 		.caps = limits->caps,
 		.flags = d->info.flags,
-		.backend = d->spec.backend->name,
+		.backend = d->stack,
 		.data_path = "copy",
 		.buffer_bytes_max = device_memory_max(&d->spec),
 		.queue_reactor_nr = MIN(d->placed_nr, (unsigned)sizeof(ret_info->queue_reactor)),
@@ -241,7 +232,7 @@ void device_stats(const struct device *d, struct device_stats *ret_stats)
 
 uint64_t device_memory_max(const struct device_spec *spec)
 {
-	uint64_t per_tag = sizeof(struct backend_io) + backend_io_bytes(spec->backend);
+	uint64_t per_tag = sizeof(struct backend_io) + backend_spec_io_bytes(spec->backend);
 
 	return spec->queues * (queue_buffer_bytes(spec->depth, spec->max_io_bytes) +
 			       spec->depth * per_tag + sizeof(struct queue));

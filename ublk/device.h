@@ -66,8 +66,7 @@ struct device_spec {
 	uint32_t logical_block_bytes;
 	uint32_t max_io_bytes;
 	bool read_only;
-	const struct backend *backend;
-	const void *backend_config; /* lives as long as the device */
+	const struct backend_spec *backend; /* lives as long as the device */
 };
 
 #define DEVICE_ERROR_BYTES 512
@@ -101,7 +100,7 @@ struct device_info {
 	uint64_t size_bytes;
 	uint32_t caps;			 /* enum backend_caps */
 	uint64_t flags;			 /* UBLK_F_* in force */
-	const char *backend;		 /* name */
+	const char *backend;		 /* the stack, "throttle > file" */
 	const char *data_path;		 /* "copy" */
 	uint64_t buffer_bytes_max;	 /* worst-case memory for data */
 	unsigned queue_reactor_nr;	 /* as queues */

@@ -2,6 +2,7 @@
 #ifndef UBLK_DEVICE_INTERNAL_H
 #define UBLK_DEVICE_INTERNAL_H
 
+#include "backends/spec.h"
 #include "ublk/device.h"
 #include "ublk/queue.h"
 
@@ -13,6 +14,7 @@ struct device {
 	void *owner;
 	enum device_state state;
 	struct backend_device *backend;
+	char stack[BACKEND_SPEC_TEXT_BYTES]; /* names of the backends */
 
 	struct ctl_cmd cmd;		   /* the one command in flight */
 	struct ublksrv_ctrl_dev_info info; /* as the driver answered */

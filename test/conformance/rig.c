@@ -31,33 +31,73 @@ static void on_done(struct backend_io *io)
 		rio->done(rio, rio->arg);
 }
 
-static int parse_config(struct rig *rig, const struct rig_params *params)
+static void note_errors(struct rig *rig, struct config_errors *errors)
 {
+	char *text = config_errors_text(errors);
+
+	snprintf(rig->error, sizeof(rig->error), "%s", text);
+	free(text);
+}
+
+/* One more on top: the options are text itself, or what stands below its one key. */
+static int parse_level(struct rig *rig, const struct backend *ops, const char *text)
+{
+	struct rig_level *level = &rig->level[rig->level_nr++];
 	struct config_errors errors;
+	const struct yaml_node *map;
 	int ret;
 
+	level->spec = (struct backend_spec){ .ops = ops };
+	level->spec.child = rig->level_nr > 1 ? &level[-1].spec : NULL;
+	level->spec.config = level->config = calloc(1, MAX(ops->config_bytes, (size_t)1));
 	config_errors_init(&errors, "<test>");
-	ret = yaml_parse(&rig->doc, params->yaml, strlen(params->yaml), &errors);
-	rig->config = calloc(1, MAX(params->ops->config_bytes, (size_t)1));
-	if (ret == 0 && params->ops->options)
-		ret = option_parse(params->ops->options, rig->doc.root, NULL, rig->config,
-				   params->ops->config_bytes, &errors);
-	if (ret < 0) {
-		char *text = config_errors_text(&errors);
-
-		snprintf(rig->error, sizeof(rig->error), "%s", text);
-		free(text);
-	}
+	ret = yaml_parse(&level->doc, text, strlen(text), &errors);
+	map = ops->is_filter ? yaml_get(level->doc.root, ops->name) : level->doc.root;
+	if (ret == 0 && ops->options)
+		ret = option_parse(ops->options, map, NULL, level->config, ops->config_bytes,
+				   &errors);
+	if (ret == 0 && ops->check)
+		ops->check(level->config, map, &errors);
+	if (config_errors_any(&errors))
+		note_errors(rig, &errors);
+	ret = config_errors_any(&errors) ? -EINVAL : ret;
 	config_errors_fini(&errors);
+	return ret;
+}
+
+/* "throttle: {...}" */
+static const struct backend *find_filter(const char *text)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, ":"), text);
+	return backend_find(name);
+}
+
+static int parse_config(struct rig *rig, const struct rig_params *params)
+{
+	int ret = parse_level(rig, params->ops, params->yaml);
+
+	for (const char *const *f = params->filters; ret == 0 && f && *f; f++) {
+		const struct backend *ops = find_filter(*f);
+
+		ASSERT(ops && ops->is_filter && rig->level_nr < BACKEND_STACK_MAX);
+		ret = parse_level(rig, ops, *f);
+	}
 	return ret;
 }
 
 static void free_config(struct rig *rig)
 {
-	if (rig->ops->options)
-		option_free(rig->ops->options, rig->config);
-	free(rig->config);
-	yaml_doc_free(&rig->doc);
+	for (unsigned i = 0; i < rig->level_nr; i++) {
+		struct rig_level *level = &rig->level[i];
+
+		if (level->spec.ops->options)
+			option_free(level->spec.ops->options, level->config);
+		free(level->config);
+		yaml_doc_free(&level->doc);
+	}
+	rig->level_nr = 0;
 }
 
 int rig_open_device(struct rig *rig, const struct rig_params *params)
@@ -77,8 +117,8 @@ int rig_open_device(struct rig *rig, const struct rig_params *params)
 	rig->depth = params->depth;
 	ret = parse_config(rig, params);
 	if (ret == 0)
-		ret = backend_open(&rig->device, params->ops, params->name, rig->config, &wishes,
-				   rig->error, sizeof(rig->error));
+		ret = backend_open(&rig->device, &rig->level[rig->level_nr - 1].spec, params->name,
+				   &wishes, rig->error, sizeof(rig->error));
 	if (ret < 0)
 		free_config(rig);
 	return ret;

@@ -34,9 +34,13 @@ struct rig_queue {
 
 struct rig {
 	struct backend_device *device;
-	const struct backend *ops;
-	void *config;
-	struct yaml_doc doc;
+	const struct backend *ops; /* the lowest one */
+	struct rig_level {
+		struct backend_spec spec;
+		void *config;
+		struct yaml_doc doc;
+	} level[BACKEND_STACK_MAX]; /* from the bottom up */
+	unsigned level_nr;
 	unsigned queue_nr, depth;
 	struct rig_queue queue[RIG_QUEUES_MAX];
 	char error[BACKEND_ERROR_BYTES];
@@ -46,6 +50,8 @@ struct rig_params {
 	const struct backend *ops;
 	const char *name; /* of the device */
 	const char *yaml;
+	/* From the bottom up, NULL at the end: "throttle: {total_iops_sec: 5}". May be NULL. */
+	const char *const *filters;
 	uint32_t block_bytes;
 	bool read_only;
 	unsigned queue_nr, depth; /* 0: the device is opened without queues */

@@ -123,6 +123,14 @@ static void remove_file(void)
 	.name = "file-" suffix, .backend = "file", .yaml = FILE_YAML extra, .block_bytes = block,  \
 	.is_persistent = true, .teardown = remove_file
 
+/* Enough for some I/Os to wait, and not long. */
+#define THROTTLE "throttle: {total_iops_sec: 20000, size_iops_sec: 16k, write_bytes_sec: 1G}"
+#define DELAY "delay: {all: 50us, distribution: exponential, max: 1ms}"
+/* Errors have no place here: it must be as if it were not there. */
+#define ERROR "error: {trigger: /nonexistent, hang: true}"
+#define STACK(n, ...)                                                                              \
+	.name = n, .filters = (const char *const[]){ __VA_ARGS__, NULL }, .block_bytes = 512
+
 const struct variant variants[] = {
 	{ .name = "null",
 	  .backend = "null",
@@ -187,6 +195,19 @@ const struct variant variants[] = {
 	  .setup = loop_4096,
 	  .teardown = loop_detach },
 	{ .name = "testdev", .backend = "testdev", .yaml = "size: 4MiB", .block_bytes = 512 },
+	{ STACK("delay-mem", DELAY), .backend = "mem", .yaml = "size: 4MiB" },
+	{ STACK("delay-testdev", DELAY), .backend = "testdev", .yaml = "size: 4MiB" },
+	{ STACK("error-mem", ERROR), .backend = "mem", .yaml = "size: 4MiB" },
+	{ STACK("throttle-delay-error-testdev", ERROR, DELAY, THROTTLE), .backend = "testdev",
+	  .yaml = "size: 4MiB" },
+	{ STACK("throttle-delay-error-file", ERROR, DELAY, THROTTLE), .backend = "file",
+	  .yaml = FILE_YAML, .is_persistent = true, .setup = fresh, .teardown = remove_file },
+	{ STACK("throttle-null", THROTTLE), .backend = "null", .yaml = "size: 1TiB",
+	  .content = MODEL_UNDEFINED },
+	{ STACK("delay-pattern", DELAY), .backend = "pattern", .yaml = "size: 4MiB",
+	  .is_persistent = true, .content = MODEL_PATTERN },
+	{ STACK("throttle-mem", THROTTLE), .backend = "mem", .yaml = "size: 4MiB" },
+	{ STACK("throttle-testdev", THROTTLE), .backend = "testdev", .yaml = "size: 4MiB" },
 };
 
 const unsigned variant_nr = ARRAY_SIZE(variants);
@@ -201,6 +222,16 @@ const struct backend *variant_backend(const struct variant *variant)
 	return ops;
 }
 
+bool variant_has(const struct variant *variant, const char *backend)
+{
+	size_t len = strlen(backend);
+
+	for (const char *const *f = variant->filters; f && *f; f++)
+		if (strncmp(*f, backend, len) == 0 && (*f)[len] == ':')
+			return true;
+	return strcmp(variant->backend, backend) == 0;
+}
+
 struct rig_params variant_params(const struct variant *variant, unsigned queue_nr, unsigned depth)
 {
 	static char yaml[1024];
@@ -213,6 +244,7 @@ struct rig_params variant_params(const struct variant *variant, unsigned queue_n
 		.ops = variant_backend(variant),
 		.name = variant->name,
 		.yaml = yaml,
+		.filters = variant->filters,
 		.block_bytes = variant->block_bytes,
 		.read_only = variant->read_only,
 		.queue_nr = queue_nr,

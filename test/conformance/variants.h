@@ -8,7 +8,8 @@
 struct variant {
 	const char *name;
 	const char *backend;
-	const char *yaml; /* %s: variant_path */
+	const char *yaml;	    /* %s: variant_path */
+	const char *const *filters; /* over it, as in struct rig_params */
 	uint32_t block_bytes;
 	bool read_only;
 	bool is_persistent; /* its bytes are there after a close */
@@ -28,6 +29,8 @@ extern char variant_path[600];
 
 /* In the registry or among the tests' own; aborts when there is none. */
 const struct backend *variant_backend(const struct variant *variant);
+
+bool variant_has(const struct variant *variant, const char *backend);
 
 /* Rig parameters; the text is in static storage. */
 struct rig_params variant_params(const struct variant *variant, unsigned queue_nr, unsigned depth);

@@ -132,6 +132,10 @@ void slot_fini(struct slot *slot)
 
 static void choose_spec(struct slot *slot)
 {
+	slot->backend = (struct backend_spec){
+		.ops = backend_of(slot),
+		.config = slot->kind == SLOT_SCRIPTED ? &slot->scripted : slot->config,
+	};
 	slot->spec = (struct device_spec){
 		.name = slot->name,
 		.id = sim_one_in(2) ? -1
@@ -141,8 +145,7 @@ static void choose_spec(struct slot *slot)
 		.logical_block_bytes = slot->st->block_bytes,
 		.max_io_bytes = 4096u << sim_below(7),
 		.read_only = sim.defect == DEFECT_NONE && sim_one_in(16),
-		.backend = backend_of(slot),
-		.backend_config = slot->kind == SLOT_SCRIPTED ? &slot->scripted : slot->config,
+		.backend = &slot->backend,
 	};
 }
 

@@ -20,6 +20,7 @@ struct slot {
 	enum slot_kind kind;
 	char name[16];
 	struct device_spec spec;
+	struct backend_spec backend;
 	struct storage *st;
 	void *config; /* of a product's backend */
 	struct scripted_config scripted;

@@ -134,7 +134,7 @@ int device_start(struct device **ret_device, const struct device_host *host,
 	d->host = host;
 	d->spec = *spec;
 	d->owner = owner;
-	d->config_seen = spec->backend_config;
+	d->config_seen = spec->backend->config;
 	snprintf(d->name, sizeof(d->name), "%s", spec->name);
 	if (fake_is(d, "absent")) {
 		free(d);
@@ -211,7 +211,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.size_bytes = 1u << 20,
 		.caps = BACKEND_CAP_FLUSH | BACKEND_CAP_DISCARD,
 		.flags = 1u << 6,
-		.backend = d->spec.backend->name,
+		.backend = d->spec.backend->ops->name,
 		.data_path = "copy",
 		.queue_reactor_nr = 1,
 	};

@@ -102,8 +102,8 @@ static void test_defaults(void **state)
 	assert_int_equal(d->options.block_bytes, 512);
 	assert_int_equal(d->options.max_io_bytes, KIB(512));
 	assert_false(d->options.read_only);
-	assert_ptr_equal(d->backend, &fake_mem);
-	assert_int_equal(((const struct fake_config *)d->config)->size_bytes, MIB(1));
+	assert_ptr_equal(d->backend->ops, &fake_mem);
+	assert_int_equal(((const struct fake_config *)d->backend->config)->size_bytes, MIB(1));
 	settings_free(&s);
 }
 
@@ -166,7 +166,7 @@ static void test_null_backend_quoted_or_not(void **state)
 		snprintf(text, sizeof(text), "devices:\n- {name: a, backend: {type: %s}}\n",
 			 types[i]);
 		good(&s, text);
-		assert_ptr_equal(s.devices[0]->backend, &fake_null);
+		assert_ptr_equal(s.devices[0]->backend->ops, &fake_null);
 		settings_free(&s);
 	}
 }
