@@ -142,7 +142,6 @@ struct backend_io {
 	int32_t result; /* 0: all of it was done; -errno: nothing may be assumed. Never short. */
 	uint32_t length_bytes; /* DISCARD and WRITE_ZEROES can be nearly 4 GiB; 0 for FLUSH */
 	uint64_t offset_bytes;
-	uint64_t throttle_ns; /* out: time held back by throttle filters of the stack */
 	void *buf;  /* READ, WRITE: aligned to the device's dma_alignment_bytes, a page is enough */
 	void *priv; /* ops->io_bytes, zeroed once at start, kept between uses */
 	/* How long it waited in throttles, of the whole stack. Zeroed by submit. */

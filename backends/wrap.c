@@ -87,7 +87,6 @@ static bool admit(struct backend_io *io)
 	const struct backend_device *device = io->queue->device;
 
 	io->result = 0;
-	io->throttle_ns = 0;
 	if (io->op >= BACKEND_OP_NR)
 		io->result = -EOPNOTSUPP;
 	else if (io->op == BACKEND_FLUSH)

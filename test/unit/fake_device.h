@@ -223,7 +223,7 @@ void device_stats(const struct device *d, struct device_stats *ret_stats)
 	*ret_stats = (struct device_stats){ .inflight = 2 };
 	ret_stats->op[BACKEND_READ].done = 1;
 	ret_stats->op[BACKEND_READ].bytes = 4096;
-	histogram_record(&ret_stats->op[BACKEND_READ].latency, 1000);
+	histogram_record(&ret_stats->op[BACKEND_READ].layer[QUEUE_LAYER_TOTAL], 1000);
 }
 
 uint64_t device_memory_max(const struct device_spec *spec)
