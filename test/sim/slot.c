@@ -264,7 +264,7 @@ static void check_stats(struct slot *slot)
 	for (int op = 0; op < BACKEND_OP_NR; op++)
 		if (stats.op[op].done != slot->st->done_nr[ublk_op[op]] ||
 		    stats.op[op].failed != slot->st->failed_nr[ublk_op[op]] ||
-		    histogram_count(&stats.op[op].latency) != stats.op[op].done)
+		    histogram_count(&stats.op[op].layer[QUEUE_LAYER_TOTAL]) != stats.op[op].done)
 			sim_fail("%s: %s: statistics say %llu done %llu failed, it were %llu and "
 				 "%llu",
 				 slot->name, backend_op_name((enum backend_op)op),
