@@ -60,7 +60,7 @@ struct reactor {
 	unsigned idx;
 
 	struct op **slot;			    /* slot number -> op, or NULL */
-	uint32_t *slot_free;			    /* stack of free slot numbers */
+	uint32_t *slot_free; /* stack of free slot numbers, with their generations above */
 	uint32_t slot_free_nr, slot_nr, slot_fresh; /* slots from slot_fresh on were never used */
 
 	struct list_node parked; /* ops waiting for an SQE */
