@@ -219,11 +219,13 @@ static void run_timers(struct reactor *r)
 	r->stats.timers += nr;
 }
 
+/* In the CQ, or kept by the kernel because it was full: those come with the next enter only. */
 static bool cqes_waiting(const struct reactor *r)
 {
 	const struct io_uring_cq *cq = &r->ring.uring.cq;
 
-	return io_uring_smp_load_acquire(cq->ktail) != *cq->khead;
+	return io_uring_smp_load_acquire(cq->ktail) != *cq->khead ||
+	       IO_URING_READ_ONCE(*r->ring.uring.sq.kflags) & IORING_SQ_CQ_OVERFLOW;
 }
 
 bool reactor_has_work(const struct reactor *r)
