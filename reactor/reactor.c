@@ -236,6 +236,19 @@ bool reactor_has_work(const struct reactor *r)
 	       !list_empty(&r->tasks) || !list_empty(&r->turn_end);
 }
 
+uint32_t reactor_sq_mark(const struct reactor *r)
+{
+	return r->ring.uring.sq.sqe_tail;
+}
+
+bool reactor_sq_passed(const struct reactor *r, uint32_t mark)
+{
+	uint32_t head = *r->ring.uring.sq.khead;
+
+	/* Both wrap. */
+	return (int32_t)(head - mark) >= 0 && !cqes_waiting(r);
+}
+
 uint64_t reactor_next_deadline_ns(const struct reactor *r)
 {
 	return timer_heap_next_ns(&r->timers);

@@ -94,6 +94,13 @@ void reactor_turn(struct reactor *r, bool may_wait);
 /* True when SQEs, parked ops or tasks wait for a turn: the control loop must not sleep then. */
 bool reactor_has_work(const struct reactor *r);
 
+/*
+ * What has been prepared up to now, and whether the kernel has taken all of that (it may leave SQEs
+ * for later) and every CQE that it has posted has been run.
+ */
+uint32_t reactor_sq_mark(const struct reactor *r);
+bool reactor_sq_passed(const struct reactor *r, uint32_t mark);
+
 /* Deadline of the next timer (ring_clock_ns), or RING_NO_TIMEOUT. */
 uint64_t reactor_next_deadline_ns(const struct reactor *r);
 
