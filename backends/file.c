@@ -3,10 +3,11 @@
  * Owns one registered file slot per queue and one op per I/O; runs on the queue's reactor.
  *
  * Happy path: one SQE per request, one CQE, complete. READ and WRITE go to the same offset of the
- * file, FLUSH is fdatasync, FUA is RWF_DSYNC, DISCARD punches a hole, WRITE_ZEROES punches one or,
- * with NOUNMAP, asks for a zeroed range.
+ * file, FLUSH is fdatasync, FUA is RWF_DSYNC, DISCARD punches a hole or is handed to the block
+ * device, WRITE_ZEROES punches a hole or, with NOUNMAP, asks for a zeroed range.
  *
  *   READ, WRITE ---(rest of a short one)---> done
+ *   DISCARD ---(EOPNOTSUPP, EBUSY)---> FALLOCATE
  *   FALLOCATE ---(EOPNOTSUPP)---> FALLOCATE in the other mode -> ZEROES, piece by piece
  *   FALLOCATE, ZEROES ---(FUA)---> SYNC -> done
  *
@@ -20,6 +21,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/ioctl.h>
 #include <sys/uio.h>
 
 #include "backends/registry.h"
@@ -30,6 +32,11 @@
 
 /* An I/O that is told EAGAIN for longer than this, without a byte moving, has failed. */
 #define RETRY_NS (10 * NS_PER_SEC)
+
+/* linux/blkdev.h since 6.12; an older kernel answers EOPNOTSUPP. */
+#ifndef BLOCK_URING_CMD_DISCARD
+#define BLOCK_URING_CMD_DISCARD _IO(0x12, 0)
+#endif
 
 #define MODE_PUNCH (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
 #define MODE_ZERO_RANGE (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE)
@@ -43,6 +50,7 @@ enum file_state {
 	FILE_IDLE,
 	FILE_READ,
 	FILE_WRITE,
+	FILE_DISCARD, /* block devices */
 	FILE_FALLOCATE,
 	FILE_ZEROES,
 	FILE_SYNC,
@@ -105,6 +113,12 @@ static void prep(struct file_io *f, struct io_uring_sqe *sqe, int slot)
 		break;
 	case FILE_WRITE:
 		prep_write(f, sqe, slot);
+		break;
+	case FILE_DISCARD:
+		io_uring_prep_rw(IORING_OP_URING_CMD, sqe, slot, NULL, 0, 0);
+		sqe->cmd_op = BLOCK_URING_CMD_DISCARD;
+		sqe->addr = io->offset_bytes;
+		sqe->addr3 = io->length_bytes;
 		break;
 	case FILE_FALLOCATE:
 		io_uring_prep_fallocate(sqe, slot, f->mode, (off_t)io->offset_bytes,
@@ -180,30 +194,80 @@ static void start_zeroing(struct file_io *f)
 	enter_state(f, f->mode == MODE_NONE ? FILE_ZEROES : FILE_FALLOCATE);
 }
 
-static void mode_unsupported(struct file_io *f)
+/* False: there is no way left to discard. */
+static bool start_discard(struct file_io *f)
 {
 	struct file_device *file = file_of(f);
 
-	log_limited(LOG_LEVEL_INFO, "file system lacks a fallocate mode", "device=%s mode=%s",
-		    file->name, f->mode == MODE_PUNCH ? "punch_hole" : "zero_range");
-	if (f->mode == MODE_PUNCH)
-		atomic_store(&file->no_punch, true);
-	else
-		atomic_store(&file->no_zero_range, true);
-	if (f->io->op == BACKEND_DISCARD)
-		complete(f, -EOPNOTSUPP);
-	else
+	if (file->is_block && !atomic_load(&file->no_discard)) {
+		enter_state(f, FILE_DISCARD);
+		return true;
+	}
+	if (atomic_load(&file->no_punch))
+		return false;
+	f->mode = MODE_PUNCH;
+	enter_state(f, FILE_FALLOCATE);
+	return true;
+}
+
+static void try_other_way(struct file_io *f)
+{
+	if (f->io->op == BACKEND_WRITE_ZEROES)
 		start_zeroing(f);
+	else if (!start_discard(f))
+		complete(f, -EOPNOTSUPP);
+}
+
+static void remember_unsupported(struct file_io *f)
+{
+	struct file_device *file = file_of(f);
+	const char *what = "zero_range";
+
+	if (f->state == FILE_DISCARD) {
+		what = "discard";
+		atomic_store(&file->no_discard, true);
+	} else if (f->mode == MODE_PUNCH) {
+		what = "punch_hole";
+		atomic_store(&file->no_punch, true);
+	} else {
+		atomic_store(&file->no_zero_range, true);
+	}
+	log_limited(LOG_LEVEL_INFO, "not supported below", "device=%s operation=%s", file->name,
+		    what);
+}
+
+static bool is_unsupported(int res)
+{
+	return res == -EOPNOTSUPP || res == -ENOSYS;
+}
+
+/*
+ * EBUSY: pages of the page cache in the range are in use by buffered I/O beside it (a large folio).
+ * Punching waits for them. Where that is impossible nothing was discarded, which a discard may do.
+ */
+static void discarded(struct file_io *f, int res)
+{
+	if (is_unsupported(res)) {
+		remember_unsupported(f);
+		try_other_way(f);
+	} else if (res == -EBUSY && !atomic_load(&file_of(f)->no_punch)) {
+		f->mode = MODE_PUNCH;
+		enter_state(f, FILE_FALLOCATE);
+	} else {
+		complete(f, res == -EBUSY ? 0 : res);
+	}
 }
 
 static void fallocated(struct file_io *f, int res)
 {
-	if (res == -EOPNOTSUPP || res == -ENOSYS)
-		mode_unsupported(f);
-	else if (res < 0)
+	if (is_unsupported(res)) {
+		remember_unsupported(f);
+		try_other_way(f);
+	} else if (res < 0) {
 		complete(f, res);
-	else
+	} else {
 		zeroed(f);
+	}
 }
 
 /* True when the SQE went out again. */
@@ -234,6 +298,9 @@ static void on_cqe(struct op *op, int res, uint32_t cqe_flags)
 	case FILE_ZEROES:
 		moved(f, res);
 		break;
+	case FILE_DISCARD:
+		discarded(f, res);
+		break;
 	case FILE_FALLOCATE:
 		fallocated(f, res);
 		break;
@@ -260,13 +327,10 @@ static enum backend_submit file_submit(struct backend_io *io)
 		enter_state(f, FILE_SYNC);
 		break;
 	case BACKEND_DISCARD:
-		if (atomic_load(&file_of(f)->no_punch)) {
-			io->result = -EOPNOTSUPP;
-			return BACKEND_DONE;
-		}
-		f->mode = MODE_PUNCH;
-		enter_state(f, FILE_FALLOCATE);
-		break;
+		if (start_discard(f))
+			break;
+		io->result = -EOPNOTSUPP;
+		return BACKEND_DONE;
 	case BACKEND_WRITE_ZEROES:
 		start_zeroing(f);
 		break;

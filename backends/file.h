@@ -33,7 +33,7 @@ struct file_device {
 	struct list_node opened; /* file_open.c: all of this process */
 
 	/* Learned from the first EOPNOTSUPP, by whichever queue gets it. */
-	_Atomic bool no_punch, no_zero_range;
+	_Atomic bool no_discard, no_punch, no_zero_range;
 };
 
 /* file_open.c */

@@ -180,13 +180,25 @@ static void find_file_limits(struct backend_device *device)
 
 /*
  * fallocate(PUNCH_HOLE) on a block device is WRITE ZEROES with deallocation allowed and without
- * fallback: it needs that command, not DISCARD.
+ * fallback: it needs that command, not DISCARD, for which io_uring has a command of its own.
  */
-static void find_block_limits(struct backend_device *device)
+static void find_block_discard(struct backend_device *device)
 {
 	struct file_device *file = device->priv;
 	struct backend_limits *limits = &device->limits;
-	uint64_t granularity_bytes = queue_limit(file, "discard_granularity");
+
+	atomic_store(&file->no_discard, queue_limit(file, "discard_max_bytes") == 0);
+	atomic_store(&file->no_punch, queue_limit(file, "write_zeroes_max_bytes") == 0);
+	if (atomic_load(&file->no_discard) && atomic_load(&file->no_punch))
+		return;
+	limits->caps |= BACKEND_CAP_DISCARD;
+	limits->discard_granularity_bytes = (uint32_t)queue_limit(file, "discard_granularity");
+}
+
+static void find_block_limits(struct backend_device *device)
+{
+	const struct file_device *file = device->priv;
+	struct backend_limits *limits = &device->limits;
 
 	/* Also for buffered I/O: fallocate insists on whole sectors. */
 	limits->logical_block_bytes = block_ioctl(file, BLKSSZGET);
@@ -194,14 +206,8 @@ static void find_block_limits(struct backend_device *device)
 	limits->io_opt_bytes = block_ioctl(file, BLKIOOPT);
 	if (queue_limit(file, "rotational"))
 		limits->caps |= BACKEND_CAP_ROTATIONAL;
-	if (device->wishes.read_only)
-		return;
-	if (granularity_bytes > 0 && queue_limit(file, "write_zeroes_max_bytes") > 0) {
-		limits->caps |= BACKEND_CAP_DISCARD;
-		limits->discard_granularity_bytes = (uint32_t)granularity_bytes;
-	} else {
-		atomic_store(&file->no_punch, true);
-	}
+	if (!device->wishes.read_only)
+		find_block_discard(device);
 }
 
 void file_find_limits(struct backend_device *device)

@@ -15,7 +15,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <linux/fs.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -39,6 +41,7 @@ const struct option file_options[] = {
 	  .type = OPTION_SIZE,
 	  .offset = offsetof(struct file_config, size_bytes),
 	  .min = 512,
+	  .max = INT64_MAX,
 	  .help = "Size of the device; left out: that of the file. A smaller size serves the "
 		  "beginning of the file, a larger one needs create: true." },
 	{ .name = "create",
@@ -142,6 +145,25 @@ static int open_flags(struct backend_device *device, int *ret_flags)
 	return ret;
 }
 
+/* A new file is not durable before its directory is: a FLUSH later syncs only the file. */
+static int sync_directory(struct backend_device *device)
+{
+	char *path = strdup(path_of(device));
+	int ret = 0;
+	int fd;
+
+	if (!path)
+		return fail_open(device, -ENOMEM);
+	fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	free(path);
+	if (fd < 0 || fsync(fd) < 0)
+		ret = backend_fail(device, -errno, "cannot sync the directory of %s: %s",
+				   path_of(device), errname(errno));
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
 static int open_path(struct backend_device *device)
 {
 	struct file_device *file = device->priv;
@@ -165,7 +187,7 @@ static int open_path(struct backend_device *device)
 	/* O_NONBLOCK was for the open only: io_uring would take it for "fail rather than wait". */
 	if (fcntl(file->fd, F_SETFL, flags & O_ACCMODE) < 0)
 		return fail_open(device, -errno);
-	return 0;
+	return flags & O_CREAT ? sync_directory(device) : 0;
 }
 
 static const struct file_device *find_opened(const struct file_device *file)

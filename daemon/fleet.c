@@ -148,7 +148,8 @@ static void start_waiting(struct fleet *f)
 {
 	if (stop_under_way(f))
 		return;
-	list_for_each (node, &f->members) {
+	/* A member that cannot start may leave the fleet at once. */
+	list_for_each_safe (node, next, &f->members) {
 		struct member *m = list_entry(node, struct member, node);
 
 		if (m->state == MEMBER_WAITING)

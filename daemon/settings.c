@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "config/yaml.h"
@@ -297,10 +298,13 @@ static void check_conflicts(const struct settings *s, struct config_errors *e)
 {
 	char where[64];
 
-	for (size_t i = 1; i < s->device_nr; i++)
+	for (size_t i = 1; s->devices && i < s->device_nr; i++)
 		for (size_t k = 0; k < i; k++) {
-			snprintf(where, sizeof(where), "line %u", s->devices[k]->pos.line);
-			device_settings_conflict(s->devices[i], s->devices[k], where, e);
+			const struct device_settings *other = s->devices[k];
+
+			ASSERT(other != NULL);
+			snprintf(where, sizeof(where), "line %u", other->pos.line);
+			device_settings_conflict(s->devices[i], other, where, e);
 		}
 }
 

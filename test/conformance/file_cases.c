@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -161,9 +162,21 @@ static void case_sizes(void)
 	expect_no_open(on_path(disk, "size: 1000"), -EINVAL, "size", "block_size");
 	expect_no_open(on_path(disk, "size: 2MiB"), -ENOSPC, "2MiB", "create: true");
 	expect_size(on_path(disk, "size: 2MiB\ncreate: true"), MIB(2), MIB(2));
-	expect_no_open(on_path(disk, "size: 4611686018427387904\ncreate: true"), -EFBIG, disk,
-		       "cannot grow");
 	EXPECT(file_allocated_bytes(disk) <= KIB(64), "not sparse");
+}
+
+static void case_cannot_grow(void)
+{
+	struct rlimit limit = { .rlim_cur = MIB(2), .rlim_max = RLIM_INFINITY };
+
+	make_file(disk, MIB(1));
+	signal(SIGXFSZ, SIG_IGN);
+	EXPECT(setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
+	expect_no_open(on_path(disk, "size: 3MiB\ncreate: true"), -EFBIG, disk, "cannot grow");
+	limit.rlim_cur = RLIM_INFINITY;
+	EXPECT(setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
+	signal(SIGXFSZ, SIG_DFL);
+	EXPECT(file_size(disk) == MIB(1), "changed");
 }
 
 static void case_locked_in_process(void)
@@ -430,6 +443,7 @@ void file_cases_run(void)
 	run_case("a directory, a fifo, a character device", case_not_a_file);
 	run_case("no permission", case_no_permission);
 	run_case("sizes", case_sizes);
+	run_case("a file that cannot grow", case_cannot_grow);
 	run_case("locked by this process", case_locked_in_process);
 	run_case("shared by readers", case_shared_read_only);
 	run_case("locked by another process", case_locked_by_process);

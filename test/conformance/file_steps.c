@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "backends/file.h"
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -228,7 +230,6 @@ static void expect_zero_write(unsigned idx, uint64_t offset, uint32_t len)
 	EXPECT(bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0, "not zeroes");
 }
 
-/* Must be the last but one: the device remembers. */
 static void case_fallback(void)
 {
 	ANSWERS(-EOPNOTSUPP, -EOPNOTSUPP, ANYTHING, 4096);
@@ -263,6 +264,46 @@ static void case_discard_unsupported(void)
 	ANSWERS(ANYTHING);
 	expect_result(rig_do(&rig, BACKEND_WRITE_ZEROES, 0, 0, 4096, NULL), 0);
 	expect_fallocate(0, ZERO_RANGE, 0, 4096);
+}
+
+static void expect_discard(unsigned idx, uint64_t offset, uint64_t len)
+{
+	const struct io_uring_sqe *sqe = sent(idx);
+
+	EXPECT(sqe->opcode == IORING_OP_URING_CMD && sqe->cmd_op == _IO(0x12, 0) &&
+		       sqe->addr == offset && sqe->addr3 == len && sqe->len == 0,
+	       "SQE %u: opcode=%u", idx, sqe->opcode);
+}
+
+/* As if the file were a block device. */
+static void case_block_discard(void)
+{
+	struct file_device *file = rig.device->priv;
+
+	file->is_block = true;
+	ANSWERS(ANYTHING);
+	expect_result(rig_do(&rig, BACKEND_DISCARD, 0, 4096, 8192, NULL), 0);
+	expect_discard(0, 4096, 8192);
+	ANSWERS(-EIO);
+	expect_result(rig_do(&rig, BACKEND_DISCARD, 0, 4096, 8192, NULL), -EIO);
+	expect_sent(1);
+	ANSWERS(-EBUSY, ANYTHING);
+	expect_result(rig_do(&rig, BACKEND_DISCARD, 0, 4096, 8192, NULL), 0);
+	expect_discard(0, 4096, 8192);
+	expect_fallocate(1, PUNCH, 4096, 8192);
+	ANSWERS(-EOPNOTSUPP, ANYTHING);
+	expect_result(rig_do(&rig, BACKEND_DISCARD, 0, 4096, 8192, NULL), 0);
+	expect_discard(0, 4096, 8192);
+	expect_fallocate(1, PUNCH, 4096, 8192);
+	ANSWERS(-EOPNOTSUPP);
+	expect_result(rig_do(&rig, BACKEND_DISCARD, 0, 0, 512, NULL), -EOPNOTSUPP);
+	expect_fallocate(0, PUNCH, 0, 512);
+	expect_sent(1);
+	/* EBUSY without a hole to punch: a discard may do nothing. */
+	atomic_store(&file->no_discard, false);
+	ANSWERS(-EBUSY);
+	expect_result(rig_do(&rig, BACKEND_DISCARD, 0, 0, 512, NULL), 0);
+	expect_sent(1);
 }
 
 /* More I/Os than SQEs, and a kernel that takes none for a while: all are parked, none is lost. */
@@ -335,6 +376,7 @@ int main(int argc, char **argv)
 	run_case("zeroes", case_zeroes);
 	run_case("no fallocate", case_fallback);
 	run_case("no hole punching", case_discard_unsupported);
+	run_case("discard of a block device", case_block_discard);
 	run_case("SQ full", case_sq_full);
 	unlink(path);
 	return tap_finish();

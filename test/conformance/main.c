@@ -25,7 +25,7 @@ struct args {
 /* By hand: getopt.h's struct option is not config/option.h's. */
 static int parse_args(struct args *args, int argc, char **argv)
 {
-	*args = (struct args){ .seed = (uint64_t)time(NULL), .io_nr = 1500 };
+	*args = (struct args){ .seed = (uint64_t)time(NULL), .io_nr = 1000 };
 	for (int i = 1; i + 1 < argc; i += 2) {
 		if (strcmp(argv[i], "--seed") == 0)
 			args->seed = strtoull(argv[i + 1], NULL, 0);

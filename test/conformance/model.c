@@ -75,6 +75,32 @@ void model_apply(struct model *model, const struct backend_io *io)
 		memset(model->known + first, 0, nr);
 }
 
+/* The answer that wrap.c's rules demand of a device that works. */
+static int expected_result(const struct backend_io *io)
+{
+	uint32_t caps = io->queue->device->limits.caps;
+
+	if (io->op == BACKEND_READ || io->op == BACKEND_FLUSH)
+		return 0;
+	if (caps & BACKEND_CAP_READ_ONLY)
+		return -EIO;
+	if ((io->op == BACKEND_DISCARD && !(caps & BACKEND_CAP_DISCARD)) ||
+	    (io->op == BACKEND_WRITE_ZEROES && !(caps & BACKEND_CAP_WRITE_ZEROES)))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+/* A modification that failed: nothing may be assumed. One that was refused changed nothing. */
+static void model_forget(struct model *model, const struct backend_io *io)
+{
+	uint64_t first = io->offset_bytes / model->block_bytes;
+
+	if (io->op == BACKEND_READ || io->op == BACKEND_FLUSH || model->is_undefined ||
+	    io->result == expected_result(io))
+		return;
+	memset(model->known + first, 0, io->length_bytes / model->block_bytes);
+}
+
 int64_t model_compare(const struct model *model, const struct backend_io *io)
 {
 	const uint8_t *got = io->buf;
@@ -107,21 +133,6 @@ static void note_error(struct model_stats *stats, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* The answer that wrap.c's rules demand of a device that works. */
-static int expected_result(const struct backend_io *io)
-{
-	uint32_t caps = io->queue->device->limits.caps;
-
-	if (io->op == BACKEND_READ || io->op == BACKEND_FLUSH)
-		return 0;
-	if (caps & BACKEND_CAP_READ_ONLY)
-		return -EIO;
-	if ((io->op == BACKEND_DISCARD && !(caps & BACKEND_CAP_DISCARD)) ||
-	    (io->op == BACKEND_WRITE_ZEROES && !(caps & BACKEND_CAP_WRITE_ZEROES)))
-		return -EOPNOTSUPP;
-	return 0;
-}
-
 static void on_done(struct rig_io *rio, void *arg)
 {
 	struct backend_io *io = &rio->io;
@@ -133,8 +144,10 @@ static void on_done(struct rig_io *rio, void *arg)
 		note_error(run->stats, "%s flags=%u offset=%llu length=%u: result %d (%s)",
 			   backend_op_name(io->op), io->flags, (unsigned long long)io->offset_bytes,
 			   io->length_bytes, io->result, errname(io->result));
-	if (io->result < 0)
+	if (io->result < 0) {
+		model_forget(run->model, io);
 		return;
+	}
 	if (io->op == BACKEND_READ)
 		wrong = model_compare(run->model, io);
 	else if (io->op != BACKEND_FLUSH)

@@ -237,3 +237,12 @@ uint64_t rig_heap_bytes(void)
 		return __sanitizer_get_current_allocated_bytes();
 	return mallinfo2().uordblks;
 }
+
+/* Exact with a sanitizer; otherwise chunks in malloc's own caches count as allocated. */
+int64_t rig_heap_grew(uint64_t before_bytes)
+{
+	int64_t noise_bytes = __sanitizer_get_current_allocated_bytes ? 0 : 16384;
+	int64_t grew_bytes = (int64_t)(rig_heap_bytes() - before_bytes);
+
+	return grew_bytes > noise_bytes ? grew_bytes : 0;
+}

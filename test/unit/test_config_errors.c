@@ -38,8 +38,11 @@ static void test_told_once(void **state)
 	config_errors_add(&e, at(1, 1), "x");
 	config_errors_add(&e, at(1, 2), "x");
 	config_errors_add(&e, at(2, 1), "x");
-	check_errors(&e, "f:1:1: x\nf:1:2: x\nf:2:1: x\n");
+	config_errors_add(&e, at(2, 1), "x");
+	config_errors_add(&e, at(2, 1), "y");
+	check_errors(&e, "f:1:1: x\nf:1:2: x\nf:2:1: x\nf:2:1: y\n");
 	config_errors_fini(&e);
+	config_errors_fini(&e); /* again is harmless */
 }
 
 static void test_kept_up_to_a_number(void **state)
@@ -128,6 +131,7 @@ static void test_excerpt(void **state)
 	assert_string_equal(config_excerpt(text, buf), text); /* the longest that fits */
 	text[CONFIG_EXCERPT_BYTES - 1] = 'x';
 	text[CONFIG_EXCERPT_BYTES] = '\0';
+	memset(buf, 'y', sizeof(buf));
 	config_excerpt(text, buf);
 	assert_int_equal(strlen(buf), CONFIG_EXCERPT_BYTES - 1);
 	assert_string_equal(buf + CONFIG_EXCERPT_BYTES - 6, "xx...");
