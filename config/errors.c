@@ -79,7 +79,7 @@ static char *format_message(const char *fmt, va_list ap)
 	char raw[MESSAGE_BYTES_MAX], escaped[4 * MESSAGE_BYTES_MAX];
 	int n = vsnprintf(raw, sizeof(raw), fmt, ap);
 
-	if (n < 0)
+	if (n < 0) /* UNTESTED: only for a format of wide characters */
 		return NULL;
 	if ((size_t)n >= sizeof(raw))
 		memcpy(raw + utf8_floor(raw, sizeof(raw) - sizeof("...")), "...", sizeof("..."));
@@ -91,7 +91,7 @@ static bool known(const struct config_errors *e, struct config_pos pos, const ch
 {
 	for (size_t i = 0; i < e->nr; i++)
 		if (e->list[i].pos.line == pos.line && e->list[i].pos.column == pos.column &&
-		    strcmp(e->list[i].message, message) == 0)
+		    e->list[i].message && strcmp(e->list[i].message, message) == 0)
 			return true;
 	return false;
 }
@@ -169,7 +169,7 @@ char *config_errors_text(struct config_errors *e)
 		return NULL;
 	sort(e);
 	write_lines(e, out);
-	if (fclose(out) != 0) {
+	if (fclose(out) != 0) { /* UNTESTED: no memory for the stream's own buffer */
 		free(text);
 		return NULL;
 	}

@@ -134,7 +134,8 @@ static int parse_numbers(struct parse *p, const struct yaml_node *node)
 		return err;
 	}
 	shrunk = reallocarray(p->cpus.cpu, p->cpus.nr, sizeof(*shrunk));
-	p->cpus.cpu = shrunk ? shrunk : p->cpus.cpu;
+	if (shrunk)
+		p->cpus.cpu = shrunk;
 	return 0;
 }
 

@@ -49,5 +49,4 @@ int option_text_init(struct option_text *t, const char *key, const char *text,
 void option_text_fini(struct option_text *t)
 {
 	yaml_doc_free(&t->doc);
-	t->node = NULL;
 }

@@ -169,6 +169,8 @@ enum exit_code client_ask(const char *socket_path, json_t *request, int seconds,
 		data = json_incref(json_object_get(reply, "data"));
 	else if (reply)
 		tell_refusal(reply);
+	if (!data && json_is_true(json_object_get(reply, "ok")))
+		fprintf(stderr, "ublkctl: ublkd answered without data\n");
 	json_decref(reply);
 	if (!data)
 		return EXIT_REFUSED;

@@ -2,8 +2,8 @@
  * The order in which the daemon comes up, what its signals do, and the order in which it goes down.
  * Owns everything that is there once. Main thread.
  *
- * Happy path: process -> lock -> reactors -> loop -> driver -> devices -> control socket ->
- * READY=1; SIGHUP reads the file again; SIGTERM or SIGINT stops the devices, then the reactors.
+ * Happy path: process -> lock -> reactors -> loop -> driver -> orphans -> devices -> control socket
+ * -> READY=1; SIGHUP reads the file again; SIGTERM or SIGINT stops the devices, then the reactors.
  *
  * Failure modes: whatever is missing before the first device: one line with the cure, exit code 1.
  * A device that fails is its own matter: it is told, the others go on, and SIGHUP tries it again.
@@ -26,6 +26,7 @@
 #include "daemon/fleet.h"
 #include "daemon/loop.h"
 #include "daemon/notify.h"
+#include "daemon/orphans.h"
 #include "daemon/process.h"
 #include "daemon/reactors.h"
 #include "daemon/settings.h"
@@ -225,11 +226,14 @@ static void set_log_level(const struct daemon *d, const struct settings *setting
 	log_init((enum log_level)(level >= 0 ? level : settings->daemon.log_level));
 }
 
-/* Each line of the errors is a line of the log. */
+/* Each line of the errors is a line of the log; its quotes must not end the value. */
 static void log_config_errors(struct config_errors *e)
 {
 	char *text = config_errors_text(e), *rest = text, *line;
 
+	for (char *c = text; c && *c; c++)
+		if (*c == '"')
+			*c = '\'';
 	while ((line = strsep(&rest, "\n")))
 		if (line[0])
 			log_error("configuration", "error=\"%s\"", line);
@@ -339,6 +343,7 @@ static void make_fleet(struct daemon *d)
 		.reactors = d->reactors.reactor,
 		.reactor_cpus = d->reactors.cpu,
 		.reactor_nr = d->reactors.nr,
+		.mark = orphans_mark(d->settings.daemon.control),
 	};
 	fleet_init(&d->fleet, d->loop.ev, &d->host, d->settings.daemon.stop_timeout_ns);
 	d->fleet.changed = on_fleet_changed;
@@ -364,6 +369,7 @@ static void serve(struct daemon *d)
 {
 	watch_signals(d);
 	log_memory(d);
+	orphans_remove(&d->loop, &d->ctl, d->host.mark);
 	d->reloading = true;
 	add_configured(d);
 	while (!d->ended)

@@ -166,23 +166,30 @@ static void check_uring_sysctl(void)
 
 /* ---- printing ---- */
 
+static const char *text_of(const json_t *finding, const char *key)
+{
+	return json_string_value(json_object_get(finding, key));
+}
+
+static enum table_color color_of(const char *verdict)
+{
+	if (strcmp(verdict, verdict_name[DOCTOR_OK]) == 0)
+		return TABLE_GREEN;
+	return strcmp(verdict, verdict_name[DOCTOR_WARN]) == 0 ? TABLE_YELLOW : TABLE_RED;
+}
+
 static void print_findings(void)
 {
-	static const enum table_color color[] = { TABLE_GREEN, TABLE_YELLOW, TABLE_RED };
 	json_t *finding;
 	size_t i;
 
 	json_array_foreach(findings, i, finding)
 	{
-		const char *verdict, *what, *text, *cure;
-		unsigned v = 0;
+		const char *verdict = text_of(finding, "verdict"), *cure = text_of(finding, "cure");
 
-		json_unpack(finding, "{s:s, s:s, s:s, s:s}", "verdict", &verdict, "what", &what,
-			    "found", &text, "cure", &cure);
-		while (strcmp(verdict, verdict_name[v]) != 0)
-			v++;
-		printf("%s%-4s%s  %-14s %s%s%s\n", table_color_on(color[v]), verdict,
-		       table_color_off(), what, text, cure[0] ? " -> " : "", cure);
+		printf("%s%-4s%s  %-14s %s%s%s\n", table_color_on(color_of(verdict)), verdict,
+		       table_color_off(), text_of(finding, "what"), text_of(finding, "found"),
+		       cure[0] ? " -> " : "", cure);
 	}
 }
 

@@ -148,7 +148,8 @@ static void start_waiting(struct fleet *f)
 {
 	if (stop_under_way(f))
 		return;
-	list_for_each (node, &f->members) {
+	/* A member that cannot start may leave the fleet at once. */
+	list_for_each_safe (node, next, &f->members) {
 		struct member *m = list_entry(node, struct member, node);
 
 		if (m->state == MEMBER_WAITING)
@@ -309,19 +310,32 @@ static void sweep_member(struct fleet *f, struct member *m)
 		sweep_gone(f, m);
 }
 
+/* True when there was one. */
+static bool sweep_ended(struct fleet *f)
+{
+	bool any = false;
+
+	list_for_each_safe (node, next, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (!m->ended)
+			continue;
+		sweep_member(f, m);
+		any = true;
+	}
+	return any;
+}
+
 static void on_sweep(struct ev_loop *ev, struct ev_timer *w, int events)
 {
 	struct fleet *f = container_of(w, struct fleet, sweep);
 
 	(void)ev, (void)events;
-	list_for_each_safe (node, next, &f->members) {
-		struct member *m = list_entry(node, struct member, node);
-
-		if (m->ended)
-			sweep_member(f, m);
-	}
 	start_waiting(f);
-	if (f->changed)
+	/* What ended may be what others wait for: look again. */
+	if (sweep_ended(f))
+		plan_sweep(f);
+	else if (f->changed)
 		f->changed(f);
 }
 

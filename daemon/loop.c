@@ -5,9 +5,9 @@
  * to do, so that SQEs prepared by any callback are submitted, and sets a timer for the reactor's
  * next deadline; while libev sleeps, a CQE makes the eventfd readable.
  *
- * What runs from inside a turn (completions, reactor timers) must not feed libev events of
- * priority: they would run after the prepare watcher and prepare SQEs that nobody submits. A timer
- * of zero seconds is the way to defer: it runs in the next round, before the next prepare.
+ * What runs from inside a turn (completions, reactor timers) must not use ev_feed_event: it would
+ * run after the prepare watcher and prepare SQEs that nobody submits. A timer of zero seconds is
+ * the way to defer: it runs in the next round, before the next prepare.
  *
  * Failure mode: the kernel takes no SQEs for want of memory; then the loop polls until it does.
  */
@@ -63,6 +63,18 @@ static void on_before_sleep(struct ev_loop *ev, struct ev_prepare *w, int events
 	set_wakeup(loop);
 }
 
+/*
+ * The reactor reads the clock only in its turns, and may not have had one for long: whatever runs
+ * now and sets a deadline would set it in the past.
+ */
+static void on_after_sleep(struct ev_loop *ev, struct ev_check *w, int events)
+{
+	struct loop *loop = container_of(w, struct loop, after_sleep);
+
+	(void)ev, (void)events;
+	loop->control.now_ns = ring_clock_ns();
+}
+
 static void on_readable(struct ev_loop *ev, struct ev_io *w, int events)
 {
 	struct loop *loop = container_of(w, struct loop, readable);
@@ -101,6 +113,9 @@ int loop_init(struct loop *loop)
 	ev_prepare_init(&loop->before_sleep, on_before_sleep);
 	ev_set_priority(&loop->before_sleep, EV_MINPRI);
 	ev_prepare_start(loop->ev, &loop->before_sleep);
+	ev_check_init(&loop->after_sleep, on_after_sleep);
+	ev_set_priority(&loop->after_sleep, EV_MAXPRI);
+	ev_check_start(loop->ev, &loop->after_sleep);
 	ev_timer_init(&loop->wakeup, on_wakeup, 0., 0.);
 	return 0;
 }
@@ -110,6 +125,7 @@ void loop_fini(struct loop *loop)
 	if (!loop->ev)
 		return;
 	ev_timer_stop(loop->ev, &loop->wakeup);
+	ev_check_stop(loop->ev, &loop->after_sleep);
 	ev_prepare_stop(loop->ev, &loop->before_sleep);
 	ev_io_stop(loop->ev, &loop->readable);
 	reactor_fini(&loop->control);
@@ -129,6 +145,7 @@ bool loop_run_until(struct loop *loop, const bool *flag, uint64_t timeout_ns)
 	struct ev_timer timer;
 	bool timed_out = false;
 
+	ev_now_update(loop->ev);
 	ev_timer_init(&timer, on_timeout, (double)timeout_ns / NS_PER_SEC, 0.);
 	timer.data = &timed_out;
 	ev_timer_start(loop->ev, &timer);

@@ -16,6 +16,7 @@ struct loop {
 	struct reactor control;
 	struct ev_io readable;
 	struct ev_prepare before_sleep;
+	struct ev_check after_sleep;
 	struct ev_timer wakeup;
 };
 

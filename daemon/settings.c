@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "config/yaml.h"
@@ -154,7 +155,9 @@ static struct config_pos value_pos(const struct yaml_node *map, const char *key)
 {
 	const struct yaml_node *value = yaml_get(map, key);
 
-	return value ? value->pos : map->pos;
+	if (value)
+		return value->pos;
+	return map ? map->pos : (struct config_pos){ 0 };
 }
 
 static bool is_given(const struct yaml_node *map, const char *key)
@@ -295,10 +298,13 @@ static void check_conflicts(const struct settings *s, struct config_errors *e)
 {
 	char where[64];
 
-	for (size_t i = 1; i < s->device_nr; i++)
+	for (size_t i = 1; s->devices && i < s->device_nr; i++)
 		for (size_t k = 0; k < i; k++) {
-			snprintf(where, sizeof(where), "line %u", s->devices[k]->pos.line);
-			device_settings_conflict(s->devices[i], s->devices[k], where, e);
+			const struct device_settings *other = s->devices[k];
+
+			ASSERT(other != NULL);
+			snprintf(where, sizeof(where), "line %u", other->pos.line);
+			device_settings_conflict(s->devices[i], other, where, e);
 		}
 }
 
@@ -310,6 +316,7 @@ static int parse_list(struct settings *s, struct document *doc, struct yaml_node
 				  SETTINGS_DEVICES_MAX);
 		nr = SETTINGS_DEVICES_MAX;
 	}
+	s->device_nr = 0;
 	s->devices = calloc(nr + 1, sizeof(s->devices[0]));
 	if (!s->devices)
 		return -ENOMEM;
@@ -442,7 +449,7 @@ void device_settings_conflict(const struct device_settings *d, const struct devi
 	if (d->id >= 0 && d->id == other->id)
 		config_errors_add(e, d->id_pos, "id: %lld is taken already by device \"%s\" (%s)",
 				  (long long)d->id, name, where);
-	if (settings_same_file(d, other))
+	if (!(d->options.read_only && other->options.read_only) && settings_same_file(d, other))
 		config_errors_add(e, d->path_pos,
 				  "path: \"%s\" is the file of device \"%s\" (%s) too; they would "
 				  "destroy each other's data",

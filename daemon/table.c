@@ -84,10 +84,14 @@ static void print_cell(const struct table *t, const struct table_cell *cell, uns
 	bool right = t->align[column] == 'r';
 	int len = (int)strlen(cell->text);
 
-	/* Nothing after the last column: lines must not wrap for blanks. */
-	printf("%*s%s%s%s%*s%s", right ? width - len : 0, "", table_color_on(cell->color),
-	       cell->text, cell->color == TABLE_PLAIN ? "" : table_color_off(),
-	       right || last ? 0 : width - len, "", last ? "\n" : "  ");
+	/* No blanks at the end of a line: it must not wrap for them. */
+	if (!last || cell->text[0])
+		printf("%s%*s%s%s%s%*s", column > 0 ? "  " : "", right ? width - len : 0, "",
+		       table_color_on(cell->color), cell->text,
+		       cell->color == TABLE_PLAIN ? "" : table_color_off(),
+		       right || last ? 0 : width - len, "");
+	if (last)
+		putchar('\n');
 }
 
 void table_print(const struct table *t)

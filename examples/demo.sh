@@ -71,7 +71,7 @@ ublkd --config "$work/demo.yaml" 2>"$work/log" &
 daemon=$!
 wait_live
 ctl list
-memory=$(node memory) file=$(node file)
+memory=$(node ram) file=$(node disk)
 
 step "a file system on $file"
 use_filesystem "$file"

@@ -92,6 +92,14 @@ static inline void fake_plan_end(struct device *d)
 		fake_plan(d, DEVICE_EVENT_GONE, "");
 }
 
+static inline struct device *fake_get(const char *name)
+{
+	struct device *d = fake_find(name);
+
+	ASSERT(d);
+	return d;
+}
+
 /* Some device is about to answer. */
 static inline bool fake_pending(void)
 {
@@ -104,12 +112,12 @@ static inline bool fake_pending(void)
 /* A slow device does what it was asked. */
 static inline void fake_release(const char *name)
 {
-	fake_plan_end(fake_find(name));
+	fake_plan_end(fake_get(name));
 }
 
 static inline void fake_late(const char *name)
 {
-	fake_plan(fake_find(name), DEVICE_EVENT_LATE, "no answer for 30 s");
+	fake_plan(fake_get(name), DEVICE_EVENT_LATE, "no answer for 30 s");
 }
 
 const char *device_state_name(enum device_state state)

@@ -38,8 +38,11 @@ static void test_told_once(void **state)
 	config_errors_add(&e, at(1, 1), "x");
 	config_errors_add(&e, at(1, 2), "x");
 	config_errors_add(&e, at(2, 1), "x");
-	check_errors(&e, "f:1:1: x\nf:1:2: x\nf:2:1: x\n");
+	config_errors_add(&e, at(2, 1), "x");
+	config_errors_add(&e, at(2, 1), "y");
+	check_errors(&e, "f:1:1: x\nf:1:2: x\nf:2:1: x\nf:2:1: y\n");
 	config_errors_fini(&e);
+	config_errors_fini(&e); /* again is harmless */
 }
 
 static void test_kept_up_to_a_number(void **state)
@@ -65,11 +68,35 @@ static void test_nothing_for_the_terminal(void **state)
 
 	(void)state;
 	config_errors_init(&e, "f");
-	config_errors_add(&e, at(1, 1),
-			  "a\x1b[31m\n\r\x7f\xc2\x9b"
-			  "b\xc3\xa9\xc2\xa0");
-	check_errors(&e, "f:1:1: a\\x1b[31m\\x0a\\x0d\\x7f\\x9bb\xc3\xa9\xc2\xa0\n");
+	config_errors_add(&e, at(1, 1), "%s", "");
+	config_errors_add(&e, at(1, 2), "a\x1b[31m\n\r\x1f\x7f ~");
+	config_errors_add(&e, at(1, 3), "\xc2\x80\xc2\x9f\xc2\xa0\xc3\x80\xc3\xa9");
+	check_errors(&e, "f:1:1: \n"
+			 "f:1:2: a\\x1b[31m\\x0a\\x0d\\x1f\\x7f ~\n"
+			 "f:1:3: \\x80\\x9f\xc2\xa0\xc3\x80\xc3\xa9\n");
 	config_errors_fini(&e);
+}
+
+/* The longest message that fits is whole; one byte more and it is cut. */
+static void test_message_length(void **state)
+{
+	char text[514], expected[600];
+
+	(void)state;
+	memset(text, 'x', sizeof(text));
+	for (size_t len = 511; len <= 512; len++) {
+		struct config_errors e;
+
+		text[len] = '\0';
+		config_errors_init(&e, "f");
+		config_errors_add(&e, at(1, 1), "%s", text);
+		snprintf(expected, sizeof(expected), "f:1:1: %s\n", text);
+		if (len == 512)
+			strcpy(expected + strlen("f:1:1: ") + 508, "...\n");
+		check_errors(&e, expected);
+		config_errors_fini(&e);
+		text[len] = 'x';
+	}
 }
 
 static void test_long_message_is_cut_between_characters(void **state)
@@ -104,6 +131,7 @@ static void test_excerpt(void **state)
 	assert_string_equal(config_excerpt(text, buf), text); /* the longest that fits */
 	text[CONFIG_EXCERPT_BYTES - 1] = 'x';
 	text[CONFIG_EXCERPT_BYTES] = '\0';
+	memset(buf, 'y', sizeof(buf));
 	config_excerpt(text, buf);
 	assert_int_equal(strlen(buf), CONFIG_EXCERPT_BYTES - 1);
 	assert_string_equal(buf + CONFIG_EXCERPT_BYTES - 6, "xx...");
@@ -120,6 +148,7 @@ int main(void)
 		cmocka_unit_test(test_told_once),
 		cmocka_unit_test(test_kept_up_to_a_number),
 		cmocka_unit_test(test_nothing_for_the_terminal),
+		cmocka_unit_test(test_message_length),
 		cmocka_unit_test(test_long_message_is_cut_between_characters),
 		cmocka_unit_test(test_excerpt),
 	};

@@ -1,11 +1,14 @@
 /*
- * config without memory: every allocation fails once. Each run must end in -ENOMEM or succeed, and
- * under ASan leak nothing. The allocations of config's own files are counted: the linker puts the
- * functions below in their place (test/CMakeLists.txt); libyaml's own are not reached.
+ * config without memory: every allocation fails once. Each run must end in -ENOMEM, or as it would
+ * have ended with memory, and under ASan leak nothing. The allocations of config's own files are
+ * counted: the linker puts the functions below in their place (test/CMakeLists.txt); libyaml's own
+ * are not reached.
  */
 #include "config_check.h"
 
 #include <stdio.h>
+
+#include "base/util.h"
 
 static unsigned fail_at; /* 0: never */
 static unsigned allocations;
@@ -61,7 +64,7 @@ FILE *__wrap_open_memstream(char **ret_text, size_t *ret_bytes)
 
 struct sample {
 	char *name;
-	uint64_t size;
+	uint64_t id, size;
 	struct option_cpus cpus;
 	struct yaml_node *backend;
 };
@@ -77,32 +80,56 @@ static const struct option table[] = {
 	  .offset = offsetof(struct sample, cpus),
 	  .def = "[0, 1]" },
 	{ .name = "backend", .type = OPTION_NODE, .offset = offsetof(struct sample, backend) },
+	{ .name = "id",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct sample, id),
+	  .flags = OPTION_REQUIRED },
 	OPTION_END,
 };
 
-/* The worse of what the steps returned; *ret_text is what would be printed. */
+/* What says that all went well must have gone well. */
+static void check_sample(const struct sample *s, const struct yaml_node *root)
+{
+	const struct yaml_node *size = yaml_get(root, "size");
+
+	assert_string_equal(s->name, "x y");
+	assert_int_equal(s->size, size ? MIB(1) : 0);
+	assert_int_equal(s->cpus.nr, yaml_get(root, "cpus") ? 4 : 2);
+	assert_int_equal(s->cpus.cpu[1], 1);
+	assert_ptr_equal(s->backend, yaml_get(root, "backend"));
+}
+
+static int read_sample(const struct yaml_node *root, struct config_errors *e)
+{
+	const struct config_pos pos = { 1, 1 };
+	struct sample s;
+	int err = option_parse(table, root, NULL, &s, sizeof(s), e);
+
+	if (err == 0)
+		err = option_set(table, "name", "\"x y\"", pos, &s, e);
+	if (err == 0)
+		check_sample(&s, root);
+	option_free(table, &s);
+	return err;
+}
+
+/* Returns the worst of all steps; *ret_text is what would be printed. */
 static int run(const char *yaml, char **ret_text)
 {
 	struct config_errors e;
 	struct yaml_doc doc;
-	struct sample s;
 	int err, option_err = 0;
 
 	config_errors_init(&e, "f");
 	err = yaml_parse(&doc, yaml, strlen(yaml), &e);
-	if (err != -ENOMEM)
+	if (err != -ENOMEM) {
 		assert_int_equal(err == -EINVAL, config_errors_any(&e));
-	if (doc.root && err != -ENOMEM) {
-		option_err = option_parse(table, doc.root, NULL, &s, sizeof(s), &e);
-		if (option_err != -ENOMEM)
-			option_err = option_set(table, "name", "\"x y\"",
-						(struct config_pos){ 1, 1 }, &s, &e);
-		option_free(table, &s);
+		option_err = doc.root ? read_sample(doc.root, &e) : -EINVAL;
 	}
 	*ret_text = config_errors_text(&e);
 	yaml_doc_free(&doc);
 	config_errors_fini(&e);
-	return err == -ENOMEM || option_err == -ENOMEM ? -ENOMEM : err;
+	return err == -ENOMEM || option_err == -ENOMEM ? -ENOMEM : err ? err : option_err;
 }
 
 /* Fails the 1st, 2nd ... allocation, until a run needs fewer. Returns how many there are. */
@@ -128,16 +155,18 @@ static unsigned fail_each(const char *yaml, int expected)
 static void test_good_document(void **state)
 {
 	(void)state;
-	assert_true(fail_each("name: &n disk\nsize: 1M\ncpus: 0-3\n"
+	assert_true(fail_each("id: 1\nname: &n disk\nsize: 1M\ncpus: 0-3\n"
 			      "backend: {<<: {a: 1, b: *n}, list: [1, 2, {}, []]}\n",
 			      0) > 30);
 	fail_at = 0;
 }
 
-static void test_empty_document(void **state)
+/* Everything is a default. */
+static void test_short_document(void **state)
 {
 	(void)state;
-	assert_true(fail_each("", 0) > 5);
+	assert_true(fail_each("id: 1\n", 0) > 15);
+	assert_true(fail_each("", -EINVAL) > 5);
 	fail_at = 0;
 }
 
@@ -178,7 +207,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good_document),
-		cmocka_unit_test(test_empty_document),
+		cmocka_unit_test(test_short_document),
 		cmocka_unit_test(test_bad_document),
 		cmocka_unit_test(test_error_without_memory_is_counted),
 	};

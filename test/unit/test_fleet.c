@@ -272,7 +272,7 @@ static void test_reload_restarts_what_changed(void **state)
 	run();
 	assert_int_equal(fake_starts, starts + 1);
 	assert_string_equal(state_of("a"), "live");
-	assert_int_equal(fake_find("a")->spec.depth, 2);
+	assert_int_equal(fake_get("a")->spec.depth, 2);
 	assert_int_equal(fleet_find(&fleet, "a")->settings->options.depth, 2);
 }
 
@@ -348,6 +348,40 @@ static void test_reload_tries_failed_ones_again(void **state)
 	assert_int_equal(fleet.member_nr, 0);
 }
 
+/* It was on its way up when it was asked to stop, and says so. */
+static void test_live_while_stopping(void **state)
+{
+	struct told t;
+
+	(void)state;
+	fleet_del(&fleet, add("slow", false), false);
+	watch(&t, fleet_find(&fleet, "slow"));
+	fake_plan(fake_get("slow"), DEVICE_EVENT_LIVE, "");
+	run();
+	assert_int_equal(t.nr, 0);
+	assert_string_equal(state_of("slow"), "stopping");
+	fake_release("slow");
+	run();
+	assert_int_equal(t.outcome, FLEET_GONE);
+}
+
+/* Its device has failed a moment ago and is not freed yet: there is nothing to stop. */
+static void test_reload_between_failure_and_sweep(void **state)
+{
+	unsigned starts;
+
+	(void)state;
+	add("sour", true);
+	starts = fake_starts;
+	while (device_state(fake_get("sour")) != DEVICE_FAILED)
+		ev_run(ev, EVRUN_ONCE);
+	assert_true(fleet_find(&fleet, "sour")->ended);
+	reload("sour");
+	run();
+	assert_string_equal(state_of("sour"), "failed");
+	assert_int_equal(fake_starts, starts + 1);
+}
+
 /* A failure that the sweep has not seen yet. */
 static void test_reload_right_after_a_failure(void **state)
 {
@@ -388,7 +422,7 @@ static void test_reload_twice_at_once(void **state)
 	reload("a:2 c:1");
 	reload("a:3 d:1");
 	run();
-	assert_int_equal(fake_find("a")->spec.depth, 3);
+	assert_int_equal(fake_get("a")->spec.depth, 3);
 	assert_string_equal(state_of("b"), "none");
 	assert_string_equal(state_of("c"), "none");
 	assert_string_equal(state_of("d"), "live");
@@ -408,7 +442,7 @@ static void test_reload_while_restarting(void **state)
 	run();
 	fake_release("slow");
 	run();
-	assert_int_equal(fake_find("slow")->spec.depth, 3);
+	assert_int_equal(fake_get("slow")->spec.depth, 3);
 	fake_release("slow");
 	run();
 	assert_string_equal(state_of("slow"), "live");
@@ -442,7 +476,7 @@ static void test_failure_of_a_live_device(void **state)
 	(void)state;
 	reload("a");
 	run();
-	fake_plan(fake_find("a"), DEVICE_EVENT_FAILED, "stopped by somebody else");
+	fake_plan(fake_get("a"), DEVICE_EVENT_FAILED, "stopped by somebody else");
 	run();
 	assert_string_equal(state_of("a"), "failed");
 	reload("a");
@@ -479,7 +513,7 @@ static void test_stop_all_makes_polite_stops_forced(void **state)
 	fleet_del(&fleet, fleet_find(&fleet, "slow"), false);
 	watch(&t, fleet_find(&fleet, "slow"));
 	fleet_stop_all(&fleet);
-	assert_true(fake_find("slow")->force);
+	assert_true(fake_get("slow")->force);
 	fake_release("slow");
 	run();
 	assert_int_equal(t.outcome, FLEET_GONE);
@@ -547,6 +581,8 @@ int main(void)
 		TEST(test_reload_does_not_wait_for_ever),
 		TEST(test_reload_keeps_what_is_in_use),
 		TEST(test_reload_tries_failed_ones_again),
+		TEST(test_live_while_stopping),
+		TEST(test_reload_between_failure_and_sweep),
 		TEST(test_reload_right_after_a_failure),
 		TEST(test_reload_leaves_added_ones_alone),
 		TEST(test_reload_twice_at_once),

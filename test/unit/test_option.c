@@ -495,12 +495,18 @@ static void test_set(void **state)
 	assert_int_equal(option_set(table, "name", "[a", pos, &s, &e), -EINVAL);
 	assert_int_equal(option_set(table, "note", "a: b", pos, &s, &e), -EINVAL);
 	assert_int_equal(option_set(table, "backend", "{}", pos, &s, &e), -EINVAL);
+	assert_int_equal(option_set(table, "cpus", "[1, 1]", pos, &s, &e), -EINVAL);
+	assert_int_equal(option_set(table, "note", "{a: 1, a: 1, b: 1, b: 1}", pos, &s, &e),
+			 -EINVAL);
 	check_errors(&e, "f:3:4: queues: 0 is below the minimum 1\n"
 			 "f:3:4: unknown key \"quues\" (did you mean \"queues\"?)\n"
 			 "f:3:4: name: has no value\n"
 			 "f:3:4: name: expected \",\" or \"]\" (of what begins at 1:1)\n"
 			 "f:3:4: note: expected a text, not a map\n"
-			 "f:3:4: backend: can only be given in a file\n");
+			 "f:3:4: backend: can only be given in a file\n"
+			 "f:3:4: cpus: CPU 1 is given twice\n"
+			 "f:3:4: note: key \"a\" is given twice (first on line 1)\n"
+			 "f:3:4: note: key \"b\" is given twice (first on line 1)\n");
 	assert_string_equal(s.name, "a # b");
 	option_free(table, &s);
 	config_errors_fini(&e);
@@ -549,7 +555,12 @@ static void test_equal(void **state)
 		"name: disk\nbackend: {a: 1, b: 1}",
 	};
 
+	struct sample nothing = { 0 }, also_nothing = { 0 }, noted = { .note = (char *)"" };
+
 	(void)state;
+	assert_true(option_equal(table, &nothing, &also_nothing));
+	assert_false(option_equal(table, &nothing, &noted));
+	assert_false(option_equal(table, &noted, &nothing));
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		for (size_t j = 0; j < ARRAY_SIZE(texts); j++)
 			assert_int_equal(equal_texts(texts[i], texts[j]), i == j);

@@ -214,6 +214,26 @@ static void test_nearest(void **state)
 		"path");
 }
 
+static void test_nearest_at_its_limits(void **state)
+{
+	/* 32 bytes are compared, 33 are not. */
+	static const char *const longest = "x2345678901234567890123456789012";
+	static const char *const too_long = "x23456789012345678901234567890123";
+	static const char *const alike[] = { "abc1", "abc2" };
+	static const char *const short_one = "y";
+
+	(void)state;
+	assert_string_equal(option_nearest("12345678901234567890123456789012", &longest, 0, 1),
+			    longest);
+	assert_null(option_nearest("12345678901234567890123456789012", &too_long, 0, 1));
+	assert_null(option_nearest("123456789012345678901234567890123", &longest, 0, 1));
+	/* Of two as near, the first. */
+	assert_string_equal(option_nearest("abc3", alike, sizeof(alike[0]), 2), "abc1");
+	assert_string_equal(option_nearest("abc2", alike, sizeof(alike[0]), 2), "abc2");
+	/* One letter for another has nothing in common. */
+	assert_null(option_nearest("x", &short_one, 0, 1));
+}
+
 static void test_man(void **state)
 {
 	char *text = NULL;
@@ -242,7 +262,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parse_size),  cmocka_unit_test(test_parse_duration),
 		cmocka_unit_test(test_format_size), cmocka_unit_test(test_power_of_two),
-		cmocka_unit_test(test_nearest),	    cmocka_unit_test(test_man),
+		cmocka_unit_test(test_nearest),	    cmocka_unit_test(test_nearest_at_its_limits),
+		cmocka_unit_test(test_man),
 	};
 
 	return cmocka_run_group_tests_name("option_words", tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -320,6 +321,42 @@ static void test_overlapping_files(void **state)
 	overlap("disk", "disk2", false);
 }
 
+/* Two nodes of one device, as udev makes them under many names. */
+static void test_overlapping_block_devices(void **state)
+{
+	char path[64], other[64];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/node", dir);
+	snprintf(other, sizeof(other), "%s/other", dir);
+	if (mknod(path, S_IFBLK | 0600, makedev(7, 77)) < 0)
+		skip(); /* only root may, and not everywhere */
+	assert_int_equal(mknod(other, S_IFBLK | 0600, makedev(7, 77)), 0);
+	overlap("node", "other", true);
+	unlink(other);
+	assert_int_equal(mknod(other, S_IFBLK | 0600, makedev(7, 78)), 0);
+	overlap("node", "other", false);
+	unlink(other);
+	unlink(path);
+}
+
+/* Nobody writes: as many as like may read. */
+static void test_file_shared_by_readers(void **state)
+{
+	struct settings s;
+
+	(void)state;
+	good(&s, "devices:\n"
+		 "- {name: a, read_only: true, backend: {type: file, path: /x}}\n"
+		 "- {name: b, read_only: true, backend: {type: file, path: /x}}\n");
+	settings_free(&s);
+	bad("devices:\n"
+	    "- {name: a, read_only: true, backend: {type: file, path: /x}}\n"
+	    "- {name: b, backend: {type: file, path: /x}}\n",
+	    "f:3:41: path: \"/x\" is the file of device \"a\" (line 2) too; they would destroy "
+	    "each other's data\n");
+}
+
 static void test_all_errors_at_once(void **state)
 {
 	(void)state;
@@ -504,6 +541,8 @@ int main(void)
 		cmocka_unit_test(test_wrong_backends),
 		cmocka_unit_test(test_duplicates),
 		cmocka_unit_test(test_overlapping_files),
+		cmocka_unit_test(test_overlapping_block_devices),
+		cmocka_unit_test(test_file_shared_by_readers),
 		cmocka_unit_test(test_all_errors_at_once),
 		cmocka_unit_test(test_too_many_devices),
 		cmocka_unit_test(test_broken_file),

@@ -82,9 +82,9 @@ environment() {
 # --- processes ----------------------------------------------------------------------------------
 
 start_virtiofsd() { # TAG FOLDER CACHE
-	local options=(-o "source=$2" -o "cache=$3")
+	local tries options=(-o "source=$2" -o "cache=$3")
 	if "$virtiofsd" --help 2>&1 | grep -q -- --shared-dir; then # the one written in Rust
-		options=(--shared-dir "$2" --cache "$3")
+		options=(--shared-dir "$2" --cache "$3" --no-announce-submounts)
 	fi
 	"$virtiofsd" --socket-path="$run/$1.sock" "${options[@]}" >"$run/$1.log" 2>&1 &
 	for ((tries = 0; tries < 500; tries++)); do
@@ -113,29 +113,38 @@ machine_options() {
 		-nodefaults -display none -no-reboot -device "isa-debug-exit,iobase=0xf4,iosize=4")
 }
 
-# The watchdogs measure the host's load here, and console noise costs time.
+# maxcpus: init brings the others up. QEMU before 8.1 can run code that another CPU is patching,
+# which the boot does a lot: one in thirty crashed. noreplace-smp, because that would patch once
+# more. The watchdogs would measure the host's load, and console noise costs time.
 kernel_line() {
 	echo "root=rootfs rootfstype=virtiofs rw init=/init console=ttyS0 quiet panic=-1 oops=panic" \
 		"tsc=reliable mitigations=off nokaslr no_timer_check rcupdate.rcu_expedited=1" \
 		"cryptomgr.notests nowatchdog maxcpus=1 noreplace-smp log_buf_len=1M"
 }
 
+add_share() { # TAG SOCKET
+	devices+=(-chardev "socket,id=$1,path=$2" -device "vhost-user-fs-pci,chardev=$1,tag=$1")
+}
+
+# The guest's hvc0, hvc1 and so on, in the order of the calls.
+add_console() { # NAME CHARDEV
+	devices+=(-chardev "$2,id=$1" -device "virtconsole,chardev=$1")
+}
+
 start_qemu() {
-	local stream devices=() machine
+	local devices=(-device "virtio-serial-pci,max_ports=4") machine
 	machine_options
 	mkfifo "$run/orders.in" "$run/orders.out"
 	touch "$run/console" "$run/stdout" "$run/stderr"
-	for stream in root share; do
-		devices+=(-chardev "socket,id=$stream,path=$run/$stream.sock"
-			-device "vhost-user-fs-pci,chardev=$stream,tag=${stream/%root/rootfs}")
-	done
+	add_share rootfs "$run/rootfs.sock"
+	add_share share "$run/share.sock"
 	# Files, not pipes: a virtconsole drops what a full pipe does not take.
-	for stream in file,id=stdout,path=$run/stdout file,id=stderr,path=$run/stderr pipe,id=orders,path=$run/orders; do
-		devices+=(-chardev "$stream" -device "virtconsole,chardev=$(sed -E 's/.*id=([a-z]*).*/\1/' <<<"$stream")")
-	done
-	"${UBLKD_VM_QEMU:-qemu-system-x86_64}" "${machine[@]}" -serial "file:$run/console" \
-		-kernel "$kernel/vmlinux" -append "$(kernel_line)" \
-		-device "virtio-serial-pci,max_ports=4" "${devices[@]}" >"$run/qemu.log" 2>&1 &
+	add_console stdout "file,path=$run/stdout"
+	add_console stderr "file,path=$run/stderr"
+	add_console orders "pipe,path=$run/orders"
+	"${UBLKD_VM_QEMU:-qemu-system-x86_64}" "${machine[@]}" "${devices[@]}" \
+		-serial "file:$run/console" -kernel "$kernel/vmlinux" -append "$(kernel_line)" \
+		>"$run/qemu.log" 2>&1 &
 	qemu=$!
 }
 
@@ -158,15 +167,25 @@ wait_seconds() { # SECONDS: true when qemu has ended before
 	[ "$ended" = "$qemu" ]
 }
 
-# A panic ends QEMU (panic=-1, -no-reboot) unless the panic itself hangs: that is given 5 seconds.
-wait_guest() { # true when the guest ended by itself
-	local deadline=$((SECONDS + limit)) left was_panicked=
+is_read() { # tail ends when its reader has gone
+	kill -0 "${tails[0]}" 2>/dev/null && kill -0 "${tails[1]}" 2>/dev/null
+}
+
+# Returns when the guest has ended, or has to be ended: then $why and $why_code are set. A panic
+# ends QEMU (panic=-1, -no-reboot) unless the panic itself hangs: that is given 5 to 10 seconds.
+wait_guest() {
+	local deadline=$((SECONDS + limit)) left was_panicked=''
+	why_code=125
 	while ((left = deadline - SECONDS, left > 0)); do
-		if wait_seconds $((left < 5 ? left : 5)); then return 0; fi
-		if [ -n "$was_panicked" ]; then break; fi
+		if wait_seconds $((left < 5 ? left : 5)); then return; fi
+		if [ -n "$was_panicked" ]; then why="the guest's kernel panicked" && return; fi
 		if panicked; then was_panicked=1; fi
+		if ! is_read; then
+			why="nobody reads the output any more" why_code=141
+			return
+		fi
 	done
-	return 1
+	why="the time limit of $limit s (-t) is up" why_code=124
 }
 
 # init says who is blocked, and saves dmesg, if it still can.
@@ -176,11 +195,6 @@ stop_guest() {
 		kill -KILL "$qemu"
 		wait "$qemu" || true
 	fi
-}
-
-console_tail() {
-	say "$*; the console's last lines:"
-	tail -n 40 "$run/console" >&2
 }
 
 save_dmesg() {
@@ -193,23 +207,22 @@ save_dmesg() {
 report() {
 	local code
 	code=$(cat "$share/exit" 2>/dev/null) || code=
-	case $code in
-	[0-9]*) exit "$code" ;;
-	stopped) console_tail "the time limit of $limit s (-t) is up" && exit 124 ;;
-	esac
-	if panicked; then console_tail "the guest's kernel panicked" && exit 125; fi
-	if [ -n "$timed_out" ]; then
-		console_tail "the time limit of $limit s (-t) is up, and the guest does not answer" && exit 124
-	fi
-	tail -n 5 "$run"/*.log >&2
-	console_tail "the guest ended without a result" && exit 125
+	if ! (echo full >"$run/full") 2>/dev/null; then say "output beyond 1 GB was lost"; fi
+	if [[ $code == [0-9]* ]]; then exit "$code"; fi
+	if [ -z "$why" ] && panicked; then why="the guest's kernel panicked"; fi
+	if [ -z "$why" ]; then tail -n 5 "$run"/*.log >&2; fi
+	say "${why:-the guest ended without a result}; the console's last lines:"
+	tail -n 100 "$run/console" >&2
+	exit "$why_code"
 }
 
 main() {
-	local timed_out='' qemu tails
+	local why='' why_code qemu tails
 	# Hides nothing that is wanted: no tree lies there, and the guest has a /dev of its own.
-	mount -t tmpfs -o mode=755 tmpfs "$run"
-	mkdir "$root" "$share" "$share/out"
+	mount -t tmpfs -o mode=755,size=1g tmpfs "$run"
+	mkdir "$root" "$share"
+	mount -t tmpfs -o size=64m tmpfs "$share" # of its own: endless output leaves it room
+	mkdir "$share/out"
 	# Debian 12's virtiofsd keeps lock files there, named after the socket: private, two can run.
 	mkdir -p /run/virtiofsd && mount -t tmpfs tmpfs /run/virtiofsd
 	mkdir -p /usr/lib/modules # a machine without kernels lacks it, and modules are bound there
@@ -220,14 +233,12 @@ main() {
 	printf '%s\0' "$@" >"$share/argv"
 	printf '%s\0' "$PWD" >"$share/cwd"
 	environment >"$share/env"
-	start_virtiofsd root "$root" always
+	start_virtiofsd rootfs "$root" always
 	start_virtiofsd share "$share" auto
 	start_qemu
 	carry_output
-	if ! wait_guest; then
-		timed_out=1
-		stop_guest
-	fi
+	wait_guest
+	if [ -n "$why" ]; then stop_guest; fi
 	wait "${tails[@]}" || true
 	save_dmesg
 	report

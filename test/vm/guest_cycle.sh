@@ -23,13 +23,14 @@ busy_cycle() {
 	local fio_pid
 	ublkctl add -f "$work/one.yaml" >/dev/null || return
 	fio --name=b --filename=/dev/ublkb7 --rw=randrw --ioengine=io_uring --direct=1 --bs=4k \
-		--iodepth=16 --time_based --runtime=20 --size=8M >/dev/null 2>&1 &
+		--iodepth=16 --time_based --runtime=20 --size=8M --allow_file_create=0 >/dev/null 2>&1 &
 	fio_pid=$!
-	sleep 0.3
-	ublkctl del x --force >/dev/null || return
+	wait_for 20 io_runs && ublkctl del x --force >/dev/null || return
 	wait $fio_pid
 	wait_for 5 node_gone
 }
+# Completed reads and writes of the device: fio takes its time to start.
+io_runs() { [ "$(awk '{ print $1 * $5 }' /sys/block/ublkb7/stat)" -gt 400 ]; }
 node_gone() { [ ! -e /dev/ublkb7 ]; }
 
 many() {

@@ -41,7 +41,7 @@ finish() {
 
 no_device_left() {
 	stop_daemon
-	! ls /dev/ublkb* /dev/ublkc* 2>/dev/null
+	! find /dev -name 'ublk[bc]*' | grep .
 }
 
 # The splat of io_buffer_register_bvec on Debian's 7.2.13 is known and harmless.

@@ -1,10 +1,10 @@
 /*
  * The first process of the test guest: makes the machine usable, runs one command, reports, ends.
  *
- * vm.sh leaves the orders in the share (argv, env, cwd, binds: strings that end in NUL) and finds the
- * answers there (exit, dmesg). The command writes into pipes, and this process carries them to two
- * virtio consoles: pipes can be opened again (/dev/stderr) and are no terminals. A third console
- * brings vm.sh's only order, "stop": the time is up, say who is blocked, and end.
+ * vm.sh leaves the orders in the share (argv, env, cwd, binds: strings that end in NUL), and finds
+ * the answers there (exit, dmesg). The command writes into pipes, and this process carries them to
+ * two virtio consoles: pipes can be opened again (/dev/stderr) and are no terminals. A third
+ * console brings vm.sh's only order, "stop": the time is up, say who is blocked, and end.
  *
  * Failure: anything that makes a run pointless is printed to the kernel's console and ends the
  * guest without an exit file, which vm.sh reports. One thread; nothing is freed, the machine ends.
@@ -222,10 +222,7 @@ static void loopback_up(void)
 	close(fd);
 }
 
-/*
- * The kernel starts with one CPU (maxcpus=1, see guest.sh): QEMU before 8.1 can run code that another
- * CPU is patching, and the boot patches a lot.
- */
+/* The kernel starts with one (maxcpus=1); guest.sh says why. */
 static void cpus_online(void)
 {
 	char path[64];
@@ -255,7 +252,7 @@ static void load_module(const char *name)
 		fprintf(stderr, "init: modprobe %s failed\n", name); /* the tests will say more */
 }
 
-/* The kernel brings the virtio consoles up in its own time, in the order of vm.sh's command line. */
+/* The kernel brings the consoles up in its own time, in the order of guest.sh's command line. */
 static int console_open(const char *path)
 {
 	struct termios mode;
@@ -362,7 +359,8 @@ static int reap(pid_t command, int *ret_status)
 }
 
 /* Carries output until the command has ended (returns 1) or vm.sh says stop (returns 0). */
-static int command_wait(pid_t command, struct stream *streams, int orders, int signals, int *ret_status)
+static int command_wait(pid_t command, struct stream *streams, int orders, int signals,
+			int *ret_status)
 {
 	struct signalfd_siginfo info;
 

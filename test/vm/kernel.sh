@@ -10,7 +10,6 @@
 set -euo pipefail
 
 cache=${UBLKD_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ublkd/guest}
-default_host=http://deb.debian.org
 
 say() { printf 'kernel.sh: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -29,14 +28,18 @@ suites_of() { # SERIES: where Debian has it, the most stable place first
 machine_uris() {
 	cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
 		sed -nE 's/^deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+).*/\2/p'
-	sed -nE 's/^URIs:[[:space:]]*//p' /etc/apt/sources.list.d/*.sources 2>/dev/null | tr ' \t' '\n\n'
+	sed -nE 's/^URIs:[[:space:]]*//p' /etc/apt/sources.list.d/*.sources 2>/dev/null |
+		tr -s '[:blank:]' '\n'
 }
 
 archive_uri() { # SUITE
 	local tail=debian uri
 	[[ $1 == *-security ]] && tail=debian-security
 	uri=$(machine_uris | grep -E "/$tail/?\$" | head -n 1) || true
-	printf '%s\n' "${uri:-$default_host/$tail}"
+	# A machine without a security mirror: the same archive mostly has it beside.
+	[ -n "$uri" ] || uri=$(machine_uris | grep -E '/debian/?$' | head -n 1 | sed "s|/debian/*\$|/$tail|") || true
+	[ -n "$uri" ] || die "no Debian archive in /etc/apt/sources.list(.d)"
+	printf '%s\n' "$uri"
 }
 
 keyring_option() {
@@ -122,7 +125,7 @@ install_kernel() { # STAGE: a folder with the packages -> vmlinux, modules/, rel
 	for deb in "$stage"/*.deb; do dpkg-deb -x "$deb" "$stage/tree"; done
 	vmlinuz=$(find "$stage/tree" -type f -name 'vmlinuz*') # in /boot or beside the modules
 	modules=$(find "$stage/tree" -type d -path '*/lib/modules/*' -prune)
-	[ -n "$vmlinuz" ] && [ -n "$modules" ] || die "the packages hold no kernel with modules"
+	if [ -z "$vmlinuz" ] || [ -z "$modules" ]; then die "the packages hold no kernel with modules"; fi
 	extract_vmlinux "$vmlinuz" "$stage/vmlinux"
 	mkdir "$stage/modules"
 	mv "$modules" "$stage/modules/"
@@ -200,10 +203,11 @@ fetch_source() { # SERIES DIR
 	dpkg-deb --fsys-tarfile "$deb" | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' |
 		xz -dc | tar -x -C "$stage/tree" --strip-components=1 --wildcards \
 		'*/tools/testing/selftests/ublk' '*/tools/testing/selftests/kselftest*' \
-		'*/tools/testing/selftests/lib.mk' '*/tools/include' '*/tools/scripts' '*/scripts/subarch.include' \
-		'*/include/uapi/linux/ublk_cmd.h' '*/drivers/block/ublk_drv.c' '*/Documentation/block/ublk.rst'
+		'*/tools/testing/selftests/lib.mk' '*/tools/include' '*/tools/scripts' \
+		'*/scripts/subarch.include' '*/include/uapi/linux/ublk_cmd.h' \
+		'*/drivers/block/ublk_drv.c' '*/Documentation/block/ublk.rst' || return 1
 	basename "$deb" >"$stage/tree/package"
-	mkdir -p "$(dirname "$dir")" && mv -T "$stage/tree" "$dir"
+	mkdir -p "$(dirname "$dir")" && mv -T "$stage/tree" "$dir" || return 1
 	rm -rf "$stage"
 }
 

@@ -19,6 +19,7 @@
 #   UBLKD_VM_ENV      names of variables to pass on, separated by spaces
 #   UBLKD_VM_DMESG    where dmesg goes (build/out/dmesg-KERNEL.txt)
 #   UBLKD_VM_ACCEL    kvm or tcg (tcg: works everywhere)
+#   UBLKD_VM_QEMU     another qemu-system-x86_64
 #   UBLKD_CACHE       where kernels are kept (~/.cache/ublkd/guest)
 set -euo pipefail
 
@@ -34,6 +35,7 @@ usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$here/vm.sh"; }
 # In Debian 12 virtiofsd is a part of qemu-system-common, since 13 a package of its own.
 packages() {
 	local version
+	# shellcheck disable=SC1091
 	version=$(. /etc/os-release && echo "${VERSION_ID:-99}") # testing and sid have no number
 	echo qemu-system-x86 qemu-system-common gcc libc6-dev kmod zstd xz-utils util-linux mount
 	if [ "${version%%.*}" -ge 13 ]; then echo virtiofsd; fi
