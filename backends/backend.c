@@ -54,12 +54,13 @@ static struct backend_device *device_alloc(const struct backend *ops)
 	return device;
 }
 
-/* What open said must make sense together with what the configuration wishes. */
+/* What open found must make sense together with what the configuration wishes. */
 static int check_limits(struct backend_device *device)
 {
-	const struct backend_limits *limits = &device->limits;
+	struct backend_limits *limits = &device->limits;
 	uint32_t block_bytes = device->wishes.logical_block_bytes;
 
+	limits->physical_block_bytes = MAX(limits->physical_block_bytes, block_bytes);
 	if (limits->logical_block_bytes > block_bytes)
 		return backend_fail(device, -EINVAL,
 				    "cannot serve blocks of %u bytes: set block_size: %u",

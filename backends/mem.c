@@ -39,6 +39,7 @@ static const struct option mem_options[] = {
 	  .type = OPTION_SIZE,
 	  .offset = offsetof(struct mem_config, size_bytes),
 	  .min = 4096,
+	  .max = INT64_MAX,
 	  .flags = OPTION_REQUIRED,
 	  .help = "Size of the device. Memory is used only for what was written and not "
 		  "discarded." },

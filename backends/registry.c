@@ -5,10 +5,7 @@
 #include <string.h>
 
 const struct backend *const backend_registry[] = {
-	&backend_null,
-	&backend_mem,
-	&backend_skeleton,
-	NULL,
+	&backend_null, &backend_mem, &backend_file, &backend_skeleton, NULL,
 };
 
 const struct backend *backend_find(const char *name)

@@ -91,7 +91,7 @@ static bool known(const struct config_errors *e, struct config_pos pos, const ch
 {
 	for (size_t i = 0; i < e->nr; i++)
 		if (e->list[i].pos.line == pos.line && e->list[i].pos.column == pos.column &&
-		    strcmp(e->list[i].message, message) == 0)
+		    e->list[i].message && strcmp(e->list[i].message, message) == 0)
 			return true;
 	return false;
 }

@@ -6,12 +6,22 @@
 #include "base/assert.h"
 #include "reactor/reactor.h"
 
-static int slot_take(struct reactor *r, uint32_t *ret_slot)
+/*
+ * A free slot remembers its generation, so that a completion meant for its last owner is not taken
+ * for one of the next: both fit into the 32 bits of an entry of the free stack.
+ */
+static uint32_t free_entry(uint64_t user_data)
+{
+	return (uint32_t)(user_data >> USER_DATA_GENERATION_SHIFT) << USER_DATA_SLOT_BITS |
+	       user_data_slot(user_data);
+}
+
+static int slot_take(struct reactor *r, uint32_t *ret_entry)
 {
 	if (r->slot_free_nr > 0)
-		*ret_slot = r->slot_free[--r->slot_free_nr];
+		*ret_entry = r->slot_free[--r->slot_free_nr];
 	else if (r->slot_fresh < r->slot_nr)
-		*ret_slot = r->slot_fresh++;
+		*ret_entry = r->slot_fresh++;
 	else
 		return -ENOBUFS;
 	return 0;
@@ -19,16 +29,18 @@ static int slot_take(struct reactor *r, uint32_t *ret_slot)
 
 int op_init(struct op *op, struct reactor *reactor, struct op_owner owner, op_fn *fn)
 {
-	uint32_t slot;
-	int ret = slot_take(reactor, &slot);
+	uint32_t entry, slot;
+	int ret = slot_take(reactor, &entry);
 
 	if (ret < 0)
 		return ret;
+	slot = user_data_slot(entry);
 	*op = (struct op){
 		.user_data = user_data_make(owner.kind, owner.leg, owner.queue, owner.tag, slot),
 		.fn = fn,
 		.reactor = reactor,
 	};
+	op->user_data += (entry >> USER_DATA_SLOT_BITS) * USER_DATA_GENERATION_ONE;
 	list_init(&op->parked);
 	reactor->slot[slot] = op;
 	return 0;
@@ -44,7 +56,7 @@ void op_fini(struct op *op)
 	ASSERT(op->state != OP_INFLIGHT);
 	op_unpark(op);
 	r->slot[slot] = NULL;
-	r->slot_free[r->slot_free_nr++] = slot;
+	r->slot_free[r->slot_free_nr++] = free_entry(op->user_data);
 	op->reactor = NULL;
 }
 
@@ -76,7 +88,8 @@ void op_park(struct op *op, op_retry_fn *retry)
 	ASSERT(op->state == OP_IDLE);
 	op->state = OP_PARKED;
 	op->retry = retry;
-	op->reactor->stats.sq_full++;
+	op->start_ns = op->reactor->now_ns;
+	stat_add(&op->reactor->stats.sq_full, 1);
 	list_push_back(&op->reactor->parked, &op->parked);
 }
 

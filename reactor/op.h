@@ -32,7 +32,7 @@ struct op {
 	op_fn *fn;
 	struct reactor *reactor;
 	enum op_state state;
-	uint64_t start_ns; /* reactor time of op_start */
+	uint64_t start_ns; /* reactor time of op_start, or op_park */
 	op_retry_fn *retry;
 	struct list_node parked;
 };

@@ -143,7 +143,7 @@ static void dispatch(struct reactor *r, const struct io_uring_cqe *cqe)
 	struct op *op = slot < r->slot_fresh ? r->slot[slot] : NULL;
 
 	if (!op || op->user_data != cqe->user_data || op->state != OP_INFLIGHT) {
-		r->stats.stale++;
+		stat_add(&r->stats.stale, 1);
 		log_limited(LOG_LEVEL_WARN, "stale completion",
 			    "reactor=%u user_data=0x%llx res=%d", r->idx,
 			    (unsigned long long)cqe->user_data, cqe->res);
@@ -203,7 +203,7 @@ static void run_mailbox(struct reactor *r)
 	if (!r->mailbox_pending)
 		return;
 	r->mailbox_pending = false;
-	r->stats.mails += mailbox_drain(&r->mailbox);
+	stat_add(&r->stats.mails, mailbox_drain(&r->mailbox));
 }
 
 static void run_timers(struct reactor *r)
@@ -214,9 +214,9 @@ static void run_timers(struct reactor *r)
 	if (deadline_ns > r->now_ns)
 		return;
 	if (r->now_ns - deadline_ns > REACTOR_TIMER_LATE_NS)
-		r->stats.timers_late++;
+		stat_add(&r->stats.timers_late, 1);
 	nr = timer_heap_run(&r->timers, r->now_ns);
-	r->stats.timers += nr;
+	stat_add(&r->stats.timers, nr);
 }
 
 static bool cqes_waiting(const struct reactor *r)
@@ -264,22 +264,20 @@ static void enter(struct reactor *r, bool may_wait)
 		ASSERT(!"io_uring_enter");
 	}
 	r->now_ns = ring_clock_ns();
-	r->stats.kernel_ns += r->now_ns - before_ns;
+	stat_add(&r->stats.kernel_ns, r->now_ns - before_ns);
 }
 
 static void account(struct reactor *r, uint64_t start_ns, unsigned cqe_nr)
 {
 	uint64_t busy_ns = r->now_ns - start_ns;
 
-	r->stats.turns++;
-	r->stats.cqes += cqe_nr;
-	r->stats.callback_ns += busy_ns;
-	if (cqe_nr > r->stats.cqes_max)
-		r->stats.cqes_max = cqe_nr;
-	if (busy_ns > r->stats.turn_ns_max)
-		r->stats.turn_ns_max = busy_ns;
+	stat_add(&r->stats.turns, 1);
+	stat_add(&r->stats.cqes, cqe_nr);
+	stat_add(&r->stats.callback_ns, busy_ns);
+	stat_max(&r->stats.cqes_max, cqe_nr);
+	stat_max(&r->stats.turn_ns_max, busy_ns);
 	if (busy_ns > REACTOR_STALL_NS)
-		r->stats.stalls++;
+		stat_add(&r->stats.stalls, 1);
 }
 
 void reactor_turn(struct reactor *r, bool may_wait)

@@ -42,6 +42,18 @@ struct loop_stats {
 	uint64_t timers_late; /* run more than REACTOR_TIMER_LATE_NS after their deadline */
 };
 
+/* The reactor's way to count: a reader on another thread never sees half a number. */
+static inline void stat_add(uint64_t *stat, uint64_t n)
+{
+	__atomic_store_n(stat, *stat + n, __ATOMIC_RELAXED);
+}
+
+static inline void stat_max(uint64_t *stat, uint64_t n)
+{
+	if (n > *stat)
+		__atomic_store_n(stat, n, __ATOMIC_RELAXED);
+}
+
 #define REACTOR_STALL_NS 10000000ull
 #define REACTOR_TIMER_LATE_NS 10000000ull
 #define REACTOR_OP_NR_DEFAULT (1u << USER_DATA_SLOT_BITS)
@@ -59,8 +71,8 @@ struct reactor {
 	uint64_t now_ns; /* read once after and once before the kernel, each turn */
 	unsigned idx;
 
-	struct op **slot;			    /* slot number -> op, or NULL */
-	uint32_t *slot_free;			    /* stack of free slot numbers */
+	struct op **slot;    /* slot number -> op, or NULL */
+	uint32_t *slot_free; /* stack of free slots: number and generation, see op.c */
 	uint32_t slot_free_nr, slot_nr, slot_fresh; /* slots from slot_fresh on were never used */
 
 	struct list_node parked; /* ops waiting for an SQE */

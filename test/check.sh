@@ -57,24 +57,47 @@ plan_kept() {
 	[ -n "$planned" ] && [ "${planned#1..}" = "$ran" ]
 }
 
-# tap NAME SECONDS COMMAND...: runs a TAP program under a time limit and adds its counts.
-tap() {
-	local name=$1 limit=$2 log=$logs/$1.tap start=$SECONDS code before=$failed
+# Runs a TAP program under a time limit; its exit code and duration go beside its log.
+tap_run() {
+	local name=$1 limit=$2 start=$SECONDS code=0
 	shift 2
-	timeout -k 10 "$limit" "$@" >"$log" 2>"$logs/$name.err" </dev/null
-	code=$?
-	count_tap "$name" "$log" "$*"
-	if ! plan_kept "$log" || { [ $code -ne 0 ] && [ "$failed" = "$before" ]; }; then
+	printf '%s ' "$*" >"$logs/$name.again"
+	timeout -k 10 "$limit" "$@" >"$logs/$name.tap" 2>"$logs/$name.err" </dev/null || code=$?
+	echo "$code $((SECONDS - start))" >"$logs/$name.end"
+}
+
+# Adds up what tap_run left.
+tap_count() {
+	local name=$1 log=$logs/$1.tap before=$failed code seconds again
+	read -r code seconds <"$logs/$name.end"
+	again=$(cat "$logs/$name.again")
+	count_tap "$name" "$log" "$again"
+	if ! plan_kept "$log" || { [ "$code" -ne 0 ] && [ "$failed" = "$before" ]; }; then
 		failed=$((failed + 1))
-		failures+=("$name: ended early or with exit code $code   again: $*")
+		failures+=("$name: ended early or with exit code $code   again: $again")
 	fi
 	if [ "$failed" = "$before" ]; then
-		printf '%sok%s   %-28s %3ds\n' "$green" "$plain" "$name" $((SECONDS - start))
+		printf '%sok%s   %-28s %3ds\n' "$green" "$plain" "$name" "$seconds"
 	else
-		printf '%sFAIL%s %-28s %3ds  (%s)\n' "$red" "$plain" "$name" $((SECONDS - start)) "$log"
+		printf '%sFAIL%s %-28s %3ds  (%s)\n' "$red" "$plain" "$name" "$seconds" "$log"
 		grep -hE '^(not ok|# )' "$log" | head -40
 		tail -n 20 "$logs/$name.err"
 	fi
+}
+
+# tap NAME SECONDS COMMAND...: runs a TAP program under a time limit and adds its counts.
+tap() {
+	tap_run "$@"
+	tap_count "$1"
+}
+
+# guest KERNEL SUITE SECONDS [BUILD]: one guest suite with the programs of a build; called in the
+# background, one per kernel; tap_count adds it up later.
+guest() {
+	local kernel=$1 suite=$2 limit=$3 build=${4:-release} name=guest-$1-$2${4:+-$4}
+	UBLKD_BIN_DIR=$top/build/$build/bin UBLKD_VM_DMESG=$top/$logs/$name.dmesg \
+		tap_run "$name" $((limit + 60)) \
+		test/vm/vm.sh -k "$kernel" -t "$limit" -- "$top/test/vm/guest_$suite.sh"
 }
 
 # step NAME COMMAND...: one result, the exit code of a command that prints nothing when well.

@@ -52,6 +52,7 @@ struct device_host {
 	struct reactor **reactors; /* data reactors */
 	const int *reactor_cpus;   /* the CPU each is pinned to; -1: none */
 	unsigned reactor_nr;
+	uint64_t mark; /* kept by the driver with each device (ublksrv_flags): whose it is */
 	/* Main thread, from a turn of the control reactor, never from inside a device_ call. */
 	void (*event)(struct device *device, enum device_event event, void *arg);
 	void *arg;

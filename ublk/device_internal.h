@@ -30,6 +30,7 @@ struct device {
 	unsigned attach_nr;   /* queues sent to their reactor */
 	unsigned attached_nr; /* of these, with an answer */
 	unsigned drained_nr, released_nr;
+	unsigned del_tries;
 
 	bool added;	  /* exists in the driver: DEL_DEV at the end */
 	bool failed;	  /* on the way down because of an error */

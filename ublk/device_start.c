@@ -194,6 +194,16 @@ static uint64_t descs_offset(unsigned queue)
 	return queue * stride;
 }
 
+/*
+ * Before 6.13 a ring lets go of removed registered files in order: one file waits for every request
+ * that began on an earlier one. Our FETCHes never end, so that the DEL_DEV of one device would wait
+ * for the end of all older ones on the ring. The flag is of the same age.
+ */
+static bool may_register_cdev(const struct device *d)
+{
+	return d->host->ctl->features & UBLK_F_USER_RECOVERY_FAIL_IO;
+}
+
 static int map_queue(struct device *d, unsigned idx)
 {
 	struct queue_setup *setup = &d->queues[idx].setup;
@@ -212,6 +222,7 @@ static int map_queue(struct device *d, unsigned idx)
 		.dev_id = (int)d->info.dev_id,
 		.descs = descs,
 		.cdev_fd = d->cdev_fd,
+		.cdev_registered = may_register_cdev(d),
 		.idx = (uint16_t)idx,
 		.depth = (uint16_t)d->spec.depth,
 		.max_io_bytes = d->spec.max_io_bytes,
@@ -317,6 +328,7 @@ void device_go_up(struct device *d)
 		.dev_id = (uint32_t)d->spec.id,
 		.ublksrv_pid = getpid(),
 		.flags = UBLK_F_CMD_IOCTL_ENCODE,
+		.ublksrv_flags = d->host->mark,
 	};
 	device_set_state(d, DEVICE_ADDING);
 	device_send(d, UBLK_U_CMD_ADD_DEV, &d->info, sizeof(d->info), add_done);

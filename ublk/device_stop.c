@@ -22,6 +22,9 @@
 /* udev probes each new device; it lets go in far less. */
 #define PROBE_RETRY_NS (50 * NS_PER_MS)
 #define PROBE_PATIENCE_NS (3 * NS_PER_SEC)
+/* A command that was interrupted or found no memory is sent again. */
+#define CMD_RETRY_NS (100 * NS_PER_MS)
+#define DEL_TRIES_MAX 100
 
 static bool polite(const struct device *d)
 {
@@ -38,6 +41,36 @@ static void finish(struct device *d)
 	device_event(d, d->failed ? DEVICE_EVENT_FAILED : DEVICE_EVENT_GONE);
 }
 
+static void del_done(struct ctl_cmd *cmd, int res);
+
+static void del(struct device *d)
+{
+	/* Openers of a device stopped by force may stay for long: do not wait for them. */
+	device_send(d, d->stop_force ? UBLK_U_CMD_DEL_DEV_ASYNC : UBLK_U_CMD_DEL_DEV, NULL, 0,
+		    del_done);
+}
+
+static void del_again(struct timer *timer)
+{
+	del(container_of(timer, struct device, retry));
+}
+
+static void del_failed(struct device *d, int err)
+{
+	struct reactor *home = d->host->ctl->reactor;
+
+	if (++d->del_tries < DEL_TRIES_MAX) {
+		timer_init(&d->retry, del_again);
+		reactor_timer_arm(home, &d->retry, home->now_ns + CMD_RETRY_NS);
+		return;
+	}
+	/* UNTESTED: the simulated driver gives in before. */
+	device_set_error(d, "DEL_DEV failed: %s", errname(err));
+	log_error("device could not be deleted", "dev=%s id=%u error=%s", d->spec.name,
+		  d->info.dev_id, errname(err));
+	finish(d);
+}
+
 static void del_done(struct ctl_cmd *cmd, int res)
 {
 	struct device *d = container_of(cmd, struct device, cmd);
@@ -49,9 +82,8 @@ static void del_done(struct ctl_cmd *cmd, int res)
 	}
 	/* -ENODEV: somebody else deleted it; gone is gone. */
 	if (res < 0 && res != -ENODEV) {
-		device_set_error(d, "DEL_DEV failed: %s", errname(res));
-		log_error("device could not be deleted", "dev=%s id=%u error=%s", d->spec.name,
-			  d->info.dev_id, errname(res));
+		del_failed(d, res);
+		return;
 	}
 	d->added = false;
 	finish(d);
@@ -76,9 +108,7 @@ static void delete (struct device *d)
 		return;
 	}
 	device_set_state(d, DEVICE_DELETING);
-	/* Openers of a device stopped by force may stay for long: do not wait for them. */
-	device_send(d, d->stop_force ? UBLK_U_CMD_DEL_DEV_ASYNC : UBLK_U_CMD_DEL_DEV, NULL, 0,
-		    del_done);
+	del(d);
 }
 
 void device_queue_released(struct queue *q)
@@ -159,6 +189,18 @@ static void stop_is_busy_soon(struct device *d)
 	reactor_timer_arm(home, &d->retry, home->now_ns);
 }
 
+/* As long as the driver has not aborted the tags there is no way on: ask until it does. */
+static void stop_failed(struct device *d, const struct ctl_cmd *cmd, int err)
+{
+	struct reactor *home = d->host->ctl->reactor;
+
+	log_limited(LOG_LEVEL_ERROR, "device could not be stopped, trying again",
+		    "dev=%s id=%u cmd=%s error=%s", d->spec.name, d->info.dev_id,
+		    ctl_cmd_name(cmd->request.cmd_op), errname(err));
+	timer_init(&d->retry, stop_again);
+	reactor_timer_arm(home, &d->retry, home->now_ns + CMD_RETRY_NS);
+}
+
 static void stop_done(struct ctl_cmd *cmd, int res)
 {
 	struct device *d = container_of(cmd, struct device, cmd);
@@ -171,9 +213,8 @@ static void stop_done(struct ctl_cmd *cmd, int res)
 	if (res == -EBUSY) {
 		d->stop_sent = false;
 	} else if (res < 0) {
-		log_error("device could not be stopped", "dev=%s id=%u cmd=%s error=%s",
-			  d->spec.name, d->info.dev_id, ctl_cmd_name(cmd->request.cmd_op),
-			  errname(res));
+		stop_failed(d, cmd, res);
+		return;
 	}
 	device_go_down(d);
 }
@@ -246,7 +287,7 @@ static void end_retry(struct device *d)
 {
 	struct reactor *home = d->host->ctl->reactor;
 
-	if (!d->retry.armed)
+	if (!d->retry.armed || d->state == DEVICE_DELETING)
 		return;
 	reactor_timer_cancel(home, &d->retry);
 	if (d->state == DEVICE_STOPPING)
@@ -256,6 +297,8 @@ static void end_retry(struct device *d)
 int device_stop(struct device *d, bool force, uint64_t deadline_ns)
 {
 	struct reactor *home = d->host->ctl->reactor;
+	/* Not the reactor's: between two turns of the control loop its clock stands still. */
+	uint64_t now_ns = ring_clock_ns();
 
 	if (d->state == DEVICE_GONE || d->state == DEVICE_FAILED)
 		return -EALREADY;
@@ -264,9 +307,10 @@ int device_stop(struct device *d, bool force, uint64_t deadline_ns)
 	d->stop_wanted = true;
 	d->stop_force = force;
 	d->stop_deadline_ns = deadline_ns;
-	d->retry_until_ns = home->now_ns + PROBE_PATIENCE_NS;
-	timer_init(&d->deadline, stop_late);
-	reactor_timer_arm(home, &d->deadline, home->now_ns + deadline_ns);
+	d->retry_until_ns = now_ns + PROBE_PATIENCE_NS;
+	/* Armed already when a polite stop becomes a forced one: timer_init would tear the heap. */
+	d->deadline.fn = stop_late;
+	reactor_timer_arm(home, &d->deadline, now_ns + deadline_ns);
 	end_retry(d);
 	device_go_down(d);
 	return 0;

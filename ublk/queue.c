@@ -60,8 +60,12 @@ static void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uint32_t c
 	unsigned tag = tag_of(io);
 	struct ublksrv_io_cmd *cmd;
 
-	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, q->cdev_slot, NULL, 0, 0);
-	sqe->flags = IOSQE_FIXED_FILE;
+	if (q->setup.cdev_registered) {
+		io_uring_prep_rw(IORING_OP_URING_CMD, sqe, q->cdev_slot, NULL, 0, 0);
+		sqe->flags = IOSQE_FIXED_FILE;
+	} else {
+		io_uring_prep_rw(IORING_OP_URING_CMD, sqe, q->setup.cdev_fd, NULL, 0, 0);
+	}
 	sqe->cmd_op = cmd_op;
 	cmd = (struct ublksrv_io_cmd *)((char *)sqe + SQE_CMD_OFFSET);
 	cmd->q_id = q->setup.idx;
@@ -346,6 +350,9 @@ static int resources_init(struct queue *q)
 	ret = tags_init(q);
 	if (ret < 0)
 		return ret;
+	q->cdev_slot = -1;
+	if (!q->setup.cdev_registered)
+		return 0;
 	ret = reactor_file_add(q->setup.reactor, q->setup.cdev_fd);
 	if (ret < 0)
 		return ret;

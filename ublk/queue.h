@@ -31,6 +31,7 @@ struct queue_setup {
 	int dev_id;
 	const struct ublksrv_io_desc *descs; /* mapped from the driver, one per tag */
 	int cdev_fd;
+	bool cdev_registered; /* use cdev_fd as a registered file of the ring */
 	uint16_t idx, depth;
 	uint32_t max_io_bytes; /* size of a tag's buffer */
 	/* Main thread; each comes exactly once. After an error of attached, drained may come at

@@ -23,13 +23,14 @@ busy_cycle() {
 	local fio_pid
 	ublkctl add -f "$work/one.yaml" >/dev/null || return
 	fio --name=b --filename=/dev/ublkb7 --rw=randrw --ioengine=io_uring --direct=1 --bs=4k \
-		--iodepth=16 --time_based --runtime=20 --size=8M >/dev/null 2>&1 &
+		--iodepth=16 --time_based --runtime=20 --size=8M --allow_file_create=0 >/dev/null 2>&1 &
 	fio_pid=$!
-	sleep 0.3
-	ublkctl del x --force >/dev/null || return
+	wait_for 20 io_runs && ublkctl del x --force >/dev/null || return
 	wait $fio_pid
 	wait_for 5 node_gone
 }
+# Completed reads and writes of the device: fio takes its time to start.
+io_runs() { [ "$(awk '{ print $1 * $5 }' /sys/block/ublkb7/stat)" -gt 400 ]; }
 node_gone() { [ ! -e /dev/ublkb7 ]; }
 
 many() {
@@ -48,14 +49,14 @@ ok "no memory leaked" test "$(rss_kib)" -le $((rss_before + 9000))
 
 refused_by_name() {
 	ublkctl add -f "$work/one.yaml" || return
-	sleep 30 </dev/ublkb7 &
+	tail -f /dev/null --pid=$$ 3</dev/ublkb7 &
 	local opener=$! code=0
 	sleep 0.2
 	ublkctl del x >"$work/refusal" 2>&1 || code=$?
 	kill $opener
 	wait $opener 2>/dev/null
 	cat "$work/refusal"
-	[ $code = 1 ] && grep -q "sleep\[$opener\]" "$work/refusal" && ublkctl del x
+	[ $code = 1 ] && grep -q "tail\[$opener\]" "$work/refusal" && ublkctl del x
 }
 mounted_is_named() {
 	ublkctl add -f "$work/one.yaml" && mkfs.ext4 -q -F /dev/ublkb7 || return

@@ -29,7 +29,7 @@ fsyncs() {
 
 plain_writes() { dd if=/dev/zero of="$device" bs=4k count=20 oflag=direct status=none; }
 flushed_writes() {
-	fio --name=f --filename="$device" --rw=write --bs=4k --size=80k --direct=1 --fsync=1 \
+	fio --name=f --filename="$device" --rw=write --bs=4k --size=80k --direct=1 --fsync=1 --end_fsync=1 \
 		--ioengine=psync
 }
 fua_writes() {

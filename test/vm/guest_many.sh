@@ -17,7 +17,7 @@ ram_disk 400 || exit 1
 } >"$work/many.yaml"
 start_daemon "$work/many.yaml"
 
-all_live() { [ "$(ls /dev/ublkb* | grep -cE 'ublkb[0-9]+$')" = 16 ]; }
+all_live() { [ "$(lsblk -dno NAME | grep -c '^ublkb')" = 16 ]; }
 ok "16 devices are live" all_live
 
 all_at_once() {

@@ -1,0 +1,179 @@
+/*
+ * One question, one answer, as ublkctl asks them. Owns the connection for the time of the question.
+ *
+ * Happy path: connect, send a line, read a line, take its data. Failure modes: nobody serves the
+ * socket, no permission, no answer in time, an answer that is a refusal: each is printed in words
+ * with the cure.
+ */
+#include "daemon/client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/errname.h"
+#include "daemon/socket.h"
+
+static void tell_no_connection(const char *path, int err)
+{
+	switch (err) {
+	case ENOENT:
+	case ENOTDIR:
+		fprintf(stderr,
+			"ublkctl: nobody serves %s: start ublkd, or name its socket with "
+			"--socket PATH\n",
+			path);
+		break;
+	case ECONNREFUSED:
+		fprintf(stderr,
+			"ublkctl: nobody answers at %s: ublkd is just starting or stopping, or was "
+			"killed; see its log\n",
+			path);
+		break;
+	case EACCES:
+	case EPERM:
+		fprintf(stderr, "ublkctl: no permission for %s: run as root, as ublkd does\n",
+			path);
+		break;
+	case EAGAIN:
+		fprintf(stderr, "ublkctl: ublkd at %s does not answer; is it stopped or stuck?\n",
+			path);
+		break;
+	default:
+		fprintf(stderr, "ublkctl: %s: %s\n", path, strerror(err));
+	}
+}
+
+/* Returns an fd or -errno. */
+static int connect_to(const char *path, int seconds)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct timeval limit = { .tv_sec = CLIENT_SECONDS }, answer = { .tv_sec = seconds };
+	int fd;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(addr.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	/* SNDTIMEO is connect's limit too, unix(7). */
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &answer, sizeof(answer));
+	if (connect(fd, (void *)&addr, sizeof(addr)) < 0) {
+		int ret = -errno;
+
+		close(fd);
+		return ret;
+	}
+	return fd;
+}
+
+static int send_line(int fd, const char *text)
+{
+	size_t bytes = strlen(text), sent = 0;
+	ssize_t ret;
+
+	while (sent <= bytes) {
+		ret = sent < bytes ? send(fd, text + sent, bytes - sent, MSG_NOSIGNAL)
+				   : send(fd, "\n", 1, MSG_NOSIGNAL);
+		if (ret < 0 && errno != EINTR)
+			return -errno;
+		if (ret > 0)
+			sent += (size_t)ret;
+	}
+	return 0;
+}
+
+/* jansson reads until the object is complete; ret_errno tells why it was not. */
+struct source {
+	int fd;
+	int err;
+};
+
+static size_t read_some(void *buffer, size_t bytes, void *arg)
+{
+	struct source *source = arg;
+	ssize_t ret;
+
+	do {
+		ret = recv(source->fd, buffer, bytes, 0);
+	} while (ret < 0 && errno == EINTR);
+	if (ret < 0)
+		source->err = errno;
+	return ret < 0 ? (size_t)-1 : (size_t)ret;
+}
+
+/* NULL with *ret_err set: 0 when the answer was cut short or no JSON. */
+static json_t *receive(int fd, int *ret_err)
+{
+	struct source source = { .fd = fd };
+	json_error_t error;
+	json_t *reply = json_load_callback(read_some, &source, JSON_DISABLE_EOF_CHECK, &error);
+
+	*ret_err = source.err;
+	return reply;
+}
+
+static json_t *ask(const char *path, const char *text, int seconds)
+{
+	int fd = connect_to(path, seconds), ret, err;
+	json_t *reply;
+
+	if (fd < 0) {
+		tell_no_connection(path, -fd);
+		return NULL;
+	}
+	ret = send_line(fd, text);
+	/* Refused while sending (too many clients): the reason is there to be read. */
+	reply = receive(fd, &err);
+	close(fd);
+	if (!reply && (ret < 0 || err))
+		tell_no_connection(path, err ? err : -ret);
+	else if (!reply)
+		fprintf(stderr, "ublkctl: ublkd ended before it answered\n");
+	return reply;
+}
+
+static void tell_refusal(const json_t *reply)
+{
+	const char *error = json_string_value(json_object_get(reply, "error"));
+	json_t *errors = json_object_get(reply, "errors"), *line;
+	size_t i;
+
+	/* A single error is the same as the summary. */
+	if (json_array_size(errors) != 1)
+		fprintf(stderr, "ublkctl: %s\n", error ? error : "refused without a reason");
+	json_array_foreach(errors, i, line) fprintf(stderr, "%s\n", json_string_value(line));
+}
+
+enum exit_code client_ask(const char *socket_path, json_t *request, int seconds, json_t **ret_data)
+{
+	char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
+	json_t *reply = NULL, *data = NULL;
+
+	json_decref(request);
+	if (!text)
+		fprintf(stderr, "ublkctl: the request cannot be written as JSON\n");
+	else if (strlen(text) >= SOCKET_REQUEST_BYTES_MAX)
+		fprintf(stderr, "ublkctl: the request is longer than 1 MiB\n");
+	else
+		reply = ask(socket_path, text, seconds);
+	free(text);
+	if (json_is_true(json_object_get(reply, "ok")))
+		data = json_incref(json_object_get(reply, "data"));
+	else if (reply)
+		tell_refusal(reply);
+	if (!data && json_is_true(json_object_get(reply, "ok")))
+		fprintf(stderr, "ublkctl: ublkd answered without data\n");
+	json_decref(reply);
+	if (!data)
+		return EXIT_REFUSED;
+	*ret_data = data;
+	return EXIT_DONE;
+}

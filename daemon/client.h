@@ -1,0 +1,18 @@
+/* ublkctl's end of the control socket: one connection per question, blocking, with a limit. */
+#ifndef DAEMON_CLIENT_H
+#define DAEMON_CLIENT_H
+
+#include <jansson.h>
+
+#include "daemon/exit_code.h"
+
+/* How long an answer that needs no device may take. */
+#define CLIENT_SECONDS 10
+
+/*
+ * Asks (request is taken; seconds 0: as long as it takes) and gives the answer's data. When it is
+ * refused or cannot be asked, the reason is printed to stderr and EXIT_REFUSED returned.
+ */
+enum exit_code client_ask(const char *socket_path, json_t *request, int seconds, json_t **ret_data);
+
+#endif

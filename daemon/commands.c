@@ -1,0 +1,230 @@
+/*
+ * Reads a request, finds its command and answers. Main thread.
+ *
+ * Happy path: a line of JSON -> a row of the table -> an answer at once. add and del wait for
+ * devices and answer later, see commands_wait.c. Failure modes: what is no JSON object gets an
+ * error and the client is closed, since nobody knows where its next request begins; what is a wrong
+ * request gets an error and may go on.
+ */
+#include "daemon/commands.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "daemon/commands_internal.h"
+#include "daemon/json_device.h"
+#include "daemon/json_reactor.h"
+
+/* ---- answers ---- */
+
+static void answer(struct socket_client *client, json_t *reply, bool close_after)
+{
+	char *text = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
+
+	json_decref(reply);
+	socket_reply(client, text, close_after);
+}
+
+void commands_answer(struct socket_client *client, json_t *data)
+{
+	answer(client, data ? json_pack("{s:b, s:o}", "ok", 1, "data", data) : NULL, false);
+}
+
+void commands_refuse(struct socket_client *client, const char *error, json_t *errors)
+{
+	json_t *reply = json_pack("{s:b, s:s}", "ok", 0, "error", error);
+
+	if (errors)
+		json_object_set_new(reply, "errors", errors);
+	answer(client, reply, false);
+}
+
+static void refuse_name(struct socket_client *client, const char *fmt, const char *name)
+{
+	json_t *text = json_sprintf(fmt, name);
+
+	commands_refuse(client, text ? json_string_value(text) : "out of memory", NULL);
+	json_decref(text);
+}
+
+/* ---- commands that answer at once ---- */
+
+static void list(struct commands *c, struct socket_client *client, const json_t *request)
+{
+	json_t *all = json_array();
+
+	(void)request;
+	list_for_each (node, &c->fleet->members)
+		json_array_append_new(all, json_device_line(list_entry(node, struct member, node)));
+	commands_answer(client, all);
+}
+
+struct member *commands_named(struct commands *c, struct socket_client *client,
+			      const json_t *request)
+{
+	const char *name = json_string_value(json_object_get(request, "name"));
+	struct member *m;
+
+	if (!name) {
+		commands_refuse(client, "the name of a device is missing", NULL);
+		return NULL;
+	}
+	m = fleet_find(c->fleet, name);
+	if (!m)
+		refuse_name(client, "there is no device \"%s\"", name);
+	return m;
+}
+
+static void show(struct commands *c, struct socket_client *client, const json_t *request)
+{
+	struct member *m = commands_named(c, client, request);
+
+	if (m)
+		commands_answer(client, json_device_full(m));
+}
+
+static json_t *stats_of_all(struct commands *c, bool buckets)
+{
+	json_t *all = json_array();
+
+	list_for_each (node, &c->fleet->members) {
+		const struct member *m = list_entry(node, struct member, node);
+
+		json_array_append_new(all, json_device_stats(m, buckets));
+	}
+	return all;
+}
+
+static void stats(struct commands *c, struct socket_client *client, const json_t *request)
+{
+	bool buckets = json_is_true(json_object_get(request, "buckets"));
+	struct member *m = NULL;
+	json_t *devices;
+
+	if (json_object_get(request, "name")) {
+		m = commands_named(c, client, request);
+		if (!m)
+			return;
+	}
+	devices = m ? json_pack("[o]", json_device_stats(m, buckets)) : stats_of_all(c, buckets);
+	commands_answer(client, json_pack("{s:I, s:o}", "time_ns", (json_int_t)ring_clock_ns(),
+					  "devices", devices));
+}
+
+static void version(struct commands *c, struct socket_client *client, const json_t *request)
+{
+	(void)c, (void)request;
+	commands_answer(client, json_pack("{s:s}", "version", UBLKD_VERSION));
+}
+
+static void reactors(struct commands *c, struct socket_client *client, const json_t *request)
+{
+	json_t *all = json_array();
+
+	(void)request;
+	for (unsigned i = 0; i < c->reactors->nr; i++)
+		json_array_append_new(all,
+				      json_reactor(c->reactors->reactor[i], c->reactors->cpu[i]));
+	json_array_append_new(all, json_reactor(c->control, -1));
+	commands_answer(client, all);
+}
+
+/* ---- finding the command ---- */
+
+struct command {
+	const char *name;
+	void (*fn)(struct commands *c, struct socket_client *client, const json_t *request);
+	const char *keys[3]; /* besides "command", after their type: s string, t text, b boolean */
+};
+
+static const struct command commands[] = {
+	{ "list", list, { NULL } },
+	{ "show", show, { "sname" } },
+	{ "stats", stats, { "sname", "bbuckets" } },
+	{ "add", commands_add, { "tyaml", "sfile" } },
+	{ "del", commands_del, { "sname", "bforce" } },
+	{ "version", version, { NULL } },
+	{ "reactors", reactors, { NULL } },
+};
+
+static const struct command *find_command(const json_t *request)
+{
+	const char *name = json_string_value(json_object_get(request, "command"));
+
+	for (size_t i = 0; name && i < ARRAY_SIZE(commands); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+/* NUL in a name would make two names one; in a file it gets its place in an error. */
+static bool value_fits(char type, const json_t *value)
+{
+	if (type == 'b')
+		return json_is_boolean(value);
+	if (type == 't')
+		return json_is_string(value);
+	return json_is_string(value) &&
+	       strlen(json_string_value(value)) == json_string_length(value);
+}
+
+static bool key_fits(const struct command *cmd, const char *key, const json_t *value)
+{
+	if (strcmp(key, "command") == 0)
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(cmd->keys) && cmd->keys[i]; i++)
+		if (strcmp(cmd->keys[i] + 1, key) == 0)
+			return value_fits(cmd->keys[i][0], value);
+	return false;
+}
+
+/* NULL: every key is one that the command knows, of the right type. */
+static const char *wrong_key(const struct command *cmd, json_t *request)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(request, key, value) if (!key_fits(cmd, key, value)) return key;
+	return NULL;
+}
+
+static void dispatch(struct commands *c, struct socket_client *client, json_t *request)
+{
+	const struct command *cmd = find_command(request);
+	const char *key = cmd ? wrong_key(cmd, request) : NULL;
+
+	if (!cmd)
+		commands_refuse(client, "unknown command, or none", NULL);
+	else if (key)
+		refuse_name(client, "key \"%s\" is unknown here or of the wrong type", key);
+	else
+		cmd->fn(c, client, request);
+}
+
+static void on_request(struct socket_client *client, char *line, size_t bytes)
+{
+	struct commands *c = client->server->arg;
+	json_error_t error;
+	json_t *request = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+
+	if (json_is_object(request))
+		dispatch(c, client, request);
+	else
+		answer(client,
+		       json_pack("{s:b, s:o}", "ok", 0, "error",
+				 json_sprintf("a request must be a JSON object on one line: %s",
+					      request ? "it is something else" : error.text)),
+		       true);
+	json_decref(request);
+}
+
+void commands_attach(struct commands *c, struct socket_server *server)
+{
+	server->request = on_request;
+	server->cancel = commands_cancel;
+	server->arg = c;
+}

@@ -1,0 +1,27 @@
+/*
+ * The requests of the control socket: JSON in, JSON out, the fleet in between. ublkctl(1) describes
+ * them. Main thread.
+ *
+ *   {"command":"list"}                         {"ok":true,"data":...}
+ *   {"command":"del","name":"x","force":true}  {"ok":false,"error":"...","errors":[...]}
+ */
+#ifndef DAEMON_COMMANDS_H
+#define DAEMON_COMMANDS_H
+
+#include "daemon/fleet.h"
+#include "daemon/reactors.h"
+#include "daemon/socket.h"
+
+struct commands {
+	struct ev_loop *ev;
+	struct fleet *fleet;
+	const struct reactors *reactors;
+	const struct reactor *control;
+	/* How long add and del are waited for; the device goes on afterwards. */
+	double answer_seconds;
+};
+
+/* Makes the server's requests go to c. */
+void commands_attach(struct commands *c, struct socket_server *server);
+
+#endif

@@ -1,0 +1,25 @@
+/* Between commands.c and commands_wait.c only. Main thread. */
+#ifndef DAEMON_COMMANDS_INTERNAL_H
+#define DAEMON_COMMANDS_INTERNAL_H
+
+#include <jansson.h>
+
+#include "daemon/commands.h"
+
+/* {"ok":true,"data":...}; data is taken, NULL: out of memory, the client is dropped. */
+void commands_answer(struct socket_client *client, json_t *data);
+
+/* {"ok":false,"error":...,"errors":[...]}; errors is taken and may be NULL. */
+void commands_refuse(struct socket_client *client, const char *error, json_t *errors);
+
+/* The device that the request names; NULL: there is none, and the client was told. */
+struct member *commands_named(struct commands *c, struct socket_client *client,
+			      const json_t *request);
+
+void commands_add(struct commands *c, struct socket_client *client, const json_t *request);
+void commands_del(struct commands *c, struct socket_client *client, const json_t *request);
+
+/* The client goes away: nobody waits any more, the devices go on. */
+void commands_cancel(struct socket_client *client);
+
+#endif

@@ -1,0 +1,46 @@
+# Completion of ublkctl(1) for bash.
+
+# Names of the devices of the daemon that the command line so far would talk to.
+_ublkctl_names() {
+	ublkctl "$@" list 2>/dev/null | awk 'NR > 1 && $1 !~ /:$/ { print $1 }'
+}
+
+_ublkctl() {
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+	local commands='list show add del stats reactors doctor version'
+	local command='' socket=() i
+
+	for ((i = 1; i < COMP_CWORD; i++)); do
+		case ${COMP_WORDS[i]} in
+		-s | --socket)
+			socket=(--socket "${COMP_WORDS[i + 1]}")
+			i=$((i + 1))
+			;;
+		-f | --file | --watch | --count | -w | -n) i=$((i + 1)) ;;
+		-*) ;;
+		*) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; fi ;;
+		esac
+	done
+
+	COMPREPLY=()
+	case $prev in
+	-s | --socket | -f | --file)
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		return
+		;;
+	--watch | --count | -w | -n) return ;;
+	esac
+
+	local words
+	case $command in
+	'') words="$commands --socket --json --version --help" ;;
+	show) words=$(_ublkctl_names "${socket[@]}") ;;
+	del) words="$(_ublkctl_names "${socket[@]}") --force" ;;
+	stats) words="$(_ublkctl_names "${socket[@]}") --watch --count" ;;
+	add) words='-f' ;;
+	*) words='--json' ;;
+	esac
+	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+}
+
+complete -F _ublkctl ublkctl

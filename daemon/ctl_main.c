@@ -1,0 +1,309 @@
+/*
+ * ublkctl: the command line. Each command is a row of a table.
+ *
+ * Happy path: options, a command, one question to ublkd, its answer printed. Failure modes: a wrong
+ * command line is exit code 2; whatever ublkd or the way to it refuses is exit code 1, with words.
+ */
+#include <getopt.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "daemon/client.h"
+#include "daemon/ctl_print.h"
+#include "daemon/ctl_stats.h"
+#include "daemon/doctor.h"
+
+#define SOCKET_DEFAULT "/run/ublkd/control.sock"
+#define FILE_BYTES_MAX (1u << 20)
+#define WATCH_SECONDS_MIN 0.05
+#define WATCH_SECONDS_MAX 86400.0
+
+struct args {
+	const char *socket_path, *name, *file;
+	bool json, force;
+	double watch_seconds;
+	unsigned long count;
+};
+
+static const char usage_text[] =
+	"usage: ublkctl [--socket PATH] [--json] COMMAND\n"
+	"\n"
+	"  list                     all devices\n"
+	"  show NAME                everything about one\n"
+	"  add -f FILE              start the device, or devices, of a YAML file; - is stdin\n"
+	"  del NAME [--force]       stop a device; --force: even when it is in use\n"
+	"  stats [NAME]             what devices did since they were started\n"
+	"        [--watch SECONDS [--count N]]   or do now, per second\n"
+	"  reactors                 what the threads of ublkd do\n"
+	"  doctor                   is this machine fit for ublkd? (needs no ublkd)\n"
+	"  version                  of ublkd and of ublkctl\n"
+	"\n"
+	"  -s, --socket PATH        of ublkd (default " SOCKET_DEFAULT ")\n"
+	"  -j, --json               answers as JSON\n"
+	"  -V, --version            of ublkctl\n"
+	"  -h, --help               this\n";
+
+enum { OPT_FORCE = 256 };
+
+static const struct option options[] = {
+	{ "socket", required_argument, NULL, 's' },
+	{ "json", no_argument, NULL, 'j' },
+	{ "file", required_argument, NULL, 'f' },
+	{ "force", no_argument, NULL, OPT_FORCE },
+	{ "watch", required_argument, NULL, 'w' },
+	{ "count", required_argument, NULL, 'n' },
+	{ "version", no_argument, NULL, 'V' },
+	{ "help", no_argument, NULL, 'h' },
+	{ 0 },
+};
+
+_Noreturn static void usage_error(const char *what, const char *value)
+{
+	fprintf(stderr, "ublkctl: %s%s\n%s", what, value, usage_text);
+	exit(EXIT_USAGE);
+}
+
+/* ---- commands ---- */
+
+static enum exit_code ask(const struct args *a, json_t *request, int seconds, json_t **ret_data)
+{
+	return client_ask(a->socket_path, request, seconds, ret_data);
+}
+
+static enum exit_code ask_and_print(const struct args *a, json_t *request, int seconds,
+				    void (*print)(const json_t *data))
+{
+	enum exit_code code;
+	json_t *data;
+
+	code = ask(a, request, seconds, &data);
+	if (code != EXIT_DONE)
+		return code;
+	if (a->json)
+		ctl_print_json(data);
+	else
+		print(data);
+	json_decref(data);
+	return EXIT_DONE;
+}
+
+static enum exit_code list(const struct args *a)
+{
+	return ask_and_print(a, json_pack("{s:s}", "command", "list"), CLIENT_SECONDS,
+			     ctl_print_list);
+}
+
+static enum exit_code show(const struct args *a)
+{
+	return ask_and_print(a, json_pack("{s:s, s:s}", "command", "show", "name", a->name),
+			     CLIENT_SECONDS, ctl_print_device);
+}
+
+static enum exit_code reactors(const struct args *a)
+{
+	return ask_and_print(a, json_pack("{s:s}", "command", "reactors"), CLIENT_SECONDS,
+			     ctl_print_reactors);
+}
+
+static void print_nothing(const json_t *data)
+{
+	(void)data;
+}
+
+static enum exit_code del(const struct args *a)
+{
+	json_t *request =
+		json_pack("{s:s, s:s, s:b}", "command", "del", "name", a->name, "force", a->force);
+
+	/* The daemon has a deadline of its own. */
+	return ask_and_print(a, request, 0, print_nothing);
+}
+
+/* Returns the bytes read, or -1 with the reason printed. */
+static long read_file(const char *path, char *text, size_t max)
+{
+	bool is_stdin = strcmp(path, "-") == 0;
+	FILE *file = is_stdin ? stdin : fopen(path, "re");
+	size_t bytes;
+
+	if (!file) {
+		fprintf(stderr, "ublkctl: %s: %m\n", path);
+		return -1;
+	}
+	bytes = fread(text, 1, max + 1, file);
+	if (ferror(file))
+		fprintf(stderr, "ublkctl: %s: %m\n", path);
+	else if (bytes > max)
+		fprintf(stderr, "ublkctl: %s: longer than 1 MiB\n", path);
+	if (ferror(file))
+		bytes = max + 1;
+	if (!is_stdin)
+		fclose(file);
+	return bytes > max ? -1 : (long)bytes;
+}
+
+static enum exit_code add(const struct args *a)
+{
+	static char text[FILE_BYTES_MAX + 1];
+	const char *file = strcmp(a->file, "-") == 0 ? "<stdin>" : a->file;
+	long bytes = read_file(a->file, text, FILE_BYTES_MAX);
+	json_t *yaml;
+
+	if (bytes < 0)
+		return EXIT_REFUSED;
+	yaml = json_stringn(text, (size_t)bytes);
+	if (!yaml) {
+		fprintf(stderr, "ublkctl: %s: is not valid UTF-8\n", file);
+		return EXIT_REFUSED;
+	}
+	return ask_and_print(
+		a, json_pack("{s:s, s:s, s:o}", "command", "add", "file", file, "yaml", yaml), 0,
+		print_nothing);
+}
+
+static enum exit_code stats(const struct args *a)
+{
+	struct ctl_stats_params params = {
+		.socket_path = a->socket_path,
+		.name = a->name,
+		.json = a->json,
+		.watch_seconds = a->watch_seconds,
+		.count = a->count,
+	};
+
+	if (a->count && !(a->watch_seconds > 0))
+		usage_error("--count needs --watch", "");
+	return ctl_stats(&params);
+}
+
+static enum exit_code doctor(const struct args *a)
+{
+	return doctor_run(a->json);
+}
+
+static void print_version(const json_t *data)
+{
+	printf("ublkctl %s\nublkd %s\n", UBLKD_VERSION,
+	       json_string_value(json_object_get(data, "version")));
+}
+
+static enum exit_code version(const struct args *a)
+{
+	return ask_and_print(a, json_pack("{s:s}", "command", "version"), CLIENT_SECONDS,
+			     print_version);
+}
+
+/* ---- the command line ---- */
+
+enum name_use { NAME_NONE, NAME_NEEDED, NAME_OPTIONAL };
+
+static const struct command {
+	const char *name;
+	enum exit_code (*fn)(const struct args *a);
+	enum name_use name_use;
+	const char *options; /* letters of those it takes; F: --force */
+} commands[] = {
+	{ "list", list, NAME_NONE, "" },	 { "show", show, NAME_NEEDED, "" },
+	{ "add", add, NAME_NONE, "f" },		 { "del", del, NAME_NEEDED, "F" },
+	{ "stats", stats, NAME_OPTIONAL, "wn" }, { "reactors", reactors, NAME_NONE, "" },
+	{ "doctor", doctor, NAME_NONE, "" },	 { "version", version, NAME_NONE, "" },
+};
+
+static double parse_seconds(const char *word)
+{
+	char *end;
+	double seconds = strtod(word, &end);
+
+	if (end == word || *end || !(seconds >= WATCH_SECONDS_MIN && seconds <= WATCH_SECONDS_MAX))
+		usage_error("--watch takes seconds, 0.05 or more, not ", word);
+	return seconds;
+}
+
+static unsigned long parse_count(const char *word)
+{
+	char *end;
+	unsigned long count = strtoul(word, &end, 10);
+
+	if (end == word || *end || word[0] == '-' || count == 0)
+		usage_error("--count takes a number from 1, not ", word);
+	return count;
+}
+
+/* used: letters of the options given so far that belong to a command. */
+static void parse_option(int opt, struct args *a, char *used)
+{
+	switch (opt) {
+	case 's':
+		a->socket_path = optarg;
+		return;
+	case 'j':
+		a->json = true;
+		return;
+	case 'V':
+		printf("ublkctl %s\n", UBLKD_VERSION);
+		exit(EXIT_DONE);
+	case 'h':
+		fputs(usage_text, stdout);
+		exit(EXIT_DONE);
+	case 'f':
+		a->file = optarg;
+		break;
+	case OPT_FORCE:
+		a->force = true;
+		opt = 'F';
+		break;
+	case 'w':
+		a->watch_seconds = parse_seconds(optarg);
+		break;
+	case 'n':
+		a->count = parse_count(optarg);
+		break;
+	default: /* told by getopt_long */
+		exit(EXIT_USAGE);
+	}
+	if (!strchr(used, opt))
+		used[strlen(used)] = (char)opt;
+}
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; name && i < ARRAY_SIZE(commands); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	usage_error(name ? "there is no command " : "a command is missing", name ? name : "");
+}
+
+static void check_fit(const struct command *c, const struct args *a, const char *used)
+{
+	for (; *used; used++)
+		if (!strchr(c->options, *used))
+			usage_error("there is an option that is not for ", c->name);
+	if (c->name_use == NAME_NEEDED && !a->name)
+		usage_error("the name of a device is missing after ", c->name);
+	if (strchr(c->options, 'f') && !a->file)
+		usage_error("-f FILE is missing after ", c->name);
+}
+
+int main(int argc, char **argv)
+{
+	struct args a = { .socket_path = SOCKET_DEFAULT };
+	const struct command *c;
+	char used[8] = "";
+	int opt;
+
+	/* Options may stand anywhere: getopt_long moves them to the front. */
+	while ((opt = getopt_long(argc, argv, "s:jf:w:n:Vh", options, NULL)) != -1)
+		parse_option(opt, &a, used);
+	c = find_command(argv[optind]);
+	optind++;
+	if (c->name_use != NAME_NONE && optind < argc)
+		a.name = argv[optind++];
+	if (optind < argc)
+		usage_error("what is this: ", argv[optind]);
+	check_fit(c, &a, used);
+	return c->fn(&a);
+}

@@ -1,0 +1,214 @@
+/*
+ * Answers of ublkd as people read them. Nothing is owned. What is missing in an answer (another
+ * version of ublkd) shows as 0 or "".
+ */
+#include "daemon/ctl_print.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "daemon/table.h"
+
+static const char *text(const json_t *object, const char *key)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	return value ? value : "";
+}
+
+static long long number(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+const char *ctl_format_count(double count, char buf[static CTL_NUMBER_BYTES])
+{
+	static const char unit[] = { 0, 'k', 'M', 'G', 'T' };
+	unsigned i = 0;
+
+	while (count >= 999.5 && i + 1 < sizeof(unit)) {
+		count /= 1000;
+		i++;
+	}
+	if (i == 0)
+		snprintf(buf, CTL_NUMBER_BYTES, "%.*f",
+			 count < 9.95 && count != (double)(unsigned)count ? 1 : 0, count);
+	else
+		snprintf(buf, CTL_NUMBER_BYTES, "%.*f%c",
+			 count < 9.95	? 2
+			 : count < 99.5 ? 1
+					: 0,
+			 count, unit[i]);
+	return buf;
+}
+
+const char *ctl_format_ns(uint64_t ns, char buf[static CTL_NUMBER_BYTES])
+{
+	static const char *const unit[] = { "ns", "us", "ms", "s" };
+	double value = (double)ns;
+	unsigned i = 0;
+
+	while (value >= 999.5 && i + 1 < ARRAY_SIZE(unit)) {
+		value /= 1000;
+		i++;
+	}
+	snprintf(buf, CTL_NUMBER_BYTES, "%.*f%s", i > 0 && value < 9.95 ? 1 : 0, value, unit[i]);
+	return buf;
+}
+
+const char *ctl_format_bytes(uint64_t bytes, char buf[static CTL_NUMBER_BYTES])
+{
+	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+	double value = (double)bytes;
+	unsigned i = 0;
+
+	while (value >= 1024 && i + 1 < ARRAY_SIZE(unit)) {
+		value /= 1024;
+		i++;
+	}
+	snprintf(buf, CTL_NUMBER_BYTES, "%.*f%s", value == (double)(uint64_t)value ? 0 : 1, value,
+		 unit[i]);
+	return buf;
+}
+
+static enum table_color state_color(const char *state)
+{
+	if (strcmp(state, "live") == 0)
+		return TABLE_GREEN;
+	return strcmp(state, "failed") == 0 ? TABLE_RED : TABLE_YELLOW;
+}
+
+static void list_row(struct table *t, const json_t *d)
+{
+	const char *path = text(d, "path");
+	char size[CTL_NUMBER_BYTES];
+
+	table_cell(t, TABLE_PLAIN, "%s", text(d, "name"));
+	table_cell(t, state_color(text(d, "state")), "%s", text(d, "state"));
+	table_cell(t, TABLE_PLAIN, "%s", path[0] ? path : "-");
+	table_cell(t, TABLE_PLAIN, "%s", ctl_format_bytes((uint64_t)number(d, "size_bytes"), size));
+	table_cell(t, TABLE_PLAIN, "%s", text(d, "backend"));
+	table_cell(t, TABLE_PLAIN, "%lld", number(d, "queues"));
+	table_cell(t, TABLE_PLAIN, "%lld", number(d, "depth"));
+	table_cell(t, TABLE_PLAIN, "%lld", number(d, "block_bytes"));
+}
+
+void ctl_print_list(const json_t *devices)
+{
+	static const char *const head[] = { "NAME",    "STATE",	 "PATH",  "SIZE",
+					    "BACKEND", "QUEUES", "DEPTH", "BLOCK" };
+	struct table t;
+	json_t *d;
+	size_t i;
+
+	if (json_array_size(devices) == 0) {
+		printf("no devices\n");
+		return;
+	}
+	table_init(&t, "lllrlrrr");
+	for (i = 0; i < ARRAY_SIZE(head); i++)
+		table_cell(&t, TABLE_BOLD, "%s", head[i]);
+	json_array_foreach(devices, i, d) list_row(&t, d);
+	table_print(&t);
+	table_fini(&t);
+	json_array_foreach(devices, i, d) if (text(d, "error")[0])
+		printf("%s: %s\n", text(d, "name"), text(d, "error"));
+}
+
+static void print_value(const char *key, const json_t *value)
+{
+	size_t len = strlen(key);
+	char size[CTL_NUMBER_BYTES];
+	const char *item_text;
+	json_t *item;
+	size_t i;
+
+	if (json_is_integer(value) && len > 6 && strstr(key, "_bytes")) {
+		printf("%s", ctl_format_bytes((uint64_t)json_integer_value(value), size));
+	} else if (json_is_integer(value)) {
+		printf("%lld", (long long)json_integer_value(value));
+	} else if (json_is_string(value)) {
+		printf("%s", json_string_value(value));
+	} else if (json_is_boolean(value)) {
+		printf("%s", json_is_true(value) ? "yes" : "no");
+	} else {
+		json_array_foreach(value, i, item)
+		{
+			item_text = json_string_value(item);
+			if (item_text)
+				printf("%s%s", i ? " " : "", item_text);
+			else
+				printf("%s%lld", i ? " " : "", (long long)json_integer_value(item));
+		}
+	}
+	putchar('\n');
+}
+
+static void print_object(const json_t *object, const char *prefix)
+{
+	json_t *value;
+	const char *key;
+
+	json_object_foreach((json_t *)object, key, value)
+	{
+		if (json_is_object(value)) {
+			print_object(value, "backend.");
+			continue;
+		}
+		if (json_is_string(value) && json_string_length(value) == 0)
+			continue;
+		printf("%s%s%-*s%s ", table_color_on(TABLE_BOLD), prefix, 21 - (int)strlen(prefix),
+		       key, table_color_off());
+		print_value(key, value);
+	}
+}
+
+void ctl_print_device(const json_t *device)
+{
+	print_object(device, "");
+}
+
+static void reactor_row(struct table *t, const json_t *r)
+{
+	double in_kernel = (double)number(r, "kernel_ns"),
+	       in_code = (double)number(r, "callback_ns");
+	char buf[CTL_NUMBER_BYTES];
+
+	table_cell(t, TABLE_PLAIN, "%s", text(r, "name"));
+	if (number(r, "cpu") < 0)
+		table_cell(t, TABLE_DIM, "-");
+	else
+		table_cell(t, TABLE_PLAIN, "%lld", number(r, "cpu"));
+	table_cell(t, TABLE_PLAIN, "%s", ctl_format_count((double)number(r, "turns"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", ctl_format_count((double)number(r, "cqes"), buf));
+	table_cell(t, TABLE_PLAIN, "%.1f%%",
+		   in_kernel + in_code > 0 ? 100 * in_code / (in_kernel + in_code) : 0.0);
+	table_cell(t, TABLE_PLAIN, "%s", ctl_format_ns((uint64_t)number(r, "turn_ns_max"), buf));
+	table_cell(t, number(r, "stalls") ? TABLE_YELLOW : TABLE_DIM, "%lld", number(r, "stalls"));
+	table_cell(t, number(r, "sq_full") ? TABLE_YELLOW : TABLE_DIM, "%lld",
+		   number(r, "sq_full"));
+	table_cell(t, number(r, "stale") ? TABLE_RED : TABLE_DIM, "%lld", number(r, "stale"));
+}
+
+void ctl_print_reactors(const json_t *reactors)
+{
+	static const char *const head[] = { "REACTOR", "CPU",	 "TURNS",   "EVENTS", "BUSY",
+					    "LONGEST", "STALLS", "SQ FULL", "STALE" };
+	struct table t;
+	json_t *r;
+	size_t i;
+
+	table_init(&t, "lrrrrrrrr");
+	for (i = 0; i < ARRAY_SIZE(head); i++)
+		table_cell(&t, TABLE_BOLD, "%s", head[i]);
+	json_array_foreach(reactors, i, r) reactor_row(&t, r);
+	table_print(&t);
+	table_fini(&t);
+}
+
+void ctl_print_json(const json_t *data)
+{
+	json_dumpf(data, stdout, JSON_INDENT(2));
+	putchar('\n');
+}

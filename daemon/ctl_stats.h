@@ -1,0 +1,19 @@
+/* `ublkctl stats`: counters, or rates over an interval. */
+#ifndef DAEMON_CTL_STATS_H
+#define DAEMON_CTL_STATS_H
+
+#include <stdbool.h>
+
+#include "daemon/exit_code.h"
+
+struct ctl_stats_params {
+	const char *socket_path;
+	const char *name; /* NULL: all devices */
+	bool json;
+	double watch_seconds; /* 0: once, since the start of each device */
+	unsigned long count;  /* of tables with watch; 0: until interrupted */
+};
+
+enum exit_code ctl_stats(const struct ctl_stats_params *params);
+
+#endif

@@ -1,0 +1,445 @@
+/*
+ * The order in which the daemon comes up, what its signals do, and the order in which it goes down.
+ * Owns everything that is there once. Main thread.
+ *
+ * Happy path: process -> lock -> reactors -> loop -> driver -> orphans -> devices -> control socket
+ * -> READY=1; SIGHUP reads the file again; SIGTERM or SIGINT stops the devices, then the reactors.
+ *
+ * Failure modes: whatever is missing before the first device: one line with the cure, exit code 1.
+ * A device that fails is its own matter: it is told, the others go on, and SIGHUP tries it again.
+ * Devices that do not stop in time: told by name, exit code 1. A second signal: exit at once.
+ */
+#include "daemon/daemon.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/errname.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "daemon/commands.h"
+#include "daemon/fleet.h"
+#include "daemon/loop.h"
+#include "daemon/notify.h"
+#include "daemon/orphans.h"
+#include "daemon/process.h"
+#include "daemon/reactors.h"
+#include "daemon/settings.h"
+#include "daemon/socket.h"
+#include "ublk/control.h"
+
+#define CTL_OPEN_TIMEOUT_NS (10 * NS_PER_SEC)
+
+struct daemon {
+	const struct daemon_params *params;
+	struct settings settings; /* the devices in it are the fleet's, once taken */
+	struct reactors reactors;
+	struct loop loop;
+	struct ctl ctl;
+	struct device_host host;
+	struct fleet fleet;
+	struct socket_server server;
+	struct commands commands;
+	struct ev_signal term, interrupt, hangup;
+	struct ev_timer stop_deadline;
+	int lock_fd;
+	bool ctl_answered;
+	int ctl_result;
+	bool reloading; /* READY=1 is owed to the service manager */
+	bool stopping;
+	bool ended;
+	enum exit_code exit_code;
+};
+
+/* One daemon per process: the assertion hook has no argument. */
+static struct daemon the_daemon;
+
+static void dump_ops(void)
+{
+	reactors_dump(&the_daemon.reactors, STDERR_FILENO);
+	reactor_dump_ops(&the_daemon.loop.control, STDERR_FILENO);
+}
+
+/* ---- the driver ---- */
+
+static void on_ctl_answer(struct ctl *ctl, int res)
+{
+	struct daemon *d = container_of(ctl, struct daemon, ctl);
+
+	d->ctl_answered = true;
+	d->ctl_result = res;
+}
+
+static const char *driver_cure(int err)
+{
+	switch (-err) {
+	case ENOENT:
+	case ENODEV:
+	case ENXIO:
+		return "the module is not loaded: modprobe ublk_drv";
+	case EACCES:
+	case EPERM:
+		return "run as root (CAP_SYS_ADMIN)";
+	case ETIMEDOUT:
+		return "the driver does not answer; see the kernel's log";
+	default:
+		return "is the kernel older than " PROCESS_KERNEL_MIN "?";
+	}
+}
+
+static int driver_open(struct daemon *d)
+{
+	int ret = ctl_open(&d->ctl, &d->loop.control, on_ctl_answer);
+
+	if (ret == 0 && !loop_run_until(&d->loop, &d->ctl_answered, CTL_OPEN_TIMEOUT_NS))
+		ret = -ETIMEDOUT;
+	else if (ret == 0)
+		ret = d->ctl_result;
+	if (ret == 0 && !(d->ctl.features & UBLK_F_CMD_IOCTL_ENCODE))
+		ret = -EOPNOTSUPP;
+	if (ret < 0)
+		log_error("cannot use the ublk driver",
+			  "path=/dev/ublk-control error=%s cure=\"%s\"", errname(ret),
+			  driver_cure(ret));
+	return ret;
+}
+
+/* ---- devices ---- */
+
+static uint64_t device_memory(const struct device_settings *s)
+{
+	struct device_spec spec = {
+		.name = s->options.name,
+		.id = s->id,
+		.queues = (uint32_t)s->options.queues,
+		.depth = (uint32_t)s->options.depth,
+		.logical_block_bytes = (uint32_t)s->options.block_bytes,
+		.max_io_bytes = (uint32_t)s->options.max_io_bytes,
+		.backend = s->backend,
+		.backend_config = s->config,
+	};
+
+	return device_memory_max(&spec);
+}
+
+static void log_memory(const struct daemon *d)
+{
+	uint64_t reactors_bytes = d->reactors.nr * reactors_memory_each(), devices_bytes = 0;
+
+	for (size_t i = 0; i < d->settings.device_nr; i++)
+		devices_bytes += device_memory(d->settings.devices[i]);
+	log_info("worst-case memory", "devices_bytes=%llu reactors_bytes=%llu reactors=%u",
+		 (unsigned long long)devices_bytes, (unsigned long long)reactors_bytes,
+		 d->reactors.nr);
+}
+
+static void add_configured(struct daemon *d)
+{
+	for (size_t i = 0; i < d->settings.device_nr; i++)
+		fleet_add(&d->fleet, settings_take(&d->settings, i), true);
+	/* With no device at all nothing else would say that they have settled. */
+	fleet_check(&d->fleet);
+}
+
+static void end(struct daemon *d, enum exit_code exit_code)
+{
+	d->exit_code = exit_code;
+	d->ended = true;
+	ev_break(d->loop.ev, EVBREAK_ALL);
+}
+
+static void on_fleet_changed(struct fleet *fleet)
+{
+	struct daemon *d = fleet->arg;
+
+	if (d->stopping) {
+		if (fleet->member_nr == 0)
+			end(d, EXIT_DONE);
+		return;
+	}
+	if (!d->reloading || !fleet_settled(fleet))
+		return;
+	d->reloading = false;
+	/* Not earlier: whoever gets an answer may rely on the devices that start having started. */
+	socket_listen(&d->server);
+	log_info("ready", "devices=%u", fleet->member_nr);
+	notify_ready();
+}
+
+/* ---- signals ---- */
+
+static void log_left_behind(const struct daemon *d)
+{
+	list_for_each (node, &d->fleet.members) {
+		const struct member *m = list_entry(node, struct member, node);
+
+		log_error("device did not stop in time", "device=%s state=%s reason=\"%s\"",
+			  m->settings->options.name,
+			  m->device ? device_state_name(device_state(m->device)) : "gone",
+			  m->device ? device_error(m->device) : "");
+	}
+}
+
+static void on_stop_deadline(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	struct daemon *d = container_of(w, struct daemon, stop_deadline);
+
+	(void)ev, (void)events;
+	log_left_behind(d);
+	end(d, EXIT_REFUSED);
+}
+
+static void begin_stop(struct daemon *d)
+{
+	d->stopping = true;
+	notify_stopping();
+	log_info("stopping", "devices=%u", d->fleet.member_nr);
+	socket_stop_listening(&d->server);
+	ev_timer_set(&d->stop_deadline, (double)d->fleet.stop_timeout_ns / NS_PER_SEC, 0.);
+	ev_timer_start(d->loop.ev, &d->stop_deadline);
+	fleet_stop_all(&d->fleet);
+}
+
+static void on_term(struct ev_loop *ev, struct ev_signal *w, int events)
+{
+	struct daemon *d = w->data;
+
+	(void)ev, (void)events;
+	if (!d->stopping) {
+		begin_stop(d);
+		return;
+	}
+	/* Whoever asks twice does not want to wait. The kernel clears up after us. */
+	log_error("second signal: exit at once", "devices=%u", d->fleet.member_nr);
+	_exit(EXIT_REFUSED);
+}
+
+static void set_log_level(const struct daemon *d, const struct settings *settings)
+{
+	int level = d->params->log_level;
+
+	log_init((enum log_level)(level >= 0 ? level : settings->daemon.log_level));
+}
+
+/* Each line of the errors is a line of the log; its quotes must not end the value. */
+static void log_config_errors(struct config_errors *e)
+{
+	char *text = config_errors_text(e), *rest = text, *line;
+
+	for (char *c = text; c && *c; c++)
+		if (*c == '"')
+			*c = '\'';
+	while ((line = strsep(&rest, "\n")))
+		if (line[0])
+			log_error("configuration", "error=\"%s\"", line);
+	free(text);
+}
+
+static void apply(struct daemon *d, struct settings *settings)
+{
+	set_log_level(d, settings);
+	if (!daemon_settings_equal(&d->settings.daemon, &settings->daemon))
+		log_warn("changes of the section daemon need a restart", "file=\"%s\"",
+			 d->params->config_path);
+	fleet_reload(&d->fleet, settings);
+}
+
+static void reload(struct daemon *d)
+{
+	struct config_errors errors;
+	struct settings settings;
+
+	config_errors_init(&errors, d->params->config_path);
+	if (settings_load(&settings, d->params->config_path, &errors) == 0) {
+		apply(d, &settings);
+	} else {
+		log_config_errors(&errors);
+		log_error("configuration has errors and nothing was changed", "file=\"%s\"",
+			  d->params->config_path);
+	}
+	settings_free(&settings);
+	config_errors_fini(&errors);
+}
+
+static void on_hangup(struct ev_loop *ev, struct ev_signal *w, int events)
+{
+	struct daemon *d = w->data;
+
+	(void)ev, (void)events;
+	if (d->stopping)
+		return;
+	log_info("reading the configuration again", "file=\"%s\"", d->params->config_path);
+	notify_reloading();
+	d->reloading = true;
+	reload(d);
+	fleet_check(&d->fleet);
+}
+
+static void watch_signals(struct daemon *d)
+{
+	struct ev_signal *watcher[] = { &d->term, &d->interrupt, &d->hangup };
+
+	/* A client or journald that goes away is told by write(2). */
+	signal(SIGPIPE, SIG_IGN);
+	ev_signal_init(&d->term, on_term, SIGTERM);
+	ev_signal_init(&d->interrupt, on_term, SIGINT);
+	ev_signal_init(&d->hangup, on_hangup, SIGHUP);
+	for (size_t i = 0; i < ARRAY_SIZE(watcher); i++) {
+		watcher[i]->data = d;
+		ev_signal_start(d->loop.ev, watcher[i]);
+	}
+	ev_timer_init(&d->stop_deadline, on_stop_deadline, 0., 0.);
+}
+
+static void unwatch_signals(struct daemon *d)
+{
+	ev_timer_stop(d->loop.ev, &d->stop_deadline);
+	ev_signal_stop(d->loop.ev, &d->term);
+	ev_signal_stop(d->loop.ev, &d->interrupt);
+	ev_signal_stop(d->loop.ev, &d->hangup);
+}
+
+/* ---- up and down ---- */
+
+static int threads_start(struct daemon *d)
+{
+	char error[REACTORS_ERROR_BYTES];
+	int ret = reactors_start(&d->reactors, &d->settings.daemon.reactors, error, sizeof(error));
+
+	if (ret < 0) {
+		log_error("cannot start the reactors", "reason=\"%s\"", error);
+		return ret;
+	}
+	ret = loop_init(&d->loop);
+	if (ret < 0)
+		log_error("cannot set up the control ring", "error=%s", errname(ret));
+	return ret;
+}
+
+static int prepare(struct daemon *d)
+{
+	int ret = process_check_kernel();
+
+	if (ret == 0)
+		ret = process_prepare();
+	if (ret < 0)
+		return ret;
+	d->lock_fd = process_lock(d->settings.daemon.control);
+	if (d->lock_fd < 0)
+		return d->lock_fd;
+	ret = threads_start(d);
+	return ret < 0 ? ret : driver_open(d);
+}
+
+static void make_fleet(struct daemon *d)
+{
+	d->host = (struct device_host){
+		.ctl = &d->ctl,
+		.reactors = d->reactors.reactor,
+		.reactor_cpus = d->reactors.cpu,
+		.reactor_nr = d->reactors.nr,
+		.mark = orphans_mark(d->settings.daemon.control),
+	};
+	fleet_init(&d->fleet, d->loop.ev, &d->host, d->settings.daemon.stop_timeout_ns);
+	d->fleet.changed = on_fleet_changed;
+	d->fleet.arg = d;
+}
+
+/* Made before the devices: where that fails, nothing was started. */
+static int control_socket(struct daemon *d)
+{
+	d->commands = (struct commands){
+		.ev = d->loop.ev,
+		.fleet = &d->fleet,
+		.reactors = &d->reactors,
+		.control = &d->loop.control,
+		.answer_seconds =
+			(double)(CTL_DEADLINE_NS + d->fleet.stop_timeout_ns) / NS_PER_SEC + 5,
+	};
+	commands_attach(&d->commands, &d->server);
+	return socket_bind(&d->server, d->loop.ev, d->settings.daemon.control);
+}
+
+static void serve(struct daemon *d)
+{
+	watch_signals(d);
+	log_memory(d);
+	orphans_remove(&d->loop, &d->ctl, d->host.mark);
+	d->reloading = true;
+	add_configured(d);
+	while (!d->ended)
+		ev_run(d->loop.ev, 0);
+	unwatch_signals(d);
+}
+
+/* Accepts what prepare left half done. */
+static void tear_down(struct daemon *d)
+{
+	/* Devices that did not stop, or a driver that did not answer, use all this: exit ends it.
+	 */
+	if (d->fleet.member_nr > 0 || (d->ctl.fd >= 0 && ctl_cmd_busy(&d->ctl.features_cmd)))
+		return;
+	ctl_close(&d->ctl);
+	loop_fini(&d->loop);
+	reactors_stop(&d->reactors);
+	settings_free(&d->settings);
+	if (d->lock_fd >= 0)
+		close(d->lock_fd);
+}
+
+/* Returns 0, or -errno with every error printed: plainly, for nothing else runs yet. */
+static int load(struct settings *settings, const char *path)
+{
+	struct config_errors errors;
+	char *text;
+	int ret;
+
+	config_errors_init(&errors, path);
+	ret = settings_load(settings, path, &errors);
+	if (ret < 0) {
+		text = config_errors_text(&errors);
+		fputs(text && text[0] ? text : "ublkd: out of memory\n", stderr);
+		free(text);
+		settings_free(settings);
+	}
+	config_errors_fini(&errors);
+	return ret;
+}
+
+enum exit_code daemon_check(const char *config_path)
+{
+	struct settings settings;
+
+	if (load(&settings, config_path) < 0)
+		return EXIT_REFUSED;
+	printf("%s: %zu device%s, no errors\n", config_path, settings.device_nr,
+	       settings.device_nr == 1 ? "" : "s");
+	settings_free(&settings);
+	return EXIT_DONE;
+}
+
+enum exit_code daemon_run(const struct daemon_params *params)
+{
+	struct daemon *d = &the_daemon;
+
+	*d = (struct daemon){ .params = params, .lock_fd = -1, .exit_code = EXIT_REFUSED };
+	if (load(&d->settings, params->config_path) < 0)
+		return EXIT_REFUSED;
+	d->ctl.fd = -1;
+	set_log_level(d, &d->settings);
+	assert_hook = dump_ops;
+	if (prepare(d) == 0) {
+		make_fleet(d);
+		if (control_socket(d) == 0)
+			serve(d);
+		socket_fini(&d->server);
+		fleet_fini(&d->fleet);
+	}
+	tear_down(d);
+	return d->exit_code;
+}

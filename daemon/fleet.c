@@ -1,0 +1,455 @@
+/*
+ * The devices, from configuration or control socket to running and back. Main thread.
+ *
+ * Happy path: fleet_add starts a device; its LIVE event makes the member live; fleet_del stops it;
+ * its GONE event marks it ended; the sweep frees it. The sweep is a libev timer of zero seconds:
+ * device events come from inside a turn of the control reactor, where a device cannot be freed.
+ *
+ * A member of which a reload wants something else is stopped and started again with `next`. What a
+ * reload adds waits until what it stops is gone, since it may want the same file or id.
+ *
+ * Failure modes: a device that does not start (kept as failed when it is from the file), that is
+ * in use (stays live), that does not answer (late: it is told and no longer waited for).
+ */
+#include "daemon/fleet.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/errname.h"
+#include "base/log.h"
+
+const char *member_state_name(const struct member *m)
+{
+	static const char *const name[] = {
+		[MEMBER_WAITING] = "waiting", [MEMBER_STARTING] = "starting",
+		[MEMBER_LIVE] = "live",	      [MEMBER_STOPPING] = "stopping",
+		[MEMBER_FAILED] = "failed",
+	};
+
+	return name[m->state];
+}
+
+struct member *fleet_find(const struct fleet *f, const char *name)
+{
+	list_for_each (node, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (strcmp(m->settings->options.name, name) == 0)
+			return m;
+	}
+	return NULL;
+}
+
+static void plan_sweep(struct fleet *f)
+{
+	if (!ev_is_active(&f->sweep))
+		ev_timer_start(f->ev, &f->sweep);
+}
+
+static void tell(struct member *m, enum fleet_outcome outcome, const char *error)
+{
+	struct list_node list = LIST_INIT(list);
+	struct list_node *node;
+
+	list_splice(&list, &m->watches);
+	while ((node = list_pop_front(&list))) {
+		struct fleet_watch *watch = list_entry(node, struct fleet_watch, node);
+
+		watch->fn(watch, outcome, error);
+	}
+}
+
+static void forget_member(struct fleet *f, struct member *m)
+{
+	list_remove(&m->node);
+	f->member_nr--;
+}
+
+static void free_member(struct member *m)
+{
+	ASSERT(!m->device);
+	device_settings_free(m->settings);
+	device_settings_free(m->next);
+	free(m);
+}
+
+/* ---- starting ---- */
+
+static void start(struct fleet *f, struct member *m)
+{
+	const struct device_options *o = &m->settings->options;
+	struct device_spec spec = {
+		.name = o->name,
+		.id = m->settings->id,
+		.queues = (uint32_t)o->queues,
+		.depth = (uint32_t)o->depth,
+		.logical_block_bytes = (uint32_t)o->block_bytes,
+		.max_io_bytes = (uint32_t)o->max_io_bytes,
+		.read_only = o->read_only,
+		.backend = m->settings->backend,
+		.backend_config = m->settings->config,
+	};
+
+	m->state = MEMBER_STARTING;
+	m->late = false;
+	m->error[0] = '\0';
+	if (device_start(&m->device, f->host, &spec, m, m->error, sizeof(m->error)) == 0)
+		return;
+	log_error("device did not start", "device=%s error=\"%s\"", o->name, m->error);
+	m->device = NULL;
+	m->state = MEMBER_FAILED;
+	m->ended = true;
+	plan_sweep(f);
+}
+
+static struct member *new_member(struct fleet *f, struct device_settings *settings, bool from_file)
+{
+	struct member *m = calloc(1, sizeof(*m));
+
+	if (!m) {
+		log_error("out of memory for a device", "device=%s", settings->options.name);
+		device_settings_free(settings);
+		return NULL;
+	}
+	m->settings = settings;
+	m->from_file = from_file;
+	list_init(&m->watches);
+	list_push_back(&f->members, &m->node);
+	f->member_nr++;
+	return m;
+}
+
+struct member *fleet_add(struct fleet *f, struct device_settings *settings, bool from_file)
+{
+	struct member *m = new_member(f, settings, from_file);
+
+	ASSERT(!f->closing);
+	if (m)
+		start(f, m);
+	return m;
+}
+
+static bool stop_under_way(const struct fleet *f)
+{
+	list_for_each (node, &f->members) {
+		const struct member *m = list_entry(node, struct member, node);
+
+		if (m->state == MEMBER_STOPPING && !m->late)
+			return true;
+	}
+	return false;
+}
+
+static void start_waiting(struct fleet *f)
+{
+	if (stop_under_way(f))
+		return;
+	/* A member that cannot start may leave the fleet at once. */
+	list_for_each_safe (node, next, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (m->state == MEMBER_WAITING)
+			start(f, m);
+	}
+}
+
+/* ---- stopping ---- */
+
+static void stop(struct fleet *f, struct member *m, bool force)
+{
+	int ret;
+
+	m->state = MEMBER_STOPPING;
+	m->late = false;
+	/* The other half is for the cancelled requests to come back and for the driver. */
+	ret = device_stop(m->device, force, f->stop_timeout_ns / 2);
+	ASSERT(ret == 0 || ret == -EALREADY);
+}
+
+static void set_next(struct member *m, struct device_settings *next)
+{
+	device_settings_free(m->next);
+	m->next = next;
+}
+
+void fleet_del(struct fleet *f, struct member *m, bool force)
+{
+	set_next(m, NULL);
+	if (m->device && !m->ended) {
+		stop(f, m, force);
+		return;
+	}
+	/* Nothing runs; the sweep removes it, when its watches can have been added. */
+	m->state = MEMBER_STOPPING;
+	m->ended = true;
+	plan_sweep(f);
+}
+
+void fleet_stop_all(struct fleet *f)
+{
+	f->closing = true;
+	/* The last added first: it may live on another one's file system. */
+	for (struct list_node *node = f->members.prev; node != &f->members; node = node->prev)
+		fleet_del(f, list_entry(node, struct member, node), true);
+	plan_sweep(f);
+}
+
+/* ---- what devices tell ---- */
+
+static void log_live(const struct member *m)
+{
+	struct device_info info;
+
+	device_info(m->device, &info);
+	log_info("device is live", "device=%s path=/dev/ublkb%lld size_bytes=%llu backend=%s",
+		 m->settings->options.name, (long long)info.id, (unsigned long long)info.size_bytes,
+		 info.backend);
+}
+
+static void on_live(struct member *m)
+{
+	/* It became live while it was being stopped: the stop goes on. */
+	if (m->state != MEMBER_STARTING)
+		return;
+	m->state = MEMBER_LIVE;
+	m->late = false;
+	log_live(m);
+	tell(m, FLEET_LIVE, "");
+}
+
+static void on_refused(struct member *m)
+{
+	log_warn("device is in use and stays", "device=%s reason=\"%s\"", m->settings->options.name,
+		 device_error(m->device));
+	set_next(m, NULL);
+	m->state = MEMBER_LIVE;
+	tell(m, FLEET_REFUSED, device_error(m->device));
+}
+
+static void on_late(struct member *m)
+{
+	log_warn("device is late", "device=%s state=%s reason=\"%s\"", m->settings->options.name,
+		 device_state_name(device_state(m->device)), device_error(m->device));
+	m->late = true;
+	tell(m, FLEET_LATE, device_error(m->device));
+}
+
+static void on_failed(struct member *m)
+{
+	snprintf(m->error, sizeof(m->error), "%s", device_error(m->device));
+	log_error(m->state == MEMBER_LIVE ? "device failed" : "device did not start",
+		  "device=%s error=\"%s\"", m->settings->options.name, m->error);
+	if (m->state != MEMBER_STOPPING)
+		m->state = MEMBER_FAILED;
+	m->ended = true;
+}
+
+static void on_gone(struct member *m)
+{
+	log_info("device is gone", "device=%s", m->settings->options.name);
+	m->ended = true;
+}
+
+/* From inside a turn of the control reactor: nothing is freed here. */
+static void on_event(struct device *device, enum device_event event, void *arg)
+{
+	static void (*const handler[])(struct member *) = {
+		[DEVICE_EVENT_LIVE] = on_live, [DEVICE_EVENT_FAILED] = on_failed,
+		[DEVICE_EVENT_GONE] = on_gone, [DEVICE_EVENT_STOP_REFUSED] = on_refused,
+		[DEVICE_EVENT_LATE] = on_late,
+	};
+
+	handler[event](device_owner(device));
+	plan_sweep(arg);
+}
+
+/* ---- the sweep ---- */
+
+/* Off the list first: whoever is told may at once ask for a device of the same name. */
+static void retire(struct fleet *f, struct member *m, enum fleet_outcome outcome)
+{
+	forget_member(f, m);
+	tell(m, outcome, m->error);
+	free_member(m);
+}
+
+static void sweep_failed(struct fleet *f, struct member *m)
+{
+	if (m->from_file)
+		tell(m, FLEET_FAILED, m->error);
+	else
+		retire(f, m, FLEET_FAILED);
+}
+
+static void sweep_gone(struct fleet *f, struct member *m)
+{
+	if (m->next) {
+		device_settings_free(m->settings);
+		m->settings = m->next;
+		m->next = NULL;
+		m->state = MEMBER_WAITING;
+		return;
+	}
+	m->error[0] = '\0';
+	retire(f, m, FLEET_GONE);
+}
+
+static void sweep_member(struct fleet *f, struct member *m)
+{
+	device_free(m->device);
+	m->device = NULL;
+	m->ended = false;
+	m->late = false;
+	if (m->state == MEMBER_FAILED)
+		sweep_failed(f, m);
+	else
+		sweep_gone(f, m);
+}
+
+/* True when there was one. */
+static bool sweep_ended(struct fleet *f)
+{
+	bool any = false;
+
+	list_for_each_safe (node, next, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (!m->ended)
+			continue;
+		sweep_member(f, m);
+		any = true;
+	}
+	return any;
+}
+
+static void on_sweep(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	struct fleet *f = container_of(w, struct fleet, sweep);
+
+	(void)ev, (void)events;
+	start_waiting(f);
+	/* What ended may be what others wait for: look again. */
+	if (sweep_ended(f))
+		plan_sweep(f);
+	else if (f->changed)
+		f->changed(f);
+}
+
+/* ---- reload ---- */
+
+/* The file has the member no more. */
+static void reload_removed(struct fleet *f, struct member *m)
+{
+	log_info("device is no longer configured", "device=%s", m->settings->options.name);
+	fleet_del(f, m, false);
+}
+
+/* Stops what there is; the sweep then starts `next`. */
+static void restart_as(struct fleet *f, struct member *m, struct device_settings *settings)
+{
+	set_next(m, settings);
+	if (m->ended || !m->device) {
+		m->state = MEMBER_STOPPING;
+		m->ended = true;
+	} else if (m->state != MEMBER_STOPPING) {
+		stop(f, m, false);
+	}
+}
+
+static void reload_kept(struct fleet *f, struct member *m, struct settings *settings, size_t idx)
+{
+	struct device_settings *wanted = settings->devices[idx];
+	const char *name = wanted->options.name;
+	bool equal = device_settings_equal(m->settings, wanted);
+
+	m->from_file = true;
+	if (equal && m->state != MEMBER_FAILED && m->state != MEMBER_STOPPING)
+		return;
+	log_info(equal ? "device is tried again" : "device has changed and is started anew",
+		 "device=%s", name);
+	restart_as(f, m, settings_take(settings, idx));
+}
+
+static void reload_members(struct fleet *f, struct settings *settings)
+{
+	size_t idx;
+
+	list_for_each (node, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (settings_find(settings, m->settings->options.name, &idx))
+			reload_kept(f, m, settings, idx);
+		else if (m->from_file)
+			reload_removed(f, m);
+	}
+}
+
+void fleet_reload(struct fleet *f, struct settings *settings)
+{
+	struct member *m;
+
+	if (f->closing)
+		return;
+	reload_members(f, settings);
+	for (size_t i = 0; i < settings->device_nr; i++)
+		if (settings->devices[i] && !fleet_find(f, settings->devices[i]->options.name)) {
+			m = new_member(f, settings_take(settings, i), true);
+			if (m)
+				m->state = MEMBER_WAITING;
+		}
+	plan_sweep(f);
+}
+
+/* ---- the rest ---- */
+
+void fleet_watch(struct member *m, struct fleet_watch *watch)
+{
+	ASSERT(fleet_busy(m));
+	list_push_back(&m->watches, &watch->node);
+}
+
+void fleet_check(struct fleet *f)
+{
+	plan_sweep(f);
+}
+
+bool fleet_settled(const struct fleet *f)
+{
+	list_for_each (node, &f->members) {
+		const struct member *m = list_entry(node, struct member, node);
+
+		if (fleet_busy(m) && !m->late)
+			return false;
+	}
+	return true;
+}
+
+void fleet_init(struct fleet *f, struct ev_loop *ev, struct device_host *host,
+		uint64_t stop_timeout_ns)
+{
+	*f = (struct fleet){ .ev = ev, .host = host, .stop_timeout_ns = stop_timeout_ns };
+	list_init(&f->members);
+	ev_timer_init(&f->sweep, on_sweep, 0., 0.);
+	host->event = on_event;
+	host->arg = f;
+}
+
+void fleet_fini(struct fleet *f)
+{
+	ev_timer_stop(f->ev, &f->sweep);
+	list_for_each_safe (node, next, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		/* Still in the kernel's hands: the process is about to end. */
+		if (m->device && !m->ended)
+			continue;
+		device_free(m->device);
+		m->device = NULL;
+		forget_member(f, m);
+		free_member(m);
+	}
+}

@@ -1,0 +1,108 @@
+/*
+ * The set of devices of this daemon: adds, removes, reloads and stops them, each in its own failure
+ * domain. Owns the members, their settings and their devices. Main thread.
+ */
+#ifndef DAEMON_FLEET_H
+#define DAEMON_FLEET_H
+
+#include <ev.h>
+#include <stdbool.h>
+
+#include "base/list.h"
+#include "daemon/settings.h"
+#include "ublk/device.h"
+
+enum member_state {
+	MEMBER_WAITING, /* for other members to stop, to be started then */
+	MEMBER_STARTING,
+	MEMBER_LIVE,
+	MEMBER_STOPPING,
+	MEMBER_FAILED, /* did not start; a reload tries again */
+};
+
+struct member {
+	struct list_node node;
+	struct device_settings *settings;
+	struct device_settings *next; /* STOPPING: what to start as afterwards, or NULL */
+	struct device *device;	      /* NULL when WAITING or FAILED */
+	enum member_state state;
+	bool from_file; /* a reload removes it when the file has it no more */
+	bool ended;	/* the device is GONE or FAILED and waits for the sweep */
+	bool late;	/* over its deadline: nobody waits for it any more */
+	char error[DEVICE_ERROR_BYTES];
+	struct list_node watches;
+};
+
+/* How starting or stopping a member ended. */
+enum fleet_outcome { FLEET_LIVE, FLEET_FAILED, FLEET_REFUSED, FLEET_GONE, FLEET_LATE };
+
+/*
+ * Told once how what is under way with a member ended, and taken off its list before. error: words,
+ * or "". Embedded in whoever waits.
+ */
+struct fleet_watch {
+	struct list_node node;
+	void (*fn)(struct fleet_watch *watch, enum fleet_outcome outcome, const char *error);
+};
+
+struct fleet {
+	struct ev_loop *ev;
+	struct device_host *host;
+	uint64_t stop_timeout_ns;
+	struct list_node members; /* in the order of adding */
+	unsigned member_nr;
+	bool closing;
+	struct ev_timer sweep;
+	void (*changed)(struct fleet *fleet); /* after each sweep: ask settled or empty; or NULL */
+	void *arg;			      /* the owner's */
+};
+
+/* Takes host->event. */
+void fleet_init(struct fleet *f, struct ev_loop *ev, struct device_host *host,
+		uint64_t stop_timeout_ns);
+
+/* Forgets all members; their devices must be gone, or the process about to exit. */
+void fleet_fini(struct fleet *f);
+
+/* NULL when there is none. */
+struct member *fleet_find(const struct fleet *f, const char *name);
+
+/*
+ * Begins to start a device; settings becomes the fleet's. A member made from the file stays when it
+ * fails; any other is gone then, once its watches were told. Never NULL but for -ENOMEM.
+ */
+struct member *fleet_add(struct fleet *f, struct device_settings *settings, bool from_file);
+
+/*
+ * Begins to remove a member; watch it to hear how that ends. Without force a device that somebody
+ * has open stays.
+ */
+void fleet_del(struct fleet *f, struct member *m, bool force);
+
+/* The member must have something under way, or nothing would be told. */
+void fleet_watch(struct member *m, struct fleet_watch *watch);
+static inline void fleet_unwatch(struct fleet_watch *watch)
+{
+	list_remove(&watch->node);
+}
+static inline bool fleet_busy(const struct member *m)
+{
+	return m->state != MEMBER_LIVE && (m->state != MEMBER_FAILED || m->ended);
+}
+
+/* Makes the fleet what settings says; takes the devices it needs from it. */
+void fleet_reload(struct fleet *f, struct settings *settings);
+
+/* Stops everything by force and takes in nothing new. */
+void fleet_stop_all(struct fleet *f);
+
+/* Plans a call of `changed`. */
+void fleet_check(struct fleet *f);
+
+/* Nothing is under way, but for members that are late. */
+bool fleet_settled(const struct fleet *f);
+
+/* "live", "failed", "waiting", or the device's own state. */
+const char *member_state_name(const struct member *m);
+
+#endif

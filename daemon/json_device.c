@@ -1,0 +1,194 @@
+/*
+ * What the daemon knows of a device, as JSON. Main thread; reads live counters of the reactors.
+ * Failure mode: out of memory makes parts of the answer null; jansson takes NULL everywhere.
+ */
+#include "daemon/json_device.h"
+
+#include "backends/backend.h"
+#include "base/histogram.h"
+#include "base/util.h"
+#include "ublk/control.h"
+
+/* ---- what it is ---- */
+
+static const char *error_of(const struct member *m)
+{
+	return m->device && !m->ended ? device_error(m->device) : m->error;
+}
+
+static json_t *path_of(const struct device_info *info)
+{
+	return info->id < 0 ? json_null() : json_sprintf("/dev/ublkb%lld", (long long)info->id);
+}
+
+static void get_info(const struct member *m, struct device_info *ret_info)
+{
+	const struct device_options *o = &m->settings->options;
+
+	*ret_info = (struct device_info){
+		.id = -1,
+		.queues = (uint32_t)o->queues,
+		.depth = (uint32_t)o->depth,
+		.logical_block_bytes = (uint32_t)o->block_bytes,
+		.max_io_bytes = (uint32_t)o->max_io_bytes,
+		.backend = m->settings->backend->name,
+	};
+	if (m->device && !m->ended)
+		device_info(m->device, ret_info);
+}
+
+json_t *json_device_line(const struct member *m)
+{
+	struct device_info info;
+
+	get_info(m, &info);
+	return json_pack("{s:s, s:s, s:I, s:o, s:s, s:I, s:i, s:i, s:i, s:s}", "name",
+			 m->settings->options.name, "state", member_state_name(m), "id",
+			 (json_int_t)info.id, "path", path_of(&info), "backend", info.backend,
+			 "size_bytes", (json_int_t)info.size_bytes, "queues", (int)info.queues,
+			 "depth", (int)info.depth, "block_bytes", (int)info.logical_block_bytes,
+			 "error", error_of(m));
+}
+
+/* Bits of caps by name. */
+static json_t *caps(uint32_t bits)
+{
+	static const struct {
+		uint32_t bit;
+		const char *name;
+	} cap[] = {
+		{ BACKEND_CAP_FLUSH, "flush" },
+		{ BACKEND_CAP_FUA, "fua" },
+		{ BACKEND_CAP_DISCARD, "discard" },
+		{ BACKEND_CAP_WRITE_ZEROES, "write_zeroes" },
+		{ BACKEND_CAP_READ_ONLY, "read_only" },
+		{ BACKEND_CAP_ROTATIONAL, "rotational" },
+	};
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < ARRAY_SIZE(cap); i++)
+		if (bits & cap[i].bit)
+			json_array_append_new(all, json_string(cap[i].name));
+	return all;
+}
+
+static json_t *flags(uint64_t bits)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < 64; i++)
+		if (bits >> i & 1)
+			json_array_append_new(all, ctl_feature_name(i)
+							   ? json_string(ctl_feature_name(i))
+							   : json_sprintf("bit %u", i));
+	return all;
+}
+
+static json_t *reactors_of(const struct device_info *info)
+{
+	unsigned nr = MIN(info->queue_reactor_nr, (unsigned)sizeof(info->queue_reactor));
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < nr; i++)
+		json_array_append_new(all, json_integer(info->queue_reactor[i]));
+	return all;
+}
+
+/* One value of a backend's options. */
+static json_t *option_value(const struct option *o, const void *config)
+{
+	const void *field = (const char *)config + o->offset;
+
+	switch (o->type) {
+	case OPTION_STRING:
+		return *(char *const *)field ? json_string(*(char *const *)field) : json_null();
+	case OPTION_BOOL:
+		return json_boolean(*(const bool *)field);
+	case OPTION_UINT:
+	case OPTION_SIZE:
+	case OPTION_DURATION:
+		return json_integer((json_int_t) * (const uint64_t *)field);
+	case OPTION_ENUM:
+		return json_string(o->values[*(const int *)field]);
+	default:
+		return json_null();
+	}
+}
+
+static json_t *backend_options(const struct device_settings *d)
+{
+	json_t *all = json_pack("{s:s}", "type", d->backend->name);
+
+	for (const struct option *o = d->backend->options; o->name; o++)
+		json_object_set_new(all, o->name, option_value(o, d->config));
+	return all;
+}
+
+json_t *json_device_full(const struct member *m)
+{
+	const char *step = m->device && !m->ended ? device_state_name(device_state(m->device))
+						  : member_state_name(m);
+	json_t *all = json_device_line(m), *more;
+	struct device_info info;
+
+	get_info(m, &info);
+	more = json_pack("{s:s, s:b, s:b, s:i, s:I, s:o, s:o, s:o, s:s, s:I, s:o}", "step", step,
+			 "from_file", m->from_file, "read_only", m->settings->options.read_only,
+			 "physical_block_bytes", (int)info.physical_block_bytes, "max_io_bytes",
+			 (json_int_t)info.max_io_bytes, "caps", caps(info.caps), "ublk_flags",
+			 flags(info.flags), "queue_reactors", reactors_of(&info), "data_path",
+			 info.data_path ? info.data_path : "", "buffer_bytes_max",
+			 (json_int_t)info.buffer_bytes_max, "options",
+			 backend_options(m->settings));
+	json_object_update(all, more);
+	json_decref(more);
+	return all;
+}
+
+/* ---- what it did ---- */
+
+static json_t *buckets_of(const struct histogram *h)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < HISTOGRAM_BUCKET_NR; i++)
+		if (h->bucket[i])
+			json_array_append_new(
+				all, json_pack("[I, I]", (json_int_t)histogram_bucket_start_ns(i),
+					       (json_int_t)h->bucket[i]));
+	return all;
+}
+
+static json_t *op_stats(const struct device_op_stats *op, bool buckets)
+{
+	const struct histogram *h = &op->latency;
+	json_t *all = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "done",
+				(json_int_t)op->done, "failed", (json_int_t)op->failed, "bytes",
+				(json_int_t)op->bytes, "sum_ns", (json_int_t)h->sum_ns, "mean_ns",
+				(json_int_t)histogram_mean_ns(h), "p50_ns",
+				(json_int_t)histogram_quantile_ns(h, 0.5), "p99_ns",
+				(json_int_t)histogram_quantile_ns(h, 0.99), "p999_ns",
+				(json_int_t)histogram_quantile_ns(h, 0.999));
+
+	if (buckets)
+		json_object_set_new(all, "buckets", buckets_of(h));
+	return all;
+}
+
+json_t *json_device_stats(const struct member *m, bool buckets)
+{
+	/* Too large for the stack to like; one main thread. */
+	static struct device_stats stats;
+	json_t *ops = json_object();
+
+	stats = (struct device_stats){ 0 };
+	if (m->device && !m->ended)
+		device_stats(m->device, &stats);
+	for (unsigned op = 0; op < BACKEND_OP_NR; op++)
+		json_object_set_new(ops, backend_op_name(op), op_stats(&stats.op[op], buckets));
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "name", m->settings->options.name,
+			 "state", member_state_name(m), "inflight", (json_int_t)stats.inflight,
+			 "inflight_max", (json_int_t)stats.inflight_max, "busy_retries",
+			 (json_int_t)stats.busy_retries, "lost_tags", (json_int_t)stats.lost_tags,
+			 "ops", ops);
+}

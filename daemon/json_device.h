@@ -1,0 +1,22 @@
+/* Devices as JSON, for the control socket. Each returns a new reference, or NULL. Main thread. */
+#ifndef DAEMON_JSON_DEVICE_H
+#define DAEMON_JSON_DEVICE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "daemon/fleet.h"
+
+/* What `list` says of each. */
+json_t *json_device_line(const struct member *m);
+
+/* What `show` says: all of it. */
+json_t *json_device_full(const struct member *m);
+
+/*
+ * Counters since the device's start. buckets: with each histogram as [[start_ns, count], ...], for
+ * who wants to take differences.
+ */
+json_t *json_device_stats(const struct member *m, bool buckets);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * Loop statistics as JSON. Main thread; the counters are written by the reactor's thread, each is
+ * read whole.
+ */
+#include "daemon/json_reactor.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/util.h"
+#include "reactor/reactor.h"
+
+static const struct {
+	const char *name;
+	size_t offset;
+} counters[] = {
+	{ "turns", offsetof(struct loop_stats, turns) },
+	{ "cqes", offsetof(struct loop_stats, cqes) },
+	{ "cqes_max", offsetof(struct loop_stats, cqes_max) },
+	{ "callback_ns", offsetof(struct loop_stats, callback_ns) },
+	{ "kernel_ns", offsetof(struct loop_stats, kernel_ns) },
+	{ "turn_ns_max", offsetof(struct loop_stats, turn_ns_max) },
+	{ "stalls", offsetof(struct loop_stats, stalls) },
+	{ "sq_full", offsetof(struct loop_stats, sq_full) },
+	{ "stale", offsetof(struct loop_stats, stale) },
+	{ "mails", offsetof(struct loop_stats, mails) },
+	{ "timers", offsetof(struct loop_stats, timers) },
+	{ "timers_late", offsetof(struct loop_stats, timers_late) },
+};
+
+json_t *json_reactor(const struct reactor *r, int cpu)
+{
+	json_t *all = json_pack("{s:s, s:i}", "name", cpu < 0 ? "control" : "data", "cpu", cpu);
+
+	for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
+		const char *counter = (const char *)&r->stats + counters[i].offset;
+
+		json_object_set_new(all, counters[i].name,
+				    json_integer((json_int_t)__atomic_load_n(
+					    (const uint64_t *)counter, __ATOMIC_RELAXED)));
+	}
+	return all;
+}

@@ -1,0 +1,46 @@
+/*
+ * Writes the option reference into a manual page, at build time, from the tables that the parser
+ * uses: `ublkd-manual PAGE.in > PAGE`. A line "@daemon@", "@device@" or "@backends@" of the
+ * template becomes the options of that table; all other lines are copied.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/exit_code.h"
+#include "daemon/settings.h"
+
+static void write_backends(void)
+{
+	for (const struct backend *const *b = backend_registry; *b; b++) {
+		printf(".SS type: %s\n%s\n", (*b)->name, (*b)->summary);
+		option_write_man((*b)->options, stdout);
+	}
+}
+
+static void write_line(const char *line)
+{
+	if (strcmp(line, "@daemon@\n") == 0)
+		option_write_man(settings_daemon_options, stdout);
+	else if (strcmp(line, "@device@\n") == 0)
+		option_write_man(settings_device_options, stdout);
+	else if (strcmp(line, "@backends@\n") == 0)
+		write_backends();
+	else
+		fputs(line, stdout);
+}
+
+int main(int argc, char **argv)
+{
+	FILE *page = argc == 2 ? fopen(argv[1], "re") : NULL;
+	char line[4096];
+
+	if (!page) {
+		fprintf(stderr, "usage: ublkd-manual PAGE.in > PAGE\n");
+		return EXIT_USAGE;
+	}
+	while (fgets(line, sizeof(line), page))
+		write_line(line);
+	fclose(page);
+	return fflush(stdout) == 0 ? EXIT_DONE : EXIT_REFUSED;
+}

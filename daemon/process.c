@@ -1,0 +1,244 @@
+/*
+ * Prepares the process. Runs once, on the main thread, before any other exists.
+ *
+ * Happy path: each step succeeds silently. Failure modes: most steps fail only without privileges;
+ * then the daemon serves with less safety and says so. Serving from the host's mount namespace is
+ * the one that is an error.
+ */
+#include "daemon/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/errname.h"
+#include "base/log.h"
+#include "daemon/path.h"
+
+#ifndef PR_SET_IO_FLUSHER
+#define PR_SET_IO_FLUSHER 57
+#endif
+#define KERNEL_MIN_MAJOR 6
+#define KERNEL_MIN_MINOR 8
+
+int process_check_kernel(void)
+{
+	unsigned major = 0, minor = 0;
+	struct utsname name;
+
+	/* A release that cannot be read is a kernel we know nothing about: let it try. */
+	if (uname(&name) < 0 || sscanf(name.release, "%u.%u", &major, &minor) != 2)
+		return 0;
+	if (major > KERNEL_MIN_MAJOR || (major == KERNEL_MIN_MAJOR && minor >= KERNEL_MIN_MINOR))
+		return 0;
+	log_error("the kernel is too old", "release=%s needed=%s", name.release,
+		  PROCESS_KERNEL_MIN);
+	return -ENOSYS;
+}
+
+bool process_has_cap(unsigned cap)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	unsigned long long caps = 0;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "CapEff: %llx", &caps) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return caps >> cap & 1;
+}
+
+/*
+ * The kernel may need our device to free memory (writeback, swap). A daemon that then waits for
+ * memory itself would deadlock with it: as IO_FLUSHER its allocations never wait for I/O.
+ */
+static void become_io_flusher(void)
+{
+	if (prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) < 0)
+		log_warn("cannot become an I/O flusher; low memory may hang this daemon's devices",
+			 "error=%s cure=\"CAP_SYS_RESOURCE\"", errname(errno));
+}
+
+static void raise_files(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
+			return;
+	}
+	log_warn("cannot raise the limit of open files", "error=%s", errname(errno));
+}
+
+/* True when no limit can make locking memory fail. */
+static bool may_lock_all(void)
+{
+	struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
+
+	if (process_has_cap(CAP_IPC_LOCK) || setrlimit(RLIMIT_MEMLOCK, &limit) == 0)
+		return true;
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_max != RLIM_INFINITY)
+		return false;
+	limit.rlim_cur = limit.rlim_max;
+	return setrlimit(RLIMIT_MEMLOCK, &limit) == 0;
+}
+
+/*
+ * A page of ours in swap, on a device of ours, could never come back. Not below a limit: under
+ * MCL_FUTURE it would be each later mmap that fails.
+ */
+static void lock_memory(void)
+{
+	int flags = MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT;
+	bool may = may_lock_all();
+
+	if (may && mlockall(flags) == 0)
+		return;
+	log_warn("memory is not locked; swapping may hang this daemon's devices",
+		 "error=%s cure=\"CAP_IPC_LOCK, LimitMEMLOCK=infinity\"",
+		 may ? errname(errno) : "EPERM");
+}
+
+/* mountinfo writes blanks and backslashes in paths as \ooo, proc(5). In place. */
+static void unescape(char *path)
+{
+	char *out = path;
+
+	for (const char *in = path; *in; out++) {
+		unsigned octal;
+
+		if (in[0] == '\\' && sscanf(in, "\\%3o", &octal) == 1) {
+			*out = (char)octal;
+			in += 4;
+		} else {
+			*out = *in++;
+		}
+	}
+	*out = '\0';
+}
+
+/* "36 35 259:0 / /mnt rw,noatime shared:1 - ext4 /dev/ublkb0 rw" -> "/mnt", or NULL. */
+static char *ublk_mount_point(char *line)
+{
+	char *source = strstr(line, " - ");
+	char *field = line;
+
+	if (!source)
+		return NULL;
+	source = strchr(source + 3, ' ');
+	if (!source || strncmp(source + 1, "/dev/ublkb", 10) != 0)
+		return NULL;
+	for (int i = 0; i < 4 && field; i++) {
+		field = strchr(field, ' ');
+		if (field)
+			field++;
+	}
+	if (!field)
+		return NULL;
+	field[strcspn(field, " ")] = '\0';
+	unescape(field);
+	return field;
+}
+
+static void detach_ublk_mounts(void)
+{
+	FILE *file = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL, *point;
+	size_t bytes = 0;
+
+	while (file && getline(&line, &bytes, file) >= 0) {
+		point = ublk_mount_point(line);
+		if (point && umount2(point, MNT_DETACH) < 0)
+			log_warn("cannot leave a mount of a ublk device", "path=\"%s\" error=%s",
+				 point, errname(errno));
+	}
+	free(line);
+	if (file)
+		fclose(file);
+}
+
+/*
+ * A process that dies takes its mount namespace along. When that held the last mount of a file
+ * system on a device the process served, the kernel writes that file system back while it ends the
+ * process, to a server that is no more: exit hangs, and with it the device. So we have a namespace
+ * of our own without any such mount. As a slave: what the host mounts and unmounts elsewhere still
+ * arrives (we would otherwise keep its file systems busy for ever), nothing of ours goes back.
+ */
+static int own_mount_namespace(void)
+{
+	if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_SLAVE | MS_REC, NULL) < 0) {
+		log_error("cannot have a mount namespace of its own",
+			  "error=%s cure=\"run as root (CAP_SYS_ADMIN)\"", errname(errno));
+		return -errno;
+	}
+	detach_ublk_mounts();
+	return 0;
+}
+
+int process_prepare(void)
+{
+	become_io_flusher();
+	raise_files();
+	lock_memory();
+	return own_mount_namespace();
+}
+
+static void log_holder(int fd, const char *path)
+{
+	char pid[16] = "";
+	ssize_t len = pread(fd, pid, sizeof(pid) - 1, 0);
+
+	pid[len > 0 ? strspn(pid, "0123456789") : 0] = '\0';
+	log_error("another ublkd runs with this control socket", "pid=%s lock=\"%s\"", pid, path);
+}
+
+static int lock_file(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int ret;
+
+	if (fd < 0) {
+		ret = -errno;
+		log_error("cannot open the lock", "path=\"%s\" error=%s", path, errname(ret));
+		return ret;
+	}
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		ret = -errno;
+		log_holder(fd, path);
+		close(fd);
+		return ret;
+	}
+	if (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
+		log_warn("cannot write our pid", "path=\"%s\" error=%s", path, errname(errno));
+	return fd;
+}
+
+int process_lock(const char *control_path)
+{
+	char path[128];
+	int ret = path_make_parent(control_path, 0755);
+
+	if (ret < 0) {
+		log_error("cannot make the folder of the control socket", "path=\"%s\" error=%s",
+			  control_path, errname(ret));
+		return ret;
+	}
+	/* The file stays when we end: removing it could remove that of a daemon starting now. */
+	snprintf(path, sizeof(path), "%s.lock", control_path);
+	return lock_file(path);
+}

@@ -1,0 +1,29 @@
+/*
+ * What the process as a whole needs before it may serve a block device: limits, locked memory, a
+ * mount namespace of its own. Main thread, before other threads exist.
+ */
+#ifndef DAEMON_PROCESS_H
+#define DAEMON_PROCESS_H
+
+#include <stdbool.h>
+
+/*
+ * Each step that fails is logged, with the cure. Returns 0, or -errno when the daemon must not go
+ * on.
+ */
+int process_prepare(void);
+
+/* Whether a capability (CAP_SYS_ADMIN ..., linux/capability.h) is in force. */
+bool process_has_cap(unsigned cap);
+
+/* 0, or -ENOSYS when the running kernel is older than the oldest that ublkd supports. */
+int process_check_kernel(void);
+#define PROCESS_KERNEL_MIN "6.8"
+
+/*
+ * Takes the lock that only one daemon per control socket can have: a file beside it, which keeps
+ * our pid in words. Returns its fd (keep it open), or -errno, logged.
+ */
+int process_lock(const char *control_path);
+
+#endif

@@ -1,0 +1,240 @@
+/*
+ * Starts and stops the reactor threads. Owns the threads and the memory of their reactors; each
+ * reactor is used by its own thread alone, but for mail and statistics.
+ *
+ * Happy path: main blocks all signals, starts a thread per CPU; each makes its ring on its own
+ * thread (SINGLE_ISSUER binds it) and tells main how that went; it turns until a mail says stop.
+ * Failure modes: no such CPU, io_uring missing, forbidden or out of locked memory: main stops the
+ * threads that did start and says why.
+ */
+#include "daemon/reactors.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/errname.h"
+#include "base/util.h"
+
+#define SQ_ENTRIES 4096
+#define CQ_ENTRIES 16384
+#define SQE_BYTES 64
+#define CQE_BYTES 16
+
+struct reactor_thread {
+	struct reactor reactor;
+	pthread_t pthread;
+	sem_t settled; /* posted once: init_ret is there */
+	int init_ret;
+	unsigned idx;
+	bool running; /* to be joined */
+	bool stop;    /* the thread's own, set by mail */
+	struct mail stop_mail;
+} __attribute__((aligned(64)));
+
+static void *thread_main(void *arg)
+{
+	struct reactor_thread *t = arg;
+	struct reactor_params params = {
+		.idx = t->idx,
+		.sq_entries = SQ_ENTRIES,
+		.cq_entries = CQ_ENTRIES,
+	};
+
+	t->init_ret = reactor_init(&t->reactor, &params);
+	if (t->init_ret < 0) {
+		sem_post(&t->settled);
+		return NULL;
+	}
+	sem_post(&t->settled);
+	while (!t->stop)
+		reactor_turn(&t->reactor, true);
+	reactor_fini(&t->reactor);
+	return NULL;
+}
+
+/* Runs on the reactor's thread. */
+static void on_stop(struct mail *mail)
+{
+	container_of(mail, struct reactor_thread, stop_mail)->stop = true;
+}
+
+static int create_pinned(struct reactor_thread *t, int cpu)
+{
+	pthread_attr_t attr;
+	char name[16];
+	cpu_set_t set;
+	int ret;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	pthread_attr_init(&attr);
+	ret = pthread_attr_setaffinity_np(&attr, sizeof(set), &set);
+	if (ret == 0)
+		ret = pthread_create(&t->pthread, &attr, thread_main, t);
+	pthread_attr_destroy(&attr);
+	if (ret)
+		return -ret;
+	t->running = true;
+	snprintf(name, sizeof(name), "reactor-%u", t->idx);
+	pthread_setname_np(t->pthread, name);
+	return 0;
+}
+
+/* Signals are the main thread's: a thread inherits the mask it is created under. */
+static int create_without_signals(struct reactor_thread *t, int cpu)
+{
+	sigset_t all, before;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = create_pinned(t, cpu);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ret;
+}
+
+static const char *cure(int err)
+{
+	switch (-err) {
+	case ENOSYS:
+		return "this kernel has no io_uring; CONFIG_IO_URING is needed";
+	case EPERM:
+	case EACCES:
+		return "io_uring is forbidden here; see sysctl kernel.io_uring_disabled and the "
+		       "seccomp filter of the container";
+	case ENOMEM:
+		return "out of memory or above the limit of locked memory; raise LimitMEMLOCK "
+		       "(ulimit -l)";
+	case EMFILE:
+		return "too many open files; raise LimitNOFILE (ulimit -n)";
+	default:
+		return "see errno";
+	}
+}
+
+static int start_one(struct reactors *rs, unsigned idx, char *error, size_t error_bytes)
+{
+	struct reactor_thread *t = &rs->thread[idx];
+	int ret;
+
+	t->idx = idx;
+	sem_init(&t->settled, 0, 0);
+	rs->reactor[idx] = &t->reactor;
+	ret = create_without_signals(t, rs->cpu[idx]);
+	if (ret < 0) {
+		snprintf(error, error_bytes, "cannot start a thread on CPU %d: %s", rs->cpu[idx],
+			 errname(ret));
+		return ret;
+	}
+	while (sem_wait(&t->settled) < 0)
+		;
+	if (t->init_ret < 0)
+		snprintf(error, error_bytes, "cannot set up io_uring on CPU %d: %s: %s",
+			 rs->cpu[idx], errname(t->init_ret), cure(t->init_ret));
+	return t->init_ret;
+}
+
+static unsigned auto_cpus(int *cpu)
+{
+	cpu_set_t allowed;
+	unsigned nr = 0;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0) {
+		/* UNTESTED: only a kernel with more than CPU_SETSIZE CPUs says this. */
+		cpu[0] = 0;
+		return 1;
+	}
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &allowed))
+			cpu[nr++] = i;
+	return nr;
+}
+
+static int set_cpus(struct reactors *rs, const struct option_cpus *cpus)
+{
+	size_t max = cpus->is_auto ? CPU_SETSIZE : MAX(cpus->nr, 1u);
+
+	rs->cpu = calloc(max, sizeof(rs->cpu[0]));
+	if (!rs->cpu)
+		return -ENOMEM;
+	if (cpus->is_auto) {
+		rs->nr = auto_cpus(rs->cpu);
+		return 0;
+	}
+	rs->nr = cpus->nr;
+	for (unsigned i = 0; i < cpus->nr; i++)
+		rs->cpu[i] = (int)cpus->cpu[i];
+	return 0;
+}
+
+static int allocate(struct reactors *rs, const struct option_cpus *cpus)
+{
+	void *mem;
+	int ret = set_cpus(rs, cpus);
+
+	if (ret < 0)
+		return ret;
+	rs->reactor = calloc(rs->nr, sizeof(rs->reactor[0]));
+	ret = posix_memalign(&mem, 64, rs->nr * sizeof(rs->thread[0]));
+	if (!rs->reactor || ret)
+		return -ENOMEM;
+	rs->thread = mem;
+	for (unsigned i = 0; i < rs->nr; i++)
+		rs->thread[i] = (struct reactor_thread){ 0 };
+	return 0;
+}
+
+int reactors_start(struct reactors *rs, const struct option_cpus *cpus, char *error,
+		   size_t error_bytes)
+{
+	int ret;
+
+	*rs = (struct reactors){ 0 };
+	ret = allocate(rs, cpus);
+	if (ret < 0)
+		snprintf(error, error_bytes, "out of memory");
+	for (unsigned i = 0; ret == 0 && i < rs->nr; i++)
+		ret = start_one(rs, i, error, error_bytes);
+	if (ret < 0)
+		reactors_stop(rs);
+	return ret;
+}
+
+static void stop_one(struct reactor_thread *t)
+{
+	if (!t->running)
+		return;
+	if (t->init_ret == 0)
+		reactor_post(&t->reactor, &t->stop_mail, on_stop);
+	pthread_join(t->pthread, NULL);
+	sem_destroy(&t->settled);
+}
+
+void reactors_stop(struct reactors *rs)
+{
+	for (unsigned i = 0; rs->thread && i < rs->nr; i++)
+		stop_one(&rs->thread[i]);
+	free(rs->thread);
+	free(rs->reactor);
+	free(rs->cpu);
+	*rs = (struct reactors){ 0 };
+}
+
+void reactors_dump(const struct reactors *rs, int fd)
+{
+	for (unsigned i = 0; i < rs->nr; i++)
+		if (rs->thread[i].running && rs->thread[i].init_ret == 0)
+			reactor_dump_ops(&rs->thread[i].reactor, fd);
+}
+
+size_t reactors_memory_each(void)
+{
+	return sizeof(struct reactor_thread) + SQ_ENTRIES * (SQE_BYTES + sizeof(unsigned)) +
+	       CQ_ENTRIES * CQE_BYTES +
+	       REACTOR_OP_NR_DEFAULT * (sizeof(struct op *) + sizeof(uint32_t));
+}

@@ -1,0 +1,40 @@
+/*
+ * The data reactors: one thread each, pinned to its CPU, with its own io_uring. Started before any
+ * device, stopped when no device is left. Main thread.
+ */
+#ifndef DAEMON_REACTORS_H
+#define DAEMON_REACTORS_H
+
+#include <stddef.h>
+
+#include "config/option.h"
+#include "reactor/reactor.h"
+
+struct reactor_thread;
+
+struct reactors {
+	unsigned nr;
+	struct reactor_thread *thread; /* nr of them */
+	struct reactor **reactor;      /* the same reactors, as struct device_host wants them */
+	int *cpu;
+};
+
+#define REACTORS_ERROR_BYTES 256
+
+/*
+ * Starts a thread for each CPU of the set (auto: each CPU this process may run on). Returns 0, or
+ * -errno with words in error; then none is left running.
+ */
+int reactors_start(struct reactors *rs, const struct option_cpus *cpus, char *error,
+		   size_t error_bytes);
+
+/* Ends and joins all threads. No device may use them any more. Accepts a zeroed struct. */
+void reactors_stop(struct reactors *rs);
+
+/* Any thread, also from the assertion hook: every op in flight, as lines on fd. */
+void reactors_dump(const struct reactors *rs, int fd);
+
+/* Bytes that one reactor may come to use. */
+size_t reactors_memory_each(void);
+
+#endif

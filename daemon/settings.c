@@ -1,0 +1,539 @@
+/*
+ * From the YAML tree to settings: the option tables of the daemon and of a device, and the checks
+ * that need more than one value. The backend's own options are parsed by the table it declares.
+ *
+ * Happy path: settings_load reads the file, parses `daemon:` and each of `devices:`, compares all
+ * devices with each other. Failure modes: every error found is added with its position, and the
+ * rest is still looked at, so that the user sees all of them at once. Main thread.
+ */
+#include "daemon/settings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "config/yaml.h"
+
+#define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+
+struct document {
+	struct yaml_doc yaml;
+	unsigned refs;
+};
+
+struct top_options {
+	struct yaml_node *daemon, *devices;
+};
+
+static const char *const log_level_names[] = { "error", "warn", "info", "debug", NULL };
+
+static const struct option top_options[] = { { .name = "daemon",
+					       .type = OPTION_NODE,
+					       .offset = offsetof(struct top_options, daemon),
+					       .help = "The daemon itself." },
+					     { .name = "devices",
+					       .type = OPTION_NODE,
+					       .offset = offsetof(struct top_options, devices),
+					       .help = "The list of devices." },
+					     OPTION_END };
+
+const struct option settings_daemon_options[] = {
+	{ .name = "reactors",
+	  .type = OPTION_CPUS,
+	  .offset = offsetof(struct daemon_settings, reactors),
+	  .def = "auto",
+	  .help = "The CPUs that serve devices, one thread pinned to each. "
+		  "auto: every CPU the daemon may run on." },
+	{ .name = "control",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct daemon_settings, control),
+	  .min = 1,
+	  .max = 107, /* sun_path, unix(7) */
+	  .def = SETTINGS_CONTROL_DEFAULT,
+	  .help = "Path of the control socket that ublkctl(1) talks to. "
+		  "It is made with mode 0600, its folder too if missing (0755)." },
+	{ .name = "stop_timeout",
+	  .type = OPTION_DURATION,
+	  .offset = offsetof(struct daemon_settings, stop_timeout_ns),
+	  .min = NS_PER_SEC,
+	  .max = 3600 * NS_PER_SEC,
+	  .def = "30s",
+	  .help = "How long stopping a device, or all of them at exit, may take. Requests that a "
+		  "backend has not finished after half of it are cancelled." },
+	{ .name = "log_level",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct daemon_settings, log_level),
+	  .values = log_level_names,
+	  .def = "info",
+	  .help = "What is logged to stderr. The option --log-level of ublkd(8) goes before." },
+	OPTION_END
+};
+
+const struct option settings_device_options[] = {
+	{ .name = "name",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct device_options, name),
+	  .min = 1,
+	  .max = SETTINGS_NAME_MAX,
+	  .flags = OPTION_REQUIRED,
+	  .help = "How the device is called in commands and logs: letters, digits, dot, "
+		  "underscore and dash. No two devices share a name." },
+	{ .name = "id",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct device_options, id),
+	  .max = (1u << 20) - 1,
+	  .help = "Number of the block device: 3 makes /dev/ublkb3. "
+		  "Left out: the kernel takes the first that is free." },
+	{ .name = "queues",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct device_options, queues),
+	  .min = 1,
+	  .max = 4096,
+	  .def = "1",
+	  .help = "Hardware queues, at most one per CPU. They are spread over the reactors." },
+	{ .name = "depth",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct device_options, depth),
+	  .min = 1,
+	  .max = 4096,
+	  .def = "128",
+	  .help = "Requests that each queue can have in flight." },
+	{ .name = "block_size",
+	  .type = OPTION_SIZE,
+	  .offset = offsetof(struct device_options, block_bytes),
+	  .min = 512,
+	  .max = 4096,
+	  .def = "512",
+	  .flags = OPTION_POWER_OF_TWO,
+	  .help = "Logical block size: the smallest unit of a request." },
+	{ .name = "max_io",
+	  .type = OPTION_SIZE,
+	  .offset = offsetof(struct device_options, max_io_bytes),
+	  .min = 4096,
+	  .max = MIB(32),
+	  .def = "512KiB",
+	  .help = "Largest request; longer ones are split by the kernel. A multiple of 4096. "
+		  "Memory "
+		  "for data is at most queues times depth times this." },
+	{ .name = "read_only",
+	  .type = OPTION_BOOL,
+	  .offset = offsetof(struct device_options, read_only),
+	  .def = "false",
+	  .help = "Refuse writes." },
+	{ .name = "backend",
+	  .type = OPTION_NODE,
+	  .offset = offsetof(struct device_options, backend),
+	  .flags = OPTION_REQUIRED,
+	  .help = "Where the bytes live: a map with the key type and the options of that type." },
+	OPTION_END
+};
+
+static void document_put(struct document *doc)
+{
+	if (!doc || --doc->refs)
+		return;
+	yaml_free(&doc->yaml);
+	free(doc);
+}
+
+static struct document *document_new(void)
+{
+	struct document *doc = calloc(1, sizeof(*doc));
+
+	if (doc)
+		doc->refs = 1;
+	return doc;
+}
+
+/* Of the value, or of the map that lacks it. */
+static struct config_pos value_pos(const struct yaml_node *map, const char *key)
+{
+	const struct yaml_node *value = yaml_get(map, key);
+
+	if (value)
+		return value->pos;
+	return map ? map->pos : (struct config_pos){ 0 };
+}
+
+static bool is_given(const struct yaml_node *map, const char *key)
+{
+	const struct yaml_node *value = yaml_get(map, key);
+
+	return value && !yaml_is_null(value);
+}
+
+static void check_name(const struct device_settings *d, struct config_errors *e)
+{
+	const char *name = d->options.name;
+
+	for (const char *c = name; c && *c; c++)
+		if (!strchr(NAME_CHARACTERS, *c)) {
+			config_errors_add(e, d->pos,
+					  "name: \"%s\" has other characters than letters, "
+					  "digits, '.', '_' and '-'",
+					  name);
+			return;
+		}
+}
+
+static void check_numbers(const struct device_settings *d, const struct yaml_node *map,
+			  struct config_errors *e)
+{
+	const struct device_options *o = &d->options;
+	unsigned cpu_nr = settings_cpu_nr();
+
+	if (o->queues > cpu_nr)
+		config_errors_add(e, value_pos(map, "queues"),
+				  "queues: %llu is more than one per CPU; this machine has %u",
+				  (unsigned long long)o->queues, cpu_nr);
+	if (o->max_io_bytes % 4096)
+		config_errors_add(e, value_pos(map, "max_io"),
+				  "max_io: %llu is not a multiple of 4096",
+				  (unsigned long long)o->max_io_bytes);
+}
+
+/* What `type` may say: the registry, as an option like any other. */
+static void type_option(struct option ret_table[static 2],
+			const char *names[static SETTINGS_BACKENDS_MAX + 1])
+{
+	size_t nr = 0;
+
+	while (nr < SETTINGS_BACKENDS_MAX && backend_registry[nr]) {
+		names[nr] = backend_registry[nr]->name;
+		nr++;
+	}
+	names[nr] = NULL;
+	ret_table[0] = (struct option){ .name = "type", .type = OPTION_ENUM, .values = names };
+	ret_table[1] = (struct option)OPTION_END;
+}
+
+/* NULL: no such backend, and told. A plain null is the name of the null backend. */
+static const struct backend *find_backend(const struct yaml_node *map, struct config_errors *e)
+{
+	const struct yaml_node *type = yaml_get(map, "type");
+	const char *names[SETTINGS_BACKENDS_MAX + 1];
+	struct option table[2];
+	int idx = -1;
+
+	type_option(table, names);
+	if (!type) {
+		config_errors_add(e, map->pos, "backend: \"type\" is missing");
+		return NULL;
+	}
+	if (type->kind != YAML_SCALAR) {
+		config_errors_add(e, type->pos, "type: expected the name of a backend");
+		return NULL;
+	}
+	if (option_set(table, "type", type->text, type->pos, &idx, e) < 0 || idx < 0)
+		return NULL;
+	return backend_registry[idx];
+}
+
+static int parse_backend(struct device_settings *d, struct config_errors *e)
+{
+	static const char *const skip[] = { "type", NULL };
+	const struct yaml_node *map = d->options.backend;
+	int ret;
+
+	if (!map)
+		return -EINVAL; /* told by option_parse */
+	if (map->kind != YAML_MAP) {
+		config_errors_add(e, map->pos,
+				  "backend: expected a map, for example {type: mem, size: 1GiB}");
+		return -EINVAL;
+	}
+	d->backend = find_backend(map, e);
+	if (!d->backend)
+		return -EINVAL;
+	/* Never NULL, also for a backend without options. */
+	d->config = calloc(1, d->backend->config_bytes + 1);
+	if (!d->config)
+		return -ENOMEM;
+	d->path_pos = value_pos(map, "path");
+	ret = option_parse(d->backend->options, map, skip, d->config, d->backend->config_bytes, e);
+	return ret < 0 ? ret : settings_resource_read(d);
+}
+
+static int fill_device(struct device_settings *d, const struct yaml_node *map,
+		       struct config_errors *e)
+{
+	int ret, backend_ret;
+
+	d->pos = value_pos(map, "name");
+	d->id_pos = value_pos(map, "id");
+	ret = option_parse(settings_device_options, map, NULL, &d->options, sizeof(d->options), e);
+	if (ret == -ENOMEM)
+		return ret;
+	d->id = is_given(map, "id") ? (int64_t)d->options.id : -1;
+	check_name(d, e);
+	check_numbers(d, map, e);
+	backend_ret = parse_backend(d, e);
+	return ret < 0 ? ret : backend_ret;
+}
+
+static int parse_device(struct settings *s, struct document *doc, const struct yaml_node *map,
+			struct config_errors *e)
+{
+	struct device_settings *d;
+
+	if (map->kind != YAML_MAP) {
+		config_errors_add(e, map->pos, "expected a device: a map with name and backend");
+		return -EINVAL;
+	}
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return -ENOMEM;
+	doc->refs++;
+	d->document = doc;
+	s->devices[s->device_nr++] = d;
+	return fill_device(d, map, e);
+}
+
+static void check_conflicts(const struct settings *s, struct config_errors *e)
+{
+	char where[64];
+
+	for (size_t i = 1; s->devices && i < s->device_nr; i++)
+		for (size_t k = 0; k < i; k++) {
+			const struct device_settings *other = s->devices[k];
+
+			ASSERT(other != NULL);
+			snprintf(where, sizeof(where), "line %u", other->pos.line);
+			device_settings_conflict(s->devices[i], other, where, e);
+		}
+}
+
+static int parse_list(struct settings *s, struct document *doc, struct yaml_node *const *items,
+		      size_t nr, struct config_errors *e)
+{
+	if (nr > SETTINGS_DEVICES_MAX) {
+		config_errors_add(e, items[SETTINGS_DEVICES_MAX]->pos, "more than %d devices",
+				  SETTINGS_DEVICES_MAX);
+		nr = SETTINGS_DEVICES_MAX;
+	}
+	s->device_nr = 0;
+	s->devices = calloc(nr + 1, sizeof(s->devices[0]));
+	if (!s->devices)
+		return -ENOMEM;
+	for (size_t i = 0; i < nr; i++)
+		if (parse_device(s, doc, items[i], e) == -ENOMEM)
+			return -ENOMEM;
+	check_conflicts(s, e);
+	return 0;
+}
+
+static int parse_devices(struct settings *s, struct document *doc, const struct yaml_node *node,
+			 struct config_errors *e)
+{
+	if (!node)
+		return 0;
+	if (node->kind != YAML_LIST) {
+		config_errors_add(e, node->pos, "devices: expected a list (\"- name: ...\")");
+		return -EINVAL;
+	}
+	return parse_list(s, doc, node->list.items, node->list.nr, e);
+}
+
+static void check_reactors(const struct daemon_settings *d, const struct yaml_node *map,
+			   struct config_errors *e)
+{
+	cpu_set_t allowed;
+
+	if (d->reactors.is_auto || sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
+		return;
+	for (unsigned i = 0; i < d->reactors.nr; i++)
+		if (d->reactors.cpu[i] >= CPU_SETSIZE || !CPU_ISSET(d->reactors.cpu[i], &allowed))
+			config_errors_add(e, value_pos(map, "reactors"),
+					  "reactors: CPU %u is not one this daemon may run on",
+					  d->reactors.cpu[i]);
+}
+
+static int parse_daemon(struct settings *s, const struct yaml_node *node, struct config_errors *e)
+{
+	int ret;
+
+	if (node && node->kind != YAML_MAP) {
+		config_errors_add(e, node->pos, "daemon: expected a map");
+		node = NULL;
+	}
+	ret = option_parse(settings_daemon_options, node, NULL, &s->daemon, sizeof(s->daemon), e);
+	check_reactors(&s->daemon, node, e);
+	return ret;
+}
+
+static int parse_top(struct settings *s, struct document *doc, struct config_errors *e)
+{
+	struct top_options top;
+	int ret;
+
+	ret = option_parse(top_options, doc->yaml.root, NULL, &top, sizeof(top), e);
+	if (ret != -ENOMEM)
+		ret = parse_daemon(s, top.daemon, e);
+	if (ret != -ENOMEM)
+		ret = parse_devices(s, doc, top.devices, e);
+	option_free(top_options, &top);
+	return ret;
+}
+
+/* Whatever was added is an error, wherever it came from. */
+static int verdict(int ret, const struct config_errors *e)
+{
+	if (ret == 0 && config_errors_any(e))
+		return -EINVAL;
+	return ret;
+}
+
+int settings_load(struct settings *s, const char *path, struct config_errors *e)
+{
+	struct document *doc = document_new();
+	int ret;
+
+	*s = (struct settings){ 0 };
+	if (!doc)
+		return -ENOMEM;
+	ret = yaml_parse_file(&doc->yaml, path, e);
+	if (doc->yaml.root && ret != -ENOMEM)
+		ret = parse_top(s, doc, e);
+	document_put(doc);
+	return verdict(ret, e);
+}
+
+/* One device, a list of devices, or {devices: [...]}; told apart by what stands at the top. */
+static int parse_any(struct settings *s, struct document *doc, struct config_errors *e)
+{
+	static const struct option only_devices[] = { { .name = "devices", .type = OPTION_NODE },
+						      OPTION_END };
+	struct yaml_node *root = doc->yaml.root, *devices = NULL;
+	int ret;
+
+	if (root->kind == YAML_LIST)
+		return parse_list(s, doc, root->list.items, root->list.nr, e);
+	if (root->kind != YAML_MAP || yaml_get(root, "devices") == NULL)
+		return parse_list(s, doc, &root, 1, e);
+	ret = option_parse(only_devices, root, NULL, &devices, sizeof(devices), e);
+	return ret < 0 ? ret : parse_devices(s, doc, devices, e);
+}
+
+int settings_parse_devices(struct settings *s, const char *text, size_t bytes,
+			   struct config_errors *e)
+{
+	struct document *doc = document_new();
+	int ret;
+
+	*s = (struct settings){ 0 };
+	if (!doc)
+		return -ENOMEM;
+	ret = yaml_parse_value(&doc->yaml, text, bytes, e);
+	if (doc->yaml.root && ret != -ENOMEM)
+		ret = parse_any(s, doc, e);
+	document_put(doc);
+	return verdict(ret, e);
+}
+
+void device_settings_conflict(const struct device_settings *d, const struct device_settings *other,
+			      const char *where, struct config_errors *e)
+{
+	const char *name = other->options.name;
+	char excerpt[CONFIG_EXCERPT_BYTES];
+
+	/* Without a name there is an error already, and nothing to call it by. */
+	if (!d->options.name || !name)
+		return;
+	if (strcmp(d->options.name, name) == 0)
+		config_errors_add(e, d->pos, "name: \"%s\" is taken already (%s)", name, where);
+	if (d->id >= 0 && d->id == other->id)
+		config_errors_add(e, d->id_pos, "id: %lld is taken already by device \"%s\" (%s)",
+				  (long long)d->id, name, where);
+	if (!(d->options.read_only && other->options.read_only) && settings_same_file(d, other))
+		config_errors_add(e, d->path_pos,
+				  "path: \"%s\" is the file of device \"%s\" (%s) too; they would "
+				  "destroy each other's data",
+				  config_excerpt(settings_path(d), excerpt), name, where);
+}
+
+void device_settings_free(struct device_settings *d)
+{
+	if (!d)
+		return;
+	if (d->config)
+		option_free(d->backend->options, d->config);
+	option_free(settings_device_options, &d->options);
+	free(d->config);
+	settings_resource_fini(&d->resource);
+	document_put(d->document);
+	free(d);
+}
+
+void settings_free(struct settings *s)
+{
+	for (size_t i = 0; i < s->device_nr; i++)
+		device_settings_free(s->devices[i]);
+	free(s->devices);
+	option_free(settings_daemon_options, &s->daemon);
+	*s = (struct settings){ 0 };
+}
+
+struct device_settings *settings_take(struct settings *s, size_t idx)
+{
+	struct device_settings *d = s->devices[idx];
+
+	s->devices[idx] = NULL;
+	return d;
+}
+
+struct device_settings *settings_find(const struct settings *s, const char *name, size_t *ret_idx)
+{
+	for (size_t i = 0; i < s->device_nr; i++)
+		if (s->devices[i] && strcmp(s->devices[i]->options.name, name) == 0) {
+			if (ret_idx)
+				*ret_idx = i;
+			return s->devices[i];
+		}
+	return NULL;
+}
+
+bool device_settings_equal(const struct device_settings *a, const struct device_settings *b)
+{
+	/* The backend's map is compared as what its table made of it, not as it was written. */
+	struct device_options oa = a->options, ob = b->options;
+
+	oa.backend = ob.backend = NULL;
+	return a->id == b->id && a->backend == b->backend &&
+	       option_equal(settings_device_options, &oa, &ob) &&
+	       option_equal(a->backend->options, a->config, b->config);
+}
+
+bool daemon_settings_equal(const struct daemon_settings *a, const struct daemon_settings *b)
+{
+	struct daemon_settings level_of_b = *a;
+
+	level_of_b.log_level = b->log_level;
+	return option_equal(settings_daemon_options, &level_of_b, b);
+}
+
+/* The kernel's nr_cpu_ids: the last number in "0-3" or "0,2-7", plus one. */
+unsigned settings_cpu_nr(void)
+{
+	static unsigned cpu_nr;
+	unsigned last = 0;
+	char list[256] = "", *digits = list;
+	FILE *file;
+
+	if (cpu_nr)
+		return cpu_nr;
+	file = fopen("/sys/devices/system/cpu/possible", "re");
+	if (file && fgets(list, sizeof(list), file))
+		digits = list + strcspn(list, "\n");
+	while (digits > list && isdigit((unsigned char)digits[-1]))
+		digits--;
+	last = (unsigned)strtoul(digits, NULL, 10);
+	if (file)
+		fclose(file);
+	cpu_nr = last + 1;
+	return cpu_nr;
+}

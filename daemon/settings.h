@@ -1,0 +1,104 @@
+/*
+ * The configuration as the daemon uses it: what ublkd.yaml(5) describes, parsed and checked as a
+ * whole before anything is started. Main thread.
+ */
+#ifndef DAEMON_SETTINGS_H
+#define DAEMON_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backends/backend.h"
+#include "config/errors.h"
+#include "config/option.h"
+#include "daemon/settings_resource.h"
+
+/* More is no configuration but a mistake or an attack; comparing all with all stays cheap. */
+#define SETTINGS_DEVICES_MAX 1024
+#define SETTINGS_BACKENDS_MAX 64
+#define SETTINGS_NAME_MAX 31
+#define SETTINGS_CONTROL_DEFAULT "/run/ublkd/control.sock"
+
+struct daemon_settings {
+	struct option_cpus reactors;
+	char *control;
+	uint64_t stop_timeout_ns;
+	int log_level; /* enum log_level */
+};
+
+/* The document that settings were read from; counted, because OPTION_NODE values borrow from it. */
+struct document;
+
+struct device_options {
+	char *name;
+	uint64_t id;
+	uint64_t queues, depth;
+	uint64_t block_bytes, max_io_bytes;
+	bool read_only;
+	struct yaml_node *backend;
+};
+
+struct device_settings {
+	struct device_options options;
+	int64_t id; /* options.id, or -1: the kernel chooses */
+	const struct backend *backend;
+	void *config; /* filled by backend->options; what the backend reads while the device lives
+		       */
+	struct document *document;
+	struct settings_resource resource;
+	struct config_pos pos, id_pos, path_pos; /* of name, id and the backend's path */
+};
+
+struct settings {
+	struct daemon_settings daemon;
+	struct device_settings **devices; /* in the order of the file; taken ones are NULL */
+	size_t device_nr;
+};
+
+/*
+ * Reads a whole configuration file. Returns 0, or -EINVAL (or another -errno) with every error of
+ * the file in e. The caller frees *s in every case.
+ */
+int settings_load(struct settings *s, const char *path, struct config_errors *e);
+
+/*
+ * Reads devices alone, for `ublkctl add`: one device, a list of them, or a map with `devices:`.
+ * Otherwise as settings_load; the daemon's own settings are left empty.
+ */
+int settings_parse_devices(struct settings *s, const char *text, size_t bytes,
+			   struct config_errors *e);
+
+/*
+ * Adds an error for whatever d would take from other (name, id, file), which exists already.
+ * where tells in words where other came from.
+ */
+void device_settings_conflict(const struct device_settings *d, const struct device_settings *other,
+			      const char *where, struct config_errors *e);
+
+/* Accepts a zeroed struct. */
+void settings_free(struct settings *s);
+
+/* Hands a device over to the caller, who frees it. */
+struct device_settings *settings_take(struct settings *s, size_t idx);
+
+/* NULL when there is none; *ret_idx may be NULL. */
+struct device_settings *settings_find(const struct settings *s, const char *name, size_t *ret_idx);
+
+/* Accepts NULL. */
+void device_settings_free(struct device_settings *d);
+
+/* Whether a running device of a is what b asks for. */
+bool device_settings_equal(const struct device_settings *a, const struct device_settings *b);
+
+/* Whether a daemon started with a need not be restarted for b; the log level may differ. */
+bool daemon_settings_equal(const struct daemon_settings *a, const struct daemon_settings *b);
+
+/* CPUs the kernel could ever have: its limit for the queues of one device. */
+unsigned settings_cpu_nr(void);
+
+/* The option tables, for the manual. */
+extern const struct option settings_daemon_options[];
+extern const struct option settings_device_options[];
+
+#endif

@@ -1,0 +1,408 @@
+#!/bin/bash
+# The command lines of ublkd and ublkctl: what they print and exit with, without any ublk. Prints
+# TAP. Usage: cli.sh [BIN_FOLDER]; some checks want root or socat and are skipped without.
+set -u
+
+top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
+bin=$(readlink -f "${1:-$top/build/release/bin}")
+cd "$top" || exit 1
+tmp=$(mktemp -d /tmp/ublkd-cli.XXXXXX)
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$tmp"' EXIT
+export TERM=dumb PATH=$bin:$PATH
+n=0 bad=0
+
+ok() {
+	local name=$1
+	shift
+	n=$((n + 1))
+	if "$@" >"$tmp/log" 2>&1; then
+		echo "ok $n - $name"
+	else
+		bad=1
+		echo "not ok $n - $name"
+		sed 's/^/# /' "$tmp/log"
+	fi
+}
+
+skip() {
+	n=$((n + 1))
+	echo "ok $n - $1 # SKIP $2"
+}
+
+# run CODE COMMAND...: the exit code must be CODE; output is left in $tmp/out and $tmp/err.
+run() {
+	local want=$1 code=0
+	shift
+	timeout 20 "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || code=$?
+	[ "$code" = "$want" ] || { echo "exit code $code, not $want: $*"; cat "$tmp/out" "$tmp/err"; return 1; }
+}
+
+# said FILE TEXT: the file holds the text, literally.
+said() { grep -qF -- "$2" "$tmp/$1" || { echo "\"$2\" is not in std$1:"; cat "$tmp/$1"; return 1; }; }
+
+# printed FILE TEXT: the file is exactly the text.
+printed() { printf '%s\n' "$2" | diff - "$tmp/$1"; }
+
+is_root() { [ "$(id -u)" = 0 ]; }
+
+# --- ublkd --------------------------------------------------------------------------------------
+
+ublkd_version() { run 0 ublkd --version && grep -qE '^ublkd [0-9]+\.[0-9]+\.[0-9]+$' "$tmp/out"; }
+ublkd_help() { run 0 ublkd --help && said out 'usage: ublkd'; }
+ublkd_usage() {
+	run 2 ublkd && said err 'FILE is missing' &&
+		run 2 ublkd --nonsense && run 2 ublkd --config && said err 'requires an argument' &&
+		run 2 ublkd -c examples/minimal.yaml extra && said err 'what is this: extra' &&
+		run 2 ublkd -c examples/minimal.yaml --log-level loud && said err 'loud'
+}
+
+examples() {
+	local file
+	for file in examples/*.yaml; do
+		run 0 ublkd --config "$file" --check-config || return
+		said out "$file: " || return
+		said out 'no errors' || return
+		[ ! -s "$tmp/err" ] || return
+	done
+}
+
+bad_config() {
+	cat >"$tmp/bad.yaml" <<-'END'
+		daemon: {log_levl: info}
+		devices:
+		  - name: a
+		    backend: {type: mem, size: lots}
+		  - name: a
+		    id: -1
+		    backend: {type: fille}
+	END
+	cat >"$tmp/want" <<-END
+		$tmp/bad.yaml:1:10: unknown key "log_levl" (did you mean "log_level"?)
+		$tmp/bad.yaml:4:32: size: "lots" is not a size (examples: 4096, 64k, 1MiB, 10G)
+		$tmp/bad.yaml:5:11: name: "a" is taken already (line 3)
+		$tmp/bad.yaml:6:9: id: -1 is below the minimum 0
+	END
+	run 1 ublkd --config "$tmp/bad.yaml" "$@" && head -4 "$tmp/err" | diff "$tmp/want" - &&
+		said err "$tmp/bad.yaml:7:21: type: \"fille\" is not one of" &&
+		said err '(did you mean "file"?)' && [ "$(wc -l <"$tmp/err")" = 5 ] && [ ! -s "$tmp/out" ]
+}
+
+no_config() {
+	run 1 ublkd --config "$tmp/none.yaml" --check-config && said err "$tmp/none.yaml" &&
+		run 1 ublkd --config "$tmp" --check-config && [ "$(wc -l <"$tmp/err")" = 1 ]
+}
+
+# Bounded time and memory, whatever is in the file.
+hostile() {
+	local start=$EPOCHREALTIME
+	ulimit -v 400000
+	run 1 ublkd --config "$1" --check-config && [ -s "$tmp/err" ] &&
+		awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { exit !(b - a < 1.5) }'
+}
+
+hostile_files() {
+	local i
+	head -c 100M /dev/zero | tr '\0' '#' >"$tmp/huge.yaml"
+	printf 'devices:\n- name: \0\n' >"$tmp/nul.yaml"
+	printf 'devices:\n- name: \xff\n' >"$tmp/utf8.yaml"
+	head -c 100000 /dev/zero | tr '\0' '[' >"$tmp/deep.yaml"
+	{
+		echo 'a0: &a0 [x, x, x, x, x, x, x, x, x, x]'
+		for i in 1 2 3 4 5 6 7 8 9; do
+			echo "a$i: &a$i [*a$((i - 1)), *a$((i - 1)), *a$((i - 1)), *a$((i - 1)), *a$((i - 1))]"
+		done
+	} >"$tmp/bomb.yaml"
+	for i in huge nul utf8 deep bomb; do
+		(hostile "$tmp/$i.yaml") || { echo "$i"; return 1; }
+		rm "$tmp/$i.yaml"
+	done
+}
+
+own_config() {
+	cat >"$tmp/own.yaml" <<-END
+		daemon: {control: $tmp/run/deep/control.sock}
+		devices: [{name: a, backend: {type: mem, size: 1MiB}}]
+	END
+}
+
+no_module() {
+	own_config
+	run 1 ublkd --config "$tmp/own.yaml" && said err 'modprobe ublk_drv' &&
+		said err 'error=ENOENT' && [ "$(grep -c level=error "$tmp/err")" = 1 ] &&
+		[ ! -e "$tmp/run/deep/control.sock" ]
+}
+
+second_daemon() {
+	own_config
+	mkdir -p "$tmp/run/deep"
+	echo 12345 >"$tmp/run/deep/control.sock.lock"
+	run 1 flock "$tmp/run/deep/control.sock.lock" ublkd --config "$tmp/own.yaml" &&
+		said err 'another ublkd runs with this control socket' && said err pid=12345
+}
+
+no_root() {
+	cp "$(command -v ublkd)" "$tmp/ublkd"
+	chmod 755 "$tmp" "$tmp/ublkd"
+	printf 'daemon: {control: /tmp/x/control.sock}\n' >"$tmp/nobody.yaml"
+	run 1 setpriv --reuid 65534 --clear-groups "$tmp/ublkd" --config "$tmp/nobody.yaml" &&
+		said err 'run as root (CAP_SYS_ADMIN)'
+}
+
+ok "ublkd --version" ublkd_version
+ok "ublkd --help" ublkd_help
+ok "ublkd: wrong command lines are exit code 2" ublkd_usage
+ok "examples have no errors" examples
+ok "all errors of a configuration at once, --check-config" bad_config --check-config
+ok "all errors of a configuration at once, and nothing is started" bad_config
+ok "no such configuration" no_config
+ok "hostile files cost a second at most" hostile_files
+if ! is_root; then
+	skip "ublkd without the driver" "needs root"
+	skip "a second ublkd on the same socket" "needs root"
+	skip "ublkd without root" "needs root to become somebody else"
+else
+	if [ -e /dev/ublk-control ]; then
+		skip "ublkd without the driver" "the driver is here"
+	else
+		ok "ublkd without the driver: one line with the cure" no_module
+	fi
+	ok "a second ublkd on the same socket is refused" second_daemon
+	ok "ublkd without root says so" no_root
+fi
+
+# --- ublkctl ------------------------------------------------------------------------------------
+
+ctl_usage() {
+	local line
+	while read -r line; do
+		# shellcheck disable=SC2086
+		run 2 ublkctl $line && said err usage: || { echo "ublkctl $line"; return 1; }
+	done <<-'END'
+
+		lost
+		list extra
+		show
+		show a b
+		add
+		del
+		list --force
+		add -f x --force
+		stats --count 2
+		stats --watch 0
+		stats --watch x
+		stats --watch 1 --count 0
+		stats --watch 1 --count -1
+	END
+	run 2 ublkctl --nonsense && run 0 ublkctl --help && run 0 ublkctl --version
+}
+
+no_daemon() {
+	run 1 ublkctl --socket "$tmp/none.sock" list &&
+		said err "nobody serves $tmp/none.sock: start ublkd" &&
+		run 1 ublkctl --socket "$tmp/$(printf 'x%.0s' {1..200})" list &&
+		[ ! -s "$tmp/out" ]
+}
+
+no_file() {
+	run 1 ublkctl add -f "$tmp/none.yaml" && said err "$tmp/none.yaml: No such file" &&
+		printf '\xff' >"$tmp/utf8.yaml" && run 1 ublkctl add -f "$tmp/utf8.yaml" &&
+		said err 'not valid UTF-8' && head -c 2000000 /dev/zero >"$tmp/long.yaml" &&
+		run 1 ublkctl add -f "$tmp/long.yaml" && said err 'longer than 1 MiB'
+}
+
+doctor() {
+	local code=0
+	timeout 20 ublkctl doctor >"$tmp/out" || code=$?
+	! grep -vE '^(OK  |WARN|FAIL)  [a-zA-Z]' "$tmp/out" && grep -q '^OK' "$tmp/out" &&
+		if grep -q '^FAIL' "$tmp/out"; then [ $code = 1 ]; else [ $code = 0 ]; fi &&
+		{ ublkctl --json doctor || true; } | grep -q '"verdict": "OK"'
+}
+
+ok "ublkctl: wrong command lines are exit code 2" ctl_usage
+ok "ublkctl without ublkd" no_daemon
+ok "ublkctl add of no file, no text, too long a text" no_file
+ok "ublkctl doctor" doctor
+
+# Answers of a ublkd that does not exist: each connection gets the next file of $tmp/answers.
+fake() {
+	rm -rf "$tmp/answers" "$tmp/fake.sock" && mkdir "$tmp/answers"
+	local i=0 answer
+	for answer in "$@"; do
+		i=$((i + 1))
+		printf '%s' "$answer" >"$tmp/answers/$i"
+	done
+	cat >"$tmp/fake.sh" <<-END
+		read -r line; echo "\$line" >>$tmp/asked
+		file=\$(ls $tmp/answers | sort -n | head -1)
+		mv "$tmp/answers/\$file" "$tmp/answer.\$\$"; cat "$tmp/answer.\$\$"
+	END
+	: >"$tmp/asked"
+	socat "UNIX-LISTEN:$tmp/fake.sock,fork" "EXEC:bash $tmp/fake.sh" 2>/dev/null &
+	server=$!
+	until [ -S "$tmp/fake.sock" ]; do sleep 0.01; done
+}
+
+unfake() {
+	kill "$server" 2>/dev/null
+	wait "$server" 2>/dev/null
+	server=
+}
+
+ctl() { run "$1" ublkctl --socket "$tmp/fake.sock" "${@:2}"; }
+
+device_a='{"name":"a","state":"live","id":3,"path":"/dev/ublkb3","backend":"mem","size_bytes":1073741824,"queues":2,"depth":128,"block_bytes":512,"error":""}'
+device_b='{"name":"long-name","state":"failed","id":-1,"path":null,"backend":"file","size_bytes":0,"queues":1,"depth":128,"block_bytes":4096,"error":"no such file"}'
+
+ctl_list() {
+	fake "{\"ok\":true,\"data\":[$device_a,$device_b]}"$'\n'
+	ctl 0 list
+	unfake
+	printed out 'NAME       STATE   PATH         SIZE  BACKEND  QUEUES  DEPTH  BLOCK
+a          live    /dev/ublkb3  1GiB  mem           2    128    512
+long-name  failed  -              0B  file          1    128   4096
+long-name: no such file' && printed asked '{"command":"list"}'
+}
+
+ctl_json() {
+	fake "{\"ok\":true,\"data\":[$device_a]}"$'\n'
+	ctl 0 --json list
+	unfake
+	said out '"path": "/dev/ublkb3"' && python3 -c 'import json,sys; json.load(sys.stdin)' <"$tmp/out"
+}
+
+# One that answers late, in pieces, or not at all.
+ctl_broken_answers() {
+	fake '' '{"ok":true' 'hello' '[]' '{"ok":true}'
+	for _ in 1 2 3 4 5; do
+		ctl 1 list || return
+		[ -s "$tmp/err" ] || return
+	done
+	unfake
+}
+
+ctl_refused() {
+	fake '{"ok":false,"error":"there is no device \"x\""}' \
+		'{"ok":false,"error":"the configuration has errors","errors":["x.yaml:1:2: a","x.yaml:3:4: b"]}' \
+		'{"ok":false,"error":"a: in use","errors":["a: in use"]}'
+	ctl 1 show x && printed err 'ublkctl: there is no device "x"' &&
+		ctl 1 add -f examples/minimal.yaml && printed err 'ublkctl: the configuration has errors
+x.yaml:1:2: a
+x.yaml:3:4: b' && ctl 1 del a && printed err 'a: in use'
+	local code=$?
+	unfake
+	said asked '"file":"examples/minimal.yaml"' && said asked '"force":false' && return $code
+}
+
+op='"failed":0,"sum_ns":0,"buckets":[]'
+stats() {
+	echo "{\"ok\":true,\"data\":{\"time_ns\":$1,\"devices\":[{\"name\":\"a\",\"inflight\":4,\"ops\":{
+		\"read\":{\"done\":$2,\"failed\":1,\"bytes\":$(($2 * 4096)),\"sum_ns\":$(($2 * 80000)),\"buckets\":[[79872,$2]]},
+		\"write\":{\"done\":0,\"bytes\":0,$op},\"flush\":{\"done\":7,\"bytes\":0,$op},
+		\"discard\":{\"done\":0,\"bytes\":0,$op},\"write_zeroes\":{\"done\":0,\"bytes\":0,$op}}}]}}" | tr -d '\n\t'
+}
+
+ctl_stats() {
+	fake "$(stats 1000000000 1000)" "$(stats 1000000000 1000)" "$(stats 3000000000 51000)"
+	ctl 0 stats && printed out 'DEVICE  OP       COUNT   BYTES  MEAN   P99  ERRORS  IN FLIGHT
+a       read     1.00k  3.9MiB  80us  82us       1          4
+        write        0      0B     -     -       0
+        flush        7      0B   0ns   0ns       0
+        discard      0      0B     -     -       0' &&
+		ctl 0 stats a --watch 0.05 --count 1 && printed out 'DEVICE  OP        IOPS   MB/s  MEAN   P99  ERRORS  IN FLIGHT
+a       read     25.0k  102.4  80us  82us       0          4
+        write        0    0.0     -     -       0
+        flush        0    0.0     -     -       0
+        discard      0    0.0     -     -       0'
+	local code=$?
+	unfake
+	return $code
+}
+
+refused_connection() {
+	fake ''
+	kill -9 "$server"
+	wait "$server" 2>/dev/null
+	server=
+	ctl 1 list && said err 'nobody answers at'
+}
+
+no_permission() {
+	fake ''
+	chmod 700 "$tmp"
+	cp "$bin/ublkctl" /tmp/ublkctl.$$
+	run 1 setpriv --reuid 65534 --clear-groups /tmp/ublkctl.$$ --socket "$tmp/fake.sock" list
+	local code=$?
+	rm /tmp/ublkctl.$$
+	unfake
+	[ $code = 0 ] && said err 'run as root'
+}
+
+if ! command -v socat >/dev/null; then
+	for name in list --json "broken answers" refusals stats "refused connection"; do
+		skip "ublkctl: $name" "needs socat"
+	done
+else
+	ok "ublkctl list" ctl_list
+	ok "ublkctl --json" ctl_json
+	ok "ublkctl: answers that are none" ctl_broken_answers
+	ok "ublkctl: refusals" ctl_refused
+	ok "ublkctl stats, with and without --watch" ctl_stats
+	ok "ublkctl: a socket that nobody listens on" refused_connection
+	if is_root; then
+		ok "ublkctl: no permission" no_permission
+	else
+		skip "ublkctl: no permission" "needs root to become somebody else"
+	fi
+fi
+
+# --- completion, manual, installation -----------------------------------------------------------
+
+complete_words() {
+	(
+		. daemon/completion/ublkctl.bash
+		ublkctl() { printf 'NAME STATE\nalpha live\nbeta failed\nbeta: no such file\n'; }
+		COMP_WORDS=(ublkctl "$@") COMP_CWORD=$#
+		_ublkctl
+		echo "${COMPREPLY[*]}"
+	)
+}
+
+completion() {
+	[ "$(complete_words s)" = 'show stats' ] &&
+		[ "$(complete_words show '')" = 'alpha beta' ] &&
+		[ "$(complete_words --socket x del a)" = 'alpha' ] &&
+		[ "$(complete_words del alpha --)" = '--force' ] &&
+		[ "$(complete_words stats --w)" = '--watch' ] &&
+		[ "$(complete_words add -f examples/mini)" = 'examples/minimal.yaml' ]
+}
+
+manual() {
+	local page=$bin/../man/ublkd.yaml.5 word
+	for word in stop_timeout block_size max_io 'type: mem' 'type: file' huge_pages direct; do
+		grep -qF "$word" "$page" || { echo "no $word in $page"; return 1; }
+	done
+	! grep -q '^@' "$page" || return
+	! command -v mandoc >/dev/null || mandoc -T lint -W error "$page"
+}
+
+installation() {
+	local file
+	cmake --install "$bin/.." --prefix "$tmp/usr" || return
+	for file in sbin/ublkd bin/ublkctl share/man/man8/ublkd.8 share/man/man1/ublkctl.1 \
+		share/man/man5/ublkd.yaml.5 share/bash-completion/completions/ublkctl \
+		share/doc/ublkd/examples/demo.yaml; do
+		[ -s "$tmp/usr/$file" ] || { echo "$file"; return 1; }
+	done
+}
+
+ok "bash completion" completion
+ok "ublkd.yaml(5) has the options" manual
+if command -v cmake >/dev/null; then
+	ok "cmake --install" installation
+else
+	skip "cmake --install" "needs cmake"
+fi
+
+echo "1..$n"
+exit $bad

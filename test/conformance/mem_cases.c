@@ -1,0 +1,193 @@
+/*
+ * What mem promises about memory: reading costs none, discarding gives it back, having none is an
+ * errno. Looks into the backend's private area for its memfd. One thread.
+ */
+#include "suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/mem.h"
+#include "base/errname.h"
+#include "base/util.h"
+#include "rig.h"
+#include "tap.h"
+
+#define SIZE_BYTES MIB(16)
+
+static struct mem_device *mem_of(const struct rig *rig)
+{
+	return rig->device->priv;
+}
+
+static bool open_mem(struct rig *rig)
+{
+	struct rig_params params = {
+		.ops = backend_find("mem"),
+		.name = "disk",
+		.yaml = "size: 16MiB",
+		.block_bytes = 512,
+		.queue_nr = 1,
+		.depth = 2,
+	};
+	int ret = rig_open(rig, &params);
+
+	EXPECT(ret == 0, "%s", rig->error);
+	return ret == 0;
+}
+
+static uint64_t allocated_bytes(const struct rig *rig)
+{
+	struct stat st;
+
+	return fstat(mem_of(rig)->fd, &st) < 0 ? UINT64_MAX : (uint64_t)st.st_blocks * 512;
+}
+
+static int fill(struct rig *rig, uint8_t byte)
+{
+	int ret = 0;
+
+	for (uint64_t pos = 0; ret == 0 && pos < SIZE_BYTES; pos += MIB(1)) {
+		memset(rig->queue[0].io[0].io.buf, byte, MIB(1));
+		ret = rig_do(rig, BACKEND_WRITE, 0, pos, MIB(1), NULL);
+	}
+	return ret;
+}
+
+static void read_all(struct rig *rig)
+{
+	for (uint64_t pos = 0; pos < SIZE_BYTES; pos += MIB(1))
+		EXPECT(rig_do(rig, BACKEND_READ, 0, pos, MIB(1), NULL) == 0, "read");
+}
+
+static void case_reading_is_free(void)
+{
+	struct rig rig;
+
+	if (!open_mem(&rig))
+		return;
+	read_all(&rig);
+	EXPECT(rig_do(&rig, BACKEND_WRITE_ZEROES, 0, 0, SIZE_BYTES, NULL) == 0, "zeroes");
+	EXPECT(allocated_bytes(&rig) == 0, "%llu", (unsigned long long)allocated_bytes(&rig));
+	rig_close(&rig);
+}
+
+static void case_memory_is_given_back(void)
+{
+	static const struct {
+		enum backend_op op;
+		unsigned flags;
+		uint64_t left_bytes;
+	} step[] = {
+		{ BACKEND_DISCARD, 0, 0 },
+		{ BACKEND_WRITE_ZEROES, 0, 0 },
+		{ BACKEND_WRITE_ZEROES, BACKEND_NOUNMAP, SIZE_BYTES },
+	};
+	struct rig rig;
+
+	if (!open_mem(&rig))
+		return;
+	for (unsigned i = 0; i < ARRAY_SIZE(step); i++) {
+		EXPECT(fill(&rig, 1) == 0, "write");
+		EXPECT(allocated_bytes(&rig) == SIZE_BYTES, "not allocated");
+		EXPECT(rig_do(&rig, step[i].op, step[i].flags, 0, SIZE_BYTES, NULL) == 0, "%u", i);
+		read_all(&rig); /* which must not take it again */
+		EXPECT(allocated_bytes(&rig) == step[i].left_bytes, "step %u: %llu", i,
+		       (unsigned long long)allocated_bytes(&rig));
+	}
+	/* Edges that are no whole pages stay, what is between them goes. */
+	EXPECT(rig_do(&rig, BACKEND_DISCARD, 0, 512, KIB(128), NULL) == 0, "edges");
+	EXPECT(allocated_bytes(&rig) == SIZE_BYTES - KIB(128) + KIB(4), "%llu",
+	       (unsigned long long)allocated_bytes(&rig));
+	rig_close(&rig);
+}
+
+/* The system has no page left: said by fallocate, here of a file that has no such thing. */
+static void case_out_of_memory(void)
+{
+	struct rig rig;
+	int memfd, null;
+	int ret;
+
+	if (!open_mem(&rig))
+		return;
+	memset(rig.queue[0].io[0].io.buf, 7, 4096);
+	EXPECT(rig_do(&rig, BACKEND_WRITE, 0, 0, 4096, NULL) == 0, "write");
+	memfd = dup(mem_of(&rig)->fd);
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	dup2(null, mem_of(&rig)->fd);
+	ret = rig_do(&rig, BACKEND_WRITE, 0, KIB(8), 4096, NULL);
+	EXPECT(ret == -ENOSPC, "write: %s", errname(ret));
+	ret = rig_do(&rig, BACKEND_WRITE_ZEROES, BACKEND_NOUNMAP, 0, SIZE_BYTES, NULL);
+	EXPECT(ret == -ENOSPC, "NOUNMAP: %s", errname(ret));
+	EXPECT(rig_do(&rig, BACKEND_WRITE, 0, 512, 512, NULL) == 0, "a page that is there");
+	dup2(memfd, mem_of(&rig)->fd);
+	EXPECT(rig_do(&rig, BACKEND_WRITE, 0, KIB(8), 4096, NULL) == 0, "lives on");
+	close(memfd);
+	close(null);
+	rig_close(&rig);
+}
+
+/* The ring's file slot leads to something that cannot punch: nothing may be lost. */
+static void case_punch_fails(void)
+{
+	struct rig rig;
+	struct mem_queue *q;
+	uint8_t *buf;
+	int null, ret;
+
+	if (!open_mem(&rig))
+		return;
+	q = rig.queue[0].queue->priv;
+	buf = rig.queue[0].io[0].io.buf;
+	EXPECT(fill(&rig, 9) == 0, "write");
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	ring_file_set(&rig.queue[0].reactor.ring, (unsigned)q->file_slot, null);
+	ret = rig_do(&rig, BACKEND_DISCARD, 0, KIB(4), KIB(512), NULL);
+	EXPECT(ret < 0, "answered %d", ret);
+	EXPECT(rig_do(&rig, BACKEND_READ, 0, KIB(64), 4096, NULL) == 0, "read");
+	EXPECT(buf[0] == 9 && buf[4095] == 9, "data lost by a discard that failed");
+	ring_file_set(&rig.queue[0].reactor.ring, (unsigned)q->file_slot, mem_of(&rig)->fd);
+	EXPECT(rig_do(&rig, BACKEND_WRITE_ZEROES, 0, KIB(4), KIB(512), NULL) == 0, "zeroes");
+	EXPECT(rig_do(&rig, BACKEND_READ, 0, KIB(64), 4096, NULL) == 0, "read");
+	EXPECT(buf[0] == 0 && buf[4095] == 0, "not zeroed");
+	close(null);
+	rig_close(&rig);
+}
+
+static void case_no_huge_pages(void)
+{
+	struct rig_params params = {
+		.ops = backend_find("mem"),
+		.name = "disk",
+		.yaml = "size: 1TiB\nhuge_pages: true",
+		.block_bytes = 512,
+	};
+	unsigned fds = rig_count_fds();
+	struct rig rig;
+	int ret = rig_open(&rig, &params);
+
+	EXPECT(ret == -ENOMEM || ret == -ENOSPC, "%d", ret);
+	EXPECT(strstr(rig.error, "vm.nr_hugepages"), "%s", rig.error);
+	EXPECT(rig_count_fds() == fds, "descriptors left open");
+}
+
+static void run_case(const char *name, void (*run)(void))
+{
+	if (!tap_begin("mem: %s", name))
+		return;
+	run();
+	tap_end();
+}
+
+void mem_cases_run(void)
+{
+	run_case("reading costs no memory", case_reading_is_free);
+	run_case("memory is given back", case_memory_is_given_back);
+	run_case("out of memory is ENOSPC", case_out_of_memory);
+	run_case("a hole punch that fails loses nothing", case_punch_fails);
+	run_case("no huge pages: words and the cure", case_no_huge_pages);
+}

@@ -1,0 +1,248 @@
+/*
+ * Opening, submitting, turning, closing of a device under test. Aborts on what must not happen in
+ * any test: a completion for an I/O that is not out. A backend that never completes ends in the
+ * alarm set by main.
+ */
+#include "rig.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/util.h"
+#include "config/option.h"
+
+/* Present in the sanitizers' builds, where mallinfo2 knows nothing. */
+size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
+static void on_done(struct backend_io *io)
+{
+	struct rig_io *rio = container_of(io, struct rig_io, io);
+
+	ASSERT(rio->out && !rio->busy);
+	rio->completed_nr++;
+	rio->out = false;
+	container_of(rio - io->tag, struct rig_queue, io[0])->busy_retry = true;
+	if (rio->done)
+		rio->done(rio, rio->arg);
+}
+
+static int parse_config(struct rig *rig, const struct rig_params *params)
+{
+	struct config_errors errors;
+	int ret;
+
+	config_errors_init(&errors, "<test>");
+	ret = yaml_parse(&rig->doc, params->yaml, strlen(params->yaml), &errors);
+	rig->config = calloc(1, MAX(params->ops->config_bytes, (size_t)1));
+	if (ret == 0 && params->ops->options)
+		ret = option_parse(params->ops->options, rig->doc.root, NULL, rig->config,
+				   params->ops->config_bytes, &errors);
+	if (ret < 0) {
+		char *text = config_errors_text(&errors);
+
+		snprintf(rig->error, sizeof(rig->error), "%s", text);
+		free(text);
+	}
+	config_errors_fini(&errors);
+	return ret;
+}
+
+static void free_config(struct rig *rig)
+{
+	if (rig->ops->options)
+		option_free(rig->ops->options, rig->config);
+	free(rig->config);
+	yaml_doc_free(&rig->doc);
+}
+
+int rig_open_device(struct rig *rig, const struct rig_params *params)
+{
+	struct backend_wishes wishes = {
+		.logical_block_bytes = params->block_bytes,
+		.max_io_bytes = RIG_IO_BYTES,
+		.queue_nr = params->queue_nr,
+		.depth = params->depth,
+		.read_only = params->read_only,
+	};
+	int ret;
+
+	memset(rig, 0, sizeof(*rig));
+	rig->ops = params->ops;
+	rig->queue_nr = params->queue_nr;
+	rig->depth = params->depth;
+	ret = parse_config(rig, params);
+	if (ret == 0)
+		ret = backend_open(&rig->device, params->ops, params->name, rig->config, &wishes,
+				   rig->error, sizeof(rig->error));
+	if (ret < 0)
+		free_config(rig);
+	return ret;
+}
+
+static int open_queue(struct rig *rig, unsigned idx)
+{
+	struct reactor_params params = { .idx = idx, .sq_entries = 32, .cq_entries = 128 };
+	struct rig_queue *q = &rig->queue[idx];
+	int ret = reactor_init(&q->reactor, &params);
+
+	if (ret == 0)
+		ret = backend_queue_open(&q->queue, rig->device, &q->reactor, idx, rig->depth);
+	for (unsigned tag = 0; ret == 0 && tag < rig->depth; tag++) {
+		ret = backend_io_init(&q->io[tag].io, q->queue, tag, on_done);
+		if (ret == 0)
+			q->io[tag].io.buf = aligned_alloc(4096, RIG_IO_BYTES);
+	}
+	return ret;
+}
+
+int rig_open_queues(struct rig *rig)
+{
+	for (unsigned i = 0; i < rig->queue_nr; i++) {
+		int ret = open_queue(rig, i);
+
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+void rig_close_queues(struct rig *rig)
+{
+	for (unsigned i = 0; i < rig->queue_nr; i++) {
+		struct rig_queue *q = &rig->queue[i];
+
+		for (unsigned tag = 0; tag < rig->depth; tag++) {
+			free(q->io[tag].io.buf);
+			backend_io_fini(&q->io[tag].io);
+		}
+		backend_queue_close(q->queue);
+		reactor_fini(&q->reactor);
+		memset(q, 0, sizeof(*q));
+	}
+}
+
+void rig_close(struct rig *rig)
+{
+	rig_close_queues(rig);
+	backend_close(rig->device);
+	free_config(rig);
+}
+
+int rig_open(struct rig *rig, const struct rig_params *params)
+{
+	int ret = rig_open_device(rig, params);
+
+	if (ret < 0)
+		return ret;
+	ret = rig_open_queues(rig);
+	if (ret < 0) {
+		snprintf(rig->error, sizeof(rig->error), "queues: %s", strerror(-ret));
+		rig_close(rig);
+	}
+	return ret;
+}
+
+void rig_submit(struct rig *rig, struct rig_io *rio)
+{
+	struct rig_queue *q = container_of(rio - rio->io.tag, struct rig_queue, io[0]);
+
+	(void)rig;
+	rio->out = true;
+	rio->busy = false;
+	switch (backend_io_submit(&rio->io)) {
+	case BACKEND_DONE:
+		on_done(&rio->io);
+		break;
+	case BACKEND_QUEUED:
+		break;
+	case BACKEND_BUSY:
+		rio->busy = true;
+		q->busy_retry = false;
+		break;
+	}
+}
+
+static void retry_busy(struct rig *rig, struct rig_queue *q)
+{
+	for (unsigned tag = 0; q->busy_retry && tag < rig->depth; tag++)
+		if (q->io[tag].busy)
+			rig_submit(rig, &q->io[tag]);
+}
+
+void rig_turn(struct rig *rig)
+{
+	for (unsigned i = 0; i < rig->queue_nr; i++) {
+		struct rig_queue *q = &rig->queue[i];
+
+		reactor_turn(&q->reactor, rig->queue_nr == 1 && q->queue->inflight > 0);
+		retry_busy(rig, q);
+	}
+}
+
+unsigned rig_out_nr(const struct rig *rig)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < rig->queue_nr; i++)
+		for (unsigned tag = 0; tag < rig->depth; tag++)
+			nr += rig->queue[i].io[tag].out;
+	return nr;
+}
+
+void rig_drain(struct rig *rig)
+{
+	while (rig_out_nr(rig) > 0)
+		rig_turn(rig);
+}
+
+int rig_do(struct rig *rig, enum backend_op op, unsigned flags, uint64_t offset_bytes,
+	   uint32_t length_bytes, void *buf)
+{
+	struct rig_io *rio = &rig->queue[0].io[0];
+	void *own_buf = rio->io.buf;
+
+	rio->done = NULL;
+	rio->io.op = op;
+	rio->io.flags = (uint8_t)flags;
+	rio->io.offset_bytes = offset_bytes;
+	rio->io.length_bytes = length_bytes;
+	if (buf)
+		rio->io.buf = buf;
+	rig_submit(rig, rio);
+	while (rio->out)
+		rig_turn(rig);
+	rio->io.buf = own_buf;
+	return rio->io.result;
+}
+
+unsigned rig_count_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned nr = 0;
+
+	while (readdir(dir))
+		nr++;
+	closedir(dir);
+	return nr;
+}
+
+uint64_t rig_heap_bytes(void)
+{
+	if (__sanitizer_get_current_allocated_bytes)
+		return __sanitizer_get_current_allocated_bytes();
+	return mallinfo2().uordblks;
+}
+
+/* Exact with a sanitizer; otherwise chunks in malloc's own caches count as allocated. */
+int64_t rig_heap_grew(uint64_t before_bytes)
+{
+	int64_t noise_bytes = __sanitizer_get_current_allocated_bytes ? 0 : 16384;
+	int64_t grew_bytes = (int64_t)(rig_heap_bytes() - before_bytes);
+
+	return grew_bytes > noise_bytes ? grew_bytes : 0;
+}

@@ -1,0 +1,78 @@
+/*
+ * A backend device under test: opened from YAML text as the daemon would, with queues on reactors
+ * of the real ring, all turned by the one thread of the test.
+ */
+#ifndef TEST_RIG_H
+#define TEST_RIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backends/backend.h"
+#include "config/yaml.h"
+#include "reactor/reactor.h"
+
+#define RIG_QUEUES_MAX 2
+#define RIG_DEPTH_MAX 32
+#define RIG_IO_BYTES (1u << 20)
+
+struct rig_io {
+	struct backend_io io;
+	bool out;	       /* submitted, or to be submitted again after BUSY */
+	bool busy;	       /* waits for another one to complete */
+	uint64_t completed_nr; /* calls of done */
+	void (*done)(struct rig_io *rio, void *arg);
+	void *arg;
+};
+
+struct rig_queue {
+	struct reactor reactor;
+	struct backend_queue *queue;
+	struct rig_io io[RIG_DEPTH_MAX];
+	bool busy_retry; /* something completed since the last BUSY */
+};
+
+struct rig {
+	struct backend_device *device;
+	const struct backend *ops;
+	void *config;
+	struct yaml_doc doc;
+	unsigned queue_nr, depth;
+	struct rig_queue queue[RIG_QUEUES_MAX];
+	char error[BACKEND_ERROR_BYTES];
+};
+
+struct rig_params {
+	const struct backend *ops;
+	const char *name; /* of the device */
+	const char *yaml;
+	uint32_t block_bytes;
+	bool read_only;
+	unsigned queue_nr, depth; /* 0: the device is opened without queues */
+};
+
+/* Returns 0, or -errno with rig->error; then there is nothing to close. */
+int rig_open(struct rig *rig, const struct rig_params *params);
+/* The two halves, for those that open queues by themselves. */
+int rig_open_device(struct rig *rig, const struct rig_params *params);
+int rig_open_queues(struct rig *rig);
+void rig_close_queues(struct rig *rig);
+void rig_close(struct rig *rig);
+
+/* Submits; on BUSY the I/O goes again by itself after the next completion of its queue. */
+void rig_submit(struct rig *rig, struct rig_io *rio);
+/* One turn of each reactor, sleeping only when there is one. */
+void rig_turn(struct rig *rig);
+unsigned rig_out_nr(const struct rig *rig);
+void rig_drain(struct rig *rig);
+
+/* One I/O of queue 0, waited for: its result. */
+int rig_do(struct rig *rig, enum backend_op op, unsigned flags, uint64_t offset_bytes,
+	   uint32_t length_bytes, void *buf);
+
+unsigned rig_count_fds(void);
+/* Bytes allocated at this moment, and how many more than that there are now: 0 for noise. */
+uint64_t rig_heap_bytes(void);
+int64_t rig_heap_grew(uint64_t before_bytes);
+
+#endif

@@ -1,0 +1,132 @@
+/*
+ * Lays a struct io_uring over plain arrays; ring_enter hands each SQE to the script's answer and
+ * posts the CQE. One ring per process, one thread. The read of the mailbox is never answered.
+ */
+#include "ring_script.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "reactor/ring.h"
+#include "reactor/user_data.h"
+
+#define ENTRIES 8u
+
+struct ring_script ring_script;
+
+static struct {
+	struct io_uring_sqe sqes[ENTRIES];
+	struct io_uring_cqe cqes[2 * ENTRIES];
+	unsigned sq_head, sq_tail, sq_mask, sq_entries;
+	unsigned cq_head, cq_tail, cq_mask, cq_entries;
+} mem;
+
+int ring_init(struct ring *ring, const struct ring_params *params)
+{
+	struct io_uring_sq *sq = &ring->uring.sq;
+	struct io_uring_cq *cq = &ring->uring.cq;
+
+	(void)params;
+	memset(ring, 0, sizeof(*ring));
+	memset(&mem, 0, sizeof(mem));
+	mem.sq_mask = sq->ring_mask = ENTRIES - 1;
+	mem.sq_entries = sq->ring_entries = ENTRIES;
+	mem.cq_mask = cq->ring_mask = 2 * ENTRIES - 1;
+	mem.cq_entries = cq->ring_entries = 2 * ENTRIES;
+	sq->khead = &mem.sq_head;
+	sq->ktail = &mem.sq_tail;
+	sq->kring_mask = &mem.sq_mask;
+	sq->kring_entries = &mem.sq_entries;
+	sq->sqes = mem.sqes;
+	cq->khead = &mem.cq_head;
+	cq->ktail = &mem.cq_tail;
+	cq->kring_mask = &mem.cq_mask;
+	cq->kring_entries = &mem.cq_entries;
+	cq->cqes = mem.cqes;
+	return 0;
+}
+
+void ring_fini(struct ring *ring)
+{
+	(void)ring;
+}
+
+static void take(const struct io_uring_sqe *sqe)
+{
+	struct io_uring_cqe *cqe = &mem.cqes[mem.cq_tail & mem.cq_mask];
+
+	if (user_data_kind(sqe->user_data) == OP_KIND_MAILBOX)
+		return;
+	ASSERT(ring_script.log_nr < SCRIPT_LOG_MAX);
+	ring_script.log[ring_script.log_nr++] = *sqe;
+	*cqe = (struct io_uring_cqe){ .user_data = sqe->user_data };
+	cqe->res = ring_script.answer(sqe);
+	mem.cq_tail++;
+}
+
+int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
+{
+	(void)wait_nr;
+	(void)timeout_ns;
+	ring_script.now_ns += ring_script.step_ns;
+	if (ring_script.refuse_nr > 0) {
+		ring_script.refuse_nr--;
+		return -EBUSY;
+	}
+	while (mem.sq_head != ring->uring.sq.sqe_tail) {
+		take(&mem.sqes[mem.sq_head & mem.sq_mask]);
+		mem.sq_head++;
+	}
+	mem.sq_tail = mem.sq_head;
+	return 0;
+}
+
+int ring_file_set(struct ring *ring, unsigned slot, int fd)
+{
+	(void)ring;
+	(void)slot;
+	(void)fd;
+	return 0;
+}
+
+int ring_eventfd_set(struct ring *ring, int efd)
+{
+	(void)ring;
+	(void)efd;
+	return 0;
+}
+
+uint64_t ring_clock_ns(void)
+{
+	return ring_script.now_ns;
+}
+
+/* Character devices are not played here. */
+
+int ring_open(const char *path, int flags)
+{
+	(void)path;
+	(void)flags;
+	return -ENODEV;
+}
+
+void ring_close(int fd)
+{
+	(void)fd;
+}
+
+int ring_map(int fd, size_t bytes, uint64_t offset, void **ret_addr)
+{
+	(void)fd;
+	(void)bytes;
+	(void)offset;
+	(void)ret_addr;
+	return -ENODEV;
+}
+
+void ring_unmap(void *addr, size_t bytes)
+{
+	(void)addr;
+	(void)bytes;
+}

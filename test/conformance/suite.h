@@ -1,0 +1,19 @@
+/* The parts of the conformance program. */
+#ifndef TEST_SUITE_H
+#define TEST_SUITE_H
+
+#include <stdint.h>
+
+/* suite.c: every check on every variant. */
+void suite_run(uint64_t seed, unsigned io_nr);
+
+/* file_cases.c: what only the file backend can meet. */
+void file_cases_run(void);
+
+/* mem_cases.c: what mem promises about memory. */
+void mem_cases_run(void);
+
+/* contract.c: broken backends must be noticed by wrap.c, or by the model. */
+void contract_run(uint64_t seed);
+
+#endif

@@ -1,0 +1,221 @@
+/* The table of variants with what some of them need from the machine: files, tmpfs, loop devices.
+ */
+#include "variants.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/util.h"
+#include "testdev.h"
+
+#define SIZE_BYTES MIB(4)
+
+char variant_dir[512];
+char variant_path[600];
+
+static const char *in_dir(const char *dir)
+{
+	snprintf(variant_path, sizeof(variant_path), "%s/disk.img", dir);
+	unlink(variant_path);
+	return NULL;
+}
+
+static const char *fresh(void)
+{
+	return in_dir(variant_dir);
+}
+
+static const char *in_shm(void)
+{
+	struct stat st;
+
+	if (stat("/dev/shm", &st) < 0 || access("/dev/shm", W_OK) < 0)
+		return "no writable /dev/shm";
+	snprintf(variant_path, sizeof(variant_path), "/dev/shm/ublkd-conformance.%d", getpid());
+	unlink(variant_path);
+	return NULL;
+}
+
+/* A file with a pattern in it and, behind the device's end, a tail that is not a whole block. */
+static const char *existing(void)
+{
+	FILE *f;
+
+	fresh();
+	f = fopen(variant_path, "w");
+	if (!f)
+		return "cannot write to TMPDIR";
+	for (uint64_t i = 0; i < SIZE_BYTES; i += sizeof(uint64_t)) {
+		uint64_t word = htole64(i);
+
+		fwrite(&word, sizeof(word), 1, f);
+	}
+	fwrite("tail", 4, 1, f);
+	fclose(f);
+	return NULL;
+}
+
+static const char *loop(const char *sector_bytes)
+{
+	char command[1400];
+	FILE *out;
+	size_t n;
+
+	fresh();
+	snprintf(command, sizeof(command),
+		 "truncate -s 4M %s && losetup -b %s -f --show %s 2>/dev/null", variant_path,
+		 sector_bytes, variant_path);
+	out = popen(command, "re");
+	n = fread(variant_path, 1, sizeof(variant_path) - 1, out);
+	variant_path[n] = '\0';
+	variant_path[strcspn(variant_path, "\n")] = '\0';
+	if (pclose(out) != 0 || variant_path[0] == '\0')
+		return "no loop device to be had (needs root and the loop module)";
+	return NULL;
+}
+
+static const char *loop_512(void)
+{
+	return loop("512");
+}
+
+static const char *loop_4096(void)
+{
+	return loop("4096");
+}
+
+static void loop_detach(void)
+{
+	char command[700];
+
+	snprintf(command, sizeof(command), "losetup -d %s", variant_path);
+	if (variant_path[0] && system(command) != 0)
+		fprintf(stderr, "cannot detach %s\n", variant_path);
+}
+
+static const char *huge_pages(void)
+{
+	unsigned long free_nr = 0;
+	char line[128];
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "HugePages_Free: %lu", &free_nr) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return free_nr >= 3 ? NULL : "fewer than 3 free huge pages (sysctl vm.nr_hugepages=3)";
+}
+
+static void remove_file(void)
+{
+	unlink(variant_path);
+}
+
+#define FILE_YAML "path: %s\nsize: 4MiB\ncreate: true\n"
+#define FILE_VARIANT(suffix, block, extra)                                                         \
+	.name = "file-" suffix, .backend = "file", .yaml = FILE_YAML extra, .block_bytes = block,  \
+	.is_persistent = true, .teardown = remove_file
+
+const struct variant variants[] = {
+	{ .name = "null",
+	  .backend = "null",
+	  .yaml = "size: 1TiB",
+	  .block_bytes = 512,
+	  .content = MODEL_UNDEFINED },
+	{ .name = "pattern",
+	  .backend = "pattern",
+	  .yaml = "size: 4MiB",
+	  .block_bytes = 512,
+	  .is_persistent = true,
+	  .content = MODEL_PATTERN },
+	{ .name = "mem", .backend = "mem", .yaml = "size: 4MiB", .block_bytes = 4096 },
+	{ .name = "mem-512", .backend = "mem", .yaml = "size: 4MiB", .block_bytes = 512 },
+	{ .name = "mem-tail", .backend = "mem", .yaml = "size: 4194816", .block_bytes = 512 },
+	{ .name = "mem-tiny", .backend = "mem", .yaml = "size: 4096", .block_bytes = 4096 },
+	{ .name = "mem-read-only",
+	  .backend = "mem",
+	  .yaml = "size: 4MiB",
+	  .block_bytes = 512,
+	  .read_only = true },
+	{ .name = "mem-huge",
+	  .backend = "mem",
+	  .yaml = "size: 5MiB\nhuge_pages: true",
+	  .block_bytes = 512,
+	  .setup = huge_pages },
+	{ FILE_VARIANT("auto", 4096, ""), .setup = fresh },
+	{ FILE_VARIANT("buffered", 512, "direct: off"), .setup = fresh },
+	{ FILE_VARIANT("direct", 4096, "direct: on"), .setup = fresh, .direct = true },
+	{ FILE_VARIANT("direct-512", 512, "direct: auto"), .setup = fresh },
+	{ FILE_VARIANT("tmpfs", 512, ""), .setup = in_shm },
+	{ .name = "file-existing",
+	  .backend = "file",
+	  .yaml = "path: %s\n",
+	  .block_bytes = 512,
+	  .is_persistent = true,
+	  .content = MODEL_PATTERN,
+	  .setup = existing,
+	  .teardown = remove_file },
+	{ .name = "file-read-only",
+	  .backend = "file",
+	  .yaml = "path: %s\n",
+	  .block_bytes = 4096,
+	  .read_only = true,
+	  .is_persistent = true,
+	  .content = MODEL_PATTERN,
+	  .setup = existing,
+	  .teardown = remove_file },
+	{ .name = "file-block",
+	  .backend = "file",
+	  .yaml = "path: %s\n",
+	  .block_bytes = 512,
+	  .is_persistent = true,
+	  .direct = true,
+	  .setup = loop_512,
+	  .teardown = loop_detach },
+	{ .name = "file-block-4096",
+	  .backend = "file",
+	  .yaml = "path: %s\ndirect: off\n",
+	  .block_bytes = 4096,
+	  .is_persistent = true,
+	  .setup = loop_4096,
+	  .teardown = loop_detach },
+	{ .name = "testdev", .backend = "testdev", .yaml = "size: 4MiB", .block_bytes = 512 },
+};
+
+const unsigned variant_nr = ARRAY_SIZE(variants);
+
+const struct backend *variant_backend(const struct variant *variant)
+{
+	const struct backend *ops = backend_find(variant->backend);
+
+	if (!ops && strcmp(variant->backend, "testdev") == 0)
+		ops = &backend_testdev;
+	ASSERT(ops != NULL);
+	return ops;
+}
+
+struct rig_params variant_params(const struct variant *variant, unsigned queue_nr, unsigned depth)
+{
+	static char yaml[1024];
+	const char *arg = strstr(variant->yaml, "%s");
+	unsigned head = arg ? (unsigned)(arg - variant->yaml) : (unsigned)strlen(variant->yaml);
+
+	snprintf(yaml, sizeof(yaml), "%.*s%s%s", (int)head, variant->yaml, arg ? variant_path : "",
+		 arg ? arg + 2 : "");
+	return (struct rig_params){
+		.ops = variant_backend(variant),
+		.name = variant->name,
+		.yaml = yaml,
+		.block_bytes = variant->block_bytes,
+		.read_only = variant->read_only,
+		.queue_nr = queue_nr,
+		.depth = depth,
+	};
+}

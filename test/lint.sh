@@ -1,0 +1,80 @@
+#!/bin/bash
+# What no compiler says: format, clang-tidy, shellcheck, length of files and functions, man pages,
+# dead links in docs. Prints TAP. Usage: lint.sh [BUILD_FOLDER with compile_commands.json]
+set -uo pipefail
+
+top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
+cd "$top" || exit 1
+build=${1:-build/clang}
+n=0 bad=0
+
+ok() {
+	local name=$1 out code=0
+	shift
+	n=$((n + 1))
+	out=$("$@" 2>&1) || code=$?
+	if [ $code -eq 0 ]; then
+		echo "ok $n - $name"
+	else
+		bad=1
+		echo "not ok $n - $name"
+		head -n 60 <<<"$out" | sed 's/^/# /'
+	fi
+}
+
+sources() { git ls-files -c -o --exclude-standard "$@"; }
+
+formatted() { sources '*.c' '*.h' | xargs clang-format --dry-run -Werror; }
+
+# Two at a time: the analyzer is hungry.
+tidy() {
+	sources 'base/*.c' 'reactor/*.c' 'config/*.c' 'backends/*.c' 'ublk/*.c' 'daemon/*.c' |
+		xargs -P 2 -n 6 clang-tidy --quiet -p "$build" 2>/dev/null | grep -E 'error:|warning:' |
+		sort -u | sed 's/^/ /'
+	# grep finds nothing when all is well
+	[ "${PIPESTATUS[1]}" = 0 ]
+}
+
+scripts() {
+	sources | while read -r file; do
+		if head -n 1 "$file" 2>/dev/null | grep -qE '^#!/bin/(ba)?sh|^# shellcheck shell='; then echo "$file"; fi
+	done | xargs shellcheck -x -S warning -e SC2154,SC2034
+}
+
+short_files() {
+	local long
+	long=$(sources '*.c' '*.h' '*.sh' dev | xargs wc -l | awk '$2 != "total" && $1 > 600')
+	[ -z "$long" ] || { echo "$long"; return 1; }
+}
+
+# Layers are kept by include paths; this only keeps libraries out of the data path.
+no_allocation_in_loop() {
+	! grep -nE '\b(malloc|calloc|realloc|strdup)\(' reactor/*.c
+}
+
+links() {
+	local file target broken=0
+	for file in README.md docs/*.md; do
+		while read -r target; do
+			[ -e "$(dirname "$file")/$target" ] || { echo "$file: $target"; broken=1; }
+		done < <(grep -oE '\]\([^)#]+' "$file" | sed 's/^](//' | grep -v '^http')
+	done
+	return $broken
+}
+
+manuals() {
+	local page
+	for page in docs/man/*.[0-9]; do
+		mandoc -T lint -W error "$page" || return
+	done
+}
+
+ok "sources are formatted (./dev format)" formatted
+ok "clang-tidy" tidy
+ok "shellcheck" scripts
+ok "no file above 600 lines" short_files
+ok "no allocation in reactor/" no_allocation_in_loop
+ok "links in docs lead somewhere" links
+ok "man pages" manuals
+echo "1..$n"
+exit $bad

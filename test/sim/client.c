@@ -1,0 +1,307 @@
+/*
+ * Requests and their judgement. One client per device; event driven: each pump makes a few requests
+ * and arms the next one.
+ */
+#include "test/sim/client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECTOR_SHIFT 9
+#define BURST_MAX 16
+#define IDLE_NS_MAX (100 * NS_PER_MS)
+#define RANGE_BYTES_MAX MIB(2)
+
+static void pump(struct sim_event *event);
+
+struct client *client_create(struct model_dev *dev, struct storage *st, uint64_t *budget)
+{
+	struct client *c = calloc(1, sizeof(*c));
+	unsigned tags = dev->info.nr_hw_queues * dev->info.queue_depth;
+
+	c->dev = dev;
+	c->st = st;
+	c->budget = budget;
+	c->depth = (unsigned)sim_between(1, tags);
+	c->think_ns = c->idle_ns = sim_skewed(NS_PER_US, NS_PER_MS);
+	list_init(&c->inflight);
+	sim_event_arm(&c->pump, sim.now_ns + sim_below(NS_PER_MS), pump);
+	return c;
+}
+
+void client_destroy(struct client *c)
+{
+	struct list_node *node;
+
+	if (!c)
+		return;
+	sim_event_cancel(&c->pump);
+	/* A device that somebody still has open may outlive its successor's start. */
+	if (c->st->user == c->dev)
+		c->st->user = NULL;
+	while ((node = list_pop_front(&c->inflight))) {
+		struct client_rq *rq = list_entry(node, struct client_rq, node);
+
+		sim_event_cancel(&rq->event);
+		free(rq);
+	}
+	free(c);
+}
+
+static uint64_t start_of(const struct client_rq *rq)
+{
+	return rq->start_sector << SECTOR_SHIFT;
+}
+
+static uint64_t bytes_of(const struct client_rq *rq)
+{
+	return (uint64_t)rq->nr_sectors << SECTOR_SHIFT;
+}
+
+static bool collides(const struct client *c, const struct client_rq *rq)
+{
+	list_for_each (node, &c->inflight) {
+		const struct client_rq *other = list_entry(node, struct client_rq, node);
+
+		if (client_rq_op(rq) == UBLK_IO_OP_READ && client_rq_op(other) == UBLK_IO_OP_READ)
+			continue;
+		if (start_of(rq) < start_of(other) + bytes_of(other) &&
+		    start_of(other) < start_of(rq) + bytes_of(rq))
+			return true;
+	}
+	return false;
+}
+
+static bool choose_tag(const struct client *c, struct client_rq *rq)
+{
+	const struct model_dev *dev = c->dev;
+	unsigned first_queue = (unsigned)sim_below(dev->info.nr_hw_queues);
+	unsigned first_tag = (unsigned)sim_below(dev->info.queue_depth);
+
+	for (unsigned q = 0; q < dev->info.nr_hw_queues; q++) {
+		rq->queue = (first_queue + q) % dev->info.nr_hw_queues;
+		for (unsigned t = 0; t < dev->info.queue_depth; t++) {
+			rq->tag = (first_tag + t) % dev->info.queue_depth;
+			if (model_tag_idle(dev, rq->queue, rq->tag))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Mostly small, inside the device, whole blocks. */
+static void choose_range(const struct client *c, struct client_rq *rq, uint64_t max_bytes)
+{
+	uint64_t block = c->st->block_bytes;
+	uint64_t max = MIN(max_bytes, c->st->size_bytes) / block;
+	uint64_t nr = sim_skewed(1, max);
+	uint64_t at;
+
+	nr = MIN(nr, max);
+	at = sim_below(c->st->block_nr - nr + 1);
+	/* The very end is where things go wrong. */
+	if (sim_one_in(16))
+		at = c->st->block_nr - nr;
+	rq->start_sector = at * block >> SECTOR_SHIFT;
+	rq->nr_sectors = (uint32_t)(nr * block >> SECTOR_SHIFT);
+}
+
+static void choose_op(const struct client *c, struct client_rq *rq)
+{
+	const struct ublk_params *p = &c->dev->params;
+	bool writable = !(p->basic.attrs & UBLK_ATTR_READ_ONLY);
+	uint64_t max_bytes = (uint64_t)p->basic.max_sectors << SECTOR_SHIFT;
+	uint64_t dice = sim_below(100);
+
+	if (sim_fault(FAULT_UNKNOWN_OP)) {
+		rq->op_flags = sim_one_in(2) ? 4 : (uint32_t)sim_between(6, 200);
+		choose_range(c, rq, max_bytes);
+	} else if (writable && dice < 45) {
+		rq->op_flags = UBLK_IO_OP_WRITE;
+		if (p->basic.attrs & UBLK_ATTR_FUA && sim_one_in(8))
+			rq->op_flags |= UBLK_IO_F_FUA;
+		choose_range(c, rq, max_bytes);
+	} else if (writable && dice < 49 && p->discard.max_discard_sectors) {
+		rq->op_flags = UBLK_IO_OP_DISCARD;
+		max_bytes = (uint64_t)p->discard.max_discard_sectors << SECTOR_SHIFT;
+		choose_range(c, rq, MIN(max_bytes, RANGE_BYTES_MAX));
+	} else if (writable && dice < 53 && p->discard.max_write_zeroes_sectors) {
+		rq->op_flags = UBLK_IO_OP_WRITE_ZEROES;
+		if (p->basic.attrs & UBLK_ATTR_FUA && sim_one_in(4))
+			rq->op_flags |= UBLK_IO_F_FUA;
+		if (sim_one_in(3))
+			rq->op_flags |= UBLK_IO_F_NOUNMAP;
+		max_bytes = (uint64_t)p->discard.max_write_zeroes_sectors << SECTOR_SHIFT;
+		choose_range(c, rq, MIN(max_bytes, RANGE_BYTES_MAX));
+	} else if (dice < 58 && p->basic.attrs & UBLK_ATTR_VOLATILE_CACHE) {
+		rq->op_flags = UBLK_IO_OP_FLUSH;
+	} else {
+		rq->op_flags = UBLK_IO_OP_READ;
+		choose_range(c, rq, max_bytes);
+	}
+}
+
+static void send_request(struct client *c, const struct client_rq *like)
+{
+	struct client_rq *rq = malloc(sizeof(*rq));
+
+	*rq = *like;
+	rq->client = c;
+	rq->seed = prng_next(&sim.prng);
+	rq->start_seq = storage_next_seq();
+	list_push_back(&c->inflight, &rq->node);
+	c->inflight_nr++;
+	model_dispatch(c->dev, rq);
+}
+
+bool client_scan(struct client *c)
+{
+	struct client_rq rq = { .op_flags = UBLK_IO_OP_READ };
+
+	rq.nr_sectors = c->st->block_bytes >> SECTOR_SHIFT;
+	if (!choose_tag(c, &rq) || collides(c, &rq))
+		return false;
+	send_request(c, &rq);
+	return true;
+}
+
+/* False when no further one can be made now. */
+static bool make_one(struct client *c)
+{
+	struct client_rq rq = { 0 };
+
+	if (c->inflight_nr >= c->depth || *c->budget == 0 || !choose_tag(c, &rq))
+		return false;
+	choose_op(c, &rq);
+	if (collides(c, &rq))
+		return false;
+	*c->budget -= 1;
+	send_request(c, &rq);
+	return true;
+}
+
+static void pump(struct sim_event *event)
+{
+	struct client *c = container_of(event, struct client, pump);
+	uint64_t burst = sim_skewed(1, BURST_MAX);
+	bool made = false;
+
+	if (c->closed || *c->budget == 0)
+		return;
+	while (burst-- > 0)
+		made |= make_one(c);
+	/* A device that does not move is not asked a million times. */
+	c->idle_ns = made ? c->think_ns : MIN(c->idle_ns * 2, IDLE_NS_MAX);
+	sim_event_arm(&c->pump, sim.now_ns + sim_skewed(0, c->idle_ns), pump);
+}
+
+/* A bit per errno that can come up here. */
+static uint32_t errno_bit(int err)
+{
+	switch (-err) {
+	case EOPNOTSUPP:
+		return 1u << 31;
+	case ECANCELED:
+		return 1u << 30;
+	case ETIMEDOUT:
+		return 1u << 29;
+	default:
+		return 1u << (-err % 29);
+	}
+}
+
+void client_rq_note(struct client_rq *rq, int err, bool must_fail)
+{
+	rq->noted |= errno_bit(err);
+	if (must_fail)
+		rq->must_fail = err;
+}
+
+/* What the block layer must be told, from what happened below. */
+static bool error_is_honest(const struct client_rq *rq, int result)
+{
+	static const int passed[] = { -EIO,	-ENOSPC,   -EOPNOTSUPP, -ETIMEDOUT, -ENOLINK,
+				      -EREMOTEIO, -ENODATA, -EILSEQ,	 -ENOMEM };
+	static const int others[] = { -EINTR, -EAGAIN, -ECANCELED, -EBADF, -EINVAL };
+
+	if (client_rq_op(rq) > UBLK_IO_OP_WRITE_ZEROES || client_rq_op(rq) == 4)
+		return result == -EOPNOTSUPP;
+	if (client_rq_op(rq) == UBLK_IO_OP_DISCARD && rq->client->st->no_punch &&
+	    result == -EOPNOTSUPP)
+		return true;
+	if (rq->must_fail)
+		return result == rq->must_fail;
+	for (size_t i = 0; i < ARRAY_SIZE(passed); i++)
+		if (result == passed[i] && rq->noted & errno_bit(result))
+			return true;
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (result == -EIO && rq->noted & errno_bit(others[i]))
+			return true;
+	return result == -EIO && rq->client->st->may_cancel;
+}
+
+static void judge_failure(struct client_rq *rq, int result)
+{
+	struct storage *st = rq->client->st;
+	unsigned op = client_rq_op(rq);
+
+	if (!error_is_honest(rq, result))
+		sim_fail("dev %u queue %u tag %u op %u: answer %d, but what happened is %x "
+			 "(must be %d)",
+			 rq->client->dev->id, rq->queue, rq->tag, op, result, rq->noted,
+			 rq->must_fail);
+	if (op == UBLK_IO_OP_WRITE || op == UBLK_IO_OP_DISCARD || op == UBLK_IO_OP_WRITE_ZEROES)
+		storage_set_unknown(st, start_of(rq), (uint32_t)bytes_of(rq));
+}
+
+static void judge_success(struct client_rq *rq, const void *buf)
+{
+	struct storage *st = rq->client->st;
+
+	if (rq->must_fail)
+		sim_fail("dev %u queue %u tag %u op %u: success, but it failed with %d",
+			 rq->client->dev->id, rq->queue, rq->tag, client_rq_op(rq), rq->must_fail);
+	switch (client_rq_op(rq)) {
+	case UBLK_IO_OP_READ:
+		storage_check_read(st, buf, start_of(rq), (uint32_t)bytes_of(rq));
+		break;
+	case UBLK_IO_OP_WRITE:
+		storage_acked_write(st, rq->seed, start_of(rq), (uint32_t)bytes_of(rq));
+		break;
+	case UBLK_IO_OP_FLUSH:
+		storage_check_flushed(st, rq->start_seq);
+		break;
+	case UBLK_IO_OP_DISCARD:
+		storage_set_unknown(st, start_of(rq), (uint32_t)bytes_of(rq));
+		break;
+	case UBLK_IO_OP_WRITE_ZEROES:
+		storage_acked_zeroes(st, start_of(rq), (uint32_t)bytes_of(rq));
+		break;
+	default:
+		sim_fail("op %u is answered as done", client_rq_op(rq));
+	}
+	if (rq->op_flags & UBLK_IO_F_FUA)
+		storage_check_durable(st, start_of(rq), (uint32_t)bytes_of(rq));
+}
+
+void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf)
+{
+	struct client *c = rq->client;
+	unsigned op = client_rq_op(rq);
+
+	if (result < 0)
+		judge_failure(rq, result);
+	else
+		judge_success(rq, buf);
+	/* What no server knows counts as a flush there. */
+	if (op > UBLK_IO_OP_WRITE_ZEROES || op == 4)
+		op = UBLK_IO_OP_FLUSH;
+	c->st->done_nr[op]++;
+	c->st->failed_nr[op] += result < 0;
+	list_remove(&rq->node);
+	c->inflight_nr--;
+	free(rq);
+	if (!c->closed && sim_one_in(2))
+		sim_event_arm(&c->pump, sim.now_ns + sim_skewed(0, c->think_ns), pump);
+}

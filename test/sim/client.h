@@ -1,0 +1,54 @@
+/*
+ * The users of a block device: they make requests, one per free tag at most, and judge the answers.
+ * No two requests in flight overlap unless both read, so that what a read must return is exact.
+ */
+#ifndef SIM_CLIENT_H
+#define SIM_CLIENT_H
+
+#include "base/list.h"
+#include "test/sim/storage.h"
+#include "test/sim/ublk_model.h"
+
+struct client_rq {
+	struct sim_event event;
+	struct client *client;
+	unsigned queue, tag;
+	uint32_t op_flags;
+	uint64_t start_sector;
+	uint32_t nr_sectors;
+	uint64_t seed;	    /* of the pattern of a write */
+	uint64_t start_seq; /* what was acknowledged before must be covered by a flush */
+	uint32_t noted;	    /* bit per errno (below 32 or EOPNOTSUPP, ECANCELED) that happened */
+	int must_fail;	    /* the errno that must be the answer, or 0 */
+	struct list_node node;
+};
+
+struct client {
+	struct model_dev *dev;
+	struct storage *st;
+	struct sim_event pump;
+	struct list_node inflight;
+	unsigned inflight_nr, depth;
+	uint64_t think_ns, idle_ns; /* pause between bursts; the present one */
+	uint64_t *budget; /* requests left, shared by all clients of the run */
+	bool closed;	  /* makes no new ones */
+};
+
+struct client *client_create(struct model_dev *dev, struct storage *st, uint64_t *budget);
+void client_destroy(struct client *client);
+
+/* A request that the kernel makes by itself (partition scan): a read of the first block. */
+bool client_scan(struct client *client);
+
+/* Something went wrong below; must_fail: the request may not succeed after that. */
+void client_rq_note(struct client_rq *rq, int err, bool must_fail);
+
+/* The driver: the server answered. buf: the tag's. */
+void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf);
+
+static inline unsigned client_rq_op(const struct client_rq *rq)
+{
+	return rq->op_flags & 0xff;
+}
+
+#endif

@@ -1,0 +1,203 @@
+/*
+ * File SQEs: kept for a while, then executed with pread, pwrite or fallocate on the real file, so
+ * that what the backends do with a file is judged by a real file. fsync is not executed: what it
+ * must make durable is kept in the storage's model of a volatile cache, and checked there.
+ *
+ * Whatever goes wrong here is noted at the client's request that the SQE belongs to (queue and tag
+ * stand in its user_data), so that the answer can be compared with it.
+ */
+#include "test/sim/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "test/sim/client.h"
+#include "test/sim/ring_sim.h"
+#include "test/sim/storage.h"
+#include "test/sim/ublk_model.h"
+
+#define SECTOR_BYTES 512u
+
+static bool is_read(const struct sim_op *op)
+{
+	return op->sqe.opcode == IORING_OP_READ || op->sqe.opcode == IORING_OP_READV;
+}
+
+static bool is_write(const struct sim_op *op)
+{
+	return op->sqe.opcode == IORING_OP_WRITE || op->sqe.opcode == IORING_OP_WRITEV;
+}
+
+static struct client_rq *request_of(const struct sim_op *op, const struct storage *st)
+{
+	if (!st || !st->user)
+		return NULL;
+	return model_rq(st->user, user_data_queue(op->sqe.user_data),
+			user_data_tag(op->sqe.user_data));
+}
+
+static int note(const struct sim_op *op, struct storage *st, int err, bool must_fail)
+{
+	struct client_rq *rq = request_of(op, st);
+
+	if (rq)
+		client_rq_note(rq, err, must_fail);
+	return err;
+}
+
+/* Errors that move nothing; 0 for none. Those that a caller may try again come first. */
+static int fault_of(const struct sim_op *op, struct storage *st)
+{
+	if (sim_fault(FAULT_DISK_EINTR))
+		return note(op, st, -EINTR, false);
+	if (sim_fault(FAULT_DISK_EAGAIN))
+		return note(op, st, -EAGAIN, false);
+	if (sim_fault(FAULT_DISK_ECANCELED))
+		return note(op, st, -ECANCELED, false);
+	switch (op->sqe.opcode) {
+	case IORING_OP_FSYNC:
+		return sim_fault(FAULT_DISK_EIO_FSYNC) ? note(op, st, -EIO, true) : 0;
+	case IORING_OP_FALLOCATE:
+		if (sim_fault(FAULT_DISK_EIO_FALLOCATE))
+			return note(op, st, -EIO, true);
+		if (sim_fault(FAULT_DISK_ENOSPC_FALLOCATE))
+			return note(op, st, -ENOSPC, true);
+		/* Not of memory, which the mem backend knows to have it. */
+		if (st && st->has_cache && sim_fault(FAULT_DISK_EOPNOTSUPP)) {
+			st->no_punch = true;
+			return note(op, st, -EOPNOTSUPP, false);
+		}
+		return 0;
+	}
+	if (is_read(op))
+		return sim_fault(FAULT_DISK_EIO_READ) ? note(op, st, -EIO, true) : 0;
+	if (sim_fault(FAULT_DISK_EIO_WRITE))
+		return note(op, st, -EIO, true);
+	if (sim_fault(FAULT_DISK_ENOSPC_WRITE))
+		return note(op, st, -ENOSPC, true);
+	return 0;
+}
+
+/* A transfer that stops early: at any byte, or at a sector for direct I/O. */
+static size_t shorten(const struct sim_op *op, size_t bytes, enum fault fault)
+{
+	size_t unit = fcntl(op->fd, F_GETFL) & O_DIRECT ? SECTOR_BYTES : 1;
+
+	if (bytes <= unit || !sim_fault(fault))
+		return bytes;
+	return (size_t)sim_between(1, (bytes - 1) / unit) * unit;
+}
+
+/* The buffers of the SQE, cut to `bytes`. */
+static unsigned vectors_of(const struct sim_op *op, struct iovec *iov, unsigned iov_max)
+{
+	const struct iovec *from = (const void *)(uintptr_t)op->sqe.addr;
+	bool is_vector = op->sqe.opcode == IORING_OP_READV || op->sqe.opcode == IORING_OP_WRITEV;
+
+	if (!is_vector) {
+		iov[0] = (struct iovec){ (void *)(uintptr_t)op->sqe.addr, op->sqe.len };
+		return 1;
+	}
+	if (op->sqe.len > iov_max)
+		sim_fail("too many vectors: %u", op->sqe.len);
+	memcpy(iov, from, op->sqe.len * sizeof(*iov));
+	return op->sqe.len;
+}
+
+static size_t cut(struct iovec *iov, unsigned nr, size_t bytes)
+{
+	size_t total = 0;
+
+	for (unsigned i = 0; i < nr; i++) {
+		if (total + iov[i].iov_len > bytes)
+			iov[i].iov_len = bytes - total;
+		total += iov[i].iov_len;
+	}
+	return total;
+}
+
+static int transfer(struct sim_op *op, struct storage *st)
+{
+	struct iovec iov[64];
+	unsigned nr = vectors_of(op, iov, ARRAY_SIZE(iov));
+	size_t bytes = cut(iov, nr, SIZE_MAX);
+	off_t offset = (off_t)op->sqe.off;
+	ssize_t n;
+
+	bytes = cut(iov, nr,
+		    shorten(op, bytes,
+			    is_read(op) ? FAULT_DISK_SHORT_READ : FAULT_DISK_SHORT_WRITE));
+	if (is_read(op)) {
+		n = preadv(op->fd, iov, (int)nr, offset);
+		return n < 0 ? -errno : (int)n;
+	}
+	n = pwritev(op->fd, iov, (int)nr, offset);
+	if (n > 0 && st) {
+		storage_dirty(st, op->sqe.off, (uint64_t)n);
+		if (op->sqe.rw_flags & (RWF_DSYNC | RWF_SYNC))
+			storage_clean(st, op->sqe.off, (uint64_t)n);
+	}
+	return n < 0 ? -errno : (int)n;
+}
+
+static int allocate(struct sim_op *op, struct storage *st)
+{
+	int ret = fallocate(op->fd, (int)op->sqe.len, (off_t)op->sqe.off, (off_t)op->sqe.addr);
+
+	if (ret == 0 && st)
+		storage_dirty(st, op->sqe.off, op->sqe.addr);
+	return ret < 0 ? note(op, st, -errno, false) : 0;
+}
+
+static int execute(struct sim_op *op, struct storage *st)
+{
+	int err = fault_of(op, st);
+
+	if (err < 0) {
+		/* What a failed write left behind is anybody's guess: here, half of it. */
+		if (is_write(op) && err != -EINTR && err != -EAGAIN && op->sqe.len > 1 &&
+		    op->sqe.opcode == IORING_OP_WRITE && !(fcntl(op->fd, F_GETFL) & O_DIRECT) &&
+		    pwrite(op->fd, (void *)(uintptr_t)op->sqe.addr, op->sqe.len / 2,
+			   (off_t)op->sqe.off) > 0 &&
+		    st)
+			storage_dirty(st, op->sqe.off, op->sqe.len / 2);
+		return err;
+	}
+	switch (op->sqe.opcode) {
+	case IORING_OP_READ:
+	case IORING_OP_READV:
+	case IORING_OP_WRITE:
+	case IORING_OP_WRITEV:
+		return transfer(op, st);
+	case IORING_OP_FALLOCATE:
+		return allocate(op, st);
+	case IORING_OP_FSYNC:
+		if (st)
+			storage_flush(st, op->at_submit);
+		return 0;
+	}
+	sim_fail("the disk does not know opcode %u", op->sqe.opcode);
+}
+
+static void disk_done(struct sim_event *event)
+{
+	struct sim_op *op = container_of(event, struct sim_op, event);
+	int res = execute(op, storage_by_fd(op->fd));
+
+	sim_trace("disk", op->sqe.opcode, op->sqe.off, op->sqe.len, res);
+	sim_op_done(op, res);
+}
+
+void disk_submit(struct sim_op *op)
+{
+	uint64_t delay_ns = sim_skewed(5 * NS_PER_US, 2 * NS_PER_MS);
+
+	if (sim_fault(FAULT_DISK_SLOW))
+		delay_ns += sim_between(NS_PER_MS, 3 * NS_PER_SEC);
+	/* What was written before now is what an fsync owes. */
+	op->at_submit = storage_next_seq();
+	sim_event_arm(&op->event, sim.now_ns + delay_ns, disk_done);
+}

@@ -1,0 +1,358 @@
+/*
+ * sim: the product's data path and device lifecycle on a simulated kernel, driver and disk.
+ *
+ * Without options: many seeds, the coverage of all faults, one seed twice, and every defect that
+ * must be caught. With --seed alone: that one run, in this process. Output is TAP; each failure
+ * comes with the command that replays it. Every run is a process of its own, so that a crash, an
+ * assertion or a leak belongs to a seed.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "test/sim/run.h"
+
+#define JOB_NR_MAX 16
+#define RUN_SECONDS_MAX 120u
+#define OUTPUT_BYTES_MAX 16384
+
+static struct options {
+	uint64_t seed, runs, ios, seconds, jobs;
+	bool one, verbose;
+	enum defect defect;
+	const char *program;
+} opt = { .seed = 1, .runs = 256, .ios = 4000, .jobs = 2 };
+
+/* Shared with the children. */
+static struct shared {
+	uint64_t fault_nr[FAULT_NR];
+	struct run_result result[JOB_NR_MAX];
+} *shared;
+
+struct job {
+	pid_t pid;
+	uint64_t seed;
+	int out_fd;
+};
+
+static unsigned test_nr, failed_nr;
+
+static uint64_t wall_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static void report(bool good, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void report(bool good, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	printf("%s %u - ", good ? "ok" : "not ok", ++test_nr);
+	vprintf(fmt, ap);
+	printf("\n");
+	va_end(ap);
+	failed_nr += !good;
+	fflush(stdout);
+}
+
+static void print_replay(uint64_t seed, enum defect defect)
+{
+	printf("# replay: %s --seed %llu --ios %llu%s%s --verbose\n", opt.program,
+	       (unsigned long long)seed, (unsigned long long)opt.ios,
+	       defect ? " --break " : "", defect ? defect_name(defect) : "");
+}
+
+static void child(struct job *job, unsigned slot, enum defect defect)
+{
+	alarm(RUN_SECONDS_MAX);
+	dup2(job->out_fd, STDERR_FILENO);
+	run(job->seed, opt.ios, defect, shared->fault_nr, &shared->result[slot]);
+	exit(0);
+}
+
+static void start_job(struct job *job, unsigned slot, uint64_t seed, enum defect defect)
+{
+	*job = (struct job){ .seed = seed, .out_fd = memfd_create("stderr", MFD_CLOEXEC) };
+	fflush(NULL);
+	job->pid = fork();
+	if (job->pid < 0) {
+		perror("fork");
+		exit(2);
+	}
+	if (job->pid == 0)
+		child(job, slot, defect);
+}
+
+/* The end of what the child said: there stands why it failed. */
+static void print_output(int fd)
+{
+	static char text[OUTPUT_BYTES_MAX + 1];
+	off_t end = lseek(fd, 0, SEEK_END);
+	off_t from = end > OUTPUT_BYTES_MAX ? end - OUTPUT_BYTES_MAX : 0;
+	ssize_t n = pread(fd, text, OUTPUT_BYTES_MAX, from);
+	char *save = NULL;
+
+	text[n > 0 ? n : 0] = '\0';
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		printf("#   %s\n", line);
+}
+
+/* Returns the number of the job that ended. */
+static unsigned wait_job(struct job *jobs, bool *ret_good)
+{
+	int status;
+	pid_t pid = wait(&status);
+	unsigned i = 0;
+
+	while (jobs[i].pid != pid)
+		i++;
+	jobs[i].pid = 0;
+	*ret_good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+		dprintf(jobs[i].out_fd, "the run took more than %u s\n", RUN_SECONDS_MAX);
+	return i;
+}
+
+static void add(struct run_result *sum, const struct run_result *result)
+{
+	sum->ios += result->ios;
+	sum->turns += result->turns;
+	sum->lives += result->lives;
+	sum->starts += result->starts;
+	sum->virtual_ns += result->virtual_ns;
+}
+
+static void run_seeds(void)
+{
+	struct job jobs[JOB_NR_MAX] = { 0 };
+	struct run_result sum = { 0 };
+	uint64_t started = 0, ended = 0, bad = 0, begin_ms = wall_ms();
+	bool enough = false;
+
+	while (ended < started || !enough) {
+		for (unsigned i = 0; i < opt.jobs && !enough; i++) {
+			enough = opt.seconds ? wall_ms() - begin_ms >= opt.seconds * 1000
+					     : started == opt.runs;
+			if (!jobs[i].pid && !enough)
+				start_job(&jobs[i], i, opt.seed + started++, opt.defect);
+		}
+		if (ended < started) {
+			bool good;
+			unsigned i = wait_job(jobs, &good);
+
+			ended++;
+			if (good) {
+				add(&sum, &shared->result[i]);
+			} else {
+				bad++;
+				printf("# seed %llu failed\n", (unsigned long long)jobs[i].seed);
+				print_output(jobs[i].out_fd);
+				print_replay(jobs[i].seed, opt.defect);
+			}
+			close(jobs[i].out_fd);
+		}
+	}
+	report(bad == 0 && sum.ios > 0, "seeds %llu to %llu: %llu I/Os in %llu runs, %llu failed",
+	       (unsigned long long)opt.seed, (unsigned long long)(opt.seed + started - 1),
+	       (unsigned long long)sum.ios, (unsigned long long)started, (unsigned long long)bad);
+	printf("# %llu devices started, %llu became live, %llu turns, %llu s of virtual time, "
+	       "%llu ms\n",
+	       (unsigned long long)sum.starts, (unsigned long long)sum.lives,
+	       (unsigned long long)sum.turns, (unsigned long long)(sum.virtual_ns / NS_PER_SEC),
+	       (unsigned long long)(wall_ms() - begin_ms));
+}
+
+static void check_coverage(void)
+{
+	for (int i = 0; i < FAULT_NR; i++)
+		report(shared->fault_nr[i] > 0, "fault %s happened %llu times",
+		       fault_name((enum fault)i), (unsigned long long)shared->fault_nr[i]);
+}
+
+/* One run as a child; false when it failed. */
+static bool run_alone(uint64_t seed, enum defect defect, struct run_result *ret_result,
+		      bool show_output)
+{
+	struct job jobs[1];
+	bool good;
+
+	memset(&shared->result[0], 0, sizeof(shared->result[0]));
+	start_job(&jobs[0], 0, seed, defect);
+	wait_job(jobs, &good);
+	*ret_result = shared->result[0];
+	if (show_output) {
+		print_output(jobs[0].out_fd);
+	}
+	close(jobs[0].out_fd);
+	return good;
+}
+
+static void check_replay(void)
+{
+	struct run_result a, b;
+	bool good = run_alone(opt.seed, DEFECT_NONE, &a, false) &&
+		    run_alone(opt.seed, DEFECT_NONE, &b, false);
+
+	report(good && a.trace_hash == b.trace_hash && a.ios == b.ios,
+	       "seed %llu twice gives the same trace %016llx", (unsigned long long)opt.seed,
+	       (unsigned long long)a.trace_hash);
+}
+
+static bool has_leak_sanitizer(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+	return true;
+#else
+	return false;
+#endif
+}
+
+/* A defect need not show in every world: a few are tried. */
+static void check_defect(enum defect defect)
+{
+	struct run_result result;
+	uint64_t seed = opt.seed;
+
+	if (defect == DEFECT_LEAKED_MEMORY && !has_leak_sanitizer()) {
+		report(true, "defect %s is caught # SKIP not built with AddressSanitizer",
+		       defect_name(defect));
+		return;
+	}
+	while (seed < opt.seed + 10 && run_alone(seed, defect, &result, false))
+		seed++;
+	report(seed < opt.seed + 10, "defect %s is caught (seed %llu)", defect_name(defect),
+	       (unsigned long long)seed);
+	if (opt.verbose)
+		run_alone(seed, defect, &result, true);
+}
+
+static int run_one(void)
+{
+	struct run_result result;
+
+	sim.verbose = opt.verbose;
+	run(opt.seed, opt.ios, opt.defect, shared->fault_nr, &result);
+	printf("1..1\nok 1 - seed %llu: %llu I/Os, %llu turns, %llu devices, trace %016llx\n",
+	       (unsigned long long)opt.seed, (unsigned long long)result.ios,
+	       (unsigned long long)result.turns, (unsigned long long)result.starts,
+	       (unsigned long long)result.trace_hash);
+	return 0;
+}
+
+static void usage(void)
+{
+	printf("usage: sim [--seed N] [--runs N] [--ios N] [--seconds N] [--jobs N] [--break NAME]\n"
+	       "           [--verbose]\n"
+	       "Runs the data path and the device lifecycle on a simulated kernel.\n"
+	       "  --seed N     first seed (1); without --runs and --seconds: only this one\n"
+	       "  --runs N     seeds to run (256)\n"
+	       "  --ios N      requests per run (4000)\n"
+	       "  --seconds N  as many seeds as fit\n"
+	       "  --jobs N     processes at a time (2)\n"
+	       "  --break NAME with this defect put in; it must be caught:\n");
+	for (int i = 1; i < DEFECT_NR; i++)
+		printf("                 %s\n", defect_name((enum defect)i));
+}
+
+static enum defect parse_defect(const char *name)
+{
+	for (int i = 1; i < DEFECT_NR; i++)
+		if (strcmp(name, defect_name((enum defect)i)) == 0)
+			return (enum defect)i;
+	fprintf(stderr, "sim: unknown defect: %s\n", name);
+	exit(2);
+}
+
+static void parse_options(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "seed", required_argument, NULL, 's' },
+		{ "runs", required_argument, NULL, 'r' },
+		{ "ios", required_argument, NULL, 'i' },
+		{ "seconds", required_argument, NULL, 't' },
+		{ "jobs", required_argument, NULL, 'j' },
+		{ "break", required_argument, NULL, 'b' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	bool many = false;
+	int c;
+
+	opt.program = argv[0];
+	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+		uint64_t value = optarg ? strtoull(optarg, NULL, 10) : 0;
+
+		switch (c) {
+		case 's':
+			opt.seed = value;
+			opt.one = true;
+			break;
+		case 'r':
+			opt.runs = value;
+			many = true;
+			break;
+		case 'i':
+			opt.ios = value;
+			break;
+		case 't':
+			opt.seconds = value;
+			many = true;
+			break;
+		case 'j':
+			opt.jobs = value;
+			break;
+		case 'b':
+			opt.defect = parse_defect(optarg);
+			break;
+		case 'v':
+			opt.verbose = true;
+			break;
+		case 'h':
+			usage();
+			exit(0);
+		default:
+			exit(2);
+		}
+	}
+	opt.one = opt.one && !many;
+	if (opt.jobs < 1 || opt.jobs > JOB_NR_MAX)
+		opt.jobs = 2;
+}
+
+int main(int argc, char **argv)
+{
+	parse_options(argc, argv);
+	log_init(opt.verbose ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	if (shared == MAP_FAILED) {
+		perror("mmap");
+		return 2;
+	}
+	if (opt.one)
+		return run_one();
+	run_seeds();
+	if (opt.defect == DEFECT_NONE) {
+		check_coverage();
+		check_replay();
+		for (int i = 1; i < DEFECT_NR; i++)
+			check_defect((enum defect)i);
+	}
+	printf("1..%u\n", test_nr);
+	return failed_nr ? 1 : 0;
+}

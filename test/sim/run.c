@@ -1,0 +1,460 @@
+/*
+ * One run. The scheduler turns the control reactor and the data reactors in an order of chance,
+ * each only when a real one would have been awake (plus now and then for no reason); when nobody
+ * has anything to do, the clock moves to the next event or deadline. At the end everything must be
+ * given back, and nothing may have been left in the driver.
+ */
+#include "test/sim/run.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "test/sim/client.h"
+#include "test/sim/ring_sim.h"
+#include "test/sim/slot.h"
+#include "ublk/device.h"
+
+#define REACTOR_NR_MAX 3
+#define SLOT_NR_MAX 4
+/* Far above every deadline of the product and every delay of the world. */
+#define STALL_NS (600 * NS_PER_SEC)
+
+static struct run {
+	struct reactor control, data[REACTOR_NR_MAX];
+	struct reactor *data_ptr[REACTOR_NR_MAX];
+	int cpus[REACTOR_NR_MAX];
+	unsigned data_nr;
+	struct ctl ctl;
+	bool ctl_opened;
+	int ctl_res;
+	struct device_host host;
+	struct slot slots[SLOT_NR_MAX];
+	unsigned slot_nr;
+	uint64_t budget;
+	bool control_awake; /* had something to do when it was looked at last */
+	uint64_t progress, progress_ns;
+	uint64_t turns;
+	struct sim_event start_event;
+} r;
+
+static void dump(void)
+{
+	reactor_dump_ops(&r.control, 2);
+	for (unsigned i = 0; i < r.data_nr; i++)
+		reactor_dump_ops(&r.data[i], 2);
+	for (unsigned i = 0; i < r.slot_nr; i++)
+		slot_dump(&r.slots[i]);
+	for (unsigned i = 0; i < MODEL_DEV_NR; i++) {
+		const struct model_dev *d = model.devs[i];
+
+		if (d)
+			fprintf(stderr,
+				"driver dev=%u live=%d stopping=%d deleted=%d inflight=%u open=%d "
+				"maps=%u files=%u openers=%u probes=%u starting=%d stop=%d del=%d "
+				"ready=%d\n",
+				i, d->live, d->stopping, d->deleted, d->inflight_nr,
+				d->cdev_fd >= 0, d->map_nr, d->file_ref_nr, d->opener_nr,
+				d->probe_nr, d->start_op != NULL, d->stop_op != NULL,
+				d->del_op != NULL, model_ready(d));
+	}
+	fprintf(stderr, "requests left=%llu turns=%llu\n", (unsigned long long)r.budget,
+		(unsigned long long)r.turns);
+}
+
+static void on_assert(void)
+{
+	fprintf(stderr, "SIM FAILED seed=%llu time=%.9f: assertion of the product\n",
+		(unsigned long long)sim.seed, (double)sim.now_ns / 1e9);
+	dump();
+}
+
+static void make_reactor(struct reactor *reactor, unsigned idx, bool control)
+{
+	struct reactor_params params = {
+		.idx = idx,
+		.sq_entries = 1u << sim_below(8),
+		.cq_entries = 1u << sim_below(10),
+		.op_nr = 4096,
+		.control = control,
+	};
+	int ret;
+
+	if (!control && sim.defect == DEFECT_NONE && sim_one_in(12)) {
+		params.op_nr = (unsigned)sim_between(4, 200);
+		sim.few_op_slots = true;
+		sim_saw(FAULT_NO_OP_SLOTS);
+	}
+	ret = reactor_init(reactor, &params);
+	if (ret < 0)
+		sim_fail("reactor_init: %d", ret);
+}
+
+static void on_event(struct device *device, enum device_event event, void *arg)
+{
+	(void)arg;
+	slot_event(device, event);
+}
+
+/* An opener of the block device goes; the last one lets a deleted device go. */
+struct visit {
+	struct sim_event event;
+	uint32_t id;
+	struct model_dev *dev;
+	bool probe;
+};
+
+static void visit_ends(struct sim_event *event)
+{
+	struct visit *v = container_of(event, struct visit, event);
+
+	if (v->probe)
+		v->dev->probe_nr--;
+	else
+		v->dev->opener_nr--;
+	model_put(v->dev);
+	free(v);
+}
+
+static void visit_begins(struct sim_event *event)
+{
+	struct visit *v = container_of(event, struct visit, event);
+
+	if (model_find(v->id) != v->dev || !v->dev->live || v->dev->stopping) {
+		free(v);
+		return;
+	}
+	if (v->probe)
+		v->dev->probe_nr++;
+	else
+		v->dev->opener_nr++;
+	sim_event_arm(&v->event,
+		      sim.now_ns + sim_skewed(NS_PER_MS, v->probe ? NS_PER_SEC : 30 * NS_PER_SEC),
+		      visit_ends);
+}
+
+static void visit(struct model_dev *dev, bool probe, uint64_t within_ns)
+{
+	struct visit *v = calloc(1, sizeof(*v));
+
+	*v = (struct visit){ .id = dev->id, .dev = dev, .probe = probe };
+	sim_event_arm(&v->event, sim.now_ns + sim_skewed(0, within_ns), visit_begins);
+}
+
+static void foreign_stops(struct sim_event *event)
+{
+	struct model_dev *dev = container_of(event, struct model_dev, foreign_event);
+
+	/* The driver's mutex keeps it waiting until START_DEV is through. */
+	if (dev->start_op) {
+		sim_event_arm(event, sim.now_ns + NS_PER_MS, foreign_stops);
+		return;
+	}
+	if (!dev->live || dev->stopping)
+		return;
+	/*
+	 * Only of an id that nobody else gets: a server cannot tell its own device, deleted by
+	 * somebody else, from a new one of the same number, and would delete that.
+	 */
+	if (dev->id >= SLOT_ID_FIRST && sim_one_in(2)) {
+		model_mark_deleted(dev);
+		sim_saw(FAULT_FOREIGN_DEL);
+	} else {
+		sim_saw(FAULT_FOREIGN_STOP);
+	}
+	model_stop(dev, NULL);
+}
+
+static struct slot *slot_of(const struct model_dev *dev)
+{
+	for (unsigned i = 0; i < r.slot_nr; i++) {
+		struct device_info info;
+
+		if (!r.slots[i].dev)
+			continue;
+		device_info(r.slots[i].dev, &info);
+		if (info.id == (int64_t)dev->id && device_state(r.slots[i].dev) == DEVICE_STARTING)
+			return &r.slots[i];
+	}
+	sim_fail("device %u became live for nobody", dev->id);
+}
+
+static void on_live(struct model_dev *dev)
+{
+	slot_live(slot_of(dev), dev);
+	if (sim_fault(FAULT_OPENER))
+		visit(dev, false, NS_PER_SEC);
+	if (sim_fault(FAULT_PROBE))
+		visit(dev, true, NS_PER_MS);
+	if (sim.fault_ppm[FAULT_FOREIGN_STOP] && sim_one_in(10))
+		sim_event_arm(&dev->foreign_event, sim.now_ns + sim_skewed(0, NS_PER_SEC),
+			      foreign_stops);
+}
+
+static void on_ctl_opened(struct ctl *ctl, int res)
+{
+	(void)ctl;
+	r.ctl_opened = true;
+	r.ctl_res = res;
+}
+
+static void open_ctl(struct sim_event *event)
+{
+	int ret;
+
+	(void)event;
+	r.ctl_opened = false;
+	ret = ctl_open(&r.ctl, &r.control, on_ctl_opened);
+	if (ret < 0)
+		sim_fail("ctl_open: %d", ret);
+}
+
+static enum slot_kind choose_kind(void)
+{
+	if (sim.defect != DEFECT_NONE)
+		return SLOT_SCRIPTED;
+	switch (sim_below(16)) {
+	case 0:
+		return SLOT_NULL;
+	case 1 ... 3:
+		return SLOT_MEM;
+	case 4 ... 9:
+		return SLOT_FILE;
+	default:
+		return SLOT_SCRIPTED;
+	}
+}
+
+static void ctl_is_open(void)
+{
+	if (r.ctl_res < 0) {
+		ctl_close(&r.ctl);
+		sim_event_arm(&r.start_event, sim.now_ns + NS_PER_SEC, open_ctl);
+		r.ctl_opened = false;
+		return;
+	}
+	r.slot_nr = (unsigned)sim_between(1, SLOT_NR_MAX);
+	for (unsigned i = 0; i < r.slot_nr; i++)
+		slot_init(&r.slots[i], i, choose_kind(), &r.host, &r.budget);
+}
+
+static void set_up(uint64_t ios)
+{
+	r = (struct run){ .budget = ios, .progress_ns = sim.now_ns };
+	model_init();
+	model.live = on_live;
+	sim.dump = dump;
+	assert_hook = on_assert;
+	make_reactor(&r.control, 0, true);
+	r.data_nr = (unsigned)sim_between(1, REACTOR_NR_MAX);
+	for (unsigned i = 0; i < r.data_nr; i++) {
+		make_reactor(&r.data[i], i, false);
+		r.data_ptr[i] = &r.data[i];
+		r.cpus[i] = sim_one_in(4) ? -1 : (int)i;
+	}
+	r.host = (struct device_host){
+		.ctl = &r.ctl,
+		.reactors = r.data_ptr,
+		.reactor_cpus = r.cpus,
+		.reactor_nr = r.data_nr,
+		.event = on_event,
+	};
+	open_ctl(NULL);
+	r.control_awake = true;
+}
+
+static bool readable(int fd)
+{
+	struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
+
+	return poll(&poll_fd, 1, 0) == 1;
+}
+
+static bool due(const struct reactor *reactor)
+{
+	return reactor_next_deadline_ns(reactor) <= sim.now_ns;
+}
+
+/* As in the daemon: libev sleeps when there was nothing to do, until the eventfd says so. */
+static bool control_is_awake(void)
+{
+	return r.control_awake || due(&r.control) || readable(r.control.event_fd);
+}
+
+static bool data_is_awake(const struct reactor *reactor)
+{
+	return reactor_has_work(reactor) || sim_ring_ready(&reactor->ring) || due(reactor);
+}
+
+static void turn(struct reactor *reactor)
+{
+	sim_trace("turn", reactor == &r.control, reactor->idx, reactor->stats.turns, 0);
+	sim.now_ns += sim_between(100, 2000);
+	r.turns++;
+	reactor_turn(reactor, !sim_one_in(8));
+}
+
+static uint64_t next_deadline(void)
+{
+	uint64_t next = MIN(sim_next_event_ns(), reactor_next_deadline_ns(&r.control));
+
+	for (unsigned i = 0; i < r.data_nr; i++)
+		next = MIN(next, reactor_next_deadline_ns(&r.data[i]));
+	return next;
+}
+
+static void advance(void)
+{
+	uint64_t next = next_deadline();
+
+	if (next == UINT64_MAX)
+		sim_fail("nothing can happen any more");
+	sim.now_ns = MAX(sim.now_ns, next);
+}
+
+static void check_progress(void)
+{
+	if (sim.progress != r.progress) {
+		r.progress = sim.progress;
+		r.progress_ns = sim.now_ns;
+	} else if (sim.now_ns - r.progress_ns > STALL_NS) {
+		sim_fail("no progress for %llu s of virtual time",
+			 (unsigned long long)(STALL_NS / NS_PER_SEC));
+	}
+}
+
+/* Whom to turn: one of those awake, seldom any. NULL: all sleep. */
+static struct reactor *choose_reactor(void)
+{
+	struct reactor *awake[REACTOR_NR_MAX + 1];
+	unsigned nr = 0;
+
+	if (control_is_awake())
+		awake[nr++] = &r.control;
+	for (unsigned i = 0; i < r.data_nr; i++)
+		if (data_is_awake(&r.data[i]))
+			awake[nr++] = &r.data[i];
+	if (sim_fault(FAULT_WAKE_SPURIOUS))
+		return sim_one_in(2) ? &r.control : &r.data[sim_below(r.data_nr)];
+	return nr ? awake[sim_below(nr)] : NULL;
+}
+
+static void look_at_devices(void)
+{
+	struct device_info info;
+
+	for (unsigned i = 0; i < r.slot_nr; i++)
+		if (r.slots[i].dev && sim_one_in(500))
+			device_info(r.slots[i].dev, &info);
+}
+
+static bool finished(void)
+{
+	for (unsigned i = 0; i < r.slot_nr; i++)
+		if (!r.slots[i].over)
+			return false;
+	return model_dev_nr() == 0;
+}
+
+static void step(void)
+{
+	struct reactor *reactor;
+
+	if (sim_events_run() > 0)
+		r.control_awake |= reactor_has_work(&r.control);
+	sim_ring_poll_mail(&r.control.ring);
+	for (unsigned i = 0; i < r.data_nr; i++)
+		sim_ring_poll_mail(&r.data[i].ring);
+	reactor = choose_reactor();
+	if (!reactor) {
+		if (!r.slot_nr || !finished())
+			advance();
+		return;
+	}
+	turn(reactor);
+	if (reactor == &r.control)
+		r.control_awake = reactor_has_work(&r.control);
+	look_at_devices();
+	check_progress();
+}
+
+/* Turns everything until the last completions have been seen. */
+static void settle(void)
+{
+	memset(sim.fault_ppm, 0, sizeof(sim.fault_ppm));
+	for (int i = 0; i < 20; i++) {
+		sim.now_ns += 10 * NS_PER_MS;
+		sim_events_run();
+		reactor_turn(&r.control, true);
+		for (unsigned n = 0; n < r.data_nr; n++)
+			reactor_turn(&r.data[n], true);
+	}
+}
+
+static void check_reactor(struct reactor *reactor, unsigned slots_used)
+{
+	uint64_t made = sim_ring_stale_nr(&reactor->ring);
+
+	if (reactor->slot_fresh - reactor->slot_free_nr != slots_used)
+		sim_fail("reactor %u: %u op slots in use at the end, not %u", reactor->idx,
+			 reactor->slot_fresh - reactor->slot_free_nr, slots_used);
+	if (reactor->stats.stale != made)
+		sim_fail("reactor %u: %llu stale completions seen, %llu were made", reactor->idx,
+			 (unsigned long long)reactor->stats.stale, (unsigned long long)made);
+	for (size_t i = 0; i < ARRAY_SIZE(reactor->file_used); i++)
+		if (reactor->file_used[i])
+			sim_fail("reactor %u: registered files are left", reactor->idx);
+	if (reactor_next_deadline_ns(reactor) != RING_NO_TIMEOUT)
+		sim_fail("reactor %u: a timer is left", reactor->idx);
+	if (reactor_has_work(reactor))
+		sim_fail("reactor %u: work is left", reactor->idx);
+}
+
+static void tear_down(void)
+{
+	settle();
+	ctl_close(&r.ctl);
+	check_reactor(&r.control, 1);
+	for (unsigned i = 0; i < r.data_nr; i++)
+		check_reactor(&r.data[i], 1);
+	if (sim_ring_files_nr() > 0 || model.ctl_fd >= 0)
+		sim_fail("files are left open");
+	for (unsigned i = 0; i < r.slot_nr; i++)
+		slot_fini(&r.slots[i]);
+	for (unsigned i = 0; i < r.data_nr; i++)
+		reactor_fini(&r.data[i]);
+	reactor_fini(&r.control);
+	if (sim_ring_nr() > 0)
+		sim_fail("rings are left");
+	model_fini();
+}
+
+void run(uint64_t seed, uint64_t ios, enum defect defect, uint64_t *fault_nr,
+	 struct run_result *ret_result)
+{
+	uint64_t start_ns;
+
+	sim_init(seed, defect, fault_nr);
+	start_ns = sim.now_ns;
+	set_up(ios);
+	while (!r.ctl_opened || r.slot_nr == 0 || !finished()) {
+		step();
+		if (r.ctl_opened && r.slot_nr == 0)
+			ctl_is_open();
+	}
+	*ret_result = (struct run_result){
+		.ios = model.commit_nr,
+		.turns = r.turns,
+		.virtual_ns = sim.now_ns - start_ns,
+	};
+	for (unsigned i = 0; i < r.slot_nr; i++) {
+		ret_result->lives += r.slots[i].lives;
+		ret_result->starts += r.slots[i].starts;
+	}
+	tear_down();
+	ret_result->trace_hash = sim.trace_hash;
+	sim_fini();
+}

@@ -1,0 +1,266 @@
+/*
+ * The scripted backend. Chance decides for each I/O whether it is done at once, later in the turn,
+ * after a time, only when it is cancelled, or not taken (BUSY), and whether it fails. The defects
+ * of world.h that a backend can have are built in here.
+ */
+#include "test/sim/scripted.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "reactor/reactor.h"
+#include "test/sim/client.h"
+#include "test/sim/ublk_model.h"
+
+struct scripted_device {
+	uint8_t *data;
+};
+
+struct scripted_queue {
+	struct op leak;
+};
+
+struct scripted_io {
+	struct backend_io *io;
+	struct timer timer;
+	struct task task;
+	uint64_t start_seq;
+	int result;
+	bool lost; /* the defect: never to be completed */
+};
+
+static const struct scripted_config *config_of(const struct backend_io *io)
+{
+	return io->queue->device->config;
+}
+
+static int scripted_open(struct backend_device *device)
+{
+	const struct scripted_config *config = device->config;
+	struct scripted_device *s = device->priv;
+
+	if (sim_fault(FAULT_BACKEND_OPEN))
+		return backend_fail(device, -ENXIO, "the script says no");
+	s->data = calloc(1, config->st->size_bytes);
+	if (sim_defect(DEFECT_LEAKED_MEMORY))
+		s->data = calloc(1, config->st->size_bytes);
+	device->limits = (struct backend_limits){
+		.size_bytes = config->st->size_bytes,
+		.caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES |
+			(config->has_cache ? BACKEND_CAP_FLUSH : 0) |
+			(config->has_fua ? BACKEND_CAP_FUA : 0) |
+			(device->wishes.read_only ? BACKEND_CAP_READ_ONLY : 0),
+		.max_io_bytes = sim_one_in(4) ? 65536 : 0,
+	};
+	return 0;
+}
+
+static void scripted_close(struct backend_device *device)
+{
+	struct scripted_device *s = device->priv;
+
+	free(s->data);
+}
+
+static void leaked(struct op *op, int res, uint32_t cqe_flags)
+{
+	(void)op;
+	(void)res;
+	(void)cqe_flags;
+}
+
+static int scripted_queue_init(struct backend_queue *queue)
+{
+	struct scripted_queue *q = queue->priv;
+	struct op_owner owner = { .kind = OP_KIND_BACKEND };
+
+	if (sim_fault(FAULT_BACKEND_QUEUE_INIT))
+		return -ENOMEM;
+	return sim_defect(DEFECT_LEAKED_OP) ? op_init(&q->leak, queue->reactor, owner, leaked) : 0;
+}
+
+static void scripted_queue_fini(struct backend_queue *queue)
+{
+	/* The queue's memory goes; a leaked op must not be followed there. */
+	struct scripted_queue *q = queue->priv;
+
+	if (q->leak.reactor)
+		q->leak.reactor->slot[user_data_slot(q->leak.user_data)] = NULL;
+}
+
+static void by_timer(struct timer *timer);
+
+static int scripted_io_init(struct backend_io *io)
+{
+	struct scripted_io *s = io->priv;
+
+	s->io = io;
+	timer_init(&s->timer, by_timer);
+	return sim_fault(FAULT_BACKEND_IO_INIT) ? -ENOMEM : 0;
+}
+
+static void scripted_io_fini(struct backend_io *io)
+{
+	struct scripted_io *s = io->priv;
+
+	if (s->timer.armed)
+		sim_fail("an I/O is freed while the backend has it");
+}
+
+static void note(const struct backend_io *io, int err, bool must_fail)
+{
+	const struct storage *st = config_of(io)->st;
+	struct client_rq *rq = st->user ? model_rq(st->user, io->queue->idx, io->tag) : NULL;
+
+	if (rq)
+		client_rq_note(rq, err, must_fail);
+}
+
+/* What the block layer must be told for it. */
+static int plan_error(struct backend_io *io)
+{
+	static const struct {
+		int err, told;
+	} errors[] = {
+		{ -EIO, -EIO },	      { -ENOSPC, -ENOSPC },	    { -ETIMEDOUT, -ETIMEDOUT },
+		{ -ENOMEM, -ENOMEM }, { -EOPNOTSUPP, -EOPNOTSUPP }, { -EBADF, -EIO },
+		{ -ENODEV, -EIO },    { -EDQUOT, -ENOSPC },	    { -ECONNRESET, -EIO },
+	};
+	size_t i = sim_below(ARRAY_SIZE(errors));
+
+	if (!sim_fault(FAULT_BACKEND_ERROR))
+		return 0;
+	note(io, errors[i].told, true);
+	if (sim_defect_always(DEFECT_SWALLOWED_ERROR))
+		return 0;
+	if (sim_defect_always(DEFECT_WRONG_ERRNO))
+		return errors[i].told == -EIO ? -ENOSPC : -EIO;
+	return errors[i].err;
+}
+
+static void write_data(const struct backend_io *io, uint8_t *at)
+{
+	struct storage *st = config_of(io)->st;
+
+	if (!sim_defect_always(DEFECT_LOST_WRITE)) {
+		if (io->op == BACKEND_WRITE)
+			memcpy(at, io->buf, io->length_bytes);
+		else
+			memset(at, io->op == BACKEND_DISCARD ? 0xdd : 0, io->length_bytes);
+	}
+	storage_dirty(st, io->offset_bytes, io->length_bytes);
+	if (io->flags & BACKEND_FUA && !sim_defect_always(DEFECT_FUA_EARLY))
+		storage_clean(st, io->offset_bytes, io->length_bytes);
+}
+
+/* The effect of an I/O, at its end. */
+static void perform(const struct scripted_io *s)
+{
+	const struct backend_io *io = s->io;
+	const struct scripted_device *device = io->queue->device->priv;
+	uint8_t *at = device->data + io->offset_bytes;
+
+	if (s->result < 0)
+		return;
+	switch (io->op) {
+	case BACKEND_READ:
+		memcpy(io->buf, at, io->length_bytes);
+		if (sim_defect_always(DEFECT_WRONG_DATA))
+			((uint8_t *)io->buf)[sim_below(io->length_bytes)] ^= 1;
+		break;
+	case BACKEND_FLUSH:
+		if (!sim_defect_always(DEFECT_FLUSH_EARLY))
+			storage_flush(config_of(io)->st, s->start_seq);
+		break;
+	default:
+		write_data(io, at);
+	}
+}
+
+static void complete(struct scripted_io *s)
+{
+	perform(s);
+	backend_io_complete(s->io, s->result);
+	if (sim_defect(DEFECT_DOUBLE_COMPLETE))
+		backend_io_complete(s->io, s->result);
+}
+
+static void by_timer(struct timer *timer)
+{
+	complete(container_of(timer, struct scripted_io, timer));
+}
+
+static void by_task(struct task *task)
+{
+	complete(container_of(task, struct scripted_io, task));
+}
+
+static enum backend_submit scripted_submit(struct backend_io *io)
+{
+	struct scripted_io *s = io->priv;
+	struct reactor *r = io->queue->reactor;
+
+	if (io->queue->inflight > 0 && sim_fault(FAULT_BACKEND_BUSY))
+		return BACKEND_BUSY;
+	s->start_seq = storage_next_seq();
+	s->result = plan_error(io);
+	s->lost = sim_one_in(100) && sim_defect(DEFECT_LOST_TAG);
+	if (s->lost || sim_fault(FAULT_BACKEND_HANG))
+		return BACKEND_QUEUED;
+	switch (sim_below(4)) {
+	case 0:
+		perform(s);
+		io->result = s->result;
+		return BACKEND_DONE;
+	case 1:
+		reactor_defer(r, &s->task, by_task);
+		return BACKEND_QUEUED;
+	default:
+		reactor_timer_arm(r, &s->timer, r->now_ns + sim_skewed(NS_PER_US, 5 * NS_PER_MS));
+		return BACKEND_QUEUED;
+	}
+}
+
+static bool task_queued(const struct scripted_io *s)
+{
+	return s->task.node.next && !list_empty(&s->task.node);
+}
+
+/* At once, a little later, or not at all when it comes to an end by itself. */
+static void scripted_cancel(struct backend_io *io)
+{
+	struct scripted_io *s = io->priv;
+	struct reactor *r = io->queue->reactor;
+	bool hangs = !s->timer.armed && !task_queued(s);
+
+	if (s->lost || task_queued(s) || (!hangs && sim_one_in(3)))
+		return;
+	if (s->result == 0) {
+		note(io, -ECANCELED, false);
+		s->result = -ECANCELED;
+	}
+	reactor_timer_cancel(r, &s->timer);
+	if (sim_one_in(2))
+		complete(s);
+	else
+		reactor_defer(r, &s->task, by_task);
+}
+
+const struct backend scripted_backend = {
+	.name = "scripted",
+	.summary = "the simulator's own",
+	.config_bytes = sizeof(struct scripted_config),
+	.device_bytes = sizeof(struct scripted_device),
+	.queue_bytes = sizeof(struct scripted_queue),
+	.io_bytes = sizeof(struct scripted_io),
+	.open = scripted_open,
+	.close = scripted_close,
+	.queue_init = scripted_queue_init,
+	.queue_fini = scripted_queue_fini,
+	.io_init = scripted_io_init,
+	.io_fini = scripted_io_fini,
+	.submit = scripted_submit,
+	.cancel = scripted_cancel,
+};

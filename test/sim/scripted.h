@@ -1,0 +1,15 @@
+/* A backend of the test's own, in memory: slow, busy, failing, out of order, or plainly wrong. */
+#ifndef SIM_SCRIPTED_H
+#define SIM_SCRIPTED_H
+
+#include "backends/backend.h"
+#include "test/sim/storage.h"
+
+struct scripted_config {
+	struct storage *st;
+	bool has_cache, has_fua;
+};
+
+extern const struct backend scripted_backend;
+
+#endif

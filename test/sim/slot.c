@@ -1,0 +1,362 @@
+/* The life of the devices in one slot, as a daemon that does not know what it wants. */
+#include "test/sim/slot.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/mem.h"
+#include "backends/registry.h"
+#include "config/option.h"
+#include "config/yaml.h"
+#include "test/sim/client.h"
+#include "ublk/device_internal.h"
+
+static void begin(struct sim_event *event);
+static void ask_stop(struct sim_event *event);
+
+/* Failures that a device may fail to start for. */
+static uint64_t excuses(void)
+{
+	static const enum fault list[] = {
+		FAULT_FILE_SET,	   FAULT_BACKEND_QUEUE_INIT, FAULT_BACKEND_IO_INIT,
+		FAULT_CTL_ADD,	   FAULT_CTL_SET_PARAMS,     FAULT_CTL_AFFINITY,
+		FAULT_CTL_START,   FAULT_OPEN_FAILS,	     FAULT_MAP_FAILS,
+		FAULT_FETCH_FAILS, FAULT_FOREIGN_STOP,	     FAULT_FOREIGN_DEL,
+		FAULT_CTL_EEXIST,
+	};
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(list); i++)
+		sum += sim.fault_nr[list[i]];
+	return sum;
+}
+
+/* A product's backend gets its options as from a file. */
+static void *parse_options(const struct backend *ops, const char *yaml)
+{
+	struct config_errors errors;
+	struct yaml_doc doc;
+	void *config = calloc(1, ops->config_bytes);
+
+	config_errors_init(&errors, "sim");
+	if (yaml_parse(&doc, yaml, strlen(yaml), &errors) < 0 ||
+	    option_parse(ops->options, doc.root, NULL, config, ops->config_bytes, &errors) < 0) {
+		fputs(config_errors_text(&errors), stderr);
+		sim_fail("options: %s", yaml);
+	}
+	yaml_free(&doc);
+	config_errors_fini(&errors);
+	return config;
+}
+
+static void init_file(struct slot *slot, uint64_t size_bytes)
+{
+	static const char *const direct[] = { "auto", "off", "auto", "on" };
+	struct stat stat;
+	char yaml[128];
+
+	slot->file_fd = memfd_create("sim", MFD_CLOEXEC);
+	if (ftruncate(slot->file_fd, (off_t)size_bytes) < 0 || fstat(slot->file_fd, &stat) < 0)
+		sim_fail("memfd: %s", strerror(errno));
+	snprintf(yaml, sizeof(yaml), "path: /proc/self/fd/%d\ndirect: '%s'\n", slot->file_fd,
+		 direct[sim_below(ARRAY_SIZE(direct))]);
+	slot->config = parse_options(&backend_file, yaml);
+	slot->st->has_cache = true;
+	storage_set_inode(slot->st, stat.st_dev, stat.st_ino);
+}
+
+static void init_scripted(struct slot *slot)
+{
+	slot->scripted.st = slot->st;
+	slot->scripted.has_cache = sim.defect != DEFECT_NONE || !sim_one_in(3);
+	slot->scripted.has_fua = slot->scripted.has_cache &&
+				 (sim.defect != DEFECT_NONE || !sim_one_in(3));
+	slot->st->has_cache = slot->scripted.has_cache;
+}
+
+static const struct backend *backend_of(const struct slot *slot)
+{
+	static const struct backend *const backends[] = {
+		[SLOT_SCRIPTED] = &scripted_backend,
+		[SLOT_FILE] = &backend_file,
+		[SLOT_MEM] = &backend_mem,
+		[SLOT_NULL] = &backend_null,
+	};
+
+	return backends[slot->kind];
+}
+
+void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind,
+	       const struct device_host *host, uint64_t *budget)
+{
+	uint32_t block_bytes = sim_one_in(2) ? 512 : sim_one_in(2) ? 1024 : 4096;
+	uint64_t size_bytes = sim_skewed(64, 1024) * 4096;
+	char yaml[64];
+
+	*slot = (struct slot){
+		.idx = idx,
+		.kind = kind,
+		.host = host,
+		.budget = budget,
+		.file_fd = -1,
+	};
+	snprintf(slot->name, sizeof(slot->name), "slot%u", idx);
+	snprintf(yaml, sizeof(yaml), "size: %llu\n", (unsigned long long)size_bytes);
+	slot->st = storage_create(idx, size_bytes, block_bytes);
+	if (kind == SLOT_SCRIPTED)
+		init_scripted(slot);
+	else if (kind == SLOT_FILE)
+		init_file(slot, size_bytes);
+	else
+		slot->config = parse_options(backend_of(slot), yaml);
+	slot->st->has_data = kind != SLOT_NULL;
+	sim_event_arm(&slot->event, sim.now_ns + sim_skewed(0, 10 * NS_PER_MS), begin);
+}
+
+void slot_fini(struct slot *slot)
+{
+	sim_event_cancel(&slot->event);
+	sim_event_cancel(&slot->stop_event);
+	if (slot->config && backend_of(slot)->options)
+		option_free(backend_of(slot)->options, slot->config);
+	free(slot->config);
+	if (slot->file_fd >= 0)
+		close(slot->file_fd);
+	storage_destroy(slot->st);
+}
+
+static void choose_spec(struct slot *slot)
+{
+	slot->spec = (struct device_spec){
+		.name = slot->name,
+		.id = sim_one_in(2) ? -1 : (int64_t)(sim_one_in(16) ? 0 : SLOT_ID_FIRST + slot->idx),
+		.queues = (uint32_t)sim_skewed(1, 4),
+		.depth = (uint32_t)sim_skewed(1, 64),
+		.logical_block_bytes = slot->st->block_bytes,
+		.max_io_bytes = 4096u << sim_below(7),
+		.read_only = sim.defect == DEFECT_NONE && sim_one_in(16),
+		.backend = backend_of(slot),
+		.backend_config = slot->kind == SLOT_SCRIPTED ? &slot->scripted : slot->config,
+	};
+}
+
+/* A RAM disk begins empty; its file is known only to itself. */
+static void prepare_storage(struct slot *slot)
+{
+	struct stat stat;
+
+	slot->st->may_cancel = false;
+	memset(slot->st->done_nr, 0, sizeof(slot->st->done_nr));
+	memset(slot->st->failed_nr, 0, sizeof(slot->st->failed_nr));
+	if (slot->kind == SLOT_FILE)
+		return;
+	storage_reset(slot->st);
+	if (slot->kind == SLOT_MEM) {
+		const struct mem_device *mem = slot->dev->backend->priv;
+
+		if (fstat(mem->fd, &stat) < 0)
+			sim_fail("the mem backend has no file");
+		storage_set_inode(slot->st, stat.st_dev, stat.st_ino);
+	}
+}
+
+static void begin_later(struct slot *slot)
+{
+	if (*slot->budget == 0)
+		slot->over = true;
+	else
+		sim_event_arm(&slot->event, sim.now_ns + sim_skewed(0, 100 * NS_PER_MS), begin);
+}
+
+static void begin(struct sim_event *event)
+{
+	struct slot *slot = container_of(event, struct slot, event);
+	uint64_t open_faults = sim.fault_nr[FAULT_BACKEND_OPEN];
+	char error[DEVICE_ERROR_BYTES] = "";
+	int ret;
+
+	choose_spec(slot);
+	slot->was_live = slot->stop_asked = slot->stop_forced = slot->ended = false;
+	slot->excuses = excuses();
+	slot->starts++;
+	ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error, sizeof(error));
+	sim_trace("start", slot->idx, slot->spec.queues, slot->spec.depth, ret);
+	if (ret < 0) {
+		slot->dev = NULL;
+		if (sim.fault_nr[FAULT_BACKEND_OPEN] == open_faults || error[0] == '\0')
+			sim_fail("device_start: %d: %s", ret, error);
+		begin_later(slot);
+		return;
+	}
+	prepare_storage(slot);
+	if (sim_fault(FAULT_STOP_ON_WAY_UP))
+		sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, 300 * NS_PER_MS),
+			      ask_stop);
+}
+
+static uint64_t choose_deadline(void)
+{
+	if (sim.defect != DEFECT_NONE || sim_one_in(2))
+		return sim_between(10, 60) * NS_PER_SEC;
+	return sim_skewed(NS_PER_US, NS_PER_SEC);
+}
+
+static void ask_stop(struct sim_event *event)
+{
+	struct slot *slot = container_of(event, struct slot, stop_event);
+	bool force = slot->stop_asked || sim_one_in(2);
+	uint64_t deadline_ns = choose_deadline();
+	int ret;
+
+	if (!slot->dev || slot->ended)
+		return;
+	ret = device_stop(slot->dev, force, deadline_ns);
+	if (ret == 0)
+		slot->late_ns = sim.now_ns + deadline_ns;
+	sim_trace("stop", slot->idx, force, slot->stop_asked, ret);
+	if (ret < 0 && !(ret == -EALREADY && slot->stop_asked))
+		sim_fail("device_stop: %d in state %s", ret,
+			 device_state_name(device_state(slot->dev)));
+	slot->stop_asked = true;
+	slot->stop_forced |= force;
+	if (sim_fault(FAULT_STOP_TWICE))
+		sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), ask_stop);
+}
+
+static void reap(struct slot *slot)
+{
+	device_free(slot->dev);
+	slot->dev = NULL;
+	slot->st->user = NULL;
+	begin_later(slot);
+}
+
+static void reap_later(struct sim_event *event)
+{
+	reap(container_of(event, struct slot, event));
+}
+
+/* Each request that the driver saw answered was counted once, by its kind. */
+static void check_stats(struct slot *slot)
+{
+	static const uint8_t ublk_op[BACKEND_OP_NR] = {
+		[BACKEND_READ] = UBLK_IO_OP_READ,
+		[BACKEND_WRITE] = UBLK_IO_OP_WRITE,
+		[BACKEND_FLUSH] = UBLK_IO_OP_FLUSH,
+		[BACKEND_DISCARD] = UBLK_IO_OP_DISCARD,
+		[BACKEND_WRITE_ZEROES] = UBLK_IO_OP_WRITE_ZEROES,
+	};
+	static struct device_stats stats;
+
+	device_stats(slot->dev, &stats);
+	if (stats.inflight != 0)
+		sim_fail("%s: %llu I/Os in flight after the end", slot->name,
+			 (unsigned long long)stats.inflight);
+	for (int op = 0; op < BACKEND_OP_NR; op++)
+		if (stats.op[op].done != slot->st->done_nr[ublk_op[op]] ||
+		    stats.op[op].failed != slot->st->failed_nr[ublk_op[op]] ||
+		    histogram_count(&stats.op[op].latency) != stats.op[op].done)
+			sim_fail("%s: %s: statistics say %llu done %llu failed, it were %llu and "
+				 "%llu",
+				 slot->name, backend_op_name((enum backend_op)op),
+				 (unsigned long long)stats.op[op].done,
+				 (unsigned long long)stats.op[op].failed,
+				 (unsigned long long)slot->st->done_nr[ublk_op[op]],
+				 (unsigned long long)slot->st->failed_nr[ublk_op[op]]);
+}
+
+/* Nothing of it may be left in the driver, but for a node that somebody else still has open. */
+static void check_gone(struct slot *slot)
+{
+	const struct model_dev *dev = slot->st->user;
+
+	check_stats(slot);
+	for (unsigned i = 0; i < MODEL_DEV_NR; i++) {
+		const struct model_dev *d = model.devs[i];
+
+		if (d && d->cdev_fd >= 0 && d == dev)
+			sim_fail("%s is gone, but holds /dev/ublkc%u", slot->name, i);
+		if (d && d == dev && !d->deleted)
+			sim_fail("%s is gone, but device %u is still there", slot->name, i);
+	}
+}
+
+static void ended(struct slot *slot, enum device_event event)
+{
+	bool failed = event == DEVICE_EVENT_FAILED;
+
+	if (failed && excuses() == slot->excuses && !sim.few_op_slots)
+		sim_fail("%s failed for no reason: %s", slot->name, device_error(slot->dev));
+	if (failed && device_error(slot->dev)[0] == '\0')
+		sim_fail("%s failed without a word", slot->name);
+	if (!failed && !slot->stop_asked)
+		sim_fail("%s is gone without being asked", slot->name);
+	check_gone(slot);
+	slot->ended = true;
+	sim_event_cancel(&slot->stop_event);
+	if (sim_one_in(2))
+		reap(slot);
+	else
+		sim_event_arm(&slot->event, sim.now_ns + sim_skewed(0, NS_PER_SEC), reap_later);
+}
+
+static void refused(struct slot *slot)
+{
+	if (!slot->stop_asked || slot->stop_forced)
+		sim_fail("%s: a stop is refused that was not polite", slot->name);
+	if (device_error(slot->dev)[0] == '\0')
+		sim_fail("%s: a stop is refused without a word", slot->name);
+	sim_saw(FAULT_STOP_REFUSED);
+	slot->stop_asked = sim_one_in(2); /* the next is forced, or polite again */
+	slot->refusals++;
+	sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), ask_stop);
+}
+
+void slot_event(struct device *device, enum device_event event)
+{
+	struct slot *slot = device_owner(device);
+
+	sim_trace("device-event", slot->idx, event, device_state(device), 0);
+	sim.progress++;
+	switch (event) {
+	case DEVICE_EVENT_LIVE:
+		slot->was_live = true;
+		slot->lives++;
+		break;
+	case DEVICE_EVENT_STOP_REFUSED:
+		refused(slot);
+		break;
+	case DEVICE_EVENT_LATE:
+		sim_saw(FAULT_STOP_LATE);
+		if (!slot->stop_asked || sim.now_ns + NS_PER_US < slot->late_ns)
+			sim_fail("%s: a stop is late %llu us before its deadline", slot->name,
+				 (unsigned long long)(slot->late_ns - sim.now_ns) / 1000);
+		slot->st->may_cancel = true;
+		break;
+	case DEVICE_EVENT_FAILED:
+	case DEVICE_EVENT_GONE:
+		ended(slot, event);
+		break;
+	}
+}
+
+void slot_live(struct slot *slot, struct model_dev *dev)
+{
+	slot->st->user = dev;
+	dev->client = client_create(dev, slot->st, slot->budget);
+	if (slot->stop_event.pos == 0)
+		sim_event_arm(&slot->stop_event,
+			      sim.now_ns + sim_skewed(10 * NS_PER_MS, 20 * NS_PER_SEC), ask_stop);
+}
+
+void slot_dump(const struct slot *slot)
+{
+	fprintf(stderr, "slot %u kind=%d state=%s over=%d stop_asked=%d error=\"%s\"\n", slot->idx,
+		slot->kind, slot->dev ? device_state_name(device_state(slot->dev)) : "none",
+		slot->over, slot->stop_asked, slot->dev ? device_error(slot->dev) : "");
+}

@@ -1,0 +1,69 @@
+/*
+ * What the bytes of one device must be, and which of them would survive a loss of power. It outlives
+ * the device, as a file does. The client tells what was acknowledged, the disk what was done.
+ */
+#ifndef SIM_STORAGE_H
+#define SIM_STORAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct model_dev;
+struct client_rq;
+
+struct storage {
+	unsigned idx;
+	uint64_t size_bytes;
+	uint32_t block_bytes;
+	uint64_t block_nr;
+	uint8_t *image;	     /* the byte model */
+	uint8_t *unknown;    /* per block: nobody may say what it holds */
+	uint64_t *acked_seq; /* per block: of the last acknowledged write */
+	uint64_t *dirty_seq; /* per block: of the last write still in the volatile cache; 0: none */
+	bool has_data;	     /* false: reads mean nothing (null) */
+	bool has_cache;	     /* completed writes need a flush */
+	bool has_inode;
+	dev_t dev;
+	ino_t ino;
+	struct model_dev *user; /* the block device it is behind, or NULL */
+	bool may_cancel;	/* I/Os may fail with EIO: the stop is over its deadline */
+	bool no_punch; /* the disk has said EOPNOTSUPP to a fallocate */
+	uint64_t done_nr[8], failed_nr[8]; /* answered requests of the user, by UBLK_IO_OP_ */
+};
+
+struct storage *storage_create(unsigned idx, uint64_t size_bytes, uint32_t block_bytes);
+void storage_destroy(struct storage *st);
+
+/* All storages by the inode that backs them; NULL when unknown. */
+void storage_set_inode(struct storage *st, dev_t dev, ino_t ino);
+struct storage *storage_by_fd(int fd);
+
+/* A number that grows: orders writes, acknowledgements and flushes. */
+uint64_t storage_next_seq(void);
+
+/* The disk: done to the volatile cache; made durable; flushed what was dirty before seq. */
+void storage_dirty(struct storage *st, uint64_t offset_bytes, uint64_t length_bytes);
+void storage_clean(struct storage *st, uint64_t offset_bytes, uint64_t length_bytes);
+void storage_flush(struct storage *st, uint64_t before_seq);
+
+/* The client's words of a write: the same for the same seed and place. */
+void storage_pattern(uint8_t *buf, uint64_t seed, uint64_t offset_bytes, uint32_t length_bytes);
+
+/* Acknowledged changes of content. */
+void storage_acked_write(struct storage *st, uint64_t seed, uint64_t offset_bytes,
+			 uint32_t length_bytes);
+void storage_acked_zeroes(struct storage *st, uint64_t offset_bytes, uint32_t length_bytes);
+void storage_set_unknown(struct storage *st, uint64_t offset_bytes, uint32_t length_bytes);
+/* All content is gone (a RAM disk was closed): zeroes. */
+void storage_reset(struct storage *st);
+
+/* Fails the run when the read is wrong. */
+void storage_check_read(const struct storage *st, const uint8_t *buf, uint64_t offset_bytes,
+			uint32_t length_bytes);
+/* Fails the run unless all that was acknowledged before seq is durable. */
+void storage_check_flushed(const struct storage *st, uint64_t before_seq);
+/* Fails the run unless the range is durable. */
+void storage_check_durable(const struct storage *st, uint64_t offset_bytes, uint32_t length_bytes);
+
+#endif

@@ -1,0 +1,257 @@
+/*
+ * Devices of the modelled driver: their table, /dev/ublkcN (open, mmap, references) and the parts
+ * of the ring seam that a driver sees.
+ */
+#include "test/sim/ublk_model.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/sim/client.h"
+
+#define PAGE_BYTES 4096u
+#define DESCS_STRIDE 98304u
+
+struct model model;
+
+void model_init(void)
+{
+	model = (struct model){
+		.cpu_nr = (unsigned)sim_between(1, 4),
+		.features = (1ull << 21) - 1,
+		.has_del_async = !sim_one_in(4),
+		.ctl_fd = -1,
+	};
+	/* Linux before 7.0 cannot be asked politely. */
+	if (sim_one_in(4)) {
+		model.features &= ~UBLK_F_SAFE_STOP_DEV;
+		sim_saw(FAULT_CTL_NO_TRY_STOP);
+	}
+}
+
+static void dev_free(struct model_dev *dev)
+{
+	sim_trace("dev-free", dev->id, 0, 0, 0);
+	sim_event_cancel(&dev->stop_event);
+	sim_event_cancel(&dev->scan_event);
+	sim_event_cancel(&dev->foreign_event);
+	client_destroy(dev->client);
+	for (unsigned q = 0; q < dev->info.nr_hw_queues; q++) {
+		free(dev->queues[q].descs);
+		free(dev->queues[q].tags);
+	}
+	free(dev->queues);
+	model.devs[dev->id] = NULL;
+	free(dev);
+}
+
+void model_fini(void)
+{
+	for (unsigned i = 0; i < MODEL_DEV_NR; i++)
+		if (model.devs[i])
+			dev_free(model.devs[i]);
+}
+
+unsigned model_dev_nr(void)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < MODEL_DEV_NR; i++)
+		nr += model.devs[i] != NULL;
+	return nr;
+}
+
+struct model_dev *model_find(uint32_t id)
+{
+	return id < MODEL_DEV_NR ? model.devs[id] : NULL;
+}
+
+void model_put(struct model_dev *dev)
+{
+	struct sim_op *op = dev->del_op;
+
+	if (!dev->deleted || dev->cdev_fd >= 0 || dev->map_nr > 0 || dev->file_ref_nr > 0 ||
+	    dev->opener_nr > 0 || dev->probe_nr > 0 || dev->stop_op || dev->foreign_stop)
+		return;
+	dev_free(dev);
+	if (op)
+		sim_op_done(op, 0);
+}
+
+static struct model_dev *by_fd(int fd)
+{
+	for (unsigned i = 0; i < MODEL_DEV_NR; i++)
+		if (model.devs[i] && model.devs[i]->cdev_fd == fd)
+			return model.devs[i];
+	return NULL;
+}
+
+/* A registered file may outlive its descriptor, and descriptors are never used twice. */
+static struct model_dev *by_file(int fd)
+{
+	struct model_dev *dev = by_fd(fd);
+
+	if (!dev)
+		sim_fail("/dev/ublkcN (fd %d) is used after its close", fd);
+	return dev;
+}
+
+static int new_fd(void)
+{
+	return SIM_FD_BASE + (int)model.next_fd++;
+}
+
+static int open_cdev(unsigned id)
+{
+	struct model_dev *dev = model_find(id);
+
+	if (!dev || dev->deleted || dev->node_at_ns > sim.now_ns) {
+		sim_saw(FAULT_OPEN_LATE);
+		return -ENOENT;
+	}
+	if (dev->cdev_fd >= 0)
+		sim_fail("/dev/ublkc%u is opened twice", id);
+	if (sim_fault(FAULT_OPEN_EACCES))
+		return -EACCES;
+	if (sim_fault(FAULT_OPEN_EBUSY))
+		return -EBUSY;
+	if (sim_fault(FAULT_OPEN_FAILS))
+		return -ENOMEM;
+	dev->cdev_fd = new_fd();
+	sim_trace("open", id, 0, 0, 0);
+	return dev->cdev_fd;
+}
+
+int ring_open(const char *path, int flags)
+{
+	unsigned id;
+	char rest;
+
+	(void)flags;
+	if (strcmp(path, "/dev/ublk-control") == 0) {
+		if (model.ctl_fd >= 0)
+			sim_fail("%s is opened twice", path);
+		model.ctl_fd = new_fd();
+		return model.ctl_fd;
+	}
+	if (sscanf(path, "/dev/ublkc%u%c", &id, &rest) != 1)
+		sim_fail("the product opens %s as a device", path);
+	return open_cdev(id);
+}
+
+void ring_close(int fd)
+{
+	struct model_dev *dev;
+
+	if (fd == model.ctl_fd) {
+		model.ctl_fd = -1;
+		return;
+	}
+	dev = by_file(fd);
+	sim_trace("close", dev->id, 0, 0, 0);
+	if (dev->live)
+		sim_fail("/dev/ublkc%u is closed while the device is live", dev->id);
+	for (unsigned q = 0; q < dev->info.nr_hw_queues; q++)
+		for (unsigned t = 0; t < dev->info.queue_depth; t++)
+			if (dev->queues[q].tags[t].cmd)
+				sim_fail("/dev/ublkc%u is closed with queue %u tag %u in flight",
+					 dev->id, q, t);
+	if (dev->file_ref_nr > 0)
+		sim_fail("/dev/ublkc%u is closed while %u rings hold it", dev->id,
+			 dev->file_ref_nr);
+	dev->cdev_fd = -1;
+	model_put(dev);
+}
+
+int ring_map(int fd, size_t bytes, uint64_t offset, void **ret_addr)
+{
+	struct model_dev *dev = by_file(fd);
+	unsigned queue = (unsigned)(offset / DESCS_STRIDE);
+
+	/* The driver would silently take the queue that the offset falls into. */
+	if (offset % DESCS_STRIDE != 0 || queue >= dev->info.nr_hw_queues)
+		sim_fail("mmap at %llu, which is no queue's", (unsigned long long)offset);
+	if (bytes != dev->descs_bytes)
+		sim_fail("mmap of %zu bytes, not %zu", bytes, dev->descs_bytes);
+	if (sim_fault(FAULT_MAP_FAILS))
+		return -ENOMEM;
+	dev->queues[queue].map_nr++;
+	dev->map_nr++;
+	*ret_addr = dev->queues[queue].descs;
+	return 0;
+}
+
+static bool unmap_of(struct model_dev *dev, const void *addr, size_t bytes)
+{
+	for (unsigned q = 0; q < dev->info.nr_hw_queues; q++) {
+		struct model_queue *queue = &dev->queues[q];
+
+		if (queue->descs != addr)
+			continue;
+		if (bytes != dev->descs_bytes || queue->map_nr == 0)
+			sim_fail("munmap of %zu bytes, not %zu", bytes, dev->descs_bytes);
+		queue->map_nr--;
+		dev->map_nr--;
+		model_put(dev);
+		return true;
+	}
+	return false;
+}
+
+void ring_unmap(void *addr, size_t bytes)
+{
+	for (unsigned i = 0; i < MODEL_DEV_NR; i++)
+		if (model.devs[i] && unmap_of(model.devs[i], addr, bytes))
+			return;
+	sim_fail("munmap of what is not mapped");
+}
+
+void model_file_ref(int fd)
+{
+	by_file(fd)->file_ref_nr++;
+}
+
+void model_file_unref(int fd)
+{
+	struct model_dev *dev = by_file(fd);
+
+	dev->file_ref_nr--;
+	model_put(dev);
+}
+
+void model_uring_cmd(struct sim_op *op)
+{
+	struct model_dev *dev;
+
+	if (op->fd == model.ctl_fd) {
+		if (!op->ring->sqe128)
+			sim_fail("a control command in a 64-byte SQE");
+		model_ctl_cmd(op);
+		return;
+	}
+	dev = by_fd(op->fd);
+	if (!dev)
+		sim_fail("a command on a closed device");
+	model_tag_cmd(dev, op);
+}
+
+/* ublk/openers.h, in this world. */
+enum openers openers_find(int dev_id, char *text, size_t text_bytes)
+{
+	const struct model_dev *dev = model_find((uint32_t)dev_id);
+
+	text[0] = '\0';
+	if (!dev)
+		return OPENERS_NONE;
+	if (dev->opener_nr > 0) {
+		snprintf(text, text_bytes, "open by fio[123]");
+		return OPENERS_REAL;
+	}
+	if (dev->probe_nr > 0) {
+		snprintf(text, text_bytes, "open by udev-worker[7]");
+		return OPENERS_TRANSIENT;
+	}
+	return OPENERS_NONE;
+}

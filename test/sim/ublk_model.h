@@ -1,0 +1,105 @@
+/*
+ * A ublk driver as of Linux 7.2 (drivers/block/ublk_drv.c): devices, the character device and its
+ * mappings, control commands, FETCH and COMMIT_AND_FETCH in copy mode. What a correct server never
+ * does fails the run.
+ */
+#ifndef SIM_UBLK_MODEL_H
+#define SIM_UBLK_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "test/sim/ring_sim.h"
+#include "test/sim/world.h"
+#include "ublk/openers.h"
+#include "ublk/ublk_abi.h"
+
+#define MODEL_DEV_NR 16
+
+struct client;
+struct client_rq;
+
+struct model_tag {
+	bool active;	/* the driver holds the command */
+	bool owned;	/* the server holds the request */
+	bool cancelled; /* aborted: never to be used again */
+	struct sim_op *cmd;
+	struct sim_ring *ring; /* the task that fetched */
+	uint64_t addr;
+	struct client_rq *rq; /* started, not completed */
+};
+
+struct model_queue {
+	struct ublksrv_io_desc *descs;
+	struct model_tag *tags;
+	unsigned ready_nr;
+	unsigned map_nr;
+};
+
+struct model_dev {
+	uint32_t id;
+	struct ublksrv_ctrl_dev_info info;
+	struct ublk_params params;
+	struct model_queue *queues;
+	size_t descs_bytes; /* of one queue's mapping */
+	uint64_t node_at_ns; /* when /dev/ublkcN appears */
+	bool used;	     /* has been started */
+	bool live;
+	bool stopping; /* no new request */
+	bool deleted;  /* DEL_DEV was accepted; goes with its last user */
+	int cdev_fd;   /* of the one opener, or -1 */
+	unsigned map_nr, file_ref_nr;
+	unsigned opener_nr, probe_nr; /* of the block device */
+	struct sim_op *start_op, *stop_op, *del_op; /* waiting commands */
+	bool foreign_stop;			    /* somebody else's STOP_DEV is under way */
+	struct sim_event stop_event, scan_event, foreign_event;
+	unsigned scan_left; /* reads of the partition scan before START_DEV answers */
+	struct client *client;
+	unsigned inflight_nr; /* requests that the server has, or is about to get */
+};
+
+/* The world's own. */
+extern struct model {
+	unsigned cpu_nr;
+	uint64_t features;
+	bool has_del_async;
+	struct model_dev *devs[MODEL_DEV_NR];
+	int ctl_fd;
+	unsigned next_fd;
+	uint64_t commit_nr;
+	/* Called when a device becomes live: who uses it. */
+	void (*live)(struct model_dev *dev);
+} model;
+
+void model_init(void);
+/* Frees what is left, which is nothing after a good run. */
+void model_fini(void);
+unsigned model_dev_nr(void);
+struct model_dev *model_find(uint32_t id);
+
+/* ring_sim.c: a uring_cmd on /dev/ublk-control or /dev/ublkcN. */
+void model_uring_cmd(struct sim_op *op);
+void model_file_ref(int fd);
+void model_file_unref(int fd);
+
+/* ublk_ctl.c */
+void model_ctl_cmd(struct sim_op *op);
+void model_check_start(struct model_dev *dev);
+void model_request_done(struct model_dev *dev);
+void model_stop(struct model_dev *dev, struct sim_op *op);
+void model_mark_deleted(struct model_dev *dev);
+/* Frees the device when nobody refers to it any more. */
+void model_put(struct model_dev *dev);
+
+/* ublk_tags.c */
+void model_tag_cmd(struct model_dev *dev, struct sim_op *op);
+void model_cancel_tags(struct model_dev *dev);
+bool model_ready(const struct model_dev *dev);
+/* Hands a request to the server through an idle tag of the queue. */
+void model_dispatch(struct model_dev *dev, struct client_rq *rq);
+bool model_tag_idle(const struct model_dev *dev, unsigned queue, unsigned tag);
+/* The request that a tag serves, or NULL. */
+struct client_rq *model_rq(const struct model_dev *dev, unsigned queue, unsigned tag);
+
+#endif

@@ -1,0 +1,316 @@
+/* Time, chance, events, faults and the trace of the simulated world. */
+#include "test/sim/world.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct sim sim;
+
+/* How often, in a million chances, at the rate "1"; 0: comes about by itself. */
+static const struct fault_row {
+	const char *name;
+	uint32_t ppm;
+} fault_rows[FAULT_NR] = {
+	[FAULT_SQ_FULL] = { "sq-full", 0 },
+	[FAULT_ENTER_EAGAIN] = { "enter-eagain", 10000 },
+	[FAULT_ENTER_EBUSY] = { "enter-ebusy", 100000 },
+	[FAULT_ENTER_PARTIAL] = { "enter-partial", 20000 },
+	[FAULT_CQ_OVERFLOW] = { "cq-overflow", 0 },
+	[FAULT_CQE_STALE] = { "cqe-stale", 1000 },
+	[FAULT_CQE_DUPLICATE] = { "cqe-duplicate", 1000 },
+	[FAULT_CQE_REORDER] = { "cqe-reorder", 100000 },
+	[FAULT_WAKE_SPURIOUS] = { "wake-spurious", 10000 },
+	[FAULT_CLOCK_STALL] = { "clock-stall", 100 },
+	[FAULT_MAIL_EINTR] = { "mail-eintr", 50000 },
+	[FAULT_FILE_SET] = { "file-table-enomem", 10000 },
+	[FAULT_DISK_SHORT_READ] = { "disk-short-read", 20000 },
+	[FAULT_DISK_SHORT_WRITE] = { "disk-short-write", 20000 },
+	[FAULT_DISK_EINTR] = { "disk-eintr", 10000 },
+	[FAULT_DISK_EAGAIN] = { "disk-eagain", 10000 },
+	[FAULT_DISK_EIO_READ] = { "disk-eio-read", 3000 },
+	[FAULT_DISK_EIO_WRITE] = { "disk-eio-write", 3000 },
+	[FAULT_DISK_EIO_FSYNC] = { "disk-eio-fsync", 20000 },
+	[FAULT_DISK_EIO_FALLOCATE] = { "disk-eio-fallocate", 20000 },
+	[FAULT_DISK_ENOSPC_WRITE] = { "disk-enospc-write", 3000 },
+	[FAULT_DISK_ENOSPC_FALLOCATE] = { "disk-enospc-fallocate", 20000 },
+	[FAULT_DISK_ECANCELED] = { "disk-ecanceled", 2000 },
+	[FAULT_DISK_EOPNOTSUPP] = { "disk-eopnotsupp", 3000 },
+	[FAULT_DISK_SLOW] = { "disk-slow", 1000 },
+	[FAULT_BACKEND_BUSY] = { "backend-busy", 50000 },
+	[FAULT_BACKEND_ERROR] = { "backend-error", 10000 },
+	[FAULT_BACKEND_HANG] = { "backend-hang", 300 },
+	[FAULT_BACKEND_OPEN] = { "backend-open-fails", 30000 },
+	[FAULT_BACKEND_QUEUE_INIT] = { "backend-queue-init-fails", 20000 },
+	[FAULT_BACKEND_IO_INIT] = { "backend-io-init-fails", 2000 },
+	[FAULT_CTL_FEATURES] = { "get-features-fails", 100000 },
+	[FAULT_CTL_ADD] = { "add-dev-fails", 30000 },
+	[FAULT_CTL_EEXIST] = { "add-dev-eexist", 0 },
+	[FAULT_CTL_SET_PARAMS] = { "set-params-fails", 30000 },
+	[FAULT_CTL_AFFINITY] = { "get-queue-affinity-fails", 15000 },
+	[FAULT_CTL_START] = { "start-dev-fails", 30000 },
+	[FAULT_CTL_STOP] = { "stop-dev-fails", 50000 },
+	[FAULT_CTL_DEL] = { "del-dev-fails", 50000 },
+	[FAULT_CTL_SLOW] = { "control-slow", 10000 },
+	[FAULT_CTL_NO_TRY_STOP] = { "no-try-stop-dev", 0 },
+	[FAULT_CTL_NO_DEL_ASYNC] = { "no-del-dev-async", 0 },
+	[FAULT_FEWER_QUEUES] = { "fewer-queues", 0 },
+	[FAULT_OPEN_LATE] = { "node-late", 0 },
+	[FAULT_OPEN_EACCES] = { "open-eacces", 50000 },
+	[FAULT_OPEN_EBUSY] = { "open-ebusy", 50000 },
+	[FAULT_OPEN_FAILS] = { "open-fails", 20000 },
+	[FAULT_MAP_FAILS] = { "map-fails", 15000 },
+	[FAULT_FETCH_FAILS] = { "fetch-fails", 1000 },
+	[FAULT_UNKNOWN_OP] = { "unknown-op", 1000 },
+	[FAULT_OPENER] = { "opener", 300000 },
+	[FAULT_PROBE] = { "udev-probe", 300000 },
+	[FAULT_FOREIGN_STOP] = { "foreign-stop", 50000 },
+	[FAULT_FOREIGN_DEL] = { "foreign-del", 0 },
+	[FAULT_STOP_ON_WAY_UP] = { "stop-on-way-up", 200000 },
+	[FAULT_STOP_REFUSED] = { "stop-refused", 0 },
+	[FAULT_STOP_LATE] = { "stop-late", 0 },
+	[FAULT_STOP_TWICE] = { "stop-twice", 200000 },
+	[FAULT_NO_OP_SLOTS] = { "no-op-slots", 0 },
+};
+
+const char *fault_name(enum fault fault)
+{
+	return fault_rows[fault].name;
+}
+
+static const char *const defect_names[DEFECT_NR] = {
+	[DEFECT_NONE] = "none",
+	[DEFECT_DOUBLE_COMPLETE] = "double-complete",
+	[DEFECT_DOUBLE_COMMIT] = "double-commit",
+	[DEFECT_SHORT_COMMIT] = "short-commit",
+	[DEFECT_LOST_TAG] = "lost-tag",
+	[DEFECT_LOST_COMMIT] = "lost-commit",
+	[DEFECT_FLUSH_EARLY] = "flush-early",
+	[DEFECT_FUA_EARLY] = "fua-early",
+	[DEFECT_WRONG_DATA] = "wrong-data",
+	[DEFECT_LOST_WRITE] = "lost-write",
+	[DEFECT_WRONG_ERRNO] = "wrong-errno",
+	[DEFECT_SWALLOWED_ERROR] = "swallowed-error",
+	[DEFECT_STALE] = "stale",
+	[DEFECT_LEAKED_OP] = "leaked-op",
+	[DEFECT_LEAKED_MEMORY] = "leaked-memory",
+};
+
+const char *defect_name(enum defect defect)
+{
+	return defect_names[defect];
+}
+
+/* Each run has its own mix: some faults off, some often, so that none hides another. */
+static void choose_rates(void)
+{
+	unsigned scale = (unsigned)sim_below(4);
+
+	for (int i = 0; i < FAULT_NR; i++) {
+		uint64_t ppm = fault_rows[i].ppm;
+		uint64_t choice = sim_below(4);
+
+		if (scale == 0 || choice == 0)
+			ppm = 0;
+		else if (choice == 3)
+			ppm *= 5;
+		sim.fault_ppm[i] = (uint32_t)MIN(ppm, 900000ull);
+	}
+}
+
+void sim_init(uint64_t seed, enum defect defect, uint64_t *fault_nr)
+{
+	bool verbose = sim.verbose;
+
+	sim = (struct sim){
+		.seed = seed,
+		.verbose = verbose,
+		.defect = defect,
+		.fault_nr = fault_nr,
+		.trace_hash = 0xcbf29ce484222325ull,
+	};
+	prng_init(&sim.prng, seed);
+	/* Neighbouring seeds begin alike: let them part. */
+	for (int i = 0; i < 16; i++)
+		prng_next(&sim.prng);
+	/* A machine that has been up for a while; never 0, which would hide what is not set. */
+	sim.now_ns = sim_between(NS_PER_SEC, 1000 * NS_PER_SEC);
+	choose_rates();
+}
+
+void sim_fini(void)
+{
+	free(sim.heap);
+	sim.heap = NULL;
+	sim.heap_nr = sim.heap_cap = 0;
+}
+
+uint64_t sim_skewed(uint64_t min, uint64_t max)
+{
+	unsigned shift = (unsigned)sim_between(log2_floor(min + 1), log2_floor(max + 1));
+	uint64_t low = (1ull << shift) - 1;
+
+	return sim_between(MAX(low, min), MIN(low * 2 + 1, max));
+}
+
+bool sim_fault(enum fault fault)
+{
+	if (sim.fault_ppm[fault] == 0 || sim_below(1000000) >= sim.fault_ppm[fault])
+		return false;
+	sim_saw(fault);
+	return true;
+}
+
+void sim_saw(enum fault fault)
+{
+	sim.fault_nr[fault]++;
+	sim_trace(fault_rows[fault].name, 0, 0, 0, 0);
+}
+
+bool sim_defect(enum defect defect)
+{
+	if (sim.defect != defect || sim.defect_done)
+		return false;
+	sim.defect_done = true;
+	sim_trace("defect", defect, 0, 0, 0);
+	return true;
+}
+
+bool sim_defect_always(enum defect defect)
+{
+	return sim.defect == defect;
+}
+
+static bool before(const struct sim_event *a, const struct sim_event *b)
+{
+	return a->at_ns < b->at_ns || (a->at_ns == b->at_ns && a->seq < b->seq);
+}
+
+static void heap_put(size_t pos, struct sim_event *event)
+{
+	sim.heap[pos] = event;
+	event->pos = pos;
+}
+
+static void sift_up(struct sim_event *event)
+{
+	size_t pos = event->pos;
+
+	while (pos > 1 && before(event, sim.heap[pos / 2])) {
+		heap_put(pos, sim.heap[pos / 2]);
+		pos /= 2;
+	}
+	heap_put(pos, event);
+}
+
+static void sift_down(struct sim_event *event)
+{
+	size_t pos = event->pos;
+
+	for (;;) {
+		size_t child = pos * 2;
+
+		if (child > sim.heap_nr)
+			break;
+		if (child < sim.heap_nr && before(sim.heap[child + 1], sim.heap[child]))
+			child++;
+		if (!before(sim.heap[child], event))
+			break;
+		heap_put(pos, sim.heap[child]);
+		pos = child;
+	}
+	heap_put(pos, event);
+}
+
+void sim_event_cancel(struct sim_event *event)
+{
+	size_t pos = event->pos;
+	struct sim_event *last;
+
+	if (pos == 0)
+		return;
+	event->pos = 0;
+	last = sim.heap[sim.heap_nr--];
+	if (last == event)
+		return;
+	heap_put(pos, last);
+	sift_up(last);
+	sift_down(last);
+}
+
+void sim_event_arm(struct sim_event *event, uint64_t at_ns, sim_event_fn *fn)
+{
+	sim_event_cancel(event);
+	if (sim.heap_nr + 2 > sim.heap_cap) {
+		sim.heap_cap = sim.heap_cap ? sim.heap_cap * 2 : 64;
+		sim.heap = realloc(sim.heap, sim.heap_cap * sizeof(*sim.heap));
+	}
+	event->at_ns = at_ns;
+	event->seq = sim.event_seq++;
+	event->fn = fn;
+	heap_put(++sim.heap_nr, event);
+	sift_up(event);
+}
+
+unsigned sim_events_run(void)
+{
+	unsigned nr = 0;
+
+	while (sim.heap_nr > 0 && sim.heap[1]->at_ns <= sim.now_ns) {
+		struct sim_event *event = sim.heap[1];
+
+		sim_event_cancel(event);
+		event->fn(event);
+		nr++;
+	}
+	return nr;
+}
+
+uint64_t sim_next_event_ns(void)
+{
+	return sim.heap_nr > 0 ? sim.heap[1]->at_ns : UINT64_MAX;
+}
+
+static void hash(uint64_t value)
+{
+	sim.trace_hash = (sim.trace_hash ^ value) * 0x100000001b3ull;
+	sim.trace_hash ^= sim.trace_hash >> 29;
+}
+
+void sim_trace(const char *what, uint64_t a, uint64_t b, uint64_t c, int64_t d)
+{
+	uint64_t word = 0;
+
+	memcpy(&word, what, MIN(strlen(what), sizeof(word)));
+	hash(word);
+	hash(sim.now_ns);
+	hash(a);
+	hash(b);
+	hash(c);
+	hash((uint64_t)d);
+	sim.trace_nr++;
+	if (sim.verbose)
+		fprintf(stderr, "%13.6f %-18s %llx %llx %llx %lld\n", (double)sim.now_ns / 1e9,
+			what, (unsigned long long)a, (unsigned long long)b, (unsigned long long)c,
+			(long long)d);
+}
+
+_Noreturn void sim_fail(const char *fmt, ...)
+{
+	void (*dump)(void) = sim.dump;
+	va_list ap;
+
+	fprintf(stderr, "SIM FAILED seed=%llu time=%.9f: ", (unsigned long long)sim.seed,
+		(double)sim.now_ns / 1e9);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "\n");
+	sim.dump = NULL;
+	if (dump)
+		dump();
+	fflush(NULL);
+	_exit(1);
+}

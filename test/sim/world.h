@@ -1,0 +1,184 @@
+/*
+ * The simulated world: virtual time, one seeded source of chance, a queue of events, faults that
+ * are counted, and a trace whose hash tells two runs apart. One thread owns all of it; there is one
+ * world per process, because the seam (reactor/ring.h) has no place for a context.
+ */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/prng.h"
+#include "base/util.h"
+
+#define NS_PER_US 1000ull
+
+/* What can go wrong, and rare things that must have been seen. Each has a row in world.c. */
+enum fault {
+	/* the ring */
+	FAULT_SQ_FULL,
+	FAULT_ENTER_EAGAIN,
+	FAULT_ENTER_EBUSY,
+	FAULT_ENTER_PARTIAL,
+	FAULT_CQ_OVERFLOW,
+	FAULT_CQE_STALE,
+	FAULT_CQE_DUPLICATE,
+	FAULT_CQE_REORDER,
+	FAULT_WAKE_SPURIOUS,
+	FAULT_CLOCK_STALL,
+	FAULT_MAIL_EINTR,
+	FAULT_FILE_SET,
+	/* the disk below the file and mem backends */
+	FAULT_DISK_SHORT_READ,
+	FAULT_DISK_SHORT_WRITE,
+	FAULT_DISK_EINTR,
+	FAULT_DISK_EAGAIN,
+	FAULT_DISK_EIO_READ,
+	FAULT_DISK_EIO_WRITE,
+	FAULT_DISK_EIO_FSYNC,
+	FAULT_DISK_EIO_FALLOCATE,
+	FAULT_DISK_ENOSPC_WRITE,
+	FAULT_DISK_ENOSPC_FALLOCATE,
+	FAULT_DISK_ECANCELED,
+	FAULT_DISK_EOPNOTSUPP,
+	FAULT_DISK_SLOW,
+	/* a backend of the test's own */
+	FAULT_BACKEND_BUSY,
+	FAULT_BACKEND_ERROR,
+	FAULT_BACKEND_HANG,
+	FAULT_BACKEND_OPEN,
+	FAULT_BACKEND_QUEUE_INIT,
+	FAULT_BACKEND_IO_INIT,
+	/* the driver */
+	FAULT_CTL_FEATURES,
+	FAULT_CTL_ADD,
+	FAULT_CTL_EEXIST,
+	FAULT_CTL_SET_PARAMS,
+	FAULT_CTL_AFFINITY,
+	FAULT_CTL_START,
+	FAULT_CTL_STOP,
+	FAULT_CTL_DEL,
+	FAULT_CTL_SLOW,
+	FAULT_CTL_NO_TRY_STOP,
+	FAULT_CTL_NO_DEL_ASYNC,
+	FAULT_FEWER_QUEUES,
+	FAULT_OPEN_LATE,
+	FAULT_OPEN_EACCES,
+	FAULT_OPEN_EBUSY,
+	FAULT_OPEN_FAILS,
+	FAULT_MAP_FAILS,
+	FAULT_FETCH_FAILS,
+	FAULT_UNKNOWN_OP,
+	FAULT_OPENER,
+	FAULT_PROBE,
+	FAULT_FOREIGN_STOP,
+	FAULT_FOREIGN_DEL,
+	/* what the device's user does */
+	FAULT_STOP_ON_WAY_UP,
+	FAULT_STOP_REFUSED,
+	FAULT_STOP_LATE,
+	FAULT_STOP_TWICE,
+	FAULT_NO_OP_SLOTS,
+	FAULT_NR,
+};
+
+const char *fault_name(enum fault fault);
+
+/* Defects that the simulator puts in on purpose, to see that its oracles see them. */
+enum defect {
+	DEFECT_NONE,
+	DEFECT_DOUBLE_COMPLETE, /* the backend completes an I/O twice */
+	DEFECT_DOUBLE_COMMIT,	/* a COMMIT reaches the driver twice */
+	DEFECT_SHORT_COMMIT,	/* a COMMIT says fewer bytes than were asked for */
+	DEFECT_LOST_TAG,	/* the backend never completes an I/O */
+	DEFECT_LOST_COMMIT,	/* a COMMIT never reaches the driver */
+	DEFECT_FLUSH_EARLY,	/* a FLUSH is answered before its writes are durable */
+	DEFECT_FUA_EARLY,	/* a FUA write is answered before it is durable */
+	DEFECT_WRONG_DATA,	/* a read returns one wrong bit */
+	DEFECT_LOST_WRITE,	/* a write is answered and not done */
+	DEFECT_WRONG_ERRNO,	/* the backend answers another errno than it got */
+	DEFECT_SWALLOWED_ERROR, /* the backend answers success for a failed I/O */
+	DEFECT_STALE,		/* a completion of an I/O that is still in flight */
+	DEFECT_LEAKED_OP,	/* the backend keeps an op slot */
+	DEFECT_LEAKED_MEMORY,	/* the backend keeps memory */
+	DEFECT_NR,
+};
+
+const char *defect_name(enum defect defect);
+
+struct sim_event;
+typedef void sim_event_fn(struct sim_event *event);
+struct sim_event {
+	sim_event_fn *fn;
+	uint64_t at_ns, seq;
+	size_t pos; /* in the heap, from 1; 0: not armed */
+};
+
+struct sim {
+	uint64_t seed;
+	struct prng prng;
+	uint64_t now_ns;
+	bool verbose;
+	enum defect defect;
+	bool defect_done;
+
+	struct sim_event **heap; /* 1-based */
+	size_t heap_nr, heap_cap;
+	uint64_t event_seq;
+
+	uint32_t fault_ppm[FAULT_NR]; /* in this run */
+	uint64_t *fault_nr;	      /* counters, shared with the parent process */
+	uint64_t trace_hash, trace_nr;
+	bool few_op_slots;	     /* a reactor may run out of them */
+	uint64_t progress; /* moves whenever something useful came to an end */
+	void (*dump)(void);
+};
+extern struct sim sim;
+
+void sim_init(uint64_t seed, enum defect defect, uint64_t *fault_nr);
+void sim_fini(void);
+
+/* Chance. */
+static inline uint64_t sim_below(uint64_t n)
+{
+	return prng_below(&sim.prng, n);
+}
+
+static inline uint64_t sim_between(uint64_t min, uint64_t max)
+{
+	return min + sim_below(max - min + 1);
+}
+
+static inline bool sim_one_in(uint64_t n)
+{
+	return prng_one_in(&sim.prng, n);
+}
+
+/* Between min and max, each order of magnitude as likely as any other. */
+uint64_t sim_skewed(uint64_t min, uint64_t max);
+
+/* True when the fault is to happen here; then it is counted. */
+bool sim_fault(enum fault fault);
+/* Counts a thing that came about by itself. */
+void sim_saw(enum fault fault);
+/* True once in the run, where the run's defect is this one. */
+bool sim_defect(enum defect defect);
+/* The same, any number of times. */
+bool sim_defect_always(enum defect defect);
+
+/* Events. Arming an armed one moves it. */
+void sim_event_arm(struct sim_event *event, uint64_t at_ns, sim_event_fn *fn);
+void sim_event_cancel(struct sim_event *event);
+/* Runs what is due; returns how many. */
+unsigned sim_events_run(void);
+uint64_t sim_next_event_ns(void);
+
+/* One line of the trace: goes into the hash, and to stderr when verbose. No pointers. */
+void sim_trace(const char *what, uint64_t a, uint64_t b, uint64_t c, int64_t d);
+
+/* The product, or the simulator, is wrong: says so with a dump and ends the process. */
+_Noreturn void sim_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,234 @@
+/*
+ * All of ublk/device.h without a driver, for the tests of the fleet and of the control socket; the
+ * linker takes these before the library's. Like the real ones, devices answer from the loop, never
+ * from inside a call. What a device does stands in its name:
+ *
+ *   absent...  device_start fails            sour...  starting fails later
+ *   slow...    nothing happens until fake_release   busy...  a polite stop is refused
+ */
+#ifndef TEST_FAKE_DEVICE_H
+#define TEST_FAKE_DEVICE_H
+
+#include <ev.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/util.h"
+#include "ublk/device.h"
+
+#define FAKE_DEVICES_MAX 2048
+
+struct device {
+	const struct device_host *host;
+	struct device_spec spec;
+	char name[64];
+	char error[DEVICE_ERROR_BYTES];
+	void *owner;
+	enum device_state state;
+	bool stop_wanted, force;
+	enum device_event planned;
+	struct ev_timer answer;
+	const void *config_seen; /* as given; still there when the device ends */
+};
+
+static struct device *fake_devices[FAKE_DEVICES_MAX];
+static unsigned fake_nr;	  /* devices that exist */
+static unsigned fake_starts;	  /* successful device_start calls */
+static uint64_t fake_deadline_ns; /* of the last device_stop */
+
+static inline bool fake_is(const struct device *d, const char *kind)
+{
+	return strncmp(d->name, kind, strlen(kind)) == 0;
+}
+
+static inline struct device *fake_find(const char *name)
+{
+	for (unsigned i = 0; i < FAKE_DEVICES_MAX; i++)
+		if (fake_devices[i] && strcmp(fake_devices[i]->name, name) == 0)
+			return fake_devices[i];
+	return NULL;
+}
+
+static void fake_answer(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	struct device *d = container_of(w, struct device, answer);
+	static const enum device_state after[] = {
+		[DEVICE_EVENT_LIVE] = DEVICE_LIVE,
+		[DEVICE_EVENT_FAILED] = DEVICE_FAILED,
+		[DEVICE_EVENT_STOP_REFUSED] = DEVICE_LIVE,
+		[DEVICE_EVENT_GONE] = DEVICE_GONE,
+	};
+
+	(void)ev, (void)events;
+	if (d->planned != DEVICE_EVENT_LATE)
+		d->state = after[d->planned];
+	if (d->planned == DEVICE_EVENT_STOP_REFUSED)
+		d->stop_wanted = false;
+	d->host->event(d, d->planned, d->host->arg);
+}
+
+static inline void fake_plan(struct device *d, enum device_event event, const char *error)
+{
+	/* A test that names a device that is not there. */
+	if (!d)
+		abort();
+	snprintf(d->error, sizeof(d->error), "%s", error);
+	d->planned = event;
+	ev_timer_stop(ev_default_loop(0), &d->answer);
+	ev_timer_init(&d->answer, fake_answer, 0.002, 0.);
+	ev_timer_start(ev_default_loop(0), &d->answer);
+}
+
+static inline void fake_plan_end(struct device *d)
+{
+	if (!d->stop_wanted)
+		fake_plan(d, fake_is(d, "sour") ? DEVICE_EVENT_FAILED : DEVICE_EVENT_LIVE,
+			  fake_is(d, "sour") ? "the driver says no" : "");
+	else if (fake_is(d, "busy") && !d->force)
+		fake_plan(d, DEVICE_EVENT_STOP_REFUSED, "in use: by the test");
+	else
+		fake_plan(d, DEVICE_EVENT_GONE, "");
+}
+
+static inline struct device *fake_get(const char *name)
+{
+	struct device *d = fake_find(name);
+
+	ASSERT(d);
+	return d;
+}
+
+/* Some device is about to answer. */
+static inline bool fake_pending(void)
+{
+	for (unsigned i = 0; i < FAKE_DEVICES_MAX; i++)
+		if (fake_devices[i] && ev_is_active(&fake_devices[i]->answer))
+			return true;
+	return false;
+}
+
+/* A slow device does what it was asked. */
+static inline void fake_release(const char *name)
+{
+	fake_plan_end(fake_get(name));
+}
+
+static inline void fake_late(const char *name)
+{
+	fake_plan(fake_get(name), DEVICE_EVENT_LATE, "no answer for 30 s");
+}
+
+const char *device_state_name(enum device_state state)
+{
+	return state == DEVICE_LIVE ? "live" : "other";
+}
+
+int device_start(struct device **ret_device, const struct device_host *host,
+		 const struct device_spec *spec, void *owner, char *error, size_t error_bytes)
+{
+	struct device *d = calloc(1, sizeof(*d));
+	unsigned i = 0;
+
+	d->host = host;
+	d->spec = *spec;
+	d->owner = owner;
+	d->config_seen = spec->backend_config;
+	snprintf(d->name, sizeof(d->name), "%s", spec->name);
+	if (fake_is(d, "absent")) {
+		free(d);
+		snprintf(error, error_bytes, "there is no such file");
+		return -1;
+	}
+	while (fake_devices[i])
+		ASSERT(++i < FAKE_DEVICES_MAX);
+	fake_devices[i] = d;
+	fake_nr++;
+	fake_starts++;
+	d->state = DEVICE_ADDING;
+	if (!fake_is(d, "slow"))
+		fake_plan_end(d);
+	*ret_device = d;
+	return 0;
+}
+
+int device_stop(struct device *d, bool force, uint64_t deadline_ns)
+{
+	ASSERT(d->state != DEVICE_GONE && d->state != DEVICE_FAILED);
+	fake_deadline_ns = deadline_ns;
+	if (d->stop_wanted && (d->force || !force))
+		return -EALREADY;
+	d->stop_wanted = true;
+	d->force = force;
+	d->state = DEVICE_STOPPING;
+	if (!fake_is(d, "slow"))
+		fake_plan_end(d);
+	return 0;
+}
+
+void device_free(struct device *d)
+{
+	if (!d)
+		return;
+	ASSERT(d->state == DEVICE_GONE || d->state == DEVICE_FAILED);
+	for (unsigned i = 0; i < FAKE_DEVICES_MAX; i++)
+		if (fake_devices[i] == d)
+			fake_devices[i] = NULL;
+	fake_nr--;
+	free(d);
+}
+
+void *device_owner(const struct device *d)
+{
+	return d->owner;
+}
+
+const char *device_name(const struct device *d)
+{
+	return d->name;
+}
+
+enum device_state device_state(const struct device *d)
+{
+	return d->state;
+}
+
+const char *device_error(const struct device *d)
+{
+	return d->error;
+}
+
+void device_info(const struct device *d, struct device_info *ret_info)
+{
+	*ret_info = (struct device_info){
+		.id = d->spec.id >= 0 ? d->spec.id : 7,
+		.queues = d->spec.queues,
+		.depth = d->spec.depth,
+		.logical_block_bytes = d->spec.logical_block_bytes,
+		.physical_block_bytes = d->spec.logical_block_bytes,
+		.max_io_bytes = d->spec.max_io_bytes,
+		.size_bytes = 1u << 20,
+		.caps = BACKEND_CAP_FLUSH | BACKEND_CAP_DISCARD,
+		.flags = 1u << 6,
+		.backend = d->spec.backend->name,
+		.data_path = "copy",
+		.queue_reactor_nr = 1,
+	};
+}
+
+void device_stats(const struct device *d, struct device_stats *ret_stats)
+{
+	(void)d;
+	*ret_stats = (struct device_stats){ .inflight = 2 };
+	ret_stats->op[BACKEND_READ].done = 1;
+	ret_stats->op[BACKEND_READ].bytes = 4096;
+	histogram_record(&ret_stats->op[BACKEND_READ].latency, 1000);
+}
+
+uint64_t device_memory_max(const struct device_spec *spec)
+{
+	return spec->depth;
+}
+
+#endif

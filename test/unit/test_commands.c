@@ -1,0 +1,392 @@
+/* commands: what each request is answered with, over the real transport, on fake devices. */
+#include <jansson.h>
+
+#include "base/log.h"
+#include "daemon/commands.h"
+#include "test/unit/fake_backends.h"
+#include "test/unit/fake_device.h"
+#include "test/unit/socket_check.h"
+
+static char dir[] = "/tmp/test_commands.XXXXXX";
+static char path[64];
+static struct socket_server server;
+static struct commands commands;
+static struct fleet fleet;
+static struct device_host host;
+static struct reactors reactors;
+static struct reactor control;
+static struct peer peer;
+
+#define ADD(name) "name: " name "\\nbackend: {type: mem, size: 1M}\\n"
+#define OK_DEVICES "{\"ok\":true,\"data\":{\"devices\":"
+
+static void expect(const char *request, const char *answer)
+{
+	assert_true(peer_send(&peer, request));
+	assert_true(peer_send(&peer, "\n"));
+	peer_expect(&peer, answer);
+}
+
+static void add(const char *name)
+{
+	char request[256], answer[256];
+
+	snprintf(request, sizeof(request), "{\"command\":\"add\",\"yaml\":\"" ADD("%s") "\"}",
+		 name);
+	snprintf(answer, sizeof(answer), OK_DEVICES "[\"%s\"]}}", name);
+	expect(request, answer);
+}
+
+/* The answer's data, to be looked into. */
+static json_t *ask(const char *request)
+{
+	json_t *reply, *data;
+	char *line;
+
+	assert_true(peer_send(&peer, request));
+	assert_true(peer_send(&peer, "\n"));
+	line = peer_line(&peer);
+	assert_non_null(line);
+	reply = json_loads(line, 0, NULL);
+	assert_true(json_is_true(json_object_get(reply, "ok")));
+	data = json_incref(json_object_get(reply, "data"));
+	json_decref(reply);
+	free(line);
+	return data;
+}
+
+static void test_list(void **state)
+{
+	(void)state;
+	expect("{\"command\":\"list\"}", "{\"ok\":true,\"data\":[]}");
+	add("a");
+	expect("{\"command\":\"list\"}",
+	       "{\"ok\":true,\"data\":[{\"name\":\"a\",\"state\":\"live\",\"id\":7,"
+	       "\"path\":\"/dev/ublkb7\",\"backend\":\"mem\",\"size_bytes\":1048576,\"queues\":1,"
+	       "\"depth\":128,\"block_bytes\":512,\"error\":\"\"}]}");
+}
+
+static void test_show(void **state)
+{
+	json_t *data;
+
+	(void)state;
+	add("a");
+	data = ask("{\"command\":\"show\",\"name\":\"a\"}");
+	assert_string_equal(json_string_value(json_object_get(data, "step")), "live");
+	assert_int_equal(json_array_size(json_object_get(data, "caps")), 2);
+	assert_string_equal(
+		json_string_value(json_array_get(json_object_get(data, "ublk_flags"), 0)),
+		"CMD_IOCTL_ENCODE");
+	assert_int_equal(
+		json_integer_value(json_object_get(json_object_get(data, "options"), "size")),
+		1 << 20);
+	json_decref(data);
+	expect("{\"command\":\"show\",\"name\":\"b\"}",
+	       "{\"ok\":false,\"error\":\"there is no device \\\"b\\\"\"}");
+	expect("{\"command\":\"show\"}",
+	       "{\"ok\":false,\"error\":\"the name of a device is missing\"}");
+}
+
+static void test_stats(void **state)
+{
+	json_t *data, *device, *op;
+
+	(void)state;
+	add("a");
+	add("b");
+	data = ask("{\"command\":\"stats\"}");
+	assert_true(json_integer_value(json_object_get(data, "time_ns")) > 0);
+	assert_int_equal(json_array_size(json_object_get(data, "devices")), 2);
+	json_decref(data);
+	data = ask("{\"command\":\"stats\",\"name\":\"b\",\"buckets\":true}");
+	device = json_array_get(json_object_get(data, "devices"), 0);
+	assert_string_equal(json_string_value(json_object_get(device, "name")), "b");
+	assert_int_equal(json_integer_value(json_object_get(device, "inflight")), 2);
+	op = json_object_get(json_object_get(device, "ops"), "read");
+	assert_int_equal(json_integer_value(json_object_get(op, "done")), 1);
+	assert_int_equal(json_integer_value(json_object_get(op, "mean_ns")), 1000);
+	assert_int_equal(json_array_size(json_object_get(op, "buckets")), 1);
+	json_decref(data);
+	expect("{\"command\":\"stats\",\"name\":\"x\"}",
+	       "{\"ok\":false,\"error\":\"there is no device \\\"x\\\"\"}");
+}
+
+static void test_reactors_and_version(void **state)
+{
+	json_t *data;
+
+	(void)state;
+	data = ask("{\"command\":\"reactors\"}");
+	assert_int_equal(json_array_size(data), 1);
+	assert_string_equal(json_string_value(json_object_get(json_array_get(data, 0), "name")),
+			    "control");
+	json_decref(data);
+	expect("{\"command\":\"version\"}",
+	       "{\"ok\":true,\"data\":{\"version\":\"" UBLKD_VERSION "\"}}");
+}
+
+static void test_add_several(void **state)
+{
+	(void)state;
+	expect("{\"command\":\"add\",\"yaml\":\"[{name: a, backend: {type: null}}, "
+	       "{name: b, backend: {type: null}}]\"}",
+	       OK_DEVICES "[\"a\",\"b\"]}}");
+	expect("{\"command\":\"add\",\"yaml\":\"devices: []\"}", OK_DEVICES "[]}}");
+}
+
+static void test_add_with_errors(void **state)
+{
+	(void)state;
+	add("a");
+	expect("{\"command\":\"add\",\"file\":\"x.yaml\",\"yaml\":\"name: a\\nbackend: {type: "
+	       "mme}\\n\"}",
+	       "{\"ok\":false,\"error\":\"the configuration has errors\",\"errors\":["
+	       "\"x.yaml:1:7: name: \\\"a\\\" is taken already (live)\","
+	       "\"x.yaml:2:17: type: \\\"mme\\\" is not one of null, mem, file (did you mean "
+	       "\\\"mem\\\"?)\"]}");
+	expect("{\"command\":\"add\",\"yaml\":\"a: [\"}",
+	       "{\"ok\":false,\"error\":\"the configuration has errors\",\"errors\":["
+	       "\"<control>:2:1: did not find expected node content, while parsing a flow "
+	       "node\"]}");
+	expect("{\"command\":\"add\",\"yaml\":\"name: \\u0000\"}",
+	       "{\"ok\":false,\"error\":\"the configuration has errors\",\"errors\":["
+	       "\"<control>:1:7: a NUL byte: this is no text file\"]}");
+	expect("{\"command\":\"add\"}", "{\"ok\":false,\"error\":\"the key yaml is missing\"}");
+	assert_int_equal(fleet.member_nr, 1);
+}
+
+static void test_add_that_fails(void **state)
+{
+	(void)state;
+	expect("{\"command\":\"add\",\"yaml\":\"" ADD("absent") "\"}",
+	       "{\"ok\":false,\"error\":\"absent: there is no such file\",\"errors\":["
+	       "\"absent: there is no such file\"]}");
+	expect("{\"command\":\"add\",\"yaml\":\"[{name: sour1, backend: {type: null}}, "
+	       "{name: ok, backend: {type: null}}, {name: sour2, backend: {type: null}}]\"}",
+	       "{\"ok\":false,\"error\":\"2 of 3 devices failed\",\"errors\":["
+	       "\"sour1: the driver says no\",\"sour2: the driver says no\"]}");
+	/* The one that works stays. */
+	assert_int_equal(fleet.member_nr, 1);
+}
+
+static void test_del(void **state)
+{
+	(void)state;
+	add("a");
+	expect("{\"command\":\"del\",\"name\":\"a\"}", OK_DEVICES "[\"a\"]}}");
+	expect("{\"command\":\"del\",\"name\":\"a\"}",
+	       "{\"ok\":false,\"error\":\"there is no device \\\"a\\\"\"}");
+	expect("{\"command\":\"del\"}",
+	       "{\"ok\":false,\"error\":\"the name of a device is missing\"}");
+	/* The same name in the very moment it is free. */
+	assert_true(peer_send(&peer,
+			      "{\"command\":\"add\",\"yaml\":\"" ADD(
+				      "a") "\"}\n"
+					   "{\"command\":\"del\",\"name\":\"a\"}\n"
+					   "{\"command\":\"add\",\"yaml\":\"" ADD("a") "\"}\n"));
+	peer_expect(&peer, OK_DEVICES "[\"a\"]}}");
+	peer_expect(&peer, OK_DEVICES "[\"a\"]}}");
+	peer_expect(&peer, OK_DEVICES "[\"a\"]}}");
+}
+
+static void test_del_in_use(void **state)
+{
+	(void)state;
+	add("busy");
+	expect("{\"command\":\"del\",\"name\":\"busy\"}",
+	       "{\"ok\":false,\"error\":\"busy: in use: by the test\",\"errors\":["
+	       "\"busy: in use: by the test\"]}");
+	expect("{\"command\":\"del\",\"name\":\"busy\",\"force\":true}", OK_DEVICES "[\"busy\"]}}");
+}
+
+static void test_late_devices(void **state)
+{
+	(void)state;
+	peer_send(&peer, "{\"command\":\"add\",\"yaml\":\"" ADD("slow") "\"}\n");
+	peer_pump_for(0.02);
+	fake_late("slow");
+	peer_expect(&peer, "{\"ok\":false,\"error\":\"slow: no answer for 30 s\",\"errors\":["
+			   "\"slow: no answer for 30 s\"]}");
+	/* Nobody tells anything: the answer comes all the same. */
+	commands.answer_seconds = 0.05;
+	expect("{\"command\":\"del\",\"name\":\"slow\"}",
+	       "{\"ok\":false,\"error\":\"slow: is not done yet; it goes on\",\"errors\":["
+	       "\"slow: is not done yet; it goes on\"]}");
+	commands.answer_seconds = 60;
+	fake_release("slow");
+	expect("{\"command\":\"list\"}", "{\"ok\":true,\"data\":[{\"name\":\"slow\",\"state\":"
+					 "\"stopping\",\"id\":7,\"path\":\"/dev/ublkb7\","
+					 "\"backend\":\"mem\",\"size_bytes\":1048576,\"queues\":1,"
+					 "\"depth\":128,\"block_bytes\":512,\"error\":\"\"}]}");
+}
+
+/* Two ask for the same end, one of them does not wait for it. */
+static void test_two_wait_one_leaves(void **state)
+{
+	struct peer other;
+
+	(void)state;
+	peer_send(&peer, "{\"command\":\"add\",\"yaml\":\"" ADD("slow") "\"}\n");
+	peer_pump_for(0.02);
+	other = peer_connect(path);
+	peer_send(&other, "{\"command\":\"del\",\"name\":\"slow\"}\n");
+	peer_pump_for(0.02);
+	peer_close(&peer);
+	fake_release("slow");
+	peer_expect(&other, OK_DEVICES "[\"slow\"]}}");
+	peer_close(&other);
+	peer = peer_connect(path);
+	expect("{\"command\":\"list\"}", "{\"ok\":true,\"data\":[]}");
+}
+
+static void test_wrong_requests(void **state)
+{
+	(void)state;
+	expect("{\"command\":\"lost\"}", "{\"ok\":false,\"error\":\"unknown command, or none\"}");
+	expect("{}", "{\"ok\":false,\"error\":\"unknown command, or none\"}");
+	expect("{\"command\":7}", "{\"ok\":false,\"error\":\"unknown command, or none\"}");
+	expect("{\"command\":\"list\",\"name\":\"a\"}",
+	       "{\"ok\":false,\"error\":\"key \\\"name\\\" is unknown here or of the wrong "
+	       "type\"}");
+	expect("{\"command\":\"del\",\"name\":\"a\",\"force\":1}",
+	       "{\"ok\":false,\"error\":\"key \\\"force\\\" is unknown here or of the wrong "
+	       "type\"}");
+	expect("{\"command\":\"show\",\"name\":\"a\\u0000\"}",
+	       "{\"ok\":false,\"error\":\"key \\\"name\\\" is unknown here or of the wrong "
+	       "type\"}");
+	expect("{\"command\":\"version\"}",
+	       "{\"ok\":true,\"data\":{\"version\":\"" UBLKD_VERSION "\"}}");
+}
+
+static void garbage(const char *bytes, size_t nr)
+{
+	static const char start[] = "{\"ok\":false,\"error\":\"a request must be a JSON object";
+	char *line;
+
+	assert_true(peer_send_bytes(&peer, bytes, nr));
+	line = peer_line(&peer);
+	assert_non_null(line);
+	assert_int_equal(strncmp(line, start, sizeof(start) - 1), 0);
+	free(line);
+	assert_true(peer_closed(&peer));
+	peer_close(&peer);
+	peer = peer_connect(path);
+}
+
+#define GARBAGE(text) garbage(text, sizeof(text) - 1)
+
+static void test_garbage_is_answered_and_closed(void **state)
+{
+	static char deep[100001];
+
+	(void)state;
+	GARBAGE("\n");
+	GARBAGE("hello\n");
+	GARBAGE("[]\n");
+	GARBAGE("7\n");
+	GARBAGE("\0\0\0\n");
+	GARBAGE("\xff\xfe\n");
+	GARBAGE("{\"command\":\"list\"} {}\n");
+	GARBAGE("{\"command\":\"list\",\"command\":\"list\"}\n");
+	memset(deep, '[', sizeof(deep));
+	deep[sizeof(deep) - 1] = '\n';
+	garbage(deep, sizeof(deep));
+}
+
+static void test_no_add_while_stopping(void **state)
+{
+	(void)state;
+	fleet_stop_all(&fleet);
+	expect("{\"command\":\"add\",\"yaml\":\"" ADD("a") "\"}",
+	       "{\"ok\":false,\"error\":\"the daemon is stopping\"}");
+}
+
+/* Clients that wait when the daemon ends. */
+static void test_end_while_waiting(void **state)
+{
+	(void)state;
+	peer_send(&peer, "{\"command\":\"add\",\"yaml\":\"" ADD("slow") "\"}\n");
+	peer_pump_for(0.02);
+	assert_non_null(fake_find("slow"));
+	socket_fini(&server);
+	fake_release("slow");
+	peer_pump_for(0.02);
+	assert_true(peer_closed(&peer));
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	fleet_init(&fleet, peer_loop, &host, 10 * NS_PER_SEC);
+	commands = (struct commands){ .ev = peer_loop,
+				      .fleet = &fleet,
+				      .reactors = &reactors,
+				      .control = &control,
+				      .answer_seconds = 60 };
+	server = (struct socket_server){ 0 };
+	commands_attach(&commands, &server);
+	if (socket_bind(&server, peer_loop, path) < 0 || socket_listen(&server) < 0)
+		return -1;
+	peer = peer_connect(path);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	peer_close(&peer);
+	socket_fini(&server);
+	fleet_stop_all(&fleet);
+	for (unsigned i = 0; i < FAKE_DEVICES_MAX; i++)
+		if (fake_devices[i] && fake_is(fake_devices[i], "slow"))
+			fake_plan_end(fake_devices[i]);
+	peer_pump_for(0.02);
+	while (fleet.member_nr && fake_pending())
+		peer_pump_for(0.01);
+	fleet_fini(&fleet);
+	return fleet.member_nr == 0 && fake_nr == 0 ? 0 : -1;
+}
+
+static int group_setup(void **state)
+{
+	(void)state;
+	log_init(LOG_LEVEL_ERROR);
+	peer_loop = ev_default_loop(0);
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(path, sizeof(path), "%s/socket", dir);
+	return 0;
+}
+
+static int group_teardown(void **state)
+{
+	(void)state;
+	ev_loop_destroy(peer_loop);
+	return rmdir(dir);
+}
+
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_list),
+		TEST(test_show),
+		TEST(test_stats),
+		TEST(test_reactors_and_version),
+		TEST(test_add_several),
+		TEST(test_add_with_errors),
+		TEST(test_add_that_fails),
+		TEST(test_del),
+		TEST(test_del_in_use),
+		TEST(test_late_devices),
+		TEST(test_two_wait_one_leaves),
+		TEST(test_wrong_requests),
+		TEST(test_garbage_is_answered_and_closed),
+		TEST(test_no_add_while_stopping),
+		TEST(test_end_while_waiting),
+	};
+
+	return cmocka_run_group_tests_name("commands", tests, group_setup, group_teardown);
+}

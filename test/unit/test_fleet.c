@@ -1,0 +1,598 @@
+/* fleet: add, remove, reload, stop, with devices that fail, refuse, and take their time. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "daemon/fleet.h"
+#include "test/unit/fake_backends.h"
+#include "test/unit/fake_device.h"
+
+static struct fleet fleet;
+static struct device_host host;
+static struct ev_loop *ev;
+static unsigned changes_nr;
+
+struct told {
+	struct fleet_watch watch;
+	unsigned nr;
+	enum fleet_outcome outcome;
+	char error[64];
+};
+
+static void on_told(struct fleet_watch *watch, enum fleet_outcome outcome, const char *error)
+{
+	struct told *t = container_of(watch, struct told, watch);
+
+	t->nr++;
+	t->outcome = outcome;
+	snprintf(t->error, sizeof(t->error), "%s", error);
+}
+
+static void on_changed(struct fleet *f)
+{
+	assert_ptr_equal(f, &fleet);
+	changes_nr++;
+}
+
+/* Until nothing moves any more but by us. */
+static void run(void)
+{
+	do {
+		ev_run(ev, EVRUN_ONCE | EVRUN_NOWAIT);
+	} while (ev_is_active(&fleet.sweep) || fake_pending());
+}
+
+/* "a b:2" is two devices, the second of depth 2. */
+static void parse(struct settings *s, const char *names)
+{
+	char text[1024] = "[]", copy[256], *rest = copy, *word;
+	struct config_errors e;
+	size_t len = 0;
+
+	strcpy(copy, names);
+	while ((word = strsep(&rest, " "))) {
+		char *depth = strchr(word, ':');
+
+		if (depth)
+			*depth++ = '\0';
+		if (word[0])
+			len += (size_t)snprintf(text + len, sizeof(text) - len,
+						"- {name: %s, depth: %s, backend: {type: mem, "
+						"size: 1M}}\n",
+						word, depth ? depth : "1");
+	}
+	config_errors_init(&e, "f");
+	assert_int_equal(settings_parse_devices(s, text, strlen(text), &e), 0);
+	config_errors_fini(&e);
+}
+
+static struct member *add(const char *name, bool from_file)
+{
+	struct settings s;
+	struct member *m;
+
+	parse(&s, name);
+	m = fleet_add(&fleet, settings_take(&s, 0), from_file);
+	settings_free(&s);
+	return m;
+}
+
+static void reload(const char *names)
+{
+	struct settings s;
+
+	parse(&s, names);
+	fleet_reload(&fleet, &s);
+	settings_free(&s);
+}
+
+static struct told *watch(struct told *t, struct member *m)
+{
+	*t = (struct told){ .watch.fn = on_told };
+	fleet_watch(m, &t->watch);
+	return t;
+}
+
+static const char *state_of(const char *name)
+{
+	struct member *m = fleet_find(&fleet, name);
+
+	return m ? member_state_name(m) : "none";
+}
+
+static void test_add_and_del(void **state)
+{
+	struct member *m = add("a", false);
+	struct told t;
+
+	(void)state;
+	watch(&t, m);
+	assert_string_equal(state_of("a"), "starting");
+	assert_false(fleet_settled(&fleet));
+	run();
+	assert_int_equal(t.nr, 1);
+	assert_int_equal(t.outcome, FLEET_LIVE);
+	assert_string_equal(state_of("a"), "live");
+	assert_true(fleet_settled(&fleet));
+	fleet_del(&fleet, m, false);
+	watch(&t, m);
+	run();
+	assert_int_equal(t.outcome, FLEET_GONE);
+	assert_int_equal(fleet.member_nr, 0);
+	assert_int_equal(fake_nr, 0);
+	assert_int_equal(fake_deadline_ns, 5 * NS_PER_SEC);
+}
+
+static void test_failure_at_once(void **state)
+{
+	struct told t;
+
+	(void)state;
+	watch(&t, add("absent", false));
+	run();
+	assert_int_equal(t.outcome, FLEET_FAILED);
+	assert_string_equal(t.error, "there is no such file");
+	assert_string_equal(state_of("absent"), "none");
+}
+
+static void test_failure_later(void **state)
+{
+	struct told t;
+
+	(void)state;
+	watch(&t, add("sour", false));
+	run();
+	assert_int_equal(t.outcome, FLEET_FAILED);
+	assert_string_equal(t.error, "the driver says no");
+	assert_string_equal(state_of("sour"), "none");
+	assert_int_equal(fake_nr, 0);
+}
+
+/* What the file asks for stays visible; the others live on; it can be deleted. */
+static void test_configured_failures_stay(void **state)
+{
+	struct told t;
+
+	(void)state;
+	add("absent", true);
+	add("sour", true);
+	add("a", true);
+	run();
+	assert_true(fleet_settled(&fleet));
+	assert_string_equal(state_of("absent"), "failed");
+	assert_string_equal(state_of("sour"), "failed");
+	assert_string_equal(fleet_find(&fleet, "sour")->error, "the driver says no");
+	assert_string_equal(state_of("a"), "live");
+	fleet_del(&fleet, fleet_find(&fleet, "sour"), false);
+	watch(&t, fleet_find(&fleet, "sour"));
+	run();
+	assert_int_equal(t.outcome, FLEET_GONE);
+	assert_string_equal(state_of("sour"), "none");
+}
+
+static void test_polite_stop_refused_then_forced(void **state)
+{
+	struct member *m = add("busy", false);
+	struct told t;
+
+	(void)state;
+	run();
+	fleet_del(&fleet, m, false);
+	watch(&t, m);
+	run();
+	assert_int_equal(t.outcome, FLEET_REFUSED);
+	assert_string_equal(t.error, "in use: by the test");
+	assert_string_equal(state_of("busy"), "live");
+	fleet_del(&fleet, m, true);
+	watch(&t, m);
+	run();
+	assert_int_equal(t.outcome, FLEET_GONE);
+}
+
+static void test_del_while_starting(void **state)
+{
+	struct member *m = add("slow", false);
+	struct told starter, stopper;
+
+	(void)state;
+	watch(&starter, m);
+	run();
+	fleet_del(&fleet, m, false);
+	watch(&stopper, m);
+	fake_release("slow");
+	run();
+	assert_int_equal(starter.outcome, FLEET_GONE);
+	assert_int_equal(stopper.outcome, FLEET_GONE);
+	assert_int_equal(fleet.member_nr, 0);
+}
+
+static void test_late_is_told_and_no_longer_waited_for(void **state)
+{
+	struct told t;
+
+	(void)state;
+	watch(&t, add("slow", true));
+	run();
+	assert_false(fleet_settled(&fleet));
+	fake_late("slow");
+	run();
+	assert_int_equal(t.outcome, FLEET_LATE);
+	assert_string_equal(t.error, "no answer for 30 s");
+	assert_true(fleet_settled(&fleet));
+	fake_release("slow");
+	run();
+	assert_string_equal(state_of("slow"), "live");
+	fleet_del(&fleet, fleet_find(&fleet, "slow"), true);
+	fake_release("slow");
+	run();
+}
+
+static void test_unwatch(void **state)
+{
+	struct told t;
+
+	(void)state;
+	watch(&t, add("a", false));
+	fleet_unwatch(&t.watch);
+	run();
+	assert_int_equal(t.nr, 0);
+}
+
+static void test_reload_adds_removes_leaves(void **state)
+{
+	unsigned starts;
+
+	(void)state;
+	reload("a b");
+	run();
+	starts = fake_starts;
+	reload("b c");
+	run();
+	assert_string_equal(state_of("a"), "none");
+	assert_string_equal(state_of("b"), "live");
+	assert_string_equal(state_of("c"), "live");
+	assert_int_equal(fake_starts, starts + 1);
+	assert_int_equal(fake_nr, 2);
+}
+
+static void test_reload_restarts_what_changed(void **state)
+{
+	unsigned starts;
+
+	(void)state;
+	reload("a:1 b:1");
+	run();
+	starts = fake_starts;
+	reload("a:2 b:1");
+	run();
+	assert_int_equal(fake_starts, starts + 1);
+	assert_string_equal(state_of("a"), "live");
+	assert_int_equal(fake_get("a")->spec.depth, 2);
+	assert_int_equal(fleet_find(&fleet, "a")->settings->options.depth, 2);
+}
+
+/* What is new may want what the old ones hold. */
+static void test_reload_starts_after_the_stops(void **state)
+{
+	(void)state;
+	reload("slow");
+	run();
+	fake_release("slow");
+	run();
+	reload("b");
+	run();
+	assert_string_equal(state_of("slow"), "stopping");
+	assert_string_equal(state_of("b"), "waiting");
+	assert_false(fleet_settled(&fleet));
+	fake_release("slow");
+	run();
+	assert_string_equal(state_of("slow"), "none");
+	assert_string_equal(state_of("b"), "live");
+}
+
+/* Only until the deadline of the old ones. */
+static void test_reload_does_not_wait_for_ever(void **state)
+{
+	(void)state;
+	reload("slow");
+	run();
+	fake_release("slow");
+	run();
+	reload("b");
+	run();
+	fake_late("slow");
+	run();
+	assert_string_equal(state_of("b"), "live");
+	assert_true(fleet_settled(&fleet));
+	fake_release("slow");
+	run();
+}
+
+static void test_reload_keeps_what_is_in_use(void **state)
+{
+	(void)state;
+	reload("busy:1");
+	run();
+	reload("busy:2");
+	run();
+	assert_string_equal(state_of("busy"), "live");
+	assert_int_equal(fleet_find(&fleet, "busy")->settings->options.depth, 1);
+	reload("");
+	run();
+	assert_string_equal(state_of("busy"), "live");
+	/* And tries again at the next. */
+	fleet_del(&fleet, fleet_find(&fleet, "busy"), true);
+	run();
+}
+
+static void test_reload_tries_failed_ones_again(void **state)
+{
+	unsigned starts = fake_starts;
+
+	(void)state;
+	reload("sour absent");
+	run();
+	assert_int_equal(fake_starts, starts + 1);
+	reload("sour absent");
+	run();
+	assert_int_equal(fake_starts, starts + 2);
+	assert_string_equal(state_of("sour"), "failed");
+	assert_string_equal(state_of("absent"), "failed");
+	reload("");
+	run();
+	assert_int_equal(fleet.member_nr, 0);
+}
+
+/* It was on its way up when it was asked to stop, and says so. */
+static void test_live_while_stopping(void **state)
+{
+	struct told t;
+
+	(void)state;
+	fleet_del(&fleet, add("slow", false), false);
+	watch(&t, fleet_find(&fleet, "slow"));
+	fake_plan(fake_get("slow"), DEVICE_EVENT_LIVE, "");
+	run();
+	assert_int_equal(t.nr, 0);
+	assert_string_equal(state_of("slow"), "stopping");
+	fake_release("slow");
+	run();
+	assert_int_equal(t.outcome, FLEET_GONE);
+}
+
+/* Its device has failed a moment ago and is not freed yet: there is nothing to stop. */
+static void test_reload_between_failure_and_sweep(void **state)
+{
+	unsigned starts;
+
+	(void)state;
+	add("sour", true);
+	starts = fake_starts;
+	while (device_state(fake_get("sour")) != DEVICE_FAILED)
+		ev_run(ev, EVRUN_ONCE);
+	assert_true(fleet_find(&fleet, "sour")->ended);
+	reload("sour");
+	run();
+	assert_string_equal(state_of("sour"), "failed");
+	assert_int_equal(fake_starts, starts + 1);
+}
+
+/* A failure that the sweep has not seen yet. */
+static void test_reload_right_after_a_failure(void **state)
+{
+	(void)state;
+	reload("absent");
+	run();
+	add("absent2", true);
+	reload("absent absent2");
+	reload("absent absent2");
+	run();
+	assert_string_equal(state_of("absent2"), "failed");
+	reload("");
+	run();
+	assert_int_equal(fleet.member_nr, 0);
+}
+
+static void test_reload_leaves_added_ones_alone(void **state)
+{
+	(void)state;
+	add("mine", false);
+	run();
+	reload("a");
+	run();
+	assert_string_equal(state_of("mine"), "live");
+	/* Once the file has it, it is the file's. */
+	reload("a mine:1");
+	run();
+	assert_string_equal(state_of("mine"), "live");
+	reload("a");
+	run();
+	assert_string_equal(state_of("mine"), "none");
+}
+
+static void test_reload_twice_at_once(void **state)
+{
+	(void)state;
+	reload("a:1 b:1");
+	reload("a:2 c:1");
+	reload("a:3 d:1");
+	run();
+	assert_int_equal(fake_get("a")->spec.depth, 3);
+	assert_string_equal(state_of("b"), "none");
+	assert_string_equal(state_of("c"), "none");
+	assert_string_equal(state_of("d"), "live");
+	assert_int_equal(fake_nr, 2);
+}
+
+static void test_reload_while_restarting(void **state)
+{
+	(void)state;
+	reload("slow:1");
+	run();
+	fake_release("slow");
+	run();
+	reload("slow:2");
+	run();
+	reload("slow:3");
+	run();
+	fake_release("slow");
+	run();
+	assert_int_equal(fake_get("slow")->spec.depth, 3);
+	fake_release("slow");
+	run();
+	assert_string_equal(state_of("slow"), "live");
+	fleet_del(&fleet, fleet_find(&fleet, "slow"), false);
+	fake_release("slow");
+	run();
+}
+
+static void test_del_ends_a_restart(void **state)
+{
+	struct told t;
+
+	(void)state;
+	reload("slow:1");
+	run();
+	fake_release("slow");
+	run();
+	reload("slow:2");
+	run();
+	fleet_del(&fleet, fleet_find(&fleet, "slow"), false);
+	watch(&t, fleet_find(&fleet, "slow"));
+	fake_release("slow");
+	run();
+	assert_int_equal(t.outcome, FLEET_GONE);
+	assert_int_equal(fleet.member_nr, 0);
+}
+
+/* A device that dies while live is told as failed, and a reload cures it. */
+static void test_failure_of_a_live_device(void **state)
+{
+	(void)state;
+	reload("a");
+	run();
+	fake_plan(fake_get("a"), DEVICE_EVENT_FAILED, "stopped by somebody else");
+	run();
+	assert_string_equal(state_of("a"), "failed");
+	reload("a");
+	run();
+	assert_string_equal(state_of("a"), "live");
+}
+
+static void test_stop_all(void **state)
+{
+	(void)state;
+	reload("a busy sour absent slow");
+	run();
+	reload("a busy sour absent slow new");
+	fleet_stop_all(&fleet);
+	run();
+	assert_int_equal(fleet.member_nr, 1);
+	fake_release("slow");
+	run();
+	assert_int_equal(fleet.member_nr, 0);
+	assert_int_equal(fake_nr, 0);
+	reload("a");
+	run();
+	assert_int_equal(fleet.member_nr, 0);
+}
+
+static void test_stop_all_makes_polite_stops_forced(void **state)
+{
+	struct told t;
+
+	(void)state;
+	add("slow", false);
+	fake_release("slow");
+	run();
+	fleet_del(&fleet, fleet_find(&fleet, "slow"), false);
+	watch(&t, fleet_find(&fleet, "slow"));
+	fleet_stop_all(&fleet);
+	assert_true(fake_get("slow")->force);
+	fake_release("slow");
+	run();
+	assert_int_equal(t.outcome, FLEET_GONE);
+	assert_int_equal(fleet.member_nr, 0);
+}
+
+static void test_changes_are_told(void **state)
+{
+	(void)state;
+	fleet_check(&fleet);
+	run();
+	assert_true(changes_nr > 0);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	ev = ev_default_loop(0);
+	changes_nr = 0;
+	fleet_init(&fleet, ev, &host, 10 * NS_PER_SEC);
+	fleet.changed = on_changed;
+	return 0;
+}
+
+/* Every test leaves a fleet that stops. */
+static int teardown(void **state)
+{
+	(void)state;
+	fleet_stop_all(&fleet);
+	run();
+	fleet_fini(&fleet);
+	return fleet.member_nr == 0 && fake_nr == 0 ? 0 : -1;
+}
+
+static int quiet(void **state)
+{
+	(void)state;
+	log_init(LOG_LEVEL_ERROR);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	ev_loop_destroy(ev_default_loop(0));
+	return 0;
+}
+
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_add_and_del),
+		TEST(test_failure_at_once),
+		TEST(test_failure_later),
+		TEST(test_configured_failures_stay),
+		TEST(test_polite_stop_refused_then_forced),
+		TEST(test_del_while_starting),
+		TEST(test_late_is_told_and_no_longer_waited_for),
+		TEST(test_unwatch),
+		TEST(test_reload_adds_removes_leaves),
+		TEST(test_reload_restarts_what_changed),
+		TEST(test_reload_starts_after_the_stops),
+		TEST(test_reload_does_not_wait_for_ever),
+		TEST(test_reload_keeps_what_is_in_use),
+		TEST(test_reload_tries_failed_ones_again),
+		TEST(test_live_while_stopping),
+		TEST(test_reload_between_failure_and_sweep),
+		TEST(test_reload_right_after_a_failure),
+		TEST(test_reload_leaves_added_ones_alone),
+		TEST(test_reload_twice_at_once),
+		TEST(test_reload_while_restarting),
+		TEST(test_del_ends_a_restart),
+		TEST(test_failure_of_a_live_device),
+		TEST(test_stop_all),
+		TEST(test_stop_all_makes_polite_stops_forced),
+		TEST(test_changes_are_told),
+	};
+
+	return cmocka_run_group_tests_name("fleet", tests, quiet, end);
+}

@@ -1,0 +1,230 @@
+#!/bin/bash
+# Fetches the stock Debian kernels that the test guest boots, and keeps them in a cache.
+#
+#   kernel.sh get 7.2       print the folder of that kernel, fetching it only when it is not cached
+#   kernel.sh update 7.2    ask the archive for a newer one first
+#   kernel.sh source DIR    put the ublk parts of the kernel's source into DIR
+#
+# A kernel's folder holds vmlinux (uncompressed: the guest would spend seconds on it), release and
+# modules/. The machine's own apt sources stay untouched: every suite gets lists of its own.
+set -euo pipefail
+
+cache=${UBLKD_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ublkd/guest}
+
+say() { printf 'kernel.sh: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+suites_of() { # SERIES: where Debian has it, the most stable place first
+	case $1 in
+	6.12) echo "trixie-security trixie-updates trixie" ;;
+	7.2) echo "trixie-backports forky sid" ;;
+	*) die "no kernel series '$1': 7.2 and 6.12 are known (add its suites to suites_of)" ;;
+	esac
+}
+
+# --- apt, without touching the machine's sources ------------------------------------------------
+
+# The archive is reached as the machine reaches it: a mirror or a proxy there is there for a reason.
+machine_uris() {
+	cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
+		sed -nE 's/^deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+).*/\2/p'
+	sed -nE 's/^URIs:[[:space:]]*//p' /etc/apt/sources.list.d/*.sources 2>/dev/null |
+		tr -s '[:blank:]' '\n'
+}
+
+archive_uri() { # SUITE
+	local tail=debian uri
+	[[ $1 == *-security ]] && tail=debian-security
+	uri=$(machine_uris | grep -E "/$tail/?\$" | head -n 1) || true
+	# A machine without a security mirror: the same archive mostly has it beside.
+	[ -n "$uri" ] || uri=$(machine_uris | grep -E '/debian/?$' | head -n 1 | sed "s|/debian/*\$|/$tail|") || true
+	[ -n "$uri" ] || die "no Debian archive in /etc/apt/sources.list(.d)"
+	printf '%s\n' "$uri"
+}
+
+keyring_option() {
+	local ring=/usr/share/keyrings/debian-archive-keyring.gpg
+	if [ -e "$ring" ]; then echo "[arch=amd64 signed-by=$ring]"; else echo "[arch=amd64]"; fi
+}
+
+apt_options() { # SUITE: sets the array apt
+	local dir=$cache/apt/$1
+	mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
+	printf 'deb %s %s %s main\n' "$(keyring_option)" "$(archive_uri "$1")" "$1" >"$dir/sources.list"
+	apt=(-qq -oDir::Etc::sourcelist="$dir/sources.list" -oDir::Etc::sourceparts=/dev/null
+		-oDir::State::Lists="$dir/lists" -oDir::Cache="$dir/cache" -oDir::State::status=/dev/null
+		-oAPT::Architecture=amd64 -oAPT::Sandbox::User=root -oAcquire::Languages=none
+		-oAcquire::Retries=2 -oAPT::Update::Error-Mode=any)
+}
+
+# Since 7.x an image is a pair, linux-binary and linux-modules, and linux-image is only their name;
+# before, linux-image has it all.
+image_package() { # SERIES: newest in the lists that $apt names, or nothing
+	local kind name
+	for kind in binary image; do
+		name=$(apt-cache "${apt[@]}" pkgnames "linux-$kind-$1" |
+			grep -E "^linux-$kind-${1//./\\.}[.+~].*-cloud-amd64\$" | sort -V | tail -n 1)
+		if [ -n "$name" ]; then echo "$name" && return; fi
+	done
+}
+
+find_suite() { # SERIES TEST...: updates the lists until TEST prints a package; sets package, suite
+	local series=$1 suites
+	shift
+	suites=$(suites_of "$series")
+	for suite in $suites; do
+		apt_options "$suite"
+		say "asking $suite for Linux $series"
+		apt-get "${apt[@]}" update >&2 || { say "cannot read $suite"; continue; }
+		package=$("$@") || package=
+		if [ -n "$package" ]; then return 0; fi
+	done
+	return 1
+}
+
+download() { # DIR PACKAGE...
+	local dir=$1
+	shift
+	say "downloading $*"
+	(cd "$dir" && apt-get "${apt[@]}" download "$@" >&2)
+}
+
+# --- from packages to a bootable folder ---------------------------------------------------------
+
+number_at() { # FILE OFFSET BYTES
+	od -An -v -tu"$3" -j "$2" -N "$3" "$1" | tr -d ' '
+}
+
+unpack_command() { # MAGIC (8 hex digits)
+	case $1 in
+	28b52ffd) echo zstd ;;
+	fd377a58) echo xz ;;
+	1f8b*) echo gzip ;;
+	02214c18) echo lz4 ;;
+	*) die "vmlinuz is packed in a way unknown here (magic $1): extend unpack_command" ;;
+	esac
+}
+
+# Where the payload lies is in the boot header (Documentation/arch/x86/boot.rst). All formats but
+# gzip have the unpacked size, 4 bytes, appended, which their tools take for rubbish.
+extract_vmlinux() { # VMLINUZ VMLINUX
+	local start length tool magic
+	start=$((($(number_at "$1" $((0x1f1)) 1) + 1) * 512 + $(number_at "$1" $((0x248)) 4)))
+	length=$(number_at "$1" $((0x24c)) 4)
+	magic=$(od -An -tx1 -j "$start" -N 4 "$1" | tr -d ' ')
+	tool=$(unpack_command "$magic")
+	command -v "$tool" >/dev/null || die "$tool is missing: run ./dev vm --install"
+	[ "$tool" = gzip ] || length=$((length - 4))
+	head -c $((start + length)) "$1" | tail -c "$length" | "$tool" -dc >"$2"
+	[ "$(od -An -c -j 1 -N 3 "$2" | tr -d ' ')" = ELF ] || die "$1 did not unpack to an ELF file"
+}
+
+# Runs as a process of its own, with errexit: a step that fails ends it.
+install_kernel() { # STAGE: a folder with the packages -> vmlinux, modules/, release
+	local stage=$1 deb vmlinuz modules
+	for deb in "$stage"/*.deb; do dpkg-deb -x "$deb" "$stage/tree"; done
+	vmlinuz=$(find "$stage/tree" -type f -name 'vmlinuz*') # in /boot or beside the modules
+	modules=$(find "$stage/tree" -type d -path '*/lib/modules/*' -prune)
+	if [ -z "$vmlinuz" ] || [ -z "$modules" ]; then die "the packages hold no kernel with modules"; fi
+	extract_vmlinux "$vmlinuz" "$stage/vmlinux"
+	mkdir "$stage/modules"
+	mv "$modules" "$stage/modules/"
+	rebuild_module_index "$stage" "${modules##*/}"
+	rm -rf "$stage/tree" "$stage"/*.deb
+	printf '%s\n' "${modules##*/}" >"$stage/release"
+}
+
+# depmod wants ROOT/lib/modules/RELEASE.
+rebuild_module_index() { # STAGE RELEASE
+	mkdir -p "$1/root/lib"
+	ln -s "$1/modules" "$1/root/lib/modules"
+	PATH=$PATH:/usr/sbin:/sbin depmod -b "$1/root" "$2"
+	rm -r "$1/root"
+}
+
+fetch_kernel() { # SERIES: the newest one becomes $cache/SERIES
+	local series=$1 stage package suite apt name packages
+	find_suite "$series" image_package "$series" || return 1
+	name=${package#linux-*-}
+	if [ ! -e "$cache/kernels/$name/release" ]; then
+		mkdir -p "$cache/kernels"
+		stage=$(mktemp -d "$cache/kernels/.part-XXXXXX")
+		packages=("$package")
+		[[ $package == linux-binary-* ]] && packages+=("linux-modules-$name" "linux-base-$name")
+		if ! download "$stage" "${packages[@]}" || ! "$0" _install "$stage"; then
+			rm -rf "$stage"
+			return 1
+		fi
+		chmod 755 "$stage"
+		mv -T "$stage" "$cache/kernels/$name"
+	fi
+	ln -sfn "kernels/$name" "$cache/.$series.new" && mv -T "$cache/.$series.new" "$cache/$series"
+}
+
+cached() { [ -s "$cache/$1/release" ] && [ -s "$cache/$1/vmlinux" ]; }
+
+lock() { # two runs must not fill the cache at once; a killed run leaves only .part folders
+	mkdir -p "$cache" || die "cannot make $cache: set UBLKD_CACHE to a folder that can be written"
+	exec 9>"$cache/lock"
+	flock -n 9 || { say "waiting for another run that fetches a kernel"; flock 9; }
+	rm -rf "$cache"/kernels/.part-*
+}
+
+get_kernel() { # SERIES
+	if ! cached "$1"; then
+		lock
+		cached "$1" || fetch_kernel "$1" ||
+			die "no kernel $1 in $cache, and Debian's archive could not give one: is the network up?"
+	fi
+	readlink -f "$cache/$1"
+}
+
+update_kernel() { # SERIES
+	lock
+	fetch_kernel "$1" || { cached "$1" && say "no network: keeping the cached kernel $1"; } ||
+		die "Debian's archive could not give a kernel $1: is the network up?"
+	readlink -f "$cache/$1"
+}
+
+# --- source -------------------------------------------------------------------------------------
+
+source_package() { apt-cache "${apt[@]}" pkgnames | grep -x "linux-source-$1"; }
+
+fetch_source() { # SERIES DIR
+	local series=$1 dir=$2 stage package suite apt deb
+	find_suite "$series" source_package "$series" || return 1
+	stage=$(mktemp -d "$cache/.source-XXXXXX")
+	if ! download "$stage" "$package" || ! deb=$(ls "$stage"/*.deb); then
+		rm -rf "$stage"
+		return 1
+	fi
+	mkdir "$stage/tree"
+	say "unpacking (this takes a minute)"
+	dpkg-deb --fsys-tarfile "$deb" | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' |
+		xz -dc | tar -x -C "$stage/tree" --strip-components=1 --wildcards \
+		'*/tools/testing/selftests/ublk' '*/tools/testing/selftests/kselftest*' \
+		'*/tools/testing/selftests/lib.mk' '*/tools/include' '*/tools/scripts' \
+		'*/scripts/subarch.include' '*/include/uapi/linux/ublk_cmd.h' \
+		'*/drivers/block/ublk_drv.c' '*/Documentation/block/ublk.rst' || return 1
+	basename "$deb" >"$stage/tree/package"
+	mkdir -p "$(dirname "$dir")" && mv -T "$stage/tree" "$dir" || return 1
+	rm -rf "$stage"
+}
+
+get_source() { # DIR
+	[ -n "${1:-}" ] || die "usage: kernel.sh source DIR"
+	if [ ! -e "$1/package" ]; then
+		lock
+		rm -rf "$cache"/.source-*
+		fetch_source 7.2 "$1" || die "cannot fetch linux-source-7.2: is the network up?"
+	fi
+	readlink -f "$1"
+}
+
+case ${1:-} in
+get) get_kernel "${2:?series}" ;;
+update) update_kernel "${2:?series}" ;;
+_install) install_kernel "$2" ;;
+source) get_source "${2:-}" ;;
+*) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac

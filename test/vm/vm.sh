@@ -1,0 +1,141 @@
+#!/bin/bash
+# Runs one command as root in a guest with a stock Debian kernel and its real ublk driver.
+#
+#   vm.sh [-k 7.2|6.12] [-c CPUS] [-m MEM] [-t SECONDS] [-i] [-s] [--] COMMAND [ARG...]
+#   vm.sh --install      install the Debian packages that this needs
+#
+#   -k  kernel series (7.2)          -c  CPUs (2)          -m  memory (4G)
+#   -t  limit in real seconds for all of it (600)
+#   -i  instruction clock: one CPU, one guest nanosecond per instruction, whatever the host's load
+#   -s  all CPUs in one host thread: slower, but safe for commands that make the kernel patch its
+#       code again and again (tracepoints, kprobes, bpftrace); QEMU's threads race with that
+#
+# The guest's root is this machine's, read-only, so it has the same fio, mkfs and so on; /tmp, /run,
+# /var/tmp, /mnt and /root are its own and empty. The tree and the current folder are at their own
+# paths. /out is build/out of the tree and can be written; dmesg is left there.
+# Exit: the command's code; 124 when the time was up; 125 when the guest crashed or did not start.
+#
+#   UBLKD_BIN_DIR     first on the guest's PATH (build/release/bin)
+#   UBLKD_VM_ENV      names of variables to pass on, separated by spaces
+#   UBLKD_VM_DMESG    where dmesg goes (build/out/dmesg-KERNEL.txt)
+#   UBLKD_VM_ACCEL    kvm or tcg (tcg: works everywhere)
+#   UBLKD_VM_QEMU     another qemu-system-x86_64
+#   UBLKD_CACHE       where kernels are kept (~/.cache/ublkd/guest)
+set -euo pipefail
+
+here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
+top=$(dirname "$(dirname "$here")")
+
+say() { printf 'vm.sh: %s\n' "$*" >&2; }
+die() { say "$*"; exit 125; }
+usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$here/vm.sh"; }
+
+# --- packages -----------------------------------------------------------------------------------
+
+# In Debian 12 virtiofsd is a part of qemu-system-common, since 13 a package of its own.
+packages() {
+	local version
+	# shellcheck disable=SC1091
+	version=$(. /etc/os-release && echo "${VERSION_ID:-99}") # testing and sid have no number
+	echo qemu-system-x86 qemu-system-common gcc libc6-dev kmod zstd xz-utils util-linux mount
+	if [ "${version%%.*}" -ge 13 ]; then echo virtiofsd; fi
+}
+
+virtiofsd_path() {
+	local path
+	for path in /usr/libexec/virtiofsd /usr/lib/qemu/virtiofsd; do
+		if [ -x "$path" ]; then echo "$path" && return; fi
+	done
+}
+
+install_packages() {
+	local name missing=()
+	for name in $(packages); do
+		dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q ' installed$' || missing+=("$name")
+	done
+	if [ ${#missing[@]} -eq 0 ]; then return; fi
+	say "installing ${missing[*]}"
+	[ "$(id -u)" = 0 ] || die "that needs root: sudo $0 --install"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get -qq update || say "apt-get update failed; trying with the lists at hand"
+	apt-get -qq install -y --no-install-recommends "${missing[@]}" >&2 ||
+		die "apt could not install them: is the network up?"
+}
+
+check_machine() {
+	local tool
+	[ "$(uname -m)" = x86_64 ] || die "the guest's kernels are for x86_64; this machine is $(uname -m)"
+	[ "$(id -u)" = 0 ] || die "needs root to lay out the guest's root with mounts: sudo ./dev vm ..."
+	for tool in qemu-system-x86_64 cc depmod unshare setpriv; do
+		command -v "$tool" >/dev/null || die "$tool is missing: run ./dev vm --install"
+	done
+	[ -n "$(virtiofsd_path)" ] || die "virtiofsd is missing: run ./dev vm --install"
+}
+
+# --- options ------------------------------------------------------------------------------------
+
+parse_options() {
+	local option
+	series=7.2 cpus=2 memory=4G limit=600 icount='' single=''
+	while getopts ':k:c:m:t:ish' option; do
+		case $option in
+		k) series=$OPTARG ;;
+		c) cpus=$OPTARG ;;
+		m) memory=$OPTARG ;;
+		t) limit=$OPTARG ;;
+		i) icount=1 ;;
+		s) single=1 ;;
+		h) usage && exit 0 ;;
+		*) usage >&2 && die "unknown option, or one without its value: -$OPTARG" ;;
+		esac
+	done
+	[[ $cpus =~ ^[1-9][0-9]*$ ]] || die "-c wants a number of CPUs, not '$cpus'"
+	[[ $limit =~ ^[1-9][0-9]*$ ]] || die "-t wants whole seconds, not '$limit'"
+	[[ $memory =~ ^[1-9][0-9]*[MG]$ ]] || die "-m wants something like 4G or 512M, not '$memory'"
+	if [ -n "$icount" ]; then cpus=1; fi # the instruction clock knows one CPU only
+}
+
+# --- the run ------------------------------------------------------------------------------------
+
+build_init() {
+	local init=$top/build/vm/init
+	if [ "$init" -nt "$here/init.c" ]; then return; fi
+	mkdir -p "$top/build/vm"
+	cc -O2 -Wall -Wextra -D_GNU_SOURCE -static -o "$init.$$" "$here/init.c" ||
+		die "cannot build the guest's init (see above)"
+	mv "$init.$$" "$init" # another run may be doing the same
+}
+
+# All that a run makes (mounts, sockets, processes) lives in namespaces of its own and goes with
+# them, whatever ends it. Should this shell be killed, setpriv and unshare pass that on; ^C reaches
+# only this shell (setsid), so that there is one who ends it all.
+run_guest() {
+	local pid code=0
+	setsid setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --mount-proc \
+		--propagation private -- "$here/guest.sh" "$@" </dev/null &
+	pid=$!
+	trap 'kill -KILL $pid 2>/dev/null; exit 130' INT
+	trap 'kill -KILL $pid 2>/dev/null; exit 143' TERM HUP
+	wait "$pid" || code=$?
+	return "$code"
+}
+
+main() {
+	if [ "${1:-}" = --install ]; then install_packages && exit; fi
+	if [ "${1:-}" = --help ]; then usage && exit; fi
+	parse_options "$@"
+	shift $((OPTIND - 1))
+	if [ $# -eq 0 ]; then usage >&2 && die "no command given"; fi
+	check_machine
+	build_init
+	kernel=$("$here/kernel.sh" get "$series") || exit 125
+	out=$top/build/out
+	mkdir -p "$out"
+	bin=${UBLKD_BIN_DIR:-$top/build/release/bin}
+	dmesg=${UBLKD_VM_DMESG:-$out/dmesg-$series.txt}
+	virtiofsd=$(virtiofsd_path)
+	export top out bin dmesg virtiofsd kernel series cpus memory limit icount single
+	run_guest "$@"
+}
+
+main "$@"
