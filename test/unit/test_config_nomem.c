@@ -205,6 +205,8 @@ static void test_bad_document(void **state)
 	assert_true(fail_each("name: a\nname: b\nsize: !x 1\nbackend: {<<: 1, <<: {}}\n", NULL,
 			      -EINVAL) > 20);
 	assert_true(fail_each("id: 1\nid: 2\n", NULL, -EINVAL) > 10);
+	/* Refused first, and then without memory for the rest. */
+	assert_true(fail_each("id: x\nname: abc\ncpus: 0-3\n", NULL, -EINVAL) > 10);
 	assert_true(fail_each("size: x\nsiez: 1\ncpus: [0, x]\nbackend: 3\nname: &n [*n\n", NULL,
 			      -EINVAL) > 10);
 }
