@@ -18,7 +18,6 @@ static int slot_take(struct reactor *r, uint32_t *ret_slot, uint64_t *ret_genera
 	if (r->slot_free_nr > 0) {
 		uint32_t entry = r->slot_free[--r->slot_free_nr];
 
-		*ret_slot = user_data_slot(entry);
 		*ret_generation = entry >> USER_DATA_SLOT_BITS;
 	} else if (r->slot_fresh < r->slot_nr) {
 		*ret_slot = r->slot_fresh++;
@@ -45,14 +44,12 @@ int op_init(struct op *op, struct reactor *reactor, struct op_owner owner, op_fn
 
 	if (ret < 0)
 		return ret;
-	slot = user_data_slot(entry);
 	*op = (struct op){
 		.user_data = user_data_make(owner.kind, owner.leg, owner.queue, owner.tag, slot) |
 			     generation << USER_DATA_GENERATION_SHIFT,
 		.fn = fn,
 		.reactor = reactor,
 	};
-	op->user_data += (entry >> USER_DATA_SLOT_BITS) * USER_DATA_GENERATION_ONE;
 	list_init(&op->parked);
 	reactor->slot[slot] = op;
 	return 0;
