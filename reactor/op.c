@@ -18,6 +18,7 @@ static int slot_take(struct reactor *r, uint32_t *ret_slot, uint64_t *ret_genera
 	if (r->slot_free_nr > 0) {
 		uint32_t entry = r->slot_free[--r->slot_free_nr];
 
+		*ret_slot = user_data_slot(entry);
 		*ret_generation = entry >> USER_DATA_SLOT_BITS;
 	} else if (r->slot_fresh < r->slot_nr) {
 		*ret_slot = r->slot_fresh++;
@@ -95,8 +96,7 @@ void op_park(struct op *op, op_retry_fn *retry)
 	ASSERT(op->state == OP_IDLE);
 	op->state = OP_PARKED;
 	op->retry = retry;
-	op->start_ns = op->reactor->now_ns;
-	stat_add(&op->reactor->stats.sq_full, 1);
+	op->reactor->stats.sq_full++;
 	list_push_back(&op->reactor->parked, &op->parked);
 }
 
