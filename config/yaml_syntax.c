@@ -31,6 +31,7 @@ static const struct translation translations[] = {
 	  AT_PROBLEM },
 	{ "did not find expected '-' indicator", "expected \"- \": check the indentation",
 	  AT_PROBLEM },
+	{ "did not find expected node content", "expected a value", AT_PROBLEM },
 	{ "did not find expected ',' or ']'", "expected \",\" or \"]\"", AT_BOTH },
 	{ "did not find expected ',' or '}'", "expected \",\" or \"}\"", AT_BOTH },
 	{ "found unexpected end of stream", "this quote is never closed", AT_CONTEXT },
@@ -108,7 +109,7 @@ static void tell(const yaml_parser_t *parser, const char *text, size_t bytes,
 int yaml_syntax_error(const yaml_parser_t *parser, const char *text, size_t bytes,
 		      struct config_errors *e)
 {
-	if (parser->error == YAML_MEMORY_ERROR)
+	if (parser->error == YAML_MEMORY_ERROR) /* UNTESTED: libyaml's own malloc is not failed */
 		return -ENOMEM;
 	tell(parser, text, bytes, e);
 	return -EINVAL;

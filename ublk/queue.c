@@ -11,6 +11,7 @@
 #include "ublk/queue.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -60,23 +61,31 @@ static void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uint32_t c
 	cmd->addr = buffer_of(q, tag);
 	op_start(&io->op, sqe);
 	io->state = TAG_ARMED;
+	io->committing = cmd_op == UBLK_U_IO_COMMIT_AND_FETCH_REQ;
 }
 
 static void commit_at_turn_end(struct task *task);
 
+static void commit_later(struct tag_io *io)
+{
+	struct queue *q = io->queue;
+
+	io->state = TAG_DONE;
+	q->commits[q->commit_nr++] = (uint16_t)tag_of(io);
+	reactor_at_turn_end(q->setup.reactor, &q->commit_task, commit_at_turn_end);
+}
+
 /* The request of this tag is answered: hand it back at the end of the turn. */
 static void tag_finish(struct tag_io *io, int result)
 {
-	struct queue *q = io->queue;
 	bool has_data = io->bio.op == BACKEND_READ || io->bio.op == BACKEND_WRITE;
 
 	if (result < 0)
 		io->result = result;
 	else
 		io->result = has_data ? (int32_t)io->bio.length_bytes : 0;
-	io->state = TAG_DONE;
-	q->commits[q->commit_nr++] = (uint16_t)tag_of(io);
-	reactor_at_turn_end(q->setup.reactor, &q->commit_task, commit_at_turn_end);
+	io->committing = false;
+	commit_later(io);
 }
 
 static void busy_retry(struct task *task);
@@ -221,8 +230,12 @@ static void tag_event(struct op *op, int res, uint32_t cqe_flags)
 	struct tag_io *io = container_of(op, struct tag_io, op);
 
 	(void)cqe_flags;
+	/* io_uring itself had no memory for a COMMIT: a request not handed back hangs its reader.
+	 */
 	if (res == UBLK_IO_RES_OK)
 		tag_serve(io);
+	else if (res == -ENOMEM && io->committing)
+		commit_later(io);
 	else
 		tag_down(io, res);
 }
@@ -239,8 +252,11 @@ static void commit_at_turn_end(struct task *task)
 
 		if (!sqe)
 			break;
-		instrument_commit(io);
-		q->inflight_nr--;
+		/* Not again what is only sent again. */
+		if (!io->committing) {
+			instrument_commit(io);
+			q->inflight_nr--;
+		}
 		prep_tag_cmd(io, sqe, UBLK_U_IO_COMMIT_AND_FETCH_REQ);
 	}
 	q->commit_nr -= nr;
@@ -262,7 +278,7 @@ static void tag_fetch(struct op *op)
 	}
 	prep_tag_cmd(io, sqe, UBLK_U_IO_FETCH_REQ);
 	q->fetched_nr++;
-	q->fetch_turn = q->setup.reactor->stats.turns;
+	q->fetch_mark = reactor_sq_mark(q->setup.reactor);
 }
 
 /*
@@ -397,16 +413,16 @@ static void attach_report(struct queue *q)
 }
 
 /*
- * A FETCH that the driver refuses is answered by the enter that submits it: when the turn after the
- * last one is over and nothing was refused, all are armed. (The CQE of an accepted FETCH comes with
- * the first request, perhaps never: it cannot be waited for.)
+ * A FETCH that the driver refuses is answered by the enter that submits it: when the kernel has
+ * taken the last one and all it posted has been seen, those not refused are armed. (The CQE of an
+ * accepted FETCH comes with the first request, perhaps never: it cannot be waited for.)
  */
 static void attach_check(struct task *task)
 {
 	struct queue *q = container_of(task, struct queue, attach_task);
 	struct reactor *r = q->setup.reactor;
 
-	if (q->fetched_nr < q->setup.depth || r->stats.turns <= q->fetch_turn)
+	if (q->fetched_nr < q->setup.depth || !reactor_sq_passed(r, q->fetch_mark))
 		reactor_defer(r, &q->attach_task, attach_check);
 	else
 		attach_report(q);
@@ -436,24 +452,30 @@ void queue_attach(struct queue *q, const struct queue_setup *setup)
 	reactor_post(setup->reactor, &q->attach_mail, attach);
 }
 
-static void cancel(struct mail *mail)
+static void cancel_io(struct tag_io *io)
 {
-	struct queue *q = container_of(mail, struct queue, cancel_mail);
-
-	q->cancelling = true;
-	for (unsigned tag = 0; q->ios && tag < q->setup.depth; tag++) {
-		struct tag_io *io = &q->ios[tag];
-
-		if (io->state == TAG_BUSY) {
-			list_remove(&io->busy);
-			tag_finish(io, -EIO);
-		} else if (io->state == TAG_SERVING) {
-			backend_io_cancel(&io->bio);
-		}
+	if (io->state == TAG_BUSY) {
+		list_remove(&io->busy);
+		tag_finish(io, -EIO);
+	} else if (io->state == TAG_SERVING) {
+		backend_io_cancel(&io->bio);
 	}
 }
 
-void queue_cancel(struct queue *q)
+static void cancel_changed(struct mail *mail)
 {
-	reactor_post(q->setup.reactor, &q->cancel_mail, cancel);
+	struct queue *q = container_of(mail, struct queue, cancel_mail);
+
+	/* First, so that a change behind it comes as a mail of its own. */
+	q->cancel_posted = false;
+	q->cancelling = q->cancel_wanted;
+	for (unsigned tag = 0; q->cancelling && q->ios && tag < q->setup.depth; tag++)
+		cancel_io(&q->ios[tag]);
+}
+
+void queue_cancel(struct queue *q, bool cancel)
+{
+	q->cancel_wanted = cancel;
+	if (!atomic_exchange(&q->cancel_posted, true))
+		reactor_post(q->setup.reactor, &q->cancel_mail, cancel_changed);
 }

@@ -19,6 +19,7 @@ struct tag_io {
 	uint64_t submit_ns; /* when the backend took it */
 	uint64_t done_ns;   /* when the backend answered */
 	int32_t result;	    /* for the commit: bytes or -errno */
+	bool committing; /* the command in flight is a COMMIT, which the driver may not have seen */
 	enum tag_state state;
 	struct queue *queue;
 	struct list_node busy;

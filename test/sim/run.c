@@ -39,6 +39,7 @@ static struct run {
 	uint64_t progress, progress_ns;
 	uint64_t turns;
 	struct sim_event start_event;
+	struct list_node visits;
 } r;
 
 static void dump(void)
@@ -95,17 +96,28 @@ static void make_reactor(struct reactor *reactor, unsigned idx, bool control)
 
 static void on_event(struct device *device, enum device_event event, void *arg)
 {
+	enum sim_side side = sim_cross(SIM_WORLD);
+
 	(void)arg;
 	slot_event(device, event);
+	sim_cross(side);
 }
 
 /* An opener of the block device goes; the last one lets a deleted device go. */
 struct visit {
 	struct sim_event event;
+	struct list_node node;
 	uint32_t id;
 	struct model_dev *dev;
 	bool probe;
 };
+
+static void visit_free(struct visit *v)
+{
+	sim_event_cancel(&v->event);
+	list_remove(&v->node);
+	free(v);
+}
 
 static void visit_ends(struct sim_event *event)
 {
@@ -116,7 +128,7 @@ static void visit_ends(struct sim_event *event)
 	else
 		v->dev->opener_nr--;
 	model_put(v->dev);
-	free(v);
+	visit_free(v);
 }
 
 static void visit_begins(struct sim_event *event)
@@ -124,7 +136,7 @@ static void visit_begins(struct sim_event *event)
 	struct visit *v = container_of(event, struct visit, event);
 
 	if (model_find(v->id) != v->dev || !v->dev->live || v->dev->stopping) {
-		free(v);
+		visit_free(v);
 		return;
 	}
 	if (v->probe)
@@ -141,6 +153,7 @@ static void visit(struct model_dev *dev, bool probe, uint64_t within_ns)
 	struct visit *v = calloc(1, sizeof(*v));
 
 	*v = (struct visit){ .id = dev->id, .dev = dev, .probe = probe };
+	list_push_back(&r.visits, &v->node);
 	sim_event_arm(&v->event, sim.now_ns + sim_skewed(0, within_ns), visit_begins);
 }
 
@@ -214,14 +227,18 @@ static void open_ctl(struct sim_event *event)
 
 static enum slot_kind choose_kind(void)
 {
+	if (sim.defect >= DEFECT_NO_DSYNC)
+		return SLOT_FILE;
 	if (sim.defect != DEFECT_NONE)
 		return SLOT_SCRIPTED;
 	switch (sim_below(16)) {
 	case 0:
 		return SLOT_NULL;
-	case 1 ... 3:
+	case 1:
+		return SLOT_PATTERN;
+	case 2 ... 4:
 		return SLOT_MEM;
-	case 4 ... 9:
+	case 5 ... 9:
 		return SLOT_FILE;
 	default:
 		return SLOT_SCRIPTED;
@@ -244,6 +261,7 @@ static void ctl_is_open(void)
 static void set_up(uint64_t ios)
 {
 	r = (struct run){ .budget = ios, .progress_ns = sim.now_ns };
+	list_init(&r.visits);
 	model_init();
 	model.live = on_live;
 	sim.dump = dump;
@@ -291,10 +309,17 @@ static bool data_is_awake(const struct reactor *reactor)
 
 static void turn(struct reactor *reactor)
 {
+	uint64_t allocs = sim.alloc_nr, mails = reactor->stats.mails;
+
 	sim_trace("turn", reactor == &r.control, reactor->idx, reactor->stats.turns, 0);
 	sim.now_ns += sim_between(100, 2000);
 	r.turns++;
+	sim_cross(SIM_PRODUCT);
 	reactor_turn(reactor, !sim_one_in(8));
+	sim_cross(SIM_WORLD);
+	/* Queues come and go by mail: only then. */
+	if (sim.alloc_nr != allocs && reactor->stats.mails == mails)
+		sim_fail("reactor %u allocates while its devices run", reactor->idx);
 }
 
 static uint64_t next_deadline(void)
@@ -416,6 +441,9 @@ static void check_reactor(struct reactor *reactor, unsigned slots_used)
 static void tear_down(void)
 {
 	settle();
+	/* Those who came too late. */
+	while (!list_empty(&r.visits))
+		visit_free(list_entry(r.visits.next, struct visit, node));
 	ctl_close(&r.ctl);
 	check_reactor(&r.control, 1);
 	for (unsigned i = 0; i < r.data_nr; i++)

@@ -16,6 +16,8 @@
 #include "test/sim/client.h"
 #include "ublk/device_internal.h"
 
+#define CANCEL_GRACE_NS (10 * NS_PER_SEC)
+
 static void begin(struct sim_event *event);
 static void ask_stop(struct sim_event *event);
 
@@ -27,7 +29,7 @@ static uint64_t excuses(void)
 		FAULT_CTL_ADD,	   FAULT_CTL_SET_PARAMS,     FAULT_CTL_AFFINITY,
 		FAULT_CTL_START,   FAULT_OPEN_FAILS,	     FAULT_MAP_FAILS,
 		FAULT_FETCH_FAILS, FAULT_FOREIGN_STOP,	     FAULT_FOREIGN_DEL,
-		FAULT_CTL_EEXIST,
+		FAULT_CTL_EEXIST,  FAULT_NO_MEMORY,	     FAULT_NO_MAPPING,
 	};
 	uint64_t sum = 0;
 
@@ -82,10 +84,9 @@ static void init_scripted(struct slot *slot)
 static const struct backend *backend_of(const struct slot *slot)
 {
 	static const struct backend *const backends[] = {
-		[SLOT_SCRIPTED] = &scripted_backend,
-		[SLOT_FILE] = &backend_file,
-		[SLOT_MEM] = &backend_mem,
-		[SLOT_NULL] = &backend_null,
+		[SLOT_SCRIPTED] = &scripted_backend, [SLOT_FILE] = &backend_file,
+		[SLOT_MEM] = &backend_mem,	     [SLOT_NULL] = &backend_null,
+		[SLOT_PATTERN] = &backend_skeleton,
 	};
 
 	return backends[slot->kind];
@@ -122,6 +123,7 @@ void slot_fini(struct slot *slot)
 {
 	sim_event_cancel(&slot->event);
 	sim_event_cancel(&slot->stop_event);
+	sim_event_cancel(&slot->truncate_event);
 	if (slot->config && backend_of(slot)->options)
 		option_free(backend_of(slot)->options, slot->config);
 	free(slot->config);
@@ -154,12 +156,14 @@ static void prepare_storage(struct slot *slot)
 {
 	struct stat stat;
 
-	slot->st->may_cancel = false;
+	slot->st->cancel_until_ns = 0;
 	memset(slot->st->done_nr, 0, sizeof(slot->st->done_nr));
 	memset(slot->st->failed_nr, 0, sizeof(slot->st->failed_nr));
 	if (slot->kind == SLOT_FILE)
 		return;
 	storage_reset(slot->st);
+	for (uint64_t i = 0; slot->kind == SLOT_PATTERN && i < slot->st->size_bytes; i += 8)
+		memcpy(slot->st->image + i, &i, sizeof(i));
 	if (slot->kind == SLOT_MEM) {
 		const struct mem_device *mem = slot->dev->backend->priv;
 
@@ -177,10 +181,16 @@ static void begin_later(struct slot *slot)
 		sim_event_arm(&slot->event, sim.now_ns + sim_skewed(0, 100 * NS_PER_MS), begin);
 }
 
+static uint64_t open_excuses(void)
+{
+	return sim.fault_nr[FAULT_BACKEND_OPEN] + sim.fault_nr[FAULT_NO_MEMORY] +
+	       sim.fault_nr[FAULT_NO_MAPPING];
+}
+
 static void begin(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, event);
-	uint64_t open_faults = sim.fault_nr[FAULT_BACKEND_OPEN];
+	uint64_t open_faults = open_excuses();
 	char error[DEVICE_ERROR_BYTES] = "";
 	int ret;
 
@@ -188,11 +198,16 @@ static void begin(struct sim_event *event)
 	slot->was_live = slot->stop_asked = slot->stop_forced = slot->ended = false;
 	slot->excuses = excuses();
 	slot->starts++;
+	/* A truncated file is made whole by its owner before it is served again. */
+	if (slot->file_fd >= 0 && ftruncate(slot->file_fd, (off_t)slot->st->size_bytes) < 0)
+		sim_fail("ftruncate: %s", strerror(errno));
+	sim_cross(SIM_PRODUCT);
 	ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error, sizeof(error));
+	sim_cross(SIM_WORLD);
 	sim_trace("start", slot->idx, slot->spec.queues, slot->spec.depth, ret);
 	if (ret < 0) {
 		slot->dev = NULL;
-		if (sim.fault_nr[FAULT_BACKEND_OPEN] == open_faults || error[0] == '\0')
+		if (open_excuses() == open_faults || error[0] == '\0')
 			sim_fail("device_start: %d: %s", ret, error);
 		begin_later(slot);
 		return;
@@ -316,6 +331,9 @@ static void refused(struct slot *slot)
 	if (device_error(slot->dev)[0] == '\0')
 		sim_fail("%s: a stop is refused without a word", slot->name);
 	sim_saw(FAULT_STOP_REFUSED);
+	/* It stays, and so must its I/O, but for what was cancelled before. */
+	if (slot->st->cancel_until_ns)
+		slot->st->cancel_until_ns = sim.now_ns + CANCEL_GRACE_NS;
 	slot->stop_asked = sim_one_in(2); /* the next is forced, or polite again */
 	slot->refusals++;
 	sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), ask_stop);
@@ -340,7 +358,7 @@ void slot_event(struct device *device, enum device_event event)
 		if (!slot->stop_asked || sim.now_ns + NS_PER_US < slot->late_ns)
 			sim_fail("%s: a stop is late %llu us before its deadline", slot->name,
 				 (unsigned long long)(slot->late_ns - sim.now_ns) / 1000);
-		slot->st->may_cancel = true;
+		slot->st->cancel_until_ns = UINT64_MAX;
 		break;
 	case DEVICE_EVENT_FAILED:
 	case DEVICE_EVENT_GONE:
@@ -349,10 +367,28 @@ void slot_event(struct device *device, enum device_event event)
 	}
 }
 
+/* Somebody makes the file of a running device shorter. */
+static void truncate_file(struct sim_event *event)
+{
+	struct slot *slot = container_of(event, struct slot, truncate_event);
+	struct storage *st = slot->st;
+	uint64_t bytes = sim_below(st->block_nr) * st->block_bytes;
+
+	if (!st->user)
+		return;
+	if (ftruncate(slot->file_fd, (off_t)bytes) < 0)
+		sim_fail("ftruncate: %s", strerror(errno));
+	storage_set_unknown(st, bytes, (uint32_t)(st->size_bytes - bytes));
+	client_taint(st->user->client, bytes);
+}
+
 void slot_live(struct slot *slot, struct model_dev *dev)
 {
 	slot->st->user = dev;
 	dev->client = client_create(dev, slot->st, slot->budget);
+	if (slot->kind == SLOT_FILE && sim_fault(FAULT_FILE_TRUNCATED))
+		sim_event_arm(&slot->truncate_event, sim.now_ns + sim_skewed(0, NS_PER_SEC),
+			      truncate_file);
 	if (slot->stop_event.pos == 0)
 		sim_event_arm(&slot->stop_event,
 			      sim.now_ns + sim_skewed(10 * NS_PER_MS, 20 * NS_PER_SEC), ask_stop);

@@ -13,6 +13,7 @@ static void check_file(const char *path, int expected_ret, const char *expected)
 	struct yaml_doc doc;
 
 	config_errors_init(&e, "f");
+	memset(&doc, 0xff, sizeof(doc)); /* the caller's may hold anything */
 	assert_int_equal(yaml_parse_file(&doc, path, &e), expected_ret);
 	check_errors(&e, expected);
 	assert_int_equal(doc.root != NULL, expected_ret == 0);
@@ -35,6 +36,14 @@ static void test_files(void **state)
 		   "f: cannot open: No such file or directory (ENOENT)\n");
 	check_file("/tmp", -EISDIR, "f: cannot read: Is a directory (EISDIR)\n");
 	check_file("/dev/zero", -EINVAL, "f: neither a regular file nor a pipe\n");
+	/* A regular file that opens, and cannot be read at its beginning. */
+	check_file("/proc/self/mem", -EIO, "f: cannot read: Input/output error (EIO)\n");
+	/* Exactly the largest, and one byte more. Zeroes are no text: it was read. */
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_int_equal(ftruncate(fd, YAML_FILE_BYTES_MAX), 0);
+	check_file(path, -EINVAL, "f:1:1: a NUL byte: this is no text file\n");
+	assert_int_equal(ftruncate(fd, YAML_FILE_BYTES_MAX + 1), 0);
+	check_file(path, -EINVAL, "f: larger than 4 MiB: this is no configuration\n");
 	/* Sparse: refused by its size, not by reading it. */
 	assert_int_equal(ftruncate(fd, 100l << 20), 0);
 	check_file(path, -EINVAL, "f: larger than 4 MiB: this is no configuration\n");
@@ -59,17 +68,18 @@ static void test_unreadable_file(void **state)
 	unlink(path);
 }
 
-/* A child writes text nr times, until done or nobody reads any more. */
-static void feed(int fd, const char *text, size_t nr)
+/* In a child: writes text nr times, or until nobody reads; then, after a pause, last. */
+_Noreturn static void feed(int fd, const char *text, size_t nr, const char *last)
 {
 	signal(SIGPIPE, SIG_DFL);
 	while (nr-- > 0)
 		if (write(fd, text, strlen(text)) < 0)
-			break;
-	_exit(0);
+			_exit(1);
+	usleep(*last ? 50000 : 0);
+	_exit(write(fd, last, strlen(last)) < 0);
 }
 
-static void check_pipe(const char *text, size_t nr, int expected_ret, const char *expected)
+static void check_pipe(const char *text, size_t nr, const char *last, const char *expected)
 {
 	char path[64];
 	int fds[2];
@@ -80,23 +90,31 @@ static void check_pipe(const char *text, size_t nr, int expected_ret, const char
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		close(fds[0]);
-		feed(fds[1], text, nr);
+		feed(fds[1], text, nr, last);
 	}
 	close(fds[1]);
 	snprintf(path, sizeof(path), "/dev/fd/%d", fds[0]);
-	check_file(path, expected_ret, expected);
+	check_file(path, *expected ? -EINVAL : 0, expected);
 	close(fds[0]);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
 static void test_pipes(void **state)
 {
+	static const char too_large[] = "f: larger than 4 MiB: this is no configuration\n";
+	char page[4097];
+
 	(void)state;
-	check_pipe("a: 1\n", 1, 0, "");
-	check_pipe("# a comment of a line\n", 10000, 0, "");
+	check_pipe("a: 1\n", 1, "", "");
+	check_pipe("a: 1\n", 1, "b: [\n", "f:3:1: expected a value\n");
+	check_pipe("# a comment of a line\n", 10000, "", "");
 	/* Without an end: read to the limit only. */
-	check_pipe("# a comment of a line\n", SIZE_MAX, -EINVAL,
-		   "f: larger than 4 MiB: this is no configuration\n");
+	check_pipe("# a comment of a line\n", SIZE_MAX, "", too_large);
+	/* The largest document exactly, and then one byte more. */
+	memset(page, '#', 4095);
+	memcpy(page + 4095, "\n", 2);
+	check_pipe(page, YAML_FILE_BYTES_MAX / 4096, "", "");
+	check_pipe(page, YAML_FILE_BYTES_MAX / 4096, "#", too_large);
 }
 
 int main(void)
