@@ -36,24 +36,6 @@ static uint64_t excuses(void)
 	return sum;
 }
 
-/* A product's backend gets its options as from a file. */
-static void *parse_options(const struct backend *ops, const char *yaml)
-{
-	struct config_errors errors;
-	struct yaml_doc doc;
-	void *config = calloc(1, ops->config_bytes);
-
-	config_errors_init(&errors, "sim");
-	if (yaml_parse(&doc, yaml, strlen(yaml), &errors) < 0 ||
-	    option_parse(ops->options, doc.root, NULL, config, ops->config_bytes, &errors) < 0) {
-		fputs(config_errors_text(&errors), stderr);
-		sim_fail("options: %s", yaml);
-	}
-	yaml_free(&doc);
-	config_errors_fini(&errors);
-	return config;
-}
-
 static void init_file(struct slot *slot, uint64_t size_bytes)
 {
 	static const char *const direct[] = { "auto", "off", "auto", "on" };
@@ -65,7 +47,7 @@ static void init_file(struct slot *slot, uint64_t size_bytes)
 		sim_fail("memfd: %s", strerror(errno));
 	snprintf(yaml, sizeof(yaml), "path: /proc/self/fd/%d\ndirect: '%s'\n", slot->file_fd,
 		 direct[sim_below(ARRAY_SIZE(direct))]);
-	slot->config = parse_options(&backend_file, yaml);
+	slot->config = sim_parse_options(&backend_file, yaml);
 	slot->st->has_cache = true;
 	storage_set_inode(slot->st, stat.st_dev, stat.st_ino);
 }
@@ -74,8 +56,8 @@ static void init_scripted(struct slot *slot)
 {
 	slot->scripted.st = slot->st;
 	slot->scripted.has_cache = sim.defect != DEFECT_NONE || !sim_one_in(3);
-	slot->scripted.has_fua = slot->scripted.has_cache &&
-				 (sim.defect != DEFECT_NONE || !sim_one_in(3));
+	slot->scripted.has_fua =
+		slot->scripted.has_cache && (sim.defect != DEFECT_NONE || !sim_one_in(3));
 	slot->st->has_cache = slot->scripted.has_cache;
 }
 
@@ -91,8 +73,8 @@ static const struct backend *backend_of(const struct slot *slot)
 	return backends[slot->kind];
 }
 
-void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind,
-	       const struct device_host *host, uint64_t *budget)
+void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind, const struct device_host *host,
+	       uint64_t *budget)
 {
 	uint32_t block_bytes = sim_one_in(2) ? 512 : sim_one_in(2) ? 1024 : 4096;
 	uint64_t size_bytes = sim_skewed(64, 1024) * 4096;
@@ -113,7 +95,7 @@ void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind,
 	else if (kind == SLOT_FILE)
 		init_file(slot, size_bytes);
 	else
-		slot->config = parse_options(backend_of(slot), yaml);
+		slot->config = sim_parse_options(backend_of(slot), yaml);
 	slot->st->has_data = kind != SLOT_NULL;
 	sim_event_arm(&slot->event, sim.now_ns + sim_skewed(0, 10 * NS_PER_MS), begin);
 }
@@ -122,6 +104,8 @@ void slot_fini(struct slot *slot)
 {
 	sim_event_cancel(&slot->event);
 	sim_event_cancel(&slot->stop_event);
+	sim_event_cancel(&slot->tune_event);
+	sim_filters_fini(&slot->filters);
 	if (slot->config && backend_of(slot)->options)
 		option_free(backend_of(slot)->options, slot->config);
 	free(slot->config);
@@ -138,13 +122,14 @@ static void choose_spec(struct slot *slot)
 	};
 	slot->spec = (struct device_spec){
 		.name = slot->name,
-		.id = sim_one_in(2) ? -1 : (int64_t)(sim_one_in(16) ? 0 : SLOT_ID_FIRST + slot->idx),
+		.id = sim_one_in(2) ? -1
+				    : (int64_t)(sim_one_in(16) ? 0 : SLOT_ID_FIRST + slot->idx),
 		.queues = (uint32_t)sim_skewed(1, 4),
 		.depth = (uint32_t)sim_skewed(1, 64),
 		.logical_block_bytes = slot->st->block_bytes,
 		.max_io_bytes = 4096u << sim_below(7),
 		.read_only = sim.defect == DEFECT_NONE && sim_one_in(16),
-		.backend = &slot->backend,
+		.backend = sim_filters_choose(&slot->filters, &slot->backend),
 	};
 }
 
@@ -160,8 +145,12 @@ static void prepare_storage(struct slot *slot)
 		return;
 	storage_reset(slot->st);
 	if (slot->kind == SLOT_MEM) {
-		const struct mem_device *mem = slot->dev->backend->priv;
+		const struct backend_device *bottom = slot->dev->backend;
+		const struct mem_device *mem;
 
+		while (bottom->child)
+			bottom = bottom->child;
+		mem = bottom->priv;
 		if (fstat(mem->fd, &stat) < 0)
 			sim_fail("the mem backend has no file");
 		storage_set_inode(slot->st, stat.st_dev, stat.st_ino);
@@ -174,6 +163,14 @@ static void begin_later(struct slot *slot)
 		slot->over = true;
 	else
 		sim_event_arm(&slot->event, sim.now_ns + sim_skewed(0, 100 * NS_PER_MS), begin);
+}
+
+static void retune(struct sim_event *event)
+{
+	struct slot *slot = container_of(event, struct slot, tune_event);
+
+	sim_filters_retune(slot->dev->backend);
+	sim_event_arm(event, sim.now_ns + sim_skewed(NS_PER_US, 10 * NS_PER_SEC), retune);
 }
 
 static void begin(struct sim_event *event)
@@ -197,6 +194,8 @@ static void begin(struct sim_event *event)
 		return;
 	}
 	prepare_storage(slot);
+	if (slot->filters.nr > 0 && sim_one_in(2))
+		sim_event_arm(&slot->tune_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), retune);
 	if (sim_fault(FAULT_STOP_ON_WAY_UP))
 		sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, 300 * NS_PER_MS),
 			      ask_stop);
@@ -302,6 +301,7 @@ static void ended(struct slot *slot, enum device_event event)
 	check_gone(slot);
 	slot->ended = true;
 	sim_event_cancel(&slot->stop_event);
+	sim_event_cancel(&slot->tune_event);
 	if (sim_one_in(2))
 		reap(slot);
 	else

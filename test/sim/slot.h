@@ -5,6 +5,7 @@
 #ifndef SIM_SLOT_H
 #define SIM_SLOT_H
 
+#include "test/sim/filters.h"
 #include "test/sim/scripted.h"
 #include "test/sim/storage.h"
 #include "test/sim/ublk_model.h"
@@ -21,25 +22,26 @@ struct slot {
 	char name[16];
 	struct device_spec spec;
 	struct backend_spec backend;
+	struct sim_filters filters;
 	struct storage *st;
 	void *config; /* of a product's backend */
 	struct scripted_config scripted;
 	int file_fd;
 
 	struct device *dev;
-	bool over;	   /* starts no more */
+	bool over; /* starts no more */
 	bool was_live, stop_asked, stop_forced, ended;
-	uint64_t late_ns;  /* no stop may be called late before */
-	uint64_t excuses;  /* failures injected before this start */
+	uint64_t late_ns; /* no stop may be called late before */
+	uint64_t excuses; /* failures injected before this start */
 	uint64_t starts, lives, refusals;
-	struct sim_event event, stop_event;
+	struct sim_event event, stop_event, tune_event;
 	uint64_t *budget;
 	const struct device_host *host;
 };
 
 /* kind: what it serves. */
-void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind,
-	       const struct device_host *host, uint64_t *budget);
+void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind, const struct device_host *host,
+	       uint64_t *budget);
 void slot_fini(struct slot *slot);
 /* From the host's event callback. */
 void slot_event(struct device *device, enum device_event event);
