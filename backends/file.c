@@ -101,6 +101,21 @@ static void prep_write(struct file_io *f, struct io_uring_sqe *sqe, int slot)
 		sqe->rw_flags = RWF_DSYNC;
 }
 
+/*
+ * IOSQE_ASYNC is not for speed: it makes the kernel copy the SQE. Without it a discard that finds
+ * the device's queue full is issued again from the SQ's memory, where another SQE stands by then
+ * (6.12 and later: blk_cmd_complete, io_uring_cmd_issue_blocking): EINVAL at best, at worst the
+ * range that a ublk command's bytes happen to spell.
+ */
+static void prep_discard(const struct file_io *f, struct io_uring_sqe *sqe, int slot)
+{
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, slot, NULL, 0, 0);
+	sqe->flags |= IOSQE_ASYNC;
+	sqe->cmd_op = BLOCK_URING_CMD_DISCARD;
+	sqe->addr = f->io->offset_bytes;
+	sqe->addr3 = f->io->length_bytes;
+}
+
 static void prep(struct file_io *f, struct io_uring_sqe *sqe, int slot)
 {
 	struct backend_io *io = f->io;
@@ -115,10 +130,7 @@ static void prep(struct file_io *f, struct io_uring_sqe *sqe, int slot)
 		prep_write(f, sqe, slot);
 		break;
 	case FILE_DISCARD:
-		io_uring_prep_rw(IORING_OP_URING_CMD, sqe, slot, NULL, 0, 0);
-		sqe->cmd_op = BLOCK_URING_CMD_DISCARD;
-		sqe->addr = io->offset_bytes;
-		sqe->addr3 = io->length_bytes;
+		prep_discard(f, sqe, slot);
 		break;
 	case FILE_FALLOCATE:
 		io_uring_prep_fallocate(sqe, slot, f->mode, (off_t)io->offset_bytes,

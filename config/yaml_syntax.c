@@ -108,7 +108,7 @@ static void tell(const yaml_parser_t *parser, const char *text, size_t bytes,
 int yaml_syntax_error(const yaml_parser_t *parser, const char *text, size_t bytes,
 		      struct config_errors *e)
 {
-	if (parser->error == YAML_MEMORY_ERROR)
+	if (parser->error == YAML_MEMORY_ERROR) /* UNTESTED: libyaml's own malloc is not failed */
 		return -ENOMEM;
 	tell(parser, text, bytes, e);
 	return -EINVAL;

@@ -383,9 +383,10 @@ static void tear_down(struct daemon *d)
 	 */
 	if (d->fleet.member_nr > 0 || (d->ctl.fd >= 0 && ctl_cmd_busy(&d->ctl.features_cmd)))
 		return;
+	/* First: a thread whose last mail has been read may not have left mailbox_post yet. */
+	reactors_stop(&d->reactors);
 	ctl_close(&d->ctl);
 	loop_fini(&d->loop);
-	reactors_stop(&d->reactors);
 	settings_free(&d->settings);
 	if (d->lock_fd >= 0)
 		close(d->lock_fd);

@@ -29,6 +29,7 @@ struct reactor_thread {
 	struct reactor reactor;
 	pthread_t pthread;
 	sem_t settled; /* posted once: init_ret is there */
+	sem_t posted;  /* main is done with the mailbox */
 	int init_ret;
 	unsigned idx;
 	bool running; /* to be joined */
@@ -53,6 +54,9 @@ static void *thread_main(void *arg)
 	sem_post(&t->settled);
 	while (!t->stop)
 		reactor_turn(&t->reactor, true);
+	/* The mail to stop can be here before main has left mailbox_post. */
+	while (sem_wait(&t->posted) < 0)
+		;
 	reactor_fini(&t->reactor);
 	return NULL;
 }
@@ -124,6 +128,7 @@ static int start_one(struct reactors *rs, unsigned idx, char *error, size_t erro
 
 	t->idx = idx;
 	sem_init(&t->settled, 0, 0);
+	sem_init(&t->posted, 0, 0);
 	rs->reactor[idx] = &t->reactor;
 	ret = create_without_signals(t, rs->cpu[idx]);
 	if (ret < 0) {
@@ -211,8 +216,10 @@ static void stop_one(struct reactor_thread *t)
 		return;
 	if (t->init_ret == 0)
 		reactor_post(&t->reactor, &t->stop_mail, on_stop);
+	sem_post(&t->posted);
 	pthread_join(t->pthread, NULL);
 	sem_destroy(&t->settled);
+	sem_destroy(&t->posted);
 }
 
 void reactors_stop(struct reactors *rs)

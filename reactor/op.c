@@ -7,40 +7,50 @@
 #include "reactor/reactor.h"
 
 /*
- * A free slot remembers its generation, so that a completion meant for its last owner is not taken
- * for one of the next: both fit into the 32 bits of an entry of the free stack.
+ * The generation belongs to the slot, not to the op: a free slot keeps it (in the bits above its
+ * number), so that a late completion of its last owner is not taken for one of the next.
  */
-static uint32_t free_entry(uint64_t user_data)
+_Static_assert(USER_DATA_SLOT_BITS + USER_DATA_GENERATION_BITS == 32, "fits in slot_free");
+
+static int slot_take(struct reactor *r, uint32_t *ret_slot, uint64_t *ret_generation)
 {
-	return (uint32_t)(user_data >> USER_DATA_GENERATION_SHIFT) << USER_DATA_SLOT_BITS |
-	       user_data_slot(user_data);
+	*ret_generation = 0;
+	if (r->slot_free_nr > 0) {
+		uint32_t entry = r->slot_free[--r->slot_free_nr];
+
+		*ret_slot = user_data_slot(entry);
+		*ret_generation = entry >> USER_DATA_SLOT_BITS;
+	} else if (r->slot_fresh < r->slot_nr) {
+		*ret_slot = r->slot_fresh++;
+	} else {
+		return -ENOBUFS;
+	}
+	return 0;
 }
 
-static int slot_take(struct reactor *r, uint32_t *ret_entry)
+static void slot_give(struct reactor *r, uint64_t user_data)
 {
-	if (r->slot_free_nr > 0)
-		*ret_entry = r->slot_free[--r->slot_free_nr];
-	else if (r->slot_fresh < r->slot_nr)
-		*ret_entry = r->slot_fresh++;
-	else
-		return -ENOBUFS;
-	return 0;
+	uint32_t generation = (uint32_t)(user_data >> USER_DATA_GENERATION_SHIFT);
+
+	r->slot[user_data_slot(user_data)] = NULL;
+	r->slot_free[r->slot_free_nr++] =
+		generation << USER_DATA_SLOT_BITS | user_data_slot(user_data);
 }
 
 int op_init(struct op *op, struct reactor *reactor, struct op_owner owner, op_fn *fn)
 {
-	uint32_t entry, slot;
-	int ret = slot_take(reactor, &entry);
+	uint64_t generation;
+	uint32_t slot;
+	int ret = slot_take(reactor, &slot, &generation);
 
 	if (ret < 0)
 		return ret;
-	slot = user_data_slot(entry);
 	*op = (struct op){
-		.user_data = user_data_make(owner.kind, owner.leg, owner.queue, owner.tag, slot),
+		.user_data = user_data_make(owner.kind, owner.leg, owner.queue, owner.tag, slot) |
+			     generation << USER_DATA_GENERATION_SHIFT,
 		.fn = fn,
 		.reactor = reactor,
 	};
-	op->user_data += (entry >> USER_DATA_SLOT_BITS) * USER_DATA_GENERATION_ONE;
 	list_init(&op->parked);
 	reactor->slot[slot] = op;
 	return 0;
@@ -49,14 +59,12 @@ int op_init(struct op *op, struct reactor *reactor, struct op_owner owner, op_fn
 void op_fini(struct op *op)
 {
 	struct reactor *r = op->reactor;
-	unsigned slot = user_data_slot(op->user_data);
 
 	if (!r)
 		return;
 	ASSERT(op->state != OP_INFLIGHT);
 	op_unpark(op);
-	r->slot[slot] = NULL;
-	r->slot_free[r->slot_free_nr++] = free_entry(op->user_data);
+	slot_give(r, op->user_data);
 	op->reactor = NULL;
 }
 
@@ -88,8 +96,7 @@ void op_park(struct op *op, op_retry_fn *retry)
 	ASSERT(op->state == OP_IDLE);
 	op->state = OP_PARKED;
 	op->retry = retry;
-	op->start_ns = op->reactor->now_ns;
-	stat_add(&op->reactor->stats.sq_full, 1);
+	op->reactor->stats.sq_full++;
 	list_push_back(&op->reactor->parked, &op->parked);
 }
 

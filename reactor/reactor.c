@@ -219,11 +219,13 @@ static void run_timers(struct reactor *r)
 	stat_add(&r->stats.timers, nr);
 }
 
+/* In the CQ, or kept by the kernel because it was full: those come with the next enter only. */
 static bool cqes_waiting(const struct reactor *r)
 {
 	const struct io_uring_cq *cq = &r->ring.uring.cq;
 
-	return io_uring_smp_load_acquire(cq->ktail) != *cq->khead;
+	return io_uring_smp_load_acquire(cq->ktail) != *cq->khead ||
+	       IO_URING_READ_ONCE(*r->ring.uring.sq.kflags) & IORING_SQ_CQ_OVERFLOW;
 }
 
 bool reactor_has_work(const struct reactor *r)
@@ -232,6 +234,19 @@ bool reactor_has_work(const struct reactor *r)
 
 	return sq->sqe_tail != *sq->khead || cqes_waiting(r) || !list_empty(&r->parked) ||
 	       !list_empty(&r->tasks) || !list_empty(&r->turn_end);
+}
+
+uint32_t reactor_sq_mark(const struct reactor *r)
+{
+	return r->ring.uring.sq.sqe_tail;
+}
+
+bool reactor_sq_passed(const struct reactor *r, uint32_t mark)
+{
+	uint32_t head = *r->ring.uring.sq.khead;
+
+	/* Both wrap. */
+	return (int32_t)(head - mark) >= 0 && !cqes_waiting(r);
 }
 
 uint64_t reactor_next_deadline_ns(const struct reactor *r)

@@ -71,8 +71,8 @@ struct reactor {
 	uint64_t now_ns; /* read once after and once before the kernel, each turn */
 	unsigned idx;
 
-	struct op **slot;    /* slot number -> op, or NULL */
-	uint32_t *slot_free; /* stack of free slots: number and generation, see op.c */
+	struct op **slot;			    /* slot number -> op, or NULL */
+	uint32_t *slot_free; /* stack of free slot numbers, with their generations above */
 	uint32_t slot_free_nr, slot_nr, slot_fresh; /* slots from slot_fresh on were never used */
 
 	struct list_node parked; /* ops waiting for an SQE */
@@ -105,6 +105,13 @@ void reactor_turn(struct reactor *r, bool may_wait);
 
 /* True when SQEs, parked ops or tasks wait for a turn: the control loop must not sleep then. */
 bool reactor_has_work(const struct reactor *r);
+
+/*
+ * What has been prepared up to now, and whether the kernel has taken all of that (it may leave SQEs
+ * for later) and every CQE that it has posted has been run.
+ */
+uint32_t reactor_sq_mark(const struct reactor *r);
+bool reactor_sq_passed(const struct reactor *r, uint32_t mark);
 
 /* Deadline of the next timer (ring_clock_ns), or RING_NO_TIMEOUT. */
 uint64_t reactor_next_deadline_ns(const struct reactor *r);

@@ -33,6 +33,7 @@ enum op_kind {
 #define USER_DATA_LEG_SHIFT 49
 #define USER_DATA_LEG_BITS 3
 #define USER_DATA_GENERATION_SHIFT 52
+#define USER_DATA_GENERATION_BITS 12
 #define USER_DATA_GENERATION_ONE (1ull << USER_DATA_GENERATION_SHIFT)
 
 #define USER_DATA_FIELD(value, shift, bits) (((value) >> (shift)) & ((1u << (bits)) - 1))

@@ -94,8 +94,10 @@ tap() {
 # guest KERNEL SUITE SECONDS [BUILD]: one guest suite with the programs of a build; called in the
 # background, one per kernel; tap_count adds it up later.
 guest() {
-	local kernel=$1 suite=$2 limit=$3 build=${4:-release}
-	UBLKD_BIN_DIR=$top/build/$build/bin tap_run "guest-$kernel-$suite" $((limit + 60)) \
+	local kernel=$1 suite=$2 limit=$3 build=${4:-release} name=guest-$1-$2${4:+-$4}
+	TSAN_OPTIONS="suppressions=$top/test/tsan.supp" UBLKD_VM_ENV=TSAN_OPTIONS \
+		UBLKD_BIN_DIR=$top/build/$build/bin UBLKD_VM_DMESG=$top/$logs/$name.dmesg \
+		tap_run "$name" $((limit + 60)) \
 		test/vm/vm.sh -k "$kernel" -t "$limit" -- "$top/test/vm/guest_$suite.sh"
 }
 

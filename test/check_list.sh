@@ -9,6 +9,7 @@ tap conformance 300 build/asan/test/conformance
 tap file-steps 60 build/asan/test/file_steps
 tap fuzz-yaml 120 build/asan/test/fuzz_yaml
 tap cli 120 test/cli/cli.sh build/release/bin
+tap sim-asan 300 build/asan/bin/sim --runs 96 --ios 1000
 tap lint 600 test/lint.sh build/clang
 
 if [ "$mode" != fast ]; then
@@ -22,6 +23,8 @@ if [ "$mode" != fast ]; then
 	step guest-install test/vm/vm.sh --install
 	step guest-kernel-7.2 test/vm/kernel.sh get 7.2
 	step guest-kernel-6.12 test/vm/kernel.sh get 6.12
+	# more than a million I/Os: 256 seeds of 4000 requests and more
+	tap sim 600 build/release/bin/sim
 	tap guest-runner 400 test/vm/selftest.sh
 
 	suites="daemon io fs flush many faults cycle"
@@ -29,6 +32,12 @@ if [ "$mode" != fast ]; then
 		(for suite in $suites; do guest "$kernel" "$suite" 400; done) &
 	done
 	wait
+	# the same daemon with every memory access, and every access of two threads, checked
+	guest 7.2 faults 400 asan &
+	guest 6.12 many 400 tsan &
+	wait
+	tap_count guest-7.2-faults-asan
+	tap_count guest-6.12-many-tsan
 	for kernel in 7.2 6.12; do
 		for suite in $suites; do tap_count "guest-$kernel-$suite"; done
 	done

@@ -39,6 +39,9 @@ struct device {
 	bool stop_wanted; /* device_stop came */
 	bool stop_force;
 	bool stop_sent;		   /* aborts of the tags were asked for */
+	bool waits_for_openers;	   /* by the retry timer */
+	bool stopped_outside;	   /* by somebody else's STOP_DEV or DEL_DEV */
+	bool has_disk;		   /* START_DEV was done: /dev/ublkbN, which can be open */
 	bool cancelled;		   /* queue_cancel was sent */
 	uint64_t stop_deadline_ns; /* relative */
 	char error[DEVICE_ERROR_BYTES];
@@ -66,6 +69,9 @@ void device_go_up(struct device *d);
  * that can be what it waited for.
  */
 void device_go_down(struct device *d);
+
+/* Goes down when the driver has aborted all tags without being asked. */
+void device_check_drained(struct device *d);
 
 /* Callbacks of the queues. */
 void device_queue_attached(struct queue *q, int err);

@@ -59,10 +59,12 @@ static void start_done(struct ctl_cmd *cmd, int res)
 		device_fail_cmd(d, cmd, res);
 		return;
 	}
-	if (turned_back(d))
-		return;
+	d->has_disk = true;
+	/* Also when a stop was asked for meanwhile: it may yet be refused. */
 	device_set_state(d, DEVICE_LIVE);
 	device_event(d, DEVICE_EVENT_LIVE);
+	if (!turned_back(d))
+		device_check_drained(d);
 }
 
 static void start(struct device *d)

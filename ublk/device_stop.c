@@ -25,6 +25,8 @@
 /* A command that was interrupted or found no memory is sent again. */
 #define CMD_RETRY_NS (100 * NS_PER_MS)
 #define DEL_TRIES_MAX 100
+/* TRY_STOP_DEV tells at once when somebody has the device open, unless io-wq is slow. */
+#define TRY_STOP_GRACE_NS (5 * NS_PER_SEC)
 
 static bool polite(const struct device *d)
 {
@@ -45,9 +47,10 @@ static void del_done(struct ctl_cmd *cmd, int res);
 
 static void del(struct device *d)
 {
-	/* Openers of a device stopped by force may stay for long: do not wait for them. */
-	device_send(d, d->stop_force ? UBLK_U_CMD_DEL_DEV_ASYNC : UBLK_U_CMD_DEL_DEV, NULL, 0,
-		    del_done);
+	/* Those who had it open when it was stopped by force may stay for long: no waiting. */
+	bool wait = !d->stop_force && !d->stopped_outside;
+
+	device_send(d, wait ? UBLK_U_CMD_DEL_DEV : UBLK_U_CMD_DEL_DEV_ASYNC, NULL, 0, del_done);
 }
 
 static void del_again(struct timer *timer)
@@ -119,22 +122,27 @@ void device_queue_released(struct queue *q)
 	device_go_down(d);
 }
 
-void device_queue_drained(struct queue *q)
+void device_check_drained(struct device *d)
 {
-	struct device *d = q->setup.owner;
-
-	d->drained_nr++;
-	if (d->drained_nr < d->attach_nr)
+	if (d->attach_nr == 0 || d->drained_nr < d->attach_nr)
 		return;
 	/* The driver aborted everything without being asked: its end was called from outside. */
 	if (d->state == DEVICE_LIVE) {
 		device_set_error(d, "the device was stopped by somebody else");
 		log_error("device stopped from outside", "dev=%s id=%u", d->spec.name,
 			  d->info.dev_id);
-		d->failed = true;
+		d->failed = d->stopped_outside = true;
 	}
 	if (d->failed || d->stop_wanted)
 		device_go_down(d);
+}
+
+void device_queue_drained(struct queue *q)
+{
+	struct device *d = q->setup.owner;
+
+	d->drained_nr++;
+	device_check_drained(d);
 }
 
 static void release_queues(struct device *d)
@@ -144,9 +152,29 @@ static void release_queues(struct device *d)
 		queue_release(&d->queues[i]);
 }
 
-static void back_to_live(struct device *d)
+static void cancel_queues(struct device *d, bool cancel)
 {
+	/* Not behind a release: the queues are gone. */
+	if (d->cancelled == cancel || d->state == DEVICE_DRAINING || d->state == DEVICE_DELETING)
+		return;
+	d->cancelled = cancel;
+	for (unsigned i = 0; i < d->attach_nr; i++)
+		queue_cancel(&d->queues[i], cancel);
+}
+
+static void refuse_stop(struct device *d, const char *names)
+{
+	d->error[0] = '\0';
+	/* Somebody else was less polite: then it goes down as was wished. */
+	if (d->drained_nr == d->attach_nr) {
+		d->stopped_outside = true;
+		device_go_down(d);
+		return;
+	}
+	device_set_error(d, "in use: %s (--force stops it all the same)",
+			 names[0] ? names : "opened by somebody in the kernel or out of sight");
 	d->stop_wanted = d->stop_sent = false;
+	cancel_queues(d, false);
 	reactor_timer_cancel(d->host->ctl->reactor, &d->deadline);
 	device_set_state(d, DEVICE_LIVE);
 	device_event(d, DEVICE_EVENT_STOP_REFUSED);
@@ -157,7 +185,7 @@ static void stop_again(struct timer *timer)
 {
 	struct device *d = container_of(timer, struct device, retry);
 
-	d->stop_sent = false;
+	d->stop_sent = d->waits_for_openers = false;
 	device_go_down(d);
 }
 
@@ -169,15 +197,13 @@ static void stop_is_busy(struct timer *timer)
 	char names[DEVICE_ERROR_BYTES / 2];
 	enum openers found = openers_find((int)d->info.dev_id, names, sizeof(names));
 
-	if (found != OPENERS_REAL && home->now_ns < d->retry_until_ns) {
+	d->waits_for_openers = found != OPENERS_REAL && home->now_ns < d->retry_until_ns;
+	if (d->waits_for_openers) {
 		timer_init(&d->retry, stop_again);
 		reactor_timer_arm(home, &d->retry, home->now_ns + PROBE_RETRY_NS);
 		return;
 	}
-	d->error[0] = '\0';
-	device_set_error(d, "in use: %s (--force stops it all the same)",
-			 names[0] ? names : "opened by somebody in the kernel or out of sight");
-	back_to_live(d);
+	refuse_stop(d, names);
 }
 
 /* From the loop: whoever asked for the stop must not hear of its end before its call returns. */
@@ -185,6 +211,7 @@ static void stop_is_busy_soon(struct device *d)
 {
 	struct reactor *home = d->host->ctl->reactor;
 
+	d->waits_for_openers = true;
 	timer_init(&d->retry, stop_is_busy);
 	reactor_timer_arm(home, &d->retry, home->now_ns);
 }
@@ -209,8 +236,13 @@ static void stop_done(struct ctl_cmd *cmd, int res)
 		stop_is_busy_soon(d);
 		return;
 	}
-	/* Became a forced stop meanwhile: ask again, without manners. */
-	if (res == -EBUSY) {
+	/*
+	 * Became a forced stop meanwhile: ask again, without manners. TRY_STOP_DEV says ENODEV when
+	 * there is no disk (any more), and aborts nothing: STOP_DEV does.
+	 */
+	if (res == -ENODEV && cmd->request.cmd_op == UBLK_U_CMD_TRY_STOP_DEV)
+		d->has_disk = d->stop_sent = false;
+	else if (res == -EBUSY) {
 		d->stop_sent = false;
 	} else if (res < 0) {
 		stop_failed(d, cmd, res);
@@ -224,14 +256,15 @@ static bool refused_by_us(struct device *d)
 {
 	char names[DEVICE_ERROR_BYTES / 2];
 
-	if (!polite(d) || (d->host->ctl->features & UBLK_F_SAFE_STOP_DEV))
+	if (!polite(d) || !d->has_disk || (d->host->ctl->features & UBLK_F_SAFE_STOP_DEV))
 		return false;
 	return openers_find((int)d->info.dev_id, names, sizeof(names)) != OPENERS_NONE;
 }
 
 static void stop(struct device *d)
 {
-	bool try = polite(d) && (d->host->ctl->features & UBLK_F_SAFE_STOP_DEV);
+	bool try = polite(d) && d->has_disk &&
+		   (d->host->ctl->features & UBLK_F_SAFE_STOP_DEV);
 
 	device_set_state(d, DEVICE_STOPPING);
 	d->stop_sent = true;
@@ -260,25 +293,43 @@ void device_go_down(struct device *d)
 		delete (d);
 }
 
-static void cancel_queues(struct device *d)
+/*
+ * A polite stop fails no I/O of a device that stays. Waiting for openers to go: they are refused
+ * now. TRY_STOP_DEV under way: who has it open is told at once, so that after a grace it must have
+ * been accepted. True when the deadline is settled.
+ */
+static bool stop_late_politely(struct device *d)
 {
-	/* Once, and never behind a release: the queue would be gone. */
-	if (d->cancelled || d->state == DEVICE_DRAINING || d->state == DEVICE_DELETING)
-		return;
-	d->cancelled = true;
-	for (unsigned i = 0; i < d->attach_nr; i++)
-		queue_cancel(&d->queues[i]);
+	struct reactor *home = d->host->ctl->reactor;
+	char names[DEVICE_ERROR_BYTES / 2];
+
+	if (!polite(d) || d->state != DEVICE_STOPPING)
+		return false;
+	if (d->waits_for_openers) {
+		reactor_timer_cancel(home, &d->retry);
+		d->waits_for_openers = false;
+		openers_find((int)d->info.dev_id, names, sizeof(names));
+		refuse_stop(d, names);
+		return true;
+	}
+	if (!ctl_cmd_busy(&d->cmd) || home->now_ns >= d->cmd.sent_ns + TRY_STOP_GRACE_NS)
+		return false;
+	reactor_timer_arm(home, &d->deadline, d->cmd.sent_ns + TRY_STOP_GRACE_NS);
+	return true;
 }
 
 static void stop_late(struct timer *timer)
 {
 	struct device *d = container_of(timer, struct device, deadline);
 
+	if (stop_late_politely(d))
+		return;
 	log_warn("stop is over its deadline, cancelling the backend's I/O", "dev=%s id=%u state=%s",
 		 d->spec.name, d->info.dev_id, device_state_name(d->state));
-	cancel_queues(d);
-	device_set_error(d, "the stop took longer than %llu s: the backend did not answer",
-			 (unsigned long long)(d->stop_deadline_ns / NS_PER_SEC));
+	cancel_queues(d, true);
+	device_set_error(d, "the stop took longer than %llu ms (state: %s)",
+			 (unsigned long long)(d->stop_deadline_ns / NS_PER_MS),
+			 device_state_name(d->state));
 	device_event(d, DEVICE_EVENT_LATE);
 }
 
@@ -290,6 +341,7 @@ static void end_retry(struct device *d)
 	if (!d->retry.armed || d->state == DEVICE_DELETING)
 		return;
 	reactor_timer_cancel(home, &d->retry);
+	d->waits_for_openers = false;
 	if (d->state == DEVICE_STOPPING)
 		d->stop_sent = false;
 }

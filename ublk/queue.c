@@ -11,6 +11,7 @@
 #include "ublk/queue.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -284,7 +285,7 @@ static void tag_fetch(struct op *op)
 	}
 	prep_tag_cmd(io, sqe, UBLK_U_IO_FETCH_REQ);
 	q->fetched_nr++;
-	q->fetch_turn = q->setup.reactor->stats.turns;
+	q->fetch_mark = reactor_sq_mark(q->setup.reactor);
 }
 
 /*
@@ -419,16 +420,16 @@ static void attach_report(struct queue *q)
 }
 
 /*
- * A FETCH that the driver refuses is answered by the enter that submits it: when the turn after the
- * last one is over and nothing was refused, all are armed. (The CQE of an accepted FETCH comes with
- * the first request, perhaps never: it cannot be waited for.)
+ * A FETCH that the driver refuses is answered by the enter that submits it: when the kernel has
+ * taken the last one and all it posted has been seen, those not refused are armed. (The CQE of an
+ * accepted FETCH comes with the first request, perhaps never: it cannot be waited for.)
  */
 static void attach_check(struct task *task)
 {
 	struct queue *q = container_of(task, struct queue, attach_task);
 	struct reactor *r = q->setup.reactor;
 
-	if (q->fetched_nr < q->setup.depth || r->stats.turns <= q->fetch_turn)
+	if (q->fetched_nr < q->setup.depth || !reactor_sq_passed(r, q->fetch_mark))
 		reactor_defer(r, &q->attach_task, attach_check);
 	else
 		attach_report(q);
@@ -458,24 +459,30 @@ void queue_attach(struct queue *q, const struct queue_setup *setup)
 	reactor_post(setup->reactor, &q->attach_mail, attach);
 }
 
-static void cancel(struct mail *mail)
+static void cancel_io(struct tag_io *io)
 {
-	struct queue *q = container_of(mail, struct queue, cancel_mail);
-
-	q->cancelling = true;
-	for (unsigned tag = 0; q->ios && tag < q->setup.depth; tag++) {
-		struct tag_io *io = &q->ios[tag];
-
-		if (io->state == TAG_BUSY) {
-			list_remove(&io->busy);
-			tag_finish(io, -EIO);
-		} else if (io->state == TAG_SERVING) {
-			backend_io_cancel(&io->bio);
-		}
+	if (io->state == TAG_BUSY) {
+		list_remove(&io->busy);
+		tag_finish(io, -EIO);
+	} else if (io->state == TAG_SERVING) {
+		backend_io_cancel(&io->bio);
 	}
 }
 
-void queue_cancel(struct queue *q)
+static void cancel_changed(struct mail *mail)
 {
-	reactor_post(q->setup.reactor, &q->cancel_mail, cancel);
+	struct queue *q = container_of(mail, struct queue, cancel_mail);
+
+	/* First, so that a change behind it comes as a mail of its own. */
+	q->cancel_posted = false;
+	q->cancelling = q->cancel_wanted;
+	for (unsigned tag = 0; q->cancelling && q->ios && tag < q->setup.depth; tag++)
+		cancel_io(&q->ios[tag]);
+}
+
+void queue_cancel(struct queue *q, bool cancel)
+{
+	q->cancel_wanted = cancel;
+	if (!atomic_exchange(&q->cancel_posted, true))
+		reactor_post(q->setup.reactor, &q->cancel_mail, cancel_changed);
 }

@@ -68,10 +68,11 @@ struct queue {
 	unsigned commit_nr;
 	unsigned up_nr;	      /* tags that are not down: armed in the driver or being served */
 	unsigned inflight_nr; /* taken from the driver, not handed back */
-	uint64_t fetch_turn;  /* turn in which the last FETCH was prepared */
+	uint32_t fetch_mark;  /* reactor_sq_mark() after the last FETCH */
 	unsigned fetched_nr;  /* FETCHes prepared */
 	int first_error;      /* of a FETCH, while attaching */
 	bool attaching, cancelling;
+	_Atomic bool cancel_wanted, cancel_posted; /* written by the main thread; by both */
 
 	struct list_node busy; /* tags whose backend said BUSY */
 	struct timer busy_timer;
@@ -85,10 +86,10 @@ struct queue {
 void queue_attach(struct queue *q, const struct queue_setup *setup);
 
 /*
- * Main thread, at most once, before queue_release: brings every I/O that is in the backend to an
- * end, and every later one at once, with an error.
+ * Main thread, before queue_release. cancel: brings every I/O that is in the backend to an end, and
+ * every later one at once, with an error; until it is called again without.
  */
-void queue_cancel(struct queue *q);
+void queue_cancel(struct queue *q, bool cancel);
 
 /* Main thread, after drained: gives everything back. */
 void queue_release(struct queue *q);

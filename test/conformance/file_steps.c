@@ -273,6 +273,7 @@ static void expect_discard(unsigned idx, uint64_t offset, uint64_t len)
 	EXPECT(sqe->opcode == IORING_OP_URING_CMD && sqe->cmd_op == _IO(0x12, 0) &&
 		       sqe->addr == offset && sqe->addr3 == len && sqe->len == 0,
 	       "SQE %u: opcode=%u", idx, sqe->opcode);
+	EXPECT(sqe->flags & IOSQE_ASYNC, "the kernel may read a reused SQE");
 }
 
 /* As if the file were a block device. */

@@ -221,7 +221,7 @@ void client_rq_note(struct client_rq *rq, int err, bool must_fail)
 /* What the block layer must be told, from what happened below. */
 static bool error_is_honest(const struct client_rq *rq, int result)
 {
-	static const int passed[] = { -EIO,	-ENOSPC,   -EOPNOTSUPP, -ETIMEDOUT, -ENOLINK,
+	static const int passed[] = { -EIO,	  -ENOSPC,  -EOPNOTSUPP, -ETIMEDOUT, -ENOLINK,
 				      -EREMOTEIO, -ENODATA, -EILSEQ,	 -ENOMEM };
 	static const int others[] = { -EINTR, -EAGAIN, -ECANCELED, -EBADF, -EINVAL };
 
@@ -238,7 +238,7 @@ static bool error_is_honest(const struct client_rq *rq, int result)
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (result == -EIO && rq->noted & errno_bit(others[i]))
 			return true;
-	return result == -EIO && rq->client->st->may_cancel;
+	return result == -EIO && sim.now_ns < rq->client->st->cancel_until_ns;
 }
 
 static void judge_failure(struct client_rq *rq, int result)

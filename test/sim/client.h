@@ -30,8 +30,8 @@ struct client {
 	struct list_node inflight;
 	unsigned inflight_nr, depth;
 	uint64_t think_ns, idle_ns; /* pause between bursts; the present one */
-	uint64_t *budget; /* requests left, shared by all clients of the run */
-	bool closed;	  /* makes no new ones */
+	uint64_t *budget;	    /* requests left, shared by all clients of the run */
+	bool closed;		    /* makes no new ones */
 };
 
 struct client *client_create(struct model_dev *dev, struct storage *st, uint64_t *budget);

@@ -127,9 +127,9 @@ static int transfer(struct sim_op *op, struct storage *st)
 	off_t offset = (off_t)op->sqe.off;
 	ssize_t n;
 
-	bytes = cut(iov, nr,
-		    shorten(op, bytes,
-			    is_read(op) ? FAULT_DISK_SHORT_READ : FAULT_DISK_SHORT_WRITE));
+	bytes = cut(
+		iov, nr,
+		shorten(op, bytes, is_read(op) ? FAULT_DISK_SHORT_READ : FAULT_DISK_SHORT_WRITE));
 	if (is_read(op)) {
 		n = preadv(op->fd, iov, (int)nr, offset);
 		return n < 0 ? -errno : (int)n;

@@ -36,7 +36,7 @@ static struct options {
 static struct shared {
 	uint64_t fault_nr[FAULT_NR];
 	struct run_result result[JOB_NR_MAX];
-} *shared;
+} * shared;
 
 struct job {
 	pid_t pid;
@@ -72,8 +72,8 @@ static void report(bool good, const char *fmt, ...)
 static void print_replay(uint64_t seed, enum defect defect)
 {
 	printf("# replay: %s --seed %llu --ios %llu%s%s --verbose\n", opt.program,
-	       (unsigned long long)seed, (unsigned long long)opt.ios,
-	       defect ? " --break " : "", defect ? defect_name(defect) : "");
+	       (unsigned long long)seed, (unsigned long long)opt.ios, defect ? " --break " : "",
+	       defect ? defect_name(defect) : "");
 }
 
 static void child(struct job *job, unsigned slot, enum defect defect)
@@ -255,7 +255,8 @@ static int run_one(void)
 
 static void usage(void)
 {
-	printf("usage: sim [--seed N] [--runs N] [--ios N] [--seconds N] [--jobs N] [--break NAME]\n"
+	printf("usage: sim [--seed N] [--runs N] [--ios N] [--seconds N] [--jobs N] [--break "
+	       "NAME]\n"
 	       "           [--verbose]\n"
 	       "Runs the data path and the device lifecycle on a simulated kernel.\n"
 	       "  --seed N     first seed (1); without --runs and --seconds: only this one\n"

@@ -216,6 +216,7 @@ static void flush_ready(struct sim_ring *s)
 		free(op);
 		posted = true;
 	}
+	*s->ring->uring.sq.kflags = s->ready_nr > 0 ? IORING_SQ_CQ_OVERFLOW : 0;
 	if (s->ready_nr > 0)
 		sim_saw(FAULT_CQ_OVERFLOW);
 	if (posted && s->event_fd >= 0) {

@@ -23,7 +23,7 @@ struct sim_ring {
 	struct list_node held;	/* sim_op: taken, not complete */
 	struct list_node ready; /* sim_op: complete, not in the CQ yet */
 	unsigned ready_nr;
-	struct sim_op *mail;	       /* the outstanding read of the mailbox's eventfd */
+	struct sim_op *mail;		/* the outstanding read of the mailbox's eventfd */
 	uint64_t recent[SIM_RECENT_NR]; /* user_data of the last CQEs */
 	unsigned recent_nr;
 	uint64_t stale_nr; /* CQEs made up and delivered */
@@ -39,8 +39,8 @@ struct sim_op {
 	};
 	struct list_node node;
 	int res;
-	bool stale; /* made up */
-	int fd;	    /* resolved at submission */
+	bool stale;	    /* made up */
+	int fd;		    /* resolved at submission */
 	uint64_t at_submit; /* whoever serves it: a number of its own */
 };
 

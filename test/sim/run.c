@@ -39,6 +39,7 @@ static struct run {
 	uint64_t progress, progress_ns;
 	uint64_t turns;
 	struct sim_event start_event;
+	struct list_node visits;
 } r;
 
 static void dump(void)
@@ -102,10 +103,18 @@ static void on_event(struct device *device, enum device_event event, void *arg)
 /* An opener of the block device goes; the last one lets a deleted device go. */
 struct visit {
 	struct sim_event event;
+	struct list_node node;
 	uint32_t id;
 	struct model_dev *dev;
 	bool probe;
 };
+
+static void visit_free(struct visit *v)
+{
+	sim_event_cancel(&v->event);
+	list_remove(&v->node);
+	free(v);
+}
 
 static void visit_ends(struct sim_event *event)
 {
@@ -116,7 +125,7 @@ static void visit_ends(struct sim_event *event)
 	else
 		v->dev->opener_nr--;
 	model_put(v->dev);
-	free(v);
+	visit_free(v);
 }
 
 static void visit_begins(struct sim_event *event)
@@ -124,7 +133,7 @@ static void visit_begins(struct sim_event *event)
 	struct visit *v = container_of(event, struct visit, event);
 
 	if (model_find(v->id) != v->dev || !v->dev->live || v->dev->stopping) {
-		free(v);
+		visit_free(v);
 		return;
 	}
 	if (v->probe)
@@ -141,6 +150,7 @@ static void visit(struct model_dev *dev, bool probe, uint64_t within_ns)
 	struct visit *v = calloc(1, sizeof(*v));
 
 	*v = (struct visit){ .id = dev->id, .dev = dev, .probe = probe };
+	list_push_back(&r.visits, &v->node);
 	sim_event_arm(&v->event, sim.now_ns + sim_skewed(0, within_ns), visit_begins);
 }
 
@@ -244,6 +254,7 @@ static void ctl_is_open(void)
 static void set_up(uint64_t ios)
 {
 	r = (struct run){ .budget = ios, .progress_ns = sim.now_ns };
+	list_init(&r.visits);
 	model_init();
 	model.live = on_live;
 	sim.dump = dump;
@@ -416,6 +427,9 @@ static void check_reactor(struct reactor *reactor, unsigned slots_used)
 static void tear_down(void)
 {
 	settle();
+	/* Those who came too late. */
+	while (!list_empty(&r.visits))
+		visit_free(list_entry(r.visits.next, struct visit, node));
 	ctl_close(&r.ctl);
 	check_reactor(&r.control, 1);
 	for (unsigned i = 0; i < r.data_nr; i++)

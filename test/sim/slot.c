@@ -16,6 +16,8 @@
 #include "test/sim/client.h"
 #include "ublk/device_internal.h"
 
+#define CANCEL_GRACE_NS (10 * NS_PER_SEC)
+
 static void begin(struct sim_event *event);
 static void ask_stop(struct sim_event *event);
 
@@ -138,7 +140,7 @@ static void prepare_storage(struct slot *slot)
 {
 	struct stat stat;
 
-	slot->st->may_cancel = false;
+	slot->st->cancel_until_ns = 0;
 	memset(slot->st->done_nr, 0, sizeof(slot->st->done_nr));
 	memset(slot->st->failed_nr, 0, sizeof(slot->st->failed_nr));
 	if (slot->kind == SLOT_FILE)
@@ -315,6 +317,9 @@ static void refused(struct slot *slot)
 	if (device_error(slot->dev)[0] == '\0')
 		sim_fail("%s: a stop is refused without a word", slot->name);
 	sim_saw(FAULT_STOP_REFUSED);
+	/* It stays, and so must its I/O, but for what was cancelled before. */
+	if (slot->st->cancel_until_ns)
+		slot->st->cancel_until_ns = sim.now_ns + CANCEL_GRACE_NS;
 	slot->stop_asked = sim_one_in(2); /* the next is forced, or polite again */
 	slot->refusals++;
 	sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), ask_stop);
@@ -339,7 +344,7 @@ void slot_event(struct device *device, enum device_event event)
 		if (!slot->stop_asked || sim.now_ns + NS_PER_US < slot->late_ns)
 			sim_fail("%s: a stop is late %llu us before its deadline", slot->name,
 				 (unsigned long long)(slot->late_ns - sim.now_ns) / 1000);
-		slot->st->may_cancel = true;
+		slot->st->cancel_until_ns = UINT64_MAX;
 		break;
 	case DEVICE_EVENT_FAILED:
 	case DEVICE_EVENT_GONE:

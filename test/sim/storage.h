@@ -1,6 +1,7 @@
 /*
- * What the bytes of one device must be, and which of them would survive a loss of power. It outlives
- * the device, as a file does. The client tells what was acknowledged, the disk what was done.
+ * What the bytes of one device must be, and which of them would survive a loss of power. It
+ * outlives the device, as a file does. The client tells what was acknowledged, the disk what was
+ * done.
  */
 #ifndef SIM_STORAGE_H
 #define SIM_STORAGE_H
@@ -27,7 +28,7 @@ struct storage {
 	dev_t dev;
 	ino_t ino;
 	struct model_dev *user; /* the block device it is behind, or NULL */
-	bool may_cancel;	/* I/Os may fail with EIO: the stop is over its deadline */
+	uint64_t cancel_until_ns; /* until then I/Os may fail with EIO: a stop was late */
 	bool no_punch; /* the disk has said EOPNOTSUPP to a fallocate */
 	uint64_t done_nr[8], failed_nr[8]; /* answered requests of the user, by UBLK_IO_OP_ */
 };

@@ -42,7 +42,7 @@ struct model_dev {
 	struct ublksrv_ctrl_dev_info info;
 	struct ublk_params params;
 	struct model_queue *queues;
-	size_t descs_bytes; /* of one queue's mapping */
+	size_t descs_bytes;  /* of one queue's mapping */
 	uint64_t node_at_ns; /* when /dev/ublkcN appears */
 	bool used;	     /* has been started */
 	bool live;
@@ -50,7 +50,7 @@ struct model_dev {
 	bool deleted;  /* DEL_DEV was accepted; goes with its last user */
 	int cdev_fd;   /* of the one opener, or -1 */
 	unsigned map_nr, file_ref_nr;
-	unsigned opener_nr, probe_nr; /* of the block device */
+	unsigned opener_nr, probe_nr;		    /* of the block device */
 	struct sim_op *start_op, *stop_op, *del_op; /* waiting commands */
 	bool foreign_stop;			    /* somebody else's STOP_DEV is under way */
 	struct sim_event stop_event, scan_event, foreign_event;

@@ -131,7 +131,7 @@ struct sim {
 	uint32_t fault_ppm[FAULT_NR]; /* in this run */
 	uint64_t *fault_nr;	      /* counters, shared with the parent process */
 	uint64_t trace_hash, trace_nr;
-	bool few_op_slots;	     /* a reactor may run out of them */
+	bool few_op_slots; /* a reactor may run out of them */
 	uint64_t progress; /* moves whenever something useful came to an end */
 	void (*dump)(void);
 };

@@ -214,11 +214,12 @@ static void test_late_devices(void **state)
 	       "{\"ok\":false,\"error\":\"slow: is not done yet; it goes on\",\"errors\":["
 	       "\"slow: is not done yet; it goes on\"]}");
 	commands.answer_seconds = 60;
-	fake_release("slow");
 	expect("{\"command\":\"list\"}", "{\"ok\":true,\"data\":[{\"name\":\"slow\",\"state\":"
 					 "\"stopping\",\"id\":7,\"path\":\"/dev/ublkb7\","
 					 "\"backend\":\"mem\",\"size_bytes\":1048576,\"queues\":1,"
-					 "\"depth\":128,\"block_bytes\":512,\"error\":\"\"}]}");
+					 "\"depth\":128,\"block_bytes\":512,\"error\":"
+					 "\"no answer for 30 s\"}]}");
+	fake_release("slow");
 }
 
 /* Two ask for the same end, one of them does not wait for it. */

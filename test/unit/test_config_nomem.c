@@ -6,7 +6,11 @@
  */
 #include "config_check.h"
 
+#include <search.h>
 #include <stdio.h>
+#include <unistd.h>
+
+#include <yaml.h>
 
 #include "base/util.h"
 
@@ -24,6 +28,8 @@ void *__real_reallocarray(void *old, size_t nr, size_t bytes);
 char *__real_strdup(const char *text);
 char *__real_strndup(const char *text, size_t bytes);
 FILE *__real_open_memstream(char **ret_text, size_t *ret_bytes);
+void *__real_tsearch(const void *key, void **root, int (*compare)(const void *, const void *));
+int __real_yaml_parser_initialize(yaml_parser_t *parser);
 
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t nr, size_t bytes);
@@ -31,6 +37,8 @@ void *__wrap_reallocarray(void *old, size_t nr, size_t bytes);
 char *__wrap_strdup(const char *text);
 char *__wrap_strndup(const char *text, size_t bytes);
 FILE *__wrap_open_memstream(char **ret_text, size_t *ret_bytes);
+void *__wrap_tsearch(const void *key, void **root, int (*compare)(const void *, const void *));
+int __wrap_yaml_parser_initialize(yaml_parser_t *parser);
 
 void *__wrap_malloc(size_t bytes)
 {
@@ -62,6 +70,16 @@ FILE *__wrap_open_memstream(char **ret_text, size_t *ret_bytes)
 	return must_fail() ? NULL : __real_open_memstream(ret_text, ret_bytes);
 }
 
+void *__wrap_tsearch(const void *key, void **root, int (*compare)(const void *, const void *))
+{
+	return must_fail() ? NULL : __real_tsearch(key, root, compare);
+}
+
+int __wrap_yaml_parser_initialize(yaml_parser_t *parser)
+{
+	return must_fail() ? 0 : __real_yaml_parser_initialize(parser);
+}
+
 struct sample {
 	char *name;
 	uint64_t id, size;
@@ -87,97 +105,123 @@ static const struct option table[] = {
 	OPTION_END,
 };
 
-/* What says that all went well must have gone well. */
-static void check_sample(const struct sample *s, const struct yaml_node *root)
-{
-	const struct yaml_node *size = yaml_get(root, "size");
+/* A document read and its options; filled by run. */
+struct result {
+	struct yaml_doc doc;
+	struct config_errors errors;
+	struct sample sample;
+	int err; /* the worst of all steps */
+};
 
-	assert_string_equal(s->name, "x y");
-	assert_int_equal(s->size, size ? MIB(1) : 0);
-	assert_int_equal(s->cpus.nr, yaml_get(root, "cpus") ? 4 : 2);
-	assert_int_equal(s->cpus.cpu[1], 1);
-	assert_ptr_equal(s->backend, yaml_get(root, "backend"));
+static int worse(int a, int b)
+{
+	return a == -ENOMEM || b == -ENOMEM ? -ENOMEM : a ? a : b;
 }
 
-static int read_sample(const struct yaml_node *root, struct config_errors *e)
+/* From a file when path is not NULL, otherwise from text. */
+static void run(struct result *r, const char *text, const char *path)
 {
 	const struct config_pos pos = { 1, 1 };
-	struct sample s;
-	int err = option_parse(table, root, NULL, &s, sizeof(s), e);
 
-	if (err == 0)
-		err = option_set(table, "name", "\"x y\"", pos, &s, e);
-	if (err == 0)
-		check_sample(&s, root);
-	option_free(table, &s);
-	return err;
+	memset(r, 0, sizeof(*r));
+	config_errors_init(&r->errors, "f");
+	if (path)
+		r->err = yaml_parse_file(&r->doc, path, &r->errors);
+	else
+		r->err = yaml_parse(&r->doc, text, strlen(text), &r->errors);
+	if (r->err == -ENOMEM)
+		return;
+	assert_int_equal(r->err == -EINVAL, config_errors_any(&r->errors));
+	if (!r->doc.root)
+		return;
+	r->err = worse(r->err, option_parse(table, r->doc.root, NULL, &r->sample, sizeof(r->sample),
+					    &r->errors));
+	r->err = worse(r->err, option_set(table, "name", "\"x y\"", pos, &r->sample, &r->errors));
 }
 
-/* Returns the worst of all steps; *ret_text is what would be printed. */
-static int run(const char *yaml, char **ret_text)
+static void result_fini(struct result *r)
 {
-	struct config_errors e;
-	struct yaml_doc doc;
-	int err, option_err = 0;
+	option_free(table, &r->sample);
+	yaml_doc_free(&r->doc);
+	config_errors_fini(&r->errors);
+}
 
-	config_errors_init(&e, "f");
-	err = yaml_parse(&doc, yaml, strlen(yaml), &e);
-	if (err != -ENOMEM) {
-		assert_int_equal(err == -EINVAL, config_errors_any(&e));
-		option_err = doc.root ? read_sample(doc.root, &e) : -EINVAL;
+/* What says that it went as it would have with memory, must have gone so. */
+static void check_same(struct result *r, struct result *expected)
+{
+	if (r->err == -ENOMEM)
+		return;
+	assert_int_equal(r->err, expected->err);
+	assert_int_equal(r->doc.root != NULL, expected->doc.root != NULL);
+	if (r->doc.root) {
+		assert_int_equal(r->doc.root->kind, YAML_MAP);
+		assert_true(option_equal(table, &r->sample, &expected->sample));
 	}
-	*ret_text = config_errors_text(&e);
-	yaml_doc_free(&doc);
-	config_errors_fini(&e);
-	return err == -ENOMEM || option_err == -ENOMEM ? -ENOMEM : err ? err : option_err;
+	assert_int_equal(r->errors.nr + r->errors.dropped_nr, expected->errors.nr);
 }
 
 /* Fails the 1st, 2nd ... allocation, until a run needs fewer. Returns how many there are. */
-static unsigned fail_each(const char *yaml, int expected)
+static unsigned fail_each(const char *text, const char *path, int expected_err)
 {
-	for (fail_at = 1;; fail_at++) {
-		char *text;
-		int err;
+	struct result expected, r;
+	unsigned nr = 0;
 
+	fail_at = 0;
+	run(&expected, text, path);
+	assert_int_equal(expected.err, expected_err);
+	do {
+		fail_at = ++nr;
 		allocations = 0;
-		err = run(yaml, &text);
-		free(text);
-		if (allocations < fail_at) {
-			assert_int_equal(err, expected);
-			return fail_at - 1;
-		}
-		/* The file's name and the text of errors can be missing, and the rest go well. */
-		if (err != -ENOMEM)
-			assert_int_equal(err, expected);
-	}
+		run(&r, text, path);
+		free(config_errors_text(&r.errors));
+		fail_at = 0;
+		check_same(&r, &expected);
+		result_fini(&r);
+	} while (allocations >= nr);
+	result_fini(&expected);
+	return nr - 1;
 }
+
+static const char good_text[] = "id: 1\nname: &n disk\nsize: 1M\ncpus: 0-3\n"
+				"backend: {<<: {a: 1, b: *n}, list: [1, 2, {}, []]}\n";
 
 static void test_good_document(void **state)
 {
 	(void)state;
-	assert_true(fail_each("id: 1\nname: &n disk\nsize: 1M\ncpus: 0-3\n"
-			      "backend: {<<: {a: 1, b: *n}, list: [1, 2, {}, []]}\n",
-			      0) > 30);
-	fail_at = 0;
+	assert_true(fail_each(good_text, NULL, 0) > 30);
 }
 
 /* Everything is a default. */
 static void test_short_document(void **state)
 {
 	(void)state;
-	assert_true(fail_each("id: 1\n", 0) > 15);
-	assert_true(fail_each("", -EINVAL) > 5);
-	fail_at = 0;
+	assert_true(fail_each("id: 1\n", NULL, 0) > 15);
+	assert_true(fail_each("", NULL, -EINVAL) > 5);
 }
 
 static void test_bad_document(void **state)
 {
 	(void)state;
-	assert_true(fail_each("name: a\nname: b\nsize: !x 1\nbackend: {<<: 1, <<: {}}\n", -EINVAL) >
-		    20);
-	assert_true(fail_each("size: x\nsiez: 1\ncpus: [0, x]\nbackend: 3\nname: &n [*n\n",
+	assert_true(fail_each("name: a\nname: b\nsize: !x 1\nbackend: {<<: 1, <<: {}}\n", NULL,
+			      -EINVAL) > 20);
+	assert_true(fail_each("id: 1\nid: 2\n", NULL, -EINVAL) > 10);
+	/* Refused first, and then without memory for the rest. */
+	assert_true(fail_each("id: x\nname: abc\ncpus: 0-3\n", NULL, -EINVAL) > 10);
+	assert_true(fail_each("size: x\nsiez: 1\ncpus: [0, x]\nbackend: 3\nname: &n [*n\n", NULL,
 			      -EINVAL) > 10);
-	fail_at = 0;
+}
+
+static void test_file(void **state)
+{
+	char path[] = "/tmp/test_nomem.XXXXXX";
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, good_text, strlen(good_text)), strlen(good_text));
+	close(fd);
+	assert_true(fail_each(NULL, path, 0) > 30);
+	unlink(path);
 }
 
 /* An error that finds no memory is counted: it must not look as if there were none. */
@@ -209,6 +253,7 @@ int main(void)
 		cmocka_unit_test(test_good_document),
 		cmocka_unit_test(test_short_document),
 		cmocka_unit_test(test_bad_document),
+		cmocka_unit_test(test_file),
 		cmocka_unit_test(test_error_without_memory_is_counted),
 	};
 

@@ -1,4 +1,4 @@
-/* config/option.h: units, did you mean, the manual. */
+/* config/option.h: units, what needs a table of its own, did you mean, the manual. */
 #include "config_check.h"
 
 #include <stdio.h>
@@ -143,6 +143,40 @@ static void test_power_of_two(void **state)
 	}
 }
 
+static void test_nothing_is_an_empty_map(void **state)
+{
+	static const struct option optional[] = {
+		{ .name = "n", .type = OPTION_UINT, .offset = 0, .def = "3" },
+		OPTION_END,
+	};
+	static const struct option required[] = {
+		{ .name = "name", .type = OPTION_UINT, .offset = 0, .flags = OPTION_REQUIRED },
+		OPTION_END,
+	};
+	struct config_check c;
+	uint64_t n = 0;
+
+	(void)state;
+	check_good(&c, "empty:\nnull: ~\ntext: x\nlist: []\n");
+	assert_int_equal(option_parse(optional, NULL, NULL, &n, sizeof(n), &c.errors), 0);
+	assert_int_equal(n, 3);
+	assert_int_equal(option_parse(optional, yaml_get(c.doc.root, "empty"), NULL, &n, sizeof(n),
+				      &c.errors),
+			 0);
+	check_errors(&c.errors, "");
+	assert_int_equal(option_parse(optional, yaml_get(c.doc.root, "text"), NULL, &n, sizeof(n),
+				      &c.errors),
+			 -EINVAL);
+	assert_int_equal(option_parse(optional, yaml_get(c.doc.root, "list"), NULL, &n, sizeof(n),
+				      &c.errors),
+			 -EINVAL);
+	assert_int_equal(option_parse(required, NULL, NULL, &n, sizeof(n), &c.errors), -EINVAL);
+	check_errors(&c.errors, "f: \"name\" is missing\n"
+				"f:3:7: expected a map of options\n"
+				"f:4:7: expected a map of options\n");
+	check_fini(&c);
+}
+
 /* ---- did you mean, and the manual ---- */
 
 static const char *const types[] = { "mem", "null", "file", NULL };
@@ -169,6 +203,31 @@ static const struct option options[] = {
 	{ .name = "secret", .type = OPTION_BOOL, .flags = OPTION_HIDDEN },
 	OPTION_END,
 };
+
+/* More names than a message shows are cut, and nothing is written past the end. */
+static void test_enum_of_many_names(void **state)
+{
+	static const char name[] = "a_name_of_thirty_two_bytes_here_";
+	const char *values[12] = { NULL };
+	const struct option with_enum[] = {
+		{ .name = "e", .type = OPTION_ENUM, .offset = 0, .values = values },
+		OPTION_END,
+	};
+	struct config_errors e;
+	int value = 7;
+
+	(void)state;
+	for (size_t nr = 0; nr + 1 < ARRAY_SIZE(values); nr++) {
+		values[nr] = name;
+		config_errors_init(&e, "f");
+		assert_int_equal(
+			option_set(with_enum, "e", "x", (struct config_pos){ 1, 1 }, &value, &e),
+			-EINVAL);
+		assert_in_range(strlen(e.list[0].message), 20, 300);
+		config_errors_fini(&e);
+	}
+	assert_int_equal(value, 7);
+}
 
 static void test_nearest(void **state)
 {
@@ -260,9 +319,14 @@ static void test_man(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse_size),  cmocka_unit_test(test_parse_duration),
-		cmocka_unit_test(test_format_size), cmocka_unit_test(test_power_of_two),
-		cmocka_unit_test(test_nearest),	    cmocka_unit_test(test_nearest_at_its_limits),
+		cmocka_unit_test(test_parse_size),
+		cmocka_unit_test(test_parse_duration),
+		cmocka_unit_test(test_format_size),
+		cmocka_unit_test(test_power_of_two),
+		cmocka_unit_test(test_nothing_is_an_empty_map),
+		cmocka_unit_test(test_enum_of_many_names),
+		cmocka_unit_test(test_nearest),
+		cmocka_unit_test(test_nearest_at_its_limits),
 		cmocka_unit_test(test_man),
 	};
 

@@ -180,7 +180,8 @@ static void test_merge_keys(void **state)
 			      "one: {x: own, <<: *b}\n"
 			      "list: {<<: [*a, *b, {w: in}], q: own}\n"
 			      "text: {'<<': 1}\n"
-			      "none: {<<: {}}\n");
+			      "none: {<<: {}}\n"
+			      "first: {<<: *a, x: own}\n");
 	m = yaml_get(root, "one");
 	assert_int_equal(m->map.nr, 3);
 	assert_text_at(m, "x", "own"); /* what the map says itself counts */
@@ -194,6 +195,7 @@ static void test_merge_keys(void **state)
 	assert_pos(yaml_get(m, "z"), 2, 25); /* a merged value says where it was written */
 	assert_text_at(yaml_get(root, "text"), "<<", "1");
 	assert_int_equal(yaml_get(root, "none")->map.nr, 0);
+	assert_text_at(yaml_get(root, "first"), "x", "own"); /* wherever the << stands */
 	check_fini(&c);
 }
 
@@ -253,6 +255,7 @@ static void test_tags(void **state)
 
 	check_bad("%TAG !e! tag:x\n---\na: 1\n",
 		  "f:1:1: %TAG is not supported: no option needs a tag\n");
+	check_bad("%TAG", "f:1:1: %TAG is not supported: no option needs a tag\n");
 	check_good(&c, "%YAML 1.1\n---\na: 100 %TAG\n");
 	check_fini(&c);
 }
@@ -314,6 +317,18 @@ static void test_syntax_errors(void **state)
 		check_bad(cases[i].text, cases[i].expected);
 }
 
+/* What has no map at its top is nothing to go on with. */
+static void test_wrong_root_is_not_given_out(void **state)
+{
+	struct config_check c;
+
+	(void)state;
+	check_parse(&c, "[1]\n");
+	assert_int_equal(c.ret, -EINVAL);
+	assert_null(c.doc.root);
+	check_fini(&c);
+}
+
 static void test_bad_bytes(void **state)
 {
 	static const char utf8[] = "f:2:4: invalid UTF-8: save the file as UTF-8\n";
@@ -364,6 +379,10 @@ static void test_all_of_unicode_that_is_allowed(void **state)
 	check_good(&c, text);
 	check_fini(&c);
 	/* CR, CR LF, NEL, LS and PS end a line, here as in libyaml. */
+	check_bad("a: 1\r\n\x01", "f:2:1: the control character U+0001 is not allowed\n");
+	check_bad("a: 1\r\x01", "f:2:1: the control character U+0001 is not allowed\n");
+	check_good(&c, "a: 1\r");
+	check_fini(&c);
 	check_bad("a: 1\r\nb: 2\rc: 3\xc2\x85"
 		  "d: 4\xe2\x80\xa8"
 		  "e: 5\xe2\x80\xa9"
@@ -438,6 +457,14 @@ static void test_depth_limit_counts_aliases(void **state)
 		  "c: [[[[[[[[[[[[*b]]]]]]]]]]]]\n",
 		  "f:3:16: *b: nested too deep with what the alias stands for (at most 32 "
 		  "levels)\n");
+	/* An empty list is a level too; a text is none. */
+	check_repeat("a: &a []\nb: ", "[", 31, "*a",
+		     "f:2:35: *a: nested too deep with what the alias stands for (at most 32 "
+		     "levels)\n");
+	check_good(
+		&c,
+		"a: &a x\nb: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[*a]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n");
+	check_fini(&c);
 }
 
 #define TOO_LARGE "too large: above 100000 values, each alias counted with all it stands for\n"
@@ -448,6 +475,7 @@ static void test_node_limit_is_exact(void **state)
 	/* The map, the key, the list, and one node per item. */
 	check_repeat("a:\n", "- x\n", YAML_NODES_MAX - 3, "", "");
 	check_repeat("a:\n", "- x\n", YAML_NODES_MAX - 2, "", "f:99999:3: " TOO_LARGE);
+	check_repeat("a:\n", "- []\n", YAML_NODES_MAX - 2, "", "f:99999:3: " TOO_LARGE);
 	/* The map, a, its list of 97 (98 nodes), b, the list: then 98 for each alias. */
 	check_repeat("a: &a [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
 		     "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
@@ -508,6 +536,7 @@ int main(void)
 		cmocka_unit_test(test_tags),
 		cmocka_unit_test(test_soft_then_fatal_leaves_nothing),
 		cmocka_unit_test(test_syntax_errors),
+		cmocka_unit_test(test_wrong_root_is_not_given_out),
 		cmocka_unit_test(test_bad_bytes),
 		cmocka_unit_test(test_all_of_unicode_that_is_allowed),
 		cmocka_unit_test(test_depth_limit),

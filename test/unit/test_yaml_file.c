@@ -13,6 +13,7 @@ static void check_file(const char *path, int expected_ret, const char *expected)
 	struct yaml_doc doc;
 
 	config_errors_init(&e, "f");
+	memset(&doc, 0xff, sizeof(doc)); /* the caller's may hold anything */
 	assert_int_equal(yaml_parse_file(&doc, path, &e), expected_ret);
 	check_errors(&e, expected);
 	assert_int_equal(doc.root != NULL, expected_ret == 0);
@@ -35,6 +36,14 @@ static void test_files(void **state)
 		   "f: cannot open: No such file or directory (ENOENT)\n");
 	check_file("/tmp", -EISDIR, "f: cannot read: Is a directory (EISDIR)\n");
 	check_file("/dev/zero", -EINVAL, "f: neither a regular file nor a pipe\n");
+	/* A regular file that opens, and cannot be read at its beginning. */
+	check_file("/proc/self/mem", -EIO, "f: cannot read: Input/output error (EIO)\n");
+	/* Exactly the largest, and one byte more. Zeroes are no text: it was read. */
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_int_equal(ftruncate(fd, YAML_FILE_BYTES_MAX), 0);
+	check_file(path, -EINVAL, "f:1:1: a NUL byte: this is no text file\n");
+	assert_int_equal(ftruncate(fd, YAML_FILE_BYTES_MAX + 1), 0);
+	check_file(path, -EINVAL, "f: larger than 4 MiB: this is no configuration\n");
 	/* Sparse: refused by its size, not by reading it. */
 	assert_int_equal(ftruncate(fd, 100l << 20), 0);
 	check_file(path, -EINVAL, "f: larger than 4 MiB: this is no configuration\n");
@@ -91,7 +100,15 @@ static void check_pipe(const char *text, size_t nr, int expected_ret, const char
 
 static void test_pipes(void **state)
 {
+	char page[4097];
+
 	(void)state;
+	/* Pieces that make up the largest document exactly, and then one more. */
+	memset(page, '#', 4095);
+	memcpy(page + 4095, "\n", 2);
+	check_pipe(page, YAML_FILE_BYTES_MAX / 4096, 0, "");
+	check_pipe(page, YAML_FILE_BYTES_MAX / 4096 + 1, -EINVAL,
+		   "f: larger than 4 MiB: this is no configuration\n");
 	check_pipe("a: 1\n", 1, 0, "");
 	check_pipe("# a comment of a line\n", 10000, 0, "");
 	/* Without an end: read to the limit only. */

@@ -1,0 +1,193 @@
+/* reactors and loop: threads that come and go, and the control reactor inside libev. */
+#include <errno.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "daemon/loop.h"
+#include "daemon/reactors.h"
+
+static const struct option_cpus all = { .is_auto = true };
+
+/* Bounces between a data reactor and the control reactor. */
+struct ball {
+	struct mail mail;
+	struct reactor *home, *away;
+	unsigned bounces;
+	bool done;
+};
+
+static void at_home(struct mail *mail);
+
+static void away(struct mail *mail)
+{
+	struct ball *ball = container_of(mail, struct ball, mail);
+
+	reactor_post(ball->home, &ball->mail, at_home);
+}
+
+static void at_home(struct mail *mail)
+{
+	struct ball *ball = container_of(mail, struct ball, mail);
+
+	if (++ball->bounces == 1000)
+		ball->done = true;
+	else
+		reactor_post(ball->away, &ball->mail, away);
+}
+
+static int allowed_cpu_nr(void)
+{
+	cpu_set_t set;
+
+	sched_getaffinity(0, sizeof(set), &set);
+	return CPU_COUNT(&set);
+}
+
+static void test_one_reactor_per_cpu(void **state)
+{
+	char error[REACTORS_ERROR_BYTES];
+	struct reactors rs;
+
+	(void)state;
+	assert_int_equal(reactors_start(&rs, &all, error, sizeof(error)), 0);
+	assert_int_equal(rs.nr, allowed_cpu_nr());
+	for (unsigned i = 0; i < rs.nr; i++)
+		assert_int_equal(rs.reactor[i]->idx, i);
+	reactors_stop(&rs);
+	assert_int_equal(rs.nr, 0);
+	reactors_stop(&rs); /* again is harmless */
+}
+
+static void test_start_and_stop_often(void **state)
+{
+	char error[REACTORS_ERROR_BYTES];
+	struct reactors rs;
+
+	(void)state;
+	for (int i = 0; i < 50; i++) {
+		assert_int_equal(reactors_start(&rs, &all, error, sizeof(error)), 0);
+		reactors_stop(&rs);
+	}
+}
+
+static void test_no_such_cpu(void **state)
+{
+	unsigned cpu[] = { 0, CPU_SETSIZE - 1 };
+	struct option_cpus cpus = { .nr = 2, .cpu = cpu };
+	char error[REACTORS_ERROR_BYTES] = "";
+	struct reactors rs;
+
+	(void)state;
+	assert_int_equal(reactors_start(&rs, &cpus, error, sizeof(error)), -EINVAL);
+	assert_string_equal(error, "cannot start a thread on CPU 1023: EINVAL");
+	assert_int_equal(rs.nr, 0);
+}
+
+static void test_mail_to_and_fro(void **state)
+{
+	char error[REACTORS_ERROR_BYTES];
+	struct ball ball = { 0 };
+	struct reactors rs;
+	struct loop loop;
+
+	(void)state;
+	assert_int_equal(reactors_start(&rs, &all, error, sizeof(error)), 0);
+	assert_int_equal(loop_init(&loop), 0);
+	ball.home = &loop.control;
+	ball.away = rs.reactor[0];
+	reactor_post(ball.away, &ball.mail, away);
+	assert_true(loop_run_until(&loop, &ball.done, 20 * NS_PER_SEC));
+	assert_int_equal(ball.bounces, 1000);
+	reactors_stop(&rs);
+	loop_fini(&loop);
+}
+
+struct alarm {
+	struct timer timer;
+	bool rang;
+	uint64_t rang_ns;
+};
+
+static void ring_alarm(struct timer *timer)
+{
+	struct alarm *alarm = container_of(timer, struct alarm, timer);
+
+	alarm->rang = true;
+	alarm->rang_ns = ring_clock_ns();
+}
+
+static void test_reactor_timers_wake_the_loop(void **state)
+{
+	uint64_t due_ns = ring_clock_ns() + 30 * NS_PER_MS;
+	struct alarm alarm = { 0 };
+	struct loop loop;
+
+	(void)state;
+	assert_int_equal(loop_init(&loop), 0);
+	timer_init(&alarm.timer, ring_alarm);
+	reactor_timer_arm(&loop.control, &alarm.timer, due_ns);
+	assert_true(loop_run_until(&loop, &alarm.rang, 20 * NS_PER_SEC));
+	assert_in_range(alarm.rang_ns, due_ns, due_ns + 5 * NS_PER_SEC);
+	loop_fini(&loop);
+}
+
+static void test_timeout(void **state)
+{
+	uint64_t start_ns = ring_clock_ns();
+	bool never = false;
+	struct loop loop;
+
+	(void)state;
+	assert_int_equal(loop_init(&loop), 0);
+	assert_false(loop_run_until(&loop, &never, 30 * NS_PER_MS));
+	assert_true(ring_clock_ns() - start_ns >= 29 * NS_PER_MS);
+	loop_fini(&loop);
+}
+
+static void note_clock(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	struct loop *loop = w->data;
+
+	(void)ev, (void)events;
+	/* As device_stop does it: a deadline from the reactor's clock. */
+	assert_true(ring_clock_ns() - loop->control.now_ns < 20 * NS_PER_MS);
+}
+
+/* The loop slept long; what runs then must not see the time of before. */
+static void test_clock_is_fresh_in_callbacks(void **state)
+{
+	bool never = false;
+	struct ev_timer timer;
+	struct loop loop;
+
+	(void)state;
+	assert_int_equal(loop_init(&loop), 0);
+	ev_timer_init(&timer, note_clock, 0.2, 0.);
+	timer.data = &loop;
+	ev_timer_start(loop.ev, &timer);
+	assert_false(loop_run_until(&loop, &never, 250 * NS_PER_MS));
+	loop_fini(&loop);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_reactor_per_cpu),
+		cmocka_unit_test(test_start_and_stop_often),
+		cmocka_unit_test(test_no_such_cpu),
+		cmocka_unit_test(test_mail_to_and_fro),
+		cmocka_unit_test(test_reactor_timers_wake_the_loop),
+		cmocka_unit_test(test_timeout),
+		cmocka_unit_test(test_clock_is_fresh_in_callbacks),
+	};
+
+	return cmocka_run_group_tests_name("reactors", tests, NULL, NULL);
+}
