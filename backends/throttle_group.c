@@ -67,6 +67,9 @@ static struct throttle_group *group_new(const char *name)
 	list_init(&g->node);
 	for (int dir = 0; dir < THROTTLE_DIR_NR; dir++)
 		list_init(&g->turn[dir]);
+	/* No limits yet, as the options say it. */
+	for (int i = 0; i < THROTTLE_BUCKET_NR; i++)
+		g->state.limits.rate[i].max_length_s = 1;
 	if (!name)
 		return g;
 	g->name = strdup(name);

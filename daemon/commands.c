@@ -43,6 +43,29 @@ void commands_refuse(struct socket_client *client, const char *error, json_t *er
 	answer(client, reply, false);
 }
 
+/* Lines of text as an array of strings. */
+static json_t *lines(const char *text)
+{
+	json_t *all = json_array();
+
+	while (text && *text) {
+		size_t len = strcspn(text, "\n");
+
+		json_array_append_new(all, json_stringn_nocheck(text, len));
+		text += len + (text[len] == '\n');
+	}
+	return all;
+}
+
+void commands_refuse_errors(struct socket_client *client, const char *error,
+			    struct config_errors *e)
+{
+	char *text = config_errors_text(e);
+
+	commands_refuse(client, error, lines(text));
+	free(text);
+}
+
 static void refuse_name(struct socket_client *client, const char *fmt, const char *name)
 {
 	json_t *text = json_sprintf(fmt, name);
@@ -149,6 +172,7 @@ static const struct command commands[] = {
 	{ "del", commands_del, { "sname", "bforce" } },
 	{ "version", version, { NULL } },
 	{ "reactors", reactors, { NULL } },
+	{ "throttle", commands_throttle, { "sname", "oset" } },
 };
 
 static const struct command *find_command(const json_t *request)
@@ -161,9 +185,25 @@ static const struct command *find_command(const json_t *request)
 	return NULL;
 }
 
-/* NUL in a name would make two names one; in a file it gets its place in an error. */
-static bool value_fits(char type, const json_t *value)
+/* {"total_iops_sec": 100, "read_bytes_sec": "10M"} */
+static bool is_settings(json_t *value)
 {
+	const char *key;
+	json_t *each;
+
+	json_object_foreach(value, key, each)
+	{
+		if (!json_is_string(each) && !json_is_integer(each))
+			return false;
+	}
+	return json_is_object(value);
+}
+
+/* NUL in a name would make two names one; in a file it gets its place in an error. */
+static bool value_fits(char type, json_t *value)
+{
+	if (type == 'o')
+		return is_settings(value);
 	if (type == 'b')
 		return json_is_boolean(value);
 	if (type == 't')
@@ -172,7 +212,7 @@ static bool value_fits(char type, const json_t *value)
 	       strlen(json_string_value(value)) == json_string_length(value);
 }
 
-static bool key_fits(const struct command *cmd, const char *key, const json_t *value)
+static bool key_fits(const struct command *cmd, const char *key, json_t *value)
 {
 	if (strcmp(key, "command") == 0)
 		return true;

@@ -1,4 +1,4 @@
-/* Between commands.c and commands_wait.c only. Main thread. */
+/* Between commands.c, commands_wait.c and commands_throttle.c only. Main thread. */
 #ifndef DAEMON_COMMANDS_INTERNAL_H
 #define DAEMON_COMMANDS_INTERNAL_H
 
@@ -12,12 +12,18 @@ void commands_answer(struct socket_client *client, json_t *data);
 /* {"ok":false,"error":...,"errors":[...]}; errors is taken and may be NULL. */
 void commands_refuse(struct socket_client *client, const char *error, json_t *errors);
 
+/* The same with the lines of e. */
+void commands_refuse_errors(struct socket_client *client, const char *error,
+			    struct config_errors *e);
+
 /* The device that the request names; NULL: there is none, and the client was told. */
 struct member *commands_named(struct commands *c, struct socket_client *client,
 			      const json_t *request);
 
 void commands_add(struct commands *c, struct socket_client *client, const json_t *request);
 void commands_del(struct commands *c, struct socket_client *client, const json_t *request);
+
+void commands_throttle(struct commands *c, struct socket_client *client, const json_t *request);
 
 /* The client goes away: nobody waits any more, the devices go on. */
 void commands_cancel(struct socket_client *client);

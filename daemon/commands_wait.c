@@ -158,28 +158,6 @@ void commands_del(struct commands *c, struct socket_client *client, const json_t
 
 /* ---- add ---- */
 
-/* Lines of text as an array of strings. */
-static json_t *lines(const char *text)
-{
-	json_t *all = json_array();
-
-	while (text && *text) {
-		size_t len = strcspn(text, "\n");
-
-		json_array_append_new(all, json_stringn_nocheck(text, len));
-		text += len + (text[len] == '\n');
-	}
-	return all;
-}
-
-static void refuse_errors(struct socket_client *client, struct config_errors *e)
-{
-	char *text = config_errors_text(e);
-
-	commands_refuse(client, "the configuration has errors", lines(text));
-	free(text);
-}
-
 /* What the new devices would take from those there are. */
 static void check_against_fleet(const struct fleet *f, const struct settings *s,
 				struct config_errors *e)
@@ -239,7 +217,7 @@ void commands_add(struct commands *c, struct socket_client *client, const json_t
 	if (ret != -ENOMEM)
 		check_against_fleet(c->fleet, &settings, &errors);
 	if (config_errors_any(&errors))
-		refuse_errors(client, &errors);
+		commands_refuse_errors(client, "the configuration has errors", &errors);
 	else if (ret < 0)
 		commands_refuse(client, "out of memory", NULL);
 	else

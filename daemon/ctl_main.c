@@ -27,6 +27,7 @@ struct args {
 	bool json, force;
 	double watch_seconds;
 	unsigned long count;
+	char **words; /* behind the name, NULL at the end */
 };
 
 static const char usage_text[] =
@@ -36,6 +37,7 @@ static const char usage_text[] =
 	"  show NAME                everything about one\n"
 	"  add -f FILE              start the device, or devices, of a YAML file; - is stdin\n"
 	"  del NAME [--force]       stop a device; --force: even when it is in use\n"
+	"  throttle NAME [KEY=VALUE ...]   the limits of a device; other ones from now on\n"
 	"  stats [NAME]             what devices did since they were started\n"
 	"        [--watch SECONDS [--count N]]   or do now, per second\n"
 	"  reactors                 what the threads of ublkd do\n"
@@ -101,6 +103,38 @@ static enum exit_code show(const struct args *a)
 {
 	return ask_and_print(a, json_pack("{s:s, s:s}", "command", "show", "name", a->name),
 			     CLIENT_SECONDS, ctl_print_device);
+}
+
+/* NULL: a word is no KEY=VALUE. */
+static json_t *key_values(char **words)
+{
+	json_t *all = json_object();
+
+	for (; *words; words++) {
+		const char *value = strchr(*words, '=');
+		json_t *text = value ? json_string(value + 1) : NULL;
+		char key[64];
+
+		snprintf(key, sizeof(key), "%.*s", value ? (int)(value - *words) : 0, *words);
+		if (json_object_set_new(all, key, text) < 0) {
+			json_decref(all);
+			return NULL;
+		}
+	}
+	return all;
+}
+
+static enum exit_code throttle(const struct args *a)
+{
+	json_t *request = json_pack("{s:s, s:s}", "command", "throttle", "name", a->name);
+	json_t *values = key_values(a->words);
+
+	if (!values)
+		usage_error("throttle takes KEY=VALUE words after the name", "");
+	if (json_object_size(values) > 0)
+		json_object_set(request, "set", values);
+	json_decref(values);
+	return ask_and_print(a, request, CLIENT_SECONDS, ctl_print_throttle);
 }
 
 static enum exit_code reactors(const struct args *a)
@@ -205,12 +239,17 @@ static const struct command {
 	const char *name;
 	enum exit_code (*fn)(const struct args *a);
 	enum name_use name_use;
-	const char *options; /* letters of those it takes; F: --force */
+	const char *options; /* letters of those it takes; F: --force, +: more words */
 } commands[] = {
-	{ "list", list, NAME_NONE, "" },	 { "show", show, NAME_NEEDED, "" },
-	{ "add", add, NAME_NONE, "f" },		 { "del", del, NAME_NEEDED, "F" },
-	{ "stats", stats, NAME_OPTIONAL, "wn" }, { "reactors", reactors, NAME_NONE, "" },
-	{ "doctor", doctor, NAME_NONE, "" },	 { "version", version, NAME_NONE, "" },
+	{ "list", list, NAME_NONE, "" },
+	{ "show", show, NAME_NEEDED, "" },
+	{ "add", add, NAME_NONE, "f" },
+	{ "del", del, NAME_NEEDED, "F" },
+	{ "stats", stats, NAME_OPTIONAL, "wn" },
+	{ "reactors", reactors, NAME_NONE, "" },
+	{ "doctor", doctor, NAME_NONE, "" },
+	{ "version", version, NAME_NONE, "" },
+	{ "throttle", throttle, NAME_NEEDED, "+" },
 };
 
 static double parse_seconds(const char *word)
@@ -302,7 +341,8 @@ int main(int argc, char **argv)
 	optind++;
 	if (c->name_use != NAME_NONE && optind < argc)
 		a.name = argv[optind++];
-	if (optind < argc)
+	a.words = argv + optind;
+	if (optind < argc && !strchr(c->options, '+'))
 		usage_error("what is this: ", argv[optind]);
 	check_fit(c, &a, used);
 	return c->fn(&a);

@@ -130,6 +130,8 @@ static void print_value(const char *key, const json_t *value)
 		printf("%lld", (long long)json_integer_value(value));
 	} else if (json_is_string(value)) {
 		printf("%s", json_string_value(value));
+	} else if (json_is_real(value)) {
+		printf("%g", json_real_value(value));
 	} else if (json_is_boolean(value)) {
 		printf("%s", json_is_true(value) ? "yes" : "no");
 	} else {
@@ -145,7 +147,45 @@ static void print_value(const char *key, const json_t *value)
 	putchar('\n');
 }
 
-static void print_object(const json_t *object, const char *prefix)
+/* Options of a backend that say nothing: no limit, no burst, no name. */
+static bool says_nothing(const char *key, const json_t *value)
+{
+	const char *suffix = strstr(key, "_max_length");
+
+	if (json_is_integer(value))
+		return json_integer_value(value) == (suffix ? 1 : 0);
+	return json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
+}
+
+static void print_key(const char *prefix, const char *key)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s%s", prefix, key);
+	printf("%s%-21s%s ", table_color_on(TABLE_BOLD), name, table_color_off());
+}
+
+/* "file.path": each option after the name of its backend, from the top of the stack down. */
+static void print_backend(const json_t *options)
+{
+	char prefix[32];
+	json_t *value;
+	const char *key;
+
+	snprintf(prefix, sizeof(prefix), "%s.", text(options, "type"));
+	json_object_foreach((json_t *)options, key, value)
+	{
+		if (json_is_object(value) || strcmp(key, "type") == 0 || says_nothing(key, value))
+			continue;
+		print_key(prefix, key);
+		print_value(key, value);
+	}
+	value = json_object_get(options, "backend");
+	if (json_is_object(value))
+		print_backend(value);
+}
+
+static void print_object(const json_t *object)
 {
 	json_t *value;
 	const char *key;
@@ -153,20 +193,37 @@ static void print_object(const json_t *object, const char *prefix)
 	json_object_foreach((json_t *)object, key, value)
 	{
 		if (json_is_object(value)) {
-			print_object(value, "backend.");
+			print_backend(value);
 			continue;
 		}
 		if (json_is_string(value) && json_string_length(value) == 0)
 			continue;
-		printf("%s%s%-*s%s ", table_color_on(TABLE_BOLD), prefix, 21 - (int)strlen(prefix),
-		       key, table_color_off());
+		print_key("", key);
 		print_value(key, value);
 	}
 }
 
 void ctl_print_device(const json_t *device)
 {
-	print_object(device, "");
+	print_object(device);
+}
+
+void ctl_print_throttle(const json_t *limits)
+{
+	unsigned nr = 0;
+	json_t *value;
+	const char *key;
+
+	json_object_foreach((json_t *)limits, key, value)
+	{
+		if (says_nothing(key, value))
+			continue;
+		print_key("", key);
+		print_value(key, value);
+		nr++;
+	}
+	if (nr == 0)
+		printf("no limits\n");
 }
 
 static void reactor_row(struct table *t, const json_t *r)

@@ -5,6 +5,7 @@
 #include "daemon/json_device.h"
 
 #include "backends/backend.h"
+#include "backends/throttle.h"
 #include "base/histogram.h"
 #include "base/util.h"
 #include "ublk/control.h"
@@ -129,16 +130,44 @@ static json_t *option_value(const struct option *o, const void *config)
 	}
 }
 
-/* As in the configuration: what is below a filter is its key "backend". */
-static json_t *backend_options(const struct backend_spec *spec)
+static void add_options(json_t *all, const struct option *table, const void *config)
 {
-	json_t *all = json_pack("{s:s}", "type", spec->ops->name);
+	for (const struct option *o = table; o->name; o++)
+		json_object_set_new(all, o->name, option_value(o, config));
+}
 
-	for (const struct option *o = spec->ops->options; o->name; o++)
-		json_object_set_new(all, o->name, option_value(o, spec->config));
-	if (spec->child)
-		json_object_set_new(all, "backend", backend_options(spec->child));
+json_t *json_throttle(struct backend_device *throttle)
+{
+	struct throttle_config config = *(const struct throttle_config *)throttle->config;
+	json_t *all = json_object();
+
+	throttle_get(throttle, &config.limits);
+	add_options(all, throttle_options, &config);
 	return all;
+}
+
+/*
+ * As in the configuration: what is below a filter is its key "backend". device is NULL, or the one
+ * that was opened by spec: then the limits of a throttle are those in force.
+ */
+static json_t *backend_options(const struct backend_spec *spec, struct backend_device *device)
+{
+	json_t *all = json_pack("{s:s}", "type", spec->ops->name), *live = NULL;
+
+	add_options(all, spec->ops->options, spec->config);
+	if (device && throttle_find(device) == device)
+		live = json_throttle(device);
+	json_object_update(all, live);
+	json_decref(live);
+	if (spec->child)
+		json_object_set_new(all, "backend",
+				    backend_options(spec->child, device ? device->child : NULL));
+	return all;
+}
+
+static struct backend_device *backend_of(const struct member *m)
+{
+	return m->device && !m->ended ? device_backend(m->device) : NULL;
 }
 
 json_t *json_device_full(const struct member *m)
@@ -156,7 +185,7 @@ json_t *json_device_full(const struct member *m)
 			 flags(info.flags), "queue_reactors", reactors_of(&info), "data_path",
 			 info.data_path ? info.data_path : "", "buffer_bytes_max",
 			 (json_int_t)info.buffer_bytes_max, "options",
-			 backend_options(m->settings->backend));
+			 backend_options(m->settings->backend, backend_of(m)));
 	json_object_update(all, more);
 	json_decref(more);
 	return all;

@@ -13,6 +13,9 @@ json_t *json_device_line(const struct member *m);
 /* What `show` says: all of it. */
 json_t *json_device_full(const struct member *m);
 
+/* The limits in force of a throttle (throttle_find), by the names of its options. */
+json_t *json_throttle(struct backend_device *throttle);
+
 /*
  * Counters since the device's start. buckets: with each histogram as [[start_ns, count], ...], for
  * who wants to take differences.

@@ -156,6 +156,11 @@ const char *device_error(const struct device *d)
 	return d->error;
 }
 
+struct backend_device *device_backend(struct device *d)
+{
+	return d->backend;
+}
+
 void device_info(const struct device *d, struct device_info *ret_info)
 {
 	const struct backend_limits *limits = &d->backend->limits;

@@ -94,6 +94,9 @@ const char *device_name(const struct device *device);
 enum device_state device_state(const struct device *device);
 const char *device_error(const struct device *device);
 
+/* The top of its stack, from device_start to device_free; NULL never but in between. */
+struct backend_device *device_backend(struct device *device);
+
 struct device_info {
 	int64_t id; /* -1 before the kernel gave one */
 	uint32_t queues, depth, logical_block_bytes, physical_block_bytes, max_io_bytes;

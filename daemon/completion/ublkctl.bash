@@ -5,9 +5,16 @@ _ublkctl_names() {
 	ublkctl "$@" list 2>/dev/null | awk 'NR > 1 && $1 !~ /:$/ { print $1 }'
 }
 
+_ublkctl_limits() {
+	local what
+	for what in {total,read,write}_{bytes,iops}_sec{,_max,_max_length} size_iops_sec; do
+		echo "$what="
+	done
+}
+
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del stats reactors doctor version'
+	local commands='list show add del throttle stats reactors doctor version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -36,6 +43,7 @@ _ublkctl() {
 	'') words="$commands --socket --json --version --help" ;;
 	show) words=$(_ublkctl_names "${socket[@]}") ;;
 	del) words="$(_ublkctl_names "${socket[@]}") --force" ;;
+	throttle) words="$(_ublkctl_names "${socket[@]}") $(_ublkctl_limits)" ;;
 	stats) words="$(_ublkctl_names "${socket[@]}") --watch --count" ;;
 	add) words='-f' ;;
 	*) words='--json' ;;

@@ -192,6 +192,9 @@ ctl_usage() {
 		del
 		list --force
 		add -f x --force
+		throttle
+		throttle a total_iops_sec
+		list a=b
 		stats --count 2
 		stats --watch 0
 		stats --watch x
@@ -298,6 +301,37 @@ x.yaml:3:4: b' && ctl 1 del a && printed err 'a: in use'
 	said asked '"file":"examples/minimal.yaml"' && said asked '"force":false' && return $code
 }
 
+ctl_show_stack() {
+	local throttle='"type":"throttle","total_iops_sec":8000,"total_iops_sec_max":0,"total_iops_sec_max_length":1,"group":null'
+	local error='"type":"error","errno":"EIO","op":["read","write"],"rate":0.25,"hang":false'
+	fake "{\"ok\":true,\"data\":{\"name\":\"a\",\"backend\":\"throttle > error > mem\",\"options\":{$throttle,\"backend\":{$error,\"backend\":{\"type\":\"mem\",\"size\":4096}}}}}"$'\n'
+	ctl 0 show a
+	unfake
+	printed out 'name                  a
+backend               throttle > error > mem
+throttle.total_iops_sec 8000
+error.errno           EIO
+error.op              read write
+error.rate            0.25
+error.hang            no
+mem.size              4096'
+}
+
+ctl_throttle() {
+	local some='{"ok":true,"data":{"total_bytes_sec":1048576,"total_iops_sec":8000,"total_iops_sec_max":9000,"total_iops_sec_max_length":60,"read_iops_sec":0,"read_iops_sec_max_length":1,"group":null}}'
+	fake "$some"$'\n' '{"ok":true,"data":{"read_iops_sec":0,"group":null}}'$'\n'
+	ctl 0 throttle a total_iops_sec=8000 total_bytes_sec=1M &&
+		printed out 'total_bytes_sec       1MiB
+total_iops_sec        8000
+total_iops_sec_max    9000
+total_iops_sec_max_length 60' && ctl 0 throttle a && printed out 'no limits' && printed asked \
+		'{"command":"throttle","name":"a","set":{"total_iops_sec":"8000","total_bytes_sec":"1M"}}
+{"command":"throttle","name":"a"}'
+	local code=$?
+	unfake
+	return $code
+}
+
 op='"failed":0,"sum_ns":0,"buckets":[]'
 stats() {
 	echo "{\"ok\":true,\"data\":{\"time_ns\":$1,\"devices\":[{\"name\":\"a\",\"inflight\":4,\"ops\":{
@@ -343,7 +377,7 @@ no_permission() {
 }
 
 if ! command -v socat >/dev/null; then
-	for name in list --json "broken answers" refusals stats "refused connection"; do
+	for name in list --json "broken answers" refusals show throttle stats "refused connection"; do
 		skip "ublkctl: $name" "needs socat"
 	done
 else
@@ -351,6 +385,8 @@ else
 	ok "ublkctl --json" ctl_json
 	ok "ublkctl: answers that are none" ctl_broken_answers
 	ok "ublkctl: refusals" ctl_refused
+	ok "ublkctl show: options of a stack by the name of the backend" ctl_show_stack
+	ok "ublkctl throttle" ctl_throttle
 	ok "ublkctl stats, with and without --watch" ctl_stats
 	ok "ublkctl: a socket that nobody listens on" refused_connection
 	if is_root; then

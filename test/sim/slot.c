@@ -38,24 +38,6 @@ static uint64_t excuses(void)
 	return sum;
 }
 
-/* A product's backend gets its options as from a file. */
-static void *parse_options(const struct backend *ops, const char *yaml)
-{
-	struct config_errors errors;
-	struct yaml_doc doc;
-	void *config = calloc(1, ops->config_bytes);
-
-	config_errors_init(&errors, "sim");
-	if (yaml_parse(&doc, yaml, strlen(yaml), &errors) < 0 ||
-	    option_parse(ops->options, doc.root, NULL, config, ops->config_bytes, &errors) < 0) {
-		fputs(config_errors_text(&errors), stderr);
-		sim_fail("options: %s", yaml);
-	}
-	yaml_free(&doc);
-	config_errors_fini(&errors);
-	return config;
-}
-
 static void init_file(struct slot *slot, uint64_t size_bytes)
 {
 	static const char *const direct[] = { "auto", "off", "auto", "on" };
@@ -67,7 +49,7 @@ static void init_file(struct slot *slot, uint64_t size_bytes)
 		sim_fail("memfd: %s", strerror(errno));
 	snprintf(yaml, sizeof(yaml), "path: /proc/self/fd/%d\ndirect: '%s'\n", slot->file_fd,
 		 direct[sim_below(ARRAY_SIZE(direct))]);
-	slot->config = parse_options(&backend_file, yaml);
+	slot->config = sim_parse_options(&backend_file, yaml);
 	slot->st->has_cache = true;
 	storage_set_inode(slot->st, stat.st_dev, stat.st_ino);
 }
@@ -114,7 +96,7 @@ void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind, const struc
 	else if (kind == SLOT_FILE)
 		init_file(slot, size_bytes);
 	else
-		slot->config = parse_options(backend_of(slot), yaml);
+		slot->config = sim_parse_options(backend_of(slot), yaml);
 	slot->st->has_data = kind != SLOT_NULL;
 	sim_event_arm(&slot->event, sim.now_ns + sim_skewed(0, 10 * NS_PER_MS), begin);
 }
@@ -124,6 +106,8 @@ void slot_fini(struct slot *slot)
 	sim_event_cancel(&slot->event);
 	sim_event_cancel(&slot->stop_event);
 	sim_event_cancel(&slot->truncate_event);
+	sim_event_cancel(&slot->tune_event);
+	sim_filters_fini(&slot->filters);
 	if (slot->config && backend_of(slot)->options)
 		option_free(backend_of(slot)->options, slot->config);
 	free(slot->config);
@@ -147,7 +131,7 @@ static void choose_spec(struct slot *slot)
 		.logical_block_bytes = slot->st->block_bytes,
 		.max_io_bytes = 4096u << sim_below(7),
 		.read_only = sim.defect == DEFECT_NONE && sim_one_in(16),
-		.backend = &slot->backend,
+		.backend = sim_filters_choose(&slot->filters, &slot->backend),
 	};
 }
 
@@ -165,8 +149,12 @@ static void prepare_storage(struct slot *slot)
 	for (uint64_t i = 0; slot->kind == SLOT_PATTERN && i < slot->st->size_bytes; i += 8)
 		memcpy(slot->st->image + i, &i, sizeof(i));
 	if (slot->kind == SLOT_MEM) {
-		const struct mem_device *mem = slot->dev->backend->priv;
+		const struct backend_device *bottom = slot->dev->backend;
+		const struct mem_device *mem;
 
+		while (bottom->child)
+			bottom = bottom->child;
+		mem = bottom->priv;
 		if (fstat(mem->fd, &stat) < 0)
 			sim_fail("the mem backend has no file");
 		storage_set_inode(slot->st, stat.st_dev, stat.st_ino);
@@ -185,6 +173,14 @@ static uint64_t open_excuses(void)
 {
 	return sim.fault_nr[FAULT_BACKEND_OPEN] + sim.fault_nr[FAULT_NO_MEMORY] +
 	       sim.fault_nr[FAULT_NO_MAPPING];
+}
+
+static void retune(struct sim_event *event)
+{
+	struct slot *slot = container_of(event, struct slot, tune_event);
+
+	sim_filters_retune(slot->dev->backend);
+	sim_event_arm(event, sim.now_ns + sim_skewed(NS_PER_US, 10 * NS_PER_SEC), retune);
 }
 
 static void begin(struct sim_event *event)
@@ -213,6 +209,8 @@ static void begin(struct sim_event *event)
 		return;
 	}
 	prepare_storage(slot);
+	if (slot->filters.nr > 0 && sim_one_in(2))
+		sim_event_arm(&slot->tune_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), retune);
 	if (sim_fault(FAULT_STOP_ON_WAY_UP))
 		sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, 300 * NS_PER_MS),
 			      ask_stop);
@@ -318,6 +316,7 @@ static void ended(struct slot *slot, enum device_event event)
 	check_gone(slot);
 	slot->ended = true;
 	sim_event_cancel(&slot->stop_event);
+	sim_event_cancel(&slot->tune_event);
 	if (sim_one_in(2))
 		reap(slot);
 	else

@@ -5,6 +5,7 @@
 #ifndef SIM_SLOT_H
 #define SIM_SLOT_H
 
+#include "test/sim/filters.h"
 #include "test/sim/scripted.h"
 #include "test/sim/storage.h"
 #include "test/sim/ublk_model.h"
@@ -21,6 +22,7 @@ struct slot {
 	char name[16];
 	struct device_spec spec;
 	struct backend_spec backend;
+	struct sim_filters filters;
 	struct storage *st;
 	void *config; /* of a product's backend */
 	struct scripted_config scripted;
@@ -32,7 +34,7 @@ struct slot {
 	uint64_t late_ns; /* no stop may be called late before */
 	uint64_t excuses; /* failures injected before this start */
 	uint64_t starts, lives, refusals;
-	struct sim_event event, stop_event, truncate_event;
+	struct sim_event event, stop_event, truncate_event, tune_event;
 	uint64_t *budget;
 	const struct device_host *host;
 };

@@ -38,6 +38,8 @@ static unsigned fake_nr;	  /* devices that exist */
 static unsigned fake_starts;	  /* successful device_start calls */
 static uint64_t fake_deadline_ns; /* of the last device_stop */
 
+static struct backend_device *fake_backend; /* of every device */
+
 static inline bool fake_is(const struct device *d, const char *kind)
 {
 	return strncmp(d->name, kind, strlen(kind)) == 0;
@@ -197,6 +199,12 @@ enum device_state device_state(const struct device *d)
 const char *device_error(const struct device *d)
 {
 	return d->error;
+}
+
+struct backend_device *device_backend(struct device *d)
+{
+	(void)d;
+	return fake_backend;
 }
 
 void device_info(const struct device *d, struct device_info *ret_info)

@@ -1,6 +1,8 @@
 /* commands: what each request is answered with, over the real transport, on fake devices. */
 #include <jansson.h>
 
+#include "backends/registry.h"
+#include "backends/throttle.h"
 #include "base/log.h"
 #include "daemon/commands.h"
 #include "test/unit/fake_backends.h"
@@ -223,6 +225,95 @@ static void test_late_devices(void **state)
 }
 
 /* Two ask for the same end, one of them does not wait for it. */
+/* ---- throttle ---- */
+
+static int low_open(struct backend_device *device)
+{
+	device->limits.size_bytes = 1 << 20;
+	return 0;
+}
+
+static void open_throttle(struct throttle_config *config)
+{
+	static const struct backend low = { .name = "low", .open = low_open };
+	static const struct backend_spec low_spec = { .ops = &low };
+	static struct backend_spec spec;
+	struct backend_wishes wishes = { .logical_block_bytes = 512 };
+	char error[BACKEND_ERROR_BYTES] = "";
+
+	for (int i = 0; i < THROTTLE_BUCKET_NR; i++)
+		config->limits.rate[i].max_length_s = 1;
+	spec = (struct backend_spec){ &backend_throttle, config, &low_spec };
+	backend_open(&fake_backend, &spec, "t", &wishes, error, sizeof(error));
+	assert_string_equal(error, "");
+}
+
+static void close_throttle(void)
+{
+	backend_close(fake_backend);
+	fake_backend = NULL;
+}
+
+static long long limit(const char *request, const char *key)
+{
+	json_t *data = ask(request);
+	long long value = json_integer_value(json_object_get(data, key));
+
+	json_decref(data);
+	return value;
+}
+
+#define THROTTLE "{\"command\":\"throttle\",\"name\":\"a\""
+#define REFUSED "{\"ok\":false,\"error\":"
+#define UNCHANGED REFUSED "\"the limits stay as they are\",\"errors\":["
+
+static void test_throttle(void **state)
+{
+	static struct throttle_config config;
+
+	(void)state;
+	open_throttle(&config);
+	add("a");
+	assert_int_equal(limit(THROTTLE "}", "total_iops_sec"), 0);
+	assert_int_equal(limit(THROTTLE ",\"set\":{\"total_iops_sec\":8000,"
+					"\"total_bytes_sec\":\"2M\"}}",
+			       "total_bytes_sec"),
+			 2 << 20);
+	/* What is not named stays. */
+	assert_int_equal(
+		limit(THROTTLE ",\"set\":{\"total_iops_sec_max\":9000}}", "total_iops_sec"), 8000);
+	assert_int_equal(limit(THROTTLE "}", "total_iops_sec_max"), 9000);
+	close_throttle();
+}
+
+static void test_throttle_refuses(void **state)
+{
+	static struct throttle_config config;
+
+	(void)state;
+	add("a");
+	expect(THROTTLE "}", REFUSED "\"the device has no throttle among its backends\"}");
+	expect("{\"command\":\"throttle\"}", REFUSED "\"the name of a device is missing\"}");
+	open_throttle(&config);
+	expect(THROTTLE ",\"set\":{\"total_iops_sec\":8000,\"total_iops_sec_max\":7500}}",
+	       UNCHANGED "\"throttle: total_iops_sec_max: 7500 cannot be lower than "
+			 "total_iops_sec: 8000\"]}");
+	expect(THROTTLE ",\"set\":{\"total_iop_sec\":1,\"read_bytes_sec\":\"x\"}}", UNCHANGED
+	       "\"throttle: unknown key \\\"total_iop_sec\\\" (did you mean "
+	       "\\\"total_iops_sec\\\"?)\",\"throttle: read_bytes_sec: \\\"x\\\" is not a "
+	       "size (examples: 4096, 64k, 1MiB, 10G)\"]}");
+	expect(THROTTLE ",\"set\":{\"group\":\"g\"}}",
+	       UNCHANGED "\"throttle: group: cannot be changed while the device serves\"]}");
+	expect(THROTTLE ",\"set\":{\"read_iops_sec\":-1}}",
+	       UNCHANGED "\"throttle: read_iops_sec: -1 is below the minimum 0\"]}");
+	expect(THROTTLE ",\"set\":{\"read_iops_sec\":true}}",
+	       REFUSED "\"key \\\"set\\\" is unknown here or of the wrong type\"}");
+	expect(THROTTLE ",\"set\":[]}",
+	       REFUSED "\"key \\\"set\\\" is unknown here or of the wrong type\"}");
+	assert_int_equal(limit(THROTTLE "}", "total_iops_sec"), 0);
+	close_throttle();
+}
+
 static void test_two_wait_one_leaves(void **state)
 {
 	struct peer other;
@@ -382,6 +473,8 @@ int main(void)
 		TEST(test_del),
 		TEST(test_del_in_use),
 		TEST(test_late_devices),
+		TEST(test_throttle),
+		TEST(test_throttle_refuses),
 		TEST(test_two_wait_one_leaves),
 		TEST(test_wrong_requests),
 		TEST(test_garbage_is_answered_and_closed),
