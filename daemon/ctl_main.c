@@ -13,6 +13,7 @@
 
 #include "base/util.h"
 #include "daemon/client.h"
+#include "daemon/ctl_flight.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_stats.h"
 #include "daemon/doctor.h"
@@ -23,7 +24,7 @@
 #define WATCH_SECONDS_MAX 86400.0
 
 struct args {
-	const char *socket_path, *name, *file;
+	const char *socket_path, *name, *file, *perfetto;
 	bool json, force;
 	double watch_seconds;
 	unsigned long count;
@@ -38,6 +39,9 @@ static const char usage_text[] =
 	"  del NAME [--force]       stop a device; --force: even when it is in use\n"
 	"  stats [NAME]             what devices did since they were started\n"
 	"        [--watch SECONDS [--count N]]   or do now, per second\n"
+	"  flight [FILE] [--count N] the last events of all I/Os; FILE: of one reactor, or a dead "
+	"one's\n"
+	"        [--perfetto OUT]   as a trace for ui.perfetto.dev (needs no ublkd)\n"
 	"  reactors                 what the threads of ublkd do\n"
 	"  doctor                   is this machine fit for ublkd? (needs no ublkd)\n"
 	"  version                  of ublkd and of ublkctl\n"
@@ -47,7 +51,7 @@ static const char usage_text[] =
 	"  -V, --version            of ublkctl\n"
 	"  -h, --help               this\n";
 
-enum { OPT_FORCE = 256 };
+enum { OPT_FORCE = 256, OPT_PERFETTO };
 
 static const struct option options[] = {
 	{ "socket", required_argument, NULL, 's' },
@@ -56,6 +60,7 @@ static const struct option options[] = {
 	{ "force", no_argument, NULL, OPT_FORCE },
 	{ "watch", required_argument, NULL, 'w' },
 	{ "count", required_argument, NULL, 'n' },
+	{ "perfetto", required_argument, NULL, OPT_PERFETTO },
 	{ "version", no_argument, NULL, 'V' },
 	{ "help", no_argument, NULL, 'h' },
 	{ 0 },
@@ -180,6 +185,19 @@ static enum exit_code stats(const struct args *a)
 	return ctl_stats(&params);
 }
 
+static enum exit_code flight(const struct args *a)
+{
+	struct ctl_flight_params params = {
+		.socket_path = a->socket_path,
+		.file = a->name,
+		.perfetto = a->perfetto,
+		.count = a->count,
+		.json = a->json,
+	};
+
+	return ctl_flight(&params);
+}
+
 static enum exit_code doctor(const struct args *a)
 {
 	return doctor_run(a->json);
@@ -205,12 +223,17 @@ static const struct command {
 	const char *name;
 	enum exit_code (*fn)(const struct args *a);
 	enum name_use name_use;
-	const char *options; /* letters of those it takes; F: --force */
+	const char *options; /* letters of those it takes; F: --force, P: --perfetto */
 } commands[] = {
-	{ "list", list, NAME_NONE, "" },	 { "show", show, NAME_NEEDED, "" },
-	{ "add", add, NAME_NONE, "f" },		 { "del", del, NAME_NEEDED, "F" },
-	{ "stats", stats, NAME_OPTIONAL, "wn" }, { "reactors", reactors, NAME_NONE, "" },
-	{ "doctor", doctor, NAME_NONE, "" },	 { "version", version, NAME_NONE, "" },
+	{ "list", list, NAME_NONE, "" },
+	{ "show", show, NAME_NEEDED, "" },
+	{ "add", add, NAME_NONE, "f" },
+	{ "del", del, NAME_NEEDED, "F" },
+	{ "stats", stats, NAME_OPTIONAL, "wn" },
+	{ "reactors", reactors, NAME_NONE, "" },
+	{ "flight", flight, NAME_OPTIONAL, "nP" },
+	{ "doctor", doctor, NAME_NONE, "" },
+	{ "version", version, NAME_NONE, "" },
 };
 
 static double parse_seconds(const char *word)
@@ -255,6 +278,10 @@ static void parse_option(int opt, struct args *a, char *used)
 	case OPT_FORCE:
 		a->force = true;
 		opt = 'F';
+		break;
+	case OPT_PERFETTO:
+		a->perfetto = optarg;
+		opt = 'P';
 		break;
 	case 'w':
 		a->watch_seconds = parse_seconds(optarg);

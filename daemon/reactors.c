@@ -31,8 +31,9 @@ struct reactor_thread {
 	sem_t settled; /* posted once: init_ret is there */
 	int init_ret;
 	unsigned idx;
-	bool running; /* to be joined */
-	bool stop;    /* the thread's own, set by mail */
+	const char *flight_folder; /* until settled */
+	bool running;		   /* to be joined */
+	bool stop;		   /* the thread's own, set by mail */
 	struct mail stop_mail;
 } __attribute__((aligned(64)));
 
@@ -43,6 +44,7 @@ static void *thread_main(void *arg)
 		.idx = t->idx,
 		.sq_entries = SQ_ENTRIES,
 		.cq_entries = CQ_ENTRIES,
+		.flight_folder = t->flight_folder,
 	};
 
 	t->init_ret = reactor_init(&t->reactor, &params);
@@ -117,12 +119,14 @@ static const char *cure(int err)
 	}
 }
 
-static int start_one(struct reactors *rs, unsigned idx, char *error, size_t error_bytes)
+static int start_one(struct reactors *rs, unsigned idx, const char *flight_folder, char *error,
+		     size_t error_bytes)
 {
 	struct reactor_thread *t = &rs->thread[idx];
 	int ret;
 
 	t->idx = idx;
+	t->flight_folder = flight_folder;
 	sem_init(&t->settled, 0, 0);
 	rs->reactor[idx] = &t->reactor;
 	ret = create_without_signals(t, rs->cpu[idx]);
@@ -189,8 +193,8 @@ static int allocate(struct reactors *rs, const struct option_cpus *cpus)
 	return 0;
 }
 
-int reactors_start(struct reactors *rs, const struct option_cpus *cpus, char *error,
-		   size_t error_bytes)
+int reactors_start(struct reactors *rs, const struct option_cpus *cpus, const char *flight_folder,
+		   char *error, size_t error_bytes)
 {
 	int ret;
 
@@ -199,7 +203,7 @@ int reactors_start(struct reactors *rs, const struct option_cpus *cpus, char *er
 	if (ret < 0)
 		snprintf(error, error_bytes, "out of memory");
 	for (unsigned i = 0; ret == 0 && i < rs->nr; i++)
-		ret = start_one(rs, i, error, error_bytes);
+		ret = start_one(rs, i, flight_folder, error, error_bytes);
 	if (ret < 0)
 		reactors_stop(rs);
 	return ret;
@@ -234,7 +238,7 @@ void reactors_dump(const struct reactors *rs, int fd)
 
 size_t reactors_memory_each(void)
 {
-	return sizeof(struct reactor_thread) + SQ_ENTRIES * (SQE_BYTES + sizeof(unsigned)) +
-	       CQ_ENTRIES * CQE_BYTES +
+	return sizeof(struct reactor_thread) + sizeof(struct flight_file) +
+	       SQ_ENTRIES * (SQE_BYTES + sizeof(unsigned)) + CQ_ENTRIES * CQE_BYTES +
 	       REACTOR_OP_NR_DEFAULT * (sizeof(struct op *) + sizeof(uint32_t));
 }

@@ -22,11 +22,12 @@ struct reactors {
 #define REACTORS_ERROR_BYTES 256
 
 /*
- * Starts a thread for each CPU of the set (auto: each CPU this process may run on). Returns 0, or
- * -errno with words in error; then none is left running.
+ * Starts a thread for each CPU of the set (auto: each CPU this process may run on). Their flight
+ * recorders go to flight_folder; NULL: in memory only. Returns 0, or -errno with words in error;
+ * then none is left running.
  */
-int reactors_start(struct reactors *rs, const struct option_cpus *cpus, char *error,
-		   size_t error_bytes);
+int reactors_start(struct reactors *rs, const struct option_cpus *cpus, const char *flight_folder,
+		   char *error, size_t error_bytes);
 
 /* Ends and joins all threads. No device may use them any more. Accepts a zeroed struct. */
 void reactors_stop(struct reactors *rs);
