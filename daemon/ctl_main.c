@@ -14,8 +14,10 @@
 #include "base/util.h"
 #include "daemon/client.h"
 #include "daemon/ctl_flight.h"
+#include "daemon/ctl_inflight.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_stats.h"
+#include "daemon/ctl_stuck.h"
 #include "daemon/doctor.h"
 
 #define SOCKET_DEFAULT "/run/ublkd/control.sock"
@@ -39,6 +41,8 @@ static const char usage_text[] =
 	"  del NAME [--force]       stop a device; --force: even when it is in use\n"
 	"  stats [NAME]             what devices did since they were started\n"
 	"        [--watch SECONDS [--count N]]   or do now, per second\n"
+	"  inflight [NAME]          every I/O in the daemon, the oldest first\n"
+	"  why-stuck [NAME]         where the oldest I/O of each device sits, and what to do\n"
 	"  flight [FILE] [--count N] the last events of all I/Os; FILE: of one reactor, or a dead "
 	"one's\n"
 	"        [--perfetto OUT]   as a trace for ui.perfetto.dev (needs no ublkd)\n"
@@ -185,6 +189,22 @@ static enum exit_code stats(const struct args *a)
 	return ctl_stats(&params);
 }
 
+static json_t *inflight_request(const struct args *a)
+{
+	return a->name ? json_pack("{s:s, s:s}", "command", "inflight", "name", a->name)
+		       : json_pack("{s:s}", "command", "inflight");
+}
+
+static enum exit_code inflight(const struct args *a)
+{
+	return ask_and_print(a, inflight_request(a), CLIENT_SECONDS, ctl_print_inflight);
+}
+
+static enum exit_code why_stuck(const struct args *a)
+{
+	return ctl_why_stuck(a->socket_path, a->name, a->json);
+}
+
 static enum exit_code flight(const struct args *a)
 {
 	struct ctl_flight_params params = {
@@ -231,6 +251,8 @@ static const struct command {
 	{ "del", del, NAME_NEEDED, "F" },
 	{ "stats", stats, NAME_OPTIONAL, "wn" },
 	{ "reactors", reactors, NAME_NONE, "" },
+	{ "inflight", inflight, NAME_OPTIONAL, "" },
+	{ "why-stuck", why_stuck, NAME_OPTIONAL, "" },
 	{ "flight", flight, NAME_OPTIONAL, "nP" },
 	{ "doctor", doctor, NAME_NONE, "" },
 	{ "version", version, NAME_NONE, "" },

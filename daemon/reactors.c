@@ -35,6 +35,9 @@ struct reactor_thread {
 	bool running;		   /* to be joined */
 	bool stop;		   /* the thread's own, set by mail */
 	struct mail stop_mail;
+	struct mail ping_mail;
+	uint64_t ping_ns; /* main thread: when it was sent; 0: never */
+	bool ping_owed;	  /* set by main, cleared by the reactor */
 } __attribute__((aligned(64)));
 
 static void *thread_main(void *arg)
@@ -227,6 +230,34 @@ void reactors_stop(struct reactors *rs)
 	free(rs->reactor);
 	free(rs->cpu);
 	*rs = (struct reactors){ 0 };
+}
+
+/* Runs on the reactor's thread; the mail is main's again afterwards. */
+static void on_ping(struct mail *mail)
+{
+	struct reactor_thread *t = container_of(mail, struct reactor_thread, ping_mail);
+
+	__atomic_store_n(&t->ping_owed, false, __ATOMIC_RELEASE);
+}
+
+void reactors_ping(struct reactors *rs, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < rs->nr; i++) {
+		struct reactor_thread *t = &rs->thread[i];
+
+		if (__atomic_load_n(&t->ping_owed, __ATOMIC_ACQUIRE))
+			continue;
+		t->ping_ns = now_ns;
+		__atomic_store_n(&t->ping_owed, true, __ATOMIC_RELAXED);
+		reactor_post(&t->reactor, &t->ping_mail, on_ping);
+	}
+}
+
+uint64_t reactors_silent_ns(const struct reactors *rs, unsigned idx, uint64_t now_ns)
+{
+	const struct reactor_thread *t = &rs->thread[idx];
+
+	return __atomic_load_n(&t->ping_owed, __ATOMIC_ACQUIRE) ? now_ns - t->ping_ns : 0;
 }
 
 void reactors_dump(const struct reactors *rs, int fd)

@@ -19,6 +19,7 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "ublk/faults.h"
 #include "ublk/instruments.h"
 
 #define SECTOR_SHIFT 9
@@ -59,7 +60,7 @@ static void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uint32_t c
 	cmd->result = io->result;
 	cmd->addr = buffer_of(q, tag);
 	op_start(&io->op, sqe);
-	io->state = TAG_ARMED;
+	tag_set_state(io, TAG_ARMED);
 }
 
 static void commit_at_turn_end(struct task *task);
@@ -74,7 +75,7 @@ static void tag_finish(struct tag_io *io, int result)
 		io->result = result;
 	else
 		io->result = has_data ? (int32_t)io->bio.length_bytes : 0;
-	io->state = TAG_DONE;
+	tag_set_state(io, TAG_DONE);
 	q->commits[q->commit_nr++] = (uint16_t)tag_of(io);
 	reactor_at_turn_end(q->setup.reactor, &q->commit_task, commit_at_turn_end);
 }
@@ -97,7 +98,7 @@ static void tag_submit(struct tag_io *io)
 {
 	struct queue *q = io->queue;
 
-	io->state = TAG_SERVING;
+	tag_set_state(io, TAG_SERVING);
 	io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
 	instrument_submit(io);
 	switch (backend_io_submit(&io->bio)) {
@@ -107,7 +108,7 @@ static void tag_submit(struct tag_io *io)
 	case BACKEND_QUEUED:
 		break;
 	case BACKEND_BUSY:
-		io->state = TAG_BUSY;
+		tag_set_state(io, TAG_BUSY);
 		list_push_back(&q->busy, &io->busy);
 		instrument_busy(io);
 		reactor_timer_arm(q->setup.reactor, &q->busy_timer,
@@ -200,7 +201,7 @@ static void tag_down(struct tag_io *io, int res)
 {
 	struct queue *q = io->queue;
 
-	io->state = TAG_DOWN;
+	tag_set_state(io, TAG_DOWN);
 	instrument_abort(io, res);
 	if (res != UBLK_IO_RES_ABORT) {
 		histogram_bump(&q->stats.lost_tags, 1);
@@ -254,8 +255,13 @@ static void tag_fetch(struct op *op)
 {
 	struct tag_io *io = container_of(op, struct tag_io, op);
 	struct queue *q = io->queue;
-	struct io_uring_sqe *sqe = op_sqe(op);
+	struct io_uring_sqe *sqe;
 
+	if (fault_no_fetch(q->setup.idx, tag_of(io))) {
+		q->fetched_nr++;
+		return;
+	}
+	sqe = op_sqe(op);
 	if (!sqe) {
 		op_park(op, tag_fetch);
 		return;
