@@ -17,6 +17,7 @@
 #include "base/util.h"
 #include "daemon/commands_internal.h"
 #include "daemon/json_device.h"
+#include "daemon/json_inflight.h"
 #include "daemon/json_reactor.h"
 
 /* ---- answers ---- */
@@ -156,6 +157,32 @@ static void reactors(struct commands *c, struct socket_client *client, const jso
 	commands_answer(client, all);
 }
 
+static void inflight(struct commands *c, struct socket_client *client, const json_t *request)
+{
+	uint64_t now_ns = ring_clock_ns();
+	json_t *devices = json_array(), *all;
+	struct member *m = NULL;
+
+	if (json_object_get(request, "name")) {
+		m = commands_named(c, client, request);
+		if (!m) {
+			json_decref(devices);
+			return;
+		}
+	}
+	list_for_each (node, &c->fleet->members) {
+		const struct member *one = list_entry(node, struct member, node);
+
+		if (!m || m == one)
+			json_array_append_new(devices, json_inflight(one, now_ns));
+	}
+	all = json_pack("{s:I, s:o, s:o}", "time_ns", (json_int_t)now_ns, "devices", devices,
+			"reactors", json_inflight_reactors(c->reactors, now_ns));
+	/* Who asks again soon learns which reactors do not turn. */
+	reactors_ping(c->reactors, now_ns);
+	commands_answer(client, all);
+}
+
 /* ---- finding the command ---- */
 
 struct command {
@@ -173,6 +200,7 @@ static const struct command commands[] = {
 	{ "version", version, { NULL } },
 	{ "reactors", reactors, { NULL } },
 	{ "throttle", commands_throttle, { "sname", "oset" } },
+	{ "inflight", inflight, { "sname" } },
 };
 
 static const struct command *find_command(const json_t *request)

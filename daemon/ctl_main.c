@@ -13,8 +13,11 @@
 
 #include "base/util.h"
 #include "daemon/client.h"
+#include "daemon/ctl_flight.h"
+#include "daemon/ctl_inflight.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_stats.h"
+#include "daemon/ctl_stuck.h"
 #include "daemon/doctor.h"
 
 #define SOCKET_DEFAULT "/run/ublkd/control.sock"
@@ -23,7 +26,7 @@
 #define WATCH_SECONDS_MAX 86400.0
 
 struct args {
-	const char *socket_path, *name, *file;
+	const char *socket_path, *name, *file, *perfetto;
 	bool json, force;
 	double watch_seconds;
 	unsigned long count;
@@ -40,6 +43,11 @@ static const char usage_text[] =
 	"  throttle NAME [KEY=VALUE ...]   the limits of a device; other ones from now on\n"
 	"  stats [NAME]             what devices did since they were started\n"
 	"        [--watch SECONDS [--count N]]   or do now, per second\n"
+	"  inflight [NAME]          every I/O in the daemon, the oldest first\n"
+	"  why-stuck [NAME]         where the oldest I/O of each device sits, and what to do\n"
+	"  flight [FILE] [--count N] the last events of all I/Os; FILE: of one reactor, or a dead "
+	"one's\n"
+	"        [--perfetto OUT]   as a trace for ui.perfetto.dev (needs no ublkd)\n"
 	"  reactors                 what the threads of ublkd do\n"
 	"  doctor                   is this machine fit for ublkd? (needs no ublkd)\n"
 	"  version                  of ublkd and of ublkctl\n"
@@ -49,7 +57,7 @@ static const char usage_text[] =
 	"  -V, --version            of ublkctl\n"
 	"  -h, --help               this\n";
 
-enum { OPT_FORCE = 256 };
+enum { OPT_FORCE = 256, OPT_PERFETTO };
 
 static const struct option options[] = {
 	{ "socket", required_argument, NULL, 's' },
@@ -58,6 +66,7 @@ static const struct option options[] = {
 	{ "force", no_argument, NULL, OPT_FORCE },
 	{ "watch", required_argument, NULL, 'w' },
 	{ "count", required_argument, NULL, 'n' },
+	{ "perfetto", required_argument, NULL, OPT_PERFETTO },
 	{ "version", no_argument, NULL, 'V' },
 	{ "help", no_argument, NULL, 'h' },
 	{ 0 },
@@ -214,6 +223,35 @@ static enum exit_code stats(const struct args *a)
 	return ctl_stats(&params);
 }
 
+static json_t *inflight_request(const struct args *a)
+{
+	return a->name ? json_pack("{s:s, s:s}", "command", "inflight", "name", a->name)
+		       : json_pack("{s:s}", "command", "inflight");
+}
+
+static enum exit_code inflight(const struct args *a)
+{
+	return ask_and_print(a, inflight_request(a), CLIENT_SECONDS, ctl_print_inflight);
+}
+
+static enum exit_code why_stuck(const struct args *a)
+{
+	return ctl_why_stuck(a->socket_path, a->name, a->json);
+}
+
+static enum exit_code flight(const struct args *a)
+{
+	struct ctl_flight_params params = {
+		.socket_path = a->socket_path,
+		.file = a->name,
+		.perfetto = a->perfetto,
+		.count = a->count,
+		.json = a->json,
+	};
+
+	return ctl_flight(&params);
+}
+
 static enum exit_code doctor(const struct args *a)
 {
 	return doctor_run(a->json);
@@ -239,7 +277,7 @@ static const struct command {
 	const char *name;
 	enum exit_code (*fn)(const struct args *a);
 	enum name_use name_use;
-	const char *options; /* letters of those it takes; F: --force, +: more words */
+	const char *options; /* letters: F: --force, P: --perfetto, +: more words */
 } commands[] = {
 	{ "list", list, NAME_NONE, "" },
 	{ "show", show, NAME_NEEDED, "" },
@@ -247,6 +285,9 @@ static const struct command {
 	{ "del", del, NAME_NEEDED, "F" },
 	{ "stats", stats, NAME_OPTIONAL, "wn" },
 	{ "reactors", reactors, NAME_NONE, "" },
+	{ "inflight", inflight, NAME_OPTIONAL, "" },
+	{ "why-stuck", why_stuck, NAME_OPTIONAL, "" },
+	{ "flight", flight, NAME_OPTIONAL, "nP" },
 	{ "doctor", doctor, NAME_NONE, "" },
 	{ "version", version, NAME_NONE, "" },
 	{ "throttle", throttle, NAME_NEEDED, "+" },
@@ -294,6 +335,10 @@ static void parse_option(int opt, struct args *a, char *used)
 	case OPT_FORCE:
 		a->force = true;
 		opt = 'F';
+		break;
+	case OPT_PERFETTO:
+		a->perfetto = optarg;
+		opt = 'P';
 		break;
 	case 'w':
 		a->watch_seconds = parse_seconds(optarg);

@@ -12,6 +12,7 @@
 #include "daemon/daemon.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@
 #include "daemon/loop.h"
 #include "daemon/notify.h"
 #include "daemon/orphans.h"
+#include "daemon/path.h"
 #include "daemon/process.h"
 #include "daemon/reactors.h"
 #include "daemon/settings.h"
@@ -308,8 +310,12 @@ static void unwatch_signals(struct daemon *d)
 static int threads_start(struct daemon *d)
 {
 	char error[REACTORS_ERROR_BYTES];
-	int ret = reactors_start(&d->reactors, &d->settings.daemon.reactors, error, sizeof(error));
+	char folder[PATH_MAX];
+	int ret;
 
+	path_folder(d->settings.daemon.control, folder);
+	ret = reactors_start(&d->reactors, &d->settings.daemon.reactors, folder, error,
+			     sizeof(error));
 	if (ret < 0) {
 		log_error("cannot start the reactors", "reason=\"%s\"", error);
 		return ret;

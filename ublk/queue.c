@@ -20,6 +20,7 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "ublk/faults.h"
 #include "ublk/instruments.h"
 
 #define SECTOR_SHIFT 9
@@ -60,8 +61,8 @@ static void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uint32_t c
 	cmd->result = io->result;
 	cmd->addr = buffer_of(q, tag);
 	op_start(&io->op, sqe);
-	io->state = TAG_ARMED;
 	io->committing = cmd_op == UBLK_U_IO_COMMIT_AND_FETCH_REQ;
+	tag_set_state(io, TAG_ARMED);
 }
 
 static void commit_at_turn_end(struct task *task);
@@ -70,7 +71,7 @@ static void commit_later(struct tag_io *io)
 {
 	struct queue *q = io->queue;
 
-	io->state = TAG_DONE;
+	tag_set_state(io, TAG_DONE);
 	q->commits[q->commit_nr++] = (uint16_t)tag_of(io);
 	reactor_at_turn_end(q->setup.reactor, &q->commit_task, commit_at_turn_end);
 }
@@ -106,7 +107,7 @@ static void tag_submit(struct tag_io *io)
 {
 	struct queue *q = io->queue;
 
-	io->state = TAG_SERVING;
+	tag_set_state(io, TAG_SERVING);
 	io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
 	instrument_submit(io);
 	switch (backend_io_submit(&io->bio)) {
@@ -116,7 +117,7 @@ static void tag_submit(struct tag_io *io)
 	case BACKEND_QUEUED:
 		break;
 	case BACKEND_BUSY:
-		io->state = TAG_BUSY;
+		tag_set_state(io, TAG_BUSY);
 		list_push_back(&q->busy, &io->busy);
 		instrument_busy(io);
 		reactor_timer_arm(q->setup.reactor, &q->busy_timer,
@@ -209,7 +210,7 @@ static void tag_down(struct tag_io *io, int res)
 {
 	struct queue *q = io->queue;
 
-	io->state = TAG_DOWN;
+	tag_set_state(io, TAG_DOWN);
 	instrument_abort(io, res);
 	if (res != UBLK_IO_RES_ABORT) {
 		histogram_bump(&q->stats.lost_tags, 1);
@@ -270,8 +271,13 @@ static void tag_fetch(struct op *op)
 {
 	struct tag_io *io = container_of(op, struct tag_io, op);
 	struct queue *q = io->queue;
-	struct io_uring_sqe *sqe = op_sqe(op);
+	struct io_uring_sqe *sqe;
 
+	if (fault_no_fetch(q->setup.idx, tag_of(io))) {
+		q->fetched_nr++;
+		return;
+	}
+	sqe = op_sqe(op);
 	if (!sqe) {
 		op_park(op, tag_fetch);
 		return;

@@ -25,6 +25,12 @@ struct tag_io {
 	struct list_node busy;
 };
 
+/* The one setter: inflight.c reads the state from the main thread. */
+static inline void tag_set_state(struct tag_io *io, enum tag_state state)
+{
+	__atomic_store_n(&io->state, state, __ATOMIC_RELAXED);
+}
+
 static inline unsigned tag_of(const struct tag_io *io)
 {
 	return (unsigned)(io - io->queue->ios);
