@@ -138,7 +138,8 @@ static void reactors(struct commands *c, struct socket_client *client, const jso
 struct command {
 	const char *name;
 	void (*fn)(struct commands *c, struct socket_client *client, const json_t *request);
-	const char *keys[3]; /* besides "command", after their type: s string, t text, b boolean */
+	/* Besides "command", after their type: s string, t text, b boolean, n list of integers. */
+	const char *keys[8];
 };
 
 static const struct command commands[] = {
@@ -149,6 +150,13 @@ static const struct command commands[] = {
 	{ "del", commands_del, { "sname", "bforce" } },
 	{ "version", version, { NULL } },
 	{ "reactors", reactors, { NULL } },
+	{ "histogram_get", commands_histogram_get, { "sname", "slayer", "sop" } },
+	{ "histogram_set",
+	  commands_histogram_set,
+	  { "sname", "sop", "nboundaries", "nboundaries_read", "nboundaries_write",
+	    "nboundaries_flush" } },
+	{ "histogram_reset", commands_histogram_reset, { "sname", "sop" } },
+	{ "blockstats", commands_blockstats, { "sname", "slayer" } },
 };
 
 static const struct command *find_command(const json_t *request)
@@ -161,6 +169,15 @@ static const struct command *find_command(const json_t *request)
 	return NULL;
 }
 
+static bool is_list_of_integers(const json_t *value)
+{
+	json_t *item;
+	size_t i;
+
+	json_array_foreach(value, i, item) if (!json_is_integer(item)) return false;
+	return json_is_array(value);
+}
+
 /* NUL in a name would make two names one; in a file it gets its place in an error. */
 static bool value_fits(char type, const json_t *value)
 {
@@ -168,6 +185,8 @@ static bool value_fits(char type, const json_t *value)
 		return json_is_boolean(value);
 	if (type == 't')
 		return json_is_string(value);
+	if (type == 'n')
+		return is_list_of_integers(value);
 	return json_is_string(value) &&
 	       strlen(json_string_value(value)) == json_string_length(value);
 }

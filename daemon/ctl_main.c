@@ -13,6 +13,7 @@
 
 #include "base/util.h"
 #include "daemon/client.h"
+#include "daemon/ctl_histogram.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_stats.h"
 #include "daemon/doctor.h"
@@ -27,6 +28,8 @@ struct args {
 	bool json, force;
 	double watch_seconds;
 	unsigned long count;
+	bool layers;
+	struct ctl_histogram_params histogram; /* its own options and action */
 };
 
 static const char usage_text[] =
@@ -38,6 +41,13 @@ static const char usage_text[] =
 	"  del NAME [--force]       stop a device; --force: even when it is in use\n"
 	"  stats [NAME]             what devices did since they were started\n"
 	"        [--watch SECONDS [--count N]]   or do now, per second\n"
+	"        [--layers]         where the time was spent: throttle, daemon, backend\n"
+	"  histogram get NAME       latencies; [--layer total|throttle|daemon|backend]\n"
+	"        [--op read|write|flush|discard|write_zeroes] [--qmp-json]\n"
+	"  histogram set NAME [--boundaries 10us,100us,...] [--boundaries-read ...]\n"
+	"        [--boundaries-write ...] [--boundaries-flush ...] [--op OP]\n"
+	"                           bins of one's own, counting anew; none: remove them\n"
+	"  histogram reset NAME [--op OP]   count anew\n"
 	"  reactors                 what the threads of ublkd do\n"
 	"  doctor                   is this machine fit for ublkd? (needs no ublkd)\n"
 	"  version                  of ublkd and of ublkctl\n"
@@ -47,7 +57,14 @@ static const char usage_text[] =
 	"  -V, --version            of ublkctl\n"
 	"  -h, --help               this\n";
 
-enum { OPT_FORCE = 256 };
+enum {
+	OPT_FORCE = 256,
+	OPT_LAYERS,
+	OPT_LAYER,
+	OPT_OP,
+	OPT_QMP_JSON,
+	OPT_BOUNDARIES, /* and those of enum ctl_boundaries after it */
+};
 
 static const struct option options[] = {
 	{ "socket", required_argument, NULL, 's' },
@@ -56,6 +73,14 @@ static const struct option options[] = {
 	{ "force", no_argument, NULL, OPT_FORCE },
 	{ "watch", required_argument, NULL, 'w' },
 	{ "count", required_argument, NULL, 'n' },
+	{ "layers", no_argument, NULL, OPT_LAYERS },
+	{ "layer", required_argument, NULL, OPT_LAYER },
+	{ "op", required_argument, NULL, OPT_OP },
+	{ "qmp-json", no_argument, NULL, OPT_QMP_JSON },
+	{ "boundaries", required_argument, NULL, OPT_BOUNDARIES + CTL_BOUNDARIES_ALL },
+	{ "boundaries-read", required_argument, NULL, OPT_BOUNDARIES + CTL_BOUNDARIES_READ },
+	{ "boundaries-write", required_argument, NULL, OPT_BOUNDARIES + CTL_BOUNDARIES_WRITE },
+	{ "boundaries-flush", required_argument, NULL, OPT_BOUNDARIES + CTL_BOUNDARIES_FLUSH },
 	{ "version", no_argument, NULL, 'V' },
 	{ "help", no_argument, NULL, 'h' },
 	{ 0 },
@@ -173,11 +198,24 @@ static enum exit_code stats(const struct args *a)
 		.json = a->json,
 		.watch_seconds = a->watch_seconds,
 		.count = a->count,
+		.layers = a->layers,
 	};
 
+	if (a->layers && a->watch_seconds > 0)
+		usage_error("--layers is without --watch", "");
 	if (a->count && !(a->watch_seconds > 0))
 		usage_error("--count needs --watch", "");
 	return ctl_stats(&params);
+}
+
+static enum exit_code histogram(const struct args *a)
+{
+	struct ctl_histogram_params params = a->histogram;
+
+	params.socket_path = a->socket_path;
+	params.name = a->name;
+	params.json = a->json;
+	return ctl_histogram(&params);
 }
 
 static enum exit_code doctor(const struct args *a)
@@ -205,12 +243,18 @@ static const struct command {
 	const char *name;
 	enum exit_code (*fn)(const struct args *a);
 	enum name_use name_use;
-	const char *options; /* letters of those it takes; F: --force */
+	const char
+		*options; /* letters of those it takes; F: --force, y: --layers, h: of histogram */
 } commands[] = {
-	{ "list", list, NAME_NONE, "" },	 { "show", show, NAME_NEEDED, "" },
-	{ "add", add, NAME_NONE, "f" },		 { "del", del, NAME_NEEDED, "F" },
-	{ "stats", stats, NAME_OPTIONAL, "wn" }, { "reactors", reactors, NAME_NONE, "" },
-	{ "doctor", doctor, NAME_NONE, "" },	 { "version", version, NAME_NONE, "" },
+	{ "list", list, NAME_NONE, "" },
+	{ "show", show, NAME_NEEDED, "" },
+	{ "add", add, NAME_NONE, "f" },
+	{ "del", del, NAME_NEEDED, "F" },
+	{ "stats", stats, NAME_OPTIONAL, "wny" },
+	{ "reactors", reactors, NAME_NONE, "" },
+	{ "histogram", histogram, NAME_NEEDED, "h" },
+	{ "doctor", doctor, NAME_NONE, "" },
+	{ "version", version, NAME_NONE, "" },
 };
 
 static double parse_seconds(const char *word)
@@ -231,6 +275,22 @@ static unsigned long parse_count(const char *word)
 	if (end == word || *end || word[0] == '-' || count == 0)
 		usage_error("--count takes a number from 1, not ", word);
 	return count;
+}
+
+/* Returns whether opt is one of them. */
+static bool parse_histogram_option(int opt, struct ctl_histogram_params *h)
+{
+	if (opt == OPT_LAYER)
+		h->layer = optarg;
+	else if (opt == OPT_OP)
+		h->op = optarg;
+	else if (opt == OPT_QMP_JSON)
+		h->qmp_json = true;
+	else if (opt >= OPT_BOUNDARIES && opt < OPT_BOUNDARIES + CTL_BOUNDARIES_NR)
+		h->boundaries[opt - OPT_BOUNDARIES] = optarg;
+	else
+		return false;
+	return true;
 }
 
 /* used: letters of the options given so far that belong to a command. */
@@ -262,8 +322,15 @@ static void parse_option(int opt, struct args *a, char *used)
 	case 'n':
 		a->count = parse_count(optarg);
 		break;
-	default: /* told by getopt_long */
-		exit(EXIT_USAGE);
+	case OPT_LAYERS:
+		a->layers = true;
+		opt = 'y';
+		break;
+	default:
+		if (!parse_histogram_option(opt, &a->histogram)) /* told by getopt_long */
+			exit(EXIT_USAGE);
+		opt = 'h';
+		break;
 	}
 	if (!strchr(used, opt))
 		used[strlen(used)] = (char)opt;
@@ -292,7 +359,7 @@ int main(int argc, char **argv)
 {
 	struct args a = { .socket_path = SOCKET_DEFAULT };
 	const struct command *c;
-	char used[8] = "";
+	char used[16] = "";
 	int opt;
 
 	/* Options may stand anywhere: getopt_long moves them to the front. */
@@ -300,6 +367,11 @@ int main(int argc, char **argv)
 		parse_option(opt, &a, used);
 	c = find_command(argv[optind]);
 	optind++;
+	if (c->fn == histogram) {
+		if (optind >= argc)
+			usage_error("get, set or reset is missing after ", c->name);
+		a.histogram.action = argv[optind++];
+	}
 	if (c->name_use != NAME_NONE && optind < argc)
 		a.name = argv[optind++];
 	if (optind < argc)
