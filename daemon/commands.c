@@ -188,7 +188,8 @@ static void inflight(struct commands *c, struct socket_client *client, const jso
 struct command {
 	const char *name;
 	void (*fn)(struct commands *c, struct socket_client *client, const json_t *request);
-	const char *keys[3]; /* besides "command", after their type: s string, t text, b boolean */
+	/* Besides "command", after their type: s string, t text, b boolean, n list of integers. */
+	const char *keys[8];
 };
 
 static const struct command commands[] = {
@@ -201,6 +202,13 @@ static const struct command commands[] = {
 	{ "reactors", reactors, { NULL } },
 	{ "throttle", commands_throttle, { "sname", "oset" } },
 	{ "inflight", inflight, { "sname" } },
+	{ "histogram_get", commands_histogram_get, { "sname", "slayer", "sop" } },
+	{ "histogram_set",
+	  commands_histogram_set,
+	  { "sname", "sop", "nboundaries", "nboundaries_read", "nboundaries_write",
+	    "nboundaries_flush" } },
+	{ "histogram_reset", commands_histogram_reset, { "sname", "sop" } },
+	{ "blockstats", commands_blockstats, { "sname", "slayer" } },
 };
 
 static const struct command *find_command(const json_t *request)
@@ -211,6 +219,15 @@ static const struct command *find_command(const json_t *request)
 		if (strcmp(commands[i].name, name) == 0)
 			return &commands[i];
 	return NULL;
+}
+
+static bool is_list_of_integers(const json_t *value)
+{
+	json_t *item;
+	size_t i;
+
+	json_array_foreach(value, i, item) if (!json_is_integer(item)) return false;
+	return json_is_array(value);
 }
 
 /* {"total_iops_sec": 100, "read_bytes_sec": "10M"} */
@@ -236,6 +253,8 @@ static bool value_fits(char type, json_t *value)
 		return json_is_boolean(value);
 	if (type == 't')
 		return json_is_string(value);
+	if (type == 'n')
+		return is_list_of_integers(value);
 	return json_is_string(value) &&
 	       strlen(json_string_value(value)) == json_string_length(value);
 }

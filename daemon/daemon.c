@@ -25,6 +25,7 @@
 #include "base/util.h"
 #include "daemon/commands.h"
 #include "daemon/fleet.h"
+#include "daemon/http.h"
 #include "daemon/loop.h"
 #include "daemon/notify.h"
 #include "daemon/orphans.h"
@@ -47,6 +48,7 @@ struct daemon {
 	struct fleet fleet;
 	struct socket_server server;
 	struct commands commands;
+	struct http http;
 	struct ev_signal term, interrupt, hangup;
 	struct ev_timer stop_deadline;
 	int lock_fd;
@@ -370,6 +372,19 @@ static int control_socket(struct daemon *d)
 	return socket_bind(&d->server, d->loop.ev, d->settings.daemon.control);
 }
 
+static int metrics_server(struct daemon *d)
+{
+	struct metrics_source source = {
+		.fleet = &d->fleet,
+		.reactors = &d->reactors,
+		.control = &d->loop.control,
+	};
+
+	if (!d->settings.daemon.metrics)
+		return 0;
+	return http_start(&d->http, d->loop.ev, d->settings.daemon.metrics, &source);
+}
+
 static void serve(struct daemon *d)
 {
 	watch_signals(d);
@@ -441,8 +456,9 @@ enum exit_code daemon_run(const struct daemon_params *params)
 	assert_hook = dump_ops;
 	if (prepare(d) == 0) {
 		make_fleet(d);
-		if (control_socket(d) == 0)
+		if (control_socket(d) == 0 && metrics_server(d) == 0)
 			serve(d);
+		http_stop(&d->http);
 		socket_fini(&d->server);
 		fleet_fini(&d->fleet);
 	}

@@ -74,6 +74,7 @@ static void free_member(struct member *m)
 	ASSERT(!m->device);
 	device_settings_free(m->settings);
 	device_settings_free(m->next);
+	latency_fini(&m->latency);
 	free(m);
 }
 
@@ -96,6 +97,7 @@ static void start(struct fleet *f, struct member *m)
 	m->state = MEMBER_STARTING;
 	m->late = false;
 	m->error[0] = '\0';
+	latency_fini(&m->latency);
 	if (device_start(&m->device, f->host, &spec, m, m->error, sizeof(m->error)) == 0)
 		return;
 	log_error("device did not start", "device=%s error=\"%s\"", o->name, m->error);
