@@ -7,7 +7,7 @@ _ublkctl_names() {
 
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del stats reactors doctor version'
+	local commands='list show add del stats inflight why-stuck flight reactors doctor version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -16,7 +16,7 @@ _ublkctl() {
 			socket=(--socket "${COMP_WORDS[i + 1]}")
 			i=$((i + 1))
 			;;
-		-f | --file | --watch | --count | -w | -n) i=$((i + 1)) ;;
+		-f | --file | --watch | --count | --perfetto | -w | -n) i=$((i + 1)) ;;
 		-*) ;;
 		*) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; fi ;;
 		esac
@@ -24,7 +24,7 @@ _ublkctl() {
 
 	COMPREPLY=()
 	case $prev in
-	-s | --socket | -f | --file)
+	-s | --socket | -f | --file | --perfetto)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
@@ -34,6 +34,11 @@ _ublkctl() {
 	local words
 	case $command in
 	'') words="$commands --socket --json --version --help" ;;
+	inflight | why-stuck) words="$(_ublkctl_names "${socket[@]}") --json" ;;
+	flight)
+		mapfile -t COMPREPLY < <(compgen -f -W '--count --perfetto --json' -- "$cur")
+		return
+		;;
 	show) words=$(_ublkctl_names "${socket[@]}") ;;
 	del) words="$(_ublkctl_names "${socket[@]}") --force" ;;
 	stats) words="$(_ublkctl_names "${socket[@]}") --watch --count" ;;
