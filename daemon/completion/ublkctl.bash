@@ -23,7 +23,7 @@ _ublkctl() {
 			socket=(--socket "${COMP_WORDS[i + 1]}")
 			i=$((i + 1))
 			;;
-		-f | --file | --watch | --count | -w | -n | --layer | --op | --boundaries*) i=$((i + 1)) ;;
+		-f | --file | --watch | --count | --perfetto | -w | -n | --layer | --op | --boundaries*) i=$((i + 1)) ;;
 		-*) ;;
 		*) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; fi ;;
 		esac
@@ -31,7 +31,7 @@ _ublkctl() {
 
 	COMPREPLY=()
 	case $prev in
-	-s | --socket | -f | --file)
+	-s | --socket | -f | --file | --perfetto)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
@@ -53,6 +53,11 @@ _ublkctl() {
 	local words
 	case $command in
 	'') words="$commands --socket --json --version --help" ;;
+	inflight | why-stuck) words="$(_ublkctl_names "${socket[@]}") --json" ;;
+	flight)
+		mapfile -t COMPREPLY < <(compgen -f -W '--count --perfetto --json' -- "$cur")
+		return
+		;;
 	show) words=$(_ublkctl_names "${socket[@]}") ;;
 	del) words="$(_ublkctl_names "${socket[@]}") --force" ;;
 	throttle) words="$(_ublkctl_names "${socket[@]}") $(_ublkctl_limits)" ;;

@@ -77,6 +77,6 @@ if [ -x "$faults" ]; then
 	wait "$daemon_pid" 2>/dev/null
 	start_daemon "$work/good.yaml"
 else
-	skip "why-stuck: a tag that was never armed" "no build/faults: cmake -B build/faults -DUBLKD_FAULTS=ON"
+	skip "why-stuck: a tag that was never armed" "no build/faults: cmake --preset faults and build"
 fi
 finish
