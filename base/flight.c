@@ -58,7 +58,8 @@ int flight_create(struct flight_file **ret_flight, const char *folder, unsigned 
 {
 	int fd = folder ? create_file(folder, reactor) : -ENOENT;
 	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-	void *mem = mmap(NULL, sizeof(struct flight_file), PROT_READ | PROT_WRITE, flags | MAP_POPULATE, fd, 0);
+	void *mem = mmap(NULL, sizeof(struct flight_file), PROT_READ | PROT_WRITE,
+			 flags | MAP_POPULATE, fd, 0);
 	int err = mem == MAP_FAILED ? -errno : fd < 0 && folder ? fd : 0;
 
 	if (fd >= 0)

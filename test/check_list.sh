@@ -28,7 +28,7 @@ if [ "$mode" != fast ]; then
 	tap sim 600 build/release/bin/sim
 	tap guest-runner 400 test/vm/selftest.sh
 
-	suites="daemon io fs flush many faults cycle layers stuck throttle"
+	suites="daemon io fs flush many faults cycle layers stuck"
 	for kernel in 7.2 6.12; do
 		(for suite in $suites; do guest "$kernel" "$suite" 400; done) &
 	done
