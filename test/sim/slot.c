@@ -226,7 +226,7 @@ static uint64_t choose_deadline(void)
 static void ask_stop(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, stop_event);
-	bool force = slot->stop_asked || sim_one_in(2);
+	bool force = slot->stop_asked || sim_one_in(3);
 	uint64_t deadline_ns = choose_deadline();
 	int ret;
 
