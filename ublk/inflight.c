@@ -14,7 +14,7 @@
 
 #define LOOKS_MAX 3
 
-#define PEEK(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define PEEK(field) __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
 
 _Static_assert((int)INFLIGHT_DONE == (int)TAG_DONE && (int)INFLIGHT_ARMED == (int)TAG_ARMED,
 	       "the same states in the same order");
@@ -63,7 +63,6 @@ static enum tag_state look(const struct tag_io *io, struct inflight_io *ret_io)
 		enum tag_state after;
 
 		look_once(io, state, ret_io);
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		after = PEEK(io->state);
 		if (after == state && PEEK(io->start_ns) == ret_io->start_ns)
 			break;
