@@ -84,6 +84,7 @@ static const struct option options[] = {
 	{ "force", no_argument, NULL, OPT_FORCE },
 	{ "watch", required_argument, NULL, 'w' },
 	{ "count", required_argument, NULL, 'n' },
+	{ "perfetto", required_argument, NULL, OPT_PERFETTO },
 	{ "layers", no_argument, NULL, OPT_LAYERS },
 	{ "layer", required_argument, NULL, OPT_LAYER },
 	{ "op", required_argument, NULL, OPT_OP },
