@@ -233,7 +233,8 @@ static bool error_is_honest(const struct client_rq *rq, int result)
 {
 	static const int passed[] = { -EIO,	  -ENOSPC,  -EOPNOTSUPP, -ETIMEDOUT, -ENOLINK,
 				      -EREMOTEIO, -ENODATA, -EILSEQ,	 -ENOMEM };
-	static const int others[] = { -EINTR, -EAGAIN, -ECANCELED, -EBADF, -EINVAL };
+	/* Not EINTR and EAGAIN, which are to be tried again. */
+	static const int others[] = { -ECANCELED, -EBADF, -EINVAL };
 
 	if (client_rq_op(rq) > UBLK_IO_OP_WRITE_ZEROES || client_rq_op(rq) == 4)
 		return result == -EOPNOTSUPP;

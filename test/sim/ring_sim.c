@@ -297,6 +297,25 @@ static int choose_take(struct sim_ring *s, unsigned pending)
 	return (int)pending;
 }
 
+/*
+ * Nothing sleeps here, but the product thinks so: it must not while it has something to do, longer
+ * than to its next timer, or deaf to its mailbox.
+ */
+static void check_sleep(struct sim_ring *s, uint64_t timeout_ns)
+{
+	const struct reactor *r = container_of(s->ring, struct reactor, ring);
+	uint64_t deadline_ns = reactor_next_deadline_ns(r);
+
+	if (cq_used(&s->ring->uring.cq) > 0)
+		return;
+	if (!list_empty(&r->parked) || !list_empty(&r->tasks) || !list_empty(&r->turn_end))
+		sim_fail("reactor %u sleeps with work to do", r->idx);
+	if (deadline_ns != RING_NO_TIMEOUT && timeout_ns > deadline_ns - r->now_ns)
+		sim_fail("reactor %u sleeps beyond a timer", r->idx);
+	if (!s->mail)
+		sim_fail("reactor %u sleeps without listening to its mailbox", r->idx);
+}
+
 int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 {
 	struct sim_ring *s = sim_of(ring);
@@ -305,8 +324,6 @@ int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 	unsigned pending;
 	int take;
 
-	(void)wait_nr;
-	(void)timeout_ns;
 	*sq->ktail = sq->sqe_tail;
 	sq->sqe_head = sq->sqe_tail;
 	pending = *sq->ktail - *sq->khead;
@@ -314,8 +331,11 @@ int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 	for (int i = 0; i < take; i++)
 		take_sqe(s);
 	/* io_uring_enter returns at once when it did not take everything. */
-	if (take == (int)pending)
+	if (take == (int)pending) {
 		flush_ready(s);
+		if (wait_nr > 0)
+			check_sleep(s, timeout_ns);
+	}
 	sim_cross(side);
 	return take < 0 ? take : 0;
 }

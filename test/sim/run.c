@@ -78,8 +78,8 @@ static void make_reactor(struct reactor *reactor, unsigned idx, bool control)
 	struct reactor_params params = {
 		.idx = idx,
 		.sq_entries = 1u << sim_below(8),
-		.cq_entries = 1u << sim_below(10),
-		.op_nr = 4096,
+		.cq_entries = 1u << sim_below(13),
+		.op_nr = 65536,
 		.control = control,
 	};
 	int ret;
@@ -369,11 +369,15 @@ static struct reactor *choose_reactor(void)
 
 static void look_at_devices(void)
 {
+	static struct device_stats stats;
 	struct device_info info;
 
-	for (unsigned i = 0; i < r.slot_nr; i++)
-		if (r.slots[i].dev && sim_one_in(500))
-			device_info(r.slots[i].dev, &info);
+	for (unsigned i = 0; i < r.slot_nr; i++) {
+		if (!r.slots[i].dev || !sim_one_in(500))
+			continue;
+		device_info(r.slots[i].dev, &info);
+		device_stats(r.slots[i].dev, &stats);
+	}
 }
 
 static bool finished(void)

@@ -127,7 +127,7 @@ static void choose_spec(struct slot *slot)
 		.id = sim_one_in(2) ? -1
 				    : (int64_t)(sim_one_in(16) ? 0 : SLOT_ID_FIRST + slot->idx),
 		.queues = (uint32_t)sim_skewed(1, 4),
-		.depth = (uint32_t)sim_skewed(1, 64),
+		.depth = (uint32_t)sim_skewed(1, sim_one_in(30) ? 2048 : 64),
 		.logical_block_bytes = slot->st->block_bytes,
 		.max_io_bytes = 4096u << sim_below(7),
 		.read_only = sim.defect == DEFECT_NONE && sim_one_in(16),
