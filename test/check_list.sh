@@ -15,7 +15,7 @@ tap lint 600 test/lint.sh build/clang
 if [ "$mode" != fast ]; then
 	step build-tsan build tsan
 	# what has threads or talks to them
-	for test in reactor mailbox socket commands fleet; do
+	for test in reactor mailbox socket commands fleet throttle_threads; do
 		if [ -x build/tsan/test/test_$test ]; then
 			CMOCKA_MESSAGE_OUTPUT=TAP tap tsan-$test 120 build/tsan/test/test_$test
 		fi
@@ -27,7 +27,7 @@ if [ "$mode" != fast ]; then
 	tap sim 600 build/release/bin/sim
 	tap guest-runner 400 test/vm/selftest.sh
 
-	suites="daemon io fs flush many faults cycle"
+	suites="daemon io fs flush many faults throttle cycle"
 	for kernel in 7.2 6.12; do
 		(for suite in $suites; do guest "$kernel" "$suite" 400; done) &
 	done
