@@ -31,6 +31,7 @@ static const struct translation translations[] = {
 	  AT_PROBLEM },
 	{ "did not find expected '-' indicator", "expected \"- \": check the indentation",
 	  AT_PROBLEM },
+	{ "did not find expected node content", "expected a value", AT_PROBLEM },
 	{ "did not find expected ',' or ']'", "expected \",\" or \"]\"", AT_BOTH },
 	{ "did not find expected ',' or '}'", "expected \",\" or \"}\"", AT_BOTH },
 	{ "found unexpected end of stream", "this quote is never closed", AT_CONTEXT },

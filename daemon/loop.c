@@ -57,9 +57,12 @@ static void on_before_sleep(struct ev_loop *ev, struct ev_prepare *w, int events
 {
 	struct loop *loop = container_of(w, struct loop, before_sleep);
 
-	(void)ev, (void)events;
+	(void)events;
 	for (int i = 0; i < TURNS_PER_ROUND_MAX && has_work(loop); i++)
 		reactor_turn(&loop->control, false);
+	/* What is waited for came in these turns: libev knows nothing of it and would sleep. */
+	if (loop->until && *loop->until)
+		ev_break(ev, EVBREAK_ONE);
 	set_wakeup(loop);
 }
 
@@ -149,8 +152,10 @@ bool loop_run_until(struct loop *loop, const bool *flag, uint64_t timeout_ns)
 	ev_timer_init(&timer, on_timeout, (double)timeout_ns / NS_PER_SEC, 0.);
 	timer.data = &timed_out;
 	ev_timer_start(loop->ev, &timer);
+	loop->until = flag;
 	while (!*flag && !timed_out)
 		ev_run(loop->ev, EVRUN_ONCE);
+	loop->until = NULL;
 	ev_timer_stop(loop->ev, &timer);
 	return *flag;
 }

@@ -18,6 +18,7 @@ struct loop {
 	struct ev_prepare before_sleep;
 	struct ev_check after_sleep;
 	struct ev_timer wakeup;
+	const bool *until; /* loop_run_until: what it waits for */
 };
 
 /* Returns 0 or -errno of the control ring. */

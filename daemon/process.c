@@ -182,9 +182,14 @@ static void detach_ublk_mounts(void)
 static int own_mount_namespace(void)
 {
 	if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_SLAVE | MS_REC, NULL) < 0) {
-		log_error("cannot have a mount namespace of its own",
-			  "error=%s cure=\"run as root (CAP_SYS_ADMIN)\"", errname(errno));
-		return -errno;
+		int err = -errno;
+
+		/* mount(2): / is no mount point, as after chroot(2). */
+		log_error("cannot have a mount namespace of its own", "error=%s cure=\"%s\"",
+			  errname(err),
+			  err == -EINVAL ? "start it outside of a chroot, or bind / on itself"
+					 : "run as root (CAP_SYS_ADMIN)");
+		return err;
 	}
 	detach_ublk_mounts();
 	return 0;

@@ -96,7 +96,8 @@ void op_park(struct op *op, op_retry_fn *retry)
 	ASSERT(op->state == OP_IDLE);
 	op->state = OP_PARKED;
 	op->retry = retry;
-	op->reactor->stats.sq_full++;
+	op->start_ns = op->reactor->now_ns;
+	stat_add(&op->reactor->stats.sq_full, 1);
 	list_push_back(&op->reactor->parked, &op->parked);
 }
 

@@ -71,7 +71,7 @@ struct reactor {
 	uint64_t now_ns; /* read once after and once before the kernel, each turn */
 	unsigned idx;
 
-	struct op **slot;			    /* slot number -> op, or NULL */
+	struct op **slot;    /* slot number -> op, or NULL */
 	uint32_t *slot_free; /* stack of free slot numbers, with their generations above */
 	uint32_t slot_free_nr, slot_nr, slot_fresh; /* slots from slot_fresh on were never used */
 

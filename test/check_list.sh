@@ -15,7 +15,7 @@ tap lint 600 test/lint.sh build/clang
 if [ "$mode" != fast ]; then
 	step build-tsan build tsan
 	# what has threads or talks to them
-	for test in reactor mailbox socket commands fleet throttle_threads; do
+	for test in reactor mailbox reactors socket commands fleet throttle_threads; do
 		if [ -x build/tsan/test/test_$test ]; then
 			CMOCKA_MESSAGE_OUTPUT=TAP tap tsan-$test 120 build/tsan/test/test_$test
 		fi

@@ -263,8 +263,7 @@ static bool refused_by_us(struct device *d)
 
 static void stop(struct device *d)
 {
-	bool try = polite(d) && d->has_disk &&
-		   (d->host->ctl->features & UBLK_F_SAFE_STOP_DEV);
+	bool try = polite(d) && d->has_disk && (d->host->ctl->features & UBLK_F_SAFE_STOP_DEV);
 
 	device_set_state(d, DEVICE_STOPPING);
 	d->stop_sent = true;

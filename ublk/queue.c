@@ -39,6 +39,7 @@ struct tag_io {
 	struct backend_io bio;
 	uint64_t start_ns; /* when the request was fetched */
 	int32_t result;	   /* for the commit: bytes or -errno */
+	bool committing; /* the command in flight is a COMMIT, which the driver may not have seen */
 	enum tag_state state;
 	struct queue *queue;
 	struct list_node busy;
@@ -75,23 +76,31 @@ static void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uint32_t c
 	cmd->addr = buffer_of(q, tag);
 	op_start(&io->op, sqe);
 	io->state = TAG_ARMED;
+	io->committing = cmd_op == UBLK_U_IO_COMMIT_AND_FETCH_REQ;
 }
 
 static void commit_at_turn_end(struct task *task);
 
+static void commit_later(struct tag_io *io)
+{
+	struct queue *q = io->queue;
+
+	io->state = TAG_DONE;
+	q->commits[q->commit_nr++] = (uint16_t)tag_of(io);
+	reactor_at_turn_end(q->setup.reactor, &q->commit_task, commit_at_turn_end);
+}
+
 /* The request of this tag is answered: hand it back at the end of the turn. */
 static void tag_finish(struct tag_io *io, int result)
 {
-	struct queue *q = io->queue;
 	bool has_data = io->bio.op == BACKEND_READ || io->bio.op == BACKEND_WRITE;
 
 	if (result < 0)
 		io->result = result;
 	else
 		io->result = has_data ? (int32_t)io->bio.length_bytes : 0;
-	io->state = TAG_DONE;
-	q->commits[q->commit_nr++] = (uint16_t)tag_of(io);
-	reactor_at_turn_end(q->setup.reactor, &q->commit_task, commit_at_turn_end);
+	io->committing = false;
+	commit_later(io);
 }
 
 static void busy_retry(struct task *task);
@@ -232,8 +241,12 @@ static void tag_event(struct op *op, int res, uint32_t cqe_flags)
 	struct tag_io *io = container_of(op, struct tag_io, op);
 
 	(void)cqe_flags;
+	/* io_uring itself had no memory for a COMMIT: a request not handed back hangs its reader.
+	 */
 	if (res == UBLK_IO_RES_OK)
 		tag_serve(io);
+	else if (res == -ENOMEM && io->committing)
+		commit_later(io);
 	else
 		tag_down(io, res);
 }
@@ -263,7 +276,9 @@ static void commit_at_turn_end(struct task *task)
 
 		if (!sqe)
 			break;
-		account(q, io);
+		/* Not again what is only sent again. */
+		if (!io->committing)
+			account(q, io);
 		prep_tag_cmd(io, sqe, UBLK_U_IO_COMMIT_AND_FETCH_REQ);
 	}
 	q->commit_nr -= nr;

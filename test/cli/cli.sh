@@ -157,7 +157,11 @@ ok "all errors of a configuration at once, --check-config" bad_config --check-co
 ok "all errors of a configuration at once, and nothing is started" bad_config
 ok "no such configuration" no_config
 ok "hostile files cost a second at most" hostile_files
-if ! is_root; then
+if is_root && ! unshare --mount --propagation slave true 2>/dev/null; then
+	skip "ublkd without the driver" "no mount namespace can be had here (a chroot?)"
+	skip "a second ublkd on the same socket" "no mount namespace can be had here (a chroot?)"
+	skip "ublkd without root" "no mount namespace can be had here (a chroot?)"
+elif ! is_root; then
 	skip "ublkd without the driver" "needs root"
 	skip "a second ublkd on the same socket" "needs root"
 	skip "ublkd without root" "needs root to become somebody else"

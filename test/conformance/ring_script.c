@@ -18,7 +18,7 @@ struct ring_script ring_script;
 static struct {
 	struct io_uring_sqe sqes[ENTRIES];
 	struct io_uring_cqe cqes[2 * ENTRIES];
-	unsigned sq_head, sq_tail, sq_mask, sq_entries;
+	unsigned sq_head, sq_tail, sq_mask, sq_entries, sq_flags;
 	unsigned cq_head, cq_tail, cq_mask, cq_entries;
 } mem;
 
@@ -38,6 +38,7 @@ int ring_init(struct ring *ring, const struct ring_params *params)
 	sq->ktail = &mem.sq_tail;
 	sq->kring_mask = &mem.sq_mask;
 	sq->kring_entries = &mem.sq_entries;
+	sq->kflags = &mem.sq_flags;
 	sq->sqes = mem.sqes;
 	cq->khead = &mem.cq_head;
 	cq->ktail = &mem.cq_tail;

@@ -218,6 +218,16 @@ void client_rq_note(struct client_rq *rq, int err, bool must_fail)
 		rq->must_fail = err;
 }
 
+void client_taint(struct client *c, uint64_t from_bytes)
+{
+	list_for_each (node, &c->inflight) {
+		struct client_rq *rq = list_entry(node, struct client_rq, node);
+
+		if (start_of(rq) + bytes_of(rq) > from_bytes)
+			rq->tainted = true;
+	}
+}
+
 /* What the block layer must be told, from what happened below. */
 static bool error_is_honest(const struct client_rq *rq, int result)
 {
@@ -241,6 +251,13 @@ static bool error_is_honest(const struct client_rq *rq, int result)
 	return result == -EIO && sim.now_ns < rq->client->st->cancel_until_ns;
 }
 
+static bool modifies(const struct client_rq *rq)
+{
+	unsigned op = client_rq_op(rq);
+
+	return op == UBLK_IO_OP_WRITE || op == UBLK_IO_OP_DISCARD || op == UBLK_IO_OP_WRITE_ZEROES;
+}
+
 static void judge_failure(struct client_rq *rq, int result)
 {
 	struct storage *st = rq->client->st;
@@ -251,7 +268,7 @@ static void judge_failure(struct client_rq *rq, int result)
 			 "(must be %d)",
 			 rq->client->dev->id, rq->queue, rq->tag, op, result, rq->noted,
 			 rq->must_fail);
-	if (op == UBLK_IO_OP_WRITE || op == UBLK_IO_OP_DISCARD || op == UBLK_IO_OP_WRITE_ZEROES)
+	if (modifies(rq))
 		storage_set_unknown(st, start_of(rq), (uint32_t)bytes_of(rq));
 }
 
@@ -281,6 +298,8 @@ static void judge_success(struct client_rq *rq, const void *buf)
 	default:
 		sim_fail("op %u is answered as done", client_rq_op(rq));
 	}
+	if (rq->tainted && modifies(rq))
+		storage_set_unknown(st, start_of(rq), (uint32_t)bytes_of(rq));
 	if (rq->op_flags & UBLK_IO_F_FUA)
 		storage_check_durable(st, start_of(rq), (uint32_t)bytes_of(rq));
 }

@@ -19,6 +19,7 @@ struct client_rq {
 	uint64_t seed;	    /* of the pattern of a write */
 	uint64_t start_seq; /* what was acknowledged before must be covered by a flush */
 	uint32_t noted;	    /* bit per errno (below 32 or EOPNOTSUPP, ECANCELED) that happened */
+	bool tainted;	    /* what it writes may be lost: the file is made shorter */
 	int must_fail;	    /* the errno that must be the answer, or 0 */
 	struct list_node node;
 };
@@ -42,6 +43,9 @@ bool client_scan(struct client *client);
 
 /* Something went wrong below; must_fail: the request may not succeed after that. */
 void client_rq_note(struct client_rq *rq, int err, bool must_fail);
+
+/* Whatever is in flight from there on may be lost. */
+void client_taint(struct client *client, uint64_t from_bytes);
 
 /* The driver: the server answered. buf: the tag's. */
 void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf);

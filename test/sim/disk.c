@@ -124,6 +124,7 @@ static int transfer(struct sim_op *op, struct storage *st)
 	struct iovec iov[64];
 	unsigned nr = vectors_of(op, iov, ARRAY_SIZE(iov));
 	size_t bytes = cut(iov, nr, SIZE_MAX);
+	size_t wanted = bytes;
 	off_t offset = (off_t)op->sqe.off;
 	ssize_t n;
 
@@ -132,15 +133,19 @@ static int transfer(struct sim_op *op, struct storage *st)
 		shorten(op, bytes, is_read(op) ? FAULT_DISK_SHORT_READ : FAULT_DISK_SHORT_WRITE));
 	if (is_read(op)) {
 		n = preadv(op->fd, iov, (int)nr, offset);
+		/* Beyond the end of a truncated file. */
+		if (n == 0)
+			note(op, st, -EIO, true);
 		return n < 0 ? -errno : (int)n;
 	}
 	n = pwritev(op->fd, iov, (int)nr, offset);
 	if (n > 0 && st) {
 		storage_dirty(st, op->sqe.off, (uint64_t)n);
-		if (op->sqe.rw_flags & (RWF_DSYNC | RWF_SYNC))
+		if (op->sqe.rw_flags & (RWF_DSYNC | RWF_SYNC) &&
+		    !sim_defect_always(DEFECT_NO_DSYNC))
 			storage_clean(st, op->sqe.off, (uint64_t)n);
 	}
-	return n < 0 ? -errno : (int)n;
+	return n < 0 ? -errno : sim_defect_always(DEFECT_SHORT_WRITE) ? (int)wanted : (int)n;
 }
 
 static int allocate(struct sim_op *op, struct storage *st)
@@ -175,7 +180,7 @@ static int execute(struct sim_op *op, struct storage *st)
 	case IORING_OP_FALLOCATE:
 		return allocate(op, st);
 	case IORING_OP_FSYNC:
-		if (st)
+		if (st && !sim_defect_always(DEFECT_NO_FSYNC))
 			storage_flush(st, op->at_submit);
 		return 0;
 	}

@@ -301,6 +301,7 @@ int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 {
 	struct sim_ring *s = sim_of(ring);
 	struct io_uring_sq *sq = &ring->uring.sq;
+	enum sim_side side = sim_cross(SIM_WORLD);
 	unsigned pending;
 	int take;
 
@@ -315,6 +316,7 @@ int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 	/* io_uring_enter returns at once when it did not take everything. */
 	if (take == (int)pending)
 		flush_ready(s);
+	sim_cross(side);
 	return take < 0 ? take : 0;
 }
 

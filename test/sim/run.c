@@ -96,8 +96,11 @@ static void make_reactor(struct reactor *reactor, unsigned idx, bool control)
 
 static void on_event(struct device *device, enum device_event event, void *arg)
 {
+	enum sim_side side = sim_cross(SIM_WORLD);
+
 	(void)arg;
 	slot_event(device, event);
+	sim_cross(side);
 }
 
 /* An opener of the block device goes; the last one lets a deleted device go. */
@@ -224,14 +227,18 @@ static void open_ctl(struct sim_event *event)
 
 static enum slot_kind choose_kind(void)
 {
+	if (sim.defect >= DEFECT_NO_DSYNC)
+		return SLOT_FILE;
 	if (sim.defect != DEFECT_NONE)
 		return SLOT_SCRIPTED;
 	switch (sim_below(16)) {
 	case 0:
 		return SLOT_NULL;
-	case 1 ... 3:
+	case 1:
+		return SLOT_PATTERN;
+	case 2 ... 4:
 		return SLOT_MEM;
-	case 4 ... 9:
+	case 5 ... 9:
 		return SLOT_FILE;
 	default:
 		return SLOT_SCRIPTED;
@@ -302,10 +309,17 @@ static bool data_is_awake(const struct reactor *reactor)
 
 static void turn(struct reactor *reactor)
 {
+	uint64_t allocs = sim.alloc_nr, mails = reactor->stats.mails;
+
 	sim_trace("turn", reactor == &r.control, reactor->idx, reactor->stats.turns, 0);
 	sim.now_ns += sim_between(100, 2000);
 	r.turns++;
+	sim_cross(SIM_PRODUCT);
 	reactor_turn(reactor, !sim_one_in(8));
+	sim_cross(SIM_WORLD);
+	/* Queues come and go by mail: only then. */
+	if (sim.alloc_nr != allocs && reactor->stats.mails == mails)
+		sim_fail("reactor %u allocates while its devices run", reactor->idx);
 }
 
 static uint64_t next_deadline(void)

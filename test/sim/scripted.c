@@ -41,11 +41,15 @@ static int scripted_open(struct backend_device *device)
 	const struct scripted_config *config = device->config;
 	struct scripted_device *s = device->priv;
 
+	enum sim_side side;
+
 	if (sim_fault(FAULT_BACKEND_OPEN))
 		return backend_fail(device, -ENXIO, "the script says no");
+	side = sim_cross(SIM_WORLD);
 	s->data = calloc(1, config->st->size_bytes);
 	if (sim_defect(DEFECT_LEAKED_MEMORY))
 		s->data = calloc(1, config->st->size_bytes);
+	sim_cross(side);
 	device->limits = (struct backend_limits){
 		.size_bytes = config->st->size_bytes,
 		.caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES |
@@ -204,6 +208,8 @@ static enum backend_submit scripted_submit(struct backend_io *io)
 
 	if (io->queue->inflight > 0 && sim_fault(FAULT_BACKEND_BUSY))
 		return BACKEND_BUSY;
+	if (sim_one_in(100) && sim_defect(DEFECT_ALLOCATION))
+		free(strdup("for an I/O"));
 	s->start_seq = storage_next_seq();
 	s->result = plan_error(io);
 	s->lost = sim_one_in(100) && sim_defect(DEFECT_LOST_TAG);

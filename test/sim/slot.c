@@ -29,7 +29,7 @@ static uint64_t excuses(void)
 		FAULT_CTL_ADD,	   FAULT_CTL_SET_PARAMS,     FAULT_CTL_AFFINITY,
 		FAULT_CTL_START,   FAULT_OPEN_FAILS,	     FAULT_MAP_FAILS,
 		FAULT_FETCH_FAILS, FAULT_FOREIGN_STOP,	     FAULT_FOREIGN_DEL,
-		FAULT_CTL_EEXIST,
+		FAULT_CTL_EEXIST,  FAULT_NO_MEMORY,	     FAULT_NO_MAPPING,
 	};
 	uint64_t sum = 0;
 
@@ -66,10 +66,9 @@ static void init_scripted(struct slot *slot)
 static const struct backend *backend_of(const struct slot *slot)
 {
 	static const struct backend *const backends[] = {
-		[SLOT_SCRIPTED] = &scripted_backend,
-		[SLOT_FILE] = &backend_file,
-		[SLOT_MEM] = &backend_mem,
-		[SLOT_NULL] = &backend_null,
+		[SLOT_SCRIPTED] = &scripted_backend, [SLOT_FILE] = &backend_file,
+		[SLOT_MEM] = &backend_mem,	     [SLOT_NULL] = &backend_null,
+		[SLOT_PATTERN] = &backend_skeleton,
 	};
 
 	return backends[slot->kind];
@@ -106,6 +105,7 @@ void slot_fini(struct slot *slot)
 {
 	sim_event_cancel(&slot->event);
 	sim_event_cancel(&slot->stop_event);
+	sim_event_cancel(&slot->truncate_event);
 	sim_event_cancel(&slot->tune_event);
 	sim_filters_fini(&slot->filters);
 	if (slot->config && backend_of(slot)->options)
@@ -146,6 +146,8 @@ static void prepare_storage(struct slot *slot)
 	if (slot->kind == SLOT_FILE)
 		return;
 	storage_reset(slot->st);
+	for (uint64_t i = 0; slot->kind == SLOT_PATTERN && i < slot->st->size_bytes; i += 8)
+		memcpy(slot->st->image + i, &i, sizeof(i));
 	if (slot->kind == SLOT_MEM) {
 		const struct backend_device *bottom = slot->dev->backend;
 		const struct mem_device *mem;
@@ -175,10 +177,16 @@ static void retune(struct sim_event *event)
 	sim_event_arm(event, sim.now_ns + sim_skewed(NS_PER_US, 10 * NS_PER_SEC), retune);
 }
 
+static uint64_t open_excuses(void)
+{
+	return sim.fault_nr[FAULT_BACKEND_OPEN] + sim.fault_nr[FAULT_NO_MEMORY] +
+	       sim.fault_nr[FAULT_NO_MAPPING];
+}
+
 static void begin(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, event);
-	uint64_t open_faults = sim.fault_nr[FAULT_BACKEND_OPEN];
+	uint64_t open_faults = open_excuses();
 	char error[DEVICE_ERROR_BYTES] = "";
 	int ret;
 
@@ -186,11 +194,16 @@ static void begin(struct sim_event *event)
 	slot->was_live = slot->stop_asked = slot->stop_forced = slot->ended = false;
 	slot->excuses = excuses();
 	slot->starts++;
+	/* A truncated file is made whole by its owner before it is served again. */
+	if (slot->file_fd >= 0 && ftruncate(slot->file_fd, (off_t)slot->st->size_bytes) < 0)
+		sim_fail("ftruncate: %s", strerror(errno));
+	sim_cross(SIM_PRODUCT);
 	ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error, sizeof(error));
+	sim_cross(SIM_WORLD);
 	sim_trace("start", slot->idx, slot->spec.queues, slot->spec.depth, ret);
 	if (ret < 0) {
 		slot->dev = NULL;
-		if (sim.fault_nr[FAULT_BACKEND_OPEN] == open_faults || error[0] == '\0')
+		if (open_excuses() == open_faults || error[0] == '\0')
 			sim_fail("device_start: %d: %s", ret, error);
 		begin_later(slot);
 		return;
@@ -353,10 +366,28 @@ void slot_event(struct device *device, enum device_event event)
 	}
 }
 
+/* Somebody makes the file of a running device shorter. */
+static void truncate_file(struct sim_event *event)
+{
+	struct slot *slot = container_of(event, struct slot, truncate_event);
+	struct storage *st = slot->st;
+	uint64_t bytes = sim_below(st->block_nr) * st->block_bytes;
+
+	if (!st->user)
+		return;
+	if (ftruncate(slot->file_fd, (off_t)bytes) < 0)
+		sim_fail("ftruncate: %s", strerror(errno));
+	storage_set_unknown(st, bytes, (uint32_t)(st->size_bytes - bytes));
+	client_taint(st->user->client, bytes);
+}
+
 void slot_live(struct slot *slot, struct model_dev *dev)
 {
 	slot->st->user = dev;
 	dev->client = client_create(dev, slot->st, slot->budget);
+	if (slot->kind == SLOT_FILE && sim_fault(FAULT_FILE_TRUNCATED))
+		sim_event_arm(&slot->truncate_event, sim.now_ns + sim_skewed(0, NS_PER_SEC),
+			      truncate_file);
 	if (slot->stop_event.pos == 0)
 		sim_event_arm(&slot->stop_event,
 			      sim.now_ns + sim_skewed(10 * NS_PER_MS, 20 * NS_PER_SEC), ask_stop);

@@ -14,7 +14,7 @@
 /* Ids below are the driver's to give. */
 #define SLOT_ID_FIRST 8
 
-enum slot_kind { SLOT_SCRIPTED, SLOT_FILE, SLOT_MEM, SLOT_NULL, SLOT_KIND_NR };
+enum slot_kind { SLOT_SCRIPTED, SLOT_FILE, SLOT_MEM, SLOT_NULL, SLOT_PATTERN, SLOT_KIND_NR };
 
 struct slot {
 	unsigned idx;
@@ -34,7 +34,7 @@ struct slot {
 	uint64_t late_ns; /* no stop may be called late before */
 	uint64_t excuses; /* failures injected before this start */
 	uint64_t starts, lives, refusals;
-	struct sim_event event, stop_event, tune_event;
+	struct sim_event event, stop_event, truncate_event, tune_event;
 	uint64_t *budget;
 	const struct device_host *host;
 };

@@ -27,9 +27,9 @@ struct storage {
 	bool has_inode;
 	dev_t dev;
 	ino_t ino;
-	struct model_dev *user; /* the block device it is behind, or NULL */
-	uint64_t cancel_until_ns; /* until then I/Os may fail with EIO: a stop was late */
-	bool no_punch; /* the disk has said EOPNOTSUPP to a fallocate */
+	struct model_dev *user;		   /* the block device it is behind, or NULL */
+	uint64_t cancel_until_ns;	   /* until then I/Os may fail with EIO: a stop was late */
+	bool no_punch;			   /* the disk has said EOPNOTSUPP to a fallocate */
 	uint64_t done_nr[8], failed_nr[8]; /* answered requests of the user, by UBLK_IO_OP_ */
 };
 

@@ -25,9 +25,14 @@ void model_init(void)
 		.ctl_fd = -1,
 	};
 	/* Linux before 7.0 cannot be asked politely. */
-	if (sim_one_in(4)) {
+	if (sim_one_in(3)) {
 		model.features &= ~UBLK_F_SAFE_STOP_DEV;
 		sim_saw(FAULT_CTL_NO_TRY_STOP);
+	}
+	/* Before 6.13 rings let go of registered files in order, and so late. */
+	if (!(model.features & UBLK_F_SAFE_STOP_DEV) && sim_one_in(2)) {
+		model.features &= ~(UBLK_F_USER_RECOVERY_FAIL_IO | (~0ull << 9));
+		sim_saw(FAULT_OLD_FILE_TABLE);
 	}
 }
 
@@ -210,6 +215,8 @@ void ring_unmap(void *addr, size_t bytes)
 
 void model_file_ref(int fd)
 {
+	if (!(model.features & UBLK_F_USER_RECOVERY_FAIL_IO))
+		sim_fail("/dev/ublkcN is registered with a ring that lets go of it too late");
 	by_file(fd)->file_ref_nr++;
 }
 

@@ -105,6 +105,11 @@ static void commit(struct model_dev *dev, struct model_tag *t, struct sim_op *op
 		sim_fail("dev %u queue %u tag %u: COMMIT without a buffer", dev->id, cmd->q_id,
 			 cmd->tag);
 	check_result(dev, rq, cmd->result);
+	/* io_uring had no memory for the command: the driver has not seen it. */
+	if (sim_fault(FAULT_COMMIT_FAILS)) {
+		sim_op_done(op, -ENOMEM);
+		return;
+	}
 	hold(t, op, cmd->addr);
 	t->rq = NULL;
 	model.commit_nr++;

@@ -25,7 +25,7 @@ static const struct fault_row {
 	[FAULT_WAKE_SPURIOUS] = { "wake-spurious", 10000 },
 	[FAULT_CLOCK_STALL] = { "clock-stall", 100 },
 	[FAULT_MAIL_EINTR] = { "mail-eintr", 50000 },
-	[FAULT_FILE_SET] = { "file-table-enomem", 10000 },
+	[FAULT_FILE_SET] = { "file-table-enomem", 20000 },
 	[FAULT_DISK_SHORT_READ] = { "disk-short-read", 20000 },
 	[FAULT_DISK_SHORT_WRITE] = { "disk-short-write", 20000 },
 	[FAULT_DISK_EINTR] = { "disk-eintr", 10000 },
@@ -37,32 +37,34 @@ static const struct fault_row {
 	[FAULT_DISK_ENOSPC_WRITE] = { "disk-enospc-write", 3000 },
 	[FAULT_DISK_ENOSPC_FALLOCATE] = { "disk-enospc-fallocate", 20000 },
 	[FAULT_DISK_ECANCELED] = { "disk-ecanceled", 2000 },
-	[FAULT_DISK_EOPNOTSUPP] = { "disk-eopnotsupp", 3000 },
+	[FAULT_DISK_EOPNOTSUPP] = { "disk-eopnotsupp", 10000 },
 	[FAULT_DISK_SLOW] = { "disk-slow", 1000 },
 	[FAULT_BACKEND_BUSY] = { "backend-busy", 50000 },
 	[FAULT_BACKEND_ERROR] = { "backend-error", 10000 },
 	[FAULT_BACKEND_HANG] = { "backend-hang", 300 },
-	[FAULT_BACKEND_OPEN] = { "backend-open-fails", 30000 },
-	[FAULT_BACKEND_QUEUE_INIT] = { "backend-queue-init-fails", 20000 },
+	[FAULT_BACKEND_OPEN] = { "backend-open-fails", 60000 },
+	[FAULT_BACKEND_QUEUE_INIT] = { "backend-queue-init-fails", 60000 },
 	[FAULT_BACKEND_IO_INIT] = { "backend-io-init-fails", 2000 },
 	[FAULT_CTL_FEATURES] = { "get-features-fails", 100000 },
 	[FAULT_CTL_ADD] = { "add-dev-fails", 30000 },
 	[FAULT_CTL_EEXIST] = { "add-dev-eexist", 0 },
-	[FAULT_CTL_SET_PARAMS] = { "set-params-fails", 30000 },
-	[FAULT_CTL_AFFINITY] = { "get-queue-affinity-fails", 15000 },
-	[FAULT_CTL_START] = { "start-dev-fails", 30000 },
+	[FAULT_CTL_SET_PARAMS] = { "set-params-fails", 60000 },
+	[FAULT_CTL_AFFINITY] = { "get-queue-affinity-fails", 30000 },
+	[FAULT_CTL_START] = { "start-dev-fails", 90000 },
 	[FAULT_CTL_STOP] = { "stop-dev-fails", 50000 },
 	[FAULT_CTL_DEL] = { "del-dev-fails", 50000 },
 	[FAULT_CTL_SLOW] = { "control-slow", 10000 },
 	[FAULT_CTL_NO_TRY_STOP] = { "no-try-stop-dev", 0 },
 	[FAULT_CTL_NO_DEL_ASYNC] = { "no-del-dev-async", 0 },
+	[FAULT_OLD_FILE_TABLE] = { "old-file-table", 0 },
 	[FAULT_FEWER_QUEUES] = { "fewer-queues", 0 },
 	[FAULT_OPEN_LATE] = { "node-late", 0 },
 	[FAULT_OPEN_EACCES] = { "open-eacces", 50000 },
 	[FAULT_OPEN_EBUSY] = { "open-ebusy", 50000 },
-	[FAULT_OPEN_FAILS] = { "open-fails", 20000 },
-	[FAULT_MAP_FAILS] = { "map-fails", 15000 },
-	[FAULT_FETCH_FAILS] = { "fetch-fails", 1000 },
+	[FAULT_OPEN_FAILS] = { "open-fails", 60000 },
+	[FAULT_MAP_FAILS] = { "map-fails", 40000 },
+	[FAULT_FETCH_FAILS] = { "fetch-fails", 2000 },
+	[FAULT_COMMIT_FAILS] = { "commit-fails", 1000 },
 	[FAULT_UNKNOWN_OP] = { "unknown-op", 1000 },
 	[FAULT_OPENER] = { "opener", 300000 },
 	[FAULT_PROBE] = { "udev-probe", 300000 },
@@ -73,6 +75,9 @@ static const struct fault_row {
 	[FAULT_STOP_LATE] = { "stop-late", 0 },
 	[FAULT_STOP_TWICE] = { "stop-twice", 200000 },
 	[FAULT_NO_OP_SLOTS] = { "no-op-slots", 0 },
+	[FAULT_NO_MEMORY] = { "no-memory", 3000 },
+	[FAULT_NO_MAPPING] = { "no-mapping", 10000 },
+	[FAULT_FILE_TRUNCATED] = { "file-truncated", 100000 },
 };
 
 const char *fault_name(enum fault fault)
@@ -80,27 +85,39 @@ const char *fault_name(enum fault fault)
 	return fault_rows[fault].name;
 }
 
-static const char *const defect_names[DEFECT_NR] = {
-	[DEFECT_NONE] = "none",
-	[DEFECT_DOUBLE_COMPLETE] = "double-complete",
-	[DEFECT_DOUBLE_COMMIT] = "double-commit",
-	[DEFECT_SHORT_COMMIT] = "short-commit",
-	[DEFECT_LOST_TAG] = "lost-tag",
-	[DEFECT_LOST_COMMIT] = "lost-commit",
-	[DEFECT_FLUSH_EARLY] = "flush-early",
-	[DEFECT_FUA_EARLY] = "fua-early",
-	[DEFECT_WRONG_DATA] = "wrong-data",
-	[DEFECT_LOST_WRITE] = "lost-write",
-	[DEFECT_WRONG_ERRNO] = "wrong-errno",
-	[DEFECT_SWALLOWED_ERROR] = "swallowed-error",
-	[DEFECT_STALE] = "stale",
-	[DEFECT_LEAKED_OP] = "leaked-op",
-	[DEFECT_LEAKED_MEMORY] = "leaked-memory",
+static const struct defect_row {
+	const char *name;
+	const char *words;
+} defect_rows[DEFECT_NR] = {
+	[DEFECT_NONE] = { "none", "" },
+	[DEFECT_DOUBLE_COMPLETE] = { "double-complete", "io->state == BACKEND_IO_QUEUED" },
+	[DEFECT_DOUBLE_COMMIT] = { "double-commit", "COMMIT of a tag that the server does not" },
+	[DEFECT_SHORT_COMMIT] = { "short-commit", "were asked for" },
+	[DEFECT_LOST_TAG] = { "lost-tag", "no progress" },
+	[DEFECT_LOST_COMMIT] = { "lost-commit", "no progress" },
+	[DEFECT_FLUSH_EARLY] = { "flush-early", "acknowledged before, is not durable" },
+	[DEFECT_FUA_EARLY] = { "fua-early", "a FUA write is answered, but" },
+	[DEFECT_WRONG_DATA] = { "wrong-data", "read of" },
+	[DEFECT_LOST_WRITE] = { "lost-write", "read of" },
+	[DEFECT_WRONG_ERRNO] = { "wrong-errno", "but what happened is" },
+	[DEFECT_SWALLOWED_ERROR] = { "swallowed-error", "success, but it failed" },
+	[DEFECT_STALE] = { "stale", "COMMIT of a tag that the server does not" },
+	[DEFECT_LEAKED_OP] = { "leaked-op", "op slots in use at the end" },
+	[DEFECT_LEAKED_MEMORY] = { "leaked-memory", "LeakSanitizer" },
+	[DEFECT_ALLOCATION] = { "allocation", "allocates while its devices run" },
+	[DEFECT_NO_DSYNC] = { "no-dsync", "a FUA write is answered, but" },
+	[DEFECT_NO_FSYNC] = { "no-fsync", "acknowledged before, is not durable" },
+	[DEFECT_SHORT_WRITE] = { "short-write", "read of" },
 };
 
 const char *defect_name(enum defect defect)
 {
-	return defect_names[defect];
+	return defect_rows[defect].name;
+}
+
+const char *defect_words(enum defect defect)
+{
+	return defect_rows[defect].words;
 }
 
 /* Each run has its own mix: some faults off, some often, so that none hides another. */
@@ -108,6 +125,13 @@ static void choose_rates(void)
 {
 	unsigned scale = (unsigned)sim_below(4);
 
+	/* Where a defect is to be caught nothing else goes wrong. */
+	if (sim.defect != DEFECT_NONE) {
+		sim.fault_ppm[FAULT_BACKEND_ERROR] = 10000;
+		sim.fault_ppm[FAULT_BACKEND_BUSY] = 10000;
+		sim.fault_ppm[FAULT_DISK_SHORT_WRITE] = 10000;
+		return;
+	}
 	for (int i = 0; i < FAULT_NR; i++) {
 		uint64_t ppm = fault_rows[i].ppm;
 		uint64_t choice = sim_below(4);

@@ -63,6 +63,7 @@ enum fault {
 	FAULT_CTL_SLOW,
 	FAULT_CTL_NO_TRY_STOP,
 	FAULT_CTL_NO_DEL_ASYNC,
+	FAULT_OLD_FILE_TABLE,
 	FAULT_FEWER_QUEUES,
 	FAULT_OPEN_LATE,
 	FAULT_OPEN_EACCES,
@@ -70,6 +71,7 @@ enum fault {
 	FAULT_OPEN_FAILS,
 	FAULT_MAP_FAILS,
 	FAULT_FETCH_FAILS,
+	FAULT_COMMIT_FAILS,
 	FAULT_UNKNOWN_OP,
 	FAULT_OPENER,
 	FAULT_PROBE,
@@ -81,6 +83,9 @@ enum fault {
 	FAULT_STOP_LATE,
 	FAULT_STOP_TWICE,
 	FAULT_NO_OP_SLOTS,
+	FAULT_NO_MEMORY,
+	FAULT_NO_MAPPING,
+	FAULT_FILE_TRUNCATED,
 	FAULT_NR,
 };
 
@@ -103,10 +108,19 @@ enum defect {
 	DEFECT_STALE,		/* a completion of an I/O that is still in flight */
 	DEFECT_LEAKED_OP,	/* the backend keeps an op slot */
 	DEFECT_LEAKED_MEMORY,	/* the backend keeps memory */
+	DEFECT_ALLOCATION,	/* the backend allocates for an I/O */
+	DEFECT_NO_DSYNC,	/* a FUA write reaches the file without RWF_DSYNC */
+	DEFECT_NO_FSYNC,	/* an fsync does not reach the file */
+	DEFECT_SHORT_WRITE,	/* the rest of a short write is forgotten */
 	DEFECT_NR,
 };
 
 const char *defect_name(enum defect defect);
+/* What the run must say when it catches the defect. */
+const char *defect_words(enum defect defect);
+
+/* Whose code runs: allocations are watched, and fail, in the product's only. */
+enum sim_side { SIM_WORLD, SIM_PRODUCT };
 
 struct sim_event;
 typedef void sim_event_fn(struct sim_event *event);
@@ -132,6 +146,8 @@ struct sim {
 	uint64_t *fault_nr;	      /* counters, shared with the parent process */
 	uint64_t trace_hash, trace_nr;
 	bool few_op_slots; /* a reactor may run out of them */
+	enum sim_side side;
+	uint64_t alloc_nr; /* the product's allocations */
 	uint64_t progress; /* moves whenever something useful came to an end */
 	void (*dump)(void);
 };
@@ -139,6 +155,15 @@ extern struct sim sim;
 
 void sim_init(uint64_t seed, enum defect defect, uint64_t *fault_nr);
 void sim_fini(void);
+
+/* Crosses to a side; returns the one to go back to. */
+static inline enum sim_side sim_cross(enum sim_side to)
+{
+	enum sim_side from = sim.side;
+
+	sim.side = to;
+	return from;
+}
 
 /* Chance. */
 static inline uint64_t sim_below(uint64_t n)

@@ -149,8 +149,7 @@ static void test_add_with_errors(void **state)
 	       "\\\"mem\\\"?)\"]}");
 	expect("{\"command\":\"add\",\"yaml\":\"a: [\"}",
 	       "{\"ok\":false,\"error\":\"the configuration has errors\",\"errors\":["
-	       "\"<control>:2:1: did not find expected node content, while parsing a flow "
-	       "node\"]}");
+	       "\"<control>:2:1: expected a value\"]}");
 	expect("{\"command\":\"add\",\"yaml\":\"name: \\u0000\"}",
 	       "{\"ok\":false,\"error\":\"the configuration has errors\",\"errors\":["
 	       "\"<control>:1:7: a NUL byte: this is no text file\"]}");

@@ -292,6 +292,7 @@ static void test_syntax_errors(void **state)
 		{ "a:\n  - 1\n  b: 2\n", "f:3:3: expected \"- \": check the indentation\n" },
 		{ "a: [1, 2\nb: 3\n", "f:2:2: expected \",\" or \"]\" (of what begins at 1:4)\n" },
 		{ "a: [1, 2", "f:2:1: expected \",\" or \"]\" (of what begins at 1:4)\n" },
+		{ "a: [,]\n", "f:1:5: expected a value\n" },
 		{ "a: {b: 1\nc: 3\n", "f:2:2: expected \",\" or \"}\" (of what begins at 1:4)\n" },
 		{ "a: \"x\nb: 1\n", "f:1:4: this quote is never closed\n" },
 		{ "a: 'x\n---\nb: 1\n", "f:1:4: this quote is never closed\n" },
@@ -341,7 +342,8 @@ static void test_bad_bytes(void **state)
 		{ "\xc0\x80", utf8, 0 }, /* overlong */
 		{ "\xe0\x9f\xbf", utf8, 0 },
 		{ "\xf0\x8f\xbf\xbf", utf8, 0 },
-		{ "\xed\xa0\x80", utf8, 0 },	 /* a surrogate */
+		{ "\xed\xa0\x80", utf8, 0 }, /* surrogates */
+		{ "\xed\xbf\xbf", utf8, 0 },
 		{ "\xf4\x90\x80\x80", utf8, 0 }, /* above U+10FFFF */
 		{ "\xf8\x88\x80\x80\x80", utf8, 0 },
 		{ "\xc3", utf8, 0 }, /* cut at the end of the text */

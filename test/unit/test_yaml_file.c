@@ -68,17 +68,18 @@ static void test_unreadable_file(void **state)
 	unlink(path);
 }
 
-/* A child writes text nr times, until done or nobody reads any more. */
-static void feed(int fd, const char *text, size_t nr)
+/* In a child: writes text nr times, or until nobody reads; then, after a pause, last. */
+_Noreturn static void feed(int fd, const char *text, size_t nr, const char *last)
 {
 	signal(SIGPIPE, SIG_DFL);
 	while (nr-- > 0)
 		if (write(fd, text, strlen(text)) < 0)
-			break;
-	_exit(0);
+			_exit(1);
+	usleep(*last ? 50000 : 0);
+	_exit(write(fd, last, strlen(last)) < 0);
 }
 
-static void check_pipe(const char *text, size_t nr, int expected_ret, const char *expected)
+static void check_pipe(const char *text, size_t nr, const char *last, const char *expected)
 {
 	char path[64];
 	int fds[2];
@@ -89,31 +90,31 @@ static void check_pipe(const char *text, size_t nr, int expected_ret, const char
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		close(fds[0]);
-		feed(fds[1], text, nr);
+		feed(fds[1], text, nr, last);
 	}
 	close(fds[1]);
 	snprintf(path, sizeof(path), "/dev/fd/%d", fds[0]);
-	check_file(path, expected_ret, expected);
+	check_file(path, *expected ? -EINVAL : 0, expected);
 	close(fds[0]);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
 static void test_pipes(void **state)
 {
+	static const char too_large[] = "f: larger than 4 MiB: this is no configuration\n";
 	char page[4097];
 
 	(void)state;
-	/* Pieces that make up the largest document exactly, and then one more. */
+	check_pipe("a: 1\n", 1, "", "");
+	check_pipe("a: 1\n", 1, "b: [\n", "f:3:1: expected a value\n");
+	check_pipe("# a comment of a line\n", 10000, "", "");
+	/* Without an end: read to the limit only. */
+	check_pipe("# a comment of a line\n", SIZE_MAX, "", too_large);
+	/* The largest document exactly, and then one byte more. */
 	memset(page, '#', 4095);
 	memcpy(page + 4095, "\n", 2);
-	check_pipe(page, YAML_FILE_BYTES_MAX / 4096, 0, "");
-	check_pipe(page, YAML_FILE_BYTES_MAX / 4096 + 1, -EINVAL,
-		   "f: larger than 4 MiB: this is no configuration\n");
-	check_pipe("a: 1\n", 1, 0, "");
-	check_pipe("# a comment of a line\n", 10000, 0, "");
-	/* Without an end: read to the limit only. */
-	check_pipe("# a comment of a line\n", SIZE_MAX, -EINVAL,
-		   "f: larger than 4 MiB: this is no configuration\n");
+	check_pipe(page, YAML_FILE_BYTES_MAX / 4096, "", "");
+	check_pipe(page, YAML_FILE_BYTES_MAX / 4096, "#", too_large);
 }
 
 int main(void)
