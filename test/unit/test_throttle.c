@@ -89,9 +89,9 @@ static uint64_t wait_at(uint64_t avg, uint64_t max, uint64_t length_s, double le
 static void test_wait(void **state)
 {
 	(void)state;
-	assert_int_equal(wait_at(0, 0, 1, 1e9), 0);   /* no limit */
-	assert_int_equal(wait_at(150, 0, 1, 15), 0);  /* a tenth of a second's worth */
-	assert_int_equal(wait_at(150, 0, 1, 9), 0);   /* less */
+	assert_int_equal(wait_at(0, 0, 1, 1e9), 0);  /* no limit */
+	assert_int_equal(wait_at(150, 0, 1, 15), 0); /* a tenth of a second's worth */
+	assert_int_equal(wait_at(150, 0, 1, 9), 0);  /* less */
 	assert_int_equal(wait_at(150, 0, 1, 15.5), NS_PER_SEC / 150 / 2); /* half a request more */
 	assert_int_equal(wait_at(150, 200, 1, 200), 0);
 	assert_int_equal(wait_at(150, 200, 1, 201), NS_PER_SEC / 150);
@@ -335,8 +335,9 @@ static void test_options_good(void **state)
 static void test_options_bad(void **state)
 {
 	(void)state;
-	check_config("total_iops_sec: 8000\ntotal_iops_sec_max: 7500\n",
-		     "f:4:21: total_iops_sec_max: 7500 cannot be lower than total_iops_sec: 8000\n");
+	check_config(
+		"total_iops_sec: 8000\ntotal_iops_sec_max: 7500\n",
+		"f:4:21: total_iops_sec_max: 7500 cannot be lower than total_iops_sec: 8000\n");
 	check_config("read_bytes_sec_max: 1M\n",
 		     "f:3:21: read_bytes_sec_max: requires read_bytes_sec\n");
 	check_config("total_bytes_sec: 1M\nwrite_bytes_sec: 1M\n",
