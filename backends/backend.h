@@ -192,6 +192,13 @@ struct backend {
 	 * always end by themselves.
 	 */
 	void (*cancel)(struct backend_io *io);
+
+	/*
+	 * What a QUEUED I/O waits for, in a few words, for people who ask why it takes so long.
+	 * Main thread, while the reactor goes on, so: relaxed loads of plain values, no lists, no
+	 * pointers that change; a static string. May be NULL, and may answer NULL.
+	 */
+	const char *(*state_name)(const struct backend_io *io);
 };
 
 /*
@@ -255,6 +262,12 @@ void backend_forward_queued(struct backend_io *io);
 
 /* Cancels an I/O that was forwarded: the `cancel` of a filter that keeps none for itself. */
 void backend_forward_cancel(struct backend_io *io);
+
+/*
+ * stack.c, any thread, while the I/O exists: the backend of its stack where it waits, which is the
+ * deepest that has it, and what for. NULL when no backend has it.
+ */
+const char *backend_io_where(const struct backend_io *io, const char **ret_state);
 
 /* registry.c: NULL when there is none; the table ends with NULL. */
 const struct backend *backend_find(const char *name);

@@ -145,6 +145,13 @@ static void delay_cancel(struct backend_io *io)
 	backend_io_complete(io, -ECANCELED);
 }
 
+static const char *delay_state_name(const struct backend_io *io)
+{
+	const struct delay_io *d = io->priv;
+
+	return __atomic_load_n(&d->timer.armed, __ATOMIC_RELAXED) ? "delaying" : NULL;
+}
+
 static int delay_queue_init(struct backend_queue *queue)
 {
 	const struct delay_config *config = queue->device->config;
@@ -181,4 +188,5 @@ const struct backend backend_delay = {
 	.io_init = delay_io_init,
 	.submit = delay_submit,
 	.cancel = delay_cancel,
+	.state_name = delay_state_name,
 };

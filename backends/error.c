@@ -241,6 +241,13 @@ static void error_cancel(struct backend_io *io)
 	backend_io_complete(io, -ECANCELED);
 }
 
+static const char *error_state_name(const struct backend_io *io)
+{
+	const struct error_io *e = io->priv;
+
+	return __atomic_load_n(&e->hangs, __ATOMIC_RELAXED) ? "hanging" : NULL;
+}
+
 static int error_open(struct backend_device *device)
 {
 	const struct error_config *config = device->config;
@@ -275,4 +282,5 @@ const struct backend backend_error = {
 	.queue_init = error_queue_init,
 	.submit = error_submit,
 	.cancel = error_cancel,
+	.state_name = error_state_name,
 };

@@ -350,6 +350,19 @@ static enum backend_submit file_submit(struct backend_io *io)
 	return BACKEND_QUEUED;
 }
 
+static const char *file_state_name(const struct backend_io *io)
+{
+	static const char *const name[] = {
+		[FILE_READ] = "reading",	  [FILE_WRITE] = "writing",
+		[FILE_DISCARD] = "discarding",	  [FILE_FALLOCATE] = "in fallocate",
+		[FILE_ZEROES] = "writing zeroes", [FILE_SYNC] = "syncing",
+	};
+	const struct file_io *f = io->priv;
+	unsigned state = __atomic_load_n(&f->state, __ATOMIC_RELAXED);
+
+	return state < ARRAY_SIZE(name) ? name[state] : NULL;
+}
+
 static int file_queue_init(struct backend_queue *queue)
 {
 	const struct file_device *file = queue->device->priv;
@@ -399,4 +412,5 @@ const struct backend backend_file = {
 	.io_init = file_io_init,
 	.io_fini = file_io_fini,
 	.submit = file_submit,
+	.state_name = file_state_name,
 };

@@ -105,6 +105,7 @@ static int parse_level(struct backend_spec **ret_spec, const struct yaml_node *m
 	struct backend_spec *spec;
 	int ret, child_ret = 0;
 
+	ASSERT(map != NULL);
 	if (map->kind != YAML_MAP) {
 		config_errors_add(e, map->pos,
 				  "backend: expected a map, for example {type: mem, size: 1GiB}");

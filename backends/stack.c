@@ -107,3 +107,26 @@ void backend_forward_cancel(struct backend_io *io)
 	list_remove(&child->parked);
 	backend_io_complete(io, -ECANCELED);
 }
+
+static uint8_t state_of(const struct backend_io *io)
+{
+	return __atomic_load_n(&io->state, __ATOMIC_RELAXED);
+}
+
+const char *backend_io_where(const struct backend_io *io, const char **ret_state)
+{
+	const struct backend *ops;
+	const char *state;
+
+	if (state_of(io) != BACKEND_IO_QUEUED)
+		return NULL;
+	while (io->child && state_of(io->child) == BACKEND_IO_QUEUED)
+		io = io->child;
+	ops = io->queue->device->ops;
+	state = ops->state_name ? ops->state_name(io) : NULL;
+	/* A filter that keeps nothing for itself waits in the list above. */
+	if (!state)
+		state = io->child ? "waiting for the busy backend below" : "waiting for an answer";
+	*ret_state = state;
+	return ops->name;
+}

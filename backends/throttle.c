@@ -88,6 +88,16 @@ static void throttle_cancel(struct backend_io *io)
 	}
 }
 
+/* Without the lock: a look, no decision. */
+static const char *throttle_state_name(const struct backend_io *io)
+{
+	const struct throttle_io *t = io->priv;
+
+	return __atomic_load_n(&t->state, __ATOMIC_RELAXED) == THROTTLE_IO_PASSED
+		       ? NULL
+		       : "waiting for its turn";
+}
+
 static int throttle_io_init(struct backend_io *io)
 {
 	struct throttle_io *t = io->priv;
@@ -161,4 +171,5 @@ const struct backend backend_throttle = {
 	.io_init = throttle_io_init,
 	.submit = throttle_submit,
 	.cancel = throttle_cancel,
+	.state_name = throttle_state_name,
 };

@@ -51,3 +51,40 @@ uint64_t histogram_mean_ns(const struct histogram *h)
 
 	return count ? h->sum_ns / count : 0;
 }
+
+/* A bucket below zero can only be the first; its debt was counted in the ones above it. */
+void histogram_subtract(struct histogram *dst, const struct histogram *base)
+{
+	uint64_t debt = 0;
+
+	dst->sum_ns -= MIN(dst->sum_ns, base->sum_ns);
+	for (unsigned i = 0; i < HISTOGRAM_BUCKET_NR; i++) {
+		uint64_t less = base->bucket[i] + debt;
+		uint64_t taken = MIN(dst->bucket[i], less);
+
+		dst->bucket[i] -= taken;
+		debt = less - taken;
+	}
+}
+
+void histogram_bins(const struct histogram *h, const uint64_t *boundary_ns, size_t nr,
+		    uint64_t *ret_bins)
+{
+	size_t bin = 0;
+
+	for (size_t i = 0; i <= nr; i++)
+		ret_bins[i] = 0;
+	for (unsigned i = 0; i < HISTOGRAM_BUCKET_NR; i++) {
+		while (bin < nr && histogram_bucket_start_ns(i) >= boundary_ns[bin])
+			bin++;
+		ret_bins[bin] += h->bucket[i];
+	}
+}
+
+uint64_t histogram_max_ns(const struct histogram *h)
+{
+	for (unsigned i = HISTOGRAM_BUCKET_NR; i-- > 0;)
+		if (h->bucket[i])
+			return histogram_bucket_start_ns(i + 1) - 1;
+	return 0;
+}

@@ -7,6 +7,7 @@
 #ifndef BASE_HISTOGRAM_H
 #define BASE_HISTOGRAM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/util.h"
@@ -41,10 +42,16 @@ static inline void histogram_bump(uint64_t *counter, uint64_t n)
 	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
 }
 
-static inline void histogram_record(struct histogram *h, uint64_t ns)
+/* For a caller that knows the bucket already. */
+static inline void histogram_record_at(struct histogram *h, unsigned idx, uint64_t ns)
 {
 	histogram_bump(&h->sum_ns, ns);
-	histogram_bump(&h->bucket[histogram_index(ns)], 1);
+	histogram_bump(&h->bucket[idx], 1);
+}
+
+static inline void histogram_record(struct histogram *h, uint64_t ns)
+{
+	histogram_record_at(h, histogram_index(ns), ns);
 }
 
 /* First nanosecond of a bucket; the bucket ends before that of idx + 1. */
@@ -60,6 +67,24 @@ uint64_t histogram_count(const struct histogram *h);
  * minus one; 0 when the histogram is empty.
  */
 uint64_t histogram_quantile_ns(const struct histogram *h, double q);
+
+/*
+ * dst -= base, where base is an earlier reading of what dst is a later one of: what was recorded in
+ * between. The counts of successive differences add up to the count of the whole, exactly, also
+ * when both were read while the writer went on: what a reading counted in bucket 0 for want of
+ * knowing better (see device.c) and the next one elsewhere is not counted twice.
+ */
+void histogram_subtract(struct histogram *dst, const struct histogram *base);
+
+/*
+ * Counts in the nr + 1 bins [0, b0) [b0, b1) ... [bn-1, inf) of ascending boundaries. A bucket that
+ * a boundary cuts counts where it starts: boundaries have the resolution of the buckets, 1/16.
+ */
+void histogram_bins(const struct histogram *h, const uint64_t *boundary_ns, size_t nr,
+		    uint64_t *ret_bins);
+
+/* The largest value there can have been: the end of the last bucket in use, minus one. */
+uint64_t histogram_max_ns(const struct histogram *h);
 
 /* Sum over count; 0 when empty. */
 uint64_t histogram_mean_ns(const struct histogram *h);

@@ -17,6 +17,7 @@
 #include "base/util.h"
 #include "daemon/commands_internal.h"
 #include "daemon/json_device.h"
+#include "daemon/json_inflight.h"
 #include "daemon/json_reactor.h"
 
 /* ---- answers ---- */
@@ -156,12 +157,39 @@ static void reactors(struct commands *c, struct socket_client *client, const jso
 	commands_answer(client, all);
 }
 
+static void inflight(struct commands *c, struct socket_client *client, const json_t *request)
+{
+	uint64_t now_ns = ring_clock_ns();
+	json_t *devices = json_array(), *all;
+	struct member *m = NULL;
+
+	if (json_object_get(request, "name")) {
+		m = commands_named(c, client, request);
+		if (!m) {
+			json_decref(devices);
+			return;
+		}
+	}
+	list_for_each (node, &c->fleet->members) {
+		const struct member *one = list_entry(node, struct member, node);
+
+		if (!m || m == one)
+			json_array_append_new(devices, json_inflight(one, now_ns));
+	}
+	all = json_pack("{s:I, s:o, s:o}", "time_ns", (json_int_t)now_ns, "devices", devices,
+			"reactors", json_inflight_reactors(c->reactors, now_ns));
+	/* Who asks again soon learns which reactors do not turn. */
+	reactors_ping(c->reactors, now_ns);
+	commands_answer(client, all);
+}
+
 /* ---- finding the command ---- */
 
 struct command {
 	const char *name;
 	void (*fn)(struct commands *c, struct socket_client *client, const json_t *request);
-	const char *keys[3]; /* besides "command", after their type: s string, t text, b boolean */
+	/* Besides "command", after their type: s string, t text, b boolean, n list of integers. */
+	const char *keys[8];
 };
 
 static const struct command commands[] = {
@@ -173,6 +201,14 @@ static const struct command commands[] = {
 	{ "version", version, { NULL } },
 	{ "reactors", reactors, { NULL } },
 	{ "throttle", commands_throttle, { "sname", "oset" } },
+	{ "inflight", inflight, { "sname" } },
+	{ "histogram_get", commands_histogram_get, { "sname", "slayer", "sop" } },
+	{ "histogram_set",
+	  commands_histogram_set,
+	  { "sname", "sop", "nboundaries", "nboundaries_read", "nboundaries_write",
+	    "nboundaries_flush" } },
+	{ "histogram_reset", commands_histogram_reset, { "sname", "sop" } },
+	{ "blockstats", commands_blockstats, { "sname", "slayer" } },
 };
 
 static const struct command *find_command(const json_t *request)
@@ -183,6 +219,15 @@ static const struct command *find_command(const json_t *request)
 		if (strcmp(commands[i].name, name) == 0)
 			return &commands[i];
 	return NULL;
+}
+
+static bool is_list_of_integers(const json_t *value)
+{
+	json_t *item;
+	size_t i;
+
+	json_array_foreach(value, i, item) if (!json_is_integer(item)) return false;
+	return json_is_array(value);
 }
 
 /* {"total_iops_sec": 100, "read_bytes_sec": "10M"} */
@@ -208,6 +253,8 @@ static bool value_fits(char type, json_t *value)
 		return json_is_boolean(value);
 	if (type == 't')
 		return json_is_string(value);
+	if (type == 'n')
+		return is_list_of_integers(value);
 	return json_is_string(value) &&
 	       strlen(json_string_value(value)) == json_string_length(value);
 }

@@ -15,7 +15,7 @@
 struct commands {
 	struct ev_loop *ev;
 	struct fleet *fleet;
-	const struct reactors *reactors;
+	struct reactors *reactors;
 	const struct reactor *control;
 	/* How long add and del are waited for; the device goes on afterwards. */
 	double answer_seconds;

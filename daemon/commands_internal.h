@@ -24,6 +24,14 @@ void commands_add(struct commands *c, struct socket_client *client, const json_t
 void commands_del(struct commands *c, struct socket_client *client, const json_t *request);
 
 void commands_throttle(struct commands *c, struct socket_client *client, const json_t *request);
+/* commands_histogram.c: all answer at once. */
+void commands_histogram_get(struct commands *c, struct socket_client *client,
+			    const json_t *request);
+void commands_histogram_set(struct commands *c, struct socket_client *client,
+			    const json_t *request);
+void commands_histogram_reset(struct commands *c, struct socket_client *client,
+			      const json_t *request);
+void commands_blockstats(struct commands *c, struct socket_client *client, const json_t *request);
 
 /* The client goes away: nobody waits any more, the devices go on. */
 void commands_cancel(struct socket_client *client);

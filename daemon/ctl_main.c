@@ -13,8 +13,12 @@
 
 #include "base/util.h"
 #include "daemon/client.h"
+#include "daemon/ctl_flight.h"
+#include "daemon/ctl_inflight.h"
+#include "daemon/ctl_histogram.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_stats.h"
+#include "daemon/ctl_stuck.h"
 #include "daemon/doctor.h"
 
 #define SOCKET_DEFAULT "/run/ublkd/control.sock"
@@ -23,11 +27,13 @@
 #define WATCH_SECONDS_MAX 86400.0
 
 struct args {
-	const char *socket_path, *name, *file;
+	const char *socket_path, *name, *file, *perfetto;
 	bool json, force;
 	double watch_seconds;
 	unsigned long count;
 	char **words; /* behind the name, NULL at the end */
+	bool layers;
+	struct ctl_histogram_params histogram; /* its own options and action */
 };
 
 static const char usage_text[] =
@@ -40,6 +46,18 @@ static const char usage_text[] =
 	"  throttle NAME [KEY=VALUE ...]   the limits of a device; other ones from now on\n"
 	"  stats [NAME]             what devices did since they were started\n"
 	"        [--watch SECONDS [--count N]]   or do now, per second\n"
+	"        [--layers]         where the time was spent: throttle, daemon, backend\n"
+	"  inflight [NAME]          every I/O in the daemon, the oldest first\n"
+	"  why-stuck [NAME]         where the oldest I/O of each device sits, and what to do\n"
+	"  flight [FILE] [--count N] the last events of all I/Os; FILE: of one reactor, or a dead "
+	"one's\n"
+	"        [--perfetto OUT]   as a trace for ui.perfetto.dev (needs no ublkd)\n"
+	"  histogram get NAME       latencies; [--layer total|throttle|daemon|backend]\n"
+	"        [--op read|write|flush|discard|write_zeroes] [--qmp-json]\n"
+	"  histogram set NAME [--boundaries 10us,100us,...] [--boundaries-read ...]\n"
+	"        [--boundaries-write ...] [--boundaries-flush ...] [--op OP]\n"
+	"                           bins of one's own, counting anew; none: remove them\n"
+	"  histogram reset NAME [--op OP]   count anew\n"
 	"  reactors                 what the threads of ublkd do\n"
 	"  doctor                   is this machine fit for ublkd? (needs no ublkd)\n"
 	"  version                  of ublkd and of ublkctl\n"
@@ -49,7 +67,15 @@ static const char usage_text[] =
 	"  -V, --version            of ublkctl\n"
 	"  -h, --help               this\n";
 
-enum { OPT_FORCE = 256 };
+enum {
+	OPT_FORCE = 256,
+	OPT_PERFETTO,
+	OPT_LAYERS,
+	OPT_LAYER,
+	OPT_OP,
+	OPT_QMP_JSON,
+	OPT_BOUNDARIES, /* and those of enum ctl_boundaries after it */
+};
 
 static const struct option options[] = {
 	{ "socket", required_argument, NULL, 's' },
@@ -58,6 +84,15 @@ static const struct option options[] = {
 	{ "force", no_argument, NULL, OPT_FORCE },
 	{ "watch", required_argument, NULL, 'w' },
 	{ "count", required_argument, NULL, 'n' },
+	{ "perfetto", required_argument, NULL, OPT_PERFETTO },
+	{ "layers", no_argument, NULL, OPT_LAYERS },
+	{ "layer", required_argument, NULL, OPT_LAYER },
+	{ "op", required_argument, NULL, OPT_OP },
+	{ "qmp-json", no_argument, NULL, OPT_QMP_JSON },
+	{ "boundaries", required_argument, NULL, OPT_BOUNDARIES + CTL_BOUNDARIES_ALL },
+	{ "boundaries-read", required_argument, NULL, OPT_BOUNDARIES + CTL_BOUNDARIES_READ },
+	{ "boundaries-write", required_argument, NULL, OPT_BOUNDARIES + CTL_BOUNDARIES_WRITE },
+	{ "boundaries-flush", required_argument, NULL, OPT_BOUNDARIES + CTL_BOUNDARIES_FLUSH },
 	{ "version", no_argument, NULL, 'V' },
 	{ "help", no_argument, NULL, 'h' },
 	{ 0 },
@@ -207,11 +242,53 @@ static enum exit_code stats(const struct args *a)
 		.json = a->json,
 		.watch_seconds = a->watch_seconds,
 		.count = a->count,
+		.layers = a->layers,
 	};
 
+	if (a->layers && a->watch_seconds > 0)
+		usage_error("--layers is without --watch", "");
 	if (a->count && !(a->watch_seconds > 0))
 		usage_error("--count needs --watch", "");
 	return ctl_stats(&params);
+}
+
+static json_t *inflight_request(const struct args *a)
+{
+	return a->name ? json_pack("{s:s, s:s}", "command", "inflight", "name", a->name)
+		       : json_pack("{s:s}", "command", "inflight");
+}
+
+static enum exit_code inflight(const struct args *a)
+{
+	return ask_and_print(a, inflight_request(a), CLIENT_SECONDS, ctl_print_inflight);
+}
+
+static enum exit_code why_stuck(const struct args *a)
+{
+	return ctl_why_stuck(a->socket_path, a->name, a->json);
+}
+
+static enum exit_code flight(const struct args *a)
+{
+	struct ctl_flight_params params = {
+		.socket_path = a->socket_path,
+		.file = a->name,
+		.perfetto = a->perfetto,
+		.count = a->count,
+		.json = a->json,
+	};
+
+	return ctl_flight(&params);
+}
+
+static enum exit_code histogram(const struct args *a)
+{
+	struct ctl_histogram_params params = a->histogram;
+
+	params.socket_path = a->socket_path;
+	params.name = a->name;
+	params.json = a->json;
+	return ctl_histogram(&params);
 }
 
 static enum exit_code doctor(const struct args *a)
@@ -239,17 +316,22 @@ static const struct command {
 	const char *name;
 	enum exit_code (*fn)(const struct args *a);
 	enum name_use name_use;
-	const char *options; /* letters of those it takes; F: --force, +: more words */
+	/* letters: F: --force, P: --perfetto, y: --layers, h: of histogram, +: more words */
+	const char *options;
 } commands[] = {
 	{ "list", list, NAME_NONE, "" },
 	{ "show", show, NAME_NEEDED, "" },
 	{ "add", add, NAME_NONE, "f" },
 	{ "del", del, NAME_NEEDED, "F" },
-	{ "stats", stats, NAME_OPTIONAL, "wn" },
+	{ "stats", stats, NAME_OPTIONAL, "wny" },
+	{ "histogram", histogram, NAME_NEEDED, "h" },
+	{ "throttle", throttle, NAME_NEEDED, "+" },
+	{ "inflight", inflight, NAME_OPTIONAL, "" },
+	{ "why-stuck", why_stuck, NAME_OPTIONAL, "" },
+	{ "flight", flight, NAME_OPTIONAL, "nP" },
 	{ "reactors", reactors, NAME_NONE, "" },
 	{ "doctor", doctor, NAME_NONE, "" },
 	{ "version", version, NAME_NONE, "" },
-	{ "throttle", throttle, NAME_NEEDED, "+" },
 };
 
 static double parse_seconds(const char *word)
@@ -270,6 +352,22 @@ static unsigned long parse_count(const char *word)
 	if (end == word || *end || word[0] == '-' || count == 0)
 		usage_error("--count takes a number from 1, not ", word);
 	return count;
+}
+
+/* Returns whether opt is one of them. */
+static bool parse_histogram_option(int opt, struct ctl_histogram_params *h)
+{
+	if (opt == OPT_LAYER)
+		h->layer = optarg;
+	else if (opt == OPT_OP)
+		h->op = optarg;
+	else if (opt == OPT_QMP_JSON)
+		h->qmp_json = true;
+	else if (opt >= OPT_BOUNDARIES && opt < OPT_BOUNDARIES + CTL_BOUNDARIES_NR)
+		h->boundaries[opt - OPT_BOUNDARIES] = optarg;
+	else
+		return false;
+	return true;
 }
 
 /* used: letters of the options given so far that belong to a command. */
@@ -295,14 +393,25 @@ static void parse_option(int opt, struct args *a, char *used)
 		a->force = true;
 		opt = 'F';
 		break;
+	case OPT_PERFETTO:
+		a->perfetto = optarg;
+		opt = 'P';
+		break;
 	case 'w':
 		a->watch_seconds = parse_seconds(optarg);
 		break;
 	case 'n':
 		a->count = parse_count(optarg);
 		break;
-	default: /* told by getopt_long */
-		exit(EXIT_USAGE);
+	case OPT_LAYERS:
+		a->layers = true;
+		opt = 'y';
+		break;
+	default:
+		if (!parse_histogram_option(opt, &a->histogram)) /* told by getopt_long */
+			exit(EXIT_USAGE);
+		opt = 'h';
+		break;
 	}
 	if (!strchr(used, opt))
 		used[strlen(used)] = (char)opt;
@@ -331,7 +440,7 @@ int main(int argc, char **argv)
 {
 	struct args a = { .socket_path = SOCKET_DEFAULT };
 	const struct command *c;
-	char used[8] = "";
+	char used[16] = "";
 	int opt;
 
 	/* Options may stand anywhere: getopt_long moves them to the front. */
@@ -339,6 +448,11 @@ int main(int argc, char **argv)
 		parse_option(opt, &a, used);
 	c = find_command(argv[optind]);
 	optind++;
+	if (c->fn == histogram) {
+		if (optind >= argc)
+			usage_error("get, set or reset is missing after ", c->name);
+		a.histogram.action = argv[optind++];
+	}
 	if (c->name_use != NAME_NONE && optind < argc)
 		a.name = argv[optind++];
 	a.words = argv + optind;

@@ -239,24 +239,30 @@ static void reactor_row(struct table *t, const json_t *r)
 		table_cell(t, TABLE_PLAIN, "%lld", number(r, "cpu"));
 	table_cell(t, TABLE_PLAIN, "%s", ctl_format_count((double)number(r, "turns"), buf));
 	table_cell(t, TABLE_PLAIN, "%s", ctl_format_count((double)number(r, "cqes"), buf));
+	table_cell(t, TABLE_PLAIN, "%.1f",
+		   number(r, "turns") ? (double)number(r, "cqes") / (double)number(r, "turns")
+				      : 0.0);
 	table_cell(t, TABLE_PLAIN, "%.1f%%",
 		   in_kernel + in_code > 0 ? 100 * in_code / (in_kernel + in_code) : 0.0);
 	table_cell(t, TABLE_PLAIN, "%s", ctl_format_ns((uint64_t)number(r, "turn_ns_max"), buf));
 	table_cell(t, number(r, "stalls") ? TABLE_YELLOW : TABLE_DIM, "%lld", number(r, "stalls"));
 	table_cell(t, number(r, "sq_full") ? TABLE_YELLOW : TABLE_DIM, "%lld",
 		   number(r, "sq_full"));
+	table_cell(t, number(r, "timers_late") ? TABLE_YELLOW : TABLE_DIM, "%lld",
+		   number(r, "timers_late"));
 	table_cell(t, number(r, "stale") ? TABLE_RED : TABLE_DIM, "%lld", number(r, "stale"));
 }
 
 void ctl_print_reactors(const json_t *reactors)
 {
-	static const char *const head[] = { "REACTOR", "CPU",	 "TURNS",   "EVENTS", "BUSY",
-					    "LONGEST", "STALLS", "SQ FULL", "STALE" };
+	static const char *const head[] = { "REACTOR", "CPU",  "TURNS",	  "EVENTS",
+					    "/TURN",   "BUSY", "LONGEST", "STALLS",
+					    "SQ FULL", "LATE", "STALE" };
 	struct table t;
 	json_t *r;
 	size_t i;
 
-	table_init(&t, "lrrrrrrrr");
+	table_init(&t, "lrrrrrrrrrr");
 	for (i = 0; i < ARRAY_SIZE(head); i++)
 		table_cell(&t, TABLE_BOLD, "%s", head[i]);
 	json_array_foreach(reactors, i, r) reactor_row(&t, r);

@@ -41,6 +41,7 @@ struct op_sample {
 struct device_sample {
 	char name[64];
 	uint64_t inflight;
+	char errors[128]; /* "EIO 3, ENOSPC 1", since the start */
 	struct op_sample op[ARRAY_SIZE(ops)];
 };
 
@@ -82,6 +83,22 @@ static void read_op(struct op_sample *op, const json_t *json)
 	}
 }
 
+static void read_errors(struct device_sample *d, json_t *errors)
+{
+	const char *name;
+	size_t used = 0;
+	json_t *count;
+
+	json_object_foreach(errors, name, count)
+	{
+		used += (size_t)snprintf(d->errors + used, sizeof(d->errors) - used, "%s%s %lld",
+					 used ? ", " : "", name,
+					 (long long)json_integer_value(count));
+		if (used >= sizeof(d->errors))
+			return;
+	}
+}
+
 static void read_device(struct device_sample *d, const json_t *json)
 {
 	const json_t *json_ops = json_object_get(json, "ops");
@@ -89,6 +106,7 @@ static void read_device(struct device_sample *d, const json_t *json)
 
 	snprintf(d->name, sizeof(d->name), "%s", name ? name : "?");
 	d->inflight = number(json, "inflight");
+	read_errors(d, json_object_get(json, "errors"));
 	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
 		read_op(&d->op[i], json_object_get(json_ops, ops[i].key));
 }
@@ -208,6 +226,10 @@ static void print_table(const struct sample *s, double seconds)
 		device_rows(&t, &s->devices[i], seconds);
 	table_print(&t);
 	table_fini(&t);
+	for (size_t i = 0; i < s->nr; i++)
+		if (s->devices[i].errors[0])
+			printf("%s: errors since its start: %s\n", s->devices[i].name,
+			       s->devices[i].errors);
 	fflush(stdout);
 }
 
@@ -292,12 +314,67 @@ static enum exit_code json_watch(const struct ctl_stats_params *params)
 	return code;
 }
 
+/* ---- where the time was spent ---- */
+
+static void layer_row(struct table *t, const char *name, const char *op, const json_t *json)
+{
+	static const char *const layers[] = { "total", "throttle", "daemon", "backend" };
+	char buf[CTL_NUMBER_BYTES];
+
+	table_cell(t, TABLE_BOLD, "%s", name);
+	table_cell(t, TABLE_PLAIN, "%s", op);
+	table_cell(t, TABLE_PLAIN, "%s", ctl_format_count((double)number(json, "done"), buf));
+	for (size_t i = 0; i < ARRAY_SIZE(layers); i++) {
+		const json_t *layer = json_object_get(json_object_get(json, "layers"), layers[i]);
+
+		table_cell(t, TABLE_PLAIN, "%s", ctl_format_ns(number(layer, "mean_ns"), buf));
+		table_cell(t, TABLE_PLAIN, "%s", ctl_format_ns(number(layer, "p99_ns"), buf));
+	}
+}
+
+static void layer_rows(struct table *t, const json_t *device)
+{
+	const char *name = json_string_value(json_object_get(device, "name"));
+
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
+		const json_t *op = json_object_get(json_object_get(device, "ops"), ops[i].key);
+
+		if (number(op, "done"))
+			layer_row(t, name ? name : "?", ops[i].label, op);
+	}
+}
+
+static enum exit_code print_layers(const struct ctl_stats_params *params)
+{
+	static const char *const head[] = { "DEVICE", "OP",	  "COUNT", "TOTAL",
+					    "P99",    "THROTTLE", "P99",   "DAEMON",
+					    "P99",    "BACKEND",  "P99" };
+	json_t *request = json_pack("{s:s}", "command", "stats"), *data, *device;
+	struct table t;
+	size_t i;
+
+	if (params->name)
+		json_object_set_new(request, "name", json_string(params->name));
+	if (client_ask(params->socket_path, request, CLIENT_SECONDS, &data) != EXIT_DONE)
+		return EXIT_REFUSED;
+	table_init(&t, "llrrrrrrrrr");
+	for (i = 0; i < ARRAY_SIZE(head); i++)
+		table_cell(&t, TABLE_BOLD, "%s", head[i]);
+	json_array_foreach(json_object_get(data, "devices"), i, device) layer_rows(&t, device);
+	table_print(&t);
+	table_fini(&t);
+	json_decref(data);
+	return EXIT_DONE;
+}
+
 enum exit_code ctl_stats(const struct ctl_stats_params *params)
 {
 	struct sample sample;
 
 	if (params->json)
 		return params->watch_seconds > 0 ? json_watch(params) : json_once(params);
+	if (params->layers)
+		return print_layers(params);
 	if (params->watch_seconds > 0)
 		return watch(params);
 	if (take_sample(params, &sample) != EXIT_DONE)

@@ -11,6 +11,7 @@ struct ctl_stats_params {
 	const char *name; /* NULL: all devices */
 	bool json;
 	double watch_seconds; /* 0: once, since the start of each device */
+	bool layers;	      /* mean and p99 per layer instead of counts */
 	unsigned long count;  /* of tables with watch; 0: until interrupted */
 };
 

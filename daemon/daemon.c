@@ -12,6 +12,7 @@
 #include "daemon/daemon.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,9 +25,11 @@
 #include "base/util.h"
 #include "daemon/commands.h"
 #include "daemon/fleet.h"
+#include "daemon/http.h"
 #include "daemon/loop.h"
 #include "daemon/notify.h"
 #include "daemon/orphans.h"
+#include "daemon/path.h"
 #include "daemon/process.h"
 #include "daemon/reactors.h"
 #include "daemon/settings.h"
@@ -45,6 +48,7 @@ struct daemon {
 	struct fleet fleet;
 	struct socket_server server;
 	struct commands commands;
+	struct http http;
 	struct ev_signal term, interrupt, hangup;
 	struct ev_timer stop_deadline;
 	int lock_fd;
@@ -308,8 +312,12 @@ static void unwatch_signals(struct daemon *d)
 static int threads_start(struct daemon *d)
 {
 	char error[REACTORS_ERROR_BYTES];
-	int ret = reactors_start(&d->reactors, &d->settings.daemon.reactors, error, sizeof(error));
+	char folder[PATH_MAX];
+	int ret;
 
+	path_folder(d->settings.daemon.control, folder);
+	ret = reactors_start(&d->reactors, &d->settings.daemon.reactors, folder, error,
+			     sizeof(error));
 	if (ret < 0) {
 		log_error("cannot start the reactors", "reason=\"%s\"", error);
 		return ret;
@@ -362,6 +370,19 @@ static int control_socket(struct daemon *d)
 	};
 	commands_attach(&d->commands, &d->server);
 	return socket_bind(&d->server, d->loop.ev, d->settings.daemon.control);
+}
+
+static int metrics_server(struct daemon *d)
+{
+	struct metrics_source source = {
+		.fleet = &d->fleet,
+		.reactors = &d->reactors,
+		.control = &d->loop.control,
+	};
+
+	if (!d->settings.daemon.metrics)
+		return 0;
+	return http_start(&d->http, d->loop.ev, d->settings.daemon.metrics, &source);
 }
 
 static void serve(struct daemon *d)
@@ -435,8 +456,9 @@ enum exit_code daemon_run(const struct daemon_params *params)
 	assert_hook = dump_ops;
 	if (prepare(d) == 0) {
 		make_fleet(d);
-		if (control_socket(d) == 0)
+		if (control_socket(d) == 0 && metrics_server(d) == 0)
 			serve(d);
+		http_stop(&d->http);
 		socket_fini(&d->server);
 		fleet_fini(&d->fleet);
 	}

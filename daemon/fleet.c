@@ -74,6 +74,7 @@ static void free_member(struct member *m)
 	ASSERT(!m->device);
 	device_settings_free(m->settings);
 	device_settings_free(m->next);
+	latency_fini(&m->latency);
 	free(m);
 }
 
@@ -96,6 +97,7 @@ static void start(struct fleet *f, struct member *m)
 	m->state = MEMBER_STARTING;
 	m->late = false;
 	m->error[0] = '\0';
+	latency_fini(&m->latency);
 	if (device_start(&m->device, f->host, &spec, m, m->error, sizeof(m->error)) == 0)
 		return;
 	log_error("device did not start", "device=%s error=\"%s\"", o->name, m->error);
@@ -253,6 +255,16 @@ static void on_gone(struct member *m)
 	m->ended = true;
 }
 
+/* Whoever reads the flight recorders knows the device by this. */
+static void name_in_flight(const struct fleet *f, const struct device *device)
+{
+	struct device_info info;
+
+	device_info(device, &info);
+	for (unsigned i = 0; i < f->host->reactor_nr; i++)
+		flight_name(f->host->reactors[i]->flight, (unsigned)info.id, device_name(device));
+}
+
 /* From inside a turn of the control reactor: nothing is freed here. */
 static void on_event(struct device *device, enum device_event event, void *arg)
 {
@@ -262,6 +274,8 @@ static void on_event(struct device *device, enum device_event event, void *arg)
 		[DEVICE_EVENT_LATE] = on_late,
 	};
 
+	if (event == DEVICE_EVENT_LIVE)
+		name_in_flight(arg, device);
 	handler[event](device_owner(device));
 	plan_sweep(arg);
 }

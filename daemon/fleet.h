@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "base/list.h"
+#include "daemon/latency.h"
 #include "daemon/settings.h"
 #include "ublk/device.h"
 
@@ -31,6 +32,7 @@ struct member {
 	bool late;	/* over its deadline: nobody waits for it any more */
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;
+	struct latency_view latency; /* of the device as it is now: a restart forgets it */
 };
 
 /* How starting or stopping a member ended. */

@@ -4,8 +4,11 @@
  */
 #include "daemon/json_device.h"
 
+#include <string.h>
+
 #include "backends/backend.h"
 #include "backends/throttle.h"
+#include "base/errname.h"
 #include "base/histogram.h"
 #include "base/util.h"
 #include "ublk/control.h"
@@ -193,7 +196,7 @@ json_t *json_device_full(const struct member *m)
 
 /* ---- what it did ---- */
 
-static json_t *buckets_of(const struct histogram *h)
+json_t *json_buckets(const struct histogram *h)
 {
 	json_t *all = json_array();
 
@@ -205,20 +208,67 @@ static json_t *buckets_of(const struct histogram *h)
 	return all;
 }
 
+void json_set_summary(json_t *object, const struct histogram *h)
+{
+	const struct {
+		const char *key;
+		uint64_t value;
+	} field[] = {
+		{ "count", histogram_count(h) },
+		{ "mean_ns", histogram_mean_ns(h) },
+		{ "p50_ns", histogram_quantile_ns(h, 0.5) },
+		{ "p99_ns", histogram_quantile_ns(h, 0.99) },
+		{ "p999_ns", histogram_quantile_ns(h, 0.999) },
+		{ "max_ns", histogram_max_ns(h) },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(field); i++)
+		json_object_set_new(object, field[i].key, json_integer((json_int_t)field[i].value));
+}
+
+static json_t *layers_of(const struct device_op_stats *op)
+{
+	json_t *all = json_object();
+
+	for (unsigned layer = 0; layer < QUEUE_LAYER_NR; layer++) {
+		json_t *one = json_object();
+
+		json_set_summary(one, &op->layer[layer]);
+		json_object_set_new(all, queue_layer_name(layer), one);
+	}
+	return all;
+}
+
 static json_t *op_stats(const struct device_op_stats *op, bool buckets)
 {
-	const struct histogram *h = &op->latency;
-	json_t *all = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "done",
-				(json_int_t)op->done, "failed", (json_int_t)op->failed, "bytes",
-				(json_int_t)op->bytes, "sum_ns", (json_int_t)h->sum_ns, "mean_ns",
-				(json_int_t)histogram_mean_ns(h), "p50_ns",
-				(json_int_t)histogram_quantile_ns(h, 0.5), "p99_ns",
-				(json_int_t)histogram_quantile_ns(h, 0.99), "p999_ns",
-				(json_int_t)histogram_quantile_ns(h, 0.999));
+	const struct histogram *h = &op->layer[QUEUE_LAYER_TOTAL];
+	json_t *all = json_pack("{s:I, s:I, s:I, s:I}", "done", (json_int_t)op->done, "failed",
+				(json_int_t)op->failed, "bytes", (json_int_t)op->bytes, "sum_ns",
+				(json_int_t)h->sum_ns);
 
+	json_set_summary(all, h);
+	json_object_set_new(all, "layers", layers_of(op));
 	if (buckets)
-		json_object_set_new(all, "buckets", buckets_of(h));
+		json_object_set_new(all, "buckets", json_buckets(h));
 	return all;
+}
+
+static json_t *errors_of(const struct device_stats *stats)
+{
+	json_t *all = json_object();
+
+	for (int err = 1; err < QUEUE_ERRNO_NR; err++)
+		if (stats->errors[err])
+			json_object_set_new(all, errname(err),
+					    json_integer((json_int_t)stats->errors[err]));
+	return all;
+}
+
+void json_read_stats(const struct member *m, struct device_stats *ret_stats)
+{
+	memset(ret_stats, 0, sizeof(*ret_stats));
+	if (m->device && !m->ended)
+		device_stats(m->device, ret_stats);
 }
 
 json_t *json_device_stats(const struct member *m, bool buckets)
@@ -227,14 +277,12 @@ json_t *json_device_stats(const struct member *m, bool buckets)
 	static struct device_stats stats;
 	json_t *ops = json_object();
 
-	stats = (struct device_stats){ 0 };
-	if (m->device && !m->ended)
-		device_stats(m->device, &stats);
+	json_read_stats(m, &stats);
 	for (unsigned op = 0; op < BACKEND_OP_NR; op++)
 		json_object_set_new(ops, backend_op_name(op), op_stats(&stats.op[op], buckets));
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "name", m->settings->options.name,
-			 "state", member_state_name(m), "inflight", (json_int_t)stats.inflight,
-			 "inflight_max", (json_int_t)stats.inflight_max, "busy_retries",
-			 (json_int_t)stats.busy_retries, "lost_tags", (json_int_t)stats.lost_tags,
-			 "ops", ops);
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "name",
+			 m->settings->options.name, "state", member_state_name(m), "inflight",
+			 (json_int_t)stats.inflight, "inflight_max", (json_int_t)stats.inflight_max,
+			 "busy_retries", (json_int_t)stats.busy_retries, "lost_tags",
+			 (json_int_t)stats.lost_tags, "errors", errors_of(&stats), "ops", ops);
 }

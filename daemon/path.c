@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -20,4 +21,14 @@ int path_make_parent(const char *path, mode_t mode)
 		*slash = '/';
 	}
 	return 0;
+}
+
+void path_folder(const char *path, char folder[static PATH_MAX])
+{
+	const char *slash = strrchr(path, '/');
+
+	if (!slash)
+		snprintf(folder, PATH_MAX, ".");
+	else
+		snprintf(folder, PATH_MAX, "%.*s", slash == path ? 1 : (int)(slash - path), path);
 }

@@ -32,9 +32,13 @@ struct reactor_thread {
 	sem_t posted;  /* main is done with the mailbox */
 	int init_ret;
 	unsigned idx;
-	bool running; /* to be joined */
-	bool stop;    /* the thread's own, set by mail */
+	const char *flight_folder; /* until settled */
+	bool running;		   /* to be joined */
+	bool stop;		   /* the thread's own, set by mail */
 	struct mail stop_mail;
+	struct mail ping_mail;
+	uint64_t ping_ns; /* main thread: when it was sent; 0: never */
+	bool ping_owed;	  /* set by main, cleared by the reactor */
 } __attribute__((aligned(64)));
 
 static void *thread_main(void *arg)
@@ -44,6 +48,7 @@ static void *thread_main(void *arg)
 		.idx = t->idx,
 		.sq_entries = SQ_ENTRIES,
 		.cq_entries = CQ_ENTRIES,
+		.flight_folder = t->flight_folder,
 	};
 
 	t->init_ret = reactor_init(&t->reactor, &params);
@@ -121,12 +126,14 @@ static const char *cure(int err)
 	}
 }
 
-static int start_one(struct reactors *rs, unsigned idx, char *error, size_t error_bytes)
+static int start_one(struct reactors *rs, unsigned idx, const char *flight_folder, char *error,
+		     size_t error_bytes)
 {
 	struct reactor_thread *t = &rs->thread[idx];
 	int ret;
 
 	t->idx = idx;
+	t->flight_folder = flight_folder;
 	sem_init(&t->settled, 0, 0);
 	sem_init(&t->posted, 0, 0);
 	rs->reactor[idx] = &t->reactor;
@@ -194,8 +201,8 @@ static int allocate(struct reactors *rs, const struct option_cpus *cpus)
 	return 0;
 }
 
-int reactors_start(struct reactors *rs, const struct option_cpus *cpus, char *error,
-		   size_t error_bytes)
+int reactors_start(struct reactors *rs, const struct option_cpus *cpus, const char *flight_folder,
+		   char *error, size_t error_bytes)
 {
 	int ret;
 
@@ -204,7 +211,7 @@ int reactors_start(struct reactors *rs, const struct option_cpus *cpus, char *er
 	if (ret < 0)
 		snprintf(error, error_bytes, "out of memory");
 	for (unsigned i = 0; ret == 0 && i < rs->nr; i++)
-		ret = start_one(rs, i, error, error_bytes);
+		ret = start_one(rs, i, flight_folder, error, error_bytes);
 	if (ret < 0)
 		reactors_stop(rs);
 	return ret;
@@ -232,6 +239,34 @@ void reactors_stop(struct reactors *rs)
 	*rs = (struct reactors){ 0 };
 }
 
+/* Runs on the reactor's thread; the mail is main's again afterwards. */
+static void on_ping(struct mail *mail)
+{
+	struct reactor_thread *t = container_of(mail, struct reactor_thread, ping_mail);
+
+	__atomic_store_n(&t->ping_owed, false, __ATOMIC_RELEASE);
+}
+
+void reactors_ping(struct reactors *rs, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < rs->nr; i++) {
+		struct reactor_thread *t = &rs->thread[i];
+
+		if (__atomic_load_n(&t->ping_owed, __ATOMIC_ACQUIRE))
+			continue;
+		t->ping_ns = now_ns;
+		__atomic_store_n(&t->ping_owed, true, __ATOMIC_RELAXED);
+		reactor_post(&t->reactor, &t->ping_mail, on_ping);
+	}
+}
+
+uint64_t reactors_silent_ns(const struct reactors *rs, unsigned idx, uint64_t now_ns)
+{
+	const struct reactor_thread *t = &rs->thread[idx];
+
+	return __atomic_load_n(&t->ping_owed, __ATOMIC_ACQUIRE) ? now_ns - t->ping_ns : 0;
+}
+
 void reactors_dump(const struct reactors *rs, int fd)
 {
 	for (unsigned i = 0; i < rs->nr; i++)
@@ -241,7 +276,7 @@ void reactors_dump(const struct reactors *rs, int fd)
 
 size_t reactors_memory_each(void)
 {
-	return sizeof(struct reactor_thread) + SQ_ENTRIES * (SQE_BYTES + sizeof(unsigned)) +
-	       CQ_ENTRIES * CQE_BYTES +
+	return sizeof(struct reactor_thread) + sizeof(struct flight_file) +
+	       SQ_ENTRIES * (SQE_BYTES + sizeof(unsigned)) + CQ_ENTRIES * CQE_BYTES +
 	       REACTOR_OP_NR_DEFAULT * (sizeof(struct op *) + sizeof(uint32_t));
 }

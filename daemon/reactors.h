@@ -6,6 +6,7 @@
 #define DAEMON_REACTORS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "config/option.h"
 #include "reactor/reactor.h"
@@ -22,14 +23,22 @@ struct reactors {
 #define REACTORS_ERROR_BYTES 256
 
 /*
- * Starts a thread for each CPU of the set (auto: each CPU this process may run on). Returns 0, or
- * -errno with words in error; then none is left running.
+ * Starts a thread for each CPU of the set (auto: each CPU this process may run on). Their flight
+ * recorders go to flight_folder; NULL: in memory only. Returns 0, or -errno with words in error;
+ * then none is left running.
  */
-int reactors_start(struct reactors *rs, const struct option_cpus *cpus, char *error,
-		   size_t error_bytes);
+int reactors_start(struct reactors *rs, const struct option_cpus *cpus, const char *flight_folder,
+		   char *error, size_t error_bytes);
 
 /* Ends and joins all threads. No device may use them any more. Accepts a zeroed struct. */
 void reactors_stop(struct reactors *rs);
+
+/*
+ * Main thread: asks every reactor for a sign of life, those that still owe one not again; later,
+ * reactors_silent_ns says for how long one has owed it: 0 for one that turns.
+ */
+void reactors_ping(struct reactors *rs, uint64_t now_ns);
+uint64_t reactors_silent_ns(const struct reactors *rs, unsigned idx, uint64_t now_ns);
 
 /* Any thread, also from the assertion hook: every op in flight, as lines on fd. */
 void reactors_dump(const struct reactors *rs, int fd);

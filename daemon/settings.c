@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "config/yaml.h"
+#include "daemon/address.h"
 
 #define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
@@ -65,6 +66,14 @@ const struct option settings_daemon_options[] = {
 	  .def = "30s",
 	  .help = "How long stopping a device, or all of them at exit, may take. Requests that a "
 		  "backend has not finished after half of it are cancelled." },
+	{ .name = "metrics",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct daemon_settings, metrics),
+	  .min = 1,
+	  .max = 64,
+	  .help = "Address and port to serve metrics at over HTTP, such as 127.0.0.1:9740 or "
+		  "[::1]:9740: OpenMetrics at /metrics, a live heatmap of latencies at /. "
+		  "Whoever reaches it may read it: a loopback address is best. Left out: none." },
 	{ .name = "log_level",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct daemon_settings, log_level),
@@ -298,6 +307,18 @@ static void check_reactors(const struct daemon_settings *d, const struct yaml_no
 					  d->reactors.cpu[i]);
 }
 
+static void check_metrics(const struct daemon_settings *d, const struct yaml_node *map,
+			  struct config_errors *e)
+{
+	struct sockaddr_storage addr;
+
+	if (d->metrics && address_parse(d->metrics, &addr) < 0)
+		config_errors_add(e, yaml_pos(map, "metrics"),
+				  "metrics: \"%s\" is no address with a port, like 127.0.0.1:9740 "
+				  "or [::1]:9740",
+				  d->metrics);
+}
+
 static int parse_daemon(struct settings *s, const struct yaml_node *node, struct config_errors *e)
 {
 	int ret;
@@ -308,6 +329,7 @@ static int parse_daemon(struct settings *s, const struct yaml_node *node, struct
 	}
 	ret = option_parse(settings_daemon_options, node, NULL, &s->daemon, sizeof(s->daemon), e);
 	check_reactors(&s->daemon, node, e);
+	check_metrics(&s->daemon, node, e);
 	return ret;
 }
 

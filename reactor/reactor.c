@@ -78,6 +78,16 @@ static int event_fd_init(struct reactor *r)
 	return ring_eventfd_set(&r->ring, r->event_fd);
 }
 
+static int flight_init(struct reactor *r, const char *folder)
+{
+	int ret = flight_create(&r->flight, folder, r->idx);
+
+	if (ret < 0)
+		log_warn("the flight recorder has no file", "reactor=%u folder=\"%s\" error=%s",
+			 r->idx, folder ? folder : "", errname(ret));
+	return r->flight ? 0 : -ENOMEM;
+}
+
 static int init_parts(struct reactor *r, const struct reactor_params *params)
 {
 	struct op_owner owner = { .kind = OP_KIND_MAILBOX };
@@ -88,11 +98,9 @@ static int init_parts(struct reactor *r, const struct reactor_params *params)
 	ret = mailbox_init(&r->mailbox);
 	if (ret < 0)
 		return ret;
-	if (params->control) {
-		ret = event_fd_init(r);
-		if (ret < 0)
-			return ret;
-	}
+	ret = params->control ? event_fd_init(r) : flight_init(r, params->flight_folder);
+	if (ret < 0)
+		return ret;
 	ret = op_init(&r->mailbox_op, r, owner, mailbox_readable);
 	if (ret < 0)
 		return ret;
@@ -134,6 +142,7 @@ void reactor_fini(struct reactor *r)
 	if (r->event_fd > 0)
 		close(r->event_fd);
 	slots_fini(r);
+	flight_close(r->flight);
 	*r = (struct reactor){ .event_fd = -1 };
 }
 

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/flight.h"
 #include "base/list.h"
 #include "reactor/mailbox.h"
 #include "reactor/op.h"
@@ -62,8 +63,9 @@ static inline void stat_max(uint64_t *stat, uint64_t n)
 struct reactor_params {
 	unsigned idx; /* for names and statistics */
 	unsigned sq_entries, cq_entries;
-	unsigned op_nr; /* slots; 0: REACTOR_OP_NR_DEFAULT */
-	bool control;	/* 128-byte SQEs, no single issuer, an eventfd to watch */
+	unsigned op_nr;		   /* slots; 0: REACTOR_OP_NR_DEFAULT */
+	bool control;		   /* 128-byte SQEs, no single issuer, an eventfd to watch */
+	const char *flight_folder; /* of the flight recorder's file; NULL: in memory only */
 };
 
 struct reactor {
@@ -86,6 +88,7 @@ struct reactor {
 	bool mailbox_pending;
 
 	uint64_t file_used[REACTOR_FILE_NR / 64]; /* bitmap of the registered file table */
+	struct flight_file *flight;		  /* not for control */
 	int event_fd; /* control only: readable when a turn has something to do */
 	bool in_turn;
 	struct loop_stats stats;

@@ -17,6 +17,7 @@
 #include "backends/backend.h"
 #include "base/histogram.h"
 #include "ublk/control.h"
+#include "ublk/queue.h"
 
 enum device_state {
 	DEVICE_ADDING,
@@ -113,15 +114,16 @@ void device_info(const struct device *device, struct device_info *ret_info);
 struct device_op_stats {
 	uint64_t done, failed; /* completed I/Os; of these with an error */
 	uint64_t bytes;
-	struct histogram latency; /* fetched from the kernel -> handed back, failed ones too */
+	struct histogram layer[QUEUE_LAYER_NR]; /* failed I/Os count too */
 };
 
 struct device_stats {
 	struct device_op_stats op[BACKEND_OP_NR];
-	uint64_t inflight;     /* in the daemon now */
-	uint64_t inflight_max; /* per queue, summed: an upper bound */
-	uint64_t busy_retries; /* a backend said BUSY */
-	uint64_t lost_tags;    /* a FETCH or COMMIT the driver refused */
+	uint64_t inflight;		 /* in the daemon now */
+	uint64_t inflight_max;		 /* per queue, summed: an upper bound */
+	uint64_t busy_retries;		 /* a backend said BUSY */
+	uint64_t errors[QUEUE_ERRNO_NR]; /* by errno */
+	uint64_t lost_tags;		 /* a FETCH or COMMIT the driver refused */
 };
 /* Sums the queues' counters, live: any time from LIVE to DRAINING; zeroes otherwise. */
 void device_stats(const struct device *device, struct device_stats *ret_stats);

@@ -20,34 +20,20 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "ublk/faults.h"
+#include "ublk/instruments.h"
 
 #define SECTOR_SHIFT 9
 #define BUSY_RETRY_NS NS_PER_MS
 /* The command's payload stands at byte 48 of the SQE. */
 #define SQE_CMD_OFFSET 48
 
-enum tag_state {
-	TAG_DOWN,    /* not in the driver: before the FETCH, after an abort or a refusal */
-	TAG_ARMED,   /* the driver may put a request in */
-	TAG_SERVING, /* in the backend */
-	TAG_BUSY,    /* the backend said BUSY: on the busy list */
-	TAG_DONE,    /* waits for the commit at the end of the turn */
-};
-
-struct tag_io {
-	struct op op; /* FETCH or COMMIT_AND_FETCH */
-	struct backend_io bio;
-	uint64_t start_ns; /* when the request was fetched */
-	int32_t result;	   /* for the commit: bytes or -errno */
-	bool committing; /* the command in flight is a COMMIT, which the driver may not have seen */
-	enum tag_state state;
-	struct queue *queue;
-	struct list_node busy;
-};
-
-static inline unsigned tag_of(const struct tag_io *io)
+const char *queue_layer_name(enum queue_layer layer)
 {
-	return (unsigned)(io - io->queue->ios);
+	static const char *const name[QUEUE_LAYER_NR] = { "total", "throttle", "daemon",
+							  "backend" };
+
+	return layer < QUEUE_LAYER_NR ? name[layer] : "?";
 }
 
 static inline uint64_t buffer_of(const struct queue *q, unsigned tag)
@@ -75,8 +61,8 @@ static void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uint32_t c
 	cmd->result = io->result;
 	cmd->addr = buffer_of(q, tag);
 	op_start(&io->op, sqe);
-	io->state = TAG_ARMED;
 	io->committing = cmd_op == UBLK_U_IO_COMMIT_AND_FETCH_REQ;
+	tag_set_state(io, TAG_ARMED);
 }
 
 static void commit_at_turn_end(struct task *task);
@@ -85,7 +71,7 @@ static void commit_later(struct tag_io *io)
 {
 	struct queue *q = io->queue;
 
-	io->state = TAG_DONE;
+	tag_set_state(io, TAG_DONE);
 	q->commits[q->commit_nr++] = (uint16_t)tag_of(io);
 	reactor_at_turn_end(q->setup.reactor, &q->commit_task, commit_at_turn_end);
 }
@@ -110,6 +96,8 @@ static void backend_done(struct backend_io *bio)
 	struct tag_io *io = container_of(bio, struct tag_io, bio);
 	struct queue *q = io->queue;
 
+	io->done_ns = q->setup.reactor->now_ns;
+	instrument_done(io);
 	tag_finish(io, bio->result);
 	if (!list_empty(&q->busy))
 		reactor_defer(q->setup.reactor, &q->busy_task, busy_retry);
@@ -119,7 +107,9 @@ static void tag_submit(struct tag_io *io)
 {
 	struct queue *q = io->queue;
 
-	io->state = TAG_SERVING;
+	tag_set_state(io, TAG_SERVING);
+	io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
+	instrument_submit(io);
 	switch (backend_io_submit(&io->bio)) {
 	case BACKEND_DONE:
 		tag_finish(io, io->bio.result);
@@ -127,9 +117,9 @@ static void tag_submit(struct tag_io *io)
 	case BACKEND_QUEUED:
 		break;
 	case BACKEND_BUSY:
-		io->state = TAG_BUSY;
+		tag_set_state(io, TAG_BUSY);
 		list_push_back(&q->busy, &io->busy);
-		histogram_bump(&q->stats.busy_retries, 1);
+		instrument_busy(io);
 		reactor_timer_arm(q->setup.reactor, &q->busy_timer,
 				  q->setup.reactor->now_ns + BUSY_RETRY_NS);
 		break;
@@ -196,11 +186,10 @@ static void tag_serve(struct tag_io *io)
 	struct queue *q = io->queue;
 	int ret;
 
-	io->start_ns = q->setup.reactor->now_ns;
-	histogram_bump(&q->stats.started, 1);
-	if (++q->inflight_nr > q->stats.inflight_max)
-		histogram_bump(&q->stats.inflight_max, 1);
+	io->start_ns = io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
+	q->inflight_nr++;
 	ret = decode(io);
+	instrument_fetch(io);
 	if (ret == 0 && q->cancelling)
 		ret = -EIO;
 	if (ret < 0)
@@ -221,7 +210,8 @@ static void tag_down(struct tag_io *io, int res)
 {
 	struct queue *q = io->queue;
 
-	io->state = TAG_DOWN;
+	tag_set_state(io, TAG_DOWN);
+	instrument_abort(io, res);
 	if (res != UBLK_IO_RES_ABORT) {
 		histogram_bump(&q->stats.lost_tags, 1);
 		if (q->first_error == 0)
@@ -251,19 +241,6 @@ static void tag_event(struct op *op, int res, uint32_t cqe_flags)
 		tag_down(io, res);
 }
 
-static void account(struct queue *q, const struct tag_io *io)
-{
-	struct queue_op_stats *s = &q->stats.op[io->bio.op];
-
-	histogram_bump(&s->done, 1);
-	if (io->result < 0)
-		histogram_bump(&s->failed, 1);
-	else
-		histogram_bump(&s->bytes, io->bio.length_bytes);
-	histogram_record(&s->latency, q->setup.reactor->now_ns - io->start_ns);
-	q->inflight_nr--;
-}
-
 /* All commits of the turn in one batch: they go to the kernel with the next enter. */
 static void commit_at_turn_end(struct task *task)
 {
@@ -277,8 +254,10 @@ static void commit_at_turn_end(struct task *task)
 		if (!sqe)
 			break;
 		/* Not again what is only sent again. */
-		if (!io->committing)
-			account(q, io);
+		if (!io->committing) {
+			instrument_commit(io);
+			q->inflight_nr--;
+		}
 		prep_tag_cmd(io, sqe, UBLK_U_IO_COMMIT_AND_FETCH_REQ);
 	}
 	q->commit_nr -= nr;
@@ -292,8 +271,13 @@ static void tag_fetch(struct op *op)
 {
 	struct tag_io *io = container_of(op, struct tag_io, op);
 	struct queue *q = io->queue;
-	struct io_uring_sqe *sqe = op_sqe(op);
+	struct io_uring_sqe *sqe;
 
+	if (fault_no_fetch(q->setup.idx, tag_of(io))) {
+		q->fetched_nr++;
+		return;
+	}
+	sqe = op_sqe(op);
 	if (!sqe) {
 		op_park(op, tag_fetch);
 		return;

@@ -42,10 +42,28 @@ struct queue_setup {
 	void *owner;
 };
 
+/*
+ * Where an I/O spends its time. total = throttle + daemon + backend, by the reactor's clock, which
+ * is read twice a turn: work done inside one turn (a memory copy, a decision) is the daemon's, and
+ * what is waited for belongs to the layer that waits.
+ */
+enum queue_layer {
+	QUEUE_LAYER_TOTAL,    /* fetched from the driver -> handed back */
+	QUEUE_LAYER_THROTTLE, /* held back by a throttle filter */
+	QUEUE_LAYER_DAEMON,   /* before the backend has it (also while that is busy), and after */
+	QUEUE_LAYER_BACKEND,  /* backend submitted -> backend answered, without throttle */
+	QUEUE_LAYER_NR,
+};
+
+const char *queue_layer_name(enum queue_layer layer);
+
 struct queue_op_stats {
 	uint64_t done, failed, bytes;
-	struct histogram latency;
+	struct histogram layer[QUEUE_LAYER_NR];
 };
+
+/* Errors are counted by errno; what backend_errno_map gives is below this. */
+#define QUEUE_ERRNO_NR 134
 
 /* Written by the queue's reactor, read by anybody with relaxed loads. */
 struct queue_stats {
@@ -54,6 +72,7 @@ struct queue_stats {
 	uint64_t inflight_max;
 	uint64_t busy_retries;
 	uint64_t lost_tags;
+	uint64_t errors[QUEUE_ERRNO_NR];
 };
 
 struct queue {

@@ -14,7 +14,7 @@ _ublkctl_limits() {
 
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del throttle stats reactors doctor version'
+	local commands='list show add del throttle stats histogram inflight why-stuck flight reactors doctor version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -23,7 +23,7 @@ _ublkctl() {
 			socket=(--socket "${COMP_WORDS[i + 1]}")
 			i=$((i + 1))
 			;;
-		-f | --file | --watch | --count | -w | -n) i=$((i + 1)) ;;
+		-f | --file | --watch | --count | --perfetto | -w | -n | --layer | --op | --boundaries*) i=$((i + 1)) ;;
 		-*) ;;
 		*) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; fi ;;
 		esac
@@ -31,20 +31,41 @@ _ublkctl() {
 
 	COMPREPLY=()
 	case $prev in
-	-s | --socket | -f | --file)
+	-s | --socket | -f | --file | --perfetto)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
-	--watch | --count | -w | -n) return ;;
+	--watch | --count | -w | -n | --boundaries*) return ;;
+	--layer)
+		mapfile -t COMPREPLY < <(compgen -W 'total throttle daemon backend' -- "$cur")
+		return
+		;;
+	--op)
+		mapfile -t COMPREPLY < <(compgen -W 'read write flush discard write_zeroes' -- "$cur")
+		return
+		;;
+	histogram)
+		mapfile -t COMPREPLY < <(compgen -W 'get set reset' -- "$cur")
+		return
+		;;
 	esac
 
 	local words
 	case $command in
 	'') words="$commands --socket --json --version --help" ;;
+	inflight | why-stuck) words="$(_ublkctl_names "${socket[@]}") --json" ;;
+	flight)
+		mapfile -t COMPREPLY < <(compgen -f -W '--count --perfetto --json' -- "$cur")
+		return
+		;;
 	show) words=$(_ublkctl_names "${socket[@]}") ;;
 	del) words="$(_ublkctl_names "${socket[@]}") --force" ;;
 	throttle) words="$(_ublkctl_names "${socket[@]}") $(_ublkctl_limits)" ;;
-	stats) words="$(_ublkctl_names "${socket[@]}") --watch --count" ;;
+	stats) words="$(_ublkctl_names "${socket[@]}") --watch --count --layers" ;;
+	histogram)
+		words="$(_ublkctl_names "${socket[@]}") --layer --op --qmp-json --boundaries
+			--boundaries-read --boundaries-write --boundaries-flush"
+		;;
 	add) words='-f' ;;
 	*) words='--json' ;;
 	esac

@@ -84,7 +84,7 @@ static void make_reactor(struct reactor *reactor, unsigned idx, bool control)
 	};
 	int ret;
 
-	if (!control && sim.defect == DEFECT_NONE && sim_one_in(12)) {
+	if (!control && sim.defect == DEFECT_NONE && sim_one_in(8)) {
 		params.op_nr = (unsigned)sim_between(4, 200);
 		sim.few_op_slots = true;
 		sim_saw(FAULT_NO_OP_SLOTS);
@@ -172,7 +172,7 @@ static void foreign_stops(struct sim_event *event)
 	 * Only of an id that nobody else gets: a server cannot tell its own device, deleted by
 	 * somebody else, from a new one of the same number, and would delete that.
 	 */
-	if (dev->id >= SLOT_ID_FIRST && sim_one_in(2)) {
+	if (dev->id >= SLOT_ID_FIRST && !sim_one_in(4)) {
 		model_mark_deleted(dev);
 		sim_saw(FAULT_FOREIGN_DEL);
 	} else {
@@ -202,7 +202,7 @@ static void on_live(struct model_dev *dev)
 		visit(dev, false, NS_PER_SEC);
 	if (sim_fault(FAULT_PROBE))
 		visit(dev, true, NS_PER_MS);
-	if (sim.fault_ppm[FAULT_FOREIGN_STOP] && sim_one_in(10))
+	if (sim.fault_ppm[FAULT_FOREIGN_STOP] && sim_one_in(6))
 		sim_event_arm(&dev->foreign_event, sim.now_ns + sim_skewed(0, NS_PER_SEC),
 			      foreign_stops);
 }

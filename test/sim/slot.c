@@ -169,18 +169,18 @@ static void begin_later(struct slot *slot)
 		sim_event_arm(&slot->event, sim.now_ns + sim_skewed(0, 100 * NS_PER_MS), begin);
 }
 
+static uint64_t open_excuses(void)
+{
+	return sim.fault_nr[FAULT_BACKEND_OPEN] + sim.fault_nr[FAULT_NO_MEMORY] +
+	       sim.fault_nr[FAULT_NO_MAPPING];
+}
+
 static void retune(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, tune_event);
 
 	sim_filters_retune(slot->dev->backend);
 	sim_event_arm(event, sim.now_ns + sim_skewed(NS_PER_US, 10 * NS_PER_SEC), retune);
-}
-
-static uint64_t open_excuses(void)
-{
-	return sim.fault_nr[FAULT_BACKEND_OPEN] + sim.fault_nr[FAULT_NO_MEMORY] +
-	       sim.fault_nr[FAULT_NO_MAPPING];
 }
 
 static void begin(struct sim_event *event)
@@ -226,7 +226,7 @@ static uint64_t choose_deadline(void)
 static void ask_stop(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, stop_event);
-	bool force = slot->stop_asked || sim_one_in(2);
+	bool force = slot->stop_asked || sim_one_in(3);
 	uint64_t deadline_ns = choose_deadline();
 	int ret;
 
@@ -277,7 +277,7 @@ static void check_stats(struct slot *slot)
 	for (int op = 0; op < BACKEND_OP_NR; op++)
 		if (stats.op[op].done != slot->st->done_nr[ublk_op[op]] ||
 		    stats.op[op].failed != slot->st->failed_nr[ublk_op[op]] ||
-		    histogram_count(&stats.op[op].latency) != stats.op[op].done)
+		    histogram_count(&stats.op[op].layer[QUEUE_LAYER_TOTAL]) != stats.op[op].done)
 			sim_fail("%s: %s: statistics say %llu done %llu failed, it were %llu and "
 				 "%llu",
 				 slot->name, backend_op_name((enum backend_op)op),

@@ -66,7 +66,7 @@ static const struct fault_row {
 	[FAULT_FETCH_FAILS] = { "fetch-fails", 2000 },
 	[FAULT_COMMIT_FAILS] = { "commit-fails", 1000 },
 	[FAULT_UNKNOWN_OP] = { "unknown-op", 1000 },
-	[FAULT_OPENER] = { "opener", 300000 },
+	[FAULT_OPENER] = { "opener", 500000 },
 	[FAULT_PROBE] = { "udev-probe", 300000 },
 	[FAULT_FOREIGN_STOP] = { "foreign-stop", 50000 },
 	[FAULT_FOREIGN_DEL] = { "foreign-del", 0 },
@@ -75,9 +75,9 @@ static const struct fault_row {
 	[FAULT_STOP_LATE] = { "stop-late", 0 },
 	[FAULT_STOP_TWICE] = { "stop-twice", 200000 },
 	[FAULT_NO_OP_SLOTS] = { "no-op-slots", 0 },
-	[FAULT_NO_MEMORY] = { "no-memory", 3000 },
-	[FAULT_NO_MAPPING] = { "no-mapping", 10000 },
-	[FAULT_FILE_TRUNCATED] = { "file-truncated", 100000 },
+	[FAULT_NO_MEMORY] = { "no-memory", 1500 },
+	[FAULT_NO_MAPPING] = { "no-mapping", 4000 },
+	[FAULT_FILE_TRUNCATED] = { "file-truncated", 200000 },
 };
 
 const char *fault_name(enum fault fault)

@@ -17,6 +17,7 @@
 #include "base/assert.h"
 #include "base/util.h"
 #include "ublk/device.h"
+#include "ublk/inflight.h"
 
 #define FAKE_DEVICES_MAX 2048
 
@@ -231,7 +232,34 @@ void device_stats(const struct device *d, struct device_stats *ret_stats)
 	*ret_stats = (struct device_stats){ .inflight = 2 };
 	ret_stats->op[BACKEND_READ].done = 1;
 	ret_stats->op[BACKEND_READ].bytes = 4096;
-	histogram_record(&ret_stats->op[BACKEND_READ].latency, 1000);
+	histogram_record(&ret_stats->op[BACKEND_READ].layer[QUEUE_LAYER_TOTAL], 1000);
+}
+
+const char *inflight_state_name(enum inflight_state state)
+{
+	return state == INFLIGHT_SERVING ? "serving" : "other";
+}
+
+/* One tag is armed, one I/O was fetched a moment ago. */
+bool device_inflight(const struct device *d, unsigned queue, struct inflight_queue *ret_queue,
+		     void (*fn)(const struct inflight_io *io, void *arg), void *arg)
+{
+	struct inflight_io io = {
+		.tag = 1,
+		.state = INFLIGHT_SERVING,
+		.op = BACKEND_WRITE,
+		.sector = 8,
+		.bytes = 4096,
+		.start_ns = 1,
+		.backend = "mem",
+		.backend_state = "thinking",
+	};
+
+	if (d->state != DEVICE_LIVE || queue > 0)
+		return false;
+	*ret_queue = (struct inflight_queue){ .depth = 2, .tags = { 0, 1, 1 } };
+	fn(&io, arg);
+	return true;
 }
 
 uint64_t device_memory_max(const struct device_spec *spec)

@@ -57,7 +57,7 @@ static void test_one_reactor_per_cpu(void **state)
 	struct reactors rs;
 
 	(void)state;
-	assert_int_equal(reactors_start(&rs, &all, error, sizeof(error)), 0);
+	assert_int_equal(reactors_start(&rs, &all, NULL, error, sizeof(error)), 0);
 	assert_int_equal(rs.nr, allowed_cpu_nr());
 	for (unsigned i = 0; i < rs.nr; i++)
 		assert_int_equal(rs.reactor[i]->idx, i);
@@ -73,7 +73,7 @@ static void test_start_and_stop_often(void **state)
 
 	(void)state;
 	for (int i = 0; i < 50; i++) {
-		assert_int_equal(reactors_start(&rs, &all, error, sizeof(error)), 0);
+		assert_int_equal(reactors_start(&rs, &all, NULL, error, sizeof(error)), 0);
 		reactors_stop(&rs);
 	}
 }
@@ -86,7 +86,7 @@ static void test_no_such_cpu(void **state)
 	struct reactors rs;
 
 	(void)state;
-	assert_int_equal(reactors_start(&rs, &cpus, error, sizeof(error)), -EINVAL);
+	assert_int_equal(reactors_start(&rs, &cpus, NULL, error, sizeof(error)), -EINVAL);
 	assert_string_equal(error, "cannot start a thread on CPU 1023: EINVAL");
 	assert_int_equal(rs.nr, 0);
 }
@@ -99,7 +99,7 @@ static void test_mail_to_and_fro(void **state)
 	struct loop loop;
 
 	(void)state;
-	assert_int_equal(reactors_start(&rs, &all, error, sizeof(error)), 0);
+	assert_int_equal(reactors_start(&rs, &all, NULL, error, sizeof(error)), 0);
 	assert_int_equal(loop_init(&loop), 0);
 	ball.home = &loop.control;
 	ball.away = rs.reactor[0];

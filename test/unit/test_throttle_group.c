@@ -1,7 +1,9 @@
-/* Who goes when: devices and queues that share buckets, in virtual time. */
-#include "test/unit/throttle_sim.h"
-
-/* ---- rates ---- */
+/*
+ * Who goes when: devices and queues that share buckets, in virtual time. Each queue has a reactor
+ * that nobody turns; the test sets its clock and runs its mail and timers, all in one thread. The
+ * lowest backend answers at once, or keeps everything.
+ */
+#include "throttle_rig.h"
 
 static void test_rate(void **state)
 {

@@ -94,7 +94,7 @@ counted() {
 ok "stats counted it" counted
 shown() {
 	ublkctl show scratch >"$work/shown" && grep -qE 'path +/dev/ublkb3' "$work/shown" &&
-		grep -qE 'backend.size +67108864' "$work/shown" && [ "$(node scratch)" = /dev/ublkb3 ]
+		grep -qE 'mem.size +67108864' "$work/shown" && [ "$(node scratch)" = /dev/ublkb3 ]
 }
 ok "show" shown
 

@@ -1,10 +1,9 @@
 /*
- * Devices and queues that share the buckets of throttles, in virtual time. Each queue has a reactor
- * that nobody turns; the test sets its clock and runs its mail and timers, all in one thread. The
- * lowest backend answers at once, or keeps everything.
+ * What the throttle tests stand on: devices, queues and a low backend in virtual time.
+ * Included by one test program each.
  */
-#ifndef TEST_THROTTLE_SIM_H
-#define TEST_THROTTLE_SIM_H
+#ifndef TEST_THROTTLE_RIG_H
+#define TEST_THROTTLE_RIG_H
 
 #include "backends/registry.h"
 #include "backends/throttle_group.h"
@@ -17,20 +16,20 @@
 static bool keep_all; /* the lowest backend answers nothing */
 static unsigned cancelled_nr;
 
-static inline int low_open(struct backend_device *device)
+static int low_open(struct backend_device *device)
 {
 	device->limits.size_bytes = 1 << 30;
 	device->limits.caps = BACKEND_CAP_FLUSH | BACKEND_CAP_DISCARD;
 	return 0;
 }
 
-static inline enum backend_submit low_submit(struct backend_io *io)
+static enum backend_submit low_submit(struct backend_io *io)
 {
 	io->result = 0;
 	return keep_all ? BACKEND_QUEUED : BACKEND_DONE;
 }
 
-static inline void low_cancel(struct backend_io *io)
+static void low_cancel(struct backend_io *io)
 {
 	cancelled_nr++;
 	backend_io_complete(io, -ECANCELED);
@@ -69,7 +68,7 @@ static struct sim_device sim[DEVICES_MAX];
 static uint64_t now_ns;
 static unsigned timers_nr; /* that have fired */
 
-static inline void sim_done(struct backend_io *io)
+static void sim_done(struct backend_io *io)
 {
 	struct sim_io *s = container_of(io, struct sim_io, io);
 	struct sim_queue *q = container_of(s - io->tag, struct sim_queue, io[0]);
@@ -81,8 +80,8 @@ static inline void sim_done(struct backend_io *io)
 	q->throttle_ns += io->throttle_ns;
 }
 
-static inline enum backend_submit submit(struct sim_queue *q, unsigned tag, enum backend_op op,
-					 uint32_t length_bytes)
+static enum backend_submit submit(struct sim_queue *q, unsigned tag, enum backend_op op,
+				  uint32_t length_bytes)
 {
 	static char buf[512] __attribute__((aligned(4096)));
 	struct sim_io *s = &q->io[tag];
@@ -105,7 +104,7 @@ static inline enum backend_submit submit(struct sim_queue *q, unsigned tag, enum
 }
 
 /* True when something went. */
-static inline bool keep_busy(struct sim_queue *q)
+static bool keep_busy(struct sim_queue *q)
 {
 	bool any = false;
 
@@ -115,7 +114,7 @@ static inline bool keep_busy(struct sim_queue *q)
 	return any;
 }
 
-static inline bool run_queue(struct sim_queue *q)
+static bool run_queue(struct sim_queue *q)
 {
 	unsigned mail_nr, timer_nr;
 
@@ -132,7 +131,7 @@ static inline bool run_queue(struct sim_queue *q)
 	for (struct sim_device *d_ = sim; d_ < sim + DEVICES_MAX; d_++)                            \
 		for (struct sim_queue *q = d_->queue; q < d_->queue + d_->queue_nr; q++)
 
-static inline void settle(void)
+static void settle(void)
 {
 	bool any;
 
@@ -146,7 +145,7 @@ static inline void settle(void)
 	} while (any);
 }
 
-static inline void run_until(uint64_t end_ns)
+static void run_until(uint64_t end_ns)
 {
 	for (;;) {
 		uint64_t next_ns = UINT64_MAX;
@@ -163,7 +162,7 @@ static inline void run_until(uint64_t end_ns)
 
 /* ---- opening and closing ---- */
 
-static inline struct throttle_config unlimited(void)
+static struct throttle_config unlimited(void)
 {
 	struct throttle_config config = { 0 };
 
@@ -172,8 +171,7 @@ static inline struct throttle_config unlimited(void)
 	return config;
 }
 
-static inline struct throttle_config iops(enum throttle_bucket bucket, uint64_t avg,
-					  const char *group)
+static struct throttle_config iops(enum throttle_bucket bucket, uint64_t avg, const char *group)
 {
 	struct throttle_config config = unlimited();
 
@@ -182,7 +180,7 @@ static inline struct throttle_config iops(enum throttle_bucket bucket, uint64_t 
 	return config;
 }
 
-static inline int open_device(unsigned idx, struct throttle_config config, char *error)
+static int open_device(unsigned idx, struct throttle_config config, char *error)
 {
 	static const struct backend_wishes wishes = { .logical_block_bytes = 512 };
 	struct sim_device *d = &sim[idx];
@@ -193,7 +191,7 @@ static inline int open_device(unsigned idx, struct throttle_config config, char 
 	return backend_open(&d->device, &d->spec, "t", &wishes, error, BACKEND_ERROR_BYTES);
 }
 
-static inline void open_queue(struct sim_device *d)
+static void open_queue(struct sim_device *d)
 {
 	struct reactor_params params = { .sq_entries = 8, .cq_entries = 16 };
 	struct sim_queue *q = &d->queue[d->queue_nr];
@@ -207,8 +205,8 @@ static inline void open_queue(struct sim_device *d)
 		assert_int_equal(backend_io_init(&q->io[tag].io, q->queue, tag, sim_done), 0);
 }
 
-static inline struct sim_device *open_busy(unsigned idx, struct throttle_config config,
-					   unsigned queue_nr, unsigned busy_nr)
+static struct sim_device *open_busy(unsigned idx, struct throttle_config config, unsigned queue_nr,
+				    unsigned busy_nr)
 {
 	char error[BACKEND_ERROR_BYTES] = "";
 
@@ -221,7 +219,7 @@ static inline struct sim_device *open_busy(unsigned idx, struct throttle_config 
 	return &sim[idx];
 }
 
-static inline void close_queue(struct sim_queue *q)
+static void close_queue(struct sim_queue *q)
 {
 	if (!q->queue)
 		return;
@@ -239,7 +237,7 @@ static inline void close_queue(struct sim_queue *q)
 	reactor_fini(&q->reactor);
 }
 
-static inline void close_device(struct sim_device *d)
+static void close_device(struct sim_device *d)
 {
 	for (unsigned i = 0; i < d->queue_nr; i++)
 		close_queue(&d->queue[i]);
@@ -247,7 +245,7 @@ static inline void close_device(struct sim_device *d)
 	memset(d, 0, sizeof(*d));
 }
 
-static inline int setup(void **state)
+static int setup(void **state)
 {
 	(void)state;
 	memset(sim, 0, sizeof(sim));
@@ -258,7 +256,7 @@ static inline int setup(void **state)
 	return 0;
 }
 
-static inline int teardown(void **state)
+static int teardown(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < DEVICES_MAX; i++)
@@ -266,7 +264,7 @@ static inline int teardown(void **state)
 	return 0;
 }
 
-static inline uint64_t done_of(const struct sim_device *d)
+static uint64_t done_of(const struct sim_device *d)
 {
 	uint64_t nr = 0;
 
@@ -274,5 +272,7 @@ static inline uint64_t done_of(const struct sim_device *d)
 		nr += d->queue[i].done_nr;
 	return nr;
 }
+
+/* ---- rates ---- */
 
 #endif

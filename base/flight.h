@@ -1,0 +1,99 @@
+/*
+ * Flight recorder: the last FLIGHT_RECORD_NR events of one reactor in a file on tmpfs, mapped
+ * shared. What was recorded is there after a crash, kill -9 or an abort: the kernel keeps the
+ * pages. One writer (the reactor), any reader, no system call and no lock to record.
+ */
+#ifndef BASE_FLIGHT_H
+#define BASE_FLIGHT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FLIGHT_MAGIC "UBLKDFLT"
+#define FLIGHT_VERSION 1
+#define FLIGHT_RECORD_NR 65536u
+#define FLIGHT_NAME_NR 1024u
+#define FLIGHT_NAME_BYTES 32u
+
+enum flight_event {
+	FLIGHT_NONE,   /* never written */
+	FLIGHT_FETCH,  /* the driver handed a request over; value: bytes */
+	FLIGHT_BUSY,   /* the backend did not take it; value: 0 */
+	FLIGHT_DONE,   /* the backend answered later than at once; value: 0 or -errno */
+	FLIGHT_COMMIT, /* handed back; value: bytes or -errno */
+	FLIGHT_ABORT,  /* the tag came back without a request; value: -errno */
+	FLIGHT_EVENT_NR,
+};
+
+struct flight_record {
+	uint64_t time_ns; /* CLOCK_MONOTONIC at the start of the turn (COMMIT: at its end) */
+	uint64_t sector;
+	int32_t value;
+	uint16_t device; /* N of /dev/ublkbN */
+	uint16_t queue;
+	uint16_t tag;
+	uint8_t op; /* enum backend_op */
+	uint8_t event;
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct flight_record) == 32, "part of the file format");
+
+/* The file: this header, then FLIGHT_RECORD_NR records. */
+struct flight_file {
+	char magic[8];
+	uint32_t version, record_nr;
+	uint32_t reactor, pid;
+	int64_t realtime_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC at start */
+	uint64_t head;		    /* records ever written; the next goes to head % record_nr */
+	uint64_t reserved[2];
+	/* Names of devices, at id % FLIGHT_NAME_NR; written by the main thread. */
+	char name[FLIGHT_NAME_NR][FLIGHT_NAME_BYTES];
+	struct flight_record record[FLIGHT_RECORD_NR];
+};
+
+/*
+ * Creates folder/flight-<reactor>, keeping an older one as flight-<reactor>.old. On failure the
+ * recorder writes to private memory, so that recording never has to ask; folder NULL asks for just
+ * that. Returns 0, or the -errno for a warning; *ret_flight is NULL only without memory.
+ */
+int flight_create(struct flight_file **ret_flight, const char *folder, unsigned reactor);
+/* Leaves the file where it is. Accepts NULL. */
+void flight_close(struct flight_file *flight);
+
+/* Main thread: remembers the name of a device for whoever reads the file. */
+void flight_name(struct flight_file *flight, unsigned device, const char *name);
+
+/*
+ * Maps a file for reading and checks that it is one. Returns 0, -errno of open and mmap, or
+ * -EBADMSG for something else.
+ */
+int flight_open(const struct flight_file **ret_flight, const char *path);
+
+const char *flight_event_name(unsigned event);
+
+struct flight_tag {
+	uint16_t device, queue, tag;
+	uint8_t op;
+	uint64_t sector;
+};
+
+/* The hot path: a handful of stores. head is published last, so a reader never sees half a record
+ * among those it says are there, but for the oldest, which may be about to be overwritten. */
+static inline void flight_write(struct flight_file *f, uint64_t time_ns, enum flight_event event,
+				const struct flight_tag *t, int32_t value)
+{
+	struct flight_record *r = &f->record[f->head & (FLIGHT_RECORD_NR - 1)];
+
+	r->time_ns = time_ns;
+	r->sector = t->sector;
+	r->value = value;
+	r->device = t->device;
+	r->queue = t->queue;
+	r->tag = t->tag;
+	r->op = t->op;
+	r->event = (uint8_t)event;
+	__atomic_store_n(&f->head, f->head + 1, __ATOMIC_RELEASE);
+}
+
+#endif

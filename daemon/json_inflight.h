@@ -1,0 +1,15 @@
+/* Every I/O in the daemon, and whether the reactors turn, as JSON. Main thread. */
+#ifndef DAEMON_JSON_INFLIGHT_H
+#define DAEMON_JSON_INFLIGHT_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "daemon/fleet.h"
+#include "daemon/reactors.h"
+
+/* New references, or NULL. */
+json_t *json_inflight(const struct member *m, uint64_t now_ns);
+json_t *json_inflight_reactors(const struct reactors *rs, uint64_t now_ns);
+
+#endif

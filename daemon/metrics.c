@@ -1,0 +1,325 @@
+/*
+ * OpenMetrics: every family once, with all its series together, so the devices are read once and
+ * kept while the text is written. Main thread.
+ *
+ * Happy path: a table row per family; histograms in buckets at the powers of two from 1.024 us to
+ * 8.6 s, which are borders of our own buckets: their counts are exact. Failure mode: no memory: no
+ * text at all.
+ */
+#include "daemon/metrics.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/errname.h"
+#include "base/util.h"
+#include "daemon/json_device.h"
+
+#define LE_POWER_FIRST 10u /* 1024 ns */
+#define LE_POWER_LAST 33u
+#define LE_NR (LE_POWER_LAST - LE_POWER_FIRST + 1)
+
+struct snapshot {
+	const char *name; /* letters, digits and ._- only (settings.c): nothing to escape */
+	bool live;
+	struct device_stats stats;
+};
+
+struct writer {
+	FILE *out;
+	const struct metrics_source *source;
+	struct snapshot *devices;
+	size_t nr;
+};
+
+static int snapshots_take(struct writer *w)
+{
+	size_t i = 0;
+
+	w->devices = calloc(w->source->fleet->member_nr + 1, sizeof(w->devices[0]));
+	if (!w->devices)
+		return -1;
+	list_for_each (node, &w->source->fleet->members) {
+		const struct member *m = list_entry(node, struct member, node);
+
+		w->devices[i].name = m->settings->options.name;
+		w->devices[i].live = m->state == MEMBER_LIVE;
+		json_read_stats(m, &w->devices[i].stats);
+		i++;
+	}
+	w->nr = i;
+	return 0;
+}
+
+static void family(const struct writer *w, const char *name, const char *type, const char *help)
+{
+	fprintf(w->out, "# TYPE %s %s\n# HELP %s %s\n", name, type, name, help);
+}
+
+/* ---- devices ---- */
+
+static void write_up(const struct writer *w)
+{
+	family(w, "ublkd_device_live", "gauge", "Whether the device serves requests.");
+	for (size_t i = 0; i < w->nr; i++)
+		fprintf(w->out, "ublkd_device_live{device=\"%s\"} %d\n", w->devices[i].name,
+			w->devices[i].live);
+}
+
+static void write_op_counters(const struct writer *w)
+{
+	static const struct {
+		const char *name, *help;
+		size_t offset;
+	} counters[] = {
+		{ "ublkd_requests", "Requests completed, failed ones too.",
+		  offsetof(struct device_op_stats, done) },
+		{ "ublkd_failed_requests", "Requests completed with an error.",
+		  offsetof(struct device_op_stats, failed) },
+		{ "ublkd_bytes", "Bytes of requests that succeeded.",
+		  offsetof(struct device_op_stats, bytes) },
+	};
+
+	for (size_t c = 0; c < ARRAY_SIZE(counters); c++) {
+		family(w, counters[c].name, "counter", counters[c].help);
+		for (size_t i = 0; i < w->nr; i++)
+			for (unsigned op = 0; op < BACKEND_OP_NR; op++) {
+				const char *base = (const char *)&w->devices[i].stats.op[op];
+
+				fprintf(w->out, "%s_total{device=\"%s\",op=\"%s\"} %" PRIu64 "\n",
+					counters[c].name, w->devices[i].name, backend_op_name(op),
+					*(const uint64_t *)(base + counters[c].offset));
+			}
+	}
+}
+
+static void write_device_numbers(const struct writer *w)
+{
+	static const struct {
+		const char *name, *type, *suffix, *help;
+		size_t offset;
+	} numbers[] = {
+		{ "ublkd_inflight_requests", "gauge", "", "Requests in the daemon now.",
+		  offsetof(struct device_stats, inflight) },
+		{ "ublkd_inflight_requests_max", "gauge", "",
+		  "Most requests at once since the start, of each queue, summed.",
+		  offsetof(struct device_stats, inflight_max) },
+		{ "ublkd_busy_retries", "counter", "_total",
+		  "Times that a backend could not take a request yet.",
+		  offsetof(struct device_stats, busy_retries) },
+		{ "ublkd_lost_tags", "counter", "_total",
+		  "Tags that the driver refused to take back.",
+		  offsetof(struct device_stats, lost_tags) },
+	};
+
+	for (size_t n = 0; n < ARRAY_SIZE(numbers); n++) {
+		family(w, numbers[n].name, numbers[n].type, numbers[n].help);
+		for (size_t i = 0; i < w->nr; i++) {
+			const char *base = (const char *)&w->devices[i].stats;
+
+			fprintf(w->out, "%s%s{device=\"%s\"} %" PRIu64 "\n", numbers[n].name,
+				numbers[n].suffix, w->devices[i].name,
+				*(const uint64_t *)(base + numbers[n].offset));
+		}
+	}
+}
+
+/* Only errors that occurred. */
+static void write_errors(const struct writer *w)
+{
+	family(w, "ublkd_errors", "counter", "Failed requests by error.");
+	for (size_t i = 0; i < w->nr; i++)
+		for (int err = 1; err < QUEUE_ERRNO_NR; err++)
+			if (w->devices[i].stats.errors[err])
+				fprintf(w->out,
+					"ublkd_errors_total{device=\"%s\",errno=\"%s\"} %" PRIu64
+					"\n",
+					w->devices[i].name, errname(err),
+					w->devices[i].stats.errors[err]);
+}
+
+static void write_histogram(const struct writer *w, const char *labels, const struct histogram *h)
+{
+	uint64_t boundary_ns[LE_NR], bins[LE_NR + 1], sum = 0;
+
+	for (unsigned i = 0; i < LE_NR; i++)
+		boundary_ns[i] = 1ull << (LE_POWER_FIRST + i);
+	histogram_bins(h, boundary_ns, LE_NR, bins);
+	for (unsigned i = 0; i < LE_NR; i++) {
+		sum += bins[i];
+		fprintf(w->out, "ublkd_latency_seconds_bucket{%s,le=\"%.9f\"} %" PRIu64 "\n",
+			labels, (double)boundary_ns[i] / NS_PER_SEC, sum);
+	}
+	sum += bins[LE_NR];
+	fprintf(w->out,
+		"ublkd_latency_seconds_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n"
+		"ublkd_latency_seconds_sum{%s} %.9f\nublkd_latency_seconds_count{%s} %" PRIu64 "\n",
+		labels, sum, labels, (double)h->sum_ns / NS_PER_SEC, labels, sum);
+}
+
+/* Only of kinds of request that there were: each is a hundred lines. */
+static void write_latencies(const struct writer *w)
+{
+	char labels[128];
+
+	family(w, "ublkd_latency_seconds", "histogram", "Time of requests in each layer.");
+	for (size_t i = 0; i < w->nr; i++)
+		for (unsigned op = 0; op < BACKEND_OP_NR; op++)
+			for (unsigned layer = 0; layer < QUEUE_LAYER_NR; layer++) {
+				const struct device_op_stats *s = &w->devices[i].stats.op[op];
+
+				if (s->done == 0)
+					break;
+				snprintf(labels, sizeof(labels),
+					 "device=\"%s\",op=\"%s\",layer=\"%s\"", w->devices[i].name,
+					 backend_op_name(op), queue_layer_name(layer));
+				write_histogram(w, labels, &s->layer[layer]);
+			}
+}
+
+/* ---- reactors ---- */
+
+static const struct reactor_metric {
+	const char *name, *type, *suffix, *help;
+	size_t offset;
+	bool seconds;
+} reactor_metrics[] = {
+	{ "ublkd_reactor_turns", "counter", "_total", "Turns of the loop.",
+	  offsetof(struct loop_stats, turns), false },
+	{ "ublkd_reactor_events", "counter", "_total", "Completions taken from the ring.",
+	  offsetof(struct loop_stats, cqes), false },
+	{ "ublkd_reactor_events_max", "gauge", "", "Most completions in one turn.",
+	  offsetof(struct loop_stats, cqes_max), false },
+	{ "ublkd_reactor_callback_seconds", "counter", "_total", "Time outside of the kernel.",
+	  offsetof(struct loop_stats, callback_ns), true },
+	{ "ublkd_reactor_kernel_seconds", "counter", "_total",
+	  "Time in io_uring_enter, with idle waits.", offsetof(struct loop_stats, kernel_ns),
+	  true },
+	{ "ublkd_reactor_turn_max_seconds", "gauge", "", "Longest stretch outside of the kernel.",
+	  offsetof(struct loop_stats, turn_ns_max), true },
+	{ "ublkd_reactor_stalls", "counter", "_total", "Turns above 10 ms outside of the kernel.",
+	  offsetof(struct loop_stats, stalls), false },
+	{ "ublkd_reactor_sq_full", "counter", "_total",
+	  "Operations that waited for room in the SQ.", offsetof(struct loop_stats, sq_full),
+	  false },
+	{ "ublkd_reactor_stale_events", "counter", "_total",
+	  "Completions of operations that were not in flight.", offsetof(struct loop_stats, stale),
+	  false },
+	{ "ublkd_reactor_timers", "counter", "_total", "Timers run.",
+	  offsetof(struct loop_stats, timers), false },
+	{ "ublkd_reactor_timers_late", "counter", "_total", "Timers run more than 10 ms late.",
+	  offsetof(struct loop_stats, timers_late), false },
+};
+
+static void write_reactor(const struct writer *w, const struct reactor_metric *metric,
+			  const struct reactor *r, const char *name)
+{
+	const char *counter = (const char *)&r->stats + metric->offset;
+	uint64_t value = __atomic_load_n((const uint64_t *)counter, __ATOMIC_RELAXED);
+
+	fprintf(w->out, "%s%s{reactor=\"%s\"} ", metric->name, metric->suffix, name);
+	if (metric->seconds)
+		fprintf(w->out, "%.9f\n", (double)value / NS_PER_SEC);
+	else
+		fprintf(w->out, "%" PRIu64 "\n", value);
+}
+
+static void write_reactors(const struct writer *w)
+{
+	const struct reactors *rs = w->source->reactors;
+	char name[16];
+
+	for (size_t m = 0; m < ARRAY_SIZE(reactor_metrics); m++) {
+		const struct reactor_metric *metric = &reactor_metrics[m];
+
+		family(w, metric->name, metric->type, metric->help);
+		for (unsigned i = 0; i < rs->nr; i++) {
+			snprintf(name, sizeof(name), "%u", i);
+			write_reactor(w, metric, rs->reactor[i], name);
+		}
+		write_reactor(w, metric, w->source->control, "control");
+	}
+}
+
+char *metrics_text(const struct metrics_source *source, size_t *ret_bytes)
+{
+	struct writer w = { .source = source };
+	char *text = NULL;
+
+	if (snapshots_take(&w) < 0)
+		return NULL;
+	w.out = open_memstream(&text, ret_bytes);
+	if (w.out) {
+		family(&w, "ublkd_build", "info", "The program.");
+		fputs("ublkd_build_info{version=\"" UBLKD_VERSION "\"} 1\n", w.out);
+		write_up(&w);
+		write_op_counters(&w);
+		write_device_numbers(&w);
+		write_errors(&w);
+		write_latencies(&w);
+		write_reactors(&w);
+		fputs("# EOF\n", w.out);
+		if (fclose(w.out) != 0) {
+			free(text);
+			text = NULL;
+		}
+	}
+	free(w.devices);
+	return text;
+}
+
+/* ---- the heatmap ---- */
+
+/* Two rows per power of two. */
+#define HEATMAP_NR (2 * LE_NR)
+
+static json_t *numbers(const uint64_t *value, size_t nr)
+{
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < nr; i++)
+		json_array_append_new(all, json_integer((json_int_t)value[i]));
+	return all;
+}
+
+static json_t *heatmap_device(const struct snapshot *d, const uint64_t *boundary_ns)
+{
+	json_t *layers = json_object();
+
+	for (unsigned layer = 0; layer < QUEUE_LAYER_NR; layer++) {
+		struct histogram sum = { 0 };
+		uint64_t bins[HEATMAP_NR + 1];
+
+		for (unsigned op = 0; op < BACKEND_OP_NR; op++)
+			histogram_add(&sum, &d->stats.op[op].layer[layer]);
+		histogram_bins(&sum, boundary_ns, HEATMAP_NR, bins);
+		json_object_set_new(layers, queue_layer_name(layer), numbers(bins, HEATMAP_NR + 1));
+	}
+	return json_pack("{s:s, s:o}", "name", d->name, "layers", layers);
+}
+
+char *metrics_heatmap(const struct metrics_source *source, size_t *ret_bytes)
+{
+	struct writer w = { .source = source };
+	json_t *devices = json_array(), *all;
+	uint64_t boundary_ns[HEATMAP_NR];
+	char *text;
+
+	for (unsigned i = 0; i < LE_NR; i++) {
+		boundary_ns[2 * i] = 1ull << (LE_POWER_FIRST + i);
+		boundary_ns[2 * i + 1] = 3ull << (LE_POWER_FIRST + i - 1);
+	}
+	if (snapshots_take(&w) == 0)
+		for (size_t i = 0; i < w.nr; i++)
+			json_array_append_new(devices, heatmap_device(&w.devices[i], boundary_ns));
+	free(w.devices);
+	all = json_pack("{s:o, s:o}", "boundaries", numbers(boundary_ns, HEATMAP_NR), "devices",
+			devices);
+	text = all ? json_dumps(all, JSON_COMPACT) : NULL;
+	json_decref(all);
+	*ret_bytes = text ? strlen(text) : 0;
+	return text;
+}

@@ -1,0 +1,73 @@
+#!/bin/bash
+# In the guest: where an I/O spends its time. A delay of known length shows in the backend's layer
+# and nowhere else, a throttle in its own; histograms count what fio did; fio's mean is our total.
+. "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
+
+cat >"$work/layers.yaml" <<'EOF'
+daemon: {reactors: [0, 1], metrics: "127.0.0.1:9740"}
+devices:
+  - {name: slow, queues: 1, backend: {type: delay, all: 8ms, backend: {type: mem, size: 64MiB}}}
+  - {name: held, queues: 1, backend: {type: throttle, total_iops_sec: 100, backend: {type: mem, size: 64MiB}}}
+EOF
+start_daemon "$work/layers.yaml"
+
+# value NAME LAYER FIELD: of reads, in ns or a number.
+value() {
+	ublkctl --json histogram get "$1" --layer "$2" --op read |
+		sed -nE "s/.*\"$3\": ?([0-9]+).*/\1/p" | head -1
+}
+
+# between LOW VALUE HIGH
+between() {
+	echo "$2 must be from $1 to $3"
+	[ -n "$2" ] && [ "$2" -ge "$1" ] && [ "$2" -le "$3" ]
+}
+
+# reads NAME DEPTH COUNT: leaves fio's mean completion latency, in ns, in $work/clat.
+reads() {
+	ublkctl histogram reset "$1" --op read || return 1
+	fio --name=layers --filename="$(node "$1")" --ioengine=io_uring --direct=1 --rw=randread \
+		--bs=4k --iodepth="$2" --number_ios="$3" --size=64M --output-format=json \
+		>"$work/fio.json" || { cat "$work/fio.json"; return 1; }
+	grep -A4 '"clat_ns"' "$work/fio.json" | sed -nE 's/.*"mean" : ([0-9]+).*/\1/p' |
+		head -1 >"$work/clat"
+}
+
+agrees() {
+	local clat mean
+	clat=$(cat "$work/clat")
+	mean=$(value slow total mean_ns)
+	between $((clat * 9 / 10)) "$mean" $((clat * 11 / 10))
+}
+
+for depth in 1 32; do
+	ok "delay: $depth at a time" reads slow $depth 300
+	ok "QD$depth: every read is counted" between 300 "$(value slow total count)" 300
+	ok "QD$depth: in each layer" between 300 "$(value slow backend count)" 300
+	# one bucket is 1/16 of its value
+	ok "QD$depth: the delay is the backend's" between 7500000 "$(value slow backend p50_ns)" 8912896
+	ok "QD$depth: nothing is throttled" between 0 "$(value slow throttle max_ns)" 0
+	ok "QD$depth: the daemon's own part is small" between 0 "$(value slow daemon mean_ns)" 800000
+	ok "QD$depth: fio's mean is ours within a tenth" agrees
+done
+
+ok "throttle: 100 a second, 8 at a time" reads held 8 150
+ok "the wait is the throttle's" between 20000000 "$(value held throttle p50_ns)" 120000000
+ok "and not the backend's" between 0 "$(value held backend p99_ns)" 1000000
+ok "every held read is counted" between 150 "$(value held throttle count)" 150
+
+metrics() {
+	exec 3<>/dev/tcp/127.0.0.1/9740
+	printf 'GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n' >&3
+	cat <&3 >"$work/metrics"
+	exec 3>&-
+	grep -q '^ublkd_latency_seconds_count{device="held",op="read",layer="throttle"}' "$work/metrics" &&
+		grep -q '^# EOF' "$work/metrics"
+}
+ip link set lo up 2>/dev/null
+if ip addr show lo 2>/dev/null | grep -q 127.0.0.1; then
+	ok "the metrics show it" metrics
+else
+	skip "the metrics show it" "no loopback network in this guest"
+fi
+finish

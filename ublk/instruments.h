@@ -1,0 +1,149 @@
+/*
+ * Everything that is recorded about an I/O on its way, on the queue's reactor: counters, histograms
+ * per layer, the flight recorder, static probes. Always on; docs/observability.md says what it
+ * costs. A build with -DUBLKD_INSTRUMENTS=OFF has none of it, to measure that.
+ */
+#ifndef UBLK_INSTRUMENTS_H
+#define UBLK_INSTRUMENTS_H
+
+#include "base/flight.h"
+#include "base/probes.h"
+#include "base/util.h"
+#include "ublk/tag_io.h"
+
+#ifdef UBLKD_INSTRUMENTS
+
+static inline void instrument_event(const struct tag_io *io, enum flight_event event,
+				    uint64_t now_ns, int32_t value)
+{
+	const struct queue *q = io->queue;
+	struct flight_tag tag = {
+		.device = (uint16_t)q->setup.dev_id,
+		.queue = q->setup.idx,
+		.tag = io->bio.tag,
+		.op = io->bio.op,
+		.sector = io->bio.offset_bytes >> 9,
+	};
+
+	flight_write(q->setup.reactor->flight, now_ns, event, &tag, value);
+}
+
+/* A request was taken from the driver and decoded. */
+static inline void instrument_fetch(const struct tag_io *io)
+{
+	struct queue *q = io->queue;
+
+	histogram_bump(&q->stats.started, 1);
+	if (q->inflight_nr > q->stats.inflight_max)
+		histogram_bump(&q->stats.inflight_max, 1);
+	instrument_event(io, FLIGHT_FETCH, io->start_ns, (int32_t)io->bio.length_bytes);
+	PROBE6(io__fetch, q->setup.dev_id, q->setup.idx, io->bio.tag, io->bio.op,
+	       io->bio.offset_bytes >> 9, io->bio.length_bytes);
+}
+
+static inline void instrument_submit(const struct tag_io *io)
+{
+	PROBE3(io__submit, io->queue->setup.dev_id, io->queue->setup.idx, io->bio.tag);
+	(void)io;
+}
+
+static inline void instrument_busy(const struct tag_io *io)
+{
+	histogram_bump(&io->queue->stats.busy_retries, 1);
+	instrument_event(io, FLIGHT_BUSY, io->submit_ns, 0);
+	PROBE3(io__busy, io->queue->setup.dev_id, io->queue->setup.idx, io->bio.tag);
+}
+
+/* The backend answered a QUEUED request. */
+static inline void instrument_done(const struct tag_io *io)
+{
+	instrument_event(io, FLIGHT_DONE, io->done_ns, io->bio.result);
+	PROBE4(io__done, io->queue->setup.dev_id, io->queue->setup.idx, io->bio.tag,
+	       io->bio.result);
+}
+
+static inline void instrument_abort(const struct tag_io *io, int res)
+{
+	instrument_event(io, FLIGHT_ABORT, io->queue->setup.reactor->now_ns, res);
+}
+
+/*
+ * A layer in which no time was spent is not recorded: the reader knows the number of I/Os and puts
+ * the rest into bucket 0 (device.c). A request that the backend answered at once, the fastest kind,
+ * costs one bucket search.
+ */
+static inline void instrument_layers(struct histogram *layer, const struct tag_io *io,
+				     uint64_t now_ns)
+{
+	uint64_t total_ns = now_ns - io->start_ns;
+	uint64_t throttle_ns = io->bio.throttle_ns;
+	uint64_t backend_ns = io->done_ns - io->submit_ns - throttle_ns;
+	uint64_t daemon_ns = total_ns - throttle_ns - backend_ns;
+	unsigned total_idx = histogram_index(total_ns);
+	unsigned daemon_idx = total_idx;
+
+	if (backend_ns | throttle_ns) {
+		daemon_idx = histogram_index(daemon_ns);
+		histogram_record(&layer[QUEUE_LAYER_BACKEND], backend_ns);
+		if (throttle_ns)
+			histogram_record(&layer[QUEUE_LAYER_THROTTLE], throttle_ns);
+	}
+	histogram_record_at(&layer[QUEUE_LAYER_TOTAL], total_idx, total_ns);
+	histogram_record_at(&layer[QUEUE_LAYER_DAEMON], daemon_idx, daemon_ns);
+	PROBE8(io__commit, io->queue->setup.dev_id, io->queue->setup.idx, io->bio.tag, io->bio.op,
+	       io->result, total_ns, throttle_ns, backend_ns);
+}
+
+/* The request goes back to the driver with the next enter; the clock was just read. */
+static inline void instrument_commit(const struct tag_io *io)
+{
+	struct queue *q = io->queue;
+	struct queue_op_stats *s = &q->stats.op[io->bio.op];
+	uint64_t now_ns = q->setup.reactor->now_ns;
+
+	histogram_bump(&s->done, 1);
+	if (io->result < 0) {
+		histogram_bump(&s->failed, 1);
+		histogram_bump(&q->stats.errors[MIN(-io->result, QUEUE_ERRNO_NR - 1)], 1);
+	} else {
+		histogram_bump(&s->bytes, io->bio.length_bytes);
+	}
+	instrument_layers(s->layer, io, now_ns);
+	instrument_event(io, FLIGHT_COMMIT, now_ns, io->result);
+}
+
+#else
+
+static inline void instrument_fetch(const struct tag_io *io)
+{
+	(void)io;
+}
+
+static inline void instrument_submit(const struct tag_io *io)
+{
+	(void)io;
+}
+
+static inline void instrument_busy(const struct tag_io *io)
+{
+	(void)io;
+}
+
+static inline void instrument_done(const struct tag_io *io)
+{
+	(void)io;
+}
+
+static inline void instrument_abort(const struct tag_io *io, int res)
+{
+	(void)io;
+	(void)res;
+}
+
+static inline void instrument_commit(const struct tag_io *io)
+{
+	(void)io;
+}
+
+#endif
+#endif

@@ -1,0 +1,39 @@
+/* One tag of a queue: shared by what serves it and what looks at it. */
+#ifndef UBLK_TAG_IO_H
+#define UBLK_TAG_IO_H
+
+#include "ublk/queue.h"
+
+enum tag_state {
+	TAG_DOWN,    /* not in the driver: before the FETCH, after an abort or a refusal */
+	TAG_ARMED,   /* the driver may put a request in */
+	TAG_SERVING, /* in the backend */
+	TAG_BUSY,    /* the backend said BUSY: on the busy list */
+	TAG_DONE,    /* waits for the commit at the end of the turn */
+};
+
+struct tag_io {
+	struct op op; /* FETCH or COMMIT_AND_FETCH */
+	struct backend_io bio;
+	uint64_t start_ns;  /* when the request was fetched */
+	uint64_t submit_ns; /* when the backend took it */
+	uint64_t done_ns;   /* when the backend answered */
+	int32_t result;	    /* for the commit: bytes or -errno */
+	bool committing; /* the command in flight is a COMMIT, which the driver may not have seen */
+	enum tag_state state;
+	struct queue *queue;
+	struct list_node busy;
+};
+
+/* The one setter: inflight.c reads the state from the main thread. */
+static inline void tag_set_state(struct tag_io *io, enum tag_state state)
+{
+	__atomic_store_n(&io->state, state, __ATOMIC_RELAXED);
+}
+
+static inline unsigned tag_of(const struct tag_io *io)
+{
+	return (unsigned)(io - io->queue->ios);
+}
+
+#endif
