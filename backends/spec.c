@@ -74,6 +74,7 @@ static int parse_options(struct backend_spec *spec, const struct yaml_node *map,
 static int parse_level(struct backend_spec **ret_spec, const struct yaml_node *map, unsigned level,
 		       struct config_errors *e);
 
+/* Of a filter, or of what has something below it all the same. */
 static int parse_child(struct backend_spec *spec, const struct yaml_node *map, unsigned level,
 		       struct config_errors *e)
 {
@@ -81,13 +82,13 @@ static int parse_child(struct backend_spec *spec, const struct yaml_node *map, u
 	struct backend_spec *child = NULL;
 	int ret = -EINVAL;
 
-	if (below && !spec->ops->is_filter)
-		config_errors_add(e, below->pos,
-				  "backend: %s is no filter, nothing can stand below it",
-				  spec->ops->name);
-	else if (!below && spec->ops->is_filter)
+	if (!below)
 		config_errors_add(e, map->pos,
 				  "\"backend\" is missing: %s is a filter over another backend",
+				  spec->ops->name);
+	else if (!spec->ops->is_filter)
+		config_errors_add(e, below->pos,
+				  "backend: %s is no filter, nothing can stand below it",
 				  spec->ops->name);
 	else if (level == BACKEND_STACK_MAX)
 		config_errors_add(e, below->pos, "backend: more than %d above each other",

@@ -15,7 +15,7 @@ tap lint 600 test/lint.sh build/clang
 if [ "$mode" != fast ]; then
 	step build-tsan build tsan
 	# what has threads or talks to them
-	for test in reactor mailbox reactors socket commands fleet; do
+	for test in reactor mailbox reactors socket commands fleet throttle_threads; do
 		if [ -x build/tsan/test/test_$test ]; then
 			CMOCKA_MESSAGE_OUTPUT=TAP tap tsan-$test 120 build/tsan/test/test_$test
 		fi
@@ -30,7 +30,7 @@ if [ "$mode" != fast ]; then
 
 	suites="daemon io fs flush many faults cycle"
 	# these compare times: on a busy machine that proves nothing
-	if [ "$mode" = soak ]; then suites="$suites layers stuck"; fi
+	if [ "$mode" = soak ]; then suites="$suites layers stuck throttle"; fi
 	for kernel in 7.2 6.12; do
 		(for suite in $suites; do guest "$kernel" "$suite" 400; done) &
 	done
