@@ -7,6 +7,7 @@ cat >"$work/layers.yaml" <<EOF
 daemon: {reactors: $reactors, metrics: "127.0.0.1:9740"}
 devices:
   - {name: slow, queues: 1, backend: {type: delay, all: 8ms, backend: {type: mem, size: 64MiB}}}
+  - {name: quick, queues: 1, backend: {type: mem, size: 64MiB}}
   - name: varied
     queues: 1
     backend: {type: delay, all: 8ms, distribution: uniform, spread: 4ms, backend: {type: mem, size: 64MiB}}
@@ -74,6 +75,24 @@ ok "throttle: 100 a second, 8 at a time" reads held 8 150
 ok "the wait is the throttle's" between 20000000 "$(value held throttle p50_ns)" 120000000
 ok "and not the backend's" between 0 "$(value held backend p99_ns)" 1000000
 ok "every held read is counted" between 150 "$(value held throttle count)" 150
+
+# What fio did is counted, to the last read, though histograms were reset all the time; and each layer
+# counts what came after the last reset.
+reads_done() { ublkctl --json stats quick | jq '.devices[0].ops.read.done'; }
+resets_under_load() {
+	local before pid
+	before=$(reads_done)
+	while ublkctl histogram reset quick; do sleep 0.01; done >/dev/null 2>&1 &
+	pid=$!
+	fio --name=load --filename="$(node quick)" --ioengine=io_uring --direct=1 --rw=randread --bs=4k \
+		--iodepth=16 --size=64M --loops=2 --minimal >"$work/fio" || return
+	kill $pid
+	wait $pid
+	between 32768 $(($(reads_done) - before)) 32768 && reads quick 16 500 &&
+		between 500 "$(value quick total count)" 500 && between 500 "$(value quick daemon count)" 500 &&
+		between 500 "$(value quick backend count)" 500
+}
+ok "resets under load lose nothing" resets_under_load
 
 metrics() {
 	exec 3<>/dev/tcp/127.0.0.1/9740
