@@ -4,6 +4,7 @@
 #   kernel.sh get 7.2       print the folder of that kernel, fetching it only when it is not cached
 #   kernel.sh update 7.2    ask the archive for a newer one first
 #   kernel.sh source DIR    put the ublk parts of the kernel's source into DIR
+#   kernel.sh liburing DIR  put a recent liburing (headers, static library) into DIR
 #
 # A kernel's folder holds vmlinux (uncompressed: the guest would spend seconds on it), release and
 # modules/. The machine's own apt sources stay untouched: every suite gets lists of its own.
@@ -18,6 +19,7 @@ suites_of() { # SERIES: where Debian has it, the most stable place first
 	case $1 in
 	6.12) echo "trixie-security trixie-updates trixie" ;;
 	7.2) echo "trixie-backports forky sid" ;;
+	liburing) echo "forky sid" ;;
 	*) die "no kernel series '$1': 7.2 and 6.12 are known (add its suites to suites_of)" ;;
 	esac
 }
@@ -74,7 +76,7 @@ find_suite() { # SERIES TEST...: updates the lists until TEST prints a package; 
 	suites=$(suites_of "$series")
 	for suite in $suites; do
 		apt_options "$suite"
-		say "asking $suite for Linux $series"
+		say "asking $suite for $series"
 		apt-get "${apt[@]}" update >&2 || { say "cannot read $suite"; continue; }
 		package=$("$@") || package=
 		if [ -n "$package" ]; then return 0; fi
@@ -205,6 +207,7 @@ fetch_source() { # SERIES DIR
 		'*/tools/testing/selftests/ublk' '*/tools/testing/selftests/kselftest*' \
 		'*/tools/testing/selftests/lib.mk' '*/tools/include' '*/tools/scripts' \
 		'*/scripts/subarch.include' '*/include/uapi/linux/ublk_cmd.h' \
+		'*/include/uapi/linux/io_uring*' '*/include/uapi/linux/'{fs,blkdev}.h \
 		'*/drivers/block/ublk_drv.c' '*/Documentation/block/ublk.rst' || return 1
 	basename "$deb" >"$stage/tree/package"
 	mkdir -p "$(dirname "$dir")" && mv -T "$stage/tree" "$dir" || return 1
@@ -221,10 +224,39 @@ get_source() { # DIR
 	readlink -f "$1"
 }
 
+# --- liburing, for programs that are newer than the machine's ------------------------------------
+
+fetch_liburing() { # DIR
+	local dir=$1 stage package suite apt deb
+	find_suite liburing liburing_package || return 1
+	stage=$(mktemp -d "$cache/.liburing-XXXXXX")
+	if ! download "$stage" "$package" || ! deb=$(ls "$stage"/*.deb) ||
+		! dpkg-deb -x "$deb" "$stage/tree"; then
+		rm -rf "$stage"
+		return 1
+	fi
+	basename "$deb" >"$stage/tree/package"
+	mkdir -p "$(dirname "$dir")" && mv -T "$stage/tree" "$dir" || return 1
+	rm -rf "$stage"
+}
+
+liburing_package() { apt-cache "${apt[@]}" pkgnames liburing-dev | grep -x liburing-dev; }
+
+get_liburing() { # DIR
+	[ -n "${1:-}" ] || die "usage: kernel.sh liburing DIR"
+	if [ ! -e "$1/package" ]; then
+		lock
+		rm -rf "$cache"/.liburing-*
+		fetch_liburing "$1" || die "cannot fetch liburing-dev: is the network up?"
+	fi
+	readlink -f "$1"
+}
+
 case ${1:-} in
 get) get_kernel "${2:?series}" ;;
 update) update_kernel "${2:?series}" ;;
 _install) install_kernel "$2" ;;
 source) get_source "${2:-}" ;;
-*) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+liburing) get_liburing "${2:-}" ;;
+*) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
