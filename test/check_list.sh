@@ -8,6 +8,7 @@ units asan
 tap conformance 300 build/asan/test/conformance
 tap file-steps 60 build/asan/test/file_steps
 tap fuzz-yaml 120 build/asan/test/fuzz_yaml
+tap bench-report 60 test/bench/report.sh
 tap cli 120 test/cli/cli.sh build/release/bin
 tap sim-asan 300 build/asan/bin/sim --runs 96 --ios 1000
 tap lint 600 test/lint.sh build/clang

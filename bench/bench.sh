@@ -1,0 +1,209 @@
+#!/bin/bash
+# Measures ublkd beside its rivals in one run, in instructions per I/O of the whole machine, in the
+# test guest. docs/performance.md says what the numbers mean.
+#
+#   ./dev bench [OPTION...]
+#
+#   --quick          4k at queue depth 1 and 32, null and file: a few minutes
+#   --only PATTERN   cells that match an extended regular expression, as --list prints them:
+#                    --only '^ublkd-(null|file) auto .* 4k '
+#   --list           print the cells, measure nothing
+#   --json           the result as JSON on stdout instead of the table
+#   --commit         after a whole run: keep it as bench/results/VERSION.csv and in the docs
+#   --seconds N      guest time per cell (1; --quick: 0.5)
+#   --jobs N         share the cells among N guests at once (1); the instruction clock does not mind
+#   --rows FILE      judge the rows of an earlier run (build/bench/result.csv) instead of measuring
+#   -k SERIES        guest kernel (7.2)
+#
+# Exit: 0; 1 when a cell of ublkd grew by more than 2% over the committed result of the same kernel
+# version, or could not be measured any more; other codes when the run failed.
+set -euo pipefail
+
+here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
+top=$(dirname "$here")
+out=$top/build/bench
+results=${UBLKD_BENCH_RESULTS:-$here/results}
+doc=${UBLKD_BENCH_DOC:-$top/docs/performance.md}
+
+say() { printf 'bench: %s\n' "$*" >&2; }
+die() { say "$*"; exit 2; }
+usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$here/bench.sh"; }
+
+# --- options --------------------------------------------------------------------------------------
+
+parse_options() {
+	series=7.2 set=all pattern='' list='' format=table commit='' ms='' jobs=1 given=''
+	while [ $# -gt 0 ]; do
+		case $1 in
+		--quick) set=quick ;;
+		--list) list=1 ;;
+		--json) format=json ;;
+		--commit) commit=1 ;;
+		-h | --help) usage && exit 0 ;;
+		--only | --seconds | --jobs | --rows | -k)
+			[ $# -ge 2 ] || die "$1 wants a value"
+			take_value "$1" "$2"
+			shift
+			;;
+		*) usage >&2 && die "what is this: $1" ;;
+		esac
+		shift
+	done
+	if [ -z "$ms" ]; then if [ $set = quick ]; then ms=500; else ms=1000; fi; fi
+	if [ -n "$commit" ] && [ "$set$pattern" != all ]; then
+		die "--commit wants a whole run: without --quick and --only"
+	fi
+}
+
+take_value() {
+	case $1 in
+	--only) pattern=$2 ;;
+	--seconds)
+		[[ $2 =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "--seconds wants a number, not '$2'"
+		ms=$(awk -v s="$2" 'BEGIN { printf "%d", s * 1000 }')
+		[ "$ms" -ge 100 ] || die "--seconds: below 0.1 nothing is repeatable"
+		;;
+	--jobs)
+		[[ $2 =~ ^[1-9]$ ]] || die "--jobs wants a number from 1 to 9, not '$2'"
+		jobs=$2
+		;;
+	--rows)
+		[ -r "$2" ] || die "--rows: cannot read $2"
+		given=$2
+		;;
+	-k) series=$2 ;;
+	esac
+}
+
+# --- the plan: what is measured, a line per cell ---------------------------------------------------
+
+cells_of() { # SYSTEM MODE
+	local rw size
+	for rw in randread randwrite; do
+		if [ $set = quick ]; then
+			for size in "4k 1" "4k 32"; do echo "$1 $2 $rw $size"; done
+		else
+			for size in "4k 1" "4k 32" "4k 128" "64k 8" "1M 8"; do echo "$1 $2 $rw $size"; done
+		fi
+	done
+}
+
+kublk_modes="copy user_copy zero_copy auto_zc copy+batch user_copy+batch auto_zc+batch"
+ublkd_modes="auto copy user_copy zero_copy copy+batch user_copy+batch zero_copy+batch"
+
+modes_of() { # SYSTEM
+	case $1 in
+	null_blk | file | loop) echo default ;;
+	kublk-*) echo "$kublk_modes" ;;
+	ublkd-mem) echo auto copy user_copy copy+batch user_copy+batch ;;
+	ublkd-*) echo "$ublkd_modes" ;;
+	esac
+}
+
+quick_modes_of() { # SYSTEM: ours, and of kublk one that is good in all cells
+	case $1 in
+	loop) echo default ;;
+	kublk-null) echo copy+batch ;;
+	kublk-loop) echo auto_zc+batch ;;
+	ublkd-null | ublkd-file) echo auto ;;
+	esac
+}
+
+plan() {
+	local system mode modes
+	for system in null_blk kublk-null ublkd-null file loop kublk-loop ublkd-file ublkd-mem; do
+		modes=$(modes_of $system)
+		if [ $set = quick ]; then modes=$(quick_modes_of $system); fi
+		for mode in $modes; do cells_of $system "$mode"; done
+	done | grep -E -- "${pattern:-.}" || die "no cell matches '$pattern': see --list"
+}
+
+# --- the run --------------------------------------------------------------------------------------
+
+# Deals the plan out to the guests, a system with its mode to one guest, largest share last.
+deal() {
+	rm -f "$top"/build/out/bench-{plan,rows}.* "$top/build/out/bench-kernel"
+	plan >"$out/plan"
+	awk -v jobs="$jobs" -v prefix="$top/build/out/bench-plan." \
+		'{ k = $1 " " $2; if (!(k in job)) job[k] = n++ % jobs; print >(prefix job[k]) }' "$out/plan"
+}
+
+# A guest second takes 3 to 10 seconds here; five times that is the limit.
+limit_of() { # PLAN
+	echo $((300 + $(wc -l <"$1") * (ms + 1000) * 50 / 1000))
+}
+
+one_guest() { # JOB
+	local job_plan=$top/build/out/bench-plan.$1
+	UBLKD_BENCH_MS=$ms UBLKD_BENCH_KUBLK=$out/kublk \
+		UBLKD_VM_ENV='UBLKD_BENCH_MS UBLKD_BENCH_KUBLK' UBLKD_VM_DMESG=$out/dmesg.$1 \
+		"$top/test/vm/vm.sh" -k "$series" -i -t "$(limit_of "$job_plan")" -- "$here/guest.sh" "$1" >&2
+}
+
+run_guests() {
+	local job pids=() failed=0
+	for ((job = 0; job < jobs; job++)); do
+		if [ -s "$top/build/out/bench-plan.$job" ]; then one_guest $job & pids+=($!); fi
+	done
+	for job in "${pids[@]}"; do wait "$job" || failed=$?; done
+	[ $failed = 0 ] || die "the guest failed with code $failed; what it measured is in build/out/bench-rows.*"
+}
+
+first_line() { "$@" 2>/dev/null | head -n 1; }
+
+# What the numbers hold for.
+header() {
+	local release
+	release=$(cat "$top/build/out/bench-kernel")
+	echo "# kernel ${release%%[^0-9.]*} ($release)"
+	echo "# fio $(first_line fio --version)"
+	echo "# compiler $(first_line cc --version)"
+	echo "# ublkd $(git -C "$top" describe --always --dirty 2>/dev/null || "$top/build/release/bin/ublkd" --version)"
+	echo "# rivals $(cat "$out/kublk.version")"
+	echo "# seconds $((ms / 1000)).$((ms % 1000 / 100))"
+	echo "# cells $set${pattern:+ only $pattern}"
+	echo "system,mode,rw,bs,qd,instructions_per_io,ios,runtime_ms,note"
+}
+
+# Rows in the plan's order, whatever guest they are from.
+collect() {
+	header
+	awk -F'[ ,]' 'NR == FNR { line[$1,$2,$3,$4,$5] = $0; next }
+		($1,$2,$3,$4,$5) in line { print line[$1,$2,$3,$4,$5] }' \
+		<(cat "$top"/build/out/bench-rows.*) "$out/plan"
+}
+
+run() {
+	local kublk
+	kublk=$("$here/kublk.sh") || die "no kublk to compare with"
+	cp "$kublk" "$out/kublk"
+	cat "$(dirname "$kublk")/source/package" >"$out/kublk.version"
+	mkdir -p "$top/build/out"
+	deal
+	say "$(wc -l <"$out/plan") cells"
+	run_guests
+	collect >"$out/result.csv"
+}
+
+main() {
+	local result report=$here/report.py
+	parse_options "$@"
+	if [ -n "$list" ]; then plan && exit; fi
+	mkdir -p "$out"
+	result=$out/result.csv
+	if [ -n "$given" ]; then
+		if [ ! "$given" -ef "$result" ]; then cp "$given" "$result"; fi
+	else
+		run
+	fi
+	python3 "$report" make "$result" "$out"
+	if [ $format = json ]; then cat "$out/result.json"; else cat "$out/table.md"; fi
+	say "build/bench has result.csv, result.json, table.md and plot.svg"
+	if [ -n "$commit" ]; then
+		python3 "$report" commit "$result" "$results" "$doc"
+	else
+		python3 "$report" compare "$result" "$results"
+	fi
+}
+
+main "$@"

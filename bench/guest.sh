@@ -1,0 +1,195 @@
+#!/bin/bash
+# In the guest, on the instruction clock: measures the cells of /out/bench-plan.N, given N, and writes
+# them to /out/bench-rows.N as it goes. bench.sh starts it; UBLKD_BENCH_MS is the length of a
+# measurement, UBLKD_BENCH_KUBLK the program.
+#
+# A line of the plan is SYSTEM MODE RW BS QD. Lines with the same system and mode follow each other
+# and share one fresh device. A mode that cannot be had is a row with "-" and the reason.
+. "$(dirname "$(readlink -f "$0")")/../test/vm/guest_lib.sh"
+
+plan=/out/bench-plan.$1
+rows=/out/bench-rows.$1
+file=/mnt/ram/file
+warm_ms=100 ramp_ms=100
+: >"$rows"
+uname -r >/out/bench-kernel
+
+# --- systems: each start_* sets $device, or fails and leaves the reason in $why --------------------
+
+start_null_blk() {
+	modprobe null_blk nr_devices=1 submit_queues=1 hw_queue_depth=128 gb=1
+	device=/dev/nullb0
+	wait_for 5 test -b $device || { why="no $device"; return 1; }
+}
+
+start_file() { device=$file; }
+
+start_loop() {
+	modprobe loop
+	device=$(losetup --find --show --direct-io=on "$file" 2>&1) || { why=$device; return 1; }
+	[ "$(cat "/sys/block/${device##*/}/loop/dio")" = 1 ] || { why="no direct I/O"; return 1; }
+}
+
+# kublk takes -q 1 queue of -d 128 and always 1 MiB as the largest I/O.
+start_kublk() { # TYPE MODE [FILE]
+	local flags=() type=$1 mode=$2 path=${mode_path[$2]:-$2}
+	shift 2
+	case $path in
+	copy) ;;
+	zero_copy) flags+=(-z) ;;
+	auto_zc) flags+=(--auto_zc) ;;
+	user_copy) flags+=(-u) ;;
+	get_data) flags+=(-g) ;;
+	*) why="bench knows no mode $path of kublk"; return 1 ;;
+	esac
+	if [[ $mode == *+batch ]]; then flags+=(-b); fi
+	device=/dev/ublkb0
+	"$UBLKD_BENCH_KUBLK" add -t "$type" -n 0 -q 1 -d 128 "${flags[@]}" "$@" >"$work/kublk" 2>&1
+	wait_for 5 test -b $device && kublk_has_mode "$path" "$mode" && return
+	why="kublk: $(grep -v '^[[:space:]]*$' "$work/kublk" | tail -n 1)"
+	"$UBLKD_BENCH_KUBLK" del -a >/dev/null 2>&1
+	return 1
+}
+
+# On older kernels flags that the driver does not know are dropped: what was asked for must be there.
+kublk_has_mode() { # PATH MODE
+	local flags want=0
+	flags=$("$UBLKD_BENCH_KUBLK" list -n 0 | sed -nE 's/.* flags 0x([0-9a-f]+).*/\1/p' | head -n 1)
+	case $1 in
+	zero_copy) want=$((1 << 0)) ;;
+	get_data) want=$((1 << 2)) ;;
+	user_copy) want=$((1 << 7)) ;;
+	auto_zc) want=$((1 << 11)) ;;
+	esac
+	if [[ $2 == *+batch ]]; then want=$((want | 1 << 15)); fi
+	(((0x${flags:-0} & want) == want)) && return
+	echo "this kernel's driver has no such mode (flags 0x$flags)" >>"$work/kublk"
+	return 1
+}
+
+start_kublk_null() { start_kublk null "$1"; }
+start_kublk_loop() { start_kublk loop "$1" "$file"; }
+
+# The daemon's own default is mode auto; others are asked for by name.
+start_ublkd() { # MODE BACKEND
+	local keys='' batch=off
+	if [ "$1" != auto ]; then
+		if [[ $1 == *+batch ]]; then batch=on; fi
+		keys="data_path: ${mode_path[$1]}, batch: $batch, "
+	fi
+	cat >"$work/bench.yaml" <<EOF
+daemon: {reactors: [0]}
+devices:
+  - {name: bench, id: 0, queues: 1, depth: 128, max_io: 1MiB, ${keys}backend: $2}
+EOF
+	device=/dev/ublkb0
+	start_daemon "$work/bench.yaml" || true
+	wait_for 5 is_live_or_gone
+	ublkd_has_mode "$1" "$batch" && return
+	stop_daemon 2>/dev/null
+	return 1
+}
+
+ublkd_field() { ublkctl --json show bench 2>/dev/null | jq -r "$1"; }
+is_live() { [ "$(ublkd_field .state)" = live ]; }
+is_live_or_gone() { is_live || ! kill -0 "$daemon_pid" 2>/dev/null || [ -n "$(ublkd_field .error)" ]; }
+
+# Sets $note to what the daemon says it uses; fails when that is not what was asked for.
+ublkd_has_mode() { # MODE BATCH
+	local path used=off
+	if ! is_live; then
+		why=$(ublkd_field .error)
+		[ -n "$why" ] || why=$(grep -vE 'level=(info|debug)' "$work/ublkd.log" | tail -n 1)
+		why="ublkd: ${why#*bench.yaml:}"
+		return 1
+	fi
+	path=$(ublkd_field '.data_path // "copy"')
+	if ublkd_field '.ublk_flags[]' | grep -qx BATCH_IO; then used=on; fi
+	note="uses $path"
+	if [ $used = on ]; then note+=+batch; fi
+	[ "$1" = auto ] && return
+	why="ublkd: asked for ${mode_path[$1]}, batch $2; got $path, batch $used"
+	[ "$path" = "${mode_path[$1]}" ] && [ "$used" = "$2" ]
+}
+
+start_ublkd_null() { start_ublkd "$1" '{type: null, size: 256MiB}'; }
+start_ublkd_file() { start_ublkd "$1" "{type: file, path: $file}"; }
+start_ublkd_mem() { start_ublkd "$1" '{type: mem, size: 256MiB}'; }
+
+stop() { # SYSTEM
+	case $1 in
+	null_blk) modprobe -r null_blk ;;
+	loop) losetup -d "$device" ;;
+	kublk-*) "$UBLKD_BENCH_KUBLK" del -n 0 >/dev/null 2>&1 ;;
+	ublkd-*) stop_daemon ;;
+	esac
+}
+
+# --- cells ----------------------------------------------------------------------------------------
+
+# fio RW BS QD MILLISECONDS: leaves its report in $work/fio.json.
+run_fio() {
+	fio --name=bench --filename="$device" --ioengine=io_uring --direct=1 --rw="$1" --bs="$2" \
+		--iodepth="$3" --size=256M --norandommap=1 --randrepeat=1 --time_based=1 --runtime="$4ms" \
+		--ramp_time="${ramp_ms}ms" --output-format=json >"$work/fio.json" 2>"$work/fio.err"
+}
+
+# row INSTRUCTIONS IOS RUNTIME NOTE: of the current cell.
+row() {
+	printf '%s,%s,%s,%s,%s,%s,%s,%s,"%s"\n' "$system" "$mode" "$rw" "$bs" "$qd" "$1" "$2" "$3" \
+		"$(tr '"\n' "' " <<<"$4" | sed 's/ *$//')" >>"$rows"
+	printf '%-10s %-16s %-9s %4s QD%-3s %9s  %s\n' "$system" "$mode" "$rw" "$bs" "$qd" "$1" "$4" >&2
+}
+
+# Of the JSON, because IOPS there are rounded; a millisecond is 1,000,000 instructions.
+measure() {
+	local ios ms
+	if ! run_fio "$rw" "$bs" "$qd" "$UBLKD_BENCH_MS"; then
+		row - - - "failed: fio: $(cat "$work/fio.err" "$work/fio.json" | grep -m 1 .)"
+		return
+	fi
+	read -r ios ms < <(jq -r '.jobs[0] | "\(.read.total_ios + .write.total_ios) \(.read.runtime + .write.runtime)"' \
+		"$work/fio.json")
+	row $(((ms * 1000000 + ios / 2) / ios)) "$ios" "$ms" "$note"
+}
+
+# The first I/Os through a new device cost more: they are not measured.
+warm_up() {
+	run_fio randwrite 4k 32 $warm_ms
+	run_fio randread 4k 32 $warm_ms
+}
+
+begin_group() {
+	device='' why='' note=''
+	started=no
+	if "start_${system//-/_}" "$mode"; then
+		started=yes
+		warm_up
+	fi
+}
+
+end_group() {
+	if [ "$started" = yes ]; then stop "${group%% *}" || true; fi
+	started=no
+}
+
+declare -A mode_path
+for mode in copy zero_copy auto_zc user_copy get_data; do
+	mode_path[$mode]=$mode
+	mode_path[$mode+batch]=$mode
+done
+
+modprobe ublk_drv || exit 1
+ram_disk 300 || exit 1
+dd if=/dev/zero of="$file" bs=1M count=256 status=none || exit 1
+sync
+group='' started=no
+while read -r system mode rw bs qd; do
+	if [ "$system $mode" != "$group" ]; then
+		end_group
+		group="$system $mode"
+		begin_group
+	fi
+	if [ $started = yes ]; then measure; else row - - - "refused: $why"; fi
+done <"$plan"
+end_group
