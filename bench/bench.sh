@@ -103,7 +103,7 @@ modes_of() { # SYSTEM
 quick_modes_of() { # SYSTEM: ours, and of kublk one that is good in all cells
 	case $1 in
 	loop) echo default ;;
-	kublk-null) echo copy+batch ;;
+	kublk-null) echo user_copy ;;
 	kublk-loop) echo auto_zc+batch ;;
 	ublkd-null | ublkd-file) echo auto ;;
 	esac

@@ -44,11 +44,29 @@ start_kublk() { # TYPE MODE [FILE]
 	esac
 	if [[ $mode == *+batch ]]; then flags+=(-b); fi
 	device=/dev/ublkb0
-	"$UBLKD_BENCH_KUBLK" add -t "$type" -n 0 -q 1 -d 128 "${flags[@]}" "$@" >"$work/kublk" 2>&1
-	wait_for 5 test -b $device && kublk_has_mode "$path" "$mode" && return
+	# it waits for ever when its daemon died
+	timeout -k 1 10 "$UBLKD_BENCH_KUBLK" add -t "$type" -n 0 -q 1 -d 128 "${flags[@]}" "$@" \
+		>"$work/kublk" 2>&1 || echo "add failed or hung (exit code $?)" >>"$work/kublk"
+	test -b $device && kublk_has_mode "$path" "$mode" && return
 	why="kublk: $(grep -v '^[[:space:]]*$' "$work/kublk" | tail -n 1)"
-	"$UBLKD_BENCH_KUBLK" del -a >/dev/null 2>&1
+	stop_kublk
 	return 1
+}
+
+# A device that is not removed would be measured in the place of the next.
+stop_kublk() {
+	timeout -k 1 10 "$UBLKD_BENCH_KUBLK" del -n 0 >/dev/null 2>&1 && return
+	kill_servers
+	timeout -k 1 10 "$UBLKD_BENCH_KUBLK" del -n 0 >/dev/null 2>&1
+	wait_for 5 test ! -e /dev/ublkb0 || { echo "kublk's device cannot be removed" >&2; exit 1; }
+}
+
+# The kernel then ends what they have in flight.
+kill_servers() {
+	local pids
+	pids=$(pidof kublk ublkd) || return 0
+	# shellcheck disable=SC2086 # several
+	kill -KILL $pids
 }
 
 # On older kernels flags that the driver does not know are dropped: what was asked for must be there.
@@ -120,15 +138,30 @@ stop() { # SYSTEM
 	case $1 in
 	null_blk) modprobe -r null_blk ;;
 	loop) losetup -d "$device" ;;
-	kublk-*) "$UBLKD_BENCH_KUBLK" del -n 0 >/dev/null 2>&1 ;;
+	kublk-*) stop_kublk ;;
 	ublkd-*) stop_daemon ;;
 	esac
 }
 
 # --- cells ----------------------------------------------------------------------------------------
 
-# fio RW BS QD MILLISECONDS: leaves its report in $work/fio.json.
+# run_fio RW BS QD MILLISECONDS: leaves its report in $work/fio.json. A server that hangs would hang
+# fio so that nothing ends it; it is killed, and its other cells fail.
 run_fio() {
+	local dog code=0
+	(
+		sleep $(($4 / 1000 + 30))
+		echo "the server hung and was killed" >"$work/hung"
+		kill_servers
+	) &
+	dog=$!
+	fio_alone "$@" || code=$?
+	kill $dog 2>/dev/null
+	wait $dog 2>/dev/null
+	return $code
+}
+
+fio_alone() {
 	fio --name=bench --filename="$device" --ioengine=io_uring --direct=1 --rw="$1" --bs="$2" \
 		--iodepth="$3" --size=256M --norandommap=1 --randrepeat=1 --time_based=1 --runtime="$4ms" \
 		--ramp_time="${ramp_ms}ms" --output-format=json >"$work/fio.json" 2>"$work/fio.err"
@@ -144,8 +177,8 @@ row() {
 # Of the JSON, because IOPS there are rounded; a millisecond is 1,000,000 instructions.
 measure() {
 	local ios ms
-	if ! run_fio "$rw" "$bs" "$qd" "$UBLKD_BENCH_MS"; then
-		row - - - "failed: fio: $(cat "$work/fio.err" "$work/fio.json" | grep -m 1 .)"
+	if [ -e "$work/hung" ] || ! run_fio "$rw" "$bs" "$qd" "$UBLKD_BENCH_MS"; then
+		row - - - "failed: $(cat "$work/hung" "$work/fio.err" "$work/fio.json" 2>/dev/null | grep -m 1 .)"
 		return
 	fi
 	read -r ios ms < <(jq -r '.jobs[0] | "\(.read.total_ios + .write.total_ios) \(.read.runtime + .write.runtime)"' \
@@ -155,13 +188,13 @@ measure() {
 
 # The first I/Os through a new device cost more: they are not measured.
 warm_up() {
-	run_fio randwrite 4k 32 $warm_ms
-	run_fio randread 4k 32 $warm_ms
+	run_fio randwrite 4k 32 $warm_ms && run_fio randread 4k 32 $warm_ms
 }
 
 begin_group() {
 	device='' why='' note=''
 	started=no
+	rm -f "$work/hung"
 	if "start_${system//-/_}" "$mode"; then
 		started=yes
 		warm_up
