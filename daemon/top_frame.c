@@ -110,6 +110,32 @@ unsigned top_frame_room(const struct top_frame *f, unsigned limit)
 	return f->columns <= f->column ? 0 : MIN(f->columns - f->column, limit);
 }
 
+void top_frame_drop(struct top_frame *f, unsigned first, unsigned nr)
+{
+	size_t kept = 0;
+
+	nr = first < f->line ? MIN(nr, f->line - first) : 0;
+	for (size_t i = 0; i < f->span_nr; i++) {
+		struct top_span span = f->spans[i];
+
+		if (span.line >= first && span.line < first + nr)
+			continue;
+		if (span.line >= first)
+			span.line -= nr;
+		f->spans[kept++] = span;
+	}
+	f->span_nr = kept;
+	f->line -= nr;
+}
+
+void top_frame_end(struct top_frame *f, unsigned nr)
+{
+	if (f->line > nr)
+		top_frame_drop(f, nr, f->line - nr);
+	f->line = nr;
+	f->column = 0;
+}
+
 static bool is_blank(const struct top_frame *f, const struct top_span *span)
 {
 	for (size_t i = 0; i < span->bytes; i++)

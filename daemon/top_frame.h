@@ -57,6 +57,12 @@ void top_frame_line(struct top_frame *f);
 /* The columns that are left in this line; limit, when there are more or the width is unknown. */
 unsigned top_frame_room(const struct top_frame *f, unsigned limit);
 
+/* Takes nr lines out, from line first on. */
+void top_frame_drop(struct top_frame *f, unsigned first, unsigned nr);
+
+/* Makes it nr lines, by dropping the last or adding empty ones. */
+void top_frame_end(struct top_frame *f, unsigned nr);
+
 /* All lines without colours, without blanks at their ends. */
 void top_frame_print(const struct top_frame *f, FILE *file);
 

@@ -24,7 +24,6 @@ struct top_history {
 	size_t nr; /* also those that are overwritten */
 	uint64_t p50_ns[TOP_HISTORY_NR], p99_ns[TOP_HISTORY_NR];
 	uint32_t octaves[TOP_HISTORY_NR][TOP_OCTAVE_NR];
-	bool seen;
 };
 
 /* A device, over the last interval. */
