@@ -276,10 +276,10 @@ static void loop(struct top *t)
 
 		if (state == TOP_LINK_DONE || state == TOP_LINK_FAILED)
 			progress(t);
-		else if (state == TOP_LINK_IDLE && now_ns >= next_ns(t))
-			ask(t, now_ns);
 		else if (state == TOP_LINK_IDLE && t->layers_wanted)
 			ask_layers(t, now_ns);
+		else if (state == TOP_LINK_IDLE && now_ns >= next_ns(t))
+			ask(t, now_ns);
 		else
 			wait(t);
 	}

@@ -210,14 +210,19 @@ static void make_rows(struct top_model *m)
 
 /* ---- samples ---- */
 
+static void *copy_array(const void *array, size_t nr, size_t bytes)
+{
+	void *copy = array_of(nr, bytes);
+
+	return nr ? memcpy(copy, array, nr * bytes) : copy;
+}
+
 static void copy_sample(struct top_sample *to, const struct top_sample *from)
 {
 	top_sample_fini(to);
 	*to = *from;
-	to->devices = array_of(from->device_nr, sizeof(to->devices[0]));
-	memcpy(to->devices, from->devices, from->device_nr * sizeof(to->devices[0]));
-	to->reactors = array_of(from->reactor_nr, sizeof(to->reactors[0]));
-	memcpy(to->reactors, from->reactors, from->reactor_nr * sizeof(to->reactors[0]));
+	to->devices = copy_array(from->devices, from->device_nr, sizeof(to->devices[0]));
+	to->reactors = copy_array(from->reactors, from->reactor_nr, sizeof(to->reactors[0]));
 }
 
 void top_model_take(struct top_model *m, struct top_sample *sample)

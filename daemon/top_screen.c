@@ -10,9 +10,11 @@
 #include <ncurses.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#include <term.h>
+#undef columns /* a macro for a capability */
 
 #include "base/util.h"
 #include "daemon/top_text.h"
@@ -24,10 +26,10 @@ static SCREEN *screen;
 static bool colors;
 
 /* abort() calls it on the stack of who aborts: no other code of ncurses is under way. */
-static void on_abort(int signal)
+static void on_abort(int signal_nr)
 {
-	(void)signal;
 	top_screen_close();
+	raise(signal_nr); /* it is the default's again, once we return */
 }
 
 static void set_colors(void)
@@ -43,11 +45,22 @@ static void set_colors(void)
 	init_pair(TOP_RED, COLOR_RED, -1);
 }
 
+/* Asked first, as newterm takes any terminal that it knows and leaks what it does not. */
+static bool can_move_cursor(void)
+{
+	bool can;
+	int err;
+
+	if (setupterm(NULL, STDOUT_FILENO, &err) != OK)
+		return false;
+	can = cursor_address != NULL;
+	del_curterm(cur_term);
+	return can;
+}
+
 bool top_screen_open(void)
 {
-	const char *term = getenv("TERM");
-
-	if (!term || strcmp(term, "dumb") == 0)
+	if (!can_move_cursor())
 		return false;
 	screen = newterm(NULL, stdout, stdin);
 	if (!screen)

@@ -30,7 +30,7 @@ static char *append(char *at, const char *text)
 void top_spark(const uint64_t *values, size_t nr, bool utf8, char *ret_text)
 {
 	static const char *const blocks[] = { " ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
-	static const char *const ascii[] = { " ", "_", ".", ":", "-", "=", "+", "*", "#" };
+	static const char *const ascii[] = { " ", ".", ":", "-", "=", "+", "x", "*", "#" };
 	uint64_t max = 0;
 
 	for (size_t i = 0; i < nr; i++)

@@ -14,8 +14,8 @@
 #define TOP_SHADE_MAX 4
 
 /*
- * The height of a value in a line whose highest is max: 0 for 0, else 1 to 8, one less for each
- * factor of the square root of 2 below max, so that 1 is a sixteenth and what is below.
+ * The height of a value in a line whose highest is max: 0 for 0, else 1 to 8, each a factor of the
+ * square root of 2: 8 is above 0.71 of max, 7 above its half, 1 what is below an eleventh.
  */
 unsigned top_level(uint64_t value, uint64_t max);
 

@@ -87,6 +87,8 @@ class Terminal:
             if 0 <= self.y < self.rows and 0 <= self.x < self.columns:
                 self.cells[self.y][self.x], self.reversed[self.y][self.x] = char, self.reverse
             self.x += 1
+            if self.x == self.columns and self.y + 1 < self.rows:  # am
+                self.x, self.y = 0, self.y + 1
 
     def draw(self, data):
         self.raw += data

@@ -289,8 +289,8 @@ static void test_layers_of_the_selected_device(void **state)
 	assert_null(top_model_layers(&model));
 	top_model_take_layers(&model, layers_of("a", 140));
 	assert_non_null(top_model_layers(&model));
-	assert_has(page(0, 0), "write             40  3.1us  3.1us              -              -"
-			       "  2.0us  2.0us\n");
+	assert_has(page(0, 0), "write             40   3.1us  3.1us              -              -"
+			       "   2.0us  2.0us\n");
 	press("j"); /* of another device nothing is known */
 	assert_null(top_model_layers(&model));
 	press("k");
@@ -392,8 +392,8 @@ static void test_opened_by_name(void **state)
 	top_model_init(&model, 1, "c");
 	assert_has(page(0, 0), "connecting");
 	take_three();
-	assert_has(page(0, 0), "c  live    30 IOPS  120.0KiB/s  3 in flight\n");
-	assert_has(page(0, 0), "     30  ####################                         #\n");
+	assert_has(page(0, 0), "c  live    30 IOPS  120KiB/s  3 in flight\n");
+	assert_has(page(0, 0), "  512ns      30  ####################                         #\n");
 }
 
 static void test_other_keys(void **state)
@@ -425,14 +425,14 @@ static void test_other_keys(void **state)
 
 static void test_sparkline(void **state)
 {
-	const uint64_t values[] = { 0, 1, 100, 200, 283, 400, 399 };
+	const uint64_t values[] = { 0, 1, 100, 200, 283, 400, 282 };
 	char text[sizeof(values) / sizeof(values[0]) * TOP_CHAR_BYTES + 1];
 
 	(void)state;
 	top_spark(values, ARRAY_SIZE(values), true, text);
-	assert_string_equal(text, " ▁▄▆▇█▇");
+	assert_string_equal(text, " ▁▅▇██▇");
 	top_spark(values, ARRAY_SIZE(values), false, text);
-	assert_string_equal(text, " _-+*#*");
+	assert_string_equal(text, " .+*##*");
 	top_spark(values, 0, true, text);
 	assert_string_equal(text, "");
 	top_spark((uint64_t[]){ 0, 0 }, 2, true, text);
@@ -547,7 +547,7 @@ static void check_screen(unsigned rows, unsigned columns)
 	for (; *text; text++)
 		lines += *text == '\n';
 	assert_int_equal(lines, MAX(rows, 2u));
-	if (rows > 3)
+	if (rows > 3 && !model.drilled)
 		assert_true(frame.selected_line < rows - 1);
 }
 
