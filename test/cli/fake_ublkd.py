@@ -53,6 +53,7 @@ class Device:
 class Ublkd:
     def __init__(self, path, devices):
         self.path, self.devices, self.samples, self.seconds = path, list(devices), 0, 100
+        self.layers_asked = []  # names
         self.lock = threading.Lock()
         self.listener = None
         self.start()
@@ -105,6 +106,8 @@ class Ublkd:
             for device in self.devices:
                 device.tick()
         layer_buckets = request.get("layer_buckets", False)
+        if layer_buckets:
+            self.layers_asked.append(request["name"])
         return {"ok": True, "data": {"time_ns": self.seconds * 10**9,
                                      "devices": [d.stats(layer_buckets) for d in chosen]}}
 

@@ -1,4 +1,4 @@
-/* top: samples, their differences, sorting, keys, pictures; everything but the terminal. */
+/* top: samples, their differences, sorting, keys, pages; everything but the terminal. */
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,6 @@
 #include "daemon/top_model.h"
 #include "daemon/top_page.h"
 #include "daemon/top_sample.h"
-#include "daemon/top_text.h"
 
 static struct top_model model;
 static struct top_frame frame;
@@ -421,122 +420,7 @@ static void test_other_keys(void **state)
 	assert_true(model.quit);
 }
 
-/* ---- pictures ---- */
-
-static void test_sparkline(void **state)
-{
-	const uint64_t values[] = { 0, 1, 100, 200, 283, 400, 282 };
-	char text[sizeof(values) / sizeof(values[0]) * TOP_CHAR_BYTES + 1];
-
-	(void)state;
-	top_spark(values, ARRAY_SIZE(values), true, text);
-	assert_string_equal(text, " ▁▅▇██▇");
-	top_spark(values, ARRAY_SIZE(values), false, text);
-	assert_string_equal(text, " .+*##*");
-	top_spark(values, 0, true, text);
-	assert_string_equal(text, "");
-	top_spark((uint64_t[]){ 0, 0 }, 2, true, text);
-	assert_string_equal(text, "  ");
-}
-
-static void test_bar(void **state)
-{
-	char text[10 * TOP_CHAR_BYTES + 1];
-
-	(void)state;
-	top_bar(0, 100, 10, true, text);
-	assert_string_equal(text, "");
-	top_bar(1, 1000000, 10, true, text);
-	assert_string_equal(text, "▏");
-	top_bar(25, 100, 10, true, text);
-	assert_string_equal(text, "██▌");
-	top_bar(100, 100, 10, true, text);
-	assert_string_equal(text, "██████████");
-	top_bar(25, 100, 10, false, text);
-	assert_string_equal(text, "##");
-	top_bar(1, 1000000, 10, false, text);
-	assert_string_equal(text, "#");
-	top_bar(0, 0, 10, false, text);
-	assert_string_equal(text, "");
-}
-
-static void test_shade(void **state)
-{
-	static const struct {
-		uint64_t count;
-		unsigned shade;
-	} cases[] = {
-		{ 0, 0 }, { 1, 1 }, { 15, 1 }, { 16, 2 }, { 128, 3 }, { 512, 4 }, { 1024, 4 }
-	};
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		assert_int_equal(top_shade(cases[i].count, 1024), cases[i].shade);
-	assert_string_equal(top_shade_char(3, true), "▓");
-	assert_string_equal(top_shade_char(3, false), "*");
-}
-
-static void test_text_that_fits(void **state)
-{
-	(void)state;
-	assert_int_equal(top_text_columns("a▁b", 5), 3);
-	assert_int_equal(top_text_fit("a▁b", 5, 2), 4);
-	assert_int_equal(top_text_fit("a▁b", 5, 0), 0);
-	assert_int_equal(top_text_fit("a▁b", 5, 9), 5);
-}
-
-static void test_history(void **state)
-{
-	static struct top_history h;
-	uint64_t tail[4];
-
-	(void)state;
-	for (h.nr = 0; h.nr < 2; h.nr++)
-		h.p99_ns[h.nr] = 10 + h.nr;
-	top_history_tail(&h, h.p99_ns, 4, tail);
-	assert_memory_equal(tail, ((uint64_t[]){ 0, 0, 10, 11 }), sizeof(tail));
-	for (; h.nr < TOP_HISTORY_NR + 2; h.nr++)
-		h.p99_ns[h.nr % TOP_HISTORY_NR] = h.nr;
-	top_history_tail(&h, h.p99_ns, 2, tail);
-	assert_int_equal(tail[0], TOP_HISTORY_NR);
-	assert_int_equal(tail[1], TOP_HISTORY_NR + 1);
-}
-
-static void test_octaves(void **state)
-{
-	uint32_t octaves[TOP_OCTAVE_NR];
-	struct histogram h = { 0 };
-
-	(void)state;
-	histogram_record(&h, 0);
-	histogram_record(&h, 1);
-	histogram_record(&h, 1023);
-	histogram_record(&h, 1024);
-	histogram_record(&h, UINT64_MAX);
-	top_octaves(&h, octaves);
-	assert_int_equal(octaves[0], 2);
-	assert_int_equal(octaves[9], 1);
-	assert_int_equal(octaves[10], 1);
-	assert_int_equal(octaves[TOP_OCTAVE_NR - 1], 1);
-}
-
-static void test_cells(void **state)
-{
-	char text[64];
-	FILE *file = fmemopen(text, sizeof(text), "w");
-
-	(void)state;
-	top_frame_clear(&frame);
-	top_frame_cell(&frame, TOP_BOLD, -4, "ab");
-	top_frame_cell(&frame, TOP_PLAIN, 4, "▁▂");
-	top_frame_cell(&frame, TOP_PLAIN, -3, "12345");
-	top_frame_cell(&frame, TOP_PLAIN, -3, "%s", "");
-	top_frame_line(&frame);
-	top_frame_line(&frame);
-	top_frame_print(&frame, file);
-	fclose(file);
-	assert_string_equal(text, "ab      ▁▂  123\n\n");
-}
+/* ---- on a screen ---- */
 
 /* Each line of it, and whether the selected device is to be seen. */
 static void check_screen(unsigned rows, unsigned columns)
@@ -611,13 +495,6 @@ int main(void)
 		TEST(test_page_of_a_device_waits_for_it),
 		TEST(test_opened_by_name),
 		TEST(test_other_keys),
-		TEST(test_sparkline),
-		TEST(test_bar),
-		TEST(test_shade),
-		TEST(test_text_that_fits),
-		TEST(test_history),
-		TEST(test_octaves),
-		TEST(test_cells),
 		TEST(test_screens_of_every_size),
 		TEST(test_long_page_scrolls),
 	};
