@@ -53,7 +53,7 @@ class Device:
 class Ublkd:
     def __init__(self, path, devices):
         self.path, self.devices, self.samples, self.seconds = path, list(devices), 0, 100
-        self.layers_asked = []  # names
+        self.asked, self.layers_asked = 0, []  # questions that came; names
         self.lock = threading.Lock()
         self.listener = None
         self.start()
@@ -87,6 +87,7 @@ class Ublkd:
                 pass
 
     def answer(self, request):
+        self.asked += 1
         with self.lock:
             command = request["command"]
             if command == "list":

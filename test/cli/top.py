@@ -362,6 +362,8 @@ def test_daemon_that_does_not_answer(rig):
     screen = rig.screen()
     screen.wait_text("1.00k")
     rig.daemon.lock.acquire()
+    asked = rig.daemon.asked
+    screen.wait(lambda: rig.daemon.asked > asked, "a question that is not answered")
     screen.press("?")
     screen.wait_text("this help")
     screen.press("q")

@@ -81,6 +81,7 @@ static void test_history(void **state)
 	uint64_t tail[4];
 
 	(void)state;
+	memset(h.p99_ns, 0xff, sizeof(h.p99_ns));
 	for (h.nr = 0; h.nr < 2; h.nr++)
 		h.p99_ns[h.nr] = 10 + h.nr;
 	top_history_tail(&h, h.p99_ns, 4, tail);
