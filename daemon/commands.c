@@ -111,14 +111,14 @@ static void show(struct commands *c, struct socket_client *client, const json_t 
 		commands_answer(client, json_device_full(m));
 }
 
-static json_t *stats_of_all(struct commands *c, bool buckets)
+static json_t *stats_of_all(struct commands *c, bool buckets, bool layer_buckets)
 {
 	json_t *all = json_array();
 
 	list_for_each (node, &c->fleet->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
-		json_array_append_new(all, json_device_stats(m, buckets));
+		json_array_append_new(all, json_device_stats(m, buckets, layer_buckets));
 	}
 	return all;
 }
@@ -126,6 +126,7 @@ static json_t *stats_of_all(struct commands *c, bool buckets)
 static void stats(struct commands *c, struct socket_client *client, const json_t *request)
 {
 	bool buckets = json_is_true(json_object_get(request, "buckets"));
+	bool layer_buckets = json_is_true(json_object_get(request, "layer_buckets"));
 	struct member *m = NULL;
 	json_t *devices;
 
@@ -134,7 +135,8 @@ static void stats(struct commands *c, struct socket_client *client, const json_t
 		if (!m)
 			return;
 	}
-	devices = m ? json_pack("[o]", json_device_stats(m, buckets)) : stats_of_all(c, buckets);
+	devices = m ? json_pack("[o]", json_device_stats(m, buckets, layer_buckets))
+		    : stats_of_all(c, buckets, layer_buckets);
 	commands_answer(client, json_pack("{s:I, s:o}", "time_ns", (json_int_t)ring_clock_ns(),
 					  "devices", devices));
 }
@@ -195,7 +197,7 @@ struct command {
 static const struct command commands[] = {
 	{ "list", list, { NULL } },
 	{ "show", show, { "sname" } },
-	{ "stats", stats, { "sname", "bbuckets" } },
+	{ "stats", stats, { "sname", "bbuckets", "blayer_buckets" } },
 	{ "add", commands_add, { "tyaml", "sfile" } },
 	{ "del", commands_del, { "sname", "bforce" } },
 	{ "version", version, { NULL } },

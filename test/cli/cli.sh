@@ -200,6 +200,11 @@ ctl_usage() {
 		stats --watch x
 		stats --watch 1 --count 0
 		stats --watch 1 --count -1
+		top a b
+		top --interval 0
+		top --watch 1
+		list --batch
+		top --json
 	END
 	run 2 ublkctl --nonsense && run 0 ublkctl --help && run 0 ublkctl --version
 }
@@ -414,6 +419,8 @@ completion() {
 		[ "$(complete_words --socket x del a)" = 'alpha' ] &&
 		[ "$(complete_words del alpha --)" = '--force' ] &&
 		[ "$(complete_words stats --w)" = '--watch' ] &&
+		[ "$(complete_words top --)" = '--interval --batch --count' ] &&
+		[ "$(complete_words top --interval 2 b)" = 'beta' ] &&
 		[ "$(complete_words add -f examples/mini)" = 'examples/minimal.yaml' ]
 }
 
