@@ -110,6 +110,7 @@ static void tag_submit(struct tag_io *io)
 	tag_set_state(io, TAG_SERVING);
 	io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
 	instrument_submit(io);
+	fault_block(io->bio.offset_bytes >> SECTOR_SHIFT);
 	switch (backend_io_submit(&io->bio)) {
 	case BACKEND_DONE:
 		tag_finish(io, io->bio.result);
@@ -186,6 +187,8 @@ static void tag_serve(struct tag_io *io)
 	struct queue *q = io->queue;
 	int ret;
 
+	if (fault_lose(q->setup.descs[tag_of(io)].start_sector))
+		return;
 	io->start_ns = io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
 	q->inflight_nr++;
 	ret = decode(io);

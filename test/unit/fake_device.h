@@ -28,7 +28,7 @@ struct device {
 	char error[DEVICE_ERROR_BYTES];
 	void *owner;
 	enum device_state state;
-	bool stop_wanted, force;
+	bool stop_wanted, force, asked;
 	enum device_event planned;
 	struct ev_timer answer;
 	const void *config_seen; /* as given; still there when the device ends */
@@ -260,6 +260,25 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 	*ret_queue = (struct inflight_queue){ .depth = 2, .tags = { 0, 1, 1 } };
 	fn(&io, arg);
 	return true;
+}
+
+void device_ask_driver(struct device *d)
+{
+	d->asked = true;
+}
+
+void device_driver(const struct device *d, struct device_driver *ret_said)
+{
+	*ret_said = (struct device_driver){ 0 };
+	if (d->asked)
+		*ret_said = (struct device_driver){
+			.asked_ns = 1, .answered_ns = 2, .state = 1, .server_pid = 42
+		};
+}
+
+const char *device_driver_state_name(unsigned state)
+{
+	return state == 1 ? "LIVE" : "?";
 }
 
 uint64_t device_memory_max(const struct device_spec *spec)

@@ -1,0 +1,99 @@
+#!/bin/bash
+# In the guest: why-stuck with the kernel's view: the ring's fdinfo, the device's state in the
+# driver, debugfs. A reactor that blocks and a request that the daemon forgets are bugs on purpose,
+# of the build with -DUBLKD_FAULTS=ON in build/faults.
+. "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
+
+cat >"$work/good.yaml" <<'EOC'
+daemon: {reactors: [0]}
+devices:
+  - {name: good, id: 1, queues: 1, backend: {type: mem, size: 16MiB}}
+EOC
+
+# said WORDS COMMAND...: the command prints them; an extended regular expression.
+said() {
+	local words=$1
+	shift
+	"$@" >"$work/said" 2>&1
+	cat "$work/said"
+	grep -qE "$words" "$work/said"
+}
+
+# reads SECTOR...: in the background, one each.
+reads() {
+	local sector
+	for sector in "$@"; do
+		dd if=/dev/ublkb1 of=/dev/null bs=512 count=1 skip="$sector" iflag=direct status=none \
+			2>/dev/null &
+	done
+}
+
+kill_daemon() {
+	kill -9 "$daemon_pid"
+	wait 2>/dev/null
+	daemon_pid=
+}
+
+umount /sys/kernel/debug 2>/dev/null
+start_daemon "$work/good.yaml"
+ok "without debugfs: said so" said 'debugfs cannot be read' ublkctl why-stuck good
+ok "the driver's state and our pid" \
+	said "driver +LIVE, its server is pid $daemon_pid \\(this ublkd\\)" ublkctl why-stuck good
+ok "the ring's fdinfo" \
+	said 'ring +reactor 0: 0 submissions not taken, [0-9]+ completions unseen, 0 overflowed' \
+	ublkctl why-stuck good
+mount -t debugfs none /sys/kernel/debug 2>/dev/null
+ok "with debugfs: busy tags and hctx state" said 'in flight, [0-9]+ tags busy, hctx0 state (none|[A-Z])' \
+	ublkctl why-stuck good
+ok "--json: driver" said '"state": "LIVE"' ublkctl --json why-stuck good
+ok "--json: rings" said '"cq_unseen": [0-9]+' ublkctl --json why-stuck good
+chmod 666 /run/ublkd/control.sock
+chmod 755 /run/ublkd
+ok "without root: said so" \
+	said 'cannot be read: EACCES \(root is needed\)' setpriv --reuid 65534 --clear-groups \
+	"$(command -v ublkctl)" why-stuck good
+stop_daemon
+
+faults=$here/../../build/faults/bin/ublkd
+if [ ! -x "$faults" ]; then
+	skip "why-stuck: a reactor that blocks" "no build/faults: cmake --preset faults and build"
+	finish
+fi
+
+# start_faulty VARIABLE=VALUE
+start_faulty() {
+	env "$1" "$faults" --config "$work/good.yaml" 2>"$work/ublkd.log" &
+	daemon_pid=$!
+	wait_for 30 settled
+	udevadm settle 2>/dev/null
+	sleep 0.5
+}
+
+start_faulty UBLKD_FAULT_BLOCK=808:20
+reads 808
+sleep 1
+reads 816 824 832
+sleep 0.5
+ok "a reactor that blocks: not turning" said 'reactor 0 has not turned for [0-9.]+m?s, and holds' \
+	ublkctl why-stuck good
+ok "... with completions that nobody has seen" said '[1-9][0-9]* completions wait in its ring unseen' \
+	ublkctl why-stuck good
+ok "... and requests that wait in the kernel" said '3 requests wait in the kernel unseen' \
+	ublkctl why-stuck good
+ok "... the ring's line" said 'ring +reactor 0: 0 submissions not taken, [1-9][0-9]* completions unseen' \
+	ublkctl why-stuck good
+ok "... the driver answers all the same" said 'driver +LIVE' ublkctl why-stuck good
+ok "... --json" said '"verdict": "reactor-not-turning"' ublkctl --json why-stuck good
+kill_daemon
+
+start_faulty UBLKD_FAULT_LOSE=808
+reads 808
+sleep 1
+ok "a request that the daemon forgot: unseen" \
+	said 'the kernel has 1 requests in flight, of which the daemon has seen 0' ublkctl why-stuck good
+ok "... --json" said '"verdict": "not-seen-by-daemon"' ublkctl --json why-stuck good
+ok "... debugfs has its tag" said '1 tags busy' ublkctl why-stuck good
+kill_daemon
+# Deletes what the killed one left.
+start_daemon "$work/good.yaml"
+finish
