@@ -4,6 +4,7 @@
 
 #include "backends/spec.h"
 #include "ublk/device.h"
+#include "ublk/io_error.h"
 #include "ublk/queue.h"
 
 #define CPU_MASK_BYTES 1024 /* of GET_QUEUE_AFFINITY: 8192 CPUs */
@@ -23,6 +24,7 @@ struct device {
 	struct device_driver said;
 	struct ublk_params params;
 	unsigned char cpu_mask[CPU_MASK_BYTES];
+	struct io_errors errors;
 	struct timer retry;    /* node not there yet, stop refused by a probe of udev */
 	struct timer deadline; /* of the stop */
 	uint64_t retry_until_ns;

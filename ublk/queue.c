@@ -22,6 +22,7 @@
 #include "base/util.h"
 #include "ublk/faults.h"
 #include "ublk/instruments.h"
+#include "ublk/io_error.h"
 
 #define SECTOR_SHIFT 9
 #define BUSY_RETRY_NS NS_PER_MS
@@ -81,12 +82,21 @@ static void tag_finish(struct tag_io *io, int result)
 {
 	bool has_data = io->bio.op == BACKEND_READ || io->bio.op == BACKEND_WRITE;
 
-	if (result < 0)
+	if (result < 0) {
 		io->result = result;
-	else
+		io_error_tell(io, result);
+	} else {
 		io->result = has_data ? (int32_t)io->bio.length_bytes : 0;
+	}
 	io->committing = false;
 	commit_later(io);
+}
+
+/* It fails by our own word: what a backend said last was about another request. */
+static void tag_refuse(struct tag_io *io, int err)
+{
+	io->bio.result = 0;
+	tag_finish(io, err);
 }
 
 static void busy_retry(struct task *task);
@@ -196,7 +206,7 @@ static void tag_serve(struct tag_io *io)
 	if (ret == 0 && q->cancelling)
 		ret = -EIO;
 	if (ret < 0)
-		tag_finish(io, ret);
+		tag_refuse(io, ret);
 	else
 		tag_submit(io);
 }
@@ -465,7 +475,7 @@ static void cancel_io(struct tag_io *io)
 {
 	if (io->state == TAG_BUSY) {
 		list_remove(&io->busy);
-		tag_finish(io, -EIO);
+		tag_refuse(io, -EIO);
 	} else if (io->state == TAG_SERVING) {
 		backend_io_cancel(&io->bio);
 	}

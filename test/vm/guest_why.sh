@@ -1,5 +1,5 @@
 #!/bin/bash
-# In the guest: why-stuck with the kernel's view: the ring's fdinfo, the device's state in the
+# In the guest: failed I/Os in words; why-stuck with the kernel's view: the ring's fdinfo, the device's state in the
 # driver, debugfs. A reactor that blocks and a request that the daemon forgets are bugs on purpose,
 # of the build with -DUBLKD_FAULTS=ON in build/faults.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
@@ -53,6 +53,37 @@ ok "without root: said so" \
 	said 'cannot be read: EACCES \(root is needed\)' setpriv --reuid 65534 --clear-groups \
 	"$(command -v ublkctl)" why-stuck good
 stop_daemon
+
+# ---- failed I/Os in the log ----
+
+cat >"$work/bad.yaml" <<'EOC'
+daemon: {reactors: [0]}
+devices:
+  - name: bad
+    id: 2
+    queues: 1
+    backend: {type: throttle, backend: {type: error, errno: ENOSPC, op: [write], from_sector: 800,
+      backend: {type: mem, size: 16MiB}}}
+EOC
+start_daemon "$work/bad.yaml"
+
+fail_write() { ! dd if=/dev/zero of=/dev/ublkb2 bs=4k count=1 seek="$1" oflag=direct status=none 2>/dev/null; }
+fail_writes() { for _ in 1 2 3 4 5; do fail_write 101 || return; done; }
+told() { grep 'msg="I/O failed"' "$work/ublkd.log"; }
+
+ok "a failed write" fail_write 100
+ok "... is told: who, what, where, by whom" grep -qE \
+	'level=warn msg="I/O failed" device=bad id=2 queue=0 tag=[0-9]+ op=write sector=800 bytes=4096 error=ENOSPC by=error means="no space' \
+	"$work/ublkd.log"
+ok "five more" fail_writes
+ok "... are not told" test "$(told | wc -l)" = 1
+ok "stats counts them by name" said 'ENOSPC +6|"ENOSPC": 6' ublkctl --json stats bad
+sleep 11
+ok "one after the window" fail_write 102
+ok "... is told, with the number of those before" said 'sector=816 .*dropped=5$' told
+stop_daemon
+
+# ---- bugs on purpose ----
 
 faults=$here/../../build/faults/bin/ublkd
 if [ ! -x "$faults" ]; then
