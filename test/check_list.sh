@@ -9,6 +9,7 @@ tap conformance 300 build/asan/test/conformance
 tap file-steps 60 build/asan/test/file_steps
 tap fuzz-yaml 120 build/asan/test/fuzz_yaml
 tap cli 120 test/cli/cli.sh build/release/bin
+tap page 120 test/page/page.sh build/asan
 tap sim-asan 300 build/asan/bin/sim --runs 96 --ios 1000
 tap lint 600 test/lint.sh build/clang
 

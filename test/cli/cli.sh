@@ -426,22 +426,27 @@ manual() {
 	! command -v mandoc >/dev/null || mandoc -T lint -W error "$page"
 }
 
+# All that is installed, and nothing else, below DESTDIR.
 installation() {
 	local file
-	cmake --install "$bin/.." --prefix "$tmp/usr" || return
-	for file in sbin/ublkd bin/ublkctl share/man/man8/ublkd.8 share/man/man1/ublkctl.1 \
-		share/man/man5/ublkd.yaml.5 share/bash-completion/completions/ublkctl \
-		share/doc/ublkd/examples/demo.yaml; do
-		[ -s "$tmp/usr/$file" ] || { echo "$file"; return 1; }
-	done
+	DESTDIR=$tmp/root cmake --install "$bin/.." --prefix /usr || return
+	{
+		printf '%s\n' sbin/ublkd bin/ublkctl share/man/man8/ublkd.8 share/man/man1/ublkctl.1 \
+			share/man/man5/ublkd.yaml.5 share/bash-completion/completions/ublkctl \
+			share/ublkd/grafana-dashboard.json
+		for file in examples/*.yaml; do echo "share/doc/ublkd/$file"; done
+	} | sort >"$tmp/wanted"
+	(cd "$tmp/root/usr" && find . -type f -size +0 | sed 's,^./,,' | sort) | diff "$tmp/wanted" - &&
+		[ -x "$tmp/root/usr/sbin/ublkd" ] && [ -x "$tmp/root/usr/bin/ublkctl" ] &&
+		[ "$(cd "$tmp/root" && ls)" = usr ]
 }
 
 ok "bash completion" completion
 ok "ublkd.yaml(5) has the options" manual
 if command -v cmake >/dev/null; then
-	ok "cmake --install" installation
+	ok "cmake --install into a DESTDIR" installation
 else
-	skip "cmake --install" "needs cmake"
+	skip "cmake --install into a DESTDIR" "needs cmake"
 fi
 
 echo "1..$n"

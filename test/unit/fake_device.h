@@ -39,6 +39,9 @@ static unsigned fake_nr;	  /* devices that exist */
 static unsigned fake_starts;	  /* successful device_start calls */
 static uint64_t fake_deadline_ns; /* of the last device_stop */
 
+/* Reads that a device did, by 1, 2, 4 ... us; more of them each time that somebody asks. */
+static unsigned fake_requests = 1, fake_requests_more;
+
 static struct backend_device *fake_backend; /* of every device */
 
 static inline bool fake_is(const struct device *d, const char *kind)
@@ -228,11 +231,16 @@ void device_info(const struct device *d, struct device_info *ret_info)
 
 void device_stats(const struct device *d, struct device_stats *ret_stats)
 {
+	struct device_op_stats *reads = &ret_stats->op[BACKEND_READ];
+
 	(void)d;
 	*ret_stats = (struct device_stats){ .inflight = 2 };
-	ret_stats->op[BACKEND_READ].done = 1;
-	ret_stats->op[BACKEND_READ].bytes = 4096;
-	histogram_record(&ret_stats->op[BACKEND_READ].layer[QUEUE_LAYER_TOTAL], 1000);
+	for (unsigned i = 0; i < fake_requests; i++) {
+		reads->done++;
+		reads->bytes += 4096;
+		histogram_record(&reads->layer[QUEUE_LAYER_TOTAL], 1000ull << i % 12);
+	}
+	fake_requests += fake_requests_more;
 }
 
 const char *inflight_state_name(enum inflight_state state)
