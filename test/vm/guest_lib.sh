@@ -8,6 +8,9 @@ mkdir -p "$work"
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 : "$here"
 n=0 bad=0 daemon_pid=
+# Two reactors, or one where the guest has one CPU (on the instruction clock).
+if [ "$(nproc)" -ge 2 ]; then reactors='[0, 1]'; else reactors='[0]'; fi
+: "$reactors"
 
 # ok NAME COMMAND...: one TAP line; what the command printed follows a failure as comments.
 ok() {

@@ -4,15 +4,15 @@
 # build/faults) is told.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
-cat >"$work/hang.yaml" <<'EOF'
-daemon: {reactors: [0, 1]}
+cat >"$work/hang.yaml" <<EOF
+daemon: {reactors: $reactors}
 devices:
   - {name: good, id: 1, backend: {type: mem, size: 16MiB}}
   - {name: hangs, id: 2, backend: {type: error, hang: true, op: [write], backend: {type: mem, size: 16MiB}}}
   - {name: slow, id: 3, backend: {type: throttle, write_iops_sec: 1, backend: {type: mem, size: 16MiB}}}
 EOF
-cat >"$work/good.yaml" <<'EOF'
-daemon: {reactors: [0, 1]}
+cat >"$work/good.yaml" <<EOF
+daemon: {reactors: $reactors}
 devices:
   - {name: good, id: 1, backend: {type: mem, size: 16MiB}}
 EOF
@@ -64,7 +64,7 @@ stop_daemon
 
 faults=$here/../../build/faults/bin/ublkd
 if [ -x "$faults" ]; then
-	printf 'daemon: {reactors: [0, 1]}\ndevices: []\n' >"$work/empty.yaml"
+	printf 'daemon: {reactors: %s}\ndevices: []\n' "$reactors" >"$work/empty.yaml"
 	printf 'name: lame\nid: 4\ndepth: 8\nbackend: {type: mem, size: 1MiB}\n' >"$work/lame.yaml"
 	UBLKD_FAULT_NO_FETCH=0:3 "$faults" --config "$work/empty.yaml" 2>"$work/ublkd.log" &
 	daemon_pid=$!

@@ -6,9 +6,9 @@
 ram_disk 100 || exit 1
 # NAME OPTIONS [QUEUES]. _max as large as the rate makes the bucket a second's worth: the guest, on a
 # busy machine, does not run for longer than the tenth of a second that a bucket has by itself.
-throttle() { echo "{name: $1, queues: ${3:-2}, backend: {type: throttle, $2, backend: {type: mem, size: 64MiB}}}"; }
+throttle() { echo "{name: $1, queues: ${3:-$(nproc)}, backend: {type: throttle, $2, backend: {type: mem, size: 64MiB}}}"; }
 cat >"$work/throttle.yaml" <<EOF
-daemon: {reactors: [0, 1], stop_timeout: 4s}
+daemon: {reactors: $reactors, stop_timeout: 4s}
 devices:
   - $(throttle iops "total_iops_sec: 500, total_iops_sec_max: 500")
   - $(throttle apart "read_iops_sec: 300, read_iops_sec_max: 300, write_iops_sec: 100, write_iops_sec_max: 100")
