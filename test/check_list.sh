@@ -29,9 +29,9 @@ if [ "$mode" != fast ]; then
 	tap sim 600 build/release/bin/sim
 	tap guest-runner 400 test/vm/selftest.sh
 
-	suites="daemon io fs flush many faults cycle"
+	suites="daemon io fs flush many faults cycle histogram"
 	# these compare times: on the instruction clock a busy machine does not disturb them
-	timed_suites="layers stuck throttle"
+	timed_suites="layers stuck throttle why"
 	for kernel in 7.2 6.12; do
 		(
 			for suite in $suites; do guest "$kernel" "$suite" 400; done
