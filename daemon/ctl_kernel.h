@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 struct kernel_view {
-	long inflight; /* started, /sys/block; -1: not known */
-	long busy;     /* tags in use, debugfs; -1: not known */
+	long inflight;	 /* started, /sys/block; -1: not known */
+	long busy;	 /* tags in use, debugfs; -1: not known */
 	char state[128]; /* flags of hctx 0, debugfs, or "none"; "": not known */
 };
 
