@@ -4,6 +4,7 @@
 # of the build with -DUBLKD_FAULTS=ON in build/faults.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
+id=1
 cat >"$work/good.yaml" <<'EOC'
 daemon: {reactors: [0]}
 devices:
@@ -23,7 +24,7 @@ said() {
 reads() {
 	local sector
 	for sector in "$@"; do
-		dd if=/dev/ublkb1 of=/dev/null bs=512 count=1 skip="$sector" iflag=direct status=none \
+		dd if=/dev/ublkb$id of=/dev/null bs=512 count=1 skip="$sector" iflag=direct status=none \
 			2>/dev/null &
 	done
 }
@@ -91,8 +92,11 @@ if [ ! -x "$faults" ]; then
 	finish
 fi
 
-# start_faulty VARIABLE=VALUE
+# start_faulty VARIABLE=VALUE: each time with another id, as the one of a daemon that was killed is
+# free only when the kernel has let go of everything.
 start_faulty() {
+	id=$((id + 1))
+	sed -i "s/id: [0-9]*/id: $id/" "$work/good.yaml"
 	env "$1" "$faults" --config "$work/good.yaml" 2>"$work/ublkd.log" &
 	daemon_pid=$!
 	wait_for 30 settled
@@ -125,6 +129,8 @@ ok "a request that the daemon forgot: unseen" \
 ok "... --json" said '"verdict": "not-seen-by-daemon"' ublkctl --json why-stuck good
 ok "... debugfs has its tag" said '1 tags busy' ublkctl why-stuck good
 kill_daemon
-# Deletes what the killed one left.
+# Deletes what the killed ones left.
+id=$((id + 1))
+sed -i "s/id: [0-9]*/id: $id/" "$work/good.yaml"
 start_daemon "$work/good.yaml"
 finish
