@@ -12,6 +12,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/util.h"
@@ -175,12 +176,16 @@ static void inflight(struct commands *c, struct socket_client *client, const jso
 	list_for_each (node, &c->fleet->members) {
 		const struct member *one = list_entry(node, struct member, node);
 
-		if (!m || m == one)
-			json_array_append_new(devices, json_inflight(one, now_ns));
+		if (m && m != one)
+			continue;
+		json_array_append_new(devices, json_inflight(one, now_ns));
+		if (one->device && !one->ended)
+			device_ask_driver(one->device);
 	}
-	all = json_pack("{s:I, s:o, s:o}", "time_ns", (json_int_t)now_ns, "devices", devices,
-			"reactors", json_inflight_reactors(c->reactors, now_ns));
-	/* Who asks again soon learns which reactors do not turn. */
+	all = json_pack("{s:I, s:i, s:o, s:o}", "time_ns", (json_int_t)now_ns, "pid", (int)getpid(),
+			"devices", devices, "reactors",
+			json_inflight_reactors(c->reactors, now_ns));
+	/* Who asks again soon learns what the driver says, and which reactors do not turn. */
 	reactors_ping(c->reactors, now_ns);
 	commands_answer(client, all);
 }

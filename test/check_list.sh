@@ -10,6 +10,7 @@ tap file-steps 60 build/asan/test/file_steps
 tap fuzz-yaml 120 build/asan/test/fuzz_yaml
 tap cli 120 test/cli/cli.sh build/release/bin
 tap top 120 test/cli/top.py build/asan/bin
+tap page 120 test/page/page.sh build/asan
 tap sim-asan 300 build/asan/bin/sim --runs 96 --ios 1000
 tap lint 600 test/lint.sh build/clang
 
@@ -29,9 +30,9 @@ if [ "$mode" != fast ]; then
 	tap sim 600 build/release/bin/sim
 	tap guest-runner 400 test/vm/selftest.sh
 
-	suites="daemon io fs flush many faults cycle"
+	suites="daemon io fs flush many faults cycle histogram"
 	# these compare times: on the instruction clock a busy machine does not disturb them
-	timed_suites="layers stuck throttle"
+	timed_suites="layers stuck throttle why"
 	for kernel in 7.2 6.12; do
 		(
 			for suite in $suites; do guest "$kernel" "$suite" 400; done

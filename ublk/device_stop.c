@@ -37,10 +37,19 @@ static void finish(struct device *d)
 {
 	struct reactor *home = d->host->ctl->reactor;
 
+	d->finish_waits = ctl_cmd_busy(&d->ask);
+	if (d->finish_waits)
+		return;
 	reactor_timer_cancel(home, &d->deadline);
 	reactor_timer_cancel(home, &d->retry);
 	device_set_state(d, d->failed ? DEVICE_FAILED : DEVICE_GONE);
 	device_event(d, d->failed ? DEVICE_EVENT_FAILED : DEVICE_EVENT_GONE);
+}
+
+void device_check_finish(struct device *d)
+{
+	if (d->finish_waits)
+		finish(d);
 }
 
 static void del_done(struct ctl_cmd *cmd, int res);

@@ -141,6 +141,25 @@ static void test_reactors_and_version(void **state)
 	       "{\"ok\":true,\"data\":{\"version\":\"" UBLKD_VERSION "\"}}");
 }
 
+/* The first question asks the driver, the second one tells what it said. */
+static void test_inflight_asks_the_driver(void **state)
+{
+	json_t *data, *driver;
+
+	(void)state;
+	add("a");
+	data = ask("{\"command\":\"inflight\"}");
+	assert_int_equal(json_integer_value(json_object_get(data, "pid")), getpid());
+	driver = json_object_get(json_array_get(json_object_get(data, "devices"), 0), "driver");
+	assert_int_equal(json_object_size(driver), 0);
+	json_decref(data);
+	data = ask("{\"command\":\"inflight\",\"name\":\"a\"}");
+	driver = json_object_get(json_array_get(json_object_get(data, "devices"), 0), "driver");
+	assert_string_equal(json_string_value(json_object_get(driver, "state")), "LIVE");
+	assert_int_equal(json_integer_value(json_object_get(driver, "server_pid")), 42);
+	json_decref(data);
+}
+
 static void test_add_several(void **state)
 {
 	(void)state;
@@ -479,6 +498,7 @@ int main(void)
 		TEST(test_show),
 		TEST(test_stats),
 		TEST(test_reactors_and_version),
+		TEST(test_inflight_asks_the_driver),
 		TEST(test_add_several),
 		TEST(test_add_with_errors),
 		TEST(test_add_that_fails),
