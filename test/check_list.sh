@@ -35,6 +35,10 @@ if [ "$mode" != fast ]; then
 		(for suite in $suites; do guest "$kernel" "$suite" 400; done) &
 	done
 	wait
+	# tracing patches the kernel's code; two CPUs on one kernel, exact times on the other
+	guest_flags=-i guest 7.2 bpftrace 400 &
+	guest_flags=-s guest 6.12 bpftrace 400 &
+	wait
 	# the same daemon with every memory access, and every access of two threads, checked
 	guest 7.2 faults 400 asan &
 	guest 6.12 many 400 tsan &
@@ -42,6 +46,6 @@ if [ "$mode" != fast ]; then
 	tap_count guest-7.2-faults-asan
 	tap_count guest-6.12-many-tsan
 	for kernel in 7.2 6.12; do
-		for suite in $suites; do tap_count "guest-$kernel-$suite"; done
+		for suite in $suites bpftrace; do tap_count "guest-$kernel-$suite"; done
 	done
 fi
