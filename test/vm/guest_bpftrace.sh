@@ -48,10 +48,14 @@ polls() {
 	[ "$call" = 232 ] || [ "$call" = 281 ] # epoll_wait, epoll_pwait
 }
 
+ended() { ! kill -0 "$trace_pid" 2>/dev/null || grep -q '^State:.Z' "/proc/$trace_pid/status"; }
+
 # Ends it as ^C does. Whatever it warned of makes what it counted worthless.
 trace_end() {
 	sleep 0.5 # it empties its buffers every tenth of a second
-	kill -INT "$trace_pid" && wait "$trace_pid" || return
+	kill -INT "$trace_pid" || return
+	wait_for 60 ended || { kill -KILL "$trace_pid"; echo "bpftrace does not end"; }
+	wait "$trace_pid" || return
 	! grep -E 'Lost|ERROR|WARN|Map full' "$work/trace"
 }
 
