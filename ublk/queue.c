@@ -332,6 +332,7 @@ static int tag_init(struct queue *q, unsigned tag)
 	int ret;
 
 	io->queue = q;
+	io->id = (uint64_t)q->setup.dev_id << 32 | (uint64_t)q->setup.idx << 16 | tag;
 	list_init(&io->busy);
 	ret = op_init(&io->op, q->setup.reactor, owner, tag_event);
 	if (ret < 0)

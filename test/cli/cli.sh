@@ -508,6 +508,7 @@ installation() {
 			share/man/man5/ublkd.yaml.5 share/bash-completion/completions/ublkctl \
 			share/ublkd/grafana-dashboard.json
 		for file in examples/*.yaml; do echo "share/doc/ublkd/$file"; done
+		for file in trace/bpftrace/*.bt; do echo "share/ublkd/${file#trace/}"; done
 	} | sort >"$tmp/wanted"
 	(cd "$tmp/root/usr" && find . -type f -size +0 | sed 's,^./,,' | sort) | diff "$tmp/wanted" - &&
 		[ -x "$tmp/root/usr/sbin/ublkd" ] && [ -x "$tmp/root/usr/bin/ublkctl" ] &&
