@@ -14,8 +14,10 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
 void log_init(enum log_level max_level);
 
 /*
- * fmt makes the rest of the line as key=value pairs and may be "". Values with spaces are the
- * caller's to quote ("path=\"%s\"").
+ * fmt makes the rest of the line as key=value pairs and may be "". What a %s brings is escaped as
+ * in JSON, so that no text from outside ends its quotes or its line, and is put into quotes where
+ * it needs them and the format has none. Never waits: a line that stderr does not take is lost,
+ * counted.
  */
 void log_line(enum log_level level, const char *msg, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -31,8 +33,16 @@ struct log_limit {
 #define LOG_LIMIT_BURST 5
 #define LOG_LIMIT_INTERVAL_NS 10000000000ull
 
-/* 1 when the line may be written; *ret_dropped lines were swallowed since the last one. */
-int log_limit_pass(struct log_limit *limit, uint32_t *ret_dropped);
+/*
+ * 1 when the line may be written, burst of them in each interval; *ret_dropped lines were swallowed
+ * since the last one.
+ */
+int log_limit_pass_each(struct log_limit *limit, uint32_t burst, uint32_t *ret_dropped);
+
+static inline int log_limit_pass(struct log_limit *limit, uint32_t *ret_dropped)
+{
+	return log_limit_pass_each(limit, LOG_LIMIT_BURST, ret_dropped);
+}
 
 #define log_error(msg, ...) log_line(LOG_LEVEL_ERROR, msg, __VA_ARGS__)
 #define log_warn(msg, ...) log_line(LOG_LEVEL_WARN, msg, __VA_ARGS__)

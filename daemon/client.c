@@ -19,34 +19,40 @@
 #include "base/errname.h"
 #include "daemon/socket.h"
 
-static void tell_no_connection(const char *path, int err)
+void client_no_connection(const char *path, int err, char *ret_text, size_t bytes)
 {
 	switch (err) {
 	case ENOENT:
 	case ENOTDIR:
-		fprintf(stderr,
-			"ublkctl: nobody serves %s: start ublkd, or name its socket with "
-			"--socket PATH\n",
-			path);
+		snprintf(ret_text, bytes,
+			 "nobody serves %s: start ublkd, or name its socket with --socket PATH",
+			 path);
 		break;
 	case ECONNREFUSED:
-		fprintf(stderr,
-			"ublkctl: nobody answers at %s: ublkd is just starting or stopping, or was "
-			"killed; see its log\n",
-			path);
+		snprintf(ret_text, bytes,
+			 "nobody answers at %s: ublkd is just starting or stopping, or was "
+			 "killed; see its log",
+			 path);
 		break;
 	case EACCES:
 	case EPERM:
-		fprintf(stderr, "ublkctl: no permission for %s: run as root, as ublkd does\n",
-			path);
+		snprintf(ret_text, bytes, "no permission for %s: run as root, as ublkd does", path);
 		break;
 	case EAGAIN:
-		fprintf(stderr, "ublkctl: ublkd at %s does not answer; is it stopped or stuck?\n",
-			path);
+		snprintf(ret_text, bytes, "ublkd at %s does not answer; is it stopped or stuck?",
+			 path);
 		break;
 	default:
-		fprintf(stderr, "ublkctl: %s: %s\n", path, strerror(err));
+		snprintf(ret_text, bytes, "%s: %s", path, strerror(err));
 	}
+}
+
+static void tell_no_connection(const char *path, int err)
+{
+	char text[CLIENT_TEXT_BYTES];
+
+	client_no_connection(path, err, text, sizeof(text));
+	fprintf(stderr, "ublkctl: %s\n", text);
 }
 
 /* Returns an fd or -errno. */

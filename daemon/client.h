@@ -3,6 +3,7 @@
 #define DAEMON_CLIENT_H
 
 #include <jansson.h>
+#include <stddef.h>
 
 #include "daemon/exit_code.h"
 
@@ -14,5 +15,9 @@
  * refused or cannot be asked, the reason is printed to stderr and EXIT_REFUSED returned.
  */
 enum exit_code client_ask(const char *socket_path, json_t *request, int seconds, json_t **ret_data);
+
+/* Why nobody answers at path, in words with the cure; err is what connect or recv said. */
+#define CLIENT_TEXT_BYTES 512
+void client_no_connection(const char *path, int err, char *ret_text, size_t bytes);
 
 #endif

@@ -12,6 +12,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/util.h"
@@ -111,14 +112,14 @@ static void show(struct commands *c, struct socket_client *client, const json_t 
 		commands_answer(client, json_device_full(m));
 }
 
-static json_t *stats_of_all(struct commands *c, bool buckets)
+static json_t *stats_of_all(struct commands *c, bool buckets, bool layer_buckets)
 {
 	json_t *all = json_array();
 
 	list_for_each (node, &c->fleet->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
-		json_array_append_new(all, json_device_stats(m, buckets));
+		json_array_append_new(all, json_device_stats(m, buckets, layer_buckets));
 	}
 	return all;
 }
@@ -126,6 +127,7 @@ static json_t *stats_of_all(struct commands *c, bool buckets)
 static void stats(struct commands *c, struct socket_client *client, const json_t *request)
 {
 	bool buckets = json_is_true(json_object_get(request, "buckets"));
+	bool layer_buckets = json_is_true(json_object_get(request, "layer_buckets"));
 	struct member *m = NULL;
 	json_t *devices;
 
@@ -134,7 +136,8 @@ static void stats(struct commands *c, struct socket_client *client, const json_t
 		if (!m)
 			return;
 	}
-	devices = m ? json_pack("[o]", json_device_stats(m, buckets)) : stats_of_all(c, buckets);
+	devices = m ? json_pack("[o]", json_device_stats(m, buckets, layer_buckets))
+		    : stats_of_all(c, buckets, layer_buckets);
 	commands_answer(client, json_pack("{s:I, s:o}", "time_ns", (json_int_t)ring_clock_ns(),
 					  "devices", devices));
 }
@@ -173,12 +176,16 @@ static void inflight(struct commands *c, struct socket_client *client, const jso
 	list_for_each (node, &c->fleet->members) {
 		const struct member *one = list_entry(node, struct member, node);
 
-		if (!m || m == one)
-			json_array_append_new(devices, json_inflight(one, now_ns));
+		if (m && m != one)
+			continue;
+		json_array_append_new(devices, json_inflight(one, now_ns));
+		if (one->device && !one->ended)
+			device_ask_driver(one->device);
 	}
-	all = json_pack("{s:I, s:o, s:o}", "time_ns", (json_int_t)now_ns, "devices", devices,
-			"reactors", json_inflight_reactors(c->reactors, now_ns));
-	/* Who asks again soon learns which reactors do not turn. */
+	all = json_pack("{s:I, s:i, s:o, s:o}", "time_ns", (json_int_t)now_ns, "pid", (int)getpid(),
+			"devices", devices, "reactors",
+			json_inflight_reactors(c->reactors, now_ns));
+	/* Who asks again soon learns what the driver says, and which reactors do not turn. */
 	reactors_ping(c->reactors, now_ns);
 	commands_answer(client, all);
 }
@@ -195,7 +202,7 @@ struct command {
 static const struct command commands[] = {
 	{ "list", list, { NULL } },
 	{ "show", show, { "sname" } },
-	{ "stats", stats, { "sname", "bbuckets" } },
+	{ "stats", stats, { "sname", "bbuckets", "blayer_buckets" } },
 	{ "add", commands_add, { "tyaml", "sfile" } },
 	{ "del", commands_del, { "sname", "bforce" } },
 	{ "version", version, { NULL } },

@@ -19,6 +19,7 @@
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_stats.h"
 #include "daemon/ctl_stuck.h"
+#include "daemon/ctl_top.h"
 #include "daemon/doctor.h"
 
 #define SOCKET_DEFAULT "/run/ublkd/control.sock"
@@ -29,10 +30,10 @@
 struct args {
 	const char *socket_path, *name, *file, *perfetto;
 	bool json, force;
-	double watch_seconds;
+	double watch_seconds, interval;
 	unsigned long count;
 	char **words; /* behind the name, NULL at the end */
-	bool layers;
+	bool layers, batch;
 	struct ctl_histogram_params histogram; /* its own options and action */
 };
 
@@ -47,6 +48,9 @@ static const char usage_text[] =
 	"  stats [NAME]             what devices did since they were started\n"
 	"        [--watch SECONDS [--count N]]   or do now, per second\n"
 	"        [--layers]         where the time was spent: throttle, daemon, backend\n"
+	"  top [NAME]               devices, layers and reactors, live; ? is help, q quits\n"
+	"        [--interval SECONDS] [--count N]\n"
+	"        [--batch]          as text, one picture after the other\n"
 	"  inflight [NAME]          every I/O in the daemon, the oldest first\n"
 	"  why-stuck [NAME]         where the oldest I/O of each device sits, and what to do\n"
 	"  flight [FILE] [--count N] the last events of all I/Os; FILE: of one reactor, or a dead "
@@ -71,6 +75,8 @@ enum {
 	OPT_FORCE = 256,
 	OPT_PERFETTO,
 	OPT_LAYERS,
+	OPT_INTERVAL,
+	OPT_BATCH,
 	OPT_LAYER,
 	OPT_OP,
 	OPT_QMP_JSON,
@@ -86,6 +92,8 @@ static const struct option options[] = {
 	{ "count", required_argument, NULL, 'n' },
 	{ "perfetto", required_argument, NULL, OPT_PERFETTO },
 	{ "layers", no_argument, NULL, OPT_LAYERS },
+	{ "interval", required_argument, NULL, OPT_INTERVAL },
+	{ "batch", no_argument, NULL, OPT_BATCH },
 	{ "layer", required_argument, NULL, OPT_LAYER },
 	{ "op", required_argument, NULL, OPT_OP },
 	{ "qmp-json", no_argument, NULL, OPT_QMP_JSON },
@@ -252,6 +260,21 @@ static enum exit_code stats(const struct args *a)
 	return ctl_stats(&params);
 }
 
+static enum exit_code top(const struct args *a)
+{
+	struct ctl_top_params params = {
+		.socket_path = a->socket_path,
+		.name = a->name,
+		.interval = a->interval,
+		.batch = a->batch,
+		.count = a->count,
+	};
+
+	if (a->json)
+		usage_error("--json is not for top: stats --watch has it", "");
+	return ctl_top(&params);
+}
+
 static json_t *inflight_request(const struct args *a)
 {
 	return a->name ? json_pack("{s:s, s:s}", "command", "inflight", "name", a->name)
@@ -316,7 +339,8 @@ static const struct command {
 	const char *name;
 	enum exit_code (*fn)(const struct args *a);
 	enum name_use name_use;
-	/* letters: F: --force, P: --perfetto, y: --layers, h: of histogram, +: more words */
+	/* letters: F: --force, i: --interval, b: --batch, P: --perfetto, y: --layers, h: of
+	 * histogram, +: more words */
 	const char *options;
 } commands[] = {
 	{ "list", list, NAME_NONE, "" },
@@ -324,6 +348,7 @@ static const struct command {
 	{ "add", add, NAME_NONE, "f" },
 	{ "del", del, NAME_NEEDED, "F" },
 	{ "stats", stats, NAME_OPTIONAL, "wny" },
+	{ "top", top, NAME_OPTIONAL, "nib" },
 	{ "histogram", histogram, NAME_NEEDED, "h" },
 	{ "throttle", throttle, NAME_NEEDED, "+" },
 	{ "inflight", inflight, NAME_OPTIONAL, "" },
@@ -340,7 +365,7 @@ static double parse_seconds(const char *word)
 	double seconds = strtod(word, &end);
 
 	if (end == word || *end || !(seconds >= WATCH_SECONDS_MIN && seconds <= WATCH_SECONDS_MAX))
-		usage_error("--watch takes seconds, 0.05 or more, not ", word);
+		usage_error("an interval is seconds, 0.05 or more, not ", word);
 	return seconds;
 }
 
@@ -399,6 +424,14 @@ static void parse_option(int opt, struct args *a, char *used)
 		break;
 	case 'w':
 		a->watch_seconds = parse_seconds(optarg);
+		break;
+	case OPT_INTERVAL:
+		a->interval = parse_seconds(optarg);
+		opt = 'i';
+		break;
+	case OPT_BATCH:
+		a->batch = true;
+		opt = 'b';
 		break;
 	case 'n':
 		a->count = parse_count(optarg);

@@ -5,14 +5,16 @@
  */
 #include "daemon/ctl_stuck.h"
 
-#include <glob.h>
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/errname.h"
 #include "base/util.h"
 #include "daemon/client.h"
+#include "daemon/ctl_kernel.h"
 #include "daemon/ctl_print.h"
 #include "daemon/stuck.h"
 #include "daemon/table.h"
@@ -32,84 +34,36 @@ static uint64_t number(const json_t *o, const char *key)
 
 /* ---- the kernel's view ---- */
 
-struct kernel_view {
-	long inflight; /* started, /sys/block; -1: not known */
-	long busy;     /* tags in use, debugfs; -1: not known */
-	char state[128];
+#define DEVICES_MAX 4096
+#define REACTORS_MAX 1024
+
+/* What is looked at once, in whatever order the devices ask for it. */
+struct ring_looks {
+	bool looked[REACTORS_MAX];
+	struct kernel_ring ring[REACTORS_MAX];
 };
 
-static long sysfs_inflight(long long id)
+struct looks {
+	json_t *first, *second;
+	struct kernel_view kernel[DEVICES_MAX]; /* in the order of the first look */
+	struct ring_looks rings_first, rings_second;
+};
+
+static const struct kernel_ring *look_at_ring(struct ring_looks *looks, const json_t *data,
+					      uint64_t reactor)
 {
-	long reads, writes, nr = -1;
-	char path[64];
-	FILE *file;
+	static const struct kernel_ring unknown = { .err = -ENODATA };
+	const json_t *r = json_array_get(json_object_get(data, "reactors"), reactor);
 
-	snprintf(path, sizeof(path), "/sys/block/ublkb%lld/inflight", id);
-	file = fopen(path, "re");
-	if (file && fscanf(file, "%ld %ld", &reads, &writes) == 2)
-		nr = reads + writes;
-	if (file)
-		fclose(file);
-	return nr;
-}
-
-/* One line per request. */
-static long count_lines(const char *path)
-{
-	FILE *file = fopen(path, "re");
-	long nr = 0;
-	int c;
-
-	if (!file)
-		return 0;
-	while ((c = fgetc(file)) != EOF)
-		nr += c == '\n';
-	fclose(file);
-	return nr;
-}
-
-static long debugfs_busy(long long id)
-{
-	char pattern[96];
-	glob_t found;
-	long nr = 0;
-
-	snprintf(pattern, sizeof(pattern), "/sys/kernel/debug/block/ublkb%lld/hctx*/busy", id);
-	if (glob(pattern, 0, NULL, &found) != 0)
-		return -1;
-	for (size_t i = 0; i < found.gl_pathc; i++)
-		nr += count_lines(found.gl_pathv[i]);
-	globfree(&found);
-	return nr;
-}
-
-static void debugfs_state(long long id, char *state, size_t bytes)
-{
-	char path[96];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/kernel/debug/block/ublkb%lld/hctx0/state", id);
-	file = fopen(path, "re");
-	if (!file || !fgets(state, (int)bytes, file))
-		state[0] = '\0';
-	state[strcspn(state, "\n")] = '\0';
-	if (file)
-		fclose(file);
-}
-
-static void look_at_kernel(long long id, struct kernel_view *ret_view)
-{
-	*ret_view = (struct kernel_view){ .inflight = -1, .busy = -1 };
-	if (id < 0)
-		return;
-	ret_view->inflight = sysfs_inflight(id);
-	ret_view->busy = debugfs_busy(id);
-	debugfs_state(id, ret_view->state, sizeof(ret_view->state));
-}
-
-static long kernel_nr(const struct kernel_view *k)
-{
-	return MAX(k->inflight, k->busy);
+	/* An older ublkd tells neither its pid nor the ring. */
+	if (reactor >= REACTORS_MAX || !json_object_get(r, "ring_fd"))
+		return &unknown;
+	if (!looks->looked[reactor]) {
+		kernel_look_ring((int)number(data, "pid"), (int)number(r, "ring_fd"),
+				 &looks->ring[reactor]);
+		looks->looked[reactor] = true;
+	}
+	return &looks->ring[reactor];
 }
 
 /* ---- the daemon's view ---- */
@@ -162,6 +116,28 @@ static void add_oldest(struct stuck_view *v, const json_t *io)
 	v->backend_state = text(io, "backend_state");
 }
 
+static void add_driver(struct stuck_view *v, const json_t *device)
+{
+	const json_t *driver = json_object_get(device, "driver");
+
+	v->driver_state = text(driver, "state");
+	v->driver_error = text(driver, "error");
+	v->server_pid = (int)json_integer_value(json_object_get(driver, "server_pid"));
+	v->driver_owed_ns = number(driver, "owed_ns");
+}
+
+/* What stands in the ring in both looks without having moved. */
+static void add_ring(struct stuck_view *v, const struct kernel_ring *a, const struct kernel_ring *b)
+{
+	if (a->err < 0 || b->err < 0)
+		return;
+	if (a->sq_head == b->sq_head)
+		v->sq_waiting = MIN(a->sq_waiting, b->sq_waiting);
+	if (a->cq_head == b->cq_head)
+		v->cq_unseen = MIN(a->cq_unseen, b->cq_unseen);
+	v->overflow = MIN(a->overflow, b->overflow);
+}
+
 static void fill_view(struct stuck_view *v, const json_t *device, const json_t *reactors)
 {
 	json_t *queue;
@@ -176,6 +152,7 @@ static void fill_view(struct stuck_view *v, const json_t *device, const json_t *
 	json_array_foreach(json_object_get(device, "queues"), i, queue)
 		add_queue(v, queue, reactors);
 	add_oldest(v, json_array_get(json_object_get(device, "ios"), 0));
+	add_driver(v, device);
 	v->seen_nr = v->inflight;
 }
 
@@ -210,12 +187,83 @@ static void print_kernel(const struct kernel_view *k)
 		printf("  kernel  no block device, or not to be seen from here\n");
 		return;
 	}
-	printf("  kernel  %ld in flight", k->inflight);
+	if (k->inflight >= 0)
+		printf("  kernel  %ld in flight", k->inflight);
+	else
+		printf("  kernel  (sysfs cannot be read)");
 	if (k->busy >= 0)
 		printf(", %ld tags busy", k->busy);
 	else
 		printf(" (debugfs cannot be read)");
 	printf("%s%s\n", k->state[0] ? ", hctx0 state " : "", k->state);
+}
+
+static void print_driver(const struct stuck_view *v)
+{
+	char age[CTL_NUMBER_BYTES];
+
+	if (v->driver_error)
+		printf("  driver  refuses to tell its state: %s\n", v->driver_error);
+	else if (!v->driver_state)
+		printf("  driver  %s\n",
+		       v->driver_owed_ns ? "has not answered yet" : "was not asked: not added");
+	else if (v->server_pid > 0)
+		printf("  driver  %s, its server is pid %d%s\n", v->driver_state, v->server_pid,
+		       v->server_pid == v->daemon_pid ? " (this ublkd)" : "");
+	else
+		printf("  driver  %s, without a server\n", v->driver_state);
+	if (v->driver_owed_ns >= STUCK_REACTOR_NS)
+		printf("  driver  owes an answer for %s\n", ctl_format_ns(v->driver_owed_ns, age));
+}
+
+static const char *ring_cure(int err)
+{
+	switch (-err) {
+	case EAGAIN:
+		return " (the kernel had it locked)";
+	case EACCES:
+	case EPERM:
+		return " (root is needed)";
+	case ENOENT:
+		return " (ublkd runs in another pid namespace, or has ended)";
+	default:
+		return "";
+	}
+}
+
+static void print_ring(uint64_t reactor, const struct kernel_ring *ring)
+{
+	if (ring->err < 0)
+		printf("  ring    reactor %llu: cannot be read: %s%s\n",
+		       (unsigned long long)reactor, errname(ring->err), ring_cure(ring->err));
+	else
+		printf("  ring    reactor %llu: %u submissions not taken, %u completions unseen, "
+		       "%u overflowed\n",
+		       (unsigned long long)reactor, ring->sq_waiting, ring->cq_unseen,
+		       ring->overflow);
+}
+
+/* True when a queue before this one has the same reactor. */
+static bool reactor_was_told(const json_t *queues, size_t nr)
+{
+	uint64_t reactor = number(json_array_get(queues, nr), "reactor");
+
+	for (size_t i = 0; i < nr; i++)
+		if (number(json_array_get(queues, i), "reactor") == reactor)
+			return true;
+	return false;
+}
+
+static void print_rings(struct looks *l, const json_t *device)
+{
+	const json_t *queues = json_object_get(device, "queues");
+
+	for (size_t i = 0; i < json_array_size(queues); i++) {
+		uint64_t reactor = number(json_array_get(queues, i), "reactor");
+
+		if (!reactor_was_told(queues, i))
+			print_ring(reactor, look_at_ring(&l->rings_second, l->second, reactor));
+	}
 }
 
 static void print_oldest(const struct stuck_view *v)
@@ -231,13 +279,40 @@ static void print_oldest(const struct stuck_view *v)
 	       v->backend_state ? v->backend_state : "");
 }
 
-static json_t *verdict_json(const json_t *device, const struct kernel_view *k,
+static json_t *json_ring(uint64_t reactor, const struct kernel_ring *ring)
+{
+	if (ring->err < 0)
+		return json_pack("{s:I, s:s}", "reactor", (json_int_t)reactor, "error",
+				 errname(ring->err));
+	return json_pack("{s:I, s:I, s:I, s:I}", "reactor", (json_int_t)reactor, "sq_waiting",
+			 (json_int_t)ring->sq_waiting, "cq_unseen", (json_int_t)ring->cq_unseen,
+			 "overflow", (json_int_t)ring->overflow);
+}
+
+static json_t *json_rings(struct looks *l, const json_t *device)
+{
+	const json_t *queues = json_object_get(device, "queues");
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < json_array_size(queues); i++) {
+		uint64_t reactor = number(json_array_get(queues, i), "reactor");
+
+		if (!reactor_was_told(queues, i))
+			json_array_append_new(
+				all, json_ring(reactor,
+					       look_at_ring(&l->rings_second, l->second, reactor)));
+	}
+	return all;
+}
+
+static json_t *verdict_json(struct looks *l, const json_t *device, const struct kernel_view *k,
 			    const struct stuck_verdict *verdict)
 {
-	json_t *o =
-		json_pack("{s:s, s:s, s:s, s:I, s:I}", "verdict", stuck_kind_name(verdict->kind),
-			  "where", verdict->where, "cure", verdict->cure, "kernel_inflight",
-			  (json_int_t)k->inflight, "kernel_busy", (json_int_t)k->busy);
+	json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:o}", "verdict",
+			      stuck_kind_name(verdict->kind), "where", verdict->where, "cure",
+			      verdict->cure, "kernel_inflight", (json_int_t)k->inflight,
+			      "kernel_busy", (json_int_t)k->busy, "kernel_hctx0", k->state, "pid",
+			      (json_int_t)number(l->second, "pid"), "rings", json_rings(l, device));
 
 	json_object_update_missing(o, (json_t *)device);
 	return o;
@@ -269,37 +344,46 @@ static const json_t *find(const json_t *data, const char *name)
 	return NULL;
 }
 
-#define DEVICES_MAX 4096
-
-struct looks {
-	json_t *first, *second;
-	struct kernel_view kernel[DEVICES_MAX]; /* in the order of the first look */
-};
-
-static void judge(struct looks *l, const json_t *device, json_t *all, struct kernel_view *first)
+/* The view of both looks, where there were two. */
+static void look_again(struct looks *l, const json_t *device, const struct kernel_view *first,
+		       struct stuck_view *ret_view, struct kernel_view *ret_kernel)
 {
-	const json_t *reactors = json_object_get(l->second, "reactors"),
-		     *before = find(l->first, text(device, "name"));
-	struct stuck_verdict verdict;
-	struct stuck_view view, old;
-	struct kernel_view kernel;
+	const json_t *before = find(l->first, text(device, "name"));
+	struct stuck_view old;
 
-	look_at_kernel(json_integer_value(json_object_get(device, "id")), &kernel);
-	fill_view(&view, device, reactors);
-	if (before && first) {
-		fill_view(&old, before, reactors);
-		view.seen_nr = MAX(view.seen_nr, old.seen_nr);
-		view.kernel_nr = MIN(kernel_nr(&kernel), kernel_nr(first));
-	}
+	kernel_look(json_integer_value(json_object_get(device, "id")), ret_kernel);
+	fill_view(ret_view, device, json_object_get(l->second, "reactors"));
+	ret_view->daemon_pid = (int)number(l->second, "pid");
+	if (!before || !first)
+		return;
+	fill_view(&old, before, json_object_get(l->second, "reactors"));
+	ret_view->seen_nr = MAX(ret_view->seen_nr, old.seen_nr);
+	ret_view->kernel_nr = MIN(kernel_nr(ret_kernel), kernel_nr(first));
+	if (ret_view->reactor >= 0)
+		add_ring(ret_view,
+			 look_at_ring(&l->rings_first, l->first, (uint64_t)ret_view->reactor),
+			 look_at_ring(&l->rings_second, l->second, (uint64_t)ret_view->reactor));
+}
+
+static void judge(struct looks *l, const json_t *device, json_t *all,
+		  const struct kernel_view *first)
+{
+	struct stuck_verdict verdict;
+	struct kernel_view kernel;
+	struct stuck_view view;
+
+	look_again(l, device, first, &view, &kernel);
 	stuck_judge(&view, &verdict);
 	if (all) {
-		json_array_append_new(all, verdict_json(device, &kernel, &verdict));
+		json_array_append_new(all, verdict_json(l, device, &kernel, &verdict));
 		return;
 	}
 	printf("%s%s%s (%s)\n", table_color_on(TABLE_BOLD), view.name, table_color_off(),
 	       view.step);
-	print_queues(device, reactors);
+	print_queues(device, json_object_get(l->second, "reactors"));
 	print_kernel(&kernel);
+	print_driver(&view);
+	print_rings(l, device);
 	print_oldest(&view);
 	print_verdict(&verdict);
 }
@@ -315,14 +399,16 @@ static enum exit_code ask(const char *socket_path, const char *name, json_t **re
 
 static void look_first(struct looks *l)
 {
-	json_t *device;
-	size_t i;
+	json_t *device, *queue;
+	size_t i, j;
 
 	json_array_foreach(json_object_get(l->first, "devices"), i, device)
 	{
 		if (i < DEVICES_MAX)
-			look_at_kernel(json_integer_value(json_object_get(device, "id")),
-				       &l->kernel[i]);
+			kernel_look(json_integer_value(json_object_get(device, "id")),
+				    &l->kernel[i]);
+		json_array_foreach(json_object_get(device, "queues"), j, queue)
+			look_at_ring(&l->rings_first, l->first, number(queue, "reactor"));
 	}
 }
 

@@ -229,14 +229,11 @@ static void set_log_level(const struct daemon *d, const struct settings *setting
 	log_init((enum log_level)(level >= 0 ? level : settings->daemon.log_level));
 }
 
-/* Each line of the errors is a line of the log; its quotes must not end the value. */
+/* Each line of the errors is a line of the log. */
 static void log_config_errors(struct config_errors *e)
 {
 	char *text = config_errors_text(e), *rest = text, *line;
 
-	for (char *c = text; c && *c; c++)
-		if (*c == '"')
-			*c = '\'';
 	while ((line = strsep(&rest, "\n")))
 		if (line[0])
 			log_error("configuration", "error=\"%s\"", line);

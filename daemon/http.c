@@ -25,6 +25,11 @@
 #define CLIENT_SECONDS_MAX 10u
 #define JSON_TYPE "application/json"
 #define HTML_TYPE "text/html; charset=utf-8"
+#define JS_TYPE "text/javascript; charset=utf-8"
+/* The page runs its own script and asks this server; nothing else, nowhere else. */
+#define PAGE_POLICY                                                                                \
+	"default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; "   \
+	"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 /* ---- answers ---- */
 
@@ -38,6 +43,7 @@ static enum MHD_Result send_answer(struct MHD_Connection *connection, unsigned s
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	MHD_add_response_header(response, "Content-Security-Policy", PAGE_POLICY);
 	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
 		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
 	ret = MHD_queue_response(connection, status, response);
@@ -74,6 +80,27 @@ static enum MHD_Result send_made(struct MHD_Connection *connection, const char *
 	return send_answer(connection, MHD_HTTP_OK, type, response);
 }
 
+/* Who asks for plain text only (an old Prometheus, promtool, a browser) gets the older format. */
+static enum metrics_format wanted_format(struct MHD_Connection *connection)
+{
+	const char *accept =
+		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+
+	if (accept && !strstr(accept, "openmetrics") &&
+	    (strstr(accept, "text/plain") || strstr(accept, "text/html")))
+		return METRICS_PROMETHEUS;
+	return METRICS_OPENMETRICS;
+}
+
+static enum MHD_Result send_metrics(struct http *h, struct MHD_Connection *connection)
+{
+	enum metrics_format format = wanted_format(connection);
+	size_t bytes = 0;
+	char *text = metrics_text(&h->source, format, &bytes);
+
+	return send_made(connection, metrics_content_type(format), text, bytes);
+}
+
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
 				  const char *method, const char *http_version,
 				  const char *upload_data, size_t *upload_bytes, void **state)
@@ -87,16 +114,16 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 		*upload_bytes = 0;
 		return send_words(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
 	}
-	if (strcmp(url, "/metrics") == 0) {
-		text = metrics_text(&h->source, &bytes);
-		return send_made(connection, METRICS_CONTENT_TYPE, text, bytes);
-	}
+	if (strcmp(url, "/metrics") == 0)
+		return send_metrics(h, connection);
 	if (strcmp(url, "/heatmap.json") == 0) {
 		text = metrics_heatmap(&h->source, &bytes);
 		return send_made(connection, JSON_TYPE, text, bytes);
 	}
 	if (strcmp(url, "/") == 0)
 		return send_fixed(connection, MHD_HTTP_OK, HTML_TYPE, page_html, page_html_bytes);
+	if (strcmp(url, "/page.js") == 0)
+		return send_fixed(connection, MHD_HTTP_OK, JS_TYPE, page_js, page_js_bytes);
 	return send_words(connection, MHD_HTTP_NOT_FOUND, "/, /metrics or /heatmap.json\n");
 }
 

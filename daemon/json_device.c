@@ -226,7 +226,13 @@ void json_set_summary(json_t *object, const struct histogram *h)
 		json_object_set_new(object, field[i].key, json_integer((json_int_t)field[i].value));
 }
 
-static json_t *layers_of(const struct device_op_stats *op)
+static void set_buckets(json_t *object, const struct histogram *h)
+{
+	json_object_set_new(object, "sum_ns", json_integer((json_int_t)h->sum_ns));
+	json_object_set_new(object, "buckets", json_buckets(h));
+}
+
+static json_t *layers_of(const struct device_op_stats *op, bool buckets)
 {
 	json_t *all = json_object();
 
@@ -234,12 +240,14 @@ static json_t *layers_of(const struct device_op_stats *op)
 		json_t *one = json_object();
 
 		json_set_summary(one, &op->layer[layer]);
+		if (buckets)
+			set_buckets(one, &op->layer[layer]);
 		json_object_set_new(all, queue_layer_name(layer), one);
 	}
 	return all;
 }
 
-static json_t *op_stats(const struct device_op_stats *op, bool buckets)
+static json_t *op_stats(const struct device_op_stats *op, bool buckets, bool layer_buckets)
 {
 	const struct histogram *h = &op->layer[QUEUE_LAYER_TOTAL];
 	json_t *all = json_pack("{s:I, s:I, s:I, s:I}", "done", (json_int_t)op->done, "failed",
@@ -247,7 +255,7 @@ static json_t *op_stats(const struct device_op_stats *op, bool buckets)
 				(json_int_t)h->sum_ns);
 
 	json_set_summary(all, h);
-	json_object_set_new(all, "layers", layers_of(op));
+	json_object_set_new(all, "layers", layers_of(op, layer_buckets));
 	if (buckets)
 		json_object_set_new(all, "buckets", json_buckets(h));
 	return all;
@@ -271,7 +279,7 @@ void json_read_stats(const struct member *m, struct device_stats *ret_stats)
 		device_stats(m->device, ret_stats);
 }
 
-json_t *json_device_stats(const struct member *m, bool buckets)
+json_t *json_device_stats(const struct member *m, bool buckets, bool layer_buckets)
 {
 	/* Too large for the stack to like; one main thread. */
 	static struct device_stats stats;
@@ -279,7 +287,8 @@ json_t *json_device_stats(const struct member *m, bool buckets)
 
 	json_read_stats(m, &stats);
 	for (unsigned op = 0; op < BACKEND_OP_NR; op++)
-		json_object_set_new(ops, backend_op_name(op), op_stats(&stats.op[op], buckets));
+		json_object_set_new(ops, backend_op_name(op),
+				    op_stats(&stats.op[op], buckets, layer_buckets));
 	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "name",
 			 m->settings->options.name, "state", member_state_name(m), "inflight",
 			 (json_int_t)stats.inflight, "inflight_max", (json_int_t)stats.inflight_max,

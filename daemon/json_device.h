@@ -18,9 +18,9 @@ json_t *json_throttle(struct backend_device *throttle);
 
 /*
  * Counters since the device's start. buckets: with each histogram as [[start_ns, count], ...], for
- * who wants to take differences.
+ * who wants to take differences. layer_buckets: those of each layer.
  */
-json_t *json_device_stats(const struct member *m, bool buckets);
+json_t *json_device_stats(const struct member *m, bool buckets, bool layer_buckets);
 
 /* [[start_ns, count], ...] of the buckets in use. */
 json_t *json_buckets(const struct histogram *h);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "backends/backend.h"
+#include "base/errname.h"
 #include "base/util.h"
 #include "ublk/inflight.h"
 
@@ -80,6 +81,27 @@ static json_t *json_ios(struct found *f, uint64_t now_ns)
 	return ios;
 }
 
+/* Empty: not asked yet. */
+static json_t *json_driver(const struct device *d, uint64_t now_ns)
+{
+	struct device_driver said;
+	json_t *o = json_object();
+
+	device_driver(d, &said);
+	if (said.owed)
+		json_object_set_new(o, "owed_ns",
+				    json_integer((json_int_t)(now_ns - said.asked_ns)));
+	if (said.answered_ns == 0)
+		return o;
+	if (said.result < 0) {
+		json_object_set_new(o, "error", json_string(errname(said.result)));
+		return o;
+	}
+	json_object_set_new(o, "state", json_string(device_driver_state_name(said.state)));
+	json_object_set_new(o, "server_pid", json_integer(said.server_pid));
+	return o;
+}
+
 json_t *json_inflight(const struct member *m, uint64_t now_ns)
 {
 	const struct device *d = m->device && !m->ended ? m->device : NULL;
@@ -95,10 +117,12 @@ json_t *json_inflight(const struct member *m, uint64_t now_ns)
 			json_array_append_new(queues, json_queue(i, &queue));
 	ios = json_ios(&found, now_ns);
 	free(found.ios);
-	return json_pack("{s:s, s:I, s:s, s:s, s:o, s:o, s:I}", "name", m->settings->options.name,
-			 "id", (json_int_t)info.id, "state", member_state_name(m), "step",
-			 d ? device_state_name(device_state(d)) : member_state_name(m), "queues",
-			 queues, "ios", ios, "left_out", (json_int_t)found.lost);
+	return json_pack("{s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:I}", "name",
+			 m->settings->options.name, "id", (json_int_t)info.id, "state",
+			 member_state_name(m), "step",
+			 d ? device_state_name(device_state(d)) : member_state_name(m), "driver",
+			 d ? json_driver(d, now_ns) : json_object(), "queues", queues, "ios", ios,
+			 "left_out", (json_int_t)found.lost);
 }
 
 json_t *json_inflight_reactors(const struct reactors *rs, uint64_t now_ns)
@@ -109,10 +133,11 @@ json_t *json_inflight_reactors(const struct reactors *rs, uint64_t now_ns)
 		const struct loop_stats *stats = &rs->reactor[i]->stats;
 		uint64_t turns = __atomic_load_n(&stats->turns, __ATOMIC_RELAXED);
 
-		json_array_append_new(all,
-				      json_pack("{s:i, s:i, s:I, s:I}", "reactor", (int)i, "cpu",
-						rs->cpu[i], "turns", (json_int_t)turns, "silent_ns",
-						(json_int_t)reactors_silent_ns(rs, i, now_ns)));
+		json_array_append_new(
+			all, json_pack("{s:i, s:i, s:i, s:I, s:I}", "reactor", (int)i, "cpu",
+				       rs->cpu[i], "ring_fd", rs->reactor[i]->ring.uring.ring_fd,
+				       "turns", (json_int_t)turns, "silent_ns",
+				       (json_int_t)reactors_silent_ns(rs, i, now_ns)));
 	}
 	return all;
 }

@@ -1,6 +1,7 @@
 /*
  * OpenMetrics: every family once, with all its series together, so the devices are read once and
- * kept while the text is written. Main thread.
+ * kept while the text is written. Main thread. The older format differs in how it names families: a
+ * counter's has _total, and there is no type "info".
  *
  * Happy path: a table row per family; histograms in buckets at the powers of two from 1.024 us to
  * 8.6 s, which are borders of our own buckets: their counts are exact. Failure mode: no memory: no
@@ -30,6 +31,7 @@ struct snapshot {
 
 struct writer {
 	FILE *out;
+	enum metrics_format format;
 	const struct metrics_source *source;
 	struct snapshot *devices;
 	size_t nr;
@@ -56,7 +58,15 @@ static int snapshots_take(struct writer *w)
 
 static void family(const struct writer *w, const char *name, const char *type, const char *help)
 {
-	fprintf(w->out, "# TYPE %s %s\n# HELP %s %s\n", name, type, name, help);
+	const char *suffix = "";
+
+	if (w->format == METRICS_PROMETHEUS && strcmp(type, "counter") == 0)
+		suffix = "_total";
+	if (w->format == METRICS_PROMETHEUS && strcmp(type, "info") == 0) {
+		suffix = "_info";
+		type = "gauge";
+	}
+	fprintf(w->out, "# TYPE %s%s %s\n# HELP %s%s %s\n", name, suffix, type, name, suffix, help);
 }
 
 /* ---- devices ---- */
@@ -244,9 +254,17 @@ static void write_reactors(const struct writer *w)
 	}
 }
 
-char *metrics_text(const struct metrics_source *source, size_t *ret_bytes)
+const char *metrics_content_type(enum metrics_format format)
 {
-	struct writer w = { .source = source };
+	return format == METRICS_PROMETHEUS
+		       ? "text/plain; version=0.0.4; charset=utf-8"
+		       : "application/openmetrics-text; version=1.0.0; charset=utf-8";
+}
+
+char *metrics_text(const struct metrics_source *source, enum metrics_format format,
+		   size_t *ret_bytes)
+{
+	struct writer w = { .source = source, .format = format };
 	char *text = NULL;
 
 	if (snapshots_take(&w) < 0)
@@ -261,7 +279,8 @@ char *metrics_text(const struct metrics_source *source, size_t *ret_bytes)
 		write_errors(&w);
 		write_latencies(&w);
 		write_reactors(&w);
-		fputs("# EOF\n", w.out);
+		if (format == METRICS_OPENMETRICS)
+			fputs("# EOF\n", w.out);
 		if (fclose(w.out) != 0) {
 			free(text);
 			text = NULL;

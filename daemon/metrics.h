@@ -1,4 +1,5 @@
-/* What the daemon counts, as OpenMetrics text and as the heatmap's JSON. Main thread. */
+/* What the daemon counts, as text of Prometheus and OpenMetrics and as the heatmap's JSON. Main
+ * thread. */
 #ifndef DAEMON_METRICS_H
 #define DAEMON_METRICS_H
 
@@ -13,10 +14,14 @@ struct metrics_source {
 	const struct reactor *control;
 };
 
-#define METRICS_CONTENT_TYPE "application/openmetrics-text; version=1.0.0; charset=utf-8"
+/* OpenMetrics 1.0, or the text format 0.0.4 of Prometheus before it. */
+enum metrics_format { METRICS_OPENMETRICS, METRICS_PROMETHEUS };
+
+const char *metrics_content_type(enum metrics_format format);
 
 /* The caller frees; NULL: out of memory. */
-char *metrics_text(const struct metrics_source *source, size_t *ret_bytes);
+char *metrics_text(const struct metrics_source *source, enum metrics_format format,
+		   size_t *ret_bytes);
 char *metrics_heatmap(const struct metrics_source *source, size_t *ret_bytes);
 
 #endif

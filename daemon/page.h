@@ -1,4 +1,4 @@
-/* The page at / of the metrics server: daemon/page.html, made into an array by the build. */
+/* The page at / of the metrics server: page.html and page.js, made into arrays by the build. */
 #ifndef DAEMON_PAGE_H
 #define DAEMON_PAGE_H
 
@@ -6,5 +6,7 @@
 
 extern const unsigned char page_html[];
 extern const size_t page_html_bytes;
+extern const unsigned char page_js[];
+extern const size_t page_js_bytes;
 
 #endif

@@ -331,8 +331,8 @@ int socket_bind(struct socket_server *s, struct ev_loop *ev, const char *path)
 		ev_io_init(&s->acceptable, on_acceptable, s->fd, EV_READ);
 		return 0;
 	}
-	log_error("cannot make the control socket", "path=\"%s\" error=%s%s", path, errname(ret),
-		  ret == -EEXIST ? " reason=\"there is something that is no socket\"" : "");
+	log_error("cannot make the control socket", "path=\"%s\" error=%s reason=\"%s\"", path,
+		  errname(ret), ret == -EEXIST ? "there is something that is no socket" : "");
 	free(s->path);
 	s->path = NULL;
 	return ret;

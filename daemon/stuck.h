@@ -16,6 +16,8 @@ enum stuck_kind {
 	STUCK_NOTHING,
 	STUCK_NOT_SERVING, /* the device is on its way up or down, or failed */
 	STUCK_REACTOR,	   /* does not turn */
+	STUCK_DRIVER,	   /* the driver does not take us for the server of a live device */
+	STUCK_RING,	   /* the reactor turns, but the kernel does not take or give */
 	STUCK_NOT_ARMED,   /* a tag is not in the driver */
 	STUCK_THROTTLED,
 	STUCK_DELAYED,
@@ -23,6 +25,7 @@ enum stuck_kind {
 	STUCK_BUSY,    /* does not take it */
 	STUCK_NOT_HANDED_BACK,
 	STUCK_UNSEEN, /* the kernel has requests that the daemon has not */
+	STUCK_DRIVER_SILENT,
 	STUCK_KIND_NR,
 };
 
@@ -43,6 +46,15 @@ struct stuck_view {
 
 	int reactor; /* silent the longest of those that serve the device; -1: none */
 	uint64_t silent_ns;
+
+	/* Of that reactor's ring, in two looks between which nothing moved. */
+	unsigned sq_waiting, cq_unseen, overflow;
+
+	/* What the driver says by GET_DEV_INFO. */
+	const char *driver_state; /* "LIVE"; NULL: not known */
+	const char *driver_error; /* by name; or NULL */
+	int server_pid, daemon_pid;
+	uint64_t driver_owed_ns; /* for how long it has not answered; 0: it has */
 
 	/* Requests that the kernel had in flight in two looks, the smaller; -1: not known. */
 	long kernel_nr;

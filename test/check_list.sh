@@ -10,6 +10,8 @@ tap file-steps 60 build/asan/test/file_steps
 tap fuzz-yaml 120 build/asan/test/fuzz_yaml
 tap bench-report 60 test/bench/report.sh
 tap cli 120 test/cli/cli.sh build/release/bin
+tap top 120 test/cli/top.py build/asan/bin
+tap page 120 test/page/page.sh build/asan
 tap sim-asan 300 build/asan/bin/sim --runs 96 --ios 1000
 tap lint 600 test/lint.sh build/clang
 
@@ -29,14 +31,17 @@ if [ "$mode" != fast ]; then
 	tap sim 600 build/release/bin/sim
 	tap guest-runner 400 test/vm/selftest.sh
 
-	suites="daemon io fs flush many faults cycle"
+	suites="daemon io fs flush many faults cycle histogram"
 	# these compare times: on the instruction clock a busy machine does not disturb them
-	timed_suites="layers stuck throttle"
+	timed_suites="layers stuck throttle why"
 	for kernel in 7.2 6.12; do
 		(
 			for suite in $suites; do guest "$kernel" "$suite" 400; done
 			guest_flags=-i
 			for suite in $timed_suites; do guest "$kernel" "$suite" 400; done
+			# tracing patches the kernel's code: two CPUs on one kernel, exact times on the other
+			if [ "$kernel" = 6.12 ]; then guest_flags=-s; fi
+			guest "$kernel" bpftrace 400
 		) &
 	done
 	wait
@@ -47,6 +52,6 @@ if [ "$mode" != fast ]; then
 	tap_count guest-7.2-faults-asan
 	tap_count guest-6.12-many-tsan
 	for kernel in 7.2 6.12; do
-		for suite in $suites $timed_suites; do tap_count "guest-$kernel-$suite"; done
+		for suite in $suites $timed_suites bpftrace; do tap_count "guest-$kernel-$suite"; done
 	done
 fi

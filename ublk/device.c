@@ -76,6 +76,8 @@ static int device_init(struct device *d, char *error, size_t error_bytes)
 		return -ENOMEM;
 	}
 	ret = ctl_cmd_init(&d->cmd, d->host->ctl);
+	if (ret == 0)
+		ret = ctl_cmd_init(&d->ask, d->host->ctl);
 	if (ret < 0) {
 		snprintf(error, error_bytes, "too many devices");
 		return ret;
@@ -117,6 +119,7 @@ void device_free(struct device *d)
 		return;
 	ASSERT(d->state == DEVICE_GONE || d->state == DEVICE_FAILED);
 	ctl_cmd_fini(&d->cmd);
+	ctl_cmd_fini(&d->ask);
 	backend_close(d->backend);
 	free(d->queues);
 	free((char *)d->spec.name);

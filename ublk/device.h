@@ -128,6 +128,24 @@ struct device_stats {
 /* Sums the queues' counters, live: any time from LIVE to DRAINING; zeroes otherwise. */
 void device_stats(const struct device *device, struct device_stats *ret_stats);
 
+/* What the driver said when it was asked last, by GET_DEV_INFO. */
+struct device_driver {
+	bool owed;	      /* the answer to the last question is not here yet */
+	uint64_t asked_ns;    /* of what is owed, or of the answer below; 0: never asked */
+	uint64_t answered_ns; /* 0: no answer yet; the rest is of the last one */
+	int result;	      /* 0 or -errno */
+	unsigned state;	      /* UBLK_S_DEV_* */
+	int server_pid;	      /* who serves it; -1: nobody */
+};
+
+/* Asks, unless an answer is owed or the device is not in the driver; whoever wants it asks later.
+ */
+void device_ask_driver(struct device *device);
+void device_driver(const struct device *device, struct device_driver *ret_said);
+
+/* "QUIESCED" for UBLK_S_DEV_QUIESCED. */
+const char *device_driver_state_name(unsigned state);
+
 /* Bytes of memory the spec may take at most, for the sum printed at start. */
 uint64_t device_memory_max(const struct device_spec *spec);
 

@@ -1,9 +1,10 @@
-/* Shared by device.c, device_start.c and device_stop.c only. */
+/* Shared by device*.c and inflight.c only. */
 #ifndef UBLK_DEVICE_INTERNAL_H
 #define UBLK_DEVICE_INTERNAL_H
 
 #include "backends/spec.h"
 #include "ublk/device.h"
+#include "ublk/io_error.h"
 #include "ublk/queue.h"
 
 #define CPU_MASK_BYTES 1024 /* of GET_QUEUE_AFFINITY: 8192 CPUs */
@@ -18,8 +19,12 @@ struct device {
 
 	struct ctl_cmd cmd;		   /* the one command in flight */
 	struct ublksrv_ctrl_dev_info info; /* as the driver answered */
+	struct ctl_cmd ask;		   /* GET_DEV_INFO, for people: device_driver.c */
+	struct ublksrv_ctrl_dev_info ask_info;
+	struct device_driver said;
 	struct ublk_params params;
 	unsigned char cpu_mask[CPU_MASK_BYTES];
+	struct io_errors errors;
 	struct timer retry;    /* node not there yet, stop refused by a probe of udev */
 	struct timer deadline; /* of the stop */
 	uint64_t retry_until_ns;
@@ -43,6 +48,7 @@ struct device {
 	bool stopped_outside;	   /* by somebody else's STOP_DEV or DEL_DEV */
 	bool has_disk;		   /* START_DEV was done: /dev/ublkbN, which can be open */
 	bool cancelled;		   /* queue_cancel was sent */
+	bool finish_waits;	   /* all is done but the answer to `ask` */
 	uint64_t stop_deadline_ns; /* relative */
 	char error[DEVICE_ERROR_BYTES];
 };
@@ -72,6 +78,9 @@ void device_go_down(struct device *d);
 
 /* Goes down when the driver has aborted all tags without being asked. */
 void device_check_drained(struct device *d);
+
+/* `ask` was answered: the end may have waited for it. */
+void device_check_finish(struct device *d);
 
 /* Callbacks of the queues. */
 void device_queue_attached(struct queue *q, int err);

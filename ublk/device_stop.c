@@ -37,10 +37,21 @@ static void finish(struct device *d)
 {
 	struct reactor *home = d->host->ctl->reactor;
 
+	/* First: a deadline that passes while the question is out would post to queues that are
+	 * gone. */
 	reactor_timer_cancel(home, &d->deadline);
 	reactor_timer_cancel(home, &d->retry);
+	d->finish_waits = ctl_cmd_busy(&d->ask);
+	if (d->finish_waits)
+		return;
 	device_set_state(d, d->failed ? DEVICE_FAILED : DEVICE_GONE);
 	device_event(d, d->failed ? DEVICE_EVENT_FAILED : DEVICE_EVENT_GONE);
+}
+
+void device_check_finish(struct device *d)
+{
+	if (d->finish_waits)
+		finish(d);
 }
 
 static void del_done(struct ctl_cmd *cmd, int res);
@@ -278,6 +289,9 @@ void device_go_down(struct device *d)
 {
 	/* Each of these ends in a callback that comes back here. */
 	if (ctl_cmd_busy(&d->cmd) || d->attached_nr < d->attach_nr || d->retry.armed)
+		return;
+	/* All is given back; only the answer to a question is awaited (device_check_finish). */
+	if (d->finish_waits)
 		return;
 	if (d->drained_nr < d->attach_nr) {
 		if (!d->stop_sent)

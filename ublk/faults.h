@@ -2,17 +2,21 @@
  * Bugs on purpose, to test what finds them: only in a build with -DUBLKD_FAULTS=ON, and there only
  * when asked for by an environment variable.
  *
- *   UBLKD_FAULT_NO_FETCH=QUEUE:TAG   that tag is never armed, of each device
+ *   UBLKD_FAULT_NO_FETCH=QUEUE:TAG     that tag is never armed, of each device
+ *   UBLKD_FAULT_BLOCK=SECTOR:SECONDS   a request at this sector blocks its reactor
+ *   UBLKD_FAULT_LOSE=SECTOR            a request at this sector is forgotten when it comes
  */
 #ifndef UBLK_FAULTS_H
 #define UBLK_FAULTS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #ifdef UBLKD_FAULTS
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static inline bool fault_no_fetch(unsigned queue, unsigned tag)
 {
@@ -23,11 +27,39 @@ static inline bool fault_no_fetch(unsigned queue, unsigned tag)
 	       fault_queue == queue && fault_tag == tag;
 }
 
+static inline void fault_block(uint64_t sector)
+{
+	const char *text = getenv("UBLKD_FAULT_BLOCK");
+	unsigned long long fault_sector;
+	unsigned seconds;
+
+	if (text && sscanf(text, "%llu:%u", &fault_sector, &seconds) == 2 && fault_sector == sector)
+		sleep(seconds);
+}
+
+static inline bool fault_lose(uint64_t sector)
+{
+	const char *text = getenv("UBLKD_FAULT_LOSE");
+
+	return text && strtoull(text, NULL, 10) == sector;
+}
+
 #else
 
 static inline bool fault_no_fetch(unsigned queue, unsigned tag)
 {
 	(void)queue, (void)tag;
+	return false;
+}
+
+static inline void fault_block(uint64_t sector)
+{
+	(void)sector;
+}
+
+static inline bool fault_lose(uint64_t sector)
+{
+	(void)sector;
 	return false;
 }
 

@@ -37,13 +37,13 @@ static inline void instrument_fetch(const struct tag_io *io)
 	if (q->inflight_nr > q->stats.inflight_max)
 		histogram_bump(&q->stats.inflight_max, 1);
 	instrument_event(io, FLIGHT_FETCH, io->start_ns, (int32_t)io->bio.length_bytes);
-	PROBE6(io__fetch, q->setup.dev_id, q->setup.idx, io->bio.tag, io->bio.op,
-	       io->bio.offset_bytes >> 9, io->bio.length_bytes);
+	PROBE5(io__fetch, io->id, io->bio.op, io->bio.offset_bytes >> 9, io->bio.length_bytes,
+	       q->inflight_nr);
 }
 
 static inline void instrument_submit(const struct tag_io *io)
 {
-	PROBE3(io__submit, io->queue->setup.dev_id, io->queue->setup.idx, io->bio.tag);
+	PROBE1(io__submit, io->id);
 	(void)io;
 }
 
@@ -51,15 +51,14 @@ static inline void instrument_busy(const struct tag_io *io)
 {
 	histogram_bump(&io->queue->stats.busy_retries, 1);
 	instrument_event(io, FLIGHT_BUSY, io->submit_ns, 0);
-	PROBE3(io__busy, io->queue->setup.dev_id, io->queue->setup.idx, io->bio.tag);
+	PROBE1(io__busy, io->id);
 }
 
 /* The backend answered a QUEUED request. */
 static inline void instrument_done(const struct tag_io *io)
 {
 	instrument_event(io, FLIGHT_DONE, io->done_ns, io->bio.result);
-	PROBE4(io__done, io->queue->setup.dev_id, io->queue->setup.idx, io->bio.tag,
-	       io->bio.result);
+	PROBE2(io__done, io->id, io->bio.result);
 }
 
 static inline void instrument_abort(const struct tag_io *io, int res)
@@ -90,8 +89,7 @@ static inline void instrument_layers(struct histogram *layer, const struct tag_i
 	}
 	histogram_record_at(&layer[QUEUE_LAYER_TOTAL], total_idx, total_ns);
 	histogram_record_at(&layer[QUEUE_LAYER_DAEMON], daemon_idx, daemon_ns);
-	PROBE8(io__commit, io->queue->setup.dev_id, io->queue->setup.idx, io->bio.tag, io->bio.op,
-	       io->result, total_ns, throttle_ns, backend_ns);
+	PROBE6(io__commit, io->id, io->bio.op, io->result, total_ns, throttle_ns, backend_ns);
 }
 
 /* The request goes back to the driver with the next enter; the clock was just read. */

@@ -22,6 +22,7 @@
 #include "base/util.h"
 #include "ublk/faults.h"
 #include "ublk/instruments.h"
+#include "ublk/io_error.h"
 
 #define SECTOR_SHIFT 9
 #define BUSY_RETRY_NS NS_PER_MS
@@ -76,17 +77,34 @@ static void commit_later(struct tag_io *io)
 	reactor_at_turn_end(q->setup.reactor, &q->commit_task, commit_at_turn_end);
 }
 
+/* Apart, so that its call costs those nothing that succeed. */
+static __attribute__((cold, noinline)) void tag_fail(struct tag_io *io, int err)
+{
+	io_error_tell(io, err);
+	io->result = err;
+	io->committing = false;
+	commit_later(io);
+}
+
 /* The request of this tag is answered: hand it back at the end of the turn. */
 static void tag_finish(struct tag_io *io, int result)
 {
 	bool has_data = io->bio.op == BACKEND_READ || io->bio.op == BACKEND_WRITE;
 
-	if (result < 0)
-		io->result = result;
-	else
-		io->result = has_data ? (int32_t)io->bio.length_bytes : 0;
+	if (result < 0) {
+		tag_fail(io, result);
+		return;
+	}
+	io->result = has_data ? (int32_t)io->bio.length_bytes : 0;
 	io->committing = false;
 	commit_later(io);
+}
+
+/* It fails by our own word: what a backend said last was about another request. */
+static void tag_refuse(struct tag_io *io, int err)
+{
+	io->bio.result = 0;
+	tag_finish(io, err);
 }
 
 static void busy_retry(struct task *task);
@@ -110,6 +128,7 @@ static void tag_submit(struct tag_io *io)
 	tag_set_state(io, TAG_SERVING);
 	io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
 	instrument_submit(io);
+	fault_block(io->bio.offset_bytes >> SECTOR_SHIFT);
 	switch (backend_io_submit(&io->bio)) {
 	case BACKEND_DONE:
 		tag_finish(io, io->bio.result);
@@ -186,6 +205,8 @@ static void tag_serve(struct tag_io *io)
 	struct queue *q = io->queue;
 	int ret;
 
+	if (fault_lose(q->setup.descs[tag_of(io)].start_sector))
+		return;
 	io->start_ns = io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
 	q->inflight_nr++;
 	ret = decode(io);
@@ -193,7 +214,7 @@ static void tag_serve(struct tag_io *io)
 	if (ret == 0 && q->cancelling)
 		ret = -EIO;
 	if (ret < 0)
-		tag_finish(io, ret);
+		tag_refuse(io, ret);
 	else
 		tag_submit(io);
 }
@@ -311,6 +332,7 @@ static int tag_init(struct queue *q, unsigned tag)
 	int ret;
 
 	io->queue = q;
+	io->id = (uint64_t)q->setup.dev_id << 32 | (uint64_t)q->setup.idx << 16 | tag;
 	list_init(&io->busy);
 	ret = op_init(&io->op, q->setup.reactor, owner, tag_event);
 	if (ret < 0)
@@ -462,7 +484,7 @@ static void cancel_io(struct tag_io *io)
 {
 	if (io->state == TAG_BUSY) {
 		list_remove(&io->busy);
-		tag_finish(io, -EIO);
+		tag_refuse(io, -EIO);
 	} else if (io->state == TAG_SERVING) {
 		backend_io_cancel(&io->bio);
 	}

@@ -20,6 +20,7 @@
 #include "reactor/reactor.h"
 #include "ublk/ublk_abi.h"
 
+struct io_errors;
 struct queue;
 
 /* What the main thread says before attach; read-only for the reactor. */
@@ -28,6 +29,7 @@ struct queue_setup {
 	struct reactor *home; /* where replies are posted to */
 	struct backend_device *backend;
 	const char *device_name;
+	struct io_errors *errors; /* the device's */
 	int dev_id;
 	const struct ublksrv_io_desc *descs; /* mapped from the driver, one per tag */
 	int cdev_fd;

@@ -14,7 +14,7 @@ _ublkctl_limits() {
 
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del throttle stats histogram inflight why-stuck flight reactors doctor version'
+	local commands='list show add del throttle stats top histogram inflight why-stuck flight reactors doctor version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -23,7 +23,7 @@ _ublkctl() {
 			socket=(--socket "${COMP_WORDS[i + 1]}")
 			i=$((i + 1))
 			;;
-		-f | --file | --watch | --count | --perfetto | -w | -n | --layer | --op | --boundaries*) i=$((i + 1)) ;;
+		-f | --file | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --boundaries*) i=$((i + 1)) ;;
 		-*) ;;
 		*) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; fi ;;
 		esac
@@ -35,7 +35,7 @@ _ublkctl() {
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
-	--watch | --count | -w | -n | --boundaries*) return ;;
+	--watch | --interval | --count | -w | -n | --boundaries*) return ;;
 	--layer)
 		mapfile -t COMPREPLY < <(compgen -W 'total throttle daemon backend' -- "$cur")
 		return
@@ -62,6 +62,7 @@ _ublkctl() {
 	del) words="$(_ublkctl_names "${socket[@]}") --force" ;;
 	throttle) words="$(_ublkctl_names "${socket[@]}") $(_ublkctl_limits)" ;;
 	stats) words="$(_ublkctl_names "${socket[@]}") --watch --count --layers" ;;
+	top) words="$(_ublkctl_names "${socket[@]}") --interval --batch --count" ;;
 	histogram)
 		words="$(_ublkctl_names "${socket[@]}") --layer --op --qmp-json --boundaries
 			--boundaries-read --boundaries-write --boundaries-flush"

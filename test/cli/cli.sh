@@ -200,6 +200,11 @@ ctl_usage() {
 		stats --watch x
 		stats --watch 1 --count 0
 		stats --watch 1 --count -1
+		top a b
+		top --interval 0
+		top --watch 1
+		list --batch
+		top --json
 	END
 	run 2 ublkctl --nonsense && run 0 ublkctl --help && run 0 ublkctl --version
 }
@@ -357,6 +362,65 @@ a       read     25.0k  102.4  80us  82us       0          4
 	return $code
 }
 
+layer() { printf '"%s":{"mean_ns":%s,"p99_ns":%s}' "$1" "$2" "$3"; }
+
+ctl_stats_layers() {
+	local none='{"done":0}'
+	fake "{\"ok\":true,\"data\":{\"time_ns\":1,\"devices\":[{\"name\":\"a\",\"inflight\":0,\"ops\":{
+		\"read\":{\"done\":1000,\"layers\":{$(layer total 9000000 9500000),$(layer throttle 1000000 1500000),
+		$(layer daemon 2000 8000),$(layer backend 7998000 8000000)}},\"write\":$none,\"flush\":$none,
+		\"discard\":$none,\"write_zeroes\":$none}}]}}"
+	ctl 0 stats --layers
+	unfake
+	printed out 'DEVICE  OP    COUNT  TOTAL    P99  THROTTLE    P99  DAEMON    P99  BACKEND    P99
+a       read  1.00k  9.0ms  9.5ms     1.0ms  1.5ms   2.0us  8.0us    8.0ms  8.0ms'
+}
+
+ctl_errors_by_name() {
+	local some='"done":5,"failed":5,"bytes":0,"sum_ns":0,"buckets":[]'
+	fake "{\"ok\":true,\"data\":{\"time_ns\":1,\"devices\":[{\"name\":\"a\",\"inflight\":0,\"errors\":
+		{\"EIO\":3,\"ENOSPC\":2},\"ops\":{\"read\":{$some},\"write\":{$some},\"flush\":{$some},
+		\"discard\":{$some},\"write_zeroes\":{$some}}}]}}"
+	ctl 0 stats
+	unfake
+	said out 'a: errors since its start: EIO 3, ENOSPC 2'
+}
+
+ctl_histogram_set() {
+	local no='{"ok":false,"error":"boundaries must ascend, each above the one before and above 0"}'
+	fake '{"ok":true,"data":{}}' '{"ok":true,"data":{}}' '{"ok":true,"data":{}}' "$no"
+	ctl 0 histogram set a --boundaries 10us,1500us,2ms,1s && [ ! -s "$tmp/out" ] &&
+		ctl 0 histogram set a --boundaries-read 100 --boundaries-flush 1ms,10ms &&
+		ctl 0 histogram set a && ctl 1 histogram set a --boundaries 2us,1us &&
+		printed err 'ublkctl: boundaries must ascend, each above the one before and above 0' &&
+		printed asked '{"command":"histogram_set","name":"a","boundaries":[10000,1500000,2000000,1000000000]}
+{"command":"histogram_set","name":"a","boundaries_read":[100],"boundaries_flush":[1000000,10000000]}
+{"command":"histogram_set","name":"a"}
+{"command":"histogram_set","name":"a","boundaries":[2000,1000]}'
+	local code=$?
+	unfake
+	return $code
+}
+
+# Nobody is asked.
+ctl_histogram_usage() {
+	local list
+	for list in 10xs us 1,,2 -1 1.5ms 99999999999999999999; do
+		run 2 ublkctl --socket "$tmp/none.sock" histogram set a "--boundaries=$list" &&
+			said err 'is no boundary: a number of ns, or with us, ms, s' || { echo "$list"; return 1; }
+	done
+	run 2 ublkctl histogram get a --boundaries 1us && said err 'is for histogram set' &&
+		run 2 ublkctl histogram set a --qmp-json && said err 'is for histogram get'
+}
+
+ctl_histogram_get() {
+	fake '{"ok":true,"data":{"name":"a","histograms":[{"op":"read","layer":"total","sum_ns":50,"count":7,"mean_ns":7,"p50_ns":5,"p99_ns":9,"p999_ns":9,"max_ns":9,"buckets":[[4,7]],"boundaries":[10000,1500000],"bins":[4,2,1]}]}}'
+	ctl 0 histogram get a --op read
+	unfake
+	said out '[0, 10us)' && said out '[10us, 1500us)' && said out '[1500us, ...)' &&
+		said asked '"op":"read"' && said out 'count 7'
+}
+
 refused_connection() {
 	fake ''
 	kill -9 "$server"
@@ -377,7 +441,9 @@ no_permission() {
 }
 
 if ! command -v socat >/dev/null; then
-	for name in list --json "broken answers" refusals show throttle stats "refused connection"; do
+	for name in list --json "broken answers" refusals show throttle stats "stats --layers" \
+		"errors by name" "histogram set" "histogram set of nonsense" "histogram get" \
+		"refused connection"; do
 		skip "ublkctl: $name" "needs socat"
 	done
 else
@@ -388,6 +454,11 @@ else
 	ok "ublkctl show: options of a stack by the name of the backend" ctl_show_stack
 	ok "ublkctl throttle" ctl_throttle
 	ok "ublkctl stats, with and without --watch" ctl_stats
+	ok "ublkctl stats --layers" ctl_stats_layers
+	ok "ublkctl stats: errors by name" ctl_errors_by_name
+	ok "ublkctl histogram set: what is asked, refusals" ctl_histogram_set
+	ok "ublkctl histogram set of nonsense" ctl_histogram_usage
+	ok "ublkctl histogram get with boundaries" ctl_histogram_get
 	ok "ublkctl: a socket that nobody listens on" refused_connection
 	if is_root; then
 		ok "ublkctl: no permission" no_permission
@@ -414,6 +485,8 @@ completion() {
 		[ "$(complete_words --socket x del a)" = 'alpha' ] &&
 		[ "$(complete_words del alpha --)" = '--force' ] &&
 		[ "$(complete_words stats --w)" = '--watch' ] &&
+		[ "$(complete_words top --)" = '--interval --batch --count' ] &&
+		[ "$(complete_words top --interval 2 b)" = 'beta' ] &&
 		[ "$(complete_words add -f examples/mini)" = 'examples/minimal.yaml' ]
 }
 
@@ -426,22 +499,28 @@ manual() {
 	! command -v mandoc >/dev/null || mandoc -T lint -W error "$page"
 }
 
+# All that is installed, and nothing else, below DESTDIR.
 installation() {
 	local file
-	cmake --install "$bin/.." --prefix "$tmp/usr" || return
-	for file in sbin/ublkd bin/ublkctl share/man/man8/ublkd.8 share/man/man1/ublkctl.1 \
-		share/man/man5/ublkd.yaml.5 share/bash-completion/completions/ublkctl \
-		share/doc/ublkd/examples/demo.yaml; do
-		[ -s "$tmp/usr/$file" ] || { echo "$file"; return 1; }
-	done
+	DESTDIR=$tmp/root cmake --install "$bin/.." --prefix /usr || return
+	{
+		printf '%s\n' sbin/ublkd bin/ublkctl share/man/man8/ublkd.8 share/man/man1/ublkctl.1 \
+			share/man/man5/ublkd.yaml.5 share/bash-completion/completions/ublkctl \
+			share/ublkd/grafana-dashboard.json
+		for file in examples/*.yaml; do echo "share/doc/ublkd/$file"; done
+		for file in trace/bpftrace/*.bt; do echo "share/ublkd/${file#trace/}"; done
+	} | sort >"$tmp/wanted"
+	(cd "$tmp/root/usr" && find . -type f -size +0 | sed 's,^./,,' | sort) | diff "$tmp/wanted" - &&
+		[ -x "$tmp/root/usr/sbin/ublkd" ] && [ -x "$tmp/root/usr/bin/ublkctl" ] &&
+		[ "$(cd "$tmp/root" && ls)" = usr ]
 }
 
 ok "bash completion" completion
 ok "ublkd.yaml(5) has the options" manual
 if command -v cmake >/dev/null; then
-	ok "cmake --install" installation
+	ok "cmake --install into a DESTDIR" installation
 else
-	skip "cmake --install" "needs cmake"
+	skip "cmake --install into a DESTDIR" "needs cmake"
 fi
 
 echo "1..$n"

@@ -367,6 +367,19 @@ static struct reactor *choose_reactor(void)
 	return nr ? awake[sim_below(nr)] : NULL;
 }
 
+/* As people do who ask why it is stuck: at any time. */
+static void ask_driver(void)
+{
+	struct slot *slot = r.slot_nr && sim_one_in(32) ? &r.slots[sim_below(r.slot_nr)] : NULL;
+
+	if (!slot || !slot->dev)
+		return;
+	sim_cross(SIM_PRODUCT);
+	device_ask_driver(slot->dev);
+	sim_cross(SIM_WORLD);
+	r.control_awake |= reactor_has_work(&r.control);
+}
+
 static void look_at_devices(void)
 {
 	static struct device_stats stats;
@@ -407,6 +420,7 @@ static void step(void)
 	if (reactor == &r.control)
 		r.control_awake = reactor_has_work(&r.control);
 	look_at_devices();
+	ask_driver();
 	check_progress();
 }
 

@@ -177,6 +177,15 @@ static int get_queue_affinity(const struct model_dev *dev, const struct ublksrv_
 	return 0;
 }
 
+/* Without the driver's mutex: also while START_DEV waits. */
+static int get_dev_info(const struct model_dev *dev, const struct ublksrv_ctrl_cmd *cmd)
+{
+	if (cmd->len < sizeof(dev->info) || !cmd->addr)
+		sim_fail("GET_DEV_INFO with a buffer of %u bytes", cmd->len);
+	memcpy(buffer(cmd), &dev->info, sizeof(dev->info));
+	return 0;
+}
+
 static void start_answer(struct model_dev *dev, int res)
 {
 	struct sim_op *op = dev->start_op;
@@ -308,6 +317,9 @@ static void dev_cmd(struct model_dev *dev, struct sim_op *op)
 	const struct ublksrv_ctrl_cmd *cmd = sim_op_cmd(op);
 
 	switch (op->sqe.cmd_op) {
+	case UBLK_U_CMD_GET_DEV_INFO:
+		sim_op_done(op, get_dev_info(dev, cmd));
+		return;
 	case UBLK_U_CMD_SET_PARAMS:
 		sim_op_done(op, set_params(dev, cmd));
 		return;

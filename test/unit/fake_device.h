@@ -28,7 +28,7 @@ struct device {
 	char error[DEVICE_ERROR_BYTES];
 	void *owner;
 	enum device_state state;
-	bool stop_wanted, force;
+	bool stop_wanted, force, asked;
 	enum device_event planned;
 	struct ev_timer answer;
 	const void *config_seen; /* as given; still there when the device ends */
@@ -38,6 +38,9 @@ static struct device *fake_devices[FAKE_DEVICES_MAX];
 static unsigned fake_nr;	  /* devices that exist */
 static unsigned fake_starts;	  /* successful device_start calls */
 static uint64_t fake_deadline_ns; /* of the last device_stop */
+
+/* Reads that a device did, by 1, 2, 4 ... us; more of them each time that somebody asks. */
+static unsigned fake_requests = 1, fake_requests_more;
 
 static struct backend_device *fake_backend; /* of every device */
 
@@ -228,11 +231,16 @@ void device_info(const struct device *d, struct device_info *ret_info)
 
 void device_stats(const struct device *d, struct device_stats *ret_stats)
 {
+	struct device_op_stats *reads = &ret_stats->op[BACKEND_READ];
+
 	(void)d;
 	*ret_stats = (struct device_stats){ .inflight = 2 };
-	ret_stats->op[BACKEND_READ].done = 1;
-	ret_stats->op[BACKEND_READ].bytes = 4096;
-	histogram_record(&ret_stats->op[BACKEND_READ].layer[QUEUE_LAYER_TOTAL], 1000);
+	for (unsigned i = 0; i < fake_requests; i++) {
+		reads->done++;
+		reads->bytes += 4096;
+		histogram_record(&reads->layer[QUEUE_LAYER_TOTAL], 1000ull << i % 12);
+	}
+	fake_requests += fake_requests_more;
 }
 
 const char *inflight_state_name(enum inflight_state state)
@@ -260,6 +268,25 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 	*ret_queue = (struct inflight_queue){ .depth = 2, .tags = { 0, 1, 1 } };
 	fn(&io, arg);
 	return true;
+}
+
+void device_ask_driver(struct device *d)
+{
+	d->asked = true;
+}
+
+void device_driver(const struct device *d, struct device_driver *ret_said)
+{
+	*ret_said = (struct device_driver){ 0 };
+	if (d->asked)
+		*ret_said = (struct device_driver){
+			.asked_ns = 1, .answered_ns = 2, .state = 1, .server_pid = 42
+		};
+}
+
+const char *device_driver_state_name(unsigned state)
+{
+	return state == 1 ? "LIVE" : "?";
 }
 
 uint64_t device_memory_max(const struct device_spec *spec)

@@ -90,6 +90,11 @@ static void test_show(void **state)
 	       "{\"ok\":false,\"error\":\"the name of a device is missing\"}");
 }
 
+static json_t *total_of(const json_t *op)
+{
+	return json_object_get(json_object_get(op, "layers"), "total");
+}
+
 static void test_stats(void **state)
 {
 	json_t *data, *device, *op;
@@ -109,6 +114,14 @@ static void test_stats(void **state)
 	assert_int_equal(json_integer_value(json_object_get(op, "done")), 1);
 	assert_int_equal(json_integer_value(json_object_get(op, "mean_ns")), 1000);
 	assert_int_equal(json_array_size(json_object_get(op, "buckets")), 1);
+	assert_null(json_object_get(total_of(op), "buckets"));
+	json_decref(data);
+	data = ask("{\"command\":\"stats\",\"name\":\"b\",\"layer_buckets\":true}");
+	device = json_array_get(json_object_get(data, "devices"), 0);
+	op = json_object_get(json_object_get(device, "ops"), "read");
+	assert_null(json_object_get(op, "buckets"));
+	assert_int_equal(json_integer_value(json_object_get(total_of(op), "sum_ns")), 1000);
+	assert_int_equal(json_array_size(json_object_get(total_of(op), "buckets")), 1);
 	json_decref(data);
 	expect("{\"command\":\"stats\",\"name\":\"x\"}",
 	       "{\"ok\":false,\"error\":\"there is no device \\\"x\\\"\"}");
@@ -126,6 +139,25 @@ static void test_reactors_and_version(void **state)
 	json_decref(data);
 	expect("{\"command\":\"version\"}",
 	       "{\"ok\":true,\"data\":{\"version\":\"" UBLKD_VERSION "\"}}");
+}
+
+/* The first question asks the driver, the second one tells what it said. */
+static void test_inflight_asks_the_driver(void **state)
+{
+	json_t *data, *driver;
+
+	(void)state;
+	add("a");
+	data = ask("{\"command\":\"inflight\"}");
+	assert_int_equal(json_integer_value(json_object_get(data, "pid")), getpid());
+	driver = json_object_get(json_array_get(json_object_get(data, "devices"), 0), "driver");
+	assert_int_equal(json_object_size(driver), 0);
+	json_decref(data);
+	data = ask("{\"command\":\"inflight\",\"name\":\"a\"}");
+	driver = json_object_get(json_array_get(json_object_get(data, "devices"), 0), "driver");
+	assert_string_equal(json_string_value(json_object_get(driver, "state")), "LIVE");
+	assert_int_equal(json_integer_value(json_object_get(driver, "server_pid")), 42);
+	json_decref(data);
 }
 
 static void test_add_several(void **state)
@@ -466,6 +498,7 @@ int main(void)
 		TEST(test_show),
 		TEST(test_stats),
 		TEST(test_reactors_and_version),
+		TEST(test_inflight_asks_the_driver),
 		TEST(test_add_several),
 		TEST(test_add_with_errors),
 		TEST(test_add_that_fails),

@@ -208,7 +208,7 @@ static void test_text(void **state)
 	(void)state;
 	add("a.b-c");
 	add("d");
-	text = metrics_text(&source, &bytes);
+	text = metrics_text(&source, METRICS_OPENMETRICS, &bytes);
 	assert_non_null(text);
 	read_text(text, bytes);
 	assert_true(has_series("ublkd_requests_total{device=\"a.b-c\",op=\"read\"}"));
@@ -280,18 +280,55 @@ static void test_server(void **state)
 	assert_int_equal(http_start(&http, peer_loop, "127.0.0.1:0", &source), 0);
 	answer = get(http_port(&http), "GET /metrics" END);
 	assert_memory_equal(answer, "HTTP/1.1 200 ", 13);
-	assert_non_null(strstr(answer, "Content-Type: " METRICS_CONTENT_TYPE "\r\n"));
+	assert_non_null(strstr(answer, "Content-Type: application/openmetrics-text; version=1.0.0; "
+				       "charset=utf-8\r\n"));
 	answer = strstr(answer, "\r\n\r\n") + 4;
 	read_text(answer, strlen(answer));
 	answer = get(http_port(&http), "GET /" END);
 	assert_non_null(strstr(answer, "<canvas"));
 	assert_null(strstr(answer, "//")); /* nothing from elsewhere */
+	assert_non_null(strstr(answer, "Content-Security-Policy: default-src 'none'; "));
+	answer = get(http_port(&http), "GET /page.js" END);
+	assert_non_null(strstr(answer, "Content-Type: text/javascript"));
+	assert_null(strstr(answer, "//"));
 	assert_non_null(strstr(get(http_port(&http), "GET /heatmap.json" END), "\"boundaries\""));
 	assert_memory_equal(get(http_port(&http), "GET /no" END), "HTTP/1.1 404 ", 13);
 	assert_memory_equal(get(http_port(&http), "DELETE /" END), "HTTP/1.1 405 ", 13);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", http_port(&http));
 	assert_int_equal(http_start(&second, peer_loop, address, &source), -EADDRINUSE);
 	http_stop(&second);
+	http_stop(&http);
+}
+
+#define ACCEPT(types) " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAccept: " types "\r\n\r\n"
+
+static bool is_old_format(unsigned port, const char *request)
+{
+	const char *answer = get(port, request);
+	bool is_old = strstr(answer, "Content-Type: text/plain; version=0.0.4");
+
+	assert_int_equal(is_old, strstr(answer, "\n# EOF\n") == NULL);
+	assert_int_equal(is_old, strstr(answer, "# TYPE ublkd_requests_total counter\n") != NULL);
+	assert_int_equal(is_old, strstr(answer, "# TYPE ublkd_build_info gauge\n") != NULL);
+	assert_non_null(strstr(answer, "\nublkd_requests_total{device=\"a\",op=\"read\"} "));
+	return is_old;
+}
+
+static void test_formats(void **state)
+{
+	struct http http;
+	unsigned port;
+
+	(void)state;
+	add("a");
+	assert_int_equal(http_start(&http, peer_loop, "127.0.0.1:0", &source), 0);
+	port = http_port(&http);
+	assert_false(is_old_format(port, "GET /metrics" END));
+	assert_false(is_old_format(port, "GET /metrics" ACCEPT("*/*")));
+	assert_false(is_old_format(port, "GET /metrics" ACCEPT("application/openmetrics-text;"
+							       "version=1.0.0,text/plain;q=0.5")));
+	assert_true(is_old_format(port, "GET /metrics" ACCEPT("text/plain;version=0.0.4")));
+	assert_true(is_old_format(port, "GET /metrics" ACCEPT("text/html,*/*;q=0.8")));
 	http_stop(&http);
 }
 
@@ -324,7 +361,7 @@ static void test_dashboard(void **state)
 	(void)state;
 	assert_non_null(text);
 	add("a");
-	metrics = metrics_text(&source, &bytes);
+	metrics = metrics_text(&source, METRICS_OPENMETRICS, &bytes);
 	for (const char *at = text; (at = strstr(at, "ublkd_")); found++) {
 		size_t len = strspn(at, "abcdefghijklmnopqrstuvwxyz_");
 		char name[80];
@@ -365,7 +402,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_text),      TEST(test_heatmap),   TEST(test_server),
-		TEST(test_addresses), TEST(test_dashboard),
+		TEST(test_addresses), TEST(test_dashboard), TEST(test_formats),
 	};
 
 	log_init(LOG_LEVEL_ERROR);

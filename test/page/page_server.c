@@ -1,0 +1,57 @@
+/*
+ * The daemon's own web server without a driver: fleet, metrics and page are the product's, only the
+ * devices are not; each time that somebody asks they have done three more reads. Prints its port
+ * and serves until it is killed, two minutes at most.
+ */
+#include "base/log.h"
+#include "daemon/http.h"
+#include "test/unit/fake_device.h"
+
+#define LIFE_SECONDS 120.
+
+static struct fleet fleet;
+static struct device_host host;
+static struct reactors reactors;
+static struct reactor control;
+
+static int add(const char *yaml)
+{
+	struct config_errors e;
+	struct settings s;
+	int ret;
+
+	config_errors_init(&e, "page");
+	ret = settings_parse_devices(&s, yaml, strlen(yaml), &e);
+	if (ret == 0)
+		fleet_add(&fleet, settings_take(&s, 0), false);
+	settings_free(&s);
+	config_errors_fini(&e);
+	return ret;
+}
+
+static void on_end(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	(void)w, (void)events;
+	ev_break(ev, EVBREAK_ALL);
+}
+
+int main(void)
+{
+	const struct metrics_source source = { &fleet, &reactors, &control };
+	struct ev_loop *ev = ev_default_loop(0);
+	struct ev_timer life;
+	struct http http;
+
+	log_init(LOG_LEVEL_ERROR);
+	fake_requests_more = 3;
+	fleet_init(&fleet, ev, &host, NS_PER_SEC);
+	if (add("{name: disk-1, backend: {type: mem, size: 1M}}") < 0 ||
+	    http_start(&http, ev, "127.0.0.1:0", &source) < 0)
+		return 1;
+	printf("%u\n", http_port(&http));
+	fflush(stdout);
+	ev_timer_init(&life, on_end, LIFE_SECONDS, 0.);
+	ev_timer_start(ev, &life);
+	ev_run(ev, 0);
+	return 0;
+}

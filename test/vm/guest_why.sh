@@ -1,0 +1,136 @@
+#!/bin/bash
+# In the guest: failed I/Os in words; why-stuck with the kernel's view: the ring's fdinfo, the device's state in the
+# driver, debugfs. A reactor that blocks and a request that the daemon forgets are bugs on purpose,
+# of the build with -DUBLKD_FAULTS=ON in build/faults.
+. "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
+
+id=1
+cat >"$work/good.yaml" <<'EOC'
+daemon: {reactors: [0]}
+devices:
+  - {name: good, id: 1, queues: 1, backend: {type: mem, size: 16MiB}}
+EOC
+
+# said WORDS COMMAND...: the command prints them; an extended regular expression.
+said() {
+	local words=$1
+	shift
+	"$@" >"$work/said" 2>&1
+	cat "$work/said"
+	grep -qE "$words" "$work/said"
+}
+
+# reads SECTOR...: in the background, one each.
+reads() {
+	local sector
+	for sector in "$@"; do
+		dd if=/dev/ublkb$id of=/dev/null bs=512 count=1 skip="$sector" iflag=direct status=none \
+			2>/dev/null &
+	done
+}
+
+kill_daemon() {
+	kill -9 "$daemon_pid"
+	wait 2>/dev/null
+	daemon_pid=
+}
+
+umount /sys/kernel/debug 2>/dev/null
+start_daemon "$work/good.yaml"
+ok "without debugfs: said so" said 'debugfs cannot be read' ublkctl why-stuck good
+ok "the driver's state and our pid" \
+	said "driver +LIVE, its server is pid $daemon_pid \\(this ublkd\\)" ublkctl why-stuck good
+ok "the ring's fdinfo" \
+	said 'ring +reactor 0: 0 submissions not taken, [0-9]+ completions unseen, 0 overflowed' \
+	ublkctl why-stuck good
+mount -t debugfs none /sys/kernel/debug 2>/dev/null
+ok "with debugfs: busy tags and hctx state" said 'in flight, [0-9]+ tags busy, hctx0 state (none|[A-Z])' \
+	ublkctl why-stuck good
+ok "--json: driver" said '"state": "LIVE"' ublkctl --json why-stuck good
+ok "--json: rings" said '"cq_unseen": [0-9]+' ublkctl --json why-stuck good
+chmod 666 /run/ublkd/control.sock
+chmod 755 /run/ublkd
+ok "without root: said so" \
+	said 'cannot be read: EACCES \(root is needed\)' setpriv --reuid 65534 --clear-groups \
+	"$(command -v ublkctl)" why-stuck good
+stop_daemon
+
+# ---- failed I/Os in the log ----
+
+cat >"$work/bad.yaml" <<'EOC'
+daemon: {reactors: [0]}
+devices:
+  - name: bad
+    id: 2
+    queues: 1
+    backend: {type: throttle, backend: {type: error, errno: ENOSPC, op: [write], from_sector: 800,
+      backend: {type: mem, size: 16MiB}}}
+EOC
+start_daemon "$work/bad.yaml"
+
+fail_write() { ! dd if=/dev/zero of=/dev/ublkb2 bs=4k count=1 seek="$1" oflag=direct status=none 2>/dev/null; }
+fail_writes() { for _ in 1 2 3 4 5; do fail_write 101 || return; done; }
+told() { grep 'msg="I/O failed"' "$work/ublkd.log"; }
+
+ok "a failed write" fail_write 100
+ok "... is told: who, what, where, by whom" grep -qE \
+	'level=warn msg="I/O failed" device=bad id=2 queue=0 tag=[0-9]+ op=write sector=800 bytes=4096 error=ENOSPC by=error means="no space' \
+	"$work/ublkd.log"
+ok "five more" fail_writes
+ok "... are not told" test "$(told | wc -l)" = 1
+ok "stats counts them by name" said 'ENOSPC +6|"ENOSPC": 6' ublkctl --json stats bad
+sleep 11
+ok "one after the window" fail_write 102
+ok "... is told, with the number of those before" said 'sector=816 .*dropped=5$' told
+stop_daemon
+
+# ---- bugs on purpose ----
+
+faults=$here/../../build/faults/bin/ublkd
+if [ ! -x "$faults" ]; then
+	skip "why-stuck: a reactor that blocks" "no build/faults: cmake --preset faults and build"
+	finish
+fi
+
+# start_faulty VARIABLE=VALUE: each time with another id, as the one of a daemon that was killed is
+# free only when the kernel has let go of everything.
+start_faulty() {
+	id=$((id + 1))
+	sed -i "s/id: [0-9]*/id: $id/" "$work/good.yaml"
+	env "$1" "$faults" --config "$work/good.yaml" 2>"$work/ublkd.log" &
+	daemon_pid=$!
+	wait_for 30 settled
+	udevadm settle 2>/dev/null
+	sleep 0.5
+}
+
+start_faulty UBLKD_FAULT_BLOCK=808:20
+reads 808
+sleep 1
+reads 816 824 832
+sleep 0.5
+ok "a reactor that blocks: not turning" said 'reactor 0 has not turned for [0-9.]+m?s, and holds' \
+	ublkctl why-stuck good
+ok "... with completions that nobody has seen" said '[1-9][0-9]* completions wait in its ring unseen' \
+	ublkctl why-stuck good
+ok "... and requests that wait in the kernel" said '3 requests wait in the kernel unseen' \
+	ublkctl why-stuck good
+ok "... the ring's line" said 'ring +reactor 0: 0 submissions not taken, [1-9][0-9]* completions unseen' \
+	ublkctl why-stuck good
+ok "... the driver answers all the same" said 'driver +LIVE' ublkctl why-stuck good
+ok "... --json" said '"verdict": "reactor-not-turning"' ublkctl --json why-stuck good
+kill_daemon
+
+start_faulty UBLKD_FAULT_LOSE=808
+reads 808
+sleep 1
+ok "a request that the daemon forgot: unseen" \
+	said 'the kernel has 1 requests in flight, of which the daemon has seen 0' ublkctl why-stuck good
+ok "... --json" said '"verdict": "not-seen-by-daemon"' ublkctl --json why-stuck good
+ok "... debugfs has its tag" said '1 tags busy' ublkctl why-stuck good
+kill_daemon
+# Deletes what the killed ones left.
+id=$((id + 1))
+sed -i "s/id: [0-9]*/id: $id/" "$work/good.yaml"
+start_daemon "$work/good.yaml"
+finish
