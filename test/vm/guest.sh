@@ -101,7 +101,7 @@ machine_options() {
 	local accel=(-accel "tcg,thread=multi")
 	local cpu=max,-la57,-smap,-smep,-pku,-erms,-fsrm,-cx16
 	if [ -n "$icount" ]; then
-		accel=(-accel "tcg,thread=single" -icount "shift=0,sleep=on")
+		accel=(-accel "tcg,thread=single" -icount "shift=0,sleep=off")
 	elif [ -n "$single" ]; then
 		accel=(-accel "tcg,thread=single")
 	elif [ "${UBLKD_VM_ACCEL:-tcg}" = kvm ]; then

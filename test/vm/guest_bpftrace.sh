@@ -1,8 +1,12 @@
 #!/bin/bash
 # In the guest: trace/bpftrace, each script on a load of known numbers, sizes, depths and waits. What
 # the scripts print must be exactly that. Needs vm.sh -i or -s, as all that patches the kernel's code.
+# With one CPU it is taken to run on the instruction clock (-i). With more, a busy host can hold any
+# I/O up: then no time is checked from above, and two queues are added up.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
+exact=
+[ "$(nproc)" -ge 2 ] || exact=1
 scripts=$here/../../trace/bpftrace
 missing=
 command -v bpftrace >/dev/null || missing="there is no bpftrace on this machine"
@@ -26,7 +30,7 @@ devices:
       read: 40ms
       backend: {type: error, op: read, from_sector: 80, to_sector: 88, backend: {type: mem, size: 64MiB}}
 YAML
-[ "$(nproc)" -ge 2 ] || sed -i 's/\[0, 1\]/[0]/; s/queues: 2/queues: 1/' "$work/bpftrace.yaml"
+[ -z "$exact" ] || sed -i 's/\[0, 1\]/[0]/; s/queues: 2/queues: 1/' "$work/bpftrace.yaml"
 ok "the daemon serves" start_daemon "$work/bpftrace.yaml"
 
 # id NAME: N of its /dev/ublkbN
@@ -93,6 +97,9 @@ within() {
 	[ "$sum" -eq "$3" ] && [ "$first" -ge "$4" ] && [ "$last" -le "$5" ] || { cat "$work/trace"; return 1; }
 }
 
+# takes MAP KEY COUNT FIRST LAST: within, for times
+takes() { if [ -n "$exact" ]; then within "$@"; else within "${@:1:4}" 999999999; fi; }
+
 # ---- latency.bt
 
 latency_load() {
@@ -105,7 +112,7 @@ waits_in_throttle() {
 	at_once=$(awk '/^@throttle_us/ { inside = $0 ~ /read\]/ && $0 ~ /\['"$(id held)"',/ }
 		inside && /^\[0\]/ { print $2 }' "$work/trace")
 	echo "$at_once did not wait, of a bucket of 10"
-	[ "${at_once:-0}" -le 20 ] && [ "$(hist throttle_us "$(id held), read" | cut -d' ' -f3)" -ge 32768 ]
+	[ "${at_once:-0}" -le $((exact ? 20 : 59)) ] && [ "$(hist throttle_us "$(id held), read" | cut -d' ' -f3)" -ge 32768 ]
 }
 
 # The mean of our own histograms, which have nanoseconds.
@@ -122,21 +129,21 @@ ok "reads and writes on a slow device, reads on a throttled one" latency_load
 ok "latency.bt loses nothing" trace_end
 slow=$(id slow) held=$(id held)
 for layer in total throttle daemon backend; do
-	ok "$layer: every read is counted" within ${layer}_us "$slow, read" 60 0 32768
-	ok "$layer: every write is counted" within ${layer}_us "$slow, write" 100 0 8192
-	ok "$layer: every throttled read is counted" within ${layer}_us "$held, read" 60 0 131072
+	ok "$layer: every read is counted" takes ${layer}_us "$slow, read" 60 0 32768
+	ok "$layer: every write is counted" takes ${layer}_us "$slow, write" 100 0 8192
+	ok "$layer: every throttled read is counted" takes ${layer}_us "$held, read" 60 0 131072
 	ok "$layer: the mean is that of ublkctl" same_mean $layer
 done
-ok "a delay is the backend's" within backend_us "$slow, read" 60 32768 32768
-ok "... and in the total" within total_us "$slow, read" 60 32768 32768
-ok "... not the daemon's" within daemon_us "$slow, read" 60 0 8192
+ok "a delay is the backend's" takes backend_us "$slow, read" 60 32768 32768
+ok "... and in the total" takes total_us "$slow, read" 60 32768 32768
+ok "... not the daemon's" takes daemon_us "$slow, read" 60 0 8192
 ok "... not a throttle's" within throttle_us "$slow, read" 60 0 0
 ok "a throttle's wait is its own" waits_in_throttle
-ok "... not the backend's" within backend_us "$held, read" 60 0 8192
-ok "... not the daemon's" within daemon_us "$held, read" 60 0 8192
-ok "the kernel sees every slow read" within kernel_us "ublkb$slow, read" 60 32768 32768
-ok "the kernel sees every write" within kernel_us "ublkb$slow, write" 100 0 8192
-ok "the kernel sees every throttled read" within kernel_us "ublkb$held, read" 60 0 131072
+ok "... not the backend's" takes backend_us "$held, read" 60 0 8192
+ok "... not the daemon's" takes daemon_us "$held, read" 60 0 8192
+ok "the kernel sees every slow read" takes kernel_us "ublkb$slow, read" 60 32768 32768
+ok "the kernel sees every write" takes kernel_us "ublkb$slow, write" 100 0 8192
+ok "the kernel sees every throttled read" takes kernel_us "ublkb$held, read" 60 0 131072
 
 # ---- iosize.bt
 
@@ -161,7 +168,7 @@ ok "no reads there" within bytes "$slow, read" 0 0 0
 
 depth_load() {
 	load slow 64 --rw=randread --iodepth=16 && load held 10 --rw=randread --iodepth=1 || return
-	[ "$(nproc)" -lt 2 ] ||
+	[ -n "$exact" ] ||
 		load wide 160 --rw=randread --iodepth=8 --numjobs=2 --cpus_allowed=0,1 --cpus_allowed_policy=split
 }
 
@@ -175,7 +182,7 @@ ok "the largest depth is fio's" is 16 "$(depth_max "$slow")"
 ok "one at a time is one" is 1 "$(depth_max "$held")"
 ok "every I/O is counted" within depth "$slow" 64 0 16
 ok "a line each second" each_second
-if [ "$(nproc)" -ge 2 ]; then
+if [ -z "$exact" ]; then
 	ok "two queues are added up" is 16 "$(depth_max "$(id wide)")"
 else
 	skip "two queues are added up" "this guest has one CPU"
@@ -202,6 +209,11 @@ layers_add_up() {
 ok "slow.bt starts" trace slow.bt 35000
 ok "slow reads, fast writes, a read that fails" slow_load
 ok "slow.bt loses nothing" trace_end
+if [ -z "$exact" ]; then
+	ok "every slow read is there" is 20 "$(slow_lines slow 5 | grep -c read)"
+	skip "exactly the slow ones" "this guest's clock is the host's"
+	finish
+fi
 ok "exactly the slow ones, by sector" is "$(seq 0 8 152)" "$(slow_lines slow 6)"
 ok "all of them reads" is read "$(slow_lines slow 5 | sort -u)"
 ok "all of 4096 bytes" is 4096 "$(slow_lines slow 7 | sort -u)"

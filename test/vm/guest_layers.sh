@@ -51,7 +51,7 @@ agrees() {
 }
 
 for depth in 1 32; do
-	ok "delay: $depth at a time" reads slow $depth $((count = depth * 60 + 240))
+	ok "delay: $depth at a time" reads slow $depth $((count = depth * 180 + 240))
 	ok "QD$depth: every read is counted" between $count "$(value slow total count)" $count
 	ok "QD$depth: in each layer" between $count "$(value slow backend count)" $count
 	# one bucket is 1/16 of its value
