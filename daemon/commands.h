@@ -16,7 +16,7 @@ struct commands {
 	struct ev_loop *ev;
 	struct fleet *fleet;
 	struct reactors *reactors;
-	const struct reactor *control;
+	struct reactor *control;
 	/* How long add and del are waited for; the device goes on afterwards. */
 	double answer_seconds;
 };

@@ -228,8 +228,8 @@ void ctl_print_throttle(const json_t *limits)
 
 static void reactor_row(struct table *t, const json_t *r)
 {
-	double in_kernel = (double)number(r, "kernel_ns"),
-	       in_code = (double)number(r, "callback_ns");
+	static const char *const times[] = { "callback_ns", "kernel_ns", "idle_ns" };
+	double all_ns = 0;
 	char buf[CTL_NUMBER_BYTES];
 
 	table_cell(t, TABLE_PLAIN, "%s", text(r, "name"));
@@ -242,8 +242,11 @@ static void reactor_row(struct table *t, const json_t *r)
 	table_cell(t, TABLE_PLAIN, "%.1f",
 		   number(r, "turns") ? (double)number(r, "cqes") / (double)number(r, "turns")
 				      : 0.0);
-	table_cell(t, TABLE_PLAIN, "%.1f%%",
-		   in_kernel + in_code > 0 ? 100 * in_code / (in_kernel + in_code) : 0.0);
+	for (size_t i = 0; i < ARRAY_SIZE(times); i++)
+		all_ns += (double)number(r, times[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(times); i++)
+		table_cell(t, TABLE_PLAIN, "%.1f%%",
+			   all_ns > 0 ? 100 * (double)number(r, times[i]) / all_ns : 0.0);
 	table_cell(t, TABLE_PLAIN, "%s", ctl_format_ns((uint64_t)number(r, "turn_ns_max"), buf));
 	table_cell(t, number(r, "stalls") ? TABLE_YELLOW : TABLE_DIM, "%lld", number(r, "stalls"));
 	table_cell(t, number(r, "sq_full") ? TABLE_YELLOW : TABLE_DIM, "%lld",
@@ -255,9 +258,9 @@ static void reactor_row(struct table *t, const json_t *r)
 
 void ctl_print_reactors(const json_t *reactors)
 {
-	static const char *const head[] = { "REACTOR", "CPU",  "TURNS",	  "EVENTS",
-					    "/TURN",   "BUSY", "LONGEST", "STALLS",
-					    "SQ FULL", "LATE", "STALE" };
+	static const char *const head[] = { "REACTOR", "CPU",	 "TURNS", "EVENTS",  "/TURN",
+					    "CODE",    "KERNEL", "IDLE",  "LONGEST", "STALLS",
+					    "SQ FULL", "LATE",	 "STALE" };
 	struct table t;
 	json_t *r;
 	size_t i;

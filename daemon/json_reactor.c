@@ -17,8 +17,6 @@ static const struct {
 	{ "turns", offsetof(struct loop_stats, turns) },
 	{ "cqes", offsetof(struct loop_stats, cqes) },
 	{ "cqes_max", offsetof(struct loop_stats, cqes_max) },
-	{ "callback_ns", offsetof(struct loop_stats, callback_ns) },
-	{ "kernel_ns", offsetof(struct loop_stats, kernel_ns) },
 	{ "turn_ns_max", offsetof(struct loop_stats, turn_ns_max) },
 	{ "stalls", offsetof(struct loop_stats, stalls) },
 	{ "sq_full", offsetof(struct loop_stats, sq_full) },
@@ -28,16 +26,25 @@ static const struct {
 	{ "timers_late", offsetof(struct loop_stats, timers_late) },
 };
 
-json_t *json_reactor(const struct reactor *r, int cpu)
+static void set(json_t *all, const char *name, uint64_t value)
 {
+	json_object_set_new(all, name, json_integer((json_int_t)value));
+}
+
+json_t *json_reactor(struct reactor *r, int cpu)
+{
+	struct reactor_times times;
 	json_t *all = json_pack("{s:s, s:i}", "name", cpu < 0 ? "control" : "data", "cpu", cpu);
 
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
 		const char *counter = (const char *)&r->stats + counters[i].offset;
 
-		json_object_set_new(all, counters[i].name,
-				    json_integer((json_int_t)__atomic_load_n(
-					    (const uint64_t *)counter, __ATOMIC_RELAXED)));
+		set(all, counters[i].name,
+		    __atomic_load_n((const uint64_t *)counter, __ATOMIC_RELAXED));
 	}
+	reactor_times(r, &times);
+	set(all, "callback_ns", times.callback_ns);
+	set(all, "kernel_ns", times.kernel_ns);
+	set(all, "idle_ns", times.idle_ns);
 	return all;
 }

@@ -7,6 +7,6 @@
 struct reactor;
 
 /* A new reference, or NULL. cpu -1: the control reactor, on the main thread. */
-json_t *json_reactor(const struct reactor *r, int cpu);
+json_t *json_reactor(struct reactor *r, int cpu);
 
 #endif

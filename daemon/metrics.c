@@ -203,11 +203,6 @@ static const struct reactor_metric {
 	  offsetof(struct loop_stats, cqes), false },
 	{ "ublkd_reactor_events_max", "gauge", "", "Most completions in one turn.",
 	  offsetof(struct loop_stats, cqes_max), false },
-	{ "ublkd_reactor_callback_seconds", "counter", "_total", "Time outside of the kernel.",
-	  offsetof(struct loop_stats, callback_ns), true },
-	{ "ublkd_reactor_kernel_seconds", "counter", "_total",
-	  "Time in io_uring_enter, with idle waits.", offsetof(struct loop_stats, kernel_ns),
-	  true },
 	{ "ublkd_reactor_turn_max_seconds", "gauge", "", "Longest stretch outside of the kernel.",
 	  offsetof(struct loop_stats, turn_ns_max), true },
 	{ "ublkd_reactor_stalls", "counter", "_total", "Turns above 10 ms outside of the kernel.",
@@ -224,6 +219,49 @@ static const struct reactor_metric {
 	  offsetof(struct loop_stats, timers_late), false },
 };
 
+static const struct {
+	const char *name, *help;
+	size_t offset;
+} reactor_time_metrics[] = {
+	{ "ublkd_reactor_callback_seconds", "Time outside of the kernel.",
+	  offsetof(struct reactor_times, callback_ns) },
+	{ "ublkd_reactor_kernel_seconds", "Time in io_uring_enter and on a CPU.",
+	  offsetof(struct reactor_times, kernel_ns) },
+	{ "ublkd_reactor_idle_seconds", "Time in io_uring_enter and off the CPU.",
+	  offsetof(struct reactor_times, idle_ns) },
+};
+
+/* The name of a reactor as a label's value: reactors in order, then control. */
+static struct reactor *reactor_at(const struct writer *w, unsigned i, char name[static 16])
+{
+	const struct reactors *rs = w->source->reactors;
+
+	if (i == rs->nr) {
+		snprintf(name, 16, "control");
+		return w->source->control;
+	}
+	snprintf(name, 16, "%u", i);
+	return rs->reactor[i];
+}
+
+static void write_reactor_times(const struct writer *w)
+{
+	char name[16];
+
+	for (size_t m = 0; m < ARRAY_SIZE(reactor_time_metrics); m++) {
+		family(w, reactor_time_metrics[m].name, "counter", reactor_time_metrics[m].help);
+		for (unsigned i = 0; i <= w->source->reactors->nr; i++) {
+			struct reactor_times times;
+			const char *ns = (const char *)&times + reactor_time_metrics[m].offset;
+
+			reactor_times(reactor_at(w, i, name), &times);
+			fprintf(w->out, "%s_total{reactor=\"%s\"} %.9f\n",
+				reactor_time_metrics[m].name, name,
+				(double)*(const uint64_t *)ns / NS_PER_SEC);
+		}
+	}
+}
+
 static void write_reactor(const struct writer *w, const struct reactor_metric *metric,
 			  const struct reactor *r, const char *name)
 {
@@ -239,19 +277,19 @@ static void write_reactor(const struct writer *w, const struct reactor_metric *m
 
 static void write_reactors(const struct writer *w)
 {
-	const struct reactors *rs = w->source->reactors;
 	char name[16];
 
 	for (size_t m = 0; m < ARRAY_SIZE(reactor_metrics); m++) {
 		const struct reactor_metric *metric = &reactor_metrics[m];
 
 		family(w, metric->name, metric->type, metric->help);
-		for (unsigned i = 0; i < rs->nr; i++) {
-			snprintf(name, sizeof(name), "%u", i);
-			write_reactor(w, metric, rs->reactor[i], name);
+		for (unsigned i = 0; i <= w->source->reactors->nr; i++) {
+			const struct reactor *r = reactor_at(w, i, name);
+
+			write_reactor(w, metric, r, name);
 		}
-		write_reactor(w, metric, w->source->control, "control");
 	}
+	write_reactor_times(w);
 }
 
 const char *metrics_content_type(enum metrics_format format)

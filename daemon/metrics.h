@@ -11,7 +11,7 @@
 struct metrics_source {
 	const struct fleet *fleet;
 	const struct reactors *reactors;
-	const struct reactor *control;
+	struct reactor *control;
 };
 
 /* OpenMetrics 1.0, or the text format 0.0.4 of Prometheus before it. */

@@ -9,10 +9,12 @@
 #include "reactor/reactor.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -108,6 +110,29 @@ static int init_parts(struct reactor *r, const struct reactor_params *params)
 	return 0;
 }
 
+static uint64_t cpu_ns(const struct reactor *r)
+{
+	struct timespec ts = { 0 };
+
+	clock_gettime(r->cpu_clock, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+void reactor_times(struct reactor *r, struct reactor_times *ret_times)
+{
+	uint64_t callback_ns = __atomic_load_n(&r->stats.callback_ns, __ATOMIC_RELAXED);
+	uint64_t enter_ns = __atomic_load_n(&r->stats.enter_ns, __ATOMIC_RELAXED);
+	uint64_t on_cpu_ns = cpu_ns(r) - r->cpu_start_ns;
+	uint64_t kernel_ns = on_cpu_ns > callback_ns ? MIN(on_cpu_ns - callback_ns, enter_ns) : 0;
+	struct reactor_times *seen = &r->seen;
+
+	/* The three were not read at the same time. */
+	seen->callback_ns = callback_ns;
+	seen->kernel_ns = MAX(seen->kernel_ns, kernel_ns);
+	seen->idle_ns = MAX(seen->idle_ns, enter_ns - MIN(seen->kernel_ns, enter_ns));
+	*ret_times = *seen;
+}
+
 int reactor_init(struct reactor *r, const struct reactor_params *params)
 {
 	struct ring_params ring_params = {
@@ -128,6 +153,8 @@ int reactor_init(struct reactor *r, const struct reactor_params *params)
 	if (ret < 0)
 		return ret;
 	r->now_ns = ring_clock_ns();
+	pthread_getcpuclockid(pthread_self(), &r->cpu_clock);
+	r->cpu_start_ns = cpu_ns(r);
 	ret = init_parts(r, params);
 	if (ret < 0)
 		reactor_fini(r);
@@ -288,7 +315,7 @@ static void enter(struct reactor *r, bool may_wait)
 		ASSERT(!"io_uring_enter");
 	}
 	r->now_ns = ring_clock_ns();
-	stat_add(&r->stats.kernel_ns, r->now_ns - before_ns);
+	stat_add(&r->stats.enter_ns, r->now_ns - before_ns);
 }
 
 static void account(struct reactor *r, uint64_t start_ns, unsigned cqe_nr)

@@ -33,7 +33,7 @@ struct loop_stats {
 	uint64_t cqes;
 	uint64_t cqes_max;    /* most in one turn */
 	uint64_t callback_ns; /* outside the kernel */
-	uint64_t kernel_ns;   /* inside io_uring_enter: submission, idle wait and task work */
+	uint64_t enter_ns;    /* inside io_uring_enter, asleep or not: see reactor_times */
 	uint64_t turn_ns_max; /* longest stretch outside the kernel */
 	uint64_t stalls;      /* turns above REACTOR_STALL_NS outside the kernel */
 	uint64_t sq_full;     /* ops parked for want of an SQE */
@@ -59,6 +59,16 @@ static inline void stat_max(uint64_t *stat, uint64_t n)
 #define REACTOR_TIMER_LATE_NS 10000000ull
 #define REACTOR_OP_NR_DEFAULT (1u << USER_DATA_SLOT_BITS)
 #define REACTOR_FILE_NR 1024
+
+/*
+ * Where the time of a reactor's thread went. A sleeping thread cannot say how long it slept, and a
+ * clock of CPU time costs a system call: it is read only when somebody asks.
+ */
+struct reactor_times {
+	uint64_t callback_ns; /* outside io_uring_enter */
+	uint64_t kernel_ns;   /* inside it and on a CPU: submission, task work, completion */
+	uint64_t idle_ns;     /* inside it and off the CPU: asleep, or waiting for its turn */
+};
 
 struct reactor_params {
 	unsigned idx; /* for names and statistics */
@@ -92,6 +102,10 @@ struct reactor {
 	int event_fd; /* control only: readable when a turn has something to do */
 	bool in_turn;
 	struct loop_stats stats;
+
+	clockid_t cpu_clock;	   /* of the thread that turns it */
+	uint64_t cpu_start_ns;	   /* what that said at reactor_init */
+	struct reactor_times seen; /* reactor_times: no counter of it ever falls */
 };
 
 /*
@@ -105,6 +119,13 @@ void reactor_fini(struct reactor *r);
 
 /* One turn. may_wait: sleep in the kernel until there is something to do. */
 void reactor_turn(struct reactor *r, bool may_wait);
+
+/*
+ * Main thread, while the reactor's thread lives: the times since reactor_init. For the control
+ * reactor whatever else its thread does counts as kernel_ns. A thread that loses its CPU within a
+ * callback makes kernel_ns too small by as much.
+ */
+void reactor_times(struct reactor *r, struct reactor_times *ret_times);
 
 /* True when SQEs, parked ops or tasks wait for a turn: the control loop must not sleep then. */
 bool reactor_has_work(const struct reactor *r);

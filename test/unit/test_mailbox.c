@@ -141,7 +141,7 @@ static void *read_stats(void *arg)
 		if (now < turns)
 			return &reader_stop;
 		turns = now;
-		turns += __atomic_load_n(&r.stats.kernel_ns, __ATOMIC_RELAXED) & 0;
+		turns += __atomic_load_n(&r.stats.enter_ns, __ATOMIC_RELAXED) & 0;
 		turns += __atomic_load_n(&r.stats.turn_ns_max, __ATOMIC_RELAXED) & 0;
 		turns += __atomic_load_n(&r.stats.mails, __ATOMIC_RELAXED) & 0;
 	}

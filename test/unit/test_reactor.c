@@ -397,6 +397,60 @@ static void test_turn_is_accounted(void **state)
 		op_fini(&p[i].op);
 }
 
+/* 30 ms of the thread's CPU time. */
+static void burn(struct task *task)
+{
+	clock_t end = clock() + 30 * CLOCKS_PER_SEC / 1000;
+
+	(void)task;
+	while (clock() < end)
+		;
+}
+
+static void fill_memory(struct probe *p, int fd)
+{
+	static char megabyte[1 << 20];
+	struct io_uring_sqe *sqe = op_sqe(&p->op);
+
+	io_uring_prep_read(sqe, fd, megabyte, sizeof(megabyte), 0);
+	op_start(&p->op, sqe);
+}
+
+/* Sleep is idle, a callback is callback, and a copy by the kernel is kernel: each where it belongs.
+ */
+static void test_times_are_told_apart(void **state)
+{
+	struct reactor_times before, slept, burnt, copied;
+	struct alarm_clock a = { 0 };
+	struct task task = { 0 };
+	struct probe p;
+	int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+
+	(void)state;
+	reactor_turn(&r, false);
+	reactor_times(&r, &before);
+	timer_init(&a.timer, on_alarm);
+	reactor_timer_arm(&r, &a.timer, r.now_ns + 60 * NS_PER_MS);
+	while (a.ran_nr == 0)
+		reactor_turn(&r, true);
+	reactor_times(&r, &slept);
+	assert_in_range(slept.idle_ns - before.idle_ns, 40 * NS_PER_MS, UINT64_MAX);
+	assert_in_range(slept.callback_ns - before.callback_ns, 0, 20 * NS_PER_MS);
+	reactor_defer(&r, &task, burn);
+	reactor_turn(&r, false);
+	reactor_times(&r, &burnt);
+	assert_in_range(burnt.callback_ns - slept.callback_ns, 30 * NS_PER_MS, UINT64_MAX);
+	assert_in_range(burnt.idle_ns - slept.idle_ns, 0, 20 * NS_PER_MS);
+	probe_init(&p);
+	for (copied = burnt; copied.kernel_ns - burnt.kernel_ns < 5 * NS_PER_MS;) {
+		fill_memory(&p, zero);
+		reactor_turn(&r, true);
+		reactor_times(&r, &copied);
+	}
+	op_fini(&p.op);
+	close(zero);
+}
+
 static void test_file_table(void **state)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -497,6 +551,7 @@ int main(void)
 		WITH_REACTOR(test_tasks_run_once_per_turn),
 		WITH_REACTOR(test_turn_sleeps_until_the_timer),
 		WITH_REACTOR(test_turn_is_accounted),
+		WITH_REACTOR(test_times_are_told_apart),
 		WITH_REACTOR(test_file_table),
 		cmocka_unit_test(test_control_reactor_signals_its_eventfd),
 		WITH_REACTOR(test_dump_names_what_is_in_flight),
