@@ -61,6 +61,17 @@ enum backend_caps {
 	BACKEND_CAP_ROTATIONAL = 1u << 5,
 };
 
+/*
+ * How a backend can get at the bytes of a READ or WRITE; none of these: in a buffer of memory. A
+ * stack can do what all of its backends can.
+ */
+enum backend_data {
+	/* By READ_FIXED and WRITE_FIXED of its own, with the ring's registered buffer buf_index. */
+	BACKEND_DATA_FIXED = 1u << 0,
+	/* By backend_data_put and _get (data.c) alone, while the request is in its hands. */
+	BACKEND_DATA_MOVES = 1u << 1,
+};
+
 struct backend_limits {
 	uint64_t size_bytes;	       /* a multiple of the logical block */
 	uint32_t caps;		       /* enum backend_caps */
@@ -71,7 +82,10 @@ struct backend_limits {
 	uint32_t discard_granularity_bytes;
 	uint64_t max_discard_bytes;	 /* 0: no limit of its own */
 	uint64_t max_write_zeroes_bytes; /* 0: no limit of its own */
-	uint32_t dma_alignment_bytes;	 /* buffers are at least page aligned anyway */
+	/* Of the device below, for requests whose pages go there as they are; 0: unknown. */
+	uint32_t max_segments, max_segment_bytes;
+	uint64_t virt_boundary_mask;
+	uint32_t dma_alignment_bytes; /* buffers are at least page aligned anyway */
 };
 
 /* Said once, by the device's configuration, before open. */
@@ -142,8 +156,16 @@ struct backend_io {
 	int32_t result; /* 0: all of it was done; -errno: nothing may be assumed. Never short. */
 	uint32_t length_bytes; /* DISCARD and WRITE_ZEROES can be nearly 4 GiB; 0 for FLUSH */
 	uint64_t offset_bytes;
-	void *buf;  /* READ, WRITE: aligned to the device's dma_alignment_bytes, a page is enough */
-	void *priv; /* ops->io_bytes, zeroed once at start, kept between uses */
+	/*
+	 * READ, WRITE: where the bytes are. In memory, aligned to the device's dma_alignment_bytes
+	 * (a page is enough); or buf is NULL, and they are in a registered buffer, from its offset
+	 * 0 on (BACKEND_DATA_FIXED), or with the driver (BACKEND_DATA_MOVES).
+	 */
+	void *buf;
+	int32_t buf_index;   /* buf NULL: the registered buffer, or -1 */
+	int32_t driver_fd;   /* both not: where ring_pread finds them, */
+	uint64_t driver_pos; /* and from which position on */
+	void *priv;	     /* ops->io_bytes, zeroed once at start, kept between uses */
 	/* How long it waited in throttles, of the whole stack. Zeroed by submit. */
 	uint64_t throttle_ns;
 	struct backend_io *child, *parent; /* the same tag one level below, above; or NULL */
@@ -166,6 +188,7 @@ struct backend {
 	const struct option *options;
 	size_t config_bytes; /* of the struct that options fill */
 	size_t device_bytes, queue_bytes, io_bytes;
+	uint8_t data;	/* enum backend_data */
 	bool is_filter; /* its options hold a nested `backend:` */
 	/*
 	 * What the option table cannot say: looks at several options together and adds errors at
@@ -246,6 +269,19 @@ void backend_io_cancel(struct backend_io *io);
 
 /* wrap.c: how a backend answers a QUEUED I/O. Calls io->done before it returns. */
 void backend_io_complete(struct backend_io *io, int result);
+
+/*
+ * data.c, for backends that keep the bytes in memory: moves bytes of a READ into the request (put)
+ * or of a WRITE out of it (get), from the request's byte at_bytes on, wherever its bytes are. With
+ * BACKEND_DATA_MOVES alone may io->buf be NULL. Reactor thread, from submit until completion. A
+ * READ puts all of its bytes: what is not put would show memory of the kernel. Return 0 or -EIO.
+ */
+int backend_data_put(struct backend_io *io, uint32_t at_bytes, const void *from, size_t bytes);
+int backend_data_put_zeroes(struct backend_io *io, uint32_t at_bytes, size_t bytes);
+int backend_data_get(struct backend_io *io, uint32_t at_bytes, void *to, size_t bytes);
+
+/* The abilities that all backends of a stack have: enum backend_data. */
+uint8_t backend_spec_data(const struct backend_spec *spec);
 
 /*
  * stack.c, for filters.

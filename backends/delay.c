@@ -182,6 +182,7 @@ const struct backend backend_delay = {
 	.config_bytes = sizeof(struct delay_config),
 	.queue_bytes = sizeof(struct delay_queue),
 	.io_bytes = sizeof(struct delay_io),
+	.data = BACKEND_DATA_FIXED | BACKEND_DATA_MOVES,
 	.is_filter = true,
 	.check = delay_check,
 	.queue_init = delay_queue_init,

@@ -276,6 +276,7 @@ const struct backend backend_error = {
 	.device_bytes = sizeof(struct error_device),
 	.queue_bytes = sizeof(struct error_queue),
 	.io_bytes = sizeof(struct error_io),
+	.data = BACKEND_DATA_FIXED | BACKEND_DATA_MOVES,
 	.is_filter = true,
 	.check = error_check,
 	.open = error_open,

@@ -91,12 +91,36 @@ static void complete(struct file_io *f, int result)
 	backend_io_complete(f->io, result);
 }
 
+/* Addresses of a buffer that the kernel registered are offsets from 0 on. */
+static void *in_buffer(uint32_t offset_bytes)
+{
+	return (void *)(uintptr_t)offset_bytes;
+}
+
+static void prep_read(struct file_io *f, struct io_uring_sqe *sqe, int slot)
+{
+	struct backend_io *io = f->io;
+	uint32_t done_bytes = io->length_bytes - f->left_bytes;
+
+	if (!io->buf)
+		io_uring_prep_read_fixed(sqe, slot, in_buffer(done_bytes), f->left_bytes,
+					 next_offset(f), io->buf_index);
+	else
+		io_uring_prep_read(sqe, slot, (uint8_t *)io->buf + done_bytes, f->left_bytes,
+				   next_offset(f));
+}
+
 static void prep_write(struct file_io *f, struct io_uring_sqe *sqe, int slot)
 {
-	const uint8_t *buf = f->io->buf;
+	struct backend_io *io = f->io;
+	uint32_t done_bytes = io->length_bytes - f->left_bytes;
 
-	buf += f->io->length_bytes - f->left_bytes;
-	io_uring_prep_write(sqe, slot, buf, f->left_bytes, next_offset(f));
+	if (!io->buf)
+		io_uring_prep_write_fixed(sqe, slot, in_buffer(done_bytes), f->left_bytes,
+					  next_offset(f), io->buf_index);
+	else
+		io_uring_prep_write(sqe, slot, (uint8_t *)io->buf + done_bytes, f->left_bytes,
+				    next_offset(f));
 	if (f->io->flags & BACKEND_FUA)
 		sqe->rw_flags = RWF_DSYNC;
 }
@@ -119,12 +143,10 @@ static void prep_discard(const struct file_io *f, struct io_uring_sqe *sqe, int 
 static void prep(struct file_io *f, struct io_uring_sqe *sqe, int slot)
 {
 	struct backend_io *io = f->io;
-	uint32_t done_bytes = io->length_bytes - f->left_bytes;
 
 	switch (f->state) {
 	case FILE_READ:
-		io_uring_prep_read(sqe, slot, (uint8_t *)io->buf + done_bytes, f->left_bytes,
-				   next_offset(f));
+		prep_read(f, sqe, slot);
 		break;
 	case FILE_WRITE:
 		prep_write(f, sqe, slot);
@@ -405,6 +427,7 @@ const struct backend backend_file = {
 	.device_bytes = sizeof(struct file_device),
 	.queue_bytes = sizeof(struct file_queue),
 	.io_bytes = sizeof(struct file_io),
+	.data = BACKEND_DATA_FIXED,
 	.open = file_open,
 	.close = file_close,
 	.queue_init = file_queue_init,

@@ -121,8 +121,11 @@ int file_choose_direct(struct backend_device *device)
 	return 0;
 }
 
-/* A number of the queue in sysfs, of the whole disk for a partition; 0 when there is none. */
-static uint64_t queue_limit(const struct file_device *file, const char *name)
+/*
+ * A number of a block device's queue in sysfs, of the whole disk for a partition; 0 when there is
+ * none.
+ */
+static uint64_t limit_of(dev_t dev, const char *name)
 {
 	static const char *const form[] = { "/sys/dev/block/%u:%u/queue/%s",
 					    "/sys/dev/block/%u:%u/../queue/%s" };
@@ -133,8 +136,7 @@ static uint64_t queue_limit(const struct file_device *file, const char *name)
 		FILE *f;
 		int n;
 
-		snprintf(path, sizeof(path), form[i], major(file->stat.st_rdev),
-			 minor(file->stat.st_rdev), name);
+		snprintf(path, sizeof(path), form[i], major(dev), minor(dev), name);
 		f = fopen(path, "re");
 		if (!f)
 			continue;
@@ -144,6 +146,25 @@ static uint64_t queue_limit(const struct file_device *file, const char *name)
 			return value;
 	}
 	return 0;
+}
+
+static uint64_t queue_limit(const struct file_device *file, const char *name)
+{
+	return limit_of(file->stat.st_rdev, name);
+}
+
+/* Of the device below; a file system on several devices, or on none, has no queue to ask. */
+static void find_page_limits(struct backend_device *device)
+{
+	const struct file_device *file = device->priv;
+	dev_t dev = file->is_block ? file->stat.st_rdev : file->stat.st_dev;
+	struct backend_limits *limits = &device->limits;
+
+	if (!file->direct)
+		return;
+	limits->max_segments = (uint32_t)limit_of(dev, "max_segments");
+	limits->max_segment_bytes = (uint32_t)limit_of(dev, "max_segment_size");
+	limits->virt_boundary_mask = limit_of(dev, "virt_boundary_mask");
 }
 
 /*
@@ -221,4 +242,5 @@ void file_find_limits(struct backend_device *device)
 		find_block_limits(device);
 	else
 		find_file_limits(device);
+	find_page_limits(device);
 }

@@ -110,34 +110,35 @@ void mem_mark_present(struct mem_device *mem, uint64_t offset_bytes, uint64_t le
 			atomic_fetch_or(&mem->present[page / 64], 1ull << (page % 64));
 }
 
-static void mem_read(struct mem_device *mem, const struct backend_io *io)
+static int mem_read(struct mem_device *mem, struct backend_io *io)
 {
-	uint64_t done_bytes = 0;
+	uint32_t done_bytes = 0;
+	int ret = 0;
 
-	while (done_bytes < io->length_bytes) {
+	while (done_bytes < io->length_bytes && ret == 0) {
 		uint64_t offset_bytes = io->offset_bytes + done_bytes;
-		uint8_t *to = (uint8_t *)io->buf + done_bytes;
 		bool present;
 		uint64_t run_bytes =
 			mem_run(mem, offset_bytes, io->length_bytes - done_bytes, &present);
 
-		if (present)
-			memcpy(to, mem->base + offset_bytes, run_bytes);
-		else
-			memset(to, 0, run_bytes);
-		done_bytes += run_bytes;
+		ret = present ? backend_data_put(io, done_bytes, mem->base + offset_bytes,
+						 run_bytes)
+			      : backend_data_put_zeroes(io, done_bytes, run_bytes);
+		done_bytes += (uint32_t)run_bytes;
 	}
+	return ret;
 }
 
-static int mem_write(struct mem_device *mem, const struct backend_io *io)
+static int mem_write(struct mem_device *mem, struct backend_io *io)
 {
 	int ret = mem_reserve(mem, io->offset_bytes, io->length_bytes);
 
 	if (ret < 0)
 		return ret;
-	memcpy(mem->base + io->offset_bytes, io->buf, io->length_bytes);
+	ret = backend_data_get(io, 0, mem->base + io->offset_bytes, io->length_bytes);
+	/* Also after an error: some of it may be there. */
 	mem_mark_present(mem, io->offset_bytes, io->length_bytes);
-	return 0;
+	return ret;
 }
 
 static enum backend_submit mem_submit(struct backend_io *io)
@@ -147,7 +148,7 @@ static enum backend_submit mem_submit(struct backend_io *io)
 	io->result = 0;
 	switch (io->op) {
 	case BACKEND_READ:
-		mem_read(mem, io);
+		io->result = mem_read(mem, io);
 		break;
 	case BACKEND_WRITE:
 		io->result = mem_write(mem, io);
@@ -290,6 +291,7 @@ const struct backend backend_mem = {
 	.device_bytes = sizeof(struct mem_device),
 	.queue_bytes = sizeof(struct mem_queue),
 	.io_bytes = sizeof(struct mem_io),
+	.data = BACKEND_DATA_MOVES,
 	.open = mem_open,
 	.close = mem_close,
 	.queue_init = mem_queue_init,

@@ -6,7 +6,7 @@
  * are zeroed when they are allocated, so what a reader can see is zeroes or what was once written
  * to this same device, never memory of the daemon or of another device. Filling the buffer would
  * make every measurement one of memset.
- * Any thread; no state; cannot fail.
+ * With data_path: user_copy there is no such buffer, and a read gives zeroes. Any thread; no state.
  */
 #include "backends/registry.h"
 
@@ -42,6 +42,9 @@ static int null_open(struct backend_device *device)
 static enum backend_submit null_submit(struct backend_io *io)
 {
 	io->result = 0;
+	/* Without a buffer of ours the request's pages hold what the kernel had in them. */
+	if (io->op == BACKEND_READ && !io->buf)
+		io->result = backend_data_put_zeroes(io, 0, io->length_bytes);
 	return BACKEND_DONE;
 }
 
@@ -50,6 +53,7 @@ const struct backend backend_null = {
 	.summary = "takes and gives nothing, at once: for measurements",
 	.options = null_options,
 	.config_bytes = sizeof(struct null_config),
+	.data = BACKEND_DATA_MOVES,
 	.open = null_open,
 	.submit = null_submit,
 };

@@ -21,6 +21,9 @@ static void copy_request(struct backend_io *child, const struct backend_io *io)
 	child->offset_bytes = io->offset_bytes;
 	child->length_bytes = io->length_bytes;
 	child->buf = io->buf;
+	child->buf_index = io->buf_index;
+	child->driver_fd = io->driver_fd;
+	child->driver_pos = io->driver_pos;
 }
 
 static void retry(struct task *task);

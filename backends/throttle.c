@@ -162,6 +162,7 @@ const struct backend backend_throttle = {
 	.device_bytes = sizeof(struct throttle_device),
 	.queue_bytes = sizeof(struct throttle_queue),
 	.io_bytes = sizeof(struct throttle_io),
+	.data = BACKEND_DATA_FIXED | BACKEND_DATA_MOVES,
 	.is_filter = true,
 	.check = throttle_check,
 	.open = throttle_group_join,

@@ -104,7 +104,11 @@ static void check_buffer(const struct backend_io *io)
 
 	if (!moves_data(io))
 		return;
-	ASSERT(io->buf != NULL);
+	if (!io->buf) {
+		ASSERT(io->queue->device->ops->data &
+		       (io->buf_index >= 0 ? BACKEND_DATA_FIXED : BACKEND_DATA_MOVES));
+		return;
+	}
 	ASSERT(align_bytes == 0 || (uintptr_t)io->buf % align_bytes == 0);
 }
 

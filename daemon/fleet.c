@@ -91,6 +91,8 @@ static void start(struct fleet *f, struct member *m)
 		.logical_block_bytes = (uint32_t)o->block_bytes,
 		.max_io_bytes = (uint32_t)o->max_io_bytes,
 		.read_only = o->read_only,
+		.data_path = (enum data_path)o->data_path,
+		.batch = (enum batch_wish)o->batch,
 		.backend = m->settings->backend,
 	};
 

@@ -181,13 +181,14 @@ json_t *json_device_full(const struct member *m)
 	struct device_info info;
 
 	get_info(m, &info);
-	more = json_pack("{s:s, s:b, s:b, s:i, s:I, s:o, s:o, s:o, s:s, s:I, s:o}", "step", step,
-			 "from_file", m->from_file, "read_only", m->settings->options.read_only,
-			 "physical_block_bytes", (int)info.physical_block_bytes, "max_io_bytes",
+	more = json_pack("{s:s, s:b, s:b, s:i, s:I, s:o, s:o, s:o, s:s, s:b, s:I, s:o}", "step",
+			 step, "from_file", m->from_file, "read_only",
+			 m->settings->options.read_only, "physical_block_bytes",
+			 (int)info.physical_block_bytes, "max_io_bytes",
 			 (json_int_t)info.max_io_bytes, "caps", caps(info.caps), "ublk_flags",
 			 flags(info.flags), "queue_reactors", reactors_of(&info), "data_path",
-			 info.data_path ? info.data_path : "", "buffer_bytes_max",
-			 (json_int_t)info.buffer_bytes_max, "options",
+			 info.data_path ? info.data_path : "", "batch", info.batch,
+			 "buffer_bytes_max", (json_int_t)info.buffer_bytes_max, "options",
 			 backend_options(m->settings->backend, backend_of(m)));
 	json_object_update(all, more);
 	json_decref(more);
@@ -289,9 +290,10 @@ json_t *json_device_stats(const struct member *m, bool buckets, bool layer_bucke
 	for (unsigned op = 0; op < BACKEND_OP_NR; op++)
 		json_object_set_new(ops, backend_op_name(op),
 				    op_stats(&stats.op[op], buckets, layer_buckets));
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "name",
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "name",
 			 m->settings->options.name, "state", member_state_name(m), "inflight",
 			 (json_int_t)stats.inflight, "inflight_max", (json_int_t)stats.inflight_max,
-			 "busy_retries", (json_int_t)stats.busy_retries, "lost_tags",
-			 (json_int_t)stats.lost_tags, "errors", errors_of(&stats), "ops", ops);
+			 "busy_retries", (json_int_t)stats.busy_retries, "fallbacks",
+			 (json_int_t)stats.fallbacks, "lost_tags", (json_int_t)stats.lost_tags,
+			 "errors", errors_of(&stats), "ops", ops);
 }

@@ -19,6 +19,7 @@
 #include "base/util.h"
 #include "config/yaml.h"
 #include "daemon/address.h"
+#include "ublk/data_path.h"
 
 #define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
@@ -134,6 +135,22 @@ const struct option settings_device_options[] = {
 	  .offset = offsetof(struct device_options, read_only),
 	  .def = "false",
 	  .help = "Refuse writes." },
+	{ .name = "data_path",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct device_options, data_path),
+	  .values = data_path_names,
+	  .def = "auto",
+	  .help = "How data gets from the kernel to the backend: copy (the driver copies, any "
+		  "kernel), user_copy (the backend copies, without a buffer in between: memory; "
+		  "Linux 6.5), zero_copy (files; Linux 6.16). auto takes the best that backend and "
+		  "kernel have." },
+	{ .name = "batch",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct device_options, batch),
+	  .values = batch_wish_names,
+	  .def = "auto",
+	  .help = "Whether requests are fetched and committed many at a time (Linux 7.0). auto is "
+		  "off: what was measured is no faster." },
 	{ .name = "backend",
 	  .type = OPTION_NODE,
 	  .offset = offsetof(struct device_options, backend),
@@ -197,6 +214,15 @@ static void check_numbers(const struct device_settings *d, const struct yaml_nod
 				  (unsigned long long)o->max_io_bytes);
 }
 
+static void check_data_path(const struct device_settings *d, struct config_errors *e)
+{
+	char error[DATA_PATH_ERROR_BYTES];
+
+	if (data_path_check((enum data_path)d->options.data_path, backend_spec_data(d->backend),
+			    d->stack, error) < 0)
+		config_errors_add(e, d->data_path_pos, "%s", error);
+}
+
 static int parse_backend(struct device_settings *d, struct config_errors *e)
 {
 	const struct yaml_node *map = d->options.backend;
@@ -208,6 +234,7 @@ static int parse_backend(struct device_settings *d, struct config_errors *e)
 	backend_spec_text(d->backend, d->stack);
 	if (ret < 0)
 		return ret;
+	check_data_path(d, e);
 	backend_spec_bottom(d->backend, &map);
 	d->path_pos = yaml_pos(map, "path");
 	return settings_resource_read(d);
@@ -220,6 +247,7 @@ static int fill_device(struct device_settings *d, const struct yaml_node *map,
 
 	d->pos = yaml_pos(map, "name");
 	d->id_pos = yaml_pos(map, "id");
+	d->data_path_pos = yaml_pos(map, "data_path");
 	ret = option_parse(settings_device_options, map, NULL, &d->options, sizeof(d->options), e);
 	if (ret == -ENOMEM)
 		return ret;

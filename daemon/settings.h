@@ -36,6 +36,8 @@ struct device_options {
 	uint64_t queues, depth;
 	uint64_t block_bytes, max_io_bytes;
 	bool read_only;
+	int data_path; /* enum data_path */
+	int batch;     /* enum batch_wish */
 	struct yaml_node *backend;
 };
 
@@ -46,7 +48,7 @@ struct device_settings {
 	char stack[BACKEND_SPEC_TEXT_BYTES];
 	struct document *document;
 	struct settings_resource resource;
-	struct config_pos pos, id_pos, path_pos; /* of name, id and the backend's path */
+	struct config_pos pos, id_pos, data_path_pos, path_pos; /* path: the backend's */
 };
 
 struct settings {

@@ -307,13 +307,14 @@ static void enter(struct reactor *r, bool may_wait)
 {
 	uint64_t timeout_ns = sleep_ns(r, may_wait);
 	uint64_t before_ns = r->now_ns;
-	int ret = ring_enter(&r->ring, timeout_ns ? 1 : 0, timeout_ns);
+	int ret = ring_enter(&r->ring, timeout_ns ? 1 + r->expected_nr : 0, timeout_ns);
 
 	/* -EAGAIN, -EBUSY: out of memory or the CQ is full; reaping below is the cure. */
 	if (ret < 0 && ret != -EAGAIN && ret != -EBUSY) {
 		log_error("io_uring_enter failed", "reactor=%u error=%s", r->idx, errname(ret));
 		ASSERT(!"io_uring_enter");
 	}
+	r->expected_nr = 0;
 	r->now_ns = ring_clock_ns();
 	stat_add(&r->stats.enter_ns, r->now_ns - before_ns);
 }
@@ -396,6 +397,73 @@ void reactor_file_remove(struct reactor *r, int slot)
 		return;
 	ring_file_set(&r->ring, (unsigned)slot, -1);
 	r->file_used[slot / 64] &= ~(1ull << (slot % 64));
+}
+
+int reactor_group_add(struct reactor *r, void *mem, unsigned nr)
+{
+	for (unsigned group = 0; group < REACTOR_FILE_NR; group++) {
+		uint64_t bit = 1ull << (group % 64);
+		int ret;
+
+		if (r->group_used[group / 64] & bit)
+			continue;
+		ret = ring_group_set(&r->ring, group, mem, nr);
+		if (ret < 0)
+			return ret;
+		r->group_used[group / 64] |= bit;
+		return (int)group;
+	}
+	return -ENOSPC;
+}
+
+void reactor_group_remove(struct reactor *r, int group)
+{
+	if (group < 0)
+		return;
+	ring_group_set(&r->ring, (unsigned)group, NULL, 0);
+	r->group_used[group / 64] &= ~(1ull << (group % 64));
+}
+
+static bool buffer_used(const struct reactor *r, unsigned slot)
+{
+	return r->buffer_used[slot / 64] >> (slot % 64) & 1;
+}
+
+static void buffers_mark(struct reactor *r, unsigned first, unsigned nr, bool used)
+{
+	for (unsigned slot = first; slot < first + nr; slot++) {
+		uint64_t bit = 1ull << (slot % 64);
+
+		r->buffer_used[slot / 64] &= ~bit;
+		r->buffer_used[slot / 64] |= used ? bit : 0;
+	}
+}
+
+int reactor_buffers_add(struct reactor *r, unsigned nr)
+{
+	unsigned run = 0;
+	int ret;
+
+	if (!r->has_buffers) {
+		ret = ring_buffers_init(&r->ring, REACTOR_BUFFER_NR);
+		if (ret < 0)
+			return ret;
+		r->has_buffers = true;
+	}
+	for (unsigned slot = 0; slot < REACTOR_BUFFER_NR; slot++) {
+		run = buffer_used(r, slot) ? 0 : run + 1;
+		if (run < nr)
+			continue;
+		buffers_mark(r, slot + 1 - nr, nr, true);
+		return (int)(slot + 1 - nr);
+	}
+	return -ENOSPC;
+}
+
+void reactor_buffers_remove(struct reactor *r, int first, unsigned nr)
+{
+	if (first >= 0)
+		buffers_mark(r, (unsigned)first, nr, false);
 }
 
 const char *op_kind_name(enum op_kind kind)

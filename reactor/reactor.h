@@ -59,6 +59,8 @@ static inline void stat_max(uint64_t *stat, uint64_t n)
 #define REACTOR_TIMER_LATE_NS 10000000ull
 #define REACTOR_OP_NR_DEFAULT (1u << USER_DATA_SLOT_BITS)
 #define REACTOR_FILE_NR 1024
+/* IORING_MAX_REG_BUFFERS: 8 bytes each in the kernel, made when first asked for. */
+#define REACTOR_BUFFER_NR 16384
 
 /*
  * Where the time of a reactor's thread went. A sleeping thread cannot say how long it slept, and a
@@ -97,8 +99,12 @@ struct reactor {
 	uint64_t mailbox_buf;
 	bool mailbox_pending;
 
-	uint64_t file_used[REACTOR_FILE_NR / 64]; /* bitmap of the registered file table */
-	struct flight_file *flight;		  /* not for control */
+	uint64_t file_used[REACTOR_FILE_NR / 64];     /* bitmap of the registered file table */
+	uint64_t buffer_used[REACTOR_BUFFER_NR / 64]; /* the same of the registered buffers */
+	bool has_buffers;
+	uint64_t group_used[REACTOR_FILE_NR / 64]; /* and of the groups of provided buffers */
+	unsigned expected_nr;			   /* see reactor_expect_cqe */
+	struct flight_file *flight;		   /* not for control */
 	int event_fd; /* control only: readable when a turn has something to do */
 	bool in_turn;
 	struct loop_stats stats;
@@ -169,6 +175,31 @@ static inline void reactor_timer_cancel(struct reactor *r, struct timer *timer)
 /* Registers fd in the ring's file table; returns the slot for IOSQE_FIXED_FILE, or -errno. */
 int reactor_file_add(struct reactor *r, int fd);
 void reactor_file_remove(struct reactor *r, int slot);
+
+/*
+ * A range of nr slots in the ring's table of registered buffers, for the driver to fill; returns
+ * the first, or -ENOSPC when there is no such range, or another -errno.
+ */
+int reactor_buffers_add(struct reactor *r, unsigned nr);
+/* Accepts a negative first. */
+void reactor_buffers_remove(struct reactor *r, int first, unsigned nr);
+
+/*
+ * A group of provided buffers with this memory as its ring: nr entries, page-aligned. Returns the
+ * group, or -ENOSPC, or another -errno.
+ */
+int reactor_group_add(struct reactor *r, void *mem, unsigned nr);
+/* Accepts a negative group. */
+void reactor_group_remove(struct reactor *r, int group);
+
+/*
+ * A command was prepared that the next enter will have done when it comes to wait: its CQE is not
+ * worth waking up for, and the enter waits for one more.
+ */
+static inline void reactor_expect_cqe(struct reactor *r)
+{
+	r->expected_nr++;
+}
 
 /* Any thread. */
 static inline void reactor_post(struct reactor *r, struct mail *mail, mail_fn *fn)

@@ -52,6 +52,18 @@ int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns);
 /* Puts fd (or -1 to clear) into a slot of the registered file table. Returns 0 or -errno. */
 int ring_file_set(struct ring *ring, unsigned slot, int fd);
 
+/*
+ * Makes a table of nr registered buffers, all empty; once. Whoever fills a slot is the driver, with
+ * the pages of a request. Returns 0 or -errno.
+ */
+int ring_buffers_init(struct ring *ring, unsigned nr);
+
+/*
+ * Makes the caller's memory (page-aligned, nr entries, a power of two) the ring of provided buffers
+ * of a group; mem NULL: forgets the group. Returns 0 or -errno.
+ */
+int ring_group_set(struct ring *ring, unsigned group, void *mem, unsigned nr);
+
 /* Signals efd whenever a CQE is posted. Returns 0 or -errno. */
 int ring_eventfd_set(struct ring *ring, int efd);
 
@@ -67,5 +79,12 @@ int ring_open(const char *path, int flags);
 void ring_close(int fd);
 int ring_map(int fd, size_t bytes, uint64_t offset, void **ret_addr);
 void ring_unmap(void *addr, size_t bytes);
+
+/*
+ * pread(2) and pwrite(2) on such a device: the bytes of a request, moved by hand. They do not wait
+ * for anything but memory. Return bytes, which can be fewer than asked for, or -errno.
+ */
+ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset);
+ssize_t ring_pwrite(int fd, const void *buf, size_t bytes, uint64_t offset);
 
 #endif

@@ -112,6 +112,24 @@ int ring_file_set(struct ring *ring, unsigned slot, int fd)
 	return ret < 0 ? ret : 0;
 }
 
+int ring_buffers_init(struct ring *ring, unsigned nr)
+{
+	return io_uring_register_buffers_sparse(&ring->uring, nr);
+}
+
+int ring_group_set(struct ring *ring, unsigned group, void *mem, unsigned nr)
+{
+	struct io_uring_buf_reg reg = {
+		.ring_addr = (uint64_t)(uintptr_t)mem,
+		.ring_entries = nr,
+		.bgid = (uint16_t)group,
+	};
+
+	if (!mem)
+		return io_uring_unregister_buf_ring(&ring->uring, (int)group);
+	return io_uring_register_buf_ring(&ring->uring, &reg, 0);
+}
+
 int ring_eventfd_set(struct ring *ring, int efd)
 {
 	return io_uring_register_eventfd(&ring->uring, efd);
@@ -150,4 +168,18 @@ int ring_map(int fd, size_t bytes, uint64_t offset, void **ret_addr)
 void ring_unmap(void *addr, size_t bytes)
 {
 	munmap(addr, bytes);
+}
+
+ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset)
+{
+	ssize_t n = pread(fd, buf, bytes, (off_t)offset);
+
+	return n < 0 ? -errno : n;
+}
+
+ssize_t ring_pwrite(int fd, const void *buf, size_t bytes, uint64_t offset)
+{
+	ssize_t n = pwrite(fd, buf, bytes, (off_t)offset);
+
+	return n < 0 ? -errno : n;
 }

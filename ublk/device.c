@@ -66,6 +66,18 @@ static int open_backend(struct device *d, char *error, size_t error_bytes)
 			    error_bytes);
 }
 
+static int choose_data_path(struct device *d, char *error, size_t error_bytes)
+{
+	char words[DATA_PATH_ERROR_BYTES];
+	int ret = data_path_choose(&d->data, d->spec.data_path, d->spec.batch,
+				   backend_spec_data(d->spec.backend), d->stack,
+				   d->host->ctl->features, words);
+
+	if (ret < 0)
+		snprintf(error, error_bytes, "%s", words);
+	return ret;
+}
+
 static int device_init(struct device *d, char *error, size_t error_bytes)
 {
 	int ret;
@@ -82,7 +94,8 @@ static int device_init(struct device *d, char *error, size_t error_bytes)
 		snprintf(error, error_bytes, "too many devices");
 		return ret;
 	}
-	return open_backend(d, error, error_bytes);
+	ret = open_backend(d, error, error_bytes);
+	return ret < 0 ? ret : choose_data_path(d, error, error_bytes);
 }
 
 int device_start(struct device **ret_device, const struct device_host *host,
@@ -179,7 +192,8 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.caps = limits->caps,
 		.flags = d->info.flags,
 		.backend = d->stack,
-		.data_path = "copy",
+		.data_path = data_path_names[d->data.path],
+		.batch = d->data.batch,
 		.buffer_bytes_max = device_memory_max(&d->spec),
 		.queue_reactor_nr = MIN(d->placed_nr, (unsigned)sizeof(ret_info->queue_reactor)),
 	};
@@ -228,6 +242,7 @@ static void add_queue_stats(struct device_stats *sum, const struct queue_stats *
 	sum->inflight += started > done ? started - done : 0;
 	sum->inflight_max += peek(&s->inflight_max);
 	sum->busy_retries += peek(&s->busy_retries);
+	sum->fallbacks += peek(&s->fallbacks);
 	sum->lost_tags += peek(&s->lost_tags);
 }
 

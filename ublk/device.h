@@ -66,6 +66,8 @@ struct device_spec {
 	uint32_t logical_block_bytes;
 	uint32_t max_io_bytes;
 	bool read_only;
+	enum data_path data_path;
+	enum batch_wish batch;
 	const struct backend_spec *backend; /* lives as long as the device */
 };
 
@@ -101,10 +103,11 @@ struct device_info {
 	int64_t id; /* -1 before the kernel gave one */
 	uint32_t queues, depth, logical_block_bytes, physical_block_bytes, max_io_bytes;
 	uint64_t size_bytes;
-	uint32_t caps;			 /* enum backend_caps */
-	uint64_t flags;			 /* UBLK_F_* in force */
-	const char *backend;		 /* the stack, "throttle > file" */
-	const char *data_path;		 /* "copy" */
+	uint32_t caps;	       /* enum backend_caps */
+	uint64_t flags;	       /* UBLK_F_* in force */
+	const char *backend;   /* the stack, "throttle > file" */
+	const char *data_path; /* in use: "copy"; NULL before it is chosen */
+	bool batch;
 	uint64_t buffer_bytes_max;	 /* worst-case memory for data */
 	unsigned queue_reactor_nr;	 /* as queues */
 	unsigned char queue_reactor[64]; /* reactor index of the first 64 queues */
@@ -123,6 +126,7 @@ struct device_stats {
 	uint64_t inflight_max;		 /* per queue, summed: an upper bound */
 	uint64_t busy_retries;		 /* a backend said BUSY */
 	uint64_t errors[QUEUE_ERRNO_NR]; /* by errno */
+	uint64_t fallbacks;		 /* zero copy: requests that were copied after all */
 	uint64_t lost_tags;		 /* a FETCH or COMMIT the driver refused */
 };
 /* Sums the queues' counters, live: any time from LIVE to DRAINING; zeroes otherwise. */

@@ -15,6 +15,7 @@ struct device {
 	void *owner;
 	enum device_state state;
 	struct backend_device *backend;
+	struct data_choice data;
 	char stack[BACKEND_SPEC_TEXT_BYTES]; /* names of the backends */
 
 	struct ctl_cmd cmd;		   /* the one command in flight */

@@ -229,6 +229,8 @@ static int map_queue(struct device *d, unsigned idx)
 		.idx = (uint16_t)idx,
 		.depth = (uint16_t)d->spec.depth,
 		.max_io_bytes = d->spec.max_io_bytes,
+		.data = d->data,
+		.backend_moves = backend_spec_data(d->spec.backend) & BACKEND_DATA_MOVES,
 		.attached = device_queue_attached,
 		.drained = device_queue_drained,
 		.released = device_queue_released,
@@ -289,6 +291,10 @@ static void params_done(struct ctl_cmd *cmd, int res)
 /* The driver may give less than was asked for. */
 static int check_negotiated(struct device *d)
 {
+	uint64_t flags = data_path_flags(&d->data);
+
+	if ((d->info.flags & flags) != flags)
+		return -EOPNOTSUPP;
 	if (d->info.queue_depth == 0 || d->info.nr_hw_queues == 0)
 		return -EPROTO;
 	if (d->info.nr_hw_queues < d->spec.queues || d->info.queue_depth < d->spec.depth)
@@ -314,10 +320,10 @@ static void add_done(struct ctl_cmd *cmd, int res)
 		return;
 	res = check_negotiated(d);
 	if (res < 0) {
-		fail(d, "ADD_DEV answered nonsense", res);
+		fail(d, "ADD_DEV answered other than asked", res);
 		return;
 	}
-	params_fill(&d->params, &d->spec, &d->backend->limits);
+	params_fill(&d->params, &d->spec, &d->backend->limits, d->data.path);
 	device_set_state(d, DEVICE_PARAMS);
 	device_send(d, UBLK_U_CMD_SET_PARAMS, &d->params, sizeof(d->params), params_done);
 }
@@ -330,7 +336,7 @@ void device_go_up(struct device *d)
 		.max_io_buf_bytes = d->spec.max_io_bytes,
 		.dev_id = (uint32_t)d->spec.id,
 		.ublksrv_pid = getpid(),
-		.flags = UBLK_F_CMD_IOCTL_ENCODE,
+		.flags = UBLK_F_CMD_IOCTL_ENCODE | data_path_flags(&d->data),
 		.ublksrv_flags = d->host->mark,
 	};
 	device_set_state(d, DEVICE_ADDING);

@@ -60,8 +60,31 @@ static void fill_discard(struct ublk_params *params, const struct device_spec *s
 			range_sectors(limits->max_write_zeroes_bytes, PAGE_BYTES);
 }
 
+/*
+ * The pages of a request go to what is below as they are: what that cannot take in one piece is
+ * better cut where the request is made. A boundary and a size of segments exclude each other
+ * (blk_validate_limits).
+ */
+static void fill_pages(struct ublk_params *params, const struct backend_limits *limits)
+{
+	if (limits->dma_alignment_bytes > 1 && limits->dma_alignment_bytes <= PAGE_BYTES) {
+		params->types |= UBLK_PARAM_TYPE_DMA_ALIGN;
+		params->dma.alignment = limits->dma_alignment_bytes - 1;
+	}
+	params->basic.virt_boundary_mask = limits->virt_boundary_mask;
+	if (limits->max_segments == 0 || limits->max_segment_bytes < PAGE_BYTES ||
+	    limits->virt_boundary_mask)
+		return;
+	params->types |= UBLK_PARAM_TYPE_SEGMENT;
+	params->seg = (struct ublk_param_segment){
+		.seg_boundary_mask = UINT32_MAX,
+		.max_segment_size = limits->max_segment_bytes,
+		.max_segments = (uint16_t)MIN(limits->max_segments, (uint32_t)UINT16_MAX),
+	};
+}
+
 void params_fill(struct ublk_params *params, const struct device_spec *spec,
-		 const struct backend_limits *limits)
+		 const struct backend_limits *limits, enum data_path path)
 {
 	uint32_t block = spec->logical_block_bytes;
 	uint32_t max_io = limits->max_io_bytes ? MIN(limits->max_io_bytes, spec->max_io_bytes)
@@ -82,4 +105,6 @@ void params_fill(struct ublk_params *params, const struct device_spec *spec,
 		},
 	};
 	fill_discard(params, spec, limits);
+	if (path == DATA_PATH_ZERO_COPY)
+		fill_pages(params, limits);
 }

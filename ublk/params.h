@@ -6,8 +6,8 @@
 #include "ublk/device.h"
 #include "ublk/ublk_abi.h"
 
-/* Fills params for SET_PARAMS; pure. */
+/* Fills params for SET_PARAMS; pure. path: as chosen. */
 void params_fill(struct ublk_params *params, const struct device_spec *spec,
-		 const struct backend_limits *limits);
+		 const struct backend_limits *limits, enum data_path path);
 
 #endif

@@ -1,33 +1,23 @@
 /*
- * Fetch and commit. Runs on the queue's reactor, except where said.
+ * The life of a queue, from the mail that attaches it to the one that releases it; what it does in
+ * between is in tag.c and batch.c. Runs on the queue's reactor, except where said.
  *
- * Happy path: a tag's CQE says that the driver has put a request into its descriptor; the request
- * goes to the backend; when that is done the tag is noted, and at the end of the turn all noted
- * tags get one COMMIT_AND_FETCH each, in one batch with one clock read.
- * Failure modes: the backend is busy (the tag waits for the next completion or a millisecond), the
- * SQ is full (the commits wait for the next turn), the driver refuses a FETCH or COMMIT (the tag is
- * lost, counted and told), the driver aborts (the tag is down; when all are, the queue ends).
+ * Owns the tags, their buffers, the registered file of the driver's device and the range of
+ * registered buffers. Failure modes: whatever cannot be had is told by `attached`, and released as
+ * everything else is.
  */
 #include "ublk/queue.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "ublk/faults.h"
-#include "ublk/instruments.h"
-#include "ublk/io_error.h"
-
-#define SECTOR_SHIFT 9
-#define BUSY_RETRY_NS NS_PER_MS
-/* The command's payload stands at byte 48 of the SQE. */
-#define SQE_CMD_OFFSET 48
+#include "ublk/queue_internal.h"
 
 const char *queue_layer_name(enum queue_layer layer)
 {
@@ -37,275 +27,11 @@ const char *queue_layer_name(enum queue_layer layer)
 	return layer < QUEUE_LAYER_NR ? name[layer] : "?";
 }
 
-static inline uint64_t buffer_of(const struct queue *q, unsigned tag)
-{
-	return (uint64_t)(uintptr_t)q->buffers + (uint64_t)tag * q->setup.max_io_bytes;
-}
-
-/* FETCH_REQ and COMMIT_AND_FETCH_REQ differ only in the opcode and the result. */
-static void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uint32_t cmd_op)
-{
-	struct queue *q = io->queue;
-	unsigned tag = tag_of(io);
-	struct ublksrv_io_cmd *cmd;
-
-	if (q->setup.cdev_registered) {
-		io_uring_prep_rw(IORING_OP_URING_CMD, sqe, q->cdev_slot, NULL, 0, 0);
-		sqe->flags = IOSQE_FIXED_FILE;
-	} else {
-		io_uring_prep_rw(IORING_OP_URING_CMD, sqe, q->setup.cdev_fd, NULL, 0, 0);
-	}
-	sqe->cmd_op = cmd_op;
-	cmd = (struct ublksrv_io_cmd *)((char *)sqe + SQE_CMD_OFFSET);
-	cmd->q_id = q->setup.idx;
-	cmd->tag = (uint16_t)tag;
-	cmd->result = io->result;
-	cmd->addr = buffer_of(q, tag);
-	op_start(&io->op, sqe);
-	io->committing = cmd_op == UBLK_U_IO_COMMIT_AND_FETCH_REQ;
-	tag_set_state(io, TAG_ARMED);
-}
-
-static void commit_at_turn_end(struct task *task);
-
-static void commit_later(struct tag_io *io)
-{
-	struct queue *q = io->queue;
-
-	tag_set_state(io, TAG_DONE);
-	q->commits[q->commit_nr++] = (uint16_t)tag_of(io);
-	reactor_at_turn_end(q->setup.reactor, &q->commit_task, commit_at_turn_end);
-}
-
-/* Apart, so that its call costs those nothing that succeed. */
-static __attribute__((cold, noinline)) void tag_fail(struct tag_io *io, int err)
-{
-	io_error_tell(io, err);
-	io->result = err;
-	io->committing = false;
-	commit_later(io);
-}
-
-/* The request of this tag is answered: hand it back at the end of the turn. */
-static void tag_finish(struct tag_io *io, int result)
-{
-	bool has_data = io->bio.op == BACKEND_READ || io->bio.op == BACKEND_WRITE;
-
-	if (result < 0) {
-		tag_fail(io, result);
-		return;
-	}
-	io->result = has_data ? (int32_t)io->bio.length_bytes : 0;
-	io->committing = false;
-	commit_later(io);
-}
-
-/* It fails by our own word: what a backend said last was about another request. */
-static void tag_refuse(struct tag_io *io, int err)
-{
-	io->bio.result = 0;
-	tag_finish(io, err);
-}
-
-static void busy_retry(struct task *task);
-
-static void backend_done(struct backend_io *bio)
-{
-	struct tag_io *io = container_of(bio, struct tag_io, bio);
-	struct queue *q = io->queue;
-
-	io->done_ns = q->setup.reactor->now_ns;
-	instrument_done(io);
-	tag_finish(io, bio->result);
-	if (!list_empty(&q->busy))
-		reactor_defer(q->setup.reactor, &q->busy_task, busy_retry);
-}
-
-static void tag_submit(struct tag_io *io)
-{
-	struct queue *q = io->queue;
-
-	tag_set_state(io, TAG_SERVING);
-	io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
-	instrument_submit(io);
-	fault_block(io->bio.offset_bytes >> SECTOR_SHIFT);
-	switch (backend_io_submit(&io->bio)) {
-	case BACKEND_DONE:
-		tag_finish(io, io->bio.result);
-		break;
-	case BACKEND_QUEUED:
-		break;
-	case BACKEND_BUSY:
-		tag_set_state(io, TAG_BUSY);
-		list_push_back(&q->busy, &io->busy);
-		instrument_busy(io);
-		reactor_timer_arm(q->setup.reactor, &q->busy_timer,
-				  q->setup.reactor->now_ns + BUSY_RETRY_NS);
-		break;
-	}
-}
-
-static void busy_retry(struct task *task)
-{
-	struct queue *q = container_of(task, struct queue, busy_task);
-	struct list_node list = LIST_INIT(list);
-	struct list_node *node;
-
-	list_splice(&list, &q->busy);
-	while ((node = list_pop_front(&list)))
-		tag_submit(list_entry(node, struct tag_io, busy));
-}
-
-static void busy_timeout(struct timer *timer)
-{
-	struct queue *q = container_of(timer, struct queue, busy_timer);
-
-	busy_retry(&q->busy_task);
-}
-
-/* -1 for what no backend knows. */
-static int backend_op_of(unsigned ublk_op)
-{
-	static const int8_t map[] = {
-		[UBLK_IO_OP_READ] = BACKEND_READ,
-		[UBLK_IO_OP_WRITE] = BACKEND_WRITE,
-		[UBLK_IO_OP_FLUSH] = BACKEND_FLUSH,
-		[UBLK_IO_OP_DISCARD] = BACKEND_DISCARD,
-		[UBLK_IO_OP_WRITE_SAME] = -1,
-		[UBLK_IO_OP_WRITE_ZEROES] = BACKEND_WRITE_ZEROES,
-	};
-
-	return ublk_op < ARRAY_SIZE(map) ? map[ublk_op] : -1;
-}
-
-/* Reads the descriptor, once: it is shared memory. Returns 0 or -errno for a malformed request. */
-static int decode(struct tag_io *io)
-{
-	const struct queue *q = io->queue;
-	const struct ublksrv_io_desc *iod = &q->setup.descs[tag_of(io)];
-	uint32_t op_flags = iod->op_flags;
-	uint64_t length_bytes = (uint64_t)iod->nr_sectors << SECTOR_SHIFT;
-	int op = backend_op_of(op_flags & 0xff);
-
-	io->bio.op = (uint8_t)(op < 0 ? BACKEND_FLUSH : op);
-	io->bio.flags = (uint8_t)((op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0) |
-				  (op_flags & UBLK_IO_F_NOUNMAP ? BACKEND_NOUNMAP : 0));
-	io->bio.offset_bytes = iod->start_sector << SECTOR_SHIFT;
-	io->bio.length_bytes = op == BACKEND_FLUSH ? 0 : (uint32_t)length_bytes;
-	if (op < 0)
-		return -EOPNOTSUPP;
-	if (length_bytes > UINT32_MAX ||
-	    (op <= BACKEND_WRITE && length_bytes > q->setup.max_io_bytes))
-		return -EIO;
-	return 0;
-}
-
-static void tag_serve(struct tag_io *io)
-{
-	struct queue *q = io->queue;
-	int ret;
-
-	if (fault_lose(q->setup.descs[tag_of(io)].start_sector))
-		return;
-	io->start_ns = io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
-	q->inflight_nr++;
-	ret = decode(io);
-	instrument_fetch(io);
-	if (ret == 0 && q->cancelling)
-		ret = -EIO;
-	if (ret < 0)
-		tag_refuse(io, ret);
-	else
-		tag_submit(io);
-}
-
 static void drained_on_main(struct mail *mail)
 {
 	struct queue *q = container_of(mail, struct queue, drained_mail);
 
 	q->setup.drained(q);
-}
-
-/* This tag will not come back. */
-static void tag_down(struct tag_io *io, int res)
-{
-	struct queue *q = io->queue;
-
-	tag_set_state(io, TAG_DOWN);
-	instrument_abort(io, res);
-	if (res != UBLK_IO_RES_ABORT) {
-		histogram_bump(&q->stats.lost_tags, 1);
-		if (q->first_error == 0)
-			q->first_error = res < 0 ? res : -EPROTO;
-		log_limited(LOG_LEVEL_ERROR, "the driver refused a tag",
-			    "dev=%s id=%d queue=%u tag=%u error=%s", q->setup.device_name,
-			    q->setup.dev_id, q->setup.idx, tag_of(io), errname(res));
-	}
-	ASSERT(q->up_nr > 0);
-	if (--q->up_nr == 0 && !q->attaching)
-		reactor_post(q->setup.home, &q->drained_mail, drained_on_main);
-}
-
-/* The CQE of a FETCH or COMMIT_AND_FETCH. */
-static void tag_event(struct op *op, int res, uint32_t cqe_flags)
-{
-	struct tag_io *io = container_of(op, struct tag_io, op);
-
-	(void)cqe_flags;
-	/* io_uring itself had no memory for a COMMIT: a request not handed back hangs its reader.
-	 */
-	if (res == UBLK_IO_RES_OK)
-		tag_serve(io);
-	else if (res == -ENOMEM && io->committing)
-		commit_later(io);
-	else
-		tag_down(io, res);
-}
-
-/* All commits of the turn in one batch: they go to the kernel with the next enter. */
-static void commit_at_turn_end(struct task *task)
-{
-	struct queue *q = container_of(task, struct queue, commit_task);
-	unsigned nr = 0;
-
-	for (; nr < q->commit_nr; nr++) {
-		struct tag_io *io = &q->ios[q->commits[nr]];
-		struct io_uring_sqe *sqe = op_sqe(&io->op);
-
-		if (!sqe)
-			break;
-		/* Not again what is only sent again. */
-		if (!io->committing) {
-			instrument_commit(io);
-			q->inflight_nr--;
-		}
-		prep_tag_cmd(io, sqe, UBLK_U_IO_COMMIT_AND_FETCH_REQ);
-	}
-	q->commit_nr -= nr;
-	if (q->commit_nr == 0)
-		return;
-	memmove(q->commits, q->commits + nr, q->commit_nr * sizeof(*q->commits));
-	reactor_at_turn_end(q->setup.reactor, &q->commit_task, commit_at_turn_end);
-}
-
-static void tag_fetch(struct op *op)
-{
-	struct tag_io *io = container_of(op, struct tag_io, op);
-	struct queue *q = io->queue;
-	struct io_uring_sqe *sqe;
-
-	if (fault_no_fetch(q->setup.idx, tag_of(io))) {
-		q->fetched_nr++;
-		return;
-	}
-	sqe = op_sqe(op);
-	if (!sqe) {
-		op_park(op, tag_fetch);
-		return;
-	}
-	prep_tag_cmd(io, sqe, UBLK_U_IO_FETCH_REQ);
-	q->fetched_nr++;
-	q->fetch_mark = reactor_sq_mark(q->setup.reactor);
 }
 
 /*
@@ -325,6 +51,31 @@ static int buffers_init(struct queue *q)
 	return 0;
 }
 
+/* What is the same for all requests of a tag. */
+static void tag_data_init(struct tag_io *io, unsigned tag)
+{
+	struct queue *q = io->queue;
+
+	io->bio.buf = queue_buffer(q, tag);
+	io->bio.buf_index = -1;
+	io->bio.driver_fd = q->setup.cdev_fd;
+	io->bio.driver_pos = ublk_user_copy_pos(q->setup.idx, (uint16_t)tag);
+	switch (q->setup.data.path) {
+	case DATA_PATH_ZERO_COPY:
+		io->bio.buf_index = queue_buffer_index(q, tag);
+		io->reg_addr = ublk_auto_buf_reg_addr(queue_buffer_index(q, tag),
+						      UBLK_AUTO_BUF_REG_FALLBACK);
+		break;
+	case DATA_PATH_USER_COPY:
+		io->by_hand = !q->setup.backend_moves;
+		if (q->setup.backend_moves)
+			io->bio.buf = NULL;
+		break;
+	default:
+		io->copy_addr = (uint64_t)(uintptr_t)io->bio.buf;
+	}
+}
+
 static int tag_init(struct queue *q, unsigned tag)
 {
 	struct op_owner owner = { .kind = OP_KIND_TAG, .queue = q->setup.idx, .tag = tag };
@@ -334,14 +85,14 @@ static int tag_init(struct queue *q, unsigned tag)
 	io->queue = q;
 	io->id = (uint64_t)q->setup.dev_id << 32 | (uint64_t)q->setup.idx << 16 | tag;
 	list_init(&io->busy);
-	ret = op_init(&io->op, q->setup.reactor, owner, tag_event);
+	/* With batches no tag has a command of its own. */
+	ret = q->batch ? 0 : op_init(&io->op, q->setup.reactor, owner, tag_event);
 	if (ret < 0)
 		return ret;
-	ret = backend_io_init(&io->bio, q->backend, tag, backend_done);
-	if (ret < 0)
-		return ret;
-	io->bio.buf = (void *)(uintptr_t)buffer_of(q, tag);
-	return 0;
+	ret = backend_io_init(&io->bio, q->backend, tag, tag_backend_done);
+	if (ret == 0)
+		tag_data_init(io, tag);
+	return ret;
 }
 
 static int tags_init(struct queue *q)
@@ -359,6 +110,24 @@ static int tags_init(struct queue *q)
 	return 0;
 }
 
+/*
+ * Registered buffers for zero copy. When the ring has none left the driver is given an index that
+ * does not exist: it then hands over each request as not registered, and the bytes go by hand.
+ */
+static void registered_init(struct queue *q)
+{
+	int ret;
+
+	if (q->setup.data.path != DATA_PATH_ZERO_COPY)
+		return;
+	ret = reactor_buffers_add(q->setup.reactor, q->setup.depth);
+	q->first_buffer = MAX(ret, -1);
+	if (ret < 0)
+		log_warn("no registered buffers are left: this queue copies",
+			 "dev=%s queue=%u reactor=%u error=%s", q->setup.device_name, q->setup.idx,
+			 q->setup.reactor->idx, errname(ret));
+}
+
 static int resources_init(struct queue *q)
 {
 	int ret = backend_queue_open(&q->backend, q->setup.backend, q->setup.reactor, q->setup.idx,
@@ -369,16 +138,16 @@ static int resources_init(struct queue *q)
 	ret = buffers_init(q);
 	if (ret < 0)
 		return ret;
-	ret = tags_init(q);
+	registered_init(q);
+	if (q->setup.data.batch)
+		ret = batch_init(q);
+	if (ret == 0)
+		ret = tags_init(q);
+	if (ret == 0 && q->setup.cdev_registered)
+		ret = q->cdev_slot = reactor_file_add(q->setup.reactor, q->setup.cdev_fd);
 	if (ret < 0)
 		return ret;
-	q->cdev_slot = -1;
-	if (!q->setup.cdev_registered)
-		return 0;
-	ret = reactor_file_add(q->setup.reactor, q->setup.cdev_fd);
-	if (ret < 0)
-		return ret;
-	q->cdev_slot = ret;
+	tag_sqe_init(q);
 	return 0;
 }
 
@@ -390,10 +159,13 @@ static void resources_fini(struct queue *q)
 		backend_io_fini(&q->ios[tag].bio);
 		op_fini(&q->ios[tag].op);
 	}
+	batch_fini(q);
 	backend_queue_close(q->backend);
 	q->backend = NULL;
 	reactor_file_remove(q->setup.reactor, q->cdev_slot);
 	q->cdev_slot = -1;
+	reactor_buffers_remove(q->setup.reactor, q->first_buffer, q->setup.depth);
+	q->first_buffer = -1;
 	if (q->buffers)
 		munmap(q->buffers, queue_buffer_bytes(q->setup.depth, q->setup.max_io_bytes));
 	q->buffers = NULL;
@@ -401,6 +173,13 @@ static void resources_fini(struct queue *q)
 	q->ios = NULL;
 	free(q->commits);
 	q->commits = NULL;
+}
+
+void queue_tag_gone(struct queue *q)
+{
+	ASSERT(q->up_nr > 0);
+	if (--q->up_nr == 0 && !q->attaching)
+		reactor_post(q->setup.home, &q->drained_mail, drained_on_main);
 }
 
 static void released_on_main(struct mail *mail)
@@ -467,16 +246,18 @@ static void attach(struct mail *mail)
 	}
 	q->attaching = true;
 	q->up_nr = q->setup.depth;
-	for (unsigned tag = 0; tag < q->setup.depth; tag++)
+	if (q->batch)
+		batch_fetch(q);
+	for (unsigned tag = 0; !q->batch && tag < q->setup.depth; tag++)
 		tag_fetch(&q->ios[tag].op);
 	reactor_defer(q->setup.reactor, &q->attach_task, attach_check);
 }
 
 void queue_attach(struct queue *q, const struct queue_setup *setup)
 {
-	*q = (struct queue){ .setup = *setup, .cdev_slot = -1 };
+	*q = (struct queue){ .setup = *setup, .cdev_slot = -1, .first_buffer = -1 };
 	list_init(&q->busy);
-	timer_init(&q->busy_timer, busy_timeout);
+	timer_init(&q->busy_timer, tag_busy_timeout);
 	reactor_post(setup->reactor, &q->attach_mail, attach);
 }
 

@@ -18,8 +18,10 @@
 #include "backends/backend.h"
 #include "base/histogram.h"
 #include "reactor/reactor.h"
+#include "ublk/data_path.h"
 #include "ublk/ublk_abi.h"
 
+struct batch;
 struct io_errors;
 struct queue;
 
@@ -36,6 +38,8 @@ struct queue_setup {
 	bool cdev_registered; /* use cdev_fd as a registered file of the ring */
 	uint16_t idx, depth;
 	uint32_t max_io_bytes; /* size of a tag's buffer */
+	struct data_choice data;
+	bool backend_moves; /* the whole stack has BACKEND_DATA_MOVES */
 	/* Main thread; each comes exactly once. After an error of attached, drained may come at
 	 * once (nothing was armed) or after the driver aborted the rest. */
 	void (*attached)(struct queue *q, int err);
@@ -74,6 +78,7 @@ struct queue_stats {
 	uint64_t inflight_max;
 	uint64_t busy_retries;
 	uint64_t lost_tags;
+	uint64_t fallbacks; /* zero copy: the buffer was not registered, copied by hand */
 	uint64_t errors[QUEUE_ERRNO_NR];
 };
 
@@ -83,7 +88,10 @@ struct queue {
 	struct tag_io *ios; /* depth of them */
 	void *buffers;	    /* depth x max_io_bytes, untouched pages cost nothing */
 	struct backend_queue *backend;
-	int cdev_slot; /* registered file */
+	int cdev_slot;		 /* registered file */
+	int first_buffer;	 /* registered buffers, one per tag; -1: none */
+	struct io_uring_sqe sqe; /* what all commands begin with */
+	struct batch *batch;	 /* or NULL */
 
 	uint16_t *commits; /* tags to hand back at the end of this turn */
 	unsigned commit_nr;

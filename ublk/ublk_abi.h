@@ -78,6 +78,48 @@ struct ublksrv_io_desc {
 #define UBLK_IO_RES_NEED_GET_DATA 1
 #define UBLK_IO_RES_ABORT (-19) /* -ENODEV: no re-fetch */
 
+/* sqe->addr of FETCH and COMMIT_AND_FETCH with UBLK_F_AUTO_BUF_REG (struct ublk_auto_buf_reg). */
+#define UBLK_AUTO_BUF_REG_FALLBACK (1u << 0)
+
+static inline uint64_t ublk_auto_buf_reg_addr(uint16_t index, uint8_t flags)
+{
+	return index | (uint64_t)flags << 16;
+}
+
+/* Where pread and pwrite find the bytes of a request, with UBLK_F_USER_COPY. */
+#define UBLKSRV_IO_BUF_OFFSET 0x80000000ull
+#define UBLK_TAG_OFF 25
+#define UBLK_QID_OFF 41
+
+static inline uint64_t ublk_user_copy_pos(uint16_t queue, uint16_t tag)
+{
+	return UBLKSRV_IO_BUF_OFFSET + ((uint64_t)queue << UBLK_QID_OFF) +
+	       ((uint64_t)tag << UBLK_TAG_OFF);
+}
+
+/* UBLK_F_BATCH_IO: the payload of the commands; PREP and COMMIT have elements at sqe->addr. */
+struct ublk_elem_header {
+	uint16_t tag;
+	uint16_t buf_index; /* with UBLK_F_AUTO_BUF_REG */
+	int32_t result;	    /* COMMIT */
+};
+
+struct ublk_batch_io {
+	uint16_t q_id;
+	uint16_t flags; /* UBLK_BATCH_F_* */
+	uint16_t nr_elem;
+	uint8_t elem_bytes; /* FETCH: of a tag's number */
+	uint8_t reserved;
+	uint64_t reserved2;
+};
+
+#define UBLK_BATCH_F_HAS_BUF_ADDR (1u << 1) /* a uint64_t behind each header */
+#define UBLK_BATCH_F_AUTO_BUF_REG_FALLBACK (1u << 2)
+
+#define UBLK_U_IO_PREP_IO_CMDS UBLK_U_IO(0x25, ublk_batch_io)
+#define UBLK_U_IO_COMMIT_IO_CMDS UBLK_U_IO(0x26, ublk_batch_io) /* res: bytes of elements taken */
+#define UBLK_U_IO_FETCH_IO_CMDS UBLK_U_IO(0x27, ublk_batch_io)
+
 #define UBLK_MAX_QUEUE_DEPTH 4096
 #define UBLK_MAX_NR_QUEUES 4096
 #define UBLK_FEATURES_LEN 8
@@ -119,6 +161,7 @@ struct ublksrv_io_desc {
 /* Bits of op_flags as it stands. */
 #define UBLK_IO_F_FUA (1u << 13)
 #define UBLK_IO_F_NOUNMAP (1u << 15)
+#define UBLK_IO_F_NEED_REG_BUF (1u << 17) /* AUTO_BUF_REG failed: it is not registered */
 
 static inline unsigned ublksrv_get_op(const struct ublksrv_io_desc *iod)
 {
@@ -195,5 +238,7 @@ _Static_assert(sizeof(struct ublksrv_ctrl_cmd) == 32, "ABI");
 _Static_assert(sizeof(struct ublksrv_ctrl_dev_info) == 64, "ABI");
 _Static_assert(sizeof(struct ublksrv_io_cmd) == 16, "ABI");
 _Static_assert(sizeof(struct ublksrv_io_desc) == 24, "ABI");
+_Static_assert(sizeof(struct ublk_elem_header) == 8, "ABI");
+_Static_assert(sizeof(struct ublk_batch_io) == 16, "ABI");
 
 #endif

@@ -434,3 +434,27 @@ void sim_ring_poll_mail(struct ring *ring)
 	if (poll(&poll_fd, 1, 0) == 1)
 		sim_event_arm(&op->event, sim.now_ns + sim_skewed(0, 20 * NS_PER_US), mail_arrived);
 }
+
+int ring_buffers_init(struct ring *ring, unsigned nr)
+{
+	(void)ring, (void)nr;
+	return -EOPNOTSUPP;
+}
+
+int ring_group_set(struct ring *ring, unsigned group, void *mem, unsigned nr)
+{
+	(void)ring, (void)group, (void)mem, (void)nr;
+	return -EOPNOTSUPP;
+}
+
+ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset)
+{
+	(void)fd, (void)buf, (void)bytes, (void)offset;
+	return -EBADF;
+}
+
+ssize_t ring_pwrite(int fd, const void *buf, size_t bytes, uint64_t offset)
+{
+	(void)fd, (void)buf, (void)bytes, (void)offset;
+	return -EBADF;
+}

@@ -20,7 +20,9 @@ void model_init(void)
 {
 	model = (struct model){
 		.cpu_nr = (unsigned)sim_between(1, 4),
-		.features = (1ull << 21) - 1,
+		/* Not modelled: data paths other than copy, batches. */
+		.features = ((1ull << 21) - 1) & ~(UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_AUTO_BUF_REG |
+						   UBLK_F_USER_COPY | UBLK_F_BATCH_IO),
 		.has_del_async = !sim_one_in(4),
 		.ctl_fd = -1,
 	};

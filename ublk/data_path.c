@@ -1,0 +1,94 @@
+/* Pure functions; any thread. */
+#include "ublk/data_path.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "backends/backend.h"
+#include "ublk/ublk_abi.h"
+
+#define ZERO_COPY_FLAGS (UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_AUTO_BUF_REG | UBLK_F_USER_COPY)
+
+const char *const data_path_names[] = { "auto", "copy", "zero_copy", "user_copy", NULL };
+const char *const batch_wish_names[] = { "auto", "on", "off", NULL };
+
+/*
+ * Zero copy asks for USER_COPY too: a request whose pages could not be registered (the table of
+ * buffers is full, memory is short) is moved by hand.
+ */
+static uint64_t flags_of(enum data_path path)
+{
+	switch (path) {
+	case DATA_PATH_ZERO_COPY:
+		return ZERO_COPY_FLAGS;
+	case DATA_PATH_USER_COPY:
+		return UBLK_F_USER_COPY;
+	default:
+		return 0;
+	}
+}
+
+uint64_t data_path_flags(const struct data_choice *choice)
+{
+	return flags_of(choice->path) | (choice->batch ? UBLK_F_BATCH_IO : 0);
+}
+
+int data_path_check(enum data_path wish, uint8_t abilities, const char *backend,
+		    char error[static DATA_PATH_ERROR_BYTES])
+{
+	if (wish != DATA_PATH_ZERO_COPY || (abilities & BACKEND_DATA_FIXED))
+		return 0;
+	snprintf(error, DATA_PATH_ERROR_BYTES,
+		 "data_path: zero_copy is impossible with the backend %s: it needs the bytes in "
+		 "memory, not in a buffer of the ring; set data_path: auto",
+		 backend);
+	return -EINVAL;
+}
+
+static int check_kernel(enum data_path wish, uint64_t features,
+			char error[static DATA_PATH_ERROR_BYTES])
+{
+	uint64_t missing = flags_of(wish) & ~features;
+
+	if (missing == 0)
+		return 0;
+	snprintf(error, DATA_PATH_ERROR_BYTES,
+		 "data_path: %s needs a kernel whose ublk driver has %s (%s); set data_path: auto",
+		 data_path_names[wish],
+		 missing & UBLK_F_AUTO_BUF_REG ? "AUTO_BUF_REG" : "USER_COPY",
+		 missing & UBLK_F_AUTO_BUF_REG ? "Linux 6.16" : "Linux 6.5");
+	return -EOPNOTSUPP;
+}
+
+/* docs/performance.md has the measurements behind this order. */
+static enum data_path best_path(uint8_t abilities, uint64_t features)
+{
+	if ((abilities & BACKEND_DATA_FIXED) && (features & ZERO_COPY_FLAGS) == ZERO_COPY_FLAGS)
+		return DATA_PATH_ZERO_COPY;
+	if ((abilities & BACKEND_DATA_MOVES) && (features & UBLK_F_USER_COPY))
+		return DATA_PATH_USER_COPY;
+	return DATA_PATH_COPY;
+}
+
+int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum batch_wish batch,
+		     uint8_t abilities, const char *backend, uint64_t features,
+		     char error[static DATA_PATH_ERROR_BYTES])
+{
+	int ret = data_path_check(wish, abilities, backend, error);
+
+	if (ret == 0)
+		ret = check_kernel(wish, features, error);
+	if (ret < 0)
+		return ret;
+	if (batch == BATCH_ON && !(features & UBLK_F_BATCH_IO)) {
+		snprintf(error, DATA_PATH_ERROR_BYTES,
+			 "batch: on needs a kernel whose ublk driver has BATCH_IO (Linux 7.0); set "
+			 "batch: auto");
+		return -EOPNOTSUPP;
+	}
+	*ret_choice = (struct data_choice){
+		.path = wish == DATA_PATH_AUTO ? best_path(abilities, features) : wish,
+		.batch = batch == BATCH_ON,
+	};
+	return 0;
+}

@@ -1,0 +1,340 @@
+/*
+ * One request, from the driver to the backend and back. Runs on the queue's reactor.
+ *
+ * Happy path: a tag's CQE says that the driver has put a request into its descriptor; the request
+ * goes to the backend; when that is done the tag is noted, and at the end of the turn all noted
+ * tags get one COMMIT_AND_FETCH each, in one batch with one clock read.
+ *
+ *   DOWN -FETCH-> ARMED -CQE-> SERVING -> (BUSY -> SERVING) -> DONE -COMMIT-> ARMED
+ *
+ * Bytes (data_path.h): the driver's own copy needs nothing here; a backend that moves them by itself
+ * or reads into a registered buffer neither; what is left is copied `by_hand`, before a WRITE goes to
+ * the backend and after a READ came back from it.
+ * Failure modes: the backend is busy (the tag waits for the next completion or a millisecond), the
+ * SQ is full (the commits wait for the next turn), the driver refuses a FETCH or COMMIT (the tag is
+ * lost, counted and told), the driver aborts (the tag is down; when all are, the queue ends), a
+ * buffer could not be registered (copied by hand), a copy by hand comes up short (EIO).
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/errname.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "ublk/faults.h"
+#include "ublk/instruments.h"
+#include "ublk/io_error.h"
+#include "ublk/queue_internal.h"
+
+#define SECTOR_SHIFT 9
+#define BUSY_RETRY_NS NS_PER_MS
+
+void tag_sqe_init(struct queue *q)
+{
+	struct io_uring_sqe *sqe = &q->sqe;
+	struct ublksrv_io_cmd *cmd = (struct ublksrv_io_cmd *)((char *)sqe + SQE_CMD_OFFSET);
+
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe,
+			 q->setup.cdev_registered ? q->cdev_slot : q->setup.cdev_fd, NULL, 0, 0);
+	sqe->flags = q->setup.cdev_registered ? IOSQE_FIXED_FILE : 0;
+	memset(cmd, 0, sizeof(*cmd));
+	cmd->q_id = q->setup.idx;
+}
+
+/* FETCH_REQ and COMMIT_AND_FETCH_REQ differ only in the opcode and the result. */
+static void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uint32_t cmd_op)
+{
+	struct ublksrv_io_cmd *cmd = (struct ublksrv_io_cmd *)((char *)sqe + SQE_CMD_OFFSET);
+
+	*sqe = io->queue->sqe;
+	sqe->cmd_op = cmd_op;
+	sqe->addr = io->reg_addr;
+	cmd->tag = io->bio.tag;
+	cmd->result = io->result;
+	cmd->addr = io->copy_addr;
+	op_start(&io->op, sqe);
+	io->committing = cmd_op == UBLK_U_IO_COMMIT_AND_FETCH_REQ;
+	tag_set_state(io, TAG_ARMED);
+}
+
+/* ---- bytes by hand ---- */
+
+static int copy_in(struct tag_io *io)
+{
+	ssize_t n = ring_pread(io->queue->setup.cdev_fd, io->bio.buf, io->bio.length_bytes,
+			       io->bio.driver_pos);
+
+	return n == (ssize_t)io->bio.length_bytes ? 0 : -EIO;
+}
+
+static int copy_out(struct tag_io *io)
+{
+	ssize_t n = ring_pwrite(io->queue->setup.cdev_fd, io->bio.buf, io->bio.length_bytes,
+				io->bio.driver_pos);
+
+	return n == (ssize_t)io->bio.length_bytes ? 0 : -EIO;
+}
+
+/* The pages are in the tag's registered buffer, or the driver could not put them there. */
+static void place_registered(struct tag_io *io, uint32_t op_flags)
+{
+	struct queue *q = io->queue;
+
+	io->by_hand = op_flags & UBLK_IO_F_NEED_REG_BUF;
+	io->bio.buf = io->by_hand ? queue_buffer(q, io->bio.tag) : NULL;
+	if (io->by_hand)
+		histogram_bump(&q->stats.fallbacks, 1);
+}
+
+/* ---- there and back ---- */
+
+static void commit_at_turn_end(struct task *task);
+
+void tag_commits_wanted(struct queue *q)
+{
+	reactor_at_turn_end(q->setup.reactor, &q->commit_task, commit_at_turn_end);
+}
+
+static void commit_later(struct tag_io *io)
+{
+	struct queue *q = io->queue;
+
+	tag_set_state(io, TAG_DONE);
+	q->commits[q->commit_nr++] = io->bio.tag;
+	tag_commits_wanted(q);
+}
+
+/* Apart, so that its call costs those nothing that succeed. */
+static __attribute__((cold, noinline)) void tag_fail(struct tag_io *io, int err)
+{
+	io_error_tell(io, err);
+	io->result = err;
+	io->committing = false;
+	commit_later(io);
+}
+
+/* The request of this tag is answered: hand it back at the end of the turn. */
+static void tag_finish(struct tag_io *io, int result)
+{
+	bool has_data = io->bio.op == BACKEND_READ || io->bio.op == BACKEND_WRITE;
+
+	if (result == 0 && io->by_hand && io->bio.op == BACKEND_READ)
+		result = copy_out(io);
+	if (result < 0) {
+		tag_fail(io, result);
+		return;
+	}
+	io->result = has_data ? (int32_t)io->bio.length_bytes : 0;
+	io->committing = false;
+	commit_later(io);
+}
+
+void tag_refuse(struct tag_io *io, int err)
+{
+	/* What a backend said last was about another request. */
+	io->bio.result = 0;
+	tag_finish(io, err);
+}
+
+static void busy_retry(struct task *task);
+
+void tag_backend_done(struct backend_io *bio)
+{
+	struct tag_io *io = container_of(bio, struct tag_io, bio);
+	struct queue *q = io->queue;
+
+	io->done_ns = q->setup.reactor->now_ns;
+	instrument_done(io);
+	tag_finish(io, bio->result);
+	if (!list_empty(&q->busy))
+		reactor_defer(q->setup.reactor, &q->busy_task, busy_retry);
+}
+
+static void tag_submit(struct tag_io *io)
+{
+	struct queue *q = io->queue;
+
+	tag_set_state(io, TAG_SERVING);
+	io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
+	instrument_submit(io);
+	fault_block(io->bio.offset_bytes >> SECTOR_SHIFT);
+	switch (backend_io_submit(&io->bio)) {
+	case BACKEND_DONE:
+		tag_finish(io, io->bio.result);
+		break;
+	case BACKEND_QUEUED:
+		break;
+	case BACKEND_BUSY:
+		tag_set_state(io, TAG_BUSY);
+		list_push_back(&q->busy, &io->busy);
+		instrument_busy(io);
+		reactor_timer_arm(q->setup.reactor, &q->busy_timer,
+				  q->setup.reactor->now_ns + BUSY_RETRY_NS);
+		break;
+	}
+}
+
+static void busy_retry(struct task *task)
+{
+	struct queue *q = container_of(task, struct queue, busy_task);
+	struct list_node list = LIST_INIT(list);
+	struct list_node *node;
+
+	list_splice(&list, &q->busy);
+	while ((node = list_pop_front(&list)))
+		tag_submit(list_entry(node, struct tag_io, busy));
+}
+
+void tag_busy_timeout(struct timer *timer)
+{
+	struct queue *q = container_of(timer, struct queue, busy_timer);
+
+	busy_retry(&q->busy_task);
+}
+
+/* -1 for what no backend knows. */
+static int backend_op_of(unsigned ublk_op)
+{
+	static const int8_t map[] = {
+		[UBLK_IO_OP_READ] = BACKEND_READ,
+		[UBLK_IO_OP_WRITE] = BACKEND_WRITE,
+		[UBLK_IO_OP_FLUSH] = BACKEND_FLUSH,
+		[UBLK_IO_OP_DISCARD] = BACKEND_DISCARD,
+		[UBLK_IO_OP_WRITE_SAME] = -1,
+		[UBLK_IO_OP_WRITE_ZEROES] = BACKEND_WRITE_ZEROES,
+	};
+
+	return ublk_op < ARRAY_SIZE(map) ? map[ublk_op] : -1;
+}
+
+/* Reads the descriptor, once: it is shared memory. Returns 0 or -errno for a malformed request. */
+static int decode(struct tag_io *io)
+{
+	const struct queue *q = io->queue;
+	const struct ublksrv_io_desc *iod = &q->setup.descs[io->bio.tag];
+	uint32_t op_flags = iod->op_flags;
+	uint64_t length_bytes = (uint64_t)iod->nr_sectors << SECTOR_SHIFT;
+	int op = backend_op_of(op_flags & 0xff);
+
+	io->bio.op = (uint8_t)(op < 0 ? BACKEND_FLUSH : op);
+	io->bio.flags = (uint8_t)((op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0) |
+				  (op_flags & UBLK_IO_F_NOUNMAP ? BACKEND_NOUNMAP : 0));
+	io->bio.offset_bytes = iod->start_sector << SECTOR_SHIFT;
+	io->bio.length_bytes = op == BACKEND_FLUSH ? 0 : (uint32_t)length_bytes;
+	if (op < 0)
+		return -EOPNOTSUPP;
+	if (length_bytes > UINT32_MAX ||
+	    (op <= BACKEND_WRITE && length_bytes > q->setup.max_io_bytes))
+		return -EIO;
+	if (q->setup.data.path == DATA_PATH_ZERO_COPY && op <= BACKEND_WRITE)
+		place_registered(io, op_flags);
+	return 0;
+}
+
+void tag_serve(struct tag_io *io)
+{
+	struct queue *q = io->queue;
+	int ret;
+
+	if (fault_lose(q->setup.descs[io->bio.tag].start_sector))
+		return;
+	io->start_ns = io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
+	q->inflight_nr++;
+	ret = decode(io);
+	instrument_fetch(io);
+	if (ret == 0 && q->cancelling)
+		ret = -EIO;
+	if (ret == 0 && io->by_hand && io->bio.op == BACKEND_WRITE)
+		ret = copy_in(io);
+	if (ret < 0)
+		tag_refuse(io, ret);
+	else
+		tag_submit(io);
+}
+
+void tag_down(struct tag_io *io, int res)
+{
+	struct queue *q = io->queue;
+
+	tag_set_state(io, TAG_DOWN);
+	instrument_abort(io, res);
+	if (res != UBLK_IO_RES_ABORT) {
+		histogram_bump(&q->stats.lost_tags, 1);
+		if (q->first_error == 0)
+			q->first_error = res < 0 ? res : -EPROTO;
+		log_limited(LOG_LEVEL_ERROR, "the driver refused a tag",
+			    "dev=%s id=%d queue=%u tag=%u error=%s", q->setup.device_name,
+			    q->setup.dev_id, q->setup.idx, tag_of(io), errname(res));
+	}
+	queue_tag_gone(q);
+}
+
+void tag_event(struct op *op, int res, uint32_t cqe_flags)
+{
+	struct tag_io *io = container_of(op, struct tag_io, op);
+
+	(void)cqe_flags;
+	/* io_uring itself had no memory for a COMMIT: a request not handed back hangs its reader.
+	 */
+	if (res == UBLK_IO_RES_OK)
+		tag_serve(io);
+	else if (res == -ENOMEM && io->committing)
+		commit_later(io);
+	else
+		tag_down(io, res);
+}
+
+void tag_account_commit(struct tag_io *io)
+{
+	/* Not again what is only sent again. */
+	if (io->committing)
+		return;
+	instrument_commit(io);
+	io->queue->inflight_nr--;
+}
+
+/* All commits of the turn in one batch: they go to the kernel with the next enter. */
+static void commit_at_turn_end(struct task *task)
+{
+	struct queue *q = container_of(task, struct queue, commit_task);
+	unsigned nr = 0;
+
+	if (q->batch) {
+		batch_commit(q);
+		return;
+	}
+	for (; nr < q->commit_nr; nr++) {
+		struct tag_io *io = &q->ios[q->commits[nr]];
+		struct io_uring_sqe *sqe = op_sqe(&io->op);
+
+		if (!sqe)
+			break;
+		tag_account_commit(io);
+		prep_tag_cmd(io, sqe, UBLK_U_IO_COMMIT_AND_FETCH_REQ);
+	}
+	q->commit_nr -= nr;
+	if (q->commit_nr == 0)
+		return;
+	memmove(q->commits, q->commits + nr, q->commit_nr * sizeof(*q->commits));
+	tag_commits_wanted(q);
+}
+
+void tag_fetch(struct op *op)
+{
+	struct tag_io *io = container_of(op, struct tag_io, op);
+	struct queue *q = io->queue;
+	struct io_uring_sqe *sqe;
+
+	if (fault_no_fetch(q->setup.idx, tag_of(io))) {
+		q->fetched_nr++;
+		return;
+	}
+	sqe = op_sqe(op);
+	if (!sqe) {
+		op_park(op, tag_fetch);
+		return;
+	}
+	prep_tag_cmd(io, sqe, UBLK_U_IO_FETCH_REQ);
+	q->fetched_nr++;
+	q->fetch_mark = reactor_sq_mark(q->setup.reactor);
+}
