@@ -150,7 +150,12 @@ stop() { # SYSTEM
 run_fio() {
 	local dog code=0
 	(
-		sleep $(($4 / 1000 + 30))
+		real_time
+		end=$((real_seconds + 60))
+		while [ "$real_seconds" -lt $end ]; do
+			sleep 5
+			real_time
+		done
 		echo "the server hung and was killed" >"$work/hung"
 		kill_servers
 	) &
@@ -162,6 +167,7 @@ run_fio() {
 }
 
 fio_alone() {
+	[ -e "$device" ] || { echo "$device is gone" >"$work/fio.err"; return 1; }
 	fio --name=bench --filename="$device" --ioengine=io_uring --direct=1 --rw="$1" --bs="$2" \
 		--iodepth="$3" --size=256M --norandommap=1 --randrepeat=1 --time_based=1 --runtime="$4ms" \
 		--ramp_time="${ramp_ms}ms" --output-format=json >"$work/fio.json" 2>"$work/fio.err"

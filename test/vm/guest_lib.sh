@@ -84,12 +84,22 @@ stop_daemon() {
 	wait "$pid"
 }
 
+# Sets $real_seconds: the time outside. On the instruction clock the guest's own clock runs ahead
+# whenever all of it waits for the host (a program that is loaded from there): a time limit by that
+# clock can pass in no time. The hardware clock follows the host's.
+real_time() {
+	read -r real_seconds </sys/class/rtc/rtc0/since_epoch || real_seconds=$SECONDS
+}
+
 # wait_for SECONDS COMMAND...: polls until it succeeds.
 wait_for() {
-	local until=$((SECONDS + $1))
+	local until
+	real_time
+	until=$((real_seconds + $1 + 1))
 	shift
 	until "$@"; do
-		[ $SECONDS -lt $until ] || return 1
+		real_time
+		[ "$real_seconds" -lt $until ] || return 1
 		sleep 0.05
 	done
 }
