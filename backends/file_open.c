@@ -184,8 +184,12 @@ static int open_path(struct backend_device *device)
 	if (ret < 0)
 		return ret;
 	file->is_block = S_ISBLK(file->stat.st_mode);
-	/* O_NONBLOCK was for the open only: io_uring would take it for "fail rather than wait". */
-	if (fcntl(file->fd, F_SETFL, flags & O_ACCMODE) < 0)
+	/*
+	 * O_NONBLOCK was for the open only: io_uring would take it for "fail rather than wait".
+	 * O_NOATIME is for the file's owner and root.
+	 */
+	if (fcntl(file->fd, F_SETFL, (flags & O_ACCMODE) | O_NOATIME) < 0 &&
+	    fcntl(file->fd, F_SETFL, flags & O_ACCMODE) < 0)
 		return fail_open(device, -errno);
 	return flags & O_CREAT ? sync_directory(device) : 0;
 }

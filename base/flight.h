@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define FLIGHT_MAGIC "UBLKDFLT"
 #define FLIGHT_VERSION 1
@@ -38,6 +39,10 @@ struct flight_record {
 	uint32_t reserved;
 };
 _Static_assert(sizeof(struct flight_record) == 32, "part of the file format");
+_Static_assert(offsetof(struct flight_record, event) ==
+			       offsetof(struct flight_record, device) + 7 &&
+		       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "flight_key");
 
 /* The file: this header, then FLIGHT_RECORD_NR records. */
 struct flight_file {
@@ -72,27 +77,27 @@ int flight_open(const struct flight_file **ret_flight, const char *path);
 
 const char *flight_event_name(unsigned event);
 
-struct flight_tag {
-	uint16_t device, queue, tag;
-	uint8_t op;
-	uint64_t sector;
-};
+/*
+ * device, queue, tag, op and event of a record as the one number that they are in memory: made once
+ * per tag but for op and event.
+ */
+static inline uint64_t flight_key(uint16_t device, uint16_t queue, uint16_t tag)
+{
+	return device | (uint64_t)queue << 16 | (uint64_t)tag << 32;
+}
 
 /* The hot path: a handful of stores. head is published last, so a reader never sees half a record
  * among those it says are there, but for the oldest, which may be about to be overwritten. */
 static inline void flight_write(struct flight_file *f, uint64_t time_ns, enum flight_event event,
-				const struct flight_tag *t, int32_t value)
+				uint64_t key, uint8_t op, uint64_t sector, int32_t value)
 {
 	struct flight_record *r = &f->record[f->head & (FLIGHT_RECORD_NR - 1)];
 
+	key |= (uint64_t)op << 48 | (uint64_t)event << 56;
 	r->time_ns = time_ns;
-	r->sector = t->sector;
+	r->sector = sector;
 	r->value = value;
-	r->device = t->device;
-	r->queue = t->queue;
-	r->tag = t->tag;
-	r->op = t->op;
-	r->event = (uint8_t)event;
+	memcpy(&r->device, &key, sizeof(key));
 	__atomic_store_n(&f->head, f->head + 1, __ATOMIC_RELEASE);
 }
 

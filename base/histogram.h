@@ -26,13 +26,10 @@ struct histogram {
 /* Values below HISTOGRAM_SUB_NR have a bucket each. */
 static inline unsigned histogram_index(uint64_t ns)
 {
-	unsigned exp, idx;
+	/* How many low bits a bucket spans; the bits above it are the bucket's number in 16..31. */
+	unsigned shift = log2_floor(ns | HISTOGRAM_SUB_NR) - HISTOGRAM_SUB_BITS;
+	unsigned idx = (shift << HISTOGRAM_SUB_BITS) + (unsigned)(ns >> shift);
 
-	if (ns < HISTOGRAM_SUB_NR)
-		return (unsigned)ns;
-	exp = log2_floor(ns);
-	idx = ((exp - HISTOGRAM_SUB_BITS + 1) << HISTOGRAM_SUB_BITS) +
-	      (unsigned)((ns >> (exp - HISTOGRAM_SUB_BITS)) & (HISTOGRAM_SUB_NR - 1));
 	return MIN(idx, HISTOGRAM_BUCKET_NR - 1);
 }
 

@@ -18,7 +18,7 @@
 
 struct ring {
 	struct io_uring uring;
-	unsigned enter_flags; /* IORING_ENTER_REGISTERED_RING when that is in use */
+	unsigned enter_flags; /* of every io_uring_enter */
 	int enter_fd;	      /* ring fd, or its registered index */
 	void *sim;	      /* ring_sim.c's own */
 };

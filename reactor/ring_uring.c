@@ -14,6 +14,10 @@
 
 #include "base/util.h"
 
+/* linux/io_uring.h since 6.15. */
+#define FEAT_NO_IOWAIT (1u << 17)
+#define ENTER_NO_IOWAIT (1u << 7)
+
 #define SETUP_COMMON (IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL)
 
 /*
@@ -59,6 +63,9 @@ int ring_init(struct ring *ring, const struct ring_params *params)
 		ring->enter_fd = ring->uring.enter_ring_fd;
 		ring->enter_flags = IORING_ENTER_REGISTERED_RING;
 	}
+	/* A reactor that has nothing to do is idle: no iowait, no boost of its CPU's frequency. */
+	if (ring->uring.features & FEAT_NO_IOWAIT)
+		ring->enter_flags |= ENTER_NO_IOWAIT;
 	if (params->files_nr == 0)
 		return 0;
 	ret = io_uring_register_files_sparse(&ring->uring, params->files_nr);

@@ -1,10 +1,11 @@
 /*
  * Commands for many tags at once (UBLK_F_BATCH_IO, Linux 7.0). Runs on the queue's reactor.
  *
- * Happy path: PREP_IO_CMDS arms every tag; one multishot FETCH_IO_CMDS then brings the numbers of the
- * tags that have a request, up to 128 in each of its CQEs, in a buffer that we provided and give back
- * at once; at the end of a turn one COMMIT_IO_CMDS hands back all tags that are done. While a COMMIT
- * is in flight, what gets done meanwhile waits for its answer: that comes with the same enter.
+ * Happy path: PREP_IO_CMDS arms every tag; one multishot FETCH_IO_CMDS then brings the numbers of
+ * the tags that have a request, up to 128 in each of its CQEs, in a buffer that we provided and
+ * give back at once; at the end of a turn one COMMIT_IO_CMDS hands back all tags that are done.
+ * While a COMMIT is in flight, what gets done meanwhile waits for its answer: that comes with the
+ * same enter.
  *
  * Failure modes: a COMMIT takes fewer tags than it was given (the rest goes again, and if then the
  * first is refused, it is lost), the FETCH ends for want of buffers or memory (armed again), the

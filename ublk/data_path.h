@@ -47,8 +47,8 @@ int data_path_check(enum data_path wish, uint8_t abilities, const char *backend,
 		    char error[static DATA_PATH_ERROR_BYTES]);
 
 /*
- * features: UBLK_F_* of the driver. Returns 0 with the choice, or -EINVAL or -EOPNOTSUPP with words:
- * which wish cannot be had, why, and what to write instead.
+ * features: UBLK_F_* of the driver. Returns 0 with the choice, or -EINVAL or -EOPNOTSUPP with
+ * words: which wish cannot be had, why, and what to write instead.
  */
 int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum batch_wish batch,
 		     uint8_t abilities, const char *backend, uint64_t features,

@@ -17,15 +17,8 @@ static inline void instrument_event(const struct tag_io *io, enum flight_event e
 				    uint64_t now_ns, int32_t value)
 {
 	const struct queue *q = io->queue;
-	struct flight_tag tag = {
-		.device = (uint16_t)q->setup.dev_id,
-		.queue = q->setup.idx,
-		.tag = io->bio.tag,
-		.op = io->bio.op,
-		.sector = io->bio.offset_bytes >> 9,
-	};
-
-	flight_write(q->setup.reactor->flight, now_ns, event, &tag, value);
+	flight_write(q->setup.reactor->flight, now_ns, event, io->flight_key, io->bio.op,
+		     io->bio.offset_bytes >> 9, value);
 }
 
 /* A request was taken from the driver and decoded. */

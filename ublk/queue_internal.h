@@ -28,7 +28,8 @@ static inline void *queue_buffer(const struct queue *q, unsigned tag)
 /* The registered buffer of a tag, with zero copy. */
 static inline uint16_t queue_buffer_index(const struct queue *q, unsigned tag)
 {
-	return q->first_buffer < 0 ? BUFFER_INDEX_NONE : (uint16_t)((unsigned)q->first_buffer + tag);
+	return q->first_buffer < 0 ? BUFFER_INDEX_NONE
+				   : (uint16_t)((unsigned)q->first_buffer + tag);
 }
 
 /* ---- tag.c ---- */

@@ -7,13 +7,13 @@
  *
  *   DOWN -FETCH-> ARMED -CQE-> SERVING -> (BUSY -> SERVING) -> DONE -COMMIT-> ARMED
  *
- * Bytes (data_path.h): the driver's own copy needs nothing here; a backend that moves them by itself
- * or reads into a registered buffer neither; what is left is copied `by_hand`, before a WRITE goes to
- * the backend and after a READ came back from it.
- * Failure modes: the backend is busy (the tag waits for the next completion or a millisecond), the
- * SQ is full (the commits wait for the next turn), the driver refuses a FETCH or COMMIT (the tag is
- * lost, counted and told), the driver aborts (the tag is down; when all are, the queue ends), a
- * buffer could not be registered (copied by hand), a copy by hand comes up short (EIO).
+ * Bytes (data_path.h): the driver's own copy needs nothing here; a backend that moves them by
+ * itself or reads into a registered buffer neither; what is left is copied `by_hand`, before a
+ * WRITE goes to the backend and after a READ came back from it. Failure modes: the backend is busy
+ * (the tag waits for the next completion or a millisecond), the SQ is full (the commits wait for
+ * the next turn), the driver refuses a FETCH or COMMIT (the tag is lost, counted and told), the
+ * driver aborts (the tag is down; when all are, the queue ends), a buffer could not be registered
+ * (copied by hand), a copy by hand comes up short (EIO).
  */
 #include <errno.h>
 #include <string.h>

@@ -22,11 +22,7 @@ static struct flight_file *live;
 
 static void event(uint64_t time_ns, enum flight_event e, uint16_t tag, int32_t value)
 {
-	struct flight_tag t = {
-		.device = 3, .queue = 1, .tag = tag, .op = BACKEND_WRITE, .sector = 8
-	};
-
-	flight_write(live, time_ns, e, &t, value);
+	flight_write(live, time_ns, e, flight_key(3, 1, tag), BACKEND_WRITE, 8, value);
 }
 
 static int setup(void **state)
