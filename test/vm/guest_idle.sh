@@ -16,7 +16,11 @@ serve() {
 	} >"$work/idle.yaml"
 	start_daemon "$work/idle.yaml"
 }
-live() { [ "$(ublkctl list | grep -c ' live ')" = "$1" ]; }
+live() {
+	ublkctl list >"$work/list" || return
+	grep -v ' live ' "$work/list"
+	[ "$(grep -c ' live ' "$work/list")" = "$1" ]
+}
 status() { awk -v key="$1:" '$1 == key { print $2 }' "/proc/$daemon_pid/status"; }
 
 # --- wakeups --------------------------------------------------------------------------------------
