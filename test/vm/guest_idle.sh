@@ -29,9 +29,10 @@ status() { awk -v key="$1:" '$1 == key { print $2 }' "/proc/$daemon_pid/status";
 # thread ever does anything by itself, and only while somebody is connected or a timer is armed:
 # here nobody is and none is, so that nothing needs to be allowed.
 threads() {
-	local task
+	local task name
 	for task in /proc/"$daemon_pid"/task/*; do
-		echo "$(cat "$task/comm") $(awk '/^voluntary/ { print $2 }' "$task/status")" \
+		name=$(cat "$task/comm" 2>/dev/null) || continue # a worker that has just gone
+		echo "$name $(awk '/^voluntary/ { print $2 }' "$task/status")" \
 			"$(cut -d ' ' -f 1 "$task/schedstat")"
 	done
 }
@@ -43,7 +44,9 @@ turns() { ublkctl --json reactors | jq -c '[.[] | select(.name == "data") | .tur
 
 idle_for() {
 	turns >"$work/turns.before" || return
-	sleep 1 # the answer to ublkctl has gone
+	# The answer to ublkctl has gone, and so have the workers that were too many.
+	sleep 1
+	wait_for 20 workers_settled
 	threads >"$work/threads.before"
 	sleep "$1"
 	threads >"$work/threads.after"
@@ -54,6 +57,7 @@ sleeps_on() {
 	[ "$(ours "$work/threads.before" | wc -l)" = $(($(jq length "$work/turns.before") + 1)) ] &&
 		diff <(ours "$work/threads.before") <(ours "$work/threads.after")
 }
+workers_settled() { [ "$(threads | grep -c ^iou-wrk)" -le 1 ]; }
 one_worker() {
 	cat "$work/threads.before" "$work/threads.after"
 	[ "$(grep -c ^iou-wrk "$work/threads.after")" -le 1 ] &&
