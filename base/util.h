@@ -28,6 +28,7 @@
 #define GIB(n) ((uint64_t)(n) << 30)
 #define TIB(n) ((uint64_t)(n) << 40)
 
+#define NS_PER_US 1000ull
 #define NS_PER_MS 1000000ull
 #define NS_PER_SEC 1000000000ull
 

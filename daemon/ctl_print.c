@@ -228,7 +228,7 @@ void ctl_print_throttle(const json_t *limits)
 
 static void reactor_row(struct table *t, const json_t *r)
 {
-	static const char *const times[] = { "callback_ns", "kernel_ns", "idle_ns" };
+	static const char *const times[] = { "callback_ns", "kernel_ns", "poll_ns", "idle_ns" };
 	double all_ns = 0;
 	char buf[CTL_NUMBER_BYTES];
 
@@ -258,14 +258,14 @@ static void reactor_row(struct table *t, const json_t *r)
 
 void ctl_print_reactors(const json_t *reactors)
 {
-	static const char *const head[] = { "REACTOR", "CPU",	 "TURNS", "EVENTS",  "/TURN",
-					    "CODE",    "KERNEL", "IDLE",  "LONGEST", "STALLS",
-					    "SQ FULL", "LATE",	 "STALE" };
+	static const char *const head[] = { "REACTOR", "CPU",	  "TURNS", "EVENTS", "/TURN",
+					    "CODE",    "KERNEL",  "POLL",  "IDLE",   "LONGEST",
+					    "STALLS",  "SQ FULL", "LATE",  "STALE" };
 	struct table t;
 	json_t *r;
 	size_t i;
 
-	table_init(&t, "lrrrrrrrrrr");
+	table_init(&t, "lrrrrrrrrrrrrr");
 	for (i = 0; i < ARRAY_SIZE(head); i++)
 		table_cell(&t, TABLE_BOLD, "%s", head[i]);
 	json_array_foreach(reactors, i, r) reactor_row(&t, r);

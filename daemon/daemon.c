@@ -310,11 +310,15 @@ static int threads_start(struct daemon *d)
 {
 	char error[REACTORS_ERROR_BYTES];
 	char folder[PATH_MAX];
+	struct reactors_params params = {
+		.cpus = &d->settings.daemon.reactors,
+		.flight_folder = folder,
+		.busy_poll_ns = d->settings.daemon.busy_poll_us * NS_PER_US,
+	};
 	int ret;
 
 	path_folder(d->settings.daemon.control, folder);
-	ret = reactors_start(&d->reactors, &d->settings.daemon.reactors, folder, error,
-			     sizeof(error));
+	ret = reactors_start(&d->reactors, &params, error, sizeof(error));
 	if (ret < 0) {
 		log_error("cannot start the reactors", "reason=\"%s\"", error);
 		return ret;

@@ -19,6 +19,7 @@ static const struct {
 	{ "cqes_max", offsetof(struct loop_stats, cqes_max) },
 	{ "turn_ns_max", offsetof(struct loop_stats, turn_ns_max) },
 	{ "stalls", offsetof(struct loop_stats, stalls) },
+	{ "poll_hits", offsetof(struct loop_stats, poll_hits) },
 	{ "sq_full", offsetof(struct loop_stats, sq_full) },
 	{ "stale", offsetof(struct loop_stats, stale) },
 	{ "mails", offsetof(struct loop_stats, mails) },
@@ -45,6 +46,7 @@ json_t *json_reactor(struct reactor *r, int cpu)
 	reactor_times(r, &times);
 	set(all, "callback_ns", times.callback_ns);
 	set(all, "kernel_ns", times.kernel_ns);
+	set(all, "poll_ns", times.poll_ns);
 	set(all, "idle_ns", times.idle_ns);
 	return all;
 }

@@ -210,6 +210,9 @@ static const struct reactor_metric {
 	  offsetof(struct loop_stats, turn_ns_max), true },
 	{ "ublkd_reactor_stalls", "counter", "_total", "Turns above 10 ms outside of the kernel.",
 	  offsetof(struct loop_stats, stalls), false },
+	{ "ublkd_reactor_poll_hits", "counter", "_total",
+	  "Times that busy polling found work before its time was up.",
+	  offsetof(struct loop_stats, poll_hits), false },
 	{ "ublkd_reactor_sq_full", "counter", "_total",
 	  "Operations that waited for room in the SQ.", offsetof(struct loop_stats, sq_full),
 	  false },
@@ -226,10 +229,12 @@ static const struct {
 	const char *name, *help;
 	size_t offset;
 } reactor_time_metrics[] = {
-	{ "ublkd_reactor_callback_seconds", "Time outside of the kernel.",
+	{ "ublkd_reactor_callback_seconds", "Time outside of the kernel, without busy polling.",
 	  offsetof(struct reactor_times, callback_ns) },
 	{ "ublkd_reactor_kernel_seconds", "Time in io_uring_enter and on a CPU.",
 	  offsetof(struct reactor_times, kernel_ns) },
+	{ "ublkd_reactor_poll_seconds", "Time spent busy polling.",
+	  offsetof(struct reactor_times, poll_ns) },
 	{ "ublkd_reactor_idle_seconds", "Time in io_uring_enter and off the CPU.",
 	  offsetof(struct reactor_times, idle_ns) },
 };

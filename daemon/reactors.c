@@ -32,9 +32,9 @@ struct reactor_thread {
 	sem_t posted;  /* main is done with the mailbox */
 	int init_ret;
 	unsigned idx;
-	const char *flight_folder; /* until settled */
-	bool running;		   /* to be joined */
-	bool stop;		   /* the thread's own, set by mail */
+	const struct reactors_params *params; /* until settled */
+	bool running;			      /* to be joined */
+	bool stop;			      /* the thread's own, set by mail */
 	struct mail stop_mail;
 	struct mail ping_mail;
 	uint64_t ping_ns; /* main thread: when it was sent; 0: never */
@@ -48,7 +48,8 @@ static void *thread_main(void *arg)
 		.idx = t->idx,
 		.sq_entries = SQ_ENTRIES,
 		.cq_entries = CQ_ENTRIES,
-		.flight_folder = t->flight_folder,
+		.busy_poll_ns = t->params->busy_poll_ns,
+		.flight_folder = t->params->flight_folder,
 	};
 
 	t->init_ret = reactor_init(&t->reactor, &params);
@@ -126,14 +127,14 @@ static const char *cure(int err)
 	}
 }
 
-static int start_one(struct reactors *rs, unsigned idx, const char *flight_folder, char *error,
-		     size_t error_bytes)
+static int start_one(struct reactors *rs, unsigned idx, const struct reactors_params *params,
+		     char *error, size_t error_bytes)
 {
 	struct reactor_thread *t = &rs->thread[idx];
 	int ret;
 
 	t->idx = idx;
-	t->flight_folder = flight_folder;
+	t->params = params;
 	sem_init(&t->settled, 0, 0);
 	sem_init(&t->posted, 0, 0);
 	rs->reactor[idx] = &t->reactor;
@@ -201,17 +202,17 @@ static int allocate(struct reactors *rs, const struct option_cpus *cpus)
 	return 0;
 }
 
-int reactors_start(struct reactors *rs, const struct option_cpus *cpus, const char *flight_folder,
-		   char *error, size_t error_bytes)
+int reactors_start(struct reactors *rs, const struct reactors_params *params, char *error,
+		   size_t error_bytes)
 {
 	int ret;
 
 	*rs = (struct reactors){ 0 };
-	ret = allocate(rs, cpus);
+	ret = allocate(rs, params->cpus);
 	if (ret < 0)
 		snprintf(error, error_bytes, "out of memory");
 	for (unsigned i = 0; ret == 0 && i < rs->nr; i++)
-		ret = start_one(rs, i, flight_folder, error, error_bytes);
+		ret = start_one(rs, i, params, error, error_bytes);
 	if (ret < 0)
 		reactors_stop(rs);
 	return ret;

@@ -22,13 +22,18 @@ struct reactors {
 
 #define REACTORS_ERROR_BYTES 256
 
+struct reactors_params {
+	const struct option_cpus *cpus; /* auto: each CPU this process may run on */
+	const char *flight_folder;	/* for their flight recorders; NULL: in memory only */
+	uint64_t busy_poll_ns;		/* see struct reactor_params */
+};
+
 /*
- * Starts a thread for each CPU of the set (auto: each CPU this process may run on). Their flight
- * recorders go to flight_folder; NULL: in memory only. Returns 0, or -errno with words in error;
- * then none is left running.
+ * Starts a thread for each CPU of the set. params are not used afterwards. Returns 0, or -errno
+ * with words in error; then none is left running.
  */
-int reactors_start(struct reactors *rs, const struct option_cpus *cpus, const char *flight_folder,
-		   char *error, size_t error_bytes);
+int reactors_start(struct reactors *rs, const struct reactors_params *params, char *error,
+		   size_t error_bytes);
 
 /* Ends and joins all threads. No device may use them any more. Accepts a zeroed struct. */
 void reactors_stop(struct reactors *rs);

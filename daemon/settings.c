@@ -51,6 +51,14 @@ const struct option settings_daemon_options[] = {
 	  .def = "auto",
 	  .help = "The CPUs that serve devices, one thread pinned to each. "
 		  "auto: every CPU the daemon may run on." },
+	{ .name = "busy_poll_us",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct daemon_settings, busy_poll_us),
+	  .max = 100000,
+	  .def = "0",
+	  .help = "Microseconds for which a reactor that has just had work looks for more before "
+		  "it sleeps. It answers sooner, at the price of CPU time that nobody else gets. "
+		  "0: it sleeps at once." },
 	{ .name = "control",
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct daemon_settings, control),

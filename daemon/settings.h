@@ -23,6 +23,7 @@ struct daemon_settings {
 	struct option_cpus reactors;
 	char *control;
 	char *metrics; /* address to serve them at, or NULL */
+	uint64_t busy_poll_us;
 	uint64_t stop_timeout_ns;
 	int log_level; /* enum log_level */
 };

@@ -258,7 +258,7 @@ static unsigned layers_height(const struct top_model *m)
 
 static void time_cell(struct top_frame *f, const struct top_reactor *r, uint64_t ns)
 {
-	uint64_t all_ns = r->callback_ns + r->kernel_ns + r->idle_ns;
+	uint64_t all_ns = r->callback_ns + r->kernel_ns + r->poll_ns + r->idle_ns;
 
 	top_frame_cell(f, TOP_PLAIN, 6, "%.1f%%",
 		       all_ns && r->measured ? 100.0 * (double)ns / (double)all_ns : 0.0);
@@ -277,6 +277,7 @@ static void reactor_line(struct top_frame *f, const struct top_reactor *r, doubl
 		       r->turns && r->measured ? (double)r->cqes / (double)r->turns : 0.0);
 	time_cell(f, r, r->callback_ns);
 	time_cell(f, r, r->kernel_ns);
+	time_cell(f, r, r->poll_ns);
 	time_cell(f, r, r->idle_ns);
 	trouble_cell(f, 6, r->measured, r->stalls, TOP_YELLOW);
 	trouble_cell(f, 7, r->measured, r->sq_full, TOP_YELLOW);
@@ -289,10 +290,10 @@ static void reactors(struct top_frame *f, const struct top_model *m, size_t line
 	static const struct {
 		const char *text;
 		int width;
-	} cells[] = { { "REACTOR", -8 },    { "CPU", 4 },    { "TURNS/S", 8 },
-		      { "CQES/TURN", 10 },  { "CODE", 6 },   { "KERNEL", 6 },
-		      { "IDLE", 6 },	    { "STALLS", 6 }, { "SQ FULL", 7 },
-		      { "LATE TIMERS", 11 } };
+	} cells[] = { { "REACTOR", -8 },   { "CPU", 4 },	 { "TURNS/S", 8 },
+		      { "CQES/TURN", 10 }, { "CODE", 6 },	 { "KERNEL", 6 },
+		      { "POLL", 6 },	   { "IDLE", 6 },	 { "STALLS", 6 },
+		      { "SQ FULL", 7 },	   { "LATE TIMERS", 11 } };
 	double seconds = (double)MAX(m->diff.reactors_time_ns, (uint64_t)1) / NS_PER_SEC;
 
 	top_frame_line(f);

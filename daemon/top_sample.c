@@ -140,6 +140,7 @@ static void read_reactor(struct top_reactor *r, const json_t *json)
 	r->cqes = number(json, "cqes");
 	r->callback_ns = number(json, "callback_ns");
 	r->kernel_ns = number(json, "kernel_ns");
+	r->poll_ns = number(json, "poll_ns");
 	r->idle_ns = number(json, "idle_ns");
 	r->stalls = number(json, "stalls");
 	r->sq_full = number(json, "sq_full");
@@ -203,8 +204,9 @@ static bool reactor_anew(const struct top_reactor *now, const struct top_reactor
 {
 	return now->cpu != before->cpu || now->turns < before->turns || now->cqes < before->cqes ||
 	       now->callback_ns < before->callback_ns || now->kernel_ns < before->kernel_ns ||
-	       now->idle_ns < before->idle_ns || now->stalls < before->stalls ||
-	       now->sq_full < before->sq_full || now->timers_late < before->timers_late;
+	       now->poll_ns < before->poll_ns || now->idle_ns < before->idle_ns ||
+	       now->stalls < before->stalls || now->sq_full < before->sq_full ||
+	       now->timers_late < before->timers_late;
 }
 
 static void subtract_reactor(struct top_reactor *now, const struct top_reactor *before)
@@ -216,6 +218,7 @@ static void subtract_reactor(struct top_reactor *now, const struct top_reactor *
 	now->cqes -= before->cqes;
 	now->callback_ns -= before->callback_ns;
 	now->kernel_ns -= before->kernel_ns;
+	now->poll_ns -= before->poll_ns;
 	now->idle_ns -= before->idle_ns;
 	now->stalls -= before->stalls;
 	now->sq_full -= before->sq_full;

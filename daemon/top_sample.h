@@ -34,7 +34,8 @@ struct top_reactor {
 	char name[16];
 	int cpu; /* below 0: the control loop */
 	bool measured;
-	uint64_t turns, cqes, callback_ns, kernel_ns, idle_ns, stalls, sq_full, timers_late;
+	uint64_t turns, cqes, callback_ns, kernel_ns, poll_ns, idle_ns, stalls, sq_full,
+		timers_late;
 };
 
 /* Zeroed: nothing is known. */

@@ -122,12 +122,14 @@ void reactor_times(struct reactor *r, struct reactor_times *ret_times)
 {
 	uint64_t callback_ns = __atomic_load_n(&r->stats.callback_ns, __ATOMIC_RELAXED);
 	uint64_t enter_ns = __atomic_load_n(&r->stats.enter_ns, __ATOMIC_RELAXED);
-	uint64_t on_cpu_ns = cpu_ns(r) - r->cpu_start_ns;
-	uint64_t kernel_ns = on_cpu_ns > callback_ns ? MIN(on_cpu_ns - callback_ns, enter_ns) : 0;
+	uint64_t poll_ns = __atomic_load_n(&r->stats.poll_ns, __ATOMIC_RELAXED);
+	uint64_t on_cpu_ns = cpu_ns(r) - r->cpu_start_ns, user_ns = callback_ns + poll_ns;
+	uint64_t kernel_ns = on_cpu_ns > user_ns ? MIN(on_cpu_ns - user_ns, enter_ns) : 0;
 	struct reactor_times *seen = &r->seen;
 
-	/* The three were not read at the same time. */
+	/* They were not read at the same time. */
 	seen->callback_ns = callback_ns;
+	seen->poll_ns = poll_ns;
 	seen->kernel_ns = MAX(seen->kernel_ns, kernel_ns);
 	seen->idle_ns = MAX(seen->idle_ns, enter_ns - MIN(seen->kernel_ns, enter_ns));
 	*ret_times = *seen;
@@ -141,10 +143,15 @@ int reactor_init(struct reactor *r, const struct reactor_params *params)
 		.files_nr = params->control ? 0 : REACTOR_FILE_NR,
 		.sqe128 = params->control,
 		.single_issuer = !params->control,
+		.taskrun_flag = params->busy_poll_ns > 0,
 	};
 	int ret;
 
-	*r = (struct reactor){ .idx = params->idx, .event_fd = -1 };
+	*r = (struct reactor){
+		.idx = params->idx,
+		.event_fd = -1,
+		.busy_poll_ns = params->busy_poll_ns,
+	};
 	r->mailbox.efd = -1;
 	list_init(&r->parked);
 	list_init(&r->tasks);
@@ -303,9 +310,8 @@ static uint64_t sleep_ns(const struct reactor *r, bool may_wait)
 	return deadline_ns > r->now_ns ? deadline_ns - r->now_ns : 0;
 }
 
-static void enter(struct reactor *r, bool may_wait)
+static void enter_kernel(struct reactor *r, uint64_t timeout_ns)
 {
-	uint64_t timeout_ns = sleep_ns(r, may_wait);
 	uint64_t before_ns = r->now_ns;
 	int ret = ring_enter(&r->ring, timeout_ns ? 1 + r->expected_nr : 0, timeout_ns);
 
@@ -317,6 +323,65 @@ static void enter(struct reactor *r, bool may_wait)
 	r->expected_nr = 0;
 	r->now_ns = ring_clock_ns();
 	stat_add(&r->stats.enter_ns, r->now_ns - before_ns);
+}
+
+static void cpu_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/*
+ * Looks at memory only. With DEFER_TASKRUN nothing becomes a CQE before the next enter: what tells
+ * of it is IORING_SQ_TASKRUN, which rings have that were made with taskrun_flag. A request of the
+ * driver, the end of an I/O and mail (a read of an eventfd) all set it.
+ */
+static bool spin(struct reactor *r, uint64_t until_ns)
+{
+	const unsigned *kflags = r->ring.uring.sq.kflags;
+	uint64_t start_ns = r->now_ns;
+	bool found;
+
+	while (!(found = cqes_waiting(r) || IO_URING_READ_ONCE(*kflags) & IORING_SQ_TASKRUN) &&
+	       r->now_ns < until_ns) {
+		cpu_relax();
+		r->now_ns = ring_clock_ns();
+	}
+	stat_add(&r->stats.poll_ns, r->now_ns - start_ns);
+	return found;
+}
+
+/*
+ * After a turn with CQEs more of them are likely soon: hands over what was prepared, then spins
+ * until the next timer at most. Task work need not end in a CQE, so that a look may be in vain.
+ * True: the turn has what it waited for, or must go on; false: it may sleep.
+ */
+static bool busy_poll(struct reactor *r)
+{
+	uint64_t until_ns;
+
+	if (r->stats.cqes == r->polled_cqes || sleep_ns(r, true) == 0)
+		return false;
+	r->polled_cqes = r->stats.cqes;
+	enter_kernel(r, 0);
+	until_ns = MIN(r->now_ns + r->busy_poll_ns, timer_heap_next_ns(&r->timers));
+	while (!reactor_has_work(r)) {
+		if (r->now_ns >= until_ns || !spin(r, until_ns))
+			return false;
+		enter_kernel(r, 0);
+		stat_add(&r->stats.poll_hits, cqes_waiting(r));
+	}
+	return true;
+}
+
+static void enter(struct reactor *r, bool may_wait)
+{
+	if (r->busy_poll_ns && may_wait && busy_poll(r))
+		return;
+	enter_kernel(r, sleep_ns(r, may_wait));
 }
 
 static void account(struct reactor *r, uint64_t start_ns, unsigned cqe_nr)

@@ -4,7 +4,8 @@
  * other threads. The control thread has a reactor too (128-byte SQEs, turned by libev).
  *
  * One turn: enter the kernel (submit everything, wait) -> CQEs -> parked ops -> tasks -> mailbox ->
- * timers -> turn-end hooks (commits, in one batch). Callbacks never recurse into a turn.
+ * timers -> turn-end hooks (commits, in one batch). Callbacks never recurse into a turn. Between
+ * submitting and sleeping it may poll for a while: busy_poll_ns.
  */
 #ifndef REACTOR_REACTOR_H
 #define REACTOR_REACTOR_H
@@ -34,6 +35,8 @@ struct loop_stats {
 	uint64_t cqes_max;    /* most in one turn */
 	uint64_t callback_ns; /* outside the kernel */
 	uint64_t enter_ns;    /* inside io_uring_enter, asleep or not: see reactor_times */
+	uint64_t poll_ns;     /* spent looking for work instead of sleeping */
+	uint64_t poll_hits;   /* how often it came before the time was up */
 	uint64_t turn_ns_max; /* longest stretch outside the kernel */
 	uint64_t stalls;      /* turns above REACTOR_STALL_NS outside the kernel */
 	uint64_t sq_full;     /* ops parked for want of an SQE */
@@ -67,9 +70,10 @@ static inline void stat_max(uint64_t *stat, uint64_t n)
  * clock of CPU time costs a system call: it is read only when somebody asks.
  */
 struct reactor_times {
-	uint64_t callback_ns; /* outside io_uring_enter */
+	uint64_t callback_ns; /* outside io_uring_enter, polling apart */
 	uint64_t kernel_ns;   /* inside it and on a CPU: submission, task work, completion */
 	uint64_t idle_ns;     /* inside it and off the CPU: asleep, or waiting for its turn */
+	uint64_t poll_ns;     /* outside it and spinning: nothing done, yet a CPU kept busy */
 };
 
 struct reactor_params {
@@ -77,6 +81,7 @@ struct reactor_params {
 	unsigned sq_entries, cq_entries;
 	unsigned op_nr;		   /* slots; 0: REACTOR_OP_NR_DEFAULT */
 	bool control;		   /* 128-byte SQEs, no single issuer, an eventfd to watch */
+	uint64_t busy_poll_ns;	   /* after a turn with CQEs, before it sleeps; 0: never */
 	const char *flight_folder; /* of the flight recorder's file; NULL: in memory only */
 };
 
@@ -107,6 +112,8 @@ struct reactor {
 	struct flight_file *flight;		   /* not for control */
 	int event_fd; /* control only: readable when a turn has something to do */
 	bool in_turn;
+	uint64_t busy_poll_ns;
+	uint64_t polled_cqes; /* stats.cqes when it last polled: no new ones, no poll */
 	struct loop_stats stats;
 
 	clockid_t cpu_clock;	   /* of the thread that turns it */

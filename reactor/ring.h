@@ -29,6 +29,7 @@ struct ring_params {
 	unsigned files_nr;  /* size of the sparse table of registered files; 0: none */
 	bool sqe128;	    /* 128-byte SQEs, for ublk control commands */
 	bool single_issuer; /* SINGLE_ISSUER + DEFER_TASKRUN: only the calling thread will enter */
+	bool taskrun_flag;  /* IORING_SQ_TASKRUN tells of work for the next enter; see reactor.c */
 };
 
 /*

@@ -41,6 +41,8 @@ static int setup(struct io_uring *uring, const struct ring_params *params, unsig
 
 	if (params->sqe128)
 		p.flags |= IORING_SETUP_SQE128;
+	if (params->taskrun_flag)
+		p.flags |= IORING_SETUP_TASKRUN_FLAG;
 	return io_uring_queue_init_params(params->sq_entries, uring, &p);
 }
 

@@ -93,12 +93,12 @@ tap() {
 
 # guest KERNEL SUITE SECONDS [BUILD]: one guest suite with the programs of a build; called in the
 # background, one per kernel; tap_count adds it up later. guest_flags go to vm.sh: -i for suites that
-# compare times, -s for those that trace.
+# compare times, -s for those that trace, -c for those that want more CPUs. UBLKD_SOAK: the long form.
 guest_flags=''
 guest() {
 	local kernel=$1 suite=$2 limit=$3 build=${4:-release} name=guest-$1-$2${4:+-$4}
 	# shellcheck disable=SC2086 # none or several
-	TSAN_OPTIONS="suppressions=$top/test/tsan.supp" UBLKD_VM_ENV=TSAN_OPTIONS \
+	TSAN_OPTIONS="suppressions=$top/test/tsan.supp" UBLKD_VM_ENV="TSAN_OPTIONS UBLKD_SOAK" \
 		UBLKD_BIN_DIR=$top/build/$build/bin UBLKD_VM_DMESG=$top/$logs/$name.dmesg \
 		tap_run "$name" $((limit + 60)) \
 		test/vm/vm.sh -k "$kernel" -t "$limit" $guest_flags -- "$top/test/vm/guest_$suite.sh"

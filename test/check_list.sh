@@ -31,7 +31,8 @@ if [ "$mode" != fast ]; then
 	tap sim 600 build/release/bin/sim
 	tap guest-runner 400 test/vm/selftest.sh
 
-	suites="daemon io fs flush many faults cycle histogram"
+	if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
+	suites="daemon io fs flush many faults cycle histogram scaling"
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	timed_suites="layers stuck throttle why"
 	for kernel in 7.2 6.12; do
@@ -39,6 +40,9 @@ if [ "$mode" != fast ]; then
 			for suite in $suites; do guest "$kernel" "$suite" 400; done
 			guest_flags=-i
 			for suite in $timed_suites; do guest "$kernel" "$suite" 400; done
+			guest_flags='-c 4'
+			guest "$kernel" idle 400
+			guest_flags=-i
 			# tracing patches the kernel's code: two CPUs on one kernel, exact times on the other
 			if [ "$kernel" = 6.12 ]; then guest_flags=-s; fi
 			guest "$kernel" bpftrace 400
@@ -52,6 +56,6 @@ if [ "$mode" != fast ]; then
 	tap_count guest-7.2-faults-asan
 	tap_count guest-6.12-many-tsan
 	for kernel in 7.2 6.12; do
-		for suite in $suites $timed_suites bpftrace; do tap_count "guest-$kernel-$suite"; done
+		for suite in $suites $timed_suites idle bpftrace; do tap_count "guest-$kernel-$suite"; done
 	done
 fi

@@ -115,5 +115,5 @@ class Ublkd:
     def reactor(self, cpu):
         """A quarter of the time in callbacks, four events a turn."""
         return {"name": "control" if cpu < 0 else "data", "cpu": cpu, "turns": self.seconds * 100,
-                "cqes": self.seconds * 400, "callback_ns": self.seconds * 250, "kernel_ns": self.seconds * 250, "idle_ns": self.seconds * 500,
+                "cqes": self.seconds * 400, "callback_ns": self.seconds * 250, "kernel_ns": self.seconds * 200, "poll_ns": self.seconds * 50, "idle_ns": self.seconds * 500,
                 "stalls": self.seconds * 2, "sq_full": 0, "timers_late": 0}

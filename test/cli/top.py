@@ -106,9 +106,9 @@ a: p50 and p99 of each layer
 OP              IOPS          TOTAL       THROTTLE         DAEMON        BACKEND
 read           1.00k    82us   82us     0ns    0ns    16us   16us    66us   66us
 
-REACTOR    CPU   TURNS/S   CQES/TURN    CODE  KERNEL    IDLE  STALLS  SQ FULL  LATE TIMERS
+REACTOR    CPU   TURNS/S   CQES/TURN    CODE  KERNEL    POLL    IDLE  STALLS  SQ FULL  LATE TIMERS
 data         0 """)
-        has(frame, "4.0   25.0%   25.0%   50.0%       2        0            0\n")
+        has(frame, "4.0   25.0%   20.0%    5.0%   50.0%       2        0            0\n")
     has(first, "ublkctl top TIME  2 devices  every 0.05s, last 1.00s  by IOPS\n")
     has(second, "2                        ██\n")
 

@@ -13,8 +13,6 @@
 #include "base/prng.h"
 #include "base/util.h"
 
-#define NS_PER_US 1000ull
-
 /* What can go wrong, and rare things that must have been seen. Each has a row in world.c. */
 enum fault {
 	/* the ring */

@@ -14,7 +14,8 @@
 #include "daemon/loop.h"
 #include "daemon/reactors.h"
 
-static const struct option_cpus all = { .is_auto = true };
+static const struct option_cpus all_cpus = { .is_auto = true };
+static const struct reactors_params all = { .cpus = &all_cpus };
 
 /* Bounces between a data reactor and the control reactor. */
 struct ball {
@@ -57,7 +58,7 @@ static void test_one_reactor_per_cpu(void **state)
 	struct reactors rs;
 
 	(void)state;
-	assert_int_equal(reactors_start(&rs, &all, NULL, error, sizeof(error)), 0);
+	assert_int_equal(reactors_start(&rs, &all, error, sizeof(error)), 0);
 	assert_int_equal(rs.nr, allowed_cpu_nr());
 	for (unsigned i = 0; i < rs.nr; i++)
 		assert_int_equal(rs.reactor[i]->idx, i);
@@ -73,7 +74,7 @@ static void test_start_and_stop_often(void **state)
 
 	(void)state;
 	for (int i = 0; i < 50; i++) {
-		assert_int_equal(reactors_start(&rs, &all, NULL, error, sizeof(error)), 0);
+		assert_int_equal(reactors_start(&rs, &all, error, sizeof(error)), 0);
 		reactors_stop(&rs);
 	}
 }
@@ -82,32 +83,51 @@ static void test_no_such_cpu(void **state)
 {
 	unsigned cpu[] = { 0, CPU_SETSIZE - 1 };
 	struct option_cpus cpus = { .nr = 2, .cpu = cpu };
+	struct reactors_params params = { .cpus = &cpus };
 	char error[REACTORS_ERROR_BYTES] = "";
 	struct reactors rs;
 
 	(void)state;
-	assert_int_equal(reactors_start(&rs, &cpus, NULL, error, sizeof(error)), -EINVAL);
+	assert_int_equal(reactors_start(&rs, &params, error, sizeof(error)), -EINVAL);
 	assert_string_equal(error, "cannot start a thread on CPU 1023: EINVAL");
 	assert_int_equal(rs.nr, 0);
 }
 
-static void test_mail_to_and_fro(void **state)
+/* Returns how often reactor 0 polled with success. */
+static uint64_t play_ball(const struct reactors_params *params)
 {
 	char error[REACTORS_ERROR_BYTES];
 	struct ball ball = { 0 };
 	struct reactors rs;
 	struct loop loop;
+	uint64_t poll_hits;
 
-	(void)state;
-	assert_int_equal(reactors_start(&rs, &all, NULL, error, sizeof(error)), 0);
+	assert_int_equal(reactors_start(&rs, params, error, sizeof(error)), 0);
 	assert_int_equal(loop_init(&loop), 0);
 	ball.home = &loop.control;
 	ball.away = rs.reactor[0];
 	reactor_post(ball.away, &ball.mail, away);
 	assert_true(loop_run_until(&loop, &ball.done, 20 * NS_PER_SEC));
 	assert_int_equal(ball.bounces, 1000);
+	poll_hits = __atomic_load_n(&rs.reactor[0]->stats.poll_hits, __ATOMIC_RELAXED);
 	reactors_stop(&rs);
 	loop_fini(&loop);
+	return poll_hits;
+}
+
+static void test_mail_to_and_fro(void **state)
+{
+	(void)state;
+	assert_int_equal(play_ball(&all), 0);
+}
+
+/* Mail, and the mail to stop, end a poll that would be far too long for this test. */
+static void test_mail_ends_a_poll(void **state)
+{
+	struct reactors_params params = { .cpus = &all_cpus, .busy_poll_ns = 60 * NS_PER_SEC };
+
+	(void)state;
+	assert_in_range(play_ball(&params), 1, 1001);
 }
 
 struct alarm {
@@ -185,6 +205,7 @@ int main(void)
 		cmocka_unit_test(test_start_and_stop_often),
 		cmocka_unit_test(test_no_such_cpu),
 		cmocka_unit_test(test_mail_to_and_fro),
+		cmocka_unit_test(test_mail_ends_a_poll),
 		cmocka_unit_test(test_reactor_timers_wake_the_loop),
 		cmocka_unit_test(test_timeout),
 		cmocka_unit_test(test_clock_is_fresh_in_callbacks),

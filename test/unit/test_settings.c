@@ -91,6 +91,7 @@ static void test_defaults(void **state)
 	good(&s, "devices:\n" DEVICE("a", ""));
 	assert_true(s.daemon.reactors.is_auto);
 	assert_string_equal(s.daemon.control, SETTINGS_CONTROL_DEFAULT);
+	assert_int_equal(s.daemon.busy_poll_us, 0);
 	assert_int_equal(s.daemon.stop_timeout_ns, 30 * NS_PER_SEC);
 	assert_int_equal(s.daemon.log_level, LOG_LEVEL_INFO);
 	assert_int_equal(s.device_nr, 1);
@@ -115,6 +116,7 @@ static void test_everything_said(void **state)
 	(void)state;
 	good(&s, "daemon:\n"
 		 "  reactors: [0]\n"
+		 "  busy_poll_us: 50\n"
 		 "  control: /x/y.sock\n"
 		 "  stop_timeout: 5s\n"
 		 "  log_level: debug\n"
@@ -128,6 +130,7 @@ static void test_everything_said(void **state)
 		 "    read_only: yes\n"
 		 "    backend: {type: mem, size: 1GiB}\n");
 	assert_int_equal(s.daemon.reactors.nr, 1);
+	assert_int_equal(s.daemon.busy_poll_us, 50);
 	assert_string_equal(s.daemon.control, "/x/y.sock");
 	assert_int_equal(s.daemon.stop_timeout_ns, 5 * NS_PER_SEC);
 	assert_int_equal(s.daemon.log_level, LOG_LEVEL_DEBUG);
@@ -205,6 +208,8 @@ static void test_wrong_daemon(void **state)
 	    "f:1:21: log_level: \"loud\" is not one of error, warn, info, debug\n");
 	bad("daemon: {stop_timeout: 500ms}\n",
 	    "f:1:24: stop_timeout: 500ms is below the minimum 1s\n");
+	bad("daemon: {busy_poll_us: 1000000}\n",
+	    "f:1:24: busy_poll_us: 1000000 is above the maximum 100000\n");
 	bad("daemon: {control: ''}\n", "f:1:19: control: must not be empty\n");
 }
 
@@ -490,6 +495,9 @@ static void test_equal_daemons(void **state)
 	assert_true(daemon_settings_equal(&a.daemon, &b.daemon));
 	settings_free(&b);
 	good(&b, "daemon: {reactors: [0]}\n");
+	assert_false(daemon_settings_equal(&a.daemon, &b.daemon));
+	settings_free(&b);
+	good(&b, "daemon: {busy_poll_us: 50}\n");
 	assert_false(daemon_settings_equal(&a.daemon, &b.daemon));
 	settings_free(&a);
 	settings_free(&b);

@@ -249,20 +249,21 @@ static void test_reactors(void **state)
 {
 	struct top_sample before = sample(1, NULL, 0), now = sample(2, NULL, 0);
 	json_t *first = parse("[{'name':'data','cpu':3,'turns':100,'cqes':500,'callback_ns':10,"
-			      "'kernel_ns':10,'idle_ns':5,'stalls':7}]"),
-	       *second = parse(
-		       "[{'name':'data','cpu':3,'turns':300,'cqes':1300,'callback_ns':40,"
-		       "'kernel_ns':30,'idle_ns':55,'stalls':9},{'name':'control','cpu':-1}]");
+			      "'kernel_ns':10,'poll_ns':2,'idle_ns':5,'stalls':7}]"),
+	       *second = parse("[{'name':'data','cpu':3,'turns':300,'cqes':1300,'callback_ns':40,"
+			       "'kernel_ns':25,'poll_ns':7,'idle_ns':55,'stalls':9},{'name':'"
+			       "control','cpu':-1}]");
 
 	(void)state;
 	top_sample_read_reactors(&before, first, NS_PER_SEC);
 	top_sample_read_reactors(&now, second, 3 * NS_PER_SEC);
 	top_model_take(&model, &before);
 	top_model_take(&model, &now);
-	assert_has(page(0, 0), "data         3       100         4.0   30.0%   20.0%   50.0%       "
-			       "2        0            0\n"
-			       "control      -         0         0.0    0.0%    0.0%    0.0%       "
-			       "0        0            0\n");
+	assert_has(page(0, 0),
+		   "data         3       100         4.0   30.0%   15.0%    5.0%   50.0%       "
+		   "2        0            0\n"
+		   "control      -         0         0.0    0.0%    0.0%    0.0%    0.0%       "
+		   "0        0            0\n");
 	json_decref(first);
 	json_decref(second);
 }
