@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "reactor/tsc_clock.h"
 
 /* linux/io_uring.h since 6.15. */
 #define FEAT_NO_IOWAIT (1u << 17)
@@ -144,13 +145,33 @@ int ring_eventfd_set(struct ring *ring, int efd)
 	return io_uring_register_eventfd(&ring->uring, efd);
 }
 
-uint64_t ring_clock_ns(void)
+static uint64_t monotonic_ns(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec;
 }
+
+#ifdef __x86_64__
+
+uint64_t ring_clock_ns(void)
+{
+	static _Thread_local struct tsc_clock tsc_clock;
+
+	if (!tsc_clock_usable())
+		return monotonic_ns();
+	return tsc_clock_at(&tsc_clock, __builtin_ia32_rdtsc(), monotonic_ns);
+}
+
+#else
+
+uint64_t ring_clock_ns(void)
+{
+	return monotonic_ns();
+}
+
+#endif
 
 int ring_open(const char *path, int flags)
 {

@@ -161,6 +161,12 @@ static void submit(struct op *op)
 	}
 	memset(sqe, 0, SQE128_BYTES);
 	sqe->opcode = IORING_OP_URING_CMD;
+	/*
+	 * Every command runs in a worker of io-wq, which on 6.12 reads the SQE where it stood in
+	 * the ring: another one by then (io_uring_cmd copies it and keeps the old address). A
+	 * forced worker makes the kernel copy it first.
+	 */
+	sqe->flags = IOSQE_ASYNC;
 	sqe->fd = cmd->ctl->fd;
 	sqe->cmd_op = q->cmd_op;
 	arg = (struct ublksrv_ctrl_cmd *)((char *)sqe + SQE_CMD_OFFSET);

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "ublk/device_internal.h"
+#include "ublk/tag_io.h"
 
 const char *device_state_name(enum device_state state)
 {
@@ -255,7 +256,8 @@ void device_stats(const struct device *d, struct device_stats *ret_stats)
 
 uint64_t device_memory_max(const struct device_spec *spec)
 {
-	uint64_t per_tag = sizeof(struct backend_io) + backend_spec_io_bytes(spec->backend);
+	uint64_t per_tag =
+		sizeof(struct tag_io) + sizeof(uint16_t) + backend_spec_io_bytes(spec->backend);
 
 	return spec->queues * (queue_buffer_bytes(spec->depth, spec->max_io_bytes) +
 			       spec->depth * per_tag + sizeof(struct queue));

@@ -1,0 +1,34 @@
+/*
+ * CLOCK_MONOTONIC by the processor's counter: a reactor reads the clock twice a turn, and the vDSO
+ * asks some 75 instructions for what a counter, a multiplication and an addition can tell. Used only
+ * where the kernel itself keeps time by that counter (clocksource tsc), so that it runs evenly.
+ *
+ * Each thread has its own view, set right by the real clock every TSC_CLOCK_WINDOW_NS: an error
+ * lives no longer than that. On one thread the time never goes back; between threads it differs by
+ * less than a microsecond.
+ */
+#ifndef REACTOR_TSC_CLOCK_H
+#define REACTOR_TSC_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TSC_CLOCK_WINDOW_NS 1000000ull
+
+struct tsc_clock {
+	uint64_t tsc, ns;	     /* when the real clock was read last */
+	uint64_t ns_per_cycle_32;    /* times 2^32 */
+	uint64_t window_cycles;	     /* 0: not measured yet, the real clock is read each time */
+	uint64_t base_tsc, base_ns;  /* from where on the rate is measured */
+};
+
+/*
+ * The part of ring_clock_ns that needs no counter to be tested: the time at counter value tsc;
+ * real_ns reads the real clock, when that is needed.
+ */
+uint64_t tsc_clock_at(struct tsc_clock *c, uint64_t tsc, uint64_t (*real_ns)(void));
+
+/* Whether this machine's kernel keeps time by the counter. Any thread; asks the kernel once. */
+bool tsc_clock_usable(void);
+
+#endif
