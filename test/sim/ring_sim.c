@@ -447,6 +447,12 @@ int ring_group_set(struct ring *ring, unsigned group, void *mem, unsigned nr)
 	return -EOPNOTSUPP;
 }
 
+int ring_group_used(struct ring *ring, unsigned group, uint16_t *ret_nr)
+{
+	(void)ring, (void)group, (void)ret_nr;
+	return -EOPNOTSUPP;
+}
+
 ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset)
 {
 	(void)fd, (void)buf, (void)bytes, (void)offset;
