@@ -65,6 +65,12 @@ int ring_buffers_init(struct ring *ring, unsigned nr);
  */
 int ring_group_set(struct ring *ring, unsigned group, void *mem, unsigned nr);
 
+/*
+ * How many buffers of a group the kernel has used up since it was made; wraps. Returns 0 or -errno
+ * (-EINVAL before Linux 6.8).
+ */
+int ring_group_used(struct ring *ring, unsigned group, uint16_t *ret_nr);
+
 /* Signals efd whenever a CQE is posted. Returns 0 or -errno. */
 int ring_eventfd_set(struct ring *ring, int efd);
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -138,6 +139,22 @@ int ring_group_set(struct ring *ring, unsigned group, void *mem, unsigned nr)
 	if (!mem)
 		return io_uring_unregister_buf_ring(&ring->uring, (int)group);
 	return io_uring_register_buf_ring(&ring->uring, &reg, 0);
+}
+
+/* IORING_REGISTER_PBUF_STATUS and struct io_uring_buf_status, of headers since 6.8. */
+#define REGISTER_PBUF_STATUS 26
+
+int ring_group_used(struct ring *ring, unsigned group, uint16_t *ret_nr)
+{
+	struct {
+		uint32_t group, head, resv[8];
+	} status = { .group = group };
+
+	if (syscall(__NR_io_uring_register, ring->uring.ring_fd, REGISTER_PBUF_STATUS, &status, 1) <
+	    0)
+		return -errno;
+	*ret_nr = (uint16_t)status.head;
+	return 0;
 }
 
 int ring_eventfd_set(struct ring *ring, int efd)

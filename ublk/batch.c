@@ -8,8 +8,8 @@
  * same enter.
  *
  * Failure modes: a COMMIT takes fewer tags than it was given (the rest goes again, and if then the
- * first is refused, it is lost), the FETCH ends for want of buffers or memory (armed again), the
- * driver aborts it (armed tags are down at once, the others when they have been committed).
+ * first is refused, it is lost), the FETCH ends for want of buffers, memory or room in the CQ (armed
+ * again), the driver aborts it (armed tags are down at once, the others when they have been committed).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -42,6 +42,7 @@ struct batch {
 	struct op commit;		/* PREP, later COMMIT */
 	struct io_uring_buf_ring *ring; /* MAP_BYTES: the ring, behind it the buffers */
 	int group;			/* of the ring; -1: none */
+	uint16_t named;			/* buffers that CQEs gave back; wraps */
 	uint8_t *elements;		/* of the command in flight, depth at most */
 	uint16_t *sent;			/* their tags */
 	unsigned sent_nr;
@@ -210,6 +211,22 @@ static void fetch_aborted(struct batch *b, int res)
 			tag_down(&q->ios[tag], res);
 }
 
+/*
+ * The driver uses a buffer up before it knows whether there is room for the CQE that names it
+ * (io_uring_mshot_cmd_post_cqe); when there is none the FETCH ends, and nobody is told which buffer
+ * it was. Buffers are used in the order in which they were given.
+ */
+static void find_buffers(struct batch *b)
+{
+	const struct io_uring_buf_ring *ring = b->ring;
+	uint16_t used;
+
+	if (ring_group_used(&b->queue->setup.reactor->ring, (unsigned)b->group, &used) < 0)
+		return;
+	for (; b->named != used; b->named++)
+		give_buffer(b, ring->bufs[b->named % BUFFER_NR].bid);
+}
+
 static void fetch_event(struct op *op, int res, uint32_t cqe_flags)
 {
 	struct batch *b = container_of(op, struct batch, fetch);
@@ -221,11 +238,14 @@ static void fetch_event(struct op *op, int res, uint32_t cqe_flags)
 		ASSERT(idx < BUFFER_NR && nr <= BUFFER_TAG_NR);
 		for (unsigned i = 0; i < nr; i++)
 			serve(b, buffer(b, idx)[i]);
+		b->named++;
 		give_buffer(b, idx);
 	}
 	if (cqe_flags & IORING_CQE_F_MORE)
 		return;
-	/* All buffers are ours again, or soon: what waits in the driver comes with the next one. */
+	if (res == -ENOBUFS)
+		find_buffers(b);
+	/* All buffers are the driver's again: what waits there comes with the next one. */
 	if (res >= 0 || res == -ENOBUFS || is_transient(res))
 		fetch(op);
 	else

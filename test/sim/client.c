@@ -30,6 +30,13 @@ struct client *client_create(struct model_dev *dev, struct storage *st, uint64_t
 	return c;
 }
 
+static void rq_free(struct client_rq *rq)
+{
+	free(rq->pages);
+	free(rq->touched);
+	free(rq);
+}
+
 void client_destroy(struct client *c)
 {
 	struct list_node *node;
@@ -44,7 +51,7 @@ void client_destroy(struct client *c)
 		struct client_rq *rq = list_entry(node, struct client_rq, node);
 
 		sim_event_cancel(&rq->event);
-		free(rq);
+		rq_free(rq);
 	}
 	free(c);
 }
@@ -273,6 +280,16 @@ static void judge_failure(struct client_rq *rq, int result)
 		storage_set_unknown(st, start_of(rq), (uint32_t)bytes_of(rq));
 }
 
+/* What a server does not write shows the client memory of the kernel. */
+static void check_touched(const struct client_rq *rq)
+{
+	const uint8_t *hole = rq->touched ? memchr(rq->touched, 0, bytes_of(rq)) : NULL;
+
+	if (hole)
+		sim_fail("dev %u queue %u tag %u: the server has not written byte %u of a READ",
+			 rq->client->dev->id, rq->queue, rq->tag, (unsigned)(hole - rq->touched));
+}
+
 static void judge_success(struct client_rq *rq, const void *buf)
 {
 	struct storage *st = rq->client->st;
@@ -282,6 +299,7 @@ static void judge_success(struct client_rq *rq, const void *buf)
 			 rq->client->dev->id, rq->queue, rq->tag, client_rq_op(rq), rq->must_fail);
 	switch (client_rq_op(rq)) {
 	case UBLK_IO_OP_READ:
+		check_touched(rq);
 		storage_check_read(st, buf, start_of(rq), (uint32_t)bytes_of(rq));
 		break;
 	case UBLK_IO_OP_WRITE:
@@ -319,9 +337,10 @@ void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf)
 		op = UBLK_IO_OP_FLUSH;
 	c->st->done_nr[op]++;
 	c->st->failed_nr[op] += result < 0;
+	c->st->fallback_nr += rq->needs_reg;
 	list_remove(&rq->node);
 	c->inflight_nr--;
-	free(rq);
+	rq_free(rq);
 	if (!c->closed && sim_one_in(2))
 		sim_event_arm(&c->pump, sim.now_ns + sim_skewed(0, c->think_ns), pump);
 }

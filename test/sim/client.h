@@ -21,6 +21,9 @@ struct client_rq {
 	uint32_t noted;	    /* bit per errno (below 32 or EOPNOTSUPP, ECANCELED) that happened */
 	bool tainted;	    /* what it writes may be lost: the file is made shorter */
 	int must_fail;	    /* the errno that must be the answer, or 0 */
+	uint8_t *pages;	    /* data, but for the driver's own copy: the request's memory, */
+	uint8_t *touched;   /* and of a READ, a byte for each that the server has written */
+	bool needs_reg;	    /* UBLK_IO_F_NEED_REG_BUF, once it was said */
 	struct list_node node;
 };
 
@@ -47,7 +50,15 @@ void client_rq_note(struct client_rq *rq, int err, bool must_fail);
 /* Whatever is in flight from there on may be lost. */
 void client_taint(struct client *client, uint64_t from_bytes);
 
-/* The driver: the server answered. buf: the tag's. */
+/* READ and WRITE: how much it moves; 0 for the others. */
+static inline uint32_t client_rq_data_bytes(const struct client_rq *rq)
+{
+	unsigned op = rq->op_flags & 0xff;
+
+	return op == UBLK_IO_OP_READ || op == UBLK_IO_OP_WRITE ? rq->nr_sectors << 9 : 0;
+}
+
+/* The driver: the server answered. buf: where its bytes are. */
 void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf);
 
 static inline unsigned client_rq_op(const struct client_rq *rq)

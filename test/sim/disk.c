@@ -23,12 +23,19 @@
 
 static bool is_read(const struct sim_op *op)
 {
-	return op->sqe.opcode == IORING_OP_READ || op->sqe.opcode == IORING_OP_READV;
+	return op->sqe.opcode == IORING_OP_READ || op->sqe.opcode == IORING_OP_READV ||
+	       op->sqe.opcode == IORING_OP_READ_FIXED;
 }
 
 static bool is_write(const struct sim_op *op)
 {
-	return op->sqe.opcode == IORING_OP_WRITE || op->sqe.opcode == IORING_OP_WRITEV;
+	return op->sqe.opcode == IORING_OP_WRITE || op->sqe.opcode == IORING_OP_WRITEV ||
+	       op->sqe.opcode == IORING_OP_WRITE_FIXED;
+}
+
+static bool is_fixed(const struct sim_op *op)
+{
+	return op->sqe.opcode == IORING_OP_READ_FIXED || op->sqe.opcode == IORING_OP_WRITE_FIXED;
 }
 
 static struct client_rq *request_of(const struct sim_op *op, const struct storage *st)
@@ -91,12 +98,40 @@ static size_t shorten(const struct sim_op *op, size_t bytes, enum fault fault)
 	return (size_t)sim_between(1, (bytes - 1) / unit) * unit;
 }
 
+/*
+ * The registered buffer of the SQE. It must be that of the request, which must be in the server's
+ * hands until the kernel is done with it; all else the kernel answers with -EFAULT, or lets pass.
+ */
+static const struct sim_buffer *in_buffer(const struct sim_op *op)
+{
+	const struct sim_buffer *buffer = sim_buffer_find(op->ring, op->sqe.buf_index);
+	const struct client_rq *rq = buffer ? buffer->rq : NULL;
+
+	if (!rq)
+		sim_fail("buffer %u is used, but not registered", op->sqe.buf_index);
+	if (op->buffer_generation && op->buffer_generation != buffer->generation)
+		sim_fail("buffer %u is used after its request", op->sqe.buf_index);
+	if (rq->queue != user_data_queue(op->sqe.user_data) ||
+	    rq->tag != user_data_tag(op->sqe.user_data))
+		sim_fail("buffer %u is not that of queue %u tag %u", op->sqe.buf_index,
+			 user_data_queue(op->sqe.user_data), user_data_tag(op->sqe.user_data));
+	if (op->sqe.addr + op->sqe.len > client_rq_data_bytes(rq))
+		sim_fail("buffer %u is used beyond its end", op->sqe.buf_index);
+	if (is_read(op) != (client_rq_op(rq) == UBLK_IO_OP_READ))
+		sim_fail("buffer %u is used in the wrong direction", op->sqe.buf_index);
+	return buffer;
+}
+
 /* The buffers of the SQE, cut to `bytes`. */
 static unsigned vectors_of(const struct sim_op *op, struct iovec *iov, unsigned iov_max)
 {
 	const struct iovec *from = (const void *)(uintptr_t)op->sqe.addr;
 	bool is_vector = op->sqe.opcode == IORING_OP_READV || op->sqe.opcode == IORING_OP_WRITEV;
 
+	if (is_fixed(op)) {
+		iov[0] = (struct iovec){ in_buffer(op)->rq->pages + op->sqe.addr, op->sqe.len };
+		return 1;
+	}
 	if (!is_vector) {
 		iov[0] = (struct iovec){ (void *)(uintptr_t)op->sqe.addr, op->sqe.len };
 		return 1;
@@ -133,6 +168,8 @@ static int transfer(struct sim_op *op, struct storage *st)
 		shorten(op, bytes, is_read(op) ? FAULT_DISK_SHORT_READ : FAULT_DISK_SHORT_WRITE));
 	if (is_read(op)) {
 		n = preadv(op->fd, iov, (int)nr, offset);
+		if (n > 0 && is_fixed(op))
+			memset(in_buffer(op)->rq->touched + op->sqe.addr, 1, (size_t)n);
 		/* Beyond the end of a truncated file. */
 		if (n == 0)
 			note(op, st, -EIO, true);
@@ -157,25 +194,35 @@ static int allocate(struct sim_op *op, struct storage *st)
 	return ret < 0 ? note(op, st, -errno, false) : 0;
 }
 
+/* What a failed write left behind is anybody's guess: here, half of it. */
+static void write_half(struct sim_op *op, struct storage *st)
+{
+	struct iovec iov;
+
+	if (!is_write(op) || op->sqe.opcode == IORING_OP_WRITEV || op->sqe.len <= 1 ||
+	    fcntl(op->fd, F_GETFL) & O_DIRECT)
+		return;
+	vectors_of(op, &iov, 1);
+	if (pwrite(op->fd, iov.iov_base, op->sqe.len / 2, (off_t)op->sqe.off) > 0 && st)
+		storage_dirty(st, op->sqe.off, op->sqe.len / 2);
+}
+
 static int execute(struct sim_op *op, struct storage *st)
 {
 	int err = fault_of(op, st);
 
 	if (err < 0) {
-		/* What a failed write left behind is anybody's guess: here, half of it. */
-		if (is_write(op) && err != -EINTR && err != -EAGAIN && op->sqe.len > 1 &&
-		    op->sqe.opcode == IORING_OP_WRITE && !(fcntl(op->fd, F_GETFL) & O_DIRECT) &&
-		    pwrite(op->fd, (void *)(uintptr_t)op->sqe.addr, op->sqe.len / 2,
-			   (off_t)op->sqe.off) > 0 &&
-		    st)
-			storage_dirty(st, op->sqe.off, op->sqe.len / 2);
+		if (err != -EINTR && err != -EAGAIN)
+			write_half(op, st);
 		return err;
 	}
 	switch (op->sqe.opcode) {
 	case IORING_OP_READ:
 	case IORING_OP_READV:
+	case IORING_OP_READ_FIXED:
 	case IORING_OP_WRITE:
 	case IORING_OP_WRITEV:
+	case IORING_OP_WRITE_FIXED:
 		return transfer(op, st);
 	case IORING_OP_FALLOCATE:
 		return allocate(op, st);
@@ -202,6 +249,10 @@ void disk_submit(struct sim_op *op)
 
 	if (sim_fault(FAULT_DISK_SLOW))
 		delay_ns += sim_between(NS_PER_MS, 3 * NS_PER_SEC);
+	if (is_fixed(op)) {
+		op->buffer_generation = in_buffer(op)->generation;
+		sim_saw(FAULT_PATH_FIXED);
+	}
 	/* What was written before now is what an fsync owes. */
 	op->at_submit = storage_next_seq();
 	sim_event_arm(&op->event, sim.now_ns + delay_ns, disk_done);

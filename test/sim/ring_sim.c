@@ -5,6 +5,8 @@
  *
  * Nothing ever blocks: a ring_enter that would have slept returns as after a signal, and the
  * scheduler (run.c) moves the clock to the next event.
+ * A reactor that waits for several CQEs sees none of them before; then also the scheduler lets it
+ * sleep.
  * Faults: SQEs not taken or only some, CQ overflow, completions out of order, made up or twice.
  */
 #include "test/sim/ring_sim.h"
@@ -19,6 +21,8 @@
 #include "test/sim/ublk_model.h"
 
 #define SQE_BYTES 64
+/* Longer than this nobody may be kept waiting for what has happened already. */
+#define URGENT_NS NS_PER_SEC
 
 static struct list_node rings = LIST_INIT(rings);
 static unsigned ring_created_nr;
@@ -88,6 +92,8 @@ int ring_init(struct ring *ring, const struct ring_params *params)
 		s->files[i] = -1;
 	list_init(&s->held);
 	list_init(&s->ready);
+	list_init(&s->tasks);
+	s->cq_tail = *ring->uring.cq.ktail;
 	list_push_back(&rings, &s->node);
 	ring->sim = s;
 	return 0;
@@ -120,6 +126,7 @@ void ring_fini(struct ring *ring)
 	}
 	drop_ops(&s->held);
 	drop_ops(&s->ready);
+	sim_buffers_fini(s);
 	list_remove(&s->node);
 	free(ring->uring.sq.sqes);
 	free(ring->uring.cq.cqes);
@@ -128,25 +135,55 @@ void ring_fini(struct ring *ring)
 	memset(ring, 0, sizeof(*ring));
 }
 
-static unsigned cq_used(const struct io_uring_cq *cq)
+static unsigned cq_used(const struct sim_ring *s)
 {
-	return *cq->ktail - *cq->khead;
+	return s->cq_tail - *s->ring->uring.cq.khead;
+}
+
+static bool cq_full(const struct sim_ring *s)
+{
+	return cq_used(s) == s->ring->uring.cq.ring_entries;
+}
+
+static void write_cqe(struct sim_ring *s, uint64_t user_data, int res, uint32_t flags)
+{
+	struct io_uring_cq *cq = &s->ring->uring.cq;
+
+	cq->cqes[s->cq_tail & cq->ring_mask] = (struct io_uring_cqe){
+		.user_data = user_data,
+		.res = res,
+		.flags = flags,
+	};
+	s->cq_tail++;
+}
+
+/* The server is awake: it sees what has been posted. */
+static void publish(struct sim_ring *s)
+{
+	*s->ring->uring.cq.ktail = s->cq_tail;
+	s->urgent_nr = 0;
 }
 
 static void post_cqe(struct sim_ring *s, const struct sim_op *op)
 {
-	struct io_uring_cq *cq = &s->ring->uring.cq;
-
-	cq->cqes[*cq->ktail & cq->ring_mask] = (struct io_uring_cqe){
-		.user_data = op->sqe.user_data,
-		.res = op->res,
-	};
-	*cq->ktail += 1;
+	write_cqe(s, op->sqe.user_data, op->res, 0);
 	sim_trace("cqe", s->idx, op->sqe.user_data, op->stale, op->res);
 	if (op->stale)
 		s->stale_nr++;
 	else
 		s->recent[s->recent_nr++ % SIM_RECENT_NR] = op->sqe.user_data;
+}
+
+/* A CQE of those is no completion: made twice it would be a true one. */
+bool sim_op_post_more(struct sim_op *op, int res, uint32_t flags)
+{
+	struct sim_ring *s = op->ring;
+
+	if (s->overflow || cq_full(s))
+		return false;
+	write_cqe(s, op->sqe.user_data, res, flags | IORING_CQE_F_MORE);
+	sim_trace("cqe-more", s->idx, op->sqe.user_data, flags, res);
+	return true;
 }
 
 static struct sim_op *pick_ready(struct sim_ring *s)
@@ -202,32 +239,71 @@ static void maybe_make_stale(struct sim_ring *s)
 	}
 }
 
-/* Task work: completions become visible, as far as the CQ has room. */
-static void flush_ready(struct sim_ring *s)
+void sim_ring_task(struct sim_ring *s, struct sim_task *task, void (*fn)(struct sim_task *task))
 {
-	struct io_uring_cq *cq = &s->ring->uring.cq;
-	bool posted = false;
+	if (task->node.next && !list_empty(&task->node))
+		return;
+	task->fn = fn;
+	list_push_back(&s->tasks, &task->node);
+}
 
-	maybe_make_stale(s);
-	while (s->ready_nr > 0 && cq_used(cq) < cq->ring_entries) {
+void sim_task_cancel(struct sim_task *task)
+{
+	if (task->node.next)
+		list_remove(&task->node);
+}
+
+static void run_tasks(struct sim_ring *s)
+{
+	struct list_node *node;
+
+	while ((node = list_pop_front(&s->tasks))) {
+		struct sim_task *task = list_entry(node, struct sim_task, node);
+
+		task->fn(task);
+	}
+}
+
+static void signal_eventfd(const struct sim_ring *s)
+{
+	uint64_t one = 1;
+
+	if (write(s->event_fd, &one, sizeof(one)) != sizeof(one))
+		sim_fail("eventfd of ring %u", s->idx);
+}
+
+static void post_ready(struct sim_ring *s)
+{
+	while (s->ready_nr > 0 && !cq_full(s)) {
 		struct sim_op *op = pick_ready(s);
 
 		post_cqe(s, op);
 		free(op);
-		posted = true;
-	}
-	*s->ring->uring.sq.kflags = s->ready_nr > 0 ? IORING_SQ_CQ_OVERFLOW : 0;
-	if (s->ready_nr > 0)
-		sim_saw(FAULT_CQ_OVERFLOW);
-	if (posted && s->event_fd >= 0) {
-		uint64_t one = 1;
-
-		if (write(s->event_fd, &one, sizeof(one)) != sizeof(one))
-			sim_fail("eventfd of ring %u", s->idx);
 	}
 }
 
-void sim_op_done(struct sim_op *op, int res)
+/* Task work in whatever order: completions are posted, as far as the CQ has room. */
+static void flush_ready(struct sim_ring *s)
+{
+	unsigned tail = s->cq_tail;
+
+	maybe_make_stale(s);
+	if (sim_one_in(2))
+		post_ready(s);
+	run_tasks(s);
+	post_ready(s);
+	s->overflow = s->ready_nr > 0;
+	*s->ring->uring.sq.kflags = s->ready_nr > 0 ? IORING_SQ_CQ_OVERFLOW : 0;
+	if (s->ready_nr > 0)
+		sim_saw(FAULT_CQ_OVERFLOW);
+	if (s->defer_taskrun)
+		return;
+	publish(s);
+	if (s->cq_tail != tail && s->event_fd >= 0)
+		signal_eventfd(s);
+}
+
+static void make_ready(struct sim_op *op, int res)
 {
 	struct sim_ring *s = op->ring;
 
@@ -236,9 +312,32 @@ void sim_op_done(struct sim_op *op, int res)
 	list_remove(&op->node);
 	list_push_back(&s->ready, &op->node);
 	s->ready_nr++;
+}
+
+void sim_op_done(struct sim_op *op, int res)
+{
+	struct sim_ring *s = op->ring;
+
+	make_ready(op, res);
 	/* Without DEFER_TASKRUN the kernel posts whenever it likes. */
 	if (!s->defer_taskrun)
 		flush_ready(s);
+}
+
+void sim_op_done_inline(struct sim_op *op, int res, bool urgent)
+{
+	struct sim_ring *s = op->ring;
+
+	s->urgent_nr += urgent;
+	if (s->overflow || cq_full(s)) {
+		make_ready(op, res);
+		s->overflow = true;
+		return;
+	}
+	op->res = res;
+	list_remove(&op->node);
+	post_cqe(s, op);
+	free(op);
 }
 
 static void dispatch(struct sim_op *op)
@@ -287,8 +386,7 @@ static int choose_take(struct sim_ring *s, unsigned pending)
 		sim_saw(FAULT_SQ_FULL);
 	if (pending == 0)
 		return 0;
-	if (s->ready_nr > 0 && cq_used(&s->ring->uring.cq) == s->ring->uring.cq.ring_entries &&
-	    sim_fault(FAULT_ENTER_EBUSY))
+	if (s->ready_nr > 0 && cq_full(s) && sim_fault(FAULT_ENTER_EBUSY))
 		return -EBUSY;
 	if (sim_fault(FAULT_ENTER_EAGAIN))
 		return -EAGAIN;
@@ -301,19 +399,41 @@ static int choose_take(struct sim_ring *s, unsigned pending)
  * Nothing sleeps here, but the product thinks so: it must not while it has something to do, longer
  * than to its next timer, or deaf to its mailbox.
  */
-static void check_sleep(struct sim_ring *s, uint64_t timeout_ns)
+static void check_sleep(struct sim_ring *s, unsigned wait_nr, uint64_t timeout_ns)
 {
 	const struct reactor *r = container_of(s->ring, struct reactor, ring);
 	uint64_t deadline_ns = reactor_next_deadline_ns(r);
 
-	if (cq_used(&s->ring->uring.cq) > 0)
-		return;
+	/* It expects all but one to be there by now. */
+	if (cq_used(s) + 1 < wait_nr)
+		sim_fail("reactor %u waits for %u CQEs, but %u are there", r->idx, wait_nr,
+			 cq_used(s));
+	if (s->urgent_nr > 0 && timeout_ns > URGENT_NS)
+		sim_fail("reactor %u sleeps over a CQE that it must see", r->idx);
 	if (!list_empty(&r->parked) || !list_empty(&r->tasks) || !list_empty(&r->turn_end))
 		sim_fail("reactor %u sleeps with work to do", r->idx);
 	if (deadline_ns != RING_NO_TIMEOUT && timeout_ns > deadline_ns - r->now_ns)
 		sim_fail("reactor %u sleeps beyond a timer", r->idx);
 	if (!s->mail)
 		sim_fail("reactor %u sleeps without listening to its mailbox", r->idx);
+}
+
+/*
+ * io_cqring_wait(): with fewer CQEs than it waits for, the server does not even see those. For the
+ * product that is an enter that timed out; it is not turned again before there is a reason.
+ */
+static void wait_or_publish(struct sim_ring *s, unsigned wait_nr, uint64_t timeout_ns)
+{
+	wait_nr = MIN(wait_nr, s->ring->uring.cq.ring_entries);
+	s->wait_nr = 0;
+	if (cq_used(s) < wait_nr)
+		check_sleep(s, wait_nr, timeout_ns);
+	if (cq_used(s) >= wait_nr || !s->defer_taskrun) {
+		publish(s);
+		return;
+	}
+	s->wait_nr = wait_nr;
+	s->wake_ns = timeout_ns == RING_NO_TIMEOUT ? UINT64_MAX : sim.now_ns + timeout_ns;
 }
 
 int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
@@ -331,11 +451,9 @@ int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 	for (int i = 0; i < take; i++)
 		take_sqe(s);
 	/* io_uring_enter returns at once when it did not take everything. */
-	if (take == (int)pending) {
+	if (take == (int)pending)
 		flush_ready(s);
-		if (wait_nr > 0)
-			check_sleep(s, timeout_ns);
-	}
+	wait_or_publish(s, take == (int)pending ? wait_nr : 0, timeout_ns);
 	sim_cross(side);
 	return take < 0 ? take : 0;
 }
@@ -379,7 +497,19 @@ uint64_t ring_clock_ns(void)
 
 bool sim_ring_ready(const struct ring *ring)
 {
-	return sim_of(ring)->ready_nr > 0;
+	const struct sim_ring *s = sim_of(ring);
+	unsigned nr = s->ready_nr + !list_empty(&s->tasks);
+
+	if (s->wait_nr > 0)
+		return nr + cq_used(s) >= s->wait_nr || sim.now_ns >= s->wake_ns;
+	return nr > 0;
+}
+
+uint64_t sim_ring_wake_ns(const struct ring *ring)
+{
+	const struct sim_ring *s = sim_of(ring);
+
+	return s->wait_nr > 0 ? s->wake_ns : UINT64_MAX;
 }
 
 uint64_t sim_ring_stale_nr(const struct ring *ring)
@@ -433,28 +563,4 @@ void sim_ring_poll_mail(struct ring *ring)
 	poll_fd.fd = op->fd;
 	if (poll(&poll_fd, 1, 0) == 1)
 		sim_event_arm(&op->event, sim.now_ns + sim_skewed(0, 20 * NS_PER_US), mail_arrived);
-}
-
-int ring_buffers_init(struct ring *ring, unsigned nr)
-{
-	(void)ring, (void)nr;
-	return -EOPNOTSUPP;
-}
-
-int ring_group_set(struct ring *ring, unsigned group, void *mem, unsigned nr)
-{
-	(void)ring, (void)group, (void)mem, (void)nr;
-	return -EOPNOTSUPP;
-}
-
-ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset)
-{
-	(void)fd, (void)buf, (void)bytes, (void)offset;
-	return -EBADF;
-}
-
-ssize_t ring_pwrite(int fd, const void *buf, size_t bytes, uint64_t offset)
-{
-	(void)fd, (void)buf, (void)bytes, (void)offset;
-	return -EBADF;
 }

@@ -89,6 +89,9 @@ static void make_reactor(struct reactor *reactor, unsigned idx, bool control)
 		sim.few_op_slots = true;
 		sim_saw(FAULT_NO_OP_SLOTS);
 	}
+	/* No room for two CQEs at a time. */
+	if (sim.defect == DEFECT_BUFFER_LOST)
+		params.sq_entries = params.cq_entries = 1;
 	ret = reactor_init(reactor, &params);
 	if (ret < 0)
 		sim_fail("reactor_init: %d", ret);
@@ -240,6 +243,8 @@ static enum slot_kind choose_kind(void)
 		return SLOT_MEM;
 	case 5 ... 9:
 		return SLOT_FILE;
+	case 10 ... 11:
+		return SLOT_MOVER;
 	default:
 		return SLOT_SCRIPTED;
 	}
@@ -326,8 +331,10 @@ static uint64_t next_deadline(void)
 {
 	uint64_t next = MIN(sim_next_event_ns(), reactor_next_deadline_ns(&r.control));
 
-	for (unsigned i = 0; i < r.data_nr; i++)
+	for (unsigned i = 0; i < r.data_nr; i++) {
 		next = MIN(next, reactor_next_deadline_ns(&r.data[i]));
+		next = MIN(next, sim_ring_wake_ns(&r.data[i].ring));
+	}
 	return next;
 }
 
@@ -450,6 +457,12 @@ static void check_reactor(struct reactor *reactor, unsigned slots_used)
 	for (size_t i = 0; i < ARRAY_SIZE(reactor->file_used); i++)
 		if (reactor->file_used[i])
 			sim_fail("reactor %u: registered files are left", reactor->idx);
+	for (size_t i = 0; i < ARRAY_SIZE(reactor->buffer_used); i++)
+		if (reactor->buffer_used[i])
+			sim_fail("reactor %u: registered buffers are left", reactor->idx);
+	for (size_t i = 0; i < ARRAY_SIZE(reactor->group_used); i++)
+		if (reactor->group_used[i])
+			sim_fail("reactor %u: groups of buffers are left", reactor->idx);
 	if (reactor_next_deadline_ns(reactor) != RING_NO_TIMEOUT)
 		sim_fail("reactor %u: a timer is left", reactor->idx);
 	if (reactor_has_work(reactor))

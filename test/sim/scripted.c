@@ -144,25 +144,42 @@ static int plan_error(struct backend_io *io)
 	return errors[i].err;
 }
 
-static void write_data(const struct backend_io *io, uint8_t *at)
+/* Returns 0 or -EIO: the bytes could not be had, all of them. */
+static int write_data(struct backend_io *io, uint8_t *at)
 {
 	struct storage *st = config_of(io)->st;
+	int ret = 0;
 
 	if (!sim_defect_always(DEFECT_LOST_WRITE)) {
 		if (io->op == BACKEND_WRITE)
-			memcpy(at, io->buf, io->length_bytes);
+			ret = backend_data_get(io, 0, at, io->length_bytes);
 		else
 			memset(at, io->op == BACKEND_DISCARD ? 0xdd : 0, io->length_bytes);
 	}
 	storage_dirty(st, io->offset_bytes, io->length_bytes);
 	if (io->flags & BACKEND_FUA && !sim_defect_always(DEFECT_FUA_EARLY))
 		storage_clean(st, io->offset_bytes, io->length_bytes);
+	return ret;
+}
+
+static int read_data(struct backend_io *io, uint8_t *at)
+{
+	uint32_t half = io->length_bytes / 2;
+	int ret;
+
+	/* Backends put it piece by piece. */
+	ret = backend_data_put(io, 0, at, half);
+	if (ret == 0)
+		ret = backend_data_put(io, half, at + half, io->length_bytes - half);
+	if (ret == 0 && sim_defect_always(DEFECT_WRONG_DATA))
+		((uint8_t *)io->buf)[sim_below(io->length_bytes)] ^= 1;
+	return ret;
 }
 
 /* The effect of an I/O, at its end. */
-static void perform(const struct scripted_io *s)
+static void perform(struct scripted_io *s)
 {
-	const struct backend_io *io = s->io;
+	struct backend_io *io = s->io;
 	const struct scripted_device *device = io->queue->device->priv;
 	uint8_t *at = device->data + io->offset_bytes;
 
@@ -170,16 +187,14 @@ static void perform(const struct scripted_io *s)
 		return;
 	switch (io->op) {
 	case BACKEND_READ:
-		memcpy(io->buf, at, io->length_bytes);
-		if (sim_defect_always(DEFECT_WRONG_DATA))
-			((uint8_t *)io->buf)[sim_below(io->length_bytes)] ^= 1;
+		s->result = read_data(io, at);
 		break;
 	case BACKEND_FLUSH:
 		if (!sim_defect_always(DEFECT_FLUSH_EARLY))
 			storage_flush(config_of(io)->st, s->start_seq);
 		break;
 	default:
-		write_data(io, at);
+		s->result = write_data(io, at);
 	}
 }
 
@@ -254,19 +269,23 @@ static void scripted_cancel(struct backend_io *io)
 		reactor_defer(r, &s->task, by_task);
 }
 
+#define SCRIPTED_OPS                                                                               \
+	.config_bytes = sizeof(struct scripted_config),                                            \
+	.device_bytes = sizeof(struct scripted_device),                                            \
+	.queue_bytes = sizeof(struct scripted_queue), .io_bytes = sizeof(struct scripted_io),      \
+	.open = scripted_open, .close = scripted_close, .queue_init = scripted_queue_init,         \
+	.queue_fini = scripted_queue_fini, .io_init = scripted_io_init,                            \
+	.io_fini = scripted_io_fini, .submit = scripted_submit, .cancel = scripted_cancel
+
 const struct backend scripted_backend = {
 	.name = "scripted",
 	.summary = "the simulator's own",
-	.config_bytes = sizeof(struct scripted_config),
-	.device_bytes = sizeof(struct scripted_device),
-	.queue_bytes = sizeof(struct scripted_queue),
-	.io_bytes = sizeof(struct scripted_io),
-	.open = scripted_open,
-	.close = scripted_close,
-	.queue_init = scripted_queue_init,
-	.queue_fini = scripted_queue_fini,
-	.io_init = scripted_io_init,
-	.io_fini = scripted_io_fini,
-	.submit = scripted_submit,
-	.cancel = scripted_cancel,
+	SCRIPTED_OPS,
+};
+
+const struct backend scripted_mover = {
+	.name = "scripted_mover",
+	.summary = "the simulator's own, for user copy",
+	.data = BACKEND_DATA_MOVES,
+	SCRIPTED_OPS,
 };

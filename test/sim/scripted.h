@@ -10,6 +10,7 @@ struct scripted_config {
 	bool has_cache, has_fua;
 };
 
-extern const struct backend scripted_backend;
+/* The same twice: with bytes in memory only, or wherever they are. */
+extern const struct backend scripted_backend, scripted_mover;
 
 #endif

@@ -16,6 +16,8 @@
 #include "test/sim/client.h"
 #include "ublk/device_internal.h"
 
+/* Of one reactor: queues of all devices, rounded up. */
+#define FETCH_NR_MAX 16
 #define CANCEL_GRACE_NS (10 * NS_PER_SEC)
 
 static void begin(struct sim_event *event);
@@ -30,6 +32,7 @@ static uint64_t excuses(void)
 		FAULT_CTL_START,   FAULT_OPEN_FAILS,	     FAULT_MAP_FAILS,
 		FAULT_FETCH_FAILS, FAULT_FOREIGN_STOP,	     FAULT_FOREIGN_DEL,
 		FAULT_CTL_EEXIST,  FAULT_NO_MEMORY,	     FAULT_NO_MAPPING,
+		FAULT_GROUP_SET,
 	};
 	uint64_t sum = 0;
 
@@ -54,6 +57,11 @@ static void init_file(struct slot *slot, uint64_t size_bytes)
 	storage_set_inode(slot->st, stat.st_dev, stat.st_ino);
 }
 
+static bool is_scripted(const struct slot *slot)
+{
+	return slot->kind == SLOT_SCRIPTED || slot->kind == SLOT_MOVER;
+}
+
 static void init_scripted(struct slot *slot)
 {
 	slot->scripted.st = slot->st;
@@ -66,9 +74,9 @@ static void init_scripted(struct slot *slot)
 static const struct backend *backend_of(const struct slot *slot)
 {
 	static const struct backend *const backends[] = {
-		[SLOT_SCRIPTED] = &scripted_backend, [SLOT_FILE] = &backend_file,
-		[SLOT_MEM] = &backend_mem,	     [SLOT_NULL] = &backend_null,
-		[SLOT_PATTERN] = &backend_skeleton,
+		[SLOT_SCRIPTED] = &scripted_backend, [SLOT_MOVER] = &scripted_mover,
+		[SLOT_FILE] = &backend_file,	     [SLOT_MEM] = &backend_mem,
+		[SLOT_NULL] = &backend_null,	     [SLOT_PATTERN] = &backend_skeleton,
 	};
 
 	return backends[slot->kind];
@@ -91,7 +99,7 @@ void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind, const struc
 	snprintf(slot->name, sizeof(slot->name), "slot%u", idx);
 	snprintf(yaml, sizeof(yaml), "size: %llu\n", (unsigned long long)size_bytes);
 	slot->st = storage_create(idx, size_bytes, block_bytes);
-	if (kind == SLOT_SCRIPTED)
+	if (is_scripted(slot))
 		init_scripted(slot);
 	else if (kind == SLOT_FILE)
 		init_file(slot, size_bytes);
@@ -116,11 +124,68 @@ void slot_fini(struct slot *slot)
 	storage_destroy(slot->st);
 }
 
+/* Where a defect is to be caught: what it is about, and else nothing new. */
+static bool choose_for_defect(struct device_spec *spec)
+{
+	spec->data_path = DATA_PATH_COPY;
+	spec->batch = BATCH_OFF;
+	switch (sim.defect) {
+	case DEFECT_NONE:
+		return false;
+	case DEFECT_SHORT_COPY:
+		spec->data_path = DATA_PATH_USER_COPY;
+		return true;
+	case DEFECT_NO_HAND_COPY:
+	case DEFECT_BUFFER_KEPT:
+		spec->data_path = DATA_PATH_ZERO_COPY;
+		return true;
+	case DEFECT_PARTIAL_COMMIT:
+	case DEFECT_BUFFER_LOST:
+		spec->batch = BATCH_ON;
+		return true;
+	default:
+		return true;
+	}
+}
+
+/*
+ * A multishot FETCH that finds no room in the CQ ends, which takes a CQE. Where the CQ is smaller
+ * than the number of FETCHes they end each other for ever: not with a CQ as large as the daemon's.
+ */
+static bool has_room_for_batches(const struct device_host *host)
+{
+	for (unsigned i = 0; i < host->reactor_nr; i++)
+		if (host->reactors[i]->ring.uring.cq.ring_entries < FETCH_NR_MAX)
+			return false;
+	return true;
+}
+
+/* Any way that the kernel of this seed and the backends allow; as often what the product chooses.
+ */
+static void choose_data(const struct slot *slot, struct device_spec *spec)
+{
+	char words[DATA_PATH_ERROR_BYTES];
+	struct data_choice choice;
+
+	if (choose_for_defect(spec))
+		return;
+	spec->data_path = (enum data_path)sim_below(DATA_PATH_NR);
+	spec->batch = (enum batch_wish)sim_below(BATCH_NR);
+	if (data_path_choose(&choice, spec->data_path, BATCH_OFF, backend_spec_data(spec->backend),
+			     slot->name, slot->host->ctl->features, words) < 0)
+		spec->data_path = DATA_PATH_AUTO;
+	if (!has_room_for_batches(slot->host) ||
+	    data_path_choose(&choice, spec->data_path, spec->batch,
+			     backend_spec_data(spec->backend), slot->name,
+			     slot->host->ctl->features, words) < 0)
+		spec->batch = BATCH_AUTO;
+}
+
 static void choose_spec(struct slot *slot)
 {
 	slot->backend = (struct backend_spec){
 		.ops = backend_of(slot),
-		.config = slot->kind == SLOT_SCRIPTED ? &slot->scripted : slot->config,
+		.config = is_scripted(slot) ? (void *)&slot->scripted : slot->config,
 	};
 	slot->spec = (struct device_spec){
 		.name = slot->name,
@@ -133,6 +198,7 @@ static void choose_spec(struct slot *slot)
 		.read_only = sim.defect == DEFECT_NONE && sim_one_in(16),
 		.backend = sim_filters_choose(&slot->filters, &slot->backend),
 	};
+	choose_data(slot, &slot->spec);
 }
 
 /* A RAM disk begins empty; its file is known only to itself. */
@@ -143,6 +209,7 @@ static void prepare_storage(struct slot *slot)
 	slot->st->cancel_until_ns = 0;
 	memset(slot->st->done_nr, 0, sizeof(slot->st->done_nr));
 	memset(slot->st->failed_nr, 0, sizeof(slot->st->failed_nr));
+	slot->st->fallback_nr = 0;
 	if (slot->kind == SLOT_FILE)
 		return;
 	storage_reset(slot->st);
@@ -200,7 +267,8 @@ static void begin(struct sim_event *event)
 	sim_cross(SIM_PRODUCT);
 	ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error, sizeof(error));
 	sim_cross(SIM_WORLD);
-	sim_trace("start", slot->idx, slot->spec.queues, slot->spec.depth, ret);
+	sim_trace("start", slot->idx, slot->spec.queues,
+		  slot->spec.depth | slot->spec.data_path << 16 | slot->spec.batch << 20, ret);
 	if (ret < 0) {
 		slot->dev = NULL;
 		if (open_excuses() == open_faults || error[0] == '\0')
@@ -274,6 +342,10 @@ static void check_stats(struct slot *slot)
 	if (stats.inflight != 0)
 		sim_fail("%s: %llu I/Os in flight after the end", slot->name,
 			 (unsigned long long)stats.inflight);
+	if (stats.fallbacks != slot->st->fallback_nr)
+		sim_fail("%s: statistics say %llu fallbacks, it were %llu", slot->name,
+			 (unsigned long long)stats.fallbacks,
+			 (unsigned long long)slot->st->fallback_nr);
 	for (int op = 0; op < BACKEND_OP_NR; op++)
 		if (stats.op[op].done != slot->st->done_nr[ublk_op[op]] ||
 		    stats.op[op].failed != slot->st->failed_nr[ublk_op[op]] ||
@@ -395,7 +467,10 @@ void slot_live(struct slot *slot, struct model_dev *dev)
 
 void slot_dump(const struct slot *slot)
 {
-	fprintf(stderr, "slot %u kind=%d state=%s over=%d stop_asked=%d error=\"%s\"\n", slot->idx,
-		slot->kind, slot->dev ? device_state_name(device_state(slot->dev)) : "none",
-		slot->over, slot->stop_asked, slot->dev ? device_error(slot->dev) : "");
+	fprintf(stderr,
+		"slot %u kind=%d path=%s batch=%s state=%s over=%d stop_asked=%d error=\"%s\"\n",
+		slot->idx, slot->kind, data_path_names[slot->spec.data_path],
+		batch_wish_names[slot->spec.batch],
+		slot->dev ? device_state_name(device_state(slot->dev)) : "none", slot->over,
+		slot->stop_asked, slot->dev ? device_error(slot->dev) : "");
 }

@@ -14,7 +14,15 @@
 /* Ids below are the driver's to give. */
 #define SLOT_ID_FIRST 8
 
-enum slot_kind { SLOT_SCRIPTED, SLOT_FILE, SLOT_MEM, SLOT_NULL, SLOT_PATTERN, SLOT_KIND_NR };
+enum slot_kind {
+	SLOT_SCRIPTED,
+	SLOT_MOVER, /* scripted too, with BACKEND_DATA_MOVES */
+	SLOT_FILE,
+	SLOT_MEM,
+	SLOT_NULL,
+	SLOT_PATTERN,
+	SLOT_KIND_NR
+};
 
 struct slot {
 	unsigned idx;

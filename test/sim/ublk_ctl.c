@@ -55,6 +55,8 @@ static struct model_dev *dev_create(uint32_t id, const struct ublksrv_ctrl_dev_i
 		dev->queues[q].descs = aligned_alloc(PAGE_BYTES, dev->descs_bytes);
 		memset(dev->queues[q].descs, 0, dev->descs_bytes);
 		dev->queues[q].tags = calloc(dev->info.queue_depth, sizeof(struct model_tag));
+		dev->queues[q].fifo = calloc(dev->info.queue_depth, sizeof(uint16_t));
+		dev->queues[q].dev = dev;
 	}
 	dev->node_at_ns = sim.now_ns + (sim_one_in(2) ? 0 : sim_skewed(0, 100 * NS_PER_MS));
 	model.devs[id] = dev;

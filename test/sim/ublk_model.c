@@ -20,9 +20,7 @@ void model_init(void)
 {
 	model = (struct model){
 		.cpu_nr = (unsigned)sim_between(1, 4),
-		/* Not modelled: data paths other than copy, batches. */
-		.features = ((1ull << 21) - 1) & ~(UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_AUTO_BUF_REG |
-						   UBLK_F_USER_COPY | UBLK_F_BATCH_IO),
+		.features = (1ull << 21) - 1,
 		.has_del_async = !sim_one_in(4),
 		.ctl_fd = -1,
 	};
@@ -31,8 +29,16 @@ void model_init(void)
 		model.features &= ~UBLK_F_SAFE_STOP_DEV;
 		sim_saw(FAULT_CTL_NO_TRY_STOP);
 	}
+	/* Older ones, or what an administrator has taken away. */
+	if (sim.defect == DEFECT_NONE && sim_one_in(4))
+		model.features &= ~(UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_AUTO_BUF_REG);
+	if (sim.defect == DEFECT_NONE && sim_one_in(8))
+		model.features &= ~UBLK_F_USER_COPY;
+	if (sim.defect == DEFECT_NONE && sim_one_in(4))
+		model.features &= ~UBLK_F_BATCH_IO;
 	/* Before 6.13 rings let go of registered files in order, and so late. */
-	if (!(model.features & UBLK_F_SAFE_STOP_DEV) && sim_one_in(2)) {
+	if (sim.defect == DEFECT_NONE && !(model.features & UBLK_F_SAFE_STOP_DEV) &&
+	    sim_one_in(2)) {
 		model.features &= ~(UBLK_F_USER_RECOVERY_FAIL_IO | (~0ull << 9));
 		sim_saw(FAULT_OLD_FILE_TABLE);
 	}
@@ -46,8 +52,11 @@ static void dev_free(struct model_dev *dev)
 	sim_event_cancel(&dev->foreign_event);
 	client_destroy(dev->client);
 	for (unsigned q = 0; q < dev->info.nr_hw_queues; q++) {
+		sim_task_cancel(&dev->queues[q].dispatch);
+		sim_event_cancel(&dev->queues[q].plug);
 		free(dev->queues[q].descs);
 		free(dev->queues[q].tags);
+		free(dev->queues[q].fifo);
 	}
 	free(dev->queues);
 	model.devs[dev->id] = NULL;
@@ -96,7 +105,7 @@ static struct model_dev *by_fd(int fd)
 }
 
 /* A registered file may outlive its descriptor, and descriptors are never used twice. */
-static struct model_dev *by_file(int fd)
+struct model_dev *model_by_file(int fd)
 {
 	struct model_dev *dev = by_fd(fd);
 
@@ -148,6 +157,24 @@ int ring_open(const char *path, int flags)
 	return open_cdev(id);
 }
 
+/* What the server must have given back before it closes. */
+static void check_idle(const struct model_dev *dev, unsigned queue)
+{
+	const struct model_queue *q = &dev->queues[queue];
+
+	if (q->fetch)
+		sim_fail("/dev/ublkc%u is closed with the FETCH of queue %u in flight", dev->id,
+			 queue);
+	for (unsigned t = 0; t < dev->info.queue_depth; t++) {
+		if (q->tags[t].cmd)
+			sim_fail("/dev/ublkc%u is closed with queue %u tag %u in flight", dev->id,
+				 queue, t);
+		if (q->tags[t].registered)
+			sim_fail("/dev/ublkc%u: the buffer of queue %u tag %u is still registered",
+				 dev->id, queue, t);
+	}
+}
+
 void ring_close(int fd)
 {
 	struct model_dev *dev;
@@ -156,15 +183,12 @@ void ring_close(int fd)
 		model.ctl_fd = -1;
 		return;
 	}
-	dev = by_file(fd);
+	dev = model_by_file(fd);
 	sim_trace("close", dev->id, 0, 0, 0);
 	if (dev->live)
 		sim_fail("/dev/ublkc%u is closed while the device is live", dev->id);
 	for (unsigned q = 0; q < dev->info.nr_hw_queues; q++)
-		for (unsigned t = 0; t < dev->info.queue_depth; t++)
-			if (dev->queues[q].tags[t].cmd)
-				sim_fail("/dev/ublkc%u is closed with queue %u tag %u in flight",
-					 dev->id, q, t);
+		check_idle(dev, q);
 	if (dev->file_ref_nr > 0)
 		sim_fail("/dev/ublkc%u is closed while %u rings hold it", dev->id,
 			 dev->file_ref_nr);
@@ -174,7 +198,7 @@ void ring_close(int fd)
 
 int ring_map(int fd, size_t bytes, uint64_t offset, void **ret_addr)
 {
-	struct model_dev *dev = by_file(fd);
+	struct model_dev *dev = model_by_file(fd);
 	unsigned queue = (unsigned)(offset / DESCS_STRIDE);
 
 	/* The driver would silently take the queue that the offset falls into. */
@@ -219,12 +243,12 @@ void model_file_ref(int fd)
 {
 	if (!(model.features & UBLK_F_USER_RECOVERY_FAIL_IO))
 		sim_fail("/dev/ublkcN is registered with a ring that lets go of it too late");
-	by_file(fd)->file_ref_nr++;
+	model_by_file(fd)->file_ref_nr++;
 }
 
 void model_file_unref(int fd)
 {
-	struct model_dev *dev = by_file(fd);
+	struct model_dev *dev = model_by_file(fd);
 
 	dev->file_ref_nr--;
 	model_put(dev);
@@ -243,7 +267,10 @@ void model_uring_cmd(struct sim_op *op)
 	dev = by_fd(op->fd);
 	if (!dev)
 		sim_fail("a command on a closed device");
-	model_tag_cmd(dev, op);
+	if (model_is_batch(dev))
+		model_batch_cmd(dev, op);
+	else
+		model_tag_cmd(dev, op);
 }
 
 /* ublk/openers.h, in this world. */

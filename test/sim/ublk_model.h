@@ -1,7 +1,7 @@
 /*
  * A ublk driver as of Linux 7.2 (drivers/block/ublk_drv.c): devices, the character device and its
- * mappings, control commands, FETCH and COMMIT_AND_FETCH in copy mode. What a correct server never
- * does fails the run.
+ * mappings, control commands, FETCH and COMMIT_AND_FETCH or their batches, bytes by the driver's
+ * copy, by the server's, or in registered buffers. What a correct server never does fails the run.
  */
 #ifndef SIM_UBLK_MODEL_H
 #define SIM_UBLK_MODEL_H
@@ -25,9 +25,11 @@ struct model_tag {
 	bool owned;	/* the server holds the request */
 	bool cancelled; /* aborted: never to be used again */
 	struct sim_op *cmd;
-	struct sim_ring *ring; /* the task that fetched */
-	uint64_t addr;
-	struct client_rq *rq; /* started, not completed */
+	struct sim_ring *ring;	     /* the task that fetched */
+	uint64_t addr;		     /* for the driver's copy */
+	uint16_t buf_idx;	     /* where to register */
+	struct sim_ring *registered; /* the ring whose buffer buf_idx is the request's, or NULL */
+	struct client_rq *rq;	     /* started, not completed */
 };
 
 struct model_queue {
@@ -35,6 +37,15 @@ struct model_queue {
 	struct model_tag *tags;
 	unsigned ready_nr;
 	unsigned map_nr;
+	/* batches */
+	struct model_dev *dev;
+	uint16_t *fifo; /* tags that wait for a FETCH */
+	unsigned fifo_nr;
+	struct sim_op *fetch; /* in flight, or NULL */
+	struct sim_task dispatch;
+	struct sim_event plug;
+	bool aborted;	     /* no FETCH any more */
+	unsigned starved_nr; /* times in a row that there was no buffer */
 };
 
 struct model_dev {
@@ -80,6 +91,8 @@ struct model_dev *model_find(uint32_t id);
 
 /* ring_sim.c: a uring_cmd on /dev/ublk-control or /dev/ublkcN. */
 void model_uring_cmd(struct sim_op *op);
+/* The device behind a descriptor of /dev/ublkcN; fails the run when there is none. */
+struct model_dev *model_by_file(int fd);
 void model_file_ref(int fd);
 void model_file_unref(int fd);
 
@@ -101,5 +114,24 @@ void model_dispatch(struct model_dev *dev, struct client_rq *rq);
 bool model_tag_idle(const struct model_dev *dev, unsigned queue, unsigned tag);
 /* The request that a tag serves, or NULL. */
 struct client_rq *model_rq(const struct model_dev *dev, unsigned queue, unsigned tag);
+struct model_tag *model_tag(const struct model_dev *dev, unsigned queue, unsigned tag);
+/* True when the driver itself copies: between a tag's buffer and the request. */
+bool model_copies(const struct model_dev *dev);
+/* The tag becomes the driver's; ready: for the first time. */
+void model_tag_ready(struct model_dev *dev, unsigned queue, struct model_tag *t);
+/* The request of the tag becomes the server's; ring: where its pages are registered. */
+void model_hand_over(struct model_dev *dev, struct model_tag *t, struct sim_ring *ring);
+/* Takes that back: the server was not told. */
+void model_take_back(struct model_tag *t);
+/* The server hands the request back, on this ring, with this address for the driver's copy. */
+void model_commit(struct model_dev *dev, struct model_tag *t, struct sim_ring *ring, int32_t result,
+		  uint64_t addr);
+
+/* ublk_batch.c */
+bool model_is_batch(const struct model_dev *dev);
+void model_batch_cmd(struct model_dev *dev, struct sim_op *op);
+/* A request has come for the tag. */
+void model_batch_push(struct model_dev *dev, unsigned queue, unsigned tag);
+void model_batch_cancel(struct model_queue *queue);
 
 #endif

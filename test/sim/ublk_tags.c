@@ -1,9 +1,10 @@
 /*
  * FETCH and COMMIT_AND_FETCH of the modelled driver (ublk_ch_uring_cmd_local), dispatch of requests
- * (ublk_queue_rq, ublk_dispatch_req) and aborts (ublk_cancel_cmd). What the driver answers with
- * -EINVAL or -EBUSY is a bug of the server, and fails the run.
+ * (ublk_queue_rq, ublk_dispatch_req, ublk_auto_buf_register) and aborts (ublk_cancel_cmd). What the
+ * driver answers with -EINVAL or -EBUSY is a bug of the server, and fails the run.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "test/sim/client.h"
@@ -13,10 +14,17 @@
 #define POISON_READ 0xa5
 #define POISON_IDLE 0x5c
 #define POISON_BYTES 64
+#define PAGE_BYTES 4096u
 
-static struct model_tag *tag_at(const struct model_dev *dev, unsigned queue, unsigned tag)
+struct model_tag *model_tag(const struct model_dev *dev, unsigned queue, unsigned tag)
 {
 	return &dev->queues[queue].tags[tag];
+}
+
+bool model_copies(const struct model_dev *dev)
+{
+	return !(dev->info.flags &
+		 (UBLK_F_USER_COPY | UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_AUTO_BUF_REG));
 }
 
 bool model_ready(const struct model_dev *dev)
@@ -29,7 +37,7 @@ bool model_ready(const struct model_dev *dev)
 
 bool model_tag_idle(const struct model_dev *dev, unsigned queue, unsigned tag)
 {
-	const struct model_tag *t = tag_at(dev, queue, tag);
+	const struct model_tag *t = model_tag(dev, queue, tag);
 
 	return t->active && !t->cancelled && !t->rq;
 }
@@ -38,8 +46,10 @@ struct client_rq *model_rq(const struct model_dev *dev, unsigned queue, unsigned
 {
 	if (queue >= dev->info.nr_hw_queues || tag >= dev->info.queue_depth)
 		return NULL;
-	return tag_at(dev, queue, tag)->rq;
+	return model_tag(dev, queue, tag)->rq;
 }
+
+/* ---- from the server: FETCH and COMMIT ---- */
 
 static void hold(struct model_tag *t, struct sim_op *op, uint64_t addr)
 {
@@ -49,84 +59,120 @@ static void hold(struct model_tag *t, struct sim_op *op, uint64_t addr)
 	t->addr = addr;
 }
 
+void model_tag_ready(struct model_dev *dev, unsigned queue, struct model_tag *t)
+{
+	t->active = true;
+	t->owned = t->cancelled = false;
+	dev->queues[queue].ready_nr++;
+}
+
+/* ublk_validate_io_buf(); without the fallback a request may fail for nothing it has done. */
+static void take_buffer(const struct model_dev *dev, struct model_tag *t, const struct sim_op *op)
+{
+	uint64_t addr = op->sqe.addr;
+
+	if (!(dev->info.flags & UBLK_F_AUTO_BUF_REG))
+		return;
+	if (addr >> 16 != UBLK_AUTO_BUF_REG_FALLBACK)
+		sim_fail("dev %u: sqe->addr is %llx", dev->id, (unsigned long long)addr);
+	t->buf_idx = (uint16_t)addr;
+}
+
+static void check_addr(const struct model_dev *dev, const struct ublksrv_io_cmd *cmd)
+{
+	if ((cmd->addr != 0) != model_copies(dev))
+		sim_fail("dev %u queue %u tag %u: a command %s a buffer", dev->id, cmd->q_id,
+			 cmd->tag, cmd->addr ? "with" : "without");
+}
+
 static void fetch(struct model_dev *dev, struct model_tag *t, struct sim_op *op,
 		  const struct ublksrv_io_cmd *cmd)
 {
 	if (model_ready(dev) || t->active)
 		sim_fail("dev %u queue %u tag %u is fetched twice", dev->id, cmd->q_id, cmd->tag);
-	if (cmd->addr == 0)
-		sim_fail("dev %u queue %u tag %u: FETCH without a buffer", dev->id, cmd->q_id,
-			 cmd->tag);
+	check_addr(dev, cmd);
 	if (sim_fault(FAULT_FETCH_FAILS)) {
 		sim_op_done(op, -ENOMEM);
 		return;
 	}
+	take_buffer(dev, t, op);
+	model_tag_ready(dev, cmd->q_id, t);
 	hold(t, op, cmd->addr);
 	t->ring = op->ring;
-	t->cancelled = false;
-	dev->queues[cmd->q_id].ready_nr++;
 	model_check_start(dev);
 }
 
 static void check_result(const struct model_dev *dev, const struct client_rq *rq, int32_t result)
 {
-	unsigned op = client_rq_op(rq);
-	uint32_t bytes = rq->nr_sectors << SECTOR_SHIFT;
+	uint32_t bytes = client_rq_data_bytes(rq);
 
 	if (result < -4095)
 		sim_fail("dev %u queue %u tag %u: result %d is no errno", dev->id, rq->queue,
 			 rq->tag, result);
-	if (result < 0 || (op != UBLK_IO_OP_READ && op != UBLK_IO_OP_WRITE))
-		return;
-	if ((uint32_t)result != bytes)
+	if (result >= 0 && bytes > 0 && (uint32_t)result != bytes)
 		sim_fail("dev %u queue %u tag %u: COMMIT of %d bytes, %u were asked for", dev->id,
 			 rq->queue, rq->tag, result, bytes);
 }
 
-static uint32_t data_bytes(const struct client_rq *rq)
+/* ublk_clear_auto_buf_reg(): only the ring that it was registered with lets go of it. */
+static void unregister(struct model_tag *t, struct sim_ring *ring)
 {
-	unsigned op = client_rq_op(rq);
+	if (!t->registered)
+		return;
+	if (t->registered != ring)
+		sim_fail("a registered buffer is left with another ring");
+	if (!sim_one_in(20) || !sim_defect(DEFECT_BUFFER_KEPT))
+		sim_buffer_unregister(ring, t->buf_idx, t->rq);
+	t->registered = NULL;
+}
 
-	return op == UBLK_IO_OP_READ || op == UBLK_IO_OP_WRITE ? rq->nr_sectors << SECTOR_SHIFT : 0;
+void model_commit(struct model_dev *dev, struct model_tag *t, struct sim_ring *ring, int32_t result,
+		  uint64_t addr)
+{
+	struct client_rq *rq = t->rq;
+
+	check_result(dev, rq, result);
+	unregister(t, ring);
+	t->active = true;
+	t->owned = false;
+	t->rq = NULL;
+	model.commit_nr++;
+	sim.progress++;
+	sim_trace("commit", (uint64_t)rq->queue << 32 | rq->tag, rq->op_flags, rq->start_sector,
+		  result);
+	client_rq_answer(rq, result, addr ? (const void *)(uintptr_t)addr : rq->pages);
+	/* The buffer is the driver's now: whoever still reads it shall get rubbish. */
+	if (addr)
+		memset((void *)(uintptr_t)addr, POISON_IDLE, POISON_BYTES);
+	t->addr = addr;
+	dev->inflight_nr--;
+	model_request_done(dev);
 }
 
 static void commit(struct model_dev *dev, struct model_tag *t, struct sim_op *op,
 		   const struct ublksrv_io_cmd *cmd)
 {
-	struct client_rq *rq = t->rq;
-
 	if (t->ring != op->ring)
 		sim_fail("dev %u queue %u tag %u: COMMIT from another task than FETCH", dev->id,
 			 cmd->q_id, cmd->tag);
 	if (!t->owned)
 		sim_fail("dev %u queue %u tag %u: COMMIT of a tag that the server does not have",
 			 dev->id, cmd->q_id, cmd->tag);
-	if (cmd->addr == 0)
-		sim_fail("dev %u queue %u tag %u: COMMIT without a buffer", dev->id, cmd->q_id,
-			 cmd->tag);
-	check_result(dev, rq, cmd->result);
+	check_addr(dev, cmd);
 	/* io_uring had no memory for the command: the driver has not seen it. */
 	if (sim_fault(FAULT_COMMIT_FAILS)) {
 		sim_op_done(op, -ENOMEM);
 		return;
 	}
+	model_commit(dev, t, op->ring, cmd->result, cmd->addr);
+	take_buffer(dev, t, op);
 	hold(t, op, cmd->addr);
-	t->rq = NULL;
-	model.commit_nr++;
-	sim.progress++;
-	sim_trace("commit", (uint64_t)cmd->q_id << 32 | cmd->tag, rq->op_flags, rq->start_sector,
-		  cmd->result);
-	client_rq_answer(rq, cmd->result, (const void *)(uintptr_t)cmd->addr);
-	/* The buffer is the driver's now: whoever still reads it shall get rubbish. */
-	memset((void *)(uintptr_t)cmd->addr, POISON_IDLE, POISON_BYTES);
-	dev->inflight_nr--;
-	model_request_done(dev);
 }
 
 /* Defects of the way to the driver; true when the command is to be left alone. */
 static bool spoil_commit(struct model_dev *dev, struct sim_op *op, struct ublksrv_io_cmd *cmd)
 {
-	const struct client_rq *rq = tag_at(dev, cmd->q_id, cmd->tag)->rq;
+	const struct client_rq *rq = model_tag(dev, cmd->q_id, cmd->tag)->rq;
 
 	if (!rq || !sim_one_in(20))
 		return false;
@@ -150,7 +196,7 @@ void model_tag_cmd(struct model_dev *dev, struct sim_op *op)
 
 	if (cmd->q_id >= dev->info.nr_hw_queues || cmd->tag >= dev->info.queue_depth)
 		sim_fail("dev %u: command for queue %u tag %u", dev->id, cmd->q_id, cmd->tag);
-	t = tag_at(dev, cmd->q_id, cmd->tag);
+	t = model_tag(dev, cmd->q_id, cmd->tag);
 	if (op->sqe.cmd_op == UBLK_U_IO_FETCH_REQ)
 		fetch(dev, t, op, cmd);
 	else if (op->sqe.cmd_op != UBLK_U_IO_COMMIT_AND_FETCH_REQ)
@@ -159,35 +205,91 @@ void model_tag_cmd(struct model_dev *dev, struct sim_op *op)
 		commit(dev, t, op, cmd);
 }
 
-static void deliver(struct sim_event *event)
-{
-	struct client_rq *rq = container_of(event, struct client_rq, event);
-	struct model_dev *dev = rq->client->dev;
-	struct model_tag *t = tag_at(dev, rq->queue, rq->tag);
-	struct ublksrv_io_desc *desc = &dev->queues[rq->queue].descs[rq->tag];
-	uint32_t bytes = data_bytes(rq);
-	struct sim_op *op = t->cmd;
+/* ---- to the server ---- */
 
-	*desc = (struct ublksrv_io_desc){
-		.op_flags = rq->op_flags,
+/* The request's own memory, as the block layer's: what is in it before belongs to others. */
+static uint8_t *make_pages(struct client_rq *rq, uint32_t bytes)
+{
+	if (rq->pages)
+		return rq->pages;
+	rq->pages = aligned_alloc(PAGE_BYTES, round_up(bytes, PAGE_BYTES));
+	if (client_rq_op(rq) == UBLK_IO_OP_READ)
+		rq->touched = calloc(1, bytes);
+	return rq->pages;
+}
+
+static void fill(struct model_dev *dev, const struct model_tag *t, struct client_rq *rq)
+{
+	uint32_t bytes = client_rq_data_bytes(rq);
+	uint8_t *at;
+
+	if (bytes == 0)
+		return;
+	at = model_copies(dev) ? (uint8_t *)(uintptr_t)t->addr : make_pages(rq, bytes);
+	sim_saw(model_copies(dev) ? FAULT_PATH_COPY : FAULT_PATH_USER_COPY);
+	if (client_rq_op(rq) == UBLK_IO_OP_WRITE)
+		storage_pattern(at, rq->seed, rq->start_sector << SECTOR_SHIFT, bytes);
+	else
+		memset(at, POISON_READ, bytes);
+}
+
+/* ublk_auto_buf_register(). The flag stays, also when it works the next time. */
+static void register_pages(const struct model_dev *dev, struct model_tag *t, struct sim_ring *ring)
+{
+	if (!(dev->info.flags & UBLK_F_AUTO_BUF_REG) || client_rq_data_bytes(t->rq) == 0)
+		return;
+	if (sim_buffer_register(ring, t->buf_idx, t->rq) == 0) {
+		t->registered = ring;
+		return;
+	}
+	t->rq->needs_reg = true;
+	sim_saw(FAULT_PATH_FALLBACK);
+}
+
+void model_hand_over(struct model_dev *dev, struct model_tag *t, struct sim_ring *ring)
+{
+	struct client_rq *rq = t->rq;
+
+	fill(dev, t, rq);
+	register_pages(dev, t, ring);
+	dev->queues[rq->queue].descs[rq->tag] = (struct ublksrv_io_desc){
+		.op_flags = rq->op_flags | (rq->needs_reg ? UBLK_IO_F_NEED_REG_BUF : 0),
 		.nr_sectors = rq->nr_sectors,
 		.start_sector = rq->start_sector,
 		.addr = t->addr,
 	};
-	if (client_rq_op(rq) == UBLK_IO_OP_WRITE)
-		storage_pattern((void *)(uintptr_t)t->addr, rq->seed,
-				rq->start_sector << SECTOR_SHIFT, bytes);
-	else
-		memset((void *)(uintptr_t)t->addr, POISON_READ, bytes);
 	t->active = false;
 	t->owned = true;
 	t->cmd = NULL;
+}
+
+void model_take_back(struct model_tag *t)
+{
+	if (t->registered)
+		sim_buffer_unregister(t->registered, t->buf_idx, t->rq);
+	t->registered = NULL;
+	t->active = true;
+	t->owned = false;
+}
+
+static void deliver(struct sim_event *event)
+{
+	struct client_rq *rq = container_of(event, struct client_rq, event);
+	struct model_dev *dev = rq->client->dev;
+	struct model_tag *t = model_tag(dev, rq->queue, rq->tag);
+	struct sim_op *op = t->cmd;
+
+	if (model_is_batch(dev)) {
+		model_batch_push(dev, rq->queue, rq->tag);
+		return;
+	}
+	model_hand_over(dev, t, t->ring);
 	sim_op_done(op, UBLK_IO_RES_OK);
 }
 
 void model_dispatch(struct model_dev *dev, struct client_rq *rq)
 {
-	struct model_tag *t = tag_at(dev, rq->queue, rq->tag);
+	struct model_tag *t = model_tag(dev, rq->queue, rq->tag);
 
 	t->rq = rq;
 	dev->inflight_nr++;
@@ -196,19 +298,25 @@ void model_dispatch(struct model_dev *dev, struct client_rq *rq)
 	sim_event_arm(&rq->event, sim.now_ns + sim_skewed(0, 100 * NS_PER_US), deliver);
 }
 
+static void cancel_tag(struct model_tag *t)
+{
+	struct sim_op *op = t->cmd;
+
+	if (!t->active || t->cancelled)
+		return;
+	t->cancelled = true;
+	t->cmd = NULL;
+	if (op)
+		sim_op_done(op, UBLK_IO_RES_ABORT);
+}
+
 /* After the disk is gone no request is started, so every active tag is idle. */
 void model_cancel_tags(struct model_dev *dev)
 {
 	for (unsigned q = 0; q < dev->info.nr_hw_queues; q++) {
-		for (unsigned i = 0; i < dev->info.queue_depth; i++) {
-			struct model_tag *t = tag_at(dev, q, i);
-			struct sim_op *op = t->cmd;
-
-			if (!t->active || t->cancelled)
-				continue;
-			t->cancelled = true;
-			t->cmd = NULL;
-			sim_op_done(op, UBLK_IO_RES_ABORT);
-		}
+		for (unsigned tag = 0; tag < dev->info.queue_depth; tag++)
+			cancel_tag(model_tag(dev, q, tag));
+		if (model_is_batch(dev))
+			model_batch_cancel(&dev->queues[q]);
 	}
 }

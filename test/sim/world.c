@@ -26,6 +26,9 @@ static const struct fault_row {
 	[FAULT_CLOCK_STALL] = { "clock-stall", 100 },
 	[FAULT_MAIL_EINTR] = { "mail-eintr", 50000 },
 	[FAULT_FILE_SET] = { "file-table-enomem", 20000 },
+	[FAULT_BUFFERS_INIT] = { "buffer-table-enomem", 200000 },
+	[FAULT_BUFFER_REGISTER] = { "buffer-register-fails", 30000 },
+	[FAULT_GROUP_SET] = { "buffer-group-enomem", 20000 },
 	[FAULT_DISK_SHORT_READ] = { "disk-short-read", 20000 },
 	[FAULT_DISK_SHORT_WRITE] = { "disk-short-write", 20000 },
 	[FAULT_DISK_EINTR] = { "disk-eintr", 10000 },
@@ -65,6 +68,17 @@ static const struct fault_row {
 	[FAULT_MAP_FAILS] = { "map-fails", 40000 },
 	[FAULT_FETCH_FAILS] = { "fetch-fails", 2000 },
 	[FAULT_COMMIT_FAILS] = { "commit-fails", 1000 },
+	[FAULT_COPY_SHORT] = { "user-copy-short", 5000 },
+	[FAULT_BATCH_FETCH_FAILS] = { "batch-fetch-fails", 20000 },
+	[FAULT_BATCH_FETCH_FEW] = { "batch-fetch-few", 200000 },
+	[FAULT_BATCH_NO_BUFFER] = { "batch-no-buffer", 0 },
+	[FAULT_BATCH_NO_CQE] = { "batch-no-cqe", 10000 },
+	[FAULT_BATCH_COMMIT_PARTIAL] = { "batch-commit-partial", 100000 },
+	[FAULT_PATH_COPY] = { "path-copy", 0 },
+	[FAULT_PATH_USER_COPY] = { "path-user-copy", 0 },
+	[FAULT_PATH_FIXED] = { "path-fixed-buffer", 0 },
+	[FAULT_PATH_FALLBACK] = { "path-fallback", 0 },
+	[FAULT_PATH_BATCH] = { "path-batch", 0 },
 	[FAULT_UNKNOWN_OP] = { "unknown-op", 1000 },
 	[FAULT_OPENER] = { "opener", 500000 },
 	[FAULT_PROBE] = { "udev-probe", 300000 },
@@ -108,6 +122,11 @@ static const struct defect_row {
 	[DEFECT_NO_DSYNC] = { "no-dsync", "a FUA write is answered, but" },
 	[DEFECT_NO_FSYNC] = { "no-fsync", "acknowledged before, is not durable" },
 	[DEFECT_SHORT_WRITE] = { "short-write", "read of" },
+	[DEFECT_SHORT_COPY] = { "short-copy", "read of" },
+	[DEFECT_NO_HAND_COPY] = { "no-hand-copy", "the server has not written" },
+	[DEFECT_BUFFER_KEPT] = { "buffer-kept", "is still registered" },
+	[DEFECT_PARTIAL_COMMIT] = { "partial-commit", "no progress" },
+	[DEFECT_BUFFER_LOST] = { "buffer-lost", "for want of a buffer" },
 };
 
 const char *defect_name(enum defect defect)
@@ -130,6 +149,8 @@ static void choose_rates(void)
 		sim.fault_ppm[FAULT_BACKEND_ERROR] = 10000;
 		sim.fault_ppm[FAULT_BACKEND_BUSY] = 10000;
 		sim.fault_ppm[FAULT_DISK_SHORT_WRITE] = 10000;
+		if (sim.defect == DEFECT_NO_HAND_COPY)
+			sim.fault_ppm[FAULT_BUFFER_REGISTER] = 10000;
 		return;
 	}
 	for (int i = 0; i < FAULT_NR; i++) {

@@ -28,6 +28,9 @@ enum fault {
 	FAULT_CLOCK_STALL,
 	FAULT_MAIL_EINTR,
 	FAULT_FILE_SET,
+	FAULT_BUFFERS_INIT,
+	FAULT_BUFFER_REGISTER,
+	FAULT_GROUP_SET,
 	/* the disk below the file and mem backends */
 	FAULT_DISK_SHORT_READ,
 	FAULT_DISK_SHORT_WRITE,
@@ -70,6 +73,18 @@ enum fault {
 	FAULT_MAP_FAILS,
 	FAULT_FETCH_FAILS,
 	FAULT_COMMIT_FAILS,
+	FAULT_COPY_SHORT,
+	FAULT_BATCH_FETCH_FAILS,
+	FAULT_BATCH_FETCH_FEW,
+	FAULT_BATCH_NO_BUFFER,
+	FAULT_BATCH_NO_CQE,
+	FAULT_BATCH_COMMIT_PARTIAL,
+	/* ways that the bytes of a served request took */
+	FAULT_PATH_COPY,
+	FAULT_PATH_USER_COPY,
+	FAULT_PATH_FIXED,
+	FAULT_PATH_FALLBACK,
+	FAULT_PATH_BATCH,
 	FAULT_UNKNOWN_OP,
 	FAULT_OPENER,
 	FAULT_PROBE,
@@ -110,6 +125,11 @@ enum defect {
 	DEFECT_NO_DSYNC,	/* a FUA write reaches the file without RWF_DSYNC */
 	DEFECT_NO_FSYNC,	/* an fsync does not reach the file */
 	DEFECT_SHORT_WRITE,	/* the rest of a short write is forgotten */
+	DEFECT_SHORT_COPY,	/* a short user copy counts as a whole one */
+	DEFECT_NO_HAND_COPY,	/* a request that could not be registered is not copied by hand */
+	DEFECT_BUFFER_KEPT,	/* a COMMIT leaves the request's pages registered */
+	DEFECT_PARTIAL_COMMIT,	/* what a partial COMMIT left is forgotten */
+	DEFECT_BUFFER_LOST,	/* provided buffers that no CQE names are forgotten */
 	DEFECT_NR,
 };
 
@@ -160,6 +180,8 @@ static inline enum sim_side sim_cross(enum sim_side to)
 	enum sim_side from = sim.side;
 
 	sim.side = to;
+	/* The compiler believes that malloc does not look at it. */
+	__asm__ volatile("" ::: "memory");
 	return from;
 }
 

@@ -1,0 +1,101 @@
+/*
+ * pread and pwrite on /dev/ublkcN (ublk_user_copy): the server moves the bytes of a request itself.
+ * What the driver answers with -EINVAL or -EACCES is a bug of the server, and fails the run.
+ *
+ * Faults: memory of the server that cannot be had: fewer bytes are moved, or none (-EFAULT). Such a
+ * request must be answered with EIO.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "test/sim/client.h"
+#include "test/sim/ublk_model.h"
+
+#define TAG_MASK 0xffffu
+#define QUEUE_MASK 0xfffu
+#define OFFSET_MASK ((1u << UBLK_TAG_OFF) - 1)
+
+static uint32_t place_of(uint64_t pos)
+{
+	return (uint32_t)(pos - UBLKSRV_IO_BUF_OFFSET) & OFFSET_MASK;
+}
+
+static struct client_rq *request_at(const struct model_dev *dev, uint64_t pos, size_t bytes)
+{
+	unsigned queue = (unsigned)((pos - UBLKSRV_IO_BUF_OFFSET) >> UBLK_QID_OFF) & QUEUE_MASK;
+	unsigned tag = (unsigned)((pos - UBLKSRV_IO_BUF_OFFSET) >> UBLK_TAG_OFF) & TAG_MASK;
+	uint32_t at = place_of(pos);
+	const struct model_tag *t;
+
+	if (!(dev->info.flags & UBLK_F_USER_COPY) || !dev->live)
+		sim_fail("dev %u: user copy, which it does not have", dev->id);
+	if (queue >= dev->info.nr_hw_queues || tag >= dev->info.queue_depth)
+		sim_fail("dev %u: user copy of queue %u tag %u", dev->id, queue, tag);
+	t = model_tag(dev, queue, tag);
+	if (!t->owned)
+		sim_fail("dev %u queue %u tag %u: user copy of a tag that the server does not have",
+			 dev->id, queue, tag);
+	if (bytes == 0 || at + bytes > client_rq_data_bytes(t->rq))
+		sim_fail("dev %u queue %u tag %u: user copy of %zu bytes at %u, beyond the request",
+			 dev->id, queue, tag, bytes, at);
+	return t->rq;
+}
+
+/* How many of the bytes are moved, or -errno. */
+static ssize_t choose_bytes(struct client_rq *rq, size_t bytes)
+{
+	if (!sim_fault(FAULT_COPY_SHORT))
+		return (ssize_t)bytes;
+	client_rq_note(rq, -EIO, true);
+	return sim_one_in(4) ? -EFAULT : (ssize_t)sim_below(bytes);
+}
+
+static ssize_t copy_out_of(struct client_rq *rq, void *buf, size_t bytes, uint32_t at)
+{
+	ssize_t n = choose_bytes(rq, bytes);
+
+	if (client_rq_op(rq) != UBLK_IO_OP_WRITE)
+		sim_fail("queue %u tag %u: pread of a request that is no WRITE", rq->queue,
+			 rq->tag);
+	if (sim_one_in(20) && sim_defect(DEFECT_SHORT_COPY))
+		bytes /= 2;
+	if (n > 0)
+		memcpy(buf, rq->pages + at, MIN((size_t)n, bytes));
+	return n;
+}
+
+static ssize_t copy_into(struct client_rq *rq, const void *buf, size_t bytes, uint32_t at)
+{
+	ssize_t n = choose_bytes(rq, bytes);
+
+	if (client_rq_op(rq) != UBLK_IO_OP_READ)
+		sim_fail("queue %u tag %u: pwrite of a request that is no READ", rq->queue,
+			 rq->tag);
+	if (n <= 0 || sim_defect_always(DEFECT_NO_HAND_COPY))
+		return n;
+	memcpy(rq->pages + at, buf, (size_t)n);
+	memset(rq->touched + at, 1, (size_t)n);
+	return n;
+}
+
+ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset)
+{
+	enum sim_side side = sim_cross(SIM_WORLD);
+	struct client_rq *rq = request_at(model_by_file(fd), offset, bytes);
+	ssize_t n = copy_out_of(rq, buf, bytes, place_of(offset));
+
+	sim_trace("pread", (uint64_t)rq->queue << 32 | rq->tag, place_of(offset), bytes, n);
+	sim_cross(side);
+	return n;
+}
+
+ssize_t ring_pwrite(int fd, const void *buf, size_t bytes, uint64_t offset)
+{
+	enum sim_side side = sim_cross(SIM_WORLD);
+	struct client_rq *rq = request_at(model_by_file(fd), offset, bytes);
+	ssize_t n = copy_into(rq, buf, bytes, place_of(offset));
+
+	sim_trace("pwrite", (uint64_t)rq->queue << 32 | rq->tag, place_of(offset), bytes, n);
+	sim_cross(side);
+	return n;
+}
