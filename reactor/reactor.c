@@ -305,9 +305,6 @@ static uint64_t sleep_ns(const struct reactor *r, bool may_wait)
 	if (!may_wait || cqes_waiting(r) || !list_empty(&r->parked) || !list_empty(&r->tasks) ||
 	    !list_empty(&r->turn_end))
 		return 0;
-	/* What is expected may turn out to be a failure, which is worth waking up for after all. */
-	if (r->expected_nr > 0)
-		deadline_ns = MIN(deadline_ns, r->now_ns + REACTOR_EXPECT_NS);
 	if (deadline_ns == RING_NO_TIMEOUT)
 		return RING_NO_TIMEOUT;
 	return deadline_ns > r->now_ns ? deadline_ns - r->now_ns : 0;

@@ -60,8 +60,6 @@ static inline void stat_max(uint64_t *stat, uint64_t n)
 
 #define REACTOR_STALL_NS 10000000ull
 #define REACTOR_TIMER_LATE_NS 10000000ull
-/* The longest that an expected CQE lies there unseen. */
-#define REACTOR_EXPECT_NS 10000000ull
 #define REACTOR_OP_NR_DEFAULT (1u << USER_DATA_SLOT_BITS)
 #define REACTOR_FILE_NR 1024
 /* IORING_MAX_REG_BUFFERS: 8 bytes each in the kernel, made when first asked for. */
@@ -203,8 +201,7 @@ void reactor_group_remove(struct reactor *r, int group);
 
 /*
  * A command was prepared that the next enter will have done when it comes to wait: its CQE is not
- * worth waking up for, and the enter waits for one more, though not for long: it may tell a
- * failure.
+ * worth waking up for, and the enter waits for one more.
  */
 static inline void reactor_expect_cqe(struct reactor *r)
 {
