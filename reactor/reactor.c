@@ -313,14 +313,13 @@ static uint64_t sleep_ns(const struct reactor *r, bool may_wait)
 static void enter_kernel(struct reactor *r, uint64_t timeout_ns)
 {
 	uint64_t before_ns = r->now_ns;
-	int ret = ring_enter(&r->ring, timeout_ns ? 1 + r->expected_nr : 0, timeout_ns);
+	int ret = ring_enter(&r->ring, timeout_ns ? 1 : 0, timeout_ns);
 
 	/* -EAGAIN, -EBUSY: out of memory or the CQ is full; reaping below is the cure. */
 	if (ret < 0 && ret != -EAGAIN && ret != -EBUSY) {
 		log_error("io_uring_enter failed", "reactor=%u error=%s", r->idx, errname(ret));
 		ASSERT(!"io_uring_enter");
 	}
-	r->expected_nr = 0;
 	r->now_ns = ring_clock_ns();
 	stat_add(&r->stats.enter_ns, r->now_ns - before_ns);
 }
@@ -410,12 +409,15 @@ void reactor_turn(struct reactor *r, bool may_wait)
 	enter(r, may_wait);
 	start_ns = r->now_ns;
 	cqe_nr = run_cqes(r);
-	run_parked(r);
-	run_tasks(&r->tasks);
+	if (!list_empty(&r->parked))
+		run_parked(r);
+	if (!list_empty(&r->tasks))
+		run_tasks(&r->tasks);
 	run_mailbox(r);
 	run_timers(r);
 	r->now_ns = ring_clock_ns();
-	run_tasks(&r->turn_end);
+	if (!list_empty(&r->turn_end))
+		run_tasks(&r->turn_end);
 	account(r, start_ns, cqe_nr);
 	r->in_turn = false;
 }

@@ -108,7 +108,6 @@ struct reactor {
 	uint64_t buffer_used[REACTOR_BUFFER_NR / 64]; /* the same of the registered buffers */
 	bool has_buffers;
 	uint64_t group_used[REACTOR_FILE_NR / 64]; /* and of the groups of provided buffers */
-	unsigned expected_nr;			   /* see reactor_expect_cqe */
 	struct flight_file *flight;		   /* not for control */
 	int event_fd; /* control only: readable when a turn has something to do */
 	bool in_turn;
@@ -198,15 +197,6 @@ void reactor_buffers_remove(struct reactor *r, int first, unsigned nr);
 int reactor_group_add(struct reactor *r, void *mem, unsigned nr);
 /* Accepts a negative group. */
 void reactor_group_remove(struct reactor *r, int group);
-
-/*
- * A command was prepared that the next enter will have done when it comes to wait: its CQE is not
- * worth waking up for, and the enter waits for one more.
- */
-static inline void reactor_expect_cqe(struct reactor *r)
-{
-	r->expected_nr++;
-}
 
 /* Any thread. */
 static inline void reactor_post(struct reactor *r, struct mail *mail, mail_fn *fn)

@@ -1,7 +1,7 @@
 /*
- * Owns nothing; a clock belongs to one thread. Failure modes: a counter that jumps (a virtual machine
- * that was moved, a machine that slept) or runs at another rate: the rate is measured anew, and the
- * real clock is read meanwhile.
+ * Owns nothing; a clock belongs to one thread. Failure modes: a counter that jumps (a virtual
+ * machine that was moved, a machine that slept) or runs at another rate: the rate is measured anew,
+ * and the real clock is read meanwhile.
  */
 #include "reactor/tsc_clock.h"
 
@@ -84,7 +84,7 @@ static bool ask_kernel(void)
 
 	if (!f)
 		return false;
-	is_tsc = fgets(name, sizeof(name), f) && strcmp(name, "tsc\n") == 0;
+	is_tsc = fgets(name, sizeof(name), f) && strncmp(name, "tsc", 3) == 0; /* also tsc-early */
 	fclose(f);
 	return is_tsc;
 }

@@ -1,7 +1,8 @@
 /*
  * CLOCK_MONOTONIC by the processor's counter: a reactor reads the clock twice a turn, and the vDSO
- * asks some 75 instructions for what a counter, a multiplication and an addition can tell. Used only
- * where the kernel itself keeps time by that counter (clocksource tsc), so that it runs evenly.
+ * asks some 75 instructions for what a counter, a multiplication and an addition can tell. Used
+ * only where the kernel itself keeps time by that counter (clocksource tsc), so that it runs
+ * evenly.
  *
  * Each thread has its own view, set right by the real clock every TSC_CLOCK_WINDOW_NS: an error
  * lives no longer than that. On one thread the time never goes back; between threads it differs by
@@ -16,10 +17,10 @@
 #define TSC_CLOCK_WINDOW_NS 1000000ull
 
 struct tsc_clock {
-	uint64_t tsc, ns;	     /* when the real clock was read last */
-	uint64_t ns_per_cycle_32;    /* times 2^32 */
-	uint64_t window_cycles;	     /* 0: not measured yet, the real clock is read each time */
-	uint64_t base_tsc, base_ns;  /* from where on the rate is measured */
+	uint64_t tsc, ns;	    /* when the real clock was read last */
+	uint64_t ns_per_cycle_32;   /* times 2^32 */
+	uint64_t window_cycles;	    /* 0: not measured yet, the real clock is read each time */
+	uint64_t base_tsc, base_ns; /* from where on the rate is measured */
 };
 
 /*

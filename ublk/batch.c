@@ -8,8 +8,9 @@
  * same enter.
  *
  * Failure modes: a COMMIT takes fewer tags than it was given (the rest goes again, and if then the
- * first is refused, it is lost), the FETCH ends for want of buffers, memory or room in the CQ (armed
- * again), the driver aborts it (armed tags are down at once, the others when they have been committed).
+ * first is refused, it is lost), the FETCH ends for want of buffers, memory or room in the CQ
+ * (armed again), the driver aborts it (armed tags are down at once, the others when they have been
+ * committed).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -117,7 +118,6 @@ static void send_elements(struct batch *b, struct io_uring_sqe *sqe, uint32_t cm
 	cmd->elem_bytes = element_bytes(b->queue);
 	sqe->addr = (uint64_t)(uintptr_t)b->elements;
 	op_start(&b->commit, sqe);
-	reactor_expect_cqe(b->queue->setup.reactor);
 }
 
 /* ---- commit ---- */

@@ -53,7 +53,8 @@ static void test_follows(void **state)
 	run_to(&c, ns, ns + 5 * NS_PER_SEC, 7 * NS_PER_MS);
 }
 
-/* A counter that jumps, back or ahead, costs no more than the calls until the rate is known again. */
+/* A counter that jumps, back or ahead, costs no more than the calls until the rate is known again.
+ */
 static void test_counter_jumps(void **state)
 {
 	static const uint64_t jump[] = { 0, 1ull << 60, 12345 };
@@ -115,8 +116,8 @@ static void test_real_counter(void **state)
 		last_ns = ns;
 	}
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	assert_in_range((uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec,
-			last_ns - 100000, last_ns + NS_PER_SEC);
+	assert_in_range((uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec, last_ns - 100000,
+			last_ns + NS_PER_SEC);
 }
 
 int main(void)
