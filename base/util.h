@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -22,6 +24,21 @@
 		__typeof__(b) max_b_ = (b);                                                        \
 		max_a_ > max_b_ ? max_a_ : max_b_;                                                 \
 	})
+
+/*
+ * Zeroed memory for nr things of whole cache lines each, on the border of one; for free(3). NULL
+ * without memory.
+ */
+static inline void *lines_zalloc(size_t nr, size_t bytes)
+{
+	size_t all_bytes;
+	void *mem;
+
+	if (__builtin_mul_overflow(nr, bytes, &all_bytes))
+		return NULL;
+	mem = aligned_alloc(64, all_bytes);
+	return mem ? memset(mem, 0, all_bytes) : NULL;
+}
 
 #define KIB(n) ((uint64_t)(n) << 10)
 #define MIB(n) ((uint64_t)(n) << 20)

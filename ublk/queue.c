@@ -98,7 +98,7 @@ static int tag_init(struct queue *q, unsigned tag)
 
 static int tags_init(struct queue *q)
 {
-	q->ios = calloc(q->setup.depth, sizeof(*q->ios));
+	q->ios = lines_zalloc(q->setup.depth, sizeof(*q->ios));
 	q->commits = calloc(q->setup.depth, sizeof(*q->commits));
 	if (!q->ios || !q->commits)
 		return -ENOMEM;

@@ -28,7 +28,15 @@ struct tag_io {
 	enum tag_state state;
 	struct queue *queue;
 	struct list_node busy;
-};
+} __attribute__((aligned(64)));
+
+/* An I/O touches four cache lines of its tag, and a fifth when its backend is busy. */
+_Static_assert(offsetof(struct tag_io, bio) == 64, "line 0: the command");
+_Static_assert(offsetof(struct tag_io, bio.driver_pos) < 128, "line 1: the request");
+_Static_assert(offsetof(struct tag_io, bio.parent) < 192, "line 2: what the backend adds to it");
+_Static_assert(offsetof(struct tag_io, start_ns) == 192 && offsetof(struct tag_io, queue) < 256,
+	       "line 3: times and answer");
+_Static_assert(offsetof(struct tag_io, busy) >= 256, "line 4: what is rarely needed");
 
 /* The one setter: inflight.c reads the state from the main thread. */
 static inline void tag_set_state(struct tag_io *io, enum tag_state state)
