@@ -49,9 +49,9 @@ static void test_auto_takes_the_best(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		assert_int_equal(choose(DATA_PATH_AUTO, BATCH_AUTO, cases[i].abilities,
-					cases[i].features),
-				 0);
+		assert_int_equal(
+			choose(DATA_PATH_AUTO, BATCH_AUTO, cases[i].abilities, cases[i].features),
+			0);
 		assert_int_equal(choice.path, cases[i].path);
 		assert_false(choice.batch);
 		assert_int_equal(data_path_flags(&choice) & ~cases[i].features, 0);

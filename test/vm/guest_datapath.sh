@@ -66,7 +66,7 @@ for mode in copy user_copy zero_copy; do
 			continue
 		fi
 		backends="mem file"
-		if [ $mode = zero_copy ]; then backends=file; fi
+		if [ $mode = zero_copy ]; then backends='file'; fi
 		for backend in $backends; do
 			rm -f /mnt/ram/one
 			spec='{type: mem, size: 64MiB}'
