@@ -10,9 +10,13 @@
 #include "base/util.h"
 #include "reactor/ring.h"
 
-#define ZEROES_BYTES KIB(64)
+/*
+ * As long as most requests: the driver walks through a request's pages from its start for every
+ * piece. Never written, so not const: that would put them into the program's file.
+ */
+#define ZEROES_BYTES MIB(1)
 
-static const uint8_t zeroes[ZEROES_BYTES];
+static uint8_t zeroes[ZEROES_BYTES];
 
 int backend_data_put(struct backend_io *io, uint32_t at_bytes, const void *from, size_t bytes)
 {
