@@ -19,6 +19,14 @@
 #include "base/util.h"
 #include "ublk/queue_internal.h"
 
+/* linux/mman.h since 5.18; the daemon's memory is locked. */
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+
+/* Buffers of a queue without requests for as long as this, twice at most, are given back. */
+#define TRIM_NS (2 * NS_PER_SEC)
+
 const char *queue_layer_name(enum queue_layer layer)
 {
 	static const char *const name[QUEUE_LAYER_NR] = { "total", "throttle", "daemon",
@@ -49,6 +57,29 @@ static int buffers_init(struct queue *q)
 	madvise(mem, bytes, MADV_NOHUGEPAGE);
 	q->buffers = mem;
 	return 0;
+}
+
+void queue_trim_arm(struct queue *q)
+{
+	q->used = false;
+	q->trim_armed = true;
+	reactor_timer_arm(q->setup.reactor, &q->trim_timer, q->setup.reactor->now_ns + TRIM_NS);
+}
+
+/*
+ * The driver writes to the buffer of an armed tag, but only inside an enter of this very thread:
+ * what is given back here is zeroes when it comes to that.
+ */
+static void trim(struct timer *timer)
+{
+	struct queue *q = container_of(timer, struct queue, trim_timer);
+
+	q->trim_armed = false;
+	if (q->used || q->inflight_nr > 0)
+		queue_trim_arm(q);
+	else
+		madvise(q->buffers, queue_buffer_bytes(q->setup.depth, q->setup.max_io_bytes),
+			MADV_DONTNEED_LOCKED);
 }
 
 /* What is the same for all requests of a tag. */
@@ -156,6 +187,7 @@ static int resources_init(struct queue *q)
 static void resources_fini(struct queue *q)
 {
 	reactor_timer_cancel(q->setup.reactor, &q->busy_timer);
+	reactor_timer_cancel(q->setup.reactor, &q->trim_timer);
 	for (unsigned tag = 0; q->ios && tag < q->setup.depth; tag++) {
 		backend_io_fini(&q->ios[tag].bio);
 		op_fini(&q->ios[tag].op);
@@ -259,6 +291,7 @@ void queue_attach(struct queue *q, const struct queue_setup *setup)
 	*q = (struct queue){ .setup = *setup, .cdev_slot = -1, .first_buffer = -1 };
 	list_init(&q->busy);
 	timer_init(&q->busy_timer, tag_busy_timeout);
+	timer_init(&q->trim_timer, trim);
 	reactor_post(setup->reactor, &q->attach_mail, attach);
 }
 

@@ -103,6 +103,9 @@ struct queue {
 	bool attaching, cancelling;
 	_Atomic bool cancel_wanted, cancel_posted; /* written by the main thread; by both */
 
+	bool used, trim_armed; /* a request since trim_timer was armed; whether it is */
+	struct timer trim_timer;
+
 	struct list_node busy; /* tags whose backend said BUSY */
 	struct timer busy_timer;
 	struct task busy_task, commit_task, attach_task;

@@ -16,6 +16,12 @@
 
 /* ---- queue.c ---- */
 
+/*
+ * Buffers of a queue that had no request for a while go back to the system; call this when it has
+ * one and the timer is not armed.
+ */
+void queue_trim_arm(struct queue *q);
+
 /* The reactor has lost a tag for good: when it was the last one, the queue is drained. */
 void queue_tag_gone(struct queue *q);
 

@@ -240,6 +240,9 @@ void tag_serve(struct tag_io *io)
 		return;
 	io->start_ns = io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
 	q->inflight_nr++;
+	q->used = true;
+	if (!q->trim_armed)
+		queue_trim_arm(q);
 	ret = decode(io);
 	instrument_fetch(io);
 	if (ret == 0 && q->cancelling)

@@ -43,6 +43,8 @@ workers() { awk '/^iou-wrk/ { nr += $2 } END { print nr + 0 }' "$1"; }
 turns() { ublkctl --json reactors | jq -c '[.[] | select(.name == "data") | .turns]'; }
 
 idle_for() {
+	# Queues give their buffers back four seconds after the last request.
+	sleep 5
 	turns >"$work/turns.before" || return
 	# The answer to ublkctl has gone, and so have the workers that were too many.
 	sleep 1
@@ -89,6 +91,20 @@ for poll in 0 2000; do
 	ok "... reactors as text" table "$(jq length "$work/turns.after")"
 	stop_daemon
 done
+
+# --- buffers that are given back ------------------------------------------------------------------
+
+serve 1 "reactors: $reactors" 'data_path: copy, depth: 64, max_io: 1MiB, backend: {type: null, size: 1GiB}'
+at_rest=$(status VmRSS)
+writes() {
+	fio --name=w --filename="$(node d1)" --ioengine=io_uring --direct=1 --rw=write --bs=1M --iodepth=64 \
+		--size=256M --minimal
+}
+ok "64 writes of 1 MiB at once" writes
+ok "... their buffers are resident" test "$(status VmRSS)" -gt $((at_rest + 40 * 1024))
+given_back() { [ "$(status VmRSS)" -lt $((at_rest + 4 * 1024)) ]; }
+ok "... and given back when the queue rests" wait_for 10 given_back
+stop_daemon
 
 # --- memory ---------------------------------------------------------------------------------------
 
