@@ -4,12 +4,14 @@
 # build/faults) is told.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
+# What has to last does so for minutes: on the instruction clock time runs ahead while the guest waits
+# for the host to load a program.
 cat >"$work/hang.yaml" <<EOF
 daemon: {reactors: $reactors}
 devices:
   - {name: good, id: 1, backend: {type: mem, size: 16MiB}}
   - {name: hangs, id: 2, backend: {type: error, hang: true, op: [write], backend: {type: mem, size: 16MiB}}}
-  - {name: slow, id: 3, backend: {type: throttle, write_iops_sec: 1, backend: {type: mem, size: 16MiB}}}
+  - {name: slow, id: 3, backend: {type: throttle, write_bytes_sec: 512, backend: {type: mem, size: 16MiB}}}
 EOF
 cat >"$work/good.yaml" <<EOF
 daemon: {reactors: $reactors}
@@ -32,7 +34,7 @@ sleep 1 # udev's probes
 ok "why-stuck: nothing is stuck" said 'nothing is stuck' ublkctl why-stuck good
 dd if=/dev/zero of=/dev/ublkb2 bs=4k count=1 seek=3 oflag=direct status=none 2>/dev/null &
 for i in 1 2 3 4 5 6; do
-	dd if=/dev/zero of=/dev/ublkb3 bs=4k count=1 seek=$i oflag=direct status=none 2>/dev/null &
+	dd if=/dev/zero of=/dev/ublkb3 bs=256k count=1 seek=$i oflag=direct status=none 2>/dev/null &
 done
 ok "inflight names the hanging write and its backend" \
 	wait_for 5 said 'hangs +0 +[0-9]+ +write +24 +4KiB +[0-9.]+.?s +serving +error: hanging' ublkctl inflight

@@ -104,7 +104,7 @@ start_faulty() {
 	sleep 0.5
 }
 
-start_faulty UBLKD_FAULT_BLOCK=808:20
+start_faulty UBLKD_FAULT_BLOCK=808:3600
 reads 808
 sleep 1
 reads 816 824 832
