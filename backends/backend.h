@@ -280,6 +280,15 @@ int backend_data_put(struct backend_io *io, uint32_t at_bytes, const void *from,
 int backend_data_put_zeroes(struct backend_io *io, uint32_t at_bytes, size_t bytes);
 int backend_data_get(struct backend_io *io, uint32_t at_bytes, void *to, size_t bytes);
 
+/*
+ * data.c, for the core: the same, whether or not there is a buffer of ours, between memory and the
+ * request's own pages.
+ */
+int backend_data_to_driver(const struct backend_io *io, uint32_t at_bytes, const void *from,
+			   size_t bytes);
+int backend_data_from_driver(const struct backend_io *io, uint32_t at_bytes, void *to,
+			     size_t bytes);
+
 /* The abilities that all backends of a stack have: enum backend_data. */
 uint8_t backend_spec_data(const struct backend_spec *spec);
 

@@ -18,15 +18,27 @@
 
 static uint8_t zeroes[ZEROES_BYTES];
 
+int backend_data_to_driver(const struct backend_io *io, uint32_t at_bytes, const void *from,
+			   size_t bytes)
+{
+	ssize_t n = ring_pwrite(io->driver_fd, from, bytes, io->driver_pos + at_bytes);
+
+	return n == (ssize_t)bytes ? 0 : -EIO;
+}
+
+int backend_data_from_driver(const struct backend_io *io, uint32_t at_bytes, void *to, size_t bytes)
+{
+	ssize_t n = ring_pread(io->driver_fd, to, bytes, io->driver_pos + at_bytes);
+
+	return n == (ssize_t)bytes ? 0 : -EIO;
+}
+
 int backend_data_put(struct backend_io *io, uint32_t at_bytes, const void *from, size_t bytes)
 {
-	if (io->buf) {
-		memcpy((uint8_t *)io->buf + at_bytes, from, bytes);
-		return 0;
-	}
-	return ring_pwrite(io->driver_fd, from, bytes, io->driver_pos + at_bytes) == (ssize_t)bytes
-		       ? 0
-		       : -EIO;
+	if (!io->buf)
+		return backend_data_to_driver(io, at_bytes, from, bytes);
+	memcpy((uint8_t *)io->buf + at_bytes, from, bytes);
+	return 0;
 }
 
 int backend_data_put_zeroes(struct backend_io *io, uint32_t at_bytes, size_t bytes)
@@ -49,13 +61,10 @@ int backend_data_put_zeroes(struct backend_io *io, uint32_t at_bytes, size_t byt
 
 int backend_data_get(struct backend_io *io, uint32_t at_bytes, void *to, size_t bytes)
 {
-	if (io->buf) {
-		memcpy(to, (uint8_t *)io->buf + at_bytes, bytes);
-		return 0;
-	}
-	return ring_pread(io->driver_fd, to, bytes, io->driver_pos + at_bytes) == (ssize_t)bytes
-		       ? 0
-		       : -EIO;
+	if (!io->buf)
+		return backend_data_from_driver(io, at_bytes, to, bytes);
+	memcpy(to, (uint8_t *)io->buf + at_bytes, bytes);
+	return 0;
 }
 
 uint8_t backend_spec_data(const struct backend_spec *spec)

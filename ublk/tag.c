@@ -59,22 +59,6 @@ static void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uint32_t c
 
 /* ---- bytes by hand ---- */
 
-static int copy_in(struct tag_io *io)
-{
-	ssize_t n = ring_pread(io->queue->setup.cdev_fd, io->bio.buf, io->bio.length_bytes,
-			       io->bio.driver_pos);
-
-	return n == (ssize_t)io->bio.length_bytes ? 0 : -EIO;
-}
-
-static int copy_out(struct tag_io *io)
-{
-	ssize_t n = ring_pwrite(io->queue->setup.cdev_fd, io->bio.buf, io->bio.length_bytes,
-				io->bio.driver_pos);
-
-	return n == (ssize_t)io->bio.length_bytes ? 0 : -EIO;
-}
-
 /* The pages are in the tag's registered buffer, or the driver could not put them there. */
 static void place_registered(struct tag_io *io, uint32_t op_flags)
 {
@@ -119,7 +103,7 @@ static void tag_finish(struct tag_io *io, int result)
 	bool has_data = io->bio.op == BACKEND_READ || io->bio.op == BACKEND_WRITE;
 
 	if (result == 0 && io->by_hand && io->bio.op == BACKEND_READ)
-		result = copy_out(io);
+		result = backend_data_to_driver(&io->bio, 0, io->bio.buf, io->bio.length_bytes);
 	if (result < 0) {
 		tag_fail(io, result);
 		return;
@@ -248,7 +232,7 @@ void tag_serve(struct tag_io *io)
 	if (ret == 0 && q->cancelling)
 		ret = -EIO;
 	if (ret == 0 && io->by_hand && io->bio.op == BACKEND_WRITE)
-		ret = copy_in(io);
+		ret = backend_data_from_driver(&io->bio, 0, io->bio.buf, io->bio.length_bytes);
 	if (ret < 0)
 		tag_refuse(io, ret);
 	else
