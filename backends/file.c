@@ -91,38 +91,17 @@ static void complete(struct file_io *f, int result)
 	backend_io_complete(f->io, result);
 }
 
-/* Addresses of a buffer that the kernel registered are offsets from 0 on. */
-static void *in_buffer(uint32_t offset_bytes)
+/* The rest of a READ or WRITE. What the kernel registered is addressed by offsets from 0 on. */
+static void prep_move(const struct file_io *f, struct io_uring_sqe *sqe, int slot, int op,
+		      int fixed_op)
 {
-	return (void *)(uintptr_t)offset_bytes;
-}
+	const struct backend_io *io = f->io;
+	uintptr_t addr = (uintptr_t)io->buf + io->length_bytes - f->left_bytes;
 
-static void prep_read(struct file_io *f, struct io_uring_sqe *sqe, int slot)
-{
-	struct backend_io *io = f->io;
-	uint32_t done_bytes = io->length_bytes - f->left_bytes;
-
+	io_uring_prep_rw(io->buf ? op : fixed_op, sqe, slot, (void *)addr, f->left_bytes,
+			 next_offset(f));
 	if (!io->buf)
-		io_uring_prep_read_fixed(sqe, slot, in_buffer(done_bytes), f->left_bytes,
-					 next_offset(f), io->buf_index);
-	else
-		io_uring_prep_read(sqe, slot, (uint8_t *)io->buf + done_bytes, f->left_bytes,
-				   next_offset(f));
-}
-
-static void prep_write(struct file_io *f, struct io_uring_sqe *sqe, int slot)
-{
-	struct backend_io *io = f->io;
-	uint32_t done_bytes = io->length_bytes - f->left_bytes;
-
-	if (!io->buf)
-		io_uring_prep_write_fixed(sqe, slot, in_buffer(done_bytes), f->left_bytes,
-					  next_offset(f), io->buf_index);
-	else
-		io_uring_prep_write(sqe, slot, (uint8_t *)io->buf + done_bytes, f->left_bytes,
-				    next_offset(f));
-	if (f->io->flags & BACKEND_FUA)
-		sqe->rw_flags = RWF_DSYNC;
+		sqe->buf_index = (uint16_t)io->buf_index;
 }
 
 /*
@@ -146,10 +125,12 @@ static void prep(struct file_io *f, struct io_uring_sqe *sqe, int slot)
 
 	switch (f->state) {
 	case FILE_READ:
-		prep_read(f, sqe, slot);
+		prep_move(f, sqe, slot, IORING_OP_READ, IORING_OP_READ_FIXED);
 		break;
 	case FILE_WRITE:
-		prep_write(f, sqe, slot);
+		prep_move(f, sqe, slot, IORING_OP_WRITE, IORING_OP_WRITE_FIXED);
+		if (io->flags & BACKEND_FUA)
+			sqe->rw_flags = RWF_DSYNC;
 		break;
 	case FILE_DISCARD:
 		prep_discard(f, sqe, slot);
