@@ -62,6 +62,7 @@ static inline void stat_max(uint64_t *stat, uint64_t n)
 #define REACTOR_TIMER_LATE_NS 10000000ull
 #define REACTOR_OP_NR_DEFAULT (1u << USER_DATA_SLOT_BITS)
 #define REACTOR_FILE_NR 1024
+#define REACTOR_GROUP_NR 1024
 /* IORING_MAX_REG_BUFFERS: 8 bytes each in the kernel, made when first asked for. */
 #define REACTOR_BUFFER_NR 16384
 
@@ -107,8 +108,8 @@ struct reactor {
 	uint64_t file_used[REACTOR_FILE_NR / 64];     /* bitmap of the registered file table */
 	uint64_t buffer_used[REACTOR_BUFFER_NR / 64]; /* the same of the registered buffers */
 	bool has_buffers;
-	uint64_t group_used[REACTOR_FILE_NR / 64]; /* and of the groups of provided buffers */
-	struct flight_file *flight;		   /* not for control */
+	uint64_t group_used[REACTOR_GROUP_NR / 64]; /* and of the groups of provided buffers */
+	struct flight_file *flight;		    /* not for control */
 	int event_fd; /* control only: readable when a turn has something to do */
 	bool in_turn;
 	uint64_t busy_poll_ns;
