@@ -158,7 +158,8 @@ const struct option settings_device_options[] = {
 	  .values = batch_wish_names,
 	  .def = "auto",
 	  .help = "Whether requests are fetched and committed many at a time (Linux 7.0). auto is "
-		  "off: what was measured is no faster." },
+		  "off: on gains a little where queues are always deep and loses where they are "
+		  "not." },
 	{ .name = "backend",
 	  .type = OPTION_NODE,
 	  .offset = offsetof(struct device_options, backend),
