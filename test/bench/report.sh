@@ -7,20 +7,7 @@ top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
 tmp=$(mktemp -d /tmp/ublkd-bench.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 report=$top/bench/report.py
-n=0 bad=0
-
-ok() {
-	local name=$1
-	shift
-	n=$((n + 1))
-	if "$@" >"$tmp/log" 2>&1; then
-		echo "ok $n - $name"
-	else
-		bad=1
-		echo "not ok $n - $name"
-		sed 's/^/# /' "$tmp/log"
-	fi
-}
+. "$top/test/tap.sh"
 
 # run CODE COMMAND...: the exit code must be CODE; output is left in $tmp/out and $tmp/err.
 run() {

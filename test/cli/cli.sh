@@ -10,25 +10,7 @@ tmp=$(mktemp -d /tmp/ublkd-cli.XXXXXX)
 server=
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$tmp"' EXIT
 export TERM=dumb PATH=$bin:$PATH
-n=0 bad=0
-
-ok() {
-	local name=$1
-	shift
-	n=$((n + 1))
-	if "$@" >"$tmp/log" 2>&1; then
-		echo "ok $n - $name"
-	else
-		bad=1
-		echo "not ok $n - $name"
-		sed 's/^/# /' "$tmp/log"
-	fi
-}
-
-skip() {
-	n=$((n + 1))
-	echo "ok $n - $1 # SKIP $2"
-}
+. "$top/test/tap.sh"
 
 # run CODE COMMAND...: the exit code must be CODE; output is left in $tmp/out and $tmp/err.
 run() {

@@ -8,25 +8,8 @@ build=$(readlink -f "${1:-$top/build/release}")
 tmp=$(mktemp -d /tmp/ublkd-page.XXXXXX)
 server=
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$tmp"' EXIT
-n=0 bad=0
-
-ok() {
-	local name=$1
-	shift
-	n=$((n + 1))
-	if "$@" >"$tmp/log" 2>&1; then
-		echo "ok $n - $name"
-	else
-		bad=1
-		echo "not ok $n - $name"
-		head -n 40 "$tmp/log" | cut -c 1-300 | sed 's/^/# /'
-	fi
-}
-
-skip() {
-	n=$((n + 1))
-	echo "ok $n - $1 # SKIP $2"
-}
+. "$top/test/tap.sh"
+show_log() { head -n 40 "$tmp/log" | cut -c 1-300 | sed 's/^/# /'; }
 
 "$build/test/page_server" >"$tmp/port" 2>"$tmp/server.err" &
 server=$!
