@@ -81,6 +81,7 @@ static int device_open(struct backend_device *device)
 {
 	int ret = device->ops->open ? device->ops->open(device) : 0;
 
+	device->wishes.parked_fd = 0; /* the caller may close it now */
 	if (ret < 0 && device->error[0] == '\0')
 		return backend_fail(device, ret, "%s: cannot open: %s", device->ops->name,
 				    errname(ret));
@@ -144,6 +145,30 @@ void backend_close(struct backend_device *device)
 		free(device);
 		device = child;
 	}
+}
+
+static const struct backend_device *bottom_of(const struct backend_device *device)
+{
+	while (device->child)
+		device = device->child;
+	return device;
+}
+
+void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTITY_BYTES])
+{
+	const struct backend_device *device = bottom_of(top);
+
+	if (device->ops->identity)
+		device->ops->identity(device, text);
+	else
+		snprintf(text, BACKEND_IDENTITY_BYTES, "%s", device->ops->name);
+}
+
+int backend_parked_fd(const struct backend_device *top)
+{
+	const struct backend_device *device = bottom_of(top);
+
+	return device->ops->parked_fd ? device->ops->parked_fd(device) : -1;
 }
 
 /* A filter's private area has the child's I/O behind it. */

@@ -94,6 +94,12 @@ struct backend_wishes {
 	uint32_t max_io_bytes;	      /* of a READ or WRITE; 0: no limit */
 	uint32_t queue_nr, depth;
 	bool read_only;
+	/*
+	 * Above 0: the content that the device had before, as backend_parked_fd gave it, to go on
+	 * with. Borrowed until open returns; a backend that keeps it takes a duplicate, one without
+	 * the operation parked_fd does not look at it. 0 and -errno: there is none.
+	 */
+	int parked_fd;
 };
 
 /* What to open: one backend and, for a filter, what is below it. */
@@ -107,6 +113,7 @@ struct backend_spec {
 #define BACKEND_STACK_MAX 8
 
 #define BACKEND_ERROR_BYTES 256
+#define BACKEND_IDENTITY_BYTES 96
 
 struct backend_device {
 	const struct backend *ops;
@@ -222,6 +229,21 @@ struct backend {
 	 * pointers that change; a static string. May be NULL, and may answer NULL.
 	 */
 	const char *(*state_name)(const struct backend_io *io);
+
+	/*
+	 * For the lowest backend of a stack, main thread, from open to close.
+	 *
+	 * Words that say which bytes these are: equal for two devices, now or in different
+	 * processes of one boot, exactly when what one writes the other reads. A device is taken
+	 * over after a crash only when they are what they were. NULL: the backend's name says it.
+	 */
+	void (*identity)(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
+	/*
+	 * The descriptor that holds the content and must outlive the process, or the content is
+	 * lost: it is kept by others and comes back in wishes.parked_fd. Stays the backend's. NULL:
+	 * nothing is lost with the process.
+	 */
+	int (*parked_fd)(const struct backend_device *device);
 };
 
 /*
@@ -242,6 +264,13 @@ int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
 
 /* Main thread, the whole stack; no queue may be open. Accepts NULL. */
 void backend_close(struct backend_device *device);
+
+/*
+ * Main thread, from open to close: what the lowest backend of a stack says. backend_parked_fd
+ * returns a borrowed descriptor, or -1 when nothing is lost with the process.
+ */
+void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTITY_BYTES]);
+int backend_parked_fd(const struct backend_device *top);
 
 /*
  * Reactor thread. Allocates the queue's private areas; returns 0 or -errno. Must come before the

@@ -417,4 +417,5 @@ const struct backend backend_file = {
 	.io_fini = file_io_fini,
 	.submit = file_submit,
 	.state_name = file_state_name,
+	.identity = file_identity,
 };

@@ -40,6 +40,7 @@ struct file_device {
 extern const struct option file_options[];
 int file_open(struct backend_device *device);
 void file_close(struct backend_device *device);
+void file_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
 
 /* file_limits.c: direct I/O as wished or possible. Returns 0 or -errno with words. */
 int file_choose_direct(struct backend_device *device);

@@ -17,10 +17,13 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <linux/fs.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/errname.h"
@@ -363,4 +366,34 @@ void file_close(struct backend_device *device)
 		return;
 	unlock_file(file);
 	close(file->fd);
+}
+
+/* The number of a disk is given again to the next one; its sequence number is not. */
+static void block_identity(const struct file_device *file, char text[BACKEND_IDENTITY_BYTES])
+{
+	uint64_t sequence = 0; /* the kernel counts them from 1 on */
+
+	if (ioctl(file->fd, BLKGETDISKSEQ, &sequence) < 0)
+		sequence = 0;
+	snprintf(text, BACKEND_IDENTITY_BYTES, "block %u:%u disk %llu", major(file->stat.st_rdev),
+		 minor(file->stat.st_rdev), (unsigned long long)sequence);
+}
+
+/* File systems give the inode of a removed file to the next new one: the birth tells them apart. */
+void file_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
+{
+	const struct file_device *file = device->priv;
+	struct statx stx = { 0 };
+
+	if (file->is_block) {
+		block_identity(file, text);
+		return;
+	}
+	if (statx(file->fd, "", AT_EMPTY_PATH, STATX_BTIME, &stx) < 0 ||
+	    !(stx.stx_mask & STATX_BTIME))
+		stx.stx_btime = (struct statx_timestamp){ 0 };
+	snprintf(text, BACKEND_IDENTITY_BYTES, "file %u:%u:%llu born %lld.%09u",
+		 major(file->stat.st_dev), minor(file->stat.st_dev),
+		 (unsigned long long)file->stat.st_ino, (long long)stx.stx_btime.tv_sec,
+		 stx.stx_btime.tv_nsec);
 }

@@ -20,8 +20,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -249,6 +252,24 @@ static void mem_close(struct backend_device *device)
 		close(mem->fd);
 }
 
+/* Inodes count per file system, and huge pages have one of their own. */
+static void mem_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
+{
+	const struct mem_device *mem = device->priv;
+	struct stat st = { 0 };
+
+	fstat(mem->fd, &st); /* of a memfd it cannot fail */
+	snprintf(text, BACKEND_IDENTITY_BYTES, "memfd %u:%u:%llu", major(st.st_dev),
+		 minor(st.st_dev), (unsigned long long)st.st_ino);
+}
+
+static int mem_parked_fd(const struct backend_device *device)
+{
+	const struct mem_device *mem = device->priv;
+
+	return mem->fd;
+}
+
 static int mem_queue_init(struct backend_queue *queue)
 {
 	const struct mem_device *mem = queue->device->priv;
@@ -299,4 +320,6 @@ const struct backend backend_mem = {
 	.io_init = mem_io_init,
 	.io_fini = mem_io_fini,
 	.submit = mem_submit,
+	.identity = mem_identity,
+	.parked_fd = mem_parked_fd,
 };

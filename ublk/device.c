@@ -61,8 +61,10 @@ static int open_backend(struct device *d, char *error, size_t error_bytes)
 		.queue_nr = d->spec.queues,
 		.depth = d->spec.depth,
 		.read_only = d->spec.read_only,
+		.parked_fd = d->spec.parked_fd,
 	};
 
+	d->spec.parked_fd = 0;
 	return backend_open(&d->backend, d->spec.backend, d->spec.name, &wishes, error,
 			    error_bytes);
 }

@@ -69,6 +69,7 @@ struct device_spec {
 	enum data_path data_path;
 	enum batch_wish batch;
 	const struct backend_spec *backend; /* lives as long as the device */
+	int parked_fd; /* as in backend_wishes; borrowed until device_start returns */
 };
 
 #define DEVICE_ERROR_BYTES 512
