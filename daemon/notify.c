@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -16,13 +17,44 @@
 #include "base/log.h"
 #include "reactor/ring.h"
 
-int notify_send(const char *message)
+static int send_to(const struct sockaddr_un *addr, size_t path_len, const char *message, int fd)
+{
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)message, .iov_len = strlen(message) };
+	struct msghdr msg = {
+		.msg_name = (void *)(uintptr_t)addr,
+		.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + path_len),
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+	};
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr cmsg;
+	} control = { 0 };
+	struct timeval limit = { .tv_sec = 1 }; /* a manager whose queue is full must not stop us */
+	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), ret = 0;
+
+	if (sock < 0)
+		return -errno;
+	if (fd >= 0) {
+		msg.msg_control = &control;
+		msg.msg_controllen = CMSG_LEN(sizeof(int));
+		control.cmsg.cmsg_level = SOL_SOCKET;
+		control.cmsg.cmsg_type = SCM_RIGHTS;
+		control.cmsg.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.cmsg), &fd, sizeof(fd));
+	}
+	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	if (sendmsg(sock, &msg, MSG_NOSIGNAL) < 0)
+		ret = errno == EAGAIN ? -ETIMEDOUT : -errno;
+	close(sock);
+	return ret;
+}
+
+int notify_send_fd(const char *message, int fd)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	const char *path = getenv("NOTIFY_SOCKET");
-	size_t path_len = path ? strlen(path) : 0, len = strlen(message);
-	ssize_t sent;
-	int fd;
+	size_t path_len = path ? strlen(path) : 0;
 
 	if (path_len == 0)
 		return 0;
@@ -31,14 +63,12 @@ int notify_send(const char *message)
 	memcpy(addr.sun_path, path, path_len);
 	if (path[0] == '@')
 		addr.sun_path[0] = '\0'; /* abstract */
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	sent = sendto(fd, message, len, MSG_NOSIGNAL, (void *)&addr,
-		      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + path_len));
-	sent = sent == (ssize_t)len ? 0 : sent < 0 ? -errno : -EPROTO;
-	close(fd);
-	return (int)sent;
+	return send_to(&addr, path_len, message, fd);
+}
+
+int notify_send(const char *message)
+{
+	return notify_send_fd(message, -1);
 }
 
 static void send_or_log(const char *message)

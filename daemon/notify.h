@@ -3,10 +3,12 @@
 #define DAEMON_NOTIFY_H
 
 /*
- * Sends a message such as "READY=1". Does nothing when NOTIFY_SOCKET is not set. Returns 0 or
- * -errno.
+ * Sends a message such as "READY=1". Does nothing when NOTIFY_SOCKET is not set. Waits a second at
+ * most. Returns 0 or -errno.
  */
 int notify_send(const char *message);
+/* The same with a duplicate of a descriptor, as FDSTORE=1 wants it; -1: none. */
+int notify_send_fd(const char *message, int fd);
 
 /* READY=1, STOPPING=1, and RELOADING=1 with the time that systemd wants with it; failures are
  * logged. */
