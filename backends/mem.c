@@ -1,6 +1,6 @@
 /*
- * mem: a RAM disk. Owns a sparse memfd and one shared mapping of it; used by any number of queues
- * on any reactors without a lock.
+ * mem: a RAM disk in a sparse memfd, used by any number of queues on any reactors without a lock.
+ * This is its I/O, mem_open.c makes the memory or takes over what a daemon before had.
  *
  * Happy path: READ and WRITE are a memcpy inside submit, DONE at once. DISCARD and WRITE_ZEROES
  * give whole pages back (mem_zero.c). There is no volatile cache: nothing to flush.
@@ -12,48 +12,17 @@
  * page faults that follow cost.
  *
  * Failure modes: ENOSPC of a write when the system has no memory left (strict overcommit, huge
- * pages used up); a cgroup's limit still means the OOM killer. Restarting the daemon loses the
- * data.
+ * pages used up); a cgroup's limit still means the OOM killer.
  */
 #include "backends/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <sys/vfs.h>
-#include <unistd.h>
 
 #include "backends/registry.h"
-#include "base/errname.h"
 #include "base/util.h"
-
-struct mem_config {
-	uint64_t size_bytes;
-	bool huge_pages;
-};
-
-static const struct option mem_options[] = {
-	{ .name = "size",
-	  .type = OPTION_SIZE,
-	  .offset = offsetof(struct mem_config, size_bytes),
-	  .min = 4096,
-	  .max = INT64_MAX,
-	  .flags = OPTION_REQUIRED,
-	  .help = "Size of the device. Memory is used only for what was written and not "
-		  "discarded." },
-	{ .name = "huge_pages",
-	  .type = OPTION_BOOL,
-	  .offset = offsetof(struct mem_config, huge_pages),
-	  .def = "false",
-	  .help = "Use huge pages. The whole size must be free in the pool (vm.nr_hugepages) when "
-		  "the device starts; memory is given back in units of one huge page." },
-	OPTION_END,
-};
 
 static uint64_t page_of(const struct mem_device *mem, uint64_t offset_bytes)
 {
@@ -163,113 +132,6 @@ static enum backend_submit mem_submit(struct backend_io *io)
 	return BACKEND_DONE;
 }
 
-static int fail_memory(struct backend_device *device, int err, const char *what)
-{
-	const struct mem_config *config = device->config;
-
-	if (config->huge_pages && (err == -ENOMEM || err == -ENOSPC))
-		return backend_fail(device, err,
-				    "not enough free huge pages for %llu MiB: raise "
-				    "vm.nr_hugepages, or set huge_pages: false",
-				    (unsigned long long)(config->size_bytes >> 20));
-	return backend_fail(device, err, "cannot get %llu MiB of memory: %s: %s",
-			    (unsigned long long)(config->size_bytes >> 20), what, errname(err));
-}
-
-static int create_file(struct backend_device *device)
-{
-	const struct mem_config *config = device->config;
-	struct mem_device *mem = device->priv;
-	struct statfs fs;
-
-	mem->fd = memfd_create("ublkd-mem", MFD_CLOEXEC | (config->huge_pages ? MFD_HUGETLB : 0));
-	if (mem->fd < 0)
-		return fail_memory(device, -errno, "memfd_create");
-	if (fstatfs(mem->fd, &fs) < 0)
-		return fail_memory(device, -errno, "fstatfs");
-	mem->page_bytes = (uint64_t)fs.f_bsize;
-	mem->page_shift = log2_floor(mem->page_bytes);
-	mem->map_bytes = round_up(config->size_bytes, mem->page_bytes);
-	if (mem->map_bytes < config->size_bytes || mem->map_bytes > INT64_MAX)
-		return fail_memory(device, -EFBIG, "size");
-	if (ftruncate(mem->fd, (off_t)mem->map_bytes) < 0)
-		return fail_memory(device, -errno, "ftruncate");
-	return 0;
-}
-
-static size_t bitmap_bytes(const struct mem_device *mem)
-{
-	return (size_t)round_up(page_of(mem, mem->map_bytes), 64) / 8;
-}
-
-static int map_file(struct backend_device *device)
-{
-	struct mem_device *mem = device->priv;
-	void *addr = mmap(NULL, mem->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, mem->fd, 0);
-
-	if (addr == MAP_FAILED)
-		return fail_memory(device, -errno, "mmap");
-	mem->base = addr;
-	/* Somebody's disk has no business in a core file. */
-	madvise(addr, mem->map_bytes, MADV_DONTDUMP);
-	addr = mmap(NULL, bitmap_bytes(mem), PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (addr == MAP_FAILED)
-		return fail_memory(device, -errno, "mmap");
-	mem->present = addr;
-	return 0;
-}
-
-static int mem_open(struct backend_device *device)
-{
-	const struct mem_config *config = device->config;
-	struct mem_device *mem = device->priv;
-	int ret = create_file(device);
-
-	if (ret == 0)
-		ret = map_file(device);
-	if (ret < 0)
-		return ret;
-	device->limits = (struct backend_limits){
-		.size_bytes = config->size_bytes,
-		.caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES,
-		.discard_granularity_bytes = (uint32_t)mem->page_bytes,
-	};
-	if (device->wishes.read_only)
-		device->limits.caps |= BACKEND_CAP_READ_ONLY;
-	return 0;
-}
-
-static void mem_close(struct backend_device *device)
-{
-	struct mem_device *mem = device->priv;
-
-	if (mem->present)
-		munmap(mem->present, bitmap_bytes(mem));
-	if (mem->base)
-		munmap(mem->base, mem->map_bytes);
-	if (mem->fd >= 0)
-		close(mem->fd);
-}
-
-/* Inodes count per file system, and huge pages have one of their own. */
-static void mem_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
-{
-	const struct mem_device *mem = device->priv;
-	struct stat st = { 0 };
-
-	fstat(mem->fd, &st); /* of a memfd it cannot fail */
-	snprintf(text, BACKEND_IDENTITY_BYTES, "memfd %u:%u:%llu", major(st.st_dev),
-		 minor(st.st_dev), (unsigned long long)st.st_ino);
-}
-
-static int mem_parked_fd(const struct backend_device *device)
-{
-	const struct mem_device *mem = device->priv;
-
-	return mem->fd;
-}
-
 static int mem_queue_init(struct backend_queue *queue)
 {
 	const struct mem_device *mem = queue->device->priv;
@@ -306,7 +168,7 @@ static void mem_io_fini(struct backend_io *io)
 
 const struct backend backend_mem = {
 	.name = "mem",
-	.summary = "a RAM disk: sparse, gone when the daemon ends",
+	.summary = "a RAM disk: sparse, gone when the device is removed",
 	.options = mem_options,
 	.config_bytes = sizeof(struct mem_config),
 	.device_bytes = sizeof(struct mem_device),

@@ -1,4 +1,4 @@
-/* What mem.c and mem_zero.c share. */
+/* What mem.c (I/O), mem_open.c (the memory) and mem_zero.c share. */
 #ifndef BACKENDS_MEM_H
 #define BACKENDS_MEM_H
 
@@ -7,6 +7,11 @@
 #include "backends/backend.h"
 #include "reactor/op.h"
 #include "reactor/reactor.h"
+
+struct mem_config {
+	uint64_t size_bytes;
+	bool huge_pages;
+};
 
 struct mem_device {
 	int fd;
@@ -38,6 +43,13 @@ struct mem_io {
 	uint64_t pos, end; /* what the memset of this state has to do */
 	uint64_t punch_start, punch_end, tail_end;
 };
+
+/* mem_open.c */
+extern const struct option mem_options[];
+int mem_open(struct backend_device *device);
+void mem_close(struct backend_device *device);
+void mem_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
+int mem_parked_fd(const struct backend_device *device);
 
 /*
  * mem.c: memory for a range that will be written, given now, so that a full system is an errno
