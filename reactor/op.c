@@ -83,6 +83,12 @@ struct io_uring_sqe *op_sqe(struct op *op)
 	return io_uring_get_sqe(&r->ring.uring);
 }
 
+void op_sqe_room(struct reactor *r, unsigned nr)
+{
+	if (io_uring_sq_space_left(&r->ring.uring) < nr)
+		ring_enter(&r->ring, 0, 0);
+}
+
 void op_start(struct op *op, struct io_uring_sqe *sqe)
 {
 	op->user_data += USER_DATA_GENERATION_ONE;

@@ -54,6 +54,12 @@ void op_fini(struct op *op);
  */
 struct io_uring_sqe *op_sqe(struct op *op);
 
+/*
+ * Makes room for nr SQEs in a row, as far as the SQ is that large: prepared without a turn in
+ * between they go to the kernel in one enter, which no signal cuts in two.
+ */
+void op_sqe_room(struct reactor *r, unsigned nr);
+
 /* After the prep_* call, which would overwrite what this sets. */
 void op_start(struct op *op, struct io_uring_sqe *sqe);
 
