@@ -33,6 +33,14 @@ uint64_t data_path_flags(const struct data_choice *choice)
 	return flags_of(choice->path) | (choice->batch ? UBLK_F_BATCH_IO : 0);
 }
 
+void data_path_of_flags(struct data_choice *ret_choice, uint64_t flags)
+{
+	ret_choice->batch = flags & UBLK_F_BATCH_IO;
+	ret_choice->path = flags & UBLK_F_AUTO_BUF_REG ? DATA_PATH_ZERO_COPY
+			   : flags & UBLK_F_USER_COPY  ? DATA_PATH_USER_COPY
+						       : DATA_PATH_COPY;
+}
+
 int data_path_check(enum data_path wish, uint8_t abilities, const char *backend,
 		    char error[static DATA_PATH_ERROR_BYTES])
 {

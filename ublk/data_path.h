@@ -57,4 +57,7 @@ int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum b
 /* UBLK_F_* to ask ADD_DEV for. */
 uint64_t data_path_flags(const struct data_choice *choice);
 
+/* The other way round: what was chosen for a device with these UBLK_F_*. */
+void data_path_of_flags(struct data_choice *ret_choice, uint64_t flags);
+
 #endif

@@ -19,12 +19,13 @@
 const char *device_state_name(enum device_state state)
 {
 	static const char *const name[DEVICE_STATE_NR] = {
-		[DEVICE_ADDING] = "adding",	  [DEVICE_PARAMS] = "params",
-		[DEVICE_OPENING] = "opening",	  [DEVICE_PLACING] = "placing",
-		[DEVICE_ATTACHING] = "attaching", [DEVICE_STARTING] = "starting",
-		[DEVICE_LIVE] = "live",		  [DEVICE_STOPPING] = "stopping",
-		[DEVICE_DRAINING] = "draining",	  [DEVICE_DELETING] = "deleting",
-		[DEVICE_GONE] = "gone",		  [DEVICE_FAILED] = "failed",
+		[DEVICE_ADDING] = "adding",	    [DEVICE_PARAMS] = "params",
+		[DEVICE_OPENING] = "opening",	    [DEVICE_PLACING] = "placing",
+		[DEVICE_ATTACHING] = "attaching",   [DEVICE_STARTING] = "starting",
+		[DEVICE_RECOVERING] = "recovering", [DEVICE_LIVE] = "live",
+		[DEVICE_STOPPING] = "stopping",	    [DEVICE_DRAINING] = "draining",
+		[DEVICE_DELETING] = "deleting",	    [DEVICE_GONE] = "gone",
+		[DEVICE_FAILED] = "failed",
 	};
 
 	return state < DEVICE_STATE_NR ? name[state] : "?";
@@ -83,8 +84,14 @@ static int choose_data_path(struct device *d, char *error, size_t error_bytes)
 
 static int device_init(struct device *d, char *error, size_t error_bytes)
 {
+	char words[RECOVERY_ERROR_BYTES];
 	int ret;
 
+	ret = recovery_check(d->spec.recovery, d->host->ctl->features, words);
+	if (ret < 0) {
+		snprintf(error, error_bytes, "%s", words);
+		return ret;
+	}
 	d->queues = calloc(d->spec.queues, sizeof(*d->queues));
 	if (!d->queues || !d->spec.name) {
 		snprintf(error, error_bytes, "out of memory");
@@ -97,12 +104,18 @@ static int device_init(struct device *d, char *error, size_t error_bytes)
 		snprintf(error, error_bytes, "too many devices");
 		return ret;
 	}
-	ret = open_backend(d, error, error_bytes);
+	return 0;
+}
+
+int device_open_backend(struct device *d, char *error, size_t error_bytes)
+{
+	int ret = open_backend(d, error, error_bytes);
+
 	return ret < 0 ? ret : choose_data_path(d, error, error_bytes);
 }
 
-int device_start(struct device **ret_device, const struct device_host *host,
-		 const struct device_spec *spec, void *owner, char *error, size_t error_bytes)
+int device_create(struct device **ret_device, const struct device_host *host,
+		  const struct device_spec *spec, void *owner, char *error, size_t error_bytes)
 {
 	struct device *d = calloc(1, sizeof(*d));
 	int ret;
@@ -125,8 +138,30 @@ int device_start(struct device **ret_device, const struct device_host *host,
 		return ret;
 	}
 	*ret_device = d;
+	return 0;
+}
+
+int device_start(struct device **ret_device, const struct device_host *host,
+		 const struct device_spec *spec, void *owner, char *error, size_t error_bytes)
+{
+	struct device *d;
+	int ret = device_create(&d, host, spec, owner, error, error_bytes);
+
+	if (ret < 0)
+		return ret;
+	ret = device_open_backend(d, error, error_bytes);
+	if (ret < 0) {
+		device_free(d);
+		return ret;
+	}
+	*ret_device = d;
 	device_go_up(d);
 	return 0;
+}
+
+bool device_kept(const struct device *d)
+{
+	return d->state == DEVICE_FAILED && d->added;
 }
 
 void device_free(struct device *d)
@@ -182,7 +217,8 @@ struct backend_device *device_backend(struct device *d)
 
 void device_info(const struct device *d, struct device_info *ret_info)
 {
-	const struct backend_limits *limits = &d->backend->limits;
+	static const struct backend_limits none;
+	const struct backend_limits *limits = d->backend ? &d->backend->limits : &none;
 
 	*ret_info = (struct device_info){
 		.id = d->added ? (int64_t)d->info.dev_id : d->spec.id,

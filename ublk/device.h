@@ -2,8 +2,9 @@
  * The life of one block device, from configuration to /dev/ublkbN and back. Everything here runs on
  * the main thread; the queues run on their reactors and are reached by mail.
  *
- *   device_start: ADDING -> PARAMS -> OPENING -> PLACING -> ATTACHING -> STARTING -> LIVE
- *   device_stop:  STOPPING -> DRAINING -> DELETING -> GONE
+ *   device_start:   ADDING -> PARAMS -> OPENING -> PLACING -> ATTACHING -> STARTING -> LIVE
+ *   device_recover: RECOVERING -------> OPENING -> ...
+ *   device_stop:    STOPPING -> DRAINING -> DELETING -> GONE
  *
  * A failure on the way up runs the way down from where it stood and ends in FAILED. Each device is
  * its own failure domain: nothing here can stop another one.
@@ -18,10 +19,12 @@
 #include "base/histogram.h"
 #include "ublk/control.h"
 #include "ublk/queue.h"
+#include "ublk/recovery.h"
 
 enum device_state {
 	DEVICE_ADDING,
 	DEVICE_PARAMS,
+	DEVICE_RECOVERING,
 	DEVICE_OPENING,
 	DEVICE_PLACING,
 	DEVICE_ATTACHING,
@@ -31,7 +34,7 @@ enum device_state {
 	DEVICE_DRAINING,
 	DEVICE_DELETING,
 	DEVICE_GONE,   /* stopped as asked; to be freed */
-	DEVICE_FAILED, /* did not start, nothing is left in the kernel; to be freed */
+	DEVICE_FAILED, /* did not start; to be freed. See device_kept */
 	DEVICE_STATE_NR,
 };
 
@@ -53,9 +56,14 @@ struct device_host {
 	struct reactor **reactors; /* data reactors */
 	const int *reactor_cpus;   /* the CPU each is pinned to; -1: none */
 	unsigned reactor_nr;
-	uint64_t mark; /* kept by the driver with each device (ublksrv_flags): whose it is */
 	/* Main thread, from a turn of the control reactor, never from inside a device_ call. */
 	void (*event)(struct device *device, enum device_event event, void *arg);
+	/*
+	 * The driver has the device, by device_info's id, and nobody can use it yet: the time to
+	 * write that down. Returns 0, or -errno with words: then it is taken down again. May be
+	 * NULL. Called as event is.
+	 */
+	int (*added)(struct device *device, void *arg, char *error, size_t error_bytes);
 	void *arg;
 };
 
@@ -68,6 +76,8 @@ struct device_spec {
 	bool read_only;
 	enum data_path data_path;
 	enum batch_wish batch;
+	enum recovery recovery;
+	uint64_t mark; /* kept by the driver with the device (ublksrv_flags): whose it is */
 	const struct backend_spec *backend; /* lives as long as the device */
 	int parked_fd; /* as in backend_wishes; borrowed until device_start returns */
 };
@@ -80,6 +90,34 @@ struct device_spec {
  */
 int device_start(struct device **ret_device, const struct device_host *host,
 		 const struct device_spec *spec, void *owner, char *error, size_t error_bytes);
+
+/* What a device was when its server died. */
+struct device_past {
+	struct ublksrv_ctrl_dev_info info; /* as the driver says now */
+	uint64_t size_bytes;
+	const char *identity; /* backend_identity of then */
+};
+
+/*
+ * The same for a device that the driver has kept since its server died. past overrules what spec
+ * says about id, queues, depth, max_io, data path, batches and recovery. -EBUSY: the backend is
+ * still in use, by I/O of the dead server perhaps; try again. When the device cannot be adopted it
+ * stays in the driver as it is, unless a stop is asked for meanwhile.
+ */
+int device_recover(struct device **ret_device, const struct device_host *host,
+		   const struct device_spec *spec, const struct device_past *past, void *owner,
+		   char *error, size_t error_bytes);
+
+/*
+ * A device for such a one without a backend and without serving it, only for device_stop to remove
+ * it from the driver; refused as that is when somebody has it open: then it is FAILED and kept.
+ */
+int device_discard(struct device **ret_device, const struct device_host *host,
+		   const struct device_spec *spec, const struct device_past *past, void *owner,
+		   char *error, size_t error_bytes);
+
+/* FAILED only: whether the driver still has it, for another device_recover. */
+bool device_kept(const struct device *device);
 
 /*
  * Begins to stop a LIVE (or still starting) device. force: also when somebody has it open; they get
@@ -97,7 +135,7 @@ const char *device_name(const struct device *device);
 enum device_state device_state(const struct device *device);
 const char *device_error(const struct device *device);
 
-/* The top of its stack, from device_start to device_free; NULL never but in between. */
+/* The top of its stack, from device_start to device_free; NULL after device_discard. */
 struct backend_device *device_backend(struct device *device);
 
 struct device_info {

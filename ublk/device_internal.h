@@ -41,6 +41,7 @@ struct device {
 	unsigned del_tries;
 
 	bool added;	  /* exists in the driver: DEL_DEV at the end */
+	bool adopting;	  /* device_recover, not LIVE yet */
 	bool failed;	  /* on the way down because of an error */
 	bool stop_wanted; /* device_stop came */
 	bool stop_force;
@@ -70,6 +71,26 @@ void device_fail_cmd(struct device *d, const struct ctl_cmd *cmd, int err);
 
 /* Begins the way up. */
 void device_go_up(struct device *d);
+
+/* The step of both after the limits are settled: opens the driver's end of the device. */
+void device_open_driver(struct device *d);
+
+/* The last step: START_DEV or END_USER_RECOVERY. */
+void device_begin_serving(struct device *d);
+
+/* A step failed: goes down. what: "what: errno". */
+void device_fail(struct device *d, const char *what, int err);
+
+/* True when the way up ends here: a stop was asked for while the step was under way. */
+bool device_turned_back(struct device *d);
+
+/* Memory of a device, FAILED until it is on its way; spec.name is copied. Returns as device_start.
+ */
+int device_create(struct device **ret_device, const struct device_host *host,
+		  const struct device_spec *spec, void *owner, char *error, size_t error_bytes);
+
+/* Opens its backend and chooses its data path. Returns as device_start. */
+int device_open_backend(struct device *d, char *error, size_t error_bytes);
 
 /*
  * Takes the next step of the way down from wherever the device stands; call again after each event

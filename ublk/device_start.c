@@ -36,15 +36,14 @@ void device_fail_cmd(struct device *d, const struct ctl_cmd *cmd, int err)
 	device_go_down(d);
 }
 
-static void fail(struct device *d, const char *what, int err)
+void device_fail(struct device *d, const char *what, int err)
 {
 	device_set_error(d, "%s: %s", what, errname(err));
 	d->failed = true;
 	device_go_down(d);
 }
 
-/* True when the way up ends here: a stop was asked for while the step was under way. */
-static bool turned_back(struct device *d)
+bool device_turned_back(struct device *d)
 {
 	if (d->stop_wanted)
 		device_go_down(d);
@@ -60,17 +59,18 @@ static void start_done(struct ctl_cmd *cmd, int res)
 		return;
 	}
 	d->has_disk = true;
+	d->adopting = false;
 	/* Also when a stop was asked for meanwhile: it may yet be refused. */
 	device_set_state(d, DEVICE_LIVE);
 	device_event(d, DEVICE_EVENT_LIVE);
-	if (!turned_back(d))
+	if (!device_turned_back(d))
 		device_check_drained(d);
 }
 
-static void start(struct device *d)
+void device_begin_serving(struct device *d)
 {
 	struct ctl_request request = {
-		.cmd_op = UBLK_U_CMD_START_DEV,
+		.cmd_op = d->adopting ? UBLK_U_CMD_END_USER_RECOVERY : UBLK_U_CMD_START_DEV,
 		.dev_id = d->info.dev_id,
 		.queue_id = -1,
 		.data = (uint64_t)getpid(),
@@ -98,8 +98,8 @@ void device_queue_attached(struct queue *q, int err)
 		return;
 	if (d->failed)
 		device_go_down(d);
-	else if (!turned_back(d))
-		start(d);
+	else if (!device_turned_back(d))
+		device_begin_serving(d);
 }
 
 static void attach(struct device *d)
@@ -159,7 +159,7 @@ static void affinity_done(struct ctl_cmd *cmd, int res)
 {
 	struct device *d = container_of(cmd, struct device, cmd);
 
-	if (turned_back(d))
+	if (device_turned_back(d))
 		return;
 	if (res < 0) {
 		device_fail_cmd(d, cmd, res);
@@ -246,7 +246,7 @@ static void try_open(struct timer *timer)
 	struct reactor *home = d->host->ctl->reactor;
 	char path[32];
 
-	if (turned_back(d))
+	if (device_turned_back(d))
 		return;
 	snprintf(path, sizeof(path), "/dev/ublkc%u", d->info.dev_id);
 	d->cdev_fd = ring_open(path, O_RDWR);
@@ -257,14 +257,14 @@ static void try_open(struct timer *timer)
 		return;
 	}
 	if (d->cdev_fd < 0) {
-		fail(d, path, d->cdev_fd);
+		device_fail(d, path, d->cdev_fd);
 		return;
 	}
 	for (unsigned i = 0; i < d->spec.queues; i++) {
 		int ret = map_queue(d, i);
 
 		if (ret < 0) {
-			fail(d, "mapping the queue's descriptors", ret);
+			device_fail(d, "mapping the queue's descriptors", ret);
 			return;
 		}
 	}
@@ -272,26 +272,31 @@ static void try_open(struct timer *timer)
 	place_next(d);
 }
 
-static void params_done(struct ctl_cmd *cmd, int res)
+void device_open_driver(struct device *d)
 {
-	struct device *d = container_of(cmd, struct device, cmd);
-
-	if (turned_back(d))
-		return;
-	if (res < 0) {
-		device_fail_cmd(d, cmd, res);
-		return;
-	}
 	device_set_state(d, DEVICE_OPENING);
 	timer_init(&d->retry, try_open);
 	d->retry_until_ns = d->host->ctl->reactor->now_ns + NODE_DEADLINE_NS;
 	try_open(&d->retry);
 }
 
+static void params_done(struct ctl_cmd *cmd, int res)
+{
+	struct device *d = container_of(cmd, struct device, cmd);
+
+	if (device_turned_back(d))
+		return;
+	if (res < 0) {
+		device_fail_cmd(d, cmd, res);
+		return;
+	}
+	device_open_driver(d);
+}
+
 /* The driver may give less than was asked for. */
 static int check_negotiated(struct device *d)
 {
-	uint64_t flags = data_path_flags(&d->data);
+	uint64_t flags = data_path_flags(&d->data) | recovery_flags(d->spec.recovery);
 
 	if ((d->info.flags & flags) != flags)
 		return -EOPNOTSUPP;
@@ -307,6 +312,18 @@ static int check_negotiated(struct device *d)
 	return 0;
 }
 
+static int told_added(struct device *d)
+{
+	char words[DEVICE_ERROR_BYTES];
+
+	if (!d->host->added || d->host->added(d, d->host->arg, words, sizeof(words)) == 0)
+		return 0;
+	device_set_error(d, "%s", words);
+	d->failed = true;
+	device_go_down(d);
+	return -ECANCELED;
+}
+
 static void add_done(struct ctl_cmd *cmd, int res)
 {
 	struct device *d = container_of(cmd, struct device, cmd);
@@ -316,13 +333,15 @@ static void add_done(struct ctl_cmd *cmd, int res)
 		return;
 	}
 	d->added = true;
-	if (turned_back(d))
+	if (device_turned_back(d))
 		return;
 	res = check_negotiated(d);
 	if (res < 0) {
-		fail(d, "ADD_DEV answered other than asked", res);
+		device_fail(d, "ADD_DEV answered other than asked", res);
 		return;
 	}
+	if (told_added(d) < 0)
+		return;
 	params_fill(&d->params, &d->spec, &d->backend->limits, d->data.path);
 	device_set_state(d, DEVICE_PARAMS);
 	device_send(d, UBLK_U_CMD_SET_PARAMS, &d->params, sizeof(d->params), params_done);
@@ -336,8 +355,9 @@ void device_go_up(struct device *d)
 		.max_io_buf_bytes = d->spec.max_io_bytes,
 		.dev_id = (uint32_t)d->spec.id,
 		.ublksrv_pid = getpid(),
-		.flags = UBLK_F_CMD_IOCTL_ENCODE | data_path_flags(&d->data),
-		.ublksrv_flags = d->host->mark,
+		.flags = UBLK_F_CMD_IOCTL_ENCODE | data_path_flags(&d->data) |
+			 recovery_flags(d->spec.recovery),
+		.ublksrv_flags = d->spec.mark,
 	};
 	device_set_state(d, DEVICE_ADDING);
 	device_send(d, UBLK_U_CMD_ADD_DEV, &d->info, sizeof(d->info), add_done);

@@ -114,10 +114,16 @@ static void close_cdev(struct device *d)
 	d->cdev_fd = -1;
 }
 
+/* It could not be adopted, and nothing was done to it: its users go on waiting for a better try. */
+static bool left_to_driver(const struct device *d)
+{
+	return d->adopting && !d->stop_wanted && d->attach_nr == 0;
+}
+
 static void delete (struct device *d)
 {
 	close_cdev(d);
-	if (!d->added) {
+	if (!d->added || left_to_driver(d)) {
 		finish(d);
 		return;
 	}
@@ -175,9 +181,11 @@ static void cancel_queues(struct device *d, bool cancel)
 
 static void refuse_stop(struct device *d, const char *names)
 {
+	bool unserved = d->adopting && d->attach_nr == 0;
+
 	d->error[0] = '\0';
 	/* Somebody else was less polite: then it goes down as was wished. */
-	if (d->drained_nr == d->attach_nr) {
+	if (!unserved && d->drained_nr == d->attach_nr) {
 		d->stopped_outside = true;
 		device_go_down(d);
 		return;
@@ -187,6 +195,17 @@ static void refuse_stop(struct device *d, const char *names)
 	d->stop_wanted = d->stop_sent = false;
 	cancel_queues(d, false);
 	reactor_timer_cancel(d->host->ctl->reactor, &d->deadline);
+	if (unserved) {
+		d->failed = true;
+		device_go_down(d);
+		return;
+	}
+	if (d->adopting) {
+		device_event(d, DEVICE_EVENT_STOP_REFUSED);
+		d->error[0] = '\0';
+		device_begin_serving(d);
+		return;
+	}
 	device_set_state(d, DEVICE_LIVE);
 	device_event(d, DEVICE_EVENT_STOP_REFUSED);
 	d->error[0] = '\0';
@@ -285,6 +304,12 @@ static void stop(struct device *d)
 			    stop_done);
 }
 
+/* Of an adopted device that is to be stopped before it was served: who has it open is asked. */
+static bool has_unserved_disk(const struct device *d)
+{
+	return d->adopting && d->stop_wanted && d->has_disk && d->attach_nr == 0 && !d->stop_sent;
+}
+
 void device_go_down(struct device *d)
 {
 	/* Each of these ends in a callback that comes back here. */
@@ -293,7 +318,7 @@ void device_go_down(struct device *d)
 	/* All is given back; only the answer to a question is awaited (device_check_finish). */
 	if (d->finish_waits)
 		return;
-	if (d->drained_nr < d->attach_nr) {
+	if (d->drained_nr < d->attach_nr || has_unserved_disk(d)) {
 		if (!d->stop_sent)
 			stop(d);
 		return;

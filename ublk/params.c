@@ -108,3 +108,25 @@ void params_fill(struct ublk_params *params, const struct device_spec *spec,
 	if (path == DATA_PATH_ZERO_COPY)
 		fill_pages(params, limits);
 }
+
+const char *params_misfit(const struct ublk_params *params, const struct device_spec *spec,
+			  const struct backend_limits *limits)
+{
+	const struct ublk_param_basic *basic = &params->basic;
+	bool writes = !(basic->attrs & UBLK_ATTR_READ_ONLY);
+	uint32_t attrs = attrs_of(spec, limits->caps);
+
+	if (basic->dev_sectors << SECTOR_SHIFT > limits->size_bytes)
+		return "it is smaller";
+	if (limits->logical_block_bytes > 1u << basic->logical_bs_shift)
+		return "its blocks are larger";
+	if (writes && (limits->caps & BACKEND_CAP_READ_ONLY))
+		return "it cannot be written";
+	/* Nobody would ever send the FLUSH that makes its writes durable. */
+	if (writes && (attrs & UBLK_ATTR_VOLATILE_CACHE) &&
+	    !(basic->attrs & UBLK_ATTR_VOLATILE_CACHE))
+		return "it has a volatile cache now";
+	if ((basic->attrs & UBLK_ATTR_FUA) && !(attrs & UBLK_ATTR_FUA))
+		return "it cannot write through its cache any more";
+	return NULL;
+}

@@ -10,4 +10,11 @@
 void params_fill(struct ublk_params *params, const struct device_spec *spec,
 		 const struct backend_limits *limits, enum data_path path);
 
+/*
+ * NULL when a backend with these limits can still serve a device that was made with params;
+ * otherwise why not, a static string.
+ */
+const char *params_misfit(const struct ublk_params *params, const struct device_spec *spec,
+			  const struct backend_limits *limits);
+
 #endif

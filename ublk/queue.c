@@ -279,6 +279,11 @@ static void attach(struct mail *mail)
 	}
 	q->attaching = true;
 	q->up_nr = q->setup.depth;
+	/*
+	 * All or none: where a server dies between two FETCHes of a queue, drivers before 6.16
+	 * never end the first one, and with it the device.
+	 */
+	op_sqe_room(q->setup.reactor, q->setup.depth);
 	if (q->batch)
 		batch_fetch(q);
 	for (unsigned tag = 0; !q->batch && tag < q->setup.depth; tag++)

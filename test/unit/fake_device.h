@@ -5,10 +5,12 @@
  *
  *   absent...  device_start fails            sour...  starting fails later
  *   slow...    nothing happens until fake_release   busy...  a polite stop is refused
+ *   held...    device_recover says that the backend is busy, fake_held_nr times
  */
 #ifndef TEST_FAKE_DEVICE_H
 #define TEST_FAKE_DEVICE_H
 
+#include <errno.h>
 #include <ev.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +30,7 @@ struct device {
 	char error[DEVICE_ERROR_BYTES];
 	void *owner;
 	enum device_state state;
-	bool stop_wanted, force, asked;
+	bool stop_wanted, force, asked, adopting, kept;
 	enum device_event planned;
 	struct ev_timer answer;
 	const void *config_seen; /* as given; still there when the device ends */
@@ -72,6 +74,9 @@ static void fake_answer(struct ev_loop *ev, struct ev_timer *w, int events)
 		d->state = after[d->planned];
 	if (d->planned == DEVICE_EVENT_STOP_REFUSED)
 		d->stop_wanted = false;
+	d->kept = d->planned == DEVICE_EVENT_FAILED && d->adopting;
+	if (d->planned == DEVICE_EVENT_LIVE)
+		d->adopting = false;
 	d->host->event(d, d->planned, d->host->arg);
 }
 
@@ -92,6 +97,8 @@ static inline void fake_plan_end(struct device *d)
 	if (!d->stop_wanted)
 		fake_plan(d, fake_is(d, "sour") ? DEVICE_EVENT_FAILED : DEVICE_EVENT_LIVE,
 			  fake_is(d, "sour") ? "the driver says no" : "");
+	else if (fake_is(d, "busy") && !d->force && d->adopting)
+		fake_plan(d, DEVICE_EVENT_FAILED, "in use: by the test");
 	else if (fake_is(d, "busy") && !d->force)
 		fake_plan(d, DEVICE_EVENT_STOP_REFUSED, "in use: by the test");
 	else
@@ -131,8 +138,8 @@ const char *device_state_name(enum device_state state)
 	return state == DEVICE_LIVE ? "live" : "other";
 }
 
-int device_start(struct device **ret_device, const struct device_host *host,
-		 const struct device_spec *spec, void *owner, char *error, size_t error_bytes)
+static inline void fake_make(struct device **ret_device, const struct device_host *host,
+			     const struct device_spec *spec, void *owner)
 {
 	struct device *d = calloc(1, sizeof(*d));
 	unsigned i = 0;
@@ -142,21 +149,64 @@ int device_start(struct device **ret_device, const struct device_host *host,
 	d->owner = owner;
 	d->config_seen = spec->backend->config;
 	snprintf(d->name, sizeof(d->name), "%s", spec->name);
-	if (fake_is(d, "absent")) {
-		free(d);
-		snprintf(error, error_bytes, "there is no such file");
-		return -1;
-	}
 	while (fake_devices[i])
 		ASSERT(++i < FAKE_DEVICES_MAX);
 	fake_devices[i] = d;
 	fake_nr++;
-	fake_starts++;
 	d->state = DEVICE_ADDING;
-	if (!fake_is(d, "slow"))
-		fake_plan_end(d);
 	*ret_device = d;
+}
+
+int device_start(struct device **ret_device, const struct device_host *host,
+		 const struct device_spec *spec, void *owner, char *error, size_t error_bytes)
+{
+	if (strncmp(spec->name, "absent", 6) == 0) {
+		snprintf(error, error_bytes, "there is no such file");
+		return -1;
+	}
+	fake_make(ret_device, host, spec, owner);
+	fake_starts++;
+	if (!fake_is(*ret_device, "slow"))
+		fake_plan_end(*ret_device);
 	return 0;
+}
+
+/* How often held... is still held. */
+static unsigned fake_held_nr;
+
+int device_recover(struct device **ret_device, const struct device_host *host,
+		   const struct device_spec *spec, const struct device_past *past, void *owner,
+		   char *error, size_t error_bytes)
+{
+	struct device_spec same = *spec;
+	int ret;
+
+	if (strncmp(spec->name, "held", 4) == 0 && fake_held_nr > 0) {
+		fake_held_nr--;
+		snprintf(error, error_bytes, "the file is in use");
+		return -EBUSY;
+	}
+	same.id = (int64_t)past->info.dev_id;
+	ret = device_start(ret_device, host, &same, owner, error, error_bytes);
+	if (ret == 0)
+		(*ret_device)->adopting = true;
+	return ret;
+}
+
+int device_discard(struct device **ret_device, const struct device_host *host,
+		   const struct device_spec *spec, const struct device_past *past, void *owner,
+		   char *error, size_t error_bytes)
+{
+	(void)error, (void)error_bytes;
+	fake_make(ret_device, host, spec, owner);
+	(*ret_device)->spec.id = (int64_t)past->info.dev_id;
+	(*ret_device)->adopting = true;
+	return 0;
+}
+
+bool device_kept(const struct device *d)
+{
+	return d->kept;
 }
 
 int device_stop(struct device *d, bool force, uint64_t deadline_ns)
