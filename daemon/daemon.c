@@ -2,7 +2,7 @@
  * The order in which the daemon comes up, what its signals do, and the order in which it goes down.
  * Owns everything that is there once. Main thread.
  *
- * Happy path: process -> lock -> reactors -> loop -> driver -> orphans -> devices -> control socket
+ * Happy path: process -> lock -> state -> reactors -> loop -> driver -> devices -> control socket
  * -> READY=1; SIGHUP reads the file again; SIGTERM or SIGINT stops the devices, then the reactors.
  *
  * Failure modes: whatever is missing before the first device: one line with the cure, exit code 1.
@@ -23,17 +23,19 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "daemon/adopt.h"
 #include "daemon/commands.h"
 #include "daemon/fleet.h"
 #include "daemon/http.h"
 #include "daemon/loop.h"
 #include "daemon/notify.h"
-#include "daemon/orphans.h"
+#include "daemon/park.h"
 #include "daemon/path.h"
 #include "daemon/process.h"
 #include "daemon/reactors.h"
 #include "daemon/settings.h"
 #include "daemon/socket.h"
+#include "daemon/state.h"
 #include "ublk/control.h"
 
 #define CTL_OPEN_TIMEOUT_NS (10 * NS_PER_SEC)
@@ -45,6 +47,8 @@ struct daemon {
 	struct loop loop;
 	struct ctl ctl;
 	struct device_host host;
+	struct state state;
+	struct park park;
 	struct fleet fleet;
 	struct socket_server server;
 	struct commands commands;
@@ -141,12 +145,18 @@ static void log_memory(const struct daemon *d)
 		 d->reactors.nr);
 }
 
-static void add_configured(struct daemon *d)
+/* What a dead daemon left is adopted as it was; then the configuration is applied to it. */
+static int begin_devices(struct daemon *d)
 {
-	for (size_t i = 0; i < d->settings.device_nr; i++)
-		fleet_add(&d->fleet, settings_take(&d->settings, i), true);
-	/* With no device at all nothing else would say that they have settled. */
-	fleet_check(&d->fleet);
+	struct adoption adoption;
+	int ret = adoption_find(&adoption, &d->loop, &d->fleet);
+
+	if (ret == 0) {
+		adoption_begin(&adoption, &d->fleet);
+		fleet_reload(&d->fleet, &d->settings);
+	}
+	adoption_free(&adoption);
+	return ret;
 }
 
 static void end(struct daemon *d, enum exit_code exit_code)
@@ -329,6 +339,22 @@ static int threads_start(struct daemon *d)
 	return ret;
 }
 
+static int state_folder(struct daemon *d)
+{
+	char path[256];
+	int ret;
+
+	state_path(&d->settings.daemon, path);
+	/* First: the descriptors it takes in must not be closed or used by anybody else. */
+	ret = park_open(&d->park, path);
+	if (ret == 0)
+		ret = state_open(&d->state, path);
+	if (ret < 0)
+		log_error("cannot open the state folder", "path=\"%s\" error=%s", path,
+			  errname(ret));
+	return ret;
+}
+
 static int prepare(struct daemon *d)
 {
 	int ret = process_check_kernel();
@@ -340,7 +366,9 @@ static int prepare(struct daemon *d)
 	d->lock_fd = process_lock(d->settings.daemon.control);
 	if (d->lock_fd < 0)
 		return d->lock_fd;
-	ret = threads_start(d);
+	ret = state_folder(d);
+	if (ret == 0)
+		ret = threads_start(d);
 	return ret < 0 ? ret : driver_open(d);
 }
 
@@ -351,9 +379,11 @@ static void make_fleet(struct daemon *d)
 		.reactors = d->reactors.reactor,
 		.reactor_cpus = d->reactors.cpu,
 		.reactor_nr = d->reactors.nr,
-		.mark = orphans_mark(d->settings.daemon.control),
 	};
 	fleet_init(&d->fleet, d->loop.ev, &d->host, d->settings.daemon.stop_timeout_ns);
+	d->fleet.control = d->settings.daemon.control;
+	d->fleet.state = &d->state;
+	d->fleet.park = &d->park;
 	d->fleet.changed = on_fleet_changed;
 	d->fleet.arg = d;
 }
@@ -390,11 +420,10 @@ static void serve(struct daemon *d)
 {
 	watch_signals(d);
 	log_memory(d);
-	orphans_remove(&d->loop, &d->ctl, d->host.mark);
 	d->reloading = true;
-	add_configured(d);
-	while (!d->ended)
-		ev_run(d->loop.ev, 0);
+	if (begin_devices(d) == 0)
+		while (!d->ended)
+			ev_run(d->loop.ev, 0);
 	unwatch_signals(d);
 }
 
@@ -408,6 +437,8 @@ static void tear_down(struct daemon *d)
 	/* First: a thread whose last mail has been read may not have left mailbox_post yet. */
 	reactors_stop(&d->reactors);
 	ctl_close(&d->ctl);
+	park_close(&d->park);
+	state_close(&d->state);
 	loop_fini(&d->loop);
 	settings_free(&d->settings);
 	if (d->lock_fd >= 0)

@@ -8,6 +8,10 @@
  * A member of which a reload wants something else is stopped and started again with `next`. What a
  * reload adds waits until what it stops is gone, since it may want the same file or id.
  *
+ * fleet_adopt does the same with a device that the driver has since a crash (member->past). It
+ * stays in the driver until it is adopted or given up; what a reload wants of it waits until it is
+ * LIVE.
+ *
  * Failure modes: a device that does not start (kept as failed when it is from the file), that is
  * in use (stays live), that does not answer (late: it is told and no longer waited for).
  */
@@ -21,6 +25,13 @@
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
+#include "daemon/fleet_internal.h"
+#include "daemon/fleet_keep.h"
+#include "daemon/mark.h"
+#include "daemon/park.h"
+
+/* Between two tries to adopt a device whose backend is still in use. */
+#define RETRY_SECONDS .01
 
 const char *member_state_name(const struct member *m)
 {
@@ -74,16 +85,26 @@ static void free_member(struct member *m)
 	ASSERT(!m->device);
 	device_settings_free(m->settings);
 	device_settings_free(m->next);
+	free(m->past);
 	latency_fini(&m->latency);
 	free(m);
 }
 
 /* ---- starting ---- */
 
-static void start(struct fleet *f, struct member *m)
+static int parked_fd(const struct fleet *f, const struct member *m)
+{
+	char name[64];
+
+	keep_park_name(name, m->settings->options.name);
+	return f->park ? park_find(f->park, name) : -ENOENT;
+}
+
+static void fill_spec(const struct fleet *f, const struct member *m, struct device_spec *spec)
 {
 	const struct device_options *o = &m->settings->options;
-	struct device_spec spec = {
+
+	*spec = (struct device_spec){
 		.name = o->name,
 		.id = m->settings->id,
 		.queues = (uint32_t)o->queues,
@@ -93,23 +114,77 @@ static void start(struct fleet *f, struct member *m)
 		.read_only = o->read_only,
 		.data_path = (enum data_path)o->data_path,
 		.batch = (enum batch_wish)o->batch,
+		.recovery = (enum recovery)o->recovery,
+		.mark = mark_of(f->control ? f->control : "", o->name),
 		.backend = m->settings->backend,
 	};
+}
 
+static void begin_start(struct member *m)
+{
 	m->state = MEMBER_STARTING;
 	m->late = false;
 	m->error[0] = '\0';
 	latency_fini(&m->latency);
-	if (device_start(&m->device, f->host, &spec, m, m->error, sizeof(m->error)) == 0)
-		return;
-	log_error("device did not start", "device=%s error=\"%s\"", o->name, m->error);
+}
+
+static void did_not_start(struct fleet *f, struct member *m)
+{
+	log_error("device did not start", "device=%s error=\"%s\"", m->settings->options.name,
+		  m->error);
 	m->device = NULL;
 	m->state = MEMBER_FAILED;
 	m->ended = true;
 	plan_sweep(f);
 }
 
-static struct member *new_member(struct fleet *f, struct device_settings *settings, bool from_file)
+static void start_new(struct fleet *f, struct member *m)
+{
+	struct device_spec spec;
+	int ret;
+
+	begin_start(m);
+	fill_spec(f, m, &spec);
+	ret = keep_adding(f, m, m->error, sizeof(m->error));
+	if (ret == 0)
+		ret = device_start(&m->device, f->host, &spec, m, m->error, sizeof(m->error));
+	if (ret == 0)
+		return;
+	keep_forget(f, m->settings->options.name);
+	did_not_start(f, m);
+}
+
+static void adopt(struct fleet *f, struct member *m)
+{
+	struct device_spec spec;
+	int ret;
+
+	begin_start(m);
+	fill_spec(f, m, &spec);
+	spec.parked_fd = parked_fd(f, m);
+	keep_recovering(f, m);
+	ret = device_recover(&m->device, f->host, &spec, &m->past->device, m, m->error,
+			     sizeof(m->error));
+	if (ret == 0)
+		return;
+	if (ret != -EBUSY || ring_clock_ns() >= m->past->until_ns) {
+		did_not_start(f, m);
+		return;
+	}
+	m->device = NULL;
+	m->state = MEMBER_WAITING;
+	ev_timer_again(f->ev, &f->retry);
+}
+
+static void start(struct fleet *f, struct member *m)
+{
+	if (m->past)
+		adopt(f, m);
+	else
+		start_new(f, m);
+}
+
+struct member *fleet_new_member(struct fleet *f, struct device_settings *settings, bool from_file)
 {
 	struct member *m = calloc(1, sizeof(*m));
 
@@ -128,12 +203,29 @@ static struct member *new_member(struct fleet *f, struct device_settings *settin
 
 struct member *fleet_add(struct fleet *f, struct device_settings *settings, bool from_file)
 {
-	struct member *m = new_member(f, settings, from_file);
+	struct member *m = fleet_new_member(f, settings, from_file);
 
 	ASSERT(!f->closing);
 	if (m)
 		start(f, m);
 	return m;
+}
+
+struct member *fleet_adopt(struct fleet *f, struct state_record *record,
+			   const struct ublksrv_ctrl_dev_info *info)
+{
+	struct member *m = fleet_new_member(f, state_take(record), record->from_file);
+
+	if (!m)
+		return NULL;
+	m->past = keep_past(record, info);
+	if (m->past) {
+		adopt(f, m);
+		return m;
+	}
+	forget_member(f, m);
+	free_member(m);
+	return NULL;
 }
 
 static bool stop_under_way(const struct fleet *f)
@@ -162,7 +254,7 @@ static void start_waiting(struct fleet *f)
 
 /* ---- stopping ---- */
 
-static void stop(struct fleet *f, struct member *m, bool force)
+void fleet_stop_member(struct fleet *f, struct member *m, bool force)
 {
 	int ret;
 
@@ -173,17 +265,37 @@ static void stop(struct fleet *f, struct member *m, bool force)
 	ASSERT(ret == 0 || ret == -EALREADY);
 }
 
-static void set_next(struct member *m, struct device_settings *next)
+void fleet_set_next(struct member *m, struct device_settings *next)
 {
 	device_settings_free(m->next);
 	m->next = next;
 }
 
+/* What could not be adopted and is given up: it is still in the driver. */
+static void discard(struct fleet *f, struct member *m, bool force)
+{
+	struct device_spec spec;
+
+	fill_spec(f, m, &spec);
+	if (device_discard(&m->device, f->host, &spec, &m->past->device, m, m->error,
+			   sizeof(m->error)) == 0)
+		fleet_stop_member(f, m, force);
+	else
+		did_not_start(f, m);
+}
+
 void fleet_del(struct fleet *f, struct member *m, bool force)
 {
-	set_next(m, NULL);
+	fleet_set_next(m, NULL);
+	m->stop_when_live = m->past && !force && m->state == MEMBER_STARTING;
+	if (m->stop_when_live)
+		return;
 	if (m->device && !m->ended) {
-		stop(f, m, force);
+		fleet_stop_member(f, m, force);
+		return;
+	}
+	if (m->past && !f->closing) {
+		discard(f, m, force);
 		return;
 	}
 	/* Nothing runs; the sweep removes it, when its watches can have been added. */
@@ -215,6 +327,13 @@ static void log_live(const struct member *m)
 
 static void on_live(struct member *m)
 {
+	free(m->past);
+	m->past = NULL;
+	/* The sweep stops it: not from inside an event. */
+	if (m->stop_when_live) {
+		m->state = MEMBER_STOPPING;
+		return;
+	}
 	/* It became live while it was being stopped: the stop goes on. */
 	if (m->state != MEMBER_STARTING)
 		return;
@@ -228,7 +347,7 @@ static void on_refused(struct member *m)
 {
 	log_warn("device is in use and stays", "device=%s reason=\"%s\"", m->settings->options.name,
 		 device_error(m->device));
-	set_next(m, NULL);
+	fleet_set_next(m, NULL);
 	m->state = MEMBER_LIVE;
 	tell(m, FLEET_REFUSED, device_error(m->device));
 }
@@ -246,8 +365,9 @@ static void on_failed(struct member *m)
 	snprintf(m->error, sizeof(m->error), "%s", device_error(m->device));
 	log_error(m->state == MEMBER_LIVE ? "device failed" : "device did not start",
 		  "device=%s error=\"%s\"", m->settings->options.name, m->error);
-	if (m->state != MEMBER_STOPPING)
+	if (m->state != MEMBER_STOPPING || device_kept(m->device))
 		m->state = MEMBER_FAILED;
+	m->stop_when_live = false;
 	m->ended = true;
 }
 
@@ -276,8 +396,12 @@ static void on_event(struct device *device, enum device_event event, void *arg)
 		[DEVICE_EVENT_LATE] = on_late,
 	};
 
-	if (event == DEVICE_EVENT_LIVE)
+	if (event == DEVICE_EVENT_LIVE) {
 		name_in_flight(arg, device);
+		keep_serving(arg, device_owner(device));
+	}
+	if (event == DEVICE_EVENT_GONE || (event == DEVICE_EVENT_FAILED && !device_kept(device)))
+		keep_forget(arg, device_name(device));
 	handler[event](device_owner(device));
 	plan_sweep(arg);
 }
@@ -294,19 +418,26 @@ static void retire(struct fleet *f, struct member *m, enum fleet_outcome outcome
 
 static void sweep_failed(struct fleet *f, struct member *m)
 {
-	if (m->from_file)
+	if (m->from_file || m->past)
 		tell(m, FLEET_FAILED, m->error);
 	else
 		retire(f, m, FLEET_FAILED);
 }
 
+void fleet_start_as_next(struct member *m)
+{
+	device_settings_free(m->settings);
+	m->settings = m->next;
+	m->next = NULL;
+	m->state = MEMBER_WAITING;
+}
+
 static void sweep_gone(struct fleet *f, struct member *m)
 {
+	free(m->past);
+	m->past = NULL;
 	if (m->next) {
-		device_settings_free(m->settings);
-		m->settings = m->next;
-		m->next = NULL;
-		m->state = MEMBER_WAITING;
+		fleet_start_as_next(m);
 		return;
 	}
 	m->error[0] = '\0';
@@ -319,7 +450,9 @@ static void sweep_member(struct fleet *f, struct member *m)
 	m->device = NULL;
 	m->ended = false;
 	m->late = false;
-	if (m->state == MEMBER_FAILED)
+	if (m->state == MEMBER_FAILED && m->past && m->next)
+		fleet_start_as_next(m);
+	else if (m->state == MEMBER_FAILED)
 		sweep_failed(f, m);
 	else
 		sweep_gone(f, m);
@@ -341,11 +474,25 @@ static bool sweep_ended(struct fleet *f)
 	return any;
 }
 
+/* What was to be stopped as soon as it is adopted, and now is. */
+static void stop_adopted(struct fleet *f)
+{
+	list_for_each (node, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (!m->stop_when_live || m->state != MEMBER_STOPPING)
+			continue;
+		m->stop_when_live = false;
+		fleet_stop_member(f, m, false);
+	}
+}
+
 static void on_sweep(struct ev_loop *ev, struct ev_timer *w, int events)
 {
 	struct fleet *f = container_of(w, struct fleet, sweep);
 
 	(void)ev, (void)events;
+	stop_adopted(f);
 	start_waiting(f);
 	/* What ended may be what others wait for: look again. */
 	if (sweep_ended(f))
@@ -354,69 +501,11 @@ static void on_sweep(struct ev_loop *ev, struct ev_timer *w, int events)
 		f->changed(f);
 }
 
-/* ---- reload ---- */
-
-/* The file has the member no more. */
-static void reload_removed(struct fleet *f, struct member *m)
+static void on_retry(struct ev_loop *ev, struct ev_timer *w, int events)
 {
-	log_info("device is no longer configured", "device=%s", m->settings->options.name);
-	fleet_del(f, m, false);
-}
-
-/* Stops what there is; the sweep then starts `next`. */
-static void restart_as(struct fleet *f, struct member *m, struct device_settings *settings)
-{
-	set_next(m, settings);
-	if (m->ended || !m->device) {
-		m->state = MEMBER_STOPPING;
-		m->ended = true;
-	} else if (m->state != MEMBER_STOPPING) {
-		stop(f, m, false);
-	}
-}
-
-static void reload_kept(struct fleet *f, struct member *m, struct settings *settings, size_t idx)
-{
-	struct device_settings *wanted = settings->devices[idx];
-	const char *name = wanted->options.name;
-	bool equal = device_settings_equal(m->settings, wanted);
-
-	m->from_file = true;
-	if (equal && m->state != MEMBER_FAILED && m->state != MEMBER_STOPPING)
-		return;
-	log_info(equal ? "device is tried again" : "device has changed and is started anew",
-		 "device=%s", name);
-	restart_as(f, m, settings_take(settings, idx));
-}
-
-static void reload_members(struct fleet *f, struct settings *settings)
-{
-	size_t idx;
-
-	list_for_each (node, &f->members) {
-		struct member *m = list_entry(node, struct member, node);
-
-		if (settings_find(settings, m->settings->options.name, &idx))
-			reload_kept(f, m, settings, idx);
-		else if (m->from_file)
-			reload_removed(f, m);
-	}
-}
-
-void fleet_reload(struct fleet *f, struct settings *settings)
-{
-	struct member *m;
-
-	if (f->closing)
-		return;
-	reload_members(f, settings);
-	for (size_t i = 0; i < settings->device_nr; i++)
-		if (settings->devices[i] && !fleet_find(f, settings->devices[i]->options.name)) {
-			m = new_member(f, settings_take(settings, i), true);
-			if (m)
-				m->state = MEMBER_WAITING;
-		}
-	plan_sweep(f);
+	(void)events;
+	ev_timer_stop(ev, w);
+	plan_sweep(container_of(w, struct fleet, retry));
 }
 
 /* ---- the rest ---- */
@@ -449,13 +538,16 @@ void fleet_init(struct fleet *f, struct ev_loop *ev, struct device_host *host,
 	*f = (struct fleet){ .ev = ev, .host = host, .stop_timeout_ns = stop_timeout_ns };
 	list_init(&f->members);
 	ev_timer_init(&f->sweep, on_sweep, 0., 0.);
+	ev_timer_init(&f->retry, on_retry, 0., RETRY_SECONDS);
 	host->event = on_event;
+	host->added = keep_added;
 	host->arg = f;
 }
 
 void fleet_fini(struct fleet *f)
 {
 	ev_timer_stop(f->ev, &f->sweep);
+	ev_timer_stop(f->ev, &f->retry);
 	list_for_each_safe (node, next, &f->members) {
 		struct member *m = list_entry(node, struct member, node);
 

@@ -11,6 +11,7 @@
 #include "base/list.h"
 #include "daemon/latency.h"
 #include "daemon/settings.h"
+#include "daemon/state.h"
 #include "ublk/device.h"
 
 enum member_state {
@@ -24,12 +25,14 @@ enum member_state {
 struct member {
 	struct list_node node;
 	struct device_settings *settings;
-	struct device_settings *next; /* STOPPING: what to start as afterwards, or NULL */
+	struct device_settings *next; /* what to stop for and start as afterwards, or NULL */
 	struct device *device;	      /* NULL when WAITING or FAILED */
 	enum member_state state;
-	bool from_file; /* a reload removes it when the file has it no more */
-	bool ended;	/* the device is GONE or FAILED and waits for the sweep */
-	bool late;	/* over its deadline: nobody waits for it any more */
+	struct member_past *past; /* the driver has it since a crash and it is not LIVE again */
+	bool stop_when_live;	  /* a polite removal, or `next`, waits until it is adopted */
+	bool from_file;		  /* a reload removes it when the file has it no more */
+	bool ended;		  /* the device is GONE or FAILED and waits for the sweep */
+	bool late;		  /* over its deadline: nobody waits for it any more */
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;
 	struct latency_view latency; /* of the device as it is now: a restart forgets it */
@@ -47,14 +50,21 @@ struct fleet_watch {
 	void (*fn)(struct fleet_watch *watch, enum fleet_outcome outcome, const char *error);
 };
 
+struct state;
+struct park;
+
 struct fleet {
 	struct ev_loop *ev;
 	struct device_host *host;
+	const char *control; /* path of the control socket: whose the devices are */
+	struct state *state; /* notes of the devices; NULL: none are made, none adopted */
+	struct park *park;   /* memory that outlives us; NULL: none does */
 	uint64_t stop_timeout_ns;
 	struct list_node members; /* in the order of adding */
 	unsigned member_nr;
 	bool closing;
 	struct ev_timer sweep;
+	struct ev_timer retry; /* members whose backend is still in use by a dead daemon */
 	void (*changed)(struct fleet *fleet); /* after each sweep: ask settled or empty; or NULL */
 	void *arg;			      /* the owner's */
 };
@@ -74,6 +84,14 @@ struct member *fleet_find(const struct fleet *f, const char *name);
  * fails; any other is gone then, once its watches were told. Never NULL but for -ENOMEM.
  */
 struct member *fleet_add(struct fleet *f, struct device_settings *settings, bool from_file);
+
+/*
+ * Begins to adopt a device that the driver has kept since its daemon died; takes the settings of
+ * the record. Never NULL but for -ENOMEM. A member that cannot be adopted stays, FAILED; a reload
+ * tries again, fleet_del gives the device up.
+ */
+struct member *fleet_adopt(struct fleet *f, struct state_record *record,
+			   const struct ublksrv_ctrl_dev_info *info);
 
 /*
  * Begins to remove a member; watch it to hear how that ends. Without force a device that somebody

@@ -20,6 +20,7 @@
 #include "config/yaml.h"
 #include "daemon/address.h"
 #include "ublk/data_path.h"
+#include "ublk/recovery.h"
 
 #define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
@@ -67,6 +68,14 @@ const struct option settings_daemon_options[] = {
 	  .def = SETTINGS_CONTROL_DEFAULT,
 	  .help = "Path of the control socket that ublkctl(1) talks to. "
 		  "It is made with mode 0600, its folder too if missing (0755)." },
+	{ .name = "state_dir",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct daemon_settings, state_dir),
+	  .min = 1,
+	  .max = 200,
+	  .help = "Where the daemon notes which devices it serves, to adopt them after a crash. A "
+		  "folder that a reboot empties is best. Left out: the path of the control socket "
+		  "with .state behind it." },
 	{ .name = "stop_timeout",
 	  .type = OPTION_DURATION,
 	  .offset = offsetof(struct daemon_settings, stop_timeout_ns),
@@ -160,6 +169,15 @@ const struct option settings_device_options[] = {
 	  .help = "Whether requests are fetched and committed many at a time (Linux 7.0). auto is "
 		  "off: on gains a little where queues are always deep and loses where they are "
 		  "not." },
+	{ .name = "recovery",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct device_options, recovery),
+	  .values = recovery_names,
+	  .def = "reissue",
+	  .help = "What happens to requests when the daemon dies. reissue: all wait for the next "
+		  "daemon, those in flight come again (a write may reach the storage twice, which "
+		  "is harmless). hold: those in flight fail. fail: all fail until the next daemon "
+		  "is there (Linux 6.13). none: the device dies with the daemon." },
 	{ .name = "backend",
 	  .type = OPTION_NODE,
 	  .offset = offsetof(struct device_options, backend),
@@ -254,6 +272,7 @@ static int fill_device(struct device_settings *d, const struct yaml_node *map,
 {
 	int ret, backend_ret;
 
+	d->map = map;
 	d->pos = yaml_pos(map, "name");
 	d->id_pos = yaml_pos(map, "id");
 	d->data_path_pos = yaml_pos(map, "data_path");

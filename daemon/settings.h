@@ -5,6 +5,7 @@
 #ifndef DAEMON_SETTINGS_H
 #define DAEMON_SETTINGS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,7 +23,8 @@
 struct daemon_settings {
 	struct option_cpus reactors;
 	char *control;
-	char *metrics; /* address to serve them at, or NULL */
+	char *state_dir; /* NULL: beside the control socket */
+	char *metrics;	 /* address to serve them at, or NULL */
 	uint64_t busy_poll_us;
 	uint64_t stop_timeout_ns;
 	int log_level; /* enum log_level */
@@ -39,6 +41,7 @@ struct device_options {
 	bool read_only;
 	int data_path; /* enum data_path */
 	int batch;     /* enum batch_wish */
+	int recovery;  /* enum recovery */
 	struct yaml_node *backend;
 };
 
@@ -48,6 +51,7 @@ struct device_settings {
 	struct backend_spec *backend; /* what the backends read while the device lives */
 	char stack[BACKEND_SPEC_TEXT_BYTES];
 	struct document *document;
+	const struct yaml_node *map; /* as it was written, in the document */
 	struct settings_resource resource;
 	struct config_pos pos, id_pos, data_path_pos, path_pos; /* path: the backend's */
 };
@@ -95,6 +99,12 @@ bool device_settings_equal(const struct device_settings *a, const struct device_
 
 /* Whether a daemon started with a need not be restarted for b; the log level may differ. */
 bool daemon_settings_equal(const struct daemon_settings *a, const struct daemon_settings *b);
+
+/*
+ * A device as JSON, which settings_parse_devices reads back to an equal one. NULL: out of memory.
+ * The caller frees it with json_decref.
+ */
+json_t *device_settings_json(const struct device_settings *d);
 
 /* CPUs the kernel could ever have: its limit for the queues of one device. */
 unsigned settings_cpu_nr(void);

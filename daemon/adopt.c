@@ -1,0 +1,198 @@
+/*
+ * What a dead daemon left: its notes in the state folder, its devices in the driver. Whoever holds
+ * the lock of the same control socket may have both. Main thread, at start, before any device.
+ *
+ * Happy path: ask the driver about each /dev/ublkcN; those with our mark are compared with the
+ * notes; what can be recovered is handed to the fleet. Failure modes: the driver does not answer
+ * (told; nothing more is asked), a device without a note (told and left alone: ublkctl gc), a note
+ * without a device (removed), a dead device (deleted: nothing can be had from it any more).
+ */
+#include "daemon/adopt.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/errname.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "daemon/adopt_sweep.h"
+#include "daemon/fleet_keep.h"
+#include "daemon/mark.h"
+
+#define ANSWER_TIMEOUT_NS (10 * NS_PER_SEC)
+
+/* Static: a command that never comes back keeps writing to it. */
+static struct question {
+	struct ctl_cmd cmd;
+	struct ublksrv_ctrl_dev_info info;
+	bool answered;
+	int result;
+} question;
+
+static void on_answer(struct ctl_cmd *cmd, int res)
+{
+	struct question *q = container_of(cmd, struct question, cmd);
+
+	q->answered = true;
+	q->result = res;
+}
+
+static int ask(struct loop *loop, uint32_t cmd_op, uint32_t dev_id)
+{
+	bool wants_info = cmd_op == UBLK_U_CMD_GET_DEV_INFO;
+	struct ctl_request request = {
+		.cmd_op = cmd_op,
+		.dev_id = dev_id,
+		.queue_id = -1,
+		.buf = wants_info ? &question.info : NULL,
+		.buf_bytes = wants_info ? sizeof(question.info) : 0,
+	};
+
+	question.answered = false;
+	ctl_cmd_send(&question.cmd, &request, on_answer);
+	if (!loop_run_until(loop, &question.answered, ANSWER_TIMEOUT_NS))
+		return -ETIMEDOUT;
+	return question.result;
+}
+
+static int delete (struct loop *loop, uint32_t dev_id)
+{
+	int ret = ask(loop, UBLK_U_CMD_DEL_DEV_ASYNC, dev_id);
+
+	/* Not in 6.8; the other one waits until nobody has the device open. */
+	if (ret == -EOPNOTSUPP || ret == -EINVAL)
+		ret = ask(loop, UBLK_U_CMD_DEL_DEV, dev_id);
+	if (ret < 0)
+		log_warn("cannot delete a dead device", "id=%u error=%s", dev_id, errname(ret));
+	else
+		log_warn("deleted a dead device", "id=%u", dev_id);
+	return ret;
+}
+
+static struct state_record *record_of(const struct adoption *a, const char *control,
+				      const struct ublksrv_ctrl_dev_info *info)
+{
+	for (size_t i = 0; i < a->record_nr; i++) {
+		struct state_record *r = &a->records[i];
+
+		if (r->settings && mark_of(control, r->name) == info->ublksrv_flags &&
+		    (r->phase == STATE_ADDING || r->id == (int64_t)info->dev_id))
+			return r;
+	}
+	return NULL;
+}
+
+static int add_found(struct adoption *a, struct state_record *r)
+{
+	struct adopted *more = realloc(a->found, (a->found_nr + 1) * sizeof(*more));
+
+	if (!more)
+		return -ENOMEM;
+	a->found = more;
+	more[a->found_nr++] = (struct adopted){ .record = r, .info = question.info };
+	return 0;
+}
+
+static int look_at(struct adoption *a, struct loop *loop, const struct fleet *f, uint32_t dev_id)
+{
+	int ret = ask(loop, UBLK_U_CMD_GET_DEV_INFO, dev_id);
+	struct state_record *r;
+
+	if (ret < 0 || !mark_is_of(question.info.ublksrv_flags, f->control))
+		return ret == -ETIMEDOUT ? ret : 0;
+	r = record_of(a, f->control, &question.info);
+	if (!r) {
+		log_warn("a device of ours that no note names is left alone",
+			 "id=%u cure=\"ublkctl gc\"", dev_id);
+		return 0;
+	}
+	if (r->phase != STATE_ADDING && recovery_possible(question.info.flags) &&
+	    question.info.state != UBLK_S_DEV_DEAD)
+		return add_found(a, r);
+	ret = delete (loop, dev_id);
+	return ret == -ETIMEDOUT ? ret : 0;
+}
+
+static int look_at_all(struct adoption *a, struct loop *loop, const struct fleet *f)
+{
+	DIR *dev = opendir("/dev");
+	struct dirent *entry;
+	unsigned dev_id;
+	int ret = 0;
+
+	while (dev && ret == 0 && (entry = readdir(dev)))
+		if (sscanf(entry->d_name, "ublkc%u", &dev_id) == 1)
+			ret = look_at(a, loop, f, dev_id);
+	if (dev)
+		closedir(dev);
+	return ret;
+}
+
+static bool is_found(const struct adoption *a, const struct state_record *r)
+{
+	for (size_t i = 0; i < a->found_nr; i++)
+		if (a->found[i].record == r)
+			return true;
+	return false;
+}
+
+static void drop_stale(const struct adoption *a, struct fleet *f)
+{
+	for (size_t i = 0; i < a->record_nr; i++)
+		if (!is_found(a, &a->records[i])) {
+			log_info("a noted device is not in the driver any more", "device=%s",
+				 a->records[i].name);
+			keep_forget(f, a->records[i].name);
+		}
+}
+
+static int compare(struct adoption *a, struct loop *loop, struct fleet *f)
+{
+	int ret = ctl_cmd_init(&question.cmd, f->host->ctl);
+
+	if (ret < 0)
+		return ret;
+	ret = look_at_all(a, loop, f);
+	if (!ctl_cmd_busy(&question.cmd))
+		ctl_cmd_fini(&question.cmd);
+	if (ret == 0)
+		drop_stale(a, f);
+	return ret;
+}
+
+int adoption_find(struct adoption *a, struct loop *loop, struct fleet *f)
+{
+	int ret;
+
+	*a = (struct adoption){ 0 };
+	ret = state_load(f->state, &a->records, &a->record_nr, &a->unreadable_nr);
+	if (ret == 0)
+		ret = compare(a, loop, f);
+	if (ret < 0)
+		log_error("cannot find out which devices a dead daemon left",
+			  "folder=\"%s\" error=%s", f->state->path, errname(ret));
+	return ret;
+}
+
+void adoption_begin(struct adoption *a, struct fleet *f)
+{
+	for (size_t i = 0; i < a->found_nr; i++) {
+		struct adopted *found = &a->found[i];
+
+		log_info("adopting a device", "device=%s id=%u", found->record->name,
+			 found->info.dev_id);
+		if (found->record->phase == STATE_RECOVERING &&
+		    !(f->host->ctl->features & UBLK_F_QUIESCE))
+			adopt_sweep(&found->info);
+		fleet_adopt(f, found->record, &found->info);
+	}
+}
+
+void adoption_free(struct adoption *a)
+{
+	state_free(a->records, a->record_nr);
+	free(a->found);
+	*a = (struct adoption){ 0 };
+}

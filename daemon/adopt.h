@@ -1,0 +1,35 @@
+/* Devices that a daemon left behind when it died: docs/recovery.md. Main thread, at start. */
+#ifndef DAEMON_ADOPT_H
+#define DAEMON_ADOPT_H
+
+#include "daemon/fleet.h"
+#include "daemon/loop.h"
+#include "daemon/state.h"
+#include "ublk/control.h"
+
+struct adopted {
+	struct state_record *record;
+	struct ublksrv_ctrl_dev_info info;
+};
+
+struct adoption {
+	struct state_record *records;
+	size_t record_nr, unreadable_nr;
+	struct adopted *found; /* of these records, what the driver still has and can recover */
+	size_t found_nr;
+};
+
+/*
+ * Compares the notes with what the driver has. Deletes from the driver what is named by a note and
+ * cannot be recovered, and notes of what is not there; tells of what no note names. The caller
+ * holds the lock of the control socket. Returns 0 or -errno, logged; free it in every case.
+ */
+int adoption_find(struct adoption *a, struct loop *loop, struct fleet *f);
+
+/* Begins to adopt all that was found; the fleet takes it from there. */
+void adoption_begin(struct adoption *a, struct fleet *f);
+
+/* Accepts a zeroed one. */
+void adoption_free(struct adoption *a);
+
+#endif

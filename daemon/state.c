@@ -1,0 +1,294 @@
+/*
+ * The state folder. Main thread.
+ *
+ * Happy path: state_write makes NAME.json.new, syncs and renames it, so that NAME.json is always
+ * whole; state_load reads them all at the next start. Failure modes: no room or no rights (an
+ * errno: the device does not start, since it could not be adopted after a crash); a file of a newer
+ * program, a damaged one: told, left alone.
+ */
+#include "daemon/state.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/errname.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "daemon/path.h"
+
+#define STATE_VERSION 1
+#define STATE_SUFFIX ".json"
+#define STATE_FILE_BYTES_MAX (4u << 20)
+
+static const char *const phase_names[] = {
+	[STATE_ADDING] = "adding",
+	[STATE_SERVING] = "serving",
+	[STATE_RECOVERING] = "recovering",
+};
+
+void state_path(const struct daemon_settings *settings, char path[static 256])
+{
+	if (settings->state_dir)
+		snprintf(path, 256, "%s", settings->state_dir);
+	else
+		snprintf(path, 256, "%s.state", settings->control);
+}
+
+int state_open(struct state *s, const char *path)
+{
+	int ret = path_make_parent(path, 0755);
+
+	if (ret == 0 && mkdir(path, 0700) < 0 && errno != EEXIST)
+		ret = -errno;
+	if (ret < 0)
+		return ret;
+	snprintf(s->path, sizeof(s->path), "%s", path);
+	s->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return s->fd < 0 ? -errno : 0;
+}
+
+void state_close(struct state *s)
+{
+	if (s->path[0] != '\0')
+		close(s->fd);
+	s->path[0] = '\0';
+}
+
+/* ---- writing ---- */
+
+static void file_name(char name[static 64], const char *device, const char *suffix)
+{
+	snprintf(name, 64, "%s%s", device, suffix);
+}
+
+static json_t *json_of(const struct state_record *r)
+{
+	return json_pack("{s:i, s:s, s:s, s:I, s:b, s:I, s:s, s:o}", "version", STATE_VERSION,
+			 "name", r->name, "phase", phase_names[r->phase], "id", (json_int_t)r->id,
+			 "from_file", r->from_file, "size_bytes", (json_int_t)r->size_bytes,
+			 "identity", r->identity, "device", device_settings_json(r->settings));
+}
+
+static int write_all(int fd, const char *text, size_t bytes)
+{
+	while (bytes > 0) {
+		ssize_t n = write(fd, text, bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		text += n;
+		bytes -= (size_t)n;
+	}
+	return fsync(fd) < 0 ? -errno : 0;
+}
+
+static int write_file(const struct state *s, const char *name, const char *text)
+{
+	int fd = openat(s->fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = write_all(fd, text, strlen(text));
+	close(fd);
+	return ret;
+}
+
+int state_write(const struct state *s, const struct state_record *record)
+{
+	json_t *json = json_of(record);
+	char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
+	char name[64], temporary[64];
+	int ret = -ENOMEM;
+
+	json_decref(json);
+	file_name(name, record->name, STATE_SUFFIX);
+	file_name(temporary, record->name, STATE_SUFFIX ".new");
+	if (text)
+		ret = write_file(s, temporary, text);
+	if (ret == 0 && renameat(s->fd, temporary, s->fd, name) < 0)
+		ret = -errno;
+	if (ret == 0 && fsync(s->fd) < 0)
+		ret = -errno;
+	free(text);
+	return ret;
+}
+
+void state_remove(const struct state *s, const char *device)
+{
+	char name[64];
+
+	file_name(name, device, STATE_SUFFIX);
+	if (unlinkat(s->fd, name, 0) < 0 && errno != ENOENT)
+		log_warn("cannot remove a state file", "folder=\"%s\" file=%s error=%s", s->path,
+			 name, errname(errno));
+}
+
+/* ---- reading ---- */
+
+static json_t *read_json(const struct state *s, const char *name, json_error_t *error)
+{
+	int fd = openat(s->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct stat stat;
+	json_t *json = NULL;
+
+	snprintf(error->text, sizeof(error->text), "it cannot be read");
+	if (fd >= 0 && fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) &&
+	    stat.st_size <= STATE_FILE_BYTES_MAX)
+		json = json_loadfd(fd, JSON_REJECT_DUPLICATES, error);
+	if (fd >= 0)
+		close(fd);
+	return json;
+}
+
+static int phase_of(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(phase_names); i++)
+		if (strcmp(phase_names[i], name) == 0)
+			return (int)i;
+	return -1;
+}
+
+/* The first of the configuration's errors, or what else is wrong; NULL: all is well. */
+static const char *parse_device(struct state_record *r, const json_t *device, char *words,
+				size_t words_bytes)
+{
+	char *text = json_dumps(device, JSON_COMPACT), *lines = NULL;
+	struct config_errors errors;
+	struct settings settings;
+	const char *wrong = NULL;
+
+	config_errors_init(&errors, r->name);
+	if (!text || settings_parse_devices(&settings, text, strlen(text), &errors) < 0 ||
+	    settings.device_nr != 1) {
+		lines = config_errors_text(&errors);
+		snprintf(words, words_bytes, "%.*s", lines ? (int)strcspn(lines, "\n") : 0,
+			 lines ? lines : "");
+		wrong = words;
+	} else {
+		r->settings = settings_take(&settings, 0);
+	}
+	if (text)
+		settings_free(&settings);
+	config_errors_fini(&errors);
+	free(lines);
+	free(text);
+	return wrong;
+}
+
+static const char *parse(struct state_record *r, json_t *json, char *words, size_t words_bytes)
+{
+	const char *name, *phase, *identity;
+	json_int_t id, size_bytes;
+	json_t *device;
+	int version, from_file;
+
+	if (json_unpack(json, "{s:i}", "version", &version) < 0)
+		return "it has no version";
+	if (version > STATE_VERSION)
+		return "a newer ublkd wrote it";
+	if (json_unpack(json, "{s:s, s:s, s:I, s:b, s:I, s:s, s:o}", "name", &name, "phase", &phase,
+			"id", &id, "from_file", &from_file, "size_bytes", &size_bytes, "identity",
+			&identity, "device", &device) < 0)
+		return "something is missing in it";
+	if (strcmp(name, r->name) != 0 || phase_of(phase) < 0 || size_bytes < 0 ||
+	    strlen(identity) >= sizeof(r->identity))
+		return "it contradicts itself";
+	r->phase = (enum state_phase)phase_of(phase);
+	r->id = id;
+	r->from_file = from_file;
+	r->size_bytes = (uint64_t)size_bytes;
+	snprintf(r->identity, sizeof(r->identity), "%s", identity);
+	return parse_device(r, device, words, words_bytes);
+}
+
+/* Returns true when the record can be used. */
+static bool load_file(const struct state *s, const char *file, struct state_record *r)
+{
+	char words[256];
+	json_error_t error;
+	json_t *json = read_json(s, file, &error);
+	const char *wrong = error.text;
+
+	*r = (struct state_record){ .id = -1 };
+	snprintf(r->name, sizeof(r->name), "%.*s", (int)(strlen(file) - strlen(STATE_SUFFIX)),
+		 file);
+	if (json)
+		wrong = parse(r, json, words, sizeof(words));
+	if (wrong)
+		log_error("a state file cannot be used and is left alone",
+			  "folder=\"%s\" file=\"%s\" reason=\"%s\"", s->path, file, wrong);
+	json_decref(json);
+	return wrong == NULL;
+}
+
+static bool is_state_file(const char *name)
+{
+	size_t len = strlen(name), suffix = strlen(STATE_SUFFIX);
+
+	return name[0] != '.' && len > suffix && len - suffix <= SETTINGS_NAME_MAX &&
+	       strcmp(name + len - suffix, STATE_SUFFIX) == 0;
+}
+
+static int load_all(const struct state *s, DIR *dir, struct state_record **ret_records,
+		    size_t *ret_nr, size_t *ret_unreadable)
+{
+	struct state_record *records = NULL, *more;
+	struct dirent *entry;
+	size_t nr = 0;
+
+	while ((entry = readdir(dir))) {
+		if (!is_state_file(entry->d_name))
+			continue;
+		more = realloc(records, (nr + 1) * sizeof(*records));
+		if (!more) {
+			state_free(records, nr);
+			return -ENOMEM;
+		}
+		records = more;
+		if (load_file(s, entry->d_name, &records[nr]))
+			nr++;
+		else
+			(*ret_unreadable)++;
+	}
+	*ret_records = records;
+	*ret_nr = nr;
+	return 0;
+}
+
+int state_load(const struct state *s, struct state_record **ret_records, size_t *ret_nr,
+	       size_t *ret_unreadable)
+{
+	DIR *dir = opendir(s->path);
+	int ret;
+
+	*ret_unreadable = 0;
+	if (!dir)
+		return -errno;
+	ret = load_all(s, dir, ret_records, ret_nr, ret_unreadable);
+	closedir(dir);
+	return ret;
+}
+
+struct device_settings *state_take(struct state_record *record)
+{
+	struct device_settings *settings = record->settings;
+
+	record->settings = NULL;
+	return settings;
+}
+
+void state_free(struct state_record *records, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		device_settings_free(records[i].settings);
+	free(records);
+}
