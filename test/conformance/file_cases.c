@@ -423,6 +423,59 @@ static void case_block_in_use(void)
 	without_loop();
 }
 
+static void identity_of(const char *path, char text[BACKEND_IDENTITY_BYTES])
+{
+	struct rig_params params = on_path(path, "");
+	struct rig rig;
+
+	text[0] = '\0';
+	REQUIRE(rig_open(&rig, &params) == 0, "%s", rig.error);
+	backend_identity(rig.device, text);
+	EXPECT(backend_parked_fd(rig.device) == -1, "a file needs nobody to hold it");
+	rig_close(&rig);
+}
+
+/* The file itself, not its name. A new one may well have the inode of the one before. */
+static void case_identity(void)
+{
+	char a[BACKEND_IDENTITY_BYTES], b[BACKEND_IDENTITY_BYTES], c[BACKEND_IDENTITY_BYTES];
+
+	make_file(disk, MIB(1));
+	EXPECT(link(disk, other) == 0, "link");
+	identity_of(disk, a);
+	make_file(disk, MIB(2)); /* the same one, with another size and content */
+	identity_of(disk, b);
+	identity_of(other, c);
+	EXPECT(strncmp(a, "file ", 5) == 0, "%s", a);
+	EXPECT(strcmp(a, b) == 0 && strcmp(a, c) == 0, "%s, %s, %s", a, b, c);
+	unlink(other);
+	unlink(disk);
+	make_file(disk, MIB(2));
+	identity_of(disk, b);
+	EXPECT(strcmp(a, b) != 0, "%s is another file", b);
+}
+
+/* Another disk may get the same number. */
+static void case_block_identity(void)
+{
+	char a[BACKEND_IDENTITY_BYTES], b[BACKEND_IDENTITY_BYTES];
+	char path[sizeof(variant_path)];
+
+	if (!with_loop("file-block"))
+		return;
+	strcpy(path, variant_path);
+	identity_of(variant_path, a);
+	identity_of(variant_path, b);
+	EXPECT(strncmp(a, "block ", 6) == 0, "%s", a);
+	EXPECT(strcmp(a, b) == 0, "%s, %s", a, b);
+	without_loop();
+	if (!with_loop("file-block"))
+		return;
+	identity_of(variant_path, b);
+	EXPECT(strcmp(a, b) != 0, "%s at %s is %s at %s", a, path, b, variant_path);
+	without_loop();
+}
+
 static void run_case(const char *name, void (*run)(void))
 {
 	if (!tap_begin("file: %s", name))
@@ -453,4 +506,6 @@ void file_cases_run(void)
 	run_case("full disk", case_full_disk);
 	run_case("block device with large sectors", case_block_sector);
 	run_case("block device in use", case_block_in_use);
+	run_case("identity", case_identity);
+	run_case("identity of a block device", case_block_identity);
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -175,6 +176,141 @@ static void case_no_huge_pages(void)
 	EXPECT(rig_count_fds() == fds, "descriptors left open");
 }
 
+/* Opened again with the memory of a device that was closed, which fd is. */
+static int reopen(struct rig *rig, int fd, const char *yaml)
+{
+	struct rig_params params = {
+		.ops = backend_find("mem"),
+		.name = "disk",
+		.yaml = yaml,
+		.block_bytes = 512,
+		.queue_nr = 1,
+		.depth = 2,
+		.parked_fd = fd,
+	};
+
+	return rig_open(rig, &params);
+}
+
+/* The memory of a device with one page of 7 at 1 MiB, one of zeroes at 2 MiB, else holes; or -1. */
+static int leave_memory(char identity[BACKEND_IDENTITY_BYTES])
+{
+	struct rig rig;
+	int fd;
+
+	if (!open_mem(&rig))
+		return -1;
+	memset(rig.queue[0].io[0].io.buf, 7, 4096);
+	EXPECT(rig_do(&rig, BACKEND_WRITE, 0, MIB(1), 4096, NULL) == 0, "write");
+	EXPECT(rig_do(&rig, BACKEND_WRITE_ZEROES, BACKEND_NOUNMAP, MIB(2), 4096, NULL) == 0,
+	       "zero");
+	EXPECT(allocated_bytes(&rig) == 8192, "%llu", (unsigned long long)allocated_bytes(&rig));
+	backend_identity(rig.device, identity);
+	fd = dup(backend_parked_fd(rig.device));
+	rig_close(&rig);
+	return fd;
+}
+
+static void case_taken_over(void)
+{
+	char before[BACKEND_IDENTITY_BYTES], after[BACKEND_IDENTITY_BYTES];
+	int fd = leave_memory(before);
+	struct rig rig;
+	uint8_t *buf;
+
+	REQUIRE(fd >= 0 && reopen(&rig, fd, "size: 16MiB") == 0, "%s", rig.error);
+	close(fd);
+	buf = rig.queue[0].io[0].io.buf;
+	backend_identity(rig.device, after);
+	EXPECT(strcmp(before, after) == 0, "%s, %s", before, after);
+	read_all(&rig);
+	EXPECT(allocated_bytes(&rig) == 8192, "reading filled holes: %llu",
+	       (unsigned long long)allocated_bytes(&rig));
+	EXPECT(rig_do(&rig, BACKEND_READ, 0, MIB(1), 8192, NULL) == 0, "read");
+	EXPECT(buf[0] == 7 && buf[4095] == 7 && buf[4096] == 0 && buf[8191] == 0, "content");
+	EXPECT(rig_do(&rig, BACKEND_DISCARD, 0, 0, SIZE_BYTES, NULL) == 0, "discard");
+	EXPECT(allocated_bytes(&rig) == 0, "%llu", (unsigned long long)allocated_bytes(&rig));
+	EXPECT(fill(&rig, 3) == 0, "write");
+	rig_close(&rig);
+}
+
+/* As a daemon leaves it that is killed between the two steps of a write. */
+static void case_asked_but_not_written(void)
+{
+	char identity[BACKEND_IDENTITY_BYTES];
+	int fd = leave_memory(identity);
+	struct rig rig;
+	uint8_t *buf;
+
+	EXPECT(fallocate(fd, FALLOC_FL_KEEP_SIZE, MIB(3), 8192) == 0, "fallocate");
+	REQUIRE(reopen(&rig, fd, "size: 16MiB") == 0, "%s", rig.error);
+	close(fd);
+	buf = rig.queue[0].io[0].io.buf;
+	memset(buf, 5, 512);
+	EXPECT(rig_do(&rig, BACKEND_WRITE, 0, MIB(3) + 512, 512, NULL) == 0, "write");
+	EXPECT(rig_do(&rig, BACKEND_READ, 0, MIB(3), 8192, NULL) == 0, "read");
+	EXPECT(buf[0] == 0 && buf[512] == 5 && buf[1023] == 5 && buf[1024] == 0 && buf[8191] == 0,
+	       "content");
+	rig_close(&rig);
+}
+
+static void expect_refused(int fd, const char *yaml, const char *word, const char *cure)
+{
+	unsigned fds = rig_count_fds();
+	struct rig rig;
+	int ret = reopen(&rig, fd, yaml);
+
+	EXPECT(ret < 0, "%s", yaml);
+	if (ret == 0) {
+		rig_close(&rig);
+		return;
+	}
+	EXPECT(strstr(rig.error, word) && strstr(rig.error, cure), "no \"%s\" or \"%s\" in: %s",
+	       word, cure, rig.error);
+	EXPECT(rig_count_fds() == fds, "descriptors left open");
+}
+
+static void case_not_taken_over(void)
+{
+	char identity[BACKEND_IDENTITY_BYTES];
+	int fd = leave_memory(identity), huge = memfd_create("huge", MFD_HUGETLB);
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct stat before, after;
+
+	EXPECT(fstat(fd, &before) == 0, "fstat");
+	expect_refused(fd, "size: 8MiB", "16MiB", "size: 16MiB");
+	expect_refused(fd, "size: 32MiB", "32MiB", "size: 16MiB");
+	expect_refused(fd, "size: 16MiB\nhuge_pages: true", "huge_pages: false", "remove");
+	expect_refused(huge, "size: 16MiB", "huge_pages: true", "remove");
+	expect_refused(null, "size: 16MiB", "no memory", "add it again");
+	EXPECT(fstat(fd, &after) == 0 && after.st_blocks == before.st_blocks &&
+		       after.st_size == before.st_size,
+	       "the memory changed");
+	close(fd);
+	close(huge);
+	close(null);
+}
+
+/* Two devices at a time, and one after the other: none is the other. */
+static void case_identity_is_its_own(void)
+{
+	char a[BACKEND_IDENTITY_BYTES], b[BACKEND_IDENTITY_BYTES];
+	struct rig one, two;
+	int kept;
+
+	if (!open_mem(&one))
+		return;
+	backend_identity(one.device, a);
+	kept = dup(backend_parked_fd(one.device));
+	rig_close(&one);
+	if (!open_mem(&two))
+		return;
+	backend_identity(two.device, b);
+	EXPECT(strcmp(a, b) != 0, "%s, %s", a, b);
+	rig_close(&two);
+	close(kept);
+}
+
 static void run_case(const char *name, void (*run)(void))
 {
 	if (!tap_begin("mem: %s", name))
@@ -189,5 +325,9 @@ void mem_cases_run(void)
 	run_case("memory is given back", case_memory_is_given_back);
 	run_case("out of memory is ENOSPC", case_out_of_memory);
 	run_case("a hole punch that fails loses nothing", case_punch_fails);
+	run_case("taken over, its content is there and its holes are holes", case_taken_over);
+	run_case("taken over amid a write", case_asked_but_not_written);
+	run_case("what is not its memory is not taken over", case_not_taken_over);
+	run_case("each has its own identity", case_identity_is_its_own);
 	run_case("no huge pages: words and the cure", case_no_huge_pages);
 }

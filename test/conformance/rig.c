@@ -108,6 +108,7 @@ int rig_open_device(struct rig *rig, const struct rig_params *params)
 		.queue_nr = params->queue_nr,
 		.depth = params->depth,
 		.read_only = params->read_only,
+		.parked_fd = params->parked_fd,
 	};
 	int ret;
 

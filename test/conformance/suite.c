@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends/file.h"
 #include "base/errname.h"
@@ -316,6 +317,51 @@ static void check_reopen(const struct variant *v)
 	model_fini(&model);
 }
 
+/*
+ * As one daemon after the other has it, with what the one before parked: the same bytes and, where
+ * there are any to lose, in the same place, which identity tells.
+ */
+static void check_taken_over(const struct variant *v)
+{
+	char first[BACKEND_IDENTITY_BYTES] = "", text[BACKEND_IDENTITY_BYTES];
+	struct rig_params params = variant_params(v, 1, 4);
+	unsigned fds = rig_count_fds();
+	struct model model = { 0 };
+	struct prng prng;
+	struct rig rig;
+
+	prng_init(&prng, suite_seed);
+	for (int round = 0; round < 3; round++) {
+		struct model_stats verified = { 0 }, stats;
+		int parked_fd = params.parked_fd;
+
+		REQUIRE(rig_open(&rig, &params) == 0, "round %d: %s", round, rig.error);
+		if (parked_fd > 0)
+			close(parked_fd);
+		backend_identity(rig.device, text);
+		EXPECT(text[0] != '\0', "no identity");
+		EXPECT(round == 0 || strcmp(text, first) == 0, "\"%s\" was \"%s\"", text, first);
+		strcpy(first, text);
+		/* The tests' own backend has its bytes on the heap, and says nothing. */
+		if (round == 0 || strcmp(v->backend, "testdev") == 0) {
+			model_fini(&model);
+			model_init(&model, &rig, v->content);
+		}
+		model_verify(&model, &rig, &verified);
+		EXPECT(verified.error_nr == 0, "round %d: %s", round, verified.first_error);
+		model_run(&model, &rig, &prng, 50, &stats);
+		EXPECT(stats.error_nr == 0, "round %d: %s", round, stats.first_error);
+		params.parked_fd = backend_parked_fd(rig.device);
+		if (params.parked_fd > 0)
+			params.parked_fd = dup(params.parked_fd);
+		rig_close(&rig);
+	}
+	if (params.parked_fd > 0)
+		close(params.parked_fd);
+	EXPECT(rig_count_fds() == fds, "descriptors left open");
+	model_fini(&model);
+}
+
 /* queue_init fails for want of a file slot, io_init for want of an op slot. */
 static void check_half_open_queue(const struct variant *v)
 {
@@ -364,6 +410,7 @@ static const struct {
 	{ "random_two_queues", check_random_two_queues },
 	{ "no_allocation", check_no_allocation },
 	{ "reopen", check_reopen },
+	{ "taken_over", check_taken_over },
 	{ "half_open_queue", check_half_open_queue },
 };
 
