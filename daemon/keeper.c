@@ -272,7 +272,7 @@ int main(void)
 		return EXIT_REFUSED;
 	child = fork();
 	if (child != 0)
-		return child < 0 ? EXIT_REFUSED : EXIT_DONE;
+		_exit(child < 0 ? EXIT_REFUSED : EXIT_DONE);
 	setsid();
 	limit_files();
 	fcntl(KEEPER_FD_LISTEN, F_SETFL, O_NONBLOCK);

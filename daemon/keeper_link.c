@@ -254,12 +254,15 @@ static int listen_for_keeper(const char *state_dir)
 	return fd;
 }
 
+/* A program comes from a disk, which may be slow; it is once in a keeper's life. */
+#define START_TIMEOUT_MS 5000
+
 /* The process that was started only starts the keeper proper, which is nobody's child then. */
 static int await_start(pid_t pid)
 {
 	int pidfd = pidfd_open(pid, 0), status = -1;
 	struct pollfd ended = { .fd = pidfd, .events = POLLIN };
-	bool late = pidfd < 0 || poll(&ended, 1, PARK_TIMEOUT_MS) == 0;
+	bool late = pidfd < 0 || poll(&ended, 1, START_TIMEOUT_MS) == 0;
 
 	if (late)
 		kill(pid, SIGKILL);

@@ -28,6 +28,8 @@
 #define LISTEN_FDS_START 3
 #define LISTEN_FDS_MAX 65536u
 
+#define MANAGER_CURE "see why the service manager (NOTIFY_SOCKET) does not answer"
+
 struct park_entry {
 	char *name;
 	int fd;
@@ -272,7 +274,7 @@ static void tell_holder(struct park *park, const struct park_entry *entry)
 	if (park->systemd) {
 		ret = systemd_put(entry->name, entry->fd);
 		if (ret < 0)
-			warn_not_parked(entry->name, ret, "see to the service manager");
+			warn_not_parked(entry->name, ret, MANAGER_CURE);
 		return;
 	}
 	ret = keeper_put(park->state_dir, park->keeper_exe, entry->name, entry->fd);
@@ -321,22 +323,27 @@ static void remove_at(struct park *park, struct park_entry *entry)
 	*entry = park->entries[--park->nr];
 }
 
+static void warn_still_parked(const char *name, int err, const char *what_cures)
+{
+	log_warn("still parked: its memory is not free", "name=\"%s\" error=%s cure=\"%s\"", name,
+		 errname(err), what_cures);
+}
+
 /* At both holders: an older daemon may have had the other one. */
 void park_drop(struct park *park, const char *name)
 {
 	struct park_entry *entry = find(park, name);
-	int ret = 0, keeper_ret;
+	int ret = 0;
 
 	if (!entry)
 		return;
 	if (park->systemd)
 		ret = systemd_drop(name);
-	keeper_ret = keeper_drop(park->state_dir, name);
-	if (ret == 0 && keeper_ret != -ENOENT)
-		ret = keeper_ret;
 	if (ret < 0)
-		log_warn("still parked: its memory is not free", "name=\"%s\" error=%s cure=\"%s\"",
-			 name, errname(ret), cure(ret));
+		warn_still_parked(name, ret, MANAGER_CURE);
+	ret = keeper_drop(park->state_dir, name);
+	if (ret < 0 && ret != -ENOENT)
+		warn_still_parked(name, ret, cure(ret));
 	remove_at(park, entry);
 }
 

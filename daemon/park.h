@@ -6,9 +6,9 @@
  * when the unit has FileDescriptorStoreMax) or UBLKD_FDSTORE=1 (for those before). Otherwise it is
  * ublkd-keeper (daemon/keeper.h), a process of its own that the first park_put starts.
  *
- * Main thread. No call waits longer for a holder than PARK_TIMEOUT_MS and a little. What a holder
- * does not do is logged with its cure and fails nothing: the device serves on, and only its content
- * would not survive this process.
+ * Main thread. No call waits longer for a holder than PARK_TIMEOUT_MS and a little, but for the one
+ * that starts a keeper from a slow disk. What a holder does not do is logged with its cure and
+ * fails nothing: the device serves on, and only its content would not survive this process.
  */
 #ifndef DAEMON_PARK_H
 #define DAEMON_PARK_H
