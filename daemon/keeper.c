@@ -4,7 +4,7 @@
  * busy. One thread, no allocation, no library.
  *
  * Happy path: ublkd starts it with the listening socket and a first connection -> it leaves its
- * parent's session -> answers requests until it holds nothing and nobody is connected.
+ * parent -> answers requests until it holds nothing and nobody is connected.
  * Failure modes: what is no request of ours is answered with an error; who does not take the answer
  * is disconnected; with too many clients the oldest goes, so that none can lock the next daemon
  * out. Only processes of its own user are heard. The socket's file is ublkd's to remove: a keeper
@@ -211,7 +211,7 @@ static bool is_ours(int fd)
 static void accept_client(void)
 {
 	static const struct timespec pause = { .tv_nsec = 100000000 };
-	int fd = accept4(KEEPER_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int fd = accept4(KEEPER_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
 
 	if (fd >= 0 && is_ours(fd))
 		add_client(fd);
@@ -273,7 +273,6 @@ int main(void)
 	child = fork();
 	if (child != 0)
 		_exit(child < 0 ? EXIT_REFUSED : EXIT_DONE);
-	setsid();
 	limit_files();
 	fcntl(KEEPER_FD_LISTEN, F_SETFL, O_NONBLOCK);
 	polled[polled_nr++] = (struct pollfd){ .fd = KEEPER_FD_LISTEN, .events = POLLIN };
