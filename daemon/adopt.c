@@ -111,7 +111,7 @@ static int look_at(struct adoption *a, struct loop *loop, const struct fleet *f,
 	if (r->phase != STATE_ADDING && recovery_possible(question.info.flags) &&
 	    question.info.state != UBLK_S_DEV_DEAD)
 		return add_found(a, r);
-	ret = delete (loop, dev_id);
+	ret = a->look_only ? 0 : delete (loop, dev_id);
 	return ret == -ETIMEDOUT ? ret : 0;
 }
 
@@ -157,17 +157,19 @@ static int compare(struct adoption *a, struct loop *loop, struct fleet *f)
 	ret = look_at_all(a, loop, f);
 	if (!ctl_cmd_busy(&question.cmd))
 		ctl_cmd_fini(&question.cmd);
-	if (ret == 0)
+	if (ret == 0 && !a->look_only)
 		drop_stale(a, f);
 	return ret;
 }
 
-int adoption_find(struct adoption *a, struct loop *loop, struct fleet *f)
+int adoption_find(struct adoption *a, struct loop *loop, struct fleet *f, bool look_only)
 {
 	int ret;
 
-	*a = (struct adoption){ 0 };
+	*a = (struct adoption){ .look_only = look_only };
 	ret = state_load(f->state, &a->records, &a->record_nr, &a->unreadable_nr);
+	if (ret == 0 && look_only && a->unreadable_nr > 0)
+		ret = -EPROTO;
 	if (ret == 0)
 		ret = compare(a, loop, f);
 	if (ret < 0)

@@ -15,6 +15,7 @@ struct adopted {
 struct adoption {
 	struct state_record *records;
 	size_t record_nr, unreadable_nr;
+	bool look_only;
 	struct adopted *found; /* of these records, what the driver still has and can recover */
 	size_t found_nr;
 };
@@ -22,9 +23,11 @@ struct adoption {
 /*
  * Compares the notes with what the driver has. Deletes from the driver what is named by a note and
  * cannot be recovered, and notes of what is not there; tells of what no note names. The caller
- * holds the lock of the control socket. Returns 0 or -errno, logged; free it in every case.
+ * holds the lock of the control socket. look_only: their daemon lives and will hand them over;
+ * nothing is deleted or removed, and a note that cannot be used is an error. Returns 0 or -errno,
+ * logged; free it in every case.
  */
-int adoption_find(struct adoption *a, struct loop *loop, struct fleet *f);
+int adoption_find(struct adoption *a, struct loop *loop, struct fleet *f, bool look_only);
 
 /* Begins to adopt all that was found; the fleet takes it from there. */
 void adoption_begin(struct adoption *a, struct fleet *f);

@@ -142,6 +142,15 @@ static void stats(struct commands *c, struct socket_client *client, const json_t
 					  "devices", devices));
 }
 
+static void upgrade(struct commands *c, struct socket_client *client, const json_t *request)
+{
+	const char *path = json_string_value(json_object_get(request, "path"));
+	const char *why = upgrade_begin(c->upgrade, client, path);
+
+	if (why)
+		commands_refuse(client, why, NULL);
+}
+
 static void version(struct commands *c, struct socket_client *client, const json_t *request)
 {
 	(void)c, (void)request;
@@ -206,6 +215,7 @@ static const struct command commands[] = {
 	{ "add", commands_add, { "tyaml", "sfile" } },
 	{ "del", commands_del, { "sname", "bforce" } },
 	{ "version", version, { NULL } },
+	{ "upgrade", upgrade, { "spath" } },
 	{ "reactors", reactors, { NULL } },
 	{ "throttle", commands_throttle, { "sname", "oset" } },
 	{ "inflight", inflight, { "sname" } },
@@ -295,6 +305,8 @@ static void dispatch(struct commands *c, struct socket_client *client, json_t *r
 		commands_refuse(client, "unknown command, or none", NULL);
 	else if (key)
 		refuse_name(client, "key \"%s\" is unknown here or of the wrong type", key);
+	else if (c->upgrade && c->upgrade->phase != UPGRADE_NONE)
+		commands_refuse(client, "an upgrade is under way; try again", NULL);
 	else
 		cmd->fn(c, client, request);
 }

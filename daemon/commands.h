@@ -11,12 +11,14 @@
 #include "daemon/fleet.h"
 #include "daemon/reactors.h"
 #include "daemon/socket.h"
+#include "daemon/upgrade.h"
 
 struct commands {
 	struct ev_loop *ev;
 	struct fleet *fleet;
 	struct reactors *reactors;
 	struct reactor *control;
+	struct upgrade *upgrade; /* NULL: there is none */
 	/* How long add and del are waited for; the device goes on afterwards. */
 	double answer_seconds;
 };

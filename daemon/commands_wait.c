@@ -133,6 +133,10 @@ static void wait_for(struct wait *w, struct member *m)
 
 void commands_cancel(struct socket_client *client)
 {
+	struct commands *c = client->server->arg;
+
+	if (c->upgrade)
+		upgrade_forget(c->upgrade, client);
 	if (client->request)
 		free_wait(client->request);
 	client->request = NULL;

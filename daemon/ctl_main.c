@@ -6,6 +6,7 @@
  */
 #include <getopt.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,7 @@ static const char usage_text[] =
 	"        [--boundaries-write ...] [--boundaries-flush ...] [--op OP]\n"
 	"                           bins of one's own, counting anew; none: remove them\n"
 	"  histogram reset NAME [--op OP]   count anew\n"
+	"  upgrade [PATH]           a new program takes over all devices while they are in use\n"
 	"  reactors                 what the threads of ublkd do\n"
 	"  doctor                   is this machine fit for ublkd? (needs no ublkd)\n"
 	"  version                  of ublkd and of ublkctl\n"
@@ -314,6 +316,31 @@ static enum exit_code histogram(const struct args *a)
 	return ctl_histogram(&params);
 }
 
+static void print_upgrade(const json_t *data)
+{
+	printf("upgraded to %s, pid %lld: %lld devices, pause %.1f ms\n",
+	       json_string_value(json_object_get(data, "version")),
+	       (long long)json_integer_value(json_object_get(data, "pid")),
+	       (long long)json_integer_value(json_object_get(data, "devices")),
+	       json_real_value(json_object_get(data, "pause_ms")));
+}
+
+static enum exit_code upgrade(const struct args *a)
+{
+	char path[PATH_MAX];
+	json_t *request = json_pack("{s:s}", "command", "upgrade");
+
+	if (a->name && !realpath(a->name, path)) {
+		fprintf(stderr, "ublkctl: %s: %m\n", a->name);
+		json_decref(request);
+		return EXIT_REFUSED;
+	}
+	if (a->name)
+		json_object_set_new(request, "path", json_string(path));
+	/* The daemon has deadlines of its own. */
+	return ask_and_print(a, request, 0, print_upgrade);
+}
+
 static enum exit_code doctor(const struct args *a)
 {
 	return doctor_run(a->json);
@@ -354,6 +381,7 @@ static const struct command {
 	{ "inflight", inflight, NAME_OPTIONAL, "" },
 	{ "why-stuck", why_stuck, NAME_OPTIONAL, "" },
 	{ "flight", flight, NAME_OPTIONAL, "nP" },
+	{ "upgrade", upgrade, NAME_OPTIONAL, "" },
 	{ "reactors", reactors, NAME_NONE, "" },
 	{ "doctor", doctor, NAME_NONE, "" },
 	{ "version", version, NAME_NONE, "" },

@@ -26,6 +26,7 @@
 #include "daemon/adopt.h"
 #include "daemon/commands.h"
 #include "daemon/fleet.h"
+#include "daemon/fleet_keep.h"
 #include "daemon/http.h"
 #include "daemon/loop.h"
 #include "daemon/notify.h"
@@ -35,7 +36,9 @@
 #include "daemon/reactors.h"
 #include "daemon/settings.h"
 #include "daemon/socket.h"
+#include "daemon/standby.h"
 #include "daemon/state.h"
+#include "daemon/upgrade.h"
 #include "ublk/control.h"
 
 #define CTL_OPEN_TIMEOUT_NS (10 * NS_PER_SEC)
@@ -53,6 +56,10 @@ struct daemon {
 	struct socket_server server;
 	struct commands commands;
 	struct http http;
+	struct standby standby;	  /* we take over from another process */
+	struct adoption adoption; /* while we are */
+	struct upgrade upgrade;	  /* another takes over from us */
+	char program[PATH_MAX];
 	struct ev_signal term, interrupt, hangup;
 	struct ev_timer stop_deadline;
 	int lock_fd;
@@ -149,8 +156,14 @@ static void log_memory(const struct daemon *d)
 static int begin_devices(struct daemon *d)
 {
 	struct adoption adoption;
-	int ret = adoption_find(&adoption, &d->loop, &d->fleet);
+	int ret;
 
+	if (standby_is(&d->standby)) {
+		adoption_begin(&d->adoption, &d->fleet);
+		fleet_check(&d->fleet);
+		return 0;
+	}
+	ret = adoption_find(&adoption, &d->loop, &d->fleet, false);
 	if (ret == 0) {
 		adoption_begin(&adoption, &d->fleet);
 		fleet_reload(&d->fleet, &d->settings);
@@ -166,6 +179,35 @@ static void end(struct daemon *d, enum exit_code exit_code)
 	ev_break(d->loop.ev, EVBREAK_ALL);
 }
 
+/* One that the old program served and we cannot; or NULL. */
+static const struct member *find_not_adopted(const struct daemon *d)
+{
+	list_for_each (node, &d->fleet.members) {
+		const struct member *m = list_entry(node, struct member, node);
+
+		if (m->past && m->past->device.info.state == UBLK_S_DEV_LIVE)
+			return m;
+	}
+	return NULL;
+}
+
+/* The devices are ours; or the old program takes them back, as soon as we are no more. */
+static void end_standby(struct daemon *d)
+{
+	const struct member *m = find_not_adopted(d);
+
+	if (m) {
+		standby_say(&d->standby, "failed device %s: %s", m->settings->options.name,
+			    m->error);
+		_exit(EXIT_REFUSED);
+	}
+	standby_say(&d->standby, "done %zu", d->adoption.found_nr);
+	standby_end(&d->standby);
+	adoption_free(&d->adoption);
+	process_lock_pid(d->lock_fd);
+	fleet_reload(&d->fleet, &d->settings);
+}
+
 static void on_fleet_changed(struct fleet *fleet)
 {
 	struct daemon *d = fleet->arg;
@@ -177,6 +219,10 @@ static void on_fleet_changed(struct fleet *fleet)
 	}
 	if (!d->reloading || !fleet_settled(fleet))
 		return;
+	if (standby_is(&d->standby)) {
+		end_standby(d);
+		return;
+	}
 	d->reloading = false;
 	/* Not earlier: whoever gets an answer may rely on the devices that start having started. */
 	socket_listen(&d->server);
@@ -223,6 +269,11 @@ static void on_term(struct ev_loop *ev, struct ev_signal *w, int events)
 	struct daemon *d = w->data;
 
 	(void)ev, (void)events;
+	/* What we have begun to adopt, the old program takes back. */
+	if (standby_is(&d->standby))
+		_exit(EXIT_REFUSED);
+	if (!upgrade_call_off(&d->upgrade))
+		return;
 	if (!d->stopping) {
 		begin_stop(d);
 		return;
@@ -281,7 +332,7 @@ static void on_hangup(struct ev_loop *ev, struct ev_signal *w, int events)
 	struct daemon *d = w->data;
 
 	(void)ev, (void)events;
-	if (d->stopping)
+	if (d->stopping || d->upgrade.phase != UPGRADE_NONE || standby_is(&d->standby))
 		return;
 	log_info("reading the configuration again", "file=\"%s\"", d->params->config_path);
 	notify_reloading();
@@ -363,7 +414,8 @@ static int prepare(struct daemon *d)
 		ret = process_prepare();
 	if (ret < 0)
 		return ret;
-	d->lock_fd = process_lock(d->settings.daemon.control);
+	d->lock_fd = standby_is(&d->standby) ? d->standby.lock_fd
+					     : process_lock(d->settings.daemon.control);
 	if (d->lock_fd < 0)
 		return d->lock_fd;
 	ret = state_folder(d);
@@ -388,6 +440,15 @@ static void make_fleet(struct daemon *d)
 	d->fleet.arg = d;
 }
 
+/* What the next program needs, and what would look at reactors that are no more. */
+static void release(void *arg)
+{
+	struct daemon *d = arg;
+
+	http_stop(&d->http);
+	socket_stop_listening(&d->server);
+}
+
 /* Made before the devices: where that fails, nothing was started. */
 static int control_socket(struct daemon *d)
 {
@@ -396,8 +457,21 @@ static int control_socket(struct daemon *d)
 		.fleet = &d->fleet,
 		.reactors = &d->reactors,
 		.control = &d->loop.control,
+		.upgrade = &d->upgrade,
 		.answer_seconds =
 			(double)(CTL_DEADLINE_NS + d->fleet.stop_timeout_ns) / NS_PER_SEC + 5,
+	};
+	d->upgrade = (struct upgrade){
+		.ev = d->loop.ev,
+		.fleet = &d->fleet,
+		.reactors = &d->reactors,
+		.park = &d->park,
+		.server = &d->server,
+		.lock_fd = d->lock_fd,
+		.argv = d->params->argv,
+		.program = d->program,
+		.release = release,
+		.arg = d,
 	};
 	commands_attach(&d->commands, &d->server);
 	return socket_bind(&d->server, d->loop.ev, d->settings.daemon.control);
@@ -476,11 +550,23 @@ enum exit_code daemon_check(const char *config_path)
 	return EXIT_DONE;
 }
 
+/* Gets ready while the old program serves; true: its devices are the driver's now. */
+static bool stand_by(struct daemon *d)
+{
+	if (!standby_is(&d->standby))
+		return true;
+	return adoption_find(&d->adoption, &d->loop, &d->fleet, true) == 0 &&
+	       standby_say(&d->standby, "ready %s", UBLKD_VERSION) &&
+	       standby_wait_for_go(&d->standby);
+}
+
 enum exit_code daemon_run(const struct daemon_params *params)
 {
 	struct daemon *d = &the_daemon;
 
 	*d = (struct daemon){ .params = params, .lock_fd = -1, .exit_code = EXIT_REFUSED };
+	standby_init(&d->standby);
+	process_program(params->argv[0], d->program);
 	if (load(&d->settings, params->config_path) < 0)
 		return EXIT_REFUSED;
 	d->ctl.fd = -1;
@@ -488,7 +574,7 @@ enum exit_code daemon_run(const struct daemon_params *params)
 	assert_hook = dump_ops;
 	if (prepare(d) == 0) {
 		make_fleet(d);
-		if (control_socket(d) == 0 && metrics_server(d) == 0)
+		if (stand_by(d) && control_socket(d) == 0 && metrics_server(d) == 0)
 			serve(d);
 		http_stop(&d->http);
 		socket_fini(&d->server);

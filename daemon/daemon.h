@@ -10,6 +10,7 @@
 struct daemon_params {
 	const char *config_path;
 	int log_level; /* from the command line, or -1: the file decides */
+	char **argv;   /* of this process, for the one that follows it */
 };
 
 /* Reads the configuration and serves until a signal ends it. */

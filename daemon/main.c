@@ -95,6 +95,7 @@ int main(int argc, char **argv)
 {
 	struct args a = parse_args(argc, argv);
 
+	a.params.argv = argv;
 	if (a.check_only)
 		return daemon_check(a.params.config_path);
 	return daemon_run(&a.params);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -197,6 +198,8 @@ static int own_mount_namespace(void)
 
 int process_prepare(void)
 {
+	/* Executed as /proc/self/exe (successor.c) we would be called "exe". */
+	prctl(PR_SET_NAME, "ublkd");
 	become_io_flusher();
 	raise_files();
 	lock_memory();
@@ -210,6 +213,31 @@ static void log_holder(int fd, const char *path)
 
 	pid[len > 0 ? strspn(pid, "0123456789") : 0] = '\0';
 	log_error("another ublkd runs with this control socket", "pid=%s lock=\"%s\"", pid, path);
+}
+
+/* At the beginning: the descriptor may have come from another process, with its offset. */
+static ssize_t pwrite_pid(int fd)
+{
+	char pid[16];
+	int len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+
+	return pwrite(fd, pid, (size_t)len, 0);
+}
+
+void process_lock_pid(int fd)
+{
+	if (ftruncate(fd, 0) < 0 || pwrite_pid(fd) < 0)
+		log_warn("cannot write our pid", "error=%s", errname(errno));
+}
+
+void process_program(const char *argv0, char path[static PATH_MAX])
+{
+	ssize_t len;
+
+	if (strchr(argv0, '/') && realpath(argv0, path))
+		return;
+	len = readlink("/proc/self/exe", path, PATH_MAX - 1);
+	path[len > 0 ? len : 0] = '\0';
 }
 
 static int lock_file(const char *path)
@@ -228,8 +256,7 @@ static int lock_file(const char *path)
 		close(fd);
 		return ret;
 	}
-	if (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
-		log_warn("cannot write our pid", "path=\"%s\" error=%s", path, errname(errno));
+	process_lock_pid(fd);
 	return fd;
 }
 

@@ -5,6 +5,8 @@
 #ifndef DAEMON_PROCESS_H
 #define DAEMON_PROCESS_H
 
+#include <limits.h>
+
 #include <stdbool.h>
 
 /*
@@ -25,5 +27,11 @@ int process_check_kernel(void);
  * our pid in words. Returns its fd (keep it open), or -errno, logged.
  */
 int process_lock(const char *control_path);
+
+/* Writes our pid into a lock that was another process's before. */
+void process_lock_pid(int lock_fd);
+
+/* Where our program's file is, or was when we were started; cut when too long. */
+void process_program(const char *argv0, char path[static PATH_MAX]);
 
 #endif

@@ -34,7 +34,7 @@ struct reactor_thread {
 	unsigned idx;
 	const struct reactors_params *params; /* until settled */
 	bool running;			      /* to be joined */
-	bool stop;			      /* the thread's own, set by mail */
+	bool stop, abandon;		      /* the thread's own, set by mail */
 	struct mail stop_mail;
 	struct mail ping_mail;
 	uint64_t ping_ns; /* main thread: when it was sent; 0: never */
@@ -63,7 +63,10 @@ static void *thread_main(void *arg)
 	/* The mail to stop can be here before main has left mailbox_post. */
 	while (sem_wait(&t->posted) < 0)
 		;
-	reactor_fini(&t->reactor);
+	if (t->abandon)
+		ring_fini(&t->reactor.ring);
+	else
+		reactor_fini(&t->reactor);
 	return NULL;
 }
 
@@ -71,6 +74,12 @@ static void *thread_main(void *arg)
 static void on_stop(struct mail *mail)
 {
 	container_of(mail, struct reactor_thread, stop_mail)->stop = true;
+}
+
+static void on_abandon(struct mail *mail)
+{
+	container_of(mail, struct reactor_thread, stop_mail)->abandon = true;
+	on_stop(mail);
 }
 
 static int create_pinned(struct reactor_thread *t, int cpu)
@@ -218,14 +227,15 @@ int reactors_start(struct reactors *rs, const struct reactors_params *params, ch
 	return ret;
 }
 
-static void stop_one(struct reactor_thread *t)
+static void stop_one(struct reactor_thread *t, mail_fn *how)
 {
 	if (!t->running)
 		return;
 	if (t->init_ret == 0)
-		reactor_post(&t->reactor, &t->stop_mail, on_stop);
+		reactor_post(&t->reactor, &t->stop_mail, how);
 	sem_post(&t->posted);
 	pthread_join(t->pthread, NULL);
+	t->running = false;
 	sem_destroy(&t->settled);
 	sem_destroy(&t->posted);
 }
@@ -233,11 +243,17 @@ static void stop_one(struct reactor_thread *t)
 void reactors_stop(struct reactors *rs)
 {
 	for (unsigned i = 0; rs->thread && i < rs->nr; i++)
-		stop_one(&rs->thread[i]);
+		stop_one(&rs->thread[i], on_stop);
 	free(rs->thread);
 	free(rs->reactor);
 	free(rs->cpu);
 	*rs = (struct reactors){ 0 };
+}
+
+void reactors_abandon(struct reactors *rs)
+{
+	for (unsigned i = 0; i < rs->nr; i++)
+		stop_one(&rs->thread[i], on_abandon);
 }
 
 /* Runs on the reactor's thread; the mail is main's again afterwards. */

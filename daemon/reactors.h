@@ -35,6 +35,12 @@ struct reactors_params {
 int reactors_start(struct reactors *rs, const struct reactors_params *params, char *error,
 		   size_t error_bytes);
 
+/*
+ * Ends all threads as they are and closes their rings: for the driver that is the death of the
+ * server. What the threads had stays in memory, to be looked at only; the process is to end.
+ */
+void reactors_abandon(struct reactors *rs);
+
 /* Ends and joins all threads. No device may use them any more. Accepts a zeroed struct. */
 void reactors_stop(struct reactors *rs);
 

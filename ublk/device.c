@@ -300,3 +300,17 @@ uint64_t device_memory_max(const struct device_spec *spec)
 	return spec->queues * (queue_buffer_bytes(spec->depth, spec->max_io_bytes) +
 			       spec->depth * per_tag + sizeof(struct queue));
 }
+
+void device_gate(struct device *d, bool on)
+{
+	for (unsigned i = 0; i < d->attach_nr; i++)
+		queue_gate(&d->queues[i], on);
+}
+
+bool device_quiet(const struct device *d)
+{
+	for (unsigned i = 0; i < d->attach_nr; i++)
+		if (!queue_quiet(&d->queues[i]))
+			return false;
+	return true;
+}

@@ -126,6 +126,19 @@ bool device_kept(const struct device *device);
  */
 int device_stop(struct device *device, bool force, uint64_t deadline_ns);
 
+/*
+ * LIVE only. on: requests that come from now on wait; device_quiet says when the backend has none
+ * left of those before.
+ */
+void device_gate(struct device *device, bool on);
+bool device_quiet(const struct device *device);
+
+/*
+ * After its reactors have been abandoned: gives up the driver's end and the backend, so that
+ * another process can recover the device. All that may follow is the end of this process.
+ */
+void device_abandon(struct device *device);
+
 /* Only when GONE or FAILED. Accepts NULL. */
 void device_free(struct device *device);
 

@@ -120,6 +120,13 @@ static bool left_to_driver(const struct device *d)
 	return d->adopting && !d->stop_wanted && d->attach_nr == 0;
 }
 
+void device_abandon(struct device *d)
+{
+	close_cdev(d);
+	backend_close(d->backend);
+	d->backend = NULL;
+}
+
 static void delete (struct device *d)
 {
 	close_cdev(d);

@@ -26,6 +26,8 @@
 
 /* Buffers of a queue without requests for as long as this, twice at most, are given back. */
 #define TRIM_NS (2 * NS_PER_SEC)
+/* Between two looks whether a gated queue is quiet: a part of an upgrade's pause. */
+#define GATE_LOOK_NS (100 * NS_PER_US)
 
 const char *queue_layer_name(enum queue_layer layer)
 {
@@ -188,6 +190,7 @@ static void resources_fini(struct queue *q)
 {
 	reactor_timer_cancel(q->setup.reactor, &q->busy_timer);
 	reactor_timer_cancel(q->setup.reactor, &q->trim_timer);
+	reactor_timer_cancel(q->setup.reactor, &q->gate_timer);
 	for (unsigned tag = 0; q->ios && tag < q->setup.depth; tag++) {
 		backend_io_fini(&q->ios[tag].bio);
 		op_fini(&q->ios[tag].op);
@@ -268,6 +271,49 @@ static void attach_check(struct task *task)
 		attach_report(q);
 }
 
+/* Handed back, or on the way: a COMMIT that the driver never sees is a request that comes again. */
+static void look_quiet(struct timer *timer)
+{
+	struct queue *q = container_of(timer, struct queue, gate_timer);
+	struct reactor *r = q->setup.reactor;
+
+	q->quiet = q->inflight_nr == 0 && q->commit_nr == 0;
+	if (!q->quiet)
+		reactor_timer_arm(r, &q->gate_timer, r->now_ns + GATE_LOOK_NS);
+}
+
+static void open_gate(struct queue *q)
+{
+	struct list_node list = LIST_INIT(list);
+	struct list_node *node;
+
+	list_splice(&list, &q->kept);
+	while ((node = list_pop_front(&list)))
+		tag_serve(list_entry(node, struct tag_io, busy));
+}
+
+static void gate_changed(struct mail *mail)
+{
+	struct queue *q = container_of(mail, struct queue, gate_mail);
+
+	/* First, so that a change behind it comes as a mail of its own. */
+	q->gate_posted = false;
+	q->gated = q->gate_wanted;
+	q->quiet = false;
+	reactor_timer_cancel(q->setup.reactor, &q->gate_timer);
+	if (q->gated)
+		look_quiet(&q->gate_timer);
+	else
+		open_gate(q);
+}
+
+void queue_gate(struct queue *q, bool on)
+{
+	q->gate_wanted = on;
+	if (!atomic_exchange(&q->gate_posted, true))
+		reactor_post(q->setup.reactor, &q->gate_mail, gate_changed);
+}
+
 static void attach(struct mail *mail)
 {
 	struct queue *q = container_of(mail, struct queue, attach_mail);
@@ -295,7 +341,9 @@ void queue_attach(struct queue *q, const struct queue_setup *setup)
 {
 	*q = (struct queue){ .setup = *setup, .cdev_slot = -1, .first_buffer = -1 };
 	list_init(&q->busy);
+	list_init(&q->kept);
 	timer_init(&q->busy_timer, tag_busy_timeout);
+	timer_init(&q->gate_timer, look_quiet);
 	timer_init(&q->trim_timer, trim);
 	reactor_post(setup->reactor, &q->attach_mail, attach);
 }

@@ -102,6 +102,11 @@ struct queue {
 	int first_error;      /* of a FETCH, while attaching */
 	bool attaching, cancelling;
 	_Atomic bool cancel_wanted, cancel_posted; /* written by the main thread; by both */
+	_Atomic bool gate_wanted, gate_posted;	   /* the same */
+	_Atomic bool quiet;			   /* gated, and nothing is in flight */
+	bool gated;
+	struct list_node kept;	 /* tags with requests that came behind the gate */
+	struct timer gate_timer; /* looks whether it is quiet */
 
 	bool used, trim_armed; /* a request since trim_timer was armed; whether it is */
 	struct timer trim_timer;
@@ -109,8 +114,8 @@ struct queue {
 	struct list_node busy; /* tags whose backend said BUSY */
 	struct timer busy_timer;
 	struct task busy_task, commit_task, attach_task;
-	struct mail attach_mail, cancel_mail, release_mail;	/* from the main thread */
-	struct mail attached_mail, drained_mail, released_mail; /* to it */
+	struct mail attach_mail, cancel_mail, gate_mail, release_mail; /* from the main thread */
+	struct mail attached_mail, drained_mail, released_mail;	       /* to it */
 	struct queue_stats stats;
 };
 
@@ -122,6 +127,17 @@ void queue_attach(struct queue *q, const struct queue_setup *setup);
  * every later one at once, with an error; until it is called again without.
  */
 void queue_cancel(struct queue *q, bool cancel);
+
+/*
+ * Main thread, while it serves. on: requests that come from now on are kept and not served, as if
+ * they were still on their way; queue_quiet says when the backend has none left of those before.
+ * Not on: they are served, in the order in which they came.
+ */
+void queue_gate(struct queue *q, bool on);
+static inline bool queue_quiet(const struct queue *q)
+{
+	return q->quiet;
+}
 
 /* Main thread, after drained: gives everything back. */
 void queue_release(struct queue *q);

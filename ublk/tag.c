@@ -222,6 +222,10 @@ void tag_serve(struct tag_io *io)
 
 	if (fault_lose(q->setup.descs[io->bio.tag].start_sector))
 		return;
+	if (q->gated) {
+		list_push_back(&q->kept, &io->busy);
+		return;
+	}
 	io->start_ns = io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
 	q->inflight_nr++;
 	q->used = true;

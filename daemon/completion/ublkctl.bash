@@ -14,7 +14,7 @@ _ublkctl_limits() {
 
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del throttle stats top histogram inflight why-stuck flight reactors doctor version'
+	local commands='list show add del throttle stats top histogram inflight why-stuck flight upgrade reactors doctor version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -54,6 +54,10 @@ _ublkctl() {
 	case $command in
 	'') words="$commands --socket --json --version --help" ;;
 	inflight | why-stuck) words="$(_ublkctl_names "${socket[@]}") --json" ;;
+	upgrade)
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		return
+		;;
 	flight)
 		mapfile -t COMPREPLY < <(compgen -f -W '--count --perfetto --json' -- "$cur")
 		return

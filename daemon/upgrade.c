@@ -1,0 +1,356 @@
+/*
+ * Happy path: spawn -> "ready" -> every device gated -> all quiet -> reactors and devices given up
+ * -> "go" -> "done" -> the client is answered, this process ends.
+ *
+ * Failure modes: until "go" nothing has happened that cannot be undone: the gates are opened, the
+ * child is killed, the client is told. After "go" the devices are in the driver's hands: when the
+ * new program fails or is late, this process executes itself again and adopts them, as after a
+ * crash.
+ */
+#include "daemon/upgrade.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/errname.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "daemon/commands_internal.h"
+#include "daemon/notify.h"
+#include "daemon/standby.h"
+#include "daemon/successor.h"
+
+/* A program that is not ready by then never will be. */
+#define PREPARE_SECONDS 30.
+/* How long clients wait at most for a slow backend before the gates are opened again. */
+#define GATE_SECONDS 5.
+#define ADOPT_SECONDS 30.
+#define LOOK_SECONDS .0002
+#define ANSWER_SECONDS 1.
+
+/* ---- the child ---- */
+
+static void say_ended(int status, char *words, size_t bytes)
+{
+	if (WIFEXITED(status) && WEXITSTATUS(status) == SUCCESSOR_NO_PROGRAM)
+		snprintf(words, bytes, "it cannot be executed");
+	else if (WIFEXITED(status))
+		snprintf(words, bytes, "it ended with exit code %d; the log says why",
+			 WEXITSTATUS(status));
+	else
+		snprintf(words, bytes, "it was killed by signal %d", WTERMSIG(status));
+}
+
+static void stop_listening(struct upgrade *u)
+{
+	ev_io_stop(u->ev, &u->readable);
+	ev_timer_stop(u->ev, &u->deadline);
+	ev_timer_stop(u->ev, &u->look);
+	close(u->socket);
+}
+
+/* words: how it ended, unless something else is known; may be NULL. */
+static void end_child(struct upgrade *u, char *words, size_t bytes)
+{
+	int status = 0;
+
+	stop_listening(u);
+	/* It may be ending by itself, with a reason: only then it is not killed first. */
+	for (int i = 0; words && i < 100 && waitpid(u->pid, &status, WNOHANG) == 0; i++)
+		usleep(1000);
+	if (kill(u->pid, SIGKILL) == 0)
+		waitpid(u->pid, &status, 0);
+	if (words)
+		say_ended(status, words, bytes);
+}
+
+/* ---- answers ---- */
+
+static void answer(struct upgrade *u, json_t *data, const char *error)
+{
+	if (u->client && data)
+		commands_answer(u->client, data);
+	else if (u->client)
+		commands_refuse(u->client, error, NULL);
+	u->client = NULL;
+}
+
+static void on_answer_late(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	(void)events;
+	ev_timer_stop(ev, w);
+}
+
+/* This process is about to end: its last words must be out before. */
+static void flush_answers(struct upgrade *u)
+{
+	struct ev_timer late;
+	bool writing = true;
+
+	ev_timer_init(&late, on_answer_late, ANSWER_SECONDS, 0.);
+	ev_timer_start(u->ev, &late);
+	while (writing && ev_is_active(&late)) {
+		ev_run(u->ev, EVRUN_ONCE);
+		writing = false;
+		list_for_each (node, &u->server->clients)
+			writing |= list_entry(node, struct socket_client, node)->state ==
+				   CLIENT_WRITING;
+	}
+}
+
+/* ---- devices ---- */
+
+static void gate_all(struct upgrade *u, bool on)
+{
+	list_for_each (node, &u->fleet->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (m->state == MEMBER_LIVE)
+			device_gate(m->device, on);
+	}
+}
+
+/* The first that is not at rest, or NULL. */
+static const struct member *find_busy(const struct upgrade *u)
+{
+	list_for_each (node, &u->fleet->members) {
+		const struct member *m = list_entry(node, struct member, node);
+
+		if (m->state == MEMBER_LIVE && !device_quiet(m->device))
+			return m;
+	}
+	return NULL;
+}
+
+static void abandon_all(struct upgrade *u)
+{
+	reactors_abandon(u->reactors);
+	list_for_each (node, &u->fleet->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (m->state == MEMBER_LIVE)
+			device_abandon(m->device);
+	}
+}
+
+/* ---- ends ---- */
+
+/* Before "go": as if nothing had been. */
+static void call_off(struct upgrade *u, const char *why)
+{
+	char words[STANDBY_MESSAGE_BYTES + 64];
+
+	log_error("upgrade was called off", "reason=\"%s\"", why);
+	if (u->phase == UPGRADE_GATING)
+		gate_all(u, false);
+	u->phase = UPGRADE_NONE;
+	snprintf(words, sizeof(words), "the new program does not take over: %s", why);
+	answer(u, NULL, words);
+}
+
+/* After "go": the devices are adopted by us again, as after a crash. */
+static void take_back(struct upgrade *u, const char *why)
+{
+	char words[STANDBY_MESSAGE_BYTES + 128];
+	int ret;
+
+	log_error("upgrade failed, this program takes its devices back", "reason=\"%s\"", why);
+	snprintf(words, sizeof(words),
+		 "the new program failed after the hand over: %s; the old one takes the devices "
+		 "back",
+		 why);
+	answer(u, NULL, words);
+	flush_answers(u);
+	ret = successor_become(u->argv, u->park);
+	/* UNTESTED: our own program cannot be executed any more. */
+	log_error("cannot execute ourselves; the next start adopts the devices", "error=%s",
+		  errname(ret));
+	_exit(1);
+}
+
+static void fail(struct upgrade *u, const char *why)
+{
+	char words[STANDBY_MESSAGE_BYTES];
+
+	end_child(u, why ? NULL : words, sizeof(words));
+	if (!why)
+		why = words;
+	if (u->phase == UPGRADE_HANDED)
+		take_back(u, why);
+	else
+		call_off(u, why);
+}
+
+_Noreturn static void succeed(struct upgrade *u, unsigned devices)
+{
+	double pause_ms = (double)(ring_clock_ns() - u->gate_ns) / NS_PER_MS;
+	char message[64];
+
+	stop_listening(u);
+	log_info("upgraded", "version=%s pid=%d devices=%u pause_ms=%.1f", u->version, (int)u->pid,
+		 devices, pause_ms);
+	snprintf(message, sizeof(message), "MAINPID=%d", (int)u->pid);
+	notify_send(message);
+	answer(u,
+	       json_pack("{s:s, s:i, s:i, s:f}", "version", u->version, "pid", (int)u->pid,
+			 "devices", (int)devices, "pause_ms", pause_ms),
+	       NULL);
+	if (u->end_wanted)
+		kill(u->pid, SIGTERM);
+	flush_answers(u);
+	_exit(0);
+}
+
+/* ---- steps ---- */
+
+static void hand_over(struct upgrade *u)
+{
+	ev_timer_stop(u->ev, &u->look);
+	u->phase = UPGRADE_HANDED;
+	u->release(u->arg);
+	abandon_all(u);
+	ev_timer_set(&u->deadline, ADOPT_SECONDS, 0.);
+	ev_timer_start(u->ev, &u->deadline);
+	/* Should it have ended, we hear of it as of any other end. */
+	send(u->socket, "go", 2, MSG_NOSIGNAL);
+}
+
+static void on_look(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	struct upgrade *u = container_of(w, struct upgrade, look);
+
+	(void)ev, (void)events;
+	if (!find_busy(u))
+		hand_over(u);
+}
+
+static void gate(struct upgrade *u, const char *version)
+{
+	ev_timer_stop(u->ev, &u->deadline);
+	snprintf(u->version, sizeof(u->version), "%.63s", version);
+	u->phase = UPGRADE_GATING;
+	u->gate_ns = ring_clock_ns();
+	gate_all(u, true);
+	ev_timer_set(&u->deadline, GATE_SECONDS, 0.);
+	ev_timer_start(u->ev, &u->deadline);
+	ev_timer_set(&u->look, LOOK_SECONDS, LOOK_SECONDS);
+	ev_timer_start(u->ev, &u->look);
+}
+
+static void on_message(struct upgrade *u, const char *text)
+{
+	if (strncmp(text, "ready ", 6) == 0 && u->phase == UPGRADE_PREPARING)
+		gate(u, text + 6);
+	else if (strncmp(text, "done ", 5) == 0 && u->phase == UPGRADE_HANDED)
+		succeed(u, (unsigned)strtoul(text + 5, NULL, 10));
+	else if (strncmp(text, "failed ", 7) == 0)
+		fail(u, text + 7);
+	else
+		fail(u, "it says what nobody asked for");
+}
+
+static void on_readable(struct ev_loop *ev, struct ev_io *w, int events)
+{
+	struct upgrade *u = container_of(w, struct upgrade, readable);
+	char text[STANDBY_MESSAGE_BYTES];
+	ssize_t bytes = recv(u->socket, text, sizeof(text) - 1, 0);
+
+	(void)ev, (void)events;
+	if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (bytes <= 0) {
+		fail(u, NULL);
+		return;
+	}
+	text[bytes] = '\0';
+	on_message(u, text);
+}
+
+static void on_deadline(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	struct upgrade *u = container_of(w, struct upgrade, deadline);
+	char words[128] = "it was not ready in time";
+	const struct member *busy;
+
+	(void)ev, (void)events;
+	if (u->phase == UPGRADE_GATING) {
+		busy = find_busy(u);
+		snprintf(words, sizeof(words),
+			 "requests of device %s did not come to an end within %.0f s",
+			 busy ? busy->settings->options.name : "?", GATE_SECONDS);
+	} else if (u->phase == UPGRADE_HANDED) {
+		snprintf(words, sizeof(words), "it did not adopt all devices in time");
+	}
+	fail(u, words);
+}
+
+/* ---- the beginning ---- */
+
+/* NULL: all devices can change hands now. */
+static const char *unfit(const struct upgrade *u)
+{
+	struct device_info info;
+
+	if (u->fleet->closing)
+		return "the daemon is stopping";
+	if (!fleet_settled(u->fleet))
+		return "devices are being started or stopped; try again";
+	list_for_each (node, &u->fleet->members) {
+		const struct member *m = list_entry(node, struct member, node);
+
+		if (m->state != MEMBER_LIVE)
+			continue;
+		device_info(m->device, &info);
+		if (!(info.flags & UBLK_F_USER_RECOVERY_REISSUE))
+			return "requests of devices with another recovery than reissue would fail; "
+			       "remove those devices before";
+	}
+	return NULL;
+}
+
+const char *upgrade_begin(struct upgrade *u, struct socket_client *client, const char *path)
+{
+	const char *why = u->phase == UPGRADE_NONE ? unfit(u) : "an upgrade is under way already";
+	int ret;
+
+	if (why)
+		return why;
+	path = path ? path : u->program;
+	ret = successor_spawn(path, u->argv, u->park, u->lock_fd, &u->pid, &u->socket);
+	if (ret < 0)
+		return errname(ret);
+	log_info("upgrade begins", "program=\"%s\" pid=%d", path, (int)u->pid);
+	u->phase = UPGRADE_PREPARING;
+	u->client = client;
+	ev_io_init(&u->readable, on_readable, u->socket, EV_READ);
+	ev_io_start(u->ev, &u->readable);
+	ev_timer_init(&u->look, on_look, 0., 0.);
+	ev_timer_init(&u->deadline, on_deadline, PREPARE_SECONDS, 0.);
+	ev_timer_start(u->ev, &u->deadline);
+	return NULL;
+}
+
+void upgrade_forget(struct upgrade *u, const struct socket_client *client)
+{
+	if (u->client == client)
+		u->client = NULL;
+}
+
+bool upgrade_call_off(struct upgrade *u)
+{
+	if (u->phase == UPGRADE_HANDED) {
+		u->end_wanted = true;
+		return false;
+	}
+	if (u->phase != UPGRADE_NONE)
+		fail(u, "the daemon is to stop");
+	return true;
+}
