@@ -25,7 +25,7 @@ ok() {
 		echo "not ok $n - $name"
 		echo "# exit code $code of: $*"
 		tail -n 30 "$work/out" | sed 's/^/# /'
-		[ ! -s "$work/ublkd.log" ] || tail -n 15 "$work/ublkd.log" | sed 's/^/# ublkd: /'
+		[ ! -s "$work/ublkd.log" ] || tail -n 15 "$work/ublkd.log" | cut -c1-300 | sed 's/^/# ublkd: /'
 	fi
 }
 
@@ -82,6 +82,16 @@ stop_daemon() {
 	daemon_pid=
 	kill -TERM "$pid" 2>/dev/null
 	wait "$pid"
+}
+
+# The pid of the daemon, whoever started it; an upgrade makes another one.
+server() { pgrep -x ublkd | xargs; }
+no_server() { [ -z "$(server)" ]; }
+no_keeper() { ! pgrep -x ublkd-keeper; }
+no_note() { ! find /run/ublkd -name '*.json*' | grep .; }
+end_server() {
+	daemon_pid=
+	kill "$(server)" && wait_for 20 no_server
 }
 
 # Sets $real_seconds: the time outside. On the instruction clock the guest's own clock runs ahead

@@ -1,0 +1,44 @@
+# shellcheck shell=bash
+# Load whose content is checked, for as long as something else goes on with the daemon. Sourced.
+
+# load NAME [FIO OPTION...]: writes and checks one device over and over until $work/enough is there. Its
+# verdict is for loads_well.
+loaded=()
+nodes=
+load() {
+	local name=$1 device
+	device=$(node "$name")
+	shift
+	(
+		while [ ! -e "$work/enough" ]; do
+			fio --name=load --filename="$device" --ioengine=io_uring --direct=1 --rw=randwrite \
+				--bs=4k-64k --size=32M --numjobs=2 --offset_increment=32M --iodepth=32 \
+				--verify=crc32c --verify_fatal=1 --do_verify=1 --randrepeat=0 \
+				--verify_state_save=0 --minimal "$@" >"$work/$name.fio" 2>&1 || exit 1
+		done
+	) &
+	echo $! >"$work/$name.pid"
+	loaded+=("$name")
+	nodes+=" $device"
+}
+
+# Ends all of it: no request failed, and what was read is what was written.
+loads_well() {
+	local name pid failed=0
+	touch "$work/enough"
+	for name in "${loaded[@]}"; do
+		read -r pid <"$work/$name.pid"
+		wait "$pid" || { echo "$name:" && tail -5 "$work/$name.fio" && failed=1; }
+	done
+	rm -f "$work/enough"
+	return $failed
+}
+
+# Hundreds of requests on each, or all of it proved nothing.
+were_busy() {
+	local node
+	for node in $nodes; do
+		awk -v node="$node" '{ print node, $1, $5; exit !($1 > 300 && $5 > 300) }' "/sys/block/${node#/dev/}/stat" ||
+			return 1
+	done
+}

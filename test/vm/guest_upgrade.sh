@@ -1,0 +1,69 @@
+#!/bin/bash
+# In the guest: a new program takes over again and again while the devices are under load whose content
+# is checked; programs that cannot take over leave the old one as it was.
+# $UBLKD_UPGRADES: how often.
+. "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
+. "$here/guest_load.sh"
+
+upgrades=${UBLKD_UPGRADES:-12}
+[ -z "${UBLKD_SOAK:-}" ] || upgrades=50
+
+ram_disk 300 || exit 1
+cat >"$work/two.yaml" <<EOF2
+daemon: {reactors: $reactors}
+devices:
+  - {name: memory, queues: 2, depth: 32, backend: {type: mem, size: 64M}}
+  - {name: file, queues: 2, depth: 32, backend: {type: file, path: /mnt/ram/f, size: 64M, create: true}}
+EOF2
+
+upgrade_again_and_again() {
+	local i before
+	for ((i = 0; i < upgrades; i++)); do
+		before=$(server)
+		ublkctl upgrade >>"$work/upgrades" || return 1
+		wait_for 10 settled || return 1
+		[ "$(server | wc -w)" = 1 ] && [ "$(server)" != "$before" ] || return 1
+	done
+}
+
+# refused WORDS PATH: the upgrade to that program fails with these words, and the process is the same.
+refused() {
+	local words=$1 before
+	before=$(server)
+	! ublkctl upgrade "$2" >"$work/refused" 2>&1 || return 1
+	cat "$work/refused"
+	grep -q "$words" "$work/refused" && [ "$(server)" = "$before" ]
+}
+
+ok "two devices start" start_daemon "$work/two.yaml"
+load memory
+load file
+ok "upgraded $upgrades times" upgrade_again_and_again
+sed 's/^/# /' "$work/upgrades"
+daemon_pid=$(server)
+ok "to what is no program" refused "cannot be executed" /etc/passwd
+printf '#!/bin/sh\nexit 7\n' >"$work/crashes" && chmod +x "$work/crashes"
+ok "to a program that ends at once" refused "exit code 7" "$work/crashes"
+printf '#!/bin/sh\nkill -SEGV $$\n' >"$work/crashes" && chmod +x "$work/crashes"
+ok "to a program that crashes at once" refused "signal 11" "$work/crashes"
+echo '{"version": 99}' >/run/ublkd/control.sock.state/other.json
+ok "to a program that cannot read the state" refused "exit code 1" "$(command -v ublkd)"
+rm /run/ublkd/control.sock.state/other.json
+# It says that it is ready, hears "go", and dies.
+cat >"$work/dies" <<'EOF2'
+#!/bin/bash
+read -r end _ <<<"$UBLKD_STANDBY"
+printf 'ready 9.9' >&"$end"
+[ "$(head -c 2 <&"$end")" = go ]
+EOF2
+chmod +x "$work/dies"
+ok "to a program that dies after the hand over" refused "takes the devices back" "$work/dies"
+ok "it serves again" wait_for 30 settled
+ok "and can still be upgraded" ublkctl upgrade
+daemon_pid=$(server)
+ok "no write was lost, no request failed" loads_well
+ok "all were busy" were_busy
+ok "it ends" end_server
+ok "no keeper is left" wait_for 10 no_keeper
+ok "no note is left" no_note
+finish
