@@ -11,7 +11,8 @@
  * Threads: open and close run on the main thread, never while a queue is initialised. queue_init,
  * submit, cancel and queue_fini of one queue run on the reactor that owns it; several queues of
  * one device may run on several reactors at once, so whatever is in the device's private area is
- * read-only after open, or atomic.
+ * read-only after open, or atomic. Resizing (struct backend_resize) is the main thread's too, while
+ * the queues serve.
  *
  * Filters are backends over another one, their child: a stack, described by struct backend_spec. It
  * is opened from the bottom up and closed from the top down, its queues likewise; behind each I/O
@@ -73,7 +74,8 @@ enum backend_data {
 };
 
 struct backend_limits {
-	uint64_t size_bytes;	       /* a multiple of the logical block */
+	/* A multiple of the logical block. It may change while queues serve: backend_size(). */
+	uint64_t size_bytes;
 	uint32_t caps;		       /* enum backend_caps */
 	uint32_t logical_block_bytes;  /* smallest it can serve; 0: any from 512 */
 	uint32_t physical_block_bytes; /* 0: as the logical block */
@@ -100,6 +102,12 @@ struct backend_wishes {
 	 * the operation parked_fd does not look at it. 0 and -errno: there is none.
 	 */
 	int parked_fd;
+	/*
+	 * Above 0: of a device that is taken over, the size that it has: instead of the configured
+	 * one, which it may have grown out of. A backend that has less says so by its limits, and
+	 * does not grow.
+	 */
+	uint64_t size_bytes;
 };
 
 /* What to open: one backend and, for a filter, what is below it. */
@@ -189,6 +197,42 @@ enum backend_submit {
 	BACKEND_BUSY,
 };
 
+/*
+ * Whether bytes are in use, as far as a backend can tell.
+ */
+enum backend_usage { BACKEND_UNUSED, BACKEND_USED, BACKEND_USAGE_UNKNOWN };
+
+/*
+ * How a backend changes its size while its queues serve. All on the main thread; sizes are whole
+ * blocks, of devices that are not read-only. The core changes limits.size_bytes, and in this order:
+ *
+ *   growing    grow -> the core raises the limits -> the block device grows
+ *   shrinking  usage -> the block device shrinks -> the core lowers the limits, so that requests
+ *              beyond the new end fail -> those that the backend has had before end -> shrink
+ */
+struct backend_resize {
+	/*
+	 * How much there is without being asked to grow: of what has grown by itself below. May be
+	 * less than the device's size. Returns 0 or -errno with device->error set. NULL: it has no
+	 * size of its own.
+	 */
+	int (*size_now)(struct backend_device *device, uint64_t *ret_bytes);
+	/*
+	 * Makes room up to size_bytes, which is more than limits.size_bytes. Returns 0, or -errno
+	 * with device->error set: then all is as before. NULL: there always is room.
+	 */
+	int (*grow)(struct backend_device *device, uint64_t size_bytes);
+	/* Of the bytes from start_bytes on, before end_bytes. NULL: they never are. */
+	enum backend_usage (*usage)(struct backend_device *device, uint64_t start_bytes,
+				    uint64_t end_bytes);
+	/*
+	 * Gives back what was from start_bytes on, before end_bytes, the device's end until now; no
+	 * I/O touches it any more. It reads as zeroes when the device grows again, where that is in
+	 * the backend's hands. Failures are logged: nothing depends on it. NULL: nothing to give.
+	 */
+	void (*shrink)(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes);
+};
+
 struct backend {
 	const char *name;
 	const char *summary; /* one line for the manual */
@@ -244,6 +288,9 @@ struct backend {
 	 * nothing is lost with the process.
 	 */
 	int (*parked_fd)(const struct backend_device *device);
+
+	/* NULL: its size is for life. A filter has what its child has. */
+	const struct backend_resize *resize;
 };
 
 /*
@@ -280,6 +327,28 @@ int backend_queue_open(struct backend_queue **ret_queue, struct backend_device *
 		       struct reactor *reactor, unsigned idx, unsigned depth);
 /* Reactor thread; no I/O may be in flight. Accepts NULL. */
 void backend_queue_close(struct backend_queue *queue);
+
+/* The size as it is now. Any thread, also while it changes. */
+static inline uint64_t backend_size(const struct backend_device *device)
+{
+	return __atomic_load_n(&device->limits.size_bytes, __ATOMIC_RELAXED);
+}
+
+/*
+ * resize.c: struct backend_resize for a whole stack, whose top is device. Main thread, while queues
+ * serve. What needs them returns -EOPNOTSUPP with words where the lowest backend cannot.
+ */
+bool backend_can_resize(const struct backend_device *device);
+int backend_size_now(struct backend_device *device, uint64_t *ret_bytes, char *error,
+		     size_t error_bytes);
+int backend_grow(struct backend_device *device, uint64_t size_bytes, char *error,
+		 size_t error_bytes);
+enum backend_usage backend_usage(struct backend_device *device, uint64_t start_bytes,
+				 uint64_t end_bytes);
+void backend_shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes);
+
+/* The limits of the whole stack: from now on requests up to here are taken. */
+void backend_set_size(struct backend_device *device, uint64_t size_bytes);
 
 /* Bytes of memory behind one I/O of a whole stack, for the worst-case sum. */
 size_t backend_spec_io_bytes(const struct backend_spec *spec);

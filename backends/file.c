@@ -418,4 +418,5 @@ const struct backend backend_file = {
 	.submit = file_submit,
 	.state_name = file_state_name,
 	.identity = file_identity,
+	.resize = &file_resize,
 };

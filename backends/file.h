@@ -1,4 +1,7 @@
-/* What file.c (I/O), file_open.c (opening) and file_limits.c (what is below) share. */
+/*
+ * What file.c (I/O), file_open.c (opening), file_limits.c (what is below) and file_resize.c (while
+ * it serves) share.
+ */
 #ifndef BACKENDS_FILE_H
 #define BACKENDS_FILE_H
 
@@ -41,6 +44,12 @@ extern const struct option file_options[];
 int file_open(struct backend_device *device);
 void file_close(struct backend_device *device);
 void file_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
+
+/* file_open.c: of the file or block device as it is now. Returns 0 or -errno with words. */
+int file_found_size(struct backend_device *device, uint64_t *ret_bytes);
+
+/* file_resize.c */
+extern const struct backend_resize file_resize;
 
 /* file_limits.c: direct I/O as wished or possible. Returns 0 or -errno with words. */
 int file_choose_direct(struct backend_device *device);

@@ -274,11 +274,14 @@ static int grow(struct backend_device *device, uint64_t have_bytes)
 	return 0;
 }
 
-static int found_size(struct backend_device *device, uint64_t *ret_bytes)
+int file_found_size(struct backend_device *device, uint64_t *ret_bytes)
 {
 	const struct file_device *file = device->priv;
+	struct stat stat;
 
-	*ret_bytes = (uint64_t)file->stat.st_size;
+	if (fstat(file->fd, &stat) < 0)
+		return fail_open(device, -errno);
+	*ret_bytes = (uint64_t)stat.st_size;
 	if (file->is_block && ioctl(file->fd, BLKGETSIZE64, ret_bytes) < 0)
 		return fail_open(device, -errno);
 	return 0;
@@ -306,11 +309,15 @@ static int find_size(struct backend_device *device)
 {
 	const struct file_config *config = device->config;
 	uint64_t have_bytes;
-	int ret = found_size(device, &have_bytes);
+	int ret = file_found_size(device, &have_bytes);
 
 	if (ret < 0)
 		return ret;
-	if (config->size_bytes == 0)
+	if (device->wishes.size_bytes && device->wishes.size_bytes <= have_bytes) {
+		device->limits.size_bytes = device->wishes.size_bytes;
+		return 0;
+	}
+	if (config->size_bytes == 0 || device->wishes.size_bytes)
 		return whole_size(device, have_bytes);
 	if (config->size_bytes % device->wishes.logical_block_bytes != 0)
 		return backend_fail(device, -EINVAL, "size is not a multiple of block_size: %u",

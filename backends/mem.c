@@ -24,11 +24,6 @@
 #include "backends/registry.h"
 #include "base/util.h"
 
-static uint64_t page_of(const struct mem_device *mem, uint64_t offset_bytes)
-{
-	return offset_bytes >> mem->page_shift;
-}
-
 static bool is_present(const struct mem_device *mem, uint64_t page)
 {
 	return atomic_load(&mem->present[page / 64]) >> (page % 64) & 1;
@@ -38,7 +33,7 @@ uint64_t mem_run(const struct mem_device *mem, uint64_t offset_bytes, uint64_t l
 		 bool *ret_present)
 {
 	uint64_t end = offset_bytes + length_bytes;
-	uint64_t page = page_of(mem, offset_bytes);
+	uint64_t page = mem_page(mem, offset_bytes);
 	bool present = is_present(mem, page);
 
 	do {
@@ -75,9 +70,9 @@ int mem_reserve(struct mem_device *mem, uint64_t offset_bytes, uint64_t length_b
  */
 void mem_mark_present(struct mem_device *mem, uint64_t offset_bytes, uint64_t length_bytes)
 {
-	uint64_t last = page_of(mem, offset_bytes + length_bytes - 1);
+	uint64_t last = mem_page(mem, offset_bytes + length_bytes - 1);
 
-	for (uint64_t page = page_of(mem, offset_bytes); page <= last; page++)
+	for (uint64_t page = mem_page(mem, offset_bytes); page <= last; page++)
 		if (!is_present(mem, page))
 			atomic_fetch_or(&mem->present[page / 64], 1ull << (page % 64));
 }
@@ -184,4 +179,5 @@ const struct backend backend_mem = {
 	.submit = mem_submit,
 	.identity = mem_identity,
 	.parked_fd = mem_parked_fd,
+	.resize = &mem_resize,
 };

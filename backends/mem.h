@@ -15,12 +15,17 @@ struct mem_config {
 
 struct mem_device {
 	int fd;
+	/* Address space for growth is reserved at open: what reactors use never moves. */
 	uint8_t *base;
-	uint64_t map_bytes; /* size_bytes rounded up to whole pages */
+	uint64_t reserved_bytes;
+	uint64_t map_bytes; /* size_bytes rounded up to whole pages: of base, what can be used */
+	uint8_t *space;	    /* base, and before it what aligned it to pages */
+	uint64_t space_bytes;
 	uint64_t page_bytes;
 	unsigned page_shift;
 	/* A bit per page that may hold data. The one thing that several reactors write. */
 	_Atomic uint64_t *present;
+	size_t present_bytes;
 };
 
 struct mem_queue {
@@ -66,6 +71,22 @@ void mem_mark_present(struct mem_device *mem, uint64_t offset_bytes, uint64_t le
  */
 uint64_t mem_run(const struct mem_device *mem, uint64_t offset_bytes, uint64_t length_bytes,
 		 bool *ret_present);
+
+static inline uint64_t mem_page(const struct mem_device *mem, uint64_t offset_bytes)
+{
+	return offset_bytes >> mem->page_shift;
+}
+
+/*
+ * mem_map.c: address space for map_bytes and for growth, with fd (as long as map_bytes) mapped into
+ * its beginning and `present` to go with it. Returns 0 or -errno, and what failed in *ret_what;
+ * mem_unmap accepts whatever it left.
+ */
+int mem_map(struct mem_device *mem, const char **ret_what);
+void mem_unmap(struct mem_device *mem);
+
+/* mem_map.c */
+extern const struct backend_resize mem_resize;
 
 /* mem_zero.c: DISCARD and WRITE_ZEROES. */
 enum backend_submit mem_zero_submit(struct backend_io *io);

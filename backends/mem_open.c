@@ -55,10 +55,17 @@ static int fail_memory(struct backend_device *device, int err, const char *what)
 			    (unsigned long long)(config->size_bytes >> 20), what, errname(err));
 }
 
-/* Finds the size of the file's pages, and of the mapping. */
-static int find_pages(struct backend_device *device)
+/* A device that is taken over has the size that it had, whatever was configured. */
+static uint64_t wanted_bytes(const struct backend_device *device)
 {
 	const struct mem_config *config = device->config;
+
+	return device->wishes.size_bytes ? device->wishes.size_bytes : config->size_bytes;
+}
+
+/* Finds the size of the file's pages, and of all of them. */
+static int find_pages(struct backend_device *device)
+{
 	struct mem_device *mem = device->priv;
 	struct statfs fs;
 
@@ -66,8 +73,8 @@ static int find_pages(struct backend_device *device)
 		return fail_memory(device, -errno, "fstatfs");
 	mem->page_bytes = (uint64_t)fs.f_bsize;
 	mem->page_shift = log2_floor(mem->page_bytes);
-	mem->map_bytes = round_up(config->size_bytes, mem->page_bytes);
-	if (mem->map_bytes < config->size_bytes || mem->map_bytes > INT64_MAX)
+	mem->map_bytes = round_up(wanted_bytes(device), mem->page_bytes);
+	if (mem->map_bytes < wanted_bytes(device) || mem->map_bytes > INT64_MAX)
 		return fail_memory(device, -EFBIG, "size");
 	return 0;
 }
@@ -113,17 +120,20 @@ static int check_kind(struct backend_device *device)
 
 static int check_size(struct backend_device *device)
 {
-	const struct mem_config *config = device->config;
-	const struct mem_device *mem = device->priv;
+	struct mem_device *mem = device->priv;
+	bool same_device = device->wishes.size_bytes > 0;
 	char have[32], want[32];
 	struct stat st;
 
 	if (fstat(mem->fd, &st) < 0)
 		return fail_memory(device, -errno, "fstat");
+	/* Longer: its daemon died while it changed its size, or keeps what a shrink did not cut. */
+	if (same_device && (uint64_t)st.st_size > mem->map_bytes)
+		mem->map_bytes = (uint64_t)st.st_size;
 	if ((uint64_t)st.st_size == mem->map_bytes)
 		return 0;
 	option_format_size((uint64_t)st.st_size, have, sizeof(have));
-	option_format_size(config->size_bytes, want, sizeof(want));
+	option_format_size(wanted_bytes(device), want, sizeof(want));
 	return backend_fail(device, -EMEDIUMTYPE,
 			    "its memory has %s, size wants %s: set size: %s, " OR_REMOVE, have,
 			    want, have);
@@ -144,27 +154,12 @@ static int take_parked_file(struct backend_device *device)
 	return ret < 0 ? ret : check_size(device);
 }
 
-static size_t bitmap_bytes(const struct mem_device *mem)
-{
-	return (size_t)round_up(mem->map_bytes >> mem->page_shift, 64) / 8;
-}
-
 static int map_file(struct backend_device *device)
 {
-	struct mem_device *mem = device->priv;
-	void *addr = mmap(NULL, mem->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, mem->fd, 0);
+	const char *what;
+	int ret = mem_map(device->priv, &what);
 
-	if (addr == MAP_FAILED)
-		return fail_memory(device, -errno, "mmap");
-	mem->base = addr;
-	/* Somebody's disk has no business in a core file. */
-	madvise(addr, mem->map_bytes, MADV_DONTDUMP);
-	addr = mmap(NULL, bitmap_bytes(mem), PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (addr == MAP_FAILED)
-		return fail_memory(device, -errno, "mmap");
-	mem->present = addr;
-	return 0;
+	return ret < 0 ? fail_memory(device, ret, what) : 0;
 }
 
 /*
@@ -203,7 +198,6 @@ static int get_memory(struct backend_device *device)
 
 int mem_open(struct backend_device *device)
 {
-	const struct mem_config *config = device->config;
 	struct mem_device *mem = device->priv;
 	int ret;
 
@@ -212,7 +206,7 @@ int mem_open(struct backend_device *device)
 	if (ret < 0)
 		return ret;
 	device->limits = (struct backend_limits){
-		.size_bytes = config->size_bytes,
+		.size_bytes = wanted_bytes(device),
 		.caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES,
 		.discard_granularity_bytes = (uint32_t)mem->page_bytes,
 	};
@@ -225,10 +219,7 @@ void mem_close(struct backend_device *device)
 {
 	struct mem_device *mem = device->priv;
 
-	if (mem->present)
-		munmap(mem->present, bitmap_bytes(mem));
-	if (mem->base)
-		munmap(mem->base, mem->map_bytes);
+	mem_unmap(mem);
 	if (mem->fd >= 0)
 		close(mem->fd);
 }

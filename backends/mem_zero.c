@@ -199,9 +199,6 @@ static void plan(struct mem_io *m)
 
 	m->keep_space = io->op == BACKEND_WRITE_ZEROES && (io->flags & BACKEND_NOUNMAP);
 	m->punch_start = round_up(start, mem->page_bytes);
-	/* Behind the end of the device the last page holds nothing. */
-	if (end == io->queue->device->limits.size_bytes)
-		punch_end = mem->map_bytes;
 	if (m->keep_space || is_short || m->punch_start >= punch_end) {
 		m->punch_start = m->punch_end = m->tail_end = end;
 	} else {

@@ -31,7 +31,8 @@ static int null_open(struct backend_device *device)
 	const struct null_config *config = device->config;
 
 	device->limits = (struct backend_limits){
-		.size_bytes = config->size_bytes,
+		.size_bytes =
+			device->wishes.size_bytes ? device->wishes.size_bytes : config->size_bytes,
 		.caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES,
 	};
 	if (device->wishes.read_only)
@@ -48,6 +49,9 @@ static enum backend_submit null_submit(struct backend_io *io)
 	return BACKEND_DONE;
 }
 
+/* Any size is as good as another. */
+static const struct backend_resize null_resize = { .grow = NULL };
+
 const struct backend backend_null = {
 	.name = "null",
 	.summary = "takes and gives nothing, at once: for measurements",
@@ -56,4 +60,5 @@ const struct backend backend_null = {
 	.data = BACKEND_DATA_MOVES,
 	.open = null_open,
 	.submit = null_submit,
+	.resize = &null_resize,
 };

@@ -159,6 +159,46 @@ bool backend_spec_equal(const struct backend_spec *a, const struct backend_spec 
 	return a == b;
 }
 
+/* The field of the lowest backend's `size`; NULL: it has no such option. */
+static uint64_t *size_of(const struct backend_spec *spec)
+{
+	const struct backend_spec *bottom = backend_spec_bottom(spec, NULL);
+	const struct option *o = bottom && bottom->ops ? bottom->ops->options : NULL;
+
+	for (; o && o->name; o++)
+		if (o->type == OPTION_SIZE && strcmp(o->name, "size") == 0)
+			return (uint64_t *)((uintptr_t)bottom->config + o->offset);
+	return NULL;
+}
+
+bool backend_spec_resized(const struct backend_spec *a, const struct backend_spec *b,
+			  uint64_t *ret_a_bytes, uint64_t *ret_b_bytes)
+{
+	uint64_t *size_a = size_of(a), *size_b = size_of(b);
+	uint64_t a_bytes, b_bytes;
+	bool equal;
+
+	if (!size_a || !size_b || *size_a == *size_b)
+		return false;
+	a_bytes = *size_a;
+	b_bytes = *size_b;
+	/* Compared as if b were of a's size; nobody else looks meanwhile. */
+	*size_b = a_bytes;
+	equal = backend_spec_equal(a, b);
+	*size_b = b_bytes;
+	*ret_a_bytes = a_bytes;
+	*ret_b_bytes = b_bytes;
+	return equal;
+}
+
+void backend_spec_set_size(struct backend_spec *spec, uint64_t size_bytes)
+{
+	uint64_t *size = size_of(spec);
+
+	if (size)
+		*size = size_bytes;
+}
+
 const char *backend_spec_text(const struct backend_spec *spec,
 			      char buf[static BACKEND_SPEC_TEXT_BYTES])
 {

@@ -24,6 +24,16 @@ void backend_spec_free(struct backend_spec *spec);
 /* Whether a device opened from a is what b asks for. */
 bool backend_spec_equal(const struct backend_spec *a, const struct backend_spec *b);
 
+/*
+ * Whether they are equal but for the `size` of the lowest backend, which both have and which is not
+ * the same. Returns it in bytes.
+ */
+bool backend_spec_resized(const struct backend_spec *a, const struct backend_spec *b,
+			  uint64_t *ret_a_bytes, uint64_t *ret_b_bytes);
+
+/* Makes the lowest backend's `size` another one, for the next open. */
+void backend_spec_set_size(struct backend_spec *spec, uint64_t size_bytes);
+
 /* "throttle > file". Returns buf. */
 const char *backend_spec_text(const struct backend_spec *spec,
 			      char buf[static BACKEND_SPEC_TEXT_BYTES]);

@@ -45,7 +45,7 @@ static bool moves_data(const struct backend_io *io)
 
 static bool in_range(const struct backend_io *io, const struct backend_device *device)
 {
-	uint64_t size_bytes = device->limits.size_bytes;
+	uint64_t size_bytes = backend_size(device);
 	uint64_t block_mask = device->wishes.logical_block_bytes - 1;
 
 	return io->length_bytes > 0 && io->offset_bytes <= size_bytes &&

@@ -225,6 +225,7 @@ static const struct command commands[] = {
 	  { "sname", "sop", "nboundaries", "nboundaries_read", "nboundaries_write",
 	    "nboundaries_flush" } },
 	{ "histogram_reset", commands_histogram_reset, { "sname", "sop" } },
+	{ "resize", commands_resize, { "sname", "ssize", "bforce" } },
 	{ "blockstats", commands_blockstats, { "sname", "slayer" } },
 };
 

@@ -33,6 +33,17 @@ void commands_histogram_reset(struct commands *c, struct socket_client *client,
 			      const json_t *request);
 void commands_blockstats(struct commands *c, struct socket_client *client, const json_t *request);
 
+/* commands_resize.c: answers when the device has its new size. */
+void commands_resize(struct commands *c, struct socket_client *client, const json_t *request);
+
+/*
+ * What client->request points at, first in whatever waits to answer it: how to forget the client,
+ * which goes away.
+ */
+struct commands_pending {
+	void (*cancel)(struct commands_pending *pending);
+};
+
 /* The client goes away: nobody waits any more, the devices go on. */
 void commands_cancel(struct socket_client *client);
 

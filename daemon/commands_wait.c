@@ -24,6 +24,7 @@ struct waited {
 };
 
 struct wait {
+	struct commands_pending pending;
 	struct commands *commands;
 	struct socket_client *client;
 	enum fleet_outcome wanted;
@@ -103,6 +104,11 @@ static void on_deadline(struct ev_loop *ev, struct ev_timer *timer, int events)
 	finish(w);
 }
 
+static void cancel_wait(struct commands_pending *pending)
+{
+	free_wait(container_of(pending, struct wait, pending));
+}
+
 /* NULL: out of memory. */
 static struct wait *new_wait(struct commands *c, struct socket_client *client, size_t max,
 			     enum fleet_outcome wanted)
@@ -117,7 +123,8 @@ static struct wait *new_wait(struct commands *c, struct socket_client *client, s
 	w->errors = json_array();
 	ev_timer_init(&w->deadline, on_deadline, c->answer_seconds, 0.);
 	ev_timer_start(c->ev, &w->deadline);
-	client->request = w;
+	w->pending.cancel = cancel_wait;
+	client->request = &w->pending;
 	return w;
 }
 
@@ -134,11 +141,12 @@ static void wait_for(struct wait *w, struct member *m)
 void commands_cancel(struct socket_client *client)
 {
 	struct commands *c = client->server->arg;
+	struct commands_pending *pending = client->request;
 
 	if (c->upgrade)
 		upgrade_forget(c->upgrade, client);
-	if (client->request)
-		free_wait(client->request);
+	if (pending)
+		pending->cancel(pending);
 	client->request = NULL;
 }
 

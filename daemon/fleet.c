@@ -196,6 +196,7 @@ struct member *fleet_new_member(struct fleet *f, struct device_settings *setting
 	m->settings = settings;
 	m->from_file = from_file;
 	list_init(&m->watches);
+	list_init(&m->resizes);
 	list_push_back(&f->members, &m->node);
 	f->member_nr++;
 	return m;
@@ -393,16 +394,20 @@ static void on_event(struct device *device, enum device_event event, void *arg)
 	static void (*const handler[])(struct member *) = {
 		[DEVICE_EVENT_LIVE] = on_live, [DEVICE_EVENT_FAILED] = on_failed,
 		[DEVICE_EVENT_GONE] = on_gone, [DEVICE_EVENT_STOP_REFUSED] = on_refused,
-		[DEVICE_EVENT_LATE] = on_late,
+		[DEVICE_EVENT_LATE] = on_late, [DEVICE_EVENT_RESIZED] = fleet_resized,
 	};
 
 	if (event == DEVICE_EVENT_LIVE) {
 		name_in_flight(arg, device);
 		keep_serving(arg, device_owner(device));
 	}
+	if (event == DEVICE_EVENT_RESIZED)
+		keep_serving(arg, device_owner(device));
 	if (event == DEVICE_EVENT_GONE || (event == DEVICE_EVENT_FAILED && !device_kept(device)))
 		keep_forget(arg, device_name(device));
 	handler[event](device_owner(device));
+	if (event == DEVICE_EVENT_LIVE)
+		fleet_size_when_live(device_owner(device));
 	plan_sweep(arg);
 }
 

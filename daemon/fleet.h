@@ -35,11 +35,20 @@ struct member {
 	bool late;		  /* over its deadline: nobody waits for it any more */
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;
+	struct list_node resizes;    /* fleet_resize.c: who waits for the end of one */
+	uint64_t reload_size_bytes;  /* a reload's, to be noted in settings; 0: none */
 	struct latency_view latency; /* of the device as it is now: a restart forgets it */
 };
 
 /* How starting or stopping a member ended. */
-enum fleet_outcome { FLEET_LIVE, FLEET_FAILED, FLEET_REFUSED, FLEET_GONE, FLEET_LATE };
+enum fleet_outcome {
+	FLEET_LIVE,
+	FLEET_FAILED,
+	FLEET_REFUSED,
+	FLEET_GONE,
+	FLEET_LATE,
+	FLEET_RESIZED, /* of fleet_watch_resize alone; REFUSED: it has the size it had */
+};
 
 /*
  * Told once how what is under way with a member ended, and taken off its list before. error: words,
@@ -109,6 +118,26 @@ static inline bool fleet_busy(const struct member *m)
 {
 	return m->state != MEMBER_LIVE && (m->state != MEMBER_FAILED || m->ended);
 }
+
+/*
+ * fleet_resize.c: changes the size of a live member, as device_resize; settings stay as configured,
+ * so that a reload of the same file changes nothing. Watch it to hear how that ends.
+ */
+int fleet_resize(struct member *m, uint64_t size_bytes, bool force, char *error,
+		 size_t error_bytes);
+void fleet_watch_resize(struct member *m, struct fleet_watch *watch);
+
+/* The device tells that a resize has ended. */
+void fleet_resized(struct member *m);
+
+/*
+ * A reload wants a member that differs in its size alone. True when that is settled without a
+ * restart: it grows, is so large already, or the file is refused since it would shrink.
+ */
+bool fleet_reload_size(struct member *m, const struct device_settings *wanted);
+
+/* It is live: what a reload wanted while it was being adopted. */
+void fleet_size_when_live(struct member *m);
 
 /* Makes the fleet what settings says; takes the devices it needs from it. */
 void fleet_reload(struct fleet *f, struct settings *settings);

@@ -42,6 +42,8 @@ static void reload_kept(struct fleet *f, struct member *m, struct settings *sett
 	m->from_file = true;
 	if (equal && m->state != MEMBER_FAILED && m->state != MEMBER_STOPPING)
 		return;
+	if (!equal && fleet_reload_size(m, wanted))
+		return;
 	log_info(equal ? "device is tried again" : "device has changed and is started anew",
 		 "device=%s", name);
 	restart_as(f, m, settings_take(settings, idx));

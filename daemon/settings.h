@@ -97,6 +97,13 @@ void device_settings_free(struct device_settings *d);
 /* Whether a running device of a is what b asks for. */
 bool device_settings_equal(const struct device_settings *a, const struct device_settings *b);
 
+/*
+ * Whether b differs from a in nothing but the `size` of the backend where the bytes live: a device
+ * of a can become one of b while it is live. Returns b's.
+ */
+bool device_settings_resized(const struct device_settings *a, const struct device_settings *b,
+			     uint64_t *ret_size_bytes);
+
 /* Whether a daemon started with a need not be restarted for b; the log level may differ. */
 bool daemon_settings_equal(const struct daemon_settings *a, const struct daemon_settings *b);
 

@@ -63,6 +63,7 @@ static int open_backend(struct device *d, char *error, size_t error_bytes)
 		.depth = d->spec.depth,
 		.read_only = d->spec.read_only,
 		.parked_fd = d->spec.parked_fd,
+		.size_bytes = d->spec.size_bytes,
 	};
 
 	d->spec.parked_fd = 0;
@@ -227,7 +228,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.logical_block_bytes = d->spec.logical_block_bytes,
 		.physical_block_bytes = 1u << d->params.basic.physical_bs_shift,
 		.max_io_bytes = d->params.basic.max_sectors << 9,
-		.size_bytes = limits->size_bytes,
+		.size_bytes = backend_size(d->backend),
 		.caps = limits->caps,
 		.flags = d->info.flags,
 		.backend = d->stack,

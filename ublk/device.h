@@ -46,6 +46,7 @@ enum device_event {
 	DEVICE_EVENT_STOP_REFUSED, /* somebody has it open: device_error names them; still LIVE */
 	DEVICE_EVENT_GONE,	   /* stopped and removed */
 	DEVICE_EVENT_LATE,	   /* a command or the stop is over its deadline: device_error */
+	DEVICE_EVENT_RESIZED,	   /* device_resize has ended: device_resized says how */
 };
 
 struct device;
@@ -79,7 +80,8 @@ struct device_spec {
 	enum recovery recovery;
 	uint64_t mark; /* kept by the driver with the device (ublksrv_flags): whose it is */
 	const struct backend_spec *backend; /* lives as long as the device */
-	int parked_fd; /* as in backend_wishes; borrowed until device_start returns */
+	int parked_fd;	     /* as in backend_wishes; borrowed until device_start returns */
+	uint64_t size_bytes; /* device_recover.c's own; 0: as configured */
 };
 
 #define DEVICE_ERROR_BYTES 512
@@ -138,6 +140,23 @@ bool device_quiet(const struct device *device);
  * another process can recover the device. All that may follow is the end of this process.
  */
 void device_abandon(struct device *device);
+
+/*
+ * Begins to change the size of a LIVE device, which goes on serving. size_bytes 0: as much as the
+ * backend has by itself. Growing takes the backend first. Shrinking what is in use, or holds data
+ * beyond size_bytes, takes force. Returns 0 (DEVICE_EVENT_RESIZED will come, before any end of the
+ * device), -EALREADY when it has this size, or another -errno with words in error.
+ */
+int device_resize(struct device *device, uint64_t size_bytes, bool force, char *error,
+		  size_t error_bytes);
+
+struct device_resized {
+	int err; /* 0, or -errno: it has the size it had */
+	uint64_t from_bytes, to_bytes;
+	const char *words; /* of the error, or what else is to be told; or "" */
+};
+/* Of the last device_resize, from its event on. */
+void device_resized(const struct device *device, struct device_resized *ret_resized);
 
 /* Only when GONE or FAILED. Accepts NULL. */
 void device_free(struct device *device);

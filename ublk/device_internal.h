@@ -9,6 +9,15 @@
 
 #define CPU_MASK_BYTES 1024 /* of GET_QUEUE_AFFINITY: 8192 CPUs */
 
+/* device_resize.c */
+struct resize {
+	bool busy, force;
+	int err;
+	uint64_t from_bytes, to_bytes;
+	unsigned fenced_nr;
+	char words[DEVICE_ERROR_BYTES];
+};
+
 struct device {
 	const struct device_host *host;
 	struct device_spec spec; /* spec.name is owned */
@@ -26,6 +35,7 @@ struct device {
 	struct ublk_params params;
 	unsigned char cpu_mask[CPU_MASK_BYTES];
 	struct io_errors errors;
+	struct resize resize;
 	struct timer retry;    /* node not there yet, stop refused by a probe of udev */
 	struct timer deadline; /* of the stop */
 	uint64_t retry_until_ns;
@@ -108,5 +118,6 @@ void device_check_finish(struct device *d);
 void device_queue_attached(struct queue *q, int err);
 void device_queue_drained(struct queue *q);
 void device_queue_released(struct queue *q);
+void device_queue_fenced(struct queue *q);
 
 #endif

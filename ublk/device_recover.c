@@ -57,6 +57,32 @@ static void start_recovery(struct timer *timer)
 		device_send(d, UBLK_U_CMD_START_USER_RECOVERY, NULL, 0, recovery_started);
 }
 
+/*
+ * Its daemon died between UPDATE_SIZE and the note of it: the driver knows best, and the backend
+ * had grown before the driver was told. False: it goes down.
+ */
+static bool follow_driver(struct device *d)
+{
+	uint64_t size_bytes = d->params.basic.dev_sectors << 9, now_bytes;
+	char words[DEVICE_ERROR_BYTES / 2];
+
+	if (size_bytes <= backend_size(d->backend))
+		return true;
+	/* A file that is really shorter is not to be filled up. */
+	if (backend_size_now(d->backend, &now_bytes, words, sizeof(words)) == 0) {
+		backend_set_size(d->backend, MIN(now_bytes, size_bytes));
+		return true;
+	}
+	if (backend_grow(d->backend, size_bytes, words, sizeof(words)) == 0) {
+		backend_set_size(d->backend, size_bytes);
+		return true;
+	}
+	device_set_error(d, "the backend is smaller than the device: %s", words);
+	d->failed = true;
+	device_go_down(d);
+	return false;
+}
+
 static void params_known(struct ctl_cmd *cmd, int res)
 {
 	struct device *d = container_of(cmd, struct device, cmd);
@@ -68,6 +94,8 @@ static void params_known(struct ctl_cmd *cmd, int res)
 		device_fail_cmd(d, cmd, res);
 		return;
 	}
+	if (!follow_driver(d))
+		return;
 	words = params_misfit(&d->params, &d->spec, &d->backend->limits);
 	if (words) {
 		device_set_error(d, "the backend no longer fits the device: %s", words);
@@ -76,7 +104,7 @@ static void params_known(struct ctl_cmd *cmd, int res)
 		return;
 	}
 	/* The backend may have grown: the device has not. */
-	d->backend->limits.size_bytes = d->params.basic.dev_sectors << 9;
+	backend_set_size(d->backend, d->params.basic.dev_sectors << 9);
 	start_recovery(&d->retry);
 }
 
@@ -153,6 +181,7 @@ int device_recover(struct device **ret_device, const struct device_host *host,
 	int ret;
 
 	take_over(&same, &past->info);
+	same.size_bytes = past->size_bytes;
 	ret = device_create(&d, host, &same, owner, error, error_bytes);
 	if (ret == 0)
 		ret = device_open_backend(d, error, error_bytes);

@@ -234,6 +234,7 @@ static int map_queue(struct device *d, unsigned idx)
 		.attached = device_queue_attached,
 		.drained = device_queue_drained,
 		.released = device_queue_released,
+		.fenced = device_queue_fenced,
 		.owner = d,
 	};
 	d->mapped_nr++;
@@ -356,7 +357,8 @@ void device_go_up(struct device *d)
 		.dev_id = (uint32_t)d->spec.id,
 		.ublksrv_pid = getpid(),
 		.flags = UBLK_F_CMD_IOCTL_ENCODE | data_path_flags(&d->data) |
-			 recovery_flags(d->spec.recovery),
+			 recovery_flags(d->spec.recovery) |
+			 (d->host->ctl->features & UBLK_F_UPDATE_SIZE),
 		.ublksrv_flags = d->spec.mark,
 	};
 	device_set_state(d, DEVICE_ADDING);

@@ -330,6 +330,9 @@ void device_go_down(struct device *d)
 			stop(d);
 		return;
 	}
+	/* The queues owe an answer about requests that have ended by now: device_resize.c. */
+	if (d->resize.busy)
+		return;
 	if (d->state != DEVICE_DRAINING && d->attach_nr > 0) {
 		release_queues(d);
 		return;

@@ -345,6 +345,7 @@ void queue_attach(struct queue *q, const struct queue_setup *setup)
 	timer_init(&q->busy_timer, tag_busy_timeout);
 	timer_init(&q->gate_timer, look_quiet);
 	timer_init(&q->trim_timer, trim);
+	timer_init(&q->fence_timer, queue_fence_look);
 	reactor_post(setup->reactor, &q->attach_mail, attach);
 }
 

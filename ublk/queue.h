@@ -45,6 +45,8 @@ struct queue_setup {
 	void (*attached)(struct queue *q, int err);
 	void (*drained)(struct queue *q);
 	void (*released)(struct queue *q);
+	/* Once per queue_fence. */
+	void (*fenced)(struct queue *q);
 	void *owner;
 };
 
@@ -114,8 +116,10 @@ struct queue {
 	struct list_node busy; /* tags whose backend said BUSY */
 	struct timer busy_timer;
 	struct task busy_task, commit_task, attach_task;
-	struct mail attach_mail, cancel_mail, gate_mail, release_mail; /* from the main thread */
-	struct mail attached_mail, drained_mail, released_mail;	       /* to it */
+	struct mail attach_mail, cancel_mail, gate_mail, fence_mail, release_mail; /* from main */
+	struct mail attached_mail, drained_mail, fenced_mail, released_mail;	   /* to it */
+	uint64_t fence_bytes;
+	struct timer fence_timer;
 	struct queue_stats stats;
 };
 
@@ -139,7 +143,14 @@ static inline bool queue_quiet(const struct queue *q)
 	return q->quiet;
 }
 
-/* Main thread, after drained: gives everything back. */
+/*
+ * Main thread, between attached and queue_release, one at a time: `fenced` comes when the backend
+ * has no request any more that reaches beyond size_bytes. backend_set_size has been called before,
+ * so that no new one gets there.
+ */
+void queue_fence(struct queue *q, uint64_t size_bytes);
+
+/* Main thread, after drained (and fenced): gives everything back. */
 void queue_release(struct queue *q);
 
 /* Worst-case bytes of data buffers of one queue. */

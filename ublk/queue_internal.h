@@ -38,6 +38,11 @@ static inline uint16_t queue_buffer_index(const struct queue *q, unsigned tag)
 				   : (uint16_t)((unsigned)q->first_buffer + tag);
 }
 
+/* ---- queue_fence.c ---- */
+
+/* Is everything before the fence at its end? */
+void queue_fence_look(struct timer *timer);
+
 /* ---- tag.c ---- */
 
 /* Fills the SQE that all commands of the queue begin with. */

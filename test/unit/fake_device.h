@@ -6,6 +6,7 @@
  *   absent...  device_start fails            sour...  starting fails later
  *   slow...    nothing happens until fake_release   busy...  a polite stop is refused
  *   held...    device_recover says that the backend is busy, fake_held_nr times
+ *   rigid...   cannot be resized                    tight... a resize fails in the end
  */
 #ifndef TEST_FAKE_DEVICE_H
 #define TEST_FAKE_DEVICE_H
@@ -34,6 +35,9 @@ struct device {
 	enum device_event planned;
 	struct ev_timer answer;
 	const void *config_seen; /* as given; still there when the device ends */
+	uint64_t size_bytes;
+	struct device_resized resized;
+	struct ev_timer resize;
 };
 
 static struct device *fake_devices[FAKE_DEVICES_MAX];
@@ -148,6 +152,7 @@ static inline void fake_make(struct device **ret_device, const struct device_hos
 	d->spec = *spec;
 	d->owner = owner;
 	d->config_seen = spec->backend->config;
+	d->size_bytes = 1u << 20;
 	snprintf(d->name, sizeof(d->name), "%s", spec->name);
 	while (fake_devices[i])
 		ASSERT(++i < FAKE_DEVICES_MAX);
@@ -223,10 +228,53 @@ int device_stop(struct device *d, bool force, uint64_t deadline_ns)
 	return 0;
 }
 
+static void fake_resize_ends(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	struct device *d = container_of(w, struct device, resize);
+
+	(void)ev, (void)events;
+	if (fake_is(d, "tight"))
+		d->resized.words = "there is no room";
+	else
+		d->size_bytes = d->resized.to_bytes;
+	d->resized.err = fake_is(d, "tight") ? -ENOSPC : 0;
+	d->host->event(d, DEVICE_EVENT_RESIZED, d->host->arg);
+}
+
+/* Its own growth: twice the size. */
+int device_resize(struct device *d, uint64_t size_bytes, bool force, char *error,
+		  size_t error_bytes)
+{
+	if (size_bytes == 0)
+		size_bytes = d->size_bytes * 2;
+	if (fake_is(d, "rigid")) {
+		snprintf(error, error_bytes, "it cannot be resized");
+		return -EOPNOTSUPP;
+	}
+	if (size_bytes == d->size_bytes)
+		return -EALREADY;
+	if (size_bytes < d->size_bytes && !force) {
+		snprintf(error, error_bytes, "there is data");
+		return -ENOTEMPTY;
+	}
+	d->resized = (struct device_resized){ .from_bytes = d->size_bytes,
+					      .to_bytes = size_bytes,
+					      .words = "" };
+	ev_timer_init(&d->resize, fake_resize_ends, 0.002, 0.);
+	ev_timer_start(ev_default_loop(0), &d->resize);
+	return 0;
+}
+
+void device_resized(const struct device *d, struct device_resized *ret_resized)
+{
+	*ret_resized = d->resized;
+}
+
 void device_free(struct device *d)
 {
 	if (!d)
 		return;
+	ev_timer_stop(ev_default_loop(0), &d->resize);
 	ASSERT(d->state == DEVICE_GONE || d->state == DEVICE_FAILED);
 	for (unsigned i = 0; i < FAKE_DEVICES_MAX; i++)
 		if (fake_devices[i] == d)
@@ -270,7 +318,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.logical_block_bytes = d->spec.logical_block_bytes,
 		.physical_block_bytes = d->spec.logical_block_bytes,
 		.max_io_bytes = d->spec.max_io_bytes,
-		.size_bytes = 1u << 20,
+		.size_bytes = d->size_bytes,
 		.caps = BACKEND_CAP_FLUSH | BACKEND_CAP_DISCARD,
 		.flags = 1u << 6,
 		.backend = d->spec.backend->ops->name,
