@@ -6,9 +6,11 @@
  *
  * Failure modes: no room (words), a file system that cannot tell data from holes (unknown, so that
  * it takes force), a truncate that is refused (logged: the file stays longer than the device). What
- * a file has beyond the end of the device is not the device's: such a file is never cut.
+ * a file had beyond the end of the device is not the device's: such a file is not cut, but gets a
+ * hole where the device was.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "backends/file.h"
@@ -64,17 +66,17 @@ static void shrink(struct backend_device *device, uint64_t start_bytes, uint64_t
 {
 	const struct file_device *file = device->priv;
 	uint64_t have_bytes;
+	int ret = 0;
 
 	if (file->is_block || file_found_size(device, &have_bytes) < 0)
 		return;
-	if (round_down(have_bytes, device->wishes.logical_block_bytes) > end_bytes) {
-		log_info("file keeps its length: it is longer than the device was",
-			 "device=%s path=\"%s\" bytes=%llu", device->name, path_of(device),
-			 (unsigned long long)have_bytes);
-		return;
-	}
-	if (have_bytes > start_bytes && ftruncate(file->fd, (off_t)start_bytes) < 0)
-		log_warn("file could not be made shorter: it keeps its length",
+	if (round_down(have_bytes, device->wishes.logical_block_bytes) > end_bytes)
+		ret = fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				(off_t)start_bytes, (off_t)(end_bytes - start_bytes));
+	else if (have_bytes > start_bytes)
+		ret = ftruncate(file->fd, (off_t)start_bytes);
+	if (ret < 0)
+		log_warn("file keeps what is beyond the end of the device",
 			 "device=%s path=\"%s\" error=%s", device->name, path_of(device),
 			 errname(errno));
 }

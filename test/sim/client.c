@@ -235,6 +235,16 @@ void client_taint(struct client *c, uint64_t from_bytes)
 	}
 }
 
+void client_cut(struct client *c, uint64_t end_bytes)
+{
+	list_for_each (node, &c->inflight) {
+		struct client_rq *rq = list_entry(node, struct client_rq, node);
+
+		if (start_of(rq) + bytes_of(rq) > end_bytes)
+			rq->tainted = rq->cut = true;
+	}
+}
+
 /* What the block layer must be told, from what happened below. */
 static bool error_is_honest(const struct client_rq *rq, int result)
 {
@@ -247,6 +257,8 @@ static bool error_is_honest(const struct client_rq *rq, int result)
 		return result == -EOPNOTSUPP;
 	if (client_rq_op(rq) == UBLK_IO_OP_DISCARD && rq->client->st->no_punch &&
 	    result == -EOPNOTSUPP)
+		return true;
+	if (rq->cut && result == -EIO)
 		return true;
 	if (rq->must_fail)
 		return result == rq->must_fail;
@@ -300,6 +312,8 @@ static void judge_success(struct client_rq *rq, const void *buf)
 	switch (client_rq_op(rq)) {
 	case UBLK_IO_OP_READ:
 		check_touched(rq);
+		if (rq->cut)
+			break;
 		storage_check_read(st, buf, start_of(rq), (uint32_t)bytes_of(rq));
 		break;
 	case UBLK_IO_OP_WRITE:
@@ -319,7 +333,7 @@ static void judge_success(struct client_rq *rq, const void *buf)
 	}
 	if (rq->tainted && modifies(rq))
 		storage_set_unknown(st, start_of(rq), (uint32_t)bytes_of(rq));
-	if (rq->op_flags & UBLK_IO_F_FUA)
+	if (rq->op_flags & UBLK_IO_F_FUA && !rq->cut)
 		storage_check_durable(st, start_of(rq), (uint32_t)bytes_of(rq));
 }
 

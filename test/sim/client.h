@@ -20,6 +20,7 @@ struct client_rq {
 	uint64_t start_seq; /* what was acknowledged before must be covered by a flush */
 	uint32_t noted;	    /* bit per errno (below 32 or EOPNOTSUPP, ECANCELED) that happened */
 	bool tainted;	    /* what it writes may be lost: the file is made shorter */
+	bool cut;	    /* the device has become smaller under it */
 	int must_fail;	    /* the errno that must be the answer, or 0 */
 	uint8_t *pages;	    /* data, but for the driver's own copy: the request's memory, */
 	uint8_t *touched;   /* and of a READ, a byte for each that the server has written */
@@ -49,6 +50,9 @@ void client_rq_note(struct client_rq *rq, int err, bool must_fail);
 
 /* Whatever is in flight from there on may be lost. */
 void client_taint(struct client *client, uint64_t from_bytes);
+
+/* The device ends there from now on: who is in flight beyond may fail, and what it did is lost. */
+void client_cut(struct client *client, uint64_t end_bytes);
 
 /* READ and WRITE: how much it moves; 0 for the others. */
 static inline uint32_t client_rq_data_bytes(const struct client_rq *rq)

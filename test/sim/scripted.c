@@ -16,6 +16,7 @@
 
 struct scripted_device {
 	uint8_t *data;
+	struct list_node inflight;
 };
 
 struct scripted_queue {
@@ -24,6 +25,7 @@ struct scripted_queue {
 
 struct scripted_io {
 	struct backend_io *io;
+	struct list_node inflight;
 	struct timer timer;
 	struct task task;
 	uint64_t start_seq;
@@ -46,10 +48,11 @@ static int scripted_open(struct backend_device *device)
 	if (sim_fault(FAULT_BACKEND_OPEN))
 		return backend_fail(device, -ENXIO, "the script says no");
 	side = sim_cross(SIM_WORLD);
-	s->data = calloc(1, config->st->size_bytes);
+	s->data = calloc(1, config->st->max_bytes);
 	if (sim_defect(DEFECT_LEAKED_MEMORY))
-		s->data = calloc(1, config->st->size_bytes);
+		s->data = calloc(1, config->st->max_bytes);
 	sim_cross(side);
+	list_init(&s->inflight);
 	device->limits = (struct backend_limits){
 		.size_bytes = config->st->size_bytes,
 		.caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES |
@@ -101,6 +104,7 @@ static int scripted_io_init(struct backend_io *io)
 	struct scripted_io *s = io->priv;
 
 	s->io = io;
+	list_init(&s->inflight);
 	timer_init(&s->timer, by_timer);
 	return sim_fault(FAULT_BACKEND_IO_INIT) ? -ENOMEM : 0;
 }
@@ -201,6 +205,7 @@ static void perform(struct scripted_io *s)
 static void complete(struct scripted_io *s)
 {
 	perform(s);
+	list_remove(&s->inflight);
 	backend_io_complete(s->io, s->result);
 	if (sim_defect(DEFECT_DOUBLE_COMPLETE))
 		backend_io_complete(s->io, s->result);
@@ -216,6 +221,14 @@ static void by_task(struct task *task)
 	complete(container_of(task, struct scripted_io, task));
 }
 
+static enum backend_submit queued(struct scripted_io *s)
+{
+	const struct scripted_device *device = s->io->queue->device->priv;
+
+	list_push_back((struct list_node *)(uintptr_t)&device->inflight, &s->inflight);
+	return BACKEND_QUEUED;
+}
+
 static enum backend_submit scripted_submit(struct backend_io *io)
 {
 	struct scripted_io *s = io->priv;
@@ -229,7 +242,7 @@ static enum backend_submit scripted_submit(struct backend_io *io)
 	s->result = plan_error(io);
 	s->lost = sim_one_in(100) && sim_defect(DEFECT_LOST_TAG);
 	if (s->lost || sim_fault(FAULT_BACKEND_HANG))
-		return BACKEND_QUEUED;
+		return queued(s);
 	switch (sim_below(4)) {
 	case 0:
 		perform(s);
@@ -237,10 +250,10 @@ static enum backend_submit scripted_submit(struct backend_io *io)
 		return BACKEND_DONE;
 	case 1:
 		reactor_defer(r, &s->task, by_task);
-		return BACKEND_QUEUED;
+		return queued(s);
 	default:
 		reactor_timer_arm(r, &s->timer, r->now_ns + sim_skewed(NS_PER_US, 5 * NS_PER_MS));
-		return BACKEND_QUEUED;
+		return queued(s);
 	}
 }
 
@@ -269,13 +282,58 @@ static void scripted_cancel(struct backend_io *io)
 		reactor_defer(r, &s->task, by_task);
 }
 
+/* ---- resizing ---- */
+
+static int scripted_grow(struct backend_device *device, uint64_t size_bytes)
+{
+	const struct scripted_config *config = device->config;
+
+	if (size_bytes > config->st->max_bytes)
+		sim_fail("the backend is to grow beyond what was asked for");
+	if (sim_fault(FAULT_BACKEND_GROW))
+		return backend_fail(device, -ENOSPC, "the script has no room");
+	return 0;
+}
+
+static enum backend_usage scripted_usage(struct backend_device *device, uint64_t start_bytes,
+					 uint64_t end_bytes)
+{
+	const struct scripted_device *s = device->priv;
+
+	for (uint64_t i = start_bytes; i < end_bytes; i++)
+		if (s->data[i])
+			return sim_one_in(8) ? BACKEND_USAGE_UNKNOWN : BACKEND_USED;
+	return BACKEND_UNUSED;
+}
+
+static void scripted_shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes)
+{
+	const struct scripted_device *s = device->priv;
+
+	list_for_each (node, &s->inflight) {
+		const struct backend_io *io = list_entry(node, struct scripted_io, inflight)->io;
+
+		if (io->op != BACKEND_FLUSH && io->offset_bytes + io->length_bytes > start_bytes)
+			sim_fail("the backend is cut off under an I/O at %llu",
+				 (unsigned long long)io->offset_bytes);
+	}
+	memset(s->data + start_bytes, 0, end_bytes - start_bytes);
+}
+
+static const struct backend_resize scripted_resize = {
+	.grow = scripted_grow,
+	.usage = scripted_usage,
+	.shrink = scripted_shrink,
+};
+
 #define SCRIPTED_OPS                                                                               \
 	.config_bytes = sizeof(struct scripted_config),                                            \
 	.device_bytes = sizeof(struct scripted_device),                                            \
 	.queue_bytes = sizeof(struct scripted_queue), .io_bytes = sizeof(struct scripted_io),      \
 	.open = scripted_open, .close = scripted_close, .queue_init = scripted_queue_init,         \
 	.queue_fini = scripted_queue_fini, .io_init = scripted_io_init,                            \
-	.io_fini = scripted_io_fini, .submit = scripted_submit, .cancel = scripted_cancel
+	.io_fini = scripted_io_fini, .submit = scripted_submit, .cancel = scripted_cancel,         \
+	.resize = &scripted_resize
 
 const struct backend scripted_backend = {
 	.name = "scripted",

@@ -95,6 +95,7 @@ void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind, const struc
 		.host = host,
 		.budget = budget,
 		.file_fd = -1,
+		.first_bytes = size_bytes,
 	};
 	snprintf(slot->name, sizeof(slot->name), "slot%u", idx);
 	snprintf(yaml, sizeof(yaml), "size: %llu\n", (unsigned long long)size_bytes);
@@ -115,6 +116,7 @@ void slot_fini(struct slot *slot)
 	sim_event_cancel(&slot->stop_event);
 	sim_event_cancel(&slot->truncate_event);
 	sim_event_cancel(&slot->tune_event);
+	sim_event_cancel(&slot->resize_event);
 	sim_filters_fini(&slot->filters);
 	if (slot->config && backend_of(slot)->options)
 		option_free(backend_of(slot)->options, slot->config);
@@ -261,9 +263,14 @@ static void begin(struct sim_event *event)
 	slot->was_live = slot->stop_asked = slot->stop_forced = slot->ended = false;
 	slot->excuses = excuses();
 	slot->starts++;
+	slot->resize_kept = false;
+	/* What has a size in its configuration has that again. */
+	if (slot->config && slot->kind != SLOT_FILE)
+		storage_resize(slot->st, slot->first_bytes);
 	/* A truncated file is made whole by its owner before it is served again. */
 	if (slot->file_fd >= 0 && ftruncate(slot->file_fd, (off_t)slot->st->size_bytes) < 0)
 		sim_fail("ftruncate: %s", strerror(errno));
+	storage_forget(slot->st, slot->st->size_bytes, slot->st->max_bytes - slot->st->size_bytes);
 	sim_cross(SIM_PRODUCT);
 	ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error, sizeof(error));
 	sim_cross(SIM_WORLD);
@@ -389,6 +396,9 @@ static void ended(struct slot *slot, enum device_event event)
 	slot->ended = true;
 	sim_event_cancel(&slot->stop_event);
 	sim_event_cancel(&slot->tune_event);
+	sim_event_cancel(&slot->resize_event);
+	if (slot->resizing)
+		sim_fail("%s has ended before its resize", slot->name);
 	if (sim_one_in(2))
 		reap(slot);
 	else
@@ -431,6 +441,9 @@ void slot_event(struct device *device, enum device_event event)
 				 (unsigned long long)(slot->late_ns - sim.now_ns) / 1000);
 		slot->st->cancel_until_ns = UINT64_MAX;
 		break;
+	case DEVICE_EVENT_RESIZED:
+		slot_resized(slot);
+		break;
 	case DEVICE_EVENT_FAILED:
 	case DEVICE_EVENT_GONE:
 		ended(slot, event);
@@ -460,6 +473,7 @@ void slot_live(struct slot *slot, struct model_dev *dev)
 	if (slot->kind == SLOT_FILE && sim_fault(FAULT_FILE_TRUNCATED))
 		sim_event_arm(&slot->truncate_event, sim.now_ns + sim_skewed(0, NS_PER_SEC),
 			      truncate_file);
+	slot_resize_often(slot);
 	if (slot->stop_event.pos == 0)
 		sim_event_arm(&slot->stop_event,
 			      sim.now_ns + sim_skewed(10 * NS_PER_MS, 20 * NS_PER_SEC), ask_stop);

@@ -42,7 +42,10 @@ struct slot {
 	uint64_t late_ns; /* no stop may be called late before */
 	uint64_t excuses; /* failures injected before this start */
 	uint64_t starts, lives, refusals;
-	struct sim_event event, stop_event, truncate_event, tune_event;
+	struct sim_event event, stop_event, truncate_event, tune_event, resize_event;
+	bool resizing, resize_forced, resize_kept;
+	uint64_t resize_excuses;
+	uint64_t first_bytes; /* of a backend that forgets, at each start */
 	uint64_t *budget;
 	const struct device_host *host;
 };
@@ -55,6 +58,10 @@ void slot_fini(struct slot *slot);
 void slot_event(struct device *device, enum device_event event);
 /* model.live */
 void slot_live(struct slot *slot, struct model_dev *dev);
+/* resize.c: from now on the device becomes larger and smaller at random. */
+void slot_resize_often(struct slot *slot);
+/* resize.c: DEVICE_EVENT_RESIZED */
+void slot_resized(struct slot *slot);
 void slot_dump(const struct slot *slot);
 
 #endif

@@ -8,6 +8,7 @@
 #include "test/sim/world.h"
 
 #define STORAGE_NR_MAX 64
+#define GROWTH_MAX 2
 
 static struct storage *storages[STORAGE_NR_MAX];
 static uint64_t last_seq;
@@ -21,12 +22,14 @@ struct storage *storage_create(unsigned idx, uint64_t size_bytes, uint32_t block
 		.size_bytes = size_bytes,
 		.block_bytes = block_bytes,
 		.block_nr = size_bytes / block_bytes,
+		.max_bytes = size_bytes * GROWTH_MAX,
+		.max_block_nr = size_bytes * GROWTH_MAX / block_bytes,
 		.has_data = true,
 	};
-	st->image = calloc(1, size_bytes);
-	st->unknown = calloc(st->block_nr, 1);
-	st->acked_seq = calloc(st->block_nr, sizeof(*st->acked_seq));
-	st->dirty_seq = calloc(st->block_nr, sizeof(*st->dirty_seq));
+	st->image = calloc(1, st->max_bytes);
+	st->unknown = calloc(st->max_block_nr, 1);
+	st->acked_seq = calloc(st->max_block_nr, sizeof(*st->acked_seq));
+	st->dirty_seq = calloc(st->max_block_nr, sizeof(*st->dirty_seq));
 	storages[idx] = st;
 	return st;
 }
@@ -78,7 +81,7 @@ static uint64_t first_block(const struct storage *st, uint64_t offset_bytes)
 /* Beyond the end there is nothing to watch (a punched hole may be longer than the device). */
 static uint64_t end_block(const struct storage *st, uint64_t end_bytes)
 {
-	return MIN((end_bytes + st->block_bytes - 1) / st->block_bytes, st->block_nr);
+	return MIN((end_bytes + st->block_bytes - 1) / st->block_bytes, st->max_block_nr);
 }
 
 void storage_dirty(struct storage *st, uint64_t offset_bytes, uint64_t length_bytes)
@@ -100,7 +103,7 @@ void storage_clean(struct storage *st, uint64_t offset_bytes, uint64_t length_by
 
 void storage_flush(struct storage *st, uint64_t before_seq)
 {
-	for (uint64_t i = 0; i < st->block_nr; i++)
+	for (uint64_t i = 0; i < st->max_block_nr; i++)
 		if (st->dirty_seq[i] < before_seq)
 			st->dirty_seq[i] = 0;
 }
@@ -151,12 +154,42 @@ void storage_set_unknown(struct storage *st, uint64_t offset_bytes, uint32_t len
 	}
 }
 
+void storage_resize(struct storage *st, uint64_t size_bytes)
+{
+	if (size_bytes > st->max_bytes || size_bytes % st->block_bytes != 0)
+		sim_fail("storage %u becomes %llu bytes", st->idx, (unsigned long long)size_bytes);
+	st->size_bytes = size_bytes;
+	st->block_nr = size_bytes / st->block_bytes;
+}
+
+void storage_forget(struct storage *st, uint64_t offset_bytes, uint64_t length_bytes)
+{
+	uint64_t end = end_block(st, offset_bytes + length_bytes);
+
+	memset(st->image + offset_bytes, 0, length_bytes);
+	for (uint64_t i = first_block(st, offset_bytes); i < end; i++)
+		st->unknown[i] = st->acked_seq[i] = st->dirty_seq[i] = 0;
+}
+
+bool storage_has_data(const struct storage *st, uint64_t offset_bytes, uint64_t length_bytes)
+{
+	uint64_t end = end_block(st, offset_bytes + length_bytes);
+
+	for (uint64_t i = first_block(st, offset_bytes); i < end; i++) {
+		const uint8_t *at = st->image + i * st->block_bytes;
+
+		if (!st->unknown[i] && (at[0] || memcmp(at, at + 1, st->block_bytes - 1) != 0))
+			return true;
+	}
+	return false;
+}
+
 void storage_reset(struct storage *st)
 {
-	memset(st->image, 0, st->size_bytes);
-	memset(st->unknown, 0, st->block_nr);
-	memset(st->acked_seq, 0, st->block_nr * sizeof(*st->acked_seq));
-	memset(st->dirty_seq, 0, st->block_nr * sizeof(*st->dirty_seq));
+	memset(st->image, 0, st->max_bytes);
+	memset(st->unknown, 0, st->max_block_nr);
+	memset(st->acked_seq, 0, st->max_block_nr * sizeof(*st->acked_seq));
+	memset(st->dirty_seq, 0, st->max_block_nr * sizeof(*st->dirty_seq));
 	st->has_inode = false;
 }
 
@@ -184,7 +217,7 @@ void storage_check_flushed(const struct storage *st, uint64_t before_seq)
 {
 	if (!st->has_cache)
 		return;
-	for (uint64_t i = 0; i < st->block_nr; i++)
+	for (uint64_t i = 0; i < st->max_block_nr; i++)
 		if (st->dirty_seq[i] != 0 && st->dirty_seq[i] < before_seq &&
 		    st->acked_seq[i] != 0 && st->acked_seq[i] < before_seq)
 			sim_fail("storage %u: a flush is answered, but the write of block %llu, "

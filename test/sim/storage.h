@@ -15,12 +15,13 @@ struct client_rq;
 
 struct storage {
 	unsigned idx;
-	uint64_t size_bytes;
+	uint64_t size_bytes; /* of the block device, as its users see it */
 	uint32_t block_bytes;
 	uint64_t block_nr;
-	uint8_t *image;	     /* the byte model */
-	uint8_t *unknown;    /* per block: nobody may say what it holds */
-	uint64_t *acked_seq; /* per block: of the last acknowledged write */
+	uint64_t max_bytes, max_block_nr; /* that it can grow to */
+	uint8_t *image;			  /* the byte model */
+	uint8_t *unknown;		  /* per block: nobody may say what it holds */
+	uint64_t *acked_seq;		  /* per block: of the last acknowledged write */
 	uint64_t *dirty_seq; /* per block: of the last write still in the volatile cache; 0: none */
 	bool has_data;	     /* false: reads mean nothing (null) */
 	bool has_cache;	     /* completed writes need a flush */
@@ -36,6 +37,13 @@ struct storage {
 
 struct storage *storage_create(unsigned idx, uint64_t size_bytes, uint32_t block_bytes);
 void storage_destroy(struct storage *st);
+
+/* As much as max_bytes; what is beyond stays as it is. */
+void storage_resize(struct storage *st, uint64_t size_bytes);
+/* Thrown away: it reads as zeroes, whoever grows to it, and owes nothing to a flush. */
+void storage_forget(struct storage *st, uint64_t offset_bytes, uint64_t length_bytes);
+/* Whether an acknowledged write left other bytes than zeroes there. */
+bool storage_has_data(const struct storage *st, uint64_t offset_bytes, uint64_t length_bytes);
 
 /* All storages by the inode that backs them; NULL when unknown. */
 void storage_set_inode(struct storage *st, dev_t dev, ino_t ino);

@@ -179,6 +179,23 @@ static int get_queue_affinity(const struct model_dev *dev, const struct ublksrv_
 	return 0;
 }
 
+/* ublk_ctrl_set_size() */
+static int update_size(struct model_dev *dev, const struct ublksrv_ctrl_cmd *cmd)
+{
+	uint64_t size_bytes = cmd->data[0] << 9;
+
+	if (!(model.features & UBLK_F_UPDATE_SIZE))
+		sim_fail("UPDATE_SIZE is not known here");
+	if (!dev->live || dev->stopping || sim_fault(FAULT_CTL_UPDATE_SIZE))
+		return -ENODEV;
+	dev->params.basic.dev_sectors = cmd->data[0];
+	check_limits(&dev->params);
+	storage_resize(dev->client->st, size_bytes);
+	client_cut(dev->client, size_bytes);
+	sim_trace("update-size", dev->id, (uint32_t)cmd->data[0], 0, 0);
+	return 0;
+}
+
 /* Without the driver's mutex: also while START_DEV waits. */
 static int get_dev_info(const struct model_dev *dev, const struct ublksrv_ctrl_cmd *cmd)
 {
@@ -324,6 +341,9 @@ static void dev_cmd(struct model_dev *dev, struct sim_op *op)
 		return;
 	case UBLK_U_CMD_SET_PARAMS:
 		sim_op_done(op, set_params(dev, cmd));
+		return;
+	case UBLK_U_CMD_UPDATE_SIZE:
+		sim_op_done(op, update_size(dev, cmd));
 		return;
 	case UBLK_U_CMD_GET_QUEUE_AFFINITY:
 		sim_op_done(op, get_queue_affinity(dev, cmd));
