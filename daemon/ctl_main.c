@@ -18,6 +18,7 @@
 #include "daemon/ctl_inflight.h"
 #include "daemon/ctl_histogram.h"
 #include "daemon/ctl_print.h"
+#include "daemon/ctl_resize.h"
 #include "daemon/ctl_stats.h"
 #include "daemon/ctl_stuck.h"
 #include "daemon/ctl_top.h"
@@ -45,6 +46,9 @@ static const char usage_text[] =
 	"  show NAME                everything about one\n"
 	"  add -f FILE              start the device, or devices, of a YAML file; - is stdin\n"
 	"  del NAME [--force]       stop a device; --force: even when it is in use\n"
+	"  resize NAME [SIZE] [--force]   another size, while it serves: 20GiB, or +1GiB; none: "
+	"all\n"
+	"                           that is there below; --force: smaller than data or in use\n"
 	"  throttle NAME [KEY=VALUE ...]   the limits of a device; other ones from now on\n"
 	"  stats [NAME]             what devices did since they were started\n"
 	"        [--watch SECONDS [--count N]]   or do now, per second\n"
@@ -200,6 +204,21 @@ static enum exit_code del(const struct args *a)
 
 	/* The daemon has a deadline of its own. */
 	return ask_and_print(a, request, 0, print_nothing);
+}
+
+static enum exit_code resize(const struct args *a)
+{
+	struct ctl_resize_params params = {
+		.socket_path = a->socket_path,
+		.name = a->name,
+		.size = a->words[0],
+		.force = a->force,
+		.json = a->json,
+	};
+
+	if (a->words[0] && a->words[1])
+		usage_error("resize takes one size, what is this: ", a->words[1]);
+	return ctl_resize(&params);
 }
 
 /* Returns the bytes read, or -1 with the reason printed. */
@@ -374,6 +393,7 @@ static const struct command {
 	{ "show", show, NAME_NEEDED, "" },
 	{ "add", add, NAME_NONE, "f" },
 	{ "del", del, NAME_NEEDED, "F" },
+	{ "resize", resize, NAME_NEEDED, "F+" },
 	{ "stats", stats, NAME_OPTIONAL, "wny" },
 	{ "top", top, NAME_OPTIONAL, "nib" },
 	{ "histogram", histogram, NAME_NEEDED, "h" },

@@ -71,7 +71,7 @@ static void refuse_shrink(const struct member *m, uint64_t wanted_bytes, uint64_
 {
 	log_error("a reload does not make a device smaller: it stays as it is",
 		  "device=%s size_bytes=%llu wanted_bytes=%llu cure=\"ublkctl resize %s SIZE "
-		  "--force, or the larger size in the file\"",
+		  "--force, or stop it with ublkctl del before the reload\"",
 		  m->settings->options.name, (unsigned long long)is_bytes,
 		  (unsigned long long)wanted_bytes, m->settings->options.name);
 }

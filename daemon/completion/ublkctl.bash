@@ -14,7 +14,7 @@ _ublkctl_limits() {
 
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del throttle stats top histogram inflight why-stuck flight upgrade reactors doctor version'
+	local commands='list show add del resize throttle stats top histogram inflight why-stuck flight upgrade reactors doctor version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -63,7 +63,7 @@ _ublkctl() {
 		return
 		;;
 	show) words=$(_ublkctl_names "${socket[@]}") ;;
-	del) words="$(_ublkctl_names "${socket[@]}") --force" ;;
+	del | resize) words="$(_ublkctl_names "${socket[@]}") --force" ;;
 	throttle) words="$(_ublkctl_names "${socket[@]}") $(_ublkctl_limits)" ;;
 	stats) words="$(_ublkctl_names "${socket[@]}") --watch --count --layers" ;;
 	top) words="$(_ublkctl_names "${socket[@]}") --interval --batch --count" ;;

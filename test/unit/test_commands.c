@@ -298,6 +298,64 @@ static long long limit(const char *request, const char *key)
 #define REFUSED "{\"ok\":false,\"error\":"
 #define UNCHANGED REFUSED "\"the limits stay as they are\",\"errors\":["
 
+static void test_resize(void **state)
+{
+	(void)state;
+	add("a");
+	expect("{\"command\":\"resize\",\"name\":\"a\",\"size\":\"3M\"}",
+	       "{\"ok\":true,\"data\":{\"name\":\"a\",\"old_size_bytes\":1048576,"
+	       "\"size_bytes\":3145728,\"note\":\"\"}}");
+	expect("{\"command\":\"resize\",\"name\":\"a\",\"size\":\"+1M\"}",
+	       "{\"ok\":true,\"data\":{\"name\":\"a\",\"old_size_bytes\":3145728,"
+	       "\"size_bytes\":4194304,\"note\":\"\"}}");
+	expect("{\"command\":\"resize\",\"name\":\"a\"}",
+	       "{\"ok\":true,\"data\":{\"name\":\"a\",\"old_size_bytes\":4194304,"
+	       "\"size_bytes\":8388608,\"note\":\"\"}}");
+	expect("{\"command\":\"resize\",\"name\":\"a\",\"size\":\"8M\"}",
+	       "{\"ok\":true,\"data\":{\"name\":\"a\",\"old_size_bytes\":8388608,"
+	       "\"size_bytes\":8388608,\"note\":\"\"}}");
+	expect("{\"command\":\"resize\",\"name\":\"a\",\"size\":\"1M\"}",
+	       "{\"ok\":false,\"error\":\"there is data\"}");
+	expect("{\"command\":\"resize\",\"name\":\"a\",\"size\":\"1M\",\"force\":true}",
+	       "{\"ok\":true,\"data\":{\"name\":\"a\",\"old_size_bytes\":8388608,"
+	       "\"size_bytes\":1048576,\"note\":\"\"}}");
+}
+
+static void test_resize_refuses(void **state)
+{
+	(void)state;
+	add("rigid");
+	add("tight");
+	expect("{\"command\":\"resize\",\"name\":\"rigid\",\"size\":\"2M\"}",
+	       "{\"ok\":false,\"error\":\"it cannot be resized\"}");
+	expect("{\"command\":\"resize\",\"name\":\"tight\",\"size\":\"2M\"}",
+	       "{\"ok\":false,\"error\":\"there is no room\"}");
+	expect("{\"command\":\"resize\",\"name\":\"tight\",\"size\":\"2 potatoes\"}",
+	       "{\"ok\":false,\"error\":\"size: expected a number of bytes, like 20GiB or "
+	       "+512MiB\"}");
+	expect("{\"command\":\"resize\",\"name\":\"tight\",\"size\":\"+16E\"}",
+	       "{\"ok\":false,\"error\":\"size: expected a number of bytes, like 20GiB or "
+	       "+512MiB\"}");
+	expect("{\"command\":\"resize\",\"name\":\"b\",\"size\":\"2M\"}",
+	       "{\"ok\":false,\"error\":\"there is no device \\\"b\\\"\"}");
+}
+
+/* The resize goes on without whoever asked for it. */
+static void test_resize_client_leaves(void **state)
+{
+	struct device_info info;
+
+	(void)state;
+	add("a");
+	assert_true(peer_send(&peer, "{\"command\":\"resize\",\"name\":\"a\",\"size\":\"2M\"}\n"));
+	peer_pump();
+	peer_close(&peer);
+	peer_pump_for(0.02);
+	peer = peer_connect(path);
+	device_info(fleet_find(&fleet, "a")->device, &info);
+	assert_int_equal(info.size_bytes, 2u << 20);
+}
+
 static void test_throttle(void **state)
 {
 	static struct throttle_config config;
@@ -505,6 +563,9 @@ int main(void)
 		TEST(test_del),
 		TEST(test_del_in_use),
 		TEST(test_late_devices),
+		TEST(test_resize),
+		TEST(test_resize_refuses),
+		TEST(test_resize_client_leaves),
 		TEST(test_throttle),
 		TEST(test_throttle_refuses),
 		TEST(test_two_wait_one_leaves),
