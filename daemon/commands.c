@@ -226,6 +226,7 @@ static const struct command commands[] = {
 	    "nboundaries_flush" } },
 	{ "histogram_reset", commands_histogram_reset, { "sname", "sop" } },
 	{ "resize", commands_resize, { "sname", "ssize", "bforce" } },
+	{ "gc", commands_gc, { "bremove", "nids" } },
 	{ "blockstats", commands_blockstats, { "sname", "slayer" } },
 };
 

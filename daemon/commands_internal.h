@@ -36,6 +36,9 @@ void commands_blockstats(struct commands *c, struct socket_client *client, const
 /* commands_resize.c: answers when the device has its new size. */
 void commands_resize(struct commands *c, struct socket_client *client, const json_t *request);
 
+/* commands_gc.c: answers when the driver has answered. */
+void commands_gc(struct commands *c, struct socket_client *client, const json_t *request);
+
 /*
  * What client->request points at, first in whatever waits to answer it: how to forget the client,
  * which goes away.

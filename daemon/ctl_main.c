@@ -16,6 +16,7 @@
 #include "daemon/client.h"
 #include "daemon/ctl_flight.h"
 #include "daemon/ctl_inflight.h"
+#include "daemon/ctl_gc.h"
 #include "daemon/ctl_histogram.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_resize.h"
@@ -31,7 +32,7 @@
 
 struct args {
 	const char *socket_path, *name, *file, *perfetto;
-	bool json, force;
+	bool json, force, remove;
 	double watch_seconds, interval;
 	unsigned long count;
 	char **words; /* behind the name, NULL at the end */
@@ -49,6 +50,7 @@ static const char usage_text[] =
 	"  resize NAME [SIZE] [--force]   another size, while it serves: 20GiB, or +1GiB; none: "
 	"all\n"
 	"                           that is there below; --force: smaller than data or in use\n"
+	"  gc [ID ...] [--remove]   devices in the kernel that no process serves; --remove them\n"
 	"  throttle NAME [KEY=VALUE ...]   the limits of a device; other ones from now on\n"
 	"  stats [NAME]             what devices did since they were started\n"
 	"        [--watch SECONDS [--count N]]   or do now, per second\n"
@@ -79,6 +81,7 @@ static const char usage_text[] =
 
 enum {
 	OPT_FORCE = 256,
+	OPT_REMOVE,
 	OPT_PERFETTO,
 	OPT_LAYERS,
 	OPT_INTERVAL,
@@ -94,6 +97,7 @@ static const struct option options[] = {
 	{ "json", no_argument, NULL, 'j' },
 	{ "file", required_argument, NULL, 'f' },
 	{ "force", no_argument, NULL, OPT_FORCE },
+	{ "remove", no_argument, NULL, OPT_REMOVE },
 	{ "watch", required_argument, NULL, 'w' },
 	{ "count", required_argument, NULL, 'n' },
 	{ "perfetto", required_argument, NULL, OPT_PERFETTO },
@@ -219,6 +223,11 @@ static enum exit_code resize(const struct args *a)
 	if (a->words[0] && a->words[1])
 		usage_error("resize takes one size, what is this: ", a->words[1]);
 	return ctl_resize(&params);
+}
+
+static enum exit_code gc(const struct args *a)
+{
+	return ctl_gc(a->socket_path, a->words, a->remove, a->json);
 }
 
 /* Returns the bytes read, or -1 with the reason printed. */
@@ -385,8 +394,8 @@ static const struct command {
 	const char *name;
 	enum exit_code (*fn)(const struct args *a);
 	enum name_use name_use;
-	/* letters: F: --force, i: --interval, b: --batch, P: --perfetto, y: --layers, h: of
-	 * histogram, +: more words */
+	/* letters: F: --force, R: --remove, i: --interval, b: --batch, P: --perfetto, y: --layers,
+	 * h: of histogram, +: more words */
 	const char *options;
 } commands[] = {
 	{ "list", list, NAME_NONE, "" },
@@ -394,6 +403,7 @@ static const struct command {
 	{ "add", add, NAME_NONE, "f" },
 	{ "del", del, NAME_NEEDED, "F" },
 	{ "resize", resize, NAME_NEEDED, "F+" },
+	{ "gc", gc, NAME_NONE, "R+" },
 	{ "stats", stats, NAME_OPTIONAL, "wny" },
 	{ "top", top, NAME_OPTIONAL, "nib" },
 	{ "histogram", histogram, NAME_NEEDED, "h" },
@@ -465,6 +475,10 @@ static void parse_option(int opt, struct args *a, char *used)
 	case OPT_FORCE:
 		a->force = true;
 		opt = 'F';
+		break;
+	case OPT_REMOVE:
+		a->remove = true;
+		opt = 'R';
 		break;
 	case OPT_PERFETTO:
 		a->perfetto = optarg;

@@ -216,6 +216,18 @@ static void print_driver(const struct stuck_view *v)
 		printf("  driver  owes an answer for %s\n", ctl_format_ns(v->driver_owed_ns, age));
 }
 
+static void print_command(const json_t *device)
+{
+	const char *name = text(device, "command"), *where = text(device, "command_waits_in");
+	char waited[CTL_NUMBER_BYTES];
+
+	if (!name)
+		return;
+	printf("  driver  %s is not answered for %s%s%s\n", name,
+	       ctl_format_ns(number(device, "command_waited_ns"), waited),
+	       where && where[0] ? ": waits in " : "", where ? where : "");
+}
+
 static const char *ring_cure(int err)
 {
 	switch (-err) {
@@ -383,6 +395,7 @@ static void judge(struct looks *l, const json_t *device, json_t *all,
 	print_queues(device, json_object_get(l->second, "reactors"));
 	print_kernel(&kernel);
 	print_driver(&view);
+	print_command(device);
 	print_rings(l, device);
 	print_oldest(&view);
 	print_verdict(&verdict);

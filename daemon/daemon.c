@@ -27,6 +27,7 @@
 #include "daemon/commands.h"
 #include "daemon/fleet.h"
 #include "daemon/fleet_keep.h"
+#include "daemon/gc.h"
 #include "daemon/http.h"
 #include "daemon/loop.h"
 #include "daemon/notify.h"
@@ -426,6 +427,7 @@ static int prepare(struct daemon *d)
 
 static void make_fleet(struct daemon *d)
 {
+	d->ctl.deadline_ns = d->settings.daemon.command_timeout_ns;
 	d->host = (struct device_host){
 		.ctl = &d->ctl,
 		.reactors = d->reactors.reactor,
@@ -506,7 +508,8 @@ static void tear_down(struct daemon *d)
 {
 	/* Devices that did not stop, or a driver that did not answer, use all this: exit ends it.
 	 */
-	if (d->fleet.member_nr > 0 || (d->ctl.fd >= 0 && ctl_cmd_busy(&d->ctl.features_cmd)))
+	if (d->fleet.member_nr > 0 || gc_busy() ||
+	    (d->ctl.fd >= 0 && ctl_cmd_busy(&d->ctl.features_cmd)))
 		return;
 	/* First: a thread whose last mail has been read may not have left mailbox_post yet. */
 	reactors_stop(&d->reactors);

@@ -13,6 +13,9 @@
 #include "base/util.h"
 #include "ublk/control.h"
 
+/* The driver answers most commands sooner: where they wait is not worth looking for. */
+#define COMMAND_LONG_NS NS_PER_SEC
+
 /* ---- what it is ---- */
 
 static const char *error_of(const struct member *m)
@@ -173,6 +176,19 @@ static struct backend_device *backend_of(const struct member *m)
 	return m->device && !m->ended ? device_backend(m->device) : NULL;
 }
 
+void json_set_command(json_t *object, const struct member *m)
+{
+	struct device_command c = { 0 };
+
+	if (m->device && !m->ended)
+		device_command(m->device, COMMAND_LONG_NS, &c);
+	if (!c.name)
+		return;
+	json_object_set_new(object, "command", json_string(c.name));
+	json_object_set_new(object, "command_waited_ns", json_integer((json_int_t)c.waited_ns));
+	json_object_set_new(object, "command_waits_in", json_string(c.where));
+}
+
 json_t *json_device_full(const struct member *m)
 {
 	const char *step = m->device && !m->ended ? device_state_name(device_state(m->device))
@@ -192,6 +208,7 @@ json_t *json_device_full(const struct member *m)
 			 backend_options(m->settings->backend, backend_of(m)));
 	json_object_update(all, more);
 	json_decref(more);
+	json_set_command(all, m);
 	return all;
 }
 

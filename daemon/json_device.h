@@ -31,4 +31,7 @@ void json_set_summary(json_t *object, const struct histogram *h);
 /* The counters of a member's device; zeroes when it has none that runs. */
 void json_read_stats(const struct member *m, struct device_stats *ret_stats);
 
+/* Adds the command that the driver has not answered, how long, and where it waits; or nothing. */
+void json_set_command(json_t *object, const struct member *m);
+
 #endif

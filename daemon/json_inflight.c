@@ -9,6 +9,7 @@
 #include "backends/backend.h"
 #include "base/errname.h"
 #include "base/util.h"
+#include "daemon/json_device.h"
 #include "ublk/inflight.h"
 
 /* Of one device; more are counted only. */
@@ -105,7 +106,7 @@ static json_t *json_driver(const struct device *d, uint64_t now_ns)
 json_t *json_inflight(const struct member *m, uint64_t now_ns)
 {
 	const struct device *d = m->device && !m->ended ? m->device : NULL;
-	json_t *queues = json_array(), *ios;
+	json_t *queues = json_array(), *ios, *all;
 	struct device_info info = { .id = -1 };
 	struct inflight_queue queue;
 	struct found found = { 0 };
@@ -117,12 +118,14 @@ json_t *json_inflight(const struct member *m, uint64_t now_ns)
 			json_array_append_new(queues, json_queue(i, &queue));
 	ios = json_ios(&found, now_ns);
 	free(found.ios);
-	return json_pack("{s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:I}", "name",
-			 m->settings->options.name, "id", (json_int_t)info.id, "state",
-			 member_state_name(m), "step",
-			 d ? device_state_name(device_state(d)) : member_state_name(m), "driver",
-			 d ? json_driver(d, now_ns) : json_object(), "queues", queues, "ios", ios,
-			 "left_out", (json_int_t)found.lost);
+	all = json_pack("{s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:I}", "name",
+			m->settings->options.name, "id", (json_int_t)info.id, "state",
+			member_state_name(m), "step",
+			d ? device_state_name(device_state(d)) : member_state_name(m), "driver",
+			d ? json_driver(d, now_ns) : json_object(), "queues", queues, "ios", ios,
+			"left_out", (json_int_t)found.lost);
+	json_set_command(all, m);
+	return all;
 }
 
 json_t *json_inflight_reactors(const struct reactors *rs, uint64_t now_ns)

@@ -84,6 +84,16 @@ const struct option settings_daemon_options[] = {
 	  .def = "30s",
 	  .help = "How long stopping a device, or all of them at exit, may take. Requests that a "
 		  "backend has not finished after half of it are cancelled." },
+	{ .name = "command_timeout",
+	  .type = OPTION_DURATION,
+	  .offset = offsetof(struct daemon_settings, command_timeout_ns),
+	  .min = NS_PER_SEC,
+	  .max = 3600 * NS_PER_SEC,
+	  .def = "30s",
+	  .help = "After how long a command to the kernel's driver that has not come back is "
+		  "logged, with the kernel function it waits in; and again each time that it has "
+		  "taken so long once more. It is waited for all the same: nothing can end it, and "
+		  "nothing else waits for it." },
 	{ .name = "metrics",
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct daemon_settings, metrics),

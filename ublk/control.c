@@ -15,6 +15,7 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "ublk/worker.h"
 
 #define CONTROL_PATH "/dev/ublk-control"
 
@@ -112,11 +113,14 @@ static void cmd_late(struct timer *timer)
 	struct ctl_cmd *cmd = container_of(timer, struct ctl_cmd, deadline);
 	struct reactor *r = cmd->ctl->reactor;
 	uint64_t waited_ns = r->now_ns - cmd->sent_ns;
+	char where[WORKER_TEXT_BYTES];
+	int ret = worker_where(cmd->request.cmd_op, where);
 
-	log_warn("ublk command takes long", "cmd=%s id=%d waited_s=%llu",
+	log_warn("ublk command takes long", "cmd=%s id=%d waited_s=%llu waits_in=\"%s%s\"",
 		 ctl_cmd_name(cmd->request.cmd_op), (int)cmd->request.dev_id,
-		 (unsigned long long)(waited_ns / NS_PER_SEC));
-	reactor_timer_arm(r, timer, r->now_ns + CTL_DEADLINE_NS);
+		 (unsigned long long)(waited_ns / NS_PER_SEC), ret < 0 ? "unknown: " : where,
+		 ret < 0 ? errname(ret) : "");
+	reactor_timer_arm(r, timer, r->now_ns + cmd->ctl->deadline_ns);
 	if (cmd->late)
 		cmd->late(cmd, waited_ns);
 }
@@ -151,6 +155,13 @@ void ctl_cmd_fini(struct ctl_cmd *cmd)
 bool ctl_cmd_busy(const struct ctl_cmd *cmd)
 {
 	return cmd->op.state != OP_IDLE;
+}
+
+uint64_t ctl_cmd_waited_ns(const struct ctl_cmd *cmd)
+{
+	uint64_t now_ns = ring_clock_ns();
+
+	return ctl_cmd_busy(cmd) && now_ns > cmd->sent_ns ? now_ns - cmd->sent_ns : 0;
 }
 
 static void submit(struct op *op)
@@ -192,7 +203,7 @@ void ctl_cmd_send(struct ctl_cmd *cmd, const struct ctl_request *request, ctl_cm
 	cmd->done = done;
 	/* Perhaps between two turns: then the reactor's own clock stands still. */
 	cmd->sent_ns = ring_clock_ns();
-	reactor_timer_arm(r, &cmd->deadline, cmd->sent_ns + CTL_DEADLINE_NS);
+	reactor_timer_arm(r, &cmd->deadline, cmd->sent_ns + cmd->ctl->deadline_ns);
 	submit(&cmd->op);
 }
 
@@ -214,7 +225,11 @@ int ctl_open(struct ctl *ctl, struct reactor *reactor, ctl_open_fn *opened)
 	};
 	int ret;
 
-	*ctl = (struct ctl){ .reactor = reactor, .opened = opened };
+	*ctl = (struct ctl){
+		.reactor = reactor,
+		.deadline_ns = CTL_DEADLINE_NS,
+		.opened = opened,
+	};
 	ctl->fd = ring_open(CONTROL_PATH, O_RDWR);
 	if (ctl->fd < 0)
 		return ctl->fd;

@@ -44,8 +44,9 @@ typedef void ctl_open_fn(struct ctl *ctl, int res);
 
 struct ctl {
 	struct reactor *reactor;
-	int fd;		   /* /dev/ublk-control */
-	uint64_t features; /* GET_FEATURES: UBLK_F_* the driver knows */
+	int fd;		      /* /dev/ublk-control */
+	uint64_t features;    /* GET_FEATURES: UBLK_F_* the driver knows */
+	uint64_t deadline_ns; /* a command that takes longer is told, again and again */
 	struct ctl_cmd features_cmd;
 	ctl_open_fn *opened;
 };
@@ -54,7 +55,8 @@ struct ctl {
 
 /*
  * Opens the control device and asks for the driver's features, calling opened(res) once: 0, or
- * -errno. Returns 0 (opened will be called) or -errno at once: -ENOENT when the module is not
+ * -errno. ctl->deadline_ns becomes CTL_DEADLINE_NS, and may be
+ * changed. Returns 0 (opened will be called) or -errno at once: -ENOENT when the module is not
  * loaded, -EACCES without rights.
  */
 int ctl_open(struct ctl *ctl, struct reactor *reactor, ctl_open_fn *opened);
@@ -68,6 +70,9 @@ void ctl_cmd_fini(struct ctl_cmd *cmd);
 /* Sends an idle command; done runs from a later turn of the control reactor with the answer. */
 void ctl_cmd_send(struct ctl_cmd *cmd, const struct ctl_request *request, ctl_cmd_fn *done);
 bool ctl_cmd_busy(const struct ctl_cmd *cmd);
+
+/* How long it has not been answered; 0: it is idle. */
+uint64_t ctl_cmd_waited_ns(const struct ctl_cmd *cmd);
 
 /* "START_DEV" for UBLK_U_CMD_START_DEV. */
 const char *ctl_cmd_name(uint32_t cmd_op);

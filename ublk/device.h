@@ -218,6 +218,16 @@ struct device_driver {
 void device_ask_driver(struct device *device);
 void device_driver(const struct device *device, struct device_driver *ret_said);
 
+/* The command about the device that the driver has not answered yet. */
+struct device_command {
+	const char *name; /* "START_DEV"; NULL: none */
+	uint64_t waited_ns;
+	char where[192]; /* the kernel's function that it waits in, worker.h; "": not asked yet */
+};
+/* where is looked for only after as_of_ns: it takes reading of /proc. */
+void device_command(const struct device *device, uint64_t as_of_ns,
+		    struct device_command *ret_command);
+
 /* "QUIESCED" for UBLK_S_DEV_QUIESCED. */
 const char *device_driver_state_name(unsigned state);
 

@@ -8,7 +8,13 @@
  */
 #include "ublk/device_internal.h"
 
+#include <stdio.h>
+
+#include "base/errname.h"
 #include "base/util.h"
+#include "ublk/worker.h"
+
+_Static_assert(sizeof(((struct device_command *)0)->where) == WORKER_TEXT_BYTES, "the same words");
 
 const char *device_driver_state_name(unsigned state)
 {
@@ -50,6 +56,30 @@ void device_ask_driver(struct device *d)
 	if (!d->added || d->state >= DEVICE_DELETING || ctl_cmd_busy(&d->ask))
 		return;
 	ctl_cmd_send(&d->ask, &request, asked);
+}
+
+static void command_of(const struct ctl_cmd *cmd, uint64_t as_of_ns, struct device_command *c)
+{
+	int ret;
+
+	*c = (struct device_command){
+		.name = ctl_cmd_name(cmd->request.cmd_op),
+		.waited_ns = ctl_cmd_waited_ns(cmd),
+	};
+	if (c->waited_ns < as_of_ns)
+		return;
+	ret = worker_where(cmd->request.cmd_op, c->where);
+	if (ret < 0)
+		snprintf(c->where, sizeof(c->where), "unknown: %s", errname(ret));
+}
+
+void device_command(const struct device *d, uint64_t as_of_ns, struct device_command *ret_command)
+{
+	*ret_command = (struct device_command){ 0 };
+	if (ctl_cmd_busy(&d->cmd))
+		command_of(&d->cmd, as_of_ns, ret_command);
+	else if (ctl_cmd_busy(&d->ask))
+		command_of(&d->ask, as_of_ns, ret_command);
 }
 
 void device_driver(const struct device *d, struct device_driver *ret_said)

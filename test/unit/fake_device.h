@@ -382,6 +382,17 @@ void device_driver(const struct device *d, struct device_driver *ret_said)
 		};
 }
 
+/* Those that are slow wait for the driver. */
+void device_command(const struct device *d, uint64_t as_of_ns, struct device_command *ret_command)
+{
+	(void)as_of_ns;
+	*ret_command = (struct device_command){ 0 };
+	if (fake_is(d, "slow") && d->state == DEVICE_ADDING)
+		*ret_command = (struct device_command){ .name = "START_DEV",
+							.waited_ns = 7,
+							.where = "a_function" };
+}
+
 const char *device_driver_state_name(unsigned state)
 {
 	return state == 1 ? "LIVE" : "?";

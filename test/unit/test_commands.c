@@ -298,6 +298,27 @@ static long long limit(const char *request, const char *key)
 #define REFUSED "{\"ok\":false,\"error\":"
 #define UNCHANGED REFUSED "\"the limits stay as they are\",\"errors\":["
 
+static void test_show_names_the_stuck_command(void **state)
+{
+	struct settings s;
+	struct config_errors e;
+	json_t *data;
+
+	(void)state;
+	config_errors_init(&e, "f");
+	assert_int_equal(settings_parse_devices(&s, "{name: slow, backend: {type: null}}", 35, &e),
+			 0);
+	config_errors_fini(&e);
+	fleet_add(&fleet, settings_take(&s, 0), true);
+	settings_free(&s);
+	data = ask("{\"command\":\"show\",\"name\":\"slow\"}");
+	assert_string_equal(json_string_value(json_object_get(data, "command")), "START_DEV");
+	assert_int_equal(json_integer_value(json_object_get(data, "command_waited_ns")), 7);
+	assert_string_equal(json_string_value(json_object_get(data, "command_waits_in")),
+			    "a_function");
+	json_decref(data);
+}
+
 static void test_resize(void **state)
 {
 	(void)state;
@@ -563,6 +584,7 @@ int main(void)
 		TEST(test_del),
 		TEST(test_del_in_use),
 		TEST(test_late_devices),
+		TEST(test_show_names_the_stuck_command),
 		TEST(test_resize),
 		TEST(test_resize_refuses),
 		TEST(test_resize_client_leaves),

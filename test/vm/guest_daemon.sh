@@ -174,16 +174,16 @@ configure 'name: scratch, id: 3, queues: 1, backend: {type: mem, size: 32MiB}' \
 	'name: new, id: 5, backend: {type: mem, size: 16MiB}' \
 	"name: missing, id: 6, backend: {type: file, path: $work/none/disk}"
 exec 7</dev/ublkb5
-sed -i 's/size: 16MiB/size: 24MiB/' "$config"
+sed -i 's/name: new,/name: new, depth: 64,/' "$config"
 reload
 resized() { [ "$(blockdev --getsize64 /dev/ublkb3)" = $((32 << 20)) ] && state_is scratch live; }
 ok "SIGHUP: a changed device is started anew" wait_for 10 resized
-stayed() { logged 'device is in use and stays.*device=new' && [ "$(blockdev --getsize64 /dev/ublkb5)" = $((16 << 20)) ]; }
+depth_is() { ublkctl --json show new | grep -q "\"depth\": $1,"; }
+stayed() { logged 'device is in use and stays.*device=new' && depth_is 128; }
 ok "SIGHUP: a changed device in use stays as it is" wait_for 10 stayed
 exec 7<&-
 reload
-grown() { [ "$(blockdev --getsize64 /dev/ublkb5)" = $((24 << 20)) ]; }
-ok "SIGHUP: and changes with the next one" wait_for 10 grown
+ok "SIGHUP: and changes with the next one" wait_for 10 depth_is 64
 
 cp "$config" "$work/good.yaml"
 echo 'devicez: 1' >>"$config"
