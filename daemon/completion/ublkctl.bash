@@ -14,7 +14,7 @@ _ublkctl_limits() {
 
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del resize throttle stats top histogram inflight why-stuck flight upgrade reactors doctor version'
+	local commands='list show add del resize throttle stats top histogram inflight why-stuck flight gc upgrade reactors doctor version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -71,6 +71,7 @@ _ublkctl() {
 		words="$(_ublkctl_names "${socket[@]}") --layer --op --qmp-json --boundaries
 			--boundaries-read --boundaries-write --boundaries-flush"
 		;;
+	gc) words='--remove --json' ;;
 	add) words='-f' ;;
 	*) words='--json' ;;
 	esac

@@ -75,6 +75,7 @@ int main(int argc, char **argv)
 	suite_run(args.seed, args.io_nr);
 	file_cases_run();
 	mem_cases_run();
+	resize_cases_run();
 	contract_run(args.seed);
 	remove_dir();
 	return tap_finish();

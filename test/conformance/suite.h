@@ -13,6 +13,9 @@ void file_cases_run(void);
 /* mem_cases.c: what mem promises about memory. */
 void mem_cases_run(void);
 
+/* resize_cases.c: backends that become larger and smaller. */
+void resize_cases_run(void);
+
 /* contract.c: broken backends must be noticed by wrap.c, or by the model. */
 void contract_run(uint64_t seed);
 

@@ -162,10 +162,10 @@ shrinks_under_load() {
 	local device low high
 	device=$(node "$1")
 	ublkctl resize "$1" 128MiB >/dev/null || return
-	verify "$device" --size=64M --iodepth=16 --runtime=6 --time_based --bs=4k &
+	verify "$device" --size=64M --iodepth=16 --runtime=15 --time_based --bs=4k &
 	low=$!
 	fio --name=high --filename="$device" --ioengine=io_uring --direct=1 --rw=randrw --offset=64M \
-		--size=64M --iodepth=32 --runtime=6 --time_based --minimal >"$work/high.log" 2>&1 &
+		--size=64M --iodepth=32 --runtime=15 --time_based --minimal >"$work/high.log" 2>&1 &
 	high=$!
 	sleep 2
 	said '128MiB -> 64MiB' ublkctl resize "$1" 64MiB --force || return
