@@ -243,5 +243,28 @@ grow_fs() {
 }
 ok "ext4 grows while files are copied" grow_fs file ext4 600MiB 500
 ok "xfs grows while files are copied" grow_fs mem xfs 600MiB 500
+
+# ---- the size outlives the daemon ----
+
+sums() {
+	local name
+	for name in mem file; do
+		dd if="$(node $name)" bs=1M count=1 skip=590 iflag=direct status=none | md5sum
+	done
+}
+both_live() { ublkctl list | grep -qE '^mem +live' && ublkctl list | grep -qE '^file +live'; }
+kill_and_adopt() {
+	local before name
+	for name in mem file; do
+		dd if=/dev/urandom of="$(node $name)" bs=1M count=1 seek=590 oflag=direct status=none || return
+	done
+	before=$(sums)
+	kill -9 "$daemon_pid"
+	wait "$daemon_pid" 2>/dev/null
+	start_daemon "$work/resize.yaml" && wait_for 30 both_live || return
+	[ "$(sums)" = "$before" ] && size_is mem 600*1024*1024 && size_is file 600*1024*1024
+}
+ok "kill -9: the next daemon adopts them as large as they were" kill_and_adopt
+ok "and they grow on" ublkctl resize mem 640MiB
 losetup -d "$loop"
 finish
