@@ -65,6 +65,7 @@ ok "a word is no id" wrong_id
 ok "all of them serve" serves 1 5 6 7
 
 # Somebody has one open when its server dies.
+# shellcheck disable=SC2217 # it holds the device open
 sleep 300 </dev/ublkb6 &
 sleeper=$!
 sleep 0.3

@@ -70,7 +70,7 @@ fi
 grows() {
 	local device job
 	device=$(node "$1")
-	verify "$device" --size=64M --iodepth=16 --runtime=20 --time_based --bs=4k &
+	verify "$device" --size=64M --iodepth=16 --runtime=20 --rate_iops=300 --bs=4k &
 	job=$!
 	sleep 2
 	said '64MiB -> 100MiB' ublkctl resize "$1" 100MiB || return
@@ -140,6 +140,7 @@ in_use() {
 	local code device
 	wipe "$1" && sleep 1 || return
 	device=$(node "$1")
+	# shellcheck disable=SC2217 # it holds the device open
 	sleep 60 <"$device" &
 	sleep 0.5
 	refused "in use: open by sleep\[$!\]" "$1" 100MiB
@@ -162,7 +163,7 @@ shrinks_under_load() {
 	local device low high
 	device=$(node "$1")
 	ublkctl resize "$1" 128MiB >/dev/null || return
-	verify "$device" --size=64M --iodepth=16 --runtime=15 --time_based --bs=4k &
+	verify "$device" --size=64M --iodepth=16 --runtime=15 --rate_iops=300 --bs=4k &
 	low=$!
 	fio --name=high --filename="$device" --ioengine=io_uring --direct=1 --rw=randrw --offset=64M \
 		--size=64M --iodepth=32 --runtime=15 --time_based --minimal >"$work/high.log" 2>&1 &
@@ -182,6 +183,7 @@ done
 same_node() { [ "$(node file)" = "$before" ]; }
 reload_grows() {
 	before=$(node file)
+	# shellcheck disable=SC2217 # it holds the device open
 	sleep 60 <"$before" & # it must not be started anew
 	yaml 420MiB
 	reload 'device is resized.*device=file.*to_bytes=440401920'
