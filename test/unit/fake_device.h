@@ -368,6 +368,22 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 	return true;
 }
 
+void device_gate(struct device *d, bool on)
+{
+	(void)d, (void)on;
+}
+
+bool device_quiet(const struct device *d)
+{
+	(void)d;
+	return true;
+}
+
+void device_abandon(struct device *d)
+{
+	(void)d;
+}
+
 void device_ask_driver(struct device *d)
 {
 	d->asked = true;
