@@ -162,9 +162,15 @@ static void reactors(struct commands *c, struct socket_client *client, const jso
 	json_t *all = json_array();
 
 	(void)request;
-	for (unsigned i = 0; i < c->reactors->nr; i++)
-		json_array_append_new(all,
-				      json_reactor(c->reactors->reactor[i], c->reactors->cpu[i]));
+	for (unsigned i = 0; i < c->reactors->nr; i++) {
+		json_t *one = json_reactor(c->reactors->reactor[i], c->reactors->cpu[i]);
+
+		json_object_set_new(one, "stuck_ns",
+				    json_integer((json_int_t)watchdog_stuck_ns(c->watchdog, i)));
+		json_object_set_new(one, "stuck_nr",
+				    json_integer((json_int_t)watchdog_stuck_count(c->watchdog, i)));
+		json_array_append_new(all, one);
+	}
 	json_array_append_new(all, json_reactor(c->control, -1));
 	commands_answer(client, all);
 }
@@ -193,7 +199,7 @@ static void inflight(struct commands *c, struct socket_client *client, const jso
 	}
 	all = json_pack("{s:I, s:i, s:o, s:o}", "time_ns", (json_int_t)now_ns, "pid", (int)getpid(),
 			"devices", devices, "reactors",
-			json_inflight_reactors(c->reactors, now_ns));
+			json_inflight_reactors(c->fleet, c->reactors, c->watchdog, now_ns));
 	/* Who asks again soon learns what the driver says, and which reactors do not turn. */
 	reactors_ping(c->reactors, now_ns);
 	commands_answer(client, all);

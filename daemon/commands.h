@@ -12,6 +12,7 @@
 #include "daemon/reactors.h"
 #include "daemon/socket.h"
 #include "daemon/upgrade.h"
+#include "daemon/watchdog.h"
 
 struct commands {
 	struct ev_loop *ev;
@@ -19,6 +20,7 @@ struct commands {
 	struct reactors *reactors;
 	struct reactor *control;
 	struct upgrade *upgrade; /* NULL: there is none */
+	const struct watchdog *watchdog;
 	/* How long add and del are waited for; the device goes on afterwards. */
 	double answer_seconds;
 };

@@ -81,6 +81,7 @@ static void add_reactor(struct stuck_view *v, const json_t *reactors, size_t idx
 		return;
 	v->reactor = (int)idx;
 	v->silent_ns = silent_ns;
+	v->doing = text(json_array_get(reactors, idx), "doing");
 }
 
 static void add_queue(struct stuck_view *v, const json_t *queue, const json_t *reactors)

@@ -40,6 +40,7 @@
 #include "daemon/standby.h"
 #include "daemon/state.h"
 #include "daemon/upgrade.h"
+#include "daemon/watchdog.h"
 #include "ublk/control.h"
 
 #define CTL_OPEN_TIMEOUT_NS (10 * NS_PER_SEC)
@@ -61,6 +62,7 @@ struct daemon {
 	struct adoption adoption; /* while we are */
 	struct upgrade upgrade;	  /* another takes over from us */
 	char program[PATH_MAX];
+	struct watchdog watchdog;
 	struct ev_signal term, interrupt, hangup;
 	struct ev_timer stop_deadline;
 	int lock_fd;
@@ -460,6 +462,7 @@ static int control_socket(struct daemon *d)
 		.reactors = &d->reactors,
 		.control = &d->loop.control,
 		.upgrade = &d->upgrade,
+		.watchdog = &d->watchdog,
 		.answer_seconds =
 			(double)(CTL_DEADLINE_NS + d->fleet.stop_timeout_ns) / NS_PER_SEC + 5,
 	};
@@ -485,11 +488,28 @@ static int metrics_server(struct daemon *d)
 		.fleet = &d->fleet,
 		.reactors = &d->reactors,
 		.control = &d->loop.control,
+		.watchdog = &d->watchdog,
 	};
 
 	if (!d->settings.daemon.metrics)
 		return 0;
 	return http_start(&d->http, d->loop.ev, d->settings.daemon.metrics, &source);
+}
+
+static int watch_reactors(struct daemon *d)
+{
+	struct watchdog_params params = {
+		.ev = d->loop.ev,
+		.fleet = &d->fleet,
+		.reactors = &d->reactors,
+		.home = &d->loop.control,
+		.limit_ns = d->settings.daemon.watchdog_ns,
+	};
+	int ret = watchdog_start(&d->watchdog, &params);
+
+	if (ret < 0)
+		log_error("cannot start the watchdog", "error=%s", errname(ret));
+	return ret;
 }
 
 static void serve(struct daemon *d)
@@ -513,6 +533,7 @@ static void tear_down(struct daemon *d)
 		return;
 	/* First: a thread whose last mail has been read may not have left mailbox_post yet. */
 	reactors_stop(&d->reactors);
+	watchdog_stop(&d->watchdog);
 	ctl_close(&d->ctl);
 	park_close(&d->park);
 	state_close(&d->state);
@@ -577,7 +598,8 @@ enum exit_code daemon_run(const struct daemon_params *params)
 	assert_hook = dump_ops;
 	if (prepare(d) == 0) {
 		make_fleet(d);
-		if (stand_by(d) && control_socket(d) == 0 && metrics_server(d) == 0)
+		if (stand_by(d) && control_socket(d) == 0 && metrics_server(d) == 0 &&
+		    watch_reactors(d) == 0)
 			serve(d);
 		http_stop(&d->http);
 		socket_fini(&d->server);

@@ -10,6 +10,7 @@
 #include "base/errname.h"
 #include "base/util.h"
 #include "daemon/json_device.h"
+#include "daemon/doing.h"
 #include "ublk/inflight.h"
 
 /* Of one device; more are counted only. */
@@ -128,19 +129,43 @@ json_t *json_inflight(const struct member *m, uint64_t now_ns)
 	return all;
 }
 
-json_t *json_inflight_reactors(const struct reactors *rs, uint64_t now_ns)
+/* What it does is told of one only that owes a sign of life, or is known to be stuck. */
+static void add_doing(json_t *o, const struct fleet *f, const struct reactors *rs, unsigned idx)
+{
+	struct reactor_look look;
+	struct doing doing;
+	char text[256];
+
+	reactor_look(rs->reactor[idx], &look);
+	doing_find(f, rs, idx, &look, &doing);
+	doing_text(&doing, text, sizeof(text));
+	json_object_set_new(o, "doing", json_string(text));
+}
+
+static json_t *json_one_reactor(const struct reactors *rs, unsigned idx, uint64_t silent_ns)
+{
+	const struct reactor *r = rs->reactor[idx];
+	uint64_t turns = __atomic_load_n(&r->stats.turns, __ATOMIC_RELAXED);
+
+	return json_pack("{s:i, s:i, s:i, s:I, s:I}", "reactor", (int)idx, "cpu", rs->cpu[idx],
+			 "ring_fd", r->ring.uring.ring_fd, "turns", (json_int_t)turns, "silent_ns",
+			 (json_int_t)silent_ns);
+}
+
+json_t *json_inflight_reactors(const struct fleet *f, const struct reactors *rs,
+			       const struct watchdog *watchdog, uint64_t now_ns)
 {
 	json_t *all = json_array();
 
 	for (unsigned i = 0; i < rs->nr; i++) {
-		const struct loop_stats *stats = &rs->reactor[i]->stats;
-		uint64_t turns = __atomic_load_n(&stats->turns, __ATOMIC_RELAXED);
+		uint64_t silent_ns = reactors_silent_ns(rs, i, now_ns);
+		uint64_t stuck_ns = watchdog_stuck_ns(watchdog, i);
+		json_t *o = json_one_reactor(rs, i, MAX(silent_ns, stuck_ns));
 
-		json_array_append_new(
-			all, json_pack("{s:i, s:i, s:i, s:I, s:I}", "reactor", (int)i, "cpu",
-				       rs->cpu[i], "ring_fd", rs->reactor[i]->ring.uring.ring_fd,
-				       "turns", (json_int_t)turns, "silent_ns",
-				       (json_int_t)reactors_silent_ns(rs, i, now_ns)));
+		json_object_set_new(o, "stuck_ns", json_integer((json_int_t)stuck_ns));
+		if (silent_ns || stuck_ns)
+			add_doing(o, f, rs, i);
+		json_array_append_new(all, o);
 	}
 	return all;
 }

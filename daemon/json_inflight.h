@@ -7,9 +7,11 @@
 
 #include "daemon/fleet.h"
 #include "daemon/reactors.h"
+#include "daemon/watchdog.h"
 
 /* New references, or NULL. */
 json_t *json_inflight(const struct member *m, uint64_t now_ns);
-json_t *json_inflight_reactors(const struct reactors *rs, uint64_t now_ns);
+json_t *json_inflight_reactors(const struct fleet *f, const struct reactors *rs,
+			       const struct watchdog *watchdog, uint64_t now_ns);
 
 #endif

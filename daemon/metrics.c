@@ -283,6 +283,21 @@ static void write_reactor(const struct writer *w, const struct reactor_metric *m
 		fprintf(w->out, "%" PRIu64 "\n", value);
 }
 
+static void write_watchdog(const struct writer *w)
+{
+	const struct watchdog *watchdog = w->source->watchdog;
+
+	family(w, "ublkd_reactor_stuck_seconds", "gauge",
+	       "For how long the watchdog has known the reactor to be stuck; 0: it turns.");
+	for (unsigned i = 0; i < w->source->reactors->nr; i++)
+		fprintf(w->out, "ublkd_reactor_stuck_seconds{reactor=\"%u\"} %.3f\n", i,
+			(double)watchdog_stuck_ns(watchdog, i) / NS_PER_SEC);
+	family(w, "ublkd_reactor_stuck", "counter", "Times that the reactor was found stuck.");
+	for (unsigned i = 0; i < w->source->reactors->nr; i++)
+		fprintf(w->out, "ublkd_reactor_stuck_total{reactor=\"%u\"} %" PRIu64 "\n", i,
+			watchdog_stuck_count(watchdog, i));
+}
+
 static void write_reactors(const struct writer *w)
 {
 	char name[16];
@@ -298,6 +313,7 @@ static void write_reactors(const struct writer *w)
 		}
 	}
 	write_reactor_times(w);
+	write_watchdog(w);
 }
 
 const char *metrics_content_type(enum metrics_format format)

@@ -7,11 +7,13 @@
 
 #include "daemon/fleet.h"
 #include "daemon/reactors.h"
+#include "daemon/watchdog.h"
 
 struct metrics_source {
 	const struct fleet *fleet;
 	const struct reactors *reactors;
 	struct reactor *control;
+	const struct watchdog *watchdog;
 };
 
 /* OpenMetrics 1.0, or the text format 0.0.4 of Prometheus before it. */

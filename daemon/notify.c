@@ -4,6 +4,7 @@
  */
 #include "daemon/notify.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 
 #include "base/errname.h"
 #include "base/log.h"
+#include "base/util.h"
 #include "reactor/ring.h"
 
 static int send_to(const struct sockaddr_un *addr, size_t path_len, const char *message, int fd)
@@ -97,4 +99,32 @@ void notify_reloading(void)
 	snprintf(message, sizeof(message), "RELOADING=1\nMONOTONIC_USEC=%llu",
 		 (unsigned long long)(ring_clock_ns() / 1000));
 	send_or_log(message);
+}
+
+/* All of the text, without a sign; 0 for anything else. */
+static uint64_t number_of(const char *text)
+{
+	unsigned long long number;
+	char *end;
+
+	if (!text || !isdigit((unsigned char)text[0]))
+		return 0;
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	return errno || *end ? 0 : number;
+}
+
+uint64_t notify_watchdog_ns(void)
+{
+	const char *pid = getenv("WATCHDOG_PID");
+	uint64_t usec = number_of(getenv("WATCHDOG_USEC"));
+
+	if (pid && number_of(pid) != (uint64_t)getpid())
+		return 0;
+	return usec > UINT64_MAX / NS_PER_US ? 0 : usec * NS_PER_US;
+}
+
+void notify_watchdog(void)
+{
+	send_or_log("WATCHDOG=1");
 }

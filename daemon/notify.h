@@ -2,6 +2,8 @@
 #ifndef DAEMON_NOTIFY_H
 #define DAEMON_NOTIFY_H
 
+#include <stdint.h>
+
 /*
  * Sends a message such as "READY=1". Does nothing when NOTIFY_SOCKET is not set. Waits a second at
  * most. Returns 0 or -errno.
@@ -15,5 +17,14 @@ int notify_send_fd(const char *message, int fd);
 void notify_ready(void);
 void notify_stopping(void);
 void notify_reloading(void);
+
+/*
+ * The longest time between two notify_watchdog that the service manager bears (WATCHDOG_USEC, of
+ * the process that WATCHDOG_PID names), or 0: it does not watch us.
+ */
+uint64_t notify_watchdog_ns(void);
+
+/* WATCHDOG=1; failures are logged. */
+void notify_watchdog(void);
 
 #endif

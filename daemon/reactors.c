@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/errname.h"
 #include "base/util.h"
@@ -33,6 +34,7 @@ struct reactor_thread {
 	int init_ret;
 	unsigned idx;
 	const struct reactors_params *params; /* until settled */
+	pid_t tid;			      /* once settled */
 	bool running;			      /* to be joined */
 	bool stop, abandon;		      /* the thread's own, set by mail */
 	struct mail stop_mail;
@@ -52,6 +54,7 @@ static void *thread_main(void *arg)
 		.flight_folder = t->params->flight_folder,
 	};
 
+	t->tid = gettid();
 	t->init_ret = reactor_init(&t->reactor, &params);
 	if (t->init_ret < 0) {
 		sem_post(&t->settled);
@@ -254,6 +257,11 @@ void reactors_abandon(struct reactors *rs)
 {
 	for (unsigned i = 0; i < rs->nr; i++)
 		stop_one(&rs->thread[i], on_abandon);
+}
+
+pid_t reactors_tid(const struct reactors *rs, unsigned idx)
+{
+	return rs->thread[idx].tid;
 }
 
 /* Runs on the reactor's thread; the mail is main's again afterwards. */

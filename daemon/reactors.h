@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "config/option.h"
 #include "reactor/reactor.h"
@@ -43,6 +44,9 @@ void reactors_abandon(struct reactors *rs);
 
 /* Ends and joins all threads. No device may use them any more. Accepts a zeroed struct. */
 void reactors_stop(struct reactors *rs);
+
+/* The kernel's number of its thread. */
+pid_t reactors_tid(const struct reactors *rs, unsigned idx);
 
 /*
  * Main thread: asks every reactor for a sign of life, those that still owe one not again; later,

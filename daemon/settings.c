@@ -94,6 +94,14 @@ const struct option settings_daemon_options[] = {
 		  "logged, with the kernel function it waits in; and again each time that it has "
 		  "taken so long once more. It is waited for all the same: nothing can end it, and "
 		  "nothing else waits for it." },
+	{ .name = "watchdog",
+	  .type = OPTION_DURATION,
+	  .offset = offsetof(struct daemon_settings, watchdog_ns),
+	  .max = 3600 * NS_PER_SEC,
+	  .def = "10s",
+	  .help = "A reactor that has not turned for so long, although it has work, is told in the "
+		  "log with what it does, and the service manager hears nothing more from the "
+		  "daemon until it turns again. At least 1s; 0: nobody looks." },
 	{ .name = "metrics",
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct daemon_settings, metrics),
@@ -385,6 +393,14 @@ static void check_metrics(const struct daemon_settings *d, const struct yaml_nod
 				  d->metrics);
 }
 
+static void check_watchdog(const struct daemon_settings *d, const struct yaml_node *map,
+			   struct config_errors *e)
+{
+	if (d->watchdog_ns > 0 && d->watchdog_ns < NS_PER_SEC)
+		config_errors_add(e, yaml_pos(map, "watchdog"),
+				  "watchdog: less than 1s; 0 turns it off");
+}
+
 static int parse_daemon(struct settings *s, const struct yaml_node *node, struct config_errors *e)
 {
 	int ret;
@@ -396,6 +412,7 @@ static int parse_daemon(struct settings *s, const struct yaml_node *node, struct
 	ret = option_parse(settings_daemon_options, node, NULL, &s->daemon, sizeof(s->daemon), e);
 	check_reactors(&s->daemon, node, e);
 	check_metrics(&s->daemon, node, e);
+	check_watchdog(&s->daemon, node, e);
 	return ret;
 }
 

@@ -28,7 +28,8 @@ struct daemon_settings {
 	uint64_t busy_poll_us;
 	uint64_t stop_timeout_ns;
 	uint64_t command_timeout_ns;
-	int log_level; /* enum log_level */
+	uint64_t watchdog_ns; /* 0: none */
+	int log_level;	      /* enum log_level */
 };
 
 /* The document that settings were read from; counted, because OPTION_NODE values borrow from it. */

@@ -135,8 +135,8 @@ static bool judge_reactor(const struct stuck_view *s, struct stuck_verdict *v)
 	if (s->kernel_nr > (long)s->seen_nr)
 		snprintf(unseen, sizeof(unseen), "; %ld requests wait in the kernel unseen",
 			 s->kernel_nr - (long)s->seen_nr);
-	say(v, STUCK_REACTOR, "reactor %d has not turned for %s%s%s%s", s->reactor,
-	    ctl_format_ns(s->silent_ns, age),
+	say(v, STUCK_REACTOR, "reactor %d has not turned for %s%s%s%s%s%s", s->reactor,
+	    ctl_format_ns(s->silent_ns, age), s->doing ? ": it " : "", s->doing ? s->doing : "",
 	    s->inflight ? ", and holds the I/Os of this device" : "", ring, unseen);
 	return true;
 }

@@ -46,6 +46,7 @@ struct stuck_view {
 
 	int reactor; /* silent the longest of those that serve the device; -1: none */
 	uint64_t silent_ns;
+	const char *doing; /* what it does, in words; NULL: not known */
 
 	/* Of that reactor's ring, in two looks between which nothing moved. */
 	unsigned sq_waiting, cq_unseen, overflow;

@@ -7,6 +7,7 @@
 #define REACTOR_MAILBOX_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct mail;
@@ -28,6 +29,12 @@ void mailbox_fini(struct mailbox *box);
 
 /* Any thread. fn runs on the reactor's thread, in the order of posting per sender. */
 void mailbox_post(struct mailbox *box, struct mail *mail, mail_fn *fn);
+
+/* Any thread: whether nothing waits to be read. */
+static inline bool mailbox_empty(const struct mailbox *box)
+{
+	return !atomic_load_explicit(&box->top, memory_order_relaxed);
+}
 
 /* The consumer: runs all that has been posted so far; returns how many. */
 unsigned mailbox_drain(struct mailbox *box);

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -180,6 +179,24 @@ void reactor_fini(struct reactor *r)
 	*r = (struct reactor){ .event_fd = -1 };
 }
 
+static inline void doing(struct reactor *r, uint64_t what)
+{
+	__atomic_store_n(&r->doing, what, __ATOMIC_RELAXED);
+}
+
+/* From now on in code, or in the kernel (0). */
+static inline void code_since(struct reactor *r, uint64_t since_ns)
+{
+	__atomic_store_n(&r->code_since_ns, since_ns, __ATOMIC_RELAXED);
+}
+
+static __attribute__((cold, noinline)) void nudge_watcher(struct reactor *r)
+{
+	struct reactor_nudge *nudge = __atomic_exchange_n(&r->nudge, NULL, __ATOMIC_ACQUIRE);
+
+	reactor_post(nudge->home, &nudge->mail, nudge->fn);
+}
+
 static void dispatch(struct reactor *r, const struct io_uring_cqe *cqe)
 {
 	unsigned slot = user_data_slot(cqe->user_data);
@@ -194,6 +211,7 @@ static void dispatch(struct reactor *r, const struct io_uring_cqe *cqe)
 	}
 	if (!(cqe->flags & IORING_CQE_F_MORE))
 		op->state = OP_IDLE;
+	doing(r, cqe->user_data);
 	op->fn(op, cqe->res, cqe->flags);
 }
 
@@ -219,6 +237,7 @@ static void run_parked(struct reactor *r)
 	struct list_node list = LIST_INIT(list);
 	struct list_node *node;
 
+	doing(r, REACTOR_DOING_RETRY);
 	list_splice(&list, &r->parked);
 	while ((node = list_pop_front(&list))) {
 		struct op *op = list_entry(node, struct op, parked);
@@ -246,6 +265,7 @@ static void run_mailbox(struct reactor *r)
 	if (!r->mailbox_pending)
 		return;
 	r->mailbox_pending = false;
+	doing(r, REACTOR_DOING_MAIL);
 	stat_add(&r->stats.mails, mailbox_drain(&r->mailbox));
 }
 
@@ -258,6 +278,7 @@ static void run_timers(struct reactor *r)
 		return;
 	if (r->now_ns - deadline_ns > REACTOR_TIMER_LATE_NS)
 		stat_add(&r->stats.timers_late, 1);
+	doing(r, REACTOR_DOING_TIMER);
 	nr = timer_heap_run(&r->timers, r->now_ns);
 	stat_add(&r->stats.timers, nr);
 }
@@ -408,17 +429,25 @@ void reactor_turn(struct reactor *r, bool may_wait)
 		ASSERT(errno == EAGAIN);
 	enter(r, may_wait);
 	start_ns = r->now_ns;
+	code_since(r, start_ns);
+	if (__atomic_load_n(&r->nudge, __ATOMIC_RELAXED))
+		nudge_watcher(r);
 	cqe_nr = run_cqes(r);
 	if (!list_empty(&r->parked))
 		run_parked(r);
-	if (!list_empty(&r->tasks))
+	if (!list_empty(&r->tasks)) {
+		doing(r, REACTOR_DOING_TASK);
 		run_tasks(&r->tasks);
+	}
 	run_mailbox(r);
 	run_timers(r);
 	r->now_ns = ring_clock_ns();
-	if (!list_empty(&r->turn_end))
+	if (!list_empty(&r->turn_end)) {
+		doing(r, REACTOR_DOING_TURN_END);
 		run_tasks(&r->turn_end);
+	}
 	account(r, start_ns, cqe_nr);
+	code_since(r, 0);
 	r->in_turn = false;
 }
 
@@ -526,34 +555,4 @@ void reactor_buffers_remove(struct reactor *r, int first, unsigned nr)
 {
 	if (first >= 0)
 		table_mark(r->buffer_used, (unsigned)first, nr, false);
-}
-
-const char *op_kind_name(enum op_kind kind)
-{
-	static const char *const name[OP_KIND_NR] = {
-		[OP_KIND_MAILBOX] = "mailbox",
-		[OP_KIND_CONTROL] = "control",
-		[OP_KIND_TAG] = "tag",
-		[OP_KIND_BACKEND] = "backend",
-	};
-
-	return kind < OP_KIND_NR && name[kind] ? name[kind] : "?";
-}
-
-void reactor_dump_ops(const struct reactor *r, int fd)
-{
-	for (uint32_t slot = 0; slot < r->slot_fresh; slot++) {
-		const struct op *op = r->slot[slot];
-
-		if (!op || op->state == OP_IDLE)
-			continue;
-		dprintf(fd,
-			"op reactor=%u slot=%u kind=%s queue=%u tag=%u leg=%u state=%s "
-			"age_us=%llu\n",
-			r->idx, slot, op_kind_name(user_data_kind(op->user_data)),
-			user_data_queue(op->user_data), user_data_tag(op->user_data),
-			user_data_leg(op->user_data),
-			op->state == OP_INFLIGHT ? "inflight" : "parked",
-			(unsigned long long)(r->now_ns - op->start_ns) / 1000);
-	}
 }

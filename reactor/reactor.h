@@ -58,6 +58,36 @@ static inline void stat_max(uint64_t *stat, uint64_t n)
 		__atomic_store_n(stat, n, __ATOMIC_RELAXED);
 }
 
+/* What a turn is busy with when it is not in the callback of an op: values of reactor.doing. */
+enum reactor_doing {
+	REACTOR_DOING_NOTHING,
+	REACTOR_DOING_RETRY, /* of an op that waited for an SQE */
+	REACTOR_DOING_TASK,
+	REACTOR_DOING_MAIL,
+	REACTOR_DOING_TIMER,
+	REACTOR_DOING_TURN_END,
+	REACTOR_DOING_NR, /* from here on it is the op's user_data, whose kind is never 0 */
+};
+
+/*
+ * Makes a reactor tell once that it has woken, so that a watcher may sleep as long as the reactor
+ * does. The watcher's, but for the time from reactor_nudge to its mail.
+ */
+struct reactor_nudge {
+	struct mail mail;
+	mail_fn *fn;
+	struct reactor *home; /* the watcher's, where the mail goes */
+};
+
+/* A look from outside: nothing but numbers that were true at about the same time. */
+struct reactor_look {
+	uint64_t turns;
+	uint64_t code_since_ns; /* outside of the kernel since then, ring_clock_ns; 0: inside */
+	uint64_t doing;		/* enum reactor_doing or user_data; inside: what it did last */
+	bool mail;		/* waits to be read */
+	bool cqes;		/* wait to be run, or are being run */
+};
+
 #define REACTOR_STALL_NS 10000000ull
 #define REACTOR_TIMER_LATE_NS 10000000ull
 #define REACTOR_OP_NR_DEFAULT (1u << USER_DATA_SLOT_BITS)
@@ -115,6 +145,8 @@ struct reactor {
 	uint64_t busy_poll_ns;
 	uint64_t polled_cqes; /* stats.cqes when it last polled: no new ones, no poll */
 	struct loop_stats stats;
+	uint64_t code_since_ns, doing; /* as in struct reactor_look, and written as stats are */
+	struct reactor_nudge *nudge;   /* set by any thread, taken by the reactor */
 
 	clockid_t cpu_clock;	   /* of the thread that turns it */
 	uint64_t cpu_start_ns;	   /* what that said at reactor_init */
@@ -139,6 +171,15 @@ void reactor_turn(struct reactor *r, bool may_wait);
  * callback makes kernel_ns too small by as much.
  */
 void reactor_times(struct reactor *r, struct reactor_times *ret_times);
+
+/* Any thread, while the reactor lives; works when it is stuck, and costs it nothing. */
+void reactor_look(const struct reactor *r, struct reactor_look *ret_look);
+
+/* Any thread. The reactor posts nudge->mail to its home in the next turn that it begins. */
+static inline void reactor_nudge(struct reactor *r, struct reactor_nudge *nudge)
+{
+	__atomic_store_n(&r->nudge, nudge, __ATOMIC_RELEASE);
+}
 
 /* True when SQEs, parked ops or tasks wait for a turn: the control loop must not sleep then. */
 bool reactor_has_work(const struct reactor *r);

@@ -18,7 +18,7 @@ tap lint 600 test/lint.sh build/clang
 if [ "$mode" != fast ]; then
 	step build-tsan build tsan
 	# what has threads or talks to them
-	for test in reactor mailbox reactors socket commands fleet throttle_threads; do
+	for test in reactor mailbox reactors socket commands fleet throttle_threads watchdog; do
 		if [ -x build/tsan/test/test_$test ]; then
 			CMOCKA_MESSAGE_OUTPUT=TAP tap tsan-$test 120 build/tsan/test/test_$test
 		fi
@@ -32,7 +32,7 @@ if [ "$mode" != fast ]; then
 	tap guest-runner 400 test/vm/selftest.sh
 
 	if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
-	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc"
+	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc watchdog"
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	timed_suites="layers stuck throttle why"
 	for kernel in 7.2 6.12; do

@@ -359,6 +359,17 @@ int batch_init(struct queue *q)
 	return ret < 0 ? ret : ops_init(b);
 }
 
+/* A slot never changes, unlike the generation in the same word. */
+static bool has_slot(const struct op *op, unsigned slot)
+{
+	return user_data_slot(__atomic_load_n(&op->user_data, __ATOMIC_RELAXED)) == slot;
+}
+
+bool batch_owns(const struct queue *q, unsigned slot)
+{
+	return has_slot(&q->batch->fetch, slot) || has_slot(&q->batch->commit, slot);
+}
+
 void batch_fini(struct queue *q)
 {
 	struct batch *b = q->batch;

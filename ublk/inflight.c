@@ -10,7 +10,7 @@
 
 #include "base/util.h"
 #include "ublk/device_internal.h"
-#include "ublk/tag_io.h"
+#include "ublk/queue_internal.h"
 
 #define LOOKS_MAX 3
 
@@ -93,4 +93,29 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 			fn(&io, arg);
 	}
 	return true;
+}
+
+static bool command_owns(const struct queue *q, uint64_t user_data)
+{
+	const struct op *op = &q->ios[user_data_tag(user_data)].op;
+
+	if (q->batch)
+		return batch_owns(q, user_data_slot(user_data));
+	return user_data_slot(PEEK(op->user_data)) == user_data_slot(user_data);
+}
+
+bool device_owns_op(const struct device *d, const struct reactor *reactor, uint64_t user_data)
+{
+	unsigned queue = user_data_queue(user_data), tag = user_data_tag(user_data);
+	const struct queue *q;
+
+	if (!has_tags(d, queue))
+		return false;
+	q = &d->queues[queue];
+	if (q->setup.reactor != reactor || tag >= q->setup.depth)
+		return false;
+	if (user_data_kind(user_data) == OP_KIND_TAG)
+		return command_owns(q, user_data);
+	return user_data_kind(user_data) == OP_KIND_BACKEND &&
+	       PEEK(q->ios[tag].state) == TAG_SERVING;
 }

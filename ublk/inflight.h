@@ -43,4 +43,10 @@ struct inflight_io {
 bool device_inflight(const struct device *device, unsigned queue, struct inflight_queue *ret_queue,
 		     void (*fn)(const struct inflight_io *io, void *arg), void *arg);
 
+/*
+ * Main thread. Whether an op in flight on this reactor, given by its user_data, is this device's:
+ * sure for a command to the driver; for a backend's I/O it says that it can be.
+ */
+bool device_owns_op(const struct device *device, const struct reactor *reactor, uint64_t user_data);
+
 #endif

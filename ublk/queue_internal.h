@@ -84,6 +84,9 @@ void batch_fini(struct queue *q);
 /* Arms all tags. */
 void batch_fetch(struct queue *q);
 
+/* Any thread, while the queue is attached: whether this slot's op is one of the queue's batches. */
+bool batch_owns(const struct queue *q, unsigned slot);
+
 /* Turn end: one COMMIT for all tags that are done. */
 void batch_commit(struct queue *q);
 

@@ -13,6 +13,7 @@ static struct fleet fleet;
 static struct device_host host;
 static struct reactors reactors;
 static struct reactor control;
+static struct watchdog watchdog;
 
 static int add(const char *yaml)
 {
@@ -37,7 +38,7 @@ static void on_end(struct ev_loop *ev, struct ev_timer *w, int events)
 
 int main(void)
 {
-	const struct metrics_source source = { &fleet, &reactors, &control };
+	const struct metrics_source source = { &fleet, &reactors, &control, &watchdog };
 	struct ev_loop *ev = ev_default_loop(0);
 	struct ev_timer life;
 	struct http http;

@@ -384,6 +384,12 @@ void device_abandon(struct device *d)
 	(void)d;
 }
 
+bool device_owns_op(const struct device *d, const struct reactor *reactor, uint64_t user_data)
+{
+	(void)d, (void)reactor, (void)user_data;
+	return false;
+}
+
 void device_ask_driver(struct device *d)
 {
 	d->asked = true;

@@ -13,6 +13,7 @@ static char dir[] = "/tmp/test_commands.XXXXXX";
 static char path[64];
 static struct socket_server server;
 static struct commands commands;
+static struct watchdog watchdog;
 static struct fleet fleet;
 static struct device_host host;
 static struct reactors reactors;
@@ -522,6 +523,7 @@ static int setup(void **state)
 	commands = (struct commands){ .ev = peer_loop,
 				      .fleet = &fleet,
 				      .reactors = &reactors,
+				      .watchdog = &watchdog,
 				      .control = &control,
 				      .answer_seconds = 60 };
 	server = (struct socket_server){ 0 };

@@ -13,7 +13,8 @@
 static struct fleet fleet;
 static struct reactors reactors;
 static struct reactor control;
-static const struct metrics_source source = { &fleet, &reactors, &control };
+static struct watchdog watchdog;
+static const struct metrics_source source = { &fleet, &reactors, &control, &watchdog };
 
 /* ---- the reader ---- */
 

@@ -94,12 +94,51 @@ static void test_nobody_to_tell(void **state)
 	assert_int_equal(notify_send("READY=1"), -EAFNOSUPPORT);
 }
 
+static uint64_t watchdog_ns(const char *usec, const char *pid)
+{
+	if (usec)
+		setenv("WATCHDOG_USEC", usec, 1);
+	else
+		unsetenv("WATCHDOG_USEC");
+	if (pid)
+		setenv("WATCHDOG_PID", pid, 1);
+	else
+		unsetenv("WATCHDOG_PID");
+	return notify_watchdog_ns();
+}
+
+static void test_watchdog(void **state)
+{
+	char name[64], pid[32], other[32];
+	int fd;
+
+	(void)state;
+	snprintf(name, sizeof(name), "@ublkd-test-%d", (int)getpid());
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	snprintf(other, sizeof(other), "%d", (int)getppid());
+	assert_int_equal(watchdog_ns(NULL, NULL), 0);
+	assert_int_equal(watchdog_ns("30000000", NULL), 30000000000);
+	assert_int_equal(watchdog_ns("30000000", pid), 30000000000);
+	/* Another process was meant, and has left us its environment. */
+	assert_int_equal(watchdog_ns("30000000", other), 0);
+	assert_int_equal(watchdog_ns("30s", pid), 0);
+	assert_int_equal(watchdog_ns("-1", pid), 0);
+	assert_int_equal(watchdog_ns("", pid), 0);
+	assert_int_equal(watchdog_ns("18446744073709551615", pid), 0);
+	assert_int_equal(watchdog_ns("99999999999999999999999", pid), 0);
+	fd = listen_as(name);
+	notify_watchdog();
+	expect(fd, "WATCHDOG=1");
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_path),
 		cmocka_unit_test(test_abstract),
 		cmocka_unit_test(test_nobody_to_tell),
+		cmocka_unit_test(test_watchdog),
 	};
 
 	return cmocka_run_group_tests_name("notify", tests, NULL, NULL);

@@ -93,6 +93,7 @@ static void test_defaults(void **state)
 	assert_string_equal(s.daemon.control, SETTINGS_CONTROL_DEFAULT);
 	assert_int_equal(s.daemon.busy_poll_us, 0);
 	assert_int_equal(s.daemon.stop_timeout_ns, 30 * NS_PER_SEC);
+	assert_int_equal(s.daemon.watchdog_ns, 10 * NS_PER_SEC);
 	assert_int_equal(s.daemon.log_level, LOG_LEVEL_INFO);
 	assert_int_equal(s.device_nr, 1);
 	d = s.devices[0];
@@ -119,6 +120,7 @@ static void test_everything_said(void **state)
 		 "  busy_poll_us: 50\n"
 		 "  control: /x/y.sock\n"
 		 "  stop_timeout: 5s\n"
+		 "  watchdog: 0\n"
 		 "  log_level: debug\n"
 		 "devices:\n"
 		 "  - name: scratch.1_A-z\n"
@@ -133,6 +135,7 @@ static void test_everything_said(void **state)
 	assert_int_equal(s.daemon.busy_poll_us, 50);
 	assert_string_equal(s.daemon.control, "/x/y.sock");
 	assert_int_equal(s.daemon.stop_timeout_ns, 5 * NS_PER_SEC);
+	assert_int_equal(s.daemon.watchdog_ns, 0);
 	assert_int_equal(s.daemon.log_level, LOG_LEVEL_DEBUG);
 	d = s.devices[0];
 	assert_int_equal(d->id, 3);
@@ -208,6 +211,7 @@ static void test_wrong_daemon(void **state)
 	    "f:1:21: log_level: \"loud\" is not one of error, warn, info, debug\n");
 	bad("daemon: {stop_timeout: 500ms}\n",
 	    "f:1:24: stop_timeout: 500ms is below the minimum 1s\n");
+	bad("daemon: {watchdog: 999ms}\n", "f:1:20: watchdog: less than 1s; 0 turns it off\n");
 	bad("daemon: {busy_poll_us: 1000000}\n",
 	    "f:1:24: busy_poll_us: 1000000 is above the maximum 100000\n");
 	bad("daemon: {control: ''}\n", "f:1:19: control: must not be empty\n");

@@ -112,6 +112,9 @@ static void test_reactor(void **state)
 	v.reactor = 1;
 	v.silent_ns = 3 * STUCK_IO_NS;
 	expect(&v, STUCK_REACTOR, "reactor 1 has not turned for 3.0s");
+	v.doing = "runs a callback (tag) of disk1";
+	expect(&v, STUCK_REACTOR,
+	       "reactor 1 has not turned for 3.0s: it runs a callback (tag) of disk1");
 	v.silent_ns = STUCK_REACTOR_NS - 1;
 	expect(&v, STUCK_BACKEND, "nbd");
 }
