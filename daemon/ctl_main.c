@@ -23,6 +23,7 @@
 #include "daemon/ctl_stats.h"
 #include "daemon/ctl_stuck.h"
 #include "daemon/ctl_top.h"
+#include "daemon/ctl_udev.h"
 #include "daemon/doctor.h"
 
 #define SOCKET_DEFAULT "/run/ublkd/control.sock"
@@ -31,7 +32,7 @@
 #define WATCH_SECONDS_MAX 86400.0
 
 struct args {
-	const char *socket_path, *name, *file, *perfetto;
+	const char *socket_path, *name, *file, *perfetto, *state_dir;
 	bool json, force, remove;
 	double watch_seconds, interval;
 	unsigned long count;
@@ -72,6 +73,7 @@ static const char usage_text[] =
 	"  upgrade [PATH]           a new program takes over all devices while they are in use\n"
 	"  reactors                 what the threads of ublkd do\n"
 	"  doctor                   is this machine fit for ublkd? (needs no ublkd)\n"
+	"  udev-name NODE [--state-dir DIR]   the name of the device of ublkbN (needs no ublkd)\n"
 	"  version                  of ublkd and of ublkctl\n"
 	"\n"
 	"  -s, --socket PATH        of ublkd (default " SOCKET_DEFAULT ")\n"
@@ -83,6 +85,7 @@ enum {
 	OPT_FORCE = 256,
 	OPT_REMOVE,
 	OPT_PERFETTO,
+	OPT_STATE_DIR,
 	OPT_LAYERS,
 	OPT_INTERVAL,
 	OPT_BATCH,
@@ -101,6 +104,7 @@ static const struct option options[] = {
 	{ "watch", required_argument, NULL, 'w' },
 	{ "count", required_argument, NULL, 'n' },
 	{ "perfetto", required_argument, NULL, OPT_PERFETTO },
+	{ "state-dir", required_argument, NULL, OPT_STATE_DIR },
 	{ "layers", no_argument, NULL, OPT_LAYERS },
 	{ "interval", required_argument, NULL, OPT_INTERVAL },
 	{ "batch", no_argument, NULL, OPT_BATCH },
@@ -374,6 +378,11 @@ static enum exit_code doctor(const struct args *a)
 	return doctor_run(a->json);
 }
 
+static enum exit_code udev_name(const struct args *a)
+{
+	return ctl_udev_name(a->name, a->state_dir);
+}
+
 static void print_version(const json_t *data)
 {
 	printf("ublkctl %s\nublkd %s\n", UBLKD_VERSION,
@@ -395,7 +404,7 @@ static const struct command {
 	enum exit_code (*fn)(const struct args *a);
 	enum name_use name_use;
 	/* letters: F: --force, R: --remove, i: --interval, b: --batch, P: --perfetto, y: --layers,
-	 * h: of histogram, +: more words */
+	 * S: --state-dir, h: of histogram, +: more words */
 	const char *options;
 } commands[] = {
 	{ "list", list, NAME_NONE, "" },
@@ -414,6 +423,7 @@ static const struct command {
 	{ "upgrade", upgrade, NAME_OPTIONAL, "" },
 	{ "reactors", reactors, NAME_NONE, "" },
 	{ "doctor", doctor, NAME_NONE, "" },
+	{ "udev-name", udev_name, NAME_NEEDED, "S" },
 	{ "version", version, NAME_NONE, "" },
 };
 
@@ -484,6 +494,10 @@ static void parse_option(int opt, struct args *a, char *used)
 		a->perfetto = optarg;
 		opt = 'P';
 		break;
+	case OPT_STATE_DIR:
+		a->state_dir = optarg;
+		opt = 'S';
+		break;
 	case 'w':
 		a->watch_seconds = parse_seconds(optarg);
 		break;
@@ -533,7 +547,7 @@ static void check_fit(const struct command *c, const struct args *a, const char 
 
 int main(int argc, char **argv)
 {
-	struct args a = { .socket_path = SOCKET_DEFAULT };
+	struct args a = { .socket_path = SOCKET_DEFAULT, .state_dir = CTL_STATE_DIR_DEFAULT };
 	const struct command *c;
 	char used[16] = "";
 	int opt;

@@ -22,8 +22,6 @@
 #include "ublk/data_path.h"
 #include "ublk/recovery.h"
 
-#define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
-
 struct document {
 	struct yaml_doc yaml;
 	unsigned refs;
@@ -234,7 +232,7 @@ static void check_name(const struct device_settings *d, struct config_errors *e)
 	const char *name = d->options.name;
 
 	for (const char *c = name; c && *c; c++)
-		if (!strchr(NAME_CHARACTERS, *c)) {
+		if (!strchr(SETTINGS_NAME_CHARACTERS, *c)) {
 			config_errors_add(e, d->pos,
 					  "name: \"%s\" has other characters than letters, "
 					  "digits, '.', '_' and '-'",

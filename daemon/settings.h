@@ -18,6 +18,7 @@
 /* More is no configuration but a mistake or an attack; comparing all with all stays cheap. */
 #define SETTINGS_DEVICES_MAX 1024
 #define SETTINGS_NAME_MAX 31
+#define SETTINGS_NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 #define SETTINGS_CONTROL_DEFAULT "/run/ublkd/control.sock"
 
 struct daemon_settings {

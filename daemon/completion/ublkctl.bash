@@ -14,7 +14,7 @@ _ublkctl_limits() {
 
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del resize throttle stats top histogram inflight why-stuck flight gc upgrade reactors doctor version'
+	local commands='list show add del resize throttle stats top histogram inflight why-stuck flight gc upgrade reactors doctor udev-name version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -23,7 +23,7 @@ _ublkctl() {
 			socket=(--socket "${COMP_WORDS[i + 1]}")
 			i=$((i + 1))
 			;;
-		-f | --file | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --boundaries*) i=$((i + 1)) ;;
+		-f | --file | --state-dir | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --boundaries*) i=$((i + 1)) ;;
 		-*) ;;
 		*) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; fi ;;
 		esac
@@ -33,6 +33,10 @@ _ublkctl() {
 	case $prev in
 	-s | --socket | -f | --file | --perfetto)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		return
+		;;
+	--state-dir)
+		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;
 	--watch | --interval | --count | -w | -n | --boundaries*) return ;;
@@ -73,6 +77,7 @@ _ublkctl() {
 		;;
 	gc) words='--remove --json' ;;
 	add) words='-f' ;;
+	udev-name) words="$(cd /sys/block && echo ublkb[0-9]*) --state-dir" ;;
 	*) words='--json' ;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")

@@ -1,6 +1,6 @@
 #!/bin/bash
 # In the guest: what costs nothing while nothing is asked. Eight idle devices cause no wakeup and no
-# CPU time, with busy polling too; 64 devices of four deep queues need little memory until they are
+# CPU time, with busy polling and the watchdog too; 64 devices of four deep queues need little memory until they are
 # used, and the daemon says beforehand how much it may become. Wants four CPUs (vm.sh -c 4).
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
@@ -46,8 +46,9 @@ idle_for() {
 	# Queues give their buffers back four seconds after the last request.
 	sleep 5
 	turns >"$work/turns.before" || return
-	# The answer to ublkctl has gone, and so have the workers that were too many.
-	sleep 1
+	# The answer to ublkctl has gone, so have the workers that were too many, and the watchdog has seen
+	# often enough (four looks in its 10 s) that nobody does anything.
+	sleep 12
 	wait_for 20 workers_settled
 	threads >"$work/threads.before"
 	sleep "$1"

@@ -1,0 +1,66 @@
+#!/bin/bash
+# Builds build/package/ublkd_VERSION_ARCHITECTURE.deb from what `cmake --install` installs; ./dev
+# package calls it with everything there. By hand with dpkg-deb: debhelper would bring more than it
+# saves. Prints its path.
+set -euo pipefail
+
+top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
+cd "$top"
+out=build/package
+stage=$out/stage
+
+build() {
+	mkdir -p "$out"
+	if ! { cmake --preset package && cmake --build $out/build --target ublkd ublkctl man; } >$out/build.log 2>&1; then
+		cat $out/build.log >&2
+		echo "package.sh: the build failed" >&2
+		exit 1
+	fi
+}
+
+# The version of project(), as CMake has it.
+version() { sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' $out/build/CMakeCache.txt; }
+
+install_files() {
+	rm -rf $stage
+	DESTDIR=$PWD/$stage cmake --install $out/build --strip >/dev/null
+	install -D -m 644 deploy/debian/copyright $stage/usr/share/doc/ublkd/copyright
+	install -m 644 README.md docs/*.md -t $stage/usr/share/doc/ublkd
+	find $stage/usr/share/man -type f -exec gzip -9n {} +
+	printf 'ublkd (%s) unstable; urgency=medium\n\n  * See the history of the project.\n\n -- ublkd developers <ublkd@localhost>  %s\n' \
+		"$(version)" "$(date -uR -d "@$(git log -1 --format=%ct 2>/dev/null || echo 0)")" |
+		gzip -9n >$stage/usr/share/doc/ublkd/changelog.gz
+}
+
+# The libraries that the programs want, with versions, as dpkg knows them.
+depends() {
+	local work
+	work=$(mktemp -d)
+	mkdir "$work/debian"
+	printf 'Source: ublkd\n\nPackage: ublkd\nArchitecture: any\n' >"$work/debian/control"
+	(cd "$work" && dpkg-shlibdeps -O -e"$top/$stage/usr/sbin/ublkd" -e"$top/$stage/usr/bin/ublkctl" 2>/dev/null) |
+		sed -n 's/^shlibs:Depends=//p'
+	rm -rf "$work"
+}
+
+control() {
+	local depends
+	depends=$(depends)
+	[ -n "$depends" ] || { echo "package.sh: dpkg-shlibdeps found no libraries" >&2; exit 1; }
+	mkdir -p $stage/DEBIAN
+	sed -e "s/@version@/$(version)/" -e "s/@architecture@/$(dpkg --print-architecture)/" \
+		-e "s/@size@/$(du -sk --exclude=DEBIAN $stage | cut -f 1)/" -e "s/@depends@/$depends/" \
+		deploy/debian/control.in >$stage/DEBIAN/control
+	echo /etc/ublkd/ublkd.yaml >$stage/DEBIAN/conffiles
+	install -m 755 deploy/debian/postinst deploy/debian/prerm deploy/debian/postrm -t $stage/DEBIAN
+	(cd $stage && find usr -type f -print0 | sort -z | xargs -0 md5sum) >$stage/DEBIAN/md5sums
+}
+
+umask 022
+build
+install_files
+control
+package=$out/ublkd_$(version)_$(dpkg --print-architecture).deb
+rm -f $out/ublkd_*.deb
+dpkg-deb --root-owner-group --build $stage "$package" >/dev/null
+echo "$package"

@@ -1,0 +1,138 @@
+#!/bin/bash
+# The Debian package: builds it, installs it into a copy of this system (an overlay over /, in a
+# mount namespace of its own), looks at what is there, removes it, purges it. Prints TAP. Wants root.
+set -u
+
+top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
+cd "$top" || exit 1
+. "$top/test/tap.sh"
+
+skip_all() {
+	echo "1..1"
+	echo "ok 1 - the package # SKIP $1"
+	exit 0
+}
+[ "$(id -u)" = 0 ] || skip_all "needs root"
+command -v dpkg-shlibdeps >/dev/null || skip_all "no dpkg-shlibdeps: apt-get install dpkg-dev"
+
+# --- the copy of the system -----------------------------------------------------------------------
+
+if [ "${1:-}" != inside ]; then
+	tmp=$(mktemp -d /tmp/ublkd-package.XXXXXX)
+	trap 'rm -rf "$tmp"' EXIT
+	unshare --mount --propagation private true 2>/dev/null || skip_all "no mount namespaces here"
+	unshare --mount --propagation private -- "$0" inside "$tmp"
+	exit
+fi
+
+tmp=$2 root=$2/root
+mkdir "$root"
+mount -t tmpfs -o mode=755 package "$tmp" && mkdir "$tmp/upper" "$tmp/work" "$root" ||
+	skip_all "no tmpfs here"
+mount -t overlay -o "lowerdir=/,upperdir=$tmp/upper,workdir=$tmp/work" package "$root" 2>/dev/null ||
+	skip_all "no overlay over / here"
+for dir in proc sys dev; do mount --rbind /$dir "$root/$dir"; done
+mount -t tmpfs -o mode=1777 tmp "$root/tmp"
+
+# Where nothing starts services, and documentation is not left out.
+inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@"; }
+run_dpkg() { inside dpkg --path-include='/usr/share/*' "$@"; }
+
+# What is in the copy and not in the system, and what is gone from it (whiteouts), but for what dpkg,
+# its triggers and logs write about every package.
+files() {
+	local file
+	(cd "$tmp/upper" && find . ! -path './var/lib/dpkg/*' ! -path './var/log/*' ! -path './var/cache/*' \
+		! -path './tmp/*' | sort) | while read -r file; do
+		if [ -c "$tmp/upper/$file" ] || [ ! -e "/$file" ] && [ ! -L "/$file" ]; then echo "$file"; fi
+	done
+}
+
+# --- the checks -----------------------------------------------------------------------------------
+
+has() {
+	local file
+	for file in "$@"; do
+		[ -e "$root$file" ] || { echo "$file is missing"; return 1; }
+	done
+}
+says() {
+	local words=$1
+	shift
+	"$@" >"$tmp/said" 2>&1 || { cat "$tmp/said"; return 1; }
+	head -n 20 "$tmp/said"
+	grep -q -- "$words" "$tmp/said"
+}
+verify_unit() {
+	inside systemd-analyze verify --man=no /usr/lib/systemd/system/ublkd.service >"$tmp/said" 2>&1 &&
+		! grep ublkd "$tmp/said"
+}
+# Exposure is in tenths here: 43 is 4.3.
+hardened() { inside systemd-analyze security --offline=yes --threshold=50 ublkd.service; }
+type_fits() {
+	local version
+	version=$(inside systemctl --version | sed -nE '1s/^systemd ([0-9]+).*/\1/p')
+	if [ "$version" -ge 253 ]; then
+		grep -q '^Type=notify-reload$' "$root/usr/lib/systemd/system/ublkd.service"
+	else
+		grep -q '^Type=notify$' "$root/usr/lib/systemd/system/ublkd.service" &&
+			grep -q '^ExecReload=/bin/kill -HUP' "$root/usr/lib/systemd/system/ublkd.service"
+	fi
+}
+shows_manual() { says "$2" inside env MANPAGER=cat MANWIDTH=80 man "$1"; }
+conffile_kept() {
+	echo '# mine' >>"$root/etc/ublkd/ublkd.yaml"
+	run_dpkg -i /tmp/package.deb && grep '# mine' "$root/etc/ublkd/ublkd.yaml"
+}
+enabled() { [ -L "$root/etc/systemd/system/multi-user.target.wants/ublkd.service" ]; }
+nothing_left() { files | diff "$tmp/before" -; }
+only_config_left() { [ "$(files | diff "$tmp/before" - | grep '^>.*ublkd')" = "$(printf '> %s\n' ./etc/ublkd ./etc/ublkd/ublkd.yaml)" ]; }
+
+ok "it is built" deploy/package.sh
+cp build/package/ublkd_*.deb "$root/tmp/package.deb" || { echo "1..$n"; exit 1; }
+run_dpkg --purge ublkd >/dev/null 2>&1 # one that this system has
+rm -rf "$root/run/ublkd"
+files >"$tmp/before"
+
+ok "it installs" run_dpkg -i /tmp/package.deb
+ok "all parts are there" has /usr/sbin/ublkd /usr/bin/ublkctl /etc/ublkd/ublkd.yaml \
+	/usr/lib/systemd/system/ublkd.service /usr/lib/udev/rules.d/60-ublkd.rules \
+	/usr/lib/tmpfiles.d/ublkd.conf /usr/lib/modules-load.d/ublkd.conf \
+	/usr/share/bash-completion/completions/ublkctl /usr/share/ublkd/grafana-dashboard.json \
+	/usr/share/doc/ublkd/copyright /usr/share/doc/ublkd/deployment.md
+ok "dpkg finds nothing changed" run_dpkg --verify ublkd
+ok "ublkd runs" says "^ublkd $(sed -nE 's/^project\(ublkd VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)$" inside ublkd --version
+ok "ublkctl runs" says '^ublkctl [0-9]' inside ublkctl --version
+ok "the installed configuration is well" says '0 devices, no errors' \
+	inside ublkd --config /etc/ublkd/ublkd.yaml --check-config
+# Not by grep -v: the comment of the example's first device is its own line.
+sed -e 's/^devices: \[\]$//' -e 's/^# \(devices:\)/\1/' -e 's/^#  \( *- name\)/ \1/' \
+	-e 's/^#   \(  *[a-z]*:\)/  \1/' "$root/etc/ublkd/ublkd.yaml" >"$root/tmp/examples.yaml"
+mkdir -p "$root/var/lib/ublkd"
+ok "... and its examples are, when used" says '2 devices, no errors' \
+	inside ublkd --config /tmp/examples.yaml --check-config
+rmdir "$root/var/lib/ublkd"
+for page in 'ublkd.8 PRIVILEGES' 'ublkctl.1 udev-name' 'ublkd.yaml.5 watchdog'; do
+	# shellcheck disable=SC2086
+	ok "man ${page% *}" shows_manual $page
+done
+if command -v systemd-analyze >/dev/null; then
+	ok "the unit is well" verify_unit
+	ok "... and has the type that this systemd knows" type_fits
+	ok "... and is hardened" hardened
+	ok "... and enabled" enabled
+else
+	skip "the unit is well" "no systemd-analyze"
+fi
+if udevadm verify --help >/dev/null 2>&1; then
+	ok "the udev rule is well" inside udevadm verify --no-style /usr/lib/udev/rules.d/60-ublkd.rules
+else
+	skip "the udev rule is well" "udevadm verify came with systemd 254"
+fi
+ok "a second install keeps a changed configuration" conffile_kept
+ok "it is removed" run_dpkg -r ublkd
+ok "... but for the configuration" only_config_left
+ok "it is purged" run_dpkg -P ublkd
+ok "... and nothing of it is left" nothing_left
+echo "1..$n"
+exit $bad
