@@ -23,6 +23,7 @@ if [ "$mode" != fast ]; then
 			CMOCKA_MESSAGE_OUTPUT=TAP tap tsan-$test 120 build/tsan/test/test_$test
 		fi
 	done
+	tap package 600 test/package/package.sh
 	step build-faults build faults
 	step guest-install test/vm/vm.sh --install
 	step guest-kernel-7.2 test/vm/kernel.sh get 7.2
@@ -32,7 +33,7 @@ if [ "$mode" != fast ]; then
 	tap guest-runner 400 test/vm/selftest.sh
 
 	if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
-	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc watchdog"
+	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc watchdog udev"
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	timed_suites="layers stuck throttle why"
 	for kernel in 7.2 6.12; do

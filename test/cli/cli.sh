@@ -469,6 +469,7 @@ completion() {
 		[ "$(complete_words stats --w)" = '--watch' ] &&
 		[ "$(complete_words top --)" = '--interval --batch --count' ] &&
 		[ "$(complete_words top --interval 2 b)" = 'beta' ] &&
+		[ "$(complete_words udev-name --st)" = '--state-dir' ] &&
 		[ "$(complete_words add -f examples/mini)" = 'examples/minimal.yaml' ]
 }
 
@@ -481,11 +482,63 @@ manual() {
 	! command -v mandoc >/dev/null || mandoc -T lint -W error "$page"
 }
 
+# state FILE JSON: in the state directory.
+state() { printf '%s' "$2" >"$tmp/state/$1.json"; }
+udev_name() { run "$1" ublkctl udev-name "$2" --state-dir "$tmp/state" && [ ! -s "$tmp/err" ]; }
+names_for_udev() {
+	mkdir -p "$tmp/state"
+	state disk.1_A '{"version": 1, "name": "disk.1_A", "phase": "serving", "id": 3, "size_bytes": 7}'
+	state other '{"version": 1, "name": "other", "phase": "recovering", "id": 12}'
+	udev_name 0 ublkb3 && printed out disk.1_A && udev_name 0 /dev/ublkb12 && printed out other &&
+		udev_name 1 ublkb1 && [ ! -s "$tmp/out" ]
+}
+no_names_for_udev() {
+	local name
+	rm -rf "$tmp/state"
+	mkdir "$tmp/state"
+	state adding '{"version": 1, "name": "adding", "phase": "adding", "id": 3}'
+	state newer '{"version": 2, "name": "newer", "phase": "serving", "id": 3}'
+	state another '{"version": 1, "name": "file", "phase": "serving", "id": 3}'
+	state text '{"version": 1, "name": "text", "phase": "serving", "id": "3"}'
+	state half '{"version": 1, "name": "half", "phase"'
+	state array '[3]'
+	state '' '{"version": 1, "name": "", "phase": "serving", "id": 3}'
+	state .. '{"version": 1, "name": "..", "phase": "serving", "id": 3}'
+	state a234567890123456789012345678901b \
+		'{"version": 1, "name": "a234567890123456789012345678901b", "phase": "serving", "id": 3}'
+	for name in 'a b' 'a;b' "a'b" 'a$b' $'a\nb' 'ä'; do
+		state "$name" "$(jq -n --arg name "$name" '{version: 1, name: $name, phase: "serving", id: 3}')"
+	done
+	state slash '{"version": 1, "name": "../slash", "phase": "serving", "id": 3}'
+	mkfifo "$tmp/state/fifo.json"
+	echo '{"version": 1, "name": "link", "phase": "serving", "id": 3}' >"$tmp/link"
+	ln -s "$tmp/link" "$tmp/state/link.json"
+	mkdir "$tmp/state/folder.json"
+	{ echo '{"version": 1, "name": "long", "phase": "serving", "id": 3}'; head -c 1100000 /dev/zero | tr '\0' ' '; } \
+		>"$tmp/state/long.json"
+	udev_name 1 ublkb3 && [ ! -s "$tmp/out" ] || { cat "$tmp/out"; return 1; }
+	state good '{"version": 1, "name": "good", "phase": "serving", "id": 3}'
+	udev_name 0 ublkb3 && printed out good || return
+	for name in ublkb ublkb3p1 ublkbx sda3 'ublkb 3' ublkb-3 ublkb99999999999999999999; do
+		udev_name 1 "$name" && [ ! -s "$tmp/out" ] || return
+	done
+	run 1 ublkctl udev-name ublkb3 --state-dir "$tmp/none" && [ ! -s "$tmp/out" ]
+}
+
 # All that is installed, and nothing else, below DESTDIR.
 installation() {
 	local file
+	local config
+	config=$(sed -nE 's/^ExecStart=.* --config (.*)/\1/p' "$bin/../deploy/ublkd.service")
 	DESTDIR=$tmp/root cmake --install "$bin/.." --prefix /usr || return
+	# A second time it leaves alone what is the user's.
+	echo mine >"$tmp/root$config"
+	DESTDIR=$tmp/root cmake --install "$bin/.." --prefix /usr || return
+	[ "$(cat "$tmp/root$config")" = mine ] || return
+	rm "$tmp/root$config"
 	{
+		printf '%s\n' lib/systemd/system/ublkd.service lib/udev/rules.d/60-ublkd.rules \
+			lib/tmpfiles.d/ublkd.conf lib/modules-load.d/ublkd.conf
 		printf '%s\n' sbin/ublkd bin/ublkctl share/man/man8/ublkd.8 share/man/man1/ublkctl.1 \
 			share/man/man5/ublkd.yaml.5 share/bash-completion/completions/ublkctl \
 			share/ublkd/grafana-dashboard.json
@@ -493,11 +546,12 @@ installation() {
 		for file in trace/bpftrace/*.bt; do echo "share/ublkd/${file#trace/}"; done
 	} | sort >"$tmp/wanted"
 	(cd "$tmp/root/usr" && find . -type f -size +0 | sed 's,^./,,' | sort) | diff "$tmp/wanted" - &&
-		[ -x "$tmp/root/usr/sbin/ublkd" ] && [ -x "$tmp/root/usr/bin/ublkctl" ] &&
-		[ "$(cd "$tmp/root" && ls)" = usr ]
+		[ -x "$tmp/root/usr/sbin/ublkd" ] && [ -x "$tmp/root/usr/bin/ublkctl" ]
 }
 
 ok "bash completion" completion
+ok "udev-name: the device of a node" names_for_udev
+ok "udev-name: what is no state file of it is passed over" no_names_for_udev
 ok "ublkd.yaml(5) has the options" manual
 if command -v cmake >/dev/null; then
 	ok "cmake --install into a DESTDIR" installation

@@ -86,7 +86,12 @@ conffile_kept() {
 }
 enabled() { [ -L "$root/etc/systemd/system/multi-user.target.wants/ublkd.service" ]; }
 nothing_left() { files | diff "$tmp/before" -; }
-only_config_left() { [ "$(files | diff "$tmp/before" - | grep '^>.*ublkd')" = "$(printf '> %s\n' ./etc/ublkd ./etc/ublkd/ublkd.yaml)" ]; }
+# And whether the administrator had enabled it: that is kept until the purge, as dh does.
+only_config_left() {
+	files | diff "$tmp/before" - | grep '^>' | tee "$tmp/said"
+	grep -qx '> ./etc/ublkd/ublkd.yaml' "$tmp/said" &&
+		! grep -vE '^> \./(etc|run|var/lib)/(ublkd|systemd)(/|$)' "$tmp/said" && ! grep usr "$tmp/said"
+}
 
 ok "it is built" deploy/package.sh
 cp build/package/ublkd_*.deb "$root/tmp/package.deb" || { echo "1..$n"; exit 1; }
