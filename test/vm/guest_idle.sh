@@ -1,7 +1,8 @@
 #!/bin/bash
 # In the guest: what costs nothing while nothing is asked. Eight idle devices cause no wakeup and no
-# CPU time, with busy polling and the watchdog too; 64 devices of four deep queues need little memory until they are
-# used, and the daemon says beforehand how much it may become. Wants four CPUs (vm.sh -c 4).
+# CPU time, with busy polling and the watchdog too; 64 devices of four deep queues need little memory
+# until they are used, and the daemon says beforehand how much it may become. Wants four CPUs (vm.sh
+# -c 4).
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 idle_seconds=5
