@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <spawn.h>
@@ -33,20 +34,21 @@
 #define LIMIT_NS (80 * NS_PER_MS)
 #define PATIENCE_NS (30 * NS_PER_SEC)
 
-static struct loop loop;
-static struct reactors reactors;
-static struct fleet fleet;
-static struct watchdog watchdog;
-static int log_fd, notify_fd;
-
-/* ---- a reactor that does not turn ---- */
-
 struct block {
 	struct mail mail, unread;
 	sem_t inside, release;
 	struct reactor *reactor;
 	char fifo[64]; /* or "": waits for the semaphore */
 };
+
+static struct loop loop;
+static struct reactors reactors;
+static struct fleet fleet;
+static struct watchdog watchdog;
+static int log_fd, notify_fd;
+static struct block blocks[2]; /* of the test that runs; its end unblocks them */
+
+/* ---- a reactor that does not turn ---- */
 
 /* The child opens the fifo before it becomes another program, and its parent waits for that in
  * state D: whoever opens the other end lets both go on. */
@@ -91,11 +93,16 @@ static void do_nothing(struct mail *mail)
 	(void)mail;
 }
 
-static void block(struct block *b, unsigned idx, mail_fn *fn)
+static void block_init(struct block *b, unsigned idx)
 {
 	b->reactor = reactors.reactor[idx];
 	sem_init(&b->inside, 0, 0);
 	sem_init(&b->release, 0, 0);
+}
+
+static void block(struct block *b, unsigned idx, mail_fn *fn)
+{
+	block_init(b, idx);
 	reactor_post(b->reactor, &b->mail, fn);
 	while (sem_wait(&b->inside) < 0)
 		;
@@ -103,7 +110,18 @@ static void block(struct block *b, unsigned idx, mail_fn *fn)
 
 static void unblock(struct block *b)
 {
+	int fd = -1;
+
+	if (!b->reactor)
+		return;
 	sem_post(&b->release);
+	if (b->fifo[0])
+		fd = open(b->fifo, O_WRONLY | O_NONBLOCK);
+	if (fd >= 0)
+		close(fd);
+	if (b->fifo[0])
+		unlink(b->fifo);
+	b->reactor = NULL;
 }
 
 /* ---- what is to be seen ---- */
@@ -209,6 +227,7 @@ static int setup(void **state)
 	unsetenv("WATCHDOG_PID");
 	list_init(&fleet.members);
 	forget_log();
+	memset(blocks, 0, sizeof(blocks));
 	assert_int_equal(reactors_start(&reactors, &params, error, sizeof(error)), 0);
 	assert_int_equal(loop_init(&loop), 0);
 	return 0;
@@ -217,6 +236,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(blocks); i++)
+		unblock(&blocks[i]);
 	reactors_stop(&reactors);
 	watchdog_stop(&watchdog);
 	loop_fini(&loop);
@@ -226,17 +247,17 @@ static int teardown(void **state)
 
 static void test_stuck_in_code(void **state)
 {
-	struct block b = { 0 };
+	struct block *b = &blocks[0];
 
 	(void)state;
 	start(LIMIT_NS);
-	block(&b, 0, block_in_code);
+	block(b, 0, block_in_code);
 	assert_true(until(first_is_stuck));
 	assert_int_equal(watchdog_stuck_ns(&watchdog, 1), 0);
 	assert_int_equal(watchdog_stuck_count(&watchdog, 0), 1);
 	assert_int_equal(count("msg=\"reactor is stuck\" reactor=0 cpu=0 for_ms="), 1);
 	assert_int_equal(count(" where=code what=mail whom=\"\" thread=S function="), 1);
-	unblock(&b);
+	unblock(b);
 	assert_true(until(none_is_stuck));
 	assert_int_equal(count("msg=\"reactor turns again\" reactor=0 after_ms="), 1);
 	assert_int_equal(count("reactor is stuck"), 1);
@@ -244,7 +265,7 @@ static void test_stuck_in_code(void **state)
 
 static void test_stuck_again(void **state)
 {
-	struct block b[2] = { 0 };
+	struct block *b = blocks;
 
 	(void)state;
 	start(LIMIT_NS);
@@ -261,45 +282,78 @@ static void test_stuck_again(void **state)
 
 static void test_mail_unread_in_kernel(void **state)
 {
-	struct block b = { 0 };
+	struct block *b = &blocks[0];
 
 	(void)state;
 	start(LIMIT_NS);
-	block(&b, 0, block_in_kernel);
-	reactor_post(b.reactor, &b.unread, do_nothing);
+	block(b, 0, block_in_kernel);
+	reactor_post(b->reactor, &b->unread, do_nothing);
 	assert_true(until(first_is_stuck));
 	assert_int_equal(count(" where=kernel what=io_uring_enter whom=\"mail unread\""), 1);
-	unblock(&b);
+	unblock(b);
 	assert_true(until(none_is_stuck));
 }
 
 /* Nothing waits for it, and it cannot be interrupted. */
 static void test_state_d(void **state)
 {
-	struct block b = { 0 };
-	int fd;
+	struct block *b = &blocks[0];
 
 	(void)state;
 	start(LIMIT_NS);
-	snprintf(b.fifo, sizeof(b.fifo), "/tmp/test_watchdog.%d", (int)getpid());
-	assert_int_equal(mkfifo(b.fifo, 0600), 0);
-	block(&b, 0, block_in_kernel);
+	snprintf(b->fifo, sizeof(b->fifo), "/tmp/test_watchdog.%d", (int)getpid());
+	assert_int_equal(mkfifo(b->fifo, 0600), 0);
+	block(b, 0, block_in_kernel);
 	while (thread_state(reactors_tid(&reactors, 0)) != 'D')
 		usleep(1000);
 	assert_true(until(first_is_stuck));
 	assert_int_equal(
 		count(" where=kernel what=io_uring_enter whom=\"cannot be interrupted\" thread=D "),
 		1);
-	fd = open(b.fifo, O_WRONLY);
-	assert_true(fd >= 0);
+	unblock(b);
 	assert_true(until(none_is_stuck));
-	close(fd);
-	unlink(b.fifo);
+}
+
+static void *block_later(void *arg)
+{
+	/* The main thread has gone to sleep by then; when not, the test is just not as sharp. */
+	usleep(100000);
+	reactor_post(reactors.reactor[0], arg, block_in_code);
+	return NULL;
+}
+
+static void on_patience_over(struct ev_loop *ev, struct ev_timer *timer, int events)
+{
+	(void)ev, (void)events;
+	*(bool *)timer->data = true;
+}
+
+/* Somebody else gives work to a reactor: only its nudge wakes this thread. */
+static void test_a_nudge_ends_the_doze(void **state)
+{
+	struct block *b = &blocks[0];
+	bool over = false;
+	struct ev_timer timer;
+	pthread_t thread;
+
+	(void)state;
+	start(LIMIT_NS);
+	assert_true(until(dozes));
+	ev_timer_init(&timer, on_patience_over, (double)PATIENCE_NS / NS_PER_SEC, 0.);
+	timer.data = &over;
+	ev_timer_start(loop.ev, &timer);
+	block_init(b, 0);
+	assert_int_equal(pthread_create(&thread, NULL, block_later, &b->mail), 0);
+	while (!over && watchdog.dozes)
+		ev_run(loop.ev, EVRUN_ONCE);
+	ev_timer_stop(loop.ev, &timer);
+	pthread_join(thread, NULL);
+	assert_false(over);
 }
 
 static void test_dozes_and_wakes(void **state)
 {
-	struct block b = { 0 };
+	struct block *b = &blocks[0];
 	uint64_t turns;
 
 	(void)state;
@@ -307,11 +361,10 @@ static void test_dozes_and_wakes(void **state)
 	assert_true(until(dozes));
 	assert_false(ev_is_active(&watchdog.look));
 	turns = __atomic_load_n(&reactors.reactor[1]->stats.turns, __ATOMIC_RELAXED);
-	block(&b, 0, block_in_code);
-	/* This thread knows nothing of it but by the nudge. */
+	block(b, 0, block_in_code);
 	assert_true(until(is_awake));
 	assert_true(until(first_is_stuck));
-	unblock(&b);
+	unblock(b);
 	assert_true(until(none_is_stuck));
 	assert_true(until(dozes));
 	assert_int_equal(__atomic_load_n(&reactors.reactor[1]->stats.turns, __ATOMIC_RELAXED),
@@ -323,15 +376,15 @@ static void test_dozes_and_wakes(void **state)
  * nudge. */
 static void test_doze_ends_with_unread_mail(void **state)
 {
-	struct block b = { 0 };
+	struct block *b = &blocks[0];
 
 	(void)state;
 	start(LIMIT_NS);
-	block(&b, 0, block_in_kernel);
+	block(b, 0, block_in_kernel);
 	assert_true(until(dozes));
-	reactor_post(b.reactor, &b.unread, do_nothing);
+	reactor_post(b->reactor, &b->unread, do_nothing);
 	assert_true(until(first_is_stuck));
-	unblock(&b);
+	unblock(b);
 	assert_true(until(none_is_stuck));
 }
 
@@ -353,19 +406,19 @@ static void listen_as_manager(void)
 
 static void test_service_manager(void **state)
 {
-	struct block b = { 0 };
+	struct block *b = &blocks[0];
 	bool never = false;
 
 	(void)state;
 	listen_as_manager();
 	start(LIMIT_NS);
 	assert_true(until(heard_something));
-	block(&b, 0, block_in_code);
+	block(b, 0, block_in_code);
 	assert_true(until(first_is_stuck));
 	heard();
 	loop_run_until(&loop, &never, 100 * NS_PER_MS);
 	assert_int_equal(heard(), 0);
-	unblock(&b);
+	unblock(b);
 	assert_true(until(heard_something));
 	/* Also while it dozes. */
 	assert_true(until(dozes));
@@ -376,17 +429,17 @@ static void test_service_manager(void **state)
 
 static void test_off(void **state)
 {
-	struct block b = { 0 };
+	struct block *b = &blocks[0];
 
 	(void)state;
 	listen_as_manager();
 	start(0);
-	block(&b, 0, block_in_code);
+	block(b, 0, block_in_code);
 	heard();
 	assert_true(until(heard_something));
 	assert_false(first_is_stuck());
 	assert_false(ev_is_active(&watchdog.look));
-	unblock(&b);
+	unblock(b);
 	close(notify_fd);
 }
 
@@ -408,6 +461,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_stuck_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mail_unread_in_kernel, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_state_d, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_nudge_ends_the_doze, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_dozes_and_wakes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_doze_ends_with_unread_mail, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_service_manager, setup, teardown),
