@@ -100,7 +100,7 @@ rm -rf "$root/run/ublkd"
 files >"$tmp/before"
 
 ok "it installs" run_dpkg -i /tmp/package.deb
-ok "all parts are there" has /usr/sbin/ublkd /usr/bin/ublkctl /etc/ublkd/ublkd.yaml \
+ok "all parts are there" has /usr/sbin/ublkd /usr/bin/ublkctl /usr/libexec/ublkd/ublkd-keeper /etc/ublkd/ublkd.yaml \
 	/usr/lib/systemd/system/ublkd.service /usr/lib/udev/rules.d/60-ublkd.rules \
 	/usr/lib/tmpfiles.d/ublkd.conf /usr/lib/modules-load.d/ublkd.conf \
 	/usr/share/bash-completion/completions/ublkctl /usr/share/ublkd/grafana-dashboard.json \
