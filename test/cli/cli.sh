@@ -539,7 +539,7 @@ installation() {
 	{
 		printf '%s\n' lib/systemd/system/ublkd.service lib/udev/rules.d/60-ublkd.rules \
 			lib/tmpfiles.d/ublkd.conf lib/modules-load.d/ublkd.conf
-		printf '%s\n' sbin/ublkd bin/ublkctl share/man/man8/ublkd.8 share/man/man1/ublkctl.1 \
+		printf '%s\n' sbin/ublkd bin/ublkctl libexec/ublkd/ublkd-keeper share/man/man8/ublkd.8 share/man/man1/ublkctl.1 \
 			share/man/man5/ublkd.yaml.5 share/bash-completion/completions/ublkctl \
 			share/ublkd/grafana-dashboard.json
 		for file in examples/*.yaml; do echo "share/doc/ublkd/$file"; done
