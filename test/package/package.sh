@@ -27,8 +27,8 @@ fi
 
 tmp=$2 root=$2/root
 mkdir "$root"
-mount -t tmpfs -o mode=755 package "$tmp" && mkdir "$tmp/upper" "$tmp/work" "$root" ||
-	skip_all "no tmpfs here"
+mount -t tmpfs -o mode=755 package "$tmp" || skip_all "no tmpfs here"
+mkdir "$tmp/upper" "$tmp/work" "$root"
 mount -t overlay -o "lowerdir=/,upperdir=$tmp/upper,workdir=$tmp/work" package "$root" 2>/dev/null ||
 	skip_all "no overlay over / here"
 for dir in proc sys dev; do mount --rbind /$dir "$root/$dir"; done
