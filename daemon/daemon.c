@@ -444,11 +444,12 @@ static void make_fleet(struct daemon *d)
 	d->fleet.arg = d;
 }
 
-/* What the next program needs, and what would look at reactors that are no more. */
+/* See struct upgrade. */
 static void release(void *arg)
 {
 	struct daemon *d = arg;
 
+	watchdog_stop(&d->watchdog);
 	http_stop(&d->http);
 	socket_stop_listening(&d->server);
 }

@@ -215,8 +215,8 @@ static void hand_over(struct upgrade *u)
 {
 	ev_timer_stop(u->ev, &u->look);
 	u->phase = UPGRADE_HANDED;
-	u->release(u->arg);
 	abandon_all(u);
+	u->release(u->arg);
 	ev_timer_set(&u->deadline, ADOPT_SECONDS, 0.);
 	ev_timer_start(u->ev, &u->deadline);
 	/* Should it have ended, we hear of it as of any other end. */

@@ -30,7 +30,7 @@ struct upgrade {
 	int lock_fd;
 	char **argv;
 	const char *program; /* our own path, as it was when we started */
-	/* Gives up all that the new program needs, but devices and reactors. */
+	/* The reactors are no more: ends what looks at them, and what the new program needs. */
 	void (*release)(void *arg);
 	void *arg;
 
