@@ -47,6 +47,7 @@ if [ "$mode" != fast ]; then
 			# tracing patches the kernel's code: two CPUs on one kernel, exact times on the other
 			if [ "$kernel" = 6.12 ]; then guest_flags=-s; fi
 			guest "$kernel" bpftrace 400
+			tap_run "powercut-$kernel" 600 test/vm/powercut.sh "$kernel"
 		) &
 	done
 	wait
@@ -58,5 +59,6 @@ if [ "$mode" != fast ]; then
 	tap_count guest-6.12-many-tsan
 	for kernel in 7.2 6.12; do
 		for suite in $suites $timed_suites idle bpftrace; do tap_count "guest-$kernel-$suite"; done
+		tap_count "powercut-$kernel"
 	done
 fi

@@ -5,6 +5,8 @@
  *   UBLKD_FAULT_NO_FETCH=QUEUE:TAG     that tag is never armed, of each device
  *   UBLKD_FAULT_BLOCK=SECTOR:SECONDS   a request at this sector blocks its reactor
  *   UBLKD_FAULT_LOSE=SECTOR            a request at this sector is forgotten when it comes
+ *   UBLKD_FAULT_NO_FLUSH=1             flushes are answered and not done
+ *   UBLKD_FAULT_NO_FUA=1               FUA is forgotten
  */
 #ifndef UBLK_FAULTS_H
 #define UBLK_FAULTS_H
@@ -44,6 +46,16 @@ static inline bool fault_lose(uint64_t sector)
 	return text && strtoull(text, NULL, 10) == sector;
 }
 
+static inline bool fault_no_flush(void)
+{
+	return getenv("UBLKD_FAULT_NO_FLUSH");
+}
+
+static inline bool fault_no_fua(void)
+{
+	return getenv("UBLKD_FAULT_NO_FUA");
+}
+
 #else
 
 static inline bool fault_no_fetch(unsigned queue, unsigned tag)
@@ -60,6 +72,16 @@ static inline void fault_block(uint64_t sector)
 static inline bool fault_lose(uint64_t sector)
 {
 	(void)sector;
+	return false;
+}
+
+static inline bool fault_no_flush(void)
+{
+	return false;
+}
+
+static inline bool fault_no_fua(void)
+{
 	return false;
 }
 

@@ -237,7 +237,9 @@ void tag_serve(struct tag_io *io)
 		ret = -EIO;
 	if (ret == 0 && io->by_hand && io->bio.op == BACKEND_WRITE)
 		ret = backend_data_from_driver(&io->bio, 0, io->bio.buf, io->bio.length_bytes);
-	if (ret < 0)
+	if (ret == 0 && fault_no_fua())
+		io->bio.flags &= (uint8_t)~BACKEND_FUA;
+	if (ret < 0 || (io->bio.op == BACKEND_FLUSH && fault_no_flush()))
 		tag_refuse(io, ret);
 	else
 		tag_submit(io);

@@ -8,7 +8,7 @@
 #   $run/console  the kernel's serial console; stdout, stderr: the command's
 set -euo pipefail
 # shellcheck disable=SC2154 # exported by vm.sh
-: "$top" "$out" "$bin" "$dmesg" "$virtiofsd" "$kernel" "$series" "$cpus" "$memory" "$limit"
+: "$top" "$out" "$bin" "$dmesg" "$virtiofsd" "$kernel" "$series" "$cpus" "$memory" "$limit" "$disk"
 
 run=/dev/shm
 root=$run/root
@@ -131,6 +131,20 @@ add_console() { # NAME CHARDEV
 	devices+=(-chardev "$2,id=$1" -device "virtconsole,chardev=$1")
 }
 
+# The guest sees a write-back cache and has to flush. A file is written past this machine's page cache,
+# as a disk would be.
+add_disk() { # FILE or SOCKET, or nothing
+	local blockdev
+	if [ -S "$1" ]; then
+		blockdev="driver=nbd,server.type=unix,server.path=$1"
+	elif [ -n "$1" ]; then
+		blockdev="driver=file,filename=$1,cache.direct=on,cache.no-flush=off,aio=threads,locking=off"
+	else
+		return 0
+	fi
+	devices+=(-blockdev "node-name=disk,$blockdev" -device "virtio-blk-pci,drive=disk,write-cache=on")
+}
+
 start_qemu() {
 	local devices=(-device "virtio-serial-pci,max_ports=4") machine
 	machine_options
@@ -142,6 +156,7 @@ start_qemu() {
 	add_console stdout "file,path=$run/stdout"
 	add_console stderr "file,path=$run/stderr"
 	add_console orders "pipe,path=$run/orders"
+	add_disk "$disk"
 	"${UBLKD_VM_QEMU:-qemu-system-x86_64}" "${machine[@]}" "${devices[@]}" \
 		-serial "file:$run/console" -kernel "$kernel/vmlinux" -append "$(kernel_line)" \
 		>"$run/qemu.log" 2>&1 &

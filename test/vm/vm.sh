@@ -1,11 +1,13 @@
 #!/bin/bash
 # Runs one command as root in a guest with a stock Debian kernel and its real ublk driver.
 #
-#   vm.sh [-k 7.2|6.12] [-c CPUS] [-m MEM] [-t SECONDS] [-i] [-s] [--] COMMAND [ARG...]
+#   vm.sh [-k 7.2|6.12] [-c CPUS] [-m MEM] [-t SECONDS] [-d DISK] [-i] [-s] [--] COMMAND [ARG...]
 #   vm.sh --install      install the Debian packages that this needs
 #
 #   -k  kernel series (7.2)          -c  CPUs (2)          -m  memory (4G)
 #   -t  limit in real seconds for all of it (600)
+#   -d  a disk for the guest, /dev/vda once it has loaded virtio_blk: a raw file, of which nothing is
+#       kept in memory here (cache=none), or the socket of an NBD server
 #   -i  instruction clock: one CPU, one guest nanosecond per instruction, whatever the host's load
 #   -s  all CPUs in one host thread: slower, but safe for commands that make the kernel patch its
 #       code again and again (tracepoints, kprobes, bpftrace); QEMU's threads race with that
@@ -76,13 +78,14 @@ check_machine() {
 
 parse_options() {
 	local option
-	series=7.2 cpus=2 memory=4G limit=600 icount='' single=''
-	while getopts ':k:c:m:t:ish' option; do
+	series=7.2 cpus=2 memory=4G limit=600 icount='' single='' disk=''
+	while getopts ':k:c:m:t:d:ish' option; do
 		case $option in
 		k) series=$OPTARG ;;
 		c) cpus=$OPTARG ;;
 		m) memory=$OPTARG ;;
 		t) limit=$OPTARG ;;
+		d) disk=$OPTARG ;;
 		i) icount=1 ;;
 		s) single=1 ;;
 		h) usage && exit 0 ;;
@@ -92,6 +95,7 @@ parse_options() {
 	[[ $cpus =~ ^[1-9][0-9]*$ ]] || die "-c wants a number of CPUs, not '$cpus'"
 	[[ $limit =~ ^[1-9][0-9]*$ ]] || die "-t wants whole seconds, not '$limit'"
 	[[ $memory =~ ^[1-9][0-9]*[MG]$ ]] || die "-m wants something like 4G or 512M, not '$memory'"
+	[ -z "$disk" ] || [ -f "$disk" ] || [ -S "$disk" ] || die "-d wants a raw file or a socket, not '$disk'"
 	if [ -n "$icount" ]; then cpus=1; fi # the instruction clock knows one CPU only
 }
 
@@ -134,7 +138,7 @@ main() {
 	bin=${UBLKD_BIN_DIR:-$top/build/release/bin}
 	dmesg=${UBLKD_VM_DMESG:-$out/dmesg-$series.txt}
 	virtiofsd=$(virtiofsd_path)
-	export top out bin dmesg virtiofsd kernel series cpus memory limit icount single
+	export top out bin dmesg virtiofsd kernel series cpus memory limit icount single disk
 	run_guest "$@"
 }
 
