@@ -4,6 +4,7 @@
 #
 #   kublk.sh            build it unless the cache has it
 #   kublk.sh --again    fetch and build it anew
+#   kublk.sh --tests    print the folder of the selftests it comes from
 #
 # The kernel's headers come with the source, so that their version is the same; liburing is fetched
 # beside, because a stable Debian's is older than the source, and linked statically, because the
@@ -35,7 +36,11 @@ main() {
 		compile "$source" "$liburing" "$cache/kublk.new"
 		mv "$cache/kublk.new" "$cache/kublk"
 	fi
-	printf '%s\n' "$cache/kublk"
+	if [ "${1:-}" = --tests ]; then
+		printf '%s\n' "$cache/source/tools/testing/selftests/ublk"
+	else
+		printf '%s\n' "$cache/kublk"
+	fi
 }
 
 main "$@"

@@ -1,0 +1,34 @@
+#!/bin/bash
+# The kernel's own selftests for ublk, run against ublkd in a guest. Prints TAP, a line per test; which
+# must pass, and why others do not, is the table of docs/selftests.md.
+#
+#   selftests.sh SERIES [TEST...]    all of the table, or those named (loop_01), whatever it says
+#   selftests.sh SERIES-timed        those that compare times, on the instruction clock
+#
+# UBLKD_SOAK=1: also those that take long. UBLKD_BIN_DIR: the programs to test (build/release/bin).
+set -euo pipefail
+
+here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
+top=$(dirname "$(dirname "$here")")
+series=${1:?usage: selftests.sh SERIES [TEST...]}
+shift
+clock=-s
+if [[ $series = *-timed ]]; then export UBLKD_SELFTEST_TIMED=1 clock=-i; fi
+
+# Beside them the wrapper in kublk's place, and kublk itself for what only the driver is asked.
+unpack() { # FOLDER
+	local kublk tests
+	kublk=$("$top/bench/kublk.sh")
+	tests=$("$top/bench/kublk.sh" --tests)
+	mkdir -p "$1"
+	cp -r "$tests"/test_*.sh "$tests"/trace "$1"
+	cp "$kublk" "$1/kublk.kernel"
+	cp "$here/kublk" "$1/kublk"
+}
+
+# Of its own: two series may run at once.
+folder=$top/build/selftests/$series
+rm -rf "$folder"
+unpack "$folder" >&2
+UBLKD_VM_ENV="${UBLKD_VM_ENV:-} UBLKD_SOAK UBLKD_SELFTEST_TIMED" exec "$top/test/vm/vm.sh" \
+	$clock -k "${series%-timed}" -t 1700 -- "$here/guest_selftests.sh" "$folder" "$@"
