@@ -70,6 +70,9 @@ obstacle() { # TEST
 	*7.2) [ "$UBLKD_VM" != 6.12 ] || echo "Linux 6.12 lacks what it tests" ;;
 	esac
 	if [[ $verdict = soak* && -z ${UBLKD_SOAK:-} ]]; then echo "takes long: UBLKD_SOAK=1 runs it"; fi
+	if [ "$1" = generic_17 ] && [ ! -x "$folder/ublkd.faults" ]; then
+		echo "no build/faults: cmake --preset faults and build"
+	fi
 	if [ "$1" = generic_02 ] && ! bpftrace_new_enough; then echo "bpftrace 0.18 is not here"; fi
 }
 
@@ -92,12 +95,6 @@ no_stale_rows() {
 	sed -nE 's/^\| ([a-z]+_[0-9]+) \|.*/\1/p' "$table" | sort | comm -23 - <(all_tests) |
 		sed 's/$/ is not among the tests/' | { ! grep .; }
 }
-
-# Without the option recovery every device is dead after a kill, which most of the tests want.
-printf 'devices: [{name: a, recovery: none, backend: {type: null, size: 1MiB}}]\n' >"$work/recovery.yaml"
-UBLKD_SELFTEST_RECOVERY=no
-if ublkd --check-config --config "$work/recovery.yaml" 2>/dev/null; then UBLKD_SELFTEST_RECOVERY=yes; fi
-export UBLKD_SELFTEST_RECOVERY
 
 ram_disk 1200 || exit 1
 if [ $# -gt 0 ]; then

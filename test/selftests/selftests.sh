@@ -15,7 +15,8 @@ shift
 clock=-s
 if [[ $series = *-timed ]]; then export UBLKD_SELFTEST_TIMED=1 clock=-i; fi
 
-# Beside them the wrapper in kublk's place, and kublk itself for what only the driver is asked.
+# Beside them the wrapper in kublk's place, kublk itself for what only the driver is asked, and a daemon
+# that can be made to hang in a recovery.
 unpack() { # FOLDER
 	local kublk tests
 	kublk=$("$top/bench/kublk.sh")
@@ -24,6 +25,7 @@ unpack() { # FOLDER
 	cp -r "$tests"/test_*.sh "$tests"/trace "$1"
 	cp "$kublk" "$1/kublk.kernel"
 	cp "$here/kublk" "$1/kublk"
+	if [ -x "$top/build/faults/bin/ublkd" ]; then cp "$top/build/faults/bin/ublkd" "$1/ublkd.faults"; fi
 }
 
 # Of its own: two series may run at once.
