@@ -28,6 +28,7 @@ if [ "$mode" != fast ]; then
 	step guest-install test/vm/vm.sh --install
 	step guest-kernel-7.2 test/vm/kernel.sh get 7.2
 	step guest-kernel-6.12 test/vm/kernel.sh get 6.12
+	step guest-selftests bench/kublk.sh
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	tap sim 600 build/release/bin/sim
 	tap guest-runner 400 test/vm/selftest.sh
@@ -48,6 +49,8 @@ if [ "$mode" != fast ]; then
 			if [ "$kernel" = 6.12 ]; then guest_flags=-s; fi
 			guest "$kernel" bpftrace 400
 			tap_run "powercut-$kernel" 600 test/vm/powercut.sh "$kernel"
+			tap_run "selftests-$kernel-timed" 300 test/selftests/selftests.sh "$kernel-timed"
+			tap_run "selftests-$kernel" 3600 test/selftests/selftests.sh "$kernel"
 		) &
 	done
 	wait
@@ -59,6 +62,6 @@ if [ "$mode" != fast ]; then
 	tap_count guest-6.12-many-tsan
 	for kernel in 7.2 6.12; do
 		for suite in $suites $timed_suites idle bpftrace; do tap_count "guest-$kernel-$suite"; done
-		tap_count "powercut-$kernel"
+		for test in powercut-$kernel selftests-$kernel-timed selftests-$kernel; do tap_count "$test"; done
 	done
 fi
