@@ -50,7 +50,7 @@ if [ "$mode" != fast ]; then
 			guest "$kernel" bpftrace 400
 			tap_run "powercut-$kernel" 600 test/vm/powercut.sh "$kernel"
 			tap_run "selftests-$kernel-timed" 300 test/selftests/selftests.sh "$kernel-timed"
-			tap_run "selftests-$kernel" 3600 test/selftests/selftests.sh "$kernel"
+			tap_run "selftests-$kernel" 7200 test/selftests/selftests.sh "$kernel"
 		) &
 	done
 	wait

@@ -39,7 +39,7 @@ no_device() { ! find /dev -name 'ublkc*' | grep .; }
 selftest() {
 	local code=0
 	: >"$UBLKD_SELFTEST_NOTES"
-	(cd "$folder" && timeout -k 5 300 "./test_$1.sh") >"$work/selftest" 2>&1 || code=$?
+	(cd "$folder" && timeout -k 5 1500 "./test_$1.sh") >"$work/selftest" 2>&1 || code=$?
 	cat "$work/selftest"
 	echo "exit code $code"
 	[ $code = 0 ] && grep -qF '[PASS]' "$work/selftest" && ! grep -qF '[FAIL]' "$work/selftest" && no_device

@@ -33,4 +33,4 @@ folder=$top/build/selftests/$series
 rm -rf "$folder"
 unpack "$folder" >&2
 UBLKD_VM_ENV="${UBLKD_VM_ENV:-} UBLKD_SOAK UBLKD_SELFTEST_TIMED" exec "$top/test/vm/vm.sh" \
-	$clock -k "${series%-timed}" -t 3500 -- "$here/guest_selftests.sh" "$folder" "$@"
+	$clock -k "${series%-timed}" -t 7000 -- "$here/guest_selftests.sh" "$folder" "$@"
