@@ -48,7 +48,7 @@ if [ "$mode" != fast ]; then
 			# tracing patches the kernel's code: two CPUs on one kernel, exact times on the other
 			if [ "$kernel" = 6.12 ]; then guest_flags=-s; fi
 			guest "$kernel" bpftrace 400
-			tap_run "powercut-$kernel" 600 test/vm/powercut.sh "$kernel"
+			tap_run "powercut-$kernel" 1200 test/vm/powercut.sh "$kernel"
 			tap_run "selftests-$kernel-timed" 300 test/selftests/selftests.sh "$kernel-timed"
 			tap_run "selftests-$kernel" 7200 test/selftests/selftests.sh "$kernel"
 		) &

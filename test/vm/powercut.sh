@@ -64,10 +64,10 @@ run_until_cut() {
 	rm -f "$tmp/alive" && mkfifo "$tmp/alive"
 	cat "$tmp/alive" &
 	local reader=$!
-	"$here/vm.sh" -s -k "$series" -m 1G -t 120 -d "$tmp/disk" -- "$here/guest_powercut.sh" \
+	"$here/vm.sh" -s -k "$series" -m 1G -t 300 -d "$tmp/disk" -- "$here/guest_powercut.sh" \
 		"$program" "/out/${notes##*/}" "$cut" "$sync" "$direct" 7>"$tmp/alive" &
 	guest=$!
-	for ((tries = 0; tries < 2400; tries++)); do
+	for ((tries = 0; tries < 4000; tries++)); do
 		if [ -s "$notes/0" ] || ! kill -0 $guest 2>/dev/null; then break; fi
 		sleep 0.05
 	done
