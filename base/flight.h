@@ -27,22 +27,25 @@ enum flight_event {
 	FLIGHT_EVENT_NR,
 };
 
+/* What a record is about. A tag keeps its own, so that it is copied as one word. */
+struct flight_key {
+	uint16_t device; /* N of /dev/ublkbN */
+	uint16_t queue;
+	uint16_t tag;
+	uint8_t op;    /* enum backend_op */
+	uint8_t event; /* enum flight_event; flight_write sets it */
+};
+
 struct flight_record {
 	uint64_t time_ns; /* CLOCK_MONOTONIC at the start of the turn (COMMIT: at its end) */
 	uint64_t sector;
 	int32_t value;
-	uint16_t device; /* N of /dev/ublkbN */
-	uint16_t queue;
-	uint16_t tag;
-	uint8_t op; /* enum backend_op */
-	uint8_t event;
+	struct flight_key key;
 	uint32_t reserved;
 };
-_Static_assert(sizeof(struct flight_record) == 32, "part of the file format");
-_Static_assert(offsetof(struct flight_record, event) ==
-			       offsetof(struct flight_record, device) + 7 &&
-		       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-	       "flight_key");
+_Static_assert(sizeof(struct flight_record) == 32 && offsetof(struct flight_record, key) == 20 &&
+		       sizeof(struct flight_key) == 8,
+	       "part of the file format");
 
 /* The file: this header, then FLIGHT_RECORD_NR records. */
 struct flight_file {
@@ -77,28 +80,20 @@ int flight_open(const struct flight_file **ret_flight, const char *path);
 
 const char *flight_event_name(unsigned event);
 
-/*
- * device, queue, tag, op and event of a record as the one number that they are in memory: made once
- * per tag but for op and event.
- */
-static inline uint64_t flight_key(uint16_t device, uint16_t queue, uint16_t tag)
-{
-	return device | (uint64_t)queue << 16 | (uint64_t)tag << 32;
-}
-
 /* The hot path: a handful of stores. head is published last, so a reader never sees half a record
  * among those it says are there, but for the oldest, which may be about to be overwritten. */
 static inline void flight_write(struct flight_file *f, uint64_t time_ns, enum flight_event event,
-				uint64_t key, uint8_t op, uint64_t sector, int32_t value)
+				const struct flight_key *key, uint64_t sector, int32_t value)
 {
-	struct flight_record *r = &f->record[f->head & (FLIGHT_RECORD_NR - 1)];
+	uint64_t head = f->head;
+	struct flight_record *r = &f->record[head % FLIGHT_RECORD_NR];
 
-	key |= (uint64_t)op << 48 | (uint64_t)event << 56;
 	r->time_ns = time_ns;
 	r->sector = sector;
 	r->value = value;
-	memcpy(&r->device, &key, sizeof(key));
-	__atomic_store_n(&f->head, f->head + 1, __ATOMIC_RELEASE);
+	memcpy(&r->key, key, sizeof(*key));
+	r->key.event = (uint8_t)event;
+	__atomic_store_n(&f->head, head + 1, __ATOMIC_RELEASE);
 }
 
 #endif

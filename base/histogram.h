@@ -1,7 +1,7 @@
 /*
  * Log-linear histogram of nanoseconds: each power of two is cut into 2^HISTOGRAM_SUB_BITS equal
  * buckets, so that a bucket is at most 1/16 wide of its value. One writer (the reactor), any
- * reader: buckets are only ever incremented, with relaxed atomics that cost nothing on x86.
+ * reader: buckets are only ever incremented, see base/counter.h.
  * A reader sees each count whole; counts of one moment need not be of the same instant.
  */
 #ifndef BASE_HISTOGRAM_H
@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/counter.h"
 #include "base/util.h"
 
 #define HISTOGRAM_SUB_BITS 4u
@@ -19,31 +20,32 @@
 #define HISTOGRAM_BUCKET_NR ((HISTOGRAM_EXP_MAX - HISTOGRAM_SUB_BITS + 1) * HISTOGRAM_SUB_NR)
 
 struct histogram {
-	uint64_t sum_ns;
 	uint64_t bucket[HISTOGRAM_BUCKET_NR];
+	uint64_t sum_ns;
 };
 
-/* Values below HISTOGRAM_SUB_NR have a bucket each. */
-static inline unsigned histogram_index(uint64_t ns)
+/* What is not shorter than this lands in the last bucket. */
+#define HISTOGRAM_END_NS (1ull << HISTOGRAM_EXP_MAX)
+
+/* For less than HISTOGRAM_END_NS. Values below HISTOGRAM_SUB_NR have a bucket each. */
+static inline unsigned histogram_index_short(uint64_t ns)
 {
 	/* How many low bits a bucket spans; the bits above it are the bucket's number in 16..31. */
 	unsigned shift = log2_floor(ns | HISTOGRAM_SUB_NR) - HISTOGRAM_SUB_BITS;
-	unsigned idx = (shift << HISTOGRAM_SUB_BITS) + (unsigned)(ns >> shift);
 
-	return MIN(idx, HISTOGRAM_BUCKET_NR - 1);
+	return (shift << HISTOGRAM_SUB_BITS) + (unsigned)(ns >> shift);
 }
 
-/* The one writer's add: a plain load and a store that a reader never sees torn. */
-static inline void histogram_bump(uint64_t *counter, uint64_t n)
+static inline unsigned histogram_index(uint64_t ns)
 {
-	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+	return histogram_index_short(MIN(ns, HISTOGRAM_END_NS - 1));
 }
 
 /* For a caller that knows the bucket already. */
 static inline void histogram_record_at(struct histogram *h, unsigned idx, uint64_t ns)
 {
-	histogram_bump(&h->sum_ns, ns);
-	histogram_bump(&h->bucket[idx], 1);
+	counter_add(&h->sum_ns, ns);
+	counter_add(&h->bucket[idx], 1);
 }
 
 static inline void histogram_record(struct histogram *h, uint64_t ns)

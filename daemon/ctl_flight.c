@@ -83,13 +83,13 @@ static int add_beside(struct flight_log *log, const char *socket_path)
 
 static const char *value_text(const struct flight_record *r, char buf[static CTL_NUMBER_BYTES])
 {
-	if (r->event == FLIGHT_FETCH)
+	if (r->key.event == FLIGHT_FETCH)
 		return ctl_format_bytes((uint32_t)r->value, buf);
 	if (r->value < 0)
 		return errname(r->value);
-	if (r->event == FLIGHT_COMMIT && r->value > 0)
+	if (r->key.event == FLIGHT_COMMIT && r->value > 0)
 		return ctl_format_bytes((uint32_t)r->value, buf);
-	return r->event == FLIGHT_BUSY ? "" : "ok";
+	return r->key.event == FLIGHT_BUSY ? "" : "ok";
 }
 
 /* "2026-11-21 10:53:08.123456789" */
@@ -110,11 +110,11 @@ static void print_line(const struct flight_line *line)
 {
 	const struct flight_record *r = &line->record;
 	char wall[64], value[CTL_NUMBER_BYTES], latency[CTL_NUMBER_BYTES];
-	bool has_request = r->event != FLIGHT_ABORT;
+	bool has_request = r->key.event != FLIGHT_ABORT;
 
 	format_wall(line->wall_ns, wall, sizeof(wall));
-	printf("%s  %-12s %5u %5u  %-12s  %-6s  ", wall, line->name, r->queue, r->tag,
-	       has_request ? backend_op_name(r->op) : "-", flight_event_name(r->event));
+	printf("%s  %-12s %5u %5u  %-12s  %-6s  ", wall, line->name, r->key.queue, r->key.tag,
+	       has_request ? backend_op_name(r->key.op) : "-", flight_event_name(r->key.event));
 	if (has_request)
 		printf("%12llu  ", (unsigned long long)r->sector);
 	else
@@ -128,17 +128,17 @@ static json_t *json_line(const struct flight_line *line)
 	const struct flight_record *r = &line->record;
 	json_t *o = json_pack("{s:I, s:I, s:s, s:i, s:i, s:i, s:i, s:s, s:I}", "time_ns",
 			      (json_int_t)r->time_ns, "wall_ns", (json_int_t)line->wall_ns, "name",
-			      line->name, "id", (int)r->device, "queue", (int)r->queue, "tag",
-			      (int)r->tag, "reactor", (int)line->reactor, "event",
-			      flight_event_name(r->event), "value", (json_int_t)r->value);
+			      line->name, "id", (int)r->key.device, "queue", (int)r->key.queue,
+			      "tag", (int)r->key.tag, "reactor", (int)line->reactor, "event",
+			      flight_event_name(r->key.event), "value", (json_int_t)r->value);
 
-	if (r->event != FLIGHT_ABORT) {
-		json_object_set_new(o, "op", json_string(backend_op_name(r->op)));
+	if (r->key.event != FLIGHT_ABORT) {
+		json_object_set_new(o, "op", json_string(backend_op_name(r->key.op)));
 		json_object_set_new(o, "sector", json_integer((json_int_t)r->sector));
 	}
-	if (r->event == FLIGHT_FETCH)
+	if (r->key.event == FLIGHT_FETCH)
 		json_object_set_new(o, "value", json_integer((uint32_t)r->value));
-	if (r->event != FLIGHT_FETCH && r->value < 0)
+	if (r->key.event != FLIGHT_FETCH && r->value < 0)
 		json_object_set_new(o, "error", json_string(errname(r->value)));
 	if (line->latency_ns)
 		json_object_set_new(o, "latency_ns", json_integer((json_int_t)line->latency_ns));

@@ -94,18 +94,18 @@ int flight_log_load(const char *path, struct flight_file **ret_file, uint64_t *r
 
 static bool is_sane(const struct flight_record *r)
 {
-	return r->time_ns != 0 && r->event != FLIGHT_NONE && r->event < FLIGHT_EVENT_NR &&
-	       r->op < BACKEND_OP_NR;
+	return r->time_ns != 0 && r->key.event != FLIGHT_NONE && r->key.event < FLIGHT_EVENT_NR &&
+	       r->key.op < BACKEND_OP_NR;
 }
 
 /* Names end up on terminals: nothing but plain characters. */
 static void set_name(struct flight_line *line, const struct flight_file *file)
 {
-	const char *name = file->name[line->record.device % FLIGHT_NAME_NR];
+	const char *name = file->name[line->record.key.device % FLIGHT_NAME_NR];
 	size_t len = strnlen(name, FLIGHT_NAME_BYTES - 1);
 
 	if (len == 0) {
-		snprintf(line->name, sizeof(line->name), "ublkb%u", line->record.device);
+		snprintf(line->name, sizeof(line->name), "ublkb%u", line->record.key.device);
 		return;
 	}
 	for (size_t i = 0; i < len; i++)
@@ -181,7 +181,7 @@ static int compare_time(const void *a, const void *b)
 
 static uint64_t tag_key(const struct flight_record *r)
 {
-	return (uint64_t)r->device << 32 | (uint64_t)r->queue << 16 | r->tag;
+	return (uint64_t)r->key.device << 32 | (uint64_t)r->key.queue << 16 | r->key.tag;
 }
 
 int flight_line_compare_tag(const void *a, const void *b)
@@ -201,9 +201,9 @@ static void find_latencies(struct flight_log *log)
 
 		if (fetch && tag_key(&fetch->record) != tag_key(&line->record))
 			fetch = NULL;
-		if (line->record.event == FLIGHT_FETCH)
+		if (line->record.key.event == FLIGHT_FETCH)
 			fetch = line;
-		if (line->record.event != FLIGHT_COMMIT || !fetch)
+		if (line->record.key.event != FLIGHT_COMMIT || !fetch)
 			continue;
 		line->latency_ns = (uint64_t)(line->wall_ns - fetch->wall_ns);
 		fetch = NULL;

@@ -117,12 +117,13 @@ static void write_clocks(FILE *file, const struct flight_line *line)
 /* 0 is Perfetto's own. */
 static uint64_t device_uuid(const struct flight_record *r)
 {
-	return 1ull << 62 | r->device;
+	return 1ull << 62 | r->key.device;
 }
 
 static uint64_t tag_uuid(const struct flight_record *r)
 {
-	return 1ull << 61 | (uint64_t)r->device << 32 | (uint64_t)r->queue << 16 | r->tag;
+	return 1ull << 61 | (uint64_t)r->key.device << 32 | (uint64_t)r->key.queue << 16 |
+	       r->key.tag;
 }
 
 static void write_track(FILE *file, uint64_t uuid, uint64_t parent, const char *name)
@@ -143,11 +144,11 @@ static void write_tracks(FILE *file, const struct flight_line *line, const struc
 	const struct flight_record *r = &line->record;
 	char name[64];
 
-	if (!last || last->record.device != r->device)
+	if (!last || last->record.key.device != r->key.device)
 		write_track(file, device_uuid(r), 0, line->name);
 	if (last && tag_uuid(&last->record) == tag_uuid(r))
 		return;
-	snprintf(name, sizeof(name), "queue %u tag %u", r->queue, r->tag);
+	snprintf(name, sizeof(name), "queue %u tag %u", r->key.queue, r->key.tag);
 	write_track(file, tag_uuid(r), device_uuid(r), name);
 }
 
@@ -181,11 +182,11 @@ static void write_event(FILE *file, const struct flight_record *r, unsigned type
 	put_uint(&event, EVENT_TYPE, type);
 	put_uint(&event, EVENT_TRACK, tag_uuid(r));
 	if (type == EVENT_SLICE_BEGIN) {
-		put_string(&event, EVENT_NAME, backend_op_name(r->op));
+		put_string(&event, EVENT_NAME, backend_op_name(r->key.op));
 		put_annotation(&event, "sector", (int64_t)r->sector);
 		put_annotation(&event, "bytes", (uint32_t)r->value);
 	} else if (type == EVENT_INSTANT) {
-		put_string(&event, EVENT_NAME, flight_event_name(r->event));
+		put_string(&event, EVENT_NAME, flight_event_name(r->key.event));
 	}
 	if (type != EVENT_SLICE_BEGIN)
 		put_result(&event, r->value);
@@ -198,7 +199,7 @@ static void write_event(FILE *file, const struct flight_record *r, unsigned type
 /* A COMMIT whose FETCH is no longer there would end a slice that never began. */
 static void write_line(FILE *file, const struct flight_line *line, bool *is_open)
 {
-	switch (line->record.event) {
+	switch (line->record.key.event) {
 	case FLIGHT_FETCH:
 		if (*is_open)
 			write_event(file, &line->record, EVENT_SLICE_END);

@@ -103,7 +103,7 @@ void op_park(struct op *op, op_retry_fn *retry)
 	op->state = OP_PARKED;
 	op->retry = retry;
 	op->start_ns = op->reactor->now_ns;
-	stat_add(&op->reactor->stats.sq_full, 1);
+	counter_add(&op->reactor->stats.sq_full, 1);
 	list_push_back(&op->reactor->parked, &op->parked);
 }
 

@@ -203,7 +203,7 @@ static void dispatch(struct reactor *r, const struct io_uring_cqe *cqe)
 	struct op *op = slot < r->slot_fresh ? r->slot[slot] : NULL;
 
 	if (!op || op->user_data != cqe->user_data || op->state != OP_INFLIGHT) {
-		stat_add(&r->stats.stale, 1);
+		counter_add(&r->stats.stale, 1);
 		log_limited(LOG_LEVEL_WARN, "stale completion",
 			    "reactor=%u user_data=0x%llx res=%d", r->idx,
 			    (unsigned long long)cqe->user_data, cqe->res);
@@ -266,7 +266,7 @@ static void run_mailbox(struct reactor *r)
 		return;
 	r->mailbox_pending = false;
 	doing(r, REACTOR_DOING_MAIL);
-	stat_add(&r->stats.mails, mailbox_drain(&r->mailbox));
+	counter_add(&r->stats.mails, mailbox_drain(&r->mailbox));
 }
 
 static void run_timers(struct reactor *r)
@@ -277,10 +277,10 @@ static void run_timers(struct reactor *r)
 	if (deadline_ns > r->now_ns)
 		return;
 	if (r->now_ns - deadline_ns > REACTOR_TIMER_LATE_NS)
-		stat_add(&r->stats.timers_late, 1);
+		counter_add(&r->stats.timers_late, 1);
 	doing(r, REACTOR_DOING_TIMER);
 	nr = timer_heap_run(&r->timers, r->now_ns);
-	stat_add(&r->stats.timers, nr);
+	counter_add(&r->stats.timers, nr);
 }
 
 /* In the CQ, or kept by the kernel because it was full: those come with the next enter only. */
@@ -342,7 +342,7 @@ static void enter_kernel(struct reactor *r, uint64_t timeout_ns)
 		ASSERT(!"io_uring_enter");
 	}
 	r->now_ns = ring_clock_ns();
-	stat_add(&r->stats.enter_ns, r->now_ns - before_ns);
+	counter_add(&r->stats.enter_ns, r->now_ns - before_ns);
 }
 
 static void cpu_relax(void)
@@ -370,7 +370,7 @@ static bool spin(struct reactor *r, uint64_t until_ns)
 		cpu_relax();
 		r->now_ns = ring_clock_ns();
 	}
-	stat_add(&r->stats.poll_ns, r->now_ns - start_ns);
+	counter_add(&r->stats.poll_ns, r->now_ns - start_ns);
 	return found;
 }
 
@@ -392,7 +392,7 @@ static bool busy_poll(struct reactor *r)
 		if (r->now_ns >= until_ns || !spin(r, until_ns))
 			return false;
 		enter_kernel(r, 0);
-		stat_add(&r->stats.poll_hits, cqes_waiting(r));
+		counter_add(&r->stats.poll_hits, cqes_waiting(r));
 	}
 	return true;
 }
@@ -408,13 +408,13 @@ static void account(struct reactor *r, uint64_t start_ns, unsigned cqe_nr)
 {
 	uint64_t busy_ns = r->now_ns - start_ns;
 
-	stat_add(&r->stats.turns, 1);
-	stat_add(&r->stats.cqes, cqe_nr);
-	stat_add(&r->stats.callback_ns, busy_ns);
-	stat_max(&r->stats.cqes_max, cqe_nr);
-	stat_max(&r->stats.turn_ns_max, busy_ns);
+	counter_add(&r->stats.turns, 1);
+	counter_add(&r->stats.cqes, cqe_nr);
+	counter_add(&r->stats.callback_ns, busy_ns);
+	counter_max(&r->stats.cqes_max, cqe_nr);
+	counter_max(&r->stats.turn_ns_max, busy_ns);
 	if (busy_ns > REACTOR_STALL_NS)
-		stat_add(&r->stats.stalls, 1);
+		counter_add(&r->stats.stalls, 1);
 }
 
 void reactor_turn(struct reactor *r, bool may_wait)

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/counter.h"
 #include "base/flight.h"
 #include "base/list.h"
 #include "reactor/mailbox.h"
@@ -45,18 +46,6 @@ struct loop_stats {
 	uint64_t timers;
 	uint64_t timers_late; /* run more than REACTOR_TIMER_LATE_NS after their deadline */
 };
-
-/* The reactor's way to count: a reader on another thread never sees half a number. */
-static inline void stat_add(uint64_t *stat, uint64_t n)
-{
-	__atomic_store_n(stat, *stat + n, __ATOMIC_RELAXED);
-}
-
-static inline void stat_max(uint64_t *stat, uint64_t n)
-{
-	if (n > *stat)
-		__atomic_store_n(stat, n, __ATOMIC_RELAXED);
-}
 
 /* What a turn is busy with when it is not in the callback of an op: values of reactor.doing. */
 enum reactor_doing {

@@ -17,7 +17,8 @@ static inline void instrument_event(const struct tag_io *io, enum flight_event e
 				    uint64_t now_ns, int32_t value)
 {
 	const struct queue *q = io->queue;
-	flight_write(q->setup.reactor->flight, now_ns, event, io->flight_key, io->bio.op,
+
+	flight_write(q->setup.reactor->flight, now_ns, event, &io->flight_key,
 		     io->bio.offset_bytes >> 9, value);
 }
 
@@ -26,9 +27,9 @@ static inline void instrument_fetch(const struct tag_io *io)
 {
 	struct queue *q = io->queue;
 
-	histogram_bump(&q->stats.started, 1);
+	counter_add(&q->stats.started, 1);
 	if (q->inflight_nr > q->stats.inflight_max)
-		histogram_bump(&q->stats.inflight_max, 1);
+		counter_add(&q->stats.inflight_max, 1);
 	instrument_event(io, FLIGHT_FETCH, io->start_ns, (int32_t)io->bio.length_bytes);
 	PROBE5(io__fetch, io->id, io->bio.op, io->bio.offset_bytes >> 9, io->bio.length_bytes,
 	       q->inflight_nr);
@@ -42,7 +43,7 @@ static inline void instrument_submit(const struct tag_io *io)
 
 static inline void instrument_busy(const struct tag_io *io)
 {
-	histogram_bump(&io->queue->stats.busy_retries, 1);
+	counter_add(&io->queue->stats.busy_retries, 1);
 	instrument_event(io, FLIGHT_BUSY, io->submit_ns, 0);
 	PROBE1(io__busy, io->id);
 }
@@ -65,20 +66,22 @@ static inline void instrument_abort(const struct tag_io *io, int res)
  * costs one bucket search.
  */
 static inline void instrument_layers(struct histogram *layer, const struct tag_io *io,
-				     uint64_t now_ns)
+				     uint64_t now_ns, unsigned (*index)(uint64_t ns))
 {
 	uint64_t total_ns = now_ns - io->start_ns;
 	uint64_t throttle_ns = io->bio.throttle_ns;
-	uint64_t backend_ns = io->done_ns - io->submit_ns - throttle_ns;
-	uint64_t daemon_ns = total_ns - throttle_ns - backend_ns;
-	unsigned total_idx = histogram_index(total_ns);
+	uint64_t waited_ns = io->done_ns - io->submit_ns;
+	uint64_t backend_ns = waited_ns - throttle_ns;
+	uint64_t daemon_ns = total_ns - waited_ns;
+	unsigned total_idx = index(total_ns);
 	unsigned daemon_idx = total_idx;
 
-	if (backend_ns | throttle_ns) {
-		daemon_idx = histogram_index(daemon_ns);
-		histogram_record(&layer[QUEUE_LAYER_BACKEND], backend_ns);
+	if (waited_ns) {
+		daemon_idx = index(daemon_ns);
+		histogram_record_at(&layer[QUEUE_LAYER_BACKEND], index(backend_ns), backend_ns);
 		if (throttle_ns)
-			histogram_record(&layer[QUEUE_LAYER_THROTTLE], throttle_ns);
+			histogram_record_at(&layer[QUEUE_LAYER_THROTTLE], index(throttle_ns),
+					    throttle_ns);
 	}
 	histogram_record_at(&layer[QUEUE_LAYER_TOTAL], total_idx, total_ns);
 	histogram_record_at(&layer[QUEUE_LAYER_DAEMON], daemon_idx, daemon_ns);
@@ -92,14 +95,18 @@ static inline void instrument_commit(const struct tag_io *io)
 	struct queue_op_stats *s = &q->stats.op[io->bio.op];
 	uint64_t now_ns = q->setup.reactor->now_ns;
 
-	histogram_bump(&s->done, 1);
-	if (io->result < 0) {
-		histogram_bump(&s->failed, 1);
-		histogram_bump(&q->stats.errors[MIN(-io->result, QUEUE_ERRNO_NR - 1)], 1);
+	counter_add(&s->done, 1);
+	if (__builtin_expect(io->result < 0, 0)) {
+		counter_add(&s->failed, 1);
+		counter_add(&q->stats.errors[MIN(-io->result, QUEUE_ERRNO_NR - 1)], 1);
 	} else {
-		histogram_bump(&s->bytes, io->bio.length_bytes);
+		counter_add(&s->bytes, io->bio.length_bytes);
 	}
-	instrument_layers(s->layer, io, now_ns);
+	/* No part is longer than the whole: one compare for all. */
+	if (__builtin_expect(now_ns - io->start_ns < HISTOGRAM_END_NS, 1))
+		instrument_layers(s->layer, io, now_ns, histogram_index_short);
+	else
+		instrument_layers(s->layer, io, now_ns, histogram_index);
 	instrument_event(io, FLIGHT_COMMIT, now_ns, io->result);
 }
 

@@ -117,7 +117,11 @@ static int tag_init(struct queue *q, unsigned tag)
 
 	io->queue = q;
 	io->id = (uint64_t)q->setup.dev_id << 32 | (uint64_t)q->setup.idx << 16 | tag;
-	io->flight_key = flight_key((uint16_t)q->setup.dev_id, q->setup.idx, (uint16_t)tag);
+	io->flight_key = (struct flight_key){
+		.device = (uint16_t)q->setup.dev_id,
+		.queue = q->setup.idx,
+		.tag = (uint16_t)tag,
+	};
 	list_init(&io->busy);
 	/* With batches no tag has a command of its own. */
 	ret = q->batch ? 0 : op_init(&io->op, q->setup.reactor, owner, tag_event);

@@ -67,7 +67,7 @@ static void place_registered(struct tag_io *io, uint32_t op_flags)
 	io->by_hand = op_flags & UBLK_IO_F_NEED_REG_BUF;
 	io->bio.buf = io->by_hand ? queue_buffer(q, io->bio.tag) : NULL;
 	if (io->by_hand)
-		histogram_bump(&q->stats.fallbacks, 1);
+		counter_add(&q->stats.fallbacks, 1);
 }
 
 /* ---- there and back ---- */
@@ -200,7 +200,7 @@ static int decode(struct tag_io *io)
 	uint64_t length_bytes = (uint64_t)iod->nr_sectors << SECTOR_SHIFT;
 	int op = backend_op_of(op_flags & 0xff);
 
-	io->bio.op = (uint8_t)(op < 0 ? BACKEND_FLUSH : op);
+	io->bio.op = io->flight_key.op = (uint8_t)(op < 0 ? BACKEND_FLUSH : op);
 	io->bio.flags = (uint8_t)((op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0) |
 				  (op_flags & UBLK_IO_F_NOUNMAP ? BACKEND_NOUNMAP : 0));
 	io->bio.offset_bytes = iod->start_sector << SECTOR_SHIFT;
@@ -252,7 +252,7 @@ void tag_down(struct tag_io *io, int res)
 	tag_set_state(io, TAG_DOWN);
 	instrument_abort(io, res);
 	if (res != UBLK_IO_RES_ABORT) {
-		histogram_bump(&q->stats.lost_tags, 1);
+		counter_add(&q->stats.lost_tags, 1);
 		if (q->first_error == 0)
 			q->first_error = res < 0 ? res : -EPROTO;
 		log_limited(LOG_LEVEL_ERROR, "the driver refused a tag",

@@ -16,7 +16,7 @@ struct tag_io {
 	struct op op; /* FETCH or COMMIT_AND_FETCH */
 	struct backend_io bio;
 	uint64_t id; /* for the probes: base/probes.h */
-	uint64_t flight_key;
+	struct flight_key flight_key; /* decode() sets its op */
 	uint64_t start_ns;  /* when the request was fetched */
 	uint64_t submit_ns; /* when the backend took it */
 	uint64_t done_ns;   /* when the backend answered */

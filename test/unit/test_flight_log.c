@@ -22,7 +22,10 @@ static struct flight_file *live;
 
 static void event(uint64_t time_ns, enum flight_event e, uint16_t tag, int32_t value)
 {
-	flight_write(live, time_ns, e, flight_key(3, 1, tag), BACKEND_WRITE, 8, value);
+	flight_write(
+		live, time_ns, e,
+		&(struct flight_key){ .device = 3, .queue = 1, .tag = tag, .op = BACKEND_WRITE }, 8,
+		value);
 }
 
 static int setup(void **state)
@@ -123,7 +126,7 @@ static void test_hostile(void **state)
 	event(1, FLIGHT_NONE, 0, 512);
 	event(1, FLIGHT_EVENT_NR, 0, 512);
 	event(1, FLIGHT_FETCH, 0, 512);
-	live->record[3].op = 200;
+	live->record[3].key.op = 200;
 	event(UINT64_MAX, FLIGHT_COMMIT, 65535, INT32_MIN);
 	memset(live->name[3], 0x1b, FLIGHT_NAME_BYTES);
 	live->realtime_offset_ns = INT64_MAX;
