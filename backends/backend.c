@@ -219,7 +219,7 @@ int backend_queue_open(struct backend_queue **ret_queue, struct backend_device *
 	queue->reactor = reactor;
 	queue->idx = (uint16_t)idx;
 	queue->depth = (uint16_t)depth;
-	queue->owner = wrap_this_thread();
+	queue->free_for = wrap_this_thread();
 	list_init(&queue->parked);
 	if (device->child)
 		ret = backend_queue_open(&queue->child, device->child, reactor, idx, depth);

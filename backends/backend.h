@@ -143,9 +143,9 @@ struct backend_queue {
 	void *priv; /* ops->queue_bytes */
 	struct backend_queue *child;
 	uint32_t inflight; /* wrap.c: QUEUED and not complete */
-	bool in_submit;	   /* wrap.c: ops->submit is on the stack */
-	const void *owner; /* wrap.c: the thread that opened it */
-	uint8_t *io_priv;  /* backend.c: depth private areas of I/Os */
+	/* wrap.c: the thread that opened it; NULL while ops->submit is on the stack */
+	const void *free_for;
+	uint8_t *io_priv; /* backend.c: depth private areas of I/Os */
 
 	/* Filters, stack.c: I/Os whose child was BUSY, and what submits them again. */
 	struct list_node parked;

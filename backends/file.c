@@ -67,6 +67,11 @@ struct file_io {
 
 static void issue(struct op *op);
 
+static bool is_move(const struct file_io *f)
+{
+	return f->state == FILE_READ || f->state == FILE_WRITE;
+}
+
 static struct file_device *file_of(const struct file_io *f)
 {
 	return f->io->queue->device->priv;
@@ -91,18 +96,29 @@ static void complete(struct file_io *f, int result)
 	backend_io_complete(f->io, result);
 }
 
-/* The rest of a READ or WRITE. What the kernel registered is addressed by offsets from 0 on. */
-static void prep_move(const struct file_io *f, struct io_uring_sqe *sqe, int slot, int op,
-		      int fixed_op)
+/*
+ * The rest of a READ or WRITE. What the kernel registered is addressed by offsets from 0 on.
+ * Without io_uring_prep_rw, which sets each field by itself.
+ */
+static void prep_move(const struct file_io *f, struct io_uring_sqe *sqe, int slot)
 {
 	const struct backend_io *io = f->io;
-	uintptr_t addr = (uintptr_t)io->buf + io->length_bytes - f->left_bytes;
+	uint32_t done_bytes = io->length_bytes - f->left_bytes;
+	uint8_t write = f->state == FILE_WRITE;
 
-	io_uring_prep_rw(io->buf ? op : fixed_op, sqe, slot, (void *)addr, f->left_bytes,
-			 next_offset(f));
-	if (!io->buf)
-		sqe->buf_index = (uint16_t)io->buf_index;
+	*sqe = (struct io_uring_sqe){
+		.opcode = (uint8_t)(io->buf ? IORING_OP_READ : IORING_OP_READ_FIXED) + write,
+		.fd = slot,
+		.off = io->offset_bytes + done_bytes,
+		.addr = (uintptr_t)io->buf + done_bytes,
+		.len = f->left_bytes,
+		.rw_flags = io->flags & BACKEND_FUA ? RWF_DSYNC : 0,
+		.buf_index = io->buf ? 0 : (uint16_t)io->buf_index,
+	};
 }
+_Static_assert(IORING_OP_WRITE == IORING_OP_READ + 1 &&
+		       IORING_OP_WRITE_FIXED == IORING_OP_READ_FIXED + 1,
+	       "prep_move");
 
 /*
  * IOSQE_ASYNC is not for speed: it makes the kernel copy the SQE. Without it a discard that finds
@@ -119,19 +135,11 @@ static void prep_discard(const struct file_io *f, struct io_uring_sqe *sqe, int 
 	sqe->addr3 = f->io->length_bytes;
 }
 
-static void prep(struct file_io *f, struct io_uring_sqe *sqe, int slot)
+static void prep_other(struct file_io *f, struct io_uring_sqe *sqe, int slot)
 {
 	struct backend_io *io = f->io;
 
 	switch (f->state) {
-	case FILE_READ:
-		prep_move(f, sqe, slot, IORING_OP_READ, IORING_OP_READ_FIXED);
-		break;
-	case FILE_WRITE:
-		prep_move(f, sqe, slot, IORING_OP_WRITE, IORING_OP_WRITE_FIXED);
-		if (io->flags & BACKEND_FUA)
-			sqe->rw_flags = RWF_DSYNC;
-		break;
 	case FILE_DISCARD:
 		prep_discard(f, sqe, slot);
 		break;
@@ -146,6 +154,8 @@ static void prep(struct file_io *f, struct io_uring_sqe *sqe, int slot)
 	case FILE_SYNC:
 		io_uring_prep_fsync(sqe, slot, IORING_FSYNC_DATASYNC);
 		break;
+	case FILE_READ:
+	case FILE_WRITE:
 	case FILE_IDLE:
 		ASSERT(!"an idle I/O has nothing to issue");
 	}
@@ -161,7 +171,10 @@ static void issue(struct op *op)
 		op_park(op, issue);
 		return;
 	}
-	prep(f, sqe, q->file_slot);
+	if (__builtin_expect(is_move(f), 1))
+		prep_move(f, sqe, q->file_slot);
+	else
+		prep_other(f, sqe, q->file_slot);
 	sqe->flags |= IOSQE_FIXED_FILE;
 	op_start(op, sqe);
 }
@@ -300,11 +313,9 @@ static bool tried_again(struct file_io *f, int res)
 	return true;
 }
 
-static void on_cqe(struct op *op, int res, uint32_t cqe_flags)
+/* What is not simply all of a READ or WRITE. */
+static __attribute__((noinline)) void went_on(struct file_io *f, int res)
 {
-	struct file_io *f = container_of(op, struct file_io, op);
-
-	(void)cqe_flags;
 	if (tried_again(f, res))
 		return;
 	switch (f->state) {
@@ -327,17 +338,22 @@ static void on_cqe(struct op *op, int res, uint32_t cqe_flags)
 	}
 }
 
-static enum backend_submit file_submit(struct backend_io *io)
+static void on_cqe(struct op *op, int res, uint32_t cqe_flags)
+{
+	struct file_io *f = container_of(op, struct file_io, op);
+
+	(void)cqe_flags;
+	if (is_move(f) && res == (int)f->left_bytes)
+		complete(f, 0);
+	else
+		went_on(f, res);
+}
+
+static enum backend_submit submit_other(struct backend_io *io)
 {
 	struct file_io *f = io->priv;
 
 	switch (io->op) {
-	case BACKEND_READ:
-		enter_state(f, FILE_READ);
-		break;
-	case BACKEND_WRITE:
-		enter_state(f, FILE_WRITE);
-		break;
 	case BACKEND_FLUSH:
 		enter_state(f, FILE_SYNC);
 		break;
@@ -350,6 +366,14 @@ static enum backend_submit file_submit(struct backend_io *io)
 		start_zeroing(f);
 		break;
 	}
+	return BACKEND_QUEUED;
+}
+
+static enum backend_submit file_submit(struct backend_io *io)
+{
+	if (io->op > BACKEND_WRITE)
+		return submit_other(io);
+	enter_state(io->priv, io->op == BACKEND_READ ? FILE_READ : FILE_WRITE);
 	return BACKEND_QUEUED;
 }
 

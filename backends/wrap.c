@@ -28,9 +28,8 @@ const void *wrap_this_thread(void)
 
 void wrap_check_queue_close(const struct backend_queue *queue)
 {
-	ASSERT(queue->owner == &this_thread);
+	ASSERT(queue->free_for == &this_thread);
 	ASSERT(queue->inflight == 0);
-	ASSERT(!queue->in_submit);
 }
 
 static bool modifies(const struct backend_io *io)
@@ -53,6 +52,16 @@ static bool in_range(const struct backend_io *io, const struct backend_device *d
 	       ((io->offset_bytes | io->length_bytes) & block_mask) == 0;
 }
 
+static __attribute__((cold, noinline)) int outside(const struct backend_io *io,
+						   const struct backend_device *device)
+{
+	log_limited(LOG_LEVEL_WARN, "request outside the device",
+		    "device=%s op=%s offset_bytes=%llu length_bytes=%u", device->name,
+		    backend_op_name(io->op), (unsigned long long)io->offset_bytes,
+		    io->length_bytes);
+	return -EIO;
+}
+
 static int check_range(const struct backend_io *io, const struct backend_device *device)
 {
 	uint32_t max_bytes = device->wishes.max_io_bytes;
@@ -60,11 +69,7 @@ static int check_range(const struct backend_io *io, const struct backend_device 
 	if (in_range(io, device) &&
 	    !(moves_data(io) && max_bytes != 0 && io->length_bytes > max_bytes))
 		return 0;
-	log_limited(LOG_LEVEL_WARN, "request outside the device",
-		    "device=%s op=%s offset_bytes=%llu length_bytes=%u", device->name,
-		    backend_op_name(io->op), (unsigned long long)io->offset_bytes,
-		    io->length_bytes);
-	return -EIO;
+	return outside(io, device);
 }
 
 static int check_caps(const struct backend_io *io, uint32_t caps)
@@ -91,13 +96,10 @@ static inline bool is_plain(const struct backend_io *io, const struct backend_de
 	       io->length_bytes <= device->wishes.max_io_bytes;
 }
 
-/* True when the request is the backend's; otherwise io->result is the answer. */
-static bool admit(struct backend_io *io)
+/* What is_plain cannot say: true when the request is the backend's, or io->result is the answer. */
+static __attribute__((noinline)) bool admit(struct backend_io *io,
+					    const struct backend_device *device)
 {
-	const struct backend_device *device = io->queue->device;
-
-	if (is_plain(io, device))
-		return true;
 	io->result = 0;
 	if (io->op >= BACKEND_OP_NR)
 		io->result = -EOPNOTSUPP;
@@ -110,24 +112,30 @@ static bool admit(struct backend_io *io)
 	return io->result == 0;
 }
 
-static void check_buffer(const struct backend_io *io)
+static void check_buffer(const struct backend_io *io, const struct backend_device *device)
 {
-	uint32_t align_bytes = io->queue->device->limits.dma_alignment_bytes;
+	uint32_t align_bytes = device->limits.dma_alignment_bytes;
 
 	if (!moves_data(io))
 		return;
 	if (!io->buf) {
-		ASSERT(io->queue->device->ops->data &
+		ASSERT(device->ops->data &
 		       (io->buf_index >= 0 ? BACKEND_DATA_FIXED : BACKEND_DATA_MOVES));
 		return;
 	}
-	ASSERT(align_bytes == 0 || (uintptr_t)io->buf % align_bytes == 0);
+	ASSERT(align_bytes == 0 || ((uintptr_t)io->buf & (align_bytes - 1)) == 0);
 }
 
-static enum backend_submit submitted(struct backend_io *io, enum backend_submit answer)
+static enum backend_submit submitted(struct backend_io *io, struct backend_queue *queue,
+				     enum backend_submit answer)
 {
 	/* It cannot have been completed: backend_io_complete asserts that. */
 	ASSERT(io->state == BACKEND_IO_SUBMITTING);
+	if (__builtin_expect(answer == BACKEND_QUEUED, 1)) {
+		io->state = BACKEND_IO_QUEUED;
+		queue->inflight++;
+		return answer;
+	}
 	switch (answer) {
 	case BACKEND_DONE:
 		ASSERT(io->result <= 0);
@@ -136,12 +144,10 @@ static enum backend_submit submitted(struct backend_io *io, enum backend_submit 
 		io->state = BACKEND_IO_IDLE;
 		return answer;
 	case BACKEND_QUEUED:
-		io->state = BACKEND_IO_QUEUED;
-		io->queue->inflight++;
-		return answer;
+		break;
 	case BACKEND_BUSY:
 		/* With nothing in flight nobody would ever submit it again. */
-		ASSERT(io->queue->inflight > 0);
+		ASSERT(queue->inflight > 0);
 		io->state = BACKEND_IO_IDLE;
 		return answer;
 	}
@@ -152,30 +158,30 @@ static enum backend_submit submitted(struct backend_io *io, enum backend_submit 
 enum backend_submit backend_io_submit(struct backend_io *io)
 {
 	struct backend_queue *queue = io->queue;
+	const struct backend_device *device = queue->device;
 	enum backend_submit answer;
 
-	ASSERT(queue->owner == &this_thread);
+	ASSERT(queue->free_for == &this_thread);
 	ASSERT(io->state == BACKEND_IO_IDLE);
-	ASSERT(!queue->in_submit);
 	io->throttle_ns = 0;
-	if (!admit(io))
+	if (!is_plain(io, device) && !admit(io, device))
 		return BACKEND_DONE;
-	check_buffer(io);
+	check_buffer(io, device);
 	io->state = BACKEND_IO_SUBMITTING;
 	io->result = RESULT_UNSET;
-	queue->in_submit = true;
-	answer = queue->device->ops->submit(io);
-	queue->in_submit = false;
-	return submitted(io, answer);
+	queue->free_for = NULL;
+	answer = device->ops->submit(io);
+	queue->free_for = &this_thread;
+	return submitted(io, queue, answer);
 }
 
 void backend_io_complete(struct backend_io *io, int result)
 {
 	struct backend_queue *queue = io->queue;
 
-	ASSERT(queue->owner == &this_thread);
-	/* Also not another I/O of the queue: its done would submit again, and so on without end. */
-	ASSERT(!queue->in_submit);
+	/* Not even another I/O than the one that is submitted just now: its done would submit
+	 * again, and so on without end. */
+	ASSERT(queue->free_for == &this_thread);
 	ASSERT(io->state == BACKEND_IO_QUEUED);
 	ASSERT(queue->inflight > 0);
 	ASSERT(result <= 0);
@@ -189,8 +195,7 @@ void backend_io_cancel(struct backend_io *io)
 {
 	struct backend_queue *queue = io->queue;
 
-	ASSERT(queue->owner == &this_thread);
-	ASSERT(!queue->in_submit);
+	ASSERT(queue->free_for == &this_thread);
 	/* It may have come to its end by itself just before. */
 	if (io->state == BACKEND_IO_QUEUED && queue->device->ops->cancel)
 		queue->device->ops->cancel(io);

@@ -68,13 +68,11 @@ void op_fini(struct op *op)
 	op->reactor = NULL;
 }
 
-struct io_uring_sqe *op_sqe(struct op *op)
+struct io_uring_sqe *op_sqe_slow(struct op *op)
 {
 	struct reactor *r = op->reactor;
-	struct io_uring_sqe *sqe;
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring.uring);
 
-	ASSERT(op->state == OP_IDLE);
-	sqe = io_uring_get_sqe(&r->ring.uring);
 	if (sqe)
 		return sqe;
 	/* Full: hand over what is there without waiting, then there is room unless the kernel is
@@ -87,14 +85,6 @@ void op_sqe_room(struct reactor *r, unsigned nr)
 {
 	if (io_uring_sq_space_left(&r->ring.uring) < nr)
 		ring_enter(&r->ring, 0, 0);
-}
-
-void op_start(struct op *op, struct io_uring_sqe *sqe)
-{
-	op->user_data += USER_DATA_GENERATION_ONE;
-	op->state = OP_INFLIGHT;
-	op->start_ns = op->reactor->now_ns;
-	sqe->user_data = op->user_data;
 }
 
 void op_park(struct op *op, op_retry_fn *retry)

@@ -48,20 +48,13 @@ int op_init(struct op *op, struct reactor *reactor, struct op_owner owner, op_fn
 /* The op must not be in flight. Accepts a zeroed op. */
 void op_fini(struct op *op);
 
-/*
- * An SQE to prepare for this idle op, or NULL. Each SQE got must be started before the next is
- * asked for. On a ring with 128-byte SQEs the second half is the caller's to clear.
- */
-struct io_uring_sqe *op_sqe(struct op *op);
+/* op_sqe and op_start: inline, in reactor.h */
 
 /*
  * Makes room for nr SQEs in a row, as far as the SQ is that large: prepared without a turn in
  * between they go to the kernel in one enter, which no signal cuts in two.
  */
 void op_sqe_room(struct reactor *r, unsigned nr);
-
-/* After the prep_* call, which would overwrite what this sets. */
-void op_start(struct op *op, struct io_uring_sqe *sqe);
 
 /* Runs retry when SQEs are to be had again. */
 void op_park(struct op *op, op_retry_fn *retry);

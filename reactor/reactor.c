@@ -197,16 +197,20 @@ static __attribute__((cold, noinline)) void nudge_watcher(struct reactor *r)
 	reactor_post(nudge->home, &nudge->mail, nudge->fn);
 }
 
+static __attribute__((cold, noinline)) void stale(struct reactor *r, const struct io_uring_cqe *cqe)
+{
+	counter_add(&r->stats.stale, 1);
+	log_limited(LOG_LEVEL_WARN, "stale completion", "reactor=%u user_data=0x%llx res=%d",
+		    r->idx, (unsigned long long)cqe->user_data, cqe->res);
+}
+
 static void dispatch(struct reactor *r, const struct io_uring_cqe *cqe)
 {
 	unsigned slot = user_data_slot(cqe->user_data);
 	struct op *op = slot < r->slot_fresh ? r->slot[slot] : NULL;
 
 	if (!op || op->user_data != cqe->user_data || op->state != OP_INFLIGHT) {
-		counter_add(&r->stats.stale, 1);
-		log_limited(LOG_LEVEL_WARN, "stale completion",
-			    "reactor=%u user_data=0x%llx res=%d", r->idx,
-			    (unsigned long long)cqe->user_data, cqe->res);
+		stale(r, cqe);
 		return;
 	}
 	if (!(cqe->flags & IORING_CQE_F_MORE))
@@ -215,19 +219,19 @@ static void dispatch(struct reactor *r, const struct io_uring_cqe *cqe)
 	op->fn(op, cqe->res, cqe->flags);
 }
 
-/* Callbacks may enter the kernel to make room in the SQ; that only appends CQEs behind tail. */
+/*
+ * Callbacks may enter the kernel to make room in the SQ; that only appends CQEs behind tail:
+ * entries are the kernel's again when head moves, after the last callback.
+ */
 static unsigned run_cqes(struct reactor *r)
 {
 	struct io_uring_cq *cq = &r->ring.uring.cq;
-	unsigned head = *cq->khead;
+	const struct io_uring_cqe *cqes = cq->cqes;
+	unsigned head = *cq->khead, mask = cq->ring_mask;
 	unsigned nr = MIN(io_uring_smp_load_acquire(cq->ktail) - head, (unsigned)CQE_BATCH_MAX);
 
-	for (unsigned i = 0; i < nr; i++) {
-		/* A copy: the callback may make the kernel reuse the entry once head moves. */
-		struct io_uring_cqe cqe = cq->cqes[(head + i) & cq->ring_mask];
-
-		dispatch(r, &cqe);
-	}
+	for (unsigned at = head; at != head + nr; at++)
+		dispatch(r, &cqes[at & mask]);
 	io_uring_smp_store_release(cq->khead, head + nr);
 	return nr;
 }

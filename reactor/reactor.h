@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/assert.h"
 #include "base/counter.h"
 #include "base/flight.h"
 #include "base/list.h"
@@ -228,6 +229,39 @@ void reactor_buffers_remove(struct reactor *r, int first, unsigned nr);
 int reactor_group_add(struct reactor *r, void *mem, unsigned nr);
 /* Accepts a negative group. */
 void reactor_group_remove(struct reactor *r, int group);
+
+/* What op_sqe does when that is not simple. */
+struct io_uring_sqe *op_sqe_slow(struct op *op);
+
+/*
+ * An SQE to prepare for this idle op, or NULL. Each SQE got must be started before the next is
+ * asked for. On a ring with 128-byte SQEs the second half is the caller's to clear.
+ *
+ * What io_uring_get_sqe does, without what only other rings need.
+ */
+static inline struct io_uring_sqe *op_sqe(struct op *op)
+{
+	const struct io_uring *uring = &op->reactor->ring.uring;
+	struct io_uring_sq *sq = &op->reactor->ring.uring.sq;
+	unsigned tail = sq->sqe_tail;
+
+	ASSERT(op->state == OP_IDLE);
+	if (__builtin_expect(uring->flags & IORING_SETUP_SQE128 ||
+				     tail - IO_URING_READ_ONCE(*sq->khead) >= sq->ring_entries,
+			     0))
+		return op_sqe_slow(op);
+	sq->sqe_tail = tail + 1;
+	return &sq->sqes[tail & sq->ring_mask];
+}
+
+/* After the prep_* call, which would overwrite what this sets. */
+static inline void op_start(struct op *op, struct io_uring_sqe *sqe)
+{
+	op->user_data += USER_DATA_GENERATION_ONE;
+	op->state = OP_INFLIGHT;
+	op->start_ns = op->reactor->now_ns;
+	sqe->user_data = op->user_data;
+}
 
 /* Any thread. */
 static inline void reactor_post(struct reactor *r, struct mail *mail, mail_fn *fn)
