@@ -62,6 +62,7 @@ struct file_io {
 	enum file_state state;
 	int mode;		 /* FILE_FALLOCATE */
 	uint32_t left_bytes;	 /* of READ, WRITE, ZEROES */
+	int file_slot;		 /* of the queue */
 	uint64_t retry_until_ns; /* 0: nothing has been tried again */
 };
 
@@ -82,11 +83,16 @@ static uint64_t next_offset(const struct file_io *f)
 	return f->io->offset_bytes + f->io->length_bytes - f->left_bytes;
 }
 
-static void enter_state(struct file_io *f, enum file_state state)
+static void begin(struct file_io *f, enum file_state state)
 {
 	f->state = state;
 	f->left_bytes = f->io->length_bytes;
 	f->retry_until_ns = 0;
+}
+
+static void enter_state(struct file_io *f, enum file_state state)
+{
+	begin(f, state);
 	issue(&f->op);
 }
 
@@ -100,7 +106,7 @@ static void complete(struct file_io *f, int result)
  * The rest of a READ or WRITE. What the kernel registered is addressed by offsets from 0 on.
  * Without io_uring_prep_rw, which sets each field by itself.
  */
-static void prep_move(const struct file_io *f, struct io_uring_sqe *sqe, int slot)
+static inline void prep_move(const struct file_io *f, struct io_uring_sqe *sqe)
 {
 	const struct backend_io *io = f->io;
 	uint32_t done_bytes = io->length_bytes - f->left_bytes;
@@ -108,7 +114,8 @@ static void prep_move(const struct file_io *f, struct io_uring_sqe *sqe, int slo
 
 	*sqe = (struct io_uring_sqe){
 		.opcode = (uint8_t)(io->buf ? IORING_OP_READ : IORING_OP_READ_FIXED) + write,
-		.fd = slot,
+		.flags = IOSQE_FIXED_FILE,
+		.fd = f->file_slot,
 		.off = io->offset_bytes + done_bytes,
 		.addr = (uintptr_t)io->buf + done_bytes,
 		.len = f->left_bytes,
@@ -135,9 +142,10 @@ static void prep_discard(const struct file_io *f, struct io_uring_sqe *sqe, int 
 	sqe->addr3 = f->io->length_bytes;
 }
 
-static void prep_other(struct file_io *f, struct io_uring_sqe *sqe, int slot)
+static void prep_other(struct file_io *f, struct io_uring_sqe *sqe)
 {
 	struct backend_io *io = f->io;
+	int slot = f->file_slot;
 
 	switch (f->state) {
 	case FILE_DISCARD:
@@ -159,23 +167,22 @@ static void prep_other(struct file_io *f, struct io_uring_sqe *sqe, int slot)
 	case FILE_IDLE:
 		ASSERT(!"an idle I/O has nothing to issue");
 	}
+	sqe->flags |= IOSQE_FIXED_FILE;
 }
 
 static void issue(struct op *op)
 {
 	struct file_io *f = container_of(op, struct file_io, op);
-	const struct file_queue *q = f->io->queue->priv;
 	struct io_uring_sqe *sqe = op_sqe(op);
 
 	if (!sqe) {
 		op_park(op, issue);
 		return;
 	}
-	if (__builtin_expect(is_move(f), 1))
-		prep_move(f, sqe, q->file_slot);
+	if (is_move(f))
+		prep_move(f, sqe);
 	else
-		prep_other(f, sqe, q->file_slot);
-	sqe->flags |= IOSQE_FIXED_FILE;
+		prep_other(f, sqe);
 	op_start(op, sqe);
 }
 
@@ -369,11 +376,22 @@ static enum backend_submit submit_other(struct backend_io *io)
 	return BACKEND_QUEUED;
 }
 
+/* The first SQE of a READ or WRITE: `issue` for what is known of it. */
 static enum backend_submit file_submit(struct backend_io *io)
 {
+	struct file_io *f = io->priv;
+	struct io_uring_sqe *sqe;
+
 	if (io->op > BACKEND_WRITE)
 		return submit_other(io);
-	enter_state(io->priv, io->op == BACKEND_READ ? FILE_READ : FILE_WRITE);
+	begin(f, io->op == BACKEND_READ ? FILE_READ : FILE_WRITE);
+	sqe = op_sqe(&f->op);
+	if (sqe) {
+		prep_move(f, sqe);
+		op_start(&f->op, sqe);
+	} else {
+		op_park(&f->op, issue);
+	}
 	return BACKEND_QUEUED;
 }
 
@@ -411,9 +429,11 @@ static int file_io_init(struct backend_io *io)
 	struct op_owner owner = { .kind = OP_KIND_BACKEND,
 				  .queue = io->queue->idx,
 				  .tag = io->tag };
+	const struct file_queue *q = io->queue->priv;
 	struct file_io *f = io->priv;
 
 	f->io = io;
+	f->file_slot = q->file_slot;
 	return op_init(&f->op, io->queue->reactor, owner, on_cqe);
 }
 

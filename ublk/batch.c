@@ -142,7 +142,7 @@ void batch_commit(struct queue *q)
 	}
 	b->sent_nr = 0;
 	for (unsigned i = 0; i < q->commit_nr; i++) {
-		struct tag_io *io = &q->ios[q->commits[i]];
+		struct tag_io *io = q->commits[i];
 
 		tag_account_commit(io);
 		io->committing = true;
@@ -179,7 +179,7 @@ static void commit_event(struct op *op, int res, uint32_t cqe_flags)
 	if (res <= 0 && !is_transient(res))
 		tag_down(&q->ios[b->sent[i++]], res < 0 ? res : -EPROTO);
 	for (; i < b->sent_nr; i++)
-		q->commits[q->commit_nr++] = b->sent[i];
+		q->commits[q->commit_nr++] = &q->ios[b->sent[i]];
 	b->sent_nr = 0;
 	if (q->commit_nr > 0)
 		tag_commits_wanted(q);

@@ -24,6 +24,7 @@
 struct batch;
 struct io_errors;
 struct queue;
+struct tag_io;
 
 /* What the main thread says before attach; read-only for the reactor. */
 struct queue_setup {
@@ -95,7 +96,7 @@ struct queue {
 	struct io_uring_sqe sqe; /* what all commands begin with */
 	struct batch *batch;	 /* or NULL */
 
-	uint16_t *commits; /* tags to hand back at the end of this turn */
+	struct tag_io **commits; /* to hand back at the end of this turn */
 	unsigned commit_nr;
 	unsigned up_nr;	      /* tags that are not down: armed in the driver or being served */
 	unsigned inflight_nr; /* taken from the driver, not handed back */

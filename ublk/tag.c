@@ -42,7 +42,7 @@ void tag_sqe_init(struct queue *q)
 }
 
 /* FETCH_REQ and COMMIT_AND_FETCH_REQ differ only in the opcode and the result. */
-static void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uint32_t cmd_op)
+static inline void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uint32_t cmd_op)
 {
 	struct ublksrv_io_cmd *cmd = (struct ublksrv_io_cmd *)((char *)sqe + SQE_CMD_OFFSET);
 
@@ -60,14 +60,15 @@ static void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uint32_t c
 /* ---- bytes by hand ---- */
 
 /* The pages are in the tag's registered buffer, or the driver could not put them there. */
-static void place_registered(struct tag_io *io, uint32_t op_flags)
+static void place_registered(struct queue *q, struct tag_io *io, uint32_t op_flags)
 {
-	struct queue *q = io->queue;
-
-	io->by_hand = op_flags & UBLK_IO_F_NEED_REG_BUF;
-	io->bio.buf = io->by_hand ? queue_buffer(q, io->bio.tag) : NULL;
-	if (io->by_hand)
-		counter_add(&q->stats.fallbacks, 1);
+	io->by_hand = false;
+	io->bio.buf = NULL;
+	if (__builtin_expect(!(op_flags & UBLK_IO_F_NEED_REG_BUF), 1))
+		return;
+	io->by_hand = true;
+	io->bio.buf = queue_buffer(q, io->bio.tag);
+	counter_add(&q->stats.fallbacks, 1);
 }
 
 /* ---- there and back ---- */
@@ -79,45 +80,46 @@ void tag_commits_wanted(struct queue *q)
 	reactor_at_turn_end(q->setup.reactor, &q->commit_task, commit_at_turn_end);
 }
 
-static void commit_later(struct tag_io *io)
+static inline void commit_later(struct queue *q, struct tag_io *io)
 {
-	struct queue *q = io->queue;
-
 	tag_set_state(io, TAG_DONE);
-	q->commits[q->commit_nr++] = io->bio.tag;
-	tag_commits_wanted(q);
+	/* The first one brings the others with it. */
+	if (q->commit_nr == 0)
+		tag_commits_wanted(q);
+	q->commits[q->commit_nr++] = io;
 }
 
 /* Apart, so that its call costs those nothing that succeed. */
-static __attribute__((cold, noinline)) void tag_fail(struct tag_io *io, int err)
+static __attribute__((cold, noinline)) void tag_fail(struct queue *q, struct tag_io *io, int err)
 {
 	io_error_tell(io, err);
 	io->result = err;
 	io->committing = false;
-	commit_later(io);
+	commit_later(q, io);
 }
 
 /* The request of this tag is answered: hand it back at the end of the turn. */
-static void tag_finish(struct tag_io *io, int result)
+static inline void tag_finish(struct queue *q, struct tag_io *io, int result)
 {
 	bool has_data = io->bio.op == BACKEND_READ || io->bio.op == BACKEND_WRITE;
 
-	if (result == 0 && io->by_hand && io->bio.op == BACKEND_READ)
+	if (io->by_hand && result == 0 && io->bio.op == BACKEND_READ)
 		result = backend_data_to_driver(&io->bio, 0, io->bio.buf, io->bio.length_bytes);
-	if (result < 0) {
-		tag_fail(io, result);
+	if (__builtin_expect(result < 0, 0)) {
+		tag_fail(q, io, result);
 		return;
 	}
 	io->result = has_data ? (int32_t)io->bio.length_bytes : 0;
 	io->committing = false;
-	commit_later(io);
+	commit_later(q, io);
 }
 
 void tag_refuse(struct tag_io *io, int err)
 {
 	/* What a backend said last was about another request. */
 	io->bio.result = 0;
-	tag_finish(io, err);
+	io->submit_ns = io->done_ns = io->start_ns;
+	tag_finish(io->queue, io, err);
 }
 
 static void busy_retry(struct task *task);
@@ -129,22 +131,20 @@ void tag_backend_done(struct backend_io *bio)
 
 	io->done_ns = q->setup.reactor->now_ns;
 	instrument_done(io);
-	tag_finish(io, bio->result);
+	tag_finish(q, io, bio->result);
 	if (!list_empty(&q->busy))
 		reactor_defer(q->setup.reactor, &q->busy_task, busy_retry);
 }
 
-static void tag_submit(struct tag_io *io)
+static inline void tag_submit(struct queue *q, struct tag_io *io)
 {
-	struct queue *q = io->queue;
-
 	tag_set_state(io, TAG_SERVING);
 	io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
 	instrument_submit(io);
 	fault_block(io->bio.offset_bytes >> SECTOR_SHIFT);
 	switch (backend_io_submit(&io->bio)) {
 	case BACKEND_DONE:
-		tag_finish(io, io->bio.result);
+		tag_finish(q, io, io->bio.result);
 		break;
 	case BACKEND_QUEUED:
 		break;
@@ -166,7 +166,7 @@ static void busy_retry(struct task *task)
 
 	list_splice(&list, &q->busy);
 	while ((node = list_pop_front(&list)))
-		tag_submit(list_entry(node, struct tag_io, busy));
+		tag_submit(q, list_entry(node, struct tag_io, busy));
 }
 
 void tag_busy_timeout(struct timer *timer)
@@ -191,27 +191,42 @@ static int backend_op_of(unsigned ublk_op)
 	return ublk_op < ARRAY_SIZE(map) ? map[ublk_op] : -1;
 }
 
-/* Reads the descriptor, once: it is shared memory. Returns 0 or -errno for a malformed request. */
-static int decode(struct tag_io *io)
+static int decode_other(struct tag_io *io, uint32_t op_flags, uint64_t length_bytes)
 {
-	const struct queue *q = io->queue;
-	const struct ublksrv_io_desc *iod = &q->setup.descs[io->bio.tag];
-	uint32_t op_flags = iod->op_flags;
-	uint64_t length_bytes = (uint64_t)iod->nr_sectors << SECTOR_SHIFT;
 	int op = backend_op_of(op_flags & 0xff);
 
 	io->bio.op = io->flight_key.op = (uint8_t)(op < 0 ? BACKEND_FLUSH : op);
 	io->bio.flags = (uint8_t)((op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0) |
 				  (op_flags & UBLK_IO_F_NOUNMAP ? BACKEND_NOUNMAP : 0));
-	io->bio.offset_bytes = iod->start_sector << SECTOR_SHIFT;
-	io->bio.length_bytes = op == BACKEND_FLUSH ? 0 : (uint32_t)length_bytes;
+	if (op == BACKEND_FLUSH)
+		io->bio.length_bytes = 0;
 	if (op < 0)
 		return -EOPNOTSUPP;
-	if (length_bytes > UINT32_MAX ||
-	    (op <= BACKEND_WRITE && length_bytes > q->setup.max_io_bytes))
+	return length_bytes > UINT32_MAX ? -EIO : 0;
+}
+
+_Static_assert((int)UBLK_IO_OP_READ == (int)BACKEND_READ &&
+		       (int)UBLK_IO_OP_WRITE == (int)BACKEND_WRITE && UBLK_IO_OP_WRITE == 1,
+	       "READ and WRITE have the same numbers");
+
+/* Reads the descriptor, once: it is shared memory. Returns 0 or -errno for a malformed request. */
+static inline int decode(struct queue *q, struct tag_io *io)
+{
+	const struct ublksrv_io_desc *iod = &q->setup.descs[io->bio.tag];
+	uint32_t op_flags = iod->op_flags;
+	uint64_t length_bytes = (uint64_t)iod->nr_sectors << SECTOR_SHIFT;
+	uint8_t op = op_flags & 0xff;
+
+	io->bio.offset_bytes = iod->start_sector << SECTOR_SHIFT;
+	io->bio.length_bytes = (uint32_t)length_bytes;
+	if (op > UBLK_IO_OP_WRITE)
+		return decode_other(io, op_flags, length_bytes);
+	io->bio.op = io->flight_key.op = op;
+	io->bio.flags = op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0;
+	if (length_bytes > q->setup.max_io_bytes)
 		return -EIO;
-	if (q->setup.data.path == DATA_PATH_ZERO_COPY && op <= BACKEND_WRITE)
-		place_registered(io, op_flags);
+	if (q->setup.data.path == DATA_PATH_ZERO_COPY)
+		place_registered(q, io, op_flags);
 	return 0;
 }
 
@@ -222,27 +237,27 @@ void tag_serve(struct tag_io *io)
 
 	if (fault_lose(q->setup.descs[io->bio.tag].start_sector))
 		return;
-	if (q->gated) {
+	if (__builtin_expect(q->gated, 0)) {
 		list_push_back(&q->kept, &io->busy);
 		return;
 	}
-	io->start_ns = io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
+	io->start_ns = q->setup.reactor->now_ns;
 	q->inflight_nr++;
 	q->used = true;
 	if (!q->trim_armed)
 		queue_trim_arm(q);
-	ret = decode(io);
+	ret = decode(q, io);
 	instrument_fetch(io);
-	if (ret == 0 && q->cancelling)
+	if (q->cancelling && ret == 0)
 		ret = -EIO;
-	if (ret == 0 && io->by_hand && io->bio.op == BACKEND_WRITE)
+	if (io->by_hand && ret == 0 && io->bio.op == BACKEND_WRITE)
 		ret = backend_data_from_driver(&io->bio, 0, io->bio.buf, io->bio.length_bytes);
 	if (ret == 0 && fault_no_fua())
 		io->bio.flags &= (uint8_t)~BACKEND_FUA;
-	if (ret < 0 || (io->bio.op == BACKEND_FLUSH && fault_no_flush()))
+	if (__builtin_expect(ret < 0, 0) || (io->bio.op == BACKEND_FLUSH && fault_no_flush()))
 		tag_refuse(io, ret);
 	else
-		tag_submit(io);
+		tag_submit(q, io);
 }
 
 void tag_down(struct tag_io *io, int res)
@@ -272,7 +287,7 @@ void tag_event(struct op *op, int res, uint32_t cqe_flags)
 	if (res == UBLK_IO_RES_OK)
 		tag_serve(io);
 	else if (res == -ENOMEM && io->committing)
-		commit_later(io);
+		commit_later(io->queue, io);
 	else
 		tag_down(io, res);
 }
@@ -297,7 +312,7 @@ static void commit_at_turn_end(struct task *task)
 		return;
 	}
 	for (; nr < q->commit_nr; nr++) {
-		struct tag_io *io = &q->ios[q->commits[nr]];
+		struct tag_io *io = q->commits[nr];
 		struct io_uring_sqe *sqe = op_sqe(&io->op);
 
 		if (!sqe)
