@@ -27,7 +27,7 @@ const char *op_kind_name(enum op_kind kind)
 		[OP_KIND_MAILBOX] = "mailbox",
 		[OP_KIND_CONTROL] = "control",
 		[OP_KIND_TAG] = "tag",
-		[OP_KIND_BACKEND] = "backend",
+		[OP_KIND_BACKEND] = "backend", [OP_KIND_ALARM] = "alarm",
 	};
 
 	return kind < OP_KIND_NR && name[kind] ? name[kind] : "?";

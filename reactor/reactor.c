@@ -106,7 +106,7 @@ static int init_parts(struct reactor *r, const struct reactor_params *params)
 	if (ret < 0)
 		return ret;
 	mailbox_arm(&r->mailbox_op);
-	return 0;
+	return alarm_init(&r->alarm, r);
 }
 
 static uint64_t cpu_ns(const struct reactor *r)
@@ -169,7 +169,8 @@ int reactor_init(struct reactor *r, const struct reactor_params *params)
 
 void reactor_fini(struct reactor *r)
 {
-	/* The ring goes first: it ends the read of the mailbox, the one op that is always out. */
+	/* The ring goes first: it ends the read of the mailbox, which is always out, and the alarm.
+	 */
 	ring_fini(&r->ring);
 	mailbox_fini(&r->mailbox);
 	if (r->event_fd > 0)
@@ -405,7 +406,7 @@ static void enter(struct reactor *r, bool may_wait)
 {
 	if (r->busy_poll_ns && may_wait && busy_poll(r))
 		return;
-	enter_kernel(r, sleep_ns(r, may_wait));
+	enter_kernel(r, alarm_limit_ns(&r->alarm, sleep_ns(r, may_wait)));
 }
 
 static void account(struct reactor *r, uint64_t start_ns, unsigned cqe_nr)

@@ -17,6 +17,7 @@
 #include "base/counter.h"
 #include "base/flight.h"
 #include "base/list.h"
+#include "reactor/alarm.h"
 #include "reactor/mailbox.h"
 #include "reactor/op.h"
 #include "reactor/ring.h"
@@ -119,6 +120,7 @@ struct reactor {
 	struct list_node tasks;
 	struct list_node turn_end; /* tasks at the end of this turn */
 	struct timer_heap timers;
+	struct alarm alarm;
 
 	struct mailbox mailbox;
 	struct op mailbox_op;

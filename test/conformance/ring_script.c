@@ -57,7 +57,8 @@ static void take(const struct io_uring_sqe *sqe)
 {
 	struct io_uring_cqe *cqe = &mem.cqes[mem.cq_tail & mem.cq_mask];
 
-	if (user_data_kind(sqe->user_data) == OP_KIND_MAILBOX)
+	if (user_data_kind(sqe->user_data) == OP_KIND_MAILBOX ||
+	    user_data_kind(sqe->user_data) == OP_KIND_ALARM)
 		return;
 	ASSERT(ring_script.log_nr < SCRIPT_LOG_MAX);
 	ring_script.log[ring_script.log_nr++] = *sqe;

@@ -120,7 +120,7 @@ void ring_fini(struct ring *ring)
 	list_for_each (node, &s->held) {
 		const struct sim_op *op = list_entry(node, struct sim_op, node);
 
-		if (op != s->mail)
+		if (op != s->mail && op != s->alarm)
 			sim_fail("ring %u is closed with an SQE of kind %s in flight", s->idx,
 				 op_kind_name(user_data_kind(op->sqe.user_data)));
 	}
@@ -340,6 +340,32 @@ void sim_op_done_inline(struct sim_op *op, int res, bool urgent)
 	free(op);
 }
 
+static void alarm_goes_off(struct sim_event *event)
+{
+	struct sim_op *op = container_of(event, struct sim_op, event);
+
+	op->ring->alarm = NULL;
+	sim_op_done(op, -ETIME);
+}
+
+/* The only timeouts are absolute ones of the reactor's alarm. */
+static void alarm_set(struct sim_op *op)
+{
+	struct sim_ring *s = op->ring;
+	const struct __kernel_timespec *ts =
+		(const struct __kernel_timespec *)(uintptr_t)op->sqe.addr;
+
+	if (op->sqe.timeout_flags != IORING_TIMEOUT_ABS || op->sqe.len != 1 || s->alarm)
+		sim_fail("ring %u: a strange timeout, or two of them", s->idx);
+	if (sim_fault(FAULT_TIMEOUT)) {
+		sim_op_done(op, -ENOMEM);
+		return;
+	}
+	s->alarm = op;
+	s->alarm_ns = (uint64_t)ts->tv_sec * NS_PER_SEC + (uint64_t)ts->tv_nsec;
+	sim_event_arm(&op->event, MAX(s->alarm_ns, sim.now_ns), alarm_goes_off);
+}
+
 static void dispatch(struct sim_op *op)
 {
 	struct sim_ring *s = op->ring;
@@ -348,6 +374,10 @@ static void dispatch(struct sim_op *op)
 	if (op->sqe.flags & IOSQE_FIXED_FILE)
 		op->fd = (unsigned)op->sqe.fd < SIM_FILE_NR ? s->files[op->sqe.fd] : -1;
 	sim_trace("sqe", s->idx, op->sqe.user_data, op->sqe.opcode, op->sqe.len);
+	if (op->sqe.opcode == IORING_OP_TIMEOUT) {
+		alarm_set(op);
+		return;
+	}
 	if (op->fd < 0)
 		sim_fail("SQE of opcode %u names no file (fd %d, flags %x)", op->sqe.opcode,
 			 op->sqe.fd, op->sqe.flags);
@@ -403,6 +433,9 @@ static void check_sleep(struct sim_ring *s, unsigned wait_nr, uint64_t timeout_n
 {
 	const struct reactor *r = container_of(s->ring, struct reactor, ring);
 	uint64_t deadline_ns = reactor_next_deadline_ns(r);
+
+	if (s->alarm && s->alarm_ns >= r->now_ns)
+		timeout_ns = MIN(timeout_ns, s->alarm_ns - r->now_ns);
 
 	/* It expects all but one to be there by now. */
 	if (cq_used(s) + 1 < wait_nr)

@@ -26,6 +26,7 @@ static const struct fault_row {
 	[FAULT_CLOCK_STALL] = { "clock-stall", 100 },
 	[FAULT_MAIL_EINTR] = { "mail-eintr", 50000 },
 	[FAULT_FILE_SET] = { "file-table-enomem", 20000 },
+	[FAULT_TIMEOUT] = { "timeout-enomem", 100000 },
 	[FAULT_BUFFERS_INIT] = { "buffer-table-enomem", 200000 },
 	[FAULT_BUFFER_REGISTER] = { "buffer-register-fails", 30000 },
 	[FAULT_GROUP_SET] = { "buffer-group-enomem", 20000 },

@@ -130,7 +130,7 @@ static void test_mail_ends_a_poll(void **state)
 	assert_in_range(play_ball(&params), 1, 1001);
 }
 
-struct alarm {
+struct alarm_clock {
 	struct timer timer;
 	bool rang;
 	uint64_t rang_ns;
@@ -138,7 +138,7 @@ struct alarm {
 
 static void ring_alarm(struct timer *timer)
 {
-	struct alarm *alarm = container_of(timer, struct alarm, timer);
+	struct alarm_clock *alarm = container_of(timer, struct alarm_clock, timer);
 
 	alarm->rang = true;
 	alarm->rang_ns = ring_clock_ns();
@@ -147,7 +147,7 @@ static void ring_alarm(struct timer *timer)
 static void test_reactor_timers_wake_the_loop(void **state)
 {
 	uint64_t due_ns = ring_clock_ns() + 30 * NS_PER_MS;
-	struct alarm alarm = { 0 };
+	struct alarm_clock alarm = { 0 };
 	struct loop loop;
 
 	(void)state;
