@@ -384,8 +384,8 @@ static enum backend_submit file_submit(struct backend_io *io)
 
 	if (io->op > BACKEND_WRITE)
 		return submit_other(io);
-	begin(f, io->op == BACKEND_READ ? FILE_READ : FILE_WRITE);
 	sqe = op_sqe(&f->op);
+	begin(f, io->op == BACKEND_READ ? FILE_READ : FILE_WRITE);
 	if (sqe) {
 		prep_move(f, sqe);
 		op_start(&f->op, sqe);

@@ -91,7 +91,7 @@ static inline void flight_write(struct flight_file *f, uint64_t time_ns, enum fl
 	r->time_ns = time_ns;
 	r->sector = sector;
 	r->value = value;
-	memcpy(&r->key, key, sizeof(*key));
+	r->key = *key;
 	r->key.event = (uint8_t)event;
 	__atomic_store_n(&f->head, head + 1, __ATOMIC_RELEASE);
 }

@@ -155,6 +155,7 @@ int reactor_init(struct reactor *r, const struct reactor_params *params)
 	list_init(&r->parked);
 	list_init(&r->tasks);
 	list_init(&r->turn_end);
+	list_init(&r->running);
 	ret = ring_init(&r->ring, &ring_params);
 	if (ret < 0)
 		return ret;
@@ -239,12 +240,11 @@ static unsigned run_cqes(struct reactor *r)
 
 static void run_parked(struct reactor *r)
 {
-	struct list_node list = LIST_INIT(list);
 	struct list_node *node;
 
 	doing(r, REACTOR_DOING_RETRY);
-	list_splice(&list, &r->parked);
-	while ((node = list_pop_front(&list))) {
+	list_splice(&r->running, &r->parked);
+	while ((node = list_pop_front(&r->running))) {
 		struct op *op = list_entry(node, struct op, parked);
 
 		op->state = OP_IDLE;
@@ -252,13 +252,12 @@ static void run_parked(struct reactor *r)
 	}
 }
 
-static void run_tasks(struct list_node *tasks)
+static void run_tasks(struct reactor *r, struct list_node *tasks)
 {
-	struct list_node list = LIST_INIT(list);
 	struct list_node *node;
 
-	list_splice(&list, tasks);
-	while ((node = list_pop_front(&list))) {
+	list_splice(&r->running, tasks);
+	while ((node = list_pop_front(&r->running))) {
 		struct task *task = list_entry(node, struct task, node);
 
 		task->fn(task);
@@ -336,16 +335,22 @@ static uint64_t sleep_ns(const struct reactor *r, bool may_wait)
 	return deadline_ns > r->now_ns ? deadline_ns - r->now_ns : 0;
 }
 
+/* -EAGAIN, -EBUSY: out of memory or the CQ is full; reaping is the cure. */
+static __attribute__((cold, noinline)) void enter_failed(const struct reactor *r, int err)
+{
+	if (err == -EAGAIN || err == -EBUSY)
+		return;
+	log_error("io_uring_enter failed", "reactor=%u error=%s", r->idx, errname(err));
+	ASSERT(!"io_uring_enter");
+}
+
 static void enter_kernel(struct reactor *r, uint64_t timeout_ns)
 {
 	uint64_t before_ns = r->now_ns;
 	int ret = ring_enter(&r->ring, timeout_ns ? 1 : 0, timeout_ns);
 
-	/* -EAGAIN, -EBUSY: out of memory or the CQ is full; reaping below is the cure. */
-	if (ret < 0 && ret != -EAGAIN && ret != -EBUSY) {
-		log_error("io_uring_enter failed", "reactor=%u error=%s", r->idx, errname(ret));
-		ASSERT(!"io_uring_enter");
-	}
+	if (ret < 0)
+		enter_failed(r, ret);
 	r->now_ns = ring_clock_ns();
 	counter_add(&r->stats.enter_ns, r->now_ns - before_ns);
 }
@@ -422,16 +427,24 @@ static void account(struct reactor *r, uint64_t start_ns, unsigned cqe_nr)
 		counter_add(&r->stats.stalls, 1);
 }
 
+/* Before the CQEs are read, so that none is missed. */
+static __attribute__((noinline)) void event_fd_clear(const struct reactor *r)
+{
+	uint64_t signalled;
+
+	if (read(r->event_fd, &signalled, sizeof(signalled)) < 0)
+		ASSERT(errno == EAGAIN);
+}
+
 void reactor_turn(struct reactor *r, bool may_wait)
 {
-	uint64_t start_ns, signalled;
+	uint64_t start_ns;
 	unsigned cqe_nr;
 
 	ASSERT(!r->in_turn);
 	r->in_turn = true;
-	/* Cleared before the CQEs are read, so that none is missed. */
-	if (r->event_fd >= 0 && read(r->event_fd, &signalled, sizeof(signalled)) < 0)
-		ASSERT(errno == EAGAIN);
+	if (r->event_fd >= 0)
+		event_fd_clear(r);
 	enter(r, may_wait);
 	start_ns = r->now_ns;
 	code_since(r, start_ns);
@@ -442,14 +455,14 @@ void reactor_turn(struct reactor *r, bool may_wait)
 		run_parked(r);
 	if (!list_empty(&r->tasks)) {
 		doing(r, REACTOR_DOING_TASK);
-		run_tasks(&r->tasks);
+		run_tasks(r, &r->tasks);
 	}
 	run_mailbox(r);
 	run_timers(r);
 	r->now_ns = ring_clock_ns();
 	if (!list_empty(&r->turn_end)) {
 		doing(r, REACTOR_DOING_TURN_END);
-		run_tasks(&r->turn_end);
+		run_tasks(r, &r->turn_end);
 	}
 	account(r, start_ns, cqe_nr);
 	code_since(r, 0);

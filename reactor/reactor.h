@@ -119,6 +119,7 @@ struct reactor {
 	struct list_node parked; /* ops waiting for an SQE */
 	struct list_node tasks;
 	struct list_node turn_end; /* tasks at the end of this turn */
+	struct list_node running;  /* those of one of the lists above whose turn it is */
 	struct timer_heap timers;
 	struct alarm alarm;
 

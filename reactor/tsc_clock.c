@@ -69,11 +69,7 @@ static __attribute__((noinline)) uint64_t set_right(struct tsc_clock *c, uint64_
 
 uint64_t tsc_clock_at(struct tsc_clock *c, uint64_t tsc, uint64_t (*real_ns)(void))
 {
-	uint64_t cycles = tsc - c->tsc;
-
-	if (cycles >= c->window_cycles)
-		return set_right(c, tsc, real_ns);
-	return c->ns + (cycles * c->ns_per_cycle_32 >> 32);
+	return tsc_clock_knows(c, tsc) ? tsc_clock_count(c, tsc) : set_right(c, tsc, real_ns);
 }
 
 static bool ask_kernel(void)

@@ -23,6 +23,17 @@ struct tsc_clock {
 	uint64_t base_tsc, base_ns; /* from where on the rate is measured */
 };
 
+/* Whether the clock knows the time at counter value tsc without the real one, and what it is. */
+static inline bool tsc_clock_knows(const struct tsc_clock *c, uint64_t tsc)
+{
+	return tsc - c->tsc < c->window_cycles;
+}
+
+static inline uint64_t tsc_clock_count(const struct tsc_clock *c, uint64_t tsc)
+{
+	return c->ns + ((tsc - c->tsc) * c->ns_per_cycle_32 >> 32);
+}
+
 /*
  * The part of ring_clock_ns that needs no counter to be tested: the time at counter value tsc;
  * real_ns reads the real clock, when that is needed.

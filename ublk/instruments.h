@@ -13,24 +13,20 @@
 
 #ifdef UBLKD_INSTRUMENTS
 
-static inline void instrument_event(const struct tag_io *io, enum flight_event event,
-				    uint64_t now_ns, int32_t value)
+static inline void instrument_event(const struct queue *q, const struct tag_io *io,
+				    enum flight_event event, uint64_t now_ns, int32_t value)
 {
-	const struct queue *q = io->queue;
-
 	flight_write(q->setup.reactor->flight, now_ns, event, &io->flight_key,
 		     io->bio.offset_bytes >> 9, value);
 }
 
 /* A request was taken from the driver and decoded. */
-static inline void instrument_fetch(const struct tag_io *io)
+static inline void instrument_fetch(struct queue *q, const struct tag_io *io)
 {
-	struct queue *q = io->queue;
-
 	counter_add(&q->stats.started, 1);
 	if (q->inflight_nr > q->stats.inflight_max)
 		counter_add(&q->stats.inflight_max, 1);
-	instrument_event(io, FLIGHT_FETCH, io->start_ns, (int32_t)io->bio.length_bytes);
+	instrument_event(q, io, FLIGHT_FETCH, io->start_ns, (int32_t)io->bio.length_bytes);
 	PROBE5(io__fetch, io->id, io->bio.op, io->bio.offset_bytes >> 9, io->bio.length_bytes,
 	       q->inflight_nr);
 }
@@ -44,20 +40,20 @@ static inline void instrument_submit(const struct tag_io *io)
 static inline void instrument_busy(const struct tag_io *io)
 {
 	counter_add(&io->queue->stats.busy_retries, 1);
-	instrument_event(io, FLIGHT_BUSY, io->submit_ns, 0);
+	instrument_event(io->queue, io, FLIGHT_BUSY, io->submit_ns, 0);
 	PROBE1(io__busy, io->id);
 }
 
 /* The backend answered a QUEUED request. */
-static inline void instrument_done(const struct tag_io *io)
+static inline void instrument_done(const struct queue *q, const struct tag_io *io)
 {
-	instrument_event(io, FLIGHT_DONE, io->done_ns, io->bio.result);
+	instrument_event(q, io, FLIGHT_DONE, io->done_ns, io->bio.result);
 	PROBE2(io__done, io->id, io->bio.result);
 }
 
 static inline void instrument_abort(const struct tag_io *io, int res)
 {
-	instrument_event(io, FLIGHT_ABORT, io->queue->setup.reactor->now_ns, res);
+	instrument_event(io->queue, io, FLIGHT_ABORT, io->queue->setup.reactor->now_ns, res);
 }
 
 /*
@@ -89,9 +85,8 @@ static inline void instrument_layers(struct histogram *layer, const struct tag_i
 }
 
 /* The request goes back to the driver with the next enter; the clock was just read. */
-static inline void instrument_commit(const struct tag_io *io)
+static inline void instrument_commit(struct queue *q, const struct tag_io *io)
 {
-	struct queue *q = io->queue;
 	struct queue_op_stats *s = &q->stats.op[io->bio.op];
 	uint64_t now_ns = q->setup.reactor->now_ns;
 
@@ -107,14 +102,14 @@ static inline void instrument_commit(const struct tag_io *io)
 		instrument_layers(s->layer, io, now_ns, histogram_index_short);
 	else
 		instrument_layers(s->layer, io, now_ns, histogram_index);
-	instrument_event(io, FLIGHT_COMMIT, now_ns, io->result);
+	instrument_event(q, io, FLIGHT_COMMIT, now_ns, io->result);
 }
 
 #else
 
-static inline void instrument_fetch(const struct tag_io *io)
+static inline void instrument_fetch(struct queue *q, const struct tag_io *io)
 {
-	(void)io;
+	(void)q, (void)io;
 }
 
 static inline void instrument_submit(const struct tag_io *io)
@@ -127,9 +122,9 @@ static inline void instrument_busy(const struct tag_io *io)
 	(void)io;
 }
 
-static inline void instrument_done(const struct tag_io *io)
+static inline void instrument_done(const struct queue *q, const struct tag_io *io)
 {
-	(void)io;
+	(void)q, (void)io;
 }
 
 static inline void instrument_abort(const struct tag_io *io, int res)
@@ -138,9 +133,9 @@ static inline void instrument_abort(const struct tag_io *io, int res)
 	(void)res;
 }
 
-static inline void instrument_commit(const struct tag_io *io)
+static inline void instrument_commit(struct queue *q, const struct tag_io *io)
 {
-	(void)io;
+	(void)q, (void)io;
 }
 
 #endif

@@ -130,13 +130,13 @@ void tag_backend_done(struct backend_io *bio)
 	struct queue *q = io->queue;
 
 	io->done_ns = q->setup.reactor->now_ns;
-	instrument_done(io);
+	instrument_done(q, io);
 	tag_finish(q, io, bio->result);
 	if (!list_empty(&q->busy))
 		reactor_defer(q->setup.reactor, &q->busy_task, busy_retry);
 }
 
-static inline void tag_submit(struct queue *q, struct tag_io *io)
+static inline __attribute__((always_inline)) void tag_submit(struct queue *q, struct tag_io *io)
 {
 	tag_set_state(io, TAG_SERVING);
 	io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
@@ -247,7 +247,7 @@ void tag_serve(struct tag_io *io)
 	if (!q->trim_armed)
 		queue_trim_arm(q);
 	ret = decode(q, io);
-	instrument_fetch(io);
+	instrument_fetch(q, io);
 	if (q->cancelling && ret == 0)
 		ret = -EIO;
 	if (io->by_hand && ret == 0 && io->bio.op == BACKEND_WRITE)
@@ -292,13 +292,18 @@ void tag_event(struct op *op, int res, uint32_t cqe_flags)
 		tag_down(io, res);
 }
 
-void tag_account_commit(struct tag_io *io)
+static inline void account_commit(struct queue *q, struct tag_io *io)
 {
 	/* Not again what is only sent again. */
 	if (io->committing)
 		return;
-	instrument_commit(io);
-	io->queue->inflight_nr--;
+	instrument_commit(q, io);
+	q->inflight_nr--;
+}
+
+void tag_account_commit(struct tag_io *io)
+{
+	account_commit(io->queue, io);
 }
 
 /* All commits of the turn in one batch: they go to the kernel with the next enter. */
@@ -317,7 +322,7 @@ static void commit_at_turn_end(struct task *task)
 
 		if (!sqe)
 			break;
-		tag_account_commit(io);
+		account_commit(q, io);
 		prep_tag_cmd(io, sqe, UBLK_U_IO_COMMIT_AND_FETCH_REQ);
 	}
 	q->commit_nr -= nr;
