@@ -110,7 +110,7 @@ static inline void prep_move(const struct file_io *f, struct io_uring_sqe *sqe)
 {
 	const struct backend_io *io = f->io;
 	uint32_t done_bytes = io->length_bytes - f->left_bytes;
-	uint8_t write = f->state == FILE_WRITE;
+	bool write = f->state == FILE_WRITE;
 
 	*sqe = (struct io_uring_sqe){
 		.opcode = (uint8_t)(io->buf ? IORING_OP_READ : IORING_OP_READ_FIXED) + write,
@@ -119,7 +119,7 @@ static inline void prep_move(const struct file_io *f, struct io_uring_sqe *sqe)
 		.off = io->offset_bytes + done_bytes,
 		.addr = (uintptr_t)io->buf + done_bytes,
 		.len = f->left_bytes,
-		.rw_flags = io->flags & BACKEND_FUA ? RWF_DSYNC : 0,
+		.rw_flags = write && (io->flags & BACKEND_FUA) ? RWF_DSYNC : 0,
 		.buf_index = io->buf ? 0 : (uint16_t)io->buf_index,
 	};
 }

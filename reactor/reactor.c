@@ -159,6 +159,7 @@ int reactor_init(struct reactor *r, const struct reactor_params *params)
 	ret = ring_init(&r->ring, &ring_params);
 	if (ret < 0)
 		return ret;
+	r->simple_sqe_nr = params->control ? 0 : r->ring.uring.sq.ring_entries;
 	r->now_ns = ring_clock_ns();
 	pthread_getcpuclockid(pthread_self(), &r->cpu_clock);
 	r->cpu_start_ns = cpu_ns(r);

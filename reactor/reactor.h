@@ -111,6 +111,7 @@ struct reactor {
 	struct ring ring;
 	uint64_t now_ns; /* read once after and once before the kernel, each turn */
 	unsigned idx;
+	unsigned simple_sqe_nr; /* size of the SQ; 0 with SQEs of 128 bytes: see op_sqe */
 
 	struct op **slot;    /* slot number -> op, or NULL */
 	uint32_t *slot_free; /* stack of free slot numbers, with their generations above */
@@ -244,14 +245,12 @@ struct io_uring_sqe *op_sqe_slow(struct op *op);
  */
 static inline struct io_uring_sqe *op_sqe(struct op *op)
 {
-	const struct io_uring *uring = &op->reactor->ring.uring;
-	struct io_uring_sq *sq = &op->reactor->ring.uring.sq;
+	struct reactor *r = op->reactor;
+	struct io_uring_sq *sq = &r->ring.uring.sq;
 	unsigned tail = sq->sqe_tail;
 
 	ASSERT(op->state == OP_IDLE);
-	if (__builtin_expect(uring->flags & IORING_SETUP_SQE128 ||
-				     tail - IO_URING_READ_ONCE(*sq->khead) >= sq->ring_entries,
-			     0))
+	if (__builtin_expect(tail - IO_URING_READ_ONCE(*sq->khead) >= r->simple_sqe_nr, 0))
 		return op_sqe_slow(op);
 	sq->sqe_tail = tail + 1;
 	return &sq->sqes[tail & sq->ring_mask];

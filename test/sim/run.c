@@ -444,6 +444,7 @@ static void settle(void)
 	}
 }
 
+/* slots_used: those of mailbox and alarm. */
 static void check_reactor(struct reactor *reactor, unsigned slots_used)
 {
 	uint64_t made = sim_ring_stale_nr(&reactor->ring);
@@ -476,9 +477,9 @@ static void tear_down(void)
 	while (!list_empty(&r.visits))
 		visit_free(list_entry(r.visits.next, struct visit, node));
 	ctl_close(&r.ctl);
-	check_reactor(&r.control, 1);
+	check_reactor(&r.control, 2);
 	for (unsigned i = 0; i < r.data_nr; i++)
-		check_reactor(&r.data[i], 1);
+		check_reactor(&r.data[i], 2);
 	if (sim_ring_files_nr() > 0 || model.ctl_fd >= 0)
 		sim_fail("files are left open");
 	for (unsigned i = 0; i < r.slot_nr; i++)
