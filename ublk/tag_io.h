@@ -15,12 +15,12 @@ enum tag_state {
 struct tag_io {
 	struct op op; /* FETCH or COMMIT_AND_FETCH */
 	struct backend_io bio;
-	uint64_t id; /* for the probes: base/probes.h */
+	uint64_t id;		      /* for the probes: base/probes.h */
 	struct flight_key flight_key; /* decode() sets its op */
-	uint64_t start_ns;  /* when the request was fetched */
-	uint64_t submit_ns; /* when the backend took it */
-	uint64_t done_ns;   /* when the backend answered */
-	int32_t result;	    /* for the commit: bytes or -errno */
+	uint64_t start_ns;	      /* when the request was fetched */
+	uint64_t submit_ns;	      /* when the backend took it */
+	uint64_t done_ns;	      /* when the backend answered */
+	int32_t result;		      /* for the commit: bytes or -errno */
 	bool by_hand;	    /* the bytes are copied by pread and pwrite, to and from bio.buf */
 	uint64_t copy_addr; /* for the driver's own copy: bio.buf, or 0 */
 	uint64_t reg_addr;  /* for AUTO_BUF_REG: registered buffer and flags, or 0 */
