@@ -434,8 +434,9 @@ static void check_sleep(struct sim_ring *s, unsigned wait_nr, uint64_t timeout_n
 	const struct reactor *r = container_of(s->ring, struct reactor, ring);
 	uint64_t deadline_ns = reactor_next_deadline_ns(r);
 
-	if (s->alarm && s->alarm_ns >= r->now_ns)
-		timeout_ns = MIN(timeout_ns, s->alarm_ns - r->now_ns);
+	/* One that is due goes off at once. */
+	if (s->alarm)
+		timeout_ns = MIN(timeout_ns, MAX(s->alarm_ns, r->now_ns) - r->now_ns);
 
 	/* It expects all but one to be there by now. */
 	if (cq_used(s) + 1 < wait_nr)
