@@ -135,6 +135,7 @@ static void did_not_start(struct fleet *f, struct member *m)
 		  m->error);
 	m->device = NULL;
 	m->state = MEMBER_FAILED;
+	m->stop_when_live = false;
 	m->ended = true;
 	plan_sweep(f);
 }
@@ -286,6 +287,15 @@ static void discard(struct fleet *f, struct member *m, bool force)
 		did_not_start(f, m);
 }
 
+/* A device that has just failed is freed by the sweep first. */
+static void give_up(struct fleet *f, struct member *m, bool force)
+{
+	m->given_up = m->ended;
+	m->given_up_by_force = force;
+	if (!m->given_up)
+		discard(f, m, force);
+}
+
 void fleet_del(struct fleet *f, struct member *m, bool force)
 {
 	fleet_set_next(m, NULL);
@@ -297,7 +307,7 @@ void fleet_del(struct fleet *f, struct member *m, bool force)
 		return;
 	}
 	if (m->past && !f->closing) {
-		discard(f, m, force);
+		give_up(f, m, force);
 		return;
 	}
 	/* Nothing runs; the sweep removes it, when its watches can have been added. */
@@ -327,10 +337,15 @@ static void log_live(const struct member *m)
 		 info.backend);
 }
 
-static void on_live(struct member *m)
+static void forget_past(struct member *m)
 {
 	free(m->past);
 	m->past = NULL;
+}
+
+static void on_live(struct member *m)
+{
+	forget_past(m);
 	/* The sweep stops it: not from inside an event. */
 	if (m->stop_when_live) {
 		m->state = MEMBER_STOPPING;
@@ -369,6 +384,9 @@ static void on_failed(struct member *m)
 		  "device=%s error=\"%s\"", m->settings->options.name, m->error);
 	if (m->state != MEMBER_STOPPING || device_kept(m->device))
 		m->state = MEMBER_FAILED;
+	/* The driver has it no more: the next try is a start. */
+	if (!device_kept(m->device))
+		forget_past(m);
 	m->stop_when_live = false;
 	m->ended = true;
 }
@@ -446,13 +464,13 @@ void fleet_start_as_next(struct member *m)
 	device_settings_free(m->settings);
 	m->settings = m->next;
 	m->next = NULL;
+	m->stop_when_live = false;
 	m->state = MEMBER_WAITING;
 }
 
 static void sweep_gone(struct fleet *f, struct member *m)
 {
-	free(m->past);
-	m->past = NULL;
+	forget_past(m);
 	if (m->next) {
 		fleet_start_as_next(m);
 		return;
@@ -463,12 +481,15 @@ static void sweep_gone(struct fleet *f, struct member *m)
 
 static void sweep_member(struct fleet *f, struct member *m)
 {
+	bool given_up = m->given_up;
+
 	device_free(m->device);
 	m->device = NULL;
-	m->ended = false;
-	m->late = false;
+	m->ended = m->late = m->given_up = false;
 	if (m->state == MEMBER_FAILED && m->past && m->next)
 		fleet_start_as_next(m);
+	else if (m->state == MEMBER_FAILED && m->past && given_up)
+		discard(f, m, m->given_up_by_force);
 	else if (m->state == MEMBER_FAILED)
 		sweep_failed(f, m);
 	else

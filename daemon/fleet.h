@@ -30,9 +30,10 @@ struct member {
 	enum member_state state;
 	struct member_past *past; /* the driver has it since a crash and it is not LIVE again */
 	bool stop_when_live;	  /* a polite removal, or `next`, waits until it is adopted */
-	bool from_file;		  /* a reload removes it when the file has it no more */
-	bool ended;		  /* the device is GONE or FAILED and waits for the sweep */
-	bool late;		  /* over its deadline: nobody waits for it any more */
+	bool given_up, given_up_by_force; /* to be discarded by the sweep, when it has ended */
+	bool from_file;			  /* a reload removes it when the file has it no more */
+	bool ended;			  /* the device is GONE or FAILED and waits for the sweep */
+	bool late;			  /* over its deadline: nobody waits for it any more */
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;
 	struct list_node resizes;    /* fleet_resize.c: who waits for the end of one */

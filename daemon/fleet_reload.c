@@ -22,7 +22,7 @@ static void restart_as(struct fleet *f, struct member *m, struct device_settings
 	if (m->past) {
 		/* The driver has it, and its users wait: it is adopted, with `next` at the latest.
 		 */
-		m->stop_when_live = m->device != NULL && !m->ended;
+		m->stop_when_live = m->state == MEMBER_STARTING || m->state == MEMBER_WAITING;
 		if (m->state == MEMBER_FAILED && !m->ended)
 			fleet_start_as_next(m);
 	} else if (m->ended || !m->device) {
@@ -40,8 +40,12 @@ static void reload_kept(struct fleet *f, struct member *m, struct settings *sett
 	bool equal = device_settings_equal(m->settings, wanted);
 
 	m->from_file = true;
-	if (equal && m->state != MEMBER_FAILED && m->state != MEMBER_STOPPING)
+	if (equal && m->state != MEMBER_FAILED && m->state != MEMBER_STOPPING) {
+		/* What was wished for meanwhile, while it is being adopted, is over. */
+		fleet_set_next(m, NULL);
+		m->stop_when_live = false;
 		return;
+	}
 	if (!equal && fleet_reload_size(m, wanted))
 		return;
 	log_info(equal ? "device is tried again" : "device has changed and is started anew",
