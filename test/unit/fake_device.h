@@ -7,6 +7,7 @@
  *   slow...    nothing happens until fake_release   busy...  a polite stop is refused
  *   held...    device_recover says that the backend is busy, fake_held_nr times
  *   rigid...   cannot be resized                    tight... a resize fails in the end
+ *   lost...    recovery fails, and the driver has the device no more
  */
 #ifndef TEST_FAKE_DEVICE_H
 #define TEST_FAKE_DEVICE_H
@@ -78,7 +79,7 @@ static void fake_answer(struct ev_loop *ev, struct ev_timer *w, int events)
 		d->state = after[d->planned];
 	if (d->planned == DEVICE_EVENT_STOP_REFUSED)
 		d->stop_wanted = false;
-	d->kept = d->planned == DEVICE_EVENT_FAILED && d->adopting;
+	d->kept = d->planned == DEVICE_EVENT_FAILED && d->adopting && !fake_is(d, "lost");
 	if (d->planned == DEVICE_EVENT_LIVE)
 		d->adopting = false;
 	d->host->event(d, d->planned, d->host->arg);
@@ -98,9 +99,11 @@ static inline void fake_plan(struct device *d, enum device_event event, const ch
 
 static inline void fake_plan_end(struct device *d)
 {
+	bool fails = fake_is(d, "sour") || (fake_is(d, "lost") && d->adopting);
+
 	if (!d->stop_wanted)
-		fake_plan(d, fake_is(d, "sour") ? DEVICE_EVENT_FAILED : DEVICE_EVENT_LIVE,
-			  fake_is(d, "sour") ? "the driver says no" : "");
+		fake_plan(d, fails ? DEVICE_EVENT_FAILED : DEVICE_EVENT_LIVE,
+			  fails ? "the driver says no" : "");
 	else if (fake_is(d, "busy") && !d->force && d->adopting)
 		fake_plan(d, DEVICE_EVENT_FAILED, "in use: by the test");
 	else if (fake_is(d, "busy") && !d->force)
@@ -193,9 +196,12 @@ int device_recover(struct device **ret_device, const struct device_host *host,
 	}
 	same.id = (int64_t)past->info.dev_id;
 	ret = device_start(ret_device, host, &same, owner, error, error_bytes);
-	if (ret == 0)
-		(*ret_device)->adopting = true;
-	return ret;
+	if (ret < 0)
+		return ret;
+	(*ret_device)->adopting = true;
+	if (!fake_is(*ret_device, "slow"))
+		fake_plan_end(*ret_device);
+	return 0;
 }
 
 int device_discard(struct device **ret_device, const struct device_host *host,
