@@ -1,0 +1,622 @@
+/* fleet: devices that a dead daemon left are adopted; and what stands in their notes at each step.
+ */
+#include <limits.h>
+
+#include <jansson.h>
+#include <unistd.h>
+
+#include "daemon/fleet_keep.h"
+#include "daemon/state.h"
+#include "test/unit/fleet_rig.h"
+
+static char folder[] = "/tmp/test_fleet_adopt.XXXXXX";
+static struct state notes;
+static struct backend_device memory;
+
+/* "serving 5": the phase and the id in the note of a device; "none" without one. */
+static const char *note_of(const char *name)
+{
+	static char text[64];
+	char path[128];
+	json_t *json;
+
+	snprintf(path, sizeof(path), "%s/%s.json", folder, name);
+	json = json_load_file(path, 0, NULL);
+	snprintf(text, sizeof(text), "none");
+	if (json)
+		snprintf(text, sizeof(text), "%s %lld",
+			 json_string_value(json_object_get(json, "phase")),
+			 json_integer_value(json_object_get(json, "id")));
+	json_decref(json);
+	return text;
+}
+
+/* As the daemon before noted it: name or "name:depth", of id 5, from the file. */
+static struct member *adopt_as(const char *name, bool from_file)
+{
+	struct ublksrv_ctrl_dev_info info = { .dev_id = 5, .nr_hw_queues = 1, .queue_depth = 1 };
+	struct state_record record = { .phase = STATE_SERVING,
+				       .id = 5,
+				       .from_file = from_file,
+				       .size_bytes = 1u << 20,
+				       .identity = "mem" };
+	struct settings s;
+	struct member *m;
+
+	parse(&s, name);
+	record.settings = settings_take(&s, 0);
+	snprintf(record.name, sizeof(record.name), "%s", record.settings->options.name);
+	assert_int_equal(state_write(&notes, &record), 0);
+	m = fleet_adopt(&fleet, &record, &info);
+	assert_null(record.settings);
+	settings_free(&s);
+	return m;
+}
+
+static struct member *adopt(const char *name)
+{
+	return adopt_as(name, true);
+}
+
+/* Also what is tried again every few milliseconds. */
+static void run_retries(void)
+{
+	do {
+		ev_run(ev, EVRUN_ONCE | EVRUN_NOWAIT);
+	} while (ev_is_active(&fleet.sweep) || ev_is_active(&fleet.retry) || fake_pending());
+}
+
+/* The backend stays in use longer than anybody waits. */
+static struct member *adopt_held_for_ever(const char *name)
+{
+	struct member *m;
+
+	fake_held_nr = UINT_MAX;
+	m = adopt(name);
+	assert_string_equal(member_state_name(m), "waiting");
+	m->past->until_ns = 0;
+	run_retries();
+	return m;
+}
+
+static void until_ended(struct member *m)
+{
+	while (!m->ended)
+		ev_run(ev, EVRUN_ONCE);
+}
+
+static int say_added(const char *name, char *error)
+{
+	struct device *d = fake_get(name);
+
+	return host.added(d, host.arg, error, DEVICE_ERROR_BYTES);
+}
+
+static void test_notes_of_a_new_device(void **state)
+{
+	char error[DEVICE_ERROR_BYTES];
+
+	(void)state;
+	add("slow", true);
+	assert_string_equal(note_of("slow"), "adding -1");
+	assert_int_equal(say_added("slow", error), 0);
+	assert_string_equal(note_of("slow"), "serving 7");
+	fake_release("slow");
+	run();
+	assert_string_equal(note_of("slow"), "serving 7");
+	fleet_del(&fleet, fleet_find(&fleet, "slow"), false);
+	run();
+	assert_string_equal(note_of("slow"), "serving 7");
+	fake_release("slow");
+	run();
+	assert_string_equal(note_of("slow"), "none");
+}
+
+static void test_no_note_of_what_did_not_start(void **state)
+{
+	(void)state;
+	add("absent", true);
+	assert_string_equal(note_of("absent"), "none");
+	add("sour", true);
+	assert_string_equal(note_of("sour"), "adding -1");
+	run();
+	assert_string_equal(note_of("sour"), "none");
+}
+
+/* A note that cannot be written keeps a device from starting: it could never be adopted. */
+static void test_no_device_without_a_note(void **state)
+{
+	struct state none = { .fd = -1, .path = "/nowhere" };
+	char error[DEVICE_ERROR_BYTES];
+	struct member *m;
+
+	(void)state;
+	fleet.state = &none;
+	m = add("a", true);
+	run();
+	assert_string_equal(state_of("a"), "failed");
+	assert_string_equal(m->error, "cannot note the device in /nowhere: EBADF");
+	assert_int_equal(fake_nr, 0);
+	fleet.state = &notes;
+	add("slow", true);
+	fleet.state = &none;
+	assert_int_equal(say_added("slow", error), -EBADF);
+	assert_string_equal(error, "cannot note the device in /nowhere: EBADF");
+	fleet.state = &notes;
+	fake_release("slow");
+	run();
+}
+
+static void test_adopted_is_live(void **state)
+{
+	struct told t;
+
+	(void)state;
+	watch(&t, adopt("slow"));
+	assert_string_equal(state_of("slow"), "starting");
+	assert_string_equal(note_of("slow"), "recovering 5");
+	assert_int_equal(fake_get("slow")->spec.id, 5);
+	assert_true(fake_get("slow")->adopting);
+	fake_release("slow");
+	run();
+	assert_int_equal(t.outcome, FLEET_LIVE);
+	assert_string_equal(note_of("slow"), "serving 5");
+	assert_null(fleet_find(&fleet, "slow")->past);
+	fleet_del(&fleet, fleet_find(&fleet, "slow"), false);
+	fake_release("slow");
+	run();
+	assert_string_equal(note_of("slow"), "none");
+}
+
+static void test_a_busy_backend_is_tried_again(void **state)
+{
+	struct told t;
+
+	(void)state;
+	fake_held_nr = 3;
+	watch(&t, adopt("held"));
+	assert_string_equal(state_of("held"), "waiting");
+	assert_false(fleet_settled(&fleet));
+	run_retries();
+	assert_int_equal(fake_held_nr, 0);
+	assert_int_equal(t.nr, 1);
+	assert_int_equal(t.outcome, FLEET_LIVE);
+	assert_string_equal(note_of("held"), "serving 5");
+}
+
+static void test_a_backend_that_stays_busy(void **state)
+{
+	struct member *m = adopt_held_for_ever("held");
+	unsigned starts = fake_starts;
+
+	(void)state;
+	assert_string_equal(state_of("held"), "failed");
+	assert_string_equal(m->error, "the file is in use");
+	assert_true(fleet_settled(&fleet));
+	assert_string_equal(note_of("held"), "recovering 5");
+	/* The next reload finds it free. */
+	fake_held_nr = 0;
+	reload("held");
+	run();
+	assert_string_equal(state_of("held"), "live");
+	assert_string_equal(note_of("held"), "serving 5");
+	assert_int_equal(fake_starts, starts + 1);
+	assert_int_equal(fake_get("held")->spec.id, 5);
+}
+
+/* Refused by the driver, or in words before it is asked: its users wait, and its note stays. */
+static void test_what_cannot_be_adopted_is_kept(void **state)
+{
+	struct told t;
+
+	(void)state;
+	watch(&t, adopt_as("sour", false));
+	adopt_as("absent", false);
+	run();
+	assert_int_equal(t.outcome, FLEET_FAILED);
+	assert_string_equal(state_of("sour"), "failed");
+	assert_string_equal(state_of("absent"), "failed");
+	assert_string_equal(fleet_find(&fleet, "sour")->error, "the driver says no");
+	assert_string_equal(note_of("sour"), "recovering 5");
+	assert_string_equal(note_of("absent"), "recovering 5");
+	reload("sour absent");
+	run();
+	assert_string_equal(state_of("sour"), "failed");
+	assert_non_null(fleet_find(&fleet, "sour")->past);
+	assert_string_equal(note_of("sour"), "recovering 5");
+}
+
+/* Recovery went wrong so far that the driver removed it: it is started anew, as one of no past. */
+static void test_what_is_lost_in_its_recovery(void **state)
+{
+	(void)state;
+	adopt("lost");
+	adopt_as("lost2", false);
+	run();
+	assert_string_equal(state_of("lost"), "failed");
+	assert_string_equal(state_of("lost2"), "none");
+	assert_string_equal(note_of("lost"), "none");
+	reload("lost");
+	run();
+	assert_string_equal(state_of("lost"), "live");
+	assert_int_equal(fake_get("lost")->spec.id, -1);
+}
+
+static void test_changed_while_adopted(void **state)
+{
+	unsigned starts;
+
+	(void)state;
+	adopt("slow:1");
+	starts = fake_starts;
+	reload("slow:2");
+	run();
+	assert_string_equal(state_of("slow"), "starting");
+	assert_false(fake_get("slow")->stop_wanted);
+	assert_int_equal(fake_get("slow")->spec.depth, 1);
+	fake_release("slow");
+	run();
+	assert_string_equal(state_of("slow"), "stopping");
+	assert_false(fake_get("slow")->force);
+	fake_release("slow");
+	run();
+	assert_int_equal(fake_starts, starts + 1);
+	assert_int_equal(fake_get("slow")->spec.depth, 2);
+	assert_string_equal(note_of("slow"), "adding -1");
+	fake_release("slow");
+	run();
+	assert_string_equal(state_of("slow"), "live");
+}
+
+/* The same when its backend is still busy. */
+static void test_changed_while_it_waits(void **state)
+{
+	unsigned starts = fake_starts;
+
+	(void)state;
+	fake_held_nr = 2;
+	adopt("held:1");
+	reload("held:2");
+	run_retries();
+	assert_int_equal(fake_starts, starts + 2);
+	assert_string_equal(state_of("held"), "live");
+	assert_int_equal(fake_get("held")->spec.depth, 2);
+	assert_int_equal(fleet_find(&fleet, "held")->settings->options.depth, 2);
+}
+
+/* The change may be the cure: it is tried with what is wished for now, and stays what it became. */
+static void test_changed_and_never_free(void **state)
+{
+	struct member *m;
+
+	(void)state;
+	fake_held_nr = UINT_MAX;
+	m = adopt("held:1");
+	reload("held:2");
+	m->past->until_ns = 0;
+	fake_held_nr = 1;
+	run_retries();
+	assert_string_equal(state_of("held"), "live");
+	assert_int_equal(m->settings->options.depth, 2);
+	assert_false(m->stop_when_live);
+	assert_int_equal(fake_get("held")->spec.id, 5);
+}
+
+static void test_change_taken_back(void **state)
+{
+	unsigned starts;
+
+	(void)state;
+	adopt("slow:1");
+	starts = fake_starts;
+	reload("slow:2");
+	reload("slow:1");
+	fake_release("slow");
+	run();
+	assert_string_equal(state_of("slow"), "live");
+	assert_int_equal(fake_starts, starts);
+	assert_null(fleet_find(&fleet, "slow")->next);
+}
+
+static void test_removed_while_adopted(void **state)
+{
+	struct told t;
+
+	(void)state;
+	watch(&t, adopt("slow"));
+	reload("");
+	run();
+	assert_string_equal(state_of("slow"), "starting");
+	fake_release("slow");
+	run();
+	assert_string_equal(state_of("slow"), "stopping");
+	assert_int_equal(t.nr, 0);
+	fake_release("slow");
+	run();
+	assert_int_equal(t.outcome, FLEET_GONE);
+	assert_string_equal(note_of("slow"), "none");
+}
+
+static void test_added_by_hand_stays(void **state)
+{
+	(void)state;
+	adopt_as("a", false);
+	reload("");
+	run();
+	assert_string_equal(state_of("a"), "live");
+	assert_false(fleet_find(&fleet, "a")->from_file);
+}
+
+static void test_removed_and_in_use(void **state)
+{
+	(void)state;
+	adopt("busy");
+	reload("");
+	run();
+	assert_string_equal(state_of("busy"), "live");
+	assert_string_equal(note_of("busy"), "serving 5");
+}
+
+static void test_del_while_adopted(void **state)
+{
+	struct told t;
+	struct member *m = adopt("slow");
+
+	(void)state;
+	fleet_del(&fleet, m, false);
+	watch(&t, m);
+	run();
+	assert_false(fake_get("slow")->stop_wanted);
+	fleet_del(&fleet, m, true);
+	assert_true(fake_get("slow")->stop_wanted);
+	assert_true(fake_get("slow")->force);
+	fake_release("slow");
+	run();
+	assert_int_equal(t.outcome, FLEET_GONE);
+	assert_string_equal(state_of("slow"), "none");
+	assert_string_equal(note_of("slow"), "none");
+}
+
+/* Adopting fails although it was only to be removed: it is kept, and told. */
+static void test_del_of_what_cannot_be_adopted(void **state)
+{
+	struct member *m = adopt("sour");
+	struct told t;
+
+	(void)state;
+	fleet_del(&fleet, m, false);
+	watch(&t, m);
+	run();
+	assert_int_equal(t.outcome, FLEET_FAILED);
+	assert_string_equal(state_of("sour"), "failed");
+	assert_false(m->stop_when_live);
+	fleet_del(&fleet, m, false);
+	watch(&t, m);
+	run();
+	assert_int_equal(t.outcome, FLEET_GONE);
+	assert_string_equal(note_of("sour"), "none");
+}
+
+static void del_and_gone(struct member *m, bool force)
+{
+	char name[SETTINGS_NAME_MAX + 1];
+	struct told t;
+
+	snprintf(name, sizeof(name), "%s", m->settings->options.name);
+	fleet_del(&fleet, m, force);
+	watch(&t, m);
+	run();
+	assert_int_equal(t.nr, 1);
+	assert_int_equal(t.outcome, FLEET_GONE);
+	assert_string_equal(state_of(name), "none");
+	assert_string_equal(note_of(name), "none");
+}
+
+static void test_del_while_it_waits(void **state)
+{
+	(void)state;
+	fake_held_nr = UINT_MAX;
+	del_and_gone(adopt("held"), false);
+	del_and_gone(adopt("held"), true);
+	assert_false(ev_is_active(&fleet.sweep));
+}
+
+static void test_del_of_a_failed_one(void **state)
+{
+	(void)state;
+	del_and_gone(adopt_held_for_ever("held"), false);
+	del_and_gone(adopt_held_for_ever("held"), true);
+}
+
+/* Its device has failed and is not freed yet, or there never was one. */
+static void test_del_between_failure_and_sweep(void **state)
+{
+	struct member *m;
+
+	(void)state;
+	for (int force = 0; force < 2; force++) {
+		m = adopt("sour");
+		until_ended(m);
+		del_and_gone(m, force);
+		m = adopt("absent");
+		assert_true(m->ended);
+		del_and_gone(m, force);
+	}
+}
+
+static void test_reload_between_failure_and_sweep(void **state)
+{
+	struct member *m = adopt("sour");
+	unsigned starts = fake_starts;
+
+	(void)state;
+	until_ended(m);
+	fleet_del(&fleet, m, false);
+	reload("sour");
+	run();
+	assert_int_equal(fake_starts, starts + 1);
+	assert_string_equal(state_of("sour"), "failed");
+	assert_string_equal(note_of("sour"), "recovering 5");
+}
+
+/* Given up, but somebody has it open: it stays as it was, and by force it goes. */
+static void test_discard_refused(void **state)
+{
+	struct member *m;
+	struct told t;
+
+	(void)state;
+	m = adopt("slowly-busy");
+	fake_plan(fake_get("slowly-busy"), DEVICE_EVENT_FAILED, "the driver says no");
+	run();
+	assert_string_equal(state_of("slowly-busy"), "failed");
+	fleet_del(&fleet, m, false);
+	watch(&t, m);
+	assert_string_equal(state_of("slowly-busy"), "stopping");
+	fake_plan(fake_get("slowly-busy"), DEVICE_EVENT_FAILED, "in use: by the test");
+	run();
+	assert_int_equal(t.outcome, FLEET_FAILED);
+	assert_string_equal(t.error, "in use: by the test");
+	assert_string_equal(state_of("slowly-busy"), "failed");
+	assert_string_equal(note_of("slowly-busy"), "recovering 5");
+	fleet_del(&fleet, m, true);
+	watch(&t, m);
+	fake_release("slowly-busy");
+	run();
+	assert_int_equal(t.outcome, FLEET_GONE);
+	assert_string_equal(note_of("slowly-busy"), "none");
+}
+
+/* Whoever asks for it while it is given up gets a new one. */
+static void test_reload_while_it_is_discarded(void **state)
+{
+	struct member *m = adopt("slow");
+
+	(void)state;
+	fake_plan(fake_get("slow"), DEVICE_EVENT_FAILED, "the driver says no");
+	run();
+	fleet_del(&fleet, m, true);
+	reload("slow:2");
+	run();
+	fake_release("slow");
+	run();
+	assert_string_equal(state_of("slow"), "starting");
+	assert_int_equal(fake_get("slow")->spec.id, -1);
+	fake_release("slow");
+	run();
+	assert_string_equal(state_of("slow"), "live");
+	assert_false(fake_get("slow")->stop_wanted);
+}
+
+/* It goes GONE, and the reload comes before the sweep. */
+static void test_reload_between_gone_and_sweep(void **state)
+{
+	struct member *m = adopt("sour");
+
+	(void)state;
+	run();
+	fleet_del(&fleet, m, true);
+	until_ended(m);
+	reload("sour:2");
+	run();
+	assert_string_equal(state_of("sour"), "failed");
+	assert_null(m->past);
+}
+
+/* The end of the daemon gives nothing up that it could not adopt. */
+static void test_stop_all_leaves_what_is_kept(void **state)
+{
+	(void)state;
+	adopt("sour");
+	adopt("a");
+	fake_held_nr = UINT_MAX;
+	adopt("held");
+	run();
+	fleet_stop_all(&fleet);
+	run();
+	assert_int_equal(fleet.member_nr, 0);
+	assert_int_equal(fake_nr, 0);
+	assert_string_equal(note_of("sour"), "recovering 5");
+	assert_string_equal(note_of("held"), "recovering 5");
+	assert_string_equal(note_of("a"), "none");
+}
+
+static void test_stop_all_while_adopting(void **state)
+{
+	(void)state;
+	adopt("slow");
+	fleet_del(&fleet, fleet_find(&fleet, "slow"), false);
+	fleet_stop_all(&fleet);
+	assert_true(fake_get("slow")->force);
+	fake_release("slow");
+	run();
+	assert_int_equal(fleet.member_nr, 0);
+	assert_string_equal(note_of("slow"), "none");
+}
+
+static int adopt_setup(void **state)
+{
+	setup(state);
+	fake_held_nr = 0;
+	strcpy(folder + strlen(folder) - 6, "XXXXXX");
+	if (!mkdtemp(folder) || state_open(&notes, folder) < 0)
+		return -1;
+	memory = (struct backend_device){ .ops = backend_find("mem") };
+	fake_backend = &memory;
+	fleet.control = "/run/test.sock";
+	fleet.state = &notes;
+	return 0;
+}
+
+static int adopt_teardown(void **state)
+{
+	static const char *const names[] = { "sour", "absent", "held" };
+	int ret;
+
+	fleet_stop_all(&fleet);
+	run();
+	if (fake_find("slow"))
+		fake_release("slow");
+	ret = teardown(state);
+	/* What was kept until the end is the next daemon's. */
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		state_remove(&notes, names[i]);
+	state_close(&notes);
+	return ret == 0 && rmdir(folder) == 0 ? 0 : -1;
+}
+
+#define ADOPT(fn) cmocka_unit_test_setup_teardown(fn, adopt_setup, adopt_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		ADOPT(test_notes_of_a_new_device),
+		ADOPT(test_no_note_of_what_did_not_start),
+		ADOPT(test_no_device_without_a_note),
+		ADOPT(test_adopted_is_live),
+		ADOPT(test_a_busy_backend_is_tried_again),
+		ADOPT(test_a_backend_that_stays_busy),
+		ADOPT(test_what_cannot_be_adopted_is_kept),
+		ADOPT(test_what_is_lost_in_its_recovery),
+		ADOPT(test_changed_while_adopted),
+		ADOPT(test_changed_while_it_waits),
+		ADOPT(test_changed_and_never_free),
+		ADOPT(test_change_taken_back),
+		ADOPT(test_removed_while_adopted),
+		ADOPT(test_added_by_hand_stays),
+		ADOPT(test_removed_and_in_use),
+		ADOPT(test_del_while_adopted),
+		ADOPT(test_del_of_what_cannot_be_adopted),
+		ADOPT(test_del_while_it_waits),
+		ADOPT(test_del_of_a_failed_one),
+		ADOPT(test_del_between_failure_and_sweep),
+		ADOPT(test_reload_between_failure_and_sweep),
+		ADOPT(test_discard_refused),
+		ADOPT(test_reload_while_it_is_discarded),
+		ADOPT(test_reload_between_gone_and_sweep),
+		ADOPT(test_stop_all_leaves_what_is_kept),
+		ADOPT(test_stop_all_while_adopting),
+	};
+
+	return cmocka_run_group_tests_name("fleet_adopt", tests, quiet, end);
+}
