@@ -110,11 +110,14 @@ bool device_settings_resized(const struct device_settings *a, const struct devic
 /* Whether a daemon started with a need not be restarted for b; the log level may differ. */
 bool daemon_settings_equal(const struct daemon_settings *a, const struct daemon_settings *b);
 
-/*
- * A device as JSON, which settings_parse_devices reads back to an equal one. NULL: out of memory.
- * The caller frees it with json_decref.
- */
+/* A device as JSON. NULL: out of memory. The caller frees it with json_decref. */
 json_t *device_settings_json(const struct device_settings *d);
+
+/*
+ * That JSON as a text which settings_parse_devices reads back to an equal device. NULL: out of
+ * memory. The caller frees it.
+ */
+char *device_json_text(const json_t *device);
 
 /* CPUs the kernel could ever have: its limit for the queues of one device. */
 unsigned settings_cpu_nr(void);

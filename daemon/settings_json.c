@@ -5,6 +5,11 @@
  */
 #include "daemon/settings.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
 #include "config/yaml.h"
 
 static json_t *json_of(const struct yaml_node *node);
@@ -54,4 +59,49 @@ static json_t *json_of(const struct yaml_node *node)
 json_t *device_settings_json(const struct device_settings *d)
 {
 	return json_of(d->map);
+}
+
+/* What JSON has in a string as it is, and YAML refuses or takes for the end of a line. */
+static unsigned special_char(const char *text, size_t *ret_bytes)
+{
+	static const struct {
+		const char *bytes;
+		unsigned code;
+	} single[] = { { "\x7f", 0x7f },	   { "\xe2\x80\xa8", 0x2028 },
+		       { "\xe2\x80\xa9", 0x2029 }, { "\xef\xbb\xbf", 0xfeff },
+		       { "\xef\xbf\xbe", 0xfffe }, { "\xef\xbf\xbf", 0xffff } };
+	unsigned char c0 = (unsigned char)text[0], c1 = c0 ? (unsigned char)text[1] : 0;
+
+	*ret_bytes = 2;
+	if (c0 == 0xc2 && c1 >= 0x80 && c1 < 0xa0)
+		return c1;
+	for (size_t i = 0; i < ARRAY_SIZE(single); i++) {
+		*ret_bytes = strlen(single[i].bytes);
+		if (strncmp(text, single[i].bytes, *ret_bytes) == 0)
+			return single[i].code;
+	}
+	*ret_bytes = 1;
+	return 0;
+}
+
+char *device_json_text(const json_t *device)
+{
+	char *json = json_dumps(device, JSON_COMPACT), *text = NULL;
+	size_t text_bytes, bytes;
+	FILE *out = json ? open_memstream(&text, &text_bytes) : NULL;
+
+	for (const char *at = json; out && *at; at += bytes) {
+		unsigned code = special_char(at, &bytes);
+
+		if (code)
+			fprintf(out, "\\u%04x", code);
+		else
+			fputc(*at, out);
+	}
+	free(json);
+	if (out && fclose(out) != 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
 }

@@ -161,7 +161,7 @@ static int phase_of(const char *name)
 static const char *parse_device(struct state_record *r, const json_t *device, char *words,
 				size_t words_bytes)
 {
-	char *text = json_dumps(device, JSON_COMPACT), *lines = NULL;
+	char *text = device_json_text(device), *lines = NULL;
 	struct config_errors errors;
 	struct settings settings;
 	const char *wrong = NULL;
@@ -173,6 +173,8 @@ static const char *parse_device(struct state_record *r, const json_t *device, ch
 		snprintf(words, words_bytes, "%.*s", lines ? (int)strcspn(lines, "\n") : 0,
 			 lines ? lines : "");
 		wrong = words;
+	} else if (strcmp(settings.devices[0]->options.name, r->name) != 0) {
+		wrong = "it contradicts itself";
 	} else {
 		r->settings = settings_take(&settings, 0);
 	}
