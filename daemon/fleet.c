@@ -148,11 +148,12 @@ static void start_new(struct fleet *f, struct member *m)
 	begin_start(m);
 	fill_spec(f, m, &spec);
 	ret = keep_adding(f, m, m->error, sizeof(m->error));
-	if (ret == 0)
+	if (ret == 0) {
 		ret = device_start(&m->device, f->host, &spec, m, m->error, sizeof(m->error));
-	if (ret == 0)
-		return;
-	keep_forget(f, m->settings->options.name);
+		if (ret == 0)
+			return;
+		keep_forget(f, m->settings->options.name);
+	}
 	did_not_start(f, m);
 }
 

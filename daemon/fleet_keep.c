@@ -4,9 +4,11 @@
  * Happy path: ADDING before the driver knows the device, SERVING with its id before anybody can use
  * it, nothing when it is gone. Failure modes: a note that cannot be written keeps the device from
  * starting, since it could not be adopted; later ones are only told, for the device serves already.
+ * So does one that cannot be read: what it tells about the driver would be lost.
  */
 #include "daemon/fleet_keep.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -37,8 +39,21 @@ static int fail(const struct fleet *f, int err, char *error, size_t error_bytes)
 int keep_adding(struct fleet *f, const struct member *m, char *error, size_t error_bytes)
 {
 	struct state_record record = { .phase = STATE_ADDING, .id = -1 };
-	int ret = f->state ? write_note(f, m, &record) : 0;
+	const char *name = m->settings->options.name;
+	int ret;
 
+	if (!f->state)
+		return 0;
+	ret = state_check(f->state, name);
+	if (ret == -EEXIST) {
+		snprintf(error, error_bytes,
+			 "its note %s/%s.json cannot be used (see the log): start the ublkd that "
+			 "wrote it, or remove the file",
+			 f->state->path, name);
+		return ret;
+	}
+	if (ret == 0)
+		ret = write_note(f, m, &record);
 	return ret < 0 ? fail(f, ret, error, error_bytes) : 0;
 }
 

@@ -18,12 +18,10 @@ static json_t *json_of_map(const struct yaml_node *node)
 {
 	json_t *map = json_object();
 
-	/* The first of a key is the one that counts: merged pairs come last. */
 	for (size_t i = 0; i < node->map.nr; i++) {
 		const char *key = node->map.pairs[i].key->text;
 
-		if (!json_object_get(map, key) &&
-		    json_object_set_new(map, key, json_of(node->map.pairs[i].value)) < 0) {
+		if (json_object_set_new(map, key, json_of(node->map.pairs[i].value)) < 0) {
 			json_decref(map);
 			return NULL;
 		}

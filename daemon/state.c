@@ -193,7 +193,7 @@ static const char *parse(struct state_record *r, json_t *json, char *words, size
 	json_t *device;
 	int version, from_file;
 
-	if (json_unpack(json, "{s:i}", "version", &version) < 0)
+	if (json_unpack(json, "{s:i}", "version", &version) < 0 || version < 1)
 		return "it has no version";
 	if (version > STATE_VERSION)
 		return "a newer ublkd wrote it";
@@ -230,6 +230,20 @@ static bool load_file(const struct state *s, const char *file, struct state_reco
 			  "folder=\"%s\" file=\"%s\" reason=\"%s\"", s->path, file, wrong);
 	json_decref(json);
 	return wrong == NULL;
+}
+
+int state_check(const struct state *s, const char *device)
+{
+	struct state_record record;
+	char name[64];
+	bool usable;
+
+	file_name(name, device, STATE_SUFFIX);
+	if (faccessat(s->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	usable = load_file(s, name, &record);
+	device_settings_free(record.settings);
+	return usable ? 0 : -EEXIST;
 }
 
 static bool is_state_file(const char *name)

@@ -41,6 +41,12 @@ int state_open(struct state *s, const char *path);
 /* Accepts a zeroed one. */
 void state_close(struct state *s);
 
+/*
+ * Before a device is started: 0 when it has no file or one that can be used, and replaced; -EEXIST
+ * when its file cannot be used, why is logged; or another -errno.
+ */
+int state_check(const struct state *s, const char *name);
+
 /* Replaces the file of the device as a whole. Returns 0 or -errno. */
 int state_write(const struct state *s, const struct state_record *record);
 

@@ -147,6 +147,32 @@ static void test_no_device_without_a_note(void **state)
 	run();
 }
 
+/* A newer program's note says what the driver has: it is not overwritten. */
+static void test_no_device_over_a_note_that_is_unknown(void **state)
+{
+	char path[128];
+	FILE *f;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/a.json", folder);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs("{\"version\": 2, \"phase\": \"dancing\", \"id\": 3}", f);
+	fclose(f);
+	add("a", true);
+	run();
+	assert_string_equal(state_of("a"), "failed");
+	assert_non_null(strstr(fleet_find(&fleet, "a")->error, "/a.json cannot be used"));
+	assert_string_equal(note_of("a"), "dancing 3");
+	fleet_del(&fleet, fleet_find(&fleet, "a"), true);
+	run();
+	assert_string_equal(note_of("a"), "dancing 3");
+	unlink(path);
+	add("a", true);
+	run();
+	assert_string_equal(state_of("a"), "live");
+}
+
 static void test_adopted_is_live(void **state)
 {
 	struct told t;
@@ -593,6 +619,7 @@ int main(void)
 		ADOPT(test_notes_of_a_new_device),
 		ADOPT(test_no_note_of_what_did_not_start),
 		ADOPT(test_no_device_without_a_note),
+		ADOPT(test_no_device_over_a_note_that_is_unknown),
 		ADOPT(test_adopted_is_live),
 		ADOPT(test_a_busy_backend_is_tried_again),
 		ADOPT(test_a_backend_that_stays_busy),
