@@ -411,10 +411,22 @@ static void test_what_is_no_file(void **state)
 	state_free(load(1, 2), 1);
 }
 
+/* A good note with a long tail of blanks: too large by one byte. */
 static void test_huge(void **state)
 {
+	FILE *f;
+
 	(void)state;
-	put("a.json", "{");
+	put("a.json", "{\"version\": 1, \"name\": \"a\"" REST ", \"device\": " GOOD_DEVICE "}");
+	f = fopen(path_of("a.json"), "a");
+	assert_non_null(f);
+	while (ftell(f) < (4l << 20))
+		fputc(' ', f);
+	assert_int_equal(fflush(f), 0);
+	state_free(load(1, 0), 1);
+	fputc(' ', f);
+	fclose(f);
+	free(load(0, 1));
 	assert_int_equal(truncate(path_of("a.json"), 1l << 40), 0);
 	free(load(0, 1));
 }
