@@ -296,10 +296,11 @@ static void refused(const char *file, const char *text)
 
 static void with(const char *head, const char *device)
 {
-	char text[1024];
+	char *text = NULL;
 
-	snprintf(text, sizeof(text), "{%s, \"device\": %s}", head, device);
+	assert_true(asprintf(&text, "{%s, \"device\": %s}", head, device) > 0);
 	refused("a.json", text);
+	free(text);
 }
 
 #define REST                                                                                       \
