@@ -11,6 +11,7 @@
 #include "base/errname.h"
 #include "base/histogram.h"
 #include "base/util.h"
+#include "daemon/fleet_keep.h"
 #include "ublk/control.h"
 
 /* The driver answers most commands sooner: where they wait is not worth looking for. */
@@ -40,6 +41,9 @@ static void get_info(const struct member *m, struct device_info *ret_info)
 		.max_io_bytes = (uint32_t)o->max_io_bytes,
 		.backend = m->settings->stack,
 	};
+	/* In the driver, even when nobody could adopt it yet: its users wait there. */
+	if (m->past)
+		ret_info->id = (int64_t)m->past->device.info.dev_id;
 	if (m->device && !m->ended)
 		device_info(m->device, ret_info);
 }

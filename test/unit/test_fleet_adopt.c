@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/fleet_keep.h"
+#include "daemon/json_device.h"
 #include "daemon/state.h"
 #include "test/unit/fleet_rig.h"
 
@@ -250,6 +251,20 @@ static void test_what_cannot_be_adopted_is_kept(void **state)
 	assert_string_equal(state_of("sour"), "failed");
 	assert_non_null(fleet_find(&fleet, "sour")->past);
 	assert_string_equal(note_of("sour"), "recovering 5");
+}
+
+/* Whoever waits for it is told which one it is. */
+static void test_what_is_kept_has_its_number(void **state)
+{
+	json_t *line;
+
+	(void)state;
+	adopt("absent");
+	run();
+	line = json_device_line(fleet_find(&fleet, "absent"));
+	assert_int_equal(json_integer_value(json_object_get(line, "id")), 5);
+	assert_string_equal(json_string_value(json_object_get(line, "path")), "/dev/ublkb5");
+	json_decref(line);
 }
 
 /* Recovery went wrong so far that the driver removed it: it is started anew, as one of no past. */
@@ -624,6 +639,7 @@ int main(void)
 		ADOPT(test_a_busy_backend_is_tried_again),
 		ADOPT(test_a_backend_that_stays_busy),
 		ADOPT(test_what_cannot_be_adopted_is_kept),
+		ADOPT(test_what_is_kept_has_its_number),
 		ADOPT(test_what_is_lost_in_its_recovery),
 		ADOPT(test_changed_while_adopted),
 		ADOPT(test_changed_while_it_waits),
