@@ -25,6 +25,7 @@
 #include "base/util.h"
 #include "daemon/adopt.h"
 #include "daemon/commands.h"
+#include "daemon/driver.h"
 #include "daemon/fleet.h"
 #include "daemon/fleet_keep.h"
 #include "daemon/gc.h"
@@ -42,8 +43,6 @@
 #include "daemon/upgrade.h"
 #include "daemon/watchdog.h"
 #include "ublk/control.h"
-
-#define CTL_OPEN_TIMEOUT_NS (10 * NS_PER_SEC)
 
 struct daemon {
 	const struct daemon_params *params;
@@ -66,8 +65,6 @@ struct daemon {
 	struct ev_signal term, interrupt, hangup;
 	struct ev_timer stop_deadline;
 	int lock_fd;
-	bool ctl_answered;
-	int ctl_result;
 	bool reloading; /* READY=1 is owed to the service manager */
 	bool stopping;
 	bool ended;
@@ -81,50 +78,6 @@ static void dump_ops(void)
 {
 	reactors_dump(&the_daemon.reactors, STDERR_FILENO);
 	reactor_dump_ops(&the_daemon.loop.control, STDERR_FILENO);
-}
-
-/* ---- the driver ---- */
-
-static void on_ctl_answer(struct ctl *ctl, int res)
-{
-	struct daemon *d = container_of(ctl, struct daemon, ctl);
-
-	d->ctl_answered = true;
-	d->ctl_result = res;
-}
-
-static const char *driver_cure(int err)
-{
-	switch (-err) {
-	case ENOENT:
-	case ENODEV:
-	case ENXIO:
-		return "the module is not loaded: modprobe ublk_drv";
-	case EACCES:
-	case EPERM:
-		return "run as root (CAP_SYS_ADMIN)";
-	case ETIMEDOUT:
-		return "the driver does not answer; see the kernel's log";
-	default:
-		return "is the kernel older than " PROCESS_KERNEL_MIN "?";
-	}
-}
-
-static int driver_open(struct daemon *d)
-{
-	int ret = ctl_open(&d->ctl, &d->loop.control, on_ctl_answer);
-
-	if (ret == 0 && !loop_run_until(&d->loop, &d->ctl_answered, CTL_OPEN_TIMEOUT_NS))
-		ret = -ETIMEDOUT;
-	else if (ret == 0)
-		ret = d->ctl_result;
-	if (ret == 0 && !(d->ctl.features & UBLK_F_CMD_IOCTL_ENCODE))
-		ret = -EOPNOTSUPP;
-	if (ret < 0)
-		log_error("cannot use the ublk driver",
-			  "path=/dev/ublk-control error=%s cure=\"%s\"", errname(ret),
-			  driver_cure(ret));
-	return ret;
 }
 
 /* ---- devices ---- */
@@ -424,7 +377,7 @@ static int prepare(struct daemon *d)
 	ret = state_folder(d);
 	if (ret == 0)
 		ret = threads_start(d);
-	return ret < 0 ? ret : driver_open(d);
+	return ret < 0 ? ret : driver_open(&d->ctl, &d->loop);
 }
 
 static void make_fleet(struct daemon *d)

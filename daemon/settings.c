@@ -8,7 +8,6 @@
  */
 #include "daemon/settings.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -576,26 +575,4 @@ bool daemon_settings_equal(const struct daemon_settings *a, const struct daemon_
 
 	level_of_b.log_level = b->log_level;
 	return option_equal(settings_daemon_options, &level_of_b, b);
-}
-
-/* The kernel's nr_cpu_ids: the last number in "0-3" or "0,2-7", plus one. */
-unsigned settings_cpu_nr(void)
-{
-	static unsigned cpu_nr;
-	unsigned last = 0;
-	char list[256] = "", *digits = list;
-	FILE *file;
-
-	if (cpu_nr)
-		return cpu_nr;
-	file = fopen("/sys/devices/system/cpu/possible", "re");
-	if (file && fgets(list, sizeof(list), file))
-		digits = list + strcspn(list, "\n");
-	while (digits > list && isdigit((unsigned char)digits[-1]))
-		digits--;
-	last = (unsigned)strtoul(digits, NULL, 10);
-	if (file)
-		fclose(file);
-	cpu_nr = last + 1;
-	return cpu_nr;
 }

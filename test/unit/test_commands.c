@@ -555,10 +555,7 @@ static int group_setup(void **state)
 	(void)state;
 	log_init(LOG_LEVEL_ERROR);
 	peer_loop = ev_default_loop(0);
-	if (!mkdtemp(dir))
-		return -1;
-	snprintf(path, sizeof(path), "%s/socket", dir);
-	return 0;
+	return mkdtemp(dir) && snprintf(path, sizeof(path), "%s/socket", dir) > 0 ? 0 : -1;
 }
 
 static int group_teardown(void **state)

@@ -354,56 +354,6 @@ static void test_turn_sleeps_until_the_timer(void **state)
 	assert_int_equal(r.stats.timers, 1);
 }
 
-static void turn_for_a_nop(void)
-{
-	struct probe p;
-
-	probe_init(&p);
-	nop_or_park(&p.op);
-	while (p.called_nr == 0)
-		reactor_turn(&r, true);
-	op_fini(&p.op);
-}
-
-/* One timeout in the ring serves all sleeps before a timer. */
-static void test_alarm_wakes_for_a_far_timer(void **state)
-{
-	struct alarm_clock a = { 0 };
-	uint64_t deadline_ns = ring_clock_ns() + 500 * NS_PER_MS;
-
-	(void)state;
-	timer_init(&a.timer, on_alarm);
-	reactor_timer_arm(&r, &a.timer, deadline_ns);
-	for (unsigned i = 0; i < 3; i++) {
-		turn_for_a_nop();
-		assert_true(op_inflight(&r.alarm.op));
-		assert_int_equal(r.alarm.at_ns, deadline_ns);
-	}
-	while (a.ran_nr == 0)
-		reactor_turn(&r, true);
-	assert_true(ring_clock_ns() >= deadline_ns);
-	assert_false(op_inflight(&r.alarm.op));
-	assert_true(r.stats.turns < 20);
-}
-
-static void test_alarm_is_no_reason_to_be_late(void **state)
-{
-	struct alarm_clock far = { 0 }, near = { 0 };
-
-	(void)state;
-	timer_init(&far.timer, on_alarm);
-	timer_init(&near.timer, on_alarm);
-	reactor_timer_arm(&r, &far.timer, ring_clock_ns() + 30 * NS_PER_SEC);
-	turn_for_a_nop();
-	assert_true(op_inflight(&r.alarm.op));
-	reactor_timer_arm(&r, &near.timer, ring_clock_ns() + 20 * NS_PER_MS);
-	while (near.ran_nr == 0)
-		reactor_turn(&r, true);
-	assert_int_equal(far.ran_nr, 0);
-	assert_true(r.stats.turns < 20);
-	reactor_timer_cancel(&r, &far.timer);
-}
-
 static void sleep_ms(long ms)
 {
 	struct timespec ts = { .tv_nsec = ms * (long)NS_PER_MS };
@@ -600,8 +550,6 @@ int main(void)
 		cmocka_unit_test(test_full_sq_parks),
 		WITH_REACTOR(test_tasks_run_once_per_turn),
 		WITH_REACTOR(test_turn_sleeps_until_the_timer),
-		WITH_REACTOR(test_alarm_wakes_for_a_far_timer),
-		WITH_REACTOR(test_alarm_is_no_reason_to_be_late),
 		WITH_REACTOR(test_turn_is_accounted),
 		WITH_REACTOR(test_times_are_told_apart),
 		WITH_REACTOR(test_file_table),

@@ -1,0 +1,112 @@
+/* alarm: the one timeout in the ring that serves all sleeps before a timer. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "reactor/reactor.h"
+
+static struct reactor r;
+
+static int setup(void **state)
+{
+	struct reactor_params params = { .sq_entries = 8, .cq_entries = 64 };
+
+	(void)state;
+	return reactor_init(&r, &params);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	reactor_fini(&r);
+	return 0;
+}
+
+struct nop {
+	struct op op;
+	bool done;
+};
+
+static void on_nop(struct op *op, int res, uint32_t cqe_flags)
+{
+	(void)res, (void)cqe_flags;
+	container_of(op, struct nop, op)->done = true;
+}
+
+static void turn_for_a_nop(void)
+{
+	struct op_owner owner = { .kind = OP_KIND_BACKEND };
+	struct nop nop = { 0 };
+	struct io_uring_sqe *sqe;
+
+	assert_int_equal(op_init(&nop.op, &r, owner, on_nop), 0);
+	sqe = op_sqe(&nop.op);
+	io_uring_prep_nop(sqe);
+	op_start(&nop.op, sqe);
+	while (!nop.done)
+		reactor_turn(&r, true);
+	op_fini(&nop.op);
+}
+
+struct alarm_clock {
+	struct timer timer;
+	unsigned ran_nr;
+};
+
+static void on_alarm(struct timer *timer)
+{
+	container_of(timer, struct alarm_clock, timer)->ran_nr++;
+}
+
+static void test_alarm_wakes_for_a_far_timer(void **state)
+{
+	struct alarm_clock a = { 0 };
+	uint64_t deadline_ns = ring_clock_ns() + 500 * NS_PER_MS;
+
+	(void)state;
+	timer_init(&a.timer, on_alarm);
+	reactor_timer_arm(&r, &a.timer, deadline_ns);
+	for (unsigned i = 0; i < 3; i++) {
+		turn_for_a_nop();
+		assert_true(op_inflight(&r.alarm.op));
+		assert_int_equal(r.alarm.at_ns, deadline_ns);
+	}
+	while (a.ran_nr == 0)
+		reactor_turn(&r, true);
+	assert_true(ring_clock_ns() >= deadline_ns);
+	assert_false(op_inflight(&r.alarm.op));
+	assert_true(r.stats.turns < 20);
+}
+
+static void test_alarm_is_no_reason_to_be_late(void **state)
+{
+	struct alarm_clock far = { 0 }, near = { 0 };
+
+	(void)state;
+	timer_init(&far.timer, on_alarm);
+	timer_init(&near.timer, on_alarm);
+	reactor_timer_arm(&r, &far.timer, ring_clock_ns() + 30 * NS_PER_SEC);
+	turn_for_a_nop();
+	assert_true(op_inflight(&r.alarm.op));
+	reactor_timer_arm(&r, &near.timer, ring_clock_ns() + 20 * NS_PER_MS);
+	while (near.ran_nr == 0)
+		reactor_turn(&r, true);
+	assert_int_equal(far.ran_nr, 0);
+	assert_true(r.stats.turns < 20);
+	reactor_timer_cancel(&r, &far.timer);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_alarm_wakes_for_a_far_timer, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_alarm_is_no_reason_to_be_late, setup,
+						teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
