@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/errname.h"
 #include "base/log.h"
@@ -20,6 +21,7 @@
 #include "daemon/adopt_sweep.h"
 #include "daemon/fleet_keep.h"
 #include "daemon/mark.h"
+#include "daemon/park.h"
 
 #define ANSWER_TIMEOUT_NS (10 * NS_PER_SEC)
 
@@ -148,6 +150,27 @@ static void drop_stale(const struct adoption *a, struct fleet *f)
 		}
 }
 
+static bool is_wanted(const char *parked, void *arg)
+{
+	const struct adoption *a = arg;
+	char name[64];
+
+	for (size_t i = 0; i < a->found_nr; i++) {
+		keep_park_name(name, a->found[i].record->name);
+		if (strcmp(name, parked) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Memory of a device that was removed just before its daemon died. */
+static void drop_memory(struct adoption *a, struct fleet *f)
+{
+	/* What a note that cannot be read stands for is not known. */
+	if (f->park && a->unreadable_nr == 0)
+		park_prune(f->park, is_wanted, a);
+}
+
 static int compare(struct adoption *a, struct loop *loop, struct fleet *f)
 {
 	int ret = ctl_cmd_init(&question.cmd, f->host->ctl);
@@ -157,9 +180,11 @@ static int compare(struct adoption *a, struct loop *loop, struct fleet *f)
 	ret = look_at_all(a, loop, f);
 	if (!ctl_cmd_busy(&question.cmd))
 		ctl_cmd_fini(&question.cmd);
-	if (ret == 0 && !a->look_only)
-		drop_stale(a, f);
-	return ret;
+	if (ret < 0 || a->look_only)
+		return ret;
+	drop_stale(a, f);
+	drop_memory(a, f);
+	return 0;
 }
 
 int adoption_find(struct adoption *a, struct loop *loop, struct fleet *f, bool look_only)

@@ -111,10 +111,12 @@ void keep_recovering(struct fleet *f, const struct member *m)
 				       .size_bytes = m->past->device.size_bytes };
 	int ret;
 
-	if (!f->state)
+	/* A backend that is still busy is tried again and again. */
+	if (!f->state || m->past->noted)
 		return;
 	snprintf(record.identity, sizeof(record.identity), "%s", m->past->identity);
 	ret = write_note(f, m, &record);
+	m->past->noted = ret == 0;
 	if (ret < 0)
 		log_error("cannot note that a device is being recovered",
 			  "device=%s folder=\"%s\" error=%s", record.name, f->state->path,

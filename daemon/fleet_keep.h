@@ -16,6 +16,7 @@ struct member_past {
 	struct device_past device; /* .identity points to the one below */
 	char identity[BACKEND_IDENTITY_BYTES];
 	uint64_t until_ns; /* for a busy backend */
+	bool noted;	   /* that a recovery was begun */
 };
 
 /* Before the driver is asked for the device. Returns 0, or -errno with words. */
