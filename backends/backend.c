@@ -171,6 +171,14 @@ int backend_parked_fd(const struct backend_device *top)
 	return device->ops->parked_fd ? device->ops->parked_fd(device) : -1;
 }
 
+void backend_abandon(const struct backend_device *top)
+{
+	const struct backend_device *device = bottom_of(top);
+
+	if (device->ops->abandon)
+		device->ops->abandon((struct backend_device *)(uintptr_t)device);
+}
+
 /* A filter's private area has the child's I/O behind it. */
 static size_t child_io_offset(const struct backend *ops)
 {

@@ -288,6 +288,12 @@ struct backend {
 	 * nothing is lost with the process.
 	 */
 	int (*parked_fd)(const struct backend_device *device);
+	/*
+	 * Another process is to serve the same bytes and this one to end: gives up what would keep
+	 * it out, at once, whatever else is open. No I/O is in flight; nothing follows, no close
+	 * either. NULL: there is nothing.
+	 */
+	void (*abandon)(struct backend_device *device);
 
 	/* NULL: its size is for life. A filter has what its child has. */
 	const struct backend_resize *resize;
@@ -318,6 +324,9 @@ void backend_close(struct backend_device *device);
  */
 void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTITY_BYTES]);
 int backend_parked_fd(const struct backend_device *top);
+
+/* Main thread: the end of a whole stack in an upgrade, instead of backend_close. */
+void backend_abandon(const struct backend_device *top);
 
 /*
  * Reactor thread. Allocates the queue's private areas; returns 0 or -errno. Must come before the

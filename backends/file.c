@@ -462,5 +462,6 @@ const struct backend backend_file = {
 	.submit = file_submit,
 	.state_name = file_state_name,
 	.identity = file_identity,
+	.abandon = file_close,
 	.resize = &file_resize,
 };

@@ -36,7 +36,7 @@ if [ "$mode" != fast ]; then
 	if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
 	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc watchdog udev"
 	# these compare times: on the instruction clock a busy machine does not disturb them
-	timed_suites="layers stuck throttle why"
+	timed_suites="layers stuck throttle why pause"
 	for kernel in 7.2 6.12; do
 		(
 			for suite in $suites; do guest "$kernel" "$suite" 400; done

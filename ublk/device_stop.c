@@ -123,8 +123,7 @@ static bool left_to_driver(const struct device *d)
 void device_abandon(struct device *d)
 {
 	close_cdev(d);
-	backend_close(d->backend);
-	d->backend = NULL;
+	backend_abandon(d->backend);
 }
 
 static void delete (struct device *d)
