@@ -177,7 +177,7 @@ int device_recover(struct device **ret_device, const struct device_host *host,
 		   char *error, size_t error_bytes)
 {
 	struct device_spec same = *spec;
-	struct device *d;
+	struct device *d = NULL;
 	int ret;
 
 	take_over(&same, &past->info);
