@@ -18,9 +18,13 @@
 #include "base/util.h"
 #include "ublk/params.h"
 
-/* A server dies within milliseconds; its I/O, which the driver waits for, may take its time. */
+/*
+ * A server dies within milliseconds; its I/O, which the driver waits for, may take its time. Linux
+ * 6.12 finds out about the death of a server that had all requests of a queue only by their timeout
+ * (ublk_timeout), after 30 s and what the block layer rounds that up by.
+ */
 #define RECOVER_RETRY_NS NS_PER_MS
-#define RECOVER_PATIENCE_NS (30 * NS_PER_SEC)
+#define RECOVER_PATIENCE_NS (60 * NS_PER_SEC)
 
 static void start_recovery(struct timer *timer);
 
