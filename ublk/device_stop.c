@@ -280,7 +280,8 @@ static void stop_done(struct ctl_cmd *cmd, int res)
 		d->has_disk = d->stop_sent = false;
 	else if (res == -EBUSY) {
 		d->stop_sent = false;
-	} else if (res < 0) {
+	} else if (res < 0 && !(res == -ENODEV && d->attach_nr == 0)) {
+		/* An unserved device can have been deleted by others: then it is stopped. */
 		stop_failed(d, cmd, res);
 		return;
 	}
