@@ -228,7 +228,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.logical_block_bytes = d->spec.logical_block_bytes,
 		.physical_block_bytes = 1u << d->params.basic.physical_bs_shift,
 		.max_io_bytes = d->params.basic.max_sectors << 9,
-		.size_bytes = backend_size(d->backend),
+		.size_bytes = d->backend ? backend_size(d->backend) : 0,
 		.caps = limits->caps,
 		.flags = d->info.flags,
 		.backend = d->stack,
