@@ -12,7 +12,7 @@ tap bench-report 60 test/bench/report.sh
 tap cli 120 test/cli/cli.sh build/release/bin
 tap top 120 test/cli/top.py build/asan/bin
 tap page 120 test/page/page.sh build/asan
-tap sim-asan 300 build/asan/bin/sim --runs 96 --ios 1000
+tap sim-asan 300 build/asan/bin/sim --runs 128 --ios 1000
 tap lint 600 test/lint.sh build/clang
 
 if [ "$mode" != fast ]; then

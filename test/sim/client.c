@@ -337,6 +337,45 @@ static void judge_success(struct client_rq *rq, const void *buf)
 		storage_check_durable(st, start_of(rq), (uint32_t)bytes_of(rq));
 }
 
+static void rq_done(struct client_rq *rq)
+{
+	struct client *c = rq->client;
+
+	list_remove(&rq->node);
+	c->inflight_nr--;
+	rq_free(rq);
+	if (!c->closed && sim_one_in(2))
+		sim_event_arm(&c->pump, sim.now_ns + sim_skewed(0, c->think_ns), pump);
+}
+
+void client_rq_fail(struct client_rq *rq)
+{
+	if (modifies(rq))
+		storage_set_unknown(rq->client->st, start_of(rq), (uint32_t)bytes_of(rq));
+	/* Where all fail at once nobody tries on and on. */
+	rq->client->think_ns = MIN(rq->client->think_ns * 2, IDLE_NS_MAX);
+	rq_done(rq);
+}
+
+void client_abandon(struct client *c)
+{
+	list_for_each (node, &c->inflight) {
+		const struct client_rq *rq = list_entry(node, struct client_rq, node);
+
+		if (modifies(rq))
+			storage_set_unknown(c->st, start_of(rq), (uint32_t)bytes_of(rq));
+	}
+}
+
+void client_rq_renew(struct client_rq *rq)
+{
+	rq->noted = 0;
+	rq->must_fail = 0;
+	rq->needs_reg = false;
+	if (rq->touched)
+		memset(rq->touched, 0, client_rq_data_bytes(rq));
+}
+
 void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf)
 {
 	struct client *c = rq->client;
@@ -352,9 +391,5 @@ void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf)
 	c->st->done_nr[op]++;
 	c->st->failed_nr[op] += result < 0;
 	c->st->fallback_nr += rq->needs_reg;
-	list_remove(&rq->node);
-	c->inflight_nr--;
-	rq_free(rq);
-	if (!c->closed && sim_one_in(2))
-		sim_event_arm(&c->pump, sim.now_ns + sim_skewed(0, c->think_ns), pump);
+	rq_done(rq);
 }

@@ -65,6 +65,15 @@ static inline uint32_t client_rq_data_bytes(const struct client_rq *rq)
 /* The driver: the server answered. buf: where its bytes are. */
 void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf);
 
+/* The driver: there was nobody to answer it, and it fails. */
+void client_rq_fail(struct client_rq *rq);
+
+/* Nobody will say in time what became of what is in flight. */
+void client_abandon(struct client *client);
+
+/* The driver: it will be served from the beginning, by another server. */
+void client_rq_renew(struct client_rq *rq);
+
 static inline unsigned client_rq_op(const struct client_rq *rq)
 {
 	return rq->op_flags & 0xff;

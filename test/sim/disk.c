@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -256,4 +257,146 @@ void disk_submit(struct sim_op *op)
 	/* What was written before now is what an fsync owes. */
 	op->at_submit = storage_next_seq();
 	sim_event_arm(&op->event, sim.now_ns + delay_ns, disk_done);
+}
+
+/* ---- of a server that was killed ---- */
+
+/* A change of a file that lands after the death of who wanted it. */
+struct orphan {
+	struct sim_event event;
+	struct list_node node;
+	struct io_uring_sqe sqe;
+	int fd; /* of the same open file: as long as it is open, the file's lock is held */
+	uint64_t at_submit;
+	uint64_t serve_nr; /* of the storage, then */
+	uint8_t *data;
+	size_t bytes;
+};
+
+static struct list_node orphans = LIST_INIT(orphans);
+
+static void orphan_free(struct orphan *o)
+{
+	sim_event_cancel(&o->event);
+	list_remove(&o->node);
+	sim_fd_close(o->fd);
+	free(o->data);
+	free(o);
+}
+
+void disk_fini(void)
+{
+	while (!list_empty(&orphans))
+		orphan_free(list_entry(orphans.next, struct orphan, node));
+}
+
+bool disk_has_orphans(int fd)
+{
+	list_for_each (node, &orphans)
+		if (storage_by_fd(list_entry(node, struct orphan, node)->fd) == storage_by_fd(fd))
+			return true;
+	return false;
+}
+
+static void check_nobody_has_served(const struct orphan *o, const struct storage *st)
+{
+	if (st && st->serve_nr != o->serve_nr)
+		sim_fail("storage %u: I/O of a dead server lands when the next one has served it",
+			 st->idx);
+}
+
+static void land(struct sim_event *event)
+{
+	struct orphan *o = container_of(event, struct orphan, event);
+	struct storage *st = storage_by_fd(o->fd);
+
+	check_nobody_has_served(o, st);
+	sim_trace("orphan", o->sqe.opcode, o->sqe.off, o->sqe.len, 0);
+	if (o->sqe.opcode == IORING_OP_FSYNC) {
+		if (st)
+			storage_flush(st, o->at_submit);
+	} else if (o->sqe.opcode == IORING_OP_FALLOCATE) {
+		if (fallocate(o->fd, (int)o->sqe.len, (off_t)o->sqe.off, (off_t)o->sqe.addr) == 0 &&
+		    st)
+			storage_dirty(st, o->sqe.off, o->sqe.addr);
+	} else if (pwrite(o->fd, o->data, o->bytes, (off_t)o->sqe.off) > 0 && st) {
+		storage_dirty(st, o->sqe.off, o->bytes);
+	}
+	orphan_free(o);
+}
+
+static struct orphan *orphan_make(const struct sim_op *op)
+{
+	const struct storage *st = storage_by_fd(op->fd);
+	struct orphan *o = calloc(1, sizeof(*o));
+	struct iovec iov[64];
+	unsigned nr;
+
+	*o = (struct orphan){ .sqe = op->sqe, .at_submit = op->at_submit };
+	o->fd = sim_fd_dup(op->fd);
+	o->serve_nr = st ? st->serve_nr : 0;
+	list_push_back(&orphans, &o->node);
+	if (!is_write(op))
+		return o;
+	/* Its memory goes with it. */
+	nr = vectors_of(op, iov, ARRAY_SIZE(iov));
+	o->data = aligned_alloc(4096, round_up(cut(iov, nr, SIZE_MAX), 4096));
+	for (unsigned i = 0; i < nr; i++) {
+		memcpy(o->data + o->bytes, iov[i].iov_base, iov[i].iov_len);
+		o->bytes += iov[i].iov_len;
+	}
+	o->bytes = shorten(op, o->bytes, FAULT_DISK_SHORT_WRITE);
+	return o;
+}
+
+/* The planted defect: nobody is kept from using the file at once. */
+static void unlock_early(const struct orphan *o)
+{
+	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	if (sim_defect_always(DEFECT_EARLY_SERVE))
+		fcntl(o->fd, F_OFD_SETLK, &lock);
+}
+
+/*
+ * Writes may be with the device, with nobody of the dead process waiting for them. All else is done
+ * by its own threads, which end before its files are closed.
+ */
+static uint64_t landing_ns(const struct sim_op *op)
+{
+	if (!is_write(op))
+		return sim.now_ns + sim_skewed(NS_PER_US, 100 * NS_PER_MS);
+	if (sim.defect == DEFECT_EARLY_SERVE || sim_one_in(4))
+		return sim.now_ns + sim_between(2, 5) * NS_PER_SEC;
+	return sim.now_ns + sim_skewed(NS_PER_US, NS_PER_SEC);
+}
+
+static uint64_t orphan_later(const struct sim_op *op)
+{
+	uint64_t at_ns = landing_ns(op);
+	struct orphan *o = orphan_make(op);
+
+	if (is_write(op))
+		sim_saw(FAULT_KILL_IO_LATE);
+	unlock_early(o);
+	sim_event_arm(&o->event, at_ns, land);
+	/* Only a ring that has registered the driver's file keeps that from being released. */
+	return is_write(op) && !model_registers_files() ? 0 : at_ns;
+}
+
+uint64_t disk_orphan(struct sim_op *op)
+{
+	if (op->event.pos == 0 || op->event.fn != disk_done || is_read(op))
+		return 0;
+	switch (sim.defect == DEFECT_EARLY_SERVE ? 2 : sim_below(3)) {
+	case 0:
+		sim_saw(FAULT_KILL_IO_LOST);
+		return 0;
+	case 1:
+		sim_saw(FAULT_KILL_IO_LANDS);
+		execute(op, storage_by_fd(op->fd));
+		return 0;
+	default:
+		return orphan_later(op);
+	}
 }

@@ -221,26 +221,12 @@ static void check_replay(void)
 	       (unsigned long long)a.trace_hash);
 }
 
-static bool has_leak_sanitizer(void)
-{
-#ifdef __SANITIZE_ADDRESS__
-	return true;
-#else
-	return false;
-#endif
-}
-
 /* A defect need not show in every world: a few are tried. */
 static void check_defect(enum defect defect)
 {
 	struct run_result result;
 	uint64_t seed = opt.seed;
 
-	if (defect == DEFECT_LEAKED_MEMORY && !has_leak_sanitizer()) {
-		report(true, "defect %s is caught # SKIP not built with AddressSanitizer",
-		       defect_name(defect));
-		return;
-	}
 	while (seed < opt.seed + DEFECT_SEEDS && run_alone(seed, defect, &result, ""))
 		seed++;
 	/* For the right reason. */

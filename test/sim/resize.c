@@ -88,7 +88,7 @@ static void resize(struct sim_event *event)
 
 void slot_resize_often(struct slot *slot)
 {
-	if (sim.defect == DEFECT_NONE && sim_one_in(2))
+	if (sim.defect == DEFECT_NONE && slot->resize_event.pos == 0 && sim_one_in(2))
 		again(slot, NS_PER_SEC);
 }
 
@@ -122,6 +122,17 @@ static void done(struct slot *slot, const struct device_resized *r)
 	}
 }
 
+void slot_resize_killed(struct slot *slot)
+{
+	struct storage *st = slot->st;
+
+	sim_event_cancel(&slot->resize_event);
+	/* What was to be thrown away may be, and what grew may hold what was there before. */
+	if (slot->resizing)
+		storage_set_unknown(st, st->size_bytes, (uint32_t)(st->max_bytes - st->size_bytes));
+	slot->resizing = false;
+}
+
 void slot_resized(struct slot *slot)
 {
 	struct device_resized r;
@@ -136,6 +147,7 @@ void slot_resized(struct slot *slot)
 		failed(slot, &r);
 	else
 		done(slot, &r);
+	slot_note_size(slot, info.size_bytes);
 	if (info.size_bytes != (r.err ? r.from_bytes : r.to_bytes) ||
 	    (slot->st->user && slot->st->size_bytes != info.size_bytes))
 		sim_fail("%s: the device has %llu bytes, its users see %llu", slot->name,

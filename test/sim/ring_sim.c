@@ -24,7 +24,7 @@
 /* Longer than this nobody may be kept waiting for what has happened already. */
 #define URGENT_NS NS_PER_SEC
 
-static struct list_node rings = LIST_INIT(rings);
+struct list_node sim_rings = LIST_INIT(sim_rings);
 static unsigned ring_created_nr;
 
 static unsigned power_of_two(unsigned n)
@@ -75,6 +75,7 @@ static void lay_out(struct ring *ring, unsigned sq_nr, unsigned cq_nr, bool sqe1
 
 int ring_init(struct ring *ring, const struct ring_params *params)
 {
+	enum sim_side side = sim_cross(SIM_WORLD);
 	struct sim_ring *s = calloc(1, sizeof(*s));
 	unsigned sq_nr = power_of_two(params->sq_entries);
 	unsigned cq_nr = power_of_two(MAX(params->cq_entries, sq_nr));
@@ -94,45 +95,10 @@ int ring_init(struct ring *ring, const struct ring_params *params)
 	list_init(&s->ready);
 	list_init(&s->tasks);
 	s->cq_tail = *ring->uring.cq.ktail;
-	list_push_back(&rings, &s->node);
+	list_push_back(&sim_rings, &s->node);
 	ring->sim = s;
+	sim_cross(side);
 	return 0;
-}
-
-static void drop_ops(struct list_node *ops)
-{
-	struct list_node *node;
-
-	while ((node = list_pop_front(ops))) {
-		struct sim_op *op = list_entry(node, struct sim_op, node);
-
-		sim_event_cancel(&op->event);
-		free(op);
-	}
-}
-
-void ring_fini(struct ring *ring)
-{
-	struct sim_ring *s = sim_of(ring);
-
-	if (!s)
-		return;
-	list_for_each (node, &s->held) {
-		const struct sim_op *op = list_entry(node, struct sim_op, node);
-
-		if (op != s->mail && op != s->alarm)
-			sim_fail("ring %u is closed with an SQE of kind %s in flight", s->idx,
-				 op_kind_name(user_data_kind(op->sqe.user_data)));
-	}
-	drop_ops(&s->held);
-	drop_ops(&s->ready);
-	sim_buffers_fini(s);
-	list_remove(&s->node);
-	free(ring->uring.sq.sqes);
-	free(ring->uring.cq.cqes);
-	free(ring->uring.sq.ring_ptr);
-	free(s);
-	memset(ring, 0, sizeof(*ring));
 }
 
 static unsigned cq_used(const struct sim_ring *s)
@@ -470,6 +436,13 @@ static void wait_or_publish(struct sim_ring *s, unsigned wait_nr, uint64_t timeo
 	s->wake_ns = timeout_ns == RING_NO_TIMEOUT ? UINT64_MAX : sim.now_ns + timeout_ns;
 }
 
+static void kill_between(struct sim_ring *s)
+{
+	s->entering = true;
+	sim_kill_point();
+	s->entering = false;
+}
+
 int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 {
 	struct sim_ring *s = sim_of(ring);
@@ -482,12 +455,17 @@ int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 	sq->sqe_head = sq->sqe_tail;
 	pending = *sq->ktail - *sq->khead;
 	take = choose_take(s, pending);
-	for (int i = 0; i < take; i++)
+	sim_kill_point();
+	for (int i = 0; i < take; i++) {
 		take_sqe(s);
+		if (i + 1 < take)
+			kill_between(s);
+	}
 	/* io_uring_enter returns at once when it did not take everything. */
 	if (take == (int)pending)
 		flush_ready(s);
 	wait_or_publish(s, take == (int)pending ? wait_nr : 0, timeout_ns);
+	sim_kill_point();
 	sim_cross(side);
 	return take < 0 ? take : 0;
 }
@@ -497,6 +475,7 @@ int ring_file_set(struct ring *ring, unsigned slot, int fd)
 	struct sim_ring *s = sim_of(ring);
 	int old = s->files[slot];
 
+	sim_kill_point();
 	if (fd >= 0 && sim_fault(FAULT_FILE_SET))
 		return -ENOMEM;
 	if (fd >= 0 && old >= 0)
@@ -505,12 +484,12 @@ int ring_file_set(struct ring *ring, unsigned slot, int fd)
 	if (fd >= SIM_FD_BASE)
 		model_file_ref(fd);
 	else if (fd >= 0)
-		fd = dup(fd);
+		fd = sim_fd_dup(fd);
 	s->files[slot] = fd;
 	if (old >= SIM_FD_BASE)
 		model_file_unref(old);
 	else if (old >= 0)
-		close(old);
+		sim_fd_close(old);
 	return 0;
 }
 
@@ -549,28 +528,6 @@ uint64_t sim_ring_wake_ns(const struct ring *ring)
 uint64_t sim_ring_stale_nr(const struct ring *ring)
 {
 	return sim_of(ring)->stale_nr;
-}
-
-unsigned sim_ring_nr(void)
-{
-	unsigned nr = 0;
-
-	list_for_each (node, &rings)
-		nr++;
-	return nr;
-}
-
-unsigned sim_ring_files_nr(void)
-{
-	unsigned nr = 0;
-
-	list_for_each (node, &rings) {
-		const struct sim_ring *s = list_entry(node, struct sim_ring, node);
-
-		for (unsigned i = 0; i < SIM_FILE_NR; i++)
-			nr += s->files[i] >= 0;
-	}
-	return nr;
 }
 
 static void mail_arrived(struct sim_event *event)

@@ -59,6 +59,7 @@ struct sim_ring {
 	uint64_t recent[SIM_RECENT_NR]; /* user_data of the last CQEs */
 	unsigned recent_nr;
 	uint64_t stale_nr; /* CQEs made up and delivered */
+	bool entering;	   /* within an enter, with SQEs left to take */
 	struct list_node node;
 };
 
@@ -101,6 +102,12 @@ static inline void *sim_op_cmd(struct sim_op *op)
 {
 	return op->bytes + 48;
 }
+
+/* All of them, by node. */
+extern struct list_node sim_rings;
+
+/* ring_kill.c: the server is dead. Its files stay open until this returns. */
+void sim_rings_die(void);
 
 /* What a scheduler must know. */
 bool sim_ring_ready(const struct ring *ring);

@@ -14,8 +14,11 @@
 
 #include "base/assert.h"
 #include "test/sim/client.h"
+#include "test/sim/disk.h"
+#include "test/sim/kill.h"
 #include "test/sim/ring_sim.h"
 #include "test/sim/slot.h"
+#include "test/sim/visits.h"
 #include "ublk/device.h"
 
 #define REACTOR_NR_MAX 3
@@ -29,7 +32,7 @@ static struct run {
 	int cpus[REACTOR_NR_MAX];
 	unsigned data_nr;
 	struct ctl ctl;
-	bool ctl_opened;
+	bool ctl_opened, up;
 	int ctl_res;
 	struct device_host host;
 	struct slot slots[SLOT_NR_MAX];
@@ -39,7 +42,6 @@ static struct run {
 	uint64_t progress, progress_ns;
 	uint64_t turns;
 	struct sim_event start_event;
-	struct list_node visits;
 } r;
 
 static void dump(void)
@@ -56,11 +58,13 @@ static void dump(void)
 			fprintf(stderr,
 				"driver dev=%u live=%d stopping=%d deleted=%d inflight=%u open=%d "
 				"maps=%u files=%u openers=%u probes=%u starting=%d stop=%d del=%d "
-				"ready=%d\n",
+				"ready=%d disk=%d state=%u releasing=%d recovering=%d flags=%llx\n",
 				i, d->live, d->stopping, d->deleted, d->inflight_nr,
 				d->cdev_fd >= 0, d->map_nr, d->file_ref_nr, d->opener_nr,
 				d->probe_nr, d->start_op != NULL, d->stop_op != NULL,
-				d->del_op != NULL, model_ready(d));
+				d->del_op != NULL, model_ready(d), d->has_disk, d->info.state,
+				d->releasing, d->recover_op != NULL,
+				(unsigned long long)d->info.flags);
 	}
 	fprintf(stderr, "requests left=%llu turns=%llu\n", (unsigned long long)r.budget,
 		(unsigned long long)r.turns);
@@ -92,7 +96,9 @@ static void make_reactor(struct reactor *reactor, unsigned idx, bool control)
 	/* No room for two CQEs at a time. */
 	if (sim.defect == DEFECT_BUFFER_LOST)
 		params.sq_entries = params.cq_entries = 1;
+	sim_cross(SIM_BOOT);
 	ret = reactor_init(reactor, &params);
+	sim_cross(SIM_WORLD);
 	if (ret < 0)
 		sim_fail("reactor_init: %d", ret);
 }
@@ -104,84 +110,6 @@ static void on_event(struct device *device, enum device_event event, void *arg)
 	(void)arg;
 	slot_event(device, event);
 	sim_cross(side);
-}
-
-/* An opener of the block device goes; the last one lets a deleted device go. */
-struct visit {
-	struct sim_event event;
-	struct list_node node;
-	uint32_t id;
-	struct model_dev *dev;
-	bool probe;
-};
-
-static void visit_free(struct visit *v)
-{
-	sim_event_cancel(&v->event);
-	list_remove(&v->node);
-	free(v);
-}
-
-static void visit_ends(struct sim_event *event)
-{
-	struct visit *v = container_of(event, struct visit, event);
-
-	if (v->probe)
-		v->dev->probe_nr--;
-	else
-		v->dev->opener_nr--;
-	model_put(v->dev);
-	visit_free(v);
-}
-
-static void visit_begins(struct sim_event *event)
-{
-	struct visit *v = container_of(event, struct visit, event);
-
-	if (model_find(v->id) != v->dev || !v->dev->live || v->dev->stopping) {
-		visit_free(v);
-		return;
-	}
-	if (v->probe)
-		v->dev->probe_nr++;
-	else
-		v->dev->opener_nr++;
-	sim_event_arm(&v->event,
-		      sim.now_ns + sim_skewed(NS_PER_MS, v->probe ? NS_PER_SEC : 30 * NS_PER_SEC),
-		      visit_ends);
-}
-
-static void visit(struct model_dev *dev, bool probe, uint64_t within_ns)
-{
-	struct visit *v = calloc(1, sizeof(*v));
-
-	*v = (struct visit){ .id = dev->id, .dev = dev, .probe = probe };
-	list_push_back(&r.visits, &v->node);
-	sim_event_arm(&v->event, sim.now_ns + sim_skewed(0, within_ns), visit_begins);
-}
-
-static void foreign_stops(struct sim_event *event)
-{
-	struct model_dev *dev = container_of(event, struct model_dev, foreign_event);
-
-	/* The driver's mutex keeps it waiting until START_DEV is through. */
-	if (dev->start_op) {
-		sim_event_arm(event, sim.now_ns + NS_PER_MS, foreign_stops);
-		return;
-	}
-	if (!dev->live || dev->stopping)
-		return;
-	/*
-	 * Only of an id that nobody else gets: a server cannot tell its own device, deleted by
-	 * somebody else, from a new one of the same number, and would delete that.
-	 */
-	if (dev->id >= SLOT_ID_FIRST && !sim_one_in(4)) {
-		model_mark_deleted(dev);
-		sim_saw(FAULT_FOREIGN_DEL);
-	} else {
-		sim_saw(FAULT_FOREIGN_STOP);
-	}
-	model_stop(dev, NULL);
 }
 
 static struct slot *slot_of(const struct model_dev *dev)
@@ -201,13 +129,7 @@ static struct slot *slot_of(const struct model_dev *dev)
 static void on_live(struct model_dev *dev)
 {
 	slot_live(slot_of(dev), dev);
-	if (sim_fault(FAULT_OPENER))
-		visit(dev, false, NS_PER_SEC);
-	if (sim_fault(FAULT_PROBE))
-		visit(dev, true, NS_PER_MS);
-	if (sim.fault_ppm[FAULT_FOREIGN_STOP] && sim_one_in(6))
-		sim_event_arm(&dev->foreign_event, sim.now_ns + sim_skewed(0, NS_PER_SEC),
-			      foreign_stops);
+	visits_begin(dev);
 }
 
 static void on_ctl_opened(struct ctl *ctl, int res)
@@ -230,6 +152,8 @@ static void open_ctl(struct sim_event *event)
 
 static enum slot_kind choose_kind(void)
 {
+	if (sim.defect == DEFECT_LOST_MEMORY)
+		return SLOT_MEM;
 	if (sim.defect >= DEFECT_NO_DSYNC)
 		return SLOT_FILE;
 	if (sim.defect != DEFECT_NONE)
@@ -250,6 +174,7 @@ static enum slot_kind choose_kind(void)
 	}
 }
 
+/* The server is up; perhaps not for the first time. */
 static void ctl_is_open(void)
 {
 	if (r.ctl_res < 0) {
@@ -258,19 +183,19 @@ static void ctl_is_open(void)
 		r.ctl_opened = false;
 		return;
 	}
+	r.up = true;
+	for (unsigned i = 0; i < r.slot_nr; i++)
+		slot_restart(&r.slots[i]);
+	if (r.slot_nr > 0)
+		return;
 	r.slot_nr = (unsigned)sim_between(1, SLOT_NR_MAX);
 	for (unsigned i = 0; i < r.slot_nr; i++)
 		slot_init(&r.slots[i], i, choose_kind(), &r.host, &r.budget);
 }
 
-static void set_up(uint64_t ios)
+/* A server begins. */
+static void boot(void)
 {
-	r = (struct run){ .budget = ios, .progress_ns = sim.now_ns };
-	list_init(&r.visits);
-	model_init();
-	model.live = on_live;
-	sim.dump = dump;
-	assert_hook = on_assert;
 	make_reactor(&r.control, 0, true);
 	r.data_nr = (unsigned)sim_between(1, REACTOR_NR_MAX);
 	for (unsigned i = 0; i < r.data_nr; i++) {
@@ -284,9 +209,41 @@ static void set_up(uint64_t ios)
 		.reactor_cpus = r.cpus,
 		.reactor_nr = r.data_nr,
 		.event = on_event,
+		.added = slot_added,
 	};
-	open_ctl(NULL);
 	r.control_awake = true;
+}
+
+static void set_up(uint64_t ios)
+{
+	r = (struct run){ .budget = ios, .progress_ns = sim.now_ns };
+	sim_fds_init();
+	model_init();
+	model.live = on_live;
+	sim.dump = dump;
+	assert_hook = on_assert;
+	kill_init(r.slots, &r.slot_nr);
+	boot();
+	open_ctl(NULL);
+}
+
+/* kill -9, and another one begins after a while. */
+static void die(void)
+{
+	sim_trace("killed", r.turns, 0, 0, 0);
+	kill_count();
+	sim.progress++;
+	sim_rings_die();
+	for (unsigned i = 0; i < r.slot_nr; i++)
+		slot_killed(&r.slots[i]);
+	sim_owned_drop();
+	sim_fds_drop();
+	memset(&r.ctl, 0, sizeof(r.ctl));
+	memset(&r.control, 0, sizeof(r.control));
+	memset(r.data, 0, sizeof(r.data));
+	r.ctl_opened = r.up = false;
+	boot();
+	sim_event_arm(&r.start_event, sim.now_ns + sim_skewed(NS_PER_US, 2 * NS_PER_SEC), open_ctl);
 }
 
 static bool readable(int fd)
@@ -312,6 +269,20 @@ static bool data_is_awake(const struct reactor *reactor)
 	return reactor_has_work(reactor) || sim_ring_ready(&reactor->ring) || due(reactor);
 }
 
+static bool survives_turn(struct reactor *reactor)
+{
+	bool may_wait = !sim_one_in(8), killed = setjmp(kill_frame) != 0;
+
+	kill_set_frame(!killed);
+	if (!killed) {
+		sim_cross(SIM_PRODUCT);
+		reactor_turn(reactor, may_wait);
+	}
+	kill_set_frame(false);
+	sim_cross(SIM_WORLD);
+	return !killed;
+}
+
 static void turn(struct reactor *reactor)
 {
 	uint64_t allocs = sim.alloc_nr, mails = reactor->stats.mails;
@@ -319,9 +290,10 @@ static void turn(struct reactor *reactor)
 	sim_trace("turn", reactor == &r.control, reactor->idx, reactor->stats.turns, 0);
 	sim.now_ns += sim_between(100, 2000);
 	r.turns++;
-	sim_cross(SIM_PRODUCT);
-	reactor_turn(reactor, !sim_one_in(8));
-	sim_cross(SIM_WORLD);
+	if (!survives_turn(reactor)) {
+		die();
+		return;
+	}
 	/* Queues come and go by mail: only then. */
 	if (sim.alloc_nr != allocs && reactor->stats.mails == mails)
 		sim_fail("reactor %u allocates while its devices run", reactor->idx);
@@ -417,9 +389,11 @@ static void step(void)
 	sim_ring_poll_mail(&r.control.ring);
 	for (unsigned i = 0; i < r.data_nr; i++)
 		sim_ring_poll_mail(&r.data[i].ring);
+	if (kill_is_due())
+		die();
 	reactor = choose_reactor();
 	if (!reactor) {
-		if (!r.slot_nr || !finished())
+		if (!r.up || !finished())
 			advance();
 		return;
 	}
@@ -434,6 +408,7 @@ static void step(void)
 /* Turns everything until the last completions have been seen. */
 static void settle(void)
 {
+	kill_end();
 	memset(sim.fault_ppm, 0, sizeof(sim.fault_ppm));
 	for (int i = 0; i < 20; i++) {
 		sim.now_ns += 10 * NS_PER_MS;
@@ -473,9 +448,7 @@ static void check_reactor(struct reactor *reactor, unsigned slots_used)
 static void tear_down(void)
 {
 	settle();
-	/* Those who came too late. */
-	while (!list_empty(&r.visits))
-		visit_free(list_entry(r.visits.next, struct visit, node));
+	visits_fini();
 	ctl_close(&r.ctl);
 	check_reactor(&r.control, 2);
 	for (unsigned i = 0; i < r.data_nr; i++)
@@ -489,6 +462,11 @@ static void tear_down(void)
 	reactor_fini(&r.control);
 	if (sim_ring_nr() > 0)
 		sim_fail("rings are left");
+	if (sim_owned_nr() > 0)
+		sim_fail("memory of the product is not given back: %u pieces", sim_owned_nr());
+	disk_fini();
+	if (sim_fds_drop() > 0)
+		sim_fail("descriptors of the product are left open");
 	model_fini();
 }
 
@@ -500,9 +478,9 @@ void run(uint64_t seed, uint64_t ios, enum defect defect, uint64_t *fault_nr,
 	sim_init(seed, defect, fault_nr);
 	start_ns = sim.now_ns;
 	set_up(ios);
-	while (!r.ctl_opened || r.slot_nr == 0 || !finished()) {
+	while (!r.up || !finished()) {
 		step();
-		if (r.ctl_opened && r.slot_nr == 0)
+		if (r.ctl_opened && !r.up)
 			ctl_is_open();
 	}
 	*ret_result = (struct run_result){

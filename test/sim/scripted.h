@@ -8,6 +8,8 @@
 struct scripted_config {
 	struct storage *st;
 	bool has_cache, has_fua;
+	uint32_t max_io_bytes;
+	bool keeps; /* what a server before has written */
 };
 
 /* The same twice: with bytes in memory only, or wherever they are. */

@@ -14,6 +14,7 @@
 #include "config/option.h"
 #include "config/yaml.h"
 #include "test/sim/client.h"
+#include "test/sim/disk.h"
 #include "ublk/device_internal.h"
 
 /* Of one reactor: queues of all devices, rounded up. */
@@ -21,24 +22,41 @@
 #define CANCEL_GRACE_NS (10 * NS_PER_SEC)
 
 static void begin(struct sim_event *event);
-static void ask_stop(struct sim_event *event);
 
-/* Failures that a device may fail to start for. */
-static uint64_t excuses(void)
+static uint64_t sum_of(const enum fault *list, size_t nr)
 {
-	static const enum fault list[] = {
-		FAULT_FILE_SET,	   FAULT_BACKEND_QUEUE_INIT, FAULT_BACKEND_IO_INIT,
-		FAULT_CTL_ADD,	   FAULT_CTL_SET_PARAMS,     FAULT_CTL_AFFINITY,
-		FAULT_CTL_START,   FAULT_OPEN_FAILS,	     FAULT_MAP_FAILS,
-		FAULT_FETCH_FAILS, FAULT_FOREIGN_STOP,	     FAULT_FOREIGN_DEL,
-		FAULT_CTL_EEXIST,  FAULT_NO_MEMORY,	     FAULT_NO_MAPPING,
-		FAULT_GROUP_SET,
-	};
 	uint64_t sum = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(list); i++)
+	for (size_t i = 0; i < nr; i++)
 		sum += sim.fault_nr[list[i]];
 	return sum;
+}
+
+uint64_t slot_excuses(void)
+{
+	static const enum fault list[] = {
+		FAULT_FILE_SET,	      FAULT_BACKEND_QUEUE_INIT, FAULT_BACKEND_IO_INIT,
+		FAULT_CTL_ADD,	      FAULT_CTL_SET_PARAMS,	FAULT_CTL_AFFINITY,
+		FAULT_CTL_START,      FAULT_OPEN_FAILS,		FAULT_MAP_FAILS,
+		FAULT_FETCH_FAILS,    FAULT_FOREIGN_STOP,	FAULT_FOREIGN_DEL,
+		FAULT_CTL_EEXIST,     FAULT_NO_MEMORY,		FAULT_NO_MAPPING,
+		FAULT_GROUP_SET,      FAULT_NOTE_FAILS,		FAULT_RECOVERY_GET_PARAMS,
+		FAULT_RECOVERY_START, FAULT_RECOVERY_END,
+	};
+
+	return sum_of(list, ARRAY_SIZE(list));
+}
+
+uint64_t slot_attach_excuses(void)
+{
+	static const enum fault list[] = {
+		FAULT_FILE_SET,	    FAULT_BACKEND_QUEUE_INIT, FAULT_BACKEND_IO_INIT,
+		FAULT_FETCH_FAILS,  FAULT_FOREIGN_STOP,	      FAULT_FOREIGN_DEL,
+		FAULT_NO_MEMORY,    FAULT_NO_MAPPING,	      FAULT_GROUP_SET,
+		FAULT_RECOVERY_END,
+	};
+
+	return sum_of(list, ARRAY_SIZE(list));
 }
 
 static void init_file(struct slot *slot, uint64_t size_bytes)
@@ -48,6 +66,7 @@ static void init_file(struct slot *slot, uint64_t size_bytes)
 	char yaml[128];
 
 	slot->file_fd = memfd_create("sim", MFD_CLOEXEC);
+	sim_fd_own(slot->file_fd);
 	if (ftruncate(slot->file_fd, (off_t)size_bytes) < 0 || fstat(slot->file_fd, &stat) < 0)
 		sim_fail("memfd: %s", strerror(errno));
 	snprintf(yaml, sizeof(yaml), "path: /proc/self/fd/%d\ndirect: '%s'\n", slot->file_fd,
@@ -65,6 +84,8 @@ static bool is_scripted(const struct slot *slot)
 static void init_scripted(struct slot *slot)
 {
 	slot->scripted.st = slot->st;
+	slot->scripted.max_io_bytes = sim_one_in(4) ? 65536 : 0;
+	slot->st->medium = calloc(1, slot->st->max_bytes);
 	slot->scripted.has_cache = sim.defect != DEFECT_NONE || !sim_one_in(3);
 	slot->scripted.has_fua =
 		slot->scripted.has_cache && (sim.defect != DEFECT_NONE || !sim_one_in(3));
@@ -122,7 +143,8 @@ void slot_fini(struct slot *slot)
 		option_free(backend_of(slot)->options, slot->config);
 	free(slot->config);
 	if (slot->file_fd >= 0)
-		close(slot->file_fd);
+		sim_fd_close(slot->file_fd);
+	slot_forget(slot);
 	storage_destroy(slot->st);
 }
 
@@ -183,6 +205,17 @@ static void choose_data(const struct slot *slot, struct device_spec *spec)
 		spec->batch = BATCH_AUTO;
 }
 
+static enum recovery choose_recovery(const struct device_host *host)
+{
+	enum recovery recovery = (enum recovery)sim_below(RECOVERY_NR);
+	char words[RECOVERY_ERROR_BYTES];
+
+	if (sim.defect != DEFECT_NONE || sim_one_in(2) ||
+	    recovery_check(recovery, host->ctl->features, words) < 0)
+		return RECOVERY_REISSUE;
+	return recovery;
+}
+
 static void choose_spec(struct slot *slot)
 {
 	slot->backend = (struct backend_spec){
@@ -198,9 +231,20 @@ static void choose_spec(struct slot *slot)
 		.logical_block_bytes = slot->st->block_bytes,
 		.max_io_bytes = 4096u << sim_below(7),
 		.read_only = sim.defect == DEFECT_NONE && sim_one_in(16),
+		.recovery = choose_recovery(slot->host),
+		.mark = slot_mark(slot),
 		.backend = sim_filters_choose(&slot->filters, &slot->backend),
 	};
 	choose_data(slot, &slot->spec);
+}
+
+void slot_reset_counters(struct slot *slot)
+{
+	slot->was_live = slot->stop_asked = slot->stop_forced = slot->ended = false;
+	slot->st->cancel_until_ns = 0;
+	memset(slot->st->done_nr, 0, sizeof(slot->st->done_nr));
+	memset(slot->st->failed_nr, 0, sizeof(slot->st->failed_nr));
+	slot->st->fallback_nr = 0;
 }
 
 /* A RAM disk begins empty; its file is known only to itself. */
@@ -208,10 +252,7 @@ static void prepare_storage(struct slot *slot)
 {
 	struct stat stat;
 
-	slot->st->cancel_until_ns = 0;
-	memset(slot->st->done_nr, 0, sizeof(slot->st->done_nr));
-	memset(slot->st->failed_nr, 0, sizeof(slot->st->failed_nr));
-	slot->st->fallback_nr = 0;
+	slot_reset_counters(slot);
 	if (slot->kind == SLOT_FILE)
 		return;
 	storage_reset(slot->st);
@@ -230,7 +271,7 @@ static void prepare_storage(struct slot *slot)
 	}
 }
 
-static void begin_later(struct slot *slot)
+void slot_begin_later(struct slot *slot)
 {
 	if (*slot->budget == 0)
 		slot->over = true;
@@ -238,7 +279,7 @@ static void begin_later(struct slot *slot)
 		sim_event_arm(&slot->event, sim.now_ns + sim_skewed(0, 100 * NS_PER_MS), begin);
 }
 
-static uint64_t open_excuses(void)
+uint64_t slot_open_excuses(void)
 {
 	return sim.fault_nr[FAULT_BACKEND_OPEN] + sim.fault_nr[FAULT_NO_MEMORY] +
 	       sim.fault_nr[FAULT_NO_MAPPING];
@@ -255,13 +296,14 @@ static void retune(struct sim_event *event)
 static void begin(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, event);
-	uint64_t open_faults = open_excuses();
+	uint64_t open_faults = slot_open_excuses();
 	char error[DEVICE_ERROR_BYTES] = "";
 	int ret;
 
 	choose_spec(slot);
-	slot->was_live = slot->stop_asked = slot->stop_forced = slot->ended = false;
-	slot->excuses = excuses();
+	slot->scripted.keeps = false;
+	slot_note_adding(slot);
+	slot->excuses = slot_excuses();
 	slot->starts++;
 	slot->resize_kept = false;
 	/* What has a size in its configuration has that again. */
@@ -278,9 +320,12 @@ static void begin(struct sim_event *event)
 		  slot->spec.depth | slot->spec.data_path << 16 | slot->spec.batch << 20, ret);
 	if (ret < 0) {
 		slot->dev = NULL;
-		if (open_excuses() == open_faults || error[0] == '\0')
+		slot_forget(slot);
+		if (ret == -EBUSY && disk_has_orphans(slot->file_fd))
+			sim_saw(FAULT_RECOVERY_LOCKED);
+		else if (slot_open_excuses() == open_faults || error[0] == '\0')
 			sim_fail("device_start: %d: %s", ret, error);
-		begin_later(slot);
+		slot_begin_later(slot);
 		return;
 	}
 	prepare_storage(slot);
@@ -288,28 +333,28 @@ static void begin(struct sim_event *event)
 		sim_event_arm(&slot->tune_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), retune);
 	if (sim_fault(FAULT_STOP_ON_WAY_UP))
 		sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, 300 * NS_PER_MS),
-			      ask_stop);
+			      slot_ask_stop);
 }
 
-static uint64_t choose_deadline(void)
+uint64_t slot_choose_deadline(void)
 {
 	if (sim.defect != DEFECT_NONE || sim_one_in(2))
 		return sim_between(10, 60) * NS_PER_SEC;
 	return sim_skewed(NS_PER_US, NS_PER_SEC);
 }
 
-static void ask_stop(struct sim_event *event)
+void slot_ask_stop(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, stop_event);
 	bool force = slot->stop_asked || sim_one_in(3);
-	uint64_t deadline_ns = choose_deadline();
+	uint64_t deadline_ns = slot_choose_deadline(), asked_ns = sim.now_ns;
 	int ret;
 
 	if (!slot->dev || slot->ended)
 		return;
 	ret = device_stop(slot->dev, force, deadline_ns);
 	if (ret == 0)
-		slot->late_ns = sim.now_ns + deadline_ns;
+		slot->late_ns = asked_ns + deadline_ns;
 	sim_trace("stop", slot->idx, force, slot->stop_asked, ret);
 	if (ret < 0 && !(ret == -EALREADY && slot->stop_asked))
 		sim_fail("device_stop: %d in state %s", ret,
@@ -317,15 +362,20 @@ static void ask_stop(struct sim_event *event)
 	slot->stop_asked = true;
 	slot->stop_forced |= force;
 	if (sim_fault(FAULT_STOP_TWICE))
-		sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), ask_stop);
+		sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, NS_PER_SEC),
+			      slot_ask_stop);
 }
 
 static void reap(struct slot *slot)
 {
 	device_free(slot->dev);
 	slot->dev = NULL;
+	if (slot->past.kept) {
+		slot_retry(slot);
+		return;
+	}
 	slot->st->user = NULL;
-	begin_later(slot);
+	slot_begin_later(slot);
 }
 
 static void reap_later(struct sim_event *event)
@@ -377,7 +427,7 @@ static void check_gone(struct slot *slot)
 
 		if (d && d->cdev_fd >= 0 && d == dev)
 			sim_fail("%s is gone, but holds /dev/ublkc%u", slot->name, i);
-		if (d && d == dev && !d->deleted)
+		if (d && d == dev && !d->deleted && !slot->past.kept)
 			sim_fail("%s is gone, but device %u is still there", slot->name, i);
 	}
 }
@@ -386,13 +436,23 @@ static void ended(struct slot *slot, enum device_event event)
 {
 	bool failed = event == DEVICE_EVENT_FAILED;
 
-	if (failed && excuses() == slot->excuses && !sim.few_op_slots)
+	slot->past.kept = device_kept(slot->dev);
+	if (failed && slot_excuses() == slot->excuses && !sim.few_op_slots &&
+	    !(slot->past.kept && (slot->stop_asked || slot_is_excused(slot))))
 		sim_fail("%s failed for no reason: %s", slot->name, device_error(slot->dev));
 	if (failed && device_error(slot->dev)[0] == '\0')
 		sim_fail("%s failed without a word", slot->name);
 	if (!failed && !slot->stop_asked)
 		sim_fail("%s is gone without being asked", slot->name);
+	if (failed && slot->past.note == NOTE_RECOVERING && !slot->past.kept && !slot->stop_asked &&
+	    slot_attach_excuses() == slot->past.attach_excuses && !sim.few_op_slots)
+		sim_fail("%s could not be recovered, and is lost: %s", slot->name,
+			 device_error(slot->dev));
 	check_gone(slot);
+	if (slot->past.kept)
+		sim_saw(FAULT_RECOVERY_KEPT);
+	else
+		slot_forget(slot);
 	slot->ended = true;
 	sim_event_cancel(&slot->stop_event);
 	sim_event_cancel(&slot->tune_event);
@@ -417,7 +477,27 @@ static void refused(struct slot *slot)
 		slot->st->cancel_until_ns = sim.now_ns + CANCEL_GRACE_NS;
 	slot->stop_asked = sim_one_in(2); /* the next is forced, or polite again */
 	slot->refusals++;
-	sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), ask_stop);
+	sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), slot_ask_stop);
+}
+
+static void plan_stop(struct slot *slot)
+{
+	if (slot->stop_event.pos == 0)
+		sim_event_arm(&slot->stop_event,
+			      sim.now_ns + sim_skewed(10 * NS_PER_MS, 20 * NS_PER_SEC),
+			      slot_ask_stop);
+}
+
+static void became_live(struct slot *slot)
+{
+	if (slot->past.note == NOTE_RECOVERING)
+		sim_saw(FAULT_RECOVERED);
+	slot_note_serving(slot, slot->dev);
+	slot->was_live = true;
+	slot->lives++;
+	slot->st->serve_nr++;
+	slot_resize_often(slot);
+	plan_stop(slot);
 }
 
 void slot_event(struct device *device, enum device_event event)
@@ -428,8 +508,7 @@ void slot_event(struct device *device, enum device_event event)
 	sim.progress++;
 	switch (event) {
 	case DEVICE_EVENT_LIVE:
-		slot->was_live = true;
-		slot->lives++;
+		became_live(slot);
 		break;
 	case DEVICE_EVENT_STOP_REFUSED:
 		refused(slot);
@@ -452,7 +531,7 @@ void slot_event(struct device *device, enum device_event event)
 }
 
 /* Somebody makes the file of a running device shorter. */
-static void truncate_file(struct sim_event *event)
+void slot_truncate_file(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, truncate_event);
 	struct storage *st = slot->st;
@@ -472,11 +551,8 @@ void slot_live(struct slot *slot, struct model_dev *dev)
 	dev->client = client_create(dev, slot->st, slot->budget);
 	if (slot->kind == SLOT_FILE && sim_fault(FAULT_FILE_TRUNCATED))
 		sim_event_arm(&slot->truncate_event, sim.now_ns + sim_skewed(0, NS_PER_SEC),
-			      truncate_file);
-	slot_resize_often(slot);
-	if (slot->stop_event.pos == 0)
-		sim_event_arm(&slot->stop_event,
-			      sim.now_ns + sim_skewed(10 * NS_PER_MS, 20 * NS_PER_SEC), ask_stop);
+			      slot_truncate_file);
+	plan_stop(slot);
 }
 
 void slot_dump(const struct slot *slot)

@@ -1,6 +1,7 @@
 /*
  * A slot is a place where one device after the other lives: started, used, stopped at whatever
- * moment, freed, started again. It plays the daemon: everything here is outside of reactor turns.
+ * moment, freed, started again; after a kill recovered, or given up. It plays the daemon:
+ * everything here is outside of reactor turns.
  */
 #ifndef SIM_SLOT_H
 #define SIM_SLOT_H
@@ -24,6 +25,25 @@ enum slot_kind {
 	SLOT_KIND_NR
 };
 
+/* daemon/state.h: what outlives the server. */
+enum slot_note {
+	NOTE_NONE,
+	NOTE_ADDING,
+	NOTE_SERVING,
+	NOTE_RECOVERING,
+};
+
+struct slot_past {
+	enum slot_note note;
+	int64_t id;
+	uint64_t size_bytes;
+	char identity[BACKEND_IDENTITY_BYTES];
+	int parked_fd;		 /* the memory of mem; 0: none */
+	uint64_t attach_excuses; /* as slot.excuses, for giving it up once it is served */
+	bool kept;		 /* not adopted: the driver still has it */
+	unsigned retries;	 /* since the server was killed */
+};
+
 struct slot {
 	unsigned idx;
 	enum slot_kind kind;
@@ -37,6 +57,7 @@ struct slot {
 	int file_fd;
 
 	struct device *dev;
+	struct slot_past past;
 	bool over; /* starts no more */
 	bool was_live, stop_asked, stop_forced, ended;
 	uint64_t late_ns; /* no stop may be called late before */
@@ -56,10 +77,39 @@ void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind, const struc
 void slot_fini(struct slot *slot);
 /* From the host's event callback. */
 void slot_event(struct device *device, enum device_event event);
+/* The server was killed; another one begins. */
+void slot_killed(struct slot *slot);
+void slot_restart(struct slot *slot);
+/* device_host.added */
+int slot_added(struct device *device, void *arg, char *error, size_t error_bytes);
+
+/* Between slot.c and slot_past.c. */
+void slot_begin_later(struct slot *slot);
+void slot_reset_counters(struct slot *slot);
+/* Failures so far that a device may fail to start for; may be given up for in a recovery. */
+uint64_t slot_excuses(void);
+uint64_t slot_attach_excuses(void);
+uint64_t slot_open_excuses(void);
+void slot_ask_stop(struct sim_event *event);
+uint64_t slot_choose_deadline(void);
+void slot_truncate_file(struct sim_event *event);
+/* Notes. */
+uint64_t slot_mark(const struct slot *slot);
+void slot_note_adding(struct slot *slot);
+void slot_note_size(struct slot *slot, uint64_t size_bytes);
+void slot_note_serving(struct slot *slot, const struct device *device);
+void slot_forget(struct slot *slot);
+/* A recovery has failed, and its device is freed: what now. */
+void slot_retry(struct slot *slot);
+/* Whether the driver has a reason not to let it be recovered. */
+bool slot_is_excused(const struct slot *slot);
+
 /* model.live */
 void slot_live(struct slot *slot, struct model_dev *dev);
 /* resize.c: from now on the device becomes larger and smaller at random. */
 void slot_resize_often(struct slot *slot);
+/* resize.c: the server was killed, perhaps in a resize. */
+void slot_resize_killed(struct slot *slot);
 /* resize.c: DEVICE_EVENT_RESIZED */
 void slot_resized(struct slot *slot);
 void slot_dump(const struct slot *slot);

@@ -43,6 +43,7 @@ void storage_destroy(struct storage *st)
 	free(st->unknown);
 	free(st->acked_seq);
 	free(st->dirty_seq);
+	free(st->medium);
 	free(st);
 }
 

@@ -28,6 +28,8 @@ struct storage {
 	bool has_inode;
 	dev_t dev;
 	ino_t ino;
+	uint64_t serve_nr;		   /* servers that have served it */
+	uint8_t *medium;		   /* of the scripted backend, or NULL */
 	struct model_dev *user;		   /* the block device it is behind, or NULL */
 	uint64_t cancel_until_ns;	   /* until then I/Os may fail with EIO: a stop was late */
 	bool no_punch;			   /* the disk has said EOPNOTSUPP to a fallocate */

@@ -93,6 +93,7 @@ static void prep(struct elements *e)
 	}
 	sim_op_done_inline(e->op, 0, true);
 	model_check_start(e->dev);
+	model_check_recovery(e->dev);
 }
 
 static void commit_element(struct elements *e, unsigned idx)

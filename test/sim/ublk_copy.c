@@ -27,7 +27,7 @@ static struct client_rq *request_at(const struct model_dev *dev, uint64_t pos, s
 	uint32_t at = place_of(pos);
 	const struct model_tag *t;
 
-	if (!(dev->info.flags & UBLK_F_USER_COPY) || !dev->live)
+	if (!(dev->info.flags & UBLK_F_USER_COPY) || !dev->has_disk)
 		sim_fail("dev %u: user copy, which it does not have", dev->id);
 	if (queue >= dev->info.nr_hw_queues || tag >= dev->info.queue_depth)
 		sim_fail("dev %u: user copy of queue %u tag %u", dev->id, queue, tag);
@@ -82,7 +82,10 @@ ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset)
 {
 	enum sim_side side = sim_cross(SIM_WORLD);
 	struct client_rq *rq = request_at(model_by_file(fd), offset, bytes);
-	ssize_t n = copy_out_of(rq, buf, bytes, place_of(offset));
+	ssize_t n;
+
+	sim_kill_point();
+	n = copy_out_of(rq, buf, bytes, place_of(offset));
 
 	sim_trace("pread", (uint64_t)rq->queue << 32 | rq->tag, place_of(offset), bytes, n);
 	sim_cross(side);
@@ -93,7 +96,10 @@ ssize_t ring_pwrite(int fd, const void *buf, size_t bytes, uint64_t offset)
 {
 	enum sim_side side = sim_cross(SIM_WORLD);
 	struct client_rq *rq = request_at(model_by_file(fd), offset, bytes);
-	ssize_t n = copy_into(rq, buf, bytes, place_of(offset));
+	ssize_t n;
+
+	sim_kill_point();
+	n = copy_into(rq, buf, bytes, place_of(offset));
 
 	sim_trace("pwrite", (uint64_t)rq->queue << 32 | rq->tag, place_of(offset), bytes, n);
 	sim_cross(side);

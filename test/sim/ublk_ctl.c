@@ -227,7 +227,7 @@ static void start_finish(struct sim_event *event)
 		start_answer(dev, sim_one_in(2) ? -ENOMEM : -EINTR);
 		return;
 	}
-	dev->live = dev->used = true;
+	dev->live = dev->has_disk = dev->used = true;
 	dev->info.state = UBLK_S_DEV_LIVE;
 	sim_trace("live", dev->id, 0, 0, 0);
 	model.live(dev);
@@ -262,7 +262,7 @@ static void stop_finish(struct sim_event *event)
 
 	dev->stop_op = NULL;
 	dev->foreign_stop = false;
-	dev->live = false;
+	dev->live = dev->has_disk = false;
 	dev->info.state = UBLK_S_DEV_DEAD;
 	sim_trace("stopped", dev->id, 0, 0, 0);
 	model_cancel_tags(dev);
@@ -295,6 +295,7 @@ void model_stop(struct model_dev *dev, struct sim_op *op)
 	dev->stopping = true;
 	if (dev->client)
 		dev->client->closed = true;
+	model_fail_parked(dev);
 	model_request_done(dev);
 }
 
@@ -302,7 +303,7 @@ static void try_stop_dev(struct model_dev *dev, struct sim_op *op)
 {
 	if (!(model.features & UBLK_F_SAFE_STOP_DEV))
 		sim_op_done(op, -EOPNOTSUPP);
-	else if (!dev->live)
+	else if (!dev->has_disk)
 		sim_op_done(op, -ENODEV);
 	else if (dev->opener_nr + dev->probe_nr > 0)
 		sim_op_done(op, -EBUSY);
@@ -344,6 +345,15 @@ static void dev_cmd(struct model_dev *dev, struct sim_op *op)
 		return;
 	case UBLK_U_CMD_UPDATE_SIZE:
 		sim_op_done(op, update_size(dev, cmd));
+		return;
+	case UBLK_U_CMD_GET_PARAMS:
+		sim_op_done(op, model_get_params(dev, cmd));
+		return;
+	case UBLK_U_CMD_START_USER_RECOVERY:
+		sim_op_done(op, model_start_recovery(dev));
+		return;
+	case UBLK_U_CMD_END_USER_RECOVERY:
+		model_end_recovery(dev, op);
 		return;
 	case UBLK_U_CMD_GET_QUEUE_AFFINITY:
 		sim_op_done(op, get_queue_affinity(dev, cmd));
@@ -407,4 +417,39 @@ void model_ctl_cmd(struct sim_op *op)
 	if (sim_fault(FAULT_CTL_SLOW))
 		delay_ns += sim_skewed(NS_PER_SEC, 70 * NS_PER_SEC);
 	sim_event_arm(&op->event, sim.now_ns + delay_ns, ctl_run);
+}
+
+static struct sim_op *pending(struct list_node *held)
+{
+	list_for_each (node, held) {
+		struct sim_op *op = list_entry(node, struct sim_op, node);
+
+		if (op->event.pos != 0 && op->event.fn == ctl_run)
+			return op;
+	}
+	return NULL;
+}
+
+void model_ctl_dies(struct list_node *held)
+{
+	struct sim_op *op;
+
+	while ((op = pending(held))) {
+		sim_event_cancel(&op->event);
+		if (sim_one_in(2))
+			continue;
+		sim_saw(FAULT_KILL_CONTROL);
+		ctl_run(&op->event);
+	}
+	for (unsigned i = 0; i < MODEL_DEV_NR; i++) {
+		struct model_dev *dev = model.devs[i];
+
+		/* START_DEV may just have had all that it waited for. */
+		if (dev && dev->start_op && dev->scan_event.pos != 0 && sim_one_in(2)) {
+			sim_event_cancel(&dev->scan_event);
+			start_finish(&dev->scan_event);
+		}
+		if (dev)
+			model_waiters_die(dev);
+	}
 }

@@ -37,8 +37,11 @@ void model_init(void)
 	if (sim.defect == DEFECT_NONE && sim_one_in(4))
 		model.features &= ~UBLK_F_BATCH_IO;
 	/* Before 6.13 rings let go of registered files in order, and so late. */
+	if (sim.defect == DEFECT_EARLY_SERVE)
+		model.features &=
+			~(UBLK_F_SAFE_STOP_DEV | UBLK_F_USER_RECOVERY_FAIL_IO | (~0ull << 9));
 	if (sim.defect == DEFECT_NONE && !(model.features & UBLK_F_SAFE_STOP_DEV) &&
-	    sim_one_in(2)) {
+	    !sim_one_in(3)) {
 		model.features &= ~(UBLK_F_USER_RECOVERY_FAIL_IO | (~0ull << 9));
 		sim_saw(FAULT_OLD_FILE_TABLE);
 	}
@@ -50,6 +53,8 @@ static void dev_free(struct model_dev *dev)
 	sim_event_cancel(&dev->stop_event);
 	sim_event_cancel(&dev->scan_event);
 	sim_event_cancel(&dev->foreign_event);
+	sim_event_cancel(&dev->recover_event);
+	sim_event_cancel(&dev->release_event);
 	client_destroy(dev->client);
 	for (unsigned q = 0; q < dev->info.nr_hw_queues; q++) {
 		sim_task_cancel(&dev->queues[q].dispatch);
@@ -89,7 +94,8 @@ void model_put(struct model_dev *dev)
 	struct sim_op *op = dev->del_op;
 
 	if (!dev->deleted || dev->cdev_fd >= 0 || dev->map_nr > 0 || dev->file_ref_nr > 0 ||
-	    dev->opener_nr > 0 || dev->probe_nr > 0 || dev->stop_op || dev->foreign_stop)
+	    dev->opener_nr > 0 || dev->probe_nr > 0 || dev->stop_op || dev->foreign_stop ||
+	    dev->releasing)
 		return;
 	dev_free(dev);
 	if (op)
@@ -129,6 +135,8 @@ static int open_cdev(unsigned id)
 	}
 	if (dev->cdev_fd >= 0)
 		sim_fail("/dev/ublkc%u is opened twice", id);
+	if (dev->releasing)
+		return -EBUSY;
 	if (sim_fault(FAULT_OPEN_EACCES))
 		return -EACCES;
 	if (sim_fault(FAULT_OPEN_EBUSY))
@@ -152,6 +160,7 @@ int ring_open(const char *path, int flags)
 		model.ctl_fd = new_fd();
 		return model.ctl_fd;
 	}
+	sim_kill_point();
 	if (sscanf(path, "/dev/ublkc%u%c", &id, &rest) != 1)
 		sim_fail("the product opens %s as a device", path);
 	return open_cdev(id);
@@ -193,7 +202,10 @@ void ring_close(int fd)
 		sim_fail("/dev/ublkc%u is closed while %u rings hold it", dev->id,
 			 dev->file_ref_nr);
 	dev->cdev_fd = -1;
+	if (dev->has_disk)
+		model_release_later(dev);
 	model_put(dev);
+	sim_kill_point();
 }
 
 int ring_map(int fd, size_t bytes, uint64_t offset, void **ret_addr)
@@ -206,6 +218,7 @@ int ring_map(int fd, size_t bytes, uint64_t offset, void **ret_addr)
 		sim_fail("mmap at %llu, which is no queue's", (unsigned long long)offset);
 	if (bytes != dev->descs_bytes)
 		sim_fail("mmap of %zu bytes, not %zu", bytes, dev->descs_bytes);
+	sim_kill_point();
 	if (sim_fault(FAULT_MAP_FAILS))
 		return -ENOMEM;
 	dev->queues[queue].map_nr++;

@@ -1,7 +1,9 @@
 /*
  * A ublk driver as of Linux 7.2 (drivers/block/ublk_drv.c): devices, the character device and its
  * mappings, control commands, FETCH and COMMIT_AND_FETCH or their batches, bytes by the driver's
- * copy, by the server's, or in registered buffers. What a correct server never does fails the run.
+ * copy, by the server's, or in registered buffers; what becomes of a device without a server, and
+ * how it gets another one. There it can be as of 6.12, too: model_is_old(). What a correct server
+ * never does fails the run.
  */
 #ifndef SIM_UBLK_MODEL_H
 #define SIM_UBLK_MODEL_H
@@ -30,6 +32,8 @@ struct model_tag {
 	uint16_t buf_idx;	     /* where to register */
 	struct sim_ring *registered; /* the ring whose buffer buf_idx is the request's, or NULL */
 	struct client_rq *rq;	     /* started, not completed */
+	bool parked;		     /* it waits for a server */
+	bool was_owned;		     /* by a server that is dead */
 };
 
 struct model_queue {
@@ -45,6 +49,7 @@ struct model_queue {
 	struct sim_task dispatch;
 	struct sim_event plug;
 	bool aborted;	     /* no FETCH any more */
+	bool no_server;	     /* `canceling` of the driver */
 	unsigned starved_nr; /* times in a row that there was no buffer */
 };
 
@@ -56,18 +61,22 @@ struct model_dev {
 	size_t descs_bytes;  /* of one queue's mapping */
 	uint64_t node_at_ns; /* when /dev/ublkcN appears */
 	bool used;	     /* has been started */
-	bool live;
-	bool stopping; /* no new request */
-	bool deleted;  /* DEL_DEV was accepted; goes with its last user */
-	int cdev_fd;   /* of the one opener, or -1 */
+	bool has_disk;	     /* can be opened */
+	bool live;	     /* and is served */
+	bool stopping;	     /* no new request */
+	bool deleted;	     /* DEL_DEV was accepted; goes with its last user */
+	int cdev_fd;	     /* of the one opener, or -1 */
+	bool releasing;	     /* closed, but the driver has yet to let go of it */
+	bool slow_release;   /* that takes longer than it may */
 	unsigned map_nr, file_ref_nr;
 	unsigned opener_nr, probe_nr;		    /* of the block device */
 	struct sim_op *start_op, *stop_op, *del_op; /* waiting commands */
+	struct sim_op *recover_op;		    /* END_USER_RECOVERY */
 	bool foreign_stop;			    /* somebody else's STOP_DEV is under way */
-	struct sim_event stop_event, scan_event, foreign_event;
+	struct sim_event stop_event, scan_event, foreign_event, recover_event, release_event;
 	unsigned scan_left; /* reads of the partition scan before START_DEV answers */
 	struct client *client;
-	unsigned inflight_nr; /* requests that the server has, or is about to get */
+	unsigned inflight_nr; /* requests that the server has, or is about to get, or that wait */
 };
 
 /* The world's own. */
@@ -98,6 +107,8 @@ void model_file_unref(int fd);
 
 /* ublk_ctl.c */
 void model_ctl_cmd(struct sim_op *op);
+/* The server is killed; these were its SQEs: each is executed now or never. */
+void model_ctl_dies(struct list_node *held);
 void model_check_start(struct model_dev *dev);
 void model_request_done(struct model_dev *dev);
 void model_stop(struct model_dev *dev, struct sim_op *op);
@@ -126,6 +137,34 @@ void model_take_back(struct model_tag *t);
 /* The server hands the request back, on this ring, with this address for the driver's copy. */
 void model_commit(struct model_dev *dev, struct model_tag *t, struct sim_ring *ring, int32_t result,
 		  uint64_t addr);
+
+/* The request reaches the driver's queue, perhaps again. */
+void model_queue_rq(struct model_dev *dev, struct client_rq *rq, uint64_t max_delay_ns);
+
+/* ublk_recover.c */
+bool model_is_old(void);
+/* Whether a server may register /dev/ublkcN with its rings. */
+bool model_registers_files(void);
+/* All servers are killed; their rings hold their files until then. */
+void model_server_dies(uint64_t until_ns);
+/* Closed by a server that lives, with a disk behind it. */
+void model_release_later(struct model_dev *dev);
+/* A request reaches a queue without a server. */
+void model_no_server(struct model_dev *dev, struct client_rq *rq);
+/* Those that wait for a server fail. */
+void model_fail_parked(struct model_dev *dev);
+/* A queue has all its FETCHes. */
+void model_queue_ready(struct model_dev *dev, struct model_queue *queue);
+int model_get_params(const struct model_dev *dev, const struct ublksrv_ctrl_cmd *cmd);
+int model_start_recovery(struct model_dev *dev);
+void model_end_recovery(struct model_dev *dev, struct sim_op *op);
+void model_check_recovery(struct model_dev *dev);
+/* The commands that waited belong to a dead server. */
+void model_waiters_die(struct model_dev *dev);
+/* daemon/adopt_sweep.c: a process has fetched every tag, and ended. */
+void model_sweep(struct model_dev *dev);
+/* Somebody deletes it. */
+void model_remove(struct model_dev *dev);
 
 /* ublk_batch.c */
 bool model_is_batch(const struct model_dev *dev);

@@ -39,6 +39,9 @@ bool model_tag_idle(const struct model_dev *dev, unsigned queue, unsigned tag)
 {
 	const struct model_tag *t = model_tag(dev, queue, tag);
 
+	/* Without a server there are tags all the same. */
+	if (dev->queues[queue].no_server)
+		return dev->has_disk && !dev->stopping && !t->rq;
 	return t->active && !t->cancelled && !t->rq;
 }
 
@@ -63,7 +66,8 @@ void model_tag_ready(struct model_dev *dev, unsigned queue, struct model_tag *t)
 {
 	t->active = true;
 	t->owned = t->cancelled = false;
-	dev->queues[queue].ready_nr++;
+	if (++dev->queues[queue].ready_nr == dev->info.queue_depth)
+		model_queue_ready(dev, &dev->queues[queue]);
 }
 
 /* ublk_validate_io_buf(); without the fallback a request may fail for nothing it has done. */
@@ -85,9 +89,14 @@ static void check_addr(const struct model_dev *dev, const struct ublksrv_io_cmd 
 			 cmd->tag, cmd->addr ? "with" : "without");
 }
 
+static void commit(struct model_dev *dev, struct model_tag *t, struct sim_op *op,
+		   const struct ublksrv_io_cmd *cmd);
+
 static void fetch(struct model_dev *dev, struct model_tag *t, struct sim_op *op,
 		  const struct ublksrv_io_cmd *cmd)
 {
+	if (t->was_owned && sim_defect(DEFECT_OLD_COMMIT))
+		commit(dev, t, op, cmd);
 	if (model_ready(dev) || t->active)
 		sim_fail("dev %u queue %u tag %u is fetched twice", dev->id, cmd->q_id, cmd->tag);
 	check_addr(dev, cmd);
@@ -100,6 +109,7 @@ static void fetch(struct model_dev *dev, struct model_tag *t, struct sim_op *op,
 	hold(t, op, cmd->addr);
 	t->ring = op->ring;
 	model_check_start(dev);
+	model_check_recovery(dev);
 }
 
 static void check_result(const struct model_dev *dev, const struct client_rq *rq, int32_t result)
@@ -279,6 +289,10 @@ static void deliver(struct sim_event *event)
 	struct model_tag *t = model_tag(dev, rq->queue, rq->tag);
 	struct sim_op *op = t->cmd;
 
+	if (dev->queues[rq->queue].no_server) {
+		model_no_server(dev, rq);
+		return;
+	}
 	if (model_is_batch(dev)) {
 		model_batch_push(dev, rq->queue, rq->tag);
 		return;
@@ -295,7 +309,13 @@ void model_dispatch(struct model_dev *dev, struct client_rq *rq)
 	dev->inflight_nr++;
 	sim_trace("request", (uint64_t)rq->queue << 32 | rq->tag, rq->op_flags, rq->start_sector,
 		  rq->nr_sectors);
-	sim_event_arm(&rq->event, sim.now_ns + sim_skewed(0, 100 * NS_PER_US), deliver);
+	model_queue_rq(dev, rq, 100 * NS_PER_US);
+}
+
+void model_queue_rq(struct model_dev *dev, struct client_rq *rq, uint64_t max_delay_ns)
+{
+	model_tag(dev, rq->queue, rq->tag)->parked = false;
+	sim_event_arm(&rq->event, sim.now_ns + sim_skewed(0, max_delay_ns), deliver);
 }
 
 static void cancel_tag(struct model_tag *t)

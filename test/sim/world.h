@@ -106,6 +106,52 @@ enum fault {
 	FAULT_NO_MEMORY,
 	FAULT_NO_MAPPING,
 	FAULT_FILE_TRUNCATED,
+	/* kill -9: where the devices stood */
+	FAULT_KILL_BETWEEN_DEVICES,
+	FAULT_KILL_ADDING,
+	FAULT_KILL_PARAMS,
+	FAULT_KILL_OPENING,
+	FAULT_KILL_PLACING,
+	FAULT_KILL_ATTACHING,
+	FAULT_KILL_STARTING,
+	FAULT_KILL_LIVE,
+	FAULT_KILL_STOPPING,
+	FAULT_KILL_DRAINING,
+	FAULT_KILL_DELETING,
+	FAULT_KILL_RECOVERING,
+	FAULT_KILL_READOPTING, /* in a recovery, behind START_USER_RECOVERY */
+	FAULT_KILL_IN_ENTER,   /* with SQEs that the kernel has not taken */
+	FAULT_KILL_COPY,       /* with requests of a device of this kind */
+	FAULT_KILL_USER_COPY,
+	FAULT_KILL_ZERO_COPY,
+	FAULT_KILL_BATCH,
+	FAULT_KILL_CONTROL, /* a command of the dead is executed all the same */
+	FAULT_KILL_IO_LOST,
+	FAULT_KILL_IO_LANDS,
+	FAULT_KILL_IO_LATE, /* when the next server may be there already */
+	/* what the driver does meanwhile */
+	FAULT_NOSRV_REISSUED,
+	FAULT_NOSRV_FAILED,
+	FAULT_NOSRV_WAITS,
+	FAULT_NOSRV_REFUSED,
+	FAULT_NOSRV_DEAD,
+	FAULT_RELEASE_SLOW,
+	FAULT_FULL_QUEUE, /* Linux 6.12 notices the death by a timeout only */
+	/* and the next server */
+	FAULT_NOTE_FAILS,
+	FAULT_RECOVERY_BUSY,
+	FAULT_RECOVERY_LOCKED, /* the file is in use by the dead server's I/O */
+	FAULT_RECOVERY_SHRUNK, /* the file is shorter than it was */
+	FAULT_RECOVERY_GROWN,
+	FAULT_RECOVERY_OTHER,	 /* another file stands in its place */
+	FAULT_RECOVERY_VANISHED, /* somebody deletes the device */
+	FAULT_RECOVERY_GET_PARAMS,
+	FAULT_RECOVERY_START,
+	FAULT_RECOVERY_END,
+	FAULT_RECOVERY_SWEPT, /* what daemon/adopt_sweep.c does */
+	FAULT_RECOVERY_KEPT,
+	FAULT_RECOVERY_DISCARDED,
+	FAULT_RECOVERED,
 	FAULT_NR,
 };
 
@@ -137,15 +183,25 @@ enum defect {
 	DEFECT_BUFFER_KEPT,	/* a COMMIT leaves the request's pages registered */
 	DEFECT_PARTIAL_COMMIT,	/* what a partial COMMIT left is forgotten */
 	DEFECT_BUFFER_LOST,	/* provided buffers that no CQE names are forgotten */
+	DEFECT_LOST_REISSUE,	/* a request that comes again is never served */
+	DEFECT_EARLY_SERVE,	/* the next server does not wait for the dead one's I/O */
+	DEFECT_OLD_COMMIT,	/* a tag of the former life is committed in the next */
+	DEFECT_LOST_MEMORY,	/* the next server begins with empty memory */
+	DEFECT_LOST_NOTE,	/* a device is in the driver and no note names it */
 	DEFECT_NR,
 };
+/* Those from here on need a server that is killed. */
+#define DEFECT_FIRST_OF_KILL DEFECT_LOST_REISSUE
 
 const char *defect_name(enum defect defect);
 /* What the run must say when it catches the defect. */
 const char *defect_words(enum defect defect);
 
-/* Whose code runs: allocations are watched, and fail, in the product's only. */
-enum sim_side { SIM_WORLD, SIM_PRODUCT };
+/*
+ * Whose code runs: memory is the product's, and goes with it, when it was taken on its side;
+ * allocations are counted, and fail, in SIM_PRODUCT only.
+ */
+enum sim_side { SIM_WORLD, SIM_PRODUCT, SIM_BOOT };
 
 struct sim_event;
 typedef void sim_event_fn(struct sim_event *event);
@@ -192,6 +248,11 @@ static inline enum sim_side sim_cross(enum sim_side to)
 	return from;
 }
 
+/* alloc.c: what is taken on the product's side and not given back. */
+unsigned sim_owned_nr(void);
+/* Gives all of it back, as the end of a process does. */
+void sim_owned_drop(void);
+
 /* Chance. */
 static inline uint64_t sim_below(uint64_t n)
 {
@@ -219,6 +280,22 @@ void sim_saw(enum fault fault);
 bool sim_defect(enum defect defect);
 /* The same, any number of times. */
 bool sim_defect_always(enum defect defect);
+
+/*
+ * The product has just asked something of the kernel, or is about to: it may be killed here, and
+ * then this does not return (kill.c). The world must be in order.
+ */
+void sim_kill_point(void);
+
+/* Descriptors of the world: all others are the product's, and go with it. Fails the run instead of
+ * returning an error. */
+int sim_fd_dup(int fd);
+void sim_fd_own(int fd);
+void sim_fd_close(int fd);
+/* Begins a run: what is open now is the world's. */
+void sim_fds_init(void);
+/* Closes those of the product, and returns how many. */
+unsigned sim_fds_drop(void);
 
 /* Events. Arming an armed one moves it. */
 void sim_event_arm(struct sim_event *event, uint64_t at_ns, sim_event_fn *fn);
