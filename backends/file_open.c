@@ -308,7 +308,7 @@ static int whole_size(struct backend_device *device, uint64_t have_bytes)
 static int find_size(struct backend_device *device)
 {
 	const struct file_config *config = device->config;
-	uint64_t have_bytes;
+	uint64_t have_bytes = 0;
 	int ret = file_found_size(device, &have_bytes);
 
 	if (ret < 0)

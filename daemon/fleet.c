@@ -408,16 +408,6 @@ static void name_in_flight(const struct fleet *f, const struct device *device)
 		flight_name(f->host->reactors[i]->flight, (unsigned)info.id, device_name(device));
 }
 
-static void hurry_driver(const struct fleet *f, const struct device *device)
-{
-	struct device_info info;
-
-	if (!f->host->ctl || (f->host->ctl->features & UBLK_F_QUIESCE))
-		return;
-	device_info(device, &info);
-	io_timeout_shorten(info.id);
-}
-
 /* From inside a turn of the control reactor: nothing is freed here. */
 static void on_event(struct device *device, enum device_event event, void *arg)
 {
@@ -429,7 +419,7 @@ static void on_event(struct device *device, enum device_event event, void *arg)
 
 	if (event == DEVICE_EVENT_LIVE) {
 		name_in_flight(arg, device);
-		hurry_driver(arg, device);
+		io_timeout_shorten(((struct fleet *)arg)->host, device);
 		keep_serving(arg, device_owner(device));
 	}
 	if (event == DEVICE_EVENT_RESIZED)

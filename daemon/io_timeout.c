@@ -28,13 +28,18 @@ static int write_timeout(const char *path)
 	return ret;
 }
 
-void io_timeout_shorten(int64_t id)
+void io_timeout_shorten(const struct device_host *host, const struct device *device)
 {
 	static bool told;
+	struct device_info info;
 	char path[64];
 	int ret;
 
-	snprintf(path, sizeof(path), "/sys/block/ublkb%lld/queue/io_timeout", (long long)id);
+	/* Of the same release as the driver's own way to notice (ublk_ch_release_work_fn). */
+	if (!host->ctl || (host->ctl->features & UBLK_F_QUIESCE))
+		return;
+	device_info(device, &info);
+	snprintf(path, sizeof(path), "/sys/block/ublkb%lld/queue/io_timeout", (long long)info.id);
 	ret = write_timeout(path);
 	if (ret == 0 || told)
 		return;

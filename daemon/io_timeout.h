@@ -2,14 +2,15 @@
 #ifndef DAEMON_IO_TIMEOUT_H
 #define DAEMON_IO_TIMEOUT_H
 
-#include <stdint.h>
+#include "ublk/device.h"
 
 /*
  * These drivers learn of a server's death from commands that wait for requests. A queue all of
  * whose tags were in the server's hands has none: there only the timeout of a request tells
  * (ublk_timeout), after 30 s unless told otherwise. For a living server that timeout does nothing
- * but begin again. id: of a device that is LIVE. Failures are logged, once.
+ * but begin again. The device is LIVE; with a later driver nothing is done. Failures are logged,
+ * once.
  */
-void io_timeout_shorten(int64_t id);
+void io_timeout_shorten(const struct device_host *host, const struct device *device);
 
 #endif

@@ -21,8 +21,6 @@
 #define FIRST_FD 3
 #define PID_BYTES 32
 
-extern char **environ;
-
 struct plan {
 	char **env;
 	char *pid_text; /* "LISTEN_PID=", to be completed by whoever executes */
@@ -34,8 +32,9 @@ struct plan {
 static bool is_replaced(const char *variable)
 {
 	/* WATCHDOG_PID would tell the new process that the watchdog is not for it. */
+	static const char standby[] = SUCCESSOR_STANDBY "=";
 	static const char *const names[] = { "LISTEN_PID=", "LISTEN_FDS=", "LISTEN_FDNAMES=",
-					     "WATCHDOG_PID=", SUCCESSOR_STANDBY "=" };
+					     "WATCHDOG_PID=", standby };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (strncmp(variable, names[i], strlen(names[i])) == 0)

@@ -32,7 +32,7 @@
 #define PREPARE_SECONDS 30.
 /* How long clients wait at most for a slow backend before the gates are opened again. */
 #define GATE_SECONDS 5.
-#define ADOPT_SECONDS 30.
+#define ADOPT_SECONDS 75. /* device_recover gives up before */
 #define LOOK_SECONDS .0002
 #define ANSWER_SECONDS 1.
 
