@@ -18,7 +18,6 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "daemon/adopt_sweep.h"
 #include "daemon/fleet_keep.h"
 #include "daemon/mark.h"
 #include "daemon/park.h"
@@ -210,9 +209,6 @@ void adoption_begin(struct adoption *a, struct fleet *f)
 
 		log_info("adopting a device", "device=%s id=%u", found->record->name,
 			 found->info.dev_id);
-		if (found->record->phase == STATE_RECOVERING &&
-		    !(f->host->ctl->features & UBLK_F_QUIESCE))
-			adopt_sweep(&found->info);
 		fleet_adopt(f, found->record, &found->info);
 	}
 }

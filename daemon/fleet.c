@@ -166,8 +166,10 @@ static void adopt(struct fleet *f, struct member *m)
 	fill_spec(f, m, &spec);
 	spec.parked_fd = parked_fd(f, m);
 	keep_recovering(f, m);
+	keep_sweep(f, m);
 	ret = device_recover(&m->device, f->host, &spec, &m->past->device, m, m->error,
 			     sizeof(m->error));
+	m->past->begun = ret == 0;
 	if (ret == 0)
 		return;
 	if (ret != -EBUSY || ring_clock_ns() >= m->past->until_ns) {

@@ -14,6 +14,7 @@
 
 #include "base/errname.h"
 #include "base/log.h"
+#include "daemon/adopt_sweep.h"
 #include "daemon/park.h"
 
 void keep_park_name(char name[static 64], const char *device)
@@ -134,6 +135,12 @@ void keep_forget(struct fleet *f, const char *device)
 		park_drop(f->park, name);
 }
 
+void keep_sweep(const struct fleet *f, const struct member *m)
+{
+	if (m->past->begun && f->host->ctl && !(f->host->ctl->features & UBLK_F_QUIESCE))
+		adopt_sweep(&m->past->device.info);
+}
+
 struct member_past *keep_past(const struct state_record *record,
 			      const struct ublksrv_ctrl_dev_info *info)
 {
@@ -148,5 +155,6 @@ struct member_past *keep_past(const struct state_record *record,
 		.identity = past->identity,
 	};
 	past->until_ns = ring_clock_ns() + KEEP_PATIENCE_NS;
+	past->begun = record->phase == STATE_RECOVERING;
 	return past;
 }

@@ -17,6 +17,7 @@ struct member_past {
 	char identity[BACKEND_IDENTITY_BYTES];
 	uint64_t until_ns; /* for a busy backend */
 	bool noted;	   /* that a recovery was begun */
+	bool begun;	   /* one was, in this life or the last, and did not come to its end */
 };
 
 /* Before the driver is asked for the device. Returns 0, or -errno with words. */
@@ -36,6 +37,12 @@ void keep_forget(struct fleet *f, const char *name);
 
 /* The name under which a device's memory is parked. */
 void keep_park_name(char name[static 64], const char *device);
+
+/*
+ * Before another recovery of a device of which one was begun: makes it possible where the driver is
+ * older than Linux 6.16.
+ */
+void keep_sweep(const struct fleet *f, const struct member *m);
 
 /* NULL: out of memory. */
 struct member_past *keep_past(const struct state_record *record,
