@@ -1,6 +1,16 @@
 # shellcheck shell=bash
 # Load whose content is checked, for as long as something else goes on with the daemon. Sourced.
 
+# A configuration: one device in memory, one in a file, both with two queues that a load can fill.
+two_devices() {
+	cat <<EOF
+daemon: {reactors: $reactors}
+devices:
+  - {name: memory, queues: 2, depth: 32, backend: {type: mem, size: 64M}}
+  - {name: file, queues: 2, depth: 32, backend: {type: file, path: /mnt/ram/f, size: 64M, create: true}}
+EOF
+}
+
 # load NAME [FIO OPTION...]: writes and checks one device over and over until $work/enough is there. Its
 # verdict is for loads_well.
 loaded=()

@@ -13,12 +13,7 @@ RANDOM=${UBLKD_SEED:=$(od -An -N2 -tu2 /dev/urandom | xargs)}
 echo "# seed $UBLKD_SEED, $kills kills"
 
 ram_disk 300 || exit 1
-cat >"$work/two.yaml" <<EOF2
-daemon: {reactors: $reactors}
-devices:
-  - {name: memory, queues: 2, depth: 32, backend: {type: mem, size: 64M}}
-  - {name: file, queues: 2, depth: 32, backend: {type: file, path: /mnt/ram/f, size: 64M, create: true}}
-EOF2
+two_devices >"$work/two.yaml"
 
 # A pause of its own each time, so that kills fall into start, recovery and load alike.
 nap() {

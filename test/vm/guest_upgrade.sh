@@ -9,12 +9,7 @@ upgrades=${UBLKD_UPGRADES:-12}
 [ -z "${UBLKD_SOAK:-}" ] || upgrades=50
 
 ram_disk 300 || exit 1
-cat >"$work/two.yaml" <<EOF2
-daemon: {reactors: $reactors}
-devices:
-  - {name: memory, queues: 2, depth: 32, backend: {type: mem, size: 64M}}
-  - {name: file, queues: 2, depth: 32, backend: {type: file, path: /mnt/ram/f, size: 64M, create: true}}
-EOF2
+two_devices >"$work/two.yaml"
 
 upgrade_again_and_again() {
 	local i before
