@@ -66,7 +66,6 @@ bpftrace_new_enough() {
 obstacle() { # TEST
 	case $verdict in
 	no) echo "$why" ;;
-	waits) echo "not there yet: $why" ;;
 	*7.2) [ "$UBLKD_VM" != 6.12 ] || echo "Linux 6.12 lacks what it tests" ;;
 	esac
 	if [[ $verdict = soak* && -z ${UBLKD_SOAK:-} ]]; then echo "takes long: UBLKD_SOAK=1 runs it"; fi
