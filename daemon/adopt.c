@@ -28,6 +28,7 @@
 static struct question {
 	struct ctl_cmd cmd;
 	struct ublksrv_ctrl_dev_info info;
+	struct ublk_params params;
 	bool answered;
 	int result;
 } question;
@@ -42,15 +43,16 @@ static void on_answer(struct ctl_cmd *cmd, int res)
 
 static int ask(struct loop *loop, uint32_t cmd_op, uint32_t dev_id)
 {
-	bool wants_info = cmd_op == UBLK_U_CMD_GET_DEV_INFO;
-	struct ctl_request request = {
-		.cmd_op = cmd_op,
-		.dev_id = dev_id,
-		.queue_id = -1,
-		.buf = wants_info ? &question.info : NULL,
-		.buf_bytes = wants_info ? sizeof(question.info) : 0,
-	};
+	struct ctl_request request = { .cmd_op = cmd_op, .dev_id = dev_id, .queue_id = -1 };
 
+	if (cmd_op == UBLK_U_CMD_GET_DEV_INFO) {
+		request.buf = &question.info;
+		request.buf_bytes = sizeof(question.info);
+	} else if (cmd_op == UBLK_U_CMD_GET_PARAMS) {
+		question.params.len = sizeof(question.params);
+		request.buf = &question.params;
+		request.buf_bytes = sizeof(question.params);
+	}
 	question.answered = false;
 	ctl_cmd_send(&question.cmd, &request, on_answer);
 	if (!loop_run_until(loop, &question.answered, ANSWER_TIMEOUT_NS))
@@ -85,6 +87,19 @@ static struct state_record *record_of(const struct adoption *a, const char *cont
 	return NULL;
 }
 
+/*
+ * The driver knows best how large the device is: a daemon can die between a change of its size and
+ * the note of it. An answer that is none leaves the note's.
+ */
+static int find_size(struct loop *loop, struct state_record *r)
+{
+	int ret = ask(loop, UBLK_U_CMD_GET_PARAMS, question.info.dev_id);
+
+	if (ret == 0 && question.params.basic.dev_sectors > 0)
+		r->size_bytes = question.params.basic.dev_sectors << 9;
+	return ret == -ETIMEDOUT ? ret : 0;
+}
+
 static int add_found(struct adoption *a, struct state_record *r)
 {
 	struct adopted *more = realloc(a->found, (a->found_nr + 1) * sizeof(*more));
@@ -110,8 +125,10 @@ static int look_at(struct adoption *a, struct loop *loop, const struct fleet *f,
 		return 0;
 	}
 	if (r->phase != STATE_ADDING && recovery_possible(question.info.flags) &&
-	    question.info.state != UBLK_S_DEV_DEAD)
-		return add_found(a, r);
+	    question.info.state != UBLK_S_DEV_DEAD) {
+		ret = find_size(loop, r);
+		return ret < 0 ? ret : add_found(a, r);
+	}
 	ret = a->look_only ? 0 : delete (loop, dev_id);
 	return ret == -ETIMEDOUT ? ret : 0;
 }

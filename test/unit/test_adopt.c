@@ -20,6 +20,7 @@ static struct driver_device {
 	struct ublksrv_ctrl_dev_info info;
 	bool there, silent;
 	int info_result, del_result;
+	uint64_t sectors; /* 0: GET_PARAMS is refused */
 } driver[DRIVER_DEVICES_MAX];
 static unsigned driver_nr, asked_nr, deleted_nr;
 static bool has_del_async;
@@ -85,6 +86,10 @@ static int answer(const struct ctl_request *request)
 	assert_int_equal(request->queue_id, -1);
 	if (!d->there)
 		return -ENODEV;
+	if (request->cmd_op == UBLK_U_CMD_GET_PARAMS) {
+		((struct ublk_params *)request->buf)->basic.dev_sectors = d->sectors;
+		return d->sectors ? 0 : -EINVAL;
+	}
 	if (request->cmd_op != UBLK_U_CMD_GET_DEV_INFO)
 		return delete_device(d, request->cmd_op == UBLK_U_CMD_DEL_DEV_ASYNC);
 	assert_int_equal(request->buf_bytes, sizeof(d->info));
@@ -243,6 +248,22 @@ static void test_what_can_be_recovered_is_adopted(void **state)
 		assert_true(has_note(name));
 	}
 	assert_int_equal(deleted_nr, 0);
+}
+
+/* A daemon that died between a change of a device's size and the note of it. */
+static void test_the_driver_knows_the_size(void **state)
+{
+	(void)state;
+	note("a", STATE_SERVING, quiesced("a"));
+	note("b", STATE_SERVING, quiesced("b"));
+	driver[0].sectors = 4096;
+	assert_int_equal(find(2), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		const struct state_record *r = adoption.found[i].record;
+
+		assert_int_equal(r->size_bytes, strcmp(r->name, "a") == 0 ? 2u << 20 : 1u << 20);
+	}
+	adoption_free(&adoption);
 }
 
 /* As it was configured then; what is configured now comes after. */
@@ -497,6 +518,7 @@ int main(void)
 		ADOPT(test_nothing_at_all),
 		ADOPT(test_notes_without_a_device),
 		ADOPT(test_what_can_be_recovered_is_adopted),
+		ADOPT(test_the_driver_knows_the_size),
 		ADOPT(test_adopted_as_it_was),
 		ADOPT(test_dead_ones_are_deleted_and_started_anew),
 		ADOPT(test_others_are_not_touched),
