@@ -4,19 +4,20 @@
 # build/faults) is told.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
+# recovery: none: whoever waits for a request is let go when the daemon is killed.
 # What has to last does so for minutes: on the instruction clock time runs ahead while the guest waits
 # for the host to load a program.
 cat >"$work/hang.yaml" <<EOF
 daemon: {reactors: $reactors}
 devices:
-  - {name: good, id: 1, backend: {type: mem, size: 16MiB}}
-  - {name: hangs, id: 2, backend: {type: error, hang: true, op: [write], backend: {type: mem, size: 16MiB}}}
-  - {name: slow, id: 3, backend: {type: throttle, write_bytes_sec: 512, backend: {type: mem, size: 16MiB}}}
+  - {name: good, id: 1, recovery: none, backend: {type: mem, size: 16MiB}}
+  - {name: hangs, id: 2, recovery: none, backend: {type: error, hang: true, op: [write], backend: {type: mem, size: 16MiB}}}
+  - {name: slow, id: 3, recovery: none, backend: {type: throttle, write_bytes_sec: 512, backend: {type: mem, size: 16MiB}}}
 EOF
 cat >"$work/good.yaml" <<EOF
 daemon: {reactors: $reactors}
 devices:
-  - {name: good, id: 1, backend: {type: mem, size: 16MiB}}
+  - {name: good, id: 1, recovery: none, backend: {type: mem, size: 16MiB}}
 EOF
 start_daemon "$work/hang.yaml"
 mount -t debugfs none /sys/kernel/debug 2>/dev/null || true
@@ -67,7 +68,7 @@ stop_daemon
 faults=$here/../../build/faults/bin/ublkd
 if [ -x "$faults" ]; then
 	printf 'daemon: {reactors: %s}\ndevices: []\n' "$reactors" >"$work/empty.yaml"
-	printf 'name: lame\nid: 4\ndepth: 8\nbackend: {type: mem, size: 1MiB}\n' >"$work/lame.yaml"
+	printf 'name: lame\nid: 4\ndepth: 8\nrecovery: none\nbackend: {type: mem, size: 1MiB}\n' >"$work/lame.yaml"
 	UBLKD_FAULT_NO_FETCH=0:3 "$faults" --config "$work/empty.yaml" 2>"$work/ublkd.log" &
 	daemon_pid=$!
 	wait_for 30 settled

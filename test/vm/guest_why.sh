@@ -8,7 +8,7 @@ id=1
 cat >"$work/good.yaml" <<'EOC'
 daemon: {reactors: [0]}
 devices:
-  - {name: good, id: 1, queues: 1, backend: {type: mem, size: 16MiB}}
+  - {name: good, id: 1, queues: 1, recovery: none, backend: {type: mem, size: 16MiB}}
 EOC
 
 # said WORDS COMMAND...: the command prints them; an extended regular expression.
