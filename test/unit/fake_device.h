@@ -8,6 +8,7 @@
  *   held...    device_recover says that the backend is busy, fake_held_nr times
  *   rigid...   cannot be resized                    tight... a resize fails in the end
  *   lost...    recovery fails, and the driver has the device no more
+ *   restless.. behind its gate it is not quiet until fake_rest
  */
 #ifndef TEST_FAKE_DEVICE_H
 #define TEST_FAKE_DEVICE_H
@@ -39,6 +40,8 @@ struct device {
 	uint64_t size_bytes;
 	struct device_resized resized;
 	struct ev_timer resize;
+	bool gated, rested, abandoned;
+	unsigned gatings; /* how often the gate was closed */
 };
 
 static struct device *fake_devices[FAKE_DEVICES_MAX];
@@ -50,6 +53,7 @@ static uint64_t fake_deadline_ns; /* of the last device_stop */
 static unsigned fake_requests = 1, fake_requests_more;
 
 static struct backend_device *fake_backend; /* of every device */
+static uint64_t fake_flags = 1u << 6;	    /* the driver's, of every device */
 
 static inline bool fake_is(const struct device *d, const char *kind)
 {
@@ -326,7 +330,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.max_io_bytes = d->spec.max_io_bytes,
 		.size_bytes = d->size_bytes,
 		.caps = BACKEND_CAP_FLUSH | BACKEND_CAP_DISCARD,
-		.flags = 1u << 6,
+		.flags = fake_flags,
 		.backend = d->spec.backend->ops->name,
 		.data_path = "copy",
 		.queue_reactor_nr = 1,
@@ -374,20 +378,29 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 	return true;
 }
 
+/* Told once for each change. */
 void device_gate(struct device *d, bool on)
 {
-	(void)d, (void)on;
+	ASSERT(d->state == DEVICE_LIVE && d->gated != on);
+	d->gated = on;
+	d->gatings += on;
 }
 
 bool device_quiet(const struct device *d)
 {
-	(void)d;
-	return true;
+	ASSERT(d->gated);
+	return d->rested || !fake_is(d, "restless");
+}
+
+static inline void fake_rest(const char *name)
+{
+	fake_get(name)->rested = true;
 }
 
 void device_abandon(struct device *d)
 {
-	(void)d;
+	ASSERT(d->gated && !d->abandoned);
+	d->abandoned = true;
 }
 
 bool device_owns_op(const struct device *d, const struct reactor *reactor, uint64_t user_data)
