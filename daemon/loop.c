@@ -14,6 +14,7 @@
 #include "daemon/loop.h"
 
 #include <errno.h>
+#include <signal.h>
 
 #include "base/util.h"
 
@@ -106,6 +107,8 @@ int loop_init(struct loop *loop)
 	*loop = (struct loop){ .ev = ev_default_loop(EVFLAG_AUTO) };
 	if (!loop->ev)
 		return -ENOMEM;
+	/* libev would reap every child, also one whose end somebody here asks for. */
+	signal(SIGCHLD, SIG_DFL);
 	ret = reactor_init(&loop->control, &params);
 	if (ret < 0) {
 		*loop = (struct loop){ 0 };

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -173,6 +174,41 @@ static void test_timeout(void **state)
 	loop_fini(&loop);
 }
 
+static void on_child(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	siginfo_t end = { 0 };
+
+	(void)ev, (void)events;
+	if (waitid(P_ALL, 0, &end, WEXITED | WNOHANG | WNOWAIT) < 0 || end.si_pid != 0)
+		*(bool *)w->data = true;
+}
+
+/* How a child ended stays to be asked for by who started it. */
+static void test_children_are_not_reaped(void **state)
+{
+	bool never = false, ended = false;
+	struct ev_timer look;
+	struct loop loop;
+	int status = 0;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(loop_init(&loop), 0);
+	ev_init(&look, on_child);
+	look.data = &ended;
+	ev_timer_set(&look, .001, .001);
+	ev_timer_start(loop.ev, &look);
+	pid = fork();
+	if (pid == 0)
+		_exit(7);
+	assert_true(loop_run_until(&loop, &ended, 20 * NS_PER_SEC));
+	assert_false(loop_run_until(&loop, &never, 10 * NS_PER_MS));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(WEXITSTATUS(status), 7);
+	ev_timer_stop(loop.ev, &look);
+	loop_fini(&loop);
+}
+
 static void note_clock(struct ev_loop *ev, struct ev_timer *w, int events)
 {
 	struct loop *loop = w->data;
@@ -208,6 +244,7 @@ int main(void)
 		cmocka_unit_test(test_mail_ends_a_poll),
 		cmocka_unit_test(test_reactor_timers_wake_the_loop),
 		cmocka_unit_test(test_timeout),
+		cmocka_unit_test(test_children_are_not_reaped),
 		cmocka_unit_test(test_clock_is_fresh_in_callbacks),
 	};
 
