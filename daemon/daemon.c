@@ -300,16 +300,21 @@ static void on_hangup(struct ev_loop *ev, struct ev_signal *w, int events)
 static void watch_signals(struct daemon *d)
 {
 	struct ev_signal *watcher[] = { &d->term, &d->interrupt, &d->hangup };
+	sigset_t watched;
 
 	/* A client or journald that goes away is told by write(2). */
 	signal(SIGPIPE, SIG_IGN);
 	ev_signal_init(&d->term, on_term, SIGTERM);
 	ev_signal_init(&d->interrupt, on_term, SIGINT);
 	ev_signal_init(&d->hangup, on_hangup, SIGHUP);
+	sigemptyset(&watched);
 	for (size_t i = 0; i < ARRAY_SIZE(watcher); i++) {
 		watcher[i]->data = d;
 		ev_signal_start(d->loop.ev, watcher[i]);
+		sigaddset(&watched, watcher[i]->signum);
 	}
+	/* One that waits since before an exec: see keep_sigterm in upgrade.c. */
+	sigprocmask(SIG_UNBLOCK, &watched, NULL);
 	ev_timer_init(&d->stop_deadline, on_stop_deadline, 0., 0.);
 }
 

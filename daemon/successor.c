@@ -125,12 +125,11 @@ static int move_fds(struct plan *p)
 	return 0;
 }
 
-/* Without allocation. Returns -errno only. */
+/* Without allocation. Signals stay as blocked as they are. Returns -errno only. */
 static int execute(struct plan *p, const char *path, char **argv)
 {
 	unsigned long pid = (unsigned long)getpid();
 	char digits[PID_BYTES], *digit = digits + sizeof(digits);
-	sigset_t none;
 	int ret;
 
 	*--digit = '\0';
@@ -143,10 +142,18 @@ static int execute(struct plan *p, const char *path, char **argv)
 	ret = move_fds(p);
 	if (ret < 0)
 		return ret;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
 	execve(path, argv, p->env);
 	return -errno;
+}
+
+_Noreturn static void be_child(struct plan *plan, const char *path, char **argv)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	execute(plan, path, argv);
+	_exit(SUCCESSOR_NO_PROGRAM);
 }
 
 int successor_spawn(const char *path, char **argv, const struct park *park, int lock_fd,
@@ -161,10 +168,8 @@ int successor_spawn(const char *path, char **argv, const struct park *park, int 
 	own[1] = lock_fd;
 	ret = plan_make(&plan, park, own, 2);
 	*ret_pid = ret < 0 ? -1 : fork();
-	if (ret == 0 && *ret_pid == 0) {
-		execute(&plan, path, argv);
-		_exit(SUCCESSOR_NO_PROGRAM);
-	}
+	if (ret == 0 && *ret_pid == 0)
+		be_child(&plan, path, argv);
 	if (ret == 0 && *ret_pid < 0)
 		ret = -errno;
 	plan_free(&plan);

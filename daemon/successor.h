@@ -24,7 +24,10 @@ int successor_spawn(const char *path, char **argv, const struct park *park, int 
 		    pid_t *ret_pid, int *ret_socket);
 #define SUCCESSOR_NO_PROGRAM 127
 
-/* Executes this very program again, even when its file has been replaced. Returns -errno. */
+/*
+ * Executes this very program again, even when its file has been replaced. Signals that are blocked
+ * or pending stay so. Returns -errno.
+ */
 int successor_become(char **argv, const struct park *park);
 
 #endif

@@ -57,19 +57,33 @@ static void stop_listening(struct upgrade *u)
 	close(u->socket);
 }
 
+/* It may be ending by itself, with a reason. False: it goes on. */
+static bool ends_by_itself(const struct upgrade *u, int *ret_status)
+{
+	pid_t pid = 0;
+
+	for (int i = 0; pid == 0 && i < 100; i++) {
+		pid = waitpid(u->pid, ret_status, WNOHANG);
+		if (pid == 0)
+			usleep(1000);
+	}
+	return pid == u->pid;
+}
+
 /* words: how it ended, unless something else is known; may be NULL. */
 static void end_child(struct upgrade *u, char *words, size_t bytes)
 {
-	int status = 0;
+	int status;
 
 	stop_listening(u);
-	/* It may be ending by itself, with a reason: only then it is not killed first. */
-	for (int i = 0; words && i < 100 && waitpid(u->pid, &status, WNOHANG) == 0; i++)
-		usleep(1000);
-	if (kill(u->pid, SIGKILL) == 0)
-		waitpid(u->pid, &status, 0);
-	if (words)
+	if (words && ends_by_itself(u, &status)) {
 		say_ended(status, words, bytes);
+		return;
+	}
+	if (words)
+		snprintf(words, bytes, "it closed the connection");
+	kill(u->pid, SIGKILL);
+	waitpid(u->pid, NULL, 0);
 }
 
 /* ---- answers ---- */
@@ -89,21 +103,24 @@ static void on_answer_late(struct ev_loop *ev, struct ev_timer *w, int events)
 	ev_timer_stop(ev, w);
 }
 
+static bool is_answering(const struct upgrade *u)
+{
+	list_for_each (node, &u->server->clients)
+		if (list_entry(node, struct socket_client, node)->state == CLIENT_WRITING)
+			return true;
+	return false;
+}
+
 /* This process is about to end: its last words must be out before. */
 static void flush_answers(struct upgrade *u)
 {
 	struct ev_timer late;
-	bool writing = true;
 
 	ev_timer_init(&late, on_answer_late, ANSWER_SECONDS, 0.);
 	ev_timer_start(u->ev, &late);
-	while (writing && ev_is_active(&late)) {
+	while (is_answering(u) && ev_is_active(&late))
 		ev_run(u->ev, EVRUN_ONCE);
-		writing = false;
-		list_for_each (node, &u->server->clients)
-			writing |= list_entry(node, struct socket_client, node)->state ==
-				   CLIENT_WRITING;
-	}
+	ev_timer_stop(u->ev, &late);
 }
 
 /* ---- devices ---- */
@@ -156,6 +173,22 @@ static void call_off(struct upgrade *u, const char *why)
 	answer(u, NULL, words);
 }
 
+/*
+ * SIGTERM that came after the hand over, or comes from now on, is for whoever follows: blocked
+ * signals stay pending over an exec, and a daemon opens them when it is there for them.
+ */
+static void keep_sigterm(struct upgrade *u)
+{
+	sigset_t term;
+
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(SIG_BLOCK, &term, NULL);
+	ev_run(u->ev, EVRUN_NOWAIT); /* what libev has caught already */
+	if (u->end_wanted)
+		kill(getpid(), SIGTERM);
+}
+
 /* After "go": the devices are adopted by us again, as after a crash. */
 static void take_back(struct upgrade *u, const char *why)
 {
@@ -169,6 +202,7 @@ static void take_back(struct upgrade *u, const char *why)
 		 why);
 	answer(u, NULL, words);
 	flush_answers(u);
+	keep_sigterm(u);
 	ret = successor_become(u->argv, u->park);
 	/* UNTESTED: our own program cannot be executed any more. */
 	log_error("cannot execute ourselves; the next start adopts the devices", "error=%s",
@@ -203,9 +237,9 @@ _Noreturn static void succeed(struct upgrade *u, unsigned devices)
 	       json_pack("{s:s, s:i, s:i, s:f}", "version", u->version, "pid", (int)u->pid,
 			 "devices", (int)devices, "pause_ms", pause_ms),
 	       NULL);
+	flush_answers(u);
 	if (u->end_wanted)
 		kill(u->pid, SIGTERM);
-	flush_answers(u);
 	_exit(0);
 }
 
@@ -217,6 +251,7 @@ static void hand_over(struct upgrade *u)
 	u->phase = UPGRADE_HANDED;
 	abandon_all(u);
 	u->release(u->arg);
+	ev_timer_stop(u->ev, &u->deadline);
 	ev_timer_set(&u->deadline, ADOPT_SECONDS, 0.);
 	ev_timer_start(u->ev, &u->deadline);
 	/* Should it have ended, we hear of it as of any other end. */
@@ -245,6 +280,17 @@ static void gate(struct upgrade *u, const char *version)
 	ev_timer_start(u->ev, &u->look);
 }
 
+/* Words may have been cut in the middle of a character: what is no UTF-8 cannot be told on. */
+static void make_utf8(char *text)
+{
+	json_t *valid = json_string(text);
+
+	for (; !valid && *text; text++)
+		if (*text & 0x80)
+			*text = '?';
+	json_decref(valid);
+}
+
 static void on_message(struct upgrade *u, const char *text)
 {
 	if (strncmp(text, "ready ", 6) == 0 && u->phase == UPGRADE_PREPARING)
@@ -271,6 +317,7 @@ static void on_readable(struct ev_loop *ev, struct ev_io *w, int events)
 		return;
 	}
 	text[bytes] = '\0';
+	make_utf8(text);
 	on_message(u, text);
 }
 
