@@ -363,6 +363,18 @@ static const char *unfit(const struct upgrade *u)
 	return NULL;
 }
 
+/* Under its own name: the next upgrade, and whoever looks at it, take that for its file. */
+static int spawn(struct upgrade *u, const char *path)
+{
+	char *own_name = u->argv[0];
+	int ret;
+
+	u->argv[0] = (char *)(uintptr_t)path;
+	ret = successor_spawn(path, u->argv, u->park, u->lock_fd, &u->pid, &u->socket);
+	u->argv[0] = own_name;
+	return ret;
+}
+
 const char *upgrade_begin(struct upgrade *u, struct socket_client *client, const char *path)
 {
 	const char *why = u->phase == UPGRADE_NONE ? unfit(u) : "an upgrade is under way already";
@@ -371,7 +383,7 @@ const char *upgrade_begin(struct upgrade *u, struct socket_client *client, const
 	if (why)
 		return why;
 	path = path ? path : u->program;
-	ret = successor_spawn(path, u->argv, u->park, u->lock_fd, &u->pid, &u->socket);
+	ret = spawn(u, path);
 	if (ret < 0)
 		return errname(ret);
 	log_info("upgrade begins", "program=\"%s\" pid=%d", path, (int)u->pid);

@@ -36,6 +36,12 @@ load file
 ok "upgraded $upgrades times" upgrade_again_and_again
 sed 's/^/# /' "$work/upgrades"
 daemon_pid=$(server)
+# The program lies elsewhere now, and is found there from then on.
+cp "$(command -v ublkd)" "$(command -v ublkd-keeper)" "$work"
+from_elsewhere() { [ "$(readlink "/proc/$(server)/exe")" = "$work/ublkd" ]; }
+ok "to a program elsewhere" eval 'ublkctl upgrade "$work/ublkd" && wait_for 10 settled && from_elsewhere'
+ok "and from there" eval 'ublkctl upgrade && wait_for 10 settled && from_elsewhere'
+daemon_pid=$(server)
 ok "to what is no program" refused "cannot be executed" /etc/passwd
 printf '#!/bin/sh\nexit 7\n' >"$work/crashes" && chmod +x "$work/crashes"
 ok "to a program that ends at once" refused "exit code 7" "$work/crashes"
