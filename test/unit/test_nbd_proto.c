@@ -34,10 +34,11 @@ static void test_errors(void **state)
 	static const struct {
 		uint32_t wire;
 		int err;
-	} cases[] = { { 1, -EPERM },	    { 5, -EIO },	{ 12, -ENOMEM },
-		      { 22, -EINVAL },	    { 28, -ENOSPC },	{ 75, -EOVERFLOW },
-		      { 95, -EOPNOTSUPP },  { 108, -ESHUTDOWN }, { 2, -EINVAL },
-		      { 4242, -EINVAL },    { UINT32_MAX, -EINVAL } };
+	} cases[] = {
+		{ 1, -EPERM },	 { 5, -EIO },	     { 12, -ENOMEM },	     { 22, -EINVAL },
+		{ 28, -ENOSPC }, { 75, -EOVERFLOW }, { 95, -EOPNOTSUPP },    { 108, -ESHUTDOWN },
+		{ 2, -EINVAL },	 { 4242, -EINVAL },  { UINT32_MAX, -EINVAL }
+	};
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
@@ -144,9 +145,9 @@ static void test_allowed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),	 cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_names),	  cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_printable), cmocka_unit_test(test_compact),
-		cmocka_unit_test(test_extended), cmocka_unit_test(test_allowed),
+		cmocka_unit_test(test_extended),  cmocka_unit_test(test_allowed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

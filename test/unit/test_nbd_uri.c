@@ -189,8 +189,8 @@ static void test_limits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good), cmocka_unit_test(test_abstract_bytes),
-		cmocka_unit_test(test_tls),  cmocka_unit_test(test_bad),
+		cmocka_unit_test(test_good),   cmocka_unit_test(test_abstract_bytes),
+		cmocka_unit_test(test_tls),    cmocka_unit_test(test_bad),
 		cmocka_unit_test(test_limits),
 	};
 
