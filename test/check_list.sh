@@ -8,6 +8,8 @@ units asan
 tap conformance 300 build/asan/test/conformance
 tap file-steps 60 build/asan/test/file_steps
 tap fuzz-yaml 120 build/asan/test/fuzz_yaml
+tap fuzz-nbd-handshake 120 build/asan/test/fuzz_nbd_handshake
+tap fuzz-nbd-reply 120 build/asan/test/fuzz_nbd_reply
 tap bench-report 60 test/bench/report.sh
 tap cli 120 test/cli/cli.sh build/release/bin
 tap top 120 test/cli/top.py build/asan/bin

@@ -6,6 +6,7 @@
 #ifndef TEST_NBD_REPLY_RIG_H
 #define TEST_NBD_REPLY_RIG_H
 
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "backends/nbd_reply.h"
