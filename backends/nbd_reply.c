@@ -287,18 +287,32 @@ static enum nbd_reply_event on_error_offset(struct nbd_reply *r, const uint8_t *
 	return go_on(r, ERROR_REST);
 }
 
+static void put_error_words(struct nbd_reply *r)
+{
+	uint32_t at = r->slot->error_at[r->slot->error_nr - 1];
+	char place[32] = "", text[100] = "";
+
+	if (at != UINT32_MAX)
+		snprintf(place, sizeof(place), " at %llu",
+			 (unsigned long long)(r->slot->offset_bytes + at));
+	nbd_printable(text, sizeof(text), r->text, MIN(r->text_bytes, (uint32_t)sizeof(r->text)));
+	if (text[0])
+		snprintf(r->error, sizeof(r->error), "%s failed%s: the server says \"%s\"",
+			 cmd_name(r->slot), place, text);
+	else
+		snprintf(r->error, sizeof(r->error), "%s failed%s: the server gives no reason",
+			 cmd_name(r->slot), place);
+}
+
 static enum nbd_reply_event on_error_rest(struct nbd_reply *r, struct nbd_input *in)
 {
 	uint32_t nr = (uint32_t)MIN((size_t)(in->end - in->at), (size_t)r->left);
-	char text[100];
 
 	in->at += nr;
 	r->left -= nr;
 	if (r->left > 0)
 		return NBD_REPLY_MORE;
-	nbd_printable(text, sizeof(text), r->text, MIN(r->text_bytes, (uint32_t)sizeof(r->text)));
-	snprintf(r->error, sizeof(r->error), "%s failed: the server says \"%s\"", cmd_name(r->slot),
-		 text);
+	put_error_words(r);
 	r->result = r->chunk_error;
 	r->state = CHUNK_END;
 	return NBD_REPLY_ERROR;

@@ -142,10 +142,10 @@ static void test_errors(void **state)
 		add32(&b, 4242);
 		add16(&b, 2);
 		add_text(&b, "hi12345");
-		run("error 3 -28 WRITE failed: the server says \"\"\ndone 3 -28\n"
+		run("error 3 -28 WRITE failed: the server gives no reason\ndone 3 -28\n"
 		    "error 0 -5 READ failed: the server says \"bad? sector\"\n"
 		    "error 0 -12 READ failed: the server says \"x\"\ndone 0 -5\n"
-		    "error 1 -1 READ failed: the server says \"there\"\ndone 1 -1\n"
+		    "error 1 -1 READ failed at 5119: the server says \"there\"\ndone 1 -1\n"
 		    "error 5 -22 BLOCK_STATUS failed: the server says \"hi\"\ndone 5 -22\n"
 		    "between\n");
 		/* data before an error elsewhere, data behind it elsewhere */
@@ -153,7 +153,8 @@ static void test_errors(void **state)
 		error_offset(100, 0, 5, "", 4096 + 10);
 		data(100, 0, 4096, 10);
 		data(100, DONE, 4096 + 11, 1024 - 11);
-		run("error 0 -5 READ failed: the server says \"\"\ndone 0 -5\nbetween\n");
+		run("error 0 -5 READ failed at 4106: the server gives no reason\ndone 0 "
+		    "-5\nbetween\n");
 	}
 }
 

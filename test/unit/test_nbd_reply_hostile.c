@@ -112,7 +112,7 @@ static void test_twice_or_never(void **state)
 	start(STRUCTURED);
 	error_offset(100, 0, 5, "", 4096 + 10);
 	data(100, 0, 4096, 11);
-	run("error 0 -5 READ failed: the server says \"\"\n"
+	run("error 0 -5 READ failed at 4106: the server gives no reason\n"
 	    "broken: data of a READ behind its error at the same place\ninside\n");
 }
 
