@@ -54,9 +54,10 @@ struct nbd_handshake_config {
 
 /* What is known at the end of GO and INFO. */
 struct nbd_export {
-	uint64_t size_bytes; /* at most INT64_MAX */
-	uint16_t flags;	     /* enum nbd_transmission_flags, without what makes no sense */
-	bool by_name;	     /* GO was unknown: EXPORT_NAME, an old server */
+	/* At most INT64_MAX. Believe that of GO: nbd-server 3.24 answers INFO with 0. */
+	uint64_t size_bytes;
+	uint16_t flags; /* enum nbd_transmission_flags, without what makes no sense */
+	bool by_name;	/* GO was unknown: EXPORT_NAME, an old server */
 	bool tls;
 	bool extended;	       /* headers of 32 bytes, both ways */
 	bool structured;       /* replies in chunks; true with extended too */
