@@ -290,11 +290,11 @@ static enum nbd_reply_event on_error_offset(struct nbd_reply *r, const uint8_t *
 static void put_error_words(struct nbd_reply *r)
 {
 	uint32_t at = r->slot->error_at[r->slot->error_nr - 1];
+	uint64_t offset = r->slot->offset_bytes + at;
 	char place[32] = "", text[100] = "";
 
 	if (at != UINT32_MAX)
-		snprintf(place, sizeof(place), " at %llu",
-			 (unsigned long long)(r->slot->offset_bytes + at));
+		snprintf(place, sizeof(place), " at %llu", (unsigned long long)offset);
 	nbd_printable(text, sizeof(text), r->text, MIN(r->text_bytes, (uint32_t)sizeof(r->text)));
 	if (text[0])
 		snprintf(r->error, sizeof(r->error), "%s failed%s: the server says \"%s\"",
