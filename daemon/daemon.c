@@ -550,6 +550,12 @@ enum exit_code daemon_run(const struct daemon_params *params)
 	*d = (struct daemon){ .params = params, .lock_fd = -1, .exit_code = EXIT_REFUSED };
 	standby_init(&d->standby);
 	process_program(params->argv[0], d->program);
+	/*
+	 * Whoever follows us is told the whole path: executed from this mount namespace of our own,
+	 * it could not find out by /proc/self/exe.
+	 */
+	if (d->program[0] != '\0')
+		params->argv[0] = d->program;
 	if (load(&d->settings, params->config_path) < 0)
 		return EXIT_REFUSED;
 	d->ctl.fd = -1;
