@@ -121,7 +121,7 @@ reads 808
 sleep 1
 reads 816 824 832
 sleep 0.5
-ok "a reactor that blocks: not turning" said 'reactor 0 has not turned for [0-9.]+m?s, and holds' \
+ok "a reactor that blocks: not turning" said 'reactor 0 has not turned for [0-9.]+m?s.*, and holds' \
 	ublkctl why-stuck good
 ok "... with completions that nobody has seen" said '[1-9][0-9]* completions wait in its ring unseen' \
 	ublkctl why-stuck good
