@@ -261,6 +261,8 @@ kill_and_adopt() {
 		dd if=/dev/urandom of="$(node $name)" bs=1M count=1 seek=590 oflag=direct status=none || return
 	done
 	before=$(sums)
+	# What has become shorter would be refused, and stay.
+	truncate -s 24M /mnt/ram/own
 	kill -9 "$daemon_pid"
 	wait "$daemon_pid" 2>/dev/null
 	start_daemon "$work/resize.yaml" && wait_for 30 both_live || return
