@@ -38,7 +38,7 @@ sed 's/^/# /' "$work/upgrades"
 daemon_pid=$(server)
 # The program lies elsewhere now, and is found there from then on.
 cp "$(command -v ublkd)" "$(command -v ublkd-keeper)" "$work"
-from_elsewhere() { [ "$(readlink "/proc/$(server)/exe")" = "$work/ublkd" ]; }
+from_elsewhere() { [ "/proc/$(server)/exe" -ef "$work/ublkd" ]; }
 ok "to a program elsewhere" eval 'ublkctl upgrade "$work/ublkd" && wait_for 10 settled && from_elsewhere'
 ok "and from there" eval 'ublkctl upgrade && wait_for 10 settled && from_elsewhere'
 daemon_pid=$(server)
