@@ -52,7 +52,6 @@ if [ "$mode" != fast ]; then
 			guest "$kernel" bpftrace 400
 			# the one kernel has the selftests, the other the power cuts of both: they end together
 			if [ "$kernel" = 7.2 ] || [ "$mode" = soak ]; then
-				tap_run "selftests-$kernel-timed" 300 test/selftests/selftests.sh "$kernel-timed"
 				tap_run "selftests-$kernel" 7200 test/selftests/selftests.sh "$kernel"
 			fi
 			if [ "$kernel" = 6.12 ]; then
@@ -71,7 +70,7 @@ if [ "$mode" != fast ]; then
 	tap_count guest-6.12-many-tsan
 	for kernel in 7.2 6.12; do
 		for suite in $suites $timed_suites idle bpftrace; do tap_count "guest-$kernel-$suite"; done
-		for test in powercut-$kernel selftests-$kernel-timed selftests-$kernel; do
+		for test in powercut-$kernel selftests-$kernel; do
 			if [ -e "$logs/$test.end" ]; then tap_count "$test"; fi
 		done
 	done

@@ -2,7 +2,6 @@
 # In the guest: runs the selftests in a folder as docs/selftests.md says, or those named.
 #   guest_selftests.sh FOLDER [TEST...]
 #
-# UBLKD_SELFTEST_TIMED: only those that the table calls timed, else all but those.
 . "$(dirname "$(readlink -f "$0")")/../vm/guest_lib.sh"
 
 folder=$1
@@ -81,9 +80,6 @@ consider() { # TEST
 		ok "$1 is in docs/selftests.md" false
 		return
 	fi
-	if [[ $verdict = timed && -z ${UBLKD_SELFTEST_TIMED:-} ]]; then return; fi
-	if [[ $verdict != timed && -n ${UBLKD_SELFTEST_TIMED:-} ]]; then return; fi
-	if [ "$verdict" = timed ]; then selftest "$1" >/dev/null; fi # its programs are in memory then
 	reason=$(obstacle "$1" | head -n 1)
 	if [ -n "$reason" ]; then skip "$1" "$reason"; else run "$1"; fi
 }

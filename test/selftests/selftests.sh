@@ -3,7 +3,6 @@
 # must pass, and why others do not, is the table of docs/selftests.md.
 #
 #   selftests.sh SERIES [TEST...]    all of the table, or those named (loop_01), whatever it says
-#   selftests.sh SERIES-timed        those that compare times, on the instruction clock
 #
 # UBLKD_SOAK=1: also those that take long. UBLKD_BIN_DIR: the programs to test (build/release/bin).
 set -euo pipefail
@@ -12,8 +11,6 @@ here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
 top=$(dirname "$(dirname "$here")")
 series=${1:?usage: selftests.sh SERIES [TEST...]}
 shift
-clock=-s
-if [[ $series = *-timed ]]; then export UBLKD_SELFTEST_TIMED=1 clock=-i; fi
 
 # Beside them the wrapper in kublk's place, kublk itself for what only the driver is asked, and a daemon
 # that can be made to hang in a recovery.
@@ -32,5 +29,5 @@ unpack() { # FOLDER
 folder=$top/build/selftests/$series
 rm -rf "$folder"
 unpack "$folder" >&2
-UBLKD_VM_ENV="${UBLKD_VM_ENV:-} UBLKD_SOAK UBLKD_SELFTEST_TIMED" exec "$top/test/vm/vm.sh" \
-	$clock -k "${series%-timed}" -t 7000 -- "$here/guest_selftests.sh" "$folder" "$@"
+UBLKD_VM_ENV="${UBLKD_VM_ENV:-} UBLKD_SOAK" exec "$top/test/vm/vm.sh" \
+	-s -k "$series" -t 7000 -- "$here/guest_selftests.sh" "$folder" "$@"
