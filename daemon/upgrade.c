@@ -341,6 +341,19 @@ static void on_deadline(struct ev_loop *ev, struct ev_timer *w, int events)
 
 /* ---- the beginning ---- */
 
+/*
+ * Seen on 6.12 under load: once in some ten upgrades one request is neither given to the next
+ * server nor ended, and with it the device is stuck until the machine is started anew. Where the
+ * process dies (and not only its rings) that was never seen. 6.16 notices the end of a server by
+ * another way (ublk_ch_release_work_fn).
+ */
+static bool is_old_driver(const struct upgrade *u)
+{
+	const struct ctl *ctl = u->fleet->host->ctl;
+
+	return ctl && u->fleet->member_nr > 0 && !(ctl->features & UBLK_F_QUIESCE);
+}
+
 /* NULL: all devices can change hands now. */
 static const char *unfit(const struct upgrade *u)
 {
@@ -348,6 +361,10 @@ static const char *unfit(const struct upgrade *u)
 
 	if (u->fleet->closing)
 		return "the daemon is stopping";
+	if (is_old_driver(u))
+		return "the driver is older than Linux 6.16 and can lose a request when a living "
+		       "server hands it over; kill -9 the daemon and start the new program: it "
+		       "adopts the devices, their requests only wait";
 	if (!fleet_settled(u->fleet))
 		return "devices are being started or stopped; try again";
 	list_for_each (node, &u->fleet->members) {

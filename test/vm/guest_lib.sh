@@ -84,6 +84,14 @@ stop_daemon() {
 	wait "$pid"
 }
 
+# driver_has FEATURE: as ublkctl doctor names it.
+driver_has() {
+	local features
+	features=$(ublkctl --json doctor |
+		jq -r '.[] | select(.what == "ublk features" and .verdict == "OK").found')
+	[[ " $features " == *" $1 "* ]]
+}
+
 # The pid of the daemon, whoever started it; an upgrade makes another one.
 server() { pgrep -x ublkd | xargs; }
 no_server() { [ -z "$(server)" ]; }

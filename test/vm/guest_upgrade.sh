@@ -31,6 +31,10 @@ refused() {
 }
 
 ok "two devices start" start_daemon "$work/two.yaml"
+if ! driver_has QUIESCE; then
+	ok "an older driver is refused, with the cure" refused "older than Linux 6.16.*kill -9" "$(command -v ublkd)"
+	finish
+fi
 load memory
 load file
 ok "upgraded $upgrades times" upgrade_again_and_again
