@@ -137,7 +137,7 @@ void keep_forget(struct fleet *f, const char *device)
 
 void keep_sweep(const struct fleet *f, const struct member *m)
 {
-	if (m->past->begun && f->host->ctl && !(f->host->ctl->features & UBLK_F_QUIESCE))
+	if (m->past->begun && !ctl_notices_end(f->host->ctl))
 		adopt_sweep(&m->past->device.info);
 }
 

@@ -35,8 +35,7 @@ void io_timeout_shorten(const struct device_host *host, const struct device *dev
 	char path[64];
 	int ret;
 
-	/* Of the same release as the driver's own way to notice (ublk_ch_release_work_fn). */
-	if (!host->ctl || (host->ctl->features & UBLK_F_QUIESCE))
+	if (ctl_notices_end(host->ctl))
 		return;
 	device_info(device, &info);
 	snprintf(path, sizeof(path), "/sys/block/ublkb%lld/queue/io_timeout", (long long)info.id);

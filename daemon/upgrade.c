@@ -19,7 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -344,14 +343,11 @@ static void on_deadline(struct ev_loop *ev, struct ev_timer *w, int events)
 /*
  * Seen on 6.12 under load: once in some ten upgrades one request is neither given to the next
  * server nor ended, and with it the device is stuck until the machine is started anew. Where the
- * process dies (and not only its rings) that was never seen. 6.16 notices the end of a server by
- * another way (ublk_ch_release_work_fn).
+ * process dies (and not only its rings) that was never seen.
  */
 static bool is_old_driver(const struct upgrade *u)
 {
-	const struct ctl *ctl = u->fleet->host->ctl;
-
-	return ctl && u->fleet->member_nr > 0 && !(ctl->features & UBLK_F_QUIESCE);
+	return u->fleet->member_nr > 0 && !ctl_notices_end(u->fleet->host->ctl);
 }
 
 /* NULL: all devices can change hands now. */

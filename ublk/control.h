@@ -54,6 +54,17 @@ struct ctl {
 #define CTL_DEADLINE_NS 30000000000ull
 
 /*
+ * Whether the driver notices by itself that a server has ended, whatever that had in its hands, and
+ * makes the device ready for the next one (ublk_ch_release_work_fn, Linux 6.16; the flag is of the
+ * same release). Older ones need help: io_timeout.h, adopt_sweep.h and upgrade.c of the daemon.
+ * ctl NULL: there is no driver to help.
+ */
+static inline bool ctl_notices_end(const struct ctl *ctl)
+{
+	return !ctl || (ctl->features & UBLK_F_QUIESCE);
+}
+
+/*
  * Opens the control device and asks for the driver's features, calling opened(res) once: 0, or
  * -errno. ctl->deadline_ns becomes CTL_DEADLINE_NS, and may be
  * changed. Returns 0 (opened will be called) or -errno at once: -ENOENT when the module is not
