@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "daemon/exit_code.h"
+#include "daemon/fd_message.h"
 
 struct held {
 	int fd;
@@ -108,42 +109,24 @@ static int answer(const struct keeper_request *req, int fd, struct keeper_reply 
 	return ret;
 }
 
-/* One descriptor at most: controllen has no room for the second that CMSG_SPACE would give. */
-union control {
-	char bytes[CMSG_SPACE(sizeof(int))];
-	struct cmsghdr align;
-};
-
 /* Returns false when the client is to be disconnected. */
 static bool send_reply(int client, struct keeper_reply *reply, int fd)
 {
 	struct iovec iov = { .iov_base = reply, .iov_len = sizeof(*reply) };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	union control control = { 0 };
+	union fd_message room = { 0 };
 
-	if (fd >= 0) {
-		struct cmsghdr *cmsg = &control.align;
-
-		msg.msg_control = &control;
-		msg.msg_controllen = CMSG_LEN(sizeof(int));
-		cmsg->cmsg_level = SOL_SOCKET;
-		cmsg->cmsg_type = SCM_RIGHTS;
-		cmsg->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(cmsg), &fd, sizeof(fd));
-	}
+	if (fd >= 0)
+		fd_message_put(&msg, &room, fd);
 	return sendmsg(client, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(*reply);
 }
 
 static ssize_t receive(int client, struct msghdr *msg, int *ret_fd)
 {
 	ssize_t bytes = recvmsg(client, msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	struct cmsghdr *cmsg;
 
-	if (bytes < 0)
-		return bytes;
-	cmsg = CMSG_FIRSTHDR(msg);
-	if (cmsg && cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_RIGHTS)
-		memcpy(ret_fd, CMSG_DATA(cmsg), sizeof(*ret_fd));
+	if (bytes >= 0)
+		*ret_fd = fd_message_get(msg);
 	return bytes;
 }
 
@@ -165,14 +148,13 @@ static bool serve_client(int client)
 	struct keeper_reply reply = { .magic = KEEPER_MAGIC };
 	struct keeper_request req;
 	struct iovec iov = { .iov_base = &req, .iov_len = sizeof(req) };
-	union control control = { 0 };
-	struct msghdr msg = { .msg_iov = &iov,
-			      .msg_iovlen = 1,
-			      .msg_control = &control,
-			      .msg_controllen = CMSG_LEN(sizeof(int)) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	union fd_message room = { 0 };
 	int fd = -1, reply_fd = -1;
-	ssize_t bytes = receive(client, &msg, &fd);
+	ssize_t bytes;
 
+	fd_message_expect(&msg, &room);
+	bytes = receive(client, &msg, &fd);
 	if (bytes < 0)
 		return errno == EAGAIN || errno == EINTR;
 	reply.result = check(&req, bytes, msg.msg_flags);
@@ -200,20 +182,12 @@ static void add_client(int fd)
 	polled[polled_nr++] = (struct pollfd){ .fd = fd, .events = POLLIN };
 }
 
-static bool is_ours(int fd)
-{
-	struct ucred peer;
-	socklen_t bytes = sizeof(peer);
-
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
-}
-
 static void accept_client(void)
 {
 	static const struct timespec pause = { .tv_nsec = 100000000 };
 	int fd = accept4(KEEPER_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
 
-	if (fd >= 0 && is_ours(fd))
+	if (fd >= 0 && fd_message_peer_is_us(fd))
 		add_client(fd);
 	else if (fd >= 0)
 		close(fd);

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "daemon/fd_message.h"
 #include "daemon/keeper.h"
 #include "daemon/park.h"
 #include "daemon/path.h"
@@ -54,14 +55,6 @@ static int set_timeout(int fd)
 	return 0;
 }
 
-static bool is_ours(int fd)
-{
-	struct ucred peer;
-	socklen_t bytes = sizeof(peer);
-
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
-}
-
 static int connect_as(const struct sockaddr_un *addr)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), ret = 0;
@@ -71,7 +64,7 @@ static int connect_as(const struct sockaddr_un *addr)
 	ret = set_timeout(fd);
 	if (ret == 0 && connect(fd, (const void *)addr, sizeof(*addr)) < 0)
 		ret = errno == ECONNREFUSED ? -ENOENT : errno == EAGAIN ? -ETIMEDOUT : -errno;
-	if (ret == 0 && !is_ours(fd))
+	if (ret == 0 && !fd_message_peer_is_us(fd))
 		ret = -EPERM;
 	if (ret == 0)
 		return fd;
@@ -103,27 +96,14 @@ static void remove_socket(const char *state_dir)
 	close(folder);
 }
 
-/* One descriptor at most: controllen has no room for the second that CMSG_SPACE would give. */
-union control {
-	char bytes[CMSG_SPACE(sizeof(int))];
-	struct cmsghdr align;
-};
-
 static int send_request(int link, struct keeper_request *req, int fd)
 {
 	struct iovec iov = { .iov_base = req, .iov_len = sizeof(*req) };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	union control control = { 0 };
-	struct cmsghdr *cmsg = &control.align;
+	union fd_message room = { 0 };
 
-	if (fd >= 0) {
-		msg.msg_control = &control;
-		msg.msg_controllen = CMSG_LEN(sizeof(int));
-		cmsg->cmsg_level = SOL_SOCKET;
-		cmsg->cmsg_type = SCM_RIGHTS;
-		cmsg->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(cmsg), &fd, sizeof(fd));
-	}
+	if (fd >= 0)
+		fd_message_put(&msg, &room, fd);
 	while (sendmsg(link, &msg, MSG_NOSIGNAL) < 0)
 		if (errno != EINTR)
 			return errno == EAGAIN ? -ETIMEDOUT : -errno;
@@ -144,23 +124,18 @@ static int check_reply(const struct keeper_reply *reply, ssize_t bytes)
 static int receive_reply(int link, struct keeper_reply *reply, int *ret_fd)
 {
 	struct iovec iov = { .iov_base = reply, .iov_len = sizeof(*reply) };
-	union control control = { 0 };
-	struct msghdr msg = { .msg_iov = &iov,
-			      .msg_iovlen = 1,
-			      .msg_control = &control,
-			      .msg_controllen = CMSG_LEN(sizeof(int)) };
-	struct cmsghdr *cmsg;
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	union fd_message room = { 0 };
 	ssize_t bytes;
 
 	*ret_fd = -1;
+	fd_message_expect(&msg, &room);
 	do {
 		bytes = recvmsg(link, &msg, MSG_CMSG_CLOEXEC);
 	} while (bytes < 0 && errno == EINTR);
 	if (bytes < 0)
 		return errno == EAGAIN ? -ETIMEDOUT : -errno;
-	cmsg = CMSG_FIRSTHDR(&msg);
-	if (cmsg && cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_RIGHTS)
-		memcpy(ret_fd, CMSG_DATA(cmsg), sizeof(*ret_fd));
+	*ret_fd = fd_message_get(&msg);
 	if (msg.msg_flags & MSG_CTRUNC)
 		return -EMFILE;
 	return check_reply(reply, bytes);

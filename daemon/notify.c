@@ -17,6 +17,7 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "daemon/fd_message.h"
 #include "reactor/ring.h"
 
 static int send_to(const struct sockaddr_un *addr, size_t path_len, const char *message, int fd)
@@ -28,23 +29,14 @@ static int send_to(const struct sockaddr_un *addr, size_t path_len, const char *
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
 	};
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr cmsg;
-	} control = { 0 };
+	union fd_message room = { 0 };
 	struct timeval limit = { .tv_sec = 1 }; /* a manager whose queue is full must not stop us */
 	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), ret = 0;
 
 	if (sock < 0)
 		return -errno;
-	if (fd >= 0) {
-		msg.msg_control = &control;
-		msg.msg_controllen = CMSG_LEN(sizeof(int));
-		control.cmsg.cmsg_level = SOL_SOCKET;
-		control.cmsg.cmsg_type = SCM_RIGHTS;
-		control.cmsg.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.cmsg), &fd, sizeof(fd));
-	}
+	if (fd >= 0)
+		fd_message_put(&msg, &room, fd);
 	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	if (sendmsg(sock, &msg, MSG_NOSIGNAL) < 0)
 		ret = errno == EAGAIN ? -ETIMEDOUT : -errno;
