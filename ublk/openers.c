@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "ublk/proc_fds.h"
 
 #define PATH_BYTES 512
 
@@ -118,49 +119,16 @@ static bool is_probe(const char *comm)
 	return strstr(comm, "udev") || strcmp(comm, "blkid") == 0;
 }
 
-static bool process_has_open(const struct scan *s, const char *pid)
+static bool look_at(const char *pid, const char *target, void *arg)
 {
-	char folder[PATH_BYTES], path[PATH_BYTES + 256], target[PATH_BYTES];
-	const struct dirent *entry;
-	bool found = false;
-	DIR *dir;
+	struct scan *s = arg;
+	char comm[64];
 
-	snprintf(folder, sizeof(folder), "/proc/%s/fd", pid);
-	dir = opendir(folder);
-	if (!dir)
+	if (!names_device(s, target))
 		return false;
-	while (!found && (entry = readdir(dir))) {
-		ssize_t len;
-
-		snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-		len = readlink(path, target, sizeof(target) - 1);
-		if (len <= 0)
-			continue;
-		target[len] = '\0';
-		found = names_device(s, target);
-	}
-	closedir(dir);
-	return found;
-}
-
-static void scan_processes(struct scan *s)
-{
-	const struct dirent *entry;
-	DIR *dir = opendir("/proc");
-
-	if (!dir)
-		return;
-	while ((entry = readdir(dir))) {
-		char comm[64];
-
-		if (!isdigit((unsigned char)entry->d_name[0]) ||
-		    !process_has_open(s, entry->d_name))
-			continue;
-		read_comm(entry->d_name, comm, sizeof(comm));
-		note(s, is_probe(comm) ? OPENERS_TRANSIENT : OPENERS_REAL, "open by %s[%s]", comm,
-		     entry->d_name);
-	}
-	closedir(dir);
+	read_comm(pid, comm, sizeof(comm));
+	note(s, is_probe(comm) ? OPENERS_TRANSIENT : OPENERS_REAL, "open by %s[%s]", comm, pid);
+	return true;
 }
 
 enum openers openers_find(int dev_id, char *text, size_t text_bytes)
@@ -175,6 +143,6 @@ enum openers openers_find(int dev_id, char *text, size_t text_bytes)
 	scan_swaps(&s);
 	snprintf(folder, sizeof(folder), "/sys/block/ublkb%d/holders", dev_id);
 	scan_holders(&s, folder);
-	scan_processes(&s);
+	proc_fds(look_at, &s);
 	return s.found;
 }

@@ -1,57 +1,39 @@
 /*
  * Finds the servers of ublk devices, ours and those of others, by what they have open: the driver
- * itself forgets the process when it ends, and knows none before START_DEV. Nothing is opened but
- * /proc. Failure mode: a process of another pid namespace, or one that may not be looked into, is
- * not seen.
+ * itself forgets the process when it ends, and knows none before START_DEV. Failure mode: a server
+ * that proc_fds does not see.
  */
 #include "ublk/servers.h"
 
-#include <ctype.h>
-#include <dirent.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-static void look_at(const char *pid, const char *prefix, void (*fn)(int, unsigned, void *),
-		    void *arg)
+#include "ublk/proc_fds.h"
+
+struct search {
+	char prefix[256]; /* "/dev/ublkc" */
+	void (*fn)(int pid, unsigned id, void *arg);
+	void *arg;
+};
+
+/* A server has several devices: there is never enough. */
+static bool look_at(const char *pid, const char *target, void *arg)
 {
-	char folder[64], path[64 + NAME_MAX + 2], target[256], rest;
-	const struct dirent *entry;
-	DIR *dir;
+	const struct search *s = arg;
+	size_t len = strlen(s->prefix);
+	unsigned id;
+	char rest;
 
-	snprintf(folder, sizeof(folder), "/proc/%.16s/fd", pid);
-	dir = opendir(folder);
-	if (!dir)
-		return;
-	while ((entry = readdir(dir))) {
-		unsigned id;
-		ssize_t len;
-
-		snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-		len = readlink(path, target, sizeof(target) - 1);
-		if (len <= 0)
-			continue;
-		target[len] = '\0';
-		if (strncmp(target, prefix, strlen(prefix)) == 0 &&
-		    sscanf(target + strlen(prefix), "%u%c", &id, &rest) == 1)
-			fn(atoi(pid), id, arg);
-	}
-	closedir(dir);
+	if (strncmp(target, s->prefix, len) == 0 && sscanf(target + len, "%u%c", &id, &rest) == 1)
+		s->fn(atoi(pid), id, s->arg);
+	return false;
 }
 
 void servers_find(const char *folder, void (*fn)(int pid, unsigned id, void *arg), void *arg)
 {
-	DIR *dir = opendir("/proc");
-	const struct dirent *entry;
-	char prefix[256];
+	struct search s = { .fn = fn, .arg = arg };
 
-	if (!dir)
-		return;
-	snprintf(prefix, sizeof(prefix), "%s/ublkc", folder);
-	while ((entry = readdir(dir)))
-		if (isdigit((unsigned char)entry->d_name[0]))
-			look_at(entry->d_name, prefix, fn, arg);
-	closedir(dir);
+	snprintf(s.prefix, sizeof(s.prefix), "%s/ublkc", folder);
+	proc_fds(look_at, &s);
 }
