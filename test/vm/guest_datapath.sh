@@ -5,14 +5,12 @@
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 500 || exit 1
-features=$(ublkctl --json doctor | jq -r '.[] | select(.what == "ublk features" and .verdict == "OK").found')
-has() { [[ " $features " == *" $1 "* ]]; }
 
 # lacks MODE BATCH: true and sets $why when this kernel does not have it.
 lacks() {
 	why=
-	if [ "$1" = zero_copy ] && ! has AUTO_BUF_REG; then why="the driver has no AUTO_BUF_REG"; fi
-	if [ "$2" = on ] && ! has BATCH_IO; then why="the driver has no BATCH_IO"; fi
+	if [ "$1" = zero_copy ] && ! driver_has AUTO_BUF_REG; then why="the driver has no AUTO_BUF_REG"; fi
+	if [ "$2" = on ] && ! driver_has BATCH_IO; then why="the driver has no BATCH_IO"; fi
 	[ -n "$why" ]
 }
 

@@ -30,19 +30,10 @@ kill_other() {
 	wait "$other_pid" 2>/dev/null
 }
 
-# said WORDS COMMAND...: as the command does, but fails when it does not say so.
-said() {
-	local words=$1 code=0
-	shift
-	"$@" >"$work/said" 2>&1 || code=$?
-	cat "$work/said"
-	grep -qE "$words" "$work/said" || return 99
-	return $code
-}
 # refused WORDS COMMAND...: exit code 1.
 refused() {
 	local code=0
-	said "$@" || code=$?
+	answers "$@" || code=$?
 	[ $code = 1 ]
 }
 
@@ -51,9 +42,9 @@ serves() {
 	for id; do dd if="/dev/ublkb$id" of=/dev/null bs=4k count=1 iflag=direct status=none || return; done
 }
 
-ok "no orphans" said '^no orphans$' ublkctl gc
+ok "no orphans" answers '^no orphans$' ublkctl gc
 ok "another daemon starts" start_other
-ok "what it serves is no orphan" said '^no orphans$' ublkctl gc
+ok "what it serves is no orphan" answers '^no orphans$' ublkctl gc
 ok "nor can it be removed by its id" refused "is served by the living process $other_pid" ublkctl gc --remove 5
 ok "nor what this daemon serves" refused 'is served by this ublkd' ublkctl gc --remove 1
 ok "what is not there cannot be removed" refused 'GET_DEV_INFO failed: ENODEV' ublkctl gc --remove 40
@@ -70,24 +61,24 @@ sleep 300 </dev/ublkb6 &
 sleeper=$!
 sleep 0.3
 kill_other
-left() { said "^ *$1 +(DEAD|QUIESCED|FAIL_IO|LIVE) +-?[0-9]* .*ublkd with another control socket +orphan" ublkctl gc; }
+left() { answers "^ *$1 +(DEAD|QUIESCED|FAIL_IO|LIVE) +-?[0-9]* .*ublkd with another control socket +orphan" ublkctl gc; }
 for id in 5 6 7; do ok "the killed daemon's device $id is listed" wait_for 10 left $id; done
-ok "as JSON, with what it was" said '"owner": "ublkd with another control socket"' ublkctl --json gc
+ok "as JSON, with what it was" answers '"owner": "ublkd with another control socket"' ublkctl --json gc
 there() {
 	local id
 	for id; do test -e "/dev/ublkc$id" || return; done
 }
 ok "listing has removed nothing" there 5 6 7
-ok "one is removed by its id" said '^ *7 .* removed' ublkctl gc --remove 7
+ok "one is removed by its id" answers '^ *7 .* removed' ublkctl gc --remove 7
 gone() { [ ! -e "/dev/ublkc$1" ]; }
 ok "it is gone" wait_for 5 gone 7
 ok "the others are not" there 5 6
-ok "all are removed, whoever has them open" said '^ *6 .* removed' ublkctl gc --remove
+ok "all are removed, whoever has them open" answers '^ *6 .* removed' ublkctl gc --remove
 kill $sleeper
 wait $sleeper 2>/dev/null
 all_gone() { gone 5 && gone 6; }
 ok "they are gone" wait_for 10 all_gone
-ok "nothing is left to remove" said '^no orphans$' ublkctl gc --remove
+ok "nothing is left to remove" answers '^no orphans$' ublkctl gc --remove
 ok "the daemon's own device serves" serves 1
 ok "their ids are free again" start_other
 kill "$other_pid"
@@ -123,11 +114,11 @@ else
 	ok "a descriptor is on its way" wait_for 30 test -e "$work/sent"
 	ublkctl del mine >"$work/del.log" 2>&1 &
 	deleter=$!
-	ok "show tells where the command waits" wait_for 20 said 'command_waits_in +.*ublk_' ublkctl show mine
-	ok "it is DEL_DEV" said 'command +DEL_DEV' ublkctl show mine
+	ok "show tells where the command waits" wait_for 20 answers 'command_waits_in +.*ublk_' ublkctl show mine
+	ok "it is DEL_DEV" answers 'command +DEL_DEV' ublkctl show mine
 	ok "the log tells it too" wait_for 20 \
 		grep -qE 'takes long.*cmd=DEL_DEV id=1 waited_s=[0-9]+ waits_in="[a-z_, ]*ublk_' "$work/ublkd.log"
-	ok "and why-stuck" said 'DEL_DEV is not answered for .*: waits in .*ublk_' ublkctl why-stuck mine
+	ok "and why-stuck" answers 'DEL_DEV is not answered for .*: waits in .*ublk_' ublkctl why-stuck mine
 	ok "other devices come and go meanwhile" added_meanwhile
 	touch "$work/let-go"
 	wait $holder
@@ -146,11 +137,11 @@ if [ -x "$faults" ]; then
 	wait_for 30 settled
 	ublkctl add -f "$work/lame.yaml" >/dev/null 2>&1 &
 	ok "START_DEV that waits for a tag: show names the function" \
-		wait_for 20 said 'command_waits_in +.*ublk_' ublkctl show lame
+		wait_for 20 answers 'command_waits_in +.*ublk_' ublkctl show lame
 	ok "the log too" wait_for 20 \
 		grep -qE 'takes long.*cmd=START_DEV id=4 waited_s=[0-9]+ waits_in="[a-z_, ]*ublk_' "$work/ublkd.log"
-	ok "and why-stuck" said 'START_DEV is not answered for .*: waits in .*ublk_' ublkctl why-stuck lame
-	ok "gc waits for nobody" said '^no orphans$' timeout 10 ublkctl gc
+	ok "and why-stuck" answers 'START_DEV is not answered for .*: waits in .*ublk_' ublkctl why-stuck lame
+	ok "gc waits for nobody" answers '^no orphans$' timeout 10 ublkctl gc
 	kill -9 "$daemon_pid"
 	wait "$daemon_pid" 2>/dev/null
 	daemon_pid=

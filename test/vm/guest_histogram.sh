@@ -18,14 +18,6 @@ start_daemon "$work/histogram.yaml"
 udevadm settle 2>/dev/null
 sleep 0.5
 
-said() {
-	local words=$1
-	shift
-	"$@" >"$work/said" 2>&1
-	cat "$work/said"
-	grep -qE "$words" "$work/said"
-}
-
 # refused WORDS COMMAND...: it fails and says so.
 refused() {
 	local words=$1

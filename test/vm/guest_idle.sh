@@ -116,7 +116,7 @@ if [ "$(nproc)" -lt 4 ]; then
 fi
 
 data_bytes=$((64 * 4 * 128 * 1024 * 1024))
-said() { sed -nE "s/.*worst-case memory.* $1=([0-9]+).*/\1/p" "$work/ublkd.log"; }
+noted() { sed -nE "s/.*worst-case memory.* $1=([0-9]+).*/\1/p" "$work/ublkd.log"; }
 below() {
 	echo "$1: $2, limit $3"
 	[ "$2" -lt "$3" ]
@@ -125,7 +125,7 @@ below() {
 # out of it must be small beside them.
 reserved_as_said() {
 	local reserved=$((($(status VmData) - empty_kib) * 1024)) said
-	said=$(said devices_bytes)
+	said=$(noted devices_bytes)
 	echo "said $said, reserved $reserved, data buffers alone $data_bytes"
 	[ "$said" -ge $data_bytes ] && [ $((said - data_bytes)) -lt $((data_bytes / 100)) ] &&
 		[ "$reserved" -ge $data_bytes ] && [ $((reserved - said)) -lt $((data_bytes / 1000)) ]
@@ -134,14 +134,14 @@ reserved_as_said() {
 for cpus in '[0]' '[0, 1]'; do
 	serve 0 "reactors: $cpus" ''
 	empty_kib=$(status VmData)
-	reactor_bytes=$(said reactors_bytes)
-	ok "reactors $cpus, no devices: worst case is that of the reactors" test "$(said devices_bytes)" = 0
+	reactor_bytes=$(noted reactors_bytes)
+	ok "reactors $cpus, no devices: worst case is that of the reactors" test "$(noted devices_bytes)" = 0
 	stop_daemon
 	serve 64 "reactors: $cpus" 'queues: 4, depth: 128, max_io: 1MiB, backend: {type: null, size: 1GiB}'
 	ok "reactors $cpus: 64 devices x 4 queues x depth 128 are live" live 64
 	ok "... worst-case memory is said beforehand" reserved_as_said
 	sed 's/^/# /' "$work/out"
-	ok "... that of reactors has nothing to do with devices" test "$(said reactors_bytes)" = "$reactor_bytes"
+	ok "... that of reactors has nothing to do with devices" test "$(noted reactors_bytes)" = "$reactor_bytes"
 	ok "... resident memory below 100 MiB" below 'VmRSS in KiB' "$(status VmRSS)" $((100 * 1024))
 	sed 's/^/# /' "$work/out"
 	stop_daemon

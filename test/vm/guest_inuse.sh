@@ -67,7 +67,7 @@ crash() {
 
 grow() {
 	local size=$((320 + $1 * 20))
-	ublkctl resize ext4 ${size}MiB && resize2fs "$(node ext4)" && ublkctl resize xfs ${size}MiB && xfs_growfs /mnt/xfs
+	ublkctl resize ext4 ${size}MiB && grow_ext4 /mnt/ext4 && ublkctl resize xfs ${size}MiB && xfs_growfs /mnt/xfs
 }
 
 ok "a tree to copy" make_source

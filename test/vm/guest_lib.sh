@@ -85,11 +85,13 @@ stop_daemon() {
 }
 
 # driver_has FEATURE: as ublkctl doctor names it.
+driver_features=
 driver_has() {
-	local features
-	features=$(ublkctl --json doctor |
-		jq -r '.[] | select(.what == "ublk features" and .verdict == "OK").found')
-	[[ " $features " == *" $1 "* ]]
+	if [ -z "$driver_features" ]; then
+		driver_features=$(ublkctl --json doctor |
+			jq -r '.[] | select(.what == "ublk features" and .verdict == "OK").found')
+	fi
+	[[ " $driver_features " == *" $1 "* ]]
 }
 
 # The pid of the daemon, whoever started it; an upgrade makes another one.
@@ -121,6 +123,30 @@ wait_for() {
 		sleep 0.05
 	done
 }
+
+# said WORDS COMMAND...: the command prints them, however it ends; an extended regular expression.
+said() {
+	local words=$1
+	shift
+	"$@" >"$work/said" 2>&1
+	cat "$work/said"
+	grep -qE "$words" "$work/said"
+}
+
+# answers WORDS COMMAND...: as the command does, but fails when it does not say so.
+answers() {
+	local words=$1 code=0
+	shift
+	"$@" >"$work/said" 2>&1 || code=$?
+	cat "$work/said"
+	grep -qE "$words" "$work/said" || return 99
+	return $code
+}
+
+# grow_ext4 MOUNTPOINT: to the size of its device, by the kernel's own call. Not resize2fs: before e2fsprogs 1.47.1
+# it reads the superblock of a file system in use through the page cache, and now and then sees half a change
+# ("Superblock checksum does not match"), on any block device.
+grow_ext4() { /lib/systemd/systemd-growfs "$1"; }
 
 # node NAME: the block device of a configured device.
 node() {

@@ -41,15 +41,6 @@ refused() {
 	grep -qE "$words" "$work/said"
 }
 
-# said WORDS COMMAND...
-said() {
-	local words=$1
-	shift
-	"$@" >"$work/said" 2>&1 || { cat "$work/said"; return 1; }
-	cat "$work/said"
-	grep -qE "$words" "$work/said"
-}
-
 reload() { # and wait for what it says in the log
 	kill -HUP "$daemon_pid" && wait_for 10 grep -q "$1" "$work/ublkd.log"
 }
@@ -73,11 +64,11 @@ grows() {
 	verify "$device" --size=64M --iodepth=16 --runtime=20 --rate_iops=300 --bs=4k &
 	job=$!
 	sleep 2
-	said '64MiB -> 100MiB' ublkctl resize "$1" 100MiB || return
+	answers '64MiB -> 100MiB' ublkctl resize "$1" 100MiB || return
 	size_is "$1" 100*1024*1024 || return
-	said '100MiB -> 128MiB' ublkctl resize "$1" +28MiB || return
+	answers '100MiB -> 128MiB' ublkctl resize "$1" +28MiB || return
 	size_is "$1" 128*1024*1024 || return
-	said '128MiB as before' ublkctl resize "$1" 128MiB || return
+	answers '128MiB as before' ublkctl resize "$1" 128MiB || return
 	kill -0 $job || { echo "the load ended before the resize"; return 1; }
 	wait $job
 }
@@ -92,12 +83,12 @@ ok "the file has grown" test "$(stat -c %s /mnt/ram/f)" = $((128 * 1024 * 1024))
 
 own_growth() {
 	truncate -s $((24 * 1024 * 1024 + 100)) /mnt/ram/own
-	said '16MiB -> 24MiB' ublkctl resize own && size_is own 24*1024*1024
+	answers '16MiB -> 24MiB' ublkctl resize own && size_is own 24*1024*1024
 }
 block_grows() {
 	refused 'a block device grows below' block 96MiB || return
 	truncate -s 80M /mnt/ram/loop && losetup -c "$loop" || return
-	said '64MiB -> 80MiB' ublkctl resize block && size_is block 80*1024*1024
+	answers '64MiB -> 80MiB' ublkctl resize block && size_is block 80*1024*1024
 }
 own_shrank() {
 	truncate -s 8M /mnt/ram/own
@@ -129,11 +120,11 @@ shrink_data() {
 	wipe "$1" && sleep 1 || return # udev
 	dd if=/dev/urandom of="$(node "$1")" bs=1M seek=90 count=1 oflag=direct status=none || return
 	refused 'there is data beyond 80MiB' "$1" 80MiB && size_is "$1" 128*1024*1024 || return
-	said '128MiB -> 96MiB' ublkctl resize "$1" 96MiB && size_is "$1" 96*1024*1024 || return
-	said '96MiB -> 80MiB' ublkctl resize "$1" 80MiB --force && size_is "$1" 80*1024*1024
+	answers '128MiB -> 96MiB' ublkctl resize "$1" 96MiB && size_is "$1" 96*1024*1024 || return
+	answers '96MiB -> 80MiB' ublkctl resize "$1" 80MiB --force && size_is "$1" 80*1024*1024
 }
 shrunk_is_zero() {
-	said '80MiB -> 128MiB' ublkctl resize "$1" 128MiB || return
+	answers '80MiB -> 128MiB' ublkctl resize "$1" 128MiB || return
 	cmp -n $((48 * 1024 * 1024)) <(dd if="$(node "$1")" bs=1M skip=80 iflag=direct status=none) /dev/zero
 }
 in_use() {
@@ -145,7 +136,7 @@ in_use() {
 	sleep 0.5
 	refused "in use: open by sleep\[$!\]" "$1" 100MiB
 	code=$?
-	[ $code = 0 ] && { said '128MiB -> 100MiB' ublkctl resize "$1" 100MiB --force && size_is "$1" 100*1024*1024; code=$?; }
+	[ $code = 0 ] && { answers '128MiB -> 100MiB' ublkctl resize "$1" 100MiB --force && size_is "$1" 100*1024*1024; code=$?; }
 	kill $!
 	return $code
 }
@@ -169,7 +160,7 @@ shrinks_under_load() {
 		--size=64M --iodepth=32 --runtime=15 --time_based --minimal >"$work/high.log" 2>&1 &
 	high=$!
 	sleep 2
-	said '128MiB -> 64MiB' ublkctl resize "$1" 64MiB --force || return
+	answers '128MiB -> 64MiB' ublkctl resize "$1" 64MiB --force || return
 	wait $low || return
 	if wait $high; then echo "I/O beyond the end went well"; return 1; fi
 	size_is "$1" 64*1024*1024
@@ -234,7 +225,7 @@ grow_fs() {
 	copy=$!
 	sleep 1
 	ublkctl resize "$1" "$3" || return
-	if [ "$2" = ext4 ]; then resize2fs "$device"; else xfs_growfs /mnt/fs; fi || return
+	if [ "$2" = ext4 ]; then grow_ext4 /mnt/fs; else xfs_growfs /mnt/fs; fi || return
 	touch "$work/enough"
 	wait $copy || return
 	[ "$(df -k --output=size /mnt/fs | tail -1)" -gt $(($4 * 1024)) ] || { df /mnt/fs; return 1; }

@@ -22,15 +22,6 @@ EOF
 start_daemon "$work/hang.yaml"
 mount -t debugfs none /sys/kernel/debug 2>/dev/null || true
 
-# said WORDS COMMAND...: the command prints them; an extended regular expression.
-said() {
-	local words=$1
-	shift
-	"$@" >"$work/said" 2>&1
-	cat "$work/said"
-	grep -qE "$words" "$work/said"
-}
-
 sleep 1 # udev's probes
 ok "why-stuck: nothing is stuck" said 'nothing is stuck' ublkctl why-stuck good
 dd if=/dev/zero of=/dev/ublkb2 bs=4k count=1 seek=3 oflag=direct status=none 2>/dev/null &

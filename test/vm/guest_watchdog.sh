@@ -39,14 +39,6 @@ more_signs() { [ "$(signs)" -gt "$1" ]; }
 told() { grep "$1" "$work/ublkd.log"; }
 told_once() { [ "$(told "$1" | wc -l)" = 1 ]; }
 not_told() { ! told "$1"; }
-# said WORDS COMMAND...: the command prints them; an extended regular expression.
-said() {
-	local words=$1
-	shift
-	"$@" >"$work/said" 2>&1
-	cat "$work/said"
-	grep -qE "$words" "$work/said"
-}
 counted() { ublkctl --json reactors | jq -e '.[0].stuck_ns > 1000000000 and .[0].stuck_nr == 1'; }
 
 ok "the service manager is told READY=1" wait_for 20 grep -q READY=1 "$work/heard"

@@ -11,15 +11,6 @@ devices:
   - {name: good, id: 1, queues: 1, recovery: none, backend: {type: mem, size: 16MiB}}
 EOC
 
-# said WORDS COMMAND...: the command prints them; an extended regular expression.
-said() {
-	local words=$1
-	shift
-	"$@" >"$work/said" 2>&1
-	cat "$work/said"
-	grep -qE "$words" "$work/said"
-}
-
 # reads SECTOR...: in the background, one each.
 reads() {
 	local sector
