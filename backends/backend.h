@@ -84,6 +84,7 @@ struct backend_limits {
 	uint32_t discard_granularity_bytes;
 	uint64_t max_discard_bytes;	 /* 0: no limit of its own */
 	uint64_t max_write_zeroes_bytes; /* 0: no limit of its own */
+	uint32_t queue_nr_max;		 /* 0: any number of queues */
 	/* Of the device below, for requests whose pages go there as they are; 0: unknown. */
 	uint32_t max_segments, max_segment_bytes;
 	uint64_t virt_boundary_mask;
@@ -108,6 +109,9 @@ struct backend_wishes {
 	 * does not grow.
 	 */
 	uint64_t size_bytes;
+	/* What the backend's probe has found, borrowed until open returns; NULL: open asks itself.
+	 */
+	void *found;
 };
 
 /* What to open: one backend and, for a filter, what is below it. */
@@ -247,6 +251,15 @@ struct backend {
 	 * NULL.
 	 */
 	void (*check)(const void *config, const struct yaml_node *map, struct config_errors *e);
+
+	/*
+	 * For backends that must ask another machine before they can open: asks, and may take as
+	 * long as its own time limits allow. Any thread, before open and beside anything else, so
+	 * it touches nothing but its arguments. Returns 0 with what open will want (wishes.found),
+	 * or -errno with words for the user. probe_free accepts NULL. NULL: open waits for nobody.
+	 */
+	int (*probe)(const void *config, void **ret_found, char *error, size_t error_bytes);
+	void (*probe_free)(void *found);
 
 	/* Returns 0 or -errno with device->error set. May be NULL: nothing to open. */
 	int (*open)(struct backend_device *device);

@@ -7,15 +7,22 @@
  *	struct nbd_input in = { data, data + bytes };
  *	for (;;)
  *		switch (nbd_reply_next(&r, &in)) {
- *		case NBD_REPLY_MORE:	receive more, into a new in
- *		case NBD_REPLY_PAYLOAD:	the next r.bytes of the stream belong to r.slot, from
- *r.at_bytes of its buffer: of those the first nr are in in.at (perhaps none): copy, in.at += nr; or
- *receive the rest directly. nbd_reply_took(&r, nr) case NBD_REPLY_ZEROES:	r.bytes from
- *r.at_bytes of r.slot's buffer are zeroes case NBD_REPLY_EXTENT:	r.bytes from r.at_bytes of
- *r.slot's range have r.extent_flags
- *		case NBD_REPLY_ERROR:	r.error says what the server said about r.slot; for logs
- *		case NBD_REPLY_DONE:	r.slot is answered with r.result, 0 or -errno, and is free
- *		case NBD_REPLY_BROKEN:	r.error says how the server broke the protocol: hang up
+ *		case NBD_REPLY_MORE:
+ *			receive more, into a new in
+ *		case NBD_REPLY_PAYLOAD:
+ *			the next r.bytes of the stream belong to r.slot, from r.at_bytes of its
+ *			buffer on. Those of them that in has (perhaps none): copy, in.at += nr;
+ *			or receive the rest directly. Then nbd_reply_took(&r, nr)
+ *		case NBD_REPLY_ZEROES:
+ *			r.bytes from r.at_bytes of r.slot's buffer are zeroes
+ *		case NBD_REPLY_EXTENT:
+ *			r.bytes from r.at_bytes of r.slot's range have r.extent_flags
+ *		case NBD_REPLY_ERROR:
+ *			r.error says what the server said about r.slot; for logs
+ *		case NBD_REPLY_DONE:
+ *			r.slot is answered with r.result, 0 or -errno, and is free
+ *		case NBD_REPLY_BROKEN:
+ *			r.error says how the server broke the protocol: hang up
  *		}
  *
  * What is checked, besides magics and lengths: the cookie is one that waits; the kind of chunk is
