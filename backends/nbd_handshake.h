@@ -31,6 +31,8 @@
 #define NBD_HANDSHAKE_EXPORTS_MAX 4096u				     /* in the answer to LIST */
 #define NBD_HANDSHAKE_REPLIES_MAX 64u				     /* in any other answer */
 
+#define NBD_HANDSHAKE_ERROR_BYTES 320
+
 enum nbd_handshake_mode {
 	NBD_HANDSHAKE_GO,   /* enter the transmission phase */
 	NBD_HANDSHAKE_INFO, /* look at the export and leave */
@@ -80,9 +82,9 @@ enum nbd_handshake_step {
 /* For nbd_handshake*.c, but for what has a comment that says so. */
 struct nbd_handshake {
 	struct nbd_handshake_config config;
-	enum nbd_handshake_step step; /* the owner may read it */
-	struct nbd_export export;     /* the owner's when DONE */
-	char error[320];	      /* the owner's when FAILED: printable words */
+	enum nbd_handshake_step step;	       /* the owner may read it */
+	struct nbd_export export;	       /* the owner's when DONE */
+	char error[NBD_HANDSHAKE_ERROR_BYTES]; /* the owner's when FAILED: printable words */
 	/*
 	 * Why: -EPROTO the server broke the protocol, -ENOENT no such export, -EACCES refused (TLS,
 	 * policy), -ESHUTDOWN, -EOPNOTSUPP too old for what is wanted, -ECONNRESET

@@ -5,7 +5,7 @@
 #include <string.h>
 
 const struct backend *const backend_registry[] = {
-	&backend_null,	   &backend_mem,   &backend_file,  &backend_skeleton,
+	&backend_null,	   &backend_mem,   &backend_file,  &backend_nbd, &backend_skeleton,
 	&backend_throttle, &backend_delay, &backend_error, NULL,
 };
 

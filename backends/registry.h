@@ -8,6 +8,7 @@ extern const struct backend backend_delay;
 extern const struct backend backend_error;
 extern const struct backend backend_file;
 extern const struct backend backend_mem;
+extern const struct backend backend_nbd;
 extern const struct backend backend_null;
 extern const struct backend backend_skeleton;
 extern const struct backend backend_throttle;

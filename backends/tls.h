@@ -22,6 +22,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "reactor/stream.h"
+
 struct tls;
 struct tls_credentials;
 
@@ -92,6 +94,9 @@ ssize_t tls_write(struct tls *tls, const struct iovec *iov, unsigned nr);
 
 /* Adds close_notify to the output, if there is room. */
 void tls_bye(struct tls *tls);
+
+/* For stream_secure, with a session whose handshake is done. */
+extern const struct stream_codec tls_codec;
 
 /* Printable words, "" when nothing failed. */
 const char *tls_error(const struct tls *tls);

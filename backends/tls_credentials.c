@@ -97,7 +97,7 @@ static int file_read(const struct reading *r, const char *path, enum secrecy sec
 {
 	/* A fifo in its place must not hold us. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), ret;
-	size_t bytes, done;
+	size_t bytes = 0, done = 0;
 	uint8_t *buf;
 
 	if (fd < 0)

@@ -48,6 +48,10 @@ int option_ratio_set(const struct option *o, struct yaml_node *value, void *fiel
 		     struct config_errors *e);
 bool option_ratio_equal(const void *a, const void *b);
 
+/* OPTION_PATIENCE, in option_patience.c. */
+int option_patience_set(const struct option *o, struct yaml_node *value, void *field,
+			struct config_errors *e);
+
 /* OPTION_CPUS, in option_cpus.c. */
 int option_cpus_set(const struct option *o, struct yaml_node *value, void *field,
 		    struct config_errors *e);

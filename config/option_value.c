@@ -311,6 +311,8 @@ static const struct option_kind kinds[] = {
 	[OPTION_RATIO] = { "a number", sizeof(double), option_ratio_set, NULL, option_ratio_equal },
 	[OPTION_CPUS] = { "CPUs", sizeof(struct option_cpus), option_cpus_set, option_cpus_release,
 			  option_cpus_equal },
+	[OPTION_PATIENCE] = { "fail, forever, or {queue: TIME}", sizeof(uint64_t),
+			      option_patience_set, NULL, equal_number },
 	[OPTION_NODE] = { "a map or a list", sizeof(struct yaml_node *), set_node, NULL,
 			  equal_node },
 };

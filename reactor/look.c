@@ -24,8 +24,9 @@ void reactor_look(const struct reactor *r, struct reactor_look *ret_look)
 const char *op_kind_name(enum op_kind kind)
 {
 	static const char *const name[OP_KIND_NR] = {
-		[OP_KIND_MAILBOX] = "mailbox", [OP_KIND_CONTROL] = "control", [OP_KIND_TAG] = "tag",
-		[OP_KIND_BACKEND] = "backend", [OP_KIND_ALARM] = "alarm",
+		[OP_KIND_MAILBOX] = "mailbox", [OP_KIND_CONTROL] = "control",
+		[OP_KIND_TAG] = "tag",	       [OP_KIND_BACKEND] = "backend",
+		[OP_KIND_ALARM] = "alarm",     [OP_KIND_STREAM] = "stream",
 	};
 
 	return kind < OP_KIND_NR && name[kind] ? name[kind] : "?";

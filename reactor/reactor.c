@@ -171,6 +171,8 @@ int reactor_init(struct reactor *r, const struct reactor_params *params)
 
 void reactor_fini(struct reactor *r)
 {
+	while (r->leaving > 0)
+		reactor_turn(r, true);
 	/* The ring goes first: it ends the read of the mailbox, which is always out, and the alarm.
 	 */
 	ring_fini(&r->ring);

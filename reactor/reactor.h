@@ -142,6 +142,8 @@ struct reactor {
 	uint64_t code_since_ns, doing; /* as in struct reactor_look, and written as stats are */
 	struct reactor_nudge *nudge;   /* set by any thread, taken by the reactor */
 
+	unsigned leaving; /* see reactor_leave_begin */
+
 	clockid_t cpu_clock;	   /* of the thread that turns it */
 	uint64_t cpu_start_ns;	   /* what that said at reactor_init */
 	struct reactor_times seen; /* reactor_times: no counter of it ever falls */
@@ -153,7 +155,10 @@ struct reactor {
  */
 int reactor_init(struct reactor *r, const struct reactor_params *params);
 
-/* Every op must have been given back. Accepts a zeroed reactor. */
+/*
+ * Every op must have been given back, or belong to somebody who is leaving: those are waited for.
+ * Accepts a zeroed reactor.
+ */
 void reactor_fini(struct reactor *r);
 
 /* One turn. may_wait: sleep in the kernel until there is something to do. */
@@ -173,6 +178,20 @@ void reactor_look(const struct reactor *r, struct reactor_look *ret_look);
 static inline void reactor_nudge(struct reactor *r, struct reactor_nudge *nudge)
 {
 	__atomic_store_n(&r->nudge, nudge, __ATOMIC_RELEASE);
+}
+
+/*
+ * Somebody whose owner is gone stays until the kernel has let go of it, and ends by itself soon,
+ * whatever the world does: reactor_fini turns until then.
+ */
+static inline void reactor_leave_begin(struct reactor *r)
+{
+	r->leaving++;
+}
+
+static inline void reactor_leave_end(struct reactor *r)
+{
+	r->leaving--;
 }
 
 /* True when SQEs, parked ops or tasks wait for a turn: the control loop must not sleep then. */

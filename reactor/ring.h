@@ -88,8 +88,17 @@ int ring_map(int fd, size_t bytes, uint64_t offset, void **ret_addr);
 void ring_unmap(void *addr, size_t bytes);
 
 /*
- * pread(2) and pwrite(2) on such a device: the bytes of a request, moved by hand. They do not wait
- * for anything but memory. Return bytes, which can be fewer than asked for, or -errno.
+ * A stream socket of that family, blocking (the ring waits, nobody else does), small messages of
+ * TCP sent at once and dead peers looked for (TCP_NODELAY, SO_KEEPALIVE). Returns an fd, which
+ * ring_close closes, or -errno.
+ */
+int ring_socket(int family);
+/* shutdown(2), both directions: the peer sees the end, whatever still has the socket. */
+void ring_shutdown(int fd);
+
+/*
+ * pread(2) and pwrite(2) on a device of ring_open: the bytes of a request, moved by hand. They do
+ * not wait for anything but memory. Return bytes, which can be fewer than asked for, or -errno.
  */
 ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset);
 ssize_t ring_pwrite(int fd, const void *buf, size_t bytes, uint64_t offset);

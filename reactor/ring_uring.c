@@ -8,7 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -232,6 +235,24 @@ int ring_map(int fd, size_t bytes, uint64_t offset, void **ret_addr)
 void ring_unmap(void *addr, size_t bytes)
 {
 	munmap(addr, bytes);
+}
+
+int ring_socket(int family)
+{
+	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+
+	if (fd < 0)
+		return -errno;
+	if (family == AF_INET || family == AF_INET6) {
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+		setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	}
+	return fd;
+}
+
+void ring_shutdown(int fd)
+{
+	shutdown(fd, SHUT_RDWR);
 }
 
 ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset)

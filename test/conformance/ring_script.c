@@ -151,6 +151,18 @@ int ring_group_used(struct ring *ring, unsigned group, uint16_t *ret_nr)
 	return -EINVAL;
 }
 
+/* Nor is there a network. */
+int ring_socket(int family)
+{
+	(void)family;
+	return -EAFNOSUPPORT;
+}
+
+void ring_shutdown(int fd)
+{
+	(void)fd;
+}
+
 /* No request of these tests has its bytes with the driver. */
 ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset)
 {

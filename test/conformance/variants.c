@@ -113,6 +113,50 @@ static const char *huge_pages(void)
 	return free_nr >= 3 ? NULL : "fewer than 3 free huge pages (sysctl vm.nr_hugepages=3)";
 }
 
+/* It goes into the background once it listens; a variant's content is that of one server. */
+static const char *nbdkit(const char *args)
+{
+	char command[1600];
+
+	if (system("command -v nbdkit >/dev/null") != 0)
+		return "nbdkit is not installed";
+	snprintf(variant_path, sizeof(variant_path), "%s/nbd.sock", variant_dir);
+	snprintf(command, sizeof(command), "nbdkit -U %s -P %s.pid %s", variant_path, variant_path,
+		 args);
+	unlink(variant_path);
+	return system(command) == 0 ? NULL : "nbdkit does not start";
+}
+
+static const char *nbdkit_memory(void)
+{
+	return nbdkit("memory 4M");
+}
+
+/* Answers in any order, in pieces, for whole blocks of a kind. */
+static const char *nbdkit_delay(void)
+{
+	return nbdkit("--filter=delay --filter=blocksize-policy memory 4M rdelay=1ms wdelay=1ms "
+		      "blocksize-minimum=4096 blocksize-preferred=64K blocksize-maximum=1M "
+		      "blocksize-error-policy=error");
+}
+
+static const char *nbdkit_old(void)
+{
+	return nbdkit("--no-sr memory 4M");
+}
+
+static void nbdkit_stop(void)
+{
+	char command[2000];
+
+	snprintf(command, sizeof(command),
+		 "pid=$(cat %s.pid 2>/dev/null) || exit 0; kill $pid; "
+		 "while kill -0 $pid 2>/dev/null; do sleep .01; done; rm -f %s %s.pid",
+		 variant_path, variant_path, variant_path);
+	if (variant_path[0] && system(command) != 0)
+		fprintf(stderr, "nbdkit does not end\n");
+}
+
 static void remove_file(void)
 {
 	unlink(variant_path);
@@ -122,6 +166,10 @@ static void remove_file(void)
 #define FILE_VARIANT(suffix, block, extra)                                                         \
 	.name = "file-" suffix, .backend = "file", .yaml = FILE_YAML extra, .block_bytes = block,  \
 	.is_persistent = true, .teardown = remove_file
+
+#define NBD_VARIANT(suffix, block, extra)                                                          \
+	.name = "nbd-" suffix, .backend = "nbd", .yaml = "uri: nbd+unix:///?socket=%s\n" extra,    \
+	.block_bytes = block, .is_persistent = true, .teardown = nbdkit_stop
 
 /* Enough for some I/Os to wait, and not long. */
 #define THROTTLE "throttle: {total_iops_sec: 20000, size_iops_sec: 16k, write_bytes_sec: 1G}"
@@ -194,6 +242,10 @@ const struct variant variants[] = {
 	  .is_persistent = true,
 	  .setup = loop_4096,
 	  .teardown = loop_detach },
+	{ NBD_VARIANT("memory", 512, ""), .setup = nbdkit_memory },
+	{ NBD_VARIANT("connections", 4096, "connections: 3"), .setup = nbdkit_memory },
+	{ NBD_VARIANT("simple-replies", 512, "cache: kept"), .setup = nbdkit_old },
+	{ NBD_VARIANT("delay", 4096, "on_disconnect: forever"), .setup = nbdkit_delay },
 	{ .name = "testdev", .backend = "testdev", .yaml = "size: 4MiB", .block_bytes = 512 },
 	{ STACK("delay-mem", DELAY), .backend = "mem", .yaml = "size: 4MiB" },
 	{ STACK("delay-testdev", DELAY), .backend = "testdev", .yaml = "size: 4MiB" },

@@ -1,0 +1,188 @@
+/*
+ * What the files of the NBD backend share: its device, queues, connections and requests.
+ *
+ *	nbd_options.c  what the user can say                      main thread
+ *	nbd_open.c     probe, open, limits, identity              main thread (probe: any)
+ *	nbd.c          queues and requests until a connection has them, and when none is there
+ *	nbd_link.c     one connection: connect, TLS, handshake, loss, another try
+ *	nbd_transfer.c requests on a connection that is ready: sent, answered, overdue
+ *
+ * The last three run on the queue's reactor.
+ *
+ * A request is in one place at a time: waiting (queue->waiting), or with a link (link->sent) from
+ * the moment it was handed over to be sent. A link that is lost gives those that were not answered
+ * back to the queue, which sends them again by another link or by the same one once that is back.
+ */
+#ifndef BACKENDS_NBD_H
+#define BACKENDS_NBD_H
+
+#include <stdatomic.h>
+
+#include "backends/backend.h"
+#include "backends/nbd_address.h"
+#include "backends/nbd_handshake.h"
+#include "backends/nbd_reply.h"
+#include "backends/nbd_request.h"
+#include "backends/nbd_uri.h"
+#include "backends/tls.h"
+#include "base/prng.h"
+#include "reactor/stream.h"
+
+#define NBD_CONNECTIONS_MAX 64u
+
+/* What is acknowledged and not yet flushed, when a server is gone. */
+enum nbd_cache {
+	NBD_CACHE_VOLATILE, /* may be lost: the next flush fails */
+	NBD_CACHE_KEPT, /* outlives the server, as it does with a file on a machine that lives */
+};
+
+struct nbd_config {
+	char *uri;
+	uint64_t connections;
+	uint64_t patience_ns; /* on_disconnect: 0: fail, OPTION_FOREVER: for ever */
+	uint64_t timeout_ns;
+	int cache; /* enum nbd_cache */
+};
+
+extern const struct option nbd_options[];
+
+/* What probe has found. */
+struct nbd_found {
+	struct nbd_export export;
+	struct nbd_addresses addresses;
+};
+
+struct nbd_device {
+	const struct nbd_config *config;
+	const char *name;
+	struct nbd_uri uri;
+	char address[160]; /* of the uri, for messages */
+	struct tls_credentials *tls;
+	struct nbd_found found;
+	unsigned links_per_queue;
+	/* The server came back as another one: nothing is served any more, until it is opened anew.
+	 */
+	atomic_bool changed;
+	/* Some queue has had a write acknowledged that no flush has covered yet. */
+	atomic_bool unflushed;
+	/* Such a write may be lost: the next flush says so. */
+	atomic_bool lost_writes;
+};
+
+struct nbd_io {
+	struct backend_io *io;
+	struct nbd_link *link; /* NULL: waits */
+	struct list_node node; /* queue->waiting or link->sent, in the order of coming */
+	struct nbd_slot slot;
+	uint64_t cookie;
+	uint64_t sent_at_bytes; /* of the stream: all of it is sent when it has come so far */
+	uint64_t deadline_ns;
+	int result;
+	bool answered; /* by result, but its bytes may still be read by the kernel */
+	bool cancelled;
+	bool covers;   /* FLUSH: writes that would be lost with the connection */
+	uint8_t state; /* enum nbd_io_state, for state_name */
+	uint8_t header[NBD_REQUEST_BYTES_MAX];
+};
+
+enum nbd_io_state { NBD_IO_IDLE, NBD_IO_WAITING, NBD_IO_SENT };
+
+enum nbd_link_state {
+	NBD_LINK_DOWN, /* until its timer fires */
+	NBD_LINK_CONNECTING,
+	NBD_LINK_HANDSHAKE, /* with the greeting; or what follows TLS */
+	NBD_LINK_TLS,
+	NBD_LINK_READY,
+	NBD_LINK_CLOSING, /* or never to be tried again */
+	NBD_LINK_LEAVING, /* abandoned: the last word is being sent */
+};
+
+/* One connection. Outlives its queue until the kernel has let go of it. */
+struct nbd_link {
+	struct stream stream;
+	struct nbd_queue *queue; /* NULL: abandoned, to be freed when closed */
+	unsigned idx;
+	enum nbd_link_state state;
+	char why[NBD_HANDSHAKE_ERROR_BYTES]; /* why it is being closed; "" by the stream's error */
+	struct timer timer; /* DOWN: when to try again; else when this takes too long */
+	unsigned tries;	    /* in a row that led to nothing */
+	unsigned address;   /* which of them is next */
+	bool was_ready;
+	uint64_t ready_ns;
+	size_t said_bytes; /* of the handshake's or TLS's output, on its way */
+	bool said_by_tls;
+	uint8_t goodbye[NBD_REQUEST_BYTES_MAX];
+	struct list_node sent;
+	unsigned large_nr; /* of them: READs of much */
+	unsigned early_nr; /* of them: answered before they were sent, as far as we know */
+	bool direct;	   /* payload is being received straight to its place */
+	struct nbd_reply reply;
+	struct tls *tls;
+	struct nbd_handshake handshake;
+};
+
+struct nbd_queue {
+	struct backend_queue *queue;
+	struct nbd_device *nbd;
+	struct nbd_io **io; /* by tag */
+	struct nbd_link **link;
+	unsigned link_nr, ready_nr;
+	struct list_node waiting;
+	struct timer patience; /* no link is ready: when to give up */
+	bool gave_up;	       /* requests fail at once */
+	uint32_t cookie_nr;
+	struct prng prng;
+};
+
+/* nbd_open.c */
+int nbd_ask(const void *config, void **ret_found, char *error, size_t error_bytes);
+int nbd_open(struct backend_device *device);
+void nbd_close(struct backend_device *device);
+void nbd_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
+/* As the URI says; *ret_credentials stays as it is without TLS. Reads files. 0 or -errno with words
+ */
+int nbd_tls_credentials(struct tls_credentials **ret_credentials, const struct nbd_uri *uri,
+			char *error, size_t error_bytes);
+/* What a certificate is compared with. */
+const char *nbd_tls_hostname(const struct nbd_uri *uri);
+
+/* nbd_options.c */
+void nbd_check(const void *config, const struct yaml_node *map, struct config_errors *e);
+
+/* nbd.c */
+
+/* A link has become ready: what waits goes on. */
+void nbd_queue_ready(struct nbd_queue *q);
+/* A link that was ready is so no longer; what it had is back by nbd_queue_take_back. */
+void nbd_queue_lost(struct nbd_queue *q);
+/* An I/O that a lost link had: waits again, or fails, by on_disconnect. */
+void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n);
+/* The end of a request in whatever place it was. May submit others before it returns. */
+void nbd_io_end(struct nbd_io *n, int result);
+/* The device is not what it was: everything that waits fails, and all that comes. */
+void nbd_queue_changed(struct nbd_queue *q);
+
+/* nbd_link.c */
+
+/* Returns 0, -ENOMEM or -ENOBUFS. It begins to connect at once. */
+int nbd_link_open(struct nbd_link **ret_link, struct nbd_queue *q, unsigned idx);
+/* No request is with it. The link frees itself when it can. Accepts NULL. */
+void nbd_link_abandon(struct nbd_link *link);
+/* Ends the connection, for this reason. */
+void nbd_link_drop(struct nbd_link *link, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* nbd_transfer.c */
+
+void nbd_transfer_begin(struct nbd_link *link);
+/* There always is room. */
+void nbd_transfer_send(struct nbd_link *link, struct nbd_io *n);
+void nbd_transfer_received(struct nbd_link *link, const uint8_t *data, size_t bytes);
+void nbd_transfer_received_into(struct nbd_link *link, size_t bytes);
+void nbd_transfer_sent(struct nbd_link *link);
+/* The oldest request is overdue, or the timer was for one that has been answered. */
+void nbd_transfer_timer(struct nbd_link *link);
+/* After a loss: every request goes back to the queue. */
+void nbd_transfer_end(struct nbd_link *link);
+
+#endif

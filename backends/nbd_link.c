@@ -1,0 +1,449 @@
+/*
+ * One connection of a queue. Owns its stream, its TLS session and the requests that it was given.
+ * Reactor thread.
+ *
+ *   DOWN --timer--> CONNECTING --> HANDSHAKE --(nbds)--> TLS --> HANDSHAKE --> READY
+ *    ^                  \______________\__________________\____________________/
+ *    \__________ CLOSING <_____________________ drop, or the stream's end
+ *   READY --abandoned: DISC--> LEAVING --sent--> freed
+ *
+ * Happy path: an address is tried, the handshake asks for what the device was opened with, requests
+ * go on. The timer limits each phase, and the wait for the oldest answer (nbd_transfer_timer).
+ * Failure modes: whatever ends it is told (rate-limited), and it is tried again, at once after one
+ * that worked, then after ever longer pauses. A server that is not what it was when the device was
+ * opened (size, flags, block sizes) makes the device fail: whoever uses it must not go on as if
+ * nothing had happened.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/nbd.h"
+#include "base/assert.h"
+#include "base/errname.h"
+#include "base/log.h"
+#include "base/util.h"
+
+/* Pauses between tries: doubled from the first to the longest, a quarter more or less. */
+#define PAUSE_FIRST_NS (50 * NS_PER_MS)
+#define PAUSE_MAX_NS (10 * NS_PER_SEC)
+/* A connection that served for so long was a good one. */
+#define GOOD_NS NS_PER_SEC
+
+/* For the last word to a server that takes nothing any more. */
+#define LEAVE_NS NS_PER_SEC
+
+#define RECEIVE_BYTES (256u << 10)
+/* Header and data of each tag; the handshake takes one at a time. */
+#define PIECES_PER_REQUEST 2u
+
+static struct nbd_link *of_stream(struct stream *s)
+{
+	return container_of(s, struct nbd_link, stream);
+}
+
+static void set_state(struct nbd_link *link, enum nbd_link_state state)
+{
+	link->state = state;
+}
+
+static void time_limit(struct nbd_link *link, uint64_t ns)
+{
+	struct reactor *r = link->stream.reactor;
+
+	reactor_timer_arm(r, &link->timer, r->now_ns + ns);
+}
+
+/* ---- the end ---- */
+
+static uint64_t pause_ns(struct nbd_link *link)
+{
+	unsigned doublings = MIN(link->tries - 1, 16u);
+	uint64_t ns = MIN(PAUSE_FIRST_NS << doublings, PAUSE_MAX_NS);
+
+	return ns - ns / 4 + prng_below(&link->queue->prng, ns / 2);
+}
+
+static void try_later(struct nbd_link *link)
+{
+	set_state(link, NBD_LINK_DOWN);
+	time_limit(link, link->tries > 0 ? pause_ns(link) : 0);
+	link->tries++;
+}
+
+void nbd_link_drop(struct nbd_link *link, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (link->why[0] != '\0' || link->state == NBD_LINK_DOWN)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(link->why, sizeof(link->why), fmt, ap);
+	va_end(ap);
+	stream_close(&link->stream, 0);
+}
+
+static void tell_end(const struct nbd_link *link, int err)
+{
+	const struct nbd_device *nbd = link->queue->nbd;
+
+	log_limited(LOG_LEVEL_WARN, "connection lost", "device=%s queue=%u server=%s why=\"%s\"",
+		    nbd->name, link->queue->queue->idx, nbd->address,
+		    link->why[0] ? link->why : errname(err));
+}
+
+static void destroy(struct nbd_link *link)
+{
+	struct reactor *r = link->stream.reactor;
+
+	reactor_timer_cancel(r, &link->timer);
+	stream_fini(&link->stream);
+	tls_free(link->tls);
+	free(link);
+	reactor_leave_end(r);
+}
+
+/* What it means that the server closed the connection where it did. */
+static void explain_eof(struct nbd_link *link, int err)
+{
+	if (err != -ECONNRESET || link->why[0] != '\0' || link->state != NBD_LINK_HANDSHAKE)
+		return;
+	nbd_handshake_eof(&link->handshake);
+	snprintf(link->why, sizeof(link->why), "%s", link->handshake.error);
+}
+
+static void on_closed(struct stream *s, int err)
+{
+	struct nbd_link *link = of_stream(s);
+	bool was_ready = link->was_ready;
+
+	if (!link->queue) {
+		destroy(link);
+		return;
+	}
+	explain_eof(link, err);
+	tell_end(link, err);
+	reactor_timer_cancel(s->reactor, &link->timer);
+	link->was_ready = false;
+	set_state(link, NBD_LINK_CLOSING);
+	if (was_ready) {
+		nbd_queue_lost(link->queue);
+		nbd_transfer_end(link);
+	}
+	if (was_ready && s->reactor->now_ns - link->ready_ns > GOOD_NS)
+		link->tries = 0;
+	if (atomic_load(&link->queue->nbd->changed))
+		nbd_queue_changed(link->queue);
+	else
+		try_later(link);
+}
+
+/*
+ * What is still to be sent belongs to requests that are gone: then there is no last word, and none
+ * through a codec, which says when it has taken bytes and not when they are out.
+ */
+static void say_goodbye(struct nbd_link *link)
+{
+	struct stream *s = &link->stream;
+	uint32_t bytes = nbd_request_encode_disc(link->goodbye, link->handshake.export.extended);
+
+	set_state(link, NBD_LINK_LEAVING);
+	stream_send(s, link->goodbye, bytes);
+	time_limit(link, LEAVE_NS);
+}
+
+void nbd_link_abandon(struct nbd_link *link)
+{
+	struct stream *s;
+
+	if (!link)
+		return;
+	s = &link->stream;
+	ASSERT(list_empty(&link->sent));
+	link->queue = NULL;
+	reactor_timer_cancel(s->reactor, &link->timer);
+	reactor_leave_begin(s->reactor);
+	if (s->state == STREAM_IDLE)
+		destroy(link);
+	else if (link->state == NBD_LINK_READY && s->sent_bytes == s->queued_bytes && !s->codec)
+		say_goodbye(link);
+	else
+		stream_close(s, 0);
+}
+
+/* ---- the handshake ---- */
+
+/* All that the handshake has to say is one piece; the next goes when that is out. */
+static void say(struct nbd_link *link)
+{
+	const uint8_t *data;
+	size_t bytes;
+
+	if (link->said_bytes > 0)
+		return;
+	link->said_by_tls = link->state == NBD_LINK_TLS;
+	bytes = link->said_by_tls ? tls_output(link->tls, &data)
+				  : nbd_handshake_output(&link->handshake, &data);
+	if (bytes == 0)
+		return;
+	link->said_bytes = bytes;
+	stream_send(&link->stream, data, bytes);
+}
+
+static bool is_same(const struct nbd_export *a, const struct nbd_export *b)
+{
+	return a->size_bytes == b->size_bytes && a->flags == b->flags &&
+	       a->min_block_bytes == b->min_block_bytes &&
+	       a->max_payload_bytes == b->max_payload_bytes;
+}
+
+static void refuse_changed(struct nbd_link *link)
+{
+	struct nbd_device *nbd = link->queue->nbd;
+	const struct nbd_export *was = &nbd->found.export, *is = &link->handshake.export;
+
+	atomic_store(&nbd->changed, true);
+	log_error("the export is not what it was: the device fails until it is started anew",
+		  "device=%s server=%s size_bytes=%llu was=%llu flags=%#x was=%#x "
+		  "min_block_bytes=%u was=%u max_payload_bytes=%u was=%u",
+		  nbd->name, nbd->address, (unsigned long long)is->size_bytes,
+		  (unsigned long long)was->size_bytes, is->flags, was->flags, is->min_block_bytes,
+		  was->min_block_bytes, is->max_payload_bytes, was->max_payload_bytes);
+	nbd_link_drop(link, "the export is not what it was");
+}
+
+static void become_ready(struct nbd_link *link)
+{
+	struct nbd_queue *q = link->queue;
+
+	if (!is_same(&q->nbd->found.export, &link->handshake.export)) {
+		refuse_changed(link);
+		return;
+	}
+	reactor_timer_cancel(link->stream.reactor, &link->timer);
+	link->ready_ns = link->stream.reactor->now_ns;
+	link->was_ready = true;
+	set_state(link, NBD_LINK_READY);
+	nbd_transfer_begin(link);
+	log_limited(LOG_LEVEL_INFO, "connected", "device=%s queue=%u connection=%u server=%s",
+		    q->nbd->name, q->queue->idx, link->idx, q->nbd->address);
+	nbd_queue_ready(q);
+}
+
+static void secure(struct nbd_link *link)
+{
+	if (stream_secure(&link->stream, &tls_codec, link->tls) < 0) {
+		nbd_link_drop(link, "out of memory");
+		return;
+	}
+	set_state(link, NBD_LINK_HANDSHAKE);
+	nbd_handshake_tls_started(&link->handshake);
+	say(link);
+}
+
+/* The stream takes TLS over when the last of its bytes that were sent as ours are out. */
+static void go_on_with_tls(struct nbd_link *link)
+{
+	switch (tls_handshake(link->tls)) {
+	case TLS_MORE:
+		say(link);
+		break;
+	case TLS_DONE:
+		if (link->said_bytes == 0)
+			secure(link);
+		break;
+	case TLS_FAILED:
+		nbd_link_drop(link, "TLS: %s", tls_error(link->tls));
+		break;
+	}
+}
+
+static void feed_tls(struct nbd_link *link, const uint8_t *data, size_t bytes)
+{
+	while (bytes > 0 && link->state == NBD_LINK_TLS && link->why[0] == '\0') {
+		size_t taken = tls_feed(link->tls, data, bytes);
+
+		data += taken;
+		bytes -= taken;
+		go_on_with_tls(link);
+		if (taken == 0)
+			break;
+	}
+	if (bytes > 0)
+		nbd_link_drop(link, "TLS: the server sent more than was asked for");
+}
+
+/* What comes behind the handshake is a reply to nothing: the parser says so. */
+static void handshake_fed(struct nbd_link *link, const uint8_t *rest, size_t rest_bytes)
+{
+	switch (link->handshake.step) {
+	case NBD_HANDSHAKE_MORE:
+		say(link);
+		break;
+	case NBD_HANDSHAKE_START_TLS:
+		set_state(link, NBD_LINK_TLS);
+		go_on_with_tls(link);
+		break;
+	case NBD_HANDSHAKE_DONE:
+		become_ready(link);
+		if (rest_bytes > 0 && link->state == NBD_LINK_READY)
+			nbd_transfer_received(link, rest, rest_bytes);
+		break;
+	case NBD_HANDSHAKE_FAILED:
+		nbd_link_drop(link, "%s", link->handshake.error);
+		break;
+	}
+}
+
+static void feed_handshake(struct nbd_link *link, const uint8_t *data, size_t bytes)
+{
+	size_t used;
+
+	nbd_handshake_feed(&link->handshake, data, bytes, &used);
+	handshake_fed(link, data + used, bytes - used);
+}
+
+/* ---- the stream's events ---- */
+
+static void on_connected(struct stream *s)
+{
+	struct nbd_link *link = of_stream(s);
+	const struct nbd_device *nbd = link->queue->nbd;
+	struct nbd_handshake_config config = {
+		.mode = NBD_HANDSHAKE_GO,
+		.tls = nbd->uri.tls,
+		.export_name = nbd->uri.export_name,
+		.no_meta = true,
+	};
+
+	set_state(link, NBD_LINK_HANDSHAKE);
+	nbd_handshake_init(&link->handshake, &config);
+	say(link);
+}
+
+static void on_received(struct stream *s, const uint8_t *data, size_t bytes)
+{
+	struct nbd_link *link = of_stream(s);
+
+	if (link->state == NBD_LINK_READY)
+		nbd_transfer_received(link, data, bytes);
+	else if (link->state == NBD_LINK_HANDSHAKE)
+		feed_handshake(link, data, bytes);
+	else if (link->state == NBD_LINK_TLS)
+		feed_tls(link, data, bytes);
+}
+
+static void on_received_into(struct stream *s, size_t bytes)
+{
+	nbd_transfer_received_into(of_stream(s), bytes);
+}
+
+static void said(struct nbd_link *link)
+{
+	if (link->said_by_tls)
+		tls_sent(link->tls, link->said_bytes);
+	else
+		nbd_handshake_sent(&link->handshake, link->said_bytes);
+	link->said_bytes = 0;
+	if (link->state == NBD_LINK_TLS)
+		go_on_with_tls(link);
+	else
+		say(link);
+}
+
+static void on_sent(struct stream *s)
+{
+	struct nbd_link *link = of_stream(s);
+
+	if (link->state == NBD_LINK_READY)
+		nbd_transfer_sent(link);
+	else if (s->sent_bytes < s->queued_bytes)
+		return;
+	else if (link->state == NBD_LINK_LEAVING)
+		stream_close(s, 0);
+	else if (link->said_bytes > 0)
+		said(link);
+}
+
+/* ---- the beginning ---- */
+
+static void try_connect(struct nbd_link *link)
+{
+	const struct nbd_addresses *all = &link->queue->nbd->found.addresses;
+	const struct nbd_address *address = &all->address[link->address++ % all->nr];
+	int ret;
+
+	link->why[0] = '\0';
+	link->said_bytes = 0;
+	if (link->tls && tls_reset(link->tls) < 0) {
+		try_later(link);
+		return;
+	}
+	ret = stream_connect(&link->stream, (const struct sockaddr *)&address->name,
+			     address->bytes);
+	if (ret < 0) {
+		tell_end(link, ret);
+		try_later(link);
+		return;
+	}
+	set_state(link, NBD_LINK_CONNECTING);
+	time_limit(link, link->queue->nbd->config->timeout_ns);
+}
+
+static void on_timer(struct timer *timer)
+{
+	static const char *const phase[] = {
+		[NBD_LINK_CONNECTING] = "connecting",
+		[NBD_LINK_HANDSHAKE] = "the handshake",
+		[NBD_LINK_TLS] = "the TLS handshake",
+	};
+	struct nbd_link *link = container_of(timer, struct nbd_link, timer);
+
+	if (link->state == NBD_LINK_DOWN)
+		try_connect(link);
+	else if (link->state == NBD_LINK_READY)
+		nbd_transfer_timer(link);
+	else if (link->state == NBD_LINK_LEAVING)
+		stream_close(&link->stream, 0);
+	else if (link->state != NBD_LINK_CLOSING)
+		nbd_link_drop(link, "%s took too long", phase[link->state]);
+}
+
+int nbd_link_open(struct nbd_link **ret_link, struct nbd_queue *q, unsigned idx)
+{
+	static const struct stream_ops ops = {
+		.connected = on_connected,
+		.received = on_received,
+		.received_into = on_received_into,
+		.sent = on_sent,
+		.closed = on_closed,
+	};
+	struct stream_params params = {
+		.ops = &ops,
+		.queue_idx = q->queue->idx,
+		.leg = idx % (1u << USER_DATA_LEG_BITS),
+		.send_nr = PIECES_PER_REQUEST * q->queue->depth,
+		.receive_bytes = RECEIVE_BYTES,
+	};
+	struct nbd_link *link = calloc(1, sizeof(*link));
+	int ret = link ? stream_init(&link->stream, q->queue->reactor, &params) : -ENOMEM;
+
+	if (ret == 0 && q->nbd->tls) {
+		ret = tls_new(&link->tls, q->nbd->tls, nbd_tls_hostname(&q->nbd->uri));
+		if (ret < 0)
+			stream_fini(&link->stream);
+	}
+	if (ret < 0) {
+		free(link);
+		return ret;
+	}
+	link->queue = q;
+	link->idx = link->address = idx;
+	list_init(&link->sent);
+	timer_init(&link->timer, on_timer);
+	try_later(link);
+	*ret_link = link;
+	return 0;
+}

@@ -1,0 +1,204 @@
+/*
+ * Opening an export: what the server says of it becomes the device's limits. Owns the parsed URI
+ * and the TLS credentials. Main thread, but for nbd_ask.
+ *
+ * Happy path: nbd_ask (elsewhere, it waits) finds the addresses and the export, nbd_open makes
+ * limits of that; without it nbd_open asks by itself and waits. No connection is kept.
+ * Failure modes: each in words: no such server, no such export, one that does not allow what was
+ * configured.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/nbd.h"
+#include "backends/nbd_probe.h"
+#include "base/log.h"
+#include "base/util.h"
+
+const char *nbd_tls_hostname(const struct nbd_uri *uri)
+{
+	return uri->tls_hostname[0] ? uri->tls_hostname : uri->host;
+}
+
+static enum tls_kind tls_kind_of(const struct nbd_uri *uri)
+{
+	switch (uri->tls_type) {
+	case NBD_TLS_ANON:
+		return TLS_KIND_ANON;
+	case NBD_TLS_PSK:
+		return TLS_KIND_PSK;
+	case NBD_TLS_X509:
+		return TLS_KIND_X509;
+	case NBD_TLS_ANY:
+		break;
+	}
+	return uri->tls_psk_file[0] ? TLS_KIND_PSK : TLS_KIND_X509;
+}
+
+int nbd_tls_credentials(struct tls_credentials **ret_credentials, const struct nbd_uri *uri,
+			char *error, size_t error_bytes)
+{
+	struct tls_config config = {
+		.kind = tls_kind_of(uri),
+		.psk_file = uri->tls_psk_file,
+		.username = uri->username,
+		.certificates = uri->tls_certificates,
+		.no_verify = uri->tls_no_verify,
+	};
+
+	if (!uri->tls)
+		return 0;
+	return tls_credentials_new(ret_credentials, &config, error, error_bytes);
+}
+
+static int probe(const struct nbd_config *config, const struct nbd_uri *uri,
+		 struct nbd_found *found, char *error, size_t error_bytes)
+{
+	struct nbd_handshake_config wish = { .mode = NBD_HANDSHAKE_GO,
+					     .export_name = uri->export_name,
+					     .no_meta = true };
+	struct nbd_probe question = { .uri = uri, .wish = &wish, .timeout_ns = config->timeout_ns };
+	struct tls_credentials *tls = NULL;
+	int ret = nbd_tls_credentials(&tls, uri, error, error_bytes);
+
+	question.tls = tls;
+	if (ret == 0)
+		ret = nbd_addresses_find(uri, &found->addresses, error, error_bytes);
+	if (ret == 0)
+		ret = nbd_probe(&question, &found->export, error, error_bytes);
+	tls_credentials_free(tls);
+	return ret;
+}
+
+static int parse_uri(const char *text, struct nbd_uri *ret_uri, char *error, size_t error_bytes)
+{
+	struct nbd_uri_error e;
+	int ret = nbd_uri_parse(text, ret_uri, &e);
+
+	if (ret < 0)
+		snprintf(error, error_bytes, "nbd: uri: %s", e.text);
+	return ret;
+}
+
+int nbd_ask(const void *config, void **ret_found, char *error, size_t error_bytes)
+{
+	const struct nbd_config *nbd = config;
+	struct nbd_uri *uri = malloc(sizeof(*uri));
+	struct nbd_found *found = calloc(1, sizeof(*found));
+	int ret = uri && found ? parse_uri(nbd->uri, uri, error, error_bytes) : -ENOMEM;
+
+	if (ret == -ENOMEM)
+		snprintf(error, error_bytes, "nbd: out of memory");
+	if (ret == 0)
+		ret = probe(nbd, uri, found, error, error_bytes);
+	free(uri);
+	if (ret == 0)
+		*ret_found = found;
+	else
+		free(found);
+	return ret;
+}
+
+static uint32_t caps_of(const struct nbd_export *export)
+{
+	static const struct {
+		uint16_t flag;
+		uint32_t cap;
+	} of[] = { { NBD_FLAG_SEND_FLUSH, BACKEND_CAP_FLUSH },
+		   { NBD_FLAG_SEND_FUA, BACKEND_CAP_FUA },
+		   { NBD_FLAG_SEND_TRIM, BACKEND_CAP_DISCARD },
+		   { NBD_FLAG_SEND_WRITE_ZEROES, BACKEND_CAP_WRITE_ZEROES },
+		   { NBD_FLAG_READ_ONLY, BACKEND_CAP_READ_ONLY },
+		   { NBD_FLAG_ROTATIONAL, BACKEND_CAP_ROTATIONAL } };
+	uint32_t caps = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(of); i++)
+		caps |= export->flags & of[i].flag ? of[i].cap : 0;
+	return caps;
+}
+
+/* Requests of all kinds are whole blocks, so that the server's smallest block must be one of ours.
+ */
+static void fill_limits(struct backend_device *device, const struct nbd_export *export)
+{
+	struct nbd_device *nbd = device->priv;
+	uint32_t block_bytes = MAX(export->min_block_bytes, 512u);
+	bool several = export->flags & (NBD_FLAG_CAN_MULTI_CONN | NBD_FLAG_READ_ONLY);
+
+	device->limits = (struct backend_limits){
+		.size_bytes = export->size_bytes - export->size_bytes % block_bytes,
+		.caps = caps_of(export),
+		.logical_block_bytes = block_bytes,
+		.io_opt_bytes = export->has_block_sizes ? export->preferred_block_bytes : 0,
+		.max_io_bytes = export->max_payload_bytes - export->max_payload_bytes % block_bytes,
+		.discard_granularity_bytes = export->preferred_block_bytes,
+		.max_discard_bytes = UINT32_MAX - UINT32_MAX % block_bytes,
+		.max_write_zeroes_bytes = UINT32_MAX - UINT32_MAX % block_bytes,
+		.queue_nr_max = several ? 0 : 1,
+	};
+	nbd->links_per_queue = several ? (unsigned)nbd->config->connections : 1;
+	if (!several && nbd->config->connections > 1)
+		log_info("the server allows one connection at a time", "device=%s export=\"%s\"",
+			 device->name, nbd->uri.export_name);
+}
+
+static int check_export(struct backend_device *device, const struct nbd_export *export)
+{
+	if (!(export->flags & NBD_FLAG_READ_ONLY) || device->wishes.read_only)
+		return 0;
+	log_info("the export is read-only, and so is the device", "device=%s", device->name);
+	return 0;
+}
+
+int nbd_open(struct backend_device *device)
+{
+	struct nbd_device *nbd = device->priv;
+	int ret;
+
+	nbd->config = device->config;
+	nbd->name = device->name;
+	ret = parse_uri(nbd->config->uri, &nbd->uri, device->error, sizeof(device->error));
+	if (ret < 0)
+		return ret;
+	nbd_uri_address(&nbd->uri, nbd->address, sizeof(nbd->address));
+	ret = nbd_tls_credentials(&nbd->tls, &nbd->uri, device->error, sizeof(device->error));
+	if (ret < 0)
+		return ret;
+	if (device->wishes.found)
+		nbd->found = *(const struct nbd_found *)device->wishes.found;
+	else
+		ret = probe(nbd->config, &nbd->uri, &nbd->found, device->error,
+			    sizeof(device->error));
+	if (ret == 0)
+		ret = check_export(device, &nbd->found.export);
+	if (ret == 0)
+		fill_limits(device, &nbd->found.export);
+	return ret;
+}
+
+void nbd_close(struct backend_device *device)
+{
+	struct nbd_device *nbd = device->priv;
+
+	tls_credentials_free(nbd->tls);
+	nbd->tls = NULL;
+}
+
+static uint64_t hash(uint64_t h, const char *text)
+{
+	while (*text)
+		h = (h ^ (uint8_t)*text++) * 0x100000001b3ull; /* FNV-1a */
+	return h;
+}
+
+/* The place and the name; their whole length has no room, so a hash of both goes with them. */
+void nbd_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
+{
+	const struct nbd_device *nbd = device->priv;
+	uint64_t h = hash(hash(0xcbf29ce484222325ull, nbd->address), nbd->uri.export_name);
+
+	snprintf(text, BACKEND_IDENTITY_BYTES, "nbd %016llx %.30s %.30s", (unsigned long long)h,
+		 nbd->address, nbd->uri.export_name);
+}
