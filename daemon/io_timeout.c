@@ -1,30 +1,58 @@
-/* One write to sysfs. Failure mode: no rights, or /sys is read-only: a crash then means a longer
- * pause. */
+/*
+ * One write to sysfs, where it is needed: the value stays with the disk over recoveries. Main
+ * thread.
+ *
+ * The write freezes the disk's queue, that is, it waits, deaf to signals, for all requests in
+ * flight (queue_attr_store, before Linux 6.14). A daemon that is killed there would neither end nor
+ * answer those requests: nobody ever could. So it is another process that writes, one that has
+ * nothing of ours open; when we die it waits until the next daemon has served them.
+ *
+ * Failure mode: no rights, or /sys is read-only: a crash then means a longer pause.
+ */
 #include "daemon/io_timeout.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/errname.h"
 #include "base/log.h"
 
 /* The block layer rounds up to whole seconds anyway (blk_add_timer). */
-#define TIMEOUT_MS "1000"
+#define TIMEOUT_MS 1000
+
+static bool is_short(const char *path)
+{
+	char text[32] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	bool found;
+
+	if (fd < 0)
+		return false;
+	found = read(fd, text, sizeof(text) - 1) > 0 && atoi(text) == TIMEOUT_MS;
+	close(fd);
+	return found;
+}
 
 static int write_timeout(const char *path)
 {
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	int ret = 0;
+	char command[128];
+	char *argv[] = { (char[]){ "sh" }, (char[]){ "-c" }, command, NULL };
+	int status, ret;
+	pid_t pid;
 
-	if (fd < 0)
-		return -errno;
-	if (write(fd, TIMEOUT_MS, strlen(TIMEOUT_MS)) < 0)
-		ret = -errno;
-	close(fd);
+	snprintf(command, sizeof(command), "echo %d 2>/dev/null >%s", TIMEOUT_MS, path);
+	ret = -posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, environ);
+	while (ret == 0 && waitpid(pid, &status, 0) < 0)
+		ret = errno == EINTR ? 0 : -errno;
+	if (ret == 0 && !is_short(path))
+		ret = -EACCES;
 	return ret;
 }
 
@@ -39,7 +67,7 @@ void io_timeout_shorten(const struct device_host *host, const struct device *dev
 		return;
 	device_info(device, &info);
 	snprintf(path, sizeof(path), "/sys/block/ublkb%lld/queue/io_timeout", (long long)info.id);
-	ret = write_timeout(path);
+	ret = is_short(path) ? 0 : write_timeout(path);
 	if (ret == 0 || told)
 		return;
 	told = true;

@@ -72,7 +72,7 @@ static void test_errors_of_all_levels(void **state)
 	bad("name: a\nbackend: {type: delay, backend: mem}\n",
 	    "f:2:33: backend: expected a map, for example {type: mem, size: 1GiB}\n");
 	bad("name: a\nbackend: {type: delay, backend: {type: thro}}\n",
-	    "f:2:40: type: \"thro\" is not one of null, mem, file, pattern, throttle, delay, "
+	    "f:2:40: type: \"thro\" is not one of null, mem, file, nbd, pattern, throttle, delay, "
 	    "error\n");
 	bad("name: a\nbackend: {type: mem, size: 1M, backend: {type: mem, size: 1M}}\n",
 	    "f:2:41: backend: mem is no filter, nothing can stand below it\n");
