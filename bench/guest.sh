@@ -134,8 +134,48 @@ start_ublkd_null() { start_ublkd "$1" '{type: null, size: 256MiB}'; }
 start_ublkd_file() { start_ublkd "$1" "{type: file, path: $file}"; }
 start_ublkd_mem() { start_ublkd "$1" '{type: mem, size: 256MiB}'; }
 
+# --- NBD: the same server for both, nbdkit's memory, in this guest
+
+nbd_socket=$work/nbd.sock
+start_nbdkit() { # unix|tcp
+	ip link set lo up
+	case $1 in
+	unix) nbdkit -U "$nbd_socket" -P "$work/nbdkit.pid" memory 256M ;;
+	tcp) nbdkit -i 127.0.0.1 -P "$work/nbdkit.pid" memory 256M ;;
+	esac
+}
+
+stop_nbdkit() {
+	kill "$(cat "$work/nbdkit.pid")"
+	wait_for 5 eval '! pidof nbdkit >/dev/null'
+	rm -f "$nbd_socket" "$work/nbdkit.pid"
+}
+
+start_nbd_ko() { # unix|tcp
+	local place=(127.0.0.1)
+	if [ "$1" = unix ]; then place=(-unix "$nbd_socket"); fi
+	modprobe nbd nbds_max=1 || { why="no module nbd"; return 1; }
+	start_nbdkit "$1" || { why="nbdkit does not start"; return 1; }
+	device=/dev/nbd0
+	nbd-client "${place[@]}" $device >"$work/nbd-client" 2>&1 && return
+	why="nbd-client: $(tail -n 1 "$work/nbd-client")"
+	stop_nbdkit
+	return 1
+}
+
+start_ublkd_nbd() { # unix|tcp
+	local uri=nbd://127.0.0.1/ mode=$1
+	if [ "$mode" = unix ]; then uri="nbd+unix:///?socket=$nbd_socket"; fi
+	start_nbdkit "$mode" || { why="nbdkit does not start"; return 1; }
+	start_ublkd auto "{type: nbd, uri: \"$uri\"}" && return
+	stop_nbdkit
+	return 1
+}
+
 stop() { # SYSTEM
 	case $1 in
+	nbd-ko) nbd-client -d "$device" >/dev/null; stop_nbdkit ;;
+	ublkd-nbd) stop_daemon; stop_nbdkit ;;
 	null_blk) modprobe -r null_blk ;;
 	loop) losetup -d "$device" ;;
 	kublk-*) stop_kublk ;;
