@@ -324,6 +324,15 @@ int backend_open(struct backend_device **ret_device, const struct backend_spec *
 		 const char *name, const struct backend_wishes *wishes, char *error,
 		 size_t error_bytes);
 
+/*
+ * probe.c: struct backend's probe of the lowest one of a stack, whether there is one, and what it
+ * found. Any thread. backend_spec_probe only where there is one; returns as it does.
+ */
+bool backend_spec_probes(const struct backend_spec *spec);
+int backend_spec_probe(const struct backend_spec *spec, void **ret_found, char *error,
+		       size_t error_bytes);
+void backend_spec_probe_free(const struct backend_spec *spec, void *found);
+
 /* For a backend's open: puts the words into device->error and returns err. */
 int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -139,12 +139,6 @@ int nbd_ask(const void *config, void **ret_found, char *error, size_t error_byte
 int nbd_open(struct backend_device *device);
 void nbd_close(struct backend_device *device);
 void nbd_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
-/* As the URI says; *ret_credentials stays as it is without TLS. Reads files. 0 or -errno with words
- */
-int nbd_tls_credentials(struct tls_credentials **ret_credentials, const struct nbd_uri *uri,
-			char *error, size_t error_bytes);
-/* What a certificate is compared with. */
-const char *nbd_tls_hostname(const struct nbd_uri *uri);
 
 /* nbd_options.c */
 void nbd_check(const void *config, const struct yaml_node *map, struct config_errors *e);

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "backends/nbd.h"
+#include "backends/nbd_credentials.h"
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
@@ -431,7 +432,7 @@ int nbd_link_open(struct nbd_link **ret_link, struct nbd_queue *q, unsigned idx)
 	int ret = link ? stream_init(&link->stream, q->queue->reactor, &params) : -ENOMEM;
 
 	if (ret == 0 && q->nbd->tls) {
-		ret = tls_new(&link->tls, q->nbd->tls, nbd_tls_hostname(&q->nbd->uri));
+		ret = tls_new(&link->tls, q->nbd->tls, nbd_credentials_hostname(&q->nbd->uri));
 		if (ret < 0)
 			stream_fini(&link->stream);
 	}

@@ -13,45 +13,10 @@
 #include <string.h>
 
 #include "backends/nbd.h"
+#include "backends/nbd_credentials.h"
 #include "backends/nbd_probe.h"
 #include "base/log.h"
 #include "base/util.h"
-
-const char *nbd_tls_hostname(const struct nbd_uri *uri)
-{
-	return uri->tls_hostname[0] ? uri->tls_hostname : uri->host;
-}
-
-static enum tls_kind tls_kind_of(const struct nbd_uri *uri)
-{
-	switch (uri->tls_type) {
-	case NBD_TLS_ANON:
-		return TLS_KIND_ANON;
-	case NBD_TLS_PSK:
-		return TLS_KIND_PSK;
-	case NBD_TLS_X509:
-		return TLS_KIND_X509;
-	case NBD_TLS_ANY:
-		break;
-	}
-	return uri->tls_psk_file[0] ? TLS_KIND_PSK : TLS_KIND_X509;
-}
-
-int nbd_tls_credentials(struct tls_credentials **ret_credentials, const struct nbd_uri *uri,
-			char *error, size_t error_bytes)
-{
-	struct tls_config config = {
-		.kind = tls_kind_of(uri),
-		.psk_file = uri->tls_psk_file,
-		.username = uri->username,
-		.certificates = uri->tls_certificates,
-		.no_verify = uri->tls_no_verify,
-	};
-
-	if (!uri->tls)
-		return 0;
-	return tls_credentials_new(ret_credentials, &config, error, error_bytes);
-}
 
 static int probe(const struct nbd_config *config, const struct nbd_uri *uri,
 		 struct nbd_found *found, char *error, size_t error_bytes)
@@ -61,7 +26,7 @@ static int probe(const struct nbd_config *config, const struct nbd_uri *uri,
 					     .no_meta = true };
 	struct nbd_probe question = { .uri = uri, .wish = &wish, .timeout_ns = config->timeout_ns };
 	struct tls_credentials *tls = NULL;
-	int ret = nbd_tls_credentials(&tls, uri, error, error_bytes);
+	int ret = nbd_credentials_new(uri, &tls, error, error_bytes);
 
 	question.tls = tls;
 	if (ret == 0)
@@ -163,7 +128,7 @@ int nbd_open(struct backend_device *device)
 	if (ret < 0)
 		return ret;
 	nbd_uri_address(&nbd->uri, nbd->address, sizeof(nbd->address));
-	ret = nbd_tls_credentials(&nbd->tls, &nbd->uri, device->error, sizeof(device->error));
+	ret = nbd_credentials_new(&nbd->uri, &nbd->tls, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;
 	if (device->wishes.found)

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "backends/nbd_address.h"
+#include "backends/nbd_credentials.h"
 #include "backends/nbd_request.h"
 #include "base/assert.h"
 #include "base/errname.h"
@@ -262,6 +263,13 @@ static int send_tls_output(struct line *l)
 	return 0;
 }
 
+/* The end of the connection: what it means here. Returns 0 when TLS ended as it should. */
+static int end_of_tls(struct line *l)
+{
+	tls_eof(l->tls);
+	return tls_error(l->tls)[0] != '\0' ? -EPROTO : 0;
+}
+
 /* Returns how many bytes were fed, 0 at the end, or -errno. */
 static ssize_t feed_tls(struct line *l)
 {
@@ -300,24 +308,16 @@ static int shake_hands_of_tls(struct line *l)
 		if (ret == 0 || hung_up(ret))
 			ret = feed_tls(l);
 		if (ret == 0)
-			return fail(l, -ECONNRESET,
-				    "the server closed the connection in the TLS handshake: does "
-				    "it know our certificate or key? Its log says why");
+			ret = end_of_tls(l);
 		if (ret < 0)
 			return broken(l, (int)ret, "waiting for the server's TLS handshake");
 	}
 	return step == TLS_DONE ? 0 : tls_failed(l);
 }
 
-/* What a certificate is compared with. */
-static const char *host_name(const struct nbd_uri *uri)
-{
-	return uri->tls_hostname[0] != '\0' ? uri->tls_hostname : uri->host;
-}
-
 static int start_tls(struct line *l)
 {
-	int ret = tls_new(&l->tls, l->probe->tls, host_name(l->probe->uri));
+	int ret = tls_new(&l->tls, l->probe->tls, nbd_credentials_hostname(l->probe->uri));
 
 	if (ret < 0) {
 		l->tls = NULL;
@@ -360,7 +360,9 @@ static ssize_t receive_through_tls(struct line *l)
 		if (nr != -EAGAIN)
 			return nr;
 		nr = feed_tls(l);
-		if (nr <= 0)
+		if (nr == 0)
+			return end_of_tls(l);
+		if (nr < 0)
 			return nr;
 	}
 }
@@ -462,9 +464,11 @@ int nbd_probe(const struct nbd_probe *probe, struct nbd_export *ret_export, char
 	      size_t error_bytes)
 {
 	struct line *l = calloc(1, sizeof(*l));
+	struct nbd_handshake_config wish = *probe->wish;
 	int ret;
 
-	ASSERT(probe->wish->tls == probe->uri->tls && probe->uri->tls == (probe->tls != NULL));
+	ASSERT(probe->uri->tls == (probe->tls != NULL));
+	wish.tls = probe->uri->tls; /* whoever forgets that would talk in clear text */
 	if (!l) {
 		snprintf(error, error_bytes, "out of memory");
 		return -ENOMEM;
@@ -473,7 +477,7 @@ int nbd_probe(const struct nbd_probe *probe, struct nbd_export *ret_export, char
 	l->error = error;
 	l->error_bytes = error_bytes;
 	nbd_uri_address(probe->uri, l->whom, sizeof(l->whom));
-	nbd_handshake_init(&l->h, probe->wish);
+	nbd_handshake_init(&l->h, &wish);
 	ret = connect_any(l);
 	if (ret == 0) {
 		ret = talk(l, ret_export);

@@ -15,7 +15,7 @@
 struct nbd_probe {
 	const struct nbd_uri *uri;
 	const struct tls_credentials *tls;	 /* uri->tls: which; else NULL */
-	const struct nbd_handshake_config *wish; /* its tls is uri->tls's, its name may differ */
+	const struct nbd_handshake_config *wish; /* its tls does not count, its name may differ */
 	uint64_t timeout_ns;			 /* for all of it but the name server */
 };
 

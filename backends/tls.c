@@ -164,6 +164,7 @@ int tls_reset(struct tls *t)
 		gnutls_deinit(t->session);
 	t->session = NULL;
 	t->state = TLS_SHAKING;
+	t->heard = t->ended = false;
 	t->in = (struct tls_ring){ .mem = t->in_mem, .size = sizeof(t->in_mem) };
 	t->out = (struct tls_ring){ .mem = t->out_mem, .size = sizeof(t->out_mem) };
 	t->error[0] = '\0';
@@ -316,18 +317,21 @@ ssize_t tls_read(struct tls *t, void *buf, size_t bytes)
 	ASSERT(t->state != TLS_SHAKING && bytes > 0);
 	if (t->state == TLS_BROKEN)
 		return -EPROTO;
+	if (t->ended)
+		return -ENODATA;
 	do {
 		t->waits = false;
 		ret = gnutls_record_recv(t->session, buf, bytes);
 	} while (is_normal((int)ret) && !t->waits);
-	if (ret > 0)
-		return ret;
-	if (ret == 0)
-		return -ENODATA;
 	if (is_normal((int)ret))
 		return -EAGAIN;
-	give_up(t, (int)ret);
-	return -EPROTO;
+	if (ret < 0) {
+		give_up(t, (int)ret);
+		return -EPROTO;
+	}
+	t->heard |= ret > 0;
+	t->ended = ret == 0;
+	return ret ? ret : -ENODATA;
 }
 
 /* The plain bytes of a tls_write that are not taken yet. */
@@ -394,6 +398,14 @@ void tls_bye(struct tls *t)
 {
 	if (t->state == TLS_OPEN && ring_room(&t->out) >= RECORD_EXTRA_BYTES)
 		gnutls_bye(t->session, GNUTLS_SHUT_WR);
+}
+
+void tls_eof(struct tls *t)
+{
+	if (t->state == TLS_BROKEN || t->ended)
+		return;
+	t->state = TLS_BROKEN;
+	tls_words_eof(t);
 }
 
 const char *tls_error(const struct tls *t)

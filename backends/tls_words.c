@@ -249,3 +249,28 @@ void tls_words(struct tls *t, int code)
 		say(&text, "TLS with the server failed: %s", gnutls_strerror(code));
 	}
 }
+
+void tls_words_eof(struct tls *t)
+{
+	struct text text = { .at = t->error, .size = sizeof(t->error) };
+
+	if (t->heard) {
+		say(&text, "the server closed the connection without ending TLS");
+		return;
+	}
+	say(&text, "the server closed the connection instead of TLS, and did not say why");
+	switch (t->credentials->kind) {
+	case TLS_KIND_PSK:
+		say(&text, ": mostly ");
+		say_psk_alert(t, &text);
+		break;
+	case TLS_KIND_X509:
+		say(&text,
+		    ": it may have no certificate itself, or want one of ours, or not accept "
+		    "client-cert.pem");
+		break;
+	case TLS_KIND_ANON:
+		say(&text, ": mostly it wants certificates or keys (PSK)");
+		break;
+	}
+}

@@ -18,6 +18,7 @@
 #include "daemon/ctl_inflight.h"
 #include "daemon/ctl_gc.h"
 #include "daemon/ctl_histogram.h"
+#include "daemon/ctl_nbd.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_resize.h"
 #include "daemon/ctl_stats.h"
@@ -33,7 +34,7 @@
 
 struct args {
 	const char *socket_path, *name, *file, *perfetto, *state_dir;
-	bool json, force, remove;
+	bool json, force, remove, list;
 	double watch_seconds, interval;
 	unsigned long count;
 	char **words; /* behind the name, NULL at the end */
@@ -72,6 +73,9 @@ static const char usage_text[] =
 	"  histogram reset NAME [--op OP]   count anew\n"
 	"  upgrade [PATH]           a new program takes over all devices while they are in use\n"
 	"  reactors                 what the threads of ublkd do\n"
+	"  nbd-info URI [--list]    exports of an NBD server, what they can, what ublkd would make "
+	"of\n"
+	"                           them; --list: all, though URI names one (needs no ublkd)\n"
 	"  doctor                   is this machine fit for ublkd? (needs no ublkd)\n"
 	"  udev-name NODE [--state-dir DIR]   the name of the device of ublkbN (needs no ublkd)\n"
 	"  version                  of ublkd and of ublkctl\n"
@@ -84,6 +88,7 @@ static const char usage_text[] =
 enum {
 	OPT_FORCE = 256,
 	OPT_REMOVE,
+	OPT_LIST,
 	OPT_PERFETTO,
 	OPT_STATE_DIR,
 	OPT_LAYERS,
@@ -101,6 +106,7 @@ static const struct option options[] = {
 	{ "file", required_argument, NULL, 'f' },
 	{ "force", no_argument, NULL, OPT_FORCE },
 	{ "remove", no_argument, NULL, OPT_REMOVE },
+	{ "list", no_argument, NULL, OPT_LIST },
 	{ "watch", required_argument, NULL, 'w' },
 	{ "count", required_argument, NULL, 'n' },
 	{ "perfetto", required_argument, NULL, OPT_PERFETTO },
@@ -373,6 +379,11 @@ static enum exit_code upgrade(const struct args *a)
 	return ask_and_print(a, request, 0, print_upgrade);
 }
 
+static enum exit_code nbd_info(const struct args *a)
+{
+	return ctl_nbd_info(a->name, a->list, a->json);
+}
+
 static enum exit_code doctor(const struct args *a)
 {
 	return doctor_run(a->json);
@@ -397,14 +408,14 @@ static enum exit_code version(const struct args *a)
 
 /* ---- the command line ---- */
 
-enum name_use { NAME_NONE, NAME_NEEDED, NAME_OPTIONAL };
+enum name_use { NAME_NONE, NAME_NEEDED, NAME_OPTIONAL, NAME_IS_URI };
 
 static const struct command {
 	const char *name;
 	enum exit_code (*fn)(const struct args *a);
 	enum name_use name_use;
-	/* letters: F: --force, R: --remove, i: --interval, b: --batch, P: --perfetto, y: --layers,
-	 * S: --state-dir, h: of histogram, +: more words */
+	/* letters: F: --force, R: --remove, L: --list, i: --interval, b: --batch, P: --perfetto, y:
+	 * --layers, S: --state-dir, h: of histogram, +: more words */
 	const char *options;
 } commands[] = {
 	{ "list", list, NAME_NONE, "" },
@@ -422,6 +433,7 @@ static const struct command {
 	{ "flight", flight, NAME_OPTIONAL, "nP" },
 	{ "upgrade", upgrade, NAME_OPTIONAL, "" },
 	{ "reactors", reactors, NAME_NONE, "" },
+	{ "nbd-info", nbd_info, NAME_IS_URI, "L" },
 	{ "doctor", doctor, NAME_NONE, "" },
 	{ "udev-name", udev_name, NAME_NEEDED, "S" },
 	{ "version", version, NAME_NONE, "" },
@@ -490,6 +502,10 @@ static void parse_option(int opt, struct args *a, char *used)
 		a->remove = true;
 		opt = 'R';
 		break;
+	case OPT_LIST:
+		a->list = true;
+		opt = 'L';
+		break;
 	case OPT_PERFETTO:
 		a->perfetto = optarg;
 		opt = 'P';
@@ -541,6 +557,8 @@ static void check_fit(const struct command *c, const struct args *a, const char 
 			usage_error("there is an option that is not for ", c->name);
 	if (c->name_use == NAME_NEEDED && !a->name)
 		usage_error("the name of a device is missing after ", c->name);
+	if (c->name_use == NAME_IS_URI && !a->name)
+		usage_error("a URI is missing after ", c->name);
 	if (strchr(c->options, 'f') && !a->file)
 		usage_error("-f FILE is missing after ", c->name);
 }

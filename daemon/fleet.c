@@ -12,6 +12,8 @@
  * stays in the driver until it is adopted or given up; what a reload wants of it waits until it is
  * LIVE.
  *
+ * How a member starts, and what its backend must know before, is fleet_start.c.
+ *
  * Failure modes: a device that does not start (kept as failed when it is from the file), that is
  * in use (stays live), that does not answer (late: it is told and no longer waited for).
  */
@@ -27,11 +29,10 @@
 #include "base/log.h"
 #include "daemon/fleet_internal.h"
 #include "daemon/fleet_keep.h"
+#include "daemon/prober.h"
 #include "daemon/io_timeout.h"
-#include "daemon/mark.h"
-#include "daemon/park.h"
 
-/* Between two tries to adopt a device whose backend is still in use. */
+/* Between two looks at what cannot be adopted or asked for yet. */
 #define RETRY_SECONDS .01
 
 const char *member_state_name(const struct member *m)
@@ -86,108 +87,13 @@ static void free_member(struct member *m)
 	ASSERT(!m->device);
 	device_settings_free(m->settings);
 	device_settings_free(m->next);
+	fleet_forget_probe(m);
 	free(m->past);
 	latency_fini(&m->latency);
 	free(m);
 }
 
 /* ---- starting ---- */
-
-static int parked_fd(const struct fleet *f, const struct member *m)
-{
-	char name[64];
-
-	keep_park_name(name, m->settings->options.name);
-	return f->park ? park_find(f->park, name) : -ENOENT;
-}
-
-static void fill_spec(const struct fleet *f, const struct member *m, struct device_spec *spec)
-{
-	const struct device_options *o = &m->settings->options;
-
-	*spec = (struct device_spec){
-		.name = o->name,
-		.id = m->settings->id,
-		.queues = (uint32_t)o->queues,
-		.depth = (uint32_t)o->depth,
-		.logical_block_bytes = (uint32_t)o->block_bytes,
-		.max_io_bytes = (uint32_t)o->max_io_bytes,
-		.read_only = o->read_only,
-		.data_path = (enum data_path)o->data_path,
-		.batch = (enum batch_wish)o->batch,
-		.recovery = (enum recovery)o->recovery,
-		.mark = mark_of(f->control ? f->control : "", o->name),
-		.backend = m->settings->backend,
-	};
-}
-
-static void begin_start(struct member *m)
-{
-	m->state = MEMBER_STARTING;
-	m->late = false;
-	m->error[0] = '\0';
-	latency_fini(&m->latency);
-}
-
-static void did_not_start(struct fleet *f, struct member *m)
-{
-	log_error("device did not start", "device=%s error=\"%s\"", m->settings->options.name,
-		  m->error);
-	m->device = NULL;
-	m->state = MEMBER_FAILED;
-	m->stop_when_live = false;
-	m->ended = true;
-	plan_sweep(f);
-}
-
-static void start_new(struct fleet *f, struct member *m)
-{
-	struct device_spec spec;
-	int ret;
-
-	begin_start(m);
-	fill_spec(f, m, &spec);
-	ret = keep_adding(f, m, m->error, sizeof(m->error));
-	if (ret == 0) {
-		ret = device_start(&m->device, f->host, &spec, m, m->error, sizeof(m->error));
-		if (ret == 0)
-			return;
-		keep_forget(f, m->settings->options.name);
-	}
-	did_not_start(f, m);
-}
-
-static void adopt(struct fleet *f, struct member *m)
-{
-	struct device_spec spec;
-	int ret;
-
-	begin_start(m);
-	fill_spec(f, m, &spec);
-	spec.parked_fd = parked_fd(f, m);
-	keep_recovering(f, m);
-	keep_sweep(f, m);
-	ret = device_recover(&m->device, f->host, &spec, &m->past->device, m, m->error,
-			     sizeof(m->error));
-	m->past->begun = ret == 0;
-	if (ret == 0)
-		return;
-	if (ret != -EBUSY || ring_clock_ns() >= m->past->until_ns) {
-		did_not_start(f, m);
-		return;
-	}
-	m->device = NULL;
-	m->state = MEMBER_WAITING;
-	ev_timer_again(f->ev, &f->retry);
-}
-
-static void start(struct fleet *f, struct member *m)
-{
-	if (m->past)
-		adopt(f, m);
-	else
-		start_new(f, m);
-}
 
 struct member *fleet_new_member(struct fleet *f, struct device_settings *settings, bool from_file)
 {
@@ -213,7 +119,7 @@ struct member *fleet_add(struct fleet *f, struct device_settings *settings, bool
 
 	ASSERT(!f->closing);
 	if (m)
-		start(f, m);
+		fleet_start(f, m);
 	return m;
 }
 
@@ -226,7 +132,7 @@ struct member *fleet_adopt(struct fleet *f, struct state_record *record,
 		return NULL;
 	m->past = keep_past(record, info);
 	if (m->past) {
-		adopt(f, m);
+		fleet_start(f, m);
 		return m;
 	}
 	forget_member(f, m);
@@ -254,7 +160,7 @@ static void start_waiting(struct fleet *f)
 		struct member *m = list_entry(node, struct member, node);
 
 		if (m->state == MEMBER_WAITING)
-			start(f, m);
+			fleet_start(f, m);
 	}
 }
 
@@ -282,12 +188,13 @@ static void discard(struct fleet *f, struct member *m, bool force)
 {
 	struct device_spec spec;
 
-	fill_spec(f, m, &spec);
+	fleet_forget_probe(m);
+	fleet_fill_spec(f, m, &spec);
 	if (device_discard(&m->device, f->host, &spec, &m->past->device, m, m->error,
 			   sizeof(m->error)) == 0)
 		fleet_stop_member(f, m, force);
 	else
-		did_not_start(f, m);
+		fleet_did_not_start(f, m);
 }
 
 /* A device that has just failed is freed by the sweep first. */
@@ -476,6 +383,7 @@ static void sweep_member(struct fleet *f, struct member *m)
 {
 	bool given_up = m->given_up;
 
+	fleet_forget_probe(m);
 	device_free(m->device);
 	m->device = NULL;
 	m->ended = m->late = m->given_up = false;
@@ -525,6 +433,7 @@ static void on_sweep(struct ev_loop *ev, struct ev_timer *w, int events)
 	(void)ev, (void)events;
 	stop_adopted(f);
 	start_waiting(f);
+	fleet_start_probed(f);
 	/* What ended may be what others wait for: look again. */
 	if (sweep_ended(f))
 		plan_sweep(f);
@@ -590,4 +499,6 @@ void fleet_fini(struct fleet *f)
 		forget_member(f, m);
 		free_member(m);
 	}
+	prober_free(f->prober);
+	f->prober = NULL;
 }

@@ -26,7 +26,9 @@ struct member {
 	struct list_node node;
 	struct device_settings *settings;
 	struct device_settings *next; /* what to stop for and start as afterwards, or NULL */
-	struct device *device;	      /* NULL when WAITING or FAILED */
+	struct device *device; /* NULL when WAITING or FAILED, or STARTING and not asked for yet */
+	struct probe *probe;   /* STARTING: its backend's question to another machine, or NULL */
+	uint64_t probe_after_ns; /* STARTING, neither of both: when to ask */
 	enum member_state state;
 	struct member_past *past; /* the driver has it since a crash and it is not LIVE again */
 	bool stop_when_live;	  /* a polite removal, or `next`, waits until it is adopted */
@@ -73,8 +75,9 @@ struct fleet {
 	struct list_node members; /* in the order of adding */
 	unsigned member_nr;
 	bool closing;
+	struct prober *prober; /* NULL before it is needed */
 	struct ev_timer sweep;
-	struct ev_timer retry; /* members whose backend is still in use by a dead daemon */
+	struct ev_timer retry;		      /* looks again at members that cannot go on yet */
 	void (*changed)(struct fleet *fleet); /* after each sweep: ask settled or empty; or NULL */
 	void *arg;			      /* the owner's */
 };

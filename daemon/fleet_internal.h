@@ -1,4 +1,4 @@
-/* Between fleet.c and fleet_reload.c only. */
+/* Between fleet.c, fleet_start.c and fleet_reload.c only. */
 #ifndef DAEMON_FLEET_INTERNAL_H
 #define DAEMON_FLEET_INTERNAL_H
 
@@ -6,6 +6,21 @@
 
 /* A member in no state yet; settings becomes the fleet's. NULL: out of memory, told. */
 struct member *fleet_new_member(struct fleet *f, struct device_settings *settings, bool from_file);
+
+/* fleet_start.c: begins to start, or to adopt, what has no device. */
+void fleet_start(struct fleet *f, struct member *m);
+
+/* From the sweep: goes on with members whose backend has been asked. */
+void fleet_start_probed(struct fleet *f);
+
+/* What is being asked for it is of no interest any more. */
+void fleet_forget_probe(struct member *m);
+
+/* For m->error, which is set: FAILED, for the sweep. */
+void fleet_did_not_start(struct fleet *f, struct member *m);
+
+/* What the settings say of the device. */
+void fleet_fill_spec(const struct fleet *f, const struct member *m, struct device_spec *spec);
 
 /* Begins to stop its device. */
 void fleet_stop_member(struct fleet *f, struct member *m, bool force);

@@ -15,7 +15,8 @@
 struct member_past {
 	struct device_past device; /* .identity points to the one below */
 	char identity[BACKEND_IDENTITY_BYTES];
-	uint64_t until_ns; /* for a busy backend */
+	uint64_t until_ns; /* for a busy backend, or one whose server does not answer */
+	bool told;	   /* that its backend could not be asked */
 	bool noted;	   /* that a recovery was begun */
 	bool begun;	   /* one was, in this life or the last, and did not come to its end */
 };

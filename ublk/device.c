@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "ublk/device_internal.h"
+#include "ublk/params.h"
 #include "ublk/tag_io.h"
 
 const char *device_state_name(enum device_state state)
@@ -64,9 +65,11 @@ static int open_backend(struct device *d, char *error, size_t error_bytes)
 		.read_only = d->spec.read_only,
 		.parked_fd = d->spec.parked_fd,
 		.size_bytes = d->spec.size_bytes,
+		.found = d->spec.found,
 	};
 
 	d->spec.parked_fd = 0;
+	d->spec.found = NULL;
 	return backend_open(&d->backend, d->spec.backend, d->spec.name, &wishes, error,
 			    error_bytes);
 }
@@ -142,6 +145,18 @@ int device_create(struct device **ret_device, const struct device_host *host,
 	return 0;
 }
 
+/* The backend may serve fewer queues than are configured: an NBD server of one client. */
+static void limit_queues(struct device *d)
+{
+	uint32_t wanted = d->spec.queues;
+
+	d->spec.queues = params_queues(wanted, &d->backend->limits);
+	if (d->spec.queues < wanted)
+		log_info("device has fewer queues than configured",
+			 "dev=%s queues=%u wanted=%u reason=\"the backend serves no more\"",
+			 d->spec.name, d->spec.queues, wanted);
+}
+
 int device_start(struct device **ret_device, const struct device_host *host,
 		 const struct device_spec *spec, void *owner, char *error, size_t error_bytes)
 {
@@ -155,6 +170,7 @@ int device_start(struct device **ret_device, const struct device_host *host,
 		device_free(d);
 		return ret;
 	}
+	limit_queues(d);
 	*ret_device = d;
 	device_go_up(d);
 	return 0;

@@ -81,6 +81,7 @@ struct device_spec {
 	uint64_t mark; /* kept by the driver with the device (ublksrv_flags): whose it is */
 	const struct backend_spec *backend; /* lives as long as the device */
 	int parked_fd;	     /* as in backend_wishes; borrowed until device_start returns */
+	void *found;	     /* the same */
 	uint64_t size_bytes; /* device_recover.c's own; 0: as configured */
 };
 

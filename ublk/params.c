@@ -83,6 +83,11 @@ static void fill_pages(struct ublk_params *params, const struct backend_limits *
 	};
 }
 
+uint32_t params_queues(uint32_t wanted, const struct backend_limits *limits)
+{
+	return limits->queue_nr_max ? MIN(wanted, limits->queue_nr_max) : wanted;
+}
+
 void params_fill(struct ublk_params *params, const struct device_spec *spec,
 		 const struct backend_limits *limits, enum data_path path)
 {
@@ -128,5 +133,8 @@ const char *params_misfit(const struct ublk_params *params, const struct device_
 		return "it has a volatile cache now";
 	if ((basic->attrs & UBLK_ATTR_FUA) && !(attrs & UBLK_ATTR_FUA))
 		return "it cannot write through its cache any more";
+	if (spec->queues > params_queues(spec->queues, limits))
+		return "it serves fewer queues than the device has; let it serve more (an NBD "
+		       "server: multi-conn), or give the device up with ublkctl del";
 	return NULL;
 }

@@ -14,7 +14,7 @@ _ublkctl_limits() {
 
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del resize throttle stats top histogram inflight why-stuck flight gc upgrade reactors doctor udev-name version'
+	local commands='list show add del resize throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info doctor udev-name version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -75,6 +75,7 @@ _ublkctl() {
 		words="$(_ublkctl_names "${socket[@]}") --layer --op --qmp-json --boundaries
 			--boundaries-read --boundaries-write --boundaries-flush"
 		;;
+	nbd-info) words='--list --json' ;;
 	gc) words='--remove --json' ;;
 	add) words='-f' ;;
 	udev-name) words="$(cd /sys/block && echo ublkb[0-9]*) --state-dir" ;;

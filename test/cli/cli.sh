@@ -469,6 +469,7 @@ completion() {
 		[ "$(complete_words stats --w)" = '--watch' ] &&
 		[ "$(complete_words top --)" = '--interval --batch --count' ] &&
 		[ "$(complete_words top --interval 2 b)" = 'beta' ] &&
+		[ "$(complete_words nbd-info --l)" = '--list' ] &&
 		[ "$(complete_words udev-name --st)" = '--state-dir' ] &&
 		[ "$(complete_words add -f examples/mini)" = 'examples/minimal.yaml' ]
 }

@@ -46,7 +46,68 @@ static const struct backend fake_file = { .name = "file",
 					  .config_bytes = sizeof(struct fake_config) };
 static const struct backend fake_null = { .name = "null", .options = fake_null_options };
 
+#ifdef FAKE_PROBES
+/* One that asks before it is opened: what its path says comes of it. For tests of threads. */
+#include <errno.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static atomic_uint fake_asked, fake_ended; /* probes that were begun, and that have ended */
+static atomic_int fake_founds;		   /* of what they found, what was not freed */
+static atomic_uint fake_bad_times;	   /* how often flaky... fails before it is good */
+static sem_t fake_answer_sem;		   /* one post lets one slow... go on */
+
+static int fake_found_by(const struct fake_config *fake, void **ret_found, char *error,
+			 size_t error_bytes)
+{
+	bool bad = strncmp(fake->path, "bad", 3) == 0;
+
+	if (strncmp(fake->path, "slow", 4) == 0)
+		while (sem_wait(&fake_answer_sem) < 0)
+			;
+	if (strncmp(fake->path, "flaky", 5) == 0 && atomic_load(&fake_bad_times) > 0) {
+		atomic_fetch_sub(&fake_bad_times, 1);
+		bad = true;
+	}
+	if (bad) {
+		snprintf(error, error_bytes, "no server at %s: is it started?", fake->path);
+		return -ECONNREFUSED;
+	}
+	*ret_found = strdup(fake->path);
+	atomic_fetch_add(&fake_founds, 1);
+	return 0;
+}
+
+static int fake_probe(const void *config, void **ret_found, char *error, size_t error_bytes)
+{
+	int ret;
+
+	atomic_fetch_add(&fake_asked, 1);
+	ret = fake_found_by(config, ret_found, error, error_bytes);
+	atomic_fetch_add(&fake_ended, 1);
+	return ret;
+}
+
+static void fake_probe_free(void *found)
+{
+	if (found)
+		atomic_fetch_sub(&fake_founds, 1);
+	free(found);
+}
+
+static const struct backend fake_net = { .name = "net",
+					 .options = fake_file_options,
+					 .config_bytes = sizeof(struct fake_config),
+					 .probe = fake_probe,
+					 .probe_free = fake_probe_free };
+
+const struct backend *const backend_registry[] = { &fake_null, &fake_mem, &fake_file, &fake_net,
+						   NULL };
+#else
 const struct backend *const backend_registry[] = { &fake_null, &fake_mem, &fake_file, NULL };
+#endif
 
 const struct backend *backend_find(const char *name)
 {

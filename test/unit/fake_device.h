@@ -53,6 +53,7 @@ static uint64_t fake_deadline_ns; /* of the last device_stop */
 static unsigned fake_requests = 1, fake_requests_more;
 
 static struct backend_device *fake_backend; /* of every device */
+static char fake_found[64];		    /* what the backend's probe found for the last one */
 static uint64_t fake_flags = 1u << 6;	    /* the driver's, of every device */
 
 static inline bool fake_is(const struct device *d, const char *kind)
@@ -159,6 +160,8 @@ static inline void fake_make(struct device **ret_device, const struct device_hos
 	d->spec = *spec;
 	d->owner = owner;
 	d->config_seen = spec->backend->config;
+	snprintf(fake_found, sizeof(fake_found), "%s",
+		 spec->found ? (const char *)spec->found : "nothing");
 	d->size_bytes = 1u << 20;
 	snprintf(d->name, sizeof(d->name), "%s", spec->name);
 	while (fake_devices[i])

@@ -53,10 +53,13 @@ static inline void run(void)
 	} while (ev_is_active(&fleet.sweep) || fake_pending());
 }
 
+/* Of each device. */
+static const char *rig_backend = "{type: mem, size: 1M}";
+
 /* "a b:2" is two devices, the second of depth 2. */
 static inline void parse(struct settings *s, const char *names)
 {
-	char text[1024] = "[]", copy[256], *rest = copy, *word;
+	char text[8192] = "[]", copy[1024], *rest = copy, *word;
 	struct config_errors e;
 	size_t len = 0;
 
@@ -68,9 +71,8 @@ static inline void parse(struct settings *s, const char *names)
 			*depth++ = '\0';
 		if (word[0])
 			len += (size_t)snprintf(text + len, sizeof(text) - len,
-						"- {name: %s, depth: %s, backend: {type: mem, "
-						"size: 1M}}\n",
-						word, depth ? depth : "1");
+						"- {name: %s, depth: %s, backend: %s}\n", word,
+						depth ? depth : "1", rig_backend);
 	}
 	config_errors_init(&e, "f");
 	assert_int_equal(settings_parse_devices(s, text, strlen(text), &e), 0);

@@ -206,7 +206,7 @@ struct tls {
 	char hostname[64];
 	uint8_t in[TLS_INPUT_BYTES], out[TLS_OUTPUT_BYTES];
 	size_t in_nr, out_nr;
-	bool said_hi, failed;
+	bool said_hi, failed, ended;
 };
 
 static unsigned tls_nr; /* sessions that exist */
@@ -302,9 +302,14 @@ void tls_bye(struct tls *t)
 	tls_put(t, &bye, 1);
 }
 
+void tls_eof(struct tls *t)
+{
+	t->ended = true;
+}
+
 const char *tls_error(const struct tls *t)
 {
-	return t->failed ? "the certificate has a face" : "";
+	return t->failed ? "the certificate has a face" : t->ended ? "it has hung up" : "";
 }
 
 #endif

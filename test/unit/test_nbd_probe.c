@@ -34,7 +34,6 @@ static int ask(enum nbd_handshake_mode mode, uint64_t timeout_ms)
 {
 	wish = (struct nbd_handshake_config){
 		.mode = mode,
-		.tls = uri.tls,
 		.export_name = uri.export_name,
 		.on_export = on_export,
 	};
@@ -285,7 +284,7 @@ static void hangs_up(uint32_t at, const char *scheme, const char *words)
 	peer.closes_at = at;
 	peer.tls = true;
 	listen_here(scheme, "disk");
-	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), -ECONNRESET);
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), uri.tls ? -EPROTO : -ECONNRESET);
 	peer_end(&peer);
 	if (!strstr(error, words))
 		fail_msg("%s: not in: %s", words, error);
@@ -297,8 +296,8 @@ static void test_it_hangs_up(void **state)
 	(void)state;
 	hangs_up(PEER_GREETING, "nbd+unix", "without a greeting");
 	hangs_up(NBD_OPT_GO, "nbd+unix", "when it was asked for GO");
-	hangs_up(PEER_TLS, "nbds+unix", "in the TLS handshake");
-	hangs_up(NBD_OPT_GO, "nbds+unix", "when it was asked for GO");
+	hangs_up(PEER_TLS, "nbds+unix", "TLS: it has hung up");
+	hangs_up(NBD_OPT_GO, "nbds+unix", "TLS: it has hung up");
 }
 
 static void test_tls(void **state)

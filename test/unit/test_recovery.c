@@ -149,6 +149,22 @@ static void test_size_and_blocks(void **state)
 	assert_string_equal(misfit(&f), "its blocks are larger");
 }
 
+static void test_queues(void **state)
+{
+	struct fit f = made_with(BACKEND_CAP_FLUSH, false);
+
+	(void)state;
+	f.spec.queues = 4;
+	assert_int_equal(params_queues(4, &f.limits), 4);
+	assert_string_equal(misfit(&f), "fits");
+	f.limits.queue_nr_max = 4;
+	assert_int_equal(params_queues(3, &f.limits), 3);
+	assert_string_equal(misfit(&f), "fits");
+	f.limits.queue_nr_max = 3;
+	assert_int_equal(params_queues(4, &f.limits), 3);
+	assert_non_null(strstr(misfit(&f), "fewer queues than the device has"));
+}
+
 static const char *misfit_of_caps(uint32_t before, uint32_t now, bool read_only)
 {
 	struct fit f = made_with(before, read_only);
@@ -222,6 +238,7 @@ int main(void)
 		cmocka_unit_test(test_marks),
 		cmocka_unit_test(test_data_paths_by_flags),
 		cmocka_unit_test(test_size_and_blocks),
+		cmocka_unit_test(test_queues),
 		cmocka_unit_test(test_caches_and_rights),
 		cmocka_unit_test(test_room_in_the_sq),
 	};
