@@ -104,31 +104,37 @@ device() {
 } >"$work/nbd.yaml"
 start_daemon "$work/nbd.yaml"
 
-is_live() { ublkctl --json show "$1" | jq -e '.state == "live"'; }
+is_live() { [ "$(ublkctl --json show "$1" | jq -r .state)" = live ]; }
+# blk NAME: its block device, or a path that nobody can write to.
+blk() {
+	local device
+	device=$(node "$1" 2>/dev/null)
+	if [ -b "$device" ]; then echo "$device"; else echo "/proc/no-device-$1"; fi
+}
 for name in memory memorytcp file fs kill qemu qemutcp one server servertcp faults; do
 	ok "$name: live" wait_for 20 is_live $name
 done
 
-limit_is() { [ "$(cat "/sys/block/$(basename "$(node "$1")")/queue/$2")" = "$3" ]; }
+limit_is() { [ "$(cat "/sys/block/$(basename "$(blk "$1")")/queue/$2")" = "$3" ]; }
 ok "faults: the server's smallest block is the device's" limit_is faults logical_block_size 4096
 ok "faults: the server's largest request is the device's" limit_is faults max_hw_sectors_kb 64
 ok "server: writes need no flush where the server has none to offer" limit_is server write_cache 'write back'
 
 for name in memory memorytcp file qemu qemutcp server servertcp; do
-	ok "$name: fio verify, two queues at QD32" verify "$(node $name)" --iodepth=32 --numjobs=2 --size=16M \
+	ok "$name: fio verify, two queues at QD32" verify "$(blk $name)" --iodepth=32 --numjobs=2 --size=16M \
 		--io_size=6M --offset_increment=24M --bsrange=4k-256k --blockalign=4k
 done
 for name in one faults; do
-	ok "$name: fio verify, QD32" verify "$(node $name)" --iodepth=32 --size=16M --io_size=4M --bsrange=4k-64k \
+	ok "$name: fio verify, QD32" verify "$(blk $name)" --iodepth=32 --size=16M --io_size=4M --bsrange=4k-64k \
 		--blockalign=4k
 done
 
-same_bytes() { cmp "$disks/$1" "$(node "${2:-$1}")"; }
+same_bytes() { cmp "$disks/$1" "$(blk "${2:-$1}")"; }
 for name in file qemu server; do ok "$name: the file holds what the device shows" same_bytes $name; done
 
 file_system() {
 	local device
-	device=$(node fs)
+	device=$(blk fs)
 	mkfs.ext4 -q "$device" && mkdir -p /mnt/fs && mount "$device" /mnt/fs || return
 	cp -r /etc "$here" /mnt/fs 2>/dev/null
 	sync && fstrim /mnt/fs && echo 3 >/proc/sys/vm/drop_caches
@@ -138,8 +144,8 @@ ok "mkfs, mount, copy, trim, fsck" file_system
 
 # ---- filters of nbdkit ----
 
-fails_with() { said "$1" dd if=/dev/zero of="$(node faults)" bs=4k count=1 seek="$2" oflag=direct,sync; }
-writes() { dd if=/dev/zero of="$(node faults)" bs=4k count=1 oflag=direct status=none; }
+fails_with() { said "$1" dd if=/dev/zero of="$(blk faults)" bs=4k count=1 seek="$2" oflag=direct,sync; }
+writes() { dd if=/dev/zero of="$(blk faults)" bs=4k count=1 oflag=direct status=none; }
 touch "$run/fail"
 ok "error filter: ENOSPC arrives as such" fails_with 'No space left' 7
 rm "$run/fail"
@@ -157,7 +163,7 @@ ok "pause filter: the write is done" wait $paused
 
 load() { # NAME
 	(while [ ! -e "$run/enough" ]; do
-		verify "$(node "$1")" --iodepth=32 --numjobs=2 --size=16M --io_size=8M --offset_increment=24M \
+		verify "$(blk "$1")" --iodepth=32 --numjobs=2 --size=16M --io_size=8M --offset_increment=24M \
 			--bsrange=4k-64k --blockalign=4k || { cp "$work/fio.log" "$run/$1.fio"; exit 1; }
 	done) &
 	load_pid=$!
@@ -231,7 +237,7 @@ serve dead nbdkit -f -U "$run/dead" file "$disks/dead"
 wait_for 10 listens dead
 ok "dead: a device that waits for ever" add_device dead 1 "$(unix dead)" 1 "on_disconnect: forever, cache: kept"
 unserve dead
-dd if=/dev/zero of="$(node dead)" bs=64k count=16 oflag=direct status=none 2>/dev/null &
+dd if=/dev/zero of="$(blk dead)" bs=64k count=16 oflag=direct status=none 2>/dev/null &
 writer=$!
 sleep 1
 ok "... a write waits for the dead server" kill -0 $writer
@@ -241,7 +247,7 @@ wait $writer
 
 # ---- servers that come back as others ----
 
-small_write() { dd if=/dev/urandom of="$(node "$1")" bs=4k count=1 oflag=direct status=none; }
+small_write() { dd if=/dev/urandom of="$(blk "$1")" bs=4k count=1 oflag=direct status=none; }
 unserve qemu
 qemu_server other
 wait_for 10 listens qemu
@@ -267,7 +273,7 @@ ok "... it can be removed" delete memory 8
 # tls NAME URI: a device over TLS, or why there is none.
 refused_tls() { grep -qE 'TLS (is )?(not|un)|not supported|no TLS' "$work/out"; }
 tls_works() { # NAME
-	verify "$(node "$1")" --iodepth=32 --numjobs=2 --size=8M --io_size=3M --offset_increment=24M \
+	verify "$(blk "$1")" --iodepth=32 --numjobs=2 --size=8M --io_size=3M --offset_increment=24M \
 		--bsrange=4k-128k --blockalign=4k && ublkctl del "$1"
 }
 tls() { # WHAT NAME URI
