@@ -235,9 +235,13 @@ static void fill_buffer(struct run *run, struct backend_io *io)
 
 static uint8_t pick_flags(struct run *run, enum backend_op op)
 {
+	uint32_t caps = run->rig->device->limits.caps;
+	/* Of a device without a volatile cache all is durable. */
+	bool can_fua = !(caps & BACKEND_CAP_FLUSH) || (caps & BACKEND_CAP_FUA);
 	uint8_t flags = 0;
 
-	if ((op == BACKEND_WRITE || op == BACKEND_WRITE_ZEROES) && prng_one_in(run->prng, 50))
+	if (can_fua && (op == BACKEND_WRITE || op == BACKEND_WRITE_ZEROES) &&
+	    prng_one_in(run->prng, 50))
 		flags |= BACKEND_FUA;
 	if (op == BACKEND_WRITE_ZEROES && prng_one_in(run->prng, 2))
 		flags |= BACKEND_NOUNMAP;

@@ -186,7 +186,7 @@ static void run_kinds(uint64_t seed)
 		{ "rotational", "rotational=1", "connections: 1", 512, 1, BACKEND_CAP_ROTATIONAL, 0,
 		  1 },
 		{ "four connections", "", "connections: 4", 512, 1, 0, 0, 4 },
-		{ "two queues", "", "connections: 4", 512, 2, 0, 0, 4 },
+		{ "two queues", "", "connections: 2", 512, 2, 0, 0, 4 },
 		{ "blocks of 4096", "", "connections: 2", 4096, 1, 0, 0, 2 },
 	};
 	char name[128];

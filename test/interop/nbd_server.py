@@ -26,7 +26,6 @@ import random
 import select
 import signal
 import socket
-import ssl
 import struct
 import sys
 import threading
@@ -219,6 +218,8 @@ class Session:
         self.say(option, ACK)
 
     def start_tls(self):
+        import ssl  # takes its time, and is rarely wanted
+
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.settings.tls)
         self.say(STARTTLS, ACK)
