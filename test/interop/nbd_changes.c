@@ -146,7 +146,7 @@ static void run_changes(uint64_t seed)
 	static const struct change changes[] = {
 		{ "it is smaller", "", "size=1048576", "size|1048576|1 ?MiB" },
 		{ "it is larger", "", "size=8388608", "size|8388608|8 ?MiB" },
-		{ "it is read-only", "", "read_only=1", "read" },
+		{ "it is read-only", "", "read_only=1", "flags=0x[0-9a-f]+ was=0x" },
 		{ "it cannot flush", "", "flush=0", "flag|flush|FLUSH" },
 		{ "it cannot trim", "", "trim=0", "flag|trim|TRIM" },
 		{ "it cannot write zeroes", "", "zeroes=0", "flag|zero|ZERO" },
