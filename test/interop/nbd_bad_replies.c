@@ -107,6 +107,7 @@ static void check_fail(struct nbd_case *c, const void *arg)
 	case_works(c, 200);
 }
 
+/* What fails does not depend on how replies are framed: in one mode is enough. */
 static void run_table(const struct bad_reply *table, unsigned nr, const char *mode,
 		      const char *settings, uint64_t seed)
 {
@@ -117,6 +118,8 @@ static void run_table(const struct bad_reply *table, unsigned nr, const char *mo
 
 		snprintf(name, sizeof(name), "%s: %s: all is sent again", mode, table[i].fault);
 		nbd_case_run(name, 60, seed, check_queue, &arg);
+		if (settings[0] != '\0')
+			continue;
 		snprintf(name, sizeof(name), "%s: %s: some fail", mode, table[i].fault);
 		nbd_case_run(name, 60, seed, check_fail, &arg);
 	}
@@ -138,6 +141,7 @@ static void check_odd(struct nbd_case *c, const void *arg)
 	case_serve(c, "");
 	if (!case_open(c, QUEUE, 1))
 		return;
+	case_works(c, 50);
 	before = nbd_peer_count(&c->peer, "connections");
 	nbd_peer_tell(&c->peer, "fault %s", a->fault);
 	case_works(c, a->io_nr);
@@ -175,6 +179,7 @@ static void check_error(struct nbd_case *c, const void *arg)
 	case_serve(c, "");
 	if (!case_open(c, QUEUE, 1))
 		return;
+	case_works(c, 50);
 	before = nbd_peer_count(&c->peer, "connections");
 	for (unsigned i = 0; i < ARRAY_SIZE(ops); i++) {
 		uint32_t bytes = ops[i] == BACKEND_FLUSH ? 0 : 4096;

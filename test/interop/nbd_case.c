@@ -294,3 +294,29 @@ bool case_reaches(struct nbd_case *c, const char *name, uint64_t nr, unsigned li
 	       (unsigned long long)nr, limit_ms);
 	return got >= nr;
 }
+
+static bool do_all(struct nbd_case *c, enum backend_op op)
+{
+	case_submit_all(c, op, 4096);
+	if (!case_drain(c, 10000))
+		return false;
+	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
+		EXPECT(c->rig.queue[0].io[tag].io.result == 0, "%s: %d", backend_op_name(op),
+		       c->rig.queue[0].io[tag].io.result);
+	return !tap_failed();
+}
+
+/* A connection that has brought an answer is made again soon, others ever later: all must. */
+bool case_strike_out(struct nbd_case *c, unsigned link_nr)
+{
+	for (unsigned i = 0; i < 200 && nbd_peer_count(&c->peer, "left") > 0; i++) {
+		if (!do_all(c, i % 3 ? BACKEND_READ : BACKEND_FLUSH))
+			return false;
+		case_turn_for(c, 3);
+	}
+	EXPECT(nbd_peer_count(&c->peer, "left") == 0, "the server had no occasion for it");
+	if (!case_reaches(c, "open", link_nr, 10000))
+		return false;
+	case_turn_for(c, 3);
+	return do_all(c, BACKEND_READ);
+}

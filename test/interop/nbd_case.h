@@ -60,6 +60,13 @@ void case_turn_for(struct nbd_case *c, unsigned ms);
 /* Until the server's number is at least so high; false, and told, if that takes longer. */
 bool case_reaches(struct nbd_case *c, const char *name, uint64_t nr, unsigned limit_ms);
 
+/*
+ * One connection after the other is lost by what the server was told to do, while I/Os (READs, now
+ * and then FLUSHes) are under way; until that has happened to all, and all link_nr connections are
+ * back and have proved themselves. Every I/O must succeed. False, and told, if not.
+ */
+bool case_strike_out(struct nbd_case *c, unsigned link_nr);
+
 /* Expects that the log says so since the check began: a POSIX extended regular expression. */
 void case_logged(const char *words);
 
