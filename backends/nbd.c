@@ -39,7 +39,7 @@ static void wait(struct nbd_queue *q, struct nbd_io *n)
 	list_push_back(&q->waiting, &n->node);
 }
 
-/* One whose turn it is by the tag, or another; NULL: none is ready. */
+/* One whose turn it is by the tag, or another; NULL: none is ready, or all are about to close. */
 static struct nbd_link *choose_link(const struct nbd_queue *q, unsigned tag)
 {
 	if (q->ready_nr == 0)
@@ -47,7 +47,7 @@ static struct nbd_link *choose_link(const struct nbd_queue *q, unsigned tag)
 	for (unsigned i = 0; i < q->link_nr; i++) {
 		struct nbd_link *link = q->link[(tag + i) % q->link_nr];
 
-		if (link->state == NBD_LINK_READY)
+		if (link->state == NBD_LINK_READY && link->stream.state == STREAM_OPEN)
 			return link;
 	}
 	return NULL;
@@ -157,7 +157,10 @@ void nbd_queue_lost(struct nbd_queue *q)
 		atomic_store(&nbd->lost_writes, true);
 	if (q->ready_nr > 0)
 		return;
-	q->gave_up = nbd->config->patience_ns == 0;
+	if (nbd->config->patience_ns == 0) {
+		q->gave_up = true;
+		fail_waiting(q);
+	}
 	lose_patience(q, nbd->config->patience_ns);
 }
 

@@ -152,6 +152,7 @@ static void on_done(struct rig_io *rio, void *arg)
 		wrong = model_compare(run->model, io);
 	else if (io->op != BACKEND_FLUSH)
 		model_apply(run->model, io);
+	run->stats->wrong_nr += wrong >= 0;
 	if (wrong >= 0)
 		note_error(run->stats,
 			   "read offset=%llu length=%u: wrong byte at %lld: 0x%02x, not 0x%02x",
@@ -194,7 +195,9 @@ static uint64_t pick_length(struct run *run, enum backend_op op)
 	static const uint64_t max_bytes[] = { 512, KIB(4), KIB(16), KIB(64), RIG_IO_BYTES };
 	uint64_t max = max_bytes[prng_below(run->prng, ARRAY_SIZE(max_bytes))];
 	uint64_t block_bytes = run->model->block_bytes;
+	uint32_t limit = run->rig->device->limits.max_io_bytes;
 
+	max = limit ? MIN(max, (uint64_t)limit) : max;
 	if (op == BACKEND_DISCARD || op == BACKEND_WRITE_ZEROES)
 		max *= 2;
 	max = MIN(max, run->model->size_bytes);
@@ -232,9 +235,13 @@ static void fill_buffer(struct run *run, struct backend_io *io)
 
 static uint8_t pick_flags(struct run *run, enum backend_op op)
 {
+	uint32_t caps = run->rig->device->limits.caps;
+	/* Of a device without a volatile cache all is durable. */
+	bool can_fua = !(caps & BACKEND_CAP_FLUSH) || (caps & BACKEND_CAP_FUA);
 	uint8_t flags = 0;
 
-	if ((op == BACKEND_WRITE || op == BACKEND_WRITE_ZEROES) && prng_one_in(run->prng, 50))
+	if (can_fua && (op == BACKEND_WRITE || op == BACKEND_WRITE_ZEROES) &&
+	    prng_one_in(run->prng, 50))
 		flags |= BACKEND_FUA;
 	if (op == BACKEND_WRITE_ZEROES && prng_one_in(run->prng, 2))
 		flags |= BACKEND_NOUNMAP;
@@ -270,12 +277,14 @@ void model_verify(struct model *model, struct rig *rig, struct model_stats *stat
 	struct run run = { .model = model, .rig = rig, .stats = stats };
 	struct rig_io *rio = &rig->queue[0].io[0];
 
-	for (uint64_t pos = 0; !model->is_undefined && pos < model->size_bytes;
-	     pos += RIG_IO_BYTES) {
+	uint32_t limit = rig->device->limits.max_io_bytes;
+	uint32_t step = limit ? MIN(limit, RIG_IO_BYTES) : RIG_IO_BYTES;
+
+	for (uint64_t pos = 0; !model->is_undefined && pos < model->size_bytes; pos += step) {
 		rio->io.op = BACKEND_READ;
 		rio->io.flags = 0;
 		rio->io.offset_bytes = pos;
-		rio->io.length_bytes = (uint32_t)MIN(RIG_IO_BYTES, model->size_bytes - pos);
+		rio->io.length_bytes = (uint32_t)MIN(step, model->size_bytes - pos);
 		rio->done = on_done;
 		rio->arg = &run;
 		memset(rio->io.buf, POISON, rio->io.length_bytes);

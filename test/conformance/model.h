@@ -28,6 +28,7 @@ struct model {
 struct model_stats {
 	uint64_t io_nr[BACKEND_OP_NR];
 	uint64_t error_nr; /* wrong answers: 0 when the device is right */
+	uint64_t wrong_nr; /* of those: READs that succeeded with bytes that never were there */
 	char first_error[256];
 };
 

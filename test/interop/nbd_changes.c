@@ -1,0 +1,210 @@
+/*
+ * Servers of every kind, and one that comes back as another: smaller, without what it could, gone.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "nbd_case.h"
+
+#define QUEUE "on_disconnect: {queue: 30s}\ncache: kept\n"
+
+struct change {
+	const char *name;
+	const char *before, *after; /* settings */
+	const char *words;
+};
+
+/* Never served again with another size or fewer abilities than the block device promises. */
+static void check_change(struct nbd_case *c, const void *arg)
+{
+	const struct change *change = arg;
+	uint64_t reads;
+
+	case_serve(c, change->before);
+	if (!case_open(c, QUEUE "connections: 1", 1))
+		return;
+	case_works(c, 50);
+	nbd_peer_tell(&c->peer, "set %s", change->after);
+	nbd_peer_tell(&c->peer, "kick");
+	reads = nbd_peer_count(&c->peer, "read");
+	case_submit_all(c, BACKEND_READ, 4096);
+	if (!case_drain(c, 10000))
+		return;
+	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
+		EXPECT(c->rig.queue[0].io[tag].io.result < 0, "served on");
+	EXPECT(rig_do(&c->rig, BACKEND_WRITE, 0, 0, 4096, NULL) < 0, "served on");
+	EXPECT(nbd_peer_count(&c->peer, "read") == reads, "the other export was read");
+	case_logged(change->words);
+}
+
+/* More than before is no harm. */
+static void check_no_change(struct nbd_case *c, const void *arg)
+{
+	const struct change *change = arg;
+
+	case_serve(c, change->before);
+	if (!case_open(c, QUEUE "connections: 1", 1))
+		return;
+	case_works(c, 50);
+	nbd_peer_tell(&c->peer, "set %s", change->after);
+	nbd_peer_tell(&c->peer, "kick");
+	case_works(c, 200);
+}
+
+/* Gone, and back in time. */
+static void check_vanished(struct nbd_case *c, const void *arg)
+{
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, QUEUE "connections: 1", 1))
+		return;
+	nbd_peer_tell(&c->peer, "set export=other");
+	nbd_peer_tell(&c->peer, "kick");
+	case_submit_all(c, BACKEND_READ, 4096);
+	case_turn_for(c, 1000);
+	EXPECT(rig_out_nr(&c->rig) == CASE_DEPTH, "%u of %u wait", rig_out_nr(&c->rig), CASE_DEPTH);
+	case_logged("export");
+	nbd_peer_tell(&c->peer, "set export=");
+	if (case_drain(c, 10000))
+		case_works(c, 100);
+}
+
+struct kind {
+	const char *name, *settings, *options;
+	unsigned block_bytes, queue_nr;
+	uint32_t caps, no_caps; /* that must be, that must not be */
+	uint64_t connections;	/* open at once, while it serves; 0: not looked at */
+};
+
+static void check_kind(struct nbd_case *c, const void *arg)
+{
+	const struct kind *k = arg;
+	char options[200];
+	uint32_t caps;
+
+	case_serve(c, k->settings);
+	snprintf(options, sizeof(options), QUEUE "%s", k->options);
+	if (!case_open_with(c, c->peer.uri, options, k->block_bytes, k->queue_nr))
+		return;
+	caps = c->rig.device->limits.caps;
+	EXPECT((caps & k->caps) == k->caps && !(caps & k->no_caps), "caps 0x%x", caps);
+	case_works(c, 600);
+	if (k->connections)
+		EXPECT(nbd_peer_count(&c->peer, "open") == k->connections, "%llu connections",
+		       (unsigned long long)nbd_peer_count(&c->peer, "open"));
+}
+
+static void check_max_block(struct nbd_case *c, const void *arg)
+{
+	(void)arg;
+	case_serve(c, "min_block=4096 preferred_block=16384 max_block=65536");
+	if (!case_open_with(c, c->peer.uri, QUEUE "connections: 1", 4096, 1))
+		return;
+	EXPECT(c->rig.device->limits.logical_block_bytes == 4096, "%u",
+	       c->rig.device->limits.logical_block_bytes);
+	EXPECT(c->rig.device->limits.max_io_bytes == 65536, "%u",
+	       c->rig.device->limits.max_io_bytes);
+	case_works(c, 600);
+}
+
+/* A server without multi-conn makes no promise about a flush of another connection. */
+static void check_one_queue_at_most(struct nbd_case *c, const void *arg)
+{
+	(void)arg;
+	case_serve(c, "multi_conn=0");
+	if (!case_open(c, QUEUE "connections: 4", 1))
+		return;
+	EXPECT(c->rig.device->limits.queue_nr_max == 1, "%u queues",
+	       c->rig.device->limits.queue_nr_max);
+	case_works(c, 100);
+	EXPECT(nbd_peer_count(&c->peer, "open") == 1, "%llu connections",
+	       (unsigned long long)nbd_peer_count(&c->peer, "open"));
+}
+
+static void check_tcp(struct nbd_case *c, const void *arg)
+{
+	const char *host = arg;
+	const char *args[] = { NULL };
+	char where[64], uri[96];
+	unsigned port = 20000 + (unsigned)getpid() % 20000;
+
+	/* A second server, as the first one's socket is not what is wanted. */
+	snprintf(where, sizeof(where), "listen %s:%u", host, port);
+	nbd_peer_start(&c->peer, args);
+	nbd_peer_tell(&c->peer, "%s", where);
+	snprintf(uri, sizeof(uri), "nbd://%s:%u", host, port);
+	if (!case_open_with(c, uri, QUEUE "connections: 2", 512, 1))
+		return;
+	case_works(c, 500);
+	nbd_peer_tell(&c->peer, "kick");
+	case_works(c, 200);
+}
+
+static void run_changes(uint64_t seed)
+{
+	static const struct change changes[] = {
+		{ "it is smaller", "", "size=1048576", "size|1048576|1 ?MiB" },
+		{ "it is larger", "", "size=8388608", "size|8388608|8 ?MiB" },
+		{ "it is read-only", "", "read_only=1", "flags=0x[0-9a-f]+ was=0x" },
+		{ "it cannot flush", "", "flush=0", "flag|flush|FLUSH" },
+		{ "it cannot trim", "", "trim=0", "flag|trim|TRIM" },
+		{ "it cannot write zeroes", "", "zeroes=0", "flag|zero|ZERO" },
+		{ "its blocks are larger", "", "min_block=4096", "block" },
+		{ "its requests are smaller", "min_block=512 max_block=1048576",
+		  "min_block=512 max_block=65536", "block|bytes|payload|size" },
+	};
+	static const struct change harmless = { "more", "trim=1", "extended=1 description=new",
+						"" };
+	char name[128];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(changes); i++) {
+		snprintf(name, sizeof(name), "changed: %s: never served again", changes[i].name);
+		nbd_case_run(name, 30, seed, check_change, &changes[i]);
+	}
+	nbd_case_run("changed: what does not matter: goes on", 30, seed, check_no_change,
+		     &harmless);
+	nbd_case_run("changed: the export vanishes and comes back", 30, seed, check_vanished, NULL);
+}
+
+static void run_kinds(uint64_t seed)
+{
+	static const struct kind kinds[] = {
+		{ "structured", "", "connections: 1", 512, 1,
+		  BACKEND_CAP_FLUSH | BACKEND_CAP_FUA | BACKEND_CAP_DISCARD |
+			  BACKEND_CAP_WRITE_ZEROES,
+		  BACKEND_CAP_READ_ONLY | BACKEND_CAP_ROTATIONAL, 1 },
+		{ "simple", "structured=0", "connections: 1", 512, 1, BACKEND_CAP_FLUSH, 0, 1 },
+		{ "extended", "extended=1", "connections: 1", 512, 1, BACKEND_CAP_FLUSH, 0, 1 },
+		{ "EXPORT_NAME", "go=0", "connections: 1", 512, 1, BACKEND_CAP_FLUSH, 0, 1 },
+		{ "the oldest", "go=0 structured=0 meta=0 df=0", "connections: 1", 512, 1,
+		  BACKEND_CAP_FLUSH, 0, 1 },
+		{ "bare", "flush=0 fua=0 trim=0 zeroes=0 multi_conn=0", "connections: 1", 512, 1, 0,
+		  BACKEND_CAP_FUA | BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES, 1 },
+		{ "read-only", "read_only=1", "connections: 1", 512, 1, BACKEND_CAP_READ_ONLY, 0,
+		  1 },
+		{ "rotational", "rotational=1", "connections: 1", 512, 1, BACKEND_CAP_ROTATIONAL, 0,
+		  1 },
+		{ "four connections", "", "connections: 4", 512, 1, 0, 0, 4 },
+		{ "two queues", "", "connections: 2", 512, 2, 0, 0, 4 },
+		{ "blocks of 4096", "", "connections: 2", 4096, 1, 0, 0, 2 },
+	};
+	char name[128];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++) {
+		snprintf(name, sizeof(name), "kind: %s", kinds[i].name);
+		nbd_case_run(name, 60, seed, check_kind, &kinds[i]);
+	}
+	nbd_case_run("kind: block sizes are limits", 60, seed, check_max_block, NULL);
+	nbd_case_run("kind: without multi-conn one connection", 60, seed, check_one_queue_at_most,
+		     NULL);
+	nbd_case_run("kind: IPv4", 60, seed, check_tcp, "127.0.0.1");
+	nbd_case_run("kind: IPv6", 60, seed, check_tcp, "[::1]");
+	nbd_case_run("kind: a host name", 60, seed, check_tcp, "localhost");
+}
+
+void changes_run(uint64_t seed)
+{
+	run_kinds(seed);
+	run_changes(seed);
+}

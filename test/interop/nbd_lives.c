@@ -1,0 +1,236 @@
+/*
+ * Much of the same: a thousand connections, long waiting, many cancelled requests, and every way to
+ * end. Nothing may be left of any of them.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "nbd_case.h"
+
+#define QUEUE "on_disconnect: {queue: 30s}\ncache: kept\nconnections: 1\n"
+
+/* Of a reactor that waits for a server: one attempt now and then, each of some turns. */
+#define TURNS_A_SECOND_MAX 100
+
+#define LINKS 8
+
+static bool lose_all(struct nbd_case *c)
+{
+	nbd_peer_tell(&c->peer, "fault hangup times=%u", LINKS);
+	return case_strike_out(c, LINKS);
+}
+
+static void check_reconnects(struct nbd_case *c, const void *arg)
+{
+	const unsigned nr = *(const unsigned *)arg;
+	uint64_t heap_bytes;
+	unsigned fds;
+
+	case_serve(c, "");
+	if (!case_open(c, "on_disconnect: {queue: 30s}\ncache: kept\nconnections: 8", 1))
+		return;
+	/* The first rounds fill the C library's own buffers. */
+	for (int i = 0; i < 10; i++)
+		if (!lose_all(c))
+			return;
+	heap_bytes = rig_heap_bytes();
+	fds = rig_count_fds();
+	while (nbd_peer_count(&c->peer, "connections") < nr + 10 * LINKS)
+		if (!lose_all(c))
+			return;
+	EXPECT(rig_heap_grew(heap_bytes) == 0, "%lld bytes", (long long)rig_heap_grew(heap_bytes));
+	EXPECT(rig_count_fds() == fds, "%u descriptors, were %u", rig_count_fds(), fds);
+	case_works(c, 100);
+}
+
+/* A second of waiting costs next to nothing, whatever it is that is missing. */
+static void check_no_spin(struct nbd_case *c, const void *arg)
+{
+	const struct loop_stats *stats;
+	uint64_t turns;
+
+	case_serve(c, "");
+	if (!case_open(c, QUEUE, 1))
+		return;
+	stats = &c->rig.queue[0].reactor.stats;
+	case_works(c, 50);
+	nbd_peer_tell(&c->peer, "%s", (const char *)arg);
+	nbd_peer_tell(&c->peer, "kick");
+	case_submit_all(c, BACKEND_READ, 4096);
+	case_turn_for(c, 1000); /* the first attempts may be quick */
+	turns = stats->turns;
+	case_turn_for(c, 2000);
+	EXPECT(stats->turns - turns <= 2 * TURNS_A_SECOND_MAX, "%llu turns in 2 s",
+	       (unsigned long long)(stats->turns - turns));
+	EXPECT(rig_out_nr(&c->rig) == CASE_DEPTH, "%u of %u wait", rig_out_nr(&c->rig), CASE_DEPTH);
+	nbd_peer_tell(&c->peer, "fault none");
+	nbd_peer_tell(&c->peer, "up");
+	nbd_peer_tell(&c->peer, "kick"); /* those who were accepted by a silent one */
+	case_drain(c, 15000);
+}
+
+/* Idle, with nothing to say: no turn at all but for what the driver's tests would cause. */
+static void check_idle(struct nbd_case *c, const void *arg)
+{
+	const struct loop_stats *stats;
+	uint64_t turns;
+
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, QUEUE, 1))
+		return;
+	stats = &c->rig.queue[0].reactor.stats;
+	case_works(c, 50);
+	case_turn_for(c, 200);
+	turns = stats->turns;
+	case_turn_for(c, 2000);
+	EXPECT(stats->turns - turns <= 10, "%llu turns in 2 s",
+	       (unsigned long long)(stats->turns - turns));
+}
+
+static void cancel_all(struct nbd_case *c)
+{
+	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
+		if (c->rig.queue[0].io[tag].out)
+			backend_io_cancel(&c->rig.queue[0].io[tag].io);
+}
+
+struct cancel {
+	const char *name, *command;
+	enum backend_op op;
+	uint32_t bytes;
+};
+
+/* Whatever they wait for: all of them end, and what comes later is served. */
+static void check_cancel(struct nbd_case *c, const void *arg)
+{
+	const struct cancel *a = arg;
+
+	case_serve(c, "");
+	if (!case_open(c, QUEUE "timeout: 60s", 1))
+		return;
+	case_works(c, 50);
+	nbd_peer_tell(&c->peer, "%s", a->command);
+	case_submit_all(c, a->op, a->bytes);
+	case_turn_for(c, 300);
+	EXPECT(rig_out_nr(&c->rig) > 0, "nothing waits");
+	cancel_all(c);
+	if (!case_drain(c, 1000))
+		return;
+	/* It never answers those, and may be asked others. */
+	nbd_peer_tell(&c->peer, "fault none");
+	nbd_peer_tell(&c->peer, "up");
+	model_fini(&c->model);
+	model_init(&c->model, &c->rig, MODEL_ZEROES);
+	memset(c->model.known, 0, c->model.size_bytes / c->model.block_bytes);
+	case_works(c, 300);
+}
+
+struct ending {
+	const char *command;
+	bool io; /* that is cancelled then, as a stop does at its deadline */
+};
+
+/* A queue is closed whatever its connection is busy with, and the server hears of it. */
+static void check_end(struct nbd_case *c, const void *arg)
+{
+	const struct ending *e = arg;
+	uint64_t start_ms;
+
+	case_serve(c, "");
+	if (!case_open(c, QUEUE "timeout: 60s", 1))
+		return;
+	if (e->io)
+		case_works(c, 50);
+	if (e->command) {
+		nbd_peer_tell(&c->peer, "%s", e->command);
+		nbd_peer_tell(&c->peer, "kick");
+		case_turn_for(c, 300);
+	}
+	if (e->io) {
+		case_submit_all(c, BACKEND_WRITE, 65536);
+		case_turn_for(c, 200);
+		cancel_all(c);
+		if (!case_drain(c, 1000))
+			return;
+	}
+	start_ms = case_now_ms();
+	case_close(c);
+	EXPECT(case_now_ms() - start_ms < 1000, "closed within %llu ms",
+	       (unsigned long long)(case_now_ms() - start_ms));
+	for (int i = 0; i < 100 && nbd_peer_count(&c->peer, "open") > 0 && !e->command; i++)
+		usleep(10000);
+	EXPECT(e->command || nbd_peer_count(&c->peer, "open") == 0, "a connection is left");
+}
+
+/* A polite end: DISC, by each connection that has nothing under way. */
+static void check_disc(struct nbd_case *c, const void *arg)
+{
+	uint64_t before;
+
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open_with(c, c->peer.uri, "connections: 3\n", 512, 1))
+		return;
+	case_works(c, 100);
+	before = nbd_peer_count(&c->peer, "disc");
+	case_close(c);
+	case_reaches(c, "disc", before + 3, 1000);
+}
+
+static void run_cancels(uint64_t seed)
+{
+	static const struct cancel cancels[] = {
+		{ "READs that are not answered", "fault stall", BACKEND_READ, 4096 },
+		{ "WRITEs that are not answered", "fault stall", BACKEND_WRITE, 4096 },
+		{ "FLUSHes that are not answered", "fault stall", BACKEND_FLUSH, 0 },
+		{ "WRITEs that are not even read", "fault deaf times=1", BACKEND_WRITE, 131072 },
+		{ "READs half answered", "fault trickle times=1", BACKEND_READ, 131072 },
+		{ "requests without a server", "down", BACKEND_WRITE, 4096 },
+	};
+	char name[128];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cancels); i++) {
+		snprintf(name, sizeof(name), "cancel: %s", cancels[i].name);
+		nbd_case_run(name, 60, seed, check_cancel, &cancels[i]);
+	}
+}
+
+static void run_ends(uint64_t seed)
+{
+	static const struct ending endings[] = {
+		{ NULL, false },
+		{ NULL, true },
+		{ "fault stall", true },
+		{ "fault deaf", true },
+		{ "down", true },
+		{ "down", false },
+		{ "fault accept-silent", false },
+		{ "fault option-silent", true },
+		{ "fault option-endless", false },
+	};
+	char name[128];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(endings); i++) {
+		snprintf(name, sizeof(name), "end: %s, %s",
+			 endings[i].command ? endings[i].command : "a good server",
+			 endings[i].io ? "after requests" : "without a request");
+		nbd_case_run(name, 30, seed, check_end, &endings[i]);
+	}
+	nbd_case_run("end: DISC", 30, seed, check_disc, NULL);
+}
+
+void lives_run(uint64_t seed)
+{
+	static const unsigned thousand = 1000;
+
+	nbd_case_run("1000 connections leave nothing", 250, seed, check_reconnects, &thousand);
+	nbd_case_run("waiting: nobody listens", 30, seed, check_no_spin, "down");
+	nbd_case_run("waiting: accepted and closed", 30, seed, check_no_spin, "fault accept-close");
+	nbd_case_run("waiting: accepted, no word", 30, seed, check_no_spin, "fault accept-silent");
+	nbd_case_run("waiting: refused", 30, seed, check_no_spin, "fault export-unknown");
+	nbd_case_run("idle", 30, seed, check_idle, NULL);
+	run_cancels(seed);
+	run_ends(seed);
+}
