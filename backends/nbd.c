@@ -231,6 +231,7 @@ static int nbd_queue_init(struct backend_queue *queue)
 
 	q->queue = queue;
 	q->nbd = queue->device->priv;
+	q->addresses = q->nbd->found.addresses;
 	list_init(&q->waiting);
 	timer_init(&q->patience, patience_is_over);
 	prng_init(&q->prng, ring_clock_ns() + queue->idx);
@@ -253,6 +254,7 @@ static void nbd_queue_fini(struct backend_queue *queue)
 	struct nbd_queue *q = queue->priv;
 
 	reactor_timer_cancel(queue->reactor, &q->patience);
+	nbd_resolve_forget(q->resolve);
 	for (unsigned i = 0; i < q->link_nr; i++)
 		nbd_link_abandon(q->link[i]);
 	free(q->link);

@@ -23,6 +23,7 @@
 #include "backends/nbd_handshake.h"
 #include "backends/nbd_reply.h"
 #include "backends/nbd_request.h"
+#include "backends/nbd_resolve.h"
 #include "backends/nbd_uri.h"
 #include "backends/tls.h"
 #include "base/prng.h"
@@ -128,8 +129,10 @@ struct nbd_queue {
 	struct nbd_link **link;
 	unsigned link_nr, ready_nr;
 	struct list_node waiting;
-	struct timer patience; /* no link is ready: when to give up */
-	bool gave_up;	       /* requests fail at once */
+	struct timer patience;		/* no link is ready: when to give up */
+	bool gave_up;			/* requests fail at once */
+	struct nbd_addresses addresses; /* where it was last known to be */
+	struct nbd_resolve *resolve;	/* asks anew; or NULL */
 	uint32_t cookie_nr;
 	struct prng prng;
 };

@@ -370,12 +370,34 @@ static void on_sent(struct stream *s)
 
 /* ---- the beginning ---- */
 
+static void resolved(void *arg, const struct nbd_addresses *found, const char *error)
+{
+	struct nbd_queue *q = arg;
+
+	q->resolve = NULL;
+	if (found)
+		q->addresses = *found;
+	else
+		log_limited(LOG_LEVEL_WARN, "cannot look up the server", "device=%s error=\"%s\"",
+			    q->nbd->name, error);
+}
+
+/* Where it was it does not answer: meanwhile that is tried again, the answer is for the next try.
+ */
+static void look_up_again(struct nbd_queue *q)
+{
+	if (!q->resolve && !nbd_addresses_known(&q->nbd->uri))
+		nbd_resolve_begin(&q->resolve, q->queue->reactor, &q->nbd->uri, resolved, q);
+}
+
 static void try_connect(struct nbd_link *link)
 {
-	const struct nbd_addresses *all = &link->queue->nbd->found.addresses;
+	const struct nbd_addresses *all = &link->queue->addresses;
 	const struct nbd_address *address = &all->address[link->address++ % all->nr];
 	int ret;
 
+	if (link->tries > 1)
+		look_up_again(link->queue);
 	link->why[0] = '\0';
 	link->said_bytes = 0;
 	if (link->tls && tls_reset(link->tls) < 0) {
