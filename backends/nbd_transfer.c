@@ -66,8 +66,7 @@ static uint16_t command_of(const struct backend_io *io)
 /* FUA comes without its capability where nothing is volatile: there it means nothing. */
 static uint16_t flags_of(const struct backend_io *io)
 {
-	bool fua = (io->flags & BACKEND_FUA) &&
-		   (io->queue->device->limits.caps & BACKEND_CAP_FUA);
+	bool fua = (io->flags & BACKEND_FUA) && (io->queue->device->limits.caps & BACKEND_CAP_FUA);
 	uint16_t flags = fua ? NBD_CMD_FLAG_FUA : 0;
 
 	if (io->op == BACKEND_WRITE_ZEROES && (io->flags & BACKEND_NOUNMAP))
