@@ -63,9 +63,11 @@ static uint16_t command_of(const struct backend_io *io)
 	return cmd[io->op];
 }
 
+/* FUA comes without its capability where nothing is volatile: there it means nothing. */
 static uint16_t flags_of(const struct backend_io *io)
 {
-	uint16_t flags = io->flags & BACKEND_FUA ? NBD_CMD_FLAG_FUA : 0;
+	bool fua = (io->flags & BACKEND_FUA) && (io->queue->device->limits.caps & BACKEND_CAP_FUA);
+	uint16_t flags = fua ? NBD_CMD_FLAG_FUA : 0;
 
 	if (io->op == BACKEND_WRITE_ZEROES && (io->flags & BACKEND_NOUNMAP))
 		flags |= NBD_CMD_FLAG_NO_HOLE;
@@ -264,8 +266,8 @@ void nbd_transfer_timer(struct nbd_link *link)
 		reactor_timer_arm(r, &link->timer, oldest->deadline_ns);
 	else
 		nbd_link_drop(
-			link, "no answer to %s for %llu s", nbd_cmd_name(oldest->slot.cmd),
-			(unsigned long long)(link->queue->nbd->config->timeout_ns / NS_PER_SEC));
+			link, "no answer to %s for %llu ms", nbd_cmd_name(oldest->slot.cmd),
+			(unsigned long long)(link->queue->nbd->config->timeout_ns / NS_PER_MS));
 }
 
 void nbd_transfer_end(struct nbd_link *link)

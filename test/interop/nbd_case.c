@@ -174,12 +174,14 @@ static unsigned ops_out(const struct reactor *r)
 /* A queue that is closed may need a little until the kernel has let go of its sockets. */
 static void expect_nothing_left(struct reactor *r)
 {
-	for (int i = 0; i < 200 && ops_out(r) > OWN_OPS; i++) {
+	for (int i = 0; i < 1000 && (r->leaving > 0 || ops_out(r) > OWN_OPS); i++) {
 		reactor_turn(r, false);
 		usleep(1000);
 	}
-	reactor_turn(r, false);
+	EXPECT(r->leaving == 0, "%u connections are left", r->leaving);
 	EXPECT(ops_out(r) <= OWN_OPS, "%u ops are left", ops_out(r));
+	if (ops_out(r) > OWN_OPS)
+		reactor_dump_ops(r, STDERR_FILENO);
 	EXPECT(reactor_next_deadline_ns(r) == RING_NO_TIMEOUT, "a timer is left");
 	EXPECT(r->stats.stale == 0, "%llu stale completions", (unsigned long long)r->stats.stale);
 }

@@ -203,7 +203,7 @@ static void check_timeout(struct nbd_case *c, const void *arg)
 	       (unsigned long long)(case_now_ms() - start_ms));
 	EXPECT(c->rig.queue[0].io[0].io.result == 0, "%d", c->rig.queue[0].io[0].io.result);
 	EXPECT(nbd_peer_count(&c->peer, "connections") > before, "the client did not hang up");
-	case_logged("timeout|timed out|no answer|does not answer|overdue|in time");
+	case_logged("no answer to WRITE for (500 ms|0.5 s)");
 }
 
 /* Slow is not dead: each answer comes within its time, all together take longer. */
@@ -215,6 +215,7 @@ static void check_no_timeout(struct nbd_case *c, const void *arg)
 	case_serve(c, "");
 	if (!case_open(c, QUEUE "connections: 1\ntimeout: 500ms", 1))
 		return;
+	case_works(c, 50);
 	before = nbd_peer_count(&c->peer, "connections");
 	nbd_peer_tell(&c->peer, "fault slow seconds=0.2");
 	for (int i = 0; i < 5; i++) {
@@ -298,11 +299,11 @@ static void run_excuses(uint64_t seed)
 {
 	static const struct excuse excuses[] = {
 		{ "accept-close", "clos|hung up|reset" },
-		{ "accept-silent", "timeout|timed out|no answer|does not answer|in time" },
+		{ "accept-silent", "took too long" },
 		{ "greeting-bad", "NBD|magic|greeting" },
 		{ "greeting-oldstyle", "old" },
 		{ "option-endless", "endless|more than|too many" },
-		{ "option-silent", "timeout|timed out|no answer|does not answer|in time" },
+		{ "option-silent", "took too long" },
 		{ "option-magic", "magic" },
 		{ "option-other", "EXTENDED_HEADERS|STRUCTURED_REPLY|not asked|option" },
 		{ "option-huge", "4294967295|too long|bytes" },
@@ -321,9 +322,11 @@ static void run_excuses(uint64_t seed)
 
 static void run_policies(uint64_t seed)
 {
-	static const struct policy fail = { "on_disconnect: fail\nconnections: 1", 0, 1000 };
-	static const struct policy queue = { "on_disconnect: {queue: 1s}\nconnections: 1", 900,
-					     3000 };
+	static const struct policy fail = { "on_disconnect: fail\ncache: kept\nconnections: 1", 0,
+					    1000 };
+	static const struct policy queue = {
+		"on_disconnect: {queue: 1s}\ncache: kept\nconnections: 1", 900, 3000
+	};
 
 	nbd_case_run("fail: requests fail at once", 60, seed, check_gives_up, &fail);
 	nbd_case_run("queue: requests fail after its time", 60, seed, check_gives_up, &queue);

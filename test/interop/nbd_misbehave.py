@@ -190,9 +190,10 @@ class Fault:
         if self.cmd and self.cmd not in COMMANDS:
             raise ValueError(f"no command is called {self.cmd!r}")
 
-    def fits(self, request):
+    def fits(self, request, option):
         if request is None:
-            return True
+            # answers without end have a meaning for some options alone
+            return self.name != "option-endless" or option in (GO, LIST)
         if self.cmd and self.cmd != request.name:
             return False
         if self.name == "early" and request.cmd != WRITE:
@@ -222,13 +223,13 @@ class Faults:
         with self.lock:
             return sum(fault.times != 0 for fault in self.list)
 
-    def take(self, point, request=None):
+    def take(self, point, request=None, option=None):
         """The fault that strikes on this occasion, or None."""
         if not self.list:
             return None
         with self.lock:
             for fault in self.list:
-                if fault.point != point or fault.times == 0 or not fault.fits(request):
+                if fault.point != point or fault.times == 0 or not fault.fits(request, option):
                     continue
                 if fault.after > 0:
                     fault.after -= 1

@@ -128,7 +128,7 @@ class Session:
             if magic != OPTION_MAGIC:
                 raise ValueError("an option without its magic")
             data = self.receive(length)
-            fault = self.faults.take("option")
+            fault = self.faults.take("option", option=option)
             if fault is not None:
                 self.misbehave_option(fault, option)
             elif self.option(option, data):
