@@ -135,7 +135,7 @@ static const char *nbdkit_memory(void)
 /* Answers in any order, in pieces, for whole blocks of a kind. */
 static const char *nbdkit_delay(void)
 {
-	return nbdkit("--filter=delay --filter=blocksize-policy memory 4M rdelay=1ms wdelay=1ms "
+	return nbdkit("--filter=delay --filter=blocksize-policy memory 4M rdelay=1ms "
 		      "blocksize-minimum=4096 blocksize-preferred=64K blocksize-maximum=1M "
 		      "blocksize-error-policy=error");
 }
