@@ -103,6 +103,7 @@ static ssize_t pull(gnutls_transport_ptr_t ctx, void *buf, size_t bytes)
 	struct tls *t = ctx;
 	size_t done = ring_get(&t->in, buf, bytes);
 
+	t->silent_bytes += done;
 	return done ? (ssize_t)done : wait_for_owner(t);
 }
 
@@ -164,6 +165,8 @@ int tls_reset(struct tls *t)
 		gnutls_deinit(t->session);
 	t->session = NULL;
 	t->state = TLS_SHAKING;
+	t->heard = t->ended = false;
+	t->silent_bytes = 0;
 	t->in = (struct tls_ring){ .mem = t->in_mem, .size = sizeof(t->in_mem) };
 	t->out = (struct tls_ring){ .mem = t->out_mem, .size = sizeof(t->out_mem) };
 	t->error[0] = '\0';
@@ -278,6 +281,8 @@ enum tls_step tls_handshake(struct tls *t)
 		t->waits = false;
 		ret = gnutls_handshake(t->session);
 	} while (is_normal(ret) && !t->waits);
+	if (is_normal(ret) && t->silent_bytes > TLS_SILENT_BYTES_MAX)
+		ret = GNUTLS_E_HANDSHAKE_TOO_LARGE;
 	if (is_normal(ret))
 		return TLS_MORE;
 	if (ret == 0 && !is_authenticated(t))
@@ -287,6 +292,7 @@ enum tls_step tls_handshake(struct tls *t)
 		return TLS_FAILED;
 	}
 	t->state = TLS_OPEN;
+	t->silent_bytes = 0;
 	return TLS_DONE;
 }
 
@@ -316,18 +322,24 @@ ssize_t tls_read(struct tls *t, void *buf, size_t bytes)
 	ASSERT(t->state != TLS_SHAKING && bytes > 0);
 	if (t->state == TLS_BROKEN)
 		return -EPROTO;
+	if (t->ended)
+		return -ENODATA;
 	do {
 		t->waits = false;
 		ret = gnutls_record_recv(t->session, buf, bytes);
 	} while (is_normal((int)ret) && !t->waits);
-	if (ret > 0)
-		return ret;
-	if (ret == 0)
-		return -ENODATA;
+	if (is_normal((int)ret) && t->silent_bytes > TLS_SILENT_BYTES_MAX)
+		ret = GNUTLS_E_HANDSHAKE_TOO_LARGE;
 	if (is_normal((int)ret))
 		return -EAGAIN;
-	give_up(t, (int)ret);
-	return -EPROTO;
+	if (ret < 0) {
+		give_up(t, (int)ret);
+		return -EPROTO;
+	}
+	t->silent_bytes = 0;
+	t->heard |= ret > 0;
+	t->ended = ret == 0;
+	return ret ? ret : -ENODATA;
 }
 
 /* The plain bytes of a tls_write that are not taken yet. */
@@ -394,6 +406,14 @@ void tls_bye(struct tls *t)
 {
 	if (t->state == TLS_OPEN && ring_room(&t->out) >= RECORD_EXTRA_BYTES)
 		gnutls_bye(t->session, GNUTLS_SHUT_WR);
+}
+
+void tls_eof(struct tls *t)
+{
+	if (t->state == TLS_BROKEN || t->ended)
+		return;
+	t->state = TLS_BROKEN;
+	tls_words_eof(t);
 }
 
 const char *tls_error(const struct tls *t)

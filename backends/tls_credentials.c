@@ -97,7 +97,7 @@ static int file_read(const struct reading *r, const char *path, enum secrecy sec
 {
 	/* A fifo in its place must not hold us. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), ret;
-	size_t bytes, done;
+	size_t bytes = 0, done = 0;
 	uint8_t *buf;
 
 	if (fd < 0)
@@ -401,6 +401,7 @@ int tls_credentials_new(struct tls_credentials **ret_credentials, const struct t
 		tls_credentials_free(c);
 		return ret;
 	}
+	fail(&r, 0, "%s", ""); /* of files that need not be there */
 	*ret_credentials = c;
 	return 0;
 }
