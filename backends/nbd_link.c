@@ -109,10 +109,15 @@ static void destroy(struct nbd_link *link)
 /* What it means that the server closed the connection where it did. */
 static void explain_eof(struct nbd_link *link, int err)
 {
-	if (err != -ECONNRESET || link->why[0] != '\0' || link->state != NBD_LINK_HANDSHAKE)
+	if (err != -ECONNRESET || link->why[0] != '\0')
 		return;
-	nbd_handshake_eof(&link->handshake);
-	snprintf(link->why, sizeof(link->why), "%s", link->handshake.error);
+	if (link->state == NBD_LINK_HANDSHAKE) {
+		nbd_handshake_eof(&link->handshake);
+		snprintf(link->why, sizeof(link->why), "%s", link->handshake.error);
+	} else if (link->state == NBD_LINK_TLS) {
+		tls_eof(link->tls);
+		snprintf(link->why, sizeof(link->why), "%s", tls_error(link->tls));
+	}
 }
 
 static void on_closed(struct stream *s, int err)
