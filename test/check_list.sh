@@ -21,7 +21,8 @@ tap lint 600 test/lint.sh build/clang
 if [ "$mode" != fast ]; then
 	step build-tsan build tsan
 	# what has threads or talks to them
-	for test in reactor mailbox reactors socket commands fleet throttle_threads watchdog; do
+	for test in reactor mailbox reactors socket commands fleet fleet_probe nbd_probe throttle_threads \
+		watchdog; do
 		if [ -x build/tsan/test/test_$test ]; then
 			CMOCKA_MESSAGE_OUTPUT=TAP tap tsan-$test 120 build/tsan/test/test_$test
 		fi

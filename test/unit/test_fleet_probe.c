@@ -7,10 +7,27 @@
 static struct loop loop;
 static struct ctl ctl;
 
+static struct ev_timer tick;
+
+/* What does not come ends the test instead of it all. */
+static void on_tick(struct ev_loop *l, struct ev_timer *w, int events)
+{
+	(void)l, (void)w, (void)events;
+}
+
+static void turn(uint64_t until_ns)
+{
+	ev_run(ev, EVRUN_ONCE);
+	if (ring_clock_ns() > until_ns)
+		fail_msg("it does not come");
+}
+
 static void run_until(const char *name, const char *state)
 {
+	uint64_t until_ns = ring_clock_ns() + 20 * NS_PER_SEC;
+
 	while (strcmp(state_of(name), state) != 0)
-		ev_run(ev, EVRUN_ONCE);
+		turn(until_ns);
 }
 
 static void wait_for_asked(unsigned nr)
@@ -36,6 +53,8 @@ static int probe_setup(void **state)
 	atomic_store(&fake_asked, 0);
 	atomic_store(&fake_ended, 0);
 	atomic_store(&fake_bad_times, 0);
+	ev_timer_init(&tick, on_tick, .05, .05);
+	ev_timer_start(loop.ev, &tick);
 	return adopt_setup(state);
 }
 
@@ -43,6 +62,7 @@ static int probe_teardown(void **state)
 {
 	int ret = adopt_teardown(state);
 
+	ev_timer_stop(ev, &tick);
 	wait_for_threads();
 	sem_destroy(&fake_answer_sem);
 	loop_fini(&loop);
@@ -181,6 +201,7 @@ static void test_the_end_while_it_asks(void **state)
 	run();
 	assert_int_equal(fleet.member_nr, 0);
 	fleet_fini(&fleet);
+	ev_timer_stop(ev, &tick);
 	loop_fini(&loop);
 	sem_post(&fake_answer_sem);
 	sem_post(&fake_answer_sem);
@@ -211,6 +232,7 @@ static void test_more_than_threads(void **state)
 {
 	char name[8];
 	unsigned nr = 2 * PROBER_THREADS_MAX;
+	uint64_t until_ns = ring_clock_ns() + 20 * NS_PER_SEC;
 
 	(void)state;
 	rig_backend = "{type: net, path: slow}";
@@ -225,7 +247,7 @@ static void test_more_than_threads(void **state)
 	for (unsigned i = 0; i < nr; i++)
 		sem_post(&fake_answer_sem);
 	while (!fleet_settled(&fleet))
-		ev_run(ev, EVRUN_ONCE);
+		turn(until_ns);
 	assert_int_equal(fake_nr, nr);
 	assert_int_equal(atomic_load(&fake_asked), nr);
 }
@@ -250,12 +272,14 @@ static void test_adopted(void **state)
 /* The server comes back later than we do. */
 static void test_adopted_after_some_tries(void **state)
 {
+	uint64_t until_ns = ring_clock_ns() + 20 * NS_PER_SEC;
+
 	(void)state;
 	atomic_store(&fake_bad_times, 2);
 	rig_backend = "{type: net, path: flaky}";
 	adopt("a");
 	while (atomic_load(&fake_asked) < 2)
-		ev_run(ev, EVRUN_ONCE);
+		turn(until_ns);
 	assert_string_equal(state_of("a"), "starting");
 	run_until("a", "live");
 	assert_int_equal(atomic_load(&fake_asked), 3);
