@@ -103,6 +103,7 @@ static ssize_t pull(gnutls_transport_ptr_t ctx, void *buf, size_t bytes)
 	struct tls *t = ctx;
 	size_t done = ring_get(&t->in, buf, bytes);
 
+	t->silent_bytes += done;
 	return done ? (ssize_t)done : wait_for_owner(t);
 }
 
@@ -165,6 +166,7 @@ int tls_reset(struct tls *t)
 	t->session = NULL;
 	t->state = TLS_SHAKING;
 	t->heard = t->ended = false;
+	t->silent_bytes = 0;
 	t->in = (struct tls_ring){ .mem = t->in_mem, .size = sizeof(t->in_mem) };
 	t->out = (struct tls_ring){ .mem = t->out_mem, .size = sizeof(t->out_mem) };
 	t->error[0] = '\0';
@@ -279,6 +281,8 @@ enum tls_step tls_handshake(struct tls *t)
 		t->waits = false;
 		ret = gnutls_handshake(t->session);
 	} while (is_normal(ret) && !t->waits);
+	if (is_normal(ret) && t->silent_bytes > TLS_SILENT_BYTES_MAX)
+		ret = GNUTLS_E_HANDSHAKE_TOO_LARGE;
 	if (is_normal(ret))
 		return TLS_MORE;
 	if (ret == 0 && !is_authenticated(t))
@@ -288,6 +292,7 @@ enum tls_step tls_handshake(struct tls *t)
 		return TLS_FAILED;
 	}
 	t->state = TLS_OPEN;
+	t->silent_bytes = 0;
 	return TLS_DONE;
 }
 
@@ -323,12 +328,15 @@ ssize_t tls_read(struct tls *t, void *buf, size_t bytes)
 		t->waits = false;
 		ret = gnutls_record_recv(t->session, buf, bytes);
 	} while (is_normal((int)ret) && !t->waits);
+	if (is_normal((int)ret) && t->silent_bytes > TLS_SILENT_BYTES_MAX)
+		ret = GNUTLS_E_HANDSHAKE_TOO_LARGE;
 	if (is_normal((int)ret))
 		return -EAGAIN;
 	if (ret < 0) {
 		give_up(t, (int)ret);
 		return -EPROTO;
 	}
+	t->silent_bytes = 0;
 	t->heard |= ret > 0;
 	t->ended = ret == 0;
 	return ret ? ret : -ENODATA;

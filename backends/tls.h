@@ -63,6 +63,12 @@ void tls_credentials_free(struct tls_credentials *credentials);
 #define TLS_INPUT_BYTES (64u << 10)
 
 /*
+ * A server that sends more than that without a plain byte, in its handshake or later, is broken.
+ * GnuTLS would gather 16 MiB.
+ */
+#define TLS_SILENT_BYTES_MAX (256u << 10)
+
+/*
  * hostname: what an X509 certificate is compared with, a name or an address; copied. Without one
  * (NULL, "") the handshake fails, unless nothing is to be compared. Returns 0 or -ENOMEM.
  */
@@ -112,9 +118,10 @@ void tls_bye(struct tls *tls);
 extern const struct stream_codec tls_codec;
 
 /*
- * The server closed the connection, and what it sent is fed and read. Unless it said close_notify
- * before, TLS is broken from now on and tls_error says what that means: many servers end a
- * handshake that way, without an alert, when they do not accept the key or certificate of a client.
+ * The server closed or reset the connection, and what it sent is fed and read. Unless it said
+ * close_notify before, TLS is broken from now on and tls_error says what that means: many servers
+ * end a handshake that way, without an alert, when they do not accept the key or certificate of a
+ * client.
  */
 void tls_eof(struct tls *tls);
 

@@ -37,9 +37,10 @@ struct tls {
 	const struct tls_credentials *credentials;
 	gnutls_session_t session; /* NULL: tls_reset had no memory */
 	enum tls_state state;
-	bool waits; /* since the last call of GnuTLS: input was empty, or output full */
-	bool heard; /* plain bytes, ever */
-	bool ended; /* by close_notify */
+	bool waits;	     /* since the last call of GnuTLS: input was empty, or output full */
+	bool heard;	     /* plain bytes, ever */
+	bool ended;	     /* by close_notify */
+	size_t silent_bytes; /* of the wire, since the last plain one */
 	struct tls_ring in, out;
 	char *hostname;			   /* "" for none */
 	gnutls_typed_vdata_st expected[2]; /* of the certificate; the session keeps the address */

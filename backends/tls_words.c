@@ -123,7 +123,7 @@ static void say_unknown_authority(const struct tls *t, struct text *text, gnutls
 	if (file)
 		say(text, ", which is not in %s", file);
 	else
-		say(text, ", which this system does not know: set tls certificates to a folder "
+		say(text, ", which this system does not know: set tls-certificates to a folder "
 			  "with the ca-cert.pem of the server's authority");
 }
 
@@ -137,7 +137,7 @@ static void say_reasons(const struct tls *t, struct text *text, unsigned status,
 	if (status & GNUTLS_CERT_UNEXPECTED_OWNER) {
 		say(text, "; it is for ");
 		say_names(text, cert);
-		say(text, ", not for \"%s\": set tls hostname", t->hostname);
+		say(text, ", not for \"%s\": set tls-hostname", t->hostname);
 	}
 	if (status & GNUTLS_CERT_SIGNER_NOT_FOUND)
 		say_unknown_authority(t, text, cert);
@@ -181,6 +181,20 @@ static void say_psk_alert(const struct tls *t, struct text *text)
 	    t->credentials->username);
 }
 
+/* GnuTLS does not even show one that another authority signed than the server asked for. */
+static void say_own_certificate(struct text *text)
+{
+	say(text, "the server wants a certificate of ours, signed by an authority it knows: put "
+		  "client-cert.pem and client-key.pem into the folder of tls-certificates");
+}
+
+/* ... and nothing was heard since. */
+static bool has_asked_certificate(const struct tls *t)
+{
+	return t->credentials->kind == TLS_KIND_X509 && !t->heard &&
+	       gnutls_certificate_client_get_request_status(t->session);
+}
+
 /* What the server's alert is about; false: about nothing that the user can change. */
 static bool say_alert_cause(const struct tls *t, struct text *text,
 			    gnutls_alert_description_t alert)
@@ -197,8 +211,7 @@ static bool say_alert_cause(const struct tls *t, struct text *text,
 							    : "certificates");
 		return true;
 	case GNUTLS_A_CERTIFICATE_REQUIRED:
-		say(text, "the server wants a certificate of ours: put client-cert.pem and "
-			  "client-key.pem into the folder of tls certificates");
+		say_own_certificate(text);
 		return true;
 	case GNUTLS_A_BAD_CERTIFICATE:
 	case GNUTLS_A_UNSUPPORTED_CERTIFICATE:
@@ -214,18 +227,33 @@ static bool say_alert_cause(const struct tls *t, struct text *text,
 	}
 }
 
+/* What servers answer to a wrong key: the protocol leaves them the choice. */
+static bool is_psk_alert(gnutls_alert_description_t alert)
+{
+	return alert == GNUTLS_A_BAD_RECORD_MAC || alert == GNUTLS_A_DECRYPT_ERROR ||
+	       alert == GNUTLS_A_DECRYPTION_FAILED || alert == GNUTLS_A_ILLEGAL_PARAMETER ||
+	       alert == GNUTLS_A_UNKNOWN_PSK_IDENTITY;
+}
+
 static void say_alert(const struct tls *t, struct text *text)
 {
 	gnutls_alert_description_t alert = gnutls_alert_get(t->session);
 	const char *name = gnutls_alert_get_name(alert);
+	bool by_key = t->credentials->kind == TLS_KIND_PSK && !t->heard;
 
-	if (t->credentials->kind == TLS_KIND_PSK &&
-	    (alert == GNUTLS_A_BAD_RECORD_MAC || alert == GNUTLS_A_DECRYPT_ERROR ||
-	     alert == GNUTLS_A_DECRYPTION_FAILED || alert == GNUTLS_A_UNKNOWN_PSK_IDENTITY ||
-	     alert == GNUTLS_A_ILLEGAL_PARAMETER))
+	if (by_key && is_psk_alert(alert)) {
 		say_psk_alert(t, text);
-	else if (!say_alert_cause(t, text, alert))
+	} else if (by_key && alert == GNUTLS_A_INTERNAL_ERROR) {
+		/* GnuTLS's, where its user does not know the client's. */
+		say(text, "the server ended TLS: mostly ");
+		say_psk_alert(t, text);
+	} else if (!say_alert_cause(t, text, alert)) {
 		say(text, "the server ended TLS");
+		if (has_asked_certificate(t)) {
+			say(text, ": mostly ");
+			say_own_certificate(text);
+		}
+	}
 	say(text, " (alert %u: %s)", (unsigned)alert, name ? name : "unknown");
 }
 
@@ -244,6 +272,18 @@ void tls_words(struct tls *t, int code)
 		break;
 	case GNUTLS_E_REHANDSHAKE:
 		say(&text, "the server wants to renegotiate TLS, which is not done");
+		break;
+	case GNUTLS_E_UNSUPPORTED_VERSION_PACKET:
+		say(&text, "the server speaks neither TLS 1.2 nor 1.3");
+		break;
+	case GNUTLS_E_UNEXPECTED_PACKET:
+	case GNUTLS_E_UNEXPECTED_PACKET_LENGTH:
+	case GNUTLS_E_RECORD_OVERFLOW:
+		say(&text, "what the server sends is not TLS, or broken: %s",
+		    gnutls_strerror(code));
+		break;
+	case GNUTLS_E_HANDSHAKE_TOO_LARGE:
+		say(&text, "the server sends TLS without end, but no data");
 		break;
 	default:
 		say(&text, "TLS with the server failed: %s", gnutls_strerror(code));
@@ -265,9 +305,11 @@ void tls_words_eof(struct tls *t)
 		say_psk_alert(t, &text);
 		break;
 	case TLS_KIND_X509:
-		say(&text,
-		    ": it may have no certificate itself, or want one of ours, or not accept "
-		    "client-cert.pem");
+		say(&text, ": ");
+		if (has_asked_certificate(t))
+			say_own_certificate(&text);
+		else
+			say(&text, "is it made for certificates?");
 		break;
 	case TLS_KIND_ANON:
 		say(&text, ": mostly it wants certificates or keys (PSK)");
