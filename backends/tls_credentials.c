@@ -214,9 +214,9 @@ static int read_psk(const struct reading *r)
 	int ret;
 
 	if (!config->psk_file || !*config->psk_file)
-		return fail(r, -EINVAL, "there is no file of keys: set tls psk_file");
+		return fail(r, -EINVAL, "there is no file of keys: set tls-psk-file");
 	if (!config->username || !*config->username)
-		return fail(r, -EINVAL, "%s: whose key of it? set tls username", config->psk_file);
+		return fail(r, -EINVAL, "%s: whose key of it? set tls-username", config->psk_file);
 	r->credentials->username = strdup(config->username);
 	if (!r->credentials->username ||
 	    gnutls_psk_allocate_client_credentials(&r->credentials->psk) < 0)
@@ -339,7 +339,7 @@ static int read_x509(const struct reading *r)
 			/* UNTESTED: the path is compiled into GnuTLS */
 			return fail(r, -ENOENT,
 				    "this system has no list of authorities: install "
-				    "ca-certificates, or set tls certificates");
+				    "ca-certificates, or set tls-certificates");
 		return 0;
 	}
 	ret = read_authorities(r);

@@ -123,7 +123,7 @@ static void say_unknown_authority(const struct tls *t, struct text *text, gnutls
 	if (file)
 		say(text, ", which is not in %s", file);
 	else
-		say(text, ", which this system does not know: set tls certificates to a folder "
+		say(text, ", which this system does not know: set tls-certificates to a folder "
 			  "with the ca-cert.pem of the server's authority");
 }
 
@@ -137,7 +137,7 @@ static void say_reasons(const struct tls *t, struct text *text, unsigned status,
 	if (status & GNUTLS_CERT_UNEXPECTED_OWNER) {
 		say(text, "; it is for ");
 		say_names(text, cert);
-		say(text, ", not for \"%s\": set tls hostname", t->hostname);
+		say(text, ", not for \"%s\": set tls-hostname", t->hostname);
 	}
 	if (status & GNUTLS_CERT_SIGNER_NOT_FOUND)
 		say_unknown_authority(t, text, cert);
@@ -185,7 +185,7 @@ static void say_psk_alert(const struct tls *t, struct text *text)
 static void say_own_certificate(struct text *text)
 {
 	say(text, "the server wants a certificate of ours, signed by an authority it knows: put "
-		  "client-cert.pem and client-key.pem into the folder of tls certificates");
+		  "client-cert.pem and client-key.pem into the folder of tls-certificates");
 }
 
 /* ... and nothing was heard since. */

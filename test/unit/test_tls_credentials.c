@@ -61,9 +61,9 @@ static void test_psk_errors(void **state)
 	assert_int_equal(read_psk("", "qemu"), -EINVAL);
 	assert_error("some.psk: is empty");
 	assert_int_equal(read_psk("qemu:" HEX_KEY "\n", ""), -EINVAL);
-	assert_error("set tls username");
+	assert_error("set tls-username");
 	assert_int_equal(read_config(&(struct tls_config){ .kind = TLS_KIND_PSK }), -EINVAL);
-	assert_error("set tls psk_file");
+	assert_error("set tls-psk-file");
 }
 
 static void test_psk_files(void **state)

@@ -62,7 +62,7 @@ static void test_names(void **state)
 	accepted(&good, "ca", "::1%lo", false);
 	refused(&good, "ca", "b.example",
 		"it is for \"a.example\", \"*.b.example\", \"127.0.0.1\", \"::1\", not for "
-		"\"b.example\": set tls hostname");
+		"\"b.example\": set tls-hostname");
 	refused(&good, "ca", "127.0.0.2", "not for \"127.0.0.2\"");
 	refused(&good, "ca", "::2", "not for \"::2\"");
 	/* A common name counts only where there is no other. */
@@ -76,7 +76,7 @@ static void test_no_name(void **state)
 
 	(void)state;
 	assert_int_equal(run(&config, "ca", "", false), TLS_FAILED);
-	assert_words("set tls hostname");
+	assert_words("set tls-hostname");
 	assert_int_equal(tls_output(tls, &out), 0);
 	assert_int_equal(tls_reset(tls), 0);
 	assert_int_equal(tls_handshake(tls), TLS_FAILED);
@@ -109,7 +109,7 @@ static void test_system(void **state)
 		skip();
 	}
 	tls_credentials_free(credentials);
-	refused(&good, NULL, "a.example", "which this system does not know: set tls certificates");
+	refused(&good, NULL, "a.example", "which this system does not know: set tls-certificates");
 }
 
 static void test_dates(void **state)

@@ -514,7 +514,7 @@ static inline void assert_words(const char *part)
 	const char *words = tls_error(tls);
 
 	if (!strstr(words, part))
-		fail_msg("\"%s\" is not in: %s", part, words);
+		fail_msg("\"%s\" is not in: %s", part, words ? words : "nothing");
 	for (; *words; words++)
 		assert_in_range(*words, ' ', '~');
 }
