@@ -513,9 +513,9 @@ static inline void assert_words(const char *part)
 {
 	const char *words = tls_error(tls);
 
-	if (!strstr(words, part))
+	if (!words || !strstr(words, part))
 		fail_msg("\"%s\" is not in: %s", part, words ? words : "nothing");
-	for (; *words; words++)
+	for (; words && *words; words++)
 		assert_in_range(*words, ' ', '~');
 }
 
