@@ -213,14 +213,14 @@ static void check_no_timeout(struct nbd_case *c, const void *arg)
 
 	(void)arg;
 	case_serve(c, "");
-	if (!case_open(c, QUEUE "connections: 1\ntimeout: 500ms", 1))
+	if (!case_open(c, QUEUE "connections: 1\ntimeout: 3s", 1))
 		return;
 	case_works(c, 50);
 	before = nbd_peer_count(&c->peer, "connections");
-	nbd_peer_tell(&c->peer, "fault slow seconds=0.2");
+	nbd_peer_tell(&c->peer, "fault slow seconds=0.8");
 	for (int i = 0; i < 5; i++) {
 		case_submit_all(c, BACKEND_READ, 4096);
-		if (!case_drain(c, 5000))
+		if (!case_drain(c, 10000))
 			return;
 	}
 	case_turn_for(c, 1000);

@@ -86,7 +86,7 @@ for port in 10901 10902 10903; do ok "server at port $port is there" wait_for 20
 
 # device NAME QUEUES URI [CONNECTIONS [MORE BACKEND OPTIONS [MORE DEVICE OPTIONS]]]
 device() {
-	echo "  - {name: $1, queues: $2, ${6:-}backend: {type: nbd, uri: \"$3\", connections: ${4:-1}, ${5:-timeout: 10s, on_disconnect: {queue: 30s\}, cache: kept}}}"
+	echo "  - {name: $1, queues: $2, ${6:-}backend: {type: nbd, uri: \"$3\", connections: ${4:-1}, ${5:-timeout: 30s, on_disconnect: {queue: 60s\}, cache: kept}}}"
 }
 {
 	echo "daemon: {reactors: $reactors, stop_timeout: 3s}"
