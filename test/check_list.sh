@@ -19,6 +19,8 @@ tap sim-asan 300 build/asan/bin/sim --runs 128 --ios 1000
 tap lint 600 test/lint.sh build/clang
 
 if [ "$mode" != fast ]; then
+	# every rule of the protocol broken, connections cut at every byte: minutes
+	tap nbd-faults 900 build/asan/test/nbd_faults
 	step build-tsan build tsan
 	# what has threads or talks to them
 	for test in reactor mailbox reactors socket commands fleet fleet_probe nbd_probe throttle_threads \
@@ -38,7 +40,7 @@ if [ "$mode" != fast ]; then
 	tap guest-runner 400 test/vm/selftest.sh
 
 	if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
-	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc watchdog udev"
+	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc watchdog udev nbd"
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	timed_suites="layers stuck throttle why pause"
 	for kernel in 7.2 6.12; do
