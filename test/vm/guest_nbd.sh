@@ -223,7 +223,7 @@ wait_for 10 listens hang
 ok "hang: a device with a timeout of 2s" \
 	add_device hang 2 "$(unix hang)" 1 "timeout: 2s, on_disconnect: {queue: 60s}, cache: kept"
 load hang
-sleep 1
+ok "... under load" wait_for 30 more_completed hang "$(completed hang)"
 ok "a server that is stopped for longer than the timeout" stopped_server
 ok "... no error, no mismatch" load_ends
 ok "... the log says why it was given up" said 'hang' grep -iE 'no answer|timeout|does not answer|overdue|in time' \
@@ -281,13 +281,13 @@ ok "... it can be removed" delete memory 8
 # ---- TLS ----
 
 # tls NAME URI: a device over TLS, or why there is none.
-refused_tls() { grep -qE 'TLS (is )?(not|un)|not supported|no TLS' "$work/out"; }
+refused_tls() { grep -qE 'TLS (is )?(not|un)|not supported|no TLS' "$work/tls.out"; }
 tls_works() { # NAME
 	verify "$(blk "$1")" --iodepth=32 --numjobs=2 --size=8M --io_size=3M --offset_increment=24M \
 		--bsrange=4k-128k --blockalign=4k && ublkctl del "$1"
 }
 tls() { # WHAT NAME URI
-	if ! add_device "$2" 2 "$3" >"$work/out" 2>&1 && refused_tls; then
+	if ! add_device "$2" 2 "$3" >"$work/tls.out" 2>&1 && refused_tls; then
 		skip "$1" "this build has no TLS"
 		return
 	fi
@@ -296,8 +296,8 @@ tls() { # WHAT NAME URI
 }
 # no_tls WHAT URI WORDS: refused, in words.
 no_tls() {
-	add_device refused 1 "$2" >"$work/out" 2>&1
-	if refused_tls; then skip "$1" "this build has no TLS"; else ok "$1" said "$3" cat "$work/out"; fi
+	add_device refused 1 "$2" >"$work/tls.out" 2>&1
+	if refused_tls; then skip "$1" "this build has no TLS"; else ok "$1" said "$3" cat "$work/tls.out"; fi
 }
 
 make_keys() {
