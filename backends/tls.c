@@ -273,8 +273,8 @@ enum tls_step tls_handshake(struct tls *t)
 	if (!has_name(t)) {
 		t->state = TLS_BROKEN;
 		snprintf(t->error, sizeof(t->error),
-			 "there is no name to compare the server's certificate with: set tls "
-			 "hostname");
+			 "there is no name to compare the server's certificate with: set "
+			 "tls-hostname");
 		return TLS_FAILED;
 	}
 	do {
