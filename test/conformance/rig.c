@@ -167,11 +167,16 @@ void rig_close_queues(struct rig *rig)
 	}
 }
 
+void rig_close_device(struct rig *rig)
+{
+	backend_close(rig->device);
+	free_config(rig);
+}
+
 void rig_close(struct rig *rig)
 {
 	rig_close_queues(rig);
-	backend_close(rig->device);
-	free_config(rig);
+	rig_close_device(rig);
 }
 
 int rig_open(struct rig *rig, const struct rig_params *params)

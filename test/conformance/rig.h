@@ -65,6 +65,8 @@ int rig_open_device(struct rig *rig, const struct rig_params *params);
 int rig_open_queues(struct rig *rig);
 void rig_close_queues(struct rig *rig);
 void rig_close(struct rig *rig);
+/* The end of rig_open_device alone. */
+void rig_close_device(struct rig *rig);
 
 /* Submits; on BUSY the I/O goes again by itself after the next completion of its queue. */
 void rig_submit(struct rig *rig, struct rig_io *rio);
