@@ -40,7 +40,7 @@ if [ "$mode" != fast ]; then
 	tap guest-runner 400 test/vm/selftest.sh
 
 	if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
-	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc watchdog udev nbd"
+	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc watchdog udev systemd nbd"
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	timed_suites="layers stuck throttle why pause"
 	for kernel in 7.2 6.12; do

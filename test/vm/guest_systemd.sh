@@ -33,8 +33,7 @@ over() {
 # CMake writes into the folder of the build what it has installed.
 install_it() { over /usr/local && over "$build" && cmake --install "$build" && ls -l $unit; }
 verified() {
-	SYSTEMD_UNIT_PATH=${unit%/*}:/lib/systemd/system systemd-analyze verify --man=no $unit 2>&1 | tee "$work/verified"
-	! grep ublkd "$work/verified"
+	systemd-analyze verify --man=no $unit >"$work/verified" 2>&1 && ! grep . "$work/verified"
 }
 
 # --- its systemd --------------------------------------------------------------------------------
@@ -57,35 +56,42 @@ make_units() {
 	drop_in log "StandardError=append:$work/ublkd.log"
 }
 
-# Its /run is the guest's, so systemctl and ublkctl reach it from here.
+# It answers only to whom it sees.
+systemctl() { nsenter -t "$inner_pid" -m -p -- systemctl "$@"; }
+# Its /run is the guest's: ublkctl works here and there.
 start_systemd() {
+	echo on >/proc/sys/kernel/printk_devkmsg # all of its messages
 	mkdir /sys/fs/cgroup/machine
 	(
 		echo 0 >/sys/fs/cgroup/machine/cgroup.procs
 		# shellcheck disable=SC2016 # expanded inside
-		exec unshare --pid --fork --kill-child --mount --cgroup --mount-proc sh -c '
+		exec unshare --pid --fork --kill-child --mount --uts --cgroup --mount-proc sh -c '
 			umount /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup &&
 			exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin container=guest \
 				SYSTEMD_UNIT_PATH="$1" SYSTEMD_GENERATOR_PATH=/nowhere \
-				"$2" --system --log-target=console --show-status=no' \
-			sh "$SYSTEMD_UNIT_PATH" $systemd >"$work/systemd.log" 2>&1
+				"$2" --system --log-target=kmsg --show-status=no' \
+			sh "$SYSTEMD_UNIT_PATH" $systemd >"$work/systemd.out" 2>&1
 	) &
 	systemd_pid=$!
-	wait_for 30 is_up
+	wait_for 60 is_up
 }
-is_up() { systemctl is-system-running 2>/dev/null | grep -qE 'running|degraded'; }
+is_up() { inner_pid=$(pgrep -P $systemd_pid) && systemctl is-system-running 2>/dev/null | grep -qE 'running|degraded'; }
 end_systemd() { kill -KILL $systemd_pid && { wait $systemd_pid || [ $? = 137 ]; }; }
 
-shows() { # PROPERTY VALUE: of the service, now
-	local is
-	is=$(systemctl show -P "$1" ublkd.service)
-	echo "$1: $is"
-	[ "$is" = "$2" ]
+# shows PROPERTY=VALUE...: of the service, now. Each look costs a second on a busy machine.
+shows() {
+	local want properties=("${@%%=*}")
+	systemctl show ublkd.service "${properties[@]/#/--property=}" >"$work/shown" && cat "$work/shown"
+	for want; do grep -qxF -- "$want" "$work/shown" || return; done
 }
 restarts() { systemctl show -P NRestarts ublkd.service; }
-# serves_again RESTARTS: so many it had; it is another process, and there is nothing left to do.
-serves_again() { [ "$(restarts)" = $(($1 + 1)) ] && shows SubState running && ublkctl list; }
-systemd_said() { tail -n 30 "$work/systemd.log" && grep -E "$1" "$work/systemd.log"; }
+# serves_again PID RESTARTS: that process has gone, and systemd has started another one, once more than so often.
+serves_again() {
+	wait_for 60 eval "[ -n \"\$(server)\" ] && [ \"\$(server)\" != $1 ]" && wait_for 40 ublkctl list &&
+		wait_for 10 shows SubState=running "NRestarts=$(($2 + 1))"
+}
+its_log() { dmesg | sed -n 's/^\[[^]]*\] systemd\[1\]: //p'; }
+its_log_has() { its_log | tail -n 30 && its_log | grep -E "$1"; }
 
 # --- the service --------------------------------------------------------------------------------
 
@@ -100,47 +106,53 @@ mark() { dd if=/dev/urandom of="$work/mark" bs=1M count=4 status=none && dd if="
 marked() { dd if="$1" iflag=direct bs=1M count=4 status=none | cmp - "$work/mark"; }
 
 status_has() { # FIELD VALUE
-	grep "^$1:" "/proc/$(server)/status"
-	grep -qP "^$1:\s+$2\$" "/proc/$(server)/status"
+	grep "^$1:" "/proc/$pid/status"
+	grep -qP "^$1:\s+$2\$" "/proc/$pid/status"
 }
 caps() { local mask=0 cap; for cap; do mask=$((mask | 1 << cap)); done; printf '%016x' $mask; }
 # SYS_ADMIN IPC_LOCK SYS_RESOURCE DAC_OVERRIDE DAC_READ_SEARCH SYS_PTRACE
 six_caps() { status_has CapBnd "$(caps 21 14 24 1 2 19)" && status_has CapEff "$(caps 21 14 24 1 2 19)"; }
 limits() {
-	grep -E 'Max (locked|open)' "/proc/$(server)/limits"
-	grep -qE 'Max locked memory +unlimited +unlimited' "/proc/$(server)/limits" &&
-		grep -qE 'Max open files +1048576 +1048576' "/proc/$(server)/limits" &&
-		[ "$(cat "/proc/$(server)/oom_score_adj")" = -900 ]
+	grep -E 'Max (locked|open)' "/proc/$pid/limits"
+	grep -qE 'Max locked memory +unlimited +unlimited' "/proc/$pid/limits" &&
+		grep -qE 'Max open files +1048576 +1048576' "/proc/$pid/limits" &&
+		[ "$(cat "/proc/$pid/oom_score_adj")" = -900 ]
 }
-# may_write PATH..., may_not PATH...: by what is mounted how where the service runs. A folder that can be
-# written says no more than that it is a folder.
-writes() { nsenter -t "$(server)" -m test -w "$1"; }
-may_not() { for path; do ! writes "$path" || { echo "$path can be written"; return 1; }; done; }
-may_write() { for path; do writes "$path" || { echo "$path cannot be written"; return 1; }; done; }
+# may_not PATH..., may_write PATH...: there where the service runs. Root asks: what is mounted how decides.
+inside() { nsenter -t "$pid" -m -- sh -c "$@"; }
+# shellcheck disable=SC2016 # expanded inside
+may_not() { inside 'for path; do [ -e "$path" ] && ! [ -w "$path" ] || { echo "$path"; exit 1; }; done' sh "$@"; }
+# shellcheck disable=SC2016
+may_write() { inside 'for path; do [ -w "$path" ] || { echo "$path"; exit 1; }; done' sh "$@"; }
 forbidden() { # OPTION...: all that the unit says of filters was understood
 	local option
 	for option; do [ -n "$(systemctl show -P "$option" ublkd.service)" ] || return 1; done
-	! grep -iE 'ublkd.*(ignor|unknown|failed to parse|not supported)' "$work/systemd.log"
+	! its_log | grep -iE 'ublkd.*(ignor|unknown|failed to parse|not supported)'
 }
 # Before Linux 6.16: see io_timeout.h.
-timeout_short() { [ "$(cat "/sys/block/$(basename "$(node memory)")/queue/io_timeout")" = 1000 ]; }
+timeout_short() { [ "$(cat "/sys/block/$memory/queue/io_timeout")" = 1000 ]; }
 
 make_units
-ram_disk 200 || exit 1
+mkdir /mnt/ram # files in memory, but on no disk: see below
 ok "cmake --install" install_it
 ok "systemd finds nothing wrong with the unit" verified
 configure
 ok "systemd is there" start_systemd
 if ! is_up; then
-	sed 's/^/# systemd: /' "$work/systemd.log"
+	{ cat "$work/systemd.out" && its_log; } | sed 's/^/# systemd: /'
+	systemctl is-system-running
+	systemctl list-jobs
+	systemctl list-units
 	finish
 fi
 
-ok "no note of devices, no block device of any kind" eval '[ ! -e /run/ublkd ] && ! ls /sys/devices/virtual/block/ublk*'
+# As on a machine of which ublkd's disks are the first that have no hardware.
+ok "there are no virtual disks, and no /run/ublkd" eval '[ ! -e /run/ublkd ] && [ ! -e /sys/devices/virtual/block ]'
 ok "systemctl start returns ..." systemctl start ublkd
-ok "... when devices are there" test "$(find /dev -name 'ublkb*' | wc -l)" = 2
-ok "... and the service runs" shows SubState running
-ok "its main process is the installed program" test "/proc/$(server)/exe" -ef /usr/local/sbin/ublkd
+ok "... when devices are there" test -b /dev/ublkb0 -a -b /dev/ublkb1
+ok "... runs, and has parked the memory with systemd" shows SubState=running NFileDescriptorStore=1
+memory=$(basename "$(node memory)") pid=$(server)
+ok "its main process is the installed program" test "/proc/$pid/exe" -ef /usr/local/sbin/ublkd
 ok "NoNewPrivileges" status_has NoNewPrivs 1
 ok "system calls are filtered" status_has Seccomp 2
 ok "six capabilities, and no others" six_caps
@@ -148,17 +160,13 @@ ok "limits and OOMScoreAdjust" limits
 ok "kernel, programs, configuration and control groups are read-only" \
 	may_not /sys/kernel/mm/transparent_hugepage/enabled /proc/sys/vm/swappiness /usr/local $config /boot /sys/fs/cgroup/cgroup.procs
 ok "files of devices, state and the disks' settings are not" \
-	may_write /mnt/ram /run/ublkd "/sys/block/$(basename "$(node memory)")/queue/io_timeout"
+	may_write /mnt/ram /run/ublkd "/sys/block/$memory/queue/io_timeout"
 ok "all filters are understood" forbidden SystemCallFilter RestrictAddressFamilies RestrictNamespaces
 if driver_has QUIESCE; then
 	skip "the disks' timeout is short" "this driver notices the end of a daemon (Linux 6.16)"
 else
 	ok "the disks' timeout is short" timeout_short
 fi
-ok "content is verified: memory" verify "$(node memory)" --bs=4k --size=4M
-ok "content is verified: file" verify "$(node file)" --bs=4k --size=4M
-ok "the memory is parked with systemd" shows NFileDescriptorStore 1
-ok "... and with no keeper" no_keeper
 
 configure more
 if [ "$(systemctl show -P Type ublkd.service)" = notify-reload ]; then
@@ -168,29 +176,27 @@ else
 	ok "systemctl reload" systemctl reload ublkd
 	ok "... and the new device comes (notify-reload came with systemd 253)" wait_for 20 test -b /dev/ublkb9
 fi
-ok "it is parked, too" wait_for 10 shows NFileDescriptorStore 2
-ok "the service runs again" wait_for 10 shows SubState running
+ok "it is parked, too" wait_for 10 shows NFileDescriptorStore=2 SubState=running
 more=/dev/ublkb9
 ok "it is written to" mark $more
 echo 'devices: 7' >$config
 systemctl reload ublkd
-ok "a configuration with errors changes nothing" wait_for 10 eval 'grep "nothing was changed" "$work/ublkd.log" && shows SubState running && marked $more'
+ok "a configuration with errors changes nothing" wait_for 10 eval 'grep "nothing was changed" "$work/ublkd.log" && shows SubState=running && marked $more'
 configure more
 
-load memory
-load file
-for round in 1 2; do
-	had=$(restarts)
-	sleep 1
-	kill -KILL "$(server)"
-	ok "kill -9 under I/O: systemd starts it again ($round)" wait_for 40 serves_again "$had"
-	ok "... with the memory that it held ($round)" eval 'marked $more && no_keeper && shows NFileDescriptorStore 2'
-done
+# With pauses: systemd and the checks want some time, too.
+for name in memory file; do load $name --numjobs=1 --thinktime=100ms --thinktime_blocks=32; done
+sleep 2
+had=$(restarts) before=$(server)
+kill -KILL "$before"
+ok "kill -9 under I/O: systemd starts it again" serves_again "$before" "$had"
+ok "... with the memory that it held" eval 'marked $more && no_keeper && shows NFileDescriptorStore=2'
 if driver_has QUIESCE; then
 	had=$(restarts) before=$(server)
 	ok "ublkctl upgrade under I/O" ublkctl upgrade
-	ok "... systemd knows the new process" wait_for 20 eval '[ "$(server)" != "$before" ] && [ "$(server | wc -w)" = 1 ] && shows SubState running && ublkctl list'
-	ok "... as the main one, and has not started it" eval '[ "$(restarts)" = "$had" ] && [ "$(systemctl show -P MainPID ublkd)" = "$(awk "/^NSpid/ { print \$3 }" "/proc/$(server)/status")" ]'
+	ok "... one that goes on alone" wait_for 20 eval '[ "$(server)" != "$before" ] && [ "$(server | wc -w)" = 1 ] && ublkctl list'
+	main_pid=$(awk '/^NSpid/ { print $3 }' "/proc/$(server)/status")
+	ok "... is the main one for systemd, that has not started it" wait_for 10 shows SubState=running "MainPID=$main_pid" "NRestarts=$had"
 else
 	skip "ublkctl upgrade under I/O" "needs a ublk driver of Linux 6.16"
 fi
@@ -198,47 +204,42 @@ ok "no write was lost, no request failed" loads_well
 ok "both were busy" were_busy
 ok "the memory is the same" marked $more
 
-# Who is stuck: the program with the fault is started by the unit as it was then, its successor is not.
-had=$(restarts)
+# Who is stuck: the program with the fault is what the unit starts at first, its successor is not.
+had=$(restarts) before=$(server)
+drop_in watchdog WatchdogSec=6
+if [ -x "$faults" ]; then drop_in faults ExecStart= "ExecStart=$faults --config $config" Environment=UBLKD_FAULT_BLOCK=16000:600; fi
+systemctl daemon-reload
+kill -KILL "$before"
+ok "it is started with another watchdog" serves_again "$before" "$had"
+had=$((had + 1)) before=$(server)
 if [ -x "$faults" ]; then
-	drop_in watchdog WatchdogSec=6
-	drop_in faults ExecStart= "ExecStart=$faults --config $config" Environment=UBLKD_FAULT_BLOCK=16000:600
-	systemctl daemon-reload
-	kill -KILL "$(server)"
-	ok "a program that will be stuck starts" wait_for 40 serves_again "$had"
-	ok "... with its watchdog" shows WatchdogUSec 6s
 	drop_in faults
 	systemctl daemon-reload
 	dd if=$more of="$work/read" bs=4k count=1 skip=2000 iflag=direct status=none 2>"$work/read.err" &
 	reader=$!
-	ok "a reactor is stuck: systemd ends the daemon and starts it again" wait_for 60 serves_again $((had + 1))
-	ok "... for want of WATCHDOG=1" systemd_said 'Watchdog timeout.*limit 6s'
+	ok "a reactor is stuck: systemd ends the daemon and starts it again" serves_again "$before" "$had"
+	ok "... for want of WATCHDOG=1" its_log_has 'Watchdog timeout.*limit 6s'
 	ok "... the request that was stuck is answered" wait $reader
-	ok "... the memory is the same" marked $more
+	had=$((had + 1)) before=$(server)
 else
 	skip "a reactor is stuck: systemd ends the daemon and starts it again" "no build/faults: cmake --preset faults and build"
 fi
-had=$(restarts)
-drop_in watchdog WatchdogSec=6
-systemctl daemon-reload
-kill -KILL "$(server)"
-ok "it is started with a short watchdog" wait_for 40 serves_again "$had"
-kill -STOP "$(server)"
-ok "all of the daemon stands still: it is started again" wait_for 60 serves_again $((had + 1))
+kill -STOP "$before"
+ok "all of the daemon stands still: it is started again" serves_again "$before" "$had"
 ok "... the memory is the same" marked $more
 
 ok "systemctl stop" systemctl stop ublkd
-ok "... ends well" eval 'shows Result success && shows ActiveState inactive'
-ok "... and leaves no process" no_server
+ok "... ends well, and leaves no memory" shows Result=success ActiveState=inactive NFileDescriptorStore=0
+ok "... no process" no_server
 ok "... no device" eval '! find /dev -name "ublk[bc]*" | grep .'
 ok "... no note" no_note
-ok "... no memory" shows NFileDescriptorStore 0
 ok "... but its folder, where the state is" test -d /run/ublkd
 
 echo 'devices: 7' >$config
-had=$(restarts)
 ok "with errors in the configuration it does not start" eval '! systemctl start ublkd'
-ok "... and is not tried again" eval 'sleep 1.5 && shows ActiveState failed && shows ExecMainStatus 2 && [ "$(restarts)" = "$had" ]'
-ok "systemd has nothing to tell of it but ends and starts" eval '! grep -iE "ublkd.*(ignoring|denied|permi)" "$work/systemd.log"'
+configure
+ok "... until there are none: it was tried again" wait_for 40 ublkctl list
+ok "it stops" eval 'wait_for 10 shows SubState=running && systemctl stop ublkd && no_server'
+ok "systemd has nothing to tell of it but ends and starts" eval '! its_log | grep -iE "ublkd.*(ignoring|denied|permi)"'
 ok "systemd ends" end_systemd
 finish
