@@ -231,7 +231,8 @@ nbd_server() {
 			'[one]' "exportname = $tmp/one.raw" 'flush = true' 'fua = true' 'trim = true' \
 			'[two]' "exportname = $tmp/two.raw" 'readonly = true'
 	} >"$conf" || return
-	serve "$1" nbd-server -C "$conf" -p "$pid" || code=$?
+	# It listens, then closes all descriptors that it could have, then serves.
+	serve "$1" bash -c 'ulimit -n 1024; exec nbd-server "$@"' - -C "$conf" -p "$pid" || code=$?
 	unset 'servers[-1]'
 	for ((i = 0; i < 200; i++)); do
 		if [ -s "$pid" ]; then servers+=("$(cat "$pid")") && return $code; fi
