@@ -39,7 +39,8 @@ static void check_open_at_every_byte(struct nbd_case *c, const void *arg)
 		nbd_peer_tell(&c->peer, "fault close-at bytes=%u times=1", at);
 		if (rig_open_device(&c->rig, &params) == 0) {
 			/* It had all that it needed. */
-			backend_close(c->rig.device);
+			c->rig.queue_nr = 0;
+			rig_close(&c->rig);
 			opened_nr++;
 			EXPECT(at > 18 + 20 + 32, "open was content with %u bytes", at);
 			nbd_peer_tell(&c->peer, "fault none");
