@@ -101,6 +101,8 @@ enum nbd_link_state {
 /* One connection. Outlives its queue until the kernel has let go of it. */
 struct nbd_link {
 	struct stream stream;
+	struct iovec *pieces;	 /* the stream's, of what is to be sent */
+	uint8_t *received;	 /* the stream's, as is what is behind it with TLS */
 	struct nbd_queue *queue; /* NULL: abandoned, to be freed when closed */
 	unsigned idx;
 	enum nbd_link_state state;

@@ -95,14 +95,21 @@ static void tell_end(const struct nbd_link *link, int err)
 		    link->why[0] ? link->why : errname(err));
 }
 
+static void free_memory(struct nbd_link *link)
+{
+	tls_free(link->tls);
+	free(link->pieces);
+	free(link->received);
+	free(link);
+}
+
 static void destroy(struct nbd_link *link)
 {
 	struct reactor *r = link->stream.reactor;
 
 	reactor_timer_cancel(r, &link->timer);
 	stream_fini(&link->stream);
-	tls_free(link->tls);
-	free(link);
+	free_memory(link);
 	reactor_leave_end(r);
 }
 
@@ -240,10 +247,7 @@ static void become_ready(struct nbd_link *link)
 
 static void secure(struct nbd_link *link)
 {
-	if (stream_secure(&link->stream, &tls_codec, link->tls) < 0) {
-		nbd_link_drop(link, "out of memory");
-		return;
-	}
+	stream_secure(&link->stream, &tls_codec, link->tls);
 	set_state(link, NBD_LINK_HANDSHAKE);
 	nbd_handshake_tls_started(&link->handshake);
 	say(link);
@@ -439,7 +443,23 @@ static void on_timer(struct timer *timer)
 		nbd_link_drop(link, "%s took too long", phase[link->state]);
 }
 
-int nbd_link_open(struct nbd_link **ret_link, struct nbd_queue *q, unsigned idx)
+static struct nbd_link *allocate(const struct nbd_queue *q)
+{
+	const struct nbd_device *nbd = q->nbd;
+	struct nbd_link *link = calloc(1, sizeof(*link));
+
+	if (!link)
+		return NULL;
+	link->pieces = calloc(PIECES_PER_REQUEST * q->queue->depth, sizeof(*link->pieces));
+	link->received = malloc(RECEIVE_BYTES + (nbd->tls ? STREAM_PLAIN_BYTES : 0));
+	if (link->pieces && link->received &&
+	    (!nbd->tls || tls_new(&link->tls, nbd->tls, nbd_credentials_hostname(&nbd->uri)) == 0))
+		return link;
+	free_memory(link);
+	return NULL;
+}
+
+static int init_stream(struct nbd_link *link, struct nbd_queue *q, unsigned idx)
 {
 	static const struct stream_ops ops = {
 		.connected = on_connected,
@@ -452,19 +472,26 @@ int nbd_link_open(struct nbd_link **ret_link, struct nbd_queue *q, unsigned idx)
 		.ops = &ops,
 		.queue_idx = q->queue->idx,
 		.leg = idx % (1u << USER_DATA_LEG_BITS),
+		.send = link->pieces,
 		.send_nr = PIECES_PER_REQUEST * q->queue->depth,
+		.receive = link->received,
 		.receive_bytes = RECEIVE_BYTES,
+		.plain = link->tls ? link->received + RECEIVE_BYTES : NULL,
 	};
-	struct nbd_link *link = calloc(1, sizeof(*link));
-	int ret = link ? stream_init(&link->stream, q->queue->reactor, &params) : -ENOMEM;
 
-	if (ret == 0 && q->nbd->tls) {
-		ret = tls_new(&link->tls, q->nbd->tls, nbd_credentials_hostname(&q->nbd->uri));
-		if (ret < 0)
-			stream_fini(&link->stream);
-	}
+	return stream_init(&link->stream, q->queue->reactor, &params);
+}
+
+int nbd_link_open(struct nbd_link **ret_link, struct nbd_queue *q, unsigned idx)
+{
+	struct nbd_link *link = allocate(q);
+	int ret;
+
+	if (!link)
+		return -ENOMEM;
+	ret = init_stream(link, q, idx);
 	if (ret < 0) {
-		free(link);
+		free_memory(link);
 		return ret;
 	}
 	link->queue = q;

@@ -1,5 +1,5 @@
 /*
- * Owns a socket, three ops and the memory that bytes are received into. Reactor thread.
+ * Owns a socket and three ops. Reactor thread.
  *
  *   IDLE --connect--> CONNECTING ---> OPEN ---> CLOSING --all ops idle--> IDLE, `closed`
  *                          \___________________^
@@ -12,7 +12,6 @@
 #include "reactor/stream.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -20,7 +19,6 @@
 
 /* Pieces in one sendmsg; the kernel takes UIO_MAXIOV. */
 #define GATHER_MAX 256u
-#define PLAIN_BYTES (16u << 10)
 
 static void send_more(struct op *op);
 static void receive_more(struct op *op);
@@ -289,7 +287,7 @@ void stream_receive_into(struct stream *s, void *buf, size_t bytes)
 static void decode(struct stream *s)
 {
 	while (s->state == STREAM_OPEN) {
-		ssize_t bytes = s->codec->read(s->session, s->plain, PLAIN_BYTES);
+		ssize_t bytes = s->codec->read(s->session, s->plain, STREAM_PLAIN_BYTES);
 
 		if (bytes == -EAGAIN)
 			return;
@@ -342,17 +340,13 @@ static void on_received(struct op *op, int res, uint32_t cqe_flags)
 		receive_more(op);
 }
 
-int stream_secure(struct stream *s, const struct stream_codec *codec, void *session)
+void stream_secure(struct stream *s, const struct stream_codec *codec, void *session)
 {
 	ASSERT(s->state == STREAM_OPEN && s->out_nr == 0 && s->into_bytes == 0);
-	if (!s->plain)
-		s->plain = malloc(PLAIN_BYTES);
-	if (!s->plain)
-		return -ENOMEM;
+	ASSERT(s->plain);
 	s->codec = codec;
 	s->session = session;
 	flush_soon(s);
-	return 0;
 }
 
 /* ---- the beginning ---- */
@@ -413,10 +407,11 @@ int stream_init(struct stream *s, struct reactor *reactor, const struct stream_p
 		.fd = -1,
 		.out_room = params->send_nr,
 		.in_room = params->receive_bytes,
-		.out = calloc(params->send_nr, sizeof(*s->out)),
-		.in = malloc(params->receive_bytes),
+		.out = params->send,
+		.in = params->receive,
+		.plain = params->plain,
 	};
-	ret = s->out && s->in ? init_ops(s, params) : -ENOMEM;
+	ret = init_ops(s, params);
 	if (ret < 0)
 		stream_fini(s);
 	return ret;
@@ -430,9 +425,4 @@ void stream_fini(struct stream *s)
 	op_fini(&s->send_op);
 	op_fini(&s->receive_op);
 	op_fini(&s->cancel_op);
-	free(s->out);
-	free(s->in);
-	free(s->plain);
-	s->out = NULL;
-	s->in = s->plain = NULL;
 }

@@ -1,6 +1,6 @@
 /*
  * stream: one connected socket on a reactor, for every backend that talks to a peer. Reactor thread
- * only; knows nothing of any protocol. Allocates in stream_init alone.
+ * only; knows nothing of any protocol. Allocates nothing: its memory is the owner's.
  *
  * Life: stream_init -> stream_connect -> connected -> any number of stream_send, received, sent ->
  * stream_close, or the peer or the network ends it -> closed -> stream_connect again, or
@@ -56,9 +56,16 @@ struct stream_codec {
 struct stream_params {
 	const struct stream_ops *ops;
 	unsigned queue_idx, leg; /* for user_data: traces tell streams apart by them */
-	unsigned send_nr;	 /* pieces handed over and not yet sent, at most */
-	size_t receive_bytes;	 /* memory of its own for received bytes */
+	/* Memory that stays the owner's and the stream's until stream_fini. */
+	struct iovec
+		*send; /* for send_nr pieces: so many are handed over and not yet sent at most */
+	unsigned send_nr;
+	uint8_t *receive; /* where bytes are received */
+	size_t receive_bytes;
+	uint8_t *plain; /* STREAM_PLAIN_BYTES, where a codec's bytes become plain; or NULL: never */
 };
+
+#define STREAM_PLAIN_BYTES (16u << 10)
 
 enum stream_state { STREAM_IDLE, STREAM_CONNECTING, STREAM_OPEN, STREAM_CLOSING };
 
@@ -91,7 +98,7 @@ struct stream {
 	socklen_t address_bytes;
 };
 
-/* Returns 0, -ENOMEM or -ENOBUFS (too many ops). Then it needs no fini. */
+/* Returns 0 or -ENOBUFS (too many ops). Then it needs no fini. */
 int stream_init(struct stream *s, struct reactor *reactor, const struct stream_params *params);
 
 /* Idle streams only. Accepts a zeroed one. */
@@ -126,9 +133,8 @@ static inline void stream_receive_limit(struct stream *s, size_t bytes)
 	s->in_limit = bytes < s->in_room ? bytes : s->in_room;
 }
 
-/* From now on all bytes pass through the codec. What it has as output is sent first. 0 or -ENOMEM
- */
-int stream_secure(struct stream *s, const struct stream_codec *codec, void *session);
+/* From now on all bytes pass through the codec. What it has as output is sent first. */
+void stream_secure(struct stream *s, const struct stream_codec *codec, void *session);
 
 /* `closed` follows, with err, unless that has been set in motion before. Harmless when idle. */
 void stream_close(struct stream *s, int err);

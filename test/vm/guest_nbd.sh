@@ -126,10 +126,10 @@ ok "server: writes need no flush where the server has none to offer" limit_is se
 
 for name in memory memorytcp file qemu qemutcp server servertcp; do
 	ok "$name: fio verify, two queues at QD32" verify "$(blk $name)" --iodepth=32 --numjobs=2 --size=16M \
-		--io_size=6M --offset_increment=24M --bsrange=4k-256k --blockalign=4k
+		--io_size=2M --offset_increment=24M --bsrange=4k-256k --blockalign=4k
 done
 for name in one faults; do
-	ok "$name: fio verify, QD32" verify "$(blk $name)" --iodepth=32 --size=16M --io_size=4M --bsrange=4k-64k \
+	ok "$name: fio verify, QD32" verify "$(blk $name)" --iodepth=32 --size=16M --io_size=2M --bsrange=4k-64k \
 		--blockalign=4k
 done
 
@@ -167,7 +167,7 @@ ok "pause filter: the write is done" wait $paused
 
 load() { # NAME
 	(while [ ! -e "$run/enough" ]; do
-		verify "$(blk "$1")" --iodepth=32 --numjobs=2 --size=16M --io_size=8M --offset_increment=24M \
+		verify "$(blk "$1")" --iodepth=32 --numjobs=2 --size=8M --io_size=2M --offset_increment=24M \
 			--bsrange=4k-64k --blockalign=4k || { cp "$work/fio.log" "$run/$1.fio"; exit 1; }
 	done) &
 	load_pid=$!
@@ -283,7 +283,7 @@ ok "... it can be removed" delete memory 8
 # tls NAME URI: a device over TLS, or why there is none.
 refused_tls() { grep -qE 'TLS (is )?(not|un)|not supported|no TLS' "$work/tls.out"; }
 tls_works() { # NAME
-	verify "$(blk "$1")" --iodepth=32 --numjobs=2 --size=8M --io_size=3M --offset_increment=24M \
+	verify "$(blk "$1")" --iodepth=32 --numjobs=2 --size=8M --io_size=2M --offset_increment=24M \
 		--bsrange=4k-128k --blockalign=4k && ublkctl del "$1"
 }
 tls() { # WHAT NAME URI
