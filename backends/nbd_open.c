@@ -90,7 +90,7 @@ static void fill_limits(struct backend_device *device, const struct nbd_export *
 {
 	struct nbd_device *nbd = device->priv;
 	uint32_t block_bytes = MAX(export->min_block_bytes, 512u);
-	bool several = export->flags & (NBD_FLAG_CAN_MULTI_CONN | NBD_FLAG_READ_ONLY);
+	bool several = export->flags & NBD_FLAG_CAN_MULTI_CONN;
 
 	device->limits = (struct backend_limits){
 		.size_bytes = export->size_bytes - export->size_bytes % block_bytes,

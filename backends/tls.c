@@ -203,7 +203,9 @@ int tls_new(struct tls **ret_tls, const struct tls_credentials *credentials, con
 
 	if (!t)
 		return -ENOMEM;
-	t->credentials = credentials;
+	/* But for the number of those who have them they never change. */
+	t->credentials = (struct tls_credentials *)(uintptr_t)credentials;
+	atomic_fetch_add(&t->credentials->holders, 1);
 	t->hostname = copy_hostname(hostname);
 	if (!t->hostname || tls_reset(t) < 0) {
 		tls_free(t);
@@ -219,6 +221,7 @@ void tls_free(struct tls *t)
 		return;
 	if (t->session)
 		gnutls_deinit(t->session);
+	tls_credentials_free(t->credentials);
 	free(t->hostname);
 	free(t);
 }

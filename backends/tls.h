@@ -52,7 +52,7 @@ struct tls_config {
  */
 int tls_credentials_new(struct tls_credentials **ret_credentials, const struct tls_config *config,
 			char *error, size_t error_bytes);
-/* Accepts NULL. No session may be left. */
+/* Accepts NULL. Sessions that are left keep them until they end, too. Any thread. */
 void tls_credentials_free(struct tls_credentials *credentials);
 
 /*

@@ -392,6 +392,7 @@ int tls_credentials_new(struct tls_credentials **ret_credentials, const struct t
 
 	if (!c)
 		return fail_nomem(&r); /* UNTESTED: no memory */
+	atomic_init(&c->holders, 1);
 	c->kind = config->kind;
 	c->no_verify = config->no_verify;
 	ret = set_priorities(&r);
@@ -408,7 +409,7 @@ int tls_credentials_new(struct tls_credentials **ret_credentials, const struct t
 
 void tls_credentials_free(struct tls_credentials *c)
 {
-	if (!c)
+	if (!c || atomic_fetch_sub(&c->holders, 1) > 1)
 		return;
 	if (c->x509)
 		gnutls_certificate_free_credentials(c->x509);

@@ -3,6 +3,7 @@
 #define BACKENDS_TLS_INTERNAL_H
 
 #include <gnutls/gnutls.h>
+#include <stdatomic.h>
 
 #include "backends/tls.h"
 
@@ -10,6 +11,7 @@
 #define TLS_RECORD_PLAIN_BYTES (16u << 10)
 
 struct tls_credentials {
+	atomic_uint holders; /* who made them, and every session */
 	enum tls_kind kind;
 	bool no_verify;
 	char *username;	   /* PSK */
@@ -34,7 +36,7 @@ struct tls_ring {
 };
 
 struct tls {
-	const struct tls_credentials *credentials;
+	struct tls_credentials *credentials;
 	gnutls_session_t session; /* NULL: tls_reset had no memory */
 	enum tls_state state;
 	bool waits;	     /* since the last call of GnuTLS: input was empty, or output full */
