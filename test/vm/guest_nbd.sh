@@ -122,7 +122,7 @@ done
 limit_is() { [ "$(cat "/sys/block/$(basename "$(blk "$1")")/queue/$2")" = "$3" ]; }
 ok "faults: the server's smallest block is the device's" limit_is faults logical_block_size 4096
 ok "faults: the server's largest request is the device's" limit_is faults max_hw_sectors_kb 64
-ok "server: writes need no flush where the server has none to offer" limit_is server write_cache 'write back'
+ok "server: flush is offered, so the device has a write cache" limit_is server write_cache 'write back'
 
 for name in memory memorytcp file qemu qemutcp server servertcp; do
 	ok "$name: fio verify, two queues at QD32" verify "$(blk $name)" --iodepth=32 --numjobs=2 --size=16M \
@@ -192,7 +192,6 @@ kill_again_and_again() { # NAME TIMES START
 	done
 }
 no_io_error() { ! dmesg | grep -E 'I/O error, dev ublkb'; }
-reconnected() { grep -c "device=$1\>.*reconnected\|reconnected.*device=\"\?$1\>" "$work/ublkd.log"; }
 
 # What went before failed on purpose.
 dmesg -C
@@ -217,8 +216,9 @@ stopped_server() {
 	kill -0 $load_pid || return
 	kill -CONT "${server_pid[hang]}"
 }
+# Not nbdkit: 1.32 can die of an assertion (raw_send_socket, sock >= 0) when clients leave in the middle of requests.
 disk hang
-serve hang nbdkit -f -U "$run/hang" file "$disks/hang"
+serve hang qemu-nbd -t -e 8 -f raw -k "$run/hang" "$disks/hang"
 wait_for 10 listens hang
 ok "hang: a device with a timeout of 2s" \
 	add_device hang 2 "$(unix hang)" 1 "timeout: 2s, on_disconnect: {queue: 60s}, cache: kept"
