@@ -27,9 +27,13 @@
 #include "base/log.h"
 #include "base/util.h"
 
-/* Pauses between tries: doubled from the first to the longest, a quarter more or less. */
+/*
+ * Pauses between tries: doubled from the first to the longest, a quarter more or less. The longest
+ * is a part of what requests wait, so that a server that is back is found in time.
+ */
 #define PAUSE_FIRST_NS (50 * NS_PER_MS)
 #define PAUSE_MAX_NS (10 * NS_PER_SEC)
+#define PAUSES_IN_PATIENCE 16
 /* A connection that served for so long was a good one. */
 #define GOOD_NS NS_PER_SEC
 
@@ -59,11 +63,21 @@ static void time_limit(struct nbd_link *link, uint64_t ns)
 
 /* ---- the end ---- */
 
+static uint64_t longest_pause_ns(uint64_t patience_ns)
+{
+	uint64_t ns = patience_ns / PAUSES_IN_PATIENCE;
+
+	if (patience_ns == 0)
+		return NS_PER_SEC;
+	return MIN(MAX(ns, PAUSE_FIRST_NS), PAUSE_MAX_NS);
+}
+
 static uint64_t pause_ns(struct nbd_link *link)
 {
 	unsigned doublings = MIN(link->tries - 1, 16u);
-	uint64_t ns = MIN(PAUSE_FIRST_NS << doublings, PAUSE_MAX_NS);
+	uint64_t ns = PAUSE_FIRST_NS << doublings;
 
+	ns = MIN(ns, longest_pause_ns(link->queue->nbd->config->patience_ns));
 	return ns - ns / 4 + prng_below(&link->queue->prng, ns / 2);
 }
 

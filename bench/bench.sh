@@ -95,7 +95,8 @@ modes_of() { # SYSTEM
 	case $1 in
 	null_blk | file | loop) echo default ;;
 	kublk-*) echo "$kublk_modes" ;;
-	nbd-ko | ublkd-nbd) echo unix tcp ;;
+	ublkd-nbd-*) echo auto ;;
+	nbd-ko-*) echo default ;;
 	ublkd-mem) echo auto copy user_copy copy+batch user_copy+batch ;;
 	ublkd-*) echo "$ublkd_modes" ;;
 	esac
@@ -112,7 +113,8 @@ quick_modes_of() { # SYSTEM: ours, and of kublk one that is good in all cells
 
 plan() {
 	local system mode modes
-	for system in null_blk kublk-null ublkd-null file loop kublk-loop ublkd-file ublkd-mem nbd-ko ublkd-nbd; do
+	for system in null_blk kublk-null ublkd-null file loop kublk-loop ublkd-file ublkd-mem \
+		nbd-ko-unix ublkd-nbd-unix nbd-ko-tcp ublkd-nbd-tcp; do
 		modes=$(modes_of $system)
 		if [ $set = quick ]; then modes=$(quick_modes_of $system); fi
 		for mode in $modes; do cells_of $system "$mode"; done

@@ -163,19 +163,25 @@ start_nbd_ko() { # unix|tcp
 	return 1
 }
 
+start_nbd_ko_unix() { start_nbd_ko unix; }
+start_nbd_ko_tcp() { start_nbd_ko tcp; }
+
 start_ublkd_nbd() { # unix|tcp
-	local uri=nbd://127.0.0.1/ mode=$1
-	if [ "$mode" = unix ]; then uri="nbd+unix:///?socket=$nbd_socket"; fi
-	start_nbdkit "$mode" || { why="nbdkit does not start"; return 1; }
+	local uri=nbd://127.0.0.1/
+	if [ "$1" = unix ]; then uri="nbd+unix:///?socket=$nbd_socket"; fi
+	start_nbdkit "$1" || { why="nbdkit does not start"; return 1; }
 	start_ublkd auto "{type: nbd, uri: \"$uri\"}" && return
 	stop_nbdkit
 	return 1
 }
 
+start_ublkd_nbd_unix() { start_ublkd_nbd unix; }
+start_ublkd_nbd_tcp() { start_ublkd_nbd tcp; }
+
 stop() { # SYSTEM
 	case $1 in
-	nbd-ko) nbd-client -d "$device" >/dev/null; stop_nbdkit ;;
-	ublkd-nbd) stop_daemon; stop_nbdkit ;;
+	nbd-ko-*) nbd-client -d "$device" >/dev/null; stop_nbdkit ;;
+	ublkd-nbd-*) stop_daemon; stop_nbdkit ;;
 	null_blk) modprobe -r null_blk ;;
 	loop) losetup -d "$device" ;;
 	kublk-*) stop_kublk ;;

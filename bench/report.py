@@ -21,6 +21,8 @@ FAMILIES = [
     # ours, its rivals, the floor, how they are called
     ("ublkd-null", ["kublk-null"], "null_blk"),
     ("ublkd-file", ["loop", "kublk-loop"], "file"),
+    ("ublkd-nbd-unix", ["nbd-ko-unix"], None),
+    ("ublkd-nbd-tcp", ["nbd-ko-tcp"], None),
 ]
 FAMILY_OF_MEM = ("ublkd-mem", [], None)
 LABELS = {
@@ -32,6 +34,10 @@ LABELS = {
     "ublkd-null": "null: ublkd",
     "ublkd-file": "file: ublkd",
     "ublkd-mem": "mem: ublkd",
+    "nbd-ko-unix": "NBD, unix socket: kernel nbd.ko",
+    "nbd-ko-tcp": "NBD, TCP: kernel nbd.ko",
+    "ublkd-nbd-unix": "NBD, unix socket: ublkd",
+    "ublkd-nbd-tcp": "NBD, TCP: ublkd",
 }
 SIZES = ["4k", "64k", "1M"]
 COLUMNS = ["system", "mode", "rw", "bs", "qd", "instructions_per_io", "ios", "runtime_ms", "note"]

@@ -288,7 +288,7 @@ static void on_hangup(struct ev_loop *ev, struct ev_signal *w, int events)
 	struct daemon *d = w->data;
 
 	(void)ev, (void)events;
-	if (d->stopping || d->upgrade.phase != UPGRADE_NONE || standby_is(&d->standby))
+	if (d->stopping || standby_is(&d->standby) || upgrade_defer_reload(&d->upgrade))
 		return;
 	log_info("reading the configuration again", "file=\"%s\"", d->params->config_path);
 	notify_reloading();
@@ -313,7 +313,7 @@ static void watch_signals(struct daemon *d)
 		ev_signal_start(d->loop.ev, watcher[i]);
 		sigaddset(&watched, watcher[i]->signum);
 	}
-	/* One that waits since before an exec: see keep_sigterm in upgrade.c. */
+	/* One that waits since before an exec: see keep_signals in upgrade.c. */
 	sigprocmask(SIG_UNBLOCK, &watched, NULL);
 	ev_timer_init(&d->stop_deadline, on_stop_deadline, 0., 0.);
 }

@@ -159,6 +159,13 @@ static void abandon_all(struct upgrade *u)
 
 /* ---- ends ---- */
 
+static void pass_reload_to(struct upgrade *u, pid_t pid)
+{
+	if (u->reload_wanted)
+		kill(pid, SIGHUP);
+	u->reload_wanted = false;
+}
+
 /* Before "go": as if nothing had been. */
 static void call_off(struct upgrade *u, const char *why)
 {
@@ -170,22 +177,25 @@ static void call_off(struct upgrade *u, const char *why)
 	u->phase = UPGRADE_NONE;
 	snprintf(words, sizeof(words), "the new program does not take over: %s", why);
 	answer(u, NULL, words);
+	pass_reload_to(u, getpid());
 }
 
 /*
- * SIGTERM that came after the hand over, or comes from now on, is for whoever follows: blocked
- * signals stay pending over an exec, and a daemon opens them when it is there for them.
+ * SIGTERM and SIGHUP that came after the hand over, or come from now on, are for whoever follows:
+ * blocked signals stay pending over an exec, and a daemon opens them when it is there for them.
  */
-static void keep_sigterm(struct upgrade *u)
+static void keep_signals(struct upgrade *u)
 {
-	sigset_t term;
+	sigset_t kept;
 
-	sigemptyset(&term);
-	sigaddset(&term, SIGTERM);
-	sigprocmask(SIG_BLOCK, &term, NULL);
+	sigemptyset(&kept);
+	sigaddset(&kept, SIGTERM);
+	sigaddset(&kept, SIGHUP);
+	sigprocmask(SIG_BLOCK, &kept, NULL);
 	ev_run(u->ev, EVRUN_NOWAIT); /* what libev has caught already */
 	if (u->end_wanted)
 		kill(getpid(), SIGTERM);
+	pass_reload_to(u, getpid());
 }
 
 /* After "go": the devices are adopted by us again, as after a crash. */
@@ -201,7 +211,7 @@ static void take_back(struct upgrade *u, const char *why)
 		 why);
 	answer(u, NULL, words);
 	flush_answers(u);
-	keep_sigterm(u);
+	keep_signals(u);
 	ret = successor_become(u->argv, u->park);
 	/* UNTESTED: our own program cannot be executed any more. */
 	log_error("cannot execute ourselves; the next start adopts the devices", "error=%s",
@@ -239,6 +249,7 @@ _Noreturn static void succeed(struct upgrade *u, unsigned devices)
 	flush_answers(u);
 	if (u->end_wanted)
 		kill(u->pid, SIGTERM);
+	pass_reload_to(u, u->pid);
 	_exit(0);
 }
 
@@ -425,4 +436,10 @@ bool upgrade_call_off(struct upgrade *u)
 	if (u->phase != UPGRADE_NONE)
 		fail(u, "the daemon is to stop");
 	return true;
+}
+
+bool upgrade_defer_reload(struct upgrade *u)
+{
+	u->reload_wanted = u->phase != UPGRADE_NONE;
+	return u->reload_wanted;
 }

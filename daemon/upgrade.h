@@ -40,9 +40,10 @@ struct upgrade {
 	int socket;
 	struct ev_io readable;
 	struct ev_timer deadline, look;
-	uint64_t gate_ns; /* when the pause began */
-	char version[64]; /* of the new program */
-	bool end_wanted;  /* SIGTERM came too late for us: it is the new program's */
+	uint64_t gate_ns;   /* when the pause began */
+	char version[64];   /* of the new program */
+	bool end_wanted;    /* SIGTERM came too late for us: it is the new program's */
+	bool reload_wanted; /* SIGHUP came meanwhile: it is whoever serves afterwards' */
 };
 
 /*
@@ -59,5 +60,8 @@ void upgrade_forget(struct upgrade *u, const struct socket_client *client);
  * more, and the new program ends in our place.
  */
 bool upgrade_call_off(struct upgrade *u);
+
+/* The daemon is to read its configuration again. True: somebody will, later; false: no upgrade. */
+bool upgrade_defer_reload(struct upgrade *u);
 
 #endif

@@ -43,12 +43,16 @@ if [ "$mode" != fast ]; then
 	tap_count nbd-faults
 
 	if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
-	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc watchdog udev systemd nbd"
+	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc watchdog udev"
+	# long ones, on one kernel each; all of both with --soak
+	more_suites_7_2=nbd more_suites_6_12=systemd
+	if [ "$mode" = soak ]; then more_suites_7_2="nbd systemd" more_suites_6_12="nbd systemd"; fi
+	more_suites() { if [ "$1" = 7.2 ]; then echo "$more_suites_7_2"; else echo "$more_suites_6_12"; fi; }
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	timed_suites="layers stuck throttle why pause"
 	for kernel in 7.2 6.12; do
 		(
-			for suite in $suites; do guest "$kernel" "$suite" 400; done
+			for suite in $suites $(more_suites "$kernel"); do guest "$kernel" "$suite" 400; done
 			guest_flags=-i
 			for suite in $timed_suites; do guest "$kernel" "$suite" 400; done
 			guest_flags='-c 4'
@@ -76,7 +80,9 @@ if [ "$mode" != fast ]; then
 	tap_count guest-7.2-faults-asan
 	tap_count guest-6.12-many-tsan
 	for kernel in 7.2 6.12; do
-		for suite in $suites $timed_suites idle bpftrace; do tap_count "guest-$kernel-$suite"; done
+		for suite in $suites $(more_suites "$kernel") $timed_suites idle bpftrace; do
+			tap_count "guest-$kernel-$suite"
+		done
 		for test in powercut-$kernel selftests-$kernel; do
 			if [ -e "$logs/$test.end" ]; then tap_count "$test"; fi
 		done

@@ -273,6 +273,30 @@ static void test_call_off(void **state)
 	assert_true(upgrade_call_off(&up));
 }
 
+/* SIGHUP waits for the end of an upgrade, whichever. */
+static void test_reload_after_call_off(void **state)
+{
+	sigset_t hangup, pending;
+	int caught;
+
+	(void)state;
+	sigemptyset(&hangup);
+	sigaddset(&hangup, SIGHUP);
+	sigprocmask(SIG_BLOCK, &hangup, NULL);
+	assert_false(upgrade_defer_reload(&up));
+	begin(WAITS);
+	assert_true(upgrade_defer_reload(&up));
+	sigpending(&pending);
+	assert_false(sigismember(&pending, SIGHUP));
+	assert_true(upgrade_call_off(&up));
+	expect_words("the daemon is to stop");
+	sigpending(&pending);
+	assert_true(sigismember(&pending, SIGHUP));
+	assert_int_equal(sigwait(&hangup, &caught), 0);
+	sigprocmask(SIG_UNBLOCK, &hangup, NULL);
+	assert_false(up.reload_wanted);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,6 +319,7 @@ int main(int argc, char **argv)
 		UPGRADE(test_closing),
 		UPGRADE(test_no_descriptors),
 		UPGRADE(test_call_off),
+		UPGRADE(test_reload_after_call_off),
 	};
 
 	/* It has handed over, of which there is no test here, and executes itself. */

@@ -93,8 +93,8 @@ static int write_notes(const char *path)
 	if (!out)
 		return 1;
 	sigpending(&pending);
-	fprintf(out, "again\nsigterm %d\nfds %u\n", sigismember(&pending, SIGTERM),
-		count_fds() - 1);
+	fprintf(out, "again\nsigterm %d\nfds %u\nsighup %d\n", sigismember(&pending, SIGTERM),
+		count_fds() - 1, sigismember(&pending, SIGHUP));
 	for (char **variable = environ; *variable; variable++)
 		if (strncmp(*variable, "LISTEN_", 7) == 0 || strncmp(*variable, "UBLKD_", 6) == 0)
 			fprintf(out, "%s\n", *variable);
@@ -248,6 +248,24 @@ static void test_end_is_passed_on(void **state)
 	expect_note("term");
 }
 
+static void ask_to_reload(void)
+{
+	seen->called_off = !upgrade_defer_reload(&up);
+}
+
+/* Nor is SIGHUP lost: who sent it waits for an answer. */
+static void test_reload_is_passed_on(void **state)
+{
+	int status = upgrade_to("trap 'echo hup >notes; exit' HUP\n" READY UNTIL_GO
+				"sleep .1\n" DONE "for i in {1..2000}; do sleep .01; done\n",
+				ask_to_reload);
+
+	(void)state;
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	assert_false(seen->called_off);
+	expect_note("hup");
+}
+
 /* ---- it does not ---- */
 
 static void expect_again(int status, const char *words)
@@ -308,6 +326,17 @@ static void test_end_is_not_forgotten(void **state)
 	expect_note("again\nsigterm 1\n");
 }
 
+static void test_reload_is_not_forgotten(void **state)
+{
+	int status = upgrade_to(READY UNTIL_GO "sleep .1\nexit 5\n", ask_to_reload);
+
+	(void)state;
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), AGAIN_EXIT);
+	expect_note("again\nsigterm 0\n");
+	expect_note("sighup 1\n");
+}
+
 static int go_group_setup(void **state)
 {
 	seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -321,12 +350,14 @@ int main(int argc, char **argv)
 		UPGRADE(test_client_has_left),
 		UPGRADE(test_tells_the_service_manager),
 		UPGRADE(test_end_is_passed_on),
+		UPGRADE(test_reload_is_passed_on),
 		UPGRADE(test_dies_after_go),
 		UPGRADE(test_is_killed_after_go),
 		UPGRADE(test_dies_before_it_hears_go),
 		UPGRADE(test_says_why_after_go),
 		UPGRADE(test_is_late),
 		UPGRADE(test_end_is_not_forgotten),
+		UPGRADE(test_reload_is_not_forgotten),
 	};
 
 	if (argc == 3 && strcmp(argv[1], "--again") == 0)
