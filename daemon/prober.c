@@ -29,6 +29,7 @@ struct prober {
 	unsigned holders;   /* the owner, threads, and a mail on its way */
 	unsigned thread_nr; /* of them */
 	bool closed, mailed;
+	struct prober *next_with_a_mail;
 	struct reactor *home;
 	struct mail mail;
 	void (*ended)(void *arg);
@@ -105,8 +106,10 @@ void prober_free(struct prober *p)
 	pthread_mutex_lock(&p->lock);
 	p->closed = true;
 	/* A mail that is not read any more, since the process ends, holds it: that is no leak. */
-	if (p->mailed)
+	if (p->mailed) {
+		p->next_with_a_mail = with_a_mail;
 		with_a_mail = p;
+	}
 	let_go_and_unlock(p);
 }
 
