@@ -383,6 +383,8 @@ static const char *unfit(const struct upgrade *u)
 		if (!(info.flags & UBLK_F_USER_RECOVERY_REISSUE))
 			return "requests of devices with another recovery than reissue would fail; "
 			       "remove those devices before";
+		if (info.resizing)
+			return "a device is being resized; try again";
 	}
 	return NULL;
 }

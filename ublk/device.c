@@ -250,6 +250,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.backend = d->stack,
 		.data_path = data_path_names[d->data.path],
 		.batch = d->data.batch,
+		.resizing = d->resize.busy,
 		.buffer_bytes_max = device_memory_max(&d->spec),
 		.queue_reactor_nr = MIN(d->placed_nr, (unsigned)sizeof(ret_info->queue_reactor)),
 	};

@@ -179,7 +179,7 @@ struct device_info {
 	uint64_t flags;	       /* UBLK_F_* in force */
 	const char *backend;   /* the stack, "throttle > file" */
 	const char *data_path; /* in use: "copy"; NULL before it is chosen */
-	bool batch;
+	bool batch, resizing;
 	uint64_t buffer_bytes_max;	 /* worst-case memory for data */
 	unsigned queue_reactor_nr;	 /* as queues */
 	unsigned char queue_reactor[64]; /* reactor index of the first 64 queues */

@@ -54,6 +54,7 @@ static unsigned fake_requests = 1, fake_requests_more;
 
 static struct backend_device *fake_backend; /* of every device */
 static char fake_found[64];		    /* what the backend's probe found for the last one */
+static bool fake_resizing;		    /* what all devices say of themselves */
 static uint64_t fake_flags = 1u << 6;	    /* the driver's, of every device */
 
 static inline bool fake_is(const struct device *d, const char *kind)
@@ -336,6 +337,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.flags = fake_flags,
 		.backend = d->spec.backend->ops->name,
 		.data_path = "copy",
+		.resizing = fake_resizing,
 		.queue_reactor_nr = 1,
 	};
 }

@@ -230,6 +230,14 @@ static void test_devices_on_their_way(void **state)
 	run();
 }
 
+static void test_resizing(void **state)
+{
+	(void)state;
+	fake_resizing = true;
+	expect_refused("a device is being resized; try again");
+	fake_resizing = false;
+}
+
 static void test_closing(void **state)
 {
 	(void)state;
@@ -316,6 +324,7 @@ int main(int argc, char **argv)
 		UPGRADE(test_one_at_a_time),
 		UPGRADE(test_other_recovery),
 		UPGRADE(test_devices_on_their_way),
+		UPGRADE(test_resizing),
 		UPGRADE(test_closing),
 		UPGRADE(test_no_descriptors),
 		UPGRADE(test_call_off),
