@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include <liburing.h>
 
@@ -93,6 +94,12 @@ void ring_unmap(void *addr, size_t bytes);
  * ring_close closes, or -errno.
  */
 int ring_socket(int family);
+/*
+ * connect(2) of a unix socket, which needs nobody's answer: 0 or -errno; -EAGAIN: too many wait to
+ * be accepted. Not by IORING_OP_CONNECT: that one tries again and again then, in every turn, and
+ * cannot be cancelled (6.12, 7.2: the socket polls as writable all the time, io_arm_poll_handler).
+ */
+int ring_connect_unix(int fd, const struct sockaddr *address, socklen_t address_bytes);
 /* shutdown(2), both directions: the peer sees the end, whatever still has the socket. */
 void ring_shutdown(int fd);
 

@@ -250,6 +250,18 @@ int ring_socket(int family)
 	return fd;
 }
 
+int ring_connect_unix(int fd, const struct sockaddr *address, socklen_t address_bytes)
+{
+	int flags = fcntl(fd, F_GETFL), ret = 0;
+
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return -errno;
+	if (connect(fd, address, address_bytes) < 0)
+		ret = -errno;
+	fcntl(fd, F_SETFL, flags);
+	return ret;
+}
+
 void ring_shutdown(int fd)
 {
 	shutdown(fd, SHUT_RDWR);

@@ -80,7 +80,7 @@ struct stream {
 
 	/* What follows is stream.c's. */
 	struct op send_op, receive_op, cancel_op;
-	struct task flush, end;
+	struct task flush, end, arrive;
 	struct iovec
 		*out; /* a ring: out_nr pieces from out_first on, the first one perhaps begun */
 	unsigned out_room, out_first, out_nr;

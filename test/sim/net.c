@@ -9,6 +9,12 @@ int ring_socket(int family)
 	return -EAFNOSUPPORT;
 }
 
+int ring_connect_unix(int fd, const struct sockaddr *address, socklen_t address_bytes)
+{
+	(void)fd, (void)address, (void)address_bytes;
+	return -EBADF;
+}
+
 void ring_shutdown(int fd)
 {
 	(void)fd;

@@ -1,0 +1,481 @@
+/* stream: a peer in the same thread, at the other end of a real unix socket. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "reactor/stream.h"
+
+#define PIECES 8u
+#define IN_BYTES 4096u
+#define BIG_BYTES MIB(4)
+
+static struct reactor r;
+static struct stream s;
+static struct iovec pieces[PIECES];
+static uint8_t in[IN_BYTES], plain[STREAM_PLAIN_BYTES], *big;
+static struct sockaddr_un address;
+static int listener, peer;
+
+static struct seen {
+	unsigned connected_nr, closed_nr;
+	int err;
+	char text[256]; /* received, as far as it has room */
+	size_t received_bytes, into_bytes;
+	/* What to do from within a callback. */
+	uint8_t *want_into;
+	size_t want_bytes;
+	bool close_when_received;
+} seen;
+
+static void on_connected(struct stream *stream)
+{
+	assert_ptr_equal(stream, &s);
+	seen.connected_nr++;
+}
+
+static void on_received(struct stream *stream, const uint8_t *data, size_t bytes)
+{
+	size_t room = sizeof(seen.text) - 1 - MIN(seen.received_bytes, sizeof(seen.text) - 1);
+
+	memcpy(seen.text + sizeof(seen.text) - 1 - room, data, MIN(room, bytes));
+	seen.received_bytes += bytes;
+	if (seen.close_when_received)
+		stream_close(stream, 0);
+	else if (seen.want_bytes > 0)
+		stream_receive_into(stream, seen.want_into, seen.want_bytes);
+	seen.want_bytes = 0;
+}
+
+static void on_received_into(struct stream *stream, size_t bytes)
+{
+	(void)stream;
+	seen.into_bytes += bytes;
+}
+
+static void on_sent(struct stream *stream)
+{
+	assert_true(stream->sent_bytes <= stream->queued_bytes);
+}
+
+static void on_closed(struct stream *stream, int err)
+{
+	assert_int_equal(stream->state, STREAM_IDLE);
+	seen.closed_nr++;
+	seen.err = err;
+}
+
+#define UNTIL(cond)                                                                                \
+	do {                                                                                       \
+		uint64_t until_ = ring_clock_ns() + 20 * NS_PER_SEC;                               \
+                                                                                                   \
+		while (!(cond)) {                                                                  \
+			assert_true(ring_clock_ns() < until_);                                     \
+			reactor_turn(&r, false);                                                   \
+		}                                                                                  \
+	} while (0)
+
+static void listen_here(int backlog)
+{
+	address.sun_family = AF_UNIX;
+	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/test_stream.%d", getpid());
+	unlink(address.sun_path);
+	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(listener, backlog), 0);
+}
+
+static int setup(void **state)
+{
+	static const struct stream_ops ops = {
+		.connected = on_connected,
+		.received = on_received,
+		.received_into = on_received_into,
+		.sent = on_sent,
+		.closed = on_closed,
+	};
+	struct reactor_params reactor_params = { .sq_entries = 8, .cq_entries = 64 };
+	struct stream_params params = { .ops = &ops,
+					.send = pieces,
+					.send_nr = PIECES,
+					.receive = in,
+					.receive_bytes = IN_BYTES,
+					.plain = plain };
+
+	(void)state;
+	seen = (struct seen){ 0 };
+	peer = -1;
+	big = calloc(1, BIG_BYTES);
+	listen_here(4);
+	assert_int_equal(reactor_init(&r, &reactor_params), 0);
+	assert_int_equal(stream_init(&s, &r, &params), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	stream_close(&s, 0);
+	UNTIL(s.state == STREAM_IDLE);
+	stream_fini(&s);
+	reactor_fini(&r);
+	close(listener);
+	close(peer);
+	unlink(address.sun_path);
+	free(big);
+	return 0;
+}
+
+static void begin_connect(void)
+{
+	assert_int_equal(stream_connect(&s, (struct sockaddr *)&address, sizeof(address)), 0);
+}
+
+static void connect_peer(void)
+{
+	begin_connect();
+	UNTIL(s.state == STREAM_OPEN);
+	peer = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	assert_true(peer >= 0);
+	assert_int_equal(seen.connected_nr, 1);
+}
+
+static void expect_closed(int err)
+{
+	UNTIL(seen.closed_nr > 0);
+	assert_int_equal(seen.closed_nr, 1);
+	assert_int_equal(seen.err, err);
+	assert_int_equal(s.state, STREAM_IDLE);
+}
+
+static void test_refused(void **state)
+{
+	(void)state;
+	close(listener);
+	begin_connect();
+	expect_closed(-ECONNREFUSED);
+	assert_int_equal(seen.connected_nr, 0);
+}
+
+/* A listener that accepts nobody: no waiting, no spinning. */
+static void test_full_backlog(void **state)
+{
+	int fd[16];
+	unsigned nr = 0;
+
+	(void)state;
+	close(listener);
+	listen_here(0);
+	do {
+		fd[nr] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	} while (connect(fd[nr], (struct sockaddr *)&address, sizeof(address)) == 0 && ++nr < 15);
+	assert_int_equal(errno, EAGAIN);
+	begin_connect();
+	expect_closed(-EAGAIN);
+	for (unsigned i = 0; i <= nr; i++)
+		close(fd[i]);
+}
+
+/* An address that answers nothing: TCP tries for minutes, we do not. */
+static void test_closed_while_it_connects(void **state)
+{
+	struct sockaddr_in nowhere = { .sin_family = AF_INET, .sin_port = htons(9) };
+	int full = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd[8];
+	socklen_t bytes = sizeof(nowhere);
+
+	(void)state;
+	nowhere.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	nowhere.sin_port = 0;
+	assert_int_equal(bind(full, (struct sockaddr *)&nowhere, bytes), 0);
+	assert_int_equal(listen(full, 0), 0);
+	getsockname(full, (struct sockaddr *)&nowhere, &bytes);
+	for (unsigned i = 0; i < ARRAY_SIZE(fd); i++) {
+		fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		connect(fd[i], (struct sockaddr *)&nowhere, bytes);
+	}
+	assert_int_equal(stream_connect(&s, (struct sockaddr *)&nowhere, bytes), 0);
+	for (unsigned i = 0; i < 10; i++)
+		reactor_turn(&r, false);
+	assert_int_equal(s.state, STREAM_CONNECTING);
+	stream_close(&s, -ETIMEDOUT);
+	assert_int_equal(seen.closed_nr, 0);
+	expect_closed(-ETIMEDOUT);
+	for (unsigned i = 0; i < ARRAY_SIZE(fd); i++)
+		close(fd[i]);
+	close(full);
+}
+
+/* Between stream_connect and the turn that tells. */
+static void test_closed_at_once(void **state)
+{
+	(void)state;
+	begin_connect();
+	stream_close(&s, -EINTR);
+	expect_closed(-EINTR);
+	assert_int_equal(seen.connected_nr, 0);
+}
+
+/* The pieces of a turn arrive as one message, in order; the memory comes back. */
+static void test_gathers(void **state)
+{
+	char text[64] = "";
+
+	(void)state;
+	connect_peer();
+	stream_send(&s, "one ", 4);
+	stream_send(&s, "two ", 4);
+	stream_send(&s, "three", 5);
+	assert_int_equal(stream_send_room(&s), PIECES - 3);
+	assert_int_equal(s.sent_bytes, 0);
+	UNTIL(s.sent_bytes == s.queued_bytes);
+	assert_int_equal(s.queued_bytes, 13);
+	assert_int_equal(stream_send_room(&s), PIECES);
+	assert_int_equal(recv(peer, text, sizeof(text), 0), 13);
+	assert_string_equal(text, "one two three");
+}
+
+/* Round and round the ring of pieces, through a socket that takes a part at a time. */
+static void test_sends_much(void **state)
+{
+	uint64_t wanted = 0, got = 0;
+	uint8_t buf[10000];
+
+	(void)state;
+	for (size_t i = 0; i < BIG_BYTES; i++)
+		big[i] = (uint8_t)(i * 7 + (i >> 8));
+	connect_peer();
+	while (got < 3 * BIG_BYTES) {
+		ssize_t bytes;
+
+		while (wanted < 3 * BIG_BYTES && stream_send_room(&s) > 0) {
+			size_t at = wanted % BIG_BYTES;
+			size_t piece = MIN((size_t)333333, BIG_BYTES - at);
+
+			stream_send(&s, big + at, piece);
+			wanted += piece;
+		}
+		reactor_turn(&r, false);
+		bytes = recv(peer, buf, sizeof(buf), 0);
+		for (ssize_t i = 0; i < bytes; i++)
+			if (buf[i] != big[(got + (size_t)i) % BIG_BYTES])
+				fail_msg("wrong at %llu", (unsigned long long)got);
+		got += (uint64_t)MAX(bytes, (ssize_t)0);
+	}
+	UNTIL(s.sent_bytes == wanted);
+	assert_int_equal(s.wire_sent_bytes, wanted);
+}
+
+/* A head by the stream's memory, its body straight to its place, the next head behind it. */
+static void test_receives_into(void **state)
+{
+	(void)state;
+	connect_peer();
+	seen.want_into = big;
+	seen.want_bytes = 10;
+	assert_int_equal(send(peer, "head", 4, 0), 4);
+	UNTIL(seen.received_bytes == 4);
+	assert_int_equal(send(peer, "01234", 5, 0), 5);
+	UNTIL(seen.into_bytes == 5);
+	assert_int_equal(send(peer, "56789next", 9, 0), 9);
+	UNTIL(seen.received_bytes == 8);
+	assert_int_equal(seen.into_bytes, 10);
+	assert_memory_equal(big, "0123456789", 11);
+	assert_string_equal(seen.text, "headnext");
+}
+
+static void test_limit(void **state)
+{
+	(void)state;
+	connect_peer();
+	stream_receive_limit(&s, 3);
+	memset(big, 'x', 100);
+	assert_int_equal(send(peer, big, 100, 0), 100);
+	/* One receive was under way already, with all the room there is. */
+	UNTIL(seen.received_bytes == 100);
+	seen.received_bytes = 0;
+	assert_int_equal(send(peer, big, 10, 0), 10);
+	UNTIL(seen.received_bytes > 0);
+	assert_int_equal(seen.received_bytes, 3);
+	UNTIL(seen.received_bytes == 10);
+}
+
+static void test_peer_goes(void **state)
+{
+	(void)state;
+	connect_peer();
+	assert_int_equal(send(peer, "last", 4, 0), 4);
+	close(peer);
+	peer = -1;
+	expect_closed(-ECONNRESET);
+	assert_string_equal(seen.text, "last");
+}
+
+/* What is in flight ends first: a send that the peer does not take, and the receive. */
+static void test_closed_in_the_middle(void **state)
+{
+	(void)state;
+	connect_peer();
+	for (unsigned i = 0; i < PIECES; i++)
+		stream_send(&s, big, BIG_BYTES);
+	for (unsigned i = 0; i < 10; i++)
+		reactor_turn(&r, false);
+	assert_true(s.sent_bytes < s.queued_bytes);
+	assert_true(op_inflight(&s.send_op) && op_inflight(&s.receive_op));
+	stream_close(&s, -EPROTO);
+	assert_int_equal(seen.closed_nr, 0);
+	stream_close(&s, -EIO);
+	expect_closed(-EPROTO);
+	assert_false(op_inflight(&s.send_op) || op_inflight(&s.receive_op));
+}
+
+static void test_closed_from_a_callback(void **state)
+{
+	(void)state;
+	connect_peer();
+	seen.close_when_received = true;
+	assert_int_equal(send(peer, "go", 2, 0), 2);
+	expect_closed(0);
+	assert_int_equal(seen.received_bytes, 2);
+}
+
+/* Nothing of the first life is left in the second. */
+static void test_again(void **state)
+{
+	(void)state;
+	connect_peer();
+	stream_send(&s, big, BIG_BYTES);
+	reactor_turn(&r, false);
+	stream_close(&s, 0);
+	expect_closed(0);
+	close(peer);
+	seen = (struct seen){ 0 };
+	connect_peer();
+	assert_int_equal(s.queued_bytes, 0);
+	assert_int_equal(stream_send_room(&s), PIECES);
+	assert_int_equal(send(peer, "hello", 5, 0), 5);
+	UNTIL(seen.received_bytes == 5);
+	assert_string_equal(seen.text, "hello");
+}
+
+/* ---- a codec that turns bits over, with little room ---- */
+
+static struct {
+	uint8_t out[5], fed[7];
+	size_t out_bytes, fed_bytes;
+} codec;
+
+static size_t codec_feed(void *session, const uint8_t *wire, size_t bytes)
+{
+	size_t taken = MIN(bytes, sizeof(codec.fed) - codec.fed_bytes);
+
+	(void)session;
+	memcpy(codec.fed + codec.fed_bytes, wire, taken);
+	codec.fed_bytes += taken;
+	return taken;
+}
+
+static ssize_t codec_read(void *session, void *buf, size_t bytes)
+{
+	size_t nr = MIN(bytes, codec.fed_bytes);
+
+	(void)session;
+	if (nr == 0)
+		return -EAGAIN;
+	for (size_t i = 0; i < nr; i++)
+		((uint8_t *)buf)[i] = (uint8_t)~codec.fed[i];
+	codec.fed_bytes = 0;
+	return (ssize_t)nr;
+}
+
+static ssize_t codec_write(void *session, const struct iovec *iov, unsigned nr)
+{
+	ssize_t taken = 0;
+
+	(void)session;
+	for (unsigned i = 0; i < nr; i++)
+		for (size_t k = 0; k < iov[i].iov_len; k++, taken++) {
+			if (codec.out_bytes == sizeof(codec.out))
+				return taken;
+			codec.out[codec.out_bytes++] = (uint8_t) ~((uint8_t *)iov[i].iov_base)[k];
+		}
+	return taken;
+}
+
+static size_t codec_output(const void *session, const uint8_t **ret_data)
+{
+	(void)session;
+	*ret_data = codec.out;
+	return codec.out_bytes;
+}
+
+static void codec_sent(void *session, size_t bytes)
+{
+	(void)session;
+	assert_true(bytes <= codec.out_bytes);
+	memmove(codec.out, codec.out + bytes, codec.out_bytes - bytes);
+	codec.out_bytes -= bytes;
+}
+
+static void test_codec(void **state)
+{
+	static const struct stream_codec turn_over = { .feed = codec_feed,
+						       .read = codec_read,
+						       .write = codec_write,
+						       .output = codec_output,
+						       .sent = codec_sent };
+	uint8_t wire[64], text[] = "what is said here has more than one piece";
+	size_t bytes = sizeof(text) - 1, got = 0;
+
+	(void)state;
+	codec.out_bytes = codec.fed_bytes = 0;
+	connect_peer();
+	stream_secure(&s, &turn_over, NULL);
+	stream_send(&s, text, 8);
+	stream_send(&s, text + 8, bytes - 8);
+	while (got < bytes) {
+		ssize_t nr;
+
+		reactor_turn(&r, false);
+		nr = recv(peer, wire + got, sizeof(wire) - got, 0);
+		got += nr > 0 ? (size_t)nr : 0;
+	}
+	UNTIL(s.sent_bytes == bytes);
+	assert_int_equal(send(peer, wire, bytes, 0), (ssize_t)bytes);
+	UNTIL(seen.received_bytes == bytes);
+	assert_string_equal(seen.text, (char *)text);
+	assert_memory_not_equal(wire, text, bytes);
+}
+
+#define STREAM(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		STREAM(test_refused),
+		STREAM(test_full_backlog),
+		STREAM(test_closed_while_it_connects),
+		STREAM(test_closed_at_once),
+		STREAM(test_gathers),
+		STREAM(test_sends_much),
+		STREAM(test_receives_into),
+		STREAM(test_limit),
+		STREAM(test_peer_goes),
+		STREAM(test_closed_in_the_middle),
+		STREAM(test_closed_from_a_callback),
+		STREAM(test_again),
+		STREAM(test_codec),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
