@@ -3,7 +3,7 @@
 # and TCP, with TLS: data under fio, a file system, servers that die, stop, lose their export or shrink.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
-kills=20
+kills=10
 if [ -n "${UBLKD_SOAK:-}" ]; then kills=100; fi
 
 for program in nbdkit qemu-nbd nbd-server; do
