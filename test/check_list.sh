@@ -50,7 +50,8 @@ if [ "$mode" != fast ]; then
 	timed_suites="layers stuck throttle why pause"
 	for kernel in 7.2 6.12; do
 		(
-			for suite in $suites $(more_suites "$kernel"); do guest "$kernel" "$suite" 400; done
+			for suite in $suites; do guest "$kernel" "$suite" 400; done
+			for suite in $(more_suites "$kernel"); do guest "$kernel" "$suite" 900; done
 			guest_flags=-i
 			for suite in $timed_suites; do guest "$kernel" "$suite" 400; done
 			guest_flags='-c 4'
