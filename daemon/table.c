@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
+
 static bool colorful(void)
 {
 	const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
@@ -35,6 +37,7 @@ const char *table_color_off(void)
 
 void table_init(struct table *t, const char *align)
 {
+	ASSERT(strlen(align) <= TABLE_COLUMNS_MAX);
 	*t = (struct table){ .column_nr = (unsigned)strlen(align), .align = align };
 }
 

@@ -8,7 +8,7 @@
 enum table_color { TABLE_PLAIN, TABLE_BOLD, TABLE_GREEN, TABLE_YELLOW, TABLE_RED, TABLE_DIM };
 
 #define TABLE_CELL_BYTES 64
-#define TABLE_COLUMNS_MAX 12
+#define TABLE_COLUMNS_MAX 16
 
 struct table_cell {
 	char text[TABLE_CELL_BYTES];
@@ -22,7 +22,7 @@ struct table {
 	size_t cell_nr, cell_max;
 };
 
-/* align also says how many columns there are. */
+/* align also says how many columns there are: at most TABLE_COLUMNS_MAX. */
 void table_init(struct table *t, const char *align);
 void table_fini(struct table *t);
 
