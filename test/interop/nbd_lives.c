@@ -186,7 +186,7 @@ static void run_cancels(uint64_t seed)
 		{ "WRITEs that are not answered", "fault stall", BACKEND_WRITE, 4096 },
 		{ "FLUSHes that are not answered", "fault stall", BACKEND_FLUSH, 0 },
 		{ "WRITEs that are not even read", "fault deaf times=1", BACKEND_WRITE, 131072 },
-		{ "READs half answered", "fault trickle times=1", BACKEND_READ, 131072 },
+		{ "READs half answered", "fault half-silent times=1", BACKEND_READ, 131072 },
 		{ "requests without a server", "down", BACKEND_WRITE, 4096 },
 	};
 	char name[128];

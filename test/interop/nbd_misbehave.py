@@ -151,6 +151,7 @@ REPLIES = {
     "error-endless": (chunks_only, None),
     "half-header": (any_reply, None),
     "half-payload": (content, None),
+    "half-silent": (content, None),
     "stall": (any_reply, None),
     "slow": (any_reply, None),
     "reorder": (any_reply, None),

@@ -344,6 +344,9 @@ class Session:
             self.trickle = True
             self.send(reply)
             self.trickle = False
+        elif fault.name == "half-silent":
+            self.send(reply[: len(reply) - len(data) // 2])
+            self.wait_for_end()
         elif fault.name == "half-header":
             self.send(reply[:7])
             raise Hangup(fault.name)
