@@ -121,31 +121,56 @@ int file_choose_direct(struct backend_device *device)
 	return 0;
 }
 
-/*
- * A number of a block device's queue in sysfs, of the whole disk for a partition; 0 when there is
- * none.
- */
-static uint64_t limit_of(dev_t dev, const char *name)
+/* The folder in sysfs of a block device, of the whole disk for a partition; false: none. */
+static bool disk_path(dev_t dev, char path[static 64])
 {
-	static const char *const form[] = { "/sys/dev/block/%u:%u/queue/%s",
-					    "/sys/dev/block/%u:%u/../queue/%s" };
-	unsigned long long value = 0;
+	static const char *const form[] = { "/sys/dev/block/%u:%u", "/sys/dev/block/%u:%u/.." };
+	char queue[96];
 
 	for (size_t i = 0; i < ARRAY_SIZE(form); i++) {
-		char path[128];
-		FILE *f;
-		int n;
-
-		snprintf(path, sizeof(path), form[i], major(dev), minor(dev), name);
-		f = fopen(path, "re");
-		if (!f)
-			continue;
-		n = fscanf(f, "%llu", &value);
-		fclose(f);
-		if (n == 1)
-			return value;
+		snprintf(path, 64, form[i], major(dev), minor(dev));
+		snprintf(queue, sizeof(queue), "%s/queue", path);
+		if (access(queue, F_OK) == 0)
+			return true;
 	}
-	return 0;
+	return false;
+}
+
+/* A number of a block device's queue in sysfs; 0 when there is none. */
+static uint64_t limit_of(dev_t dev, const char *name)
+{
+	unsigned long long value = 0;
+	char disk[64], path[128];
+	FILE *f;
+
+	if (!disk_path(dev, disk))
+		return 0;
+	snprintf(path, sizeof(path), "%s/queue/%s", disk, name);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (fscanf(f, "%llu", &value) != 1)
+		value = 0;
+	fclose(f);
+	return value;
+}
+
+/*
+ * Does the driver below take a request's pages however many they are? One that has no requests of
+ * its own (no blk-mq: brd, zram, pmem) and named no limit shows the block layer's defaults
+ * (blk_validate_limits: BLK_MAX_SEGMENTS, BLK_MAX_SEGMENT_SIZE), and nobody looks at them. Those
+ * that stack (dm, md, multipath) have the limits of what they stand on, and do look.
+ */
+static bool takes_any_pages(dev_t dev, const struct backend_limits *limits)
+{
+	char disk[64], path[128];
+
+	if (limits->max_segments != 128 || limits->max_segment_bytes != 65536)
+		return false;
+	if (!disk_path(dev, disk))
+		return false;
+	snprintf(path, sizeof(path), "%s/mq", disk);
+	return access(path, F_OK) < 0;
 }
 
 static uint64_t queue_limit(const struct file_device *file, const char *name)
@@ -165,6 +190,8 @@ static void find_page_limits(struct backend_device *device)
 	limits->max_segments = (uint32_t)limit_of(dev, "max_segments");
 	limits->max_segment_bytes = (uint32_t)limit_of(dev, "max_segment_size");
 	limits->virt_boundary_mask = limit_of(dev, "virt_boundary_mask");
+	if (takes_any_pages(dev, limits))
+		limits->max_segments = limits->max_segment_bytes = 0;
 }
 
 /*

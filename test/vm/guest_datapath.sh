@@ -115,6 +115,25 @@ else
 	stop_daemon
 fi
 
+# Limits of pages come from a driver below that looks at them. That of a RAM disk shows the block
+# layer's defaults, 128 segments of 64 KiB, and takes everything; that of a loop device means them.
+segments() { # FILE
+	use zero_copy off "{type: file, path: $1, size: 16MiB}"
+	cat "/sys/block/${device##*/}/queue/max_segments"
+	stop_daemon
+}
+if lacks zero_copy off; then
+	skip "segments of the device below" "$why"
+else
+	truncate -s 16M /mnt/ram/segments
+	modprobe loop
+	loop=$(losetup --show --direct-io=on -f /mnt/ram/segments)
+	ok "a file on a RAM disk: any number of segments" test "$(segments /mnt/ram/segments)" = 65535
+	ok "a loop device: its segments" test "$(segments "$loop")" = \
+		"$(cat "/sys/block/${loop##*/}/queue/max_segments")"
+	losetup -d "$loop"
+fi
+
 # Refused with the reason, before anything was made.
 refused() { # WORDS MODE BATCH BACKEND
 	printf 'devices:\n  - {name: one, data_path: %s, batch: %s, backend: %s}\n' "$2" "$3" "$4" >"$work/no.yaml"
