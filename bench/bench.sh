@@ -3,6 +3,7 @@
 # test guest. docs/performance.md says what the numbers mean.
 #
 #   ./dev bench [OPTION...]
+#   ./dev bench --host [OPTION...]    the NBD client's CPU beside libnbd's, without a guest
 #
 #   --quick          4k at queue depth 1 and 32, null and file: a few minutes
 #   --only PATTERN   cells that match an extended regular expression, as --list prints them:

@@ -11,6 +11,7 @@ tap fuzz-yaml 120 build/asan/test/fuzz_yaml
 tap fuzz-nbd-handshake 120 build/asan/test/fuzz_nbd_handshake
 tap fuzz-nbd-reply 120 build/asan/test/fuzz_nbd_reply
 tap bench-report 60 test/bench/report.sh
+tap bench-host 120 test/bench/host.sh
 tap cli 120 test/cli/cli.sh build/release/bin
 tap interop-nbd-info 120 test/interop/nbd_info.sh build/asan/bin
 tap top 120 test/cli/top.py build/asan/bin

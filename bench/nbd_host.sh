@@ -1,0 +1,90 @@
+#!/bin/bash
+# The NBD backend's own CPU beside libnbd's, without a block device and so without a guest: each makes
+# the same load of 4 KiB I/Os on nbdkit's memory over a unix socket, on this machine, in turns.
+#
+#   ./dev bench --host [OPTION...]
+#
+#   --seconds N   of a measurement (1)
+#   --rounds N    how often each is measured (5): the least CPU counts, as others only add to it
+#   --json        the result as JSON on stdout instead of the table
+#
+# Only the ratio means something: the times are this machine's, and of what else it does.
+# Exit: 0; 1 when a READ or WRITE at depth 32 takes more than half of libnbd's CPU; 2 when it failed.
+set -euo pipefail
+
+top=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
+seconds=1 rounds=5 json=''
+limit=0.5
+
+say() { printf 'bench: %s\n' "$*" >&2; }
+die() { say "$*"; exit 2; }
+usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$top/bench/nbd_host.sh"; }
+
+while [ $# -gt 0 ]; do
+	case $1 in
+	--seconds | --rounds)
+		[[ ${2:-} =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "$1 wants a number"
+		printf -v "${1#--}" '%s' "$2"
+		shift
+		;;
+	--json) json=1 ;;
+	-h | --help) usage && exit 0 ;;
+	*) usage >&2 && die "what is this: $1" ;;
+	esac
+	shift
+done
+[[ $rounds =~ ^[1-9][0-9]*$ ]] || die "--rounds wants a whole number above 0"
+
+bin=$top/build/release/bench
+work=$(mktemp -d "${TMPDIR:-/tmp}/ublkd-bench.XXXXXX")
+uri="nbd+unix:///?socket=$work/nbd.sock"
+finish() {
+	if [ -s "$work/pid" ]; then kill "$(cat "$work/pid")" || true; fi
+	rm -rf "$work"
+}
+trap finish EXIT
+
+cmake --build "$top/build/release" --target ublkd_client libnbd_client >"$work/build" 2>&1 ||
+	{ cat "$work/build" >&2; die "the clients cannot be built: is libnbd-dev there?"; }
+nbdkit -U "$work/nbd.sock" -P "$work/pid" memory 256M
+
+# A line each: client rw depth ios cpu_ns ns
+for ((round = 1; round <= rounds; round++)); do
+	say "round $round of $rounds"
+	for rw in read write; do
+		for depth in 1 32; do
+			for client in ublkd libnbd; do
+				printf '%s %s %s ' $client $rw $depth
+				timeout -k 5 60 "$bin/${client}_client" "$uri" "$seconds" $depth $rw 2>"$work/err" ||
+					{ cat "$work/err" >&2; die "$client failed at $rw, depth $depth"; }
+			done
+		done
+	done
+done >"$work/rows"
+
+python3 - "$work/rows" "$limit" "$json" <<'EOF'
+import json, sys
+
+best = {}
+for line in open(sys.argv[1]):
+    client, rw, depth, ios, cpu_ns, ns = line.split()
+    key, us = (rw, int(depth), client), int(cpu_ns) / int(ios) / 1000
+    if key not in best or us < best[key][0]:
+        best[key] = us, int(ios) * 1e9 / int(ns)
+cells = [
+    {"rw": rw, "depth": depth, **{f"{client}_{what}": best[rw, depth, client][i]
+     for client in ("ublkd", "libnbd") for i, what in enumerate(("cpu_us", "iops"))}}
+    for rw in ("read", "write") for depth in (1, 32)
+]  # fmt: skip
+for cell in cells:
+    cell["ratio"] = cell["ublkd_cpu_us"] / cell["libnbd_cpu_us"]
+if sys.argv[3]:
+    print(json.dumps(cells, indent=2))
+else:
+    print("CPU of the client per 4 KiB I/O; nbdkit memory over a unix socket\n")
+    print("| | ublkd | libnbd | ratio | IOPS of both |\n|---|---|---|---|---|")
+    for c in cells:
+        print(f"| {c['rw']} QD{c['depth']} | {c['ublkd_cpu_us']:.2f} us | {c['libnbd_cpu_us']:.2f} us "
+              f"| {c['ratio']:.2f} | {c['ublkd_iops']:,.0f}, {c['libnbd_iops']:,.0f} |")  # fmt: skip
+sys.exit(any(c["depth"] == 32 and c["ratio"] > float(sys.argv[2]) for c in cells))
+EOF
