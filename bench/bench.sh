@@ -83,6 +83,8 @@ cells_of() { # SYSTEM MODE
 	for rw in randread randwrite; do
 		if [ $set = quick ]; then
 			for size in "4k 1" "4k 32"; do echo "$1 $2 $rw $size"; done
+		elif [[ $1 == nbd-floor-* ]]; then
+			for size in "4k 1" "4k 32" "4k 128"; do echo "$1 $2 $rw $size"; done
 		else
 			for size in "4k 1" "4k 32" "4k 128" "64k 8" "1M 8"; do echo "$1 $2 $rw $size"; done
 		fi
@@ -97,7 +99,7 @@ modes_of() { # SYSTEM
 	null_blk | file | loop) echo default ;;
 	kublk-*) echo "$kublk_modes" ;;
 	ublkd-nbd-*) echo auto ;;
-	nbd-ko-*) echo default ;;
+	nbd-ko-* | nbd-floor-*) echo default ;;
 	ublkd-mem) echo auto copy user_copy copy+batch user_copy+batch ;;
 	ublkd-*) echo "$ublkd_modes" ;;
 	esac
@@ -115,7 +117,7 @@ quick_modes_of() { # SYSTEM: ours, and of kublk one that is good in all cells
 plan() {
 	local system mode modes
 	for system in null_blk kublk-null ublkd-null file loop kublk-loop ublkd-file ublkd-mem \
-		nbd-ko-unix ublkd-nbd-unix nbd-ko-tcp ublkd-nbd-tcp; do
+		nbd-floor-unix nbd-ko-unix ublkd-nbd-unix nbd-floor-tcp nbd-ko-tcp ublkd-nbd-tcp; do
 		modes=$(modes_of $system)
 		if [ $set = quick ]; then modes=$(quick_modes_of $system); fi
 		for mode in $modes; do cells_of $system "$mode"; done
@@ -139,8 +141,8 @@ limit_of() { # PLAN
 
 one_guest() { # JOB
 	local job_plan=$top/build/out/bench-plan.$1
-	UBLKD_BENCH_MS=$ms UBLKD_BENCH_KUBLK=$out/kublk \
-		UBLKD_VM_ENV='UBLKD_BENCH_MS UBLKD_BENCH_KUBLK' UBLKD_VM_DMESG=$out/dmesg.$1 \
+	UBLKD_BENCH_MS=$ms UBLKD_BENCH_KUBLK=$out/kublk UBLKD_BENCH_FLOOR=$out/floor \
+		UBLKD_VM_ENV='UBLKD_BENCH_MS UBLKD_BENCH_KUBLK UBLKD_BENCH_FLOOR' UBLKD_VM_DMESG=$out/dmesg.$1 \
 		"$top/test/vm/vm.sh" -k "$series" -i -t "$(limit_of "$job_plan")" -- "$here/guest.sh" "$1" >&2
 }
 
@@ -181,6 +183,9 @@ run() {
 	local kublk
 	kublk=$("$here/kublk.sh") || die "no kublk to compare with"
 	cp "$kublk" "$out/kublk"
+	cmake --build "$top/build/release" --target floor_client >"$out/build.log" ||
+		die "the clients of bench/nbd do not build: $out/build.log"
+	cp "$top/build/release/bench/floor_client" "$out/floor"
 	cat "$(dirname "$kublk")/source/package" >"$out/kublk.version"
 	mkdir -p "$top/build/out"
 	deal

@@ -1,7 +1,7 @@
 #!/bin/bash
 # In the guest, on the instruction clock: measures the cells of /out/bench-plan.N, given N, and writes
 # them to /out/bench-rows.N as it goes. bench.sh starts it; UBLKD_BENCH_MS is the length of a
-# measurement, UBLKD_BENCH_KUBLK the program.
+# measurement, UBLKD_BENCH_KUBLK and UBLKD_BENCH_FLOOR are programs.
 #
 # A line of the plan is SYSTEM MODE RW BS QD. Lines with the same system and mode follow each other
 # and share one fresh device. A mode that cannot be had is a row with "-" and the reason.
@@ -178,8 +178,19 @@ start_ublkd_nbd() { # unix|tcp
 start_ublkd_nbd_unix() { start_ublkd_nbd unix; }
 start_ublkd_nbd_tcp() { start_ublkd_nbd tcp; }
 
+# No block device: the server, the sockets and a client that does nothing else.
+start_nbd_floor() { # unix|tcp
+	start_nbdkit "$1" || { why="nbdkit does not start"; return 1; }
+	device=10809
+	if [ "$1" = unix ]; then device=$nbd_socket; fi
+}
+
+start_nbd_floor_unix() { start_nbd_floor unix; }
+start_nbd_floor_tcp() { start_nbd_floor tcp; }
+
 stop() { # SYSTEM
 	case $1 in
+	nbd-floor-*) stop_nbdkit ;;
 	nbd-ko-*) nbd-client -d "$device" >/dev/null; stop_nbdkit ;;
 	ublkd-nbd-*) stop_daemon; stop_nbdkit ;;
 	null_blk) modprobe -r null_blk ;;
@@ -226,20 +237,34 @@ row() {
 	printf '%-10s %-16s %-9s %4s QD%-3s %9s  %s\n' "$system" "$mode" "$rw" "$bs" "$qd" "$1" "$4" >&2
 }
 
-# Of the JSON, because IOPS there are rounded; a millisecond is 1,000,000 instructions.
+# Sets $ios and $ms, of fio's JSON, because IOPS there are rounded.
+load() {
+	local ns
+	if [[ $system == nbd-floor-* ]]; then
+		timeout -k 1 100 "$UBLKD_BENCH_FLOOR" "$device" "$(awk "BEGIN { print $UBLKD_BENCH_MS / 1000 }")" \
+			"$qd" "${rw#rand}" >"$work/floor" 2>"$work/fio.err" || return
+		read -r ios _ ns <"$work/floor"
+		ms=$((ns / 1000000))
+		return
+	fi
+	run_fio "$rw" "$bs" "$qd" "$UBLKD_BENCH_MS" || return
+	read -r ios ms < <(jq -r '.jobs[0] | "\(.read.total_ios + .write.total_ios) \(.read.runtime + .write.runtime)"' \
+		"$work/fio.json")
+}
+
+# A millisecond is 1,000,000 instructions.
 measure() {
 	local ios ms
-	if [ -e "$work/hung" ] || ! run_fio "$rw" "$bs" "$qd" "$UBLKD_BENCH_MS"; then
+	if [ -e "$work/hung" ] || ! load; then
 		row - - - "failed: $(cat "$work/hung" "$work/fio.err" "$work/fio.json" 2>/dev/null | grep -m 1 .)"
 		return
 	fi
-	read -r ios ms < <(jq -r '.jobs[0] | "\(.read.total_ios + .write.total_ios) \(.read.runtime + .write.runtime)"' \
-		"$work/fio.json")
 	row $(((ms * 1000000 + ios / 2) / ios)) "$ios" "$ms" "$note"
 }
 
 # The first I/Os through a new device cost more: they are not measured.
 warm_up() {
+	[[ $system != nbd-floor-* ]] || return 0
 	run_fio randwrite 4k 32 $warm_ms && run_fio randread 4k 32 $warm_ms
 }
 

@@ -21,8 +21,8 @@ FAMILIES = [
     # ours, its rivals, the floor, how they are called
     ("ublkd-null", ["kublk-null"], "null_blk"),
     ("ublkd-file", ["loop", "kublk-loop"], "file"),
-    ("ublkd-nbd-unix", ["nbd-ko-unix"], None),
-    ("ublkd-nbd-tcp", ["nbd-ko-tcp"], None),
+    ("ublkd-nbd-unix", ["nbd-ko-unix"], "nbd-floor-unix"),
+    ("ublkd-nbd-tcp", ["nbd-ko-tcp"], "nbd-floor-tcp"),
 ]
 FAMILY_OF_MEM = ("ublkd-mem", [], None)
 LABELS = {
@@ -34,6 +34,8 @@ LABELS = {
     "ublkd-null": "null: ublkd",
     "ublkd-file": "file: ublkd",
     "ublkd-mem": "mem: ublkd",
+    "nbd-floor-unix": "NBD, unix socket: the server and a client that does nothing, no block device",
+    "nbd-floor-tcp": "NBD, TCP: the same",
     "nbd-ko-unix": "NBD, unix socket: kernel nbd.ko",
     "nbd-ko-tcp": "NBD, TCP: kernel nbd.ko",
     "ublkd-nbd-unix": "NBD, unix socket: ublkd",
