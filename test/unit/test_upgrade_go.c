@@ -41,6 +41,17 @@ static void see_release(void *arg)
 	socket_stop_listening(&server);
 }
 
+static const char *acted_path(void)
+{
+	static char path[64];
+
+	snprintf(path, sizeof(path), "%s/acted", dir);
+	return path;
+}
+
+/* In a program: until the old one has done what it does after "go". */
+#define UNTIL_ACTED "until [ -e acted ]; do sleep .01; done\n"
+
 /* Once, in the turns of the loop that follow. */
 static void on_after_go(struct ev_loop *loop, struct ev_timer *w, int events)
 {
@@ -52,8 +63,10 @@ static void on_after_go(struct ev_loop *loop, struct ev_timer *w, int events)
 	}
 	ev_timer_stop(loop, w);
 	seen->deadline_seconds = ev_timer_remaining(loop, &up.deadline);
-	if (do_after_go)
+	if (do_after_go) {
 		do_after_go();
+		close(open(acted_path(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	}
 }
 
 /* Forks the old program, in which body takes over. Returns how it ended, as waitpid does. */
@@ -80,6 +93,7 @@ static int upgrade_to(const char *body, void (*then)(void))
 		_exit(90); /* called off */
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
+	unlink(acted_path());
 	return status;
 }
 
@@ -195,12 +209,12 @@ static void leave(void)
 /* Nobody is there to be told: it does not wait for that. */
 static void test_client_has_left(void **state)
 {
-	int status = upgrade_to(READY UNTIL_GO "sleep .1\n" DONE, leave);
+	int status = upgrade_to(READY UNTIL_GO UNTIL_ACTED DONE, leave);
 
 	(void)state;
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	assert_true(seen->released);
-	status = upgrade_to(READY UNTIL_GO "exit 5\n", leave);
+	status = upgrade_to(READY UNTIL_GO UNTIL_ACTED "exit 5\n", leave);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == AGAIN_EXIT);
 }
 
@@ -237,9 +251,10 @@ static void ask_to_end(void)
 /* SIGTERM is the new program's now. */
 static void test_end_is_passed_on(void **state)
 {
-	int status = upgrade_to("trap 'echo term >notes; exit' TERM\n" READY UNTIL_GO
-				"sleep .1\n" DONE "for i in {1..2000}; do sleep .01; done\n",
-				ask_to_end);
+	int status =
+		upgrade_to("trap 'echo term >notes; exit' TERM\n" READY UNTIL_GO UNTIL_ACTED DONE
+			   "for i in {1..2000}; do sleep .01; done\n",
+			   ask_to_end);
 
 	(void)state;
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -256,8 +271,8 @@ static void ask_to_reload(void)
 /* Nor is SIGHUP lost: who sent it waits for an answer. */
 static void test_reload_is_passed_on(void **state)
 {
-	int status = upgrade_to("trap 'echo hup >notes; exit' HUP\n" READY UNTIL_GO
-				"sleep .1\n" DONE "for i in {1..2000}; do sleep .01; done\n",
+	int status = upgrade_to("trap 'echo hup >notes; exit' HUP\n" READY UNTIL_GO UNTIL_ACTED DONE
+				"for i in {1..2000}; do sleep .01; done\n",
 				ask_to_reload);
 
 	(void)state;
@@ -317,7 +332,7 @@ static void test_is_late(void **state)
 /* It takes the devices back, and then ends as it was asked to. */
 static void test_end_is_not_forgotten(void **state)
 {
-	int status = upgrade_to(READY UNTIL_GO "sleep .1\nexit 5\n", ask_to_end);
+	int status = upgrade_to(READY UNTIL_GO UNTIL_ACTED "exit 5\n", ask_to_end);
 
 	(void)state;
 	assert_true(WIFEXITED(status));
@@ -328,7 +343,7 @@ static void test_end_is_not_forgotten(void **state)
 
 static void test_reload_is_not_forgotten(void **state)
 {
-	int status = upgrade_to(READY UNTIL_GO "sleep .1\nexit 5\n", ask_to_reload);
+	int status = upgrade_to(READY UNTIL_GO UNTIL_ACTED "exit 5\n", ask_to_reload);
 
 	(void)state;
 	assert_true(WIFEXITED(status));
