@@ -7,13 +7,10 @@
 #   kernel.sh liburing DIR  put a recent liburing (headers, static library) into DIR
 #
 # A kernel's folder holds vmlinux (uncompressed: the guest would spend seconds on it), release and
-# modules/. The machine's own apt sources stay untouched: every suite gets lists of its own.
+# modules/.
 set -euo pipefail
 
-cache=${UBLKD_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ublkd/guest}
-
-say() { printf 'kernel.sh: %s\n' "$*" >&2; }
-die() { say "$*"; exit 1; }
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/archive.sh"
 
 suites_of() { # SERIES: where Debian has it, the most stable place first
 	case $1 in
@@ -22,41 +19,6 @@ suites_of() { # SERIES: where Debian has it, the most stable place first
 	liburing) echo "forky sid" ;;
 	*) die "no kernel series '$1': 7.2 and 6.12 are known (add its suites to suites_of)" ;;
 	esac
-}
-
-# --- apt, without touching the machine's sources ------------------------------------------------
-
-# The archive is reached as the machine reaches it: a mirror or a proxy there is there for a reason.
-machine_uris() {
-	cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
-		sed -nE 's/^deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+).*/\2/p'
-	sed -nE 's/^URIs:[[:space:]]*//p' /etc/apt/sources.list.d/*.sources 2>/dev/null |
-		tr -s '[:blank:]' '\n'
-}
-
-archive_uri() { # SUITE
-	local tail=debian uri
-	[[ $1 == *-security ]] && tail=debian-security
-	uri=$(machine_uris | grep -E "/$tail/?\$" | head -n 1) || true
-	# A machine without a security mirror: the same archive mostly has it beside.
-	[ -n "$uri" ] || uri=$(machine_uris | grep -E '/debian/?$' | head -n 1 | sed "s|/debian/*\$|/$tail|") || true
-	[ -n "$uri" ] || die "no Debian archive in /etc/apt/sources.list(.d)"
-	printf '%s\n' "$uri"
-}
-
-keyring_option() {
-	local ring=/usr/share/keyrings/debian-archive-keyring.gpg
-	if [ -e "$ring" ]; then echo "[arch=amd64 signed-by=$ring]"; else echo "[arch=amd64]"; fi
-}
-
-apt_options() { # SUITE: sets the array apt
-	local dir=$cache/apt/$1
-	mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
-	printf 'deb %s %s %s main\n' "$(keyring_option)" "$(archive_uri "$1")" "$1" >"$dir/sources.list"
-	apt=(-qq -oDir::Etc::sourcelist="$dir/sources.list" -oDir::Etc::sourceparts=/dev/null
-		-oDir::State::Lists="$dir/lists" -oDir::Cache="$dir/cache" -oDir::State::status=/dev/null
-		-oAPT::Architecture=amd64 -oAPT::Sandbox::User=root -oAcquire::Languages=none
-		-oAcquire::Retries=2 -oAPT::Update::Error-Mode=any)
 }
 
 # Since 7.x an image is a pair, linux-binary and linux-modules, and linux-image is only their name;
@@ -68,27 +30,6 @@ image_package() { # SERIES: newest in the lists that $apt names, or nothing
 			grep -E "^linux-$kind-${1//./\\.}[.+~].*-cloud-amd64\$" | sort -V | tail -n 1)
 		if [ -n "$name" ]; then echo "$name" && return; fi
 	done
-}
-
-find_suite() { # SERIES TEST...: updates the lists until TEST prints a package; sets package, suite
-	local series=$1 suites
-	shift
-	suites=$(suites_of "$series")
-	for suite in $suites; do
-		apt_options "$suite"
-		say "asking $suite for $series"
-		apt-get "${apt[@]}" update >&2 || { say "cannot read $suite"; continue; }
-		package=$("$@") || package=
-		if [ -n "$package" ]; then return 0; fi
-	done
-	return 1
-}
-
-download() { # DIR PACKAGE...
-	local dir=$1
-	shift
-	say "downloading $*"
-	(cd "$dir" && apt-get "${apt[@]}" download "$@" >&2)
 }
 
 # --- from packages to a bootable folder ---------------------------------------------------------
@@ -146,7 +87,7 @@ rebuild_module_index() { # STAGE RELEASE
 
 fetch_kernel() { # SERIES: the newest one becomes $cache/SERIES
 	local series=$1 stage package suite apt name packages
-	find_suite "$series" image_package "$series" || return 1
+	find_suite "$series" "$(suites_of "$series")" image_package "$series" || return 1
 	name=${package#linux-*-}
 	if [ ! -e "$cache/kernels/$name/release" ]; then
 		mkdir -p "$cache/kernels"
@@ -165,16 +106,10 @@ fetch_kernel() { # SERIES: the newest one becomes $cache/SERIES
 
 cached() { [ -s "$cache/$1/release" ] && [ -s "$cache/$1/vmlinux" ]; }
 
-lock() { # two runs must not fill the cache at once; a killed run leaves only .part folders
-	mkdir -p "$cache" || die "cannot make $cache: set UBLKD_CACHE to a folder that can be written"
-	exec 9>"$cache/lock"
-	flock -n 9 || { say "waiting for another run that fetches a kernel"; flock 9; }
-	rm -rf "$cache"/kernels/.part-*
-}
-
 get_kernel() { # SERIES
 	if ! cached "$1"; then
 		lock
+		rm -rf "$cache"/kernels/.part-*
 		cached "$1" || fetch_kernel "$1" ||
 			die "no kernel $1 in $cache, and Debian's archive could not give one: is the network up?"
 	fi
@@ -183,6 +118,7 @@ get_kernel() { # SERIES
 
 update_kernel() { # SERIES
 	lock
+	rm -rf "$cache"/kernels/.part-*
 	fetch_kernel "$1" || { cached "$1" && say "no network: keeping the cached kernel $1"; } ||
 		die "Debian's archive could not give a kernel $1: is the network up?"
 	readlink -f "$cache/$1"
@@ -194,7 +130,7 @@ source_package() { apt-cache "${apt[@]}" pkgnames | grep -x "linux-source-$1"; }
 
 fetch_source() { # SERIES DIR
 	local series=$1 dir=$2 stage package suite apt deb
-	find_suite "$series" source_package "$series" || return 1
+	find_suite "$series" "$(suites_of "$series")" source_package "$series" || return 1
 	stage=$(mktemp -d "$cache/.source-XXXXXX")
 	if ! download "$stage" "$package" || ! deb=$(ls "$stage"/*.deb); then
 		rm -rf "$stage"
@@ -228,7 +164,7 @@ get_source() { # DIR
 
 fetch_liburing() { # DIR
 	local dir=$1 stage package suite apt deb
-	find_suite liburing liburing_package || return 1
+	find_suite liburing "$(suites_of liburing)" liburing_package || return 1
 	stage=$(mktemp -d "$cache/.liburing-XXXXXX")
 	if ! download "$stage" "$package" || ! deb=$(ls "$stage"/*.deb) ||
 		! dpkg-deb -x "$deb" "$stage/tree"; then
