@@ -37,6 +37,8 @@ if [ "$mode" != fast ]; then
 	step guest-kernel-7.2 test/vm/kernel.sh get 7.2
 	step guest-kernel-6.12 test/vm/kernel.sh get 6.12
 	step guest-selftests bench/kublk.sh
+	# without one the tests that need it are skipped
+	step guest-qemu-nbd timeout 300 test/vm/qemu_nbd.sh
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	tap sim 600 build/release/bin/sim
 	tap guest-runner 400 test/vm/selftest.sh
@@ -45,14 +47,24 @@ if [ "$mode" != fast ]; then
 
 	if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
 	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc watchdog udev"
-	# Long ones, on the kernel that has less to do; on both with --soak.
-	more_suites() { if [ "$1" = 6.12 ] || [ "$mode" = soak ]; then echo nbd systemd; fi; }
+	# Long ones, on one kernel each, so that both end together; on both with --soak.
+	more_suites() {
+		if [ "$mode" = soak ]; then
+			echo nbd nbd_outage systemd
+		elif [ "$1" = 6.12 ]; then
+			echo nbd systemd
+		else
+			echo nbd_outage
+		fi
+	}
+	more_limit=900
+	if [ "$mode" = soak ]; then more_limit=3600; fi
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	timed_suites="layers stuck throttle why pause"
 	for kernel in 7.2 6.12; do
 		(
 			for suite in $suites; do guest "$kernel" "$suite" 400; done
-			for suite in $(more_suites "$kernel"); do guest "$kernel" "$suite" 900; done
+			for suite in $(more_suites "$kernel"); do guest "$kernel" "$suite" $more_limit; done
 			guest_flags=-i
 			for suite in $timed_suites; do guest "$kernel" "$suite" 400; done
 			guest_flags='-c 4'
