@@ -7,8 +7,8 @@
  *	                            -> patience is over -> fails
  *
  * What a lost connection had is sent again: all that NBD has can be done twice. Writes that were
- *acknowledged but not flushed cannot be sent again: unless the server keeps them (cache: kept) the
- *next FLUSH fails, as fsync(2) does after an error of the medium.
+ * acknowledged but not flushed cannot be sent again: unless the server keeps them (cache: kept)
+ * the next FLUSH fails, as fsync(2) does after an error of the medium.
  *
  * Failure modes: no server: on_disconnect decides, for each queue by itself; another server than
  * before: everything fails. cancel ends what waits at once, and what was sent by giving up the
@@ -196,7 +196,7 @@ static void nbd_cancel(struct backend_io *io)
 	if (n->state == NBD_IO_WAITING) {
 		list_remove(&n->node);
 		nbd_io_end(n, -ECANCELED);
-	} else if (!n->answered) {
+	} else {
 		nbd_link_drop(n->link, "a request was cancelled");
 	}
 }

@@ -110,7 +110,6 @@ struct nbd_link {
 	struct timer timer; /* DOWN: when to try again; else when this takes too long */
 	unsigned tries;	    /* in a row that led to nothing */
 	unsigned address;   /* which of them is next */
-	bool was_ready;
 	uint64_t ready_ns;
 	size_t said_bytes; /* of the handshake's or TLS's output, on its way */
 	bool said_by_tls;
@@ -118,7 +117,6 @@ struct nbd_link {
 	struct list_node sent;
 	unsigned large_nr; /* of them: READs of much */
 	unsigned early_nr; /* of them: answered before they were sent, as far as we know */
-	bool direct;	   /* payload is being received straight to its place */
 	struct nbd_reply reply;
 	struct tls *tls;
 	struct nbd_handshake handshake;

@@ -144,7 +144,7 @@ static void explain_eof(struct nbd_link *link, int err)
 static void on_closed(struct stream *s, int err)
 {
 	struct nbd_link *link = of_stream(s);
-	bool was_ready = link->was_ready;
+	bool was_ready = link->state == NBD_LINK_READY;
 
 	if (!link->queue) {
 		destroy(link);
@@ -153,7 +153,6 @@ static void on_closed(struct stream *s, int err)
 	explain_eof(link, err);
 	tell_end(link, err);
 	reactor_timer_cancel(s->reactor, &link->timer);
-	link->was_ready = false;
 	set_state(link, NBD_LINK_CLOSING);
 	if (was_ready) {
 		nbd_queue_lost(link->queue);
@@ -251,7 +250,6 @@ static void become_ready(struct nbd_link *link)
 	}
 	reactor_timer_cancel(link->stream.reactor, &link->timer);
 	link->ready_ns = link->stream.reactor->now_ns;
-	link->was_ready = true;
 	set_state(link, NBD_LINK_READY);
 	nbd_transfer_begin(link);
 	log_limited(LOG_LEVEL_INFO, "connected", "device=%s queue=%u connection=%u server=%s",

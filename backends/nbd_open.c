@@ -109,12 +109,11 @@ static void fill_limits(struct backend_device *device, const struct nbd_export *
 			 device->name, nbd->uri.export_name);
 }
 
-static int check_export(struct backend_device *device, const struct nbd_export *export)
+static void tell_read_only(const struct backend_device *device, const struct nbd_export *export)
 {
-	if (!(export->flags & NBD_FLAG_READ_ONLY) || device->wishes.read_only)
-		return 0;
-	log_info("the export is read-only, and so is the device", "device=%s", device->name);
-	return 0;
+	if ((export->flags & NBD_FLAG_READ_ONLY) && !device->wishes.read_only)
+		log_info("the export is read-only, and so is the device", "device=%s",
+			 device->name);
 }
 
 int nbd_open(struct backend_device *device)
@@ -136,11 +135,11 @@ int nbd_open(struct backend_device *device)
 	else
 		ret = probe(nbd->config, &nbd->uri, &nbd->found, device->error,
 			    sizeof(device->error));
-	if (ret == 0)
-		ret = check_export(device, &nbd->found.export);
-	if (ret == 0)
-		fill_limits(device, &nbd->found.export);
-	return ret;
+	if (ret < 0)
+		return ret;
+	tell_read_only(device, &nbd->found.export);
+	fill_limits(device, &nbd->found.export);
+	return 0;
 }
 
 void nbd_close(struct backend_device *device)

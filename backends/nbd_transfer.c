@@ -45,7 +45,6 @@ void nbd_transfer_begin(struct nbd_link *link)
 
 	nbd_reply_init(&link->reply, mode, export->meta_context, lookup, link);
 	link->large_nr = link->early_nr = 0;
-	link->direct = false;
 }
 
 /* ---- requests ---- */
@@ -189,10 +188,8 @@ static bool take_payload(struct nbd_link *link, struct nbd_input *in)
 
 	memcpy(to, in->at, here);
 	in->at += here;
-	if (missing >= DIRECT_BYTES && !link->stream.codec) {
-		link->direct = true;
+	if (missing >= DIRECT_BYTES && !link->stream.codec)
 		stream_receive_into(&link->stream, to + here, missing);
-	}
 	nbd_reply_took(r, here);
 	return missing == 0;
 }
@@ -247,7 +244,6 @@ void nbd_transfer_received_into(struct nbd_link *link, size_t bytes)
 	nbd_reply_took(&link->reply, bytes);
 	if (link->stream.into_bytes > 0)
 		return;
-	link->direct = false;
 	while (step(link, &none))
 		;
 }
@@ -279,7 +275,6 @@ void nbd_transfer_end(struct nbd_link *link)
 	while ((node = list_pop_front(&all))) {
 		struct nbd_io *n = list_entry(node, struct nbd_io, node);
 
-		n->slot.waiting = false;
 		if (n->answered)
 			nbd_io_end(n, n->result);
 		else

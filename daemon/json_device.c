@@ -120,8 +120,6 @@ static json_t *option_value(const struct option *o, const void *config)
 {
 	const void *field = (const char *)config + o->offset;
 
-	if (o->type == OPTION_PATIENCE && *(const uint64_t *)field == OPTION_FOREVER)
-		return json_string("forever");
 	switch (o->type) {
 	case OPTION_STRING:
 		return *(char *const *)field ? json_string(*(char *const *)field) : json_null();
@@ -130,7 +128,10 @@ static json_t *option_value(const struct option *o, const void *config)
 	case OPTION_UINT:
 	case OPTION_SIZE:
 	case OPTION_DURATION:
+		return json_integer((json_int_t) * (const uint64_t *)field);
 	case OPTION_PATIENCE:
+		if (*(const uint64_t *)field == OPTION_FOREVER)
+			return json_string("forever");
 		return json_integer((json_int_t) * (const uint64_t *)field);
 	case OPTION_ENUM:
 		return json_string(o->values[*(const int *)field]);

@@ -60,7 +60,7 @@ static void cancelled(struct op *op, int res, uint32_t cqe_flags)
 	end_soon(container_of(op, struct stream, cancel_op));
 }
 
-/* A connect of a full unix socket waits for its listener, whatever shutdown says. */
+/* What a shutdown does to a connect under way is the address family's to say. */
 static void cancel_all(struct op *op)
 {
 	struct stream *s = container_of(op, struct stream, cancel_op);

@@ -2,6 +2,7 @@
  * Much of the same: a thousand connections, long waiting, many cancelled requests, and every way to
  * end. Nothing may be left of any of them.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -127,6 +128,32 @@ static void check_cancel(struct nbd_case *c, const void *arg)
 	case_works(c, 300);
 }
 
+/* Answered, but more of it than any buffer on the way holds is never read: it is not over. */
+static void check_cancel_answered(struct nbd_case *c, const void *arg)
+{
+	struct rig_io *rio;
+
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, QUEUE "timeout: 60s", 1))
+		return;
+	case_works(c, 50);
+	nbd_peer_tell(&c->peer, "fault early-deaf times=1");
+	rio = &c->rig.queue[0].io[0];
+	rio->done = NULL;
+	rio->io.op = BACKEND_WRITE;
+	rio->io.flags = 0;
+	rio->io.offset_bytes = 0;
+	rio->io.length_bytes = RIG_IO_BYTES;
+	rig_submit(&c->rig, rio);
+	case_turn_for(c, 300);
+	EXPECT(nbd_peer_count(&c->peer, "struck") == 1, "it is not answered");
+	EXPECT(rig_out_nr(&c->rig) == 1, "it has ended with its memory still the kernel's");
+	cancel_all(c);
+	if (case_drain(c, 1000))
+		EXPECT(rio->io.result == -EIO, "%d", rio->io.result);
+}
+
 struct ending {
 	const char *command;
 	bool io; /* that is cancelled then, as a stop does at its deadline */
@@ -195,6 +222,8 @@ static void run_cancels(uint64_t seed)
 		snprintf(name, sizeof(name), "cancel: %s", cancels[i].name);
 		nbd_case_run(name, 60, seed, check_cancel, &cancels[i]);
 	}
+	nbd_case_run("cancel: a WRITE that is answered before it is read", 30, seed,
+		     check_cancel_answered, NULL);
 }
 
 static void run_ends(uint64_t seed)

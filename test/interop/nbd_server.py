@@ -247,12 +247,12 @@ class Session:
     def one(self, request):
         fault = self.faults.take("request", request)
         kind = fault.name if fault else None
-        if kind == "early":
+        if kind in ("early", "early-deaf"):
             self.answer(request)
-        elif kind == "hangup":
-            raise Hangup(kind)
-        elif kind == "deaf":
+        if kind in ("deaf", "early-deaf"):
             self.server.sleep()
+        if kind == "hangup":
+            raise Hangup(kind)
         payload = self.receive(request.length) if request.cmd == WRITE else b""
         if kind == "early":
             self.disk.write(request.offset, payload, request.flags & FUA)
