@@ -37,8 +37,16 @@ enum nbd_cache {
 	NBD_CACHE_KEPT, /* outlives the server, as it does with a file on a machine that lives */
 };
 
+/* What `tls` says beside the URI; NULL and NBD_TLS_ANY: nothing. */
+struct nbd_tls {
+	char *psk_file, *username, *certificates, *hostname;
+	int type; /* enum nbd_tls_type */
+	bool verify_peer;
+};
+
 struct nbd_config {
 	char *uri;
+	struct nbd_tls *tls; /* or NULL */
 	uint64_t connections;
 	uint64_t patience_ns; /* on_disconnect: 0: fail, OPTION_FOREVER: for ever */
 	uint64_t timeout_ns;
@@ -144,6 +152,12 @@ void nbd_close(struct backend_device *device);
 void nbd_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
 
 /* nbd_options.c */
+/*
+ * The URI with all that `tls` says put into it. Any thread. Returns 0, or -EINVAL with words for
+ * the user.
+ */
+int nbd_config_uri(const struct nbd_config *config, struct nbd_uri *ret_uri, char *error,
+		   size_t error_bytes);
 void nbd_check(const void *config, const struct yaml_node *map, struct config_errors *e);
 
 /* nbd.c */

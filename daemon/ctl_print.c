@@ -165,6 +165,23 @@ static void print_key(const char *prefix, const char *key)
 	printf("%s%-21s%s ", table_color_on(TABLE_BOLD), name, table_color_off());
 }
 
+/* A map among the options: "nbd.tls.username". */
+static void print_map(const char *before, const char *name, const json_t *map)
+{
+	char prefix[64];
+	json_t *value;
+	const char *key;
+
+	snprintf(prefix, sizeof(prefix), "%s%s.", before, name);
+	json_object_foreach((json_t *)map, key, value)
+	{
+		if (says_nothing(key, value))
+			continue;
+		print_key(prefix, key);
+		print_value(key, value);
+	}
+}
+
 /* "file.path": each option after the name of its backend, from the top of the stack down. */
 static void print_backend(const json_t *options)
 {
@@ -175,8 +192,13 @@ static void print_backend(const json_t *options)
 	snprintf(prefix, sizeof(prefix), "%s.", text(options, "type"));
 	json_object_foreach((json_t *)options, key, value)
 	{
-		if (json_is_object(value) || strcmp(key, "type") == 0 || says_nothing(key, value))
+		if (strcmp(key, "type") == 0 || strcmp(key, "backend") == 0 ||
+		    says_nothing(key, value))
 			continue;
+		if (json_is_object(value)) {
+			print_map(prefix, key, value);
+			continue;
+		}
 		print_key(prefix, key);
 		print_value(key, value);
 	}

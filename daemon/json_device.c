@@ -115,7 +115,9 @@ static json_t *option_names(const struct option *o, uint64_t set)
 	return all;
 }
 
-/* One value of a backend's options. */
+static json_t *options_of(const struct option *table, const void *config);
+
+/* One value of a backend's options. A map has a table of its own, and so on. */
 static json_t *option_value(const struct option *o, const void *config)
 {
 	const void *field = (const char *)config + o->offset;
@@ -139,6 +141,9 @@ static json_t *option_value(const struct option *o, const void *config)
 		return option_names(o, *(const uint64_t *)field);
 	case OPTION_RATIO:
 		return json_real(*(const double *)field);
+	case OPTION_MAP:
+		return *(void *const *)field ? options_of(o->table, *(void *const *)field)
+					     : json_null();
 	default:
 		return json_null();
 	}
@@ -148,6 +153,14 @@ static void add_options(json_t *all, const struct option *table, const void *con
 {
 	for (const struct option *o = table; o->name; o++)
 		json_object_set_new(all, o->name, option_value(o, config));
+}
+
+static json_t *options_of(const struct option *table, const void *config)
+{
+	json_t *all = json_object();
+
+	add_options(all, table, config);
+	return all;
 }
 
 json_t *json_throttle(struct backend_device *throttle)

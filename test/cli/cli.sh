@@ -304,6 +304,24 @@ error.hang            no
 mem.size              4096'
 }
 
+# A map among the options, and one that was not given.
+ctl_show_map() {
+	fake '{"ok":true,"data":{"name":"a","backend":"nbd","options":{"type":"nbd","uri":"nbds://h/e","tls":{"psk_file":"/k","username":null,"verify_peer":true,"type":"auto"},"timeout":1}}}'$'\n' \
+		'{"ok":true,"data":{"name":"a","backend":"nbd","options":{"type":"nbd","uri":"nbd://h/e","tls":null}}}'$'\n'
+	ctl 0 show a && printed out 'name                  a
+backend               nbd
+nbd.uri               nbds://h/e
+nbd.tls.psk_file      /k
+nbd.tls.verify_peer   yes
+nbd.tls.type          auto
+nbd.timeout           1' && ctl 0 show a && printed out 'name                  a
+backend               nbd
+nbd.uri               nbd://h/e'
+	local code=$?
+	unfake
+	return $code
+}
+
 ctl_throttle() {
 	local some='{"ok":true,"data":{"total_bytes_sec":1048576,"total_iops_sec":8000,"total_iops_sec_max":9000,"total_iops_sec_max_length":60,"read_iops_sec":0,"read_iops_sec_max_length":1,"group":null}}'
 	fake "$some"$'\n' '{"ok":true,"data":{"read_iops_sec":0,"group":null}}'$'\n'
@@ -434,6 +452,7 @@ else
 	ok "ublkctl: answers that are none" ctl_broken_answers
 	ok "ublkctl: refusals" ctl_refused
 	ok "ublkctl show: options of a stack by the name of the backend" ctl_show_stack
+	ok "ublkctl show: an option that is a map" ctl_show_map
 	ok "ublkctl throttle" ctl_throttle
 	ok "ublkctl stats, with and without --watch" ctl_stats
 	ok "ublkctl stats --layers" ctl_stats_layers

@@ -195,6 +195,7 @@ static void check_timeout(struct nbd_case *c, const void *arg)
 	case_works(c, 50);
 	before = nbd_peer_count(&c->peer, "connections");
 	nbd_peer_tell(&c->peer, "fault %s", (const char *)arg);
+	case_turn_for(c, 1); /* a reactor's clock is that of its last turn */
 	start_ms = case_now_ms();
 	case_submit_all(c, BACKEND_WRITE, 65536);
 	if (!case_drain(c, 5000))

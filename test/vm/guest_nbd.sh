@@ -280,14 +280,14 @@ ok "... it can be removed" delete memory 8
 
 # ---- TLS ----
 
-# tls NAME URI: a device over TLS, or why there is none.
+# tls WHAT NAME URI [OPTIONS]: a device over TLS, or why there is none.
 refused_tls() { grep -qE 'TLS (is )?(not|un)|not supported|no TLS' "$work/tls.out"; }
 tls_works() { # NAME
 	verify "$(blk "$1")" --iodepth=32 --numjobs=2 --size=8M --io_size=2M --offset_increment=24M \
 		--bsrange=4k-128k --blockalign=4k && ublkctl del "$1"
 }
-tls() { # WHAT NAME URI
-	if ! add_device "$2" 2 "$3" >"$work/tls.out" 2>&1 && refused_tls; then
+tls() {
+	if ! add_device "$2" 2 "$3" 1 "${4:-}" >"$work/tls.out" 2>&1 && refused_tls; then
 		skip "$1" "this build has no TLS"
 		return
 	fi
@@ -330,9 +330,11 @@ if command -v psktool >/dev/null && command -v certtool >/dev/null; then
 	wait_for 20 listening 10912
 	with_psk() { echo "nbds+unix:///?socket=$run/$1&tls-username=alice&tls-psk-file=$keys/$2.psk"; }
 	tls "nbdkit, TLS with a key (PSK)" psk "$(with_psk psk ok)"
-	tls "nbdkit, TLS with certificates" x509 "nbds://localhost:10911/?tls-certificates=$keys"
+	tls "nbdkit, TLS with certificates, said by the map tls" x509 nbds://localhost:10911/ \
+		"tls: {certificates: $keys, hostname: localhost}"
 	unserve psk
-	tls "qemu-nbd, TLS with a key (PSK)" qpsk "$(with_psk qpsk ok)"
+	tls "qemu-nbd, TLS with a key (PSK), said by the map tls" qpsk "nbds+unix:///?socket=$run/qpsk" \
+		"tls: {psk_file: $keys/ok.psk, username: alice}"
 	unserve qpsk
 	tls "qemu-nbd, TLS with certificates, of the client too" qx509 "nbds://127.0.0.1:10912/?tls-certificates=$keys"
 	unserve qx509
