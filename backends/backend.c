@@ -171,6 +171,13 @@ int backend_parked_fd(const struct backend_device *top)
 	return device->ops->parked_fd ? device->ops->parked_fd(device) : -1;
 }
 
+const char *backend_failure(const struct backend_device *top)
+{
+	const struct backend_device *device = bottom_of(top);
+
+	return device->ops->failure ? device->ops->failure(device) : NULL;
+}
+
 void backend_abandon(const struct backend_device *top)
 {
 	const struct backend_device *device = bottom_of(top);

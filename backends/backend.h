@@ -307,6 +307,11 @@ struct backend {
 	 * either. NULL: there is nothing.
 	 */
 	void (*abandon)(struct backend_device *device);
+	/*
+	 * Why it can serve no request any more, in words, with the cure; NULL: it can, or tries to.
+	 * Main thread, while reactors go on; the words stay as they are until close. May be NULL.
+	 */
+	const char *(*failure)(const struct backend_device *device);
 
 	/* NULL: its size is for life. A filter has what its child has. */
 	const struct backend_resize *resize;
@@ -346,6 +351,9 @@ void backend_close(struct backend_device *device);
  */
 void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTITY_BYTES]);
 int backend_parked_fd(const struct backend_device *top);
+
+/* Main thread, from open to close: struct backend's failure of the lowest backend; NULL: none. */
+const char *backend_failure(const struct backend_device *top);
 
 /* Main thread: the end of a whole stack in an upgrade, instead of backend_close. */
 void backend_abandon(const struct backend_device *top);

@@ -281,4 +281,5 @@ const struct backend backend_nbd = {
 	.cancel = nbd_cancel,
 	.state_name = nbd_state_name,
 	.identity = nbd_identity,
+	.failure = nbd_failure,
 };

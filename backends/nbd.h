@@ -6,8 +6,9 @@
  *	nbd.c          queues and requests until a connection has them, and when none is there
  *	nbd_link.c     one connection: connect, TLS, handshake, loss, another try
  *	nbd_transfer.c requests on a connection that is ready: sent, answered, overdue
+ *	nbd_changed.c  a server that came back as another one, in words
  *
- * The last three run on the queue's reactor.
+ * nbd.c, nbd_link.c and nbd_transfer.c run on the queue's reactor.
  *
  * A request is in one place at a time: waiting (queue->waiting), or with a link (link->sent) from
  * the moment it was handed over to be sent. A link that is lost gives those that were not answered
@@ -30,6 +31,7 @@
 #include "reactor/stream.h"
 
 #define NBD_CONNECTIONS_MAX 64u
+#define NBD_CHANGED_BYTES 320
 
 /* What is acknowledged and not yet flushed, when a server is gone. */
 enum nbd_cache {
@@ -69,9 +71,12 @@ struct nbd_device {
 	struct tls_credentials *tls;
 	struct nbd_found found;
 	unsigned links_per_queue;
-	/* The server came back as another one: nothing is served any more, until it is opened anew.
+	/*
+	 * The server came back as another one: nothing is served any more, until it is opened anew.
+	 * The first one to see it claims the words; they stay as they are from `changed` on.
 	 */
-	atomic_bool changed;
+	atomic_bool changed_claimed, changed;
+	char changed_words[NBD_CHANGED_BYTES + 100];
 	/* Some queue has had a write acknowledged that no flush has covered yet. */
 	atomic_bool unflushed;
 	/* Such a write may be lost: the next flush says so. */
@@ -88,6 +93,7 @@ struct nbd_io {
 	uint64_t deadline_ns;
 	int result;
 	bool answered; /* by result, but its bytes may still be read by the kernel */
+	bool refused;  /* the answer: the server is shutting down, another one may do it */
 	bool cancelled;
 	bool covers;   /* FLUSH: writes that would be lost with the connection */
 	uint8_t state; /* enum nbd_io_state, for state_name */
@@ -102,8 +108,9 @@ enum nbd_link_state {
 	NBD_LINK_HANDSHAKE, /* with the greeting; or what follows TLS */
 	NBD_LINK_TLS,
 	NBD_LINK_READY,
-	NBD_LINK_CLOSING, /* or never to be tried again */
-	NBD_LINK_LEAVING, /* abandoned: the last word is being sent */
+	NBD_LINK_RETIRING, /* READY but for new requests: the server is shutting down */
+	NBD_LINK_CLOSING,  /* or never to be tried again */
+	NBD_LINK_LEAVING,  /* the last word is being sent */
 };
 
 /* One connection. Outlives its queue until the kernel has let go of it. */
@@ -182,6 +189,26 @@ void nbd_link_abandon(struct nbd_link *link);
 /* Ends the connection, for this reason. */
 void nbd_link_drop(struct nbd_link *link, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* The server wants to go: no more requests; when those that it has are answered it is told so. */
+void nbd_link_retire(struct nbd_link *link);
+/* One that retires has no request left. */
+void nbd_link_leave(struct nbd_link *link);
+/* Answers to requests are awaited. */
+static inline bool nbd_link_serves(const struct nbd_link *link)
+{
+	return link->state == NBD_LINK_READY || link->state == NBD_LINK_RETIRING;
+}
+
+/* nbd_changed.c */
+
+/* What is another one, in words; false: nothing that matters. */
+bool nbd_changed_words(const struct nbd_export *was, const struct nbd_export *is, char *buf,
+		       size_t bytes);
+/* Reactor thread. The same of what the device was opened with, which fails from then on: told. */
+bool nbd_changed_note(struct nbd_device *nbd, const struct nbd_export *is);
+/* Any thread: the words, NULL while it is what it was. */
+const char *nbd_failure(const struct backend_device *device);
 
 /* nbd_transfer.c */
 

@@ -6,6 +6,7 @@
  *    ^                  \______________\__________________\____________________/
  *    \__________ CLOSING <_____________________ drop, or the stream's end
  *   READY --abandoned: DISC--> LEAVING --sent--> freed
+ *   READY --ESHUTDOWN--> RETIRING --all answered: DISC--> LEAVING --sent--> CLOSING
  *
  * Happy path: an address is tried, the handshake asks for what the device was opened with, requests
  * go on. The timer limits each phase, and the wait for the oldest answer (nbd_transfer_timer).
@@ -144,7 +145,7 @@ static void explain_eof(struct nbd_link *link, int err)
 static void on_closed(struct stream *s, int err)
 {
 	struct nbd_link *link = of_stream(s);
-	bool was_ready = link->state == NBD_LINK_READY;
+	bool was_ready = nbd_link_serves(link) || link->state == NBD_LINK_LEAVING;
 
 	if (!link->queue) {
 		destroy(link);
@@ -178,6 +179,23 @@ static void say_goodbye(struct nbd_link *link)
 	set_state(link, NBD_LINK_LEAVING);
 	stream_send(s, link->goodbye, bytes);
 	time_limit(link, LEAVE_NS);
+}
+
+/* "If the client receives an NBD_ESHUTDOWN error it MUST initiate a soft disconnect" (proto.md). */
+void nbd_link_retire(struct nbd_link *link)
+{
+	if (link->state == NBD_LINK_READY)
+		set_state(link, NBD_LINK_RETIRING);
+}
+
+void nbd_link_leave(struct nbd_link *link)
+{
+	ASSERT(link->state == NBD_LINK_RETIRING && list_empty(&link->sent));
+	snprintf(link->why, sizeof(link->why), "the server is shutting down");
+	if (link->stream.codec)
+		stream_close(&link->stream, 0);
+	else
+		say_goodbye(link);
 }
 
 void nbd_link_abandon(struct nbd_link *link)
@@ -218,34 +236,12 @@ static void say(struct nbd_link *link)
 	stream_send(&link->stream, data, bytes);
 }
 
-static bool is_same(const struct nbd_export *a, const struct nbd_export *b)
-{
-	return a->size_bytes == b->size_bytes && a->flags == b->flags &&
-	       a->min_block_bytes == b->min_block_bytes &&
-	       a->max_payload_bytes == b->max_payload_bytes;
-}
-
-static void refuse_changed(struct nbd_link *link)
-{
-	struct nbd_device *nbd = link->queue->nbd;
-	const struct nbd_export *was = &nbd->found.export, *is = &link->handshake.export;
-
-	atomic_store(&nbd->changed, true);
-	log_error("the export is not what it was: the device fails until it is started anew",
-		  "device=%s server=%s size_bytes=%llu was=%llu flags=%#x was=%#x "
-		  "min_block_bytes=%u was=%u max_payload_bytes=%u was=%u",
-		  nbd->name, nbd->address, (unsigned long long)is->size_bytes,
-		  (unsigned long long)was->size_bytes, is->flags, was->flags, is->min_block_bytes,
-		  was->min_block_bytes, is->max_payload_bytes, was->max_payload_bytes);
-	nbd_link_drop(link, "the export is not what it was");
-}
-
 static void become_ready(struct nbd_link *link)
 {
 	struct nbd_queue *q = link->queue;
 
-	if (!is_same(&q->nbd->found.export, &link->handshake.export)) {
-		refuse_changed(link);
+	if (nbd_changed_note(q->nbd, &link->handshake.export)) {
+		nbd_link_drop(link, "the export is not what it was");
 		return;
 	}
 	reactor_timer_cancel(link->stream.reactor, &link->timer);
@@ -349,7 +345,7 @@ static void on_received(struct stream *s, const uint8_t *data, size_t bytes)
 {
 	struct nbd_link *link = of_stream(s);
 
-	if (link->state == NBD_LINK_READY)
+	if (nbd_link_serves(link))
 		nbd_transfer_received(link, data, bytes);
 	else if (link->state == NBD_LINK_HANDSHAKE)
 		feed_handshake(link, data, bytes);
@@ -379,7 +375,7 @@ static void on_sent(struct stream *s)
 {
 	struct nbd_link *link = of_stream(s);
 
-	if (link->state == NBD_LINK_READY)
+	if (nbd_link_serves(link))
 		nbd_transfer_sent(link);
 	else if (s->sent_bytes < s->queued_bytes)
 		return;
@@ -447,7 +443,7 @@ static void on_timer(struct timer *timer)
 
 	if (link->state == NBD_LINK_DOWN)
 		try_connect(link);
-	else if (link->state == NBD_LINK_READY)
+	else if (nbd_link_serves(link))
 		nbd_transfer_timer(link);
 	else if (link->state == NBD_LINK_LEAVING)
 		stream_close(&link->stream, 0);

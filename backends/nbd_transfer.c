@@ -8,6 +8,9 @@
  * A cookie is the tag and a number that no other request of the queue has had for long, so that an
  * answer to a request of before is not taken for one of now.
  *
+ * A server that says that it is shutting down has not done the request: that one waits for another
+ * connection as if it had been lost with this one, which ends when the others are answered.
+ *
  * Failure modes: a reply that breaks the protocol, or none within the timeout: the connection is
  * dropped. A server may answer before it has read a request; the request's memory stays untouched
  * until the stream has let go of it.
@@ -107,7 +110,7 @@ void nbd_transfer_send(struct nbd_link *link, struct nbd_io *n)
 
 	n->link = link;
 	n->cookie = request.cookie;
-	n->answered = false;
+	n->answered = n->refused = false;
 	n->deadline_ns = link->stream.reactor->now_ns + q->nbd->config->timeout_ns;
 	nbd_slot_start(&n->slot, request.cmd, request.flags, request.offset_bytes,
 		       request.length_bytes);
@@ -137,15 +140,25 @@ static void end(struct nbd_link *link, struct nbd_io *n)
 {
 	list_remove(&n->node);
 	count_large(link, n, -1);
-	nbd_io_end(n, n->result);
+	if (n->refused)
+		nbd_queue_take_back(link->queue, n);
+	else
+		nbd_io_end(n, n->result);
+	if (link->state == NBD_LINK_RETIRING && list_empty(&link->sent))
+		nbd_link_leave(link);
 }
 
 static void answered(struct nbd_link *link, struct nbd_io *n, int result)
 {
-	note_durability(link->queue->nbd, n, result);
 	n->answered = true;
 	n->result = result;
-	link->tries = 1; /* it is worth trying again soon */
+	if (result == -ESHUTDOWN) {
+		n->refused = true;
+		nbd_link_retire(link);
+	} else {
+		note_durability(link->queue->nbd, n, result);
+		link->tries = 1; /* it is worth trying again soon */
+	}
 	if (n->sent_at_bytes <= link->stream.sent_bytes)
 		end(link, n);
 	else
@@ -220,7 +233,7 @@ static bool step(struct nbd_link *link, struct nbd_input *in)
 		return true;
 	case NBD_REPLY_DONE:
 		answered(link, io_of(r), r->result);
-		return link->state == NBD_LINK_READY;
+		return nbd_link_serves(link);
 	case NBD_REPLY_BROKEN:
 		nbd_link_drop(link, "the server broke the protocol: %s", r->error);
 		return false;
@@ -275,7 +288,7 @@ void nbd_transfer_end(struct nbd_link *link)
 	while ((node = list_pop_front(&all))) {
 		struct nbd_io *n = list_entry(node, struct nbd_io, node);
 
-		if (n->answered)
+		if (n->answered && !n->refused)
 			nbd_io_end(n, n->result);
 		else
 			nbd_queue_take_back(link->queue, n);

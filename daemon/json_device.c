@@ -19,9 +19,19 @@
 
 /* ---- what it is ---- */
 
+static struct backend_device *backend_of(const struct member *m)
+{
+	return m->device && !m->ended ? device_backend(m->device) : NULL;
+}
+
+/* Of the device's life; or why its backend fails all that comes, though it is live. */
 static const char *error_of(const struct member *m)
 {
-	return m->device && !m->ended ? device_error(m->device) : m->error;
+	const struct backend_device *backend = backend_of(m);
+	const char *error = m->device && !m->ended ? device_error(m->device) : m->error;
+	const char *failure = backend && error[0] == '\0' ? backend_failure(backend) : NULL;
+
+	return failure ? failure : error;
 }
 
 static json_t *path_of(const struct device_info *info)
@@ -190,11 +200,6 @@ static json_t *backend_options(const struct backend_spec *spec, struct backend_d
 		json_object_set_new(all, "backend",
 				    backend_options(spec->child, device ? device->child : NULL));
 	return all;
-}
-
-static struct backend_device *backend_of(const struct member *m)
-{
-	return m->device && !m->ended ? device_backend(m->device) : NULL;
 }
 
 void json_set_command(json_t *object, const struct member *m)

@@ -238,6 +238,8 @@ class Session:
             request = Request(head, self.structured, self.extended)
             self.server.count(request.name)
             if request.cmd == DISC:
+                if self.pending:
+                    self.server.violation("DISC before all is answered")
                 raise Hangup("disc")
             if request.cookie in self.pending:
                 self.server.violation(f"cookie {request.cookie:#x} is in use")
