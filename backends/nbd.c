@@ -84,7 +84,8 @@ static enum backend_submit nbd_submit(struct backend_io *io)
 	struct nbd_link *link = choose_link(q, io->tag);
 
 	n->cancelled = false;
-	n->covers = false;
+	n->covers = n->again = false;
+	n->start_ns = q->queue->reactor->now_ns;
 	if (is_hopeless(q)) {
 		io->result = -EIO;
 		return BACKEND_DONE;
@@ -197,7 +198,7 @@ static void nbd_cancel(struct backend_io *io)
 		list_remove(&n->node);
 		nbd_io_end(n, -ECANCELED);
 	} else {
-		nbd_link_drop(n->link, "a request was cancelled");
+		nbd_link_drop(n->link, BACKEND_END_CANCELLED, "a request was cancelled");
 	}
 }
 
@@ -282,4 +283,5 @@ const struct backend backend_nbd = {
 	.state_name = nbd_state_name,
 	.identity = nbd_identity,
 	.failure = nbd_failure,
+	.connection = nbd_link_look,
 };

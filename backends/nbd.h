@@ -6,6 +6,7 @@
  *	nbd.c          queues and requests until a connection has them, and when none is there
  *	nbd_link.c     one connection: connect, TLS, handshake, loss, another try
  *	nbd_transfer.c requests on a connection that is ready: sent, answered, overdue
+ *	nbd_look.c     how a connection does, for people	   main thread
  *	nbd_changed.c  a server that came back as another one, in words
  *
  * nbd.c, nbd_link.c and nbd_transfer.c run on the queue's reactor.
@@ -27,6 +28,7 @@
 #include "backends/nbd_resolve.h"
 #include "backends/nbd_uri.h"
 #include "backends/tls.h"
+#include "base/histogram.h"
 #include "base/prng.h"
 #include "reactor/stream.h"
 
@@ -90,9 +92,12 @@ struct nbd_io {
 	struct nbd_slot slot;
 	uint64_t cookie;
 	uint64_t sent_at_bytes; /* of the stream: all of it is sent when it has come so far */
+	uint64_t start_ns;	/* it came */
+	uint64_t sent_ns;	/* all of it was sent, the last time */
 	uint64_t deadline_ns;
 	int result;
 	bool answered; /* by result, but its bytes may still be read by the kernel */
+	bool again;    /* it has been sent before */
 	bool refused;  /* the answer: the server is shutting down, another one may do it */
 	bool cancelled;
 	bool covers;   /* FLUSH: writes that would be lost with the connection */
@@ -113,6 +118,16 @@ enum nbd_link_state {
 	NBD_LINK_LEAVING,  /* the last word is being sent */
 };
 
+/* Written by the reactor, read by the main thread: base/counter.h. */
+struct nbd_link_stats {
+	uint64_t since_ns;    /* in the state that people see */
+	uint64_t next_try_ns; /* DOWN */
+	uint64_t connects, lost, failed_tries, resent;
+	uint64_t ends[BACKEND_END_NR];
+	int last_end; /* enum backend_end, or -1 */
+	struct histogram wait, answer;
+};
+
 /* One connection. Outlives its queue until the kernel has let go of it. */
 struct nbd_link {
 	struct stream stream;
@@ -122,6 +137,7 @@ struct nbd_link {
 	unsigned idx;
 	enum nbd_link_state state;
 	char why[NBD_HANDSHAKE_ERROR_BYTES]; /* why it is being closed; "" by the stream's error */
+	enum backend_end end;		     /* the same, in a word */
 	struct timer timer; /* DOWN: when to try again; else when this takes too long */
 	unsigned tries;	    /* in a row that led to nothing */
 	unsigned address;   /* which of them is next */
@@ -130,11 +146,12 @@ struct nbd_link {
 	bool said_by_tls;
 	uint8_t goodbye[NBD_REQUEST_BYTES_MAX];
 	struct list_node sent;
-	unsigned large_nr; /* of them: READs of much */
-	unsigned early_nr; /* of them: answered before they were sent, as far as we know */
+	struct list_node *unsent; /* of them: the first that is not all sent; or the list itself */
+	unsigned large_nr;	  /* of them: READs of much */
 	struct nbd_reply reply;
 	struct tls *tls;
 	struct nbd_handshake handshake;
+	struct nbd_link_stats stats;
 };
 
 struct nbd_queue {
@@ -187,8 +204,16 @@ int nbd_link_open(struct nbd_link **ret_link, struct nbd_queue *q, unsigned idx)
 /* No request is with it. The link frees itself when it can. Accepts NULL. */
 void nbd_link_abandon(struct nbd_link *link);
 /* Ends the connection, for this reason. */
-void nbd_link_drop(struct nbd_link *link, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+void nbd_link_drop(struct nbd_link *link, enum backend_end end, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* nbd_look.c */
+
+/* "connected", "connecting", "waiting" ...: the same word is the same pointer. */
+const char *nbd_link_state_word(enum nbd_link_state state);
+/* struct backend's connection. Main thread. */
+bool nbd_link_look(const struct backend_queue *queue, unsigned idx,
+		   struct backend_connection *ret_connection);
 
 /* The server wants to go: no more requests; when those that it has are answered it is told so. */
 void nbd_link_retire(struct nbd_link *link);

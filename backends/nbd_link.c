@@ -24,6 +24,7 @@
 #include "backends/nbd.h"
 #include "backends/nbd_credentials.h"
 #include "base/assert.h"
+#include "base/counter.h"
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -52,7 +53,11 @@ static struct nbd_link *of_stream(struct stream *s)
 
 static void set_state(struct nbd_link *link, enum nbd_link_state state)
 {
-	link->state = state;
+	uint64_t now_ns = link->stream.reactor->now_ns;
+
+	if (nbd_link_state_word(link->state) != nbd_link_state_word(state))
+		__atomic_store_n(&link->stats.since_ns, now_ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&link->state, state, __ATOMIC_RELAXED);
 }
 
 static void time_limit(struct nbd_link *link, uint64_t ns)
@@ -86,10 +91,11 @@ static void try_later(struct nbd_link *link)
 {
 	set_state(link, NBD_LINK_DOWN);
 	time_limit(link, link->tries > 0 ? pause_ns(link) : 0);
+	__atomic_store_n(&link->stats.next_try_ns, link->timer.deadline_ns, __ATOMIC_RELAXED);
 	link->tries++;
 }
 
-void nbd_link_drop(struct nbd_link *link, const char *fmt, ...)
+void nbd_link_drop(struct nbd_link *link, enum backend_end end, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -98,6 +104,7 @@ void nbd_link_drop(struct nbd_link *link, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(link->why, sizeof(link->why), fmt, ap);
 	va_end(ap);
+	link->end = end;
 	stream_close(&link->stream, 0);
 }
 
@@ -108,6 +115,26 @@ static void tell_end(const struct nbd_link *link, int err)
 	log_limited(LOG_LEVEL_WARN, "connection lost", "device=%s queue=%u server=%s why=\"%s\"",
 		    nbd->name, link->queue->queue->idx, nbd->address,
 		    link->why[0] ? link->why : errname(err));
+}
+
+/* In a word, where nobody on this side has said why. */
+static enum backend_end end_by_itself(const struct nbd_link *link, int err)
+{
+	if (link->state == NBD_LINK_CONNECTING)
+		return BACKEND_END_UNREACHABLE;
+	/* Servers that do not accept a key say so by hanging up. */
+	if (link->state == NBD_LINK_TLS)
+		return BACKEND_END_REFUSED;
+	return err == -EPROTO ? BACKEND_END_PROTOCOL : BACKEND_END_CLOSED;
+}
+
+static void count_end(struct nbd_link *link, bool was_ready, enum backend_end end)
+{
+	struct nbd_link_stats *s = &link->stats;
+
+	counter_add(was_ready ? &s->lost : &s->failed_tries, 1);
+	counter_add(&s->ends[end], 1);
+	__atomic_store_n(&s->last_end, (int)end, __ATOMIC_RELAXED);
 }
 
 static void free_memory(struct nbd_link *link)
@@ -151,6 +178,7 @@ static void on_closed(struct stream *s, int err)
 		destroy(link);
 		return;
 	}
+	count_end(link, was_ready, link->why[0] ? link->end : end_by_itself(link, err));
 	explain_eof(link, err);
 	tell_end(link, err);
 	reactor_timer_cancel(s->reactor, &link->timer);
@@ -192,6 +220,7 @@ void nbd_link_leave(struct nbd_link *link)
 {
 	ASSERT(link->state == NBD_LINK_RETIRING && list_empty(&link->sent));
 	snprintf(link->why, sizeof(link->why), "the server is shutting down");
+	link->end = BACKEND_END_SHUTDOWN;
 	if (link->stream.codec)
 		stream_close(&link->stream, 0);
 	else
@@ -241,11 +270,12 @@ static void become_ready(struct nbd_link *link)
 	struct nbd_queue *q = link->queue;
 
 	if (nbd_changed_note(q->nbd, &link->handshake.export)) {
-		nbd_link_drop(link, "the export is not what it was");
+		nbd_link_drop(link, BACKEND_END_CHANGED, "the export is not what it was");
 		return;
 	}
 	reactor_timer_cancel(link->stream.reactor, &link->timer);
 	link->ready_ns = link->stream.reactor->now_ns;
+	counter_add(&link->stats.connects, 1);
 	set_state(link, NBD_LINK_READY);
 	nbd_transfer_begin(link);
 	log_limited(LOG_LEVEL_INFO, "connected", "device=%s queue=%u connection=%u server=%s",
@@ -273,7 +303,7 @@ static void go_on_with_tls(struct nbd_link *link)
 			secure(link);
 		break;
 	case TLS_FAILED:
-		nbd_link_drop(link, "TLS: %s", tls_error(link->tls));
+		nbd_link_drop(link, BACKEND_END_REFUSED, "TLS: %s", tls_error(link->tls));
 		break;
 	}
 }
@@ -290,7 +320,15 @@ static void feed_tls(struct nbd_link *link, const uint8_t *data, size_t bytes)
 			break;
 	}
 	if (bytes > 0)
-		nbd_link_drop(link, "TLS: the server sent more than was asked for");
+		nbd_link_drop(link, BACKEND_END_PROTOCOL,
+			      "TLS: the server sent more than was asked for");
+}
+
+static enum backend_end end_of_handshake(int err)
+{
+	if (err == -ESHUTDOWN)
+		return BACKEND_END_SHUTDOWN;
+	return err == -EPROTO ? BACKEND_END_PROTOCOL : BACKEND_END_REFUSED;
 }
 
 /* What comes behind the handshake is a reply to nothing: the parser says so. */
@@ -310,7 +348,8 @@ static void handshake_fed(struct nbd_link *link, const uint8_t *rest, size_t res
 			nbd_transfer_received(link, rest, rest_bytes);
 		break;
 	case NBD_HANDSHAKE_FAILED:
-		nbd_link_drop(link, "%s", link->handshake.error);
+		nbd_link_drop(link, end_of_handshake(link->handshake.err), "%s",
+			      link->handshake.error);
 		break;
 	}
 }
@@ -424,6 +463,7 @@ static void try_connect(struct nbd_link *link)
 	ret = stream_connect(&link->stream, (const struct sockaddr *)&address->name,
 			     address->bytes);
 	if (ret < 0) {
+		count_end(link, false, BACKEND_END_UNREACHABLE);
 		tell_end(link, ret);
 		try_later(link);
 		return;
@@ -448,7 +488,10 @@ static void on_timer(struct timer *timer)
 	else if (link->state == NBD_LINK_LEAVING)
 		stream_close(&link->stream, 0);
 	else if (link->state != NBD_LINK_CLOSING)
-		nbd_link_drop(link, "%s took too long", phase[link->state]);
+		nbd_link_drop(link,
+			      link->state == NBD_LINK_CONNECTING ? BACKEND_END_UNREACHABLE
+								 : BACKEND_END_SILENT,
+			      "%s took too long", phase[link->state]);
 }
 
 static struct nbd_link *allocate(const struct nbd_queue *q)
@@ -504,7 +547,10 @@ int nbd_link_open(struct nbd_link **ret_link, struct nbd_queue *q, unsigned idx)
 	}
 	link->queue = q;
 	link->idx = link->address = idx;
+	link->stats.since_ns = q->queue->reactor->now_ns;
+	link->stats.last_end = -1;
 	list_init(&link->sent);
+	link->unsent = &link->sent;
 	timer_init(&link->timer, on_timer);
 	try_later(link);
 	*ret_link = link;

@@ -12,6 +12,7 @@
 #include "base/histogram.h"
 #include "base/util.h"
 #include "daemon/fleet_keep.h"
+#include "daemon/json_connection.h"
 #include "ublk/control.h"
 
 /* The driver answers most commands sooner: where they wait is not worth looking for. */
@@ -219,7 +220,7 @@ json_t *json_device_full(const struct member *m)
 {
 	const char *step = m->device && !m->ended ? device_state_name(device_state(m->device))
 						  : member_state_name(m);
-	json_t *all = json_device_line(m), *more;
+	json_t *all = json_device_line(m), *more, *connections = NULL;
 	struct device_info info;
 
 	get_info(m, &info);
@@ -234,6 +235,10 @@ json_t *json_device_full(const struct member *m)
 			 backend_options(m->settings->backend, backend_of(m)));
 	json_object_update(all, more);
 	json_decref(more);
+	if (m->device && !m->ended)
+		connections = json_connections(m->device, ring_clock_ns());
+	if (connections)
+		json_object_set_new(all, "connections", connections);
 	json_set_command(all, m);
 	return all;
 }

@@ -209,6 +209,7 @@ static void test_text(void **state)
 	(void)state;
 	add("a.b-c");
 	add("d");
+	add("net");
 	text = metrics_text(&source, METRICS_OPENMETRICS, &bytes);
 	assert_non_null(text);
 	read_text(text, bytes);
@@ -218,6 +219,17 @@ static void test_text(void **state)
 	assert_true(has_series("ublkd_reactor_turns_total{reactor=\"control\"}"));
 	assert_true(has_series("ublkd_latency_seconds_count{device=\"d\",op=\"read\",layer="
 			       "\"total\"}"));
+	assert_true(has_series("ublkd_connection_up{device=\"net\",queue=\"1\",connection=\"0\"}"));
+	assert_true(has_series("ublkd_connection_ends_total{device=\"net\",queue=\"0\","
+			       "connection=\"0\",reason=\"silent\"}"));
+	assert_non_null(strstr(text, "\nublkd_connection_received_bytes_total{device=\"net\","
+				     "queue=\"1\",connection=\"0\"} 64000\n"));
+	assert_non_null(strstr(text, "\nublkd_connection_losses_total{device=\"net\","
+				     "queue=\"1\",connection=\"0\"} 4\n"));
+	/* Of both queues. */
+	assert_non_null(strstr(text, "\nublkd_connection_latency_seconds_count{device=\"net\","
+				     "part=\"answer\"} 2\n"));
+	assert_null(strstr(text, "ublkd_connection_up{device=\"d\""));
 	free(text);
 }
 
