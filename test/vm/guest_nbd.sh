@@ -210,8 +210,11 @@ ok "no error has reached the block layer" no_io_error
 add() { ublkctl add -f - >/dev/null; }
 add_device() { device "$@" | sed 's/^ *- //' | add; }
 
+in_flight() { awk '{ exit !($1 + $2 > 0) }' "/sys/block/$(basename "$(blk "$1")")/inflight"; }
+# The load is many runs of fio: between two of them nobody waits for an answer.
 stopped_server() {
 	kill -STOP "${server_pid[hang]}"
+	wait_for 20 in_flight hang || { kill -CONT "${server_pid[hang]}"; return 1; }
 	sleep 4
 	kill -0 $load_pid || return
 	kill -CONT "${server_pid[hang]}"
