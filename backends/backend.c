@@ -171,6 +171,32 @@ int backend_parked_fd(const struct backend_device *top)
 	return device->ops->parked_fd ? device->ops->parked_fd(device) : -1;
 }
 
+const char *backend_end_name(enum backend_end end)
+{
+	static const char *const name[BACKEND_END_NR] = { "closed",    "unreachable", "refused",
+							  "silent",    "protocol",    "shutdown",
+							  "cancelled", "changed" };
+
+	return end < BACKEND_END_NR ? name[end] : "?";
+}
+
+bool backend_connection(const struct backend_queue *top, unsigned idx,
+			struct backend_connection *ret_connection)
+{
+	const struct backend_queue *q = top;
+
+	while (q->child)
+		q = q->child;
+	return q->device->ops->connection && q->device->ops->connection(q, idx, ret_connection);
+}
+
+const char *backend_failure(const struct backend_device *top)
+{
+	const struct backend_device *device = bottom_of(top);
+
+	return device->ops->failure ? device->ops->failure(device) : NULL;
+}
+
 void backend_abandon(const struct backend_device *top)
 {
 	const struct backend_device *device = bottom_of(top);

@@ -237,6 +237,45 @@ struct backend_resize {
 	void (*shrink)(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes);
 };
 
+/* Why a connection, or a try to make one, came to its end. */
+enum backend_end {
+	BACKEND_END_CLOSED,	 /* by the peer, or the network */
+	BACKEND_END_UNREACHABLE, /* nobody there */
+	BACKEND_END_REFUSED,	 /* there, but not for us */
+	BACKEND_END_SILENT,	 /* no answer in time */
+	BACKEND_END_PROTOCOL,	 /* it said what must not be said */
+	BACKEND_END_SHUTDOWN,	 /* it said that it goes */
+	BACKEND_END_CANCELLED,	 /* by us, for a request that had to end */
+	BACKEND_END_CHANGED,	 /* it is another one than before */
+	BACKEND_END_NR,
+};
+
+const char *backend_end_name(enum backend_end end);
+
+/*
+ * One connection of a queue as it is, and what it did since the queue was opened. A copy of live
+ * counters; those of the same moment need not be of the same instant.
+ */
+struct backend_connection {
+	const char *state;    /* "connected", "connecting", "waiting", "leaving" */
+	uint64_t since_ns;    /* in that state, by ring_clock_ns */
+	uint64_t next_try_ns; /* of one that waits to be tried again; 0: it does not */
+	uint64_t connects;    /* that led to requests */
+	uint64_t lost;	      /* of those: ended */
+	uint64_t failed_tries;
+	uint64_t ends[BACKEND_END_NR]; /* of both, by reason */
+	int last_end;		       /* enum backend_end; -1: none */
+	uint64_t resent;	       /* requests sent that had been sent before */
+	uint64_t answered;	       /* requests; over receives: how many a call has brought */
+	uint64_t sends, sent_bytes, receives, received_bytes; /* calls of the kernel, of the wire */
+	/*
+	 * Of the answered requests: until all of it was handed to the kernel (it waited for a
+	 * connection, or for those before it), and from then until all of the answer was there (the
+	 * wire and the server). Live; valid as long as the queue.
+	 */
+	const struct histogram *wait, *answer;
+};
+
 struct backend {
 	const char *name;
 	const char *summary; /* one line for the manual */
@@ -307,6 +346,19 @@ struct backend {
 	 * either. NULL: there is nothing.
 	 */
 	void (*abandon)(struct backend_device *device);
+	/*
+	 * Why it can serve no request any more, in words, with the cure; NULL: it can, or tries to.
+	 * Main thread, while reactors go on; the words stay as they are until close. May be NULL.
+	 */
+	const char *(*failure)(const struct backend_device *device);
+
+	/*
+	 * For the lowest backend of a stack that talks to a peer: the connection of a queue by its
+	 * index from 0 on; false: there are fewer. Main thread, while the reactor goes on, from
+	 * queue_init to queue_fini: as for state_name. NULL: it has none.
+	 */
+	bool (*connection)(const struct backend_queue *queue, unsigned idx,
+			   struct backend_connection *ret_connection);
 
 	/* NULL: its size is for life. A filter has what its child has. */
 	const struct backend_resize *resize;
@@ -337,6 +389,10 @@ void backend_spec_probe_free(const struct backend_spec *spec, void *found);
 int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Main thread, between queue_init and queue_fini: struct backend's connection of the lowest one. */
+bool backend_connection(const struct backend_queue *top, unsigned idx,
+			struct backend_connection *ret_connection);
+
 /* Main thread, the whole stack; no queue may be open. Accepts NULL. */
 void backend_close(struct backend_device *device);
 
@@ -346,6 +402,9 @@ void backend_close(struct backend_device *device);
  */
 void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTITY_BYTES]);
 int backend_parked_fd(const struct backend_device *top);
+
+/* Main thread, from open to close: struct backend's failure of the lowest backend; NULL: none. */
+const char *backend_failure(const struct backend_device *top);
 
 /* Main thread: the end of a whole stack in an upgrade, instead of backend_close. */
 void backend_abandon(const struct backend_device *top);

@@ -7,8 +7,8 @@
  *	                            -> patience is over -> fails
  *
  * What a lost connection had is sent again: all that NBD has can be done twice. Writes that were
- *acknowledged but not flushed cannot be sent again: unless the server keeps them (cache: kept) the
- *next FLUSH fails, as fsync(2) does after an error of the medium.
+ * acknowledged but not flushed cannot be sent again: unless the server keeps them (cache: kept)
+ * the next FLUSH fails, as fsync(2) does after an error of the medium.
  *
  * Failure modes: no server: on_disconnect decides, for each queue by itself; another server than
  * before: everything fails. cancel ends what waits at once, and what was sent by giving up the
@@ -84,7 +84,8 @@ static enum backend_submit nbd_submit(struct backend_io *io)
 	struct nbd_link *link = choose_link(q, io->tag);
 
 	n->cancelled = false;
-	n->covers = false;
+	n->covers = n->again = false;
+	n->start_ns = q->queue->reactor->now_ns;
 	if (is_hopeless(q)) {
 		io->result = -EIO;
 		return BACKEND_DONE;
@@ -196,8 +197,8 @@ static void nbd_cancel(struct backend_io *io)
 	if (n->state == NBD_IO_WAITING) {
 		list_remove(&n->node);
 		nbd_io_end(n, -ECANCELED);
-	} else if (!n->answered) {
-		nbd_link_drop(n->link, "a request was cancelled");
+	} else {
+		nbd_link_drop(n->link, BACKEND_END_CANCELLED, "a request was cancelled");
 	}
 }
 
@@ -281,4 +282,6 @@ const struct backend backend_nbd = {
 	.cancel = nbd_cancel,
 	.state_name = nbd_state_name,
 	.identity = nbd_identity,
+	.failure = nbd_failure,
+	.connection = nbd_link_look,
 };

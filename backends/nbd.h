@@ -6,8 +6,10 @@
  *	nbd.c          queues and requests until a connection has them, and when none is there
  *	nbd_link.c     one connection: connect, TLS, handshake, loss, another try
  *	nbd_transfer.c requests on a connection that is ready: sent, answered, overdue
+ *	nbd_look.c     how a connection does, for people	   main thread
+ *	nbd_changed.c  a server that came back as another one, in words
  *
- * The last three run on the queue's reactor.
+ * nbd.c, nbd_link.c and nbd_transfer.c run on the queue's reactor.
  *
  * A request is in one place at a time: waiting (queue->waiting), or with a link (link->sent) from
  * the moment it was handed over to be sent. A link that is lost gives those that were not answered
@@ -26,10 +28,12 @@
 #include "backends/nbd_resolve.h"
 #include "backends/nbd_uri.h"
 #include "backends/tls.h"
+#include "base/histogram.h"
 #include "base/prng.h"
 #include "reactor/stream.h"
 
 #define NBD_CONNECTIONS_MAX 64u
+#define NBD_CHANGED_BYTES 320
 
 /* What is acknowledged and not yet flushed, when a server is gone. */
 enum nbd_cache {
@@ -37,8 +41,16 @@ enum nbd_cache {
 	NBD_CACHE_KEPT, /* outlives the server, as it does with a file on a machine that lives */
 };
 
+/* What `tls` says beside the URI; NULL and NBD_TLS_ANY: nothing. */
+struct nbd_tls {
+	char *psk_file, *username, *certificates, *hostname;
+	int type; /* enum nbd_tls_type */
+	bool verify_peer;
+};
+
 struct nbd_config {
 	char *uri;
+	struct nbd_tls *tls; /* or NULL */
 	uint64_t connections;
 	uint64_t patience_ns; /* on_disconnect: 0: fail, OPTION_FOREVER: for ever */
 	uint64_t timeout_ns;
@@ -61,9 +73,12 @@ struct nbd_device {
 	struct tls_credentials *tls;
 	struct nbd_found found;
 	unsigned links_per_queue;
-	/* The server came back as another one: nothing is served any more, until it is opened anew.
+	/*
+	 * The server came back as another one: nothing is served any more, until it is opened anew.
+	 * The first one to see it claims the words; they stay as they are from `changed` on.
 	 */
-	atomic_bool changed;
+	atomic_bool changed_claimed, changed;
+	char changed_words[NBD_CHANGED_BYTES + 100];
 	/* Some queue has had a write acknowledged that no flush has covered yet. */
 	atomic_bool unflushed;
 	/* Such a write may be lost: the next flush says so. */
@@ -77,9 +92,13 @@ struct nbd_io {
 	struct nbd_slot slot;
 	uint64_t cookie;
 	uint64_t sent_at_bytes; /* of the stream: all of it is sent when it has come so far */
+	uint64_t start_ns;	/* it came */
+	uint64_t sent_ns;	/* all of it was sent, the last time */
 	uint64_t deadline_ns;
 	int result;
 	bool answered; /* by result, but its bytes may still be read by the kernel */
+	bool again;    /* it has been sent before */
+	bool refused;  /* the answer: the server is shutting down, another one may do it */
 	bool cancelled;
 	bool covers;   /* FLUSH: writes that would be lost with the connection */
 	uint8_t state; /* enum nbd_io_state, for state_name */
@@ -94,8 +113,19 @@ enum nbd_link_state {
 	NBD_LINK_HANDSHAKE, /* with the greeting; or what follows TLS */
 	NBD_LINK_TLS,
 	NBD_LINK_READY,
-	NBD_LINK_CLOSING, /* or never to be tried again */
-	NBD_LINK_LEAVING, /* abandoned: the last word is being sent */
+	NBD_LINK_RETIRING, /* READY but for new requests: the server is shutting down */
+	NBD_LINK_CLOSING,  /* or never to be tried again */
+	NBD_LINK_LEAVING,  /* the last word is being sent */
+};
+
+/* Written by the reactor, read by the main thread: base/counter.h. */
+struct nbd_link_stats {
+	uint64_t since_ns;    /* in the state that people see */
+	uint64_t next_try_ns; /* DOWN */
+	uint64_t connects, lost, failed_tries, resent;
+	uint64_t ends[BACKEND_END_NR];
+	int last_end; /* enum backend_end, or -1 */
+	struct histogram wait, answer;
 };
 
 /* One connection. Outlives its queue until the kernel has let go of it. */
@@ -107,21 +137,21 @@ struct nbd_link {
 	unsigned idx;
 	enum nbd_link_state state;
 	char why[NBD_HANDSHAKE_ERROR_BYTES]; /* why it is being closed; "" by the stream's error */
+	enum backend_end end;		     /* the same, in a word */
 	struct timer timer; /* DOWN: when to try again; else when this takes too long */
 	unsigned tries;	    /* in a row that led to nothing */
 	unsigned address;   /* which of them is next */
-	bool was_ready;
 	uint64_t ready_ns;
 	size_t said_bytes; /* of the handshake's or TLS's output, on its way */
 	bool said_by_tls;
 	uint8_t goodbye[NBD_REQUEST_BYTES_MAX];
 	struct list_node sent;
-	unsigned large_nr; /* of them: READs of much */
-	unsigned early_nr; /* of them: answered before they were sent, as far as we know */
-	bool direct;	   /* payload is being received straight to its place */
+	struct list_node *unsent; /* of them: the first that is not all sent; or the list itself */
+	unsigned large_nr;	  /* of them: READs of much */
 	struct nbd_reply reply;
 	struct tls *tls;
 	struct nbd_handshake handshake;
+	struct nbd_link_stats stats;
 };
 
 struct nbd_queue {
@@ -146,6 +176,12 @@ void nbd_close(struct backend_device *device);
 void nbd_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
 
 /* nbd_options.c */
+/*
+ * The URI with all that `tls` says put into it. Any thread. Returns 0, or -EINVAL with words for
+ * the user.
+ */
+int nbd_config_uri(const struct nbd_config *config, struct nbd_uri *ret_uri, char *error,
+		   size_t error_bytes);
 void nbd_check(const void *config, const struct yaml_node *map, struct config_errors *e);
 
 /* nbd.c */
@@ -168,8 +204,36 @@ int nbd_link_open(struct nbd_link **ret_link, struct nbd_queue *q, unsigned idx)
 /* No request is with it. The link frees itself when it can. Accepts NULL. */
 void nbd_link_abandon(struct nbd_link *link);
 /* Ends the connection, for this reason. */
-void nbd_link_drop(struct nbd_link *link, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+void nbd_link_drop(struct nbd_link *link, enum backend_end end, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* nbd_look.c */
+
+/* "connected", "connecting", "waiting" ...: the same word is the same pointer. */
+const char *nbd_link_state_word(enum nbd_link_state state);
+/* struct backend's connection. Main thread. */
+bool nbd_link_look(const struct backend_queue *queue, unsigned idx,
+		   struct backend_connection *ret_connection);
+
+/* The server wants to go: no more requests; when those that it has are answered it is told so. */
+void nbd_link_retire(struct nbd_link *link);
+/* One that retires has no request left. */
+void nbd_link_leave(struct nbd_link *link);
+/* Answers to requests are awaited. */
+static inline bool nbd_link_serves(const struct nbd_link *link)
+{
+	return link->state == NBD_LINK_READY || link->state == NBD_LINK_RETIRING;
+}
+
+/* nbd_changed.c */
+
+/* What is another one, in words; false: nothing that matters. */
+bool nbd_changed_words(const struct nbd_export *was, const struct nbd_export *is, char *buf,
+		       size_t bytes);
+/* Reactor thread. The same of what the device was opened with, which fails from then on: told. */
+bool nbd_changed_note(struct nbd_device *nbd, const struct nbd_export *is);
+/* Any thread: the words, NULL while it is what it was. */
+const char *nbd_failure(const struct backend_device *device);
 
 /* nbd_transfer.c */
 

@@ -27,16 +27,22 @@ const char *nbd_credentials_hostname(const struct nbd_uri *uri)
 	return uri->tls_hostname[0] != '\0' ? uri->tls_hostname : uri->host;
 }
 
-static const char *what_is_missing(const struct nbd_uri *uri, enum tls_kind kind)
+const char *nbd_credentials_missing(const struct nbd_uri *uri)
 {
+	enum tls_kind kind = kind_of(uri);
+
+	if (!uri->tls)
+		return NULL;
 	if (kind == TLS_KIND_PSK && uri->tls_psk_file[0] == '\0')
-		return "TLS with a key needs its file: tls-psk-file=FILE in the URI";
+		return "TLS with a key needs its file: tls-psk-file=FILE in the URI, or "
+		       "psk_file in tls";
 	if (kind == TLS_KIND_PSK && uri->username[0] == '\0')
-		return "whose key of the file is it? USER@ before the host, or tls-username=USER";
+		return "whose key of the file is it? USER@ before the host in the URI, or "
+		       "username in tls";
 	if (kind == TLS_KIND_X509 && !uri->tls_no_verify &&
 	    nbd_credentials_hostname(uri)[0] == '\0')
 		return "a socket has no name to compare the certificate with: tls-hostname=NAME in "
-		       "the URI";
+		       "the URI, or hostname in tls";
 	return NULL;
 }
 
@@ -50,7 +56,7 @@ int nbd_credentials_new(const struct nbd_uri *uri, struct tls_credentials **ret_
 		.certificates = uri->tls_certificates,
 		.no_verify = uri->tls_no_verify,
 	};
-	const char *missing = what_is_missing(uri, config.kind);
+	const char *missing = nbd_credentials_missing(uri);
 
 	if (!uri->tls) {
 		*ret_credentials = NULL;

@@ -15,6 +15,9 @@
 int nbd_credentials_new(const struct nbd_uri *uri, struct tls_credentials **ret_credentials,
 			char *error, size_t error_bytes);
 
+/* What TLS cannot do without, and the URI does not say, in words for the user; NULL: nothing. */
+const char *nbd_credentials_missing(const struct nbd_uri *uri);
+
 /* What an X509 certificate of the server is compared with; "": nothing that is known. */
 const char *nbd_credentials_hostname(const struct nbd_uri *uri);
 

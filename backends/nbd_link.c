@@ -6,6 +6,7 @@
  *    ^                  \______________\__________________\____________________/
  *    \__________ CLOSING <_____________________ drop, or the stream's end
  *   READY --abandoned: DISC--> LEAVING --sent--> freed
+ *   READY --ESHUTDOWN--> RETIRING --all answered: DISC--> LEAVING --sent--> CLOSING
  *
  * Happy path: an address is tried, the handshake asks for what the device was opened with, requests
  * go on. The timer limits each phase, and the wait for the oldest answer (nbd_transfer_timer).
@@ -23,6 +24,7 @@
 #include "backends/nbd.h"
 #include "backends/nbd_credentials.h"
 #include "base/assert.h"
+#include "base/counter.h"
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -51,7 +53,11 @@ static struct nbd_link *of_stream(struct stream *s)
 
 static void set_state(struct nbd_link *link, enum nbd_link_state state)
 {
-	link->state = state;
+	uint64_t now_ns = link->stream.reactor->now_ns;
+
+	if (nbd_link_state_word(link->state) != nbd_link_state_word(state))
+		__atomic_store_n(&link->stats.since_ns, now_ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&link->state, state, __ATOMIC_RELAXED);
 }
 
 static void time_limit(struct nbd_link *link, uint64_t ns)
@@ -85,10 +91,11 @@ static void try_later(struct nbd_link *link)
 {
 	set_state(link, NBD_LINK_DOWN);
 	time_limit(link, link->tries > 0 ? pause_ns(link) : 0);
+	__atomic_store_n(&link->stats.next_try_ns, link->timer.deadline_ns, __ATOMIC_RELAXED);
 	link->tries++;
 }
 
-void nbd_link_drop(struct nbd_link *link, const char *fmt, ...)
+void nbd_link_drop(struct nbd_link *link, enum backend_end end, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -97,6 +104,7 @@ void nbd_link_drop(struct nbd_link *link, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(link->why, sizeof(link->why), fmt, ap);
 	va_end(ap);
+	link->end = end;
 	stream_close(&link->stream, 0);
 }
 
@@ -107,6 +115,26 @@ static void tell_end(const struct nbd_link *link, int err)
 	log_limited(LOG_LEVEL_WARN, "connection lost", "device=%s queue=%u server=%s why=\"%s\"",
 		    nbd->name, link->queue->queue->idx, nbd->address,
 		    link->why[0] ? link->why : errname(err));
+}
+
+/* In a word, where nobody on this side has said why. */
+static enum backend_end end_by_itself(const struct nbd_link *link, int err)
+{
+	if (link->state == NBD_LINK_CONNECTING)
+		return BACKEND_END_UNREACHABLE;
+	/* Servers that do not accept a key say so by hanging up. */
+	if (link->state == NBD_LINK_TLS)
+		return BACKEND_END_REFUSED;
+	return err == -EPROTO ? BACKEND_END_PROTOCOL : BACKEND_END_CLOSED;
+}
+
+static void count_end(struct nbd_link *link, bool was_ready, enum backend_end end)
+{
+	struct nbd_link_stats *s = &link->stats;
+
+	counter_add(was_ready ? &s->lost : &s->failed_tries, 1);
+	counter_add(&s->ends[end], 1);
+	__atomic_store_n(&s->last_end, (int)end, __ATOMIC_RELAXED);
 }
 
 static void free_memory(struct nbd_link *link)
@@ -144,16 +172,16 @@ static void explain_eof(struct nbd_link *link, int err)
 static void on_closed(struct stream *s, int err)
 {
 	struct nbd_link *link = of_stream(s);
-	bool was_ready = link->was_ready;
+	bool was_ready = nbd_link_serves(link) || link->state == NBD_LINK_LEAVING;
 
 	if (!link->queue) {
 		destroy(link);
 		return;
 	}
+	count_end(link, was_ready, link->why[0] ? link->end : end_by_itself(link, err));
 	explain_eof(link, err);
 	tell_end(link, err);
 	reactor_timer_cancel(s->reactor, &link->timer);
-	link->was_ready = false;
 	set_state(link, NBD_LINK_CLOSING);
 	if (was_ready) {
 		nbd_queue_lost(link->queue);
@@ -179,6 +207,24 @@ static void say_goodbye(struct nbd_link *link)
 	set_state(link, NBD_LINK_LEAVING);
 	stream_send(s, link->goodbye, bytes);
 	time_limit(link, LEAVE_NS);
+}
+
+/* "If the client receives an NBD_ESHUTDOWN error it MUST initiate a soft disconnect" (proto.md). */
+void nbd_link_retire(struct nbd_link *link)
+{
+	if (link->state == NBD_LINK_READY)
+		set_state(link, NBD_LINK_RETIRING);
+}
+
+void nbd_link_leave(struct nbd_link *link)
+{
+	ASSERT(link->state == NBD_LINK_RETIRING && list_empty(&link->sent));
+	snprintf(link->why, sizeof(link->why), "the server is shutting down");
+	link->end = BACKEND_END_SHUTDOWN;
+	if (link->stream.codec)
+		stream_close(&link->stream, 0);
+	else
+		say_goodbye(link);
 }
 
 void nbd_link_abandon(struct nbd_link *link)
@@ -219,39 +265,17 @@ static void say(struct nbd_link *link)
 	stream_send(&link->stream, data, bytes);
 }
 
-static bool is_same(const struct nbd_export *a, const struct nbd_export *b)
-{
-	return a->size_bytes == b->size_bytes && a->flags == b->flags &&
-	       a->min_block_bytes == b->min_block_bytes &&
-	       a->max_payload_bytes == b->max_payload_bytes;
-}
-
-static void refuse_changed(struct nbd_link *link)
-{
-	struct nbd_device *nbd = link->queue->nbd;
-	const struct nbd_export *was = &nbd->found.export, *is = &link->handshake.export;
-
-	atomic_store(&nbd->changed, true);
-	log_error("the export is not what it was: the device fails until it is started anew",
-		  "device=%s server=%s size_bytes=%llu was=%llu flags=%#x was=%#x "
-		  "min_block_bytes=%u was=%u max_payload_bytes=%u was=%u",
-		  nbd->name, nbd->address, (unsigned long long)is->size_bytes,
-		  (unsigned long long)was->size_bytes, is->flags, was->flags, is->min_block_bytes,
-		  was->min_block_bytes, is->max_payload_bytes, was->max_payload_bytes);
-	nbd_link_drop(link, "the export is not what it was");
-}
-
 static void become_ready(struct nbd_link *link)
 {
 	struct nbd_queue *q = link->queue;
 
-	if (!is_same(&q->nbd->found.export, &link->handshake.export)) {
-		refuse_changed(link);
+	if (nbd_changed_note(q->nbd, &link->handshake.export)) {
+		nbd_link_drop(link, BACKEND_END_CHANGED, "the export is not what it was");
 		return;
 	}
 	reactor_timer_cancel(link->stream.reactor, &link->timer);
 	link->ready_ns = link->stream.reactor->now_ns;
-	link->was_ready = true;
+	counter_add(&link->stats.connects, 1);
 	set_state(link, NBD_LINK_READY);
 	nbd_transfer_begin(link);
 	log_limited(LOG_LEVEL_INFO, "connected", "device=%s queue=%u connection=%u server=%s",
@@ -279,7 +303,7 @@ static void go_on_with_tls(struct nbd_link *link)
 			secure(link);
 		break;
 	case TLS_FAILED:
-		nbd_link_drop(link, "TLS: %s", tls_error(link->tls));
+		nbd_link_drop(link, BACKEND_END_REFUSED, "TLS: %s", tls_error(link->tls));
 		break;
 	}
 }
@@ -296,7 +320,15 @@ static void feed_tls(struct nbd_link *link, const uint8_t *data, size_t bytes)
 			break;
 	}
 	if (bytes > 0)
-		nbd_link_drop(link, "TLS: the server sent more than was asked for");
+		nbd_link_drop(link, BACKEND_END_PROTOCOL,
+			      "TLS: the server sent more than was asked for");
+}
+
+static enum backend_end end_of_handshake(int err)
+{
+	if (err == -ESHUTDOWN)
+		return BACKEND_END_SHUTDOWN;
+	return err == -EPROTO ? BACKEND_END_PROTOCOL : BACKEND_END_REFUSED;
 }
 
 /* What comes behind the handshake is a reply to nothing: the parser says so. */
@@ -316,7 +348,8 @@ static void handshake_fed(struct nbd_link *link, const uint8_t *rest, size_t res
 			nbd_transfer_received(link, rest, rest_bytes);
 		break;
 	case NBD_HANDSHAKE_FAILED:
-		nbd_link_drop(link, "%s", link->handshake.error);
+		nbd_link_drop(link, end_of_handshake(link->handshake.err), "%s",
+			      link->handshake.error);
 		break;
 	}
 }
@@ -351,7 +384,7 @@ static void on_received(struct stream *s, const uint8_t *data, size_t bytes)
 {
 	struct nbd_link *link = of_stream(s);
 
-	if (link->state == NBD_LINK_READY)
+	if (nbd_link_serves(link))
 		nbd_transfer_received(link, data, bytes);
 	else if (link->state == NBD_LINK_HANDSHAKE)
 		feed_handshake(link, data, bytes);
@@ -381,7 +414,7 @@ static void on_sent(struct stream *s)
 {
 	struct nbd_link *link = of_stream(s);
 
-	if (link->state == NBD_LINK_READY)
+	if (nbd_link_serves(link))
 		nbd_transfer_sent(link);
 	else if (s->sent_bytes < s->queued_bytes)
 		return;
@@ -430,6 +463,7 @@ static void try_connect(struct nbd_link *link)
 	ret = stream_connect(&link->stream, (const struct sockaddr *)&address->name,
 			     address->bytes);
 	if (ret < 0) {
+		count_end(link, false, BACKEND_END_UNREACHABLE);
 		tell_end(link, ret);
 		try_later(link);
 		return;
@@ -449,12 +483,15 @@ static void on_timer(struct timer *timer)
 
 	if (link->state == NBD_LINK_DOWN)
 		try_connect(link);
-	else if (link->state == NBD_LINK_READY)
+	else if (nbd_link_serves(link))
 		nbd_transfer_timer(link);
 	else if (link->state == NBD_LINK_LEAVING)
 		stream_close(&link->stream, 0);
 	else if (link->state != NBD_LINK_CLOSING)
-		nbd_link_drop(link, "%s took too long", phase[link->state]);
+		nbd_link_drop(link,
+			      link->state == NBD_LINK_CONNECTING ? BACKEND_END_UNREACHABLE
+								 : BACKEND_END_SILENT,
+			      "%s took too long", phase[link->state]);
 }
 
 static struct nbd_link *allocate(const struct nbd_queue *q)
@@ -510,7 +547,10 @@ int nbd_link_open(struct nbd_link **ret_link, struct nbd_queue *q, unsigned idx)
 	}
 	link->queue = q;
 	link->idx = link->address = idx;
+	link->stats.since_ns = q->queue->reactor->now_ns;
+	link->stats.last_end = -1;
 	list_init(&link->sent);
+	link->unsent = &link->sent;
 	timer_init(&link->timer, on_timer);
 	try_later(link);
 	*ret_link = link;

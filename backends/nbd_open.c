@@ -37,22 +37,12 @@ static int probe(const struct nbd_config *config, const struct nbd_uri *uri,
 	return ret;
 }
 
-static int parse_uri(const char *text, struct nbd_uri *ret_uri, char *error, size_t error_bytes)
-{
-	struct nbd_uri_error e;
-	int ret = nbd_uri_parse(text, ret_uri, &e);
-
-	if (ret < 0)
-		snprintf(error, error_bytes, "nbd: uri: %s", e.text);
-	return ret;
-}
-
 int nbd_ask(const void *config, void **ret_found, char *error, size_t error_bytes)
 {
 	const struct nbd_config *nbd = config;
 	struct nbd_uri *uri = malloc(sizeof(*uri));
 	struct nbd_found *found = calloc(1, sizeof(*found));
-	int ret = uri && found ? parse_uri(nbd->uri, uri, error, error_bytes) : -ENOMEM;
+	int ret = uri && found ? nbd_config_uri(nbd, uri, error, error_bytes) : -ENOMEM;
 
 	if (ret == -ENOMEM)
 		snprintf(error, error_bytes, "nbd: out of memory");
@@ -109,12 +99,11 @@ static void fill_limits(struct backend_device *device, const struct nbd_export *
 			 device->name, nbd->uri.export_name);
 }
 
-static int check_export(struct backend_device *device, const struct nbd_export *export)
+static void tell_read_only(const struct backend_device *device, const struct nbd_export *export)
 {
-	if (!(export->flags & NBD_FLAG_READ_ONLY) || device->wishes.read_only)
-		return 0;
-	log_info("the export is read-only, and so is the device", "device=%s", device->name);
-	return 0;
+	if ((export->flags & NBD_FLAG_READ_ONLY) && !device->wishes.read_only)
+		log_info("the export is read-only, and so is the device", "device=%s",
+			 device->name);
 }
 
 int nbd_open(struct backend_device *device)
@@ -124,7 +113,7 @@ int nbd_open(struct backend_device *device)
 
 	nbd->config = device->config;
 	nbd->name = device->name;
-	ret = parse_uri(nbd->config->uri, &nbd->uri, device->error, sizeof(device->error));
+	ret = nbd_config_uri(nbd->config, &nbd->uri, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;
 	nbd_uri_address(&nbd->uri, nbd->address, sizeof(nbd->address));
@@ -136,11 +125,11 @@ int nbd_open(struct backend_device *device)
 	else
 		ret = probe(nbd->config, &nbd->uri, &nbd->found, device->error,
 			    sizeof(device->error));
-	if (ret == 0)
-		ret = check_export(device, &nbd->found.export);
-	if (ret == 0)
-		fill_limits(device, &nbd->found.export);
-	return ret;
+	if (ret < 0)
+		return ret;
+	tell_read_only(device, &nbd->found.export);
+	fill_limits(device, &nbd->found.export);
+	return 0;
 }
 
 void nbd_close(struct backend_device *device)

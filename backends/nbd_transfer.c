@@ -8,6 +8,9 @@
  * A cookie is the tag and a number that no other request of the queue has had for long, so that an
  * answer to a request of before is not taken for one of now.
  *
+ * A server that says that it is shutting down has not done the request: that one waits for another
+ * connection as if it had been lost with this one, which ends when the others are answered.
+ *
  * Failure modes: a reply that breaks the protocol, or none within the timeout: the connection is
  * dropped. A server may answer before it has read a request; the request's memory stays untouched
  * until the stream has let go of it.
@@ -17,6 +20,7 @@
 
 #include "backends/nbd.h"
 #include "base/assert.h"
+#include "base/counter.h"
 #include "base/log.h"
 #include "base/util.h"
 
@@ -44,8 +48,8 @@ void nbd_transfer_begin(struct nbd_link *link)
 							: NBD_REPLIES_SIMPLE;
 
 	nbd_reply_init(&link->reply, mode, export->meta_context, lookup, link);
-	link->large_nr = link->early_nr = 0;
-	link->direct = false;
+	link->large_nr = 0;
+	link->unsent = &link->sent;
 }
 
 /* ---- requests ---- */
@@ -108,7 +112,10 @@ void nbd_transfer_send(struct nbd_link *link, struct nbd_io *n)
 
 	n->link = link;
 	n->cookie = request.cookie;
-	n->answered = false;
+	n->answered = n->refused = false;
+	if (n->again)
+		counter_add(&link->stats.resent, 1);
+	n->again = true;
 	n->deadline_ns = link->stream.reactor->now_ns + q->nbd->config->timeout_ns;
 	nbd_slot_start(&n->slot, request.cmd, request.flags, request.offset_bytes,
 		       request.length_bytes);
@@ -118,6 +125,8 @@ void nbd_transfer_send(struct nbd_link *link, struct nbd_io *n)
 		stream_send(&link->stream, io->buf, io->length_bytes);
 	n->sent_at_bytes = link->stream.queued_bytes;
 	list_push_back(&link->sent, &n->node);
+	if (link->unsent == &link->sent)
+		link->unsent = &n->node;
 	count_large(link, n, 1);
 	watch(link, n);
 }
@@ -134,40 +143,55 @@ static void note_durability(struct nbd_device *nbd, const struct nbd_io *n, int 
 		atomic_store(&nbd->unflushed, true);
 }
 
+/* The clock is the turn's: what is sent and answered within one took no time. */
+static void note_times(struct nbd_link *link, const struct nbd_io *n)
+{
+	histogram_record(&link->stats.wait, n->sent_ns - n->start_ns);
+	histogram_record(&link->stats.answer, link->stream.reactor->now_ns - n->sent_ns);
+}
+
+/* All of it is sent. */
 static void end(struct nbd_link *link, struct nbd_io *n)
 {
 	list_remove(&n->node);
 	count_large(link, n, -1);
-	nbd_io_end(n, n->result);
+	if (n->refused) {
+		nbd_queue_take_back(link->queue, n);
+	} else {
+		note_times(link, n);
+		nbd_io_end(n, n->result);
+	}
+	if (link->state == NBD_LINK_RETIRING && list_empty(&link->sent))
+		nbd_link_leave(link);
 }
 
 static void answered(struct nbd_link *link, struct nbd_io *n, int result)
 {
-	note_durability(link->queue->nbd, n, result);
 	n->answered = true;
 	n->result = result;
-	link->tries = 1; /* it is worth trying again soon */
+	if (result == -ESHUTDOWN) {
+		n->refused = true;
+		nbd_link_retire(link);
+	} else {
+		note_durability(link->queue->nbd, n, result);
+		link->tries = 1; /* it is worth trying again soon */
+	}
 	if (n->sent_at_bytes <= link->stream.sent_bytes)
 		end(link, n);
-	else
-		link->early_nr++;
 }
 
-/* Some of them were answered while the last of their bytes were still on their way. */
+/* Those that were answered while the last of their bytes were still on their way end here. */
 void nbd_transfer_sent(struct nbd_link *link)
 {
-	struct list_node *node = link->sent.next;
+	while (link->unsent != &link->sent) {
+		struct nbd_io *n = list_entry(link->unsent, struct nbd_io, node);
 
-	while (link->early_nr > 0) {
-		struct nbd_io *n = list_entry(node, struct nbd_io, node);
-
-		node = node->next;
 		if (n->sent_at_bytes > link->stream.sent_bytes)
 			return;
-		if (!n->answered)
-			continue;
-		link->early_nr--;
-		end(link, n);
+		link->unsent = n->node.next;
+		n->sent_ns = link->stream.reactor->now_ns;
+		if (n->answered)
+			end(link, n);
 	}
 }
 
@@ -189,10 +213,8 @@ static bool take_payload(struct nbd_link *link, struct nbd_input *in)
 
 	memcpy(to, in->at, here);
 	in->at += here;
-	if (missing >= DIRECT_BYTES && !link->stream.codec) {
-		link->direct = true;
+	if (missing >= DIRECT_BYTES && !link->stream.codec)
 		stream_receive_into(&link->stream, to + here, missing);
-	}
 	nbd_reply_took(r, here);
 	return missing == 0;
 }
@@ -223,9 +245,10 @@ static bool step(struct nbd_link *link, struct nbd_input *in)
 		return true;
 	case NBD_REPLY_DONE:
 		answered(link, io_of(r), r->result);
-		return link->state == NBD_LINK_READY;
+		return nbd_link_serves(link);
 	case NBD_REPLY_BROKEN:
-		nbd_link_drop(link, "the server broke the protocol: %s", r->error);
+		nbd_link_drop(link, BACKEND_END_PROTOCOL, "the server broke the protocol: %s",
+			      r->error);
 		return false;
 	}
 	return false;
@@ -247,7 +270,6 @@ void nbd_transfer_received_into(struct nbd_link *link, size_t bytes)
 	nbd_reply_took(&link->reply, bytes);
 	if (link->stream.into_bytes > 0)
 		return;
-	link->direct = false;
 	while (step(link, &none))
 		;
 }
@@ -266,7 +288,8 @@ void nbd_transfer_timer(struct nbd_link *link)
 		reactor_timer_arm(r, &link->timer, oldest->deadline_ns);
 	else
 		nbd_link_drop(
-			link, "no answer to %s for %llu ms", nbd_cmd_name(oldest->slot.cmd),
+			link, BACKEND_END_SILENT, "no answer to %s for %llu ms",
+			nbd_cmd_name(oldest->slot.cmd),
 			(unsigned long long)(link->queue->nbd->config->timeout_ns / NS_PER_MS));
 }
 
@@ -276,11 +299,11 @@ void nbd_transfer_end(struct nbd_link *link)
 	struct list_node *node;
 
 	list_splice(&all, &link->sent);
+	link->unsent = &link->sent;
 	while ((node = list_pop_front(&all))) {
 		struct nbd_io *n = list_entry(node, struct nbd_io, node);
 
-		n->slot.waiting = false;
-		if (n->answered)
+		if (n->answered && !n->refused)
 			nbd_io_end(n, n->result);
 		else
 			nbd_queue_take_back(link->queue, n);

@@ -164,6 +164,7 @@ static int parse_user(const struct parser *p, struct part *authority)
 	if (!sign)
 		return 0;
 	authority->at = sign + 1;
+	p->uri->said |= 1u << NBD_URI_TLS_USERNAME;
 	if (memchr(user.at, ':', (size_t)(user.end - user.at)))
 		return fail(p, user.at, "a password has no place in an NBD URI: use tls-psk-file");
 	return decode(p, user, "user name", p->uri->username, sizeof(p->uri->username));
@@ -263,26 +264,20 @@ static int parse_authority(const struct parser *p, const char **at)
 
 /* ---- query ---- */
 
-enum key {
-	KEY_SOCKET,
-	KEY_TLS_TYPE,
-	KEY_TLS_HOSTNAME,
-	KEY_TLS_VERIFY_PEER,
-	KEY_TLS_CERTIFICATES,
-	KEY_TLS_PSK_FILE,
-	KEY_TLS_USERNAME,
-	KEY_NR,
+static const char *const keys[NBD_URI_KEY_NR] = {
+	[NBD_URI_SOCKET] = "socket",
+	[NBD_URI_TLS_TYPE] = "tls-type",
+	[NBD_URI_TLS_HOSTNAME] = "tls-hostname",
+	[NBD_URI_TLS_VERIFY_PEER] = "tls-verify-peer",
+	[NBD_URI_TLS_CERTIFICATES] = "tls-certificates",
+	[NBD_URI_TLS_PSK_FILE] = "tls-psk-file",
+	[NBD_URI_TLS_USERNAME] = "tls-username",
 };
 
-static const char *const keys[KEY_NR] = {
-	[KEY_SOCKET] = "socket",
-	[KEY_TLS_TYPE] = "tls-type",
-	[KEY_TLS_HOSTNAME] = "tls-hostname",
-	[KEY_TLS_VERIFY_PEER] = "tls-verify-peer",
-	[KEY_TLS_CERTIFICATES] = "tls-certificates",
-	[KEY_TLS_PSK_FILE] = "tls-psk-file",
-	[KEY_TLS_USERNAME] = "tls-username",
-};
+const char *nbd_uri_key_name(enum nbd_uri_key key)
+{
+	return keys[key];
+}
 
 static int find_key(const struct parser *p, struct part part)
 {
@@ -291,10 +286,10 @@ static int find_key(const struct parser *p, struct part part)
 
 	if (decode(p, part, "query key", word, sizeof(word)) < 0)
 		return -EINVAL;
-	for (int i = 0; i < KEY_NR; i++)
+	for (int i = 0; i < NBD_URI_KEY_NR; i++)
 		if (strcmp(word, keys[i]) == 0)
 			return i;
-	near = option_nearest(word, keys, sizeof(keys[0]), KEY_NR);
+	near = option_nearest(word, keys, sizeof(keys[0]), NBD_URI_KEY_NR);
 	nbd_printable(shown, sizeof(shown), word, strlen(word));
 	return near ? fail(p, part.at, "unknown key \"%s\": did you mean %s?", shown, near)
 		    : fail(p, part.at, "unknown key \"%s\"", shown);
@@ -352,20 +347,20 @@ static int parse_verify(const struct parser *p, struct part value)
 
 #define TEXT(field) keys[key], p->uri->field, sizeof(p->uri->field)
 
-static int parse_value(const struct parser *p, enum key key, struct part value)
+static int parse_value(const struct parser *p, enum nbd_uri_key key, struct part value)
 {
 	switch (key) {
-	case KEY_SOCKET:
+	case NBD_URI_SOCKET:
 		return parse_socket(p, value);
-	case KEY_TLS_TYPE:
+	case NBD_URI_TLS_TYPE:
 		return parse_tls_type(p, value);
-	case KEY_TLS_VERIFY_PEER:
+	case NBD_URI_TLS_VERIFY_PEER:
 		return parse_verify(p, value);
-	case KEY_TLS_HOSTNAME:
+	case NBD_URI_TLS_HOSTNAME:
 		return decode(p, value, TEXT(tls_hostname));
-	case KEY_TLS_CERTIFICATES:
+	case NBD_URI_TLS_CERTIFICATES:
 		return decode(p, value, TEXT(tls_certificates));
-	case KEY_TLS_PSK_FILE:
+	case NBD_URI_TLS_PSK_FILE:
 		return decode(p, value, TEXT(tls_psk_file));
 	default:
 		if (p->uri->username[0])
@@ -374,11 +369,11 @@ static int parse_value(const struct parser *p, enum key key, struct part value)
 	}
 }
 
-static int check_key(const struct parser *p, enum key key, const char *at)
+static int check_key(const struct parser *p, enum nbd_uri_key key, const char *at)
 {
-	if (key == KEY_SOCKET && p->uri->transport != NBD_UNIX)
+	if (key == NBD_URI_SOCKET && p->uri->transport != NBD_UNIX)
 		return fail(p, at, "socket is for nbd+unix and nbds+unix");
-	if (key != KEY_SOCKET && !p->uri->tls)
+	if (key != NBD_URI_SOCKET && !p->uri->tls)
 		return fail(p, at, "%s needs TLS: the scheme nbds, nbds+unix or nbds+vsock",
 			    keys[key]);
 	return 0;
@@ -404,10 +399,11 @@ static int parse_query(const struct parser *p, const char **at)
 		if (seen & 1u << key)
 			return fail(p, start, "%s: given twice", keys[key]);
 		seen |= 1u << key;
-		if (check_key(p, (enum key)key, start) < 0 ||
-		    parse_value(p, (enum key)key, (struct part){ sign + 1, pair.end }) < 0)
+		if (check_key(p, (enum nbd_uri_key)key, start) < 0 ||
+		    parse_value(p, (enum nbd_uri_key)key, (struct part){ sign + 1, pair.end }) < 0)
 			return -EINVAL;
 	}
+	p->uri->said |= seen;
 	return 0;
 }
 

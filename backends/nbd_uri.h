@@ -26,6 +26,18 @@ enum nbd_transport { NBD_TCP, NBD_UNIX, NBD_VSOCK };
 
 enum nbd_tls_type { NBD_TLS_ANY, NBD_TLS_ANON, NBD_TLS_X509, NBD_TLS_PSK };
 
+/* Of the query. */
+enum nbd_uri_key {
+	NBD_URI_SOCKET,
+	NBD_URI_TLS_TYPE,
+	NBD_URI_TLS_HOSTNAME,
+	NBD_URI_TLS_VERIFY_PEER,
+	NBD_URI_TLS_CERTIFICATES,
+	NBD_URI_TLS_PSK_FILE,
+	NBD_URI_TLS_USERNAME,
+	NBD_URI_KEY_NR,
+};
+
 /* Texts are decoded, terminated and without NUL; "" where nothing was said. */
 struct nbd_uri {
 	enum nbd_transport transport;
@@ -42,6 +54,7 @@ struct nbd_uri {
 	char tls_hostname[256];		 /* to compare the certificate with; "": host */
 	char tls_certificates[PATH_MAX]; /* a folder */
 	char tls_psk_file[PATH_MAX];
+	uint32_t said; /* bits of enum nbd_uri_key; a user before @ is said as tls-username */
 };
 
 struct nbd_uri_error {
@@ -51,6 +64,9 @@ struct nbd_uri_error {
 
 /* Returns 0, or -EINVAL with *e filled. *ret_uri is then undefined. */
 int nbd_uri_parse(const char *text, struct nbd_uri *ret_uri, struct nbd_uri_error *e);
+
+/* "tls-hostname". */
+const char *nbd_uri_key_name(enum nbd_uri_key key);
 
 /* "host:10809", "[::1]:10809", "unix:/run/x.sock", "vsock:2:10809", for people. Returns buf. */
 const char *nbd_uri_address(const struct nbd_uri *uri, char *buf, size_t buf_bytes);

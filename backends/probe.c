@@ -4,25 +4,18 @@
  */
 #include <stdio.h>
 
-#include "backends/backend.h"
+#include "backends/spec.h"
 #include "base/errname.h"
-
-static const struct backend_spec *bottom_of(const struct backend_spec *spec)
-{
-	while (spec->child)
-		spec = spec->child;
-	return spec;
-}
 
 bool backend_spec_probes(const struct backend_spec *spec)
 {
-	return bottom_of(spec)->ops->probe != NULL;
+	return backend_spec_bottom(spec, NULL)->ops->probe != NULL;
 }
 
 int backend_spec_probe(const struct backend_spec *spec, void **ret_found, char *error,
 		       size_t error_bytes)
 {
-	const struct backend_spec *bottom = bottom_of(spec);
+	const struct backend_spec *bottom = backend_spec_bottom(spec, NULL);
 	int ret;
 
 	error[0] = '\0';
@@ -34,7 +27,7 @@ int backend_spec_probe(const struct backend_spec *spec, void **ret_found, char *
 
 void backend_spec_probe_free(const struct backend_spec *spec, void *found)
 {
-	const struct backend *ops = bottom_of(spec)->ops;
+	const struct backend *ops = backend_spec_bottom(spec, NULL)->ops;
 
 	if (ops->probe_free)
 		ops->probe_free(found);

@@ -149,8 +149,8 @@ void option_free(const struct option *table, void *out)
 bool option_equal(const struct option *table, const void *a, const void *b)
 {
 	for (const struct option *o = table; o->name; o++)
-		if (!option_kind_of(o)->equal((const char *)a + o->offset,
-					      (const char *)b + o->offset))
+		if (!option_value_equal(o, (const char *)a + o->offset,
+					(const char *)b + o->offset))
 			return false;
 	return true;
 }

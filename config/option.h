@@ -26,6 +26,7 @@ enum option_type {
 	OPTION_RATIO,	 /* double, 0 to 1: 0.25, 25% */
 	OPTION_CPUS,	 /* struct option_cpus: auto, [0, 1], or 0-3,6 */
 	OPTION_PATIENCE, /* uint64_t ns: {queue: 30s}, fail (0) or forever (OPTION_FOREVER) */
+	OPTION_MAP,	 /* struct that `table` fills *, owned; NULL: not given */
 	OPTION_NODE,	 /* struct yaml_node *: any map or list, borrowed from the document */
 };
 
@@ -46,9 +47,11 @@ struct option_cpus {
 struct option {
 	const char *name;
 	enum option_type type;
-	size_t offset;		   /* in the struct that option_parse fills */
-	uint64_t min, max;	   /* numbers, sizes, ns, string length; max 0: no limit */
-	const char *const *values; /* OPTION_ENUM, OPTION_SET: names, NULL at the end */
+	size_t offset;		    /* in the struct that option_parse fills */
+	uint64_t min, max;	    /* numbers, sizes, ns, string length; max 0: no limit */
+	const char *const *values;  /* OPTION_ENUM, OPTION_SET: names, NULL at the end */
+	const struct option *table; /* OPTION_MAP: what may stand in it */
+	size_t table_bytes;	    /* of the struct that it fills */
 	const char *def; /* as one would write it in YAML; NULL: zero. Not for OPTION_NODE */
 	unsigned flags;
 	const char *help; /* one or two sentences, plain text, for the manual */

@@ -14,7 +14,7 @@ struct option_kind {
 	/* Returns 0, -EINVAL with the error added and the field as it was, or -ENOMEM. */
 	int (*set)(const struct option *o, struct yaml_node *value, void *field,
 		   struct config_errors *e);
-	void (*release)(void *field); /* NULL: nothing is owned */
+	void (*release)(void *field); /* NULL: nothing is owned; OPTION_MAP: has its own */
 	bool (*equal)(const void *a, const void *b);
 };
 
@@ -30,6 +30,9 @@ int option_value_reset(const struct option *o, void *out);
 
 /* Frees what the field owns and zeroes it. */
 void option_value_clear(const struct option *o, void *out);
+
+/* Whether both fields say the same. */
+bool option_value_equal(const struct option *o, const void *a, const void *b);
 
 /* "<name>: expected <noun>, not a <kind of node>" */
 int option_wrong_kind(const struct option *o, const struct yaml_node *node,
@@ -51,6 +54,12 @@ bool option_ratio_equal(const void *a, const void *b);
 /* OPTION_PATIENCE, in option_patience.c. */
 int option_patience_set(const struct option *o, struct yaml_node *value, void *field,
 			struct config_errors *e);
+
+/* OPTION_MAP, in option_map.c. The field may be NULL. */
+int option_map_set(const struct option *o, struct yaml_node *value, void *field,
+		   struct config_errors *e);
+void option_map_release(const struct option *o, void *field);
+bool option_map_equal(const struct option *o, const void *a, const void *b);
 
 /* OPTION_CPUS, in option_cpus.c. */
 int option_cpus_set(const struct option *o, struct yaml_node *value, void *field,

@@ -32,6 +32,7 @@ static const char *type_name(const struct option *o)
 		[OPTION_RATIO] = "number, 0 to 1, or percent",
 		[OPTION_CPUS] = "auto, or CPU numbers",
 		[OPTION_PATIENCE] = "fail, forever, or {queue: time}",
+		[OPTION_MAP] = "map",
 		[OPTION_NODE] = "map or list",
 	};
 
@@ -91,6 +92,11 @@ static void put_option(FILE *out, const struct option *o)
 	if (o->help) {
 		put_text(out, o->help);
 		fputc('\n', out);
+	}
+	if (o->type == OPTION_MAP) {
+		fputs(".RS\n", out);
+		option_write_man(o->table, out);
+		fputs(".RE\n", out);
 	}
 }
 

@@ -313,6 +313,7 @@ static const struct option_kind kinds[] = {
 			  option_cpus_equal },
 	[OPTION_PATIENCE] = { "fail, forever, or {queue: TIME}", sizeof(uint64_t),
 			      option_patience_set, NULL, equal_number },
+	[OPTION_MAP] = { "a map", sizeof(void *), option_map_set, NULL, NULL },
 	[OPTION_NODE] = { "a map or a list", sizeof(struct yaml_node *), set_node, NULL,
 			  equal_node },
 };
@@ -351,9 +352,16 @@ void option_value_clear(const struct option *o, void *out)
 	const struct option_kind *kind = option_kind_of(o);
 	char *field = (char *)out + o->offset;
 
-	if (kind->release)
+	if (o->type == OPTION_MAP)
+		option_map_release(o, field);
+	else if (kind->release)
 		kind->release(field);
 	memset(field, 0, kind->bytes);
+}
+
+bool option_value_equal(const struct option *o, const void *a, const void *b)
+{
+	return o->type == OPTION_MAP ? option_map_equal(o, a, b) : option_kind_of(o)->equal(a, b);
 }
 
 int option_value_reset(const struct option *o, void *out)

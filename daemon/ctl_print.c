@@ -165,6 +165,23 @@ static void print_key(const char *prefix, const char *key)
 	printf("%s%-21s%s ", table_color_on(TABLE_BOLD), name, table_color_off());
 }
 
+/* A map among the options: "nbd.tls.username". */
+static void print_map(const char *before, const char *name, const json_t *map)
+{
+	char prefix[64];
+	json_t *value;
+	const char *key;
+
+	snprintf(prefix, sizeof(prefix), "%s%s.", before, name);
+	json_object_foreach((json_t *)map, key, value)
+	{
+		if (says_nothing(key, value))
+			continue;
+		print_key(prefix, key);
+		print_value(key, value);
+	}
+}
+
 /* "file.path": each option after the name of its backend, from the top of the stack down. */
 static void print_backend(const json_t *options)
 {
@@ -175,8 +192,13 @@ static void print_backend(const json_t *options)
 	snprintf(prefix, sizeof(prefix), "%s.", text(options, "type"));
 	json_object_foreach((json_t *)options, key, value)
 	{
-		if (json_is_object(value) || strcmp(key, "type") == 0 || says_nothing(key, value))
+		if (strcmp(key, "type") == 0 || strcmp(key, "backend") == 0 ||
+		    says_nothing(key, value))
 			continue;
+		if (json_is_object(value)) {
+			print_map(prefix, key, value);
+			continue;
+		}
 		print_key(prefix, key);
 		print_value(key, value);
 	}
@@ -196,16 +218,96 @@ static void print_object(const json_t *object)
 			print_backend(value);
 			continue;
 		}
-		if (json_is_string(value) && json_string_length(value) == 0)
+		/* They have a table of their own. */
+		if (strcmp(key, "connections") == 0 ||
+		    (json_is_string(value) && json_string_length(value) == 0))
 			continue;
 		print_key("", key);
 		print_value(key, value);
 	}
 }
 
+static void count_cell(struct table *t, const json_t *o, const char *key)
+{
+	char buf[CTL_NUMBER_BYTES];
+
+	table_cell(t, TABLE_PLAIN, "%s", ctl_format_count((double)number(o, key), buf));
+}
+
+/* How many of the one there are to each of the other. */
+static void ratio_cell(struct table *t, const json_t *o, const char *key, const char *per)
+{
+	double nr = (double)number(o, per);
+
+	table_cell(t, TABLE_PLAIN, "%.1f", nr > 0 ? (double)number(o, key) / nr : 0.0);
+}
+
+static void times_cell(struct table *t, const json_t *times)
+{
+	char p50[CTL_NUMBER_BYTES], p99[CTL_NUMBER_BYTES];
+
+	if (number(times, "count") == 0)
+		table_cell(t, TABLE_DIM, "-");
+	else
+		table_cell(t, TABLE_PLAIN, "%s %s",
+			   ctl_format_ns((uint64_t)number(times, "p50_ns"), p50),
+			   ctl_format_ns((uint64_t)number(times, "p99_ns"), p99));
+}
+
+static void connection_row(struct table *t, const json_t *c)
+{
+	bool up = strcmp(text(c, "state"), "connected") == 0;
+	const char *end = text(c, "last_end");
+	char buf[CTL_NUMBER_BYTES];
+
+	table_cell(t, TABLE_PLAIN, "%lld", number(c, "queue"));
+	table_cell(t, TABLE_PLAIN, "%lld", number(c, "connection"));
+	if (json_object_get(c, "next_try_in_ns"))
+		table_cell(t, TABLE_YELLOW, "%s, %s more", text(c, "state"),
+			   ctl_format_ns((uint64_t)number(c, "next_try_in_ns"), buf));
+	else
+		table_cell(t, up ? TABLE_GREEN : TABLE_YELLOW, "%s", text(c, "state"));
+	table_cell(t, TABLE_PLAIN, "%s", ctl_format_ns((uint64_t)number(c, "state_ns"), buf));
+	count_cell(t, c, "connects");
+	count_cell(t, c, "lost");
+	count_cell(t, c, "failed_tries");
+	table_cell(t, end[0] ? TABLE_PLAIN : TABLE_DIM, "%s", end[0] ? end : "-");
+	count_cell(t, c, "resent");
+	count_cell(t, c, "answered");
+	table_cell(t, TABLE_PLAIN, "%s", ctl_format_bytes((uint64_t)number(c, "sent_bytes"), buf));
+	ratio_cell(t, c, "answered", "sends");
+	table_cell(t, TABLE_PLAIN, "%s",
+		   ctl_format_bytes((uint64_t)number(c, "received_bytes"), buf));
+	ratio_cell(t, c, "answered", "receives");
+	times_cell(t, json_object_get(c, "wait"));
+	times_cell(t, json_object_get(c, "answer"));
+}
+
+static void print_connections(const json_t *connections)
+{
+	static const char *const head[] = {
+		"QUEUE",    "CONN",	"STATE",	"SINCE",	 "CONNECTS", "LOST",
+		"FAILED",   "LAST END", "RESENT",	"ANSWERED",	 "SENT",     "/CALL",
+		"RECEIVED", "/CALL",	"WAIT P50 P99", "ANSWER P50 P99"
+	};
+	struct table t;
+	json_t *c;
+	size_t i;
+
+	if (json_array_size(connections) == 0)
+		return;
+	table_init(&t, "rrlrrrrlrrrrrrrr");
+	for (i = 0; i < ARRAY_SIZE(head); i++)
+		table_cell(&t, TABLE_BOLD, "%s", head[i]);
+	json_array_foreach(connections, i, c) connection_row(&t, c);
+	table_print(&t);
+	table_fini(&t);
+}
+
 void ctl_print_device(const json_t *device)
 {
 	print_object(device);
+	print_connections(json_object_get(device, "connections"));
 }
 
 void ctl_print_throttle(const json_t *limits)

@@ -3,7 +3,7 @@
  * thread.
  *
  * The write freezes the disk's queue, that is, it waits, deaf to signals, for all requests in
- * flight (queue_attr_store, before Linux 6.14). A daemon that is killed there would neither end nor
+ * flight (queue_attr_store, of Linux 6.12). A daemon that is killed there would neither end nor
  * answer those requests: nobody ever could. So it is another process that writes, one that has
  * nothing of ours open; when we die it waits until the next daemon has served them.
  *

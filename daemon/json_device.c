@@ -12,6 +12,7 @@
 #include "base/histogram.h"
 #include "base/util.h"
 #include "daemon/fleet_keep.h"
+#include "daemon/json_connection.h"
 #include "ublk/control.h"
 
 /* The driver answers most commands sooner: where they wait is not worth looking for. */
@@ -19,9 +20,19 @@
 
 /* ---- what it is ---- */
 
+static struct backend_device *backend_of(const struct member *m)
+{
+	return m->device && !m->ended ? device_backend(m->device) : NULL;
+}
+
+/* Of the device's life; or why its backend fails all that comes, though it is live. */
 static const char *error_of(const struct member *m)
 {
-	return m->device && !m->ended ? device_error(m->device) : m->error;
+	const struct backend_device *backend = backend_of(m);
+	const char *error = m->device && !m->ended ? device_error(m->device) : m->error;
+	const char *failure = backend && error[0] == '\0' ? backend_failure(backend) : NULL;
+
+	return failure ? failure : error;
 }
 
 static json_t *path_of(const struct device_info *info)
@@ -115,13 +126,13 @@ static json_t *option_names(const struct option *o, uint64_t set)
 	return all;
 }
 
-/* One value of a backend's options. */
+static json_t *options_of(const struct option *table, const void *config);
+
+/* One value of a backend's options. A map has a table of its own, and so on. */
 static json_t *option_value(const struct option *o, const void *config)
 {
 	const void *field = (const char *)config + o->offset;
 
-	if (o->type == OPTION_PATIENCE && *(const uint64_t *)field == OPTION_FOREVER)
-		return json_string("forever");
 	switch (o->type) {
 	case OPTION_STRING:
 		return *(char *const *)field ? json_string(*(char *const *)field) : json_null();
@@ -130,7 +141,10 @@ static json_t *option_value(const struct option *o, const void *config)
 	case OPTION_UINT:
 	case OPTION_SIZE:
 	case OPTION_DURATION:
+		return json_integer((json_int_t) * (const uint64_t *)field);
 	case OPTION_PATIENCE:
+		if (*(const uint64_t *)field == OPTION_FOREVER)
+			return json_string("forever");
 		return json_integer((json_int_t) * (const uint64_t *)field);
 	case OPTION_ENUM:
 		return json_string(o->values[*(const int *)field]);
@@ -138,6 +152,9 @@ static json_t *option_value(const struct option *o, const void *config)
 		return option_names(o, *(const uint64_t *)field);
 	case OPTION_RATIO:
 		return json_real(*(const double *)field);
+	case OPTION_MAP:
+		return *(void *const *)field ? options_of(o->table, *(void *const *)field)
+					     : json_null();
 	default:
 		return json_null();
 	}
@@ -147,6 +164,14 @@ static void add_options(json_t *all, const struct option *table, const void *con
 {
 	for (const struct option *o = table; o->name; o++)
 		json_object_set_new(all, o->name, option_value(o, config));
+}
+
+static json_t *options_of(const struct option *table, const void *config)
+{
+	json_t *all = json_object();
+
+	add_options(all, table, config);
+	return all;
 }
 
 json_t *json_throttle(struct backend_device *throttle)
@@ -178,11 +203,6 @@ static json_t *backend_options(const struct backend_spec *spec, struct backend_d
 	return all;
 }
 
-static struct backend_device *backend_of(const struct member *m)
-{
-	return m->device && !m->ended ? device_backend(m->device) : NULL;
-}
-
 void json_set_command(json_t *object, const struct member *m)
 {
 	struct device_command c = { 0 };
@@ -200,7 +220,7 @@ json_t *json_device_full(const struct member *m)
 {
 	const char *step = m->device && !m->ended ? device_state_name(device_state(m->device))
 						  : member_state_name(m);
-	json_t *all = json_device_line(m), *more;
+	json_t *all = json_device_line(m), *more, *connections = NULL;
 	struct device_info info;
 
 	get_info(m, &info);
@@ -215,6 +235,10 @@ json_t *json_device_full(const struct member *m)
 			 backend_options(m->settings->backend, backend_of(m)));
 	json_object_update(all, more);
 	json_decref(more);
+	if (m->device && !m->ended)
+		connections = json_connections(m->device, ring_clock_ns());
+	if (connections)
+		json_object_set_new(all, "connections", connections);
 	json_set_command(all, m);
 	return all;
 }

@@ -18,6 +18,7 @@
 #include "base/errname.h"
 #include "base/util.h"
 #include "daemon/json_device.h"
+#include "ublk/inflight.h"
 
 #define LE_POWER_FIRST 10u /* 1024 ns */
 #define LE_POWER_LAST 33u
@@ -26,6 +27,7 @@
 struct snapshot {
 	const char *name; /* letters, digits and ._- only (settings.c): nothing to escape */
 	bool live;
+	const struct device *device; /* NULL: there is none at the moment */
 	struct device_stats stats;
 };
 
@@ -49,6 +51,7 @@ static int snapshots_take(struct writer *w)
 
 		w->devices[i].name = m->settings->options.name;
 		w->devices[i].live = m->state == MEMBER_LIVE;
+		w->devices[i].device = m->ended ? NULL : m->device;
 		json_read_stats(m, &w->devices[i].stats);
 		i++;
 	}
@@ -154,7 +157,8 @@ static void write_errors(const struct writer *w)
 					w->devices[i].stats.errors[err]);
 }
 
-static void write_histogram(const struct writer *w, const char *labels, const struct histogram *h)
+static void write_histogram(const struct writer *w, const char *name, const char *labels,
+			    const struct histogram *h)
 {
 	uint64_t boundary_ns[LE_NR], bins[LE_NR + 1], sum = 0;
 
@@ -163,14 +167,14 @@ static void write_histogram(const struct writer *w, const char *labels, const st
 	histogram_bins(h, boundary_ns, LE_NR, bins);
 	for (unsigned i = 0; i < LE_NR; i++) {
 		sum += bins[i];
-		fprintf(w->out, "ublkd_latency_seconds_bucket{%s,le=\"%.9f\"} %" PRIu64 "\n",
-			labels, (double)boundary_ns[i] / NS_PER_SEC, sum);
+		fprintf(w->out, "%s_bucket{%s,le=\"%.9f\"} %" PRIu64 "\n", name, labels,
+			(double)boundary_ns[i] / NS_PER_SEC, sum);
 	}
 	sum += bins[LE_NR];
 	fprintf(w->out,
-		"ublkd_latency_seconds_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n"
-		"ublkd_latency_seconds_sum{%s} %.9f\nublkd_latency_seconds_count{%s} %" PRIu64 "\n",
-		labels, sum, labels, (double)h->sum_ns / NS_PER_SEC, labels, sum);
+		"%s_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n"
+		"%s_sum{%s} %.9f\n%s_count{%s} %" PRIu64 "\n",
+		name, labels, sum, name, labels, (double)h->sum_ns / NS_PER_SEC, name, labels, sum);
 }
 
 /* Only of kinds of request that there were: each is a hundred lines. */
@@ -189,8 +193,128 @@ static void write_latencies(const struct writer *w)
 				snprintf(labels, sizeof(labels),
 					 "device=\"%s\",op=\"%s\",layer=\"%s\"", w->devices[i].name,
 					 backend_op_name(op), queue_layer_name(layer));
-				write_histogram(w, labels, &s->layer[layer]);
+				write_histogram(w, "ublkd_latency_seconds", labels,
+						&s->layer[layer]);
 			}
+}
+
+/* ---- connections ---- */
+
+/* Runs fn for each, with its labels. */
+static void each_connection(const struct writer *w, size_t device,
+			    void (*fn)(const struct writer *w, const char *labels,
+				       const struct backend_connection *c, const void *arg),
+			    const void *arg)
+{
+	const struct snapshot *s = &w->devices[device];
+	struct backend_connection c;
+	char labels[160];
+
+	for (unsigned q = 0; s->device && device_connection(s->device, q, 0, &c); q++)
+		for (unsigned i = 0; device_connection(s->device, q, i, &c); i++) {
+			snprintf(labels, sizeof(labels),
+				 "device=\"%s\",queue=\"%u\",connection=\"%u\"", s->name, q, i);
+			fn(w, labels, &c, arg);
+		}
+}
+
+struct connection_metric {
+	const char *name, *help;
+	size_t offset;
+};
+
+static void write_connection_counter(const struct writer *w, const char *labels,
+				     const struct backend_connection *c, const void *arg)
+{
+	const struct connection_metric *m = arg;
+
+	fprintf(w->out, "%s_total{%s} %" PRIu64 "\n", m->name, labels,
+		*(const uint64_t *)((const char *)c + m->offset));
+}
+
+static void write_connection_up(const struct writer *w, const char *labels,
+				const struct backend_connection *c, const void *arg)
+{
+	(void)arg;
+	fprintf(w->out, "ublkd_connection_up{%s} %d\n", labels, strcmp(c->state, "connected") == 0);
+}
+
+/* Only reasons that there were. */
+static void write_connection_ends(const struct writer *w, const char *labels,
+				  const struct backend_connection *c, const void *arg)
+{
+	(void)arg;
+	for (unsigned end = 0; end < BACKEND_END_NR; end++)
+		if (c->ends[end])
+			fprintf(w->out,
+				"ublkd_connection_ends_total{%s,reason=\"%s\"} %" PRIu64 "\n",
+				labels, backend_end_name((enum backend_end)end), c->ends[end]);
+}
+
+static void write_connection_counters(const struct writer *w)
+{
+	static const struct connection_metric counters[] = {
+		{ "ublkd_connection_connects", "Connections made, ready for requests.",
+		  offsetof(struct backend_connection, connects) },
+		{ "ublkd_connection_losses", "Of those: ended.",
+		  offsetof(struct backend_connection, lost) },
+		{ "ublkd_connection_failed_tries", "Tries to connect that led to nothing.",
+		  offsetof(struct backend_connection, failed_tries) },
+		{ "ublkd_connection_resent_requests", "Requests sent that had been sent before.",
+		  offsetof(struct backend_connection, resent) },
+		{ "ublkd_connection_answered_requests", "Requests answered.",
+		  offsetof(struct backend_connection, answered) },
+		{ "ublkd_connection_sends", "Calls of the kernel that sent bytes.",
+		  offsetof(struct backend_connection, sends) },
+		{ "ublkd_connection_sent_bytes", "Bytes sent.",
+		  offsetof(struct backend_connection, sent_bytes) },
+		{ "ublkd_connection_receives", "Calls of the kernel that received bytes.",
+		  offsetof(struct backend_connection, receives) },
+		{ "ublkd_connection_received_bytes", "Bytes received.",
+		  offsetof(struct backend_connection, received_bytes) },
+	};
+
+	for (size_t m = 0; m < ARRAY_SIZE(counters); m++) {
+		family(w, counters[m].name, "counter", counters[m].help);
+		for (size_t i = 0; i < w->nr; i++)
+			each_connection(w, i, write_connection_counter, &counters[m]);
+	}
+}
+
+static void write_connection_times(const struct writer *w, size_t device)
+{
+	const struct snapshot *s = &w->devices[device];
+	struct histogram wait = { .sum_ns = 0 }, answer = { .sum_ns = 0 };
+	struct backend_connection c;
+	char labels[128];
+	unsigned nr = 0;
+
+	for (unsigned q = 0; s->device && device_connection(s->device, q, 0, &c); q++)
+		for (unsigned i = 0; device_connection(s->device, q, i, &c); i++, nr++) {
+			histogram_add(&wait, c.wait);
+			histogram_add(&answer, c.answer);
+		}
+	if (nr == 0)
+		return;
+	snprintf(labels, sizeof(labels), "device=\"%s\",part=\"wait\"", s->name);
+	write_histogram(w, "ublkd_connection_latency_seconds", labels, &wait);
+	snprintf(labels, sizeof(labels), "device=\"%s\",part=\"answer\"", s->name);
+	write_histogram(w, "ublkd_connection_latency_seconds", labels, &answer);
+}
+
+static void write_connections(const struct writer *w)
+{
+	family(w, "ublkd_connection_up", "gauge", "Whether it takes requests.");
+	for (size_t i = 0; i < w->nr; i++)
+		each_connection(w, i, write_connection_up, NULL);
+	write_connection_counters(w);
+	family(w, "ublkd_connection_ends", "counter", "Losses and failed tries, by reason.");
+	for (size_t i = 0; i < w->nr; i++)
+		each_connection(w, i, write_connection_ends, NULL);
+	family(w, "ublkd_connection_latency_seconds", "histogram",
+	       "Time of answered requests until they were sent, and from then on.");
+	for (size_t i = 0; i < w->nr; i++)
+		write_connection_times(w, i);
 }
 
 /* ---- reactors ---- */
@@ -340,6 +464,7 @@ char *metrics_text(const struct metrics_source *source, enum metrics_format form
 		write_device_numbers(&w);
 		write_errors(&w);
 		write_latencies(&w);
+		write_connections(&w);
 		write_reactors(&w);
 		if (format == METRICS_OPENMETRICS)
 			fputs("# EOF\n", w.out);

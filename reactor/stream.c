@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/counter.h"
 #include "base/util.h"
 
 /* Pieces in one sendmsg; the kernel takes UIO_MAXIOV. */
@@ -60,7 +61,7 @@ static void cancelled(struct op *op, int res, uint32_t cqe_flags)
 	end_soon(container_of(op, struct stream, cancel_op));
 }
 
-/* A connect of a full unix socket waits for its listener, whatever shutdown says. */
+/* What a shutdown does to a connect under way is the address family's to say. */
 static void cancel_all(struct op *op)
 {
 	struct stream *s = container_of(op, struct stream, cancel_op);
@@ -215,7 +216,8 @@ void stream_send(struct stream *s, const void *data, size_t bytes)
 
 static void sent(struct stream *s, size_t bytes)
 {
-	s->wire_sent_bytes += bytes;
+	counter_add(&s->wire_sent_bytes, bytes);
+	counter_add(&s->wire_sends, 1);
 	if (s->codec) {
 		s->codec->sent(s->session, bytes);
 		flush_soon(s);
@@ -313,7 +315,8 @@ static void received_wire(struct stream *s, size_t bytes)
 
 static void received(struct stream *s, size_t bytes)
 {
-	s->wire_received_bytes += bytes;
+	counter_add(&s->wire_received_bytes, bytes);
+	counter_add(&s->wire_receives, 1);
 	if (s->into_bytes > 0) {
 		s->into += bytes;
 		s->into_bytes -= bytes;

@@ -74,9 +74,11 @@ struct stream {
 	const struct stream_ops *ops;
 	enum stream_state state;
 	int fd, err;
-	uint64_t queued_bytes;			       /* handed over since connected */
-	uint64_t sent_bytes;			       /* of those */
-	uint64_t wire_sent_bytes, wire_received_bytes; /* since stream_init */
+	uint64_t queued_bytes; /* handed over since connected */
+	uint64_t sent_bytes;   /* of those */
+	/* Since stream_init; any thread may read (base/counter.h): calls of the kernel that moved
+	 * bytes. */
+	uint64_t wire_sent_bytes, wire_received_bytes, wire_sends, wire_receives;
 
 	/* What follows is stream.c's. */
 	struct op send_op, receive_op, cancel_op;

@@ -47,16 +47,8 @@ if [ "$mode" != fast ]; then
 
 	if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
 	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc watchdog udev"
-	# Long ones, on one kernel each, so that both end together; on both with --soak.
-	more_suites() {
-		if [ "$mode" = soak ]; then
-			echo nbd nbd_outage systemd
-		elif [ "$1" = 6.12 ]; then
-			echo nbd systemd
-		else
-			echo nbd_outage
-		fi
-	}
+	# Long ones, on the kernel that has less to do; on both with --soak.
+	more_suites() { if [ "$1" = 6.12 ] || [ "$mode" = soak ]; then echo nbd nbd_outage systemd; fi; }
 	more_limit=900
 	if [ "$mode" = soak ]; then more_limit=3600; fi
 	# these compare times: on the instruction clock a busy machine does not disturb them

@@ -95,6 +95,13 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 	return true;
 }
 
+bool device_connection(const struct device *d, unsigned queue, unsigned idx,
+		       struct backend_connection *ret_connection)
+{
+	return has_tags(d, queue) &&
+	       backend_connection(d->queues[queue].backend, idx, ret_connection);
+}
+
 static bool command_owns(const struct queue *q, uint64_t user_data)
 {
 	const struct op *op = &q->ios[user_data_tag(user_data)].op;

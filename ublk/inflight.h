@@ -44,6 +44,13 @@ bool device_inflight(const struct device *device, unsigned queue, struct infligh
 		     void (*fn)(const struct inflight_io *io, void *arg), void *arg);
 
 /*
+ * Main thread. A connection of a queue's backend; false: there is none of that index, or the device
+ * is on its way up or down.
+ */
+bool device_connection(const struct device *device, unsigned queue, unsigned idx,
+		       struct backend_connection *ret_connection);
+
+/*
  * Main thread. Whether an op in flight on this reactor, given by its user_data, is this device's:
  * sure for a command to the driver; for a backend's I/O it says that it can be.
  */

@@ -304,6 +304,36 @@ error.hang            no
 mem.size              4096'
 }
 
+# A map among the options, and one that was not given.
+ctl_show_map() {
+	fake '{"ok":true,"data":{"name":"a","backend":"nbd","options":{"type":"nbd","uri":"nbds://h/e","tls":{"psk_file":"/k","username":null,"verify_peer":true,"type":"auto"},"timeout":1}}}'$'\n' \
+		'{"ok":true,"data":{"name":"a","backend":"nbd","options":{"type":"nbd","uri":"nbd://h/e","tls":null}}}'$'\n'
+	ctl 0 show a && printed out 'name                  a
+backend               nbd
+nbd.uri               nbds://h/e
+nbd.tls.psk_file      /k
+nbd.tls.verify_peer   yes
+nbd.tls.type          auto
+nbd.timeout           1' && ctl 0 show a && printed out 'name                  a
+backend               nbd
+nbd.uri               nbd://h/e'
+	local code=$?
+	unfake
+	return $code
+}
+
+ctl_show_connections() {
+	local more='"connects":2,"lost":1,"failed_tries":3,"resent":4,"answered":1200,"sends":100,"sent_bytes":4096,"receives":600,"received_bytes":1048576'
+	local times='"wait":{"count":9,"p50_ns":0,"p99_ns":2000},"answer":{"count":9,"p50_ns":70000,"p99_ns":1500000}'
+	fake "{\"ok\":true,\"data\":{\"name\":\"a\",\"connections\":[{\"queue\":0,\"connection\":0,\"state\":\"connected\",\"state_ns\":5000000000,$more,\"last_end\":null,$times},{\"queue\":1,\"connection\":0,\"state\":\"waiting\",\"state_ns\":9,\"next_try_in_ns\":2500000000,\"connects\":0,\"last_end\":\"unreachable\",\"wait\":{\"count\":0},\"answer\":{\"count\":0}}]}}"$'\n'
+	ctl 0 show a
+	unfake
+	printed out 'name                  a
+QUEUE  CONN  STATE               SINCE  CONNECTS  LOST  FAILED  LAST END     RESENT  ANSWERED  SENT  /CALL  RECEIVED  /CALL  WAIT P50 P99  ANSWER P50 P99
+    0     0  connected            5.0s         2     1       3  -                 4     1.20k  4KiB   12.0      1MiB    2.0     0ns 2.0us      70us 1.5ms
+    1     0  waiting, 2.5s more    9ns         0     0       0  unreachable       0         0    0B    0.0        0B    0.0             -               -'
+}
+
 ctl_throttle() {
 	local some='{"ok":true,"data":{"total_bytes_sec":1048576,"total_iops_sec":8000,"total_iops_sec_max":9000,"total_iops_sec_max_length":60,"read_iops_sec":0,"read_iops_sec_max_length":1,"group":null}}'
 	fake "$some"$'\n' '{"ok":true,"data":{"read_iops_sec":0,"group":null}}'$'\n'
@@ -434,6 +464,8 @@ else
 	ok "ublkctl: answers that are none" ctl_broken_answers
 	ok "ublkctl: refusals" ctl_refused
 	ok "ublkctl show: options of a stack by the name of the backend" ctl_show_stack
+	ok "ublkctl show: an option that is a map" ctl_show_map
+	ok "ublkctl show: connections" ctl_show_connections
 	ok "ublkctl throttle" ctl_throttle
 	ok "ublkctl stats, with and without --watch" ctl_stats
 	ok "ublkctl stats --layers" ctl_stats_layers

@@ -195,6 +195,7 @@ static void check_timeout(struct nbd_case *c, const void *arg)
 	case_works(c, 50);
 	before = nbd_peer_count(&c->peer, "connections");
 	nbd_peer_tell(&c->peer, "fault %s", (const char *)arg);
+	case_turn_for(c, 1); /* a reactor's clock is that of its last turn */
 	start_ms = case_now_ms();
 	case_submit_all(c, BACKEND_WRITE, 65536);
 	if (!case_drain(c, 5000))
@@ -225,6 +226,101 @@ static void check_no_timeout(struct nbd_case *c, const void *arg)
 	}
 	case_turn_for(c, 1000);
 	EXPECT(nbd_peer_count(&c->peer, "connections") == before, "the client hung up");
+}
+
+/* ---- a server that shuts down ---- */
+
+/* What it refuses so is done by it when it is back, or by another connection; it is told DISC. */
+static void check_shutdown(struct nbd_case *c, const void *arg)
+{
+	const char *cmd = arg;
+	enum backend_op op = strcmp(cmd, "write") == 0 ? BACKEND_WRITE : BACKEND_READ;
+	uint64_t disc, connections;
+
+	case_serve(c, "");
+	if (!case_open(c, QUEUE "connections: 2", 1))
+		return;
+	case_works(c, 50);
+	disc = nbd_peer_count(&c->peer, "disc");
+	connections = nbd_peer_count(&c->peer, "connections");
+	nbd_peer_tell(&c->peer, "fault error error=ESHUTDOWN cmd=%s after=3 times=20", cmd);
+	case_submit_all(c, op, 4096);
+	if (!case_drain(c, 10000) || !case_reaches(c, "connections", connections + 1, 5000))
+		return;
+	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
+		EXPECT(c->rig.queue[0].io[tag].io.result == 0, "%d",
+		       c->rig.queue[0].io[tag].io.result);
+	EXPECT(nbd_peer_count(&c->peer, "left") == 0, "the server had no occasion for it");
+	EXPECT(nbd_peer_count(&c->peer, "disc") > disc, "it was not told DISC");
+	EXPECT(nbd_peer_count(&c->peer, "violations") == 0, "the client broke the protocol");
+	case_logged("why=\"the server is shutting down\"");
+	model_fini(&c->model);
+	model_init(&c->model, &c->rig, MODEL_ZEROES);
+	memset(c->model.known, 0, c->model.size_bytes / c->model.block_bytes);
+	case_works(c, 200);
+}
+
+/* It refuses one and goes silent about the others: DISC has no turn, they are overdue. */
+static void check_shutdown_silent(struct nbd_case *c, const void *arg)
+{
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, QUEUE "connections: 1\ntimeout: 500ms", 1))
+		return;
+	case_works(c, 50);
+	nbd_peer_tell(&c->peer, "fault error error=ESHUTDOWN times=1");
+	nbd_peer_tell(&c->peer, "fault stall times=1");
+	case_submit_all(c, BACKEND_READ, 4096);
+	if (!case_drain(c, 10000))
+		return;
+	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
+		EXPECT(c->rig.queue[0].io[tag].io.result == 0, "%d",
+		       c->rig.queue[0].io[tag].io.result);
+	EXPECT(nbd_peer_count(&c->peer, "violations") == 0, "the client broke the protocol");
+	case_logged("no answer to READ for 500 ms");
+	case_works(c, 100);
+}
+
+/* on_disconnect says what becomes of them. */
+static void check_shutdown_fails(struct nbd_case *c, const void *arg)
+{
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, "on_disconnect: fail\ncache: kept\nconnections: 1", 1))
+		return;
+	case_works(c, 50);
+	nbd_peer_tell(&c->peer, "fault error error=ESHUTDOWN cmd=read times=1");
+	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, 4096, NULL) == -EIO, "it did not fail");
+	for (int i = 0; i < 400 && rig_do(&c->rig, BACKEND_READ, 0, 0, 512, NULL) < 0; i++)
+		case_turn_for(c, 50);
+	case_works(c, 100);
+}
+
+/* What was not flushed goes with the server. */
+static void check_shutdown_flush(struct nbd_case *c, const void *arg)
+{
+	(void)arg;
+	case_serve(c, "volatile=1");
+	if (!case_open(c, "cache: volatile\nconnections: 1", 1))
+		return;
+	EXPECT(rig_do(&c->rig, BACKEND_WRITE, 0, 0, 4096, NULL) == 0, "write");
+	nbd_peer_tell(&c->peer, "fault error error=ESHUTDOWN cmd=flush times=1");
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "the writes are lost");
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "told twice");
+	/* Written and refused is not lost: nothing was acknowledged. */
+	nbd_peer_tell(&c->peer, "fault error error=ESHUTDOWN cmd=write times=1");
+	EXPECT(rig_do(&c->rig, BACKEND_WRITE, 0, 0, 4096, NULL) == 0, "write again");
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "flush");
+}
+
+static void run_shutdowns(uint64_t seed)
+{
+	nbd_case_run("shutdown: READs are sent again", 30, seed, check_shutdown, "read");
+	nbd_case_run("shutdown: WRITEs are sent again", 30, seed, check_shutdown, "write");
+	nbd_case_run("shutdown: others are not answered", 30, seed, check_shutdown_silent, NULL);
+	nbd_case_run("shutdown: fail", 30, seed, check_shutdown_fails, NULL);
+	nbd_case_run("shutdown: a FLUSH of lost writes fails", 30, seed, check_shutdown_flush,
+		     NULL);
 }
 
 /* ---- FLUSH ---- */
@@ -360,5 +456,6 @@ void disconnects_run(uint64_t seed)
 	run_every_byte(seed);
 	run_excuses(seed);
 	run_policies(seed);
+	run_shutdowns(seed);
 	run_flushes(seed);
 }

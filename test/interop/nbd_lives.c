@@ -2,9 +2,11 @@
  * Much of the same: a thousand connections, long waiting, many cancelled requests, and every way to
  * end. Nothing may be left of any of them.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/histogram.h"
 #include "base/util.h"
 #include "nbd_case.h"
 
@@ -42,6 +44,90 @@ static void check_reconnects(struct nbd_case *c, const void *arg)
 	EXPECT(rig_heap_grew(heap_bytes) == 0, "%lld bytes", (long long)rig_heap_grew(heap_bytes));
 	EXPECT(rig_count_fds() == fds, "%u descriptors, were %u", rig_count_fds(), fds);
 	case_works(c, 100);
+}
+
+/* ---- what is seen of a connection ---- */
+
+static struct backend_connection look_at(struct nbd_case *c)
+{
+	struct backend_connection seen = { .state = "none" };
+
+	EXPECT(backend_connection(c->rig.queue[0].queue, 0, &seen), "it is not there");
+	EXPECT(!backend_connection(c->rig.queue[0].queue, 1, &seen), "there is another one");
+	backend_connection(c->rig.queue[0].queue, 0, &seen);
+	return seen;
+}
+
+/* Each number is what the server counts, too, or what must have been. */
+static void check_counters(struct nbd_case *c, const void *arg)
+{
+	struct backend_connection a, b;
+	uint64_t now_ns;
+
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, QUEUE "timeout: 500ms", 1))
+		return;
+	case_submit_all(c, BACKEND_WRITE, 4096);
+	if (!case_drain(c, 10000))
+		return;
+	a = look_at(c);
+	EXPECT(strcmp(a.state, "connected") == 0, "%s", a.state);
+	EXPECT(a.connects == 1 && a.lost == 0 && a.failed_tries == 0 && a.last_end == -1, "ends");
+	EXPECT(a.answered == CASE_DEPTH && a.resent == 0, "%llu answered",
+	       (unsigned long long)a.answered);
+	EXPECT(a.sent_bytes >= CASE_DEPTH * (4096 + 28) && a.sends < CASE_DEPTH, "%llu bytes sent",
+	       (unsigned long long)a.sent_bytes);
+	EXPECT(a.received_bytes >= CASE_DEPTH * 16 && a.receives > 0, "received");
+	/* All of them waited for the first connection; a second of silence, then again. */
+	nbd_peer_tell(&c->peer, "fault stall times=1");
+	case_turn_for(c, 1);
+	case_submit_all(c, BACKEND_READ, 4096);
+	if (!case_drain(c, 10000))
+		return;
+	b = look_at(c);
+	EXPECT(b.connects == 2 && b.lost == 1 && b.ends[BACKEND_END_SILENT] == 1, "lost %llu",
+	       (unsigned long long)b.lost);
+	EXPECT(b.last_end == BACKEND_END_SILENT, "%d", b.last_end);
+	EXPECT(b.answered == 2 * CASE_DEPTH && b.resent == 1, "%llu resent",
+	       (unsigned long long)b.resent);
+	EXPECT(b.received_bytes - a.received_bytes >= CASE_DEPTH * 4096, "received");
+	/* The one that was sent again waited for that since it came. */
+	EXPECT(histogram_max_ns(b.wait) > 450 * 1000000ull, "%llu ns",
+	       (unsigned long long)histogram_max_ns(b.wait));
+	EXPECT(histogram_count(b.wait) == b.answered, "each counts in both");
+	nbd_peer_tell(&c->peer, "down");
+	case_turn_for(c, 1500);
+	b = look_at(c);
+	now_ns = ring_clock_ns();
+	EXPECT(strcmp(b.state, "waiting") == 0 && b.next_try_ns > now_ns && b.since_ns <= now_ns &&
+		       b.since_ns > now_ns - 5000000000ull,
+	       "%s until %llu", b.state, (unsigned long long)b.next_try_ns);
+	EXPECT(b.lost == 2 && b.ends[BACKEND_END_CLOSED] == 1, "lost %llu",
+	       (unsigned long long)b.lost);
+	EXPECT(b.failed_tries >= 2 && b.ends[BACKEND_END_UNREACHABLE] == b.failed_tries,
+	       "%llu failed", (unsigned long long)b.failed_tries);
+}
+
+/* Where the time of a request was: a server that is slow, and not the wait for it. */
+static void check_times(struct nbd_case *c, const void *arg)
+{
+	struct backend_connection seen;
+
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, QUEUE "timeout: 10s", 1))
+		return;
+	case_works(c, 50);
+	seen = look_at(c);
+	EXPECT(histogram_max_ns(seen.answer) < 300 * 1000000ull, "it is slow already");
+	nbd_peer_tell(&c->peer, "fault slow seconds=0.4 times=1");
+	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, 4096, NULL) == 0, "read");
+	seen = look_at(c);
+	EXPECT(histogram_max_ns(seen.answer) > 380 * 1000000ull, "%llu ns",
+	       (unsigned long long)histogram_max_ns(seen.answer));
+	EXPECT(histogram_max_ns(seen.wait) < 300 * 1000000ull, "it did not wait: %llu ns",
+	       (unsigned long long)histogram_max_ns(seen.wait));
 }
 
 /* A second of waiting costs next to nothing, whatever it is that is missing. */
@@ -127,6 +213,32 @@ static void check_cancel(struct nbd_case *c, const void *arg)
 	case_works(c, 300);
 }
 
+/* Answered, but more of it than any buffer on the way holds is never read: it is not over. */
+static void check_cancel_answered(struct nbd_case *c, const void *arg)
+{
+	struct rig_io *rio;
+
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, QUEUE "timeout: 60s", 1))
+		return;
+	case_works(c, 50);
+	nbd_peer_tell(&c->peer, "fault early-deaf times=1");
+	rio = &c->rig.queue[0].io[0];
+	rio->done = NULL;
+	rio->io.op = BACKEND_WRITE;
+	rio->io.flags = 0;
+	rio->io.offset_bytes = 0;
+	rio->io.length_bytes = RIG_IO_BYTES;
+	rig_submit(&c->rig, rio);
+	case_turn_for(c, 300);
+	EXPECT(nbd_peer_count(&c->peer, "struck") == 1, "it is not answered");
+	EXPECT(rig_out_nr(&c->rig) == 1, "it has ended with its memory still the kernel's");
+	cancel_all(c);
+	if (case_drain(c, 1000))
+		EXPECT(rio->io.result == -EIO, "%d", rio->io.result);
+}
+
 struct ending {
 	const char *command;
 	bool io; /* that is cancelled then, as a stop does at its deadline */
@@ -195,6 +307,8 @@ static void run_cancels(uint64_t seed)
 		snprintf(name, sizeof(name), "cancel: %s", cancels[i].name);
 		nbd_case_run(name, 60, seed, check_cancel, &cancels[i]);
 	}
+	nbd_case_run("cancel: a WRITE that is answered before it is read", 30, seed,
+		     check_cancel_answered, NULL);
 }
 
 static void run_ends(uint64_t seed)
@@ -231,6 +345,8 @@ void lives_run(uint64_t seed)
 	nbd_case_run("waiting: accepted, no word", 30, seed, check_no_spin, "fault accept-silent");
 	nbd_case_run("waiting: refused", 30, seed, check_no_spin, "fault export-unknown");
 	nbd_case_run("idle", 30, seed, check_idle, NULL);
+	nbd_case_run("seen: counters of a connection", 30, seed, check_counters, NULL);
+	nbd_case_run("seen: times of requests", 30, seed, check_times, NULL);
 	run_cancels(seed);
 	run_ends(seed);
 }

@@ -159,8 +159,9 @@ REPLIES = {
 }
 
 # Before the server does what it is asked: "error" refuses, "drop" says yes and does nothing, "early"
-# says yes before the payload has come, "hangup" closes without a word, "deaf" reads no more.
-REQUESTS = ("error", "early", "hangup", "deaf")
+# says yes before the payload has come, "hangup" closes without a word, "deaf" reads no more, "early-deaf" says
+# yes and reads no more.
+REQUESTS = ("error", "early", "hangup", "deaf", "early-deaf")
 # When a client has come; "close-at" counts the bytes that are sent to it.
 ACCEPTS = ("accept-close", "accept-silent", "greeting-bad", "greeting-oldstyle", "close-at")
 # When an option has come.
@@ -197,7 +198,7 @@ class Fault:
             return self.name != "option-endless" or option in (GO, LIST)
         if self.cmd and self.cmd != request.name:
             return False
-        if self.name == "early" and request.cmd != WRITE:
+        if self.name in ("early", "early-deaf") and request.cmd != WRITE:
             return False
         return self.point != "reply" or REPLIES[self.name][0](request)
 

@@ -238,6 +238,8 @@ class Session:
             request = Request(head, self.structured, self.extended)
             self.server.count(request.name)
             if request.cmd == DISC:
+                if self.pending:
+                    self.server.violation("DISC before all is answered")
                 raise Hangup("disc")
             if request.cookie in self.pending:
                 self.server.violation(f"cookie {request.cookie:#x} is in use")
@@ -247,12 +249,12 @@ class Session:
     def one(self, request):
         fault = self.faults.take("request", request)
         kind = fault.name if fault else None
-        if kind == "early":
+        if kind in ("early", "early-deaf"):
             self.answer(request)
-        elif kind == "hangup":
-            raise Hangup(kind)
-        elif kind == "deaf":
+        if kind in ("deaf", "early-deaf"):
             self.server.sleep()
+        if kind == "hangup":
+            raise Hangup(kind)
         payload = self.receive(request.length) if request.cmd == WRITE else b""
         if kind == "early":
             self.disk.write(request.offset, payload, request.flags & FUA)

@@ -383,6 +383,39 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 	return true;
 }
 
+/* Of a device whose name begins with "net": two queues with a connection each. */
+bool device_connection(const struct device *d, unsigned queue, unsigned idx,
+		       struct backend_connection *ret_connection)
+{
+	static struct histogram wait, answer;
+
+	if (strncmp(d->spec.name, "net", 3) != 0 || queue > 1 || idx > 0)
+		return false;
+	memset(&wait, 0, sizeof(wait));
+	memset(&answer, 0, sizeof(answer));
+	histogram_record(&wait, 5000);
+	histogram_record(&answer, 70000);
+	*ret_connection = (struct backend_connection){
+		.state = queue ? "waiting" : "connected",
+		.since_ns = 1,
+		.next_try_ns = queue ? UINT64_MAX / 2 : 0,
+		.connects = 4,
+		.lost = 3 + queue,
+		.failed_tries = 7,
+		.ends = { [BACKEND_END_CLOSED] = 9, [BACKEND_END_SILENT] = 1 + queue },
+		.last_end = queue ? BACKEND_END_SILENT : -1,
+		.resent = 11,
+		.answered = 800,
+		.sends = 100,
+		.sent_bytes = 32000,
+		.receives = 200,
+		.received_bytes = 64000,
+		.wait = &wait,
+		.answer = &answer,
+	};
+	return true;
+}
+
 /* Told once for each change. */
 void device_gate(struct device *d, bool on)
 {

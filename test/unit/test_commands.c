@@ -91,6 +91,35 @@ static void test_show(void **state)
 	       "{\"ok\":false,\"error\":\"the name of a device is missing\"}");
 }
 
+static void test_show_connections(void **state)
+{
+	json_t *data, *all, *c;
+
+	(void)state;
+	add("net");
+	data = ask("{\"command\":\"show\",\"name\":\"net\"}");
+	all = json_object_get(data, "connections");
+	assert_int_equal(json_array_size(all), 2);
+	c = json_array_get(all, 0);
+	assert_string_equal(json_string_value(json_object_get(c, "state")), "connected");
+	assert_null(json_object_get(c, "next_try_in_ns"));
+	assert_true(json_is_null(json_object_get(c, "last_end")));
+	assert_int_equal(json_integer_value(json_object_get(c, "failed_tries")), 7);
+	c = json_array_get(all, 1);
+	assert_int_equal(json_integer_value(json_object_get(c, "queue")), 1);
+	assert_true(json_integer_value(json_object_get(c, "next_try_in_ns")) > 0);
+	assert_string_equal(json_string_value(json_object_get(c, "last_end")), "silent");
+	assert_int_equal(json_integer_value(json_object_get(json_object_get(c, "ends"), "silent")),
+			 2);
+	assert_int_equal(json_integer_value(json_object_get(json_object_get(c, "answer"), "count")),
+			 1);
+	json_decref(data);
+	add("a");
+	data = ask("{\"command\":\"show\",\"name\":\"a\"}");
+	assert_null(json_object_get(data, "connections"));
+	json_decref(data);
+}
+
 static json_t *total_of(const json_t *op)
 {
 	return json_object_get(json_object_get(op, "layers"), "total");
@@ -572,6 +601,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_list),
 		TEST(test_show),
+		TEST(test_show_connections),
 		TEST(test_stats),
 		TEST(test_reactors_and_version),
 		TEST(test_inflight_asks_the_driver),

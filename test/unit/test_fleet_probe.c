@@ -36,6 +36,19 @@ static void wait_for_asked(unsigned nr)
 		usleep(1000);
 }
 
+enum how { ADDED, ADOPTED };
+
+/* A device "a" whose server is being asked, until the test posts fake_answer_sem. */
+static struct member *one_that_asks(enum how how)
+{
+	struct member *m;
+
+	rig_backend = "{type: net, path: slow}";
+	m = how == ADOPTED ? adopt("a") : add("a", true);
+	wait_for_asked(1);
+	return m;
+}
+
 /* Threads that nobody waits for have ended, as far as that can be seen: nothing found is left. */
 static void wait_for_threads(void)
 {
@@ -137,13 +150,10 @@ static void test_found_and_not_started(void **state)
 
 static void test_stopped_while_it_asks(void **state)
 {
-	struct member *m;
+	struct member *m = one_that_asks(ADDED);
 	struct told t;
 
 	(void)state;
-	rig_backend = "{type: net, path: slow}";
-	m = add("a", true);
-	wait_for_asked(1);
 	fleet_del(&fleet, m, false);
 	watch(&t, m);
 	run();
@@ -161,9 +171,7 @@ static void test_stopped_while_it_asks(void **state)
 static void test_changed_while_it_asks(void **state)
 {
 	(void)state;
-	rig_backend = "{type: net, path: slow}";
-	add("a", true);
-	wait_for_asked(1);
+	one_that_asks(ADDED);
 	/* The same again goes on as it is. */
 	reload("a");
 	run();
@@ -180,9 +188,7 @@ static void test_changed_while_it_asks(void **state)
 static void test_removed_by_reload_while_it_asks(void **state)
 {
 	(void)state;
-	rig_backend = "{type: net, path: slow}";
-	add("a", true);
-	wait_for_asked(1);
+	one_that_asks(ADDED);
 	reload("");
 	run();
 	assert_int_equal(fleet.member_nr, 0);
@@ -323,13 +329,10 @@ static void test_busy_after_the_answer(void **state)
 
 static void test_given_up_while_it_asks(void **state)
 {
-	struct member *m;
+	struct member *m = one_that_asks(ADOPTED);
 	struct told t;
 
 	(void)state;
-	rig_backend = "{type: net, path: slow}";
-	m = adopt("a");
-	wait_for_asked(1);
 	fleet_del(&fleet, m, true);
 	watch(&t, m);
 	run();
@@ -341,13 +344,10 @@ static void test_given_up_while_it_asks(void **state)
 /* Politely: it is adopted first, as one that does not ask. */
 static void test_removed_while_it_asks(void **state)
 {
-	struct member *m;
+	struct member *m = one_that_asks(ADOPTED);
 	struct told t;
 
 	(void)state;
-	rig_backend = "{type: net, path: slow}";
-	m = adopt("a");
-	wait_for_asked(1);
 	fleet_del(&fleet, m, false);
 	watch(&t, m);
 	run();

@@ -204,13 +204,15 @@ static void add(const char *name)
 static void test_text(void **state)
 {
 	size_t bytes;
-	char *text;
+	char *text, *whole;
 
 	(void)state;
 	add("a.b-c");
 	add("d");
+	add("net");
 	text = metrics_text(&source, METRICS_OPENMETRICS, &bytes);
 	assert_non_null(text);
+	whole = strdup(text); /* reading cuts it into lines */
 	read_text(text, bytes);
 	assert_true(has_series("ublkd_requests_total{device=\"a.b-c\",op=\"read\"}"));
 	assert_true(has_series("ublkd_device_live{device=\"d\"}"));
@@ -218,6 +220,18 @@ static void test_text(void **state)
 	assert_true(has_series("ublkd_reactor_turns_total{reactor=\"control\"}"));
 	assert_true(has_series("ublkd_latency_seconds_count{device=\"d\",op=\"read\",layer="
 			       "\"total\"}"));
+	assert_true(has_series("ublkd_connection_up{device=\"net\",queue=\"1\",connection=\"0\"}"));
+	assert_true(has_series("ublkd_connection_ends_total{device=\"net\",queue=\"0\","
+			       "connection=\"0\",reason=\"silent\"}"));
+	assert_non_null(strstr(whole, "\nublkd_connection_received_bytes_total{device=\"net\","
+				      "queue=\"1\",connection=\"0\"} 64000\n"));
+	assert_non_null(strstr(whole, "\nublkd_connection_losses_total{device=\"net\","
+				      "queue=\"1\",connection=\"0\"} 4\n"));
+	/* Of both queues. */
+	assert_non_null(strstr(whole, "\nublkd_connection_latency_seconds_count{device=\"net\","
+				      "part=\"answer\"} 2\n"));
+	assert_null(strstr(whole, "ublkd_connection_up{device=\"d\""));
+	free(whole);
 	free(text);
 }
 

@@ -1,4 +1,4 @@
-/* config/option.h: sets of names, and ratios. */
+/* config/option.h: sets of names, ratios, and maps with a table of their own. */
 #include "config_check.h"
 
 #include <stdio.h>
@@ -115,6 +115,129 @@ static void test_equal(void **state)
 	assert_false(option_equal(table, &a, &b));
 }
 
+/* ---- maps ---- */
+
+struct inner {
+	char *word;
+	uint64_t n;
+};
+
+struct outer {
+	struct inner *inner;
+	uint64_t n;
+};
+
+static const struct option inner_table[] = {
+	{ .name = "word", .type = OPTION_STRING, .offset = offsetof(struct inner, word) },
+	{ .name = "n", .type = OPTION_UINT, .offset = offsetof(struct inner, n), .def = "7" },
+	OPTION_END,
+};
+
+static const struct option outer_table[] = {
+	{ .name = "in",
+	  .type = OPTION_MAP,
+	  .offset = offsetof(struct outer, inner),
+	  .table = inner_table,
+	  .table_bytes = sizeof(struct inner),
+	  .help = "What is in it." },
+	{ .name = "n", .type = OPTION_UINT, .offset = offsetof(struct outer, n) },
+	OPTION_END,
+};
+
+/* errors "": it is accepted. For option_free. */
+static struct outer parse_map(const char *text, const char *errors)
+{
+	struct config_check c;
+	struct outer o;
+	int ret;
+
+	check_good(&c, text);
+	ret = option_parse(outer_table, c.doc.root, NULL, &o, sizeof(o), &c.errors);
+	check_errors(&c.errors, errors);
+	assert_int_equal(ret, *errors ? -EINVAL : 0);
+	check_fini(&c);
+	return o;
+}
+
+static void test_map(void **state)
+{
+	struct outer o = parse_map("{in: {word: x}, n: 3}", "");
+
+	(void)state;
+	assert_string_equal(o.inner->word, "x");
+	assert_int_equal(o.inner->n, 7);
+	assert_int_equal(o.n, 3);
+	option_free(outer_table, &o);
+	assert_null(o.inner);
+	o = parse_map("{in: {}}", "");
+	assert_null(o.inner->word);
+	assert_int_equal(o.inner->n, 7);
+	option_free(outer_table, &o);
+	assert_null(parse_map("{n: 3}", "").inner);
+	assert_null(parse_map("{in: }", "").inner);
+}
+
+static void test_map_refused(void **state)
+{
+	(void)state;
+	assert_null(parse_map("{in: {wrod: x, n: y}}",
+			      "f:1:7: unknown key \"wrod\" (did you mean \"word\"?)\n"
+			      "f:1:19: n: \"y\" is not a number (examples: 128, 0x80)\n")
+			    .inner);
+	assert_null(parse_map("{in: x}", "f:1:6: in: expected a map, not a text\n").inner);
+	assert_null(parse_map("{in: [x]}", "f:1:6: in: expected a map, not a list\n").inner);
+}
+
+static void test_map_equal(void **state)
+{
+	static const char *const texts[] = { "{n: 0}", "{in: {}}", "{in: {word: x}}",
+					     "{in: {n: 8}}" };
+	const unsigned nr = sizeof(texts) / sizeof(texts[0]);
+
+	(void)state;
+	for (unsigned i = 0; i < nr * nr; i++) {
+		struct outer a = parse_map(texts[i / nr], ""), b = parse_map(texts[i % nr], "");
+
+		assert_int_equal(option_equal(outer_table, &a, &b), i / nr == i % nr);
+		option_free(outer_table, &a);
+		option_free(outer_table, &b);
+	}
+}
+
+/* Another value takes the place of the first; a wrong one leaves it. */
+static void test_map_key_value(void **state)
+{
+	struct outer o = { 0 };
+	struct config_errors e;
+	struct config_pos pos = { 0 };
+
+	(void)state;
+	config_errors_init(&e, "f");
+	assert_int_equal(option_set(outer_table, "in", "{word: a}", pos, &o, &e), 0);
+	assert_int_equal(option_set(outer_table, "in", "{word: b}", pos, &o, &e), 0);
+	check_errors(&e, "");
+	assert_int_equal(option_set(outer_table, "in", "{n: x}", pos, &o, &e), -EINVAL);
+	assert_string_equal(o.inner->word, "b");
+	config_errors_fini(&e);
+	option_free(outer_table, &o);
+}
+
+static void test_map_manual(void **state)
+{
+	char text[500] = "";
+	FILE *out = fmemopen(text, sizeof(text), "w");
+
+	(void)state;
+	option_write_man(outer_table, out);
+	fclose(out);
+	assert_string_equal(text, ".TP\n\\fBin\\fR (map)\nWhat is in it.\n"
+				  ".RS\n.TP\n\\fBword\\fR (text)\n"
+				  ".TP\n\\fBn\\fR (number; default 7)\n.RE\n"
+				  ".TP\n\\fBn\\fR (number)\n");
+}
+
+/* ---- key=value, the manual ---- */
+
 static void test_key_value(void **state)
 {
 	struct sample s = { 0 };
@@ -148,10 +271,12 @@ static void test_manual(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_set),    cmocka_unit_test(test_set_refused),
-		cmocka_unit_test(test_ratio),  cmocka_unit_test(test_ratio_refused),
-		cmocka_unit_test(test_equal),  cmocka_unit_test(test_key_value),
-		cmocka_unit_test(test_manual),
+		cmocka_unit_test(test_set),	      cmocka_unit_test(test_set_refused),
+		cmocka_unit_test(test_ratio),	      cmocka_unit_test(test_ratio_refused),
+		cmocka_unit_test(test_equal),	      cmocka_unit_test(test_key_value),
+		cmocka_unit_test(test_manual),	      cmocka_unit_test(test_map),
+		cmocka_unit_test(test_map_refused),   cmocka_unit_test(test_map_equal),
+		cmocka_unit_test(test_map_key_value), cmocka_unit_test(test_map_manual),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

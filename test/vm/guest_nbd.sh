@@ -181,13 +181,13 @@ fi
 
 # ---- TLS ----
 
-# tls NAME URI: a device over TLS, or why there is none.
+# tls WHAT NAME URI [OPTIONS]: a device over TLS, or why there is none.
 refused_tls() { grep -qE 'TLS (is )?(not|un)|not supported|no TLS' "$work/tls.out"; }
 tls_works() { # NAME
 	verify_two "$1" && ublkctl del "$1"
 }
-tls() { # WHAT NAME URI
-	if ! add_device "$2" 2 "$3" >"$work/tls.out" 2>&1 && refused_tls; then
+tls() {
+	if ! add_device "$2" 2 "$3" 1 "${4:-}" >"$work/tls.out" 2>&1 && refused_tls; then
 		skip "$1" "this build has no TLS"
 		return
 	fi
@@ -229,8 +229,10 @@ if command -v psktool >/dev/null && command -v certtool >/dev/null; then
 	ok "the servers with TLS listen" all_listen psk qpsk 10911 10912
 	with_psk() { echo "nbds+unix:///?socket=$run/$1&tls-username=alice&tls-psk-file=$keys/$2.psk"; }
 	tls "nbdkit, TLS with a key (PSK)" psk "$(with_psk psk ok)"
-	tls "nbdkit, TLS with certificates" x509 "nbds://localhost:10911/?tls-certificates=$keys"
-	tls "qemu-nbd, TLS with a key (PSK)" qpsk "$(with_psk qpsk ok)"
+	tls "nbdkit, TLS with certificates, said by the map tls" x509 nbds://localhost:10911/ \
+		"tls: {certificates: $keys, hostname: localhost}"
+	tls "qemu-nbd, TLS with a key (PSK), said by the map tls" qpsk "nbds+unix:///?socket=$run/qpsk" \
+		"tls: {psk_file: $keys/ok.psk, username: alice}"
 	tls "qemu-nbd, TLS with certificates, of the client too" qx509 "nbds://127.0.0.1:10912/?tls-certificates=$keys"
 	no_tls "a wrong key is refused" "$(with_psk psk wrong)" 'TLS|handshake|key'
 	no_tls "a certificate of another host is refused" \

@@ -33,7 +33,8 @@ nbd_server() {
 	printf '[generic]\n%s\nallowlist = true\n[disk]\nexportname = %s\nflush = true\nfua = true\ntrim = true\n' \
 		"$2" "$disks/$1" >"$run/$1.conf"
 	rm -f "$run/$1" "$run/$1.pid"
-	nbd-server -C "$run/$1.conf" -p "$run/$1.pid" >>"$run/$1.log" 2>&1
+	# it closes all descriptors it could have
+	(ulimit -n 1024 && exec nbd-server -C "$run/$1.conf" -p "$run/$1.pid") >>"$run/$1.log" 2>&1
 	wait_for 20 test -s "$run/$1.pid"
 	server_pid[$1]=$(cat "$run/$1.pid")
 }
