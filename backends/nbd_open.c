@@ -124,6 +124,8 @@ int nbd_open(struct backend_device *device)
 
 	nbd->config = device->config;
 	nbd->name = device->name;
+	/* Who served it before may have left writes that no flush has covered. */
+	atomic_init(&nbd->unflushed, device->wishes.size_bytes > 0);
 	ret = parse_uri(nbd->config->uri, &nbd->uri, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;
