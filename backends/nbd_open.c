@@ -113,6 +113,8 @@ int nbd_open(struct backend_device *device)
 
 	nbd->config = device->config;
 	nbd->name = device->name;
+	/* Who served it before may have left writes that no flush has covered. */
+	atomic_init(&nbd->unflushed, device->wishes.size_bytes > 0);
 	ret = nbd_config_uri(nbd->config, &nbd->uri, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;

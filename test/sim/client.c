@@ -8,10 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/sim/nbd_server.h"
+
 #define SECTOR_SHIFT 9
 #define BURST_MAX 16
 #define IDLE_NS_MAX (100 * NS_PER_MS)
 #define RANGE_BYTES_MAX MIB(2)
+/* Where a session that is cut reads and writes: what one has done another one sees. */
+#define CUT_BLOCKS 4
 
 static void pump(struct sim_event *event);
 
@@ -44,6 +48,7 @@ void client_destroy(struct client *c)
 	if (!c)
 		return;
 	sim_event_cancel(&c->pump);
+	client_abandon(c);
 	/* A device that somebody still has open may outlive its successor's start. */
 	if (c->st->user == c->dev)
 		c->st->user = NULL;
@@ -102,13 +107,13 @@ static void choose_range(const struct client *c, struct client_rq *rq, uint64_t 
 {
 	uint64_t block = c->st->block_bytes;
 	uint64_t max = MIN(max_bytes, c->st->size_bytes) / block;
-	uint64_t nr = sim_skewed(1, max);
+	uint64_t nr = sim_skewed(1, sim.cut.on ? 1 : max);
 	uint64_t at;
 
 	nr = MIN(nr, max);
-	at = sim_below(c->st->block_nr - nr + 1);
+	at = sim_below((sim.cut.on ? CUT_BLOCKS : c->st->block_nr) - nr + 1);
 	/* The very end is where things go wrong. */
-	if (sim_one_in(16))
+	if (!sim.cut.on && sim_one_in(16))
 		at = c->st->block_nr - nr;
 	rq->start_sector = at * block >> SECTOR_SHIFT;
 	rq->nr_sectors = (uint32_t)(nr * block >> SECTOR_SHIFT);
@@ -119,7 +124,8 @@ static void choose_op(const struct client *c, struct client_rq *rq)
 	const struct ublk_params *p = &c->dev->params;
 	bool writable = !(p->basic.attrs & UBLK_ATTR_READ_ONLY);
 	uint64_t max_bytes = (uint64_t)p->basic.max_sectors << SECTOR_SHIFT;
-	uint64_t dice = sim_below(100);
+	/* Few as they are, one in four is a FLUSH. */
+	uint64_t dice = sim.cut.on && sim_one_in(4) ? 57 : sim_below(100);
 
 	if (sim_fault(FAULT_UNKNOWN_OP)) {
 		rq->op_flags = sim_one_in(2) ? 4 : (uint32_t)sim_between(6, 200);
@@ -157,6 +163,8 @@ static void send_request(struct client *c, const struct client_rq *like)
 	rq->client = c;
 	rq->seed = prng_next(&sim.prng);
 	rq->start_seq = storage_next_seq();
+	rq->start_ns = sim.now_ns;
+	rq->told_ns = c->st->server ? c->st->server->told_ns : 0;
 	list_push_back(&c->inflight, &rq->node);
 	c->inflight_nr++;
 	model_dispatch(c->dev, rq);
@@ -268,7 +276,10 @@ static bool error_is_honest(const struct client_rq *rq, int result)
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (result == -EIO && rq->noted & errno_bit(others[i]))
 			return true;
-	return result == -EIO && sim.now_ns < rq->client->st->cancel_until_ns;
+	if (result == -EIO && sim.now_ns < rq->client->st->cancel_until_ns)
+		return true;
+	return result == -EIO && rq->client->st->server &&
+	       nbd_judge_excuses(rq->client->st->server, rq);
 }
 
 static bool modifies(const struct client_rq *rq)
@@ -288,6 +299,8 @@ static void judge_failure(struct client_rq *rq, int result)
 			 "(must be %d)",
 			 rq->client->dev->id, rq->queue, rq->tag, op, result, rq->noted,
 			 rq->must_fail);
+	if (op == UBLK_IO_OP_FLUSH && st->server)
+		nbd_judge_flush_failed(st->server);
 	if (modifies(rq))
 		storage_set_unknown(st, start_of(rq), (uint32_t)bytes_of(rq));
 }

@@ -8,7 +8,7 @@
 
 #include "test/sim/world.h"
 
-#define FD_NR 1024
+#define FD_NR 256
 
 static bool own[FD_NR];
 

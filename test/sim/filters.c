@@ -92,7 +92,7 @@ const struct backend_spec *sim_filters_choose(struct sim_filters *f,
 					      const struct backend_spec *bottom)
 {
 	sim_filters_fini(f);
-	if (sim.defect != DEFECT_NONE)
+	if (sim.defect != DEFECT_NONE || sim.cut.on)
 		return bottom;
 	while (f->nr < SIM_FILTERS_MAX && sim_one_in(2)) {
 		add(f, bottom);

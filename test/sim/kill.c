@@ -67,7 +67,7 @@ void kill_init(const struct slot *slots, const unsigned *slot_nr)
 	plan = (struct plan){ .slots = slots, .slot_nr = slot_nr };
 	if (sim.defect >= DEFECT_FIRST_OF_KILL)
 		plan.left = KILLS_MAX;
-	else if (sim.defect == DEFECT_NONE && !sim_one_in(3))
+	else if (sim.defect == DEFECT_NONE && !sim.cut.on && !sim_one_in(3))
 		plan.left = sim_between(1, KILLS_MAX);
 	choose(false);
 }

@@ -25,11 +25,16 @@
 #define RUN_SECONDS_MAX 120u
 #define OUTPUT_BYTES_MAX 16384
 #define DEFECT_SEEDS 10
+/* Sessions that are cut at every byte: their requests, their first seed, how many. */
+#define CUT_IOS 12
+#define CUT_SESSIONS 1
+#define CUTS_MIN 500
 
 static struct options {
 	uint64_t seed, runs, ios, seconds, jobs;
-	bool one, verbose;
+	bool one, verbose, cuts;
 	enum defect defect;
+	struct sim_cut cut;
 	const char *program;
 } opt = { .seed = 1, .runs = 256, .ios = 4000, .jobs = 2 };
 
@@ -37,11 +42,14 @@ static struct options {
 static struct shared {
 	uint64_t fault_nr[FAULT_NR];
 	struct run_result result[JOB_NR_MAX];
+	struct sim_cut cut[JOB_NR_MAX]; /* that is being made */
+	uint64_t cut_nr[JOB_NR_MAX];
 } * shared;
 
 struct job {
 	pid_t pid;
 	uint64_t seed;
+	enum defect defect;
 	int out_fd;
 };
 
@@ -73,22 +81,25 @@ static void report(bool good, const char *fmt, ...)
 
 static void print_replay(uint64_t seed, enum defect defect)
 {
-	printf("# replay: %s --seed %llu --ios %llu%s%s --verbose\n", opt.program,
-	       (unsigned long long)seed, (unsigned long long)opt.ios, defect ? " --break " : "",
-	       defect ? defect_name(defect) : "");
+	printf("# replay: %s --seed %llu --ios %llu%s%s%s --verbose\n", opt.program,
+	       (unsigned long long)seed, (unsigned long long)opt.ios, sim.only_net ? " --net" : "",
+	       defect ? " --break " : "", defect ? defect_name(defect) : "");
 }
 
-static void child(struct job *job, unsigned slot, enum defect defect)
+static void child(struct job *job, unsigned slot)
 {
 	alarm(RUN_SECONDS_MAX);
 	dup2(job->out_fd, STDERR_FILENO);
-	run(job->seed, opt.ios, defect, shared->fault_nr, &shared->result[slot]);
+	run(job->seed, opt.ios, job->defect, shared->fault_nr, &shared->result[slot]);
 	exit(0);
 }
 
-static void start_job(struct job *job, unsigned slot, uint64_t seed, enum defect defect)
+static void start_job(struct job *job, unsigned slot, uint64_t seed, enum defect defect,
+		      void (*fn)(struct job *job, unsigned slot))
 {
-	*job = (struct job){ .seed = seed, .out_fd = memfd_create("stderr", MFD_CLOEXEC) };
+	*job = (struct job){ .seed = seed,
+			     .defect = defect,
+			     .out_fd = memfd_create("stderr", MFD_CLOEXEC) };
 	fflush(NULL);
 	job->pid = fork();
 	if (job->pid < 0) {
@@ -96,7 +107,7 @@ static void start_job(struct job *job, unsigned slot, uint64_t seed, enum defect
 		exit(2);
 	}
 	if (job->pid == 0)
-		child(job, slot, defect);
+		fn(job, slot);
 }
 
 /* The end of what the child said: there stands why it failed. */
@@ -150,7 +161,7 @@ static void run_seeds(void)
 			enough = opt.seconds ? wall_ms() - begin_ms >= opt.seconds * 1000
 					     : started == opt.runs;
 			if (!jobs[i].pid && !enough)
-				start_job(&jobs[i], i, opt.seed + started++, opt.defect);
+				start_job(&jobs[i], i, opt.seed + started++, opt.defect, child);
 		}
 		if (ended < started) {
 			bool good;
@@ -202,7 +213,7 @@ static bool run_alone(uint64_t seed, enum defect defect, struct run_result *ret_
 	bool good;
 
 	memset(&shared->result[0], 0, sizeof(shared->result[0]));
-	start_job(&jobs[0], 0, seed, defect);
+	start_job(&jobs[0], 0, seed, defect, child);
 	wait_job(jobs, &good);
 	*ret_result = shared->result[0];
 	words_found = output_has(jobs[0].out_fd, words);
@@ -235,12 +246,75 @@ static void check_defect(enum defect defect)
 	       "defect %s is caught (seed %llu)", defect_name(defect), (unsigned long long)seed);
 }
 
+/* ---- a session cut at every byte ---- */
+
+static void run_cut(uint64_t seed, unsigned slot, enum net_side by, uint64_t at)
+{
+	sim.cut = (struct sim_cut){ .on = true, .by = by, .at = at };
+	shared->cut[slot] = sim.cut;
+	run(seed, CUT_IOS, DEFECT_NONE, shared->fault_nr, &shared->result[slot]);
+	if (!sim.cut.done && at != UINT64_MAX)
+		sim_fail("there was no cut");
+}
+
+/* Every jobs-th of them. First without a cut: how long it is. */
+static void cut_child(struct job *job, unsigned slot)
+{
+	uint64_t sent[2];
+
+	alarm(RUN_SECONDS_MAX);
+	dup2(job->out_fd, STDERR_FILENO);
+	run_cut(job->seed, slot, NET_CLIENT, UINT64_MAX);
+	memcpy(sent, sim.cut.sent, sizeof(sent));
+	for (enum net_side by = NET_CLIENT; by <= NET_SERVER; by++)
+		for (uint64_t at = slot; at < sent[by]; at += opt.jobs) {
+			run_cut(job->seed, slot, by, at);
+			shared->cut_nr[slot]++;
+		}
+	exit(0);
+}
+
+static void print_cut(uint64_t seed, const struct sim_cut *cut)
+{
+	printf("# replay: %s --seed %llu --cut %s:%llu --verbose\n", opt.program,
+	       (unsigned long long)seed, cut->by == NET_CLIENT ? "client" : "server",
+	       (unsigned long long)cut->at);
+}
+
+static void check_cuts(uint64_t seed)
+{
+	struct job jobs[JOB_NR_MAX] = { 0 };
+	uint64_t begin_ms = wall_ms(), nr = 0;
+	bool all_good = true;
+
+	memset(shared->cut_nr, 0, sizeof(shared->cut_nr));
+	for (unsigned i = 0; i < opt.jobs; i++)
+		start_job(&jobs[i], i, seed, DEFECT_NONE, cut_child);
+	for (unsigned i = 0; i < opt.jobs; i++) {
+		bool good;
+		unsigned slot = wait_job(jobs, &good);
+
+		nr += shared->cut_nr[slot];
+		if (!good) {
+			print_output(jobs[slot].out_fd);
+			print_cut(seed, &shared->cut[slot]);
+		}
+		all_good &= good;
+		close(jobs[slot].out_fd);
+	}
+	report(all_good && nr > CUTS_MIN,
+	       "session %llu of the network cut behind each of its %llu bytes",
+	       (unsigned long long)seed, (unsigned long long)nr);
+	printf("# %llu ms\n", (unsigned long long)(wall_ms() - begin_ms));
+}
+
 static int run_one(void)
 {
 	struct run_result result;
 
 	sim.verbose = opt.verbose;
-	run(opt.seed, opt.ios, opt.defect, shared->fault_nr, &result);
+	sim.cut = opt.cut;
+	run(opt.seed, opt.cut.on ? CUT_IOS : opt.ios, opt.defect, shared->fault_nr, &result);
 	printf("1..1\nok 1 - seed %llu: %llu I/Os, %llu turns, %llu devices, trace %016llx\n",
 	       (unsigned long long)opt.seed, (unsigned long long)result.ios,
 	       (unsigned long long)result.turns, (unsigned long long)result.starts,
@@ -250,15 +324,19 @@ static int run_one(void)
 
 static void usage(void)
 {
-	printf("usage: sim [--seed N] [--runs N] [--ios N] [--seconds N] [--jobs N] [--break "
-	       "NAME]\n"
-	       "           [--verbose]\n"
+	printf("usage: sim [--seed N] [--runs N] [--ios N] [--seconds N] [--jobs N] [--net]\n"
+	       "           [--cut WHO:BYTES] [--cuts] [--break NAME] [--verbose]\n"
 	       "Runs the data path and the device lifecycle on a simulated kernel.\n"
 	       "  --seed N     first seed (1); without --runs and --seconds: only this one\n"
 	       "  --runs N     seeds to run (256)\n"
 	       "  --ios N      requests per run (4000)\n"
 	       "  --seconds N  as many seeds as fit\n"
 	       "  --jobs N     processes at a time (2)\n"
+	       "  --net        all devices are on servers of NBD\n"
+	       "  --cut client:BYTES, --cut server:BYTES\n"
+	       "               a short session, whose first connection is cut when this side has\n"
+	       "               sent so many bytes\n"
+	       "  --cuts       only such sessions, cut behind each of their bytes\n"
 	       "  --break NAME with this defect put in; it must be caught:\n");
 	for (int i = 1; i < DEFECT_NR; i++)
 		printf("                 %s\n", defect_name((enum defect)i));
@@ -273,6 +351,20 @@ static enum defect parse_defect(const char *name)
 	exit(2);
 }
 
+static struct sim_cut parse_cut(const char *text)
+{
+	struct sim_cut cut = { .on = true };
+	const char *at = strchr(text, ':');
+
+	cut.by = strncmp(text, "server:", 7) == 0 ? NET_SERVER : NET_CLIENT;
+	if (!at || (cut.by == NET_CLIENT && strncmp(text, "client:", 7) != 0)) {
+		fprintf(stderr, "sim: --cut client:BYTES or server:BYTES, not %s\n", text);
+		exit(2);
+	}
+	cut.at = strtoull(at + 1, NULL, 10);
+	return cut;
+}
+
 static void parse_options(int argc, char **argv)
 {
 	static const struct option longs[] = {
@@ -282,6 +374,9 @@ static void parse_options(int argc, char **argv)
 		{ "seconds", required_argument, NULL, 't' },
 		{ "jobs", required_argument, NULL, 'j' },
 		{ "break", required_argument, NULL, 'b' },
+		{ "net", no_argument, NULL, 'n' },
+		{ "cut", required_argument, NULL, 'c' },
+		{ "cuts", no_argument, NULL, 'C' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -315,6 +410,16 @@ static void parse_options(int argc, char **argv)
 		case 'b':
 			opt.defect = parse_defect(optarg);
 			break;
+		case 'n':
+			sim.only_net = true;
+			break;
+		case 'c':
+			opt.cut = parse_cut(optarg);
+			opt.one = true;
+			break;
+		case 'C':
+			opt.cuts = many = true;
+			break;
 		case 'v':
 			opt.verbose = true;
 			break;
@@ -342,8 +447,11 @@ int main(int argc, char **argv)
 	}
 	if (opt.one)
 		return run_one();
-	run_seeds();
-	if (opt.defect == DEFECT_NONE) {
+	if (!opt.cuts)
+		run_seeds();
+	for (uint64_t i = 0; i < CUT_SESSIONS && opt.defect == DEFECT_NONE; i++)
+		check_cuts(opt.seed + i);
+	if (opt.defect == DEFECT_NONE && !opt.cuts) {
 		check_coverage();
 		check_replay();
 		for (int i = 1; i < DEFECT_NR; i++)

@@ -88,7 +88,8 @@ static void resize(struct sim_event *event)
 
 void slot_resize_often(struct slot *slot)
 {
-	if (sim.defect == DEFECT_NONE && slot->resize_event.pos == 0 && sim_one_in(2))
+	if (sim.defect == DEFECT_NONE && !sim.cut.on && slot->resize_event.pos == 0 &&
+	    sim_one_in(2))
 		again(slot, NS_PER_SEC);
 }
 

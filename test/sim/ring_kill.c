@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "test/sim/disk.h"
+#include "test/sim/net.h"
 #include "test/sim/ring_sim.h"
 #include "test/sim/ublk_model.h"
 
@@ -104,6 +105,7 @@ void sim_rings_die(void)
 {
 	uint64_t until_ns = sim.now_ns;
 
+	net_die();
 	list_for_each (node, &sim_rings)
 		model_ctl_dies(&list_entry(node, struct sim_ring, node)->held);
 	list_for_each (node, &sim_rings)

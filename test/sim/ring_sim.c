@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "test/sim/disk.h"
+#include "test/sim/net.h"
 #include "test/sim/ublk_model.h"
 
 #define SQE_BYTES 64
@@ -132,7 +133,7 @@ static void publish(struct sim_ring *s)
 
 static void post_cqe(struct sim_ring *s, const struct sim_op *op)
 {
-	write_cqe(s, op->sqe.user_data, op->res, 0);
+	write_cqe(s, op->sqe.user_data, op->res, op->cqe_flags);
 	sim_trace("cqe", s->idx, op->sqe.user_data, op->stale, op->res);
 	if (op->stale)
 		s->stale_nr++;
@@ -353,6 +354,8 @@ static void dispatch(struct sim_op *op)
 		if (s->mail)
 			sim_fail("ring %u: two reads of one mailbox", s->idx);
 		s->mail = op;
+	} else if (net_knows(op->sqe.opcode)) {
+		net_submit(op);
 	} else {
 		disk_submit(op);
 	}

@@ -72,6 +72,7 @@ struct sim_op {
 	};
 	struct list_node node;
 	int res;
+	uint32_t cqe_flags;
 	bool stale;		    /* made up */
 	int fd;			    /* resolved at submission */
 	uint64_t at_submit;	    /* whoever serves it: a number of its own */

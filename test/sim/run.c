@@ -16,6 +16,7 @@
 #include "test/sim/client.h"
 #include "test/sim/disk.h"
 #include "test/sim/kill.h"
+#include "test/sim/net.h"
 #include "test/sim/ring_sim.h"
 #include "test/sim/slot.h"
 #include "test/sim/visits.h"
@@ -23,6 +24,8 @@
 
 #define REACTOR_NR_MAX 3
 #define SLOT_NR_MAX 4
+/* So many runs are about the network. */
+#define NET_ONE_IN 8
 /* Far above every deadline of the product and every delay of the world. */
 #define STALL_NS (600 * NS_PER_SEC)
 
@@ -38,6 +41,7 @@ static struct run {
 	struct slot slots[SLOT_NR_MAX];
 	unsigned slot_nr;
 	uint64_t budget;
+	bool net;	    /* most of the devices are on servers of NBD */
 	bool control_awake; /* had something to do when it was looked at last */
 	uint64_t progress, progress_ns;
 	uint64_t turns;
@@ -83,13 +87,14 @@ static void make_reactor(struct reactor *reactor, unsigned idx, bool control)
 		.idx = idx,
 		.sq_entries = 1u << sim_below(8),
 		.cq_entries = 1u << sim_below(13),
-		.op_nr = 65536,
+		.op_nr = sim.cut.on ? 1024 : 65536,
 		.control = control,
 	};
 	int ret;
 
-	if (!control && sim.defect == DEFECT_NONE && sim_one_in(8)) {
-		params.op_nr = (unsigned)sim_between(4, 200);
+	if (!control && sim.defect == DEFECT_NONE && !sim.cut.on && sim_one_in(8)) {
+		/* Connections take three each, before any request can be made. */
+		params.op_nr = (unsigned)sim_between(r.net || sim.only_net ? 100 : 4, 200);
 		sim.few_op_slots = true;
 		sim_saw(FAULT_NO_OP_SLOTS);
 	}
@@ -154,6 +159,9 @@ static enum slot_kind choose_kind(void)
 {
 	if (sim.defect == DEFECT_LOST_MEMORY)
 		return SLOT_MEM;
+	if (sim.defect == DEFECT_LOST_CACHE || sim.defect == DEFECT_LONG_RECEIVE || sim.only_net ||
+	    sim.cut.on || (r.net && !sim_one_in(4)))
+		return SLOT_NBD;
 	if (sim.defect >= DEFECT_NO_DSYNC)
 		return SLOT_FILE;
 	if (sim.defect != DEFECT_NONE)
@@ -188,7 +196,7 @@ static void ctl_is_open(void)
 		slot_restart(&r.slots[i]);
 	if (r.slot_nr > 0)
 		return;
-	r.slot_nr = (unsigned)sim_between(1, SLOT_NR_MAX);
+	r.slot_nr = sim.cut.on ? 1 : (unsigned)sim_between(1, SLOT_NR_MAX);
 	for (unsigned i = 0; i < r.slot_nr; i++)
 		slot_init(&r.slots[i], i, choose_kind(), &r.host, &r.budget);
 }
@@ -197,7 +205,7 @@ static void ctl_is_open(void)
 static void boot(void)
 {
 	make_reactor(&r.control, 0, true);
-	r.data_nr = (unsigned)sim_between(1, REACTOR_NR_MAX);
+	r.data_nr = sim.cut.on ? 1 : (unsigned)sim_between(1, REACTOR_NR_MAX);
 	for (unsigned i = 0; i < r.data_nr; i++) {
 		make_reactor(&r.data[i], i, false);
 		r.data_ptr[i] = &r.data[i];
@@ -217,6 +225,7 @@ static void boot(void)
 static void set_up(uint64_t ios)
 {
 	r = (struct run){ .budget = ios, .progress_ns = sim.now_ns };
+	r.net = sim.defect == DEFECT_NONE && sim_one_in(NET_ONE_IN);
 	sim_fds_init();
 	model_init();
 	model.live = on_live;
@@ -377,7 +386,8 @@ static bool finished(void)
 	for (unsigned i = 0; i < r.slot_nr; i++)
 		if (!r.slots[i].over)
 			return false;
-	return model_dev_nr() == 0;
+	/* What says good-bye to a server may outlive its device. */
+	return model_dev_nr() == 0 && net_socket_nr() == 0;
 }
 
 static void step(void)
@@ -395,6 +405,7 @@ static void step(void)
 	if (!reactor) {
 		if (!r.up || !finished())
 			advance();
+		check_progress();
 		return;
 	}
 	turn(reactor);

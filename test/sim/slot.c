@@ -15,6 +15,7 @@
 #include "config/yaml.h"
 #include "test/sim/client.h"
 #include "test/sim/disk.h"
+#include "test/sim/nbd_server.h"
 #include "ublk/device_internal.h"
 
 /* Of one reactor: queues of all devices, rounded up. */
@@ -98,6 +99,7 @@ static const struct backend *backend_of(const struct slot *slot)
 		[SLOT_SCRIPTED] = &scripted_backend, [SLOT_MOVER] = &scripted_mover,
 		[SLOT_FILE] = &backend_file,	     [SLOT_MEM] = &backend_mem,
 		[SLOT_NULL] = &backend_null,	     [SLOT_PATTERN] = &backend_skeleton,
+		[SLOT_NBD] = &backend_nbd,
 	};
 
 	return backends[slot->kind];
@@ -106,8 +108,8 @@ static const struct backend *backend_of(const struct slot *slot)
 void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind, const struct device_host *host,
 	       uint64_t *budget)
 {
-	uint32_t block_bytes = sim_one_in(2) ? 512 : sim_one_in(2) ? 1024 : 4096;
-	uint64_t size_bytes = sim_skewed(64, 1024) * 4096;
+	uint32_t block_bytes = sim.cut.on || sim_one_in(2) ? 512 : sim_one_in(2) ? 1024 : 4096;
+	uint64_t size_bytes = (sim.cut.on ? 64 : sim_skewed(64, 1024)) * 4096;
 	char yaml[64];
 
 	*slot = (struct slot){
@@ -125,6 +127,8 @@ void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind, const struc
 		init_scripted(slot);
 	else if (kind == SLOT_FILE)
 		init_file(slot, size_bytes);
+	else if (kind == SLOT_NBD)
+		slot_nbd_init(slot);
 	else
 		slot->config = sim_parse_options(backend_of(slot), yaml);
 	slot->st->has_data = kind != SLOT_NULL;
@@ -145,6 +149,7 @@ void slot_fini(struct slot *slot)
 	if (slot->file_fd >= 0)
 		sim_fd_close(slot->file_fd);
 	slot_forget(slot);
+	nbd_server_destroy(slot->st->server);
 	storage_destroy(slot->st);
 }
 
@@ -230,11 +235,15 @@ static void choose_spec(struct slot *slot)
 		.depth = (uint32_t)sim_skewed(1, sim_one_in(30) ? 2048 : 64),
 		.logical_block_bytes = slot->st->block_bytes,
 		.max_io_bytes = 4096u << sim_below(7),
-		.read_only = sim.defect == DEFECT_NONE && sim_one_in(16),
+		.read_only = sim.defect == DEFECT_NONE && !sim.cut.on && sim_one_in(16),
 		.recovery = choose_recovery(slot->host),
 		.mark = slot_mark(slot),
 		.backend = sim_filters_choose(&slot->filters, &slot->backend),
 	};
+	if (sim.cut.on) {
+		slot->spec.queues = 1;
+		slot->spec.depth = 8;
+	}
 	choose_data(slot, &slot->spec);
 }
 
@@ -253,7 +262,7 @@ static void prepare_storage(struct slot *slot)
 	struct stat stat;
 
 	slot_reset_counters(slot);
-	if (slot->kind == SLOT_FILE)
+	if (slot->kind == SLOT_FILE || slot->kind == SLOT_NBD)
 		return;
 	storage_reset(slot->st);
 	for (uint64_t i = 0; slot->kind == SLOT_PATTERN && i < slot->st->size_bytes; i += 8)
@@ -313,6 +322,8 @@ static void begin(struct sim_event *event)
 	if (slot->file_fd >= 0 && ftruncate(slot->file_fd, (off_t)slot->st->size_bytes) < 0)
 		sim_fail("ftruncate: %s", strerror(errno));
 	storage_forget(slot->st, slot->st->size_bytes, slot->st->max_bytes - slot->st->size_bytes);
+	if (slot->kind == SLOT_NBD)
+		slot_nbd_begin(slot, true);
 	sim_cross(SIM_PRODUCT);
 	ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error, sizeof(error));
 	sim_cross(SIM_WORLD);

@@ -22,6 +22,7 @@ enum slot_kind {
 	SLOT_MEM,
 	SLOT_NULL,
 	SLOT_PATTERN,
+	SLOT_NBD,
 	SLOT_KIND_NR
 };
 
@@ -55,6 +56,7 @@ struct slot {
 	void *config; /* of a product's backend */
 	struct scripted_config scripted;
 	int file_fd;
+	bool nbd_tcp; /* not by a unix socket */
 
 	struct device *dev;
 	struct slot_past past;
@@ -106,6 +108,9 @@ bool slot_is_excused(const struct slot *slot);
 
 /* model.live */
 void slot_live(struct slot *slot, struct model_dev *dev);
+/* slot_nbd.c: a server, and the configuration of a device on it; before each opening. */
+void slot_nbd_init(struct slot *slot);
+void slot_nbd_begin(struct slot *slot, bool anew);
 /* resize.c: from now on the device becomes larger and smaller at random. */
 void slot_resize_often(struct slot *slot);
 /* resize.c: the server was killed, perhaps in a resize. */

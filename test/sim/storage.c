@@ -44,6 +44,7 @@ void storage_destroy(struct storage *st)
 	free(st->acked_seq);
 	free(st->dirty_seq);
 	free(st->medium);
+	free(st->gone);
 	free(st);
 }
 
@@ -92,6 +93,13 @@ void storage_dirty(struct storage *st, uint64_t offset_bytes, uint64_t length_by
 
 	for (uint64_t i = first_block(st, offset_bytes); i < end; i++)
 		st->dirty_seq[i] = seq;
+	for (uint64_t i = first_block(st, offset_bytes); st->gone && i < end; i++)
+		st->gone[i] = STORAGE_KEPT;
+}
+
+static enum storage_gone gone(const struct storage *st, uint64_t block)
+{
+	return st->gone ? (enum storage_gone)st->gone[block] : STORAGE_KEPT;
 }
 
 void storage_clean(struct storage *st, uint64_t offset_bytes, uint64_t length_bytes)
@@ -105,7 +113,7 @@ void storage_clean(struct storage *st, uint64_t offset_bytes, uint64_t length_by
 void storage_flush(struct storage *st, uint64_t before_seq)
 {
 	for (uint64_t i = 0; i < st->max_block_nr; i++)
-		if (st->dirty_seq[i] < before_seq)
+		if (st->dirty_seq[i] < before_seq && !gone(st, i))
 			st->dirty_seq[i] = 0;
 }
 
@@ -203,7 +211,7 @@ void storage_check_read(const struct storage *st, const uint8_t *buf, uint64_t o
 		uint64_t place = offset_bytes + at;
 		uint32_t i = 0;
 
-		if (st->unknown[first_block(st, place)] ||
+		if (st->unknown[first_block(st, place)] || gone(st, first_block(st, place)) ||
 		    memcmp(buf + at, st->image + place, st->block_bytes) == 0)
 			continue;
 		while (buf[at + i] == st->image[place + i])
@@ -214,13 +222,23 @@ void storage_check_read(const struct storage *st, const uint8_t *buf, uint64_t o
 	}
 }
 
+/* A write that was acknowledged, and that nothing has made durable. */
+static bool is_owed(const struct storage *st, uint64_t block, uint64_t before_seq)
+{
+	uint64_t dirty = st->dirty_seq[block], acked = st->acked_seq[block];
+
+	if (dirty == 0 || dirty >= before_seq || acked == 0 || acked >= before_seq)
+		return false;
+	/* What was lost may be a later write, that is still to be done again. */
+	return !gone(st, block) || (gone(st, block) == STORAGE_LOST && dirty < acked);
+}
+
 void storage_check_flushed(const struct storage *st, uint64_t before_seq)
 {
 	if (!st->has_cache)
 		return;
 	for (uint64_t i = 0; i < st->max_block_nr; i++)
-		if (st->dirty_seq[i] != 0 && st->dirty_seq[i] < before_seq &&
-		    st->acked_seq[i] != 0 && st->acked_seq[i] < before_seq)
+		if (is_owed(st, i, before_seq))
 			sim_fail("storage %u: a flush is answered, but the write of block %llu, "
 				 "acknowledged before, is not durable",
 				 st->idx, (unsigned long long)i);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "test/sim/client.h"
+#include "test/sim/net.h"
 
 #define PAGE_BYTES 4096u
 #define DESCS_STRIDE 98304u
@@ -192,6 +193,8 @@ void ring_close(int fd)
 		model.ctl_fd = -1;
 		return;
 	}
+	if (net_close(fd))
+		return;
 	dev = model_by_file(fd);
 	sim_trace("close", dev->id, 0, 0, 0);
 	if (dev->live)

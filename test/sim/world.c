@@ -16,7 +16,7 @@ static const struct fault_row {
 } fault_rows[FAULT_NR] = {
 	[FAULT_SQ_FULL] = { "sq-full", 0 },
 	[FAULT_ENTER_EAGAIN] = { "enter-eagain", 10000 },
-	[FAULT_ENTER_EBUSY] = { "enter-ebusy", 100000 },
+	[FAULT_ENTER_EBUSY] = { "enter-ebusy", 900000 },
 	[FAULT_ENTER_PARTIAL] = { "enter-partial", 20000 },
 	[FAULT_CQ_OVERFLOW] = { "cq-overflow", 0 },
 	[FAULT_CQE_STALE] = { "cqe-stale", 1000 },
@@ -27,7 +27,7 @@ static const struct fault_row {
 	[FAULT_MAIL_EINTR] = { "mail-eintr", 50000 },
 	[FAULT_FILE_SET] = { "file-table-enomem", 20000 },
 	[FAULT_TIMEOUT] = { "timeout-enomem", 100000 },
-	[FAULT_BUFFERS_INIT] = { "buffer-table-enomem", 200000 },
+	[FAULT_BUFFERS_INIT] = { "buffer-table-enomem", 500000 },
 	[FAULT_BUFFER_REGISTER] = { "buffer-register-fails", 30000 },
 	[FAULT_GROUP_SET] = { "buffer-group-enomem", 20000 },
 	[FAULT_DISK_SHORT_READ] = { "disk-short-read", 20000 },
@@ -43,6 +43,27 @@ static const struct fault_row {
 	[FAULT_DISK_ECANCELED] = { "disk-ecanceled", 2000 },
 	[FAULT_DISK_EOPNOTSUPP] = { "disk-eopnotsupp", 10000 },
 	[FAULT_DISK_SLOW] = { "disk-slow", 1000 },
+	[FAULT_NET_SOCKET] = { "net-no-socket", 20000 },
+	[FAULT_NET_SHORT_SEND] = { "net-short-send", 20000 },
+	[FAULT_NET_SHORT_RECEIVE] = { "net-short-receive", 20000 },
+	[FAULT_NET_EINTR] = { "net-eintr", 5000 },
+	[FAULT_NET_CUT] = { "net-cut-planned", 200000 },
+	[FAULT_NET_CUT_CLIENT] = { "net-cut-in-request", 0 },
+	[FAULT_NET_CUT_SERVER] = { "net-cut-in-reply", 0 },
+	[FAULT_NET_RESET] = { "net-reset", 0 },
+	[FAULT_NET_CANCELLED_RECEIVE] = { "net-cancelled-receive", 0 },
+	[FAULT_NET_REFUSED] = { "net-refused", 0 },
+	[FAULT_NET_UNANSWERED] = { "net-unanswered", 0 },
+	[FAULT_NET_ERROR] = { "nbd-error", 3000 },
+	[FAULT_NET_REFUSED_EARLY] = { "nbd-refused-early", 10000 },
+	[FAULT_NET_SLOW] = { "nbd-slow", 1000 },
+	[FAULT_NET_SILENT] = { "nbd-silent", 100000 },
+	[FAULT_NET_DIES] = { "nbd-dies", 100000 },
+	[FAULT_NET_DEATH] = { "nbd-death", 0 },
+	[FAULT_NET_CACHE_LOST] = { "nbd-cache-lost", 0 },
+	[FAULT_NET_CHANGED] = { "nbd-changed", 40000 },
+	[FAULT_NET_FLUSH_LOST] = { "nbd-flush-lost", 0 },
+	[FAULT_NET_OUTAGE] = { "nbd-outage", 0 },
 	[FAULT_BACKEND_BUSY] = { "backend-busy", 50000 },
 	[FAULT_BACKEND_ERROR] = { "backend-error", 10000 },
 	[FAULT_BACKEND_HANG] = { "backend-hang", 300 },
@@ -172,6 +193,8 @@ static const struct defect_row {
 	[DEFECT_NO_DSYNC] = { "no-dsync", "a FUA write is answered, but" },
 	[DEFECT_NO_FSYNC] = { "no-fsync", "acknowledged before, is not durable" },
 	[DEFECT_SHORT_WRITE] = { "short-write", "read of" },
+	[DEFECT_LOST_CACHE] = { "lost-cache", "acknowledged before, is not durable" },
+	[DEFECT_LONG_RECEIVE] = { "long-receive", "read of" },
 	[DEFECT_SHORT_COPY] = { "short-copy", "read of" },
 	[DEFECT_NO_HAND_COPY] = { "no-hand-copy", "the server has not written" },
 	[DEFECT_BUFFER_KEPT] = { "buffer-kept", "is still registered" },
@@ -199,6 +222,8 @@ static void choose_rates(void)
 {
 	unsigned scale = (unsigned)sim_below(4);
 
+	if (sim.cut.on)
+		return;
 	/* Where a defect is to be caught nothing else goes wrong. */
 	if (sim.defect != DEFECT_NONE) {
 		sim.fault_ppm[FAULT_BACKEND_ERROR] = 10000;
@@ -222,11 +247,13 @@ static void choose_rates(void)
 
 void sim_init(uint64_t seed, enum defect defect, uint64_t *fault_nr)
 {
-	bool verbose = sim.verbose;
+	const struct sim before = sim;
 
 	sim = (struct sim){
 		.seed = seed,
-		.verbose = verbose,
+		.verbose = before.verbose,
+		.only_net = before.only_net,
+		.cut = { .on = before.cut.on, .by = before.cut.by, .at = before.cut.at },
 		.defect = defect,
 		.fault_nr = fault_nr,
 		.trace_hash = 0xcbf29ce484222325ull,
@@ -404,6 +431,10 @@ _Noreturn void sim_fail(const char *fmt, ...)
 
 	fprintf(stderr, "SIM FAILED seed=%llu time=%.9f: ", (unsigned long long)sim.seed,
 		(double)sim.now_ns / 1e9);
+	if (sim.cut.on)
+		fprintf(stderr, "cut by the %s behind byte %llu: ",
+			sim.cut.by == NET_CLIENT ? "client" : "server",
+			(unsigned long long)sim.cut.at);
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);

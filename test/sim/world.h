@@ -46,6 +46,28 @@ enum fault {
 	FAULT_DISK_ECANCELED,
 	FAULT_DISK_EOPNOTSUPP,
 	FAULT_DISK_SLOW,
+	/* the network and the servers of nbd */
+	FAULT_NET_SOCKET,
+	FAULT_NET_SHORT_SEND,
+	FAULT_NET_SHORT_RECEIVE,
+	FAULT_NET_EINTR,
+	FAULT_NET_CUT, /* a place is chosen; the next two: it was reached */
+	FAULT_NET_CUT_CLIENT,
+	FAULT_NET_CUT_SERVER,
+	FAULT_NET_RESET,
+	FAULT_NET_CANCELLED_RECEIVE,
+	FAULT_NET_REFUSED,
+	FAULT_NET_UNANSWERED, /* a connect that nothing comes of */
+	FAULT_NET_ERROR,
+	FAULT_NET_REFUSED_EARLY,
+	FAULT_NET_SLOW,
+	FAULT_NET_SILENT,
+	FAULT_NET_DIES,
+	FAULT_NET_DEATH, /* the same, with those that a cut became */
+	FAULT_NET_CACHE_LOST,
+	FAULT_NET_CHANGED,
+	FAULT_NET_FLUSH_LOST, /* a FLUSH fails for what may be lost */
+	FAULT_NET_OUTAGE,     /* a request fails because there was no server */
 	/* a backend of the test's own */
 	FAULT_BACKEND_BUSY,
 	FAULT_BACKEND_ERROR,
@@ -178,6 +200,8 @@ enum defect {
 	DEFECT_NO_DSYNC,	/* a FUA write reaches the file without RWF_DSYNC */
 	DEFECT_NO_FSYNC,	/* an fsync does not reach the file */
 	DEFECT_SHORT_WRITE,	/* the rest of a short write is forgotten */
+	DEFECT_LOST_CACHE,	/* a server loses its cache, and keeps its connections */
+	DEFECT_LONG_RECEIVE,	/* a receive says more than it has brought */
 	DEFECT_SHORT_COPY,	/* a short user copy counts as a whole one */
 	DEFECT_NO_HAND_COPY,	/* a request that could not be registered is not copied by hand */
 	DEFECT_BUFFER_KEPT,	/* a COMMIT leaves the request's pages registered */
@@ -211,11 +235,27 @@ struct sim_event {
 	size_t pos; /* in the heap, from 1; 0: not armed */
 };
 
+/*
+ * A short session over the network, the same but for one thing: its first connection is cut when
+ * one side has sent so many bytes. All else goes well.
+ */
+enum net_side { NET_CLIENT, NET_SERVER };
+struct sim_cut {
+	bool on;
+	enum net_side by;
+	uint64_t at;
+	/* out: of the first connection */
+	int fd;
+	bool done;
+	uint64_t sent[2];
+};
+
 struct sim {
 	uint64_t seed;
 	struct prng prng;
 	uint64_t now_ns;
-	bool verbose;
+	bool verbose, only_net; /* stays, as the cut's input does */
+	struct sim_cut cut;
 	enum defect defect;
 	bool defect_done;
 

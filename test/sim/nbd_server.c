@@ -1,0 +1,291 @@
+/*
+ * Servers and their media. A medium is the storage's `medium` with `stable` behind it: what a write
+ * does is in the first, a flush or FUA brings it to the second, and a death may leave no more than
+ * that. What was lost so is noted in the storage, for reads and for the FLUSH that must fail.
+ *
+ * Faults: it dies, is away for a while (and says so, or does not even do that), reads nothing for a
+ * while, or comes back as another one.
+ */
+#include "test/sim/nbd_server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#define SERVER_NR_MAX 16
+#define UNIX_PATH "/sim/"
+#define PORT 20000
+#define FATE_NS_MAX (10 * NS_PER_SEC)
+#define AWAY_NS_MAX (40 * NS_PER_SEC)
+
+static struct nbd_server *servers[SERVER_NR_MAX];
+
+static void fate(struct sim_event *event);
+
+/* ---- where it is ---- */
+
+void nbd_server_uri(const struct nbd_server *server, bool tcp, char *text, size_t text_bytes)
+{
+	if (tcp)
+		snprintf(text, text_bytes, "nbd://127.0.0.1:%u/disk", PORT + server->idx);
+	else
+		snprintf(text, text_bytes, "nbd+unix:///disk?socket=" UNIX_PATH "%u", server->idx);
+}
+
+socklen_t nbd_server_address(const struct nbd_server *server, bool tcp, unsigned nr,
+			     struct sockaddr_storage *ret_name)
+{
+	struct sockaddr_in *in = (void *)ret_name;
+	struct sockaddr_un *un = (void *)ret_name;
+
+	*ret_name = (struct sockaddr_storage){ .ss_family = tcp ? AF_INET : AF_UNIX };
+	if (tcp) {
+		in->sin_port = htons((uint16_t)(PORT + server->idx + nr * SERVER_NR_MAX));
+		in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		return sizeof(*in);
+	}
+	snprintf(un->sun_path, sizeof(un->sun_path), UNIX_PATH "%u", server->idx);
+	return sizeof(*un);
+}
+
+static struct nbd_server *find(const struct sockaddr *address)
+{
+	unsigned idx = SERVER_NR_MAX;
+
+	if (address->sa_family == AF_INET)
+		idx = ntohs(((const struct sockaddr_in *)(const void *)address)->sin_port) - PORT;
+	else
+		sscanf(((const struct sockaddr_un *)(const void *)address)->sun_path,
+		       UNIX_PATH "%u", &idx);
+	return idx < SERVER_NR_MAX ? servers[idx] : NULL;
+}
+
+bool nbd_server_is_lost(const struct sockaddr *address)
+{
+	const struct nbd_server *server = find(address);
+
+	return server && server->down && server->lost;
+}
+
+int nbd_server_accept(const struct sockaddr *address, struct sim_socket *sock,
+		      struct nbd_conn **ret_conn)
+{
+	struct nbd_server *server = find(address);
+
+	if (!server)
+		return -ECONNREFUSED;
+	if (server->down && address->sa_family == AF_UNIX && sim_one_in(4))
+		return sim_one_in(2) ? -ENOENT : -EAGAIN;
+	if (server->down)
+		return -ECONNREFUSED;
+	sock->server = server;
+	sock->life = server->life;
+	*ret_conn = nbd_conn_create(server, sock);
+	return 0;
+}
+
+uint64_t nbd_server_size_bytes(const struct nbd_server *server)
+{
+	const struct storage *st = server->st;
+
+	return server->changed ? st->size_bytes + st->block_bytes : st->size_bytes;
+}
+
+/* ---- its medium ---- */
+
+static void keep(struct nbd_server *server, uint64_t block)
+{
+	const struct storage *st = server->st;
+
+	memcpy(server->stable + block * st->block_bytes, st->medium + block * st->block_bytes,
+	       st->block_bytes);
+}
+
+static void done(struct nbd_server *server, uint64_t offset_bytes, uint32_t bytes, bool fua)
+{
+	struct storage *st = server->st;
+
+	storage_dirty(st, offset_bytes, bytes);
+	if (st->has_cache && !fua)
+		return;
+	storage_clean(st, offset_bytes, bytes);
+	for (uint64_t at = offset_bytes; at < offset_bytes + bytes; at += st->block_bytes)
+		keep(server, at / st->block_bytes);
+}
+
+void nbd_server_write(struct nbd_server *server, uint64_t offset_bytes, const uint8_t *data,
+		      uint32_t bytes, bool fua)
+{
+	memcpy(server->st->medium + offset_bytes, data, bytes);
+	done(server, offset_bytes, bytes, fua);
+}
+
+void nbd_server_fill(struct nbd_server *server, uint64_t offset_bytes, uint8_t value,
+		     uint32_t bytes, bool fua)
+{
+	memset(server->st->medium + offset_bytes, value, bytes);
+	done(server, offset_bytes, bytes, fua);
+}
+
+void nbd_server_flush(struct nbd_server *server, uint64_t before_seq)
+{
+	struct storage *st = server->st;
+
+	for (uint64_t i = 0; i < st->block_nr; i++)
+		if (st->dirty_seq[i] != 0 && st->dirty_seq[i] < before_seq && !st->gone[i])
+			keep(server, i);
+	storage_flush(st, before_seq);
+}
+
+/* A cache is written back in any order: some of it may have been. */
+static void lose_cache(struct nbd_server *server)
+{
+	struct storage *st = server->st;
+	bool all = sim_one_in(2);
+
+	for (uint64_t i = 0; i < st->block_nr; i++) {
+		if (st->dirty_seq[i] == 0 || st->gone[i])
+			continue;
+		if (all || sim_one_in(2)) {
+			memcpy(st->medium + i * st->block_bytes,
+			       server->stable + i * st->block_bytes, st->block_bytes);
+			/* A client that has not been there yet cannot know of it. */
+			st->gone[i] = server->was_up ? STORAGE_LOST : STORAGE_LOST_TOLD;
+			sim_saw(FAULT_NET_CACHE_LOST);
+		} else {
+			keep(server, i);
+			st->dirty_seq[i] = 0;
+		}
+	}
+}
+
+/* ---- its lives ---- */
+
+static void come_back(struct sim_event *event)
+{
+	struct nbd_server *server = container_of(event, struct nbd_server, back);
+
+	server->down = false;
+	sim_trace("nbd-back", server->idx, 0, 0, 0);
+}
+
+static void hang_up_all(struct nbd_server *server)
+{
+	int err = sim_one_in(2) ? 0 : -ECONNRESET;
+
+	while (!list_empty(&server->conns))
+		net_hang_up(list_entry(server->conns.next, struct nbd_conn, node)->sock, err);
+}
+
+void nbd_server_die(struct nbd_server *server)
+{
+	/* Not so long that requests fail where none may. */
+	uint64_t max_ns = sim.cut.on ? NS_PER_SEC : AWAY_NS_MAX;
+
+	sim_trace("nbd-dies", server->idx, 0, 0, 0);
+	sim_saw(FAULT_NET_DEATH);
+	hang_up_all(server);
+	if (!server->cache_kept)
+		lose_cache(server);
+	server->silent_until_ns = 0;
+	server->down = true;
+	server->lost = sim_one_in(2);
+	sim_event_arm(&server->back, sim.now_ns + sim_skewed(100 * NS_PER_US, max_ns), come_back);
+}
+
+static void fate(struct sim_event *event)
+{
+	struct nbd_server *server = container_of(event, struct nbd_server, fate);
+
+	sim_event_arm(event, sim.now_ns + sim_skewed(NS_PER_MS, FATE_NS_MAX), fate);
+	if (server->down)
+		return;
+	if (sim_fault(FAULT_NET_DIES)) {
+		nbd_server_die(server);
+	} else if (sim_fault(FAULT_NET_SILENT)) {
+		server->silent_until_ns =
+			sim.now_ns + sim_skewed(NS_PER_MS, 3 * server->timeout_ns);
+	} else if (sim_fault(FAULT_NET_CHANGED)) {
+		server->changed = true;
+		hang_up_all(server);
+	}
+	/* Planted: what nobody can see. */
+	if (server->was_up && sim_defect_always(DEFECT_LOST_CACHE))
+		lose_cache(server);
+}
+
+void nbd_server_begin(struct nbd_server *server, bool anew)
+{
+	struct storage *st = server->st;
+
+	sim_event_cancel(&server->back);
+	server->down = server->changed = false;
+	server->silent_until_ns = 0;
+	/* A device is not told what happened to those before it; docs/nbd.md says that. */
+	for (uint64_t i = 0; i < st->block_nr; i++) {
+		if (st->gone[i])
+			st->gone[i] = STORAGE_LOST_TOLD;
+		if (anew)
+			st->acked_seq[i] = 0;
+	}
+	nbd_judge_begin(server);
+}
+
+/* ---- the beginning and the end ---- */
+
+static uint16_t choose_flags(const struct storage *st)
+{
+	uint16_t flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_TRIM | NBD_FLAG_SEND_WRITE_ZEROES;
+
+	if (st->has_cache)
+		flags |= NBD_FLAG_SEND_FLUSH;
+	if (st->has_cache && !sim_one_in(3))
+		flags |= NBD_FLAG_SEND_FUA;
+	if (sim_one_in(2))
+		flags |= NBD_FLAG_CAN_MULTI_CONN;
+	return flags;
+}
+
+struct nbd_server *nbd_server_create(unsigned idx, struct storage *st)
+{
+	struct nbd_server *server = calloc(1, sizeof(*server));
+
+	st->has_cache = sim.cut.on || sim.defect != DEFECT_NONE || !sim_one_in(4);
+	st->medium = calloc(1, st->max_bytes);
+	st->gone = calloc(1, st->max_block_nr);
+	st->server = server;
+	*server = (struct nbd_server){
+		.idx = idx,
+		.st = st,
+		.no_zeroes = !sim_one_in(4),
+		.has_go = !sim_one_in(8),
+		.has_structured = !sim_one_in(3),
+		.has_extended = sim_one_in(3),
+		.flags = choose_flags(st),
+		.min_block_bytes = 512,
+		.stable = calloc(1, st->max_bytes),
+	};
+	/* With extended headers there must be GO, and only GO tells of block sizes. */
+	server->has_go |= server->has_extended;
+	if (server->has_go)
+		server->min_block_bytes = sim_one_in(2) ? 1 : st->block_bytes;
+	list_init(&server->conns);
+	servers[idx] = server;
+	sim_event_arm(&server->fate, sim.now_ns + sim_skewed(NS_PER_MS, FATE_NS_MAX), fate);
+	return server;
+}
+
+void nbd_server_destroy(struct nbd_server *server)
+{
+	if (!server)
+		return;
+	sim_event_cancel(&server->fate);
+	sim_event_cancel(&server->back);
+	servers[server->idx] = NULL;
+	free(server->stable);
+	free(server);
+}

@@ -1,0 +1,87 @@
+/* Devices on a server of NBD: the product's backend, opened with what a probe would have found. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/nbd.h"
+#include "backends/registry.h"
+#include "test/sim/nbd_server.h"
+#include "test/sim/slot.h"
+
+static uint64_t choose_patience(char *yaml, size_t yaml_bytes)
+{
+	static const struct {
+		const char *yaml;
+		uint64_t ns;
+	} some[] = {
+		{ "{queue: 30s}", 30 * NS_PER_SEC },
+		{ "{queue: 1s}", NS_PER_SEC },
+		{ "forever", UINT64_MAX },
+		{ "fail", 0 },
+	};
+	/* Where all else goes well nothing may fail. */
+	size_t i = sim.cut.on ? 0 : sim_below(ARRAY_SIZE(some));
+
+	snprintf(yaml, yaml_bytes, "%s", some[i].yaml);
+	return some[i].ns;
+}
+
+void slot_nbd_init(struct slot *slot)
+{
+	struct nbd_server *server = nbd_server_create(slot->idx, slot->st);
+	char uri[64], patience[32], yaml[256];
+
+	slot->nbd_tcp = sim_one_in(2);
+	nbd_server_uri(server, slot->nbd_tcp, uri, sizeof(uri));
+	server->patience_ns = choose_patience(patience, sizeof(patience));
+	server->timeout_ns = sim.cut.on ? 10 * NS_PER_SEC : sim_between(50, 10000) * NS_PER_MS;
+	server->cache_kept = sim.defect == DEFECT_NONE && sim_one_in(4);
+	snprintf(yaml, sizeof(yaml),
+		 "uri: '%s'\nconnections: %llu\non_disconnect: %s\ntimeout: %llums\ncache: %s\n",
+		 uri, (unsigned long long)(sim.cut.on ? 1 : sim_between(1, 3)), patience,
+		 (unsigned long long)(server->timeout_ns / NS_PER_MS),
+		 server->cache_kept ? "kept" : "volatile");
+	slot->config = sim_parse_options(&backend_nbd, yaml);
+}
+
+/* Handshake of a client and a server without a network between them. */
+static void ask(struct nbd_server *server, struct nbd_export *ret_export)
+{
+	static struct nbd_handshake h;
+	struct nbd_handshake_config config = { .mode = NBD_HANDSHAKE_GO,
+					       .export_name = "disk",
+					       .no_meta = true };
+	struct nbd_conn *conn = nbd_conn_create(server, NULL);
+	const uint8_t *said;
+	size_t bytes, used;
+
+	nbd_handshake_init(&h, &config);
+	while (h.step == NBD_HANDSHAKE_MORE && conn->out.nr > 0) {
+		nbd_handshake_feed(&h, net_bytes_at(&conn->out), conn->out.nr, &used);
+		net_bytes_drop(&conn->out, used);
+		bytes = nbd_handshake_output(&h, &said);
+		if (bytes > 0)
+			nbd_conn_hears(conn, said, bytes);
+		nbd_handshake_sent(&h, bytes);
+	}
+	if (h.step != NBD_HANDSHAKE_DONE)
+		sim_fail("a probe ends with \"%s\"", h.error);
+	*ret_export = h.export;
+	nbd_conn_lost(conn);
+}
+
+void slot_nbd_begin(struct slot *slot, bool anew)
+{
+	static struct nbd_found found;
+	struct nbd_server *server = slot->st->server;
+
+	nbd_server_begin(server, anew);
+	found = (struct nbd_found){ 0 };
+	ask(server, &found.export);
+	found.addresses.nr = slot->nbd_tcp ? (unsigned)sim_between(1, 2) : 1;
+	for (unsigned i = 0; i < found.addresses.nr; i++) {
+		struct nbd_address *a = &found.addresses.address[i];
+
+		a->bytes = nbd_server_address(server, slot->nbd_tcp, i, &a->name);
+	}
+	slot->spec.found = &found;
+}
