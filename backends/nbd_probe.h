@@ -1,6 +1,7 @@
 /*
- * What an NBD server offers: one connection, one handshake, and gone. Blocking, with a time limit,
- * on any thread that may wait: before a device is opened, and for ublkctl nbd-info.
+ * What an NBD server offers: one connection, one handshake, and gone; what of an export is
+ * allocated, where that is asked for. Blocking, with a time limit, on any thread that may wait:
+ * before a device is opened, and for ublkctl nbd-info.
  */
 #ifndef BACKENDS_NBD_PROBE_H
 #define BACKENDS_NBD_PROBE_H
@@ -9,6 +10,7 @@
 #include <stdint.h>
 
 #include "backends/nbd_handshake.h"
+#include "backends/nbd_map.h"
 #include "backends/nbd_uri.h"
 #include "backends/tls.h"
 
@@ -16,7 +18,10 @@ struct nbd_probe {
 	const struct nbd_uri *uri;
 	const struct tls_credentials *tls;	 /* uri->tls: which; else NULL */
 	const struct nbd_handshake_config *wish; /* its tls does not count, its name may differ */
-	uint64_t timeout_ns;			 /* for all of it but the name server */
+	uint64_t timeout_ns; /* for all of it but the name server; for each answer of the map */
+	/* GO: not NULL: the map of the export, too; -EOPNOTSUPP when the server has none. */
+	nbd_extent_fn *on_extent;
+	void *arg;
 };
 
 /*

@@ -34,7 +34,8 @@
 
 struct args {
 	const char *socket_path, *name, *file, *perfetto, *state_dir;
-	bool json, force, remove, list;
+	bool json, force, remove;
+	enum ctl_nbd_question question;
 	double watch_seconds, interval;
 	unsigned long count;
 	char **words; /* behind the name, NULL at the end */
@@ -73,9 +74,10 @@ static const char usage_text[] =
 	"  histogram reset NAME [--op OP]   count anew\n"
 	"  upgrade [PATH]           a new program takes over all devices while they are in use\n"
 	"  reactors                 what the threads of ublkd do\n"
-	"  nbd-info URI [--list]    exports of an NBD server, what they can, what ublkd would make "
+	"  nbd-info URI             exports of an NBD server, what they can, what ublkd would make "
 	"of\n"
-	"                           them; --list: all, though URI names one (needs no ublkd)\n"
+	"        [--list | --map]   them; --list: all, though URI names one; --map: what of it is\n"
+	"                           data (needs no ublkd)\n"
 	"  doctor                   is this machine fit for ublkd? (needs no ublkd)\n"
 	"  udev-name NODE [--state-dir DIR]   the name of the device of ublkbN (needs no ublkd)\n"
 	"  version                  of ublkd and of ublkctl\n"
@@ -89,6 +91,7 @@ enum {
 	OPT_FORCE = 256,
 	OPT_REMOVE,
 	OPT_LIST,
+	OPT_MAP,
 	OPT_PERFETTO,
 	OPT_STATE_DIR,
 	OPT_LAYERS,
@@ -107,6 +110,7 @@ static const struct option options[] = {
 	{ "force", no_argument, NULL, OPT_FORCE },
 	{ "remove", no_argument, NULL, OPT_REMOVE },
 	{ "list", no_argument, NULL, OPT_LIST },
+	{ "map", no_argument, NULL, OPT_MAP },
 	{ "watch", required_argument, NULL, 'w' },
 	{ "count", required_argument, NULL, 'n' },
 	{ "perfetto", required_argument, NULL, OPT_PERFETTO },
@@ -381,7 +385,7 @@ static enum exit_code upgrade(const struct args *a)
 
 static enum exit_code nbd_info(const struct args *a)
 {
-	return ctl_nbd_info(a->name, a->list, a->json);
+	return ctl_nbd_info(a->name, a->question, a->json);
 }
 
 static enum exit_code doctor(const struct args *a)
@@ -414,8 +418,8 @@ static const struct command {
 	const char *name;
 	enum exit_code (*fn)(const struct args *a);
 	enum name_use name_use;
-	/* letters: F: --force, R: --remove, L: --list, i: --interval, b: --batch, P: --perfetto, y:
-	 * --layers, S: --state-dir, h: of histogram, +: more words */
+	/* letters: F: --force, R: --remove, L: --list, M: --map, i: --interval, b: --batch, P:
+	 * --perfetto, y: --layers, S: --state-dir, h: of histogram, +: more words */
 	const char *options;
 } commands[] = {
 	{ "list", list, NAME_NONE, "" },
@@ -433,7 +437,7 @@ static const struct command {
 	{ "flight", flight, NAME_OPTIONAL, "nP" },
 	{ "upgrade", upgrade, NAME_OPTIONAL, "" },
 	{ "reactors", reactors, NAME_NONE, "" },
-	{ "nbd-info", nbd_info, NAME_IS_URI, "L" },
+	{ "nbd-info", nbd_info, NAME_IS_URI, "LM" },
 	{ "doctor", doctor, NAME_NONE, "" },
 	{ "udev-name", udev_name, NAME_NEEDED, "S" },
 	{ "version", version, NAME_NONE, "" },
@@ -503,8 +507,12 @@ static void parse_option(int opt, struct args *a, char *used)
 		opt = 'R';
 		break;
 	case OPT_LIST:
-		a->list = true;
+		a->question = CTL_NBD_ALL;
 		opt = 'L';
+		break;
+	case OPT_MAP:
+		a->question = CTL_NBD_MAP;
+		opt = 'M';
 		break;
 	case OPT_PERFETTO:
 		a->perfetto = optarg;

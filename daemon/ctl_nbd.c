@@ -17,6 +17,7 @@
 #include "backends/nbd_credentials.h"
 #include "backends/nbd_probe.h"
 #include "base/util.h"
+#include "daemon/ctl_nbd_map.h"
 #include "daemon/ctl_print.h"
 
 /* For one connection. */
@@ -370,7 +371,15 @@ static enum exit_code ask_and_print(struct server *s, bool all, bool json)
 	return ret < 0 ? EXIT_REFUSED : EXIT_DONE;
 }
 
-enum exit_code ctl_nbd_info(const char *uri, bool all, bool json)
+static enum exit_code print_map(struct server *s, bool json)
+{
+	if (ctl_nbd_map(&s->uri, s->tls, json, s->error, sizeof(s->error)) == 0)
+		return EXIT_DONE;
+	fprintf(stderr, "ublkctl: %s\n", s->error);
+	return EXIT_REFUSED;
+}
+
+enum exit_code ctl_nbd_info(const char *uri, enum ctl_nbd_question question, bool json)
 {
 	struct server *s = calloc(1, sizeof(*s));
 	enum exit_code code = EXIT_REFUSED;
@@ -383,8 +392,10 @@ enum exit_code ctl_nbd_info(const char *uri, bool all, bool json)
 		code = EXIT_USAGE;
 	} else if (nbd_credentials_new(&s->uri, &s->tls, s->error, sizeof(s->error)) < 0) {
 		fprintf(stderr, "ublkctl: %s\n", s->error);
+	} else if (question == CTL_NBD_MAP) {
+		code = print_map(s, json);
 	} else {
-		code = ask_and_print(s, all, json);
+		code = ask_and_print(s, question == CTL_NBD_ALL, json);
 	}
 	server_free(s);
 	return code;
