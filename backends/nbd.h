@@ -41,6 +41,15 @@ enum nbd_cache {
 	NBD_CACHE_KEPT, /* outlives the server, as it does with a file on a machine that lives */
 };
 
+/* The form of replies that is asked for; whatever a server lacks is done without. */
+enum nbd_replies {
+	NBD_REPLIES_AUTO, /* FEWEST from a server on this machine, else MOST */
+	/* Simple ones: the fewest calls of the kernel for the server and for us. */
+	NBD_REPLIES_FEWEST,
+	/* Extended or structured ones: a READ of a hole brings no zeroes over the network. */
+	NBD_REPLIES_MOST,
+};
+
 /* What `tls` says beside the URI; NULL and NBD_TLS_ANY: nothing. */
 struct nbd_tls {
 	char *psk_file, *username, *certificates, *hostname;
@@ -54,7 +63,8 @@ struct nbd_config {
 	uint64_t connections;
 	uint64_t patience_ns; /* on_disconnect: 0: fail, OPTION_FOREVER: for ever */
 	uint64_t timeout_ns;
-	int cache; /* enum nbd_cache */
+	int replies; /* enum nbd_replies */
+	int cache;   /* enum nbd_cache */
 };
 
 extern const struct option nbd_options[];
@@ -63,6 +73,7 @@ extern const struct option nbd_options[];
 struct nbd_found {
 	struct nbd_export export;
 	struct nbd_addresses addresses;
+	bool simple; /* replies: others are not asked for */
 };
 
 struct nbd_device {

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
@@ -128,6 +129,23 @@ int nbd_addresses_find(const struct nbd_uri *uri, struct nbd_addresses *ret_addr
 		break;
 	}
 	return find_tcp(uri, ret_addresses, error, error_bytes);
+}
+
+bool nbd_address_is_local(const struct nbd_address *address)
+{
+	const struct sockaddr_in *in = (const struct sockaddr_in *)&address->name;
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&address->name;
+
+	switch (address->name.ss_family) {
+	case AF_UNIX:
+		return true;
+	case AF_INET:
+		return ntohl(in->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	case AF_INET6:
+		return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+	default:
+		return false;
+	}
 }
 
 bool nbd_addresses_known(const struct nbd_uri *uri)

@@ -29,6 +29,12 @@ struct nbd_addresses {
 int nbd_addresses_find(const struct nbd_uri *uri, struct nbd_addresses *ret_addresses, char *error,
 		       size_t error_bytes);
 
+/*
+ * True for a server on this machine: a unix socket, or an address of the loopback device. (A tunnel
+ * or a proxy that ends here cannot be told from that.)
+ */
+bool nbd_address_is_local(const struct nbd_address *address);
+
 /* True when nbd_addresses_find waits for nobody. */
 bool nbd_addresses_known(const struct nbd_uri *uri);
 

@@ -373,6 +373,8 @@ static void on_connected(struct stream *s)
 		.tls = nbd->uri.tls,
 		.export_name = nbd->uri.export_name,
 		.no_meta = true,
+		.no_structured = nbd->found.simple,
+		.no_extended = nbd->found.simple,
 	};
 
 	set_state(link, NBD_LINK_HANDSHAKE);

@@ -18,6 +18,13 @@
 #include "base/log.h"
 #include "base/util.h"
 
+static bool wants_simple(const struct nbd_config *config, const struct nbd_addresses *addresses)
+{
+	if (config->replies == NBD_REPLIES_AUTO)
+		return nbd_address_is_local(&addresses->address[0]);
+	return config->replies == NBD_REPLIES_FEWEST;
+}
+
 static int probe(const struct nbd_config *config, const struct nbd_uri *uri,
 		 struct nbd_found *found, char *error, size_t error_bytes)
 {
@@ -31,8 +38,11 @@ static int probe(const struct nbd_config *config, const struct nbd_uri *uri,
 	question.tls = tls;
 	if (ret == 0)
 		ret = nbd_addresses_find(uri, &found->addresses, error, error_bytes);
-	if (ret == 0)
+	if (ret == 0) {
+		found->simple = wants_simple(config, &found->addresses);
+		wish.no_structured = wish.no_extended = found->simple;
 		ret = nbd_probe(&question, &found->export, error, error_bytes);
+	}
 	tls_credentials_free(tls);
 	return ret;
 }

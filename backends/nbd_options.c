@@ -61,6 +61,11 @@ static const struct option tls_options[] = {
 	OPTION_END,
 };
 
+static const char *const replies_values[] = { [NBD_REPLIES_AUTO] = "auto",
+					      [NBD_REPLIES_FEWEST] = "simple",
+					      [NBD_REPLIES_MOST] = "structured",
+					      NULL };
+
 static const char *const cache_values[] = {
 	[NBD_CACHE_VOLATILE] = "volatile", [NBD_CACHE_KEPT] = "kept", NULL
 };
@@ -109,6 +114,15 @@ const struct option nbd_options[] = {
 	  .help = "A server that does not answer a request for so long, or takes so long to "
 		  "connect "
 		  "or to greet, is given up and connected to again." },
+	{ .name = "replies",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct nbd_config, replies),
+	  .values = replies_values,
+	  .def = "auto",
+	  .help = "The form of replies, if the server has it. structured (or extended): what is a "
+		  "hole in the export is not sent as zeroes. simple: less work for each READ, for "
+		  "the server above all. auto: simple from a server on this machine (a unix "
+		  "socket, a loopback address), else structured." },
 	{ .name = "cache",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct nbd_config, cache),

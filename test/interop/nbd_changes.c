@@ -145,6 +145,48 @@ static void check_tcp(struct nbd_case *c, const void *arg)
 	case_works(c, 200);
 }
 
+struct replies {
+	const char *name, *settings, *options;
+	bool tcp;
+	unsigned structured, extended; /* connections: the probe's and one of the queue's */
+};
+
+/* Which replies are asked for. */
+static void check_replies(struct nbd_case *c, const void *arg)
+{
+	const struct replies *r = arg;
+	char uri[64], options[128];
+	unsigned port = 20000 + (unsigned)getpid() % 20000;
+
+	case_serve(c, r->settings);
+	if (r->tcp)
+		nbd_peer_tell(&c->peer, "listen 127.0.0.1:%u", port);
+	snprintf(uri, sizeof(uri), "nbd://127.0.0.1:%u", port);
+	snprintf(options, sizeof(options), QUEUE "connections: 1\nreplies: %s", r->options);
+	if (!case_open_with(c, r->tcp ? uri : c->peer.uri, options, 512, 1))
+		return;
+	case_works(c, 100);
+	EXPECT(nbd_peer_count(&c->peer, "structured") == r->structured, "structured");
+	EXPECT(nbd_peer_count(&c->peer, "extended") == r->extended, "extended");
+}
+
+static void run_replies(uint64_t seed)
+{
+	static const struct replies replies[] = {
+		{ "auto, a unix socket", "extended=1", "auto", false, 0, 0 },
+		{ "auto, loopback", "extended=1", "auto", true, 0, 0 },
+		{ "simple", "extended=1", "simple", false, 0, 0 },
+		{ "structured", "", "structured", false, 2, 0 },
+		{ "structured, from one that has more", "extended=1", "structured", false, 0, 2 },
+	};
+	char name[128];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(replies); i++) {
+		snprintf(name, sizeof(name), "replies: %s", replies[i].name);
+		nbd_case_run(name, 30, seed, check_replies, &replies[i]);
+	}
+}
+
 static void run_changes(uint64_t seed)
 {
 	static const struct change changes[] = {
@@ -213,5 +255,6 @@ static void run_kinds(uint64_t seed)
 void changes_run(uint64_t seed)
 {
 	run_kinds(seed);
+	run_replies(seed);
 	run_changes(seed);
 }

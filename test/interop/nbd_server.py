@@ -170,9 +170,11 @@ class Session:
             return self.go(option, data)
         elif option == STRUCTURED and settings.structured and not data:
             self.structured = True
+            self.server.count("structured")
             self.say(option, ACK)
         elif option == EXTENDED and settings.extended and not data:
             self.extended = True
+            self.server.count("extended")
             self.say(option, ACK)
         elif option in (SET_META, LIST_META) and settings.meta and (self.structured or self.extended):
             self.contexts(option, data)
@@ -387,7 +389,7 @@ class Server:
         self.disk = Disk(args.file, self.settings)
         self.args, self.lock, self.sessions = args, threading.Lock(), set()
         self.listener = None
-        self.counts = dict.fromkeys(("connections", "violations") + COMMANDS, 0)
+        self.counts = dict.fromkeys(("connections", "violations", "structured", "extended") + COMMANDS, 0)
         self.last_violation = ""
 
     def count(self, name):

@@ -36,7 +36,8 @@ void slot_nbd_init(struct slot *slot)
 	server->timeout_ns = sim.cut.on ? 10 * NS_PER_SEC : sim_between(50, 10000) * NS_PER_MS;
 	server->cache_kept = sim.defect == DEFECT_NONE && sim_one_in(4);
 	snprintf(yaml, sizeof(yaml),
-		 "uri: '%s'\nconnections: %llu\non_disconnect: %s\ntimeout: %llums\ncache: %s\n",
+		 "uri: '%s'\nconnections: %llu\non_disconnect: %s\ntimeout: %llums\ncache: %s\n"
+		 "replies: structured\n",
 		 uri, (unsigned long long)(sim.cut.on ? 1 : sim_between(1, 3)), patience,
 		 (unsigned long long)(server->timeout_ns / NS_PER_MS),
 		 server->cache_kept ? "kept" : "volatile");

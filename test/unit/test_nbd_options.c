@@ -1,4 +1,5 @@
 /* What the user can say about an NBD server: `tls` and the URI together. */
+#include <arpa/inet.h>
 #include <errno.h>
 
 #include "backends/nbd.h"
@@ -41,6 +42,33 @@ static const struct nbd_uri *good(const char *backend)
 			 0);
 	settings_free(&s);
 	return &uri;
+}
+
+static bool is_local(int family, const char *text)
+{
+	struct nbd_address address = { .name.ss_family = (sa_family_t)family };
+	struct sockaddr_in *in = (struct sockaddr_in *)&address.name;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&address.name;
+
+	if (text)
+		assert_int_equal(inet_pton(family, text,
+					   family == AF_INET ? (void *)&in->sin_addr
+							     : (void *)&in6->sin6_addr),
+				 1);
+	return nbd_address_is_local(&address);
+}
+
+static void test_on_this_machine(void **state)
+{
+	(void)state;
+	assert_true(is_local(AF_UNIX, NULL));
+	assert_true(is_local(AF_INET, "127.0.0.1"));
+	assert_true(is_local(AF_INET, "127.8.7.6"));
+	assert_true(is_local(AF_INET6, "::1"));
+	assert_false(is_local(AF_INET, "128.0.0.1"));
+	assert_false(is_local(AF_INET, "10.0.0.127"));
+	assert_false(is_local(AF_INET6, "fe80::1"));
+	assert_false(is_local(AF_VSOCK, NULL));
 }
 
 static void test_all_of_it(void **state)
@@ -174,9 +202,13 @@ static void test_kept(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all_of_it),  cmocka_unit_test(test_together_with_the_uri),
-		cmocka_unit_test(test_clear_text), cmocka_unit_test(test_said_twice),
-		cmocka_unit_test(test_missing),	   cmocka_unit_test(test_equal),
+		cmocka_unit_test(test_on_this_machine),
+		cmocka_unit_test(test_all_of_it),
+		cmocka_unit_test(test_together_with_the_uri),
+		cmocka_unit_test(test_clear_text),
+		cmocka_unit_test(test_said_twice),
+		cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_equal),
 		cmocka_unit_test(test_kept),
 	};
 

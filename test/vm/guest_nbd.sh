@@ -32,14 +32,16 @@ ok "the servers listen" all_listen memory file fs qemu one faults emulated slow 
 
 configure memory 2 "$(unix memory)" 2
 configure memorytcp 2 nbd://127.0.0.1:10901 2
-configure file 2 "$(unix file)"
+# On one machine simple replies are what is asked for by itself.
+structured="timeout: 60s, on_disconnect: {queue: 60s}, cache: kept, replies: structured"
+configure file 2 "$(unix file)" 1 "$structured"
 configure fs 2 "$(unix fs)"
-configure qemu 2 "$(unix qemu data)" 2
+configure qemu 2 "$(unix qemu data)" 2 "$structured"
 configure qemutcp 2 nbd://localhost:10902
 configure one 1 "$(unix one)"
 configure server 2 "$(unix server disk)"
 configure servertcp 2 nbd://127.0.0.1:10903/disk
-configure faults 2 "$(unix faults)" 2 "" "block_size: 4096, "
+configure faults 2 "$(unix faults)" 2 "$structured" "block_size: 4096, "
 configure emulated 2 "$(unix emulated)" 2
 ok "the devices are live" start_nbd memory memorytcp file fs qemu qemutcp one server servertcp faults emulated
 
@@ -156,7 +158,7 @@ if [ -x "$qemu_new/qemu-nbd" ]; then
 	ok "$("$qemu_new/qemu-nbd" --version | sed -nE '1s/.*(qemu-nbd|program) ([^ ]*).*/qemu-nbd \2/p') listens" \
 		all_listen extended
 	ok "extended headers: nbd-info says so" extended
-	ok "extended headers: a device" add_device extended 2 "$(unix extended)" 2
+	ok "extended headers: a device" add_device extended 2 "$(unix extended)" 2 "$structured"
 	ok "extended headers: fio verify, two queues at QD32" verify_two extended
 	ok "extended headers: 12 GiB trimmed in four requests" in_few_requests 12 "$places" \
 		blkdiscard "$(blk extended)"

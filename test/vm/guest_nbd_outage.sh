@@ -24,7 +24,7 @@ ok "the servers listen" all_listen memory kill qemu server dead hang
 
 configure memory 2 "$(unix memory)" 2
 configure kill 2 "$(unix kill)" 2
-configure qemu 2 "$(unix qemu data)" 2
+configure qemu 2 "$(unix qemu data)" 2 "timeout: 60s, on_disconnect: {queue: 60s}, cache: kept, replies: structured"
 configure server 2 "$(unix server disk)"
 configure hang 2 "$(unix hang)" 1 "timeout: 2s, on_disconnect: {queue: 60s}, cache: kept"
 configure dead 1 "$(unix dead)" 1 "on_disconnect: forever, cache: kept"
