@@ -2,10 +2,14 @@
 # What ./dev check runs, in order: the cheapest and most telling first. Sourced by check.sh.
 
 step build-asan build asan
+# it mostly waits, as compilers do not
+tap_run conformance 300 build/asan/test/conformance &
+conformance=$!
 step build-release build release
 step build-clang build clang
 units asan
-tap conformance 300 build/asan/test/conformance
+wait $conformance
+tap_count conformance
 tap file-steps 60 build/asan/test/file_steps
 tap fuzz-yaml 120 build/asan/test/fuzz_yaml
 tap fuzz-nbd-handshake 120 build/asan/test/fuzz_nbd_handshake
@@ -23,6 +27,11 @@ if [ "$mode" != fast ]; then
 	# every rule of the protocol broken, connections cut at every byte: it mostly waits
 	tap_run nbd-faults 900 build/asan/test/nbd_faults &
 	nbd_faults=$!
+	step guest-install test/vm/vm.sh --install
+	step guest-kernel-7.2 test/vm/kernel.sh get 7.2
+	step guest-kernel-6.12 test/vm/kernel.sh get 6.12
+	tap_run guest-runner 400 test/vm/selftest.sh &
+	guest_runner=$!
 	step build-tsan build tsan
 	# what has threads or talks to them
 	for test in reactor mailbox reactors socket commands fleet fleet_probe nbd_probe throttle_threads \
@@ -33,16 +42,13 @@ if [ "$mode" != fast ]; then
 	done
 	tap package 600 test/package/package.sh
 	step build-faults build faults
-	step guest-install test/vm/vm.sh --install
-	step guest-kernel-7.2 test/vm/kernel.sh get 7.2
-	step guest-kernel-6.12 test/vm/kernel.sh get 6.12
 	step guest-selftests bench/kublk.sh
 	# without one the tests that need it are skipped
 	step guest-qemu-nbd timeout 300 test/vm/qemu_nbd.sh
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	tap sim 600 build/release/bin/sim
-	tap guest-runner 400 test/vm/selftest.sh
-	wait $nbd_faults
+	wait $guest_runner $nbd_faults
+	tap_count guest-runner
 	tap_count nbd-faults
 
 	if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
@@ -73,13 +79,13 @@ if [ "$mode" != fast ]; then
 				for series in 7.2 6.12; do
 					tap_run "powercut-$series" 1200 test/vm/powercut.sh "$series"
 				done
+				# the same daemon with every memory access, and every access of two threads, checked
+				guest_flags=''
+				guest 7.2 faults 400 asan
+				guest 6.12 many 400 tsan
 			fi
 		) &
 	done
-	wait
-	# the same daemon with every memory access, and every access of two threads, checked
-	guest 7.2 faults 400 asan &
-	guest 6.12 many 400 tsan &
 	wait
 	tap_count guest-7.2-faults-asan
 	tap_count guest-6.12-many-tsan
