@@ -109,6 +109,7 @@ int rig_open_device(struct rig *rig, const struct rig_params *params)
 		.depth = params->depth,
 		.read_only = params->read_only,
 		.parked_fd = params->parked_fd,
+		.size_bytes = params->size_bytes,
 	};
 	int ret;
 

@@ -56,6 +56,7 @@ struct rig_params {
 	bool read_only;
 	unsigned queue_nr, depth; /* 0: the device is opened without queues */
 	int parked_fd;		  /* as in struct backend_wishes */
+	uint64_t size_bytes;	  /* the same */
 };
 
 /* Returns 0, or -errno with rig->error; then there is nothing to close. */

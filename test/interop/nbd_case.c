@@ -141,6 +141,7 @@ bool case_open_with(struct nbd_case *c, const char *uri, const char *options, ui
 		.name = "test",
 		.yaml = yaml,
 		.block_bytes = block_bytes,
+		.size_bytes = c->had_bytes,
 		.queue_nr = queue_nr,
 		.depth = CASE_DEPTH,
 	};

@@ -20,6 +20,7 @@ struct nbd_case {
 	struct model model;
 	struct prng prng;
 	bool is_open;
+	uint64_t had_bytes; /* above 0: the device is taken over, and had so many */
 };
 
 /* arg: whatever the check was given with. */

@@ -371,6 +371,24 @@ static void check_flush_under_way(struct nbd_case *c, const void *arg)
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "told twice");
 }
 
+/* What a device of before has written, nobody knows: it may be lost with the first connection. */
+static void check_flush_taken_over(struct nbd_case *c, const void *arg)
+{
+	const bool *taken_over = arg;
+	int ret;
+
+	case_serve(c, "volatile=1");
+	c->had_bytes = *taken_over ? 4 << 20 : 0;
+	if (!case_open(c, VOLATILE, 1))
+		return;
+	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, 4096, NULL) == 0, "read");
+	nbd_peer_tell(&c->peer, "kick");
+	case_turn_for(c, 200);
+	ret = rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL);
+	EXPECT(ret == (*taken_over ? -EIO : 0), "flush: %d", ret);
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "told twice");
+}
+
 static void run_every_byte(uint64_t seed)
 {
 	static const unsigned queue_nrs[] = { 1, 2 };
@@ -444,11 +462,15 @@ static void run_flushes(uint64_t seed)
 		{ "volatile: FUA was not lost", VOLATILE, "volatile=1", false, true, 0 },
 		{ "kept: a FLUSH succeeds", KEPT, "", false, false, 0 },
 	};
+	static const bool yes = true, no = false;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(rules); i++)
 		nbd_case_run(rules[i].what, 30, seed, check_flush, &rules[i]);
 	nbd_case_run("volatile: a FLUSH under way fails, too", 30, seed, check_flush_under_way,
 		     NULL);
+	nbd_case_run("volatile: a device taken over: the first FLUSH fails", 30, seed,
+		     check_flush_taken_over, &yes);
+	nbd_case_run("volatile: a new device: it does not", 30, seed, check_flush_taken_over, &no);
 }
 
 void disconnects_run(uint64_t seed)
