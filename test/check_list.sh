@@ -10,6 +10,11 @@ step build-clang build clang
 units asan
 wait $conformance
 tap_count conformance
+if [ "$mode" != fast ]; then
+	# every rule of the protocol broken, connections cut at every byte: it mostly waits
+	tap_run nbd-faults 900 build/asan/test/nbd_faults &
+	nbd_faults=$!
+fi
 tap file-steps 60 build/asan/test/file_steps
 tap fuzz-yaml 120 build/asan/test/fuzz_yaml
 tap fuzz-nbd-handshake 120 build/asan/test/fuzz_nbd_handshake
@@ -24,9 +29,6 @@ tap sim-asan 300 build/asan/bin/sim --runs 128 --ios 1000
 tap lint 600 test/lint.sh build/clang
 
 if [ "$mode" != fast ]; then
-	# every rule of the protocol broken, connections cut at every byte: it mostly waits
-	tap_run nbd-faults 900 build/asan/test/nbd_faults &
-	nbd_faults=$!
 	step guest-install test/vm/vm.sh --install
 	step guest-kernel-7.2 test/vm/kernel.sh get 7.2
 	step guest-kernel-6.12 test/vm/kernel.sh get 6.12
