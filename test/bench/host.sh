@@ -14,7 +14,7 @@ compares() {
 	[ $code -le 1 ] || { cat "$tmp/err"; return 1; }
 	jq -e --argjson code $code 'length == 4
 		and all(.[]; .ublkd_cpu_us > 0 and .libnbd_cpu_us > 0 and .ublkd_iops > 0 and .libnbd_iops > 0)
-		and (any(.[]; .depth == 32 and .ratio > 0.5) == ($code == 1))' "$tmp/json" >"$tmp/verdict" ||
+		and (any(.[]; .depth == 32 and .ratio > 1) == ($code == 1))' "$tmp/json" >"$tmp/verdict" ||
 		{ cat "$tmp/json"; return 1; }
 }
 
