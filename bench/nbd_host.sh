@@ -9,7 +9,7 @@
 #   --json        the result as JSON on stdout instead of the table
 #
 # Only the ratio means something: the times are this machine's, and of what else it does.
-# Exit: 0; 1 when a READ or WRITE at depth 32 takes more CPU than libnbd's; 2 when it failed.
+# Exit: 0; 1 when a READ or WRITE at depth 32 takes more CPU than libnbd; 2 when it failed.
 set -euo pipefail
 
 top=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
