@@ -78,11 +78,11 @@ json_t *json_connections(const struct device *device, uint64_t now_ns)
 	struct backend_connection c;
 	json_t *all = NULL;
 
-	for (unsigned queue = 0; device_connection(device, queue, 0, &c); queue++)
-		for (unsigned i = 0; device_connection(device, queue, i, &c); i++) {
-			if (!all)
-				all = json_array();
-			json_array_append_new(all, one(queue, i, &c, now_ns));
-		}
+	DEVICE_FOR_EACH_CONNECTION(device, queue, i, &c)
+	{
+		if (!all)
+			all = json_array();
+		json_array_append_new(all, one(queue, i, &c, now_ns));
+	}
 	return all;
 }

@@ -210,12 +210,14 @@ static void each_connection(const struct writer *w, size_t device,
 	struct backend_connection c;
 	char labels[160];
 
-	for (unsigned q = 0; s->device && device_connection(s->device, q, 0, &c); q++)
-		for (unsigned i = 0; device_connection(s->device, q, i, &c); i++) {
-			snprintf(labels, sizeof(labels),
-				 "device=\"%s\",queue=\"%u\",connection=\"%u\"", s->name, q, i);
-			fn(w, labels, &c, arg);
-		}
+	if (!s->device)
+		return;
+	DEVICE_FOR_EACH_CONNECTION(s->device, q, i, &c)
+	{
+		snprintf(labels, sizeof(labels), "device=\"%s\",queue=\"%u\",connection=\"%u\"",
+			 s->name, q, i);
+		fn(w, labels, &c, arg);
+	}
 }
 
 struct connection_metric {
@@ -289,11 +291,14 @@ static void write_connection_times(const struct writer *w, size_t device)
 	char labels[128];
 	unsigned nr = 0;
 
-	for (unsigned q = 0; s->device && device_connection(s->device, q, 0, &c); q++)
-		for (unsigned i = 0; device_connection(s->device, q, i, &c); i++, nr++) {
-			histogram_add(&wait, c.wait);
-			histogram_add(&answer, c.answer);
-		}
+	if (!s->device)
+		return;
+	DEVICE_FOR_EACH_CONNECTION(s->device, q, i, &c)
+	{
+		histogram_add(&wait, c.wait);
+		histogram_add(&answer, c.answer);
+		nr++;
+	}
 	if (nr == 0)
 		return;
 	snprintf(labels, sizeof(labels), "device=\"%s\",part=\"wait\"", s->name);

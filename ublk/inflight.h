@@ -50,6 +50,11 @@ bool device_inflight(const struct device *device, unsigned queue, struct infligh
 bool device_connection(const struct device *device, unsigned queue, unsigned idx,
 		       struct backend_connection *ret_connection);
 
+/* Each of them, in the order of queues: what follows is done with idx of queue in *connection. */
+#define DEVICE_FOR_EACH_CONNECTION(device, queue, idx, connection)                                 \
+	for (unsigned queue = 0; device_connection(device, queue, 0, connection); queue++)         \
+		for (unsigned idx = 0; device_connection(device, queue, idx, connection); idx++)
+
 /*
  * Main thread. Whether an op in flight on this reactor, given by its user_data, is this device's:
  * sure for a command to the driver; for a backend's I/O it says that it can be.
