@@ -1,6 +1,8 @@
 #!/bin/bash
 # The NBD backend's own CPU beside libnbd's, without a block device and so without a guest: each makes
-# the same load of 4 KiB I/Os on nbdkit's memory over a unix socket, on this machine, in turns.
+# the same load of 4 KiB I/Os on nbdkit's memory over a unix socket, on this machine, in turns. Beside
+# them floor: a client that sends a whole depth in one call, receives its answers in another, and looks
+# at nothing, so that no client of any make can take much less.
 #
 #   ./dev bench --host [OPTION...]
 #
@@ -37,23 +39,25 @@ done
 
 bin=$top/build/release/bench
 work=$(mktemp -d "${TMPDIR:-/tmp}/ublkd-bench.XXXXXX")
-uri="nbd+unix:///?socket=$work/nbd.sock"
+socket=$work/nbd.sock
 finish() {
 	if [ -s "$work/pid" ]; then kill "$(cat "$work/pid")" || true; fi
 	rm -rf "$work"
 }
 trap finish EXIT
 
-cmake --build "$top/build/release" --target ublkd_client libnbd_client >"$work/build" 2>&1 ||
+cmake --build "$top/build/release" --target ublkd_client libnbd_client floor_client >"$work/build" 2>&1 ||
 	{ cat "$work/build" >&2; die "the clients cannot be built: is libnbd-dev there?"; }
-nbdkit -U "$work/nbd.sock" -P "$work/pid" memory 256M
+nbdkit -U "$socket" -P "$work/pid" memory 256M
 
 # A line each: client rw depth ios cpu_ns ns
 for ((round = 1; round <= rounds; round++)); do
 	say "round $round of $rounds"
 	for rw in read write; do
 		for depth in 1 32; do
-			for client in ublkd libnbd; do
+			for client in ublkd libnbd floor; do
+				uri="nbd+unix:///?socket=$socket"
+				if [ $client = floor ]; then uri=$socket; fi
 				printf '%s %s %s ' $client $rw $depth
 				timeout -k 5 60 "$bin/${client}_client" "$uri" "$seconds" $depth $rw 2>"$work/err" ||
 					{ cat "$work/err" >&2; die "$client failed at $rw, depth $depth"; }
@@ -73,18 +77,20 @@ for line in open(sys.argv[1]):
         best[key] = us, int(ios) * 1e9 / int(ns)
 cells = [
     {"rw": rw, "depth": depth, **{f"{client}_{what}": best[rw, depth, client][i]
-     for client in ("ublkd", "libnbd") for i, what in enumerate(("cpu_us", "iops"))}}
+     for client in ("ublkd", "libnbd", "floor") for i, what in enumerate(("cpu_us", "iops"))}}
     for rw in ("read", "write") for depth in (1, 32)
 ]  # fmt: skip
 for cell in cells:
     cell["ratio"] = cell["ublkd_cpu_us"] / cell["libnbd_cpu_us"]
+    cell["floor_ratio"] = cell["floor_cpu_us"] / cell["libnbd_cpu_us"]
 if sys.argv[3]:
     print(json.dumps(cells, indent=2))
 else:
     print("CPU of the client per 4 KiB I/O; nbdkit memory over a unix socket\n")
-    print("| | ublkd | libnbd | ratio | IOPS of both |\n|---|---|---|---|---|")
+    print("| | ublkd | libnbd | ratio | floor | its ratio | IOPS of all |\n|---|---|---|---|---|---|---|")
     for c in cells:
         print(f"| {c['rw']} QD{c['depth']} | {c['ublkd_cpu_us']:.2f} us | {c['libnbd_cpu_us']:.2f} us "
-              f"| {c['ratio']:.2f} | {c['ublkd_iops']:,.0f}, {c['libnbd_iops']:,.0f} |")  # fmt: skip
+              f"| {c['ratio']:.2f} | {c['floor_cpu_us']:.2f} us | {c['floor_ratio']:.2f} "
+              f"| {c['ublkd_iops']:,.0f}, {c['libnbd_iops']:,.0f}, {c['floor_iops']:,.0f} |")  # fmt: skip
 sys.exit(any(c["depth"] == 32 and c["ratio"] > float(sys.argv[2]) for c in cells))
 EOF

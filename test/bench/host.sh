@@ -13,7 +13,8 @@ compares() {
 	# 1: on a busy machine a round this short may be anything; whether it was judged is looked at
 	[ $code -le 1 ] || { cat "$tmp/err"; return 1; }
 	jq -e --argjson code $code 'length == 4
-		and all(.[]; .ublkd_cpu_us > 0 and .libnbd_cpu_us > 0 and .ublkd_iops > 0 and .libnbd_iops > 0)
+		and all(.[]; .ublkd_cpu_us > 0 and .libnbd_cpu_us > 0 and .floor_cpu_us > 0
+			and .ublkd_iops > 0 and .libnbd_iops > 0 and .floor_iops > 0)
 		and (any(.[]; .depth == 32 and .ratio > 1) == ($code == 1))' "$tmp/json" >"$tmp/verdict" ||
 		{ cat "$tmp/json"; return 1; }
 }
