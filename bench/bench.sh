@@ -183,7 +183,7 @@ run() {
 	local kublk
 	kublk=$("$here/kublk.sh") || die "no kublk to compare with"
 	cp "$kublk" "$out/kublk"
-	cmake --build "$top/build/release" --target floor_client >"$out/build.log" ||
+	cmake --build "$top/build/release" --target floor_client >"$out/build.log" 2>&1 ||
 		die "the clients of bench/nbd do not build: $out/build.log"
 	cp "$top/build/release/bench/floor_client" "$out/floor"
 	cat "$(dirname "$kublk")/source/package" >"$out/kublk.version"
