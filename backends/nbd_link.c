@@ -36,6 +36,7 @@
 #define PAUSE_FIRST_NS (50 * NS_PER_MS)
 #define PAUSE_MAX_NS (10 * NS_PER_SEC)
 #define PAUSES_IN_PATIENCE 16
+#define TRIES_IN_PATIENCE 4
 /* A connection that served for so long was a good one. */
 #define GOOD_NS NS_PER_SEC
 
@@ -85,6 +86,19 @@ static uint64_t pause_ns(struct nbd_link *link)
 
 	ns = MIN(ns, longest_pause_ns(link->queue->nbd->config->patience_ns));
 	return ns - ns / 4 + prng_below(&link->queue->prng, ns / 2);
+}
+
+/*
+ * Whoever accepts and never greets, such as an orphan of a server that was killed, must not have
+ * all the time that requests wait: the next try may find a server.
+ */
+static uint64_t handshake_limit_ns(const struct nbd_config *config)
+{
+	uint64_t ns = config->patience_ns / TRIES_IN_PATIENCE;
+
+	if (config->patience_ns == 0)
+		return config->timeout_ns;
+	return MIN(config->timeout_ns, MAX(ns, NS_PER_SEC));
 }
 
 static void try_later(struct nbd_link *link)
@@ -471,7 +485,7 @@ static void try_connect(struct nbd_link *link)
 		return;
 	}
 	set_state(link, NBD_LINK_CONNECTING);
-	time_limit(link, link->queue->nbd->config->timeout_ns);
+	time_limit(link, handshake_limit_ns(link->queue->nbd->config));
 }
 
 static void on_timer(struct timer *timer)

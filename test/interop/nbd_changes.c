@@ -134,18 +134,24 @@ static void check_one_queue_at_most(struct nbd_case *c, const void *arg)
 	expect_open(c, 1);
 }
 
-static void check_tcp(struct nbd_case *c, const void *arg)
+#define TCP_URI_BYTES 96u
+
+static void listen_tcp(struct nbd_case *c, const char *host, char ret_uri[static TCP_URI_BYTES])
 {
-	const char *host = arg;
-	const char *args[] = { NULL };
-	char where[64], uri[96];
 	unsigned port = 20000 + (unsigned)getpid() % 20000;
 
+	nbd_peer_tell(&c->peer, "listen %s:%u", host, port);
+	snprintf(ret_uri, TCP_URI_BYTES, "nbd://%s:%u", host, port);
+}
+
+static void check_tcp(struct nbd_case *c, const void *arg)
+{
+	const char *args[] = { NULL };
+	char uri[TCP_URI_BYTES];
+
 	/* A second server, as the first one's socket is not what is wanted. */
-	snprintf(where, sizeof(where), "listen %s:%u", host, port);
 	nbd_peer_start(&c->peer, args);
-	nbd_peer_tell(&c->peer, "%s", where);
-	snprintf(uri, sizeof(uri), "nbd://%s:%u", host, port);
+	listen_tcp(c, arg, uri);
 	if (!case_open_with(c, uri, QUEUE "connections: 2", 512, 1))
 		return;
 	case_works(c, 500);
@@ -163,13 +169,11 @@ struct replies {
 static void check_replies(struct nbd_case *c, const void *arg)
 {
 	const struct replies *r = arg;
-	char uri[64], options[128];
-	unsigned port = 20000 + (unsigned)getpid() % 20000;
+	char uri[TCP_URI_BYTES], options[128];
 
 	case_serve(c, r->settings);
 	if (r->tcp)
-		nbd_peer_tell(&c->peer, "listen 127.0.0.1:%u", port);
-	snprintf(uri, sizeof(uri), "nbd://127.0.0.1:%u", port);
+		listen_tcp(c, "127.0.0.1", uri);
 	snprintf(options, sizeof(options), QUEUE "connections: 1\nreplies: %s", r->options);
 	if (!case_open_with(c, r->tcp ? uri : c->peer.uri, options, 512, 1))
 		return;

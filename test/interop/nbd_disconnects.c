@@ -439,6 +439,21 @@ static void run_every_byte(uint64_t seed)
 		     &queue_nrs[1]);
 }
 
+/* The first to accept never greets: that must not take all the time that requests wait. */
+static void check_silent_once(struct nbd_case *c, const void *arg)
+{
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, "timeout: 60s\non_disconnect: {queue: 4s}\ncache: kept\nconnections: 1",
+		       1))
+		return;
+	case_works(c, 50);
+	nbd_peer_tell(&c->peer, "fault accept-silent times=1");
+	nbd_peer_tell(&c->peer, "kick");
+	case_works(c, 100);
+	case_logged("took too long");
+}
+
 static void run_excuses(uint64_t seed)
 {
 	static const struct excuse excuses[] = {
@@ -462,6 +477,7 @@ static void run_excuses(uint64_t seed)
 			 excuses[i].fault);
 		nbd_case_run(name, 60, seed, check_excuse, &excuses[i]);
 	}
+	nbd_case_run("no handshake: the first is silent", 60, seed, check_silent_once, NULL);
 }
 
 static void run_policies(uint64_t seed)

@@ -50,6 +50,8 @@ unserve() {
 	[ -n "${server_pid[$1]:-}" ] || return 0
 	# shellcheck disable=SC2046
 	kill -9 $(family "${server_pid[$1]}") 2>/dev/null
+	# one that was forked meanwhile has its sockets, and accepts nothing
+	[ ! -e "$run/$1.conf" ] || pkill -9 -f "nbd-server -C $run/$1.conf"
 	# bash says "Killed" wherever it notices
 	{ wait "${server_pid[$1]}"; } 2>/dev/null
 	unset "server_pid[$1]"

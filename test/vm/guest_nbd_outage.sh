@@ -25,14 +25,15 @@ ok "the servers listen" all_listen memory kill qemu server dead hang
 configure memory 2 "$(unix memory)" 2
 configure kill 2 "$(unix kill)" 2
 configure qemu 2 "$(unix qemu data)" 2 "timeout: 60s, on_disconnect: {queue: 60s}, cache: kept, replies: structured"
-configure server 2 "$(unix server disk)"
+# It looks for a prime number (Diffie-Hellman) before it serves, with the socket listening: seconds, at times a minute.
+configure server 2 "$(unix server disk)" 2 "timeout: 60s, on_disconnect: {queue: 900s}, cache: kept"
 configure hang 2 "$(unix hang)" 1 "timeout: 2s, on_disconnect: {queue: 60s}, cache: kept"
 configure dead 1 "$(unix dead)" 1 "on_disconnect: forever, cache: kept"
 ok "the devices are live" start_nbd memory kill qemu server hang dead
 
 # ---- servers that die under load ----
 
-# Not by loops of fio: with them it misses its own headers, on any file.
+# Not by --loops: with them fio misses its own headers, on any file.
 load() { # NAME
 	(while [ ! -e "$run/enough" ]; do
 		verify_two "$1" --size=20M --io_size=20M --offset_increment=24M --bsrange=4k-64k || { cp "$work/fio.log" "$run/$1.fio"; exit 1; }
@@ -41,8 +42,10 @@ load() { # NAME
 }
 load_ends() {
 	touch "$run/enough"
-	wait $load_pid || { cat "$run"/*.fio; return 1; }
-	rm -f "$run/enough"
+	local code=0
+	wait $load_pid || { cat "$run"/*.fio; code=1; }
+	rm -f "$run"/enough "$run"/*.fio
+	return $code
 }
 # Sets $completed: requests that a device has completed.
 completed() {
@@ -53,7 +56,7 @@ completed() {
 more_completed() { completed "$1" && [ "$completed" -gt $(($2 + 100)) ]; }
 works() { # NAME
 	completed "$1"
-	wait_for 60 more_completed "$1" "$completed"
+	wait_for 300 more_completed "$1" "$completed"
 }
 # Each time in the middle of its work.
 kill_again_and_again() { # NAME TIMES START
