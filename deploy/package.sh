@@ -11,7 +11,7 @@ stage=$out/stage
 
 build() {
 	mkdir -p "$out"
-	if ! { cmake --preset package && cmake --build $out/build --target ublkd ublkctl man; } >$out/build.log 2>&1; then
+	if ! { cmake --preset package && cmake --build $out/build --target ublkd ublkctl ublktrace man; } >$out/build.log 2>&1; then
 		cat $out/build.log >&2
 		echo "package.sh: the build failed" >&2
 		exit 1
@@ -38,7 +38,8 @@ depends() {
 	work=$(mktemp -d)
 	mkdir "$work/debian"
 	printf 'Source: ublkd\n\nPackage: ublkd\nArchitecture: any\n' >"$work/debian/control"
-	(cd "$work" && dpkg-shlibdeps -O -e"$top/$stage/usr/sbin/ublkd" -e"$top/$stage/usr/bin/ublkctl" 2>/dev/null) |
+	(cd "$work" && dpkg-shlibdeps -O -e"$top/$stage/usr/sbin/ublkd" -e"$top/$stage/usr/bin/ublkctl" \
+		-e"$top/$stage/usr/sbin/ublktrace" 2>/dev/null) |
 		sed -n 's/^shlibs:Depends=//p'
 	rm -rf "$work"
 }

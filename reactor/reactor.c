@@ -19,6 +19,7 @@
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
+#include "base/probes.h"
 #include "base/util.h"
 
 /* A turn handles at most this many CQEs, so that timers and mail are never starved. */
@@ -235,8 +236,12 @@ static unsigned run_cqes(struct reactor *r)
 	unsigned head = *cq->khead, mask = cq->ring_mask;
 	unsigned nr = MIN(io_uring_smp_load_acquire(cq->ktail) - head, (unsigned)CQE_BATCH_MAX);
 
-	for (unsigned at = head; at != head + nr; at++)
-		dispatch(r, &cqes[at & mask]);
+	for (unsigned at = head; at != head + nr; at++) {
+		const struct io_uring_cqe *cqe = &cqes[at & mask];
+
+		PROBE3(cqe__reap, r->ring.uring.ring_fd, cqe->user_data, cqe->res);
+		dispatch(r, cqe);
+	}
 	io_uring_smp_store_release(cq->khead, head + nr);
 	return nr;
 }

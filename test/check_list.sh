@@ -25,6 +25,9 @@ tap cli 120 test/cli/cli.sh build/release/bin
 tap interop-nbd-info 120 test/interop/nbd_info.sh build/asan/bin
 tap top 120 test/cli/top.py build/asan/bin
 tap page 120 test/page/page.sh build/asan
+tap trace-timeline 300 test/trace/timeline.sh build/asan
+tap trace-record 120 test/trace/record.sh build/release
+tap trace-selftest 120 test/trace/selftest.sh build/release/bin
 tap sim-asan 300 build/asan/bin/sim --runs 128 --ios 1000
 tap lint 600 test/lint.sh build/clang
 
@@ -59,6 +62,18 @@ if [ "$mode" != fast ]; then
 	more_suites() { if [ "$1" = 6.12 ] || [ "$mode" = soak ]; then echo nbd nbd_outage systemd; fi; }
 	more_limit=900
 	if [ "$mode" = soak ]; then more_limit=3600; fi
+	# ublktrace: all of it on both kernels with --soak, otherwise what differs between them
+	trace_exact() { if [ "$1" = 7.2 ]; then echo trace_csv trace_cost; fi; }
+	trace_suites() {
+		if [ "$mode" = soak ]; then
+			echo trace trace_latency trace_stacks trace_points timeline
+			[ "$1" = 7.2 ] || echo trace_csv
+		elif [ "$1" = 7.2 ]; then
+			echo trace trace_latency
+		else
+			echo trace_csv trace_points trace_stacks timeline
+		fi
+	}
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	timed_suites="layers stuck throttle why pause"
 	for kernel in 7.2 6.12; do
@@ -73,6 +88,10 @@ if [ "$mode" != fast ]; then
 			# tracing patches the kernel's code: two CPUs on one kernel, exact times on the other
 			if [ "$kernel" = 6.12 ]; then guest_flags=-s; fi
 			guest "$kernel" bpftrace 400
+			guest_flags=-i
+			for suite in $(trace_exact "$kernel"); do guest "$kernel" $suite 400; done
+			guest_flags=-s
+			for suite in $(trace_suites "$kernel"); do guest "$kernel" $suite 600; done
 			# the one kernel has the selftests, the other the power cuts of both: they end together
 			if [ "$kernel" = 7.2 ] || [ "$mode" = soak ]; then
 				tap_run "selftests-$kernel" 7200 test/selftests/selftests.sh "$kernel"
@@ -92,7 +111,8 @@ if [ "$mode" != fast ]; then
 	tap_count guest-7.2-faults-asan
 	tap_count guest-6.12-many-tsan
 	for kernel in 7.2 6.12; do
-		for suite in $suites $(more_suites "$kernel") $timed_suites idle bpftrace; do
+		for suite in $suites $(more_suites "$kernel") $timed_suites idle bpftrace \
+			$(trace_exact "$kernel") $(trace_suites "$kernel"); do
 			tap_count "guest-$kernel-$suite"
 		done
 		for test in powercut-$kernel selftests-$kernel; do

@@ -575,6 +575,10 @@ installation() {
 		printf '%s\n' sbin/ublkd bin/ublkctl libexec/ublkd/ublkd-keeper share/man/man8/ublkd.8 share/man/man1/ublkctl.1 \
 			share/man/man5/ublkd.yaml.5 share/bash-completion/completions/ublkctl \
 			share/ublkd/grafana-dashboard.json
+		if [ -x "$bin/ublktrace" ]; then
+			printf '%s\n' sbin/ublktrace share/man/man8/ublktrace.8 \
+				share/bash-completion/completions/ublktrace
+		fi
 		for file in examples/*.yaml; do echo "share/doc/ublkd/$file"; done
 		for file in trace/bpftrace/*.bt; do echo "share/ublkd/${file#trace/}"; done
 	} | sort >"$tmp/wanted"

@@ -100,7 +100,7 @@ rm -rf "$root/run/ublkd"
 files >"$tmp/before"
 
 ok "it installs" run_dpkg -i /tmp/package.deb
-ok "all parts are there" has /usr/sbin/ublkd /usr/bin/ublkctl /usr/libexec/ublkd/ublkd-keeper /etc/ublkd/ublkd.yaml \
+ok "all parts are there" has /usr/sbin/ublkd /usr/sbin/ublktrace /usr/bin/ublkctl /usr/libexec/ublkd/ublkd-keeper /etc/ublkd/ublkd.yaml \
 	/usr/lib/systemd/system/ublkd.service /usr/lib/udev/rules.d/60-ublkd.rules \
 	/usr/lib/tmpfiles.d/ublkd.conf /usr/lib/modules-load.d/ublkd.conf \
 	/usr/share/bash-completion/completions/ublkctl /usr/share/ublkd/grafana-dashboard.json \
@@ -108,6 +108,7 @@ ok "all parts are there" has /usr/sbin/ublkd /usr/bin/ublkctl /usr/libexec/ublkd
 ok "dpkg finds nothing changed" run_dpkg --verify ublkd
 ok "ublkd runs" says "^ublkd $(sed -nE 's/^project\(ublkd VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)$" inside ublkd --version
 ok "ublkctl runs" says '^ublkctl [0-9]' inside ublkctl --version
+ok "ublktrace runs" says '^ublktrace [0-9]' inside ublktrace --version
 ok "the installed configuration is well" says '0 devices, no errors' \
 	inside ublkd --config /etc/ublkd/ublkd.yaml --check-config
 # Not by grep -v: the comment of the example's first device is its own line.
@@ -117,7 +118,7 @@ mkdir -p "$root/var/lib/ublkd"
 ok "... and its examples are, when used" says '2 devices, no errors' \
 	inside ublkd --config /tmp/examples.yaml --check-config
 rmdir "$root/var/lib/ublkd"
-for page in 'ublkd.8 PRIVILEGES' 'ublkctl.1 udev-name' 'ublkd.yaml.5 watchdog'; do
+for page in 'ublkd.8 PRIVILEGES' 'ublkctl.1 udev-name' 'ublktrace.8 recursion' 'ublkd.yaml.5 watchdog'; do
 	# shellcheck disable=SC2086
 	ok "man ${page% *}" shows_manual $page
 done

@@ -1,0 +1,69 @@
+#!/bin/bash
+# In the guest: ublktrace record of fio on a device of ublkd, as Perfetto's protobuf and as FXT. The
+# strict readers read both back; what they count must be what fio did. Needs vm.sh -s or -i, as all
+# that patches the kernel's code. SAMPLE=1 prints the first trace, gzip and base64, as comments.
+. "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
+
+readers=$here/../trace
+ios=200
+
+cat >"$work/timeline.yaml" <<YAML
+daemon: {reactors: [0]}
+devices:
+  - {name: disk, queues: 1, depth: 8, backend: {type: file, path: $work/disk.img}}
+YAML
+truncate -s 16M "$work/disk.img"
+ok "the daemon serves" start_daemon "$work/timeline.yaml"
+
+# The 8 tags wait for work since before the trace: of their first completions the command is not known.
+traced() {
+	ublktrace record --all -o "$work/t.pftrace" -o "$work/t.fxt" 2>"$work/record.log" &
+	record_pid=$!
+	wait_for 60 polls
+	fio --name=load --filename="$(node disk)" --ioengine=io_uring --direct=1 --bs=4k --size=4M --rw=randrw \
+		--iodepth=4 --number_ios=$ios --minimal >"$work/fio.log" 2>&1 || { cat "$work/fio.log"; return 1; }
+	kill -INT $record_pid
+	wait $record_pid || { cat "$work/record.log"; return 1; }
+	cat "$work/record.log"
+}
+
+# It waits for records: all is attached. epoll_wait, epoll_pwait.
+polls() {
+	local call
+	kill -0 $record_pid 2>/dev/null || return 0
+	read -r call _ <"/proc/$record_pid/syscall"
+	[ "$call" = 232 ] || [ "$call" = 281 ]
+}
+
+# counted READER FILE JQ-EXPRESSION...: each is true of the summary
+counted() {
+	local reader=$1 file=$2 expression
+	shift 2
+	"$readers/$reader" "$file" --json >"$work/summary" || { "$readers/$reader" "$file"; cat "$work/summary"; return 1; }
+	for expression in "$@"; do
+		jq -e --argjson ios $ios "$expression" "$work/summary" >/dev/null ||
+			{ echo "not so: $expression"; cat "$work/summary" "$work/record.log"; return 1; }
+	done
+}
+
+ok "record" traced
+for format in pftrace:perfetto_read.py fxt:fxt_read.py; do
+	file=$work/t.${format%%:*} reader=${format#*:}
+	ok "${format%%:*}: slices nest, flows have both ends" "$readers/$reader" "$file"
+	ok "${format%%:*}: nothing is lost" counted "$reader" "$file" \
+		'.lost["lost: ring buffer full"] == 0' '.lost["lost: too late"] == 0' '.lost["lost: not drawn"] == 0'
+	ok "${format%%:*}: each I/O in all its phases" counted "$reader" "$file" \
+		'.names.read + .names.write == $ios' \
+		'.names.queued == .names.read + .names.write' '.names.daemon == .names.queued' \
+		'.names.commit == .names.queued' \
+		'.names["backend read"] + .names["backend write"] == .names.queued'
+	ok "${format%%:*}: arrows from fio to the daemon and back" counted "$reader" "$file" \
+		'.links["thread -> ublk request"] == $ios' '.links["complete -> ublk reap"] >= $ios - 8' \
+		'.links["ublk commit -> submit"] == $ios' '.links["submit -> complete"] >= 2 * $ios' \
+		'.links["complete -> reaped"] >= 2 * $ios - 8'
+done
+if [ "${SAMPLE:-}" ]; then
+	cat "$work/summary" "$work/record.log" | sed 's/^/# /'
+	gzip -9 <"$work/t.pftrace" | base64 -w 200 | sed 's/^/#SAMPLE /'
+fi
+finish

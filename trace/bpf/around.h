@@ -1,0 +1,280 @@
+/*
+ * What is around io_uring: requests of ublk devices in the block layer, the probes of ublkd
+ * (base/probes.h), context switches, and processes that are started by watched ones.
+ */
+#ifndef TRACE_BPF_AROUND_H
+#define TRACE_BPF_AROUND_H
+
+#define BPF_USDT_MAX_SPEC_CNT 64 /* places of probes in one program */
+#include <bpf/usdt.bpf.h>
+
+#include "trace/bpf/watch.h"
+#include "trace/bpf/worker.h"
+
+/* ---- processes ---- */
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 group = (__u32)child->tgid;
+	__u8 one = 1;
+
+	if (watch_all || parent->tgid == child->tgid || !group_watched((__u32)parent->tgid))
+		return 0;
+	remember(&groups, &group, &one);
+	return 0;
+}
+
+/* ---- context switches ---- */
+
+static __always_inline void switch_send(struct task_struct *task, __u64 runs)
+{
+	__u32 thread = (__u32)task->pid;
+	struct event *e;
+
+	if (!group_watched((__u32)task->tgid))
+		return;
+	/* Of all processes: only threads that were seen with a ring. */
+	if (watch_all && !bpf_map_lookup_elem(&threads, &thread))
+		return;
+	e = event_new(EVENT_SWITCH, 0, 0, 0);
+	if (!e)
+		return;
+	e->pid = (__u32)task->tgid;
+	e->tid = thread;
+	bpf_probe_read_kernel_str(e->comm, sizeof(e->comm), task->comm);
+	e->value = runs;
+	event_send(e);
+}
+
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	if (!watch_on)
+		return 0;
+	switch_send(prev, 0);
+	switch_send(next, 1);
+	worker_switch(next);
+	return 0;
+}
+
+/* ---- the block layer ---- */
+
+/* Requests that were told, by the id of base/probes.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, __u8);
+} requests SEC(".maps");
+
+#define REQ_OP_MASK 0xff /* include/linux/blk_types.h: REQ_OP_BITS */
+
+/* Whether rq is one of a ublk device, and its id. */
+static __always_inline bool request_id(struct request *rq, __u64 *ret_id)
+{
+	struct gendisk *disk = rq->q->disk;
+	char name[FILE_NAME_BYTES] = { 0 };
+	__s32 device;
+
+	if (!disk || bpf_probe_read_kernel_str(name, sizeof(name) - 1, disk->disk_name) <= 0)
+		return false;
+	device = name_is(name, "ublkb", 5) ? name_number(name, 5) : -1;
+	*ret_id = ublk_id_of((__u32)device, rq->mq_hctx->queue_num, (__u32)rq->tag & 0xffff);
+	return device >= 0;
+}
+
+/* By its device, when a watched process serves that, or by who makes it. */
+static __always_inline bool request_wanted(__u64 id)
+{
+	__u32 device = id >> 32;
+
+	if (!sampled(id))
+		return false;
+	return bpf_map_lookup_elem(&devices, &device) || group_watched(current_group());
+}
+
+static __always_inline void request_send(__u32 type, struct request *rq, __u64 id, __s64 value)
+{
+	struct event *e = event_new(type, 0, 0, 0);
+
+	if (!e)
+		return;
+	e->block.id = id;
+	e->block.sector = rq->__sector;
+	e->block.value = value;
+	e->block.op = rq->cmd_flags & REQ_OP_MASK;
+	e->block.has_op = 1;
+	event_send(e);
+}
+
+/* By blk_mq_start_request, which ublk_drv calls for each request it takes. */
+SEC("?tp_btf/block_rq_issue")
+int BPF_PROG(rq_issue, struct request *rq)
+{
+	__u8 one = 1;
+	__u64 id;
+
+	if (!watch_on || !request_id(rq, &id) || !request_wanted(id))
+		return 0;
+	remember(&requests, &id, &one);
+	request_send(EVENT_BLOCK_QUEUE, rq, id, rq->__data_len);
+	return 0;
+}
+
+/* errno of a blk_status_t: block/blk-core.c, blk_errors. Not static: libbpf 1.1 cannot place it
+ * then. */
+const __u8 status_errno[32] = {
+	[1] = 95,   /* NOTSUPP: EOPNOTSUPP */
+	[2] = 110,  /* TIMEOUT: ETIMEDOUT */
+	[3] = 28,   /* NOSPC: ENOSPC */
+	[4] = 67,   /* TRANSPORT: ENOLINK */
+	[5] = 121,  /* TARGET: EREMOTEIO */
+	[6] = 52,   /* RESV_CONFLICT: EBADE */
+	[7] = 61,   /* MEDIUM: ENODATA */
+	[8] = 84,   /* PROTECTION: EILSEQ */
+	[9] = 12,   /* RESOURCE: ENOMEM */
+	[11] = 78,  /* DM_REQUEUE: EREMCHG */
+	[12] = 11,  /* AGAIN: EAGAIN */
+	[13] = 16,  /* DEV_RESOURCE: EBUSY */
+	[14] = 109, /* ZONE_OPEN_RESOURCE: ETOOMANYREFS */
+	[15] = 75,  /* ZONE_ACTIVE_RESOURCE: EOVERFLOW */
+	[16] = 19,  /* OFFLINE: ENODEV */
+	[17] = 62,  /* DURATION_LIMIT: ETIME */
+	[19] = 22,  /* INVAL: EINVAL */
+};
+
+static __always_inline __s64 request_result(__u32 status, __u32 bytes)
+{
+	if (!status)
+		return bytes;
+	status &= 31;
+	return status_errno[status] ? -(__s64)status_errno[status] : -5; /* IOERR: EIO */
+}
+
+/* A request may end in parts: it is over when all its bytes are. */
+SEC("?tp_btf/block_rq_complete")
+int BPF_PROG(rq_complete, struct request *rq, __u32 status, unsigned int bytes)
+{
+	bool over = bytes >= rq->__data_len;
+	__u64 id;
+
+	if (!watch_on || !request_id(rq, &id))
+		return 0;
+	if (!bpf_map_lookup_elem(&requests, &id)) {
+		if (!request_wanted(id))
+			return 0;
+		count(COUNT_UNMATCHED);
+	}
+	request_send(EVENT_BLOCK_COMPLETE, rq, id, request_result(status, bytes));
+	if (over)
+		bpf_map_delete_elem(&requests, &id);
+	return 0;
+}
+
+/* ---- the daemon ---- */
+
+static __always_inline struct event *daemon_event(__u32 type, __u64 id)
+{
+	struct event *e = watch_on && sampled(id) ? event_new(type, 0, 0, 0) : NULL;
+
+	if (e)
+		e->block.id = id;
+	return e;
+}
+
+SEC("?usdt")
+int BPF_USDT(io_fetch, __u64 id, __u64 op, __u64 sector, __u64 bytes)
+{
+	struct event *e = daemon_event(EVENT_DAEMON_FETCH, id);
+
+	if (!e)
+		return 0;
+	e->block.op = (__u32)op;
+	e->block.has_op = 1;
+	e->block.sector = sector;
+	e->block.value = (__s64)bytes;
+	event_send(e);
+	return 0;
+}
+
+SEC("?usdt")
+int BPF_USDT(io_submit, __u64 id)
+{
+	struct event *e = daemon_event(EVENT_DAEMON_SUBMIT, id);
+
+	if (e)
+		event_send(e);
+	return 0;
+}
+
+SEC("?usdt")
+int BPF_USDT(io_busy, __u64 id)
+{
+	struct event *e = daemon_event(EVENT_DAEMON_BUSY, id);
+
+	if (e)
+		event_send(e);
+	return 0;
+}
+
+SEC("?usdt")
+int BPF_USDT(io_done, __u64 id, __s64 result)
+{
+	struct event *e = daemon_event(EVENT_DAEMON_DONE, id);
+
+	if (!e)
+		return 0;
+	e->block.value = result;
+	event_send(e);
+	return 0;
+}
+
+SEC("?usdt")
+int BPF_USDT(io_commit, __u64 id, __u64 op, __s64 result, __u64 total_ns, __u64 throttle_ns,
+	     __u64 backend_ns)
+{
+	struct event *e = daemon_event(EVENT_DAEMON_COMMIT, id);
+
+	if (!e)
+		return 0;
+	e->block.op = (__u32)op;
+	e->block.has_op = 1;
+	e->block.value = result;
+	e->block.layer_ns[0] = total_ns;
+	e->block.layer_ns[1] = throttle_ns;
+	e->block.layer_ns[2] = backend_ns;
+	event_send(e);
+	return 0;
+}
+
+/* With a sample, only what COMPLETE has told: a CQE does not name its request. */
+static __always_inline bool reap_wanted(__u64 user_data)
+{
+	if (watch_sample <= 1)
+		return true;
+	return !bpf_map_delete_elem(&reaps, &user_data);
+}
+
+SEC("?usdt")
+int BPF_USDT(cqe_reap, __s32 fd, __u64 user_data, __s32 res)
+{
+	struct io_ring_ctx *ring;
+	struct event *e;
+
+	if (!watch_on || !reap_wanted(user_data))
+		return 0;
+	ring = fd_ring(fd, false);
+	if (!ring || !ring_wanted(ring))
+		return 0;
+	e = event_new(EVENT_REAP, (__u64)ring, 0, user_data);
+	if (!e)
+		return 0;
+	event_levels(e, ring);
+	e->cqe =
+		(struct event_cqe){ .res = res, .opcode = OPCODE_UNKNOWN, .fd = -1, .ublk_id = -1 };
+	event_send(e);
+	return 0;
+}
+
+#endif

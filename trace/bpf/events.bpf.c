@@ -1,0 +1,454 @@
+/*
+ * `ublktrace record`: everything that happens to the requests of io_uring, with all that is known
+ * of it, as one stream of records (trace/event.h). What is there is attached by trace/capture.c:
+ * programs that not every kernel can have are "?".
+ *
+ * Here: io_uring, by its tracepoints, which kernels without kprobes have too. The system calls and
+ * io-wq's threads: calls.h; the block layer, the daemon and context switches: around.h.
+ */
+#include "trace/bpf/watch.h"
+#include "trace/bpf/worker.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+enum {
+	OP_URING_CMD = 46,    /* IORING_OP_URING_CMD */
+	OP_URING_CMD128 = 64, /* IORING_OP_URING_CMD128, since 6.19 */
+	SETUP_SQPOLL = 1 << 1,
+	SETUP_SQE128 = 1 << 10,
+	SETUP_REGISTERED_FD_ONLY = 1 << 15,
+	SQE_FIXED_FILE = 1 << 0,
+	TASK_IO_WORKER = 1 << 4, /* PF_IO_WORKER of include/linux/sched.h */
+	CQE_MORE = 1 << 1,
+	CQE_NOTIF = 1 << 3,
+	OPCODE_UNKNOWN = 0xff, /* opcode of a completion without request */
+};
+
+static __always_inline bool is_command(__u32 opcode)
+{
+	return opcode == OP_URING_CMD || opcode == OP_URING_CMD128;
+}
+
+/* ---- submission ---- */
+
+static __always_inline bool sqe_at(struct io_ring_ctx *ctx, __u32 at, struct io_uring_sqe *sqe)
+{
+	__u32 mask = ctx->sq_entries - 1, slot = at & mask;
+	__u32 *array = ctx->sq_array;
+
+	if (array && bpf_probe_read_kernel(&slot, sizeof(slot), array + slot))
+		return false;
+	if (slot > mask)
+		return false;
+	if (ctx->flags & SETUP_SQE128)
+		slot <<= 1;
+	return !bpf_probe_read_kernel(sqe, sizeof(*sqe),
+				      (char *)ctx->sq_sqes + slot * sizeof(*sqe));
+}
+
+static __always_inline bool sqe_is_of(const struct io_uring_sqe *sqe, struct io_kiocb *req)
+{
+	return sqe->user_data == req->cqe.user_data && sqe->opcode == req->opcode;
+}
+
+/*
+ * The SQE that io_submit_sqes (io_uring/io_uring.c) has just taken: the last one, or the one before
+ * when it had two slots of a ring of mixed sizes. User space may change it meanwhile, so that what
+ * does not fit the request is not it.
+ */
+static __always_inline bool sqe_of(struct io_kiocb *req, struct io_uring_sqe *sqe)
+{
+	struct io_ring_ctx *ctx = req->ctx;
+	__u32 head = ctx->cached_sq_head;
+
+	if (sqe_at(ctx, head - 1, sqe) && sqe_is_of(sqe, req))
+		return true;
+	if (sqe_at(ctx, head - 2, sqe) && sqe_is_of(sqe, req))
+		return true;
+	__builtin_memset(sqe, 0, sizeof(*sqe));
+	sqe->opcode = req->opcode;
+	sqe->fd = -1;
+	return false;
+}
+
+static __always_inline __s32 sqe_ublk_id(struct io_ring_ctx *ctx, const struct io_uring_sqe *sqe)
+{
+	if (sqe->flags & SQE_FIXED_FILE)
+		return file_ublk_id(fixed_file(ctx, (__u32)sqe->fd));
+	return file_ublk_id(fd_file(sqe->fd));
+}
+
+static __always_inline void flight_of(const struct io_uring_sqe *sqe, struct io_kiocb *req,
+				      struct flight *f)
+{
+	f->submit_ns = bpf_ktime_get_ns();
+	f->opcode = sqe->opcode;
+	f->cpu = bpf_get_smp_processor_id();
+	f->fd = sqe->fd;
+	f->ublk_id = -1;
+	if (is_command(f->opcode)) {
+		f->cmd_op = (__u32)sqe->off;
+		f->ublk_id = sqe_ublk_id(req->ctx, sqe);
+	}
+	if (f->ublk_id >= 0) { /* struct ublksrv_io_cmd */
+		f->q_id = (__u16)sqe->cmd[0];
+		f->tag = (__u16)(sqe->cmd[0] >> 16);
+	}
+}
+
+static __always_inline void submit_send(struct io_kiocb *req, const struct io_uring_sqe *sqe,
+					const struct flight *f)
+{
+	struct event *e = event_new(EVENT_SUBMIT, (__u64)req->ctx, (__u64)req, req->cqe.user_data);
+
+	if (!e)
+		return;
+	event_levels(e, req->ctx);
+	e->time_ns = f->submit_ns;
+	e->sqe = (struct event_sqe){
+		.opcode = f->opcode,
+		.flags = sqe->flags,
+		.ioprio = sqe->ioprio,
+		.buf_index = sqe->buf_index,
+		.personality = sqe->personality,
+		.fd = sqe->fd,
+		.len = sqe->len,
+		.offset = sqe->off,
+		.op_flags = sqe->op_flags,
+		.cmd_op = f->cmd_op,
+		.ublk_id = f->ublk_id,
+		.sq_thread = req->ctx->flags & SETUP_SQPOLL ? 1 : 0,
+	};
+	if (is_command(f->opcode)) {
+		e->sqe.cmd[0] = sqe->cmd[0];
+		e->sqe.cmd[1] = sqe->cmd[1];
+	}
+	event_send(e);
+}
+
+/* A ublk data command goes with its tag, as its I/O in the block layer and the daemon does. */
+static __always_inline bool flight_sampled(const struct flight *f, struct io_kiocb *req)
+{
+	if (f->ublk_id >= 0)
+		return sampled(ublk_id_of(f->ublk_id, f->q_id, f->tag));
+	return request_sampled(req->cqe.user_data, req);
+}
+
+static __always_inline void device_serve(__s32 ublk_id)
+{
+	__u32 key = (__u32)ublk_id;
+	__u8 one = 1;
+
+	if (ublk_id >= 0 && !bpf_map_lookup_elem(&devices, &key))
+		remember(&devices, &key, &one);
+}
+
+/* refused: the SQE, when the kernel tells it; a request of an opcode that is none has another one
+ * (io_init_req of io_uring/io_uring.c makes it a NOP). */
+static __always_inline void submit(struct io_kiocb *req, const struct io_uring_sqe *refused)
+{
+	struct io_uring_sqe sqe;
+	struct flight f = { 0 };
+	__u64 key = (__u64)req;
+
+	if (!watch_on || !group_watched(current_group()) || !ring_wanted(req->ctx))
+		return;
+	thread_seen();
+	if (!refused || bpf_probe_read_kernel(&sqe, sizeof(sqe), refused))
+		sqe_of(req, &sqe);
+	flight_of(&sqe, req, &f);
+	f.keep = flight_sampled(&f, req);
+	device_serve(f.ublk_id);
+	/* What is left out is remembered where its COMPLETE cannot tell that it is. */
+	if (f.keep || is_command(f.opcode))
+		remember(&flights, &key, &f);
+	else
+		bpf_map_delete_elem(&flights, &key);
+	if (f.keep)
+		submit_send(req, &sqe, &f);
+}
+
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(submit_req, struct io_kiocb *req)
+{
+	submit(req, NULL);
+	return 0;
+}
+
+/* An SQE that the kernel took and refused at once: it has no submit_req, but a CQE. */
+SEC("tp_btf/io_uring_req_failed")
+int BPF_PROG(req_failed, const struct io_uring_sqe *sqe, struct io_kiocb *req, int error)
+{
+	submit(req, sqe);
+	return 0;
+}
+
+/* ---- between submission and completion ---- */
+
+/* Whether what happens to a request is told. */
+static __always_inline bool req_wanted(struct io_kiocb *req)
+{
+	__u64 key = (__u64)req;
+	struct flight *f;
+
+	if (!watch_on)
+		return false;
+	f = bpf_map_lookup_elem(&flights, &key);
+	if (f)
+		return f->keep;
+	return group_watched(current_group()) && ring_wanted(req->ctx) &&
+	       request_sampled(req->cqe.user_data, req);
+}
+
+static __always_inline void req_send(__u32 type, struct io_kiocb *req, __u64 value, __u64 other)
+{
+	struct event *e;
+
+	if (!req_wanted(req))
+		return;
+	e = event_new(type, (__u64)req->ctx, (__u64)req, req->cqe.user_data);
+	if (!e)
+		return;
+	e->value = value;
+	e->other = other;
+	event_send(e);
+}
+
+/* The last argument is an int until 6.17, a bool since: not read. */
+SEC("tp_btf/io_uring_queue_async_work")
+int BPF_PROG(queue_async_work, struct io_kiocb *req)
+{
+	__u64 key = (__u64)req;
+	struct flight *f = bpf_map_lookup_elem(&flights, &key);
+
+	if (f)
+		f->async = true;
+	req_send(EVENT_ASYNC, req, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_poll_arm")
+int BPF_PROG(poll_arm, struct io_kiocb *req, int mask)
+{
+	req_send(EVENT_POLL, req, (__u32)mask, 0);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_defer")
+int BPF_PROG(defer, struct io_kiocb *req)
+{
+	req_send(EVENT_DEFER, req, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_link")
+int BPF_PROG(link, struct io_kiocb *req, struct io_kiocb *target)
+{
+	req_send(EVENT_LINK, req, 0, (__u64)target);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_fail_link")
+int BPF_PROG(fail_link, struct io_kiocb *req, struct io_kiocb *link)
+{
+	req_send(EVENT_FAIL_LINK, link, 0, (__u64)req);
+	return 0;
+}
+
+/* ---- completion ---- */
+
+struct done {
+	__u64 user_data;
+	__s32 res;
+	__u32 flags;
+};
+
+static __always_inline void complete_send(struct io_ring_ctx *ctx, __u64 req, const struct done *d,
+					  const struct flight *f, bool aux)
+{
+	struct event *e = event_new(EVENT_COMPLETE, (__u64)ctx, req, d->user_data);
+
+	if (!e)
+		return;
+	event_levels(e, ctx);
+	e->cqe = (struct event_cqe){
+		.res = d->res,
+		.flags = d->flags,
+		.submit_ns = f->submit_ns,
+		.opcode = f->opcode,
+		.aux = aux,
+		.async = f->async,
+		.submit_cpu = f->cpu,
+		.fd = f->fd,
+		.ublk_id = f->ublk_id,
+		.cmd_op = f->cmd_op,
+		.q_id = f->q_id,
+		.tag = f->tag,
+	};
+	event_send(e);
+}
+
+/* A CQE whose SUBMIT we do not know: of several (aux), or from before us. */
+static __always_inline void complete_unknown(struct io_ring_ctx *ctx, struct io_kiocb *req,
+					     const struct done *d)
+{
+	struct flight f = { .opcode = OPCODE_UNKNOWN, .fd = -1, .ublk_id = -1 };
+	bool aux = !req || d->flags & CQE_NOTIF;
+	__u64 key = (__u64)ctx;
+	struct ring *r = bpf_map_lookup_elem(&rings, &key);
+
+	if (r ? !r->wanted : !group_watched(current_group()) || !ring_wanted(ctx))
+		return;
+	if (aux ? !sampled(d->user_data) : !request_sampled(d->user_data, req))
+		return;
+	if (!aux) {
+		f.opcode = req->opcode;
+		if (is_command(f.opcode))
+			f.ublk_id = file_ublk_id(req->file);
+		count(COUNT_UNMATCHED);
+	}
+	complete_send(ctx, (__u64)req, d, &f, aux);
+}
+
+/* The rest of a chain runs in the thread that its begin was handed to, without being queued. */
+static __always_inline bool in_worker(void)
+{
+	return bpf_get_current_task_btf()->flags & TASK_IO_WORKER;
+}
+
+static __always_inline void complete_any(struct io_ring_ctx *ctx, struct io_kiocb *req,
+					 const struct done *d)
+{
+	struct flight *f = NULL;
+	__u64 key = (__u64)req;
+	__u8 one = 1;
+
+	if (!watch_on)
+		return;
+	if (key)
+		f = bpf_map_lookup_elem(&flights, &key);
+	if (f && in_worker())
+		f->async = true;
+	/* The notice of a zero-copy send is a request of the kernel's own, at an address used
+	 * before. */
+	if (!f || d->flags & CQE_NOTIF)
+		complete_unknown(ctx, req, d);
+	else if (f->keep) {
+		worker_posts(ctx, req, f, d->user_data);
+		complete_send(ctx, key, d, f, false);
+	}
+	if (watch_sample > 1 && f && f->keep)
+		bpf_map_update_elem(&reaps, &d->user_data, &one, BPF_ANY);
+	if (f && !(d->flags & CQE_MORE))
+		bpf_map_delete_elem(&flights, &key);
+}
+
+SEC("?tp_btf/io_uring_complete")
+int BPF_PROG(complete, struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
+{
+	struct done d = { .user_data = cqe->user_data, .res = cqe->res, .flags = cqe->flags };
+
+	complete_any(ring, KERNEL_CAST(io_kiocb, req), &d);
+	return 0;
+}
+
+/* Until 6.15. */
+SEC("?tp_btf/io_uring_complete")
+int BPF_PROG(complete_old, void *ring, void *req, __u64 user_data, int res, __u32 flags)
+{
+	struct done d = { .user_data = user_data, .res = res, .flags = flags };
+
+	complete_any(KERNEL_CAST(io_ring_ctx, ring), KERNEL_CAST(io_kiocb, req), &d);
+	return 0;
+}
+
+/* ---- of a ring as a whole ---- */
+
+/* In a thread of the ring's process, or of any when the ring is known. */
+static __always_inline struct event *ring_event(__u32 type, struct io_ring_ctx *ctx,
+						__u64 user_data)
+{
+	__u64 key = (__u64)ctx;
+	struct ring *r;
+
+	if (!watch_on)
+		return NULL;
+	r = bpf_map_lookup_elem(&rings, &key);
+	if (r ? !r->wanted : !group_watched(current_group()) || !ring_wanted(ctx))
+		return NULL;
+	return event_new(type, key, 0, user_data);
+}
+
+SEC("tp_btf/io_uring_cqe_overflow")
+int BPF_PROG(cqe_overflow, void *ring, __u64 user_data, __s32 res, __u32 flags)
+{
+	struct event *e;
+
+	/* The request is not told here. */
+	if (!sampled(user_data))
+		return 0;
+	e = ring_event(EVENT_OVERFLOW, KERNEL_CAST(io_ring_ctx, ring), user_data);
+	if (!e)
+		return 0;
+	e->cqe = (struct event_cqe){
+		.res = res, .flags = flags, .opcode = OPCODE_UNKNOWN, .fd = -1, .ublk_id = -1
+	};
+	event_send(e);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_cqring_wait")
+int BPF_PROG(cqring_wait, void *ring, int min_events)
+{
+	struct event *e = ring_event(EVENT_WAIT, KERNEL_CAST(io_ring_ctx, ring), 0);
+
+	if (!e)
+		return 0;
+	e->value = (__u32)min_events;
+	event_send(e);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_local_work_run")
+int BPF_PROG(local_work_run, void *ring, int nr)
+{
+	struct event *e;
+
+	if (nr <= 0)
+		return 0;
+	e = ring_event(EVENT_TASK_WORK, KERNEL_CAST(io_ring_ctx, ring), 0);
+	if (!e)
+		return 0;
+	e->value = (__u32)nr;
+	event_send(e);
+	return 0;
+}
+
+/* Of all rings of the thread. */
+SEC("tp_btf/io_uring_task_work_run")
+int BPF_PROG(task_work_run, void *tctx, unsigned int nr)
+{
+	struct event *e;
+
+	if (!watch_on || !nr || !group_watched(current_group()))
+		return 0;
+	e = event_new(EVENT_TASK_WORK, 0, 0, 0);
+	if (!e)
+		return 0;
+	e->value = nr;
+	event_send(e);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_create")
+int BPF_PROG(create, int fd, void *ring, __u32 sq_entries, __u32 cq_entries, __u32 flags)
+{
+	if (!watch_on || !group_watched(current_group()))
+		return 0;
+	ring_learn(KERNEL_CAST(io_ring_ctx, ring), flags & SETUP_REGISTERED_FD_ONLY ? -1 : fd,
+		   false);
+	return 0;
+}
+
+#include "trace/bpf/around.h"
+#include "trace/bpf/calls.h"

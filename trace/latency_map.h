@@ -1,0 +1,144 @@
+/*
+ * What the BPF programs of `ublktrace latency` count in, and how values become buckets. Shared by
+ * both sides, so only fixed-width types.
+ *
+ * A bucket is at most 1/8 wide of its value: each power of two is cut into 8 equal ones.
+ */
+#ifndef TRACE_LATENCY_MAP_H
+#define TRACE_LATENCY_MAP_H
+
+#ifndef TRACE_BPF
+#include <linux/types.h>
+#endif
+
+#define LATENCY_SUB_BITS 3u
+#define LATENCY_SUB_NR (1u << LATENCY_SUB_BITS)
+/* Up to 2^38 ns, four and a half minutes; what is longer lands in the last bucket. */
+#define LATENCY_EXP_MAX 38u
+#define LATENCY_BUCKET_NR ((LATENCY_EXP_MAX - LATENCY_SUB_BITS + 1) * LATENCY_SUB_NR)
+
+struct latency_hist {
+	__u64 sum_ns, max_ns;
+	__u64 bucket[LATENCY_BUCKET_NR];
+};
+
+/* BPF has no instruction for it. */
+static inline __u32 latency_log2(__u64 value)
+{
+	__u32 bits = 0;
+
+	if (value >> 32) {
+		bits += 32;
+		value >>= 32;
+	}
+	if (value >> 16) {
+		bits += 16;
+		value >>= 16;
+	}
+	if (value >> 8) {
+		bits += 8;
+		value >>= 8;
+	}
+	if (value >> 4) {
+		bits += 4;
+		value >>= 4;
+	}
+	if (value >> 2) {
+		bits += 2;
+		value >>= 2;
+	}
+	return bits + (__u32)(value >> 1);
+}
+
+static inline __u32 latency_bucket(__u64 ns)
+{
+	__u32 shift;
+
+	if (ns >= 1ull << LATENCY_EXP_MAX)
+		return LATENCY_BUCKET_NR - 1;
+	/* How many low bits a bucket spans; the bits above it are its number in 8..15. */
+	shift = latency_log2(ns | LATENCY_SUB_NR) - LATENCY_SUB_BITS;
+	return (shift << LATENCY_SUB_BITS) + (__u32)(ns >> shift);
+}
+
+/* ---- requests of ublk devices: a row for each device and class of operation */
+
+enum latency_stage {
+	LATENCY_QUEUED, /* given to the ublk driver -> the daemon's ring has its CQE */
+	LATENCY_DAEMON, /* -> the daemon's commit is submitted */
+	LATENCY_COMMIT, /* -> the block layer has its request back */
+	LATENCY_TOTAL,	/* all of that */
+	/* Parts of the total that could not be told apart: the dispatch or the commit of these was
+	 * not seen. */
+	LATENCY_UNSPLIT,
+	LATENCY_STAGE_NR,
+};
+
+enum latency_op {
+	LATENCY_READ,
+	LATENCY_WRITE,
+	LATENCY_FLUSH,
+	LATENCY_DISCARD,
+	LATENCY_WRITE_ZEROES,
+	LATENCY_OTHER,
+	LATENCY_OP_NR,
+};
+
+/* Row device * LATENCY_OP_NR + op of a per-CPU array; devices are numbered as they are met. */
+struct latency_block {
+	struct latency_hist stage[LATENCY_STAGE_NR];
+	__u64 errors;
+};
+
+/* ---- requests of io_uring: a row for each opcode, or for each ring */
+
+#define LATENCY_URING_ROWS 256u
+
+struct latency_uring {
+	struct latency_hist hist;
+	__u64 async;	/* an io-wq thread had them */
+	__u64 polled;	/* waited for a file to become ready */
+	__u64 migrated; /* completed on another CPU than they were submitted on */
+	__u64 errors;
+};
+
+struct latency_ring {
+	__u64 ctx;
+	__u64 waits;
+	__u32 cq_tail; /* at its last wait */
+	__u32 pid;
+	char comm[16];
+};
+
+/* ---- sizes of batches and levels of rings: how often each number was seen */
+
+enum latency_level {
+	/* Each SQE counts the number that was submitted with it: a batch of 8 adds 8 to [8]. */
+	LATENCY_BATCH,
+	LATENCY_REAP, /* CQEs since the wait before, at each wait */
+	LATENCY_SQ,   /* SQEs left in the SQ behind one that is taken, each 16th time */
+	LATENCY_CQ,   /* CQEs that the program has not taken yet, at the same times */
+	LATENCY_LEVEL_NR,
+};
+
+#define LATENCY_LEVEL_MAX 1023u /* that many, or more */
+#define LATENCY_LEVELS (LATENCY_LEVEL_MAX + 1)
+
+/* ---- errors */
+
+struct latency_error {
+	__u32 block; /* 0: code is an opcode of io_uring; 1: of the block layer */
+	__u32 code;
+	__s32 error; /* errno, or the blk_status_t of the block layer */
+	__s32 device;
+};
+
+/* ---- what cannot be told in histograms */
+
+struct latency_totals {
+	__u64 map_full, unmatched;
+	__u64 fetches; /* of ublk: idle time, no latency */
+	__u64 aux;     /* CQEs without a request: multishot, messages */
+};
+
+#endif
