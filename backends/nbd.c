@@ -72,9 +72,9 @@ static int send_by(struct nbd_link *link, struct nbd_io *n)
 	return 0;
 }
 
-static bool is_changed(const struct nbd_queue *q)
+static bool is_hopeless(const struct nbd_queue *q)
 {
-	return atomic_load_explicit(&q->nbd->changed, memory_order_relaxed);
+	return q->gave_up || atomic_load_explicit(&q->nbd->changed, memory_order_relaxed);
 }
 
 static enum backend_submit nbd_submit(struct backend_io *io)
@@ -86,7 +86,7 @@ static enum backend_submit nbd_submit(struct backend_io *io)
 	n->cancelled = false;
 	n->covers = n->again = false;
 	n->start_ns = q->queue->reactor->now_ns;
-	if (is_changed(q) || (!link && q->gave_up)) {
+	if (is_hopeless(q)) {
 		io->result = -EIO;
 		return BACKEND_DONE;
 	}
@@ -122,30 +122,19 @@ static void lose_patience(struct nbd_queue *q, uint64_t patience_ns)
 {
 	struct reactor *r = q->queue->reactor;
 
-	if (patience_ns != OPTION_FOREVER && !q->gave_up && !q->patience.armed)
+	if (patience_ns != OPTION_FOREVER && !q->gave_up)
 		reactor_timer_arm(r, &q->patience, r->now_ns + patience_ns);
 }
 
-void nbd_queue_answered(struct nbd_queue *q)
-{
-	q->doubted = q->gave_up = false;
-	reactor_timer_cancel(q->queue->reactor, &q->patience);
-}
-
-/*
- * A server that takes connections and then answers nothing is not back: with requests that waited,
- * patience goes on until there is an answer. Completions submit: what they add goes behind.
- */
+/* Completions submit: what they add goes behind. */
 void nbd_queue_ready(struct nbd_queue *q)
 {
 	struct list_node all = LIST_INIT(all);
 	struct list_node *node;
 
 	q->ready_nr++;
-	if (q->doubted || !list_empty(&q->waiting))
-		q->doubted = true;
-	else
-		nbd_queue_answered(q);
+	q->gave_up = false;
+	reactor_timer_cancel(q->queue->reactor, &q->patience);
 	list_splice(&all, &q->waiting);
 	while ((node = list_pop_front(&all))) {
 		struct nbd_io *n = list_entry(node, struct nbd_io, node);
@@ -183,12 +172,9 @@ void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n)
 	if (n->covers && q->nbd->config->cache == NBD_CACHE_VOLATILE) {
 		n->covers = false;
 		nbd_io_end(n, -EIO);
-	} else if (n->cancelled || q->gave_up || is_changed(q) ||
-		   q->nbd->config->patience_ns == 0) {
+	} else if (n->cancelled || is_hopeless(q) || q->nbd->config->patience_ns == 0) {
 		nbd_io_end(n, -EIO);
 	} else {
-		q->doubted = true;
-		lose_patience(q, q->nbd->config->patience_ns);
 		link = choose_link(q, n->io->tag);
 		if (!link)
 			wait(q, n);

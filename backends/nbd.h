@@ -172,9 +172,8 @@ struct nbd_queue {
 	struct nbd_link **link;
 	unsigned link_nr, ready_nr;
 	struct list_node waiting;
-	struct timer patience;		/* no link is ready, or doubted: when to give up */
-	bool doubted;			/* there was no answer since requests had to wait */
-	bool gave_up;			/* requests fail at once, unless a link is ready */
+	struct timer patience;		/* no link is ready: when to give up */
+	bool gave_up;			/* requests fail at once */
 	struct nbd_addresses addresses; /* where it was last known to be */
 	struct nbd_resolve *resolve;	/* asks anew; or NULL */
 	uint32_t cookie_nr;
@@ -200,8 +199,6 @@ void nbd_check(const void *config, const struct yaml_node *map, struct config_er
 
 /* A link has become ready: what waits goes on. */
 void nbd_queue_ready(struct nbd_queue *q);
-/* The server did a request: it is there. Called only while doubted. */
-void nbd_queue_answered(struct nbd_queue *q);
 /* A link that was ready is so no longer; what it had is back by nbd_queue_take_back. */
 void nbd_queue_lost(struct nbd_queue *q);
 /* An I/O that a lost link had: waits again, or fails, by on_disconnect. */

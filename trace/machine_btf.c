@@ -67,7 +67,7 @@ static struct known *look_up(const char *module)
 
 struct btf *machine_btf(const char *module, int *ret_first)
 {
-	struct known *k = module ? look_up(module) : NULL;
+	struct known *k = look_up(module ? module : "vmlinux");
 
 	if (!k || !k->btf)
 		return NULL;

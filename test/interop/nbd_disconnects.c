@@ -296,32 +296,6 @@ static void check_shutdown_fails(struct nbd_case *c, const void *arg)
 	case_works(c, 100);
 }
 
-/* One that comes back each time only to refuse is not back: nobody waits for longer than TIME. */
-static void check_shutdown_always(struct nbd_case *c, const void *arg)
-{
-	uint64_t before_ns;
-
-	case_serve(c, "");
-	if (!case_open(c, arg, 1))
-		return;
-	case_works(c, 50);
-	nbd_peer_tell(&c->peer, "fault error error=ESHUTDOWN times=1000000");
-	before_ns = ring_clock_ns();
-	case_submit_all(c, BACKEND_READ, 4096);
-	if (!case_drain(c, 10000))
-		return;
-	EXPECT(ring_clock_ns() - before_ns >= 500 * NS_PER_MS, "they did not wait");
-	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
-		EXPECT(c->rig.queue[0].io[tag].io.result == -EIO, "%d",
-		       c->rig.queue[0].io[tag].io.result);
-	EXPECT(nbd_peer_count(&c->peer, "connections") > 2, "there was one try");
-	case_logged("requests fail until the server is back");
-	nbd_peer_tell(&c->peer, "fault none");
-	for (int i = 0; i < 400 && rig_do(&c->rig, BACKEND_READ, 0, 0, 512, NULL) < 0; i++)
-		case_turn_for(c, 50);
-	case_works(c, 200);
-}
-
 /* What was not flushed goes with the server. */
 static void check_shutdown_flush(struct nbd_case *c, const void *arg)
 {
@@ -345,10 +319,6 @@ static void run_shutdowns(uint64_t seed)
 	nbd_case_run("shutdown: WRITEs are sent again", 30, seed, check_shutdown, "write");
 	nbd_case_run("shutdown: others are not answered", 30, seed, check_shutdown_silent, NULL);
 	nbd_case_run("shutdown: fail", 30, seed, check_shutdown_fails, NULL);
-	nbd_case_run("shutdown: for ever, one connection", 30, seed, check_shutdown_always,
-		     "on_disconnect: {queue: 500ms}\ncache: kept\nconnections: 1");
-	nbd_case_run("shutdown: for ever, two connections", 30, seed, check_shutdown_always,
-		     "on_disconnect: {queue: 500ms}\ncache: kept\nconnections: 2");
 	nbd_case_run("shutdown: a FLUSH of lost writes fails", 30, seed, check_shutdown_flush,
 		     NULL);
 }
