@@ -2,7 +2,8 @@
 
 _ublktrace_words() {
 	case $1 in
-	probes | selftest) echo '--json --help' ;;
+	probes) echo '--json --help' ;;
+	selftest) echo '--json --device --help' ;;
 	record) echo '-p -c --all --duration --sample --rings --from-boot --buffer -o --help' ;;
 	latency) echo '-p -c --all --by --duration --interval --json --help' ;;
 	stacks) echo '--at -d --duration -o --svg --help' ;;
@@ -20,10 +21,11 @@ _ublktrace() {
 		case $prev in
 		-p) mapfile -t COMPREPLY < <(compgen -W "$(pgrep -x ublkd)" -- "$cur") && return ;;
 		-o) mapfile -t COMPREPLY < <(compgen -f -- "$cur") && return ;;
-		-d) mapfile -t COMPREPLY < <(compgen -f -- "${cur:-/dev/}") && return ;;
+		-d) mapfile -t COMPREPLY < <(cd /sys/block && compgen -d -- "$cur") && return ;;
 		-c) mapfile -t COMPREPLY < <(compgen -c -- "$cur") && return ;;
 		--by) mapfile -t COMPREPLY < <(compgen -W 'op ring opcode device' -- "$cur") && return ;;
 		--at) mapfile -t COMPREPLY < <(compgen -W 'queue dispatch complete nvme_queue' -- "$cur") && return ;;
+		--device) mapfile -t COMPREPLY < <(compgen -f -- "${cur:-/dev/ublkb}") && return ;;
 		--duration | --interval | --sample | --rings | --buffer) return ;;
 		esac
 	else
