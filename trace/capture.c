@@ -19,6 +19,7 @@
 #include "trace/capture_daemon.h"
 #include "trace/machine.h"
 #include "trace/point.h"
+#include "trace/recursion.h"
 
 struct capture {
 	struct events_bpf *skel;
@@ -205,23 +206,6 @@ static int hand_out(void *arg, void *data, size_t bytes)
 
 /* ---- losses ---- */
 
-static uint64_t recursion_now(const struct capture *c)
-{
-	struct bpf_program *program;
-	uint64_t sum = 0;
-
-	bpf_object__for_each_program(program, c->skel->obj)
-	{
-		struct bpf_prog_info info = { 0 };
-		uint32_t bytes = sizeof(info);
-		int fd = bpf_program__fd(program);
-
-		if (fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &bytes))
-			sum += info.recursion_misses;
-	}
-	return sum;
-}
-
 /* Of all CPUs. */
 static uint64_t counter(const struct capture *c, uint32_t which)
 {
@@ -239,7 +223,7 @@ static uint64_t counter(const struct capture *c, uint32_t which)
 
 void capture_losses(const struct capture *c, struct losses *ret_losses)
 {
-	uint64_t recursion = c->drained ? c->recursion_end : recursion_now(c);
+	uint64_t recursion = c->drained ? c->recursion_end : recursion_misses(c->skel->obj);
 
 	*ret_losses = (struct losses){
 		.ring_full = counter(c, 0),
@@ -276,7 +260,7 @@ int capture_open(const struct target *t, unsigned parts,
 	}
 	if (parts & CAPTURE_DAEMON)
 		attach_daemon(c, t);
-	c->recursion_start = recursion_now(c);
+	c->recursion_start = recursion_misses(c->skel->obj);
 	__atomic_store_n(&c->skel->bss->watch_on, true, __ATOMIC_SEQ_CST);
 	*ret_capture = c;
 	return 0;
@@ -293,7 +277,7 @@ int capture_poll(struct capture *c, int timeout_ms)
 void capture_drain(struct capture *c)
 {
 	__atomic_store_n(&c->skel->bss->watch_on, false, __ATOMIC_SEQ_CST);
-	c->recursion_end = recursion_now(c);
+	c->recursion_end = recursion_misses(c->skel->obj);
 	c->drained = true;
 	ring_buffer__consume(c->reader);
 }

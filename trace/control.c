@@ -23,6 +23,7 @@
 #include "trace/losses.h"
 #include "trace/machine.h"
 #include "trace/point.h"
+#include "trace/recursion.h"
 #include "control.skel.h"
 
 #define PENDING_MAX 64u
@@ -293,30 +294,12 @@ static int control_load(struct control *c)
 	return c->records ? 0 : fail("ring buffer", -errno);
 }
 
-/* Runs that the kernel skipped. */
-static uint64_t recursion_misses(const struct control *c)
-{
-	struct bpf_program *program;
-	uint64_t sum = 0;
-
-	bpf_object__for_each_program(program, c->bpf->obj)
-	{
-		struct bpf_prog_info info = { 0 };
-		uint32_t bytes = sizeof(info);
-		int fd = bpf_program__fd(program);
-
-		if (fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &bytes))
-			sum += info.recursion_misses;
-	}
-	return sum;
-}
-
 static void print_losses(const struct control *c)
 {
 	struct losses l = {
 		.ring_full = c->bpf->bss->ring_full,
 		.map_full = c->bpf->bss->map_full + c->unknown_ends,
-		.recursion = recursion_misses(c),
+		.recursion = recursion_misses(c->bpf->obj),
 		.unmatched = c->bpf->bss->unmatched,
 	};
 

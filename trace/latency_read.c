@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "trace/recursion.h"
 #include "latency.skel.h"
 #include "trace/machine.h"
 #include "trace/point.h"
@@ -309,25 +310,6 @@ static int read_errors(const struct latency *l, struct latency_report *r)
 	return err;
 }
 
-/* The kernel skips a program that is interrupted by what would run it again, and only says how
- * often. */
-static uint64_t recursion_misses(const struct latency *l)
-{
-	struct bpf_program *prog;
-	uint64_t sum = 0;
-
-	bpf_object__for_each_program(prog, l->bpf->obj)
-	{
-		struct bpf_prog_info info = { 0 };
-		uint32_t bytes = sizeof(info);
-		int fd = bpf_program__fd(prog);
-
-		if (fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &bytes))
-			sum += info.recursion_misses;
-	}
-	return sum;
-}
-
 static int read_all(const struct latency *l, struct latency_report *r)
 {
 	int err = read_devices(l, r);
@@ -343,7 +325,7 @@ static int read_all(const struct latency *l, struct latency_report *r)
 				  &r->totals);
 	r->losses = (struct losses){ .map_full = r->totals.map_full,
 				     .unmatched = r->totals.unmatched,
-				     .recursion = recursion_misses(l) };
+				     .recursion = recursion_misses(l->bpf->obj) };
 	return err;
 }
 

@@ -23,6 +23,7 @@
 #include "trace/losses.h"
 #include "trace/machine.h"
 #include "trace/names.h"
+#include "trace/recursion.h"
 #include "trace/stacks_map.h"
 #include "trace/target.h"
 
@@ -289,18 +290,8 @@ static int fold_counts(struct stacks *s)
 
 static void read_losses(struct stacks *s)
 {
-	struct bpf_program *prog;
-
 	s->losses.map_full = s->bpf->bss->map_full;
-	bpf_object__for_each_program(prog, s->bpf->obj)
-	{
-		struct bpf_prog_info info = { 0 };
-		uint32_t bytes = sizeof(info);
-		int fd = bpf_program__fd(prog);
-
-		if (fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &bytes))
-			s->losses.recursion += info.recursion_misses;
-	}
+	s->losses.recursion = recursion_misses(s->bpf->obj);
 }
 
 static void print_batches(const struct stacks *s, FILE *out)

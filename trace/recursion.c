@@ -1,0 +1,24 @@
+/*
+ * Sums what bpf_prog_info says of each program. Programs that were not loaded have none.
+ */
+#include "trace/recursion.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+uint64_t recursion_misses(const struct bpf_object *object)
+{
+	struct bpf_program *program;
+	uint64_t sum = 0;
+
+	bpf_object__for_each_program(program, object)
+	{
+		struct bpf_prog_info info = { 0 };
+		uint32_t bytes = sizeof(info);
+		int fd = bpf_program__fd(program);
+
+		if (fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &bytes))
+			sum += info.recursion_misses;
+	}
+	return sum;
+}
