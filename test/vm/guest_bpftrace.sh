@@ -58,7 +58,11 @@ ended() { ! kill -0 "$trace_pid" 2>/dev/null || grep -q '^State:.Z' "/proc/$trac
 trace_end() {
 	sleep 0.5 # it empties its buffers every tenth of a second
 	kill -INT "$trace_pid" || return
-	wait_for 60 ended || { kill -KILL "$trace_pid"; echo "bpftrace does not end"; }
+	if ! wait_for 60 ended; then
+		echo "bpftrace does not end:"
+		head -n 20 "/proc/$trace_pid"/task/*/{syscall,stack} 2>&1
+		kill -KILL "$trace_pid"
+	fi
 	wait "$trace_pid" || return
 	! grep -E 'Lost|ERROR|WARN|Map full' "$work/trace"
 }

@@ -58,7 +58,18 @@ load() {
 }
 daemon_ends() {
 	end_server && wait "$trace_pid" || return
-	grep '^lost: 0 ring buffer full, 0 map full, 0 missed' "$work/ublkd.log"
+	grep '^lost: 0 ring buffer full, 0 map full, [0-9]* missed' "$work/ublkd.log"
+}
+whole() { grep -q '^lost: 0 ring buffer full, 0 map full, 0 missed' "$work/ublkd.log"; }
+# A kernel that preempts BPF programs skips a run now and then; the trace says so itself, and only one that
+# says it is whole can be held against the truth.
+recorded() {
+	for _ in 1 2 3 4 5; do
+		daemon_starts && load && daemon_ends || return
+		if whole; then return; fi
+		echo "not whole: $(grep '^lost' "$work/ublkd.log")"
+	done
+	return 1
 }
 
 # rows KIND OPCODE [RESULT]: how many, of those with that result. No name of a thread has a comma here.
@@ -93,9 +104,7 @@ pairs_fit() {
 		END { exit bad || submits < 116 }' "$csv"
 }
 
-ok "ublktrace starts the daemon, and it serves" daemon_starts
-ok "100 writes" load
-ok "the daemon ends, and nothing was lost" daemon_ends
+ok "ublktrace starts the daemon, which serves 100 writes and ends; nothing was lost" recorded
 ok "the control commands, in their order" in_order SUBMIT
 ok "... and so they were done" in_order COMPLETE
 ok "ADD_DEV ran in a thread of io-wq" worked_on UBLK_CMD_ADD_DEV
