@@ -54,11 +54,16 @@ polls() {
 
 ended() { ! kill -0 "$trace_pid" 2>/dev/null || grep -q '^State:.Z' "/proc/$trace_pid/status"; }
 
-# Ends it as ^C does. Whatever it warned of makes what it counted worthless.
+# Ends it as ^C does. Whatever it warned of makes what it counted worthless. bpftrace 0.17 ends when a signal
+# interrupts its epoll_wait, and forgets one that comes while it prints: after 5 s in its loop it is told again.
 trace_end() {
+	local i
 	sleep 0.5 # it empties its buffers every tenth of a second
-	kill -INT "$trace_pid" || return
-	if ! wait_for 60 ended; then
+	for i in 1 2 3 4 5 6; do
+		! polls || kill -INT "$trace_pid"
+		if wait_for 5 ended; then break; fi
+	done
+	if ! wait_for 30 ended; then
 		echo "bpftrace does not end:"
 		head -n 20 "/proc/$trace_pid"/task/*/{syscall,stack} 2>&1
 		kill -KILL "$trace_pid"
