@@ -10,7 +10,8 @@ struct bpf_object;
 
 /*
  * Runs skipped until now of all programs of a loaded object: one ran already on that CPU, or, on a
- * preemptible kernel, had been preempted there (kernel/bpf/trampoline.c, bpf_prog_info.recursion_misses).
+ * preemptible kernel, had been preempted there (kernel/bpf/trampoline.c,
+ * bpf_prog_info.recursion_misses).
  */
 uint64_t recursion_misses(const struct bpf_object *object);
 
