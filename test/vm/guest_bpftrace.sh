@@ -45,12 +45,7 @@ trace() {
 	return 1
 }
 
-polls() {
-	local call
-	kill -0 "$trace_pid" || return 0
-	read -r call _ <"/proc/$trace_pid/syscall"
-	[ "$call" = 232 ] || [ "$call" = 281 ] # epoll_wait, epoll_pwait
-}
+polls() { in_call "$trace_pid" 232 281; } # epoll_wait, epoll_pwait
 
 ended() { ! kill -0 "$trace_pid" 2>/dev/null || grep -q '^State:.Z' "/proc/$trace_pid/status"; }
 

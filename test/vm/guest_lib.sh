@@ -124,6 +124,15 @@ wait_for() {
 	done
 }
 
+# in_call PID NUMBER...: it is in one of these syscalls, as a tracer that has attached all and waits; or it
+# has ended, which its caller has to look at.
+in_call() {
+	local call
+	kill -0 "$1" 2>/dev/null || return 0
+	read -r call _ 2>/dev/null <"/proc/$1/syscall" || return 1
+	[[ " ${*:2} " == *" $call "* ]]
+}
+
 # said WORDS COMMAND...: the command prints them, however it ends; an extended regular expression.
 said() {
 	local words=$1

@@ -28,12 +28,7 @@ traced() {
 }
 
 # It waits for records: all is attached. epoll_wait, epoll_pwait.
-polls() {
-	local call
-	kill -0 $record_pid 2>/dev/null || return 0
-	read -r call _ <"/proc/$record_pid/syscall"
-	[ "$call" = 232 ] || [ "$call" = 281 ]
-}
+polls() { in_call "$record_pid" 232 281; }
 
 # counted READER FILE JQ-EXPRESSION...: each is true of the summary
 counted() {

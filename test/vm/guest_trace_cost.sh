@@ -21,12 +21,7 @@ reads() {
 }
 
 # A tracer sleeps or polls once it has attached all.
-sleeps() {
-	local call
-	kill -0 "$trace_pid" 2>/dev/null || return 0
-	read -r call _ <"/proc/$trace_pid/syscall" 2>/dev/null || return 1
-	case $call in 35 | 230 | 232 | 281 | 7 | 271) ;; *) return 1 ;; esac # (clock_)nanosleep, epoll_(p)wait, (p)poll
-}
+sleeps() { in_call "$trace_pid" 35 230 232 281 7 271; } # (clock_)nanosleep, epoll_(p)wait, (p)poll
 
 # measure NAME [COMMAND...]: instructions per I/O while ublktrace COMMAND runs, in $per_io
 measure() {
@@ -59,7 +54,5 @@ ok "untraced" measure untraced
 ok "latency of the daemon: below $allowed%" cheap "latency -p DAEMON" latency -p "$daemon_pid"
 allowed=15
 ok "latency of all, fio as well: below $allowed%" cheap "latency --all" latency --all
-#ok "record, one request of a hundred" measure "record --sample 1/100" record --all --sample 1/100 -o "$work/sampled.csv"
-#ok "record, all" measure "record" record --all -o "$work/full.csv"
 cat "$table"
 finish

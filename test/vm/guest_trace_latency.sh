@@ -18,12 +18,7 @@ fi
 ok "the daemon serves" start_daemon "$work/latency.yaml"
 
 # A tracer sleeps once it has attached all.
-sleeps() {
-	local call
-	kill -0 "$trace_pid" 2>/dev/null || return 0
-	read -r call _ <"/proc/$trace_pid/syscall" 2>/dev/null || return 1
-	[ "$call" = 35 ] || [ "$call" = 230 ] # (clock_)nanosleep
-}
+sleeps() { in_call "$trace_pid" 35 230; } # (clock_)nanosleep
 
 # trace [OPTION...]: of the daemon, or of what the options name; its JSON goes to $work/trace
 trace() {

@@ -10,12 +10,7 @@ devices:
 EOF
 ok "the daemon serves" start_daemon "$work/stacks.yaml"
 
-sleeps() {
-	local call
-	kill -0 "$trace_pid" 2>/dev/null || return 0
-	read -r call _ <"/proc/$trace_pid/syscall" 2>/dev/null || return 1
-	[ "$call" = 35 ] || [ "$call" = 230 ] # (clock_)nanosleep
-}
+sleeps() { in_call "$trace_pid" 35 230; } # (clock_)nanosleep
 
 # traced "OPTIONS" COMMAND...: stacks in $work/stacks, the rest in $work/words, while the command runs
 traced() {
