@@ -71,6 +71,11 @@ enum backend_data {
 	BACKEND_DATA_FIXED = 1u << 0,
 	/* By backend_data_put and _get (data.c) alone, while the request is in its hands. */
 	BACKEND_DATA_MOVES = 1u << 1,
+	/*
+	 * And how its requests end: many in a turn even where they are few, as the answers of a
+	 * peer do: commands of ublk for many tags at once pay (docs/performance.md).
+	 */
+	BACKEND_BATCHES = 1u << 2,
 };
 
 struct backend_limits {

@@ -270,6 +270,7 @@ const struct backend backend_nbd = {
 	.device_bytes = sizeof(struct nbd_device),
 	.queue_bytes = sizeof(struct nbd_queue),
 	.io_bytes = sizeof(struct nbd_io),
+	.data = BACKEND_BATCHES,
 	.check = nbd_check,
 	.probe = nbd_ask,
 	.probe_free = free,

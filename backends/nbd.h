@@ -113,7 +113,6 @@ struct nbd_io {
 	bool cancelled;
 	bool covers;   /* FLUSH: writes that would be lost with the connection */
 	uint8_t state; /* enum nbd_io_state, for state_name */
-	uint8_t header[NBD_REQUEST_BYTES_MAX];
 };
 
 enum nbd_io_state { NBD_IO_IDLE, NBD_IO_WAITING, NBD_IO_SENT };
@@ -143,6 +142,8 @@ struct nbd_link_stats {
 struct nbd_link {
 	struct stream stream;
 	struct iovec *pieces;	 /* the stream's, of what is to be sent */
+	uint8_t *headers;	 /* of requests: a ring, one for each tag */
+	unsigned header_idx;	 /* the next */
 	uint8_t *received;	 /* the stream's, as is what is behind it with TLS */
 	struct nbd_queue *queue; /* NULL: abandoned, to be freed when closed */
 	unsigned idx;

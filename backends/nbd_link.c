@@ -155,6 +155,7 @@ static void free_memory(struct nbd_link *link)
 {
 	tls_free(link->tls);
 	free(link->pieces);
+	free(link->headers);
 	free(link->received);
 	free(link);
 }
@@ -518,8 +519,9 @@ static struct nbd_link *allocate(const struct nbd_queue *q)
 	if (!link)
 		return NULL;
 	link->pieces = calloc(PIECES_PER_REQUEST * q->queue->depth, sizeof(*link->pieces));
+	link->headers = calloc(q->queue->depth, NBD_REQUEST_BYTES_MAX);
 	link->received = malloc(RECEIVE_BYTES + (nbd->tls ? STREAM_PLAIN_BYTES : 0));
-	if (link->pieces && link->received &&
+	if (link->pieces && link->headers && link->received &&
 	    (!nbd->tls || tls_new(&link->tls, nbd->tls, nbd_credentials_hostname(&nbd->uri)) == 0))
 		return link;
 	free_memory(link);

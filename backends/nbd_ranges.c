@@ -22,6 +22,11 @@ int nbd_ranges_add(struct nbd_ranges *r, uint32_t start, uint32_t end)
 	uint32_t i = r->nr;
 	bool joins_before, joins_behind;
 
+	/* Most answers are of one piece. */
+	if (i == 0) {
+		r->range[r->nr++] = (struct nbd_range){ start, end };
+		return 0;
+	}
 	/* From the end: chunks mostly come in order. */
 	while (i > 0 && r->range[i - 1].start >= end)
 		i--;

@@ -98,6 +98,21 @@ static void watch(struct nbd_link *link, const struct nbd_io *n)
 		reactor_timer_arm(link->stream.reactor, &link->timer, n->deadline_ns);
 }
 
+/*
+ * Headers stand behind each other in memory, so that those of requests without data go out in one
+ * piece. A request ends only when it is all sent, so no more than one of each tag are in use.
+ */
+static void send_header(struct nbd_link *link, const struct nbd_request *request)
+{
+	bool extended = link->handshake.export.extended;
+	uint32_t bytes = extended ? NBD_EXTENDED_REQUEST_BYTES : NBD_REQUEST_BYTES;
+	uint8_t *header = link->headers + (size_t)link->header_idx * bytes;
+
+	stream_send(&link->stream, header, nbd_request_encode(header, request, extended));
+	if (++link->header_idx == link->queue->queue->depth)
+		link->header_idx = 0;
+}
+
 void nbd_transfer_send(struct nbd_link *link, struct nbd_io *n)
 {
 	struct nbd_queue *q = link->queue;
@@ -119,8 +134,7 @@ void nbd_transfer_send(struct nbd_link *link, struct nbd_io *n)
 	n->deadline_ns = link->stream.reactor->now_ns + q->nbd->config->timeout_ns;
 	nbd_slot_start(&n->slot, request.cmd, request.flags, request.offset_bytes,
 		       request.length_bytes);
-	stream_send(&link->stream, n->header,
-		    nbd_request_encode(n->header, &request, link->handshake.export.extended));
+	send_header(link, &request);
 	if (io->op == BACKEND_WRITE)
 		stream_send(&link->stream, io->buf, io->length_bytes);
 	n->sent_at_bytes = link->stream.queued_bytes;

@@ -182,8 +182,8 @@ const struct option settings_device_options[] = {
 	  .values = batch_wish_names,
 	  .def = "auto",
 	  .help = "Whether requests are fetched and committed many at a time (Linux 7.0). auto is "
-		  "off: on gains a little where queues are always deep and loses where they are "
-		  "not." },
+		  "on for nbd where the kernel has it, and off for the rest, where on gains a "
+		  "little when queues are always deep and loses when they are not." },
 	{ .name = "recovery",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct device_options, recovery),

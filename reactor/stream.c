@@ -201,15 +201,34 @@ static void flush_soon(struct stream *s)
 	reactor_at_turn_end(s->reactor, &s->flush, flush);
 }
 
+/* The i-th piece of those that are not sent, or the place for it. */
+static struct iovec *piece_at(const struct stream *s, unsigned i)
+{
+	unsigned at = s->out_first + i;
+
+	return &s->out[at < s->out_room ? at : at - s->out_room];
+}
+
+/* What stands behind the last piece in memory lengthens it; a send under way goes on with that. */
+static bool lengthens(struct stream *s, const uint8_t *data, size_t bytes)
+{
+	struct iovec *last;
+
+	if (s->out_nr == 0)
+		return false;
+	last = piece_at(s, s->out_nr - 1);
+	if ((const uint8_t *)last->iov_base + last->iov_len != data)
+		return false;
+	last->iov_len += bytes;
+	return true;
+}
+
 void stream_send(struct stream *s, const void *data, size_t bytes)
 {
-	unsigned last = s->out_first + s->out_nr;
-
 	ASSERT(s->state == STREAM_OPEN && s->out_nr < s->out_room && bytes > 0);
-	if (last >= s->out_room)
-		last -= s->out_room;
-	s->out[last] = (struct iovec){ .iov_base = (void *)(uintptr_t)data, .iov_len = bytes };
-	s->out_nr++;
+	if (!lengthens(s, data, bytes))
+		*piece_at(s, s->out_nr++) =
+			(struct iovec){ .iov_base = (void *)(uintptr_t)data, .iov_len = bytes };
 	s->queued_bytes += bytes;
 	flush_soon(s);
 }

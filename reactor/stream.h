@@ -114,7 +114,8 @@ int stream_connect(struct stream *s, const struct sockaddr *address, socklen_t a
 
 /*
  * Hands bytes over, to be sent at the end of this turn or when those before them are. There must be
- * room for a piece. They are sent when sent_bytes is what queued_bytes is after this call.
+ * room for a piece; bytes that stand directly behind the last piece in memory only lengthen it.
+ * They are sent when sent_bytes is what queued_bytes is after this call.
  */
 void stream_send(struct stream *s, const void *data, size_t bytes);
 

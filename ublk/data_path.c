@@ -78,6 +78,14 @@ static enum data_path best_path(uint8_t abilities, uint64_t features)
 	return DATA_PATH_COPY;
 }
 
+/* Where the backend gains nothing one command for each tag is cheaper. */
+static bool best_batch(enum batch_wish wish, uint8_t abilities, uint64_t features)
+{
+	if (wish == BATCH_AUTO)
+		return (abilities & BACKEND_BATCHES) && (features & UBLK_F_BATCH_IO);
+	return wish == BATCH_ON;
+}
+
 int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum batch_wish batch,
 		     uint8_t abilities, const char *backend, uint64_t features,
 		     char error[static DATA_PATH_ERROR_BYTES])
@@ -96,7 +104,7 @@ int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum b
 	}
 	*ret_choice = (struct data_choice){
 		.path = wish == DATA_PATH_AUTO ? best_path(abilities, features) : wish,
-		.batch = batch == BATCH_ON,
+		.batch = best_batch(batch, abilities, features),
 	};
 	return 0;
 }

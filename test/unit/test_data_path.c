@@ -83,6 +83,20 @@ static void test_what_cannot_be_had(void **state)
 	assert_non_null(strstr(error, "BATCH_IO (Linux 7.0)"));
 }
 
+/* Unless somebody says otherwise batches are for backends that gain by them. */
+static void test_batches(void **state)
+{
+	(void)state;
+	assert_int_equal(choose(DATA_PATH_AUTO, BATCH_AUTO, BACKEND_BATCHES, LINUX_7_2), 0);
+	assert_int_equal(data_path_flags(&choice), UBLK_F_BATCH_IO);
+	assert_int_equal(choose(DATA_PATH_AUTO, BATCH_AUTO, BACKEND_BATCHES, LINUX_6_17), 0);
+	assert_false(choice.batch);
+	assert_int_equal(choose(DATA_PATH_AUTO, BATCH_OFF, BACKEND_BATCHES, LINUX_7_2), 0);
+	assert_false(choice.batch);
+	assert_int_equal(choose(DATA_PATH_AUTO, BATCH_AUTO, BACKEND_DATA_FIXED, LINUX_7_2), 0);
+	assert_false(choice.batch);
+}
+
 /* A stack can do what all of it can. */
 static void test_abilities_of_a_stack(void **state)
 {
@@ -90,12 +104,15 @@ static void test_abilities_of_a_stack(void **state)
 				  skeleton = { .ops = &backend_skeleton },
 				  slow = { .ops = &backend_throttle, .child = &file },
 				  slower = { .ops = &backend_delay, .child = &mem },
-				  odd = { .ops = &backend_error, .child = &skeleton };
+				  odd = { .ops = &backend_error, .child = &skeleton },
+				  nbd = { .ops = &backend_nbd },
+				  far = { .ops = &backend_throttle, .child = &nbd };
 
 	(void)state;
 	assert_int_equal(backend_spec_data(&slow), BACKEND_DATA_FIXED);
 	assert_int_equal(backend_spec_data(&slower), BACKEND_DATA_MOVES);
 	assert_int_equal(backend_spec_data(&odd), 0);
+	assert_int_equal(backend_spec_data(&far), BACKEND_BATCHES);
 }
 
 static void fill(struct ublk_params *p, struct backend_limits limits, enum data_path path)
@@ -135,11 +152,9 @@ static void test_limits_of_pages(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_auto_takes_the_best),
-		cmocka_unit_test(test_wishes),
-		cmocka_unit_test(test_what_cannot_be_had),
-		cmocka_unit_test(test_abilities_of_a_stack),
-		cmocka_unit_test(test_limits_of_pages),
+		cmocka_unit_test(test_auto_takes_the_best),  cmocka_unit_test(test_wishes),
+		cmocka_unit_test(test_what_cannot_be_had),   cmocka_unit_test(test_batches),
+		cmocka_unit_test(test_abilities_of_a_stack), cmocka_unit_test(test_limits_of_pages),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

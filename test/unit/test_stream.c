@@ -116,7 +116,7 @@ static int setup(void **state)
 	(void)state;
 	seen = (struct seen){ 0 };
 	peer = -1;
-	big = calloc(1, BIG_BYTES);
+	big = calloc(2, BIG_BYTES);
 	listen_here(4);
 	assert_int_equal(reactor_init(&r, &reactor_params), 0);
 	assert_int_equal(stream_init(&s, &r, &params), 0);
@@ -245,15 +245,35 @@ static void test_gathers(void **state)
 	assert_string_equal(text, "one two three");
 }
 
-/* Round and round the ring of pieces, through a socket that takes a part at a time. */
-static void test_sends_much(void **state)
+/* What stands behind each other goes as one piece, whatever of it is sent by then. */
+static void test_lengthens(void **state)
+{
+	static const char words[] = "one two three";
+	char text[64] = "";
+
+	(void)state;
+	connect_peer();
+	stream_send(&s, words, 4);
+	stream_send(&s, words + 4, 4);
+	assert_int_equal(stream_send_room(&s), PIECES - 1);
+	assert_int_equal(s.queued_bytes, 8);
+	UNTIL(s.sent_bytes == 8);
+	stream_send(&s, words + 8, 5);
+	UNTIL(s.sent_bytes == 13);
+	assert_int_equal(recv(peer, text, sizeof(text), 0), 13);
+	assert_string_equal(text, words);
+}
+
+/* Through a socket that takes a part at a time; what is to be sent is in `copies` places by turns.
+ */
+static void send_much(unsigned copies)
 {
 	uint64_t wanted = 0, got = 0;
 	uint8_t buf[10000];
+	unsigned copy = 0;
 
-	(void)state;
-	for (size_t i = 0; i < BIG_BYTES; i++)
-		big[i] = (uint8_t)(i * 7 + (i >> 8));
+	for (size_t i = 0; i < 2 * BIG_BYTES; i++)
+		big[i] = (uint8_t)(i % BIG_BYTES * 7 + (i % BIG_BYTES >> 8));
 	connect_peer();
 	while (got < 3 * BIG_BYTES) {
 		ssize_t bytes;
@@ -262,7 +282,7 @@ static void test_sends_much(void **state)
 			size_t at = wanted % BIG_BYTES;
 			size_t piece = MIN((size_t)333333, BIG_BYTES - at);
 
-			stream_send(&s, big + at, piece);
+			stream_send(&s, big + copy++ % copies * BIG_BYTES + at, piece);
 			wanted += piece;
 		}
 		reactor_turn(&r, false);
@@ -274,6 +294,20 @@ static void test_sends_much(void **state)
 	}
 	UNTIL(s.sent_bytes == wanted);
 	assert_int_equal(s.wire_sent_bytes, wanted);
+}
+
+/* Round and round the ring of pieces. */
+static void test_sends_much(void **state)
+{
+	(void)state;
+	send_much(2);
+}
+
+/* Pieces grow while they are being sent. */
+static void test_sends_much_in_a_row(void **state)
+{
+	(void)state;
+	send_much(1);
 }
 
 /* A head by the stream's memory, its body straight to its place, the next head behind it. */
@@ -467,7 +501,9 @@ int main(void)
 		STREAM(test_closed_while_it_connects),
 		STREAM(test_closed_at_once),
 		STREAM(test_gathers),
+		STREAM(test_lengthens),
 		STREAM(test_sends_much),
+		STREAM(test_sends_much_in_a_row),
 		STREAM(test_receives_into),
 		STREAM(test_limit),
 		STREAM(test_peer_goes),
