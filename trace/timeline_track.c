@@ -221,7 +221,7 @@ void flow_between(struct slice_ref from, struct slice_ref to)
 {
 	struct slice *a = slice_at(from), *b = slice_at(to);
 
-	if (a && b && a != b && a->start_ns <= b->start_ns)
+	if (a && b && a->start_ns < b->start_ns)
 		flow_end(to, flow_begin(from));
 }
 

@@ -84,11 +84,15 @@ void slice_arg_copy(struct slice_ref s, const char *name, const char *text);
 /* "result": a number, or the errno by name. */
 void slice_arg_result(struct slice_ref s, int64_t result);
 
-/* An arrow begins at s. Returns its id, which must go to flow_end once, or 0. */
+/*
+ * An arrow begins at s. Returns its id, which must go to flow_end once, or 0. The slice where it
+ * ends has to start later, be it by a nanosecond: viewers sort by time, and leave out an arrow that
+ * ends before it has begun.
+ */
 uint64_t flow_begin(struct slice_ref s);
 /* It ends at s, which was just made. flow 0: nothing. */
 void flow_end(struct slice_ref s, uint64_t flow);
-/* An arrow between slices that are both there. */
+/* An arrow between slices that are both there, and start in this order; else none. */
 void flow_between(struct slice_ref from, struct slice_ref to);
 
 /* Ends all that is open, hands out all, frees the tracks. */

@@ -181,7 +181,7 @@ static void check_arrow(void *value, void *arg)
 
 	(void)arg;
 	assert_true(a->from && a->to);
-	assert_true(a->from_ns <= a->to_ns);
+	assert_true(a->from_ns < a->to_ns);
 }
 
 static void free_value(void *value, void *arg)
