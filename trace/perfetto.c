@@ -39,7 +39,12 @@ enum {
 	EVENT_FLOW = 47,
 	EVENT_FLOW_END = 48,
 };
-enum { ANNOTATION_NAME_IID = 1, ANNOTATION_INT = 4, ANNOTATION_STRING_IID = 17 };
+enum {
+	ANNOTATION_NAME_IID = 1,
+	ANNOTATION_UINT = 3,
+	ANNOTATION_INT = 4,
+	ANNOTATION_STRING_IID = 17,
+};
 enum { INTERNED_EVENT_NAME = 2, INTERNED_ANNOTATION_NAME = 3, INTERNED_STRING = 29 };
 enum { INTERNED_IID = 1, INTERNED_TEXT = 2 };
 
@@ -165,7 +170,8 @@ static uint64_t intern(struct perfetto *p, struct text_table *table, unsigned fi
 
 	if (number == 0) {
 		/* more names than any trace has: the rest share one */
-		number = text_number(table, "", TEXTS_MAX + 1, &is_new);
+		text = "(one of too many names)";
+		number = text_number(table, text, TEXTS_MAX + 1, &is_new);
 	}
 	if (!is_new)
 		return number;
@@ -245,7 +251,8 @@ static void put_arg(struct perfetto *p, const struct timeline_arg *arg)
 		put_uint(&p->inner, ANNOTATION_STRING_IID,
 			 intern(p, &p->texts, INTERNED_STRING, arg->text));
 	else
-		put_uint(&p->inner, ANNOTATION_INT, (uint64_t)arg->number);
+		put_uint(&p->inner, arg->is_unsigned ? ANNOTATION_UINT : ANNOTATION_INT,
+			 (uint64_t)arg->number);
 	put_message(&p->event, EVENT_ANNOTATION, &p->inner);
 }
 

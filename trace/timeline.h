@@ -29,6 +29,7 @@ struct timeline_arg {
 	const char *name;
 	const char *text; /* NULL: number */
 	int64_t number;
+	bool is_unsigned; /* number: of a uint64_t, as a user_data with its highest bit set */
 };
 
 #define TIMELINE_ARGS_MAX 15u /* as many as FXT takes */

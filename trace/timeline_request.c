@@ -79,7 +79,7 @@ static void sqe_args(struct slice_ref s, const struct event *e)
 	const struct event_sqe *sqe = &e->sqe;
 	char text[128];
 
-	slice_arg(s, "user_data", (int64_t)e->user_data);
+	slice_arg_unsigned(s, "user_data", e->user_data);
 	slice_arg(s, "fd", sqe->fd);
 	slice_arg(s, "len", sqe->len);
 	slice_arg(s, "offset", (int64_t)sqe->offset);
@@ -127,7 +127,7 @@ static void on_link(struct timeline *t, const struct event *e)
 	if (!r || !head)
 		return;
 	flow_between(head->submit, r->submit);
-	slice_arg(r->submit, "linked_after", (int64_t)head->user_data);
+	slice_arg_unsigned(r->submit, "linked_after", head->user_data);
 }
 
 /* ---- between ---- */
@@ -144,7 +144,7 @@ static void on_waiting(struct timeline *t, struct ring *ring, const struct event
 		return;
 	r->path = path;
 	slice_arg_text(s, "request", r->name);
-	slice_arg(s, "user_data", (int64_t)r->user_data);
+	slice_arg_unsigned(s, "user_data", r->user_data);
 	if (e->type == EVENT_POLL)
 		slice_arg(s, "mask", (int64_t)e->value);
 	step(r, s);
@@ -171,7 +171,7 @@ static void on_worker(struct timeline *t, struct ring *ring, const struct event 
 
 	track_end_to(track, e->time_ns, 0);
 	s = track_begin(track, after_flow(r, e->time_ns), r ? r->name : "request");
-	slice_arg(s, "user_data", (int64_t)e->user_data);
+	slice_arg_unsigned(s, "user_data", e->user_data);
 	slice_arg(s, "cpu", e->cpu);
 	if (!r)
 		return;
@@ -186,7 +186,7 @@ static void cqe_args(struct slice_ref s, const struct event *e, const struct req
 	uint64_t submit_ns = e->cqe.submit_ns ? e->cqe.submit_ns : r ? r->submit_ns : 0;
 
 	slice_arg_result(s, e->cqe.res);
-	slice_arg(s, "user_data", (int64_t)e->user_data);
+	slice_arg_unsigned(s, "user_data", e->user_data);
 	if (e->cqe.flags)
 		slice_arg(s, "flags", e->cqe.flags);
 	if (submit_ns && submit_ns <= e->time_ns)
@@ -256,7 +256,7 @@ void unreaped_drop(struct timeline *t, struct ring *ring, size_t nr)
 			continue;
 		s = track_point(ring->reaped, MAX(t->now_ns, ring->unreaped[i].flow_ns + 1),
 				"not seen to be taken");
-		slice_arg(s, "user_data", (int64_t)ring->unreaped[i].user_data);
+		slice_arg_unsigned(s, "user_data", ring->unreaped[i].user_data);
 		flow_end(s, ring->unreaped[i].flow);
 	}
 	if (nr == 0)
@@ -283,7 +283,7 @@ static void on_reap(struct timeline *t, struct ring *ring, const struct event *e
 			(ring->unreaped_nr - i) * sizeof(struct unreaped));
 	}
 	s = track_point(track, MAX(e->time_ns, u.flow_ns + 1), "taken");
-	slice_arg(s, "user_data", (int64_t)e->user_data);
+	slice_arg_unsigned(s, "user_data", e->user_data);
 	slice_arg_result(s, e->cqe.res);
 	slice_arg(s, "tid", e->tid);
 	flow_end(s, u.flow);
@@ -320,12 +320,12 @@ void request_event(struct timeline *t, struct ring *ring, const struct event *e)
 		on_reap(t, ring, e);
 		break;
 	case EVENT_OVERFLOW:
-		slice_arg(track_point(ring->complete, e->time_ns, "CQ overflow"), "user_data",
-			  (int64_t)e->user_data);
+		slice_arg_unsigned(track_point(ring->complete, e->time_ns, "CQ overflow"),
+				   "user_data", e->user_data);
 		break;
 	case EVENT_FAIL_LINK:
-		slice_arg(track_point(ring->complete, e->time_ns, "link failed"), "user_data",
-			  (int64_t)e->user_data);
+		slice_arg_unsigned(track_point(ring->complete, e->time_ns, "link failed"),
+				   "user_data", e->user_data);
 		break;
 	default:
 		break;

@@ -78,6 +78,7 @@ uint64_t slice_start_ns(struct slice_ref s);
 
 /* Of a slice that is no longer here, or never was, nothing is told. */
 void slice_arg(struct slice_ref s, const char *name, int64_t number);
+void slice_arg_unsigned(struct slice_ref s, const char *name, uint64_t number);
 void slice_arg_text(struct slice_ref s, const char *name, const char *static_text);
 /* One of a slice; the text is copied. */
 void slice_arg_copy(struct slice_ref s, const char *name, const char *text);

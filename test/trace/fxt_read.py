@@ -72,8 +72,10 @@ class Reader:
         kind = head & 15
         if kind == 6:
             value = self.string(head >> 32 & 0xFFFF, words)
-        elif kind in (3, 8):
+        elif kind == 3:
             value = signed(words.word())
+        elif kind in (4, 8):
+            value = words.word()
         else:
             raise Broken(f"argument of type {kind}")
         if words.at - start != (head >> 4 & 0xFFF) * 8:

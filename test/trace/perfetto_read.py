@@ -56,7 +56,7 @@ TRACK = {1: ("uuid", 0, 0), 2: ("name", 2, 0), 3: ("process", 2, 0), 5: ("parent
 PROCESS = {1: ("pid", 0, 0), 6: ("name", 2, 0)}
 EVENT = {4: ("args", 2, 1), 9: ("kind", 0, 0), 10: ("name", 0, 0), 11: ("track", 0, 0), 30: ("value", 0, 0),
          47: ("flows", 1, 1), 48: ("flow_ends", 1, 1)}
-ARG = {1: ("name", 0, 0), 4: ("number", 0, 0), 17: ("text", 0, 0)}
+ARG = {1: ("name", 0, 0), 3: ("unsigned", 0, 0), 4: ("number", 0, 0), 17: ("text", 0, 0)}
 INTERNED = {2: ("names", 2, 1), 3: ("arg_names", 2, 1), 29: ("texts", 2, 1)}
 TEXT = {1: ("iid", 0, 0), 2: ("text", 2, 0)}
 
@@ -148,8 +148,8 @@ class Reader:
     def begin(self, time, e):
         args = {}
         for a in (message(a, ARG) for a in e["args"]):
-            text = self.tables["texts"][a["text"]] if "text" in a else signed(a["number"])
-            args[self.tables["arg_names"][a["name"]]] = text
+            value = self.tables["texts"][a["text"]] if "text" in a else a.get("unsigned")
+            args[self.tables["arg_names"][a["name"]]] = signed(a["number"]) if value is None else value
         if len(args) != len(e["args"]):
             self.model.error("an argument twice")
         s = Slice(e["track"], time, -1, self.tables["names"][e["name"]], args)

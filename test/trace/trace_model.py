@@ -85,6 +85,8 @@ class Model:
         bad = [f"{self.where(s)} has {len(s.args)} arguments" for s in self.slices if len(s.args) > 15]
         names = [s.name for s in self.slices] + list(self.processes.values()) + [n for _, n in self.tracks.values()]
         bad += [f"a name of {len(n)} characters" for n in names if len(n) >= 1 << 15]
+        bad += [f"{self.where(s)} has user_data {s.args['user_data']}" for s in self.slices
+                if not 0 <= s.args.get("user_data", 0) < 1 << 64]
         bad += ["an empty name" for n in names if not n]
         bad += [f"unprintable name {n!r}" for n in set(names) if not n.isprintable()]
         return bad
