@@ -185,10 +185,13 @@ static struct fxt_thread *thread_new(struct fxt *f, uint64_t track, uint64_t pro
 static void on_track(void *w, uint64_t track, uint64_t process, const char *name)
 {
 	struct fxt *f = w;
-	struct fxt_thread *thread = thread_new(f, track, process);
+	struct fxt_thread *thread = map_get(&f->threads, track, 0);
+	bool known = thread != NULL;
 
 	write_object(f, OBJECT_THREAD, track, name, process);
-	if (f->thread_nr == FXT_THREADS_MAX)
+	if (!known)
+		thread = thread_new(f, track, process);
+	if (known || f->thread_nr == FXT_THREADS_MAX)
 		return;
 	thread->ref = ++f->thread_nr;
 	write_thread(f, thread);

@@ -28,7 +28,14 @@ enum {
 	PACKET_TRACK_DESCRIPTOR = 60,
 };
 enum { SNAPSHOT_CLOCK = 1, CLOCK_ID = 1, CLOCK_TIMESTAMP = 2 };
-enum { TRACK_UUID = 1, TRACK_NAME = 2, TRACK_PROCESS = 3, TRACK_PARENT = 5, TRACK_COUNTER = 8 };
+enum {
+	TRACK_UUID = 1,
+	TRACK_NAME = 2,
+	TRACK_PROCESS = 3,
+	TRACK_PARENT = 5,
+	TRACK_COUNTER = 8,
+	TRACK_MERGE = 15,
+};
 enum { PROCESS_PID = 1, PROCESS_NAME = 6 };
 enum {
 	EVENT_ANNOTATION = 4,
@@ -50,6 +57,7 @@ enum { INTERNED_IID = 1, INTERNED_TEXT = 2 };
 
 enum { EVENT_SLICE_BEGIN = 1, EVENT_SLICE_END = 2, EVENT_COUNTER = 4 };
 enum { CLOCK_IS_REALTIME = 1, CLOCK_IS_MONOTONIC = 3, CLOCK_IS_BOOTTIME = 6 }; /* BuiltinClock */
+enum { MERGE_NONE = 2 };
 enum { STATE_CLEARED = 1, STATE_NEEDED = 2 };
 
 #define SEQUENCE 1
@@ -205,11 +213,15 @@ static void put_track(struct perfetto *p, uint64_t track, uint64_t process, cons
 static void on_track(void *w, uint64_t track, uint64_t process, const char *name)
 {
 	struct perfetto *p = w;
-	struct open_slices *o = memory_zalloc(sizeof(*o));
+	struct open_slices *o = map_get(&p->open, track, 0);
 
-	o->track = track;
-	map_put(&p->open, track, 0, o);
+	if (!o) {
+		o = memory_zalloc(sizeof(*o));
+		o->track = track;
+		map_put(&p->open, track, 0, o);
+	}
 	put_track(p, track, process, name);
+	put_uint(&p->inner, TRACK_MERGE, MERGE_NONE); /* else its first name stays */
 	put_message(&p->packet, PACKET_TRACK_DESCRIPTOR, &p->inner);
 	write_packet(p, 0);
 }

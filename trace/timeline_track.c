@@ -252,6 +252,11 @@ struct track *track_new(struct tracks *all, uint64_t process, const char *name)
 	return t;
 }
 
+void track_rename(struct track *t, uint64_t process, const char *name)
+{
+	t->all->ops->track(t->all->w, t->id, process, name);
+}
+
 uint64_t track_new_counter(struct tracks *all, uint64_t process, const char *name)
 {
 	uint64_t id = ++all->next_id;

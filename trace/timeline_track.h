@@ -62,6 +62,7 @@ struct tracks {
 
 uint64_t process_new(struct tracks *all, const char *name);
 struct track *track_new(struct tracks *all, uint64_t process, const char *name);
+void track_rename(struct track *t, uint64_t process, const char *name);
 /* Returns the id for ops->counter. */
 uint64_t track_new_counter(struct tracks *all, uint64_t process, const char *name);
 

@@ -118,7 +118,7 @@ class Reader:
         if kind == 1:
             self.model.processes[koid] = name
         elif kind == 2:
-            self.model.tracks[koid] = (args["process"], name)
+            self.model.track(koid, args["process"], name)
         else:
             raise Broken(f"object of type {kind}")
 

@@ -23,6 +23,15 @@ agree() {
 
 said() { jq -e "$1" "$tmp/f" >/dev/null || { cat "$tmp/f"; return 1; }; }
 
+renamed() {
+	for reader in "perfetto_read.py $tmp/t.pftrace" "fxt_read.py $tmp/t.fxt"; do
+		# shellcheck disable=SC2086
+		"$here"/$reader --dump >"$tmp/dump" || return
+		jq -e '[.tracks[][1]] | index("prog 400") and index("prog 400 off CPU") and (map(select(test("env|ublktrace"))) == [])' "$tmp/dump" &&
+			jq -e '[.processes[]] | index("prog (400)")' "$tmp/dump" || return
+	done
+}
+
 # A byte in the middle is another one: some rule of some reader must find most of them.
 broken() {
 	python3 - "$tmp" "$here" <<'PY'
@@ -62,6 +71,7 @@ ok "what happened is in it" said '.names.read == 64 and .names["backend read"] =
 	.links["thread -> ublk request"] == 64 and .links["complete -> ublk reap"] == 64 and
 	.links["submit -> submit"] == 8 and .links["waiting -> io-wq"] == 8 and .links["io-wq -> complete"] == 8 and
 	.links["waiting -> complete"] == 8 and .links["complete -> reaped"] == 62 and (.names | has("not seen to be taken") | not)'
+ok "the last name of a thread is its name" renamed
 ok "it counts from its start" said '.first_ns == 0 and .last_ns < 1e9'
 ok "losses are in it" said '.lost["lost: ring buffer full"] == 3 and .lost["lost: unmatched"] == 2'
 ok "a broken file is found" broken

@@ -27,6 +27,14 @@ class Model:
         if len(self.errors) < 50:
             self.errors.append(text)
 
+    def track(self, number, process, name):
+        """Told again when it has another name."""
+        if self.tracks.get(number, (process,))[0] != process:
+            self.error(f"track {number} changes its process")
+        if self.tracks.get(number) == (process, name):
+            self.error(f"track {number} is told twice")
+        self.tracks[number] = (process, name)
+
     # --- the rules: each returns what breaks it ---
 
     def known_tracks(self):
