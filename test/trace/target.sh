@@ -47,6 +47,15 @@ named() {
 	done
 }
 
+# The process PID records: it has its handlers (of SIGINT) then.
+await() {
+	for _ in $(seq 100); do
+		grep -qs 'SigCgt:.*[2367abef]$' "/proc/$1/status" && return
+		sleep 0.1
+	done
+	return 1
+}
+
 # ^C ends tee too, and then nobody reads what ublktrace says.
 no_reader() {
 	(record -o "$tmp/p.pftrace" -c "$known" -o "$tmp/known.json"; echo $? >"$tmp/code") 2>&1 | true
@@ -57,10 +66,7 @@ hangup() {
 	local pid
 	"$build/bin/ublktrace" record --all -o "$tmp/h.csv" 2>"$tmp/err" &
 	pid=$!
-	for _ in $(seq 100); do
-		grep -qs 'SigCgt:.*[13579bdf]$' "/proc/$pid/status" && break
-		sleep 0.1
-	done
+	await $pid || return
 	kill -HUP $pid
 	wait $pid && says '^lost: '
 }
@@ -70,10 +76,7 @@ stubborn() {
 	local pid
 	setsid "$build/bin/ublktrace" record -o "$tmp/s.csv" -c sh -c 'trap "" TERM INT; while :; do sleep 0.1; done' 2>"$tmp/err" &
 	pid=$!
-	for _ in $(seq 100); do
-		grep -qs 'SigCgt:.*[2367abef]$' "/proc/$pid/status" && break
-		sleep 0.1
-	done
+	await $pid || return
 	kill -INT $pid
 	for _ in $(seq 100); do
 		says 'does not end by SIGTERM' && break
@@ -102,6 +105,39 @@ input()' >"$tmp/tid" < <(sleep 20) &
 	local ret=$?
 	kill $pid
 	[ $ret = 0 ] && says "is a thread of the process $pid"
+}
+
+# A ring of another process at the address of one that is gone. The kernel frees rings later.
+reused() {
+	local pid tracer
+	mkfifo "$tmp/go"
+	python3 -c '
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None)
+open(sys.argv[1]).read()
+fds = [libc.syscall(425, 8, (ctypes.c_uint8 * 120)()) for _ in range(100)]
+for fd in fds:
+    os.close(fd)
+time.sleep(60)' "$tmp/go" &
+	pid=$!
+	"$build/bin/ublktrace" record -p $pid -o "$tmp/r.csv" 2>"$tmp/err" &
+	tracer=$!
+	await $tracer && echo >"$tmp/go"
+	sleep 3
+	"$known" --repeat 20 -o "$tmp/known.json"
+	kill $pid
+	wait $tracer
+	cat "$tmp/err"
+	says ' 100 RING' && says ' 0 unmatched' && ! grep -vE "^Timestamp|,$pid,$pid," "$tmp/r.csv"
+}
+
+many() {
+	ends 0 record -c python3 -S -c '
+import os
+for _ in range(17000):
+    if not os.fork():
+        os._exit(0)
+    os.wait()' && says ' 0 map full'
 }
 
 full() {
@@ -136,6 +172,8 @@ ok "a command that does not end: the files are written, ^C kills it" stubborn
 ok "-p of a thread is refused" of_thread
 ok "a command that is not there" ends 127 record -c /nonexistent
 ok "a process that is not there" ends 2 record -p 2147483647
+ok "nothing of a ring that has the place of a closed one" reused
+ok "many thousands of processes, one after the other" many
 for format in csv pftrace fxt; do
 	ok "a full disk is told ($format)" full $format
 done

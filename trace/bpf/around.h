@@ -25,6 +25,17 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	return 0;
 }
 
+/* Its number may become that of any other; those of many thousands have no room. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(process_exit, struct task_struct *task)
+{
+	__u32 group = (__u32)task->tgid;
+
+	if (!watch_all && task->signal->live.counter == 0)
+		bpf_map_delete_elem(&groups, &group);
+	return 0;
+}
+
 /* ---- context switches ---- */
 
 static __always_inline void switch_send(struct task_struct *task, __u64 runs)

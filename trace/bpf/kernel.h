@@ -80,8 +80,14 @@ struct file {
 struct io_uring_task {
 	struct file *registered_rings[16]; /* IO_RINGFD_REG_MAX */
 } CORE;
+struct signal_struct {
+	struct {
+		int counter;
+	} live; /* threads that have not ended */
+} CORE;
 struct task_struct {
 	int pid, tgid;
+	struct signal_struct *signal;
 	char comm[16];
 	unsigned int flags;
 	void *worker_private;
