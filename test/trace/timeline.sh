@@ -85,6 +85,8 @@ ok "a full disk is told (fxt)" full fxt
 ok "a long trace is made" made 12000 128
 ok "it is read back" reads
 
+ok "the sample of the docs is read back" "$here/perfetto_read.py" "$here/../../docs/trace/sample.pftrace.gz"
+
 # protobufjs is kept in the build folder.
 modules=$build/node_modules
 protobufjs() {
