@@ -34,8 +34,8 @@ int target_spawn(struct target *t);
 void target_go(struct target *t);
 
 /*
- * Until the time is over, ^C, SIGTERM or SIGHUP, or the end of the process: calls turn(arg) again and
- * again, which waits for at most 100 ms. Returns the first negative value of turn, or 0.
+ * Until the time is over, ^C, SIGTERM or SIGHUP, or the end of the process: calls turn(arg) again
+ * and again, which waits for at most 100 ms. Returns the first negative value of turn, or 0.
  */
 int target_run(const struct target *t, int (*turn)(void *arg), void *arg);
 

@@ -170,7 +170,7 @@ void slice_arg_copy(struct slice_ref s, const char *name, const char *text)
 {
 	struct slice *slice = slice_at(s);
 
-	if (!slice)
+	if (!slice || !*text)
 		return;
 	snprintf(slice->text, sizeof(slice->text), "%s", text);
 	slice_arg_text(s, name, copied);

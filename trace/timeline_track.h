@@ -81,7 +81,8 @@ uint64_t slice_start_ns(struct slice_ref s);
 void slice_arg(struct slice_ref s, const char *name, int64_t number);
 void slice_arg_unsigned(struct slice_ref s, const char *name, uint64_t number);
 void slice_arg_text(struct slice_ref s, const char *name, const char *static_text);
-/* One of a slice; the text is copied. */
+/* One of a slice; the text is copied. An empty one says nothing: Perfetto's reader of FXT drops an
+ * event for it. */
 void slice_arg_copy(struct slice_ref s, const char *name, const char *text);
 /* "result": a number, or the errno by name. */
 void slice_arg_result(struct slice_ref s, int64_t result);

@@ -95,6 +95,7 @@ class Model:
         bad += [f"a name of {len(n)} characters" for n in names if len(n) >= 1 << 15]
         bad += [f"{self.where(s)} has user_data {s.args['user_data']}" for s in self.slices
                 if not 0 <= s.args.get("user_data", 0) < 1 << 64]
+        bad += [f"{self.where(s)} has an empty text" for s in self.slices if "" in s.args.values()]
         bad += ["an empty name" for n in names if not n]
         bad += [f"unprintable name {n!r}" for n in set(names) if not n.isprintable()]
         return bad
