@@ -47,6 +47,18 @@ named() {
 	done
 }
 
+# One thread of it ends early, and is not off its CPU from then on: nothing is.
+ended() {
+	ends 0 record -o "$tmp/e.pftrace" -c python3 -S -c '
+import threading, time
+t = threading.Thread(target=time.sleep, args=(0.1,))
+t.start()
+t.join()
+time.sleep(0.3)' || return
+	"$here/perfetto_read.py" "$tmp/e.pftrace" --dump >"$tmp/dump" || return
+	jq -e '[.slices[] | select(.[3] == "off CPU")] | length > 2 and all(.[4].end == null)' "$tmp/dump"
+}
+
 # The process PID records: it has its handlers (of SIGINT) then.
 await() {
 	for _ in $(seq 100); do
@@ -166,6 +178,7 @@ no_rights() {
 }
 
 ok "programs and threads have their last name" named
+ok "a thread that has ended is nowhere" ended
 ok "the file is whole when nobody reads stderr" no_reader
 ok "SIGHUP ends it as ^C does" hangup
 ok "a command that does not end: the files are written, ^C kills it" stubborn

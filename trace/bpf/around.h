@@ -38,6 +38,8 @@ int BPF_PROG(process_exit, struct task_struct *task)
 
 /* ---- context switches ---- */
 
+enum { STATE_DEAD = 0x80 }; /* TASK_DEAD of include/linux/sched.h: it never comes back */
+
 static __always_inline void switch_send(struct task_struct *task, __u64 runs)
 {
 	__u32 thread = (__u32)task->pid;
@@ -63,7 +65,8 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 {
 	if (!watch_on)
 		return 0;
-	switch_send(prev, 0);
+	if (!(prev->__state & STATE_DEAD))
+		switch_send(prev, 0);
 	switch_send(next, 1);
 	worker_switch(next);
 	return 0;

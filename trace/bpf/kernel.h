@@ -89,7 +89,7 @@ struct task_struct {
 	int pid, tgid;
 	struct signal_struct *signal;
 	char comm[16];
-	unsigned int flags;
+	unsigned int __state, flags;
 	void *worker_private;
 	struct files_struct *files;
 	struct io_uring_task *io_uring;
