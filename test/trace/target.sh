@@ -157,6 +157,18 @@ full() {
 	ends 1 record -o "$tmp/full.$1" -c "$known" -o "$tmp/known.json" && says "full.$1 is not complete: No space"
 }
 
+# What the other commands print goes to stdout, or to a file of theirs.
+full_stdout() {
+	"$build/bin/ublktrace" "$@" 2>"$tmp/err" >/dev/full
+	[ $? = 1 ] || { echo "ublktrace $* ends well"; return 1; }
+	cat "$tmp/err"
+	says 'No space left on device'
+}
+full_others() {
+	full_stdout probes && full_stdout latency --all --duration 0.2 && full_stdout stacks --duration 0.2 &&
+		full_stdout stacks --duration 0.2 --svg && full_stdout stacks --duration 0.2 -o /dev/full
+}
+
 broken_pipe() {
 	mkfifo "$tmp/pipe.csv"
 	head -c 10 "$tmp/pipe.csv" >"$tmp/head" &
@@ -185,11 +197,13 @@ ok "a command that does not end: the files are written, ^C kills it" stubborn
 ok "-p of a thread is refused" of_thread
 ok "a command that is not there" ends 127 record -c /nonexistent
 ok "a process that is not there" ends 2 record -p 2147483647
+ok "... nor for control" ends 2 timeout 20 "$build/bin/ublktrace" control -p 2147483647 --duration 9
 ok "nothing of a ring that has the place of a closed one" reused
 ok "many thousands of processes, one after the other" many
 for format in csv pftrace fxt; do
 	ok "a full disk is told ($format)" full $format
 done
+ok "... by the other commands, too" full_others
 ok "a broken pipe is told" broken_pipe
 ok "one file twice is refused" ends 2 record -o "$tmp/d.csv" -o "$tmp/d.csv" -c true
 ok "the files are for their owner" private
