@@ -27,6 +27,7 @@ tap top 120 test/cli/top.py build/asan/bin
 tap page 120 test/page/page.sh build/asan
 tap trace-timeline 300 test/trace/timeline.sh build/asan
 tap trace-record 120 test/trace/record.sh build/release
+tap trace-target 120 test/trace/target.sh build/release
 tap trace-selftest 120 test/trace/selftest.sh build/release/bin
 tap sim-asan 300 build/asan/bin/sim --runs 128 --ios 1000
 tap lint 600 test/lint.sh build/clang

@@ -24,6 +24,7 @@
 #include "trace/machine.h"
 #include "trace/point.h"
 #include "trace/recursion.h"
+#include "trace/target.h"
 #include "control.skel.h"
 
 #define PENDING_MAX 64u
@@ -424,5 +425,7 @@ int command_control(int argc, char **argv)
 
 	if (ret)
 		return ret < 0 ? 0 : ret;
+	if (o.pid && !target_check(&(struct target){ .pid = (pid_t)o.pid }))
+		return 2;
 	return run(&o);
 }

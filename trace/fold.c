@@ -94,6 +94,7 @@ static void write_frame(FILE *out, const char *name)
 
 int fold_write(const struct fold *f, FILE *out)
 {
+	errno = 0;
 	for (size_t i = 0; i < f->line_nr; i++) {
 		for (unsigned j = 0; j < f->line[i].frame_nr; j++) {
 			if (j)
@@ -102,7 +103,7 @@ int fold_write(const struct fold *f, FILE *out)
 		}
 		fprintf(out, " %" PRIu64 "\n", f->line[i].count);
 	}
-	return fflush(out) || ferror(out) ? -EIO : 0;
+	return fflush(out) || ferror(out) ? (errno ? -errno : -EIO) : 0;
 }
 
 /* block/blk-mq.c. The first row that is in the stack says it: a requeued request comes to the

@@ -129,6 +129,7 @@ int fold_write_svg(const struct fold *f, FILE *out, const char *title)
 
 	for (size_t i = 0; i < f->line_nr; i++)
 		p.depth = MAX(p.depth, f->line[i].frame_nr);
+	errno = 0;
 	fprintf(out,
 		"<?xml version=\"1.0\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
 		"height=\"%u\" font-family=\"monospace\" font-size=\"11\">\n"
@@ -140,5 +141,5 @@ int fold_write_svg(const struct fold *f, FILE *out, const char *title)
 	if (p.total)
 		draw_lines(&p, 0, f->line_nr, 0, 0);
 	fputs("</svg>\n", out);
-	return fflush(out) || ferror(out) ? -EIO : 0;
+	return fflush(out) || ferror(out) ? (errno ? -errno : -EIO) : 0;
 }

@@ -31,7 +31,7 @@ enum {
 	EVENT_KIND_FLOW_BEGIN = 8,
 	EVENT_KIND_FLOW_END = 10,
 };
-enum { ARG_INT64 = 3, ARG_STRING = 6, ARG_KOID = 8 };
+enum { ARG_INT64 = 3, ARG_UINT64 = 4, ARG_STRING = 6, ARG_KOID = 8 };
 enum { OBJECT_PROCESS = 1, OBJECT_THREAD = 2 };
 
 #define FXT_MAGIC 0x0016547846040010ull
@@ -185,10 +185,13 @@ static struct fxt_thread *thread_new(struct fxt *f, uint64_t track, uint64_t pro
 static void on_track(void *w, uint64_t track, uint64_t process, const char *name)
 {
 	struct fxt *f = w;
-	struct fxt_thread *thread = thread_new(f, track, process);
+	struct fxt_thread *thread = map_get(&f->threads, track, 0);
+	bool known = thread != NULL;
 
 	write_object(f, OBJECT_THREAD, track, name, process);
-	if (f->thread_nr == FXT_THREADS_MAX)
+	if (!known)
+		thread = thread_new(f, track, process);
+	if (known || f->thread_nr == FXT_THREADS_MAX)
 		return;
 	thread->ref = ++f->thread_nr;
 	write_thread(f, thread);
@@ -238,7 +241,7 @@ static void put_arg(struct fxt *f, const struct timeline_arg *arg)
 		put_inline(f, ref, arg->name);
 		put_inline(f, text, arg->text);
 	} else {
-		put_word(&f->record, ARG_INT64 | ref << 16);
+		put_word(&f->record, (arg->is_unsigned ? ARG_UINT64 : ARG_INT64) | ref << 16);
 		put_inline(f, ref, arg->name);
 		put_word(&f->record, (uint64_t)arg->number);
 	}

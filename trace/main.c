@@ -5,6 +5,7 @@
  * is exit code 2; a missing right, module or kernel feature is exit code 1 with one line and its
  * cure.
  */
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,6 +62,17 @@ static void usage(FILE *out)
 	fputs("  --version, --help\n", out);
 }
 
+/* What a command printed is in the buffer of stdout until here. Returns the exit code. */
+static int finish(int code)
+{
+	errno = 0;
+	if ((!fflush(stdout) && !ferror(stdout)) || code)
+		return code;
+	fprintf(stderr, "ublktrace: cannot write all to stdout%s%s\n", errno ? ": " : "",
+		errno ? strerror(errno) : "");
+	return 1;
+}
+
 static int run(const struct command *c, int argc, char **argv)
 {
 	bool help = argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
@@ -87,7 +99,7 @@ int main(int argc, char **argv)
 	}
 	for (const struct command *c = commands; c->name; c++)
 		if (!strcmp(argv[1], c->name))
-			return run(c, argc - 1, argv + 1);
+			return finish(run(c, argc - 1, argv + 1));
 	fprintf(stderr, "ublktrace: there is no command '%s'\n", argv[1]);
 	usage(stderr);
 	return 2;

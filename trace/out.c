@@ -7,15 +7,26 @@
 #include "trace/out.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "trace/map.h"
 
 int out_open(struct out *o, const char *path)
 {
-	*o = (struct out){ .file = fopen(path, "we") };
-	return o->file ? 0 : -errno;
+	/* for its owner only, as perf's: kernel addresses are nobody else's */
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), ret;
+
+	if (fd < 0)
+		return -errno;
+	*o = (struct out){ .file = fdopen(fd, "w") };
+	if (o->file)
+		return 0;
+	ret = -errno;
+	close(fd);
+	return ret;
 }
 
 void out_write(struct out *o, const void *data, size_t bytes)

@@ -28,7 +28,14 @@ enum {
 	PACKET_TRACK_DESCRIPTOR = 60,
 };
 enum { SNAPSHOT_CLOCK = 1, CLOCK_ID = 1, CLOCK_TIMESTAMP = 2 };
-enum { TRACK_UUID = 1, TRACK_NAME = 2, TRACK_PROCESS = 3, TRACK_PARENT = 5, TRACK_COUNTER = 8 };
+enum {
+	TRACK_UUID = 1,
+	TRACK_NAME = 2,
+	TRACK_PROCESS = 3,
+	TRACK_PARENT = 5,
+	TRACK_COUNTER = 8,
+	TRACK_MERGE = 15,
+};
 enum { PROCESS_PID = 1, PROCESS_NAME = 6 };
 enum {
 	EVENT_ANNOTATION = 4,
@@ -39,12 +46,18 @@ enum {
 	EVENT_FLOW = 47,
 	EVENT_FLOW_END = 48,
 };
-enum { ANNOTATION_NAME_IID = 1, ANNOTATION_INT = 4, ANNOTATION_STRING_IID = 17 };
+enum {
+	ANNOTATION_NAME_IID = 1,
+	ANNOTATION_UINT = 3,
+	ANNOTATION_INT = 4,
+	ANNOTATION_STRING_IID = 17,
+};
 enum { INTERNED_EVENT_NAME = 2, INTERNED_ANNOTATION_NAME = 3, INTERNED_STRING = 29 };
 enum { INTERNED_IID = 1, INTERNED_TEXT = 2 };
 
 enum { EVENT_SLICE_BEGIN = 1, EVENT_SLICE_END = 2, EVENT_COUNTER = 4 };
 enum { CLOCK_IS_REALTIME = 1, CLOCK_IS_MONOTONIC = 3, CLOCK_IS_BOOTTIME = 6 }; /* BuiltinClock */
+enum { MERGE_NONE = 2 };
 enum { STATE_CLEARED = 1, STATE_NEEDED = 2 };
 
 #define SEQUENCE 1
@@ -165,7 +178,8 @@ static uint64_t intern(struct perfetto *p, struct text_table *table, unsigned fi
 
 	if (number == 0) {
 		/* more names than any trace has: the rest share one */
-		number = text_number(table, "", TEXTS_MAX + 1, &is_new);
+		text = "(one of too many names)";
+		number = text_number(table, text, TEXTS_MAX + 1, &is_new);
 	}
 	if (!is_new)
 		return number;
@@ -199,11 +213,15 @@ static void put_track(struct perfetto *p, uint64_t track, uint64_t process, cons
 static void on_track(void *w, uint64_t track, uint64_t process, const char *name)
 {
 	struct perfetto *p = w;
-	struct open_slices *o = memory_zalloc(sizeof(*o));
+	struct open_slices *o = map_get(&p->open, track, 0);
 
-	o->track = track;
-	map_put(&p->open, track, 0, o);
+	if (!o) {
+		o = memory_zalloc(sizeof(*o));
+		o->track = track;
+		map_put(&p->open, track, 0, o);
+	}
 	put_track(p, track, process, name);
+	put_uint(&p->inner, TRACK_MERGE, MERGE_NONE); /* else its first name stays */
 	put_message(&p->packet, PACKET_TRACK_DESCRIPTOR, &p->inner);
 	write_packet(p, 0);
 }
@@ -245,7 +263,8 @@ static void put_arg(struct perfetto *p, const struct timeline_arg *arg)
 		put_uint(&p->inner, ANNOTATION_STRING_IID,
 			 intern(p, &p->texts, INTERNED_STRING, arg->text));
 	else
-		put_uint(&p->inner, ANNOTATION_INT, (uint64_t)arg->number);
+		put_uint(&p->inner, arg->is_unsigned ? ANNOTATION_UINT : ANNOTATION_INT,
+			 (uint64_t)arg->number);
 	put_message(&p->event, EVENT_ANNOTATION, &p->inner);
 }
 

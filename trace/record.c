@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -203,9 +204,11 @@ int command_record(int argc, char **argv)
 	ret = open_files(&r);
 	if (!ret && r.options.target.command)
 		ret = target_spawn(&r.options.target);
+	/* ^C ends all of `ublktrace ... 2>&1 | tee log`: the files are still to be written. */
+	signal(SIGPIPE, SIG_IGN);
 	if (!ret)
 		ret = run(&r, &lost);
+	closed = close_files(&r, &lost); /* first: the command may take long to end */
 	code = target_exit_code(&r.options.target);
-	closed = close_files(&r, &lost);
 	return ret < 0 || closed < 0 ? 1 : code;
 }

@@ -117,6 +117,9 @@ static int parse_option(struct record_options *r, int option, char *value)
 	case 'o':
 		if (r->file_nr == RECORD_FILES_MAX)
 			return usage_error("record", "%u files at most", RECORD_FILES_MAX);
+		for (unsigned i = 0; i < r->file_nr; i++)
+			if (!strcmp(r->files[i], value))
+				return usage_error("record", "%s is there twice", value);
 		r->files[r->file_nr++] = value;
 		return 0;
 	case 'B':

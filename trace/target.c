@@ -41,12 +41,46 @@ static bool target_fail(const char *words)
 	return false;
 }
 
+/* The process that pid is a thread of, or pid itself. */
+static pid_t thread_group(pid_t pid)
+{
+	char path[64], line[128];
+	int group = (int)pid;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Tgid: %d", &group) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return (pid_t)group;
+}
+
 static bool pid_check(pid_t pid)
 {
-	if (!kill(pid, 0) || errno == EPERM)
-		return true;
-	fprintf(stderr, "ublktrace: there is no process %d\n", (int)pid);
-	return false;
+	pid_t group = thread_group(pid);
+
+	if (kill(pid, 0) && errno != EPERM) {
+		fprintf(stderr, "ublktrace: there is no process %d\n", (int)pid);
+		return false;
+	}
+	if (group != pid)
+		fprintf(stderr, "ublktrace: %d is a thread of the process %d: -p wants that\n",
+			(int)pid, (int)group);
+	return group == pid;
+}
+
+/* PROC_PID_INIT_INO of include/linux/proc_ns.h. In another namespace processes have other numbers
+ * than those the kernel's programs see. */
+static bool numbers_are_the_kernels(void)
+{
+	char name[64];
+	ssize_t n = readlink("/proc/self/ns/pid", name, sizeof(name) - 1);
+
+	name[n > 0 ? n : 0] = '\0';
+	return n < 0 || !strcmp(name, "pid:[4026531836]");
 }
 
 bool target_check(const struct target *t)
@@ -59,6 +93,9 @@ bool target_check(const struct target *t)
 		return target_fail("only one of -p PID, -c COMMAND... and --all");
 	if (t->command && !t->command[0])
 		return target_fail("-c wants a command");
+	if (!t->all && !numbers_are_the_kernels())
+		return target_fail("processes have other numbers here than in the kernel (a PID "
+				   "namespace, as of a container): use --all, or run it outside");
 	return t->pid > 0 ? pid_check(t->pid) : true;
 }
 
@@ -84,6 +121,7 @@ int target_spawn(struct target *t)
 
 	if (pipe(fds) < 0)
 		return -errno;
+	signal(SIGCHLD, SIG_DFL); /* who ignores it, which is inherited, is told of no end */
 	child.pid = fork();
 	if (child.pid < 0) {
 		int ret = -errno;
@@ -145,8 +183,13 @@ static void catch_signals(void)
 {
 	struct sigaction action = { .sa_handler = interrupt };
 
+	struct sigaction hangup;
+
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	/* a terminal that goes away must not take the files with it; nohup may have said more */
+	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
+		sigaction(SIGHUP, &action, NULL);
 }
 
 int target_run(const struct target *t, int (*turn)(void *arg), void *arg)
@@ -170,6 +213,26 @@ int target_run(const struct target *t, int (*turn)(void *arg), void *arg)
 	return ret < 0 ? ret : 0;
 }
 
+/* One that does not end by SIGTERM is waited for as long as nobody says ^C. */
+static void child_end(void)
+{
+	const struct timespec pause = { .tv_nsec = 20000000 };
+	unsigned turns = 0;
+
+	interrupted = 0;
+	kill(child.pid, SIGTERM);
+	while (!child_ended()) {
+		if (interrupted)
+			kill(child.pid, SIGKILL);
+		else if (++turns == 100)
+			fprintf(stderr,
+				"ublktrace: the command (process %d) does not end by SIGTERM: "
+				"waiting; ^C kills it\n",
+				(int)child.pid);
+		nanosleep(&pause, NULL);
+	}
+}
+
 int target_exit_code(const struct target *t)
 {
 	(void)t;
@@ -178,11 +241,7 @@ int target_exit_code(const struct target *t)
 	if (child.go_fd >= 0)
 		close(child.go_fd); /* it was never let run */
 	child.go_fd = -1;
-	if (!child_ended()) {
-		kill(child.pid, SIGTERM);
-		while (waitpid(child.pid, &child.status, 0) < 0 && errno == EINTR)
-			;
-		child.ended = true;
-	}
+	if (!child_ended())
+		child_end();
 	return WIFSIGNALED(child.status) ? 128 + WTERMSIG(child.status) : WEXITSTATUS(child.status);
 }

@@ -34,14 +34,14 @@ int target_spawn(struct target *t);
 void target_go(struct target *t);
 
 /*
- * Until the time is over, ^C or SIGTERM, or the end of the process: calls turn(arg) again and
- * again, which waits for at most 100 ms. Returns the first negative value of turn, or 0.
+ * Until the time is over, ^C, SIGTERM or SIGHUP, or the end of the process: calls turn(arg) again
+ * and again, which waits for at most 100 ms. Returns the first negative value of turn, or 0.
  */
 int target_run(const struct target *t, int (*turn)(void *arg), void *arg);
 
 /*
  * The exit code of the command, for ublktrace to end with (128 + n: killed by signal n); 0 when
- * there was none. One that still runs is told to end (SIGTERM) and waited for.
+ * there was none. One that still runs is told to end (SIGTERM) and waited for; ^C kills it.
  */
 int target_exit_code(const struct target *t);
 

@@ -29,14 +29,15 @@ struct timeline_arg {
 	const char *name;
 	const char *text; /* NULL: number */
 	int64_t number;
+	bool is_unsigned; /* number: of a uint64_t, as a user_data with its highest bit set */
 };
 
 #define TIMELINE_ARGS_MAX 15u /* as many as FXT takes */
 
 /*
- * Processes and tracks have one space of ids, from 1. Each is told before the first slice on it; a
- * process is told again when a better name is known. All times: CLOCK_MONOTONIC, ns. What the
- * pointers point to is valid during the call only.
+ * Processes and tracks have one space of ids, from 1. Each is told before the first slice on it,
+ * and again when a better name is known; a counter track once. All times: CLOCK_MONOTONIC, ns. What
+ * the pointers point to is valid during the call only.
  */
 struct timeline_writer {
 	void (*process)(void *w, uint64_t process, const char *name);

@@ -18,6 +18,7 @@ struct process {
 
 struct thread {
 	struct process *process;
+	char comm[EVENT_COMM_BYTES];
 	struct track *calls, *off; /* off: NULL until it is seen to leave a CPU */
 	uint64_t ring;		   /* the one it entered last */
 };

@@ -54,17 +54,17 @@ static void step(struct request *r, struct slice_ref s)
 	r->flow_ns = slice_start_ns(s);
 }
 
-/* Not before the slice that the arrow of r comes from; r may be NULL. */
-static uint64_t not_before(const struct request *r, uint64_t time_ns)
+/* After the slice that the arrow of r comes from; r may be NULL. */
+static uint64_t after_flow(const struct request *r, uint64_t time_ns)
 {
-	return r ? MAX(r->flow_ns, time_ns) : time_ns;
+	return r ? MAX(r->flow_ns + 1, time_ns) : time_ns;
 }
 
 void request_drop(struct timeline *t, struct request *r, const char *why)
 {
 	if (r->flow) {
 		struct slice_ref s =
-			track_point(r->ring->complete, not_before(r, t->now_ns), r->name);
+			track_point(r->ring->complete, after_flow(r, t->now_ns), r->name);
 
 		slice_arg_text(s, "end", why);
 		flow_end(s, r->flow);
@@ -79,7 +79,7 @@ static void sqe_args(struct slice_ref s, const struct event *e)
 	const struct event_sqe *sqe = &e->sqe;
 	char text[128];
 
-	slice_arg(s, "user_data", (int64_t)e->user_data);
+	slice_arg_unsigned(s, "user_data", e->user_data);
 	slice_arg(s, "fd", sqe->fd);
 	slice_arg(s, "len", sqe->len);
 	slice_arg(s, "offset", (int64_t)sqe->offset);
@@ -127,7 +127,7 @@ static void on_link(struct timeline *t, const struct event *e)
 	if (!r || !head)
 		return;
 	flow_between(head->submit, r->submit);
-	slice_arg(r->submit, "linked_after", (int64_t)head->user_data);
+	slice_arg_unsigned(r->submit, "linked_after", head->user_data);
 }
 
 /* ---- between ---- */
@@ -138,13 +138,13 @@ static void on_waiting(struct timeline *t, struct ring *ring, const struct event
 	struct request *r = map_get(&t->requests, e->req, 0);
 	struct slice_ref s;
 
-	s = track_point(ring_track(t, ring, &ring->waiting, "waiting"), not_before(r, e->time_ns),
+	s = track_point(ring_track(t, ring, &ring->waiting, "waiting"), after_flow(r, e->time_ns),
 			name);
 	if (!r)
 		return;
 	r->path = path;
 	slice_arg_text(s, "request", r->name);
-	slice_arg(s, "user_data", (int64_t)r->user_data);
+	slice_arg_unsigned(s, "user_data", r->user_data);
 	if (e->type == EVENT_POLL)
 		slice_arg(s, "mask", (int64_t)e->value);
 	step(r, s);
@@ -170,8 +170,8 @@ static void on_worker(struct timeline *t, struct ring *ring, const struct event 
 	struct slice_ref s;
 
 	track_end_to(track, e->time_ns, 0);
-	s = track_begin(track, not_before(r, e->time_ns), r ? r->name : "request");
-	slice_arg(s, "user_data", (int64_t)e->user_data);
+	s = track_begin(track, after_flow(r, e->time_ns), r ? r->name : "request");
+	slice_arg_unsigned(s, "user_data", e->user_data);
 	slice_arg(s, "cpu", e->cpu);
 	if (!r)
 		return;
@@ -186,7 +186,7 @@ static void cqe_args(struct slice_ref s, const struct event *e, const struct req
 	uint64_t submit_ns = e->cqe.submit_ns ? e->cqe.submit_ns : r ? r->submit_ns : 0;
 
 	slice_arg_result(s, e->cqe.res);
-	slice_arg(s, "user_data", (int64_t)e->user_data);
+	slice_arg_unsigned(s, "user_data", e->user_data);
 	if (e->cqe.flags)
 		slice_arg(s, "flags", e->cqe.flags);
 	if (submit_ns && submit_ns <= e->time_ns)
@@ -231,7 +231,7 @@ static void on_complete(struct timeline *t, struct ring *ring, const struct even
 			   : e->cqe.opcode > 0xfe
 				   ? "completion"
 				   : command_name(e->cqe.opcode, e->cqe.ublk_id, e->cqe.cmd_op);
-	struct slice_ref s = track_point(ring->complete, not_before(r, e->time_ns), name);
+	struct slice_ref s = track_point(ring->complete, after_flow(r, e->time_ns), name);
 
 	cqe_args(s, e, r);
 	if (r && (e->cqe.flags & IORING_CQE_F_MORE)) {
@@ -254,9 +254,9 @@ void unreaped_drop(struct timeline *t, struct ring *ring, size_t nr)
 
 		if (!ring->unreaped[i].flow)
 			continue;
-		s = track_point(ring->reaped, MAX(t->now_ns, ring->unreaped[i].flow_ns),
+		s = track_point(ring->reaped, MAX(t->now_ns, ring->unreaped[i].flow_ns + 1),
 				"not seen to be taken");
-		slice_arg(s, "user_data", (int64_t)ring->unreaped[i].user_data);
+		slice_arg_unsigned(s, "user_data", ring->unreaped[i].user_data);
 		flow_end(s, ring->unreaped[i].flow);
 	}
 	if (nr == 0)
@@ -282,8 +282,8 @@ static void on_reap(struct timeline *t, struct ring *ring, const struct event *e
 		memmove(ring->unreaped + i, ring->unreaped + i + 1,
 			(ring->unreaped_nr - i) * sizeof(struct unreaped));
 	}
-	s = track_point(track, MAX(e->time_ns, u.flow_ns), "taken");
-	slice_arg(s, "user_data", (int64_t)e->user_data);
+	s = track_point(track, MAX(e->time_ns, u.flow_ns + 1), "taken");
+	slice_arg_unsigned(s, "user_data", e->user_data);
 	slice_arg_result(s, e->cqe.res);
 	slice_arg(s, "tid", e->tid);
 	flow_end(s, u.flow);
@@ -320,12 +320,12 @@ void request_event(struct timeline *t, struct ring *ring, const struct event *e)
 		on_reap(t, ring, e);
 		break;
 	case EVENT_OVERFLOW:
-		slice_arg(track_point(ring->complete, e->time_ns, "CQ overflow"), "user_data",
-			  (int64_t)e->user_data);
+		slice_arg_unsigned(track_point(ring->complete, e->time_ns, "CQ overflow"),
+				   "user_data", e->user_data);
 		break;
 	case EVENT_FAIL_LINK:
-		slice_arg(track_point(ring->complete, e->time_ns, "link failed"), "user_data",
-			  (int64_t)e->user_data);
+		slice_arg_unsigned(track_point(ring->complete, e->time_ns, "link failed"),
+				   "user_data", e->user_data);
 		break;
 	default:
 		break;

@@ -7,17 +7,42 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "trace/names.h"
 #include "trace/timeline_internal.h"
 
+#define OFF_CPU " off CPU"
+
+static const char *thread_name(const struct event *e, const char *what, char *name, size_t bytes)
+{
+	char comm[EVENT_COMM_BYTES + 1];
+
+	snprintf(name, bytes, "%s %u%s", comm_text(e->comm, comm), e->tid, what);
+	return name;
+}
+
 static struct track *thread_track(struct timeline *t, const struct thread *thread,
 				  const struct event *e, const char *what)
 {
-	char comm[EVENT_COMM_BYTES + 1], name[TIMELINE_NAME_BYTES];
+	char name[TIMELINE_NAME_BYTES];
 
-	snprintf(name, sizeof(name), "%s %u%s", comm_text(e->comm, comm), e->tid, what);
-	return track_new(&t->tracks, thread->process->id, name);
+	return track_new(&t->tracks, thread->process->id, thread_name(e, what, name, sizeof(name)));
+}
+
+/* It begins with the name of who made it: exec and prctl(PR_SET_NAME) come later. */
+static void thread_rename(struct timeline *t, struct thread *thread, const struct event *e)
+{
+	char name[TIMELINE_NAME_BYTES];
+
+	if (!strncmp(thread->comm, e->comm, sizeof(thread->comm)))
+		return;
+	memcpy(thread->comm, e->comm, sizeof(thread->comm));
+	process_of(t, e);
+	track_rename(thread->calls, thread->process->id, thread_name(e, "", name, sizeof(name)));
+	if (thread->off)
+		track_rename(thread->off, thread->process->id,
+			     thread_name(e, OFF_CPU, name, sizeof(name)));
 }
 
 struct thread *thread_of(struct timeline *t, const struct event *e)
@@ -26,8 +51,10 @@ struct thread *thread_of(struct timeline *t, const struct event *e)
 
 	if (thread) {
 		/* a number may be used again by another process */
-		if (map_get(&t->processes, e->pid, 0) == thread->process)
+		if (map_get(&t->processes, e->pid, 0) == thread->process) {
+			thread_rename(t, thread, e);
 			return thread;
+		}
 		track_end_to(thread->calls, e->time_ns, 0);
 		if (thread->off)
 			track_end_to(thread->off, e->time_ns, 0);
@@ -35,6 +62,7 @@ struct thread *thread_of(struct timeline *t, const struct event *e)
 	}
 	thread = memory_zalloc(sizeof(*thread));
 	thread->process = process_of(t, e);
+	memcpy(thread->comm, e->comm, sizeof(thread->comm));
 	thread->calls = thread_track(t, thread, e, "");
 	map_put(&t->threads, e->tid, 0, thread);
 	return thread;
@@ -125,7 +153,7 @@ static void on_wait(struct thread *thread, const struct event *e)
 static void on_switch(struct timeline *t, struct thread *thread, const struct event *e)
 {
 	if (!thread->off)
-		thread->off = thread_track(t, thread, e, " off CPU");
+		thread->off = thread_track(t, thread, e, OFF_CPU);
 	if (e->value == 0) {
 		track_end_to(thread->off, e->time_ns, 0);
 		slice_arg(track_begin(thread->off, e->time_ns, "off CPU"), "cpu", e->cpu);

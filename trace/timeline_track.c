@@ -142,44 +142,46 @@ struct slice_ref track_top(struct track *t)
 
 /* ---- arguments ---- */
 
-static void add_arg(struct slice_ref s, const char *name, const char *text, int64_t number)
+static void add_arg(struct slice_ref s, struct timeline_arg arg)
 {
 	struct slice *slice = slice_at(s);
 
 	if (slice && slice->arg_nr < TIMELINE_ARGS_MAX)
-		slice->args[slice->arg_nr++] = (struct timeline_arg){
-			.name = name,
-			.text = text,
-			.number = number,
-		};
+		slice->args[slice->arg_nr++] = arg;
 }
 
 void slice_arg(struct slice_ref s, const char *name, int64_t number)
 {
-	add_arg(s, name, NULL, number);
+	add_arg(s, (struct timeline_arg){ .name = name, .number = number });
+}
+
+void slice_arg_unsigned(struct slice_ref s, const char *name, uint64_t number)
+{
+	add_arg(s, (struct timeline_arg){
+			   .name = name, .number = (int64_t)number, .is_unsigned = true });
 }
 
 void slice_arg_text(struct slice_ref s, const char *name, const char *static_text)
 {
-	add_arg(s, name, static_text, 0);
+	add_arg(s, (struct timeline_arg){ .name = name, .text = static_text });
 }
 
 void slice_arg_copy(struct slice_ref s, const char *name, const char *text)
 {
 	struct slice *slice = slice_at(s);
 
-	if (!slice)
+	if (!slice || !*text)
 		return;
 	snprintf(slice->text, sizeof(slice->text), "%s", text);
-	add_arg(s, name, copied, 0);
+	slice_arg_text(s, name, copied);
 }
 
 void slice_arg_result(struct slice_ref s, int64_t result)
 {
 	if (result < 0 && result > -4096)
-		add_arg(s, "result", errname((int)result), 0);
+		slice_arg_text(s, "result", errname((int)result));
 	else
-		add_arg(s, "result", NULL, result);
+		slice_arg(s, "result", result);
 }
 
 /* ---- arrows ---- */
@@ -221,7 +223,7 @@ void flow_between(struct slice_ref from, struct slice_ref to)
 {
 	struct slice *a = slice_at(from), *b = slice_at(to);
 
-	if (a && b && a != b && a->start_ns <= b->start_ns)
+	if (a && b && a->start_ns < b->start_ns)
 		flow_end(to, flow_begin(from));
 }
 
@@ -248,6 +250,11 @@ struct track *track_new(struct tracks *all, uint64_t process, const char *name)
 	all->list = t;
 	all->ops->track(all->w, t->id, process, name);
 	return t;
+}
+
+void track_rename(struct track *t, uint64_t process, const char *name)
+{
+	t->all->ops->track(t->all->w, t->id, process, name);
 }
 
 uint64_t track_new_counter(struct tracks *all, uint64_t process, const char *name)

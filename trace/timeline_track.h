@@ -62,6 +62,7 @@ struct tracks {
 
 uint64_t process_new(struct tracks *all, const char *name);
 struct track *track_new(struct tracks *all, uint64_t process, const char *name);
+void track_rename(struct track *t, uint64_t process, const char *name);
 /* Returns the id for ops->counter. */
 uint64_t track_new_counter(struct tracks *all, uint64_t process, const char *name);
 
@@ -78,17 +79,23 @@ uint64_t slice_start_ns(struct slice_ref s);
 
 /* Of a slice that is no longer here, or never was, nothing is told. */
 void slice_arg(struct slice_ref s, const char *name, int64_t number);
+void slice_arg_unsigned(struct slice_ref s, const char *name, uint64_t number);
 void slice_arg_text(struct slice_ref s, const char *name, const char *static_text);
-/* One of a slice; the text is copied. */
+/* One of a slice; the text is copied. An empty one says nothing: Perfetto's reader of FXT drops an
+ * event for it. */
 void slice_arg_copy(struct slice_ref s, const char *name, const char *text);
 /* "result": a number, or the errno by name. */
 void slice_arg_result(struct slice_ref s, int64_t result);
 
-/* An arrow begins at s. Returns its id, which must go to flow_end once, or 0. */
+/*
+ * An arrow begins at s. Returns its id, which must go to flow_end once, or 0. The slice where it
+ * ends has to start later, be it by a nanosecond: viewers sort by time, and leave out an arrow that
+ * ends before it has begun.
+ */
 uint64_t flow_begin(struct slice_ref s);
 /* It ends at s, which was just made. flow 0: nothing. */
 void flow_end(struct slice_ref s, uint64_t flow);
-/* An arrow between slices that are both there. */
+/* An arrow between slices that are both there, and start in this order; else none. */
 void flow_between(struct slice_ref from, struct slice_ref to);
 
 /* Ends all that is open, hands out all, frees the tracks. */

@@ -144,7 +144,7 @@ void ublk_completed(struct timeline *t, const struct event *e, struct slice_ref 
 		return;
 	tag = tag_of(t, tag_id((uint32_t)e->cqe.ublk_id, e->cqe.q_id, e->cqe.tag));
 	if (tag->phase == IDLE || tag->phase == QUEUED)
-		phase_begin(tag, e->time_ns, REAP);
+		phase_begin(tag, MAX(e->time_ns, slice_start_ns(s) + 1), REAP);
 	flow_between(s, tag->phase_slice);
 }
 
@@ -158,7 +158,7 @@ void ublk_submitted(struct timeline *t, const struct event *e, struct slice_ref 
 		return;
 	tag = tag_of(t, tag_id((uint32_t)e->sqe.ublk_id, cmd, cmd >> 16));
 	if (tag->phase != IDLE && tag->phase != COMMIT)
-		phase_begin(tag, e->time_ns, COMMIT);
+		phase_begin(tag, e->time_ns - 1, COMMIT); /* before s: the arrow goes there */
 	if (tag->phase == COMMIT)
 		flow_between(tag->phase_slice, s);
 }

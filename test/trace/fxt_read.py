@@ -11,10 +11,19 @@ from trace_model import Model, Slice, tell
 MAGIC = 0x0016547846040010
 INIT, STRING, THREAD, EVENT, OBJECT = 1, 2, 3, 4, 7
 COUNTER, COMPLETE, FLOW_BEGIN, FLOW_END = 1, 4, 8, 10
+# Bits of the first word: docs/reference/tracing/trace-format.md of Fuchsia.
+RESERVED = {INIT: (16, 64), STRING: (31, 32, 47, 64), THREAD: (24, 64), OBJECT: (44, 64)}
 
 
 class Broken(Exception):
     pass
+
+
+def unused(head, *bits):
+    """Reserved bits are zero. bits: first, behind the last, in turn."""
+    for first, end in zip(bits[::2], bits[1::2]):
+        if head >> first & (1 << end - first) - 1:
+            raise Broken(f"bits {first} to {end - 1} of {head:#x} are reserved")
 
 
 class Words:
@@ -70,10 +79,13 @@ class Reader:
         start, head = words.at, words.word()
         name = self.string(head >> 16 & 0xFFFF, words)
         kind = head & 15
+        unused(head, 48 if kind == 6 else 32, 64)
         if kind == 6:
             value = self.string(head >> 32 & 0xFFFF, words)
-        elif kind in (3, 8):
+        elif kind == 3:
             value = signed(words.word())
+        elif kind in (4, 8):
+            value = words.word()
         else:
             raise Broken(f"argument of type {kind}")
         if words.at - start != (head >> 4 & 0xFFF) * 8:
@@ -89,6 +101,7 @@ class Reader:
     def record(self, head, words):
         kind = head & 15
         self.records += 1
+        unused(head, *RESERVED.get(kind, ()))
         if kind == INIT:
             self.ticks = words.word()
         elif kind == STRING:
@@ -116,7 +129,7 @@ class Reader:
         if kind == 1:
             self.model.processes[koid] = name
         elif kind == 2:
-            self.model.tracks[koid] = (args["process"], name)
+            self.model.track(koid, args["process"], name)
         else:
             raise Broken(f"object of type {kind}")
 

@@ -52,16 +52,18 @@ PACKET = {6: ("clocks", 2, 0), 8: ("time", 0, 0), 10: ("sequence", 0, 0), 11: ("
           12: ("interned", 2, 0), 13: ("flags", 0, 0), 60: ("track", 2, 0)}
 CLOCKS = {1: ("clock", 2, 1)}
 CLOCK = {1: ("id", 0, 0), 2: ("time", 0, 0)}
-TRACK = {1: ("uuid", 0, 0), 2: ("name", 2, 0), 3: ("process", 2, 0), 5: ("parent", 0, 0), 8: ("counter", 2, 0)}
+TRACK = {1: ("uuid", 0, 0), 2: ("name", 2, 0), 3: ("process", 2, 0), 5: ("parent", 0, 0), 8: ("counter", 2, 0),
+         15: ("merge", 0, 0)}
 PROCESS = {1: ("pid", 0, 0), 6: ("name", 2, 0)}
 EVENT = {4: ("args", 2, 1), 9: ("kind", 0, 0), 10: ("name", 0, 0), 11: ("track", 0, 0), 30: ("value", 0, 0),
          47: ("flows", 1, 1), 48: ("flow_ends", 1, 1)}
-ARG = {1: ("name", 0, 0), 4: ("number", 0, 0), 17: ("text", 0, 0)}
+ARG = {1: ("name", 0, 0), 3: ("unsigned", 0, 0), 4: ("number", 0, 0), 17: ("text", 0, 0)}
 INTERNED = {2: ("names", 2, 1), 3: ("arg_names", 2, 1), 29: ("texts", 2, 1)}
 TEXT = {1: ("iid", 0, 0), 2: ("text", 2, 0)}
 
 BEGIN, END, COUNTER = 1, 2, 4
 NEEDS_STATE = 2
+NO_MERGE = 2
 
 
 def message(data, schema):
@@ -121,12 +123,14 @@ class Reader:
     def track(self, t):
         if "process" in t:
             self.model.processes[t["uuid"]] = message(t["process"], PROCESS)["name"].decode("utf-8")
-        elif t["uuid"] in self.model.tracks or t["uuid"] in self.counters:
-            self.model.error(f"track {t['uuid']} is told twice")
+        elif t["uuid"] in self.counters:
+            self.model.error(f"counter {t['uuid']} is told twice")
         elif "counter" in t:
             self.counters[t["uuid"]] = (t["parent"], t["name"].decode("utf-8"))
         else:
-            self.model.tracks[t["uuid"]] = (t["parent"], t["name"].decode("utf-8"))
+            if t.get("merge") != NO_MERGE:
+                self.model.error(f"track {t['uuid']} would keep its first name, and be merged with others")
+            self.model.track(t["uuid"], t["parent"], t["name"].decode("utf-8"))
 
     def event(self, time, e):
         if time < self.last.get(e["track"], 0):
@@ -148,8 +152,8 @@ class Reader:
     def begin(self, time, e):
         args = {}
         for a in (message(a, ARG) for a in e["args"]):
-            text = self.tables["texts"][a["text"]] if "text" in a else signed(a["number"])
-            args[self.tables["arg_names"][a["name"]]] = text
+            value = self.tables["texts"][a["text"]] if "text" in a else a.get("unsigned")
+            args[self.tables["arg_names"][a["name"]]] = signed(a["number"]) if value is None else value
         if len(args) != len(e["args"]):
             self.model.error("an argument twice")
         s = Slice(e["track"], time, -1, self.tables["names"][e["name"]], args)

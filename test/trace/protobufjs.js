@@ -9,10 +9,12 @@ const trace = Trace.decode(bytes);
 
 const names = new Map(), found = {};
 const flows = { begin: new Set(), end: new Set() };
-let slices = 0, ends = 0, counters = 0, tracks = 0;
+const tracks = new Set();
+let slices = 0, ends = 0, counters = 0;
 for (const packet of trace.packet) {
 	for (const entry of packet.internedData?.eventNames ?? []) names.set(String(entry.iid), entry.name);
-	if (packet.trackDescriptor) tracks += !packet.trackDescriptor.process && !packet.trackDescriptor.counter;
+	const track = packet.trackDescriptor;
+	if (track && !track.process && !track.counter) tracks.add(String(track.uuid));
 	const event = packet.trackEvent;
 	if (!event) continue;
 	slices += event.type === 1;
@@ -25,7 +27,7 @@ for (const packet of trace.packet) {
 // What a message type does not know is dropped when it is encoded again: nothing may be.
 const again = Trace.encode(trace).finish();
 console.log(JSON.stringify({
-	slices, ends, counters, tracks, names: found, packets: trace.packet.length,
+	slices, ends, counters, tracks: tracks.size, names: found, packets: trace.packet.length,
 	flows: flows.begin.size, flows_open: [...flows.begin].filter(id => !flows.end.has(id)).length,
 	bytes: bytes.length, bytes_again: again.length,
 	error: Trace.verify(trace),

@@ -14,6 +14,19 @@ static void put(const struct event *e, void *arg)
 	sink->ops->event(sink, e);
 }
 
+/* A thread that gets its name when it is known already. */
+static void put_renamed(struct synthetic *s)
+{
+	static const char *const names[] = { "ublktrace", "env", "prog" };
+
+	for (unsigned i = 0; i < 3; i++) {
+		struct event e = synthetic_event(s, EVENT_SWITCH, 400, 400, names[i]);
+
+		e.value = i & 1;
+		synthetic_put(s, &e, 10);
+	}
+}
+
 /* More threads than FXT has numbers for, names of bytes that are no text. */
 static void put_limits(struct synthetic *s)
 {
@@ -41,6 +54,7 @@ int main(int argc, char **argv)
 	}
 	s.arg = sink;
 	synthetic_run(&s, (unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+	put_renamed(&s);
 	if (argc > 4)
 		put_limits(&s);
 	ret = sink->ops->close(sink, &losses);

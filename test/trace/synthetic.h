@@ -15,6 +15,8 @@
 
 #define SYNTHETIC_FETCH 0xc0107520u  /* UBLK_U_IO_FETCH_REQ */
 #define SYNTHETIC_COMMIT 0xc0107521u /* UBLK_U_IO_COMMIT_AND_FETCH_REQ */
+/* Servers mark kinds of requests by high bits. */
+#define SYNTHETIC_COMMAND_DATA (1ull << 63 | 1000)
 #define SYNTHETIC_FIO_RING 0xffff888000001000ull
 #define SYNTHETIC_DAEMON_RING 0xffff888000002000ull
 
@@ -189,7 +191,7 @@ static inline void synthetic_command(struct synthetic *s, unsigned cmd_op, uint6
 	struct event e = daemon_event(s, EVENT_SUBMIT);
 
 	e.req = req;
-	e.user_data = 1000 + tag;
+	e.user_data = SYNTHETIC_COMMAND_DATA + tag;
 	e.sqe = (struct event_sqe){
 		.opcode = IORING_OP_URING_CMD,
 		.fd = 9,
@@ -205,7 +207,7 @@ static inline void synthetic_answer(struct synthetic *s, unsigned cmd_op, uint64
 	struct event e = daemon_event(s, EVENT_COMPLETE);
 
 	e.req = req;
-	e.user_data = 1000 + tag;
+	e.user_data = SYNTHETIC_COMMAND_DATA + tag;
 	e.cqe = (struct event_cqe){
 		.res = res,
 		.opcode = IORING_OP_URING_CMD,
@@ -229,7 +231,7 @@ static inline void synthetic_read(struct synthetic *s, uint64_t *req, unsigned *
 	synthetic_block(s, fio, EVENT_BLOCK_QUEUE, id, 4096);
 	synthetic_switch(s, fio, 0);
 	synthetic_answer(s, *cmd_op, *req, tag, 0);
-	synthetic_reap(s, daemon, 1000 + tag, 0);
+	synthetic_reap(s, daemon, SYNTHETIC_COMMAND_DATA + tag, 0);
 	synthetic_block(s, daemon, EVENT_DAEMON_FETCH, id, 4096);
 	synthetic_block(s, daemon, EVENT_DAEMON_SUBMIT, id, 0);
 	synthetic_block(s, daemon, EVENT_DAEMON_DONE, id, 4096);

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Traces of a made-up machine in both formats: read back by the strict readers, the protobuf also by
 # npm's protobufjs (skipped without npm or network); a trace that is broken must not pass.
-# Usage: timeline.sh BUILD_FOLDER
+# Usage: timeline.sh BUILD_FOLDER; PERFETTO_TREE, a copy of Perfetto's source, is what perfetto.proto is
+# held against.
 set -u
 here=$(dirname "$(readlink -f "$0")")
 build=$1
@@ -22,6 +23,15 @@ agree() {
 }
 
 said() { jq -e "$1" "$tmp/f" >/dev/null || { cat "$tmp/f"; return 1; }; }
+
+renamed() {
+	for reader in "perfetto_read.py $tmp/t.pftrace" "fxt_read.py $tmp/t.fxt"; do
+		# shellcheck disable=SC2086
+		"$here"/$reader --dump >"$tmp/dump" || return
+		jq -e '[.tracks[][1]] | index("prog 400") and index("prog 400 off CPU") and (map(select(test("env|ublktrace"))) == [])' "$tmp/dump" &&
+			jq -e '[.processes[]] | index("prog (400)")' "$tmp/dump" || return
+	done
+}
 
 # A byte in the middle is another one: some rule of some reader must find most of them.
 broken() {
@@ -61,7 +71,8 @@ ok "both say the same" agree
 ok "what happened is in it" said '.names.read == 64 and .names["backend read"] == 64 and .names.daemon == 64 and
 	.links["thread -> ublk request"] == 64 and .links["complete -> ublk reap"] == 64 and
 	.links["submit -> submit"] == 8 and .links["waiting -> io-wq"] == 8 and .links["io-wq -> complete"] == 8 and
-	.links["waiting -> complete"] == 8 and .links["complete -> reaped"] == 62'
+	.links["waiting -> complete"] == 8 and .links["complete -> reaped"] == 62 and (.names | has("not seen to be taken") | not)'
+ok "the last name of a thread is its name" renamed
 ok "it counts from its start" said '.first_ns == 0 and .last_ns < 1e9'
 ok "losses are in it" said '.lost["lost: ring buffer full"] == 3 and .lost["lost: unmatched"] == 2'
 ok "a broken file is found" broken
@@ -73,6 +84,8 @@ ok "a full disk is told (pftrace)" full pftrace
 ok "a full disk is told (fxt)" full fxt
 ok "a long trace is made" made 12000 128
 ok "it is read back" reads
+
+ok "the sample of the docs is read back" "$here/perfetto_read.py" "$here/../../docs/trace/sample.pftrace.gz"
 
 # protobufjs is kept in the build folder.
 modules=$build/node_modules
@@ -87,11 +100,23 @@ decoded() {
 	jq -e '.error == null and .flows_open == 0 and .slices == .ends and .bytes == .bytes_again' "$tmp/js" || { cat "$tmp/js"; return 1; }
 	diff <(jq -S '{slices, tracks, names, packets, flows}' "$tmp/js") <(jq -S '{slices, tracks, names, packets, flows}' "$tmp/p")
 }
+public() {
+	node "$here/schema.js" "$(readlink -f "$modules")" "$here/perfetto.proto" "$PERFETTO_TREE" "$tmp/t.pftrace" >"$tmp/js" || return
+	cat "$tmp/js"
+	jq -e '.compared > 45 and .differ == [] and .error == null and .packets > 1000 and .packets_differ == 0 and
+		.bytes == .bytes_again' "$tmp/js"
+}
 if protobufjs; then
 	made 64 4 >/dev/null
 	ok "protobufjs decodes it, and says the same" decoded
 else
 	skip "protobufjs decodes it, and says the same" "no npm, or no network"
+fi
+if protobufjs && [ -n "${PERFETTO_TREE:-}" ]; then
+	made 64 4 >/dev/null
+	ok "by Perfetto's own schema it says the same" public
+else
+	skip "by Perfetto's own schema it says the same" "PERFETTO_TREE names no copy of its source"
 fi
 echo "1..$n"
 exit $bad

@@ -27,6 +27,14 @@ class Model:
         if len(self.errors) < 50:
             self.errors.append(text)
 
+    def track(self, number, process, name):
+        """Told again when it has another name."""
+        if self.tracks.get(number, (process,))[0] != process:
+            self.error(f"track {number} changes its process")
+        if self.tracks.get(number) == (process, name):
+            self.error(f"track {number} is told twice")
+        self.tracks[number] = (process, name)
+
     # --- the rules: each returns what breaks it ---
 
     def known_tracks(self):
@@ -58,7 +66,8 @@ class Model:
         return bad
 
     def flows(self):
-        """Each begins once, ends once, and not before it began."""
+        """Each begins once, ends once, and later: trace_processor takes events in the order of their
+        times, and drops an arrow whose end comes first."""
         begins, ends, bad = {}, {}, []
         for s in self.slices:
             for table, ids in ((begins, s.flows_out), (ends, s.flows_in)):
@@ -71,7 +80,7 @@ class Model:
         for flow in ends.keys() - begins.keys():
             bad.append(f"flow {flow} to {self.where(ends[flow])} begins nowhere")
         for flow in begins.keys() & ends.keys():
-            if begins[flow].start > ends[flow].start:
+            if begins[flow].start >= ends[flow].start:
                 bad.append(f"flow {flow} goes back from {self.where(begins[flow])} to {self.where(ends[flow])}")
         self.facts["flows"] = len(begins)
         return bad
@@ -84,6 +93,9 @@ class Model:
         bad = [f"{self.where(s)} has {len(s.args)} arguments" for s in self.slices if len(s.args) > 15]
         names = [s.name for s in self.slices] + list(self.processes.values()) + [n for _, n in self.tracks.values()]
         bad += [f"a name of {len(n)} characters" for n in names if len(n) >= 1 << 15]
+        bad += [f"{self.where(s)} has user_data {s.args['user_data']}" for s in self.slices
+                if not 0 <= s.args.get("user_data", 0) < 1 << 64]
+        bad += [f"{self.where(s)} has an empty text" for s in self.slices if "" in s.args.values()]
         bad += ["an empty name" for n in names if not n]
         bad += [f"unprintable name {n!r}" for n in set(names) if not n.isprintable()]
         return bad

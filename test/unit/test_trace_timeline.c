@@ -91,6 +91,37 @@ static void test_ways(void **state)
 	free(r.events);
 }
 
+/* A program begins with the name of who started it, a thread with its maker's. */
+static void test_renamed(void **state)
+{
+	static const char *const names[] = { "ublktrace", "env", "prog" };
+	struct records r = { 0 };
+	struct synthetic s = synthetic_of(&r);
+	struct notes n;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		struct event e = synthetic_event(&s, EVENT_SWITCH, 300, 300, names[i]);
+
+		e.value = i & 1;
+		synthetic_put(&s, &e, 50);
+		e.tid = 301;
+		synthetic_put(&s, &e, 50);
+	}
+	n = draw(&r);
+	assert_true(has_place(&n, "prog (300)"));
+	assert_true(has_place(&n, "prog 300") && has_place(&n, "prog 300 off CPU"));
+	assert_true(has_place(&n, "prog 301") && has_place(&n, "prog 301 off CPU"));
+	for (unsigned i = 0; i < 2; i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%s 300", names[i]);
+		assert_false(has_place(&n, name));
+	}
+	notes_free(&n);
+	free(r.events);
+}
+
 static int by_all(const void *a, const void *b)
 {
 	return memcmp(a, b, sizeof(struct drawn));
@@ -389,6 +420,7 @@ int main(void)
 		cmocka_unit_test(test_one_read),
 		cmocka_unit_test(test_idle_is_not_drawn),
 		cmocka_unit_test(test_ways),
+		cmocka_unit_test(test_renamed),
 		cmocka_unit_test(test_out_of_order),
 		cmocka_unit_test(test_100k),
 		cmocka_unit_test(test_losses),

@@ -30,13 +30,16 @@ traced() {
 # It waits for records: all is attached. epoll_wait, epoll_pwait.
 polls() { in_call "$record_pid" 232 281; }
 
-# counted READER FILE JQ-EXPRESSION...: each is true of the summary
+# counted READER FILE JQ-EXPRESSION...: each is true of the summary. A preemptible kernel skips runs of
+# the programs now and then, and says so: an io_uring_enter that is not seen has up to four requests.
 counted() {
 	local reader=$1 file=$2 expression
+	local skipped='.lost as $l | def least($n): . >= $n - 4 * $l["lost: missed by recursion"];
+		def near($n): . <= $n and least($n); '
 	shift 2
 	"$readers/$reader" "$file" --json >"$work/summary" || { "$readers/$reader" "$file"; cat "$work/summary"; return 1; }
 	for expression in "$@"; do
-		jq -e --argjson ios $ios "$expression" "$work/summary" >/dev/null ||
+		jq -e --argjson ios $ios "$skipped$expression" "$work/summary" >/dev/null ||
 			{ echo "not so: $expression"; cat "$work/summary" "$work/record.log"; return 1; }
 	done
 }
@@ -48,14 +51,13 @@ for format in pftrace:perfetto_read.py fxt:fxt_read.py; do
 	ok "${format%%:*}: nothing is lost" counted "$reader" "$file" \
 		'.lost["lost: ring buffer full"] == 0' '.lost["lost: too late"] == 0' '.lost["lost: not drawn"] == 0'
 	ok "${format%%:*}: each I/O in all its phases" counted "$reader" "$file" \
-		'.names.read + .names.write == $ios' \
-		'.names.queued == .names.read + .names.write' '.names.daemon == .names.queued' \
-		'.names.commit == .names.queued' \
-		'.names["backend read"] + .names["backend write"] == .names.queued'
+		'.names.read + .names.write | near($ios)' \
+		'.names.queued | near($ios)' '.names.daemon | near($ios)' '.names.commit | near($ios)' \
+		'.names["backend read"] + .names["backend write"] | near($ios)'
 	ok "${format%%:*}: arrows from fio to the daemon and back" counted "$reader" "$file" \
-		'.links["thread -> ublk request"] == $ios' '.links["complete -> ublk reap"] >= $ios - 8' \
-		'.links["ublk commit -> submit"] == $ios' '.links["submit -> complete"] >= 2 * $ios' \
-		'.links["complete -> reaped"] >= 2 * $ios - 8'
+		'.links["thread -> ublk request"] | near($ios)' '.links["complete -> ublk reap"] | least($ios - 8)' \
+		'.links["ublk commit -> submit"] | near($ios)' '.links["submit -> complete"] | least(2 * $ios)' \
+		'.links["complete -> reaped"] | least(2 * $ios - 8)'
 done
 if [ "${SAMPLE:-}" ]; then
 	cat "$work/summary" "$work/record.log" | sed 's/^/# /'

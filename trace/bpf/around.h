@@ -25,7 +25,20 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	return 0;
 }
 
+/* Its number may become that of any other; those of many thousands have no room. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(process_exit, struct task_struct *task)
+{
+	__u32 group = (__u32)task->tgid;
+
+	if (!watch_all && task->signal->live.counter == 0)
+		bpf_map_delete_elem(&groups, &group);
+	return 0;
+}
+
 /* ---- context switches ---- */
+
+enum { STATE_DEAD = 0x80 }; /* TASK_DEAD of include/linux/sched.h: it never comes back */
 
 static __always_inline void switch_send(struct task_struct *task, __u64 runs)
 {
@@ -52,7 +65,8 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 {
 	if (!watch_on)
 		return 0;
-	switch_send(prev, 0);
+	if (!(prev->__state & STATE_DEAD))
+		switch_send(prev, 0);
 	switch_send(next, 1);
 	worker_switch(next);
 	return 0;

@@ -201,7 +201,7 @@ int BPF_PROG(worker_begin, struct io_wq_work *work)
 		return 0;
 	w.ring = (__u64)req->ctx;
 	w.user_data = req->cqe.user_data;
-	work_of(&w, bpf_map_lookup_elem(&flights, &address), req);
+	work_of(&w, flight_find(req, req->ctx), req);
 	remember(&works, &thread, &w);
 	thread_seen();
 	work_send(EVENT_WORKER, &w, 0);

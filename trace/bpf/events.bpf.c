@@ -82,6 +82,7 @@ static __always_inline void flight_of(const struct io_uring_sqe *sqe, struct io_
 				      struct flight *f)
 {
 	f->submit_ns = bpf_ktime_get_ns();
+	f->ring = (__u64)req->ctx;
 	f->opcode = sqe->opcode;
 	f->cpu = bpf_get_smp_processor_id();
 	f->fd = sqe->fd;
@@ -188,12 +189,11 @@ int BPF_PROG(req_failed, const struct io_uring_sqe *sqe, struct io_kiocb *req, i
 /* Whether what happens to a request is told. */
 static __always_inline bool req_wanted(struct io_kiocb *req)
 {
-	__u64 key = (__u64)req;
 	struct flight *f;
 
 	if (!watch_on)
 		return false;
-	f = bpf_map_lookup_elem(&flights, &key);
+	f = flight_find(req, req->ctx);
 	if (f)
 		return f->keep;
 	return group_watched(current_group()) && ring_wanted(req->ctx) &&
@@ -218,8 +218,7 @@ static __always_inline void req_send(__u32 type, struct io_kiocb *req, __u64 val
 SEC("tp_btf/io_uring_queue_async_work")
 int BPF_PROG(queue_async_work, struct io_kiocb *req)
 {
-	__u64 key = (__u64)req;
-	struct flight *f = bpf_map_lookup_elem(&flights, &key);
+	struct flight *f = flight_find(req, req->ctx);
 
 	if (f)
 		f->async = true;
@@ -319,14 +318,13 @@ static __always_inline bool in_worker(void)
 static __always_inline void complete_any(struct io_ring_ctx *ctx, struct io_kiocb *req,
 					 const struct done *d)
 {
-	struct flight *f = NULL;
+	struct flight *f;
 	__u64 key = (__u64)req;
 	__u8 one = 1;
 
 	if (!watch_on)
 		return;
-	if (key)
-		f = bpf_map_lookup_elem(&flights, &key);
+	f = flight_find(req, ctx);
 	if (f && in_worker())
 		f->async = true;
 	/* The notice of a zero-copy send is a request of the kernel's own, at an address used
@@ -443,8 +441,15 @@ int BPF_PROG(task_work_run, void *tctx, unsigned int nr)
 SEC("tp_btf/io_uring_create")
 int BPF_PROG(create, int fd, void *ring, __u32 sq_entries, __u32 cq_entries, __u32 flags)
 {
-	if (!watch_on || !group_watched(current_group()))
+	__u64 key = (__u64)ring;
+
+	if (!watch_on)
 		return 0;
+	if (!group_watched(current_group())) {
+		/* there may have been one of ours */
+		bpf_map_delete_elem(&rings, &key);
+		return 0;
+	}
 	ring_learn(KERNEL_CAST(io_ring_ctx, ring), flags & SETUP_REGISTERED_FD_ONLY ? -1 : fd,
 		   false);
 	return 0;

@@ -80,10 +80,16 @@ struct file {
 struct io_uring_task {
 	struct file *registered_rings[16]; /* IO_RINGFD_REG_MAX */
 } CORE;
+struct signal_struct {
+	struct {
+		int counter;
+	} live; /* threads that have not ended */
+} CORE;
 struct task_struct {
 	int pid, tgid;
+	struct signal_struct *signal;
 	char comm[16];
-	unsigned int flags;
+	unsigned int __state, flags;
 	void *worker_private;
 	struct files_struct *files;
 	struct io_uring_task *io_uring;

@@ -58,7 +58,7 @@ struct {
 
 /* Requests between SUBMIT and COMPLETE, by their io_kiocb. */
 struct flight {
-	__u64 submit_ns;
+	__u64 submit_ns, ring;
 	__u32 opcode, cpu;
 	__s32 fd, ublk_id;
 	__u32 cmd_op, q_id, tag;
@@ -71,6 +71,18 @@ struct {
 	__type(key, __u64);
 	__type(value, struct flight);
 } flights SEC(".maps");
+
+/*
+ * Those of req. One that ends without a CQE (IOSQE_CQE_SKIP_SUCCESS) leaves its own behind: at its
+ * address there may be one of another ring by now, of another process even.
+ */
+static __always_inline struct flight *flight_find(struct io_kiocb *req, struct io_ring_ctx *ctx)
+{
+	__u64 key = (__u64)req;
+	struct flight *f = key ? bpf_map_lookup_elem(&flights, &key) : NULL;
+
+	return f && f->ring == (__u64)ctx ? f : NULL;
+}
 
 /* ublk devices that a watched process serves, by N of /dev/ublkcN. */
 struct {
