@@ -164,9 +164,10 @@ full_stdout() {
 	cat "$tmp/err"
 	says 'No space left on device'
 }
+# Without a sample stacks prints nothing, and a picture nonetheless.
 full_others() {
-	full_stdout probes && full_stdout latency --all --duration 0.2 && full_stdout stacks --duration 0.2 &&
-		full_stdout stacks --duration 0.2 --svg && full_stdout stacks --duration 0.2 -o /dev/full
+	full_stdout probes && full_stdout latency --all --duration 0.2 &&
+		full_stdout stacks --duration 0.2 --svg && full_stdout stacks --duration 0.2 --svg -o /dev/full
 }
 
 broken_pipe() {
