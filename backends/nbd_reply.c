@@ -32,6 +32,7 @@ enum state {
 	ERROR_OFFSET, /* 8 */
 	ERROR_REST,   /* of error chunks of a later protocol */
 	CHUNK_END,    /* no byte of its own */
+	SIMPLE_END,   /* nor has this: a simple reply is whole when its last byte has come */
 	BROKEN,
 };
 
@@ -179,7 +180,7 @@ void nbd_reply_took(struct nbd_reply *r, uint64_t bytes)
 	r->at_bytes += bytes;
 	r->bytes -= bytes;
 	if (r->bytes == 0)
-		r->state = CHUNK_END;
+		r->state = r->is_simple ? SIMPLE_END : CHUNK_END;
 }
 
 /* ---- BLOCK_STATUS ---- */
@@ -399,11 +400,9 @@ static enum nbd_reply_event start_simple(struct nbd_reply *r, uint32_t error)
 	r->chunk_flags = NBD_REPLY_FLAG_DONE;
 	if (slot->cmd != NBD_CMD_READ)
 		return go_on(r, CHUNK_END);
-	r->chunk_type = NBD_REPLY_TYPE_OFFSET_DATA;
-	r->chunk_bytes = 8 + slot->length_bytes;
+	r->is_simple = true;
 	r->at_bytes = 0;
 	r->bytes = slot->length_bytes;
-	nbd_ranges_add(&slot->ranges, 0, (uint32_t)slot->length_bytes);
 	r->state = PAYLOAD;
 	return NBD_REPLY_PAYLOAD;
 }
@@ -446,6 +445,7 @@ static enum nbd_reply_event on_head(struct nbd_reply *r, const uint8_t *at)
 			      (unsigned long long)cookie);
 	if (magic == NBD_SIMPLE_REPLY_MAGIC)
 		return start_simple(r, nbd_get32(at + 4));
+	r->is_simple = false;
 	r->chunk_flags = nbd_get16(at + 4);
 	r->chunk_type = nbd_get16(at + 6);
 	return magic == NBD_EXTENDED_REPLY_MAGIC ? start_extended(r, at) : go_on(r, LENGTH);
@@ -457,15 +457,15 @@ static enum nbd_reply_event on_length(struct nbd_reply *r, const uint8_t *at)
 	return start_chunk(r);
 }
 
-/* States that are a number of bytes: how many, and who takes them. */
+/* Other states that are a number of bytes: how many, and who takes them. */
 static size_t need(const struct nbd_reply *r)
 {
 	static const uint8_t bytes[] = {
-		[HEAD] = 16,	   [LENGTH] = 4,	[DATA_OFFSET] = 8, [HOLE] = 12,
-		[STATUS_HEAD] = 4, [STATUS_EXTENT] = 8, [ERROR_HEAD] = 6,  [ERROR_OFFSET] = 8,
+		[LENGTH] = 4,	     [DATA_OFFSET] = 8, [HOLE] = 12,	    [STATUS_HEAD] = 4,
+		[STATUS_EXTENT] = 8, [ERROR_HEAD] = 6,	[ERROR_OFFSET] = 8,
 	};
 	bool twice = r->mode == NBD_REPLIES_EXTENDED &&
-		     (r->state == HEAD || r->state == STATUS_HEAD || r->state == STATUS_EXTENT);
+		     (r->state == STATUS_HEAD || r->state == STATUS_EXTENT);
 
 	return (size_t)bytes[r->state] << twice;
 }
@@ -473,8 +473,6 @@ static size_t need(const struct nbd_reply *r)
 static enum nbd_reply_event on_bytes(struct nbd_reply *r, const uint8_t *at)
 {
 	switch ((enum state)r->state) {
-	case HEAD:
-		return on_head(r, at);
 	case LENGTH:
 		return on_length(r, at);
 	case DATA_OFFSET:
@@ -497,10 +495,15 @@ static enum nbd_reply_event step(struct nbd_reply *r, struct nbd_input *in)
 	const uint8_t *at;
 
 	switch ((enum state)r->state) {
+	case HEAD:
+		at = take(r, in, r->mode == NBD_REPLIES_EXTENDED ? 32 : 16);
+		return at ? on_head(r, at) : NBD_REPLY_MORE;
 	case PAYLOAD:
 		return NBD_REPLY_PAYLOAD;
 	case CHUNK_END:
 		return end_chunk(r);
+	case SIMPLE_END:
+		return answered(r, 0);
 	case ERROR_TEXT:
 		return on_error_text(r, in);
 	case ERROR_REST:

@@ -31,11 +31,8 @@
 /* linux/io_uring.h since 7.0. */
 #define URING_CMD_MULTISHOT (1u << 1)
 
-/* One of PREP or COMMIT; without an address when the driver copies nothing. */
-struct element {
-	struct ublk_elem_header header;
-	uint64_t buf_addr;
-};
+/* One of PREP or COMMIT: a header, and an address behind it where the driver copies. */
+#define ELEMENT_BYTES_MAX (sizeof(struct ublk_elem_header) + sizeof(uint64_t))
 
 struct batch {
 	struct queue *queue;
@@ -69,7 +66,7 @@ static bool has_address(const struct queue *q)
 
 static uint8_t element_bytes(const struct queue *q)
 {
-	return has_address(q) ? sizeof(struct element) : sizeof(struct ublk_elem_header);
+	return has_address(q) ? ELEMENT_BYTES_MAX : sizeof(struct ublk_elem_header);
 }
 
 static uint16_t element_flags(const struct queue *q)
@@ -96,14 +93,16 @@ static void prep_batch_cmd(struct batch *b, struct io_uring_sqe *sqe, uint32_t c
 static void add_element(struct batch *b, struct tag_io *io)
 {
 	struct queue *q = b->queue;
-	struct element element = {
-		.header = { .tag = io->bio.tag,
-			    .buf_index = queue_buffer_index(q, io->bio.tag),
-			    .result = io->result },
-		.buf_addr = io->copy_addr,
+	uint8_t *at = b->elements + (size_t)b->sent_nr * element_bytes(q);
+	const struct ublk_elem_header header = {
+		.tag = io->bio.tag,
+		.buf_index = queue_buffer_index(q, io->bio.tag),
+		.result = io->result,
 	};
 
-	memcpy(b->elements + b->sent_nr * element_bytes(q), &element, element_bytes(q));
+	memcpy(at, &header, sizeof(header));
+	if (has_address(q))
+		memcpy(at + sizeof(header), &io->copy_addr, sizeof(io->copy_addr));
 	b->sent[b->sent_nr++] = io->bio.tag;
 }
 
