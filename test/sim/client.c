@@ -394,6 +394,8 @@ void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf)
 	struct client *c = rq->client;
 	unsigned op = client_rq_op(rq);
 
+	if (c->st->server)
+		nbd_judge_ended(c->st->server, rq);
 	if (result < 0)
 		judge_failure(rq, result);
 	else

@@ -21,6 +21,8 @@
 #define PORT 20000
 #define FATE_NS_MAX (10 * NS_PER_SEC)
 #define AWAY_NS_MAX (40 * NS_PER_SEC)
+/* Beyond what requests wait, on the way to it and with it. */
+#define MUTE_NS (10 * NS_PER_SEC)
 
 static struct nbd_server *servers[SERVER_NR_MAX];
 
@@ -197,6 +199,20 @@ void nbd_server_die(struct nbd_server *server)
 	sim_event_arm(&server->back, sim.now_ns + sim_skewed(100 * NS_PER_US, max_ns), come_back);
 }
 
+/* Where requests wait for a time, often so long that none may have gone on waiting. */
+static void fall_mute(struct nbd_server *server)
+{
+	uint64_t max_ns = 3 * server->timeout_ns;
+
+	if (sim.now_ns < server->mute_until_ns)
+		return;
+	if (server->patience_ns != 0 && server->patience_ns != UINT64_MAX)
+		max_ns += 2 * server->patience_ns + MUTE_NS;
+	server->mute_until_ns =
+		sim.now_ns + (sim_one_in(2) ? max_ns : sim_skewed(NS_PER_MS, max_ns));
+	server->mute_hangs_up = sim_one_in(2);
+}
+
 static void fate(struct sim_event *event)
 {
 	struct nbd_server *server = container_of(event, struct nbd_server, fate);
@@ -209,6 +225,8 @@ static void fate(struct sim_event *event)
 	} else if (sim_fault(FAULT_NET_SILENT)) {
 		server->silent_until_ns =
 			sim.now_ns + sim_skewed(NS_PER_MS, 3 * server->timeout_ns);
+	} else if (sim_fault(FAULT_NET_MUTE)) {
+		fall_mute(server);
 	} else if (sim_fault(FAULT_NET_CHANGED)) {
 		server->changed = true;
 		hang_up_all(server);
@@ -224,7 +242,7 @@ void nbd_server_begin(struct nbd_server *server, bool anew)
 
 	sim_event_cancel(&server->back);
 	server->down = server->changed = false;
-	server->silent_until_ns = 0;
+	server->silent_until_ns = server->mute_until_ns = 0;
 	/* A device is not told what happened to those before it; docs/nbd.md says that. */
 	for (uint64_t i = 0; i < st->block_nr; i++) {
 		if (st->gone[i])
