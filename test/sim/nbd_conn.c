@@ -28,6 +28,7 @@ struct request {
 };
 
 static void speak(struct sim_event *event);
+static void serve(struct sim_event *event);
 
 /* ---- speaking ---- */
 
@@ -298,18 +299,29 @@ static void perform(const struct request *rq)
 }
 
 /* By the client's numbers: the cookies of ublkd end with the tag. */
-static void note(const struct request *rq, int err)
+static struct client_rq *client_rq_of(const struct request *rq)
 {
 	const struct nbd_conn *conn = rq->conn;
 	const struct model_dev *user = conn->server->st->user;
-	struct client_rq *client_rq =
-		user ? model_rq(user, (unsigned)conn->sock->queue, rq->r.cookie & 0xffff) : NULL;
+
+	return user ? model_rq(user, (unsigned)conn->sock->queue, rq->r.cookie & 0xffff) : NULL;
+}
+
+static void note(const struct request *rq, int err)
+{
+	struct client_rq *client_rq = client_rq_of(rq);
 
 	if (client_rq)
 		client_rq_note(client_rq, err, false);
 }
 
-static void serve(struct sim_event *event);
+static void note_heard(const struct request *rq)
+{
+	struct client_rq *client_rq = client_rq_of(rq);
+
+	if (client_rq && !client_rq->heard_ns)
+		client_rq->heard_ns = sim.now_ns;
+}
 
 static uint32_t choose_error(const struct request *rq)
 {
@@ -322,17 +334,22 @@ static uint32_t choose_error(const struct request *rq)
 	return error;
 }
 
-/* It has shaken hands, and does nothing. */
-static void say_nothing(struct request *rq)
+/* It has shaken hands, and does nothing: true; rq may be gone. */
+static bool is_mute(struct request *rq)
 {
-	struct nbd_conn *conn = rq->conn;
+	const struct nbd_conn *conn = rq->conn;
+	struct nbd_server *server = conn->server;
 
-	if (conn->server->mute_hangs_up)
+	if (sim.now_ns >= server->mute_until_ns && !rq->done && sim_fault(FAULT_NET_MUTE))
+		nbd_server_fall_mute(server);
+	if (sim.now_ns >= server->mute_until_ns)
+		return false;
+	if (server->mute_hangs_up)
 		net_hang_up(conn->sock, 0);
 	else
-		sim_event_arm(&rq->event,
-			      conn->server->mute_until_ns + sim_skewed(NS_PER_US, NS_PER_MS),
+		sim_event_arm(&rq->event, server->mute_until_ns + sim_skewed(NS_PER_US, NS_PER_MS),
 			      serve);
+	return true;
 }
 
 static void serve(struct sim_event *event)
@@ -344,10 +361,8 @@ static void serve(struct sim_event *event)
 		sim_event_arm(event, when(conn, NS_PER_MS), serve);
 		return;
 	}
-	if (sim.now_ns < conn->server->mute_until_ns) {
-		say_nothing(rq);
+	if (is_mute(rq))
 		return;
-	}
 	if (!rq->done) {
 		rq->done = true;
 		rq->error = choose_error(rq);
@@ -393,6 +408,7 @@ static void begin(struct nbd_conn *conn, const struct nbd_request *r, const uint
 		memcpy(rq->data, data, r->length_bytes);
 	}
 	list_push_back(&conn->requests, &rq->node);
+	note_heard(rq);
 	sim_event_arm(&rq->event, when(conn, max_ns), serve);
 }
 

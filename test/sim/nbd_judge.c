@@ -23,7 +23,7 @@
 /* A clock that is read before the world's. */
 #define GRACE_NS NS_PER_MS
 /* Turns that come late, one after the other. */
-#define LATE_NS (10 * NS_PER_SEC)
+#define LATE_NS (5 * NS_PER_SEC)
 
 static bool has_patience(const struct nbd_server *server)
 {
@@ -175,13 +175,14 @@ static bool excuses_any(const struct nbd_server *server, const struct client_rq 
 
 /*
  * It goes to a connection that is silent, waits, and when that is over is with another one. Nobody
- * knows when a filter lets it go.
+ * knows when a filter lets it go, but the server has heard of it.
  */
 static void check_time(const struct nbd_server *server, const struct client_rq *rq)
 {
-	uint64_t since_ns = MAX(rq->handed_ns, server->queue[rq->queue].answered_ns);
+	uint64_t came_ns = server->filtered ? rq->heard_ns : rq->handed_ns;
+	uint64_t since_ns = MAX(came_ns, server->queue[rq->queue].answered_ns);
 
-	if (has_patience(server) && !server->filtered &&
+	if (has_patience(server) && came_ns &&
 	    sim.now_ns - since_ns > server->patience_ns + 2 * server->timeout_ns + LATE_NS)
 		sim_fail("queue %u tag %u has waited too long: %llu ms", rq->queue, rq->tag,
 			 (unsigned long long)((sim.now_ns - since_ns) / NS_PER_MS));

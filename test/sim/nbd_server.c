@@ -199,20 +199,6 @@ void nbd_server_die(struct nbd_server *server)
 	sim_event_arm(&server->back, sim.now_ns + sim_skewed(100 * NS_PER_US, max_ns), come_back);
 }
 
-/* Where requests wait for a time, often so long that none may have gone on waiting. */
-static void fall_mute(struct nbd_server *server)
-{
-	uint64_t max_ns = 3 * server->timeout_ns;
-
-	if (sim.now_ns < server->mute_until_ns)
-		return;
-	if (server->patience_ns != 0 && server->patience_ns != UINT64_MAX)
-		max_ns += 2 * server->patience_ns + MUTE_NS;
-	server->mute_until_ns =
-		sim.now_ns + (sim_one_in(2) ? max_ns : sim_skewed(NS_PER_MS, max_ns));
-	server->mute_hangs_up = sim_one_in(2);
-}
-
 static void fate(struct sim_event *event)
 {
 	struct nbd_server *server = container_of(event, struct nbd_server, fate);
@@ -225,8 +211,6 @@ static void fate(struct sim_event *event)
 	} else if (sim_fault(FAULT_NET_SILENT)) {
 		server->silent_until_ns =
 			sim.now_ns + sim_skewed(NS_PER_MS, 3 * server->timeout_ns);
-	} else if (sim_fault(FAULT_NET_MUTE)) {
-		fall_mute(server);
 	} else if (sim_fault(FAULT_NET_CHANGED)) {
 		server->changed = true;
 		hang_up_all(server);
@@ -234,6 +218,18 @@ static void fate(struct sim_event *event)
 	/* Planted: what nobody can see. */
 	if (server->was_up && sim_defect_always(DEFECT_LOST_CACHE))
 		lose_cache(server);
+}
+
+/* Where requests wait for a time, often so long that none may have gone on waiting. */
+void nbd_server_fall_mute(struct nbd_server *server)
+{
+	uint64_t max_ns = 3 * server->timeout_ns;
+
+	if (server->patience_ns != 0 && server->patience_ns != UINT64_MAX)
+		max_ns += 2 * server->patience_ns + MUTE_NS;
+	server->mute_until_ns =
+		sim.now_ns + (sim_one_in(2) ? max_ns : sim_skewed(NS_PER_MS, max_ns));
+	server->mute_hangs_up = sim_one_in(2);
 }
 
 void nbd_server_begin(struct nbd_server *server, bool anew)

@@ -50,7 +50,7 @@ struct nbd_server {
 	/* what its client was configured to do */
 	bool cache_kept;
 	uint64_t patience_ns, timeout_ns; /* patience: 0: none, UINT64_MAX: for ever */
-	bool filtered;			  /* requests may be late when it gets them */
+	bool filtered;			  /* requests may be late when its client gets them */
 	/* what the client may say, see nbd_judge.c */
 	uint64_t life; /* counts the devices, and their lives */
 	struct nbd_outage queue[NBD_SERVER_QUEUES_MAX];
@@ -75,6 +75,8 @@ int nbd_server_accept(const struct sockaddr *address, struct sim_socket *sock,
 /* Whether nobody will ever answer to a connect. */
 bool nbd_server_is_lost(const struct sockaddr *address);
 uint64_t nbd_server_size_bytes(const struct nbd_server *server);
+/* For a while it answers no request, or hangs up on each. */
+void nbd_server_fall_mute(struct nbd_server *server);
 /* All connections are over; the cache, when it has one that it does not keep, is lost in part. */
 void nbd_server_die(struct nbd_server *server);
 

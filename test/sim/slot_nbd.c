@@ -38,7 +38,7 @@ void slot_nbd_init(struct slot *slot)
 	slot->nbd_tcp = sim_one_in(2);
 	nbd_server_uri(server, slot->nbd_tcp, uri, sizeof(uri));
 	server->patience_ns = choose_patience(patience, sizeof(patience));
-	server->timeout_ns = sim.cut.on ? 10 * NS_PER_SEC : sim_between(50, 10000) * NS_PER_MS;
+	server->timeout_ns = sim.cut.on ? 10 * NS_PER_SEC : sim_skewed(50, 10000) * NS_PER_MS;
 	server->cache_kept = sim.defect == DEFECT_NONE && sim_one_in(4);
 	snprintf(yaml, sizeof(yaml),
 		 "uri: '%s'\nconnections: %llu\non_disconnect: %s\ntimeout: %llums\ncache: %s\n"

@@ -58,7 +58,7 @@ static const struct fault_row {
 	[FAULT_NET_REFUSED_EARLY] = { "nbd-refused-early", 10000 },
 	[FAULT_NET_SLOW] = { "nbd-slow", 1000 },
 	[FAULT_NET_SILENT] = { "nbd-silent", 100000 },
-	[FAULT_NET_MUTE] = { "nbd-mute", 100000 },
+	[FAULT_NET_MUTE] = { "nbd-mute", 1000 },
 	[FAULT_NET_DIES] = { "nbd-dies", 100000 },
 	[FAULT_NET_DEATH] = { "nbd-death", 0 },
 	[FAULT_NET_CACHE_LOST] = { "nbd-cache-lost", 0 },
@@ -238,7 +238,7 @@ static void choose_rates(void)
 		if (sim.defect == DEFECT_LONG_SEND)
 			sim.fault_ppm[FAULT_NET_REFUSED_EARLY] = 200000;
 		if (sim.defect == DEFECT_IMPATIENT || sim.defect == DEFECT_PATIENT)
-			sim.fault_ppm[FAULT_NET_MUTE] = 900000;
+			sim.fault_ppm[FAULT_NET_MUTE] = 3000;
 		return;
 	}
 	for (int i = 0; i < FAULT_NR; i++) {
