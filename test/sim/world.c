@@ -58,7 +58,7 @@ static const struct fault_row {
 	[FAULT_NET_REFUSED_EARLY] = { "nbd-refused-early", 10000 },
 	[FAULT_NET_SLOW] = { "nbd-slow", 1000 },
 	[FAULT_NET_SILENT] = { "nbd-silent", 100000 },
-	[FAULT_NET_MUTE] = { "nbd-mute", 1000 },
+	[FAULT_NET_MUTE] = { "nbd-mute", 3000 },
 	[FAULT_NET_DIES] = { "nbd-dies", 100000 },
 	[FAULT_NET_DEATH] = { "nbd-death", 0 },
 	[FAULT_NET_CACHE_LOST] = { "nbd-cache-lost", 0 },
