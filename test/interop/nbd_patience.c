@@ -82,6 +82,25 @@ static void check_never_two(struct nbd_case *c, const void *arg)
 	check_never(c, arg, NEVER_WAIT "2");
 }
 
+/* One request, which goes from one connection to the other: there never is none. */
+static void check_never_without(struct nbd_case *c, const void *arg)
+{
+	uint64_t start_ms, took_ms;
+
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, NEVER_WAIT "2", 1))
+		return;
+	case_works(c, 50);
+	nbd_peer_tell(&c->peer, "fault stall");
+	start_ms = case_now_ms();
+	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, 4096, NULL) == -EIO, "success without answer");
+	took_ms = case_now_ms() - start_ms;
+	EXPECT(took_ms >= 1300 && took_ms < 5000, "it failed after %llu ms",
+	       (unsigned long long)took_ms);
+	comes_back(c);
+}
+
 /* Its first answer takes longer than requests wait, but it comes in time: no request fails. */
 static void check_slow(struct nbd_case *c, const void *arg)
 {
@@ -146,6 +165,8 @@ void patience_run(uint64_t seed)
 			 never[i].what);
 		nbd_case_run(name, 60, seed, check_never_two, &never[i]);
 	}
+	nbd_case_run("patience: a server that is silent, one of two connections is always there",
+		     20, seed, check_never_without, NULL);
 	nbd_case_run("patience: slow is not silent", 60, seed, check_slow, NULL);
 	nbd_case_run("patience: a loss that nobody has seen, one connection", 60, seed, check_idle,
 		     "on_disconnect: {queue: 500ms}\ncache: kept\nconnections: 1");
