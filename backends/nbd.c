@@ -6,6 +6,11 @@
  *	       -> (none is) waiting -> a link is ready -> as above
  *	                            -> patience is over -> fails
  *
+ * Patience runs from a loss until the server has done a request: one that takes connections and
+ * answers nothing is not back. Only where nobody had to wait a connection is enough. When it is
+ * over there still is no better judge than a request: those that come go to a link that is ready,
+ * and those that are with one stay there, but what is lost then fails.
+ *
  * What a lost connection had is sent again: all that NBD has can be done twice. Writes that were
  * acknowledged but not flushed cannot be sent again: unless the server keeps them (cache: kept)
  * the next FLUSH fails, as fsync(2) does after an error of the medium.
@@ -34,6 +39,7 @@ void nbd_io_end(struct nbd_io *n, int result)
 
 static void wait(struct nbd_queue *q, struct nbd_io *n)
 {
+	q->doubted = true;
 	n->state = NBD_IO_WAITING;
 	n->link = NULL;
 	list_push_back(&q->waiting, &n->node);
@@ -72,9 +78,9 @@ static int send_by(struct nbd_link *link, struct nbd_io *n)
 	return 0;
 }
 
-static bool is_hopeless(const struct nbd_queue *q)
+static bool is_changed(const struct nbd_queue *q)
 {
-	return q->gave_up || atomic_load_explicit(&q->nbd->changed, memory_order_relaxed);
+	return atomic_load_explicit(&q->nbd->changed, memory_order_relaxed);
 }
 
 static enum backend_submit nbd_submit(struct backend_io *io)
@@ -86,7 +92,7 @@ static enum backend_submit nbd_submit(struct backend_io *io)
 	n->cancelled = false;
 	n->covers = n->again = false;
 	n->start_ns = q->queue->reactor->now_ns;
-	if (is_hopeless(q)) {
+	if (is_changed(q) || (!link && q->gave_up)) {
 		io->result = -EIO;
 		return BACKEND_DONE;
 	}
@@ -112,7 +118,9 @@ static void patience_is_over(struct timer *timer)
 {
 	struct nbd_queue *q = container_of(timer, struct nbd_queue, patience);
 
-	log_limited(LOG_LEVEL_ERROR, "requests fail until the server is back",
+	log_limited(LOG_LEVEL_ERROR,
+		    q->ready_nr > 0 ? "the server is back and answers nothing: what it loses fails"
+				    : "requests fail until the server is back",
 		    "device=%s queue=%u server=%s", q->nbd->name, q->queue->idx, q->nbd->address);
 	q->gave_up = true;
 	fail_waiting(q);
@@ -122,8 +130,21 @@ static void lose_patience(struct nbd_queue *q, uint64_t patience_ns)
 {
 	struct reactor *r = q->queue->reactor;
 
-	if (patience_ns != OPTION_FOREVER && !q->gave_up)
+	if (patience_ns != OPTION_FOREVER && !q->gave_up && !q->patience.armed)
 		reactor_timer_arm(r, &q->patience, r->now_ns + patience_ns);
+}
+
+static void be_well(struct nbd_queue *q)
+{
+	q->gave_up = false;
+	reactor_timer_cancel(q->queue->reactor, &q->patience);
+}
+
+/* One that waits now does so for the end of a link that takes no more. */
+void nbd_queue_answered(struct nbd_queue *q)
+{
+	q->doubted = !list_empty(&q->waiting);
+	be_well(q);
 }
 
 /* Completions submit: what they add goes behind. */
@@ -133,8 +154,8 @@ void nbd_queue_ready(struct nbd_queue *q)
 	struct list_node *node;
 
 	q->ready_nr++;
-	q->gave_up = false;
-	reactor_timer_cancel(q->queue->reactor, &q->patience);
+	if (!q->doubted)
+		be_well(q);
 	list_splice(&all, &q->waiting);
 	while ((node = list_pop_front(&all))) {
 		struct nbd_io *n = list_entry(node, struct nbd_io, node);
@@ -172,9 +193,12 @@ void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n)
 	if (n->covers && q->nbd->config->cache == NBD_CACHE_VOLATILE) {
 		n->covers = false;
 		nbd_io_end(n, -EIO);
-	} else if (n->cancelled || is_hopeless(q) || q->nbd->config->patience_ns == 0) {
+	} else if (n->cancelled || q->gave_up || is_changed(q) ||
+		   q->nbd->config->patience_ns == 0) {
 		nbd_io_end(n, -EIO);
 	} else {
+		q->doubted = true;
+		lose_patience(q, q->nbd->config->patience_ns);
 		link = choose_link(q, n->io->tag);
 		if (!link)
 			wait(q, n);

@@ -173,8 +173,9 @@ struct nbd_queue {
 	struct nbd_link **link;
 	unsigned link_nr, ready_nr;
 	struct list_node waiting;
-	struct timer patience;		/* no link is ready: when to give up */
-	bool gave_up;			/* requests fail at once */
+	struct timer patience;		/* no link is ready, or doubted: when to give up */
+	bool doubted;			/* one had to wait, and none was answered since */
+	bool gave_up;			/* what no link can be given, or is lost, fails at once */
 	struct nbd_addresses addresses; /* where it was last known to be */
 	struct nbd_resolve *resolve;	/* asks anew; or NULL */
 	uint32_t cookie_nr;
@@ -200,6 +201,8 @@ void nbd_check(const void *config, const struct yaml_node *map, struct config_er
 
 /* A link has become ready: what waits goes on. */
 void nbd_queue_ready(struct nbd_queue *q);
+/* The server has done a request, or said what is wrong with it: it is there. */
+void nbd_queue_answered(struct nbd_queue *q);
 /* A link that was ready is so no longer; what it had is back by nbd_queue_take_back. */
 void nbd_queue_lost(struct nbd_queue *q);
 /* An I/O that a lost link had: waits again, or fails, by on_disconnect. */

@@ -189,6 +189,8 @@ static void answered(struct nbd_link *link, struct nbd_io *n, int result)
 	} else {
 		note_durability(link->queue->nbd, n, result);
 		link->tries = 1; /* it is worth trying again soon */
+		if (link->queue->doubted)
+			nbd_queue_answered(link->queue);
 	}
 	if (n->sent_at_bytes <= link->stream.sent_bytes)
 		end(link, n);

@@ -77,6 +77,7 @@ uint64_t case_now_ms(void);
 void bad_replies_run(uint64_t seed);
 void disconnects_run(uint64_t seed);
 void changes_run(uint64_t seed);
+void patience_run(uint64_t seed);
 void lives_run(uint64_t seed);
 
 #endif

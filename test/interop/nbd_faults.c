@@ -28,6 +28,7 @@ int main(int argc, char **argv)
 	changes_run(seed);
 	bad_replies_run(seed);
 	disconnects_run(seed);
+	patience_run(seed);
 	lives_run(seed);
 	return tap_finish();
 }

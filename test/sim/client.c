@@ -384,6 +384,7 @@ void client_rq_renew(struct client_rq *rq)
 {
 	rq->noted = 0;
 	rq->must_fail = 0;
+	rq->heard_ns = 0;
 	rq->needs_reg = false;
 	if (rq->touched)
 		memset(rq->touched, 0, client_rq_data_bytes(rq));
@@ -394,6 +395,8 @@ void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf)
 	struct client *c = rq->client;
 	unsigned op = client_rq_op(rq);
 
+	if (c->st->server)
+		nbd_judge_ended(c->st->server, rq);
 	if (result < 0)
 		judge_failure(rq, result);
 	else

@@ -19,14 +19,16 @@ struct client_rq {
 	uint64_t seed;	    /* of the pattern of a write */
 	uint64_t start_seq; /* what was acknowledged before must be covered by a flush */
 	uint64_t start_ns;
-	uint64_t told_ns; /* nbd: start of the last FLUSH that had failed by then */
-	uint32_t noted;	  /* bit per errno (below 32 or EOPNOTSUPP, ECANCELED) that happened */
-	bool tainted;	  /* what it writes may be lost: the file is made shorter */
-	bool cut;	  /* the device has become smaller under it */
-	int must_fail;	  /* the errno that must be the answer, or 0 */
-	uint8_t *pages;	  /* data, but for the driver's own copy: the request's memory, */
-	uint8_t *touched; /* and of a READ, a byte for each that the server has written */
-	bool needs_reg;	  /* UBLK_IO_F_NEED_REG_BUF, once it was said */
+	uint64_t handed_ns; /* the server got it */
+	uint64_t heard_ns;  /* nbd: its server did, first; 0: not yet */
+	uint64_t told_ns;   /* nbd: start of the last FLUSH that had failed by then */
+	uint32_t noted;	    /* bit per errno (below 32 or EOPNOTSUPP, ECANCELED) that happened */
+	bool tainted;	    /* what it writes may be lost: the file is made shorter */
+	bool cut;	    /* the device has become smaller under it */
+	int must_fail;	    /* the errno that must be the answer, or 0 */
+	uint8_t *pages;	    /* data, but for the driver's own copy: the request's memory, */
+	uint8_t *touched;   /* and of a READ, a byte for each that the server has written */
+	bool needs_reg;	    /* UBLK_IO_F_NEED_REG_BUF, once it was said */
 	struct list_node node;
 };
 

@@ -28,6 +28,7 @@ struct request {
 };
 
 static void speak(struct sim_event *event);
+static void serve(struct sim_event *event);
 
 /* ---- speaking ---- */
 
@@ -39,6 +40,8 @@ static uint64_t when(const struct nbd_conn *conn, uint64_t max_ns)
 static void say(struct nbd_conn *conn, const void *data, size_t bytes)
 {
 	net_bytes_add(&conn->out, data, bytes);
+	if (conn->sock)
+		conn->sock->answers.said_bytes += bytes;
 	if (conn->speak.pos == 0)
 		sim_event_arm(&conn->speak, when(conn, 100 * NS_PER_US), speak);
 }
@@ -296,15 +299,28 @@ static void perform(const struct request *rq)
 }
 
 /* By the client's numbers: the cookies of ublkd end with the tag. */
-static void note(const struct request *rq, int err)
+static struct client_rq *client_rq_of(const struct request *rq)
 {
 	const struct nbd_conn *conn = rq->conn;
 	const struct model_dev *user = conn->server->st->user;
-	struct client_rq *client_rq =
-		user ? model_rq(user, (unsigned)conn->sock->queue, rq->r.cookie & 0xffff) : NULL;
+
+	return user ? model_rq(user, (unsigned)conn->sock->queue, rq->r.cookie & 0xffff) : NULL;
+}
+
+static void note(const struct request *rq, int err)
+{
+	struct client_rq *client_rq = client_rq_of(rq);
 
 	if (client_rq)
 		client_rq_note(client_rq, err, false);
+}
+
+static void note_heard(const struct request *rq)
+{
+	struct client_rq *client_rq = client_rq_of(rq);
+
+	if (client_rq && !client_rq->heard_ns)
+		client_rq->heard_ns = sim.now_ns;
 }
 
 static uint32_t choose_error(const struct request *rq)
@@ -318,15 +334,35 @@ static uint32_t choose_error(const struct request *rq)
 	return error;
 }
 
+/* It has shaken hands, and does nothing: true; rq may be gone. */
+static bool is_mute(struct request *rq)
+{
+	const struct nbd_conn *conn = rq->conn;
+	struct nbd_server *server = conn->server;
+
+	if (sim.now_ns >= server->mute_until_ns && !rq->done && sim_fault(FAULT_NET_MUTE))
+		nbd_server_fall_mute(server);
+	if (sim.now_ns >= server->mute_until_ns)
+		return false;
+	if (server->mute_hangs_up)
+		net_hang_up(conn->sock, 0);
+	else
+		sim_event_arm(&rq->event, server->mute_until_ns + sim_skewed(NS_PER_US, NS_PER_MS),
+			      serve);
+	return true;
+}
+
 static void serve(struct sim_event *event)
 {
 	struct request *rq = container_of(event, struct request, event);
-	const struct nbd_conn *conn = rq->conn;
+	struct nbd_conn *conn = rq->conn;
 
 	if (sim.now_ns < nbd_conn_silent_until_ns(conn)) {
 		sim_event_arm(event, when(conn, NS_PER_MS), serve);
 		return;
 	}
+	if (is_mute(rq))
+		return;
 	if (!rq->done) {
 		rq->done = true;
 		rq->error = choose_error(rq);
@@ -334,10 +370,12 @@ static void serve(struct sim_event *event)
 			perform(rq);
 		sim_trace("nbd-serves", rq->r.cmd, rq->r.cookie, rq->r.offset_bytes, rq->error);
 	}
-	if (say_some(rq))
-		request_free(rq);
-	else
+	if (!say_some(rq)) {
 		sim_event_arm(event, when(conn, NS_PER_MS), serve);
+		return;
+	}
+	nbd_judge_said(conn);
+	request_free(rq);
 }
 
 static void check(const struct nbd_conn *conn, const struct nbd_request *r)
@@ -370,6 +408,7 @@ static void begin(struct nbd_conn *conn, const struct nbd_request *r, const uint
 		memcpy(rq->data, data, r->length_bytes);
 	}
 	list_push_back(&conn->requests, &rq->node);
+	note_heard(rq);
 	sim_event_arm(&rq->event, when(conn, max_ns), serve);
 }
 
@@ -436,6 +475,43 @@ static size_t take_request(struct nbd_conn *conn, const uint8_t *at, size_t byte
 	return head + data_bytes;
 }
 
+/* ---- for the judge ---- */
+
+bool nbd_conn_is_fresh(const struct nbd_conn *conn)
+{
+	return conn->state == REQUESTS && !conn->used && conn->out.nr == 0 &&
+	       conn->sock->down.nr == 0;
+}
+
+/* Bytes of the client, from `at` on, that the server has read or will: how many of them. */
+static size_t peek(const struct nbd_conn *conn, size_t at, uint8_t *buf, size_t bytes)
+{
+	const struct net_bytes *in = &conn->in, *up = &conn->sock->up;
+	size_t nr = 0;
+
+	for (; nr < bytes && at + nr < in->nr; nr++)
+		buf[nr] = net_bytes_at(in)[at + nr];
+	for (; nr < bytes && at + nr < in->nr + up->nr; nr++)
+		buf[nr] = net_bytes_at(up)[at + nr - in->nr];
+	return nr;
+}
+
+bool nbd_conn_lacks(const struct nbd_conn *conn, unsigned tag)
+{
+	size_t head_bytes = conn->extended ? NBD_EXTENDED_REQUEST_BYTES : NBD_REQUEST_BYTES;
+	size_t all_bytes = conn->in.nr + conn->sock->up.nr, at = 0;
+	uint8_t head[NBD_REQUEST_BYTES_MAX];
+	struct nbd_request r;
+
+	while (conn->state == REQUESTS && peek(conn, at, head, head_bytes) == head_bytes) {
+		parse(conn, head, &r);
+		at += head_bytes + (r.cmd == NBD_CMD_WRITE ? r.length_bytes : 0);
+		if (at > all_bytes)
+			return (r.cookie & 0xffff) == tag;
+	}
+	return false;
+}
+
 /* ---- the connection ---- */
 
 static size_t take(struct nbd_conn *conn, const uint8_t *at, size_t bytes)
@@ -492,7 +568,8 @@ struct nbd_conn *nbd_conn_create(struct nbd_server *server, struct sim_socket *s
 
 void nbd_conn_lost(struct nbd_conn *conn)
 {
-	nbd_judge_over(conn);
+	if (conn->state == REQUESTS || conn->state == DEAF)
+		nbd_judge_over(conn);
 	while (!list_empty(&conn->requests)) {
 		struct request *rq = list_entry(conn->requests.next, struct request, node);
 

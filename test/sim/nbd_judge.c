@@ -1,23 +1,48 @@
 /*
- * Which errors the users of a device may see although its server reported none. All of it is what
- * the world saw: a connection counts as there from the moment when the first request went over it,
- * until it was over; that is never more than what the client believes.
+ * Which errors the users of a device may see although its server reported none, and for how long
+ * they may wait. All of it is what the world saw: a connection counts as there from the moment when
+ * the first request went over it, until it was over; that is never more than what the client
+ * believes.
  *
  *	on_disconnect fail	requests of before a connection was there, or was given up
- *	on_disconnect queue	those of an outage that was as long as they wait
+ *	on_disconnect queue	those of an outage that was as long as they wait: from the first
+ *				connection that ended until the client had looked at an answer, or
+ *				was connected when it had no request
  *	FLUSH			the first one after a connection was given up, unless the cache
  *				is kept. More than one only when they were in flight together
  *	another server		all
+ *
+ * The client looks when it receives again; what it then had not noticed of the ends of others
+ * begins an outage of its own.
  */
 #include <errno.h>
 
 #include "test/sim/nbd_server.h"
+#include "test/sim/ublk_model.h"
 
+/* A clock that is read before the world's. */
+#define GRACE_NS NS_PER_MS
+/* Turns that come late, one after the other. */
+#define LATE_NS (5 * NS_PER_SEC)
+
+static bool has_patience(const struct nbd_server *server)
+{
+	return server->patience_ns != 0 && server->patience_ns != UINT64_MAX;
+}
+
+static struct nbd_outage *outage_of_sock(const struct sim_socket *sock)
+{
+	struct nbd_server *server = sock->server;
+
+	return server && sock->life == server->life && sock->queue >= 0
+		       ? &server->queue[sock->queue]
+		       : NULL;
+}
+
+/* NULL: of another life, or of a probe. */
 static struct nbd_outage *outage_of(const struct nbd_conn *conn)
 {
-	struct nbd_server *server = conn->server;
-
-	return conn->life == server->life ? &server->queue[conn->sock->queue] : NULL;
+	return conn->sock ? outage_of_sock(conn->sock) : NULL;
 }
 
 void nbd_judge_begin(struct nbd_server *server)
@@ -26,12 +51,23 @@ void nbd_judge_begin(struct nbd_server *server)
 	server->was_up = false;
 	server->closed_ns = server->told_ns = 0;
 	for (unsigned i = 0; i < NBD_SERVER_QUEUES_MAX; i++)
-		server->queue[i] = (struct nbd_outage){ .since_ns = sim.now_ns };
+		server->queue[i] =
+			(struct nbd_outage){ .since_ns = sim.now_ns, .answered_ns = sim.now_ns };
 }
 
 static bool too_long(const struct nbd_server *server, const struct nbd_outage *o)
 {
-	return server->patience_ns != UINT64_MAX && sim.now_ns - o->since_ns >= server->patience_ns;
+	return has_patience(server) && o->since_ns &&
+	       sim.now_ns - o->since_ns + GRACE_NS >= server->patience_ns;
+}
+
+/* since_ns: of the next outage, or 0. */
+static void end_outage(const struct nbd_server *server, struct nbd_outage *o, uint64_t since_ns)
+{
+	if (too_long(server, o))
+		o->too_long_ns = sim.now_ns;
+	o->since_ns = since_ns;
+	o->harmed = false;
 }
 
 void nbd_judge_up(struct nbd_conn *conn)
@@ -42,20 +78,70 @@ void nbd_judge_up(struct nbd_conn *conn)
 		return;
 	conn->used = true;
 	conn->server->was_up = true;
-	if (o->up_nr++ > 0)
-		return;
-	o->end_ns = sim.now_ns;
-	if (too_long(conn->server, o))
-		o->too_long_ns = sim.now_ns;
+	if (o->up_nr++ == 0)
+		o->end_ns = sim.now_ns;
 }
 
 void nbd_judge_over(const struct nbd_conn *conn)
 {
-	struct nbd_outage *o = conn->used ? outage_of(conn) : NULL;
+	struct nbd_outage *o = outage_of(conn);
 
-	if (!o || --o->up_nr > 0)
+	if (!o)
 		return;
-	o->since_ns = sim.now_ns;
+	o->up_nr -= conn->used;
+	o->over_ns = sim.now_ns;
+	if (!o->since_ns)
+		o->since_ns = sim.now_ns;
+}
+
+void nbd_judge_said(struct nbd_conn *conn)
+{
+	struct nbd_answers *a = &conn->sock->answers;
+
+	a->last_end = a->said_bytes;
+	if (!a->next_end)
+		a->next_end = a->said_bytes;
+}
+
+/* Ends between the next and the last are not known: the client has them a little later. */
+void nbd_judge_got(struct sim_socket *sock, size_t bytes)
+{
+	struct nbd_answers *a = &sock->answers;
+
+	a->got_bytes += bytes;
+	if (sock->shut || !a->next_end || a->got_bytes < a->next_end)
+		return;
+	a->next_end = a->last_end > a->got_bytes ? a->last_end : 0;
+	a->got_ns = sim.now_ns;
+	a->doubt = net_any_over(sock->server, sock->queue);
+}
+
+static bool is_idle(const struct nbd_server *server, unsigned queue)
+{
+	const struct model_dev *user = server->st->user;
+
+	for (unsigned tag = 0; user && tag < user->info.queue_depth; tag++)
+		if (model_rq(user, queue, tag))
+			return false;
+	return user != NULL;
+}
+
+void nbd_judge_looked(struct sim_socket *sock)
+{
+	struct nbd_outage *o = outage_of_sock(sock);
+	struct nbd_answers *a = &sock->answers;
+
+	if (!o || sock->shut)
+		return;
+	if (a->got_ns) {
+		end_outage(sock->server, o, a->doubt || o->over_ns >= a->got_ns ? a->got_ns : 0);
+		o->answered_ns = sim.now_ns;
+		a->got_ns = 0;
+	} else if (sock->conn && nbd_conn_is_fresh(sock->conn) && !o->harmed &&
+		   is_idle(sock->server, (unsigned)sock->queue)) {
+		end_outage(sock->server, o,
+			   net_any_over(sock->server, sock->queue) ? sim.now_ns : 0);
+	}
 }
 
 void nbd_server_closed(const struct sim_socket *sock)
@@ -80,15 +166,44 @@ static bool excuses_any(const struct nbd_server *server, const struct client_rq 
 
 	if (server->changed)
 		return true;
-	if (o->up_nr == 0 && too_long(server, o))
-		return true;
 	if (server->patience_ns == 0)
-		return rq->start_ns <= MAX(o->end_ns, o->lost_ns);
-	return rq->start_ns <= o->too_long_ns;
+		return o->up_nr == 0 || rq->start_ns <= MAX(o->end_ns, o->lost_ns);
+	if (too_long(server, o))
+		return true;
+	return rq->start_ns <= o->too_long_ns && sim.now_ns - o->too_long_ns <= LATE_NS;
+}
+
+/*
+ * It goes to a connection that is silent, waits, and when that is over is with another one. Nobody
+ * knows when a filter lets it go, but the server has heard of it.
+ */
+static void check_time(const struct nbd_server *server, const struct client_rq *rq)
+{
+	uint64_t came_ns = server->filtered ? rq->heard_ns : rq->handed_ns;
+	uint64_t since_ns = MAX(came_ns, server->queue[rq->queue].answered_ns);
+
+	if (has_patience(server) && came_ns &&
+	    sim.now_ns - since_ns > server->patience_ns + 2 * server->timeout_ns + LATE_NS)
+		sim_fail("queue %u tag %u has waited too long: %llu ms", rq->queue, rq->tag,
+			 (unsigned long long)((sim.now_ns - since_ns) / NS_PER_MS));
+}
+
+void nbd_judge_ended(const struct nbd_server *server, const struct client_rq *rq)
+{
+	check_time(server, rq);
+	list_for_each (node, &server->conns) {
+		const struct nbd_conn *conn = list_entry(node, struct nbd_conn, node);
+
+		if (outage_of(conn) && conn->sock->queue == (int)rq->queue &&
+		    nbd_conn_lacks(conn, rq->tag))
+			sim_fail("queue %u tag %u is answered before all of it was sent", rq->queue,
+				 rq->tag);
+	}
 }
 
 bool nbd_judge_excuses(struct nbd_server *server, const struct client_rq *rq)
 {
+	server->queue[rq->queue].harmed = true;
 	if (excuses_any(server, rq)) {
 		sim_saw(FAULT_NET_OUTAGE);
 		return true;

@@ -21,6 +21,8 @@
 #define PORT 20000
 #define FATE_NS_MAX (10 * NS_PER_SEC)
 #define AWAY_NS_MAX (40 * NS_PER_SEC)
+/* Beyond what requests wait, on the way to it and with it. */
+#define MUTE_NS (10 * NS_PER_SEC)
 
 static struct nbd_server *servers[SERVER_NR_MAX];
 
@@ -218,13 +220,25 @@ static void fate(struct sim_event *event)
 		lose_cache(server);
 }
 
+/* Where requests wait for a time, often so long that none may have gone on waiting. */
+void nbd_server_fall_mute(struct nbd_server *server)
+{
+	uint64_t max_ns = 3 * server->timeout_ns;
+
+	if (server->patience_ns != 0 && server->patience_ns != UINT64_MAX)
+		max_ns += 2 * server->patience_ns + MUTE_NS;
+	server->mute_until_ns =
+		sim.now_ns + (sim_one_in(2) ? max_ns : sim_skewed(NS_PER_MS, max_ns));
+	server->mute_hangs_up = sim_one_in(2);
+}
+
 void nbd_server_begin(struct nbd_server *server, bool anew)
 {
 	struct storage *st = server->st;
 
 	sim_event_cancel(&server->back);
 	server->down = server->changed = false;
-	server->silent_until_ns = 0;
+	server->silent_until_ns = server->mute_until_ns = 0;
 	/* A device is not told what happened to those before it; docs/nbd.md says that. */
 	for (uint64_t i = 0; i < st->block_nr; i++) {
 		if (st->gone[i])

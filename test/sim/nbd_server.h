@@ -22,10 +22,13 @@
 /* What a queue of the device knows of its connections, and what its requests may suffer from. */
 struct nbd_outage {
 	unsigned up_nr;	      /* connections over which requests have gone */
-	uint64_t since_ns;    /* up_nr 0: there has been none since */
-	uint64_t end_ns;      /* of the last outage */
-	uint64_t too_long_ns; /* end of the last one that was longer than requests wait */
+	uint64_t end_ns;      /* when it was 0 last */
 	uint64_t lost_ns;     /* when a connection was given up last */
+	uint64_t over_ns;     /* when one ended last */
+	uint64_t since_ns;    /* the first end since a request was answered; 0: all is well */
+	uint64_t too_long_ns; /* end of the last such time that was longer than requests wait */
+	uint64_t answered_ns; /* the client knew last of an answer */
+	bool harmed;	      /* since_ns: a request has failed */
 };
 
 struct nbd_server {
@@ -40,11 +43,14 @@ struct nbd_server {
 	/* how it is */
 	bool down, lost; /* lost: nobody says that it is down */
 	uint64_t silent_until_ns;
-	bool changed;	 /* it is another one than when the device was opened */
-	uint8_t *stable; /* what a loss of the cache leaves of the medium */
+	uint64_t mute_until_ns; /* it answers no request */
+	bool mute_hangs_up;	/* but ends each connection that brings one */
+	bool changed;		/* it is another one than when the device was opened */
+	uint8_t *stable;	/* what a loss of the cache leaves of the medium */
 	/* what its client was configured to do */
 	bool cache_kept;
 	uint64_t patience_ns, timeout_ns; /* patience: 0: none, UINT64_MAX: for ever */
+	bool filtered;			  /* requests may be late when its client gets them */
 	/* what the client may say, see nbd_judge.c */
 	uint64_t life; /* counts the devices, and their lives */
 	struct nbd_outage queue[NBD_SERVER_QUEUES_MAX];
@@ -69,6 +75,8 @@ int nbd_server_accept(const struct sockaddr *address, struct sim_socket *sock,
 /* Whether nobody will ever answer to a connect. */
 bool nbd_server_is_lost(const struct sockaddr *address);
 uint64_t nbd_server_size_bytes(const struct nbd_server *server);
+/* For a while it answers no request, or hangs up on each. */
+void nbd_server_fall_mute(struct nbd_server *server);
 /* All connections are over; the cache, when it has one that it does not keep, is lost in part. */
 void nbd_server_die(struct nbd_server *server);
 
@@ -106,17 +114,27 @@ void nbd_conn_sent_to(struct nbd_conn *conn);
 void nbd_conn_lost(struct nbd_conn *conn);
 /* The network cuts it, or it falls with its server; conn is gone. */
 void nbd_conn_cut(struct nbd_conn *conn, int err);
+/* The client has the whole handshake, and no request has come. */
+bool nbd_conn_is_fresh(const struct nbd_conn *conn);
+/* Whether the network has not all of the request with this tag. */
+bool nbd_conn_lacks(const struct nbd_conn *conn, unsigned tag);
 /* Until then its server does not read. */
 uint64_t nbd_conn_silent_until_ns(const struct nbd_conn *conn);
 
 /* ---- nbd_judge.c ---- */
 
 void nbd_judge_begin(struct nbd_server *server);
-/* A connection carries requests for the first time; and is over. */
+/* A connection carries requests for the first time; and one that could have is over. */
 void nbd_judge_up(struct nbd_conn *conn);
 void nbd_judge_over(const struct nbd_conn *conn);
 /* The client has closed a socket that was connected to it. */
 void nbd_server_closed(const struct sim_socket *sock);
+/* The server has said all of an answer; bytes get to the client; who now has looked at them. */
+void nbd_judge_said(struct nbd_conn *conn);
+void nbd_judge_got(struct sim_socket *sock, size_t bytes);
+void nbd_judge_looked(struct sim_socket *sock);
+/* A request has ended: not too early, and not too late. */
+void nbd_judge_ended(const struct nbd_server *server, const struct client_rq *rq);
 /* Whether a request may fail with -EIO although the server reported no error. */
 bool nbd_judge_excuses(struct nbd_server *server, const struct client_rq *rq);
 /* A FLUSH has failed: what was lost before is known to be. */

@@ -83,6 +83,18 @@ unsigned net_socket_nr(void)
 	return nr;
 }
 
+bool net_any_over(const struct nbd_server *server, int queue)
+{
+	list_for_each (node, &sockets) {
+		const struct sim_socket *sock = list_entry(node, struct sim_socket, node);
+
+		if (sock->server == server && sock->life == server->life && sock->queue == queue &&
+		    sock->over)
+			return true;
+	}
+	return false;
+}
+
 static void soon(struct sim_op *op, sim_event_fn *fn, uint64_t max_ns)
 {
 	sim_event_arm(&op->event, sim.now_ns + sim_skewed(NS_PER_US, max_ns), fn);
@@ -108,6 +120,8 @@ static void arrive_later(struct sim_socket *sock)
 			      arrived);
 }
 
+static void read_late(struct sim_socket *sock);
+
 /* The server reads; whatever it says to that it says later. */
 static void arrived(struct sim_event *event)
 {
@@ -123,6 +137,7 @@ static void arrived(struct sim_event *event)
 	sim_trace("net-arrive", (uint64_t)sock->fd, bytes, sock->up.nr, 0);
 	nbd_conn_hears(sock->conn, net_bytes_at(&sock->up), bytes);
 	net_bytes_drop(&sock->up, bytes);
+	read_late(sock);
 	wake(sock);
 	arrive_later(sock);
 }
@@ -225,6 +240,36 @@ static void copy_from(struct sim_socket *sock, const struct msghdr *msg, size_t 
 	}
 }
 
+static size_t room_of(const struct sim_socket *sock)
+{
+	return sock->window_bytes - MIN(sock->up.nr, sock->window_bytes);
+}
+
+/* Planted: all of it counts as sent, although the kernel has still to read what is behind `from`.
+ */
+static size_t claim_rest(struct sim_socket *sock, const struct msghdr *msg, size_t from)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < msg->msg_iovlen; i++) {
+		const struct iovec *piece = &msg->msg_iov[i];
+		size_t skip = from > at ? MIN(from - at, piece->iov_len) : 0;
+
+		net_bytes_add(&sock->late, (const uint8_t *)piece->iov_base + skip,
+			      piece->iov_len - skip);
+		at += piece->iov_len;
+	}
+	return at;
+}
+
+static void read_late(struct sim_socket *sock)
+{
+	size_t bytes = MIN(sock->late.nr, room_of(sock));
+
+	net_bytes_add(&sock->up, net_bytes_at(&sock->late), pass(sock, NET_CLIENT, bytes));
+	net_bytes_drop(&sock->late, bytes);
+}
+
 static size_t choose_bytes(size_t bytes, enum fault fault)
 {
 	return bytes > 1 && sim_fault(fault) ? (size_t)sim_between(1, bytes - 1) : bytes;
@@ -243,8 +288,8 @@ static void take_send(struct sim_event *event)
 	struct sim_op *op = container_of(event, struct sim_op, event);
 	struct sim_socket *sock = socket_of(op);
 	const struct msghdr *msg = (const void *)(uintptr_t)op->sqe.addr;
-	size_t room = sock->window_bytes - MIN(sock->up.nr, sock->window_bytes);
-	size_t bytes = gathered(msg);
+	size_t room = sock->late.nr > 0 ? 0 : room_of(sock);
+	size_t all = gathered(msg), bytes;
 	int nuisance = choose_nuisance();
 
 	if (sock->shut || sock->over) {
@@ -252,8 +297,10 @@ static void take_send(struct sim_event *event)
 	} else if (nuisance < 0) {
 		send_done(sock, nuisance);
 	} else if (room > 0) {
-		bytes = choose_bytes(MIN(bytes, room), FAULT_NET_SHORT_SEND);
+		bytes = choose_bytes(MIN(all, room), FAULT_NET_SHORT_SEND);
 		copy_from(sock, msg, bytes);
+		if (bytes < all && sim_defect_always(DEFECT_LONG_SEND))
+			bytes = claim_rest(sock, msg, bytes);
 		nbd_conn_sent_to(sock->conn);
 		arrive_later(sock);
 		send_done(sock, (int)bytes);
@@ -285,6 +332,7 @@ static void receive(struct sim_socket *sock)
 	bytes = choose_bytes(bytes, FAULT_NET_SHORT_RECEIVE);
 	memcpy((void *)(uintptr_t)op->sqe.addr, net_bytes_at(&sock->down), bytes);
 	net_bytes_drop(&sock->down, bytes);
+	nbd_judge_got(sock, bytes);
 	/* Planted: not all of what it says has come. */
 	if (bytes < op->sqe.len && bytes > 1000 && sim_one_in(8) &&
 	    sim_defect_always(DEFECT_LONG_RECEIVE))
@@ -422,6 +470,7 @@ void net_submit(struct sim_op *op)
 		break;
 	case IORING_OP_RECV:
 		keep(&sock->recv, op);
+		nbd_judge_looked(sock);
 		if (sock->down.nr > 0 || sock->over || sock->shut)
 			soon(op, take_recv, 100 * NS_PER_US);
 		break;
@@ -490,6 +539,7 @@ static void sock_free(struct sim_socket *sock)
 	list_remove(&sock->node);
 	net_bytes_fini(&sock->up);
 	net_bytes_fini(&sock->down);
+	net_bytes_fini(&sock->late);
 	free(sock);
 }
 

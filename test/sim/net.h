@@ -33,6 +33,14 @@ static inline const uint8_t *net_bytes_at(const struct net_bytes *b)
 	return b->data + b->head;
 }
 
+/* Where answers end in what a server says, and how far its client has come: for nbd_judge.c. */
+struct nbd_answers {
+	uint64_t said_bytes, got_bytes;
+	uint64_t next_end, last_end; /* of those that it has not got; 0: none */
+	uint64_t got_ns;	     /* it has got one and not yet looked at it; 0: none */
+	bool doubt;		     /* then there was a loss that it had not noticed */
+};
+
 struct sim_socket {
 	int fd;
 	struct nbd_server *server; /* that it was connected to, and in which life of its device */
@@ -44,7 +52,9 @@ struct sim_socket {
 	bool over;    /* the connection has ended, by whichever side */
 	int over_err; /* what a receive says then: 0 or -ECONNRESET */
 	size_t window_bytes;
-	struct net_bytes up, down;  /* on the way to the server, and to the client */
+	struct net_bytes up, down; /* on the way to the server, and to the client */
+	struct net_bytes late;	   /* the defect: said to be sent, and still to be read */
+	struct nbd_answers answers;
 	uint64_t sent[2];	    /* in all, by the client and by the server */
 	uint64_t cut_at[2];	    /* when sent[] is that the connection ends; UINT64_MAX */
 	struct sim_op *send, *recv; /* in flight; send: connect, too */
@@ -62,6 +72,8 @@ bool net_close(int fd);
 void net_die(void);
 /* Sockets that are open. */
 unsigned net_socket_nr(void);
+/* Whether a connection of this queue's is over, and its client has not closed it yet. */
+bool net_any_over(const struct nbd_server *server, int queue);
 
 /* ---- for the server ---- */
 

@@ -491,11 +491,15 @@ static void refused(struct slot *slot)
 	sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), slot_ask_stop);
 }
 
+/* Some live until those who wait for a server should have lost patience. */
 static void plan_stop(struct slot *slot)
 {
+	bool waits = slot->kind == SLOT_NBD && sim_one_in(4);
+	uint64_t max_ns = waits ? 100 * NS_PER_SEC : 20 * NS_PER_SEC;
+
 	if (slot->stop_event.pos == 0)
 		sim_event_arm(&slot->stop_event,
-			      sim.now_ns + sim_skewed(10 * NS_PER_MS, 20 * NS_PER_SEC),
+			      sim.now_ns + (waits ? max_ns : sim_skewed(10 * NS_PER_MS, max_ns)),
 			      slot_ask_stop);
 }
 

@@ -21,6 +21,11 @@ static uint64_t choose_patience(char *yaml, size_t yaml_bytes)
 	/* Where all else goes well nothing may fail. */
 	size_t i = sim.cut.on ? 0 : sim_below(ARRAY_SIZE(some));
 
+	if (sim.defect == DEFECT_IMPATIENT || sim.defect == DEFECT_PATIENT) {
+		snprintf(yaml, yaml_bytes, "%s",
+			 sim.defect == DEFECT_PATIENT ? "forever" : "{queue: 500ms}");
+		return NS_PER_SEC;
+	}
 	snprintf(yaml, yaml_bytes, "%s", some[i].yaml);
 	return some[i].ns;
 }
@@ -33,7 +38,7 @@ void slot_nbd_init(struct slot *slot)
 	slot->nbd_tcp = sim_one_in(2);
 	nbd_server_uri(server, slot->nbd_tcp, uri, sizeof(uri));
 	server->patience_ns = choose_patience(patience, sizeof(patience));
-	server->timeout_ns = sim.cut.on ? 10 * NS_PER_SEC : sim_between(50, 10000) * NS_PER_MS;
+	server->timeout_ns = sim.cut.on ? 10 * NS_PER_SEC : sim_skewed(50, 10000) * NS_PER_MS;
 	server->cache_kept = sim.defect == DEFECT_NONE && sim_one_in(4);
 	snprintf(yaml, sizeof(yaml),
 		 "uri: '%s'\nconnections: %llu\non_disconnect: %s\ntimeout: %llums\ncache: %s\n"
@@ -76,6 +81,7 @@ void slot_nbd_begin(struct slot *slot, bool anew)
 	struct nbd_server *server = slot->st->server;
 
 	nbd_server_begin(server, anew);
+	server->filtered = slot->filters.nr > 0;
 	found = (struct nbd_found){ 0 };
 	ask(server, &found.export);
 	found.addresses.nr = slot->nbd_tcp ? (unsigned)sim_between(1, 2) : 1;

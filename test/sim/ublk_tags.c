@@ -268,6 +268,7 @@ void model_hand_over(struct model_dev *dev, struct model_tag *t, struct sim_ring
 		.start_sector = rq->start_sector,
 		.addr = t->addr,
 	};
+	rq->handed_ns = sim.now_ns;
 	t->active = false;
 	t->owned = true;
 	t->cmd = NULL;

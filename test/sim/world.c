@@ -58,6 +58,7 @@ static const struct fault_row {
 	[FAULT_NET_REFUSED_EARLY] = { "nbd-refused-early", 10000 },
 	[FAULT_NET_SLOW] = { "nbd-slow", 1000 },
 	[FAULT_NET_SILENT] = { "nbd-silent", 100000 },
+	[FAULT_NET_MUTE] = { "nbd-mute", 3000 },
 	[FAULT_NET_DIES] = { "nbd-dies", 100000 },
 	[FAULT_NET_DEATH] = { "nbd-death", 0 },
 	[FAULT_NET_CACHE_LOST] = { "nbd-cache-lost", 0 },
@@ -195,6 +196,9 @@ static const struct defect_row {
 	[DEFECT_SHORT_WRITE] = { "short-write", "read of" },
 	[DEFECT_LOST_CACHE] = { "lost-cache", "acknowledged before, is not durable" },
 	[DEFECT_LONG_RECEIVE] = { "long-receive", "read of" },
+	[DEFECT_LONG_SEND] = { "long-send", "before all of it was sent" },
+	[DEFECT_IMPATIENT] = { "impatient", "but what happened is" },
+	[DEFECT_PATIENT] = { "patient", "has waited too long" },
 	[DEFECT_SHORT_COPY] = { "short-copy", "read of" },
 	[DEFECT_NO_HAND_COPY] = { "no-hand-copy", "the server has not written" },
 	[DEFECT_BUFFER_KEPT] = { "buffer-kept", "is still registered" },
@@ -231,6 +235,10 @@ static void choose_rates(void)
 		sim.fault_ppm[FAULT_DISK_SHORT_WRITE] = 10000;
 		if (sim.defect == DEFECT_NO_HAND_COPY)
 			sim.fault_ppm[FAULT_BUFFER_REGISTER] = 10000;
+		if (sim.defect == DEFECT_LONG_SEND)
+			sim.fault_ppm[FAULT_NET_REFUSED_EARLY] = 200000;
+		if (sim.defect == DEFECT_IMPATIENT || sim.defect == DEFECT_PATIENT)
+			sim.fault_ppm[FAULT_NET_MUTE] = 3000;
 		return;
 	}
 	for (int i = 0; i < FAULT_NR; i++) {

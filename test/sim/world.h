@@ -62,6 +62,7 @@ enum fault {
 	FAULT_NET_REFUSED_EARLY,
 	FAULT_NET_SLOW,
 	FAULT_NET_SILENT,
+	FAULT_NET_MUTE, /* connections are accepted, requests not answered */
 	FAULT_NET_DIES,
 	FAULT_NET_DEATH, /* the same, with those that a cut became */
 	FAULT_NET_CACHE_LOST,
@@ -202,6 +203,9 @@ enum defect {
 	DEFECT_SHORT_WRITE,	/* the rest of a short write is forgotten */
 	DEFECT_LOST_CACHE,	/* a server loses its cache, and keeps its connections */
 	DEFECT_LONG_RECEIVE,	/* a receive says more than it has brought */
+	DEFECT_LONG_SEND,	/* a send says more than it has taken by then */
+	DEFECT_IMPATIENT,	/* requests wait half as long as they are to */
+	DEFECT_PATIENT,		/* they wait for ever */
 	DEFECT_SHORT_COPY,	/* a short user copy counts as a whole one */
 	DEFECT_NO_HAND_COPY,	/* a request that could not be registered is not copied by hand */
 	DEFECT_BUFFER_KEPT,	/* a COMMIT leaves the request's pages registered */
@@ -214,6 +218,10 @@ enum defect {
 	DEFECT_LOST_NOTE,	/* a device is in the driver and no note names it */
 	DEFECT_NR,
 };
+static inline bool defect_of_net(enum defect defect)
+{
+	return defect >= DEFECT_LOST_CACHE && defect <= DEFECT_PATIENT;
+}
 /* Those from here on need a server that is killed. */
 #define DEFECT_FIRST_OF_KILL DEFECT_LOST_REISSUE
 
