@@ -17,9 +17,9 @@
 
 #include "events.skel.h"
 #include "trace/capture_daemon.h"
+#include "trace/capture_skipped.h"
 #include "trace/machine.h"
 #include "trace/point.h"
-#include "trace/recursion.h"
 
 struct capture {
 	struct events_bpf *skel;
@@ -27,8 +27,8 @@ struct capture {
 	struct bpf_link *probes[CAPTURE_PROBE_NR];
 	void (*fn)(const struct event *e, void *arg);
 	void *arg;
-	uint64_t recursion_start; /* misses before the records began are none */
-	uint64_t recursion_end;
+	/* Of skipped runs; those before the records began are no losses. */
+	uint64_t skipped_start[EVENT_TYPE_NR], skipped_end[EVENT_TYPE_NR];
 	bool drained;
 };
 
@@ -221,14 +221,27 @@ static uint64_t counter(const struct capture *c, uint32_t which)
 	return sum;
 }
 
+void capture_skipped(const struct capture *c, uint64_t ret_nr[EVENT_TYPE_NR])
+{
+	if (c->drained)
+		memcpy(ret_nr, c->skipped_end, sizeof(c->skipped_end));
+	else
+		capture_skipped_count(c->skel->obj, ret_nr);
+	for (unsigned type = 0; type < EVENT_TYPE_NR; type++)
+		ret_nr[type] -= c->skipped_start[type];
+}
+
 void capture_losses(const struct capture *c, struct losses *ret_losses)
 {
-	uint64_t recursion = c->drained ? c->recursion_end : recursion_misses(c->skel->obj);
+	uint64_t skipped[EVENT_TYPE_NR], recursion = 0;
 
+	capture_skipped(c, skipped);
+	for (unsigned type = 0; type < EVENT_TYPE_NR; type++)
+		recursion += skipped[type];
 	*ret_losses = (struct losses){
 		.ring_full = counter(c, 0),
 		.map_full = counter(c, 1),
-		.recursion = recursion - c->recursion_start,
+		.recursion = recursion,
 		.unmatched = counter(c, 2),
 	};
 }
@@ -260,7 +273,7 @@ int capture_open(const struct target *t, unsigned parts,
 	}
 	if (parts & CAPTURE_DAEMON)
 		attach_daemon(c, t);
-	c->recursion_start = recursion_misses(c->skel->obj);
+	capture_skipped_count(c->skel->obj, c->skipped_start);
 	__atomic_store_n(&c->skel->bss->watch_on, true, __ATOMIC_SEQ_CST);
 	*ret_capture = c;
 	return 0;
@@ -277,7 +290,7 @@ int capture_poll(struct capture *c, int timeout_ms)
 void capture_drain(struct capture *c)
 {
 	__atomic_store_n(&c->skel->bss->watch_on, false, __ATOMIC_SEQ_CST);
-	c->recursion_end = recursion_misses(c->skel->obj);
+	capture_skipped_count(c->skel->obj, c->skipped_end);
 	c->drained = true;
 	ring_buffer__consume(c->reader);
 }
