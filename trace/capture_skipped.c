@@ -1,6 +1,7 @@
 /*
- * Which record each program of trace/bpf/events.bpf.c makes, so that a skipped run is told as what is
- * missing. Each makes one at most; what two programs know of a system call is its ENTER and SYSCALL.
+ * Which record each program of trace/bpf/events.bpf.c makes, so that a skipped run is told as what
+ * is missing. Each makes one at most; what two programs know of a system call is its ENTER and
+ * SYSCALL.
  */
 #include "trace/capture_skipped.h"
 
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "trace/capture_points.h"
 #include "trace/recursion.h"
 
 static const struct {
@@ -52,7 +54,7 @@ static const struct {
 static unsigned made_by(const char *program)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(makes); i++)
-		if (!strcmp(program, makes[i].program))
+		if (!strcmp(capture_points_name(program), makes[i].program))
 			return makes[i].type;
 	return 0;
 }
@@ -62,6 +64,6 @@ void capture_skipped_count(const struct bpf_object *object, uint64_t ret_nr[EVEN
 	struct bpf_program *program;
 
 	memset(ret_nr, 0, EVENT_TYPE_NR * sizeof(*ret_nr));
-	bpf_object__for_each_program(program, object)
-		ret_nr[made_by(bpf_program__name(program))] += recursion_misses_of(program);
+	bpf_object__for_each_program(program, object) ret_nr[made_by(bpf_program__name(program))] +=
+		recursion_misses_of(program);
 }

@@ -20,7 +20,6 @@ uint64_t recursion_misses(const struct bpf_object *object)
 	struct bpf_program *program;
 	uint64_t sum = 0;
 
-	bpf_object__for_each_program(program, object)
-		sum += recursion_misses_of(program);
+	bpf_object__for_each_program(program, object) sum += recursion_misses_of(program);
 	return sum;
 }
