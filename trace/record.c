@@ -223,11 +223,6 @@ int command_record(int argc, char **argv)
 
 	if (ret)
 		return ret;
-	if (r.options.file_nr == 0)
-		fputs("ublktrace: there is no -o FILE (it goes before -c): records are counted, "
-		      "not "
-		      "kept\n",
-		      stderr);
 	ret = open_files(&r);
 	if (!ret && r.options.target.command)
 		ret = target_spawn(&r.options.target);
