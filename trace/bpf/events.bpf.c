@@ -325,6 +325,7 @@ static __always_inline void overflow(struct io_ring_ctx *ctx, const struct done 
 	e = ring_event(EVENT_OVERFLOW, ctx, d->user_data);
 	if (!e)
 		return;
+	event_levels(e, ctx);
 	e->cqe = (struct event_cqe){
 		.res = d->res, .flags = d->flags, .opcode = OPCODE_UNKNOWN, .fd = -1, .ublk_id = -1
 	};
