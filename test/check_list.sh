@@ -64,7 +64,7 @@ if [ "$mode" != fast ]; then
 	more_limit=900
 	if [ "$mode" = soak ]; then more_limit=3600; fi
 	# ublktrace: all of it on both kernels with --soak, otherwise what differs between them
-	trace_exact() { if [ "$1" = 7.2 ]; then echo trace_csv trace_cost; fi; }
+	trace_exact() { if [ "$1" = 7.2 ]; then echo trace_csv trace_cost trace_loss; fi; }
 	trace_suites() {
 		if [ "$mode" = soak ]; then
 			echo trace trace_latency trace_stacks trace_points timeline
@@ -91,7 +91,7 @@ if [ "$mode" != fast ]; then
 			guest "$kernel" bpftrace 400
 			guest_flags=-i
 			for suite in $(trace_exact "$kernel"); do guest "$kernel" $suite 400; done
-			guest_flags=-s
+			guest_flags='-s -n'
 			for suite in $(trace_suites "$kernel"); do guest "$kernel" $suite 600; done
 			# the one kernel has the selftests, the other the power cuts of both: they end together
 			if [ "$kernel" = 7.2 ] || [ "$mode" = soak ]; then

@@ -15,20 +15,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/util.h"
 #include "events.skel.h"
 #include "trace/capture_daemon.h"
+#include "trace/capture_points.h"
+#include "trace/capture_skipped.h"
 #include "trace/machine.h"
 #include "trace/point.h"
-#include "trace/recursion.h"
 
 struct capture {
 	struct events_bpf *skel;
 	struct ring_buffer *reader;
-	struct bpf_link *probes[CAPTURE_PROBE_NR];
+	struct bpf_link *points[CAPTURE_POINTS_MAX], *probes[CAPTURE_PROBE_NR];
 	void (*fn)(const struct event *e, void *arg);
 	void *arg;
-	uint64_t recursion_start; /* misses before the records began are none */
-	uint64_t recursion_end;
+	/* Of skipped runs; those before the records began are no losses. */
+	uint64_t skipped_start[EVENT_TYPE_NR], skipped_end[EVENT_TYPE_NR];
 	bool drained;
 };
 
@@ -96,13 +98,10 @@ static void choose_around(struct events_bpf *s, unsigned parts)
 	choose(s->progs.cqe_reap, daemon);
 }
 
-static void choose_programs(struct events_bpf *s, unsigned parts, int complete_args, bool fentry)
+static void choose_programs(struct events_bpf *s, unsigned parts, bool fentry)
 {
 	bool calls = parts & CAPTURE_SYSCALLS;
 
-	/* io_uring_complete hands over the CQE since 6.16, before that its fields. */
-	choose(s->progs.complete, complete_args == 3);
-	choose(s->progs.complete_old, complete_args != 3);
 	choose(s->progs.setup_fentry, calls && fentry);
 	choose(s->progs.setup_fexit, calls && fentry);
 	choose(s->progs.enter_fentry, calls && fentry);
@@ -139,8 +138,23 @@ static int watch_group(struct events_bpf *s, pid_t pid)
 	return bpf_map__update_elem(s->maps.groups, &key, sizeof(key), &one, sizeof(one), BPF_ANY);
 }
 
+/* Ways to load: which of them a kernel can have is seen by trying. */
+struct way {
+	bool fentry;
+	bool perf; /* trace/bpf/points.h */
+};
+
+static void unload(struct capture *c)
+{
+	for (unsigned i = 0; i < CAPTURE_POINTS_MAX; i++)
+		bpf_link__destroy(c->points[i]);
+	memset(c->points, 0, sizeof(c->points));
+	events_bpf__destroy(c->skel);
+	c->skel = NULL;
+}
+
 static int load(struct capture *c, const struct target *t, unsigned parts, int complete_args,
-		bool fentry)
+		const struct way *way)
 {
 	int ret;
 
@@ -149,34 +163,44 @@ static int load(struct capture *c, const struct target *t, unsigned parts, int c
 	if (!c->skel)
 		return -errno;
 	set_target(c->skel, t);
-	choose_programs(c->skel, parts, complete_args, fentry);
+	choose_programs(c->skel, parts, way->fentry);
+	capture_points_choose(c->skel, way->perf, complete_args);
 	ret = events_bpf__load(c->skel);
 	if (!ret)
 		ret = watch_group(c->skel, t->pid);
 	if (!ret)
 		ret = events_bpf__attach(c->skel);
-	if (ret < 0) {
-		events_bpf__destroy(c->skel);
-		c->skel = NULL;
-	}
+	if (!ret)
+		ret = capture_points_attach(c->skel, c->points);
+	if (ret < 0)
+		unload(c);
 	return ret;
 }
 
 static int load_any(struct capture *c, const struct target *t, unsigned parts)
 {
-	int complete_args = kernel_check(), ret;
+	static const struct way ways[] = {
+		{ .fentry = true, .perf = true },
+		{ .fentry = true },
+		{ .perf = true },
+		{ 0 },
+	};
+	int complete_args = kernel_check(), ret = -1;
+	const struct way *way = ways;
 
 	if (complete_args < 0)
 		return complete_args;
-	ret = load(c, t, parts, complete_args, true);
-	if (!ret)
-		return 0;
-	ret = load(c, t, parts, complete_args, false);
+	for (unsigned i = 0; i < ARRAY_SIZE(ways) && ret < 0; i++) {
+		way = &ways[i];
+		ret = load(c, t, parts, complete_args, way);
+	}
 	if (ret < 0) {
 		fprintf(stderr, "ublktrace: the kernel does not take the programs: %s: %s\n",
 			strerror(-ret), first_words);
 		return ret;
 	}
+	if (way->fentry)
+		return 0;
 	fprintf(stderr,
 		"ublktrace: this kernel cannot patch its functions (fentry): a WORKER's begin is "
 		"worked out, and of rings with DEFER_TASKRUN there is none\n");
@@ -221,14 +245,27 @@ static uint64_t counter(const struct capture *c, uint32_t which)
 	return sum;
 }
 
+void capture_skipped(const struct capture *c, uint64_t ret_nr[EVENT_TYPE_NR])
+{
+	if (c->drained)
+		memcpy(ret_nr, c->skipped_end, sizeof(c->skipped_end));
+	else
+		capture_skipped_count(c->skel->obj, ret_nr);
+	for (unsigned type = 0; type < EVENT_TYPE_NR; type++)
+		ret_nr[type] -= c->skipped_start[type];
+}
+
 void capture_losses(const struct capture *c, struct losses *ret_losses)
 {
-	uint64_t recursion = c->drained ? c->recursion_end : recursion_misses(c->skel->obj);
+	uint64_t skipped[EVENT_TYPE_NR], recursion = 0;
 
+	capture_skipped(c, skipped);
+	for (unsigned type = 0; type < EVENT_TYPE_NR; type++)
+		recursion += skipped[type];
 	*ret_losses = (struct losses){
 		.ring_full = counter(c, 0),
 		.map_full = counter(c, 1),
-		.recursion = recursion - c->recursion_start,
+		.recursion = recursion,
 		.unmatched = counter(c, 2),
 	};
 }
@@ -260,7 +297,7 @@ int capture_open(const struct target *t, unsigned parts,
 	}
 	if (parts & CAPTURE_DAEMON)
 		attach_daemon(c, t);
-	c->recursion_start = recursion_misses(c->skel->obj);
+	capture_skipped_count(c->skel->obj, c->skipped_start);
 	__atomic_store_n(&c->skel->bss->watch_on, true, __ATOMIC_SEQ_CST);
 	*ret_capture = c;
 	return 0;
@@ -277,7 +314,7 @@ int capture_poll(struct capture *c, int timeout_ms)
 void capture_drain(struct capture *c)
 {
 	__atomic_store_n(&c->skel->bss->watch_on, false, __ATOMIC_SEQ_CST);
-	c->recursion_end = recursion_misses(c->skel->obj);
+	capture_skipped_count(c->skel->obj, c->skipped_end);
 	c->drained = true;
 	ring_buffer__consume(c->reader);
 }
@@ -289,6 +326,6 @@ void capture_close(struct capture *c)
 	ring_buffer__free(c->reader);
 	for (unsigned i = 0; i < CAPTURE_PROBE_NR; i++)
 		bpf_link__destroy(c->probes[i]);
-	events_bpf__destroy(c->skel);
+	unload(c);
 	free(c);
 }

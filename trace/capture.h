@@ -40,6 +40,12 @@ void capture_drain(struct capture *c);
 
 /* What was lost until now; unmatched counts COMPLETEs whose SUBMIT was not seen. */
 void capture_losses(const struct capture *c, struct losses *ret_losses);
+
+/*
+ * Of losses.recursion: what each skipped run would have told ([0]: it makes no record of its own).
+ * The kernel does not say whose event it was: of all processes.
+ */
+void capture_skipped(const struct capture *c, uint64_t ret_nr[EVENT_TYPE_NR]);
 void capture_close(struct capture *c);
 
 #endif

@@ -32,7 +32,8 @@ enum event_type {
 	EVENT_LINK,	 /* io_uring_link: req waits for other */
 	EVENT_FAIL_LINK, /* io_uring_fail_link: req, because other failed */
 	EVENT_COMPLETE,	 /* io_uring_complete: cqe */
-	EVENT_OVERFLOW,	 /* io_uring_cqe_overflow: the CQ was full: cqe */
+	EVENT_OVERFLOW, /* io_uring_cqe_overflow: the CQ was full; instead of COMPLETE, without req:
+			   cqe */
 	EVENT_TASK_WORK, /* io_uring_task_work_run, io_uring_local_work_run: value = count */
 	EVENT_WAIT,	 /* io_uring_cqring_wait: value = min_events */
 	EVENT_REAP,	 /* ublkd took a CQE (probe cqe__reap): cqe */

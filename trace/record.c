@@ -31,6 +31,7 @@ struct record {
 };
 
 static const char *const type_names[EVENT_TYPE_NR] = {
+	[0] = "FORK", /* of a process that is traced: its child is not */
 	[EVENT_RING] = "RING",
 	[EVENT_ENTER] = "ENTER",
 	[EVENT_SYSCALL] = "SYSCALL",
@@ -153,20 +154,46 @@ static int turn(void *arg)
 	return ret;
 }
 
-static void print_totals(const struct record *r)
+/* "12 SUBMIT, 3 COMPLETE" */
+static void print_counts(const uint64_t count[EVENT_TYPE_NR])
 {
 	const char *before = "";
 
+	for (unsigned type = 0; type < EVENT_TYPE_NR; type++) {
+		if (!count[type])
+			continue;
+		fprintf(stderr, "%s%" PRIu64 " %s", before, count[type], type_names[type]);
+		before = ", ";
+	}
+}
+
+static void print_totals(const struct record *r)
+{
 	if (r->terminal && r->shown_ns)
 		fputs("\r\033[K", stderr);
 	fprintf(stderr, "%" PRIu64 " records: ", r->total);
-	for (unsigned type = 0; type < EVENT_TYPE_NR; type++) {
-		if (!r->count[type])
-			continue;
-		fprintf(stderr, "%s%" PRIu64 " %s", before, r->count[type], type_names[type]);
-		before = ", ";
-	}
+	print_counts(r->count);
 	fputs("\n", stderr);
+}
+
+/* Only what is traced is told: of that, skipped runs may be more than what is missing. */
+static bool traces_all(const struct target *t)
+{
+	return t->all && t->sample <= 1 && !t->ring_nr;
+}
+
+static void print_skipped(const struct record *r)
+{
+	uint64_t skipped[EVENT_TYPE_NR], sum = 0;
+
+	capture_skipped(r->capture, skipped);
+	for (unsigned type = 0; type < EVENT_TYPE_NR; type++)
+		sum += skipped[type];
+	if (!sum)
+		return;
+	fputs("missed by recursion: ", stderr);
+	print_counts(skipped);
+	fputs(traces_all(&r->options.target) ? "\n" : "; of all processes and requests\n", stderr);
 }
 
 static int run(struct record *r, struct losses *ret_losses)
@@ -182,9 +209,10 @@ static int run(struct record *r, struct losses *ret_losses)
 		fprintf(stderr, "ublktrace: cannot read the records: %s\n", strerror(-ret));
 	capture_drain(r->capture);
 	capture_losses(r->capture, ret_losses);
-	capture_close(r->capture);
 	print_totals(r);
 	losses_print(stderr, ret_losses);
+	print_skipped(r);
+	capture_close(r->capture);
 	return ret;
 }
 
@@ -196,11 +224,6 @@ int command_record(int argc, char **argv)
 
 	if (ret)
 		return ret;
-	if (r.options.file_nr == 0)
-		fputs("ublktrace: there is no -o FILE (it goes before -c): records are counted, "
-		      "not "
-		      "kept\n",
-		      stderr);
 	ret = open_files(&r);
 	if (!ret && r.options.target.command)
 		ret = target_spawn(&r.options.target);

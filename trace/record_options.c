@@ -1,5 +1,5 @@
 /*
- * The words behind `ublktrace record`. Pure but for getopt's state; main thread.
+ * The words behind `ublktrace record`. Pure but for getopt's state and stderr; main thread.
  *
  * Happy path: every option is read into struct record_options, target_check has the last word.
  * Failure mode: usage_error for the first that is wrong.
@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,6 +137,15 @@ static int parse_option(struct record_options *r, int option, char *value)
 	}
 }
 
+/* Records may be counted only; who behind -c says where to keep them has not said it to us. */
+static void say_files(const struct record_options *r)
+{
+	if (r->file_nr)
+		return;
+	fprintf(stderr, "ublktrace: there is no -o FILE%s: records are counted, not kept\n",
+		r->target.command ? " before -c (all words behind it are the command's)" : "");
+}
+
 int record_options_parse(int argc, char **argv, struct record_options *ret_options)
 {
 	struct record_options *r = ret_options;
@@ -144,7 +154,7 @@ int record_options_parse(int argc, char **argv, struct record_options *ret_optio
 	*r = (struct record_options){
 		.target = { .sample = 1, .buffer_bytes = BUFFER_DEFAULT },
 	};
-	optind = 1;
+	optind = 0; /* anew, also in the middle of a word */
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, "+p:co:", long_options, NULL)) != -1) {
 		if (option == 'c') {
@@ -161,5 +171,8 @@ int record_options_parse(int argc, char **argv, struct record_options *ret_optio
 	if (!r->target.command && optind < argc)
 		return usage_error("record", "'%s' is no option; a command follows -c",
 				   argv[optind]);
-	return target_check(&r->target) ? 0 : 2;
+	if (!target_check(&r->target))
+		return 2;
+	say_files(r);
+	return 0;
 }

@@ -17,7 +17,8 @@ struct record_options {
 	bool from_boot;
 };
 
-/* Returns 0, or 2 for a wrong command line, which it says on stderr. */
+/* Returns 0, or 2 for a wrong command line, which it says on stderr; there it also says when there
+ * is no file. */
 int record_options_parse(int argc, char **argv, struct record_options *ret_options);
 
 #endif

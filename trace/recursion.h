@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct bpf_object;
+struct bpf_program;
 
 /*
  * Runs skipped until now of all programs of a loaded object: one ran already on that CPU, or, on a
@@ -14,5 +15,8 @@ struct bpf_object;
  * bpf_prog_info.recursion_misses).
  */
 uint64_t recursion_misses(const struct bpf_object *object);
+
+/* Of one program. */
+uint64_t recursion_misses_of(const struct bpf_program *program);
 
 #endif

@@ -223,7 +223,18 @@ static void await_reap(struct timeline *t, struct ring *ring, const struct event
 	};
 }
 
-/* A multishot request goes on: its next completion is drawn as coming from this one. */
+/* A multishot request goes on: its next completion is drawn as coming from this one. r: NULL when
+ * it is not known. */
+static void answer(struct timeline *t, const struct event *e, struct request *r, struct slice_ref s)
+{
+	if (r && (e->cqe.flags & IORING_CQE_F_MORE)) {
+		step(r, s);
+	} else if (r) {
+		flow_end(s, r->flow);
+		free(map_remove(&t->requests, r->req, 0));
+	}
+}
+
 static void on_complete(struct timeline *t, struct ring *ring, const struct event *e)
 {
 	struct request *r = e->req ? map_get(&t->requests, e->req, 0) : NULL;
@@ -234,15 +245,41 @@ static void on_complete(struct timeline *t, struct ring *ring, const struct even
 	struct slice_ref s = track_point(ring->complete, after_flow(r, e->time_ns), name);
 
 	cqe_args(s, e, r);
-	if (r && (e->cqe.flags & IORING_CQE_F_MORE)) {
-		step(r, s);
-	} else if (r) {
-		flow_end(s, r->flow);
-		free(map_remove(&t->requests, r->req, 0));
-	}
+	answer(t, e, r, s);
 	await_reap(t, ring, e, s);
 	if (e->cqe.ublk_id >= 0)
 		ublk_completed(t, e, s);
+}
+
+/* The only one of the ring that it can be, or NULL. */
+static struct request *by_user_data(const struct timeline *t, const struct ring *ring,
+				    uint64_t user_data)
+{
+	struct request *found = NULL;
+
+	for (size_t i = 0; i < t->requests.size; i++) {
+		struct request *r = t->requests.slots[i].value;
+
+		if (!r || r->ring != ring || r->user_data != user_data)
+			continue;
+		if (found)
+			return NULL;
+		found = r;
+	}
+	return found;
+}
+
+/* A completion for which the CQ has no room: the program takes it when it has made some. */
+static void on_overflow(struct timeline *t, struct ring *ring, const struct event *e)
+{
+	struct request *r = by_user_data(t, ring, e->user_data);
+	struct slice_ref s = track_point(ring->complete, after_flow(r, e->time_ns), "CQ overflow");
+
+	if (r)
+		slice_arg_text(s, "request", r->name);
+	cqe_args(s, e, r);
+	answer(t, e, r, s);
+	await_reap(t, ring, e, s);
 }
 
 /* ---- what the program took ---- */
@@ -320,8 +357,7 @@ void request_event(struct timeline *t, struct ring *ring, const struct event *e)
 		on_reap(t, ring, e);
 		break;
 	case EVENT_OVERFLOW:
-		slice_arg_unsigned(track_point(ring->complete, e->time_ns, "CQ overflow"),
-				   "user_data", e->user_data);
+		on_overflow(t, ring, e);
 		break;
 	case EVENT_FAIL_LINK:
 		slice_arg_unsigned(track_point(ring->complete, e->time_ns, "link failed"),

@@ -1,6 +1,6 @@
 #!/bin/bash
 # `ublktrace record` of a program that knows all of its io_uring work: every column of every row of
-# the CSV. Needs root and a kernel that takes BPF programs; else it is skipped. Prints TAP.
+# the CSV; from when the times of each format count. Needs root and a kernel that takes BPF programs; else it is skipped. Prints TAP.
 # Usage: record.sh [BUILD_FOLDER]
 set -u
 
@@ -8,6 +8,7 @@ top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
 build=$(readlink -f "${1:-$top/build/release}")
 tmp=$(mktemp -d /tmp/ublktrace-record.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
+. "$top/test/tap.sh"
 
 leave() {
 	echo "ok 1 - ublktrace record # SKIP $1"
@@ -44,6 +45,47 @@ if [ $code != 0 ] || ! whole || [ ! -s "$tmp/known.json" ]; then
 fi
 posters=
 if grep -q "WORKER's begin is worked out" "$tmp/log"; then posters=--posters; fi
-"$top/test/trace/csv_check.py" "$tmp/known.csv" "$tmp/known.json" $posters || code=1
-[ $code = 0 ] || [ -z "${UBLKTRACE_KEEP:-}" ] || cp "$tmp"/* "$UBLKTRACE_KEEP"
-exit $code
+"$top/test/trace/csv_check.py" "$tmp/known.csv" "$tmp/known.json" $posters >"$tmp/columns" || bad=1
+grep -v '^1\.\.' "$tmp/columns"
+n=$(grep -cE '^(not )?ok ' "$tmp/columns")
+
+# ---- from when times count
+
+# Nanoseconds since the boot, as CLOCK_BOOTTIME.
+uptime_ns() { awk '{ printf "%.0f", $1 * 1e9 }' /proc/uptime; }
+timed() {
+	begin=$(uptime_ns)
+	timeout 3000 "$build/bin/ublktrace" record "$@" -o "$tmp/t.csv" -o "$tmp/t.pftrace" -o "$tmp/t.fxt" \
+		-c "$build/test/known" --repeat 1 -o "$tmp/t.json" || return
+	end=$(($(uptime_ns) + 20000000)) # it has two digits behind the point
+}
+# first FORMAT: the time of the first that is told
+first() {
+	case $1 in
+	csv) awk -F, 'NR > 1 && (!first || $2 < first) { first = $2 } END { print first }' "$tmp/t.csv" ;;
+	*) "$top/test/trace/$2" "$tmp/t.$1" --json | sed -nE 's/.*"first_ns": ([0-9]+),.*/\1/p' ;;
+	esac
+}
+from_boot() {
+	local at
+	at=$(first "$@")
+	echo "$at of $begin to $end"
+	[ "$at" -ge "$begin" ] && [ "$at" -le "$end" ]
+}
+from_start() {
+	local at
+	at=$(first "$@")
+	echo "$at of 1 to $((end - begin))"
+	[ "$at" -ge 1 ] && [ "$at" -le $((end - begin)) ]
+}
+ok "all formats with --from-boot" timed --from-boot
+ok "... .pftrace counts from the boot" from_boot pftrace perfetto_read.py
+ok "... .fxt too" from_boot fxt fxt_read.py
+ok "... .csv too" from_boot csv
+ok "all formats without" timed
+ok "... .pftrace counts from the start" from_start pftrace perfetto_read.py
+ok "... .fxt too" from_start fxt fxt_read.py
+ok "... .csv from the boot, as ever" from_boot csv
+echo "1..$n"
+[ $bad = 0 ] || [ -z "${UBLKTRACE_KEEP:-}" ] || cp "$tmp"/* "$UBLKTRACE_KEEP"
+exit $bad

@@ -297,6 +297,20 @@ static void test_complete_unknown(void **state)
 						       ",,,,,,,,,,,");
 }
 
+/* The CQ was full: its row is a COMPLETE, whose request is known by its user data only. */
+static void test_overflow(void **state)
+{
+	struct event e = event_of(EVENT_OVERFLOW);
+
+	(void)state;
+	e.req = 0;
+	e.user_data = 104;
+	e.cqe = (struct event_cqe){ .res = 7, .opcode = 0xff, .fd = -1, .ublk_id = -1 };
+	give(&e);
+	assert_string_equal(row(0), ORIGIN("COMPLETE") ",0xffff888000001000,,,,,104,,,,,,,,,"
+						       "7,,,,7000123456,,,,,,,,,,,");
+}
+
 static void test_complete_ublk(void **state)
 {
 	struct event e = event_of(EVENT_COMPLETE);
@@ -393,6 +407,7 @@ static void test_other_records(void **state)
 		case EVENT_ENTER:
 		case EVENT_SUBMIT:
 		case EVENT_COMPLETE:
+		case EVENT_OVERFLOW:
 		case EVENT_WORKER:
 			continue;
 		default:
@@ -477,6 +492,7 @@ int main(void)
 		CASE(test_uring_cmd),
 		CASE(test_complete),
 		CASE(test_complete_unknown),
+		CASE(test_overflow),
 		CASE(test_complete_ublk),
 		CASE(test_worker),
 		CASE(test_no_negative_latency),

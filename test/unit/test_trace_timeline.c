@@ -275,6 +275,37 @@ static void test_points_at_one_time(void **state)
 	free(r.events);
 }
 
+/* A record of an overflow names no request: it is the one with that user data, when there is just
+ * one. */
+static void test_overflow(void **state)
+{
+	struct records r = { 0 };
+	struct synthetic s = synthetic_of(&r);
+	struct event fio = fio_event(&s, EVENT_OVERFLOW), other = daemon_event(&s, EVENT_SUBMIT);
+	struct notes n;
+
+	(void)state;
+	synthetic_submit(&s, fio, 1, 70, 0, 0);
+	synthetic_submit(&s, other, 2, 70, 0, 0); /* of another ring */
+	for (unsigned i = 0; i < 2; i++)
+		synthetic_submit(&s, fio, 3 + i, 71, 0, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		fio.time_ns = s.now_ns;
+		fio.user_data = 70 + i;
+		fio.cqe = (struct event_cqe){ .res = 5, .opcode = 0xff, .fd = -1, .ublk_id = -1 };
+		synthetic_put(&s, &fio, 100);
+	}
+	n = draw(&r);
+	assert_int_equal(count(&n, "complete", "CQ overflow"), 2);
+	assert_int_equal(count(&n, "complete", "NOP"), 3); /* they have no end */
+	assert_int_equal(arrows(&n, "submit", "complete"), 4);
+	for (size_t i = 0; i < n.nr; i++)
+		if (!strcmp(n.drawn[i].name, "CQ overflow"))
+			assert_int_equal(n.drawn[i].result, 5);
+	notes_free(&n);
+	free(r.events);
+}
+
 /* Known by the descriptor by which it is entered; closed and made again at the same address. */
 static void test_rings(void **state)
 {
@@ -427,6 +458,7 @@ int main(void)
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_missing_begin_and_end),
 		cmocka_unit_test(test_points_at_one_time),
+		cmocka_unit_test(test_overflow),
 		cmocka_unit_test(test_rings),
 		cmocka_unit_test(test_many_threads),
 		cmocka_unit_test(test_late),

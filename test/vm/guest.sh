@@ -8,7 +8,7 @@
 #   $run/console  the kernel's serial console; stdout, stderr: the command's
 set -euo pipefail
 # shellcheck disable=SC2154 # exported by vm.sh
-: "$top" "$out" "$bin" "$dmesg" "$virtiofsd" "$kernel" "$series" "$cpus" "$memory" "$limit" "$disk"
+: "$top" "$out" "$bin" "$dmesg" "$virtiofsd" "$kernel" "$series" "$cpus" "$memory" "$limit" "$disk" "$nvme"
 
 run=/dev/shm
 root=$run/root
@@ -145,6 +145,12 @@ add_disk() { # FILE or SOCKET, or nothing
 	devices+=(-blockdev "node-name=disk,$blockdev" -device "virtio-blk-pci,drive=disk,write-cache=on")
 }
 
+add_nvme() {
+	devices+=(-blockdev "node-name=zeroes,driver=null-co,size=67108864,read-zeroes=on"
+		-blockdev "node-name=nvme,driver=blkdebug,image=zeroes,inject-error.0.event=none,inject-error.0.iotype=read,inject-error.0.sector=2048,inject-error.0.once=on"
+		-device "nvme,serial=guest,drive=nvme")
+}
+
 start_qemu() {
 	local devices=(-device "virtio-serial-pci,max_ports=4") machine
 	machine_options
@@ -157,6 +163,7 @@ start_qemu() {
 	add_console stderr "file,path=$run/stderr"
 	add_console orders "pipe,path=$run/orders"
 	add_disk "$disk"
+	if [ -n "$nvme" ]; then add_nvme; fi
 	"${UBLKD_VM_QEMU:-qemu-system-x86_64}" "${machine[@]}" "${devices[@]}" \
 		-serial "file:$run/console" -kernel "$kernel/vmlinux" -append "$(kernel_line)" \
 		>"$run/qemu.log" 2>&1 &

@@ -54,5 +54,7 @@ ok "untraced" measure untraced
 ok "latency of the daemon: below $allowed%" cheap "latency -p DAEMON" latency -p "$daemon_pid"
 allowed=15
 ok "latency of all, fio as well: below $allowed%" cheap "latency --all" latency --all
+ok "record, a sample" measure "record -p DAEMON --sample 1/64" record -p "$daemon_pid" --sample 1/64 -o "$work/cost.csv"
+ok "record" measure "record -p DAEMON" record -p "$daemon_pid" --buffer 256M -o "$work/cost.csv"
 cat "$table"
 finish

@@ -1,5 +1,6 @@
 #!/bin/bash
-# In the guest: `ublktrace stacks` on loads whose ways through the block layer are known. Needs vm.sh -s or -i.
+# In the guest: `ublktrace stacks` on loads whose ways through the block layer are known. Needs vm.sh -s or -i; with -n the disk
+# is one of NVMe, too.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 cat >"$work/stacks.yaml" <<EOF
@@ -73,7 +74,35 @@ svg() {
 }
 ok "a flame graph is XML, and each frame has its count" svg
 ok "to a file" eval 'traced "--at complete -o $work/file" load one 5 --rw=read && [ -s "$work/file" ] && ! [ -s "$work/stacks" ]'
-if grep -qw nvme_queue_rq /proc/kallsyms; then
+
+# ---- NVMe
+
+# nvme_reads [fio options]: 128 reads of 4 KiB, none beside another
+nvme_reads() {
+	fio --name=nvme --filename=/dev/nvme0n1 --ioengine=io_uring --direct=1 --bs=4k --rw=read:4k --offset=4m --size=1m \
+		--number_ios=128 --minimal "$@" >"$work/fio.log" 2>&1 || { cat "$work/fio.log"; return 1; }
+}
+nvme_plugged() { nvme_reads --iodepth=16 --iodepth_batch_submit=16 --iodepth_batch_complete_min=16; }
+read_once_more() { dd if=/dev/nvme0n1 of=/dev/null bs=4k skip=256 count=1 iflag=direct; } # sector 2048
+into_driver() { is "$1" "$(sum "$2;nvme_queue_rqs? ")" && is "$1" "$(sum .)"; }
+
+if [ -b /dev/nvme0n1 ]; then
+	echo none >/sys/block/nvme0n1/queue/scheduler
+	ok "nvme_queue" traced "--at nvme_queue -d nvme0n1" nvme_reads
+	ok "... 128 reads, from the call to the driver" into_driver 128 '^read;.*;io_submit_sqes;.*blk_mq_[a-z_]*'
+	ok "... $way" grep -qx "$way: 128" "$work/words"
+	ok "... one at a time" grep -qx 'batch of 1: 128' "$work/words"
+	ok "... nothing is lost" lost_nothing
+	ok "nvme_queue: sixteen at a time" traced "--at nvme_queue -d nvme0n1" nvme_plugged
+	ok "... 128 reads" into_driver 128 '^read;.*;blk_finish_plug;.*'
+	ok "... by the plug list" grep -qx 'plug list: 128' "$work/words"
+	ok "... in batches of sixteen" grep -qx 'batch of 16: 8' "$work/words"
+	ok "nvme_queue: a read that the disk fails once" traced "--at nvme_queue -d nvme0n1" read_once_more
+	ok "... comes twice" into_driver 2 '^read;.*'
+	ok "... $way" grep -qx "$way: 1" "$work/words"
+	ok "... and by way of the requeue list" grep -qx 'requeue: 1' "$work/words"
+	ok "nvme_queue: of no other disk" eval 'traced "--at nvme_queue -d nvme1n1" nvme_reads && is 0 "$(sum .)"'
+elif grep -qw nvme_queue_rq /proc/kallsyms; then
 	ok "nvme_queue, without a disk of that kind" eval 'traced "--at nvme_queue" load one 5 --rw=read && is 0 "$(sum .)" && lost_nothing'
 else
 	ok "a point that is not here is told with its cure" eval \

@@ -1,13 +1,15 @@
 #!/bin/bash
 # Runs one command as root in a guest with a stock Debian kernel and its real ublk driver.
 #
-#   vm.sh [-k 7.2|6.12] [-c CPUS] [-m MEM] [-t SECONDS] [-d DISK] [-i] [-s] [--] COMMAND [ARG...]
+#   vm.sh [-k 7.2|6.12] [-c CPUS] [-m MEM] [-t SECONDS] [-d DISK] [-n] [-i] [-s] [--] COMMAND [ARG...]
 #   vm.sh --install      install the Debian packages that this needs
 #
 #   -k  kernel series (7.2)          -c  CPUs (2)          -m  memory (4G)
 #   -t  limit in real seconds for all of it (600)
 #   -d  a disk for the guest, /dev/vda once it has loaded virtio_blk: a raw file, of which nothing is
 #       kept in memory here (cache=none), or the socket of an NBD server
+#   -n  an NVMe disk, /dev/nvme0n1: 64 MiB of zeroes; the first read of sector 2048 fails, so that the
+#       driver tries that request again
 #   -i  instruction clock: one CPU, one guest nanosecond per instruction, whatever the host's load
 #   -s  all CPUs in one host thread: slower, but safe for commands that make the kernel patch its
 #       code again and again (tracepoints, kprobes, bpftrace); QEMU's threads race with that
@@ -78,14 +80,15 @@ check_machine() {
 
 parse_options() {
 	local option
-	series=7.2 cpus=2 memory=4G limit=600 icount='' single='' disk=''
-	while getopts ':k:c:m:t:d:ish' option; do
+	series=7.2 cpus=2 memory=4G limit=600 icount='' single='' disk='' nvme=''
+	while getopts ':k:c:m:t:d:nish' option; do
 		case $option in
 		k) series=$OPTARG ;;
 		c) cpus=$OPTARG ;;
 		m) memory=$OPTARG ;;
 		t) limit=$OPTARG ;;
 		d) disk=$OPTARG ;;
+		n) nvme=1 ;;
 		i) icount=1 ;;
 		s) single=1 ;;
 		h) usage && exit 0 ;;
@@ -138,7 +141,7 @@ main() {
 	bin=${UBLKD_BIN_DIR:-$top/build/release/bin}
 	dmesg=${UBLKD_VM_DMESG:-$out/dmesg-$series.txt}
 	virtiofsd=$(virtiofsd_path)
-	export top out bin dmesg virtiofsd kernel series cpus memory limit icount single disk
+	export top out bin dmesg virtiofsd kernel series cpus memory limit icount single disk nvme
 	run_guest "$@"
 }
 

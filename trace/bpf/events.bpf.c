@@ -3,8 +3,9 @@
  * of it, as one stream of records (trace/event.h). What is there is attached by trace/capture.c:
  * programs that not every kernel can have are "?".
  *
- * Here: io_uring, by its tracepoints, which kernels without kprobes have too. The system calls and
- * io-wq's threads: calls.h; the block layer, the daemon and context switches: around.h.
+ * Here: io_uring, by its tracepoints, which kernels without kprobes have too; the way to them is
+ * chosen in points.h. The system calls and io-wq's threads: calls.h; the block layer, the daemon
+ * and context switches: around.h.
  */
 #include "trace/bpf/watch.h"
 #include "trace/bpf/worker.h"
@@ -169,21 +170,6 @@ static __always_inline void submit(struct io_kiocb *req, const struct io_uring_s
 		submit_send(req, &sqe, &f);
 }
 
-SEC("tp_btf/io_uring_submit_req")
-int BPF_PROG(submit_req, struct io_kiocb *req)
-{
-	submit(req, NULL);
-	return 0;
-}
-
-/* An SQE that the kernel took and refused at once: it has no submit_req, but a CQE. */
-SEC("tp_btf/io_uring_req_failed")
-int BPF_PROG(req_failed, const struct io_uring_sqe *sqe, struct io_kiocb *req, int error)
-{
-	submit(req, sqe);
-	return 0;
-}
-
 /* ---- between submission and completion ---- */
 
 /* Whether what happens to a request is told. */
@@ -214,44 +200,13 @@ static __always_inline void req_send(__u32 type, struct io_kiocb *req, __u64 val
 	event_send(e);
 }
 
-/* The last argument is an int until 6.17, a bool since: not read. */
-SEC("tp_btf/io_uring_queue_async_work")
-int BPF_PROG(queue_async_work, struct io_kiocb *req)
+static __always_inline void go_async(struct io_kiocb *req)
 {
 	struct flight *f = flight_find(req, req->ctx);
 
 	if (f)
 		f->async = true;
 	req_send(EVENT_ASYNC, req, 0, 0);
-	return 0;
-}
-
-SEC("tp_btf/io_uring_poll_arm")
-int BPF_PROG(poll_arm, struct io_kiocb *req, int mask)
-{
-	req_send(EVENT_POLL, req, (__u32)mask, 0);
-	return 0;
-}
-
-SEC("tp_btf/io_uring_defer")
-int BPF_PROG(defer, struct io_kiocb *req)
-{
-	req_send(EVENT_DEFER, req, 0, 0);
-	return 0;
-}
-
-SEC("tp_btf/io_uring_link")
-int BPF_PROG(link, struct io_kiocb *req, struct io_kiocb *target)
-{
-	req_send(EVENT_LINK, req, 0, (__u64)target);
-	return 0;
-}
-
-SEC("tp_btf/io_uring_fail_link")
-int BPF_PROG(fail_link, struct io_kiocb *req, struct io_kiocb *link)
-{
-	req_send(EVENT_FAIL_LINK, link, 0, (__u64)req);
-	return 0;
 }
 
 /* ---- completion ---- */
@@ -341,25 +296,6 @@ static __always_inline void complete_any(struct io_ring_ctx *ctx, struct io_kioc
 		bpf_map_delete_elem(&flights, &key);
 }
 
-SEC("?tp_btf/io_uring_complete")
-int BPF_PROG(complete, struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
-{
-	struct done d = { .user_data = cqe->user_data, .res = cqe->res, .flags = cqe->flags };
-
-	complete_any(ring, KERNEL_CAST(io_kiocb, req), &d);
-	return 0;
-}
-
-/* Until 6.15. */
-SEC("?tp_btf/io_uring_complete")
-int BPF_PROG(complete_old, void *ring, void *req, __u64 user_data, int res, __u32 flags)
-{
-	struct done d = { .user_data = user_data, .res = res, .flags = flags };
-
-	complete_any(KERNEL_CAST(io_ring_ctx, ring), KERNEL_CAST(io_kiocb, req), &d);
-	return 0;
-}
-
 /* ---- of a ring as a whole ---- */
 
 /* In a thread of the ring's process, or of any when the ring is known. */
@@ -377,83 +313,61 @@ static __always_inline struct event *ring_event(__u32 type, struct io_ring_ctx *
 	return event_new(type, key, 0, user_data);
 }
 
-SEC("tp_btf/io_uring_cqe_overflow")
-int BPF_PROG(cqe_overflow, void *ring, __u64 user_data, __s32 res, __u32 flags)
+static __always_inline void overflow(struct io_ring_ctx *ctx, const struct done *d)
 {
 	struct event *e;
 
 	/* The request is not told here. */
-	if (!sampled(user_data))
-		return 0;
-	e = ring_event(EVENT_OVERFLOW, KERNEL_CAST(io_ring_ctx, ring), user_data);
+	if (!sampled(d->user_data))
+		return;
+	e = ring_event(EVENT_OVERFLOW, ctx, d->user_data);
 	if (!e)
-		return 0;
+		return;
+	event_levels(e, ctx);
 	e->cqe = (struct event_cqe){
-		.res = res, .flags = flags, .opcode = OPCODE_UNKNOWN, .fd = -1, .ublk_id = -1
+		.res = d->res, .flags = d->flags, .opcode = OPCODE_UNKNOWN, .fd = -1, .ublk_id = -1
 	};
 	event_send(e);
-	return 0;
 }
 
-SEC("tp_btf/io_uring_cqring_wait")
-int BPF_PROG(cqring_wait, void *ring, int min_events)
+static __always_inline void ring_send(__u32 type, struct io_ring_ctx *ctx, __s32 value)
 {
-	struct event *e = ring_event(EVENT_WAIT, KERNEL_CAST(io_ring_ctx, ring), 0);
+	struct event *e = ring_event(type, ctx, 0);
 
 	if (!e)
-		return 0;
-	e->value = (__u32)min_events;
+		return;
+	e->value = (__u32)value;
 	event_send(e);
-	return 0;
-}
-
-SEC("tp_btf/io_uring_local_work_run")
-int BPF_PROG(local_work_run, void *ring, int nr)
-{
-	struct event *e;
-
-	if (nr <= 0)
-		return 0;
-	e = ring_event(EVENT_TASK_WORK, KERNEL_CAST(io_ring_ctx, ring), 0);
-	if (!e)
-		return 0;
-	e->value = (__u32)nr;
-	event_send(e);
-	return 0;
 }
 
 /* Of all rings of the thread. */
-SEC("tp_btf/io_uring_task_work_run")
-int BPF_PROG(task_work_run, void *tctx, unsigned int nr)
+static __always_inline void task_work(__u32 nr)
 {
 	struct event *e;
 
 	if (!watch_on || !nr || !group_watched(current_group()))
-		return 0;
+		return;
 	e = event_new(EVENT_TASK_WORK, 0, 0, 0);
 	if (!e)
-		return 0;
+		return;
 	e->value = nr;
 	event_send(e);
-	return 0;
 }
 
-SEC("tp_btf/io_uring_create")
-int BPF_PROG(create, int fd, void *ring, __u32 sq_entries, __u32 cq_entries, __u32 flags)
+static __always_inline void ring_made(struct io_ring_ctx *ctx, int fd, __u32 flags)
 {
-	__u64 key = (__u64)ring;
+	__u64 key = (__u64)ctx;
 
 	if (!watch_on)
-		return 0;
+		return;
 	if (!group_watched(current_group())) {
 		/* there may have been one of ours */
 		bpf_map_delete_elem(&rings, &key);
-		return 0;
+		return;
 	}
-	ring_learn(KERNEL_CAST(io_ring_ctx, ring), flags & SETUP_REGISTERED_FD_ONLY ? -1 : fd,
-		   false);
-	return 0;
+	ring_learn(ctx, flags & SETUP_REGISTERED_FD_ONLY ? -1 : fd, false);
 }
 
 #include "trace/bpf/around.h"
 #include "trace/bpf/calls.h"
+#include "trace/bpf/points.h"
