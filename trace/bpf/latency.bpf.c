@@ -174,10 +174,9 @@ INLINE struct req *req_find(__u64 key)
 	__u32 first = place(key);
 
 	for (__u32 i = 0; i < PROBES; i++) {
-		__u32 idx = (first + i) & (REQS - 1);
-		struct req *r = bpf_map_lookup_elem(&reqs, &idx);
+		struct req *r = &reqs[(first + i) & (REQS - 1)];
 
-		if (r && r->key == key)
+		if (r->key == key)
 			return r;
 	}
 	return NULL;
@@ -188,11 +187,8 @@ INLINE struct req *req_take(__u64 key)
 	__u32 first = place(key);
 
 	for (__u32 i = 0; i < PROBES; i++) {
-		__u32 idx = (first + i) & (REQS - 1);
-		struct req *r = bpf_map_lookup_elem(&reqs, &idx);
+		struct req *r = &reqs[(first + i) & (REQS - 1)];
 
-		if (!r)
-			return NULL;
 		if (r->key == key)
 			return r;
 		if (!r->key && !__sync_val_compare_and_swap(&r->key, 0, key))
@@ -237,7 +233,6 @@ int BPF_PROG(uring_submit, struct io_kiocb *req)
 
 	if (!is_target())
 		return 0;
-	req = REQ(req);
 	ring = req->ctx;
 	now = bpf_ktime_get_ns();
 	last = bpf_map_lookup_elem(&lasts, &zero);

@@ -127,9 +127,6 @@ struct last {
 		__type(value, VALUE);                                                              \
 	} NAME SEC(".maps")
 
-MAP(queues, BPF_MAP_TYPE_ARRAY, QUEUES, __u32, struct queue);
-MAP(slots, BPF_MAP_TYPE_ARRAY, SLOTS, __u32, struct slot);
-MAP(reqs, BPF_MAP_TYPE_ARRAY, REQS, __u32, struct req);
 MAP(rings, BPF_MAP_TYPE_ARRAY, RINGS, __u32, struct latency_ring);
 MAP(lasts, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct last);
 MAP(devices, BPF_MAP_TYPE_HASH, 4096, __u32, __u32); /* N of ublkbN -> first row */
@@ -139,6 +136,12 @@ MAP(levels, BPF_MAP_TYPE_PERCPU_ARRAY, LATENCY_LEVEL_NR *LATENCY_LEVELS, __u32, 
 MAP(errors, BPF_MAP_TYPE_HASH, 1024, struct latency_error, __u64);
 MAP(family, BPF_MAP_TYPE_HASH, 4096, __u32, __u32); /* processes that the target has started */
 MAP(totals, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct latency_totals);
+
+/* Of the tables that only programs read: an entry's address is an addition, where that of a map's is
+ * a dozen instructions. */
+static struct queue queues[QUEUES];
+static struct slot slots[SLOTS];
+static struct req reqs[REQS];
 
 __u32 slot_next, row_next;
 __u32 batch_seen; /* for user space */
