@@ -31,7 +31,7 @@ struct latency_hist {
 #define LOG2_32(N) LOG2_16(N), LOG2_16(N)
 #define LOG2_64(N) LOG2_32(N), LOG2_32(N)
 /* Not static: libbpf 1.1 cannot place it then. */
-const __u8 log2_of_byte[256] = { 0,	       0,	   LOG2_TWO(1), LOG2_FOUR(2), LOG2_EIGHT(3),
+const __u8 log2_of_byte[256] = { 0,	     0,		 LOG2_TWO(1), LOG2_FOUR(2), LOG2_EIGHT(3),
 				 LOG2_16(4), LOG2_32(5), LOG2_64(6),  LOG2_64(7),   LOG2_64(7) };
 
 /* The compiler would leave the mask out where it knows better, and the verifier would not. */
@@ -131,8 +131,19 @@ enum latency_level {
 	LATENCY_LEVEL_NR,
 };
 
-#define LATENCY_LEVEL_MAX 1023u /* that many, or more */
+#define LATENCY_LEVEL_MAX 999u /* that many, or more */
 #define LATENCY_LEVELS (LATENCY_LEVEL_MAX + 1)
+
+/* Of each CPU: the levels, and what it took from an SQ last. One value, so that a program looks up
+ * one; the kernel allows 32 KiB. */
+struct latency_cpu {
+	__u64 task;
+	__u64 time_ns;
+	__u32 commit;  /* 1: a commit of one tag, 2: of many */
+	__u32 turn;    /* of depths: one in 16 is looked at */
+	__u64 fetches; /* of ublk, submitted: idle time, no latency */
+	__u64 level[LATENCY_LEVEL_NR][LATENCY_LEVELS];
+};
 
 /* ---- errors */
 
@@ -147,8 +158,7 @@ struct latency_error {
 
 struct latency_totals {
 	__u64 map_full, unmatched;
-	__u64 fetches; /* of ublk: idle time, no latency */
-	__u64 aux;     /* CQEs without a request: multishot, messages */
+	__u64 aux; /* CQEs without a request: multishot, messages */
 };
 
 #endif
