@@ -34,10 +34,11 @@ SEC("tp_btf/block_rq_issue")
 int BPF_PROG(block_issue, struct request *rq)
 {
 	struct queue *q = queue_of(rq);
-	struct slot *s = q ? slot_of(q, rq->tag) : NULL;
+	struct slot *s;
 
-	if (!s)
+	if (!q)
 		return 0;
+	s = slot_of(q, rq->tag);
 	s->dispatch_ns = 0;
 	s->issue_ns = bpf_ktime_get_ns();
 	return 0;
@@ -106,7 +107,7 @@ int BPF_PROG(block_complete, struct request *rq, __u8 error)
 	s = slot_of(q, rq->tag);
 	row = q->row + op_class(op);
 	b = bpf_map_lookup_elem(&block, &row);
-	if (!s || !b)
+	if (!b)
 		return 0;
 	if (!s->issue_ns) {
 		COUNT(unmatched);
@@ -153,7 +154,7 @@ INLINE void dispatched(struct io_uring_cmd *cmd, __u32 number)
 	if (!q || q->state != QUEUE_UBLK)
 		return;
 	s = slot_of(q, read8(pdu, bpf_core_field_offset(struct ublk_uring_cmd_pdu, tag)) & 0xffff);
-	if (s && s->issue_ns)
+	if (s->issue_ns)
 		s->dispatch_ns = bpf_ktime_get_ns();
 	else
 		COUNT(unmatched);

@@ -153,11 +153,10 @@ INLINE struct queue *queue_of(struct request *rq)
 	return NULL;
 }
 
+/* There are slots for all tags of a queue: the mask is for the verifier. */
 INLINE struct slot *slot_of(struct queue *q, __u32 tag)
 {
-	__u32 idx = q->slot + tag;
-
-	return tag < q->depth && idx < SLOTS ? &slots[idx] : NULL;
+	return &slots[(q->slot + tag) & (SLOTS - 1)];
 }
 
 #endif
