@@ -106,7 +106,7 @@ int latency_print_json(FILE *out, const struct latency_report *r, enum latency_b
 	free(row);
 	all = json_pack("{sfsososososIsIso}", "seconds", r->seconds, "ublk", rows, "io_uring",
 			uring_json(r), "rings", levels_json(r), "errors", errors_json(r), "fetches",
-			INT(r->totals.fetches), "cqes_without_request", INT(r->totals.aux), "lost",
+			INT(r->fetches), "cqes_without_request", INT(r->totals.aux), "lost",
 			losses_json(&r->losses));
 	if (!all || json_dumpf(all, out, JSON_COMPACT) || fputc('\n', out) == EOF)
 		err = -ENOMEM;

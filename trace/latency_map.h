@@ -22,33 +22,43 @@ struct latency_hist {
 	__u64 bucket[LATENCY_BUCKET_NR];
 };
 
-/* BPF has no instruction for it. */
+/* BPF has no instruction for it: the first byte that is not 0 is looked up. */
+#ifdef TRACE_BPF
+#define LOG2_TWO(N) N, N
+#define LOG2_FOUR(N) LOG2_TWO(N), LOG2_TWO(N)
+#define LOG2_EIGHT(N) LOG2_FOUR(N), LOG2_FOUR(N)
+#define LOG2_16(N) LOG2_EIGHT(N), LOG2_EIGHT(N)
+#define LOG2_32(N) LOG2_16(N), LOG2_16(N)
+#define LOG2_64(N) LOG2_32(N), LOG2_32(N)
+/* Not static: libbpf 1.1 cannot place it then. */
+const __u8 log2_of_byte[256] = { 0,	     0,		 LOG2_TWO(1), LOG2_FOUR(2), LOG2_EIGHT(3),
+				 LOG2_16(4), LOG2_32(5), LOG2_64(6),  LOG2_64(7),   LOG2_64(7) };
+
+/* The compiler would leave the mask out where it knows better, and the verifier would not. */
+static inline __u32 byte_log2(__u64 byte)
+{
+	asm volatile("" : "+r"(byte));
+	return log2_of_byte[byte & 0xff];
+}
+
 static inline __u32 latency_log2(__u64 value)
 {
-	__u32 bits = 0;
-
-	if (value >> 32) {
-		bits += 32;
-		value >>= 32;
-	}
-	if (value >> 16) {
-		bits += 16;
-		value >>= 16;
-	}
-	if (value >> 8) {
-		bits += 8;
-		value >>= 8;
-	}
-	if (value >> 4) {
-		bits += 4;
-		value >>= 4;
-	}
-	if (value >> 2) {
-		bits += 2;
-		value >>= 2;
-	}
-	return bits + (__u32)(value >> 1);
+	if (value < 1ull << 8)
+		return byte_log2(value);
+	if (value < 1ull << 16)
+		return 8 + byte_log2(value >> 8);
+	if (value < 1ull << 24)
+		return 16 + byte_log2(value >> 16);
+	if (value < 1ull << 32)
+		return 24 + byte_log2(value >> 24);
+	return 32 + byte_log2(value >> 32); /* below 2^LATENCY_EXP_MAX */
 }
+#else
+static inline __u32 latency_log2(__u64 value)
+{
+	return 63u - (__u32)__builtin_clzll(value);
+}
+#endif
 
 static inline __u32 latency_bucket(__u64 ns)
 {
@@ -121,8 +131,19 @@ enum latency_level {
 	LATENCY_LEVEL_NR,
 };
 
-#define LATENCY_LEVEL_MAX 1023u /* that many, or more */
+#define LATENCY_LEVEL_MAX 999u /* that many, or more */
 #define LATENCY_LEVELS (LATENCY_LEVEL_MAX + 1)
+
+/* Of each CPU: the levels, and what it took from an SQ last. One value, so that a program looks up
+ * one; the kernel allows 32 KiB. */
+struct latency_cpu {
+	__u64 task;
+	__u64 time_ns;
+	__u32 commit;  /* 1: a commit of one tag, 2: of many */
+	__u32 turn;    /* of depths: one in 16 is looked at */
+	__u64 fetches; /* of ublk, submitted: idle time, no latency */
+	__u64 level[LATENCY_LEVEL_NR][LATENCY_LEVELS];
+};
 
 /* ---- errors */
 
@@ -137,8 +158,7 @@ struct latency_error {
 
 struct latency_totals {
 	__u64 map_full, unmatched;
-	__u64 fetches; /* of ublk: idle time, no latency */
-	__u64 aux;     /* CQEs without a request: multishot, messages */
+	__u64 aux; /* CQEs without a request: multishot, messages */
 };
 
 #endif

@@ -90,7 +90,7 @@ static bool uring_seen(const struct latency_report *r)
 	for (unsigned i = 0; i < LATENCY_URING_ROWS; i++)
 		if (latency_hist_count(&r->uring[i].hist))
 			return true;
-	return r->totals.fetches || r->totals.aux;
+	return r->fetches || r->totals.aux;
 }
 
 static void print_uring(struct printer *p, const struct latency_report *r)
@@ -105,10 +105,10 @@ static void print_uring(struct printer *p, const struct latency_report *r)
 	      "CPU than "
 	      "submitted on\n",
 	      p->out);
-	if (r->totals.fetches)
+	if (r->fetches)
 		fprintf(p->out,
 			"  left out: %llu ublk fetches, whose time is idleness, not latency\n",
-			r->totals.fetches);
+			r->fetches);
 	if (r->totals.aux)
 		fprintf(p->out,
 			"  besides: %llu CQEs of no request of their own (multishot, messages)\n",

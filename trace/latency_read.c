@@ -208,9 +208,15 @@ static void add_uring(void *dst, const void *src)
 	d->errors += s->errors;
 }
 
-static void add_number(void *dst, const void *src)
+static void add_cpu(void *dst, const void *src)
 {
-	*(uint64_t *)dst += *(const uint64_t *)src;
+	struct latency_report *r = dst;
+	const struct latency_cpu *cpu = src;
+
+	r->fetches += cpu->fetches;
+	for (unsigned i = 0; i < LATENCY_LEVEL_NR; i++)
+		for (unsigned n = 0; n < LATENCY_LEVELS; n++)
+			r->level[i][n] += cpu->level[i][n];
 }
 
 static void add_totals(void *dst, const void *src)
@@ -220,7 +226,6 @@ static void add_totals(void *dst, const void *src)
 
 	d->map_full += s->map_full;
 	d->unmatched += s->unmatched;
-	d->fetches += s->fetches;
 	d->aux += s->aux;
 }
 
@@ -272,13 +277,10 @@ static int read_uring(const struct latency *l, struct latency_report *r)
 	return err;
 }
 
-static int read_levels(const struct latency *l, struct latency_report *r)
+static int read_cpus(const struct latency *l, struct latency_report *r)
 {
-	int err = 0;
+	int err = read_percpu(l, l->bpf->maps.cpus, 0, sizeof(struct latency_cpu), add_cpu, r);
 
-	for (uint32_t i = 0; !err && i < LATENCY_LEVEL_NR * LATENCY_LEVELS; i++)
-		err = read_percpu(l, l->bpf->maps.levels, i, sizeof(uint64_t), add_number,
-				  &r->level[i / LATENCY_LEVELS][i % LATENCY_LEVELS]);
 	latency_batches(r->level[LATENCY_BATCH]);
 	return err;
 }
@@ -317,7 +319,7 @@ static int read_all(const struct latency *l, struct latency_report *r)
 	if (!err)
 		err = read_uring(l, r);
 	if (!err)
-		err = read_levels(l, r);
+		err = read_cpus(l, r);
 	if (!err)
 		err = read_errors(l, r);
 	if (!err)

@@ -92,7 +92,7 @@ void latency_report_subtract(struct latency_report *now, const struct latency_re
 		for (unsigned n = 0; n < LATENCY_LEVELS; n++)
 			now->level[i][n] -= MIN(now->level[i][n], before->level[i][n]);
 	errors_subtract(now, before);
-	now->totals.fetches -= before->totals.fetches;
+	now->fetches -= before->fetches;
 	now->totals.aux -= before->totals.aux;
 }
 

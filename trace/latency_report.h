@@ -79,6 +79,7 @@ struct latency_report {
 	uint64_t level[LATENCY_LEVEL_NR][LATENCY_LEVELS];
 	struct latency_error_count error[LATENCY_ERRORS_MAX]; /* the most frequent first */
 	unsigned error_nr;
+	__u64 fetches; /* of ublk: idle time, no latency */
 	struct latency_totals totals;
 	struct losses losses;
 };

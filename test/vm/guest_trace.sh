@@ -182,6 +182,9 @@ ok "--sample: some I/Os" some "$(events BLOCK_QUEUE)"
 ok "--sample: all of each, in the block layer" explained BLOCK_COMPLETE "$(events BLOCK_QUEUE)" "$(events BLOCK_COMPLETE)"
 ok "--sample: all of each, in io_uring" explained commits "$(events BLOCK_QUEUE)" \
 	"$(rows '$3 == "SUBMIT" && $15 == "UBLK_IO_COMMIT_AND_FETCH_REQ"')"
+# An io_uring_enter is told for what it submits or completes: not one without.
+some_calls() { [ "$(events ENTER)" -gt 0 ] && [ "$(events ENTER)" -le $(($(events SUBMIT) + $(events COMPLETE))) ]; }
+ok "--sample: only system calls in which a request of it passes" some_calls
 if [ -n "$probes" ]; then
 	ok "--sample: all of each, in the daemon" explained DAEMON_COMMIT "$(events BLOCK_QUEUE)" "$(events DAEMON_COMMIT)"
 	ok "--sample: REAP for each COMPLETE, but those that a closing ring cancels" reaped

@@ -88,12 +88,15 @@ struct {
 static __always_inline bool request_id(struct request *rq, __u64 *ret_id)
 {
 	struct gendisk *disk = rq->q->disk;
-	char name[FILE_NAME_BYTES] = { 0 };
+	struct name n;
 	__s32 device;
 
-	if (!disk || bpf_probe_read_kernel_str(name, sizeof(name) - 1, disk->disk_name) <= 0)
+	if (!disk)
 		return false;
-	device = name_is(name, "ublkb", 5) ? name_number(name, 5) : -1;
+	n = name_at(disk->disk_name);
+	if (FIRST(5, n.first) != EIGHT('u', 'b', 'l', 'k', 'b', 0, 0, 0))
+		return false;
+	device = name_number(n);
 	*ret_id = ublk_id_of((__u32)device, rq->mq_hctx->queue_num, (__u32)rq->tag & 0xffff);
 	return device >= 0;
 }
@@ -173,7 +176,7 @@ int BPF_PROG(rq_complete, struct request *rq, __u32 status, unsigned int bytes)
 	bool over = bytes >= rq->__data_len;
 	__u64 id;
 
-	if (!watch_on || !request_id(rq, &id))
+	if (!watch_on || !request_id(rq, &id) || !sampled(id))
 		return 0;
 	if (!bpf_map_lookup_elem(&requests, &id)) {
 		if (!request_wanted(id))
@@ -188,6 +191,15 @@ int BPF_PROG(rq_complete, struct request *rq, __u32 status, unsigned int bytes)
 
 /* ---- the daemon ---- */
 
+/* An argument is read when it is wanted: that takes longer than to leave an I/O out. */
+static __always_inline __u64 probe_arg(struct pt_regs *ctx, __u64 nr)
+{
+	long value = 0;
+
+	bpf_usdt_arg(ctx, nr, &value);
+	return (__u64)value;
+}
+
 static __always_inline struct event *daemon_event(__u32 type, __u64 id)
 {
 	struct event *e = watch_on && sampled(id) ? event_new(type, 0, 0, 0) : NULL;
@@ -198,16 +210,16 @@ static __always_inline struct event *daemon_event(__u32 type, __u64 id)
 }
 
 SEC("?usdt")
-int BPF_USDT(io_fetch, __u64 id, __u64 op, __u64 sector, __u64 bytes)
+int BPF_USDT(io_fetch, __u64 id)
 {
 	struct event *e = daemon_event(EVENT_DAEMON_FETCH, id);
 
 	if (!e)
 		return 0;
-	e->block.op = (__u32)op;
+	e->block.op = (__u32)probe_arg(ctx, 1);
 	e->block.has_op = 1;
-	e->block.sector = sector;
-	e->block.value = (__s64)bytes;
+	e->block.sector = probe_arg(ctx, 2);
+	e->block.value = (__s64)probe_arg(ctx, 3);
 	event_send(e);
 	return 0;
 }
@@ -233,31 +245,30 @@ int BPF_USDT(io_busy, __u64 id)
 }
 
 SEC("?usdt")
-int BPF_USDT(io_done, __u64 id, __s64 result)
+int BPF_USDT(io_done, __u64 id)
 {
 	struct event *e = daemon_event(EVENT_DAEMON_DONE, id);
 
 	if (!e)
 		return 0;
-	e->block.value = result;
+	e->block.value = (__s64)probe_arg(ctx, 1);
 	event_send(e);
 	return 0;
 }
 
 SEC("?usdt")
-int BPF_USDT(io_commit, __u64 id, __u64 op, __s64 result, __u64 total_ns, __u64 throttle_ns,
-	     __u64 backend_ns)
+int BPF_USDT(io_commit, __u64 id)
 {
 	struct event *e = daemon_event(EVENT_DAEMON_COMMIT, id);
 
 	if (!e)
 		return 0;
-	e->block.op = (__u32)op;
+	e->block.op = (__u32)probe_arg(ctx, 1);
 	e->block.has_op = 1;
-	e->block.value = result;
-	e->block.layer_ns[0] = total_ns;
-	e->block.layer_ns[1] = throttle_ns;
-	e->block.layer_ns[2] = backend_ns;
+	e->block.value = (__s64)probe_arg(ctx, 2);
+	e->block.layer_ns[0] = probe_arg(ctx, 3);
+	e->block.layer_ns[1] = probe_arg(ctx, 4);
+	e->block.layer_ns[2] = probe_arg(ctx, 5);
 	event_send(e);
 	return 0;
 }
@@ -267,26 +278,28 @@ static __always_inline bool reap_wanted(__u64 user_data)
 {
 	if (watch_sample <= 1)
 		return true;
-	return !bpf_map_delete_elem(&reaps, &user_data);
+	return bpf_map_lookup_elem(&reaps, &user_data) && !bpf_map_delete_elem(&reaps, &user_data);
 }
 
 SEC("?usdt")
-int BPF_USDT(cqe_reap, __s32 fd, __u64 user_data, __s32 res)
+int BPF_USDT(cqe_reap)
 {
+	__u64 user_data = probe_arg(ctx, 1);
 	struct io_ring_ctx *ring;
 	struct event *e;
 
 	if (!watch_on || !reap_wanted(user_data))
 		return 0;
-	ring = fd_ring(fd, false);
+	ring = fd_ring((__s32)probe_arg(ctx, 0), false);
 	if (!ring || !ring_wanted(ring))
 		return 0;
 	e = event_new(EVENT_REAP, (__u64)ring, 0, user_data);
 	if (!e)
 		return 0;
 	event_levels(e, ring);
-	e->cqe =
-		(struct event_cqe){ .res = res, .opcode = OPCODE_UNKNOWN, .fd = -1, .ublk_id = -1 };
+	e->cqe = (struct event_cqe){
+		.res = (__s32)probe_arg(ctx, 2), .opcode = OPCODE_UNKNOWN, .fd = -1, .ublk_id = -1
+	};
 	event_send(e);
 	return 0;
 }

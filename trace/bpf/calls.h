@@ -6,81 +6,12 @@
 #ifndef TRACE_BPF_CALLS_H
 #define TRACE_BPF_CALLS_H
 
+#include "trace/bpf/call.h"
 #include "trace/bpf/watch.h"
 #include "trace/bpf/worker.h"
 
 enum { NR_SETUP = 425, NR_ENTER = 426, NR_REGISTER = 427 }; /* of x86-64 and all others */
 enum { ENTER_REGISTERED_RING = 1 << 4, REGISTER_REGISTERED_RING = 1u << 31 };
-
-/* Calls that have begun, by thread. */
-struct call {
-	__u64 start_ns, ring;
-	__s32 fd;
-	__u32 nr, arg1, arg2, arg3;
-};
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u32);
-	__type(value, struct call);
-} calls SEC(".maps");
-
-static __always_inline void enter_send(const struct call *c, struct io_ring_ctx *ctx)
-{
-	struct event *e = event_new(EVENT_ENTER, c->ring, 0, 0);
-
-	if (!e)
-		return;
-	event_levels(e, ctx);
-	e->time_ns = c->start_ns;
-	e->enter = (struct event_enter){
-		.fd = c->fd, .to_submit = c->arg1, .min_complete = c->arg2, .flags = c->arg3
-	};
-	event_send(e);
-}
-
-static __always_inline void call_begin(struct call *c, bool registered)
-{
-	__u32 thread = (__u32)bpf_get_current_pid_tgid();
-	struct io_ring_ctx *ctx = NULL;
-
-	if (c->nr != EVENT_SYSCALL_SETUP)
-		ctx = fd_ring(c->fd, registered);
-	if (ctx && !ring_wanted(ctx))
-		return;
-	if (!ctx && watch_ring_nr)
-		return;
-	c->ring = (__u64)ctx;
-	c->start_ns = bpf_ktime_get_ns();
-	remember(&calls, &thread, c);
-	thread_seen();
-	if (c->nr == EVENT_SYSCALL_ENTER)
-		enter_send(c, ctx);
-}
-
-static __always_inline void call_end(__s64 ret)
-{
-	__u32 thread = (__u32)bpf_get_current_pid_tgid();
-	struct call *c = bpf_map_lookup_elem(&calls, &thread);
-	struct event *e;
-
-	if (!c)
-		return;
-	e = watch_on ? event_new(EVENT_SYSCALL, c->ring, 0, 0) : NULL;
-	if (e) {
-		e->syscall = (struct event_syscall){
-			.start_ns = c->start_ns,
-			.ret = ret,
-			.nr = c->nr,
-			.fd = c->fd,
-			.arg1 = c->arg1,
-			.arg2 = c->arg2,
-			.arg3 = c->arg3,
-		};
-		event_send(e);
-	}
-	bpf_map_delete_elem(&calls, &thread);
-}
 
 static __always_inline bool call_watched(void)
 {
@@ -92,7 +23,7 @@ static __always_inline void setup_begin(const struct pt_regs *regs)
 	struct call c = { .nr = EVENT_SYSCALL_SETUP, .fd = -1, .arg1 = (__u32)regs->di };
 
 	if (call_watched())
-		call_begin(&c, false);
+		call_begin(&c);
 }
 
 static __always_inline void enter_begin(const struct pt_regs *regs)
@@ -105,8 +36,9 @@ static __always_inline void enter_begin(const struct pt_regs *regs)
 		.arg3 = (__u32)regs->r10,
 	};
 
+	c.registered = c.arg3 & ENTER_REGISTERED_RING;
 	if (call_watched())
-		call_begin(&c, c.arg3 & ENTER_REGISTERED_RING);
+		call_begin(&c);
 }
 
 /* arg1: its opcode, arg2: the number of its arguments. */
@@ -117,10 +49,11 @@ static __always_inline void register_begin(const struct pt_regs *regs)
 		.fd = (__s32)regs->di,
 		.arg1 = (__u32)regs->si & ~REGISTER_REGISTERED_RING,
 		.arg2 = (__u32)regs->r10,
+		.registered = (__u32)regs->si & REGISTER_REGISTERED_RING,
 	};
 
 	if (call_watched())
-		call_begin(&c, (__u32)regs->si & REGISTER_REGISTERED_RING);
+		call_begin(&c);
 }
 
 SEC("?fentry/__x64_sys_io_uring_setup")

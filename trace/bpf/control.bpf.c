@@ -6,11 +6,6 @@
 #include "trace/bpf/kernel.h"
 #include "trace/control_event.h"
 
-struct io_uring_cmd {
-	struct io_uring_sqe *sqe;
-	__u32 cmd_op;
-} CORE;
-
 /* include/uapi/linux/ublk_cmd.h */
 struct ctrl_cmd {
 	__u32 dev_id;

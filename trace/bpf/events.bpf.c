@@ -7,6 +7,7 @@
  * chosen in points.h. The system calls and io-wq's threads: calls.h; the block layer, the daemon
  * and context switches: around.h.
  */
+#include "trace/bpf/call.h"
 #include "trace/bpf/watch.h"
 #include "trace/bpf/worker.h"
 
@@ -37,12 +38,14 @@ static __always_inline bool sqe_at(struct io_ring_ctx *ctx, __u32 at, struct io_
 	__u32 mask = ctx->sq_entries - 1, slot = at & mask;
 	__u32 *array = ctx->sq_array;
 
-	if (array && bpf_probe_read_kernel(&slot, sizeof(slot), array + slot))
-		return false;
+	if (array)
+		slot = KERNEL_CAST(io_uring, array + slot)->head;
 	if (slot > mask)
 		return false;
 	if (ctx->flags & SETUP_SQE128)
 		slot <<= 1;
+	barrier_var(slot);
+	slot &= 0xffff; /* for the verifier: a ring has 2^15 entries at most */
 	return !bpf_probe_read_kernel(sqe, sizeof(*sqe),
 				      (char *)ctx->sq_sqes + slot * sizeof(*sqe));
 }
@@ -128,12 +131,29 @@ static __always_inline void submit_send(struct io_kiocb *req, const struct io_ur
 	event_send(e);
 }
 
-/* A ublk data command goes with its tag, as its I/O in the block layer and the daemon does. */
-static __always_inline bool flight_sampled(const struct flight *f, struct io_kiocb *req)
+/* A ublk data command goes with its tag, as its I/O in the block layer and the daemon does. Of one
+ * that has been prepared, the SQE is known. */
+static __always_inline bool command_sampled(struct io_kiocb *req)
 {
-	if (f->ublk_id >= 0)
-		return sampled(ublk_id_of(f->ublk_id, f->q_id, f->tag));
-	return request_sampled(req->cqe.user_data, req);
+	const void *sqe = KERNEL_CAST(io_uring_cmd, &req->file)->sqe;
+	__u64 head = read8(sqe, 0); /* opcode, flags, ioprio, fd */
+	__u64 cmd = read8(sqe, __builtin_offsetof(struct io_uring_sqe, cmd));
+	__s32 ublk_id =
+		file_ublk_id(head >> 8 & SQE_FIXED_FILE ? fixed_file(req->ctx, (__u32)(head >> 32))
+							: fd_file((__s32)(head >> 32)));
+
+	if (ublk_id < 0)
+		return request_sampled(req->cqe.user_data, req);
+	return sampled(ublk_id_of((__u32)ublk_id, (__u16)cmd, (__u16)(cmd >> 16)));
+}
+
+static __always_inline bool submit_sampled(struct io_kiocb *req, const struct io_uring_sqe *refused)
+{
+	if (watch_sample <= 1)
+		return true;
+	if (refused || !is_command(req->opcode))
+		return request_sampled(req->cqe.user_data, req);
+	return command_sampled(req);
 }
 
 static __always_inline void device_serve(__s32 ublk_id)
@@ -145,29 +165,50 @@ static __always_inline void device_serve(__s32 ublk_id)
 		remember(&devices, &key, &one);
 }
 
+static __always_inline void submit_kept(struct io_kiocb *req, const struct io_uring_sqe *sqe,
+					const struct flight *f)
+{
+	__u64 key = (__u64)req;
+
+	if (!ring_wanted(req->ctx))
+		return;
+	thread_seen();
+	device_serve(f->ublk_id);
+	remember(&flights, &key, f);
+	if (is_left_out(req))
+		left_out_end(req);
+	call_tell_sampled();
+	submit_send(req, sqe, f);
+}
+
+static __always_inline void submit_left_out(struct io_kiocb *req)
+{
+	__u64 key = (__u64)req;
+
+	/* of a request that was here before, whose COMPLETE was not seen */
+	if (bpf_map_lookup_elem(&flights, &key))
+		bpf_map_delete_elem(&flights, &key);
+	leave_out(req);
+}
+
 /* refused: the SQE, when the kernel tells it; a request of an opcode that is none has another one
  * (io_init_req of io_uring/io_uring.c makes it a NOP). */
 static __always_inline void submit(struct io_kiocb *req, const struct io_uring_sqe *refused)
 {
 	struct io_uring_sqe sqe;
 	struct flight f = { 0 };
-	__u64 key = (__u64)req;
 
-	if (!watch_on || !group_watched(current_group()) || !ring_wanted(req->ctx))
+	if (!watch_on || !group_watched(current_group()))
 		return;
-	thread_seen();
+	/* Most are left out: of those nothing else is asked. */
+	if (!submit_sampled(req, refused)) {
+		submit_left_out(req);
+		return;
+	}
 	if (!refused || bpf_probe_read_kernel(&sqe, sizeof(sqe), refused))
 		sqe_of(req, &sqe);
 	flight_of(&sqe, req, &f);
-	f.keep = flight_sampled(&f, req);
-	device_serve(f.ublk_id);
-	/* What is left out is remembered where its COMPLETE cannot tell that it is. */
-	if (f.keep || is_command(f.opcode))
-		remember(&flights, &key, &f);
-	else
-		bpf_map_delete_elem(&flights, &key);
-	if (f.keep)
-		submit_send(req, &sqe, &f);
+	submit_kept(req, &sqe, &f);
 }
 
 /* ---- between submission and completion ---- */
@@ -177,11 +218,11 @@ static __always_inline bool req_wanted(struct io_kiocb *req)
 {
 	struct flight *f;
 
-	if (!watch_on)
+	if (!watch_on || is_left_out(req))
 		return false;
 	f = flight_find(req, req->ctx);
 	if (f)
-		return f->keep;
+		return true;
 	return group_watched(current_group()) && ring_wanted(req->ctx) &&
 	       request_sampled(req->cqe.user_data, req);
 }
@@ -270,6 +311,16 @@ static __always_inline bool in_worker(void)
 	return bpf_get_current_task_btf()->flags & TASK_IO_WORKER;
 }
 
+/* One that is not done stays left out. */
+static __always_inline bool complete_left_out(struct io_kiocb *req, const struct done *d)
+{
+	if (!req || d->flags & CQE_NOTIF || !is_left_out(req))
+		return false;
+	if (!(d->flags & CQE_MORE))
+		left_out_end(req);
+	return true;
+}
+
 static __always_inline void complete_any(struct io_ring_ctx *ctx, struct io_kiocb *req,
 					 const struct done *d)
 {
@@ -277,7 +328,7 @@ static __always_inline void complete_any(struct io_ring_ctx *ctx, struct io_kioc
 	__u64 key = (__u64)req;
 	__u8 one = 1;
 
-	if (!watch_on)
+	if (!watch_on || complete_left_out(req, d))
 		return;
 	f = flight_find(req, ctx);
 	if (f && in_worker())
@@ -286,11 +337,12 @@ static __always_inline void complete_any(struct io_ring_ctx *ctx, struct io_kioc
 	 * before. */
 	if (!f || d->flags & CQE_NOTIF)
 		complete_unknown(ctx, req, d);
-	else if (f->keep) {
+	else {
 		worker_posts(ctx, req, f, d->user_data);
+		call_tell_sampled();
 		complete_send(ctx, key, d, f, false);
 	}
-	if (watch_sample > 1 && f && f->keep)
+	if (watch_sample > 1 && f)
 		bpf_map_update_elem(&reaps, &d->user_data, &one, BPF_ANY);
 	if (f && !(d->flags & CQE_MORE))
 		bpf_map_delete_elem(&flights, &key);
@@ -332,7 +384,7 @@ static __always_inline void overflow(struct io_ring_ctx *ctx, const struct done 
 
 static __always_inline void ring_send(__u32 type, struct io_ring_ctx *ctx, __s32 value)
 {
-	struct event *e = ring_event(type, ctx, 0);
+	struct event *e = call_told() ? ring_event(type, ctx, 0) : NULL;
 
 	if (!e)
 		return;
@@ -345,7 +397,7 @@ static __always_inline void task_work(__u32 nr)
 {
 	struct event *e;
 
-	if (!watch_on || !nr || !group_watched(current_group()))
+	if (!watch_on || !nr || !group_watched(current_group()) || !call_told())
 		return;
 	e = event_new(EVENT_TASK_WORK, 0, 0, 0);
 	if (!e)

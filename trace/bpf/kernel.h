@@ -156,6 +156,11 @@ struct io_cqe {
 	__s32 res;
 	__u32 flags;
 } CORE;
+struct io_uring_cmd {
+	struct io_uring_sqe *sqe;
+	__u32 cmd_op;
+	__u8 pdu[32];
+} CORE;
 struct io_wq_work {
 	int cancel_seq;
 } CORE;
@@ -210,5 +215,12 @@ struct blk_mq_queue_data {
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 #define KERNEL_CAST(name, pointer)                                                                 \
 	((struct name *)bpf_rdonly_cast(pointer, bpf_core_type_id_kernel(struct name)))
+
+/* 8 bytes as a number, whatever the kernel's type says they are: read as the first member of a
+ * struct that begins with a number. */
+static __always_inline __u64 read8(const void *base, __u32 offset)
+{
+	return KERNEL_CAST(io_cqe, base + offset)->user_data;
+}
 
 #endif

@@ -34,10 +34,11 @@ SEC("tp_btf/block_rq_issue")
 int BPF_PROG(block_issue, struct request *rq)
 {
 	struct queue *q = queue_of(rq);
-	struct slot *s = q ? slot_of(q, rq->tag) : NULL;
+	struct slot *s;
 
-	if (!s)
+	if (!q)
 		return 0;
+	s = slot_of(q, rq->tag);
 	s->dispatch_ns = 0;
 	s->issue_ns = bpf_ktime_get_ns();
 	return 0;
@@ -65,16 +66,13 @@ INLINE __u32 op_class(__u32 op)
 /* When the commit that this thread is running was taken from the SQ; 0: it runs none. */
 INLINE __u64 commit_time(void)
 {
-	__u32 zero = 0;
-	struct last *last = bpf_map_lookup_elem(&lasts, &zero);
-	__u32 commit;
+	struct latency_cpu *cpu = this_cpu();
 
-	if (!last || !last->commit || last->task != bpf_get_current_task())
+	if (!cpu || !cpu->commit || cpu->task != bpf_get_current_task())
 		return 0;
-	commit = last->commit;
-	if (commit == 1)
-		last->commit = 0;
-	return last->time_ns;
+	if (cpu->commit == 1)
+		cpu->commit = 0;
+	return cpu->time_ns;
 }
 
 INLINE void stages_add(struct latency_block *b, struct slot *s, __u64 commit, __u64 now)
@@ -109,7 +107,7 @@ int BPF_PROG(block_complete, struct request *rq, __u8 error)
 	s = slot_of(q, rq->tag);
 	row = q->row + op_class(op);
 	b = bpf_map_lookup_elem(&block, &row);
-	if (!s || !b)
+	if (!b)
 		return 0;
 	if (!s->issue_ns) {
 		COUNT(unmatched);
@@ -156,7 +154,7 @@ INLINE void dispatched(struct io_uring_cmd *cmd, __u32 number)
 	if (!q || q->state != QUEUE_UBLK)
 		return;
 	s = slot_of(q, read8(pdu, bpf_core_field_offset(struct ublk_uring_cmd_pdu, tag)) & 0xffff);
-	if (s && s->issue_ns)
+	if (s->issue_ns)
 		s->dispatch_ns = bpf_ktime_get_ns();
 	else
 		COUNT(unmatched);
@@ -174,10 +172,9 @@ INLINE struct req *req_find(__u64 key)
 	__u32 first = place(key);
 
 	for (__u32 i = 0; i < PROBES; i++) {
-		__u32 idx = (first + i) & (REQS - 1);
-		struct req *r = bpf_map_lookup_elem(&reqs, &idx);
+		struct req *r = &reqs[(first + i) & (REQS - 1)];
 
-		if (r && r->key == key)
+		if (r->key == key)
 			return r;
 	}
 	return NULL;
@@ -188,11 +185,8 @@ INLINE struct req *req_take(__u64 key)
 	__u32 first = place(key);
 
 	for (__u32 i = 0; i < PROBES; i++) {
-		__u32 idx = (first + i) & (REQS - 1);
-		struct req *r = bpf_map_lookup_elem(&reqs, &idx);
+		struct req *r = &reqs[(first + i) & (REQS - 1)];
 
-		if (!r)
-			return NULL;
 		if (r->key == key)
 			return r;
 		if (!r->key && !__sync_val_compare_and_swap(&r->key, 0, key))
@@ -231,33 +225,35 @@ int BPF_PROG(uring_submit, struct io_kiocb *req)
 {
 	struct io_ring_ctx *ring;
 	__u64 now;
-	__u32 zero = 0, number = 0;
-	struct last *last;
+	__u32 number = 0;
+	struct latency_cpu *cpu;
 	struct req *r;
 
 	if (!is_target())
 		return 0;
-	req = REQ(req);
 	ring = req->ctx;
 	now = bpf_ktime_get_ns();
-	last = bpf_map_lookup_elem(&lasts, &zero);
-	if (!last)
+	cpu = this_cpu();
+	if (!cpu)
 		return 0;
-	level_add(LATENCY_BATCH, ((struct io_ring_ctx___latency *)ring)->submit_state.submit_nr);
-	if (last->turn++ % DEPTH_EVERY == 0) {
-		level_add(LATENCY_SQ, ring->rings->sq.tail - ring->cached_sq_head);
-		level_add(LATENCY_CQ, ring->cached_cq_tail - ring->rings->cq.head);
+	level_add(cpu, LATENCY_BATCH,
+		  ((struct io_ring_ctx___latency *)ring)->submit_state.submit_nr);
+	if (cpu->turn++ % DEPTH_EVERY == 0) {
+		level_add(cpu, LATENCY_SQ, ring->rings->sq.tail - ring->cached_sq_head);
+		level_add(cpu, LATENCY_CQ, ring->cached_cq_tail - ring->rings->cq.head);
 	}
-	last->commit = 0;
+	cpu->commit = 0;
 	if (req->opcode == IORING_OP_URING_CMD)
 		number = ublk_command(command_of(req)->cmd_op);
 	if (number == UBLK_IO_COMMIT_AND_FETCH || number == UBLK_IO_COMMIT_IO_CMDS) {
-		last->task = bpf_get_current_task();
-		last->time_ns = now;
-		last->commit = number == UBLK_IO_COMMIT_AND_FETCH ? 1 : 2;
+		cpu->task = bpf_get_current_task();
+		cpu->time_ns = now;
+		cpu->commit = number == UBLK_IO_COMMIT_AND_FETCH ? 1 : 2;
 	}
-	if (is_fetch(number))
+	if (is_fetch(number)) {
+		cpu->fetches++;
 		return 0;
+	}
 	r = req_take(number_of(req));
 	if (!r) {
 		COUNT(map_full);
@@ -326,13 +322,10 @@ INLINE int complete(struct io_ring_ctx *ring, struct io_kiocb *req, int res, __u
 		if (number && res >= 0)
 			dispatched(cmd, number);
 	}
-	if (!is_fetch(number)) {
+	if (!is_fetch(number))
 		completed(ring, req, res, cqe_flags);
-	} else {
-		COUNT(fetches);
-		if (res < 0)
-			error_add(0, IORING_OP_URING_CMD, -res, -1);
-	}
+	else if (res < 0)
+		error_add(0, IORING_OP_URING_CMD, -res, -1);
 	return 0;
 }
 
@@ -375,6 +368,7 @@ int BPF_PROG(uring_poll, struct io_kiocb *req)
 SEC("tp_btf/io_uring_cqring_wait")
 int BPF_PROG(uring_wait, struct io_ring_ctx *ring)
 {
+	struct latency_cpu *cpu;
 	__u32 tail, row;
 	struct latency_ring *r;
 
@@ -384,11 +378,12 @@ int BPF_PROG(uring_wait, struct io_ring_ctx *ring)
 	tail = ring->cached_cq_tail;
 	row = ring_row(number_of(ring));
 	r = bpf_map_lookup_elem(&rings, &row);
-	if (!r)
+	cpu = this_cpu();
+	if (!r || !cpu)
 		return 0;
 	/* more than its CQ holds: another ring was at this address before */
 	if (r->waits++ && tail != r->cq_tail && tail - r->cq_tail <= ring->cq_entries)
-		level_add(LATENCY_REAP, tail - r->cq_tail);
+		level_add(cpu, LATENCY_REAP, tail - r->cq_tail);
 	r->cq_tail = tail;
 	return 0;
 }

@@ -12,10 +12,9 @@ INLINE struct queue *queue_find(__u64 ubq)
 	__u32 first = place(ubq);
 
 	for (__u32 i = 0; i < PROBES; i++) {
-		__u32 idx = (first + i) & (QUEUES - 1);
-		struct queue *q = bpf_map_lookup_elem(&queues, &idx);
+		struct queue *q = &queues[(first + i) & (QUEUES - 1)];
 
-		if (q && q->ubq == ubq)
+		if (q->ubq == ubq)
 			return q;
 	}
 	return NULL;
@@ -106,12 +105,9 @@ NOINLINE struct queue *queue_take(__u64 ubq, bool *ret_mine)
 	__u32 first = place(ubq);
 
 	for (__u32 i = 0; i < PROBES; i++) {
-		__u32 idx = (first + i) & (QUEUES - 1);
-		struct queue *q = bpf_map_lookup_elem(&queues, &idx);
+		struct queue *q = &queues[(first + i) & (QUEUES - 1)];
 		__u64 old;
 
-		if (!q)
-			return NULL;
 		old = __sync_val_compare_and_swap(&q->ubq, 0, ubq);
 		*ret_mine = !old;
 		if (!old || old == ubq)
@@ -157,11 +153,10 @@ INLINE struct queue *queue_of(struct request *rq)
 	return NULL;
 }
 
+/* There are slots for all tags of a queue: the mask is for the verifier. */
 INLINE struct slot *slot_of(struct queue *q, __u32 tag)
 {
-	__u32 idx = q->slot + tag;
-
-	return tag < q->depth ? bpf_map_lookup_elem(&slots, &idx) : NULL;
+	return &slots[(q->slot + tag) & (SLOTS - 1)];
 }
 
 #endif

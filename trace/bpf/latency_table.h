@@ -16,10 +16,6 @@ struct io_submit_state___latency {
 struct io_ring_ctx___latency {
 	struct io_submit_state___latency submit_state;
 } CORE;
-struct io_uring_cmd {
-	__u32 cmd_op;
-	__u8 pdu[32];
-} CORE;
 struct io_kiocb___latency {
 	struct file *file; /* the first member of the command, too */
 	__u8 opcode;
@@ -53,8 +49,6 @@ struct ublk_device {
 struct ublk_queue {
 	struct ublk_device *dev;
 } CORE;
-
-extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 
 enum {
 	IORING_OP_URING_CMD = 46,
@@ -111,14 +105,6 @@ struct req {
 };
 enum { REQ_ASYNC = 1, REQ_POLLED = 2 };
 
-/* What a CPU took from an SQ last. */
-struct last {
-	__u64 task;
-	__u64 time_ns;
-	__u32 commit; /* 1: a commit of one tag, 2: of many */
-	__u32 turn;   /* of depths: one in DEPTH_EVERY is looked at */
-};
-
 #define MAP(NAME, TYPE, ENTRIES, KEY, VALUE)                                                       \
 	struct {                                                                                   \
 		__uint(type, TYPE);                                                                \
@@ -127,18 +113,20 @@ struct last {
 		__type(value, VALUE);                                                              \
 	} NAME SEC(".maps")
 
-MAP(queues, BPF_MAP_TYPE_ARRAY, QUEUES, __u32, struct queue);
-MAP(slots, BPF_MAP_TYPE_ARRAY, SLOTS, __u32, struct slot);
-MAP(reqs, BPF_MAP_TYPE_ARRAY, REQS, __u32, struct req);
 MAP(rings, BPF_MAP_TYPE_ARRAY, RINGS, __u32, struct latency_ring);
-MAP(lasts, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct last);
+MAP(cpus, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct latency_cpu);
 MAP(devices, BPF_MAP_TYPE_HASH, 4096, __u32, __u32); /* N of ublkbN -> first row */
 MAP(block, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct latency_block);
 MAP(uring, BPF_MAP_TYPE_PERCPU_ARRAY, LATENCY_URING_ROWS, __u32, struct latency_uring);
-MAP(levels, BPF_MAP_TYPE_PERCPU_ARRAY, LATENCY_LEVEL_NR *LATENCY_LEVELS, __u32, __u64);
 MAP(errors, BPF_MAP_TYPE_HASH, 1024, struct latency_error, __u64);
 MAP(family, BPF_MAP_TYPE_HASH, 4096, __u32, __u32); /* processes that the target has started */
 MAP(totals, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct latency_totals);
+
+/* Of the tables that only programs read: an entry's address is an addition, where that of a map's
+ * is a dozen instructions. */
+static struct queue queues[QUEUES];
+static struct slot slots[SLOTS];
+static struct req reqs[REQS];
 
 __u32 slot_next, row_next;
 __u32 batch_seen; /* for user space */
@@ -158,16 +146,6 @@ __u32 batch_seen; /* for user space */
 INLINE __u64 number_of(const void *pointer)
 {
 	return (__u64)(pointer - (const void *)&slot_next);
-}
-
-/* 8 bytes as a number, whatever the kernel's type says they are: read as the first member of a
- * struct that begins with a number. */
-INLINE __u64 read8(const void *base, __u32 offset)
-{
-	struct io_cqe *place =
-		bpf_rdonly_cast(base + offset, bpf_core_type_id_kernel(struct io_cqe));
-
-	return place->user_data;
 }
 
 /* Arguments that may be NULL at some tracepoint are mere numbers to some kernels. */
@@ -202,14 +180,16 @@ INLINE __u64 since(__u64 now, __u64 then)
 
 #define DEPTH_EVERY 16
 
-INLINE void level_add(__u32 level, __u32 number)
+INLINE struct latency_cpu *this_cpu(void)
 {
-	__u32 idx =
-		level * LATENCY_LEVELS + (number < LATENCY_LEVEL_MAX ? number : LATENCY_LEVEL_MAX);
-	__u64 *count = bpf_map_lookup_elem(&levels, &idx);
+	__u32 zero = 0;
 
-	if (count)
-		(*count)++;
+	return bpf_map_lookup_elem(&cpus, &zero);
+}
+
+INLINE void level_add(struct latency_cpu *cpu, __u32 level, __u32 number)
+{
+	cpu->level[level][number < LATENCY_LEVEL_MAX ? number : LATENCY_LEVEL_MAX]++;
 }
 
 NOINLINE void error_add(__u32 is_block, __u32 code, __s32 error, __s32 device)

@@ -63,7 +63,6 @@ struct flight {
 	__s32 fd, ublk_id;
 	__u32 cmd_op, q_id, tag;
 	bool async;
-	bool keep; /* false: of those that the sample leaves out */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -83,6 +82,11 @@ static __always_inline struct flight *flight_find(struct io_kiocb *req, struct i
 
 	return f && f->ring == (__u64)ctx ? f : NULL;
 }
+
+/* Requests between SUBMIT and COMPLETE that the sample leaves out, each at the place of its
+ * address; those that share one forget each other. */
+#define LEFT_OUT_NR 65536u
+static __u64 left_out[LEFT_OUT_NR];
 
 /* ublk devices that a watched process serves, by N of /dev/ublkcN. */
 struct {
@@ -153,15 +157,40 @@ static __always_inline bool sampled(__u64 key)
 	return watch_sample <= 1 || (key * 0x9e3779b97f4a7c15ull >> 32) % watch_sample == 0;
 }
 
-/* A request goes by its address too: programs may give all of them the same user_data. The verifier
- * does not count with pointers: it takes what a helper has copied for a number. */
+/* The verifier lets nobody compute with a pointer, but a difference of two is a number. */
+static __always_inline __u64 number_of(const void *pointer)
+{
+	return (__u64)(pointer - (const void *)&watch_on);
+}
+
+/* A request goes by its address too: programs may give all of them the same user_data. */
 static __always_inline bool request_sampled(__u64 user_data, const void *req)
 {
-	__u64 address = 0;
+	return watch_sample <= 1 || sampled(user_data ^ number_of(req));
+}
 
-	if (watch_sample > 1)
-		bpf_probe_read_kernel(&address, sizeof(address), &req);
-	return sampled(user_data ^ address);
+static __always_inline __u64 *left_out_place(__u64 number)
+{
+	return &left_out[(number >> 6) * 0x9e3779b97f4a7c15ull >> 32 & (LEFT_OUT_NR - 1)];
+}
+
+static __always_inline void leave_out(const void *req)
+{
+	__u64 number = number_of(req);
+
+	*left_out_place(number) = number;
+}
+
+static __always_inline bool is_left_out(const void *req)
+{
+	__u64 number = number_of(req);
+
+	return watch_sample > 1 && *left_out_place(number) == number;
+}
+
+static __always_inline void left_out_end(const void *req)
+{
+	*left_out_place(number_of(req)) = 0;
 }
 
 static __always_inline __u64 ublk_id_of(__u32 device, __u32 queue, __u32 tag)
@@ -217,51 +246,55 @@ static __always_inline void event_levels(struct event *e, struct io_ring_ctx *ct
 
 /* ---- files ---- */
 
-/* N of a name such as "ublkc12" (at: its first digit), or -1. */
-static __always_inline __s32 name_number(const char *name, int at)
+/* The first sixteen characters of a name, as numbers; what is behind its end is anything. Nothing
+ * is so near to the end of what can be read. */
+struct name {
+	__u64 first, second;
+};
+
+static __always_inline struct name name_at(const void *text)
 {
-	__s32 number = 0;
+	return (struct name){ .first = read8(text, 0), .second = read8(text, 8) };
+}
+
+#define EIGHT(A, B, C, D, E, F, G, H)                                                              \
+	((__u64)(A) | (B) << 8 | (C) << 16 | (__u64)(D) << 24 | (__u64)(E) << 32 |                 \
+	 (__u64)(F) << 40 | (__u64)(G) << 48 | (__u64)(H) << 56)
+#define FIRST(NR, NUMBER) ((NUMBER) & ((1ull << NR * 8) - 1))
+
+/* N of a name such as "ublkc12", behind its first five characters; -1: there is none. */
+static __always_inline __s32 name_number(struct name n)
+{
+	__u64 rest = n.first >> 40 | n.second << 24;
+	__s32 number = -1;
 	int i;
 
-	if (name[at] < '0' || name[at] > '9')
-		return -1;
-	for (i = 0; i < 9; i++) {
-		if (name[at + i] < '0' || name[at + i] > '9')
+	for (i = 0; i < 8; i++, rest >>= 8) {
+		__u32 digit = (__u32)(rest & 0xff) - '0';
+
+		if (digit > 9)
 			break;
-		number = number * 10 + (name[at + i] - '0');
+		number = (number < 0 ? 0 : number * 10) + (__s32)digit;
 	}
 	return number;
 }
 
-static __always_inline bool name_is(const char *name, const char *wanted, int bytes)
+static __always_inline struct name file_name(struct file *file)
 {
-	int i;
-
-	for (i = 0; i < bytes; i++)
-		if (name[i] != wanted[i])
-			return false;
-	return true;
-}
-
-#define FILE_NAME_BYTES 24
-
-static __always_inline bool file_name(struct file *file, char name[FILE_NAME_BYTES])
-{
-	__builtin_memset(name, 0, FILE_NAME_BYTES);
-	return file && bpf_probe_read_kernel_str(name, FILE_NAME_BYTES - 1,
-						 file->f_path.dentry->d_name.name) > 0;
+	return name_at(file->f_path.dentry->d_name.name);
 }
 
 /* As in struct event_sqe. */
 static __always_inline __s32 file_ublk_id(struct file *file)
 {
-	char name[FILE_NAME_BYTES];
+	struct name n;
 
-	if (!file_name(file, name) || !name_is(name, "ublk", 4))
+	if (!file)
 		return -1;
-	if (name_is(name + 4, "-control", 9))
-		return -2;
-	return name[4] == 'c' ? name_number(name, 5) : -1;
+	n = file_name(file);
+	if (FIRST(5, n.first) == EIGHT('u', 'b', 'l', 'k', 'c', 0, 0, 0))
+		return name_number(n);
+	return n.first == EIGHT('u', 'b', 'l', 'k', '-', 'c', 'o', 'n') ? -2 : -1;
 }
 
 /* The file that a number of the current process means, or NULL. */
@@ -272,7 +305,7 @@ static __always_inline struct file *fd_file(__s32 fd)
 
 	if (fd < 0 || (__u32)fd >= table->max_fds)
 		return NULL;
-	bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
+	file = (void *)read8(table->fd + fd, 0);
 	return file ? KERNEL_CAST(file, file) : NULL;
 }
 
@@ -286,11 +319,11 @@ static __always_inline struct file *fixed_file(struct io_ring_ctx *ctx, __u32 sl
 	if (!bpf_core_field_exists(ctx->file_table.data.nodes)) {
 		if (slot >= old->nr_user_files)
 			return NULL;
-		bpf_probe_read_kernel(&pointer, sizeof(pointer), old->file_table.files + slot);
+		pointer = read8(old->file_table.files + slot, 0);
 	} else {
 		if (slot >= ctx->file_table.data.nr)
 			return NULL;
-		bpf_probe_read_kernel(&node, sizeof(node), ctx->file_table.data.nodes + slot);
+		node = (void *)read8(ctx->file_table.data.nodes + slot, 0);
 		pointer = node ? KERNEL_CAST(io_rsrc_node, node)->file_ptr : 0;
 	}
 	return pointer ? KERNEL_CAST(file, (void *)(pointer & ~7ull)) : NULL;
@@ -378,9 +411,13 @@ static __always_inline bool ring_wanted(struct io_ring_ctx *ctx)
 /* The ring behind a file, or NULL when it is none. */
 static __always_inline struct io_ring_ctx *file_ring(struct file *file)
 {
-	char name[FILE_NAME_BYTES];
+	struct name n;
 
-	if (!file_name(file, name) || !name_is(name, "[io_uring]", 11))
+	if (!file)
+		return NULL;
+	n = file_name(file);
+	if (n.first != EIGHT('[', 'i', 'o', '_', 'u', 'r', 'i', 'n') ||
+	    FIRST(3, n.second) != EIGHT('g', ']', 0, 0, 0, 0, 0, 0))
 		return NULL;
 	return KERNEL_CAST(io_ring_ctx, file->private_data);
 }
