@@ -106,7 +106,7 @@ static __always_inline bool request_wanted(__u64 id)
 {
 	__u32 device = id >> 32;
 
-	if (!sampled(id))
+	if (!id_sampled(id))
 		return false;
 	return bpf_map_lookup_elem(&devices, &device) || group_watched(current_group());
 }
@@ -176,7 +176,7 @@ int BPF_PROG(rq_complete, struct request *rq, __u32 status, unsigned int bytes)
 	bool over = bytes >= rq->__data_len;
 	__u64 id;
 
-	if (!watch_on || !request_id(rq, &id) || !sampled(id))
+	if (!watch_on || !request_id(rq, &id) || !id_sampled(id))
 		return 0;
 	if (!bpf_map_lookup_elem(&requests, &id)) {
 		if (!request_wanted(id))
@@ -202,7 +202,7 @@ static __always_inline __u64 probe_arg(struct pt_regs *ctx, __u64 nr)
 
 static __always_inline struct event *daemon_event(__u32 type, __u64 id)
 {
-	struct event *e = watch_on && sampled(id) ? event_new(type, 0, 0, 0) : NULL;
+	struct event *e = watch_on && id_sampled(id) ? event_new(type, 0, 0, 0) : NULL;
 
 	if (e)
 		e->block.id = id;

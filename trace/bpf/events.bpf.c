@@ -144,7 +144,7 @@ static __always_inline bool command_sampled(struct io_kiocb *req)
 
 	if (ublk_id < 0)
 		return request_sampled(req->cqe.user_data, req);
-	return sampled(ublk_id_of((__u32)ublk_id, (__u16)cmd, (__u16)(cmd >> 16)));
+	return id_sampled(ublk_id_of((__u32)ublk_id, (__u16)cmd, (__u16)(cmd >> 16)));
 }
 
 static __always_inline bool submit_sampled(struct io_kiocb *req, const struct io_uring_sqe *refused)

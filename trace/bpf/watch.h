@@ -157,6 +157,14 @@ static __always_inline bool sampled(__u64 key)
 	return watch_sample <= 1 || (key * 0x9e3779b97f4a7c15ull >> 32) % watch_sample == 0;
 }
 
+/* Of a ublk queue each watch_sample-th tag: one at least where it has so many. */
+static __always_inline bool id_sampled(__u64 id)
+{
+	__u64 queue = (id >> 16) * 0x9e3779b97f4a7c15ull >> 32;
+
+	return watch_sample <= 1 || (queue + (id & 0xffff)) % watch_sample == 0;
+}
+
 /* The verifier lets nobody compute with a pointer, but a difference of two is a number. */
 static __always_inline __u64 number_of(const void *pointer)
 {
