@@ -39,11 +39,11 @@ inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEB
 run_dpkg() { inside dpkg --path-include='/usr/share/*' "$@"; }
 
 # What is in the copy and not in the system, and what is gone from it (whiteouts), but for what dpkg,
-# its triggers and logs write about every package.
+# its triggers and logs write about every package, and the mark that systemd-analyze leaves.
 files() {
 	local file
 	(cd "$tmp/upper" && find . ! -path './var/lib/dpkg/*' ! -path './var/log/*' ! -path './var/cache/*' \
-		! -path './tmp/*' | sort) | while read -r file; do
+		! -path './tmp/*' ! -path ./run/systemd/systemd-units-load | sort) | while read -r file; do
 		if [ -c "$tmp/upper/$file" ] || [ ! -e "/$file" ] && [ ! -L "/$file" ]; then echo "$file"; fi
 	done
 }

@@ -149,6 +149,22 @@ static void add(struct run_result *sum, const struct run_result *result)
 	sum->virtual_ns += result->virtual_ns;
 }
 
+static bool all_happened(void)
+{
+	for (int i = 0; i < FAULT_NR; i++)
+		if (shared->fault_nr[i] == 0)
+			return false;
+	return true;
+}
+
+/* A fault that is rare may want more seeds than were asked for. */
+static bool is_enough(uint64_t started, uint64_t begin_ms)
+{
+	if (opt.seconds)
+		return wall_ms() - begin_ms >= opt.seconds * 1000;
+	return started >= 2 * opt.runs || (started >= opt.runs && all_happened());
+}
+
 static void run_seeds(void)
 {
 	struct job jobs[JOB_NR_MAX] = { 0 };
@@ -158,8 +174,7 @@ static void run_seeds(void)
 
 	while (ended < started || !enough) {
 		for (unsigned i = 0; i < opt.jobs && !enough; i++) {
-			enough = opt.seconds ? wall_ms() - begin_ms >= opt.seconds * 1000
-					     : started == opt.runs;
+			enough = is_enough(started, begin_ms);
 			if (!jobs[i].pid && !enough)
 				start_job(&jobs[i], i, opt.seed + started++, opt.defect, child);
 		}
@@ -328,7 +343,8 @@ static void usage(void)
 	       "           [--cut WHO:BYTES] [--cuts] [--break NAME] [--verbose]\n"
 	       "Runs the data path and the device lifecycle on a simulated kernel.\n"
 	       "  --seed N     first seed (1); without --runs and --seconds: only this one\n"
-	       "  --runs N     seeds to run (256)\n"
+	       "  --runs N     seeds to run (256); more, up to twice as many, until every fault\n"
+	       "               has happened\n"
 	       "  --ios N      requests per run (4000)\n"
 	       "  --seconds N  as many seeds as fit\n"
 	       "  --jobs N     processes at a time (2)\n"

@@ -56,7 +56,7 @@ static const struct fault_row {
 	[FAULT_NET_UNANSWERED] = { "net-unanswered", 0 },
 	[FAULT_NET_ERROR] = { "nbd-error", 3000 },
 	[FAULT_NET_REFUSED_EARLY] = { "nbd-refused-early", 10000 },
-	[FAULT_NET_SLOW] = { "nbd-slow", 1000 },
+	[FAULT_NET_SLOW] = { "nbd-slow", 3000 },
 	[FAULT_NET_SILENT] = { "nbd-silent", 100000 },
 	[FAULT_NET_MUTE] = { "nbd-mute", 3000 },
 	[FAULT_NET_DIES] = { "nbd-dies", 100000 },
