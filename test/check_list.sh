@@ -58,9 +58,19 @@ if [ "$mode" != fast ]; then
 	tap_count nbd-faults
 
 	if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
-	suites="daemon io datapath fs flush many faults cycle histogram scaling recovery upgrade inuse resize gc watchdog udev"
-	# Long ones, on the kernel that has less to do; on both with --soak.
-	more_suites() { if [ "$1" = 6.12 ] || [ "$mode" = soak ]; then echo nbd nbd_outage systemd; fi; }
+	# Of these some have little to do with the kernel, some more on one of them, and both lanes shall end
+	# together: they run on one kernel, on both with --soak.
+	pick() { if [ "$mode" = soak ] || [ "$1" = "$2" ]; then echo "${@:3}"; fi; }
+	suites() {
+		echo daemon io datapath flush recovery upgrade resize gc
+		pick "$1" 7.2 scaling inuse
+		pick "$1" 6.12 fs many faults cycle histogram watchdog udev
+	}
+	# these are long
+	more_suites() {
+		pick "$1" 7.2 nbd_outage
+		pick "$1" 6.12 nbd systemd
+	}
 	more_limit=900
 	if [ "$mode" = soak ]; then more_limit=3600; fi
 	# ublktrace: all of it on both kernels with --soak, otherwise what differs between them
@@ -76,13 +86,17 @@ if [ "$mode" != fast ]; then
 		fi
 	}
 	# these compare times: on the instruction clock a busy machine does not disturb them
-	timed_suites="layers stuck throttle why pause"
+	timed_suites() {
+		echo pause
+		pick "$1" 7.2 stuck why
+		pick "$1" 6.12 layers throttle
+	}
 	for kernel in 7.2 6.12; do
 		(
-			for suite in $suites; do guest "$kernel" "$suite" 400; done
+			for suite in $(suites "$kernel"); do guest "$kernel" "$suite" 400; done
 			for suite in $(more_suites "$kernel"); do guest "$kernel" "$suite" $more_limit; done
 			guest_flags=-i
-			for suite in $timed_suites; do guest "$kernel" "$suite" 400; done
+			for suite in $(timed_suites "$kernel"); do guest "$kernel" "$suite" 400; done
 			guest_flags='-c 4'
 			guest "$kernel" idle 400
 			guest_flags=-i
@@ -112,7 +126,7 @@ if [ "$mode" != fast ]; then
 	tap_count guest-7.2-faults-asan
 	tap_count guest-6.12-many-tsan
 	for kernel in 7.2 6.12; do
-		for suite in $suites $(more_suites "$kernel") $timed_suites idle bpftrace \
+		for suite in $(suites "$kernel") $(more_suites "$kernel") $(timed_suites "$kernel") idle bpftrace \
 			$(trace_exact "$kernel") $(trace_suites "$kernel"); do
 			tap_count "guest-$kernel-$suite"
 		done
