@@ -1,6 +1,8 @@
 # shellcheck shell=bash
 # What ./dev check runs, in order: the cheapest and most telling first. Sourced by check.sh.
 
+if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
+
 step build-asan build asan
 # it mostly waits, as compilers do not
 tap_run conformance 300 build/asan/test/conformance &
@@ -57,7 +59,6 @@ if [ "$mode" != fast ]; then
 	tap_count guest-runner
 	tap_count nbd-faults
 
-	if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
 	# Of these some have little to do with the kernel, some more on one of them, and both lanes shall end
 	# together: they run on one kernel, on both with --soak.
 	pick() { if [ "$mode" = soak ] || [ "$1" = "$2" ]; then echo "${@:3}"; fi; }

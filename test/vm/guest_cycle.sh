@@ -1,9 +1,9 @@
 #!/bin/bash
 # In the guest: devices come and go, idle and under I/O; refusals by name; no leak of file descriptors,
-# memory or devices. $CYCLES: how often (60; 200 with UBLKD_SOAK=1).
+# memory or devices. $CYCLES: how often (40; 200 with UBLKD_SOAK=1).
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
-cycles=${CYCLES:-60}
+cycles=${CYCLES:-40}
 [ -z "${UBLKD_SOAK:-}" ] || cycles=200
 cat >"$work/empty.yaml" <<'EOF'
 daemon: {reactors: [0, 1]}
