@@ -92,6 +92,7 @@ if [ "$mode" != fast ]; then
 		pick "$1" 7.2 stuck why
 		pick "$1" 6.12 layers throttle
 	}
+	idle_suite() { pick "$1" 6.12 idle; }
 	for kernel in 7.2 6.12; do
 		(
 			for suite in $(suites "$kernel"); do guest "$kernel" "$suite" 400; done
@@ -99,7 +100,7 @@ if [ "$mode" != fast ]; then
 			guest_flags=-i
 			for suite in $(timed_suites "$kernel"); do guest "$kernel" "$suite" 400; done
 			guest_flags='-c 4'
-			guest "$kernel" idle 400
+			for suite in $(idle_suite "$kernel"); do guest "$kernel" "$suite" 400; done
 			guest_flags=-i
 			# tracing patches the kernel's code: two CPUs on one kernel, exact times on the other
 			if [ "$kernel" = 6.12 ]; then guest_flags=-s; fi
@@ -127,7 +128,8 @@ if [ "$mode" != fast ]; then
 	tap_count guest-7.2-faults-asan
 	tap_count guest-6.12-many-tsan
 	for kernel in 7.2 6.12; do
-		for suite in $(suites "$kernel") $(more_suites "$kernel") $(timed_suites "$kernel") idle bpftrace \
+		for suite in $(suites "$kernel") $(more_suites "$kernel") $(timed_suites "$kernel") \
+			$(idle_suite "$kernel") bpftrace \
 			$(trace_exact "$kernel") $(trace_suites "$kernel"); do
 			tap_count "guest-$kernel-$suite"
 		done
