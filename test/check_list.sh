@@ -63,9 +63,9 @@ if [ "$mode" != fast ]; then
 	# together: they run on one kernel, on both with --soak.
 	pick() { if [ "$mode" = soak ] || [ "$1" = "$2" ]; then echo "${@:3}"; fi; }
 	suites() {
-		echo daemon io datapath flush recovery upgrade resize gc
+		echo daemon io datapath recovery upgrade resize gc
 		pick "$1" 7.2 scaling inuse
-		pick "$1" 6.12 fs many faults cycle histogram watchdog udev
+		pick "$1" 6.12 flush fs many faults cycle histogram watchdog udev
 	}
 	# these are long
 	more_suites() {
@@ -88,8 +88,7 @@ if [ "$mode" != fast ]; then
 	}
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	timed_suites() {
-		echo pause
-		pick "$1" 7.2 stuck why
+		pick "$1" 7.2 pause stuck why
 		pick "$1" 6.12 layers throttle
 	}
 	idle_suite() { pick "$1" 6.12 idle; }
