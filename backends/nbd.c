@@ -118,10 +118,11 @@ static void patience_is_over(struct timer *timer)
 {
 	struct nbd_queue *q = container_of(timer, struct nbd_queue, patience);
 
-	log_limited(LOG_LEVEL_ERROR,
-		    q->ready_nr > 0 ? "the server is back and answers nothing: what it loses fails"
-				    : "requests fail until the server is back",
-		    "device=%s queue=%u server=%s", q->nbd->name, q->queue->idx, q->nbd->address);
+	log_limited_by(
+		&q->nbd->limits.gave_up, LOG_LEVEL_ERROR,
+		q->ready_nr > 0 ? "the server is back and answers nothing: what it loses fails"
+				: "requests fail until the server is back",
+		"device=%s queue=%u server=%s", q->nbd->name, q->queue->idx, q->nbd->address);
 	q->gave_up = true;
 	fail_waiting(q);
 }

@@ -29,6 +29,7 @@
 #include "backends/nbd_uri.h"
 #include "backends/tls.h"
 #include "base/histogram.h"
+#include "base/log.h"
 #include "base/prng.h"
 #include "reactor/stream.h"
 
@@ -76,6 +77,11 @@ struct nbd_found {
 	bool simple; /* replies: others are not asked for */
 };
 
+/* Of one device, all its queues: how often the log is told; of lost connections, by reason. */
+struct nbd_log_limits {
+	struct log_limit lost[BACKEND_END_NR], connected, gave_up, error, lookup;
+};
+
 struct nbd_device {
 	const struct nbd_config *config;
 	const char *name;
@@ -94,6 +100,7 @@ struct nbd_device {
 	atomic_bool unflushed;
 	/* Such a write may be lost: the next flush says so. */
 	atomic_bool lost_writes;
+	struct nbd_log_limits limits;
 };
 
 struct nbd_io {

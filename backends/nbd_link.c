@@ -122,13 +122,14 @@ void nbd_link_drop(struct nbd_link *link, enum backend_end end, const char *fmt,
 	stream_close(&link->stream, 0);
 }
 
-static void tell_end(const struct nbd_link *link, int err)
+static void tell_end(const struct nbd_link *link, enum backend_end end, int err)
 {
-	const struct nbd_device *nbd = link->queue->nbd;
+	struct nbd_device *nbd = link->queue->nbd;
 
-	log_limited(LOG_LEVEL_WARN, "connection lost", "device=%s queue=%u server=%s why=\"%s\"",
-		    nbd->name, link->queue->queue->idx, nbd->address,
-		    link->why[0] ? link->why : errname(err));
+	log_limited_by(&nbd->limits.lost[end], LOG_LEVEL_WARN, "connection lost",
+		       "device=%s queue=%u server=%s why=\"%s\"", nbd->name,
+		       link->queue->queue->idx, nbd->address,
+		       link->why[0] ? link->why : errname(err));
 }
 
 /* In a word, where nobody on this side has said why. */
@@ -188,14 +189,16 @@ static void on_closed(struct stream *s, int err)
 {
 	struct nbd_link *link = of_stream(s);
 	bool was_ready = nbd_link_serves(link) || link->state == NBD_LINK_LEAVING;
+	enum backend_end end;
 
 	if (!link->queue) {
 		destroy(link);
 		return;
 	}
-	count_end(link, was_ready, link->why[0] ? link->end : end_by_itself(link, err));
+	end = link->why[0] ? link->end : end_by_itself(link, err);
+	count_end(link, was_ready, end);
 	explain_eof(link, err);
-	tell_end(link, err);
+	tell_end(link, end, err);
 	reactor_timer_cancel(s->reactor, &link->timer);
 	set_state(link, NBD_LINK_CLOSING);
 	if (was_ready) {
@@ -293,8 +296,9 @@ static void become_ready(struct nbd_link *link)
 	counter_add(&link->stats.connects, 1);
 	set_state(link, NBD_LINK_READY);
 	nbd_transfer_begin(link);
-	log_limited(LOG_LEVEL_INFO, "connected", "device=%s queue=%u connection=%u server=%s",
-		    q->nbd->name, q->queue->idx, link->idx, q->nbd->address);
+	log_limited_by(&q->nbd->limits.connected, LOG_LEVEL_INFO, "connected",
+		       "device=%s queue=%u connection=%u server=%s", q->nbd->name, q->queue->idx,
+		       link->idx, q->nbd->address);
 	nbd_queue_ready(q);
 }
 
@@ -451,8 +455,8 @@ static void resolved(void *arg, const struct nbd_addresses *found, const char *e
 	if (found)
 		q->addresses = *found;
 	else
-		log_limited(LOG_LEVEL_WARN, "cannot look up the server", "device=%s error=\"%s\"",
-			    q->nbd->name, error);
+		log_limited_by(&q->nbd->limits.lookup, LOG_LEVEL_WARN, "cannot look up the server",
+			       "device=%s error=\"%s\"", q->nbd->name, error);
 }
 
 /* Where it was it does not answer: meanwhile that is tried again, the answer is for the next try.
@@ -481,7 +485,7 @@ static void try_connect(struct nbd_link *link)
 			     address->bytes);
 	if (ret < 0) {
 		count_end(link, false, BACKEND_END_UNREACHABLE);
-		tell_end(link, ret);
+		tell_end(link, BACKEND_END_UNREACHABLE, ret);
 		try_later(link);
 		return;
 	}

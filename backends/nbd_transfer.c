@@ -237,8 +237,10 @@ static bool take_payload(struct nbd_link *link, struct nbd_input *in)
 
 static void tell_error(const struct nbd_link *link)
 {
-	log_limited(LOG_LEVEL_WARN, "the server reports an error", "device=%s %s",
-		    link->queue->nbd->name, link->reply.error);
+	struct nbd_device *nbd = link->queue->nbd;
+
+	log_limited_by(&nbd->limits.error, LOG_LEVEL_WARN, "the server reports an error",
+		       "device=%s %s", nbd->name, link->reply.error);
 }
 
 /* One event. False: there is no more to be had from these bytes. */

@@ -22,7 +22,9 @@ void log_init(enum log_level max_level);
 void log_line(enum log_level level, const char *msg, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* One per call site: at most burst lines per interval; what was dropped is told by the next line.
+/*
+ * At most burst lines per interval; what was dropped is told by the next line. One for each thing
+ * that may fill the log and each who may cause it: what one peer does must not silence another.
  */
 struct log_limit {
 	_Atomic uint64_t window_start_ns;
@@ -49,12 +51,18 @@ static inline int log_limit_pass(struct log_limit *limit, uint32_t *ret_dropped)
 #define log_info(msg, ...) log_line(LOG_LEVEL_INFO, msg, __VA_ARGS__)
 #define log_debug(msg, ...) log_line(LOG_LEVEL_DEBUG, msg, __VA_ARGS__)
 
+#define log_limited_by(limit, level, msg, fmt, ...)                                                \
+	do {                                                                                       \
+		uint32_t dropped_;                                                                 \
+		if (log_limit_pass(limit, &dropped_))                                              \
+			log_line(level, msg, fmt " dropped=%u", ##__VA_ARGS__, dropped_);          \
+	} while (0)
+
+/* One limit for all that the call site says. */
 #define log_limited(level, msg, fmt, ...)                                                          \
 	do {                                                                                       \
 		static struct log_limit limit_;                                                    \
-		uint32_t dropped_;                                                                 \
-		if (log_limit_pass(&limit_, &dropped_))                                            \
-			log_line(level, msg, fmt " dropped=%u", ##__VA_ARGS__, dropped_);          \
+		log_limited_by(&limit_, level, msg, fmt, ##__VA_ARGS__);                           \
 	} while (0)
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/util.h"
 #include "nbd_case.h"
 
@@ -205,6 +206,21 @@ static void check_timeout(struct nbd_case *c, const void *arg)
 	EXPECT(c->rig.queue[0].io[0].io.result == 0, "%d", c->rig.queue[0].io[0].io.result);
 	EXPECT(nbd_peer_count(&c->peer, "connections") > before, "the client did not hang up");
 	case_logged("no answer to WRITE for (500 ms|0.5 s)");
+}
+
+/* Lost for one reason so often that the log is told no more of it: of another one it is told. */
+static void check_told_apart(struct nbd_case *c, const void *arg)
+{
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, QUEUE "connections: 1\ntimeout: 500ms", 1))
+		return;
+	nbd_peer_tell(&c->peer, "fault hangup times=%u", LOG_LIMIT_BURST + 1);
+	case_works(c, 50);
+	nbd_peer_tell(&c->peer, "fault stall times=1");
+	case_submit_all(c, BACKEND_READ, 4096);
+	if (case_drain(c, 5000))
+		case_logged("no answer to READ for (500 ms|0.5 s)");
 }
 
 /* Slow is not dead: each answer comes within its time, all together take longer. */
@@ -466,6 +482,8 @@ static void run_policies(uint64_t seed)
 	nbd_case_run("timeout: one request is not answered", 60, seed, check_timeout,
 		     "stall times=1");
 	nbd_case_run("timeout: the server reads no more", 60, seed, check_timeout, "deaf times=1");
+	nbd_case_run("timeout: the log says so after many losses of another kind", 60, seed,
+		     check_told_apart, NULL);
 	nbd_case_run("timeout: slow is not dead", 60, seed, check_no_timeout, NULL);
 }
 

@@ -195,13 +195,40 @@ static void test_limit(void **state)
 	assert_int_equal(dropped, 100 - LOG_LIMIT_BURST);
 }
 
+static void say_limited(struct log_limit *limit, const char *who)
+{
+	log_limited_by(limit, LOG_LEVEL_WARN, "flood", "who=%s", who);
+}
+
+/* From the same call site: one that floods does not silence the other. */
+static void test_limits_apart(void **state)
+{
+	struct log_limit loud = { 0 }, quiet = { 0 };
+	FILE *file = tmpfile();
+	unsigned nr[2] = { 0 };
+
+	(void)state;
+	redirect(fileno(file));
+	for (int i = 0; i < 100; i++)
+		say_limited(&loud, "loud");
+	say_limited(&quiet, "quiet");
+	restore();
+	rewind(file);
+	while (fgets(text, sizeof(text), file))
+		nr[strstr(text, " who=quiet dropped=0") != NULL]++;
+	assert_int_equal(nr[0], LOG_LIMIT_BURST);
+	assert_int_equal(nr[1], 1);
+	fclose(file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_escapes),	  cmocka_unit_test(test_quotes_what_needs_it),
-		cmocka_unit_test(test_numbers),	  cmocka_unit_test(test_cuts_what_is_too_long),
-		cmocka_unit_test(test_full_pipe), cmocka_unit_test(test_full_socket),
-		cmocka_unit_test(test_file),	  cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_escapes),	     cmocka_unit_test(test_quotes_what_needs_it),
+		cmocka_unit_test(test_numbers),	     cmocka_unit_test(test_cuts_what_is_too_long),
+		cmocka_unit_test(test_full_pipe),    cmocka_unit_test(test_full_socket),
+		cmocka_unit_test(test_file),	     cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_limits_apart),
 	};
 
 	unsetenv("JOURNAL_STREAM");
