@@ -76,6 +76,8 @@ enum backend_data {
 	 * peer do: commands of ublk for many tags at once pay (docs/performance.md).
 	 */
 	BACKEND_BATCHES = 1u << 2,
+	/* Of filters that pass requests on as they are: what is below decides. */
+	BACKEND_DATA_ANY = BACKEND_DATA_FIXED | BACKEND_DATA_MOVES | BACKEND_BATCHES,
 };
 
 struct backend_limits {

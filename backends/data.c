@@ -69,7 +69,7 @@ int backend_data_get(struct backend_io *io, uint32_t at_bytes, void *to, size_t 
 
 uint8_t backend_spec_data(const struct backend_spec *spec)
 {
-	uint8_t data = BACKEND_DATA_FIXED | BACKEND_DATA_MOVES | BACKEND_BATCHES;
+	uint8_t data = BACKEND_DATA_ANY;
 
 	for (; spec; spec = spec->child)
 		data &= spec->ops->data;

@@ -180,7 +180,7 @@ void nbd_reply_took(struct nbd_reply *r, uint64_t bytes)
 	r->at_bytes += bytes;
 	r->bytes -= bytes;
 	if (r->bytes == 0)
-		r->state = r->is_simple ? SIMPLE_END : CHUNK_END;
+		r->state = r->mode == NBD_REPLIES_SIMPLE ? SIMPLE_END : CHUNK_END;
 }
 
 /* ---- BLOCK_STATUS ---- */
@@ -400,7 +400,6 @@ static enum nbd_reply_event start_simple(struct nbd_reply *r, uint32_t error)
 	r->chunk_flags = NBD_REPLY_FLAG_DONE;
 	if (slot->cmd != NBD_CMD_READ)
 		return go_on(r, CHUNK_END);
-	r->is_simple = true;
 	r->at_bytes = 0;
 	r->bytes = slot->length_bytes;
 	r->state = PAYLOAD;
@@ -445,7 +444,6 @@ static enum nbd_reply_event on_head(struct nbd_reply *r, const uint8_t *at)
 			      (unsigned long long)cookie);
 	if (magic == NBD_SIMPLE_REPLY_MAGIC)
 		return start_simple(r, nbd_get32(at + 4));
-	r->is_simple = false;
 	r->chunk_flags = nbd_get16(at + 4);
 	r->chunk_type = nbd_get16(at + 6);
 	return magic == NBD_EXTENDED_REPLY_MAGIC ? start_extended(r, at) : go_on(r, LENGTH);

@@ -92,7 +92,6 @@ struct nbd_reply {
 	void *ctx;
 	uint8_t state;
 	uint8_t have_bytes; /* in head */
-	bool is_simple;	    /* the reply whose payload comes */
 	uint16_t chunk_flags, chunk_type;
 	uint64_t chunk_bytes; /* of its payload */
 	uint32_t left;	      /* extents; or bytes behind the fixed part of an error chunk */

@@ -60,15 +60,14 @@ static int say(int ret, const char *words, const char *cure)
 /* Returns the form of io_uring_complete, or -errno, said. */
 static int kernel_check(void)
 {
-	char lacks[64];
 	int ret;
 
 	if (!machine_has("/sys/kernel/btf/vmlinux"))
 		return say(-ENOTSUP, "the kernel does not describe its types (BTF)",
 			   "it needs CONFIG_DEBUG_INFO_BTF, which kernels of distributions have");
-	if (*machine_lacks(false, lacks, sizeof(lacks)))
-		return say(-EPERM, "it may not look into the kernel; run it as root, or with",
-			   lacks);
+	ret = machine_may_trace();
+	if (ret < 0)
+		return ret;
 	ret = point_tracepoint_args("io_uring_complete");
 	if (ret < 0)
 		return say(ret, "the kernel has no tracepoints of io_uring",

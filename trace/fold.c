@@ -1,6 +1,6 @@
 /*
  * Stacks with counts: kept, sorted, written folded. Pure; main thread; owns the names it has
- * copied. Failure modes: out of memory, a file that cannot be written.
+ * copied. Failure mode: out of memory.
  */
 #include "trace/fold.h"
 
@@ -92,9 +92,8 @@ static void write_frame(FILE *out, const char *name)
 		fputc(*name == ';' || *name == ' ' || *name == '\n' ? '_' : *name, out);
 }
 
-int fold_write(const struct fold *f, FILE *out)
+void fold_write(const struct fold *f, FILE *out)
 {
-	errno = 0;
 	for (size_t i = 0; i < f->line_nr; i++) {
 		for (unsigned j = 0; j < f->line[i].frame_nr; j++) {
 			if (j)
@@ -103,7 +102,6 @@ int fold_write(const struct fold *f, FILE *out)
 		}
 		fprintf(out, " %" PRIu64 "\n", f->line[i].count);
 	}
-	return fflush(out) || ferror(out) ? (errno ? -errno : -EIO) : 0;
 }
 
 /* block/blk-mq.c. The first row that is in the stack says it: a requeued request comes to the

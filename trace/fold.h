@@ -27,12 +27,12 @@ int fold_add(struct fold *f, const char *const *frame, unsigned frame_nr, uint64
 void fold_sort(struct fold *f);
 void fold_free(struct fold *f);
 
-/* Semicolons and blanks in names become '_'. Returns 0 or -EIO. */
-int fold_write(const struct fold *f, FILE *out);
+/* Both write without looking whether out takes it. Semicolons and blanks in names become '_'. */
+void fold_write(const struct fold *f, FILE *out);
 
 /* A flame graph: width by count, what is called above its caller, names and counts as tooltips. f
- * is sorted. Returns 0 or -EIO. */
-int fold_write_svg(const struct fold *f, FILE *out, const char *title);
+ * is sorted. */
+void fold_write_svg(const struct fold *f, FILE *out, const char *title);
 
 /* How a request came to the driver, from the names of its stack, outermost first: "direct",
  * "plug list", "requeue", "dispatch list", "other". Static. */

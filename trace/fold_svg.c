@@ -1,8 +1,6 @@
 /*
- * A flame graph of folded stacks: one static picture, no scripts. Pure; main thread. Failure modes:
- * a file that cannot be written.
+ * A flame graph of folded stacks: one static picture, no scripts. Pure; main thread.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -123,13 +121,12 @@ static void draw_lines(const struct picture *p, size_t first, size_t end, unsign
 	}
 }
 
-int fold_write_svg(const struct fold *f, FILE *out, const char *title)
+void fold_write_svg(const struct fold *f, FILE *out, const char *title)
 {
 	struct picture p = { .fold = f, .out = out, .total = count_of(f, 0, f->line_nr) };
 
 	for (size_t i = 0; i < f->line_nr; i++)
 		p.depth = MAX(p.depth, f->line[i].frame_nr);
-	errno = 0;
 	fprintf(out,
 		"<?xml version=\"1.0\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
 		"height=\"%u\" font-family=\"monospace\" font-size=\"11\">\n"
@@ -141,5 +138,4 @@ int fold_write_svg(const struct fold *f, FILE *out, const char *title)
 	if (p.total)
 		draw_lines(&p, 0, f->line_nr, 0, 0);
 	fputs("</svg>\n", out);
-	return fflush(out) || ferror(out) ? (errno ? -errno : -EIO) : 0;
 }

@@ -17,6 +17,7 @@
 #include "trace/command.h"
 #include "trace/event.h"
 #include "trace/losses.h"
+#include "trace/machine.h"
 #include "trace/record_options.h"
 #include "trace/sink.h"
 
@@ -184,13 +185,9 @@ static bool traces_all(const struct target *t)
 
 static void print_skipped(const struct record *r)
 {
-	uint64_t skipped[EVENT_TYPE_NR], sum = 0;
+	uint64_t skipped[EVENT_TYPE_NR];
 
 	capture_skipped(r->capture, skipped);
-	for (unsigned type = 0; type < EVENT_TYPE_NR; type++)
-		sum += skipped[type];
-	if (!sum)
-		return;
 	fputs("missed by recursion: ", stderr);
 	print_counts(skipped);
 	fputs(traces_all(&r->options.target) ? "\n" : "; of all processes and requests\n", stderr);
@@ -211,7 +208,8 @@ static int run(struct record *r, struct losses *ret_losses)
 	capture_losses(r->capture, ret_losses);
 	print_totals(r);
 	losses_print(stderr, ret_losses);
-	print_skipped(r);
+	if (ret_losses->recursion)
+		print_skipped(r);
 	capture_close(r->capture);
 	return ret;
 }
@@ -224,7 +222,9 @@ int command_record(int argc, char **argv)
 
 	if (ret)
 		return ret;
-	ret = open_files(&r);
+	ret = machine_may_trace(); /* first: a file that is there already is lost when opened */
+	if (!ret)
+		ret = open_files(&r);
 	if (!ret && r.options.target.command)
 		ret = target_spawn(&r.options.target);
 	/* ^C ends all of `ublktrace ... 2>&1 | tee log`: the files are still to be written. */

@@ -324,7 +324,12 @@ static int write_stacks(const struct stacks *s)
 		return -errno;
 	snprintf(title, sizeof(title), "requests%s%s at %s", s->disk[0] ? " of " : "", s->disk,
 		 at_names[s->at]);
-	err = s->svg ? fold_write_svg(&s->fold, out, title) : fold_write(&s->fold, out);
+	errno = 0;
+	if (s->svg)
+		fold_write_svg(&s->fold, out, title);
+	else
+		fold_write(&s->fold, out);
+	err = fflush(out) || ferror(out) ? (errno ? -errno : -EIO) : 0;
 	if (s->file && fclose(out) && !err)
 		err = -errno;
 	return err;

@@ -181,9 +181,7 @@ static bool target_ended(const struct target *t, int pidfd)
 
 static void catch_signals(void)
 {
-	struct sigaction action = { .sa_handler = interrupt };
-
-	struct sigaction hangup;
+	struct sigaction action = { .sa_handler = interrupt }, hangup;
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);

@@ -9,16 +9,8 @@ build=$(readlink -f "${1:-$top/build/release}")
 tmp=$(mktemp -d /tmp/ublktrace-record.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 . "$top/test/tap.sh"
-
-leave() {
-	echo "ok 1 - ublktrace record # SKIP $1"
-	echo "1..1"
-	exit 0
-}
-
-[ "$(id -u)" = 0 ] || leave "tracing needs root"
-[ -x "$build/bin/ublktrace" ] || leave "ublktrace was not built"
-[ -r /sys/kernel/btf/vmlinux ] || leave "this kernel does not describe its types (BTF)"
+what="ublktrace record"
+. "$top/test/trace/needs.sh"
 
 # The limit is for a guest on the instruction clock, whose clock runs ahead; who calls this has another.
 record() {

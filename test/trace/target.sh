@@ -13,15 +13,8 @@ trap 'rm -rf "$tmp"' EXIT
 # known of test/trace names itself; as a program it is called so.
 known="$build/test/known"
 
-leave() {
-	echo "ok 1 - ublktrace record and its target # SKIP $1"
-	echo "1..1"
-	exit 0
-}
-
-[ "$(id -u)" = 0 ] || leave "tracing needs root"
-[ -x "$build/bin/ublktrace" ] || leave "ublktrace was not built"
-[ -r /sys/kernel/btf/vmlinux ] || leave "this kernel does not describe its types (BTF)"
+what="ublktrace record and its target"
+. "$here/needs.sh"
 
 record() { timeout -k 5 60 "$build/bin/ublktrace" record "$@"; }
 record -c true 2>"$tmp/err" || leave "$(head -n 1 "$tmp/err")"
@@ -187,7 +180,9 @@ container() {
 
 no_rights() {
 	cp "$build/bin/ublktrace" "$tmp/ublktrace" && chmod 755 "$tmp" "$tmp/ublktrace"
-	ends 1 setpriv --reuid 65534 --clear-groups "$tmp/ublktrace" record -c true && says 'CAP_BPF and CAP_PERFMON'
+	echo precious >"$tmp/there.csv" && chown 65534 "$tmp/there.csv" || return
+	ends 1 setpriv --reuid 65534 --clear-groups "$tmp/ublktrace" record -o "$tmp/there.csv" -c true &&
+		says 'CAP_BPF and CAP_PERFMON' && grep -q precious "$tmp/there.csv"
 }
 
 ok "programs and threads have their last name" named

