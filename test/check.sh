@@ -118,8 +118,9 @@ step() {
 	fi
 }
 
+# build PRESET [TARGET...]
 build() {
-	cmake --preset "$1" && cmake --build "build/$1"
+	cmake --preset "$1" && cmake --build "build/$1" ${2:+--target "${@:2}"}
 }
 
 units() {

@@ -16,6 +16,12 @@ if [ "$mode" != fast ]; then
 	# every rule of the protocol broken, connections cut at every byte: it mostly waits
 	tap_run nbd-faults 900 build/asan/test/nbd_faults &
 	nbd_faults=$!
+	step build-fuzz build fuzz fuzz_nbd_handshake fuzz_nbd_reply
+	fuzz_seconds=30
+	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
+	tap_run fuzz-nbd $((2 * fuzz_seconds + 120)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
+		fuzz_nbd_handshake fuzz_nbd_reply &
+	fuzz_nbd=$!
 fi
 tap file-steps 60 build/asan/test/file_steps
 tap fuzz-yaml 120 build/asan/test/fuzz_yaml
@@ -55,9 +61,10 @@ if [ "$mode" != fast ]; then
 	step guest-qemu-nbd timeout 300 test/vm/qemu_nbd.sh
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	tap sim 600 build/release/bin/sim
-	wait $guest_runner $nbd_faults
+	wait $guest_runner $nbd_faults $fuzz_nbd
 	tap_count guest-runner
 	tap_count nbd-faults
+	tap_count fuzz-nbd
 
 	# Of these some have little to do with the kernel, some more on one of them, and both lanes shall end
 	# together: they run on one kernel, on both with --soak.
