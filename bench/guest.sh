@@ -5,6 +5,7 @@
 #
 # A line of the plan is SYSTEM MODE RW BS QD. Lines with the same system and mode follow each other
 # and share one fresh device. A mode that cannot be had is a row with "-" and the reason.
+full_fio=1 # as it was when the rows were measured that these are compared with
 . "$(dirname "$(readlink -f "$0")")/../test/vm/guest_lib.sh"
 
 plan=/out/bench-plan.$1

@@ -46,16 +46,19 @@ if [ "$mode" != fast ]; then
 	step guest-kernel-6.12 test/vm/kernel.sh get 6.12
 	tap_run guest-runner 400 test/vm/selftest.sh &
 	guest_runner=$!
-	step build-tsan build tsan
+	daemon='ublkd ublkd-keeper ublkctl'
 	# what has threads or talks to them
-	for test in reactor mailbox reactors socket commands fleet fleet_probe nbd_probe throttle_threads \
-		watchdog; do
-		if [ -x build/tsan/test/test_$test ]; then
-			CMOCKA_MESSAGE_OUTPUT=TAP tap tsan-$test 120 build/tsan/test/test_$test
-		fi
+	threaded='test_reactor test_mailbox test_reactors test_socket test_commands test_fleet test_fleet_probe
+		test_nbd_probe test_throttle_threads test_watchdog'
+	# shellcheck disable=SC2086 # many targets
+	step build-tsan build tsan $daemon $threaded
+	for test in $threaded; do
+		CMOCKA_MESSAGE_OUTPUT=TAP tap "tsan-${test#test_}" 120 build/tsan/test/$test
 	done
 	tap package 600 test/package/package.sh
-	step build-faults build faults
+	# shellcheck disable=SC2086 # many targets
+	step build-faults build faults $daemon
+	step guest-fio test/vm/lean_fio.sh
 	step guest-selftests bench/kublk.sh
 	# without one the tests that need it are skipped
 	step guest-qemu-nbd timeout 300 test/vm/qemu_nbd.sh

@@ -204,7 +204,11 @@ def check_complete(check, truth, row, cqe, submits, asyncs):
     sqe = truth.by_data.get(str(cqe["user_data"]))
     own = sqe is not None and not cqe["flags"] & CQE_F_MORE  # else it has no request in the kernel
     submit = submits.get(str(cqe["user_data"])) if own else None
-    wanted = truth.origin(row, "COMPLETE", call)
+    # It was there before the call that fetched it: at any time since it was submitted, wherever that was.
+    early = sqe is not None and cqe["position"] < call["cq_tail"]
+    wanted = truth.origin(row, "COMPLETE", call, sqe["call"]["begin_ns"] if early else None)
+    if early:
+        wanted["CPU"] = str.isdigit
     wanted.update({
         "Ring Ptr": cqe["ring"]["pointer"],
         "User Data": cqe["user_data"],

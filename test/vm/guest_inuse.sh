@@ -17,7 +17,7 @@ devices:
 EOF2
 
 make_source() {
-	mkdir -p "$source" && cp -r "$tree"/{base,reactor,ublk,backends,config,daemon} /usr/include/linux "$source"
+	mkdir -p "$source" && cp -r "$tree"/{base,reactor,ublk,backends,config,daemon} "$source"
 }
 
 # use TYPE: a file system on the device of that name, and copies to it until $work/enough is there.

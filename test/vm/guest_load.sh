@@ -21,8 +21,8 @@ load() {
 	shift
 	(
 		while [ ! -e "$work/enough" ]; do
-			fio --name=load --filename="$device" --ioengine=io_uring --direct=1 --rw=randwrite \
-				--bs=4k-64k --size=32M --numjobs=2 --offset_increment=32M --iodepth=32 \
+			nice -n 19 fio --name=load --filename="$device" --ioengine=io_uring --direct=1 --rw=randwrite \
+				--bs=4k-64k --size=16M --numjobs=2 --offset_increment=32M --iodepth=32 \
 				--verify=crc32c --verify_fatal=1 --do_verify=1 --randrepeat=0 \
 				--verify_state_save=0 --minimal "$@" >"$work/$name.fio" 2>&1 || exit 1
 		done

@@ -158,7 +158,7 @@ ok "the daemon ends" stop_daemon
 from_start() {
 	record_start --sample 1/4 -c ublkd --config "$work/trace.yaml" || return
 	wait_for 60 served || return
-	daemon_pid=$(pgrep -x ublkd)
+	daemon_pid=$(server)
 	load && ublkctl list >/dev/null && kill -TERM "$daemon_pid" && wait "$trace_pid"
 	local code=$?
 	daemon_pid=
@@ -195,7 +195,7 @@ fi
 control_commands() {
 	record_start -c ublkd --config "$work/trace.yaml" || return
 	wait_for 60 served || return
-	daemon_pid=$(pgrep -x ublkd)
+	daemon_pid=$(server)
 	kill -TERM "$daemon_pid" && wait "$trace_pid"
 	local code=$?
 	daemon_pid=

@@ -1,0 +1,55 @@
+#!/bin/bash
+# Debian's fio is linked with 60 libraries, of Ceph, Gluster, RDMA, for engines that no test uses; in the test
+# guest it takes a second or more to start. This makes build/vm/lean/fio: the same program, with empty
+# libraries in the place of those. guest_lib.sh uses it when it is there; without it the tests are slower.
+set -euo pipefail
+
+top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
+lean=$top/build/vm/lean
+fio=$(command -v fio) || { echo "lean_fio.sh: no fio: apt-get install fio" >&2; exit 1; }
+heavy='^lib(gfapi|nbd|ibverbs|rdmacm|rados|rbd|pmemblk|pmem2?|iscsi)\.so'
+
+if [ "$lean/fio" -nt "$fio" ] && [ "$lean/fio" -nt "${BASH_SOURCE[0]}" ]; then exit 0; fi
+new=$(mktemp -d "$top/build/vm/lean.XXXXXX" 2>/dev/null || { mkdir -p "$top/build/vm" && mktemp -d "$top/build/vm/lean.XXXXXX"; })
+trap 'rm -rf "$new"' EXIT
+
+# wanted LIBRARY: what fio takes from it, NAME or NAME@VERSION
+wanted() {
+	comm -12 <(nm -D --with-symbol-versions "$fio" | awk '$1 ~ /^[Uw]$/ { print $2 }' | sort) \
+		<(nm -D --defined-only --with-symbol-versions "$1" | awk '{ sub("@@", "@", $NF); print $NF }' | sort)
+}
+
+# A library of that name whose functions end the program that calls them.
+make_empty() { # NAME PATH
+	wanted "$2" >"$new/wanted"
+	sed 's/@.*//; s/.*/void &(void) { __builtin_trap(); }/' "$new/wanted" | sort -u >"$new/empty.c"
+	awk -F@ 'NF > 1 { of[$2] = of[$2] $1 ";" } END { for (v in of) print v " { global: " of[v] " };" }' \
+		"$new/wanted" >"$new/empty.map"
+	if [ ! -s "$new/empty.map" ]; then echo "{ global: *; };" >"$new/empty.map"; fi
+	cc -w -fPIC -fno-builtin -shared -nostdlib -Wl,-soname,"$1" -Wl,--version-script="$new/empty.map" \
+		-o "$new/$1" "$new/empty.c"
+}
+
+ldd "$fio" | awk -v heavy="$heavy" '$1 ~ heavy { print $1, $3 }' >"$new/libraries"
+while read -r name path; do make_empty "$name" "$path"; done <"$new/libraries"
+cat >"$new/fio.c" <<EOF
+#include <stdlib.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+	(void)argc;
+	setenv("LD_LIBRARY_PATH", "$lean", 1);
+	execv("$fio", argv);
+	return 127;
+}
+EOF
+cc -O2 -static -o "$new/fio" "$new/fio.c"
+# Not one that has become another program by it.
+if ! LD_LIBRARY_PATH=$new "$fio" --version >/dev/null; then
+	echo "lean_fio.sh: fio does not start without its libraries; it is used as it is" >&2
+	exit 0
+fi
+rm -rf "$lean" "$new"/{empty.c,empty.map,wanted,libraries,fio.c}
+mv "$new" "$lean"
+chmod 755 "$lean"
