@@ -63,7 +63,8 @@ tap_run() {
 	shift 2
 	printf '%s ' "$*" >"$logs/$name.again"
 	timeout -k 10 "$limit" "$@" >"$logs/$name.tap" 2>"$logs/$name.err" </dev/null || code=$?
-	echo "$code $((SECONDS - start))" >"$logs/$name.end"
+	echo "$code $((SECONDS - start))" >"$logs/$name.ends"
+	mv "$logs/$name.ends" "$logs/$name.end" # whole when it is there
 }
 
 # Adds up what tap_run left.
@@ -91,17 +92,52 @@ tap() {
 	tap_count "$1"
 }
 
-# guest KERNEL SUITE SECONDS [BUILD]: one guest suite with the programs of a build; called in the
-# background, one per kernel; tap_count adds it up later. guest_flags go to vm.sh: -i for suites that
-# compare times, -s for those that trace, -c for those that want more CPUs. UBLKD_SOAK: the long form.
-guest_flags=''
+# guest NAME KERNEL SUITE SECONDS BUILD [FLAG...]: one guest suite with the programs of a build. Flags go to
+# vm.sh: -i for suites that compare times, -s for those that trace, -c for those that want more CPUs.
+# UBLKD_SOAK: the long form.
 guest() {
-	local kernel=$1 suite=$2 limit=$3 build=${4:-release} name=guest-$1-$2${4:+-$4}
-	# shellcheck disable=SC2086 # none or several
 	TSAN_OPTIONS="suppressions=$top/test/tsan.supp" UBLKD_VM_ENV="TSAN_OPTIONS UBLKD_SOAK" \
-		UBLKD_BIN_DIR=$top/build/$build/bin UBLKD_VM_DMESG=$top/$logs/$name.dmesg \
-		tap_run "$name" $((limit + 60)) \
-		test/vm/vm.sh -k "$kernel" -t "$limit" $guest_flags -- "$top/test/vm/guest_$suite.sh"
+		UBLKD_BIN_DIR=$top/build/$5/bin UBLKD_VM_DMESG=$top/$logs/$1.dmesg \
+		tap_run "$1" $(($4 + 60)) test/vm/vm.sh -k "$2" -t "$4" "${@:6}" -- "$top/test/vm/guest_$3.sh"
+}
+
+# What run_later runs, two at a time and in this order: words of guest or tap_run, the second is its name.
+queue=()
+later() { queue+=("$*"); }
+
+# guests KERNELS SECONDS FLAGS SUITE...: each suite on each kernel, later
+guests() {
+	local kernels=$1 seconds=$2 flags=$3 suite kernel
+	shift 3
+	for suite in "$@"; do
+		for kernel in $kernels; do
+			later guest "guest-$kernel-$suite" "$kernel" "$suite" "$seconds" release "$flags"
+		done
+	done
+}
+
+# What has ended is added up.
+count_ended() {
+	local i name
+	for i in "${!queue[@]}"; do
+		read -r _ name _ <<<"${queue[i]}"
+		if [ -e "$logs/$name.end" ]; then
+			tap_count "$name"
+			unset "queue[i]"
+		fi
+	done
+}
+
+run_later() {
+	local entry running=0
+	for entry in "${queue[@]}"; do
+		if [ $running -ge 2 ]; then wait -n; else running=$((running + 1)); fi
+		count_ended
+		$entry &
+	done
+	wait
+	count_ended
+	for entry in "${queue[@]}"; do result "$entry" fail "has not run"; done
 }
 
 # step NAME COMMAND...: one result, the exit code of a command that prints nothing when well.

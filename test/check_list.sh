@@ -69,81 +69,37 @@ if [ "$mode" != fast ]; then
 	tap_count nbd-faults
 	tap_count fuzz-nbd
 
-	# Of these some have little to do with the kernel, some more on one of them, and both lanes shall end
-	# together: they run on one kernel, on both with --soak.
-	pick() { if [ "$mode" = soak ] || [ "$1" = "$2" ]; then echo "${@:3}"; fi; }
-	suites() {
-		echo daemon io datapath recovery upgrade resize gc
-		pick "$1" 7.2 scaling inuse
-		pick "$1" 6.12 flush fs many faults cycle histogram watchdog udev
-	}
-	# these are long
-	more_suites() {
-		pick "$1" 7.2 nbd_outage
-		pick "$1" 6.12 nbd systemd
-	}
-	more_limit=900
-	if [ "$mode" = soak ]; then more_limit=3600; fi
-	# ublktrace: all of it on both kernels with --soak, otherwise what differs between them
-	trace_exact() { if [ "$1" = 7.2 ]; then echo trace_csv trace_cost trace_loss; fi; }
-	trace_suites() {
-		if [ "$mode" = soak ]; then
-			echo trace trace_latency trace_stacks trace_points timeline
-			[ "$1" = 7.2 ] || echo trace_csv
-		elif [ "$1" = 7.2 ]; then
-			echo trace trace_latency
-		else
-			echo trace_csv trace_points trace_stacks timeline
-		fi
-	}
+	# Two guests at a time, the long ones first. Many suites have little to do with the kernel: they run on one
+	# of the two, on both with --soak.
+	both='7.2 6.12'
+	one() { if [ "$mode" = soak ]; then echo "$both"; else echo "$1"; fi; }
+	long=900
+	if [ "$mode" = soak ]; then long=3600; fi
+	for kernel in $(one 7.2); do
+		later tap_run "selftests-$kernel" 7200 test/selftests/selftests.sh "$kernel"
+	done
+	guests "$(one 7.2)" $long '' nbd_outage inuse
+	guests "$(one 6.12)" $long '' nbd systemd
+	guests "$both" 400 '' upgrade resize datapath recovery daemon io
+	guests "$(one 6.12)" 400 '-c 4' idle
+	# tracing patches the kernel's code: two CPUs on one kernel (-s), exact times on the other (-i)
+	guests 7.2 400 -i bpftrace
+	guests 6.12 400 -s bpftrace
+	guests "$(one 6.12)" 600 '-s -n' trace_points trace_stacks timeline
+	guests "$(one 7.2)" 600 '-s -n' trace trace_latency
+	guests 7.2 400 -i trace_loss trace_csv trace_cost
+	guests 6.12 600 '-s -n' trace_csv
 	# these compare times: on the instruction clock a busy machine does not disturb them
-	timed_suites() {
-		pick "$1" 7.2 pause stuck why
-		pick "$1" 6.12 layers throttle
-	}
-	idle_suite() { pick "$1" 6.12 idle; }
-	for kernel in 7.2 6.12; do
-		(
-			for suite in $(suites "$kernel"); do guest "$kernel" "$suite" 400; done
-			for suite in $(more_suites "$kernel"); do guest "$kernel" "$suite" $more_limit; done
-			guest_flags=-i
-			for suite in $(timed_suites "$kernel"); do guest "$kernel" "$suite" 400; done
-			guest_flags='-c 4'
-			for suite in $(idle_suite "$kernel"); do guest "$kernel" "$suite" 400; done
-			guest_flags=-i
-			# tracing patches the kernel's code: two CPUs on one kernel, exact times on the other
-			if [ "$kernel" = 6.12 ]; then guest_flags=-s; fi
-			guest "$kernel" bpftrace 400
-			guest_flags=-i
-			for suite in $(trace_exact "$kernel"); do guest "$kernel" $suite 400; done
-			guest_flags='-s -n'
-			for suite in $(trace_suites "$kernel"); do guest "$kernel" $suite 600; done
-			# the one kernel has the selftests, the other the power cuts of both: they end together
-			if [ "$kernel" = 7.2 ] || [ "$mode" = soak ]; then
-				tap_run "selftests-$kernel" 7200 test/selftests/selftests.sh "$kernel"
-			fi
-			if [ "$kernel" = 6.12 ]; then
-				for series in 7.2 6.12; do
-					tap_run "powercut-$series" 1200 test/vm/powercut.sh "$series"
-				done
-				# the same daemon with every memory access, and every access of two threads, checked
-				guest_flags=''
-				guest 7.2 faults 400 asan
-				guest 6.12 many 400 tsan
-			fi
-		) &
+	guests "$(one 7.2)" 400 -i pause why stuck
+	guests "$(one 6.12)" 400 -i throttle layers
+	guests "$(one 6.12)" 400 '' cycle fs faults many histogram watchdog udev flush
+	for kernel in $both; do
+		later tap_run "powercut-$kernel" 1200 test/vm/powercut.sh "$kernel"
 	done
-	wait
-	tap_count guest-7.2-faults-asan
-	tap_count guest-6.12-many-tsan
-	for kernel in 7.2 6.12; do
-		for suite in $(suites "$kernel") $(more_suites "$kernel") $(timed_suites "$kernel") \
-			$(idle_suite "$kernel") bpftrace \
-			$(trace_exact "$kernel") $(trace_suites "$kernel"); do
-			tap_count "guest-$kernel-$suite"
-		done
-		for test in powercut-$kernel selftests-$kernel; do
-			if [ -e "$logs/$test.end" ]; then tap_count "$test"; fi
-		done
-	done
+	guests "$both" 400 '' gc
+	guests "$(one 7.2)" 400 '' scaling
+	# the same daemon with every memory access, and every access of two threads, checked
+	later guest guest-6.12-many-tsan 6.12 many 400 tsan
+	later guest guest-7.2-faults-asan 7.2 faults 400 asan
+	run_later
 fi

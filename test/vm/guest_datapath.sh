@@ -35,10 +35,11 @@ all_zero() {
 import mmap, os, sys
 fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
 chunk = mmap.mmap(-1, 1 << 18)
+zeroes = bytes(len(chunk))
 for at in range(0, int(sys.argv[2]) << 20, len(chunk)):
     chunk[:] = b"S" * len(chunk)
     assert os.preadv(fd, [chunk], at) == len(chunk)
-    assert not any(chunk[:]), f"byte {at} and on: not zeroes"
+    assert chunk[:] == zeroes, f"byte {at} and on: not zeroes"
 EOF
 }
 
