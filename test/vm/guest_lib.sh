@@ -125,17 +125,22 @@ real_time() {
 
 # pause SECONDS: sleep, which to start takes the guest longer than most pauses.
 exec {nothing}<> <(:)
-pause() { ! read -rt "$1" -u "$nothing"; }
+pause() {
+	read -rt "$1" -u "$nothing"
+	return 0
+}
 
 # wait_for SECONDS COMMAND...: polls until it succeeds.
 wait_for() {
-	local until
+	local begin
 	real_time
-	until=$((real_seconds + $1 + 1))
-	shift
-	until "$@"; do
+	begin=$real_seconds
+	until "${@:2}"; do
 		real_time
-		[ "$real_seconds" -lt $until ] || return 1
+		if [ $((real_seconds - begin)) -gt "$1" ]; then
+			echo "# waited $((real_seconds - begin)) s in vain: ${*:2}"
+			return 1
+		fi
 		pause 0.1
 	done
 }
