@@ -9,6 +9,9 @@ tap_run conformance 300 build/asan/test/conformance &
 conformance=$!
 step build-release build release
 step build-clang build clang
+# in what the others leave of the CPUs
+tap_run lint 900 nice -n 19 test/lint.sh build/clang &
+lint=$!
 units asan
 wait $conformance
 tap_count conformance
@@ -38,7 +41,8 @@ tap trace-record 120 test/trace/record.sh build/release
 tap trace-target 120 test/trace/target.sh build/release
 tap trace-selftest 120 test/trace/selftest.sh build/release/bin
 tap sim-asan 300 build/asan/bin/sim --runs 128 --ios 1000
-tap lint 600 test/lint.sh build/clang
+wait $lint
+tap_count lint
 
 if [ "$mode" != fast ]; then
 	step guest-install test/vm/vm.sh --install
@@ -46,6 +50,8 @@ if [ "$mode" != fast ]; then
 	step guest-kernel-6.12 test/vm/kernel.sh get 6.12
 	tap_run guest-runner 400 test/vm/selftest.sh &
 	guest_runner=$!
+	tap_run package 900 nice -n 19 test/package/package.sh &
+	package=$!
 	daemon='ublkd ublkd-keeper ublkctl'
 	# what has threads or talks to them
 	threaded='test_reactor test_mailbox test_reactors test_socket test_commands test_fleet test_fleet_probe
@@ -55,7 +61,6 @@ if [ "$mode" != fast ]; then
 	for test in $threaded; do
 		CMOCKA_MESSAGE_OUTPUT=TAP tap "tsan-${test#test_}" 120 build/tsan/test/$test
 	done
-	tap package 600 test/package/package.sh
 	# shellcheck disable=SC2086 # many targets
 	step build-faults build faults $daemon
 	step guest-fio test/vm/lean_fio.sh
@@ -64,8 +69,9 @@ if [ "$mode" != fast ]; then
 	step guest-qemu-nbd timeout 300 test/vm/qemu_nbd.sh
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	tap sim 600 build/release/bin/sim
-	wait $guest_runner $nbd_faults $fuzz_nbd
+	wait $guest_runner $package $nbd_faults $fuzz_nbd
 	tap_count guest-runner
+	tap_count package
 	tap_count nbd-faults
 	tap_count fuzz-nbd
 
