@@ -123,9 +123,9 @@ real_time() {
 	read -r real_seconds </sys/class/rtc/rtc0/since_epoch || real_seconds=$SECONDS
 }
 
-# pause SECONDS: sleep, which to start takes the guest longer than most pauses.
+# rest SECONDS: sleep, which to start takes the guest longer than most pauses.
 exec {nothing}<> <(:)
-pause() {
+rest() {
 	read -rt "$1" -u "$nothing"
 	return 0
 }
@@ -141,7 +141,7 @@ wait_for() {
 			echo "# waited $((real_seconds - begin)) s in vain: ${*:2}"
 			return 1
 		fi
-		pause 0.1
+		rest 0.1
 	done
 }
 
