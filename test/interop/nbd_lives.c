@@ -98,6 +98,9 @@ static void check_counters(struct nbd_case *c, const void *arg)
 	EXPECT(histogram_count(b.wait) == b.answered, "each counts in both");
 	nbd_peer_tell(&c->peer, "down");
 	case_turn_for(c, 1500);
+	/* Between two tries, not in one. */
+	for (int i = 0; i < 200 && strcmp(look_at(c).state, "waiting") != 0; i++)
+		case_turn_for(c, 10);
 	b = look_at(c);
 	now_ns = ring_clock_ns();
 	EXPECT(strcmp(b.state, "waiting") == 0 && b.next_try_ns > now_ns && b.since_ns <= now_ns &&

@@ -106,8 +106,16 @@ pids() {
 	echo "${found[*]}"
 }
 
-# The pid of the daemon, whoever started it; an upgrade makes another one.
-server() { pids ublkd; }
+# The pid of the daemon, whoever started it; an upgrade makes another one. Not what it has just forked.
+server() {
+	local pid parent all found=()
+	all=" $(pids ublkd) "
+	for pid in $all; do
+		{ read -r _ _ _ parent _ <"/proc/$pid/stat"; } 2>/dev/null || continue
+		[[ $all == *" $parent "* ]] || found+=("$pid")
+	done
+	echo "${found[*]}"
+}
 no_server() { [ -z "$(server)" ]; }
 no_keeper() { [ -z "$(pids ublkd-keeper)" ]; }
 no_note() { ! find /run/ublkd -name '*.json*' | grep .; }
