@@ -84,8 +84,8 @@ static __always_inline struct flight *flight_find(struct io_kiocb *req, struct i
 }
 
 /* Requests between SUBMIT and COMPLETE that the sample leaves out, each at one of two places of its
- * address; one that finds others at both forgets the second, which is an unmatched COMPLETE then:
- * of a few hundred in flight not one in a thousand runs. */
+ * address; one that finds others at both forgets the second, whose COMPLETE is unmatched then: with
+ * a hundred in flight that is one request in 400,000. */
 #define LEFT_OUT_NR 65536u
 static __u64 left_out[LEFT_OUT_NR];
 
