@@ -86,8 +86,9 @@ if [ "$mode" != fast ]; then
 	done
 	guests "$(one 7.2)" $long '' nbd_outage inuse
 	guests "$(one 6.12)" $long '' nbd systemd
-	guests "$both" 400 '' upgrade resize datapath recovery daemon
+	guests "$both" 400 '' upgrade resize datapath recovery
 	guests "$(one 7.2)" 400 '' io
+	guests "$(one 6.12)" 400 '' daemon
 	guests "$(one 6.12)" 400 '-c 4' idle
 	# tracing patches the kernel's code: two CPUs on one kernel (-s), exact times on the other (-i)
 	guests 7.2 400 -i bpftrace
