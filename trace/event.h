@@ -140,4 +140,13 @@ struct event {
 	};
 };
 
+/*
+ * Of a ublk data command: not of those for many tags at once, UBLK_U_IO_PREP_IO_CMDS to
+ * _FETCH_IO_CMDS of include/uapi/linux/ublk_cmd.h.
+ */
+static inline _Bool event_cmd_has_tag(__u32 cmd_op)
+{
+	return (cmd_op & 0xff) < 0x25 || (cmd_op & 0xff) > 0x27;
+}
+
 #endif

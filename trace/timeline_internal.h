@@ -103,7 +103,5 @@ void ublk_completed(struct timeline *t, const struct event *e, struct slice_ref 
 /* Whether cmd_op waits for the next request, and gives one back. */
 bool ublk_cmd_fetches(uint32_t cmd_op);
 bool ublk_cmd_commits(uint32_t cmd_op);
-/* Not those for many tags at once. */
-bool ublk_cmd_has_tag(uint32_t cmd_op);
 
 #endif

@@ -200,7 +200,7 @@ static void cqe_args(struct slice_ref s, const struct event *e, const struct req
 	slice_arg(s, "cpu", e->cpu);
 	if (e->cqe.ublk_id >= 0) {
 		slice_arg(s, "ublk_queue", e->cqe.q_id);
-		if (ublk_cmd_has_tag(e->cqe.cmd_op))
+		if (event_cmd_has_tag(e->cqe.cmd_op))
 			slice_arg(s, "ublk_tag", e->cqe.tag);
 	}
 }

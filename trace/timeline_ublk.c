@@ -17,13 +17,7 @@
 #include "trace/timeline_internal.h"
 
 /* _IOC_NR of include/uapi/linux/ublk_cmd.h */
-enum {
-	IO_FETCH = 0x20,
-	IO_COMMIT_AND_FETCH = 0x21,
-	IO_NEED_GET_DATA = 0x22,
-	IO_PREP_CMDS = 0x25,
-	IO_FETCH_CMDS = 0x27,
-};
+enum { IO_FETCH = 0x20, IO_COMMIT_AND_FETCH = 0x21, IO_NEED_GET_DATA = 0x22 };
 
 /* What a fetch is answered with when there is a request: UBLK_IO_RES_OK, _NEED_GET_DATA. */
 enum { RES_OK = 0, RES_NEED_GET_DATA = 1 };
@@ -46,11 +40,6 @@ bool ublk_cmd_fetches(uint32_t cmd_op)
 bool ublk_cmd_commits(uint32_t cmd_op)
 {
 	return (cmd_op & 0xff) == IO_COMMIT_AND_FETCH;
-}
-
-bool ublk_cmd_has_tag(uint32_t cmd_op)
-{
-	return (cmd_op & 0xff) < IO_PREP_CMDS || (cmd_op & 0xff) > IO_FETCH_CMDS;
 }
 
 /* ---- tags ---- */

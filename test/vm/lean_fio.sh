@@ -10,7 +10,9 @@ fio=$(command -v fio) || { echo "lean_fio.sh: no fio: apt-get install fio" >&2; 
 heavy='^lib(gfapi|nbd|ibverbs|rdmacm|rados|rbd|pmemblk|pmem2?|iscsi)\.so'
 
 if [ "$lean/fio" -nt "$fio" ] && [ "$lean/fio" -nt "${BASH_SOURCE[0]}" ]; then exit 0; fi
-new=$(mktemp -d "$top/build/vm/lean.XXXXXX" 2>/dev/null || { mkdir -p "$top/build/vm" && mktemp -d "$top/build/vm/lean.XXXXXX"; })
+rm -rf "$lean"
+mkdir -p "$top/build/vm"
+new=$(mktemp -d "$lean.XXXXXX")
 trap 'rm -rf "$new"' EXIT
 
 # wanted LIBRARY: what fio takes from it, NAME or NAME@VERSION
@@ -50,6 +52,6 @@ if ! LD_LIBRARY_PATH=$new "$fio" --version >/dev/null; then
 	echo "lean_fio.sh: fio does not start without its libraries; it is used as it is" >&2
 	exit 0
 fi
-rm -rf "$lean" "$new"/{empty.c,empty.map,wanted,libraries,fio.c}
+rm -rf "$new"/{empty.c,empty.map,wanted,libraries,fio.c}
 mv "$new" "$lean"
 chmod 755 "$lean"

@@ -131,15 +131,6 @@ static __always_inline void submit_send(struct io_kiocb *req, const struct io_ur
 	event_send(e);
 }
 
-/* ublk_cmd.h, UBLK_U_IO_PREP_IO_CMDS to _FETCH_IO_CMDS: commands of many tags have none of their
- * own. */
-static __always_inline bool has_tag(__u32 cmd_op)
-{
-	__u8 nr = (__u8)cmd_op;
-
-	return nr < 0x25 || nr > 0x27;
-}
-
 /* A ublk data command goes with its tag, as its I/O in the block layer and the daemon does. Of one
  * that has been prepared, the SQE is known. */
 static __always_inline bool command_sampled(struct io_kiocb *req)
@@ -152,7 +143,7 @@ static __always_inline bool command_sampled(struct io_kiocb *req)
 		file_ublk_id(head >> 8 & SQE_FIXED_FILE ? fixed_file(req->ctx, (__u32)(head >> 32))
 							: fd_file((__s32)(head >> 32)));
 
-	if (ublk_id < 0 || !has_tag(cmd_op))
+	if (ublk_id < 0 || !event_cmd_has_tag(cmd_op))
 		return request_sampled(req->cqe.user_data, req);
 	return id_sampled(ublk_id_of((__u32)ublk_id, (__u16)cmd, (__u16)(cmd >> 16)));
 }
