@@ -1,6 +1,7 @@
 /*
- * Opening of the file backend: path, lock, size. Main thread. Owns the descriptor with its lock and
- * the list of all files that this process serves (to name the culprit when one is wanted twice).
+ * Opening of the file backend: path, lock, size. Any thread, one per device: each call may block.
+ * Owns the descriptor with its lock and the list of all files that this process serves (to name the
+ * culprit when one is wanted twice), which has a lock of its own.
  *
  * Happy path: look what the path is -> open -> lock -> size -> direct I/O and limits
  * (file_limits.c). Failure modes: each is told in words with its cure; whatever was done is undone
@@ -17,6 +18,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <linux/fs.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,9 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+
+/* Longer names are cut: they are for a message. */
+#define NAME_BYTES 64
 
 static const char *const direct_values[] = { "auto", "on", "off", NULL };
 
@@ -63,6 +68,7 @@ const struct option file_options[] = {
 	OPTION_END,
 };
 
+static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list_node files = LIST_INIT(files);
 
 static const char *path_of(const struct backend_device *device)
@@ -197,27 +203,34 @@ static int open_path(struct backend_device *device)
 	return flags & O_CREAT ? sync_directory(device) : 0;
 }
 
-static const struct file_device *find_opened(const struct file_device *file)
+/* The device of this process that has the same file open, by name. True: there is one. */
+static bool find_opened(const struct file_device *file, char name[static NAME_BYTES])
 {
+	bool found = false;
+
+	pthread_mutex_lock(&files_lock);
 	list_for_each (node, &files) {
 		const struct file_device *other = list_entry(node, struct file_device, opened);
 
 		if (other->stat.st_dev == file->stat.st_dev &&
-		    other->stat.st_ino == file->stat.st_ino)
-			return other;
+		    other->stat.st_ino == file->stat.st_ino) {
+			snprintf(name, NAME_BYTES, "%s", other->name);
+			found = true;
+		}
 	}
-	return NULL;
+	pthread_mutex_unlock(&files_lock);
+	return found;
 }
 
 /* Only classic locks have an owner that can be named: those of a process, not of a description. */
 static int fail_locked(struct backend_device *device, struct flock lock)
 {
 	const struct file_device *file = device->priv;
-	const struct file_device *other = find_opened(file);
+	char other[NAME_BYTES];
 
-	if (other)
+	if (find_opened(file, other))
 		return backend_fail(device, -EBUSY, "%s is in use by device %s of this daemon",
-				    path_of(device), other->name);
+				    path_of(device), other);
 	if (fcntl(file->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0)
 		return backend_fail(device, -EBUSY, "%s is in use by process %d", path_of(device),
 				    (int)lock.l_pid);
@@ -354,7 +367,9 @@ int file_open(struct backend_device *device)
 		if (ret < 0)
 			return ret;
 	}
+	pthread_mutex_lock(&files_lock);
 	list_push_back(&files, &file->opened);
+	pthread_mutex_unlock(&files_lock);
 	file_find_limits(device);
 	log_info("file opened", "device=%s path=\"%s\" size_bytes=%llu direct=%s", device->name,
 		 path_of(device), (unsigned long long)device->limits.size_bytes,
@@ -366,7 +381,9 @@ void file_close(struct backend_device *device)
 {
 	struct file_device *file = device->priv;
 
+	pthread_mutex_lock(&files_lock);
 	list_remove(&file->opened);
+	pthread_mutex_unlock(&files_lock);
 	if (file->zeroes)
 		munmap((void *)(uintptr_t)file->zeroes, FILE_ZEROES_BYTES);
 	if (file->fd < 0)

@@ -1,5 +1,6 @@
 /*
- * Sharing of buckets. Main thread for joining and leaving, reactors for the rest; see
+ * Sharing of buckets. Whoever opens and closes devices for joining and leaving, reactors for the
+ * rest; see
  * throttle_group.h for what is whose.
  *
  * Happy path: enter finds nobody waiting and room in the buckets: the request goes. Else it waits,
@@ -24,9 +25,14 @@
 /* So that the lock is held for microseconds even when the limits have just been lifted. */
 #define GRANT_MAX 64
 
+/*
+ * Of the list, and of what joining and leaving change in a group. Taken before the lock of a group,
+ * never by a reactor.
+ */
+static pthread_mutex_t groups_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list_node groups = LIST_INIT(groups);
 
-/* ---- joining and leaving: main thread ---- */
+/* ---- joining and leaving: any thread but a reactor's, under groups_lock ---- */
 
 static struct throttle_group *group_find(const char *name)
 {
@@ -110,15 +116,11 @@ static int agree(struct throttle_group *g, struct backend_device *device)
 			    g->name);
 }
 
-int throttle_group_join(struct backend_device *device)
+static int group_join(struct backend_device *device)
 {
 	const struct throttle_config *config = device->config;
 	struct throttle_device *d = device->priv;
 
-	for (int dir = 0; dir < THROTTLE_DIR_NR; dir++) {
-		list_init(&d->turn[dir]);
-		list_init(&d->queues[dir]);
-	}
 	d->group = group_find(config->group);
 	if (!d->group)
 		d->group = group_new(config->group);
@@ -128,12 +130,29 @@ int throttle_group_join(struct backend_device *device)
 	return agree(d->group, device);
 }
 
+int throttle_group_join(struct backend_device *device)
+{
+	struct throttle_device *d = device->priv;
+	int ret;
+
+	for (int dir = 0; dir < THROTTLE_DIR_NR; dir++) {
+		list_init(&d->turn[dir]);
+		list_init(&d->queues[dir]);
+	}
+	pthread_mutex_lock(&groups_lock);
+	ret = group_join(device);
+	pthread_mutex_unlock(&groups_lock);
+	return ret;
+}
+
 void throttle_group_leave(struct throttle_device *device)
 {
 	struct throttle_group *g = device->group;
 
+	pthread_mutex_lock(&groups_lock);
 	if (g && --g->device_nr == 0)
 		group_free(g);
+	pthread_mutex_unlock(&groups_lock);
 	device->group = NULL;
 }
 

@@ -23,7 +23,7 @@ struct throttle_group {
 	char *name; /* NULL: of one device */
 	pthread_mutex_t lock;
 
-	/* Main thread. */
+	/* Under the lock of the list of groups. */
 	struct list_node node;		   /* in the list of named groups */
 	struct throttle_limits configured; /* as the devices said, whatever was changed since */
 	unsigned device_nr;

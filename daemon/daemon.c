@@ -49,6 +49,7 @@ struct daemon {
 	struct settings settings; /* the devices in it are the fleet's, once taken */
 	struct reactors reactors;
 	struct loop loop;
+	struct helpers *helpers;
 	struct ctl ctl;
 	struct device_host host;
 	struct state state;
@@ -346,6 +347,8 @@ static int threads_start(struct daemon *d)
 		return ret;
 	}
 	ret = loop_init(&d->loop);
+	if (ret == 0)
+		ret = helpers_create(&d->helpers, &d->loop.control);
 	if (ret < 0)
 		log_error("cannot set up the control ring", "error=%s", errname(ret));
 	return ret;
@@ -393,6 +396,7 @@ static void make_fleet(struct daemon *d)
 		.reactors = d->reactors.reactor,
 		.reactor_cpus = d->reactors.cpu,
 		.reactor_nr = d->reactors.nr,
+		.helpers = d->helpers,
 	};
 	fleet_init(&d->fleet, d->loop.ev, &d->host, d->settings.daemon.stop_timeout_ns);
 	d->fleet.control = d->settings.daemon.control;
@@ -496,6 +500,7 @@ static void tear_down(struct daemon *d)
 	ctl_close(&d->ctl);
 	park_close(&d->park);
 	state_close(&d->state);
+	helpers_close(d->helpers);
 	loop_fini(&d->loop);
 	settings_free(&d->settings);
 	if (d->lock_fd >= 0)
@@ -556,6 +561,7 @@ enum exit_code daemon_run(const struct daemon_params *params)
 	 */
 	if (d->program[0] != '\0')
 		params->argv[0] = d->program;
+	settings_resource_by_text();
 	if (load(&d->settings, params->config_path) < 0)
 		return EXIT_REFUSED;
 	d->ctl.fd = -1;

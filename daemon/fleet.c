@@ -29,7 +29,6 @@
 #include "base/log.h"
 #include "daemon/fleet_internal.h"
 #include "daemon/fleet_keep.h"
-#include "daemon/prober.h"
 #include "daemon/io_timeout.h"
 
 /* Between two looks at what cannot be adopted or asked for yet. */
@@ -43,6 +42,8 @@ const char *member_state_name(const struct member *m)
 		[MEMBER_FAILED] = "failed",
 	};
 
+	if (m->state == MEMBER_STARTING && m->late && !m->device)
+		return name[MEMBER_WAITING];
 	return name[m->state];
 }
 
@@ -87,7 +88,7 @@ static void free_member(struct member *m)
 	ASSERT(!m->device);
 	device_settings_free(m->settings);
 	device_settings_free(m->next);
-	fleet_forget_probe(m);
+	fleet_forget_work(m);
 	free(m->past);
 	latency_fini(&m->latency);
 	free(m);
@@ -105,6 +106,7 @@ struct member *fleet_new_member(struct fleet *f, struct device_settings *setting
 		return NULL;
 	}
 	m->settings = settings;
+	m->fleet = f;
 	m->from_file = from_file;
 	list_init(&m->watches);
 	list_init(&m->resizes);
@@ -188,7 +190,7 @@ static void discard(struct fleet *f, struct member *m, bool force)
 {
 	struct device_spec spec;
 
-	fleet_forget_probe(m);
+	fleet_forget_work(m);
 	fleet_fill_spec(f, m, &spec);
 	if (device_discard(&m->device, f->host, &spec, &m->past->device, m, m->error,
 			   sizeof(m->error)) == 0)
@@ -209,7 +211,7 @@ static void give_up(struct fleet *f, struct member *m, bool force)
 void fleet_del(struct fleet *f, struct member *m, bool force)
 {
 	fleet_set_next(m, NULL);
-	m->stop_when_live = m->past && !force && m->state == MEMBER_STARTING;
+	m->stop_when_live = m->past && !force && m->state == MEMBER_STARTING && !m->late;
 	if (m->stop_when_live)
 		return;
 	if (m->device && !m->ended) {
@@ -285,6 +287,15 @@ static void on_late(struct member *m)
 		 device_state_name(device_state(m->device)), device_error(m->device));
 	m->late = true;
 	tell(m, FLEET_LATE, device_error(m->device));
+}
+
+void fleet_work_is_late(struct fleet *f, struct member *m)
+{
+	log_warn("device is late", "device=%s state=%s reason=\"%s\"", m->settings->options.name,
+		 member_state_name(m), m->error);
+	m->late = true;
+	tell(m, FLEET_LATE, m->error);
+	plan_sweep(f);
 }
 
 static void on_failed(struct member *m)
@@ -379,11 +390,15 @@ static void sweep_gone(struct fleet *f, struct member *m)
 	retire(f, m, FLEET_GONE);
 }
 
-static void sweep_member(struct fleet *f, struct member *m)
+/* False: its backend is being closed; the end of that comes back here. */
+static bool sweep_member(struct fleet *f, struct member *m)
 {
-	bool given_up = m->given_up;
+	bool given_up;
 
-	fleet_forget_probe(m);
+	if (fleet_close_backend(f, m))
+		return false;
+	given_up = m->given_up;
+	fleet_forget_work(m);
 	device_free(m->device);
 	m->device = NULL;
 	m->ended = m->late = m->given_up = false;
@@ -395,6 +410,7 @@ static void sweep_member(struct fleet *f, struct member *m)
 		sweep_failed(f, m);
 	else
 		sweep_gone(f, m);
+	return true;
 }
 
 /* True when there was one. */
@@ -405,10 +421,8 @@ static bool sweep_ended(struct fleet *f)
 	list_for_each_safe (node, next, &f->members) {
 		struct member *m = list_entry(node, struct member, node);
 
-		if (!m->ended)
-			continue;
-		sweep_member(f, m);
-		any = true;
+		if (m->ended && sweep_member(f, m))
+			any = true;
 	}
 	return any;
 }
@@ -433,7 +447,7 @@ static void on_sweep(struct ev_loop *ev, struct ev_timer *w, int events)
 	(void)ev, (void)events;
 	stop_adopted(f);
 	start_waiting(f);
-	fleet_start_probed(f);
+	fleet_start_opened(f);
 	/* What ended may be what others wait for: look again. */
 	if (sweep_ended(f))
 		plan_sweep(f);
@@ -472,6 +486,12 @@ bool fleet_settled(const struct fleet *f)
 	return true;
 }
 
+/* From a turn of the control reactor. */
+static void on_work_ended(void *fleet)
+{
+	fleet_check(fleet);
+}
+
 void fleet_init(struct fleet *f, struct ev_loop *ev, struct device_host *host,
 		uint64_t stop_timeout_ns)
 {
@@ -479,6 +499,9 @@ void fleet_init(struct fleet *f, struct ev_loop *ev, struct device_host *host,
 	list_init(&f->members);
 	ev_timer_init(&f->sweep, on_sweep, 0., 0.);
 	ev_timer_init(&f->retry, on_retry, 0., RETRY_SECONDS);
+	f->work = (struct backend_work_host){ .helpers = host->helpers,
+					      .ended = on_work_ended,
+					      .arg = f };
 	host->event = on_event;
 	host->added = keep_added;
 	host->arg = f;
@@ -499,6 +522,4 @@ void fleet_fini(struct fleet *f)
 		forget_member(f, m);
 		free_member(m);
 	}
-	prober_free(f->prober);
-	f->prober = NULL;
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "base/list.h"
+#include "daemon/backend_work.h"
 #include "daemon/latency.h"
 #include "daemon/settings.h"
 #include "daemon/state.h"
@@ -26,9 +27,12 @@ struct member {
 	struct list_node node;
 	struct device_settings *settings;
 	struct device_settings *next; /* what to stop for and start as afterwards, or NULL */
-	struct device *device; /* NULL when WAITING or FAILED, or STARTING and not asked for yet */
-	struct probe *probe;   /* STARTING: its backend's question to another machine, or NULL */
-	uint64_t probe_after_ns; /* STARTING, neither of both: when to ask */
+	struct device *device; /* NULL when WAITING or FAILED, or STARTING and not open yet */
+	/* STARTING: its backend is being opened; ended: it is being closed; or NULL */
+	struct backend_work *work;
+	uint64_t work_after_ns; /* STARTING, without a device or a work: when to open */
+	struct ev_timer patience; /* runs while its backend is being opened or closed */
+	struct fleet *fleet;
 	enum member_state state;
 	struct member_past *past; /* the driver has it since a crash and it is not LIVE again */
 	bool stop_when_live;	  /* a polite removal, or `next`, waits until it is adopted */
@@ -36,6 +40,8 @@ struct member {
 	bool from_file;			  /* a reload removes it when the file has it no more */
 	bool ended;			  /* the device is GONE or FAILED and waits for the sweep */
 	bool late;			  /* over its deadline: nobody waits for it any more */
+	bool absent;			  /* STARTING: its file is not there, yet perhaps */
+	uint64_t absent_until_ns;	  /* how long to look for it */
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;
 	struct list_node resizes;    /* fleet_resize.c: who waits for the end of one */
@@ -75,7 +81,7 @@ struct fleet {
 	struct list_node members; /* in the order of adding */
 	unsigned member_nr;
 	bool closing;
-	struct prober *prober; /* NULL before it is needed */
+	struct backend_work_host work; /* takes the helpers of host */
 	struct ev_timer sweep;
 	struct ev_timer retry;		      /* looks again at members that cannot go on yet */
 	void (*changed)(struct fleet *fleet); /* after each sweep: ask settled or empty; or NULL */
@@ -157,5 +163,8 @@ bool fleet_settled(const struct fleet *f);
 
 /* "live", "failed", "waiting", or the device's own state. */
 const char *member_state_name(const struct member *m);
+
+/* How long its backend may take to open or close before nobody waits for it any more. */
+#define FLEET_PATIENCE_SECONDS 10.
 
 #endif

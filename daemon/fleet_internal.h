@@ -10,11 +10,20 @@ struct member *fleet_new_member(struct fleet *f, struct device_settings *setting
 /* fleet_start.c: begins to start, or to adopt, what has no device. */
 void fleet_start(struct fleet *f, struct member *m);
 
-/* From the sweep: goes on with members whose backend has been asked. */
-void fleet_start_probed(struct fleet *f);
+/* From the sweep: goes on with members whose backend is open, or could not be opened. */
+void fleet_start_opened(struct fleet *f);
 
-/* What is being asked for it is of no interest any more. */
-void fleet_forget_probe(struct member *m);
+/* Nobody wants to know any more what becomes of the work on its backend. */
+void fleet_forget_work(struct member *m);
+
+/*
+ * fleet_start.c: begins to close the backend of a device that has ended, or looks whether that is
+ * done. True: it is under way, and the sweep comes back.
+ */
+bool fleet_close_backend(struct fleet *f, struct member *m);
+
+/* The work on its backend is over its time, for m->error: it is late. */
+void fleet_work_is_late(struct fleet *f, struct member *m);
 
 /* For m->error, which is set: FAILED, for the sweep. */
 void fleet_did_not_start(struct fleet *f, struct member *m);

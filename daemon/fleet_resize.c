@@ -83,9 +83,10 @@ static bool grow(struct member *m, uint64_t wanted_bytes)
 
 	if (ret == -EOPNOTSUPP)
 		return false;
-	if (ret == 0)
-		m->reload_size_bytes = wanted_bytes;
-	else
+	m->reload_size_bytes = ret == 0 ? wanted_bytes : 0;
+	if (ret == -EALREADY)
+		backend_spec_set_size(m->settings->backend, wanted_bytes);
+	else if (ret < 0)
 		log_error("device was not resized", "device=%s error=\"%s\"",
 			  m->settings->options.name, error);
 	return true;
@@ -115,6 +116,8 @@ bool fleet_reload_size(struct member *m, const struct device_settings *wanted)
 		m->reload_size_bytes = wanted_bytes; /* when it is live again */
 	else if (wanted_bytes > is_bytes)
 		return grow(m, wanted_bytes);
+	else if (wanted_bytes == is_bytes && m->past)
+		m->reload_size_bytes = wanted_bytes; /* its backend may be reading the settings */
 	else if (wanted_bytes == is_bytes)
 		backend_spec_set_size(m->settings->backend, wanted_bytes);
 	else

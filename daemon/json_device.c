@@ -203,12 +203,23 @@ static json_t *backend_options(const struct backend_spec *spec, struct backend_d
 	return all;
 }
 
+/* Opening or closing its backend is told as a command to the driver is. */
+static void get_backend_work(const struct member *m, struct device_command *ret_command)
+{
+	uint64_t since_ns, now_ns = ring_clock_ns();
+
+	ret_command->name = backend_work_doing(m->work, &since_ns, ret_command->where);
+	ret_command->waited_ns = now_ns - MIN(since_ns, now_ns);
+}
+
 void json_set_command(json_t *object, const struct member *m)
 {
 	struct device_command c = { 0 };
 
 	if (m->device && !m->ended)
 		device_command(m->device, COMMAND_LONG_NS, &c);
+	else if (m->work)
+		get_backend_work(m, &c);
 	if (!c.name)
 		return;
 	json_object_set_new(object, "command", json_string(c.name));

@@ -204,7 +204,7 @@ const struct option settings_device_options[] = {
 
 static void document_put(struct document *doc)
 {
-	if (!doc || --doc->refs)
+	if (!doc || __atomic_sub_fetch(&doc->refs, 1, __ATOMIC_ACQ_REL))
 		return;
 	yaml_free(&doc->yaml);
 	free(doc);
@@ -313,7 +313,8 @@ static int parse_device(struct settings *s, struct document *doc, const struct y
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return -ENOMEM;
-	doc->refs++;
+	__atomic_add_fetch(&doc->refs, 1, __ATOMIC_RELAXED);
+	d->refs = 1;
 	d->document = doc;
 	s->devices[s->device_nr++] = d;
 	return fill_device(d, map, e);
@@ -503,9 +504,15 @@ void device_settings_conflict(const struct device_settings *d, const struct devi
 				  config_excerpt(settings_path(d), excerpt), name, where);
 }
 
+struct device_settings *device_settings_ref(struct device_settings *d)
+{
+	__atomic_add_fetch(&d->refs, 1, __ATOMIC_RELAXED);
+	return d;
+}
+
 void device_settings_free(struct device_settings *d)
 {
-	if (!d)
+	if (!d || __atomic_sub_fetch(&d->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
 	backend_spec_free(d->backend);
 	option_free(settings_device_options, &d->options);

@@ -49,6 +49,7 @@ struct device_options {
 };
 
 struct device_settings {
+	unsigned refs; /* any thread: device_settings_ref, device_settings_free */
 	struct device_options options;
 	int64_t id;		      /* options.id, or -1: the kernel chooses */
 	struct backend_spec *backend; /* what the backends read while the device lives */
@@ -94,7 +95,12 @@ struct device_settings *settings_take(struct settings *s, size_t idx);
 /* NULL when there is none; *ret_idx may be NULL. */
 struct device_settings *settings_find(const struct settings *s, const char *name, size_t *ret_idx);
 
-/* Accepts NULL. */
+/*
+ * Any thread: another reference, which a device_settings_free ends; the last one frees. Whoever
+ * shares settings with another thread does not change them. Returns d.
+ */
+struct device_settings *device_settings_ref(struct device_settings *d);
+/* Any thread. Accepts NULL. */
 void device_settings_free(struct device_settings *d);
 
 /* Whether a running device of a is what b asks for. */

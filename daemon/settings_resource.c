@@ -2,7 +2,7 @@
  * Two paths are one file when they lead to the same inode, or to the same block device; where
  * nothing exists yet (create: true), when folder and last name are the same. This is for a clear
  * message before anything starts; what protects the data is the backend's lock on the open file.
- * Main thread; stat(2) may block on a dead network file system, at start only.
+ * Main thread; stat(2) may block on a dead network file system, so a daemon compares the text alone.
  */
 #include "daemon/settings_resource.h"
 
@@ -15,6 +15,13 @@
 #include <sys/stat.h>
 
 #include "daemon/settings.h"
+
+static bool by_text;
+
+void settings_resource_by_text(void)
+{
+	by_text = true;
+}
 
 const char *settings_path(const struct device_settings *d)
 {
@@ -54,8 +61,8 @@ int settings_resource_read(struct device_settings *d)
 	settings_resource_fini(r);
 	if (!path)
 		return 0;
-	if (stat(path, &st) < 0) {
-		r->full = absolute(path);
+	if (by_text || stat(path, &st) < 0) {
+		r->full = by_text ? strdup(path) : absolute(path);
 		return r->full ? 0 : -ENOMEM;
 	}
 	r->exists = true;

@@ -17,6 +17,12 @@ struct settings_resource {
 /* The option `path` of the lowest backend; NULL when it has none, or it was not given. */
 const char *settings_path(const struct device_settings *d);
 
+/*
+ * From now on settings are read without a look at the file system, which may not answer: two paths
+ * are one file when they are the same text. For a process that serves devices.
+ */
+void settings_resource_by_text(void);
+
 /* Looks at the file system (again). Returns 0 or -ENOMEM. */
 int settings_resource_read(struct device_settings *d);
 void settings_resource_fini(struct settings_resource *r);

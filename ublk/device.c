@@ -50,28 +50,37 @@ void device_set_error(struct device *d, const char *fmt, ...)
 	va_end(ap);
 }
 
+int device_help(struct device *d, void (*work)(struct helper_job *job),
+		void (*done)(struct helper_job *job))
+{
+	d->job = (struct helper_job){ .work = work, .done = done };
+	if (d->host->helpers)
+		return helper_start(d->host->helpers, &d->job);
+	work(&d->job);
+	done(&d->job);
+	return 0;
+}
+
 void device_event(struct device *d, enum device_event event)
 {
 	d->host->event(d, event, d->host->arg);
 }
 
-static int open_backend(struct device *d, char *error, size_t error_bytes)
+void device_wishes(const struct device_spec *spec, const struct device_past *past,
+		   struct backend_wishes *ret_wishes)
 {
-	struct backend_wishes wishes = {
-		.logical_block_bytes = d->spec.logical_block_bytes,
-		.max_io_bytes = d->spec.max_io_bytes,
-		.queue_nr = d->spec.queues,
-		.depth = d->spec.depth,
-		.read_only = d->spec.read_only,
-		.parked_fd = d->spec.parked_fd,
-		.size_bytes = d->spec.size_bytes,
-		.found = d->spec.found,
-	};
+	struct device_spec same = *spec;
 
-	d->spec.parked_fd = 0;
-	d->spec.found = NULL;
-	return backend_open(&d->backend, d->spec.backend, d->spec.name, &wishes, error,
-			    error_bytes);
+	if (past)
+		device_spec_take_over(&same, past);
+	*ret_wishes = (struct backend_wishes){
+		.logical_block_bytes = same.logical_block_bytes,
+		.max_io_bytes = same.max_io_bytes,
+		.queue_nr = same.queues,
+		.depth = same.depth,
+		.read_only = same.read_only,
+		.size_bytes = past ? past->size_bytes : 0,
+	};
 }
 
 static int choose_data_path(struct device *d, char *error, size_t error_bytes)
@@ -111,11 +120,17 @@ static int device_init(struct device *d, char *error, size_t error_bytes)
 	return 0;
 }
 
-int device_open_backend(struct device *d, char *error, size_t error_bytes)
+int device_take_opened(struct device *d, char *error, size_t error_bytes)
 {
-	int ret = open_backend(d, error, error_bytes);
+	d->backend = d->spec.opened;
+	return choose_data_path(d, error, error_bytes);
+}
 
-	return ret < 0 ? ret : choose_data_path(d, error, error_bytes);
+void device_free_unstarted(struct device *d)
+{
+	if (d)
+		d->backend = NULL;
+	device_free(d);
 }
 
 int device_create(struct device **ret_device, const struct device_host *host,
@@ -165,9 +180,9 @@ int device_start(struct device **ret_device, const struct device_host *host,
 
 	if (ret < 0)
 		return ret;
-	ret = device_open_backend(d, error, error_bytes);
+	ret = device_take_opened(d, error, error_bytes);
 	if (ret < 0) {
-		device_free(d);
+		device_free_unstarted(d);
 		return ret;
 	}
 	limit_queues(d);
@@ -179,6 +194,15 @@ int device_start(struct device **ret_device, const struct device_host *host,
 bool device_kept(const struct device *d)
 {
 	return d->state == DEVICE_FAILED && d->added;
+}
+
+struct backend_device *device_take_backend(struct device *d)
+{
+	struct backend_device *backend = d->backend;
+
+	ASSERT(d->state == DEVICE_GONE || d->state == DEVICE_FAILED);
+	d->backend = NULL;
+	return backend;
 }
 
 void device_free(struct device *d)

@@ -17,6 +17,7 @@
 
 #include "backends/backend.h"
 #include "base/histogram.h"
+#include "reactor/helper.h"
 #include "ublk/control.h"
 #include "ublk/queue.h"
 #include "ublk/recovery.h"
@@ -57,6 +58,8 @@ struct device_host {
 	struct reactor **reactors; /* data reactors */
 	const int *reactor_cpus;   /* the CPU each is pinned to; -1: none */
 	unsigned reactor_nr;
+	/* Do what may block while a device lives; NULL: it is done inside of the calls (tests). */
+	struct helpers *helpers;
 	/* Main thread, from a turn of the control reactor, never from inside a device_ call. */
 	void (*event)(struct device *device, enum device_event event, void *arg);
 	/*
@@ -80,16 +83,27 @@ struct device_spec {
 	enum recovery recovery;
 	uint64_t mark; /* kept by the driver with the device (ublksrv_flags): whose it is */
 	const struct backend_spec *backend; /* lives as long as the device */
-	int parked_fd;	     /* as in backend_wishes; borrowed until device_start returns */
-	void *found;	     /* the same */
-	uint64_t size_bytes; /* device_recover.c's own; 0: as configured */
+	/*
+	 * The backend, opened with device_wishes: the device's when device_start or device_recover
+	 * returns 0, else still the caller's. device_discard does not look at it.
+	 */
+	struct backend_device *opened;
 };
 
 #define DEVICE_ERROR_BYTES 512
 
+struct device_past;
+
 /*
- * Opens the backend and begins to start. Returns 0 (an event will tell how it ended) or -errno with
- * words in error: then there is no device.
+ * What the backend of this device is to be opened with; past: of a device that is to be recovered,
+ * else NULL. parked_fd and found are left empty.
+ */
+void device_wishes(const struct device_spec *spec, const struct device_past *past,
+		   struct backend_wishes *ret_wishes);
+
+/*
+ * Begins to start. Returns 0 (an event will tell how it ended) or -errno with words in error: then
+ * there is no device.
  */
 int device_start(struct device **ret_device, const struct device_host *host,
 		 const struct device_spec *spec, void *owner, char *error, size_t error_bytes);
@@ -146,7 +160,8 @@ void device_abandon(struct device *device);
  * Begins to change the size of a LIVE device, which goes on serving. size_bytes 0: as much as the
  * backend has by itself. Growing takes the backend first. Shrinking what is in use, or holds data
  * beyond size_bytes, takes force. Returns 0 (DEVICE_EVENT_RESIZED will come, before any end of the
- * device), -EALREADY when it has this size, or another -errno with words in error.
+ * device), -EALREADY when it has this size, or another -errno with words in error. What the backend
+ * refuses comes with the event.
  */
 int device_resize(struct device *device, uint64_t size_bytes, bool force, char *error,
 		  size_t error_bytes);
@@ -158,6 +173,12 @@ struct device_resized {
 };
 /* Of the last device_resize, from its event on. */
 void device_resized(const struct device *device, struct device_resized *ret_resized);
+
+/*
+ * Only when GONE or FAILED: the backend, to be closed by the caller where that may block; or NULL.
+ * Otherwise device_free closes it.
+ */
+struct backend_device *device_take_backend(struct device *device);
 
 /* Only when GONE or FAILED. Accepts NULL. */
 void device_free(struct device *device);

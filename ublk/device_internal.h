@@ -15,6 +15,7 @@ struct resize {
 	int err;
 	uint64_t from_bytes, to_bytes;
 	unsigned fenced_nr;
+	int ret; /* of the step that a helper does */
 	char words[DEVICE_ERROR_BYTES];
 };
 
@@ -36,6 +37,8 @@ struct device {
 	unsigned char cpu_mask[CPU_MASK_BYTES];
 	struct io_errors errors;
 	struct resize resize;
+	struct helper_job job; /* what may block: of a resize, or of a recovery */
+	bool grows_to_driver;  /* device_recover.c: the job does */
 	struct timer retry;    /* node not there yet, stop refused by a probe of udev */
 	struct timer deadline; /* of the stop */
 	uint64_t retry_until_ns;
@@ -99,8 +102,14 @@ bool device_turned_back(struct device *d);
 int device_create(struct device **ret_device, const struct device_host *host,
 		  const struct device_spec *spec, void *owner, char *error, size_t error_bytes);
 
-/* Opens its backend and chooses its data path. Returns as device_start. */
-int device_open_backend(struct device *d, char *error, size_t error_bytes);
+/* Takes the opened backend and chooses its data path. Returns as device_start. */
+int device_take_opened(struct device *d, char *error, size_t error_bytes);
+
+/* device_recover.c: what the driver says of the device overrules the spec. */
+void device_spec_take_over(struct device_spec *spec, const struct device_past *past);
+
+/* One that is not on its way: a backend that the caller has opened stays the caller's. */
+void device_free_unstarted(struct device *d);
 
 /*
  * Takes the next step of the way down from wherever the device stands; call again after each event
@@ -113,6 +122,13 @@ void device_check_drained(struct device *d);
 
 /* `ask` was answered: the end may have waited for it. */
 void device_check_finish(struct device *d);
+
+/*
+ * Does job->work, by a helper where there are any, and then job->done. Returns 0, or the -errno of a
+ * helper that could not be had: then nothing is done. Without helpers both are called from inside.
+ */
+int device_help(struct device *d, void (*work)(struct helper_job *job),
+		void (*done)(struct helper_job *job));
 
 /* Callbacks of the queues. */
 void device_queue_attached(struct queue *q, int err);

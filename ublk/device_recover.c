@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/errname.h"
 #include "base/util.h"
 #include "ublk/params.h"
 
@@ -63,34 +64,59 @@ static void start_recovery(struct timer *timer)
 
 /*
  * Its daemon died between UPDATE_SIZE and the note of it: the driver knows best, and the backend
- * had grown before the driver was told. False: it goes down.
+ * had grown before the driver was told. By a helper.
  */
-static bool follow_driver(struct device *d)
+static void grow_to_driver(struct helper_job *job)
 {
+	struct device *d = container_of(job, struct device, job);
 	uint64_t size_bytes = d->params.basic.dev_sectors << 9, now_bytes;
-	char words[DEVICE_ERROR_BYTES / 2];
+	struct resize *r = &d->resize;
 
-	if (size_bytes <= backend_size(d->backend))
-		return true;
 	/* A file that is really shorter is not to be filled up. */
-	if (backend_size_now(d->backend, &now_bytes, words, sizeof(words)) == 0) {
-		backend_set_size(d->backend, MIN(now_bytes, size_bytes));
-		return true;
-	}
-	if (backend_grow(d->backend, size_bytes, words, sizeof(words)) == 0) {
+	if (backend_size_now(d->backend, &now_bytes, r->words, sizeof(r->words)) == 0)
+		size_bytes = MIN(now_bytes, size_bytes);
+	else
+		r->ret = backend_grow(d->backend, size_bytes, r->words, sizeof(r->words));
+	if (r->ret == 0)
 		backend_set_size(d->backend, size_bytes);
-		return true;
-	}
-	device_set_error(d, "the backend is smaller than the device: %s", words);
+}
+
+static void fail_recovery(struct device *d, const char *what, const char *words)
+{
+	device_set_error(d, "%s: %s", what, words);
 	d->failed = true;
 	device_go_down(d);
-	return false;
+}
+
+static void size_is_settled(struct device *d)
+{
+	const char *words = params_misfit(&d->params, &d->spec, &d->backend->limits);
+
+	if (words) {
+		fail_recovery(d, "the backend no longer fits the device", words);
+		return;
+	}
+	/* The backend may have grown: the device has not. */
+	backend_set_size(d->backend, d->params.basic.dev_sectors << 9);
+	start_recovery(&d->retry);
+}
+
+static void grown_to_driver(struct helper_job *job)
+{
+	struct device *d = container_of(job, struct device, job);
+
+	d->grows_to_driver = false;
+	if (device_turned_back(d))
+		return;
+	if (d->resize.ret < 0)
+		fail_recovery(d, "the backend is smaller than the device", d->resize.words);
+	else
+		size_is_settled(d);
 }
 
 static void params_known(struct ctl_cmd *cmd, int res)
 {
 	struct device *d = container_of(cmd, struct device, cmd);
-	const char *words;
 
 	if (device_turned_back(d))
 		return;
@@ -98,18 +124,16 @@ static void params_known(struct ctl_cmd *cmd, int res)
 		device_fail_cmd(d, cmd, res);
 		return;
 	}
-	if (!follow_driver(d))
-		return;
-	words = params_misfit(&d->params, &d->spec, &d->backend->limits);
-	if (words) {
-		device_set_error(d, "the backend no longer fits the device: %s", words);
-		d->failed = true;
-		device_go_down(d);
+	if (d->params.basic.dev_sectors << 9 <= backend_size(d->backend)) {
+		size_is_settled(d);
 		return;
 	}
-	/* The backend may have grown: the device has not. */
-	backend_set_size(d->backend, d->params.basic.dev_sectors << 9);
-	start_recovery(&d->retry);
+	d->grows_to_driver = true;
+	res = device_help(d, grow_to_driver, grown_to_driver);
+	if (res < 0) {
+		d->grows_to_driver = false;
+		fail_recovery(d, "no thread to ask the backend", errname(res));
+	}
 }
 
 static void go_up_again(struct device *d)
@@ -129,8 +153,9 @@ static enum recovery recovery_of(uint64_t flags)
 	return flags & UBLK_F_USER_RECOVERY ? RECOVERY_HOLD : RECOVERY_NONE;
 }
 
-static void take_over(struct device_spec *spec, const struct ublksrv_ctrl_dev_info *info)
+void device_spec_take_over(struct device_spec *spec, const struct device_past *past)
 {
+	const struct ublksrv_ctrl_dev_info *info = &past->info;
 	struct data_choice choice;
 
 	data_path_of_flags(&choice, info->flags);
@@ -184,15 +209,14 @@ int device_recover(struct device **ret_device, const struct device_host *host,
 	struct device *d = NULL;
 	int ret;
 
-	take_over(&same, &past->info);
-	same.size_bytes = past->size_bytes;
+	device_spec_take_over(&same, past);
 	ret = device_create(&d, host, &same, owner, error, error_bytes);
 	if (ret == 0)
-		ret = device_open_backend(d, error, error_bytes);
+		ret = device_take_opened(d, error, error_bytes);
 	if (ret == 0)
 		ret = check_backend(d, past, error, error_bytes);
 	if (ret < 0) {
-		device_free(d);
+		device_free_unstarted(d);
 		return ret;
 	}
 	*ret_device = adopt(d, past);
@@ -208,7 +232,7 @@ int device_discard(struct device **ret_device, const struct device_host *host,
 	struct device *d;
 	int ret;
 
-	take_over(&same, &past->info);
+	device_spec_take_over(&same, past);
 	ret = device_create(&d, host, &same, owner, error, error_bytes);
 	if (ret < 0)
 		return ret;

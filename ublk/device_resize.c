@@ -1,5 +1,6 @@
 /*
- * A live device becomes larger or smaller, while it goes on serving. Main thread.
+ * A live device becomes larger or smaller, while it goes on serving. Main thread, but for what the
+ * backend does: it may block, so a helper does it.
  *
  *   growing    the backend makes room -> requests up to the new end are taken -> UPDATE_SIZE
  *   shrinking  UPDATE_SIZE -> requests beyond the new end are refused (EIO) -> the queues say that
@@ -44,7 +45,8 @@ static int refuse(const struct answer *a, int err, const char *fmt, ...)
 static void end(struct device *d, int err)
 {
 	d->resize.busy = false;
-	d->resize.err = err;
+	/* -EALREADY: the size that the backend has by itself is the one that the device has. */
+	d->resize.err = err == -EALREADY ? 0 : err;
 	device_event(d, DEVICE_EVENT_RESIZED);
 	if (d->stop_wanted || d->failed)
 		device_go_down(d);
@@ -60,6 +62,25 @@ static bool may_throw_away(struct device *d)
 	return r->force || backend_usage(d->backend, r->to_bytes, r->from_bytes) == BACKEND_UNUSED;
 }
 
+/* By a helper. */
+static void trim(struct helper_job *job)
+{
+	struct device *d = container_of(job, struct device, job);
+	struct resize *r = &d->resize;
+
+	if (may_throw_away(d))
+		backend_shrink(d->backend, r->to_bytes, r->from_bytes);
+	else
+		snprintf(r->words, sizeof(r->words),
+			 "data was written beyond the new end meanwhile: it is kept below, and "
+			 "there again when the device grows");
+}
+
+static void trimmed(struct helper_job *job)
+{
+	end(container_of(job, struct device, job), 0);
+}
+
 void device_queue_fenced(struct queue *q)
 {
 	struct device *d = q->setup.owner;
@@ -67,13 +88,11 @@ void device_queue_fenced(struct queue *q)
 
 	if (++r->fenced_nr < d->attach_nr)
 		return;
-	if (may_throw_away(d))
-		backend_shrink(d->backend, r->to_bytes, r->from_bytes);
-	else
+	if (device_help(d, trim, trimmed) < 0) {
 		snprintf(r->words, sizeof(r->words),
-			 "data was written beyond the new end meanwhile: it is kept below, and "
-			 "there again when the device grows");
-	end(d, 0);
+			 "what is beyond the new end is kept below: no thread to give it back");
+		end(d, 0);
+	}
 }
 
 static void shrunk(struct device *d)
@@ -112,8 +131,9 @@ static void update_done(struct ctl_cmd *cmd, int res)
 		end(d, 0);
 }
 
-static void update(struct device *d, uint64_t size_bytes, bool force)
+static void update(struct device *d)
 {
+	uint64_t size_bytes = d->resize.to_bytes;
 	struct ctl_request request = {
 		.cmd_op = UBLK_U_CMD_UPDATE_SIZE,
 		.dev_id = d->info.dev_id,
@@ -121,12 +141,6 @@ static void update(struct device *d, uint64_t size_bytes, bool force)
 		.data = size_bytes >> 9,
 	};
 
-	d->resize = (struct resize){
-		.busy = true,
-		.force = force,
-		.from_bytes = backend_size(d->backend),
-		.to_bytes = size_bytes,
-	};
 	if (size_bytes > d->resize.from_bytes)
 		backend_set_size(d->backend, size_bytes);
 	ctl_cmd_send(&d->cmd, &request, update_done);
@@ -217,25 +231,81 @@ static int check_shrink(struct device *d, uint64_t size_bytes, const struct answ
 		      size);
 }
 
+/* By a helper: all that must be known, and done by the backend, before the driver is asked. */
+static void prepare(struct helper_job *job)
+{
+	struct device *d = container_of(job, struct device, job);
+	struct resize *r = &d->resize;
+	struct answer a = { r->words, sizeof(r->words) };
+
+	r->ret = find_size(d, &r->to_bytes, &a);
+	if (r->ret == 0)
+		r->ret = check_size(d, r->to_bytes, &a);
+	if (r->ret < 0)
+		return;
+	if (r->to_bytes > r->from_bytes)
+		r->ret = backend_grow(d->backend, r->to_bytes, r->words, sizeof(r->words));
+	else if (!r->force)
+		r->ret = check_shrink(d, r->to_bytes, &a);
+}
+
+/* While the helper was at it, the device may have begun to stop. */
+static void prepared(struct helper_job *job)
+{
+	struct device *d = container_of(job, struct device, job);
+	struct resize *r = &d->resize;
+
+	if (r->ret == 0 && (d->state != DEVICE_LIVE || d->stop_wanted || ctl_cmd_busy(&d->cmd))) {
+		r->ret = -EBUSY;
+		snprintf(r->words, sizeof(r->words), "the device is not live: %s",
+			 device_state_name(d->state));
+	}
+	if (r->ret == 0)
+		update(d);
+	else
+		end(d, r->ret);
+}
+
+static void begin(struct device *d, uint64_t size_bytes, bool force)
+{
+	d->resize = (struct resize){
+		.busy = true,
+		.force = force,
+		.from_bytes = backend_size(d->backend),
+		.to_bytes = size_bytes,
+	};
+}
+
+/* Without helpers the answer is there at once. */
+static int prepare_here(struct device *d, const struct answer *a)
+{
+	struct resize *r = &d->resize;
+
+	prepare(&d->job);
+	if (r->ret == 0) {
+		update(d);
+		return 0;
+	}
+	r->busy = false;
+	return refuse(a, r->ret, "%s", r->words);
+}
+
 int device_resize(struct device *d, uint64_t size_bytes, bool force, char *error,
 		  size_t error_bytes)
 {
 	struct answer a = { error, error_bytes };
 	int ret = check_device(d, &a);
 
-	if (ret == 0)
-		ret = find_size(d, &size_bytes, &a);
-	if (ret == 0)
+	if (ret == 0 && size_bytes)
 		ret = check_size(d, size_bytes, &a);
 	if (ret < 0)
 		return ret;
-	if (size_bytes > backend_size(d->backend))
-		ret = backend_grow(d->backend, size_bytes, error, error_bytes);
-	else if (!force)
-		ret = check_shrink(d, size_bytes, &a);
-	if (ret == 0)
-		update(d, size_bytes, force);
-	return ret;
+	begin(d, size_bytes, force);
+	if (!d->host->helpers)
+		return prepare_here(d, &a);
+	ret = device_help(d, prepare, prepared);
+	d->resize.busy = ret == 0;
+	return ret < 0 ? refuse(&a, ret, "no thread to ask the backend: %s", errname(ret)) : 0;
 }
 
 void device_resized(const struct device *d, struct device_resized *ret_resized)

@@ -320,7 +320,8 @@ static bool has_unserved_disk(const struct device *d)
 void device_go_down(struct device *d)
 {
 	/* Each of these ends in a callback that comes back here. */
-	if (ctl_cmd_busy(&d->cmd) || d->attached_nr < d->attach_nr || d->retry.armed)
+	if (ctl_cmd_busy(&d->cmd) || d->attached_nr < d->attach_nr || d->retry.armed ||
+	    d->grows_to_driver)
 		return;
 	/* All is given back; only the answer to a question is awaited (device_check_finish). */
 	if (d->finish_waits)

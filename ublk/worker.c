@@ -111,6 +111,24 @@ int worker_read_stack(FILE *stack, uint32_t cmd_op, char text[static WORKER_TEXT
 	return f.of_command ? 0 : 1;
 }
 
+int worker_thread_where(int tid, char text[static WORKER_TEXT_BYTES])
+{
+	char path[64], name[64], caller[64];
+	FILE *stack;
+
+	text[0] = '\0';
+	if (tid == 0)
+		return -ESRCH;
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stack", tid);
+	stack = fopen(path, "re");
+	if (!stack)
+		return -errno;
+	if (read_line(stack, name) && read_line(stack, caller))
+		snprintf(text, WORKER_TEXT_BYTES, "%s, called by %s", name, caller);
+	fclose(stack);
+	return text[0] ? 0 : -ENOENT;
+}
+
 static bool is_worker(const char *task)
 {
 	char path[64], comm[32] = "";

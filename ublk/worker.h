@@ -16,6 +16,12 @@
 int worker_where(uint32_t cmd_op, char text[static WORKER_TEXT_BYTES]);
 
 /*
+ * The same of a thread of this process: its innermost function, and who called that. text is "" and
+ * the -errno is returned where that cannot be read; tid 0: -ESRCH.
+ */
+int worker_thread_where(int tid, char text[static WORKER_TEXT_BYTES]);
+
+/*
  * The same from the text of one /proc/PID/stack. Returns 0; 1 when it runs some command of the
  * driver, perhaps this one; or -ENOENT.
  */

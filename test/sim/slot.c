@@ -302,6 +302,25 @@ static void retune(struct sim_event *event)
 	sim_event_arm(event, sim.now_ns + sim_skewed(NS_PER_US, 10 * NS_PER_SEC), retune);
 }
 
+int slot_open(struct slot *slot, const struct device_past *past, char *error, size_t error_bytes)
+{
+	struct backend_wishes wishes;
+
+	device_wishes(&slot->spec, past, &wishes);
+	wishes.found = slot->found;
+	wishes.parked_fd = past ? slot->past.parked_fd : 0;
+	slot->spec.opened = NULL;
+	return backend_open(&slot->spec.opened, slot->spec.backend, slot->name, &wishes, error,
+			    error_bytes);
+}
+
+void slot_opened(struct slot *slot, int err)
+{
+	if (err < 0)
+		backend_close(slot->spec.opened);
+	slot->spec.opened = NULL;
+}
+
 static void begin(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, event);
@@ -325,7 +344,11 @@ static void begin(struct sim_event *event)
 	if (slot->kind == SLOT_NBD)
 		slot_nbd_begin(slot, true);
 	sim_cross(SIM_PRODUCT);
-	ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error, sizeof(error));
+	ret = slot_open(slot, NULL, error, sizeof(error));
+	if (ret == 0)
+		ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error,
+				   sizeof(error));
+	slot_opened(slot, ret);
 	sim_cross(SIM_WORLD);
 	sim_trace("start", slot->idx, slot->spec.queues,
 		  slot->spec.depth | slot->spec.data_path << 16 | slot->spec.batch << 20, ret);

@@ -57,6 +57,7 @@ struct slot {
 	struct scripted_config scripted;
 	int file_fd;
 	bool nbd_tcp; /* not by a unix socket */
+	void *found;  /* as in backend_wishes: of the server */
 
 	struct device *dev;
 	struct slot_past past;
@@ -92,6 +93,12 @@ void slot_reset_counters(struct slot *slot);
 uint64_t slot_excuses(void);
 uint64_t slot_attach_excuses(void);
 uint64_t slot_open_excuses(void);
+/*
+ * Opens spec.opened, for a start or (past) a recovery, as its caller does who may block; slot_opened
+ * follows with what came of both. Returns as backend_open.
+ */
+int slot_open(struct slot *slot, const struct device_past *past, char *error, size_t error_bytes);
+void slot_opened(struct slot *slot, int err);
 void slot_ask_stop(struct sim_event *event);
 uint64_t slot_choose_deadline(void);
 void slot_truncate_file(struct sim_event *event);

@@ -90,5 +90,5 @@ void slot_nbd_begin(struct slot *slot, bool anew)
 
 		a->bytes = nbd_server_address(server, slot->nbd_tcp, i, &a->name);
 	}
-	slot->spec.found = &found;
+	slot->found = &found;
 }

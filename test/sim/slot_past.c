@@ -287,7 +287,6 @@ static void recover(struct slot *slot, struct model_dev *dev)
 	struct device_past past;
 
 	fill_past(slot, dev, &past);
-	slot->spec.parked_fd = slot->past.parked_fd;
 	slot->scripted.keeps = true;
 	slot->excuses = slot_excuses();
 	slot->past.attach_excuses = slot_attach_excuses();
@@ -297,8 +296,11 @@ static void recover(struct slot *slot, struct model_dev *dev)
 	if (slot->kind == SLOT_NBD)
 		slot_nbd_begin(slot, false);
 	sim_cross(SIM_PRODUCT);
-	ret = device_recover(&slot->dev, slot->host, &slot->spec, &past, slot, error,
-			     sizeof(error));
+	ret = slot_open(slot, &past, error, sizeof(error));
+	if (ret == 0)
+		ret = device_recover(&slot->dev, slot->host, &slot->spec, &past, slot, error,
+				     sizeof(error));
+	slot_opened(slot, ret);
 	sim_cross(SIM_WORLD);
 	repair_file(slot, file_fd);
 	sim_trace("recover", slot->idx, past.info.dev_id, past.info.state, ret);

@@ -5,6 +5,7 @@
 #ifndef TEST_FAKE_BACKENDS_H
 #define TEST_FAKE_BACKENDS_H
 
+#include <stdio.h>
 #include <string.h>
 
 #include "backends/backend.h"
@@ -38,13 +39,32 @@ static const struct option fake_file_options[] = { { .name = "path",
 
 static const struct option fake_null_options[] = { OPTION_END };
 
+static int fake_open(struct backend_device *device)
+{
+	const struct fake_config *config = device->config;
+
+	device->limits.size_bytes = config && config->size_bytes ? config->size_bytes : 1 << 20;
+	return 0;
+}
+
 static const struct backend fake_mem = { .name = "mem",
 					 .options = fake_mem_options,
-					 .config_bytes = sizeof(struct fake_config) };
+					 .config_bytes = sizeof(struct fake_config),
+					 .open = fake_open };
 static const struct backend fake_file = { .name = "file",
 					  .options = fake_file_options,
-					  .config_bytes = sizeof(struct fake_config) };
-static const struct backend fake_null = { .name = "null", .options = fake_null_options };
+					  .config_bytes = sizeof(struct fake_config),
+					  .open = fake_open };
+
+static int fake_null_open(struct backend_device *device)
+{
+	device->limits.size_bytes = 1 << 20;
+	return 0;
+}
+
+static const struct backend fake_null = { .name = "null",
+					  .options = fake_null_options,
+					  .open = fake_null_open };
 
 #ifdef FAKE_PROBES
 /* One that asks before it is opened: what its path says comes of it. For tests of threads. */
@@ -97,9 +117,28 @@ static void fake_probe_free(void *found)
 	free(found);
 }
 
+static char fake_found[64] = "nothing"; /* what the probe of the last net had found */
+
+static atomic_int fake_nets; /* that are open */
+
+static void fake_net_close(struct backend_device *device)
+{
+	(void)device;
+	atomic_fetch_sub(&fake_nets, 1);
+}
+
+static int fake_net_open(struct backend_device *device)
+{
+	atomic_fetch_add(&fake_nets, 1);
+	snprintf(fake_found, sizeof(fake_found), "%s", (const char *)device->wishes.found);
+	return fake_open(device);
+}
+
 static const struct backend fake_net = { .name = "net",
 					 .options = fake_file_options,
 					 .config_bytes = sizeof(struct fake_config),
+					 .open = fake_net_open,
+					 .close = fake_net_close,
 					 .probe = fake_probe,
 					 .probe_free = fake_probe_free };
 

@@ -38,6 +38,7 @@ struct device {
 	struct ev_timer answer;
 	const void *config_seen; /* as given; still there when the device ends */
 	uint64_t size_bytes;
+	struct backend_device *backend; /* as opened; the tests' own is fake_backend */
 	struct device_resized resized;
 	struct ev_timer resize;
 	bool gated, rested, abandoned;
@@ -53,7 +54,6 @@ static uint64_t fake_deadline_ns; /* of the last device_stop */
 static unsigned fake_requests = 1, fake_requests_more;
 
 static struct backend_device *fake_backend; /* of every device */
-static char fake_found[64];		    /* what the backend's probe found for the last one */
 static bool fake_resizing;		    /* what all devices say of themselves */
 static uint64_t fake_flags = 1u << 6;	    /* the driver's, of every device */
 
@@ -161,8 +161,7 @@ static inline void fake_make(struct device **ret_device, const struct device_hos
 	d->spec = *spec;
 	d->owner = owner;
 	d->config_seen = spec->backend->config;
-	snprintf(fake_found, sizeof(fake_found), "%s",
-		 spec->found ? (const char *)spec->found : "nothing");
+	d->backend = spec->opened;
 	d->size_bytes = 1u << 20;
 	snprintf(d->name, sizeof(d->name), "%s", spec->name);
 	while (fake_devices[i])
@@ -284,6 +283,22 @@ void device_resized(const struct device *d, struct device_resized *ret_resized)
 	*ret_resized = d->resized;
 }
 
+struct backend_device *device_take_backend(struct device *d)
+{
+	struct backend_device *backend = d->backend;
+
+	d->backend = NULL;
+	return backend;
+}
+
+/* As device.c does; a fake device takes over nothing from the past. */
+void device_wishes(const struct device_spec *spec, const struct device_past *past,
+		   struct backend_wishes *ret_wishes)
+{
+	*ret_wishes = (struct backend_wishes){ .logical_block_bytes = spec->logical_block_bytes,
+					       .size_bytes = past ? past->size_bytes : 0 };
+}
+
 void device_free(struct device *d)
 {
 	if (!d)
@@ -294,6 +309,7 @@ void device_free(struct device *d)
 		if (fake_devices[i] == d)
 			fake_devices[i] = NULL;
 	fake_nr--;
+	backend_close(d->backend);
 	free(d);
 }
 

@@ -1,10 +1,11 @@
-/* fleet and prober: devices whose backend asks another machine before it is opened. */
+/* fleet, backend_work and helper: backends that are opened and closed by threads. */
 #define FAKE_PROBES
 #include "daemon/loop.h"
-#include "daemon/prober.h"
+#include "daemon/backend_work.h"
 #include "test/unit/fleet_adopt_rig.h"
 
 static struct loop loop;
+static struct helpers *helpers;
 static struct ctl ctl;
 
 static struct ev_timer tick;
@@ -49,10 +50,11 @@ static struct member *one_that_asks(enum how how)
 	return m;
 }
 
-/* Threads that nobody waits for have ended, as far as that can be seen: nothing found is left. */
+/* Threads that nobody waits for have ended: nothing found is left, and nothing is open. */
 static void wait_for_threads(void)
 {
-	while (atomic_load(&fake_ended) != atomic_load(&fake_asked) || atomic_load(&fake_founds))
+	while (atomic_load(&fake_ended) != atomic_load(&fake_asked) || atomic_load(&fake_founds) ||
+	       atomic_load(&fake_nets))
 		usleep(1000);
 }
 
@@ -60,7 +62,8 @@ static int probe_setup(void **state)
 {
 	assert_int_equal(loop_init(&loop), 0);
 	ctl = (struct ctl){ .reactor = &loop.control };
-	host = (struct device_host){ .ctl = &ctl };
+	assert_int_equal(helpers_create(&helpers, &loop.control), 0);
+	host = (struct device_host){ .ctl = &ctl, .helpers = helpers };
 	rig_backend = "{type: net, path: good}";
 	assert_int_equal(sem_init(&fake_answer_sem, 0, 0), 0);
 	atomic_store(&fake_asked, 0);
@@ -76,9 +79,11 @@ static int probe_teardown(void **state)
 	int ret = adopt_teardown(state);
 
 	ev_timer_stop(ev, &tick);
+	helpers_close(helpers);
 	wait_for_threads();
 	sem_destroy(&fake_answer_sem);
 	loop_fini(&loop);
+	host = (struct device_host){ 0 };
 	return ret;
 }
 
@@ -98,20 +103,20 @@ static void test_good(void **state)
 	assert_int_equal(t.outcome, FLEET_LIVE);
 	assert_string_equal(fake_found, "good");
 	assert_int_equal(atomic_load(&fake_founds), 0);
-	assert_null(m->probe);
+	assert_null(m->work);
 }
 
-/* Below a filter or not: who does not ask is started at once. */
+/* Who does not ask is opened at once. */
 static void test_who_does_not_ask(void **state)
 {
 	(void)state;
 	rig_backend = "{type: mem, size: 1M}";
+	strcpy(fake_found, "nothing");
 	add("a", true);
-	assert_non_null(fake_find("a"));
+	assert_null(fake_find("a"));
+	run_until("a", "live");
+	assert_int_equal(atomic_load(&fake_asked), 0);
 	assert_string_equal(fake_found, "nothing");
-	assert_null(fleet.prober);
-	run();
-	assert_string_equal(state_of("a"), "live");
 }
 
 static void test_bad(void **state)
@@ -150,6 +155,7 @@ static void test_found_and_not_started(void **state)
 
 static void test_stopped_while_it_asks(void **state)
 {
+	uint64_t until_ns = ring_clock_ns() + 20 * NS_PER_SEC;
 	struct member *m = one_that_asks(ADDED);
 	struct told t;
 
@@ -159,9 +165,11 @@ static void test_stopped_while_it_asks(void **state)
 	run();
 	assert_int_equal(t.outcome, FLEET_GONE);
 	assert_string_equal(state_of("a"), "none");
-	/* Its settings are gone; the answer comes, and nobody wants it. */
+	/* The answer comes, and nobody wants it: what it opened is closed. */
 	sem_post(&fake_answer_sem);
-	wait_for_threads();
+	while (atomic_load(&fake_ended) == 0 || atomic_load(&fake_nets))
+		turn(until_ns);
+	assert_int_equal(fake_nr, 0);
 	add("b", true);
 	sem_post(&fake_answer_sem);
 	run_until("b", "live");
@@ -208,6 +216,7 @@ static void test_the_end_while_it_asks(void **state)
 	assert_int_equal(fleet.member_nr, 0);
 	fleet_fini(&fleet);
 	ev_timer_stop(ev, &tick);
+	helpers_close(helpers);
 	loop_fini(&loop);
 	sem_post(&fake_answer_sem);
 	sem_post(&fake_answer_sem);
@@ -215,6 +224,8 @@ static void test_the_end_while_it_asks(void **state)
 	usleep(20000);
 	assert_true(mailbox_empty(&loop.control.mailbox));
 	assert_int_equal(loop_init(&loop), 0);
+	assert_int_equal(helpers_create(&helpers, &loop.control), 0);
+	host.helpers = helpers;
 	setup(state);
 	fleet.state = &notes;
 }
@@ -224,7 +235,7 @@ static void test_the_end_before_the_answer_is_read(void **state)
 {
 	(void)state;
 	add("a", true);
-	while (atomic_load(&fake_founds) == 0)
+	while (atomic_load(&fake_nets) == 0)
 		usleep(1000);
 	usleep(20000);
 	fleet_stop_all(&fleet);
@@ -232,12 +243,14 @@ static void test_the_end_before_the_answer_is_read(void **state)
 	run();
 	assert_int_equal(fleet.member_nr, 0);
 	assert_int_equal(fake_nr, 0);
+	while (atomic_load(&fake_nets))
+		turn(ring_clock_ns() + NS_PER_SEC);
 }
 
 static void test_more_than_threads(void **state)
 {
 	char name[8];
-	unsigned nr = 2 * PROBER_THREADS_MAX;
+	unsigned nr = 2 * BACKEND_WORK_OPENS_MAX;
 	uint64_t until_ns = ring_clock_ns() + 20 * NS_PER_SEC;
 
 	(void)state;
@@ -246,10 +259,10 @@ static void test_more_than_threads(void **state)
 		snprintf(name, sizeof(name), "d%u", i);
 		add(name, true);
 	}
-	wait_for_asked(PROBER_THREADS_MAX);
+	wait_for_asked(BACKEND_WORK_OPENS_MAX);
 	for (int i = 0; i < 5; i++)
 		ev_run(ev, EVRUN_ONCE);
-	assert_int_equal(atomic_load(&fake_asked), PROBER_THREADS_MAX);
+	assert_int_equal(atomic_load(&fake_asked), BACKEND_WORK_OPENS_MAX);
 	for (unsigned i = 0; i < nr; i++)
 		sem_post(&fake_answer_sem);
 	while (!fleet_settled(&fleet))
