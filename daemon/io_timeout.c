@@ -1,6 +1,6 @@
 /*
- * One write to sysfs, where it is needed: the value stays with the disk over recoveries. Main
- * thread.
+ * One write to sysfs, where it is needed: the value stays with the disk over recoveries. A helper
+ * does it, for which nobody waits.
  *
  * The write freezes the disk's queue, that is, it waits, deaf to signals, for all requests in
  * flight (queue_attr_store, of Linux 6.12). A daemon that is killed there would neither end nor
@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@
 
 #include "base/errname.h"
 #include "base/log.h"
+#include "base/util.h"
 
 /* The block layer rounds up to whole seconds anyway (blk_add_timer). */
 #define TIMEOUT_MS 1000
@@ -56,22 +58,43 @@ static int write_timeout(const char *path)
 	return ret;
 }
 
+struct shorten {
+	struct helper_job job;
+	char path[64];
+};
+
+/* By a helper. */
+static void shorten(struct helper_job *job)
+{
+	static atomic_flag told = ATOMIC_FLAG_INIT;
+	const struct shorten *s = container_of(job, struct shorten, job);
+	int ret = is_short(s->path) ? 0 : write_timeout(s->path);
+
+	if (ret < 0 && !atomic_flag_test_and_set(&told))
+		log_warn("after a crash or in an upgrade requests may pause for 30 s",
+			 "path=%s error=%s cure=\"Linux 6.16, or let the daemon write there\"",
+			 s->path, errname(ret));
+}
+
+static void shorten_free(struct helper_job *job)
+{
+	free(container_of(job, struct shorten, job));
+}
+
 void io_timeout_shorten(const struct device_host *host, const struct device *device)
 {
-	static bool told;
 	struct device_info info;
-	char path[64];
-	int ret;
+	struct shorten *s;
 
-	if (ctl_notices_end(host->ctl))
+	if (ctl_notices_end(host->ctl) || !host->helpers)
+		return;
+	s = calloc(1, sizeof(*s));
+	if (!s)
 		return;
 	device_info(device, &info);
-	snprintf(path, sizeof(path), "/sys/block/ublkb%lld/queue/io_timeout", (long long)info.id);
-	ret = is_short(path) ? 0 : write_timeout(path);
-	if (ret == 0 || told)
-		return;
-	told = true;
-	log_warn("after a crash or in an upgrade requests may pause for 30 s",
-		 "path=%s error=%s cure=\"Linux 6.16, or let the daemon write there\"", path,
-		 errname(ret));
+	snprintf(s->path, sizeof(s->path), "/sys/block/ublkb%lld/queue/io_timeout",
+		 (long long)info.id);
+	s->job = (struct helper_job){ .work = shorten, .done = shorten_free, .drop = shorten_free };
+	if (helper_start(host->helpers, &s->job) < 0)
+		free(s);
 }

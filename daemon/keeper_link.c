@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -232,17 +231,27 @@ static int listen_for_keeper(const char *state_dir)
 /* A program comes from a disk, which may be slow; it is once in a keeper's life. */
 #define START_TIMEOUT_MS 5000
 
+/* Closed files of a file system that does not answer can keep even a killed process. */
+#define KILL_TIMEOUT_MS 1000
+
+static bool has_ended(int pidfd, int timeout_ms)
+{
+	struct pollfd ended = { .fd = pidfd, .events = POLLIN };
+
+	return pidfd >= 0 && poll(&ended, 1, timeout_ms) == 1;
+}
+
 /* The process that was started only starts the keeper proper, which is nobody's child then. */
 static int await_start(pid_t pid)
 {
 	int pidfd = pidfd_open(pid, 0), status = -1;
-	struct pollfd ended = { .fd = pidfd, .events = POLLIN };
-	bool late = pidfd < 0 || poll(&ended, 1, START_TIMEOUT_MS) == 0;
+	bool late = !has_ended(pidfd, START_TIMEOUT_MS);
 
 	if (late)
 		kill(pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	if (!late || has_ended(pidfd, KILL_TIMEOUT_MS))
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
 	if (pidfd >= 0)
 		close(pidfd);
 	if (late)
@@ -250,33 +259,36 @@ static int await_start(pid_t pid)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ENOEXEC;
 }
 
-/* No fork: this process may be large, and other threads of it serve. */
-static int spawn(const char *exe, int listener, int first)
+/* In the child: nothing but system calls, since other threads of its parent may hold locks. */
+_Noreturn static void become_keeper(const char *exe, int listener, int first)
 {
 	char *argv[] = { (char[]){ "ublkd-keeper" }, NULL }, *envp[] = { NULL };
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attr;
-	sigset_t none, all;
-	pid_t pid;
-	int ret;
+	sigset_t none;
 
 	sigemptyset(&none);
-	sigfillset(&all);
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-						POSIX_SPAWN_SETSID);
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setsigdefault(&attr, &all);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, listener, KEEPER_FD_LISTEN);
-	posix_spawn_file_actions_adddup2(&actions, first, KEEPER_FD_FIRST);
-	ret = posix_spawn(&pid, exe, &actions, &attr, argv, envp);
-	posix_spawn_file_actions_destroy(&actions);
-	posix_spawnattr_destroy(&attr);
-	return ret ? -ENOEXEC : await_start(pid);
+	for (int signum = 1; signum < NSIG; signum++)
+		signal(signum, SIG_DFL);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setsid();
+	if (dup2(listener, KEEPER_FD_LISTEN) >= 0 && dup2(first, KEEPER_FD_FIRST) >= 0)
+		execve(exe, argv, envp);
+	_exit(127);
 }
 
-/* Returns the first connection, whose other end the keeper has. */
+/*
+ * By fork: the parent of a vfork, and so of posix_spawn(3), waits until the child has closed all that
+ * is closed on exec, and a file of ours can be on a file system that does not answer. Memory of
+ * devices is shared and costs a fork nothing.
+ */
+static int spawn(const char *exe, int listener, int first)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		become_keeper(exe, listener, first);
+	return pid < 0 ? -errno : await_start(pid);
+}
+
 static int spawn_on(int listener, const char *exe)
 {
 	int pair[2], ret;
