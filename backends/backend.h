@@ -5,14 +5,14 @@
  * A backend is one const table (struct backend). The core allocates its private areas (zeroed),
  * parses its options, and calls:
  *
- *   main thread       open -> ............................................. -> close
+ *   a helper          open -> ............................................. -> close
  *   reactor thread            queue_init -> submit, submit, ... -> queue_fini
  *
- * Threads: open and close run on the main thread, never while a queue is initialised. queue_init,
- * submit, cancel and queue_fini of one queue run on the reactor that owns it; several queues of
- * one device may run on several reactors at once, so whatever is in the device's private area is
- * read-only after open, or atomic. Resizing (struct backend_resize) is the main thread's too, while
- * the queues serve.
+ * Threads: open and close run on a helper (reactor/helper.h), where they may block, never while a
+ * queue is initialised. queue_init, submit, cancel and queue_fini of one queue run on the reactor
+ * that owns it; several queues of one device may run on several reactors at once, so whatever is in
+ * the device's private area is read-only after open, or atomic. Resizing (struct backend_resize) is
+ * a helper's too, while the queues serve.
  *
  * Filters are backends over another one, their child: a stack, described by struct backend_spec. It
  * is opened from the bottom up and closed from the top down, its queues likewise; behind each I/O
@@ -214,8 +214,9 @@ enum backend_submit {
 enum backend_usage { BACKEND_UNUSED, BACKEND_USED, BACKEND_USAGE_UNKNOWN };
 
 /*
- * How a backend changes its size while its queues serve. All on the main thread; sizes are whole
- * blocks, of devices that are not read-only. The core changes limits.size_bytes, and in this order:
+ * How a backend changes its size while its queues serve. All on a helper, one call at a time; sizes
+ * are whole blocks, of devices that are not read-only. The core changes limits.size_bytes, and in
+ * this order:
  *
  *   growing    grow -> the core raises the limits -> the block device grows
  *   shrinking  usage -> the block device shrinks -> the core lowers the limits, so that requests
@@ -336,9 +337,10 @@ struct backend {
 	/*
 	 * For the lowest backend of a stack, main thread, from open to close.
 	 *
-	 * Words that say which bytes these are: equal for two devices, now or in different
-	 * processes of one boot, exactly when what one writes the other reads. A device is taken
-	 * over after a crash only when they are what they were. NULL: the backend's name says it.
+	 * Words, found at open, that say which bytes these are: equal for two devices, now or in
+	 * different processes of one boot, exactly when what one writes the other reads. A device
+	 * is taken over after a crash only when they are what they were. NULL: the backend's name
+	 * says it.
 	 */
 	void (*identity)(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
 	/*
@@ -376,8 +378,8 @@ struct backend {
  */
 
 /*
- * Main thread. spec, what it points at and name stay the caller's and must outlive the device.
- * Returns 0 with the top of the stack, or -errno with words for the user in error.
+ * Any thread that may block. spec, what it points at and name stay the caller's and must outlive
+ * the device. Returns 0 with the top of the stack, or -errno with words for the user in error.
  */
 int backend_open(struct backend_device **ret_device, const struct backend_spec *spec,
 		 const char *name, const struct backend_wishes *wishes, char *error,
@@ -400,7 +402,7 @@ int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
 bool backend_connection(const struct backend_queue *top, unsigned idx,
 			struct backend_connection *ret_connection);
 
-/* Main thread, the whole stack; no queue may be open. Accepts NULL. */
+/* Any thread that may block: the whole stack; no queue may be open. Accepts NULL. */
 void backend_close(struct backend_device *device);
 
 /*
@@ -432,8 +434,9 @@ static inline uint64_t backend_size(const struct backend_device *device)
 }
 
 /*
- * resize.c: struct backend_resize for a whole stack, whose top is device. Main thread, while queues
- * serve. What needs them returns -EOPNOTSUPP with words where the lowest backend cannot.
+ * resize.c: struct backend_resize for a whole stack, whose top is device. One thread at a time,
+ * which may block (backend_can_resize and backend_set_size: the main thread, and do not), while
+ * queues serve. What needs them returns -EOPNOTSUPP with words where the lowest backend cannot.
  */
 bool backend_can_resize(const struct backend_device *device);
 int backend_size_now(struct backend_device *device, uint64_t *ret_bytes, char *error,

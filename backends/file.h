@@ -32,6 +32,7 @@ struct file_device {
 	bool direct;
 	const void *zeroes; /* FILE_ZEROES_BYTES, read-only, shared by all queues */
 	struct stat stat;
+	char identity[BACKEND_IDENTITY_BYTES];
 	const char *name;	 /* of the device, for the next one that wants the same file */
 	struct list_node opened; /* file_open.c: all of this process */
 

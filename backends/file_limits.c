@@ -1,6 +1,6 @@
 /*
  * What the file or block device below can do: alignment of direct I/O, block sizes, discard.
- * Main thread, at open. Happy path: ask statx, ioctls and sysfs; nothing here changes a byte.
+ * Any thread, at open. Happy path: ask statx, ioctls and sysfs; nothing here changes a byte.
  * Failure modes: what cannot be asked is assumed absent; only `direct: on` insists.
  */
 #include "backends/file.h"

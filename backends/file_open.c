@@ -351,10 +351,52 @@ static int map_zeroes(struct backend_device *device)
 	return 0;
 }
 
+/* The number of a disk is given again to the next one; its sequence number is not. */
+static void block_identity(struct file_device *file)
+{
+	uint64_t sequence = 0; /* the kernel counts them from 1 on */
+
+	if (ioctl(file->fd, BLKGETDISKSEQ, &sequence) < 0)
+		sequence = 0;
+	snprintf(file->identity, sizeof(file->identity), "block %u:%u disk %llu",
+		 major(file->stat.st_rdev), minor(file->stat.st_rdev),
+		 (unsigned long long)sequence);
+}
+
+/*
+ * Once, at open: a file system that does not answer any more would keep the main thread waiting.
+ * File systems give the inode of a removed file to the next new one: the birth tells them apart.
+ */
+static int find_identity(struct backend_device *device)
+{
+	struct file_device *file = device->priv;
+	struct statx stx = { 0 };
+
+	if (file->is_block) {
+		block_identity(file);
+		return 0;
+	}
+	if (statx(file->fd, "", AT_EMPTY_PATH, STATX_BTIME, &stx) < 0 ||
+	    !(stx.stx_mask & STATX_BTIME))
+		stx.stx_btime = (struct statx_timestamp){ 0 };
+	snprintf(file->identity, sizeof(file->identity), "file %u:%u:%llu born %lld.%09u",
+		 major(file->stat.st_dev), minor(file->stat.st_dev),
+		 (unsigned long long)file->stat.st_ino, (long long)stx.stx_btime.tv_sec,
+		 stx.stx_btime.tv_nsec);
+	return 0;
+}
+
+void file_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
+{
+	const struct file_device *file = device->priv;
+
+	memcpy(text, file->identity, sizeof(file->identity));
+}
+
 int file_open(struct backend_device *device)
 {
 	static int (*const steps[])(struct backend_device *) = {
-		open_path, lock_file, find_size, file_choose_direct, map_zeroes,
+		open_path, lock_file, find_size, find_identity, file_choose_direct, map_zeroes,
 	};
 	struct file_device *file = device->priv;
 
@@ -390,34 +432,4 @@ void file_close(struct backend_device *device)
 		return;
 	unlock_file(file);
 	close(file->fd);
-}
-
-/* The number of a disk is given again to the next one; its sequence number is not. */
-static void block_identity(const struct file_device *file, char text[BACKEND_IDENTITY_BYTES])
-{
-	uint64_t sequence = 0; /* the kernel counts them from 1 on */
-
-	if (ioctl(file->fd, BLKGETDISKSEQ, &sequence) < 0)
-		sequence = 0;
-	snprintf(text, BACKEND_IDENTITY_BYTES, "block %u:%u disk %llu", major(file->stat.st_rdev),
-		 minor(file->stat.st_rdev), (unsigned long long)sequence);
-}
-
-/* File systems give the inode of a removed file to the next new one: the birth tells them apart. */
-void file_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
-{
-	const struct file_device *file = device->priv;
-	struct statx stx = { 0 };
-
-	if (file->is_block) {
-		block_identity(file, text);
-		return;
-	}
-	if (statx(file->fd, "", AT_EMPTY_PATH, STATX_BTIME, &stx) < 0 ||
-	    !(stx.stx_mask & STATX_BTIME))
-		stx.stx_btime = (struct statx_timestamp){ 0 };
-	snprintf(text, BACKEND_IDENTITY_BYTES, "file %u:%u:%llu born %lld.%09u",
-		 major(file->stat.st_dev), minor(file->stat.st_dev),
-		 (unsigned long long)file->stat.st_ino, (long long)stx.stx_btime.tv_sec,
-		 stx.stx_btime.tv_nsec);
 }

@@ -1,5 +1,6 @@
 /*
- * A file that changes its length while it is served. Main thread; the reactors' I/O goes on beside.
+ * A file that changes its length while it is served. A helper, which may block; the reactors' I/O
+ * goes on beside.
  *
  * Happy path: growing makes the file longer (sparse), or takes more of what is there; shrinking
  * cuts it. A block device has the size it has: growing takes in what it has grown below.

@@ -1,5 +1,6 @@
 /*
- * The memory of a mem device: a memfd and one shared mapping of it, both owned. Main thread.
+ * The memory of a mem device: a memfd and one shared mapping of it, both owned. Any thread, at open
+ * and close.
  *
  * Happy path: create the memfd, or take over the one that a daemon before left parked -> map it ->
  * learn from SEEK_DATA which pages hold data. A memfd lives as long as anybody has it: it is parked

@@ -1,6 +1,6 @@
 /*
  * Opening an export: what the server says of it becomes the device's limits. Owns the parsed URI
- * and the TLS credentials. Main thread, but for nbd_ask.
+ * and the TLS credentials. Any thread, at open and close.
  *
  * Happy path: nbd_ask (elsewhere, it waits) finds the addresses and the export, nbd_open makes
  * limits of that; without it nbd_open asks by itself and waits. No connection is kept.

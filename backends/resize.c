@@ -1,6 +1,6 @@
 /*
  * The size of a stack that serves: asks the lowest backend, where the bytes live, and keeps the
- * limits of all above it the same. Main thread, while reactors go on submitting.
+ * limits of all above it the same. One thread at a time, while reactors go on submitting.
  *
  * Happy path: backend_grow makes room, backend_set_size lets requests in. Failure modes: a backend
  * that cannot, or has no room: told in words, and nothing has changed.

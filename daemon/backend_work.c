@@ -3,8 +3,8 @@
  * job's.
  *
  * Happy path: backend_work_open -> a thread: probe, then backend_open -> ended -> the fleet takes
- * the backend. Failure modes: the words of the backend; nobody wants the backend any more when it is
- * open: the same job goes on to close it, and frees itself.
+ * the backend. Failure modes: the words of the backend; nobody wants the backend any more when it
+ * is open: the same job goes on to close it, and frees itself.
  */
 #include "daemon/backend_work.h"
 
@@ -26,7 +26,7 @@ struct backend_work {
 	struct backend_wishes wishes;
 	struct backend_device *backend; /* what was opened, or is to be closed */
 	bool has_ended, closes;
-	bool unwanted; /* freed by the fleet before it has ended */
+	bool unwanted;	  /* freed by the fleet before it has ended */
 	_Atomic int step; /* enum backend_work_step; written by the job */
 	int ret;
 	char words[DEVICE_ERROR_BYTES];

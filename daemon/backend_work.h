@@ -19,7 +19,7 @@ struct backend_work; /* one backend that is being opened or closed */
 
 /* Outlives its works, unless the helpers are closed before. */
 struct backend_work_host {
-	struct helpers *helpers; /* NULL: the work is done inside of the call (tests) */
+	struct helpers *helpers;  /* NULL: the work is done inside of the call (tests) */
 	void (*ended)(void *arg); /* from a turn of the control reactor: look at your works */
 	void *arg;
 	unsigned opens; /* under way, also those that nobody wants any more */
@@ -28,7 +28,8 @@ struct backend_work_host {
 /*
  * Begins to open the backend of a device: asks its probe first, where it has one. settings are kept
  * until the work is freed, and while the backend is open they must be: they are what it reads.
- * wishes.parked_fd is duplicated. Returns 0; -EAGAIN: too many are under way, try later; or -ENOMEM.
+ * wishes.parked_fd is duplicated. Returns 0; -EAGAIN: too many are under way, try later; or
+ * -ENOMEM.
  */
 int backend_work_open(struct backend_work **ret_work, struct backend_work_host *host,
 		      struct device_settings *settings, const struct backend_wishes *wishes);

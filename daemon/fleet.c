@@ -495,7 +495,12 @@ static void on_work_ended(void *fleet)
 void fleet_init(struct fleet *f, struct ev_loop *ev, struct device_host *host,
 		uint64_t stop_timeout_ns)
 {
-	*f = (struct fleet){ .ev = ev, .host = host, .stop_timeout_ns = stop_timeout_ns };
+	*f = (struct fleet){
+		.ev = ev,
+		.host = host,
+		.stop_timeout_ns = stop_timeout_ns,
+		.patience_seconds = FLEET_PATIENCE_SECONDS,
+	};
 	list_init(&f->members);
 	ev_timer_init(&f->sweep, on_sweep, 0., 0.);
 	ev_timer_init(&f->retry, on_retry, 0., RETRY_SECONDS);

@@ -30,7 +30,7 @@ struct member {
 	struct device *device; /* NULL when WAITING or FAILED, or STARTING and not open yet */
 	/* STARTING: its backend is being opened; ended: it is being closed; or NULL */
 	struct backend_work *work;
-	uint64_t work_after_ns; /* STARTING, without a device or a work: when to open */
+	uint64_t work_after_ns;	  /* STARTING, without a device or a work: when to open */
 	struct ev_timer patience; /* runs while its backend is being opened or closed */
 	struct fleet *fleet;
 	enum member_state state;
@@ -71,6 +71,8 @@ struct fleet_watch {
 struct state;
 struct park;
 
+#define FLEET_PATIENCE_SECONDS 10.
+
 struct fleet {
 	struct ev_loop *ev;
 	struct device_host *host;
@@ -78,6 +80,8 @@ struct fleet {
 	struct state *state; /* notes of the devices; NULL: none are made, none adopted */
 	struct park *park;   /* memory that outlives us; NULL: none does */
 	uint64_t stop_timeout_ns;
+	/* How long a backend may take to open or close before nobody waits for it any more. */
+	double patience_seconds;
 	struct list_node members; /* in the order of adding */
 	unsigned member_nr;
 	bool closing;
@@ -163,8 +167,5 @@ bool fleet_settled(const struct fleet *f);
 
 /* "live", "failed", "waiting", or the device's own state. */
 const char *member_state_name(const struct member *m);
-
-/* How long its backend may take to open or close before nobody waits for it any more. */
-#define FLEET_PATIENCE_SECONDS 10.
 
 #endif

@@ -4,10 +4,11 @@
  * Happy path: backend_work.c opens the backend, and the member is STARTING meanwhile, without a
  * device; the sweep goes on with it when the backend is open -> the device starts or recovers. When
  * the device has ended, its backend is closed the same way.
- * Failure modes: a backend that cannot be opened: a new device has failed, one that is to be adopted
- * is tried again for a while, since its users wait. A backend that is neither opened nor closed in
- * FLEET_PATIENCE_SECONDS: the member is late, the reason is told, nobody waits for it; it goes on
- * when the call returns.
+ * Failure modes: a backend that cannot be opened: a new device has failed, one that is to be
+ * adopted is tried again for a while, since its users wait; a node below /dev that is missing may
+ * be that of another device of this daemon, which is waited for. A backend that is neither opened
+ * nor closed in fleet.patience_seconds: the member is late, the reason is told, nobody waits for
+ * it; it goes on when the call returns.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -78,7 +79,7 @@ static void on_late_work(struct ev_loop *ev, struct ev_timer *w, int events)
 	if (m->work)
 		doing = backend_work_doing(m->work, &since_ns, where);
 	snprintf(m->error, sizeof(m->error), "%s takes longer than %.0f s%s%s%s", doing,
-		 FLEET_PATIENCE_SECONDS, where[0] ? " (in the kernel: " : "", where,
+		 m->fleet->patience_seconds, where[0] ? " (in the kernel: " : "", where,
 		 where[0] ? ")" : "");
 	fleet_work_is_late(m->fleet, m);
 }
@@ -88,7 +89,7 @@ static void begin_patience(struct fleet *f, struct member *m)
 {
 	if (ev_is_active(&m->patience) || m->late)
 		return;
-	ev_timer_init(&m->patience, on_late_work, FLEET_PATIENCE_SECONDS, 0.);
+	ev_timer_init(&m->patience, on_late_work, f->patience_seconds, 0.);
 	ev_timer_start(f->ev, &m->patience);
 }
 

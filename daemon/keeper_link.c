@@ -276,9 +276,9 @@ _Noreturn static void become_keeper(const char *exe, int listener, int first)
 }
 
 /*
- * By fork: the parent of a vfork, and so of posix_spawn(3), waits until the child has closed all that
- * is closed on exec, and a file of ours can be on a file system that does not answer. Memory of
- * devices is shared and costs a fork nothing.
+ * By fork: the parent of a vfork, and so of posix_spawn(3), waits until the child has closed all
+ * that is closed on exec, and a file of ours can be on a file system that does not answer. Memory
+ * of devices is shared and costs a fork nothing.
  */
 static int spawn(const char *exe, int listener, int first)
 {

@@ -2,7 +2,8 @@
  * Two paths are one file when they lead to the same inode, or to the same block device; where
  * nothing exists yet (create: true), when folder and last name are the same. This is for a clear
  * message before anything starts; what protects the data is the backend's lock on the open file.
- * Main thread; stat(2) may block on a dead network file system, so a daemon compares the text alone.
+ * Main thread; stat(2) may block on a dead network file system, so a daemon compares the text
+ * alone.
  */
 #include "daemon/settings_resource.h"
 

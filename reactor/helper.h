@@ -1,7 +1,7 @@
 /*
- * Calls that may block for as long as they like (an open(2) whose server is gone, an ftruncate(2) on
- * a frozen file system), each on a thread of its own. The thread that starts a job never waits for
- * it: the job's end comes by mail to the reactor of that thread, its home.
+ * Calls that may block for as long as they like (an open(2) whose server is gone, an ftruncate(2)
+ * on a frozen file system), each on a thread of its own. The thread that starts a job never waits
+ * for it: the job's end comes by mail to the reactor of that thread, its home.
  */
 #ifndef REACTOR_HELPER_H
 #define REACTOR_HELPER_H

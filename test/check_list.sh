@@ -86,7 +86,7 @@ if [ "$mode" != fast ]; then
 	done
 	guests "$(one 7.2)" $long '' nbd_outage inuse
 	guests "$(one 6.12)" $long '' nbd systemd
-	guests "$both" 400 '' upgrade resize datapath recovery
+	guests "$both" 400 '' upgrade resize datapath recovery blocked
 	guests "$(one 7.2)" 400 '' io
 	guests "$(one 6.12)" 400 '' daemon
 	guests "$(one 6.12)" 400 '-c 4' idle

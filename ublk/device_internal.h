@@ -124,8 +124,9 @@ void device_check_drained(struct device *d);
 void device_check_finish(struct device *d);
 
 /*
- * Does job->work, by a helper where there are any, and then job->done. Returns 0, or the -errno of a
- * helper that could not be had: then nothing is done. Without helpers both are called from inside.
+ * Does job->work, by a helper where there are any, and then job->done. Returns 0, or the -errno of
+ * a helper that could not be had: then nothing is done. Without helpers both are called from
+ * inside.
  */
 int device_help(struct device *d, void (*work)(struct helper_job *job),
 		void (*done)(struct helper_job *job));

@@ -346,8 +346,7 @@ static void begin(struct sim_event *event)
 	sim_cross(SIM_PRODUCT);
 	ret = slot_open(slot, NULL, error, sizeof(error));
 	if (ret == 0)
-		ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error,
-				   sizeof(error));
+		ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error, sizeof(error));
 	slot_opened(slot, ret);
 	sim_cross(SIM_WORLD);
 	sim_trace("start", slot->idx, slot->spec.queues,

@@ -94,8 +94,8 @@ uint64_t slot_excuses(void);
 uint64_t slot_attach_excuses(void);
 uint64_t slot_open_excuses(void);
 /*
- * Opens spec.opened, for a start or (past) a recovery, as its caller does who may block; slot_opened
- * follows with what came of both. Returns as backend_open.
+ * Opens spec.opened, for a start or (past) a recovery, as its caller does who may block;
+ * slot_opened follows with what came of both. Returns as backend_open.
  */
 int slot_open(struct slot *slot, const struct device_past *past, char *error, size_t error_bytes);
 void slot_opened(struct slot *slot, int err);

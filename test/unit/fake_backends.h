@@ -73,6 +73,7 @@ static const struct backend fake_null = { .name = "null",
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static atomic_uint fake_asked, fake_ended; /* probes that were begun, and that have ended */
 static atomic_int fake_founds;		   /* of what they found, what was not freed */
@@ -119,16 +120,26 @@ static void fake_probe_free(void *found)
 
 static char fake_found[64] = "nothing"; /* what the probe of the last net had found */
 
-static atomic_int fake_nets; /* that are open */
+static atomic_int fake_nets;	     /* that are open */
+static atomic_bool fake_close_waits; /* closing one lasts as long as this is set */
+static atomic_bool fake_absent;	     /* what /dev/... names is not there */
 
 static void fake_net_close(struct backend_device *device)
 {
-	(void)device;
+	/* Also after a failed open, which set nothing. */
+	if (device->limits.size_bytes == 0)
+		return;
+	while (atomic_load(&fake_close_waits))
+		usleep(1000);
 	atomic_fetch_sub(&fake_nets, 1);
 }
 
 static int fake_net_open(struct backend_device *device)
 {
+	const struct fake_config *config = device->config;
+
+	if (strncmp(config->path, "/dev/", 5) == 0 && atomic_load(&fake_absent))
+		return backend_fail(device, -ENOENT, "%s does not exist", config->path);
 	atomic_fetch_add(&fake_nets, 1);
 	snprintf(fake_found, sizeof(fake_found), "%s", (const char *)device->wishes.found);
 	return fake_open(device);

@@ -371,6 +371,107 @@ static void test_removed_while_it_asks(void **state)
 	assert_string_equal(fake_found, "slow");
 }
 
+/* ---- what takes too long ---- */
+
+static void test_late_and_then_live(void **state)
+{
+	uint64_t until_ns = ring_clock_ns() + 20 * NS_PER_SEC;
+	struct member *m;
+	struct told t;
+
+	(void)state;
+	fleet.patience_seconds = .05;
+	m = one_that_asks(ADDED);
+	watch(&t, m);
+	assert_false(fleet_settled(&fleet));
+	while (!m->late)
+		turn(until_ns);
+	assert_int_equal(t.outcome, FLEET_LATE);
+	assert_non_null(strstr(t.error, "asking its server takes longer than"));
+	assert_string_equal(state_of("a"), "waiting");
+	assert_true(fleet_settled(&fleet));
+	sem_post(&fake_answer_sem);
+	run_until("a", "live");
+	assert_false(m->late);
+	assert_string_equal(m->error, "");
+}
+
+/* Politely, and it is adopted late: nobody knows when, so that it is given up at once. */
+static void test_late_and_given_up(void **state)
+{
+	uint64_t until_ns = ring_clock_ns() + 20 * NS_PER_SEC;
+	struct member *m;
+	struct told t;
+
+	(void)state;
+	fleet.patience_seconds = .05;
+	m = one_that_asks(ADOPTED);
+	while (!m->late)
+		turn(until_ns);
+	fleet_del(&fleet, m, false);
+	watch(&t, m);
+	run();
+	assert_int_equal(t.outcome, FLEET_GONE);
+	assert_string_equal(note_of("a"), "none");
+	sem_post(&fake_answer_sem);
+}
+
+/* A backend that does not close keeps its member, and nobody else. */
+static void test_late_to_close(void **state)
+{
+	uint64_t until_ns = ring_clock_ns() + 20 * NS_PER_SEC;
+	struct member *m;
+	struct told t;
+
+	(void)state;
+	fleet.patience_seconds = .05;
+	m = add("a", true);
+	run_until("a", "live");
+	atomic_store(&fake_close_waits, true);
+	fleet_del(&fleet, m, false);
+	watch(&t, m);
+	while (!m->late)
+		turn(until_ns);
+	assert_int_equal(t.outcome, FLEET_LATE);
+	assert_non_null(strstr(t.error, "closing its backend takes longer than"));
+	assert_string_equal(state_of("a"), "stopping");
+	add("b", true);
+	run_until("b", "live");
+	atomic_store(&fake_close_waits, false);
+	run_until("a", "none");
+}
+
+/* ---- devices over devices ---- */
+
+static void test_over_another_device(void **state)
+{
+	(void)state;
+	rig_backend = "{type: net, path: /dev/absent}";
+	atomic_store(&fake_absent, true);
+	add("upper", true);
+	rig_backend = "{type: net, path: slow}";
+	add("lower", true);
+	wait_for_asked(2);
+	for (int i = 0; i < 5; i++)
+		ev_run(ev, EVRUN_ONCE);
+	assert_string_equal(state_of("upper"), "starting");
+	sem_post(&fake_answer_sem);
+	run_until("lower", "live");
+	atomic_store(&fake_absent, false);
+	run_until("upper", "live");
+}
+
+/* Nobody else starts: it is not waited for. */
+static void test_over_nothing(void **state)
+{
+	(void)state;
+	rig_backend = "{type: net, path: /dev/absent}";
+	atomic_store(&fake_absent, true);
+	add("upper", true);
+	run_until("upper", "failed");
+	atomic_store(&fake_absent, false);
+}
+
 #define PROBE(fn) cmocka_unit_test_setup_teardown(fn, probe_setup, probe_teardown)
 
 int main(void)
@@ -392,6 +493,11 @@ int main(void)
 		PROBE(test_busy_after_the_answer),
 		PROBE(test_given_up_while_it_asks),
 		PROBE(test_removed_while_it_asks),
+		PROBE(test_late_and_then_live),
+		PROBE(test_late_and_given_up),
+		PROBE(test_late_to_close),
+		PROBE(test_over_another_device),
+		PROBE(test_over_nothing),
 	};
 
 	log_init(LOG_LEVEL_ERROR);
