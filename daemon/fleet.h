@@ -30,7 +30,7 @@ struct member {
 	struct device *device; /* NULL when WAITING or FAILED, or STARTING and not open yet */
 	/* STARTING: its backend is being opened; ended: it is being closed; or NULL */
 	struct backend_work *work;
-	uint64_t work_after_ns; /* STARTING, without a device or a work: when to open */
+	uint64_t work_after_ns;	  /* STARTING, without a device or a work: when to open */
 	struct ev_timer patience; /* runs while its backend is being opened or closed */
 	struct fleet *fleet;
 	enum member_state state;
@@ -42,6 +42,7 @@ struct member {
 	bool late;			  /* over its deadline: nobody waits for it any more */
 	bool absent;			  /* STARTING: its file is not there, yet perhaps */
 	uint64_t absent_until_ns;	  /* how long to look for it */
+	bool note_owed;			  /* fleet_keep.c: its note could not be written */
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;
 	struct list_node resizes;    /* fleet_resize.c: who waits for the end of one */
@@ -84,6 +85,7 @@ struct fleet {
 	struct backend_work_host work; /* takes the helpers of host */
 	struct ev_timer sweep;
 	struct ev_timer retry;		      /* looks again at members that cannot go on yet */
+	struct ev_timer owed;		      /* fleet_keep.c: writes notes that could not be */
 	void (*changed)(struct fleet *fleet); /* after each sweep: ask settled or empty; or NULL */
 	void *arg;			      /* the owner's */
 };

@@ -477,6 +477,8 @@ static void test_recoveries_cut_short(void **state)
 
 static int adopt_setup(void **state)
 {
+	char words[PATH_WORDS_BYTES];
+
 	setup(state);
 	memset(driver, 0, sizeof(driver));
 	driver_nr = asked_nr = deleted_nr = sweeps_nr = 0;
@@ -484,7 +486,7 @@ static int adopt_setup(void **state)
 	pending = NULL;
 	strcpy(folder, "/tmp/test_adopt.XXXXXX");
 	strcpy(dev_folder, "/tmp/test_adopt_dev.XXXXXX");
-	if (!mkdtemp(folder) || !mkdtemp(dev_folder) || state_open(&notes, folder) < 0)
+	if (!mkdtemp(folder) || !mkdtemp(dev_folder) || state_open(&notes, folder, words) < 0)
 		return -1;
 	ctl = (struct ctl){ 0 };
 	host.ctl = &ctl;
