@@ -200,6 +200,8 @@ static const char *parse_device(struct state_record *r, const json_t *device, ch
 		lines = config_errors_text(&errors);
 		snprintf(words, words_bytes, "%.*s", lines ? (int)strcspn(lines, "\n") : 0,
 			 lines ? lines : "");
+		if (words[0] == '\0')
+			snprintf(words, words_bytes, "it has no device");
 		wrong = words;
 	} else if (strcmp(settings.devices[0]->options.name, r->name) != 0) {
 		wrong = "it contradicts itself";
