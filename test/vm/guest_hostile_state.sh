@@ -100,12 +100,19 @@ back_again() {
 }
 hide() { mv $notes/hid.json "$notes/$1"; }
 unhide() { mv "$notes/$1" $notes/hid.json; }
+# After a failure: a new device, lest the next check waits for the lost one for ever.
+begin_anew() {
+	[ -z "$daemon_pid" ] || crash
+	rm -f "$notes"/*hid* "$notes"/nnn* "$notes/link"
+	start_daemon "$work/none.yaml" && ctl gc --remove 1 && stop_daemon && start_daemon "$work/one.yaml"
+	return 1
+}
 # hidden NAME: the note gets a name that no device can have, as earlier versions could make it.
 hidden() {
 	fill && crash && hide "$1" || return
 	rm -f "$work/read"
 	reader
-	left_alone "$2" && back_again unhide "$1"
+	{ left_alone "$2" && back_again unhide "$1"; } || begin_anew
 }
 ok "a note .NAME.json is not passed over: users wait, memory stays" \
 	hidden .hid.json 'cannot be used.*file="?\.hid\.json"? reason="begins with a dot'
@@ -119,7 +126,7 @@ altered() {
 	rm -f "$work/read"
 	reader
 	# shellcheck disable=SC2086 # words
-	left_alone "$words" && back_again $mend
+	{ left_alone "$words" && back_again $mend; } || begin_anew
 }
 mend="chmod 600 $notes/hid.json"
 ok "a note that others may write is not believed" altered 'reason="others may write to it"' chmod 666 $notes/hid.json
@@ -141,7 +148,7 @@ no_second_one() {
 	sed 's/id: 1, //' "$work/one.yaml" >"$work/other_id.yaml"
 	start_daemon "$work/other_id.yaml" && said '^hid +failed' ctl list &&
 		logged 'another device of this name is still parked' &&
-		reader_waits && back_again bring_note
+		reader_waits && back_again bring_note || begin_anew
 }
 ok "nor replaced by that of a new device of the same name" no_second_one
 given_up() {
