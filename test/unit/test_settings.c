@@ -235,8 +235,8 @@ static void test_wrong_names(void **state)
 	    "f:2:10: name: \"..\" begins with a dot: begin it with a letter or a digit\n");
 	bad("devices:\n" DEVICE("a/b", ""),
 	    "f:2:10: name: \"a/b\" has other characters than letters, digits, '.', '_' and '-'\n");
-	bad("devices:\n" DEVICE("\"a\\nb\"", ""),
-	    "f:2:10: name: \"a\\x0ab\" has other characters than letters, digits, '.', '_' and '-'\n");
+	bad("devices:\n" DEVICE("\"a\\nb\"", ""), "f:2:10: name: \"a\\x0ab\" has other characters "
+						  "than letters, digits, '.', '_' and '-'\n");
 }
 
 static void test_wrong_numbers(void **state)
