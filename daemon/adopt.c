@@ -4,8 +4,9 @@
  *
  * Happy path: ask the driver about each /dev/ublkcN; those with our mark are compared with the
  * notes; what can be recovered is handed to the fleet. Failure modes: the driver does not answer
- * (told; nothing more is asked), a device without a note (told and left alone: ublkctl gc), a note
- * without a device (removed), a dead device (deleted: nothing can be had from it any more).
+ * (told; nothing more is asked), a device without a note (told and left alone: ublkctl gc; memory
+ * that is parked may be its), a note without a device (removed), a dead device (deleted: nothing
+ * can be had from it any more).
  */
 #include "daemon/adopt.h"
 
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/errname.h"
 #include "base/log.h"
@@ -111,6 +113,44 @@ static int add_found(struct adoption *a, struct state_record *r)
 	return 0;
 }
 
+static bool carries_mark(const struct adoption *a, uint64_t mark)
+{
+	for (size_t i = 0; i < a->unnamed_nr; i++)
+		if (a->unnamed[i] == mark)
+			return true;
+	return false;
+}
+
+/* What it holds and where its bytes are is not known; its users may wait for it. */
+static int add_unnamed(struct adoption *a)
+{
+	const struct ublksrv_ctrl_dev_info *info = &question.info;
+	uint64_t *more = reallocarray(a->unnamed, a->unnamed_nr + 1, sizeof(*more));
+
+	if (!more)
+		return -ENOMEM;
+	a->unnamed = more;
+	more[a->unnamed_nr++] = info->ublksrv_flags;
+	/* Served by the daemon that is to hand it over: we would take its rings and leave it. */
+	if (a->look_only && info->ublksrv_pid == getppid()) {
+		log_error("a device that is served has no note", "id=%u cure=\"%s\"", info->dev_id,
+			  "stop the device, or bring its note back");
+		return -EPROTO;
+	}
+	log_warn("a device of ours that no note names is left alone",
+		 "id=%u unreadable_notes=%zu cure=\"%s\"", info->dev_id, a->unreadable_nr,
+		 a->unreadable_nr ? "make its note readable and start ublkd again; ublkctl gc "
+				    "gives the device up"
+				  : "ublkctl gc");
+	return 0;
+}
+
+/* Noted before the driver was asked: nobody can have used what came of it, let alone serve it. */
+static bool is_others(const struct state_record *r)
+{
+	return r->phase == STATE_ADDING && question.info.state == UBLK_S_DEV_LIVE;
+}
+
 static int look_at(struct adoption *a, struct loop *loop, const struct fleet *f, uint32_t dev_id)
 {
 	int ret = ask(loop, UBLK_U_CMD_GET_DEV_INFO, dev_id);
@@ -119,11 +159,8 @@ static int look_at(struct adoption *a, struct loop *loop, const struct fleet *f,
 	if (ret < 0 || !mark_is_of(question.info.ublksrv_flags, f->control))
 		return ret == -ETIMEDOUT ? ret : 0;
 	r = record_of(a, f->control, &question.info);
-	if (!r) {
-		log_warn("a device of ours that no note names is left alone",
-			 "id=%u cure=\"ublkctl gc\"", dev_id);
-		return 0;
-	}
+	if (!r || is_others(r))
+		return add_unnamed(a);
 	if (r->phase != STATE_ADDING && recovery_possible(question.info.flags) &&
 	    question.info.state != UBLK_S_DEV_DEAD) {
 		ret = find_size(loop, r);
@@ -158,12 +195,21 @@ static bool is_found(const struct adoption *a, const struct state_record *r)
 
 static void drop_stale(const struct adoption *a, struct fleet *f)
 {
-	for (size_t i = 0; i < a->record_nr; i++)
-		if (!is_found(a, &a->records[i])) {
-			log_info("a noted device is not in the driver any more", "device=%s",
-				 a->records[i].name);
-			keep_forget(f, a->records[i].name);
+	for (size_t i = 0; i < a->record_nr; i++) {
+		const char *name = a->records[i].name;
+
+		if (is_found(a, &a->records[i]))
+			continue;
+		if (carries_mark(a, mark_of(f->control, name))) {
+			log_warn("the driver has a device of this name, but not of the id that was "
+				 "noted: both are left alone",
+				 "device=%s id=%lld cure=\"ublkctl gc\"", name,
+				 (long long)a->records[i].id);
+			continue;
 		}
+		log_info("a noted device is not in the driver any more", "device=%s", name);
+		keep_forget(f, name);
+	}
 }
 
 static bool is_wanted(const char *parked, void *arg)
@@ -182,9 +228,15 @@ static bool is_wanted(const char *parked, void *arg)
 /* Memory of a device that was removed just before its daemon died. */
 static void drop_memory(struct adoption *a, struct fleet *f)
 {
-	/* What a note that cannot be read stands for is not known. */
-	if (f->park && a->unreadable_nr == 0)
+	if (!f->park)
+		return;
+	/* What a note that cannot be read stands for is not known; nor whose memory is whose. */
+	if (a->unreadable_nr == 0 && a->unnamed_nr == 0)
 		park_prune(f->park, is_wanted, a);
+	else if (park_nr(f->park) > a->found_nr)
+		log_warn("parked memory is kept, since it is not known whose it is",
+			 "unreadable_notes=%zu devices_without_note=%zu", a->unreadable_nr,
+			 a->unnamed_nr);
 }
 
 static int compare(struct adoption *a, struct loop *loop, struct fleet *f)
@@ -208,6 +260,8 @@ int adoption_find(struct adoption *a, struct loop *loop, struct fleet *f, bool l
 	int ret;
 
 	*a = (struct adoption){ .look_only = look_only };
+	if (!look_only)
+		state_clean(f->state);
 	ret = state_load(f->state, &a->records, &a->record_nr, &a->unreadable_nr);
 	if (ret == 0 && look_only && a->unreadable_nr > 0)
 		ret = -EPROTO;
@@ -234,5 +288,6 @@ void adoption_free(struct adoption *a)
 {
 	state_free(a->records, a->record_nr);
 	free(a->found);
+	free(a->unnamed);
 	*a = (struct adoption){ 0 };
 }

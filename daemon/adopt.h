@@ -15,6 +15,8 @@ struct adopted {
 struct adoption {
 	struct state_record *records;
 	size_t record_nr, unreadable_nr;
+	uint64_t *unnamed; /* marks of devices of ours that no note names */
+	size_t unnamed_nr;
 	bool look_only;
 	struct adopted *found; /* of these records, what the driver still has and can recover */
 	size_t found_nr;
@@ -22,10 +24,12 @@ struct adoption {
 
 /*
  * Compares the notes with what the driver has. Deletes from the driver what is named by a note and
- * cannot be recovered, and notes of what is not there; tells of what no note names. The caller
- * holds the lock of the control socket. look_only: their daemon lives and will hand them over;
- * nothing is deleted or removed, and a note that cannot be used is an error. Returns 0 or -errno,
- * logged; free it in every case.
+ * cannot be recovered, and notes of what is not there; tells of what no note names. As long as
+ * there is such a device, or a note that cannot be used, no parked memory is dropped: its owner is
+ * not known. The caller holds the lock of the control socket. look_only: their daemon, our parent,
+ * lives and will hand them over; nothing is deleted or removed, and a note that cannot be used, or
+ * a device of that daemon that no note names, is an error. Returns 0 or -errno, logged; free it in
+ * every case.
  */
 int adoption_find(struct adoption *a, struct loop *loop, struct fleet *f, bool look_only);
 

@@ -38,6 +38,12 @@ void client_no_connection(const char *path, int err, char *ret_text, size_t byte
 	case EPERM:
 		snprintf(ret_text, bytes, "no permission for %s: run as root, as ublkd does", path);
 		break;
+	case EKEYREJECTED:
+		snprintf(ret_text, bytes,
+			 "%s is served by a process of another user than root: not asked; see who "
+			 "made that socket",
+			 path);
+		break;
 	case EAGAIN:
 		snprintf(ret_text, bytes, "ublkd at %s does not answer; is it stopped or stuck?",
 			 path);
@@ -55,12 +61,21 @@ static void tell_no_connection(const char *path, int err)
 	fprintf(stderr, "ublkctl: %s\n", text);
 }
 
+bool client_may_ask(int fd)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
+	       (peer.uid == 0 || peer.uid == geteuid());
+}
+
 /* Returns an fd or -errno. */
 static int connect_to(const char *path, int seconds)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	struct timeval limit = { .tv_sec = CLIENT_SECONDS }, answer = { .tv_sec = seconds };
-	int fd;
+	int fd, ret = 0;
 
 	if (strlen(path) >= sizeof(addr.sun_path))
 		return -ENAMETOOLONG;
@@ -71,13 +86,14 @@ static int connect_to(const char *path, int seconds)
 	/* SNDTIMEO is connect's limit too, unix(7). */
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &answer, sizeof(answer));
-	if (connect(fd, (void *)&addr, sizeof(addr)) < 0) {
-		int ret = -errno;
-
-		close(fd);
-		return ret;
-	}
-	return fd;
+	if (connect(fd, (void *)&addr, sizeof(addr)) < 0)
+		ret = -errno;
+	else if (!client_may_ask(fd))
+		ret = -EKEYREJECTED;
+	if (ret == 0)
+		return fd;
+	close(fd);
+	return ret;
 }
 
 static int send_line(int fd, const char *text)

@@ -3,6 +3,7 @@
 #define DAEMON_CLIENT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "daemon/exit_code.h"
@@ -16,7 +17,14 @@
  */
 enum exit_code client_ask(const char *socket_path, json_t *request, int seconds, json_t **ret_data);
 
-/* Why nobody answers at path, in words with the cure; err is what connect or recv said. */
+/*
+ * Whether root or our own user serves the other end of a connection: a socket in a folder that
+ * others may write could be anybody's, and what is asked tells of configurations.
+ */
+bool client_may_ask(int fd);
+
+/* Why nobody answers at path, in words with the cure; err is what connect or recv said,
+ * or EKEYREJECTED after client_may_ask. */
 #define CLIENT_TEXT_BYTES 512
 void client_no_connection(const char *path, int err, char *ret_text, size_t bytes);
 

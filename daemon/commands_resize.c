@@ -3,7 +3,8 @@
  *
  * Happy path: the size is read ("20GiB", "+1GiB", none for the backend's own growth) ->
  * fleet_resize
- * -> its end is the answer. Failure modes: what is refused is answered at once; a backend that
+ * -> its end is the answer. Failure modes: what is refused is answered at once, also that the new
+ * size could not be noted, before anything has changed; a backend that
  * keeps a shrink waiting: after the deadline the answer says so, and the device goes on; the client
  * goes away: it is forgotten.
  */
@@ -15,6 +16,7 @@
 #include "base/util.h"
 #include "config/option.h"
 #include "daemon/commands_internal.h"
+#include "daemon/fleet_keep.h"
 
 struct resize_wait {
 	struct commands_pending pending;
@@ -44,13 +46,27 @@ static void cancel(struct commands_pending *pending)
 	free_wait(container_of(pending, struct resize_wait, pending));
 }
 
+/* It is no success, and it is not undone either: users may have seen the new size. */
+static void refuse_unnoted(struct resize_wait *w, uint64_t bytes)
+{
+	char words[DEVICE_ERROR_BYTES];
+
+	snprintf(words, sizeof(words),
+		 "has its new size, %llu bytes, but that cannot be noted in %s (see the log); it "
+		 "is tried again",
+		 (unsigned long long)bytes, w->commands->fleet->state->path);
+	commands_refuse(w->client, words, NULL);
+}
+
 static void on_end(struct fleet_watch *watch, enum fleet_outcome outcome, const char *words)
 {
 	struct resize_wait *w = container_of(watch, struct resize_wait, watch);
 	struct device_resized r;
 
 	device_resized(w->member->device, &r);
-	if (outcome == FLEET_RESIZED)
+	if (outcome == FLEET_RESIZED && keep_is_owed(w->member))
+		refuse_unnoted(w, r.to_bytes);
+	else if (outcome == FLEET_RESIZED)
 		commands_answer(w->client, answer_of(w->member->settings->options.name,
 						     r.from_bytes, r.to_bytes, words));
 	else
@@ -102,9 +118,14 @@ static bool read_size(const struct member *m, const char *text, uint64_t *ret_by
 static void begin(struct resize_wait *w, uint64_t size_bytes, bool force)
 {
 	char error[DEVICE_ERROR_BYTES] = "";
-	int ret = fleet_resize(w->member, size_bytes, force, error, sizeof(error));
 	uint64_t is_bytes = size_of(w->member);
+	int ret = 0;
 
+	/* While nothing has changed yet. */
+	if (w->member->state == MEMBER_LIVE)
+		ret = keep_before_change(w->commands->fleet, w->member, error, sizeof(error));
+	if (ret == 0)
+		ret = fleet_resize(w->member, size_bytes, force, error, sizeof(error));
 	if (ret == 0) {
 		wait_for(w);
 		return;

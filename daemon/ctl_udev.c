@@ -3,9 +3,9 @@
  * this id. Asks no daemon: one that waits for udev would wait for us.
  *
  * Happy path: one folder is listed, each file in it is read once. Failure modes: what is no state
- * file (another name, another type, too long, no JSON, another version) is passed over: udev must
- * get an answer. A name is printed only when it has no other characters than the configuration
- * allows: it becomes a path in /dev.
+ * file (another name, another type, too long, no JSON, another version, another user's) is passed
+ * over: udev must get an answer. A name is printed only when it has no other characters than the
+ * configuration allows: it becomes a path in /dev.
  */
 #include "daemon/ctl_udev.h"
 
@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "daemon/path.h"
 #include "daemon/settings.h"
 
 #define FILE_BYTES_MAX MIB(1)
@@ -42,15 +43,13 @@ static long long node_id(const char *node)
 	return errno || *end ? -1 : id;
 }
 
-/* The file must be called after its device: so is "." out of the question, and "..". */
+/* The file must be called after its device. */
 static bool is_name_of(const char *name, const char *file)
 {
 	size_t len = strlen(name);
 
-	return len > 0 && len <= SETTINGS_NAME_MAX &&
-	       name[strspn(name, SETTINGS_NAME_CHARACTERS)] == '\0' && strcmp(name, ".") != 0 &&
-	       strcmp(name, "..") != 0 && strncmp(file, name, len) == 0 &&
-	       strcmp(file + len, SUFFIX) == 0;
+	return len <= SETTINGS_NAME_MAX && !settings_name_wrong(name) &&
+	       strncmp(file, name, len) == 0 && strcmp(file + len, SUFFIX) == 0;
 }
 
 /* Of a device that has its number: one that is only being added does not know it yet. */
@@ -63,7 +62,7 @@ static bool has_id(const json_t *state, long long id)
 	       json_integer_value(number) == id;
 }
 
-/* NULL: not a regular file of a reasonable size, or no JSON. */
+/* NULL: not a regular file of our own of a reasonable size, or no JSON. */
 static json_t *load(int dir_fd, const char *file)
 {
 	int fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -72,7 +71,7 @@ static json_t *load(int dir_fd, const char *file)
 
 	if (fd < 0)
 		return NULL;
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= (off_t)FILE_BYTES_MAX)
+	if (fstat(fd, &st) == 0 && !path_file_not_own(&st) && st.st_size <= (off_t)FILE_BYTES_MAX)
 		state = json_loadfd(fd, 0, NULL);
 	close(fd);
 	return state;
@@ -99,10 +98,22 @@ static bool has_suffix(const char *file)
 	return len > suffix_len && strcmp(file + len - suffix_len, SUFFIX) == 0;
 }
 
+/* NULL: there is none, or it is not our own. */
+static DIR *open_folder(const char *state_dir)
+{
+	char words[PATH_WORDS_BYTES];
+	int fd = path_open_own_folder(state_dir, O_RDONLY, words);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (fd >= 0 && !dir)
+		close(fd);
+	return dir;
+}
+
 enum exit_code ctl_udev_name(const char *node, const char *state_dir)
 {
 	long long id = node_id(node);
-	DIR *dir = id < 0 ? NULL : opendir(state_dir);
+	DIR *dir = id < 0 ? NULL : open_folder(state_dir);
 	struct dirent *entry;
 	bool found = false;
 

@@ -356,17 +356,20 @@ static int threads_start(struct daemon *d)
 
 static int state_folder(struct daemon *d)
 {
-	char path[256];
+	char path[256], words[PATH_WORDS_BYTES];
 	int ret;
 
 	state_path(&d->settings.daemon, path);
-	/* First: the descriptors it takes in must not be closed or used by anybody else. */
-	ret = park_open(&d->park, path);
-	if (ret == 0)
-		ret = state_open(&d->state, path);
+	ret = state_open(&d->state, path, words);
+	if (ret < 0) {
+		log_error("cannot use the state folder", "path=\"%s\" error=%s reason=\"%s\"", path,
+			  errname(ret), words);
+		return ret;
+	}
+	/* Early: the descriptors it takes in must not be closed or used by anybody else. */
+	ret = park_open(&d->park, d->state.path);
 	if (ret < 0)
-		log_error("cannot open the state folder", "path=\"%s\" error=%s", path,
-			  errname(ret));
+		log_error("cannot take in parked memory", "error=%s", errname(ret));
 	return ret;
 }
 
@@ -543,8 +546,14 @@ static bool stand_by(struct daemon *d)
 {
 	if (!standby_is(&d->standby))
 		return true;
-	return adoption_find(&d->adoption, &d->loop, &d->fleet, true) == 0 &&
-	       standby_say(&d->standby, "ready %s", UBLKD_VERSION) &&
+	if (adoption_find(&d->adoption, &d->loop, &d->fleet, true) < 0) {
+		standby_say(&d->standby,
+			    "failed the notes of the devices in %s cannot be used; "
+			    "the log says why",
+			    d->state.path);
+		return false;
+	}
+	return standby_say(&d->standby, "ready %s %zu", UBLKD_VERSION, d->adoption.found_nr) &&
 	       standby_wait_for_go(&d->standby);
 }
 

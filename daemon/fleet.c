@@ -507,6 +507,7 @@ void fleet_init(struct fleet *f, struct ev_loop *ev, struct device_host *host,
 	f->work = (struct backend_work_host){ .helpers = host->helpers,
 					      .ended = on_work_ended,
 					      .arg = f };
+	keep_init(f);
 	host->event = on_event;
 	host->added = keep_added;
 	host->arg = f;
@@ -516,6 +517,7 @@ void fleet_fini(struct fleet *f)
 {
 	ev_timer_stop(f->ev, &f->sweep);
 	ev_timer_stop(f->ev, &f->retry);
+	keep_fini(f);
 	list_for_each_safe (node, next, &f->members) {
 		struct member *m = list_entry(node, struct member, node);
 

@@ -42,6 +42,7 @@ struct member {
 	bool late;			  /* over its deadline: nobody waits for it any more */
 	bool absent;			  /* STARTING: its file is not there, yet perhaps */
 	uint64_t absent_until_ns;	  /* how long to look for it */
+	bool note_owed;			  /* fleet_keep.c: its note could not be written */
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;
 	struct list_node resizes;    /* fleet_resize.c: who waits for the end of one */
@@ -88,6 +89,7 @@ struct fleet {
 	struct backend_work_host work; /* takes the helpers of host */
 	struct ev_timer sweep;
 	struct ev_timer retry;		      /* looks again at members that cannot go on yet */
+	struct ev_timer owed;		      /* fleet_keep.c: writes notes that could not be */
 	void (*changed)(struct fleet *fleet); /* after each sweep: ask settled or empty; or NULL */
 	void *arg;			      /* the owner's */
 };

@@ -3,8 +3,10 @@
  *
  * Happy path: ADDING before the driver knows the device, SERVING with its id before anybody can use
  * it, nothing when it is gone. Failure modes: a note that cannot be written keeps the device from
- * starting, since it could not be adopted; later ones are only told, for the device serves already.
- * So does one that cannot be read: what it tells about the driver would be lost.
+ * starting, since it could not be adopted; later ones are told and tried again, for the device
+ * serves already. One that cannot be read keeps it from starting too: what it tells about the
+ * driver would be lost. So does memory that is parked under its name: it may be all that is left of
+ * another.
  */
 #include "daemon/fleet_keep.h"
 
@@ -14,8 +16,12 @@
 
 #include "base/errname.h"
 #include "base/log.h"
+#include "base/util.h"
 #include "daemon/adopt_sweep.h"
 #include "daemon/park.h"
+
+/* Between two tries to write a note that could not be written. */
+#define OWED_SECONDS 2.
 
 void keep_park_name(char name[static 64], const char *device)
 {
@@ -41,10 +47,20 @@ int keep_adding(struct fleet *f, const struct member *m, char *error, size_t err
 {
 	struct state_record record = { .phase = STATE_ADDING, .id = -1 };
 	const char *name = m->settings->options.name;
+	char parked[64];
 	int ret;
 
 	if (!f->state)
 		return 0;
+	keep_park_name(parked, name);
+	/* What is dropped with its device is here no more: this is of one that was not adopted. */
+	if (f->park && park_find(f->park, parked) >= 0) {
+		snprintf(error, error_bytes,
+			 "memory of another device of this name is still parked (see the log of "
+			 "the start): remove that device with ublkctl gc and start ublkd again, or "
+			 "take another name");
+		return -EEXIST;
+	}
 	ret = state_check(f->state, name);
 	if (ret == -EEXIST) {
 		snprintf(error, error_bytes,
@@ -96,13 +112,56 @@ int keep_added(struct device *device, void *fleet, char *error, size_t error_byt
 	return ret < 0 ? fail(f, ret, error, error_bytes) : 0;
 }
 
+int keep_before_change(struct fleet *f, struct member *m, char *error, size_t error_bytes)
+{
+	int ret = f->state ? note_serving(f, m, m->device) : 0;
+
+	return ret < 0 ? fail(f, ret, error, error_bytes) : 0;
+}
+
 void keep_serving(struct fleet *f, struct member *m)
 {
 	int ret = f->state ? note_serving(f, m, m->device) : 0;
 
-	if (ret < 0)
-		log_error("cannot note that a device is served", "device=%s folder=\"%s\" error=%s",
-			  m->settings->options.name, f->state->path, errname(ret));
+	m->note_owed = ret < 0;
+	if (ret == 0)
+		return;
+	log_error("cannot note that a device is served; it is tried again",
+		  "device=%s folder=\"%s\" error=%s", m->settings->options.name, f->state->path,
+		  errname(ret));
+	if (!ev_is_active(&f->owed))
+		ev_timer_again(f->ev, &f->owed);
+}
+
+static void on_owed(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	struct fleet *f = container_of(w, struct fleet, owed);
+	bool any = false;
+
+	(void)events;
+	list_for_each (node, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (!m->note_owed || m->state != MEMBER_LIVE)
+			continue;
+		m->note_owed = note_serving(f, m, m->device) < 0;
+		any |= m->note_owed;
+		if (!m->note_owed)
+			log_info("the note of a device is written now", "device=%s",
+				 m->settings->options.name);
+	}
+	if (!any)
+		ev_timer_stop(ev, w);
+}
+
+void keep_init(struct fleet *f)
+{
+	ev_timer_init(&f->owed, on_owed, 0., OWED_SECONDS);
+}
+
+void keep_fini(struct fleet *f)
+{
+	ev_timer_stop(f->ev, &f->owed);
 }
 
 void keep_recovering(struct fleet *f, const struct member *m)

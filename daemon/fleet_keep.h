@@ -27,8 +27,25 @@ int keep_adding(struct fleet *f, const struct member *m, char *error, size_t err
 /* device_host.added: it has its id, and nobody uses it yet. Also parks its memory. */
 int keep_added(struct device *device, void *fleet, char *error, size_t error_bytes);
 
-/* It is LIVE, or its size has changed. Failures are logged. */
+/*
+ * Before a command changes what stands in the note of a live device: whether there is room for a
+ * note. Returns 0, or -errno with words.
+ */
+int keep_before_change(struct fleet *f, struct member *m, char *error, size_t error_bytes);
+
+/*
+ * It is LIVE, or its size has changed. What cannot be written now is logged, and written later:
+ * until then keep_is_owed. The device serves meanwhile; of its size after a crash the driver tells.
+ */
 void keep_serving(struct fleet *f, struct member *m);
+static inline bool keep_is_owed(const struct member *m)
+{
+	return m->note_owed;
+}
+
+/* With the fleet: the timer for what is owed. */
+void keep_init(struct fleet *f);
+void keep_fini(struct fleet *f);
 
 /* Before the driver is asked for a recovery. Failures are logged. */
 void keep_recovering(struct fleet *f, const struct member *m);

@@ -3,7 +3,8 @@
  *
  * Happy path: connect -> a request, a reply -> close. A put that finds nobody listening binds the
  * socket, starts ublkd-keeper with it and a first connection, and sends the request there.
- * Failure modes: the socket of a keeper that died refuses connections and is replaced; a keeper
+ * Failure modes: a folder, or a keeper, of another user is not trusted (-EPERM); the socket of a
+ * keeper that died refuses connections and is replaced; a keeper
  * that does not answer in time is an error, not a reason to start another, which would take the
  * socket's name and with it what the first one holds.
  */
@@ -33,10 +34,11 @@
 /* By way of the folder's descriptor, or a long path would not fit into sun_path. */
 static int folder_open(const char *state_dir, struct sockaddr_un *ret_addr)
 {
-	int folder = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char words[PATH_WORDS_BYTES];
+	int folder = path_open_own_folder(state_dir, O_PATH, words);
 
 	if (folder < 0)
-		return -errno;
+		return folder;
 	*ret_addr = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	snprintf(ret_addr->sun_path, sizeof(ret_addr->sun_path), "/proc/self/fd/%d/%s", folder,
 		 KEEPER_SOCKET);
@@ -87,7 +89,8 @@ static int link_open(const char *state_dir)
 /* What is held no more needs no keeper: it ends when we hang up, and its socket goes before. */
 static void remove_socket(const char *state_dir)
 {
-	int folder = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char words[PATH_WORDS_BYTES];
+	int folder = path_open_own_folder(state_dir, O_PATH, words);
 
 	if (folder < 0)
 		return;

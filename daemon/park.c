@@ -154,7 +154,8 @@ static const char *cure(int err)
 	case -EPROTO:
 		return "ublkd-keeper is of another version: remove the mem devices, or reboot";
 	case -EPERM:
-		return "the keeper's socket in state_dir belongs to another user: remove it";
+		return "state_dir, or the keeper's socket in it, is not ublkd's own: see who made "
+		       "it, and remove it";
 	case -EMFILE:
 	case -ENOSPC:
 		return "raise the limit of open files (LimitNOFILE)";

@@ -240,16 +240,45 @@ void process_program(const char *argv0, char path[static PATH_MAX])
 	path[len > 0 ? len : 0] = '\0';
 }
 
-static int lock_file(const char *path)
+/*
+ * What another user has put there is neither followed, nor written to, nor waited for: whoever can
+ * open the file can hold its lock.
+ */
+static int open_lock(const char *path)
 {
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int ret;
+	int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, fd;
+	const char *wrong;
+	struct stat st;
 
+	/* Another daemon may make it at this moment. */
+	do {
+		fd = open(path, flags);
+		if (fd < 0 && errno == ENOENT)
+			fd = open(path, flags | O_CREAT | O_EXCL, 0600);
+	} while (fd < 0 && errno == EEXIST);
 	if (fd < 0) {
-		ret = -errno;
-		log_error("cannot open the lock", "path=\"%s\" error=%s", path, errname(ret));
+		int ret = -errno;
+
+		log_error("cannot open the lock", "path=\"%s\" error=%s%s", path, errname(ret),
+			  ret == -ELOOP ? " reason=\"it is a symlink: remove it\"" : "");
 		return ret;
 	}
+	wrong = fstat(fd, &st) < 0 ? errname(errno) : path_file_not_own(&st);
+	if (!wrong)
+		return fd;
+	log_error("the lock is not ublkd's own: see who made it, and remove it",
+		  "path=\"%s\" reason=\"%s\" uid=%u", path, wrong, (unsigned)st.st_uid);
+	close(fd);
+	return -EPERM;
+}
+
+static int lock_file(const char *path)
+{
+	int fd = open_lock(path);
+	int ret;
+
+	if (fd < 0)
+		return fd;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		ret = -errno;
 		log_holder(fd, path);
@@ -262,12 +291,12 @@ static int lock_file(const char *path)
 
 int process_lock(const char *control_path)
 {
-	char path[128];
-	int ret = path_make_parent(control_path, 0755);
+	char path[128], words[PATH_WORDS_BYTES];
+	int ret = path_make_parent(control_path, 0755, words);
 
 	if (ret < 0) {
-		log_error("cannot make the folder of the control socket", "path=\"%s\" error=%s",
-			  control_path, errname(ret));
+		log_error("cannot use the folder of the control socket",
+			  "path=\"%s\" reason=\"%s\"", control_path, words);
 		return ret;
 	}
 	/* The file stays when we end: removing it could remove that of a daemon starting now. */

@@ -124,7 +124,8 @@ const struct option settings_device_options[] = {
 	  .max = SETTINGS_NAME_MAX,
 	  .flags = OPTION_REQUIRED,
 	  .help = "How the device is called in commands and logs: letters, digits, dot, "
-		  "underscore and dash. No two devices share a name." },
+		  "underscore and dash, with no dot at its beginning. No two devices share a "
+		  "name." },
 	{ .name = "id",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct device_options, id),
@@ -226,18 +227,23 @@ static bool is_given(const struct yaml_node *map, const char *key)
 	return value && !yaml_is_null(value);
 }
 
+const char *settings_name_wrong(const char *name)
+{
+	/* It becomes the name of files: its note, its symlink in /dev/ublkd. */
+	if (name[0] == '.' || name[0] == '\0')
+		return "begins with a dot: begin it with a letter or a digit";
+	if (name[strspn(name, SETTINGS_NAME_CHARACTERS)])
+		return "has other characters than letters, digits, '.', '_' and '-'";
+	return NULL;
+}
+
 static void check_name(const struct device_settings *d, struct config_errors *e)
 {
 	const char *name = d->options.name;
+	const char *wrong = name && name[0] ? settings_name_wrong(name) : NULL;
 
-	for (const char *c = name; c && *c; c++)
-		if (!strchr(SETTINGS_NAME_CHARACTERS, *c)) {
-			config_errors_add(e, d->pos,
-					  "name: \"%s\" has other characters than letters, "
-					  "digits, '.', '_' and '-'",
-					  name);
-			return;
-		}
+	if (wrong)
+		config_errors_add(e, d->pos, "name: \"%s\" %s", name, wrong);
 }
 
 static void check_numbers(const struct device_settings *d, const struct yaml_node *map,

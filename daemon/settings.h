@@ -66,6 +66,9 @@ struct settings {
 	size_t device_nr;
 };
 
+/* Of what is not empty: NULL, or what keeps a device from having this name, as "has ...". */
+const char *settings_name_wrong(const char *name);
+
 /*
  * Reads a whole configuration file. Returns 0, or -EINVAL (or another -errno) with every error of
  * the file in e. The caller frees *s in every case.

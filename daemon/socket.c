@@ -272,6 +272,9 @@ static int remove_stale(const char *path)
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISSOCK(st.st_mode))
 		return -EEXIST;
+	/* Of somebody who serves it, or waits for ublkctl to come to him. */
+	if (st.st_uid != geteuid())
+		return -EPERM;
 	return unlink(path) < 0 ? -errno : 0;
 }
 
@@ -332,7 +335,10 @@ int socket_bind(struct socket_server *s, struct ev_loop *ev, const char *path)
 		return 0;
 	}
 	log_error("cannot make the control socket", "path=\"%s\" error=%s reason=\"%s\"", path,
-		  errname(ret), ret == -EEXIST ? "there is something that is no socket" : "");
+		  errname(ret),
+		  ret == -EEXIST  ? "there is something that is no socket"
+		  : ret == -EPERM ? "there is a socket of another user: remove it"
+				  : "");
 	free(s->path);
 	s->path = NULL;
 	return ret;

@@ -62,9 +62,9 @@ struct socket_server {
 };
 
 /*
- * Makes the socket at path, mode 0600; removes a stale one there. The caller holds the lock that
- * says nobody else serves it. Until socket_listen, who connects is refused. Returns 0 or -errno,
- * logged. Set request, cancel and arg before.
+ * Makes the socket at path, mode 0600; removes a stale one of ours there. The caller holds the lock
+ * that says nobody else serves it. Until socket_listen, who connects is refused. Returns 0 or
+ * -errno, logged. Set request, cancel and arg before.
  */
 int socket_bind(struct socket_server *s, struct ev_loop *ev, const char *path);
 

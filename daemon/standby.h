@@ -2,8 +2,8 @@
  * The new program's side of an upgrade: made by the old one (successor.h), it gets ready while that
  * serves, and adopts its devices. Main thread.
  *
- * Messages, one per packet. To the old one: "ready VERSION", then "done NR" or "failed WORDS". From
- * it: "go".
+ * Messages, one per packet. To the old one: "ready VERSION NR" (devices of which it has found
+ * notes; programs of before say "ready VERSION"), then "done NR"; or "failed WORDS". From it: "go".
  */
 #ifndef DAEMON_STANDBY_H
 #define DAEMON_STANDBY_H

@@ -4,7 +4,7 @@
  * Happy path: state_write makes NAME.json.new, syncs and renames it, so that NAME.json is always
  * whole; state_load reads them all at the next start. Failure modes: no room or no rights (an
  * errno: the device does not start, since it could not be adopted after a crash); a file of a newer
- * program, a damaged one: told, left alone.
+ * program, a damaged one, one that another user could have written: told, left alone.
  */
 #include "daemon/state.h"
 
@@ -24,6 +24,7 @@
 
 #define STATE_VERSION 1
 #define STATE_SUFFIX ".json"
+#define STATE_TEMPORARY STATE_SUFFIX ".new" /* no note ends so */
 #define STATE_FILE_BYTES_MAX (4u << 20)
 
 static const char *const phase_names[] = {
@@ -40,17 +41,30 @@ void state_path(const struct daemon_settings *settings, char path[static 256])
 		snprintf(path, 256, "%s.state", settings->control);
 }
 
-int state_open(struct state *s, const char *path)
+int state_open(struct state *s, const char *path, char words[static PATH_WORDS_BYTES])
 {
-	int ret = path_make_parent(path, 0755);
+	size_t len = strlen(path);
+	char folder[sizeof(s->path)];
+	int ret;
 
-	if (ret == 0 && mkdir(path, 0700) < 0 && errno != EEXIST)
-		ret = -errno;
+	/* With a slash behind it a symlink would be followed. */
+	while (len > 1 && path[len - 1] == '/')
+		len--;
+	snprintf(folder, sizeof(folder), "%.*s", (int)len, path);
+	ret = path_make_parent(folder, 0755, words);
 	if (ret < 0)
 		return ret;
-	snprintf(s->path, sizeof(s->path), "%s", path);
-	s->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return s->fd < 0 ? -errno : 0;
+	if (mkdir(folder, 0700) < 0 && errno != EEXIST) {
+		ret = -errno;
+		snprintf(words, PATH_WORDS_BYTES, "%s: %s", folder, errname(ret));
+		return ret;
+	}
+	ret = path_open_own_folder(folder, O_RDONLY, words);
+	if (ret < 0)
+		return ret;
+	s->fd = ret;
+	strcpy(s->path, folder);
+	return 0;
 }
 
 void state_close(struct state *s)
@@ -90,15 +104,20 @@ static int write_all(int fd, const char *text, size_t bytes)
 	return fsync(fd) < 0 ? -errno : 0;
 }
 
+/* Whatever had the name is not written to, and what could not be completed does not stay. */
 static int write_file(const struct state *s, const char *name, const char *text)
 {
-	int fd = openat(s->fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int ret;
+	int fd, ret;
 
+	if (unlinkat(s->fd, name, 0) < 0 && errno != ENOENT)
+		return -errno;
+	fd = openat(s->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
 	ret = write_all(fd, text, strlen(text));
 	close(fd);
+	if (ret < 0)
+		unlinkat(s->fd, name, 0);
 	return ret;
 }
 
@@ -111,11 +130,13 @@ int state_write(const struct state *s, const struct state_record *record)
 
 	json_decref(json);
 	file_name(name, record->name, STATE_SUFFIX);
-	file_name(temporary, record->name, STATE_SUFFIX ".new");
+	file_name(temporary, record->name, STATE_TEMPORARY);
 	if (text)
 		ret = write_file(s, temporary, text);
-	if (ret == 0 && renameat(s->fd, temporary, s->fd, name) < 0)
+	if (ret == 0 && renameat(s->fd, temporary, s->fd, name) < 0) {
 		ret = -errno;
+		unlinkat(s->fd, temporary, 0);
+	}
 	if (ret == 0 && fsync(s->fd) < 0)
 		ret = -errno;
 	free(text);
@@ -137,12 +158,19 @@ void state_remove(const struct state *s, const char *device)
 static json_t *read_json(const struct state *s, const char *name, json_error_t *error)
 {
 	int fd = openat(s->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	struct stat stat;
+	const char *wrong = NULL;
 	json_t *json = NULL;
+	struct stat stat;
 
-	snprintf(error->text, sizeof(error->text), "it cannot be read");
-	if (fd >= 0 && fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) &&
-	    stat.st_size <= STATE_FILE_BYTES_MAX)
+	if (fd < 0 || fstat(fd, &stat) < 0)
+		wrong = errno == ELOOP ? "it is a symlink" : errname(errno);
+	else if (stat.st_size > STATE_FILE_BYTES_MAX)
+		wrong = "it is too large for a note";
+	else
+		wrong = path_file_not_own(&stat);
+	if (wrong)
+		snprintf(error->text, sizeof(error->text), "%s", wrong);
+	else
 		json = json_loadfd(fd, JSON_REJECT_DUPLICATES, error);
 	if (fd >= 0)
 		close(fd);
@@ -172,6 +200,8 @@ static const char *parse_device(struct state_record *r, const json_t *device, ch
 		lines = config_errors_text(&errors);
 		snprintf(words, words_bytes, "%.*s", lines ? (int)strcspn(lines, "\n") : 0,
 			 lines ? lines : "");
+		if (words[0] == '\0')
+			snprintf(words, words_bytes, "it has no device");
 		wrong = words;
 	} else if (strcmp(settings.devices[0]->options.name, r->name) != 0) {
 		wrong = "it contradicts itself";
@@ -212,19 +242,31 @@ static const char *parse(struct state_record *r, json_t *json, char *words, size
 	return parse_device(r, device, words, words_bytes);
 }
 
+/* NAME.json: NAME, in r; or NULL, or what is wrong with it. */
+static const char *parse_name(struct state_record *r, const char *file)
+{
+	size_t len = strlen(file) - strlen(STATE_SUFFIX);
+
+	if (len > SETTINGS_NAME_MAX)
+		return "no device can have so long a name";
+	snprintf(r->name, sizeof(r->name), "%.*s", (int)len, file);
+	return settings_name_wrong(r->name);
+}
+
 /* Returns true when the record can be used. */
 static bool load_file(const struct state *s, const char *file, struct state_record *r)
 {
 	char words[256];
 	json_error_t error;
-	json_t *json = read_json(s, file, &error);
-	const char *wrong = error.text;
+	json_t *json = NULL;
+	const char *wrong;
 
 	*r = (struct state_record){ .id = -1 };
-	snprintf(r->name, sizeof(r->name), "%.*s", (int)(strlen(file) - strlen(STATE_SUFFIX)),
-		 file);
-	if (json)
-		wrong = parse(r, json, words, sizeof(words));
+	wrong = parse_name(r, file);
+	if (!wrong) {
+		json = read_json(s, file, &error);
+		wrong = json ? parse(r, json, words, sizeof(words)) : error.text;
+	}
 	if (wrong)
 		log_error("a state file cannot be used and is left alone",
 			  "folder=\"%s\" file=\"%s\" reason=\"%s\"", s->path, file, wrong);
@@ -246,12 +288,22 @@ int state_check(const struct state *s, const char *device)
 	return usable ? 0 : -EEXIST;
 }
 
-static bool is_state_file(const char *name)
+static bool ends_with(const char *name, const char *suffix)
 {
-	size_t len = strlen(name), suffix = strlen(STATE_SUFFIX);
+	size_t len = strlen(name), suffix_len = strlen(suffix);
 
-	return name[0] != '.' && len > suffix && len - suffix <= SETTINGS_NAME_MAX &&
-	       strcmp(name + len - suffix, STATE_SUFFIX) == 0;
+	return len >= suffix_len && strcmp(name + len - suffix_len, suffix) == 0;
+}
+
+/* Of its own, since a position in a folder belongs to the open file. */
+static DIR *open_folder(const struct state *s)
+{
+	int fd = openat(s->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (fd >= 0 && !dir)
+		close(fd);
+	return dir;
 }
 
 static int load_all(const struct state *s, DIR *dir, struct state_record **ret_records,
@@ -262,7 +314,7 @@ static int load_all(const struct state *s, DIR *dir, struct state_record **ret_r
 	size_t nr = 0;
 
 	while ((entry = readdir(dir))) {
-		if (!is_state_file(entry->d_name))
+		if (!ends_with(entry->d_name, STATE_SUFFIX))
 			continue;
 		more = realloc(records, (nr + 1) * sizeof(*records));
 		if (!more) {
@@ -283,7 +335,7 @@ static int load_all(const struct state *s, DIR *dir, struct state_record **ret_r
 int state_load(const struct state *s, struct state_record **ret_records, size_t *ret_nr,
 	       size_t *ret_unreadable)
 {
-	DIR *dir = opendir(s->path);
+	DIR *dir = open_folder(s);
 	int ret;
 
 	*ret_unreadable = 0;
@@ -292,6 +344,24 @@ int state_load(const struct state *s, struct state_record **ret_records, size_t 
 	ret = load_all(s, dir, ret_records, ret_nr, ret_unreadable);
 	closedir(dir);
 	return ret;
+}
+
+void state_clean(const struct state *s)
+{
+	DIR *dir = open_folder(s);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		if (!ends_with(entry->d_name, STATE_TEMPORARY))
+			continue;
+		log_warn("removing a note that was never completed", "folder=\"%s\" file=\"%s\"",
+			 s->path, entry->d_name);
+		if (unlinkat(s->fd, entry->d_name, 0) < 0)
+			log_warn("cannot remove a state file", "folder=\"%s\" file=\"%s\" error=%s",
+				 s->path, entry->d_name, errname(errno));
+	}
+	if (dir)
+		closedir(dir);
 }
 
 struct device_settings *state_take(struct state_record *record)

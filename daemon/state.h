@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "backends/backend.h"
+#include "daemon/path.h"
 #include "daemon/settings.h"
 
 enum state_phase {
@@ -36,8 +37,11 @@ struct state {
 /* The folder of a daemon with these settings; path must hold 256 bytes. */
 void state_path(const struct daemon_settings *settings, char path[static 256]);
 
-/* Makes the folder where missing (0700). Returns 0 or -errno; nothing is left behind then. */
-int state_open(struct state *s, const char *path);
+/*
+ * Makes the folder where missing (0700). Returns 0; or -EPERM when it is not our own or could be
+ * replaced by others (path.h), or another -errno, with words.
+ */
+int state_open(struct state *s, const char *path, char words[static PATH_WORDS_BYTES]);
 /* Accepts a zeroed one. */
 void state_close(struct state *s);
 
@@ -47,20 +51,24 @@ void state_close(struct state *s);
  */
 int state_check(const struct state *s, const char *name);
 
-/* Replaces the file of the device as a whole. Returns 0 or -errno. */
+/* Replaces the file of the device as a whole. Returns 0, or -errno: then it is what it was. */
 int state_write(const struct state *s, const struct state_record *record);
 
 /* Also when there is none. Failures are logged. */
 void state_remove(const struct state *s, const char *name);
 
 /*
- * Reads all files. Those that cannot be used (another version, no JSON, a configuration that this
- * program does not understand) are logged, left alone and counted in *ret_unreadable. Returns 0 or
- * -errno; the caller frees the records.
+ * Reads all notes: each file NAME.json. Those that cannot be used (another version, no JSON, a
+ * configuration that this program does not understand, a name that no device can have, not our own
+ * file) are logged, left alone and counted in *ret_unreadable. Returns 0 or -errno; the caller
+ * frees the records.
  */
 int state_load(const struct state *s, struct state_record **ret_records, size_t *ret_nr,
 	       size_t *ret_unreadable);
 void state_free(struct state_record *records, size_t nr);
+
+/* Removes notes that were never completed. Not while another process may write in the folder. */
+void state_clean(const struct state *s);
 
 /* Hands the settings over to the caller. */
 struct device_settings *state_take(struct state_record *record);

@@ -77,7 +77,7 @@ static int connect_now(struct top_link *l)
 	l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->fd < 0 || connect(l->fd, (void *)&addr, sizeof(addr)) < 0)
 		return -errno;
-	return 0;
+	return client_may_ask(l->fd) ? 0 : -EKEYREJECTED;
 }
 
 void top_link_ask(struct top_link *l, const char *requests, unsigned nr, uint64_t now_ns)

@@ -277,10 +277,9 @@ static void on_look(struct ev_loop *ev, struct ev_timer *w, int events)
 		hand_over(u);
 }
 
-static void gate(struct upgrade *u, const char *version)
+static void gate(struct upgrade *u)
 {
 	ev_timer_stop(u->ev, &u->deadline);
-	snprintf(u->version, sizeof(u->version), "%.63s", version);
 	u->phase = UPGRADE_GATING;
 	u->gate_ns = ring_clock_ns();
 	gate_all(u, true);
@@ -288,6 +287,26 @@ static void gate(struct upgrade *u, const char *version)
 	ev_timer_start(u->ev, &u->deadline);
 	ev_timer_set(&u->look, LOOK_SECONDS, LOOK_SECONDS);
 	ev_timer_start(u->ev, &u->look);
+}
+
+/* What it has not found it would leave behind, without anybody who serves it. */
+static void is_ready(struct upgrade *u, const char *text)
+{
+	size_t len = strcspn(text, " ");
+	unsigned live_nr = 0, noted_nr;
+	char words[128];
+
+	snprintf(u->version, sizeof(u->version), "%.*s", (int)MIN(len, 63u), text);
+	list_for_each (node, &u->fleet->members)
+		live_nr += list_entry(node, struct member, node)->state == MEMBER_LIVE;
+	if (sscanf(text + len, "%u", &noted_nr) != 1 || noted_nr >= live_nr) {
+		gate(u);
+		return;
+	}
+	snprintf(words, sizeof(words),
+		 "it has found the notes of %u devices, but %u are served; the log says why",
+		 noted_nr, live_nr);
+	fail(u, words);
 }
 
 /* Words may have been cut in the middle of a character: what is no UTF-8 cannot be told on. */
@@ -304,7 +323,7 @@ static void make_utf8(char *text)
 static void on_message(struct upgrade *u, const char *text)
 {
 	if (strncmp(text, "ready ", 6) == 0 && u->phase == UPGRADE_PREPARING)
-		gate(u, text + 6);
+		is_ready(u, text + 6);
 	else if (strncmp(text, "done ", 5) == 0 && u->phase == UPGRADE_HANDED)
 		succeed(u, (unsigned)strtoul(text + 5, NULL, 10));
 	else if (strncmp(text, "failed ", 7) == 0)

@@ -85,6 +85,7 @@ if [ "$mode" != fast ]; then
 		later tap_run "selftests-$kernel" 7200 test/selftests/selftests.sh "$kernel"
 	done
 	guests "$(one 7.2)" $long '' nbd_outage inuse
+	guests "$(one 7.2)" 400 '' hostile_state
 	guests "$(one 6.12)" $long '' nbd systemd
 	guests "$both" 400 '' upgrade resize datapath recovery blocked
 	guests "$(one 7.2)" 400 '' io
@@ -109,5 +110,6 @@ if [ "$mode" != fast ]; then
 	# the same daemon with every memory access, and every access of two threads, checked
 	later guest guest-6.12-many-tsan 6.12 many 400 tsan
 	later guest guest-7.2-faults-asan 7.2 faults 400 asan
+	later guest guest-7.2-hostile_state-asan 7.2 hostile_state 400 asan
 	run_later
 fi

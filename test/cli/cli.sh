@@ -2,6 +2,7 @@
 # The command lines of ublkd and ublkctl: what they print and exit with, without any ublk. Prints
 # TAP. Usage: cli.sh [BIN_FOLDER]; some checks want root or socat and are skipped without.
 set -u
+umask 022 # what others may write is refused
 
 top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
 bin=$(readlink -f "${1:-$top/build/release/bin}")
@@ -549,9 +550,17 @@ no_names_for_udev() {
 	mkdir "$tmp/state/folder.json"
 	{ echo '{"version": 1, "name": "long", "phase": "serving", "id": 3}'; head -c 1100000 /dev/zero | tr '\0' ' '; } \
 		>"$tmp/state/long.json"
+	# what others may write, or have written under another name
+	state writable '{"version": 1, "name": "writable", "phase": "serving", "id": 3}'
+	chmod 666 "$tmp/state/writable.json"
+	state twice '{"version": 1, "name": "twice", "phase": "serving", "id": 3}'
+	ln "$tmp/state/twice.json" "$tmp/twice"
+	state .hidden '{"version": 1, "name": ".hidden", "phase": "serving", "id": 3}'
 	udev_name 1 ublkb3 && [ ! -s "$tmp/out" ] || { cat "$tmp/out"; return 1; }
 	state good '{"version": 1, "name": "good", "phase": "serving", "id": 3}'
 	udev_name 0 ublkb3 && printed out good || return
+	chmod 777 "$tmp/state" && udev_name 1 ublkb3 && [ ! -s "$tmp/out" ] && chmod 755 "$tmp/state" &&
+		ln -s state "$tmp/state_link" && run 1 ublkctl udev-name ublkb3 --state-dir "$tmp/state_link" || return
 	for name in ublkb ublkb3p1 ublkbx sda3 'ublkb 3' ublkb-3 ublkb99999999999999999999; do
 		udev_name 1 "$name" && [ ! -s "$tmp/out" ] || return
 	done

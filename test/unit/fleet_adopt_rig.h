@@ -92,10 +92,12 @@ static inline void until_ended(struct member *m)
 
 static inline int adopt_setup(void **state)
 {
+	char words[PATH_WORDS_BYTES];
+
 	setup(state);
 	fake_held_nr = 0;
 	strcpy(folder + strlen(folder) - 6, "XXXXXX");
-	if (!mkdtemp(folder) || state_open(&notes, folder) < 0)
+	if (!mkdtemp(folder) || state_open(&notes, folder, words) < 0)
 		return -1;
 	memory = (struct backend_device){ .ops = backend_find("mem") };
 	fake_backend = &memory;

@@ -4,11 +4,15 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "daemon/adopt.h"
 #include "daemon/adopt_sweep.h"
+#include "daemon/fleet_keep.h"
 #include "daemon/mark.h"
+#include "daemon/park.h"
 #include "test/unit/fleet_rig.h"
 
 #define CONTROL "/run/test.sock"
@@ -367,6 +371,176 @@ static void test_a_newer_note(void **state)
 	unlink(note_path("a"));
 }
 
+/* ---- memory ---- */
+
+static struct park park;
+
+static void park_memory(const char *device)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC);
+	char name[64];
+
+	assert_true(fd >= 0);
+	keep_park_name(name, device);
+	park_put(&park, name, fd);
+	close(fd);
+}
+
+static bool is_parked(const char *device)
+{
+	char name[64];
+
+	keep_park_name(name, device);
+	return park_find(&park, name) >= 0;
+}
+
+/* systemd is the holder, but is not there: what it does not do fails nothing. */
+static void with_park(void)
+{
+	log_init(LOG_LEVEL_ERROR);
+	assert_int_equal(park_open(&park, folder), 0);
+	park.systemd = true;
+	fleet.park = &park;
+}
+
+/* What is parked after a start; nothing is adopted, so that nothing is parked anew. */
+static void find_with_park(size_t found_nr)
+{
+	assert_int_equal(find(found_nr), 0);
+	adoption_free(&adoption);
+	fleet.park = NULL;
+}
+
+static void test_memory_that_nobody_wants_is_dropped(void **state)
+{
+	(void)state;
+	with_park();
+	note("a", STATE_SERVING, quiesced("a"));
+	note("stale", STATE_SERVING, 7);
+	park_memory("a");
+	park_memory("stale");
+	park_memory("removed");
+	find_with_park(1);
+	assert_true(is_parked("a"));
+	assert_false(is_parked("stale"));
+	assert_false(is_parked("removed"));
+	park_close(&park);
+}
+
+/* The device that the note tells of may have memory of any name. */
+static void test_memory_stays_while_a_note_cannot_be_read(void **state)
+{
+	(void)state;
+	with_park();
+	/* Its device is seen by nobody here, such as one of an id that /dev does not show. */
+	note("a", STATE_SERVING, 5);
+	assert_int_equal(truncate(note_path("a"), 7), 0);
+	note("stale", STATE_SERVING, 7);
+	park_memory("a");
+	park_memory("unknown");
+	park_memory("stale");
+	find_with_park(0);
+	assert_true(is_parked("a"));
+	assert_true(is_parked("unknown"));
+	/* Its note can be read: it is over. */
+	assert_false(is_parked("stale"));
+	park_close(&park);
+	unlink(note_path("a"));
+}
+
+static void test_memory_stays_while_a_device_has_no_note(void **state)
+{
+	(void)state;
+	with_park();
+	quiesced("a");
+	park_memory("a");
+	park_memory("removed");
+	find_with_park(0);
+	assert_true(is_parked("a") && is_parked("removed"));
+	/* Another daemon's device is none of ours. */
+	driver[0].info.ublksrv_flags = mark_of("/run/other.sock", "a");
+	fleet.park = &park;
+	find_with_park(0);
+	assert_false(is_parked("a") || is_parked("removed"));
+	park_close(&park);
+}
+
+/* Of the noted name, but of another id: which of both the memory is, is not known. */
+static void test_memory_stays_while_a_device_has_another_id(void **state)
+{
+	(void)state;
+	with_park();
+	quiesced("a");
+	note("a", STATE_SERVING, 7);
+	park_memory("a");
+	find_with_park(0);
+	assert_true(has_note("a"));
+	assert_true(is_parked("a"));
+	/* And no new device takes its place. */
+	fleet.park = &park;
+	add("a", true);
+	run();
+	assert_string_equal(state_of("a"), "failed");
+	assert_non_null(strstr(fleet_find(&fleet, "a")->error, "is still parked"));
+	assert_true(is_parked("a"));
+	/* Given up, it can start. */
+	park_drop(&park, "mem-a");
+	reload("a");
+	run();
+	assert_string_equal(state_of("a"), "live");
+	fleet.park = NULL;
+	park_close(&park);
+}
+
+/* Noted before the driver was asked: it was never live. */
+static void test_a_live_one_is_not_what_was_being_added(void **state)
+{
+	unsigned other = device(OURS("a"), REISSUE, UBLK_S_DEV_LIVE);
+
+	(void)state;
+	note("a", STATE_ADDING, -1);
+	assert_int_equal(find(0), 0);
+	assert_int_equal(adoption.unnamed_nr, 1);
+	adoption_free(&adoption);
+	assert_int_equal(deleted_nr, 0);
+	assert_true(driver[other].there);
+}
+
+static void test_notes_half_written_are_removed(void **state)
+{
+	char path[128];
+	FILE *f;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/a.json.new", folder);
+	for (int look_only = 1; look_only >= 0; look_only--) {
+		f = fopen(path, "we");
+		assert_non_null(f);
+		fclose(f);
+		assert_int_equal(adoption_find(&adoption, &loop, &fleet, look_only), 0);
+		adoption_free(&adoption);
+		/* The old daemon may just be writing it. */
+		assert_int_equal(access(path, F_OK), look_only ? 0 : -1);
+	}
+}
+
+/* For an upgrade: who would serve it then? */
+static void test_a_look_at_a_device_without_a_note(void **state)
+{
+	unsigned orphan = quiesced("orphan"), served;
+
+	(void)state;
+	driver[orphan].info.ublksrv_pid = 1 << 22;
+	note("a", STATE_SERVING, device(OURS("a"), REISSUE, UBLK_S_DEV_LIVE));
+	assert_int_equal(adoption_find(&adoption, &loop, &fleet, true), 0);
+	adoption_free(&adoption);
+	served = device(OURS("b"), REISSUE, UBLK_S_DEV_LIVE);
+	driver[served].info.ublksrv_pid = getppid();
+	assert_int_equal(adoption_find(&adoption, &loop, &fleet, true), -EPROTO);
+	adoption_free(&adoption);
+	assert_int_equal(deleted_nr, 0);
+}
+
 /* For an upgrade, while the old daemon serves: nothing is deleted, nothing is forgotten. */
 static void test_only_a_look(void **state)
 {
@@ -477,6 +651,8 @@ static void test_recoveries_cut_short(void **state)
 
 static int adopt_setup(void **state)
 {
+	char words[PATH_WORDS_BYTES];
+
 	setup(state);
 	memset(driver, 0, sizeof(driver));
 	driver_nr = asked_nr = deleted_nr = sweeps_nr = 0;
@@ -484,7 +660,7 @@ static int adopt_setup(void **state)
 	pending = NULL;
 	strcpy(folder, "/tmp/test_adopt.XXXXXX");
 	strcpy(dev_folder, "/tmp/test_adopt_dev.XXXXXX");
-	if (!mkdtemp(folder) || !mkdtemp(dev_folder) || state_open(&notes, folder) < 0)
+	if (!mkdtemp(folder) || !mkdtemp(dev_folder) || state_open(&notes, folder, words) < 0)
 		return -1;
 	ctl = (struct ctl){ 0 };
 	host.ctl = &ctl;
@@ -531,6 +707,13 @@ int main(void)
 		ADOPT(test_a_device_that_goes_meanwhile),
 		ADOPT(test_other_nodes),
 		ADOPT(test_recoveries_cut_short),
+		ADOPT(test_memory_that_nobody_wants_is_dropped),
+		ADOPT(test_memory_stays_while_a_note_cannot_be_read),
+		ADOPT(test_memory_stays_while_a_device_has_no_note),
+		ADOPT(test_memory_stays_while_a_device_has_another_id),
+		ADOPT(test_a_live_one_is_not_what_was_being_added),
+		ADOPT(test_notes_half_written_are_removed),
+		ADOPT(test_a_look_at_a_device_without_a_note),
 	};
 
 	return cmocka_run_group_tests_name("adopt", tests, quiet, end);

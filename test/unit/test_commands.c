@@ -184,6 +184,34 @@ static void test_resize(void **state)
 	       "\"size_bytes\":1048576,\"note\":\"\"}}");
 }
 
+/* A note that cannot be written is no success: before the resize it is refused, behind it told. */
+static void test_resize_that_cannot_be_noted(void **state)
+{
+	struct backend_device memory = { .ops = backend_find("mem") };
+	struct state none = { .fd = -1, .path = "/nowhere" };
+	struct member *m;
+
+	(void)state;
+	fake_backend = &memory;
+	add("a");
+	m = fleet_find(&fleet, "a");
+	fleet.state = &none;
+	expect("{\"command\":\"resize\",\"name\":\"a\",\"size\":\"3M\"}",
+	       "{\"ok\":false,\"error\":\"cannot note the device in /nowhere: EBADF\"}");
+	assert_int_equal(m->device->size_bytes, MIB(1));
+	fleet.state = NULL;
+	assert_true(peer_send(&peer, "{\"command\":\"resize\",\"name\":\"a\",\"size\":\"3M\"}\n"));
+	while (list_empty(&m->resizes))
+		ev_run(peer_loop, EVRUN_ONCE);
+	fleet.state = &none;
+	peer_expect(&peer,
+		    "{\"ok\":false,\"error\":\"has its new size, 3145728 bytes, but that cannot be "
+		    "noted in /nowhere (see the log); it is tried again\"}");
+	assert_int_equal(m->device->size_bytes, MIB(3));
+	fleet.state = NULL;
+	fake_backend = NULL;
+}
+
 static void test_resize_refuses(void **state)
 {
 	(void)state;
@@ -368,6 +396,7 @@ int main(void)
 		TEST(test_late_devices),
 		TEST(test_show_names_the_stuck_command),
 		TEST(test_resize),
+		TEST(test_resize_that_cannot_be_noted),
 		TEST(test_resize_refuses),
 		TEST(test_resize_client_leaves),
 		TEST(test_throttle),

@@ -65,6 +65,40 @@ static void test_no_device_without_a_note(void **state)
 	run();
 }
 
+/* It serves, so it is not undone; it is told, and written when there is room. */
+static void test_a_note_that_is_owed(void **state)
+{
+	struct state none = { .fd = -1, .path = "/nowhere" };
+	char error[DEVICE_ERROR_BYTES];
+	struct member *m = add("slow", true);
+
+	(void)state;
+	assert_int_equal(keep_before_change(&fleet, m, error, sizeof(error)), 0);
+	fleet.state = &none;
+	assert_int_equal(keep_before_change(&fleet, m, error, sizeof(error)), -EBADF);
+	assert_string_equal(error, "cannot note the device in /nowhere: EBADF");
+	assert_false(keep_is_owed(m));
+	fake_release("slow");
+	run();
+	assert_string_equal(state_of("slow"), "live");
+	assert_true(keep_is_owed(m) && ev_is_active(&fleet.owed));
+	fleet.state = &notes;
+	state_remove(&notes, "slow");
+	ev_invoke(ev, &fleet.owed, EV_TIMER);
+	assert_false(keep_is_owed(m) || ev_is_active(&fleet.owed));
+	assert_string_equal(note_of("slow"), "serving 7");
+	/* What is gone owes nothing. */
+	fleet.state = &none;
+	keep_serving(&fleet, m);
+	fleet.state = &notes;
+	fleet_del(&fleet, m, false);
+	fake_release("slow");
+	run();
+	ev_invoke(ev, &fleet.owed, EV_TIMER);
+	assert_false(ev_is_active(&fleet.owed));
+	assert_string_equal(note_of("slow"), "none");
+}
+
 /* A newer program's note says what the driver has: it is not overwritten. */
 static void test_no_device_over_a_note_that_is_unknown(void **state)
 {
@@ -322,6 +356,7 @@ int main(void)
 		ADOPT(test_no_note_of_what_did_not_start),
 		ADOPT(test_no_device_without_a_note),
 		ADOPT(test_no_device_over_a_note_that_is_unknown),
+		ADOPT(test_a_note_that_is_owed),
 		ADOPT(test_adopted_is_live),
 		ADOPT(test_a_busy_backend_is_tried_again),
 		ADOPT(test_a_backend_that_stays_busy),

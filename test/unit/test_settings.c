@@ -228,6 +228,15 @@ static void test_wrong_names(void **state)
 	bad("devices:\n" DEVICE("a2345678901234567890123456789012", ""),
 	    "f:2:10: name: 32 bytes are above the maximum 31\n");
 	bad("devices:\n" DEVICE("''", ""), "f:2:10: name: must not be empty\n");
+	/* It becomes the name of files. */
+	bad("devices:\n" DEVICE(".hid", ""),
+	    "f:2:10: name: \".hid\" begins with a dot: begin it with a letter or a digit\n");
+	bad("devices:\n" DEVICE("..", ""),
+	    "f:2:10: name: \"..\" begins with a dot: begin it with a letter or a digit\n");
+	bad("devices:\n" DEVICE("a/b", ""),
+	    "f:2:10: name: \"a/b\" has other characters than letters, digits, '.', '_' and '-'\n");
+	bad("devices:\n" DEVICE("\"a\\nb\"", ""), "f:2:10: name: \"a\\x0ab\" has other characters "
+						  "than letters, digits, '.', '_' and '-'\n");
 }
 
 static void test_wrong_numbers(void **state)

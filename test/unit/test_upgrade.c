@@ -65,6 +65,26 @@ static void test_closes_its_end(void **state)
 	expect_failure("eval \"exec $end>&-\"\nkill -STOP $$\n", "it closed the connection", 0);
 }
 
+/* What it has no note of it would leave behind. */
+static void test_does_not_know_all_devices(void **state)
+{
+	(void)state;
+	add("b", true);
+	run();
+	expect_failure("printf 'ready 1.2 1' >&$end\n" WAITS,
+		       "it has found the notes of 1 devices, but 2 are served; the log says why",
+		       0);
+	expect_failure("printf 'ready 1.2 0' >&$end\n" WAITS, "the notes of 0 devices", 0);
+	/* More, as those that are being started; or not said, as by older programs. */
+	begin_until("printf 'ready 1.2 3' >&$end\n" WAITS, UPGRADE_GATING);
+	assert_string_equal(up.version, "1.2");
+	deadline_is_now();
+	expect_words("requests of device");
+	begin_until("printf 'ready 1.2' >&$end\n" WAITS, UPGRADE_GATING);
+	deadline_is_now();
+	expect_words("requests of device");
+}
+
 static void test_says_nonsense(void **state)
 {
 	static const char *const nonsense[] = {
@@ -313,6 +333,7 @@ int main(int argc, char **argv)
 		UPGRADE(test_ends_at_once),
 		UPGRADE(test_ended_while_we_were_busy),
 		UPGRADE(test_closes_its_end),
+		UPGRADE(test_does_not_know_all_devices),
 		UPGRADE(test_says_nonsense),
 		UPGRADE(test_says_why),
 		UPGRADE(test_is_not_ready_in_time),

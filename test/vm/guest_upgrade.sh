@@ -52,7 +52,7 @@ ok "to a program that ends at once" refused "exit code 7" "$work/crashes"
 printf '#!/bin/sh\nkill -SEGV $$\n' >"$work/crashes" && chmod +x "$work/crashes"
 ok "to a program that crashes at once" refused "signal 11" "$work/crashes"
 echo '{"version": 99}' >/run/ublkd/control.sock.state/other.json
-ok "to a program that cannot read the state" refused "exit code 1" "$(command -v ublkd)"
+ok "to a program that cannot read the state" refused "notes of the devices in .* cannot be used" "$(command -v ublkd)"
 rm /run/ublkd/control.sock.state/other.json
 # It says that it is ready, hears "go", and dies.
 cat >"$work/dies" <<'EOF2'
