@@ -69,9 +69,11 @@ static void ask_loop(struct block_loop *loop)
 static void *loops_thread(void *arg)
 {
 	struct loops_job *job = arg;
+	size_t nr = job->nr;
 	bool left = false;
 
-	for (size_t i = 0; i < job->nr && !left; i++) {
+	/* After the last answer the job is no longer ours. */
+	for (size_t i = 0; i < nr && !left; i++) {
 		struct block_loop loop = job->loop[i];
 
 		ask_loop(&loop);
@@ -79,7 +81,7 @@ static void *loops_thread(void *arg)
 		job->loop[i] = loop;
 		job->asked_nr++;
 		left = job->left;
-		if (left || job->asked_nr == job->nr)
+		if (left || job->asked_nr == nr)
 			thread_lives = false;
 		pthread_cond_signal(&answered);
 		pthread_mutex_unlock(&lock);
