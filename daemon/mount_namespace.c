@@ -20,6 +20,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -213,11 +214,15 @@ static void leave_in_thread(struct mount_list *gone)
 {
 	struct mount_list *list = malloc(sizeof(*list));
 	pthread_attr_t attr;
+	sigset_t all;
 	pthread_t thread;
 	int ret = list ? 0 : ENOMEM;
 
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	/* Signals are the main thread's. */
+	sigfillset(&all);
+	pthread_attr_setsigmask_np(&attr, &all);
 	if (list) {
 		*list = *gone;
 		ret = pthread_create(&thread, &attr, leave_thread, list);

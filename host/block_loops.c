@@ -13,6 +13,7 @@
 #include <glob.h>
 #include <linux/loop.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,7 @@ static bool start_thread(struct loops_job *job)
 {
 	pthread_condattr_t clock;
 	pthread_attr_t attr;
+	sigset_t all;
 	pthread_t thread;
 	bool started;
 
@@ -107,6 +109,9 @@ static bool start_thread(struct loops_job *job)
 	pthread_condattr_destroy(&clock);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	/* Signals are the main thread's. */
+	sigfillset(&all);
+	pthread_attr_setsigmask_np(&attr, &all);
 	thread_lives = true;
 	started = pthread_create(&thread, &attr, loops_thread, job) == 0;
 	thread_lives = started;

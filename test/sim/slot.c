@@ -20,7 +20,9 @@
 
 /* Of one reactor: queues of all devices, rounded up. */
 #define FETCH_NR_MAX 16
-#define CANCEL_GRACE_NS (10 * NS_PER_SEC)
+/* From the refusal of a stop to the last queue's turn, in which it hears that it cancels no more.
+ */
+#define CANCEL_GRACE_NS NS_PER_SEC
 
 static void begin(struct sim_event *event);
 
@@ -346,8 +348,7 @@ static void begin(struct sim_event *event)
 	sim_cross(SIM_PRODUCT);
 	ret = slot_open(slot, NULL, error, sizeof(error));
 	if (ret == 0)
-		ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error,
-				   sizeof(error));
+		ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error, sizeof(error));
 	slot_opened(slot, ret);
 	sim_cross(SIM_WORLD);
 	sim_trace("start", slot->idx, slot->spec.queues,
@@ -501,17 +502,25 @@ static void ended(struct slot *slot, enum device_event event)
 
 static void refused(struct slot *slot)
 {
+	bool cancelled = slot->st->cancel_until_ns == UINT64_MAX;
+
 	if (!slot->stop_asked || slot->stop_forced)
 		sim_fail("%s: a stop is refused that was not polite", slot->name);
 	if (device_error(slot->dev)[0] == '\0')
 		sim_fail("%s: a stop is refused without a word", slot->name);
 	sim_saw(FAULT_STOP_REFUSED);
 	/* It stays, and so must its I/O, but for what was cancelled before. */
-	if (slot->st->cancel_until_ns)
+	if (cancelled) {
+		sim_saw(FAULT_STOP_REFUSED_LATE);
 		slot->st->cancel_until_ns = sim.now_ns + CANCEL_GRACE_NS;
+	}
 	slot->stop_asked = sim_one_in(2); /* the next is forced, or polite again */
 	slot->refusals++;
-	sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), slot_ask_stop);
+	/* After a late one it serves for a while, to show that nothing is cancelled any more. */
+	sim_event_arm(&slot->stop_event,
+		      sim.now_ns + (cancelled ? 2 * CANCEL_GRACE_NS : 0) +
+			      sim_skewed(0, NS_PER_SEC),
+		      slot_ask_stop);
 }
 
 /* Some live until those who wait for a server should have lost patience. */
