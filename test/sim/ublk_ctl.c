@@ -424,12 +424,13 @@ static uint64_t slow_stop(uint32_t dev_id)
 
 void model_ctl_cmd(struct sim_op *op)
 {
+	const struct ublksrv_ctrl_cmd *cmd = sim_op_cmd(op);
 	uint64_t delay_ns = sim_skewed(10 * NS_PER_US, 20 * NS_PER_MS);
 
 	if (sim_fault(FAULT_CTL_SLOW))
 		delay_ns += sim_skewed(NS_PER_SEC, 70 * NS_PER_SEC);
 	else if (op->sqe.cmd_op == UBLK_U_CMD_TRY_STOP_DEV && sim_fault(FAULT_STOP_SLOW))
-		delay_ns += slow_stop(sim_op_cmd(op)->dev_id);
+		delay_ns += slow_stop(cmd->dev_id);
 	sim_event_arm(&op->event, sim.now_ns + delay_ns, ctl_run);
 }
 
