@@ -378,6 +378,17 @@ uint64_t slot_choose_deadline(void)
 	return sim_skewed(NS_PER_US, NS_PER_SEC);
 }
 
+/* A stop was late, and then refused: no request of later may come to a queue that cancels. */
+static void check_cancels_no_more(const struct slot *slot)
+{
+	const struct device *d = slot->dev;
+	uint64_t until_ns = slot->st->cancel_until_ns;
+
+	for (unsigned i = 0; until_ns && sim.now_ns > until_ns && i < d->attach_nr; i++)
+		if (d->queues[i].cancelling)
+			sim_fail("%s: queue %u cancels, but no stop is late", slot->name, i);
+}
+
 void slot_ask_stop(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, stop_event);
@@ -387,6 +398,7 @@ void slot_ask_stop(struct sim_event *event)
 
 	if (!slot->dev || slot->ended)
 		return;
+	check_cancels_no_more(slot);
 	ret = device_stop(slot->dev, force, deadline_ns);
 	if (ret == 0)
 		slot->late_ns = asked_ns + deadline_ns;
