@@ -31,6 +31,7 @@
 #include "daemon/gc.h"
 #include "daemon/http.h"
 #include "daemon/loop.h"
+#include "daemon/mount_namespace.h"
 #include "daemon/notify.h"
 #include "daemon/park.h"
 #include "daemon/path.h"
@@ -481,11 +482,13 @@ static int watch_reactors(struct daemon *d)
 static void serve(struct daemon *d)
 {
 	watch_signals(d);
+	mount_namespace_follow(d->loop.ev);
 	log_memory(d);
 	d->reloading = true;
 	if (begin_devices(d) == 0)
 		while (!d->ended)
 			ev_run(d->loop.ev, 0);
+	mount_namespace_unfollow(d->loop.ev);
 	unwatch_signals(d);
 }
 

@@ -21,6 +21,7 @@
 #include "daemon/doctor_driver.h"
 #include "daemon/process.h"
 #include "daemon/table.h"
+#include "host/mounts.h"
 
 #define NOFILE_WANTED 4096
 
@@ -164,6 +165,45 @@ static void check_uring_sysctl(void)
 			    "only for root and one group (kernel.io_uring_disabled=1)");
 }
 
+struct propagation {
+	bool root_seen, root_shared;
+	unsigned private_nr; /* of block devices */
+	char private_point[128];
+};
+
+static bool look_at_mount(const struct mount_info *m, void *arg)
+{
+	struct propagation *p = arg;
+
+	if (strcmp(m->point, "/") == 0) {
+		p->root_seen = true;
+		p->root_shared = m->shared;
+	} else if (!m->shared && m->source[0] == '/' && p->private_nr++ == 0) {
+		snprintf(p->private_point, sizeof(p->private_point), "%s", m->point);
+	}
+	return true;
+}
+
+/* As ublkd would see it, were it started from here. */
+static void check_propagation(void)
+{
+	static const char cure[] = "mount --make-rshared / before ublkd starts (systemd does it)";
+	struct propagation p = { .root_seen = false };
+	int ret = mounts_read("/proc/self/mountinfo", look_at_mount, &p);
+
+	if (ret < 0 || !p.root_seen)
+		doctor_find(DOCTOR_WARN, "mounts", "start it outside of a chroot",
+			    "/ is no mount point: ublkd cannot have a mount namespace of its own");
+	else if (!p.root_shared)
+		doctor_find(DOCTOR_WARN, "mounts", cure,
+			    "private: what is mounted after the start of ublkd is not seen by it");
+	else if (p.private_nr > 0)
+		doctor_find(DOCTOR_OK, "mounts", "", "shared, but for %u like %s", p.private_nr,
+			    p.private_point);
+	else
+		doctor_find(DOCTOR_OK, "mounts", "", "shared: mounts and umounts reach ublkd");
+}
+
 /* ---- printing ---- */
 
 static const char *text_of(const json_t *finding, const char *key)
@@ -206,6 +246,7 @@ enum exit_code doctor_run(bool json)
 	check_nofile();
 	check_cpus();
 	check_huge_pages();
+	check_propagation();
 	if (json)
 		json_dumpf(findings, stdout, JSON_INDENT(2));
 	else

@@ -1,7 +1,7 @@
 /*
  * ublkd-keeper: holds the memory of mem devices while no ublkd lives, and does nothing else. Owns
  * the descriptors that were put, and its sockets; no other file, so that it keeps no file system
- * busy. One thread, no allocation, no library.
+ * busy: its mount namespace is empty but for the root. One thread, no allocation once it serves.
  *
  * Happy path: ublkd starts it with the listening socket and a first connection -> it leaves its
  * parent -> answers requests until it holds nothing and nobody is connected.
@@ -14,10 +14,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -25,6 +28,7 @@
 
 #include "daemon/exit_code.h"
 #include "daemon/fd_message.h"
+#include "host/mounts.h"
 
 struct held {
 	int fd;
@@ -224,6 +228,42 @@ static void limit_files(void)
 		held_max = limit.rlim_cur > spare ? (unsigned)limit.rlim_cur - spare : 0;
 }
 
+struct next_mount {
+	unsigned skip; /* these stay, whatever is tried */
+	char point[PATH_MAX];
+};
+
+static bool choose_mount(const struct mount_info *m, void *arg)
+{
+	struct next_mount *next = arg;
+
+	if (strcmp(m->point, "/") == 0 || strcmp(m->point, "/proc") == 0 || next->skip-- > 0)
+		return true;
+	snprintf(next->point, sizeof(next->point), "%s", m->point);
+	return false;
+}
+
+/*
+ * The daemon's namespace is its own, and would live on with us: what was mounted when it started,
+ * also on devices that it serves, would stay busy. Each mount goes with what is mounted in it.
+ */
+static void leave_mounts(void)
+{
+	static struct next_mount next;
+	unsigned failed_nr = 0;
+
+	if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_PRIVATE | MS_REC, NULL) < 0)
+		return; /* without privileges: nothing that it could hold is ours either */
+	do {
+		next.skip = failed_nr;
+		next.point[0] = '\0';
+		mounts_read("/proc/self/mountinfo", choose_mount, &next);
+		if (next.point[0] && umount2(next.point, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+			failed_nr++;
+	} while (next.point[0]);
+	umount2("/proc", MNT_DETACH);
+}
+
 static bool is_listening(int fd)
 {
 	int yes = 0;
@@ -247,6 +287,7 @@ int main(void)
 	child = fork();
 	if (child != 0)
 		_exit(child < 0 ? EXIT_REFUSED : EXIT_DONE);
+	leave_mounts();
 	limit_files();
 	fcntl(KEEPER_FD_LISTEN, F_SETFL, O_NONBLOCK);
 	polled[polled_nr++] = (struct pollfd){ .fd = KEEPER_FD_LISTEN, .events = POLLIN };

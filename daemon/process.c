@@ -11,14 +11,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/capability.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -26,6 +24,7 @@
 
 #include "base/errname.h"
 #include "base/log.h"
+#include "daemon/mount_namespace.h"
 #include "daemon/path.h"
 
 #ifndef PR_SET_IO_FLUSHER
@@ -115,87 +114,6 @@ static void lock_memory(void)
 		 may ? errname(errno) : "EPERM");
 }
 
-/* mountinfo writes blanks and backslashes in paths as \ooo, proc(5). In place. */
-static void unescape(char *path)
-{
-	char *out = path;
-
-	for (const char *in = path; *in; out++) {
-		unsigned octal;
-
-		if (in[0] == '\\' && sscanf(in, "\\%3o", &octal) == 1) {
-			*out = (char)octal;
-			in += 4;
-		} else {
-			*out = *in++;
-		}
-	}
-	*out = '\0';
-}
-
-/* "36 35 259:0 / /mnt rw,noatime shared:1 - ext4 /dev/ublkb0 rw" -> "/mnt", or NULL. */
-static char *ublk_mount_point(char *line)
-{
-	char *source = strstr(line, " - ");
-	char *field = line;
-
-	if (!source)
-		return NULL;
-	source = strchr(source + 3, ' ');
-	if (!source || strncmp(source + 1, "/dev/ublkb", 10) != 0)
-		return NULL;
-	for (int i = 0; i < 4 && field; i++) {
-		field = strchr(field, ' ');
-		if (field)
-			field++;
-	}
-	if (!field)
-		return NULL;
-	field[strcspn(field, " ")] = '\0';
-	unescape(field);
-	return field;
-}
-
-static void detach_ublk_mounts(void)
-{
-	FILE *file = fopen("/proc/self/mountinfo", "re");
-	char *line = NULL, *point;
-	size_t bytes = 0;
-
-	while (file && getline(&line, &bytes, file) >= 0) {
-		point = ublk_mount_point(line);
-		if (point && umount2(point, MNT_DETACH) < 0)
-			log_warn("cannot leave a mount of a ublk device", "path=\"%s\" error=%s",
-				 point, errname(errno));
-	}
-	free(line);
-	if (file)
-		fclose(file);
-}
-
-/*
- * A process that dies takes its mount namespace along. When that held the last mount of a file
- * system on a device the process served, the kernel writes that file system back while it ends the
- * process, to a server that is no more: exit hangs, and with it the device. So we have a namespace
- * of our own without any such mount. As a slave: what the host mounts and unmounts elsewhere still
- * arrives (we would otherwise keep its file systems busy for ever), nothing of ours goes back.
- */
-static int own_mount_namespace(void)
-{
-	if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_SLAVE | MS_REC, NULL) < 0) {
-		int err = -errno;
-
-		/* mount(2): / is no mount point, as after chroot(2). */
-		log_error("cannot have a mount namespace of its own", "error=%s cure=\"%s\"",
-			  errname(err),
-			  err == -EINVAL ? "start it outside of a chroot, or bind / on itself"
-					 : "run as root (CAP_SYS_ADMIN)");
-		return err;
-	}
-	detach_ublk_mounts();
-	return 0;
-}
-
 int process_prepare(void)
 {
 	/* Executed as /proc/self/exe (successor.c) we would be called "exe". */
@@ -203,7 +121,7 @@ int process_prepare(void)
 	become_io_flusher();
 	raise_files();
 	lock_memory();
-	return own_mount_namespace();
+	return mount_namespace_make();
 }
 
 static void log_holder(int fd, const char *path)

@@ -87,7 +87,8 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" $long '' nbd_outage inuse
 	guests "$(one 7.2)" 400 '' hostile_state
 	guests "$(one 6.12)" $long '' nbd systemd
-	guests "$both" 400 '' upgrade resize datapath recovery blocked
+	guests "$both" 400 '' upgrade resize datapath recovery blocked hostile_inuse
+	guests "$(one 7.2)" 400 '' hostile_mounts
 	guests "$(one 7.2)" 400 '' io
 	guests "$(one 6.12)" 400 '' daemon
 	guests "$(one 6.12)" 400 '-c 4' idle

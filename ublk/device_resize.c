@@ -201,11 +201,13 @@ static int check_size(const struct device *d, uint64_t size_bytes, const struct 
 
 static int check_users(const struct device *d, const struct answer *a)
 {
-	char names[DEVICE_ERROR_BYTES / 2];
+	char names[DEVICE_ERROR_BYTES / 2], words[DEVICE_ERROR_BYTES - 64];
+	enum block_users found = openers_find((int)d->info.dev_id, names, sizeof(names));
 
-	if (openers_find((int)d->info.dev_id, names, sizeof(names)) != OPENERS_REAL)
+	if (found < BLOCK_USERS_UNKNOWN)
 		return 0;
-	return refuse(a, -EBUSY, "in use: %s (--force makes it smaller all the same)", names);
+	openers_words(found, names, words, sizeof(words));
+	return refuse(a, -EBUSY, "%s (--force makes it smaller all the same)", words);
 }
 
 static int check_shrink(struct device *d, uint64_t size_bytes, const struct answer *a)

@@ -185,8 +185,9 @@ static void cancel_queues(struct device *d, bool cancel)
 		queue_cancel(&d->queues[i], cancel);
 }
 
-static void refuse_stop(struct device *d, const char *names)
+static void refuse_stop(struct device *d, enum block_users found, const char *names)
 {
+	char words[DEVICE_ERROR_BYTES - 64];
 	bool unserved = d->adopting && d->attach_nr == 0;
 
 	d->error[0] = '\0';
@@ -196,8 +197,8 @@ static void refuse_stop(struct device *d, const char *names)
 		device_go_down(d);
 		return;
 	}
-	device_set_error(d, "in use: %s (--force stops it all the same)",
-			 names[0] ? names : "opened by somebody in the kernel or out of sight");
+	openers_words(found, names, words, sizeof(words));
+	device_set_error(d, "%s (--force stops it all the same)", words);
 	d->stop_wanted = d->stop_sent = false;
 	cancel_queues(d, false);
 	reactor_timer_cancel(d->host->ctl->reactor, &d->deadline);
@@ -225,21 +226,32 @@ static void stop_again(struct timer *timer)
 	device_go_down(d);
 }
 
+static bool driver_refuses(const struct device *d)
+{
+	return d->host->ctl->features & UBLK_F_SAFE_STOP_DEV;
+}
+
+/* What cannot be looked at stays so; but where the driver looks, it may have been a probe. */
+static bool may_go_away(const struct device *d, enum block_users found)
+{
+	return found < BLOCK_USERS_UNKNOWN || (found == BLOCK_USERS_UNKNOWN && driver_refuses(d));
+}
+
 /* Somebody has the device open: wait for a probe of udev, refuse for anybody else. */
 static void stop_is_busy(struct timer *timer)
 {
 	struct device *d = container_of(timer, struct device, retry);
 	struct reactor *home = d->host->ctl->reactor;
 	char names[DEVICE_ERROR_BYTES / 2];
-	enum openers found = openers_find((int)d->info.dev_id, names, sizeof(names));
+	enum block_users found = openers_find((int)d->info.dev_id, names, sizeof(names));
 
-	d->waits_for_openers = found != OPENERS_REAL && home->now_ns < d->retry_until_ns;
+	d->waits_for_openers = may_go_away(d, found) && home->now_ns < d->retry_until_ns;
 	if (d->waits_for_openers) {
 		timer_init(&d->retry, stop_again);
 		reactor_timer_arm(home, &d->retry, home->now_ns + PROBE_RETRY_NS);
 		return;
 	}
-	refuse_stop(d, names);
+	refuse_stop(d, found, names);
 }
 
 /* From the loop: whoever asked for the stop must not hear of its end before its call returns. */
@@ -293,14 +305,14 @@ static bool refused_by_us(struct device *d)
 {
 	char names[DEVICE_ERROR_BYTES / 2];
 
-	if (!polite(d) || !d->has_disk || (d->host->ctl->features & UBLK_F_SAFE_STOP_DEV))
+	if (!polite(d) || !d->has_disk || driver_refuses(d))
 		return false;
-	return openers_find((int)d->info.dev_id, names, sizeof(names)) != OPENERS_NONE;
+	return openers_find((int)d->info.dev_id, names, sizeof(names)) != BLOCK_USERS_NONE;
 }
 
 static void stop(struct device *d)
 {
-	bool try = polite(d) && d->has_disk && (d->host->ctl->features & UBLK_F_SAFE_STOP_DEV);
+	bool try = polite(d) && d->has_disk && driver_refuses(d);
 
 	device_set_state(d, DEVICE_STOPPING);
 	d->stop_sent = true;
@@ -351,14 +363,15 @@ static bool stop_late_politely(struct device *d)
 {
 	struct reactor *home = d->host->ctl->reactor;
 	char names[DEVICE_ERROR_BYTES / 2];
+	enum block_users found;
 
 	if (!polite(d) || d->state != DEVICE_STOPPING)
 		return false;
 	if (d->waits_for_openers) {
 		reactor_timer_cancel(home, &d->retry);
 		d->waits_for_openers = false;
-		openers_find((int)d->info.dev_id, names, sizeof(names));
-		refuse_stop(d, names);
+		found = openers_find((int)d->info.dev_id, names, sizeof(names));
+		refuse_stop(d, found, names);
 		return true;
 	}
 	if (!ctl_cmd_busy(&d->cmd) || home->now_ns >= d->cmd.sent_ns + TRY_STOP_GRACE_NS)

@@ -1,20 +1,18 @@
-/* Who uses a block device: for a refusal that names them. Main thread; reads /proc and /sys. */
+/* Who uses a ublk device. A seam: the simulator answers for its own world. Main thread. */
 #ifndef UBLK_OPENERS_H
 #define UBLK_OPENERS_H
 
 #include <stddef.h>
 
-enum openers {
-	OPENERS_NONE,	   /* nobody that can be seen */
-	OPENERS_TRANSIENT, /* only udev's probes: gone in a moment */
-	OPENERS_REAL,
-};
+#include "host/block_users.h"
+
+/* block_users_find of /dev/ublkb<id>. */
+enum block_users openers_find(int dev_id, char *text, size_t text_bytes);
 
 /*
- * Looks for mounts, swap, holders (dm, md, loop) and processes of /dev/ublkb<id> and its
- * partitions. Writes them in words ("mounted on /mnt, open by fio[123]") to text, cut when there
- * are many.
+ * For a refusal: "in use: ", or that this cannot be told, with what openers_find wrote behind it.
+ * "" there: the driver says that the device is open, and it is not to be seen by whom.
  */
-enum openers openers_find(int dev_id, char *text, size_t text_bytes);
+void openers_words(enum block_users found, const char *text, char *words, size_t words_bytes);
 
 #endif

@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "ublk/proc_fds.h"
+#include "host/proc_fds.h"
 
 struct search {
 	char prefix[256]; /* "/dev/ublkc" */
@@ -18,13 +19,17 @@ struct search {
 };
 
 /* A server has several devices: there is never enough. */
-static bool look_at(const char *pid, const char *target, void *arg)
+static bool look_at(const char *pid, const char *path, void *arg)
 {
 	const struct search *s = arg;
 	size_t len = strlen(s->prefix);
+	char target[512], rest;
 	unsigned id;
-	char rest;
+	ssize_t target_len = readlink(path, target, sizeof(target) - 1);
 
+	if (target_len <= 0)
+		return false;
+	target[target_len] = '\0';
 	if (strncmp(target, s->prefix, len) == 0 && sscanf(target + len, "%u%c", &id, &rest) == 1)
 		s->fn(atoi(pid), id, s->arg);
 	return false;

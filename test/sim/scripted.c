@@ -265,6 +265,8 @@ static void scripted_cancel(struct backend_io *io)
 	struct reactor *r = io->queue->reactor;
 	bool hangs = !s->timer.armed && !task_queued(s);
 
+	if (sim.now_ns > config_of(io)->st->cancel_until_ns)
+		sim_fail("an I/O is cancelled, but no stop is late");
 	if (s->lost || task_queued(s) || (!hangs && sim_one_in(3)))
 		return;
 	if (s->result == 0) {

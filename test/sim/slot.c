@@ -20,7 +20,9 @@
 
 /* Of one reactor: queues of all devices, rounded up. */
 #define FETCH_NR_MAX 16
-#define CANCEL_GRACE_NS (10 * NS_PER_SEC)
+/* From the refusal of a stop to the last queue's turn, in which it hears that it cancels no more.
+ */
+#define CANCEL_GRACE_NS NS_PER_SEC
 
 static void begin(struct sim_event *event);
 
@@ -376,6 +378,17 @@ uint64_t slot_choose_deadline(void)
 	return sim_skewed(NS_PER_US, NS_PER_SEC);
 }
 
+/* A stop was late, and then refused: no request of later may come to a queue that cancels. */
+static void check_cancels_no_more(const struct slot *slot)
+{
+	const struct device *d = slot->dev;
+	uint64_t until_ns = slot->st->cancel_until_ns;
+
+	for (unsigned i = 0; until_ns && sim.now_ns > until_ns && i < d->attach_nr; i++)
+		if (d->queues[i].cancelling)
+			sim_fail("%s: queue %u cancels, but no stop is late", slot->name, i);
+}
+
 void slot_ask_stop(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, stop_event);
@@ -385,6 +398,7 @@ void slot_ask_stop(struct sim_event *event)
 
 	if (!slot->dev || slot->ended)
 		return;
+	check_cancels_no_more(slot);
 	ret = device_stop(slot->dev, force, deadline_ns);
 	if (ret == 0)
 		slot->late_ns = asked_ns + deadline_ns;
@@ -500,17 +514,25 @@ static void ended(struct slot *slot, enum device_event event)
 
 static void refused(struct slot *slot)
 {
+	bool cancelled = slot->st->cancel_until_ns == UINT64_MAX;
+
 	if (!slot->stop_asked || slot->stop_forced)
 		sim_fail("%s: a stop is refused that was not polite", slot->name);
 	if (device_error(slot->dev)[0] == '\0')
 		sim_fail("%s: a stop is refused without a word", slot->name);
 	sim_saw(FAULT_STOP_REFUSED);
 	/* It stays, and so must its I/O, but for what was cancelled before. */
-	if (slot->st->cancel_until_ns)
+	if (cancelled) {
+		sim_saw(FAULT_STOP_REFUSED_LATE);
 		slot->st->cancel_until_ns = sim.now_ns + CANCEL_GRACE_NS;
+	}
 	slot->stop_asked = sim_one_in(2); /* the next is forced, or polite again */
 	slot->refusals++;
-	sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), slot_ask_stop);
+	/* After a late one it serves for a while, to show that nothing is cancelled any more. */
+	sim_event_arm(&slot->stop_event,
+		      sim.now_ns + (cancelled ? 2 * CANCEL_GRACE_NS : 0) +
+			      sim_skewed(0, NS_PER_SEC),
+		      slot_ask_stop);
 }
 
 /* Some live until those who wait for a server should have lost patience. */

@@ -204,15 +204,17 @@ static int other_file(const struct slot *slot)
 /* Makes the file whole, or leaves that for the next time. */
 static bool is_shrunk(const struct slot *slot)
 {
+	/* The note can be older than what the driver was told. */
+	uint64_t whole_bytes = MAX(slot->past.size_bytes, slot->st->size_bytes);
 	struct stat stat;
 
-	if (fstat(slot->file_fd, &stat) < 0 || (uint64_t)stat.st_size >= slot->past.size_bytes)
+	if (fstat(slot->file_fd, &stat) < 0 || (uint64_t)stat.st_size >= whole_bytes)
 		return false;
 	if (sim_one_in(2)) {
 		sim_saw(FAULT_RECOVERY_SHRUNK);
 		return true;
 	}
-	set_size(slot, slot->past.size_bytes);
+	set_size(slot, whole_bytes);
 	return false;
 }
 

@@ -10,6 +10,7 @@
 
 #include "test/sim/client.h"
 #include "test/sim/ublk_model.h"
+#include "test/sim/visits.h"
 
 #define PAGE_BYTES 4096u
 #define PAGE_SECTORS (PAGE_BYTES >> 9)
@@ -410,12 +411,26 @@ static void ctl_run(struct sim_event *event)
 		sim_op_done(op, -ENODEV);
 }
 
+/* The product loses its patience, and cancels I/O of a device that it has to go on serving. */
+static uint64_t slow_stop(uint32_t dev_id)
+{
+	struct model_dev *dev = model_find(dev_id);
+	uint64_t for_ns = sim_between(5 * NS_PER_SEC, 10 * NS_PER_SEC);
+
+	if (dev && dev->has_disk && !dev->stopping && sim_one_in(2))
+		visits_stay(dev, for_ns + NS_PER_SEC);
+	return for_ns;
+}
+
 void model_ctl_cmd(struct sim_op *op)
 {
+	const struct ublksrv_ctrl_cmd *cmd = sim_op_cmd(op);
 	uint64_t delay_ns = sim_skewed(10 * NS_PER_US, 20 * NS_PER_MS);
 
 	if (sim_fault(FAULT_CTL_SLOW))
 		delay_ns += sim_skewed(NS_PER_SEC, 70 * NS_PER_SEC);
+	else if (op->sqe.cmd_op == UBLK_U_CMD_TRY_STOP_DEV && sim_fault(FAULT_STOP_SLOW))
+		delay_ns += slow_stop(cmd->dev_id);
 	sim_event_arm(&op->event, sim.now_ns + delay_ns, ctl_run);
 }
 

@@ -290,20 +290,20 @@ void model_uring_cmd(struct sim_op *op)
 }
 
 /* ublk/openers.h, in this world. */
-enum openers openers_find(int dev_id, char *text, size_t text_bytes)
+enum block_users openers_find(int dev_id, char *text, size_t text_bytes)
 {
 	const struct model_dev *dev = model_find((uint32_t)dev_id);
 
 	text[0] = '\0';
 	if (!dev)
-		return OPENERS_NONE;
+		return BLOCK_USERS_NONE;
 	if (dev->opener_nr > 0) {
 		snprintf(text, text_bytes, "open by fio[123]");
-		return OPENERS_REAL;
+		return BLOCK_USERS_REAL;
 	}
 	if (dev->probe_nr > 0) {
 		snprintf(text, text_bytes, "open by udev-worker[7]");
-		return OPENERS_TRANSIENT;
+		return BLOCK_USERS_TRANSIENT;
 	}
-	return OPENERS_NONE;
+	return BLOCK_USERS_NONE;
 }

@@ -64,6 +64,16 @@ static void visit(struct model_dev *dev, bool probe, uint64_t within_ns)
 	sim_event_arm(&v->event, sim.now_ns + sim_skewed(0, within_ns), visit_begins);
 }
 
+void visits_stay(struct model_dev *dev, uint64_t for_ns)
+{
+	struct visit *v = calloc(1, sizeof(*v));
+
+	*v = (struct visit){ .id = dev->id, .dev = dev };
+	list_push_back(&visits, &v->node);
+	dev->opener_nr++;
+	sim_event_arm(&v->event, sim.now_ns + for_ns, visit_ends);
+}
+
 static void foreign_stops(struct sim_event *event)
 {
 	struct model_dev *dev = container_of(event, struct model_dev, foreign_event);

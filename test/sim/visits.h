@@ -4,6 +4,9 @@
 
 #include "test/sim/ublk_model.h"
 
+/* Somebody opens it now, for that long. */
+void visits_stay(struct model_dev *dev, uint64_t for_ns);
+
 /* The device has become live: whoever will come is planned. */
 void visits_begin(struct model_dev *dev);
 

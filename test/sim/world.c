@@ -115,6 +115,8 @@ static const struct fault_row {
 	[FAULT_FOREIGN_DEL] = { "foreign-del", 0 },
 	[FAULT_STOP_ON_WAY_UP] = { "stop-on-way-up", 200000 },
 	[FAULT_STOP_REFUSED] = { "stop-refused", 0 },
+	[FAULT_STOP_REFUSED_LATE] = { "stop-refused-late", 0 },
+	[FAULT_STOP_SLOW] = { "try-stop-slow", 300000 },
 	[FAULT_STOP_LATE] = { "stop-late", 0 },
 	[FAULT_STOP_TWICE] = { "stop-twice", 200000 },
 	[FAULT_NO_OP_SLOTS] = { "no-op-slots", 0 },
