@@ -6,17 +6,20 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "daemon/socket.h"
+#include "reactor/ring.h"
 #include "test/unit/socket_check.h"
 
 #define FLOOD_BYTES (8u << 20)
+#define WORK_NS (2 * SOCKET_TURN_NS)
 
 static char dir[] = "/tmp/test_socket.XXXXXX";
 static char path[64];
 static struct socket_server server;
 static struct socket_client *held;
-static unsigned canceled_nr;
+static unsigned canceled_nr, worked_nr;
 
-/* "hold": answered later; "flood": a long answer; "bye": answered and closed; else: echo. */
+/* "hold": answered later; "work": takes its time; "flood": a long answer; "bye": answered and
+ * closed; else: echo. */
 static void on_request(struct socket_client *client, char *line, size_t bytes)
 {
 	char *flood;
@@ -28,6 +31,11 @@ static void on_request(struct socket_client *client, char *line, size_t bytes)
 		memset(flood, 'x', FLOOD_BYTES);
 		flood[FLOOD_BYTES] = '\0';
 		socket_reply(client, flood, false);
+	} else if (strcmp(line, "work") == 0) {
+		for (uint64_t end_ns = ring_clock_ns() + WORK_NS; ring_clock_ns() < end_ns;)
+			;
+		worked_nr++;
+		socket_reply(client, strdup("worked"), false);
 	} else if (strcmp(line, "bye") == 0) {
 		socket_reply(client, strdup("bye"), true);
 	} else if (strcmp(line, "nothing") == 0) {
@@ -50,7 +58,7 @@ static int start(void **state)
 	(void)state;
 	server = (struct socket_server){ .request = on_request, .cancel = on_cancel };
 	held = NULL;
-	canceled_nr = 0;
+	canceled_nr = worked_nr = 0;
 	if (socket_bind(&server, peer_loop, path) < 0)
 		return -1;
 	return socket_listen(&server);
@@ -370,6 +378,157 @@ static void test_out_of_descriptors(void **state)
 	peer_close(&p);
 }
 
+/* ---- clients that want everything ---- */
+
+#define GREEDY_NR 20
+#define GREEDY_REQUESTS 200
+
+/* Each has sent many requests, and all have had a turn. */
+static void connect_greedy(struct peer *p)
+{
+	static char text[GREEDY_REQUESTS * 5 + 1];
+
+	for (unsigned i = 0; i < GREEDY_REQUESTS; i++)
+		memcpy(text + (size_t)i * 5, "work\n", 5);
+	for (unsigned i = 0; i < GREEDY_NR; i++) {
+		p[i] = peer_connect(path);
+		assert_int_equal(send(p[i].fd, text, strlen(text), 0), strlen(text));
+	}
+	while (worked_nr < 2 * GREEDY_NR)
+		peer_pump();
+}
+
+/* Counted in requests of others, so that the machine's load does not matter. */
+static void test_greedy_clients_starve_nobody(void **state)
+{
+	struct peer greedy[GREEDY_NR], p;
+
+	(void)state;
+	connect_greedy(greedy);
+	for (int i = 0; i < 5; i++) {
+		worked_nr = 0;
+		p = peer_connect(path);
+		assert_int_equal(send(p.fd, "hello\n", 6, 0), 6);
+		peer_expect(&p, "hello");
+		assert_in_range(worked_nr, 0, GREEDY_NR / 2);
+		/* Nor is it starved by its own next request. */
+		worked_nr = 0;
+		assert_int_equal(send(p.fd, "work\n", 5, 0), 5);
+		peer_expect(&p, "worked");
+		assert_in_range(worked_nr, 1, GREEDY_NR / 2);
+		peer_close(&p);
+	}
+	for (unsigned i = 0; i < GREEDY_NR; i++)
+		peer_close(&greedy[i]);
+}
+
+/* The rest of the daemon has its turn after each request that took long. */
+static void test_requests_leave_the_loop_its_turn(void **state)
+{
+	struct peer greedy[GREEDY_NR];
+
+	(void)state;
+	connect_greedy(greedy);
+	for (int i = 0; i < 20; i++) {
+		worked_nr = 0;
+		peer_pump();
+		assert_in_range(worked_nr, 0, 1);
+	}
+	for (unsigned i = 0; i < GREEDY_NR; i++)
+		peer_close(&greedy[i]);
+}
+
+/* Nor are they starved, by each other or by those who come anew for each request.
+ */
+static void test_greedy_clients_go_on(void **state)
+{
+	struct peer greedy[GREEDY_NR], p;
+	unsigned got[GREEDY_NR] = { 0 };
+	char *line;
+
+	(void)state;
+	connect_greedy(greedy);
+	worked_nr = 0;
+	for (int i = 0; i < 100; i++) {
+		p = peer_connect(path);
+		assert_int_equal(send(p.fd, "work\n", 5, 0), 5);
+		peer_expect(&p, "worked");
+		peer_close(&p);
+	}
+	assert_true(worked_nr > 150); /* 100 are of those that came anew */
+	for (unsigned i = 0; i < GREEDY_NR; i++) {
+		peer_read_some(&greedy[i]);
+		while (greedy[i].in_bytes && (line = peer_line(&greedy[i]))) {
+			free(line);
+			got[i]++;
+		}
+		/* Parts of time: a machine that is busy makes some requests look dear. */
+		assert_in_range(got[i], 3, GREEDY_REQUESTS);
+		peer_close(&greedy[i]);
+	}
+}
+
+/* One that takes a byte now and then does not keep its answer for ever. */
+static void test_answer_is_taken_too_slowly(void **state)
+{
+	double begin = ev_time();
+	struct peer p;
+	char byte;
+
+	(void)state;
+	server.answer_seconds = 0.3;
+	p = peer_connect(path);
+	peer_send(&p, "flood\n");
+	peer_pump_for(0.02);
+	while (server.client_nr > 0 && ev_time() < begin + PEER_PATIENCE_SECONDS) {
+		char some[65536];
+
+		assert_true(recv(p.fd, some, sizeof(some), 0) > 0);
+		peer_pump_for(0.01);
+	}
+	assert_int_equal(server.client_nr, 0);
+	assert_int_equal(server.unread_bytes, 0);
+	while (recv(p.fd, &byte, 1, 0) > 0)
+		;
+	peer_close(&p);
+}
+
+static void test_unread_answers_have_a_limit(void **state)
+{
+	struct peer deaf[4];
+
+	(void)state;
+	server.unread_bytes_max = 2 * FLOOD_BYTES;
+	for (unsigned i = 0; i < ARRAY_SIZE(deaf); i++) {
+		deaf[i] = peer_connect(path);
+		peer_send(&deaf[i], "flood\n");
+		peer_pump_for(0.02);
+		assert_in_range(server.unread_bytes, 1, 2 * FLOOD_BYTES);
+	}
+	/* What sockets hold is not counted. */
+	assert_in_range(server.client_nr, 2, 3);
+	for (unsigned i = 0; i < ARRAY_SIZE(deaf); i++)
+		peer_close(&deaf[i]);
+	peer_pump_for(0.02);
+	assert_int_equal(server.unread_bytes, 0);
+	/* A single one may be larger than that. */
+	server.unread_bytes_max = 10;
+	test_flood_is_read_to_its_end(state);
+}
+
+static void test_client_leaves_before_its_turn(void **state)
+{
+	struct peer greedy[GREEDY_NR];
+
+	(void)state;
+	connect_greedy(greedy);
+	socket_fini(&server);
+	assert_int_equal(server.waiting_nr, 0);
+	for (unsigned i = 0; i < GREEDY_NR; i++)
+		peer_close(&greedy[i]);
+	assert_int_equal(start(state), 0);
+}
+
 static void test_not_before_listen(void **state)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -444,6 +603,12 @@ int main(void)
 		TEST(test_end_cancels_what_waits),
 		TEST(test_too_many_clients),
 		TEST(test_out_of_descriptors),
+		TEST(test_greedy_clients_starve_nobody),
+		TEST(test_requests_leave_the_loop_its_turn),
+		TEST(test_greedy_clients_go_on),
+		TEST(test_answer_is_taken_too_slowly),
+		TEST(test_unread_answers_have_a_limit),
+		TEST(test_client_leaves_before_its_turn),
 		TEST(test_not_before_listen),
 		TEST(test_what_is_in_the_way),
 	};
