@@ -42,6 +42,7 @@ struct member {
 	bool late;			  /* over its deadline: nobody waits for it any more */
 	bool absent;			  /* STARTING: its file is not there, yet perhaps */
 	uint64_t absent_until_ns;	  /* how long to look for it */
+	bool gated, settled;		  /* upgrade.c: while devices come to rest */
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;
 	struct list_node resizes;    /* fleet_resize.c: who waits for the end of one */

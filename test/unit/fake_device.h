@@ -8,6 +8,7 @@
  *   held...    device_recover says that the backend is busy, fake_held_nr times
  *   rigid...   cannot be resized                    tight... a resize fails in the end
  *   lost...    recovery fails, and the driver has the device no more
+ *   leaning... behind its gate it is not quiet before all devices called below... were open
  *   restless.. behind its gate it is not quiet until fake_rest
  */
 #ifndef TEST_FAKE_DEVICE_H
@@ -438,12 +439,14 @@ void device_gate(struct device *d, bool on)
 	ASSERT(d->state == DEVICE_LIVE && d->gated != on);
 	d->gated = on;
 	d->gatings += on;
+	for (unsigned i = 0; i < FAKE_DEVICES_MAX && fake_is(d, "below") && !on; i++)
+		if (fake_devices[i] && fake_is(fake_devices[i], "leaning"))
+			fake_devices[i]->rested = fake_devices[i]->gated;
 }
 
 bool device_quiet(const struct device *d)
 {
-	ASSERT(d->gated);
-	return d->rested || !fake_is(d, "restless");
+	return d->gated && (d->rested || !(fake_is(d, "restless") || fake_is(d, "leaning")));
 }
 
 static inline void fake_rest(const char *name)
