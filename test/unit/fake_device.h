@@ -4,6 +4,7 @@
  * from inside a call. What a device does stands in its name:
  *
  *   absent...  device_start fails            sour...  starting fails later
+ *   taken.. the same, since another device has its id
  *   slow...    nothing happens until fake_release   busy...  a polite stop is refused
  *   held...    device_recover says that the backend is busy, fake_held_nr times
  *   rigid...   cannot be resized                    tight... a resize fails in the end
@@ -106,7 +107,7 @@ static inline void fake_plan(struct device *d, enum device_event event, const ch
 
 static inline void fake_plan_end(struct device *d)
 {
-	bool fails = fake_is(d, "sour") || (fake_is(d, "lost") && d->adopting);
+	bool fails = fake_is(d, "sour") || fake_is(d, "taken") || (fake_is(d, "lost") && d->adopting);
 
 	if (!d->stop_wanted)
 		fake_plan(d, fails ? DEVICE_EVENT_FAILED : DEVICE_EVENT_LIVE,
@@ -221,6 +222,11 @@ int device_discard(struct device **ret_device, const struct device_host *host,
 	(*ret_device)->spec.id = (int64_t)past->info.dev_id;
 	(*ret_device)->adopting = true;
 	return 0;
+}
+
+bool device_id_taken(const struct device *d)
+{
+	return fake_is(d, "taken");
 }
 
 bool device_kept(const struct device *d)
