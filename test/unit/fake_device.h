@@ -54,6 +54,7 @@ static uint64_t fake_deadline_ns; /* of the last device_stop */
 
 /* Reads that a device did, by 1, 2, 4 ... us; more of them each time that somebody asks. */
 static unsigned fake_requests = 1, fake_requests_more;
+static uint64_t fake_slow_ns; /* of one more read; 0: there is none */
 
 static struct backend_device *fake_backend; /* of every device */
 static bool fake_resizing;		    /* what all devices say of themselves */
@@ -107,7 +108,8 @@ static inline void fake_plan(struct device *d, enum device_event event, const ch
 
 static inline void fake_plan_end(struct device *d)
 {
-	bool fails = fake_is(d, "sour") || fake_is(d, "taken") || (fake_is(d, "lost") && d->adopting);
+	bool fails =
+		fake_is(d, "sour") || fake_is(d, "taken") || (fake_is(d, "lost") && d->adopting);
 
 	if (!d->stop_wanted)
 		fake_plan(d, fails ? DEVICE_EVENT_FAILED : DEVICE_EVENT_LIVE,
@@ -377,6 +379,10 @@ void device_stats(const struct device *d, struct device_stats *ret_stats)
 		histogram_record(&reads->layer[QUEUE_LAYER_TOTAL], 1000ull << i % 12);
 	}
 	fake_requests += fake_requests_more;
+	if (fake_slow_ns) {
+		reads->done++;
+		histogram_record(&reads->layer[QUEUE_LAYER_TOTAL], fake_slow_ns);
+	}
 }
 
 const char *inflight_state_name(enum inflight_state state)
