@@ -136,7 +136,7 @@ COMMANDS.append(["version"])
 
 empty = lambda r: fine([{}] if r["command"] in ("list", "reactors") else {})
 check("all keys are missing", judge(empty, False))
-for value in (None, [], {}, "x", -1, 1.5, 2**63 - 1, [[]], [{}], [None], {"x": None}, "\x1b[2J\n"):
+for value in (None, [], "x", -1, 2**63 - 1, [{}], {"x": None}):
     keys = ("name id state path size_bytes backend queues depth devices options connections throttle time_ns pid left "
             "removed reactors requests ops layers buckets boundaries bins version pause_ms return cpu turns ids "
             "limits error errors read write driver users").split()
