@@ -30,7 +30,7 @@ struct member {
 	struct device *device; /* NULL when WAITING or FAILED, or STARTING and not open yet */
 	/* STARTING: its backend is being opened; ended: it is being closed; or NULL */
 	struct backend_work *work;
-	uint64_t work_after_ns; /* STARTING, without a device or a work: when to open */
+	uint64_t work_after_ns;	  /* STARTING, without a device or a work: when to open */
 	struct ev_timer patience; /* runs while its backend is being opened or closed */
 	struct fleet *fleet;
 	enum member_state state;
