@@ -55,7 +55,7 @@ if [ "$mode" != fast ]; then
 	package=$!
 	daemon='ublkd ublkd-keeper ublkctl'
 	# what has threads or talks to them
-	threaded='test_reactor test_mailbox test_reactors test_socket test_commands test_fleet test_fleet_work
+	threaded='test_reactor test_mailbox test_reactors test_socket test_socket_turns test_commands test_fleet test_fleet_work
 		test_nbd_probe test_throttle_threads test_watchdog'
 	# shellcheck disable=SC2086 # many targets
 	step build-tsan build tsan $daemon $threaded
