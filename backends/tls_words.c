@@ -181,9 +181,31 @@ static void say_psk_alert(const struct tls *t, struct text *text)
 	    t->credentials->username);
 }
 
-/* GnuTLS does not even show one that another authority signed than the server asked for. */
-static void say_own_certificate(struct text *text)
+/* Whether the one that we showed has ended: then nothing else is worth a word. */
+static bool say_own_expired(const struct tls *t, struct text *text)
 {
+	const gnutls_datum_t *own = gnutls_certificate_get_ours(t->session);
+	gnutls_x509_crt_t cert;
+	time_t end = -1;
+
+	if (!own || gnutls_x509_crt_init(&cert) < 0)
+		return false;
+	if (gnutls_x509_crt_import(cert, own, GNUTLS_X509_FMT_DER) == 0)
+		end = gnutls_x509_crt_get_expiration_time(cert);
+	gnutls_x509_crt_deinit(cert);
+	if (end == -1 || end >= time(NULL))
+		return false;
+	say(text, "our certificate has expired (its end: ");
+	say_date(text, end);
+	say(text, "): renew client-cert.pem, and start the device anew");
+	return true;
+}
+
+/* GnuTLS does not even show one that another authority signed than the server asked for. */
+static void say_own_certificate(const struct tls *t, struct text *text)
+{
+	if (say_own_expired(t, text))
+		return;
 	say(text, "the server wants a certificate of ours, signed by an authority it knows: put "
 		  "client-cert.pem and client-key.pem into the folder of tls-certificates");
 }
@@ -211,7 +233,7 @@ static bool say_alert_cause(const struct tls *t, struct text *text,
 							    : "certificates");
 		return true;
 	case GNUTLS_A_CERTIFICATE_REQUIRED:
-		say_own_certificate(text);
+		say_own_certificate(t, text);
 		return true;
 	case GNUTLS_A_BAD_CERTIFICATE:
 	case GNUTLS_A_UNSUPPORTED_CERTIFICATE:
@@ -220,7 +242,8 @@ static bool say_alert_cause(const struct tls *t, struct text *text,
 	case GNUTLS_A_CERTIFICATE_UNKNOWN:
 	case GNUTLS_A_UNKNOWN_CA:
 	case GNUTLS_A_ACCESS_DENIED:
-		say(text, "the server does not accept our certificate, client-cert.pem");
+		if (!say_own_expired(t, text))
+			say(text, "the server does not accept our certificate, client-cert.pem");
 		return true;
 	default:
 		return false;
@@ -251,7 +274,7 @@ static void say_alert(const struct tls *t, struct text *text)
 		say(text, "the server ended TLS");
 		if (has_asked_certificate(t)) {
 			say(text, ": mostly ");
-			say_own_certificate(text);
+			say_own_certificate(t, text);
 		}
 	}
 	say(text, " (alert %u: %s)", (unsigned)alert, name ? name : "unknown");
@@ -307,7 +330,7 @@ void tls_words_eof(struct tls *t)
 	case TLS_KIND_X509:
 		say(&text, ": ");
 		if (has_asked_certificate(t))
-			say_own_certificate(&text);
+			say_own_certificate(t, &text);
 		else
 			say(&text, "is it made for certificates?");
 		break;

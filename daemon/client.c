@@ -8,6 +8,7 @@
 #include "daemon/client.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +117,7 @@ static int send_line(int fd, const char *text)
 struct source {
 	int fd;
 	int err;
+	bool any; /* something came */
 };
 
 static size_t read_some(void *buffer, size_t bytes, void *arg)
@@ -128,17 +130,19 @@ static size_t read_some(void *buffer, size_t bytes, void *arg)
 	} while (ret < 0 && errno == EINTR);
 	if (ret < 0)
 		source->err = errno;
+	source->any |= ret > 0;
 	return ret < 0 ? (size_t)-1 : (size_t)ret;
 }
 
 /* NULL with *ret_err set: 0 when the answer was cut short or no JSON. */
-static json_t *receive(int fd, int *ret_err)
+static json_t *receive(int fd, int *ret_err, bool *ret_any)
 {
 	struct source source = { .fd = fd };
 	json_error_t error;
 	json_t *reply = json_load_callback(read_some, &source, JSON_DISABLE_EOF_CHECK, &error);
 
 	*ret_err = source.err;
+	*ret_any = source.any;
 	return reply;
 }
 
@@ -146,6 +150,7 @@ static json_t *ask(const char *path, const char *text, int seconds)
 {
 	int fd = connect_to(path, seconds), ret, err;
 	json_t *reply;
+	bool any;
 
 	if (fd < 0) {
 		tell_no_connection(path, -fd);
@@ -153,13 +158,53 @@ static json_t *ask(const char *path, const char *text, int seconds)
 	}
 	ret = send_line(fd, text);
 	/* Refused while sending (too many clients): the reason is there to be read. */
-	reply = receive(fd, &err);
+	reply = receive(fd, &err, &any);
 	close(fd);
 	if (!reply && (ret < 0 || err))
 		tell_no_connection(path, err ? err : -ret);
 	else if (!reply)
-		fprintf(stderr, "ublkctl: ublkd ended before it answered\n");
+		fprintf(stderr, "ublkctl: %s\n",
+			any ? "the answer is cut short, or is none of a ublkd: did ublkd end, or "
+			      "does "
+			      "another program serve this socket?"
+			    : "ublkd ended before it answered");
 	return reply;
+}
+
+static void tell_versions(const char *version)
+{
+	if (strcmp(version, UBLKD_VERSION) != 0)
+		fprintf(stderr,
+			"ublkctl: this is ublkctl %s, that is ublkd %s: use the ublkctl that came "
+			"with "
+			"it\n",
+			UBLKD_VERSION, version);
+}
+
+/* Data of another kind than we know: who says so? */
+static void tell_strange(const char *path)
+{
+	json_t *reply = ask(path, "{\"command\":\"version\"}", CLIENT_SECONDS);
+	const char *version =
+		json_string_value(json_object_get(json_object_get(reply, "data"), "version"));
+
+	fprintf(stderr, "ublkctl: the answer is none that ublkctl %s knows; what answers is %s%s\n",
+		UBLKD_VERSION, version ? "ublkd " : "no ublkd that tells its version",
+		version ? version : "");
+	json_decref(reply);
+}
+
+/* These answer with a list, all others with an object. */
+static bool is_expected(const json_t *request, const json_t *data)
+{
+	const char *command = json_string_value(json_object_get(request, "command"));
+	json_t *item;
+	size_t i;
+
+	if (strcmp(command, "list") != 0 && strcmp(command, "reactors") != 0)
+		return json_is_object(data);
+	json_array_foreach(data, i, item) if (!json_is_object(item)) return false;
+	return json_is_array(data);
 }
 
 static void tell_refusal(const json_t *reply)
@@ -169,9 +214,12 @@ static void tell_refusal(const json_t *reply)
 	size_t i;
 
 	/* A single error is the same as the summary. */
-	if (json_array_size(errors) != 1)
+	if (json_array_size(errors) != 1 || !json_is_string(json_array_get(errors, 0)))
 		fprintf(stderr, "ublkctl: %s\n", error ? error : "refused without a reason");
-	json_array_foreach(errors, i, line) fprintf(stderr, "%s\n", json_string_value(line));
+	json_array_foreach(errors, i, line) if (json_is_string(line))
+		fprintf(stderr, "%s\n", json_string_value(line));
+	if (json_is_string(json_object_get(reply, "version")))
+		tell_versions(json_string_value(json_object_get(reply, "version")));
 }
 
 enum exit_code client_ask(const char *socket_path, json_t *request, int seconds, json_t **ret_data)
@@ -179,7 +227,6 @@ enum exit_code client_ask(const char *socket_path, json_t *request, int seconds,
 	char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
 	json_t *reply = NULL, *data = NULL;
 
-	json_decref(request);
 	if (!text)
 		fprintf(stderr, "ublkctl: the request cannot be written as JSON\n");
 	else if (strlen(text) >= SOCKET_REQUEST_BYTES_MAX)
@@ -191,9 +238,13 @@ enum exit_code client_ask(const char *socket_path, json_t *request, int seconds,
 		data = json_incref(json_object_get(reply, "data"));
 	else if (reply)
 		tell_refusal(reply);
-	if (!data && json_is_true(json_object_get(reply, "ok")))
-		fprintf(stderr, "ublkctl: ublkd answered without data\n");
+	if (json_is_true(json_object_get(reply, "ok")) && !is_expected(request, data)) {
+		tell_strange(socket_path);
+		json_decref(data);
+		data = NULL;
+	}
 	json_decref(reply);
+	json_decref(request);
 	if (!data)
 		return EXIT_REFUSED;
 	*ret_data = data;

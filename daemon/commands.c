@@ -236,9 +236,18 @@ static const struct command commands[] = {
 	{ "blockstats", commands_blockstats, { "sname", "slayer" } },
 };
 
+/* NULL: none, or no text. */
+static const char *command_name(const json_t *request)
+{
+	const json_t *name = json_object_get(request, "command");
+	const char *text = json_string_value(name);
+
+	return text && strlen(text) == json_string_length(name) ? text : NULL;
+}
+
 static const struct command *find_command(const json_t *request)
 {
-	const char *name = json_string_value(json_object_get(request, "command"));
+	const char *name = command_name(request);
 
 	for (size_t i = 0; name && i < ARRAY_SIZE(commands); i++)
 		if (strcmp(commands[i].name, name) == 0)
@@ -304,15 +313,41 @@ static const char *wrong_key(const struct command *cmd, json_t *request)
 	return NULL;
 }
 
+/*
+ * What another version of ublkctl may know and we do not. Ours goes along, so that it can tell
+ * both. fmt: takes what is unknown.
+ */
+static void refuse_unknown(struct socket_client *client, const char *fmt, const char *what)
+{
+	answer(client,
+	       json_pack("{s:b, s:o, s:s}", "ok", 0, "error", json_sprintf(fmt, what), "version",
+			 UBLKD_VERSION),
+	       false);
+}
+
+static void refuse_command(struct socket_client *client, const json_t *request)
+{
+	const char *name = command_name(request);
+
+	if (name)
+		refuse_unknown(client, "ublkd " UBLKD_VERSION " does not know the command \"%s\"",
+			       name);
+	else
+		commands_refuse(client, "the request names no command", NULL);
+}
+
 static void dispatch(struct commands *c, struct socket_client *client, json_t *request)
 {
 	const struct command *cmd = find_command(request);
 	const char *key = cmd ? wrong_key(cmd, request) : NULL;
 
 	if (!cmd)
-		commands_refuse(client, "unknown command, or none", NULL);
+		refuse_command(client, request);
 	else if (key)
-		refuse_name(client, "key \"%s\" is unknown here or of the wrong type", key);
+		refuse_unknown(client,
+			       "ublkd " UBLKD_VERSION
+			       " does not know the key \"%s\" of this command, or not its type",
+			       key);
 	else if (c->upgrade && c->upgrade->phase != UPGRADE_NONE)
 		commands_refuse(client, "an upgrade is under way; try again", NULL);
 	else

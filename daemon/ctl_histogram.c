@@ -123,8 +123,10 @@ static void print_histogram(const json_t *h)
 {
 	const json_t *boundaries = json_object_get(h, "boundaries");
 
-	printf("%s, layer %s%s:\n", json_string_value(json_object_get(h, "op")),
-	       json_string_value(json_object_get(h, "layer")), boundaries ? "" : " (ns)");
+	const char *op = json_string_value(json_object_get(h, "op"));
+	const char *layer = json_string_value(json_object_get(h, "layer"));
+
+	printf("%s, layer %s%s:\n", op ? op : "?", layer ? layer : "?", boundaries ? "" : " (ns)");
 	if (boundaries)
 		print_bins(boundaries, json_object_get(h, "bins"));
 	else

@@ -360,8 +360,9 @@ static enum exit_code histogram(const struct args *a)
 
 static void print_upgrade(const json_t *data)
 {
-	printf("upgraded to %s, pid %lld: %lld devices, pause %.1f ms\n",
-	       json_string_value(json_object_get(data, "version")),
+	const char *now = json_string_value(json_object_get(data, "version"));
+
+	printf("upgraded to %s, pid %lld: %lld devices, pause %.1f ms\n", now ? now : "?",
 	       (long long)json_integer_value(json_object_get(data, "pid")),
 	       (long long)json_integer_value(json_object_get(data, "devices")),
 	       json_real_value(json_object_get(data, "pause_ms")));
@@ -400,8 +401,9 @@ static enum exit_code udev_name(const struct args *a)
 
 static void print_version(const json_t *data)
 {
-	printf("ublkctl %s\nublkd %s\n", UBLKD_VERSION,
-	       json_string_value(json_object_get(data, "version")));
+	const char *other = json_string_value(json_object_get(data, "version"));
+
+	printf("ublkctl %s\nublkd %s\n", UBLKD_VERSION, other ? other : "?");
 }
 
 static enum exit_code version(const struct args *a)

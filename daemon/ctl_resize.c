@@ -14,7 +14,8 @@ static void print(const json_t *data)
 {
 	uint64_t old_bytes = (uint64_t)json_integer_value(json_object_get(data, "old_size_bytes"));
 	uint64_t bytes = (uint64_t)json_integer_value(json_object_get(data, "size_bytes"));
-	const char *name = json_string_value(json_object_get(data, "name"));
+	const char *given = json_string_value(json_object_get(data, "name"));
+	const char *name = given ? given : "?";
 	const char *note = json_string_value(json_object_get(data, "note"));
 	char old_size[CTL_NUMBER_BYTES], size[CTL_NUMBER_BYTES];
 

@@ -27,6 +27,19 @@ static const char *text(const json_t *o, const char *key)
 	return json_string_value(json_object_get(o, key));
 }
 
+/* A ublkd of another version may call it otherwise. */
+static const char *text_or_mark(const json_t *o, const char *key)
+{
+	const char *value = text(o, key);
+
+	return value ? value : "?";
+}
+
+static const char *device_name(const json_t *device)
+{
+	return text_or_mark(device, "name");
+}
+
 static uint64_t number(const json_t *o, const char *key)
 {
 	return (uint64_t)json_integer_value(json_object_get(o, key));
@@ -145,8 +158,8 @@ static void fill_view(struct stuck_view *v, const json_t *device, const json_t *
 	size_t i;
 
 	*v = (struct stuck_view){
-		.name = text(device, "name"),
-		.step = text(device, "step"),
+		.name = device_name(device),
+		.step = text_or_mark(device, "step"),
 		.reactor = -1,
 		.kernel_nr = -1,
 	};
@@ -351,7 +364,7 @@ static const json_t *find(const json_t *data, const char *name)
 
 	json_array_foreach(json_object_get(data, "devices"), i, device)
 	{
-		if (strcmp(text(device, "name"), name) == 0)
+		if (strcmp(device_name(device), name) == 0)
 			return device;
 	}
 	return NULL;
@@ -361,7 +374,7 @@ static const json_t *find(const json_t *data, const char *name)
 static void look_again(struct looks *l, const json_t *device, const struct kernel_view *first,
 		       struct stuck_view *ret_view, struct kernel_view *ret_kernel)
 {
-	const json_t *before = find(l->first, text(device, "name"));
+	const json_t *before = find(l->first, device_name(device));
 	struct stuck_view old;
 
 	kernel_look(json_integer_value(json_object_get(device, "id")), ret_kernel);
@@ -435,7 +448,7 @@ static void tell(struct looks *l, bool json)
 	json_array_foreach(devices, i, device)
 	{
 		const json_t *before = json_array_get(json_object_get(l->first, "devices"), i);
-		bool same = before && strcmp(text(before, "name"), text(device, "name")) == 0;
+		bool same = before && strcmp(device_name(before), device_name(device)) == 0;
 
 		judge(l, device, all, same && i < DEVICES_MAX ? &l->kernel[i] : NULL);
 	}

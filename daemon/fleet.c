@@ -27,6 +27,7 @@
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
+#include "daemon/fleet_id.h"
 #include "daemon/fleet_internal.h"
 #include "daemon/fleet_keep.h"
 #include "daemon/io_timeout.h"
@@ -298,9 +299,16 @@ void fleet_work_is_late(struct fleet *f, struct member *m)
 	plan_sweep(f);
 }
 
+static void note_why(const struct fleet *f, struct member *m)
+{
+	if (device_id_taken(m->device))
+		fleet_explain_id(f, m, "/dev", m->error, sizeof(m->error));
+	else
+		snprintf(m->error, sizeof(m->error), "%s", device_error(m->device));
+}
+
 static void on_failed(struct member *m)
 {
-	snprintf(m->error, sizeof(m->error), "%s", device_error(m->device));
 	log_error(m->state == MEMBER_LIVE ? "device failed" : "device did not start",
 		  "device=%s error=\"%s\"", m->settings->options.name, m->error);
 	if (m->state != MEMBER_STOPPING || device_kept(m->device))
@@ -346,6 +354,8 @@ static void on_event(struct device *device, enum device_event event, void *arg)
 		keep_serving(arg, device_owner(device));
 	if (event == DEVICE_EVENT_GONE || (event == DEVICE_EVENT_FAILED && !device_kept(device)))
 		keep_forget(arg, device_name(device));
+	if (event == DEVICE_EVENT_FAILED)
+		note_why(arg, device_owner(device));
 	handler[event](device_owner(device));
 	if (event == DEVICE_EVENT_LIVE)
 		fleet_size_when_live(device_owner(device));

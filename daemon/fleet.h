@@ -43,6 +43,7 @@ struct member {
 	bool absent;			  /* STARTING: its file is not there, yet perhaps */
 	uint64_t absent_until_ns;	  /* how long to look for it */
 	bool note_owed;			  /* fleet_keep.c: its note could not be written */
+	bool gated, settled;		  /* upgrade.c: while devices come to rest */
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;
 	struct list_node resizes;    /* fleet_resize.c: who waits for the end of one */

@@ -2,11 +2,17 @@
  * The transport of the control socket. Owns the listening socket and the clients. Main thread;
  * nothing here ever blocks.
  *
- * Happy path: a client is READING until a newline came; the handler has it (HANDLING) until it
- * answers; the answer is WRITING until sent; then READING again, beginning with what came along.
+ * Happy path: a client is READING until a newline came, and WAITING until it is its turn; the
+ * handler has it (HANDLING) until it answers; the answer is WRITING until sent; then READING again,
+ * beginning with what came along.
+ *
+ * Whose turn it is: start-time fair queueing. A request begins where the client's last one ended,
+ * in virtual time, but not in the past; the first in virtual time is next. So the next request of
+ * somebody who used much of the thread's time is behind all those who used less.
  *
  * Failure modes: a client too many, a line too long, a client that sends or takes nothing for too
- * long, that is gone: it is dropped, with a word to it where that is possible without waiting.
+ * long, or its answer too slowly, that is gone: it is dropped, with a word to it where that is
+ * possible without waiting.
  */
 #include "daemon/socket.h"
 
@@ -17,16 +23,19 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "reactor/ring.h"
 
 #define READ_BYTES 4096
 #define BACKLOG 64
 #define PAUSE_SECONDS 0.5
+#define ACCEPTS_PER_TURN 8
 
 static void drop(struct socket_client *c)
 {
@@ -34,6 +43,12 @@ static void drop(struct socket_client *c)
 
 	if (c->state == CLIENT_HANDLING)
 		s->cancel(c);
+	if (c->state == CLIENT_WAITING) {
+		list_remove(&c->turn);
+		s->waiting_nr--;
+	}
+	if (c->state == CLIENT_WRITING)
+		s->unread_bytes -= c->out_bytes - c->out_sent;
 	ev_io_stop(s->ev, &c->readable);
 	ev_io_stop(s->ev, &c->writable);
 	ev_timer_stop(s->ev, &c->timeout);
@@ -73,6 +88,14 @@ static void sent(struct socket_client *c)
 	take_next(c);
 }
 
+/* For the next byte, and for all of them. */
+static void set_write_timeout(struct socket_client *c)
+{
+	double left = c->answered + c->server->answer_seconds - ev_time();
+
+	set_timeout(c, MAX(MIN(left, c->server->write_seconds), 0.001));
+}
+
 static void on_writable(struct ev_loop *ev, struct ev_io *w, int events)
 {
 	struct socket_client *c = container_of(w, struct socket_client, writable);
@@ -86,9 +109,17 @@ static void on_writable(struct ev_loop *ev, struct ev_io *w, int events)
 		return;
 	}
 	c->out_sent += (size_t)ret;
-	set_timeout(c, c->server->write_seconds);
+	c->server->unread_bytes -= (size_t)ret;
+	set_write_timeout(c);
 	if (c->out_sent == c->out_bytes)
 		sent(c);
+}
+
+/* A timer of zero seconds: what is there to do goes on behind all else that the loop has. */
+static void want_turn(struct socket_server *s)
+{
+	if (!ev_is_active(&s->turn))
+		ev_timer_start(s->ev, &s->turn);
 }
 
 /*
@@ -110,21 +141,15 @@ void socket_reply(struct socket_client *c, char *text, bool close_after)
 		c->out_bytes = 0;
 		c->close_after = true;
 	}
+	c->server->unread_bytes += c->out_bytes;
+	c->answered = ev_time();
 	ev_io_start(c->server->ev, &c->writable);
-	set_timeout(c, c->server->write_seconds);
+	set_write_timeout(c);
+	if (c->server->unread_bytes > c->server->unread_bytes_max)
+		want_turn(c->server);
 }
 
 /* ---- reading ---- */
-
-static void handle(struct socket_client *c, size_t bytes)
-{
-	c->state = CLIENT_HANDLING;
-	c->line_bytes = bytes + 1;
-	c->in[bytes] = '\0';
-	ev_io_stop(c->server->ev, &c->readable);
-	ev_timer_stop(c->server->ev, &c->timeout);
-	c->server->request(c, c->in, bytes);
-}
 
 static void refuse(struct socket_client *c, const char *reason)
 {
@@ -137,20 +162,128 @@ static void refuse(struct socket_client *c, const char *reason)
 	socket_reply(c, text, true);
 }
 
-/* READING: handles the first line of what there is, or asks for more. */
+/* The first `bytes` bytes of in are a request: it waits for its turn. */
+static void queue_up(struct socket_client *c, size_t bytes)
+{
+	struct socket_server *s = c->server;
+	struct list_node *before;
+
+	c->state = CLIENT_WAITING;
+	c->line_bytes = bytes + 1;
+	ev_io_stop(s->ev, &c->readable);
+	ev_timer_stop(s->ev, &c->timeout);
+	c->virtual_ns = MAX(c->virtual_ns, s->virtual_ns);
+	for (before = s->waiting.prev; before != &s->waiting; before = before->prev)
+		if (list_entry(before, struct socket_client, turn)->virtual_ns <= c->virtual_ns)
+			break;
+	list_insert_between(&c->turn, before, before->next);
+	s->waiting_nr++;
+	want_turn(s);
+}
+
+/* READING: queues up with the first line of what there is, or asks for more. */
 static void take_next(struct socket_client *c)
 {
 	char *newline = memchr(c->in + c->scanned, '\n', c->in_bytes - c->scanned);
 
 	c->scanned = c->in_bytes;
 	if (newline)
-		handle(c, (size_t)(newline - c->in));
+		queue_up(c, (size_t)(newline - c->in));
 	else if (c->in_bytes >= SOCKET_REQUEST_BYTES_MAX)
 		refuse(c, "request is longer than 1 MiB");
 	else if (c->eof)
 		drop(c);
 	else
 		ev_io_start(c->server->ev, &c->readable);
+}
+
+/*
+ * Never past somebody who waits for another turn: a newcomer begins before it. That newcomers come
+ * again and again must not stop the clock, else they would be all that is ever handled.
+ */
+static void advance_clock(struct socket_server *s, uint64_t took_ns)
+{
+	s->virtual_ns += took_ns / (s->waiting_nr + 1);
+	list_for_each (node, &s->waiting) {
+		const struct socket_client *c = list_entry(node, struct socket_client, turn);
+
+		if (!c->had_turn)
+			continue;
+		s->virtual_ns = MIN(s->virtual_ns, c->virtual_ns);
+		break;
+	}
+}
+
+/* Of this thread: that others had the CPU is not the client's doing. */
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+static void handle_next(struct socket_server *s)
+{
+	struct socket_client *c = list_entry(s->waiting.next, struct socket_client, turn);
+	uint64_t begin_ns = cpu_ns(), took_ns;
+
+	list_remove(&c->turn);
+	s->waiting_nr--;
+	c->had_turn = true;
+	c->state = CLIENT_HANDLING;
+	c->in[c->line_bytes - 1] = '\0';
+	s->request(c, c->in, c->line_bytes - 1);
+	took_ns = MAX(cpu_ns() - begin_ns, 1000u);
+	c->virtual_ns += took_ns;
+	advance_clock(s, took_ns);
+}
+
+/* NULL: less than two clients have something to read. */
+static struct socket_client *find_oldest_answer(const struct socket_server *s)
+{
+	struct socket_client *oldest = NULL;
+	unsigned nr = 0;
+
+	list_for_each (node, &s->clients) {
+		struct socket_client *c = list_entry(node, struct socket_client, node);
+
+		if (c->state != CLIENT_WRITING)
+			continue;
+		if (!oldest || c->answered < oldest->answered)
+			oldest = c;
+		nr++;
+	}
+	return nr > 1 ? oldest : NULL;
+}
+
+static void bound_unread(struct socket_server *s)
+{
+	while (s->unread_bytes > s->unread_bytes_max) {
+		struct socket_client *c = find_oldest_answer(s);
+
+		if (!c)
+			break;
+		log_limited(LOG_LEVEL_WARN, "control client dropped",
+			    "reason=\"too much is unread, and its answer is the oldest\"");
+		drop(c);
+	}
+}
+
+static void on_turn(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	struct socket_server *s = container_of(w, struct socket_server, turn);
+	uint64_t begin_ns = ring_clock_ns();
+
+	(void)ev, (void)events;
+	bound_unread(s);
+	while (s->waiting_nr > 0) {
+		handle_next(s);
+		if (ring_clock_ns() - begin_ns >= SOCKET_TURN_NS)
+			break;
+	}
+	if (s->waiting_nr > 0)
+		want_turn(s);
 }
 
 /* Room for at least one byte more, never above the limit. */
@@ -236,12 +369,11 @@ static void turn_away(int fd)
 	close(fd);
 }
 
-static void on_acceptable(struct ev_loop *ev, struct ev_io *w, int events)
+/* False: there is nobody else for now. */
+static bool accept_one(struct socket_server *s)
 {
-	struct socket_server *s = container_of(w, struct socket_server, acceptable);
 	int fd = accept4(s->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-	(void)events;
 	if (fd >= 0 && s->client_nr < SOCKET_CLIENTS_MAX) {
 		welcome(s, fd);
 	} else if (fd >= 0) {
@@ -250,10 +382,20 @@ static void on_acceptable(struct ev_loop *ev, struct ev_io *w, int events)
 		/* Out of descriptors or memory: the socket stays acceptable, do not spin on it. */
 		log_limited(LOG_LEVEL_WARN, "cannot take in a control client", "error=%s",
 			    errname(errno));
-		ev_io_stop(ev, &s->acceptable);
+		ev_io_stop(s->ev, &s->acceptable);
 		ev_timer_set(&s->pause, PAUSE_SECONDS, 0.);
-		ev_timer_start(ev, &s->pause);
+		ev_timer_start(s->ev, &s->pause);
 	}
+	return fd >= 0;
+}
+
+static void on_acceptable(struct ev_loop *ev, struct ev_io *w, int events)
+{
+	struct socket_server *s = container_of(w, struct socket_server, acceptable);
+
+	(void)ev, (void)events;
+	for (int i = 0; i < ACCEPTS_PER_TURN && accept_one(s); i++)
+		;
 }
 
 static void on_pause_over(struct ev_loop *ev, struct ev_timer *w, int events)
@@ -319,7 +461,14 @@ static void init(struct socket_server *s, struct ev_loop *ev)
 	s->client_nr = 0;
 	s->idle_seconds = SOCKET_IDLE_SECONDS;
 	s->write_seconds = SOCKET_WRITE_SECONDS;
+	s->answer_seconds = SOCKET_ANSWER_SECONDS;
+	s->unread_bytes = 0;
+	s->unread_bytes_max = SOCKET_UNREAD_BYTES_MAX;
+	s->waiting_nr = 0;
+	s->virtual_ns = 0;
 	list_init(&s->clients);
+	list_init(&s->waiting);
+	ev_timer_init(&s->turn, on_turn, 0., 0.);
 	ev_timer_init(&s->pause, on_pause_over, 0., 0.);
 }
 
@@ -379,4 +528,5 @@ void socket_fini(struct socket_server *s)
 	socket_stop_listening(s);
 	list_for_each_safe (node, next, &s->clients)
 		drop(list_entry(node, struct socket_client, node));
+	ev_timer_stop(s->ev, &s->turn);
 }

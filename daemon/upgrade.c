@@ -2,6 +2,11 @@
  * Happy path: spawn -> "ready" -> every device gated -> all quiet -> reactors and devices given up
  * -> "go" -> "done" -> the client is answered, this process ends.
  *
+ * A device may be below another one of ours: an NBD server stands on it, or a loop device. Behind
+ * its gate, what is above never comes to rest. What is above which nobody needs to know: where a
+ * device is not quiet soon, the quiet ones are opened again until it is; then they are gated anew,
+ * and it stays as it is, so that it asks them for nothing more.
+ *
  * Failure modes: until "go" nothing has happened that cannot be undone: the gates are opened, the
  * child is killed, the client is told. After "go" the devices are in the driver's hands: when the
  * new program fails or is late, this process executes itself again and adopts them, as after a
@@ -31,6 +36,8 @@
 #define PREPARE_SECONDS 30.
 /* How long clients wait at most for a slow backend before the gates are opened again. */
 #define GATE_SECONDS 5.
+/* A device that takes longer may be waiting for one that is gated. */
+#define STALL_NS (250 * NS_PER_MS)
 #define ADOPT_SECONDS 75. /* device_recover gives up before */
 #define LOOK_SECONDS .0002
 #define ANSWER_SECONDS 1.
@@ -124,26 +131,77 @@ static void flush_answers(struct upgrade *u)
 
 /* ---- devices ---- */
 
-static void gate_all(struct upgrade *u, bool on)
+static void gate_member(struct member *m, bool on)
 {
-	list_for_each (node, &u->fleet->members) {
-		struct member *m = list_entry(node, struct member, node);
-
-		if (m->state == MEMBER_LIVE)
-			device_gate(m->device, on);
+	if (m->state == MEMBER_LIVE && m->gated != on) {
+		device_gate(m->device, on);
+		m->gated = on;
 	}
 }
 
-/* The first that is not at rest, or NULL. */
+static void open_gates(struct upgrade *u)
+{
+	list_for_each (node, &u->fleet->members)
+		gate_member(list_entry(node, struct member, node), false);
+}
+
+/* The first that is gated and not at rest, or NULL. */
 static const struct member *find_busy(const struct upgrade *u)
 {
 	list_for_each (node, &u->fleet->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
-		if (m->state == MEMBER_LIVE && !device_quiet(m->device))
+		if (m->gated && !device_quiet(m->device))
 			return m;
 	}
 	return NULL;
+}
+
+/* Gates all that are open: those that are at rest stay so from now on. */
+static void gate_round(struct upgrade *u)
+{
+	list_for_each (node, &u->fleet->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		m->settled = m->gated;
+		gate_member(m, true);
+	}
+	u->stalled_ns = ring_clock_ns() + STALL_NS;
+}
+
+/* Opens those that are at rest, but for those that others were opened for before. */
+static void open_quiet(struct upgrade *u)
+{
+	list_for_each (node, &u->fleet->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (m->gated && !m->settled && device_quiet(m->device))
+			gate_member(m, false);
+	}
+	u->stalled_ns = ring_clock_ns() + STALL_NS;
+}
+
+/* The reactors of all that were opened know of it; the next gate is another one then. */
+static bool are_open_known(const struct upgrade *u)
+{
+	list_for_each (node, &u->fleet->members) {
+		const struct member *m = list_entry(node, struct member, node);
+
+		if (m->state == MEMBER_LIVE && !m->gated && device_quiet(m->device))
+			return false;
+	}
+	return true;
+}
+
+static bool has_open(const struct upgrade *u)
+{
+	list_for_each (node, &u->fleet->members) {
+		const struct member *m = list_entry(node, struct member, node);
+
+		if (m->state == MEMBER_LIVE && !m->gated)
+			return true;
+	}
+	return false;
 }
 
 static void abandon_all(struct upgrade *u)
@@ -173,7 +231,7 @@ static void call_off(struct upgrade *u, const char *why)
 
 	log_error("upgrade was called off", "reason=\"%s\"", why);
 	if (u->phase == UPGRADE_GATING)
-		gate_all(u, false);
+		open_gates(u);
 	u->phase = UPGRADE_NONE;
 	snprintf(words, sizeof(words), "the new program does not take over: %s", why);
 	answer(u, NULL, words);
@@ -273,8 +331,14 @@ static void on_look(struct ev_loop *ev, struct ev_timer *w, int events)
 	struct upgrade *u = container_of(w, struct upgrade, look);
 
 	(void)ev, (void)events;
-	if (!find_busy(u))
+	if (find_busy(u)) {
+		if (ring_clock_ns() >= u->stalled_ns)
+			open_quiet(u);
+	} else if (!has_open(u)) {
 		hand_over(u);
+	} else if (are_open_known(u)) {
+		gate_round(u);
+	}
 }
 
 static void gate(struct upgrade *u)
@@ -282,7 +346,7 @@ static void gate(struct upgrade *u)
 	ev_timer_stop(u->ev, &u->deadline);
 	u->phase = UPGRADE_GATING;
 	u->gate_ns = ring_clock_ns();
-	gate_all(u, true);
+	gate_round(u);
 	ev_timer_set(&u->deadline, GATE_SECONDS, 0.);
 	ev_timer_start(u->ev, &u->deadline);
 	ev_timer_set(&u->look, LOOK_SECONDS, LOOK_SECONDS);

@@ -40,10 +40,11 @@ struct upgrade {
 	int socket;
 	struct ev_io readable;
 	struct ev_timer deadline, look;
-	uint64_t gate_ns;   /* when the pause began */
-	char version[64];   /* of the new program */
-	bool end_wanted;    /* SIGTERM came too late for us: it is the new program's */
-	bool reload_wanted; /* SIGHUP came meanwhile: it is whoever serves afterwards' */
+	uint64_t gate_ns;    /* when the pause began */
+	uint64_t stalled_ns; /* GATING: when those at rest are opened for the others */
+	char version[64];    /* of the new program */
+	bool end_wanted;     /* SIGTERM came too late for us: it is the new program's */
+	bool reload_wanted;  /* SIGHUP came meanwhile: it is whoever serves afterwards' */
 };
 
 /*

@@ -35,6 +35,7 @@ tap bench-host 120 test/bench/host.sh
 tap cli 120 test/cli/cli.sh build/release/bin
 tap interop-nbd-info 120 test/interop/nbd_info.sh build/asan/bin
 tap top 120 test/cli/top.py build/asan/bin
+tap peers 240 test/cli/peers.py build/asan/bin
 tap page 120 test/page/page.sh build/asan
 tap trace-timeline 300 test/trace/timeline.sh build/asan
 tap trace-record 120 test/trace/record.sh build/release
@@ -54,7 +55,7 @@ if [ "$mode" != fast ]; then
 	package=$!
 	daemon='ublkd ublkd-keeper ublkctl'
 	# what has threads or talks to them
-	threaded='test_reactor test_mailbox test_reactors test_socket test_commands test_fleet test_fleet_work
+	threaded='test_reactor test_mailbox test_reactors test_socket test_socket_turns test_commands test_fleet test_fleet_work
 		test_nbd_probe test_throttle_threads test_watchdog'
 	# shellcheck disable=SC2086 # many targets
 	step build-tsan build tsan $daemon $threaded
@@ -107,10 +108,12 @@ if [ "$mode" != fast ]; then
 		later tap_run "powercut-$kernel" 1200 test/vm/powercut.sh "$kernel"
 	done
 	guests "$both" 400 '' gc
+	guests "$(one 7.2)" 400 '' hostile_clients
 	guests "$(one 7.2)" 400 '' scaling
 	# the same daemon with every memory access, and every access of two threads, checked
 	later guest guest-6.12-many-tsan 6.12 many 400 tsan
 	later guest guest-7.2-faults-asan 7.2 faults 400 asan
 	later guest guest-7.2-hostile_state-asan 7.2 hostile_state 400 asan
+	later guest guest-6.12-hostile_clients-asan 6.12 hostile_clients 400 asan
 	run_later
 fi

@@ -191,6 +191,11 @@ int device_start(struct device **ret_device, const struct device_host *host,
 	return 0;
 }
 
+bool device_id_taken(const struct device *d)
+{
+	return d->id_taken;
+}
+
 bool device_kept(const struct device *d)
 {
 	return d->state == DEVICE_FAILED && d->added;

@@ -136,6 +136,9 @@ int device_discard(struct device **ret_device, const struct device_host *host,
 /* FAILED only: whether the driver still has it, for another device_recover. */
 bool device_kept(const struct device *device);
 
+/* FAILED only: whether another device has the id that it was to have. */
+bool device_id_taken(const struct device *device);
+
 /*
  * Begins to stop a LIVE (or still starting) device. force: also when somebody has it open; they get
  * I/O errors. After deadline_ns (relative) the backend's outstanding I/Os are cancelled. Asking

@@ -61,6 +61,7 @@ struct device {
 	bool stop_sent;		   /* aborts of the tags were asked for */
 	bool waits_for_openers;	   /* by the retry timer */
 	bool stopped_outside;	   /* by somebody else's STOP_DEV or DEL_DEV */
+	bool id_taken;		   /* ADD_DEV: another device has our id */
 	bool has_disk;		   /* START_DEV was done: /dev/ublkbN, which can be open */
 	bool cancelled;		   /* queue_cancel was sent */
 	bool finish_waits;	   /* all is done but the answer to `ask` */

@@ -330,6 +330,7 @@ static void add_done(struct ctl_cmd *cmd, int res)
 	struct device *d = container_of(cmd, struct device, cmd);
 
 	if (res < 0) {
+		d->id_taken = res == -EEXIST;
 		device_fail_cmd(d, cmd, res);
 		return;
 	}

@@ -79,6 +79,15 @@ type_fits() {
 			grep -q '^ExecReload=/bin/kill -HUP' "$root/usr/lib/systemd/system/ublkd.service"
 	fi
 }
+# Those that the sources name: what is not allowed fails with EAFNOSUPPORT, as if the kernel had no such thing.
+families_allowed() {
+	local family allowed
+	allowed=$(sed -n 's/^RestrictAddressFamilies=//p' "$root/usr/lib/systemd/system/ublkd.service")
+	echo "allowed: $allowed"
+	for family in $(grep -rhoE '\bAF_[A-Z0-9]+' --include='*.[ch]' backends daemon ublk reactor | grep -v AF_UNSPEC | sort -u); do
+		[[ " $allowed " = *" $family "* ]] || { echo "$family is not"; return 1; }
+	done
+}
 shows_manual() { says "$2" inside env MANPAGER=cat MANWIDTH=80 man "$1"; }
 conffile_kept() {
 	echo '# mine' >>"$root/etc/ublkd/ublkd.yaml"
@@ -126,6 +135,7 @@ if command -v systemd-analyze >/dev/null; then
 	ok "the unit is well" verify_unit
 	ok "... and has the type that this systemd knows" type_fits
 	ok "... and is hardened" hardened
+	ok "... and lets the daemon have each kind of socket that it makes" families_allowed
 	ok "... and enabled" enabled
 else
 	skip "the unit is well" "no systemd-analyze"

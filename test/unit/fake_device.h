@@ -4,10 +4,12 @@
  * from inside a call. What a device does stands in its name:
  *
  *   absent...  device_start fails            sour...  starting fails later
+ *   taken.. the same, since another device has its id
  *   slow...    nothing happens until fake_release   busy...  a polite stop is refused
  *   held...    device_recover says that the backend is busy, fake_held_nr times
  *   rigid...   cannot be resized                    tight... a resize fails in the end
  *   lost...    recovery fails, and the driver has the device no more
+ *   leaning... behind its gate it is not quiet before all devices called below... were open
  *   restless.. behind its gate it is not quiet until fake_rest
  */
 #ifndef TEST_FAKE_DEVICE_H
@@ -52,6 +54,7 @@ static uint64_t fake_deadline_ns; /* of the last device_stop */
 
 /* Reads that a device did, by 1, 2, 4 ... us; more of them each time that somebody asks. */
 static unsigned fake_requests = 1, fake_requests_more;
+static uint64_t fake_slow_ns; /* of one more read; 0: there is none */
 
 static struct backend_device *fake_backend; /* of every device */
 static bool fake_resizing;		    /* what all devices say of themselves */
@@ -105,7 +108,8 @@ static inline void fake_plan(struct device *d, enum device_event event, const ch
 
 static inline void fake_plan_end(struct device *d)
 {
-	bool fails = fake_is(d, "sour") || (fake_is(d, "lost") && d->adopting);
+	bool fails =
+		fake_is(d, "sour") || fake_is(d, "taken") || (fake_is(d, "lost") && d->adopting);
 
 	if (!d->stop_wanted)
 		fake_plan(d, fails ? DEVICE_EVENT_FAILED : DEVICE_EVENT_LIVE,
@@ -220,6 +224,11 @@ int device_discard(struct device **ret_device, const struct device_host *host,
 	(*ret_device)->spec.id = (int64_t)past->info.dev_id;
 	(*ret_device)->adopting = true;
 	return 0;
+}
+
+bool device_id_taken(const struct device *d)
+{
+	return fake_is(d, "taken");
 }
 
 bool device_kept(const struct device *d)
@@ -370,6 +379,10 @@ void device_stats(const struct device *d, struct device_stats *ret_stats)
 		histogram_record(&reads->layer[QUEUE_LAYER_TOTAL], 1000ull << i % 12);
 	}
 	fake_requests += fake_requests_more;
+	if (fake_slow_ns) {
+		reads->done++;
+		histogram_record(&reads->layer[QUEUE_LAYER_TOTAL], fake_slow_ns);
+	}
 }
 
 const char *inflight_state_name(enum inflight_state state)
@@ -438,12 +451,14 @@ void device_gate(struct device *d, bool on)
 	ASSERT(d->state == DEVICE_LIVE && d->gated != on);
 	d->gated = on;
 	d->gatings += on;
+	for (unsigned i = 0; i < FAKE_DEVICES_MAX && fake_is(d, "below") && !on; i++)
+		if (fake_devices[i] && fake_is(fake_devices[i], "leaning"))
+			fake_devices[i]->rested = fake_devices[i]->gated;
 }
 
 bool device_quiet(const struct device *d)
 {
-	ASSERT(d->gated);
-	return d->rested || !fake_is(d, "restless");
+	return d->gated && (d->rested || !(fake_is(d, "restless") || fake_is(d, "leaning")));
 }
 
 static inline void fake_rest(const char *name)

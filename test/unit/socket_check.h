@@ -56,12 +56,12 @@ static inline void peer_pump(void)
 	ev_run(peer_loop, EVRUN_NOWAIT);
 }
 
-/* Turns the loop for a while, for what must not happen. */
+/* Turns the loop for a while, for what must not happen; on a busy machine often enough, too. */
 static inline void peer_pump_for(double seconds)
 {
 	double until = ev_time() + seconds;
 
-	while (ev_time() < until) {
+	for (int turns = 0; turns < 10 || ev_time() < until; turns++) {
 		ev_run(peer_loop, EVRUN_NOWAIT);
 		usleep(1000);
 	}

@@ -138,6 +138,11 @@ static long long limit(const char *request, const char *key)
 
 #define THROTTLE "{\"command\":\"throttle\",\"name\":\"a\""
 #define REFUSED "{\"ok\":false,\"error\":"
+#define UNKNOWN(what)                                                                              \
+	REFUSED "\"ublkd " UBLKD_VERSION " does not know the " what                                \
+		"\",\"version\":\"" UBLKD_VERSION "\"}"
+#define UNKNOWN_KEY(key) UNKNOWN("key \\\"" key "\\\" of this command, or not its type")
+#define NO_COMMAND REFUSED "\"the request names no command\"}"
 #define UNCHANGED REFUSED "\"the limits stay as they are\",\"errors\":["
 
 static void test_show_names_the_stuck_command(void **state)
@@ -284,10 +289,8 @@ static void test_throttle_refuses(void **state)
 	       UNCHANGED "\"throttle: group: cannot be changed while the device serves\"]}");
 	expect(THROTTLE ",\"set\":{\"read_iops_sec\":-1}}",
 	       UNCHANGED "\"throttle: read_iops_sec: -1 is below the minimum 0\"]}");
-	expect(THROTTLE ",\"set\":{\"read_iops_sec\":true}}",
-	       REFUSED "\"key \\\"set\\\" is unknown here or of the wrong type\"}");
-	expect(THROTTLE ",\"set\":[]}",
-	       REFUSED "\"key \\\"set\\\" is unknown here or of the wrong type\"}");
+	expect(THROTTLE ",\"set\":{\"read_iops_sec\":true}}", UNKNOWN_KEY("set"));
+	expect(THROTTLE ",\"set\":[]}", UNKNOWN_KEY("set"));
 	assert_int_equal(limit(THROTTLE "}", "total_iops_sec"), 0);
 	close_throttle();
 }
@@ -313,18 +316,14 @@ static void test_two_wait_one_leaves(void **state)
 static void test_wrong_requests(void **state)
 {
 	(void)state;
-	expect("{\"command\":\"lost\"}", "{\"ok\":false,\"error\":\"unknown command, or none\"}");
-	expect("{}", "{\"ok\":false,\"error\":\"unknown command, or none\"}");
-	expect("{\"command\":7}", "{\"ok\":false,\"error\":\"unknown command, or none\"}");
-	expect("{\"command\":\"list\",\"name\":\"a\"}",
-	       "{\"ok\":false,\"error\":\"key \\\"name\\\" is unknown here or of the wrong "
-	       "type\"}");
-	expect("{\"command\":\"del\",\"name\":\"a\",\"force\":1}",
-	       "{\"ok\":false,\"error\":\"key \\\"force\\\" is unknown here or of the wrong "
-	       "type\"}");
-	expect("{\"command\":\"show\",\"name\":\"a\\u0000\"}",
-	       "{\"ok\":false,\"error\":\"key \\\"name\\\" is unknown here or of the wrong "
-	       "type\"}");
+	expect("{\"command\":\"lost\"}", UNKNOWN("command \\\"lost\\\""));
+	expect("{\"command\":\"list\\u0000\"}", NO_COMMAND);
+	expect("{\"command\":[\"list\"]}", NO_COMMAND);
+	expect("{}", NO_COMMAND);
+	expect("{\"command\":7}", NO_COMMAND);
+	expect("{\"command\":\"list\",\"name\":\"a\"}", UNKNOWN_KEY("name"));
+	expect("{\"command\":\"del\",\"name\":\"a\",\"force\":1}", UNKNOWN_KEY("force"));
+	expect("{\"command\":\"show\",\"name\":\"a\\u0000\"}", UNKNOWN_KEY("name"));
 	expect("{\"command\":\"version\"}",
 	       "{\"ok\":true,\"data\":{\"version\":\"" UBLKD_VERSION "\"}}");
 }

@@ -1,4 +1,10 @@
 /* fleet: add, remove, reload, stop, with devices that fail, refuse, and take their time. */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "daemon/fleet_id.h"
 #include "test/unit/fleet_rig.h"
 
 static void test_add_and_del(void **state)
@@ -47,6 +53,71 @@ static void test_failure_later(void **state)
 	assert_string_equal(t.error, "the driver says no");
 	assert_string_equal(state_of("sour"), "none");
 	assert_int_equal(fake_nr, 0);
+}
+
+static struct member *add_with_id(const char *name, int64_t id)
+{
+	struct member *m = add(name, true);
+
+	m->settings->id = id;
+	return m;
+}
+
+/* Which device has the id, and what to do, instead of an EEXIST. */
+static void test_id_is_taken_by_one_of_ours(void **state)
+{
+	struct told t;
+
+	(void)state;
+	add("a", false); /* by hand: its id is 7 */
+	run();
+	watch(&t, add_with_id("taken", 7));
+	run();
+	assert_int_equal(t.outcome, FLEET_FAILED);
+	assert_string_equal(fleet_find(&fleet, "taken")->error,
+			    "id 7 is taken by device \"a\" of this daemon: choose another id, or "
+			    "remove that device (ublkctl del a) and reload");
+}
+
+static void test_id_is_taken_by_others(void **state)
+{
+	char folder[] = "/tmp/test_fleet.XXXXXX", path[64], text[256], expected[256];
+	const struct member *m = add_with_id("taken", 8);
+	char ready;
+	int to_us[2];
+	pid_t pid;
+
+	(void)state;
+	fleet_explain_id(&fleet, m, "/dev", text, sizeof(text));
+	assert_string_equal(text,
+			    "id 8 is taken by a device that no process serves: choose another "
+			    "id, or remove that device (ublkctl gc 8 --remove) and reload");
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/ublkc8", folder);
+	assert_int_equal(pipe(to_us), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_NAME, "kublk");
+		open(path, O_RDWR | O_CREAT, 0600);
+		ready = write(to_us[1], "r", 1) != 1;
+		pause();
+		_exit(ready);
+	}
+	assert_int_equal(read(to_us[0], &ready, 1), 1);
+	fleet_explain_id(&fleet, m, folder, text, sizeof(text));
+	snprintf(expected, sizeof(expected),
+		 "id 8 is taken by a device of another ublk server, kublk[%d]: choose another id, "
+		 "or "
+		 "remove %s/ublkb8 there and reload",
+		 (int)pid, folder);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(to_us[0]);
+	close(to_us[1]);
+	unlink(path);
+	rmdir(folder);
+	assert_string_equal(text, expected);
+	run();
 }
 
 /* What the file asks for stays visible; the others live on; it can be deleted. */
@@ -430,6 +501,8 @@ int main(void)
 		TEST(test_add_and_del),
 		TEST(test_failure_at_once),
 		TEST(test_failure_later),
+		TEST(test_id_is_taken_by_one_of_ours),
+		TEST(test_id_is_taken_by_others),
 		TEST(test_configured_failures_stay),
 		TEST(test_polite_stop_refused_then_forced),
 		TEST(test_del_while_starting),

@@ -235,6 +235,31 @@ static void test_text(void **state)
 	free(text);
 }
 
+#define TOTAL_OF_A(what) "\nublkd_latency_seconds_" what "{device=\"a\",op=\"read\",layer=\"total\""
+
+/* Slower than the last boundary: in +Inf, the count and the sum, and in no other bucket. */
+static void test_slowest_request(void **state)
+{
+	size_t bytes;
+	char *text, *whole;
+
+	(void)state;
+	add("a");
+	fake_slow_ns = 10 * NS_PER_SEC;
+	text = metrics_text(&source, METRICS_OPENMETRICS, &bytes);
+	fake_slow_ns = 0;
+	assert_non_null(text);
+	whole = strdup(text);
+	read_text(text, bytes);
+	assert_non_null(strstr(whole, TOTAL_OF_A("bucket") ",le=\"0.000001024\"} 1\n"));
+	assert_non_null(strstr(whole, TOTAL_OF_A("bucket") ",le=\"8.589934592\"} 1\n"));
+	assert_non_null(strstr(whole, TOTAL_OF_A("bucket") ",le=\"+Inf\"} 2\n"));
+	assert_non_null(strstr(whole, TOTAL_OF_A("count") "} 2\n"));
+	assert_non_null(strstr(whole, TOTAL_OF_A("sum") "} 10.000001000\n"));
+	free(whole);
+	free(text);
+}
+
 static void test_heatmap(void **state)
 {
 	json_t *all, *total;
@@ -416,8 +441,9 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_text),      TEST(test_heatmap),   TEST(test_server),
-		TEST(test_addresses), TEST(test_dashboard), TEST(test_formats),
+		TEST(test_text),    TEST(test_slowest_request), TEST(test_heatmap),
+		TEST(test_server),  TEST(test_addresses),	TEST(test_dashboard),
+		TEST(test_formats),
 	};
 
 	log_init(LOG_LEVEL_ERROR);

@@ -1,67 +1,5 @@
 /* socket: the transport alone, with a handler that echoes, holds back or floods. */
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-
-#include "base/log.h"
-#include "base/util.h"
-#include "daemon/socket.h"
-#include "test/unit/socket_check.h"
-
-#define FLOOD_BYTES (8u << 20)
-
-static char dir[] = "/tmp/test_socket.XXXXXX";
-static char path[64];
-static struct socket_server server;
-static struct socket_client *held;
-static unsigned canceled_nr;
-
-/* "hold": answered later; "flood": a long answer; "bye": answered and closed; else: echo. */
-static void on_request(struct socket_client *client, char *line, size_t bytes)
-{
-	char *flood;
-
-	if (strcmp(line, "hold") == 0) {
-		held = client;
-	} else if (strcmp(line, "flood") == 0) {
-		flood = malloc(FLOOD_BYTES + 1);
-		memset(flood, 'x', FLOOD_BYTES);
-		flood[FLOOD_BYTES] = '\0';
-		socket_reply(client, flood, false);
-	} else if (strcmp(line, "bye") == 0) {
-		socket_reply(client, strdup("bye"), true);
-	} else if (strcmp(line, "nothing") == 0) {
-		socket_reply(client, NULL, false);
-	} else {
-		assert_int_equal(strlen(line), bytes);
-		socket_reply(client, strdup(line), false);
-	}
-}
-
-static void on_cancel(struct socket_client *client)
-{
-	assert_ptr_equal(client, held);
-	held = NULL;
-	canceled_nr++;
-}
-
-static int start(void **state)
-{
-	(void)state;
-	server = (struct socket_server){ .request = on_request, .cancel = on_cancel };
-	held = NULL;
-	canceled_nr = 0;
-	if (socket_bind(&server, peer_loop, path) < 0)
-		return -1;
-	return socket_listen(&server);
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	socket_fini(&server);
-	return server.client_nr == 0 && access(path, F_OK) < 0 ? 0 : -1;
-}
+#include "test/unit/socket_rig.h"
 
 static void test_line_in_line_out(void **state)
 {
@@ -203,11 +141,11 @@ static void test_dripping_client_is_dropped(void **state)
 	int nr = 0;
 
 	(void)state;
-	server.idle_seconds = 0.1;
+	server.idle_seconds = 0.5;
 	p = peer_connect(path);
-	while (peer_send(&p, "x") && nr++ < 100)
+	while (peer_send(&p, "x") && nr++ < 300)
 		peer_pump_for(0.01);
-	assert_in_range(nr, 3, 50);
+	assert_in_range(nr, 3, 200);
 	peer_close(&p);
 }
 
@@ -408,26 +346,6 @@ static void test_what_is_in_the_way(void **state)
 	assert_int_equal(start(state), 0);
 	test_mode_is_private(state);
 }
-
-static int setup(void **state)
-{
-	(void)state;
-	log_init(LOG_LEVEL_ERROR);
-	peer_loop = ev_default_loop(0);
-	if (!mkdtemp(dir))
-		return -1;
-	snprintf(path, sizeof(path), "%s/socket", dir);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	ev_loop_destroy(peer_loop);
-	return rmdir(dir);
-}
-
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, start, stop)
 
 int main(void)
 {

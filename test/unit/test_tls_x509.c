@@ -182,6 +182,79 @@ static void test_client_certificate_refused(void **state)
 	client_refused("ca");
 }
 
+static long ahead_seconds;
+
+static time_t clock_ahead(time_t *ret_now)
+{
+	time_t now = time(NULL) + ahead_seconds;
+
+	if (ret_now)
+		*ret_now = now;
+	return now;
+}
+
+/*
+ * The certificates end while a session lives: it goes on. The next connection, with the same
+ * credentials, is refused, and says why.
+ */
+static void test_expires_while_connected(void **state)
+{
+	(void)state;
+	gnutls_global_set_time_function(clock_ahead);
+	for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
+		struct server_config config = { .priorities = versions[i], .identity = &good };
+
+		ahead_seconds = 0;
+		assert_int_equal(run(&config, "ca", "a.example", false), TLS_DONE);
+		assert_talk();
+		ahead_seconds = 3 * DAY;
+		assert_talk();
+		server_stop();
+		server_start(&config);
+		assert_int_equal(tls_reset(tls), 0);
+		assert_int_equal(shake(SIZE_MAX), TLS_FAILED);
+		assert_words("the server's certificate is not accepted; it, or one that signed it, "
+			     "has expired (its own end: 20");
+		assert_words("or this machine's clock is wrong");
+		assert_int_equal(server.result, GNUTLS_E_FATAL_ALERT_RECEIVED);
+		/* The clock is set right, or the server has another certificate. */
+		ahead_seconds = 0;
+		server_stop();
+		server_start(&config);
+		assert_int_equal(tls_reset(tls), 0);
+		assert_int_equal(shake(SIZE_MAX), TLS_DONE);
+		assert_talk();
+		stop();
+	}
+	ahead_seconds = 0;
+}
+
+/* Ours has ended: the server refuses it, with an alert or without; the words say which and when. */
+static void test_own_certificate_expired(void **state)
+{
+	char byte;
+
+	(void)state;
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(versions); i++) {
+		struct server_config config = { .priorities = versions[i / 2],
+						.identity = &good,
+						.wants_client = true,
+						.mute = i & 1 };
+		size_t done = 0;
+
+		/* With TLS 1.3 the handshake is over before the server says so. */
+		if (run(&config, "stale", "a.example", false) == TLS_DONE)
+			assert_int_equal(client_hear(&byte, 1, SIZE_MAX, &done),
+					 config.mute ? -EAGAIN : -EPROTO);
+		assert_true(server.result < 0 && server.result != GNUTLS_E_AGAIN);
+		if (config.mute)
+			tls_eof(tls);
+		assert_words("our certificate has expired (its end: 20");
+		assert_words("renew client-cert.pem, and start the device anew");
+		stop();
+	}
+}
+
 /* The server speaks of keys only. */
 static void test_x509_at_psk(void **state)
 {
@@ -218,6 +291,8 @@ int main(void)
 		cmocka_unit_test(test_purpose),
 		cmocka_unit_test(test_client_certificate),
 		cmocka_unit_test(test_client_certificate_refused),
+		cmocka_unit_test(test_expires_while_connected),
+		cmocka_unit_test(test_own_certificate_expired),
 		cmocka_unit_test(test_x509_at_psk),
 		cmocka_unit_test(test_old_server),
 	};

@@ -201,6 +201,23 @@ static void test_takes_over(void **state)
 	json_decref(json);
 }
 
+/* A device whose requests come to their end by way of another one, which is gated too. */
+static void test_device_over_a_device(void **state)
+{
+	int status;
+
+	(void)state;
+	add("leaning", true);
+	add("below", true);
+	run();
+	status = upgrade_to(NOTES_PID READY UNTIL_GO DONE, NULL);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(seen->gated, 3);
+	assert_int_equal(seen->abandoned, 3);
+	json_decref(answer());
+}
+
 static void leave(void)
 {
 	commands_cancel(up.client);
@@ -362,6 +379,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		UPGRADE(test_takes_over),
+		UPGRADE(test_device_over_a_device),
 		UPGRADE(test_client_has_left),
 		UPGRADE(test_tells_the_service_manager),
 		UPGRADE(test_end_is_passed_on),

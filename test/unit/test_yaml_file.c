@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -117,12 +118,40 @@ static void test_pipes(void **state)
 	check_pipe(page, YAML_FILE_BYTES_MAX / 4096, "#", too_large);
 }
 
+static volatile sig_atomic_t signals;
+
+static void count_signal(int nr)
+{
+	(void)nr;
+	signals++;
+}
+
+/* SIGHUP, SIGTERM and others may come while the end of a pipe is waited for: nothing is lost by it.
+ */
+static void test_slow_pipe_and_signals(void **state)
+{
+	struct sigaction action = { .sa_handler = count_signal }, before; /* no SA_RESTART */
+	struct itimerval often = { { 0, 2000 }, { 0, 2000 } }, never = { 0 };
+
+	(void)state;
+	signals = 0;
+	sigaction(SIGALRM, &action, &before);
+	setitimer(ITIMER_REAL, &often, NULL);
+	check_pipe("a: 1\n", 1, "b: [\n", "f:3:1: expected a value\n");
+	check_pipe("# a comment of a line\n", 10000, "a: [\n", "f:10002:1: expected a value\n");
+	setitimer(ITIMER_REAL, &never, NULL);
+	sigaction(SIGALRM, &before, NULL);
+	/* Two pauses of 50 ms. */
+	assert_true(signals > 5);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_unreadable_file),
 		cmocka_unit_test(test_pipes),
+		cmocka_unit_test(test_slow_pipe_and_signals),
 	};
 
 	return cmocka_run_group_tests_name("yaml_file", tests, NULL, NULL);

@@ -38,7 +38,8 @@ struct identity {
 };
 
 /* Who signs; those for 127.0.0.1, ::1, a.example and *.b.example; two without a name in the way. */
-static struct identity authority, stranger, good, expired, future, for_clients, client, foreign;
+static struct identity authority, stranger, good, expired, future, for_clients, client, foreign,
+	stale;
 static gnutls_datum_t psk_key;
 static char folder[] = "/tmp/test_tls.XXXXXX";
 
@@ -199,10 +200,12 @@ static inline int rig_setup(void **state)
 	make_identity(&future, &authority, GNUTLS_KP_TLS_WWW_SERVER, DAY, 2 * DAY);
 	make_identity(&for_clients, &authority, GNUTLS_KP_TLS_WWW_CLIENT, -DAY, DAY);
 	make_identity(&client, &authority, GNUTLS_KP_TLS_WWW_CLIENT, -DAY, DAY);
+	make_identity(&stale, &authority, GNUTLS_KP_TLS_WWW_CLIENT, -2 * DAY, -DAY);
 	make_identity(&foreign, &stranger, GNUTLS_KP_TLS_WWW_CLIENT, -DAY, DAY);
 	make_folder("ca", &authority, NULL);
 	make_folder("stranger", &stranger, NULL);
 	make_folder("client", &authority, &client);
+	make_folder("stale", &authority, &stale);
 	make_folder("foreign", &authority, &foreign);
 	make_folder("crl", &authority, NULL);
 	write_crl(in_folder("crl/ca-crl.pem"), &authority, &good);
@@ -220,8 +223,8 @@ static inline int remove_one(const char *path, const struct stat *st, int type, 
 
 static inline int rig_teardown(void **state)
 {
-	struct identity *all[] = { &authority, &stranger,    &good,   &expired,
-				   &future,    &for_clients, &client, &foreign };
+	struct identity *all[] = { &authority,	 &stranger, &good,    &expired, &future,
+				   &for_clients, &client,   &foreign, &stale };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)

@@ -168,6 +168,26 @@ else
 	ok "the disks' timeout is short" timeout_short
 fi
 
+# Each kind of socket that an NBD server can have; who is silent waits for something that is not refused.
+connects() { # URI
+	printf 'name: far\nqueues: 1\nbackend: {type: nbd, uri: "%s"}\n' "$1" | ublkctl add -f - &&
+		dd if="$(node far)" of=/dev/null bs=64k count=1 iflag=direct status=none && ublkctl del far
+}
+if command -v nbdkit >/dev/null; then
+	ip link set lo up
+	nbdkit -U "$work/far" memory 1M && nbdkit -i 127.0.0.1 -p 10900 memory 1M && nbdkit -i ::1 -p 10901 memory 1M
+	ok "NBD over a Unix socket" wait_for 20 connects "nbd+unix:///?socket=$work/far"
+	ok "NBD over IPv4" wait_for 20 connects nbd://127.0.0.1:10900
+	ok "NBD over IPv6" wait_for 20 connects 'nbd://[::1]:10901'
+	if modprobe vsock_loopback && nbdkit --vsock -p 10902 memory 1M; then
+		ok "NBD over vsock" wait_for 20 connects nbd+vsock://1:10902
+	else
+		skip "NBD over vsock" "no vsock_loopback in this kernel"
+	fi
+else
+	skip "NBD over each kind of socket" "no nbdkit: ./dev check installs it"
+fi
+
 configure more
 if [ "$(systemctl show -P Type ublkd.service)" = notify-reload ]; then
 	ok "systemctl reload" systemctl reload ublkd
