@@ -32,7 +32,9 @@ const struct option mem_options[] = {
 	  .max = INT64_MAX,
 	  .flags = OPTION_REQUIRED,
 	  .help = "Size of the device. Memory is used only for what was written and not "
-		  "discarded." },
+		  "discarded. It may exceed the memory: writes fail with ENOSPC when the machine, "
+		  "or "
+		  "the daemon's control group, has none left but a reserve for others." },
 	{ .name = "huge_pages",
 	  .type = OPTION_BOOL,
 	  .offset = offsetof(struct mem_config, huge_pages),

@@ -153,7 +153,7 @@ static const char *cure(int err)
 		return "out of memory or above the limit of locked memory; raise LimitMEMLOCK "
 		       "(ulimit -l)";
 	case EMFILE:
-		return "too many open files; raise LimitNOFILE (ulimit -n)";
+		return "too many open files; raise LimitNOFILE (ulimit -n) to 4096 or more";
 	default:
 		return "see errno";
 	}

@@ -48,7 +48,10 @@ const struct option settings_daemon_options[] = {
 	  .offset = offsetof(struct daemon_settings, reactors),
 	  .def = "auto",
 	  .help = "The CPUs that serve devices, one thread pinned to each. "
-		  "auto: every CPU the daemon may run on." },
+		  "auto: every CPU the daemon may run on when it starts. The thread of a CPU that "
+		  "is "
+		  "offline, or not in the daemon's control group, runs on others until it can go "
+		  "there." },
 	{ .name = "busy_poll_us",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct daemon_settings, busy_poll_us),

@@ -105,6 +105,7 @@ if [ "$mode" != fast ]; then
 		later tap_run "powercut-$kernel" 1200 test/vm/powercut.sh "$kernel"
 	done
 	guests "$both" 400 '' gc
+	guests "$both" 400 '-m 800M' hostile_scarce
 	guests "$(one 7.2)" 400 '' scaling
 	# the same daemon with every memory access, and every access of two threads, checked
 	later guest guest-6.12-many-tsan 6.12 many 400 tsan
