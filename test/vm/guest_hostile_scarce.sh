@@ -5,12 +5,12 @@
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 cgroup2 /sys/fs/cgroup || exit 1
-cat >"$work/two.yaml" <<'EOF2'
+cat >"$work/two.yaml" <<'EOF'
 daemon: {reactors: [0, 1]}
 devices:
   - {name: a, id: 0, queues: 2, backend: {type: mem, size: 64MiB}}
-EOF2
-lives() { [ -n "$(server)" ] && wait_for 20 live_devices "${1:-1}"; }
+EOF
+lives() { [ -n "$(server)" ] && wait_for 20 live_devices 1; }
 live_devices() { [ "$(ublkctl list 2>/dev/null | grep -c ' live ')" = "$1" ]; }
 logged() { grep -E "$1" "$work/ublkd.log"; }
 # What systemd does for a unit. The log stays one file.
@@ -104,11 +104,11 @@ end_server
 
 # --- memory ----------------------------------------------------------------------------------------------------------
 
-cat >"$work/large.yaml" <<'EOF2'
+cat >"$work/large.yaml" <<'EOF'
 daemon: {reactors: [0, 1]}
 devices:
   - {name: large, id: 0, backend: {type: mem, size: 4GiB}}
-EOF2
+EOF
 fill() { # until it is full; says how many MiB it took
 	! dd if=/dev/zero of=/dev/ublkb0 bs=1M oflag=direct conv=nocreat 2>"$work/dd" || return 1
 	cat "$work/dd"
@@ -172,7 +172,7 @@ for files in 12 16 20 32 64 256; do
 	sed 's/^/# /' "$work/ublkd.log" | grep -E 'error|warn' | cut -c1-200
 done
 ok "a soft limit of open files is raised" limited prlimit --nofile=16:4096
-few=(setpriv --bounding-set -ipc_lock,-sys_resource prlimit --memlock=65536)
+few=(setpriv --bounding-set '-ipc_lock,-sys_resource' prlimit --memlock=65536)
 ok "little locked memory without privileges" limited "${few[@]}"
 sed 's/^/# /' "$work/ublkd.log" | grep -E 'error|warn' | cut -c1-200
 
@@ -180,11 +180,11 @@ sed 's/^/# /' "$work/ublkd.log" | grep -E 'error|warn' | cut -c1-200
 
 swap_config() {
 	modprobe brd rd_nr=1 rd_size=$((160 * 1024)) max_part=0 && dd if=/dev/zero of=/dev/ram0 bs=1M count=160 oflag=direct status=none
-	cat >"$work/swap.yaml" <<'EOF2'
+	cat >"$work/swap.yaml" <<'EOF'
 daemon: {reactors: [0, 1]}
 devices:
   - {name: swap, id: 0, backend: {type: file, path: /dev/ram0}}
-EOF2
+EOF
 }
 swap_pressure() {
 	local kib
