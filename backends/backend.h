@@ -350,6 +350,11 @@ struct backend {
 	 */
 	int (*parked_fd)(const struct backend_device *device);
 	/*
+	 * How much of the machine's memory the content may come to use, by its configuration. NULL:
+	 * none.
+	 */
+	uint64_t (*memory_bytes)(const void *config);
+	/*
 	 * Another process is to serve the same bytes and this one to end: gives up what would keep
 	 * it out, at once, whatever else is open. No I/O is in flight; nothing follows, no close
 	 * either. NULL: there is nothing.

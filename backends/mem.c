@@ -11,8 +11,11 @@
  * fallocate(2), whose failure is an errno; that costs one call per first touch, about what the
  * page faults that follow cost.
  *
- * Failure modes: ENOSPC of a write when the system has no memory left (strict overcommit, huge
- * pages used up); a cgroup's limit still means the OOM killer.
+ * Before that they take the bytes from what the machine and the control groups have left
+ * (memory.h): where nothing is left the kernel would kill this process, and the next one, for ever,
+ * as the write is given to each of them again.
+ *
+ * Failure modes: ENOSPC of a write when no memory is left, or the huge pages are used up.
  */
 #include "backends/mem.h"
 
@@ -21,6 +24,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "backends/memory.h"
 #include "backends/registry.h"
 #include "base/util.h"
 
@@ -43,6 +47,18 @@ uint64_t mem_run(const struct mem_device *mem, uint64_t offset_bytes, uint64_t l
 	return MIN(page << mem->page_shift, end) - offset_bytes;
 }
 
+/* Huge pages were taken from the machine's memory when their pool was made. */
+static int charge(struct mem_device *mem, uint64_t offset_bytes, uint64_t length_bytes)
+{
+	uint64_t last = mem_page(mem, offset_bytes + length_bytes - 1), absent = 0;
+
+	if (mem->is_huge)
+		return 0;
+	for (uint64_t page = mem_page(mem, offset_bytes); page <= last; page++)
+		absent += !is_present(mem, page);
+	return memory_take(absent << mem->page_shift);
+}
+
 static int allocate(struct mem_device *mem, uint64_t offset_bytes, uint64_t length_bytes)
 {
 	uint64_t start = round_down(offset_bytes, mem->page_bytes);
@@ -54,18 +70,33 @@ static int allocate(struct mem_device *mem, uint64_t offset_bytes, uint64_t leng
 	return 0;
 }
 
-int mem_reserve(struct mem_device *mem, uint64_t offset_bytes, uint64_t length_bytes)
+/* Memory for what will be written, given now. Apart: pages that are there shall not pay for it. */
+static __attribute__((noinline)) int reserve(struct backend_io *io)
+{
+	struct mem_device *mem = io->queue->device->priv;
+	int ret = charge(mem, io->offset_bytes, io->length_bytes);
+
+	if (ret == 0)
+		ret = allocate(mem, io->offset_bytes, io->length_bytes);
+	if (ret < 0)
+		log_limited_by(&mem->full_limit, LOG_LEVEL_WARN,
+			       "no memory is left for a write, which is answered ENOSPC",
+			       "device=%s huge_pages=%s", io->queue->device->name,
+			       mem->is_huge ? "true" : "false");
+	return ret;
+}
+
+static bool all_present(const struct mem_device *mem, const struct backend_io *io)
 {
 	bool present;
 
-	if (mem_run(mem, offset_bytes, length_bytes, &present) == length_bytes && present)
-		return 0;
-	return allocate(mem, offset_bytes, length_bytes);
+	return mem_run(mem, io->offset_bytes, io->length_bytes, &present) == io->length_bytes &&
+	       present;
 }
 
 /*
  * After the bytes, not before: a discard in flight on another queue may have cleared the bit since
- * mem_reserve, and a page with data whose bit is clear would read as zeroes now and show its data
+ * reserve, and a page with data whose bit is clear would read as zeroes now and show its data
  * again when a neighbour is written.
  */
 void mem_mark_present(struct mem_device *mem, uint64_t offset_bytes, uint64_t length_bytes)
@@ -98,7 +129,7 @@ static int mem_read(struct mem_device *mem, struct backend_io *io)
 
 static int mem_write(struct mem_device *mem, struct backend_io *io)
 {
-	int ret = mem_reserve(mem, io->offset_bytes, io->length_bytes);
+	int ret = all_present(mem, io) ? 0 : reserve(io);
 
 	if (ret < 0)
 		return ret;
@@ -179,5 +210,6 @@ const struct backend backend_mem = {
 	.submit = mem_submit,
 	.identity = mem_identity,
 	.parked_fd = mem_parked_fd,
+	.memory_bytes = mem_memory_bytes,
 	.resize = &mem_resize,
 };

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "backends/backend.h"
+#include "base/log.h"
 #include "reactor/op.h"
 #include "reactor/reactor.h"
 
@@ -23,6 +24,8 @@ struct mem_device {
 	uint64_t space_bytes;
 	uint64_t page_bytes;
 	unsigned page_shift;
+	bool is_huge;
+	struct log_limit full_limit; /* no memory for a write */
 	/* A bit per page that may hold data. The one thing that several reactors write. */
 	_Atomic uint64_t *present;
 	size_t present_bytes;
@@ -44,7 +47,6 @@ struct mem_io {
 	struct op op;	  /* the hole punch */
 	struct task task; /* the next piece of a long memset */
 	enum mem_zero_state state;
-	bool keep_space;
 	uint64_t pos, end; /* what the memset of this state has to do */
 	uint64_t punch_start, punch_end, tail_end;
 };
@@ -55,12 +57,7 @@ int mem_open(struct backend_device *device);
 void mem_close(struct backend_device *device);
 void mem_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
 int mem_parked_fd(const struct backend_device *device);
-
-/*
- * mem.c: memory for a range that will be written, given now, so that a full system is an errno
- * and not a SIGBUS. Returns 0 or -ENOSPC.
- */
-int mem_reserve(struct mem_device *mem, uint64_t offset_bytes, uint64_t length_bytes);
+uint64_t mem_memory_bytes(const void *config);
 
 /* mem.c: after the bytes are there. */
 void mem_mark_present(struct mem_device *mem, uint64_t offset_bytes, uint64_t length_bytes);

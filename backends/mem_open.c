@@ -33,7 +33,9 @@ const struct option mem_options[] = {
 	  .max = INT64_MAX,
 	  .flags = OPTION_REQUIRED,
 	  .help = "Size of the device. Memory is used only for what was written and not "
-		  "discarded." },
+		  "discarded. It may exceed the memory: writes fail with ENOSPC when the machine, "
+		  "or "
+		  "the daemon's control group, has none left but a reserve for others." },
 	{ .name = "huge_pages",
 	  .type = OPTION_BOOL,
 	  .offset = offsetof(struct mem_config, huge_pages),
@@ -74,6 +76,7 @@ static int find_pages(struct backend_device *device)
 		return fail_memory(device, -errno, "fstatfs");
 	mem->page_bytes = (uint64_t)fs.f_bsize;
 	mem->page_shift = log2_floor(mem->page_bytes);
+	mem->is_huge = (unsigned long)fs.f_type == HUGETLBFS_MAGIC;
 	mem->map_bytes = round_up(wanted_bytes(device), mem->page_bytes);
 	if (mem->map_bytes < wanted_bytes(device) || mem->map_bytes > INT64_MAX)
 		return fail_memory(device, -EFBIG, "size");
@@ -241,4 +244,12 @@ int mem_parked_fd(const struct backend_device *device)
 	const struct mem_device *mem = device->priv;
 
 	return mem->fd;
+}
+
+/* Huge pages are no longer a part of it: their pool has them whether they are used or not. */
+uint64_t mem_memory_bytes(const void *config)
+{
+	const struct mem_config *c = config;
+
+	return c->huge_pages ? 0 : c->size_bytes;
 }

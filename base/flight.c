@@ -1,12 +1,13 @@
 /*
- * Creation and reading of flight recorder files. Runs on the main thread and in ublkctl; recording
- * itself is inline. Failure modes: no folder or no memory (private memory serves instead), a file
- * that is none or of another version (refused).
+ * Creation of flight recorder files, on the thread of the reactor; recording itself is inline.
+ * Failure modes: no folder, or no room in it (memory of the process serves instead), a file that is
+ * none or of another version (refused).
  */
 #include "base/flight.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,25 +24,84 @@ static int64_t realtime_offset_ns(void)
 	return (real.tv_sec - mono.tv_sec) * 1000000000ll + (real.tv_nsec - mono.tv_nsec);
 }
 
-static int create_file(const char *folder, unsigned reactor)
+/*
+ * All pages of it, now: a page that a full file system cannot give later is a SIGBUS of whoever
+ * writes to it. Returns fd, or closes it and returns -errno.
+ */
+static int allocate_or_close(int fd)
 {
-	char path[512], old[520];
-	int fd;
+	int err;
 
-	snprintf(path, sizeof(path), "%s/flight-%u", folder, reactor);
+	do {
+		err = posix_fallocate(fd, 0, sizeof(struct flight_file));
+	} while (err == EINTR);
+	if (err == 0)
+		return fd;
+	close(fd);
+	return -err;
+}
+
+/* The evidence of the last run, perhaps of its crash; none where it was in memory only. */
+static void keep_old(const char *path)
+{
+	char old[PATH_MAX];
+	struct stat st;
+
+	if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
+		unlink(path);
+		return;
+	}
 	snprintf(old, sizeof(old), "%s.old", path);
-	/* The evidence of the last run, perhaps of its crash. */
 	rename(path, old);
+}
+
+static int create_file(const char *path)
+{
+	int fd, ret;
+
+	keep_old(path);
 	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, sizeof(struct flight_file)) < 0) {
-		int err = -errno;
+	ret = allocate_or_close(fd);
+	if (ret < 0)
+		unlink(path);
+	return ret;
+}
 
+/* What needs no room in the folder, and can be read by others while this process lives. */
+static int create_memory(void)
+{
+	int fd = memfd_create("ublkd-flight", MFD_CLOEXEC);
+
+	return fd < 0 ? -errno : allocate_or_close(fd);
+}
+
+static void *map_or_close(int fd)
+{
+	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+	void *mem = mmap(NULL, sizeof(struct flight_file), PROT_READ | PROT_WRITE,
+			 flags | MAP_POPULATE, fd, 0);
+
+	if (fd >= 0)
 		close(fd);
-		return err;
-	}
-	return fd;
+	return mem == MAP_FAILED ? NULL : mem;
+}
+
+/*
+ * Where readers look for the file they find the memory of this process: a short symbolic link takes
+ * no page of a tmpfs. It leads nowhere once the process has ended.
+ */
+static void link_memory(const char *path, const void *mem)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)mem;
+	uintptr_t end = (start + sizeof(struct flight_file) + page - 1) / page * page;
+	char target[96];
+
+	snprintf(target, sizeof(target), "/proc/%d/map_files/%lx-%lx", (int)getpid(), start, end);
+	/* Not worth a word: whoever looks for it is told that there is none. */
+	if (symlink(target, path) < 0)
+		return;
 }
 
 static void fill_header(struct flight_file *f, unsigned reactor)
@@ -54,22 +114,34 @@ static void fill_header(struct flight_file *f, unsigned reactor)
 	memcpy(f->magic, FLIGHT_MAGIC, sizeof(f->magic));
 }
 
+static void *map_memory(const char *path)
+{
+	int fd = create_memory();
+	void *mem = map_or_close(fd);
+
+	if (fd >= 0 && mem)
+		link_memory(path, mem);
+	return mem;
+}
+
 int flight_create(struct flight_file **ret_flight, const char *folder, unsigned reactor)
 {
-	int fd = folder ? create_file(folder, reactor) : -ENOENT;
-	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-	void *mem = mmap(NULL, sizeof(struct flight_file), PROT_READ | PROT_WRITE,
-			 flags | MAP_POPULATE, fd, 0);
-	int err = mem == MAP_FAILED ? -errno : fd < 0 && folder ? fd : 0;
+	char path[PATH_MAX] = "";
+	void *mem = NULL;
+	int ret = 0;
 
-	if (fd >= 0)
-		close(fd);
-	*ret_flight = NULL;
-	if (mem == MAP_FAILED)
-		return err;
-	fill_header(mem, reactor);
+	if (folder) {
+		snprintf(path, sizeof(path), "%s/flight-%u", folder, reactor);
+		ret = create_file(path);
+		mem = ret < 0 ? map_memory(path) : map_or_close(ret);
+	} else {
+		mem = map_or_close(-1);
+	}
 	*ret_flight = mem;
-	return err;
+	if (!mem)
+		return -ENOMEM;
+	fill_header(mem, reactor);
+	return ret < 0 ? ret : 0;
 }
 
 void flight_close(struct flight_file *flight)
@@ -81,39 +153,6 @@ void flight_close(struct flight_file *flight)
 void flight_name(struct flight_file *flight, unsigned device, const char *name)
 {
 	snprintf(flight->name[device % FLIGHT_NAME_NR], FLIGHT_NAME_BYTES, "%s", name);
-}
-
-static int map_file(int fd, const struct flight_file **ret_flight)
-{
-	const struct flight_file *f;
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (st.st_size != sizeof(*f))
-		return -EBADMSG;
-	f = mmap(NULL, sizeof(*f), PROT_READ, MAP_SHARED, fd, 0);
-	if (f == MAP_FAILED)
-		return -errno;
-	if (memcmp(f->magic, FLIGHT_MAGIC, sizeof(f->magic)) != 0 || f->version != FLIGHT_VERSION ||
-	    f->record_nr != FLIGHT_RECORD_NR) {
-		munmap((void *)(uintptr_t)f, sizeof(*f));
-		return -EBADMSG;
-	}
-	*ret_flight = f;
-	return 0;
-}
-
-int flight_open(const struct flight_file **ret_flight, const char *path)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	int ret;
-
-	if (fd < 0)
-		return -errno;
-	ret = map_file(fd, ret_flight);
-	close(fd);
-	return ret;
 }
 
 const char *flight_event_name(unsigned event)

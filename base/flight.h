@@ -61,9 +61,11 @@ struct flight_file {
 };
 
 /*
- * Creates folder/flight-<reactor>, keeping an older one as flight-<reactor>.old. On failure the
- * recorder writes to private memory, so that recording never has to ask; folder NULL asks for just
- * that. Returns 0, or the -errno for a warning; *ret_flight is NULL only without memory.
+ * Creates folder/flight-<reactor>, keeping an older one as flight-<reactor>.old. All of its pages
+ * are allocated here: recording never meets a full file system. Where there is no room for a file
+ * the recorder is memory of this process, and flight-<reactor> a link to it that is good for as
+ * long as the process lives; folder NULL asks for private memory. Returns 0, or the -errno for a
+ * warning; *ret_flight is NULL only without memory.
  */
 int flight_create(struct flight_file **ret_flight, const char *folder, unsigned reactor);
 /* Leaves the file where it is. Accepts NULL. */
@@ -71,12 +73,6 @@ void flight_close(struct flight_file *flight);
 
 /* Main thread: remembers the name of a device for whoever reads the file. */
 void flight_name(struct flight_file *flight, unsigned device, const char *name);
-
-/*
- * Maps a file for reading and checks that it is one. Returns 0, -errno of open and mmap, or
- * -EBADMSG for something else.
- */
-int flight_open(const struct flight_file **ret_flight, const char *path);
 
 const char *flight_event_name(unsigned event);
 

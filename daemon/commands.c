@@ -163,7 +163,8 @@ static void reactors(struct commands *c, struct socket_client *client, const jso
 
 	(void)request;
 	for (unsigned i = 0; i < c->reactors->nr; i++) {
-		json_t *one = json_reactor(c->reactors->reactor[i], c->reactors->cpu[i]);
+		json_t *one = json_reactor(c->reactors->reactor[i], c->reactors->cpu[i],
+					   !c->reactors->away || !c->reactors->away[i]);
 
 		json_object_set_new(one, "stuck_ns",
 				    json_integer((json_int_t)watchdog_stuck_ns(c->watchdog, i)));
@@ -171,7 +172,7 @@ static void reactors(struct commands *c, struct socket_client *client, const jso
 				    json_integer((json_int_t)watchdog_stuck_count(c->watchdog, i)));
 		json_array_append_new(all, one);
 	}
-	json_array_append_new(all, json_reactor(c->control, -1));
+	json_array_append_new(all, json_reactor(c->control, -1, false));
 	commands_answer(client, all);
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "backends/backend.h"
@@ -24,6 +25,19 @@
 
 /* ---- finding and reading ---- */
 
+static const char *why_not(const char *path, int err)
+{
+	struct stat st;
+
+	if (err == -EBADMSG)
+		return "is no flight recorder of this version";
+	/* base/flight.c makes such a link where it has no room for a file. */
+	if (err == -ENOENT && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+		return "was in the memory of a daemon that has ended; its folder was full when it "
+		       "started";
+	return strerror(-err);
+}
+
 static int add_file(struct flight_log *log, const char *path, uint32_t *pid)
 {
 	struct flight_file *file;
@@ -31,8 +45,7 @@ static int add_file(struct flight_log *log, const char *path, uint32_t *pid)
 	int ret = flight_log_load(path, &file, &head_after);
 
 	if (ret < 0) {
-		fprintf(stderr, "ublkctl: %s: %s\n", path,
-			ret == -EBADMSG ? "is no flight recorder of this version" : strerror(-ret));
+		fprintf(stderr, "ublkctl: %s: %s\n", path, why_not(path, ret));
 		return ret;
 	}
 	/* An older daemon that had more reactors left files behind. */

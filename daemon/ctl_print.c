@@ -337,6 +337,8 @@ static void reactor_row(struct table *t, const json_t *r)
 	table_cell(t, TABLE_PLAIN, "%s", text(r, "name"));
 	if (number(r, "cpu") < 0)
 		table_cell(t, TABLE_DIM, "-");
+	else if (json_is_false(json_object_get(r, "pinned")))
+		table_cell(t, TABLE_YELLOW, "not %lld", number(r, "cpu"));
 	else
 		table_cell(t, TABLE_PLAIN, "%lld", number(r, "cpu"));
 	table_cell(t, TABLE_PLAIN, "%s", ctl_format_count((double)number(r, "turns"), buf));

@@ -35,6 +35,7 @@
 #include "daemon/notify.h"
 #include "daemon/park.h"
 #include "daemon/path.h"
+#include "daemon/pins.h"
 #include "daemon/process.h"
 #include "daemon/reactors.h"
 #include "daemon/settings.h"
@@ -64,6 +65,7 @@ struct daemon {
 	struct upgrade upgrade;	  /* another takes over from us */
 	char program[PATH_MAX];
 	struct watchdog watchdog;
+	struct pins pins;
 	struct ev_signal term, interrupt, hangup;
 	struct ev_timer stop_deadline;
 	int lock_fd;
@@ -262,6 +264,7 @@ static void log_config_errors(struct config_errors *e)
 static void apply(struct daemon *d, struct settings *settings)
 {
 	set_log_level(d, settings);
+	settings_warn(settings, d->params->config_path, true);
 	if (!daemon_settings_equal(&d->settings.daemon, &settings->daemon))
 		log_warn("changes of the section daemon need a restart", "file=\"%s\"",
 			 d->params->config_path);
@@ -415,6 +418,7 @@ static void release(void *arg)
 {
 	struct daemon *d = arg;
 
+	pins_stop(&d->pins);
 	watchdog_stop(&d->watchdog);
 	http_stop(&d->http);
 	socket_stop_listening(&d->server);
@@ -476,6 +480,8 @@ static int watch_reactors(struct daemon *d)
 
 	if (ret < 0)
 		log_error("cannot start the watchdog", "error=%s", errname(ret));
+	else
+		pins_start(&d->pins, d->loop.ev, &d->reactors, params.limit_ns > 0);
 	return ret;
 }
 
@@ -500,6 +506,7 @@ static void tear_down(struct daemon *d)
 	if (d->fleet.member_nr > 0 || gc_busy() ||
 	    (d->ctl.fd >= 0 && ctl_cmd_busy(&d->ctl.features_cmd)))
 		return;
+	pins_stop(&d->pins);
 	/* First: a thread whose last mail has been read may not have left mailbox_post yet. */
 	reactors_stop(&d->reactors);
 	watchdog_stop(&d->watchdog);
@@ -538,6 +545,7 @@ enum exit_code daemon_check(const char *config_path)
 
 	if (load(&settings, config_path) < 0)
 		return EXIT_REFUSED;
+	settings_warn(&settings, config_path, false);
 	printf("%s: %zu device%s, no errors\n", config_path, settings.device_nr,
 	       settings.device_nr == 1 ? "" : "s");
 	settings_free(&settings);
@@ -578,6 +586,7 @@ enum exit_code daemon_run(const struct daemon_params *params)
 		return EXIT_REFUSED;
 	d->ctl.fd = -1;
 	set_log_level(d, &d->settings);
+	settings_warn(&d->settings, params->config_path, true);
 	assert_hook = dump_ops;
 	if (prepare(d) == 0) {
 		make_fleet(d);

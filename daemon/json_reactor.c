@@ -32,10 +32,11 @@ static void set(json_t *all, const char *name, uint64_t value)
 	json_object_set_new(all, name, json_integer((json_int_t)value));
 }
 
-json_t *json_reactor(struct reactor *r, int cpu)
+json_t *json_reactor(struct reactor *r, int cpu, bool pinned)
 {
 	struct reactor_times times;
-	json_t *all = json_pack("{s:s, s:i}", "name", cpu < 0 ? "control" : "data", "cpu", cpu);
+	json_t *all = json_pack("{s:s, s:i, s:b}", "name", cpu < 0 ? "control" : "data", "cpu", cpu,
+				"pinned", pinned);
 
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
 		const char *counter = (const char *)&r->stats + counters[i].offset;

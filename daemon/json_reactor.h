@@ -3,10 +3,12 @@
 #define DAEMON_JSON_REACTOR_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 struct reactor;
 
-/* A new reference, or NULL. cpu -1: the control reactor, on the main thread. */
-json_t *json_reactor(struct reactor *r, int cpu);
+/* A new reference, or NULL. cpu -1: the control reactor, on the main thread. pinned: to that CPU.
+ */
+json_t *json_reactor(struct reactor *r, int cpu, bool pinned);
 
 #endif

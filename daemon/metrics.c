@@ -412,6 +412,17 @@ static void write_reactor(const struct writer *w, const struct reactor_metric *m
 		fprintf(w->out, "%" PRIu64 "\n", value);
 }
 
+static void write_pins(const struct writer *w)
+{
+	const struct reactors *rs = w->source->reactors;
+
+	family(w, "ublkd_reactor_pinned", "gauge",
+	       "1: the reactor is on its CPU; 0: that cannot be used, and it runs on others.");
+	for (unsigned i = 0; i < rs->nr; i++)
+		fprintf(w->out, "ublkd_reactor_pinned{reactor=\"%u\"} %d\n", i,
+			!rs->away || !rs->away[i]);
+}
+
 static void write_watchdog(const struct writer *w)
 {
 	const struct watchdog *watchdog = w->source->watchdog;
@@ -443,6 +454,7 @@ static void write_reactors(const struct writer *w)
 	}
 	write_reactor_times(w);
 	write_watchdog(w);
+	write_pins(w);
 }
 
 const char *metrics_content_type(enum metrics_format format)

@@ -5,7 +5,7 @@
  * Happy path: main blocks all signals, starts a thread per CPU; each makes its ring on its own
  * thread (SINGLE_ISSUER binds it) and tells main how that went; it turns until a mail says stop.
  * Failure modes: no such CPU, io_uring missing, forbidden or out of locked memory: main stops the
- * threads that did start and says why.
+ * threads that did start and says why. A CPU that is offline now: its thread runs on others.
  */
 #include "daemon/reactors.h"
 
@@ -19,7 +19,9 @@
 #include <unistd.h>
 
 #include "base/errname.h"
+#include "base/log.h"
 #include "base/util.h"
+#include "daemon/cpu_list.h"
 
 #define SQ_ENTRIES 4096
 #define CQ_ENTRIES 16384
@@ -85,22 +87,40 @@ static void on_abandon(struct mail *mail)
 	on_stop(mail);
 }
 
-static int create_pinned(struct reactor_thread *t, int cpu)
+/* cpu -1: wherever the main thread may run. */
+static int create_on(struct reactor_thread *t, int cpu)
 {
 	pthread_attr_t attr;
-	char name[16];
 	cpu_set_t set;
-	int ret;
+	int ret = 0;
 
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
 	pthread_attr_init(&attr);
-	ret = pthread_attr_setaffinity_np(&attr, sizeof(set), &set);
+	if (cpu >= 0) {
+		CPU_ZERO(&set);
+		CPU_SET(cpu, &set);
+		ret = pthread_attr_setaffinity_np(&attr, sizeof(set), &set);
+	}
 	if (ret == 0)
 		ret = pthread_create(&t->pthread, &attr, thread_main, t);
 	pthread_attr_destroy(&attr);
-	if (ret)
-		return -ret;
+	return -ret;
+}
+
+/*
+ * The CPU may have gone since the devices were made that we are to serve: without us all their
+ * users hang, on another CPU they are merely slower.
+ */
+static int create_pinned(struct reactor_thread *t, int cpu, bool *ret_away)
+{
+	char name[16];
+	int ret = create_on(t, cpu);
+
+	if (ret == -EINVAL && cpu_is_possible((unsigned)cpu)) {
+		*ret_away = true;
+		ret = create_on(t, -1);
+	}
+	if (ret < 0)
+		return ret;
 	t->running = true;
 	snprintf(name, sizeof(name), "reactor-%u", t->idx);
 	pthread_setname_np(t->pthread, name);
@@ -108,14 +128,14 @@ static int create_pinned(struct reactor_thread *t, int cpu)
 }
 
 /* Signals are the main thread's: a thread inherits the mask it is created under. */
-static int create_without_signals(struct reactor_thread *t, int cpu)
+static int create_without_signals(struct reactor_thread *t, int cpu, bool *ret_away)
 {
 	sigset_t all, before;
 	int ret;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = create_pinned(t, cpu);
+	ret = create_pinned(t, cpu, ret_away);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return ret;
 }
@@ -133,7 +153,7 @@ static const char *cure(int err)
 		return "out of memory or above the limit of locked memory; raise LimitMEMLOCK "
 		       "(ulimit -l)";
 	case EMFILE:
-		return "too many open files; raise LimitNOFILE (ulimit -n)";
+		return "too many open files; raise LimitNOFILE (ulimit -n) to 4096 or more";
 	default:
 		return "see errno";
 	}
@@ -150,12 +170,16 @@ static int start_one(struct reactors *rs, unsigned idx, const struct reactors_pa
 	sem_init(&t->settled, 0, 0);
 	sem_init(&t->posted, 0, 0);
 	rs->reactor[idx] = &t->reactor;
-	ret = create_without_signals(t, rs->cpu[idx]);
+	ret = create_without_signals(t, rs->cpu[idx], &rs->away[idx]);
 	if (ret < 0) {
 		snprintf(error, error_bytes, "cannot start a thread on CPU %d: %s", rs->cpu[idx],
 			 errname(ret));
 		return ret;
 	}
+	if (rs->away[idx])
+		log_warn("the CPU of a reactor cannot be used; it runs on others until it can",
+			 "reactor=%u cpu=%d reason=\"CPU %d %s\"", idx, rs->cpu[idx], rs->cpu[idx],
+			 cpu_why_not((unsigned)rs->cpu[idx]));
 	while (sem_wait(&t->settled) < 0)
 		;
 	if (t->init_ret < 0)
@@ -205,8 +229,9 @@ static int allocate(struct reactors *rs, const struct option_cpus *cpus)
 	if (ret < 0)
 		return ret;
 	rs->reactor = calloc(rs->nr, sizeof(rs->reactor[0]));
+	rs->away = calloc(rs->nr, sizeof(rs->away[0]));
 	ret = posix_memalign(&mem, 64, rs->nr * sizeof(rs->thread[0]));
-	if (!rs->reactor || ret)
+	if (!rs->reactor || !rs->away || ret)
 		return -ENOMEM;
 	rs->thread = mem;
 	for (unsigned i = 0; i < rs->nr; i++)
@@ -250,6 +275,7 @@ void reactors_stop(struct reactors *rs)
 	free(rs->thread);
 	free(rs->reactor);
 	free(rs->cpu);
+	free(rs->away);
 	*rs = (struct reactors){ 0 };
 }
 

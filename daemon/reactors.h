@@ -5,6 +5,7 @@
 #ifndef DAEMON_REACTORS_H
 #define DAEMON_REACTORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -19,6 +20,7 @@ struct reactors {
 	struct reactor_thread *thread; /* nr of them */
 	struct reactor **reactor;      /* the same reactors, as struct device_host wants them */
 	int *cpu;
+	bool *away; /* it cannot be on its CPU: see pins.h */
 };
 
 #define REACTORS_ERROR_BYTES 256
@@ -30,8 +32,9 @@ struct reactors_params {
 };
 
 /*
- * Starts a thread for each CPU of the set. params are not used afterwards. Returns 0, or -errno
- * with words in error; then none is left running.
+ * Starts a thread for each CPU of the set. Where a CPU is offline, or not ours to use, its reactor
+ * runs on others, and is away; a CPU that this machine cannot have is an error. params are not used
+ * afterwards. Returns 0, or -errno with words in error; then none is left running.
  */
 int reactors_start(struct reactors *rs, const struct reactors_params *params, char *error,
 		   size_t error_bytes);

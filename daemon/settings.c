@@ -9,7 +9,6 @@
 #include "daemon/settings.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +17,7 @@
 #include "base/util.h"
 #include "config/yaml.h"
 #include "daemon/address.h"
+#include "daemon/cpu_list.h"
 #include "ublk/data_path.h"
 #include "ublk/recovery.h"
 
@@ -48,7 +48,10 @@ const struct option settings_daemon_options[] = {
 	  .offset = offsetof(struct daemon_settings, reactors),
 	  .def = "auto",
 	  .help = "The CPUs that serve devices, one thread pinned to each. "
-		  "auto: every CPU the daemon may run on." },
+		  "auto: every CPU the daemon may run on when it starts. The thread of a CPU that "
+		  "is "
+		  "offline, or not in the daemon's control group, runs on others until it can go "
+		  "there." },
 	{ .name = "busy_poll_us",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct daemon_settings, busy_poll_us),
@@ -374,14 +377,11 @@ static int parse_devices(struct settings *s, struct document *doc, const struct 
 static void check_reactors(const struct daemon_settings *d, const struct yaml_node *map,
 			   struct config_errors *e)
 {
-	cpu_set_t allowed;
-
-	if (d->reactors.is_auto || sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
-		return;
+	/* One that is merely offline is no error: settings_warn. */
 	for (unsigned i = 0; i < d->reactors.nr; i++)
-		if (d->reactors.cpu[i] >= CPU_SETSIZE || !CPU_ISSET(d->reactors.cpu[i], &allowed))
+		if (!cpu_is_possible(d->reactors.cpu[i]))
 			config_errors_add(e, yaml_pos(map, "reactors"),
-					  "reactors: CPU %u is not one this daemon may run on",
+					  "reactors: CPU %u is not one this machine can have",
 					  d->reactors.cpu[i]);
 }
 

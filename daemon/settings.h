@@ -128,6 +128,12 @@ json_t *device_settings_json(const struct device_settings *d);
  */
 char *device_json_text(const json_t *device);
 
+/*
+ * Tells what is no error but will not be as the configuration, read from path, says on this machine
+ * now: reactors on CPUs that cannot be used, more memory disks than memory. On the log or stderr.
+ */
+void settings_warn(const struct settings *s, const char *path, bool to_log);
+
 /* CPUs the kernel could ever have: its limit for the queues of one device. */
 unsigned settings_cpu_nr(void);
 

@@ -85,8 +85,10 @@ static int flight_init(struct reactor *r, const char *folder)
 	int ret = flight_create(&r->flight, folder, r->idx);
 
 	if (ret < 0)
-		log_warn("the flight recorder has no file", "reactor=%u folder=\"%s\" error=%s",
-			 r->idx, folder ? folder : "", errname(ret));
+		log_warn("the flight recorder has no file: it is in memory, and lost with the "
+			 "process",
+			 "reactor=%u folder=\"%s\" error=%s", r->idx, folder ? folder : "",
+			 errname(ret));
 	return r->flight ? 0 : -ENOMEM;
 }
 

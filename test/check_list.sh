@@ -109,6 +109,7 @@ if [ "$mode" != fast ]; then
 	done
 	guests "$both" 400 '' gc
 	guests "$(one 7.2)" 400 '' hostile_clients
+	guests "$both" 400 '-m 800M' hostile_scarce
 	guests "$(one 7.2)" 400 '' scaling
 	# the same daemon with every memory access, and every access of two threads, checked
 	later guest guest-6.12-many-tsan 6.12 many 400 tsan

@@ -1,12 +1,14 @@
 /* flight_log and perfetto: what comes out of recorder files, the whole, the torn and the hostile.
  */
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -283,6 +285,55 @@ static void test_perfetto(void **state)
 	flight_log_fini(&log);
 }
 
+/* A tmpfs of 64 KiB over the folder, for this process alone. */
+static bool make_small_folder(const char *folder)
+{
+	if (unshare(CLONE_NEWNS) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
+		return false;
+	return mount("", "/", NULL, MS_PRIVATE | MS_REC, NULL) == 0 &&
+	       mount("small", folder, "tmpfs", 0, "size=64k") == 0;
+}
+
+/* A file whose pages the folder cannot give: all of it is recorded, and read while we live. */
+static void test_full_folder(void **state)
+{
+	char folder[] = "/tmp/test_flight_full.XXXXXX", name[64], target[128];
+	struct flight_file *full, *copy;
+	uint64_t head_after;
+	bool small;
+	ssize_t len;
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	small = make_small_folder(folder);
+	if (!small)
+		print_message("# no mount namespace here\n");
+	if (!small)
+		skip();
+	assert_int_equal(flight_create(&full, folder, 7), -ENOSPC);
+	assert_non_null(full);
+	for (unsigned i = 0; i < FLIGHT_RECORD_NR; i++)
+		flight_write(full, i + 1, FLIGHT_FETCH, &(struct flight_key){ .tag = 1 }, 0, 0);
+	snprintf(name, sizeof(name), "%s/flight-7", folder);
+	len = readlink(name, target, sizeof(target) - 1);
+	assert_true(len > 0);
+	if (geteuid() == 0) {
+		assert_int_equal(flight_log_load(name, &copy, &head_after), 0);
+		assert_int_equal(head_after, FLIGHT_RECORD_NR);
+		assert_int_equal(copy->record[FLIGHT_RECORD_NR - 1].time_ns, FLIGHT_RECORD_NR);
+		free(copy);
+	}
+	flight_close(full);
+	assert_int_equal(flight_log_load(name, &copy, &head_after), -ENOENT);
+	/* The next one: the link is no evidence, and nothing else was left there. */
+	assert_int_equal(flight_create(&full, folder, 7), -ENOSPC);
+	flight_close(full);
+	snprintf(name, sizeof(name), "%s/flight-7.old", folder);
+	assert_int_equal(access(name, F_OK), -1);
+	assert_int_equal(umount(folder), 0);
+	rmdir(folder);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -292,6 +343,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_hostile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_recorder, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_perfetto, setup, teardown),
+		cmocka_unit_test(test_full_folder),
 	};
 	char old[80];
 	int failed;

@@ -12,7 +12,9 @@
 #include <cmocka.h>
 
 #include "base/util.h"
+#include "daemon/cpu_list.h"
 #include "daemon/loop.h"
+#include "daemon/pins.h"
 #include "daemon/reactors.h"
 
 static const struct option_cpus all_cpus = { .is_auto = true };
@@ -92,6 +94,67 @@ static void test_no_such_cpu(void **state)
 	assert_int_equal(reactors_start(&rs, &params, error, sizeof(error)), -EINVAL);
 	assert_string_equal(error, "cannot start a thread on CPU 1023: EINVAL");
 	assert_int_equal(rs.nr, 0);
+}
+
+static void get_affinity(const struct reactors *rs, cpu_set_t *set)
+{
+	assert_int_equal(sched_getaffinity(reactors_tid(rs, 0), sizeof(*set), set), 0);
+}
+
+/*
+ * What the kernel does to a thread whose CPU goes offline and comes back while nobody looks: it may
+ * run anywhere. An administrator's own choice stays. A CPU that is offline:
+ * guest_hostile_scarce.sh.
+ */
+static void test_pinned_again(void **state)
+{
+	unsigned cpu[] = { 0 };
+	struct option_cpus cpus = { .nr = 1, .cpu = cpu };
+	struct reactors_params params = { .cpus = &cpus };
+	char error[REACTORS_ERROR_BYTES] = "";
+	struct reactors rs;
+	cpu_set_t every, set;
+
+	(void)state;
+	sched_getaffinity(0, sizeof(every), &every);
+	if (!CPU_ISSET(0, &every) || CPU_COUNT(&every) < 2)
+		skip();
+	assert_int_equal(reactors_start(&rs, &params, error, sizeof(error)), 0);
+	assert_false(pins_look(&rs));
+	get_affinity(&rs, &set);
+	assert_int_equal(CPU_COUNT(&set), 1);
+	sched_setaffinity(reactors_tid(&rs, 0), sizeof(every), &every);
+	assert_false(pins_look(&rs));
+	get_affinity(&rs, &set);
+	assert_true(CPU_COUNT(&set) == 1 && CPU_ISSET(0, &set));
+
+	set = every;
+	CPU_CLR(0, &set);
+	sched_setaffinity(reactors_tid(&rs, 0), sizeof(set), &set);
+	assert_false(pins_look(&rs));
+	get_affinity(&rs, &set);
+	assert_false(CPU_ISSET(0, &set));
+
+	/* One that is away comes back as soon as its CPU can be used. */
+	rs.away[0] = true;
+	assert_false(pins_look(&rs));
+	assert_false(rs.away[0]);
+	get_affinity(&rs, &set);
+	assert_true(CPU_COUNT(&set) == 1 && CPU_ISSET(0, &set));
+	reactors_stop(&rs);
+}
+
+static void test_cpu_lists(void **state)
+{
+	(void)state;
+	assert_true(cpu_list_has("0-3,6\n", 0));
+	assert_true(cpu_list_has("0-3,6\n", 3));
+	assert_false(cpu_list_has("0-3,6\n", 4));
+	assert_true(cpu_list_has("0-3,6\n", 6));
+	assert_false(cpu_list_has("0-3,6\n", 7));
+	assert_false(cpu_list_has("\n", 0));
+	assert_true(cpu_is_possible(0));
+	assert_false(cpu_is_possible(CPU_SETSIZE));
 }
 
 /* Returns how often reactor 0 polled with success. */
@@ -240,6 +303,8 @@ int main(void)
 		cmocka_unit_test(test_one_reactor_per_cpu),
 		cmocka_unit_test(test_start_and_stop_often),
 		cmocka_unit_test(test_no_such_cpu),
+		cmocka_unit_test(test_pinned_again),
+		cmocka_unit_test(test_cpu_lists),
 		cmocka_unit_test(test_mail_to_and_fro),
 		cmocka_unit_test(test_mail_ends_a_poll),
 		cmocka_unit_test(test_reactor_timers_wake_the_loop),

@@ -206,7 +206,7 @@ static void test_wrong_daemon(void **state)
 	bad("daemon: {reactor: auto}\n",
 	    "f:1:10: unknown key \"reactor\" (did you mean \"reactors\"?)\n");
 	bad("daemon:\n  reactors: [0, 1000]\n",
-	    "f:2:13: reactors: CPU 1000 is not one this daemon may run on\n");
+	    "f:2:13: reactors: CPU 1000 is not one this machine can have\n");
 	bad("daemon: {log_level: loud}\n",
 	    "f:1:21: log_level: \"loud\" is not one of error, warn, info, debug\n");
 	bad("daemon: {stop_timeout: 500ms}\n",
