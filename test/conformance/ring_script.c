@@ -1,6 +1,7 @@
 /*
  * Lays a struct io_uring over plain arrays; ring_enter hands each SQE to the script's answer and
- * posts the CQE. One ring per process, one thread. The read of the mailbox is never answered.
+ * posts the CQE. One ring per process, one thread. The read of the mailbox is answered when the
+ * test says so.
  */
 #include "ring_script.h"
 
@@ -20,6 +21,7 @@ static struct {
 	struct io_uring_cqe cqes[2 * ENTRIES];
 	unsigned sq_head, sq_tail, sq_mask, sq_entries, sq_flags;
 	unsigned cq_head, cq_tail, cq_mask, cq_entries;
+	uint64_t mailbox; /* user_data of its read, or 0 */
 } mem;
 
 int ring_init(struct ring *ring, const struct ring_params *params)
@@ -53,18 +55,36 @@ void ring_fini(struct ring *ring)
 	(void)ring;
 }
 
+void ring_script_post(uint64_t user_data, int res, uint32_t cqe_flags)
+{
+	ASSERT(mem.cq_tail - mem.cq_head < mem.cq_entries);
+	mem.cqes[mem.cq_tail++ & mem.cq_mask] =
+		(struct io_uring_cqe){ .user_data = user_data, .res = res, .flags = cqe_flags };
+}
+
 static void take(const struct io_uring_sqe *sqe)
 {
-	struct io_uring_cqe *cqe = &mem.cqes[mem.cq_tail & mem.cq_mask];
+	int res;
 
+	if (user_data_kind(sqe->user_data) == OP_KIND_MAILBOX)
+		mem.mailbox = sqe->user_data;
 	if (user_data_kind(sqe->user_data) == OP_KIND_MAILBOX ||
 	    user_data_kind(sqe->user_data) == OP_KIND_ALARM)
 		return;
 	ASSERT(ring_script.log_nr < SCRIPT_LOG_MAX);
 	ring_script.log[ring_script.log_nr++] = *sqe;
-	*cqe = (struct io_uring_cqe){ .user_data = sqe->user_data };
-	cqe->res = ring_script.answer(sqe);
-	mem.cq_tail++;
+	res = ring_script.answer(sqe);
+	if (res != SCRIPT_LATER)
+		ring_script_post(sqe->user_data, res, 0);
+}
+
+static void answer_mailbox(void)
+{
+	if (!ring_script.mail || !mem.mailbox)
+		return;
+	ring_script.mail = false;
+	ring_script_post(mem.mailbox, sizeof(uint64_t), 0);
+	mem.mailbox = 0;
 }
 
 int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
@@ -81,6 +101,7 @@ int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 		mem.sq_head++;
 	}
 	mem.sq_tail = mem.sq_head;
+	answer_mailbox();
 	return 0;
 }
 
@@ -141,14 +162,16 @@ int ring_buffers_init(struct ring *ring, unsigned nr)
 
 int ring_group_set(struct ring *ring, unsigned group, void *memory, unsigned nr)
 {
-	(void)ring, (void)group, (void)memory, (void)nr;
+	(void)ring, (void)group, (void)nr;
+	ring_script.group = memory;
 	return 0;
 }
 
 int ring_group_used(struct ring *ring, unsigned group, uint16_t *ret_nr)
 {
-	(void)ring, (void)group, (void)ret_nr;
-	return -EINVAL;
+	(void)ring, (void)group;
+	*ret_nr = ring_script.group_used;
+	return 0;
 }
 
 /* Nor is there a network. */
