@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends/backend.h"
 #include "base/log.h"
@@ -22,23 +23,31 @@
 /* ---- a backend that keeps what it gets, or answers at once ---- */
 
 static bool keeps;
-static struct backend_io *kept;
+static struct backend_io *kept, *kept_of[DEPTH];
+static unsigned room = DEPTH; /* more than those are too many */
+static unsigned out_nr;
+static uint8_t last_flags;
 static unsigned submitted_nr;
 static uint8_t written[IO_BYTES]; /* what the last WRITE had when it came */
 
 static int keeper_open(struct backend_device *device)
 {
 	device->limits.size_bytes = MIB(1);
+	device->limits.caps = BACKEND_CAP_FLUSH | BACKEND_CAP_FUA | BACKEND_CAP_WRITE_ZEROES;
 	return 0;
 }
 
 static enum backend_submit keeper_submit(struct backend_io *io)
 {
+	if (keeps && out_nr >= room)
+		return BACKEND_BUSY;
 	submitted_nr++;
+	last_flags = io->flags;
 	if (io->op == BACKEND_WRITE)
 		memcpy(written, io->buf, IO_BYTES);
 	if (keeps) {
-		kept = io;
+		kept = kept_of[io->tag] = io;
+		out_nr++;
 		return BACKEND_QUEUED;
 	}
 	io->result = 0;
@@ -96,7 +105,7 @@ static struct reactor reactor;
 static struct queue queue;
 static struct backend_device *device;
 static struct io_errors io_errors;
-static bool attached, drained, released;
+static bool attached, drained, released, fenced;
 
 static void on_attached(struct queue *q, int err)
 {
@@ -109,6 +118,12 @@ static void on_drained(struct queue *q)
 {
 	(void)q;
 	drained = true;
+}
+
+static void on_fenced(struct queue *q)
+{
+	(void)q;
+	fenced = true;
 }
 
 static void on_released(struct queue *q)
@@ -149,6 +164,7 @@ static void open_queue(bool batch)
 		.attached = on_attached,
 		.drained = on_drained,
 		.released = on_released,
+		.fenced = on_fenced,
 	};
 	char error[BACKEND_ERROR_BYTES];
 
@@ -157,7 +173,8 @@ static void open_queue(bool batch)
 	for (unsigned tag = 0; tag < DEPTH; tag++)
 		descs[tag] = (struct ublksrv_io_desc){ .nr_sectors = SECTORS };
 	attached = drained = released = keeps = false;
-	fetch_nr = commit_nr = submitted_nr = 0;
+	fetch_nr = commit_nr = submitted_nr = out_nr = 0;
+	room = DEPTH;
 	commit_res = 0;
 	if (reactor_init(&reactor, &params) < 0 ||
 	    backend_open(&device, &spec, "t", &wishes, error, sizeof(error)) < 0)
@@ -267,12 +284,18 @@ static void test_buffer_counts_wrap(void)
 
 /* ---- memory of requests ---- */
 
-static void bring_request(unsigned tag, enum backend_op op)
+static void bring_request(unsigned tag, uint32_t op)
 {
-	descs[tag] = (struct ublksrv_io_desc){ .op_flags = op, .nr_sectors = SECTORS };
+	descs[tag].op_flags = op;
 	ring_script_post(fetches[tag], UBLK_IO_RES_OK, 0);
 	fetches[tag] = 0;
 	turn();
+}
+
+static void answer(unsigned tag)
+{
+	out_nr--;
+	backend_io_complete(kept_of[tag], 0);
 }
 
 static uint8_t *fill(unsigned tag)
@@ -325,7 +348,7 @@ static void test_slow_request(void)
 			EXPECT(is_filled(buf), "%s lost its bytes after %u s", backend_op_name(op),
 			       seconds);
 		}
-		backend_io_complete(kept, 0);
+		answer(1);
 		turn();
 		EXPECT(is_filled(buf), "%s lost its bytes at its end", backend_op_name(op));
 		pass(5);
@@ -372,7 +395,7 @@ static void test_refused_commit(void)
 	buf = fill(3);
 	bring_request(3, BACKEND_READ);
 	pass(3);
-	backend_io_complete(kept, 0);
+	answer(3);
 	ring_script.refuse_nr = 90;
 	for (unsigned i = 0; i < 90; i++) {
 		ring_script.now_ns += NS_PER_SEC / 20;
@@ -393,15 +416,161 @@ static void test_refused_commit(void)
 	tap_end();
 }
 
+/* ---- requests ---- */
+
+static void test_flags(void)
+{
+	static const struct {
+		uint32_t op_flags;
+		unsigned flags;
+	} cases[] = {
+		{ UBLK_IO_OP_WRITE, 0 },
+		{ UBLK_IO_OP_WRITE | UBLK_IO_F_FUA, BACKEND_FUA },
+		{ UBLK_IO_OP_WRITE_ZEROES, 0 },
+		{ UBLK_IO_OP_WRITE_ZEROES | UBLK_IO_F_NOUNMAP, BACKEND_NOUNMAP },
+		{ UBLK_IO_OP_WRITE_ZEROES | UBLK_IO_F_FUA, BACKEND_FUA },
+	};
+
+	if (!tap_begin("request: its flags reach the backend"))
+		return;
+	open_queue(false);
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		bring_request(0, cases[i].op_flags);
+		turns(2);
+		EXPECT(submitted_nr == i + 1 && last_flags == cases[i].flags, "case %u: %x", i,
+		       last_flags);
+	}
+	close_queue(false);
+	tap_end();
+}
+
+/* The SQ has room for some of them and the kernel takes none: the others go later, each once. */
+static void test_some_commits(void)
+{
+	struct io_uring_sqe *sqe;
+
+	if (!tap_begin("commit: what finds no room goes later, and nothing twice"))
+		return;
+	open_queue(false);
+	keeps = true;
+	for (unsigned tag = 0; tag < DEPTH; tag++)
+		bring_request(tag, BACKEND_READ);
+	ring_script.refuse_nr = 5;
+	for (unsigned i = 0; i < 6 && (sqe = io_uring_get_sqe(&reactor.ring.uring)); i++) {
+		io_uring_prep_nop(sqe);
+		sqe->user_data = 0;
+	}
+	for (unsigned tag = 0; tag < DEPTH; tag++)
+		answer(tag);
+	turn();
+	EXPECT(queue.commit_nr > 0 && queue.commit_nr < DEPTH, "%u have found no room",
+	       queue.commit_nr);
+	turns(10);
+	EXPECT(commit_nr == DEPTH, "%u COMMITs of %u requests", commit_nr, DEPTH);
+	for (unsigned tag = 0; tag < DEPTH; tag++)
+		EXPECT(fetches[tag] != 0, "tag %u was not handed back", tag);
+	close_queue(false);
+	tap_end();
+}
+
+/* Its turn comes when another one ends, not when a clock says so: here that stands still. */
+static void test_busy(void)
+{
+	if (!tap_begin("busy: the next goes when one ends"))
+		return;
+	open_queue(false);
+	keeps = true;
+	room = 1;
+	for (unsigned tag = 0; tag < DEPTH; tag++)
+		bring_request(tag, BACKEND_READ);
+	for (unsigned tag = 0; tag < DEPTH; tag++) {
+		EXPECT(submitted_nr == tag + 1 && kept->tag == tag, "%u are with the backend",
+		       submitted_nr);
+		answer(tag);
+		turn();
+	}
+	EXPECT(out_nr == 0, "%u are left", out_nr);
+	turns(2);
+	close_queue(false);
+	tap_end();
+}
+
+/* ---- gate and fence ---- */
+
+static void gate(bool on)
+{
+	queue_gate(&queue, on);
+	turns(3);
+}
+
+static void test_quiet(void)
+{
+	if (!tap_begin("gate: quiet is what has nothing in flight and nothing to hand back"))
+		return;
+	open_queue(false);
+	gate(true);
+	EXPECT(queue_quiet(&queue), "an idle queue is not quiet");
+	gate(false);
+	EXPECT(!queue_quiet(&queue), "it is quiet without the gate");
+	keeps = true;
+	bring_request(1, BACKEND_READ);
+	gate(true);
+	EXPECT(!queue_quiet(&queue), "it is quiet with a request in flight");
+	commit_res = -ENOMEM;
+	answer(1);
+	pass(1);
+	EXPECT(commit_nr > 1, "the COMMIT was not refused");
+	EXPECT(!queue_quiet(&queue), "it is quiet with a request to hand back");
+	commit_res = 0;
+	pass(1);
+	EXPECT(queue_quiet(&queue), "it never is quiet");
+	gate(false);
+	close_queue(false);
+	tap_end();
+}
+
+static bool fence_is_through(uint64_t size_bytes)
+{
+	fenced = false;
+	queue_fence(&queue, size_bytes);
+	pass(1);
+	return fenced;
+}
+
+static void test_fence(void)
+{
+	if (!tap_begin("fence: waits for what reaches beyond the end, and for nothing else"))
+		return;
+	open_queue(false);
+	keeps = true;
+	EXPECT(fence_is_through(0), "it waits for nothing");
+	descs[0].start_sector = SECTORS;
+	bring_request(0, BACKEND_WRITE);
+	EXPECT(fence_is_through(3ull * IO_BYTES), "it waits for what is before the end");
+	EXPECT(fence_is_through(2ull * IO_BYTES), "it waits for what ends at the end");
+	EXPECT(!fence_is_through(2ull * IO_BYTES - 512), "a request reaches beyond the end");
+	answer(0);
+	pass(1);
+	EXPECT(fenced, "it waits for what is over");
+	close_queue(false);
+	tap_end();
+}
+
 int main(int argc, char **argv)
 {
 	bool has_only = argc > 2 && strcmp(argv[argc - 2], "--only") == 0;
 
 	tap_init(argv[0], has_only ? argv[argc - 1] : NULL, 0);
 	log_init(LOG_LEVEL_ERROR);
+	alarm(60);
 	test_buffer_counts_wrap();
 	test_slow_request();
 	test_gated_write();
 	test_refused_commit();
+	test_flags();
+	test_some_commits();
+	test_busy();
+	test_quiet();
+	test_fence();
 	return tap_finish();
 }

@@ -68,6 +68,11 @@ static void take(const struct io_uring_sqe *sqe)
 
 	if (user_data_kind(sqe->user_data) == OP_KIND_MAILBOX)
 		mem.mailbox = sqe->user_data;
+	if (user_data_kind(sqe->user_data) == OP_KIND_ALARM) {
+		ring_script.alarm_nr++;
+		if (ring_script.alarm_res)
+			ring_script_post(sqe->user_data, ring_script.alarm_res, 0);
+	}
 	if (user_data_kind(sqe->user_data) == OP_KIND_MAILBOX ||
 	    user_data_kind(sqe->user_data) == OP_KIND_ALARM)
 		return;
@@ -89,8 +94,7 @@ static void answer_mailbox(void)
 
 int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 {
-	(void)wait_nr;
-	(void)timeout_ns;
+	ring_script.slept_ns = wait_nr ? timeout_ns : 0;
 	ring_script.now_ns += ring_script.step_ns;
 	if (ring_script.refuse_nr > 0) {
 		ring_script.refuse_nr--;
@@ -174,17 +178,17 @@ int ring_group_used(struct ring *ring, unsigned group, uint16_t *ret_nr)
 	return 0;
 }
 
-/* Nor is there a network. */
+/* Nor is there a network, but for sockets that the test answers for. */
 int ring_socket(int family)
 {
 	(void)family;
-	return -EAFNOSUPPORT;
+	return ring_script.socket_fd ? ring_script.socket_fd : -EAFNOSUPPORT;
 }
 
 int ring_connect_unix(int fd, const struct sockaddr *address, socklen_t address_bytes)
 {
-	(void)fd, (void)address, (void)address_bytes;
-	return -EBADF;
+	(void)address, (void)address_bytes;
+	return fd == ring_script.socket_fd ? 0 : -EBADF;
 }
 
 void ring_shutdown(int fd)

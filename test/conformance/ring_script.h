@@ -24,6 +24,10 @@ struct ring_script {
 	bool mail;	     /* the next ring_enter answers the read of the mailbox, once */
 	uint16_t group_used; /* what ring_group_used says */
 	struct io_uring_buf_ring *group; /* as ring_group_set was told */
+	int alarm_res;			 /* of a reactor's alarm, at once; 0: it never goes off */
+	unsigned alarm_nr;
+	uint64_t slept_ns; /* as long would the last ring_enter have waited at most */
+	int socket_fd;	   /* what ring_socket returns; 0: there is no network */
 };
 
 extern struct ring_script ring_script;
