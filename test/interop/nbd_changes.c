@@ -188,6 +188,22 @@ static void check_other_address(struct nbd_case *c, const void *arg)
 	}
 }
 
+/* Only while large answers are awaited are headers received apart: that costs calls. White box. */
+static void check_large(struct nbd_case *c, const void *arg)
+{
+	const struct nbd_queue *q;
+
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, QUEUE "connections: 1", 1))
+		return;
+	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, RIG_IO_BYTES, NULL) == 0, "read");
+	q = c->rig.queue[0].queue->priv;
+	EXPECT(q->link[0]->large_nr == 0, "%u are awaited", q->link[0]->large_nr);
+	EXPECT(q->link[0]->stream.in_limit == q->link[0]->stream.in_room,
+	       "it receives %zu bytes at a time", q->link[0]->stream.in_limit);
+}
+
 struct replies {
 	const char *name, *settings, *options;
 	bool tcp;
@@ -291,6 +307,7 @@ static void run_kinds(uint64_t seed)
 	nbd_case_run("kind: IPv4", 60, seed, check_tcp, "127.0.0.1");
 	nbd_case_run("kind: IPv6", 60, seed, check_tcp, "[::1]");
 	nbd_case_run("kind: a host name", 60, seed, check_tcp, "localhost");
+	nbd_case_run("kind: large READs, then none", 60, seed, check_large, NULL);
 	nbd_case_run("kind: the other address of a host name", 60, seed, check_other_address, NULL);
 }
 
