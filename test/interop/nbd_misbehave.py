@@ -173,7 +173,8 @@ OPTIONS = ("option-endless", "option-magic", "option-other", "option-huge", "opt
 
 
 def point_of(name):
-    for point, names in (("reply", REPLIES), ("request", REQUESTS), ("accept", ACCEPTS), ("serve", SERVES), ("option", OPTIONS)):
+    points = {"reply": REPLIES, "request": REQUESTS, "accept": ACCEPTS, "serve": SERVES, "option": OPTIONS}
+    for point, names in points.items():
         if name in names:
             return point
     raise ValueError(f"no fault is called {name!r}")
