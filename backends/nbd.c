@@ -40,6 +40,8 @@ void nbd_io_end(struct nbd_io *n, int result)
 static void wait(struct nbd_queue *q, struct nbd_io *n)
 {
 	q->doubted = true;
+	if (n->state == NBD_IO_IDLE)
+		n->losses = atomic_load(&q->nbd->losses);
 	n->state = NBD_IO_WAITING;
 	n->link = NULL;
 	list_push_back(&q->waiting, &n->node);
@@ -59,12 +61,35 @@ static struct nbd_link *choose_link(const struct nbd_queue *q, unsigned tag)
 	return NULL;
 }
 
-/* False: it was lost_writes' turn to be told. */
+/* Counted before it takes the writes upon itself: who loses a link meanwhile sees one or both. */
+static void cover(struct nbd_device *nbd, struct nbd_io *n)
+{
+	bool counts = nbd->config->cache == NBD_CACHE_VOLATILE && !n->covers;
+
+	atomic_fetch_add(&nbd->covering_nr, counts);
+	n->covers |= atomic_exchange(&nbd->unflushed, false);
+	atomic_fetch_sub(&nbd->covering_nr, counts && !n->covers);
+}
+
+void nbd_queue_uncover(struct nbd_device *nbd, struct nbd_io *n)
+{
+	atomic_fetch_sub(&nbd->covering_nr, n->covers && nbd->config->cache == NBD_CACHE_VOLATILE);
+	n->covers = false;
+}
+
+/*
+ * False: it was lost_writes' turn to be told; or writes were lost since it came, which it speaks
+ * for as much as the one that covered them.
+ */
 static bool begin_flush(struct nbd_device *nbd, struct nbd_io *n)
 {
-	if (atomic_exchange(&nbd->lost_writes, false))
+	unsigned losses = atomic_load(&nbd->losses);
+
+	if (n->state == NBD_IO_IDLE)
+		n->losses = losses;
+	if (n->losses != losses || atomic_exchange(&nbd->lost_writes, false))
 		return false;
-	n->covers |= atomic_exchange(&nbd->unflushed, false);
+	cover(nbd, n);
 	return true;
 }
 
@@ -170,14 +195,39 @@ void nbd_queue_ready(struct nbd_queue *q)
 	}
 }
 
-void nbd_queue_lost(struct nbd_queue *q)
+static unsigned covering_by(const struct nbd_link *link)
+{
+	unsigned nr = 0;
+
+	list_for_each (node, &link->sent)
+		nr += list_entry(node, struct nbd_io, node)->covers;
+	return nr;
+}
+
+/*
+ * The server may have restarted, whatever other links have heard of it. Writes that a FLUSH on this
+ * link covers are told by that one; those of a FLUSH on another link by the next, too.
+ */
+static void lose_writes(struct nbd_device *nbd, const struct nbd_link *link)
+{
+	bool unflushed = atomic_exchange(&nbd->unflushed, false);
+	unsigned covering_nr = atomic_load(&nbd->covering_nr);
+
+	if (!unflushed && covering_nr == 0)
+		return;
+	atomic_fetch_add(&nbd->losses, 1);
+	if (unflushed || covering_nr > covering_by(link))
+		atomic_store(&nbd->lost_writes, true);
+}
+
+void nbd_queue_lost(struct nbd_queue *q, const struct nbd_link *link)
 {
 	struct nbd_device *nbd = q->nbd;
 
 	ASSERT(q->ready_nr > 0);
 	q->ready_nr--;
-	if (nbd->config->cache == NBD_CACHE_VOLATILE && atomic_exchange(&nbd->unflushed, false))
-		atomic_store(&nbd->lost_writes, true);
+	if (nbd->config->cache == NBD_CACHE_VOLATILE)
+		lose_writes(nbd, link);
 	if (q->ready_nr > 0)
 		return;
 	if (nbd->config->patience_ns == 0) {
@@ -192,7 +242,7 @@ void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n)
 	struct nbd_link *link;
 
 	if (n->covers && q->nbd->config->cache == NBD_CACHE_VOLATILE) {
-		n->covers = false;
+		nbd_queue_uncover(q->nbd, n);
 		nbd_io_end(n, -EIO);
 	} else if (n->cancelled || q->gave_up || is_changed(q) ||
 		   q->nbd->config->patience_ns == 0) {

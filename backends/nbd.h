@@ -100,6 +100,12 @@ struct nbd_device {
 	atomic_bool unflushed;
 	/* Such a write may be lost: the next flush says so. */
 	atomic_bool lost_writes;
+	/*
+	 * With cache: volatile. FLUSHes under way that cover such writes, and how often such a
+	 * write may have been lost: no FLUSH of before succeeds by a server that is there
+	 * afterwards.
+	 */
+	atomic_uint covering_nr, losses;
 	struct nbd_log_limits limits;
 };
 
@@ -114,9 +120,10 @@ struct nbd_io {
 	uint64_t sent_ns;	/* all of it was sent, the last time */
 	uint64_t deadline_ns;
 	int result;
-	bool answered; /* by result, but its bytes may still be read by the kernel */
-	bool again;    /* it has been sent before */
-	bool refused;  /* the answer: the server is shutting down, another one may do it */
+	unsigned losses; /* FLUSH: of the device, when it came */
+	bool answered;	 /* by result, but its bytes may still be read by the kernel */
+	bool again;	 /* it has been sent before */
+	bool refused;	 /* the answer: the server is shutting down, another one may do it */
 	bool cancelled;
 	bool covers;   /* FLUSH: writes that would be lost with the connection */
 	uint8_t state; /* enum nbd_io_state, for state_name */
@@ -210,8 +217,10 @@ void nbd_check(const void *config, const struct yaml_node *map, struct config_er
 void nbd_queue_ready(struct nbd_queue *q);
 /* The server has done a request, or said what is wrong with it: it is there. */
 void nbd_queue_answered(struct nbd_queue *q);
-/* A link that was ready is so no longer; what it had is back by nbd_queue_take_back. */
-void nbd_queue_lost(struct nbd_queue *q);
+/* This link was ready and is so no longer; what it had is back by nbd_queue_take_back. */
+void nbd_queue_lost(struct nbd_queue *q, const struct nbd_link *link);
+/* The FLUSH covers nothing any more: it has been answered, or lost. */
+void nbd_queue_uncover(struct nbd_device *nbd, struct nbd_io *n);
 /* An I/O that a lost link had: waits again, or fails, by on_disconnect. */
 void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n);
 /* The end of a request in whatever place it was. May submit others before it returns. */

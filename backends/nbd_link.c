@@ -202,7 +202,7 @@ static void on_closed(struct stream *s, int err)
 	reactor_timer_cancel(s->reactor, &link->timer);
 	set_state(link, NBD_LINK_CLOSING);
 	if (was_ready) {
-		nbd_queue_lost(link->queue);
+		nbd_queue_lost(link->queue, link);
 		nbd_transfer_end(link);
 	}
 	if (was_ready && s->reactor->now_ns - link->ready_ns > GOOD_NS)

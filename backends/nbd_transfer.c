@@ -147,14 +147,16 @@ void nbd_transfer_send(struct nbd_link *link, struct nbd_io *n)
 
 /* ---- replies ---- */
 
-static void note_durability(struct nbd_device *nbd, const struct nbd_io *n, int result)
+static void note_durability(struct nbd_device *nbd, struct nbd_io *n, int result)
 {
+	bool is_flush = n->io->op == BACKEND_FLUSH;
 	bool modified = n->io->op == BACKEND_WRITE || n->io->op == BACKEND_WRITE_ZEROES;
-	bool due = n->io->op == BACKEND_FLUSH ? result < 0 && n->covers
-					      : modified && !(n->io->flags & BACKEND_FUA);
+	bool due = is_flush ? result < 0 && n->covers : modified && !(n->io->flags & BACKEND_FUA);
 
 	if (due && !atomic_load_explicit(&nbd->unflushed, memory_order_relaxed))
 		atomic_store(&nbd->unflushed, true);
+	if (is_flush)
+		nbd_queue_uncover(nbd, n);
 }
 
 /* The clock is the turn's: what is sent and answered within one took no time. */

@@ -272,6 +272,14 @@ static int read_authorities(const struct reading *r)
 	return ret ? 0 : fail(r, -EINVAL, "%s: has no certificate", path);
 }
 
+/* A link to nothing is a list that is lost. */
+static bool is_absent(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) < 0 && errno == ENOENT;
+}
+
 /* Which certificates their authorities have taken back; there need not be such a list. */
 static int read_revoked(const struct reading *r)
 {
@@ -286,7 +294,7 @@ static int read_revoked(const struct reading *r)
 		ret = gnutls_certificate_set_x509_crl_mem(r->credentials->x509, &file,
 							  GNUTLS_X509_FMT_PEM);
 		ret = ret < 0 ? fail_file(r, path, ret) : 0;
-	} else if (ret == -ENOENT) {
+	} else if (ret == -ENOENT && is_absent(path)) {
 		ret = 0;
 	}
 	file_free(&file);

@@ -27,6 +27,8 @@ if [ "$mode" != fast ]; then
 	fuzz_nbd=$!
 fi
 tap file-steps 60 build/asan/test/file_steps
+tap queue-steps 60 build/asan/test/queue_steps
+tap reactor-steps 60 build/asan/test/reactor_steps
 tap fuzz-yaml 120 build/asan/test/fuzz_yaml
 tap fuzz-nbd-handshake 120 build/asan/test/fuzz_nbd_handshake
 tap fuzz-nbd-reply 120 build/asan/test/fuzz_nbd_reply

@@ -26,6 +26,8 @@
 
 /* Buffers of a queue without requests for as long as this, twice at most, are given back. */
 #define TRIM_NS (2 * NS_PER_SEC)
+/* Between two looks whether the kernel has taken what was prepared: nearly always it has. */
+#define TRIM_LOOK_NS NS_PER_MS
 /* Between two looks whether a gated queue is quiet: a part of an upgrade's pause. */
 #define GATE_LOOK_NS (100 * NS_PER_US)
 
@@ -61,27 +63,47 @@ static int buffers_init(struct queue *q)
 	return 0;
 }
 
+static void trim_at(struct queue *q, uint64_t ns)
+{
+	q->trim_armed = true;
+	reactor_timer_arm(q->setup.reactor, &q->trim_timer, q->setup.reactor->now_ns + ns);
+}
+
 void queue_trim_arm(struct queue *q)
 {
-	q->used = false;
-	q->trim_armed = true;
-	reactor_timer_arm(q->setup.reactor, &q->trim_timer, q->setup.reactor->now_ns + TRIM_NS);
+	q->used = q->trim_marked = false;
+	trim_at(q, TRIM_NS);
+}
+
+/* Behind the gate a WRITE has its bytes in its buffer, and is not counted as in flight. */
+static bool buffers_unused(const struct queue *q)
+{
+	return !q->used && q->inflight_nr == 0 && q->commit_nr == 0 && list_empty(&q->kept);
 }
 
 /*
  * The driver writes to the buffer of an armed tag, but only inside an enter of this very thread:
- * what is given back here is zeroes when it comes to that.
+ * what is given back here is zeroes when it comes to that. It reads the buffer of a READ when it
+ * takes the COMMIT, which the kernel may have left in the SQ for want of memory: what was prepared
+ * so far must have passed.
  */
 static void trim(struct timer *timer)
 {
 	struct queue *q = container_of(timer, struct queue, trim_timer);
 
 	q->trim_armed = false;
-	if (q->used || q->inflight_nr > 0)
+	if (!buffers_unused(q)) {
 		queue_trim_arm(q);
-	else
+	} else if (!q->trim_marked) {
+		q->trim_marked = true;
+		q->trim_mark = reactor_sq_mark(q->setup.reactor);
+		trim_at(q, TRIM_LOOK_NS);
+	} else if (!reactor_sq_passed(q->setup.reactor, q->trim_mark)) {
+		trim_at(q, TRIM_LOOK_NS);
+	} else {
 		madvise(q->buffers, queue_buffer_bytes(q->setup.depth, q->setup.max_io_bytes),
 			MADV_DONTNEED_LOCKED);
+	}
 }
 
 /* What is the same for all requests of a tag. */

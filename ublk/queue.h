@@ -112,6 +112,8 @@ struct queue {
 	struct timer gate_timer; /* looks whether it is quiet */
 
 	bool used, trim_armed; /* a request since trim_timer was armed; whether it is */
+	bool trim_marked;      /* unused, but for commands before trim_mark, perhaps */
+	uint32_t trim_mark;
 	struct timer trim_timer;
 
 	struct list_node busy; /* tags whose backend said BUSY */

@@ -178,6 +178,20 @@ static void case_interrupted_for_ever(void)
 	ring_script.answer = answer;
 }
 
+/* What has moved on between two interruptions has its ten seconds anew. */
+static void case_interrupted_and_moving(void)
+{
+	int list[32];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(list); i++)
+		list[i] = i == 15 ? 1024 : i == 31 ? ANYTHING : -EAGAIN;
+	set_answers(list, ARRAY_SIZE(list));
+	ring_script.step_ns = NS_PER_SEC / 2;
+	expect_result(rig_do(&rig, BACKEND_WRITE, 0, 0, 4096, NULL), 0);
+	expect_sent(32);
+	expect_rw(31, IORING_OP_WRITE, 1024, 3072, 1024);
+}
+
 static void case_errors(void)
 {
 	static const int result[][2] = {
@@ -373,6 +387,7 @@ int main(int argc, char **argv)
 	run_case("nothing moves", case_nothing_moves);
 	run_case("interrupted", case_interrupted);
 	run_case("interrupted for ever", case_interrupted_for_ever);
+	run_case("interrupted again and again, and moving", case_interrupted_and_moving);
 	run_case("errors", case_errors);
 	run_case("zeroes", case_zeroes);
 	run_case("no fallocate", case_fallback);

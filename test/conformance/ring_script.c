@@ -1,6 +1,7 @@
 /*
  * Lays a struct io_uring over plain arrays; ring_enter hands each SQE to the script's answer and
- * posts the CQE. One ring per process, one thread. The read of the mailbox is never answered.
+ * posts the CQE. One ring per process, one thread. The read of the mailbox is answered when the
+ * test says so.
  */
 #include "ring_script.h"
 
@@ -20,6 +21,7 @@ static struct {
 	struct io_uring_cqe cqes[2 * ENTRIES];
 	unsigned sq_head, sq_tail, sq_mask, sq_entries, sq_flags;
 	unsigned cq_head, cq_tail, cq_mask, cq_entries;
+	uint64_t mailbox; /* user_data of its read, or 0 */
 } mem;
 
 int ring_init(struct ring *ring, const struct ring_params *params)
@@ -53,24 +55,46 @@ void ring_fini(struct ring *ring)
 	(void)ring;
 }
 
+void ring_script_post(uint64_t user_data, int res, uint32_t cqe_flags)
+{
+	ASSERT(mem.cq_tail - mem.cq_head < mem.cq_entries);
+	mem.cqes[mem.cq_tail++ & mem.cq_mask] =
+		(struct io_uring_cqe){ .user_data = user_data, .res = res, .flags = cqe_flags };
+}
+
 static void take(const struct io_uring_sqe *sqe)
 {
-	struct io_uring_cqe *cqe = &mem.cqes[mem.cq_tail & mem.cq_mask];
+	int res;
 
+	if (user_data_kind(sqe->user_data) == OP_KIND_MAILBOX)
+		mem.mailbox = sqe->user_data;
+	if (user_data_kind(sqe->user_data) == OP_KIND_ALARM) {
+		ring_script.alarm_nr++;
+		if (ring_script.alarm_res)
+			ring_script_post(sqe->user_data, ring_script.alarm_res, 0);
+	}
 	if (user_data_kind(sqe->user_data) == OP_KIND_MAILBOX ||
 	    user_data_kind(sqe->user_data) == OP_KIND_ALARM)
 		return;
 	ASSERT(ring_script.log_nr < SCRIPT_LOG_MAX);
 	ring_script.log[ring_script.log_nr++] = *sqe;
-	*cqe = (struct io_uring_cqe){ .user_data = sqe->user_data };
-	cqe->res = ring_script.answer(sqe);
-	mem.cq_tail++;
+	res = ring_script.answer(sqe);
+	if (res != SCRIPT_LATER)
+		ring_script_post(sqe->user_data, res, 0);
+}
+
+static void answer_mailbox(void)
+{
+	if (!ring_script.mail || !mem.mailbox)
+		return;
+	ring_script.mail = false;
+	ring_script_post(mem.mailbox, sizeof(uint64_t), 0);
+	mem.mailbox = 0;
 }
 
 int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 {
-	(void)wait_nr;
-	(void)timeout_ns;
+	ring_script.slept_ns = wait_nr ? timeout_ns : 0;
 	ring_script.now_ns += ring_script.step_ns;
 	if (ring_script.refuse_nr > 0) {
 		ring_script.refuse_nr--;
@@ -81,6 +105,7 @@ int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 		mem.sq_head++;
 	}
 	mem.sq_tail = mem.sq_head;
+	answer_mailbox();
 	return 0;
 }
 
@@ -141,27 +166,29 @@ int ring_buffers_init(struct ring *ring, unsigned nr)
 
 int ring_group_set(struct ring *ring, unsigned group, void *memory, unsigned nr)
 {
-	(void)ring, (void)group, (void)memory, (void)nr;
+	(void)ring, (void)group, (void)nr;
+	ring_script.group = memory;
 	return 0;
 }
 
 int ring_group_used(struct ring *ring, unsigned group, uint16_t *ret_nr)
 {
-	(void)ring, (void)group, (void)ret_nr;
-	return -EINVAL;
+	(void)ring, (void)group;
+	*ret_nr = ring_script.group_used;
+	return 0;
 }
 
-/* Nor is there a network. */
+/* Nor is there a network, but for sockets that the test answers for. */
 int ring_socket(int family)
 {
 	(void)family;
-	return -EAFNOSUPPORT;
+	return ring_script.socket_fd ? ring_script.socket_fd : -EAFNOSUPPORT;
 }
 
 int ring_connect_unix(int fd, const struct sockaddr *address, socklen_t address_bytes)
 {
-	(void)fd, (void)address, (void)address_bytes;
-	return -EBADF;
+	(void)address, (void)address_bytes;
+	return fd == ring_script.socket_fd ? 0 : -EBADF;
 }
 
 void ring_shutdown(int fd)

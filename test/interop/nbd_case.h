@@ -79,5 +79,6 @@ void disconnects_run(uint64_t seed);
 void changes_run(uint64_t seed);
 void patience_run(uint64_t seed);
 void lives_run(uint64_t seed);
+void restarts_run(uint64_t seed);
 
 #endif

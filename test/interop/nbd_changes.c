@@ -1,9 +1,11 @@
 /*
  * Servers of every kind, and one that comes back as another: smaller, without what it could, gone.
  */
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/nbd.h"
 #include "base/util.h"
 #include "nbd_case.h"
 
@@ -159,6 +161,49 @@ static void check_tcp(struct nbd_case *c, const void *arg)
 	case_works(c, 200);
 }
 
+/*
+ * A name with two addresses, nobody behind the first: both are tried in turn. White box, as names
+ * with several addresses are not to be had everywhere.
+ */
+static void check_other_address(struct nbd_case *c, const void *arg)
+{
+	const char *args[] = { NULL };
+	char uri[TCP_URI_BYTES];
+	struct nbd_queue *q;
+
+	(void)arg;
+	nbd_peer_start(&c->peer, args);
+	listen_tcp(c, "127.0.0.1", uri);
+	if (!case_open_with(c, uri, QUEUE "connections: 1", 512, 1))
+		return;
+	case_works(c, 50);
+	q = c->rig.queue[0].queue->priv;
+	q->addresses.address[1] = q->addresses.address[0];
+	q->addresses.nr = 2;
+	/* Port 1, of tcpmux. */
+	((struct sockaddr_in *)&q->addresses.address[0].name)->sin_port = htons(1);
+	for (unsigned i = 0; i < 3; i++) {
+		nbd_peer_tell(&c->peer, "kick");
+		case_works(c, 50);
+	}
+}
+
+/* Only while large answers are awaited are headers received apart: that costs calls. White box. */
+static void check_large(struct nbd_case *c, const void *arg)
+{
+	const struct nbd_queue *q;
+
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, QUEUE "connections: 1", 1))
+		return;
+	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, RIG_IO_BYTES, NULL) == 0, "read");
+	q = c->rig.queue[0].queue->priv;
+	EXPECT(q->link[0]->large_nr == 0, "%u are awaited", q->link[0]->large_nr);
+	EXPECT(q->link[0]->stream.in_limit == q->link[0]->stream.in_room,
+	       "it receives %zu bytes at a time", q->link[0]->stream.in_limit);
+}
+
 struct replies {
 	const char *name, *settings, *options;
 	bool tcp;
@@ -262,6 +307,8 @@ static void run_kinds(uint64_t seed)
 	nbd_case_run("kind: IPv4", 60, seed, check_tcp, "127.0.0.1");
 	nbd_case_run("kind: IPv6", 60, seed, check_tcp, "[::1]");
 	nbd_case_run("kind: a host name", 60, seed, check_tcp, "localhost");
+	nbd_case_run("kind: large READs, then none", 60, seed, check_large, NULL);
+	nbd_case_run("kind: the other address of a host name", 60, seed, check_other_address, NULL);
 }
 
 void changes_run(uint64_t seed)

@@ -30,5 +30,6 @@ int main(int argc, char **argv)
 	disconnects_run(seed);
 	patience_run(seed);
 	lives_run(seed);
+	restarts_run(seed);
 	return tap_finish();
 }

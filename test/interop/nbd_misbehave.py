@@ -160,17 +160,21 @@ REPLIES = {
 
 # Before the server does what it is asked: "error" refuses, "drop" says yes and does nothing, "early"
 # says yes before the payload has come, "hangup" closes without a word, "deaf" reads no more, "early-deaf" says
-# yes and reads no more.
-REQUESTS = ("error", "early", "hangup", "deaf", "early-deaf")
+# yes and reads no more, "early-error" refuses before the payload has come, and reads it when its seconds are over;
+# "early-error-hangup" closes instead.
+REQUESTS = ("error", "early", "hangup", "deaf", "early-deaf", "early-error", "early-error-hangup")
 # When a client has come; "close-at" counts the bytes that are sent to it.
 ACCEPTS = ("accept-close", "accept-silent", "greeting-bad", "greeting-oldstyle", "close-at")
+# When all is agreed upon.
+SERVES = ("serve-close",)
 # When an option has come.
 OPTIONS = ("option-endless", "option-magic", "option-other", "option-huge", "option-silent", "tls-refused",
            "tls-required", "export-unknown", "shutting-down")  # fmt: skip
 
 
 def point_of(name):
-    for point, names in (("reply", REPLIES), ("request", REQUESTS), ("accept", ACCEPTS), ("option", OPTIONS)):
+    points = {"reply": REPLIES, "request": REQUESTS, "accept": ACCEPTS, "serve": SERVES, "option": OPTIONS}
+    for point, names in points.items():
         if name in names:
             return point
     raise ValueError(f"no fault is called {name!r}")
@@ -198,7 +202,7 @@ class Fault:
             return self.name != "option-endless" or option in (GO, LIST)
         if self.cmd and self.cmd != request.name:
             return False
-        if self.name in ("early", "early-deaf") and request.cmd != WRITE:
+        if self.name.startswith("early") and request.cmd != WRITE:
             return False
         return self.point != "reply" or REPLIES[self.name][0](request)
 

@@ -101,22 +101,25 @@ static void check_never_without(struct nbd_case *c, const void *arg)
 	comes_back(c);
 }
 
-/* Its first answer takes longer than requests wait, but it comes in time: no request fails. */
+/*
+ * Its first answer takes longer than requests wait, but it comes in time: no request fails. That
+ * the server is back within the time that requests wait is the test's to see to: a busy machine
+ * needs a part of it.
+ */
 static void check_slow(struct nbd_case *c, const void *arg)
 {
 	uint64_t took_ms;
 
 	(void)arg;
 	case_serve(c, "");
-	if (!case_open(c,
-		       "on_disconnect: {queue: 500ms}\ntimeout: 20s\ncache: kept\nconnections: 1",
+	if (!case_open(c, "on_disconnect: {queue: 4s}\ntimeout: 60s\ncache: kept\nconnections: 1",
 		       1))
 		return;
 	case_works(c, 50);
-	nbd_peer_tell(&c->peer, "fault slow seconds=1.5");
+	nbd_peer_tell(&c->peer, "fault slow seconds=6");
 	nbd_peer_tell(&c->peer, "kick");
-	took_ms = submit_and_drain(c, 10000);
-	EXPECT(took_ms >= 1400, "it was not slow: %llu ms", (unsigned long long)took_ms);
+	took_ms = submit_and_drain(c, 40000);
+	EXPECT(took_ms >= 5900, "it was not slow: %llu ms", (unsigned long long)took_ms);
 	expect_results(c, 0);
 	case_logged("is back and answers nothing: what it loses fails");
 	/* That was an answer: the next loss is one of its own. */
@@ -124,6 +127,10 @@ static void check_slow(struct nbd_case *c, const void *arg)
 	nbd_peer_tell(&c->peer, "fault hangup times=1");
 	case_works(c, 100);
 }
+
+/* What a busy machine takes to connect again must be less. */
+#define IDLE_WAIT "3s"
+#define IDLE_WAIT_MS 3000
 
 /* Its connection is lost and back while nobody wants anything: that is no doubt about it. */
 static void check_idle(struct nbd_case *c, const void *arg)
@@ -136,11 +143,11 @@ static void check_idle(struct nbd_case *c, const void *arg)
 	case_works(c, 50);
 	connections = nbd_peer_count(&c->peer, "connections");
 	nbd_peer_tell(&c->peer, "kick");
-	if (!case_reaches(c, "connections", connections + 1, 5000))
+	if (!case_reaches(c, "connections", connections + 1, 10000))
 		return;
-	case_turn_for(c, 1000);
+	case_turn_for(c, IDLE_WAIT_MS + 500);
 	nbd_peer_tell(&c->peer, "fault hangup times=1");
-	if (submit_and_drain(c, 5000) == 0)
+	if (submit_and_drain(c, 10000) == 0)
 		return;
 	EXPECT(nbd_peer_count(&c->peer, "left") == 0, "the server had no occasion for it");
 	expect_results(c, 0);
@@ -169,7 +176,7 @@ void patience_run(uint64_t seed)
 		     20, seed, check_never_without, NULL);
 	nbd_case_run("patience: slow is not silent", 60, seed, check_slow, NULL);
 	nbd_case_run("patience: a loss that nobody has seen, one connection", 60, seed, check_idle,
-		     "on_disconnect: {queue: 500ms}\ncache: kept\nconnections: 1");
+		     "on_disconnect: {queue: " IDLE_WAIT "}\ncache: kept\nconnections: 1");
 	nbd_case_run("patience: a loss that nobody has seen, two connections", 60, seed, check_idle,
-		     "on_disconnect: {queue: 500ms}\ncache: kept\nconnections: 2");
+		     "on_disconnect: {queue: " IDLE_WAIT "}\ncache: kept\nconnections: 2");
 }

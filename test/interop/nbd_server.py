@@ -11,6 +11,8 @@ each with one line, "ok ..." or "error: ...":
     fault LINE          one more fault, see nbd_misbehave.py; `fault none`: all forgotten
     stats               numbers as KEY=VALUE; `violations` counts what a client must not do
     kick                every connection is closed; a volatile cache is lost
+    restart N           the volatile cache is lost, the N-th of the connections (from 0) closed; the others hear
+                        nothing of it and get no answer any more
     down, up            the same and no more listening; listening again
     listen HOST:PORT    from now on there instead of where it was
     quit
@@ -44,7 +46,7 @@ class Session:
     def __init__(self, server, connection):
         self.server, self.socket = server, connection
         self.settings, self.faults, self.disk = copy.copy(server.settings), server.faults, server.disk
-        self.structured = self.extended = False
+        self.structured = self.extended = self.forgotten = False
         self.meta = None
         self.sent, self.close_at, self.trickle = 0, None, False
         self.send_lock = threading.Lock()
@@ -60,6 +62,8 @@ class Session:
 
     def send(self, data):
         with self.send_lock:
+            if self.forgotten:
+                return
             if self.close_at is not None and self.sent + len(data) >= self.close_at:
                 self.socket.sendall(data[: self.close_at - self.sent])
                 raise Hangup("close-at")
@@ -233,6 +237,8 @@ class Session:
 
     def serve(self):
         self.limits = self.settings.size, self.settings.transmission_flags()
+        if self.faults.take("serve"):
+            raise Hangup("serve-close")
         while True:
             if self.held:
                 self.release_held()
@@ -246,6 +252,8 @@ class Session:
             if request.cookie in self.pending:
                 self.server.violation(f"cookie {request.cookie:#x} is in use")
             self.pending.add(request.cookie)
+            if self.forgotten:
+                self.wait_for_end()
             self.one(request)
 
     def one(self, request):
@@ -255,14 +263,17 @@ class Session:
             self.answer(request)
         if kind in ("deaf", "early-deaf"):
             self.server.sleep()
-        if kind == "hangup":
+        if kind in ("early-error", "early-error-hangup"):
+            self.answer(request, fault.error)
+            time.sleep(fault.seconds)
+        if kind in ("hangup", "early-error-hangup"):
             raise Hangup(kind)
         payload = self.receive(request.length) if request.cmd == WRITE else b""
         if kind == "early":
             self.disk.write(request.offset, payload, request.flags & FUA)
         elif kind == "error":
             self.answer(request, fault.error)
-        else:
+        elif kind != "early-error":
             self.answer(request, *self.execute(request, payload))
 
     def refusal(self, request):
@@ -387,7 +398,7 @@ class Server:
         for line in args.fault:
             self.faults.add(line)
         self.disk = Disk(args.file, self.settings)
-        self.args, self.lock, self.sessions = args, threading.Lock(), set()
+        self.args, self.lock, self.sessions = args, threading.Lock(), []
         self.listener = None
         self.counts = dict.fromkeys(("connections", "violations", "structured", "extended") + COMMANDS, 0)
         self.last_violation = ""
@@ -407,7 +418,7 @@ class Server:
 
     def ended(self, session):
         with self.lock:
-            self.sessions.discard(session)
+            self.sessions.remove(session)
             last = not self.sessions
         if last and self.settings.volatile:
             self.disk.lose_cache()
@@ -437,7 +448,7 @@ class Server:
             self.count("connections")
             session = Session(self, connection)
             with self.lock:
-                self.sessions.add(session)
+                self.sessions.append(session)
             threading.Thread(target=session.run, daemon=True).start()
 
     def kick(self):
@@ -445,6 +456,15 @@ class Server:
             sessions = list(self.sessions)
         for session in sessions:
             session.close()
+
+    def restart(self, which):
+        """As one connection after the other finds it out."""
+        with self.lock:
+            sessions = list(self.sessions)
+        for session in sessions:
+            session.forgotten = True
+        self.disk.lose_cache()
+        sessions[which].close()
 
     def down(self):
         listener, self.listener = self.listener, None
@@ -475,6 +495,8 @@ class Server:
             self.down()
             self.args.unix, self.args.tcp = None, rest
             self.up()
+        elif word == "restart":
+            self.restart(int(rest))
         elif word in ("kick", "down", "up"):
             getattr(self, word)()
         elif word == "quit":

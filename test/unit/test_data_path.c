@@ -149,12 +149,38 @@ static void test_limits_of_pages(void **state)
 	assert_int_equal(p.basic.virt_boundary_mask, 4095);
 }
 
+/* The block layer sends FUA only where it is known, else a FLUSH of its own behind the WRITE. */
+static void test_caches(void **state)
+{
+	static const struct {
+		uint32_t caps, attrs;
+	} cases[] = {
+		{ 0, 0 },
+		{ BACKEND_CAP_FUA, 0 },
+		{ BACKEND_CAP_FLUSH, UBLK_ATTR_VOLATILE_CACHE },
+		{ BACKEND_CAP_FLUSH | BACKEND_CAP_FUA, UBLK_ATTR_VOLATILE_CACHE | UBLK_ATTR_FUA },
+		{ BACKEND_CAP_READ_ONLY | BACKEND_CAP_ROTATIONAL,
+		  UBLK_ATTR_READ_ONLY | UBLK_ATTR_ROTATIONAL },
+	};
+	struct ublk_params p = { 0 };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		fill(&p, (struct backend_limits){ .caps = cases[i].caps }, DATA_PATH_COPY);
+		assert_int_equal(p.basic.attrs, cases[i].attrs);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_auto_takes_the_best),  cmocka_unit_test(test_wishes),
-		cmocka_unit_test(test_what_cannot_be_had),   cmocka_unit_test(test_batches),
-		cmocka_unit_test(test_abilities_of_a_stack), cmocka_unit_test(test_limits_of_pages),
+		cmocka_unit_test(test_auto_takes_the_best),
+		cmocka_unit_test(test_wishes),
+		cmocka_unit_test(test_what_cannot_be_had),
+		cmocka_unit_test(test_batches),
+		cmocka_unit_test(test_abilities_of_a_stack),
+		cmocka_unit_test(test_limits_of_pages),
+		cmocka_unit_test(test_caches),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

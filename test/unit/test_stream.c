@@ -373,6 +373,91 @@ static void test_closed_in_the_middle(void **state)
 	assert_false(op_inflight(&s.send_op) || op_inflight(&s.receive_op));
 }
 
+/* SQEs that the kernel does not take: those who want one wait. */
+static bool sq_is_full;
+
+struct io_uring_sqe *__real_op_sqe_slow(struct op *op);
+struct io_uring_sqe *__wrap_op_sqe_slow(struct op *op);
+
+struct io_uring_sqe *__wrap_op_sqe_slow(struct op *op)
+{
+	return sq_is_full ? NULL : __real_op_sqe_slow(op);
+}
+
+/* No SQE is left from here on; those that fill the SQ do nothing. */
+static void fill_sq(void)
+{
+	struct io_uring_sqe *sqe;
+
+	while ((sqe = io_uring_get_sqe(&r.ring.uring))) {
+		io_uring_prep_nop(sqe);
+		sqe->user_data = 0;
+	}
+	sq_is_full = true;
+}
+
+static struct task close_task;
+
+static void close_now(struct task *task)
+{
+	(void)task;
+	assert_int_equal(s.receive_op.state, OP_PARKED);
+	assert_int_equal(s.send_op.state, OP_PARKED);
+	stream_close(&s, -EPROTO);
+	assert_int_equal(s.receive_op.state, OP_IDLE);
+	assert_int_equal(s.send_op.state, OP_IDLE);
+	sq_is_full = false;
+}
+
+/* The next receive finds no SQE, nor does what is to be sent; later in the turn it is closed. */
+static void on_received_full(struct stream *stream, const uint8_t *data, size_t bytes)
+{
+	on_received(stream, data, bytes);
+	stream_send(stream, "answer", 6);
+	fill_sq();
+	reactor_at_turn_end(&r, &close_task, close_now);
+}
+
+/* What waits for an SQE must not be submitted on a descriptor that is another's by then. */
+static void test_closed_while_parked(void **state)
+{
+	struct stream_ops ops = *s.ops;
+	const struct stream_ops *before = s.ops;
+
+	(void)state;
+	connect_peer();
+	ops.received = on_received_full;
+	s.ops = &ops;
+	assert_int_equal(send(peer, "go", 2, 0), 2);
+	expect_closed(-EPROTO);
+	s.ops = before;
+	assert_int_equal(s.receive_op.state, OP_IDLE);
+	/* The next life has its ops to itself. */
+	close(peer);
+	seen = (struct seen){ 0 };
+	connect_peer();
+	assert_int_equal(send(peer, "hello", 5, 0), 5);
+	UNTIL(seen.received_bytes == 5);
+	assert_string_equal(seen.text, "hello");
+}
+
+/* The cancel of what is in flight finds no SQE: it goes when there is one. */
+static void test_closed_with_a_full_sq(void **state)
+{
+	(void)state;
+	connect_peer();
+	for (unsigned i = 0; i < PIECES; i++)
+		stream_send(&s, big, BIG_BYTES);
+	UNTIL(op_inflight(&s.send_op) && op_inflight(&s.receive_op));
+	fill_sq();
+	stream_close(&s, -EPROTO);
+	sq_is_full = false;
+	assert_int_equal(s.cancel_op.state, OP_PARKED);
+	assert_int_equal(seen.closed_nr, 0);
+	expect_closed(-EPROTO);
+	assert_false(op_inflight(&s.send_op) || op_inflight(&s.receive_op));
+}
+
 static void test_closed_from_a_callback(void **state)
 {
 	(void)state;
@@ -508,6 +593,8 @@ int main(void)
 		STREAM(test_limit),
 		STREAM(test_peer_goes),
 		STREAM(test_closed_in_the_middle),
+		STREAM(test_closed_while_parked),
+		STREAM(test_closed_with_a_full_sq),
 		STREAM(test_closed_from_a_callback),
 		STREAM(test_again),
 		STREAM(test_codec),

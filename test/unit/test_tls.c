@@ -221,6 +221,8 @@ static void test_output_stays(void **state)
 	bytes = tls_output(tls, &later);
 	while (client_say(much, 1) > 0)
 		;
+	/* Nor is a record. */
+	assert_int_equal(client_say(much, 1), 0);
 	tls_bye(tls);
 	stop();
 }

@@ -118,10 +118,53 @@ static void test_authorities(void **state)
 	write_text(in_folder("bad/ca-cert.pem"), "no certificate\n", 0644);
 	assert_int_equal(read_folder("bad", false), -EINVAL);
 	assert_error("bad/ca-cert.pem: ");
+}
+
+/* A list of revoked certificates that is there and cannot be used is never taken for none. */
+static void test_revocation_list(void **state)
+{
+	static const char *const bad[] = {
+		"no list\n",
+		"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n",
+		"-----BEGIN X509 CRL-----\n",
+	};
+	char path[256];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s", in_folder("crl/ca-crl.pem"));
 	assert_int_equal(read_folder("crl", false), 0);
-	write_text(in_folder("crl/ca-crl.pem"), "no list\n", 0644);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		write_text(path, bad[i], 0644);
+		assert_int_equal(read_folder("crl", false), -EINVAL);
+		assert_error("crl/ca-crl.pem: ");
+	}
+	write_text(path, "", 0644);
+	assert_int_equal(read_folder("crl", false), -EINVAL);
+	assert_error("crl/ca-crl.pem: is empty");
+	assert_int_equal(truncate(path, MIB(5)), 0);
+	assert_int_equal(read_folder("crl", false), -EFBIG);
+	assert_error("crl/ca-crl.pem: is larger than 4 MiB");
+	/* An authority's certificate is no list. */
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(link(in_folder("crl/ca-cert.pem"), path), 0);
 	assert_int_equal(read_folder("crl", false), -EINVAL);
 	assert_error("crl/ca-crl.pem: ");
+	/* What cannot be opened: root may open everything but these. */
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(symlink("ca-crl.pem", path), 0);
+	assert_int_equal(read_folder("crl", false), -ELOOP);
+	assert_error("crl/ca-crl.pem: Too many levels of symbolic links");
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(read_folder("crl", false), -EINVAL);
+	assert_error("crl/ca-crl.pem: is not a file");
+	assert_int_equal(rmdir(path), 0);
+	/* A link to a list that is not there: none was meant to be missing. */
+	assert_int_equal(symlink("/nowhere/ca-crl.pem", path), 0);
+	assert_int_equal(read_folder("crl", false), -ENOENT);
+	assert_error("crl/ca-crl.pem: No such file or directory");
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(read_folder("crl", false), 0);
 }
 
 static void test_own_certificate(void **state)
@@ -148,7 +191,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_psk_lines),	cmocka_unit_test(test_psk_errors),
 		cmocka_unit_test(test_psk_files),	cmocka_unit_test(test_authorities),
-		cmocka_unit_test(test_own_certificate),
+		cmocka_unit_test(test_own_certificate), cmocka_unit_test(test_revocation_list),
 	};
 
 	return cmocka_run_group_tests(tests, rig_setup, rig_teardown);

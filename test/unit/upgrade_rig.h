@@ -197,12 +197,28 @@ static inline int upgrade_teardown(void **state)
 	return teardown(state);
 }
 
+/*
+ * What a daemon makes of signals is not the caller's to say: under nohup SIGHUP would be ignored by
+ * all that is started here, and a shell cannot trap what it was started without.
+ */
+static inline void inherit_nothing(void)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGHUP, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	signal(SIGCHLD, SIG_DFL);
+}
+
 static inline int upgrade_group_setup(void **state)
 {
 	(void)state;
 	/* What fails here does so on purpose, and the client is told. */
 	log_init(LOG_LEVEL_ERROR);
 	signal(SIGPIPE, SIG_IGN);
+	inherit_nothing();
 	for (int fd = 3; fd < 1024; fd++)
 		fcntl(fd, F_SETFD, FD_CLOEXEC);
 	if (!mkdtemp(dir))

@@ -1,0 +1,279 @@
+/*
+ * A reactor, its alarm and its streams SQE by SQE, against a kernel that answers as each case says.
+ * Prints TAP.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "reactor/stream.h"
+#include "ring_script.h"
+#include "tap.h"
+
+#define FD 77
+#define IN_BYTES 256u
+
+static struct reactor r;
+
+static void open_reactor(int (*answer)(const struct io_uring_sqe *sqe))
+{
+	struct reactor_params params = { .sq_entries = 8, .cq_entries = 16 };
+
+	ring_script = (struct ring_script){ .answer = answer, .now_ns = NS_PER_SEC };
+	if (reactor_init(&r, &params) < 0)
+		abort();
+}
+
+static int later(const struct io_uring_sqe *sqe)
+{
+	(void)sqe;
+	return SCRIPT_LATER;
+}
+
+/* ---- alarm ---- */
+
+static void nothing(struct timer *timer)
+{
+	(void)timer;
+}
+
+/* The kernel has no memory for it: to try again in every turn would be not to sleep any more. */
+static void test_refused_alarm(void)
+{
+	struct timer timer;
+
+	if (!tap_begin("an alarm that the kernel refuses is not set again"))
+		return;
+	open_reactor(later);
+	ring_script.alarm_res = -ENOMEM;
+	timer_init(&timer, nothing);
+	reactor_timer_arm(&r, &timer, r.now_ns + NS_PER_SEC);
+	for (unsigned i = 0; i < 10; i++)
+		reactor_turn(&r, true);
+	EXPECT(ring_script.alarm_nr == 1, "set %u times", ring_script.alarm_nr);
+	/* Each sleep has its own limit then. */
+	EXPECT(ring_script.slept_ns <= NS_PER_SEC, "it sleeps for %llu ns",
+	       (unsigned long long)ring_script.slept_ns);
+	ring_script.now_ns += NS_PER_SEC;
+	reactor_turn(&r, true);
+	EXPECT(!timer.armed, "the timer has not run");
+	reactor_fini(&r);
+	tap_end();
+}
+
+/* ---- streams ---- */
+
+static struct stream s;
+static struct iovec pieces[8];
+static uint8_t in[IN_BYTES], text[] = "what is to be sent", place[64];
+static size_t received_bytes, into_bytes;
+static bool closed;
+static int closed_err;
+static struct io_uring_sqe last_send, last_receive;
+static unsigned send_nr, receive_nr;
+
+static void on_connected(struct stream *stream)
+{
+	(void)stream;
+}
+
+static void on_received(struct stream *stream, const uint8_t *data, size_t bytes)
+{
+	(void)data;
+	received_bytes += bytes;
+	if (bytes == 4)
+		stream_receive_into(stream, place, sizeof(place));
+}
+
+static void on_received_into(struct stream *stream, size_t bytes)
+{
+	(void)stream;
+	into_bytes += bytes;
+}
+
+static void on_sent(struct stream *stream)
+{
+	(void)stream;
+}
+
+static void on_closed(struct stream *stream, int err)
+{
+	(void)stream;
+	closed = true;
+	closed_err = err;
+}
+
+static int note(const struct io_uring_sqe *sqe)
+{
+	ring_script.log_nr = 0;
+	if (sqe->opcode == IORING_OP_SENDMSG) {
+		last_send = *sqe;
+		send_nr++;
+	} else if (sqe->opcode == IORING_OP_RECV) {
+		last_receive = *sqe;
+		receive_nr++;
+	} else if (sqe->opcode == IORING_OP_ASYNC_CANCEL) {
+		ring_script_post(last_receive.user_data, -ECANCELED, 0);
+		return 0;
+	}
+	return SCRIPT_LATER;
+}
+
+static void turns(void)
+{
+	for (unsigned i = 0; i < 4; i++)
+		reactor_turn(&r, false);
+}
+
+static void connect_stream(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	closed = false;
+	received_bytes = into_bytes = 0;
+	send_nr = receive_nr = 0;
+	EXPECT(stream_connect(&s, (struct sockaddr *)&address, sizeof(address)) == 0, "connect");
+	turns();
+	EXPECT(s.state == STREAM_OPEN && receive_nr == 1, "it is not open");
+}
+
+static void open_stream(void)
+{
+	static const struct stream_ops ops = {
+		.connected = on_connected,
+		.received = on_received,
+		.received_into = on_received_into,
+		.sent = on_sent,
+		.closed = on_closed,
+	};
+	struct stream_params params = { .ops = &ops,
+					.send = pieces,
+					.send_nr = ARRAY_SIZE(pieces),
+					.receive = in,
+					.receive_bytes = IN_BYTES };
+
+	open_reactor(note);
+	ring_script.socket_fd = FD;
+	if (stream_init(&s, &r, &params) < 0)
+		abort();
+	connect_stream();
+}
+
+static void close_stream(void)
+{
+	stream_close(&s, 0);
+	turns();
+	EXPECT(closed, "it is not closed");
+	stream_fini(&s);
+	reactor_fini(&r);
+}
+
+static void answer_send(int res)
+{
+	ring_script_post(last_send.user_data, res, 0);
+	turns();
+}
+
+static void answer_receive(int res)
+{
+	ring_script_post(last_receive.user_data, res, 0);
+	turns();
+}
+
+static void expect_send(unsigned nr, size_t from)
+{
+	const struct msghdr *msg = (const void *)(uintptr_t)last_send.addr;
+
+	REQUIRE(send_nr == nr, "%u sends", send_nr);
+	EXPECT(last_send.fd == FD && msg->msg_iovlen == 1, "another message");
+	EXPECT(msg->msg_iov->iov_base == text + from &&
+		       msg->msg_iov->iov_len == sizeof(text) - from,
+	       "other bytes");
+}
+
+static void test_send(void)
+{
+	if (!tap_begin("a send that was interrupted or cut short goes on where it was"))
+		return;
+	open_stream();
+	stream_send(&s, text, sizeof(text));
+	turns();
+	expect_send(1, 0);
+	answer_send(-EINTR);
+	expect_send(2, 0);
+	answer_send(-EAGAIN);
+	expect_send(3, 0);
+	answer_send(5);
+	expect_send(4, 5);
+	answer_send(-EAGAIN);
+	expect_send(5, 5);
+	answer_send(sizeof(text) - 5);
+	EXPECT(s.sent_bytes == sizeof(text) && send_nr == 5, "not all is sent");
+	stream_send(&s, text, sizeof(text));
+	turns();
+	answer_send(0);
+	EXPECT(closed && closed_err == -EPIPE, "%d", closed_err);
+	close_stream();
+	tap_end();
+}
+
+static void test_receive(void)
+{
+	if (!tap_begin("a receive that was interrupted is asked for again"))
+		return;
+	open_stream();
+	answer_receive(-EINTR);
+	EXPECT(receive_nr == 2 && !closed, "after EINTR: %u", receive_nr);
+	answer_receive(-EAGAIN);
+	EXPECT(receive_nr == 3 && !closed, "after EAGAIN: %u", receive_nr);
+	answer_receive(7);
+	EXPECT(received_bytes == 7 && receive_nr == 4, "%zu bytes", received_bytes);
+	answer_receive(-ENOBUFS);
+	EXPECT(closed && closed_err == -ENOBUFS, "%d", closed_err);
+	close_stream();
+	tap_end();
+}
+
+/* The connection broke where bytes went straight to their place. */
+static void test_second_life(void)
+{
+	if (!tap_begin("the next connection receives nothing into the memory of the one before"))
+		return;
+	open_stream();
+	answer_receive(4);
+	EXPECT(last_receive.addr == (uintptr_t)place && last_receive.len == sizeof(place),
+	       "not to its place");
+	answer_receive(10);
+	EXPECT(into_bytes == 10 && last_receive.addr == (uintptr_t)place + 10 &&
+		       last_receive.len == sizeof(place) - 10,
+	       "not behind it");
+	stream_receive_limit(&s, 3);
+	stream_send(&s, text, sizeof(text));
+	stream_close(&s, -EPROTO);
+	turns();
+	EXPECT(closed && closed_err == -EPROTO, "%d", closed_err);
+	connect_stream();
+	EXPECT(last_receive.addr == (uintptr_t)in && last_receive.len == IN_BYTES,
+	       "it receives elsewhere");
+	EXPECT(send_nr == 0 && s.queued_bytes == 0, "it sends what was for another");
+	close_stream();
+	tap_end();
+}
+
+int main(int argc, char **argv)
+{
+	bool has_only = argc > 2 && strcmp(argv[argc - 2], "--only") == 0;
+
+	tap_init(argv[0], has_only ? argv[argc - 1] : NULL, 0);
+	log_init(LOG_LEVEL_ERROR);
+	alarm(60);
+	test_refused_alarm();
+	test_send();
+	test_receive();
+	test_second_life();
+	return tap_finish();
+}
