@@ -45,6 +45,7 @@ tap sim-asan 300 build/asan/bin/sim --runs 128 --ios 1000
 new_seeds=$(date -u +%Y%m%d%H%M)00000 new_seed_nr=512
 if [ "$mode" = soak ]; then new_seed_nr=100000; fi
 echo "sim-new: $new_seed_nr seeds from $new_seeds"
+if [ "$mode" = soak ]; then tap mutate 7200 test/mutate/mutate.py; fi
 tap sim-new 7200 build/release/bin/sim --only-runs --seed "$new_seeds" --runs $new_seed_nr
 wait $lint
 tap_count lint
