@@ -30,7 +30,8 @@ BUILD_SECONDS_MAX = 1200
 # Programs that print TAP: arguments, how long they may take.
 SIM = ("sim --only-runs --runs 96 --ios 1000 --jobs 1", 90)
 SIM_CUTS = ("sim --cuts --jobs 1", 90)
-LONG = [("conformance --ios 300", 300), ("nbd_faults", 600)]
+CONFORMANCE = ("conformance --ios 300", 300)
+NBD_FAULTS = ("nbd_faults", 600)
 UNIT_SECONDS = 60
 # Scripts: the programs they are about, a pattern for the files, how long.
 SCRIPTS = [
@@ -131,6 +132,7 @@ class Tree:
     def __init__(self, idx):
         self.top = os.path.join(TOP, "build/mutate", str(idx))
         self.build = os.path.join(self.top, BUILD)
+        self.linked, self.programs, self.objects = {}, {}, {}
         self.clean = {}  # program -> what fails in it without a defect
 
     def path(self, name):
@@ -159,26 +161,28 @@ class Tree:
         if done.returncode:
             raise Bad(done.stdout.decode(errors="replace")[-3000:])
 
-    def prepare(self):
+    def prepare(self, first):
+        """The first tree is built as a whole, for its maps; the others build what they are asked for."""
         self.copy()
         # As cmake links, with a map for each program: which objects it has.
         link = ("<CMAKE_C_COMPILER> <FLAGS> <CMAKE_C_LINK_FLAGS> <LINK_FLAGS> <OBJECTS> -o <TARGET> "
                 "<LINK_LIBRARIES> -Wl,-Map=<TARGET>.map")
-        self.run_build("cmake", "--preset", "asan", "-DUBLKD_WERROR=OFF", f"-DCMAKE_C_LINK_EXECUTABLE={link}")
-        self.run_build("cmake", "--build", BUILD)
-        self.read_maps()
+        launcher = ["-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+        self.run_build("cmake", "--preset", "asan", "-DUBLKD_WERROR=OFF", f"-DCMAKE_C_LINK_EXECUTABLE={link}", *launcher)
+        if first is self:
+            self.run_build("cmake", "--build", BUILD)
+            self.read_maps()
+        else:
+            self.linked, self.programs, self.objects = first.linked, first.programs, first.objects
 
     def read_maps(self):
-        self.linked = {}  # object, as in a map -> programs
-        self.programs = {}
+        """linked: object, as in a map -> programs; programs: name -> path; objects: source -> objects."""
         for name in glob.glob(self.build + "/**/*.map", recursive=True):
             program = os.path.relpath(name[:-4], self.build)
             self.programs[os.path.basename(program)] = program
             text = open(name, errors="replace").read()
-            for obj in set(re.findall(r"^(?:LOAD )?(\S+\.o\)?)$|^ \.text\S*\s+0x\S+\s+0x\S+\s+(\S+\.o\)?)$", text,
-                                      re.M)):
-                self.linked.setdefault(obj[0] or obj[1], set()).add(os.path.basename(program))
-        self.objects = {}
+            for obj in re.findall(r"^(?:LOAD )?(\S+\.a\(\S+\.o\)|\S+\.o)(?:\s|$)", text, re.M):
+                self.linked.setdefault(obj, set()).add(os.path.basename(program))
         for entry in json.load(open(self.build + "/compile_commands.json")):
             source = os.path.relpath(entry["file"], self.top)
             self.objects.setdefault(source, []).append(re.search(r" -o (\S+)", entry["command"])[1])
@@ -186,13 +190,16 @@ class Tree:
     def objects_of(self, name):
         if not name.endswith(".h"):
             return self.objects.get(name, [])
-        out = subprocess.run(["ninja", "-C", self.build, "-t", "deps"], stdout=subprocess.PIPE,
+        # Of the tree that has built everything.
+        build = os.path.join(TOP, "build/mutate/0", BUILD)
+        out = subprocess.run(["ninja", "-C", build, "-t", "deps"], stdout=subprocess.PIPE,
                              check=True).stdout.decode()
         found, obj = [], None
         for line in out.splitlines():
             if line and not line[0].isspace():
                 obj = line.split(":")[0]
-            elif line.strip() and os.path.realpath(os.path.join(self.build, line.strip())) == self.path(name):
+            elif line.strip().endswith(name) and os.path.realpath(
+                    os.path.join(build, line.strip())) == os.path.join(TOP, "build/mutate/0", name):
                 found.append(obj)
         return found
 
@@ -212,21 +219,23 @@ class Tree:
         have = self.programs_with(defect.file)
         stem = os.path.splitext(os.path.basename(defect.file))[0]
         units = sorted(p for p in have if p.startswith("test_"))
-        names = [stem, os.path.dirname(defect.file), stem.split("_")[0]]
+        folder = os.path.dirname(defect.file)
+        names = [stem, f"{folder}_{stem}", stem.split("_")[0], folder]
         near = list(dict.fromkeys(p for name in names for p in units if p[5:] == name or p[5:].startswith(name + "_")))
         words = [(defect.first, 300)] if defect.first else []
         words += [(p, UNIT_SECONDS) for p in near]
         words += [SIM] if "sim" in have else []
-        words += [(p, UNIT_SECONDS) for p in units if p not in near]
         words += [(p, UNIT_SECONDS) for p in ("file_steps", "fuzz_yaml", "fuzz_nbd_handshake", "fuzz_nbd_reply")
                   if p in have]
+        words += [CONFORMANCE] if "conformance" in have else []
+        words += [(p, UNIT_SECONDS) for p in units if p not in near]
         runs = [self.program_run(command, seconds) for command, seconds in words]
         runs += [(programs, command, seconds) for command, programs, pattern, seconds in SCRIPTS
                  if re.match(pattern, defect.file) and (not programs or have & set(programs))]
         if "sim" in have and "/nbd" in defect.file:
             runs.append(self.program_run(*SIM_CUTS))
-        runs += [self.program_run(*long) for long in LONG
-                 if long[0].split()[0] in have and (long[0] != "nbd_faults" or "nbd" in defect.file)]
+        if "nbd_faults" in have and re.match(r"backends/(nbd|tls)|reactor/stream", defect.file):
+            runs.append(self.program_run(*NBD_FAULTS))
         return runs
 
     def program_run(self, command, seconds):
@@ -347,12 +356,12 @@ def options():
 
 
 def run_all(defects, opt):
-    report, todo, errors = Report(), queue.Queue(), []
+    report, todo = Report(), queue.Queue()
     for defect in defects:
         todo.put(defect)
     trees = [Tree(i) for i in range(max(1, min(opt.jobs, len(defects))))]
     for tree in trees:
-        tree.prepare()
+        tree.prepare(trees[0])
     threads = [threading.Thread(target=work, args=(tree, todo, report)) for tree in trees]
     for thread in threads:
         thread.start()
@@ -365,7 +374,7 @@ def run_all(defects, opt):
     else:
         report.line(percent >= CAUGHT_MIN_PERCENT, f"{words}, {CAUGHT_MIN_PERCENT}% at least")
     print(f"1..{report.nr}")
-    return 1 if report.bad_nr or errors else 0
+    return 1 if report.bad_nr else 0
 
 
 def main():
