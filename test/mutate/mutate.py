@@ -274,9 +274,11 @@ class Tree:
         return set()
 
     def batches(self, runs):
-        """What is built at once: one by one at first, then more."""
+        """What is built at once: the long ones alone, of the others some."""
         while runs:
-            size = 1 if len(runs) > 3 and runs[0][2] >= 90 else 6
+            size = 1
+            while size < min(4, len(runs)) and max(run[2] for run in runs[:size + 1]) <= UNIT_SECONDS:
+                size += 1
             yield runs[:size]
             runs = runs[size:]
 
