@@ -28,8 +28,8 @@ CAUGHT_MIN_PERCENT = 90
 BUILD_SECONDS_MAX = 1200
 
 # Programs that print TAP: arguments, how long they may take.
-SIM = ("sim --only-runs --runs 96 --ios 1000 --jobs 1", 90)
-SIM_CUTS = ("sim --cuts --jobs 1", 90)
+SIM = ("sim --only-runs --runs 96 --ios 1000 --jobs 1", 300)
+SIM_CUTS = ("sim --cuts --jobs 1", 300)
 CONFORMANCE = ("conformance --ios 300", 300)
 NBD_FAULTS = ("nbd_faults", 600)
 UNIT_SECONDS = 60
