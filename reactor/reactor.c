@@ -302,8 +302,7 @@ static bool cqes_waiting(const struct reactor *r)
 {
 	const struct io_uring_cq *cq = &r->ring.uring.cq;
 
-	return io_uring_smp_load_acquire(cq->ktail) != *cq->khead ||
-	       IO_URING_READ_ONCE(*r->ring.uring.sq.kflags) & IORING_SQ_CQ_OVERFLOW;
+	return io_uring_smp_load_acquire(cq->ktail) != *cq->khead || reactor_cq_overflows(r);
 }
 
 bool reactor_has_work(const struct reactor *r)

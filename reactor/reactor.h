@@ -204,6 +204,12 @@ bool reactor_has_work(const struct reactor *r);
 uint32_t reactor_sq_mark(const struct reactor *r);
 bool reactor_sq_passed(const struct reactor *r, uint32_t mark);
 
+/* The kernel keeps CQEs for which the CQ had no room: they come with the next enter. */
+static inline bool reactor_cq_overflows(const struct reactor *r)
+{
+	return IO_URING_READ_ONCE(*r->ring.uring.sq.kflags) & IORING_SQ_CQ_OVERFLOW;
+}
+
 /* Deadline of the next timer (ring_clock_ns), or RING_NO_TIMEOUT. */
 uint64_t reactor_next_deadline_ns(const struct reactor *r);
 

@@ -44,6 +44,12 @@ tap trace-record 120 test/trace/record.sh build/release
 tap trace-target 120 test/trace/target.sh build/release
 tap trace-selftest 120 test/trace/selftest.sh build/release/bin
 tap sim-asan 300 build/asan/bin/sim --runs 128 --ios 1000
+# seeds that no check has had before, beside those that all have
+new_seeds=$(date -u +%Y%m%d%H%M)00000 new_seed_nr=512
+if [ "$mode" = soak ]; then new_seed_nr=100000; fi
+echo "sim-new: $new_seed_nr seeds from $new_seeds"
+if [ "$mode" = soak ]; then tap mutate 7200 test/mutate/mutate.py; fi
+tap sim-new 7200 build/release/bin/sim --only-runs --seed "$new_seeds" --runs $new_seed_nr
 wait $lint
 tap_count lint
 
@@ -70,6 +76,7 @@ if [ "$mode" != fast ]; then
 	step guest-selftests bench/kublk.sh
 	# without one the tests that need it are skipped
 	step guest-qemu-nbd timeout 300 test/vm/qemu_nbd.sh
+	tap sim-net 600 build/release/bin/sim --net
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	tap sim 600 build/release/bin/sim
 	wait $guest_runner $package $nbd_faults $fuzz_nbd

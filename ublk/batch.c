@@ -251,11 +251,15 @@ static void fetch_event(struct op *op, int res, uint32_t cqe_flags)
 		fetch_aborted(b, res);
 }
 
+/*
+ * A FETCH that the kernel takes while it keeps CQEs ends at once with -ENOBUFS, and is one more of
+ * those: the FETCHes of two queues could end each other for ever.
+ */
 static void fetch(struct op *op)
 {
 	struct batch *b = container_of(op, struct batch, fetch);
 	struct queue *q = b->queue;
-	struct io_uring_sqe *sqe = op_sqe(op);
+	struct io_uring_sqe *sqe = reactor_cq_overflows(op->reactor) ? NULL : op_sqe(op);
 
 	if (!sqe) {
 		op_park(op, fetch);

@@ -28,6 +28,8 @@
 #define NET_ONE_IN 8
 /* Far above every deadline of the product and every delay of the world. */
 #define STALL_NS (600 * NS_PER_SEC)
+/* What turns for ever moves the clock too little for that: ten times what has been seen. */
+#define STALL_TURNS 1000000
 
 static struct run {
 	struct reactor control, data[REACTOR_NR_MAX];
@@ -43,7 +45,7 @@ static struct run {
 	uint64_t budget;
 	bool net;	    /* most of the devices are on servers of NBD */
 	bool control_awake; /* had something to do when it was looked at last */
-	uint64_t progress, progress_ns;
+	uint64_t progress, progress_ns, progress_turns;
 	uint64_t turns;
 	struct sim_event start_event;
 } r;
@@ -332,6 +334,9 @@ static void check_progress(void)
 	if (sim.progress != r.progress) {
 		r.progress = sim.progress;
 		r.progress_ns = sim.now_ns;
+		r.progress_turns = r.turns;
+	} else if (r.turns - r.progress_turns > STALL_TURNS) {
+		sim_fail("no progress for %d turns", STALL_TURNS);
 	} else if (sim.now_ns - r.progress_ns > STALL_NS) {
 		sim_fail("no progress for %llu s of virtual time",
 			 (unsigned long long)(STALL_NS / NS_PER_SEC));

@@ -600,7 +600,8 @@ void slot_truncate_file(struct sim_event *event)
 		return;
 	if (ftruncate(slot->file_fd, (off_t)bytes) < 0)
 		sim_fail("ftruncate: %s", strerror(errno));
-	storage_set_unknown(st, bytes, (uint32_t)(st->size_bytes - bytes));
+	/* What a smaller device has kept behind its end goes too. */
+	storage_set_unknown(st, bytes, (uint32_t)(st->max_bytes - bytes));
 	client_taint(st->user->client, bytes);
 }
 

@@ -201,31 +201,33 @@ static int other_file(const struct slot *slot)
 	return fd;
 }
 
-/* Makes the file whole, or leaves that for the next time. */
-static bool is_shrunk(const struct slot *slot)
+/*
+ * Makes the file whole, or leaves that for the next time. The driver may have been told of more
+ * than the note says, just before the server was killed.
+ */
+static bool is_shrunk(const struct slot *slot, const struct model_dev *dev)
 {
-	/* The note can be older than what the driver was told. */
-	uint64_t whole_bytes = MAX(slot->past.size_bytes, slot->st->size_bytes);
+	uint64_t whole = MAX(slot->past.size_bytes, dev->params.basic.dev_sectors << 9);
 	struct stat stat;
 
-	if (fstat(slot->file_fd, &stat) < 0 || (uint64_t)stat.st_size >= whole_bytes)
+	if (fstat(slot->file_fd, &stat) < 0 || (uint64_t)stat.st_size >= whole)
 		return false;
 	if (sim_one_in(2)) {
 		sim_saw(FAULT_RECOVERY_SHRUNK);
 		return true;
 	}
-	set_size(slot, whole_bytes);
+	set_size(slot, whole);
 	return false;
 }
 
 /* True: it must be refused. ret_fd: the right file, where another one stands in its place. */
-static bool spoil_file(struct slot *slot, int *ret_fd)
+static bool spoil_file(struct slot *slot, const struct model_dev *dev, int *ret_fd)
 {
 	int other;
 
 	if (slot->file_fd < 0)
 		return false;
-	if (is_shrunk(slot))
+	if (is_shrunk(slot, dev))
 		return true;
 	if (sim_fault(FAULT_RECOVERY_GROWN))
 		set_size(slot, slot->st->max_bytes);
@@ -284,7 +286,7 @@ static void recover(struct slot *slot, struct model_dev *dev)
 {
 	uint64_t open_faults = slot_open_excuses();
 	int file_fd = -1, ret;
-	bool spoiled = spoil_file(slot, &file_fd);
+	bool spoiled = spoil_file(slot, dev, &file_fd);
 	char error[DEVICE_ERROR_BYTES] = "";
 	struct device_past past;
 

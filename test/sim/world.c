@@ -173,6 +173,36 @@ const char *fault_name(enum fault fault)
 	return fault_rows[fault].name;
 }
 
+/* What only devices have that are on no server of NBD. */
+static bool fault_of_others(enum fault fault)
+{
+	static const enum fault others[] = {
+		FAULT_BUFFERS_INIT,	  FAULT_BUFFER_REGISTER,    FAULT_DISK_SHORT_READ,
+		FAULT_DISK_SHORT_WRITE,	  FAULT_DISK_EINTR,	    FAULT_DISK_EAGAIN,
+		FAULT_DISK_EIO_READ,	  FAULT_DISK_EIO_WRITE,	    FAULT_DISK_EIO_FSYNC,
+		FAULT_DISK_EIO_FALLOCATE, FAULT_DISK_ENOSPC_WRITE,  FAULT_DISK_ENOSPC_FALLOCATE,
+		FAULT_DISK_ECANCELED,	  FAULT_DISK_EOPNOTSUPP,    FAULT_DISK_SLOW,
+		FAULT_BACKEND_BUSY,	  FAULT_BACKEND_ERROR,	    FAULT_BACKEND_HANG,
+		FAULT_BACKEND_OPEN,	  FAULT_BACKEND_QUEUE_INIT, FAULT_BACKEND_IO_INIT,
+		FAULT_CTL_UPDATE_SIZE,	  FAULT_BACKEND_GROW,	    FAULT_RESIZE_GROWN,
+		FAULT_RESIZE_SHRUNK,	  FAULT_RESIZE_KEPT,	    FAULT_PATH_FIXED,
+		FAULT_PATH_FALLBACK,	  FAULT_FILE_TRUNCATED,	    FAULT_KILL_ZERO_COPY,
+		FAULT_KILL_IO_LOST,	  FAULT_KILL_IO_LANDS,	    FAULT_KILL_IO_LATE,
+		FAULT_RECOVERY_LOCKED,	  FAULT_RECOVERY_SHRUNK,    FAULT_RECOVERY_GROWN,
+		FAULT_RECOVERY_OTHER,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (others[i] == fault)
+			return true;
+	return false;
+}
+
+bool fault_possible(enum fault fault)
+{
+	return !sim.only_net || !fault_of_others(fault);
+}
+
 static const struct defect_row {
 	const char *name;
 	const char *words;
@@ -221,6 +251,29 @@ const char *defect_name(enum defect defect)
 const char *defect_words(enum defect defect)
 {
 	return defect_rows[defect].words;
+}
+
+/* They need a backend that is no client of NBD, or a data path that it has not. */
+static bool defect_of_others(enum defect defect)
+{
+	static const enum defect others[] = {
+		DEFECT_DOUBLE_COMPLETE, DEFECT_LOST_TAG,	DEFECT_FLUSH_EARLY,
+		DEFECT_FUA_EARLY,	DEFECT_WRONG_DATA,	DEFECT_LOST_WRITE,
+		DEFECT_WRONG_ERRNO,	DEFECT_SWALLOWED_ERROR, DEFECT_STALE,
+		DEFECT_LEAKED_OP,	DEFECT_LEAKED_MEMORY,	DEFECT_ALLOCATION,
+		DEFECT_NO_DSYNC,	DEFECT_NO_FSYNC,	DEFECT_SHORT_WRITE,
+		DEFECT_NO_HAND_COPY,	DEFECT_BUFFER_KEPT,	DEFECT_EARLY_SERVE,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (others[i] == defect)
+			return true;
+	return false;
+}
+
+bool defect_possible(enum defect defect)
+{
+	return !sim.only_net || !defect_of_others(defect);
 }
 
 /* Each run has its own mix: some faults off, some often, so that none hides another. */

@@ -181,6 +181,8 @@ enum fault {
 };
 
 const char *fault_name(enum fault fault);
+/* Can happen in a world of this kind (sim.only_net). */
+bool fault_possible(enum fault fault);
 
 /* Defects that the simulator puts in on purpose, to see that its oracles see them. */
 enum defect {
@@ -228,6 +230,8 @@ static inline bool defect_of_net(enum defect defect)
 #define DEFECT_FIRST_OF_KILL DEFECT_LOST_REISSUE
 
 const char *defect_name(enum defect defect);
+/* As fault_possible. */
+bool defect_possible(enum defect defect);
 /* What the run must say when it catches the defect. */
 const char *defect_words(enum defect defect);
 

@@ -227,6 +227,13 @@ static void test_text(void **state)
 				      "queue=\"1\",connection=\"0\"} 64000\n"));
 	assert_non_null(strstr(whole, "\nublkd_connection_losses_total{device=\"net\","
 				      "queue=\"1\",connection=\"0\"} 4\n"));
+	/* What is what, in which unit: one READ of 4096 bytes in a microsecond, and none failed. */
+	assert_non_null(strstr(whole, "\nublkd_requests_total{device=\"d\",op=\"read\"} 1\n"));
+	assert_non_null(
+		strstr(whole, "\nublkd_failed_requests_total{device=\"d\",op=\"read\"} 0\n"));
+	assert_non_null(strstr(whole, "\nublkd_bytes_total{device=\"d\",op=\"read\"} 4096\n"));
+	assert_non_null(strstr(whole, "\nublkd_latency_seconds_bucket{device=\"d\",op=\"read\","
+				      "layer=\"total\",le=\"0.000001024\"} 1\n"));
 	/* Of both queues. */
 	assert_non_null(strstr(whole, "\nublkd_connection_latency_seconds_count{device=\"net\","
 				      "part=\"answer\"} 2\n"));

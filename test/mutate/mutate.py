@@ -1,0 +1,402 @@
+#!/usr/bin/env python3
+"""Puts in one defect after the other and looks which test sees it. Prints TAP.
+
+    mutate.py [--only PATTERN] [--jobs N] [--list]
+
+The defects are in *.defects beside this file; docs/hacking.md says how to add one. Each is put into a
+copy of the tree (build/mutate/N), the programs that link the file are built again, nearest first, and run
+until one fails: a test that does not pass as it does without the defect, a crash, a hang. Without --only
+nine of ten must be seen. A defect that nothing sees fails the run, unless its entry says why.
+"""
+import argparse
+import glob
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+BUILD = "build/asan"
+CAUGHT_MIN_PERCENT = 90
+BUILD_SECONDS_MAX = 1200
+
+# Programs that print TAP: arguments, how long they may take.
+SIM = ("sim --only-runs --runs 96 --ios 1000 --jobs 1", 300)
+SIM_CUTS = ("sim --cuts --jobs 1", 300)
+CONFORMANCE = ("conformance --ios 300", 300)
+NBD_FAULTS = ("nbd_faults", 600)
+UNIT_SECONDS = 60
+# Scripts: the programs they are about, a pattern for the files, how long.
+SCRIPTS = [
+    (f"test/cli/cli.sh {BUILD}/bin", ["ublkd", "ublkctl", "ublktrace", "ublkd-keeper"],
+     r"(config|daemon|trace|base)/", 120),
+    (f"test/trace/timeline.sh {BUILD}", ["synth", "ublktrace"], r"trace/", 200),
+    (f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"daemon/(ctl_)?top", 120),
+    (f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"(daemon/ctl_nbd|backends/nbd_)", 120),
+    ("test/bench/report.sh", [], r"bench/", 60),
+    ("test/bench/host.sh", [], r"bench/", 120),
+]
+
+
+class Bad(Exception):
+    """The list or the tree is wrong: no word about the tests."""
+
+
+class Defect:
+    def __init__(self, name, where):
+        self.name, self.where = name, where
+        self.file = self.kind = self.first = self.survives = ""
+        self.before, self.after = [], []
+
+    def text(self, lines):
+        return "".join(line + "\n" for line in lines)
+
+    def put_in(self, source):
+        """The text of the file with the defect."""
+        count = source.count(self.text(self.before))
+        if count != 1:
+            raise Bad(f"defect {self.name} ({self.where}): its text stands {count} times in {self.file}, not once")
+        return source.replace(self.text(self.before), self.text(self.after))
+
+
+def read_defects(path):
+    defects, name = [], os.path.relpath(path, TOP)
+    for number, line in enumerate(open(path, encoding="utf-8").read().splitlines(), 1):
+        if line.startswith("== "):
+            defects.append(Defect(line[3:].strip(), f"{name}:{number}"))
+        elif not line or line.startswith("#"):
+            continue
+        elif not defects:
+            raise Bad(f"{name}:{number}: a defect begins with \"== NAME\"")
+        elif line[0] in "-+":
+            (defects[-1].before if line[0] == "-" else defects[-1].after).append(line[1:])
+        else:
+            key, colon, value = line.partition(":")
+            if not colon or key not in ("file", "kind", "first", "survives"):
+                raise Bad(f"{name}:{number}: not a line of a defect: {line}")
+            setattr(defects[-1], key, value.strip())
+    return defects
+
+
+def check_defects(defects):
+    """All mistakes of the list at once."""
+    wrong, names = [], set()
+    for d in defects:
+        if d.name in names:
+            wrong.append(f"defect {d.name} ({d.where}): there is another of that name")
+        names.add(d.name)
+        if not d.kind or not d.before:
+            wrong.append(f"defect {d.name} ({d.where}): \"kind:\" and what to replace must be given")
+        elif not os.path.isfile(os.path.join(TOP, d.file)):
+            wrong.append(f"defect {d.name} ({d.where}): there is no file {d.file}")
+        else:
+            try:
+                d.put_in(open(os.path.join(TOP, d.file), encoding="utf-8").read())
+            except Bad as bad:
+                wrong.append(str(bad))
+    if wrong:
+        raise Bad("\n".join(wrong))
+
+
+class Failed(Exception):
+    """A program does not pass: how."""
+
+
+def run_program(command, seconds, cwd):
+    """The set of its failed checks; with words for a crash or a hang among them."""
+    env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP")
+    with subprocess.Popen(command.split(), cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, start_new_session=True) as child:
+        try:
+            out, _ = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+            return {f"takes more than {seconds} s"}
+    failed = set(re.findall(r"^not ok \d+ *-? *(.*)$", out.decode(errors="replace"), re.M))
+    if child.returncode and not failed:
+        failed.add(f"ends with {child.returncode}")
+    return failed
+
+
+class Tree:
+    """A copy of the sources with a build of its own."""
+
+    def __init__(self, idx):
+        self.top = os.path.join(TOP, "build/mutate", str(idx))
+        self.build = os.path.join(self.top, BUILD)
+        self.linked, self.programs, self.objects = {}, {}, {}
+        self.clean = {}  # program -> what fails in it without a defect
+
+    def path(self, name):
+        return os.path.join(self.top, name)
+
+    def copy(self):
+        """Only what differs, so that the build stays."""
+        out = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=TOP, check=True,
+                             stdout=subprocess.PIPE).stdout.decode()
+        names = {name for name in out.split("\0") if name and os.path.isfile(os.path.join(TOP, name))}
+        for name in names:
+            source, copy = os.path.join(TOP, name), self.path(name)
+            if os.path.isfile(copy) and open(source, "rb").read() == open(copy, "rb").read():
+                continue
+            os.makedirs(os.path.dirname(copy), exist_ok=True)
+            shutil.copy(source, copy)
+        for folder, folders, files in os.walk(self.top):
+            folders[:] = [f for f in folders if os.path.join(folder, f) != self.path("build")]
+            for file in files:
+                if os.path.relpath(os.path.join(folder, file), self.top) not in names:
+                    os.unlink(os.path.join(folder, file))
+
+    def run_build(self, *command):
+        done = subprocess.run(command, cwd=self.top, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=BUILD_SECONDS_MAX, check=False)
+        if done.returncode:
+            raise Bad(done.stdout.decode(errors="replace")[-3000:])
+
+    def prepare(self, first):
+        """The first tree is built as a whole, for its maps; the others build what they are asked for."""
+        self.copy()
+        # As cmake links, with a map for each program: which objects it has.
+        link = ("<CMAKE_C_COMPILER> <FLAGS> <CMAKE_C_LINK_FLAGS> <LINK_FLAGS> <OBJECTS> -o <TARGET> "
+                "<LINK_LIBRARIES> -Wl,-Map=<TARGET>.map")
+        launcher = ["-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+        self.run_build("cmake", "--preset", "asan", "-DUBLKD_WERROR=OFF", f"-DCMAKE_C_LINK_EXECUTABLE={link}", *launcher)
+        if first is self:
+            self.run_build("cmake", "--build", BUILD)
+            self.read_maps()
+        else:
+            self.linked, self.programs, self.objects = first.linked, first.programs, first.objects
+
+    def read_maps(self):
+        """linked: object, as in a map -> programs; programs: name -> path; objects: source -> objects."""
+        for name in glob.glob(self.build + "/**/*.map", recursive=True):
+            program = os.path.relpath(name[:-4], self.build)
+            self.programs[os.path.basename(program)] = program
+            text = open(name, errors="replace").read()
+            for obj in re.findall(r"^(?:LOAD )?(\S+\.a\(\S+\.o\)|\S+\.o)(?:\s|$)", text, re.M):
+                self.linked.setdefault(obj, set()).add(os.path.basename(program))
+        for entry in json.load(open(self.build + "/compile_commands.json")):
+            source = os.path.relpath(entry["file"], self.top)
+            self.objects.setdefault(source, []).append(re.search(r" -o (\S+)", entry["command"])[1])
+
+    def objects_of(self, name):
+        if not name.endswith(".h"):
+            return self.objects.get(name, [])
+        # Of the tree that has built everything.
+        build = os.path.join(TOP, "build/mutate/0", BUILD)
+        out = subprocess.run(["ninja", "-C", build, "-t", "deps"], stdout=subprocess.PIPE,
+                             check=True).stdout.decode()
+        found, obj = [], None
+        for line in out.splitlines():
+            if line and not line[0].isspace():
+                obj = line.split(":")[0]
+            elif line.strip().endswith(name) and os.path.realpath(
+                    os.path.join(build, line.strip())) == os.path.join(TOP, "build/mutate/0", name):
+                found.append(obj)
+        return found
+
+    def programs_with(self, name):
+        found = set()
+        for obj in self.objects_of(name):
+            found |= self.linked.get(obj, set())
+            target = re.match(r"(.*?)/?CMakeFiles/(.*)\.dir/(.*)$", obj)
+            if target:
+                folder, library, member = target.groups()
+                archive = os.path.join(folder, f"lib{library}.a")
+                found |= self.linked.get(f"{archive}({os.path.basename(member)})", set())
+        return found
+
+    def runs(self, defect):
+        """What is to be run for a defect, nearest first: (programs to build, command, seconds)."""
+        have = self.programs_with(defect.file)
+        stem = os.path.splitext(os.path.basename(defect.file))[0]
+        units = sorted(p for p in have if p.startswith("test_"))
+        folder = os.path.dirname(defect.file)
+        names = [stem, f"{folder}_{stem}", stem.split("_")[0], folder]
+        near = list(dict.fromkeys(p for name in names for p in units if p[5:] == name or p[5:].startswith(name + "_")))
+        words = [(defect.first, 300)] if defect.first else []
+        words += [(p, UNIT_SECONDS) for p in near]
+        words += [SIM] if "sim" in have else []
+        words += [(p, UNIT_SECONDS) for p in ("file_steps", "fuzz_yaml", "fuzz_nbd_handshake", "fuzz_nbd_reply")
+                  if p in have]
+        words += [CONFORMANCE] if "conformance" in have else []
+        words += [(p, UNIT_SECONDS) for p in units if p not in near]
+        runs = [self.program_run(command, seconds) for command, seconds in words]
+        runs += [(programs, command, seconds) for command, programs, pattern, seconds in SCRIPTS
+                 if re.match(pattern, defect.file) and (not programs or have & set(programs))]
+        if "sim" in have and "/nbd" in defect.file:
+            runs.append(self.program_run(*SIM_CUTS))
+        if "nbd_faults" in have and re.match(r"backends/(nbd|tls)|reactor/stream", defect.file):
+            runs.append(self.program_run(*NBD_FAULTS))
+        return runs
+
+    def program_run(self, command, seconds):
+        """A program of the build, or a script."""
+        name, _, args = command.partition(" ")
+        if "/" in name:
+            script = [s for s in SCRIPTS if s[0].startswith(name)]
+            return (script[0][1] if script else [], command, seconds)
+        if name not in self.programs:
+            raise Bad(f"there is no program {name}")
+        path = os.path.join(BUILD, self.programs[name])
+        return ([name], f"{path} {args}".strip(), seconds)
+
+    def make(self, programs):
+        if programs:
+            self.run_build("ninja", "-C", BUILD, *(self.programs[p] for p in programs))
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def fails(self, defect, source, broken, run):
+        """What fails with the defect and not without; the tree has the defect, before and after."""
+        programs, command, seconds = run
+        failed = run_program(command, seconds, self.top)
+        if not failed or command in self.clean:
+            return failed - self.clean.get(command, set())
+        # Seen for the first time: does it pass without?
+        self.write(defect.file, source)
+        self.make(programs)
+        self.clean[command] = run_program(command, seconds, self.top)
+        self.write(defect.file, broken)
+        if failed - self.clean[command]:
+            return failed - self.clean[command]
+        self.make(programs)
+        return set()
+
+    def batches(self, runs):
+        """What is built at once: the long ones alone, of the others some."""
+        while runs:
+            size = 1
+            while size < min(4, len(runs)) and max(run[2] for run in runs[:size + 1]) <= UNIT_SECONDS:
+                size += 1
+            yield runs[:size]
+            runs = runs[size:]
+
+    def try_one(self, defect):
+        """Who caught it, and what it said; None: nobody."""
+        source = open(self.path(defect.file), encoding="utf-8").read()
+        broken = defect.put_in(source)
+        runs = self.runs(defect)
+        if not runs:
+            raise Bad(f"no test has to do with {defect.file}")
+        self.write(defect.file, broken)
+        try:
+            for batch in self.batches(runs):
+                self.make(sorted({p for run in batch for p in run[0]}))
+                for run in batch:
+                    failed = self.fails(defect, source, broken, run)
+                    if failed:
+                        return run[1].replace(BUILD + "/test/", "").replace(BUILD + "/bin/", ""), sorted(failed)[0]
+        finally:
+            self.write(defect.file, source)
+        return None
+
+
+class Report:
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.nr = self.bad_nr = self.caught_nr = self.tried_nr = 0
+
+    def line(self, good, text):
+        self.nr += 1
+        self.bad_nr += not good
+        print(f"{'ok' if good else 'not ok'} {self.nr} - {text}", flush=True)
+
+    def defect(self, defect, found, seconds):
+        head = f"{defect.name}: {defect.file}, {defect.kind}"
+        with self.lock:
+            self.tried_nr += 1
+            if found:
+                self.caught_nr += 1
+                self.line(True, f"{head}: caught by {found[0]} in {seconds:.0f} s")
+                print(f"#   {found[1][:150]}")
+                if defect.survives:
+                    print(f"#   its entry ({defect.where}) says that it survives: {defect.survives}")
+            elif defect.survives:
+                self.line(True, f"{head}: survives, {seconds:.0f} s # SKIP {defect.survives}")
+            else:
+                self.line(False, f"{head}: survives, {seconds:.0f} s")
+                print(f"#   again: test/mutate/mutate.py --only {defect.name}", flush=True)
+
+    def error(self, defect, words):
+        with self.lock:
+            self.line(False, f"{defect.name}: {defect.file}, {defect.kind}: cannot be tried")
+            print("".join(f"#   {line}\n" for line in words.splitlines()[-40:]), end="", flush=True)
+
+
+def work(tree, todo, report):
+    while True:
+        try:
+            defect = todo.get_nowait()
+        except queue.Empty:
+            return
+        began = time.monotonic()
+        try:
+            found = tree.try_one(defect)
+            report.defect(defect, found, time.monotonic() - began)
+        except (Bad, OSError, subprocess.SubprocessError) as error:
+            report.error(defect, str(error))
+
+
+def options():
+    parser = argparse.ArgumentParser(description="Puts in defects and looks which test sees them.")
+    parser.add_argument("--only", default="", metavar="PATTERN",
+                        help="only defects whose name, file or kind matches")
+    parser.add_argument("--jobs", type=int, default=2, help="copies of the tree at work (2)")
+    parser.add_argument("--list", action="store_true", help="the defects, and whether they can be put in")
+    return parser.parse_args()
+
+
+def run_all(defects, opt):
+    report, todo = Report(), queue.Queue()
+    for defect in defects:
+        todo.put(defect)
+    trees = [Tree(i) for i in range(max(1, min(opt.jobs, len(defects))))]
+    for tree in trees:
+        tree.prepare(trees[0])
+    threads = [threading.Thread(target=work, args=(tree, todo, report)) for tree in trees]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    percent = 100 * report.caught_nr // max(1, report.tried_nr)
+    words = f"{report.caught_nr} of {report.tried_nr} defects caught, {percent}%"
+    if opt.only:
+        print(f"# {words}")
+    else:
+        report.line(percent >= CAUGHT_MIN_PERCENT, f"{words}, {CAUGHT_MIN_PERCENT}% at least")
+    print(f"1..{report.nr}")
+    return 1 if report.bad_nr else 0
+
+
+def main():
+    opt = options()
+    try:
+        defects = [d for path in sorted(glob.glob(HERE + "/*.defects")) for d in read_defects(path)]
+        check_defects(defects)
+        defects = [d for d in defects if re.search(opt.only, f"{d.name} {d.file} {d.kind}")]
+        if not defects:
+            raise Bad(f"no defect matches {opt.only}")
+        if opt.list:
+            for d in defects:
+                print(f"{d.name:32} {d.file:28} {d.kind}{' (survives: ' + d.survives + ')' if d.survives else ''}")
+            return 0
+        return run_all(defects, opt)
+    except Bad as bad:
+        print("".join(f"# {line}\n" for line in str(bad).splitlines()), end="")
+        print(f"not ok 1 - the list of defects\n1..1")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
