@@ -89,11 +89,8 @@ static void dump_ops(void)
 static uint64_t device_memory(const struct device_settings *s)
 {
 	struct device_spec spec = {
-		.name = s->options.name,
-		.id = s->id,
 		.queues = (uint32_t)s->options.queues,
 		.depth = (uint32_t)s->options.depth,
-		.logical_block_bytes = (uint32_t)s->options.block_bytes,
 		.max_io_bytes = (uint32_t)s->options.max_io_bytes,
 		.backend = s->backend,
 	};

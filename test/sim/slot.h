@@ -89,10 +89,6 @@ int slot_added(struct device *device, void *arg, char *error, size_t error_bytes
 /* Between slot.c and slot_past.c. */
 void slot_begin_later(struct slot *slot);
 void slot_reset_counters(struct slot *slot);
-/* Failures so far that a device may fail to start for; may be given up for in a recovery. */
-uint64_t slot_excuses(void);
-uint64_t slot_attach_excuses(void);
-uint64_t slot_open_excuses(void);
 /*
  * Opens spec.opened, for a start or (past) a recovery, as its caller does who may block;
  * slot_opened follows with what came of both. Returns as backend_open.
@@ -112,6 +108,18 @@ void slot_forget(struct slot *slot);
 void slot_retry(struct slot *slot);
 /* Whether the driver has a reason not to let it be recovered. */
 bool slot_is_excused(const struct slot *slot);
+
+/*
+ * slot_judge.c: failures so far that a device may fail to start for; may be given up for in a
+ * recovery; may not be opened for.
+ */
+uint64_t slot_excuses(void);
+uint64_t slot_attach_excuses(void);
+uint64_t slot_open_excuses(void);
+/* Before a stop: no queue cancels but for one that is late. */
+void slot_judge_cancels(const struct slot *slot);
+/* After the last event (failed: it was that); past.kept is known. */
+void slot_judge_end(const struct slot *slot, bool failed);
 
 /* model.live */
 void slot_live(struct slot *slot, struct model_dev *dev);

@@ -289,13 +289,23 @@ static bool is_all_served(void)
 static void test_text_is_shared(void **state)
 {
 	uint64_t *until_ns = &http.text[HTTP_TEXT_OPENMETRICS].until_ns, far_ns;
+	struct peer crowd[4];
 
 	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(crowd); i++)
+		crowd[i] = connect_from(2, 0);
 	assert_true(is_all_served());
 	far_ns = *until_ns += 3600 * NS_PER_SEC;
 	assert_true(is_all_served());
 	assert_int_equal(*until_ns, far_ns);
 	*until_ns = 0;
+	assert_true(is_all_served());
+	assert_in_range(*until_ns, 1, far_ns - NS_PER_SEC);
+	*until_ns = far_ns;
+	for (unsigned i = 0; i < ARRAY_SIZE(crowd); i++)
+		peer_close(&crowd[i]);
+	/* Nearly alone: it is made anew. The closed ones may be seen to go only by then. */
+	assert_true(is_all_served());
 	assert_true(is_all_served());
 	assert_in_range(*until_ns, 1, far_ns - NS_PER_SEC);
 }

@@ -342,7 +342,7 @@ ok "content" fill
 start_second() {
 	ublkd --config "$work/second.yaml" 2>"$work/second.log" &
 	second_pid=$!
-	wait_for 30 second_list && second_says '^hid +failed' && grep 'device did not start.*EEXIST' "$work/second.log"
+	wait_for 30 second_list && second_says '^hid +failed' && grep 'device did not start.*is taken by a device of another ublk server' "$work/second.log"
 }
 ok "the second daemon's device of the same id fails in words" start_second
 ok "the first one's serves" same_content
