@@ -31,8 +31,11 @@ static const char *why_not(const char *path, int err)
 
 	if (err == -EBADMSG)
 		return "is no flight recorder of this version";
-	/* base/flight.c makes such a link where it has no room for a file. */
-	if (err == -ENOENT && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+	/*
+	 * base/flight.c makes such a link where it has no room for a file. ESRCH: the process has
+	 * ended and nobody has waited for it yet.
+	 */
+	if ((err == -ENOENT || err == -ESRCH) && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
 		return "was in the memory of a daemon that has ended; its folder was full when it "
 		       "started";
 	return strerror(-err);
