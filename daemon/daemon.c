@@ -104,9 +104,10 @@ static void log_memory(const struct daemon *d)
 
 	for (size_t i = 0; i < d->settings.device_nr; i++)
 		devices_bytes += device_memory(d->settings.devices[i]);
-	log_info("worst-case memory", "devices_bytes=%llu reactors_bytes=%llu reactors=%u",
+	log_info("worst-case memory",
+		 "devices_bytes=%llu reactors_bytes=%llu reactors=%u helpers_bytes=%u",
 		 (unsigned long long)devices_bytes, (unsigned long long)reactors_bytes,
-		 d->reactors.nr);
+		 d->reactors.nr, BACKEND_WORK_OPENS_MAX * HELPER_STACK_BYTES);
 }
 
 /* What a dead daemon left is adopted as it was; then the configuration is applied to it. */

@@ -17,9 +17,6 @@
 
 #include "base/util.h"
 
-/* Enough for getaddrinfo(3) and the modules that it loads. */
-#define STACK_BYTES MIB(1)
-
 struct helpers {
 	pthread_mutex_t lock;
 	unsigned holders; /* the owner, threads, and a mail on its way */
@@ -130,7 +127,7 @@ static int helper_create_thread(struct helper_job *job)
 	sigfillset(&all);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	pthread_attr_setstacksize(&attr, HELPER_STACK_BYTES);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	ret = pthread_create(&thread, &attr, helper_main, job);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

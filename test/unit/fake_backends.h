@@ -69,6 +69,7 @@ static const struct backend fake_null = { .name = "null",
 #ifdef FAKE_PROBES
 /* One that asks before it is opened: what its path says comes of it. For tests of threads. */
 #include <errno.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -118,6 +119,7 @@ static void fake_probe_free(void *found)
 	free(found);
 }
 
+static pthread_mutex_t fake_found_lock = PTHREAD_MUTEX_INITIALIZER;
 static char fake_found[64] = "nothing"; /* what the probe of the last net had found */
 
 static atomic_int fake_nets;	     /* that are open */
@@ -141,7 +143,9 @@ static int fake_net_open(struct backend_device *device)
 	if (strncmp(config->path, "/dev/", 5) == 0 && atomic_load(&fake_absent))
 		return backend_fail(device, -ENOENT, "%s does not exist", config->path);
 	atomic_fetch_add(&fake_nets, 1);
+	pthread_mutex_lock(&fake_found_lock);
 	snprintf(fake_found, sizeof(fake_found), "%s", (const char *)device->wishes.found);
+	pthread_mutex_unlock(&fake_found_lock);
 	return fake_open(device);
 }
 
