@@ -21,6 +21,7 @@
 #include "daemon/doctor_driver.h"
 #include "daemon/process.h"
 #include "daemon/table.h"
+#include "host/caps.h"
 #include "host/mounts.h"
 
 #define NOFILE_WANTED 4096
@@ -91,7 +92,7 @@ static void check_privileges(void)
 	bool all = true;
 
 	for (size_t i = 0; i < ARRAY_SIZE(cap); i++)
-		if (!process_has_cap(cap[i].bit)) {
+		if (!host_has_cap(cap[i].bit)) {
 			all = false;
 			doctor_find(cap[i].verdict, "privileges",
 				    "run as root, or give the service this capability",
@@ -105,7 +106,7 @@ static void check_privileges(void)
 static void check_memlock(void)
 {
 	struct rlimit limit = { 0 };
-	bool can_lock = process_has_cap(CAP_IPC_LOCK);
+	bool can_lock = host_has_cap(CAP_IPC_LOCK);
 
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	if (can_lock || limit.rlim_max == RLIM_INFINITY)

@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "daemon/mount_namespace.h"
 #include "daemon/path.h"
+#include "host/caps.h"
 
 #ifndef PR_SET_IO_FLUSHER
 #define PR_SET_IO_FLUSHER 57
@@ -46,20 +47,6 @@ int process_check_kernel(void)
 	log_error("the kernel is too old", "release=%s needed=%s", name.release,
 		  PROCESS_KERNEL_MIN);
 	return -ENOSYS;
-}
-
-bool process_has_cap(unsigned cap)
-{
-	FILE *file = fopen("/proc/self/status", "re");
-	unsigned long long caps = 0;
-	char line[256];
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "CapEff: %llx", &caps) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return caps >> cap & 1;
 }
 
 /*
@@ -90,7 +77,7 @@ static bool may_lock_all(void)
 {
 	struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
 
-	if (process_has_cap(CAP_IPC_LOCK) || setrlimit(RLIMIT_MEMLOCK, &limit) == 0)
+	if (host_has_cap(CAP_IPC_LOCK) || setrlimit(RLIMIT_MEMLOCK, &limit) == 0)
 		return true;
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_max != RLIM_INFINITY)
 		return false;

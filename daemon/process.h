@@ -15,9 +15,6 @@
  */
 int process_prepare(void);
 
-/* Whether a capability (CAP_SYS_ADMIN ..., linux/capability.h) is in force. */
-bool process_has_cap(unsigned cap);
-
 /* 0, or -ENOSYS when the running kernel is older than the oldest that ublkd supports. */
 int process_check_kernel(void);
 #define PROCESS_KERNEL_MIN "6.8"

@@ -19,6 +19,7 @@
 
 #include "base/util.h"
 #include "host/block_tree.h"
+#include "host/caps.h"
 #include "host/mounts.h"
 #include "host/proc_fds.h"
 #include "host/sysfs.h"
@@ -337,20 +338,6 @@ static bool look_for_hidepid(const struct mount_info *m, void *arg)
 	return true;
 }
 
-static bool has_ptrace(void)
-{
-	FILE *file = fopen("/proc/self/status", "re");
-	unsigned long long caps = 0;
-	char line[256];
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "CapEff: %llx", &caps) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return caps >> CAP_SYS_PTRACE & 1;
-}
-
 /* Whether /proc shows all processes there are. */
 static void look_at_proc(struct look *l)
 {
@@ -362,7 +349,7 @@ static void look_at_proc(struct look *l)
 	else if (st.st_ino != PID_NAMESPACE_INO)
 		unknown(l, "processes outside of this daemon's pid namespace are out of sight");
 	mounts_read("/proc/self/mountinfo", look_for_hidepid, &hides);
-	if (hides && !has_ptrace())
+	if (hides && !host_has_cap(CAP_SYS_PTRACE))
 		unknown(l, "/proc hides processes (hidepid) from a daemon without CAP_SYS_PTRACE");
 }
 
