@@ -301,6 +301,19 @@ static void run_job(struct task *task)
 		reactor_defer(&r, task, run_job);
 }
 
+/* CQEs for which the CQ had no room are work: nobody would fetch them otherwise. */
+static void test_kept_cqes_are_work(void **state)
+{
+	(void)state;
+	reactor_turn(&r, false);
+	assert_false(reactor_has_work(&r));
+	/* As the kernel says it. */
+	*r.ring.uring.sq.kflags |= IORING_SQ_CQ_OVERFLOW;
+	assert_true(reactor_has_work(&r));
+	*r.ring.uring.sq.kflags &= ~IORING_SQ_CQ_OVERFLOW;
+	assert_false(reactor_has_work(&r));
+}
+
 static void test_tasks_run_once_per_turn(void **state)
 {
 	char trace[64] = "";
@@ -548,6 +561,7 @@ int main(void)
 		WITH_REACTOR(test_stale_completions_reach_nobody),
 		cmocka_unit_test(test_tiny_sq_submits_early),
 		cmocka_unit_test(test_full_sq_parks),
+		WITH_REACTOR(test_kept_cqes_are_work),
 		WITH_REACTOR(test_tasks_run_once_per_turn),
 		WITH_REACTOR(test_turn_sleeps_until_the_timer),
 		WITH_REACTOR(test_turn_is_accounted),

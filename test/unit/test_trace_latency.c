@@ -68,6 +68,23 @@ static void test_quantiles(void **state)
 	assert_int_equal(s.max_ns, 2000000000);
 }
 
+/* What two CPUs have counted is one: the larger maximum, whichever comes first. */
+static void test_sum_of_two(void **state)
+{
+	struct latency_hist small = { 0 }, large = { 0 }, sum = { 0 };
+
+	(void)state;
+	record(&small, 1000, 2);
+	record(&large, 50000, 3);
+	latency_hist_add(&sum, &small);
+	latency_hist_add(&sum, &large);
+	assert_int_equal(sum.max_ns, 50000);
+	latency_hist_add(&sum, &small);
+	assert_int_equal(sum.max_ns, 50000);
+	assert_int_equal(latency_hist_count(&sum), 7);
+	assert_int_equal(sum.sum_ns, 4 * 1000 + 3 * 50000);
+}
+
 static void test_no_quantile_above_the_maximum(void **state)
 {
 	struct latency_hist h = { 0 };
@@ -252,6 +269,7 @@ int main(void)
 		cmocka_unit_test(test_every_value_lies_in_its_bucket),
 		cmocka_unit_test(test_buckets_are_an_eighth_wide),
 		cmocka_unit_test(test_quantiles),
+		cmocka_unit_test(test_sum_of_two),
 		cmocka_unit_test(test_no_quantile_above_the_maximum),
 		cmocka_unit_test(test_differences),
 		cmocka_unit_test(test_batches),
