@@ -225,7 +225,7 @@ class Tree:
         words = [(defect.first, 300)] if defect.first else []
         words += [(p, UNIT_SECONDS) for p in near]
         words += [SIM] if "sim" in have else []
-        words += [(p, UNIT_SECONDS) for p in ("file_steps", "fuzz_yaml", "fuzz_nbd_handshake", "fuzz_nbd_reply")
+        words += [(p, UNIT_SECONDS) for p in ("file_steps", "queue_steps", "reactor_steps", "fuzz_yaml", "fuzz_nbd_handshake", "fuzz_nbd_reply")
                   if p in have]
         words += [CONFORMANCE] if "conformance" in have else []
         words += [(p, UNIT_SECONDS) for p in units if p not in near]

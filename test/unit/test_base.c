@@ -49,6 +49,20 @@ static void test_histogram_buckets_tile_the_axis(void **state)
 	assert_int_equal(histogram_index(UINT64_MAX), HISTOGRAM_BUCKET_NR - 1);
 }
 
+/* A quantile on the border of two values is the next one: of 100, the median is the 51st. */
+static void test_histogram_quantile_on_a_border(void **state)
+{
+	struct histogram h = { 0 };
+
+	(void)state;
+	for (unsigned i = 0; i < 50; i++) {
+		histogram_record(&h, 1000);
+		histogram_record(&h, 1000000);
+	}
+	assert_in_range(histogram_quantile_ns(&h, 0.5), 1000000, 1000000 * 17 / 16 + 1000);
+	assert_in_range(histogram_quantile_ns(&h, 0.49), 1000, 1000 * 17 / 16 + 1000);
+}
+
 static void test_histogram_quantiles_within_a_bucket(void **state)
 {
 	static struct histogram h;
@@ -86,6 +100,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_list_keeps_order),
 		cmocka_unit_test(test_histogram_buckets_tile_the_axis),
+		cmocka_unit_test(test_histogram_quantile_on_a_border),
 		cmocka_unit_test(test_histogram_quantiles_within_a_bucket),
 		cmocka_unit_test(test_errname),
 		cmocka_unit_test(test_prng_repeats_its_seed),

@@ -68,6 +68,24 @@ static void test_quantiles(void **state)
 	assert_int_equal(s.max_ns, 2000000000);
 }
 
+/* Each in a range of its own, so that none can stand for another. */
+static void test_quantiles_apart(void **state)
+{
+	struct latency_hist h = { 0 };
+	struct latency_summary s;
+
+	(void)state;
+	record(&h, 1000, 600);
+	record(&h, 30000, 350);
+	record(&h, 900000, 45);
+	record(&h, 20000000, 5);
+	s = latency_summarize(&h);
+	assert_in_range(s.p50_ns, 1000, 1125);
+	assert_in_range(s.p90_ns, 30000, 33750);
+	assert_in_range(s.p99_ns, 900000, 1012500);
+	assert_in_range(s.p999_ns, 20000000, 22500000);
+}
+
 /* What two CPUs have counted is one: the larger maximum, whichever comes first. */
 static void test_sum_of_two(void **state)
 {
@@ -269,6 +287,7 @@ int main(void)
 		cmocka_unit_test(test_every_value_lies_in_its_bucket),
 		cmocka_unit_test(test_buckets_are_an_eighth_wide),
 		cmocka_unit_test(test_quantiles),
+		cmocka_unit_test(test_quantiles_apart),
 		cmocka_unit_test(test_sum_of_two),
 		cmocka_unit_test(test_no_quantile_above_the_maximum),
 		cmocka_unit_test(test_differences),

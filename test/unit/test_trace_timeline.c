@@ -394,6 +394,23 @@ static void test_hold_is_bounded(void **state)
 	hold_free(&h);
 }
 
+/* Records of one time come out in the order in which they were put. */
+static void test_hold_keeps_the_order(void **state)
+{
+	struct event e = { .time_ns = START_NS }, out;
+	struct hold h = { 0 };
+
+	(void)state;
+	for (e.value = 0; e.value < 100; e.value++)
+		hold_put(&h, &e);
+	for (unsigned i = 0; i < 100; i++) {
+		assert_true(hold_take(&h, true, &out));
+		assert_int_equal(out.value, i);
+	}
+	assert_false(hold_take(&h, true, &out));
+	hold_free(&h);
+}
+
 /* In a call that lasts for long not everything is kept. */
 static void test_endless_call(void **state)
 {
@@ -463,6 +480,7 @@ int main(void)
 		cmocka_unit_test(test_many_threads),
 		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_hold_is_bounded),
+		cmocka_unit_test(test_hold_keeps_the_order),
 		cmocka_unit_test(test_endless_call),
 		cmocka_unit_test(test_hostile),
 	};
