@@ -7,7 +7,6 @@
 
 #include <limits.h>
 
-
 /*
  * Each step that fails is logged, with the cure. Returns 0, or -errno when the daemon must not go
  * on.
