@@ -132,6 +132,9 @@ static void test_limits_of_pages(void **state)
 	const struct backend_limits gaps = { .max_segments = 127,
 					     .max_segment_bytes = 65536,
 					     .virt_boundary_mask = 4095 };
+	/* More than the driver's 16 bits can say. */
+	const struct backend_limits many = { .max_segments = 65536 + 1,
+					     .max_segment_bytes = 65536 };
 	struct ublk_params p;
 
 	(void)state;
@@ -144,6 +147,8 @@ static void test_limits_of_pages(void **state)
 	assert_int_equal(p.seg.max_segments, 127);
 	assert_int_equal(p.seg.max_segment_size, 65536);
 	assert_int_equal(p.seg.seg_boundary_mask, UINT32_MAX);
+	fill(&p, many, DATA_PATH_ZERO_COPY);
+	assert_int_equal(p.seg.max_segments, UINT16_MAX);
 	fill(&p, gaps, DATA_PATH_ZERO_COPY);
 	assert_int_equal(p.types, UBLK_PARAM_TYPE_BASIC);
 	assert_int_equal(p.basic.virt_boundary_mask, 4095);
