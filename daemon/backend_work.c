@@ -115,10 +115,12 @@ static void work_done(struct helper_job *job)
 	w->has_ended = true;
 	if (!w->closes)
 		host->opens--;
-	if (w->unwanted)
+	if (w->unwanted) {
+		host->unwanted_ns = ring_clock_ns();
 		work_discard(w);
-	else
+	} else {
 		host->ended(host->arg);
+	}
 }
 
 /* ---- what the fleet asks ---- */

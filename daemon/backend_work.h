@@ -22,7 +22,8 @@ struct backend_work_host {
 	struct helpers *helpers;  /* NULL: the work is done inside of the call (tests) */
 	void (*ended)(void *arg); /* from a turn of the control reactor: look at your works */
 	void *arg;
-	unsigned opens; /* under way, also those that nobody wants any more */
+	unsigned opens;	      /* under way, also those that nobody wants any more */
+	uint64_t unwanted_ns; /* when the last of those was seen; 0: there was none */
 };
 
 /*

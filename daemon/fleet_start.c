@@ -246,6 +246,12 @@ static void open_failed(struct fleet *f, struct member *m, int err)
 	m->absent = err == -ENOENT || err == -ENXIO;
 	if (m->past && try_adoption_again(f, m, err))
 		return;
+	/* It was deleted and added again while its file did not answer: the first open holds it. */
+	if (err == -EBUSY && f->work.unwanted_ns &&
+	    ring_clock_ns() - f->work.unwanted_ns < NODE_PATIENCE_NS) {
+		open_later(f, m, ABSENT_RETRY_NS);
+		return;
+	}
 	if (m->absent && others_start(f, m))
 		m->absent_until_ns = ring_clock_ns() + NODE_PATIENCE_NS;
 	if (m->absent && ring_clock_ns() < m->absent_until_ns && lives_on_device_node(m))
