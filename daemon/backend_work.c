@@ -116,6 +116,7 @@ static void work_done(struct helper_job *job)
 	if (!w->closes)
 		host->opens--;
 	if (w->unwanted) {
+		host->unwanted_nr--;
 		host->unwanted_ns = ring_clock_ns();
 		work_discard(w);
 	} else {
@@ -245,8 +246,10 @@ void backend_work_free(struct backend_work *w)
 {
 	if (!w)
 		return;
-	if (w->has_ended)
+	if (w->has_ended) {
 		work_discard(w);
-	else
-		w->unwanted = true;
+		return;
+	}
+	w->unwanted = true;
+	w->host->unwanted_nr++;
 }

@@ -23,7 +23,8 @@ struct backend_work_host {
 	void (*ended)(void *arg); /* from a turn of the control reactor: look at your works */
 	void *arg;
 	unsigned opens;	      /* under way, also those that nobody wants any more */
-	uint64_t unwanted_ns; /* when the last of those was seen; 0: there was none */
+	unsigned unwanted_nr; /* of them, those */
+	uint64_t unwanted_ns; /* when the last of those has ended; 0: none has */
 };
 
 /*

@@ -247,8 +247,9 @@ static void open_failed(struct fleet *f, struct member *m, int err)
 	if (m->past && try_adoption_again(f, m, err))
 		return;
 	/* It was deleted and added again while its file did not answer: the first open holds it. */
-	if (err == -EBUSY && f->work.unwanted_ns &&
-	    ring_clock_ns() - f->work.unwanted_ns < NODE_PATIENCE_NS) {
+	if (err == -EBUSY &&
+	    (f->work.unwanted_nr > 0 ||
+	     (f->work.unwanted_ns && ring_clock_ns() - f->work.unwanted_ns < NODE_PATIENCE_NS))) {
 		open_later(f, m, ABSENT_RETRY_NS);
 		return;
 	}
