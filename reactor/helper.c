@@ -20,7 +20,6 @@
 struct helpers {
 	pthread_mutex_t lock;
 	unsigned holders; /* the owner, threads, and a mail on its way */
-	unsigned job_nr;
 	bool closed, mailed;
 	struct list_node ended; /* jobs whose done is due */
 	struct helpers *next_with_a_mail;
@@ -54,14 +53,13 @@ static void helpers_let_go_and_unlock(struct helpers *h)
 }
 
 /* Nobody but this thread closes the helpers, so none of these needs a second look at `closed`. */
-static void helpers_run_done(struct helpers *h, struct list_node *ended)
+static void helpers_run_done(struct list_node *ended)
 {
 	struct list_node *node;
 
 	while ((node = list_pop_front(ended))) {
 		struct helper_job *job = list_entry(node, struct helper_job, node);
 
-		h->job_nr--;
 		job->done(job);
 	}
 }
@@ -75,7 +73,7 @@ static void on_helpers_mail(struct mail *mail)
 	h->mailed = false;
 	list_splice(&ended, &h->ended);
 	pthread_mutex_unlock(&h->lock);
-	helpers_run_done(h, &ended);
+	helpers_run_done(&ended);
 	pthread_mutex_lock(&h->lock);
 	helpers_let_go_and_unlock(h);
 }
@@ -146,18 +144,11 @@ int helper_start(struct helpers *h, struct helper_job *job)
 	h->holders++;
 	pthread_mutex_unlock(&h->lock);
 	ret = helper_create_thread(job);
-	if (ret == 0) {
-		h->job_nr++;
+	if (ret == 0)
 		return 0;
-	}
 	pthread_mutex_lock(&h->lock);
 	helpers_let_go_and_unlock(h);
 	return ret;
-}
-
-unsigned helpers_busy(const struct helpers *h)
-{
-	return h->job_nr;
 }
 
 /* Never looked at: what a mail that nobody reads any more holds is no leak. */

@@ -52,9 +52,6 @@ int helpers_create(struct helpers **ret_helpers, struct reactor *home);
  */
 void helpers_close(struct helpers *helpers);
 
-/* Home's thread: jobs that were started and are neither done nor dropped. */
-unsigned helpers_busy(const struct helpers *helpers);
-
 /*
  * Home's thread: starts job->work on a thread with all signals blocked. Returns 0, or the -errno of
  * pthread_create(3): then nothing was started.
