@@ -8,7 +8,7 @@
  * make every measurement one of memset.
  * With data_path: user_copy there is no such buffer, and a read gives zeroes. Any thread; no state.
  */
-#include "backends/registry.h"
+#include "storage/registry.h"
 
 #include "base/util.h"
 

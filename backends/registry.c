@@ -1,6 +1,6 @@
 /* Every backend there is, in one table. A new backend is one file, one row here, one page of docs.
  */
-#include "backends/registry.h"
+#include "storage/registry.h"
 
 #include <string.h>
 

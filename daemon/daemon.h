@@ -5,7 +5,7 @@
 #ifndef DAEMON_DAEMON_H
 #define DAEMON_DAEMON_H
 
-#include "daemon/exit_code.h"
+#include "daemon/runtime/exit_code.h"
 
 struct daemon_params {
 	const char *config_path;

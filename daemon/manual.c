@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/exit_code.h"
-#include "daemon/settings.h"
+#include "daemon/runtime/exit_code.h"
+#include "daemon/settings/settings.h"
 
 static void write_backends(void)
 {

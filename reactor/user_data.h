@@ -21,7 +21,7 @@ enum op_kind {
 	OP_KIND_TAG,	     /* ublk FETCH or COMMIT_AND_FETCH of one tag */
 	OP_KIND_BACKEND,     /* a backend's own I/O */
 	OP_KIND_ALARM,	     /* timeout of the reactor's next timer */
-	OP_KIND_STREAM,	     /* a connection to a peer: reactor/stream.h */
+	OP_KIND_STREAM,	     /* a connection to a peer: net/stream.h */
 	OP_KIND_NR,
 };
 

@@ -28,7 +28,8 @@ formatted() { sources '*.c' '*.h' | xargs clang-format --dry-run -Werror; }
 
 # Two at a time: the analyzer is hungry.
 tidy() {
-	sources 'base/*.c' 'reactor/*.c' 'config/*.c' 'backends/*.c' 'ublk/*.c' 'daemon/*.c' ':(glob)trace/*.c' |
+	sources 'base/*.c' 'reactor/*.c' 'config/*.c' 'net/*.c' 'storage/*.c' 'backends/*.c' 'filters/*.c' 'ublk/*.c' \
+		'host/*.c' 'daemon/*.c' 'ublkctl/*.c' 'tracefile/*.c' 'ublktrace/*.c' ':!ublktrace/bpf' |
 		xargs -P 2 -n 6 clang-tidy --quiet -p "$build" 2>/dev/null | grep -E 'error:|warning:' |
 		sort -u | sed 's/^/ /'
 	# grep finds nothing when all is well

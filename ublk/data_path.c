@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "backends/backend.h"
+#include "storage/backend.h"
 #include "ublk/ublk_abi.h"
 
 #define ZERO_COPY_FLAGS (UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_AUTO_BUF_REG | UBLK_F_USER_COPY)

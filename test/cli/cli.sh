@@ -459,7 +459,7 @@ ok_unless "$cannot" "ublkctl: no permission" no_permission
 
 complete_words() {
 	(
-		. daemon/completion/ublkctl.bash
+		. ublkctl/completion/ublkctl.bash
 		ublkctl() { printf 'NAME STATE\nalpha live\nbeta failed\nbeta: no such file\n'; }
 		COMP_WORDS=(ublkctl "$@") COMP_CWORD=$#
 		_ublkctl
@@ -556,7 +556,7 @@ installation() {
 				share/bash-completion/completions/ublktrace
 		fi
 		for file in examples/*.yaml; do echo "share/doc/ublkd/$file"; done
-		for file in trace/bpftrace/*.bt; do echo "share/ublkd/${file#trace/}"; done
+		for file in ublktrace/bpftrace/*.bt; do echo "share/ublkd/${file#ublktrace/}"; done
 	} | sort >"$tmp/wanted"
 	(cd "$tmp/root/usr" && find . -type f -size +0 | sed 's,^./,,' | sort) | diff "$tmp/wanted" - &&
 		[ -x "$tmp/root/usr/sbin/ublkd" ] && [ -x "$tmp/root/usr/bin/ublkctl" ]

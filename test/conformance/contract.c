@@ -158,7 +158,7 @@ static void must_abort(const char *name, void (*use)(const char *))
 		return;
 	outcome = outcome_of(use, name);
 	EXPECT(outcome.sig == SIGABRT, "ended by signal %d", outcome.sig);
-	EXPECT(strstr(outcome.words, "backends/wrap.c:"), "said: %s", outcome.words);
+	EXPECT(strstr(outcome.words, "storage/wrap.c:"), "said: %s", outcome.words);
 	tap_end();
 }
 

@@ -11,7 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "backends/file.h"
+#include "backends/file/file.h"
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"

@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/mem.h"
-#include "backends/memory.h"
+#include "backends/mem/mem.h"
+#include "backends/mem/mem_available.h"
 #include "base/errname.h"
 #include "base/util.h"
 #include "rig.h"

@@ -7,13 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/backend.h"
+#include "storage/backend.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "ring_script.h"
 #include "tap.h"
-#include "ublk/io_error.h"
-#include "ublk/queue_internal.h"
+#include "ublk/queue/io_error.h"
+#include "ublk/queue/queue_internal.h"
 
 #define DEPTH 4u
 #define IO_BYTES 8192u

@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "reactor/stream.h"
+#include "net/stream.h"
 #include "ring_script.h"
 #include "tap.h"
 

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/mem.h"
+#include "backends/mem/mem.h"
 #include "base/errname.h"
 #include "base/util.h"
 #include "rig.h"

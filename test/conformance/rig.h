@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backends/backend.h"
+#include "storage/backend.h"
 #include "config/yaml.h"
 #include "reactor/reactor.h"
 

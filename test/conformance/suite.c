@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/file.h"
+#include "backends/file/file.h"
 #include "base/errname.h"
 #include "base/util.h"
 #include "tap.h"

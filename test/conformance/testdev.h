@@ -2,7 +2,7 @@
 #ifndef TEST_TESTDEV_H
 #define TEST_TESTDEV_H
 
-#include "backends/backend.h"
+#include "storage/backend.h"
 
 extern const struct backend backend_testdev;
 

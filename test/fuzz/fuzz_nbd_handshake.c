@@ -4,7 +4,7 @@
  */
 #include <stdio.h>
 
-#include "backends/nbd_handshake.h"
+#include "backends/nbd/nbd_handshake.h"
 #include "base/assert.h"
 #include "base/prng.h"
 #include "base/util.h"

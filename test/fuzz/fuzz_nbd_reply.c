@@ -5,7 +5,7 @@
  * larger pieces the same must come of it.
  */
 #include "fuzz.h"
-#include "test/unit/nbd_reply_rig.h"
+#include "test/rig/nbd_reply_rig.h"
 
 const char *const fuzz_words[] = {
 	"\x67\x44\x66\x98",

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/nbd.h"
+#include "backends/nbd/nbd.h"
 #include "base/util.h"
 #include "nbd_case.h"
 

@@ -36,10 +36,10 @@ UNIT_SECONDS = 60
 # Scripts: the programs they are about, a pattern for the files, how long.
 SCRIPTS = [
     (f"test/cli/cli.sh {BUILD}/bin", ["ublkd", "ublkctl", "ublktrace", "ublkd-keeper"],
-     r"(config|daemon|trace|base)/", 120),
-    (f"test/trace/timeline.sh {BUILD}", ["synth", "ublktrace"], r"trace/", 200),
-    (f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"daemon/(ctl_)?top", 120),
-    (f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"(daemon/ctl_nbd|backends/nbd_)", 120),
+     r"(config|daemon|ublkctl|ublktrace|base)/", 120),
+    (f"test/trace/timeline.sh {BUILD}", ["synth", "ublktrace"], r"(ublktrace|tracefile)/", 200),
+    (f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"ublkctl/top/", 120),
+    (f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"(ublkctl/ctl_nbd|backends/nbd/)", 120),
     ("test/bench/report.sh", [], r"bench/", 60),
     ("test/bench/host.sh", [], r"bench/", 120),
 ]
@@ -234,7 +234,7 @@ class Tree:
                  if re.match(pattern, defect.file) and (not programs or have & set(programs))]
         if "sim" in have and "/nbd" in defect.file:
             runs.append(self.program_run(*SIM_CUTS))
-        if "nbd_faults" in have and re.match(r"backends/(nbd|tls)|reactor/stream", defect.file):
+        if "nbd_faults" in have and re.match(r"backends/nbd/|net/", defect.file):
             runs.append(self.program_run(*NBD_FAULTS))
         return runs
 

@@ -84,7 +84,7 @@ families_allowed() {
 	local family allowed
 	allowed=$(sed -n 's/^RestrictAddressFamilies=//p' "$root/usr/lib/systemd/system/ublkd.service")
 	echo "allowed: $allowed"
-	for family in $(grep -rhoE '\bAF_[A-Z0-9]+' --include='*.[ch]' backends daemon ublk reactor | grep -v AF_UNSPEC | sort -u); do
+	for family in $(grep -rhoE '\bAF_[A-Z0-9]+' --include='*.[ch]' backends net filters storage daemon ublk reactor | grep -v AF_UNSPEC | sort -u); do
 		[[ " $allowed " = *" $family "* ]] || { echo "$family is not"; return 1; }
 	done
 }

@@ -4,8 +4,8 @@
  * and serves until it is killed, two minutes at most.
  */
 #include "base/log.h"
-#include "daemon/http.h"
-#include "test/unit/fake_device.h"
+#include "daemon/metrics/http.h"
+#include "test/rig/fake_device.h"
 
 #define LIFE_SECONDS 120.
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/registry.h"
-#include "backends/throttle.h"
+#include "storage/registry.h"
+#include "filters/throttle/throttle.h"
 #include "test/sim/world.h"
 
 void *sim_parse_options(const struct backend *ops, const char *yaml)

@@ -2,7 +2,7 @@
 #ifndef SIM_FILTERS_H
 #define SIM_FILTERS_H
 
-#include "backends/backend.h"
+#include "storage/backend.h"
 
 #define SIM_FILTERS_MAX 3
 

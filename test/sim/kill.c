@@ -7,7 +7,7 @@
 #include "test/sim/kill.h"
 
 #include "test/sim/slot.h"
-#include "ublk/device_internal.h"
+#include "ublk/device/device_internal.h"
 
 #define KILLS_MAX 10
 #define PATIENCE_POINTS 20000

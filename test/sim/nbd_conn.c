@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/nbd_request.h"
+#include "backends/nbd/nbd_request.h"
 #include "test/sim/nbd_server.h"
 
 #define OPTION_HEAD_BYTES 16

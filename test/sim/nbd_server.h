@@ -10,7 +10,7 @@
 #ifndef SIM_NBD_SERVER_H
 #define SIM_NBD_SERVER_H
 
-#include "backends/nbd_proto.h"
+#include "backends/nbd/nbd_proto.h"
 #include "base/list.h"
 #include "test/sim/client.h"
 #include "test/sim/net.h"

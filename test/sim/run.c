@@ -20,7 +20,7 @@
 #include "test/sim/ring_sim.h"
 #include "test/sim/slot.h"
 #include "test/sim/visits.h"
-#include "ublk/device.h"
+#include "ublk/device/device.h"
 
 #define REACTOR_NR_MAX 3
 #define SLOT_NR_MAX 4

@@ -2,7 +2,7 @@
 #ifndef SIM_SCRIPTED_H
 #define SIM_SCRIPTED_H
 
-#include "backends/backend.h"
+#include "storage/backend.h"
 #include "test/sim/storage.h"
 
 struct scripted_config {

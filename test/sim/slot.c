@@ -9,14 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/mem.h"
-#include "backends/registry.h"
+#include "backends/mem/mem.h"
+#include "storage/registry.h"
 #include "config/option.h"
 #include "config/yaml.h"
 #include "test/sim/client.h"
 #include "test/sim/disk.h"
 #include "test/sim/nbd_server.h"
-#include "ublk/device_internal.h"
+#include "ublk/device/device_internal.h"
 
 /* Of one reactor: queues of all devices, rounded up. */
 #define FETCH_NR_MAX 16

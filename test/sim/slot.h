@@ -10,7 +10,7 @@
 #include "test/sim/scripted.h"
 #include "test/sim/storage.h"
 #include "test/sim/ublk_model.h"
-#include "ublk/device.h"
+#include "ublk/device/device.h"
 
 /* Ids below are the driver's to give. */
 #define SLOT_ID_FIRST 8
@@ -26,7 +26,7 @@ enum slot_kind {
 	SLOT_KIND_NR
 };
 
-/* daemon/state.h: what outlives the server. */
+/* daemon/devices/state.h: what outlives the server. */
 enum slot_note {
 	NOTE_NONE,
 	NOTE_ADDING,

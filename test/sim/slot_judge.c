@@ -3,7 +3,7 @@
  * when it is asked to stop and when it has ended.
  */
 #include "test/sim/slot.h"
-#include "ublk/device_internal.h"
+#include "ublk/device/device_internal.h"
 
 static uint64_t sum_of(const enum fault *list, size_t nr)
 {

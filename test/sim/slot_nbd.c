@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/nbd.h"
-#include "backends/registry.h"
+#include "backends/nbd/nbd.h"
+#include "storage/registry.h"
 #include "test/sim/nbd_server.h"
 #include "test/sim/slot.h"
 

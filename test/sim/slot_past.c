@@ -1,6 +1,7 @@
 /*
- * What a daemon notes of its devices, and what the next one makes of it: as daemon/fleet_keep.c,
- * daemon/adopt.c and the recovering half of daemon/fleet.c.
+ * What a daemon notes of its devices, and what the next one makes of it: as
+ * daemon/devices/fleet_keep.c, daemon/handover/adopt.c and the recovering half of
+ * daemon/devices/fleet.c.
  *
  * Happy path: a note ADDING before the driver knows the device, SERVING with its id before anybody
  * can use it, RECOVERING before a recovery, none when it is gone. After a kill: what can be
@@ -16,14 +17,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/file.h"
-#include "backends/registry.h"
-#include "backends/throttle.h"
-#include "backends/throttle_group.h"
+#include "backends/file/file.h"
+#include "storage/registry.h"
+#include "filters/throttle/throttle.h"
+#include "filters/throttle/throttle_group.h"
 #include "test/sim/client.h"
 #include "test/sim/disk.h"
 #include "test/sim/slot.h"
-#include "ublk/device_internal.h"
+#include "ublk/device/device_internal.h"
 
 #define LOCKED_RETRY_NS (10 * NS_PER_MS)
 #define MARK 0x75621234567800ull

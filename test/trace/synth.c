@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "test/trace/synthetic.h"
-#include "trace/sink.h"
+#include "ublktrace/output/sink.h"
 
 static void put(const struct event *e, void *arg)
 {

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "trace/event.h"
+#include "ublktrace/events/event.h"
 
 #define SYNTHETIC_FETCH 0xc0107520u  /* UBLK_U_IO_FETCH_REQ */
 #define SYNTHETIC_COMMIT 0xc0107521u /* UBLK_U_IO_COMMIT_AND_FETCH_REQ */

@@ -1,5 +1,5 @@
 #!/bin/bash
-# In the guest: trace/bpftrace, each script on a load of known numbers, sizes, depths and waits. What
+# In the guest: ublktrace/bpftrace, each script on a load of known numbers, sizes, depths and waits. What
 # the scripts print must be exactly that. Needs vm.sh -i or -s, as all that patches the kernel's code.
 # With one CPU it is taken to run on the instruction clock (-i). With more, a busy host can hold any
 # I/O up: then no time is checked from above, and two queues are added up.
@@ -7,7 +7,7 @@
 
 exact=
 [ "$(nproc)" -ge 2 ] || exact=1
-scripts=$here/../../trace/bpftrace
+scripts=$here/../../ublktrace/bpftrace
 missing=
 command -v bpftrace >/dev/null || missing="there is no bpftrace on this machine"
 grep -qa io__commit "$(command -v ublkd)" || missing="ublkd was built without sys/sdt.h"

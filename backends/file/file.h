@@ -1,0 +1,61 @@
+/*
+ * What file.c (I/O), file_open.c (opening), file_limits.c (what is below) and file_resize.c (while
+ * it serves) share.
+ */
+#ifndef BACKENDS_FILE_FILE_H
+#define BACKENDS_FILE_FILE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "storage/backend.h"
+#include "base/list.h"
+#include "reactor/op.h"
+
+/* The shared source of zeroes, and so the length of one write of them. */
+#define FILE_ZEROES_BYTES (1u << 20)
+
+enum file_direct { FILE_DIRECT_AUTO, FILE_DIRECT_ON, FILE_DIRECT_OFF };
+
+struct file_config {
+	char *path;
+	uint64_t size_bytes; /* 0: that of the file */
+	bool create;
+	int direct; /* enum file_direct */
+};
+
+struct file_device {
+	int fd;
+	bool is_block;
+	bool direct;
+	const void *zeroes; /* FILE_ZEROES_BYTES, read-only, shared by all queues */
+	struct stat stat;
+	char identity[BACKEND_IDENTITY_BYTES];
+	const char *name;	 /* of the device, for the next one that wants the same file */
+	struct list_node opened; /* file_open.c: all of this process */
+
+	/* Learned from the first EOPNOTSUPP, by whichever queue gets it. */
+	_Atomic bool no_discard, no_punch, no_zero_range;
+};
+
+/* file_open.c */
+extern const struct option file_options[];
+int file_open(struct backend_device *device);
+void file_close(struct backend_device *device);
+void file_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
+
+/* file_open.c: of the file or block device as it is now. Returns 0 or -errno with words. */
+int file_found_size(struct backend_device *device, uint64_t *ret_bytes);
+
+/* file_resize.c */
+extern const struct backend_resize file_resize;
+
+/* file_limits.c: direct I/O as wished or possible. Returns 0 or -errno with words. */
+int file_choose_direct(struct backend_device *device);
+
+/* file_limits.c: fills device->limits but for the size. */
+void file_find_limits(struct backend_device *device);
+
+#endif

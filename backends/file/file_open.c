@@ -1,0 +1,435 @@
+/*
+ * Opening of the file backend: path, lock, size. Any thread, one per device: each call may block.
+ * Owns the descriptor with its lock and the list of all files that this process serves (to name the
+ * culprit when one is wanted twice), which has a lock of its own.
+ *
+ * Happy path: look what the path is -> open -> lock -> size -> direct I/O and limits
+ * (file_limits.c). Failure modes: each is told in words with its cure; whatever was done is undone
+ * by file_close, except a file that was created: it stays, empty or of its size.
+ *
+ * The lock is an open file description lock (F_OFD_SETLK) on the whole file: exclusive for
+ * writing, shared for read_only devices. It conflicts with every other lock of fcntl(2), of this
+ * process too, by whatever path the file was found, and ends with the process. Block devices are
+ * opened O_EXCL besides, which a mounted file system or a RAID refuses.
+ */
+#include "backends/file/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <linux/fs.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/errname.h"
+#include "base/log.h"
+#include "base/util.h"
+
+/* Longer names are cut: they are for a message. */
+#define NAME_BYTES 64
+
+static const char *const direct_values[] = { "auto", "on", "off", NULL };
+
+const struct option file_options[] = {
+	{ .name = "path",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct file_config, path),
+	  .min = 1,
+	  .flags = OPTION_REQUIRED,
+	  .help = "A regular file or a block device. It is locked: what another device or process "
+		  "holds is refused." },
+	{ .name = "size",
+	  .type = OPTION_SIZE,
+	  .offset = offsetof(struct file_config, size_bytes),
+	  .min = 512,
+	  .max = INT64_MAX,
+	  .help = "Size of the device; left out: that of the file. A smaller size serves the "
+		  "beginning of the file, a larger one needs create: true." },
+	{ .name = "create",
+	  .type = OPTION_BOOL,
+	  .offset = offsetof(struct file_config, create),
+	  .def = "false",
+	  .help = "Create the file when it is missing, grow it (sparse) when it is shorter than "
+		  "size. It is never made shorter." },
+	{ .name = "direct",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct file_config, direct),
+	  .values = direct_values,
+	  .def = "auto",
+	  .help = "Bypass the page cache (O_DIRECT). auto: when the file system says that it can "
+		  "for blocks of block_size." },
+	OPTION_END,
+};
+
+static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct list_node files = LIST_INIT(files);
+
+static const char *path_of(const struct backend_device *device)
+{
+	const struct file_config *config = device->config;
+
+	return config->path;
+}
+
+static int fail_open(struct backend_device *device, int err)
+{
+	const char *path = path_of(device);
+
+	switch (err) {
+	case -ENOENT:
+		return backend_fail(device, err,
+				    "%s does not exist: set create: true and size, or correct path",
+				    path);
+	case -EACCES:
+	case -EPERM:
+		return backend_fail(device, err, "%s: permission denied for user id %u", path,
+				    geteuid());
+	case -EROFS:
+		return backend_fail(device, err,
+				    "%s is on a read-only file system: set read_only: true", path);
+	case -EBUSY:
+		return backend_fail(device, err,
+				    "%s is in use: mounted, or held by another program", path);
+	case -EISDIR:
+		return backend_fail(device, err, "%s is a directory, not a file or block device",
+				    path);
+	default:
+		return backend_fail(device, err, "cannot open %s: %s", path, errname(err));
+	}
+}
+
+static int check_type(struct backend_device *device, mode_t mode)
+{
+	if (S_ISREG(mode) || S_ISBLK(mode))
+		return 0;
+	if (S_ISDIR(mode))
+		return fail_open(device, -EISDIR);
+	return backend_fail(device, -EINVAL, "%s is neither a regular file nor a block device",
+			    path_of(device));
+}
+
+static int check_creation(struct backend_device *device)
+{
+	const struct file_config *config = device->config;
+
+	if (!config->create)
+		return fail_open(device, -ENOENT);
+	if (device->wishes.read_only)
+		return backend_fail(device, -ENOENT,
+				    "%s does not exist, and a read_only device does not create it",
+				    config->path);
+	if (config->size_bytes == 0)
+		return backend_fail(device, -EINVAL, "%s does not exist: create: true needs size",
+				    config->path);
+	return 0;
+}
+
+/* The type is checked before the open, which could wait for ever (a fifo) or do something (a tape).
+ */
+static int open_flags(struct backend_device *device, int *ret_flags)
+{
+	int flags = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+	struct stat stat_before;
+	int ret;
+
+	flags |= device->wishes.read_only ? O_RDONLY : O_RDWR;
+	if (stat(path_of(device), &stat_before) == 0) {
+		ret = check_type(device, stat_before.st_mode);
+		if (S_ISBLK(stat_before.st_mode))
+			flags |= O_EXCL;
+	} else if (errno == ENOENT) {
+		ret = check_creation(device);
+		flags |= O_CREAT;
+	} else {
+		ret = fail_open(device, -errno);
+	}
+	*ret_flags = flags;
+	return ret;
+}
+
+/* A new file is not durable before its directory is: a FLUSH later syncs only the file. */
+static int sync_directory(struct backend_device *device)
+{
+	char *path = strdup(path_of(device));
+	int ret = 0;
+	int fd;
+
+	if (!path)
+		return fail_open(device, -ENOMEM);
+	fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	free(path);
+	if (fd < 0 || fsync(fd) < 0)
+		ret = backend_fail(device, -errno, "cannot sync the directory of %s: %s",
+				   path_of(device), errname(errno));
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+static int open_path(struct backend_device *device)
+{
+	struct file_device *file = device->priv;
+	int flags;
+	int ret = open_flags(device, &flags);
+
+	if (ret < 0)
+		return ret;
+	file->fd = open(path_of(device), flags, 0600);
+	if (file->fd < 0 && errno == ENOENT && (flags & O_CREAT))
+		return backend_fail(device, -ENOENT, "cannot create %s: its directory is missing",
+				    path_of(device));
+	if (file->fd < 0)
+		return fail_open(device, -errno);
+	if (fstat(file->fd, &file->stat) < 0)
+		return fail_open(device, -errno);
+	ret = check_type(device, file->stat.st_mode);
+	if (ret < 0)
+		return ret;
+	file->is_block = S_ISBLK(file->stat.st_mode);
+	/*
+	 * O_NONBLOCK was for the open only: io_uring would take it for "fail rather than wait".
+	 * O_NOATIME is for the file's owner and root.
+	 */
+	if (fcntl(file->fd, F_SETFL, (flags & O_ACCMODE) | O_NOATIME) < 0 &&
+	    fcntl(file->fd, F_SETFL, flags & O_ACCMODE) < 0)
+		return fail_open(device, -errno);
+	return flags & O_CREAT ? sync_directory(device) : 0;
+}
+
+/* The device of this process that has the same file open, by name. True: there is one. */
+static bool find_opened(const struct file_device *file, char name[static NAME_BYTES])
+{
+	bool found = false;
+
+	pthread_mutex_lock(&files_lock);
+	list_for_each (node, &files) {
+		const struct file_device *other = list_entry(node, struct file_device, opened);
+
+		if (other->stat.st_dev == file->stat.st_dev &&
+		    other->stat.st_ino == file->stat.st_ino) {
+			snprintf(name, NAME_BYTES, "%s", other->name);
+			found = true;
+		}
+	}
+	pthread_mutex_unlock(&files_lock);
+	return found;
+}
+
+/* Only classic locks have an owner that can be named: those of a process, not of a description. */
+static int fail_locked(struct backend_device *device, struct flock lock)
+{
+	const struct file_device *file = device->priv;
+	char other[NAME_BYTES];
+
+	if (find_opened(file, other))
+		return backend_fail(device, -EBUSY, "%s is in use by device %s of this daemon",
+				    path_of(device), other);
+	if (fcntl(file->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0)
+		return backend_fail(device, -EBUSY, "%s is in use by process %d", path_of(device),
+				    (int)lock.l_pid);
+	return backend_fail(device, -EBUSY, "%s is in use by another process", path_of(device));
+}
+
+static int lock_file(struct backend_device *device)
+{
+	struct file_device *file = device->priv;
+	struct flock lock = {
+		.l_type = device->wishes.read_only ? F_RDLCK : F_WRLCK,
+		.l_whence = SEEK_SET,
+	};
+
+	if (fcntl(file->fd, F_OFD_SETLK, &lock) == 0)
+		return 0;
+	if (errno == EAGAIN || errno == EACCES)
+		return fail_locked(device, lock);
+	log_warn("file cannot be locked, nothing prevents its use by others",
+		 "device=%s path=\"%s\" error=%s", device->name, path_of(device), errname(errno));
+	return 0;
+}
+
+/*
+ * By hand, because the last reference to the file can be that of a ring, which the kernel drops
+ * only after its close: the device could not be opened again at once.
+ */
+static void unlock_file(struct file_device *file)
+{
+	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	fcntl(file->fd, F_OFD_SETLK, &lock);
+}
+
+static int grow(struct backend_device *device, uint64_t have_bytes)
+{
+	const struct file_config *config = device->config;
+	const struct file_device *file = device->priv;
+	char have[32], want[32];
+
+	option_format_size(have_bytes, have, sizeof(have));
+	option_format_size(config->size_bytes, want, sizeof(want));
+	if (file->is_block)
+		return backend_fail(device, -ENOSPC, "%s has %s, size wants %s", config->path, have,
+				    want);
+	if (!config->create || device->wishes.read_only)
+		return backend_fail(device, -ENOSPC,
+				    "%s has %s, size wants %s: set create: true to let it grow%s",
+				    config->path, have, want,
+				    device->wishes.read_only ? " and read_only: false" : "");
+	if (ftruncate(file->fd, (off_t)config->size_bytes) < 0)
+		return backend_fail(device, -errno, "cannot grow %s from %s to %s: %s",
+				    config->path, have, want, errname(errno));
+	return 0;
+}
+
+int file_found_size(struct backend_device *device, uint64_t *ret_bytes)
+{
+	const struct file_device *file = device->priv;
+	struct stat stat;
+
+	if (fstat(file->fd, &stat) < 0)
+		return fail_open(device, -errno);
+	*ret_bytes = (uint64_t)stat.st_size;
+	if (file->is_block && ioctl(file->fd, BLKGETSIZE64, ret_bytes) < 0)
+		return fail_open(device, -errno);
+	return 0;
+}
+
+/* All of the file, but for a last block that is not whole. */
+static int whole_size(struct backend_device *device, uint64_t have_bytes)
+{
+	uint64_t size_bytes = round_down(have_bytes, device->wishes.logical_block_bytes);
+
+	if (size_bytes == 0)
+		return backend_fail(device, -EINVAL,
+				    "%s has %llu bytes, less than a block: set size and create: "
+				    "true to let it grow",
+				    path_of(device), (unsigned long long)have_bytes);
+	if (size_bytes != have_bytes)
+		log_warn("file does not end on a block: its last bytes are left out",
+			 "device=%s path=\"%s\" bytes=%llu", device->name, path_of(device),
+			 (unsigned long long)(have_bytes - size_bytes));
+	device->limits.size_bytes = size_bytes;
+	return 0;
+}
+
+static int find_size(struct backend_device *device)
+{
+	const struct file_config *config = device->config;
+	uint64_t have_bytes = 0;
+	int ret = file_found_size(device, &have_bytes);
+
+	if (ret < 0)
+		return ret;
+	if (device->wishes.size_bytes && device->wishes.size_bytes <= have_bytes) {
+		device->limits.size_bytes = device->wishes.size_bytes;
+		return 0;
+	}
+	if (config->size_bytes == 0 || device->wishes.size_bytes)
+		return whole_size(device, have_bytes);
+	if (config->size_bytes % device->wishes.logical_block_bytes != 0)
+		return backend_fail(device, -EINVAL, "size is not a multiple of block_size: %u",
+				    device->wishes.logical_block_bytes);
+	device->limits.size_bytes = config->size_bytes;
+	return config->size_bytes > have_bytes ? grow(device, have_bytes) : 0;
+}
+
+/* The kernel's zero page, many times: it costs no memory. */
+static int map_zeroes(struct backend_device *device)
+{
+	struct file_device *file = device->priv;
+	void *addr = mmap(NULL, FILE_ZEROES_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (addr == MAP_FAILED)
+		return backend_fail(device, -errno, "out of memory");
+	file->zeroes = addr;
+	return 0;
+}
+
+/* The number of a disk is given again to the next one; its sequence number is not. */
+static void block_identity(struct file_device *file)
+{
+	uint64_t sequence = 0; /* the kernel counts them from 1 on */
+
+	if (ioctl(file->fd, BLKGETDISKSEQ, &sequence) < 0)
+		sequence = 0;
+	snprintf(file->identity, sizeof(file->identity), "block %u:%u disk %llu",
+		 major(file->stat.st_rdev), minor(file->stat.st_rdev),
+		 (unsigned long long)sequence);
+}
+
+/*
+ * Once, at open: a file system that does not answer any more would keep the main thread waiting.
+ * File systems give the inode of a removed file to the next new one: the birth tells them apart.
+ */
+static int find_identity(struct backend_device *device)
+{
+	struct file_device *file = device->priv;
+	struct statx stx = { 0 };
+
+	if (file->is_block) {
+		block_identity(file);
+		return 0;
+	}
+	if (statx(file->fd, "", AT_EMPTY_PATH, STATX_BTIME, &stx) < 0 ||
+	    !(stx.stx_mask & STATX_BTIME))
+		stx.stx_btime = (struct statx_timestamp){ 0 };
+	snprintf(file->identity, sizeof(file->identity), "file %u:%u:%llu born %lld.%09u",
+		 major(file->stat.st_dev), minor(file->stat.st_dev),
+		 (unsigned long long)file->stat.st_ino, (long long)stx.stx_btime.tv_sec,
+		 stx.stx_btime.tv_nsec);
+	return 0;
+}
+
+void file_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
+{
+	const struct file_device *file = device->priv;
+
+	memcpy(text, file->identity, sizeof(file->identity));
+}
+
+int file_open(struct backend_device *device)
+{
+	static int (*const steps[])(struct backend_device *) = {
+		open_path, lock_file, find_size, find_identity, file_choose_direct, map_zeroes,
+	};
+	struct file_device *file = device->priv;
+
+	file->fd = -1;
+	file->name = device->name;
+	list_init(&file->opened);
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		int ret = steps[i](device);
+
+		if (ret < 0)
+			return ret;
+	}
+	pthread_mutex_lock(&files_lock);
+	list_push_back(&files, &file->opened);
+	pthread_mutex_unlock(&files_lock);
+	file_find_limits(device);
+	log_info("file opened", "device=%s path=\"%s\" size_bytes=%llu direct=%s", device->name,
+		 path_of(device), (unsigned long long)device->limits.size_bytes,
+		 file->direct ? "on" : "off");
+	return 0;
+}
+
+void file_close(struct backend_device *device)
+{
+	struct file_device *file = device->priv;
+
+	pthread_mutex_lock(&files_lock);
+	list_remove(&file->opened);
+	pthread_mutex_unlock(&files_lock);
+	if (file->zeroes)
+		munmap((void *)(uintptr_t)file->zeroes, FILE_ZEROES_BYTES);
+	if (file->fd < 0)
+		return;
+	unlock_file(file);
+	close(file->fd);
+}

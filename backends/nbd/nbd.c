@@ -1,0 +1,363 @@
+/*
+ * nbd: a device on an NBD server. This file is its queues: what becomes of a request before a
+ * connection has it, and when there is none. Reactor thread, but for state_name.
+ *
+ *	submit -> (a link is ready) nbd_transfer_send -> ... -> nbd_io_end
+ *	       -> (none is) waiting -> a link is ready -> as above
+ *	                            -> patience is over -> fails
+ *
+ * Patience runs from a loss until the server has done a request: one that takes connections and
+ * answers nothing is not back. Only where nobody had to wait a connection is enough. When it is
+ * over there still is no better judge than a request: those that come go to a link that is ready,
+ * and those that are with one stay there, but what is lost then fails.
+ *
+ * What a lost connection had is sent again: all that NBD has can be done twice. Writes that were
+ * acknowledged but not flushed cannot be sent again: unless the server keeps them (cache: kept)
+ * the next FLUSH fails, as fsync(2) does after an error of the medium.
+ *
+ * Failure modes: no server: on_disconnect decides, for each queue by itself; another server than
+ * before: everything fails. cancel ends what waits at once, and what was sent by giving up the
+ * connection, as NBD cannot take a request back.
+ */
+#include "backends/nbd/nbd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "storage/registry.h"
+#include "base/assert.h"
+#include "base/log.h"
+#include "base/util.h"
+
+void nbd_io_end(struct nbd_io *n, int result)
+{
+	n->state = NBD_IO_IDLE;
+	n->link = NULL;
+	backend_io_complete(n->io, n->cancelled ? -ECANCELED : result);
+}
+
+static void wait(struct nbd_queue *q, struct nbd_io *n)
+{
+	q->doubted = true;
+	if (n->state == NBD_IO_IDLE)
+		n->losses = atomic_load(&q->nbd->losses);
+	n->state = NBD_IO_WAITING;
+	n->link = NULL;
+	list_push_back(&q->waiting, &n->node);
+}
+
+/* One whose turn it is by the tag, or another; NULL: none is ready, or all are about to close. */
+static struct nbd_link *choose_link(const struct nbd_queue *q, unsigned tag)
+{
+	if (q->ready_nr == 0)
+		return NULL;
+	for (unsigned i = 0; i < q->link_nr; i++) {
+		struct nbd_link *link = q->link[(tag + i) % q->link_nr];
+
+		if (link->state == NBD_LINK_READY && link->stream.state == STREAM_OPEN)
+			return link;
+	}
+	return NULL;
+}
+
+/* Counted before it takes the writes upon itself: who loses a link meanwhile sees one or both. */
+static void cover(struct nbd_device *nbd, struct nbd_io *n)
+{
+	bool counts = nbd->config->cache == NBD_CACHE_VOLATILE && !n->covers;
+
+	atomic_fetch_add(&nbd->covering_nr, counts);
+	n->covers |= atomic_exchange(&nbd->unflushed, false);
+	atomic_fetch_sub(&nbd->covering_nr, counts && !n->covers);
+}
+
+void nbd_queue_uncover(struct nbd_device *nbd, struct nbd_io *n)
+{
+	atomic_fetch_sub(&nbd->covering_nr, n->covers && nbd->config->cache == NBD_CACHE_VOLATILE);
+	n->covers = false;
+}
+
+/*
+ * False: it was lost_writes' turn to be told; or writes were lost since it came, which it speaks
+ * for as much as the one that covered them.
+ */
+static bool begin_flush(struct nbd_device *nbd, struct nbd_io *n)
+{
+	unsigned losses = atomic_load(&nbd->losses);
+
+	if (n->state == NBD_IO_IDLE)
+		n->losses = losses;
+	if (n->losses != losses || atomic_exchange(&nbd->lost_writes, false))
+		return false;
+	cover(nbd, n);
+	return true;
+}
+
+/* 0, or the error that it ends with. */
+static int send_by(struct nbd_link *link, struct nbd_io *n)
+{
+	if (n->io->op == BACKEND_FLUSH && !begin_flush(link->queue->nbd, n))
+		return -EIO;
+	n->state = NBD_IO_SENT;
+	nbd_transfer_send(link, n);
+	return 0;
+}
+
+static bool is_changed(const struct nbd_queue *q)
+{
+	return atomic_load_explicit(&q->nbd->changed, memory_order_relaxed);
+}
+
+static enum backend_submit nbd_submit(struct backend_io *io)
+{
+	struct nbd_queue *q = io->queue->priv;
+	struct nbd_io *n = io->priv;
+	struct nbd_link *link = choose_link(q, io->tag);
+
+	n->cancelled = false;
+	n->covers = n->again = false;
+	n->start_ns = q->queue->reactor->now_ns;
+	if (is_changed(q) || (!link && q->gave_up)) {
+		io->result = -EIO;
+		return BACKEND_DONE;
+	}
+	if (!link) {
+		wait(q, n);
+		return BACKEND_QUEUED;
+	}
+	io->result = send_by(link, n);
+	return io->result < 0 ? BACKEND_DONE : BACKEND_QUEUED;
+}
+
+static void fail_waiting(struct nbd_queue *q)
+{
+	struct list_node all = LIST_INIT(all);
+	struct list_node *node;
+
+	list_splice(&all, &q->waiting);
+	while ((node = list_pop_front(&all)))
+		nbd_io_end(list_entry(node, struct nbd_io, node), -EIO);
+}
+
+static void patience_is_over(struct timer *timer)
+{
+	struct nbd_queue *q = container_of(timer, struct nbd_queue, patience);
+
+	log_limited_by(
+		&q->nbd->limits.gave_up, LOG_LEVEL_ERROR,
+		q->ready_nr > 0 ? "the server is back and answers nothing: what it loses fails"
+				: "requests fail until the server is back",
+		"device=%s queue=%u server=%s", q->nbd->name, q->queue->idx, q->nbd->address);
+	q->gave_up = true;
+	fail_waiting(q);
+}
+
+static void lose_patience(struct nbd_queue *q, uint64_t patience_ns)
+{
+	struct reactor *r = q->queue->reactor;
+
+	if (patience_ns != OPTION_FOREVER && !q->gave_up && !q->patience.armed)
+		reactor_timer_arm(r, &q->patience, r->now_ns + patience_ns);
+}
+
+static void be_well(struct nbd_queue *q)
+{
+	q->gave_up = false;
+	reactor_timer_cancel(q->queue->reactor, &q->patience);
+}
+
+/* One that waits now does so for the end of a link that takes no more. */
+void nbd_queue_answered(struct nbd_queue *q)
+{
+	q->doubted = !list_empty(&q->waiting);
+	be_well(q);
+}
+
+/* Completions submit: what they add goes behind. */
+void nbd_queue_ready(struct nbd_queue *q)
+{
+	struct list_node all = LIST_INIT(all);
+	struct list_node *node;
+
+	q->ready_nr++;
+	if (!q->doubted)
+		be_well(q);
+	list_splice(&all, &q->waiting);
+	while ((node = list_pop_front(&all))) {
+		struct nbd_io *n = list_entry(node, struct nbd_io, node);
+		struct nbd_link *link = choose_link(q, n->io->tag);
+		int ret = link ? send_by(link, n) : 0;
+
+		if (!link)
+			wait(q, n);
+		else if (ret < 0)
+			nbd_io_end(n, ret);
+	}
+}
+
+static unsigned covering_by(const struct nbd_link *link)
+{
+	unsigned nr = 0;
+
+	list_for_each (node, &link->sent)
+		nr += list_entry(node, struct nbd_io, node)->covers;
+	return nr;
+}
+
+/*
+ * The server may have restarted, whatever other links have heard of it. Writes that a FLUSH on this
+ * link covers are told by that one; those of a FLUSH on another link by the next, too.
+ */
+static void lose_writes(struct nbd_device *nbd, const struct nbd_link *link)
+{
+	bool unflushed = atomic_exchange(&nbd->unflushed, false);
+	unsigned covering_nr = atomic_load(&nbd->covering_nr);
+
+	if (!unflushed && covering_nr == 0)
+		return;
+	atomic_fetch_add(&nbd->losses, 1);
+	if (unflushed || covering_nr > covering_by(link))
+		atomic_store(&nbd->lost_writes, true);
+}
+
+void nbd_queue_lost(struct nbd_queue *q, const struct nbd_link *link)
+{
+	struct nbd_device *nbd = q->nbd;
+
+	ASSERT(q->ready_nr > 0);
+	q->ready_nr--;
+	if (nbd->config->cache == NBD_CACHE_VOLATILE)
+		lose_writes(nbd, link);
+	if (q->ready_nr > 0)
+		return;
+	if (nbd->config->patience_ns == 0) {
+		q->gave_up = true;
+		fail_waiting(q);
+	}
+	lose_patience(q, nbd->config->patience_ns);
+}
+
+void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n)
+{
+	struct nbd_link *link;
+
+	if (n->covers && q->nbd->config->cache == NBD_CACHE_VOLATILE) {
+		nbd_queue_uncover(q->nbd, n);
+		nbd_io_end(n, -EIO);
+	} else if (n->cancelled || q->gave_up || is_changed(q) ||
+		   q->nbd->config->patience_ns == 0) {
+		nbd_io_end(n, -EIO);
+	} else {
+		q->doubted = true;
+		lose_patience(q, q->nbd->config->patience_ns);
+		link = choose_link(q, n->io->tag);
+		if (!link)
+			wait(q, n);
+		else if (send_by(link, n) < 0)
+			nbd_io_end(n, -EIO);
+	}
+}
+
+void nbd_queue_changed(struct nbd_queue *q)
+{
+	reactor_timer_cancel(q->queue->reactor, &q->patience);
+	fail_waiting(q);
+}
+
+static void nbd_cancel(struct backend_io *io)
+{
+	struct nbd_io *n = io->priv;
+
+	n->cancelled = true;
+	if (n->state == NBD_IO_WAITING) {
+		list_remove(&n->node);
+		nbd_io_end(n, -ECANCELED);
+	} else {
+		nbd_link_drop(n->link, BACKEND_END_CANCELLED, "a request was cancelled");
+	}
+}
+
+static const char *nbd_state_name(const struct backend_io *io)
+{
+	static const char *const name[] = {
+		[NBD_IO_WAITING] = "waiting for the server to come back",
+		[NBD_IO_SENT] = "waiting for the server's answer",
+	};
+	const struct nbd_io *n = io->priv;
+	unsigned state = __atomic_load_n(&n->state, __ATOMIC_RELAXED);
+
+	return state < ARRAY_SIZE(name) ? name[state] : NULL;
+}
+
+static int nbd_io_init(struct backend_io *io)
+{
+	struct nbd_queue *q = io->queue->priv;
+	struct nbd_io *n = io->priv;
+
+	n->io = io;
+	list_init(&n->node);
+	q->io[io->tag] = n;
+	return 0;
+}
+
+static int nbd_queue_init(struct backend_queue *queue)
+{
+	struct nbd_queue *q = queue->priv;
+	int ret = 0;
+
+	q->queue = queue;
+	q->nbd = queue->device->priv;
+	q->addresses = q->nbd->found.addresses;
+	list_init(&q->waiting);
+	timer_init(&q->patience, patience_is_over);
+	prng_init(&q->prng, ring_clock_ns() + queue->idx);
+	q->io = calloc(queue->depth, sizeof(*q->io));
+	q->link = calloc(q->nbd->links_per_queue, sizeof(*q->link));
+	if (!q->io || !q->link)
+		return -ENOMEM;
+	while (ret == 0 && q->link_nr < q->nbd->links_per_queue) {
+		ret = nbd_link_open(&q->link[q->link_nr], q, q->link_nr);
+		q->link_nr += ret == 0;
+	}
+	/* The first connection is made even where none is waited for later. */
+	if (ret == 0)
+		lose_patience(q, MAX(q->nbd->config->patience_ns, q->nbd->config->timeout_ns));
+	return ret;
+}
+
+static void nbd_queue_fini(struct backend_queue *queue)
+{
+	struct nbd_queue *q = queue->priv;
+
+	reactor_timer_cancel(queue->reactor, &q->patience);
+	nbd_resolve_forget(q->resolve);
+	for (unsigned i = 0; i < q->link_nr; i++)
+		nbd_link_abandon(q->link[i]);
+	free(q->link);
+	free(q->io);
+}
+
+const struct backend backend_nbd = {
+	.name = "nbd",
+	.summary = "an export of an NBD server",
+	.options = nbd_options,
+	.config_bytes = sizeof(struct nbd_config),
+	.device_bytes = sizeof(struct nbd_device),
+	.queue_bytes = sizeof(struct nbd_queue),
+	.io_bytes = sizeof(struct nbd_io),
+	.data = BACKEND_BATCHES,
+	.check = nbd_check,
+	.probe = nbd_ask,
+	.probe_free = free,
+	.open = nbd_open,
+	.close = nbd_close,
+	.queue_init = nbd_queue_init,
+	.queue_fini = nbd_queue_fini,
+	.io_init = nbd_io_init,
+	.submit = nbd_submit,
+	.cancel = nbd_cancel,
+	.state_name = nbd_state_name,
+	.identity = nbd_identity,
+	.failure = nbd_failure,
+	.connection = nbd_link_look,
+};

@@ -1,0 +1,282 @@
+/*
+ * What the files of the NBD backend share: its device, queues, connections and requests.
+ *
+ *	nbd_options.c  what the user can say                      main thread
+ *	nbd_open.c     probe, open, limits, identity              main thread (probe: any)
+ *	nbd.c          queues and requests until a connection has them, and when none is there
+ *	nbd_link.c     one connection: connect, TLS, handshake, loss, another try
+ *	nbd_transfer.c requests on a connection that is ready: sent, answered, overdue
+ *	nbd_look.c     how a connection does, for people	   main thread
+ *	nbd_changed.c  a server that came back as another one, in words
+ *
+ * nbd.c, nbd_link.c and nbd_transfer.c run on the queue's reactor.
+ *
+ * A request is in one place at a time: waiting (queue->waiting), or with a link (link->sent) from
+ * the moment it was handed over to be sent. A link that is lost gives those that were not answered
+ * back to the queue, which sends them again by another link or by the same one once that is back.
+ */
+#ifndef BACKENDS_NBD_NBD_H
+#define BACKENDS_NBD_NBD_H
+
+#include <stdatomic.h>
+
+#include "storage/backend.h"
+#include "backends/nbd/nbd_address.h"
+#include "backends/nbd/nbd_handshake.h"
+#include "backends/nbd/nbd_reply.h"
+#include "backends/nbd/nbd_request.h"
+#include "backends/nbd/nbd_resolve.h"
+#include "backends/nbd/nbd_uri.h"
+#include "net/tls.h"
+#include "base/histogram.h"
+#include "base/log.h"
+#include "base/prng.h"
+#include "net/stream.h"
+
+#define NBD_CONNECTIONS_MAX 64u
+#define NBD_CHANGED_BYTES 320
+
+/* What is acknowledged and not yet flushed, when a server is gone. */
+enum nbd_cache {
+	NBD_CACHE_VOLATILE, /* may be lost: the next flush fails */
+	NBD_CACHE_KEPT, /* outlives the server, as it does with a file on a machine that lives */
+};
+
+/* The form of replies that is asked for; whatever a server lacks is done without. */
+enum nbd_replies {
+	NBD_REPLIES_AUTO, /* FEWEST from a server on this machine, else MOST */
+	/* Simple ones: the fewest calls of the kernel for the server and for us. */
+	NBD_REPLIES_FEWEST,
+	/* Extended or structured ones: a READ of a hole brings no zeroes over the network. */
+	NBD_REPLIES_MOST,
+};
+
+/* What `tls` says beside the URI; NULL and NBD_TLS_ANY: nothing. */
+struct nbd_tls {
+	char *psk_file, *username, *certificates, *hostname;
+	int type; /* enum nbd_tls_type */
+	bool verify_peer;
+};
+
+struct nbd_config {
+	char *uri;
+	struct nbd_tls *tls; /* or NULL */
+	uint64_t connections;
+	uint64_t patience_ns; /* on_disconnect: 0: fail, OPTION_FOREVER: for ever */
+	uint64_t timeout_ns;
+	int replies; /* enum nbd_replies */
+	int cache;   /* enum nbd_cache */
+};
+
+extern const struct option nbd_options[];
+
+/* What probe has found. */
+struct nbd_found {
+	struct nbd_export export;
+	struct nbd_addresses addresses;
+	bool simple; /* replies: others are not asked for */
+};
+
+/* Of one device, all its queues: how often the log is told; of lost connections, by reason. */
+struct nbd_log_limits {
+	struct log_limit lost[BACKEND_END_NR], connected, gave_up, error, lookup;
+};
+
+struct nbd_device {
+	const struct nbd_config *config;
+	const char *name;
+	struct nbd_uri uri;
+	char address[160]; /* of the uri, for messages */
+	struct tls_credentials *tls;
+	struct nbd_found found;
+	unsigned links_per_queue;
+	/*
+	 * The server came back as another one: nothing is served any more, until it is opened anew.
+	 * The first one to see it claims the words; they stay as they are from `changed` on.
+	 */
+	atomic_bool changed_claimed, changed;
+	char changed_words[NBD_CHANGED_BYTES + 100];
+	/* Some queue has had a write acknowledged that no flush has covered yet. */
+	atomic_bool unflushed;
+	/* Such a write may be lost: the next flush says so. */
+	atomic_bool lost_writes;
+	/*
+	 * With cache: volatile. FLUSHes under way that cover such writes, and how often such a
+	 * write may have been lost: no FLUSH of before succeeds by a server that is there
+	 * afterwards.
+	 */
+	atomic_uint covering_nr, losses;
+	struct nbd_log_limits limits;
+};
+
+struct nbd_io {
+	struct backend_io *io;
+	struct nbd_link *link; /* NULL: waits */
+	struct list_node node; /* queue->waiting or link->sent, in the order of coming */
+	struct nbd_slot slot;
+	uint64_t cookie;
+	uint64_t sent_at_bytes; /* of the stream: all of it is sent when it has come so far */
+	uint64_t start_ns;	/* it came */
+	uint64_t sent_ns;	/* all of it was sent, the last time */
+	uint64_t deadline_ns;
+	int result;
+	unsigned losses; /* FLUSH: of the device, when it came */
+	bool answered;	 /* by result, but its bytes may still be read by the kernel */
+	bool again;	 /* it has been sent before */
+	bool refused;	 /* the answer: the server is shutting down, another one may do it */
+	bool cancelled;
+	bool covers;   /* FLUSH: writes that would be lost with the connection */
+	uint8_t state; /* enum nbd_io_state, for state_name */
+};
+
+enum nbd_io_state { NBD_IO_IDLE, NBD_IO_WAITING, NBD_IO_SENT };
+
+enum nbd_link_state {
+	NBD_LINK_DOWN, /* until its timer fires */
+	NBD_LINK_CONNECTING,
+	NBD_LINK_HANDSHAKE, /* with the greeting; or what follows TLS */
+	NBD_LINK_TLS,
+	NBD_LINK_READY,
+	NBD_LINK_RETIRING, /* READY but for new requests: the server is shutting down */
+	NBD_LINK_CLOSING,  /* or never to be tried again */
+	NBD_LINK_LEAVING,  /* the last word is being sent */
+};
+
+/* Written by the reactor, read by the main thread: base/counter.h. */
+struct nbd_link_stats {
+	uint64_t since_ns;    /* in the state that people see */
+	uint64_t next_try_ns; /* DOWN */
+	uint64_t connects, lost, failed_tries, resent;
+	uint64_t ends[BACKEND_END_NR];
+	int last_end; /* enum backend_end, or -1 */
+	struct histogram wait, answer;
+};
+
+/* One connection. Outlives its queue until the kernel has let go of it. */
+struct nbd_link {
+	struct stream stream;
+	struct iovec *pieces;	 /* the stream's, of what is to be sent */
+	uint8_t *headers;	 /* of requests: a ring, one for each tag */
+	unsigned header_idx;	 /* the next */
+	uint8_t *received;	 /* the stream's, as is what is behind it with TLS */
+	struct nbd_queue *queue; /* NULL: abandoned, to be freed when closed */
+	unsigned idx;
+	enum nbd_link_state state;
+	char why[NBD_HANDSHAKE_ERROR_BYTES]; /* why it is being closed; "" by the stream's error */
+	enum backend_end end;		     /* the same, in a word */
+	struct timer timer; /* DOWN: when to try again; else when this takes too long */
+	unsigned tries;	    /* in a row that led to nothing */
+	unsigned address;   /* which of them is next */
+	uint64_t ready_ns;
+	size_t said_bytes; /* of the handshake's or TLS's output, on its way */
+	bool said_by_tls;
+	uint8_t goodbye[NBD_REQUEST_BYTES_MAX];
+	struct list_node sent;
+	struct list_node *unsent; /* of them: the first that is not all sent; or the list itself */
+	unsigned large_nr;	  /* of them: READs of much */
+	struct nbd_reply reply;
+	struct tls *tls;
+	struct nbd_handshake handshake;
+	struct nbd_link_stats stats;
+};
+
+struct nbd_queue {
+	struct backend_queue *queue;
+	struct nbd_device *nbd;
+	struct nbd_io **io; /* by tag */
+	struct nbd_link **link;
+	unsigned link_nr, ready_nr;
+	struct list_node waiting;
+	struct timer patience;		/* no link is ready, or doubted: when to give up */
+	bool doubted;			/* one had to wait, and none was answered since */
+	bool gave_up;			/* what no link can be given, or is lost, fails at once */
+	struct nbd_addresses addresses; /* where it was last known to be */
+	struct nbd_resolve *resolve;	/* asks anew; or NULL */
+	uint32_t cookie_nr;
+	struct prng prng;
+};
+
+/* nbd_open.c */
+int nbd_ask(const void *config, void **ret_found, char *error, size_t error_bytes);
+int nbd_open(struct backend_device *device);
+void nbd_close(struct backend_device *device);
+void nbd_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
+
+/* nbd_options.c */
+/*
+ * The URI with all that `tls` says put into it. Any thread. Returns 0, or -EINVAL with words for
+ * the user.
+ */
+int nbd_config_uri(const struct nbd_config *config, struct nbd_uri *ret_uri, char *error,
+		   size_t error_bytes);
+void nbd_check(const void *config, const struct yaml_node *map, struct config_errors *e);
+
+/* nbd.c */
+
+/* A link has become ready: what waits goes on. */
+void nbd_queue_ready(struct nbd_queue *q);
+/* The server has done a request, or said what is wrong with it: it is there. */
+void nbd_queue_answered(struct nbd_queue *q);
+/* This link was ready and is so no longer; what it had is back by nbd_queue_take_back. */
+void nbd_queue_lost(struct nbd_queue *q, const struct nbd_link *link);
+/* The FLUSH covers nothing any more: it has been answered, or lost. */
+void nbd_queue_uncover(struct nbd_device *nbd, struct nbd_io *n);
+/* An I/O that a lost link had: waits again, or fails, by on_disconnect. */
+void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n);
+/* The end of a request in whatever place it was. May submit others before it returns. */
+void nbd_io_end(struct nbd_io *n, int result);
+/* The device is not what it was: everything that waits fails, and all that comes. */
+void nbd_queue_changed(struct nbd_queue *q);
+
+/* nbd_link.c */
+
+/* Returns 0, -ENOMEM or -ENOBUFS. It begins to connect at once. */
+int nbd_link_open(struct nbd_link **ret_link, struct nbd_queue *q, unsigned idx);
+/* No request is with it. The link frees itself when it can. Accepts NULL. */
+void nbd_link_abandon(struct nbd_link *link);
+/* Ends the connection, for this reason. */
+void nbd_link_drop(struct nbd_link *link, enum backend_end end, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* nbd_look.c */
+
+/* "connected", "connecting", "waiting" ...: the same word is the same pointer. */
+const char *nbd_link_state_word(enum nbd_link_state state);
+/* struct backend's connection. Main thread. */
+bool nbd_link_look(const struct backend_queue *queue, unsigned idx,
+		   struct backend_connection *ret_connection);
+
+/* The server wants to go: no more requests; when those that it has are answered it is told so. */
+void nbd_link_retire(struct nbd_link *link);
+/* One that retires has no request left. */
+void nbd_link_leave(struct nbd_link *link);
+/* Answers to requests are awaited. */
+static inline bool nbd_link_serves(const struct nbd_link *link)
+{
+	return link->state == NBD_LINK_READY || link->state == NBD_LINK_RETIRING;
+}
+
+/* nbd_changed.c */
+
+/* What is another one, in words; false: nothing that matters. */
+bool nbd_changed_words(const struct nbd_export *was, const struct nbd_export *is, char *buf,
+		       size_t bytes);
+/* Reactor thread. The same of what the device was opened with, which fails from then on: told. */
+bool nbd_changed_note(struct nbd_device *nbd, const struct nbd_export *is);
+/* Any thread: the words, NULL while it is what it was. */
+const char *nbd_failure(const struct backend_device *device);
+
+/* nbd_transfer.c */
+
+void nbd_transfer_begin(struct nbd_link *link);
+/* There always is room. */
+void nbd_transfer_send(struct nbd_link *link, struct nbd_io *n);
+void nbd_transfer_received(struct nbd_link *link, const uint8_t *data, size_t bytes);
+void nbd_transfer_received_into(struct nbd_link *link, size_t bytes);
+void nbd_transfer_sent(struct nbd_link *link);
+/* The oldest request is overdue, or the timer was for one that has been answered. */
+void nbd_transfer_timer(struct nbd_link *link);
+/* After a loss: every request goes back to the queue. */
+void nbd_transfer_end(struct nbd_link *link);
+
+#endif

@@ -1,0 +1,236 @@
+/* What the user can say about an NBD server. Main thread. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/nbd/nbd.h"
+#include "backends/nbd/nbd_credentials.h"
+#include "base/util.h"
+
+#define NO_TLS "its URI says no TLS: the scheme must be nbds, nbds+unix or nbds+vsock"
+
+static const char *const tls_types[] = { [NBD_TLS_ANY] = "auto",
+					 [NBD_TLS_ANON] = "anon",
+					 [NBD_TLS_X509] = "x509",
+					 [NBD_TLS_PSK] = "psk",
+					 NULL };
+
+/* In the words of nbdkit, libnbd and the URI. */
+static const struct option tls_options[] = {
+	{ .name = "psk_file",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct nbd_tls, psk_file),
+	  .min = 1,
+	  .max = PATH_MAX - 1,
+	  .help = "Keys of users, as psktool writes them. Nobody but owner and group may read "
+		  "it." },
+	{ .name = "username",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct nbd_tls, username),
+	  .min = 1,
+	  .max = 255,
+	  .help = "Whose key of psk_file it is." },
+	{ .name = "certificates",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct nbd_tls, certificates),
+	  .min = 1,
+	  .max = PATH_MAX - 1,
+	  .help = "A folder with ca-cert.pem and, if there are, ca-crl.pem, client-cert.pem and "
+		  "client-key.pem. Without it: the authorities of the system." },
+	{ .name = "hostname",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct nbd_tls, hostname),
+	  .min = 1,
+	  .max = 255,
+	  .help = "The name or address that the server's certificate must be for; without it: the "
+		  "host of the URI." },
+	{ .name = "verify_peer",
+	  .type = OPTION_BOOL,
+	  .offset = offsetof(struct nbd_tls, verify_peer),
+	  .def = "true",
+	  .help = "false: believes any certificate, so it may be anybody who answers." },
+	{ .name = "type",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct nbd_tls, type),
+	  .values = tls_types,
+	  .def = "auto",
+	  .help = "auto: psk where there is a psk_file, else x509. anon knows nobody: whoever is "
+		  "in "
+		  "between can read." },
+	OPTION_END,
+};
+
+static const char *const replies_values[] = { [NBD_REPLIES_AUTO] = "auto",
+					      [NBD_REPLIES_FEWEST] = "simple",
+					      [NBD_REPLIES_MOST] = "structured",
+					      NULL };
+
+static const char *const cache_values[] = {
+	[NBD_CACHE_VOLATILE] = "volatile", [NBD_CACHE_KEPT] = "kept", NULL
+};
+
+const struct option nbd_options[] = {
+	{ .name = "uri",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct nbd_config, uri),
+	  .min = 1,
+	  .max = NBD_URI_BYTES_MAX,
+	  .flags = OPTION_REQUIRED,
+	  .help = "The server and its export: nbd://HOST[:PORT]/EXPORT, "
+		  "nbd+unix:///EXPORT?socket=PATH or nbd+vsock://CID[:PORT]/EXPORT; nbds instead "
+		  "of "
+		  "nbd is with TLS." },
+	{ .name = "tls",
+	  .type = OPTION_MAP,
+	  .offset = offsetof(struct nbd_config, tls),
+	  .table = tls_options,
+	  .table_bytes = sizeof(struct nbd_tls),
+	  .help = "How, where the scheme is nbds; each of these may stand in the URI instead "
+		  "(tls-psk-file, USER@ before the host, tls-certificates, tls-hostname, "
+		  "tls-verify-peer, tls-type), but not in both." },
+	{ .name = "connections",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct nbd_config, connections),
+	  .min = 1,
+	  .max = NBD_CONNECTIONS_MAX,
+	  .def = "1",
+	  .help = "Connections of each queue. A server whose exports cannot have several at a time "
+		  "(no multi-conn) is served by one queue and one connection." },
+	{ .name = "on_disconnect",
+	  .type = OPTION_PATIENCE,
+	  .offset = offsetof(struct nbd_config, patience_ns),
+	  .def = "{queue: 30s}",
+	  .help = "What becomes of requests while the server is gone: with {queue: TIME} they wait "
+		  "so "
+		  "long, then they fail until it is back; with forever they wait; with fail they "
+		  "fail "
+		  "at once. Unanswered ones are sent again." },
+	{ .name = "timeout",
+	  .type = OPTION_DURATION,
+	  .offset = offsetof(struct nbd_config, timeout_ns),
+	  .min = 10 * NS_PER_MS,
+	  .def = "10s",
+	  .help = "A server that does not answer a request for so long, or takes so long to "
+		  "connect "
+		  "or to greet, is given up and connected to again." },
+	{ .name = "replies",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct nbd_config, replies),
+	  .values = replies_values,
+	  .def = "auto",
+	  .help = "The form of replies, if the server has it. structured (or extended): what is a "
+		  "hole in the export is not sent as zeroes. simple: less work for each READ, for "
+		  "the server above all. auto: simple from a server on this machine (a unix "
+		  "socket, a loopback address), else structured." },
+	{ .name = "cache",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct nbd_config, cache),
+	  .values = cache_values,
+	  .def = "volatile",
+	  .help = "What becomes of writes that the server has acknowledged and not yet flushed "
+		  "when "
+		  "its connection is lost. volatile: they may be gone, so the next flush fails. "
+		  "kept: "
+		  "they are not lost when the server is, as with a server of files on a machine "
+		  "that "
+		  "goes on." },
+	OPTION_END,
+};
+
+static void put(char *field, size_t bytes, const char *text)
+{
+	if (text)
+		snprintf(field, bytes, "%s", text);
+}
+
+static void add_tls(struct nbd_uri *uri, const struct nbd_tls *tls)
+{
+	put(uri->tls_psk_file, sizeof(uri->tls_psk_file), tls->psk_file);
+	put(uri->username, sizeof(uri->username), tls->username);
+	put(uri->tls_certificates, sizeof(uri->tls_certificates), tls->certificates);
+	put(uri->tls_hostname, sizeof(uri->tls_hostname), tls->hostname);
+	if (tls->type != NBD_TLS_ANY)
+		uri->tls_type = (enum nbd_tls_type)tls->type;
+	uri->tls_no_verify |= !tls->verify_peer;
+}
+
+int nbd_config_uri(const struct nbd_config *config, struct nbd_uri *ret_uri, char *error,
+		   size_t error_bytes)
+{
+	struct nbd_uri_error e;
+
+	if (nbd_uri_parse(config->uri, ret_uri, &e) < 0) {
+		snprintf(error, error_bytes, "nbd: uri: %s", e.text);
+		return -EINVAL;
+	}
+	if (!config->tls)
+		return 0;
+	if (!ret_uri->tls) {
+		snprintf(error, error_bytes, "nbd: tls: %s", NO_TLS);
+		return -EINVAL;
+	}
+	add_tls(ret_uri, config->tls);
+	return 0;
+}
+
+/* What stands in both places, even when it is the same. */
+static void check_twice(const struct nbd_uri *uri, const struct yaml_node *tls,
+			struct config_errors *e)
+{
+	static const struct {
+		const char *name;
+		enum nbd_uri_key key;
+	} both[] = {
+		{ "psk_file", NBD_URI_TLS_PSK_FILE },	      { "username", NBD_URI_TLS_USERNAME },
+		{ "certificates", NBD_URI_TLS_CERTIFICATES }, { "hostname", NBD_URI_TLS_HOSTNAME },
+		{ "verify_peer", NBD_URI_TLS_VERIFY_PEER },   { "type", NBD_URI_TLS_TYPE },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(both); i++) {
+		const struct yaml_node *node = yaml_get(tls, both[i].name);
+
+		if (node && !yaml_is_null(node) && (uri->said & 1u << both[i].key))
+			config_errors_add(
+				e, node->pos, "tls: %s: the URI has it too, as %s%s: say it once",
+				both[i].name, nbd_uri_key_name(both[i].key),
+				both[i].key == NBD_URI_TLS_USERNAME ? " or before @" : "");
+	}
+}
+
+static void check_tls(const struct nbd_config *config, struct nbd_uri *uri,
+		      const struct yaml_node *map, struct config_pos pos, struct config_errors *e)
+{
+	const struct yaml_node *tls = yaml_get(map, "tls");
+	size_t before_nr = e->nr + e->dropped_nr;
+	const char *missing;
+
+	if (config->tls && !uri->tls) {
+		config_errors_add(e, tls ? tls->pos : pos, "tls: %s", NO_TLS);
+		return;
+	}
+	check_twice(uri, tls, e);
+	if (config->tls)
+		add_tls(uri, config->tls);
+	missing = nbd_credentials_missing(uri);
+	if (missing && e->nr + e->dropped_nr == before_nr)
+		config_errors_add(e, tls ? tls->pos : pos, "%s", missing);
+}
+
+void nbd_check(const void *config, const struct yaml_node *map, struct config_errors *e)
+{
+	const struct nbd_config *nbd = config;
+	const struct yaml_node *node = yaml_get(map, "uri");
+	struct config_pos pos = node ? node->pos : map ? map->pos : (struct config_pos){ 0 };
+	struct nbd_uri_error error;
+	struct nbd_uri *uri = malloc(sizeof(*uri));
+
+	if (!uri || !nbd->uri)
+		config_errors_add(e, pos, "uri: out of memory");
+	else if (nbd_uri_parse(nbd->uri, uri, &error) < 0)
+		config_errors_add(e, pos, "uri: at its character %zu: %s", error.column,
+				  error.text);
+	else
+		check_tls(nbd, uri, map, pos, e);
+	free(uri);
+}

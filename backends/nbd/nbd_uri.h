@@ -1,0 +1,74 @@
+/*
+ * NBD URIs, as doc/uri.md of the NBD project has them:
+ *
+ *	nbd://host[:port]/export		nbds://... with TLS
+ *	nbd+unix:///export?socket=/path		nbds+unix://...
+ *	nbd+vsock://cid[:port]/export		nbds+vsock://... (libnbd's; not in uri.md)
+ *
+ * Where the document leaves it to the client: no opportunistic TLS (nbd is clear text, nbds never
+ * falls back); a TCP URI without host and a unix URI with one are refused; a query key that is not
+ * known is refused, as is one given twice. From libnbd: tls-certificates, tls-psk-file,
+ * tls-username (the same as userinfo). Pure, any thread.
+ */
+#ifndef BACKENDS_NBD_NBD_URI_H
+#define BACKENDS_NBD_NBD_URI_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backends/nbd/nbd_proto.h"
+
+#define NBD_URI_BYTES_MAX 16384u
+
+enum nbd_transport { NBD_TCP, NBD_UNIX, NBD_VSOCK };
+
+enum nbd_tls_type { NBD_TLS_ANY, NBD_TLS_ANON, NBD_TLS_X509, NBD_TLS_PSK };
+
+/* Of the query. */
+enum nbd_uri_key {
+	NBD_URI_SOCKET,
+	NBD_URI_TLS_TYPE,
+	NBD_URI_TLS_HOSTNAME,
+	NBD_URI_TLS_VERIFY_PEER,
+	NBD_URI_TLS_CERTIFICATES,
+	NBD_URI_TLS_PSK_FILE,
+	NBD_URI_TLS_USERNAME,
+	NBD_URI_KEY_NR,
+};
+
+/* Texts are decoded, terminated and without NUL; "" where nothing was said. */
+struct nbd_uri {
+	enum nbd_transport transport;
+	bool tls;
+	char host[256];	     /* NBD_TCP: name, IPv4, or IPv6 without brackets */
+	uint32_t cid;	     /* NBD_VSOCK */
+	uint32_t port;	     /* NBD_TCP (16 bits), NBD_VSOCK */
+	char socket[108];    /* NBD_UNIX: as sun_path; begins with NUL: abstract */
+	size_t socket_bytes; /* without a NUL at the end */
+	char export_name[NBD_STRING_BYTES_MAX + 1];
+	char username[256]; /* for PSK */
+	enum nbd_tls_type tls_type;
+	bool tls_no_verify;		 /* tls-verify-peer=0 */
+	char tls_hostname[256];		 /* to compare the certificate with; "": host */
+	char tls_certificates[PATH_MAX]; /* a folder */
+	char tls_psk_file[PATH_MAX];
+	uint32_t said; /* bits of enum nbd_uri_key; a user before @ is said as tls-username */
+};
+
+struct nbd_uri_error {
+	size_t column; /* from 1: where in the text */
+	char text[200];
+};
+
+/* Returns 0, or -EINVAL with *e filled. *ret_uri is then undefined. */
+int nbd_uri_parse(const char *text, struct nbd_uri *ret_uri, struct nbd_uri_error *e);
+
+/* "tls-hostname". */
+const char *nbd_uri_key_name(enum nbd_uri_key key);
+
+/* "host:10809", "[::1]:10809", "unix:/run/x.sock", "vsock:2:10809", for people. Returns buf. */
+const char *nbd_uri_address(const struct nbd_uri *uri, char *buf, size_t buf_bytes);
+
+#endif

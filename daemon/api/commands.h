@@ -1,0 +1,31 @@
+/*
+ * The requests of the control socket: JSON in, JSON out, the fleet in between. ublkctl(1) describes
+ * them. Main thread.
+ *
+ *   {"command":"list"}                         {"ok":true,"data":...}
+ *   {"command":"del","name":"x","force":true}  {"ok":false,"error":"...","errors":[...]}
+ */
+#ifndef DAEMON_API_COMMANDS_H
+#define DAEMON_API_COMMANDS_H
+
+#include "daemon/devices/fleet.h"
+#include "daemon/runtime/reactors.h"
+#include "daemon/socket/socket.h"
+#include "daemon/handover/upgrade.h"
+#include "daemon/devices/watchdog.h"
+
+struct commands {
+	struct ev_loop *ev;
+	struct fleet *fleet;
+	struct reactors *reactors;
+	struct reactor *control;
+	struct upgrade *upgrade; /* NULL: there is none */
+	const struct watchdog *watchdog;
+	/* How long add and del are waited for; the device goes on afterwards. */
+	double answer_seconds;
+};
+
+/* Makes the server's requests go to c. */
+void commands_attach(struct commands *c, struct socket_server *server);
+
+#endif

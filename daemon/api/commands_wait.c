@@ -1,0 +1,239 @@
+/*
+ * add and del: requests that are answered when devices have come or gone. Main thread.
+ *
+ * Happy path: a wait is made with a watch per device; each watch counts down; the last one answers
+ * and frees the wait. Failure modes: a device fails, refuses or is late: that is its error in the
+ * answer; the deadline passes: the answer names what is not done yet; the client goes away: the
+ * wait is freed and the devices go on.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "daemon/api/commands_internal.h"
+
+struct wait;
+
+struct waited {
+	struct fleet_watch watch;
+	struct wait *wait;
+	char name[SETTINGS_NAME_MAX + 1];
+	bool done;
+};
+
+struct wait {
+	struct commands_pending pending;
+	struct commands *commands;
+	struct socket_client *client;
+	enum fleet_outcome wanted;
+	struct ev_timer deadline;
+	json_t *errors;
+	size_t nr, done_nr;
+	struct waited waited[];
+};
+
+static void free_wait(struct wait *w)
+{
+	ev_timer_stop(w->commands->ev, &w->deadline);
+	for (size_t i = 0; i < w->nr; i++)
+		if (!w->waited[i].done)
+			fleet_unwatch(&w->waited[i].watch);
+	json_decref(w->errors);
+	free(w);
+}
+
+static void add_error(struct wait *w, const char *name, const char *error)
+{
+	json_array_append_new(w->errors, json_sprintf("%s: %s", name, error));
+}
+
+/* The names that were waited for: what was asked is done. */
+static json_t *names(const struct wait *w)
+{
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < w->nr; i++)
+		json_array_append_new(all, json_string(w->waited[i].name));
+	return all;
+}
+
+static void finish(struct wait *w)
+{
+	struct socket_client *client = w->client;
+	size_t error_nr = json_array_size(w->errors);
+	char several[64];
+
+	if (error_nr == 0) {
+		socket_answer(client, json_pack("{s:o}", "devices", names(w)));
+	} else if (error_nr == 1) {
+		socket_refuse(client, json_string_value(json_array_get(w->errors, 0)),
+			      json_incref(w->errors));
+	} else {
+		snprintf(several, sizeof(several), "%zu of %zu devices failed", error_nr, w->nr);
+		socket_refuse(client, several, json_incref(w->errors));
+	}
+	free_wait(w);
+}
+
+static void on_outcome(struct fleet_watch *watch, enum fleet_outcome outcome, const char *error)
+{
+	struct waited *d = container_of(watch, struct waited, watch);
+	struct wait *w = d->wait;
+
+	d->done = true;
+	if (outcome != w->wanted)
+		add_error(w, d->name,
+			  error[0] != '\0'	  ? error
+			  : outcome == FLEET_GONE ? "was deleted meanwhile"
+			  : outcome == FLEET_LIVE ? "is live"
+						  : "failed");
+	if (++w->done_nr == w->nr)
+		finish(w);
+}
+
+static void on_deadline(struct ev_loop *ev, struct ev_timer *timer, int events)
+{
+	struct wait *w = container_of(timer, struct wait, deadline);
+
+	(void)ev, (void)events;
+	for (size_t i = 0; i < w->nr; i++)
+		if (!w->waited[i].done)
+			add_error(w, w->waited[i].name, "is not done yet; it goes on");
+	finish(w);
+}
+
+static void cancel_wait(struct commands_pending *pending)
+{
+	free_wait(container_of(pending, struct wait, pending));
+}
+
+/* NULL: out of memory. */
+static struct wait *new_wait(struct commands *c, struct socket_client *client, size_t max,
+			     enum fleet_outcome wanted)
+{
+	struct wait *w = calloc(1, sizeof(*w) + max * sizeof(w->waited[0]));
+
+	if (!w)
+		return NULL;
+	w->commands = c;
+	w->client = client;
+	w->wanted = wanted;
+	w->errors = json_array();
+	ev_timer_init(&w->deadline, on_deadline, c->answer_seconds, 0.);
+	ev_timer_start(c->ev, &w->deadline);
+	w->pending.cancel = cancel_wait;
+	client->request = &w->pending;
+	return w;
+}
+
+static void wait_for(struct wait *w, struct member *m)
+{
+	struct waited *d = &w->waited[w->nr++];
+
+	d->wait = w;
+	d->watch.fn = on_outcome;
+	snprintf(d->name, sizeof(d->name), "%s", m->settings->options.name);
+	fleet_watch(m, &d->watch);
+}
+
+void commands_cancel(struct socket_client *client)
+{
+	struct commands *c = client->server->arg;
+	struct commands_pending *pending = client->request;
+
+	if (c->upgrade)
+		upgrade_forget(c->upgrade, client);
+	if (pending)
+		pending->cancel(pending);
+	client->request = NULL;
+}
+
+/* ---- del ---- */
+
+void commands_del(struct commands *c, struct socket_client *client, const json_t *request)
+{
+	struct member *m = commands_named(c, client, request);
+	struct wait *w;
+
+	if (!m)
+		return;
+	w = new_wait(c, client, 1, FLEET_GONE);
+	if (!w) {
+		socket_refuse(client, "out of memory", NULL);
+		return;
+	}
+	fleet_del(c->fleet, m, json_is_true(json_object_get(request, "force")));
+	wait_for(w, m);
+}
+
+/* ---- add ---- */
+
+/* What the new devices would take from those there are. */
+static void check_against_fleet(const struct fleet *f, const struct settings *s,
+				struct config_errors *e)
+{
+	list_for_each (node, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		/* What did not exist when it was read may have been created since. */
+		if (settings_resource_read(m->settings) < 0)
+			continue;
+		for (size_t i = 0; i < s->device_nr; i++)
+			device_settings_conflict(s->devices[i], m->settings, member_state_name(m),
+						 e);
+	}
+	if (f->member_nr + s->device_nr > SETTINGS_DEVICES_MAX)
+		config_errors_add(e, (struct config_pos){ 0 }, "more than %d devices",
+				  SETTINGS_DEVICES_MAX);
+}
+
+static void add_all(struct commands *c, struct socket_client *client, struct settings *s)
+{
+	struct wait *w = new_wait(c, client, s->device_nr, FLEET_LIVE);
+	struct member *m;
+
+	if (!w) {
+		socket_refuse(client, "out of memory", NULL);
+		return;
+	}
+	for (size_t i = 0; i < s->device_nr; i++) {
+		m = fleet_add(c->fleet, settings_take(s, i), false);
+		if (m)
+			wait_for(w, m);
+		else
+			add_error(w, "a device", "out of memory");
+	}
+	if (w->nr == 0)
+		finish(w);
+}
+
+void commands_add(struct commands *c, struct socket_client *client, const json_t *request)
+{
+	const json_t *yaml = json_object_get(request, "yaml");
+	const char *file = json_string_value(json_object_get(request, "file"));
+	struct config_errors errors;
+	struct settings settings = { 0 };
+	int ret;
+
+	if (!yaml || c->fleet->closing) {
+		socket_refuse(client, yaml ? "the daemon is stopping" : "the key yaml is missing",
+			      NULL);
+		return;
+	}
+	config_errors_init(&errors, file ? file : "<control>");
+	ret = settings_parse_devices(&settings, json_string_value(yaml), json_string_length(yaml),
+				     &errors);
+	/* Also when there are errors: they are told all at once. */
+	if (ret != -ENOMEM)
+		check_against_fleet(c->fleet, &settings, &errors);
+	if (config_errors_any(&errors))
+		socket_refuse_errors(client, "the configuration has errors", &errors);
+	else if (ret < 0)
+		socket_refuse(client, "out of memory", NULL);
+	else
+		add_all(c, client, &settings);
+	settings_free(&settings);
+	config_errors_fini(&errors);
+}

@@ -1,0 +1,358 @@
+/*
+ * What the daemon knows of a device, as JSON. Main thread; reads live counters of the reactors.
+ * Failure mode: out of memory makes parts of the answer null; jansson takes NULL everywhere.
+ */
+#include "daemon/api/json_device.h"
+
+#include <string.h>
+
+#include "storage/backend.h"
+#include "filters/throttle/throttle.h"
+#include "base/errname.h"
+#include "base/histogram.h"
+#include "base/util.h"
+#include "daemon/devices/fleet_keep.h"
+#include "daemon/api/json_connection.h"
+#include "ublk/control.h"
+
+/* The driver answers most commands sooner: where they wait is not worth looking for. */
+#define COMMAND_LONG_NS NS_PER_SEC
+
+/* ---- what it is ---- */
+
+static struct backend_device *backend_of(const struct member *m)
+{
+	return m->device && !m->ended ? device_backend(m->device) : NULL;
+}
+
+/* Of the device's life; or why its backend fails all that comes, though it is live. */
+static const char *error_of(const struct member *m)
+{
+	const struct backend_device *backend = backend_of(m);
+	const char *error = m->device && !m->ended ? device_error(m->device) : m->error;
+	const char *failure = backend && error[0] == '\0' ? backend_failure(backend) : NULL;
+
+	return failure ? failure : error;
+}
+
+static json_t *path_of(const struct device_info *info)
+{
+	return info->id < 0 ? json_null() : json_sprintf("/dev/ublkb%lld", (long long)info->id);
+}
+
+static void get_info(const struct member *m, struct device_info *ret_info)
+{
+	const struct device_options *o = &m->settings->options;
+
+	*ret_info = (struct device_info){
+		.id = -1,
+		.queues = (uint32_t)o->queues,
+		.depth = (uint32_t)o->depth,
+		.logical_block_bytes = (uint32_t)o->block_bytes,
+		.max_io_bytes = (uint32_t)o->max_io_bytes,
+		.backend = m->settings->stack,
+	};
+	/* In the driver, even when nobody could adopt it yet: its users wait there. */
+	if (m->past)
+		ret_info->id = (int64_t)m->past->device.info.dev_id;
+	if (m->device && !m->ended)
+		device_info(m->device, ret_info);
+}
+
+json_t *json_device_line(const struct member *m)
+{
+	struct device_info info;
+
+	get_info(m, &info);
+	return json_pack("{s:s, s:s, s:I, s:o, s:s, s:I, s:i, s:i, s:i, s:s}", "name",
+			 m->settings->options.name, "state", member_state_name(m), "id",
+			 (json_int_t)info.id, "path", path_of(&info), "backend", info.backend,
+			 "size_bytes", (json_int_t)info.size_bytes, "queues", (int)info.queues,
+			 "depth", (int)info.depth, "block_bytes", (int)info.logical_block_bytes,
+			 "error", error_of(m));
+}
+
+/* Bits of caps by name. */
+static json_t *caps(uint32_t bits)
+{
+	static const struct {
+		uint32_t bit;
+		const char *name;
+	} cap[] = {
+		{ BACKEND_CAP_FLUSH, "flush" },
+		{ BACKEND_CAP_FUA, "fua" },
+		{ BACKEND_CAP_DISCARD, "discard" },
+		{ BACKEND_CAP_WRITE_ZEROES, "write_zeroes" },
+		{ BACKEND_CAP_READ_ONLY, "read_only" },
+		{ BACKEND_CAP_ROTATIONAL, "rotational" },
+	};
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < ARRAY_SIZE(cap); i++)
+		if (bits & cap[i].bit)
+			json_array_append_new(all, json_string(cap[i].name));
+	return all;
+}
+
+static json_t *flags(uint64_t bits)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < 64; i++)
+		if (bits >> i & 1)
+			json_array_append_new(all, ctl_feature_name(i)
+							   ? json_string(ctl_feature_name(i))
+							   : json_sprintf("bit %u", i));
+	return all;
+}
+
+static json_t *reactors_of(const struct device_info *info)
+{
+	unsigned nr = MIN(info->queue_reactor_nr, (unsigned)sizeof(info->queue_reactor));
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < nr; i++)
+		json_array_append_new(all, json_integer(info->queue_reactor[i]));
+	return all;
+}
+
+static json_t *option_names(const struct option *o, uint64_t set)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; o->values[i]; i++)
+		if (set >> i & 1)
+			json_array_append_new(all, json_string(o->values[i]));
+	return all;
+}
+
+static json_t *options_of(const struct option *table, const void *config);
+
+/* One value of a backend's options. A map has a table of its own, and so on. */
+static json_t *option_value(const struct option *o, const void *config)
+{
+	const void *field = (const char *)config + o->offset;
+
+	switch (o->type) {
+	case OPTION_STRING:
+		return *(char *const *)field ? json_string(*(char *const *)field) : json_null();
+	case OPTION_BOOL:
+		return json_boolean(*(const bool *)field);
+	case OPTION_UINT:
+	case OPTION_SIZE:
+	case OPTION_DURATION:
+		return json_integer((json_int_t) * (const uint64_t *)field);
+	case OPTION_PATIENCE:
+		if (*(const uint64_t *)field == OPTION_FOREVER)
+			return json_string("forever");
+		return json_integer((json_int_t) * (const uint64_t *)field);
+	case OPTION_ENUM:
+		return json_string(o->values[*(const int *)field]);
+	case OPTION_SET:
+		return option_names(o, *(const uint64_t *)field);
+	case OPTION_RATIO:
+		return json_real(*(const double *)field);
+	case OPTION_MAP:
+		return *(void *const *)field ? options_of(o->table, *(void *const *)field)
+					     : json_null();
+	default:
+		return json_null();
+	}
+}
+
+static void add_options(json_t *all, const struct option *table, const void *config)
+{
+	for (const struct option *o = table; o->name; o++)
+		json_object_set_new(all, o->name, option_value(o, config));
+}
+
+static json_t *options_of(const struct option *table, const void *config)
+{
+	json_t *all = json_object();
+
+	add_options(all, table, config);
+	return all;
+}
+
+json_t *json_throttle(struct backend_device *throttle)
+{
+	struct throttle_config config = *(const struct throttle_config *)throttle->config;
+	json_t *all = json_object();
+
+	throttle_get(throttle, &config.limits);
+	add_options(all, throttle_options, &config);
+	return all;
+}
+
+/*
+ * As in the configuration: what is below a filter is its key "backend". device is NULL, or the one
+ * that was opened by spec: then the limits of a throttle are those in force.
+ */
+static json_t *backend_options(const struct backend_spec *spec, struct backend_device *device)
+{
+	json_t *all = json_pack("{s:s}", "type", spec->ops->name), *live = NULL;
+
+	add_options(all, spec->ops->options, spec->config);
+	if (device && throttle_find(device) == device)
+		live = json_throttle(device);
+	json_object_update(all, live);
+	json_decref(live);
+	if (spec->child)
+		json_object_set_new(all, "backend",
+				    backend_options(spec->child, device ? device->child : NULL));
+	return all;
+}
+
+/* Opening or closing its backend is told as a command to the driver is. */
+static void get_backend_work(const struct member *m, struct device_command *ret_command)
+{
+	uint64_t since_ns, now_ns = ring_clock_ns();
+
+	ret_command->name = backend_work_doing(m->work, &since_ns, ret_command->where);
+	ret_command->waited_ns = now_ns - MIN(since_ns, now_ns);
+}
+
+void json_set_command(json_t *object, const struct member *m)
+{
+	struct device_command c = { 0 };
+
+	if (m->device && !m->ended)
+		device_command(m->device, COMMAND_LONG_NS, &c);
+	else if (m->work)
+		get_backend_work(m, &c);
+	if (!c.name)
+		return;
+	json_object_set_new(object, "command", json_string(c.name));
+	json_object_set_new(object, "command_waited_ns", json_integer((json_int_t)c.waited_ns));
+	json_object_set_new(object, "command_waits_in", json_string(c.where));
+}
+
+json_t *json_device_full(const struct member *m)
+{
+	const char *step = m->device && !m->ended ? device_state_name(device_state(m->device))
+						  : member_state_name(m);
+	json_t *all = json_device_line(m), *more, *connections = NULL;
+	struct device_info info;
+
+	get_info(m, &info);
+	more = json_pack("{s:s, s:b, s:b, s:i, s:I, s:o, s:o, s:o, s:s, s:b, s:I, s:o}", "step",
+			 step, "from_file", m->from_file, "read_only",
+			 m->settings->options.read_only, "physical_block_bytes",
+			 (int)info.physical_block_bytes, "max_io_bytes",
+			 (json_int_t)info.max_io_bytes, "caps", caps(info.caps), "ublk_flags",
+			 flags(info.flags), "queue_reactors", reactors_of(&info), "data_path",
+			 info.data_path ? info.data_path : "", "batch", info.batch,
+			 "buffer_bytes_max", (json_int_t)info.buffer_bytes_max, "options",
+			 backend_options(m->settings->backend, backend_of(m)));
+	json_object_update(all, more);
+	json_decref(more);
+	if (m->device && !m->ended)
+		connections = json_connections(m->device, ring_clock_ns());
+	if (connections)
+		json_object_set_new(all, "connections", connections);
+	json_set_command(all, m);
+	return all;
+}
+
+/* ---- what it did ---- */
+
+json_t *json_buckets(const struct histogram *h)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < HISTOGRAM_BUCKET_NR; i++)
+		if (h->bucket[i])
+			json_array_append_new(
+				all, json_pack("[I, I]", (json_int_t)histogram_bucket_start_ns(i),
+					       (json_int_t)h->bucket[i]));
+	return all;
+}
+
+void json_set_summary(json_t *object, const struct histogram *h)
+{
+	const struct {
+		const char *key;
+		uint64_t value;
+	} field[] = {
+		{ "count", histogram_count(h) },
+		{ "mean_ns", histogram_mean_ns(h) },
+		{ "p50_ns", histogram_quantile_ns(h, 0.5) },
+		{ "p99_ns", histogram_quantile_ns(h, 0.99) },
+		{ "p999_ns", histogram_quantile_ns(h, 0.999) },
+		{ "max_ns", histogram_max_ns(h) },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(field); i++)
+		json_object_set_new(object, field[i].key, json_integer((json_int_t)field[i].value));
+}
+
+static void set_buckets(json_t *object, const struct histogram *h)
+{
+	json_object_set_new(object, "sum_ns", json_integer((json_int_t)h->sum_ns));
+	json_object_set_new(object, "buckets", json_buckets(h));
+}
+
+static json_t *layers_of(const struct device_op_stats *op, bool buckets)
+{
+	json_t *all = json_object();
+
+	for (unsigned layer = 0; layer < QUEUE_LAYER_NR; layer++) {
+		json_t *one = json_object();
+
+		json_set_summary(one, &op->layer[layer]);
+		if (buckets)
+			set_buckets(one, &op->layer[layer]);
+		json_object_set_new(all, queue_layer_name(layer), one);
+	}
+	return all;
+}
+
+static json_t *op_stats(const struct device_op_stats *op, bool buckets, bool layer_buckets)
+{
+	const struct histogram *h = &op->layer[QUEUE_LAYER_TOTAL];
+	json_t *all = json_pack("{s:I, s:I, s:I, s:I}", "done", (json_int_t)op->done, "failed",
+				(json_int_t)op->failed, "bytes", (json_int_t)op->bytes, "sum_ns",
+				(json_int_t)h->sum_ns);
+
+	json_set_summary(all, h);
+	json_object_set_new(all, "layers", layers_of(op, layer_buckets));
+	if (buckets)
+		json_object_set_new(all, "buckets", json_buckets(h));
+	return all;
+}
+
+static json_t *errors_of(const struct device_stats *stats)
+{
+	json_t *all = json_object();
+
+	for (int err = 1; err < QUEUE_ERRNO_NR; err++)
+		if (stats->errors[err])
+			json_object_set_new(all, errname(err),
+					    json_integer((json_int_t)stats->errors[err]));
+	return all;
+}
+
+void json_read_stats(const struct member *m, struct device_stats *ret_stats)
+{
+	memset(ret_stats, 0, sizeof(*ret_stats));
+	if (m->device && !m->ended)
+		device_stats(m->device, ret_stats);
+}
+
+json_t *json_device_stats(const struct member *m, bool buckets, bool layer_buckets)
+{
+	/* Too large for the stack to like; one main thread. */
+	static struct device_stats stats;
+	json_t *ops = json_object();
+
+	json_read_stats(m, &stats);
+	for (unsigned op = 0; op < BACKEND_OP_NR; op++)
+		json_object_set_new(ops, backend_op_name(op),
+				    op_stats(&stats.op[op], buckets, layer_buckets));
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "name",
+			 m->settings->options.name, "state", member_state_name(m), "inflight",
+			 (json_int_t)stats.inflight, "inflight_max", (json_int_t)stats.inflight_max,
+			 "busy_retries", (json_int_t)stats.busy_retries, "fallbacks",
+			 (json_int_t)stats.fallbacks, "lost_tags", (json_int_t)stats.lost_tags,
+			 "errors", errors_of(&stats), "ops", ops);
+}

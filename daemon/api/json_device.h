@@ -1,0 +1,37 @@
+/* Devices as JSON, for the control socket. Each returns a new reference, or NULL. Main thread. */
+#ifndef DAEMON_API_JSON_DEVICE_H
+#define DAEMON_API_JSON_DEVICE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "daemon/devices/fleet.h"
+
+/* What `list` says of each. */
+json_t *json_device_line(const struct member *m);
+
+/* What `show` says: all of it. */
+json_t *json_device_full(const struct member *m);
+
+/* The limits in force of a throttle (throttle_find), by the names of its options. */
+json_t *json_throttle(struct backend_device *throttle);
+
+/*
+ * Counters since the device's start. buckets: with each histogram as [[start_ns, count], ...], for
+ * who wants to take differences. layer_buckets: those of each layer.
+ */
+json_t *json_device_stats(const struct member *m, bool buckets, bool layer_buckets);
+
+/* [[start_ns, count], ...] of the buckets in use. */
+json_t *json_buckets(const struct histogram *h);
+
+/* count, mean, quantiles and maximum, in ns, into an object. */
+void json_set_summary(json_t *object, const struct histogram *h);
+
+/* The counters of a member's device; zeroes when it has none that runs. */
+void json_read_stats(const struct member *m, struct device_stats *ret_stats);
+
+/* Adds the command that the driver has not answered, how long, and where it waits; or nothing. */
+void json_set_command(json_t *object, const struct member *m);
+
+#endif

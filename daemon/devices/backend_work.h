@@ -1,0 +1,68 @@
+/*
+ * Opens and closes the backends of devices on threads of their own, since a backend may wait for
+ * another machine, or for a file system that does not answer, as long as it likes. Main thread. It
+ * never waits for such a thread: a backend that nobody wants any more is closed when it is open.
+ */
+#ifndef DAEMON_DEVICES_BACKEND_WORK_H
+#define DAEMON_DEVICES_BACKEND_WORK_H
+
+#include <stdbool.h>
+
+#include "daemon/settings/settings.h"
+#include "reactor/helper.h"
+#include "ublk/worker.h"
+
+/* Backends that are being opened at a time. */
+#define BACKEND_WORK_OPENS_MAX 64u
+
+struct backend_work; /* one backend that is being opened or closed */
+
+/* Outlives its works, unless the helpers are closed before. */
+struct backend_work_host {
+	struct helpers *helpers;  /* NULL: the work is done inside of the call (tests) */
+	void (*ended)(void *arg); /* from a turn of the control reactor: look at your works */
+	void *arg;
+	unsigned opens;	      /* under way, also those that nobody wants any more */
+	unsigned unwanted_nr; /* of them, those */
+	uint64_t unwanted_ns; /* when the last of those has ended; 0: none has */
+};
+
+/*
+ * Begins to open the backend of a device: asks its probe first, where it has one. settings are kept
+ * until the work is freed, and while the backend is open they must be: they are what it reads.
+ * wishes.parked_fd is duplicated. Returns 0; -EAGAIN: too many are under way, try later; or
+ * -ENOMEM.
+ */
+int backend_work_open(struct backend_work **ret_work, struct backend_work_host *host,
+		      struct device_settings *settings, const struct backend_wishes *wishes);
+
+/*
+ * Begins to close a backend that was opened with these settings; no queue of it is open. Returns 0,
+ * or -ENOMEM: then it has been closed by this call.
+ */
+int backend_work_close(struct backend_work **ret_work, struct backend_work_host *host,
+		       struct device_settings *settings, struct backend_device *backend);
+
+bool backend_work_ended(const struct backend_work *work);
+bool backend_work_closes(const struct backend_work *work);
+
+enum backend_work_step { BACKEND_WORK_PROBE, BACKEND_WORK_OPEN, BACKEND_WORK_CLOSE };
+
+/*
+ * Of an open that has ended: 0 and the backend, the caller's from now on; or -errno, with words for
+ * the user in *ret_words, and where it failed: PROBE is a peer that did not answer as it should.
+ */
+int backend_work_result(struct backend_work *work, struct backend_device **ret_backend,
+			const char **ret_words, enum backend_work_step *ret_step);
+
+/*
+ * What it does now, in words ("opening its backend"), since when (ring_clock_ns), and where in the
+ * kernel its thread waits (worker_thread_where; "" when that cannot be told).
+ */
+const char *backend_work_doing(const struct backend_work *work, uint64_t *ret_since_ns,
+			       char where[static WORKER_TEXT_BYTES]);
+
+/* At any time. A backend that it has opened, or will, is closed. Accepts NULL. */
+void backend_work_free(struct backend_work *work);
+
+#endif

@@ -1,0 +1,174 @@
+/*
+ * The set of devices of this daemon: adds, removes, reloads and stops them, each in its own failure
+ * domain. Owns the members, their settings and their devices. Main thread.
+ */
+#ifndef DAEMON_DEVICES_FLEET_H
+#define DAEMON_DEVICES_FLEET_H
+
+#include <ev.h>
+#include <stdbool.h>
+
+#include "base/list.h"
+#include "daemon/devices/backend_work.h"
+#include "daemon/devices/latency.h"
+#include "daemon/settings/settings.h"
+#include "daemon/devices/state.h"
+#include "ublk/device/device.h"
+
+enum member_state {
+	MEMBER_WAITING, /* for other members to stop, to be started then */
+	MEMBER_STARTING,
+	MEMBER_LIVE,
+	MEMBER_STOPPING,
+	MEMBER_FAILED, /* did not start; a reload tries again */
+};
+
+struct member {
+	struct list_node node;
+	struct device_settings *settings;
+	struct device_settings *next; /* what to stop for and start as afterwards, or NULL */
+	struct device *device; /* NULL when WAITING or FAILED, or STARTING and not open yet */
+	/* STARTING: its backend is being opened; ended: it is being closed; or NULL */
+	struct backend_work *work;
+	uint64_t work_after_ns;	  /* STARTING, without a device or a work: when to open */
+	struct ev_timer patience; /* runs while its backend is being opened or closed */
+	struct fleet *fleet;
+	enum member_state state;
+	struct member_past *past; /* the driver has it since a crash and it is not LIVE again */
+	bool stop_when_live;	  /* a polite removal, or `next`, waits until it is adopted */
+	bool given_up, given_up_by_force; /* to be discarded by the sweep, when it has ended */
+	bool from_file;			  /* a reload removes it when the file has it no more */
+	bool ended;			  /* the device is GONE or FAILED and waits for the sweep */
+	bool late;			  /* over its deadline: nobody waits for it any more */
+	bool absent;			  /* STARTING: its file is not there, yet perhaps */
+	uint64_t absent_until_ns;	  /* how long to look for it */
+	bool note_owed;			  /* fleet_keep.c: its note could not be written */
+	bool gated, settled;		  /* upgrade.c: while devices come to rest */
+	char error[DEVICE_ERROR_BYTES];
+	struct list_node watches;
+	struct list_node resizes;    /* fleet_resize.c: who waits for the end of one */
+	uint64_t reload_size_bytes;  /* a reload's, to be noted in settings; 0: none */
+	struct latency_view latency; /* of the device as it is now: a restart forgets it */
+};
+
+/* How starting or stopping a member ended. */
+enum fleet_outcome {
+	FLEET_LIVE,
+	FLEET_FAILED,
+	FLEET_REFUSED,
+	FLEET_GONE,
+	FLEET_LATE,
+	FLEET_RESIZED, /* of fleet_watch_resize alone; REFUSED: it has the size it had */
+};
+
+/*
+ * Told once how what is under way with a member ended, and taken off its list before. error: words,
+ * or "". Embedded in whoever waits.
+ */
+struct fleet_watch {
+	struct list_node node;
+	void (*fn)(struct fleet_watch *watch, enum fleet_outcome outcome, const char *error);
+};
+
+struct state;
+struct park;
+
+#define FLEET_PATIENCE_SECONDS 10.
+
+struct fleet {
+	struct ev_loop *ev;
+	struct device_host *host;
+	const char *control; /* path of the control socket: whose the devices are */
+	struct state *state; /* notes of the devices; NULL: none are made, none adopted */
+	struct park *park;   /* memory that outlives us; NULL: none does */
+	uint64_t stop_timeout_ns;
+	/* How long a backend may take to open or close before nobody waits for it any more. */
+	double patience_seconds;
+	struct list_node members; /* in the order of adding */
+	unsigned member_nr;
+	bool closing;
+	struct backend_work_host work; /* takes the helpers of host */
+	struct ev_timer sweep;
+	struct ev_timer retry;		      /* looks again at members that cannot go on yet */
+	struct ev_timer owed;		      /* fleet_keep.c: writes notes that could not be */
+	void (*changed)(struct fleet *fleet); /* after each sweep: ask settled or empty; or NULL */
+	void *arg;			      /* the owner's */
+};
+
+/* Takes host->event. */
+void fleet_init(struct fleet *f, struct ev_loop *ev, struct device_host *host,
+		uint64_t stop_timeout_ns);
+
+/* Forgets all members; their devices must be gone, or the process about to exit. */
+void fleet_fini(struct fleet *f);
+
+/* NULL when there is none. */
+struct member *fleet_find(const struct fleet *f, const char *name);
+
+/*
+ * Begins to start a device; settings becomes the fleet's. A member made from the file stays when it
+ * fails; any other is gone then, once its watches were told. Never NULL but for -ENOMEM.
+ */
+struct member *fleet_add(struct fleet *f, struct device_settings *settings, bool from_file);
+
+/*
+ * Begins to adopt a device that the driver has kept since its daemon died; takes the settings of
+ * the record. Never NULL but for -ENOMEM. A member that cannot be adopted stays, FAILED; a reload
+ * tries again, fleet_del gives the device up.
+ */
+struct member *fleet_adopt(struct fleet *f, struct state_record *record,
+			   const struct ublksrv_ctrl_dev_info *info);
+
+/*
+ * Begins to remove a member; watch it to hear how that ends. Without force a device that somebody
+ * has open stays.
+ */
+void fleet_del(struct fleet *f, struct member *m, bool force);
+
+/* The member must have something under way, or nothing would be told. */
+void fleet_watch(struct member *m, struct fleet_watch *watch);
+static inline void fleet_unwatch(struct fleet_watch *watch)
+{
+	list_remove(&watch->node);
+}
+static inline bool fleet_busy(const struct member *m)
+{
+	return m->state != MEMBER_LIVE && (m->state != MEMBER_FAILED || m->ended);
+}
+
+/*
+ * fleet_resize.c: changes the size of a live member, as device_resize; settings stay as configured,
+ * so that a reload of the same file changes nothing. Watch it to hear how that ends.
+ */
+int fleet_resize(struct member *m, uint64_t size_bytes, bool force, char *error,
+		 size_t error_bytes);
+void fleet_watch_resize(struct member *m, struct fleet_watch *watch);
+
+/* The device tells that a resize has ended. */
+void fleet_resized(struct member *m);
+
+/*
+ * A reload wants a member that differs in its size alone. True when that is settled without a
+ * restart: it grows, is so large already, or the file is refused since it would shrink.
+ */
+bool fleet_reload_size(struct member *m, const struct device_settings *wanted);
+
+/* It is live: what a reload wanted while it was being adopted. */
+void fleet_size_when_live(struct member *m);
+
+/* Makes the fleet what settings says; takes the devices it needs from it. */
+void fleet_reload(struct fleet *f, struct settings *settings);
+
+/* Stops everything by force and takes in nothing new. */
+void fleet_stop_all(struct fleet *f);
+
+/* Plans a call of `changed`. */
+void fleet_check(struct fleet *f);
+
+/* Nothing is under way, but for members that are late. */
+bool fleet_settled(const struct fleet *f);
+
+/* "live", "failed", "waiting", or the device's own state. */
+const char *member_state_name(const struct member *m);
+
+#endif

@@ -1,0 +1,306 @@
+/*
+ * ublkd-keeper: holds the memory of mem devices while no ublkd lives, and does nothing else. Owns
+ * the descriptors that were put, and its sockets; no other file, so that it keeps no file system
+ * busy: its mount namespace is empty but for the root. One thread, no allocation once it serves.
+ *
+ * Happy path: ublkd starts it with the listening socket and a first connection -> it leaves its
+ * parent -> answers requests until it holds nothing and nobody is connected.
+ * Failure modes: what is no request of ours is answered with an error; who does not take the answer
+ * is disconnected; with too many clients the oldest goes, so that none can lock the next daemon
+ * out. Only processes of its own user are heard. The socket's file is ublkd's to remove: a keeper
+ * that did it could remove that of its successor.
+ */
+#include "daemon/fdstore/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/runtime/exit_code.h"
+#include "daemon/runtime/fd_message.h"
+#include "host/mounts.h"
+
+struct held {
+	int fd;
+	char name[KEEPER_NAME_BYTES];
+};
+
+static struct held held[KEEPER_HELD_MAX];
+static unsigned held_nr, held_max;
+/* The listening socket, then the clients: the oldest first. */
+static struct pollfd polled[1 + KEEPER_CLIENTS_MAX];
+static unsigned polled_nr;
+
+static struct held *find(const char *name)
+{
+	for (unsigned i = 0; i < held_nr; i++)
+		if (strcmp(held[i].name, name) == 0)
+			return &held[i];
+	return NULL;
+}
+
+/* Memory only: any other file could keep a mount busy, or be a connection to ourselves. */
+static int put(const char *name, int fd)
+{
+	struct held *h = find(name);
+
+	if (fd < 0)
+		return -EBADF;
+	if (fcntl(fd, F_GET_SEALS) < 0)
+		return -EINVAL;
+	if (!h && held_nr >= held_max)
+		return -ENOSPC;
+	if (h) {
+		close(h->fd);
+	} else {
+		h = &held[held_nr++];
+		strcpy(h->name, name);
+	}
+	h->fd = fd;
+	return 0;
+}
+
+static int drop(const char *name)
+{
+	struct held *h = find(name);
+
+	if (!h)
+		return -ENOENT;
+	close(h->fd);
+	*h = held[--held_nr];
+	return 0;
+}
+
+static bool is_name(const char name[KEEPER_NAME_BYTES])
+{
+	size_t len = strnlen(name, KEEPER_NAME_BYTES);
+
+	for (size_t i = 0; i < len; i++)
+		if (name[i] < ' ' || name[i] > '~' || name[i] == ':')
+			return false;
+	return len > 0 && len < KEEPER_NAME_BYTES;
+}
+
+/* Takes fd (-1: none came along); what it does not keep it closes. ret_fd stays ours. */
+static int answer(const struct keeper_request *req, int fd, struct keeper_reply *reply, int *ret_fd)
+{
+	int ret = -EINVAL;
+
+	if (req->op == KEEPER_PUT && is_name(req->name)) {
+		ret = put(req->name, fd);
+		fd = ret == 0 ? -1 : fd;
+	} else if (req->op == KEEPER_DROP && is_name(req->name)) {
+		ret = drop(req->name);
+	} else if (req->op == KEEPER_AT) {
+		ret = req->idx < held_nr ? 0 : -ENOENT;
+		if (ret == 0) {
+			strcpy(reply->name, held[req->idx].name);
+			*ret_fd = held[req->idx].fd;
+		}
+	}
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+/* Returns false when the client is to be disconnected. */
+static bool send_reply(int client, struct keeper_reply *reply, int fd)
+{
+	struct iovec iov = { .iov_base = reply, .iov_len = sizeof(*reply) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	union fd_message room = { 0 };
+
+	if (fd >= 0)
+		fd_message_put(&msg, &room, fd);
+	return sendmsg(client, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(*reply);
+}
+
+static ssize_t receive(int client, struct msghdr *msg, int *ret_fd)
+{
+	ssize_t bytes = recvmsg(client, msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (bytes >= 0)
+		*ret_fd = fd_message_get(msg);
+	return bytes;
+}
+
+/*
+ * Whoever speaks another protocol is told so: were he just disconnected, he would take us for dead
+ * and start another keeper in our place.
+ */
+static int check(const struct keeper_request *req, ssize_t bytes, int msg_flags)
+{
+	if (bytes != (ssize_t)sizeof(*req) || (msg_flags & MSG_TRUNC) || req->magic != KEEPER_MAGIC)
+		return -EPROTO;
+	/* More came along than one, or our table of files is full. */
+	return msg_flags & MSG_CTRUNC ? -EMFILE : 0;
+}
+
+/* Returns false when the client is to be disconnected. */
+static bool serve_client(int client)
+{
+	struct keeper_reply reply = { .magic = KEEPER_MAGIC };
+	struct keeper_request req;
+	struct iovec iov = { .iov_base = &req, .iov_len = sizeof(req) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	union fd_message room = { 0 };
+	int fd = -1, reply_fd = -1;
+	ssize_t bytes;
+
+	fd_message_expect(&msg, &room);
+	bytes = receive(client, &msg, &fd);
+	if (bytes < 0)
+		return errno == EAGAIN || errno == EINTR;
+	reply.result = check(&req, bytes, msg.msg_flags);
+	if (reply.result == 0)
+		reply.result = answer(&req, fd, &reply, &reply_fd);
+	else if (fd >= 0)
+		close(fd);
+	if (bytes == 0)
+		return false;
+	reply.held_nr = held_nr;
+	return send_reply(client, &reply, reply_fd);
+}
+
+static void remove_client(unsigned i)
+{
+	close(polled[i].fd);
+	polled_nr--;
+	memmove(&polled[i], &polled[i + 1], (polled_nr - i) * sizeof(polled[0]));
+}
+
+static void add_client(int fd)
+{
+	if (polled_nr == 1 + KEEPER_CLIENTS_MAX)
+		remove_client(1);
+	polled[polled_nr++] = (struct pollfd){ .fd = fd, .events = POLLIN };
+}
+
+static void accept_client(void)
+{
+	static const struct timespec pause = { .tv_nsec = 100000000 };
+	int fd = accept4(KEEPER_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
+
+	if (fd >= 0 && fd_message_peer_is_us(fd))
+		add_client(fd);
+	else if (fd >= 0)
+		close(fd);
+	else if (errno == ENFILE || errno == EMFILE || errno == ENOMEM || errno == ENOBUFS)
+		nanosleep(&pause, NULL); /* it stays acceptable: do not spin */
+}
+
+static void serve(void)
+{
+	while (held_nr > 0 || polled_nr > 1) {
+		if (poll(polled, polled_nr, -1) < 0)
+			continue;
+		for (unsigned i = polled_nr - 1; i > 0; i--)
+			if (polled[i].revents && !serve_client(polled[i].fd))
+				remove_client(i);
+		if (polled[0].revents)
+			accept_client();
+	}
+}
+
+/* What is held must leave room for clients, and for a descriptor on its way in. */
+static void limit_files(void)
+{
+	struct rlimit limit = { .rlim_cur = 256 };
+	unsigned spare = 2 * KEEPER_CLIENTS_MAX + 4;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+		getrlimit(RLIMIT_NOFILE, &limit);
+	}
+	held_max = KEEPER_HELD_MAX;
+	if (limit.rlim_cur < held_max + spare)
+		held_max = limit.rlim_cur > spare ? (unsigned)limit.rlim_cur - spare : 0;
+}
+
+struct next_mount {
+	unsigned skip; /* these stay, whatever is tried */
+	char point[PATH_MAX];
+};
+
+static bool choose_mount(const struct mount_info *m, void *arg)
+{
+	struct next_mount *next = arg;
+
+	if (strcmp(m->point, "/") == 0 || strcmp(m->point, "/proc") == 0 || next->skip-- > 0)
+		return true;
+	snprintf(next->point, sizeof(next->point), "%s", m->point);
+	return false;
+}
+
+/*
+ * The daemon's namespace is its own, and would live on with us: what was mounted when it started,
+ * also on devices that it serves, would stay busy. Each mount goes with what is mounted in it.
+ */
+static void leave_mounts(void)
+{
+	static struct next_mount next;
+	unsigned failed_nr = 0;
+
+	if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_PRIVATE | MS_REC, NULL) < 0)
+		return; /* without privileges: nothing that it could hold is ours either */
+	do {
+		next.skip = failed_nr;
+		next.point[0] = '\0';
+		mounts_read("/proc/self/mountinfo", choose_mount, &next);
+		if (next.point[0] && umount2(next.point, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+			failed_nr++;
+	} while (next.point[0]);
+	umount2("/proc", MNT_DETACH);
+}
+
+#ifdef __SANITIZE_ADDRESS__
+/* It looks into /proc, which is gone; nothing is allocated here. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+#endif
+
+static bool is_listening(int fd)
+{
+	int yes = 0;
+	socklen_t bytes = sizeof(yes);
+
+	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &yes, &bytes) == 0 && yes;
+}
+
+int main(void)
+{
+	pid_t child;
+
+	if (!is_listening(KEEPER_FD_LISTEN)) {
+		fputs("ublkd-keeper: is started by ublkd, to hold the memory of its mem devices\n",
+		      stderr);
+		return EXIT_USAGE;
+	}
+	/* Stderr as well, and as a socket, lest another descriptor takes its number. */
+	if (dup2(KEEPER_FD_LISTEN, 2) < 0 || close_range(3, ~0u, 0) < 0 || chdir("/") < 0)
+		return EXIT_REFUSED;
+	child = fork();
+	if (child != 0)
+		_exit(child < 0 ? EXIT_REFUSED : EXIT_DONE);
+	leave_mounts();
+	limit_files();
+	fcntl(KEEPER_FD_LISTEN, F_SETFL, O_NONBLOCK);
+	polled[polled_nr++] = (struct pollfd){ .fd = KEEPER_FD_LISTEN, .events = POLLIN };
+	add_client(KEEPER_FD_FIRST);
+	serve();
+	return EXIT_DONE;
+}

@@ -1,0 +1,43 @@
+/*
+ * What ublkd and ublkd-keeper say to each other: a request, a reply, on a SOCK_SEQPACKET socket in
+ * the state directory. A keeper outlives the program that started it: a change of these structures
+ * needs another KEEPER_MAGIC.
+ */
+#ifndef DAEMON_FDSTORE_KEEPER_H
+#define DAEMON_FDSTORE_KEEPER_H
+
+#include <stdint.h>
+
+#define KEEPER_SOCKET "keeper.sock"
+#define KEEPER_MAGIC 0x31504b55u /* "UKP1" */
+#define KEEPER_NAME_BYTES 256	 /* the 0 at its end counted */
+#define KEEPER_HELD_MAX 1024
+#define KEEPER_CLIENTS_MAX 8
+
+/* The keeper is started with two sockets in these places. */
+#define KEEPER_FD_LISTEN 0 /* bound and listening */
+#define KEEPER_FD_FIRST                                                                            \
+	1 /* the first client: with it, it is never without anybody from the start */
+
+enum keeper_op {
+	KEEPER_PUT =
+		1,   /* hold the descriptor that comes along, in the place of what had the name */
+	KEEPER_DROP, /* -ENOENT: there was none */
+	KEEPER_AT,   /* name and descriptor of the entry idx, from 0 on; -ENOENT: no more */
+};
+
+struct keeper_request {
+	uint32_t magic;
+	uint32_t op;  /* enum keeper_op */
+	uint32_t idx; /* KEEPER_AT */
+	char name[KEEPER_NAME_BYTES];
+};
+
+struct keeper_reply {
+	uint32_t magic;
+	int32_t result;	  /* 0 or -errno */
+	uint32_t held_nr; /* now; at 0 the keeper ends once nobody is connected */
+	char name[KEEPER_NAME_BYTES];
+};
+
+#endif

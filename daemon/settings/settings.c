@@ -1,0 +1,591 @@
+/*
+ * From the YAML tree to settings: the option tables of the daemon and of a device, and the checks
+ * that need more than one value. The backend's own options are parsed by the table it declares.
+ *
+ * Happy path: settings_load reads the file, parses `daemon:` and each of `devices:`, compares all
+ * devices with each other. Failure modes: every error found is added with its position, and the
+ * rest is still looked at, so that the user sees all of them at once. Main thread.
+ */
+#include "daemon/settings/settings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "config/yaml.h"
+#include "daemon/settings/listen_address.h"
+#include "daemon/settings/cpu_list.h"
+#include "ublk/data_path.h"
+#include "ublk/recovery.h"
+
+struct document {
+	struct yaml_doc yaml;
+	unsigned refs;
+};
+
+struct top_options {
+	struct yaml_node *daemon, *devices;
+};
+
+static const char *const log_level_names[] = { "error", "warn", "info", "debug", NULL };
+
+static const struct option top_options[] = { { .name = "daemon",
+					       .type = OPTION_NODE,
+					       .offset = offsetof(struct top_options, daemon),
+					       .help = "The daemon itself." },
+					     { .name = "devices",
+					       .type = OPTION_NODE,
+					       .offset = offsetof(struct top_options, devices),
+					       .help = "The list of devices." },
+					     OPTION_END };
+
+const struct option settings_daemon_options[] = {
+	{ .name = "reactors",
+	  .type = OPTION_CPUS,
+	  .offset = offsetof(struct daemon_settings, reactors),
+	  .def = "auto",
+	  .help = "The CPUs that serve devices, one thread pinned to each. "
+		  "auto: every CPU the daemon may run on when it starts. The thread of a CPU that "
+		  "is "
+		  "offline, or not in the daemon's control group, runs on others until it can go "
+		  "there." },
+	{ .name = "busy_poll_us",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct daemon_settings, busy_poll_us),
+	  .max = 100000,
+	  .def = "0",
+	  .help = "Microseconds for which a reactor that has just had work looks for more before "
+		  "it sleeps. It answers sooner, at the price of CPU time that nobody else gets. "
+		  "0: it sleeps at once." },
+	{ .name = "control",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct daemon_settings, control),
+	  .min = 1,
+	  .max = 107, /* sun_path, unix(7) */
+	  .def = SETTINGS_CONTROL_DEFAULT,
+	  .help = "Path of the control socket that ublkctl(1) talks to. "
+		  "It is made with mode 0600, its folder too if missing (0755)." },
+	{ .name = "state_dir",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct daemon_settings, state_dir),
+	  .min = 1,
+	  .max = 200,
+	  .help = "Where the daemon notes which devices it serves, to adopt them after a crash. A "
+		  "folder that a reboot empties is best. Left out: the path of the control socket "
+		  "with .state behind it." },
+	{ .name = "stop_timeout",
+	  .type = OPTION_DURATION,
+	  .offset = offsetof(struct daemon_settings, stop_timeout_ns),
+	  .min = NS_PER_SEC,
+	  .max = 3600 * NS_PER_SEC,
+	  .def = "30s",
+	  .help = "How long stopping a device, or all of them at exit, may take. Requests that a "
+		  "backend has not finished after half of it are cancelled." },
+	{ .name = "command_timeout",
+	  .type = OPTION_DURATION,
+	  .offset = offsetof(struct daemon_settings, command_timeout_ns),
+	  .min = NS_PER_SEC,
+	  .max = 3600 * NS_PER_SEC,
+	  .def = "30s",
+	  .help = "After how long a command to the kernel's driver that has not come back is "
+		  "logged, with the kernel function it waits in; and again each time that it has "
+		  "taken so long once more. It is waited for all the same: nothing can end it, and "
+		  "nothing else waits for it." },
+	{ .name = "watchdog",
+	  .type = OPTION_DURATION,
+	  .offset = offsetof(struct daemon_settings, watchdog_ns),
+	  .max = 3600 * NS_PER_SEC,
+	  .def = "10s",
+	  .help = "A reactor that has not turned for so long, although it has work, is told in the "
+		  "log with what it does, and the service manager hears nothing more from the "
+		  "daemon until it turns again. At least 1s; 0: nobody looks." },
+	{ .name = "metrics",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct daemon_settings, metrics),
+	  .min = 1,
+	  .max = 64,
+	  .help = "Address and port to serve metrics at over HTTP, such as 127.0.0.1:9740 or "
+		  "[::1]:9740: OpenMetrics at /metrics, a live heatmap of latencies at /. "
+		  "Whoever reaches it may read it: a loopback address is best. Left out: none." },
+	{ .name = "log_level",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct daemon_settings, log_level),
+	  .values = log_level_names,
+	  .def = "info",
+	  .help = "What is logged to stderr. The option --log-level of ublkd(8) goes before." },
+	OPTION_END
+};
+
+const struct option settings_device_options[] = {
+	{ .name = "name",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct device_options, name),
+	  .min = 1,
+	  .max = SETTINGS_NAME_MAX,
+	  .flags = OPTION_REQUIRED,
+	  .help = "How the device is called in commands and logs: letters, digits, dot, "
+		  "underscore and dash, with no dot at its beginning. No two devices share a "
+		  "name." },
+	{ .name = "id",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct device_options, id),
+	  .max = (1u << 20) - 1,
+	  .help = "Number of the block device: 3 makes /dev/ublkb3. "
+		  "Left out: the kernel takes the first that is free." },
+	{ .name = "queues",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct device_options, queues),
+	  .min = 1,
+	  .max = 4096,
+	  .def = "1",
+	  .help = "Hardware queues, at most one per CPU. They are spread over the reactors." },
+	{ .name = "depth",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct device_options, depth),
+	  .min = 1,
+	  .max = 4096,
+	  .def = "128",
+	  .help = "Requests that each queue can have in flight." },
+	{ .name = "block_size",
+	  .type = OPTION_SIZE,
+	  .offset = offsetof(struct device_options, block_bytes),
+	  .min = 512,
+	  .max = 4096,
+	  .def = "512",
+	  .flags = OPTION_POWER_OF_TWO,
+	  .help = "Logical block size: the smallest unit of a request." },
+	{ .name = "max_io",
+	  .type = OPTION_SIZE,
+	  .offset = offsetof(struct device_options, max_io_bytes),
+	  .min = 4096,
+	  .max = MIB(32),
+	  .def = "512KiB",
+	  .help = "Largest request; longer ones are split by the kernel. A multiple of 4096. "
+		  "Memory "
+		  "for data is at most queues times depth times this." },
+	{ .name = "read_only",
+	  .type = OPTION_BOOL,
+	  .offset = offsetof(struct device_options, read_only),
+	  .def = "false",
+	  .help = "Refuse writes." },
+	{ .name = "data_path",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct device_options, data_path),
+	  .values = data_path_names,
+	  .def = "auto",
+	  .help = "How data gets from the kernel to the backend: copy (the driver copies, any "
+		  "kernel), user_copy (the backend copies, without a buffer in between: memory; "
+		  "Linux 6.5), zero_copy (files; Linux 6.16). auto takes the best that backend and "
+		  "kernel have." },
+	{ .name = "batch",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct device_options, batch),
+	  .values = batch_wish_names,
+	  .def = "auto",
+	  .help = "Whether requests are fetched and committed many at a time (Linux 7.0). auto is "
+		  "on for nbd where the kernel has it, and off for the rest, where on gains a "
+		  "little when queues are always deep and loses when they are not." },
+	{ .name = "recovery",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct device_options, recovery),
+	  .values = recovery_names,
+	  .def = "reissue",
+	  .help = "What happens to requests when the daemon dies. reissue: all wait for the next "
+		  "daemon, those in flight come again (a write may reach the storage twice, which "
+		  "is harmless). hold: those in flight fail. fail: all fail until the next daemon "
+		  "is there (Linux 6.13). none: the device dies with the daemon." },
+	{ .name = "backend",
+	  .type = OPTION_NODE,
+	  .offset = offsetof(struct device_options, backend),
+	  .flags = OPTION_REQUIRED,
+	  .help = "Where the bytes live: a map with the key type and the options of that type. A "
+		  "filter has the backend below it as its own key backend." },
+	OPTION_END
+};
+
+static void document_put(struct document *doc)
+{
+	if (!doc || __atomic_sub_fetch(&doc->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	yaml_free(&doc->yaml);
+	free(doc);
+}
+
+static struct document *document_new(void)
+{
+	struct document *doc = calloc(1, sizeof(*doc));
+
+	if (doc)
+		doc->refs = 1;
+	return doc;
+}
+
+static bool is_given(const struct yaml_node *map, const char *key)
+{
+	const struct yaml_node *value = yaml_get(map, key);
+
+	return value && !yaml_is_null(value);
+}
+
+const char *settings_name_wrong(const char *name)
+{
+	/* It becomes the name of files: its note, its symlink in /dev/ublkd. */
+	if (name[0] == '.' || name[0] == '\0')
+		return "begins with a dot: begin it with a letter or a digit";
+	if (name[strspn(name, SETTINGS_NAME_CHARACTERS)])
+		return "has other characters than letters, digits, '.', '_' and '-'";
+	return NULL;
+}
+
+static void check_name(const struct device_settings *d, struct config_errors *e)
+{
+	const char *name = d->options.name;
+	const char *wrong = name && name[0] ? settings_name_wrong(name) : NULL;
+
+	if (wrong)
+		config_errors_add(e, d->pos, "name: \"%s\" %s", name, wrong);
+}
+
+static void check_numbers(const struct device_settings *d, const struct yaml_node *map,
+			  struct config_errors *e)
+{
+	const struct device_options *o = &d->options;
+	unsigned cpu_nr = settings_cpu_nr();
+
+	if (o->queues > cpu_nr)
+		config_errors_add(e, yaml_pos(map, "queues"),
+				  "queues: %llu is more than one per CPU; this machine has %u",
+				  (unsigned long long)o->queues, cpu_nr);
+	if (o->max_io_bytes % 4096)
+		config_errors_add(e, yaml_pos(map, "max_io"),
+				  "max_io: %llu is not a multiple of 4096",
+				  (unsigned long long)o->max_io_bytes);
+}
+
+static void check_data_path(const struct device_settings *d, struct config_errors *e)
+{
+	char error[DATA_PATH_ERROR_BYTES];
+
+	if (data_path_check((enum data_path)d->options.data_path, backend_spec_data(d->backend),
+			    d->stack, error) < 0)
+		config_errors_add(e, d->data_path_pos, "%s", error);
+}
+
+static int parse_backend(struct device_settings *d, struct config_errors *e)
+{
+	const struct yaml_node *map = d->options.backend;
+	int ret;
+
+	if (!map)
+		return -EINVAL; /* told by option_parse */
+	ret = backend_spec_parse(&d->backend, map, e);
+	backend_spec_text(d->backend, d->stack);
+	if (ret < 0)
+		return ret;
+	check_data_path(d, e);
+	backend_spec_bottom(d->backend, &map);
+	d->path_pos = yaml_pos(map, "path");
+	return settings_resource_read(d);
+}
+
+static int fill_device(struct device_settings *d, const struct yaml_node *map,
+		       struct config_errors *e)
+{
+	int ret, backend_ret;
+
+	d->map = map;
+	d->pos = yaml_pos(map, "name");
+	d->id_pos = yaml_pos(map, "id");
+	d->data_path_pos = yaml_pos(map, "data_path");
+	ret = option_parse(settings_device_options, map, NULL, &d->options, sizeof(d->options), e);
+	if (ret == -ENOMEM)
+		return ret;
+	d->id = is_given(map, "id") ? (int64_t)d->options.id : -1;
+	check_name(d, e);
+	check_numbers(d, map, e);
+	backend_ret = parse_backend(d, e);
+	return ret < 0 ? ret : backend_ret;
+}
+
+static int parse_device(struct settings *s, struct document *doc, const struct yaml_node *map,
+			struct config_errors *e)
+{
+	struct device_settings *d;
+
+	if (map->kind != YAML_MAP) {
+		config_errors_add(e, map->pos, "expected a device: a map with name and backend");
+		return -EINVAL;
+	}
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return -ENOMEM;
+	__atomic_add_fetch(&doc->refs, 1, __ATOMIC_RELAXED);
+	d->refs = 1;
+	d->document = doc;
+	s->devices[s->device_nr++] = d;
+	return fill_device(d, map, e);
+}
+
+static void check_conflicts(const struct settings *s, struct config_errors *e)
+{
+	char where[64];
+
+	for (size_t i = 1; s->devices && i < s->device_nr; i++)
+		for (size_t k = 0; k < i; k++) {
+			const struct device_settings *other = s->devices[k];
+
+			ASSERT(other != NULL);
+			snprintf(where, sizeof(where), "line %u", other->pos.line);
+			device_settings_conflict(s->devices[i], other, where, e);
+		}
+}
+
+static int parse_list(struct settings *s, struct document *doc, struct yaml_node *const *items,
+		      size_t nr, struct config_errors *e)
+{
+	if (nr > SETTINGS_DEVICES_MAX) {
+		config_errors_add(e, items[SETTINGS_DEVICES_MAX]->pos, "more than %d devices",
+				  SETTINGS_DEVICES_MAX);
+		nr = SETTINGS_DEVICES_MAX;
+	}
+	s->device_nr = 0;
+	s->devices = calloc(nr + 1, sizeof(s->devices[0]));
+	if (!s->devices)
+		return -ENOMEM;
+	for (size_t i = 0; i < nr; i++)
+		if (parse_device(s, doc, items[i], e) == -ENOMEM)
+			return -ENOMEM;
+	check_conflicts(s, e);
+	return 0;
+}
+
+static int parse_devices(struct settings *s, struct document *doc, const struct yaml_node *node,
+			 struct config_errors *e)
+{
+	if (!node)
+		return 0;
+	if (node->kind != YAML_LIST) {
+		config_errors_add(e, node->pos, "devices: expected a list (\"- name: ...\")");
+		return -EINVAL;
+	}
+	return parse_list(s, doc, node->list.items, node->list.nr, e);
+}
+
+static void check_reactors(const struct daemon_settings *d, const struct yaml_node *map,
+			   struct config_errors *e)
+{
+	/* One that is merely offline is no error: settings_warn. */
+	for (unsigned i = 0; i < d->reactors.nr; i++)
+		if (!cpu_is_possible(d->reactors.cpu[i]))
+			config_errors_add(e, yaml_pos(map, "reactors"),
+					  "reactors: CPU %u is not one this machine can have",
+					  d->reactors.cpu[i]);
+}
+
+static void check_metrics(const struct daemon_settings *d, const struct yaml_node *map,
+			  struct config_errors *e)
+{
+	struct sockaddr_storage addr;
+
+	if (d->metrics && address_parse(d->metrics, &addr) < 0)
+		config_errors_add(e, yaml_pos(map, "metrics"),
+				  "metrics: \"%s\" is no address with a port, like 127.0.0.1:9740 "
+				  "or [::1]:9740",
+				  d->metrics);
+}
+
+static void check_watchdog(const struct daemon_settings *d, const struct yaml_node *map,
+			   struct config_errors *e)
+{
+	if (d->watchdog_ns > 0 && d->watchdog_ns < NS_PER_SEC)
+		config_errors_add(e, yaml_pos(map, "watchdog"),
+				  "watchdog: less than 1s; 0 turns it off");
+}
+
+static int parse_daemon(struct settings *s, const struct yaml_node *node, struct config_errors *e)
+{
+	int ret;
+
+	if (node && node->kind != YAML_MAP) {
+		config_errors_add(e, node->pos, "daemon: expected a map");
+		node = NULL;
+	}
+	ret = option_parse(settings_daemon_options, node, NULL, &s->daemon, sizeof(s->daemon), e);
+	check_reactors(&s->daemon, node, e);
+	check_metrics(&s->daemon, node, e);
+	check_watchdog(&s->daemon, node, e);
+	return ret;
+}
+
+static int parse_top(struct settings *s, struct document *doc, struct config_errors *e)
+{
+	struct top_options top;
+	int ret;
+
+	ret = option_parse(top_options, doc->yaml.root, NULL, &top, sizeof(top), e);
+	if (ret != -ENOMEM)
+		ret = parse_daemon(s, top.daemon, e);
+	if (ret != -ENOMEM)
+		ret = parse_devices(s, doc, top.devices, e);
+	option_free(top_options, &top);
+	return ret;
+}
+
+/* Whatever was added is an error, wherever it came from. */
+static int verdict(int ret, const struct config_errors *e)
+{
+	if (ret == 0 && config_errors_any(e))
+		return -EINVAL;
+	return ret;
+}
+
+int settings_load(struct settings *s, const char *path, struct config_errors *e)
+{
+	struct document *doc = document_new();
+	int ret;
+
+	*s = (struct settings){ 0 };
+	if (!doc)
+		return -ENOMEM;
+	ret = yaml_parse_file(&doc->yaml, path, e);
+	if (doc->yaml.root && ret != -ENOMEM)
+		ret = parse_top(s, doc, e);
+	document_put(doc);
+	return verdict(ret, e);
+}
+
+/* One device, a list of devices, or {devices: [...]}; told apart by what stands at the top. */
+static int parse_any(struct settings *s, struct document *doc, struct config_errors *e)
+{
+	static const struct option only_devices[] = { { .name = "devices", .type = OPTION_NODE },
+						      OPTION_END };
+	struct yaml_node *root = doc->yaml.root, *devices = NULL;
+	int ret;
+
+	if (root->kind == YAML_LIST)
+		return parse_list(s, doc, root->list.items, root->list.nr, e);
+	if (root->kind != YAML_MAP || yaml_get(root, "devices") == NULL)
+		return parse_list(s, doc, &root, 1, e);
+	ret = option_parse(only_devices, root, NULL, &devices, sizeof(devices), e);
+	return ret < 0 ? ret : parse_devices(s, doc, devices, e);
+}
+
+int settings_parse_devices(struct settings *s, const char *text, size_t bytes,
+			   struct config_errors *e)
+{
+	struct document *doc = document_new();
+	int ret;
+
+	*s = (struct settings){ 0 };
+	if (!doc)
+		return -ENOMEM;
+	ret = yaml_parse_value(&doc->yaml, text, bytes, e);
+	if (doc->yaml.root && ret != -ENOMEM)
+		ret = parse_any(s, doc, e);
+	document_put(doc);
+	return verdict(ret, e);
+}
+
+void device_settings_conflict(const struct device_settings *d, const struct device_settings *other,
+			      const char *where, struct config_errors *e)
+{
+	const char *name = other->options.name;
+	char excerpt[CONFIG_EXCERPT_BYTES];
+
+	/* Without a name there is an error already, and nothing to call it by. */
+	if (!d->options.name || !name)
+		return;
+	if (strcmp(d->options.name, name) == 0)
+		config_errors_add(e, d->pos, "name: \"%s\" is taken already (%s)", name, where);
+	if (d->id >= 0 && d->id == other->id)
+		config_errors_add(e, d->id_pos, "id: %lld is taken already by device \"%s\" (%s)",
+				  (long long)d->id, name, where);
+	if (!(d->options.read_only && other->options.read_only) && settings_same_file(d, other))
+		config_errors_add(e, d->path_pos,
+				  "path: \"%s\" is the file of device \"%s\" (%s) too; they would "
+				  "destroy each other's data",
+				  config_excerpt(settings_path(d), excerpt), name, where);
+}
+
+struct device_settings *device_settings_ref(struct device_settings *d)
+{
+	__atomic_add_fetch(&d->refs, 1, __ATOMIC_RELAXED);
+	return d;
+}
+
+void device_settings_free(struct device_settings *d)
+{
+	if (!d || __atomic_sub_fetch(&d->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return;
+	backend_spec_free(d->backend);
+	option_free(settings_device_options, &d->options);
+	settings_resource_fini(&d->resource);
+	document_put(d->document);
+	free(d);
+}
+
+void settings_free(struct settings *s)
+{
+	for (size_t i = 0; i < s->device_nr; i++)
+		device_settings_free(s->devices[i]);
+	free(s->devices);
+	option_free(settings_daemon_options, &s->daemon);
+	*s = (struct settings){ 0 };
+}
+
+struct device_settings *settings_take(struct settings *s, size_t idx)
+{
+	struct device_settings *d = s->devices[idx];
+
+	s->devices[idx] = NULL;
+	return d;
+}
+
+struct device_settings *settings_find(const struct settings *s, const char *name, size_t *ret_idx)
+{
+	for (size_t i = 0; i < s->device_nr; i++)
+		if (s->devices[i] && strcmp(s->devices[i]->options.name, name) == 0) {
+			if (ret_idx)
+				*ret_idx = i;
+			return s->devices[i];
+		}
+	return NULL;
+}
+
+static bool equal_but_backend(const struct device_settings *a, const struct device_settings *b)
+{
+	struct device_options oa = a->options, ob = b->options;
+
+	oa.backend = ob.backend = NULL;
+	return a->id == b->id && option_equal(settings_device_options, &oa, &ob);
+}
+
+bool device_settings_equal(const struct device_settings *a, const struct device_settings *b)
+{
+	/* The backend's map is compared as what its table made of it, not as it was written. */
+	return equal_but_backend(a, b) && backend_spec_equal(a->backend, b->backend);
+}
+
+bool device_settings_resized(const struct device_settings *a, const struct device_settings *b,
+			     uint64_t *ret_size_bytes)
+{
+	uint64_t old_bytes, new_bytes;
+
+	/* 0 is the file's own size: nothing that can be compared. */
+	if (!equal_but_backend(a, b) ||
+	    !backend_spec_resized(a->backend, b->backend, &old_bytes, &new_bytes) || new_bytes == 0)
+		return false;
+	*ret_size_bytes = new_bytes;
+	return true;
+}
+
+bool daemon_settings_equal(const struct daemon_settings *a, const struct daemon_settings *b)
+{
+	struct daemon_settings level_of_b = *a;
+
+	level_of_b.log_level = b->log_level;
+	return option_equal(settings_daemon_options, &level_of_b, b);
+}

@@ -1,0 +1,111 @@
+/*
+ * The control socket: clients on a unix stream socket that send a line and get a line. What the
+ * lines mean is the handler's. Main thread.
+ *
+ * Each client has one request at a time: while it is handled and until its answer is sent, nothing
+ * more is read from it, so that what a client can make the daemon keep is one request and one
+ * answer.
+ *
+ * Who has a whole request waits for its turn. The main thread's time is shared in equal parts: who
+ * asks now and then is before those who send one request after the other, however many these are.
+ */
+#ifndef DAEMON_SOCKET_SOCKET_H
+#define DAEMON_SOCKET_SOCKET_H
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+
+#define SOCKET_CLIENTS_MAX 64
+#define SOCKET_REQUEST_BYTES_MAX (1u << 20)
+#define SOCKET_IDLE_SECONDS 60.	  /* without a complete request */
+#define SOCKET_WRITE_SECONDS 10.  /* without taking a byte of the answer */
+#define SOCKET_ANSWER_SECONDS 60. /* until all of the answer was taken */
+/* Of all clients together; where it is more, the oldest answer goes with its client. */
+#define SOCKET_UNREAD_BYTES_MAX (64u << 20)
+/* So long requests are handled before the loop sees to the rest of the daemon; one at least. */
+#define SOCKET_TURN_NS 1000000u
+
+enum client_state {
+	CLIENT_READING,
+	CLIENT_WAITING, /* for its turn, with a whole request */
+	CLIENT_HANDLING,
+	CLIENT_WRITING,
+};
+
+struct socket_server;
+
+struct socket_client {
+	struct list_node node;
+	struct socket_server *server;
+	int fd;
+	enum client_state state;
+	bool eof;	  /* the client sends no more */
+	bool close_after; /* the answer */
+	struct ev_io readable, writable;
+	struct ev_timer timeout;
+	char *in; /* what was read and not yet handled */
+	size_t in_bytes, in_size;
+	size_t line_bytes; /* WAITING, HANDLING, WRITING: of the request at the beginning of in */
+	size_t scanned;	   /* bytes of in known to hold no newline */
+	char *out;
+	size_t out_bytes, out_sent;
+	double answered; /* WRITING: when its answer was given, of ev_time */
+	void *request;	 /* the handler's, while HANDLING */
+	/* WAITING: in the server's queue, at its place in virtual time; else: where it was. */
+	struct list_node turn;
+	uint64_t virtual_ns;
+	bool had_turn;
+};
+
+struct socket_server {
+	struct ev_loop *ev;
+	int fd;
+	char *path; /* made by us, to be removed; NULL for a socket that was given */
+	struct ev_io acceptable;
+	struct ev_timer pause; /* of accepting, when out of file descriptors */
+	struct list_node clients;
+	unsigned client_nr;
+	double idle_seconds, write_seconds, answer_seconds;
+	size_t unread_bytes, unread_bytes_max; /* of all answers */
+	struct ev_timer turn;
+	struct list_node waiting; /* by virtual_ns */
+	unsigned waiting_nr;
+	/* Goes on by what a request took, divided by the number of those who wait. */
+	uint64_t virtual_ns;
+	/*
+	 * line is terminated and holds `bytes` bytes without its newline. Answers with socket_reply
+	 * exactly once, now or later.
+	 */
+	void (*request)(struct socket_client *client, char *line, size_t bytes);
+	/* The client goes away unanswered: forget it. */
+	void (*cancel)(struct socket_client *client);
+	void *arg; /* the handler's */
+};
+
+/*
+ * Makes the socket at path, mode 0600; removes a stale one of ours there. The caller holds the lock
+ * that says nobody else serves it. Until socket_listen, who connects is refused. Returns 0 or
+ * -errno, logged. Set request, cancel and arg before.
+ */
+int socket_bind(struct socket_server *s, struct ev_loop *ev, const char *path);
+
+/* From here on clients are taken in. Returns 0 or -errno, logged. Does nothing the second time. */
+int socket_listen(struct socket_server *s);
+
+/* Takes nobody in any more, and removes the socket. */
+void socket_stop_listening(struct socket_server *s);
+
+/* Also drops all clients. */
+void socket_fini(struct socket_server *s);
+
+/*
+ * The answer: text without newline, malloced, taken; NULL: out of memory, the client is dropped.
+ * close_after: no further request is taken from this client.
+ */
+void socket_reply(struct socket_client *client, char *text, bool close_after);
+
+#endif

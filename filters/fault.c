@@ -1,0 +1,287 @@
+/*
+ * error: fails some of the requests on purpose, or lets them hang, for tests of whatever stands
+ * above. What it fails the child never sees. Reactor threads.
+ *
+ * Happy path: a request outside the range, of another operation, or while the trigger is absent is
+ * forwarded. Of the others it fails each, each nth (counted over all queues), or a random part.
+ * Failure modes are its purpose; a request that hangs is answered when it is cancelled, by nothing
+ * else.
+ *
+ * The trigger is looked for at most every TRIGGER_NS, with access(2): that can block the reactor
+ * for as long as a look-up of a local path takes, which a tool for tests may.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "storage/registry.h"
+#include "base/errname.h"
+#include "base/log.h"
+#include "base/prng.h"
+#include "base/util.h"
+
+#define TRIGGER_NS (100 * NS_PER_MS)
+#define SECTOR_SHIFT 9
+
+struct error_config {
+	char *errno_text;
+	uint64_t ops; /* bits of enum backend_op; 0: all */
+	double rate;
+	uint64_t every;
+	uint64_t from_sector, to_sector;
+	char *trigger;
+	bool hang;
+	uint64_t seed;
+};
+
+/* Order of enum backend_op. */
+static const char *const op_names[] = { "read", "write", "flush", "discard", "write_zeroes", NULL };
+
+static const struct option error_options[] = {
+	{ .name = "errno",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct error_config, errno_text),
+	  .min = 1,
+	  .def = "EIO",
+	  .help = "What failing requests answer, by name or number: EIO, ENOSPC, EOPNOTSUPP, "
+		  "ETIMEDOUT, ENOLINK, EREMOTEIO, ENODATA, EILSEQ or ENOMEM; the block layer knows "
+		  "no other." },
+	{ .name = "op",
+	  .type = OPTION_SET,
+	  .offset = offsetof(struct error_config, ops),
+	  .values = op_names,
+	  .help = "Only these operations; left out: all." },
+	{ .name = "rate",
+	  .type = OPTION_RATIO,
+	  .offset = offsetof(struct error_config, rate),
+	  .def = "1",
+	  .help = "Which part of the requests fails, at random." },
+	{ .name = "every",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct error_config, every),
+	  .def = "0",
+	  .help = "Each so many-th of the requests fails, instead of a random part: 3 fails the "
+		  "third, the sixth ..." },
+	{ .name = "from_sector",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct error_config, from_sector),
+	  .def = "0",
+	  .help = "Only requests that touch the sectors (of 512 bytes) from this one on." },
+	{ .name = "to_sector",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct error_config, to_sector),
+	  .def = "0",
+	  .help = "... up to the one before this; 0: to the end of the device. With either of them "
+		  "no flush fails." },
+	{ .name = "trigger",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct error_config, trigger),
+	  .min = 1,
+	  .help = "Requests fail only while this path exists. It is looked for ten times a second; "
+		  "let it be on a local file system." },
+	{ .name = "hang",
+	  .type = OPTION_BOOL,
+	  .offset = offsetof(struct error_config, hang),
+	  .def = "false",
+	  .help = "Do not fail, but never answer: until the device is stopped by force." },
+	{ .name = "seed",
+	  .type = OPTION_UINT,
+	  .offset = offsetof(struct error_config, seed),
+	  .def = "1",
+	  .help = "The same seed fails the same requests, in each queue its own." },
+	OPTION_END,
+};
+
+struct error_device {
+	int err;		      /* negative */
+	_Atomic uint64_t matching_nr; /* requests that may fail, so far */
+	_Atomic uint64_t look_ns;     /* when the trigger is to be looked for again */
+	_Atomic bool is_triggered;
+};
+
+struct error_queue {
+	struct prng prng;
+};
+
+struct error_io {
+	bool hangs;
+};
+
+/* ---- options ---- */
+
+static const int errnos[] = { EIO,	 ENOSPC,  EOPNOTSUPP, ETIMEDOUT, ENOLINK,
+			      EREMOTEIO, ENODATA, EILSEQ,     ENOMEM };
+
+/* By name or number; 0: none of those the block layer knows. */
+static int errno_of(const char *text)
+{
+	char *end;
+	unsigned long number = strtoul(text, &end, 10);
+
+	for (size_t i = 0; i < ARRAY_SIZE(errnos); i++)
+		if (strcmp(text, errname(errnos[i])) == 0 ||
+		    (*end == '\0' && number == (unsigned long)errnos[i]))
+			return errnos[i];
+	return 0;
+}
+
+static void check_errno(const struct error_config *config, const struct yaml_node *map,
+			struct config_errors *e)
+{
+	const char *names[ARRAY_SIZE(errnos)], *nearest;
+	char excerpt[CONFIG_EXCERPT_BYTES];
+
+	if (errno_of(config->errno_text))
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(errnos); i++)
+		names[i] = errname(errnos[i]);
+	nearest = option_nearest(config->errno_text, names, sizeof(names[0]), ARRAY_SIZE(names));
+	config_errors_add(
+		e, yaml_pos(map, "errno"), "errno: \"%s\" is none that the block layer knows%s%s%s",
+		config_excerpt(config->errno_text, excerpt), nearest ? " (did you mean \"" : "",
+		nearest ? nearest : "", nearest ? "\"?)" : "");
+}
+
+static void error_check(const void *arg, const struct yaml_node *map, struct config_errors *e)
+{
+	const struct error_config *config = arg;
+
+	check_errno(config, map, e);
+	if (config->every && config->rate != 1.)
+		config_errors_add(e, yaml_pos(map, "every"),
+				  "every: cannot be used together with rate");
+	if (config->to_sector && config->to_sector <= config->from_sector)
+		config_errors_add(e, yaml_pos(map, "to_sector"),
+				  "to_sector: must be above from_sector: %llu",
+				  (unsigned long long)config->from_sector);
+}
+
+/* ---- which ones ---- */
+
+static const struct error_config *config_of(const struct backend_io *io)
+{
+	return io->queue->device->config;
+}
+
+/* A flush has no length: it touches no sector. */
+static bool in_range(const struct backend_io *io)
+{
+	const struct error_config *config = config_of(io);
+	uint64_t first = io->offset_bytes >> SECTOR_SHIFT;
+	uint64_t end = (io->offset_bytes + io->length_bytes) >> SECTOR_SHIFT;
+
+	if (config->from_sector == 0 && config->to_sector == 0)
+		return true;
+	return end > config->from_sector && (config->to_sector == 0 || first < config->to_sector);
+}
+
+/* One thread of those that come at the same time looks; the others take what was seen last. */
+static bool triggered(const struct backend_io *io)
+{
+	struct error_device *d = io->queue->device->priv;
+	uint64_t now_ns = io->queue->reactor->now_ns;
+	uint64_t look_ns = atomic_load(&d->look_ns);
+
+	if (now_ns >= look_ns &&
+	    atomic_compare_exchange_strong(&d->look_ns, &look_ns, now_ns + TRIGGER_NS))
+		atomic_store(&d->is_triggered, access(config_of(io)->trigger, F_OK) == 0);
+	return atomic_load(&d->is_triggered);
+}
+
+static bool may_fail(const struct backend_io *io)
+{
+	const struct error_config *config = config_of(io);
+
+	if (config->ops && !(config->ops >> io->op & 1))
+		return false;
+	if (!in_range(io))
+		return false;
+	return !config->trigger || triggered(io);
+}
+
+static bool is_chosen(const struct backend_io *io)
+{
+	const struct error_config *config = config_of(io);
+	struct error_device *d = io->queue->device->priv;
+	struct error_queue *q = io->queue->priv;
+
+	if (config->every)
+		return (atomic_fetch_add(&d->matching_nr, 1) + 1) % config->every == 0;
+	/* 53 bits: [0, 1), so that 0 fails none and 1 all. */
+	return (double)(prng_next(&q->prng) >> 11) * 0x1p-53 < config->rate;
+}
+
+/* ---- the backend ---- */
+
+static enum backend_submit error_submit(struct backend_io *io)
+{
+	const struct error_device *d = io->queue->device->priv;
+	struct error_io *e = io->priv;
+
+	if (!may_fail(io) || !is_chosen(io))
+		return backend_forward(io);
+	e->hangs = config_of(io)->hang;
+	if (e->hangs)
+		return BACKEND_QUEUED;
+	io->result = d->err;
+	return BACKEND_DONE;
+}
+
+static void error_cancel(struct backend_io *io)
+{
+	struct error_io *e = io->priv;
+
+	if (!e->hangs) {
+		backend_forward_cancel(io);
+		return;
+	}
+	e->hangs = false;
+	backend_io_complete(io, -ECANCELED);
+}
+
+static const char *error_state_name(const struct backend_io *io)
+{
+	const struct error_io *e = io->priv;
+
+	return __atomic_load_n(&e->hangs, __ATOMIC_RELAXED) ? "hanging" : NULL;
+}
+
+static int error_open(struct backend_device *device)
+{
+	const struct error_config *config = device->config;
+	struct error_device *d = device->priv;
+
+	d->err = -errno_of(config->errno_text);
+	log_warn("this device fails requests on purpose", "device=%s errno=%s hang=%s",
+		 device->name, errname(d->err), config->hang ? "true" : "false");
+	return 0;
+}
+
+static int error_queue_init(struct backend_queue *queue)
+{
+	const struct error_config *config = queue->device->config;
+	struct error_queue *q = queue->priv;
+
+	prng_init(&q->prng, config->seed + queue->idx);
+	return 0;
+}
+
+const struct backend backend_error = {
+	.name = "error",
+	.summary = "a filter: fails requests on purpose, or lets them hang, for tests",
+	.options = error_options,
+	.config_bytes = sizeof(struct error_config),
+	.device_bytes = sizeof(struct error_device),
+	.queue_bytes = sizeof(struct error_queue),
+	.io_bytes = sizeof(struct error_io),
+	.data = BACKEND_DATA_ANY,
+	.is_filter = true,
+	.check = error_check,
+	.open = error_open,
+	.queue_init = error_queue_init,
+	.submit = error_submit,
+	.cancel = error_cancel,
+	.state_name = error_state_name,
+};

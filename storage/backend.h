@@ -1,0 +1,531 @@
+/*
+ * What a backend is: a place where the bytes of a block device live. A backend never sees ublk;
+ * the core never sees the inside of a backend. Everything between them is in this file.
+ *
+ * A backend is one const table (struct backend). The core allocates its private areas (zeroed),
+ * parses its options, and calls:
+ *
+ *   a helper          open -> ............................................. -> close
+ *   reactor thread            queue_init -> submit, submit, ... -> queue_fini
+ *
+ * Threads: open and close run on a helper (reactor/helper.h), where they may block, never while a
+ * queue is initialised. queue_init, submit, cancel and queue_fini of one queue run on the reactor
+ * that owns it; several queues of one device may run on several reactors at once, so whatever is in
+ * the device's private area is read-only after open, or atomic. Resizing (struct backend_resize) is
+ * a helper's too, while the queues serve.
+ *
+ * Filters are backends over another one, their child: a stack, described by struct backend_spec. It
+ * is opened from the bottom up and closed from the top down, its queues likewise; behind each I/O
+ * of a filter stands one of its child, tied to the same tag. A filter passes I/Os on with
+ * backend_forward (below); stack.c keeps what the child is too busy for, and completes.
+ *
+ * wrap.c checks this contract around every call, in production too. What it answers by itself a
+ * backend never sees: ranges outside the device or across blocks, modifying I/Os of a read-only
+ * device, operations without their capability, and FLUSH of a device that has no volatile cache.
+ */
+#ifndef STORAGE_BACKEND_H
+#define STORAGE_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "config/option.h"
+#include "reactor/reactor.h"
+
+struct backend_io;
+
+enum backend_op {
+	BACKEND_READ,
+	BACKEND_WRITE,
+	BACKEND_FLUSH,
+	BACKEND_DISCARD,      /* content becomes undefined until written; may free space */
+	BACKEND_WRITE_ZEROES, /* reads back as zeroes */
+	BACKEND_OP_NR,
+};
+
+const char *backend_op_name(enum backend_op op);
+
+enum backend_io_flags {
+	BACKEND_FUA = 1u << 0,	   /* WRITE, WRITE_ZEROES: durable before completion */
+	BACKEND_NOUNMAP = 1u << 1, /* WRITE_ZEROES: keep the space allocated */
+};
+
+/* What open found; the core makes the block device's limits from it. */
+enum backend_caps {
+	BACKEND_CAP_FLUSH = 1u << 0, /* has a volatile cache: completed writes need a FLUSH */
+	BACKEND_CAP_FUA = 1u << 1,
+	BACKEND_CAP_DISCARD = 1u << 2,
+	BACKEND_CAP_WRITE_ZEROES = 1u << 3,
+	BACKEND_CAP_READ_ONLY = 1u << 4,
+	BACKEND_CAP_ROTATIONAL = 1u << 5,
+};
+
+/*
+ * How a backend can get at the bytes of a READ or WRITE; none of these: in a buffer of memory. A
+ * stack can do what all of its backends can.
+ */
+enum backend_data {
+	/* By READ_FIXED and WRITE_FIXED of its own, with the ring's registered buffer buf_index. */
+	BACKEND_DATA_FIXED = 1u << 0,
+	/* By backend_data_put and _get (data.c) alone, while the request is in its hands. */
+	BACKEND_DATA_MOVES = 1u << 1,
+	/*
+	 * And how its requests end: many in a turn even where they are few, as the answers of a
+	 * peer do: commands of ublk for many tags at once pay (docs/performance.md).
+	 */
+	BACKEND_BATCHES = 1u << 2,
+	/* Of filters that pass requests on as they are: what is below decides. */
+	BACKEND_DATA_ANY = BACKEND_DATA_FIXED | BACKEND_DATA_MOVES | BACKEND_BATCHES,
+};
+
+struct backend_limits {
+	/* A multiple of the logical block. It may change while queues serve: backend_size(). */
+	uint64_t size_bytes;
+	uint32_t caps;		       /* enum backend_caps */
+	uint32_t logical_block_bytes;  /* smallest it can serve; 0: any from 512 */
+	uint32_t physical_block_bytes; /* 0: as the logical block */
+	uint32_t io_opt_bytes;	       /* 0: nothing special */
+	uint32_t max_io_bytes;	       /* 0: no limit of its own */
+	uint32_t discard_granularity_bytes;
+	uint64_t max_discard_bytes;	 /* 0: no limit of its own */
+	uint64_t max_write_zeroes_bytes; /* 0: no limit of its own */
+	uint32_t queue_nr_max;		 /* 0: any number of queues */
+	/* Of the device below, for requests whose pages go there as they are; 0: unknown. */
+	uint32_t max_segments, max_segment_bytes;
+	uint64_t virt_boundary_mask;
+	uint32_t dma_alignment_bytes; /* buffers are at least page aligned anyway */
+};
+
+/* Said once, by the device's configuration, before open. */
+struct backend_wishes {
+	uint32_t logical_block_bytes; /* of the block device */
+	uint32_t max_io_bytes;	      /* of a READ or WRITE; 0: no limit */
+	uint32_t queue_nr, depth;
+	bool read_only;
+	/*
+	 * Above 0: the content that the device had before, as backend_parked_fd gave it, to go on
+	 * with. Borrowed until open returns; a backend that keeps it takes a duplicate, one without
+	 * the operation parked_fd does not look at it. 0 and -errno: there is none.
+	 */
+	int parked_fd;
+	/*
+	 * Above 0: of a device that is taken over, the size that it has: instead of the configured
+	 * one, which it may have grown out of. A backend that has less says so by its limits, and
+	 * does not grow.
+	 */
+	uint64_t size_bytes;
+	/* What the backend's probe has found, borrowed until open returns; NULL: open asks itself.
+	 */
+	void *found;
+};
+
+/* What to open: one backend and, for a filter, what is below it. */
+struct backend_spec {
+	const struct backend *ops;
+	const void *config; /* filled by ops->options; lives as long as the device */
+	const struct backend_spec *child;
+};
+
+/* Backends above each other, the lowest one counted too. */
+#define BACKEND_STACK_MAX 8
+
+#define BACKEND_ERROR_BYTES 256
+#define BACKEND_IDENTITY_BYTES 96
+
+struct backend_device {
+	const struct backend *ops;
+	const char *name;   /* of the device, for messages; the opener's */
+	const void *config; /* filled by ops->options; lives as long as the device */
+	struct backend_wishes wishes;
+	struct backend_limits limits; /* out: by open; a filter finds those of its child here */
+	void *priv;		      /* ops->device_bytes */
+	struct backend_device *child; /* filters: the device below, open before this one; or NULL */
+	char error[BACKEND_ERROR_BYTES]; /* out: when open fails, the reason and the cure in words
+					  */
+};
+
+struct backend_queue {
+	struct backend_device *device;
+	struct reactor *reactor;
+	uint16_t idx;
+	uint16_t depth;
+	void *priv; /* ops->queue_bytes */
+	struct backend_queue *child;
+	uint32_t inflight; /* wrap.c: QUEUED and not complete */
+	/* wrap.c: the thread that opened it; NULL while ops->submit is on the stack */
+	const void *free_for;
+	uint8_t *io_priv; /* backend.c: depth private areas of I/Os */
+
+	/* Filters, stack.c: I/Os whose child was BUSY, and what submits them again. */
+	struct list_node parked;
+	struct task retry;
+};
+
+enum backend_io_state { BACKEND_IO_IDLE, BACKEND_IO_SUBMITTING, BACKEND_IO_QUEUED };
+
+typedef void backend_done_fn(struct backend_io *io);
+
+/*
+ * One request. The submitter fills op to done and keeps buf valid until completion; it never
+ * changes an I/O that is QUEUED. Ranges lie inside the device and are multiples of its logical
+ * block: wrap.c has checked them.
+ */
+struct backend_io {
+	struct backend_queue *queue;
+	backend_done_fn *done;
+	uint8_t op;    /* enum backend_op */
+	uint8_t flags; /* enum backend_io_flags */
+	uint8_t state; /* enum backend_io_state: wrap.c's */
+	uint16_t tag;
+	int32_t result; /* 0: all of it was done; -errno: nothing may be assumed. Never short. */
+	uint32_t length_bytes; /* DISCARD and WRITE_ZEROES can be nearly 4 GiB; 0 for FLUSH */
+	uint64_t offset_bytes;
+	/*
+	 * READ, WRITE: where the bytes are. In memory, aligned to the device's dma_alignment_bytes
+	 * (a page is enough); or buf is NULL, and they are in a registered buffer, from its offset
+	 * 0 on (BACKEND_DATA_FIXED), or with the driver (BACKEND_DATA_MOVES).
+	 */
+	void *buf;
+	int32_t buf_index;   /* buf NULL: the registered buffer, or -1 */
+	int32_t driver_fd;   /* both not: where ring_pread finds them, */
+	uint64_t driver_pos; /* and from which position on */
+	void *priv;	     /* ops->io_bytes, zeroed once at start, kept between uses */
+	/* How long it waited in throttles, of the whole stack. Zeroed by submit. */
+	uint64_t throttle_ns;
+	struct backend_io *child, *parent; /* the same tag one level below, above; or NULL */
+	struct list_node parked;	   /* stack.c */
+};
+
+enum backend_submit {
+	BACKEND_DONE,	/* io->result is set; done is not called */
+	BACKEND_QUEUED, /* backend_io_complete exactly once later, never from inside submit */
+	/*
+	 * Not taken, nothing kept: submit it again when another one of this queue is complete.
+	 * Legal only while one is in flight, or nobody would ever submit it again.
+	 */
+	BACKEND_BUSY,
+};
+
+/*
+ * Whether bytes are in use, as far as a backend can tell.
+ */
+enum backend_usage { BACKEND_UNUSED, BACKEND_USED, BACKEND_USAGE_UNKNOWN };
+
+/*
+ * How a backend changes its size while its queues serve. All on a helper, one call at a time; sizes
+ * are whole blocks, of devices that are not read-only. The core changes limits.size_bytes, and in
+ * this order:
+ *
+ *   growing    grow -> the core raises the limits -> the block device grows
+ *   shrinking  usage -> the block device shrinks -> the core lowers the limits, so that requests
+ *              beyond the new end fail -> those that the backend has had before end -> shrink
+ */
+struct backend_resize {
+	/*
+	 * How much there is without being asked to grow: of what has grown by itself below. May be
+	 * less than the device's size. Returns 0 or -errno with device->error set. NULL: it has no
+	 * size of its own.
+	 */
+	int (*size_now)(struct backend_device *device, uint64_t *ret_bytes);
+	/*
+	 * Makes room up to size_bytes, which is more than limits.size_bytes. Returns 0, or -errno
+	 * with device->error set: then all is as before. NULL: there always is room.
+	 */
+	int (*grow)(struct backend_device *device, uint64_t size_bytes);
+	/* Of the bytes from start_bytes on, before end_bytes. NULL: they never are. */
+	enum backend_usage (*usage)(struct backend_device *device, uint64_t start_bytes,
+				    uint64_t end_bytes);
+	/*
+	 * Gives back what was from start_bytes on, before end_bytes, the device's end until now; no
+	 * I/O touches it any more. It reads as zeroes when the device grows again, where that is in
+	 * the backend's hands. Failures are logged: nothing depends on it. NULL: nothing to give.
+	 */
+	void (*shrink)(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes);
+};
+
+/* Why a connection, or a try to make one, came to its end. */
+enum backend_end {
+	BACKEND_END_CLOSED,	 /* by the peer, or the network */
+	BACKEND_END_UNREACHABLE, /* nobody there */
+	BACKEND_END_REFUSED,	 /* there, but not for us */
+	BACKEND_END_SILENT,	 /* no answer in time */
+	BACKEND_END_PROTOCOL,	 /* it said what must not be said */
+	BACKEND_END_SHUTDOWN,	 /* it said that it goes */
+	BACKEND_END_CANCELLED,	 /* by us, for a request that had to end */
+	BACKEND_END_CHANGED,	 /* it is another one than before */
+	BACKEND_END_NR,
+};
+
+const char *backend_end_name(enum backend_end end);
+
+/*
+ * One connection of a queue as it is, and what it did since the queue was opened. A copy of live
+ * counters; those of the same moment need not be of the same instant.
+ */
+struct backend_connection {
+	const char *state;    /* "connected", "connecting", "waiting", "leaving" */
+	uint64_t since_ns;    /* in that state, by ring_clock_ns */
+	uint64_t next_try_ns; /* of one that waits to be tried again; 0: it does not */
+	uint64_t connects;    /* that led to requests */
+	uint64_t lost;	      /* of those: ended */
+	uint64_t failed_tries;
+	uint64_t ends[BACKEND_END_NR]; /* of both, by reason */
+	int last_end;		       /* enum backend_end; -1: none */
+	uint64_t resent;	       /* requests sent that had been sent before */
+	uint64_t answered;	       /* requests; over receives: how many a call has brought */
+	uint64_t sends, sent_bytes, receives, received_bytes; /* calls of the kernel, of the wire */
+	/*
+	 * Of the answered requests: until all of it was handed to the kernel (it waited for a
+	 * connection, or for those before it), and from then until all of the answer was there (the
+	 * wire and the server). Live; valid as long as the queue.
+	 */
+	const struct histogram *wait, *answer;
+};
+
+struct backend {
+	const char *name;
+	const char *summary; /* one line for the manual */
+	const struct option *options;
+	size_t config_bytes; /* of the struct that options fill */
+	size_t device_bytes, queue_bytes, io_bytes;
+	uint8_t data;	/* enum backend_data */
+	bool is_filter; /* its options hold a nested `backend:` */
+	/*
+	 * What the option table cannot say: looks at several options together and adds errors at
+	 * their positions in map (NULL: there is none). The options by themselves are valid. May be
+	 * NULL.
+	 */
+	void (*check)(const void *config, const struct yaml_node *map, struct config_errors *e);
+
+	/*
+	 * For backends that must ask another machine before they can open: asks, and may take as
+	 * long as its own time limits allow. Any thread, before open and beside anything else, so
+	 * it touches nothing but its arguments. Returns 0 with what open will want (wishes.found),
+	 * or -errno with words for the user. probe_free accepts NULL. NULL: open waits for nobody.
+	 */
+	int (*probe)(const void *config, void **ret_found, char *error, size_t error_bytes);
+	void (*probe_free)(void *found);
+
+	/* Returns 0 or -errno with device->error set. May be NULL: nothing to open. */
+	int (*open)(struct backend_device *device);
+	/* Also after a failed open, whatever state it left. May be NULL. */
+	void (*close)(struct backend_device *device);
+	/* Return 0 or -errno; queue_fini also runs after a failed queue_init. May be NULL. */
+	int (*queue_init)(struct backend_queue *queue);
+	void (*queue_fini)(struct backend_queue *queue);
+	/* Once per I/O after queue_init, to set up its private area; may be NULL. 0 or -errno. */
+	int (*io_init)(struct backend_io *io);
+	void (*io_fini)(struct backend_io *io);
+
+	enum backend_submit (*submit)(struct backend_io *io);
+	/*
+	 * Asks a QUEUED I/O to come to an end soon, with any result (a completion that was on its
+	 * way wins). It still completes exactly once, perhaps before cancel returns. NULL: I/Os
+	 * always end by themselves.
+	 */
+	void (*cancel)(struct backend_io *io);
+
+	/*
+	 * What a QUEUED I/O waits for, in a few words, for people who ask why it takes so long.
+	 * Main thread, while the reactor goes on, so: relaxed loads of plain values, no lists, no
+	 * pointers that change; a static string. May be NULL, and may answer NULL.
+	 */
+	const char *(*state_name)(const struct backend_io *io);
+
+	/*
+	 * For the lowest backend of a stack, main thread, from open to close.
+	 *
+	 * Words, found at open, that say which bytes these are: equal for two devices, now or in
+	 * different processes of one boot, exactly when what one writes the other reads. A device
+	 * is taken over after a crash only when they are what they were. NULL: the backend's name
+	 * says it.
+	 */
+	void (*identity)(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
+	/*
+	 * The descriptor that holds the content and must outlive the process, or the content is
+	 * lost: it is kept by others and comes back in wishes.parked_fd. Stays the backend's. NULL:
+	 * nothing is lost with the process.
+	 */
+	int (*parked_fd)(const struct backend_device *device);
+	/*
+	 * How much of the machine's memory the content may come to use, by its configuration. NULL:
+	 * none.
+	 */
+	uint64_t (*memory_bytes)(const void *config);
+	/*
+	 * Another process is to serve the same bytes and this one to end: gives up what would keep
+	 * it out, at once, whatever else is open. No I/O is in flight; nothing follows, no close
+	 * either. NULL: there is nothing.
+	 */
+	void (*abandon)(struct backend_device *device);
+	/*
+	 * Why it can serve no request any more, in words, with the cure; NULL: it can, or tries to.
+	 * Main thread, while reactors go on; the words stay as they are until close. May be NULL.
+	 */
+	const char *(*failure)(const struct backend_device *device);
+
+	/*
+	 * For the lowest backend of a stack that talks to a peer: the connection of a queue by its
+	 * index from 0 on; false: there are fewer. Main thread, while the reactor goes on, from
+	 * queue_init to queue_fini: as for state_name. NULL: it has none.
+	 */
+	bool (*connection)(const struct backend_queue *queue, unsigned idx,
+			   struct backend_connection *ret_connection);
+
+	/* NULL: its size is for life. A filter has what its child has. */
+	const struct backend_resize *resize;
+};
+
+/*
+ * A device with its whole stack of filters, made from configuration.
+ */
+
+/*
+ * Any thread that may block. spec, what it points at and name stay the caller's and must outlive
+ * the device. Returns 0 with the top of the stack, or -errno with words for the user in error.
+ */
+int backend_open(struct backend_device **ret_device, const struct backend_spec *spec,
+		 const char *name, const struct backend_wishes *wishes, char *error,
+		 size_t error_bytes);
+
+/*
+ * probe.c: struct backend's probe of the lowest one of a stack, whether there is one, and what it
+ * found. Any thread. backend_spec_probe only where there is one; returns as it does.
+ */
+bool backend_spec_probes(const struct backend_spec *spec);
+int backend_spec_probe(const struct backend_spec *spec, void **ret_found, char *error,
+		       size_t error_bytes);
+void backend_spec_probe_free(const struct backend_spec *spec, void *found);
+
+/* For a backend's open: puts the words into device->error and returns err. */
+int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Main thread, between queue_init and queue_fini: struct backend's connection of the lowest one. */
+bool backend_connection(const struct backend_queue *top, unsigned idx,
+			struct backend_connection *ret_connection);
+
+/* Any thread that may block: the whole stack; no queue may be open. Accepts NULL. */
+void backend_close(struct backend_device *device);
+
+/*
+ * Main thread, from open to close: what the lowest backend of a stack says. backend_parked_fd
+ * returns a borrowed descriptor, or -1 when nothing is lost with the process.
+ */
+void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTITY_BYTES]);
+int backend_parked_fd(const struct backend_device *top);
+
+/* Main thread, from open to close: struct backend's failure of the lowest backend; NULL: none. */
+const char *backend_failure(const struct backend_device *top);
+
+/* Main thread: the end of a whole stack in an upgrade, instead of backend_close. */
+void backend_abandon(const struct backend_device *top);
+
+/*
+ * Reactor thread. Allocates the queue's private areas; returns 0 or -errno. Must come before the
+ * device serves: nothing is allocated afterwards.
+ */
+int backend_queue_open(struct backend_queue **ret_queue, struct backend_device *device,
+		       struct reactor *reactor, unsigned idx, unsigned depth);
+/* Reactor thread; no I/O may be in flight. Accepts NULL. */
+void backend_queue_close(struct backend_queue *queue);
+
+/* The size as it is now. Any thread, also while it changes. */
+static inline uint64_t backend_size(const struct backend_device *device)
+{
+	return __atomic_load_n(&device->limits.size_bytes, __ATOMIC_RELAXED);
+}
+
+/*
+ * resize.c: struct backend_resize for a whole stack, whose top is device. One thread at a time,
+ * which may block (backend_can_resize and backend_set_size: the main thread, and do not), while
+ * queues serve. What needs them returns -EOPNOTSUPP with words where the lowest backend cannot.
+ */
+bool backend_can_resize(const struct backend_device *device);
+int backend_size_now(struct backend_device *device, uint64_t *ret_bytes, char *error,
+		     size_t error_bytes);
+int backend_grow(struct backend_device *device, uint64_t size_bytes, char *error,
+		 size_t error_bytes);
+enum backend_usage backend_usage(struct backend_device *device, uint64_t start_bytes,
+				 uint64_t end_bytes);
+void backend_shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes);
+
+/* The limits of the whole stack: from now on requests up to here are taken. */
+void backend_set_size(struct backend_device *device, uint64_t size_bytes);
+
+/* Bytes of memory behind one I/O of a whole stack, for the worst-case sum. */
+size_t backend_spec_io_bytes(const struct backend_spec *spec);
+
+/*
+ * Ties an I/O (memory of the caller, zeroed) to a queue. Each tag below the queue's depth has one
+ * private area: tie each once. Returns 0 or -errno, then it needs no fini.
+ */
+int backend_io_init(struct backend_io *io, struct backend_queue *queue, unsigned tag,
+		    backend_done_fn *done);
+void backend_io_fini(struct backend_io *io);
+
+/* wrap.c: the only way to call submit. Reactor thread. */
+enum backend_submit backend_io_submit(struct backend_io *io);
+void backend_io_cancel(struct backend_io *io);
+
+/* wrap.c: how a backend answers a QUEUED I/O. Calls io->done before it returns. */
+void backend_io_complete(struct backend_io *io, int result);
+
+/*
+ * data.c, for backends that keep the bytes in memory: moves bytes of a READ into the request (put)
+ * or of a WRITE out of it (get), from the request's byte at_bytes on, wherever its bytes are. With
+ * BACKEND_DATA_MOVES alone may io->buf be NULL. Reactor thread, from submit until completion. A
+ * READ puts all of its bytes: what is not put would show memory of the kernel. Return 0 or -EIO.
+ */
+int backend_data_put(struct backend_io *io, uint32_t at_bytes, const void *from, size_t bytes);
+int backend_data_put_zeroes(struct backend_io *io, uint32_t at_bytes, size_t bytes);
+int backend_data_get(struct backend_io *io, uint32_t at_bytes, void *to, size_t bytes);
+
+/*
+ * data.c, for the core: the same, whether or not there is a buffer of ours, between memory and the
+ * request's own pages.
+ */
+int backend_data_to_driver(const struct backend_io *io, uint32_t at_bytes, const void *from,
+			   size_t bytes);
+int backend_data_from_driver(const struct backend_io *io, uint32_t at_bytes, void *to,
+			     size_t bytes);
+
+/* The abilities that all backends of a stack have: enum backend_data. */
+uint8_t backend_spec_data(const struct backend_spec *spec);
+
+/*
+ * stack.c, for filters.
+ */
+
+/*
+ * From submit: passes the I/O to the child as it is and completes it with the child's result.
+ * Answers DONE or QUEUED for submit to return: what the child is too busy for waits in stack.c.
+ */
+enum backend_submit backend_forward(struct backend_io *io);
+
+/* The same for an I/O that submit has answered with QUEUED; may complete it before it returns. */
+void backend_forward_queued(struct backend_io *io);
+
+/* Cancels an I/O that was forwarded: the `cancel` of a filter that keeps none for itself. */
+void backend_forward_cancel(struct backend_io *io);
+
+/*
+ * stack.c, any thread, while the I/O exists: the backend of its stack where it waits, which is the
+ * deepest that has it, and what for. NULL when no backend has it.
+ */
+const char *backend_io_where(const struct backend_io *io, const char **ret_state);
+
+/* registry.c: NULL when there is none; the table ends with NULL. */
+const struct backend *backend_find(const char *name);
+extern const struct backend *const backend_registry[];
+
+/*
+ * The one place where an errno of whatever origin becomes one that the block layer understands
+ * (blk_status_t, block/blk-core.c): ENOSPC, EIO, EOPNOTSUPP, ETIMEDOUT, ENOLINK, EREMOTEIO,
+ * ENODATA, EILSEQ, ENOMEM pass; EDQUOT becomes ENOSPC, all else EIO. err and result are negative.
+ */
+int backend_errno_map(int err);
+
+#endif

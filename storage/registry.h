@@ -1,0 +1,16 @@
+/* The tables of the backends, for the registry and the tests; others ask backend_find. */
+#ifndef STORAGE_REGISTRY_H
+#define STORAGE_REGISTRY_H
+
+#include "storage/backend.h"
+
+extern const struct backend backend_delay;
+extern const struct backend backend_error;
+extern const struct backend backend_file;
+extern const struct backend backend_mem;
+extern const struct backend backend_nbd;
+extern const struct backend backend_null;
+extern const struct backend backend_skeleton;
+extern const struct backend backend_throttle;
+
+#endif

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Which folder may include which, and what a folder may hold. Prints TAP.
+
+usage: structure.py           checks
+       structure.py --table   what the product's and the tests' code consists of, for people
+
+The compiler refuses an include of a header that a layer does not export to the includer
+(ublkd_layer in CMakeLists.txt); this refuses a LAYERS that the design does not allow.
+"""
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+
+SOURCES_MAX = 40
+
+GROUND = {"base", "reactor", "config"}
+STORAGE = GROUND | {"storage"}
+DRIVER = STORAGE | {"host", "ublk"}
+DAEMON_GROUND = DRIVER | {"daemon/settings", "daemon/runtime"}
+TRACER = {"base", "ublktrace", "ublktrace/events", "ublktrace/elf", "ublktrace/kernel"}
+
+# FOLDER: what its sources may include beside their own folder.
+MAY = {
+    "base": set(),
+    "reactor": {"base"},
+    "config": {"base"},
+    "host": {"base"},
+    "net": GROUND,
+    "storage": GROUND,
+    "backends": STORAGE,
+    "backends/file": STORAGE,
+    "backends/mem": STORAGE,
+    "backends/nbd": STORAGE | {"net"},
+    "filters": STORAGE,
+    "filters/throttle": STORAGE,
+    "ublk": STORAGE | {"host"},
+    "ublk/queue": STORAGE | {"ublk"},
+    "ublk/device": DRIVER | {"ublk/queue"},
+    "daemon/settings": DRIVER | {"backends/mem"},
+    "daemon/runtime": DRIVER | {"daemon/settings"},
+    "daemon/fdstore": {"base", "host", "daemon/runtime"},
+    "daemon/socket": GROUND,
+    "daemon/devices": DAEMON_GROUND | {"ublk/device", "ublk/queue", "daemon/fdstore"},
+    "daemon/handover": DAEMON_GROUND
+    | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/devices", "daemon/socket"},
+    "daemon/api": DAEMON_GROUND
+    | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/devices", "daemon/socket",
+       "daemon/handover", "filters/throttle"},
+    "daemon/metrics": DAEMON_GROUND | {"ublk/device", "ublk/queue", "daemon/devices", "daemon/api"},
+    "daemon": DAEMON_GROUND
+    | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/socket", "daemon/devices",
+       "daemon/handover", "daemon/api", "daemon/metrics"},
+    # reads what ublkd writes; asks an NBD server by itself
+    "ublkctl": DRIVER | {"net", "backends/nbd", "daemon/settings", "daemon/runtime", "daemon/socket",
+                         "tracefile"},
+    "ublkctl/top": {"base", "daemon/runtime", "ublkctl"},
+    "tracefile": {"base"},
+    "ublktrace": {"base"},
+    "ublktrace/events": {"base"},
+    "ublktrace/elf": {"base"},
+    "ublktrace/kernel": TRACER - {"ublktrace/kernel"},
+    "ublktrace/timeline": {"base", "tracefile", "ublktrace/events"},
+    "ublktrace/output": {"base", "tracefile", "ublktrace/events", "ublktrace/timeline"},
+    "ublktrace/latency": TRACER,
+    "ublktrace/stacks": TRACER,
+    "ublktrace/control": TRACER,
+    "ublktrace/record": TRACER | {"ublktrace/output"},
+    "ublktrace/selftest": TRACER,
+    # what the programs in the kernel share with those that read them
+    "ublktrace/bpf": {"ublktrace/events", "ublktrace/latency", "ublktrace/stacks", "ublktrace/control",
+                      "ublktrace/selftest"},
+}
+# A main program may include every part of its own.
+PROGRAMS = {"daemon/main.c", "daemon/manual.c", "ublkctl/main.c", "ublktrace/main.c"}
+# Names that stand more than once: each program and library has its own.
+SHARED_NAMES = {"main.c", "CMakeLists.txt", "README.md"}
+
+
+def listed(*patterns):
+    out = subprocess.check_output(["git", "ls-files", "-c", "-o", "--exclude-standard", *patterns], text=True)
+    return sorted({line for line in out.splitlines() if os.path.isfile(line)})
+
+
+def sources():
+    return [f for f in listed("*.c", "*.h") if not f.startswith("bench/")]
+
+
+def is_test(path):
+    return path.startswith("test/")
+
+
+def wrong_arrows(files):
+    """Includes that point where their folder may not look."""
+    wrong = []
+    for file in files:
+        folder = os.path.dirname(file)
+        if is_test(file) or file in PROGRAMS:
+            continue
+        if folder not in MAY:
+            wrong.append(f"{file}: test/structure.py does not know the folder {folder}")
+            continue
+        for target in re.findall(r'^#include "([^"]+/[^"/]+\.h)"', read(file), re.M):
+            there = os.path.dirname(target)
+            if there != folder and there not in MAY[folder]:
+                wrong.append(f"{file}: {folder} may not include {target}")
+    return wrong
+
+
+def cycles():
+    """Folders that may reach themselves."""
+    found = []
+    for start in MAY:
+        seen, todo = set(), list(MAY[start])
+        while todo:
+            folder = todo.pop()
+            if folder not in seen:
+                seen.add(folder)
+                todo += MAY.get(folder, ())
+        if start in seen:
+            found.append(start)
+    return found
+
+
+def full_folders(files):
+    count = defaultdict(int)
+    for file in files:
+        count[os.path.dirname(file)] += 1
+    return [f"{folder}: {nr} sources, {SOURCES_MAX} at most" for folder, nr in sorted(count.items()) if nr > SOURCES_MAX]
+
+
+def shared_names(files):
+    where = defaultdict(list)
+    for file in files:
+        name = os.path.basename(file)
+        if name not in SHARED_NAMES:
+            where[name].append(file)
+    return [" and ".join(paths) for paths in where.values() if len(paths) > 1]
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+FUNCTION = re.compile(r"^(?!typedef|struct \w+ \{|enum|union|#|/|\*|extern)[A-Za-z_][^;={}()]*?\**(\w+)\([^;{}]*\)\n\{\n(.*?)^\}\n",
+                      re.M | re.S)
+
+
+def functions(files):
+    """(name, lines, file) of each function."""
+    found = []
+    for file in files:
+        if file.endswith(".c"):
+            for match in FUNCTION.finditer(read(file)):
+                found.append((match[1], match[0].count("\n"), file))
+    return found
+
+
+def shared_functions(files):
+    """Functions of file scope or more that a backtrace cannot tell apart."""
+    where = defaultdict(set)
+    for name, _, file in functions(files):
+        where[name].add(file)
+    # each program has one
+    return [f"{name}: {', '.join(sorted(paths))}" for name, paths in sorted(where.items())
+            if len(paths) > 1 and name != "main"]
+
+
+def table():
+    files = sources()
+    for title, part in (("product", [f for f in files if not is_test(f)]), ("tests", [f for f in files if is_test(f)])):
+        lines = {f: read(f).count("\n") for f in part}
+        sizes = sorted(nr for _, nr, _ in functions(part))
+        folders = defaultdict(int)
+        for file in part:
+            folders[os.path.dirname(file)] += 1
+        largest = sorted(folders.items(), key=lambda item: -item[1])[:4]
+        print(f"{title}: {sum(lines.values())} lines in {len(part)} files, {sum(n < 60 for n in lines.values())} of them"
+              f" under 60 lines")
+        print(f"  {len(folders)} folders, the largest: " + ", ".join(f"{name} {nr}" for name, nr in largest))
+        print(f"  {len(sizes)} functions: median {sizes[len(sizes) // 2]} lines, 95% up to {sizes[len(sizes) * 95 // 100]},"
+              f" {sum(n < 7 for n in sizes)} under 7; names in more than one file: {len(shared_functions(part))}")
+
+
+def main():
+    os.chdir(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if sys.argv[1:] == ["--table"]:
+        table()
+        return 0
+    files = sources()
+    product = [f for f in files if not is_test(f)]
+    checks = [
+        ("no folder includes what it may not see", wrong_arrows(files)),
+        ("no folder can reach itself", cycles()),
+        (f"no folder holds more than {SOURCES_MAX} sources", full_folders(files)),
+        ("no two sources have one name", shared_names(product)),
+    ]
+    print(f"1..{len(checks)}")
+    for number, (name, wrong) in enumerate(checks, 1):
+        print(f"{'not ok' if wrong else 'ok'} {number} - {name}")
+        for line in wrong:
+            print(f"# {line}")
+    return 1 if any(wrong for _, wrong in checks) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

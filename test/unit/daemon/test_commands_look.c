@@ -1,0 +1,148 @@
+/* commands that only look: list, show, stats, reactors, inflight. */
+#include "test/rig/commands_rig.h"
+
+static void test_list(void **state)
+{
+	(void)state;
+	expect("{\"command\":\"list\"}", "{\"ok\":true,\"data\":[]}");
+	add("a");
+	expect("{\"command\":\"list\"}",
+	       "{\"ok\":true,\"data\":[{\"name\":\"a\",\"state\":\"live\",\"id\":7,"
+	       "\"path\":\"/dev/ublkb7\",\"backend\":\"mem\",\"size_bytes\":1048576,\"queues\":1,"
+	       "\"depth\":128,\"block_bytes\":512,\"error\":\"\"}]}");
+}
+
+static void test_show(void **state)
+{
+	json_t *data;
+
+	(void)state;
+	add("a");
+	data = ask("{\"command\":\"show\",\"name\":\"a\"}");
+	assert_string_equal(json_string_value(json_object_get(data, "step")), "live");
+	assert_int_equal(json_array_size(json_object_get(data, "caps")), 2);
+	assert_string_equal(
+		json_string_value(json_array_get(json_object_get(data, "ublk_flags"), 0)),
+		"CMD_IOCTL_ENCODE");
+	assert_int_equal(
+		json_integer_value(json_object_get(json_object_get(data, "options"), "size")),
+		1 << 20);
+	json_decref(data);
+	expect("{\"command\":\"show\",\"name\":\"b\"}",
+	       "{\"ok\":false,\"error\":\"there is no device \\\"b\\\"\"}");
+	expect("{\"command\":\"show\"}",
+	       "{\"ok\":false,\"error\":\"the name of a device is missing\"}");
+}
+
+static void test_show_connections(void **state)
+{
+	json_t *data, *all, *c;
+
+	(void)state;
+	add("net");
+	data = ask("{\"command\":\"show\",\"name\":\"net\"}");
+	all = json_object_get(data, "connections");
+	assert_int_equal(json_array_size(all), 2);
+	c = json_array_get(all, 0);
+	assert_string_equal(json_string_value(json_object_get(c, "state")), "connected");
+	assert_null(json_object_get(c, "next_try_in_ns"));
+	assert_true(json_is_null(json_object_get(c, "last_end")));
+	assert_int_equal(json_integer_value(json_object_get(c, "failed_tries")), 7);
+	c = json_array_get(all, 1);
+	assert_int_equal(json_integer_value(json_object_get(c, "queue")), 1);
+	assert_true(json_integer_value(json_object_get(c, "next_try_in_ns")) > 0);
+	assert_string_equal(json_string_value(json_object_get(c, "last_end")), "silent");
+	assert_int_equal(json_integer_value(json_object_get(json_object_get(c, "ends"), "silent")),
+			 2);
+	assert_int_equal(json_integer_value(json_object_get(json_object_get(c, "answer"), "count")),
+			 1);
+	json_decref(data);
+	add("a");
+	data = ask("{\"command\":\"show\",\"name\":\"a\"}");
+	assert_null(json_object_get(data, "connections"));
+	json_decref(data);
+}
+
+static json_t *total_of(const json_t *op)
+{
+	return json_object_get(json_object_get(op, "layers"), "total");
+}
+
+static void test_stats(void **state)
+{
+	json_t *data, *device, *op;
+
+	(void)state;
+	add("a");
+	add("b");
+	data = ask("{\"command\":\"stats\"}");
+	assert_true(json_integer_value(json_object_get(data, "time_ns")) > 0);
+	assert_int_equal(json_array_size(json_object_get(data, "devices")), 2);
+	json_decref(data);
+	data = ask("{\"command\":\"stats\",\"name\":\"b\",\"buckets\":true}");
+	device = json_array_get(json_object_get(data, "devices"), 0);
+	assert_string_equal(json_string_value(json_object_get(device, "name")), "b");
+	assert_int_equal(json_integer_value(json_object_get(device, "inflight")), 2);
+	op = json_object_get(json_object_get(device, "ops"), "read");
+	assert_int_equal(json_integer_value(json_object_get(op, "done")), 1);
+	assert_int_equal(json_integer_value(json_object_get(op, "mean_ns")), 1000);
+	assert_int_equal(json_array_size(json_object_get(op, "buckets")), 1);
+	assert_null(json_object_get(total_of(op), "buckets"));
+	json_decref(data);
+	data = ask("{\"command\":\"stats\",\"name\":\"b\",\"layer_buckets\":true}");
+	device = json_array_get(json_object_get(data, "devices"), 0);
+	op = json_object_get(json_object_get(device, "ops"), "read");
+	assert_null(json_object_get(op, "buckets"));
+	assert_int_equal(json_integer_value(json_object_get(total_of(op), "sum_ns")), 1000);
+	assert_int_equal(json_array_size(json_object_get(total_of(op), "buckets")), 1);
+	json_decref(data);
+	expect("{\"command\":\"stats\",\"name\":\"x\"}",
+	       "{\"ok\":false,\"error\":\"there is no device \\\"x\\\"\"}");
+}
+
+static void test_reactors_and_version(void **state)
+{
+	json_t *data;
+
+	(void)state;
+	data = ask("{\"command\":\"reactors\"}");
+	assert_int_equal(json_array_size(data), 1);
+	assert_string_equal(json_string_value(json_object_get(json_array_get(data, 0), "name")),
+			    "control");
+	json_decref(data);
+	expect("{\"command\":\"version\"}",
+	       "{\"ok\":true,\"data\":{\"version\":\"" UBLKD_VERSION "\"}}");
+}
+
+/* The first question asks the driver, the second one tells what it said. */
+static void test_inflight_asks_the_driver(void **state)
+{
+	json_t *data, *driver;
+
+	(void)state;
+	add("a");
+	data = ask("{\"command\":\"inflight\"}");
+	assert_int_equal(json_integer_value(json_object_get(data, "pid")), getpid());
+	driver = json_object_get(json_array_get(json_object_get(data, "devices"), 0), "driver");
+	assert_int_equal(json_object_size(driver), 0);
+	json_decref(data);
+	data = ask("{\"command\":\"inflight\",\"name\":\"a\"}");
+	driver = json_object_get(json_array_get(json_object_get(data, "devices"), 0), "driver");
+	assert_string_equal(json_string_value(json_object_get(driver, "state")), "LIVE");
+	assert_int_equal(json_integer_value(json_object_get(driver, "server_pid")), 42);
+	json_decref(data);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_list),
+		TEST(test_show),
+		TEST(test_show_connections),
+		TEST(test_stats),
+		TEST(test_reactors_and_version),
+		TEST(test_inflight_asks_the_driver),
+	};
+
+	return cmocka_run_group_tests_name("commands_look", tests, group_setup, group_teardown);
+}

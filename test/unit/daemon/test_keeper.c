@@ -1,0 +1,365 @@
+/* keeper: clients that are broken, hostile, or many. */
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "daemon/fdstore/keeper.h"
+#include "test/rig/park_check.h"
+
+static struct park park;
+static pid_t keeper;
+static unsigned keeper_fds; /* with mem-a held, and nobody connected */
+
+static int setup(void **state)
+{
+	if (park_setup(state) < 0 || park_open(&park, state_dir) < 0)
+		return -1;
+	park.keeper_exe = UBLKD_KEEPER;
+	put_word(&park, "mem-a", "a");
+	keeper = keeper_pid();
+	return keeper > 0 ? 0 : -1;
+}
+
+/* It noticed what its clients did. */
+static void await_fds(unsigned nr)
+{
+	for (int i = 0; i < 500 && count_fds(keeper) != nr; i++)
+		usleep(10000);
+	assert_int_equal(count_fds(keeper), nr);
+}
+
+/* Every test ends so: it has kept nothing of what it was sent, and serves on. */
+static void expect_unhurt(void)
+{
+	struct park next;
+
+	await_fds(keeper_fds);
+	assert_int_equal(keeper_pid(), keeper);
+	open_park(&next);
+	assert_int_equal(park_nr(&next), 1);
+	assert_true(holds(park_find(&next, "mem-a"), "a"));
+	park_close(&next);
+	drop_and_end(&park, "mem-a");
+}
+
+static int teardown(void **state)
+{
+	park_close(&park);
+	return park_teardown(state);
+}
+
+static int dial(void)
+{
+	struct timeval limit = { .tv_sec = 10 };
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strcpy(addr.sun_path, socket_path);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	assert_int_equal(connect(fd, (void *)&addr, sizeof(addr)), 0);
+	return fd;
+}
+
+static ssize_t say(int client, const void *bytes, size_t nr, const int *fds, unsigned fd_nr)
+{
+	char control[CMSG_SPACE(8 * sizeof(int))] = { 0 };
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)bytes, .iov_len = nr };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct cmsghdr *cmsg = (void *)control;
+
+	if (fd_nr > 0) {
+		msg.msg_control = control;
+		msg.msg_controllen = CMSG_SPACE(fd_nr * sizeof(int));
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(fd_nr * sizeof(int));
+		memcpy(CMSG_DATA(cmsg), fds, fd_nr * sizeof(int));
+	}
+	return sendmsg(client, &msg, MSG_NOSIGNAL);
+}
+
+/* What the keeper answers; 1 when it hangs up. */
+static int hear(int client)
+{
+	struct keeper_reply reply;
+	ssize_t bytes = recv(client, &reply, sizeof(reply), 0);
+
+	if (bytes == 0 || (bytes < 0 && errno == ECONNRESET))
+		return 1;
+	assert_int_equal(bytes, sizeof(reply));
+	assert_int_equal(reply.magic, KEEPER_MAGIC);
+	return reply.result;
+}
+
+static struct keeper_request request(enum keeper_op op, const char *name)
+{
+	struct keeper_request req = { .magic = KEEPER_MAGIC, .op = op };
+
+	strcpy(req.name, name);
+	return req;
+}
+
+static int ask_with(int client, struct keeper_request req, const int *fds, unsigned fd_nr)
+{
+	assert_int_equal(say(client, &req, sizeof(req), fds, fd_nr), sizeof(req));
+	return hear(client);
+}
+
+static void test_no_request(void **state)
+{
+	static const size_t lengths[] = { 1, 4, sizeof(struct keeper_request) - 1,
+					  sizeof(struct keeper_request) + 1, 65536 };
+	struct keeper_request wrong = request(KEEPER_DROP, "mem-a");
+	uint8_t *bytes = calloc(1, 65536);
+	int client = dial(), fd = memory("x");
+
+	(void)state;
+	memcpy(bytes, &wrong, sizeof(wrong));
+	for (unsigned i = 0; i < ARRAY_SIZE(lengths); i++) {
+		assert_int_equal(say(client, bytes, lengths[i], &fd, 1), lengths[i]);
+		assert_int_equal(hear(client), -EPROTO);
+	}
+	wrong.magic++;
+	assert_int_equal(ask_with(client, wrong, &fd, 1), -EPROTO);
+	assert_int_equal(ask_with(client, request(99, "mem-a"), &fd, 1), -EINVAL);
+	assert_int_equal(ask_with(client, request(0, "mem-a"), NULL, 0), -EINVAL);
+	free(bytes);
+	close(fd);
+	close(client);
+	expect_unhurt();
+}
+
+static void test_empty_message(void **state)
+{
+	int client = dial(), fd = memory("x");
+
+	(void)state;
+	assert_int_equal(say(client, "", 0, &fd, 1), 0);
+	assert_int_equal(hear(client), 1);
+	close(fd);
+	close(client);
+	expect_unhurt();
+}
+
+static void test_names(void **state)
+{
+	static const char *const wrong[] = { "", "a:b", "a\nb", "a\x7f", "\xff" };
+	struct keeper_request endless = request(KEEPER_PUT, "");
+	int client = dial(), fd = memory("x");
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(wrong); i++) {
+		assert_int_equal(ask_with(client, request(KEEPER_PUT, wrong[i]), &fd, 1), -EINVAL);
+		assert_int_equal(ask_with(client, request(KEEPER_DROP, wrong[i]), NULL, 0),
+				 -EINVAL);
+	}
+	memset(endless.name, 'x', sizeof(endless.name));
+	assert_int_equal(ask_with(client, endless, &fd, 1), -EINVAL);
+	endless.op = KEEPER_DROP;
+	assert_int_equal(ask_with(client, endless, NULL, 0), -EINVAL);
+	assert_int_equal(ask_with(client, request(KEEPER_DROP, "mem-"), NULL, 0), -ENOENT);
+	close(fd);
+	close(client);
+	expect_unhurt();
+}
+
+static void test_no_memory(void **state)
+{
+	int client = dial(), memory_fd = memory("x");
+	int fds[] = { client, open("/dev/null", O_RDWR | O_CLOEXEC),
+		      open("/", O_PATH | O_CLOEXEC) };
+	int three[] = { memory_fd, memory_fd, memory_fd };
+
+	(void)state;
+	assert_int_equal(ask_with(client, request(KEEPER_PUT, "x"), NULL, 0), -EBADF);
+	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
+		assert_int_equal(ask_with(client, request(KEEPER_PUT, "x"), &fds[i], 1), -EINVAL);
+	assert_int_equal(ask_with(client, request(KEEPER_PUT, "x"), three, 2), -EMFILE);
+	assert_int_equal(ask_with(client, request(KEEPER_PUT, "x"), three, 3), -EMFILE);
+	/* One that comes with what needs none is not kept. */
+	assert_int_equal(ask_with(client, request(KEEPER_DROP, "x"), three, 1), -ENOENT);
+	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+	close(memory_fd);
+	expect_unhurt();
+}
+
+static void test_at(void **state)
+{
+	struct keeper_request req = request(KEEPER_AT, "");
+	int client = dial();
+
+	(void)state;
+	for (req.idx = 1; req.idx != 0; req.idx = req.idx * 2)
+		assert_int_equal(ask_with(client, req, NULL, 0), -ENOENT);
+	req.idx = UINT32_MAX;
+	assert_int_equal(ask_with(client, req, NULL, 0), -ENOENT);
+	close(client);
+	expect_unhurt();
+}
+
+/* More than it serves at a time, who say nothing: they cannot lock the daemon out. */
+static void test_silent_clients(void **state)
+{
+	int clients[4 * KEEPER_CLIENTS_MAX];
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(clients); i++)
+		clients[i] = dial();
+	put_word(&park, "mem-b", "b");
+	put_word(&park, "mem-b", "c");
+	park_drop(&park, "mem-b");
+	assert_int_equal(hear(clients[0]), 1);
+	for (unsigned i = 0; i < ARRAY_SIZE(clients); i++)
+		close(clients[i]);
+	expect_unhurt();
+}
+
+static void test_client_does_not_listen(void **state)
+{
+	struct keeper_request req = request(KEEPER_AT, "");
+	int client = dial();
+	unsigned nr = 0;
+
+	(void)state;
+	while (nr < 100000 && say(client, &req, sizeof(req), NULL, 0) > 0)
+		nr++;
+	assert_true(nr > 0 && nr < 100000); /* it was disconnected */
+	assert_true(errno == EPIPE || errno == ECONNRESET);
+	close(client);
+	expect_unhurt();
+}
+
+static void test_full(void **state)
+{
+	int client = dial(), fd = memory("x");
+	char name[32];
+
+	(void)state;
+	for (unsigned i = 1; i < KEEPER_HELD_MAX; i++) {
+		snprintf(name, sizeof(name), "mem-%u", i);
+		assert_int_equal(ask_with(client, request(KEEPER_PUT, name), &fd, 1), 0);
+	}
+	assert_int_equal(ask_with(client, request(KEEPER_PUT, "more"), &fd, 1), -ENOSPC);
+	assert_int_equal(ask_with(client, request(KEEPER_PUT, "mem-7"), &fd, 1), 0);
+	for (unsigned i = 1; i < KEEPER_HELD_MAX; i++) {
+		snprintf(name, sizeof(name), "mem-%u", i);
+		assert_int_equal(ask_with(client, request(KEEPER_DROP, name), NULL, 0), 0);
+	}
+	close(fd);
+	close(client);
+	expect_unhurt();
+}
+
+static void test_other_user(void **state)
+{
+	int status;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid() != 0) {
+		expect_unhurt();
+		skip();
+	}
+	chmod(park_dir, 0755);
+	chmod(state_dir, 0755);
+	chmod(socket_path, 0666);
+	pid = fork();
+	if (pid == 0) {
+		int client;
+
+		if (setresuid(65534, 65534, 65534) < 0)
+			_exit(2);
+		client = dial();
+		_exit(hear(client) == 1 ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	expect_unhurt();
+}
+
+static bool put_one_with_few_files(void)
+{
+	struct rlimit few = { 40, 40 };
+	struct park small;
+
+	if (setrlimit(RLIMIT_NOFILE, &few) < 0 || park_open(&small, state_dir) < 0)
+		return false;
+	small.keeper_exe = UBLKD_KEEPER;
+	put_word(&small, "mem-0", "x");
+	park_close(&small);
+	return true;
+}
+
+/* With few descriptors it holds less, but has always one for the next client. */
+static void test_few_files(void **state)
+{
+	int client, ret = 0, fd = memory("x"), status;
+	unsigned held_nr = 0;
+	pid_t pid = fork();
+	char name[16];
+
+	(void)state;
+	if (pid == 0)
+		_exit(put_one_with_few_files() ? 0 : 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	client = dial();
+	while (ret == 0 && held_nr < 40) {
+		snprintf(name, sizeof(name), "mem-%u", held_nr++);
+		ret = ask_with(client, request(KEEPER_PUT, name), &fd, 1);
+	}
+	assert_int_equal(ret, -ENOSPC);
+	assert_true(held_nr > 10);
+	close(client);
+	for (unsigned i = 0; i < 3 * KEEPER_CLIENTS_MAX; i++) {
+		client = dial(); /* all of them stay */
+		assert_int_equal(ask_with(client, request(KEEPER_PUT, "mem-0"), &fd, 1), 0);
+	}
+	kill(keeper_pid(), SIGKILL);
+	assert_true(WIFSIGNALED(keeper_ended()));
+}
+
+static void test_started_by_hand(void **state)
+{
+	int status = system(UBLKD_KEEPER " 2>&1 </dev/null | grep -q 'started by ublkd'");
+
+	(void)state;
+	assert_int_equal(status, 0);
+	status = system(UBLKD_KEEPER " >/dev/null 2>&1 </dev/null");
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+}
+
+/* How many descriptors it has when it holds one. */
+static int measure(void **state)
+{
+	if (setup(state) < 0)
+		return -1;
+	usleep(200000);
+	keeper_fds = count_fds(keeper);
+	park_drop(&park, "mem-a");
+	keeper_ended();
+	return teardown(state);
+}
+
+#define KEEPER_TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		KEEPER_TEST(test_no_request),
+		KEEPER_TEST(test_empty_message),
+		KEEPER_TEST(test_names),
+		KEEPER_TEST(test_no_memory),
+		KEEPER_TEST(test_at),
+		KEEPER_TEST(test_silent_clients),
+		KEEPER_TEST(test_client_does_not_listen),
+		KEEPER_TEST(test_full),
+		KEEPER_TEST(test_other_user),
+		cmocka_unit_test_setup_teardown(test_few_files, park_setup, park_teardown),
+		cmocka_unit_test(test_started_by_hand),
+	};
+
+	return cmocka_run_group_tests(tests, measure, NULL);
+}

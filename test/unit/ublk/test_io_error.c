@@ -1,0 +1,124 @@
+/* io_error: which line a failed I/O leaves in the log, and how often. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "ublk/queue/io_error.h"
+
+static const struct backend top_ops = { .name = "throttle" }, low_ops = { .name = "file" };
+static struct backend_device top_device = { .ops = &top_ops }, low_device = { .ops = &low_ops };
+static struct backend_queue top_queue = { .device = &top_device },
+			    low_queue = { .device = &low_device };
+static struct io_errors errors;
+static struct tag_io ios[4];
+static struct backend_io low;
+static struct queue queue;
+static char text[4096];
+
+static struct tag_io *request(uint8_t op, int top_result, int low_result)
+{
+	struct tag_io *io = &ios[3];
+
+	queue = (struct queue){
+		.ios = ios,
+		.setup = { .device_name = "db", .dev_id = 7, .idx = 2, .errors = &errors },
+	};
+	low = (struct backend_io){ .queue = &low_queue, .result = low_result };
+	io->queue = &queue;
+	io->bio = (struct backend_io){
+		.queue = &top_queue,
+		.child = &low,
+		.op = op,
+		.offset_bytes = 40960,
+		.length_bytes = 4096,
+		.result = top_result,
+	};
+	return io;
+}
+
+/* What stands in the log behind its time, or "". */
+static const char *told(struct tag_io *io, int err)
+{
+	int fd[2], saved = dup(STDERR_FILENO);
+	ssize_t n = 0;
+
+	assert_int_equal(pipe(fd), 0);
+	dup2(fd[1], STDERR_FILENO);
+	io_error_tell(io, err);
+	dup2(saved, STDERR_FILENO);
+	close(saved);
+	close(fd[1]);
+	n = read(fd[0], text, sizeof(text) - 1);
+	close(fd[0]);
+	text[n > 0 ? n : 0] = '\0';
+	return n > 0 ? strstr(text, "level=") : "";
+}
+
+static void test_words(void **state)
+{
+	(void)state;
+	assert_string_equal(
+		told(request(BACKEND_WRITE, -ENOSPC, -ENOSPC), -ENOSPC),
+		"level=warn msg=\"I/O failed\" device=db id=7 queue=2 tag=3 op=write sector=80 "
+		"bytes=4096 error=ENOSPC by=file means=\"no space is left below: a full file "
+		"system, pool or quota\" dropped=0\n");
+}
+
+static void test_who(void **state)
+{
+	struct tag_io *io = request(BACKEND_READ, -EIO, -EIO);
+
+	(void)state;
+	assert_non_null(strstr(told(io, -EIO), " by=file "));
+	/* The one below has nothing to do with the next one, which the filter fails. */
+	io->bio.result = -ENODATA;
+	assert_non_null(strstr(told(io, -ENODATA), " by=throttle "));
+	io->bio.result = 0;
+	assert_non_null(strstr(told(io, -EOPNOTSUPP), " by=ublkd "));
+}
+
+static void test_once(void **state)
+{
+	struct tag_io *io = request(BACKEND_FLUSH, -EIO, 0);
+
+	(void)state;
+	assert_non_null(strstr(told(io, -EIO), " dropped=0"));
+	for (int i = 0; i < 9; i++)
+		assert_string_equal(told(io, -EIO), "");
+	/* Another errno, another kind: told at once. */
+	assert_string_not_equal(told(io, -ENOLINK), "");
+	io->bio.op = BACKEND_DISCARD;
+	assert_string_not_equal(told(io, -EIO), "");
+	io->bio.op = BACKEND_FLUSH;
+	errors.limit[BACKEND_FLUSH][EIO].window_start_ns -= LOG_LIMIT_INTERVAL_NS + 1;
+	assert_non_null(strstr(told(io, -EIO), " dropped=9"));
+}
+
+static void test_unknown_errno(void **state)
+{
+	(void)state;
+	assert_string_not_equal(told(request(BACKEND_READ, 0, 0), -4000), "");
+	assert_string_equal(io_error_words(-ENOENT), "");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_who),
+		cmocka_unit_test(test_once),
+		cmocka_unit_test(test_unknown_errno),
+	};
+
+	unsetenv("JOURNAL_STREAM");
+	log_init(LOG_LEVEL_INFO);
+	return cmocka_run_group_tests_name("io_error", tests, NULL, NULL);
+}

@@ -1,0 +1,141 @@
+/* Shared by device*.c and inflight.c only. */
+#ifndef UBLK_DEVICE_DEVICE_INTERNAL_H
+#define UBLK_DEVICE_DEVICE_INTERNAL_H
+
+#include "storage/spec.h"
+#include "ublk/device/device.h"
+#include "ublk/queue/io_error.h"
+#include "ublk/queue/queue.h"
+
+#define CPU_MASK_BYTES 1024 /* of GET_QUEUE_AFFINITY: 8192 CPUs */
+
+/* device_resize.c */
+struct resize {
+	bool busy, force;
+	int err;
+	uint64_t from_bytes, to_bytes;
+	unsigned fenced_nr;
+	int ret; /* of the step that a helper does */
+	char words[DEVICE_ERROR_BYTES];
+};
+
+struct device {
+	const struct device_host *host;
+	struct device_spec spec; /* spec.name is owned */
+	void *owner;
+	enum device_state state;
+	struct backend_device *backend;
+	struct data_choice data;
+	char stack[BACKEND_SPEC_TEXT_BYTES]; /* names of the backends */
+
+	struct ctl_cmd cmd;		   /* the one command in flight */
+	struct ublksrv_ctrl_dev_info info; /* as the driver answered */
+	struct ctl_cmd ask;		   /* GET_DEV_INFO, for people: device_driver.c */
+	struct ublksrv_ctrl_dev_info ask_info;
+	struct device_driver said;
+	struct ublk_params params;
+	unsigned char cpu_mask[CPU_MASK_BYTES];
+	struct io_errors errors;
+	struct resize resize;
+	struct helper_job job; /* what may block: of a resize, or of a recovery */
+	bool grows_to_driver;  /* device_recover.c: the job does */
+	struct timer retry;    /* node not there yet, stop refused by a probe of udev */
+	struct timer deadline; /* of the stop */
+	uint64_t retry_until_ns;
+
+	int cdev_fd;
+	struct queue *queues;
+	size_t descs_bytes;   /* of one queue's mapping */
+	unsigned mapped_nr;   /* queues whose descriptors are mapped */
+	unsigned placed_nr;   /* queues that have their reactor */
+	unsigned attach_nr;   /* queues sent to their reactor */
+	unsigned attached_nr; /* of these, with an answer */
+	unsigned drained_nr, released_nr;
+	unsigned del_tries;
+
+	bool added;	  /* exists in the driver: DEL_DEV at the end */
+	bool adopting;	  /* device_recover, not LIVE yet */
+	bool failed;	  /* on the way down because of an error */
+	bool stop_wanted; /* device_stop came */
+	bool stop_force;
+	bool stop_sent;		   /* aborts of the tags were asked for */
+	bool waits_for_openers;	   /* by the retry timer */
+	bool stopped_outside;	   /* by somebody else's STOP_DEV or DEL_DEV */
+	bool id_taken;		   /* ADD_DEV: another device has our id */
+	bool has_disk;		   /* START_DEV was done: /dev/ublkbN, which can be open */
+	bool cancelled;		   /* queue_cancel was sent */
+	bool finish_waits;	   /* all is done but the answer to `ask` */
+	uint64_t stop_deadline_ns; /* relative */
+	char error[DEVICE_ERROR_BYTES];
+};
+
+/* The one setter of device->state: traces it. */
+void device_set_state(struct device *d, enum device_state state);
+
+/* Keeps the first reason only: what follows is a consequence. */
+void device_set_error(struct device *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void device_event(struct device *d, enum device_event event);
+
+/* Sends a command about this device on its one command slot. */
+void device_send(struct device *d, uint32_t cmd_op, void *buf, uint16_t buf_bytes,
+		 ctl_cmd_fn *done);
+
+/* Records why cmd failed, and goes down. */
+void device_fail_cmd(struct device *d, const struct ctl_cmd *cmd, int err);
+
+/* Begins the way up. */
+void device_go_up(struct device *d);
+
+/* The step of both after the limits are settled: opens the driver's end of the device. */
+void device_open_driver(struct device *d);
+
+/* The last step: START_DEV or END_USER_RECOVERY. */
+void device_begin_serving(struct device *d);
+
+/* A step failed: goes down. what: "what: errno". */
+void device_fail(struct device *d, const char *what, int err);
+
+/* True when the way up ends here: a stop was asked for while the step was under way. */
+bool device_turned_back(struct device *d);
+
+/* Memory of a device, FAILED until it is on its way; spec.name is copied. Returns as device_start.
+ */
+int device_create(struct device **ret_device, const struct device_host *host,
+		  const struct device_spec *spec, void *owner, char *error, size_t error_bytes);
+
+/* Takes the opened backend and chooses its data path. Returns as device_start. */
+int device_take_opened(struct device *d, char *error, size_t error_bytes);
+
+/* device_recover.c: what the driver says of the device overrules the spec. */
+void device_spec_take_over(struct device_spec *spec, const struct device_past *past);
+
+/* One that is not on its way: a backend that the caller has opened stays the caller's. */
+void device_free_unstarted(struct device *d);
+
+/*
+ * Takes the next step of the way down from wherever the device stands; call again after each event
+ * that can be what it waited for.
+ */
+void device_go_down(struct device *d);
+
+/* Goes down when the driver has aborted all tags without being asked. */
+void device_check_drained(struct device *d);
+
+/* `ask` was answered: the end may have waited for it. */
+void device_check_finish(struct device *d);
+
+/*
+ * Does job->work, by a helper where there are any, and then job->done. Returns 0, or the -errno of
+ * a helper that could not be had: then nothing is done. Without helpers both are called from
+ * inside.
+ */
+int device_help(struct device *d, void (*work)(struct helper_job *job),
+		void (*done)(struct helper_job *job));
+
+/* Callbacks of the queues. */
+void device_queue_attached(struct queue *q, int err);
+void device_queue_drained(struct queue *q);
+void device_queue_released(struct queue *q);
+void device_queue_fenced(struct queue *q);
+
+#endif

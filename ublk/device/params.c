@@ -1,0 +1,140 @@
+/*
+ * Limits of the block device. Pure functions of the backend's limits and the configuration; the
+ * driver checks the result in ublk_validate_params().
+ */
+#include "ublk/device/params.h"
+
+#include "base/util.h"
+
+#define SECTOR_SHIFT 9
+/* The driver reads shifts above 256 MiB as an error. */
+#define BLOCK_BYTES_MAX MIB(256)
+#define PAGE_BYTES 4096u
+
+static uint8_t shift_of(uint64_t bytes, uint32_t at_least)
+{
+	if (bytes < at_least)
+		bytes = at_least;
+	return (uint8_t)log2_floor(MIN(bytes, BLOCK_BYTES_MAX));
+}
+
+static uint32_t attrs_of(const struct device_spec *spec, uint32_t caps)
+{
+	uint32_t attrs = 0;
+
+	if (spec->read_only || (caps & BACKEND_CAP_READ_ONLY))
+		attrs |= UBLK_ATTR_READ_ONLY;
+	if (caps & BACKEND_CAP_ROTATIONAL)
+		attrs |= UBLK_ATTR_ROTATIONAL;
+	/* FUA means nothing to the block layer without a cache to write through. */
+	if (caps & BACKEND_CAP_FLUSH)
+		attrs |= UBLK_ATTR_VOLATILE_CACHE | (caps & BACKEND_CAP_FUA ? UBLK_ATTR_FUA : 0);
+	return attrs;
+}
+
+/* Sectors of a range limit: whole blocks, and the byte length must fit in 32 bits. */
+static uint32_t range_sectors(uint64_t max_bytes, uint32_t align_bytes)
+{
+	uint64_t bytes = max_bytes ? MIN(max_bytes, (uint64_t)UINT32_MAX) : UINT32_MAX;
+
+	return (uint32_t)(round_down(bytes, align_bytes) >> SECTOR_SHIFT);
+}
+
+static void fill_discard(struct ublk_params *params, const struct device_spec *spec,
+			 const struct backend_limits *limits)
+{
+	uint32_t block = spec->logical_block_bytes;
+	uint32_t granularity = MAX(limits->discard_granularity_bytes, block);
+
+	if (!(limits->caps & (BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES)))
+		return;
+	params->types |= UBLK_PARAM_TYPE_DISCARD;
+	params->discard.discard_granularity = granularity;
+	if (limits->caps & BACKEND_CAP_DISCARD) {
+		params->discard.max_discard_segments = 1;
+		params->discard.max_discard_sectors =
+			range_sectors(limits->max_discard_bytes, MAX(granularity, PAGE_BYTES));
+	}
+	if (limits->caps & BACKEND_CAP_WRITE_ZEROES)
+		params->discard.max_write_zeroes_sectors =
+			range_sectors(limits->max_write_zeroes_bytes, PAGE_BYTES);
+}
+
+/*
+ * The pages of a request go to what is below as they are: what that cannot take in one piece is
+ * better cut where the request is made. A boundary and a size of segments exclude each other
+ * (blk_validate_limits).
+ */
+static void fill_pages(struct ublk_params *params, const struct backend_limits *limits)
+{
+	if (limits->dma_alignment_bytes > 1 && limits->dma_alignment_bytes <= PAGE_BYTES) {
+		params->types |= UBLK_PARAM_TYPE_DMA_ALIGN;
+		params->dma.alignment = limits->dma_alignment_bytes - 1;
+	}
+	params->basic.virt_boundary_mask = limits->virt_boundary_mask;
+	if (limits->max_segments == 0 || limits->max_segment_bytes < PAGE_BYTES ||
+	    limits->virt_boundary_mask)
+		return;
+	params->types |= UBLK_PARAM_TYPE_SEGMENT;
+	params->seg = (struct ublk_param_segment){
+		.seg_boundary_mask = UINT32_MAX,
+		.max_segment_size = limits->max_segment_bytes,
+		.max_segments = (uint16_t)MIN(limits->max_segments, (uint32_t)UINT16_MAX),
+	};
+}
+
+uint32_t params_queues(uint32_t wanted, const struct backend_limits *limits)
+{
+	return limits->queue_nr_max ? MIN(wanted, limits->queue_nr_max) : wanted;
+}
+
+void params_fill(struct ublk_params *params, const struct device_spec *spec,
+		 const struct backend_limits *limits, enum data_path path)
+{
+	uint32_t block = spec->logical_block_bytes;
+	uint32_t max_io = limits->max_io_bytes ? MIN(limits->max_io_bytes, spec->max_io_bytes)
+					       : spec->max_io_bytes;
+
+	*params = (struct ublk_params){
+		.len = sizeof(*params),
+		.types = UBLK_PARAM_TYPE_BASIC,
+		.basic = {
+			.attrs = attrs_of(spec, limits->caps),
+			.logical_bs_shift = shift_of(block, 512),
+			.physical_bs_shift = shift_of(limits->physical_block_bytes, block),
+			.io_min_shift = shift_of(limits->physical_block_bytes, block),
+			.io_opt_shift = shift_of(limits->io_opt_bytes,
+						 MAX(limits->physical_block_bytes, block)),
+			.max_sectors = MAX(max_io, PAGE_BYTES) >> SECTOR_SHIFT,
+			.dev_sectors = limits->size_bytes >> SECTOR_SHIFT,
+		},
+	};
+	fill_discard(params, spec, limits);
+	if (path == DATA_PATH_ZERO_COPY)
+		fill_pages(params, limits);
+}
+
+const char *params_misfit(const struct ublk_params *params, const struct device_spec *spec,
+			  const struct backend_limits *limits)
+{
+	const struct ublk_param_basic *basic = &params->basic;
+	bool writes = !(basic->attrs & UBLK_ATTR_READ_ONLY);
+	uint32_t attrs = attrs_of(spec, limits->caps);
+
+	if (basic->dev_sectors << SECTOR_SHIFT > limits->size_bytes)
+		return "it is smaller";
+	if (limits->logical_block_bytes > 1u << basic->logical_bs_shift)
+		return "its blocks are larger";
+	if (writes && (limits->caps & BACKEND_CAP_READ_ONLY))
+		return "it cannot be written";
+	/* Nobody would ever send the FLUSH that makes its writes durable. */
+	if (writes && (attrs & UBLK_ATTR_VOLATILE_CACHE) &&
+	    !(basic->attrs & UBLK_ATTR_VOLATILE_CACHE))
+		return "it has a volatile cache now";
+	if ((basic->attrs & UBLK_ATTR_FUA) && !(attrs & UBLK_ATTR_FUA))
+		return "it cannot write through its cache any more";
+	if (spec->queues > params_queues(spec->queues, limits))
+		return "it serves fewer queues than the device has; let it serve more (an NBD "
+		       "server: multi-conn), or give the device up with ublkctl del";
+	return NULL;
+}

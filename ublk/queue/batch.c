@@ -1,0 +1,391 @@
+/*
+ * Commands for many tags at once (UBLK_F_BATCH_IO, Linux 7.0). Runs on the queue's reactor.
+ *
+ * Happy path: PREP_IO_CMDS arms every tag; one multishot FETCH_IO_CMDS then brings the numbers of
+ * the tags that have a request, up to 128 in each of its CQEs, in a buffer that we provided and
+ * give back at once; at the end of a turn one COMMIT_IO_CMDS hands back all tags that are done.
+ * While a COMMIT is in flight, what gets done meanwhile waits for its answer: that comes with the
+ * same enter.
+ *
+ * Failure modes: a COMMIT takes fewer tags than it was given (the rest goes again, and if then the
+ * first is refused, it is lost), the FETCH ends for want of buffers, memory or room in the CQ
+ * (armed again), the driver aborts it (armed tags are down at once, the others when they have been
+ * committed).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "ublk/queue/queue_internal.h"
+
+#define BUFFER_NR 16u
+#define BUFFER_TAG_NR 128u /* MAX_NR_TAG of the driver */
+#define BUFFER_BYTES (BUFFER_TAG_NR * sizeof(uint16_t))
+#define RING_BYTES 4096 /* the ring of buffers stands on a page of its own */
+#define MAP_BYTES (RING_BYTES + BUFFER_NR * BUFFER_BYTES)
+
+/* linux/io_uring.h since 7.0. */
+#define URING_CMD_MULTISHOT (1u << 1)
+
+/* One of PREP or COMMIT: a header, and an address behind it where the driver copies. */
+#define ELEMENT_BYTES_MAX (sizeof(struct ublk_elem_header) + sizeof(uint64_t))
+
+struct batch {
+	struct queue *queue;
+	struct op fetch;
+	struct op commit;		/* PREP, later COMMIT */
+	struct io_uring_buf_ring *ring; /* MAP_BYTES: the ring, behind it the buffers */
+	int group;			/* of the ring; -1: none */
+	uint16_t named;			/* buffers that CQEs gave back; wraps */
+	uint8_t *elements;		/* of the command in flight, depth at most */
+	uint16_t *sent;			/* their tags */
+	unsigned sent_nr;
+	bool fetch_ended; /* the driver will bring nothing any more */
+};
+
+static uint16_t *buffer(const struct batch *b, unsigned idx)
+{
+	return (uint16_t *)((uint8_t *)b->ring + RING_BYTES + idx * BUFFER_BYTES);
+}
+
+static void give_buffer(struct batch *b, unsigned idx)
+{
+	io_uring_buf_ring_add(b->ring, buffer(b, idx), BUFFER_BYTES, (unsigned short)idx,
+			      io_uring_buf_ring_mask(BUFFER_NR), 0);
+	io_uring_buf_ring_advance(b->ring, 1);
+}
+
+static bool has_address(const struct queue *q)
+{
+	return q->setup.data.path == DATA_PATH_COPY;
+}
+
+static uint8_t element_bytes(const struct queue *q)
+{
+	return has_address(q) ? ELEMENT_BYTES_MAX : sizeof(struct ublk_elem_header);
+}
+
+static uint16_t element_flags(const struct queue *q)
+{
+	switch (q->setup.data.path) {
+	case DATA_PATH_COPY:
+		return UBLK_BATCH_F_HAS_BUF_ADDR;
+	case DATA_PATH_ZERO_COPY:
+		return UBLK_BATCH_F_AUTO_BUF_REG_FALLBACK;
+	default:
+		return 0;
+	}
+}
+
+static void prep_batch_cmd(struct batch *b, struct io_uring_sqe *sqe, uint32_t cmd_op)
+{
+	struct ublk_batch_io *cmd = (struct ublk_batch_io *)((char *)sqe + SQE_CMD_OFFSET);
+
+	*sqe = b->queue->sqe;
+	sqe->cmd_op = cmd_op;
+	*cmd = (struct ublk_batch_io){ .q_id = b->queue->setup.idx };
+}
+
+static void add_element(struct batch *b, struct tag_io *io)
+{
+	struct queue *q = b->queue;
+	uint8_t *at = b->elements + (size_t)b->sent_nr * element_bytes(q);
+	const struct ublk_elem_header header = {
+		.tag = io->bio.tag,
+		.buf_index = queue_buffer_index(q, io->bio.tag),
+		.result = io->result,
+	};
+
+	memcpy(at, &header, sizeof(header));
+	if (has_address(q))
+		memcpy(at + sizeof(header), &io->copy_addr, sizeof(io->copy_addr));
+	b->sent[b->sent_nr++] = io->bio.tag;
+}
+
+/* Sends what add_element collected. It is executed by the enter that submits it. */
+static void send_elements(struct batch *b, struct io_uring_sqe *sqe, uint32_t cmd_op)
+{
+	struct ublk_batch_io *cmd = (struct ublk_batch_io *)((char *)sqe + SQE_CMD_OFFSET);
+
+	prep_batch_cmd(b, sqe, cmd_op);
+	cmd->flags = element_flags(b->queue);
+	cmd->nr_elem = (uint16_t)b->sent_nr;
+	cmd->elem_bytes = element_bytes(b->queue);
+	sqe->addr = (uint64_t)(uintptr_t)b->elements;
+	op_start(&b->commit, sqe);
+}
+
+/* ---- commit ---- */
+
+static void commit_retry(struct op *op)
+{
+	batch_commit(container_of(op, struct batch, commit)->queue);
+}
+
+void batch_commit(struct queue *q)
+{
+	struct batch *b = q->batch;
+	struct io_uring_sqe *sqe;
+
+	/* Busy: its end sends the rest. */
+	if (b->commit.state != OP_IDLE || q->commit_nr == 0)
+		return;
+	sqe = op_sqe(&b->commit);
+	if (!sqe) {
+		op_park(&b->commit, commit_retry);
+		return;
+	}
+	b->sent_nr = 0;
+	for (unsigned i = 0; i < q->commit_nr; i++) {
+		struct tag_io *io = q->commits[i];
+
+		tag_account_commit(io);
+		io->committing = true;
+		add_element(b, io);
+	}
+	q->commit_nr = 0;
+	send_elements(b, sqe, UBLK_U_IO_COMMIT_IO_CMDS);
+}
+
+static void committed(struct batch *b, struct tag_io *io)
+{
+	if (b->fetch_ended)
+		tag_down(io, UBLK_IO_RES_ABORT);
+	else
+		tag_set_state(io, TAG_ARMED);
+}
+
+static bool is_transient(int res)
+{
+	return res == -ENOMEM || res == -EAGAIN || res == -EINTR;
+}
+
+/* res: bytes of elements that were taken, or -errno for none. */
+static void commit_event(struct op *op, int res, uint32_t cqe_flags)
+{
+	struct batch *b = container_of(op, struct batch, commit);
+	struct queue *q = b->queue;
+	unsigned done_nr = res > 0 ? MIN((unsigned)res / element_bytes(q), b->sent_nr) : 0;
+	unsigned i = 0;
+
+	(void)cqe_flags;
+	for (; i < done_nr; i++)
+		committed(b, &q->ios[b->sent[i]]);
+	if (res <= 0 && !is_transient(res))
+		tag_down(&q->ios[b->sent[i++]], res < 0 ? res : -EPROTO);
+	for (; i < b->sent_nr; i++)
+		q->commits[q->commit_nr++] = &q->ios[b->sent[i]];
+	b->sent_nr = 0;
+	if (q->commit_nr > 0)
+		tag_commits_wanted(q);
+}
+
+/* ---- fetch ---- */
+
+static void fetch(struct op *op);
+
+static void serve(struct batch *b, uint16_t tag)
+{
+	struct queue *q = b->queue;
+
+	if (tag < q->setup.depth && q->ios[tag].state == TAG_ARMED) {
+		tag_serve(&q->ios[tag]);
+		return;
+	}
+	log_limited(LOG_LEVEL_ERROR, "the driver brought a tag that is not armed",
+		    "dev=%s queue=%u tag=%u", q->setup.device_name, q->setup.idx, tag);
+}
+
+static void fetch_aborted(struct batch *b, int res)
+{
+	struct queue *q = b->queue;
+
+	b->fetch_ended = true;
+	for (unsigned tag = 0; tag < q->setup.depth; tag++)
+		if (q->ios[tag].state == TAG_ARMED)
+			tag_down(&q->ios[tag], res);
+}
+
+/*
+ * The driver uses a buffer up before it knows whether there is room for the CQE that names it
+ * (io_uring_mshot_cmd_post_cqe); when there is none the FETCH ends, and nobody is told which buffer
+ * it was. Buffers are used in the order in which they were given.
+ */
+static void find_buffers(struct batch *b)
+{
+	const struct io_uring_buf_ring *ring = b->ring;
+	uint16_t used;
+
+	if (ring_group_used(&b->queue->setup.reactor->ring, (unsigned)b->group, &used) < 0)
+		return;
+	for (; b->named != used; b->named++)
+		give_buffer(b, ring->bufs[b->named % BUFFER_NR].bid);
+}
+
+static void fetch_event(struct op *op, int res, uint32_t cqe_flags)
+{
+	struct batch *b = container_of(op, struct batch, fetch);
+
+	if (cqe_flags & IORING_CQE_F_BUFFER) {
+		unsigned idx = cqe_flags >> IORING_CQE_BUFFER_SHIFT;
+		unsigned nr = res > 0 ? (unsigned)res / sizeof(uint16_t) : 0;
+
+		ASSERT(idx < BUFFER_NR && nr <= BUFFER_TAG_NR);
+		for (unsigned i = 0; i < nr; i++)
+			serve(b, buffer(b, idx)[i]);
+		b->named++;
+		give_buffer(b, idx);
+	}
+	if (cqe_flags & IORING_CQE_F_MORE)
+		return;
+	if (res == -ENOBUFS)
+		find_buffers(b);
+	/* All buffers are the driver's again: what waits there comes with the next one. */
+	if (res >= 0 || res == -ENOBUFS || is_transient(res))
+		fetch(op);
+	else
+		fetch_aborted(b, res);
+}
+
+/*
+ * A FETCH that the kernel takes while it keeps CQEs ends at once with -ENOBUFS, and is one more of
+ * those: the FETCHes of two queues could end each other for ever.
+ */
+static void fetch(struct op *op)
+{
+	struct batch *b = container_of(op, struct batch, fetch);
+	struct queue *q = b->queue;
+	struct io_uring_sqe *sqe = reactor_cq_overflows(op->reactor) ? NULL : op_sqe(op);
+
+	if (!sqe) {
+		op_park(op, fetch);
+		return;
+	}
+	prep_batch_cmd(b, sqe, UBLK_U_IO_FETCH_IO_CMDS);
+	((struct ublk_batch_io *)((char *)sqe + SQE_CMD_OFFSET))->elem_bytes = sizeof(uint16_t);
+	sqe->rw_flags = (int)URING_CMD_MULTISHOT;
+	sqe->flags |= IOSQE_BUFFER_SELECT;
+	sqe->buf_group = (uint16_t)b->group;
+	op_start(op, sqe);
+	q->fetched_nr = q->setup.depth;
+	q->fetch_mark = reactor_sq_mark(q->setup.reactor);
+}
+
+/* The FETCH comes after this: the driver refuses it before all tags are armed. */
+static void prepared(struct op *op, int res, uint32_t cqe_flags)
+{
+	struct batch *b = container_of(op, struct batch, commit);
+	struct queue *q = b->queue;
+
+	(void)cqe_flags;
+	op->fn = commit_event;
+	b->sent_nr = 0;
+	for (unsigned tag = 0; tag < q->setup.depth; tag++)
+		tag_set_state(&q->ios[tag], TAG_ARMED);
+	if (res >= 0) {
+		fetch(&b->fetch);
+		return;
+	}
+	q->fetched_nr = q->setup.depth;
+	q->fetch_mark = reactor_sq_mark(q->setup.reactor);
+	fetch_aborted(b, res);
+}
+
+static void prepare(struct op *op)
+{
+	struct batch *b = container_of(op, struct batch, commit);
+	struct queue *q = b->queue;
+	struct io_uring_sqe *sqe = op_sqe(op);
+
+	if (!sqe) {
+		op_park(op, prepare);
+		return;
+	}
+	for (unsigned tag = 0; tag < q->setup.depth; tag++)
+		add_element(b, &q->ios[tag]);
+	send_elements(b, sqe, UBLK_U_IO_PREP_IO_CMDS);
+}
+
+void batch_fetch(struct queue *q)
+{
+	prepare(&q->batch->commit);
+}
+
+/* ---- life ---- */
+
+static int buffers_init(struct batch *b)
+{
+	void *mem = mmap(NULL, MAP_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (mem == MAP_FAILED)
+		return -errno;
+	b->ring = mem;
+	b->group = reactor_group_add(b->queue->setup.reactor, mem, BUFFER_NR);
+	if (b->group < 0)
+		return b->group;
+	io_uring_buf_ring_init(b->ring);
+	for (unsigned i = 0; i < BUFFER_NR; i++)
+		give_buffer(b, i);
+	return 0;
+}
+
+static int ops_init(struct batch *b)
+{
+	struct queue *q = b->queue;
+	struct op_owner owner = { .kind = OP_KIND_TAG, .queue = q->setup.idx };
+	int ret = op_init(&b->fetch, q->setup.reactor, owner, fetch_event);
+
+	owner.leg = 1;
+	return ret < 0 ? ret : op_init(&b->commit, q->setup.reactor, owner, prepared);
+}
+
+int batch_init(struct queue *q)
+{
+	struct batch *b = calloc(1, sizeof(*b));
+	int ret;
+
+	if (!b)
+		return -ENOMEM;
+	q->batch = b;
+	b->queue = q;
+	b->group = -1;
+	b->elements = calloc(q->setup.depth, element_bytes(q));
+	b->sent = calloc(q->setup.depth, sizeof(*b->sent));
+	if (!b->elements || !b->sent)
+		return -ENOMEM;
+	ret = buffers_init(b);
+	return ret < 0 ? ret : ops_init(b);
+}
+
+/* A slot never changes, unlike the generation in the same word. */
+static bool has_slot(const struct op *op, unsigned slot)
+{
+	return user_data_slot(__atomic_load_n(&op->user_data, __ATOMIC_RELAXED)) == slot;
+}
+
+bool batch_owns(const struct queue *q, unsigned slot)
+{
+	return has_slot(&q->batch->fetch, slot) || has_slot(&q->batch->commit, slot);
+}
+
+void batch_fini(struct queue *q)
+{
+	struct batch *b = q->batch;
+
+	if (!b)
+		return;
+	op_fini(&b->fetch);
+	op_fini(&b->commit);
+	reactor_group_remove(q->setup.reactor, b->group);
+	if (b->ring)
+		munmap(b->ring, MAP_BYTES);
+	free(b->elements);
+	free(b->sent);
+	free(b);
+	q->batch = NULL;
+}

@@ -1,0 +1,73 @@
+/*
+ * A line of the log for failed I/Os: which, where, who said so and what it usually means. Runs on
+ * the queue's reactor, in the branch that only a failed I/O takes.
+ *
+ * Happy path: the first of its kind in a while is told, the others are counted, and the next one
+ * that is told says how many (`dropped`). log_line never waits. Several reactors share the limits
+ * of a device; at worst two of them tell the same thing at once.
+ */
+#include "ublk/queue/io_error.h"
+
+#include <errno.h>
+
+#include "base/errname.h"
+#include "base/util.h"
+
+const char *io_error_words(int err)
+{
+	switch (err < 0 ? -err : err) {
+	case EIO:
+		return "the storage failed, or said what the block layer has no word for";
+	case ENOSPC:
+		return "no space is left below: a full file system, pool or quota";
+	case EOPNOTSUPP:
+		return "what is below cannot do this operation; it will not be asked again";
+	case ETIMEDOUT:
+		return "the storage did not answer in time";
+	case ENOLINK:
+		return "the connection to the storage is gone";
+	case EREMOTEIO:
+		return "the storage refused it for good: trying again does not help";
+	case ENODATA:
+		return "a medium error: these sectors cannot be read";
+	case EILSEQ:
+		return "the data does not match its checksum";
+	case ENOMEM:
+		return "out of memory: the block layer tries again";
+	default:
+		return "";
+	}
+}
+
+/*
+ * The deepest backend that answered with an error. The answers are wiped: what is left of them must
+ * not speak for a later request of this tag that never comes so deep.
+ */
+static const char *take_culprit(struct backend_io *bio)
+{
+	const char *name = "ublkd";
+
+	for (; bio && bio->result < 0; bio = bio->child) {
+		name = bio->queue->device->ops->name;
+		bio->result = 0;
+	}
+	return name;
+}
+
+void io_error_tell(struct tag_io *io, int err)
+{
+	const struct queue_setup *setup = &io->queue->setup;
+	const struct backend_io *bio = &io->bio;
+	unsigned err_idx = (unsigned)MIN(-err, QUEUE_ERRNO_NR - 1);
+	const char *by = take_culprit(&io->bio);
+	uint32_t dropped;
+
+	if (!log_limit_pass_each(&setup->errors->limit[bio->op][err_idx], 1, &dropped))
+		return;
+	log_warn("I/O failed",
+		 "device=%s id=%d queue=%u tag=%u op=%s sector=%llu bytes=%u error=%s by=%s "
+		 "means=\"%s\" dropped=%u",
+		 setup->device_name, setup->dev_id, setup->idx, tag_of(io),
+		 backend_op_name(bio->op), (unsigned long long)(bio->offset_bytes >> 9),
+		 bio->length_bytes, errname(err), by, io_error_words(err), dropped);
+}

@@ -1,0 +1,93 @@
+/*
+ * Between queue.c (life of a queue), tag.c (a request from the driver to the backend and back) and
+ * batch.c (commands for many tags at once). All on the queue's reactor.
+ */
+#ifndef UBLK_QUEUE_QUEUE_INTERNAL_H
+#define UBLK_QUEUE_QUEUE_INTERNAL_H
+
+#include "ublk/queue/queue.h"
+#include "ublk/queue/tag_io.h"
+
+/* The command's payload stands at byte 48 of the SQE. */
+#define SQE_CMD_OFFSET 48
+
+/* No registered buffer: the driver fails to fill it, and tells so by UBLK_IO_F_NEED_REG_BUF. */
+#define BUFFER_INDEX_NONE 0xffff
+
+/* ---- queue.c ---- */
+
+/*
+ * Buffers of a queue that had no request for a while go back to the system; call this when it has
+ * one and the timer is not armed.
+ */
+void queue_trim_arm(struct queue *q);
+
+/* The reactor has lost a tag for good: when it was the last one, the queue is drained. */
+void queue_tag_gone(struct queue *q);
+
+/* Memory of a tag, q->setup.max_io_bytes of it. */
+static inline void *queue_buffer(const struct queue *q, unsigned tag)
+{
+	return (uint8_t *)q->buffers + (uint64_t)tag * q->setup.max_io_bytes;
+}
+
+/* The registered buffer of a tag, with zero copy. */
+static inline uint16_t queue_buffer_index(const struct queue *q, unsigned tag)
+{
+	return q->first_buffer < 0 ? BUFFER_INDEX_NONE
+				   : (uint16_t)((unsigned)q->first_buffer + tag);
+}
+
+/* ---- queue_fence.c ---- */
+
+/* Is everything before the fence at its end? */
+void queue_fence_look(struct timer *timer);
+
+/* ---- tag.c ---- */
+
+/* Fills the SQE that all commands of the queue begin with. */
+void tag_sqe_init(struct queue *q);
+
+/* Arms a tag for the first time; not with batches. */
+void tag_fetch(struct op *op);
+
+/* backend_done_fn of the tags. */
+void tag_backend_done(struct backend_io *bio);
+
+/* op_fn of FETCH and COMMIT_AND_FETCH. */
+void tag_event(struct op *op, int res, uint32_t cqe_flags);
+
+/* The driver has put a request into the tag's descriptor. */
+void tag_serve(struct tag_io *io);
+
+/* The tag will not come back from the driver: an abort, or refused with another errno. */
+void tag_down(struct tag_io *io, int res);
+
+/* Ends the request with an errno by our own word. */
+void tag_refuse(struct tag_io *io, int err);
+
+/* Commits what is done at the end of this turn. */
+void tag_commits_wanted(struct queue *q);
+
+/* The tag is answered: the request is about to be handed back; counts it. */
+void tag_account_commit(struct tag_io *io);
+
+/* Tries those again that their backend was too busy for. */
+void tag_busy_timeout(struct timer *timer);
+
+/* ---- batch.c ---- */
+
+/* Memory and ops of a queue with batches. Returns 0 or -errno; batch_fini accepts what is left. */
+int batch_init(struct queue *q);
+void batch_fini(struct queue *q);
+
+/* Arms all tags. */
+void batch_fetch(struct queue *q);
+
+/* Any thread, while the queue is attached: whether this slot's op is one of the queue's batches. */
+bool batch_owns(const struct queue *q, unsigned slot);
+
+/* Turn end: one COMMIT for all tags that are done. */
+void batch_commit(struct queue *q);
+
+#endif

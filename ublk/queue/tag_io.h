@@ -1,0 +1,52 @@
+/* One tag of a queue: shared by what serves it and what looks at it. */
+#ifndef UBLK_QUEUE_TAG_IO_H
+#define UBLK_QUEUE_TAG_IO_H
+
+#include "ublk/queue/queue.h"
+
+enum tag_state {
+	TAG_DOWN,    /* not in the driver: before the FETCH, after an abort or a refusal */
+	TAG_ARMED,   /* the driver may put a request in */
+	TAG_SERVING, /* in the backend */
+	TAG_BUSY,    /* the backend said BUSY: on the busy list */
+	TAG_DONE,    /* waits for the commit at the end of the turn */
+};
+
+struct tag_io {
+	struct op op; /* FETCH or COMMIT_AND_FETCH */
+	struct backend_io bio;
+	uint64_t id;		      /* for the probes: base/probes.h */
+	struct flight_key flight_key; /* decode() sets its op */
+	uint64_t start_ns;	      /* when the request was fetched */
+	uint64_t submit_ns;	      /* when the backend took it */
+	uint64_t done_ns;	      /* when the backend answered */
+	int32_t result;		      /* for the commit: bytes or -errno */
+	bool by_hand;	    /* the bytes are copied by pread and pwrite, to and from bio.buf */
+	uint64_t copy_addr; /* for the driver's own copy: bio.buf, or 0 */
+	uint64_t reg_addr;  /* for AUTO_BUF_REG: registered buffer and flags, or 0 */
+	bool committing; /* the command in flight is a COMMIT, which the driver may not have seen */
+	enum tag_state state;
+	struct queue *queue;
+	struct list_node busy;
+} __attribute__((aligned(64)));
+
+/* An I/O touches four cache lines of its tag, and a fifth when its backend is busy. */
+_Static_assert(offsetof(struct tag_io, bio) == 64, "line 0: the command");
+_Static_assert(offsetof(struct tag_io, bio.driver_pos) < 128, "line 1: the request");
+_Static_assert(offsetof(struct tag_io, bio.parent) < 192, "line 2: what the backend adds to it");
+_Static_assert(offsetof(struct tag_io, start_ns) == 192 && offsetof(struct tag_io, queue) < 256,
+	       "line 3: times and answer");
+_Static_assert(offsetof(struct tag_io, busy) >= 256, "line 4: what is rarely needed");
+
+/* The one setter: inflight.c reads the state from the main thread. */
+static inline void tag_set_state(struct tag_io *io, enum tag_state state)
+{
+	__atomic_store_n(&io->state, state, __ATOMIC_RELAXED);
+}
+
+static inline unsigned tag_of(const struct tag_io *io)
+{
+	return (unsigned)(io - io->queue->ios);
+}
+
+#endif

@@ -1,0 +1,252 @@
+/*
+ * One question, one answer, as ublkctl asks them. Owns the connection for the time of the question.
+ *
+ * Happy path: connect, send a line, read a line, take its data. Failure modes: nobody serves the
+ * socket, no permission, no answer in time, an answer that is a refusal: each is printed in words
+ * with the cure.
+ */
+#include "ublkctl/client.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/errname.h"
+#include "daemon/socket/socket.h"
+
+void client_no_connection(const char *path, int err, char *ret_text, size_t bytes)
+{
+	switch (err) {
+	case ENOENT:
+	case ENOTDIR:
+		snprintf(ret_text, bytes,
+			 "nobody serves %s: start ublkd, or name its socket with --socket PATH",
+			 path);
+		break;
+	case ECONNREFUSED:
+		snprintf(ret_text, bytes,
+			 "nobody answers at %s: ublkd is just starting or stopping, or was "
+			 "killed; see its log",
+			 path);
+		break;
+	case EACCES:
+	case EPERM:
+		snprintf(ret_text, bytes, "no permission for %s: run as root, as ublkd does", path);
+		break;
+	case EKEYREJECTED:
+		snprintf(ret_text, bytes,
+			 "%s is served by a process of another user than root: not asked; see who "
+			 "made that socket",
+			 path);
+		break;
+	case EAGAIN:
+		snprintf(ret_text, bytes, "ublkd at %s does not answer; is it stopped or stuck?",
+			 path);
+		break;
+	default:
+		snprintf(ret_text, bytes, "%s: %s", path, strerror(err));
+	}
+}
+
+static void tell_no_connection(const char *path, int err)
+{
+	char text[CLIENT_TEXT_BYTES];
+
+	client_no_connection(path, err, text, sizeof(text));
+	fprintf(stderr, "ublkctl: %s\n", text);
+}
+
+bool client_may_ask(int fd)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
+	       (peer.uid == 0 || peer.uid == geteuid());
+}
+
+/* Returns an fd or -errno. */
+static int connect_to(const char *path, int seconds)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct timeval limit = { .tv_sec = CLIENT_SECONDS }, answer = { .tv_sec = seconds };
+	int fd, ret = 0;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(addr.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	/* SNDTIMEO is connect's limit too, unix(7). */
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &answer, sizeof(answer));
+	if (connect(fd, (void *)&addr, sizeof(addr)) < 0)
+		ret = -errno;
+	else if (!client_may_ask(fd))
+		ret = -EKEYREJECTED;
+	if (ret == 0)
+		return fd;
+	close(fd);
+	return ret;
+}
+
+static int send_line(int fd, const char *text)
+{
+	size_t bytes = strlen(text), sent = 0;
+	ssize_t ret;
+
+	while (sent <= bytes) {
+		ret = sent < bytes ? send(fd, text + sent, bytes - sent, MSG_NOSIGNAL)
+				   : send(fd, "\n", 1, MSG_NOSIGNAL);
+		if (ret < 0 && errno != EINTR)
+			return -errno;
+		if (ret > 0)
+			sent += (size_t)ret;
+	}
+	return 0;
+}
+
+/* jansson reads until the object is complete; ret_errno tells why it was not. */
+struct source {
+	int fd;
+	int err;
+	bool any; /* something came */
+};
+
+static size_t read_some(void *buffer, size_t bytes, void *arg)
+{
+	struct source *source = arg;
+	ssize_t ret;
+
+	do {
+		ret = recv(source->fd, buffer, bytes, 0);
+	} while (ret < 0 && errno == EINTR);
+	if (ret < 0)
+		source->err = errno;
+	source->any |= ret > 0;
+	return ret < 0 ? (size_t)-1 : (size_t)ret;
+}
+
+/* NULL with *ret_err set: 0 when the answer was cut short or no JSON. */
+static json_t *receive(int fd, int *ret_err, bool *ret_any)
+{
+	struct source source = { .fd = fd };
+	json_error_t error;
+	json_t *reply = json_load_callback(read_some, &source, JSON_DISABLE_EOF_CHECK, &error);
+
+	*ret_err = source.err;
+	*ret_any = source.any;
+	return reply;
+}
+
+static json_t *ask(const char *path, const char *text, int seconds)
+{
+	int fd = connect_to(path, seconds), ret, err;
+	json_t *reply;
+	bool any;
+
+	if (fd < 0) {
+		tell_no_connection(path, -fd);
+		return NULL;
+	}
+	ret = send_line(fd, text);
+	/* Refused while sending (too many clients): the reason is there to be read. */
+	reply = receive(fd, &err, &any);
+	close(fd);
+	if (!reply && (ret < 0 || err))
+		tell_no_connection(path, err ? err : -ret);
+	else if (!reply)
+		fprintf(stderr, "ublkctl: %s\n",
+			any ? "the answer is cut short, or is none of a ublkd: did ublkd end, or "
+			      "does "
+			      "another program serve this socket?"
+			    : "ublkd ended before it answered");
+	return reply;
+}
+
+static void tell_versions(const char *version)
+{
+	if (strcmp(version, UBLKD_VERSION) != 0)
+		fprintf(stderr,
+			"ublkctl: this is ublkctl %s, that is ublkd %s: use the ublkctl that came "
+			"with "
+			"it\n",
+			UBLKD_VERSION, version);
+}
+
+/* Data of another kind than we know: who says so? */
+static void tell_strange(const char *path)
+{
+	json_t *reply = ask(path, "{\"command\":\"version\"}", CLIENT_SECONDS);
+	const char *version =
+		json_string_value(json_object_get(json_object_get(reply, "data"), "version"));
+
+	fprintf(stderr, "ublkctl: the answer is none that ublkctl %s knows; what answers is %s%s\n",
+		UBLKD_VERSION, version ? "ublkd " : "no ublkd that tells its version",
+		version ? version : "");
+	json_decref(reply);
+}
+
+/* These answer with a list, all others with an object. */
+static bool is_expected(const json_t *request, const json_t *data)
+{
+	const char *command = json_string_value(json_object_get(request, "command"));
+	json_t *item;
+	size_t i;
+
+	if (strcmp(command, "list") != 0 && strcmp(command, "reactors") != 0)
+		return json_is_object(data);
+	json_array_foreach(data, i, item) if (!json_is_object(item)) return false;
+	return json_is_array(data);
+}
+
+static void tell_refusal(const json_t *reply)
+{
+	const char *error = json_string_value(json_object_get(reply, "error"));
+	json_t *errors = json_object_get(reply, "errors"), *line;
+	size_t i;
+
+	/* A single error is the same as the summary. */
+	if (json_array_size(errors) != 1 || !json_is_string(json_array_get(errors, 0)))
+		fprintf(stderr, "ublkctl: %s\n", error ? error : "refused without a reason");
+	json_array_foreach(errors, i, line) if (json_is_string(line))
+		fprintf(stderr, "%s\n", json_string_value(line));
+	if (json_is_string(json_object_get(reply, "version")))
+		tell_versions(json_string_value(json_object_get(reply, "version")));
+}
+
+enum exit_code client_ask(const char *socket_path, json_t *request, int seconds, json_t **ret_data)
+{
+	char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
+	json_t *reply = NULL, *data = NULL;
+
+	if (!text)
+		fprintf(stderr, "ublkctl: the request cannot be written as JSON\n");
+	else if (strlen(text) >= SOCKET_REQUEST_BYTES_MAX)
+		fprintf(stderr, "ublkctl: the request is longer than 1 MiB\n");
+	else
+		reply = ask(socket_path, text, seconds);
+	free(text);
+	if (json_is_true(json_object_get(reply, "ok")))
+		data = json_incref(json_object_get(reply, "data"));
+	else if (reply)
+		tell_refusal(reply);
+	if (json_is_true(json_object_get(reply, "ok")) && !is_expected(request, data)) {
+		tell_strange(socket_path);
+		json_decref(data);
+		data = NULL;
+	}
+	json_decref(reply);
+	json_decref(request);
+	if (!data)
+		return EXIT_REFUSED;
+	*ret_data = data;
+	return EXIT_DONE;
+}

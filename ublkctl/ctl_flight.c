@@ -1,0 +1,243 @@
+/*
+ * Prints flight recorders, or writes them as a trace. Asks no daemon: what it reads may be all that
+ * is left of one. Failure modes: no recorder there, or none that can be read: told by path.
+ */
+#include "ublkctl/ctl_flight.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "storage/backend.h"
+#include "base/errname.h"
+#include "base/util.h"
+#include "ublkctl/ctl_print.h"
+#include "ublkctl/flight_log.h"
+#include "daemon/runtime/path.h"
+#include "ublkctl/flight_perfetto.h"
+#include "ublkctl/table.h"
+
+/* ---- finding and reading ---- */
+
+static const char *why_not(const char *path, int err)
+{
+	struct stat st;
+
+	if (err == -EBADMSG)
+		return "is no flight recorder of this version";
+	/*
+	 * base/flight.c makes such a link where it has no room for a file. ESRCH: the process has
+	 * ended and nobody has waited for it yet.
+	 */
+	if ((err == -ENOENT || err == -ESRCH) && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+		return "was in the memory of a daemon that has ended; its folder was full when it "
+		       "started";
+	return strerror(-err);
+}
+
+static int add_file(struct flight_log *log, const char *path, uint32_t *pid)
+{
+	struct flight_file *file;
+	uint64_t head_after;
+	int ret = flight_log_load(path, &file, &head_after);
+
+	if (ret < 0) {
+		fprintf(stderr, "ublkctl: %s: %s\n", path, why_not(path, ret));
+		return ret;
+	}
+	/* An older daemon that had more reactors left files behind. */
+	if (*pid && file->pid != *pid)
+		fprintf(stderr, "ublkctl: %s: left out: of another run, pid %u instead of %u\n",
+			path, file->pid, *pid);
+	else
+		ret = flight_log_add(log, file, head_after);
+	if (!*pid)
+		*pid = file->pid;
+	free(file);
+	return ret;
+}
+
+static bool is_recorder(const char *path)
+{
+	const char *digits = strrchr(path, '-') + 1;
+
+	return *digits && digits[strspn(digits, "0123456789")] == '\0';
+}
+
+/* Sorted, so that flight-0 comes first: every run makes that one. */
+static int add_beside(struct flight_log *log, const char *socket_path)
+{
+	char folder[PATH_MAX], pattern[PATH_MAX + 16];
+	uint32_t pid = 0;
+	int ret = -ENOENT;
+	glob_t found;
+
+	path_folder(socket_path, folder);
+	snprintf(pattern, sizeof(pattern), "%s/flight-*", folder);
+	if (glob(pattern, 0, NULL, &found) == 0) {
+		for (size_t i = 0; i < found.gl_pathc; i++)
+			if (is_recorder(found.gl_pathv[i]) &&
+			    add_file(log, found.gl_pathv[i], &pid) == 0)
+				ret = 0;
+		globfree(&found);
+	}
+	if (ret < 0)
+		fprintf(stderr,
+			"ublkctl: no flight recorder to read in %s: name the control socket with "
+			"--socket PATH, or a file; be root\n",
+			folder);
+	return ret;
+}
+
+/* ---- printing ---- */
+
+static const char *value_text(const struct flight_record *r, char buf[static CTL_NUMBER_BYTES])
+{
+	if (r->key.event == FLIGHT_FETCH)
+		return ctl_format_bytes((uint32_t)r->value, buf);
+	if (r->value < 0)
+		return errname(r->value);
+	if (r->key.event == FLIGHT_COMMIT && r->value > 0)
+		return ctl_format_bytes((uint32_t)r->value, buf);
+	return r->key.event == FLIGHT_BUSY ? "" : "ok";
+}
+
+/* "2026-11-21 10:53:08.123456789" */
+static void format_wall(int64_t wall_ns, char *buf, size_t bytes)
+{
+	time_t seconds = (time_t)(wall_ns / (int64_t)NS_PER_SEC);
+	struct tm tm = { 0 };
+	size_t len;
+
+	localtime_r(&seconds, &tm);
+	len = strftime(buf, bytes, "%F %T", &tm);
+	snprintf(buf + len, bytes - len, ".%09lld",
+		 llabs((long long)(wall_ns % (int64_t)NS_PER_SEC)));
+}
+
+/* Not a table: there can be a million lines. */
+static void print_line(const struct flight_line *line)
+{
+	const struct flight_record *r = &line->record;
+	char wall[64], value[CTL_NUMBER_BYTES], latency[CTL_NUMBER_BYTES];
+	bool has_request = r->key.event != FLIGHT_ABORT;
+
+	format_wall(line->wall_ns, wall, sizeof(wall));
+	printf("%s  %-12s %5u %5u  %-12s  %-6s  ", wall, line->name, r->key.queue, r->key.tag,
+	       has_request ? backend_op_name(r->key.op) : "-", flight_event_name(r->key.event));
+	if (has_request)
+		printf("%12llu  ", (unsigned long long)r->sector);
+	else
+		printf("%12s  ", "-");
+	printf("%-9s  %s\n", value_text(r, value),
+	       line->latency_ns ? ctl_format_ns(line->latency_ns, latency) : "");
+}
+
+static json_t *json_line(const struct flight_line *line)
+{
+	const struct flight_record *r = &line->record;
+	json_t *o = json_pack("{s:I, s:I, s:s, s:i, s:i, s:i, s:i, s:s, s:I}", "time_ns",
+			      (json_int_t)r->time_ns, "wall_ns", (json_int_t)line->wall_ns, "name",
+			      line->name, "id", (int)r->key.device, "queue", (int)r->key.queue,
+			      "tag", (int)r->key.tag, "reactor", (int)line->reactor, "event",
+			      flight_event_name(r->key.event), "value", (json_int_t)r->value);
+
+	if (r->key.event != FLIGHT_ABORT) {
+		json_object_set_new(o, "op", json_string(backend_op_name(r->key.op)));
+		json_object_set_new(o, "sector", json_integer((json_int_t)r->sector));
+	}
+	if (r->key.event == FLIGHT_FETCH)
+		json_object_set_new(o, "value", json_integer((uint32_t)r->value));
+	if (r->key.event != FLIGHT_FETCH && r->value < 0)
+		json_object_set_new(o, "error", json_string(errname(r->value)));
+	if (line->latency_ns)
+		json_object_set_new(o, "latency_ns", json_integer((json_int_t)line->latency_ns));
+	return o;
+}
+
+static void tell_left_out(const struct flight_log *log)
+{
+	if (log->torn)
+		fprintf(stderr, "ublkctl: %llu records make no sense and were left out\n",
+			(unsigned long long)log->torn);
+	if (log->overwritten)
+		fprintf(stderr, "ublkctl: %llu records were overwritten while they were read\n",
+			(unsigned long long)log->overwritten);
+}
+
+static void print(const struct flight_log *log, size_t from)
+{
+	if (log->nr == 0) {
+		printf("no events\n");
+		return;
+	}
+	printf("%s%-29s  %-12s %5s %5s  %-12s  %-6s  %12s  %-9s  %s%s\n",
+	       table_color_on(TABLE_BOLD), "TIME", "DEVICE", "QUEUE", "TAG", "OP", "EVENT",
+	       "SECTOR", "RESULT", "LATENCY", table_color_off());
+	for (size_t i = from; i < log->nr; i++)
+		print_line(&log->lines[i]);
+}
+
+static void print_json(const struct flight_log *log, size_t from)
+{
+	json_t *lines = json_array(), *all;
+
+	for (size_t i = from; i < log->nr; i++)
+		json_array_append_new(lines, json_line(&log->lines[i]));
+	all = json_pack("{s:o, s:I, s:I}", "events", lines, "torn", (json_int_t)log->torn,
+			"overwritten", (json_int_t)log->overwritten);
+	ctl_print_json(all);
+	json_decref(all);
+}
+
+static enum exit_code write_trace(struct flight_log *log, const char *path)
+{
+	FILE *file = fopen(path, "we");
+	size_t nr = log->nr;
+	int ret = file ? perfetto_write(file, log) : -errno;
+
+	if (file && fclose(file) != 0 && ret == 0)
+		ret = -errno;
+	if (ret < 0) {
+		fprintf(stderr, "ublkctl: %s: %s\n", path, strerror(-ret));
+		return EXIT_REFUSED;
+	}
+	printf("%s: %zu events; open it in https://ui.perfetto.dev\n", path, nr);
+	return EXIT_DONE;
+}
+
+static enum exit_code show(const struct ctl_flight_params *p, struct flight_log *log)
+{
+	size_t from = p->count && p->count < log->nr ? log->nr - p->count : 0;
+
+	tell_left_out(log);
+	if (p->perfetto)
+		return write_trace(log, p->perfetto);
+	if (p->json)
+		print_json(log, from);
+	else
+		print(log, from);
+	return EXIT_DONE;
+}
+
+enum exit_code ctl_flight(const struct ctl_flight_params *params)
+{
+	struct flight_log log = { 0 };
+	enum exit_code code = EXIT_REFUSED;
+	uint32_t pid = 0;
+	int ret = params->file ? add_file(&log, params->file, &pid)
+			       : add_beside(&log, params->socket_path);
+
+	if (ret == 0) {
+		flight_log_finish(&log);
+		code = show(params, &log);
+	}
+	flight_log_fini(&log);
+	return code;
+}

@@ -1,0 +1,402 @@
+/*
+ * Asks an NBD server which exports it has, then about each by a connection of its own, by GO, which
+ * is what a device would do. Owns the answers until they are printed. Main thread of ublkctl.
+ *
+ * Happy path: LIST -> GO, GO ... -> JSON -> text of it. Failure modes: no server: told, nothing
+ * else; LIST refused: told, and the export of the URI is asked for; an export refused: told with
+ * it, the others are asked all the same; no answer any more: the others are not asked.
+ */
+#include "ublkctl/ctl_nbd.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/nbd/nbd_credentials.h"
+#include "backends/nbd/nbd_probe.h"
+#include "base/util.h"
+#include "ublkctl/ctl_nbd_map.h"
+#include "ublkctl/ctl_print.h"
+#include "base/printable.h"
+
+/* For one connection. */
+#define TIMEOUT_NS (10 * NS_PER_SEC)
+/* ublkd's, without block_size in the configuration; and the most that it can have. */
+#define BLOCK_BYTES 512u
+#define BLOCK_BYTES_MAX 4096u
+
+struct offer {
+	char *name; /* as the server said it: to ask with */
+	char *description;
+};
+
+struct server {
+	struct nbd_uri uri;
+	struct tls_credentials *tls;
+	struct offer *offers; /* NBD_HANDSHAKE_EXPORTS_MAX at most */
+	size_t nr;
+	bool nomem;
+	char error[512]; /* of the last question */
+};
+
+static void on_export(void *ctx, const uint8_t *name, size_t name_bytes, const uint8_t *description,
+		      size_t description_bytes)
+{
+	struct server *s = ctx;
+	struct offer *more = reallocarray(s->offers, s->nr + 1, sizeof(*more));
+
+	if (!more) {
+		s->nomem = true;
+		return;
+	}
+	s->offers = more;
+	more[s->nr] = (struct offer){
+		.name = strndup((const char *)name, name_bytes),
+		.description = strndup((const char *)description, description_bytes),
+	};
+	s->nomem |= !more[s->nr].name || !more[s->nr].description;
+	s->nr++;
+}
+
+static void server_free(struct server *s)
+{
+	for (size_t i = 0; i < s->nr; i++) {
+		free(s->offers[i].name);
+		free(s->offers[i].description);
+	}
+	free(s->offers);
+	tls_credentials_free(s->tls);
+	free(s);
+}
+
+static int ask(struct server *s, enum nbd_handshake_mode mode, const char *name,
+	       struct nbd_export *ret_export)
+{
+	struct nbd_handshake_config wish = {
+		.mode = mode,
+		.tls = s->uri.tls,
+		.export_name = name,
+		.on_export = on_export,
+		.ctx = s,
+	};
+	struct nbd_probe probe = {
+		.uri = &s->uri,
+		.tls = s->tls,
+		.wish = &wish,
+		.timeout_ns = TIMEOUT_NS,
+	};
+
+	return nbd_probe(&probe, ret_export, s->error, sizeof(s->error));
+}
+
+/* ---- as JSON ---- */
+
+/* Text of a server: as it is where it is UTF-8, else what is printable of it. */
+static json_t *text_json(const char *text)
+{
+	json_t *json = json_string(text);
+	char shown[NBD_STRING_BYTES_MAX + 1];
+
+	return json ? json : json_string(printable(shown, sizeof(shown), text, strlen(text)));
+}
+
+static void set(json_t *object, const char *key, json_t *value)
+{
+	json_object_set_new(object, key, value);
+}
+
+struct ability {
+	uint16_t flag; /* enum nbd_transmission_flags */
+	const char *key;
+};
+
+static const struct ability abilities[] = {
+	{ NBD_FLAG_SEND_FLUSH, "flush" },	  { NBD_FLAG_SEND_FUA, "fua" },
+	{ NBD_FLAG_SEND_TRIM, "trim" },		  { NBD_FLAG_SEND_WRITE_ZEROES, "write_zeroes" },
+	{ NBD_FLAG_SEND_FAST_ZERO, "fast_zero" }, { NBD_FLAG_CAN_MULTI_CONN, "multi_conn" },
+	{ NBD_FLAG_SEND_CACHE, "cache" },	  { NBD_FLAG_SEND_DF, "dont_fragment" },
+	{ NBD_FLAG_ROTATIONAL, "rotational" },
+};
+
+static const char *replies_name(const struct nbd_export *e)
+{
+	return e->extended ? "extended" : e->structured ? "structured" : "simple";
+}
+
+/* What ublkd would make of it: in words. */
+static json_t *device_json(const struct nbd_export *e)
+{
+	uint32_t block = MAX(e->min_block_bytes, BLOCK_BYTES);
+	uint64_t bytes = round_down(e->size_bytes, block);
+	/* As the backend does it: nothing is to be kept in order between readers. */
+	bool several = e->flags & (NBD_FLAG_CAN_MULTI_CONN | NBD_FLAG_READ_ONLY);
+	char size[CTL_NUMBER_BYTES], blocks[CTL_NUMBER_BYTES], tail[CTL_NUMBER_BYTES + 64] = "";
+
+	ctl_format_bytes(block, blocks);
+	if (e->min_block_bytes > BLOCK_BYTES_MAX)
+		return json_sprintf("none: its blocks of %s are larger than a device can have",
+				    blocks);
+	if (bytes == 0)
+		return json_sprintf("none: it is empty");
+	if (bytes < e->size_bytes)
+		snprintf(tail, sizeof(tail), ", without its last %llu bytes",
+			 (unsigned long long)(e->size_bytes - bytes));
+	return json_sprintf("%s of %s, blocks of %s or more, %s%s",
+			    e->flags & NBD_FLAG_READ_ONLY ? "a read-only device" : "a device",
+			    ctl_format_bytes(bytes, size), blocks,
+			    several ? "several connections possible" : "one connection", tail);
+}
+
+static void add_export(json_t *json, const struct nbd_export *e)
+{
+	set(json, "size_bytes", json_integer((json_int_t)e->size_bytes));
+	set(json, "read_only", json_boolean(e->flags & NBD_FLAG_READ_ONLY));
+	for (size_t i = 0; i < ARRAY_SIZE(abilities); i++)
+		set(json, abilities[i].key, json_boolean(e->flags & abilities[i].flag));
+	set(json, "block_status", json_array());
+	if (e->has_meta)
+		json_array_append_new(json_object_get(json, "block_status"),
+				      json_string(NBD_META_ALLOCATION));
+	set(json, "block_sizes_said", json_boolean(e->has_block_sizes));
+	set(json, "min_block_bytes", json_integer(e->min_block_bytes));
+	set(json, "preferred_block_bytes", json_integer(e->preferred_block_bytes));
+	set(json, "max_payload_bytes", json_integer(e->max_payload_bytes));
+	set(json, "replies", json_string(replies_name(e)));
+	set(json, "by_name", json_boolean(e->by_name));
+	set(json, "tls", json_boolean(e->tls));
+	set(json, "device", device_json(e));
+}
+
+/* description: of LIST, or NULL. Returns 0 or -errno, which is in the JSON too. */
+static int ask_export(struct server *s, const char *name, const char *description, json_t *exports)
+{
+	json_t *json = json_object();
+	struct nbd_export e = { 0 };
+	int ret = ask(s, NBD_HANDSHAKE_GO, name, &e);
+
+	set(json, "name", text_json(name));
+	set(json, "description",
+	    text_json(description && description[0] ? description : e.description));
+	if (ret == 0)
+		add_export(json, &e);
+	else
+		set(json, "error", json_string(s->error));
+	json_array_append_new(exports, json);
+	return ret;
+}
+
+/* Nobody answers: nor would they for the next one. */
+static bool is_gone(int err)
+{
+	return err == -ETIMEDOUT || err == -ECONNREFUSED;
+}
+
+static int ask_all(struct server *s, json_t *exports)
+{
+	int first = 0;
+
+	for (size_t i = 0; i < s->nr; i++) {
+		int ret = ask_export(s, s->offers[i].name, s->offers[i].description, exports);
+
+		if (first == 0)
+			first = ret;
+		if (is_gone(ret))
+			break;
+	}
+	return first;
+}
+
+/* ---- for people ---- */
+
+static const char *text(const json_t *o, const char *key, char buf[static 256])
+{
+	const char *value = json_string_value(json_object_get(o, key));
+
+	return printable(buf, 256, value ? value : "", value ? strlen(value) : 0);
+}
+
+static uint64_t number(const json_t *o, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(o, key));
+}
+
+static bool is(const json_t *o, const char *key)
+{
+	return json_is_true(json_object_get(o, key));
+}
+
+static void print_abilities(const json_t *o)
+{
+	bool any = false;
+
+	printf("  can           ");
+	for (size_t i = 0; i < ARRAY_SIZE(abilities); i++)
+		if (is(o, abilities[i].key)) {
+			printf(" %s", abilities[i].key);
+			any = true;
+		}
+	puts(any ? "" : " read and write alone");
+}
+
+static void print_blocks(const json_t *o)
+{
+	char min[CTL_NUMBER_BYTES], preferred[CTL_NUMBER_BYTES], max[CTL_NUMBER_BYTES];
+
+	printf("  blocks         from %s, best %s, requests up to %s%s\n",
+	       ctl_format_bytes(number(o, "min_block_bytes"), min),
+	       ctl_format_bytes(number(o, "preferred_block_bytes"), preferred),
+	       ctl_format_bytes(number(o, "max_payload_bytes"), max),
+	       is(o, "block_sizes_said") ? "" : " (the protocol's: the server does not say)");
+}
+
+static void print_export(const json_t *o)
+{
+	const json_t *contexts = json_object_get(o, "block_status");
+	char buf[256], size[CTL_NUMBER_BYTES];
+
+	printf("\nexport \"%s\"\n", text(o, "name", buf));
+	if (text(o, "description", buf)[0] != '\0')
+		printf("  description    %s\n", buf);
+	if (json_object_get(o, "error")) {
+		printf("  error          %s\n", json_string_value(json_object_get(o, "error")));
+		return;
+	}
+	printf("  size           %llu bytes (%s)\n", (unsigned long long)number(o, "size_bytes"),
+	       ctl_format_bytes(number(o, "size_bytes"), size));
+	printf("  access         %s\n", is(o, "read_only") ? "read-only" : "read and write");
+	print_abilities(o);
+	printf("  block status   %s\n",
+	       json_array_size(contexts) ? json_string_value(json_array_get(contexts, 0)) : "no");
+	print_blocks(o);
+	printf("  replies        %s%s%s\n", text(o, "replies", buf), is(o, "tls") ? ", TLS" : "",
+	       is(o, "by_name") ? ", of a server too old for GO" : "");
+	printf("  device         %s\n", text(o, "device", buf));
+}
+
+static void print(const json_t *data)
+{
+	const json_t *exports = json_object_get(data, "exports");
+	char buf[256];
+	json_t *o;
+	size_t i;
+
+	printf("server %s%s\n", text(data, "address", buf), is(data, "tls") ? ", TLS" : "");
+	if (json_object_get(data, "list_error"))
+		printf("it does not say which exports it has: %s\n",
+		       json_string_value(json_object_get(data, "list_error")));
+	else if (json_array_size(exports) == 0)
+		printf("it says that it has no exports\n");
+	json_array_foreach(exports, i, o) print_export(o);
+}
+
+/* ---- together ---- */
+
+static int list(struct server *s)
+{
+	struct nbd_export none;
+	int ret = ask(s, NBD_HANDSHAKE_LIST, "", &none);
+
+	if (ret == 0 && s->nomem) {
+		snprintf(s->error, sizeof(s->error), "out of memory");
+		return -ENOMEM;
+	}
+	return ret;
+}
+
+/* It answers, but not to LIST. */
+static bool lists_nothing(int err)
+{
+	return err == -EOPNOTSUPP || err == -EACCES;
+}
+
+/* Returns 0 or -errno: 0 and an error in *data alike are to be printed, else s->error. */
+static int ask_server(struct server *s, bool all, json_t *data)
+{
+	json_t *exports = json_object_get(data, "exports");
+	int ret;
+
+	if (s->uri.export_name[0] != '\0' && !all)
+		return ask_export(s, s->uri.export_name, NULL, exports);
+	ret = list(s);
+	if (ret == 0)
+		return ask_all(s, exports);
+	if (!lists_nothing(ret))
+		return ret;
+	set(data, "list_error", json_string(s->error));
+	return ask_export(s, s->uri.export_name, NULL, exports);
+}
+
+static json_t *server_json(const struct server *s)
+{
+	char where[160];
+
+	return json_pack("{s:o, s:b, s:[]}", "address",
+			 text_json(nbd_uri_address(&s->uri, where, sizeof(where))), "tls",
+			 s->uri.tls, "exports");
+}
+
+/* Nothing but what went wrong is known. */
+static bool is_only_errors(const json_t *data)
+{
+	const json_t *exports = json_object_get(data, "exports");
+
+	return json_array_size(exports) == 0 ||
+	       (json_array_size(exports) == 1 &&
+		json_object_get(json_array_get(exports, 0), "error"));
+}
+
+static void print_errors(const struct server *s, const json_t *data)
+{
+	const json_t *list_error = json_object_get(data, "list_error");
+
+	if (list_error)
+		fprintf(stderr, "ublkctl: %s\n", json_string_value(list_error));
+	fprintf(stderr, "ublkctl: %s\n", s->error);
+}
+
+static enum exit_code ask_and_print(struct server *s, bool all, bool json)
+{
+	json_t *data = server_json(s);
+	int ret = ask_server(s, all, data);
+
+	if (ret < 0 && is_only_errors(data))
+		print_errors(s, data);
+	else if (json)
+		ctl_print_json(data);
+	else
+		print(data);
+	json_decref(data);
+	return ret < 0 ? EXIT_REFUSED : EXIT_DONE;
+}
+
+static enum exit_code print_map(struct server *s, bool json)
+{
+	if (ctl_nbd_map(&s->uri, s->tls, json, s->error, sizeof(s->error)) == 0)
+		return EXIT_DONE;
+	fprintf(stderr, "ublkctl: %s\n", s->error);
+	return EXIT_REFUSED;
+}
+
+enum exit_code ctl_nbd_info(const char *uri, enum ctl_nbd_question question, bool json)
+{
+	struct server *s = calloc(1, sizeof(*s));
+	enum exit_code code = EXIT_REFUSED;
+	struct nbd_uri_error e;
+
+	if (!s)
+		return EXIT_REFUSED;
+	if (nbd_uri_parse(uri, &s->uri, &e) < 0) {
+		fprintf(stderr, "ublkctl: %s\nublkctl: column %zu: %s\n", uri, e.column, e.text);
+		code = EXIT_USAGE;
+	} else if (nbd_credentials_new(&s->uri, &s->tls, s->error, sizeof(s->error)) < 0) {
+		fprintf(stderr, "ublkctl: %s\n", s->error);
+	} else if (question == CTL_NBD_MAP) {
+		code = print_map(s, json);
+	} else {
+		code = ask_and_print(s, question == CTL_NBD_ALL, json);
+	}
+	server_free(s);
+	return code;
+}

@@ -1,0 +1,477 @@
+/*
+ * Puts the daemon's view of a device beside the kernel's and prints both with the verdict. Asks
+ * twice: a reactor that turns has answered by then, and a request that both looks saw is no passing
+ * one. Failure modes: no daemon (told), no debugfs or no block device (said to be unknown).
+ */
+#include "ublkctl/ctl_stuck.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/errname.h"
+#include "base/util.h"
+#include "ublkctl/client.h"
+#include "ublkctl/ctl_kernel.h"
+#include "ublkctl/ctl_print.h"
+#include "ublkctl/stuck.h"
+#include "ublkctl/table.h"
+
+/* Longer than STUCK_REACTOR_NS. */
+#define BETWEEN_LOOKS_US 300000
+
+static const char *text(const json_t *o, const char *key)
+{
+	return json_string_value(json_object_get(o, key));
+}
+
+/* A ublkd of another version may call it otherwise. */
+static const char *text_or_mark(const json_t *o, const char *key)
+{
+	const char *value = text(o, key);
+
+	return value ? value : "?";
+}
+
+static const char *device_name(const json_t *device)
+{
+	return text_or_mark(device, "name");
+}
+
+static uint64_t number(const json_t *o, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(o, key));
+}
+
+/* ---- the kernel's view ---- */
+
+#define DEVICES_MAX 4096
+#define REACTORS_MAX 1024
+
+/* What is looked at once, in whatever order the devices ask for it. */
+struct ring_looks {
+	bool looked[REACTORS_MAX];
+	struct kernel_ring ring[REACTORS_MAX];
+};
+
+struct looks {
+	json_t *first, *second;
+	struct kernel_view kernel[DEVICES_MAX]; /* in the order of the first look */
+	struct ring_looks rings_first, rings_second;
+};
+
+static const struct kernel_ring *look_at_ring(struct ring_looks *looks, const json_t *data,
+					      uint64_t reactor)
+{
+	static const struct kernel_ring unknown = { .err = -ENODATA };
+	const json_t *r = json_array_get(json_object_get(data, "reactors"), reactor);
+
+	/* An older ublkd tells neither its pid nor the ring. */
+	if (reactor >= REACTORS_MAX || !json_object_get(r, "ring_fd"))
+		return &unknown;
+	if (!looks->looked[reactor]) {
+		kernel_look_ring((int)number(data, "pid"), (int)number(r, "ring_fd"),
+				 &looks->ring[reactor]);
+		looks->looked[reactor] = true;
+	}
+	return &looks->ring[reactor];
+}
+
+/* ---- the daemon's view ---- */
+
+static unsigned inflight_of(const json_t *queue)
+{
+	return (unsigned)(number(queue, "serving") + number(queue, "busy") + number(queue, "done"));
+}
+
+static void add_reactor(struct stuck_view *v, const json_t *reactors, size_t idx)
+{
+	uint64_t silent_ns = number(json_array_get(reactors, idx), "silent_ns");
+
+	if (v->reactor >= 0 && silent_ns <= v->silent_ns)
+		return;
+	v->reactor = (int)idx;
+	v->silent_ns = silent_ns;
+	v->doing = text(json_array_get(reactors, idx), "doing");
+}
+
+static void add_queue(struct stuck_view *v, const json_t *queue, const json_t *reactors)
+{
+	unsigned armed = (unsigned)number(queue, "armed"), depth = (unsigned)number(queue, "depth");
+	unsigned down = (unsigned)number(queue, "down");
+
+	if (!v->has_queues || down > v->short_depth - v->short_armed) {
+		v->short_queue = (unsigned)number(queue, "queue");
+		v->short_armed = armed;
+		v->short_depth = depth;
+	}
+	v->has_queues = true;
+	v->depth += depth;
+	v->armed += armed;
+	v->inflight += inflight_of(queue);
+	add_reactor(v, reactors, number(queue, "reactor"));
+}
+
+static void add_oldest(struct stuck_view *v, const json_t *io)
+{
+	if (!io)
+		return;
+	v->has_oldest = true;
+	v->queue = (unsigned)number(io, "queue");
+	v->tag = (unsigned)number(io, "tag");
+	v->sector = number(io, "sector");
+	v->bytes = number(io, "bytes");
+	v->age_ns = number(io, "age_ns");
+	v->op = text(io, "op");
+	v->state = text(io, "state");
+	v->backend = text(io, "backend");
+	v->backend_state = text(io, "backend_state");
+}
+
+static void add_driver(struct stuck_view *v, const json_t *device)
+{
+	const json_t *driver = json_object_get(device, "driver");
+
+	v->driver_state = text(driver, "state");
+	v->driver_error = text(driver, "error");
+	v->server_pid = (int)json_integer_value(json_object_get(driver, "server_pid"));
+	v->driver_owed_ns = number(driver, "owed_ns");
+}
+
+/* What stands in the ring in both looks without having moved. */
+static void add_ring(struct stuck_view *v, const struct kernel_ring *a, const struct kernel_ring *b)
+{
+	if (a->err < 0 || b->err < 0)
+		return;
+	if (a->sq_head == b->sq_head)
+		v->sq_waiting = MIN(a->sq_waiting, b->sq_waiting);
+	if (a->cq_head == b->cq_head)
+		v->cq_unseen = MIN(a->cq_unseen, b->cq_unseen);
+	v->overflow = MIN(a->overflow, b->overflow);
+}
+
+static void fill_view(struct stuck_view *v, const json_t *device, const json_t *reactors)
+{
+	json_t *queue;
+	size_t i;
+
+	*v = (struct stuck_view){
+		.name = device_name(device),
+		.step = text_or_mark(device, "step"),
+		.reactor = -1,
+		.kernel_nr = -1,
+	};
+	json_array_foreach(json_object_get(device, "queues"), i, queue)
+		add_queue(v, queue, reactors);
+	add_oldest(v, json_array_get(json_object_get(device, "ios"), 0));
+	add_driver(v, device);
+	v->seen_nr = v->inflight;
+}
+
+/* ---- printing ---- */
+
+static void print_queues(const json_t *device, const json_t *reactors)
+{
+	char age[CTL_NUMBER_BYTES];
+	json_t *q;
+	size_t i;
+
+	json_array_foreach(json_object_get(device, "queues"), i, q)
+	{
+		const json_t *r = json_array_get(reactors, number(q, "reactor"));
+		uint64_t silent_ns = number(r, "silent_ns");
+		bool turns = silent_ns < STUCK_REACTOR_NS;
+
+		printf("  daemon  queue %llu: %llu of %llu tags armed, %u in flight; reactor %llu "
+		       "%s%s, %llu turns\n",
+		       (unsigned long long)number(q, "queue"),
+		       (unsigned long long)number(q, "armed"),
+		       (unsigned long long)number(q, "depth"), inflight_of(q),
+		       (unsigned long long)number(q, "reactor"), turns ? "answers" : "silent for ",
+		       turns ? "" : ctl_format_ns(silent_ns, age),
+		       (unsigned long long)number(r, "turns"));
+	}
+}
+
+static void print_kernel(const struct kernel_view *k)
+{
+	if (kernel_nr(k) < 0) {
+		printf("  kernel  no block device, or not to be seen from here\n");
+		return;
+	}
+	if (k->inflight >= 0)
+		printf("  kernel  %ld in flight", k->inflight);
+	else
+		printf("  kernel  (sysfs cannot be read)");
+	if (k->busy >= 0)
+		printf(", %ld tags busy", k->busy);
+	else
+		printf(" (debugfs cannot be read)");
+	printf("%s%s\n", k->state[0] ? ", hctx0 state " : "", k->state);
+}
+
+static void print_driver(const struct stuck_view *v)
+{
+	char age[CTL_NUMBER_BYTES];
+
+	if (v->driver_error)
+		printf("  driver  refuses to tell its state: %s\n", v->driver_error);
+	else if (!v->driver_state)
+		printf("  driver  %s\n",
+		       v->driver_owed_ns ? "has not answered yet" : "was not asked: not added");
+	else if (v->server_pid > 0)
+		printf("  driver  %s, its server is pid %d%s\n", v->driver_state, v->server_pid,
+		       v->server_pid == v->daemon_pid ? " (this ublkd)" : "");
+	else
+		printf("  driver  %s, without a server\n", v->driver_state);
+	if (v->driver_owed_ns >= STUCK_REACTOR_NS)
+		printf("  driver  owes an answer for %s\n", ctl_format_ns(v->driver_owed_ns, age));
+}
+
+static void print_command(const json_t *device)
+{
+	const char *name = text(device, "command"), *where = text(device, "command_waits_in");
+	char waited[CTL_NUMBER_BYTES];
+
+	if (!name)
+		return;
+	printf("  driver  %s is not answered for %s%s%s\n", name,
+	       ctl_format_ns(number(device, "command_waited_ns"), waited),
+	       where && where[0] ? ": waits in " : "", where ? where : "");
+}
+
+static const char *ring_cure(int err)
+{
+	switch (-err) {
+	case EAGAIN:
+		return " (the kernel had it locked)";
+	case EACCES:
+	case EPERM:
+		return " (root is needed)";
+	case ENOENT:
+		return " (ublkd runs in another pid namespace, or has ended)";
+	default:
+		return "";
+	}
+}
+
+static void print_ring(uint64_t reactor, const struct kernel_ring *ring)
+{
+	if (ring->err < 0)
+		printf("  ring    reactor %llu: cannot be read: %s%s\n",
+		       (unsigned long long)reactor, errname(ring->err), ring_cure(ring->err));
+	else
+		printf("  ring    reactor %llu: %u submissions not taken, %u completions unseen, "
+		       "%u overflowed\n",
+		       (unsigned long long)reactor, ring->sq_waiting, ring->cq_unseen,
+		       ring->overflow);
+}
+
+/* True when a queue before this one has the same reactor. */
+static bool reactor_was_told(const json_t *queues, size_t nr)
+{
+	uint64_t reactor = number(json_array_get(queues, nr), "reactor");
+
+	for (size_t i = 0; i < nr; i++)
+		if (number(json_array_get(queues, i), "reactor") == reactor)
+			return true;
+	return false;
+}
+
+static void print_rings(struct looks *l, const json_t *device)
+{
+	const json_t *queues = json_object_get(device, "queues");
+
+	for (size_t i = 0; i < json_array_size(queues); i++) {
+		uint64_t reactor = number(json_array_get(queues, i), "reactor");
+
+		if (!reactor_was_told(queues, i))
+			print_ring(reactor, look_at_ring(&l->rings_second, l->second, reactor));
+	}
+}
+
+static void print_oldest(const struct stuck_view *v)
+{
+	char age[CTL_NUMBER_BYTES], bytes[CTL_NUMBER_BYTES];
+
+	if (!v->has_oldest)
+		return;
+	printf("  oldest  queue %u tag %u: %s of %s at sector %llu, %s old, %s%s%s%s%s\n", v->queue,
+	       v->tag, v->op, ctl_format_bytes(v->bytes, bytes), (unsigned long long)v->sector,
+	       ctl_format_ns(v->age_ns, age), v->state, v->backend ? " in " : "",
+	       v->backend ? v->backend : "", v->backend_state ? ": " : "",
+	       v->backend_state ? v->backend_state : "");
+}
+
+static json_t *json_ring(uint64_t reactor, const struct kernel_ring *ring)
+{
+	if (ring->err < 0)
+		return json_pack("{s:I, s:s}", "reactor", (json_int_t)reactor, "error",
+				 errname(ring->err));
+	return json_pack("{s:I, s:I, s:I, s:I}", "reactor", (json_int_t)reactor, "sq_waiting",
+			 (json_int_t)ring->sq_waiting, "cq_unseen", (json_int_t)ring->cq_unseen,
+			 "overflow", (json_int_t)ring->overflow);
+}
+
+static json_t *json_rings(struct looks *l, const json_t *device)
+{
+	const json_t *queues = json_object_get(device, "queues");
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < json_array_size(queues); i++) {
+		uint64_t reactor = number(json_array_get(queues, i), "reactor");
+
+		if (!reactor_was_told(queues, i))
+			json_array_append_new(
+				all, json_ring(reactor,
+					       look_at_ring(&l->rings_second, l->second, reactor)));
+	}
+	return all;
+}
+
+static json_t *verdict_json(struct looks *l, const json_t *device, const struct kernel_view *k,
+			    const struct stuck_verdict *verdict)
+{
+	json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:o}", "verdict",
+			      stuck_kind_name(verdict->kind), "where", verdict->where, "cure",
+			      verdict->cure, "kernel_inflight", (json_int_t)k->inflight,
+			      "kernel_busy", (json_int_t)k->busy, "kernel_hctx0", k->state, "pid",
+			      (json_int_t)number(l->second, "pid"), "rings", json_rings(l, device));
+
+	json_object_update_missing(o, (json_t *)device);
+	return o;
+}
+
+static void print_verdict(const struct stuck_verdict *verdict)
+{
+	bool bad = verdict->kind != STUCK_NOTHING;
+
+	printf("  %s%s%s\n", table_color_on(bad ? TABLE_RED : TABLE_GREEN), verdict->where,
+	       table_color_off());
+	if (verdict->cure[0])
+		printf("  to do:  %s\n", verdict->cure);
+}
+
+/* ---- two looks ---- */
+
+/* The same device in the first look; NULL: it was not there. */
+static const json_t *find(const json_t *data, const char *name)
+{
+	json_t *device;
+	size_t i;
+
+	json_array_foreach(json_object_get(data, "devices"), i, device)
+	{
+		if (strcmp(device_name(device), name) == 0)
+			return device;
+	}
+	return NULL;
+}
+
+/* The view of both looks, where there were two. */
+static void look_again(struct looks *l, const json_t *device, const struct kernel_view *first,
+		       struct stuck_view *ret_view, struct kernel_view *ret_kernel)
+{
+	const json_t *before = find(l->first, device_name(device));
+	struct stuck_view old;
+
+	kernel_look(json_integer_value(json_object_get(device, "id")), ret_kernel);
+	fill_view(ret_view, device, json_object_get(l->second, "reactors"));
+	ret_view->daemon_pid = (int)number(l->second, "pid");
+	if (!before || !first)
+		return;
+	fill_view(&old, before, json_object_get(l->second, "reactors"));
+	ret_view->seen_nr = MAX(ret_view->seen_nr, old.seen_nr);
+	ret_view->kernel_nr = MIN(kernel_nr(ret_kernel), kernel_nr(first));
+	if (ret_view->reactor >= 0)
+		add_ring(ret_view,
+			 look_at_ring(&l->rings_first, l->first, (uint64_t)ret_view->reactor),
+			 look_at_ring(&l->rings_second, l->second, (uint64_t)ret_view->reactor));
+}
+
+static void judge(struct looks *l, const json_t *device, json_t *all,
+		  const struct kernel_view *first)
+{
+	struct stuck_verdict verdict;
+	struct kernel_view kernel;
+	struct stuck_view view;
+
+	look_again(l, device, first, &view, &kernel);
+	stuck_judge(&view, &verdict);
+	if (all) {
+		json_array_append_new(all, verdict_json(l, device, &kernel, &verdict));
+		return;
+	}
+	printf("%s%s%s (%s)\n", table_color_on(TABLE_BOLD), view.name, table_color_off(),
+	       view.step);
+	print_queues(device, json_object_get(l->second, "reactors"));
+	print_kernel(&kernel);
+	print_driver(&view);
+	print_command(device);
+	print_rings(l, device);
+	print_oldest(&view);
+	print_verdict(&verdict);
+}
+
+static enum exit_code ask(const char *socket_path, const char *name, json_t **ret_data)
+{
+	json_t *request = json_pack("{s:s}", "command", "inflight");
+
+	if (name)
+		json_object_set_new(request, "name", json_string(name));
+	return client_ask(socket_path, request, CLIENT_SECONDS, ret_data);
+}
+
+static void look_first(struct looks *l)
+{
+	json_t *device, *queue;
+	size_t i, j;
+
+	json_array_foreach(json_object_get(l->first, "devices"), i, device)
+	{
+		if (i < DEVICES_MAX)
+			kernel_look(json_integer_value(json_object_get(device, "id")),
+				    &l->kernel[i]);
+		json_array_foreach(json_object_get(device, "queues"), j, queue)
+			look_at_ring(&l->rings_first, l->first, number(queue, "reactor"));
+	}
+}
+
+static void tell(struct looks *l, bool json)
+{
+	json_t *devices = json_object_get(l->second, "devices"), *device;
+	json_t *all = json ? json_array() : NULL;
+	size_t i;
+
+	json_array_foreach(devices, i, device)
+	{
+		const json_t *before = json_array_get(json_object_get(l->first, "devices"), i);
+		bool same = before && strcmp(device_name(before), device_name(device)) == 0;
+
+		judge(l, device, all, same && i < DEVICES_MAX ? &l->kernel[i] : NULL);
+	}
+	if (json)
+		ctl_print_json(all);
+	else if (json_array_size(devices) == 0)
+		printf("no devices\n");
+	json_decref(all);
+}
+
+enum exit_code ctl_why_stuck(const char *socket_path, const char *name, bool json)
+{
+	static struct looks looks;
+	enum exit_code code = ask(socket_path, name, &looks.first);
+
+	if (code != EXIT_DONE)
+		return code;
+	look_first(&looks);
+	usleep(BETWEEN_LOOKS_US);
+	code = ask(socket_path, name, &looks.second);
+	if (code == EXIT_DONE)
+		tell(&looks, json);
+	json_decref(looks.first);
+	json_decref(looks.second);
+	return code;
+}

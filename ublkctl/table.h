@@ -1,0 +1,40 @@
+/* Text in columns, for a terminal or a pipe. Owned by its user; nothing is shared. */
+#ifndef UBLKCTL_TABLE_H
+#define UBLKCTL_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum table_color { TABLE_PLAIN, TABLE_BOLD, TABLE_GREEN, TABLE_YELLOW, TABLE_RED, TABLE_DIM };
+
+#define TABLE_CELL_BYTES 64
+#define TABLE_COLUMNS_MAX 16
+
+struct table_cell {
+	char text[TABLE_CELL_BYTES];
+	enum table_color color;
+};
+
+struct table {
+	unsigned column_nr;
+	const char *align; /* one letter per column: l or r */
+	struct table_cell *cells;
+	size_t cell_nr, cell_max;
+};
+
+/* align also says how many columns there are: at most TABLE_COLUMNS_MAX. */
+void table_init(struct table *t, const char *align);
+void table_fini(struct table *t);
+
+/* The next cell, row by row; what is too long is cut. */
+void table_cell(struct table *t, enum table_color color, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* To stdout, each column as wide as its widest cell; colours only on a terminal. */
+void table_print(const struct table *t);
+
+/* For text outside of tables: the escape sequence, or "" when stdout is no terminal. */
+const char *table_color_on(enum table_color color);
+const char *table_color_off(void);
+
+#endif

@@ -1,0 +1,112 @@
+/*
+ * Perf's way to a tracepoint: an event of perf that counts nothing, to which the program is
+ * attached. Owns nothing, the links are the caller's. Main thread.
+ *
+ * Failure modes: tracefs that may not be read, perf that is forbidden: -errno, and the caller goes
+ * by BTF.
+ */
+#include "ublktrace/record/capture_points.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "events.skel.h"
+#include "ublktrace/kernel/machine.h"
+
+#define PREFIX "tp_"
+
+static bool is_perf(const char *program)
+{
+	return !strncmp(program, PREFIX, strlen(PREFIX));
+}
+
+const char *capture_points_name(const char *program)
+{
+	return is_perf(program) ? program + strlen(PREFIX) : program;
+}
+
+void capture_points_choose(struct events_bpf *s, bool perf, int complete_args)
+{
+	struct bpf_program *program, *by_btf;
+
+	bpf_object__for_each_program(program, s->obj)
+	{
+		const char *name = bpf_program__name(program);
+
+		if (!is_perf(name))
+			continue;
+		by_btf = bpf_object__find_program_by_name(s->obj, capture_points_name(name));
+		bpf_program__set_autoload(program, perf);
+		if (by_btf)
+			bpf_program__set_autoload(by_btf, !perf);
+	}
+	/* io_uring_complete hands over the CQE since 6.16, before that its fields. */
+	bpf_program__set_autoload(s->progs.complete, !perf && complete_args == 3);
+	bpf_program__set_autoload(s->progs.complete_old, !perf && complete_args != 3);
+}
+
+/* The number by which perf knows a tracepoint, or -errno. */
+static int point_id(const char *name)
+{
+	char path[128];
+	int id, ret;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "events/io_uring/io_uring_%s/id", name);
+	f = machine_open_tracefs(path);
+	if (!f)
+		return -ENOENT;
+	ret = fscanf(f, "%d", &id) == 1 ? id : -EIO;
+	fclose(f);
+	return ret;
+}
+
+/* On CPU 0, and yet the program runs on all: it is the tracepoint's, not the event's. */
+static int perf_open(int id)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_TRACEPOINT,
+		.size = sizeof(attr),
+		.config = (unsigned)id,
+	};
+	int fd = (int)syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int attach(struct bpf_program *program, struct bpf_link **ret_link)
+{
+	int id = point_id(capture_points_name(bpf_program__name(program)));
+	int fd = id < 0 ? id : perf_open(id), ret;
+
+	if (fd < 0)
+		return fd;
+	*ret_link = bpf_program__attach_perf_event(program, fd);
+	if (*ret_link)
+		return 0;
+	ret = -errno;
+	close(fd);
+	return ret;
+}
+
+int capture_points_attach(struct events_bpf *s, struct bpf_link *links[CAPTURE_POINTS_MAX])
+{
+	struct bpf_program *program;
+	unsigned nr = 0;
+	int ret = 0;
+
+	bpf_object__for_each_program(program, s->obj)
+	{
+		if (ret || !bpf_program__autoload(program) || !is_perf(bpf_program__name(program)))
+			continue;
+		ret = nr < CAPTURE_POINTS_MAX ? attach(program, &links[nr]) : -E2BIG;
+		nr++;
+	}
+	return ret;
+}

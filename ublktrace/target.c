@@ -1,0 +1,245 @@
+/*
+ * Whom to trace: the command that is started for it, the time limit, ^C. Main thread; owns the one
+ * child process.
+ *
+ * Happy path: target_check, target_spawn, (attach), target_go, target_run, target_exit_code.
+ * Failure modes: no such process, a command that cannot be started (it ends with 127 or 126, as in
+ * a shell, and says why itself).
+ */
+#include "ublktrace/target.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* There is one command at most. */
+static struct {
+	pid_t pid;
+	int go_fd; /* it waits until this is closed */
+	bool ended;
+	int status;
+} child = { .go_fd = -1 };
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal_nr)
+{
+	(void)signal_nr;
+	interrupted = 1;
+}
+
+static bool target_fail(const char *words)
+{
+	fprintf(stderr, "ublktrace: %s\n", words);
+	return false;
+}
+
+/* The process that pid is a thread of, or pid itself. */
+static pid_t thread_group(pid_t pid)
+{
+	char path[64], line[128];
+	int group = (int)pid;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Tgid: %d", &group) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return (pid_t)group;
+}
+
+static bool pid_check(pid_t pid)
+{
+	pid_t group = thread_group(pid);
+
+	if (kill(pid, 0) && errno != EPERM) {
+		fprintf(stderr, "ublktrace: there is no process %d\n", (int)pid);
+		return false;
+	}
+	if (group != pid)
+		fprintf(stderr, "ublktrace: %d is a thread of the process %d: -p wants that\n",
+			(int)pid, (int)group);
+	return group == pid;
+}
+
+/* PROC_PID_INIT_INO of include/linux/proc_ns.h. In another namespace processes have other numbers
+ * than those the kernel's programs see. */
+static bool numbers_are_the_kernels(void)
+{
+	char name[64];
+	ssize_t n = readlink("/proc/self/ns/pid", name, sizeof(name) - 1);
+
+	name[n > 0 ? n : 0] = '\0';
+	return n < 0 || !strcmp(name, "pid:[4026531836]");
+}
+
+bool target_check(const struct target *t)
+{
+	unsigned named = (t->pid > 0) + (t->command != NULL) + t->all;
+
+	if (named == 0)
+		return target_fail("whom to trace? -p PID, -c COMMAND... or --all");
+	if (named > 1)
+		return target_fail("only one of -p PID, -c COMMAND... and --all");
+	if (t->command && !t->command[0])
+		return target_fail("-c wants a command");
+	if (!t->all && !numbers_are_the_kernels())
+		return target_fail("processes have other numbers here than in the kernel (a PID "
+				   "namespace, as of a container): use --all, or run it outside");
+	return t->pid > 0 ? pid_check(t->pid) : true;
+}
+
+static __attribute__((noreturn)) void child_main(char **command, int wait_fd, pid_t parent)
+{
+	char byte;
+
+	/* Should ublktrace die before it says go, this ends as well. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent || read(wait_fd, &byte, 1) != 1)
+		_exit(0);
+	prctl(PR_SET_PDEATHSIG, 0);
+	close(wait_fd);
+	execvp(command[0], command);
+	fprintf(stderr, "ublktrace: cannot start %s: %s\n", command[0], strerror(errno));
+	_exit(errno == ENOENT ? 127 : 126);
+}
+
+int target_spawn(struct target *t)
+{
+	pid_t parent = getpid();
+	int fds[2];
+
+	if (pipe(fds) < 0)
+		return -errno;
+	signal(SIGCHLD, SIG_DFL); /* who ignores it, which is inherited, is told of no end */
+	child.pid = fork();
+	if (child.pid < 0) {
+		int ret = -errno;
+
+		close(fds[0]);
+		close(fds[1]);
+		fprintf(stderr, "ublktrace: cannot start a process: %s\n", strerror(-ret));
+		return ret;
+	}
+	if (child.pid == 0) {
+		close(fds[1]);
+		child_main(t->command, fds[0], parent);
+	}
+	close(fds[0]);
+	child.go_fd = fds[1];
+	t->pid = child.pid;
+	return 0;
+}
+
+void target_go(struct target *t)
+{
+	(void)t;
+	if (child.go_fd < 0)
+		return;
+	if (write(child.go_fd, "", 1) != 1)
+		perror("ublktrace: the command does not wait any more");
+	close(child.go_fd);
+	child.go_fd = -1;
+}
+
+static uint64_t clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+static bool child_ended(void)
+{
+	if (!child.ended && waitpid(child.pid, &child.status, WNOHANG) == child.pid)
+		child.ended = true;
+	return child.ended;
+}
+
+/* pidfd: -1 when there is none to look at, or the kernel has none. */
+static bool target_ended(const struct target *t, int pidfd)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	if (child.pid > 0)
+		return child_ended();
+	if (t->pid <= 0)
+		return false;
+	return pidfd >= 0 ? poll(&p, 1, 0) > 0 : kill(t->pid, 0) < 0 && errno == ESRCH;
+}
+
+static void catch_signals(void)
+{
+	struct sigaction action = { .sa_handler = interrupt }, hangup;
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	/* a terminal that goes away must not take the files with it; nohup may have said more */
+	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
+		sigaction(SIGHUP, &action, NULL);
+}
+
+int target_run(const struct target *t, int (*turn)(void *arg), void *arg)
+{
+	int pidfd = t->pid > 0 ? (int)syscall(SYS_pidfd_open, t->pid, 0) : -1;
+	uint64_t start_ns = clock_ns(), limit_ns = (uint64_t)(t->seconds * 1e9);
+	int ret = 0;
+
+	catch_signals();
+	while (!interrupted && !target_ended(t, pidfd)) {
+		if (limit_ns && clock_ns() - start_ns >= limit_ns)
+			break;
+		ret = turn(arg);
+		if (ret == -EINTR)
+			ret = 0;
+		if (ret < 0)
+			break;
+	}
+	if (pidfd >= 0)
+		close(pidfd);
+	return ret < 0 ? ret : 0;
+}
+
+/* One that does not end by SIGTERM is waited for as long as nobody says ^C. */
+static void child_end(void)
+{
+	const struct timespec pause = { .tv_nsec = 20000000 };
+	unsigned turns = 0;
+
+	interrupted = 0;
+	kill(child.pid, SIGTERM);
+	while (!child_ended()) {
+		if (interrupted)
+			kill(child.pid, SIGKILL);
+		else if (++turns == 100)
+			fprintf(stderr,
+				"ublktrace: the command (process %d) does not end by SIGTERM: "
+				"waiting; ^C kills it\n",
+				(int)child.pid);
+		nanosleep(&pause, NULL);
+	}
+}
+
+int target_exit_code(const struct target *t)
+{
+	(void)t;
+	if (child.pid <= 0)
+		return 0;
+	if (child.go_fd >= 0)
+		close(child.go_fd); /* it was never let run */
+	child.go_fd = -1;
+	if (!child_ended())
+		child_end();
+	return WIFSIGNALED(child.status) ? 128 + WTERMSIG(child.status) : WEXITSTATUS(child.status);
+}
