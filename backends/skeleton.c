@@ -10,7 +10,7 @@
  * callback: see file.c. Failure modes: none.
  *
  * To make a backend: copy this file, add a row in registry.h and registry.c and the file in
- * CMakeLists.txt, a page in docs/backends; test/conformance runs it from then on.
+ * CMakeLists.txt, a page of docs; test/conformance runs it from then on.
  */
 #include "backends/registry.h"
 
