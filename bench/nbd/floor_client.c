@@ -67,7 +67,7 @@ static int connect_to(const char *place)
 	return fd;
 }
 
-/* Fixed newstyle, EXPORT_NAME with an empty name and NO_ZEROES (proto.md); returns the export's size. */
+/* Fixed newstyle, EXPORT_NAME without a name, NO_ZEROES (proto.md); returns the export's size. */
 static uint64_t shake_hands(int fd)
 {
 	struct __attribute__((packed)) {
