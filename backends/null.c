@@ -22,7 +22,7 @@ static const struct option null_options[] = {
 	  .offset = offsetof(struct null_config, size_bytes),
 	  .min = 512,
 	  .def = "250GiB",
-	  .help = "Size of the device. It costs no memory." },
+	  .help = "Size of the device. It uses no memory." },
 	OPTION_END,
 };
 
@@ -54,7 +54,7 @@ static const struct backend_resize null_resize = { .grow = NULL };
 
 const struct backend backend_null = {
 	.name = "null",
-	.summary = "takes and gives nothing, at once: for measurements",
+	.summary = "For measurements: stores nothing, answers at once; reads are undefined.",
 	.options = null_options,
 	.config_bytes = sizeof(struct null_config),
 	.data = BACKEND_DATA_MOVES,

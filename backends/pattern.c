@@ -10,7 +10,7 @@
  * callback: see file.c. Failure modes: none.
  *
  * To make a backend: copy this file, add a row in registry.h and registry.c and the file in
- * CMakeLists.txt, a page in docs/backends; test/conformance runs it from then on.
+ * CMakeLists.txt, a page of docs; test/conformance runs it from then on.
  */
 #include "storage/registry.h"
 
@@ -33,7 +33,7 @@ static const struct option pattern_options[] = {
 	  .offset = offsetof(struct pattern_config, size_bytes),
 	  .min = 512,
 	  .def = "1GiB",
-	  .help = "Size of the device. It costs no memory." },
+	  .help = "Size of the device. It uses no memory." },
 	OPTION_END,
 };
 
@@ -112,7 +112,7 @@ static void pattern_identity(const struct backend_device *device, char text[BACK
  * themselves. No parked_fd: nothing is lost with the process. */
 const struct backend backend_skeleton = {
 	.name = "pattern",
-	.summary = "read-only, each word holds its own offset: for tests",
+	.summary = "Read-only; each word holds its own offset. For tests.",
 	.options = pattern_options,
 	.config_bytes = sizeof(struct pattern_config),
 	.io_bytes = sizeof(struct pattern_io),

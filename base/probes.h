@@ -3,7 +3,7 @@
  * somebody attaches (bpftrace, perf, systemtap): `bpftrace -l 'usdt:/usr/sbin/ublkd:*'`.
  * An I/O is known by its id from fetch to commit; never match by thread.
  * id: device << 32 | queue << 16 | tag. Six arguments at most: bpftrace on x86-64 reads no more.
- * Scripts that use them: trace/bpftrace.
+ * Scripts that use them: ublktrace/bpftrace.
  *
  *   io__fetch(id, op, sector, bytes, inflight)   taken from the driver
  *   io__submit(id)                               handed to the backend

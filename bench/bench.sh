@@ -1,23 +1,24 @@
 #!/bin/bash
-# Measures ublkd beside its rivals in one run, in instructions per I/O of the whole machine, in the
-# test guest. docs/performance.md says what the numbers mean.
+# Measures ublkd and its rivals in one run in the test guest, in instructions per I/O of the whole
+# machine. docs/performance.md describes the numbers.
 #
 #   ./dev bench [OPTION...]
-#   ./dev bench --host [OPTION...]    the NBD client's CPU beside libnbd's, without a guest
+#   ./dev bench --host [OPTION...]    compare the NBD client's CPU time with libnbd's, without a guest
 #
 #   --quick          4k at queue depth 1 and 32, null and file: a few minutes
 #   --only PATTERN   cells that match an extended regular expression, as --list prints them:
 #                    --only '^ublkd-(null|file) auto .* 4k '
-#   --list           print the cells, measure nothing
+#   --list           print the cells, do not measure
 #   --json           the result as JSON on stdout instead of the table
-#   --commit         after a whole run: keep it as bench/results/VERSION.csv and in the docs
+#   --commit         after a whole run: copy it to bench/results/VERSION.csv and the table to the docs
 #   --seconds N      guest time per cell (1; --quick: 0.5)
-#   --jobs N         share the cells among N guests at once (1); the instruction clock does not mind
-#   --rows FILE      judge the rows of an earlier run (build/bench/result.csv) instead of measuring
+#   --jobs N         distribute the cells over N guests that run at the same time (1); this does not
+#                    affect the instruction clock
+#   --rows FILE      report the rows of an earlier run (build/bench/result.csv) instead of measuring
 #   -k SERIES        guest kernel (7.2)
 #
 # Exit: 0; 1 when a cell of ublkd grew by more than 2% over the committed result of the same kernel
-# version, or could not be measured any more; other codes when the run failed.
+# version, or could no longer be measured; other codes when the run failed.
 set -euo pipefail
 
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
@@ -42,17 +43,17 @@ parse_options() {
 		--commit) commit=1 ;;
 		-h | --help) usage && exit 0 ;;
 		--only | --seconds | --jobs | --rows | -k)
-			[ $# -ge 2 ] || die "$1 wants a value"
+			[ $# -ge 2 ] || die "$1 needs a value"
 			take_value "$1" "$2"
 			shift
 			;;
-		*) usage >&2 && die "what is this: $1" ;;
+		*) usage >&2 && die "unknown option: $1" ;;
 		esac
 		shift
 	done
 	if [ -z "$ms" ]; then if [ $set = quick ]; then ms=500; else ms=1000; fi; fi
 	if [ -n "$commit" ] && [ "$set$pattern" != all ]; then
-		die "--commit wants a whole run: without --quick and --only"
+		die "--commit needs a whole run, without --quick and --only"
 	fi
 }
 
@@ -60,12 +61,12 @@ take_value() {
 	case $1 in
 	--only) pattern=$2 ;;
 	--seconds)
-		[[ $2 =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "--seconds wants a number, not '$2'"
+		[[ $2 =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "--seconds needs a number, not '$2'"
 		ms=$(awk -v s="$2" 'BEGIN { printf "%d", s * 1000 }')
-		[ "$ms" -ge 100 ] || die "--seconds: below 0.1 nothing is repeatable"
+		[ "$ms" -ge 100 ] || die "--seconds: must be at least 0.1 for a repeatable result"
 		;;
 	--jobs)
-		[[ $2 =~ ^[1-9]$ ]] || die "--jobs wants a number from 1 to 9, not '$2'"
+		[[ $2 =~ ^[1-9]$ ]] || die "--jobs needs a number from 1 to 9, not '$2'"
 		jobs=$2
 		;;
 	--rows)
@@ -76,7 +77,7 @@ take_value() {
 	esac
 }
 
-# --- the plan: what is measured, a line per cell ---------------------------------------------------
+# --- the plan: a line per cell ---------------------------------------------------------------------
 
 cells_of() { # SYSTEM MODE
 	local rw size
@@ -105,7 +106,7 @@ modes_of() { # SYSTEM
 	esac
 }
 
-quick_modes_of() { # SYSTEM: ours, and of kublk one that is good in all cells
+quick_modes_of() { # SYSTEM: the default of ublkd, and a mode of kublk that is good in all cells
 	case $1 in
 	loop) echo default ;;
 	kublk-null) echo user_copy ;;
@@ -126,7 +127,7 @@ plan() {
 
 # --- the run --------------------------------------------------------------------------------------
 
-# Deals the plan out to the guests, a system with its mode to one guest, largest share last.
+# Distributes the plan over the guests. All cells of a system in one mode go to one guest.
 deal() {
 	rm -f "$top"/build/out/bench-{plan,rows}.* "$top/build/out/bench-kernel"
 	plan >"$out/plan"
@@ -134,7 +135,7 @@ deal() {
 		'{ k = $1 " " $2; if (!(k in job)) job[k] = n++ % jobs; print >(prefix job[k]) }' "$out/plan"
 }
 
-# A guest second takes 3 to 10 seconds here; five times that is the limit.
+# A guest second takes 3 to 10 seconds of real time; the limit is five times that.
 limit_of() { # PLAN
 	echo $((300 + $(wc -l <"$1") * (ms + 1000) * 50 / 1000))
 }
@@ -152,12 +153,12 @@ run_guests() {
 		if [ -s "$top/build/out/bench-plan.$job" ]; then one_guest $job & pids+=($!); fi
 	done
 	for job in "${pids[@]}"; do wait "$job" || failed=$?; done
-	[ $failed = 0 ] || die "the guest failed with code $failed; what it measured is in build/out/bench-rows.*"
+	[ $failed = 0 ] || die "the guest failed with code $failed; build/out/bench-rows.* has the rows that it measured"
 }
 
 first_line() { "$@" 2>/dev/null | head -n 1; }
 
-# What the numbers hold for.
+# The conditions of the measurement.
 header() {
 	local release
 	release=$(cat "$top/build/out/bench-kernel")
@@ -171,7 +172,7 @@ header() {
 	echo "system,mode,rw,bs,qd,instructions_per_io,ios,runtime_ms,note"
 }
 
-# Rows in the plan's order, whatever guest they are from.
+# The rows of all guests, in the plan's order.
 collect() {
 	header
 	awk -F'[ ,]' 'NR == FNR { line[$1,$2,$3,$4,$5] = $0; next }
@@ -181,7 +182,7 @@ collect() {
 
 run() {
 	local kublk
-	kublk=$("$here/kublk.sh") || die "no kublk to compare with"
+	kublk=$("$here/kublk.sh") || die "kublk cannot be built, so there is nothing to compare with"
 	cp "$kublk" "$out/kublk"
 	cmake --build "$top/build/release" --target floor_client >"$out/build.log" 2>&1 ||
 		die "the clients of bench/nbd do not build: $out/build.log"

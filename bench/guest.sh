@@ -1,11 +1,11 @@
 #!/bin/bash
-# In the guest, on the instruction clock: measures the cells of /out/bench-plan.N, given N, and writes
-# them to /out/bench-rows.N as it goes. bench.sh starts it; UBLKD_BENCH_MS is the length of a
-# measurement, UBLKD_BENCH_KUBLK and UBLKD_BENCH_FLOOR are programs.
+# Runs in the guest on the instruction clock: measures the cells of /out/bench-plan.N (the argument is
+# N), and appends each to /out/bench-rows.N. bench.sh starts it. UBLKD_BENCH_MS is the length of a
+# measurement; UBLKD_BENCH_KUBLK and UBLKD_BENCH_FLOOR are the paths of programs.
 #
-# A line of the plan is SYSTEM MODE RW BS QD. Lines with the same system and mode follow each other
-# and share one fresh device. A mode that cannot be had is a row with "-" and the reason.
-full_fio=1 # as it was when the rows were measured that these are compared with
+# A line of the plan is SYSTEM MODE RW BS QD. Lines with the same system and mode are adjacent and
+# share one new device. A mode that is not available gets a row with "-" and the reason.
+full_fio=1 # the committed rows were measured with it
 . "$(dirname "$(readlink -f "$0")")/../test/vm/guest_lib.sh"
 
 plan=/out/bench-plan.$1
@@ -31,7 +31,7 @@ start_loop() {
 	[ "$(cat "/sys/block/${device##*/}/loop/dio")" = 1 ] || { why="no direct I/O"; return 1; }
 }
 
-# kublk takes -q 1 queue of -d 128 and always 1 MiB as the largest I/O.
+# Options of kublk: -q 1 queue, -d 128 requests. Its largest I/O is always 1 MiB.
 start_kublk() { # TYPE MODE [FILE]
 	local flags=() type=$1 mode=$2 path=${mode_path[$2]:-$2}
 	shift 2
@@ -41,11 +41,11 @@ start_kublk() { # TYPE MODE [FILE]
 	auto_zc) flags+=(--auto_zc) ;;
 	user_copy) flags+=(-u) ;;
 	get_data) flags+=(-g) ;;
-	*) why="bench knows no mode $path of kublk"; return 1 ;;
+	*) why="unknown mode $path of kublk"; return 1 ;;
 	esac
 	if [[ $mode == *+batch ]]; then flags+=(-b); fi
 	device=/dev/ublkb0
-	# it waits for ever when its daemon died
+	# it waits forever when its daemon died
 	timeout -k 1 10 "$UBLKD_BENCH_KUBLK" add -t "$type" -n 0 -q 1 -d 128 "${flags[@]}" "$@" \
 		>"$work/kublk" 2>&1 || echo "add failed or hung (exit code $?)" >>"$work/kublk"
 	test -b $device && kublk_has_mode "$path" "$mode" && return
@@ -54,7 +54,7 @@ start_kublk() { # TYPE MODE [FILE]
 	return 1
 }
 
-# A device that is not removed would be measured in the place of the next.
+# Otherwise a device that is not removed would be measured instead of the next one.
 stop_kublk() {
 	timeout -k 1 10 "$UBLKD_BENCH_KUBLK" del -n 0 >/dev/null 2>&1 && return
 	kill_servers
@@ -62,7 +62,7 @@ stop_kublk() {
 	wait_for 5 test ! -e /dev/ublkb0 || { echo "kublk's device cannot be removed" >&2; exit 1; }
 }
 
-# The kernel then ends what they have in flight.
+# The kernel then ends their requests in flight.
 kill_servers() {
 	local pids
 	pids=$(pidof kublk ublkd) || return 0
@@ -70,7 +70,7 @@ kill_servers() {
 	kill -KILL $pids
 }
 
-# On older kernels flags that the driver does not know are dropped: what was asked for must be there.
+# Older drivers ignore flags that they do not know: checks that the device has the requested ones.
 kublk_has_mode() { # PATH MODE
 	local flags want=0
 	flags=$("$UBLKD_BENCH_KUBLK" list -n 0 | sed -nE 's/.* flags 0x([0-9a-f]+).*/\1/p' | head -n 1)
@@ -89,7 +89,7 @@ kublk_has_mode() { # PATH MODE
 start_kublk_null() { start_kublk null "$1"; }
 start_kublk_loop() { start_kublk loop "$1" "$file"; }
 
-# The daemon's own default is mode auto; others are asked for by name.
+# The mode auto is the daemon's default, without keys; other modes are set by keys.
 start_ublkd() { # MODE BACKEND
 	local keys='' batch=off
 	if [ "$1" != auto ]; then
@@ -113,7 +113,7 @@ ublkd_field() { ublkctl --json show bench 2>/dev/null | jq -r "$1"; }
 is_live() { [ "$(ublkd_field .state)" = live ]; }
 is_live_or_gone() { is_live || ! kill -0 "$daemon_pid" 2>/dev/null || [ -n "$(ublkd_field .error)" ]; }
 
-# Sets $note to what the daemon says it uses; fails when that is not what was asked for.
+# Sets $note to the mode that the daemon reports; fails when that is not the requested one.
 ublkd_has_mode() { # MODE BATCH
 	local path used=off
 	if ! is_live; then
@@ -127,7 +127,7 @@ ublkd_has_mode() { # MODE BATCH
 	note="uses $path"
 	if [ $used = on ]; then note+=+batch; fi
 	[ "$1" = auto ] && return
-	why="ublkd: asked for ${mode_path[$1]}, batch $2; got $path, batch $used"
+	why="ublkd: requested ${mode_path[$1]}, batch $2; got $path, batch $used"
 	[ "$path" = "${mode_path[$1]}" ] && [ "$used" = "$2" ]
 }
 
@@ -135,7 +135,7 @@ start_ublkd_null() { start_ublkd "$1" '{type: null, size: 256MiB}'; }
 start_ublkd_file() { start_ublkd "$1" "{type: file, path: $file}"; }
 start_ublkd_mem() { start_ublkd "$1" '{type: mem, size: 256MiB}'; }
 
-# --- NBD: the same server for both, nbdkit's memory, in this guest
+# --- NBD: one server for all clients, nbdkit's memory plugin, in this guest
 
 nbd_socket=$work/nbd.sock
 start_nbdkit() { # unix|tcp
@@ -179,7 +179,7 @@ start_ublkd_nbd() { # unix|tcp
 start_ublkd_nbd_unix() { start_ublkd_nbd unix; }
 start_ublkd_nbd_tcp() { start_ublkd_nbd tcp; }
 
-# No block device: the server, the sockets and a client that does nothing else.
+# Without a block device: the server, the sockets and a minimal client.
 start_nbd_floor() { # unix|tcp
 	start_nbdkit "$1" || { why="nbdkit does not start"; return 1; }
 	device=10809
@@ -203,8 +203,8 @@ stop() { # SYSTEM
 
 # --- cells ----------------------------------------------------------------------------------------
 
-# run_fio RW BS QD MILLISECONDS: leaves its report in $work/fio.json. A server that hangs would hang
-# fio so that nothing ends it; it is killed, and its other cells fail.
+# run_fio RW BS QD MILLISECONDS: writes its report to $work/fio.json. When a server hangs, fio waits
+# forever and cannot be killed; so the server is killed, and its other cells fail.
 run_fio() {
 	local dog code=0
 	(
@@ -231,14 +231,14 @@ fio_alone() {
 		--ramp_time="${ramp_ms}ms" --output-format=json >"$work/fio.json" 2>"$work/fio.err"
 }
 
-# row INSTRUCTIONS IOS RUNTIME NOTE: of the current cell.
+# row INSTRUCTIONS IOS RUNTIME NOTE: writes the row of the current cell.
 row() {
 	printf '%s,%s,%s,%s,%s,%s,%s,%s,"%s"\n' "$system" "$mode" "$rw" "$bs" "$qd" "$1" "$2" "$3" \
 		"$(tr '"\n' "' " <<<"$4" | sed 's/ *$//')" >>"$rows"
 	printf '%-10s %-16s %-9s %4s QD%-3s %9s  %s\n' "$system" "$mode" "$rw" "$bs" "$qd" "$1" "$4" >&2
 }
 
-# Sets $ios and $ms, of fio's JSON, because IOPS there are rounded.
+# Runs the load; sets $ios and $ms from fio's JSON, because the IOPS there are rounded.
 load() {
 	local ns
 	if [[ $system == nbd-floor-* ]]; then
@@ -263,7 +263,7 @@ measure() {
 	row $(((ms * 1000000 + ios / 2) / ios)) "$ios" "$ms" "$note"
 }
 
-# The first I/Os through a new device cost more: they are not measured.
+# The first I/Os through a new device cost more, so they are not measured.
 warm_up() {
 	[[ $system != nbd-floor-* ]] || return 0
 	run_fio randwrite 4k 32 $warm_ms && run_fio randread 4k 32 $warm_ms

@@ -1,14 +1,14 @@
 #!/bin/bash
-# Builds kublk, the ublk server among the kernel's selftests, from Debian's source package, and
-# prints its path. Nothing of it is kept in this tree.
+# Builds kublk, the ublk server in the kernel's selftests, from Debian's source package, and
+# prints its path. This repository contains no copy of it.
 #
-#   kublk.sh            build it unless the cache has it
-#   kublk.sh --again    fetch and build it anew
+#   kublk.sh            build it unless it is in the cache
+#   kublk.sh --again    download and build it again
 #   kublk.sh --tests    print the folder of the selftests it comes from
 #
-# The kernel's headers come with the source, so that their version is the same; liburing is fetched
-# beside, because a stable Debian's is older than the source, and linked statically, because the
-# guest has this machine's libraries.
+# The kernel's headers are those of the source package, so that their version is the same. liburing is
+# downloaded too, because that of a stable Debian is older than the source. It is linked statically,
+# because the guest has this machine's libraries.
 set -euo pipefail
 
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
@@ -20,11 +20,11 @@ die() { say "$*"; exit 1; }
 compile() { # SOURCE LIBURING OUT
 	local selftest=$1/tools/testing/selftests/ublk files
 	mapfile -t files < <(find "$selftest" -maxdepth 1 -name '*.c' ! -name metadata_size.c | sort)
-	[ ${#files[@]} -gt 0 ] || die "the source package has no tools/testing/selftests/ublk any more"
-	# as its Makefile does
+	[ ${#files[@]} -gt 0 ] || die "the source package no longer has tools/testing/selftests/ublk"
+	# the options of its Makefile
 	cc -O3 -w -static -D_GNU_SOURCE -I "$1/include/uapi" -I "$2/usr/include" -o "$3" "${files[@]}" \
 		"$(find "$2" -name liburing.a)" -lpthread -lm >&2 ||
-		die "kublk does not build from $(cat "$1/package") with $(cat "$2/package")"
+		die "cannot build kublk from $(cat "$1/package") with $(cat "$2/package")"
 }
 
 main() {

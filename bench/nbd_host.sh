@@ -1,16 +1,17 @@
 #!/bin/bash
-# The NBD backend's own CPU beside libnbd's, without a block device and so without a guest: each makes
-# the same load of 4 KiB I/Os on nbdkit's memory over a unix socket, on this machine, in turns. Beside
-# them floor: a client that sends a whole depth in one call, receives its answers in another, and looks
-# at nothing, so that no client of any make can take much less.
+# Compares the CPU time of the NBD backend with that of libnbd, without a block device and therefore
+# without a guest. On this machine, each client in turn sends the same load of 4 KiB I/Os to nbdkit's
+# memory plugin over a unix socket. The third client, floor, is the lower bound: it sends all requests
+# of a depth in one call, receives their replies in another, and does not look at them.
 #
 #   ./dev bench --host [OPTION...]
 #
-#   --seconds N   of a measurement (1)
-#   --rounds N    how often each is measured (5): the least CPU counts, as others only add to it
+#   --seconds N   length of a measurement (1)
+#   --rounds N    measurements of each client (5): the lowest CPU time counts, because other work on
+#                 the machine only adds to it
 #   --json        the result as JSON on stdout instead of the table
 #
-# Only the ratio means something: the times are this machine's, and of what else it does.
+# Only the ratio is meaningful: the times depend on this machine and on its other work.
 # Exit: 0; 1 when a READ or WRITE at depth 32 takes more CPU than libnbd; 2 when it failed.
 set -euo pipefail
 
@@ -25,17 +26,17 @@ usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$top/bench/nbd_host.sh"; }
 while [ $# -gt 0 ]; do
 	case $1 in
 	--seconds | --rounds)
-		[[ ${2:-} =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "$1 wants a number"
+		[[ ${2:-} =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "$1 needs a number"
 		printf -v "${1#--}" '%s' "$2"
 		shift
 		;;
 	--json) json=1 ;;
 	-h | --help) usage && exit 0 ;;
-	*) usage >&2 && die "what is this: $1" ;;
+	*) usage >&2 && die "unknown option: $1" ;;
 	esac
 	shift
 done
-[[ $rounds =~ ^[1-9][0-9]*$ ]] || die "--rounds wants a whole number above 0"
+[[ $rounds =~ ^[1-9][0-9]*$ ]] || die "--rounds needs a whole number above 0"
 
 bin=$top/build/release/bench
 work=$(mktemp -d "${TMPDIR:-/tmp}/ublkd-bench.XXXXXX")
@@ -47,7 +48,7 @@ finish() {
 trap finish EXIT
 
 cmake --build "$top/build/release" --target ublkd_client libnbd_client floor_client >"$work/build" 2>&1 ||
-	{ cat "$work/build" >&2; die "the clients cannot be built: is libnbd-dev there?"; }
+	{ cat "$work/build" >&2; die "the clients cannot be built: is libnbd-dev installed?"; }
 nbdkit -U "$socket" -P "$work/pid" memory 256M
 
 # A line each: client rw depth ios cpu_ns ns

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Judges a result of bench.sh: table, plot, JSON, comparison with what is committed.
+"""Reports a result of bench.sh: table, plot, JSON, comparison with the committed result.
 
-  report.py make RESULT.csv FOLDER              write table.md, plot.svg and result.json there
-  report.py compare RESULT.csv RESULTS          exit 1 when a cell of ours grew by more than 2% over
-                                                RESULTS/VERSION.csv, naming the cells
-  report.py commit RESULT.csv RESULTS DOC.md    keep it there, update the table in the document
+  report.py make RESULT.csv FOLDER              write table.md, plot.svg and result.json to FOLDER
+  report.py compare RESULT.csv RESULTS          exit 1 and name the cells when cells of ublkd grew
+                                                by more than 2% over RESULTS/VERSION.csv
+  report.py commit RESULT.csv RESULTS DOC.md    copy it to RESULTS, update the table in DOC.md
 
 A cell is one system in one mode at one kind of load; its value is instructions per I/O, or None with
 a reason. Only Python's standard library is used.
@@ -18,7 +18,7 @@ import sys
 LIMIT = 1.02  # runs repeat to about 0.2%
 OURS = "ublkd-"
 FAMILIES = [
-    # ours, its rivals, the floor, how they are called
+    # system of ublkd, its rivals, the lower bound
     ("ublkd-null", ["kublk-null"], "null_blk"),
     ("ublkd-file", ["loop", "kublk-loop"], "file"),
     ("ublkd-nbd-unix", ["nbd-ko-unix"], "nbd-floor-unix"),
@@ -26,16 +26,16 @@ FAMILIES = [
 ]
 FAMILY_OF_MEM = ("ublkd-mem", [], None)
 LABELS = {
-    "null_blk": "null_blk: no server at all",
-    "file": "the file itself: no block device",
+    "null_blk": "null_blk: no server",
+    "file": "the file, without a block device",
     "loop": "file: kernel loop device, direct I/O",
     "kublk-null": "null: kublk, best mode per cell",
     "kublk-loop": "file: kublk, best mode per cell",
     "ublkd-null": "null: ublkd",
     "ublkd-file": "file: ublkd",
     "ublkd-mem": "mem: ublkd",
-    "nbd-floor-unix": "NBD, unix socket: the server and a client that does nothing, no block device",
-    "nbd-floor-tcp": "NBD, TCP: the same",
+    "nbd-floor-unix": "NBD, unix socket: server and minimal client, without a block device",
+    "nbd-floor-tcp": "NBD, TCP: server and minimal client, without a block device",
     "nbd-ko-unix": "NBD, unix socket: kernel nbd.ko",
     "nbd-ko-tcp": "NBD, TCP: kernel nbd.ko",
     "ublkd-nbd-unix": "NBD, unix socket: ublkd",
@@ -46,11 +46,11 @@ COLUMNS = ["system", "mode", "rw", "bs", "qd", "instructions_per_io", "ios", "ru
 
 
 class Error(Exception):
-    """What the user must be told; ends the program with 2."""
+    """An error for the user; the program exits with 2."""
 
 
 class Result:
-    """One run: what it holds for, and value and note per (system, mode, rw, bs, qd)."""
+    """One run: its conditions, and value and note per (system, mode, rw, bs, qd)."""
 
     def __init__(self, path):
         self.path = path
@@ -153,7 +153,7 @@ def size_table(result, size):
 
 
 def score(result):
-    """How often our automatic choice is at or below the best rival: (won, of)."""
+    """How often the mode auto of ublkd is at or below the best rival: (won, of)."""
     won = total = 0
     for ours, rivals, _ in FAMILIES:
         for load in result.loads():
@@ -165,7 +165,7 @@ def score(result):
 
 
 def rival_modes(result):
-    """Which mode of kublk is the best in which cells."""
+    """The best mode of kublk for each cell."""
     lines = []
     for system in ("kublk-null", "kublk-loop"):
         wins = {}
@@ -179,7 +179,7 @@ def rival_modes(result):
 
 
 def missing(result):
-    """One line per system, mode and reason: nothing is left out silently."""
+    """The cells without a value: one line per system, mode and reason."""
     reasons = {}
     for cell, value in result.values.items():
         if value is None:
@@ -201,7 +201,7 @@ def table(result):
         f"Instructions per I/O, Linux {result.version}; in brackets the ratio to the best rival of that cell.",
     ]
     if total:
-        lines.append(f"ublkd's own choice of mode (auto) is at or below the best rival in {won} of {total} cells.")
+        lines.append(f"The default mode of ublkd (auto) is at or below the best rival in {won} of {total} cells.")
     lines.append("")
     for size in SIZES:
         lines += size_table(result, size)
@@ -255,7 +255,7 @@ def text(x, y, what, size=11, anchor="middle", extra=""):
 
 
 def panel(result, family, size, left, top):
-    """One family at one I/O size, all with one scale; returns its shapes and its width."""
+    """One family at one I/O size, on one scale; returns its shapes and its width."""
     loads = [load for load in result.loads() if load[1] == size]
     groups = [(load, list(bars(result, family, load))) for load in loads]
     highest = max((value for _, group in groups for _, value in group), default=0)
@@ -318,7 +318,7 @@ def name_of(cell):
 
 
 def regressions(new, old):
-    """What is worse than before, as sentences. Cells that were not asked for now do not count."""
+    """The regressions as sentences. Cells that are not in the new result do not count."""
     found = []
     for cell, before in old.values.items():
         if not cell[0].startswith(OURS) or before is None or cell not in new.values:
@@ -332,7 +332,7 @@ def regressions(new, old):
 
 
 def failures(result):
-    """Cells of ours that broke, as opposed to modes that were refused."""
+    """Cells of ublkd whose measurement failed. Refused modes do not count."""
     return [
         f"{name_of(cell)}: {note}"
         for cell, note in result.notes.items()
@@ -349,13 +349,13 @@ def compare(result, folder):
     broken = failures(result)
     path = os.path.join(folder, f"{result.version}.csv")
     if not os.path.exists(path):
-        say(f"there is no committed result for Linux {result.version}: nothing to compare with")
+        say(f"there is no committed result for Linux {result.version} to compare with")
     else:
         old = Result(path)
         for key in ("fio", "compiler"):
             if old.meta.get(key) != result.meta.get(key):
                 say(f"the committed result was made with {key} {old.meta.get(key)}, this one with "
-                    f"{result.meta.get(key)}: a difference may come from that")
+                    f"{result.meta.get(key)}: this may cause a difference")
         compared = sum(cell in old.values for cell in result.values if cell[0].startswith(OURS))
         broken += regressions(result, old)
         say(f"compared {compared} cells with {path}")
@@ -366,17 +366,17 @@ def compare(result, folder):
 
 def commit(result, folder, doc):
     if result.meta.get("cells") != "all":
-        raise Error("only a whole run is kept: this one has cells " + result.meta.get("cells", "of unknown choice"))
+        raise Error("only a whole run can be committed: this one has cells " + result.meta.get("cells", "(unknown)"))
     broken = failures(result)
     if broken:
-        raise Error("a run with failures is not kept: " + "; ".join(broken))
+        raise Error("a run with failures cannot be committed: " + "; ".join(broken))
     os.makedirs(folder, exist_ok=True)
     target = os.path.join(folder, result.version)
     with open(result.path, encoding="utf-8") as source, open(target + ".csv", "w", encoding="utf-8") as copy:
         copy.write(source.read())
     with open(target + ".svg", "w", encoding="utf-8") as copy:
         copy.write(plot(result))
-    say(f"kept as {target}.csv and .svg")
+    say(f"wrote {target}.csv and .svg")
     update_document(result, target + ".svg", doc)
 
 
@@ -386,7 +386,7 @@ def update_document(result, picture, doc):
     with open(doc, encoding="utf-8") as file:
         content = file.read()
     if content.count(begin) != 1 or content.count(end) != 1:
-        say(f'{doc} has no place for Linux {series} ("{begin}"): its table stays as it is')
+        say(f'{doc} has no place for Linux {series} ("{begin}"): its table is not updated')
         return
     head, rest = content.split(begin)
     tail = rest.split(end)[1]

@@ -60,8 +60,11 @@ static void put_limits(FILE *out, const struct option *o)
 
 	option_format_number(type, o->min, min);
 	option_format_number(type, o->max, max);
-	if (o->max != 0)
+	/* INT64_MAX is only what off_t can hold: no limit that a reader needs to know. */
+	if (o->max != 0 && o->max != INT64_MAX)
 		fprintf(out, ", %s to %s%s", min, max, unit);
+	else if (o->type == OPTION_STRING && o->min == 1)
+		fputs(", not empty", out);
 	else if (o->min != 0)
 		fprintf(out, ", at least %s%s", min, unit);
 	if (o->flags & OPTION_POWER_OF_TWO)

@@ -23,7 +23,7 @@ static const char usage_text[] =
 	"\n"
 	"  -c, --config FILE     the configuration, see ublkd.yaml(5)\n"
 	"      --check-config    check it and exit\n"
-	"      --log-level LEVEL error, warn, info or debug; goes before the file's log_level\n"
+	"      --log-level LEVEL error, warn, info or debug; overrides log_level in the file\n"
 	"  -V, --version         print the version and exit\n"
 	"  -h, --help            print this and exit\n";
 

@@ -27,7 +27,7 @@ static const char *const distributions[] = { "fixed",	    "uniform", "normal",
 	{                                                                                          \
 		.name = op_name, .type = OPTION_DURATION,                                          \
 		.offset = offsetof(struct delay_config, op_ns[op_idx]), .def = "0",                \
-		.help = "The time of this operation; 0: that of all."                              \
+		.help = "The mean time of this operation. 0: the value of all."                    \
 	}
 
 static const struct option delay_options[] = {
@@ -35,7 +35,7 @@ static const struct option delay_options[] = {
 	  .type = OPTION_DURATION,
 	  .offset = offsetof(struct delay_config, all_ns),
 	  .def = "0",
-	  .help = "How long each request waits, on average, before it goes on: 500us, 10ms." },
+	  .help = "The mean time that each request waits before it is passed on: 500us, 10ms." },
 	OP_TIME("read", BACKEND_READ),
 	OP_TIME("write", BACKEND_WRITE),
 	OP_TIME("flush", BACKEND_FLUSH),
@@ -46,24 +46,24 @@ static const struct option delay_options[] = {
 	  .offset = offsetof(struct delay_config, distribution),
 	  .values = distributions,
 	  .def = "fixed",
-	  .help = "How the delays vary; the times are their mean. pareto has a long tail: at least "
-		  "half of the mean, one in a hundred above five times of it." },
+	  .help = "How the delays vary around their mean. pareto has a long tail: each delay is "
+		  "at least half of the mean, and one in a hundred is above five times the mean." },
 	{ .name = "spread",
 	  .type = OPTION_DURATION,
 	  .offset = offsetof(struct delay_config, spread_ns),
 	  .def = "0",
-	  .help = "uniform: at most this much to either side of the mean. normal: the standard "
+	  .help = "uniform: the largest difference from the mean. normal: the standard "
 		  "deviation." },
 	{ .name = "max",
 	  .type = OPTION_DURATION,
 	  .offset = offsetof(struct delay_config, max_ns),
 	  .def = "0",
-	  .help = "No delay is longer; 0: no limit." },
+	  .help = "The longest delay. 0: no limit." },
 	{ .name = "seed",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct delay_config, seed),
 	  .def = "1",
-	  .help = "The same seed gives the same delays, in each queue its own." },
+	  .help = "The same seed gives the same delays. Each queue has its own sequence." },
 	OPTION_END,
 };
 
@@ -177,7 +177,7 @@ static int delay_io_init(struct backend_io *io)
 
 const struct backend backend_delay = {
 	.name = "delay",
-	.summary = "a filter: lets requests wait, fixed or at random, to play a slow device",
+	.summary = "A filter that simulates a slow device: fixed or random delays.",
 	.options = delay_options,
 	.config_bytes = sizeof(struct delay_config),
 	.queue_bytes = sizeof(struct delay_queue),

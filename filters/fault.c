@@ -45,52 +45,54 @@ static const struct option error_options[] = {
 	  .offset = offsetof(struct error_config, errno_text),
 	  .min = 1,
 	  .def = "EIO",
-	  .help = "What failing requests answer, by name or number: EIO, ENOSPC, EOPNOTSUPP, "
-		  "ETIMEDOUT, ENOLINK, EREMOTEIO, ENODATA, EILSEQ or ENOMEM; the block layer knows "
-		  "no other." },
+	  .help = "The error of failed requests, by name or number: EIO, ENOSPC, EOPNOTSUPP, "
+		  "ETIMEDOUT, ENOLINK, EREMOTEIO, ENODATA, EILSEQ or ENOMEM. The block layer "
+		  "knows no others." },
 	{ .name = "op",
 	  .type = OPTION_SET,
 	  .offset = offsetof(struct error_config, ops),
 	  .values = op_names,
-	  .help = "Only these operations; left out: all." },
+	  .help = "Fail only these operations. Default: all." },
 	{ .name = "rate",
 	  .type = OPTION_RATIO,
 	  .offset = offsetof(struct error_config, rate),
 	  .def = "1",
-	  .help = "Which part of the requests fails, at random." },
+	  .help = "The fraction of requests that fail, chosen at random." },
 	{ .name = "every",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct error_config, every),
 	  .def = "0",
-	  .help = "Each so many-th of the requests fails, instead of a random part: 3 fails the "
-		  "third, the sixth ..." },
+	  .help = "Fail every Nth request instead of a random fraction: 3 fails the third, the "
+		  "sixth ..." },
 	{ .name = "from_sector",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct error_config, from_sector),
 	  .def = "0",
-	  .help = "Only requests that touch the sectors (of 512 bytes) from this one on." },
+	  .help = "Fail only requests that touch this sector (of 512 bytes) or later ones. With "
+		  "from_sector or to_sector no flush fails." },
 	{ .name = "to_sector",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct error_config, to_sector),
 	  .def = "0",
-	  .help = "... up to the one before this; 0: to the end of the device. With either of them "
-		  "no flush fails." },
+	  .help = "Fail only requests that touch sectors before this one. 0: up to the end of "
+		  "the device." },
 	{ .name = "trigger",
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct error_config, trigger),
 	  .min = 1,
-	  .help = "Requests fail only while this path exists. It is looked for ten times a second; "
-		  "let it be on a local file system." },
+	  .help = "Fail requests only while this path exists. The filter checks ten times a "
+		  "second; use a local file system." },
 	{ .name = "hang",
 	  .type = OPTION_BOOL,
 	  .offset = offsetof(struct error_config, hang),
 	  .def = "false",
-	  .help = "Do not fail, but never answer: until the device is stopped by force." },
+	  .help = "Do not fail the requests but never answer them, until the device is stopped "
+		  "by force." },
 	{ .name = "seed",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct error_config, seed),
 	  .def = "1",
-	  .help = "The same seed fails the same requests, in each queue its own." },
+	  .help = "The same seed fails the same requests. Each queue has its own sequence." },
 	OPTION_END,
 };
 
@@ -270,7 +272,7 @@ static int error_queue_init(struct backend_queue *queue)
 
 const struct backend backend_error = {
 	.name = "error",
-	.summary = "a filter: fails requests on purpose, or lets them hang, for tests",
+	.summary = "A filter for tests: fails requests on purpose, or never answers them.",
 	.options = error_options,
 	.config_bytes = sizeof(struct error_config),
 	.device_bytes = sizeof(struct error_device),

@@ -446,7 +446,7 @@ static void file_io_fini(struct backend_io *io)
 
 const struct backend backend_file = {
 	.name = "file",
-	.summary = "a regular file or a block device",
+	.summary = "A regular file or a block device.",
 	.options = file_options,
 	.config_bytes = sizeof(struct file_config),
 	.device_bytes = sizeof(struct file_device),

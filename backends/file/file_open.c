@@ -43,28 +43,28 @@ const struct option file_options[] = {
 	  .offset = offsetof(struct file_config, path),
 	  .min = 1,
 	  .flags = OPTION_REQUIRED,
-	  .help = "A regular file or a block device. It is locked: what another device or process "
-		  "holds is refused." },
+	  .help = "A regular file or a block device. It is locked; a file that another device or "
+		  "process has locked is refused." },
 	{ .name = "size",
 	  .type = OPTION_SIZE,
 	  .offset = offsetof(struct file_config, size_bytes),
 	  .min = 512,
 	  .max = INT64_MAX,
-	  .help = "Size of the device; left out: that of the file. A smaller size serves the "
-		  "beginning of the file, a larger one needs create: true." },
+	  .help = "Size of the device. Default: the size of the file. A smaller size serves the "
+		  "beginning of the file; a larger one requires create: true." },
 	{ .name = "create",
 	  .type = OPTION_BOOL,
 	  .offset = offsetof(struct file_config, create),
 	  .def = "false",
-	  .help = "Create the file when it is missing, grow it (sparse) when it is shorter than "
-		  "size. It is never made shorter." },
+	  .help = "Create the file if it does not exist, and extend it (sparse) if it is shorter "
+		  "than size. It is never truncated." },
 	{ .name = "direct",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct file_config, direct),
 	  .values = direct_values,
 	  .def = "auto",
-	  .help = "Bypass the page cache (O_DIRECT). auto: when the file system says that it can "
-		  "for blocks of block_size." },
+	  .help = "Bypass the page cache (O_DIRECT). auto: if the file system supports it for "
+		  "blocks of block_size." },
 	OPTION_END,
 };
 

@@ -194,7 +194,7 @@ static void mem_io_fini(struct backend_io *io)
 
 const struct backend backend_mem = {
 	.name = "mem",
-	.summary = "a RAM disk: sparse, gone when the device is removed",
+	.summary = "A sparse RAM disk. Its content is lost when the device is removed.",
 	.options = mem_options,
 	.config_bytes = sizeof(struct mem_config),
 	.device_bytes = sizeof(struct mem_device),

@@ -32,16 +32,17 @@ const struct option mem_options[] = {
 	  .min = 4096,
 	  .max = INT64_MAX,
 	  .flags = OPTION_REQUIRED,
-	  .help = "Size of the device. Memory is used only for what was written and not "
-		  "discarded. It may exceed the memory: writes fail with ENOSPC when the machine, "
-		  "or "
-		  "the daemon's control group, has none left but a reserve for others." },
+	  .help = "Size of the device. Memory is allocated when data is written, and freed when "
+		  "it is discarded. The size may exceed the memory: a write fails with ENOSPC "
+		  "when the machine, or the daemon's control group, has no free memory except "
+		  "for a reserve." },
 	{ .name = "huge_pages",
 	  .type = OPTION_BOOL,
 	  .offset = offsetof(struct mem_config, huge_pages),
 	  .def = "false",
-	  .help = "Use huge pages. The whole size must be free in the pool (vm.nr_hugepages) when "
-		  "the device starts; memory is given back in units of one huge page." },
+	  .help = "Use huge pages. The pool (vm.nr_hugepages) must have enough free pages for "
+		  "the whole size when the device starts. Memory is freed in units of one huge "
+		  "page." },
 	OPTION_END,
 };
 

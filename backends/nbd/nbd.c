@@ -339,7 +339,7 @@ static void nbd_queue_fini(struct backend_queue *queue)
 
 const struct backend backend_nbd = {
 	.name = "nbd",
-	.summary = "an export of an NBD server",
+	.summary = "An export of an NBD server.",
 	.options = nbd_options,
 	.config_bytes = sizeof(struct nbd_config),
 	.device_bytes = sizeof(struct nbd_device),

@@ -23,41 +23,40 @@ static const struct option tls_options[] = {
 	  .offset = offsetof(struct nbd_tls, psk_file),
 	  .min = 1,
 	  .max = PATH_MAX - 1,
-	  .help = "Keys of users, as psktool writes them. Nobody but owner and group may read "
-		  "it." },
+	  .help = "File with pre-shared keys of users, as psktool writes it. Only owner and "
+		  "group may have access to it." },
 	{ .name = "username",
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct nbd_tls, username),
 	  .min = 1,
 	  .max = 255,
-	  .help = "Whose key of psk_file it is." },
+	  .help = "The user whose key in psk_file is used." },
 	{ .name = "certificates",
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct nbd_tls, certificates),
 	  .min = 1,
 	  .max = PATH_MAX - 1,
-	  .help = "A folder with ca-cert.pem and, if there are, ca-crl.pem, client-cert.pem and "
-		  "client-key.pem. Without it: the authorities of the system." },
+	  .help = "Folder with ca-cert.pem and optionally ca-crl.pem, client-cert.pem and "
+		  "client-key.pem. Default: the certificate authorities of the system." },
 	{ .name = "hostname",
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct nbd_tls, hostname),
 	  .min = 1,
 	  .max = 255,
-	  .help = "The name or address that the server's certificate must be for; without it: the "
-		  "host of the URI." },
+	  .help = "The name or address that the server's certificate must be valid for. Default: "
+		  "the host of the URI." },
 	{ .name = "verify_peer",
 	  .type = OPTION_BOOL,
 	  .offset = offsetof(struct nbd_tls, verify_peer),
 	  .def = "true",
-	  .help = "false: believes any certificate, so it may be anybody who answers." },
+	  .help = "false: accept any certificate, so that any server can impersonate yours." },
 	{ .name = "type",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct nbd_tls, type),
 	  .values = tls_types,
 	  .def = "auto",
-	  .help = "auto: psk where there is a psk_file, else x509. anon knows nobody: whoever is "
-		  "in "
-		  "between can read." },
+	  .help = "auto: psk if there is a psk_file, else x509. anon authenticates nobody: an "
+		  "attacker on the network path can read and change the data." },
 	OPTION_END,
 };
 
@@ -78,63 +77,56 @@ const struct option nbd_options[] = {
 	  .max = NBD_URI_BYTES_MAX,
 	  .flags = OPTION_REQUIRED,
 	  .help = "The server and its export: nbd://HOST[:PORT]/EXPORT, "
-		  "nbd+unix:///EXPORT?socket=PATH or nbd+vsock://CID[:PORT]/EXPORT; nbds instead "
-		  "of "
-		  "nbd is with TLS." },
+		  "nbd+unix:///EXPORT?socket=PATH or nbd+vsock://CID[:PORT]/EXPORT. nbds instead "
+		  "of nbd uses TLS." },
 	{ .name = "tls",
 	  .type = OPTION_MAP,
 	  .offset = offsetof(struct nbd_config, tls),
 	  .table = tls_options,
 	  .table_bytes = sizeof(struct nbd_tls),
-	  .help = "How, where the scheme is nbds; each of these may stand in the URI instead "
-		  "(tls-psk-file, USER@ before the host, tls-certificates, tls-hostname, "
-		  "tls-verify-peer, tls-type), but not in both." },
+	  .help = "TLS settings for nbds. Each may be in the URI instead (tls-psk-file, USER@ "
+		  "before the host, tls-certificates, tls-hostname, tls-verify-peer, tls-type), "
+		  "but not in both." },
 	{ .name = "connections",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct nbd_config, connections),
 	  .min = 1,
 	  .max = NBD_CONNECTIONS_MAX,
 	  .def = "1",
-	  .help = "Connections of each queue. A server whose exports cannot have several at a time "
-		  "(no multi-conn) is served by one queue and one connection." },
+	  .help = "Connections per queue. If the export does not allow several connections at a "
+		  "time (no multi-conn), the device has one queue and one connection." },
 	{ .name = "on_disconnect",
 	  .type = OPTION_PATIENCE,
 	  .offset = offsetof(struct nbd_config, patience_ns),
 	  .def = "{queue: 30s}",
-	  .help = "What becomes of requests while the server is gone: with {queue: TIME} they wait "
-		  "so "
-		  "long, then they fail until it is back; with forever they wait; with fail they "
-		  "fail "
-		  "at once. Unanswered ones are sent again." },
+	  .help = "What happens to requests while the server is away. {queue: TIME}: they wait "
+		  "for TIME, then they fail until the server is back. forever: they wait. fail: "
+		  "they fail at once. Requests that the server did not answer are sent again." },
 	{ .name = "timeout",
 	  .type = OPTION_DURATION,
 	  .offset = offsetof(struct nbd_config, timeout_ns),
 	  .min = 10 * NS_PER_MS,
 	  .def = "10s",
-	  .help = "A server that does not answer a request for so long, or takes so long to "
-		  "connect "
-		  "or to greet, is given up and connected to again." },
+	  .help = "If the server does not answer a request within this time, or does not connect "
+		  "or complete the handshake, the client closes the connection and reconnects." },
 	{ .name = "replies",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct nbd_config, replies),
 	  .values = replies_values,
 	  .def = "auto",
-	  .help = "The form of replies, if the server has it. structured (or extended): what is a "
-		  "hole in the export is not sent as zeroes. simple: less work for each READ, for "
-		  "the server above all. auto: simple from a server on this machine (a unix "
+	  .help = "The format of replies, if the server supports it. structured (or extended): "
+		  "holes in the export are not sent as zeroes. simple: less work for each READ, "
+		  "mainly for the server. auto: simple for a server on this machine (a unix "
 		  "socket, a loopback address), else structured." },
 	{ .name = "cache",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct nbd_config, cache),
 	  .values = cache_values,
 	  .def = "volatile",
-	  .help = "What becomes of writes that the server has acknowledged and not yet flushed "
-		  "when "
-		  "its connection is lost. volatile: they may be gone, so the next flush fails. "
-		  "kept: "
-		  "they are not lost when the server is, as with a server of files on a machine "
-		  "that "
-		  "goes on." },
+	  .help = "What a lost connection means for writes that the server has acknowledged but "
+		  "not yet flushed. volatile: they may be lost, so the next flush fails. kept: "
+		  "they survive the server, for example a server of files on a machine that "
+		  "keeps running." },
 	OPTION_END,
 };
 

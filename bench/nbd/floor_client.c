@@ -1,7 +1,7 @@
 /*
- * The least an NBD client can do for a load: DEPTH requests in one send, all their answers in one
- * receive, nobody looks at them. What that costs, the server with it, no block device on NBD can
- * beat. Simple replies, one thread.
+ * The lower bound of an NBD client: it sends DEPTH requests in one call, receives all their replies
+ * in one call, and does not look at them. No block device on NBD can cost less than this client and
+ * the server. Simple replies, one thread.
  */
 #include <endian.h>
 #include <sys/socket.h>
@@ -67,7 +67,7 @@ static int connect_to(const char *place)
 	return fd;
 }
 
-/* Fixed newstyle, EXPORT_NAME with no name and no zeroes (proto.md): the export's size. */
+/* Fixed newstyle, EXPORT_NAME without a name, NO_ZEROES (proto.md); returns the export's size. */
 static uint64_t shake_hands(int fd)
 {
 	struct __attribute__((packed)) {

@@ -1,7 +1,7 @@
 /*
- * The same load by libnbd's asynchronous calls: the usual client library. One thread: nbd_poll
- * turns the state machine, callbacks note what has ended (they hold the handle's lock and may not
- * submit).
+ * The same load by the asynchronous calls of libnbd, the usual client library. One thread: nbd_poll
+ * runs the state machine. Callbacks hold the handle's lock and must not submit, so they only note
+ * which requests have completed.
  */
 #include <libnbd.h>
 
@@ -43,7 +43,7 @@ static void submit(unsigned tag)
 	out_nr++;
 }
 
-/* What ended while nbd_poll ran goes again, until the time is over. */
+/* Submits again what completed during nbd_poll, until the time is over. */
 static bool go_on(bool over)
 {
 	while (ended_nr > 0) {

@@ -1,6 +1,6 @@
 /*
- * What the clients of the comparison share: the load they make, 4 KiB at random places of the whole
- * export, and the line they print. Each client is one thread.
+ * Shared by the clients of the comparison: the load, 4 KiB I/Os at random offsets of the whole
+ * export, and the line that they print. Each client is one thread.
  */
 #ifndef BENCH_NBD_LOAD_H
 #define BENCH_NBD_LOAD_H
@@ -20,7 +20,7 @@ struct load {
 	double seconds;
 	unsigned depth;
 	bool write;
-	uint64_t seed; /* of the places */
+	uint64_t seed; /* of the offsets */
 	uint64_t io_nr;
 	uint64_t start_ns, start_cpu_ns, end_ns; /* CLOCK_MONOTONIC, the process's CPU clock */
 };
@@ -33,7 +33,7 @@ static inline uint64_t load_clock_ns(clockid_t clock)
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
-/* CLIENT URI SECONDS DEPTH read|write; exits when they are wrong. */
+/* Parses CLIENT URI SECONDS DEPTH read|write; exits when they are wrong. */
 static inline void load_parse(struct load *load, int argc, char **argv)
 {
 	*load = (struct load){ .seed = 88172645463325252ull };
@@ -65,13 +65,13 @@ static inline uint64_t load_offset(struct load *load, uint64_t size_bytes)
 	return load->seed % (size_bytes / LOAD_IO_BYTES) * LOAD_IO_BYTES;
 }
 
-/* Asked after each I/O; reads the clock at every 64th. */
+/* Called after each I/O; reads the clock at every 64th. */
 static inline bool load_is_over(struct load *load)
 {
 	return ++load->io_nr % 64 == 0 && load_clock_ns(CLOCK_MONOTONIC) >= load->end_ns;
 }
 
-/* I/Os, ns of CPU (user and system, all threads of the process), ns of time. */
+/* Prints I/Os, ns of CPU (user and system, all threads of the process), ns of time. */
 static inline void load_print(const struct load *load)
 {
 	printf("%llu %llu %llu\n", (unsigned long long)load->io_nr,

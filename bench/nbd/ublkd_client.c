@@ -1,6 +1,6 @@
 /*
  * The NBD backend without a block device: one queue on a reactor of its own, driven by the rig of
- * the conformance suite. One thread. Any error ends it with words.
+ * the conformance suite. One thread. It prints any error and exits.
  */
 #include "load.h"
 #include "test/conformance/rig.h"

@@ -35,7 +35,7 @@ static const char *const log_level_names[] = { "error", "warn", "info", "debug",
 static const struct option top_options[] = { { .name = "daemon",
 					       .type = OPTION_NODE,
 					       .offset = offsetof(struct top_options, daemon),
-					       .help = "The daemon itself." },
+					       .help = "Settings of the daemon." },
 					     { .name = "devices",
 					       .type = OPTION_NODE,
 					       .offset = offsetof(struct top_options, devices),
@@ -47,35 +47,33 @@ const struct option settings_daemon_options[] = {
 	  .type = OPTION_CPUS,
 	  .offset = offsetof(struct daemon_settings, reactors),
 	  .def = "auto",
-	  .help = "The CPUs that serve devices, one thread pinned to each. "
-		  "auto: every CPU the daemon may run on when it starts. The thread of a CPU that "
-		  "is "
-		  "offline, or not in the daemon's control group, runs on others until it can go "
-		  "there." },
+	  .help = "The CPUs that serve devices, with one thread pinned to each. auto: every CPU "
+		  "that the daemon may use when it starts. If a CPU is offline or not in the "
+		  "daemon's control group, its thread runs on other CPUs until the CPU is "
+		  "available again." },
 	{ .name = "busy_poll_us",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct daemon_settings, busy_poll_us),
 	  .max = 100000,
 	  .def = "0",
-	  .help = "Microseconds for which a reactor that has just had work looks for more before "
-		  "it sleeps. It answers sooner, at the price of CPU time that nobody else gets. "
-		  "0: it sleeps at once." },
+	  .help = "Microseconds for which a reactor that has just had work polls for more before "
+		  "it sleeps. Latency is lower, at the price of CPU time. 0: it sleeps at once." },
 	{ .name = "control",
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct daemon_settings, control),
 	  .min = 1,
 	  .max = 107, /* sun_path, unix(7) */
 	  .def = SETTINGS_CONTROL_DEFAULT,
-	  .help = "Path of the control socket that ublkctl(1) talks to. "
-		  "It is made with mode 0600, its folder too if missing (0755)." },
+	  .help = "Path of the control socket that ublkctl(1) uses. The daemon creates it with "
+		  "mode 0600, and its folder if missing (0755)." },
 	{ .name = "state_dir",
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct daemon_settings, state_dir),
 	  .min = 1,
 	  .max = 200,
-	  .help = "Where the daemon notes which devices it serves, to adopt them after a crash. A "
-		  "folder that a reboot empties is best. Left out: the path of the control socket "
-		  "with .state behind it." },
+	  .help = "Folder in which the daemon records its devices, to adopt them after a crash. "
+		  "It should be one that a reboot empties. Default: the path of the control "
+		  "socket followed by .state." },
 	{ .name = "stop_timeout",
 	  .type = OPTION_DURATION,
 	  .offset = offsetof(struct daemon_settings, stop_timeout_ns),
@@ -83,39 +81,41 @@ const struct option settings_daemon_options[] = {
 	  .max = 3600 * NS_PER_SEC,
 	  .def = "30s",
 	  .help = "How long stopping a device, or all of them at exit, may take. Requests that a "
-		  "backend has not finished after half of it are cancelled." },
+		  "backend has not completed after half of this time are cancelled." },
 	{ .name = "command_timeout",
 	  .type = OPTION_DURATION,
 	  .offset = offsetof(struct daemon_settings, command_timeout_ns),
 	  .min = NS_PER_SEC,
 	  .max = 3600 * NS_PER_SEC,
 	  .def = "30s",
-	  .help = "After how long a command to the kernel's driver that has not come back is "
-		  "logged, with the kernel function it waits in; and again each time that it has "
-		  "taken so long once more. It is waited for all the same: nothing can end it, and "
-		  "nothing else waits for it." },
+	  .help = "If a command to the kernel driver takes longer than this, the daemon logs it "
+		  "with the kernel function in which it waits, and again each time the same "
+		  "period has passed. The daemon keeps waiting, because nothing can cancel the "
+		  "command; it serves everything else meanwhile." },
 	{ .name = "watchdog",
 	  .type = OPTION_DURATION,
 	  .offset = offsetof(struct daemon_settings, watchdog_ns),
 	  .max = 3600 * NS_PER_SEC,
 	  .def = "10s",
-	  .help = "A reactor that has not turned for so long, although it has work, is told in the "
-		  "log with what it does, and the service manager hears nothing more from the "
-		  "daemon until it turns again. At least 1s; 0: nobody looks." },
+	  .help = "If a reactor has work but has not completed a turn for this long, the daemon "
+		  "logs what the reactor is doing, and sends no more watchdog messages to the "
+		  "service manager until it continues. At least 1s; 0: off." },
 	{ .name = "metrics",
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct daemon_settings, metrics),
 	  .min = 1,
 	  .max = 64,
-	  .help = "Address and port to serve metrics at over HTTP, such as 127.0.0.1:9740 or "
-		  "[::1]:9740: OpenMetrics at /metrics, a live heatmap of latencies at /. "
-		  "Whoever reaches it may read it: a loopback address is best. Left out: none." },
+	  .help = "Address and port of an HTTP server for metrics, such as 127.0.0.1:9740 or "
+		  "[::1]:9740: OpenMetrics at /metrics, a live heat map of latencies at /. "
+		  "Everyone who reaches the address can read them: use a loopback address. "
+		  "Default: no server." },
 	{ .name = "log_level",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct daemon_settings, log_level),
 	  .values = log_level_names,
 	  .def = "info",
-	  .help = "What is logged to stderr. The option --log-level of ublkd(8) goes before." },
+	  .help = "The lowest level that is logged to stderr. Overridden by the option "
+		  "--log-level of ublkd(8)." },
 	OPTION_END
 };
 
@@ -126,15 +126,14 @@ const struct option settings_device_options[] = {
 	  .min = 1,
 	  .max = SETTINGS_NAME_MAX,
 	  .flags = OPTION_REQUIRED,
-	  .help = "How the device is called in commands and logs: letters, digits, dot, "
-		  "underscore and dash, with no dot at its beginning. No two devices share a "
-		  "name." },
+	  .help = "Name of the device in commands and logs: letters, digits, dot, underscore and "
+		  "dash, not beginning with a dot. Names are unique." },
 	{ .name = "id",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct device_options, id),
 	  .max = (1u << 20) - 1,
-	  .help = "Number of the block device: 3 makes /dev/ublkb3. "
-		  "Left out: the kernel takes the first that is free." },
+	  .help = "Number of the block device: 3 makes /dev/ublkb3. Default: the first number "
+		  "that is free in the kernel." },
 	{ .name = "queues",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct device_options, queues),
@@ -148,7 +147,7 @@ const struct option settings_device_options[] = {
 	  .min = 1,
 	  .max = 4096,
 	  .def = "128",
-	  .help = "Requests that each queue can have in flight." },
+	  .help = "Queue depth: the number of requests that each queue can have in flight." },
 	{ .name = "block_size",
 	  .type = OPTION_SIZE,
 	  .offset = offsetof(struct device_options, block_bytes),
@@ -163,9 +162,8 @@ const struct option settings_device_options[] = {
 	  .min = 4096,
 	  .max = MIB(32),
 	  .def = "512KiB",
-	  .help = "Largest request; longer ones are split by the kernel. A multiple of 4096. "
-		  "Memory "
-		  "for data is at most queues times depth times this." },
+	  .help = "Largest request; the kernel splits longer ones. A multiple of 4096. Memory "
+		  "for data is at most queues times depth times max_io." },
 	{ .name = "read_only",
 	  .type = OPTION_BOOL,
 	  .offset = offsetof(struct device_options, read_only),
@@ -176,33 +174,35 @@ const struct option settings_device_options[] = {
 	  .offset = offsetof(struct device_options, data_path),
 	  .values = data_path_names,
 	  .def = "auto",
-	  .help = "How data gets from the kernel to the backend: copy (the driver copies, any "
-		  "kernel), user_copy (the backend copies, without a buffer in between: memory; "
-		  "Linux 6.5), zero_copy (files; Linux 6.16). auto takes the best that backend and "
-		  "kernel have." },
+	  .help = "How data moves between kernel and backend. copy: the driver copies (any "
+		  "kernel). user_copy: the backend copies, without an intermediate buffer "
+		  "(backends in memory; Linux 6.5). zero_copy: no copy (files; Linux 6.16). "
+		  "auto: the best that backend and kernel support." },
 	{ .name = "batch",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct device_options, batch),
 	  .values = batch_wish_names,
 	  .def = "auto",
-	  .help = "Whether requests are fetched and committed many at a time (Linux 7.0). auto is "
-		  "on for nbd where the kernel has it, and off for the rest, where on gains a "
-		  "little when queues are always deep and loses when they are not." },
+	  .help = "Whether the daemon fetches and commits many requests with one command (Linux "
+		  "7.0). auto: on for nbd if the kernel supports it, else off. For other "
+		  "backends on gains a little if queues are always deep, and loses if they are "
+		  "not." },
 	{ .name = "recovery",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct device_options, recovery),
 	  .values = recovery_names,
 	  .def = "reissue",
 	  .help = "What happens to requests when the daemon dies. reissue: all wait for the next "
-		  "daemon, those in flight come again (a write may reach the storage twice, which "
-		  "is harmless). hold: those in flight fail. fail: all fail until the next daemon "
-		  "is there (Linux 6.13). none: the device dies with the daemon." },
+		  "daemon, and those in flight are sent again (a write may reach the storage "
+		  "twice, which is harmless). hold: those in flight fail, new ones wait. fail: "
+		  "all fail until the next daemon serves (Linux 6.13). none: all fail, and the "
+		  "device must be started again." },
 	{ .name = "backend",
 	  .type = OPTION_NODE,
 	  .offset = offsetof(struct device_options, backend),
 	  .flags = OPTION_REQUIRED,
-	  .help = "Where the bytes live: a map with the key type and the options of that type. A "
-		  "filter has the backend below it as its own key backend." },
+	  .help = "The storage of the device: a map with the key type and the options of that "
+		  "type. A filter has the backend below it as its own key backend." },
 	OPTION_END
 };
 

@@ -156,7 +156,7 @@ void throttle_update(struct backend_device *throttle, const struct throttle_limi
 
 const struct backend backend_throttle = {
 	.name = "throttle",
-	.summary = "a filter: limits requests and bytes per second, as QEMU does",
+	.summary = "A filter that limits requests and bytes per second, as QEMU does.",
 	.options = throttle_options,
 	.config_bytes = sizeof(struct throttle_config),
 	.device_bytes = sizeof(struct throttle_device),

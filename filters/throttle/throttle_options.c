@@ -16,17 +16,17 @@
 	  .type = kind,                                                                            \
 	  .offset = RATE(bucket) + offsetof(struct throttle_rate, avg),                            \
 	  .def = "0",                                                                              \
-	  .help = "At most this many " what " per second; 0: no limit." },                         \
+	  .help = "At most this many " what " per second. 0: no limit." },                         \
 		{ .name = key "_max",                                                              \
 		  .type = kind,                                                                    \
 		  .offset = RATE(bucket) + offsetof(struct throttle_rate, max),                    \
 		  .def = "0",                                                                      \
-		  .help = "The rate while a burst lasts, not lower than " key                      \
-			  "; 0: no bursts, but for a tenth of a second's worth." },                \
+		  .help = "The rate during a burst, at least " key                                 \
+			  ". 0: no bursts beyond the amount of a tenth of a second." },            \
 	{                                                                                          \
 		.name = key "_max_length", .type = OPTION_UINT,                                    \
 		.offset = RATE(bucket) + offsetof(struct throttle_rate, max_length_s), .def = "1", \
-		.help = "How many seconds a burst may last at the rate of " key "_max."            \
+		.help = "The number of seconds that a burst at the rate of " key "_max may last."  \
 	}
 
 const struct option throttle_options[] = {
@@ -44,15 +44,15 @@ const struct option throttle_options[] = {
 	  .type = OPTION_SIZE,
 	  .offset = offsetof(struct throttle_config, limits.size_iops_bytes),
 	  .def = "0",
-	  .help = "A request longer than this counts as several for the limits of requests: in "
-		  "proportion to its length. 0: each counts as one." },
+	  .help = "For limits of requests, a request longer than this counts as several, in "
+		  "proportion to its length. 0: each request counts as one." },
 	{ .name = "group",
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct throttle_config, group),
 	  .min = 1,
 	  .max = 63,
-	  .help = "Devices of one group share one set of limits and take turns. Each says the same "
-		  "limits, or none: then it takes those of the group." },
+	  .help = "Devices of one group share one set of limits and take turns. Each device "
+		  "either sets the same limits, or sets none and uses those of the group." },
 	OPTION_END,
 };
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The judge of ./dev bench, without a guest: tables, comparison and committing on made-up numbers,
-# and that a result which got worse makes it fail. Prints TAP.
+# Tests the reports of ./dev bench without a guest: tables, comparison and committing on made-up
+# numbers, and that a regression makes it fail. Prints TAP.
 set -u
 
 top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)

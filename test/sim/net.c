@@ -144,7 +144,7 @@ static void arrived(struct sim_event *event)
 
 /*
  * For the server it is over, here and now: what it has read it does at once or never, so that it
- * does nothing behind the back of the next connection (docs/nbd.md, "What cannot be known").
+ * does nothing behind the back of the next connection (docs/nbd.md, "What NBD cannot guarantee").
  */
 static void end(struct sim_socket *sock, int err)
 {

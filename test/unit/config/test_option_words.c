@@ -316,6 +316,29 @@ static void test_man(void **state)
 	free(text);
 }
 
+/* A limit that nobody can reach is not printed. */
+static void test_man_open_limits(void **state)
+{
+	static const struct option open_ended[] = {
+		{ .name = "size", .type = OPTION_SIZE, .min = 4096, .max = INT64_MAX },
+		{ .name = "path", .type = OPTION_STRING, .min = 1 },
+		{ .name = "text", .type = OPTION_STRING, .min = 2 },
+		OPTION_END,
+	};
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	(void)state;
+	assert_non_null(out);
+	option_write_man(open_ended, out);
+	fclose(out);
+	assert_string_equal(text, ".TP\n\\fBsize\\fR (size, at least 4KiB)\n"
+				  ".TP\n\\fBpath\\fR (text, not empty)\n"
+				  ".TP\n\\fBtext\\fR (text, at least 2 bytes)\n");
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -328,6 +351,7 @@ int main(void)
 		cmocka_unit_test(test_nearest),
 		cmocka_unit_test(test_nearest_at_its_limits),
 		cmocka_unit_test(test_man),
+		cmocka_unit_test(test_man_open_limits),
 	};
 
 	return cmocka_run_group_tests_name("option_words", tests, NULL, NULL);
