@@ -17,6 +17,7 @@
 #include "daemon/ctl_kernel.h"
 #include "daemon/ctl_print.h"
 #include "daemon/stuck.h"
+#include "daemon/stuck_view.h"
 #include "daemon/table.h"
 
 /* Longer than STUCK_REACTOR_NS. */
@@ -28,16 +29,11 @@ static const char *text(const json_t *o, const char *key)
 }
 
 /* A ublkd of another version may call it otherwise. */
-static const char *text_or_mark(const json_t *o, const char *key)
-{
-	const char *value = text(o, key);
-
-	return value ? value : "?";
-}
-
 static const char *device_name(const json_t *device)
 {
-	return text_or_mark(device, "name");
+	const char *name = text(device, "name");
+
+	return name ? name : "?";
 }
 
 static uint64_t number(const json_t *o, const char *key)
@@ -79,67 +75,6 @@ static const struct kernel_ring *look_at_ring(struct ring_looks *looks, const js
 	return &looks->ring[reactor];
 }
 
-/* ---- the daemon's view ---- */
-
-static unsigned inflight_of(const json_t *queue)
-{
-	return (unsigned)(number(queue, "serving") + number(queue, "busy") + number(queue, "done"));
-}
-
-static void add_reactor(struct stuck_view *v, const json_t *reactors, size_t idx)
-{
-	uint64_t silent_ns = number(json_array_get(reactors, idx), "silent_ns");
-
-	if (v->reactor >= 0 && silent_ns <= v->silent_ns)
-		return;
-	v->reactor = (int)idx;
-	v->silent_ns = silent_ns;
-	v->doing = text(json_array_get(reactors, idx), "doing");
-}
-
-static void add_queue(struct stuck_view *v, const json_t *queue, const json_t *reactors)
-{
-	unsigned armed = (unsigned)number(queue, "armed"), depth = (unsigned)number(queue, "depth");
-	unsigned down = (unsigned)number(queue, "down");
-
-	if (!v->has_queues || down > v->short_depth - v->short_armed) {
-		v->short_queue = (unsigned)number(queue, "queue");
-		v->short_armed = armed;
-		v->short_depth = depth;
-	}
-	v->has_queues = true;
-	v->depth += depth;
-	v->armed += armed;
-	v->inflight += inflight_of(queue);
-	add_reactor(v, reactors, number(queue, "reactor"));
-}
-
-static void add_oldest(struct stuck_view *v, const json_t *io)
-{
-	if (!io)
-		return;
-	v->has_oldest = true;
-	v->queue = (unsigned)number(io, "queue");
-	v->tag = (unsigned)number(io, "tag");
-	v->sector = number(io, "sector");
-	v->bytes = number(io, "bytes");
-	v->age_ns = number(io, "age_ns");
-	v->op = text(io, "op");
-	v->state = text(io, "state");
-	v->backend = text(io, "backend");
-	v->backend_state = text(io, "backend_state");
-}
-
-static void add_driver(struct stuck_view *v, const json_t *device)
-{
-	const json_t *driver = json_object_get(device, "driver");
-
-	v->driver_state = text(driver, "state");
-	v->driver_error = text(driver, "error");
-	v->server_pid = (int)json_integer_value(json_object_get(driver, "server_pid"));
-	v->driver_owed_ns = number(driver, "owed_ns");
-}
-
 /* What stands in the ring in both looks without having moved. */
 static void add_ring(struct stuck_view *v, const struct kernel_ring *a, const struct kernel_ring *b)
 {
@@ -150,24 +85,6 @@ static void add_ring(struct stuck_view *v, const struct kernel_ring *a, const st
 	if (a->cq_head == b->cq_head)
 		v->cq_unseen = MIN(a->cq_unseen, b->cq_unseen);
 	v->overflow = MIN(a->overflow, b->overflow);
-}
-
-static void fill_view(struct stuck_view *v, const json_t *device, const json_t *reactors)
-{
-	json_t *queue;
-	size_t i;
-
-	*v = (struct stuck_view){
-		.name = device_name(device),
-		.step = text_or_mark(device, "step"),
-		.reactor = -1,
-		.kernel_nr = -1,
-	};
-	json_array_foreach(json_object_get(device, "queues"), i, queue)
-		add_queue(v, queue, reactors);
-	add_oldest(v, json_array_get(json_object_get(device, "ios"), 0));
-	add_driver(v, device);
-	v->seen_nr = v->inflight;
 }
 
 /* ---- printing ---- */
@@ -188,7 +105,7 @@ static void print_queues(const json_t *device, const json_t *reactors)
 		       "%s%s, %llu turns\n",
 		       (unsigned long long)number(q, "queue"),
 		       (unsigned long long)number(q, "armed"),
-		       (unsigned long long)number(q, "depth"), inflight_of(q),
+		       (unsigned long long)number(q, "depth"), stuck_queue_inflight(q),
 		       (unsigned long long)number(q, "reactor"), turns ? "answers" : "silent for ",
 		       turns ? "" : ctl_format_ns(silent_ns, age),
 		       (unsigned long long)number(r, "turns"));
@@ -378,11 +295,10 @@ static void look_again(struct looks *l, const json_t *device, const struct kerne
 	struct stuck_view old;
 
 	kernel_look(json_integer_value(json_object_get(device, "id")), ret_kernel);
-	fill_view(ret_view, device, json_object_get(l->second, "reactors"));
-	ret_view->daemon_pid = (int)number(l->second, "pid");
+	stuck_view_fill(ret_view, device, l->second);
 	if (!before || !first)
 		return;
-	fill_view(&old, before, json_object_get(l->second, "reactors"));
+	stuck_view_fill(&old, before, l->second);
 	ret_view->seen_nr = MAX(ret_view->seen_nr, old.seen_nr);
 	ret_view->kernel_nr = MIN(kernel_nr(ret_kernel), kernel_nr(first));
 	if (ret_view->reactor >= 0)
