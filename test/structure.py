@@ -48,12 +48,13 @@ MAY = {
     "daemon/api": DAEMON_GROUND
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/devices", "daemon/socket",
        "daemon/handover", "filters/throttle"},
-    "daemon/metrics": DAEMON_GROUND | {"ublk/device", "ublk/queue", "daemon/devices", "daemon/api"},
+    "daemon/verdict": {"base"},
+    "daemon/metrics": DAEMON_GROUND | {"daemon/verdict", "ublk/device", "ublk/queue", "daemon/devices", "daemon/api"},
     "daemon": DAEMON_GROUND
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/socket", "daemon/devices",
        "daemon/handover", "daemon/api", "daemon/metrics"},
     # reads what ublkd writes; asks an NBD server by itself
-    "ublkctl": DRIVER | {"net", "backends/nbd", "daemon/settings", "daemon/runtime", "daemon/socket",
+    "ublkctl": DRIVER | {"net", "backends/nbd", "daemon/settings", "daemon/runtime", "daemon/socket", "daemon/verdict",
                          "tracefile"},
     "ublkctl/top": {"base", "daemon/runtime", "ublkctl"},
     "tracefile": {"base"},

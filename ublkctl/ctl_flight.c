@@ -22,6 +22,7 @@
 #include "daemon/runtime/path.h"
 #include "ublkctl/flight_perfetto.h"
 #include "ublkctl/table.h"
+#include "base/format.h"
 
 /* ---- finding and reading ---- */
 
@@ -97,14 +98,14 @@ static int add_beside(struct flight_log *log, const char *socket_path)
 
 /* ---- printing ---- */
 
-static const char *value_text(const struct flight_record *r, char buf[static CTL_NUMBER_BYTES])
+static const char *value_text(const struct flight_record *r, char buf[static FORMAT_BYTES])
 {
 	if (r->key.event == FLIGHT_FETCH)
-		return ctl_format_bytes((uint32_t)r->value, buf);
+		return format_bytes((uint32_t)r->value, buf);
 	if (r->value < 0)
 		return errname(r->value);
 	if (r->key.event == FLIGHT_COMMIT && r->value > 0)
-		return ctl_format_bytes((uint32_t)r->value, buf);
+		return format_bytes((uint32_t)r->value, buf);
 	return r->key.event == FLIGHT_BUSY ? "" : "ok";
 }
 
@@ -125,7 +126,7 @@ static void format_wall(int64_t wall_ns, char *buf, size_t bytes)
 static void print_line(const struct flight_line *line)
 {
 	const struct flight_record *r = &line->record;
-	char wall[64], value[CTL_NUMBER_BYTES], latency[CTL_NUMBER_BYTES];
+	char wall[64], value[FORMAT_BYTES], latency[FORMAT_BYTES];
 	bool has_request = r->key.event != FLIGHT_ABORT;
 
 	format_wall(line->wall_ns, wall, sizeof(wall));
@@ -136,7 +137,7 @@ static void print_line(const struct flight_line *line)
 	else
 		printf("%12s  ", "-");
 	printf("%-9s  %s\n", value_text(r, value),
-	       line->latency_ns ? ctl_format_ns(line->latency_ns, latency) : "");
+	       line->latency_ns ? format_ns(line->latency_ns, latency) : "");
 }
 
 static json_t *json_line(const struct flight_line *line)

@@ -12,6 +12,7 @@
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_print.h"
 #include "ublkctl/table.h"
+#include "base/format.h"
 
 static const char *text(const json_t *o, const char *key)
 {
@@ -35,7 +36,7 @@ static const char *result_of(const json_t *d)
 static void print_row(struct table *t, const json_t *d)
 {
 	bool bad = text(d, "error")[0] != '\0', known = json_object_get(d, "state") != NULL;
-	char size[CTL_NUMBER_BYTES];
+	char size[FORMAT_BYTES];
 
 	table_cell(t, TABLE_PLAIN, "%lld", number(d, "id"));
 	table_cell(t, TABLE_PLAIN, "%s", known ? text(d, "state") : "-");
@@ -45,7 +46,7 @@ static void print_row(struct table *t, const json_t *d)
 		table_cell(t, TABLE_DIM, "-");
 	if (number(d, "size_bytes") > 0)
 		table_cell(t, TABLE_PLAIN, "%s",
-			   ctl_format_bytes((uint64_t)number(d, "size_bytes"), size));
+			   format_bytes((uint64_t)number(d, "size_bytes"), size));
 	else
 		table_cell(t, TABLE_DIM, "-");
 	table_cell(t, TABLE_PLAIN, "%s", known ? text(d, "owner") : "-");

@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_print.h"
+#include "base/format.h"
 
 #define BAR_WIDTH 52
 #define LABEL_BYTES 48
@@ -39,17 +40,17 @@ static void print_row(const char *label, uint64_t count, uint64_t count_max)
 }
 
 /* As bpftrace: 512, 4K, 1M; K is 1024. */
-static const char *power_name(unsigned power, char buf[static CTL_NUMBER_BYTES])
+static const char *power_name(unsigned power, char buf[static FORMAT_BYTES])
 {
 	static const char unit[] = "\0KMGTPE";
 
-	snprintf(buf, CTL_NUMBER_BYTES, "%u%.1s", 1u << power % 10, &unit[power / 10]);
+	snprintf(buf, FORMAT_BYTES, "%u%.1s", 1u << power % 10, &unit[power / 10]);
 	return buf;
 }
 
 static void print_powers(const json_t *buckets)
 {
-	char start[CTL_NUMBER_BYTES], end[CTL_NUMBER_BYTES], label[2 * CTL_NUMBER_BYTES + 8];
+	char start[FORMAT_BYTES], end[FORMAT_BYTES], label[2 * FORMAT_BYTES + 8];
 	uint64_t count[64] = { 0 }, count_max = 0;
 	unsigned first = 64, last = 0;
 	json_t *bucket;
@@ -73,7 +74,7 @@ static void print_powers(const json_t *buckets)
 }
 
 /* Boundaries as exact as they were given: 1500us, not 1.5ms or 2ms. */
-static const char *boundary_name(uint64_t ns, char buf[static CTL_NUMBER_BYTES])
+static const char *boundary_name(uint64_t ns, char buf[static FORMAT_BYTES])
 {
 	static const char *const unit[] = { "ns", "us", "ms", "s" };
 	unsigned i = 0;
@@ -82,13 +83,13 @@ static const char *boundary_name(uint64_t ns, char buf[static CTL_NUMBER_BYTES])
 		ns /= 1000;
 		i++;
 	}
-	snprintf(buf, CTL_NUMBER_BYTES, "%llu%s", (unsigned long long)ns, unit[i]);
+	snprintf(buf, FORMAT_BYTES, "%llu%s", (unsigned long long)ns, unit[i]);
 	return buf;
 }
 
 static void print_bins(const json_t *boundaries, const json_t *bins)
 {
-	char start[CTL_NUMBER_BYTES], end[CTL_NUMBER_BYTES], label[2 * CTL_NUMBER_BYTES + 8];
+	char start[FORMAT_BYTES], end[FORMAT_BYTES], label[2 * FORMAT_BYTES + 8];
 	size_t nr = json_array_size(boundaries);
 	uint64_t count_max = 0;
 
@@ -111,11 +112,11 @@ static void print_summary(const json_t *h)
 		       { "p99_ns", "p99" },
 		       { "p999_ns", "p99.9" },
 		       { "max_ns", "max" } };
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
 	printf("count %llu", (unsigned long long)number(h, "count"));
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		printf("  %s %s", fields[i].label, ctl_format_ns(number(h, fields[i].key), buf));
+		printf("  %s %s", fields[i].label, format_ns(number(h, fields[i].key), buf));
 	putchar('\n');
 }
 

@@ -6,6 +6,7 @@
 #include "base/util.h"
 #include "ublkctl/ctl_print.h"
 #include "ublkctl/table.h"
+#include "base/format.h"
 
 static const char *text(const json_t *o, const char *key)
 {
@@ -21,15 +22,15 @@ static long long number(const json_t *o, const char *key)
 
 static void row(struct table *t, const char *device, const json_t *io)
 {
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
 	table_cell(t, TABLE_PLAIN, "%s", device);
 	table_cell(t, TABLE_PLAIN, "%lld", number(io, "queue"));
 	table_cell(t, TABLE_PLAIN, "%lld", number(io, "tag"));
 	table_cell(t, TABLE_PLAIN, "%s", text(io, "op"));
 	table_cell(t, TABLE_PLAIN, "%lld", number(io, "sector"));
-	table_cell(t, TABLE_PLAIN, "%s", ctl_format_bytes((uint64_t)number(io, "bytes"), buf));
-	table_cell(t, TABLE_PLAIN, "%s", ctl_format_ns((uint64_t)number(io, "age_ns"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_bytes((uint64_t)number(io, "bytes"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_ns((uint64_t)number(io, "age_ns"), buf));
 	table_cell(t, TABLE_PLAIN, "%s", text(io, "state"));
 	table_cell(t, TABLE_PLAIN, "%s%s%s", text(io, "backend"),
 		   text(io, "backend_state")[0] ? ": " : "", text(io, "backend_state"));

@@ -20,6 +20,7 @@
 #include "ublkctl/ctl_nbd_map.h"
 #include "ublkctl/ctl_print.h"
 #include "base/printable.h"
+#include "base/format.h"
 
 /* For one connection. */
 #define TIMEOUT_NS (10 * NS_PER_SEC)
@@ -132,9 +133,9 @@ static json_t *device_json(const struct nbd_export *e)
 	uint64_t bytes = round_down(e->size_bytes, block);
 	/* As the backend does it: nothing is to be kept in order between readers. */
 	bool several = e->flags & (NBD_FLAG_CAN_MULTI_CONN | NBD_FLAG_READ_ONLY);
-	char size[CTL_NUMBER_BYTES], blocks[CTL_NUMBER_BYTES], tail[CTL_NUMBER_BYTES + 64] = "";
+	char size[FORMAT_BYTES], blocks[FORMAT_BYTES], tail[FORMAT_BYTES + 64] = "";
 
-	ctl_format_bytes(block, blocks);
+	format_bytes(block, blocks);
 	if (e->min_block_bytes > BLOCK_BYTES_MAX)
 		return json_sprintf("none: its blocks of %s are larger than a device can have",
 				    blocks);
@@ -145,7 +146,7 @@ static json_t *device_json(const struct nbd_export *e)
 			 (unsigned long long)(e->size_bytes - bytes));
 	return json_sprintf("%s of %s, blocks of %s or more, %s%s",
 			    e->flags & NBD_FLAG_READ_ONLY ? "a read-only device" : "a device",
-			    ctl_format_bytes(bytes, size), blocks,
+			    format_bytes(bytes, size), blocks,
 			    several ? "several connections possible" : "one connection", tail);
 }
 
@@ -242,19 +243,19 @@ static void print_abilities(const json_t *o)
 
 static void print_blocks(const json_t *o)
 {
-	char min[CTL_NUMBER_BYTES], preferred[CTL_NUMBER_BYTES], max[CTL_NUMBER_BYTES];
+	char min[FORMAT_BYTES], preferred[FORMAT_BYTES], max[FORMAT_BYTES];
 
 	printf("  blocks         from %s, best %s, requests up to %s%s\n",
-	       ctl_format_bytes(number(o, "min_block_bytes"), min),
-	       ctl_format_bytes(number(o, "preferred_block_bytes"), preferred),
-	       ctl_format_bytes(number(o, "max_payload_bytes"), max),
+	       format_bytes(number(o, "min_block_bytes"), min),
+	       format_bytes(number(o, "preferred_block_bytes"), preferred),
+	       format_bytes(number(o, "max_payload_bytes"), max),
 	       is(o, "block_sizes_said") ? "" : " (the protocol's: the server does not say)");
 }
 
 static void print_export(const json_t *o)
 {
 	const json_t *contexts = json_object_get(o, "block_status");
-	char buf[256], size[CTL_NUMBER_BYTES];
+	char buf[256], size[FORMAT_BYTES];
 
 	printf("\nexport \"%s\"\n", text(o, "name", buf));
 	if (text(o, "description", buf)[0] != '\0')
@@ -264,7 +265,7 @@ static void print_export(const json_t *o)
 		return;
 	}
 	printf("  size           %llu bytes (%s)\n", (unsigned long long)number(o, "size_bytes"),
-	       ctl_format_bytes(number(o, "size_bytes"), size));
+	       format_bytes(number(o, "size_bytes"), size));
 	printf("  access         %s\n", is(o, "read_only") ? "read-only" : "read and write");
 	print_abilities(o);
 	printf("  block status   %s\n",

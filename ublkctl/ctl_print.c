@@ -9,6 +9,7 @@
 
 #include "base/util.h"
 #include "ublkctl/table.h"
+#include "base/format.h"
 
 static const char *text(const json_t *object, const char *key)
 {
@@ -22,56 +23,6 @@ static long long number(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-const char *ctl_format_count(double count, char buf[static CTL_NUMBER_BYTES])
-{
-	static const char unit[] = { 0, 'k', 'M', 'G', 'T' };
-	unsigned i = 0;
-
-	while (count >= 999.5 && i + 1 < sizeof(unit)) {
-		count /= 1000;
-		i++;
-	}
-	if (i == 0)
-		snprintf(buf, CTL_NUMBER_BYTES, "%.*f",
-			 count < 9.95 && count != (double)(unsigned)count ? 1 : 0, count);
-	else
-		snprintf(buf, CTL_NUMBER_BYTES, "%.*f%c",
-			 count < 9.95	? 2
-			 : count < 99.5 ? 1
-					: 0,
-			 count, unit[i]);
-	return buf;
-}
-
-const char *ctl_format_ns(uint64_t ns, char buf[static CTL_NUMBER_BYTES])
-{
-	static const char *const unit[] = { "ns", "us", "ms", "s" };
-	double value = (double)ns;
-	unsigned i = 0;
-
-	while (value >= 999.5 && i + 1 < ARRAY_SIZE(unit)) {
-		value /= 1000;
-		i++;
-	}
-	snprintf(buf, CTL_NUMBER_BYTES, "%.*f%s", i > 0 && value < 9.95 ? 1 : 0, value, unit[i]);
-	return buf;
-}
-
-const char *ctl_format_bytes(uint64_t bytes, char buf[static CTL_NUMBER_BYTES])
-{
-	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-	double value = (double)bytes;
-	unsigned i = 0;
-
-	while (value >= 1024 && i + 1 < ARRAY_SIZE(unit)) {
-		value /= 1024;
-		i++;
-	}
-	snprintf(buf, CTL_NUMBER_BYTES, "%.*f%s", value == (double)(uint64_t)value ? 0 : 1, value,
-		 unit[i]);
-	return buf;
-}
-
 static enum table_color state_color(const char *state)
 {
 	if (strcmp(state, "live") == 0)
@@ -82,12 +33,12 @@ static enum table_color state_color(const char *state)
 static void list_row(struct table *t, const json_t *d)
 {
 	const char *path = text(d, "path");
-	char size[CTL_NUMBER_BYTES];
+	char size[FORMAT_BYTES];
 
 	table_cell(t, TABLE_PLAIN, "%s", text(d, "name"));
 	table_cell(t, state_color(text(d, "state")), "%s", text(d, "state"));
 	table_cell(t, TABLE_PLAIN, "%s", path[0] ? path : "-");
-	table_cell(t, TABLE_PLAIN, "%s", ctl_format_bytes((uint64_t)number(d, "size_bytes"), size));
+	table_cell(t, TABLE_PLAIN, "%s", format_bytes((uint64_t)number(d, "size_bytes"), size));
 	table_cell(t, TABLE_PLAIN, "%s", text(d, "backend"));
 	table_cell(t, TABLE_PLAIN, "%lld", number(d, "queues"));
 	table_cell(t, TABLE_PLAIN, "%lld", number(d, "depth"));
@@ -119,13 +70,13 @@ void ctl_print_list(const json_t *devices)
 static void print_value(const char *key, const json_t *value)
 {
 	size_t len = strlen(key);
-	char size[CTL_NUMBER_BYTES];
+	char size[FORMAT_BYTES];
 	const char *item_text;
 	json_t *item;
 	size_t i;
 
 	if (json_is_integer(value) && len > 6 && strstr(key, "_bytes")) {
-		printf("%s", ctl_format_bytes((uint64_t)json_integer_value(value), size));
+		printf("%s", format_bytes((uint64_t)json_integer_value(value), size));
 	} else if (json_is_integer(value)) {
 		printf("%lld", (long long)json_integer_value(value));
 	} else if (json_is_string(value)) {
@@ -229,9 +180,9 @@ static void print_object(const json_t *object)
 
 static void count_cell(struct table *t, const json_t *o, const char *key)
 {
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
-	table_cell(t, TABLE_PLAIN, "%s", ctl_format_count((double)number(o, key), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_count((double)number(o, key), buf));
 }
 
 /* How many of the one there are to each of the other. */
@@ -244,40 +195,39 @@ static void ratio_cell(struct table *t, const json_t *o, const char *key, const 
 
 static void times_cell(struct table *t, const json_t *times)
 {
-	char p50[CTL_NUMBER_BYTES], p99[CTL_NUMBER_BYTES];
+	char p50[FORMAT_BYTES], p99[FORMAT_BYTES];
 
 	if (number(times, "count") == 0)
 		table_cell(t, TABLE_DIM, "-");
 	else
 		table_cell(t, TABLE_PLAIN, "%s %s",
-			   ctl_format_ns((uint64_t)number(times, "p50_ns"), p50),
-			   ctl_format_ns((uint64_t)number(times, "p99_ns"), p99));
+			   format_ns((uint64_t)number(times, "p50_ns"), p50),
+			   format_ns((uint64_t)number(times, "p99_ns"), p99));
 }
 
 static void connection_row(struct table *t, const json_t *c)
 {
 	bool up = strcmp(text(c, "state"), "connected") == 0;
 	const char *end = text(c, "last_end");
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
 	table_cell(t, TABLE_PLAIN, "%lld", number(c, "queue"));
 	table_cell(t, TABLE_PLAIN, "%lld", number(c, "connection"));
 	if (json_object_get(c, "next_try_in_ns"))
 		table_cell(t, TABLE_YELLOW, "%s, %s more", text(c, "state"),
-			   ctl_format_ns((uint64_t)number(c, "next_try_in_ns"), buf));
+			   format_ns((uint64_t)number(c, "next_try_in_ns"), buf));
 	else
 		table_cell(t, up ? TABLE_GREEN : TABLE_YELLOW, "%s", text(c, "state"));
-	table_cell(t, TABLE_PLAIN, "%s", ctl_format_ns((uint64_t)number(c, "state_ns"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_ns((uint64_t)number(c, "state_ns"), buf));
 	count_cell(t, c, "connects");
 	count_cell(t, c, "lost");
 	count_cell(t, c, "failed_tries");
 	table_cell(t, end[0] ? TABLE_PLAIN : TABLE_DIM, "%s", end[0] ? end : "-");
 	count_cell(t, c, "resent");
 	count_cell(t, c, "answered");
-	table_cell(t, TABLE_PLAIN, "%s", ctl_format_bytes((uint64_t)number(c, "sent_bytes"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_bytes((uint64_t)number(c, "sent_bytes"), buf));
 	ratio_cell(t, c, "answered", "sends");
-	table_cell(t, TABLE_PLAIN, "%s",
-		   ctl_format_bytes((uint64_t)number(c, "received_bytes"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_bytes((uint64_t)number(c, "received_bytes"), buf));
 	ratio_cell(t, c, "answered", "receives");
 	times_cell(t, json_object_get(c, "wait"));
 	times_cell(t, json_object_get(c, "answer"));
@@ -332,7 +282,7 @@ static void reactor_row(struct table *t, const json_t *r)
 {
 	static const char *const times[] = { "callback_ns", "kernel_ns", "poll_ns", "idle_ns" };
 	double all_ns = 0;
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
 	table_cell(t, TABLE_PLAIN, "%s", text(r, "name"));
 	if (number(r, "cpu") < 0)
@@ -341,8 +291,8 @@ static void reactor_row(struct table *t, const json_t *r)
 		table_cell(t, TABLE_YELLOW, "not %lld", number(r, "cpu"));
 	else
 		table_cell(t, TABLE_PLAIN, "%lld", number(r, "cpu"));
-	table_cell(t, TABLE_PLAIN, "%s", ctl_format_count((double)number(r, "turns"), buf));
-	table_cell(t, TABLE_PLAIN, "%s", ctl_format_count((double)number(r, "cqes"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_count((double)number(r, "turns"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_count((double)number(r, "cqes"), buf));
 	table_cell(t, TABLE_PLAIN, "%.1f",
 		   number(r, "turns") ? (double)number(r, "cqes") / (double)number(r, "turns")
 				      : 0.0);
@@ -351,7 +301,7 @@ static void reactor_row(struct table *t, const json_t *r)
 	for (size_t i = 0; i < ARRAY_SIZE(times); i++)
 		table_cell(t, TABLE_PLAIN, "%.1f%%",
 			   all_ns > 0 ? 100 * (double)number(r, times[i]) / all_ns : 0.0);
-	table_cell(t, TABLE_PLAIN, "%s", ctl_format_ns((uint64_t)number(r, "turn_ns_max"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_ns((uint64_t)number(r, "turn_ns_max"), buf));
 	table_cell(t, number(r, "stalls") ? TABLE_YELLOW : TABLE_DIM, "%lld", number(r, "stalls"));
 	table_cell(t, number(r, "sq_full") ? TABLE_YELLOW : TABLE_DIM, "%lld",
 		   number(r, "sq_full"));

@@ -3,8 +3,6 @@
 #define UBLKCTL_CTL_PRINT_H
 
 #include <jansson.h>
-#include <stddef.h>
-#include <stdint.h>
 
 void ctl_print_list(const json_t *devices);
 void ctl_print_device(const json_t *device);
@@ -14,11 +12,5 @@ void ctl_print_reactors(const json_t *reactors);
 
 /* The data as it came, for other programs. */
 void ctl_print_json(const json_t *data);
-
-/* "12.3k", "81us", "1GiB", short enough for a column. Return buf. */
-#define CTL_NUMBER_BYTES 32
-const char *ctl_format_count(double count, char buf[static CTL_NUMBER_BYTES]);
-const char *ctl_format_ns(uint64_t ns, char buf[static CTL_NUMBER_BYTES]);
-const char *ctl_format_bytes(uint64_t bytes, char buf[static CTL_NUMBER_BYTES]);
 
 #endif

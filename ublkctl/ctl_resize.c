@@ -9,6 +9,7 @@
 
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_print.h"
+#include "base/format.h"
 
 static void print(const json_t *data)
 {
@@ -17,10 +18,10 @@ static void print(const json_t *data)
 	const char *given = json_string_value(json_object_get(data, "name"));
 	const char *name = given ? given : "?";
 	const char *note = json_string_value(json_object_get(data, "note"));
-	char old_size[CTL_NUMBER_BYTES], size[CTL_NUMBER_BYTES];
+	char old_size[FORMAT_BYTES], size[FORMAT_BYTES];
 
-	ctl_format_bytes(old_bytes, old_size);
-	ctl_format_bytes(bytes, size);
+	format_bytes(old_bytes, old_size);
+	format_bytes(bytes, size);
 	if (bytes == old_bytes)
 		printf("%s: %s as before\n", name, size);
 	else

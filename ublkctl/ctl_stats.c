@@ -20,6 +20,7 @@
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_print.h"
 #include "ublkctl/table.h"
+#include "base/format.h"
 
 /* What `stats` calls them, and how the table does. */
 static const struct {
@@ -164,25 +165,25 @@ static void subtract(struct device_sample *d, const struct sample *before)
 
 static void latency_cell(struct table *t, const struct op_sample *op, uint64_t ns)
 {
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
 	if (op->done)
-		table_cell(t, TABLE_PLAIN, "%s", ctl_format_ns(ns, buf));
+		table_cell(t, TABLE_PLAIN, "%s", format_ns(ns, buf));
 	else
 		table_cell(t, TABLE_DIM, "-");
 }
 
 static void count_cell(struct table *t, double count)
 {
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
-	table_cell(t, count > 0 ? TABLE_PLAIN : TABLE_DIM, "%s", ctl_format_count(count, buf));
+	table_cell(t, count > 0 ? TABLE_PLAIN : TABLE_DIM, "%s", format_count(count, buf));
 }
 
 /* seconds 0: totals. */
 static void op_row(struct table *t, const struct op_sample *op, double seconds)
 {
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
 	count_cell(t, (double)op->done / (seconds > 0 ? seconds : 1));
 	if (seconds > 0)
@@ -190,7 +191,7 @@ static void op_row(struct table *t, const struct op_sample *op, double seconds)
 			   (double)op->bytes / 1e6 / seconds);
 	else
 		table_cell(t, op->bytes ? TABLE_PLAIN : TABLE_DIM, "%s",
-			   ctl_format_bytes(op->bytes, buf));
+			   format_bytes(op->bytes, buf));
 	latency_cell(t, op, histogram_mean_ns(&op->latency));
 	latency_cell(t, op, histogram_quantile_ns(&op->latency, 0.99));
 	table_cell(t, op->failed ? TABLE_RED : TABLE_DIM, "%llu", (unsigned long long)op->failed);
@@ -319,16 +320,16 @@ static enum exit_code json_watch(const struct ctl_stats_params *params)
 static void layer_row(struct table *t, const char *name, const char *op, const json_t *json)
 {
 	static const char *const layers[] = { "total", "throttle", "daemon", "backend" };
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
 	table_cell(t, TABLE_BOLD, "%s", name);
 	table_cell(t, TABLE_PLAIN, "%s", op);
-	table_cell(t, TABLE_PLAIN, "%s", ctl_format_count((double)number(json, "done"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_count((double)number(json, "done"), buf));
 	for (size_t i = 0; i < ARRAY_SIZE(layers); i++) {
 		const json_t *layer = json_object_get(json_object_get(json, "layers"), layers[i]);
 
-		table_cell(t, TABLE_PLAIN, "%s", ctl_format_ns(number(layer, "mean_ns"), buf));
-		table_cell(t, TABLE_PLAIN, "%s", ctl_format_ns(number(layer, "p99_ns"), buf));
+		table_cell(t, TABLE_PLAIN, "%s", format_ns(number(layer, "mean_ns"), buf));
+		table_cell(t, TABLE_PLAIN, "%s", format_ns(number(layer, "p99_ns"), buf));
 	}
 }
 

@@ -16,8 +16,10 @@
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_kernel.h"
 #include "ublkctl/ctl_print.h"
-#include "ublkctl/stuck.h"
+#include "daemon/verdict/stuck.h"
+#include "daemon/verdict/stuck_view.h"
 #include "ublkctl/table.h"
+#include "base/format.h"
 
 /* Longer than STUCK_REACTOR_NS. */
 #define BETWEEN_LOOKS_US 300000
@@ -28,16 +30,11 @@ static const char *text(const json_t *o, const char *key)
 }
 
 /* A ublkd of another version may call it otherwise. */
-static const char *text_or_mark(const json_t *o, const char *key)
-{
-	const char *value = text(o, key);
-
-	return value ? value : "?";
-}
-
 static const char *device_name(const json_t *device)
 {
-	return text_or_mark(device, "name");
+	const char *name = text(device, "name");
+
+	return name ? name : "?";
 }
 
 static uint64_t number(const json_t *o, const char *key)
@@ -79,67 +76,6 @@ static const struct kernel_ring *look_at_ring(struct ring_looks *looks, const js
 	return &looks->ring[reactor];
 }
 
-/* ---- the daemon's view ---- */
-
-static unsigned inflight_of(const json_t *queue)
-{
-	return (unsigned)(number(queue, "serving") + number(queue, "busy") + number(queue, "done"));
-}
-
-static void add_reactor(struct stuck_view *v, const json_t *reactors, size_t idx)
-{
-	uint64_t silent_ns = number(json_array_get(reactors, idx), "silent_ns");
-
-	if (v->reactor >= 0 && silent_ns <= v->silent_ns)
-		return;
-	v->reactor = (int)idx;
-	v->silent_ns = silent_ns;
-	v->doing = text(json_array_get(reactors, idx), "doing");
-}
-
-static void add_queue(struct stuck_view *v, const json_t *queue, const json_t *reactors)
-{
-	unsigned armed = (unsigned)number(queue, "armed"), depth = (unsigned)number(queue, "depth");
-	unsigned down = (unsigned)number(queue, "down");
-
-	if (!v->has_queues || down > v->short_depth - v->short_armed) {
-		v->short_queue = (unsigned)number(queue, "queue");
-		v->short_armed = armed;
-		v->short_depth = depth;
-	}
-	v->has_queues = true;
-	v->depth += depth;
-	v->armed += armed;
-	v->inflight += inflight_of(queue);
-	add_reactor(v, reactors, number(queue, "reactor"));
-}
-
-static void add_oldest(struct stuck_view *v, const json_t *io)
-{
-	if (!io)
-		return;
-	v->has_oldest = true;
-	v->queue = (unsigned)number(io, "queue");
-	v->tag = (unsigned)number(io, "tag");
-	v->sector = number(io, "sector");
-	v->bytes = number(io, "bytes");
-	v->age_ns = number(io, "age_ns");
-	v->op = text(io, "op");
-	v->state = text(io, "state");
-	v->backend = text(io, "backend");
-	v->backend_state = text(io, "backend_state");
-}
-
-static void add_driver(struct stuck_view *v, const json_t *device)
-{
-	const json_t *driver = json_object_get(device, "driver");
-
-	v->driver_state = text(driver, "state");
-	v->driver_error = text(driver, "error");
-	v->server_pid = (int)json_integer_value(json_object_get(driver, "server_pid"));
-	v->driver_owed_ns = number(driver, "owed_ns");
-}
-
 /* What stands in the ring in both looks without having moved. */
 static void add_ring(struct stuck_view *v, const struct kernel_ring *a, const struct kernel_ring *b)
 {
@@ -152,29 +88,11 @@ static void add_ring(struct stuck_view *v, const struct kernel_ring *a, const st
 	v->overflow = MIN(a->overflow, b->overflow);
 }
 
-static void fill_view(struct stuck_view *v, const json_t *device, const json_t *reactors)
-{
-	json_t *queue;
-	size_t i;
-
-	*v = (struct stuck_view){
-		.name = device_name(device),
-		.step = text_or_mark(device, "step"),
-		.reactor = -1,
-		.kernel_nr = -1,
-	};
-	json_array_foreach(json_object_get(device, "queues"), i, queue)
-		add_queue(v, queue, reactors);
-	add_oldest(v, json_array_get(json_object_get(device, "ios"), 0));
-	add_driver(v, device);
-	v->seen_nr = v->inflight;
-}
-
 /* ---- printing ---- */
 
 static void print_queues(const json_t *device, const json_t *reactors)
 {
-	char age[CTL_NUMBER_BYTES];
+	char age[FORMAT_BYTES];
 	json_t *q;
 	size_t i;
 
@@ -188,9 +106,9 @@ static void print_queues(const json_t *device, const json_t *reactors)
 		       "%s%s, %llu turns\n",
 		       (unsigned long long)number(q, "queue"),
 		       (unsigned long long)number(q, "armed"),
-		       (unsigned long long)number(q, "depth"), inflight_of(q),
+		       (unsigned long long)number(q, "depth"), stuck_queue_inflight(q),
 		       (unsigned long long)number(q, "reactor"), turns ? "answers" : "silent for ",
-		       turns ? "" : ctl_format_ns(silent_ns, age),
+		       turns ? "" : format_ns(silent_ns, age),
 		       (unsigned long long)number(r, "turns"));
 	}
 }
@@ -214,7 +132,7 @@ static void print_kernel(const struct kernel_view *k)
 
 static void print_driver(const struct stuck_view *v)
 {
-	char age[CTL_NUMBER_BYTES];
+	char age[FORMAT_BYTES];
 
 	if (v->driver_error)
 		printf("  driver  refuses to tell its state: %s\n", v->driver_error);
@@ -227,18 +145,18 @@ static void print_driver(const struct stuck_view *v)
 	else
 		printf("  driver  %s, without a server\n", v->driver_state);
 	if (v->driver_owed_ns >= STUCK_REACTOR_NS)
-		printf("  driver  owes an answer for %s\n", ctl_format_ns(v->driver_owed_ns, age));
+		printf("  driver  owes an answer for %s\n", format_ns(v->driver_owed_ns, age));
 }
 
 static void print_command(const json_t *device)
 {
 	const char *name = text(device, "command"), *where = text(device, "command_waits_in");
-	char waited[CTL_NUMBER_BYTES];
+	char waited[FORMAT_BYTES];
 
 	if (!name)
 		return;
 	printf("  driver  %s is not answered for %s%s%s\n", name,
-	       ctl_format_ns(number(device, "command_waited_ns"), waited),
+	       format_ns(number(device, "command_waited_ns"), waited),
 	       where && where[0] ? ": waits in " : "", where ? where : "");
 }
 
@@ -294,13 +212,13 @@ static void print_rings(struct looks *l, const json_t *device)
 
 static void print_oldest(const struct stuck_view *v)
 {
-	char age[CTL_NUMBER_BYTES], bytes[CTL_NUMBER_BYTES];
+	char age[FORMAT_BYTES], bytes[FORMAT_BYTES];
 
 	if (!v->has_oldest)
 		return;
 	printf("  oldest  queue %u tag %u: %s of %s at sector %llu, %s old, %s%s%s%s%s\n", v->queue,
-	       v->tag, v->op, ctl_format_bytes(v->bytes, bytes), (unsigned long long)v->sector,
-	       ctl_format_ns(v->age_ns, age), v->state, v->backend ? " in " : "",
+	       v->tag, v->op, format_bytes(v->bytes, bytes), (unsigned long long)v->sector,
+	       format_ns(v->age_ns, age), v->state, v->backend ? " in " : "",
 	       v->backend ? v->backend : "", v->backend_state ? ": " : "",
 	       v->backend_state ? v->backend_state : "");
 }
@@ -378,11 +296,10 @@ static void look_again(struct looks *l, const json_t *device, const struct kerne
 	struct stuck_view old;
 
 	kernel_look(json_integer_value(json_object_get(device, "id")), ret_kernel);
-	fill_view(ret_view, device, json_object_get(l->second, "reactors"));
-	ret_view->daemon_pid = (int)number(l->second, "pid");
+	stuck_view_fill(ret_view, device, l->second);
 	if (!before || !first)
 		return;
-	fill_view(&old, before, json_object_get(l->second, "reactors"));
+	stuck_view_fill(&old, before, l->second);
 	ret_view->seen_nr = MAX(ret_view->seen_nr, old.seen_nr);
 	ret_view->kernel_nr = MIN(kernel_nr(ret_kernel), kernel_nr(first));
 	if (ret_view->reactor >= 0)

@@ -147,7 +147,7 @@ static void inflight(struct commands *c, struct socket_client *client, const jso
 
 		if (m && m != one)
 			continue;
-		json_array_append_new(devices, json_inflight(one, now_ns));
+		json_array_append_new(devices, json_inflight(one, JSON_INFLIGHT_IOS_MAX, now_ns));
 		if (one->device && !one->ended)
 			device_ask_driver(one->device);
 	}

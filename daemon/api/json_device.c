@@ -4,6 +4,7 @@
  */
 #include "daemon/api/json_device.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "storage/backend.h"
@@ -17,6 +18,22 @@
 
 /* The driver answers most commands sooner: where they wait is not worth looking for. */
 #define COMMAND_LONG_NS NS_PER_SEC
+
+json_t *json_words(const char *text)
+{
+	json_t *words = json_string(text);
+	char *ascii;
+
+	if (words)
+		return words;
+	ascii = strdup(text);
+	for (char *c = ascii; c && *c; c++)
+		if ((unsigned char)*c >= 0x80)
+			*c = '?';
+	words = json_string(ascii);
+	free(ascii);
+	return words;
+}
 
 /* ---- what it is ---- */
 
@@ -64,12 +81,12 @@ json_t *json_device_line(const struct member *m)
 	struct device_info info;
 
 	get_info(m, &info);
-	return json_pack("{s:s, s:s, s:I, s:o, s:s, s:I, s:i, s:i, s:i, s:s}", "name",
+	return json_pack("{s:s, s:s, s:I, s:o, s:s, s:I, s:i, s:i, s:i, s:o}", "name",
 			 m->settings->options.name, "state", member_state_name(m), "id",
 			 (json_int_t)info.id, "path", path_of(&info), "backend", info.backend,
 			 "size_bytes", (json_int_t)info.size_bytes, "queues", (int)info.queues,
 			 "depth", (int)info.depth, "block_bytes", (int)info.logical_block_bytes,
-			 "error", error_of(m));
+			 "error", json_words(error_of(m)));
 }
 
 /* Bits of caps by name. */

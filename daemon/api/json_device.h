@@ -7,6 +7,9 @@
 
 #include "daemon/devices/fleet.h"
 
+/* A string of any bytes: where they are not UTF-8, as a server's or a cut text's, '?' for each. */
+json_t *json_words(const char *text);
+
 /* What `list` says of each. */
 json_t *json_device_line(const struct member *m);
 

@@ -13,9 +13,6 @@
 #include "daemon/devices/doing.h"
 #include "ublk/device/inflight.h"
 
-/* Of one device; more are counted only. */
-#define IOS_MAX 1000
-
 struct found {
 	struct inflight_io *ios;
 	size_t nr, max, lost;
@@ -71,15 +68,15 @@ static json_t *json_queue(unsigned idx, const struct inflight_queue *q)
 	return o;
 }
 
-static json_t *json_ios(struct found *f, uint64_t now_ns)
+static json_t *json_ios(struct found *f, size_t ios_max, uint64_t now_ns)
 {
 	json_t *ios = json_array();
 
 	if (f->nr > 0)
 		qsort(f->ios, f->nr, sizeof(f->ios[0]), compare_start);
-	for (size_t i = 0; i < MIN(f->nr, (size_t)IOS_MAX); i++)
+	for (size_t i = 0; i < MIN(f->nr, ios_max); i++)
 		json_array_append_new(ios, json_io(&f->ios[i], now_ns));
-	f->lost += f->nr - MIN(f->nr, (size_t)IOS_MAX);
+	f->lost += f->nr - MIN(f->nr, ios_max);
 	return ios;
 }
 
@@ -104,7 +101,7 @@ static json_t *json_driver(const struct device *d, uint64_t now_ns)
 	return o;
 }
 
-json_t *json_inflight(const struct member *m, uint64_t now_ns)
+json_t *json_inflight(const struct member *m, size_t ios_max, uint64_t now_ns)
 {
 	const struct device *d = m->device && !m->ended ? m->device : NULL;
 	json_t *queues = json_array(), *ios, *all;
@@ -117,7 +114,7 @@ json_t *json_inflight(const struct member *m, uint64_t now_ns)
 	for (unsigned i = 0; d && i < info.queues; i++)
 		if (device_inflight(d, i, &queue, add, &found))
 			json_array_append_new(queues, json_queue(i, &queue));
-	ios = json_ios(&found, now_ns);
+	ios = json_ios(&found, ios_max, now_ns);
 	free(found.ios);
 	all = json_pack("{s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:I}", "name",
 			m->settings->options.name, "id", (json_int_t)info.id, "state",

@@ -100,6 +100,8 @@ static enum http_text wanted_format(struct MHD_Connection *connection)
 
 static char *make_text(struct http *h, enum http_text which, size_t *ret_bytes)
 {
+	if (which == HTTP_TEXT_PAGE)
+		return metrics_page(&h->source, &h->page_asked_ns, ret_bytes);
 	if (which == HTTP_TEXT_HEATMAP)
 		return metrics_heatmap(&h->source, ret_bytes);
 	return metrics_text(&h->source,
@@ -110,7 +112,7 @@ static char *make_text(struct http *h, enum http_text which, size_t *ret_bytes)
 
 static const char *text_type(enum http_text which)
 {
-	if (which == HTTP_TEXT_HEATMAP)
+	if (which == HTTP_TEXT_PAGE || which == HTTP_TEXT_HEATMAP)
 		return JSON_TYPE;
 	return metrics_content_type(which == HTTP_TEXT_OPENMETRICS ? METRICS_OPENMETRICS
 								   : METRICS_PROMETHEUS);
@@ -182,13 +184,16 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 	}
 	if (strcmp(url, "/metrics") == 0)
 		return send_text(h, connection, wanted_format(connection));
+	if (strcmp(url, "/page.json") == 0)
+		return send_text(h, connection, HTTP_TEXT_PAGE);
 	if (strcmp(url, "/heatmap.json") == 0)
 		return send_text(h, connection, HTTP_TEXT_HEATMAP);
 	if (strcmp(url, "/") == 0)
 		return send_fixed(connection, MHD_HTTP_OK, HTML_TYPE, page_html, page_html_bytes);
 	if (strcmp(url, "/page.js") == 0)
 		return send_fixed(connection, MHD_HTTP_OK, JS_TYPE, page_js, page_js_bytes);
-	return send_words(connection, MHD_HTTP_NOT_FOUND, "/, /metrics or /heatmap.json\n");
+	return send_words(connection, MHD_HTTP_NOT_FOUND,
+			  "/, /metrics, /page.json or /heatmap.json\n");
 }
 
 /* ---- the loop ---- */

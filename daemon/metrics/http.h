@@ -1,6 +1,6 @@
 /*
- * The metrics over HTTP: /metrics, / and /heatmap.json. libmicrohttpd without a thread of its own:
- * libev watches its epoll and the listening socket. Main thread.
+ * The metrics over HTTP: /metrics, /, /page.json and /heatmap.json. libmicrohttpd without a thread
+ * of its own: libev watches its epoll and the listening socket. Main thread.
  */
 #ifndef DAEMON_METRICS_HTTP_H
 #define DAEMON_METRICS_HTTP_H
@@ -8,11 +8,12 @@
 #include <ev.h>
 
 #include "daemon/metrics/http_clients.h"
-#include "daemon/metrics/metrics.h"
+#include "daemon/metrics/metrics_page.h"
 
 enum http_text {
 	HTTP_TEXT_OPENMETRICS,
 	HTTP_TEXT_PROMETHEUS,
+	HTTP_TEXT_PAGE,
 	HTTP_TEXT_HEATMAP,
 	HTTP_TEXT_NR,
 };
@@ -24,6 +25,7 @@ struct http {
 	struct ev_io readable, acceptable;
 	struct ev_timer timeout, pause;
 	struct metrics_source source;
+	uint64_t page_asked_ns; /* metrics_page */
 	struct http_clients clients;
 	/* What was made last; it is given to whoever asks before until_ns. */
 	struct {

@@ -10,7 +10,6 @@
 #include "daemon/metrics/metrics.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -491,58 +490,5 @@ char *metrics_text(const struct metrics_source *source, enum metrics_format form
 		}
 	}
 	free(w.devices);
-	return text;
-}
-
-/* ---- the heatmap ---- */
-
-/* Two rows per power of two. */
-#define HEATMAP_NR (2 * LE_NR)
-
-static json_t *numbers(const uint64_t *value, size_t nr)
-{
-	json_t *all = json_array();
-
-	for (size_t i = 0; i < nr; i++)
-		json_array_append_new(all, json_integer((json_int_t)value[i]));
-	return all;
-}
-
-static json_t *heatmap_device(const struct snapshot *d, const uint64_t *boundary_ns)
-{
-	json_t *layers = json_object();
-
-	for (unsigned layer = 0; layer < QUEUE_LAYER_NR; layer++) {
-		struct histogram sum = { 0 };
-		uint64_t bins[HEATMAP_NR + 1];
-
-		for (unsigned op = 0; op < BACKEND_OP_NR; op++)
-			histogram_add(&sum, &d->stats.op[op].layer[layer]);
-		histogram_bins(&sum, boundary_ns, HEATMAP_NR, bins);
-		json_object_set_new(layers, queue_layer_name(layer), numbers(bins, HEATMAP_NR + 1));
-	}
-	return json_pack("{s:s, s:o}", "name", d->name, "layers", layers);
-}
-
-char *metrics_heatmap(const struct metrics_source *source, size_t *ret_bytes)
-{
-	struct writer w = { .source = source };
-	json_t *devices = json_array(), *all;
-	uint64_t boundary_ns[HEATMAP_NR];
-	char *text;
-
-	for (unsigned i = 0; i < LE_NR; i++) {
-		boundary_ns[2 * i] = 1ull << (LE_POWER_FIRST + i);
-		boundary_ns[2 * i + 1] = 3ull << (LE_POWER_FIRST + i - 1);
-	}
-	if (snapshots_take(&w) == 0)
-		for (size_t i = 0; i < w.nr; i++)
-			json_array_append_new(devices, heatmap_device(&w.devices[i], boundary_ns));
-	free(w.devices);
-	all = json_pack("{s:o, s:o}", "boundaries", numbers(boundary_ns, HEATMAP_NR), "devices",
-			devices);
-	text = all ? json_dumps(all, JSON_COMPACT) : NULL;
-	json_decref(all);
-	*ret_bytes = text ? strlen(text) : 0;
 	return text;
 }

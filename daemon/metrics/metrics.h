@@ -1,5 +1,4 @@
-/* What the daemon counts, as text of Prometheus and OpenMetrics and as the heatmap's JSON. Main
- * thread. */
+/* What the daemon counts, as text of Prometheus and OpenMetrics. Main thread. */
 #ifndef DAEMON_METRICS_METRICS_H
 #define DAEMON_METRICS_METRICS_H
 
@@ -11,7 +10,7 @@
 
 struct metrics_source {
 	const struct fleet *fleet;
-	const struct reactors *reactors;
+	struct reactors *reactors;
 	struct reactor *control;
 	const struct watchdog *watchdog;
 };
@@ -24,6 +23,5 @@ const char *metrics_content_type(enum metrics_format format);
 /* The caller frees; NULL: out of memory. */
 char *metrics_text(const struct metrics_source *source, enum metrics_format format,
 		   size_t *ret_bytes);
-char *metrics_heatmap(const struct metrics_source *source, size_t *ret_bytes);
 
 #endif

@@ -106,7 +106,7 @@ const struct option settings_daemon_options[] = {
 	  .min = 1,
 	  .max = 64,
 	  .help = "Address and port of an HTTP server for metrics, such as 127.0.0.1:9740 or "
-		  "[::1]:9740: OpenMetrics at /metrics, a live heat map of latencies at /. "
+		  "[::1]:9740: OpenMetrics at /metrics, a page with charts at /. "
 		  "Everyone who reaches the address can read them: use a loopback address. "
 		  "Default: no server." },
 	{ .name = "log_level",

@@ -41,32 +41,80 @@ self_contained() {
 		! grep -nE '<script>|[^a-z]on[a-z]+="' "$tmp/page" && grep -q '<canvas' "$tmp/page"
 }
 
-# browse OPTION...: five seconds of the page's own time.
+# browse ADDRESS OPTION...: five seconds of the page's own time.
 browse() {
+	local address=$1
+	shift
 	HOME=$tmp timeout 25 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
 		--no-first-run --user-data-dir="$tmp/profile" --enable-logging=stderr \
-		--hide-scrollbars --window-size=1200,700 --virtual-time-budget=5000 "$@" \
-		"http://127.0.0.1:$port/" 2>"$tmp/browser.err"
+		--hide-scrollbars --window-size=1200,1500 --virtual-time-budget=5000 "$@" \
+		"http://127.0.0.1:$port/$address" 2>"$tmp/browser.err"
 }
 
-data() { sed -nE "s/.*<canvas[^>]* data-$1=\"([0-9]+)\".*/\1/p" "$tmp/dom"; }
+# data ID NAME: what the page says of an element for tests.
+data() { sed -nE "s/.*<(canvas|svg) id=\"$1\"[^>]* data-$2=\"([0-9]+)\".*/\2/p" "$tmp/dom"; }
 
-# Three reads between two polls, each in a row of its own.
+# Twelve reads between two polls (page_server.c), each in a row of its own.
 painted() {
-	browse --dump-dom >"$tmp/dom" || { cat "$tmp/browser.err"; return 1; }
+	browse "" --dump-dom >"$tmp/dom" || { cat "$tmp/browser.err"; return 1; }
 	cat "$tmp/dom"
-	echo "columns $(data columns), cells $(data cells), requests $(data requests)"
-	[ "$(data columns)" -ge 2 ] && [ "$(data cells)" = $((3 * $(data columns))) ] &&
-		[ "$(data requests)" = 3 ]
+	echo "columns $(data map columns), cells $(data map cells), requests $(data map requests)"
+	[ "$(data map columns)" -ge 2 ] && [ "$(data map cells)" = $((12 * $(data map columns))) ] &&
+		[ "$(data map requests)" = 12 ] && grep -F '12 requests in the last interval' "$tmp/dom"
 }
 
+# The console also tells of what the policy forbade.
 silent() { ! grep -E 'CONSOLE' "$tmp/browser.err"; }
 
-told() { grep -F '3 requests in the last interval' "$tmp/dom" && grep -F 'value="disk-1"' "$tmp/dom"; }
+# row NAME: the row of a device.
+row() { grep -oE '<tr[^>]*><th[^>]*><button[^>]*>'"$1"'</button>.*' "$tmp/dom" | sed 's/<\/tr>.*//'; }
+
+devices() {
+	local device
+	for device in disk-1 net-1 stuck-1; do
+		row "$device"
+		row "$device" | grep -E '>live<.*>/dev/ublkb7<.*>1 MiB<.*>mem<' >/dev/null || return
+	done
+	row net-1 | grep -F '>1 of 2 up<'
+}
+
+# Lines of IOPS, bandwidth and latency, with as many points as there are samples, and with words.
+charts() {
+	local nr chart
+	nr=$(data map columns)
+	for chart in iops:3 bandwidth:2 latency:2 inflight:1; do
+		echo "$chart $(data "${chart%:*}" points) of $nr"
+		[ "$(data "${chart%:*}" points)" = $((${chart#*:} * nr)) ] || return
+	done
+	[ "$(grep -oE '<path class="line c[0-9][^>]* d="M' "$tmp/dom" | wc -l)" = 8 ] &&
+		grep -E '<svg id="iops"[^>]* aria-label="IOPS in the last three minutes; now: read [0-9]' "$tmp/dom"
+}
+
+# In the list of what needs attention and in the table; not of the others.
+verdict() {
+	row stuck-1 && grep -E 'Needs attention: stuck-1<' "$tmp/dom" &&
+		grep -E '<b>stuck-1</b><span>: the write of 4KiB at sector 8 .*the backend mem does not answer \(thinking\)<' \
+			"$tmp/dom" && grep -F 'To do: look at what is below the backend' "$tmp/dom" &&
+		row stuck-1 | grep -F '>backend does not answer<' && row disk-1 | grep -F '>nothing stuck<'
+}
+
+# A name is text, whatever is in it.
+harmless() {
+	grep -F '&lt;img src=x onerror=' "$tmp/dom" && ! grep -F '<img' "$tmp/dom" &&
+		! grep -F '<title>owned' "$tmp/dom" && grep -F "<title>ublkd 127.0.0.1:$port<" "$tmp/dom"
+}
+
+# A bookmark of a device: its connections are there.
+bookmark() {
+	browse '#net-1' --dump-dom >"$tmp/dom" || { cat "$tmp/browser.err"; return 1; }
+	cat "$tmp/dom"
+	grep -F '<h2 id="chosen">net-1, /dev/ublkb7</h2>' "$tmp/dom" &&
+		grep -E '>1\.0</th><td[^>]*>waiting</td>' "$tmp/dom" && silent
+}
 
 # Pixels of the colors that only cells have (blue to yellow, not grey), inside of the picture.
 pixels() {
-	browse --screenshot="$tmp/shot.png" || { cat "$tmp/browser.err"; return 1; }
+	browse "" --screenshot="$tmp/shot.png" || { cat "$tmp/browser.err"; return 1; }
 	python3 "$top/test/page/pixels.py" "$tmp/shot.png" >"$tmp/pixels"
 	cat "$tmp/pixels"
 	[ "$(cat "$tmp/pixels")" -ge 200 ]
@@ -80,16 +128,21 @@ prom() {
 ok "the page's policy forbids what is not its own" policy
 ok "page and script name nothing outside" self_contained
 if command -v chromium >/dev/null; then
-	ok "the heatmap is painted: three cells a column" painted
-	ok "no error on the console" silent
-	ok "the words below say the same" told
+	ok "the heat map is painted: twelve cells a column" painted
+	ok "no error on the console, nothing that the policy forbids" silent
+	ok "the devices with state, path, size, backend and connections" devices
+	ok "the charts are drawn and say in words what they show" charts
+	ok "a stuck device has its verdict" verdict
+	ok "a hostile name is shown and does nothing" harmless
+	ok "a bookmark opens its device, with its connections" bookmark
 	if command -v python3 >/dev/null; then
 		ok "the picture has them" pixels
 	else
 		skip "the picture has them" "needs python3"
 	fi
 else
-	for name in "the heatmap is painted" "no error on the console" "the words below" "the picture"; do
+	for name in "the heat map is painted" "no error on the console" "the devices" "the charts" \
+		"a stuck device has its verdict" "a hostile name" "a bookmark" "the picture"; do
 		skip "$name" "needs chromium"
 	done
 fi

@@ -1,13 +1,18 @@
 /*
  * The daemon's own web server without a driver: fleet, metrics and page are the product's, only the
- * devices are not; each time that somebody asks they have done three more reads. Prints its port
+ * devices are not. Each of the four that is asked for its counters makes three more reads, of which
+ * every device has part: a poll finds twelve more, in twelve rows of the heat map. Prints its port
  * and serves until it is killed, two minutes at most.
  */
+#include <unistd.h>
+
 #include "base/log.h"
 #include "daemon/metrics/http.h"
 #include "test/rig/fake_device.h"
 
 #define LIFE_SECONDS 120.
+/* Settings allow no such name: it must do no harm all the same. */
+#define HOSTILE_NAME "<img src=x onerror=\"document.title='owned'\">"
 
 static struct fleet fleet;
 static struct device_host host;
@@ -45,9 +50,16 @@ int main(void)
 
 	log_init(LOG_LEVEL_ERROR);
 	fake_requests_more = 3;
+	fake_io_young = true;
+	fake_server_pid = getpid();
 	fleet_init(&fleet, ev, &host, NS_PER_SEC);
 	if (add("{name: disk-1, backend: {type: mem, size: 1M}}") < 0 ||
-	    http_start(&http, ev, "127.0.0.1:0", &source) < 0)
+	    add("{name: net-1, backend: {type: mem, size: 1M}}") < 0 ||
+	    add("{name: stuck-1, backend: {type: mem, size: 1M}}") < 0 ||
+	    add("{name: hostile, backend: {type: mem, size: 1M}}") < 0)
+		return 1;
+	fleet_find(&fleet, "hostile")->settings->options.name = strdup(HOSTILE_NAME);
+	if (http_start(&http, ev, "127.0.0.1:0", &source) < 0)
 		return 1;
 	printf("%u\n", http_port(&http));
 	fflush(stdout);

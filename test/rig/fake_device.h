@@ -11,6 +11,7 @@
  *   lost...    recovery fails, and the driver has the device no more
  *   leaning... behind its gate it is not quiet before all devices called below... were open
  *   restless.. behind its gate it is not quiet until fake_rest
+ *   stuck...   its I/O is as old as the clock, also when fake_io_young
  */
 #ifndef TEST_RIG_FAKE_DEVICE_H
 #define TEST_RIG_FAKE_DEVICE_H
@@ -23,6 +24,7 @@
 
 #include "base/assert.h"
 #include "base/util.h"
+#include "reactor/ring.h"
 #include "ublk/device/device.h"
 #include "ublk/device/inflight.h"
 
@@ -54,7 +56,9 @@ static uint64_t fake_deadline_ns; /* of the last device_stop */
 
 /* Reads that a device did, by 1, 2, 4 ... us; more of them each time that somebody asks. */
 static unsigned fake_requests = 1, fake_requests_more;
-static uint64_t fake_slow_ns; /* of one more read; 0: there is none */
+static uint64_t fake_slow_ns;	 /* of one more read; 0: there is none */
+static int fake_server_pid = 42; /* what the driver says */
+static bool fake_io_young;	 /* I/Os of all devices but stuck... were fetched just now */
 
 static struct backend_device *fake_backend; /* of every device */
 static bool fake_resizing;		    /* what all devices say of themselves */
@@ -387,10 +391,12 @@ void device_stats(const struct device *d, struct device_stats *ret_stats)
 
 const char *inflight_state_name(enum inflight_state state)
 {
-	return state == INFLIGHT_SERVING ? "serving" : "other";
+	static const char *const name[] = { "down", "armed", "serving", "busy", "done" };
+
+	return name[state];
 }
 
-/* One tag is armed, one I/O was fetched a moment ago. */
+/* One tag is armed, one has an I/O. */
 bool device_inflight(const struct device *d, unsigned queue, struct inflight_queue *ret_queue,
 		     void (*fn)(const struct inflight_io *io, void *arg), void *arg)
 {
@@ -407,6 +413,8 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 
 	if (d->state != DEVICE_LIVE || queue > 0)
 		return false;
+	if (fake_io_young && !fake_is(d, "stuck"))
+		io.start_ns = ring_clock_ns();
 	*ret_queue = (struct inflight_queue){ .depth = 2, .tags = { 0, 1, 1 } };
 	fn(&io, arg);
 	return true;
@@ -488,7 +496,7 @@ void device_driver(const struct device *d, struct device_driver *ret_said)
 	*ret_said = (struct device_driver){ 0 };
 	if (d->asked)
 		*ret_said = (struct device_driver){
-			.asked_ns = 1, .answered_ns = 2, .state = 1, .server_pid = 42
+			.asked_ns = 1, .answered_ns = 2, .state = 1, .server_pid = fake_server_pid
 		};
 }
 

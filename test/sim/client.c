@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test/sim/nbd_server.h"
+#include "test/sim/nbd/nbd_server.h"
 
 #define SECTOR_SHIFT 9
 #define BURST_MAX 16

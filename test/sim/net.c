@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test/sim/nbd_server.h"
+#include "test/sim/nbd/nbd_server.h"
 #include "test/sim/ring_sim.h"
 #include "test/sim/ublk_model.h"
 

@@ -15,7 +15,7 @@
 #include "config/yaml.h"
 #include "test/sim/client.h"
 #include "test/sim/disk.h"
-#include "test/sim/nbd_server.h"
+#include "test/sim/nbd/nbd_server.h"
 #include "ublk/device/device_internal.h"
 
 /* Of one reactor: queues of all devices, rounded up. */

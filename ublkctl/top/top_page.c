@@ -9,6 +9,7 @@
 #include "base/util.h"
 #include "ublkctl/ctl_print.h"
 #include "ublkctl/top/top_text.h"
+#include "base/format.h"
 
 #define DEVICES_MIN 4 /* lines of devices before anything gives way */
 #define SPARK_MIN 8
@@ -27,27 +28,27 @@ enum top_color top_page_state_color(const char *state)
 
 void top_page_latency(struct top_frame *f, int width, uint64_t ns)
 {
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
-	top_frame_cell(f, ns ? TOP_PLAIN : TOP_DIM, width, "%s", ns ? ctl_format_ns(ns, buf) : "-");
+	top_frame_cell(f, ns ? TOP_PLAIN : TOP_DIM, width, "%s", ns ? format_ns(ns, buf) : "-");
 }
 
 static void count_cell(struct top_frame *f, int width, bool measured, double count)
 {
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
 	top_frame_cell(f, measured && count > 0 ? TOP_PLAIN : TOP_DIM, width, "%s",
-		       measured ? ctl_format_count(count, buf) : "-");
+		       measured ? format_count(count, buf) : "-");
 }
 
 /* What should be zero. */
 static void trouble_cell(struct top_frame *f, int width, bool measured, uint64_t count,
 			 enum top_color color)
 {
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
 	top_frame_cell(f, measured && count ? color : TOP_DIM, width, "%s",
-		       measured ? ctl_format_count((double)count, buf) : "-");
+		       measured ? format_count((double)count, buf) : "-");
 }
 
 /* ---- the head ---- */
@@ -136,14 +137,14 @@ static void spark_cell(struct top_frame *f, const struct top_row *row, int width
 static void device_line(struct top_frame *f, const struct top_row *row, const struct widths *w)
 {
 	const struct top_device *d = row->device;
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
 	top_frame_cell(f, TOP_BOLD, -w->name, "%s", d->name);
 	top_frame_cell(f, top_page_state_color(d->state), -8, "%s", d->state);
 	top_frame_cell(f, TOP_PLAIN, -w->backend, "%s", d->backend);
 	count_cell(f, 6, d->measured, row->iops);
 	top_frame_cell(f, row->bytes_per_s > 0 ? TOP_PLAIN : TOP_DIM, 9, "%s",
-		       d->measured ? ctl_format_bytes((uint64_t)row->bytes_per_s, buf) : "-");
+		       d->measured ? format_bytes((uint64_t)row->bytes_per_s, buf) : "-");
 	count_cell(f, 9, true, (double)d->inflight);
 	top_page_latency(f, 6, row->p50_ns);
 	top_page_latency(f, 6, row->p99_ns);
@@ -177,12 +178,12 @@ static void devices(struct top_frame *f, const struct top_model *m, size_t lines
 
 static void layer_cell(struct top_frame *f, const struct histogram *h)
 {
-	char p50[CTL_NUMBER_BYTES], p99[CTL_NUMBER_BYTES];
+	char p50[FORMAT_BYTES], p99[FORMAT_BYTES];
 
 	if (histogram_count(h))
 		top_frame_cell(f, TOP_PLAIN, 13, "%s %6s",
-			       ctl_format_ns(histogram_quantile_ns(h, 0.5), p50),
-			       ctl_format_ns(histogram_quantile_ns(h, 0.99), p99));
+			       format_ns(histogram_quantile_ns(h, 0.5), p50),
+			       format_ns(histogram_quantile_ns(h, 0.99), p99));
 	else
 		top_frame_cell(f, TOP_DIM, 13, "-");
 }

@@ -10,6 +10,7 @@
 #include "base/util.h"
 #include "ublkctl/ctl_print.h"
 #include "ublkctl/top/top_text.h"
+#include "base/format.h"
 
 #define BAR_WIDTH 20
 #define HEAT_MIN 8
@@ -19,14 +20,14 @@
 static void summary(struct top_frame *f, const struct top_row *row)
 {
 	const struct top_device *d = row->device;
-	char iops[CTL_NUMBER_BYTES], bytes[CTL_NUMBER_BYTES];
+	char iops[FORMAT_BYTES], bytes[FORMAT_BYTES];
 
 	top_frame_text(f, TOP_BOLD, "%s", d->name);
 	top_frame_text(f, top_page_state_color(d->state), "  %s", d->state);
 	top_frame_text(f, TOP_PLAIN, "  %s", d->backend);
 	if (d->measured)
-		top_frame_text(f, TOP_PLAIN, "  %s IOPS  %s/s", ctl_format_count(row->iops, iops),
-			       ctl_format_bytes((uint64_t)row->bytes_per_s, bytes));
+		top_frame_text(f, TOP_PLAIN, "  %s IOPS  %s/s", format_count(row->iops, iops),
+			       format_bytes((uint64_t)row->bytes_per_s, bytes));
 	top_frame_text(f, TOP_PLAIN, "  %llu in flight", (unsigned long long)d->inflight);
 	if (row->failed)
 		top_frame_text(f, TOP_RED, "  %llu errors", (unsigned long long)row->failed);
@@ -57,11 +58,11 @@ static void layer_line(struct top_frame *f, const char *op, enum top_layer layer
 		       const struct histogram *h)
 {
 	static const double quantiles[] = { 0.5, 0.9, 0.99, 0.999 };
-	char buf[CTL_NUMBER_BYTES];
+	char buf[FORMAT_BYTES];
 
 	top_frame_cell(f, TOP_BOLD, -12, "%s", op);
 	top_frame_cell(f, TOP_PLAIN, -8, "%s", top_layer_name(layer));
-	top_frame_cell(f, TOP_PLAIN, 6, "%s", ctl_format_count((double)histogram_count(h), buf));
+	top_frame_cell(f, TOP_PLAIN, 6, "%s", format_count((double)histogram_count(h), buf));
 	top_page_latency(f, 6, histogram_mean_ns(h));
 	for (size_t i = 0; i < ARRAY_SIZE(quantiles); i++)
 		top_page_latency(f, 6, histogram_quantile_ns(h, quantiles[i]));
@@ -150,14 +151,12 @@ static void heat_strip(struct top_frame *f, const struct heat *heat, unsigned oc
 
 static void octave_line(struct top_frame *f, const struct heat *heat, unsigned octave)
 {
-	char bar[BAR_WIDTH * TOP_CHAR_BYTES + 1], start[CTL_NUMBER_BYTES], buf[CTL_NUMBER_BYTES];
+	char bar[BAR_WIDTH * TOP_CHAR_BYTES + 1], start[FORMAT_BYTES], buf[FORMAT_BYTES];
 	uint32_t count = octaves_of(heat, 1)[octave];
 
 	top_bar(count, heat->now_max, BAR_WIDTH, f->utf8, bar);
-	top_frame_cell(f, TOP_PLAIN, 7, "%s",
-		       octave ? ctl_format_ns(1ull << octave, start) : "0ns");
-	top_frame_cell(f, count ? TOP_PLAIN : TOP_DIM, 6, "%s",
-		       ctl_format_count((double)count, buf));
+	top_frame_cell(f, TOP_PLAIN, 7, "%s", octave ? format_ns(1ull << octave, start) : "0ns");
+	top_frame_cell(f, count ? TOP_PLAIN : TOP_DIM, 6, "%s", format_count((double)count, buf));
 	top_frame_cell(f, TOP_GREEN, -BAR_WIDTH, "%s", bar);
 	heat_strip(f, heat, octave);
 	top_frame_line(f);

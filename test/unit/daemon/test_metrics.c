@@ -339,6 +339,9 @@ static void test_server(void **state)
 	assert_non_null(strstr(answer, "Content-Type: text/javascript"));
 	assert_null(strstr(answer, "//"));
 	assert_non_null(strstr(get(http_port(&http), "GET /heatmap.json" END), "\"boundaries\""));
+	answer = get(http_port(&http), "GET /page.json" END);
+	assert_non_null(strstr(answer, "Content-Type: application/json\r\n"));
+	assert_non_null(strstr(answer, "\"verdict\""));
 	assert_memory_equal(get(http_port(&http), "GET /no" END), "HTTP/1.1 404 ", 13);
 	assert_memory_equal(get(http_port(&http), "DELETE /" END), "HTTP/1.1 405 ", 13);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", http_port(&http));

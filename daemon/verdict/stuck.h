@@ -2,8 +2,8 @@
  * Where a device's oldest I/O sits and what to do about it, from what the daemon and the kernel
  * say. Pure: looks at nothing itself.
  */
-#ifndef UBLKCTL_STUCK_H
-#define UBLKCTL_STUCK_H
+#ifndef DAEMON_VERDICT_STUCK_H
+#define DAEMON_VERDICT_STUCK_H
 
 #include <stdbool.h>
 #include <stdint.h>

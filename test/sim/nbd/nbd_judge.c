@@ -17,7 +17,7 @@
  */
 #include <errno.h>
 
-#include "test/sim/nbd_server.h"
+#include "test/sim/nbd/nbd_server.h"
 #include "test/sim/ublk_model.h"
 
 /* A clock that is read before the world's. */

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "ublkctl/ctl_kernel.h"
-#include "ublkctl/stuck.h"
+#include "daemon/verdict/stuck.h"
 
 static const struct stuck_view idle = {
 	.name = "x",

@@ -4,7 +4,7 @@
 
 #include "backends/nbd/nbd.h"
 #include "storage/registry.h"
-#include "test/sim/nbd_server.h"
+#include "test/sim/nbd/nbd_server.h"
 #include "test/sim/slot.h"
 
 static uint64_t choose_patience(char *yaml, size_t yaml_bytes)

@@ -3,13 +3,13 @@
  * that does not turn ages every I/O; what the driver does not take for live gets no I/O; a tag that
  * is not armed keeps START_DEV waiting; then the oldest I/O; then what never came here.
  */
-#include "ublkctl/stuck.h"
+#include "daemon/verdict/stuck.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "ublkctl/ctl_print.h"
+#include "base/format.h"
 
 const char *stuck_kind_name(enum stuck_kind kind)
 {
@@ -83,11 +83,11 @@ static void say(struct stuck_verdict *v, enum stuck_kind kind, const char *fmt, 
 static void say_oldest(struct stuck_verdict *v, enum stuck_kind kind, const struct stuck_view *s,
 		       const char *words)
 {
-	char age[CTL_NUMBER_BYTES], bytes[CTL_NUMBER_BYTES];
+	char age[FORMAT_BYTES], bytes[FORMAT_BYTES];
 
 	say(v, kind, "the %s of %s at sector %llu (queue %u tag %u) is %s old: %s", s->op,
-	    ctl_format_bytes(s->bytes, bytes), (unsigned long long)s->sector, s->queue, s->tag,
-	    ctl_format_ns(s->age_ns, age), words);
+	    format_bytes(s->bytes, bytes), (unsigned long long)s->sector, s->queue, s->tag,
+	    format_ns(s->age_ns, age), words);
 }
 
 static bool is(const char *a, const char *b)
@@ -125,7 +125,7 @@ static void judge_oldest(const struct stuck_view *s, struct stuck_verdict *v)
 
 static bool judge_reactor(const struct stuck_view *s, struct stuck_verdict *v)
 {
-	char age[CTL_NUMBER_BYTES], ring[96] = "", unseen[96] = "";
+	char age[FORMAT_BYTES], ring[96] = "", unseen[96] = "";
 
 	if (s->reactor < 0 || s->silent_ns < STUCK_REACTOR_NS)
 		return false;
@@ -136,7 +136,7 @@ static bool judge_reactor(const struct stuck_view *s, struct stuck_verdict *v)
 		snprintf(unseen, sizeof(unseen), "; %ld requests wait in the kernel unseen",
 			 s->kernel_nr - (long)s->seen_nr);
 	say(v, STUCK_REACTOR, "reactor %d has not turned for %s%s%s%s%s%s", s->reactor,
-	    ctl_format_ns(s->silent_ns, age), s->doing ? ": it " : "", s->doing ? s->doing : "",
+	    format_ns(s->silent_ns, age), s->doing ? ": it " : "", s->doing ? s->doing : "",
 	    s->inflight ? ", and holds the I/Os of this device" : "", ring, unseen);
 	return true;
 }
@@ -201,7 +201,7 @@ static bool judge_armed(const struct stuck_view *s, struct stuck_verdict *v)
 
 static void judge_rest(const struct stuck_view *s, struct stuck_verdict *v)
 {
-	char age[CTL_NUMBER_BYTES];
+	char age[FORMAT_BYTES];
 
 	if (s->kernel_nr > (long)s->seen_nr)
 		say(v, STUCK_UNSEEN,
@@ -209,12 +209,12 @@ static void judge_rest(const struct stuck_view *s, struct stuck_verdict *v)
 		    s->kernel_nr, s->seen_nr);
 	else if (s->driver_owed_ns >= STUCK_REACTOR_NS)
 		say(v, STUCK_DRIVER_SILENT, "the driver has not answered GET_DEV_INFO for %s",
-		    ctl_format_ns(s->driver_owed_ns, age));
+		    format_ns(s->driver_owed_ns, age));
 	else if (!is(s->step, "live"))
 		say(v, STUCK_NOT_SERVING, "the device is %s", s->step);
 	else if (s->has_oldest)
 		say(v, STUCK_NOTHING, "nothing is stuck: the oldest of %u I/Os is %s old",
-		    s->inflight, ctl_format_ns(s->age_ns, age));
+		    s->inflight, format_ns(s->age_ns, age));
 	else
 		say(v, STUCK_NOTHING, "nothing is stuck: no I/O in the daemon, %u of %u tags armed",
 		    s->armed, s->depth);

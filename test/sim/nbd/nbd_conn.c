@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backends/nbd/nbd_request.h"
-#include "test/sim/nbd_server.h"
+#include "test/sim/nbd/nbd_server.h"
 
 #define OPTION_HEAD_BYTES 16
 #define OPTION_BYTES_MAX 8192u

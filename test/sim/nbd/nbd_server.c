@@ -6,7 +6,7 @@
  * Faults: it dies, is away for a while (and says so, or does not even do that), reads nothing for a
  * while, or comes back as another one.
  */
-#include "test/sim/nbd_server.h"
+#include "test/sim/nbd/nbd_server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
