@@ -26,12 +26,12 @@ void client_no_connection(const char *path, int err, char *ret_text, size_t byte
 	case ENOENT:
 	case ENOTDIR:
 		snprintf(ret_text, bytes,
-			 "nobody serves %s: start ublkd, or name its socket with --socket PATH",
+			 "no process serves %s: start ublkd, or give its socket with --socket PATH",
 			 path);
 		break;
 	case ECONNREFUSED:
 		snprintf(ret_text, bytes,
-			 "nobody answers at %s: ublkd is just starting or stopping, or was "
+			 "no process answers at %s: ublkd is starting or stopping, or was "
 			 "killed; see its log",
 			 path);
 		break;
@@ -41,8 +41,8 @@ void client_no_connection(const char *path, int err, char *ret_text, size_t byte
 		break;
 	case EKEYREJECTED:
 		snprintf(ret_text, bytes,
-			 "%s is served by a process of another user than root: not asked; see who "
-			 "made that socket",
+			 "%s belongs to a process of a user other than root: no request was sent; "
+			 "find out who created the socket",
 			 path);
 		break;
 	case EAGAIN:
@@ -164,10 +164,9 @@ static json_t *ask(const char *path, const char *text, int seconds)
 		tell_no_connection(path, err ? err : -ret);
 	else if (!reply)
 		fprintf(stderr, "ublkctl: %s\n",
-			any ? "the answer is cut short, or is none of a ublkd: did ublkd end, or "
-			      "does "
+			any ? "the answer is truncated, or not from ublkd: did ublkd exit, or does "
 			      "another program serve this socket?"
-			    : "ublkd ended before it answered");
+			    : "ublkd exited before it answered");
 	return reply;
 }
 
@@ -175,21 +174,20 @@ static void tell_versions(const char *version)
 {
 	if (strcmp(version, UBLKD_VERSION) != 0)
 		fprintf(stderr,
-			"ublkctl: this is ublkctl %s, that is ublkd %s: use the ublkctl that came "
-			"with "
-			"it\n",
+			"ublkctl: this is ublkctl %s and the daemon is ublkd %s: use the ublkctl "
+			"of the same version\n",
 			UBLKD_VERSION, version);
 }
 
-/* Data of another kind than we know: who says so? */
+/* Data of an unknown kind: asks for the version that sent it. */
 static void tell_strange(const char *path)
 {
 	json_t *reply = ask(path, "{\"command\":\"version\"}", CLIENT_SECONDS);
 	const char *version =
 		json_string_value(json_object_get(json_object_get(reply, "data"), "version"));
 
-	fprintf(stderr, "ublkctl: the answer is none that ublkctl %s knows; what answers is %s%s\n",
-		UBLKD_VERSION, version ? "ublkd " : "no ublkd that tells its version",
+	fprintf(stderr, "ublkctl: ublkctl %s does not understand the answer; it is from %s%s\n",
+		UBLKD_VERSION, version ? "ublkd " : "a program without a ublkd version",
 		version ? version : "");
 	json_decref(reply);
 }
@@ -215,7 +213,8 @@ static void tell_refusal(const json_t *reply)
 
 	/* A single error is the same as the summary. */
 	if (json_array_size(errors) != 1 || !json_is_string(json_array_get(errors, 0)))
-		fprintf(stderr, "ublkctl: %s\n", error ? error : "refused without a reason");
+		fprintf(stderr, "ublkctl: %s\n",
+			error ? error : "the request was refused without a reason");
 	json_array_foreach(errors, i, line) if (json_is_string(line))
 		fprintf(stderr, "%s\n", json_string_value(line));
 	if (json_is_string(json_object_get(reply, "version")))
@@ -228,7 +227,7 @@ enum exit_code client_ask(const char *socket_path, json_t *request, int seconds,
 	json_t *reply = NULL, *data = NULL;
 
 	if (!text)
-		fprintf(stderr, "ublkctl: the request cannot be written as JSON\n");
+		fprintf(stderr, "ublkctl: the request cannot be encoded as JSON\n");
 	else if (strlen(text) >= SOCKET_REQUEST_BYTES_MAX)
 		fprintf(stderr, "ublkctl: the request is longer than 1 MiB\n");
 	else

@@ -31,13 +31,14 @@ static const char *why_not(const char *path, int err)
 	struct stat st;
 
 	if (err == -EBADMSG)
-		return "is no flight recorder of this version";
+		return "not a flight recorder file of this version";
 	/*
 	 * base/flight.c makes such a link where it has no room for a file. ESRCH: the process has
 	 * ended and nobody has waited for it yet.
 	 */
 	if ((err == -ENOENT || err == -ESRCH) && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
-		return "was in the memory of a daemon that has ended; its folder was full when it "
+		return "lost with the memory of a daemon that has exited; its folder was full when "
+		       "it "
 		       "started";
 	return strerror(-err);
 }
@@ -54,8 +55,9 @@ static int add_file(struct flight_log *log, const char *path, uint32_t *pid)
 	}
 	/* An older daemon that had more reactors left files behind. */
 	if (*pid && file->pid != *pid)
-		fprintf(stderr, "ublkctl: %s: left out: of another run, pid %u instead of %u\n",
-			path, file->pid, *pid);
+		fprintf(stderr,
+			"ublkctl: %s: skipped: it is of another run, pid %u instead of %u\n", path,
+			file->pid, *pid);
 	else
 		ret = flight_log_add(log, file, head_after);
 	if (!*pid)
@@ -90,8 +92,8 @@ static int add_beside(struct flight_log *log, const char *socket_path)
 	}
 	if (ret < 0)
 		fprintf(stderr,
-			"ublkctl: no flight recorder to read in %s: name the control socket with "
-			"--socket PATH, or a file; be root\n",
+			"ublkctl: no readable flight recorder in %s: give the control socket with "
+			"--socket PATH, or a file, and run as root\n",
 			folder);
 	return ret;
 }
@@ -165,10 +167,10 @@ static json_t *json_line(const struct flight_line *line)
 static void tell_left_out(const struct flight_log *log)
 {
 	if (log->torn)
-		fprintf(stderr, "ublkctl: %llu records make no sense and were left out\n",
+		fprintf(stderr, "ublkctl: %llu invalid records were skipped\n",
 			(unsigned long long)log->torn);
 	if (log->overwritten)
-		fprintf(stderr, "ublkctl: %llu records were overwritten while they were read\n",
+		fprintf(stderr, "ublkctl: %llu records were overwritten during the read\n",
 			(unsigned long long)log->overwritten);
 }
 

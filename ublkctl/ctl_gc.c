@@ -64,7 +64,7 @@ static void print(const json_t *data)
 	size_t i;
 
 	if (json_array_size(devices) == 0) {
-		printf("no orphans\n");
+		printf("no orphaned devices\n");
 		return;
 	}
 	table_init(&t, "rlrrlll");

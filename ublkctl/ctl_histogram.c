@@ -192,7 +192,8 @@ static json_t *parse_boundaries(const char *list)
 
 		if (!parse_ns(list, len, &ns)) {
 			fprintf(stderr,
-				"ublkctl: \"%.*s\" is no boundary: a number of ns, or with us, ms, "
+				"ublkctl: \"%.*s\" is not a boundary: use a number of ns, or with "
+				"us, ms, "
 				"s\n",
 				(int)len, list);
 			json_decref(all);
@@ -281,13 +282,13 @@ static const char *misfit(const struct ctl_histogram_params *params)
 
 	for (unsigned i = 0; i < CTL_BOUNDARIES_NR; i++)
 		if (params->boundaries[i] && strcmp(params->action, "set") != 0)
-			return "--boundaries is for histogram set";
+			return "--boundaries applies to histogram set only";
 	if (params->layer && !is_get)
-		return "--layer is for histogram get; each layer is set and reset together";
+		return "--layer applies to histogram get only; set and reset change all layers";
 	if (params->qmp_json && !is_get)
-		return "--qmp-json is for histogram get";
+		return "--qmp-json applies to histogram get only";
 	if (params->qmp_json && params->op)
-		return "--qmp-json has all kinds of request: no --op";
+		return "--qmp-json has all operations and takes no --op";
 	return NULL;
 }
 
@@ -306,6 +307,6 @@ enum exit_code ctl_histogram(const struct ctl_histogram_params *params)
 	for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
 		if (strcmp(params->action, actions[i].name) == 0)
 			return actions[i].fn(params);
-	fprintf(stderr, "ublkctl: histogram get, set or reset, not \"%s\"\n", params->action);
+	fprintf(stderr, "ublkctl: histogram needs get, set or reset, not \"%s\"\n", params->action);
 	return EXIT_USAGE;
 }

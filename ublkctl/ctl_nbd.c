@@ -137,10 +137,10 @@ static json_t *device_json(const struct nbd_export *e)
 
 	format_bytes(block, blocks);
 	if (e->min_block_bytes > BLOCK_BYTES_MAX)
-		return json_sprintf("none: its blocks of %s are larger than a device can have",
+		return json_sprintf("none: its block size of %s is larger than a device supports",
 				    blocks);
 	if (bytes == 0)
-		return json_sprintf("none: it is empty");
+		return json_sprintf("none: the export is empty");
 	if (bytes < e->size_bytes)
 		snprintf(tail, sizeof(tail), ", without its last %llu bytes",
 			 (unsigned long long)(e->size_bytes - bytes));
@@ -238,7 +238,7 @@ static void print_abilities(const json_t *o)
 			printf(" %s", abilities[i].key);
 			any = true;
 		}
-	puts(any ? "" : " read and write alone");
+	puts(any ? "" : " only read and write");
 }
 
 static void print_blocks(const json_t *o)
@@ -249,7 +249,9 @@ static void print_blocks(const json_t *o)
 	       format_bytes(number(o, "min_block_bytes"), min),
 	       format_bytes(number(o, "preferred_block_bytes"), preferred),
 	       format_bytes(number(o, "max_payload_bytes"), max),
-	       is(o, "block_sizes_said") ? "" : " (the protocol's: the server does not say)");
+	       is(o, "block_sizes_said")
+		       ? ""
+		       : " (the protocol's default: the server does not report any)");
 }
 
 static void print_export(const json_t *o)
@@ -272,7 +274,7 @@ static void print_export(const json_t *o)
 	       json_array_size(contexts) ? json_string_value(json_array_get(contexts, 0)) : "no");
 	print_blocks(o);
 	printf("  replies        %s%s%s\n", text(o, "replies", buf), is(o, "tls") ? ", TLS" : "",
-	       is(o, "by_name") ? ", of a server too old for GO" : "");
+	       is(o, "by_name") ? ", the server does not support GO" : "");
 	printf("  device         %s\n", text(o, "device", buf));
 }
 
@@ -285,10 +287,10 @@ static void print(const json_t *data)
 
 	printf("server %s%s\n", text(data, "address", buf), is(data, "tls") ? ", TLS" : "");
 	if (json_object_get(data, "list_error"))
-		printf("it does not say which exports it has: %s\n",
+		printf("it does not list its exports: %s\n",
 		       json_string_value(json_object_get(data, "list_error")));
 	else if (json_array_size(exports) == 0)
-		printf("it says that it has no exports\n");
+		printf("it lists no exports\n");
 	json_array_foreach(exports, i, o) print_export(o);
 }
 

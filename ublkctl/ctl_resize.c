@@ -23,7 +23,7 @@ static void print(const json_t *data)
 	format_bytes(old_bytes, old_size);
 	format_bytes(bytes, size);
 	if (bytes == old_bytes)
-		printf("%s: %s as before\n", name, size);
+		printf("%s: %s, unchanged\n", name, size);
 	else
 		printf("%s: %s -> %s\n", name, old_size, size);
 	if (note && note[0])

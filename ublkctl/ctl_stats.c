@@ -229,7 +229,7 @@ static void print_table(const struct sample *s, double seconds)
 	table_fini(&t);
 	for (size_t i = 0; i < s->nr; i++)
 		if (s->devices[i].errors[0])
-			printf("%s: errors since its start: %s\n", s->devices[i].name,
+			printf("%s: errors since the start: %s\n", s->devices[i].name,
 			       s->devices[i].errors);
 	fflush(stdout);
 }

@@ -116,7 +116,7 @@ static void print_queues(const json_t *device, const json_t *reactors)
 static void print_kernel(const struct kernel_view *k)
 {
 	if (kernel_nr(k) < 0) {
-		printf("  kernel  no block device, or not to be seen from here\n");
+		printf("  kernel  no block device, or it is not visible here\n");
 		return;
 	}
 	if (k->inflight >= 0)
@@ -135,17 +135,18 @@ static void print_driver(const struct stuck_view *v)
 	char age[FORMAT_BYTES];
 
 	if (v->driver_error)
-		printf("  driver  refuses to tell its state: %s\n", v->driver_error);
+		printf("  driver  refuses to report its state: %s\n", v->driver_error);
 	else if (!v->driver_state)
-		printf("  driver  %s\n",
-		       v->driver_owed_ns ? "has not answered yet" : "was not asked: not added");
+		printf("  driver  %s\n", v->driver_owed_ns
+						 ? "has not answered yet"
+						 : "was not asked: the device is not added");
 	else if (v->server_pid > 0)
 		printf("  driver  %s, its server is pid %d%s\n", v->driver_state, v->server_pid,
 		       v->server_pid == v->daemon_pid ? " (this ublkd)" : "");
 	else
 		printf("  driver  %s, without a server\n", v->driver_state);
 	if (v->driver_owed_ns >= STUCK_REACTOR_NS)
-		printf("  driver  owes an answer for %s\n", format_ns(v->driver_owed_ns, age));
+		printf("  driver  has not answered for %s\n", format_ns(v->driver_owed_ns, age));
 }
 
 static void print_command(const json_t *device)
@@ -155,7 +156,7 @@ static void print_command(const json_t *device)
 
 	if (!name)
 		return;
-	printf("  driver  %s is not answered for %s%s%s\n", name,
+	printf("  driver  %s has not completed for %s%s%s\n", name,
 	       format_ns(number(device, "command_waited_ns"), waited),
 	       where && where[0] ? ": waits in " : "", where ? where : "");
 }
@@ -167,7 +168,7 @@ static const char *ring_cure(int err)
 		return " (the kernel had it locked)";
 	case EACCES:
 	case EPERM:
-		return " (root is needed)";
+		return " (needs root)";
 	case ENOENT:
 		return " (ublkd runs in another pid namespace, or has ended)";
 	default:
@@ -181,7 +182,8 @@ static void print_ring(uint64_t reactor, const struct kernel_ring *ring)
 		printf("  ring    reactor %llu: cannot be read: %s%s\n",
 		       (unsigned long long)reactor, errname(ring->err), ring_cure(ring->err));
 	else
-		printf("  ring    reactor %llu: %u submissions not taken, %u completions unseen, "
+		printf("  ring    reactor %llu: %u submissions not consumed, %u completions not "
+		       "reaped, "
 		       "%u overflowed\n",
 		       (unsigned long long)reactor, ring->sq_waiting, ring->cq_unseen,
 		       ring->overflow);

@@ -46,46 +46,45 @@ struct args {
 static const char usage_text[] =
 	"usage: ublkctl [--socket PATH] [--json] COMMAND\n"
 	"\n"
-	"  list                     all devices\n"
-	"  show NAME                everything about one\n"
-	"  add -f FILE              start the device, or devices, of a YAML file; - is stdin\n"
-	"  del NAME [--force]       stop a device; --force: even when it is in use\n"
-	"  resize NAME [SIZE] [--force]   another size, while it serves: 20GiB, or +1GiB; none: "
-	"all\n"
-	"                           that is there below; --force: smaller than data or in use\n"
-	"  gc [ID ...] [--remove]   devices in the kernel that no process serves; --remove them\n"
-	"  throttle NAME [KEY=VALUE ...]   the limits of a device; other ones from now on\n"
-	"  stats [NAME]             what devices did since they were started\n"
-	"        [--watch SECONDS [--count N]]   or do now, per second\n"
-	"        [--layers]         where the time was spent: throttle, daemon, backend\n"
-	"  top [NAME]               devices, layers and reactors, live; ? is help, q quits\n"
+	"  list                     list all devices\n"
+	"  show NAME                show everything about one device\n"
+	"  add -f FILE              start the device or devices of a YAML file; - is stdin\n"
+	"  del NAME [--force]       stop and remove a device; --force: even when it is in use\n"
+	"  resize NAME [SIZE] [--force]   change the size of a live device: 20GiB, or +1GiB;\n"
+	"                           without SIZE: the size of its storage; --force: shrink a\n"
+	"                           device that is in use or has data beyond the new end\n"
+	"  gc [ID ...] [--remove]   list devices in the kernel that no process serves; --remove\n"
+	"                           removes them\n"
+	"  throttle NAME [KEY=VALUE ...]   show or change the limits of a device\n"
+	"  stats [NAME]             I/O counters of devices since their start\n"
+	"        [--watch SECONDS [--count N]]   rates per second of each interval\n"
+	"        [--layers]         latency by layer: throttle, daemon, backend\n"
+	"  top [NAME]               live view of devices, layers and reactors; ? is help, q quits\n"
 	"        [--interval SECONDS] [--count N]\n"
-	"        [--batch]          as text, one picture after the other\n"
-	"  inflight [NAME]          every I/O in the daemon, the oldest first\n"
-	"  why-stuck [NAME]         where the oldest I/O of each device sits, and what to do\n"
-	"  flight [FILE] [--count N] the last events of all I/Os; FILE: of one reactor, or a dead "
-	"one's\n"
-	"        [--perfetto OUT]   as a trace for ui.perfetto.dev (needs no ublkd)\n"
-	"  histogram get NAME       latencies; [--layer total|throttle|daemon|backend]\n"
+	"        [--batch]          print text reports\n"
+	"  inflight [NAME]          list every I/O in the daemon, the oldest first\n"
+	"  why-stuck [NAME]         where the oldest I/O of each device waits, and what to do\n"
+	"  flight [FILE] [--count N] the last events of all I/Os; FILE: the file of one reactor\n"
+	"        [--perfetto OUT]   write a trace for ui.perfetto.dev (needs no ublkd)\n"
+	"  histogram get NAME       show latencies; [--layer total|throttle|daemon|backend]\n"
 	"        [--op read|write|flush|discard|write_zeroes] [--qmp-json]\n"
 	"  histogram set NAME [--boundaries 10us,100us,...] [--boundaries-read ...]\n"
 	"        [--boundaries-write ...] [--boundaries-flush ...] [--op OP]\n"
-	"                           bins of one's own, counting anew; none: remove them\n"
-	"  histogram reset NAME [--op OP]   count anew\n"
-	"  upgrade [PATH]           a new program takes over all devices while they are in use\n"
-	"  reactors                 what the threads of ublkd do\n"
-	"  nbd-info URI             exports of an NBD server, what they can, what ublkd would make "
-	"of\n"
-	"        [--list | --map]   them; --list: all, though URI names one; --map: what of it is\n"
-	"                           data (needs no ublkd)\n"
-	"  doctor                   is this machine fit for ublkd? (needs no ublkd)\n"
-	"  udev-name NODE [--state-dir DIR]   the name of the device of ublkbN (needs no ublkd)\n"
-	"  version                  of ublkd and of ublkctl\n"
+	"                           reset and use these bins; without a list: remove the bins\n"
+	"  histogram reset NAME [--op OP]   reset the histogram\n"
+	"  upgrade [PATH]           let a new program take over all devices while they are in use\n"
+	"  reactors                 statistics of the reactor threads\n"
+	"  nbd-info URI             exports of an NBD server, their features, and the device that\n"
+	"        [--list | --map]   ublkd would create; --list: all exports, even if URI names\n"
+	"                           one; --map: allocated ranges of the export (needs no ublkd)\n"
+	"  doctor                   check whether this machine can run ublkd (needs no ublkd)\n"
+	"  udev-name NODE [--state-dir DIR]   the device name of ublkbN (needs no ublkd)\n"
+	"  version                  versions of ublkd and ublkctl\n"
 	"\n"
-	"  -s, --socket PATH        of ublkd (default " SOCKET_DEFAULT ")\n"
-	"  -j, --json               answers as JSON\n"
-	"  -V, --version            of ublkctl\n"
-	"  -h, --help               this\n";
+	"  -s, --socket PATH        control socket of ublkd (default " SOCKET_DEFAULT ")\n"
+	"  -j, --json               print the answer as JSON\n"
+	"  -V, --version            print the version of ublkctl\n"
+	"  -h, --help               print this help\n";
 
 enum {
 	OPT_FORCE = 256,
@@ -197,7 +196,7 @@ static enum exit_code throttle(const struct args *a)
 	json_t *values = key_values(a->words);
 
 	if (!values)
-		usage_error("throttle takes KEY=VALUE words after the name", "");
+		usage_error("throttle takes only KEY=VALUE after the name", "");
 	if (json_object_size(values) > 0)
 		json_object_set(request, "set", values);
 	json_decref(values);
@@ -235,7 +234,7 @@ static enum exit_code resize(const struct args *a)
 	};
 
 	if (a->words[0] && a->words[1])
-		usage_error("resize takes one size, what is this: ", a->words[1]);
+		usage_error("resize takes one size, unexpected: ", a->words[1]);
 	return ctl_resize(&params);
 }
 
@@ -278,7 +277,7 @@ static enum exit_code add(const struct args *a)
 		return EXIT_REFUSED;
 	yaml = json_stringn(text, (size_t)bytes);
 	if (!yaml) {
-		fprintf(stderr, "ublkctl: %s: is not valid UTF-8\n", file);
+		fprintf(stderr, "ublkctl: %s: not valid UTF-8\n", file);
 		return EXIT_REFUSED;
 	}
 	return ask_and_print(
@@ -298,7 +297,7 @@ static enum exit_code stats(const struct args *a)
 	};
 
 	if (a->layers && a->watch_seconds > 0)
-		usage_error("--layers is without --watch", "");
+		usage_error("--layers cannot be combined with --watch", "");
 	if (a->count && !(a->watch_seconds > 0))
 		usage_error("--count needs --watch", "");
 	return ctl_stats(&params);
@@ -315,7 +314,7 @@ static enum exit_code top(const struct args *a)
 	};
 
 	if (a->json)
-		usage_error("--json is not for top: stats --watch has it", "");
+		usage_error("top has no --json; use stats --watch", "");
 	return ctl_top(&params);
 }
 
@@ -451,7 +450,7 @@ static double parse_seconds(const char *word)
 	double seconds = strtod(word, &end);
 
 	if (end == word || *end || !(seconds >= WATCH_SECONDS_MIN && seconds <= WATCH_SECONDS_MAX))
-		usage_error("an interval is seconds, 0.05 or more, not ", word);
+		usage_error("an interval is a number of seconds, at least 0.05, not ", word);
 	return seconds;
 }
 
@@ -461,7 +460,7 @@ static unsigned long parse_count(const char *word)
 	unsigned long count = strtoul(word, &end, 10);
 
 	if (end == word || *end || word[0] == '-' || count == 0)
-		usage_error("--count takes a number from 1, not ", word);
+		usage_error("--count needs a number of at least 1, not ", word);
 	return count;
 }
 
@@ -557,16 +556,16 @@ static const struct command *find_command(const char *name)
 	for (size_t i = 0; name && i < ARRAY_SIZE(commands); i++)
 		if (strcmp(commands[i].name, name) == 0)
 			return &commands[i];
-	usage_error(name ? "there is no command " : "a command is missing", name ? name : "");
+	usage_error(name ? "unknown command: " : "the command is missing", name ? name : "");
 }
 
 static void check_fit(const struct command *c, const struct args *a, const char *used)
 {
 	for (; *used; used++)
 		if (!strchr(c->options, *used))
-			usage_error("there is an option that is not for ", c->name);
+			usage_error("an option does not apply to ", c->name);
 	if (c->name_use == NAME_NEEDED && !a->name)
-		usage_error("the name of a device is missing after ", c->name);
+		usage_error("the device name is missing after ", c->name);
 	if (c->name_use == NAME_IS_URI && !a->name)
 		usage_error("a URI is missing after ", c->name);
 	if (strchr(c->options, 'f') && !a->file)
@@ -594,7 +593,7 @@ int main(int argc, char **argv)
 		a.name = argv[optind++];
 	a.words = argv + optind;
 	if (optind < argc && !strchr(c->options, '+'))
-		usage_error("what is this: ", argv[optind]);
+		usage_error("unexpected argument: ", argv[optind]);
 	check_fit(c, &a, used);
 	return c->fn(&a);
 }

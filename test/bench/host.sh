@@ -27,7 +27,7 @@ refuses() { # WORDS OPTION...
 }
 
 ok "compares four cells" compares
-ok "an unknown option" refuses 'what is this: --fast' --fast
-ok "a number that is none" refuses '--rounds wants a number' --rounds many
+ok "an unknown option" refuses 'unknown option: --fast' --fast
+ok "a number that is none" refuses '--rounds needs a number' --rounds many
 echo "1..$n"
 exit $bad

@@ -191,7 +191,7 @@ ctl_usage() {
 
 no_daemon() {
 	run 1 ublkctl --socket "$tmp/none.sock" list &&
-		said err "nobody serves $tmp/none.sock: start ublkd" &&
+		said err "no process serves $tmp/none.sock: start ublkd" &&
 		run 1 ublkctl --socket "$tmp/$(printf 'x%.0s' {1..200})" list &&
 		[ ! -s "$tmp/out" ]
 }
@@ -384,7 +384,7 @@ ctl_errors_by_name() {
 	told 0 stats "{\"ok\":true,\"data\":{\"time_ns\":1,\"devices\":[{\"name\":\"a\",\"inflight\":0,\"errors\":
 		{\"EIO\":3,\"ENOSPC\":2},\"ops\":{\"read\":{$some},\"write\":{$some},\"flush\":{$some},
 		\"discard\":{$some},\"write_zeroes\":{$some}}}]}}" &&
-		said out 'a: errors since its start: EIO 3, ENOSPC 2'
+		said out 'a: errors since the start: EIO 3, ENOSPC 2'
 }
 
 ctl_histogram_set() {
@@ -406,10 +406,10 @@ ctl_histogram_usage() {
 	local list
 	for list in 10xs us 1,,2 -1 1.5ms 99999999999999999999; do
 		run 2 ublkctl --socket "$tmp/none.sock" histogram set a "--boundaries=$list" &&
-			said err 'is no boundary: a number of ns, or with us, ms, s' || { echo "$list"; return 1; }
+			said err 'is not a boundary: use a number of ns, or with us, ms, s' || { echo "$list"; return 1; }
 	done
-	run 2 ublkctl histogram get a --boundaries 1us && said err 'is for histogram set' &&
-		run 2 ublkctl histogram set a --qmp-json && said err 'is for histogram get'
+	run 2 ublkctl histogram get a --boundaries 1us && said err 'applies to histogram set' &&
+		run 2 ublkctl histogram set a --qmp-json && said err 'applies to histogram get'
 }
 
 ctl_histogram_get() {
@@ -421,7 +421,7 @@ ctl_histogram_get() {
 refused_connection() {
 	fake ''
 	unfake -9
-	ctl 1 list && said err 'nobody answers at'
+	ctl 1 list && said err 'no process answers at'
 }
 
 no_permission() {

@@ -119,11 +119,11 @@ def but_version(data):
 
 
 COMMANDS.remove(["version"])
-both = f"this is ublkctl {re.escape(OWN)}, that is ublkd 0.0.1"
+both = f"this is ublkctl {re.escape(OWN)} and the daemon is ublkd 0.0.1"
 check("a ublkd that does not know the command: both versions", judge(older("0.0.1"), True, both))
 with Peer(older(OWN)):
     check("of the same version: no word of versions", [] if "that is" not in run(["list"]).stderr else ["told"])
-strange = f"none that ublkctl {re.escape(OWN)} knows; what answers is ublkd 9.9.9"
+strange = f"ublkctl {re.escape(OWN)} does not understand the answer; it is from ublkd 9.9.9"
 for kind in (7, "text", None, True):
     check(f"data is {json.dumps(kind)}: both versions", judge(but_version(kind), True, strange))
 check("data is a list of numbers", judge(but_version([1, 2]), True, strange))
@@ -147,10 +147,10 @@ for value in (None, [], "x", -1, 2**63 - 1, [{}], {"x": None}):
     check(f"... of what it holds", judge(
         lambda r, t=thing, n=nested: fine([t] if r["command"] in ("list", "reactors") else n), False))
 
-cut = "cut short|ended before"
-check("it hangs up", judge(lambda r: None, True, "ended before it answered|ended"))
+cut = "truncated|exited before"
+check("it hangs up", judge(lambda r: None, True, "exited before it answered|exited"))
 check("it hangs up in the middle of an answer", judge(lambda r: b'{"ok":true,"data":[{"name":"a', True, cut))
-check("an answer that is no JSON", judge(lambda r: b"HTTP/1.1 400 Bad Request\r\n\r\n", True, cut + "|no JSON|JSON"))
+check("an answer that is no JSON", judge(lambda r: b"HTTP/1.1 400 Bad Request\r\n\r\n", True, cut + "|not JSON|JSON"))
 check("NUL bytes", judge(lambda r: b"\0" * 100 + b"\n", True, cut + "|JSON"))
 check("a refusal without words", judge(lambda r: b'{"ok":false}\n', True, "without a reason"))
 check("a refusal of other types", judge(

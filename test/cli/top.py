@@ -142,12 +142,12 @@ def test_terminal_that_can_do_nothing(rig):
 
 def test_batch_without_ublkd(rig):
     text = rig.output("--batch", "--count", "2", code=1)
-    equal(text.count("not connected: nobody serves %s: start ublkd" % path), 2)
+    equal(text.count("not connected: no process serves %s: start ublkd" % path), 2)
 
 
 def test_batch_over_a_restart(rig):
     one = rig.batch("--batch")
-    wait_line(one.stdout, "not connected: nobody serves")
+    wait_line(one.stdout, "not connected: no process serves")
     daemon = rig.serve(Device("a", 1000))
     wait_line(one.stdout, "1.00k")
     daemon.stop()
@@ -176,7 +176,7 @@ def test_batch_counters_reset(rig):
 
 def test_answers_that_are_none(rig):
     rig.serve(Device("a", 1000))
-    for answer, words in ({"ok": False, "error": "too many clients"}, "too many clients"), ([1], "no JSON"):
+    for answer, words in ({"ok": False, "error": "too many clients"}, "too many clients"), ([1], "not JSON"):
         rig.daemon.answer = lambda request, answer=answer: answer
         has(rig.output("--batch", "--count", "1", code=1), words)
 
@@ -349,7 +349,7 @@ def test_restart(rig):
     screen = rig.screen()
     screen.wait_text("1.00k")
     daemon.stop()
-    screen.wait_text("not connected: nobody serves")
+    screen.wait_text("not connected: no process serves")
     screen.wait(lambda: "1.00k" not in screen.text(), "old numbers are gone")
     daemon.devices = [Device("a", 50)]
     daemon.start()

@@ -84,7 +84,7 @@ for_people() {
 			  access         read and write
 			  can            flush fua trim write_zeroes fast_zero multi_conn cache dont_fragment
 			  block status   base:allocation
-			  blocks         from 512B, best 4KiB, requests up to 32MiB (the protocol's: the server does not say)
+			  blocks         from 512B, best 4KiB, requests up to 32MiB (the protocol's default: the server does not report any)
 			  replies        structured
 			  device         a device of 1GiB, blocks of 512B or more, several connections possible
 		END
@@ -123,7 +123,7 @@ several_exports() {
 		is '.exports[1].device | startswith("a read-only device of 2MiB, ")' &&
 		is '.exports[2] | .block_sizes_said and .min_block_bytes == 8192' &&
 		is '.exports[2] | .preferred_block_bytes == 65536 and .max_payload_bytes == 1048576' &&
-		is '.exports[2].device | startswith("none: its blocks of 8KiB are larger")'
+		is '.exports[2].device | startswith("none: its block size of 8KiB is larger")'
 }
 
 nbdkit_several() {

@@ -42,9 +42,9 @@ serves() {
 	for id; do dd if="/dev/ublkb$id" of=/dev/null bs=4k count=1 iflag=direct status=none || return; done
 }
 
-ok "no orphans" answers '^no orphans$' ublkctl gc
+ok "no orphans" answers '^no orphaned devices$' ublkctl gc
 ok "another daemon starts" start_other
-ok "what it serves is no orphan" answers '^no orphans$' ublkctl gc
+ok "what it serves is no orphan" answers '^no orphaned devices$' ublkctl gc
 ok "nor can it be removed by its id" refused "is served by the living process $other_pid" ublkctl gc --remove 5
 ok "nor what this daemon serves" refused 'is served by this ublkd' ublkctl gc --remove 1
 ok "what is not there cannot be removed" refused 'GET_DEV_INFO failed: ENODEV' ublkctl gc --remove 40
@@ -78,7 +78,7 @@ kill $sleeper
 wait $sleeper 2>/dev/null
 all_gone() { gone 5 && gone 6; }
 ok "they are gone" wait_for 10 all_gone
-ok "nothing is left to remove" answers '^no orphans$' ublkctl gc --remove
+ok "nothing is left to remove" answers '^no orphaned devices$' ublkctl gc --remove
 ok "the daemon's own device serves" serves 1
 ok "their ids are free again" start_other
 kill "$other_pid"
@@ -118,7 +118,7 @@ else
 	ok "it is DEL_DEV" answers 'command +DEL_DEV' ublkctl show mine
 	ok "the log tells it too" wait_for 20 \
 		grep -qE 'takes long.*cmd=DEL_DEV id=1 waited_s=[0-9]+ waits_in="[a-z_, ]*ublk_' "$work/ublkd.log"
-	ok "and why-stuck" answers 'DEL_DEV is not answered for .*: waits in .*ublk_' ublkctl why-stuck mine
+	ok "and why-stuck" answers 'DEL_DEV has not completed for .*: waits in .*ublk_' ublkctl why-stuck mine
 	ok "other devices come and go meanwhile" added_meanwhile
 	touch "$work/let-go"
 	wait $holder
@@ -140,8 +140,8 @@ if [ -x "$faults" ]; then
 		wait_for 20 answers 'command_waits_in +.*ublk_' ublkctl show lame
 	ok "the log too" wait_for 20 \
 		grep -qE 'takes long.*cmd=START_DEV id=4 waited_s=[0-9]+ waits_in="[a-z_, ]*ublk_' "$work/ublkd.log"
-	ok "and why-stuck" answers 'START_DEV is not answered for .*: waits in .*ublk_' ublkctl why-stuck lame
-	ok "gc waits for nobody" answers '^no orphans$' timeout 10 ublkctl gc
+	ok "and why-stuck" answers 'START_DEV has not completed for .*: waits in .*ublk_' ublkctl why-stuck lame
+	ok "gc waits for nobody" answers '^no orphaned devices$' timeout 10 ublkctl gc
 	kill -9 "$daemon_pid"
 	wait "$daemon_pid" 2>/dev/null
 	daemon_pid=

@@ -78,7 +78,7 @@ ok "a write that ends with EIO" fails if=/dev/zero of=/dev/ublkb2 seek=10 oflag=
 ok "two that end with ENOSPC" eval 'fails if=/dev/zero of=/dev/ublkb2 seek=20 oflag=direct &&
 	fails if=/dev/zero of=/dev/ublkb2 seek=20 oflag=direct'
 ok "a read that ends with ENODATA" fails if=/dev/ublkb2 of=/dev/null skip=30 iflag=direct
-ok "stats by name" said '^bad: errors since its start: EIO 1, ENOSPC 2, ENODATA 1$' ublkctl stats bad
+ok "stats by name" said '^bad: errors since the start: EIO 1, ENOSPC 2, ENODATA 1$' ublkctl stats bad
 ok "each told with the one that failed it" test \
 	"$(grep -cE 'error=(EIO|ENOSPC|ENODATA) by=error ' "$work/ublkd.log")" = 3
 finish

@@ -68,7 +68,7 @@ grows() {
 	size_is "$1" 100*1024*1024 || return
 	answers '100MiB -> 128MiB' ublkctl resize "$1" +28MiB || return
 	size_is "$1" 128*1024*1024 || return
-	answers '128MiB as before' ublkctl resize "$1" 128MiB || return
+	answers '128MiB, unchanged' ublkctl resize "$1" 128MiB || return
 	kill -0 $job || { echo "the load ended before the resize"; return 1; }
 	wait $job
 }

@@ -32,7 +32,7 @@ ok "without debugfs: said so" said 'debugfs cannot be read' ublkctl why-stuck go
 ok "the driver's state and our pid" \
 	said "driver +LIVE, its server is pid $daemon_pid \\(this ublkd\\)" ublkctl why-stuck good
 ok "the ring's fdinfo" \
-	said 'ring +reactor 0: 0 submissions not taken, [0-9]+ completions unseen, 0 overflowed' \
+	said 'ring +reactor 0: 0 submissions not consumed, [0-9]+ completions not reaped, 0 overflowed' \
 	ublkctl why-stuck good
 mount -t debugfs none /sys/kernel/debug 2>/dev/null
 ok "with debugfs: busy tags and hctx state" said 'in flight, [0-9]+ tags busy, hctx0 state (none|[A-Z])' \
@@ -42,7 +42,7 @@ ok "--json: rings" said '"cq_unseen": [0-9]+' ublkctl --json why-stuck good
 chmod 666 /run/ublkd/control.sock
 chmod 755 /run/ublkd
 ok "without root: said so" \
-	said 'cannot be read: EACCES \(root is needed\)' setpriv --reuid 65534 --clear-groups \
+	said 'cannot be read: EACCES \(needs root\)' setpriv --reuid 65534 --clear-groups \
 	"$(command -v ublkctl)" why-stuck good
 stop_daemon
 
@@ -118,7 +118,7 @@ ok "... with completions that nobody has seen" said '[1-9][0-9]* completions wai
 	ublkctl why-stuck good
 ok "... and requests that wait in the kernel" said '3 requests wait in the kernel unseen' \
 	ublkctl why-stuck good
-ok "... the ring's line" said 'ring +reactor 0: 0 submissions not taken, [1-9][0-9]* completions unseen' \
+ok "... the ring's line" said 'ring +reactor 0: 0 submissions not consumed, [1-9][0-9]* completions not reaped' \
 	ublkctl why-stuck good
 ok "... the driver answers all the same" said 'driver +LIVE' ublkctl why-stuck good
 ok "... --json" said '"verdict": "reactor-not-turning"' ublkctl --json why-stuck good

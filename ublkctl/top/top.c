@@ -309,7 +309,8 @@ static void open_screen(struct top *t)
 		show(t);
 		return;
 	}
-	fprintf(stderr, "ublkctl: this terminal can move no cursor (TERM=%s): plain text\n",
+	fprintf(stderr,
+		"ublkctl: this terminal cannot move the cursor (TERM=%s): printing plain text\n",
 		getenv("TERM") ? getenv("TERM") : "");
 }
 

@@ -137,7 +137,7 @@ static void take_line(struct top_link *l, size_t bytes)
 	l->scanned = 0;
 	if (!json_is_object(reply)) {
 		json_decref(reply);
-		fail(l, "the answer is no JSON: is this ublkd?");
+		fail(l, "the answer is not JSON: is this ublkd?");
 		return;
 	}
 	l->replies[l->reply_nr++] = reply;
@@ -166,7 +166,7 @@ static void ended(struct top_link *l)
 
 	if (l->reply_nr > 0 && !json_is_true(json_object_get(l->replies[0], "ok")))
 		why = json_string_value(json_object_get(l->replies[0], "error"));
-	fail(l, why ? why : "ublkd ended before it answered");
+	fail(l, why ? why : "ublkd exited before it answered");
 }
 
 void top_link_turn(struct top_link *l, uint64_t now_ns)
@@ -195,6 +195,6 @@ const json_t *top_link_data(const struct top_link *l, unsigned idx, const char *
 
 	if (json_is_true(json_object_get(reply, "ok")))
 		return json_object_get(reply, "data");
-	*ret_error = error ? error : "refused without a reason";
+	*ret_error = error ? error : "the request was refused without a reason";
 	return NULL;
 }

@@ -204,8 +204,8 @@ static void test_lost_ends_the_interval(void **state)
 	(void)state;
 	TAKE(10, { "a", 1000, 0, 0 });
 	TAKE(11, { "a", 1100, 0, 0 });
-	top_model_lost(&model, "nobody serves it");
-	assert_has(page(0, 0), "not connected: nobody serves it");
+	top_model_lost(&model, "no process serves it");
+	assert_has(page(0, 0), "not connected: no process serves it");
 	TAKE(20, { "a", 9000, 0, 0 }); /* not 9000 - 1100: a new daemon began at 0 */
 	assert_true(model.seconds == 0 && model.rows[0].iops == 0);
 	TAKE(21, { "a", 9010, 0, 0 });

@@ -134,7 +134,7 @@ static void test_nobody_listens(void **state)
 	(void)state;
 	unlink(path);
 	top_link_ask(&link_, "{}\n", 1, NOW);
-	assert_failed("nobody serves");
+	assert_failed("no process serves");
 }
 
 static void test_no_answer_in_time(void **state)
@@ -173,7 +173,7 @@ static void test_end_in_between(void **state)
 	ask_two();
 	answer("{\"ok\":true}\n{\"ok\"");
 	hang_up();
-	assert_failed("ended before it answered");
+	assert_failed("exited before it answered");
 }
 
 static void test_turned_away(void **state)
@@ -190,7 +190,7 @@ static void test_no_json(void **state)
 	(void)state;
 	ask_two();
 	answer("SSH-2.0-OpenSSH_9.2\n");
-	assert_failed("no JSON");
+	assert_failed("not JSON");
 }
 
 static void test_long_path(void **state)
