@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "daemon/thread.h"
+#include "base/thread.h"
 #include "ublk/inflight.h"
 
 static const char *what_of(uint64_t what)

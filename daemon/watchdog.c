@@ -20,7 +20,7 @@
 #include "base/util.h"
 #include "daemon/doing.h"
 #include "daemon/notify.h"
-#include "daemon/thread.h"
+#include "base/thread.h"
 
 #define LOOKS_PER_LIMIT 4
 

@@ -28,7 +28,7 @@
 #include "base/util.h"
 #include "daemon/loop.h"
 #include "daemon/reactors.h"
-#include "daemon/thread.h"
+#include "base/thread.h"
 #include "daemon/watchdog.h"
 
 #define LIMIT_NS (80 * NS_PER_MS)
