@@ -46,10 +46,10 @@ STEPS = ("file_steps", "queue_steps", "reactor_steps", "fuzz_yaml", "fuzz_nbd_ha
 Script = collections.namedtuple("Script", "command programs files seconds")
 SCRIPTS = [
     Script(f"test/cli/cli.sh {BUILD}/bin", ["ublkd", "ublkctl", "ublktrace", "ublkd-keeper"],
-           r"(config|daemon|trace|base)/", 120),
-    Script(f"test/trace/timeline.sh {BUILD}", ["synth", "ublktrace"], r"trace/", 200),
-    Script(f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"daemon/(ctl_)?top", 120),
-    Script(f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"(daemon/ctl_nbd|backends/nbd_)", 120),
+           r"(config|daemon|ublkctl|ublktrace|trace|base)/", 120),
+    Script(f"test/trace/timeline.sh {BUILD}", ["synth", "ublktrace"], r"(ublktrace|tracefile|trace)/", 200),
+    Script(f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"(daemon/(ctl_)?top|ublkctl/top/)", 120),
+    Script(f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"(daemon|ublkctl)/ctl_nbd|backends/nbd", 120),
     Script("test/bench/report.sh", [], r"bench/", 60),
     Script("test/bench/host.sh", [], r"bench/", 120),
 ]
@@ -266,7 +266,7 @@ class CleanTree(Tree):
         have = self.programs_with(defect.file)
         stem = os.path.splitext(os.path.basename(defect.file))[0]
         units = sorted(p for p in have if p.startswith("test_"))
-        folder = os.path.dirname(defect.file)
+        folder = os.path.basename(os.path.dirname(defect.file))
         names = [stem, f"{folder}_{stem}", stem.split("_")[0], folder]
         near = list(dict.fromkeys(p for name in names for p in units if p[5:] == name or p[5:].startswith(name + "_")))
         words = [(defect.first, FIRST_SECONDS)] if defect.first else []
@@ -285,7 +285,7 @@ class CleanTree(Tree):
         words = [CONFORMANCE] if "conformance" in have else []
         if "sim" in have and "/nbd" in name:
             words.append(SIM_CUTS)
-        if "nbd_faults" in have and re.match(r"backends/(nbd|tls)|reactor/stream", name):
+        if "nbd_faults" in have and re.match(r"backends/(nbd|tls)|net/|reactor/stream", name):
             words.append(NBD_FAULTS)
         return words
 
