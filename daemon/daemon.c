@@ -403,6 +403,7 @@ static void make_fleet(struct daemon *d)
 		.reactor_cpus = d->reactors.cpu,
 		.reactor_nr = d->reactors.nr,
 		.helpers = d->helpers,
+		.stop_deadline_ns = FLEET_STOP_DEADLINE_NS(d->settings.daemon.stop_timeout_ns),
 	};
 	fleet_init(&d->fleet, d->loop.ev, &d->host, d->settings.daemon.stop_timeout_ns);
 	d->fleet.control = d->settings.daemon.control;
