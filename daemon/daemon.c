@@ -22,6 +22,7 @@
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/util.h"
 #include "daemon/handover/adopt.h"
 #include "daemon/api/commands.h"
@@ -107,7 +108,7 @@ static void log_memory(const struct daemon *d)
 	log_info("worst-case memory",
 		 "devices_bytes=%llu reactors_bytes=%llu reactors=%u helpers_bytes=%u",
 		 (unsigned long long)devices_bytes, (unsigned long long)reactors_bytes,
-		 d->reactors.nr, BACKEND_WORK_OPENS_MAX * HELPER_STACK_BYTES);
+		 d->reactors.nr, BACKEND_WORK_OPENS_MAX * THREAD_STACK_BYTES);
 }
 
 /* What a dead daemon left is adopted as it was; then the configuration is applied to it. */
@@ -402,6 +403,7 @@ static void make_fleet(struct daemon *d)
 		.reactor_cpus = d->reactors.cpu,
 		.reactor_nr = d->reactors.nr,
 		.helpers = d->helpers,
+		.stop_deadline_ns = FLEET_STOP_DEADLINE_NS(d->settings.daemon.stop_timeout_ns),
 	};
 	fleet_init(&d->fleet, d->loop.ev, &d->host, d->settings.daemon.stop_timeout_ns);
 	d->fleet.control = d->settings.daemon.control;

@@ -1,10 +1,11 @@
 /*
- * Asks the loop devices. Main thread, and one thread that asks.
+ * Asks the loop devices: any thread, and for each call one thread that asks. A job is shared by the
+ * two, under its lock; the last of them frees it.
  *
  * Happy path: no loop device has a file, or all answer in microseconds. Failure modes: one does not
- * answer (its file is on a server that is dead): the thread is left alone with what it has, and
- * frees it when the answer comes; until then no other thread is started, and no loop device that
- * has not been asked is known. One that may not be opened is not known.
+ * answer (its file is on a server that is dead): the thread is left alone with the job until the
+ * answer comes; while there is such a thread no other is started, and all loop devices are unknown.
+ * One that may not be opened is unknown.
  */
 #include "host/block_loops.h"
 
@@ -13,7 +14,7 @@
 #include <glob.h>
 #include <linux/loop.h>
 #include <pthread.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,20 +24,23 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/util.h"
 #include "host/sysfs.h"
 
 #define PATIENCE_NS NS_PER_SEC
 
 struct loops_job {
+	pthread_mutex_t lock;
+	pthread_cond_t answered;
+	unsigned holders;
 	size_t nr, asked_nr;
-	bool left; /* nobody waits any more: the thread frees it */
+	bool left; /* the caller waits no more */
 	struct block_loop loop[];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t answered;
-static bool thread_lives;
+/* Threads that were left alone and have not ended: more of them would wait for the same server. */
+static atomic_uint left_nr;
 
 /* A number as stat(2) of the kernel has it: not that of glibc. */
 static dev_t from_kernel(uint64_t dev)
@@ -67,75 +71,96 @@ static void ask_loop(struct block_loop *loop)
 	close(fd);
 }
 
+/* With the lock, which is gone afterwards. */
+static void loops_job_let_go_and_unlock(struct loops_job *job)
+{
+	bool last = --job->holders == 0;
+
+	pthread_mutex_unlock(&job->lock);
+	if (!last)
+		return;
+	pthread_cond_destroy(&job->answered);
+	pthread_mutex_destroy(&job->lock);
+	free(job);
+}
+
 static void *loops_thread(void *arg)
 {
 	struct loops_job *job = arg;
-	size_t nr = job->nr;
-	bool left = false;
 
-	/* After the last answer the job is no longer ours. */
-	for (size_t i = 0; i < nr && !left; i++) {
-		struct block_loop loop = job->loop[i];
+	pthread_mutex_lock(&job->lock);
+	while (job->asked_nr < job->nr && !job->left) {
+		struct block_loop loop = job->loop[job->asked_nr];
 
+		pthread_mutex_unlock(&job->lock);
 		ask_loop(&loop);
-		pthread_mutex_lock(&lock);
-		job->loop[i] = loop;
-		job->asked_nr++;
-		left = job->left;
-		if (left || job->asked_nr == nr)
-			thread_lives = false;
-		pthread_cond_signal(&answered);
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_lock(&job->lock);
+		job->loop[job->asked_nr++] = loop;
 	}
-	if (left)
-		free(job);
+	if (job->left)
+		atomic_fetch_sub(&left_nr, 1);
+	pthread_cond_signal(&job->answered);
+	loops_job_let_go_and_unlock(job);
 	return NULL;
 }
 
-/* False: no thread; nothing is asked. */
-static bool start_thread(struct loops_job *job)
+/* NULL: no memory. The job has a copy of the loops: its thread may live longer than the caller. */
+static struct loops_job *loops_job_create(const struct block_loop *loops, size_t nr)
 {
+	struct loops_job *job = calloc(1, sizeof(*job) + nr * sizeof(*loops));
 	pthread_condattr_t clock;
-	pthread_attr_t attr;
-	sigset_t all;
-	pthread_t thread;
-	bool started;
 
-	if (thread_lives)
-		return false;
+	if (!job)
+		return NULL;
+	pthread_mutex_init(&job->lock, NULL);
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_cond_init(&answered, &clock);
+	pthread_cond_init(&job->answered, &clock);
 	pthread_condattr_destroy(&clock);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	/* Signals are the main thread's. */
-	sigfillset(&all);
-	pthread_attr_setsigmask_np(&attr, &all);
-	thread_lives = true;
-	started = pthread_create(&thread, &attr, loops_thread, job) == 0;
-	thread_lives = started;
-	pthread_attr_destroy(&attr);
-	return started;
+	job->holders = 1;
+	job->nr = nr;
+	memcpy(job->loop, loops, nr * sizeof(*loops));
+	return job;
 }
 
-/* Copies what is known; true: the thread is done with the job. */
-static bool wait_for_thread(struct loops_job *job, struct block_loop *ret_loops)
+/* With the lock. */
+static void loops_job_wait(struct loops_job *job)
 {
 	struct timespec until;
 	int ret = 0;
-	bool done;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += PATIENCE_NS / NS_PER_SEC;
-	pthread_mutex_lock(&lock);
 	while (job->asked_nr < job->nr && ret == 0)
-		ret = pthread_cond_timedwait(&answered, &lock, &until);
-	done = job->asked_nr == job->nr;
-	job->left = !done;
-	memcpy(ret_loops, job->loop, job->nr * sizeof(*ret_loops));
-	pthread_mutex_unlock(&lock);
-	return done;
+		ret = pthread_cond_timedwait(&job->answered, &job->lock, &until);
+	job->left = job->asked_nr < job->nr;
+	if (job->left)
+		atomic_fetch_add(&left_nr, 1);
+}
+
+static int ask_all(struct block_loop *loops, size_t nr)
+{
+	struct loops_job *job;
+	struct thread_params params = {
+		.name = "ask-loops",
+		.stack_bytes = THREAD_STACK_BYTES,
+		.run = loops_thread,
+	};
+
+	if (atomic_load(&left_nr) > 0)
+		return 0;
+	job = loops_job_create(loops, nr);
+	if (!job)
+		return -ENOMEM;
+	params.arg = job;
+	pthread_mutex_lock(&job->lock);
+	if (thread_start(NULL, &params) == 0) {
+		job->holders++;
+		loops_job_wait(job);
+	}
+	memcpy(loops, job->loop, nr * sizeof(*loops));
+	loops_job_let_go_and_unlock(job);
+	return 0;
 }
 
 static size_t list_loops(const glob_t *found, struct block_loop *loops)
@@ -151,24 +176,6 @@ static size_t list_loops(const glob_t *found, struct block_loop *loops)
 			nr++;
 	}
 	return nr;
-}
-
-/* The thread has a copy of its own: it may live longer than whoever asked. */
-static int ask_all(struct block_loop *loops, size_t nr)
-{
-	struct loops_job *job = calloc(1, sizeof(*job) + nr * sizeof(*loops));
-	bool started;
-
-	if (!job)
-		return -ENOMEM;
-	job->nr = nr;
-	memcpy(job->loop, loops, nr * sizeof(*loops));
-	pthread_mutex_lock(&lock);
-	started = start_thread(job);
-	pthread_mutex_unlock(&lock);
-	if (!started || wait_for_thread(job, loops))
-		free(job);
-	return 0;
 }
 
 int block_loops_find(struct block_loop **ret_loops, size_t *ret_nr)

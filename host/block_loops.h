@@ -23,7 +23,7 @@ struct block_loop {
 /*
  * All loop devices that have a file. A loop device can wait for a server that is dead: each is
  * asked by a thread of its own, and after a second in all those without an answer are not known.
- * Returns 0 and an array to free(), or -errno. Main thread.
+ * Returns 0 and an array to free(), or -errno. Any thread, also two at once; blocks.
  */
 int block_loops_find(struct block_loop **ret_loops, size_t *ret_nr);
 

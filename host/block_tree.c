@@ -1,5 +1,6 @@
 /*
- * See block_tree.h. Main thread; reads /sys, asks loop devices (block_loops.c).
+ * See block_tree.h. Any thread, each with a tree of its own; reads /sys, asks loop devices
+ * (block_loops.c).
  *
  * Happy path: each node's partitions and holders are added behind it, until the last has been
  * looked at; then the loop devices over any of them, and their own once more. Failure modes: no

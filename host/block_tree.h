@@ -41,7 +41,7 @@ void block_tree_fini(struct block_tree *tree);
 /* Adds a disk as a root ("ublkb0"). 0 (also when there is no such disk), or -ENOMEM. */
 int block_tree_add_root(struct block_tree *tree, const char *name);
 
-/* Finds what stands on the roots. 0, or -errno: the tree is not complete. Main thread. */
+/* Finds what stands on the roots. 0, or -errno: the tree is not complete. Blocks. */
 int block_tree_grow(struct block_tree *tree);
 
 /* NULL: it does not belong to the tree. */

@@ -353,37 +353,47 @@ static void look_at_proc(struct look *l)
 		unknown(l, "/proc hides processes (hidepid) from a daemon without CAP_SYS_PTRACE");
 }
 
+static enum block_users verdict(struct look *l)
+{
+	if (l->found < BLOCK_USERS_UNKNOWN && l->unknown[0]) {
+		l->found = BLOCK_USERS_UNKNOWN;
+		l->used = 0;
+		l->text[0] = '\0';
+		add_words(l, l->unknown);
+	}
+	return l->found;
+}
+
 enum block_users block_users_find(const char *disk, char *text, size_t text_bytes)
 {
-	/* Too large for the stack; only the main thread looks. */
-	static struct look l;
+	/* Too large for the stack of a helper, and of this call alone: two threads may look at
+	 * once. */
+	struct look *l = calloc(1, sizeof(*l));
 	enum block_users found;
 
-	memset(&l, 0, sizeof(l));
-	l.text = text;
-	l.text_bytes = text_bytes;
-	l.view = "";
 	text[0] = '\0';
-	block_tree_init(&l.tree);
-	if (block_tree_add_root(&l.tree, disk) < 0 || block_tree_grow(&l.tree) < 0)
-		unknown(&l, "out of memory");
-	if (l.tree.nr > 0) {
-		look_at_tree(&l);
-		look_at_swaps(&l);
-		look_at_paths(&l);
-		look_at_proc(&l);
-		if (proc_each(look_at_process, &l) < 0)
-			unknown(&l, "/proc cannot be read");
-		look_at_pinned(&l);
-		look_at_file_systems(&l);
+	if (!l) {
+		snprintf(text, text_bytes, "out of memory");
+		return BLOCK_USERS_UNKNOWN;
 	}
-	if (l.found < BLOCK_USERS_UNKNOWN && l.unknown[0]) {
-		l.found = BLOCK_USERS_UNKNOWN;
-		l.used = 0;
-		text[0] = '\0';
-		add_words(&l, l.unknown);
+	l->text = text;
+	l->text_bytes = text_bytes;
+	l->view = "";
+	block_tree_init(&l->tree);
+	if (block_tree_add_root(&l->tree, disk) < 0 || block_tree_grow(&l->tree) < 0)
+		unknown(l, "out of memory");
+	if (l->tree.nr > 0) {
+		look_at_tree(l);
+		look_at_swaps(l);
+		look_at_paths(l);
+		look_at_proc(l);
+		if (proc_each(look_at_process, l) < 0)
+			unknown(l, "/proc cannot be read");
+		look_at_pinned(l);
+		look_at_file_systems(l);
 	}
-	found = l.found;
-	block_tree_fini(&l.tree);
+	found = verdict(l);
+	block_tree_fini(&l->tree);
+	free(l);
 	return found;
 }

@@ -1,8 +1,8 @@
 /*
  * Who uses a block device, and whatever stands on it (block_tree.h): decided by device numbers,
- * whatever the nodes are called and in whatever mount namespace a file system is mounted. Main
- * thread; reads /proc and /sys, asks loop devices, opens neither the device nor anything on it. For
- * ten thousand processes it takes about a second.
+ * whatever the nodes are called and in whatever mount namespace a file system is mounted. Any
+ * thread, also two at once; reads /proc and /sys, asks loop devices, opens neither the device nor
+ * anything on it. For ten thousand processes it takes about a second.
  */
 #ifndef HOST_BLOCK_USERS_H
 #define HOST_BLOCK_USERS_H

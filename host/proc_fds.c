@@ -1,4 +1,4 @@
-/* See proc_fds.h. Main thread. */
+/* See proc_fds.h. Any thread. */
 #include "host/proc_fds.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* What the processes of this machine have open. Main thread; reads /proc, opens nothing else. */
+/* What the processes of this machine have open. Any thread; reads /proc, opens nothing else. */
 #ifndef HOST_PROC_FDS_H
 #define HOST_PROC_FDS_H
 

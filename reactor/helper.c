@@ -11,10 +11,10 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/util.h"
 
 struct helpers {
@@ -114,27 +114,14 @@ static void *helper_main(void *arg)
 	return NULL;
 }
 
-/* Signals are the main thread's: a thread inherits the mask that it is created under. */
-static int helper_create_thread(struct helper_job *job)
-{
-	sigset_t all, before;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int ret;
-
-	sigfillset(&all);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, HELPER_STACK_BYTES);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = pthread_create(&thread, &attr, helper_main, job);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return -ret;
-}
-
 int helper_start(struct helpers *h, struct helper_job *job)
 {
+	struct thread_params params = {
+		.name = "helper",
+		.stack_bytes = THREAD_STACK_BYTES,
+		.run = helper_main,
+		.arg = job,
+	};
 	int ret;
 
 	job->helpers = h;
@@ -143,7 +130,7 @@ int helper_start(struct helpers *h, struct helper_job *job)
 	pthread_mutex_lock(&h->lock);
 	h->holders++;
 	pthread_mutex_unlock(&h->lock);
-	ret = helper_create_thread(job);
+	ret = thread_start(NULL, &params);
 	if (ret == 0)
 		return 0;
 	pthread_mutex_lock(&h->lock);

@@ -14,16 +14,6 @@
 #include "base/list.h"
 #include "reactor/reactor.h"
 
-/*
- * Of address space: enough for getaddrinfo(3) and the modules that it loads. The C library keeps
- * some of these stacks for the next threads.
- */
-#ifdef __SANITIZE_ADDRESS__
-#define HELPER_STACK_BYTES (1u << 20)
-#else
-#define HELPER_STACK_BYTES (512u << 10)
-#endif
-
 struct helpers; /* the jobs of one home */
 
 /*

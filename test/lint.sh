@@ -54,6 +54,11 @@ no_allocation_in_loop() {
 	! grep -nE '\b(malloc|calloc|realloc|strdup)\(' reactor/*.c | grep -v '^reactor/helper\.c:'
 }
 
+# Any other way starts a thread that can take the main thread's signals.
+threads_by_thread_start() {
+	! grep -n 'pthread_create(' -- $(sources '*.c' ':!test' ':!base/thread.c')
+}
+
 links() {
 	local file target broken=0
 	for file in README.md docs/*.md; do
@@ -76,6 +81,7 @@ ok "clang-tidy" tidy
 ok "shellcheck" scripts
 ok "no file above 600 lines" short_files
 ok "no allocation in reactor/" no_allocation_in_loop
+ok "threads are started by thread_start" threads_by_thread_start
 ok "links in docs lead somewhere" links
 ok "man pages" manuals
 echo "1..$n"

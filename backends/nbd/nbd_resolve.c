@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/thread.h"
 #include "base/util.h"
 
 struct nbd_resolve {
@@ -63,23 +64,16 @@ static void *ask(void *arg)
 	return NULL;
 }
 
-static int start_thread(struct nbd_resolve *r)
-{
-	pthread_attr_t attr;
-	pthread_t thread;
-	int ret;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	ret = -pthread_create(&thread, &attr, ask, r);
-	pthread_attr_destroy(&attr);
-	return ret;
-}
-
 int nbd_resolve_begin(struct nbd_resolve **ret_resolve, struct reactor *reactor,
 		      const struct nbd_uri *uri, nbd_resolve_fn *fn, void *arg)
 {
 	struct nbd_resolve *r = calloc(1, sizeof(*r));
+	struct thread_params params = {
+		.name = "nbd-resolve",
+		.stack_bytes = THREAD_STACK_BYTES,
+		.run = ask,
+		.arg = r,
+	};
 	int ret;
 
 	if (!r)
@@ -89,7 +83,7 @@ int nbd_resolve_begin(struct nbd_resolve **ret_resolve, struct reactor *reactor,
 	r->arg = arg;
 	r->uri = *uri;
 	pthread_mutex_init(&r->lock, NULL);
-	ret = start_thread(r);
+	ret = thread_start(NULL, &params);
 	if (ret < 0) {
 		destroy(r);
 		return ret;

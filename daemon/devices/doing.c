@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "daemon/runtime/thread_state.h"
+#include "base/thread.h"
 #include "ublk/device/inflight.h"
 
 static const char *what_of(uint64_t what)

@@ -176,7 +176,7 @@ void fleet_stop_member(struct fleet *f, struct member *m, bool force)
 	m->state = MEMBER_STOPPING;
 	m->late = false;
 	/* The other half is for the cancelled requests to come back and for the driver. */
-	ret = device_stop(m->device, force, f->stop_timeout_ns / 2);
+	ret = device_stop(m->device, force, FLEET_STOP_DEADLINE_NS(f->stop_timeout_ns));
 	ASSERT(ret == 0 || ret == -EALREADY);
 }
 

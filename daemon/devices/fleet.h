@@ -75,6 +75,9 @@ struct park;
 
 #define FLEET_PATIENCE_SECONDS 10.
 
+/* A device's part of the time that all may take to stop: the rest is for what follows. */
+#define FLEET_STOP_DEADLINE_NS(stop_timeout_ns) ((stop_timeout_ns) / 2)
+
 struct fleet {
 	struct ev_loop *ev;
 	struct device_host *host;

@@ -20,7 +20,7 @@
 #include "base/util.h"
 #include "daemon/devices/doing.h"
 #include "daemon/runtime/notify.h"
-#include "daemon/runtime/thread_state.h"
+#include "base/thread.h"
 
 #define LOOKS_PER_LIMIT 4
 

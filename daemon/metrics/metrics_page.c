@@ -183,7 +183,7 @@ static void ask_for_next(const struct metrics_source *source, uint64_t *asked_ns
 {
 	unsigned nr = 0;
 
-	if (*asked_ns && now_ns - *asked_ns < ASK_REACTORS_NS)
+	if (now_ns < *asked_ns + ASK_REACTORS_NS)
 		return;
 	*asked_ns = now_ns;
 	reactors_ping(source->reactors, now_ns);

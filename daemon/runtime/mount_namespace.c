@@ -19,8 +19,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -31,6 +29,7 @@
 
 #include "base/errname.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "host/block_tree.h"
 #include "host/mounts.h"
 
@@ -213,21 +212,18 @@ static void *leave_thread(void *arg)
 static void leave_in_thread(struct mount_list *gone)
 {
 	struct mount_list *list = malloc(sizeof(*list));
-	pthread_attr_t attr;
-	sigset_t all;
-	pthread_t thread;
-	int ret = list ? 0 : ENOMEM;
+	struct thread_params params = {
+		.name = "umount",
+		.stack_bytes = THREAD_STACK_BYTES,
+		.run = leave_thread,
+		.arg = list,
+	};
+	int ret = -ENOMEM;
 
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	/* Signals are the main thread's. */
-	sigfillset(&all);
-	pthread_attr_setsigmask_np(&attr, &all);
 	if (list) {
 		*list = *gone;
-		ret = pthread_create(&thread, &attr, leave_thread, list);
+		ret = thread_start(NULL, &params);
 	}
-	pthread_attr_destroy(&attr);
 	if (ret == 0)
 		return;
 	log_warn("cannot leave what the host has unmounted", "error=%s", errname(ret));

@@ -2,10 +2,10 @@
  * Starts and stops the reactor threads. Owns the threads and the memory of their reactors; each
  * reactor is used by its own thread alone, but for mail and statistics.
  *
- * Happy path: main blocks all signals, starts a thread per CPU; each makes its ring on its own
- * thread (SINGLE_ISSUER binds it) and tells main how that went; it turns until a mail says stop.
- * Failure modes: no such CPU, io_uring missing, forbidden or out of locked memory: main stops the
- * threads that did start and says why. A CPU that is offline now: its thread runs on others.
+ * Happy path: main starts a thread per CPU, with all signals blocked; each makes its ring on its
+ * own thread (SINGLE_ISSUER binds it) and tells main how that went; it turns until a mail says
+ * stop. Failure modes: no such CPU, io_uring missing, forbidden or out of locked memory: main stops
+ * the threads that did start and says why. A CPU that is offline now: its thread runs on others.
  */
 #include "daemon/runtime/reactors.h"
 
@@ -13,13 +13,13 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/errname.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/util.h"
 #include "daemon/settings/cpu_list.h"
 
@@ -90,20 +90,17 @@ static void on_abandon(struct mail *mail)
 /* cpu -1: wherever the main thread may run. */
 static int create_on(struct reactor_thread *t, int cpu)
 {
-	pthread_attr_t attr;
+	char name[16];
+	struct thread_params params = { .name = name, .run = thread_main, .arg = t };
 	cpu_set_t set;
-	int ret = 0;
 
-	pthread_attr_init(&attr);
+	snprintf(name, sizeof(name), "reactor-%u", t->idx);
 	if (cpu >= 0) {
 		CPU_ZERO(&set);
 		CPU_SET(cpu, &set);
-		ret = pthread_attr_setaffinity_np(&attr, sizeof(set), &set);
+		params.cpus = &set;
 	}
-	if (ret == 0)
-		ret = pthread_create(&t->pthread, &attr, thread_main, t);
-	pthread_attr_destroy(&attr);
-	return -ret;
+	return thread_start(&t->pthread, &params);
 }
 
 /*
@@ -112,31 +109,13 @@ static int create_on(struct reactor_thread *t, int cpu)
  */
 static int create_pinned(struct reactor_thread *t, int cpu, bool *ret_away)
 {
-	char name[16];
 	int ret = create_on(t, cpu);
 
 	if (ret == -EINVAL && cpu_is_possible((unsigned)cpu)) {
 		*ret_away = true;
 		ret = create_on(t, -1);
 	}
-	if (ret < 0)
-		return ret;
-	t->running = true;
-	snprintf(name, sizeof(name), "reactor-%u", t->idx);
-	pthread_setname_np(t->pthread, name);
-	return 0;
-}
-
-/* Signals are the main thread's: a thread inherits the mask it is created under. */
-static int create_without_signals(struct reactor_thread *t, int cpu, bool *ret_away)
-{
-	sigset_t all, before;
-	int ret;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = create_pinned(t, cpu, ret_away);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	t->running = ret == 0;
 	return ret;
 }
 
@@ -170,7 +149,7 @@ static int start_one(struct reactors *rs, unsigned idx, const struct reactors_pa
 	sem_init(&t->settled, 0, 0);
 	sem_init(&t->posted, 0, 0);
 	rs->reactor[idx] = &t->reactor;
-	ret = create_without_signals(t, rs->cpu[idx], &rs->away[idx]);
+	ret = create_pinned(t, rs->cpu[idx], &rs->away[idx]);
 	if (ret < 0) {
 		snprintf(error, error_bytes, "cannot start a thread on CPU %d: %s", rs->cpu[idx],
 			 errname(ret));

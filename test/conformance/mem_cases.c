@@ -111,6 +111,26 @@ static void case_memory_is_given_back(void)
 	rig_close(&rig);
 }
 
+/* Nothing is there to be given back; the parts of pages before and behind it are zeroed. */
+static void case_zeroes_around_a_hole(void)
+{
+	struct rig rig;
+	uint8_t *buf;
+
+	if (!open_mem(&rig))
+		return;
+	buf = rig.queue[0].io[0].io.buf;
+	memset(buf, 1, KIB(4));
+	EXPECT(rig_do(&rig, BACKEND_WRITE, 0, 0, KIB(4), NULL) == 0, "the page before it");
+	EXPECT(rig_do(&rig, BACKEND_WRITE, 0, KIB(256), KIB(4), NULL) == 0, "the page behind it");
+	EXPECT(rig_do(&rig, BACKEND_WRITE_ZEROES, 0, 512, KIB(256), NULL) == 0, "zeroes");
+	EXPECT(rig_do(&rig, BACKEND_READ, 0, 0, KIB(4), NULL) == 0, "read");
+	EXPECT(buf[511] == 1 && buf[512] == 0 && buf[4095] == 0, "before it");
+	EXPECT(rig_do(&rig, BACKEND_READ, 0, KIB(256), KIB(4), NULL) == 0, "read");
+	EXPECT(buf[0] == 0 && buf[511] == 0 && buf[512] == 1, "behind it");
+	rig_close(&rig);
+}
+
 /* The system has no page left: said by fallocate, here of a file that has no such thing. */
 static void case_out_of_memory(void)
 {
@@ -386,6 +406,7 @@ void mem_cases_run(void)
 {
 	run_case("reading costs no memory", case_reading_is_free);
 	run_case("memory is given back", case_memory_is_given_back);
+	run_case("zeroes around a hole", case_zeroes_around_a_hole);
 	run_case("out of memory is ENOSPC", case_out_of_memory);
 	run_case("memory that is not left is not taken", case_no_memory_left);
 	run_case("a hole punch that fails loses nothing", case_punch_fails);

@@ -287,6 +287,31 @@ static bool is_connected(struct nbd_case *c, unsigned idx)
 	       strcmp(connection.state, "connected") == 0;
 }
 
+/* They waited for a server: none of them reaches the one that comes. */
+static void check_cancel_waiting(struct nbd_case *c, const void *arg)
+{
+	uint64_t writes;
+
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, QUEUE, 1))
+		return;
+	case_works(c, 50);
+	nbd_peer_tell(&c->peer, "down");
+	case_submit_all(c, BACKEND_WRITE, 4096);
+	case_turn_for(c, 300);
+	writes = nbd_peer_count(&c->peer, "write");
+	cancel_all(c);
+	if (!case_drain(c, 1000))
+		return;
+	nbd_peer_tell(&c->peer, "up");
+	for (unsigned i = 0; i < 1000 && !is_connected(c, 0); i++)
+		case_turn_for(c, 10);
+	/* By the same connection, behind all that waited. */
+	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, 4096, NULL) == 0, "read");
+	EXPECT(nbd_peer_count(&c->peer, "write") == writes, "it was sent");
+}
+
 /* A polite end: DISC, by each connection that has nothing under way. */
 static void check_disc(struct nbd_case *c, const void *arg)
 {
@@ -321,6 +346,8 @@ static void run_cancels(uint64_t seed)
 		snprintf(name, sizeof(name), "cancel: %s", cancels[i].name);
 		nbd_case_run(name, 60, seed, check_cancel, &cancels[i]);
 	}
+	nbd_case_run("cancel: what waits for a server is not sent", 60, seed, check_cancel_waiting,
+		     NULL);
 	nbd_case_run("cancel: a WRITE that is answered before it is read", 30, seed,
 		     check_cancel_answered, NULL);
 }

@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """Puts in one defect after the other and looks which test sees it. Prints TAP.
 
-    mutate.py [--only PATTERN] [--jobs N] [--list]
+    mutate.py [--only PATTERN] [--part K/N] [--jobs N] [--list]
 
 The defects are in *.defects beside this file; docs/hacking.md says how to add one. Each is put into a
-copy of the tree (build/mutate/N), the programs that link the file are built again, nearest first, and run
-until one fails: a test that does not pass as it does without the defect, a crash, a hang. Without --only
-nine of ten must be seen. A defect that nothing sees fails the run, unless its entry says why.
+copy of the tree (build/mutate/N). The programs that link the file are built again and run, what the entry
+calls `first:` before the others, until one check fails that passes without the defect (build/mutate/without),
+or a program crashes or hangs. Without --only nine of ten must be caught. A defect that no test catches fails
+the run, unless its entry says why.
 """
 import argparse
+import collections
 import glob
 import json
 import os
 import queue
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,21 +30,28 @@ BUILD = "build/asan"
 CAUGHT_MIN_PERCENT = 90
 BUILD_SECONDS_MAX = 1200
 
+# What takes less without a defect and more than this with it hangs.
+HANG_SECONDS_MIN = 20
+HANG_TIMES = 10
+
 # Programs that print TAP: arguments, how long they may take.
 SIM = ("sim --only-runs --runs 96 --ios 1000 --jobs 1", 300)
 SIM_CUTS = ("sim --cuts --jobs 1", 300)
 CONFORMANCE = ("conformance --ios 300", 300)
 NBD_FAULTS = ("nbd_faults", 600)
 UNIT_SECONDS = 60
-# Scripts: the programs they are about, a pattern for the files, how long.
+FIRST_SECONDS = 300
+STEPS = ("file_steps", "queue_steps", "reactor_steps", "fuzz_yaml", "fuzz_nbd_handshake", "fuzz_nbd_reply")
+# Scripts: the programs that they use, a pattern for the files that they are about.
+Script = collections.namedtuple("Script", "command programs files seconds")
 SCRIPTS = [
-    (f"test/cli/cli.sh {BUILD}/bin", ["ublkd", "ublkctl", "ublktrace", "ublkd-keeper"],
-     r"(config|daemon|ublkctl|ublktrace|base)/", 120),
-    (f"test/trace/timeline.sh {BUILD}", ["synth", "ublktrace"], r"(ublktrace|tracefile)/", 200),
-    (f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"ublkctl/top/", 120),
-    (f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"(ublkctl/ctl_nbd|backends/nbd/)", 120),
-    ("test/bench/report.sh", [], r"bench/", 60),
-    ("test/bench/host.sh", [], r"bench/", 120),
+    Script(f"test/cli/cli.sh {BUILD}/bin", ["ublkd", "ublkctl", "ublktrace", "ublkd-keeper"],
+           r"(config|daemon|ublkctl|ublktrace|base)/", 120),
+    Script(f"test/trace/timeline.sh {BUILD}", ["synth", "ublktrace"], r"(ublktrace|tracefile)/", 200),
+    Script(f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"ublkctl/top/", 120),
+    Script(f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"ublkctl/ctl_nbd|backends/nbd/", 120),
+    Script("test/bench/report.sh", [], r"bench/", 60),
+    Script("test/bench/host.sh", [], r"bench/", 120),
 ]
 
 
@@ -85,6 +95,13 @@ def read_defects(path):
     return defects
 
 
+def is_command(text):
+    try:
+        return shlex.split(text) is not None
+    except ValueError:
+        return False
+
+
 def check_defects(defects):
     """All mistakes of the list at once."""
     wrong, names = [], set()
@@ -94,6 +111,8 @@ def check_defects(defects):
         names.add(d.name)
         if not d.kind or not d.before:
             wrong.append(f"defect {d.name} ({d.where}): \"kind:\" and what to replace must be given")
+        elif not is_command(d.first):
+            wrong.append(f"defect {d.name} ({d.where}): a quote is missing: {d.first}")
         elif not os.path.isfile(os.path.join(TOP, d.file)):
             wrong.append(f"defect {d.name} ({d.where}): there is no file {d.file}")
         else:
@@ -105,23 +124,45 @@ def check_defects(defects):
         raise Bad("\n".join(wrong))
 
 
-class Failed(Exception):
-    """A program does not pass: how."""
+# What to run for a defect: the programs to build, the command as words, how long it may take.
+Run = collections.namedtuple("Run", "programs command seconds")
 
 
-def run_program(command, seconds, cwd):
-    """The set of its failed checks; with words for a crash or a hang among them."""
+def kill_group(child):
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def run_program(command, seconds, cwd, known=None):
+    """The set of its failed checks; with words for a crash or a hang among them. Given the checks that are
+    known to fail, it is ended at the first other one."""
+    failed, expired = set(), threading.Event()
+
+    def expire():
+        expired.set()
+        kill_group(child)
+
     env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP")
-    with subprocess.Popen(command.split(), cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    with subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, start_new_session=True) as child:
-        try:
-            out, _ = child.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.communicate()
-            return {f"takes more than {seconds} s"}
-    failed = set(re.findall(r"^not ok \d+ *-? *(.*)$", out.decode(errors="replace"), re.M))
-    if child.returncode and not failed:
+        timer = threading.Timer(seconds, expire)
+        timer.start()
+        for line in child.stdout:
+            found = re.match(r"not ok \d+ *-? *(.*)$", line.decode(errors="replace"))
+            if not found:
+                continue
+            failed.add(found[1])
+            if known is not None and found[1] not in known:
+                break
+        else:
+            child.wait()
+        timer.cancel()
+        kill_group(child)
+    if expired.is_set():
+        failed.add(f"takes more than {seconds:.0f} s")
+    elif child.returncode and not failed:
         failed.add(f"ends with {child.returncode}")
     return failed
 
@@ -129,11 +170,11 @@ def run_program(command, seconds, cwd):
 class Tree:
     """A copy of the sources with a build of its own."""
 
-    def __init__(self, idx):
-        self.top = os.path.join(TOP, "build/mutate", str(idx))
+    def __init__(self, name):
+        self.top = os.path.join(TOP, "build/mutate", str(name))
         self.build = os.path.join(self.top, BUILD)
-        self.linked, self.programs, self.objects = {}, {}, {}
-        self.clean = {}  # program -> what fails in it without a defect
+        # The compiler's cache is the same for all copies.
+        self.env = dict(os.environ, CCACHE_BASEDIR=self.top, CCACHE_NOHASHDIR="1")
 
     def path(self, name):
         return os.path.join(self.top, name)
@@ -156,24 +197,32 @@ class Tree:
                     os.unlink(os.path.join(folder, file))
 
     def run_build(self, *command):
-        done = subprocess.run(command, cwd=self.top, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        done = subprocess.run(command, cwd=self.top, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=BUILD_SECONDS_MAX, check=False)
         if done.returncode:
             raise Bad(done.stdout.decode(errors="replace")[-3000:])
 
-    def prepare(self, first):
-        """The first tree is built as a whole, for its maps; the others build what they are asked for."""
+    def configure(self, *more):
         self.copy()
+        launcher = ["-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+        self.run_build("cmake", "--preset", "asan", "-DUBLKD_WERROR=OFF", *launcher, *more)
+
+
+class CleanTree(Tree):
+    """The copy without a defect, built as a whole: which program has which file, and what passes."""
+
+    def __init__(self):
+        super().__init__("without")
+        self.linked, self.programs, self.objects = {}, {}, {}
+        self.lock, self.seen = threading.Lock(), {}
+
+    def prepare(self):
         # As cmake links, with a map for each program: which objects it has.
         link = ("<CMAKE_C_COMPILER> <FLAGS> <CMAKE_C_LINK_FLAGS> <LINK_FLAGS> <OBJECTS> -o <TARGET> "
                 "<LINK_LIBRARIES> -Wl,-Map=<TARGET>.map")
-        launcher = ["-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-        self.run_build("cmake", "--preset", "asan", "-DUBLKD_WERROR=OFF", f"-DCMAKE_C_LINK_EXECUTABLE={link}", *launcher)
-        if first is self:
-            self.run_build("cmake", "--build", BUILD)
-            self.read_maps()
-        else:
-            self.linked, self.programs, self.objects = first.linked, first.programs, first.objects
+        self.configure(f"-DCMAKE_C_LINK_EXECUTABLE={link}")
+        self.run_build("cmake", "--build", BUILD)
+        self.read_maps()
 
     def read_maps(self):
         """linked: object, as in a map -> programs; programs: name -> path; objects: source -> objects."""
@@ -190,16 +239,14 @@ class Tree:
     def objects_of(self, name):
         if not name.endswith(".h"):
             return self.objects.get(name, [])
-        # Of the tree that has built everything.
-        build = os.path.join(TOP, "build/mutate/0", BUILD)
-        out = subprocess.run(["ninja", "-C", build, "-t", "deps"], stdout=subprocess.PIPE,
+        out = subprocess.run(["ninja", "-C", self.build, "-t", "deps"], stdout=subprocess.PIPE,
                              check=True).stdout.decode()
         found, obj = [], None
         for line in out.splitlines():
             if line and not line[0].isspace():
                 obj = line.split(":")[0]
             elif line.strip().endswith(name) and os.path.realpath(
-                    os.path.join(build, line.strip())) == os.path.join(TOP, "build/mutate/0", name):
+                    os.path.join(self.build, line.strip())) == self.path(name):
                 found.append(obj)
         return found
 
@@ -219,84 +266,96 @@ class Tree:
         have = self.programs_with(defect.file)
         stem = os.path.splitext(os.path.basename(defect.file))[0]
         units = sorted(p for p in have if p.startswith("test_"))
-        folder = os.path.dirname(defect.file)
+        folder = os.path.basename(os.path.dirname(defect.file))
         names = [stem, f"{folder}_{stem}", stem.split("_")[0], folder]
         near = list(dict.fromkeys(p for name in names for p in units if p[5:] == name or p[5:].startswith(name + "_")))
-        words = [(defect.first, 300)] if defect.first else []
+        words = [(defect.first, FIRST_SECONDS)] if defect.first else []
         words += [(p, UNIT_SECONDS) for p in near]
+        words += [(p, UNIT_SECONDS) for p in STEPS if p in have]
         words += [SIM] if "sim" in have else []
-        words += [(p, UNIT_SECONDS) for p in ("file_steps", "queue_steps", "reactor_steps", "fuzz_yaml", "fuzz_nbd_handshake", "fuzz_nbd_reply")
-                  if p in have]
-        words += [CONFORMANCE] if "conformance" in have else []
         words += [(p, UNIT_SECONDS) for p in units if p not in near]
-        runs = [self.program_run(command, seconds) for command, seconds in words]
-        runs += [(programs, command, seconds) for command, programs, pattern, seconds in SCRIPTS
-                 if re.match(pattern, defect.file) and (not programs or have & set(programs))]
-        if "sim" in have and "/nbd" in defect.file:
-            runs.append(self.program_run(*SIM_CUTS))
-        if "nbd_faults" in have and re.match(r"backends/nbd/|net/", defect.file):
-            runs.append(self.program_run(*NBD_FAULTS))
-        return runs
+        words += [(script.command, script.seconds) for script in SCRIPTS
+                  if re.match(script.files, defect.file) and (not script.programs or have & set(script.programs))]
+        if not defect.survives:
+            words += self.long_ones(defect.file, have)
+        return [self.program_run(command, seconds) for command, seconds in dict(words).items()]
+
+    def long_ones(self, name, have):
+        """What takes minutes; not for a defect of which it is known that nothing catches it."""
+        words = [CONFORMANCE] if "conformance" in have else []
+        if "sim" in have and "/nbd" in name:
+            words.append(SIM_CUTS)
+        if "nbd_faults" in have and re.match(r"backends/(nbd|tls)|net/|reactor/stream", name):
+            words.append(NBD_FAULTS)
+        return words
 
     def program_run(self, command, seconds):
         """A program of the build, or a script."""
-        name, _, args = command.partition(" ")
+        name, *args = shlex.split(command)
         if "/" in name:
-            script = [s for s in SCRIPTS if s[0].startswith(name)]
-            return (script[0][1] if script else [], command, seconds)
+            script = [s for s in SCRIPTS if shlex.split(s.command)[0] == name]
+            return Run(script[0].programs if script else [], [name, *args], seconds)
         if name not in self.programs:
             raise Bad(f"there is no program {name}")
-        path = os.path.join(BUILD, self.programs[name])
-        return ([name], f"{path} {args}".strip(), seconds)
+        return Run([name], [os.path.join(BUILD, self.programs[name]), *args], seconds)
+
+    def look(self, run):
+        """How it ends without a defect: what fails even so, how long it takes."""
+        with self.lock:
+            lock = self.seen.setdefault(tuple(run.command), [threading.Lock(), None])
+        with lock[0]:
+            if lock[1] is None:
+                began = time.monotonic()
+                failed = run_program(run.command, run.seconds, self.top)
+                lock[1] = failed, time.monotonic() - began
+            return lock[1]
+
+
+class BrokenTree(Tree):
+    """A copy that gets the defects."""
+
+    def __init__(self, idx, clean):
+        super().__init__(idx)
+        self.clean = clean
 
     def make(self, programs):
         if programs:
-            self.run_build("ninja", "-C", BUILD, *(self.programs[p] for p in programs))
+            self.run_build("ninja", "-C", BUILD, *(self.clean.programs[p] for p in programs))
 
     def write(self, name, text):
         with open(self.path(name), "w", encoding="utf-8") as file:
             file.write(text)
 
-    def fails(self, defect, source, broken, run):
-        """What fails with the defect and not without; the tree has the defect, before and after."""
-        programs, command, seconds = run
-        failed = run_program(command, seconds, self.top)
-        if not failed or command in self.clean:
-            return failed - self.clean.get(command, set())
-        # Seen for the first time: does it pass without?
-        self.write(defect.file, source)
-        self.make(programs)
-        self.clean[command] = run_program(command, seconds, self.top)
-        self.write(defect.file, broken)
-        if failed - self.clean[command]:
-            return failed - self.clean[command]
-        self.make(programs)
-        return set()
+    def fails(self, run):
+        """What fails with the defect and not without."""
+        known, seconds = self.clean.look(run)
+        seconds = min(run.seconds, max(HANG_SECONDS_MIN, HANG_TIMES * seconds))
+        return run_program(run.command, seconds, self.top, known) - known
 
-    def batches(self, runs):
-        """What is built at once: the long ones alone, of the others some."""
+    def batches(self, runs, has_first):
+        """What is built at once: `first:` and the long ones alone, of the others some."""
         while runs:
             size = 1
-            while size < min(4, len(runs)) and max(run[2] for run in runs[:size + 1]) <= UNIT_SECONDS:
+            while not has_first and size < min(4, len(runs)) and max(r.seconds for r in runs[:size + 1]) <= UNIT_SECONDS:
                 size += 1
             yield runs[:size]
-            runs = runs[size:]
+            runs, has_first = runs[size:], False
 
     def try_one(self, defect):
         """Who caught it, and what it said; None: nobody."""
         source = open(self.path(defect.file), encoding="utf-8").read()
-        broken = defect.put_in(source)
-        runs = self.runs(defect)
+        runs = self.clean.runs(defect)
         if not runs:
             raise Bad(f"no test has to do with {defect.file}")
-        self.write(defect.file, broken)
+        self.write(defect.file, defect.put_in(source))
         try:
-            for batch in self.batches(runs):
-                self.make(sorted({p for run in batch for p in run[0]}))
+            for batch in self.batches(runs, bool(defect.first)):
+                self.make(sorted({p for run in batch for p in run.programs}))
                 for run in batch:
-                    failed = self.fails(defect, source, broken, run)
+                    failed = self.fails(run)
                     if failed:
-                        return run[1].replace(BUILD + "/test/", "").replace(BUILD + "/bin/", ""), sorted(failed)[0]
+                        return shlex.join(run.command).replace(BUILD + "/test/", "").replace(BUILD + "/bin/", ""), \
+                            sorted(failed)[0]
         finally:
             self.write(defect.file, source)
         return None
@@ -306,6 +365,7 @@ class Report:
     def __init__(self):
         self.lock = threading.Lock()
         self.nr = self.bad_nr = self.caught_nr = self.tried_nr = 0
+        self.survivors = []
 
     def line(self, good, text):
         self.nr += 1
@@ -322,7 +382,9 @@ class Report:
                 print(f"#   {found[1][:150]}")
                 if defect.survives:
                     print(f"#   its entry ({defect.where}) says that it survives: {defect.survives}")
-            elif defect.survives:
+                return
+            self.survivors.append(defect)
+            if defect.survives:
                 self.line(True, f"{head}: survives, {seconds:.0f} s # SKIP {defect.survives}")
             else:
                 self.line(False, f"{head}: survives, {seconds:.0f} s")
@@ -332,6 +394,20 @@ class Report:
         with self.lock:
             self.line(False, f"{defect.name}: {defect.file}, {defect.kind}: cannot be tried")
             print("".join(f"#   {line}\n" for line in words.splitlines()[-40:]), end="", flush=True)
+
+    def end(self, is_limited, seconds):
+        """Is the list as it should be?"""
+        for defect in sorted(self.survivors, key=lambda d: d.name):
+            print(f"# {defect.name} survives: {defect.survives or 'NO REASON IS GIVEN'}")
+        percent = 100 * self.caught_nr // max(1, self.tried_nr)
+        words = f"{self.caught_nr} of {self.tried_nr} defects caught, {percent}%"
+        print(f"# {seconds / 60:.1f} minutes")
+        if is_limited:
+            self.line(percent >= CAUGHT_MIN_PERCENT, f"{words}, {CAUGHT_MIN_PERCENT}% at least")
+        else:
+            print(f"# {words}")
+        print(f"1..{self.nr}")
+        return self.bad_nr == 0
 
 
 def work(tree, todo, report):
@@ -348,35 +424,41 @@ def work(tree, todo, report):
             report.error(defect, str(error))
 
 
+def part(text):
+    """K/N as numbers."""
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise argparse.ArgumentTypeError(f"{text} is not like 1/2")
+    return int(found[1]), int(found[2])
+
+
 def options():
     parser = argparse.ArgumentParser(description="Puts in defects and looks which test sees them.")
     parser.add_argument("--only", default="", metavar="PATTERN",
                         help="only defects whose name, file or kind matches")
+    parser.add_argument("--part", type=part, default=(1, 1), metavar="K/N",
+                        help="only the Kth of every N defects: another worktree may try the others")
     parser.add_argument("--jobs", type=int, default=2, help="copies of the tree at work (2)")
     parser.add_argument("--list", action="store_true", help="the defects, and whether they can be put in")
     return parser.parse_args()
 
 
 def run_all(defects, opt):
-    report, todo = Report(), queue.Queue()
+    began, report, todo = time.monotonic(), Report(), queue.Queue()
     for defect in defects:
         todo.put(defect)
-    trees = [Tree(i) for i in range(max(1, min(opt.jobs, len(defects))))]
+    clean = CleanTree()
+    clean.prepare()
+    trees = [BrokenTree(i, clean) for i in range(max(1, min(opt.jobs, len(defects))))]
     for tree in trees:
-        tree.prepare(trees[0])
+        tree.configure()
+    print(f"# built in {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
     threads = [threading.Thread(target=work, args=(tree, todo, report)) for tree in trees]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    percent = 100 * report.caught_nr // max(1, report.tried_nr)
-    words = f"{report.caught_nr} of {report.tried_nr} defects caught, {percent}%"
-    if opt.only:
-        print(f"# {words}")
-    else:
-        report.line(percent >= CAUGHT_MIN_PERCENT, f"{words}, {CAUGHT_MIN_PERCENT}% at least")
-    print(f"1..{report.nr}")
-    return 1 if report.bad_nr else 0
+    return 0 if report.end(not opt.only, time.monotonic() - began) else 1
 
 
 def main():
@@ -385,6 +467,7 @@ def main():
         defects = [d for path in sorted(glob.glob(HERE + "/*.defects")) for d in read_defects(path)]
         check_defects(defects)
         defects = [d for d in defects if re.search(opt.only, f"{d.name} {d.file} {d.kind}")]
+        defects = defects[opt.part[0] - 1::opt.part[1]]
         if not defects:
             raise Bad(f"no defect matches {opt.only}")
         if opt.list:

@@ -1,4 +1,5 @@
-"""Counts the colorful pixels of a PNG as browsers write it (8 bits, RGB or RGBA, not interlaced)."""
+"""Counts the pixels of each colour that is given as R,G,B in a PNG as browsers write it (8 bits, RGB or RGBA, not
+interlaced). Usage: pixels.py FILE COLOUR..."""
 import struct
 import sys
 import zlib
@@ -23,7 +24,11 @@ def unfilter(kind, line, before, step):
     return line
 
 
-def main(path):
+def near(pixel, colour):
+    return all(abs(a - b) <= 4 for a, b in zip(pixel, colour))
+
+
+def main(path, colours):
     data = open(path, "rb").read()
     at, packed, width, height, step = 8, b"", 0, 0, 0
     while at < len(data):
@@ -37,14 +42,15 @@ def main(path):
             packed += chunk
         at += 12 + length
     raw = zlib.decompress(packed)
-    before, colorful = bytearray(width * step), 0
+    before, counts = bytearray(width * step), [0] * len(colours)
     for row in range(height):
         start = row * (1 + width * step)
         line = bytearray(raw[start + 1:start + 1 + width * step])
         before = unfilter(raw[start], line, before, step)
         for x in range(0, width * step, step):
-            colorful += max(before[x:x + 3]) - min(before[x:x + 3]) > 60
-    print(colorful)
+            for i, colour in enumerate(colours):
+                counts[i] += near(before[x:x + 3], colour)
+    print(*counts)
 
 
-main(sys.argv[1])
+main(sys.argv[1], [[int(part) for part in text.split(",")] for text in sys.argv[2:]])

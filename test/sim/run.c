@@ -218,6 +218,7 @@ static void boot(void)
 		.reactor_cpus = r.cpus,
 		.reactor_nr = r.data_nr,
 		.event = on_event,
+		.stop_deadline_ns = 15 * NS_PER_SEC,
 		.added = slot_added,
 	};
 	r.control_awake = true;

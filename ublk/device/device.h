@@ -62,6 +62,8 @@ struct device_host {
 	struct helpers *helpers;
 	/* Main thread, from a turn of the control reactor, never from inside a device_ call. */
 	void (*event)(struct device *device, enum device_event event, void *arg);
+	/* device_stop's deadline_ns, of a device that fails, or that others stop. */
+	uint64_t stop_deadline_ns;
 	/*
 	 * The driver has the device, by device_info's id, and nobody can use it yet: the time to
 	 * write that down. Returns 0, or -errno with words: then it is taken down again. May be

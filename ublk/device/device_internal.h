@@ -65,7 +65,7 @@ struct device {
 	bool has_disk;		   /* START_DEV was done: /dev/ublkbN, which can be open */
 	bool cancelled;		   /* queue_cancel was sent */
 	bool finish_waits;	   /* all is done but the answer to `ask` */
-	uint64_t stop_deadline_ns; /* relative */
+	uint64_t stop_deadline_ns; /* relative; 0: no stop has a deadline */
 	char error[DEVICE_ERROR_BYTES];
 };
 

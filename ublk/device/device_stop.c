@@ -7,7 +7,9 @@
  *   DELETING  unmapped and closed (DEL_DEV waits for both), DEL_DEV
  *
  * Failure modes: somebody has the device open (a polite stop is refused, by name); a backend does
- * not answer (at the deadline its I/Os are cancelled); a command hangs (told at each deadline).
+ * not answer (at the deadline its I/Os are cancelled); a command hangs (told at each deadline). A
+ * device that goes down without device_stop, because it failed or others stopped it, has the
+ * deadline of its host.
  */
 #include "ublk/device/device_internal.h"
 
@@ -31,6 +33,29 @@
 static bool polite(const struct device *d)
 {
 	return d->stop_wanted && !d->stop_force && !d->failed;
+}
+
+static void stop_late(struct timer *timer);
+
+static void arm_deadline(struct device *d, uint64_t now_ns, uint64_t deadline_ns)
+{
+	d->stop_deadline_ns = deadline_ns;
+	/* It may be armed: a polite stop becomes a forced one. timer_init would tear the heap. */
+	d->deadline.fn = stop_late;
+	reactor_timer_arm(d->host->ctl->reactor, &d->deadline, now_ns + deadline_ns);
+}
+
+/*
+ * Nobody called device_stop, but it goes down: a step failed, or the driver aborts the tags of one
+ * queue after another. Requests in flight may wait for ever, and the driver waits for them. Called
+ * from a turn, so the reactor's clock is right.
+ */
+static void limit_unasked_stop(struct device *d)
+{
+	bool ends = d->failed || (d->state == DEVICE_LIVE && d->drained_nr > 0);
+
+	if (ends && !d->stop_wanted && d->stop_deadline_ns == 0)
+		arm_deadline(d, d->host->ctl->reactor->now_ns, d->host->stop_deadline_ns);
 }
 
 static void finish(struct device *d)
@@ -165,6 +190,7 @@ void device_queue_drained(struct queue *q)
 	struct device *d = q->setup.owner;
 
 	d->drained_nr++;
+	limit_unasked_stop(d);
 	device_check_drained(d);
 }
 
@@ -202,6 +228,7 @@ static void refuse_stop(struct device *d, enum block_users found, const char *na
 	d->stop_wanted = d->stop_sent = false;
 	cancel_queues(d, false);
 	reactor_timer_cancel(d->host->ctl->reactor, &d->deadline);
+	d->stop_deadline_ns = 0;
 	if (unserved) {
 		d->failed = true;
 		device_go_down(d);
@@ -331,6 +358,7 @@ static bool has_unserved_disk(const struct device *d)
 
 void device_go_down(struct device *d)
 {
+	limit_unasked_stop(d);
 	/* Each of these ends in a callback that comes back here. */
 	if (ctl_cmd_busy(&d->cmd) || d->attached_nr < d->attach_nr || d->retry.armed ||
 	    d->grows_to_driver)
@@ -410,7 +438,6 @@ static void end_retry(struct device *d)
 
 int device_stop(struct device *d, bool force, uint64_t deadline_ns)
 {
-	struct reactor *home = d->host->ctl->reactor;
 	/* Not the reactor's: between two turns of the control loop its clock stands still. */
 	uint64_t now_ns = ring_clock_ns();
 
@@ -420,11 +447,8 @@ int device_stop(struct device *d, bool force, uint64_t deadline_ns)
 		return -EALREADY;
 	d->stop_wanted = true;
 	d->stop_force = force;
-	d->stop_deadline_ns = deadline_ns;
 	d->retry_until_ns = now_ns + PROBE_PATIENCE_NS;
-	/* Armed already when a polite stop becomes a forced one: timer_init would tear the heap. */
-	d->deadline.fn = stop_late;
-	reactor_timer_arm(home, &d->deadline, now_ns + deadline_ns);
+	arm_deadline(d, now_ns, deadline_ns);
 	end_retry(d);
 	device_go_down(d);
 	return 0;

@@ -28,7 +28,7 @@
 #include "base/util.h"
 #include "daemon/runtime/loop.h"
 #include "daemon/runtime/reactors.h"
-#include "daemon/runtime/thread_state.h"
+#include "base/thread.h"
 #include "daemon/devices/watchdog.h"
 
 #define LIMIT_NS (80 * NS_PER_MS)

@@ -7,6 +7,8 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +149,86 @@ static void sees_our_descriptors(void **state)
 	assert_int_equal(proc_fds_of("999999999", is_wanted, &w), 0);
 }
 
+/* ---- two threads look at once ---- */
+
+#define DISKS_MAX 4
+#define LOOKS 20
+
+struct looker {
+	const char (*disk)[32];
+	size_t disk_nr;
+	pthread_barrier_t *begin;
+	unsigned wrong_nr;
+};
+
+/* Disks of this machine and, where there are any, loop devices with a file. */
+static size_t find_disks(char disk[DISKS_MAX][32])
+{
+	glob_t found;
+	size_t nr = 0;
+
+	if (glob("/sys/block/[!r]*", 0, NULL, &found) != 0)
+		return 0;
+	for (size_t i = 0; i < found.gl_pathc && nr < DISKS_MAX; i++)
+		if (sscanf(found.gl_pathv[i], "/sys/block/%31s", disk[nr]) == 1)
+			nr++;
+	globfree(&found);
+	return nr;
+}
+
+/* A look of a call alone ends its own text, and frees its own tree, once. */
+static void *look_again_and_again(void *arg)
+{
+	struct looker *l = arg;
+	char text[512];
+
+	pthread_barrier_wait(l->begin);
+	for (unsigned i = 0; i < LOOKS; i++) {
+		enum block_users found =
+			block_users_find(l->disk[i % l->disk_nr], text, sizeof(text));
+
+		if ((found == BLOCK_USERS_NONE) != (text[0] == '\0'))
+			l->wrong_nr++;
+		/* What another look at the same time asks is no reason not to know. */
+		if (strstr(text, "does not tell what it stands on"))
+			l->wrong_nr++;
+	}
+	return NULL;
+}
+
+static void two_threads_look_at_once(void **state)
+{
+	char disk[DISKS_MAX][32], text[512];
+	pthread_barrier_t begin;
+	struct looker looker[2];
+	pthread_t thread[2];
+	size_t nr = find_disks(disk);
+
+	(void)state;
+	if (nr == 0) {
+		print_message("# this machine shows no disk\n");
+		skip();
+	}
+	for (size_t i = 0; i < nr; i++) {
+		block_users_find(disk[i], text, sizeof(text));
+		if (strstr(text, "does not tell what it stands on")) {
+			print_message("# a loop device may not be asked here\n");
+			skip();
+		}
+	}
+	pthread_barrier_init(&begin, NULL, 2);
+	for (size_t i = 0; i < 2; i++) {
+		looker[i] = (struct looker){ disk, nr, &begin, 0 };
+		assert_int_equal(pthread_create(&thread[i], NULL, look_again_and_again, &looker[i]),
+				 0);
+	}
+	for (size_t i = 0; i < 2; i++)
+		pthread_join(thread[i], NULL);
+	pthread_barrier_destroy(&begin);
+	assert_int_equal(looker[0].wrong_nr, 0);
+	assert_int_equal(looker[1].wrong_nr, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +236,7 @@ int main(void)
 		cmocka_unit_test(no_disk_has_no_users),
 		cmocka_unit_test(a_tree_without_roots_is_empty),
 		cmocka_unit_test(sees_our_descriptors),
+		cmocka_unit_test(two_threads_look_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
