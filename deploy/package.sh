@@ -1,7 +1,7 @@
 #!/bin/bash
-# Builds build/package/ublkd_VERSION_ARCHITECTURE.deb from what `cmake --install` installs; ./dev
-# package calls it with everything there. By hand with dpkg-deb: debhelper would bring more than it
-# saves. Prints its path.
+# Builds build/package/ublkd_VERSION_ARCHITECTURE.deb from the files that `cmake --install` installs,
+# and prints its path. ./dev package installs the build dependencies and calls it. It uses dpkg-deb
+# directly, because debhelper would add more than it saves.
 set -euo pipefail
 
 top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
@@ -18,7 +18,7 @@ build() {
 	fi
 }
 
-# The version of project(), as CMake has it.
+# Prints the version of project() from CMake's cache.
 version() { sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' $out/build/CMakeCache.txt; }
 
 install_files() {
@@ -32,7 +32,7 @@ install_files() {
 		gzip -9n >$stage/usr/share/doc/ublkd/changelog.gz
 }
 
-# The libraries that the programs want, with versions, as dpkg knows them.
+# Prints the library packages that the programs need, with versions, from dpkg-shlibdeps.
 depends() {
 	local work
 	work=$(mktemp -d)

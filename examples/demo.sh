@@ -1,7 +1,7 @@
 #!/bin/bash
-# The demo: serves two disks from examples/demo.yaml, puts a file system on one, load with data
-# verification on the other, shows the numbers while it runs, and removes everything again.
-# ./dev demo calls it, on this machine or in the test guest. Needs root and the ublk driver.
+# The demo: serves two disks from examples/demo.yaml, creates a file system on one, runs a load with
+# data verification on the other, shows statistics meanwhile, and removes everything at the end.
+# ./dev demo runs it on this machine or in the test guest. Needs root and the ublk driver.
 set -euo pipefail
 
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
@@ -25,7 +25,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# The shipped example with its paths moved into the demo's own folder.
+# Writes the example with its paths changed to the demo's own folder, and checks it.
 configure() {
 	sed -e "s|/run/ublkd/control.sock|$socket|" -e "s|/var/tmp/ublkd-demo.img|$work/file.img|" \
 		"$here/demo.yaml" >"$work/demo.yaml"

@@ -69,6 +69,18 @@ links() {
 	return $broken
 }
 
+# Pictures of README.md come from docs/pictures/draw.sh, so that they can be drawn again. links() finds a missing one.
+pictures_drawn() {
+	local target names missing=0
+	names=$(grep -oE '!\[[^]]*\]\([^)]+' README.md | sed 's/.*(//')
+	[ -n "$names" ] || { echo "README.md shows no picture"; return 1; }
+	while read -r target; do
+		[ -s "$target" ] && grep -qwF "${target##*/}" docs/pictures/draw.sh ||
+			{ echo "README.md: $target is missing, or docs/pictures/draw.sh does not name it"; missing=1; }
+	done <<<"$names"
+	return $missing
+}
+
 manuals() {
 	local page
 	for page in docs/man/*.[0-9]; do
@@ -83,6 +95,7 @@ ok "no file above 600 lines" short_files
 ok "no allocation in reactor/" no_allocation_in_loop
 ok "threads are started by thread_start" threads_by_thread_start
 ok "links in docs lead somewhere" links
+ok "pictures of README.md are drawn by a script" pictures_drawn
 ok "man pages" manuals
 echo "1..$n"
 exit $bad

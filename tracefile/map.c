@@ -24,7 +24,8 @@ void *memory_resize(void *old, size_t nr, size_t bytes)
 
 	if (new)
 		return new;
-	fputs("ublktrace: no memory for what is held back; record less at once: --sample, -p\n",
+	fputs("ublktrace: out of memory for records that wait to be sorted; record less: --sample, "
+	      "-p\n",
 	      stderr);
 	exit(1);
 }

@@ -19,37 +19,38 @@ static const struct command {
 	bool has_help; /* knows --help itself, and says more */
 } commands[] = {
 	{ "probes", command_probes,
-	  "  probes [--json]       which points of the kernel can be traced here\n", true },
+	  "  probes [--json]       show which points of the kernel can be traced\n", true },
 	{ "selftest", command_selftest,
-	  "  selftest [--json] [--device /dev/ublkbN]   fires known events: are they seen?\n",
+	  "  selftest [--json] [--device /dev/ublkbN]   check that known events are traced\n",
 	  true },
 	{ "record", command_record,
-	  "  record [options] -p PID | --all | -c COMMAND...   to files; all behind -c is the "
-	  "command's\n"
-	  "      --duration S       end after that many seconds\n"
-	  "      --sample 1/N       one of N requests, each with all that belongs to it\n"
-	  "      --rings FD,FD      only these rings\n"
-	  "      --from-boot        timelines count from the boot\n"
-	  "      --buffer SIZE      of the ring buffer (32M)\n"
-	  "      -o FILE            .csv, .pftrace or .fxt; more than one may be given\n",
+	  "  record [options] -p PID | --all | -c COMMAND...   record events to files; all words\n"
+	  "                        after -c are the command\n"
+	  "      --duration S       stop after S seconds\n"
+	  "      --sample 1/N       record one of N requests, with all its events\n"
+	  "      --rings FD,FD      record only these rings\n"
+	  "      --from-boot        timelines start at the boot\n"
+	  "      --buffer SIZE      size of the ring buffer (32M)\n"
+	  "      -o FILE            output: .csv, .pftrace or .fxt; can be repeated\n",
 	  false },
 	{ "control", command_control,
-	  "  control [-p PID] [--duration S] [--json]   control commands of ublk servers, live\n",
+	  "  control [-p PID] [--duration S] [--json]   show the control commands of ublk "
+	  "servers\n",
 	  true },
 	{ "latency", command_latency,
-	  "  latency [-p PID | -c COMMAND... | --all] [options]   where time goes, counted in the "
-	  "kernel\n"
-	  "      --by op|ring|opcode|device   what a line is\n"
-	  "      --duration S       end after that many seconds\n"
-	  "      --interval S       a report every S seconds, of these alone\n"
-	  "      --json             a report is a line of JSON\n",
+	  "  latency [-p PID | -c COMMAND... | --all] [options]   latency histograms, counted "
+	  "in the kernel\n"
+	  "      --by op|ring|opcode|device   key of a row\n"
+	  "      --duration S       stop after S seconds\n"
+	  "      --interval S       print a report of every S seconds\n"
+	  "      --json             print a report as a line of JSON\n",
 	  false },
 	{ "stacks", command_stacks,
 	  "  stacks [--at queue|dispatch|complete|nvme_queue] [options]   folded kernel stacks\n"
-	  "      -d DISK            only of this one\n"
-	  "      --duration S       end after that many seconds\n"
-	  "      --svg              a flame graph\n"
-	  "      -o FILE            instead of stdout\n",
+	  "      -d DISK            only this disk\n"
+	  "      --duration S       stop after S seconds\n"
+	  "      --svg              draw a flame graph\n"
+	  "      -o FILE            output file, instead of stdout\n",
 	  false },
 	{ 0 },
 };
@@ -68,7 +69,7 @@ static int finish(int code)
 	errno = 0;
 	if ((!fflush(stdout) && !ferror(stdout)) || code)
 		return code;
-	fprintf(stderr, "ublktrace: cannot write all to stdout%s%s\n", errno ? ": " : "",
+	fprintf(stderr, "ublktrace: cannot write all output to stdout%s%s\n", errno ? ": " : "",
 		errno ? strerror(errno) : "");
 	return 1;
 }

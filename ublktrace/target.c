@@ -67,7 +67,8 @@ static bool pid_check(pid_t pid)
 		return false;
 	}
 	if (group != pid)
-		fprintf(stderr, "ublktrace: %d is a thread of the process %d: -p wants that\n",
+		fprintf(stderr,
+			"ublktrace: %d is a thread of process %d: give that process to -p\n",
 			(int)pid, (int)group);
 	return group == pid;
 }
@@ -88,14 +89,15 @@ bool target_check(const struct target *t)
 	unsigned named = (t->pid > 0) + (t->command != NULL) + t->all;
 
 	if (named == 0)
-		return target_fail("whom to trace? -p PID, -c COMMAND... or --all");
+		return target_fail("the target is missing: -p PID, -c COMMAND... or --all");
 	if (named > 1)
 		return target_fail("only one of -p PID, -c COMMAND... and --all");
 	if (t->command && !t->command[0])
-		return target_fail("-c wants a command");
+		return target_fail("-c needs a command");
 	if (!t->all && !numbers_are_the_kernels())
-		return target_fail("processes have other numbers here than in the kernel (a PID "
-				   "namespace, as of a container): use --all, or run it outside");
+		return target_fail(
+			"process ids differ from those of the kernel (a PID "
+			"namespace, for example of a container): use --all, or run it outside");
 	return t->pid > 0 ? pid_check(t->pid) : true;
 }
 
@@ -147,7 +149,7 @@ void target_go(struct target *t)
 	if (child.go_fd < 0)
 		return;
 	if (write(child.go_fd, "", 1) != 1)
-		perror("ublktrace: the command does not wait any more");
+		perror("ublktrace: the command has already started");
 	close(child.go_fd);
 	child.go_fd = -1;
 }
@@ -224,7 +226,7 @@ static void child_end(void)
 			kill(child.pid, SIGKILL);
 		else if (++turns == 100)
 			fprintf(stderr,
-				"ublktrace: the command (process %d) does not end by SIGTERM: "
+				"ublktrace: the command (process %d) has not exited after SIGTERM: "
 				"waiting; ^C kills it\n",
 				(int)child.pid);
 		nanosleep(&pause, NULL);

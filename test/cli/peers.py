@@ -122,7 +122,7 @@ COMMANDS.remove(["version"])
 both = f"this is ublkctl {re.escape(OWN)} and the daemon is ublkd 0.0.1"
 check("a ublkd that does not know the command: both versions", judge(older("0.0.1"), True, both))
 with Peer(older(OWN)):
-    check("of the same version: no word of versions", [] if "that is" not in run(["list"]).stderr else ["told"])
+    check("of the same version: no word of versions", [] if "the daemon is" not in run(["list"]).stderr else ["told"])
 strange = f"ublkctl {re.escape(OWN)} does not understand the answer; it is from ublkd 9.9.9"
 for kind in (7, "text", None, True):
     check(f"data is {json.dumps(kind)}: both versions", judge(but_version(kind), True, strange))

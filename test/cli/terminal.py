@@ -1,6 +1,7 @@
 """A program in a pseudo terminal, and what it has drawn. The terminal knows few commands (its
 terminfo entry lists them all), so that what a test sees is what was drawn, not what was sent."""
 
+import collections
 import fcntl
 import os
 import pty
@@ -21,6 +22,9 @@ ENTRY = r"""ublkd-test|a terminal for tests,
 	setaf=\E[3%p1%dm, setab=\E[4%p1%dm, op=\E[39;49m,
 	kcuu1=\EOA, kcud1=\EOB, kbs=^H, knp=\E[6~, kpp=\E[5~,
 """
+# How a cell looks; colour is 0..7, None is the terminal's own.
+Look = collections.namedtuple("Look", "bold dim reverse colour")
+PLAIN = Look(False, False, False, None)
 COMMAND = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])")
 
 
@@ -32,10 +36,20 @@ def compile_entry(folder):
     return os.path.join(folder, "terminfo")
 
 
+def look_after(look, value):
+    """The look after one number of the command "m"."""
+    if value == 0:
+        return PLAIN
+    if 30 <= value <= 39:
+        return look._replace(colour=value - 30 if value < 38 else None)
+    switch = {1: "bold", 2: "dim", 7: "reverse"}.get(value)
+    return look._replace(**{switch: True}) if switch else look
+
+
 class Terminal:
     def __init__(self, argv, env, rows=24, columns=80):
         self.raw, self.status, self.modes = b"", None, set()
-        self.pending, self.reverse, self.y, self.x = "", False, 0, 0
+        self.pending, self.look, self.y, self.x = "", PLAIN, 0, 0
         go_read, go_write = os.pipe()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
@@ -50,14 +64,14 @@ class Terminal:
     def resize(self, rows, columns):
         self.rows, self.columns = rows, columns
         self.cells = [[" "] * columns for _ in range(rows)]
-        self.reversed = [[False] * columns for _ in range(rows)]
+        self.looks = [[PLAIN] * columns for _ in range(rows)]
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     # --- what it draws --------------------------------------------------------------------------
 
     def clear(self, y, x, end):
         for i in range(x, end):
-            self.cells[y][i], self.reversed[y][i] = " ", False
+            self.cells[y][i], self.looks[y][i] = " ", PLAIN
 
     def command(self, private, numbers, letter):
         values = [int(n) for n in numbers.split(";") if n]
@@ -73,7 +87,8 @@ class Terminal:
         elif letter == "K":
             self.clear(self.y, self.x, self.columns)
         elif letter == "m":
-            self.reverse = 7 in values or (self.reverse and bool(values) and 0 not in values)
+            for value in values or [0]:
+                self.look = look_after(self.look, value)
 
     def put(self, char):
         if char == "\r":
@@ -85,7 +100,7 @@ class Terminal:
         else:
             # a size that is not the one it draws for any more: what is outside is lost
             if 0 <= self.y < self.rows and 0 <= self.x < self.columns:
-                self.cells[self.y][self.x], self.reversed[self.y][self.x] = char, self.reverse
+                self.cells[self.y][self.x], self.looks[self.y][self.x] = char, self.look
             self.x += 1
             if self.x == self.columns and self.y + 1 < self.rows:  # am
                 self.x, self.y = 0, self.y + 1
@@ -115,8 +130,8 @@ class Terminal:
 
     def selected(self):
         """The line that is shown in reverse, or None."""
-        for y, row in enumerate(self.reversed):
-            if all(row):
+        for y, row in enumerate(self.looks):
+            if all(look.reverse for look in row):
                 return "".join(self.cells[y]).rstrip()
         return None
 

@@ -10,4 +10,4 @@ leave() { # WHY
 
 [ "$(id -u)" = 0 ] || leave "tracing needs root"
 [ -x "$build/bin/ublktrace" ] || leave "ublktrace was not built"
-[ -r /sys/kernel/btf/vmlinux ] || leave "this kernel does not describe its types (BTF)"
+[ -r /sys/kernel/btf/vmlinux ] || leave "this kernel has no type information (BTF)"

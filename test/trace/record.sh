@@ -36,7 +36,7 @@ if [ $code != 0 ] || ! whole || [ ! -s "$tmp/known.json" ]; then
 	exit 1
 fi
 posters=
-if grep -q "WORKER's begin is worked out" "$tmp/log"; then posters=--posters; fi
+if grep -q "begin of a WORKER is derived" "$tmp/log"; then posters=--posters; fi
 "$top/test/trace/csv_check.py" "$tmp/known.csv" "$tmp/known.json" $posters >"$tmp/columns" || bad=1
 grep -v '^1\.\.' "$tmp/columns"
 n=$(grep -cE '^(not )?ok ' "$tmp/columns")

@@ -84,7 +84,7 @@ stubborn() {
 	await $pid || return
 	kill -INT $pid
 	for _ in $(seq 100); do
-		says 'does not end by SIGTERM' && break
+		says 'has not exited after SIGTERM' && break
 		sleep 0.1
 	done
 	cat "$tmp/err"
@@ -109,7 +109,7 @@ input()' >"$tmp/tid" < <(sleep 20) &
 	ends 2 record -p "$(cat "$tmp/tid")" --duration 1
 	local ret=$?
 	kill $pid
-	[ $ret = 0 ] && says "is a thread of the process $pid"
+	[ $ret = 0 ] && says "is a thread of process $pid"
 }
 
 # A ring of another process at the address of one that is gone. The kernel frees rings later.
@@ -147,7 +147,7 @@ for _ in range(17000):
 
 full() {
 	ln -sf /dev/full "$tmp/full.$1"
-	ends 1 record -o "$tmp/full.$1" -c "$known" -o "$tmp/known.json" && says "full.$1 is not complete: No space"
+	ends 1 record -o "$tmp/full.$1" -c "$known" -o "$tmp/known.json" && says "full.$1 is incomplete: No space"
 }
 
 # What the other commands print goes to stdout, or to a file of theirs.
@@ -166,7 +166,7 @@ full_others() {
 broken_pipe() {
 	mkfifo "$tmp/pipe.csv"
 	head -c 10 "$tmp/pipe.csv" >"$tmp/head" &
-	ends 1 record -o "$tmp/pipe.csv" -c "$known" --repeat 50 -o "$tmp/known.json" && says 'pipe.csv is not complete: Broken pipe'
+	ends 1 record -o "$tmp/pipe.csv" -c "$known" --repeat 50 -o "$tmp/known.json" && says 'pipe.csv is incomplete: Broken pipe'
 }
 
 private() {

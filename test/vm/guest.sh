@@ -115,11 +115,14 @@ machine_options() {
 
 # maxcpus: init brings the others up. QEMU before 8.1 can run code that another CPU is patching,
 # which the boot does a lot: one in thirty crashed. noreplace-smp, because that would patch once
-# more. The watchdogs would measure the host's load, and console noise costs time.
+# more. lpj (3 GHz at 250 Hz: longer delays do no harm) and no_ipi_broadcast: where emulation is slow,
+# a CPU that came up hung while it measured its speed, or missed an interrupt that was sent to all.
+# The watchdogs would measure the host's load, and console noise costs time.
 kernel_line() {
 	echo "root=rootfs rootfstype=virtiofs rw init=/init console=ttyS0 quiet panic=-1 oops=panic" \
 		"tsc=reliable mitigations=off nokaslr no_timer_check rcupdate.rcu_expedited=1" \
-		"cryptomgr.notests nowatchdog maxcpus=1 noreplace-smp log_buf_len=1M"
+		"cryptomgr.notests nowatchdog maxcpus=1 noreplace-smp log_buf_len=1M" \
+		"no_ipi_broadcast=1 lpj=12000000"
 }
 
 add_share() { # TAG SOCKET

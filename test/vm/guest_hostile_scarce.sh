@@ -36,7 +36,7 @@ ok "ublkctl flight reads it" eval 'dd if=/dev/ublkb0 of=/dev/null bs=4k count=60
 ok "an upgrade works" eval 'upgrades && lives'
 ok "ublkctl flight reads the new program" eval 'dd if=/dev/ublkb0 of=/dev/null bs=64k count=9 iflag=direct status=none && recorded'
 kill_it
-ok "ublkctl flight says why there is nothing of a dead daemon" said 'memory of a daemon that has ended' ublkctl flight
+ok "ublkctl flight says why there is nothing of a dead daemon" said 'memory of a daemon that has exited' ublkctl flight
 ok "a start after a crash" eval 'restart "$work/two.yaml" && wait_for 20 settled && lives'
 stop_daemon
 ok "no link is left behind as evidence" test ! -e /run/ublkd/flight-0.old

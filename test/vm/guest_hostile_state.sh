@@ -240,8 +240,8 @@ impostor() {
 }
 end_impostor() { kill $impostor_pid && { wait $impostor_pid || :; } 2>/dev/null; }
 asks_no_impostor() {
-	impostor $control 1 && refused 'another user than root: not asked' ctl list &&
-		refused 'another user than root: not asked' add "$work/one.yaml" && ! grep "b'[^']" "$work/impostor"
+	impostor $control 1 && refused 'user other than root: no request was sent' ctl list &&
+		refused 'user other than root: no request was sent' add "$work/one.yaml" && ! grep "b'[^']" "$work/impostor"
 }
 ok "ublkctl tells nothing to whoever else serves the socket" asks_no_impostor
 ok "and its socket is not replaced" planted 'cannot make the control socket.*a socket of another user' true

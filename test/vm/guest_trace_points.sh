@@ -178,7 +178,7 @@ add_twice() {
 	sed 's/name: two, id: 7/name: three, id: 0/' "$work/two.yaml" >"$work/three.yaml"
 	control && { ublkctl add -f "$work/three.yaml"; control_end; } || return
 	cat "$work/control"
-	grep -qE "UBLK_CMD_ADD_DEV .* = EEXIST, [0-9.]+ ms: there is a device with this id" "$work/control"
+	grep -qE "UBLK_CMD_ADD_DEV .* = EEXIST, [0-9.]+ ms: a device with this id exists" "$work/control"
 }
 ok "control: a failure, and what it means" add_twice
 ok "control --duration ends" timeout 60 ublktrace control --duration 0.5
@@ -193,7 +193,7 @@ hang() {
 	cat "$work/control"
 	grep -qE "bad_server/[0-9]+ +UBLK_IO_FETCH_REQ +ublkc$id queue 0 tag 0 .* = EINVAL, .*buffer address.*and 3 more like it" \
 		"$work/control" &&
-		grep -qE "UBLK_CMD_START_DEV +dev $id +.* iou-wrk [0-9]+, EAGAIN in-line has not ended after [0-9.]+ s: .*FETCH_REQ" "$work/control" &&
+		grep -qE "UBLK_CMD_START_DEV +dev $id +.* iou-wrk [0-9]+, EAGAIN in-line has not completed after [0-9.]+ s: .*FETCH_REQ" "$work/control" &&
 		grep -qE "UBLK_CMD_START_DEV +dev $id +.* = EINTR" "$work/control" &&
 		grep -qE "UBLK_CMD_DEL_DEV +dev $id +.* = 0" "$work/control"
 }

@@ -106,7 +106,7 @@ elif grep -qw nvme_queue_rq /proc/kallsyms; then
 	ok "nvme_queue, without a disk of that kind" eval 'traced "--at nvme_queue" load one 5 --rw=read && is 0 "$(sum .)" && lost_nothing'
 else
 	ok "a point that is not here is told with its cure" eval \
-		'! ublktrace stacks --at nvme_queue --duration 1 2>"$work/words" && grep -q "module nvme is not loaded: modprobe nvme" "$work/words"'
+		'! ublktrace stacks --at nvme_queue --duration 1 2>"$work/words" && grep -q "module nvme is not loaded: run modprobe nvme" "$work/words"'
 fi
 ok "a wrong point is a wrong command line" eval 'ublktrace stacks --at nowhere 2>"$work/words"; [ $? = 2 ]'
 finish

@@ -39,7 +39,8 @@ static const struct words {
 	int err;
 	const char *text;
 } words[] = {
-	{ ADD_DEV, EEXIST, "there is a device with this id: choose another, or delete that one" },
+	{ ADD_DEV, EEXIST,
+	  "a device with this id exists: choose another id, or delete the device" },
 	{ ADD_DEV, EACCES, "the limit of ublk devices is reached (module parameter ublks_max)" },
 	{ ADD_DEV, EINVAL, "the driver refuses these queues, depth, buffer size or flags" },
 	{ SET_PARAMS, EINVAL, "the driver refuses the block sizes or limits" },
@@ -48,10 +49,10 @@ static const struct words {
 	{ START_DEV, EINVAL,
 	  "SET_PARAMS is missing, or the pid in data[0] is not the process that fetches" },
 	{ START_DEV, EINTR, "waiting for FETCH_REQ of all tags was interrupted" },
-	{ TRY_STOP_DEV, EBUSY, "somebody has the device open" },
-	{ START_RECOVERY, EBUSY, "the driver has not let go of the dead server" },
+	{ TRY_STOP_DEV, EBUSY, "a process has the device open" },
+	{ START_RECOVERY, EBUSY, "the driver has not released the dead server yet" },
 	{ START_RECOVERY, EINVAL,
-	  "the device was not made with UBLK_F_USER_RECOVERY, or is not dead" },
+	  "the device was not created with UBLK_F_USER_RECOVERY, or is not dead" },
 	{ END_RECOVERY, EINVAL, "the driver does not accept this process as the server" },
 	{ GET_FEATURES, EOPNOTSUPP, "the driver is older than Linux 6.5" },
 	{ FETCH, EINVAL,
@@ -61,15 +62,15 @@ static const struct words {
 	{ FETCH, EBUSY,
 	  "this tag is fetched already, or its queue is ready: FETCH_REQ is sent once" },
 	{ FETCH, ENODEV, "the device is stopped or deleted" },
-	{ FETCH, EOPNOTSUPP, "the driver wants ioctl-encoded commands (UBLK_U_IO_*)" },
-	{ COMMIT, EINVAL, "this tag is not with the server, or the buffer address is wrong" },
+	{ FETCH, EOPNOTSUPP, "the driver requires ioctl-encoded commands (UBLK_U_IO_*)" },
+	{ COMMIT, EINVAL, "the server does not own this tag, or the buffer address is wrong" },
 	{ COMMIT, ENODEV, "the device is stopped or deleted" },
-	{ ANY, ENODEV, "there is no such device (any more)" },
+	{ ANY, ENODEV, "there is no such device, or it was deleted" },
 	{ ANY, EPERM, "no permission: CAP_SYS_ADMIN, or the owner of an unprivileged device" },
 	{ ANY, EACCES, "no permission for this device" },
 	{ ANY, EINVAL,
-	  "the driver refuses its arguments: is the ring made with IORING_SETUP_SQE128?" },
-	{ ANY, EOPNOTSUPP, "the driver does not know this command, or wants it ioctl-encoded" },
+	  "the driver refuses the arguments: was the ring created with IORING_SETUP_SQE128?" },
+	{ ANY, EOPNOTSUPP, "the driver does not know this command, or requires it ioctl-encoded" },
 	{ ANY, EINTR, "it was interrupted" },
 };
 
@@ -95,13 +96,13 @@ const char *control_waits_for(const struct control_event *e)
 {
 	switch (command_nr(e)) {
 	case START_DEV:
-		return "the driver waits until every tag of every queue has its FETCH_REQ; those "
-		       "that "
-		       "failed are shown here";
+		return "the driver waits until every tag of every queue has its FETCH_REQ; failed "
+		       "ones are printed here";
 	case END_RECOVERY:
 		return "the driver waits until the new server has fetched every tag";
 	case DEL_DEV:
-		return "the driver waits until /dev/ublkcN and /dev/ublkbN are closed by all";
+		return "the driver waits until /dev/ublkcN and /dev/ublkbN are closed by all "
+		       "processes";
 	case STOP_DEV:
 	case TRY_STOP_DEV:
 	case QUIESCE_DEV:
@@ -196,7 +197,7 @@ static void print_result(FILE *out, const struct control_event *e, bool colour)
 
 	if (e->type == CONTROL_BEGIN) {
 		text = control_waits_for(e);
-		fprintf(out, " has not ended after %.1f s%s%s\n", (double)took_ns(e) / 1e9,
+		fprintf(out, " has not completed after %.1f s%s%s\n", (double)took_ns(e) / 1e9,
 			text[0] ? ": " : "", text);
 		return;
 	}

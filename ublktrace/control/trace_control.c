@@ -240,11 +240,11 @@ static void choose(struct control *c)
 		bpf_program__set_autoload(c->bpf->progs.control_driver_kprobe, how == POINT_KPROBE);
 	} else {
 		fprintf(stderr,
-			"ublktrace control: ublk_ctrl_uring_cmd cannot be traced (%s): calls of "
-			"the "
-			"driver are not shown, commands are\n",
+			"ublktrace control: ublk_ctrl_uring_cmd cannot be traced (%s): commands "
+			"are "
+			"shown without the thread that ran them\n",
 			!right				 ? "CAP_SYS_ADMIN is missing"
-			: machine_has_module("ublk_drv") ? "ublktrace probes says why"
+			: machine_has_module("ublk_drv") ? "ublktrace probes shows the reason"
 							 : "ublk_drv is not loaded");
 	}
 	if (point_works(&worker, &how, &right) && how == POINT_FENTRY)
@@ -271,8 +271,8 @@ static int control_load(struct control *c)
 	if (args != 7 && args != 3) {
 		fprintf(stderr, "ublktrace control: %s\n",
 			args == -ENOTSUP
-				? "the kernel has no BTF: it needs CONFIG_DEBUG_INFO_BTF"
-				: "this kernel's tracepoint io_uring_complete is not known");
+				? "the kernel has no BTF: enable CONFIG_DEBUG_INFO_BTF"
+				: "this kernel's tracepoint io_uring_complete is not supported");
 		return -ENOTSUP;
 	}
 	c->bpf = control_bpf__open();
@@ -287,7 +287,7 @@ static int control_load(struct control *c)
 	c->bpf->rodata->target_pid = (uint32_t)c->options.pid;
 	err = control_bpf__load(c->bpf);
 	if (err)
-		return fail("the kernel refuses its programs", err);
+		return fail("the kernel refused the BPF programs", err);
 	err = control_bpf__attach(c->bpf);
 	if (err)
 		return fail("attaching", err);
@@ -363,17 +363,16 @@ static int run(const struct options *o)
 static void help(void)
 {
 	puts("usage: ublktrace control [-p PID] [--duration SECONDS] [--json]\n\n"
-	     "Prints the commands that ublk servers send to /dev/ublk-control, each when it ends:\n"
-	     "  TIME PROCESS/PID COMMAND DEVICE WHERE = RESULT, TIME IT TOOK: what that means\n"
+	     "Prints the commands that ublk servers send to /dev/ublk-control when they complete:\n"
+	     "  TIME PROCESS/PID COMMAND DEVICE WHERE = RESULT, DURATION: meaning of the error\n"
 	     "WHERE  in-line (in io_uring_enter), or the io-wq thread that ran it; 'EAGAIN "
-	     "in-line': the\n"
-	     "       driver refused it there, which is what sends it to io-wq\n"
-	     "Commands that do not end in 2 s, and commands to /dev/ublkcN that fail, FETCH_REQ "
-	     "above all,\n"
-	     "are printed as well. --json: one object a line. What was lost stands last, on "
-	     "stderr.\n"
-	     "  -p PID              only of that process\n"
-	     "  --duration SECONDS  ends after that time (^C)");
+	     "in-line':\n"
+	     "       the driver refused it in-line, so io_uring sent it to io-wq\n"
+	     "It also prints commands that take longer than 2 s, and commands to /dev/ublkcN that\n"
+	     "fail, such as FETCH_REQ. The last line, on stderr, counts lost events.\n"
+	     "  --json              one object per line\n"
+	     "  -p PID              only this process\n"
+	     "  --duration SECONDS  stop after this time (or ^C)");
 }
 
 static bool parse_number(const char *text, double *ret_number)
@@ -404,17 +403,18 @@ static int parse(int argc, char **argv, struct options *o)
 			continue;
 		}
 		if (c == '?')
-			return usage_error("control", "'%s' is no option, or wants a value",
+			return usage_error("control",
+					   "'%s' is not an option, or its value is missing",
 					   argv[optind - 1]);
 		if (!parse_number(optarg, &number))
-			return usage_error("control", "'%s' is no number above 0", optarg);
+			return usage_error("control", "'%s' is not a number above 0", optarg);
 		if (c == 'p')
 			o->pid = (unsigned long)number;
 		else
 			o->seconds = number;
 	}
 	if (optind < argc)
-		return usage_error("control", "there is nothing to say with '%s'", argv[optind]);
+		return usage_error("control", "unexpected argument '%s'", argv[optind]);
 	return 0;
 }
 

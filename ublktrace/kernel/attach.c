@@ -168,9 +168,9 @@ static const char *cure_eperm(enum point_how how)
 	if (machine_lacks(how == POINT_FENTRY, lacks, sizeof(lacks))[0])
 		return "a capability is missing: run it as root";
 	if (how == POINT_FENTRY)
-		return "the kernel refuses fentry (lockdown, or built without "
+		return "the kernel refused fentry (lockdown, or built without "
 		       "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)";
-	return "the kernel refuses it: lockdown, a container's seccomp filter or LSM";
+	return "the kernel refused it: lockdown, a container's seccomp filter or LSM";
 }
 
 const char *attach_error_cure(enum point_how how, int err)
@@ -185,14 +185,14 @@ const char *attach_error_cure(enum point_how how, int err)
 			       ? "the kernel has no trampolines for it (CONFIG_FUNCTION_TRACER)"
 			       : "the kernel cannot probe there (CONFIG_KPROBES)";
 	case EBUSY:
-		return "another tool holds it: a live patch, or ftrace with a direct call";
+		return "another tool uses it: a live patch, or ftrace with a direct call";
 	case ENOENT:
-		return "the kernel does not know it there (or is built without it)";
+		return "the kernel does not have it (or is built without it)";
 	case ENOSYS:
 		return "the kernel is built without CONFIG_BPF_SYSCALL";
 	case ENOMEM:
 	case E2BIG:
-		return "no memory";
+		return "out of memory";
 	default:
 		return "";
 	}

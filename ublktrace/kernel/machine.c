@@ -146,7 +146,8 @@ int machine_may_trace(void)
 
 	if (!*machine_lacks(false, lacks, sizeof(lacks)))
 		return 0;
-	fprintf(stderr, "ublktrace: it may not look into the kernel; run it as root, or with %s\n",
+	fprintf(stderr,
+		"ublktrace: no permission to trace the kernel; run it as root, or with %s\n",
 		lacks);
 	return -EPERM;
 }

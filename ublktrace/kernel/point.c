@@ -234,11 +234,11 @@ const char *point_state_cure(enum point_state state)
 {
 	static const char *const cures[] = {
 		[POINT_OK] = "",
-		[POINT_INLINED] = "the compiler made it a part of its callers: use another point",
+		[POINT_INLINED] = "the compiler inlined it into its callers: use another point",
 		[POINT_SUFFIXED] = "use a kprobe or ftrace with exactly that name",
-		[POINT_NO_BTF] = "a kernel with CONFIG_DEBUG_INFO_BTF (and _BTF_MODULES) has it",
+		[POINT_NO_BTF] = "it needs a kernel with CONFIG_DEBUG_INFO_BTF (and _BTF_MODULES)",
 		[POINT_NOT_TRACEABLE] = "the kernel marks it notrace (inline): use another point",
-		[POINT_NO_MODULE] = "load its module: modprobe",
+		[POINT_NO_MODULE] = "load its module with modprobe",
 		[POINT_NO_RIGHT] = "run it as root, or with the capability",
 		[POINT_NO_KERNEL] = "this kernel or program does not have it",
 	};

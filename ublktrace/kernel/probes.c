@@ -121,7 +121,7 @@ static void print_head(const struct utsname *u, bool driver)
 
 static void print_summary(const struct summary *s)
 {
-	printf("%u attached, %u in another way, %u not; of those that every trace needs, %u "
+	printf("%u attached, %u in another way, %u not attached; %u required points are "
 	       "missing\n",
 	       s->attached, s->otherwise, s->missing, s->required_missing);
 }
@@ -162,11 +162,11 @@ static int show(bool as_json)
 static void help(void)
 {
 	puts("usage: ublktrace probes [--json]\n\n"
-	     "Tries each point of the kernel and of ublkd that ublktrace can use.\n"
-	     "STATE  attached, or why not: inlined, suffixed (.isra.0 and the like), no BTF,\n"
+	     "Tries to attach to each point of the kernel and of ublkd that ublktrace can use.\n"
+	     "STATE  attached, or the reason: inlined, suffixed (.isra.0 and the like), no BTF,\n"
 	     "       not traceable, no module, no right, absent, refused\n"
 	     "BY     tp_btf, fentry, kprobe, usdt\n"
-	     "Exit code 1: a point is missing that every trace needs.");
+	     "Exit code 1: a point that every trace needs is missing.");
 }
 
 int command_probes(int argc, char **argv)
@@ -182,10 +182,10 @@ int command_probes(int argc, char **argv)
 		if (c == 'h')
 			return help(), 0;
 		if (c != 'j')
-			return usage_error("probes", "there is no option '%s'", argv[optind - 1]);
+			return usage_error("probes", "unknown option '%s'", argv[optind - 1]);
 		as_json = true;
 	}
 	if (optind < argc)
-		return usage_error("probes", "there is nothing to say with '%s'", argv[optind]);
+		return usage_error("probes", "unexpected argument '%s'", argv[optind]);
 	return show(as_json);
 }

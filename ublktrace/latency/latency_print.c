@@ -52,14 +52,13 @@ static void print_devices(struct printer *p, const struct latency_row *row, int 
 		"p99.9      max");
 	for (int i = 0; i < row_nr; i++)
 		print_row(p, &row[i]);
-	fputs("  queued: the driver has it -> the daemon sees it; daemon: -> its commit is "
+	fputs("  queued: issued to the driver -> CQE of the server; daemon: -> commit is "
 	      "submitted; "
 	      "commit: -> completed\n",
 	      p->out);
 	for (int i = 0; i < row_nr; i++)
 		if (latency_hist_count(&row[i].sum.stage[LATENCY_UNSPLIT])) {
-			fputs("  not split: its dispatch or its commit could not be seen\n",
-			      p->out);
+			fputs("  not split: the dispatch or the commit was not seen\n", p->out);
 			break;
 		}
 }
@@ -101,17 +100,17 @@ static void print_uring(struct printer *p, const struct latency_report *r)
 		"p99.9      max  io-wq  polled   moved failed");
 	for (unsigned i = 0; i < LATENCY_URING_ROWS; i++)
 		print_uring_row(p, r, i);
-	fputs("  io-wq: a kernel thread had it, else it ran inline; moved: completed on another "
-	      "CPU than "
-	      "submitted on\n",
+	fputs("  io-wq: ran in a kernel thread, otherwise inline; moved: completed on another "
+	      "CPU than it was submitted on\n",
 	      p->out);
 	if (r->fetches)
 		fprintf(p->out,
-			"  left out: %llu ublk fetches, whose time is idleness, not latency\n",
+			"  not counted: %llu ublk fetches, whose time is idle time, not latency\n",
 			r->fetches);
 	if (r->totals.aux)
 		fprintf(p->out,
-			"  besides: %llu CQEs of no request of their own (multishot, messages)\n",
+			"  additional: %llu CQEs without a request of their own (multishot, "
+			"messages)\n",
 			r->totals.aux);
 }
 
@@ -170,7 +169,7 @@ int latency_print(FILE *out, const struct latency_report *r, enum latency_by by,
 		return row_nr;
 	fprintf(out, "%.1f seconds\n", r->seconds);
 	if (is_quiet(r, row_nr))
-		fputs("nothing has completed\n", out);
+		fputs("no request has completed\n", out);
 	print_devices(&p, row, row_nr);
 	print_uring(&p, r);
 	print_levels(&p, r);

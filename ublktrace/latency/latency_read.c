@@ -111,7 +111,8 @@ static int latency_load(struct latency *l, pid_t pid, bool with_children)
 static void open_failed(int err)
 {
 	fprintf(stderr,
-		"ublktrace latency: cannot load its programs: %s; `ublktrace probes` says what is "
+		"ublktrace latency: cannot load the BPF programs: %s; `ublktrace probes` shows "
+		"what is "
 		"missing\n",
 		strerror(-err));
 }
@@ -164,7 +165,7 @@ bool latency_has_ublk(const struct latency *l, const char **ret_why)
 	*ret_why = l->has_ublk
 			   ? NULL
 			   : "the module ublk_drv is not loaded: ublk devices are not shown; start "
-			     "the server first, or modprobe ublk_drv";
+			     "the server first, or run modprobe ublk_drv";
 	return l->has_ublk;
 }
 

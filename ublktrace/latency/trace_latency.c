@@ -90,8 +90,7 @@ static const char *parse_option(struct command_line *line, int o, char **rest)
 {
 	switch (o) {
 	case 'p':
-		return parse_pid(optarg, &line->target.pid) ? NULL
-							    : "-p wants the number of a process";
+		return parse_pid(optarg, &line->target.pid) ? NULL : "-p needs a process id";
 	case 'c':
 		line->target.command = rest;
 		return NULL;
@@ -99,19 +98,20 @@ static const char *parse_option(struct command_line *line, int o, char **rest)
 		line->target.all = true;
 		return NULL;
 	case 'd':
-		return parse_seconds(optarg, &line->target.seconds) ? NULL
-								    : "--duration wants seconds";
+		return parse_seconds(optarg, &line->target.seconds)
+			       ? NULL
+			       : "--duration needs a number of seconds";
 	case 'i':
 		return parse_seconds(optarg, &line->interval)
 			       ? NULL
-			       : "--interval wants seconds, 0.1 or more";
+			       : "--interval needs a number of seconds, at least 0.1";
 	case 'b':
-		return parse_by(optarg, &line->by) ? NULL : "--by wants op, ring, opcode or device";
+		return parse_by(optarg, &line->by) ? NULL : "--by needs op, ring, opcode or device";
 	case 'j':
 		line->json = true;
 		return NULL;
 	default:
-		return "unknown option, or one without its value";
+		return "unknown option, or an option without its value";
 	}
 }
 
@@ -132,7 +132,7 @@ static bool parse(struct command_line *line, int argc, char **argv)
 			return target_check(&line->target);
 	}
 	if (optind < argc) {
-		usage_error("latency", "what is '%s'?", argv[optind]);
+		usage_error("latency", "unexpected argument '%s'", argv[optind]);
 		return false;
 	}
 	return target_check(&line->target);
@@ -212,7 +212,7 @@ static int run_all(struct run *run, struct target *t)
 	if (!err)
 		err = report(run, true);
 	if (err)
-		fprintf(stderr, "ublktrace latency: cannot read or print what was counted: %s\n",
+		fprintf(stderr, "ublktrace latency: cannot read or print the counters: %s\n",
 			strerror(-err));
 	latency_report_free(run->before);
 	return err;

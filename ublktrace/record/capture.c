@@ -64,15 +64,15 @@ static int kernel_check(void)
 	int ret;
 
 	if (!machine_has("/sys/kernel/btf/vmlinux"))
-		return say(-ENOTSUP, "the kernel does not describe its types (BTF)",
-			   "it needs CONFIG_DEBUG_INFO_BTF, which kernels of distributions have");
+		return say(-ENOTSUP, "the kernel has no type information (BTF)",
+			   "enable CONFIG_DEBUG_INFO_BTF, as distribution kernels do");
 	ret = machine_may_trace();
 	if (ret < 0)
 		return ret;
 	ret = point_tracepoint_args("io_uring_complete");
 	if (ret < 0)
 		return say(ret, "the kernel has no tracepoints of io_uring",
-			   "it needs CONFIG_IO_URING and CONFIG_TRACEPOINTS");
+			   "enable CONFIG_IO_URING and CONFIG_TRACEPOINTS");
 	return ret;
 }
 
@@ -195,15 +195,14 @@ static int load_any(struct capture *c, const struct target *t, unsigned parts)
 		ret = load(c, t, parts, complete_args, way);
 	}
 	if (ret < 0) {
-		fprintf(stderr, "ublktrace: the kernel does not take the programs: %s: %s\n",
+		fprintf(stderr, "ublktrace: the kernel refused the BPF programs: %s: %s\n",
 			strerror(-ret), first_words);
 		return ret;
 	}
 	if (way->fentry)
 		return 0;
-	fprintf(stderr,
-		"ublktrace: this kernel cannot patch its functions (fentry): a WORKER's begin is "
-		"worked out, and of rings with DEFER_TASKRUN there is none\n");
+	fprintf(stderr, "ublktrace: this kernel does not support fentry: the begin of a WORKER is "
+			"derived, and rings with DEFER_TASKRUN have none\n");
 	return 0;
 }
 
@@ -213,7 +212,7 @@ static void attach_daemon(struct capture *c, const struct target *t)
 
 	if (ret < 0)
 		fprintf(stderr,
-			"ublktrace: the probes of ublkd cannot be attached: %s; the kernel "
+			"ublktrace: the probe points of ublkd cannot be attached: %s; the kernel "
 			"needs CONFIG_UPROBE_EVENTS\n",
 			strerror(-ret));
 	capture_daemon_devices(c->skel, t);

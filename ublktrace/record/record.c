@@ -103,7 +103,7 @@ static int open_files(struct record *r)
 
 		if (ret == -EINVAL)
 			fprintf(stderr,
-				"ublktrace: %s: the ending of a file's name chooses its "
+				"ublktrace: %s: the extension of a file name selects its "
 				"format: .csv, .pftrace or .fxt\n",
 				path);
 		else if (ret < 0)
@@ -123,7 +123,7 @@ static int close_files(struct record *r, const struct losses *lost)
 		int ret = r->sinks[i]->ops->close(r->sinks[i], lost);
 
 		if (ret < 0)
-			fprintf(stderr, "ublktrace: %s is not complete: %s\n", r->options.files[i],
+			fprintf(stderr, "ublktrace: %s is incomplete: %s\n", r->options.files[i],
 				strerror(-ret));
 		first = first ? first : ret;
 	}

@@ -97,7 +97,7 @@ static int parse_option(struct record_options *r, int option, char *value)
 	switch (option) {
 	case 'p':
 		if (!parse_number(value, 1, INT32_MAX, &number))
-			return usage_error("record", "-p wants a process id, not '%s'", value);
+			return usage_error("record", "-p needs a process id, not '%s'", value);
 		t->pid = (pid_t)number;
 		return 0;
 	case 'a':
@@ -106,21 +106,24 @@ static int parse_option(struct record_options *r, int option, char *value)
 	case 'd':
 		return parse_seconds(value, &t->seconds)
 			       ? 0
-			       : usage_error("record", "--duration wants seconds, not '%s'", value);
+			       : usage_error("record",
+					     "--duration needs a number of seconds, not '%s'",
+					     value);
 	case 's':
 		return parse_sample(value, &t->sample)
 			       ? 0
-			       : usage_error("record", "--sample wants 1/N, not '%s'", value);
+			       : usage_error("record", "--sample needs 1/N, not '%s'", value);
 	case 'r':
 		return parse_rings(value, t)
 			       ? 0
-			       : usage_error("record", "--rings wants descriptors: 5,7");
+			       : usage_error("record",
+					     "--rings needs file descriptors, such as 5,7");
 	case 'o':
 		if (r->file_nr == RECORD_FILES_MAX)
-			return usage_error("record", "%u files at most", RECORD_FILES_MAX);
+			return usage_error("record", "at most %u files", RECORD_FILES_MAX);
 		for (unsigned i = 0; i < r->file_nr; i++)
 			if (!strcmp(r->files[i], value))
-				return usage_error("record", "%s is there twice", value);
+				return usage_error("record", "%s is given twice", value);
 		r->files[r->file_nr++] = value;
 		return 0;
 	case 'B':
@@ -129,11 +132,12 @@ static int parse_option(struct record_options *r, int option, char *value)
 	case 'b':
 		return parse_bytes(value, &t->buffer_bytes)
 			       ? 0
-			       : usage_error("record",
-					     "--buffer wants a size up to 1G, as 64M, not '%s'",
-					     value);
+			       : usage_error(
+					 "record",
+					 "--buffer needs a size up to 1G, such as 64M, not '%s'",
+					 value);
 	default:
-		return usage_error("record", "what is -%c?", option);
+		return usage_error("record", "unknown option -%c", option);
 	}
 }
 
@@ -142,8 +146,8 @@ static void say_files(const struct record_options *r)
 {
 	if (r->file_nr)
 		return;
-	fprintf(stderr, "ublktrace: there is no -o FILE%s: records are counted, not kept\n",
-		r->target.command ? " before -c (all words behind it are the command's)" : "");
+	fprintf(stderr, "ublktrace: no -o FILE%s: records are counted but not written\n",
+		r->target.command ? " before -c (all words after -c belong to the command)" : "");
 }
 
 int record_options_parse(int argc, char **argv, struct record_options *ret_options)
@@ -162,14 +166,15 @@ int record_options_parse(int argc, char **argv, struct record_options *ret_optio
 			break;
 		}
 		if (option == '?')
-			return usage_error("record", "'%s' is no option, or lacks its value",
+			return usage_error("record",
+					   "'%s' is not an option, or its value is missing",
 					   argv[optind - 1]);
 		ret = parse_option(r, option, optarg);
 		if (ret)
 			return ret;
 	}
 	if (!r->target.command && optind < argc)
-		return usage_error("record", "'%s' is no option; a command follows -c",
+		return usage_error("record", "'%s' is not an option; a command must follow -c",
 				   argv[optind]);
 	if (!target_check(&r->target))
 		return 2;

@@ -185,11 +185,10 @@ static void fire_rings(struct test *t)
 
 	if (!err)
 		return;
-	snprintf(
-		reason, sizeof(reason), "io_uring: %s: %s", errname(err),
-		err == -EPERM
-			? "sysctl kernel.io_uring_disabled=0 allows it, or the container forbids it"
-			: "this kernel has none");
+	snprintf(reason, sizeof(reason), "io_uring: %s: %s", errname(err),
+		 err == -EPERM
+			 ? "set sysctl kernel.io_uring_disabled=0, or the container forbids it"
+			 : "this kernel has no io_uring");
 	for (int i = SELFTEST_SUBMIT; i <= SELFTEST_WORKER; i++) {
 		not_fired(t, (enum selftest_layer)i, reason);
 		t->needed[i] = true;
@@ -245,15 +244,15 @@ static const char *read_cure(int err)
 {
 	switch (-err) {
 	case ENOTBLK:
-		return "it is no block device";
+		return "it is not a block device";
 	case EACCES:
 	case EPERM:
 		return "run it as root";
 	case ETIME:
-		return "its server does not answer: ublktrace control shows what it was told, "
-		       "ublkctl why-stuck what it does";
+		return "its server does not answer: ublktrace control shows its commands, "
+		       "ublkctl why-stuck its state";
 	case EIO:
-		return "its server answers with an error";
+		return "its server returns an error";
 	default:
 		return "it cannot be read";
 	}
@@ -271,7 +270,8 @@ static void fire_device(struct test *t)
 	if (!err)
 		return;
 	if (!t->device[0])
-		snprintf(reason, sizeof(reason), "there is no /dev/ublkb*: ublkctl add makes one");
+		snprintf(reason, sizeof(reason),
+			 "there is no /dev/ublkb*: create one with ublkctl add");
 	else
 		snprintf(reason, sizeof(reason), "%s: %s: %s", t->device, errname(err),
 			 read_cure(err));
@@ -341,7 +341,8 @@ static const char *reason_of(const struct test *t, enum selftest_layer i)
 		return "";
 	if (t->reason[i][0])
 		return t->reason[i];
-	return "attached, fired, not seen: another tool may hold the point (ublktrace probes)";
+	return "attached and triggered, but not seen: another tool may use the point (ublktrace "
+	       "probes)";
 }
 
 static void print_text(const struct test *t, bool colour)
@@ -431,13 +432,13 @@ static int run(const char *device, bool as_json)
 		snprintf(t.device, sizeof(t.device), "%s", device);
 	t.bpf = selftest_bpf__open();
 	if (!t.bpf) {
-		fprintf(stderr, "ublktrace selftest: no memory\n");
+		fprintf(stderr, "ublktrace selftest: out of memory\n");
 		return 1;
 	}
 	choose(&t);
 	ret = load(&t);
 	if (ret) {
-		fprintf(stderr, "ublktrace selftest: the kernel refuses its programs: %s: %s\n",
+		fprintf(stderr, "ublktrace selftest: the kernel refused the BPF programs: %s: %s\n",
 			errname(ret), attach_error_cure(POINT_BTF_TRACEPOINT, ret));
 		ret = 1;
 	} else {
@@ -452,15 +453,13 @@ static int run(const char *device, bool as_json)
 static void help(void)
 {
 	puts("usage: ublktrace selftest [--json] [--device /dev/ublkbN]\n\n"
-	     "Fires one known event for each layer and counts what is seen of it: a syscall, a "
-	     "sleep,\n"
-	     "two io_uring NOPs, GET_FEATURES of the ublk driver, a direct read of 4 KiB from a "
-	     "ublk\n"
-	     "device (the first one).\n"
-	     "RESULT  seen, MISSING, cannot (the point cannot be traced here), skipped (no driver, "
-	     "no\n"
-	     "        device)\n"
-	     "Exit code 0 when all was seen that can be expected here, else 1.");
+	     "Triggers one known event of each layer and counts how often it is seen: a syscall,\n"
+	     "a sleep, two io_uring NOPs, GET_FEATURES of the ublk driver, a direct read of 4 KiB\n"
+	     "from a ublk device (the first one).\n"
+	     "RESULT  seen, MISSING, cannot (the point cannot be traced here), skipped (no driver\n"
+	     "        or no device)\n"
+	     "Exit code 0 when every event was seen that can be seen on this machine, otherwise "
+	     "1.");
 }
 
 int command_selftest(int argc, char **argv)
@@ -482,10 +481,11 @@ int command_selftest(int argc, char **argv)
 		else if (c == 'd')
 			device = optarg;
 		else
-			return usage_error("selftest", "'%s' is no option, or wants a value",
+			return usage_error("selftest",
+					   "'%s' is not an option, or its value is missing",
 					   argv[optind - 1]);
 	}
 	if (optind < argc)
-		return usage_error("selftest", "there is nothing to say with '%s'", argv[optind]);
+		return usage_error("selftest", "unexpected argument '%s'", argv[optind]);
 	return run(device, as_json);
 }

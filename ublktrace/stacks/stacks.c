@@ -91,12 +91,13 @@ static const char *parse_option(struct stacks *s, int o)
 	case 'a':
 		return parse_at(optarg, &s->at)
 			       ? NULL
-			       : "--at wants queue, dispatch, complete or nvme_queue";
+			       : "--at needs queue, dispatch, complete or nvme_queue";
 	case 'd':
-		return parse_device(s, optarg) ? NULL : "-d wants a disk, such as ublkb0";
+		return parse_device(s, optarg) ? NULL : "-d needs a disk, such as ublkb0";
 	case 't':
-		return parse_seconds(optarg, &s->target.seconds) ? NULL
-								 : "--duration wants seconds";
+		return parse_seconds(optarg, &s->target.seconds)
+			       ? NULL
+			       : "--duration needs a number of seconds";
 	case 's':
 		s->svg = true;
 		return NULL;
@@ -104,7 +105,7 @@ static const char *parse_option(struct stacks *s, int o)
 		s->file = optarg;
 		return NULL;
 	default:
-		return "unknown option, or one without its value";
+		return "unknown option, or an option without its value";
 	}
 }
 
@@ -117,7 +118,7 @@ static bool parse(struct stacks *s, int argc, char **argv)
 	while (!wrong && (o = getopt_long(argc, argv, "d:o:", long_options, NULL)) >= 0)
 		wrong = parse_option(s, o);
 	if (!wrong && optind < argc)
-		wrong = "it has options only";
+		wrong = "it takes only options";
 	if (wrong)
 		usage_error("stacks", "%s", wrong);
 	return !wrong;
@@ -166,14 +167,14 @@ static int missing(const struct stacks *s, const char *module)
 {
 	if (!machine_has_module(module))
 		fprintf(stderr,
-			"ublktrace stacks: --at %s: the module %s is not loaded: modprobe %s, or "
-			"start "
-			"what uses it\n",
+			"ublktrace stacks: --at %s: the module %s is not loaded: run modprobe %s, "
+			"or "
+			"start a program that uses it\n",
 			at_names[s->at], module, module);
 	else
 		fprintf(stderr,
-			"ublktrace stacks: --at %s: this kernel's %s has no function that could be "
-			"traced there; `ublktrace probes` lists them\n",
+			"ublktrace stacks: --at %s: this kernel's %s has no function that can be "
+			"traced there; `ublktrace probes` lists the functions\n",
 			at_names[s->at], module);
 	return -ENOENT;
 }
@@ -211,7 +212,8 @@ static int load(struct stacks *s)
 		err = stacks_bpf__attach(s->bpf);
 	if (err)
 		fprintf(stderr,
-			"ublktrace stacks: cannot load its programs: %s; `ublktrace probes` says "
+			"ublktrace stacks: cannot load the BPF programs: %s; `ublktrace probes` "
+			"shows "
 			"what is missing\n",
 			strerror(-err));
 	return err;
@@ -351,9 +353,9 @@ static int finish(struct stacks *s)
 			fprintf(stderr, "%s: %" PRIu64 "\n", s->path[i].name, s->path[i].count);
 	print_batches(s, stderr);
 	if (s->at == AT_DISPATCH && bpf_program__autoload(s->bpf->progs.at_task_work))
-		fputs("this kernel dispatches all that has come at once: these are such runs, of "
-		      "any "
-		      "disk and command\n",
+		fputs("this kernel dispatches all outstanding requests in one call: these are such "
+		      "calls, "
+		      "of any disk and command\n",
 		      stderr);
 	read_losses(s);
 	losses_print(stderr, &s->losses);
@@ -378,8 +380,8 @@ static int read_names(struct stacks *s)
 		fclose(f);
 	if (err)
 		fprintf(stderr,
-			"ublktrace stacks: /proc/kallsyms does not tell addresses (%s): run as "
-			"root, or sysctl kernel.kptr_restrict=1\n",
+			"ublktrace stacks: /proc/kallsyms does not show addresses (%s): run as "
+			"root, or set sysctl kernel.kptr_restrict=1\n",
 			strerror(-err));
 	return err;
 }

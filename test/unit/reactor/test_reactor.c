@@ -484,6 +484,22 @@ static void test_file_table(void **state)
 	close(null);
 }
 
+static void test_buffer_table(void **state)
+{
+	(void)state;
+	reactor_buffers_remove(&r, -1, 4); /* of a failed add: harmless */
+	assert_int_equal(reactor_buffers_add(&r, 100), 0);
+	assert_int_equal(reactor_buffers_add(&r, 100), 100);
+	assert_int_equal(reactor_buffers_add(&r, REACTOR_BUFFER_NR), -ENOSPC);
+	reactor_buffers_remove(&r, 0, 100);
+	assert_int_equal(reactor_buffers_add(&r, 101), 200);
+	assert_int_equal(reactor_buffers_add(&r, 100), 0);
+	reactor_buffers_remove(&r, 0, 100);
+	reactor_buffers_remove(&r, 100, 100);
+	reactor_buffers_remove(&r, 200, 101);
+	assert_int_equal(reactor_buffers_add(&r, REACTOR_BUFFER_NR), 0);
+}
+
 static void test_control_reactor_signals_its_eventfd(void **state)
 {
 	struct pollfd pfd = { .events = POLLIN };
@@ -567,6 +583,7 @@ int main(void)
 		WITH_REACTOR(test_turn_is_accounted),
 		WITH_REACTOR(test_times_are_told_apart),
 		WITH_REACTOR(test_file_table),
+		WITH_REACTOR(test_buffer_table),
 		cmocka_unit_test(test_control_reactor_signals_its_eventfd),
 		WITH_REACTOR(test_dump_names_what_is_in_flight),
 		cmocka_unit_test(test_failed_init_leaves_nothing),

@@ -69,7 +69,7 @@ static void test_control(void **state)
 	e.new_id = UINT32_MAX;
 	e.res = -EEXIST;
 	assert_non_null(strstr(text(&e, 0), "any dev"));
-	assert_non_null(strstr(line, "= EEXIST, 1.500 ms: there is a device with this id"));
+	assert_non_null(strstr(line, "= EEXIST, 1.500 ms: a device with this id exists"));
 	e.cmd_op = UBLK_U_CMD_SET_PARAMS;
 	e.dev_id = 3;
 	e.res = -EINVAL;
@@ -122,10 +122,10 @@ static void test_unfinished(void **state)
 	e.dev_id = 3;
 	e.new_id = UINT32_MAX;
 	e.time_ns = e.submit_ns + 2100000000;
-	assert_non_null(
-		strstr(text(&e, 0), "has not ended after 2.1 s: the driver waits until every tag"));
+	assert_non_null(strstr(text(&e, 0),
+			       "has not completed after 2.1 s: the driver waits until every tag"));
 	e.cmd_op = UBLK_U_CMD_GET_PARAMS;
-	assert_non_null(strstr(text(&e, 0), "has not ended after 2.1 s\n"));
+	assert_non_null(strstr(text(&e, 0), "has not completed after 2.1 s\n"));
 }
 
 static void test_unknown_command(void **state)

@@ -103,10 +103,10 @@ static void rings_are_a_list(void **state)
 	assert_int_equal(options.target.ring_fds[0], 5);
 	assert_int_equal(options.target.ring_fds[1], 7);
 	assert_int_equal(options.target.ring_fds[2], 0);
-	bad("--all --rings 5,x", "--rings wants descriptors: 5,7");
-	bad("--all --rings ,", "--rings wants descriptors: 5,7");
-	bad("--all --rings -1", "--rings wants descriptors: 5,7");
-	bad("--all --rings 2147483648", "--rings wants descriptors: 5,7");
+	bad("--all --rings 5,x", "--rings needs file descriptors, such as 5,7");
+	bad("--all --rings ,", "--rings needs file descriptors, such as 5,7");
+	bad("--all --rings -1", "--rings needs file descriptors, such as 5,7");
+	bad("--all --rings 2147483648", "--rings needs file descriptors, such as 5,7");
 }
 
 static void more_rings_than_there_is_room_for_are_refused(void **state)
@@ -119,7 +119,7 @@ static void more_rings_than_there_is_room_for_are_refused(void **state)
 	good(line);
 	assert_int_equal(options.target.ring_nr, TARGET_RINGS_MAX);
 	strcat(line, ",1");
-	bad(line, "--rings wants descriptors");
+	bad(line, "--rings needs file descriptors");
 }
 
 static void the_buffer_is_a_power_of_two_of_pages(void **state)
@@ -157,19 +157,19 @@ static void a_wrong_value_is_told_with_what_is_wanted(void **state)
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(pids); i++) {
 		snprintf(line, sizeof(line), "-p %s", pids[i]);
-		bad(line, "-p wants a process id");
+		bad(line, "-p needs a process id");
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(seconds); i++) {
 		snprintf(line, sizeof(line), "--all --duration %s", seconds[i]);
-		bad(line, "--duration wants seconds");
+		bad(line, "--duration needs a number of seconds");
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(samples); i++) {
 		snprintf(line, sizeof(line), "--all --sample %s", samples[i]);
-		bad(line, "--sample wants 1/N");
+		bad(line, "--sample needs 1/N");
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {
 		snprintf(line, sizeof(line), "--all --buffer %s", sizes[i]);
-		bad(line, "--buffer wants a size up to 1G, as 64M");
+		bad(line, "--buffer needs a size up to 1G, such as 64M");
 	}
 }
 
@@ -178,26 +178,26 @@ static void too_many_files_are_refused(void **state)
 	(void)state;
 	good("--all -o 1 -o 2 -o 3 -o 4 -o 5 -o 6 -o 7 -o 8");
 	assert_int_equal(options.file_nr, RECORD_FILES_MAX);
-	bad("--all -o 1 -o 2 -o 3 -o 4 -o 5 -o 6 -o 7 -o 8 -o 9", "8 files at most");
+	bad("--all -o 1 -o 2 -o 3 -o 4 -o 5 -o 6 -o 7 -o 8 -o 9", "at most 8 files");
 }
 
 static void an_option_that_is_none_is_named(void **state)
 {
 	(void)state;
-	bad("--all --nonsense", "'--nonsense' is no option, or lacks its value");
-	bad("--all -o", "'-o' is no option, or lacks its value");
-	bad("--all -x", "'-x' is no option");
-	bad("fio --all", "'fio' is no option; a command follows -c");
+	bad("--all --nonsense", "'--nonsense' is not an option, or its value is missing");
+	bad("--all -o", "'-o' is not an option, or its value is missing");
+	bad("--all -x", "'-x' is not an option");
+	bad("fio --all", "'fio' is not an option; a command must follow -c");
 }
 
 static void there_is_one_target(void **state)
 {
 	(void)state;
-	bad("", "whom to trace? -p PID, -c COMMAND... or --all");
-	bad("-o a.csv", "whom to trace?");
+	bad("", "the target is missing: -p PID, -c COMMAND... or --all");
+	bad("-o a.csv", "the target is missing");
 	bad("-p 1 --all", "only one of -p PID, -c COMMAND... and --all");
 	bad("--all -c true", "only one of");
-	bad("-c", "-c wants a command");
+	bad("-c", "-c needs a command");
 }
 
 static void words_behind_c_are_the_commands(void **state)
@@ -218,20 +218,19 @@ static void no_file_is_told_with_its_cure(void **state)
 {
 	(void)state;
 	good("--all");
-	assert_string_equal(said,
-			    "ublktrace: there is no -o FILE: records are counted, not kept\n");
+	assert_string_equal(said, "ublktrace: no -o FILE: records are counted but not written\n");
 	good("-c fio -o a.csv");
 	assert_int_equal(options.file_nr, 0);
 	assert_string_equal(said,
-			    "ublktrace: there is no -o FILE before -c (all words behind it are the "
-			    "command's): records are counted, not kept\n");
+			    "ublktrace: no -o FILE before -c (all words after -c belong to the "
+			    "command): records are counted but not written\n");
 }
 
 /* The parser of options keeps a place; a second command line begins anew. */
 static void a_second_command_line_is_read_from_its_begin(void **state)
 {
 	(void)state;
-	bad("--all --sample 1/4 --nonsense", "is no option");
+	bad("--all --sample 1/4 --nonsense", "is not an option");
 	good("--all -o a.csv");
 	assert_int_equal(options.target.sample, 1);
 	assert_int_equal(options.file_nr, 1);
