@@ -59,6 +59,11 @@ threads_by_thread_start() {
 	! grep -n 'pthread_create(' -- $(sources '*.c' ':!test' ':!base/thread.c')
 }
 
+# The text that a defect replaces is still in its file.
+defects() {
+	test/mutate/mutate.py --list
+}
+
 links() {
 	local file target broken=0
 	for file in README.md docs/*.md; do
@@ -97,5 +102,6 @@ ok "threads are started by thread_start" threads_by_thread_start
 ok "links in docs lead somewhere" links
 ok "pictures of README.md are drawn by a script" pictures_drawn
 ok "man pages" manuals
+ok "every defect of test/mutate can be put in" defects
 echo "1..$n"
 exit $bad

@@ -45,19 +45,11 @@ STEPS = ("file_steps", "queue_steps", "reactor_steps", "fuzz_yaml", "fuzz_nbd_ha
 # Scripts: the programs (or other targets) that they use, a pattern for the files that they are about.
 Script = collections.namedtuple("Script", "command programs files seconds")
 SCRIPTS = [
-<<<<<<< HEAD
-    Script(f"test/cli/cli.sh {BUILD}/bin", ["ublkd", "ublkctl", "ublktrace", "ublkd-keeper"],
+    Script(f"test/cli/cli.sh {BUILD}/bin", ["ublkd", "ublkctl", "ublktrace", "ublkd-keeper", "man/ublkd.yaml.5"],
            r"(config|daemon|ublkctl|ublktrace|base)/", 120),
     Script(f"test/trace/timeline.sh {BUILD}", ["synth", "ublktrace"], r"(ublktrace|tracefile)/", 200),
-    Script(f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"ublkctl/top/", 120),
-    Script(f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"ublkctl/ctl_nbd|backends/nbd/", 120),
-=======
-    Script(f"test/cli/cli.sh {BUILD}/bin", ["ublkd", "ublkctl", "ublktrace", "ublkd-keeper", "man/ublkd.yaml.5"],
-           r"(config|daemon|ublkctl|ublktrace|trace|base)/", 120),
-    Script(f"test/trace/timeline.sh {BUILD}", ["synth", "ublktrace"], r"(ublktrace|tracefile|trace)/", 200),
     Script(f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"(daemon/(ctl_)?top|ublkctl/top/)", 120),
     Script(f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"(daemon|ublkctl)/ctl_nbd|backends/nbd", 120),
->>>>>>> main
     Script("test/bench/report.sh", [], r"bench/", 60),
     Script("test/bench/host.sh", [], r"bench/", 120),
 ]

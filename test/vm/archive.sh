@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Packages of Debian suites other than the machine's, for what the tests need from them. The machine's own apt
-# sources stay untouched: every suite gets lists of its own in the cache. Sourced; the caller has errexit.
+# Installs packages of other Debian suites than the machine's, which the tests need, into the cache.
+# The machine's own apt sources are not changed: every suite has its own package lists in the cache.
+# Sourced; the caller sets errexit.
 
 cache=${UBLKD_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ublkd/guest}
 

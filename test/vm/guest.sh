@@ -1,7 +1,7 @@
 #!/bin/bash
 # The inside of one run of vm.sh: lays out the guest's root, starts virtiofsd and QEMU, carries the
 # output, waits. Its mounts and processes are private (vm.sh starts it in namespaces of its own), so
-# it cleans up nothing: what is left ends with it. vm.sh exports the settings it uses.
+# it cleans up nothing: everything left ends with the namespaces. vm.sh exports the settings it uses.
 #
 #   $run/root     served as the guest's root: the machine's folders, read-only, and our init
 #   $run/share    orders to init (argv, env, cwd, binds), its answers (exit, dmesg), and out/
@@ -39,7 +39,7 @@ build_root() {
 	cp "$top/build/vm/init" "$root/init"
 }
 
-# The guest runs tests as root: nothing it does may reach this machine's files.
+# The guest runs tests as root: it must not be able to change this machine's files.
 make_read_only() {
 	local targets target
 	mapfile -t targets < <(awk -v root="$root" \
@@ -94,7 +94,7 @@ start_virtiofsd() { # TAG FOLDER CACHE
 	die "virtiofsd did not start: $(tail -n 3 "$run/$1.log")"
 }
 
-# What is hidden or set here, and why:
+# CPU features that are hidden or set, and why:
 # cx16: QEMU 7.2 corrupts EFLAGS on cmpxchg16b, and 6.12 crashes now and then. erms, fsrm: rep movs
 # is slow byte by byte. la57, smap, smep, pku and the unused parts of q35: time at start.
 machine_options() {
@@ -196,7 +196,7 @@ is_read() { # tail ends when its reader has gone
 	kill -0 "${tails[0]}" 2>/dev/null && kill -0 "${tails[1]}" 2>/dev/null
 }
 
-# Returns when the guest has ended, or has to be ended: then $why and $why_code are set. A panic
+# Returns when the guest has ended, or must be ended: then $why and $why_code are set. A panic
 # ends QEMU (panic=-1, -no-reboot) unless the panic itself hangs: that is given 5 to 10 seconds.
 wait_guest() {
 	local deadline=$((SECONDS + limit)) left was_panicked=''
@@ -206,14 +206,14 @@ wait_guest() {
 		if [ -n "$was_panicked" ]; then why="the guest's kernel panicked" && return; fi
 		if panicked; then was_panicked=1; fi
 		if ! is_read; then
-			why="nobody reads the output any more" why_code=141
+			why="the reader of the output is gone" why_code=141
 			return
 		fi
 	done
 	why="the time limit of $limit s (-t) is up" why_code=124
 }
 
-# init says who is blocked, and saves dmesg, if it still can.
+# init reports the blocked tasks and saves dmesg, if it still can.
 stop_guest() {
 	printf 'stop\n' >"$run/orders.in" &
 	if ! wait_seconds 10; then
@@ -243,7 +243,7 @@ report() {
 
 main() {
 	local why='' why_code qemu tails
-	# Hides nothing that is wanted: no tree lies there, and the guest has a /dev of its own.
+	# Hides nothing that the guest needs: no tree is there, and the guest has a /dev of its own.
 	mount -t tmpfs -o mode=755,size=1g tmpfs "$run"
 	mkdir "$root" "$share"
 	mount -t tmpfs -o size=64m tmpfs "$share" # of its own: endless output leaves it room

@@ -1,7 +1,7 @@
 #!/bin/bash
-# In the guest: file systems that do not answer. A file of FUSE whose server is stopped stands for a dead network
-# file system: every call on it blocks. A frozen ext4 blocks what changes a file's length. The daemon and the
-# other devices do not wait for them.
+# In the guest: file systems that do not answer. A FUSE file whose server is stopped stands for a dead
+# network file system: every call on it blocks. A frozen ext4 blocks calls that change a file's
+# length. The daemon and the other devices must not wait for them.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 fuse_pid=

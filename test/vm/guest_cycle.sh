@@ -1,6 +1,6 @@
 #!/bin/bash
-# In the guest: devices come and go, idle and under I/O; refusals by name; no leak of file descriptors,
-# memory or devices. $CYCLES: how often (40; 200 with UBLKD_SOAK=1).
+# In the guest: adds and removes devices, idle and under I/O. Checks the error messages, and that no
+# file descriptors, memory or devices leak. $CYCLES: number of cycles (40; 200 with UBLKD_SOAK=1).
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 cycles=${CYCLES:-40}

@@ -1,5 +1,5 @@
 #!/bin/bash
-# In the guest: the daemon as its users meet it: start, control socket, SIGHUP, SIGTERM, kill -9.
+# In the guest: the daemon from the user's view: start, control socket, SIGHUP, SIGTERM, kill -9.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 config=$work/daemon.yaml

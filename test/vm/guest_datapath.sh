@@ -1,7 +1,7 @@
 #!/bin/bash
-# In the guest: every data path, with and without batches, on each backend that has it: content under
-# fio verify, zero copy that falls back, files that shrink, reads that must not show what the kernel
-# had in its pages, wishes that cannot be had. Modes that this kernel lacks are skipped by name.
+# In the guest: every data path, with and without batches, on each backend that supports it: content
+# under fio verify, the fallback from zero copy, files that shrink, reads that must not expose stale
+# kernel pages, and impossible configurations. Modes that this kernel lacks are skipped by name.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 500 || exit 1

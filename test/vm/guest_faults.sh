@@ -1,5 +1,5 @@
 #!/bin/bash
-# In the guest: what goes wrong below one device stays with that device, and has the right errno.
+# In the guest: a failure below one device affects only that device, and returns the right errno.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 64 || exit 1

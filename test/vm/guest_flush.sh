@@ -1,6 +1,6 @@
 #!/bin/bash
-# In the guest: flushes and FUA writes really reach the file: counted in the kernel by ftrace, where
-# every fsync of the daemon passes, and compared with what the clients asked for.
+# In the guest: flushes and FUA writes reach the file. ftrace counts every fsync of the daemon in the
+# kernel, and the test compares the count with the clients' requests.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 200 || exit 1

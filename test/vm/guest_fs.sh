@@ -1,5 +1,5 @@
 #!/bin/bash
-# In the guest: file systems live on the devices; discard and write zeroes do what they say.
+# In the guest: file systems on the devices; the effects of discard and write zeroes.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 900 || exit 1

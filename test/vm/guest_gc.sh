@@ -1,7 +1,7 @@
 #!/bin/bash
-# In the guest: devices that a killed daemon left are found and removed on demand, those of the living
-# never; a command to the driver that hangs is reported with the kernel function that it waits in, and
-# nobody else waits for it.
+# In the guest: gc finds and removes devices of a killed daemon, and never those of a living process.
+# A command to the driver that hangs is reported with the kernel function that it waits in, and blocks
+# nothing else.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 cat >"$work/main.yaml" <<EOF

@@ -1,5 +1,5 @@
 #!/bin/bash
-# In the guest: histograms with boundaries as QEMU has them, stats --layers, errors by name.
+# In the guest: histograms with boundaries like QEMU's, stats --layers, errors by name.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 cat >"$work/histogram.yaml" <<'EOC'

@@ -1,6 +1,6 @@
 #!/bin/bash
-# In the guest: clients that want the daemon for themselves, on the control socket and at the metrics; ids
-# that others have; an upgrade whose devices stand on each other by way of an NBD server.
+# In the guest: clients of the control socket and of the metrics that try to occupy the daemon; ids
+# that are already in use; an upgrade of devices that depend on each other through an NBD server.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_load.sh"
 

@@ -1,7 +1,8 @@
 #!/bin/bash
-# In the guest: devices in use in ways that the path /dev/ublkbN does not show: loop devices, nodes of other
-# names, other mount namespaces, device-mapper, md, swap, file systems that are mounted nowhere any more. A
-# polite del, a shrink and a reload that starts the device anew are refused in words; --force still works.
+# In the guest: devices in use in ways that the path /dev/ublkbN does not show: loop devices, nodes
+# with other names, other mount namespaces, device-mapper, md, swap, file systems that are no longer
+# mounted anywhere. del without --force, a shrink, and a reload that restarts the device are refused
+# with the reason; --force works.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 names=(loop node mount space lazy luks lvm md swap part deep btrfs)

@@ -1,7 +1,8 @@
 #!/bin/bash
-# In the guest: the host's mounts are private, as without systemd. What was mounted when the daemon starts must
-# not stay mounted for it: file systems on its devices, by whatever name and over whatever stands between, are
-# not in its mount namespace at all; others leave it when the host unmounts them. Paths of backends resolve.
+# In the guest: the host's mounts are private, as without systemd. Mounts that exist when the daemon
+# starts must not stay in its mount namespace: file systems on its own devices, under any name and
+# through any device in between, are not in it at all; others leave it when the host unmounts them.
+# Paths of backends can still be opened.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 modprobe brd rd_nr=2 rd_size=$((100 * 1024)) max_part=0

@@ -1,7 +1,7 @@
 #!/bin/bash
-# In the guest: what the daemon needs and does not get. A full /run, CPUs that go, memory disks larger than the
-# memory or than the control group's limit, few descriptors, no locked memory, swap on a device. Wants little
-# memory (vm.sh -m 800M) and two CPUs.
+# In the guest: the daemon with missing resources: a full /run, CPUs that go offline, memory disks
+# larger than the memory or than the control group's limit, few descriptors, no locked memory, swap on
+# a device. Needs little memory (vm.sh -m 800M) and two CPUs.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 cgroup2 /sys/fs/cgroup || exit 1

@@ -1,8 +1,8 @@
 #!/bin/bash
-# In the guest: what the daemon keeps in files, against accidents and against a local user (nobody, 65534).
-# Names that notes cannot have, notes that are there and cannot be used, what another user has put in the
-# place of the lock, the socket, the notes, the flight recorders; no room for notes; two daemons that want
-# the same id.
+# In the guest: the daemon's state files under accidents and under attacks of a local user (nobody,
+# 65534): state files with impossible names, unusable state files, files of another user in the place
+# of the lock, the socket, the state or the flight recorders; no space for state; two daemons that
+# request the same id.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }

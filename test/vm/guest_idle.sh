@@ -1,8 +1,7 @@
 #!/bin/bash
-# In the guest: what costs nothing while nothing is asked. Eight idle devices cause no wakeup and no
-# CPU time, with busy polling and the watchdog too; 64 devices of four deep queues need little memory
-# until they are used, and the daemon says beforehand how much it may become. Wants four CPUs (vm.sh
-# -c 4).
+# In the guest: the cost of idle devices. Eight idle devices cause no wakeup and no CPU time, also
+# with busy polling and the watchdog. 64 devices of four deep queues need little memory until they are
+# used, and the daemon reports its maximum at start. Needs four CPUs (vm.sh -c 4).
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 idle_seconds=5

@@ -1,6 +1,6 @@
 #!/bin/bash
-# In the guest: file systems in use, with files copied to them all the time, while the daemon is killed,
-# upgraded, and their devices grow: every copy is equal, the file systems are clean.
+# In the guest: copies files to mounted file systems all the time, while the daemon is killed and
+# upgraded and the devices grow. Every copy must be equal and the file systems clean.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 rounds=2

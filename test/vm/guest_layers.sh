@@ -1,6 +1,6 @@
 #!/bin/bash
-# In the guest: where an I/O spends its time. A delay of known length shows in the backend's layer
-# and nowhere else, a throttle in its own; histograms count what fio did; fio's mean is our total.
+# In the guest: latency by layer. A delay of known length shows in the backend's layer only, a
+# throttle in its own layer; histograms count the same I/Os as fio; fio's mean is our total.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 cat >"$work/layers.yaml" <<EOF

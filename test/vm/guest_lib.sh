@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the guest suites share: TAP, a daemon to test, a RAM disk to keep files on, the checks that
-# hold after every suite (nothing left behind, kernel log clean). Sourced; runs as root in the guest.
+# Shared by the guest suites: TAP, a daemon to test, a RAM disk for files, and the final checks of
+# every suite (nothing left behind, clean kernel log). Sourced; runs as root in the guest.
 
 set -u
 work=/tmp/suite
@@ -37,7 +37,7 @@ skip() {
 	echo "ok $n - $1 # SKIP $2"
 }
 
-# Call at the end: the checks that every suite owes, and the plan.
+# Call at the end: the final checks of every suite, and the plan.
 finish() {
 	ok "no device is left" no_device_left
 	ok "kernel log is clean" dmesg_clean
@@ -78,7 +78,7 @@ settled() {
 	ublkctl list >/dev/null 2>&1 || ! kill -0 "$daemon_pid" 2>/dev/null
 }
 
-# Ends the daemon politely; fails when it does not exit with 0.
+# Stops the daemon with SIGTERM; fails when it does not exit with 0.
 stop_daemon() {
 	local pid=$daemon_pid
 	[ -n "$pid" ] || return 0
@@ -131,7 +131,7 @@ real_time() {
 	read -r real_seconds </sys/class/rtc/rtc0/since_epoch || real_seconds=$SECONDS
 }
 
-# rest SECONDS: sleep, which to start takes the guest longer than most pauses.
+# rest SECONDS: sleeps without starting a process, which takes longer than most pauses in the guest.
 exec {nothing}<> <(:)
 rest() {
 	read -rt "$1" -u "$nothing"
@@ -162,7 +162,7 @@ in_call() {
 	[[ " ${*:2} " == *" $call "* ]]
 }
 
-# said WORDS COMMAND...: the command prints them, however it ends; an extended regular expression.
+# said WORDS COMMAND...: the command prints WORDS (an extended regular expression), with any exit code.
 said() {
 	local words=$1
 	shift
@@ -171,7 +171,7 @@ said() {
 	grep -qE "$words" "$work/said"
 }
 
-# answers WORDS COMMAND...: as the command does, but fails when it does not say so.
+# answers WORDS COMMAND...: the exit code of the command, or failure when it does not print WORDS.
 answers() {
 	local words=$1 code=0
 	shift

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Load whose content is checked, for as long as something else goes on with the daemon. Sourced.
+# A load with verified content, which runs while a test does something else with the daemon. Sourced.
 
 # A configuration: one device in memory, one in a file, both with two queues that a load can fill.
 two_devices() {

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the guest suites about NBD share: servers on files of a RAM disk, devices on them, fio. Sourced, after
-# guest_lib.sh. Little is forked in what is polled: a process costs a guest 50 ms and more.
+# Shared by the guest suites about NBD: servers on files of a RAM disk, devices on them, fio. Sourced
+# after guest_lib.sh. Loops that poll fork little: a process costs 50 ms or more in the guest.
 
 for program in nbdkit qemu-nbd nbd-server; do
 	if ! command -v $program >/dev/null; then

@@ -1,6 +1,6 @@
 #!/bin/bash
-# In the guest, on the instruction clock: how long clients of 16 devices wait in an upgrade, with 32
-# requests in flight on each.
+# In the guest, on the instruction clock: how long clients of 16 devices wait during an upgrade, with
+# 32 requests in flight on each device.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 upgrades=4

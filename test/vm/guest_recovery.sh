@@ -1,9 +1,9 @@
 #!/bin/bash
-# In the guest: the daemon is killed again and again, at random moments, while two devices are under
-# load whose content is checked: no error, no mismatch, only a pause; nothing is left at the end.
-# Then it is killed once more with a device of every kind: each mode of recovery, a configuration
-# that is another one at the next start, files that are not what they were.
-# $UBLKD_KILLS: how often. $UBLKD_SEED repeats a run's moments.
+# In the guest: kills the daemon again and again at random moments, while two devices are under a load
+# with verified content: no error, no mismatch, only a pause, and nothing left at the end. Then kills
+# it once more with a device of every kind: each mode of recovery, a configuration that changed before
+# the next start, files that changed. $UBLKD_KILLS: number of kills. $UBLKD_SEED repeats the moments
+# of a run.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_load.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# In the guest: devices become larger and smaller while they are used. On a kernel without
-# UPDATE_SIZE (before 6.16): they are refused in words, and a reload starts them anew.
+# In the guest: grows and shrinks devices in use. On a kernel without UPDATE_SIZE (before 6.16) resize
+# is refused with the reason, and a reload restarts the device.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 1100 || exit 1

@@ -1,7 +1,7 @@
 #!/bin/bash
-# In the guest: two reactors share the work of one device. The fast form counts who served what; with
-# UBLKD_SOAK=1 it also measures what a second reactor brings, which wants a machine with two CPUs to
-# spare: docs/performance.md says what can be expected, and why.
+# In the guest: two reactors share the work of one device. The fast form counts the I/Os of each
+# reactor. With UBLKD_SOAK=1 it also measures the gain from the second reactor, which needs a machine
+# with two free CPUs: docs/performance.md explains the expected gain.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 if [ "$(nproc)" != 2 ]; then

@@ -1,7 +1,7 @@
 #!/bin/bash
-# In the guest: an I/O that hangs is found by name, tag and age; what a killed daemon did last is
-# still there; a tag that was never armed (a fault of the build with -DUBLKD_FAULTS=ON, in
-# build/faults) is told.
+# In the guest: finds an I/O that hangs by name, tag and age; reads the last events of a killed
+# daemon; reports a tag that was never armed (a fault of the build with -DUBLKD_FAULTS=ON, in
+# build/faults).
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 # recovery: none: whoever waits for a request is let go when the daemon is killed.

@@ -1,7 +1,7 @@
 #!/bin/bash
-# In the guest: the service as `cmake --install` installs it, run by a real systemd, which is PID 1 of
-# namespaces of its own: start, hardening, reload, kill -9 under I/O, upgrade, watchdog, stop. What
-# this systemd has besides the service are four empty targets, and no journal.
+# In the guest: the service as installed by `cmake --install`, run by a real systemd that is PID 1 of
+# its own namespaces: start, hardening, reload, kill -9 under I/O, upgrade, watchdog, stop. Besides
+# the service this systemd has four empty targets, and no journal.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_load.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# In the guest: filters as a client sees them. Real rates under each kind of limit within 2%, bursts,
-# groups, a change while serving, flushes that pass; a request that hangs until it is cancelled.
+# In the guest: filters from a client's view. Rates under each kind of limit within 2%, bursts,
+# groups, a change of limits under load, flushes that are not limited, and a request that hangs until
+# it is cancelled.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 100 || exit 1

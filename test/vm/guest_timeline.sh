@@ -1,6 +1,6 @@
 #!/bin/bash
-# In the guest: ublktrace record of fio on a device of ublkd, as Perfetto's protobuf and as FXT. The
-# strict readers read both back; what they count must be what fio did. Needs vm.sh -s or -i, as all
+# In the guest: ublktrace record of fio on a device of ublkd, as Perfetto protobuf and as FXT. The
+# strict readers read both, and their counts must equal fio's. Needs vm.sh -s or -i, like every test
 # that patches the kernel's code. SAMPLE=1 prints the first trace, gzip and base64, as comments.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
-# In the guest: ublktrace record on a ublkd that does a known number of I/Os. What it tells must be what
-# the ring's own counters and the daemon's statistics say, or its losses explain the rest exactly.
-# Needs vm.sh -i or -s, as all that patches the kernel's code.
+# In the guest: ublktrace record of a ublkd that does a known number of I/Os. The records must agree
+# with the ring's own counters and the daemon's statistics, or the reported losses must explain the
+# difference exactly. Needs vm.sh -i or -s, like every test that patches the kernel's code.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 if ! command -v ublktrace >/dev/null; then

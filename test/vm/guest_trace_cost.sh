@@ -1,6 +1,7 @@
 #!/bin/bash
-# In the guest, on the instruction clock (vm.sh -i): what tracing costs, in instructions per I/O of all that runs,
-# ublktrace itself included: 4k random reads at queue depth 32 from a null device. Leaves its table in /out/trace-cost-KERNEL.
+# In the guest, on the instruction clock (vm.sh -i): the cost of tracing, in instructions per I/O of
+# everything that runs, including ublktrace: 4k random reads at queue depth 32 from a null device.
+# Writes its table to /out/trace-cost-KERNEL.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 table=/out/trace-cost-$(uname -r | cut -d. -f1-2)

@@ -1,8 +1,8 @@
 #!/bin/bash
-# In the guest: `ublktrace record` of a program that knows all of its io_uring work, every column of
-# every row; of the daemon and fio on its device, whose commands have names and numbers that must fit
-# each other; and the tables of names against this kernel's BTF. Needs vm.sh -i or -s, as all that
-# patches the kernel's code.
+# In the guest: checks every column of every row of `ublktrace record`, for a program that knows all
+# of its io_uring work, and for the daemon and fio on its device, whose commands have matching names
+# and numbers; and checks the tables of names against this kernel's BTF. Needs vm.sh -i or -s, like
+# every test that patches the kernel's code.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 top=$(readlink -f "$here/../..")

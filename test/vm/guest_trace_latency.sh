@@ -1,6 +1,6 @@
 #!/bin/bash
-# In the guest: `ublktrace latency` on loads of known numbers, waits and failures: it must say exactly that. Needs
-# vm.sh -s or -i, as all that patches the kernel's code.
+# In the guest: `ublktrace latency` on loads with known numbers, waits and failures must report
+# exactly these. Needs vm.sh -s or -i, like every test that patches the kernel's code.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 cat >"$work/latency.yaml" <<EOF

@@ -1,8 +1,8 @@
 #!/bin/bash
-# In the guest: ublktrace record while six threads and a ublkd share one CPU. Where the kernel lets them preempt
-# each other inside of BPF programs, it skips those for the others. SUBMIT and COMPLETE must be told to the last
-# one; what may be skipped, and all of it for one who may not use perf, must be among the skipped runs of just
-# that kind. Needs vm.sh -s or -i.
+# In the guest: ublktrace record while six threads and a ublkd share one CPU. Where the kernel lets
+# threads preempt each other inside BPF programs, it skips these programs for the other threads. Every
+# SUBMIT and COMPLETE must be recorded. Other missing records, and all missing records of a user who
+# cannot use perf, must be counted as skipped runs of exactly that kind. Needs vm.sh -s or -i.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 if ! command -v ublktrace >/dev/null; then

@@ -1,6 +1,7 @@
 #!/bin/bash
-# In the guest: ublktrace probes, selftest, control: what they say of this kernel is what is known of
-# it, what they miss has its reason. Needs vm.sh -s or -i, as all that patches the kernel's code.
+# In the guest: the output of ublktrace probes, selftest and control must agree with the known
+# properties of this kernel, and everything missing must have a reason. Needs vm.sh -s or -i, like
+# every test that patches the kernel's code.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 if ! command -v ublktrace >/dev/null; then

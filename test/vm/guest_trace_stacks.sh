@@ -1,6 +1,6 @@
 #!/bin/bash
-# In the guest: `ublktrace stacks` on loads whose ways through the block layer are known. Needs vm.sh -s or -i; with -n the disk
-# is one of NVMe, too.
+# In the guest: `ublktrace stacks` on loads with known paths through the block layer. Needs vm.sh -s
+# or -i; with -n it also tests an NVMe disk.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 cat >"$work/stacks.yaml" <<EOF

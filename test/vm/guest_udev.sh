@@ -1,6 +1,6 @@
 #!/bin/bash
-# In the guest: /dev/ublkd/NAME by a real systemd-udevd with our rule, for a device and for a
-# partition of it, and not for one without a state file.
+# In the guest: a real systemd-udevd with the udev rule creates /dev/ublkd/NAME for a device and for a
+# partition of it, and not for a device without a state file.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 udevd=$(ls /lib/systemd/systemd-udevd /usr/lib/systemd/systemd-udevd 2>/dev/null | head -1)

@@ -1,7 +1,7 @@
 #!/bin/bash
-# In the guest: a new program takes over again and again while the devices are under load whose content
-# is checked; programs that cannot take over leave the old one as it was.
-# $UBLKD_UPGRADES: how often.
+# In the guest: upgrades to a new program again and again, while the devices are under a load with
+# verified content; programs that cannot take over do not affect the old one. $UBLKD_UPGRADES: number
+# of upgrades.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_load.sh"
 

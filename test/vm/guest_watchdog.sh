@@ -1,7 +1,7 @@
 #!/bin/bash
 # In the guest: a reactor that does not turn (a fault of the build with -DUBLKD_FAULTS=ON, in
-# build/faults: a request that blocks it) is told with what it does, and the service manager hears
-# nothing more until it turns again.
+# build/faults: a request that blocks it) is reported with its current activity, and the service
+# manager gets no watchdog message until it turns again.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 faults=$here/../../build/faults/bin/ublkd

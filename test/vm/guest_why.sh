@@ -1,7 +1,7 @@
 #!/bin/bash
-# In the guest: failed I/Os in words; why-stuck with the kernel's view: the ring's fdinfo, the device's state in the
-# driver, debugfs. A reactor that blocks and a request that the daemon forgets are bugs on purpose,
-# of the build with -DUBLKD_FAULTS=ON in build/faults.
+# In the guest: failed I/Os in the log; why-stuck with the kernel's view: the ring's fdinfo, the
+# device's state in the driver, debugfs. A reactor that blocks and a request that the daemon forgets
+# are deliberate bugs of the build with -DUBLKD_FAULTS=ON in build/faults.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 id=1

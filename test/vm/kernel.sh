@@ -1,8 +1,8 @@
 #!/bin/bash
-# Fetches the stock Debian kernels that the test guest boots, and keeps them in a cache.
+# Downloads the stock Debian kernels that the test guest boots, and caches them.
 #
-#   kernel.sh get 7.2       print the folder of that kernel, fetching it only when it is not cached
-#   kernel.sh update 7.2    ask the archive for a newer one first
+#   kernel.sh get 7.2       print the folder of that kernel, and download it only if it is not cached
+#   kernel.sh update 7.2    check the archive for a newer one first
 #   kernel.sh source DIR    put the ublk parts of the kernel's source into DIR
 #   kernel.sh liburing DIR  put a recent liburing (headers, static library) into DIR
 #
@@ -17,12 +17,12 @@ suites_of() { # SERIES: where Debian has it, the most stable place first
 	6.12) echo "trixie-security trixie-updates trixie" ;;
 	7.2) echo "trixie-backports forky sid" ;;
 	liburing) echo "forky sid" ;;
-	*) die "no kernel series '$1': 7.2 and 6.12 are known (add its suites to suites_of)" ;;
+	*) die "unknown kernel series '$1': 7.2 and 6.12 are supported (add its suites to suites_of)" ;;
 	esac
 }
 
-# Since 7.x an image is a pair, linux-binary and linux-modules, and linux-image is only their name;
-# before, linux-image has it all.
+# Since 7.x an image is a pair of packages, linux-binary and linux-modules, and linux-image depends on
+# them; before, linux-image has all files.
 image_package() { # SERIES: newest in the lists that $apt names, or nothing
 	local kind name
 	for kind in binary image; do
@@ -44,12 +44,12 @@ unpack_command() { # MAGIC (8 hex digits)
 	fd377a58) echo xz ;;
 	1f8b*) echo gzip ;;
 	02214c18) echo lz4 ;;
-	*) die "vmlinuz is packed in a way unknown here (magic $1): extend unpack_command" ;;
+	*) die "vmlinuz has an unknown compression (magic $1): extend unpack_command" ;;
 	esac
 }
 
-# Where the payload lies is in the boot header (Documentation/arch/x86/boot.rst). All formats but
-# gzip have the unpacked size, 4 bytes, appended, which their tools take for rubbish.
+# The boot header has the offset of the payload (Documentation/arch/x86/boot.rst). All formats but
+# gzip have the unpacked size, 4 bytes, appended, which their tools report as garbage.
 extract_vmlinux() { # VMLINUZ VMLINUX
 	local start length tool magic
 	start=$((($(number_at "$1" $((0x1f1)) 1) + 1) * 512 + $(number_at "$1" $((0x248)) 4)))
@@ -62,13 +62,13 @@ extract_vmlinux() { # VMLINUZ VMLINUX
 	[ "$(od -An -c -j 1 -N 3 "$2" | tr -d ' ')" = ELF ] || die "$1 did not unpack to an ELF file"
 }
 
-# Runs as a process of its own, with errexit: a step that fails ends it.
+# Runs as a process of its own with errexit, so that it ends at the first failed step.
 install_kernel() { # STAGE: a folder with the packages -> vmlinux, modules/, release
 	local stage=$1 deb vmlinuz modules
 	for deb in "$stage"/*.deb; do dpkg-deb -x "$deb" "$stage/tree"; done
 	vmlinuz=$(find "$stage/tree" -type f -name 'vmlinuz*') # in /boot or beside the modules
 	modules=$(find "$stage/tree" -type d -path '*/lib/modules/*' -prune)
-	if [ -z "$vmlinuz" ] || [ -z "$modules" ]; then die "the packages hold no kernel with modules"; fi
+	if [ -z "$vmlinuz" ] || [ -z "$modules" ]; then die "the packages contain no kernel with modules"; fi
 	extract_vmlinux "$vmlinuz" "$stage/vmlinux"
 	mkdir "$stage/modules"
 	mv "$modules" "$stage/modules/"
@@ -77,7 +77,7 @@ install_kernel() { # STAGE: a folder with the packages -> vmlinux, modules/, rel
 	printf '%s\n' "${modules##*/}" >"$stage/release"
 }
 
-# depmod wants ROOT/lib/modules/RELEASE.
+# depmod needs ROOT/lib/modules/RELEASE.
 rebuild_module_index() { # STAGE RELEASE
 	mkdir -p "$1/root/lib"
 	ln -s "$1/modules" "$1/root/lib/modules"
@@ -111,7 +111,7 @@ get_kernel() { # SERIES
 		lock
 		rm -rf "$cache"/kernels/.part-*
 		cached "$1" || fetch_kernel "$1" ||
-			die "no kernel $1 in $cache, and Debian's archive could not give one: is the network up?"
+			die "no kernel $1 in $cache, and none could be downloaded from Debian's archive: is the network up?"
 	fi
 	readlink -f "$cache/$1"
 }
@@ -120,7 +120,7 @@ update_kernel() { # SERIES
 	lock
 	rm -rf "$cache"/kernels/.part-*
 	fetch_kernel "$1" || { cached "$1" && say "no network: keeping the cached kernel $1"; } ||
-		die "Debian's archive could not give a kernel $1: is the network up?"
+		die "cannot download a kernel $1 from Debian's archive: is the network up?"
 	readlink -f "$cache/$1"
 }
 

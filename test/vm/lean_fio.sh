@@ -1,7 +1,8 @@
 #!/bin/bash
-# Debian's fio is linked with 60 libraries, of Ceph, Gluster, RDMA, for engines that no test uses; in the test
-# guest it takes a second or more to start. This makes build/vm/lean/fio: the same program, with empty
-# libraries in the place of those. guest_lib.sh uses it when it is there; without it the tests are slower.
+# Debian's fio is linked with 60 libraries (Ceph, Gluster, RDMA) for engines that no test uses; in the
+# test guest it takes a second or more to start. This script creates build/vm/lean/fio: the same
+# program with empty libraries in place of those. guest_lib.sh uses it if it exists; without it the
+# tests are slower.
 set -euo pipefail
 
 top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)

@@ -1,16 +1,16 @@
 #!/bin/bash
 # Power cuts: QEMU is killed with -9 at a random moment while a device in a file on the guest's ext4
-# is written to. All that was flushed, or written with FUA, before the cut must be in the file
-# afterwards; every other sector is an old one or a new one. Prints TAP.
+# is written to. All data that was flushed, or written with FUA, before the cut must be in the file
+# afterwards; every other sector has its old or its new content. Prints TAP.
 #
 #   powercut.sh SERIES [CUTS [SEED]]    4 cuts; 12 with UBLKD_SOAK=1
 #
 # Two kinds of disks: a raw file that QEMU writes past the page cache (cache=none), and one with a
 # write cache that is lost with the power (volatile_disk.py). Two kinds of backends: direct, whose
-# file is sparse, so that the journal has to say what was written; and buffered. What is written
-# follows from the seed, and so does the moment of the cut, as closely as a clock can.
+# file is sparse, so that the journal must record the allocation; and buffered. The seed determines
+# the written data and, within the precision of the clock, the moment of the cut.
 #
-# The last lines test the test: a daemon that forgets flushes, or FUA, must be caught.
+# The last tests check the test itself: it must detect a daemon that forgets flushes or FUA.
 set -uo pipefail
 
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
@@ -32,7 +32,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# Everything about a cut follows from its own seed; set_cut SEED sets these.
+# The seed of a cut determines all of these; set_cut SEED sets them.
 set_cut() {
 	cut=$1
 	if ((cut % 2)); then disk=volatile; else disk=plain; fi
@@ -57,8 +57,9 @@ make_disk() {
 	done
 }
 
-# Boots, waits for the first promise, and delay_ms more; kills. Whoever is in the guest's namespace
-# has the fifo open: when it ends, QEMU has gone. -s, because so many boots would meet QEMU's races.
+# Boots, waits for the first promise and then delay_ms, and kills QEMU. All processes in the guest's
+# namespace have the fifo open, so its end means that QEMU has exited. Uses -s, because so many boots
+# would otherwise hit QEMU's races.
 run_until_cut() {
 	local guest tries
 	rm -f "$tmp/alive" && mkfifo "$tmp/alive"
@@ -83,13 +84,13 @@ run_until_cut() {
 	return 0
 }
 
-# A file that is not there has nothing in it.
+# A missing file counts as empty.
 take_out() { # IMAGE
 	: >"$tmp/file"
 	debugfs -R "dump /file $tmp/file" "$1"
 }
 
-# As after a power cut: the journal is replayed, then the file system must be in order.
+# Replays the journal, as after a power cut; then the file system must be consistent.
 check_image() {
 	e2fsck -p "$tmp/image" || [ $? = 1 ] || return
 	e2fsck -fn "$tmp/image" || return
@@ -106,7 +107,7 @@ power_cut() {
 	make_disk && run_until_cut && check_image
 }
 
-# The check itself must say what is broken, and nothing else may have gone wrong.
+# The check itself must report the defect, and nothing else may fail.
 is_caught() { # ENVIRONMENT SEED
 	local code=0
 	(

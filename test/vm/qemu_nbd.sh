@@ -4,7 +4,7 @@
 #
 #   qemu_nbd.sh       print build/vm/qemu-nbd/qemu-nbd, a script that starts it
 #
-# When there is none to be had, that is no error: build/vm/qemu-nbd/why says why, for the tests that are skipped.
+# If none is available, this is not an error: build/vm/qemu-nbd/why has the reason, for the skipped tests.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
@@ -35,7 +35,7 @@ say_size() { # PACKAGE...
 		awk '{ bytes += $3 } END { printf "%d packages, %.1f MB\n", NR, bytes / 1e6 }' >&2
 }
 
-# What the loader says it loads, and no more.
+# Only the libraries that the loader lists.
 pick() { # TREE DIR
 	local libraries=$1/usr/lib/x86_64-linux-gnu loader path
 	loader=$libraries/ld-linux-x86-64.so.2

@@ -5,19 +5,19 @@
 #   vm.sh --install      install the Debian packages that this needs
 #
 #   -k  kernel series (7.2)          -c  CPUs (2)          -m  memory (4G)
-#   -t  limit in real seconds for all of it (600)
-#   -d  a disk for the guest, /dev/vda once it has loaded virtio_blk: a raw file, of which nothing is
-#       kept in memory here (cache=none), or the socket of an NBD server
+#   -t  limit of the whole run in real seconds (600)
+#   -d  a disk for the guest, /dev/vda once it has loaded virtio_blk: a raw file, which QEMU opens
+#       without the page cache (cache=none), or the socket of an NBD server
 #   -n  an NVMe disk, /dev/nvme0n1: 64 MiB of zeroes; the first read of sector 2048 fails, so that the
-#       driver tries that request again
-#   -i  instruction clock: one CPU, one guest nanosecond per instruction, whatever the host's load
+#       driver retries that request
+#   -i  instruction clock: one CPU, one guest nanosecond per instruction, independent of the host's load
 #   -s  all CPUs in one host thread: slower, but safe for commands that make the kernel patch its
 #       code again and again (tracepoints, kprobes, bpftrace); QEMU's threads race with that
 #
 # The guest's root is this machine's, read-only, so it has the same fio, mkfs and so on; /tmp, /run,
-# /var/tmp, /mnt and /root are its own and empty. The tree and the current folder are at their own
-# paths. /out is build/out of the tree and can be written; dmesg is left there.
-# Exit: the command's code; 124 when the time was up; 125 when the guest crashed or did not start.
+# /var/tmp, /mnt and /root are its own and empty. The tree and the current folder have the same
+# paths. /out is build/out of the tree and is writable; dmesg is written there.
+# Exit: the command's code; 124 after the time limit; 125 when the guest crashed or did not start.
 #
 #   UBLKD_BIN_DIR     first on the guest's PATH (build/release/bin)
 #   UBLKD_VM_ENV      names of variables to pass on, separated by spaces
@@ -92,13 +92,13 @@ parse_options() {
 		i) icount=1 ;;
 		s) single=1 ;;
 		h) usage && exit 0 ;;
-		*) usage >&2 && die "unknown option, or one without its value: -$OPTARG" ;;
+		*) usage >&2 && die "unknown option, or an option without its value: -$OPTARG" ;;
 		esac
 	done
-	[[ $cpus =~ ^[1-9][0-9]*$ ]] || die "-c wants a number of CPUs, not '$cpus'"
-	[[ $limit =~ ^[1-9][0-9]*$ ]] || die "-t wants whole seconds, not '$limit'"
-	[[ $memory =~ ^[1-9][0-9]*[MG]$ ]] || die "-m wants something like 4G or 512M, not '$memory'"
-	[ -z "$disk" ] || [ -f "$disk" ] || [ -S "$disk" ] || die "-d wants a raw file or a socket, not '$disk'"
+	[[ $cpus =~ ^[1-9][0-9]*$ ]] || die "-c needs a number of CPUs, not '$cpus'"
+	[[ $limit =~ ^[1-9][0-9]*$ ]] || die "-t needs whole seconds, not '$limit'"
+	[[ $memory =~ ^[1-9][0-9]*[MG]$ ]] || die "-m needs a size such as 4G or 512M, not '$memory'"
+	[ -z "$disk" ] || [ -f "$disk" ] || [ -S "$disk" ] || die "-d needs a raw file or a socket, not '$disk'"
 	if [ -n "$icount" ]; then cpus=1; fi # the instruction clock knows one CPU only
 }
 
@@ -113,9 +113,9 @@ build_init() {
 	mv "$init.$$" "$init" # another run may be doing the same
 }
 
-# All that a run makes (mounts, sockets, processes) lives in namespaces of its own and goes with
-# them, whatever ends it. Should this shell be killed, setpriv and unshare pass that on; ^C reaches
-# only this shell (setsid), so that there is one who ends it all.
+# Everything that a run creates (mounts, sockets, processes) is in namespaces of its own and ends with
+# them. If this shell is killed, setpriv and unshare kill the run; ^C reaches only this shell (setsid),
+# so that only this shell ends the run.
 run_guest() {
 	local pid code=0
 	setsid setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --mount-proc \
