@@ -1,15 +1,8 @@
 #!/bin/bash
-<<<<<<< HEAD
-# In the guest: ublktrace/bpftrace, each script on a load of known numbers, sizes, depths and waits. What
-# the scripts print must be exactly that. Needs vm.sh -i or -s, as all that patches the kernel's code.
-# With one CPU it is taken to run on the instruction clock (-i). With more, a busy host can hold any
-# I/O up: then no time is checked from above, and two queues are added up.
-=======
 # In the guest: each script of ublktrace/bpftrace on a load with known numbers, sizes, depths and waits.
 # The scripts must print exactly these. Needs vm.sh -i or -s, like every test that patches the
 # kernel's code. With one CPU it assumes the instruction clock (-i). With more, a busy host can delay
 # any I/O: then it checks no upper limit of a time, and adds up two queues.
->>>>>>> main
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 exact=
