@@ -17,7 +17,7 @@ logged() { grep -q -- "$1" "$work/ublkd.log"; }
 refused() { ! "$@" >"$work/refused" 2>&1; }
 reload() { kill -HUP "$daemon_pid"; }
 
-# refusal TEXT COMMAND...: it must fail, and say so.
+# refusal TEXT COMMAND...: the command must fail and print TEXT.
 refusal() {
 	local text=$1
 	shift
@@ -26,7 +26,7 @@ refusal() {
 
 # --- start --------------------------------------------------------------------------------------
 
-# What the service manager would hear.
+# The messages to the service manager.
 export NOTIFY_SOCKET=$work/notify
 if command -v socat >/dev/null; then
 	socat -u "UNIX-RECV:$NOTIFY_SOCKET" "OPEN:$work/notified,creat,append" &
@@ -35,7 +35,7 @@ else
 	unset NOTIFY_SOCKET
 fi
 notified() { grep -qa -- "$1" "$work/notified"; }
-# A datagram has no newline of its own.
+# A datagram does not end with a newline.
 notified_order() { tr -d '\n' <"$work/notified" | grep -qE "$1"; }
 
 modprobe ublk_drv
@@ -230,7 +230,7 @@ twice() {
 start_daemon "$config"
 ok "a second signal ends it at once with exit code 1" twice
 
-# Another daemon, on another socket, whose devices are nobody else's business.
+# Another daemon, on another socket: the first one must not touch its devices.
 printf 'daemon: {control: %s/other.sock}\ndevices: [{name: other, id: 8, backend: {type: mem, size: 64MiB}}]\n' \
 	"$work" >"$work/other.yaml"
 ublkd --config "$work/other.yaml" 2>"$work/other.log" &
@@ -238,7 +238,7 @@ other_pid=$!
 other() { ublkctl --socket "$work/other.sock" "$@"; }
 wait_for 20 other list >/dev/null 2>&1
 
-# The kernel keeps what a killed server had, with its id.
+# The kernel keeps the devices of a killed server, with their ids.
 restart() {
 	[ -e /dev/ublkc3 ] && start_daemon "$config" && state_is scratch live &&
 		logged 'adopting a device.*id=3'
@@ -271,7 +271,7 @@ mounted_later() {
 }
 ok "mounts and umounts of the host arrive: the device can be deleted after umount" mounted_later
 
-# The trap: a server that dies with a file system on its own device.
+# The deadlock: a server that dies with a file system on its own device.
 killed() {
 	kill -9 "$other_pid"
 	wait_for 20 dead "$other_pid" || { cat "/proc/$other_pid/stack"; return 1; }

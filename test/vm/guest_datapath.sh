@@ -27,9 +27,9 @@ EOF
 
 shows() { [ "$(ublkctl --json show one | jq -r ".data_path, .batch" | xargs)" = "$1 $2" ]; }
 
-# all_zero DEVICE MIB: what nobody wrote reads as zeroes, into memory full of something else: what the
-# server does not fill stays as it was. (The page cache would not show it: kernels that are built to
-# zero pages when they hand them out hide the mistake.)
+# all_zero DEVICE MIB: unwritten blocks read as zeroes, into a buffer with other content: bytes that the
+# server does not fill keep it. (The page cache would not show the defect on kernels that zero pages
+# when they allocate them.)
 all_zero() {
 	python3 - "$1" "$2" <<'EOF'
 import mmap, os, sys
@@ -43,7 +43,7 @@ for at in range(0, int(sys.argv[2]) << 20, len(chunk)):
 EOF
 }
 
-# A read beyond the end of a file that shrank: EIO, and not a byte.
+# A read beyond the end of a file that shrank: EIO, and no data.
 shrunk() {
 	truncate -s 1M /mnt/ram/shrinks
 	! dd if="$device" bs=64k count=1 skip=64 iflag=direct status=none of="$work/beyond" 2>/dev/null &&
@@ -116,8 +116,8 @@ else
 	stop_daemon
 fi
 
-# Limits of pages come from a driver below that looks at them. That of a RAM disk shows the block
-# layer's defaults, 128 segments of 64 KiB, and takes everything; that of a loop device means them.
+# Segment limits come from the driver below. A RAM disk reports the block layer's defaults, 128 segments
+# of 64 KiB, and ignores them; a loop device enforces its limits.
 segments() { # FILE
 	use zero_copy off "{type: file, path: $1, size: 16MiB}"
 	cat "/sys/block/${device##*/}/queue/max_segments"
@@ -135,7 +135,7 @@ else
 	losetup -d "$loop"
 fi
 
-# Refused with the reason, before anything was made.
+# Refused with the reason, before a device was created.
 refused() { # WORDS MODE BATCH BACKEND
 	printf 'devices:\n  - {name: one, data_path: %s, batch: %s, backend: %s}\n' "$2" "$3" "$4" >"$work/no.yaml"
 	! ublkd --check --config "$work/no.yaml" >"$work/said" 2>&1 && grep -q "$1" "$work/said"

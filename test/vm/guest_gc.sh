@@ -9,7 +9,7 @@ daemon: {reactors: $reactors, command_timeout: 2s, stop_timeout: 6s}
 devices:
   - {name: mine, id: 1, backend: {type: mem, size: 16MiB}}
 EOF
-# Another daemon, on another socket: what it leaves is an orphan to the first.
+# Another daemon, on another socket: the first one treats its left devices as orphans.
 cat >"$work/other.yaml" <<EOF
 daemon: {reactors: $reactors, control: $work/other.sock}
 devices:
@@ -55,7 +55,7 @@ wrong_id() {
 ok "a word is no id" wrong_id
 ok "all of them serve" serves 1 5 6 7
 
-# Somebody has one open when its server dies.
+# A process has a device open when its server dies.
 # shellcheck disable=SC2217 # it holds the device open
 sleep 300 </dev/ublkb6 &
 sleeper=$!
@@ -91,8 +91,8 @@ added_meanwhile() {
 	timeout 20 ublkctl add -f "$work/next.yaml" && ublkctl list | grep -qE '^next +live' && ublkctl del next
 }
 
-# A descriptor on its way through a socket keeps the device open without being anybody's: TRY_STOP_DEV
-# (7.0) sees it, our own look does not, and DEL_DEV waits for it.
+# A descriptor in flight on a socket keeps the device open, but belongs to no process: TRY_STOP_DEV (7.0)
+# sees it, ublkd's search of /proc does not, and DEL_DEV waits for it.
 hold_unseen() {
 	python3 -c '
 import array, os, socket, time
@@ -150,7 +150,7 @@ else
 	skip "START_DEV that waits for a tag" "no build/faults: cmake --preset faults and build"
 fi
 
-# The start of the next one deletes what the daemon of the same socket left.
+# The next daemon on the same socket deletes the devices that the first one left.
 no_lame() { ! test -e /dev/ublkc4; }
 ok "what was killed is gone" wait_for 10 no_lame
 finish

@@ -9,7 +9,7 @@ names=(loop node mount space lazy luks lvm md swap part deep btrfs)
 modprobe loop
 for module in dm-crypt dm-mod raid1 btrfs; do modprobe -q $module; done
 
-# yaml SIZE: of the device "space"; that of all others is fixed.
+# yaml SIZE: the configuration; SIZE is that of the device "space", all others are fixed.
 yaml() {
 	local name size
 	echo "daemon: {reactors: $reactors}"
@@ -23,7 +23,7 @@ yaml() {
 yaml 128MiB >"$work/inuse.yaml"
 start_daemon "$work/inuse.yaml"
 
-# refused WORDS COMMAND...: it fails and says so.
+# refused WORDS COMMAND...: the command fails and prints WORDS.
 refused() {
 	local code=0
 	answers "$@" || code=$?
@@ -33,7 +33,7 @@ refused() {
 can_resize=
 ! driver_has UPDATE_SIZE || can_resize=1
 
-# kept NAME WORDS: neither del nor a shrink touches it while it is used, and why is said.
+# kept NAME WORDS: del and a shrink are refused while the device is in use, with the reason WORDS.
 kept() {
 	ok "$1: del is refused" refused "in use: .*$2" ublkctl del "$1"
 	if [ "$can_resize" ]; then
@@ -55,7 +55,7 @@ alias() {
 	mknod "$alias" b "$major" "$minor"
 }
 
-# hold COMMAND...: it runs in the background, as process $held, and says when it is ready by making $work/held.
+# hold COMMAND...: runs it in the background as process $held; it creates $work/held when it is ready.
 hold() {
 	rm -f "$work/held"
 	"$@" &
@@ -74,7 +74,7 @@ hold_folder() { cd "$1" && touch "$work/held" && exec sleep 600; }
 loop=$(losetup --find --show "$(node loop)")
 ok "a loop device stands on it" test -b "$loop"
 kept loop "held by $(basename "$loop")"
-# Then it is a matter of the loop device, which nobody has.
+# Then only the loop device is left, which no process uses.
 forced loop
 losetup --detach "$loop"
 

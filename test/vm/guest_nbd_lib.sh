@@ -18,8 +18,8 @@ mkdir -p $run
 
 declare -A server_pid
 
-# serve NAME COMMAND...: a server that stays in the foreground, on the socket $run/NAME or on a port. What a
-# killed one left of its socket is removed: nbdkit does not start on it.
+# serve NAME COMMAND...: a server that stays in the foreground, on the socket $run/NAME or on a port. The
+# socket of a killed server is removed first, because nbdkit does not start on it.
 serve() {
 	local name=$1
 	shift
@@ -33,13 +33,13 @@ nbd_server() {
 	printf '[generic]\n%s\nallowlist = true\n[disk]\nexportname = %s\nflush = true\nfua = true\ntrim = true\n' \
 		"$2" "$disks/$1" >"$run/$1.conf"
 	rm -f "$run/$1" "$run/$1.pid"
-	# it closes all descriptors it could have
+	# nbd-server closes all possible descriptors
 	(ulimit -n 1024 && exec nbd-server -C "$run/$1.conf" -p "$run/$1.pid") >>"$run/$1.log" 2>&1
 	wait_for 20 test -s "$run/$1.pid"
 	server_pid[$1]=$(cat "$run/$1.pid")
 }
 
-# family PID: it and those that it forked; one that is killed has no time to tell them.
+# family PID: the process and its children, which a killed parent cannot stop.
 family() {
 	local children=
 	read -r children 2>/dev/null <"/proc/$1/task/$1/children"
@@ -50,9 +50,9 @@ unserve() {
 	[ -n "${server_pid[$1]:-}" ] || return 0
 	# shellcheck disable=SC2046
 	kill -9 $(family "${server_pid[$1]}") 2>/dev/null
-	# one that was forked meanwhile has its sockets, and accepts nothing
+	# a child that was forked meanwhile has its sockets, and accepts nothing
 	[ ! -e "$run/$1.conf" ] || pkill -9 -f "nbd-server -C $run/$1.conf"
-	# bash says "Killed" wherever it notices
+	# bash prints "Killed" at any later time
 	{ wait "${server_pid[$1]}"; } 2>/dev/null
 	unset "server_pid[$1]"
 }
@@ -61,7 +61,7 @@ unserve_all() {
 	for name in "${!server_pid[@]}"; do unserve "$name"; done
 }
 
-# listens NAME: a server has its socket (a stale one is no socket of anybody); listening PORT
+# listens NAME: a server listens on its socket (on a stale one, none does); listening PORT
 listens() {
 	local line
 	[ -S "$run/$1" ] || return
@@ -114,7 +114,7 @@ are_live() { # NAME...
 start_nbd() {
 	start_daemon "$work/nbd.yaml" && wait_for 90 are_live "$@"
 }
-# blk NAME: its block device, or a path that nobody can write to.
+# blk NAME: its block device, or a path that cannot be written.
 blk() { echo "${node_of[$1]:-/proc/no-device-$1}"; }
 
 # add_device: as device(), to the daemon that runs
@@ -149,7 +149,7 @@ same_bytes() { cmp "$disks/$1" "$(blk "${2:-$1}")"; }
 
 daemon_lives() { kill -0 "$daemon_pid"; }
 
-# Instead of finish: the servers go, and say what they had to say when something failed.
+# Instead of finish: stops the servers, and prints their output if a test failed.
 finish_nbd() {
 	local name
 	ok "the daemon lives" daemon_lives

@@ -11,7 +11,7 @@ program=$1 notes=$2 seed=$3 sync=$4 direct=$5
 modprobe virtio_blk
 wait_for 5 test -b /dev/vda || { echo "no /dev/vda" >&2; exit 1; }
 mkdir -p /mnt/disk
-# A journal that commits by itself would hide a flush that was forgotten.
+# A periodic commit of the journal would hide a missing flush.
 mount -t ext4 -o commit=300 /dev/vda /mnt/disk || exit 1
 cat >"$work/cut.yaml" <<YAML
 daemon: {reactors: $reactors}

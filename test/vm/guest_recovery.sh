@@ -15,7 +15,7 @@ echo "# seed $UBLKD_SEED, $kills kills"
 ram_disk 300 || exit 1
 two_devices >"$work/two.yaml"
 
-# A pause of its own each time, so that kills fall into start, recovery and load alike.
+# A different pause each time, so that kills hit start, recovery and load alike.
 nap() {
 	local ms=$((RANDOM % 1200))
 	sleep "$(printf '%d.%03d' $((ms / 1000)) $((ms % 1000)))"
@@ -99,7 +99,7 @@ reader() {
 # ended ID CODE: within ten seconds.
 ended() { wait_for 10 test -e "$work/$1.read" && cat "$work/$1.out" && grep -qx "$2" "$work/$1.read"; }
 
-# Given the time to be wrong.
+# Waits long enough for a failure to show.
 wait_still() {
 	local id
 	sleep 0.5
@@ -118,7 +118,7 @@ depth_is() { [ "$(ublkctl --json show "$1" | jq '.. | .depth? // empty' | head -
 
 is_adopted() { grep -q "adopting a device.*device=$1 " "$work/ublkd.log"; }
 
-# Its number may be another one's already.
+# Another device may already have its number.
 is_gone() {
 	grep -q "device is gone.*device=$1\$" "$work/ublkd.log" && [ ! -e "/run/ublkd/control.sock.state/$1.json" ] &&
 		[ "$(find /dev -name 'ublkc*' | wc -l)" = "$(grep -c name: "$work/kinds.yaml")" ]

@@ -29,7 +29,7 @@ tree=$(dirname "$(dirname "$here")")
 
 size_is() { [ "$(blockdev --getsize64 "$(node "$1")")" = $(($2)) ] || { blockdev --getsize64 "$(node "$1")"; return 1; }; }
 
-# refused WORDS ARGUMENTS...: ublkctl resize says no, in these words (an extended regular expression).
+# refused WORDS ARGUMENTS...: ublkctl resize fails with these words (an extended regular expression).
 refused() {
 	local words=$1
 	shift
@@ -57,7 +57,7 @@ fi
 
 # ---- growing under load ----
 
-# grows NAME: three times, with verified I/O all the time on what there was.
+# grows NAME: three times, with verified I/O on the old range all the time.
 grows() {
 	local device job
 	device=$(node "$1")
@@ -149,7 +149,7 @@ ok "the file has become shorter" test "$(stat -c %s /mnt/ram/f)" = $((100 * 1024
 ok "a block device: nobody knows what is used" refused 'cannot be told' block 40MiB
 ok "a block device: by force" ublkctl resize block 40MiB --force
 
-# Requests on their way beyond the new end fail, nothing else does, and nobody hangs.
+# Requests in flight beyond the new end fail, other requests do not, and none hangs.
 shrinks_under_load() {
 	local device low high
 	device=$(node "$1")
@@ -252,7 +252,7 @@ kill_and_adopt() {
 		dd if=/dev/urandom of="$(node $name)" bs=1M count=1 seek=590 oflag=direct status=none || return
 	done
 	before=$(sums)
-	# What has become shorter would be refused, and stay.
+	# A device that has become smaller would be refused, and stay.
 	truncate -s 24M /mnt/ram/own
 	kill -9 "$daemon_pid"
 	wait "$daemon_pid" 2>/dev/null

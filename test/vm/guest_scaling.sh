@@ -48,7 +48,7 @@ ok "writes of two jobs: half to each reactor" halves randwrite
 sed 's/^/# /' "$work/out"
 stop_daemon
 
-# Completions that the kernel keeps for the next enter are what a poll must not overlook.
+# A poll must not miss completions that the kernel holds until the next enter.
 serve '[0, 1]' 'busy_poll_us: 500'
 ok "fio verify while both poll" verify /dev/ublkb7 --size=16M --bs=4k --iodepth=8
 hits() { ublkctl --json reactors | jq -c '[.[] | .poll_hits]' && ublkctl --json reactors | jq -e 'any(.[]; .poll_hits > 0)'; }
@@ -77,7 +77,7 @@ point() {
 		 (.usr_cpu + .sys_cpu) * 10 * .job_runtime / .read.total_ios] | map(tostring) | join(" ")' \
 		"$work/fio.json" >>"$work/points"
 }
-# Of the rounds the best: what else the machine does only ever takes away.
+# The best of the rounds counts, because other work on the machine only slows a round down.
 best() { awk -v name="$1" -v bs="$2" '$1 == name && $2 == bs && $3 > best { best = $3; line = $0 } END { print line }' "$work/points"; }
 
 modprobe null_blk nr_devices=1 submit_queues=2 queue_mode=2 irqmode=0 gb=1
@@ -95,10 +95,9 @@ for _ in 1 2 3 4; do
 done
 sed 's/^/# /' "$work/points"
 
-# judge BS: prints three numbers. The gain from a second reactor; what to expect of it, as fio's jobs
-# need the two CPUs, too: two reactors do 2 / (client + server) I/Os, and one alone does 1 / server, or
-# the same when the clients are slower; the machine's, of null_blk from a second CPU, where nothing is
-# shared.
+# judge BS: prints three numbers: the gain from a second reactor; the expected gain, as fio's jobs need
+# the two CPUs, too (two reactors do 2 / (client + server) I/Os; one does 1 / server, or the same if the
+# clients are slower); and the machine's gain, of null_blk from a second CPU, where nothing is shared.
 judge() {
 	echo "$(best 0 "$1") $(best 0,1 "$1") $(best null-1 "$1") $(best null-2 "$1")" | awk '{
 		both = 2 / ($4 + $5); alone = 1 / $4 < both ? 1 / $4 : both
@@ -106,8 +105,8 @@ judge() {
 }
 true_that() { awk "BEGIN { exit !($1) }"; }
 
-# On a busy machine less than 1.7 proves nothing: it fails only when the second reactor is of no use
-# where nothing stands in its way.
+# On a busy machine a gain below 1.7 proves nothing: the test fails only when the second reactor brings
+# no gain although the machine would allow it.
 for bs in 4k 256k; do
 	read -r gain expected machine < <(judge $bs)
 	words="$bs: $gain times; beside the clients one expects $expected; null_blk with a second CPU $machine"

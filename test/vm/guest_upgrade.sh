@@ -21,7 +21,7 @@ upgrade_again_and_again() {
 	done
 }
 
-# refused WORDS PATH: the upgrade to that program fails with these words, and the process is the same.
+# refused WORDS PATH: the upgrade to that program fails with WORDS, and the daemon's process is the same.
 refused() {
 	local words=$1 before
 	before=$(server)
@@ -40,7 +40,7 @@ load file
 ok "upgraded $upgrades times" upgrade_again_and_again
 sed 's/^/# /' "$work/upgrades"
 daemon_pid=$(server)
-# The program lies elsewhere now, and is found there from then on.
+# The program has moved; from now on upgrades use its new path.
 cp "$(command -v ublkd)" "$(command -v ublkd-keeper)" "$work"
 from_elsewhere() { [ "/proc/$(server)/exe" -ef "$work/ublkd" ]; }
 ok "to a program elsewhere" eval 'ublkctl upgrade "$work/ublkd" && wait_for 10 settled && from_elsewhere'
@@ -54,7 +54,7 @@ ok "to a program that crashes at once" refused "signal 11" "$work/crashes"
 echo '{"version": 99}' >/run/ublkd/control.sock.state/other.json
 ok "to a program that cannot read the state" refused "notes of the devices in .* cannot be used" "$(command -v ublkd)"
 rm /run/ublkd/control.sock.state/other.json
-# It says that it is ready, hears "go", and dies.
+# This program reports that it is ready, receives "go", and dies.
 cat >"$work/dies" <<'EOF2'
 #!/bin/bash
 read -r end _ <<<"$UBLKD_STANDBY"

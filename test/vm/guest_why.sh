@@ -11,7 +11,7 @@ devices:
   - {name: good, id: 1, queues: 1, recovery: none, backend: {type: mem, size: 16MiB}}
 EOC
 
-# reads SECTOR...: in the background, one each.
+# reads SECTOR...: one read per sector, in the background.
 reads() {
 	local sector
 	for sector in "$@"; do
@@ -95,8 +95,8 @@ if [ ! -x "$faults" ]; then
 	finish
 fi
 
-# start_faulty VARIABLE=VALUE: each time with another id, as the one of a daemon that was killed is
-# free only when the kernel has let go of everything.
+# start_faulty VARIABLE=VALUE: each time with another id, because the id of a killed daemon is free only
+# when the kernel has released everything.
 start_faulty() {
 	id=$((id + 1))
 	sed -i "s/id: [0-9]*/id: $id/" "$work/good.yaml"
@@ -132,7 +132,7 @@ ok "a request that the daemon forgot: unseen" \
 ok "... --json" said '"verdict": "not-seen-by-daemon"' ublkctl --json why-stuck good
 ok "... debugfs has its tag" said '1 tags busy' ublkctl why-stuck good
 kill_daemon
-# Deletes what the killed ones left.
+# Deletes the devices that the killed daemons left.
 id=$((id + 1))
 sed -i "s/id: [0-9]*/id: $id/" "$work/good.yaml"
 start_daemon "$work/good.yaml"

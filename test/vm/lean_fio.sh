@@ -16,7 +16,7 @@ mkdir -p "$top/build/vm"
 new=$(mktemp -d "$lean.XXXXXX")
 trap 'rm -rf "$new"' EXIT
 
-# wanted LIBRARY: what fio takes from it, NAME or NAME@VERSION
+# wanted LIBRARY: the symbols that fio uses from it, NAME or NAME@VERSION
 wanted() {
 	comm -12 <(nm -D --with-symbol-versions "$fio" | awk '$1 ~ /^[Uw]$/ { print $2 }' | sort) \
 		<(nm -D --defined-only --with-symbol-versions "$1" | awk '{ sub("@@", "@", $NF); print $NF }' | sort)
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
 }
 EOF
 cc -O2 -static -o "$new/fio" "$new/fio.c"
-# Not one that has become another program by it.
+# Checks that fio still starts.
 if ! LD_LIBRARY_PATH=$new "$fio" --version >/dev/null; then
 	echo "lean_fio.sh: fio does not start without its libraries; it is used as it is" >&2
 	exit 0
