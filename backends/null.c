@@ -31,11 +31,11 @@ static int null_open(struct backend_device *device)
 	const struct null_config *config = device->config;
 
 	device->limits = (struct backend_limits){
-		.size_bytes =
-			device->wishes.size_bytes ? device->wishes.size_bytes : config->size_bytes,
+		.size_bytes = device->open_params.size_bytes ? device->open_params.size_bytes
+							     : config->size_bytes,
 		.caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES,
 	};
-	if (device->wishes.read_only)
+	if (device->open_params.read_only)
 		device->limits.caps |= BACKEND_CAP_READ_ONLY;
 	return 0;
 }

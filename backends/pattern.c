@@ -110,7 +110,7 @@ static void pattern_identity(const struct backend_device *device, char text[BACK
 
 /* 8. No close, queue_init, queue_fini, io_fini: nothing was taken. No cancel: I/Os end by
  * themselves. No parked_fd: nothing is lost with the process. */
-const struct backend backend_skeleton = {
+const struct backend backend_pattern = {
 	.name = "pattern",
 	.summary = "Read-only; each word holds its own offset. For tests.",
 	.options = pattern_options,

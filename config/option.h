@@ -25,9 +25,9 @@ enum option_type {
 	OPTION_SET,	 /* uint64_t: bits of values, at most 64: [read, write], or with commas */
 	OPTION_RATIO,	 /* double, 0 to 1: 0.25, 25% */
 	OPTION_CPUS,	 /* struct option_cpus: auto, [0, 1], or 0-3,6 */
-	OPTION_PATIENCE, /* uint64_t ns: {queue: 30s}, fail (0) or forever (OPTION_FOREVER) */
-	OPTION_MAP,	 /* struct that `table` fills *, owned; NULL: not given */
-	OPTION_NODE,	 /* struct yaml_node *: any map or list, borrowed from the document */
+	OPTION_OUTAGE_TIMEOUT, /* uint64_t ns: {queue: 30s}, fail (0) or forever (OPTION_FOREVER) */
+	OPTION_MAP,	       /* struct that `table` fills *, owned; NULL: not given */
+	OPTION_NODE,	       /* struct yaml_node *: any map or list, borrowed from the document */
 };
 
 #define OPTION_FOREVER UINT64_MAX

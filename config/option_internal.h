@@ -51,9 +51,9 @@ int option_ratio_set(const struct option *o, struct yaml_node *value, void *fiel
 		     struct config_errors *e);
 bool option_ratio_equal(const void *a, const void *b);
 
-/* OPTION_PATIENCE, in option_patience.c. */
-int option_patience_set(const struct option *o, struct yaml_node *value, void *field,
-			struct config_errors *e);
+/* OPTION_PATIENCE, in option_outage.c. */
+int option_outage_timeout_set(const struct option *o, struct yaml_node *value, void *field,
+			      struct config_errors *e);
 
 /* OPTION_MAP, in option_map.c. The field may be NULL. */
 int option_map_set(const struct option *o, struct yaml_node *value, void *field,

@@ -31,7 +31,7 @@ static const char *type_name(const struct option *o)
 		[OPTION_SET] = "some of",
 		[OPTION_RATIO] = "number, 0 to 1, or percent",
 		[OPTION_CPUS] = "auto, or CPU numbers",
-		[OPTION_PATIENCE] = "fail, forever, or {queue: time}",
+		[OPTION_OUTAGE_TIMEOUT] = "fail, forever, or {queue: time}",
 		[OPTION_MAP] = "map",
 		[OPTION_NODE] = "map or list",
 	};

@@ -27,14 +27,14 @@
 #include "daemon/handover/adopt.h"
 #include "daemon/api/commands.h"
 #include "daemon/runtime/driver.h"
-#include "daemon/devices/fleet.h"
-#include "daemon/devices/fleet_keep.h"
+#include "daemon/devices/device_set.h"
+#include "daemon/devices/device_set_notes.h"
 #include "daemon/devices/gc.h"
 #include "daemon/metrics/http.h"
 #include "daemon/runtime/loop.h"
 #include "daemon/runtime/mount_namespace.h"
 #include "daemon/runtime/notify.h"
-#include "daemon/fdstore/park.h"
+#include "daemon/fdstore/fd_store.h"
 #include "daemon/runtime/path.h"
 #include "daemon/runtime/pins.h"
 #include "daemon/runtime/process.h"
@@ -49,15 +49,15 @@
 
 struct daemon {
 	const struct daemon_params *params;
-	struct settings settings; /* the devices in it are the fleet's, once taken */
+	struct settings settings; /* the devices in it are the device set's, once taken */
 	struct reactors reactors;
 	struct loop loop;
 	struct helpers *helpers;
 	struct ctl ctl;
 	struct device_host host;
 	struct state state;
-	struct park park;
-	struct fleet fleet;
+	struct fd_store fd_store;
+	struct device_set device_set;
 	struct socket_server server;
 	struct commands commands;
 	struct http http;
@@ -118,14 +118,14 @@ static int begin_devices(struct daemon *d)
 	int ret;
 
 	if (standby_is(&d->standby)) {
-		adoption_begin(&d->adoption, &d->fleet);
-		fleet_check(&d->fleet);
+		adoption_begin(&d->adoption, &d->device_set);
+		device_set_check(&d->device_set);
 		return 0;
 	}
-	ret = adoption_find(&adoption, &d->loop, &d->fleet, false);
+	ret = adoption_find(&adoption, &d->loop, &d->device_set, false);
 	if (ret == 0) {
-		adoption_begin(&adoption, &d->fleet);
-		fleet_reload(&d->fleet, &d->settings);
+		adoption_begin(&adoption, &d->device_set);
+		device_set_reload(&d->device_set, &d->settings);
 	}
 	adoption_free(&adoption);
 	return ret;
@@ -141,7 +141,7 @@ static void end(struct daemon *d, enum exit_code exit_code)
 /* One that the old program served and we cannot; or NULL. */
 static const struct member *find_not_adopted(const struct daemon *d)
 {
-	list_for_each (node, &d->fleet.members) {
+	list_for_each (node, &d->device_set.members) {
 		const struct member *m = list_entry(node, struct member, node);
 
 		if (m->past && m->past->device.info.state == UBLK_S_DEV_LIVE)
@@ -164,19 +164,19 @@ static void end_standby(struct daemon *d)
 	standby_end(&d->standby);
 	adoption_free(&d->adoption);
 	process_lock_pid(d->lock_fd);
-	fleet_reload(&d->fleet, &d->settings);
+	device_set_reload(&d->device_set, &d->settings);
 }
 
-static void on_fleet_changed(struct fleet *fleet)
+static void on_device_set_changed(struct device_set *device_set)
 {
-	struct daemon *d = fleet->arg;
+	struct daemon *d = device_set->arg;
 
 	if (d->stopping) {
-		if (fleet->member_nr == 0)
+		if (device_set->member_nr == 0)
 			end(d, EXIT_DONE);
 		return;
 	}
-	if (!d->reloading || !fleet_settled(fleet))
+	if (!d->reloading || !device_set_settled(device_set))
 		return;
 	if (standby_is(&d->standby)) {
 		end_standby(d);
@@ -185,7 +185,7 @@ static void on_fleet_changed(struct fleet *fleet)
 	d->reloading = false;
 	/* Not earlier: whoever gets an answer may rely on the devices that start having started. */
 	socket_listen(&d->server);
-	log_info("ready", "devices=%u", fleet->member_nr);
+	log_info("ready", "devices=%u", device_set->member_nr);
 	notify_ready();
 }
 
@@ -193,7 +193,7 @@ static void on_fleet_changed(struct fleet *fleet)
 
 static void log_left_behind(const struct daemon *d)
 {
-	list_for_each (node, &d->fleet.members) {
+	list_for_each (node, &d->device_set.members) {
 		const struct member *m = list_entry(node, struct member, node);
 
 		log_error("device did not stop in time", "device=%s state=%s reason=\"%s\"",
@@ -216,11 +216,11 @@ static void begin_stop(struct daemon *d)
 {
 	d->stopping = true;
 	notify_stopping();
-	log_info("stopping", "devices=%u", d->fleet.member_nr);
+	log_info("stopping", "devices=%u", d->device_set.member_nr);
 	socket_stop_listening(&d->server);
-	ev_timer_set(&d->stop_deadline, (double)d->fleet.stop_timeout_ns / NS_PER_SEC, 0.);
+	ev_timer_set(&d->stop_deadline, (double)d->device_set.stop_timeout_ns / NS_PER_SEC, 0.);
 	ev_timer_start(d->loop.ev, &d->stop_deadline);
-	fleet_stop_all(&d->fleet);
+	device_set_stop_all(&d->device_set);
 }
 
 static void on_term(struct ev_loop *ev, struct ev_signal *w, int events)
@@ -238,7 +238,7 @@ static void on_term(struct ev_loop *ev, struct ev_signal *w, int events)
 		return;
 	}
 	/* Whoever asks twice does not want to wait. The kernel clears up after us. */
-	log_error("second signal: exit at once", "devices=%u", d->fleet.member_nr);
+	log_error("second signal: exit at once", "devices=%u", d->device_set.member_nr);
 	_exit(EXIT_REFUSED);
 }
 
@@ -267,7 +267,7 @@ static void apply(struct daemon *d, struct settings *settings)
 	if (!daemon_settings_equal(&d->settings.daemon, &settings->daemon))
 		log_warn("changes of the section daemon need a restart", "file=\"%s\"",
 			 d->params->config_path);
-	fleet_reload(&d->fleet, settings);
+	device_set_reload(&d->device_set, settings);
 }
 
 static void reload(struct daemon *d)
@@ -298,7 +298,7 @@ static void on_hangup(struct ev_loop *ev, struct ev_signal *w, int events)
 	notify_reloading();
 	d->reloading = true;
 	reload(d);
-	fleet_check(&d->fleet);
+	device_set_check(&d->device_set);
 }
 
 static void watch_signals(struct daemon *d)
@@ -370,7 +370,7 @@ static int state_folder(struct daemon *d)
 		return ret;
 	}
 	/* Early: the descriptors it takes in must not be closed or used by anybody else. */
-	ret = park_open(&d->park, d->state.path);
+	ret = fd_store_open(&d->fd_store, d->state.path);
 	if (ret < 0)
 		log_error("cannot take in parked memory", "error=%s", errname(ret));
 	return ret;
@@ -394,7 +394,7 @@ static int prepare(struct daemon *d)
 	return ret < 0 ? ret : driver_open(&d->ctl, &d->loop);
 }
 
-static void make_fleet(struct daemon *d)
+static void make_device_set(struct daemon *d)
 {
 	d->ctl.deadline_ns = d->settings.daemon.command_timeout_ns;
 	d->host = (struct device_host){
@@ -403,14 +403,14 @@ static void make_fleet(struct daemon *d)
 		.reactor_cpus = d->reactors.cpu,
 		.reactor_nr = d->reactors.nr,
 		.helpers = d->helpers,
-		.stop_deadline_ns = FLEET_STOP_DEADLINE_NS(d->settings.daemon.stop_timeout_ns),
+		.stop_deadline_ns = DEVICE_SET_STOP_DEADLINE_NS(d->settings.daemon.stop_timeout_ns),
 	};
-	fleet_init(&d->fleet, d->loop.ev, &d->host, d->settings.daemon.stop_timeout_ns);
-	d->fleet.control = d->settings.daemon.control;
-	d->fleet.state = &d->state;
-	d->fleet.park = &d->park;
-	d->fleet.changed = on_fleet_changed;
-	d->fleet.arg = d;
+	device_set_init(&d->device_set, d->loop.ev, &d->host, d->settings.daemon.stop_timeout_ns);
+	d->device_set.control = d->settings.daemon.control;
+	d->device_set.state = &d->state;
+	d->device_set.fd_store = &d->fd_store;
+	d->device_set.changed = on_device_set_changed;
+	d->device_set.arg = d;
 }
 
 /* See struct upgrade. */
@@ -429,19 +429,19 @@ static int control_socket(struct daemon *d)
 {
 	d->commands = (struct commands){
 		.ev = d->loop.ev,
-		.fleet = &d->fleet,
+		.device_set = &d->device_set,
 		.reactors = &d->reactors,
 		.control = &d->loop.control,
 		.upgrade = &d->upgrade,
 		.watchdog = &d->watchdog,
 		.answer_seconds =
-			(double)(CTL_DEADLINE_NS + d->fleet.stop_timeout_ns) / NS_PER_SEC + 5,
+			(double)(CTL_DEADLINE_NS + d->device_set.stop_timeout_ns) / NS_PER_SEC + 5,
 	};
 	d->upgrade = (struct upgrade){
 		.ev = d->loop.ev,
-		.fleet = &d->fleet,
+		.device_set = &d->device_set,
 		.reactors = &d->reactors,
-		.park = &d->park,
+		.fd_store = &d->fd_store,
 		.server = &d->server,
 		.lock_fd = d->lock_fd,
 		.argv = d->params->argv,
@@ -456,7 +456,7 @@ static int control_socket(struct daemon *d)
 static int metrics_server(struct daemon *d)
 {
 	struct metrics_source source = {
-		.fleet = &d->fleet,
+		.device_set = &d->device_set,
 		.reactors = &d->reactors,
 		.control = &d->loop.control,
 		.watchdog = &d->watchdog,
@@ -471,7 +471,7 @@ static int watch_reactors(struct daemon *d)
 {
 	struct watchdog_params params = {
 		.ev = d->loop.ev,
-		.fleet = &d->fleet,
+		.device_set = &d->device_set,
 		.reactors = &d->reactors,
 		.home = &d->loop.control,
 		.limit_ns = d->settings.daemon.watchdog_ns,
@@ -503,7 +503,7 @@ static void tear_down(struct daemon *d)
 {
 	/* Devices that did not stop, or a driver that did not answer, use all this: exit ends it.
 	 */
-	if (d->fleet.member_nr > 0 || gc_busy() ||
+	if (d->device_set.member_nr > 0 || gc_busy() ||
 	    (d->ctl.fd >= 0 && ctl_cmd_busy(&d->ctl.features_cmd)))
 		return;
 	pins_stop(&d->pins);
@@ -511,7 +511,7 @@ static void tear_down(struct daemon *d)
 	reactors_stop(&d->reactors);
 	watchdog_stop(&d->watchdog);
 	ctl_close(&d->ctl);
-	park_close(&d->park);
+	fd_store_close(&d->fd_store);
 	state_close(&d->state);
 	helpers_close(d->helpers);
 	loop_fini(&d->loop);
@@ -557,7 +557,7 @@ static bool stand_by(struct daemon *d)
 {
 	if (!standby_is(&d->standby))
 		return true;
-	if (adoption_find(&d->adoption, &d->loop, &d->fleet, true) < 0) {
+	if (adoption_find(&d->adoption, &d->loop, &d->device_set, true) < 0) {
 		standby_say(&d->standby,
 			    "failed the notes of the devices in %s cannot be used; "
 			    "the log says why",
@@ -589,13 +589,13 @@ enum exit_code daemon_run(const struct daemon_params *params)
 	settings_warn(&d->settings, params->config_path, true);
 	assert_hook = dump_ops;
 	if (prepare(d) == 0) {
-		make_fleet(d);
+		make_device_set(d);
 		if (stand_by(d) && control_socket(d) == 0 && metrics_server(d) == 0 &&
 		    watch_reactors(d) == 0)
 			serve(d);
 		http_stop(&d->http);
 		socket_fini(&d->server);
-		fleet_fini(&d->fleet);
+		device_set_fini(&d->device_set);
 	}
 	tear_down(d);
 	return d->exit_code;

@@ -270,7 +270,7 @@ static int error_queue_init(struct backend_queue *queue)
 	return 0;
 }
 
-const struct backend backend_error = {
+const struct backend backend_fault = {
 	.name = "error",
 	.summary = "A filter for tests: fails requests on purpose, or never answers them.",
 	.options = error_options,

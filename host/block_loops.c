@@ -28,7 +28,7 @@
 #include "base/util.h"
 #include "host/sysfs.h"
 
-#define PATIENCE_NS NS_PER_SEC
+#define WAIT_NS NS_PER_SEC
 
 struct loops_job {
 	pthread_mutex_t lock;
@@ -130,7 +130,7 @@ static void loops_job_wait(struct loops_job *job)
 	int ret = 0;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += PATIENCE_NS / NS_PER_SEC;
+	until.tv_sec += WAIT_NS / NS_PER_SEC;
 	while (job->asked_nr < job->nr && ret == 0)
 		ret = pthread_cond_timedwait(&job->answered, &job->lock, &until);
 	job->left = job->asked_nr < job->nr;

@@ -55,11 +55,11 @@ static struct backend_device *device_alloc(const struct backend *ops)
 	return device;
 }
 
-/* What open found must make sense together with what the configuration wishes. */
+/* What open found must make sense together with what the configuration open parameters. */
 static int check_limits(struct backend_device *device)
 {
 	struct backend_limits *limits = &device->limits;
-	uint32_t block_bytes = device->wishes.logical_block_bytes;
+	uint32_t block_bytes = device->open_params.logical_block_bytes;
 
 	limits->physical_block_bytes = MAX(limits->physical_block_bytes, block_bytes);
 	if (limits->logical_block_bytes > block_bytes)
@@ -81,7 +81,7 @@ static int device_open(struct backend_device *device)
 {
 	int ret = device->ops->open ? device->ops->open(device) : 0;
 
-	device->wishes.parked_fd = 0; /* the caller may close it now */
+	device->open_params.stored_fd = 0; /* the caller may close it now */
 	if (ret < 0 && device->error[0] == '\0')
 		return backend_fail(device, ret, "%s: cannot open: %s", device->ops->name,
 				    errname(ret));
@@ -90,7 +90,7 @@ static int device_open(struct backend_device *device)
 
 static struct backend_device *device_new(const struct backend_spec *spec,
 					 struct backend_device *child, const char *name,
-					 const struct backend_wishes *wishes)
+					 const struct backend_open_params *open_params)
 {
 	struct backend_device *device = device_alloc(spec->ops);
 
@@ -98,7 +98,7 @@ static struct backend_device *device_new(const struct backend_spec *spec,
 		return NULL;
 	device->name = name;
 	device->config = spec->config;
-	device->wishes = *wishes;
+	device->open_params = *open_params;
 	device->child = child;
 	if (child)
 		device->limits = child->limits;
@@ -107,19 +107,20 @@ static struct backend_device *device_new(const struct backend_spec *spec,
 
 /* Recurses at most BACKEND_STACK_MAX deep. */
 int backend_open(struct backend_device **ret_device, const struct backend_spec *spec,
-		 const char *name, const struct backend_wishes *wishes, char *error,
+		 const char *name, const struct backend_open_params *open_params, char *error,
 		 size_t error_bytes)
 {
 	struct backend_device *child = NULL, *device;
 	int ret = 0;
 
 	ASSERT(spec->ops->is_filter == (spec->child != NULL));
-	ASSERT(is_power_of_two(wishes->logical_block_bytes) && wishes->logical_block_bytes >= 512);
+	ASSERT(is_power_of_two(open_params->logical_block_bytes) &&
+	       open_params->logical_block_bytes >= 512);
 	if (spec->child)
-		ret = backend_open(&child, spec->child, name, wishes, error, error_bytes);
+		ret = backend_open(&child, spec->child, name, open_params, error, error_bytes);
 	if (ret < 0)
 		return ret;
-	device = device_new(spec, child, name, wishes);
+	device = device_new(spec, child, name, open_params);
 	if (!device) {
 		snprintf(error, error_bytes, "out of memory");
 		backend_close(child);
@@ -164,11 +165,11 @@ void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTI
 		snprintf(text, BACKEND_IDENTITY_BYTES, "%s", device->ops->name);
 }
 
-int backend_parked_fd(const struct backend_device *top)
+int backend_stored_fd(const struct backend_device *top)
 {
 	const struct backend_device *device = bottom_of(top);
 
-	return device->ops->parked_fd ? device->ops->parked_fd(device) : -1;
+	return device->ops->stored_fd ? device->ops->stored_fd(device) : -1;
 }
 
 const char *backend_end_name(enum backend_end end)

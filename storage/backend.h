@@ -99,7 +99,7 @@ struct backend_limits {
 };
 
 /* Said once, by the device's configuration, before open. */
-struct backend_wishes {
+struct backend_open_params {
 	uint32_t logical_block_bytes; /* of the block device */
 	uint32_t max_io_bytes;	      /* of a READ or WRITE; 0: no limit */
 	uint32_t queue_nr, depth;
@@ -109,7 +109,7 @@ struct backend_wishes {
 	 * with. Borrowed until open returns; a backend that keeps it takes a duplicate, one without
 	 * the operation parked_fd does not look at it. 0 and -errno: there is none.
 	 */
-	int parked_fd;
+	int stored_fd;
 	/*
 	 * Above 0: of a device that is taken over, the size that it has: instead of the configured
 	 * one, which it may have grown out of. A backend that has less says so by its limits, and
@@ -138,7 +138,7 @@ struct backend_device {
 	const struct backend *ops;
 	const char *name;   /* of the device, for messages; the opener's */
 	const void *config; /* filled by ops->options; lives as long as the device */
-	struct backend_wishes wishes;
+	struct backend_open_params open_params;
 	struct backend_limits limits; /* out: by open; a filter finds those of its child here */
 	void *priv;		      /* ops->device_bytes */
 	struct backend_device *child; /* filters: the device below, open before this one; or NULL */
@@ -302,11 +302,12 @@ struct backend {
 	/*
 	 * For backends that must ask another machine before they can open: asks, and may take as
 	 * long as its own time limits allow. Any thread, before open and beside anything else, so
-	 * it touches nothing but its arguments. Returns 0 with what open will want (wishes.found),
-	 * or -errno with words for the user. probe_free accepts NULL. NULL: open waits for nobody.
+	 * it touches nothing but its arguments. Returns 0 with what open will want (open
+	 * parameters.found), or -errno with words for the user. probe_free accepts NULL. NULL: open
+	 * waits for nobody.
 	 */
-	int (*probe)(const void *config, void **ret_found, char *error, size_t error_bytes);
-	void (*probe_free)(void *found);
+	int (*examine)(const void *config, void **ret_found, char *error, size_t error_bytes);
+	void (*found_free)(void *found);
 
 	/* Returns 0 or -errno with device->error set. May be NULL: nothing to open. */
 	int (*open)(struct backend_device *device);
@@ -345,10 +346,10 @@ struct backend {
 	void (*identity)(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
 	/*
 	 * The descriptor that holds the content and must outlive the process, or the content is
-	 * lost: it is kept by others and comes back in wishes.parked_fd. Stays the backend's. NULL:
-	 * nothing is lost with the process.
+	 * lost: it is kept by others and comes back in open parameters.parked_fd. Stays the
+	 * backend's. NULL: nothing is lost with the process.
 	 */
-	int (*parked_fd)(const struct backend_device *device);
+	int (*stored_fd)(const struct backend_device *device);
 	/*
 	 * How much of the machine's memory the content may come to use, by its configuration. NULL:
 	 * none.
@@ -387,17 +388,17 @@ struct backend {
  * the device. Returns 0 with the top of the stack, or -errno with words for the user in error.
  */
 int backend_open(struct backend_device **ret_device, const struct backend_spec *spec,
-		 const char *name, const struct backend_wishes *wishes, char *error,
+		 const char *name, const struct backend_open_params *open_params, char *error,
 		 size_t error_bytes);
 
 /*
  * probe.c: struct backend's probe of the lowest one of a stack, whether there is one, and what it
  * found. Any thread. backend_spec_probe only where there is one; returns as it does.
  */
-bool backend_spec_probes(const struct backend_spec *spec);
-int backend_spec_probe(const struct backend_spec *spec, void **ret_found, char *error,
-		       size_t error_bytes);
-void backend_spec_probe_free(const struct backend_spec *spec, void *found);
+bool backend_spec_is_examined(const struct backend_spec *spec);
+int backend_spec_examine(const struct backend_spec *spec, void **ret_found, char *error,
+			 size_t error_bytes);
+void backend_spec_examine_free(const struct backend_spec *spec, void *found);
 
 /* For a backend's open: puts the words into device->error and returns err. */
 int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
@@ -415,7 +416,7 @@ void backend_close(struct backend_device *device);
  * returns a borrowed descriptor, or -1 when nothing is lost with the process.
  */
 void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTITY_BYTES]);
-int backend_parked_fd(const struct backend_device *top);
+int backend_stored_fd(const struct backend_device *top);
 
 /* Main thread, from open to close: struct backend's failure of the lowest backend; NULL: none. */
 const char *backend_failure(const struct backend_device *top);

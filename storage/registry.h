@@ -5,12 +5,12 @@
 #include "storage/backend.h"
 
 extern const struct backend backend_delay;
-extern const struct backend backend_error;
+extern const struct backend backend_fault;
 extern const struct backend backend_file;
 extern const struct backend backend_mem;
 extern const struct backend backend_nbd;
 extern const struct backend backend_null;
-extern const struct backend backend_skeleton;
+extern const struct backend backend_pattern;
 extern const struct backend backend_throttle;
 
 #endif

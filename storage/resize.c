@@ -56,7 +56,7 @@ int backend_size_now(struct backend_device *device, uint64_t *ret_bytes, char *e
 	bottom->error[0] = '\0';
 	ret = bottom->ops->resize->size_now(bottom, &bytes);
 	if (ret == 0)
-		*ret_bytes = round_down(bytes, bottom->wishes.logical_block_bytes);
+		*ret_bytes = round_down(bytes, bottom->open_params.logical_block_bytes);
 	return with_words(bottom, ret, error, error_bytes);
 }
 

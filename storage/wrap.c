@@ -45,7 +45,7 @@ static bool moves_data(const struct backend_io *io)
 static bool in_range(const struct backend_io *io, const struct backend_device *device)
 {
 	uint64_t size_bytes = backend_size(device);
-	uint64_t block_mask = device->wishes.logical_block_bytes - 1;
+	uint64_t block_mask = device->open_params.logical_block_bytes - 1;
 
 	return io->length_bytes > 0 && io->offset_bytes <= size_bytes &&
 	       io->length_bytes <= size_bytes - io->offset_bytes &&
@@ -64,7 +64,7 @@ static __attribute__((cold, noinline)) int outside(const struct backend_io *io,
 
 static int check_range(const struct backend_io *io, const struct backend_device *device)
 {
-	uint32_t max_bytes = device->wishes.max_io_bytes;
+	uint32_t max_bytes = device->open_params.max_io_bytes;
 
 	if (in_range(io, device) &&
 	    !(moves_data(io) && max_bytes != 0 && io->length_bytes > max_bytes))
@@ -93,7 +93,7 @@ static inline bool is_plain(const struct backend_io *io, const struct backend_de
 
 	return io->op <= BACKEND_WRITE && io->flags == 0 &&
 	       !(limits->caps & BACKEND_CAP_READ_ONLY) && in_range(io, device) &&
-	       io->length_bytes <= device->wishes.max_io_bytes;
+	       io->length_bytes <= device->open_params.max_io_bytes;
 }
 
 /* What is_plain cannot say: true when the request is the backend's, or io->result is the answer. */

@@ -10,7 +10,7 @@
 #define ZERO_COPY_FLAGS (UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_AUTO_BUF_REG | UBLK_F_USER_COPY)
 
 const char *const data_path_names[] = { "auto", "copy", "zero_copy", "user_copy", NULL };
-const char *const batch_wish_names[] = { "auto", "on", "off", NULL };
+const char *const batch_choice_names[] = { "auto", "on", "off", NULL };
 
 /*
  * Zero copy asks for USER_COPY too: a request whose pages could not be registered (the table of
@@ -79,14 +79,14 @@ static enum data_path best_path(uint8_t abilities, uint64_t features)
 }
 
 /* Where the backend gains nothing one command for each tag is cheaper. */
-static bool best_batch(enum batch_wish wish, uint8_t abilities, uint64_t features)
+static bool best_batch(enum batch_choice wish, uint8_t abilities, uint64_t features)
 {
 	if (wish == BATCH_AUTO)
 		return (abilities & BACKEND_BATCHES) && (features & UBLK_F_BATCH_IO);
 	return wish == BATCH_ON;
 }
 
-int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum batch_wish batch,
+int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum batch_choice batch,
 		     uint8_t abilities, const char *backend, uint64_t features,
 		     char error[static DATA_PATH_ERROR_BYTES])
 {

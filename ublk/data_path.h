@@ -26,11 +26,11 @@ enum data_path {
 	DATA_PATH_NR,
 };
 
-enum batch_wish { BATCH_AUTO, BATCH_ON, BATCH_OFF, BATCH_NR };
+enum batch_choice { BATCH_AUTO, BATCH_ON, BATCH_OFF, BATCH_NR };
 
 /* Names for the configuration and for people; NULL after the last. */
 extern const char *const data_path_names[];
-extern const char *const batch_wish_names[];
+extern const char *const batch_choice_names[];
 
 struct data_choice {
 	enum data_path path; /* not AUTO */
@@ -50,7 +50,7 @@ int data_path_check(enum data_path wish, uint8_t abilities, const char *backend,
  * features: UBLK_F_* of the driver. Returns 0 with the choice, or -EINVAL or -EOPNOTSUPP with
  * words: which wish cannot be had, why, and what to write instead.
  */
-int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum batch_wish batch,
+int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum batch_choice batch,
 		     uint8_t abilities, const char *backend, uint64_t features,
 		     char error[static DATA_PATH_ERROR_BYTES]);
 

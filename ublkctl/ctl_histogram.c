@@ -276,7 +276,7 @@ static enum exit_code reset(const struct ctl_histogram_params *params)
 }
 
 /* What only one of the actions takes. */
-static const char *misfit(const struct ctl_histogram_params *params)
+static const char *incompatible(const struct ctl_histogram_params *params)
 {
 	bool is_get = strcmp(params->action, "get") == 0;
 
@@ -298,7 +298,7 @@ enum exit_code ctl_histogram(const struct ctl_histogram_params *params)
 		const char *name;
 		enum exit_code (*fn)(const struct ctl_histogram_params *params);
 	} actions[] = { { "get", get }, { "set", set }, { "reset", reset } };
-	const char *error = misfit(params);
+	const char *error = incompatible(params);
 
 	if (error) {
 		fprintf(stderr, "ublkctl: %s\n", error);

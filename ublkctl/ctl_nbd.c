@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "backends/nbd/nbd_credentials.h"
-#include "backends/nbd/nbd_probe.h"
+#include "backends/nbd/nbd_examine.h"
 #include "base/util.h"
 #include "ublkctl/ctl_nbd_map.h"
 #include "ublkctl/ctl_print.h"
@@ -82,14 +82,14 @@ static int ask(struct server *s, enum nbd_handshake_mode mode, const char *name,
 		.on_export = on_export,
 		.ctx = s,
 	};
-	struct nbd_probe probe = {
+	struct nbd_examine probe = {
 		.uri = &s->uri,
 		.tls = s->tls,
 		.wish = &wish,
 		.timeout_ns = TIMEOUT_NS,
 	};
 
-	return nbd_probe(&probe, ret_export, s->error, sizeof(s->error));
+	return nbd_examine(&probe, ret_export, s->error, sizeof(s->error));
 }
 
 /* ---- as JSON ---- */

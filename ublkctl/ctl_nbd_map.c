@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "backends/nbd/nbd_probe.h"
+#include "backends/nbd/nbd_examine.h"
 #include "base/util.h"
 #include "ublkctl/ctl_print.h"
 
@@ -52,7 +52,7 @@ int ctl_nbd_map(const struct nbd_uri *uri, const struct tls_credentials *tls, bo
 		.export_name = uri->export_name,
 	};
 	json_t *extents = json_array();
-	const struct nbd_probe probe = {
+	const struct nbd_examine probe = {
 		.uri = uri,
 		.tls = tls,
 		.wish = &wish,
@@ -61,7 +61,7 @@ int ctl_nbd_map(const struct nbd_uri *uri, const struct tls_credentials *tls, bo
 		.arg = extents,
 	};
 	struct nbd_export export;
-	int ret = nbd_probe(&probe, &export, error, error_bytes);
+	int ret = nbd_examine(&probe, &export, error, error_bytes);
 
 	if (ret == 0 && json)
 		ctl_print_json(extents);

@@ -63,7 +63,7 @@ static int set_direct(struct file_device *file, bool on)
 static int try_read(const struct backend_device *device)
 {
 	const struct file_device *file = device->priv;
-	uint32_t block_bytes = device->wishes.logical_block_bytes;
+	uint32_t block_bytes = device->open_params.logical_block_bytes;
 	void *buf = aligned_alloc(PAGE_BYTES, round_up(block_bytes, PAGE_BYTES));
 	ssize_t n;
 
@@ -77,7 +77,7 @@ static int try_read(const struct backend_device *device)
 static int insist(struct backend_device *device, uint32_t align_bytes)
 {
 	const struct file_config *config = device->config;
-	uint32_t block_bytes = device->wishes.logical_block_bytes;
+	uint32_t block_bytes = device->open_params.logical_block_bytes;
 	int ret;
 
 	if (align_bytes == 0)
@@ -112,7 +112,7 @@ int file_choose_direct(struct backend_device *device)
 	if (config->direct == FILE_DIRECT_ON)
 		ret = insist(device, align_bytes);
 	else if (config->direct == FILE_DIRECT_AUTO && align_bytes != 0 &&
-		 align_bytes <= device->wishes.logical_block_bytes)
+		 align_bytes <= device->open_params.logical_block_bytes)
 		set_direct(file, true); /* or not: buffered serves as well */
 	if (ret < 0 || !file->direct || align_bytes == ALIGN_UNKNOWN)
 		return ret;
@@ -216,7 +216,7 @@ static void find_file_limits(struct backend_device *device)
 
 	limits->physical_block_bytes = MIN(best_bytes, PAGE_BYTES);
 	limits->io_opt_bytes = best_bytes > PAGE_BYTES ? best_bytes : 0;
-	if (device->wishes.read_only)
+	if (device->open_params.read_only)
 		return;
 	if (fstatfs(file->fd, &fs) == 0 && can_punch(device)) {
 		limits->caps |= BACKEND_CAP_DISCARD;
@@ -254,7 +254,7 @@ static void find_block_limits(struct backend_device *device)
 	limits->io_opt_bytes = block_ioctl(file, BLKIOOPT);
 	if (queue_limit(file, "rotational"))
 		limits->caps |= BACKEND_CAP_ROTATIONAL;
-	if (!device->wishes.read_only)
+	if (!device->open_params.read_only)
 		find_block_discard(device);
 }
 
@@ -262,9 +262,9 @@ void file_find_limits(struct backend_device *device)
 {
 	const struct file_device *file = device->priv;
 
-	device->limits.caps = device->wishes.read_only ? BACKEND_CAP_READ_ONLY
-						       : BACKEND_CAP_FLUSH | BACKEND_CAP_FUA |
-								 BACKEND_CAP_WRITE_ZEROES;
+	device->limits.caps = device->open_params.read_only ? BACKEND_CAP_READ_ONLY
+							    : BACKEND_CAP_FLUSH | BACKEND_CAP_FUA |
+								      BACKEND_CAP_WRITE_ZEROES;
 	if (file->is_block)
 		find_block_limits(device);
 	else

@@ -121,7 +121,7 @@ static int check_creation(struct backend_device *device)
 
 	if (!config->create)
 		return fail_open(device, -ENOENT);
-	if (device->wishes.read_only)
+	if (device->open_params.read_only)
 		return backend_fail(device, -ENOENT,
 				    "%s does not exist, and a read_only device does not create it",
 				    config->path);
@@ -139,7 +139,7 @@ static int open_flags(struct backend_device *device, int *ret_flags)
 	struct stat stat_before;
 	int ret;
 
-	flags |= device->wishes.read_only ? O_RDONLY : O_RDWR;
+	flags |= device->open_params.read_only ? O_RDONLY : O_RDWR;
 	if (stat(path_of(device), &stat_before) == 0) {
 		ret = check_type(device, stat_before.st_mode);
 		if (S_ISBLK(stat_before.st_mode))
@@ -241,7 +241,7 @@ static int lock_file(struct backend_device *device)
 {
 	struct file_device *file = device->priv;
 	struct flock lock = {
-		.l_type = device->wishes.read_only ? F_RDLCK : F_WRLCK,
+		.l_type = device->open_params.read_only ? F_RDLCK : F_WRLCK,
 		.l_whence = SEEK_SET,
 	};
 
@@ -276,11 +276,11 @@ static int grow(struct backend_device *device, uint64_t have_bytes)
 	if (file->is_block)
 		return backend_fail(device, -ENOSPC, "%s has %s, size wants %s", config->path, have,
 				    want);
-	if (!config->create || device->wishes.read_only)
+	if (!config->create || device->open_params.read_only)
 		return backend_fail(device, -ENOSPC,
 				    "%s has %s, size wants %s: set create: true to let it grow%s",
 				    config->path, have, want,
-				    device->wishes.read_only ? " and read_only: false" : "");
+				    device->open_params.read_only ? " and read_only: false" : "");
 	if (ftruncate(file->fd, (off_t)config->size_bytes) < 0)
 		return backend_fail(device, -errno, "cannot grow %s from %s to %s: %s",
 				    config->path, have, want, errname(errno));
@@ -303,7 +303,7 @@ int file_found_size(struct backend_device *device, uint64_t *ret_bytes)
 /* All of the file, but for a last block that is not whole. */
 static int whole_size(struct backend_device *device, uint64_t have_bytes)
 {
-	uint64_t size_bytes = round_down(have_bytes, device->wishes.logical_block_bytes);
+	uint64_t size_bytes = round_down(have_bytes, device->open_params.logical_block_bytes);
 
 	if (size_bytes == 0)
 		return backend_fail(device, -EINVAL,
@@ -326,15 +326,15 @@ static int find_size(struct backend_device *device)
 
 	if (ret < 0)
 		return ret;
-	if (device->wishes.size_bytes && device->wishes.size_bytes <= have_bytes) {
-		device->limits.size_bytes = device->wishes.size_bytes;
+	if (device->open_params.size_bytes && device->open_params.size_bytes <= have_bytes) {
+		device->limits.size_bytes = device->open_params.size_bytes;
 		return 0;
 	}
-	if (config->size_bytes == 0 || device->wishes.size_bytes)
+	if (config->size_bytes == 0 || device->open_params.size_bytes)
 		return whole_size(device, have_bytes);
-	if (config->size_bytes % device->wishes.logical_block_bytes != 0)
+	if (config->size_bytes % device->open_params.logical_block_bytes != 0)
 		return backend_fail(device, -EINVAL, "size is not a multiple of block_size: %u",
-				    device->wishes.logical_block_bytes);
+				    device->open_params.logical_block_bytes);
 	device->limits.size_bytes = config->size_bytes;
 	return config->size_bytes > have_bytes ? grow(device, have_bytes) : 0;
 }

@@ -71,7 +71,7 @@ static void shrink(struct backend_device *device, uint64_t start_bytes, uint64_t
 
 	if (file->is_block || file_found_size(device, &have_bytes) < 0)
 		return;
-	if (round_down(have_bytes, device->wishes.logical_block_bytes) > end_bytes)
+	if (round_down(have_bytes, device->open_params.logical_block_bytes) > end_bytes)
 		ret = fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 				(off_t)start_bytes, (off_t)(end_bytes - start_bytes));
 	else if (have_bytes > start_bytes)

@@ -209,7 +209,7 @@ const struct backend backend_mem = {
 	.io_fini = mem_io_fini,
 	.submit = mem_submit,
 	.identity = mem_identity,
-	.parked_fd = mem_parked_fd,
+	.stored_fd = mem_stored_fd,
 	.memory_bytes = mem_memory_bytes,
 	.resize = &mem_resize,
 };

@@ -56,7 +56,7 @@ extern const struct option mem_options[];
 int mem_open(struct backend_device *device);
 void mem_close(struct backend_device *device);
 void mem_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
-int mem_parked_fd(const struct backend_device *device);
+int mem_stored_fd(const struct backend_device *device);
 uint64_t mem_memory_bytes(const void *config);
 
 /* mem.c: after the bytes are there. */

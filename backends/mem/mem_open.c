@@ -4,7 +4,7 @@
  *
  * Happy path: create the memfd, or take over the one that a daemon before left parked -> map it ->
  * learn from SEEK_DATA which pages hold data. A memfd lives as long as anybody has it: it is parked
- * (wishes.parked_fd, docs/recovery.md) and so outlives this process.
+ * (open parameters.parked_fd, docs/recovery.md) and so outlives this process.
  * Failure modes: no memory, or a parked file that is not what the configuration says, are told in
  * words with the cure; whatever was done is undone by mem_close. Nothing is written to a parked
  * file here, so one that was refused is as it was.
@@ -64,7 +64,7 @@ static uint64_t wanted_bytes(const struct backend_device *device)
 {
 	const struct mem_config *config = device->config;
 
-	return device->wishes.size_bytes ? device->wishes.size_bytes : config->size_bytes;
+	return device->open_params.size_bytes ? device->open_params.size_bytes : config->size_bytes;
 }
 
 /* Finds the size of the file's pages, and of all of them. */
@@ -126,7 +126,7 @@ static int check_kind(struct backend_device *device)
 static int check_size(struct backend_device *device)
 {
 	struct mem_device *mem = device->priv;
-	bool same_device = device->wishes.size_bytes > 0;
+	bool same_device = device->open_params.size_bytes > 0;
 	char have[32], want[32];
 	struct stat st;
 
@@ -144,13 +144,13 @@ static int check_size(struct backend_device *device)
 			    want, have);
 }
 
-static int take_parked_file(struct backend_device *device)
+static int take_stored_file(struct backend_device *device)
 {
 	struct mem_device *mem = device->priv;
 	int ret;
 
 	/* 0 would be no wish. */
-	mem->fd = fcntl(device->wishes.parked_fd, F_DUPFD_CLOEXEC, 3);
+	mem->fd = fcntl(device->open_params.stored_fd, F_DUPFD_CLOEXEC, 3);
 	if (mem->fd < 0)
 		return fail_memory(device, -errno, "dup");
 	ret = check_kind(device);
@@ -189,8 +189,8 @@ static int find_present(struct backend_device *device)
 
 static int get_memory(struct backend_device *device)
 {
-	bool parked = device->wishes.parked_fd > 0;
-	int ret = parked ? take_parked_file(device) : create_file(device);
+	bool parked = device->open_params.stored_fd > 0;
+	int ret = parked ? take_stored_file(device) : create_file(device);
 
 	if (ret == 0)
 		ret = map_file(device);
@@ -215,7 +215,7 @@ int mem_open(struct backend_device *device)
 		.caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES,
 		.discard_granularity_bytes = (uint32_t)mem->page_bytes,
 	};
-	if (device->wishes.read_only)
+	if (device->open_params.read_only)
 		device->limits.caps |= BACKEND_CAP_READ_ONLY;
 	return 0;
 }
@@ -240,7 +240,7 @@ void mem_identity(const struct backend_device *device, char text[BACKEND_IDENTIT
 		 minor(st.st_dev), (unsigned long long)st.st_ino);
 }
 
-int mem_parked_fd(const struct backend_device *device)
+int mem_stored_fd(const struct backend_device *device)
 {
 	const struct mem_device *mem = device->priv;
 

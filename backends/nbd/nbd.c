@@ -2,14 +2,14 @@
  * nbd: a device on an NBD server. This file is its queues: what becomes of a request before a
  * connection has it, and when there is none. Reactor thread, but for state_name.
  *
- *	submit -> (a link is ready) nbd_transfer_send -> ... -> nbd_io_end
- *	       -> (none is) waiting -> a link is ready -> as above
- *	                            -> patience is over -> fails
+ *	submit -> (a connection is ready) nbd_transfer_send -> ... -> nbd_io_end
+ *	       -> (none is) waiting -> a connection is ready -> as above
+ *	                            -> outage timeout is over -> fails
  *
  * Patience runs from a loss until the server has done a request: one that takes connections and
  * answers nothing is not back. Only where nobody had to wait a connection is enough. When it is
- * over there still is no better judge than a request: those that come go to a link that is ready,
- * and those that are with one stay there, but what is lost then fails.
+ * over there still is no better judge than a request: those that come go to a connection that is
+ *ready, and those that are with one stay there, but what is lost then fails.
  *
  * What a lost connection had is sent again: all that NBD has can be done twice. Writes that were
  * acknowledged but not flushed cannot be sent again: unless the server keeps them (cache: kept)
@@ -33,35 +33,36 @@
 void nbd_io_end(struct nbd_io *n, int result)
 {
 	n->state = NBD_IO_IDLE;
-	n->link = NULL;
+	n->conn = NULL;
 	backend_io_complete(n->io, n->cancelled ? -ECANCELED : result);
 }
 
 static void wait(struct nbd_queue *q, struct nbd_io *n)
 {
-	q->doubted = true;
+	q->unconfirmed = true;
 	if (n->state == NBD_IO_IDLE)
 		n->losses = atomic_load(&q->nbd->losses);
 	n->state = NBD_IO_WAITING;
-	n->link = NULL;
+	n->conn = NULL;
 	list_push_back(&q->waiting, &n->node);
 }
 
 /* One whose turn it is by the tag, or another; NULL: none is ready, or all are about to close. */
-static struct nbd_link *choose_link(const struct nbd_queue *q, unsigned tag)
+static struct nbd_connection *choose_conn(const struct nbd_queue *q, unsigned tag)
 {
 	if (q->ready_nr == 0)
 		return NULL;
-	for (unsigned i = 0; i < q->link_nr; i++) {
-		struct nbd_link *link = q->link[(tag + i) % q->link_nr];
+	for (unsigned i = 0; i < q->conn_nr; i++) {
+		struct nbd_connection *conn = q->conn[(tag + i) % q->conn_nr];
 
-		if (link->state == NBD_LINK_READY && link->stream.state == STREAM_OPEN)
-			return link;
+		if (conn->state == NBD_CONNECTION_READY && conn->stream.state == STREAM_OPEN)
+			return conn;
 	}
 	return NULL;
 }
 
-/* Counted before it takes the writes upon itself: who loses a link meanwhile sees one or both. */
+/* Counted before it takes the writes upon itself: who loses a connection meanwhile sees one or
+ * both. */
 static void cover(struct nbd_device *nbd, struct nbd_io *n)
 {
 	bool counts = nbd->config->cache == NBD_CACHE_VOLATILE && !n->covers;
@@ -94,12 +95,12 @@ static bool begin_flush(struct nbd_device *nbd, struct nbd_io *n)
 }
 
 /* 0, or the error that it ends with. */
-static int send_by(struct nbd_link *link, struct nbd_io *n)
+static int send_by(struct nbd_connection *conn, struct nbd_io *n)
 {
-	if (n->io->op == BACKEND_FLUSH && !begin_flush(link->queue->nbd, n))
+	if (n->io->op == BACKEND_FLUSH && !begin_flush(conn->queue->nbd, n))
 		return -EIO;
 	n->state = NBD_IO_SENT;
-	nbd_transfer_send(link, n);
+	nbd_transfer_send(conn, n);
 	return 0;
 }
 
@@ -112,20 +113,20 @@ static enum backend_submit nbd_submit(struct backend_io *io)
 {
 	struct nbd_queue *q = io->queue->priv;
 	struct nbd_io *n = io->priv;
-	struct nbd_link *link = choose_link(q, io->tag);
+	struct nbd_connection *conn = choose_conn(q, io->tag);
 
 	n->cancelled = false;
 	n->covers = n->again = false;
 	n->start_ns = q->queue->reactor->now_ns;
-	if (is_changed(q) || (!link && q->gave_up)) {
+	if (is_changed(q) || (!conn && q->gave_up)) {
 		io->result = -EIO;
 		return BACKEND_DONE;
 	}
-	if (!link) {
+	if (!conn) {
 		wait(q, n);
 		return BACKEND_QUEUED;
 	}
-	io->result = send_by(link, n);
+	io->result = send_by(conn, n);
 	return io->result < 0 ? BACKEND_DONE : BACKEND_QUEUED;
 }
 
@@ -139,9 +140,9 @@ static void fail_waiting(struct nbd_queue *q)
 		nbd_io_end(list_entry(node, struct nbd_io, node), -EIO);
 }
 
-static void patience_is_over(struct timer *timer)
+static void outage_timeout_is_over(struct timer *timer)
 {
-	struct nbd_queue *q = container_of(timer, struct nbd_queue, patience);
+	struct nbd_queue *q = container_of(timer, struct nbd_queue, outage_timeout);
 
 	log_limited_by(
 		&q->nbd->limits.gave_up, LOG_LEVEL_ERROR,
@@ -152,24 +153,24 @@ static void patience_is_over(struct timer *timer)
 	fail_waiting(q);
 }
 
-static void lose_patience(struct nbd_queue *q, uint64_t patience_ns)
+static void lose_outage_timeout(struct nbd_queue *q, uint64_t outage_timeout_ns)
 {
 	struct reactor *r = q->queue->reactor;
 
-	if (patience_ns != OPTION_FOREVER && !q->gave_up && !q->patience.armed)
-		reactor_timer_arm(r, &q->patience, r->now_ns + patience_ns);
+	if (outage_timeout_ns != OPTION_FOREVER && !q->gave_up && !q->outage_timeout.armed)
+		reactor_timer_arm(r, &q->outage_timeout, r->now_ns + outage_timeout_ns);
 }
 
 static void be_well(struct nbd_queue *q)
 {
 	q->gave_up = false;
-	reactor_timer_cancel(q->queue->reactor, &q->patience);
+	reactor_timer_cancel(q->queue->reactor, &q->outage_timeout);
 }
 
-/* One that waits now does so for the end of a link that takes no more. */
+/* One that waits now does so for the end of a connection that takes no more. */
 void nbd_queue_answered(struct nbd_queue *q)
 {
-	q->doubted = !list_empty(&q->waiting);
+	q->unconfirmed = !list_empty(&q->waiting);
 	be_well(q);
 }
 
@@ -180,35 +181,36 @@ void nbd_queue_ready(struct nbd_queue *q)
 	struct list_node *node;
 
 	q->ready_nr++;
-	if (!q->doubted)
+	if (!q->unconfirmed)
 		be_well(q);
 	list_splice(&all, &q->waiting);
 	while ((node = list_pop_front(&all))) {
 		struct nbd_io *n = list_entry(node, struct nbd_io, node);
-		struct nbd_link *link = choose_link(q, n->io->tag);
-		int ret = link ? send_by(link, n) : 0;
+		struct nbd_connection *conn = choose_conn(q, n->io->tag);
+		int ret = conn ? send_by(conn, n) : 0;
 
-		if (!link)
+		if (!conn)
 			wait(q, n);
 		else if (ret < 0)
 			nbd_io_end(n, ret);
 	}
 }
 
-static unsigned covering_by(const struct nbd_link *link)
+static unsigned covering_by(const struct nbd_connection *conn)
 {
 	unsigned nr = 0;
 
-	list_for_each (node, &link->sent)
+	list_for_each (node, &conn->sent)
 		nr += list_entry(node, struct nbd_io, node)->covers;
 	return nr;
 }
 
 /*
- * The server may have restarted, whatever other links have heard of it. Writes that a FLUSH on this
- * link covers are told by that one; those of a FLUSH on another link by the next, too.
+ * The server may have restarted, whatever other connections have heard of it. Writes that a FLUSH
+ * on this connection covers are told by that one; those of a FLUSH on another connection by the
+ * next, too.
  */
-static void lose_writes(struct nbd_device *nbd, const struct nbd_link *link)
+static void lose_writes(struct nbd_device *nbd, const struct nbd_connection *conn)
 {
 	bool unflushed = atomic_exchange(&nbd->unflushed, false);
 	unsigned covering_nr = atomic_load(&nbd->covering_nr);
@@ -216,51 +218,51 @@ static void lose_writes(struct nbd_device *nbd, const struct nbd_link *link)
 	if (!unflushed && covering_nr == 0)
 		return;
 	atomic_fetch_add(&nbd->losses, 1);
-	if (unflushed || covering_nr > covering_by(link))
+	if (unflushed || covering_nr > covering_by(conn))
 		atomic_store(&nbd->lost_writes, true);
 }
 
-void nbd_queue_lost(struct nbd_queue *q, const struct nbd_link *link)
+void nbd_queue_lost(struct nbd_queue *q, const struct nbd_connection *conn)
 {
 	struct nbd_device *nbd = q->nbd;
 
 	ASSERT(q->ready_nr > 0);
 	q->ready_nr--;
 	if (nbd->config->cache == NBD_CACHE_VOLATILE)
-		lose_writes(nbd, link);
+		lose_writes(nbd, conn);
 	if (q->ready_nr > 0)
 		return;
-	if (nbd->config->patience_ns == 0) {
+	if (nbd->config->outage_timeout_ns == 0) {
 		q->gave_up = true;
 		fail_waiting(q);
 	}
-	lose_patience(q, nbd->config->patience_ns);
+	lose_outage_timeout(q, nbd->config->outage_timeout_ns);
 }
 
 void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n)
 {
-	struct nbd_link *link;
+	struct nbd_connection *conn;
 
 	if (n->covers && q->nbd->config->cache == NBD_CACHE_VOLATILE) {
 		nbd_queue_uncover(q->nbd, n);
 		nbd_io_end(n, -EIO);
 	} else if (n->cancelled || q->gave_up || is_changed(q) ||
-		   q->nbd->config->patience_ns == 0) {
+		   q->nbd->config->outage_timeout_ns == 0) {
 		nbd_io_end(n, -EIO);
 	} else {
-		q->doubted = true;
-		lose_patience(q, q->nbd->config->patience_ns);
-		link = choose_link(q, n->io->tag);
-		if (!link)
+		q->unconfirmed = true;
+		lose_outage_timeout(q, q->nbd->config->outage_timeout_ns);
+		conn = choose_conn(q, n->io->tag);
+		if (!conn)
 			wait(q, n);
-		else if (send_by(link, n) < 0)
+		else if (send_by(conn, n) < 0)
 			nbd_io_end(n, -EIO);
 	}
 }
 
 void nbd_queue_changed(struct nbd_queue *q)
 {
-	reactor_timer_cancel(q->queue->reactor, &q->patience);
+	reactor_timer_cancel(q->queue->reactor, &q->outage_timeout);
 	fail_waiting(q);
 }
 
@@ -273,7 +275,7 @@ static void nbd_cancel(struct backend_io *io)
 		list_remove(&n->node);
 		nbd_io_end(n, -ECANCELED);
 	} else {
-		nbd_link_drop(n->link, BACKEND_END_CANCELLED, "a request was cancelled");
+		nbd_connection_drop(n->conn, BACKEND_END_CANCELLED, "a request was cancelled");
 	}
 }
 
@@ -309,19 +311,20 @@ static int nbd_queue_init(struct backend_queue *queue)
 	q->nbd = queue->device->priv;
 	q->addresses = q->nbd->found.addresses;
 	list_init(&q->waiting);
-	timer_init(&q->patience, patience_is_over);
+	timer_init(&q->outage_timeout, outage_timeout_is_over);
 	prng_init(&q->prng, ring_clock_ns() + queue->idx);
 	q->io = calloc(queue->depth, sizeof(*q->io));
-	q->link = calloc(q->nbd->links_per_queue, sizeof(*q->link));
-	if (!q->io || !q->link)
+	q->conn = calloc(q->nbd->conns_per_queue, sizeof(*q->conn));
+	if (!q->io || !q->conn)
 		return -ENOMEM;
-	while (ret == 0 && q->link_nr < q->nbd->links_per_queue) {
-		ret = nbd_link_open(&q->link[q->link_nr], q, q->link_nr);
-		q->link_nr += ret == 0;
+	while (ret == 0 && q->conn_nr < q->nbd->conns_per_queue) {
+		ret = nbd_connection_open(&q->conn[q->conn_nr], q, q->conn_nr);
+		q->conn_nr += ret == 0;
 	}
 	/* The first connection is made even where none is waited for later. */
 	if (ret == 0)
-		lose_patience(q, MAX(q->nbd->config->patience_ns, q->nbd->config->timeout_ns));
+		lose_outage_timeout(
+			q, MAX(q->nbd->config->outage_timeout_ns, q->nbd->config->timeout_ns));
 	return ret;
 }
 
@@ -329,11 +332,11 @@ static void nbd_queue_fini(struct backend_queue *queue)
 {
 	struct nbd_queue *q = queue->priv;
 
-	reactor_timer_cancel(queue->reactor, &q->patience);
+	reactor_timer_cancel(queue->reactor, &q->outage_timeout);
 	nbd_resolve_forget(q->resolve);
-	for (unsigned i = 0; i < q->link_nr; i++)
-		nbd_link_abandon(q->link[i]);
-	free(q->link);
+	for (unsigned i = 0; i < q->conn_nr; i++)
+		nbd_connection_abandon(q->conn[i]);
+	free(q->conn);
 	free(q->io);
 }
 
@@ -347,8 +350,8 @@ const struct backend backend_nbd = {
 	.io_bytes = sizeof(struct nbd_io),
 	.data = BACKEND_BATCHES,
 	.check = nbd_check,
-	.probe = nbd_ask,
-	.probe_free = free,
+	.examine = nbd_ask,
+	.found_free = free,
 	.open = nbd_open,
 	.close = nbd_close,
 	.queue_init = nbd_queue_init,
@@ -359,5 +362,5 @@ const struct backend backend_nbd = {
 	.state_name = nbd_state_name,
 	.identity = nbd_identity,
 	.failure = nbd_failure,
-	.connection = nbd_link_look,
+	.connection = nbd_connection_look,
 };

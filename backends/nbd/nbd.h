@@ -4,16 +4,17 @@
  *	nbd_options.c  what the user can say                      main thread
  *	nbd_open.c     probe, open, limits, identity              main thread (probe: any)
  *	nbd.c          queues and requests until a connection has them, and when none is there
- *	nbd_link.c     one connection: connect, TLS, handshake, loss, another try
+ *	nbd_connection.c     one connection: connect, TLS, handshake, loss, another try
  *	nbd_transfer.c requests on a connection that is ready: sent, answered, overdue
  *	nbd_look.c     how a connection does, for people	   main thread
  *	nbd_changed.c  a server that came back as another one, in words
  *
- * nbd.c, nbd_link.c and nbd_transfer.c run on the queue's reactor.
+ * nbd.c, nbd_connection.c and nbd_transfer.c run on the queue's reactor.
  *
- * A request is in one place at a time: waiting (queue->waiting), or with a link (link->sent) from
- * the moment it was handed over to be sent. A link that is lost gives those that were not answered
- * back to the queue, which sends them again by another link or by the same one once that is back.
+ * A request is in one place at a time: waiting (queue->waiting), or with a connection
+ *(connection->sent) from the moment it was handed over to be sent. A connection that is lost gives
+ *those that were not answered back to the queue, which sends them again by another connection or by
+ *the same one once that is back.
  */
 #ifndef BACKENDS_NBD_NBD_H
 #define BACKENDS_NBD_NBD_H
@@ -62,7 +63,7 @@ struct nbd_config {
 	char *uri;
 	struct nbd_tls *tls; /* or NULL */
 	uint64_t connections;
-	uint64_t patience_ns; /* on_disconnect: 0: fail, OPTION_FOREVER: for ever */
+	uint64_t outage_timeout_ns; /* on_disconnect: 0: fail, OPTION_FOREVER: for ever */
 	uint64_t timeout_ns;
 	int replies; /* enum nbd_replies */
 	int cache;   /* enum nbd_cache */
@@ -89,7 +90,7 @@ struct nbd_device {
 	char address[160]; /* of the uri, for messages */
 	struct tls_credentials *tls;
 	struct nbd_found found;
-	unsigned links_per_queue;
+	unsigned conns_per_queue;
 	/*
 	 * The server came back as another one: nothing is served any more, until it is opened anew.
 	 * The first one to see it claims the words; they stay as they are from `changed` on.
@@ -111,8 +112,8 @@ struct nbd_device {
 
 struct nbd_io {
 	struct backend_io *io;
-	struct nbd_link *link; /* NULL: waits */
-	struct list_node node; /* queue->waiting or link->sent, in the order of coming */
+	struct nbd_connection *conn; /* NULL: waits */
+	struct list_node node; /* queue->waiting or connection->sent, in the order of coming */
 	struct nbd_slot slot;
 	uint64_t cookie;
 	uint64_t sent_at_bytes; /* of the stream: all of it is sent when it has come so far */
@@ -131,19 +132,19 @@ struct nbd_io {
 
 enum nbd_io_state { NBD_IO_IDLE, NBD_IO_WAITING, NBD_IO_SENT };
 
-enum nbd_link_state {
-	NBD_LINK_DOWN, /* until its timer fires */
-	NBD_LINK_CONNECTING,
-	NBD_LINK_HANDSHAKE, /* with the greeting; or what follows TLS */
-	NBD_LINK_TLS,
-	NBD_LINK_READY,
-	NBD_LINK_RETIRING, /* READY but for new requests: the server is shutting down */
-	NBD_LINK_CLOSING,  /* or never to be tried again */
-	NBD_LINK_LEAVING,  /* the last word is being sent */
+enum nbd_connection_state {
+	NBD_CONNECTION_DOWN, /* until its timer fires */
+	NBD_CONNECTION_CONNECTING,
+	NBD_CONNECTION_HANDSHAKE, /* with the greeting; or what follows TLS */
+	NBD_CONNECTION_TLS,
+	NBD_CONNECTION_READY,
+	NBD_CONNECTION_RETIRING, /* READY but for new requests: the server is shutting down */
+	NBD_CONNECTION_CLOSING,	 /* or never to be tried again */
+	NBD_CONNECTION_LEAVING,	 /* the last word is being sent */
 };
 
 /* Written by the reactor, read by the main thread: base/counter.h. */
-struct nbd_link_stats {
+struct nbd_connection_stats {
 	uint64_t since_ns;    /* in the state that people see */
 	uint64_t next_try_ns; /* DOWN */
 	uint64_t connects, lost, failed_tries, resent;
@@ -153,7 +154,7 @@ struct nbd_link_stats {
 };
 
 /* One connection. Outlives its queue until the kernel has let go of it. */
-struct nbd_link {
+struct nbd_connection {
 	struct stream stream;
 	struct iovec *pieces;	 /* the stream's, of what is to be sent */
 	uint8_t *headers;	 /* of requests: a ring, one for each tag */
@@ -161,7 +162,7 @@ struct nbd_link {
 	uint8_t *received;	 /* the stream's, as is what is behind it with TLS */
 	struct nbd_queue *queue; /* NULL: abandoned, to be freed when closed */
 	unsigned idx;
-	enum nbd_link_state state;
+	enum nbd_connection_state state;
 	char why[NBD_HANDSHAKE_ERROR_BYTES]; /* why it is being closed; "" by the stream's error */
 	enum backend_end end;		     /* the same, in a word */
 	struct timer timer; /* DOWN: when to try again; else when this takes too long */
@@ -177,19 +178,19 @@ struct nbd_link {
 	struct nbd_reply reply;
 	struct tls *tls;
 	struct nbd_handshake handshake;
-	struct nbd_link_stats stats;
+	struct nbd_connection_stats stats;
 };
 
 struct nbd_queue {
 	struct backend_queue *queue;
 	struct nbd_device *nbd;
 	struct nbd_io **io; /* by tag */
-	struct nbd_link **link;
-	unsigned link_nr, ready_nr;
+	struct nbd_connection **conn;
+	unsigned conn_nr, ready_nr;
 	struct list_node waiting;
-	struct timer patience;		/* no link is ready, or doubted: when to give up */
-	bool doubted;			/* one had to wait, and none was answered since */
-	bool gave_up;			/* what no link can be given, or is lost, fails at once */
+	struct timer outage_timeout; /* no connection is ready, or unconfirmed: when to give up */
+	bool unconfirmed;	     /* one had to wait, and none was answered since */
+	bool gave_up; /* what no connection can be given, or is lost, fails at once */
 	struct nbd_addresses addresses; /* where it was last known to be */
 	struct nbd_resolve *resolve;	/* asks anew; or NULL */
 	uint32_t cookie_nr;
@@ -213,47 +214,47 @@ void nbd_check(const void *config, const struct yaml_node *map, struct config_er
 
 /* nbd.c */
 
-/* A link has become ready: what waits goes on. */
+/* A connection has become ready: what waits goes on. */
 void nbd_queue_ready(struct nbd_queue *q);
 /* The server has done a request, or said what is wrong with it: it is there. */
 void nbd_queue_answered(struct nbd_queue *q);
-/* This link was ready and is so no longer; what it had is back by nbd_queue_take_back. */
-void nbd_queue_lost(struct nbd_queue *q, const struct nbd_link *link);
+/* This connection was ready and is so no longer; what it had is back by nbd_queue_take_back. */
+void nbd_queue_lost(struct nbd_queue *q, const struct nbd_connection *conn);
 /* The FLUSH covers nothing any more: it has been answered, or lost. */
 void nbd_queue_uncover(struct nbd_device *nbd, struct nbd_io *n);
-/* An I/O that a lost link had: waits again, or fails, by on_disconnect. */
+/* An I/O that a lost connection had: waits again, or fails, by on_disconnect. */
 void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n);
 /* The end of a request in whatever place it was. May submit others before it returns. */
 void nbd_io_end(struct nbd_io *n, int result);
 /* The device is not what it was: everything that waits fails, and all that comes. */
 void nbd_queue_changed(struct nbd_queue *q);
 
-/* nbd_link.c */
+/* nbd_connection.c */
 
 /* Returns 0, -ENOMEM or -ENOBUFS. It begins to connect at once. */
-int nbd_link_open(struct nbd_link **ret_link, struct nbd_queue *q, unsigned idx);
-/* No request is with it. The link frees itself when it can. Accepts NULL. */
-void nbd_link_abandon(struct nbd_link *link);
+int nbd_connection_open(struct nbd_connection **ret_conn, struct nbd_queue *q, unsigned idx);
+/* No request is with it. The connection frees itself when it can. Accepts NULL. */
+void nbd_connection_abandon(struct nbd_connection *conn);
 /* Ends the connection, for this reason. */
-void nbd_link_drop(struct nbd_link *link, enum backend_end end, const char *fmt, ...)
+void nbd_connection_drop(struct nbd_connection *conn, enum backend_end end, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* nbd_look.c */
 
 /* "connected", "connecting", "waiting" ...: the same word is the same pointer. */
-const char *nbd_link_state_word(enum nbd_link_state state);
+const char *nbd_connection_state_word(enum nbd_connection_state state);
 /* struct backend's connection. Main thread. */
-bool nbd_link_look(const struct backend_queue *queue, unsigned idx,
-		   struct backend_connection *ret_connection);
+bool nbd_connection_look(const struct backend_queue *queue, unsigned idx,
+			 struct backend_connection *ret_connection);
 
 /* The server wants to go: no more requests; when those that it has are answered it is told so. */
-void nbd_link_retire(struct nbd_link *link);
+void nbd_connection_retire(struct nbd_connection *conn);
 /* One that retires has no request left. */
-void nbd_link_leave(struct nbd_link *link);
+void nbd_connection_leave(struct nbd_connection *conn);
 /* Answers to requests are awaited. */
-static inline bool nbd_link_serves(const struct nbd_link *link)
+static inline bool nbd_connection_serves(const struct nbd_connection *conn)
 {
-	return link->state == NBD_LINK_READY || link->state == NBD_LINK_RETIRING;
+	return conn->state == NBD_CONNECTION_READY || conn->state == NBD_CONNECTION_RETIRING;
 }
 
 /* nbd_changed.c */
@@ -268,15 +269,15 @@ const char *nbd_failure(const struct backend_device *device);
 
 /* nbd_transfer.c */
 
-void nbd_transfer_begin(struct nbd_link *link);
+void nbd_transfer_begin(struct nbd_connection *conn);
 /* There always is room. */
-void nbd_transfer_send(struct nbd_link *link, struct nbd_io *n);
-void nbd_transfer_received(struct nbd_link *link, const uint8_t *data, size_t bytes);
-void nbd_transfer_received_into(struct nbd_link *link, size_t bytes);
-void nbd_transfer_sent(struct nbd_link *link);
+void nbd_transfer_send(struct nbd_connection *conn, struct nbd_io *n);
+void nbd_transfer_received(struct nbd_connection *conn, const uint8_t *data, size_t bytes);
+void nbd_transfer_received_into(struct nbd_connection *conn, size_t bytes);
+void nbd_transfer_sent(struct nbd_connection *conn);
 /* The oldest request is overdue, or the timer was for one that has been answered. */
-void nbd_transfer_timer(struct nbd_link *link);
+void nbd_transfer_timer(struct nbd_connection *conn);
 /* After a loss: every request goes back to the queue. */
-void nbd_transfer_end(struct nbd_link *link);
+void nbd_transfer_end(struct nbd_connection *conn);
 
 #endif

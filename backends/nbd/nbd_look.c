@@ -1,6 +1,7 @@
 /*
- * What a connection does and has done, for people. Main thread, while its reactor goes on: links
- * stay where they are between queue_init and queue_fini, and what changes in them is read whole.
+ * What a connection does and has done, for people. Main thread, while its reactor goes on:
+ * connections stay where they are between queue_init and queue_fini, and what changes in them is
+ * read whole.
  */
 #include "backends/nbd/nbd.h"
 #include "base/util.h"
@@ -10,38 +11,38 @@ static uint64_t peek(const uint64_t *counter)
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-const char *nbd_link_state_word(enum nbd_link_state state)
+const char *nbd_connection_state_word(enum nbd_connection_state state)
 {
 	static const char waiting[] = "waiting", connecting[] = "connecting", leaving[] = "leaving";
 	static const char *const word[] = {
-		[NBD_LINK_DOWN] = waiting,	   [NBD_LINK_CONNECTING] = connecting,
-		[NBD_LINK_HANDSHAKE] = connecting, [NBD_LINK_TLS] = connecting,
-		[NBD_LINK_READY] = "connected",	   [NBD_LINK_RETIRING] = leaving,
-		[NBD_LINK_CLOSING] = "closed",	   [NBD_LINK_LEAVING] = leaving,
+		[NBD_CONNECTION_DOWN] = waiting,	 [NBD_CONNECTION_CONNECTING] = connecting,
+		[NBD_CONNECTION_HANDSHAKE] = connecting, [NBD_CONNECTION_TLS] = connecting,
+		[NBD_CONNECTION_READY] = "connected",	 [NBD_CONNECTION_RETIRING] = leaving,
+		[NBD_CONNECTION_CLOSING] = "closed",	 [NBD_CONNECTION_LEAVING] = leaving,
 	};
 
 	return (size_t)state < ARRAY_SIZE(word) ? word[state] : "?";
 }
 
-static void look(const struct nbd_link *link, struct backend_connection *c)
+static void look(const struct nbd_connection *conn, struct backend_connection *c)
 {
-	enum nbd_link_state state = __atomic_load_n(&link->state, __ATOMIC_RELAXED);
-	const struct nbd_link_stats *s = &link->stats;
+	enum nbd_connection_state state = __atomic_load_n(&conn->state, __ATOMIC_RELAXED);
+	const struct nbd_connection_stats *s = &conn->stats;
 
 	*c = (struct backend_connection){
-		.state = nbd_link_state_word(state),
+		.state = nbd_connection_state_word(state),
 		.since_ns = peek(&s->since_ns),
-		.next_try_ns = state == NBD_LINK_DOWN ? peek(&s->next_try_ns) : 0,
+		.next_try_ns = state == NBD_CONNECTION_DOWN ? peek(&s->next_try_ns) : 0,
 		.connects = peek(&s->connects),
 		.lost = peek(&s->lost),
 		.failed_tries = peek(&s->failed_tries),
 		.last_end = __atomic_load_n(&s->last_end, __ATOMIC_RELAXED),
 		.resent = peek(&s->resent),
 		.answered = histogram_count(&s->answer),
-		.sends = peek(&link->stream.wire_sends),
-		.sent_bytes = peek(&link->stream.wire_sent_bytes),
-		.receives = peek(&link->stream.wire_receives),
-		.received_bytes = peek(&link->stream.wire_received_bytes),
+		.sends = peek(&conn->stream.wire_sends),
+		.sent_bytes = peek(&conn->stream.wire_sent_bytes),
+		.receives = peek(&conn->stream.wire_receives),
+		.received_bytes = peek(&conn->stream.wire_received_bytes),
 		.wait = &s->wait,
 		.answer = &s->answer,
 	};
@@ -49,13 +50,13 @@ static void look(const struct nbd_link *link, struct backend_connection *c)
 		c->ends[end] = peek(&s->ends[end]);
 }
 
-bool nbd_link_look(const struct backend_queue *queue, unsigned idx,
-		   struct backend_connection *ret_connection)
+bool nbd_connection_look(const struct backend_queue *queue, unsigned idx,
+			 struct backend_connection *ret_connection)
 {
 	const struct nbd_queue *q = queue->priv;
 
-	if (idx >= q->link_nr)
+	if (idx >= q->conn_nr)
 		return false;
-	look(q->link[idx], ret_connection);
+	look(q->conn[idx], ret_connection);
 	return true;
 }

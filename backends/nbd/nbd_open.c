@@ -14,7 +14,7 @@
 
 #include "backends/nbd/nbd.h"
 #include "backends/nbd/nbd_credentials.h"
-#include "backends/nbd/nbd_probe.h"
+#include "backends/nbd/nbd_examine.h"
 #include "base/log.h"
 #include "base/util.h"
 
@@ -25,13 +25,15 @@ static bool wants_simple(const struct nbd_config *config, const struct nbd_addre
 	return config->replies == NBD_REPLIES_FEWEST;
 }
 
-static int probe(const struct nbd_config *config, const struct nbd_uri *uri,
-		 struct nbd_found *found, char *error, size_t error_bytes)
+static int examine(const struct nbd_config *config, const struct nbd_uri *uri,
+		   struct nbd_found *found, char *error, size_t error_bytes)
 {
 	struct nbd_handshake_config wish = { .mode = NBD_HANDSHAKE_GO,
 					     .export_name = uri->export_name,
 					     .no_meta = true };
-	struct nbd_probe question = { .uri = uri, .wish = &wish, .timeout_ns = config->timeout_ns };
+	struct nbd_examine question = { .uri = uri,
+					.wish = &wish,
+					.timeout_ns = config->timeout_ns };
 	struct tls_credentials *tls = NULL;
 	int ret = nbd_credentials_new(uri, &tls, error, error_bytes);
 
@@ -41,7 +43,7 @@ static int probe(const struct nbd_config *config, const struct nbd_uri *uri,
 	if (ret == 0) {
 		found->simple = wants_simple(config, &found->addresses);
 		wish.no_structured = wish.no_extended = found->simple;
-		ret = nbd_probe(&question, &found->export, error, error_bytes);
+		ret = nbd_examine(&question, &found->export, error, error_bytes);
 	}
 	tls_credentials_free(tls);
 	return ret;
@@ -57,7 +59,7 @@ int nbd_ask(const void *config, void **ret_found, char *error, size_t error_byte
 	if (ret == -ENOMEM)
 		snprintf(error, error_bytes, "nbd: out of memory");
 	if (ret == 0)
-		ret = probe(nbd, uri, found, error, error_bytes);
+		ret = examine(nbd, uri, found, error, error_bytes);
 	free(uri);
 	if (ret == 0)
 		*ret_found = found;
@@ -103,7 +105,7 @@ static void fill_limits(struct backend_device *device, const struct nbd_export *
 		.max_write_zeroes_bytes = UINT32_MAX - UINT32_MAX % block_bytes,
 		.queue_nr_max = several ? 0 : 1,
 	};
-	nbd->links_per_queue = several ? (unsigned)nbd->config->connections : 1;
+	nbd->conns_per_queue = several ? (unsigned)nbd->config->connections : 1;
 	if (!several && nbd->config->connections > 1)
 		log_info("the server allows one connection at a time", "device=%s export=\"%s\"",
 			 device->name, nbd->uri.export_name);
@@ -111,7 +113,7 @@ static void fill_limits(struct backend_device *device, const struct nbd_export *
 
 static void tell_read_only(const struct backend_device *device, const struct nbd_export *export)
 {
-	if ((export->flags & NBD_FLAG_READ_ONLY) && !device->wishes.read_only)
+	if ((export->flags & NBD_FLAG_READ_ONLY) && !device->open_params.read_only)
 		log_info("the export is read-only, and so is the device", "device=%s",
 			 device->name);
 }
@@ -124,7 +126,7 @@ int nbd_open(struct backend_device *device)
 	nbd->config = device->config;
 	nbd->name = device->name;
 	/* Who served it before may have left writes that no flush has covered. */
-	atomic_init(&nbd->unflushed, device->wishes.size_bytes > 0);
+	atomic_init(&nbd->unflushed, device->open_params.size_bytes > 0);
 	ret = nbd_config_uri(nbd->config, &nbd->uri, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;
@@ -132,11 +134,11 @@ int nbd_open(struct backend_device *device)
 	ret = nbd_credentials_new(&nbd->uri, &nbd->tls, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;
-	if (device->wishes.found)
-		nbd->found = *(const struct nbd_found *)device->wishes.found;
+	if (device->open_params.found)
+		nbd->found = *(const struct nbd_found *)device->open_params.found;
 	else
-		ret = probe(nbd->config, &nbd->uri, &nbd->found, device->error,
-			    sizeof(device->error));
+		ret = examine(nbd->config, &nbd->uri, &nbd->found, device->error,
+			      sizeof(device->error));
 	if (ret < 0)
 		return ret;
 	tell_read_only(device, &nbd->found.export);

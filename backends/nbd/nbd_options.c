@@ -96,8 +96,8 @@ const struct option nbd_options[] = {
 	  .help = "Connections per queue. If the export does not allow several connections at a "
 		  "time (no multi-conn), the device has one queue and one connection." },
 	{ .name = "on_disconnect",
-	  .type = OPTION_PATIENCE,
-	  .offset = offsetof(struct nbd_config, patience_ns),
+	  .type = OPTION_OUTAGE_TIMEOUT,
+	  .offset = offsetof(struct nbd_config, outage_timeout_ns),
 	  .def = "{queue: 30s}",
 	  .help = "What happens to requests while the server is away. {queue: TIME}: they wait "
 		  "for TIME, then they fail until the server is back. forever: they wait. fail: "

@@ -1,9 +1,9 @@
 /*
  * Requests on a connection that is ready. Reactor thread.
  *
- *	send: header and data to the stream, cookie and deadline noted, to the end of link->sent
- *	received: the parser (nbd_reply.h) says what each byte is; payload goes to its request
- *	answered: ends, once the kernel has read all of the request's memory too
+ *	send: header and data to the stream, cookie and deadline noted, to the end of
+ *connection->sent received: the parser (nbd_reply.h) says what each byte is; payload goes to its
+ *request answered: ends, once the kernel has read all of the request's memory too
  *
  * A cookie is the tag and a number that no other request of the queue has had for long, so that an
  * answer to a request of before is not taken for one of now.
@@ -32,24 +32,24 @@
 
 static struct nbd_slot *lookup(void *ctx, uint64_t cookie)
 {
-	struct nbd_link *link = ctx;
-	const struct nbd_queue *q = link->queue;
+	struct nbd_connection *conn = ctx;
+	const struct nbd_queue *q = conn->queue;
 	unsigned tag = (unsigned)(cookie & 0xffff);
 	struct nbd_io *n = tag < q->queue->depth ? q->io[tag] : NULL;
 
-	return n && n->link == link && n->cookie == cookie ? &n->slot : NULL;
+	return n && n->conn == conn && n->cookie == cookie ? &n->slot : NULL;
 }
 
-void nbd_transfer_begin(struct nbd_link *link)
+void nbd_transfer_begin(struct nbd_connection *conn)
 {
-	const struct nbd_export *export = &link->handshake.export;
+	const struct nbd_export *export = &conn->handshake.export;
 	enum nbd_reply_mode mode = export->extended	? NBD_REPLIES_EXTENDED
 				   : export->structured ? NBD_REPLIES_STRUCTURED
 							: NBD_REPLIES_SIMPLE;
 
-	nbd_reply_init(&link->reply, mode, export->meta_context, lookup, link);
-	link->large_nr = 0;
-	link->unsent = &link->sent;
+	nbd_reply_init(&conn->reply, mode, export->meta_context, lookup, conn);
+	conn->large_nr = 0;
+	conn->unsent = &conn->sent;
 }
 
 /* ---- requests ---- */
@@ -84,38 +84,38 @@ static bool is_large(const struct nbd_io *n)
 }
 
 /* While large answers are awaited they are not received by way of the stream's memory. */
-static void count_large(struct nbd_link *link, const struct nbd_io *n, int change)
+static void count_large(struct nbd_connection *conn, const struct nbd_io *n, int change)
 {
 	if (!is_large(n))
 		return;
-	link->large_nr += (unsigned)change;
-	stream_receive_limit(&link->stream, link->large_nr > 0 ? HEADERS_BYTES : SIZE_MAX);
+	conn->large_nr += (unsigned)change;
+	stream_receive_limit(&conn->stream, conn->large_nr > 0 ? HEADERS_BYTES : SIZE_MAX);
 }
 
-static void watch(struct nbd_link *link, const struct nbd_io *n)
+static void watch(struct nbd_connection *conn, const struct nbd_io *n)
 {
-	if (!link->timer.armed)
-		reactor_timer_arm(link->stream.reactor, &link->timer, n->deadline_ns);
+	if (!conn->timer.armed)
+		reactor_timer_arm(conn->stream.reactor, &conn->timer, n->deadline_ns);
 }
 
 /*
  * Headers stand behind each other in memory, so that those of requests without data go out in one
  * piece. A request ends only when it is all sent, so no more than one of each tag are in use.
  */
-static void send_header(struct nbd_link *link, const struct nbd_request *request)
+static void send_header(struct nbd_connection *conn, const struct nbd_request *request)
 {
-	bool extended = link->handshake.export.extended;
+	bool extended = conn->handshake.export.extended;
 	uint32_t bytes = extended ? NBD_EXTENDED_REQUEST_BYTES : NBD_REQUEST_BYTES;
-	uint8_t *header = link->headers + (size_t)link->header_idx * bytes;
+	uint8_t *header = conn->headers + (size_t)conn->header_idx * bytes;
 
-	stream_send(&link->stream, header, nbd_request_encode(header, request, extended));
-	if (++link->header_idx == link->queue->queue->depth)
-		link->header_idx = 0;
+	stream_send(&conn->stream, header, nbd_request_encode(header, request, extended));
+	if (++conn->header_idx == conn->queue->queue->depth)
+		conn->header_idx = 0;
 }
 
-void nbd_transfer_send(struct nbd_link *link, struct nbd_io *n)
+void nbd_transfer_send(struct nbd_connection *conn, struct nbd_io *n)
 {
-	struct nbd_queue *q = link->queue;
+	struct nbd_queue *q = conn->queue;
 	const struct backend_io *io = n->io;
 	struct nbd_request request = {
 		.cmd = command_of(io),
@@ -125,24 +125,24 @@ void nbd_transfer_send(struct nbd_link *link, struct nbd_io *n)
 		.length_bytes = io->length_bytes,
 	};
 
-	n->link = link;
+	n->conn = conn;
 	n->cookie = request.cookie;
 	n->answered = n->refused = false;
 	if (n->again)
-		counter_add(&link->stats.resent, 1);
+		counter_add(&conn->stats.resent, 1);
 	n->again = true;
-	n->deadline_ns = link->stream.reactor->now_ns + q->nbd->config->timeout_ns;
+	n->deadline_ns = conn->stream.reactor->now_ns + q->nbd->config->timeout_ns;
 	nbd_slot_start(&n->slot, request.cmd, request.flags, request.offset_bytes,
 		       request.length_bytes);
-	send_header(link, &request);
+	send_header(conn, &request);
 	if (io->op == BACKEND_WRITE)
-		stream_send(&link->stream, io->buf, io->length_bytes);
-	n->sent_at_bytes = link->stream.queued_bytes;
-	list_push_back(&link->sent, &n->node);
-	if (link->unsent == &link->sent)
-		link->unsent = &n->node;
-	count_large(link, n, 1);
-	watch(link, n);
+		stream_send(&conn->stream, io->buf, io->length_bytes);
+	n->sent_at_bytes = conn->stream.queued_bytes;
+	list_push_back(&conn->sent, &n->node);
+	if (conn->unsent == &conn->sent)
+		conn->unsent = &n->node;
+	count_large(conn, n, 1);
+	watch(conn, n);
 }
 
 /* ---- replies ---- */
@@ -160,56 +160,56 @@ static void note_durability(struct nbd_device *nbd, struct nbd_io *n, int result
 }
 
 /* The clock is the turn's: what is sent and answered within one took no time. */
-static void note_times(struct nbd_link *link, const struct nbd_io *n)
+static void note_times(struct nbd_connection *conn, const struct nbd_io *n)
 {
-	histogram_record(&link->stats.wait, n->sent_ns - n->start_ns);
-	histogram_record(&link->stats.answer, link->stream.reactor->now_ns - n->sent_ns);
+	histogram_record(&conn->stats.wait, n->sent_ns - n->start_ns);
+	histogram_record(&conn->stats.answer, conn->stream.reactor->now_ns - n->sent_ns);
 }
 
 /* All of it is sent. */
-static void end(struct nbd_link *link, struct nbd_io *n)
+static void end(struct nbd_connection *conn, struct nbd_io *n)
 {
 	list_remove(&n->node);
-	count_large(link, n, -1);
+	count_large(conn, n, -1);
 	if (n->refused) {
-		nbd_queue_take_back(link->queue, n);
+		nbd_queue_take_back(conn->queue, n);
 	} else {
-		note_times(link, n);
+		note_times(conn, n);
 		nbd_io_end(n, n->result);
 	}
-	if (link->state == NBD_LINK_RETIRING && list_empty(&link->sent))
-		nbd_link_leave(link);
+	if (conn->state == NBD_CONNECTION_RETIRING && list_empty(&conn->sent))
+		nbd_connection_leave(conn);
 }
 
-static void answered(struct nbd_link *link, struct nbd_io *n, int result)
+static void answered(struct nbd_connection *conn, struct nbd_io *n, int result)
 {
 	n->answered = true;
 	n->result = result;
 	if (result == -ESHUTDOWN) {
 		n->refused = true;
-		nbd_link_retire(link);
+		nbd_connection_retire(conn);
 	} else {
-		note_durability(link->queue->nbd, n, result);
-		link->tries = 1; /* it is worth trying again soon */
-		if (link->queue->doubted)
-			nbd_queue_answered(link->queue);
+		note_durability(conn->queue->nbd, n, result);
+		conn->tries = 1; /* it is worth trying again soon */
+		if (conn->queue->unconfirmed)
+			nbd_queue_answered(conn->queue);
 	}
-	if (n->sent_at_bytes <= link->stream.sent_bytes)
-		end(link, n);
+	if (n->sent_at_bytes <= conn->stream.sent_bytes)
+		end(conn, n);
 }
 
 /* Those that were answered while the last of their bytes were still on their way end here. */
-void nbd_transfer_sent(struct nbd_link *link)
+void nbd_transfer_sent(struct nbd_connection *conn)
 {
-	while (link->unsent != &link->sent) {
-		struct nbd_io *n = list_entry(link->unsent, struct nbd_io, node);
+	while (conn->unsent != &conn->sent) {
+		struct nbd_io *n = list_entry(conn->unsent, struct nbd_io, node);
 
-		if (n->sent_at_bytes > link->stream.sent_bytes)
+		if (n->sent_at_bytes > conn->stream.sent_bytes)
 			return;
-		link->unsent = n->node.next;
-		n->sent_ns = link->stream.reactor->now_ns;
+		conn->unsent = n->node.next;
+		n->sent_ns = conn->stream.reactor->now_ns;
 		if (n->answered)
-			end(link, n);
+			end(conn, n);
 	}
 }
 
@@ -222,110 +222,110 @@ static struct nbd_io *io_of(const struct nbd_reply *r)
  * Copies what is there; what is not, and is much, comes straight to its place. Returns whether all
  * of it was there.
  */
-static bool take_payload(struct nbd_link *link, struct nbd_input *in)
+static bool take_payload(struct nbd_connection *conn, struct nbd_input *in)
 {
-	struct nbd_reply *r = &link->reply;
+	struct nbd_reply *r = &conn->reply;
 	uint8_t *to = (uint8_t *)io_of(r)->io->buf + r->at_bytes;
 	size_t here = MIN((uint64_t)(in->end - in->at), r->bytes);
 	uint64_t missing = r->bytes - here;
 
 	memcpy(to, in->at, here);
 	in->at += here;
-	if (missing >= DIRECT_BYTES && !link->stream.codec)
-		stream_receive_into(&link->stream, to + here, missing);
+	if (missing >= DIRECT_BYTES && !conn->stream.codec)
+		stream_receive_into(&conn->stream, to + here, missing);
 	nbd_reply_took(r, here);
 	return missing == 0;
 }
 
-static void tell_error(const struct nbd_link *link)
+static void tell_error(const struct nbd_connection *conn)
 {
-	struct nbd_device *nbd = link->queue->nbd;
+	struct nbd_device *nbd = conn->queue->nbd;
 
 	log_limited_by(&nbd->limits.error, LOG_LEVEL_WARN, "the server reports an error",
-		       "device=%s %s", nbd->name, link->reply.error);
+		       "device=%s %s", nbd->name, conn->reply.error);
 }
 
 /* One event. False: there is no more to be had from these bytes. */
-static bool step(struct nbd_link *link, struct nbd_input *in)
+static bool step(struct nbd_connection *conn, struct nbd_input *in)
 {
-	struct nbd_reply *r = &link->reply;
+	struct nbd_reply *r = &conn->reply;
 
 	switch (nbd_reply_next(r, in)) {
 	case NBD_REPLY_MORE:
 		return false;
 	case NBD_REPLY_PAYLOAD:
-		return take_payload(link, in);
+		return take_payload(conn, in);
 	case NBD_REPLY_ZEROES:
 		memset((uint8_t *)io_of(r)->io->buf + r->at_bytes, 0, r->bytes);
 		return true;
 	case NBD_REPLY_EXTENT:
 		return true;
 	case NBD_REPLY_ERROR:
-		tell_error(link);
+		tell_error(conn);
 		return true;
 	case NBD_REPLY_DONE:
-		answered(link, io_of(r), r->result);
-		return nbd_link_serves(link);
+		answered(conn, io_of(r), r->result);
+		return nbd_connection_serves(conn);
 	case NBD_REPLY_BROKEN:
-		nbd_link_drop(link, BACKEND_END_PROTOCOL, "the server broke the protocol: %s",
-			      r->error);
+		nbd_connection_drop(conn, BACKEND_END_PROTOCOL, "the server broke the protocol: %s",
+				    r->error);
 		return false;
 	}
 	return false;
 }
 
-void nbd_transfer_received(struct nbd_link *link, const uint8_t *data, size_t bytes)
+void nbd_transfer_received(struct nbd_connection *conn, const uint8_t *data, size_t bytes)
 {
 	struct nbd_input in = { data, data + bytes };
 
-	while (step(link, &in))
+	while (step(conn, &in))
 		;
 }
 
 /* Straight to its place; the parser follows. Behind the last byte it may have more to say. */
-void nbd_transfer_received_into(struct nbd_link *link, size_t bytes)
+void nbd_transfer_received_into(struct nbd_connection *conn, size_t bytes)
 {
 	struct nbd_input none = { NULL, NULL };
 
-	nbd_reply_took(&link->reply, bytes);
-	if (link->stream.into_bytes > 0)
+	nbd_reply_took(&conn->reply, bytes);
+	if (conn->stream.into_bytes > 0)
 		return;
-	while (step(link, &none))
+	while (step(conn, &none))
 		;
 }
 
 /* ---- time and loss ---- */
 
-void nbd_transfer_timer(struct nbd_link *link)
+void nbd_transfer_timer(struct nbd_connection *conn)
 {
-	struct reactor *r = link->stream.reactor;
+	struct reactor *r = conn->stream.reactor;
 	const struct nbd_io *oldest;
 
-	if (list_empty(&link->sent))
+	if (list_empty(&conn->sent))
 		return;
-	oldest = list_entry(link->sent.next, struct nbd_io, node);
+	oldest = list_entry(conn->sent.next, struct nbd_io, node);
 	if (oldest->deadline_ns > r->now_ns)
-		reactor_timer_arm(r, &link->timer, oldest->deadline_ns);
+		reactor_timer_arm(r, &conn->timer, oldest->deadline_ns);
 	else
-		nbd_link_drop(
-			link, BACKEND_END_SILENT, "no answer to %s for %llu ms",
+		nbd_connection_drop(
+			conn, BACKEND_END_SILENT, "no answer to %s for %llu ms",
 			nbd_cmd_name(oldest->slot.cmd),
-			(unsigned long long)(link->queue->nbd->config->timeout_ns / NS_PER_MS));
+			(unsigned long long)(conn->queue->nbd->config->timeout_ns / NS_PER_MS));
 }
 
-void nbd_transfer_end(struct nbd_link *link)
+void nbd_transfer_end(struct nbd_connection *conn)
 {
 	struct list_node all = LIST_INIT(all);
 	struct list_node *node;
 
-	list_splice(&all, &link->sent);
-	link->unsent = &link->sent;
+	list_splice(&all, &conn->sent);
+	conn->unsent = &conn->sent;
 	while ((node = list_pop_front(&all))) {
 		struct nbd_io *n = list_entry(node, struct nbd_io, node);
 
 		if (n->answered && !n->refused)
 			nbd_io_end(n, n->result);
 		else
-			nbd_queue_take_back(link->queue, n);
+			nbd_queue_take_back(conn->queue, n);
 	}
 }

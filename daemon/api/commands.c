@@ -36,7 +36,7 @@ static void list(struct commands *c, struct socket_client *client, const json_t 
 	json_t *all = json_array();
 
 	(void)request;
-	list_for_each (node, &c->fleet->members)
+	list_for_each (node, &c->device_set->members)
 		json_array_append_new(all, json_device_line(list_entry(node, struct member, node)));
 	socket_answer(client, all);
 }
@@ -51,7 +51,7 @@ struct member *commands_named(struct commands *c, struct socket_client *client,
 		socket_refuse(client, "the name of a device is missing", NULL);
 		return NULL;
 	}
-	m = fleet_find(c->fleet, name);
+	m = device_set_find(c->device_set, name);
 	if (!m)
 		refuse_name(client, "there is no device \"%s\"", name);
 	return m;
@@ -69,7 +69,7 @@ static json_t *stats_of_all(struct commands *c, bool buckets, bool layer_buckets
 {
 	json_t *all = json_array();
 
-	list_for_each (node, &c->fleet->members) {
+	list_for_each (node, &c->device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
 		json_array_append_new(all, json_device_stats(m, buckets, layer_buckets));
@@ -142,7 +142,7 @@ static void inflight(struct commands *c, struct socket_client *client, const jso
 			return;
 		}
 	}
-	list_for_each (node, &c->fleet->members) {
+	list_for_each (node, &c->device_set->members) {
 		const struct member *one = list_entry(node, struct member, node);
 
 		if (m && m != one)
@@ -153,7 +153,7 @@ static void inflight(struct commands *c, struct socket_client *client, const jso
 	}
 	all = json_pack("{s:I, s:i, s:o, s:o}", "time_ns", (json_int_t)now_ns, "pid", (int)getpid(),
 			"devices", devices, "reactors",
-			json_inflight_reactors(c->fleet, c->reactors, c->watchdog, now_ns));
+			json_inflight_reactors(c->device_set, c->reactors, c->watchdog, now_ns));
 	/* Who asks again soon learns what the driver says, and which reactors do not turn. */
 	reactors_ping(c->reactors, now_ns);
 	socket_answer(client, all);

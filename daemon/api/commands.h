@@ -1,6 +1,6 @@
 /*
- * The requests of the control socket: JSON in, JSON out, the fleet in between. ublkctl(1) describes
- * them. Main thread.
+ * The requests of the control socket: JSON in, JSON out, the device set in between. ublkctl(1)
+ * describes them. Main thread.
  *
  *   {"command":"list"}                         {"ok":true,"data":...}
  *   {"command":"del","name":"x","force":true}  {"ok":false,"error":"...","errors":[...]}
@@ -8,7 +8,7 @@
 #ifndef DAEMON_API_COMMANDS_H
 #define DAEMON_API_COMMANDS_H
 
-#include "daemon/devices/fleet.h"
+#include "daemon/devices/device_set.h"
 #include "daemon/runtime/reactors.h"
 #include "daemon/socket/socket.h"
 #include "daemon/handover/upgrade.h"
@@ -16,7 +16,7 @@
 
 struct commands {
 	struct ev_loop *ev;
-	struct fleet *fleet;
+	struct device_set *device_set;
 	struct reactors *reactors;
 	struct reactor *control;
 	struct upgrade *upgrade; /* NULL: there is none */

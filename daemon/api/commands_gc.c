@@ -24,7 +24,7 @@ struct gc_wait {
 	struct commands_pending pending;
 	struct socket_client *client;
 	struct gc_job *job;
-	const struct fleet *fleet;
+	const struct device_set *device_set;
 	bool remove;
 };
 
@@ -46,7 +46,7 @@ static const char *owner_of(uint64_t mark, const char *control)
 /* By its file alone: what cannot be read any more is not given up for that. */
 static bool is_named(const struct ublksrv_ctrl_dev_info *info, void *arg)
 {
-	const struct fleet *f = ((const struct gc_wait *)arg)->fleet;
+	const struct device_set *f = ((const struct gc_wait *)arg)->device_set;
 	DIR *dir = f->state && f->control ? opendir(f->state->path) : NULL;
 	const struct dirent *entry;
 	bool found = false;
@@ -92,7 +92,7 @@ static void on_done(struct gc_job *job, const struct gc_device *devices, size_t 
 	for (size_t i = 0; i < nr; i++) {
 		if (devices[i].step == GC_SKIPPED)
 			continue;
-		json_array_append_new(all, row(&devices[i], w->fleet->control));
+		json_array_append_new(all, row(&devices[i], w->device_set->control));
 		left_nr += devices[i].step != GC_REMOVED;
 	}
 	socket_answer(w->client, json_pack("{s:b, s:I, s:o}", "remove", w->remove, "left", left_nr,
@@ -127,8 +127,8 @@ void commands_gc(struct commands *c, struct socket_client *client, const json_t 
 	struct gc_wait *w = calloc(1, sizeof(*w));
 	struct gc_params params = {
 		.ev = c->ev,
-		.ctl = c->fleet->host->ctl,
-		.fleet = c->fleet,
+		.ctl = c->device_set->host->ctl,
+		.device_set = c->device_set,
 		.is_named = is_named,
 		.folder = "/dev",
 		.seconds = GC_SECONDS,
@@ -140,7 +140,7 @@ void commands_gc(struct commands *c, struct socket_client *client, const json_t 
 	};
 
 	if (w)
-		w->fleet = c->fleet;
+		w->device_set = c->device_set;
 	if (id_nr < 0 || !w || gc_start(&w->job, &params) < 0) {
 		socket_refuse(client,
 			      id_nr < 0 ? "ids: numbers of devices are from 0 on" : "out of memory",

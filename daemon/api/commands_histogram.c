@@ -228,7 +228,7 @@ void commands_blockstats(struct commands *c, struct socket_client *client, const
 			return;
 	}
 	all = json_array();
-	list_for_each (node, &c->fleet->members) {
+	list_for_each (node, &c->device_set->members) {
 		const struct member *each = list_entry(node, struct member, node);
 
 		if (!m || each == m)

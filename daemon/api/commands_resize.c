@@ -2,7 +2,7 @@
  * resize: a live device gets another size; answered when it has it. Main thread.
  *
  * Happy path: the size is read ("20GiB", "+1GiB", none for the backend's own growth) ->
- * fleet_resize
+ * device_set_resize
  * -> its end is the answer. Failure modes: what is refused is answered at once, also that the new
  * size could not be noted, before anything has changed; a backend that
  * keeps a shrink waiting: after the deadline the answer says so, and the device goes on; the client
@@ -16,14 +16,14 @@
 #include "base/util.h"
 #include "config/option.h"
 #include "daemon/api/commands_internal.h"
-#include "daemon/devices/fleet_keep.h"
+#include "daemon/devices/device_set_notes.h"
 
 struct resize_wait {
 	struct commands_pending pending;
 	struct commands *commands;
 	struct socket_client *client;
 	struct member *member;
-	struct fleet_watch watch;
+	struct device_set_watch watch;
 	struct ev_timer deadline;
 };
 
@@ -37,7 +37,7 @@ static json_t *answer_of(const char *name, uint64_t from_bytes, uint64_t to_byte
 static void free_wait(struct resize_wait *w)
 {
 	ev_timer_stop(w->commands->ev, &w->deadline);
-	fleet_unwatch(&w->watch);
+	device_set_unwatch(&w->watch);
 	free(w);
 }
 
@@ -54,19 +54,20 @@ static void refuse_unnoted(struct resize_wait *w, uint64_t bytes)
 	snprintf(words, sizeof(words),
 		 "has its new size, %llu bytes, but that cannot be noted in %s (see the log); it "
 		 "is tried again",
-		 (unsigned long long)bytes, w->commands->fleet->state->path);
+		 (unsigned long long)bytes, w->commands->device_set->state->path);
 	socket_refuse(w->client, words, NULL);
 }
 
-static void on_end(struct fleet_watch *watch, enum fleet_outcome outcome, const char *words)
+static void on_end(struct device_set_watch *watch, enum device_set_outcome outcome,
+		   const char *words)
 {
 	struct resize_wait *w = container_of(watch, struct resize_wait, watch);
 	struct device_resized r;
 
 	device_resized(w->member->device, &r);
-	if (outcome == FLEET_RESIZED && keep_is_owed(w->member))
+	if (outcome == DEVICE_SET_RESIZED && keep_is_owed(w->member))
 		refuse_unnoted(w, r.to_bytes);
-	else if (outcome == FLEET_RESIZED)
+	else if (outcome == DEVICE_SET_RESIZED)
 		socket_answer(w->client, answer_of(w->member->settings->options.name, r.from_bytes,
 						   r.to_bytes, words));
 	else
@@ -87,7 +88,7 @@ static void wait_for(struct resize_wait *w)
 {
 	w->pending.cancel = cancel;
 	w->watch.fn = on_end;
-	fleet_watch_resize(w->member, &w->watch);
+	device_set_watch_resize(w->member, &w->watch);
 	ev_timer_init(&w->deadline, on_deadline, w->commands->answer_seconds, 0.);
 	ev_timer_start(w->commands->ev, &w->deadline);
 	w->client->request = &w->pending;
@@ -123,9 +124,9 @@ static void begin(struct resize_wait *w, uint64_t size_bytes, bool force)
 
 	/* While nothing has changed yet. */
 	if (w->member->state == MEMBER_LIVE)
-		ret = keep_before_change(w->commands->fleet, w->member, error, sizeof(error));
+		ret = keep_before_change(w->commands->device_set, w->member, error, sizeof(error));
 	if (ret == 0)
-		ret = fleet_resize(w->member, size_bytes, force, error, sizeof(error));
+		ret = device_set_resize(w->member, size_bytes, force, error, sizeof(error));
 	if (ret == 0) {
 		wait_for(w);
 		return;

@@ -17,7 +17,7 @@
 struct wait;
 
 struct waited {
-	struct fleet_watch watch;
+	struct device_set_watch watch;
 	struct wait *wait;
 	char name[SETTINGS_NAME_MAX + 1];
 	bool done;
@@ -27,7 +27,7 @@ struct wait {
 	struct commands_pending pending;
 	struct commands *commands;
 	struct socket_client *client;
-	enum fleet_outcome wanted;
+	enum device_set_outcome wanted;
 	struct ev_timer deadline;
 	json_t *errors;
 	size_t nr, done_nr;
@@ -39,7 +39,7 @@ static void free_wait(struct wait *w)
 	ev_timer_stop(w->commands->ev, &w->deadline);
 	for (size_t i = 0; i < w->nr; i++)
 		if (!w->waited[i].done)
-			fleet_unwatch(&w->waited[i].watch);
+			device_set_unwatch(&w->waited[i].watch);
 	json_decref(w->errors);
 	free(w);
 }
@@ -77,7 +77,8 @@ static void finish(struct wait *w)
 	free_wait(w);
 }
 
-static void on_outcome(struct fleet_watch *watch, enum fleet_outcome outcome, const char *error)
+static void on_outcome(struct device_set_watch *watch, enum device_set_outcome outcome,
+		       const char *error)
 {
 	struct waited *d = container_of(watch, struct waited, watch);
 	struct wait *w = d->wait;
@@ -85,10 +86,10 @@ static void on_outcome(struct fleet_watch *watch, enum fleet_outcome outcome, co
 	d->done = true;
 	if (outcome != w->wanted)
 		add_error(w, d->name,
-			  error[0] != '\0'	  ? error
-			  : outcome == FLEET_GONE ? "was deleted meanwhile"
-			  : outcome == FLEET_LIVE ? "is live"
-						  : "failed");
+			  error[0] != '\0'	       ? error
+			  : outcome == DEVICE_SET_GONE ? "was deleted meanwhile"
+			  : outcome == DEVICE_SET_LIVE ? "is live"
+						       : "failed");
 	if (++w->done_nr == w->nr)
 		finish(w);
 }
@@ -111,7 +112,7 @@ static void cancel_wait(struct commands_pending *pending)
 
 /* NULL: out of memory. */
 static struct wait *new_wait(struct commands *c, struct socket_client *client, size_t max,
-			     enum fleet_outcome wanted)
+			     enum device_set_outcome wanted)
 {
 	struct wait *w = calloc(1, sizeof(*w) + max * sizeof(w->waited[0]));
 
@@ -135,7 +136,7 @@ static void wait_for(struct wait *w, struct member *m)
 	d->wait = w;
 	d->watch.fn = on_outcome;
 	snprintf(d->name, sizeof(d->name), "%s", m->settings->options.name);
-	fleet_watch(m, &d->watch);
+	device_set_watch(m, &d->watch);
 }
 
 void commands_cancel(struct socket_client *client)
@@ -159,20 +160,20 @@ void commands_del(struct commands *c, struct socket_client *client, const json_t
 
 	if (!m)
 		return;
-	w = new_wait(c, client, 1, FLEET_GONE);
+	w = new_wait(c, client, 1, DEVICE_SET_GONE);
 	if (!w) {
 		socket_refuse(client, "out of memory", NULL);
 		return;
 	}
-	fleet_del(c->fleet, m, json_is_true(json_object_get(request, "force")));
+	device_set_del(c->device_set, m, json_is_true(json_object_get(request, "force")));
 	wait_for(w, m);
 }
 
 /* ---- add ---- */
 
 /* What the new devices would take from those there are. */
-static void check_against_fleet(const struct fleet *f, const struct settings *s,
-				struct config_errors *e)
+static void check_against_device_set(const struct device_set *f, const struct settings *s,
+				     struct config_errors *e)
 {
 	list_for_each (node, &f->members) {
 		struct member *m = list_entry(node, struct member, node);
@@ -191,7 +192,7 @@ static void check_against_fleet(const struct fleet *f, const struct settings *s,
 
 static void add_all(struct commands *c, struct socket_client *client, struct settings *s)
 {
-	struct wait *w = new_wait(c, client, s->device_nr, FLEET_LIVE);
+	struct wait *w = new_wait(c, client, s->device_nr, DEVICE_SET_LIVE);
 	struct member *m;
 
 	if (!w) {
@@ -199,7 +200,7 @@ static void add_all(struct commands *c, struct socket_client *client, struct set
 		return;
 	}
 	for (size_t i = 0; i < s->device_nr; i++) {
-		m = fleet_add(c->fleet, settings_take(s, i), false);
+		m = device_set_add(c->device_set, settings_take(s, i), false);
 		if (m)
 			wait_for(w, m);
 		else
@@ -217,7 +218,7 @@ void commands_add(struct commands *c, struct socket_client *client, const json_t
 	struct settings settings = { 0 };
 	int ret;
 
-	if (!yaml || c->fleet->closing) {
+	if (!yaml || c->device_set->closing) {
 		socket_refuse(client, yaml ? "the daemon is stopping" : "the key yaml is missing",
 			      NULL);
 		return;
@@ -227,7 +228,7 @@ void commands_add(struct commands *c, struct socket_client *client, const json_t
 				     &errors);
 	/* Also when there are errors: they are told all at once. */
 	if (ret != -ENOMEM)
-		check_against_fleet(c->fleet, &settings, &errors);
+		check_against_device_set(c->device_set, &settings, &errors);
 	if (config_errors_any(&errors))
 		socket_refuse_errors(client, "the configuration has errors", &errors);
 	else if (ret < 0)

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "daemon/devices/fleet.h"
+#include "daemon/devices/device_set.h"
 
 /* {"device","qdev","stats"}; the histograms are of the given layer. A new reference, or NULL. */
 json_t *json_blockstats(const struct member *m, enum queue_layer layer);

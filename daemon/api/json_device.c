@@ -12,7 +12,7 @@
 #include "base/errname.h"
 #include "base/histogram.h"
 #include "base/util.h"
-#include "daemon/devices/fleet_keep.h"
+#include "daemon/devices/device_set_notes.h"
 #include "daemon/api/json_connection.h"
 #include "ublk/control.h"
 
@@ -159,7 +159,7 @@ static json_t *option_value(const struct option *o, const void *config)
 	case OPTION_SIZE:
 	case OPTION_DURATION:
 		return json_integer((json_int_t) * (const uint64_t *)field);
-	case OPTION_PATIENCE:
+	case OPTION_OUTAGE_TIMEOUT:
 		if (*(const uint64_t *)field == OPTION_FOREVER)
 			return json_string("forever");
 		return json_integer((json_int_t) * (const uint64_t *)field);

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "daemon/devices/fleet.h"
+#include "daemon/devices/device_set.h"
 
 /* A string of any bytes: where they are not UTF-8, as a server's or a cut text's, '?' for each. */
 json_t *json_words(const char *text);

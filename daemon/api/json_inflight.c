@@ -127,7 +127,8 @@ json_t *json_inflight(const struct member *m, size_t ios_max, uint64_t now_ns)
 }
 
 /* What it does is told of one only that owes a sign of life, or is known to be stuck. */
-static void add_doing(json_t *o, const struct fleet *f, const struct reactors *rs, unsigned idx)
+static void add_doing(json_t *o, const struct device_set *f, const struct reactors *rs,
+		      unsigned idx)
 {
 	struct reactor_look look;
 	struct doing doing;
@@ -149,7 +150,7 @@ static json_t *json_one_reactor(const struct reactors *rs, unsigned idx, uint64_
 			 (json_int_t)silent_ns);
 }
 
-json_t *json_inflight_reactors(const struct fleet *f, const struct reactors *rs,
+json_t *json_inflight_reactors(const struct device_set *f, const struct reactors *rs,
 			       const struct watchdog *watchdog, uint64_t now_ns)
 {
 	json_t *all = json_array();

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/devices/fleet.h"
+#include "daemon/devices/device_set.h"
 #include "daemon/runtime/reactors.h"
 #include "daemon/devices/watchdog.h"
 
@@ -15,7 +15,7 @@
 
 /* New references, or NULL. ios_max: so many I/Os are told, the oldest first. */
 json_t *json_inflight(const struct member *m, size_t ios_max, uint64_t now_ns);
-json_t *json_inflight_reactors(const struct fleet *f, const struct reactors *rs,
+json_t *json_inflight_reactors(const struct device_set *f, const struct reactors *rs,
 			       const struct watchdog *watchdog, uint64_t now_ns);
 
 #endif

@@ -2,9 +2,9 @@
  * The jobs behind the opening and closing of backends. Main thread, but for what is said to be the
  * job's.
  *
- * Happy path: backend_work_open -> a thread: probe, then backend_open -> ended -> the fleet takes
- * the backend. Failure modes: the words of the backend; nobody wants the backend any more when it
- * is open: the same job goes on to close it, and frees itself.
+ * Happy path: backend_work_open -> a thread: probe, then backend_open -> ended -> the device set
+ * takes the backend. Failure modes: the words of the backend; nobody wants the backend any more
+ * when it is open: the same job goes on to close it, and frees itself.
  */
 #include "daemon/devices/backend_work.h"
 
@@ -23,10 +23,10 @@ struct backend_work {
 	struct helper_job job;
 	struct backend_work_host *host;
 	struct device_settings *settings; /* a reference of our own */
-	struct backend_wishes wishes;
+	struct backend_open_params open_params;
 	struct backend_device *backend; /* what was opened, or is to be closed */
 	bool has_ended, closes;
-	bool unwanted;	  /* freed by the fleet before it has ended */
+	bool unwanted;	  /* freed by the device set before it has ended */
 	_Atomic int step; /* enum backend_work_step; written by the job */
 	int ret;
 	char words[DEVICE_ERROR_BYTES];
@@ -44,7 +44,7 @@ static void work_open_backend(struct backend_work *w)
 	const struct device_settings *s = w->settings;
 
 	atomic_store(&w->step, BACKEND_WORK_OPEN);
-	w->ret = backend_open(&w->backend, s->backend, s->options.name, &w->wishes, w->words,
+	w->ret = backend_open(&w->backend, s->backend, s->options.name, &w->open_params, w->words,
 			      sizeof(w->words));
 }
 
@@ -53,16 +53,16 @@ static void work_open(struct helper_job *job)
 	struct backend_work *w = work_of(job);
 	const struct backend_spec *spec = w->settings->backend;
 
-	if (!backend_spec_probes(spec)) {
+	if (!backend_spec_is_examined(spec)) {
 		work_open_backend(w);
 		return;
 	}
-	w->ret = backend_spec_probe(spec, &w->wishes.found, w->words, sizeof(w->words));
+	w->ret = backend_spec_examine(spec, &w->open_params.found, w->words, sizeof(w->words));
 	if (w->ret < 0)
 		return;
 	work_open_backend(w);
-	backend_spec_probe_free(spec, w->wishes.found);
-	w->wishes.found = NULL;
+	backend_spec_examine_free(spec, w->open_params.found);
+	w->open_params.found = NULL;
 }
 
 static void work_close(struct helper_job *job)
@@ -77,8 +77,8 @@ static void work_close(struct helper_job *job)
 
 static void work_destroy(struct backend_work *w)
 {
-	if (w->wishes.parked_fd > 0)
-		close(w->wishes.parked_fd);
+	if (w->open_params.stored_fd > 0)
+		close(w->open_params.stored_fd);
 	device_settings_free(w->settings);
 	free(w);
 }
@@ -124,7 +124,7 @@ static void work_done(struct helper_job *job)
 	}
 }
 
-/* ---- what the fleet asks ---- */
+/* ---- what the device set asks ---- */
 
 static struct backend_work *work_new(struct backend_work_host *host,
 				     struct device_settings *settings)
@@ -152,7 +152,8 @@ static int work_start(struct backend_work *w)
 }
 
 int backend_work_open(struct backend_work **ret_work, struct backend_work_host *host,
-		      struct device_settings *settings, const struct backend_wishes *wishes)
+		      struct device_settings *settings,
+		      const struct backend_open_params *open_params)
 {
 	struct backend_work *w;
 	int ret;
@@ -162,10 +163,10 @@ int backend_work_open(struct backend_work **ret_work, struct backend_work_host *
 	w = work_new(host, settings);
 	if (!w)
 		return -ENOMEM;
-	w->wishes = *wishes;
-	if (wishes->parked_fd > 0)
-		w->wishes.parked_fd = fcntl(wishes->parked_fd, F_DUPFD_CLOEXEC, 3);
-	if (wishes->parked_fd > 0 && w->wishes.parked_fd < 0) {
+	w->open_params = *open_params;
+	if (open_params->stored_fd > 0)
+		w->open_params.stored_fd = fcntl(open_params->stored_fd, F_DUPFD_CLOEXEC, 3);
+	if (open_params->stored_fd > 0 && w->open_params.stored_fd < 0) {
 		ret = -errno;
 		work_destroy(w);
 		return ret;
@@ -235,7 +236,7 @@ const char *backend_work_doing(const struct backend_work *w, uint64_t *ret_since
 	};
 	int step = atomic_load(&w->step);
 
-	if (step == BACKEND_WORK_PROBE && !backend_spec_probes(w->settings->backend))
+	if (step == BACKEND_WORK_PROBE && !backend_spec_is_examined(w->settings->backend))
 		step = BACKEND_WORK_OPEN;
 	*ret_since_ns = w->job.since_ns;
 	worker_thread_where(atomic_load(&w->job.tid), where);

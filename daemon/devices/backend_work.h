@@ -30,11 +30,12 @@ struct backend_work_host {
 /*
  * Begins to open the backend of a device: asks its probe first, where it has one. settings are kept
  * until the work is freed, and while the backend is open they must be: they are what it reads.
- * wishes.parked_fd is duplicated. Returns 0; -EAGAIN: too many are under way, try later; or
- * -ENOMEM.
+ * open parameters.parked_fd is duplicated. Returns 0; -EAGAIN: too many are under way, try later;
+ * or -ENOMEM.
  */
 int backend_work_open(struct backend_work **ret_work, struct backend_work_host *host,
-		      struct device_settings *settings, const struct backend_wishes *wishes);
+		      struct device_settings *settings,
+		      const struct backend_open_params *open_params);
 
 /*
  * Begins to close a backend that was opened with these settings; no queue of it is open. Returns 0,

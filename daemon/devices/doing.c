@@ -25,7 +25,8 @@ static const char *what_of(uint64_t what)
 }
 
 /* NULL: none, or more than one could be. */
-static const struct device *owner_of(const struct fleet *f, const struct reactor *r, uint64_t what)
+static const struct device *owner_of(const struct device_set *f, const struct reactor *r,
+				     uint64_t what)
 {
 	const struct device *owner = NULL;
 
@@ -41,8 +42,8 @@ static const struct device *owner_of(const struct fleet *f, const struct reactor
 	return owner;
 }
 
-static void find_owner(const struct fleet *f, const struct reactor *r, uint64_t what, char *whom,
-		       size_t bytes)
+static void find_owner(const struct device_set *f, const struct reactor *r, uint64_t what,
+		       char *whom, size_t bytes)
 {
 	enum op_kind kind = user_data_kind(what);
 	const struct device *d = owner_of(f, r, what);
@@ -61,7 +62,7 @@ static void find_work(const struct reactor_look *look, char state, char *whom, s
 		snprintf(whom, bytes, "cannot be interrupted");
 }
 
-void doing_find(const struct fleet *f, const struct reactors *rs, unsigned idx,
+void doing_find(const struct device_set *f, const struct reactors *rs, unsigned idx,
 		const struct reactor_look *look, struct doing *d)
 {
 	pid_t tid = reactors_tid(rs, idx);

@@ -2,7 +2,7 @@
 #ifndef DAEMON_DEVICES_DOING_H
 #define DAEMON_DEVICES_DOING_H
 
-#include "daemon/devices/fleet.h"
+#include "daemon/devices/device_set.h"
 #include "daemon/runtime/reactors.h"
 
 struct doing {
@@ -14,7 +14,7 @@ struct doing {
 };
 
 /* look is one at this reactor, just taken. */
-void doing_find(const struct fleet *f, const struct reactors *rs, unsigned idx,
+void doing_find(const struct device_set *f, const struct reactors *rs, unsigned idx,
 		const struct reactor_look *look, struct doing *ret_doing);
 
 /* "runs a callback (tag) of disk1 queue 0 tag 3, in the kernel function hrtimer_nanosleep" */

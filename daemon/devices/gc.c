@@ -143,7 +143,7 @@ static void fail(struct gc_device *d, int err)
 
 static bool is_served_here(const struct gc_job *job, unsigned id)
 {
-	list_for_each (node, &job->params.fleet->members) {
+	list_for_each (node, &job->params.device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 		struct device_info info;
 

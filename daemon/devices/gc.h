@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/devices/fleet.h"
+#include "daemon/devices/device_set.h"
 #include "ublk/control.h"
 
 #define GC_TEXT_BYTES 256
@@ -42,7 +42,7 @@ struct gc_device {
 struct gc_params {
 	struct ev_loop *ev;
 	struct ctl *ctl;
-	const struct fleet *fleet; /* what this daemon serves is no orphan */
+	const struct device_set *device_set; /* what this daemon serves is no orphan */
 	/* What the daemon knows and will take care of by itself is none either; NULL: nothing. */
 	bool (*is_named)(const struct ublksrv_ctrl_dev_info *info, void *arg);
 	const char *folder; /* of the nodes: "/dev" */

@@ -41,7 +41,7 @@ static void tell_stuck(struct watchdog *w, unsigned idx, const struct reactor_lo
 {
 	struct doing doing;
 
-	doing_find(w->params.fleet, w->params.reactors, idx, look, &doing);
+	doing_find(w->params.device_set, w->params.reactors, idx, look, &doing);
 	log_error("reactor is stuck",
 		  "reactor=%u cpu=%d for_ms=%llu where=%s what=%s whom=\"%s\" thread=%c "
 		  "function=\"%s\"",

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/devices/fleet.h"
+#include "daemon/devices/device_set.h"
 #include "daemon/runtime/reactors.h"
 
 struct watchdog;
@@ -19,7 +19,7 @@ struct watched;
 /* What is watched, and told; lives longer than the watchdog. */
 struct watchdog_params {
 	struct ev_loop *ev;
-	const struct fleet *fleet;
+	const struct device_set *device_set;
 	const struct reactors *reactors;
 	struct reactor *home; /* the control reactor */
 	uint64_t limit_ns;    /* how long a reactor may take; 0: nobody looks at them */

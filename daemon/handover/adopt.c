@@ -3,10 +3,10 @@
  * the lock of the same control socket may have both. Main thread, at start, before any device.
  *
  * Happy path: ask the driver about each /dev/ublkcN; those with our mark are compared with the
- * notes; what can be recovered is handed to the fleet. Failure modes: the driver does not answer
- * (told; nothing more is asked), a device without a note (told and left alone: ublkctl gc; memory
- * that is parked may be its), a note without a device (removed), a dead device (deleted: nothing
- * can be had from it any more).
+ * notes; what can be recovered is handed to the device set. Failure modes: the driver does not
+ * answer (told; nothing more is asked), a device without a note (told and left alone: ublkctl gc;
+ * memory that is in the fd store may be its), a note without a device (removed), a dead device
+ * (deleted: nothing can be had from it any more).
  */
 #include "daemon/handover/adopt.h"
 
@@ -20,9 +20,9 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "daemon/devices/fleet_keep.h"
+#include "daemon/devices/device_set_notes.h"
 #include "daemon/devices/mark.h"
-#include "daemon/fdstore/park.h"
+#include "daemon/fdstore/fd_store.h"
 
 #define ANSWER_TIMEOUT_NS (10 * NS_PER_SEC)
 
@@ -151,7 +151,8 @@ static bool is_others(const struct state_record *r)
 	return r->phase == STATE_ADDING && question.info.state == UBLK_S_DEV_LIVE;
 }
 
-static int look_at(struct adoption *a, struct loop *loop, const struct fleet *f, uint32_t dev_id)
+static int look_at(struct adoption *a, struct loop *loop, const struct device_set *f,
+		   uint32_t dev_id)
 {
 	int ret = ask(loop, UBLK_U_CMD_GET_DEV_INFO, dev_id);
 	struct state_record *r;
@@ -170,7 +171,7 @@ static int look_at(struct adoption *a, struct loop *loop, const struct fleet *f,
 	return ret == -ETIMEDOUT ? ret : 0;
 }
 
-static int look_at_all(struct adoption *a, struct loop *loop, const struct fleet *f)
+static int look_at_all(struct adoption *a, struct loop *loop, const struct device_set *f)
 {
 	DIR *dev = opendir("/dev");
 	struct dirent *entry;
@@ -193,7 +194,7 @@ static bool is_found(const struct adoption *a, const struct state_record *r)
 	return false;
 }
 
-static void drop_stale(const struct adoption *a, struct fleet *f)
+static void drop_stale(const struct adoption *a, struct device_set *f)
 {
 	for (size_t i = 0; i < a->record_nr; i++) {
 		const char *name = a->records[i].name;
@@ -218,7 +219,7 @@ static bool is_wanted(const char *parked, void *arg)
 	char name[64];
 
 	for (size_t i = 0; i < a->found_nr; i++) {
-		keep_park_name(name, a->found[i].record->name);
+		fd_store_mem_name(name, a->found[i].record->name);
 		if (strcmp(name, parked) == 0)
 			return true;
 	}
@@ -226,20 +227,20 @@ static bool is_wanted(const char *parked, void *arg)
 }
 
 /* Memory of a device that was removed just before its daemon died. */
-static void drop_memory(struct adoption *a, struct fleet *f)
+static void drop_memory(struct adoption *a, struct device_set *f)
 {
-	if (!f->park)
+	if (!f->fd_store)
 		return;
 	/* What a note that cannot be read stands for is not known; nor whose memory is whose. */
 	if (a->unreadable_nr == 0 && a->unnamed_nr == 0)
-		park_prune(f->park, is_wanted, a);
-	else if (park_nr(f->park) > a->found_nr)
+		fd_store_prune(f->fd_store, is_wanted, a);
+	else if (fd_store_nr(f->fd_store) > a->found_nr)
 		log_warn("parked memory is kept, since it is not known whose it is",
 			 "unreadable_notes=%zu devices_without_note=%zu", a->unreadable_nr,
 			 a->unnamed_nr);
 }
 
-static int compare(struct adoption *a, struct loop *loop, struct fleet *f)
+static int compare(struct adoption *a, struct loop *loop, struct device_set *f)
 {
 	int ret = ctl_cmd_init(&question.cmd, f->host->ctl);
 
@@ -255,7 +256,7 @@ static int compare(struct adoption *a, struct loop *loop, struct fleet *f)
 	return 0;
 }
 
-int adoption_find(struct adoption *a, struct loop *loop, struct fleet *f, bool look_only)
+int adoption_find(struct adoption *a, struct loop *loop, struct device_set *f, bool look_only)
 {
 	int ret;
 
@@ -273,14 +274,14 @@ int adoption_find(struct adoption *a, struct loop *loop, struct fleet *f, bool l
 	return ret;
 }
 
-void adoption_begin(struct adoption *a, struct fleet *f)
+void adoption_begin(struct adoption *a, struct device_set *f)
 {
 	for (size_t i = 0; i < a->found_nr; i++) {
 		struct adopted *found = &a->found[i];
 
 		log_info("adopting a device", "device=%s id=%u", found->record->name,
 			 found->info.dev_id);
-		fleet_adopt(f, found->record, &found->info);
+		device_set_adopt(f, found->record, &found->info);
 	}
 }
 

@@ -2,7 +2,7 @@
 #ifndef DAEMON_HANDOVER_ADOPT_H
 #define DAEMON_HANDOVER_ADOPT_H
 
-#include "daemon/devices/fleet.h"
+#include "daemon/devices/device_set.h"
 #include "daemon/runtime/loop.h"
 #include "daemon/devices/state.h"
 #include "ublk/control.h"
@@ -25,16 +25,16 @@ struct adoption {
 /*
  * Compares the notes with what the driver has. Deletes from the driver what is named by a note and
  * cannot be recovered, and notes of what is not there; tells of what no note names. As long as
- * there is such a device, or a note that cannot be used, no parked memory is dropped: its owner is
- * not known. The caller holds the lock of the control socket. look_only: their daemon, our parent,
- * lives and will hand them over; nothing is deleted or removed, and a note that cannot be used, or
- * a device of that daemon that no note names, is an error. Returns 0 or -errno, logged; free it in
- * every case.
+ * there is such a device, or a note that cannot be used, no in the fd store memory is dropped: its
+ * owner is not known. The caller holds the lock of the control socket. look_only: their daemon, our
+ * parent, lives and will hand them over; nothing is deleted or removed, and a note that cannot be
+ * used, or a device of that daemon that no note names, is an error. Returns 0 or -errno, logged;
+ * free it in every case.
  */
-int adoption_find(struct adoption *a, struct loop *loop, struct fleet *f, bool look_only);
+int adoption_find(struct adoption *a, struct loop *loop, struct device_set *f, bool look_only);
 
-/* Begins to adopt all that was found; the fleet takes it from there. */
-void adoption_begin(struct adoption *a, struct fleet *f);
+/* Begins to adopt all that was found; the device set takes it from there. */
+void adoption_begin(struct adoption *a, struct device_set *f);
 
 /* Accepts a zeroed one. */
 void adoption_free(struct adoption *a);

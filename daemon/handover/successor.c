@@ -42,20 +42,20 @@ static bool is_replaced(const char *variable)
 	return false;
 }
 
-static char *names_of(const struct park *park)
+static char *names_of(const struct fd_store *fd_store)
 {
 	size_t bytes = sizeof("LISTEN_FDNAMES=");
 	char *text, *end;
 	int fd;
 
-	for (unsigned i = 0; i < park_nr(park); i++)
-		bytes += strlen(park_at(park, i, &fd)) + 1;
+	for (unsigned i = 0; i < fd_store_nr(fd_store); i++)
+		bytes += strlen(fd_store_at(fd_store, i, &fd)) + 1;
 	text = malloc(bytes);
 	if (!text)
 		return NULL;
 	end = stpcpy(text, "LISTEN_FDNAMES=");
-	for (unsigned i = 0; i < park_nr(park); i++)
-		end += sprintf(end, "%s%s", i ? ":" : "", park_at(park, i, &fd));
+	for (unsigned i = 0; i < fd_store_nr(fd_store); i++)
+		end += sprintf(end, "%s%s", i ? ":" : "", fd_store_at(fd_store, i, &fd));
 	return text;
 }
 
@@ -66,16 +66,16 @@ static char *format(const char *fmt, unsigned a, unsigned b)
 	return asprintf(&text, fmt, a, b) < 0 ? NULL : text;
 }
 
-static int plan_env(struct plan *p, const struct park *park, bool standby)
+static int plan_env(struct plan *p, const struct fd_store *fd_store, bool standby)
 {
-	unsigned nr = 0, first_own = park_nr(park) + FIRST_FD;
+	unsigned nr = 0, first_own = fd_store_nr(fd_store) + FIRST_FD;
 
 	while (environ[nr])
 		nr++;
 	p->env = calloc(nr + ARRAY_SIZE(p->owned) + 1, sizeof(p->env[0]));
 	p->owned[0] = p->pid_text = calloc(1, PID_BYTES);
-	p->owned[1] = format("LISTEN_FDS=%u", park_nr(park), 0);
-	p->owned[2] = names_of(park);
+	p->owned[1] = format("LISTEN_FDS=%u", fd_store_nr(fd_store), 0);
+	p->owned[2] = names_of(fd_store);
 	p->owned[3] = format(SUCCESSOR_STANDBY "=%u %u", first_own, first_own + 1);
 	for (size_t i = 0; i < ARRAY_SIZE(p->owned); i++)
 		if (!p->owned[i] || !p->env)
@@ -89,18 +89,19 @@ static int plan_env(struct plan *p, const struct park *park, bool standby)
 	return 0;
 }
 
-/* own: descriptors after the parked ones; their number. */
-static int plan_make(struct plan *p, const struct park *park, const int *own, unsigned own_nr)
+/* own: descriptors after the in the fd store ones; their number. */
+static int plan_make(struct plan *p, const struct fd_store *fd_store, const int *own,
+		     unsigned own_nr)
 {
 	*p = (struct plan){ 0 };
-	p->fds = calloc(park_nr(park) + own_nr + 1, sizeof(p->fds[0]));
+	p->fds = calloc(fd_store_nr(fd_store) + own_nr + 1, sizeof(p->fds[0]));
 	if (!p->fds)
 		return -ENOMEM;
-	for (unsigned i = 0; i < park_nr(park); i++)
-		park_at(park, i, &p->fds[p->fd_nr++]);
+	for (unsigned i = 0; i < fd_store_nr(fd_store); i++)
+		fd_store_at(fd_store, i, &p->fds[p->fd_nr++]);
 	for (unsigned i = 0; i < own_nr; i++)
 		p->fds[p->fd_nr++] = own[i];
-	return plan_env(p, park, own_nr > 0);
+	return plan_env(p, fd_store, own_nr > 0);
 }
 
 static void plan_free(struct plan *p)
@@ -156,7 +157,7 @@ _Noreturn static void be_child(struct plan *plan, const char *path, char **argv)
 	_exit(SUCCESSOR_NO_PROGRAM);
 }
 
-int successor_spawn(const char *path, char **argv, const struct park *park, int lock_fd,
+int successor_spawn(const char *path, char **argv, const struct fd_store *fd_store, int lock_fd,
 		    pid_t *ret_pid, int *ret_socket)
 {
 	struct plan plan;
@@ -166,7 +167,7 @@ int successor_spawn(const char *path, char **argv, const struct park *park, int 
 		return -errno;
 	own[0] = pair[1];
 	own[1] = lock_fd;
-	ret = plan_make(&plan, park, own, 2);
+	ret = plan_make(&plan, fd_store, own, 2);
 	*ret_pid = ret < 0 ? -1 : fork();
 	if (ret == 0 && *ret_pid == 0)
 		be_child(&plan, path, argv);
@@ -183,10 +184,10 @@ int successor_spawn(const char *path, char **argv, const struct park *park, int 
 	return 0;
 }
 
-int successor_become(char **argv, const struct park *park)
+int successor_become(char **argv, const struct fd_store *fd_store)
 {
 	struct plan plan;
-	int ret = plan_make(&plan, park, NULL, 0);
+	int ret = plan_make(&plan, fd_store, NULL, 0);
 
 	if (ret == 0)
 		ret = execute(&plan, "/proc/self/exe", argv);

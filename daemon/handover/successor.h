@@ -11,7 +11,7 @@
 
 #include <sys/types.h>
 
-#include "daemon/fdstore/park.h"
+#include "daemon/fdstore/fd_store.h"
 
 #define SUCCESSOR_STANDBY "UBLKD_STANDBY"
 
@@ -20,7 +20,7 @@
  * end says that the child has ended. Returns 0 or -errno; a path that cannot be executed is told by
  * the child's exit code SUCCESSOR_NO_PROGRAM.
  */
-int successor_spawn(const char *path, char **argv, const struct park *park, int lock_fd,
+int successor_spawn(const char *path, char **argv, const struct fd_store *fd_store, int lock_fd,
 		    pid_t *ret_pid, int *ret_socket);
 #define SUCCESSOR_NO_PROGRAM 127
 
@@ -28,6 +28,6 @@ int successor_spawn(const char *path, char **argv, const struct park *park, int 
  * Executes this very program again, even when its file has been replaced. Signals that are blocked
  * or pending stay so. Returns -errno.
  */
-int successor_become(char **argv, const struct park *park);
+int successor_become(char **argv, const struct fd_store *fd_store);
 
 #endif

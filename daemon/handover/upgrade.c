@@ -35,7 +35,7 @@
 /* A program that is not ready by then never will be. */
 #define PREPARE_SECONDS 30.
 /* How long clients wait at most for a slow backend before the gates are opened again. */
-#define GATE_SECONDS 5.
+#define QUIESCE_SECONDS 5.
 /* A device that takes longer may be waiting for one that is gated. */
 #define STALL_NS (250 * NS_PER_MS)
 #define ADOPT_SECONDS 75. /* device_recover gives up before */
@@ -131,40 +131,40 @@ static void flush_answers(struct upgrade *u)
 
 /* ---- devices ---- */
 
-static void gate_member(struct member *m, bool on)
+static void quiesce_member(struct member *m, bool on)
 {
-	if (m->state == MEMBER_LIVE && m->gated != on) {
-		device_gate(m->device, on);
-		m->gated = on;
+	if (m->state == MEMBER_LIVE && m->quiesced != on) {
+		device_quiesce(m->device, on);
+		m->quiesced = on;
 	}
 }
 
 static void open_gates(struct upgrade *u)
 {
-	list_for_each (node, &u->fleet->members)
-		gate_member(list_entry(node, struct member, node), false);
+	list_for_each (node, &u->device_set->members)
+		quiesce_member(list_entry(node, struct member, node), false);
 }
 
 /* The first that is gated and not at rest, or NULL. */
 static const struct member *find_busy(const struct upgrade *u)
 {
-	list_for_each (node, &u->fleet->members) {
+	list_for_each (node, &u->device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
-		if (m->gated && !device_quiet(m->device))
+		if (m->quiesced && !device_quiet(m->device))
 			return m;
 	}
 	return NULL;
 }
 
 /* Gates all that are open: those that are at rest stay so from now on. */
-static void gate_round(struct upgrade *u)
+static void quiesce_round(struct upgrade *u)
 {
-	list_for_each (node, &u->fleet->members) {
+	list_for_each (node, &u->device_set->members) {
 		struct member *m = list_entry(node, struct member, node);
 
-		m->settled = m->gated;
-		gate_member(m, true);
+		m->settled = m->quiesced;
+		quiesce_member(m, true);
 	}
 	u->stalled_ns = ring_clock_ns() + STALL_NS;
 }
@@ -172,11 +172,11 @@ static void gate_round(struct upgrade *u)
 /* Opens those that are at rest, but for those that others were opened for before. */
 static void open_quiet(struct upgrade *u)
 {
-	list_for_each (node, &u->fleet->members) {
+	list_for_each (node, &u->device_set->members) {
 		struct member *m = list_entry(node, struct member, node);
 
-		if (m->gated && !m->settled && device_quiet(m->device))
-			gate_member(m, false);
+		if (m->quiesced && !m->settled && device_quiet(m->device))
+			quiesce_member(m, false);
 	}
 	u->stalled_ns = ring_clock_ns() + STALL_NS;
 }
@@ -184,10 +184,10 @@ static void open_quiet(struct upgrade *u)
 /* The reactors of all that were opened know of it; the next gate is another one then. */
 static bool are_open_known(const struct upgrade *u)
 {
-	list_for_each (node, &u->fleet->members) {
+	list_for_each (node, &u->device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
-		if (m->state == MEMBER_LIVE && !m->gated && device_quiet(m->device))
+		if (m->state == MEMBER_LIVE && !m->quiesced && device_quiet(m->device))
 			return false;
 	}
 	return true;
@@ -195,10 +195,10 @@ static bool are_open_known(const struct upgrade *u)
 
 static bool has_open(const struct upgrade *u)
 {
-	list_for_each (node, &u->fleet->members) {
+	list_for_each (node, &u->device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
-		if (m->state == MEMBER_LIVE && !m->gated)
+		if (m->state == MEMBER_LIVE && !m->quiesced)
 			return true;
 	}
 	return false;
@@ -207,7 +207,7 @@ static bool has_open(const struct upgrade *u)
 static void abandon_all(struct upgrade *u)
 {
 	reactors_abandon(u->reactors);
-	list_for_each (node, &u->fleet->members) {
+	list_for_each (node, &u->device_set->members) {
 		struct member *m = list_entry(node, struct member, node);
 
 		if (m->state == MEMBER_LIVE)
@@ -230,7 +230,7 @@ static void call_off(struct upgrade *u, const char *why)
 	char words[STANDBY_MESSAGE_BYTES + 64];
 
 	log_error("upgrade was called off", "reason=\"%s\"", why);
-	if (u->phase == UPGRADE_GATING)
+	if (u->phase == UPGRADE_QUIESCING)
 		open_gates(u);
 	u->phase = UPGRADE_NONE;
 	snprintf(words, sizeof(words), "the new program does not take over: %s", why);
@@ -270,7 +270,7 @@ static void take_back(struct upgrade *u, const char *why)
 	answer(u, NULL, words);
 	flush_answers(u);
 	keep_signals(u);
-	ret = successor_become(u->argv, u->park);
+	ret = successor_become(u->argv, u->fd_store);
 	/* UNTESTED: our own program cannot be executed any more. */
 	log_error("cannot execute ourselves; the next start adopts the devices", "error=%s",
 		  errname(ret));
@@ -292,7 +292,7 @@ static void fail(struct upgrade *u, const char *why)
 
 _Noreturn static void succeed(struct upgrade *u, unsigned devices)
 {
-	double pause_ms = (double)(ring_clock_ns() - u->gate_ns) / NS_PER_MS;
+	double pause_ms = (double)(ring_clock_ns() - u->quiesce_ns) / NS_PER_MS;
 	char message[64];
 
 	stop_listening(u);
@@ -337,17 +337,17 @@ static void on_look(struct ev_loop *ev, struct ev_timer *w, int events)
 	} else if (!has_open(u)) {
 		hand_over(u);
 	} else if (are_open_known(u)) {
-		gate_round(u);
+		quiesce_round(u);
 	}
 }
 
-static void gate(struct upgrade *u)
+static void quiesce(struct upgrade *u)
 {
 	ev_timer_stop(u->ev, &u->deadline);
-	u->phase = UPGRADE_GATING;
-	u->gate_ns = ring_clock_ns();
-	gate_round(u);
-	ev_timer_set(&u->deadline, GATE_SECONDS, 0.);
+	u->phase = UPGRADE_QUIESCING;
+	u->quiesce_ns = ring_clock_ns();
+	quiesce_round(u);
+	ev_timer_set(&u->deadline, QUIESCE_SECONDS, 0.);
 	ev_timer_start(u->ev, &u->deadline);
 	ev_timer_set(&u->look, LOOK_SECONDS, LOOK_SECONDS);
 	ev_timer_start(u->ev, &u->look);
@@ -361,10 +361,10 @@ static void is_ready(struct upgrade *u, const char *text)
 	char words[128];
 
 	snprintf(u->version, sizeof(u->version), "%.*s", (int)MIN(len, 63u), text);
-	list_for_each (node, &u->fleet->members)
+	list_for_each (node, &u->device_set->members)
 		live_nr += list_entry(node, struct member, node)->state == MEMBER_LIVE;
 	if (sscanf(text + len, "%u", &noted_nr) != 1 || noted_nr >= live_nr) {
-		gate(u);
+		quiesce(u);
 		return;
 	}
 	snprintf(words, sizeof(words),
@@ -421,11 +421,11 @@ static void on_deadline(struct ev_loop *ev, struct ev_timer *w, int events)
 	const struct member *busy;
 
 	(void)ev, (void)events;
-	if (u->phase == UPGRADE_GATING) {
+	if (u->phase == UPGRADE_QUIESCING) {
 		busy = find_busy(u);
 		snprintf(words, sizeof(words),
 			 "requests of device %s did not come to an end within %.0f s",
-			 busy ? busy->settings->options.name : "?", GATE_SECONDS);
+			 busy ? busy->settings->options.name : "?", QUIESCE_SECONDS);
 	} else if (u->phase == UPGRADE_HANDED) {
 		snprintf(words, sizeof(words), "it did not adopt all devices in time");
 	}
@@ -441,7 +441,7 @@ static void on_deadline(struct ev_loop *ev, struct ev_timer *w, int events)
  */
 static bool is_old_driver(const struct upgrade *u)
 {
-	return u->fleet->member_nr > 0 && !ctl_notices_end(u->fleet->host->ctl);
+	return u->device_set->member_nr > 0 && !ctl_notices_end(u->device_set->host->ctl);
 }
 
 /* NULL: all devices can change hands now. */
@@ -449,15 +449,15 @@ static const char *unfit(const struct upgrade *u)
 {
 	struct device_info info;
 
-	if (u->fleet->closing)
+	if (u->device_set->closing)
 		return "the daemon is stopping";
 	if (is_old_driver(u))
 		return "the driver is older than Linux 6.16 and can lose a request when a living "
 		       "server hands it over; kill -9 the daemon and start the new program: it "
 		       "adopts the devices, their requests only wait";
-	if (!fleet_settled(u->fleet))
+	if (!device_set_settled(u->device_set))
 		return "devices are being started or stopped; try again";
-	list_for_each (node, &u->fleet->members) {
+	list_for_each (node, &u->device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
 		if (m->state != MEMBER_LIVE)
@@ -479,7 +479,7 @@ static int spawn(struct upgrade *u, const char *path)
 	int ret;
 
 	u->argv[0] = (char *)(uintptr_t)path;
-	ret = successor_spawn(path, u->argv, u->park, u->lock_fd, &u->pid, &u->socket);
+	ret = successor_spawn(path, u->argv, u->fd_store, u->lock_fd, &u->pid, &u->socket);
 	u->argv[0] = own_name;
 	return ret;
 }

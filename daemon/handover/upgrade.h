@@ -8,24 +8,24 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "daemon/devices/fleet.h"
-#include "daemon/fdstore/park.h"
+#include "daemon/devices/device_set.h"
+#include "daemon/fdstore/fd_store.h"
 #include "daemon/runtime/reactors.h"
 #include "daemon/socket/socket.h"
 
 enum upgrade_phase {
 	UPGRADE_NONE,
 	UPGRADE_PREPARING, /* the new program has been started */
-	UPGRADE_GATING,	   /* it is ready; our devices come to rest */
+	UPGRADE_QUIESCING, /* it is ready; our devices come to rest */
 	UPGRADE_HANDED,	   /* our devices are the driver's; it adopts them */
 };
 
 struct upgrade {
 	/* the daemon's, set before the first upgrade_begin */
 	struct ev_loop *ev;
-	struct fleet *fleet;
+	struct device_set *device_set;
 	struct reactors *reactors;
-	struct park *park;
+	struct fd_store *fd_store;
 	struct socket_server *server;
 	int lock_fd;
 	char **argv;
@@ -40,7 +40,7 @@ struct upgrade {
 	int socket;
 	struct ev_io readable;
 	struct ev_timer deadline, look;
-	uint64_t gate_ns;    /* when the pause began */
+	uint64_t quiesce_ns; /* when the pause began */
 	uint64_t stalled_ns; /* GATING: when those at rest are opened for the others */
 	char version[64];    /* of the new program */
 	bool end_wanted;     /* SIGTERM came too late for us: it is the new program's */

@@ -42,10 +42,10 @@ static int snapshots_take(struct writer *w)
 {
 	size_t i = 0;
 
-	w->devices = calloc(w->source->fleet->member_nr + 1, sizeof(w->devices[0]));
+	w->devices = calloc(w->source->device_set->member_nr + 1, sizeof(w->devices[0]));
 	if (!w->devices)
 		return -1;
-	list_for_each (node, &w->source->fleet->members) {
+	list_for_each (node, &w->source->device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
 		w->devices[i].name = m->settings->options.name;

@@ -4,12 +4,12 @@
 
 #include <stddef.h>
 
-#include "daemon/devices/fleet.h"
+#include "daemon/devices/device_set.h"
 #include "daemon/runtime/reactors.h"
 #include "daemon/devices/watchdog.h"
 
 struct metrics_source {
-	const struct fleet *fleet;
+	const struct device_set *device_set;
 	struct reactors *reactors;
 	struct reactor *control;
 	const struct watchdog *watchdog;

@@ -187,7 +187,7 @@ static void ask_for_next(const struct metrics_source *source, uint64_t *asked_ns
 		return;
 	*asked_ns = now_ns;
 	reactors_ping(source->reactors, now_ns);
-	list_for_each (node, &source->fleet->members) {
+	list_for_each (node, &source->device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 		struct device_driver said;
 
@@ -217,10 +217,10 @@ char *metrics_page(const struct metrics_source *source, uint64_t *asked_ns, size
 	unsigned nr = 0;
 
 	set_boundaries(boundary_ns);
-	answer = json_pack(
-		"{s:i, s:o}", "pid", (int)getpid(), "reactors",
-		json_inflight_reactors(source->fleet, source->reactors, source->watchdog, now_ns));
-	list_for_each (node, &source->fleet->members) {
+	answer = json_pack("{s:i, s:o}", "pid", (int)getpid(), "reactors",
+			   json_inflight_reactors(source->device_set, source->reactors,
+						  source->watchdog, now_ns));
+	list_for_each (node, &source->device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
 		if (nr++ < METRICS_PAGE_DEVICES_MAX)
@@ -256,7 +256,7 @@ char *metrics_heatmap(const struct metrics_source *source, size_t *ret_bytes)
 	json_t *devices = json_array();
 
 	set_boundaries(boundary_ns);
-	list_for_each (node, &source->fleet->members)
+	list_for_each (node, &source->device_set->members)
 		json_array_append_new(devices, heatmap_device(list_entry(node, struct member, node),
 							      boundary_ns));
 	return text_of(json_pack("{s:o, s:o}", "boundaries", numbers(boundary_ns, BOUNDARY_NR),

@@ -181,7 +181,7 @@ const struct option settings_device_options[] = {
 	{ .name = "batch",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct device_options, batch),
-	  .values = batch_wish_names,
+	  .values = batch_choice_names,
 	  .def = "auto",
 	  .help = "Whether the daemon fetches and commits many requests with one command (Linux "
 		  "7.0). auto: on for nbd if the kernel supports it, else off. For other "

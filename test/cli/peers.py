@@ -21,7 +21,7 @@ COMMANDS = [
     ["stats", "a", "--layers"], ["throttle", "a"], ["inflight"], ["why-stuck"], ["upgrade"], ["reactors"], ["version"],
     ["histogram", "get", "a"], ["histogram", "get", "a", "--qmp-json"], ["histogram", "set", "a"],
     ["histogram", "reset", "a"], ["stats", "--watch", "0.05", "--count", "2"],
-]  # top waits for a ublkd that answers: test_top_link
+]  # top waits for a ublkd that answers: test_top_client
 
 
 class Peer:

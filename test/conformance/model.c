@@ -38,7 +38,7 @@ void model_init(struct model *model, const struct rig *rig, enum model_content c
 
 	*model = (struct model){
 		.size_bytes = rig->device->limits.size_bytes,
-		.block_bytes = rig->device->wishes.logical_block_bytes,
+		.block_bytes = rig->device->open_params.logical_block_bytes,
 		.is_undefined = content == MODEL_UNDEFINED,
 	};
 	block_nr = model->size_bytes / model->block_bytes;

@@ -148,8 +148,8 @@ static void turns(unsigned nr)
 static void open_queue(bool batch)
 {
 	static const struct backend_spec spec = { .ops = &keeper };
-	static const struct backend_wishes wishes = { .logical_block_bytes = 512,
-						      .max_io_bytes = IO_BYTES };
+	static const struct backend_open_params open_params = { .logical_block_bytes = 512,
+								.max_io_bytes = IO_BYTES };
 	struct reactor_params params = { .sq_entries = 8, .cq_entries = 16 };
 	struct queue_setup setup = {
 		.reactor = &reactor,
@@ -177,7 +177,7 @@ static void open_queue(bool batch)
 	room = DEPTH;
 	commit_res = 0;
 	if (reactor_init(&reactor, &params) < 0 ||
-	    backend_open(&device, &spec, "t", &wishes, error, sizeof(error)) < 0)
+	    backend_open(&device, &spec, "t", &open_params, error, sizeof(error)) < 0)
 		abort();
 	setup.backend = device;
 	queue_attach(&queue, &setup);
@@ -359,7 +359,7 @@ static void test_slow_request(void)
 }
 
 /* Requests behind the gate: the bytes of a WRITE are with us since it came. */
-static void test_gated_write(void)
+static void test_quiesced_write(void)
 {
 	uint8_t *buf;
 
@@ -367,14 +367,14 @@ static void test_gated_write(void)
 		return;
 	open_queue(false);
 	bring_request(0, BACKEND_READ);
-	queue_gate(&queue, true);
+	queue_quiesce(&queue, true);
 	turns(2);
 	EXPECT(queue_quiet(&queue), "the queue is not quiet");
 	buf = fill(2);
 	bring_request(2, BACKEND_WRITE);
 	pass(5);
 	EXPECT(submitted_nr == 1, "it was served behind the gate");
-	queue_gate(&queue, false);
+	queue_quiesce(&queue, false);
 	turns(2);
 	EXPECT(submitted_nr == 2 && is_filled(written), "other bytes were written");
 	pass(5);
@@ -497,9 +497,9 @@ static void test_busy(void)
 
 /* ---- gate and fence ---- */
 
-static void gate(bool on)
+static void quiesce(bool on)
 {
-	queue_gate(&queue, on);
+	queue_quiesce(&queue, on);
 	turns(3);
 }
 
@@ -508,13 +508,13 @@ static void test_quiet(void)
 	if (!tap_begin("gate: quiet is what has nothing in flight and nothing to hand back"))
 		return;
 	open_queue(false);
-	gate(true);
+	quiesce(true);
 	EXPECT(queue_quiet(&queue), "an idle queue is not quiet");
-	gate(false);
+	quiesce(false);
 	EXPECT(!queue_quiet(&queue), "it is quiet without the gate");
 	keeps = true;
 	bring_request(1, BACKEND_READ);
-	gate(true);
+	quiesce(true);
 	EXPECT(!queue_quiet(&queue), "it is quiet with a request in flight");
 	commit_res = -ENOMEM;
 	answer(1);
@@ -524,7 +524,7 @@ static void test_quiet(void)
 	commit_res = 0;
 	pass(1);
 	EXPECT(queue_quiet(&queue), "it never is quiet");
-	gate(false);
+	quiesce(false);
 	close_queue(false);
 	tap_end();
 }
@@ -565,7 +565,7 @@ int main(int argc, char **argv)
 	alarm(60);
 	test_buffer_counts_wrap();
 	test_slow_request();
-	test_gated_write();
+	test_quiesced_write();
 	test_refused_commit();
 	test_flags();
 	test_some_commits();

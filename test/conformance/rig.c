@@ -102,13 +102,13 @@ static void free_config(struct rig *rig)
 
 int rig_open_device(struct rig *rig, const struct rig_params *params)
 {
-	struct backend_wishes wishes = {
+	struct backend_open_params open_params = {
 		.logical_block_bytes = params->block_bytes,
 		.max_io_bytes = RIG_IO_BYTES,
 		.queue_nr = params->queue_nr,
 		.depth = params->depth,
 		.read_only = params->read_only,
-		.parked_fd = params->parked_fd,
+		.stored_fd = params->stored_fd,
 		.size_bytes = params->size_bytes,
 	};
 	int ret;
@@ -120,7 +120,7 @@ int rig_open_device(struct rig *rig, const struct rig_params *params)
 	ret = parse_config(rig, params);
 	if (ret == 0)
 		ret = backend_open(&rig->device, &rig->level[rig->level_nr - 1].spec, params->name,
-				   &wishes, rig->error, sizeof(rig->error));
+				   &open_params, rig->error, sizeof(rig->error));
 	if (ret < 0)
 		free_config(rig);
 	return ret;

@@ -55,7 +55,7 @@ struct rig_params {
 	uint32_t block_bytes;
 	bool read_only;
 	unsigned queue_nr, depth; /* 0: the device is opened without queues */
-	int parked_fd;		  /* as in struct backend_wishes */
+	int stored_fd;		  /* as in struct backend_wishes */
 	uint64_t size_bytes;	  /* the same */
 };
 

@@ -109,7 +109,7 @@ static bool keeps_data(const struct rig *rig)
 
 static void expect_block(struct rig *rig, uint64_t block, uint8_t byte)
 {
-	uint32_t block_bytes = rig->device->wishes.logical_block_bytes;
+	uint32_t block_bytes = rig->device->open_params.logical_block_bytes;
 	uint8_t *buf = rig->queue[0].io[0].io.buf;
 
 	memset(buf, 0xa5, block_bytes);
@@ -123,7 +123,7 @@ static void expect_block(struct rig *rig, uint64_t block, uint8_t byte)
 
 static void write_blocks(struct rig *rig, uint64_t block, uint32_t nr, uint8_t byte)
 {
-	uint32_t block_bytes = rig->device->wishes.logical_block_bytes;
+	uint32_t block_bytes = rig->device->open_params.logical_block_bytes;
 
 	memset(rig->queue[0].io[0].io.buf, byte, nr * block_bytes);
 	EXPECT(rig_do(rig, BACKEND_WRITE, 0, block * block_bytes, nr * block_bytes, NULL) == 0,
@@ -176,7 +176,7 @@ static void check_boundaries(const struct variant *v)
 /* Ranges that begin and end at every place within a page, seen block by block from outside. */
 static void zero_edges(struct rig *rig, enum backend_op op, unsigned flags)
 {
-	uint32_t bs = rig->device->wishes.logical_block_bytes;
+	uint32_t bs = rig->device->open_params.logical_block_bytes;
 	uint32_t page_blocks = MAX(4096 / bs, 1u);
 	uint32_t total = 4 * page_blocks;
 
@@ -333,11 +333,11 @@ static void check_taken_over(const struct variant *v)
 	prng_init(&prng, suite_seed);
 	for (int round = 0; round < 3; round++) {
 		struct model_stats verified = { 0 }, stats;
-		int parked_fd = params.parked_fd;
+		int stored_fd = params.stored_fd;
 
 		REQUIRE(rig_open(&rig, &params) == 0, "round %d: %s", round, rig.error);
-		if (parked_fd > 0)
-			close(parked_fd);
+		if (stored_fd > 0)
+			close(stored_fd);
 		backend_identity(rig.device, text);
 		EXPECT(text[0] != '\0', "no identity");
 		EXPECT(round == 0 || strcmp(text, first) == 0, "\"%s\" was \"%s\"", text, first);
@@ -351,13 +351,13 @@ static void check_taken_over(const struct variant *v)
 		EXPECT(verified.error_nr == 0, "round %d: %s", round, verified.first_error);
 		model_run(&model, &rig, &prng, 50, &stats);
 		EXPECT(stats.error_nr == 0, "round %d: %s", round, stats.first_error);
-		params.parked_fd = backend_parked_fd(rig.device);
-		if (params.parked_fd > 0)
-			params.parked_fd = dup(params.parked_fd);
+		params.stored_fd = backend_stored_fd(rig.device);
+		if (params.stored_fd > 0)
+			params.stored_fd = dup(params.stored_fd);
 		rig_close(&rig);
 	}
-	if (params.parked_fd > 0)
-		close(params.parked_fd);
+	if (params.stored_fd > 0)
+		close(params.stored_fd);
 	EXPECT(rig_count_fds() == fds, "descriptors left open");
 	model_fini(&model);
 }

@@ -312,7 +312,7 @@ static bool do_all(struct nbd_case *c, enum backend_op op)
 }
 
 /* A connection that has brought an answer is made again soon, others ever later: all must. */
-bool case_strike_out(struct nbd_case *c, unsigned link_nr)
+bool case_strike_out(struct nbd_case *c, unsigned conn_nr)
 {
 	for (unsigned i = 0; i < 200 && nbd_peer_count(&c->peer, "left") > 0; i++) {
 		if (!do_all(c, i % 3 ? BACKEND_READ : BACKEND_FLUSH))
@@ -320,7 +320,7 @@ bool case_strike_out(struct nbd_case *c, unsigned link_nr)
 		case_turn_for(c, 3);
 	}
 	EXPECT(nbd_peer_count(&c->peer, "left") == 0, "the server had no occasion for it");
-	if (!case_reaches(c, "open", link_nr, 10000))
+	if (!case_reaches(c, "open", conn_nr, 10000))
 		return false;
 	case_turn_for(c, 3);
 	return do_all(c, BACKEND_READ);

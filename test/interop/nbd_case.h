@@ -66,7 +66,7 @@ bool case_reaches(struct nbd_case *c, const char *name, uint64_t nr, unsigned li
  * and then FLUSHes) are under way; until that has happened to all, and all link_nr connections are
  * back and have proved themselves. Every I/O must succeed. False, and told, if not.
  */
-bool case_strike_out(struct nbd_case *c, unsigned link_nr);
+bool case_strike_out(struct nbd_case *c, unsigned conn_nr);
 
 /* Expects that the log says so since the check began: a POSIX extended regular expression. */
 void case_logged(const char *words);
@@ -77,7 +77,7 @@ uint64_t case_now_ms(void);
 void bad_replies_run(uint64_t seed);
 void disconnects_run(uint64_t seed);
 void changes_run(uint64_t seed);
-void patience_run(uint64_t seed);
+void outage_timeout_run(uint64_t seed);
 void lives_run(uint64_t seed);
 void restarts_run(uint64_t seed);
 

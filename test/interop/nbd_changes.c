@@ -199,9 +199,9 @@ static void check_large(struct nbd_case *c, const void *arg)
 		return;
 	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, RIG_IO_BYTES, NULL) == 0, "read");
 	q = c->rig.queue[0].queue->priv;
-	EXPECT(q->link[0]->large_nr == 0, "%u are awaited", q->link[0]->large_nr);
-	EXPECT(q->link[0]->stream.in_limit == q->link[0]->stream.in_room,
-	       "it receives %zu bytes at a time", q->link[0]->stream.in_limit);
+	EXPECT(q->conn[0]->large_nr == 0, "%u are awaited", q->conn[0]->large_nr);
+	EXPECT(q->conn[0]->stream.in_limit == q->conn[0]->stream.in_room,
+	       "it receives %zu bytes at a time", q->conn[0]->stream.in_limit);
 }
 
 struct replies {

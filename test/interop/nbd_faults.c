@@ -28,7 +28,7 @@ int main(int argc, char **argv)
 	changes_run(seed);
 	bad_replies_run(seed);
 	disconnects_run(seed);
-	patience_run(seed);
+	outage_timeout_run(seed);
 	lives_run(seed);
 	restarts_run(seed);
 	return tap_finish();

@@ -13,7 +13,7 @@
 #include "daemon/handover/adopt.h"
 #include "daemon/devices/adopt_sweep.h"
 #include "daemon/devices/mark.h"
-#include "test/rig/fleet_rig.h"
+#include "test/rig/device_set_rig.h"
 
 #define CONTROL "/run/test.sock"
 #define DRIVER_DEVICES_MAX 8
@@ -189,7 +189,7 @@ static inline bool has_note(const char *name)
 
 static inline int find(size_t found_nr)
 {
-	int ret = adoption_find(&adoption, &loop, &fleet, false);
+	int ret = adoption_find(&adoption, &loop, &device_set, false);
 
 	assert_int_equal(adoption.found_nr, found_nr);
 	return ret;
@@ -199,7 +199,7 @@ static inline int find(size_t found_nr)
 static inline void start(size_t found_nr, const char *configured)
 {
 	assert_int_equal(find(found_nr), 0);
-	adoption_begin(&adoption, &fleet);
+	adoption_begin(&adoption, &device_set);
 	reload(configured);
 	adoption_free(&adoption);
 	run();
@@ -224,8 +224,8 @@ static inline int adopt_setup(void **state)
 	host.ctl = &ctl;
 	memory = (struct backend_device){ .ops = backend_find("mem") };
 	fake_backend = &memory;
-	fleet.control = CONTROL;
-	fleet.state = &notes;
+	device_set.control = CONTROL;
+	device_set.state = &notes;
 	return 0;
 }
 
@@ -234,7 +234,7 @@ static inline int adopt_teardown(void **state)
 	char command[160];
 	int ret;
 
-	fleet_stop_all(&fleet);
+	device_set_stop_all(&device_set);
 	run();
 	if (fake_find("slow"))
 		fake_release("slow");

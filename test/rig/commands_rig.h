@@ -19,7 +19,7 @@ static char path[64];
 static struct socket_server server;
 static struct commands commands;
 static struct watchdog watchdog;
-static struct fleet fleet;
+static struct device_set device_set;
 static struct device_host host;
 static struct reactors reactors;
 static struct reactor control;
@@ -66,9 +66,9 @@ static json_t *ask(const char *request)
 static int setup(void **state)
 {
 	(void)state;
-	fleet_init(&fleet, peer_loop, &host, 10 * NS_PER_SEC);
+	device_set_init(&device_set, peer_loop, &host, 10 * NS_PER_SEC);
 	commands = (struct commands){ .ev = peer_loop,
-				      .fleet = &fleet,
+				      .device_set = &device_set,
 				      .reactors = &reactors,
 				      .watchdog = &watchdog,
 				      .control = &control,
@@ -86,15 +86,15 @@ static int teardown(void **state)
 	(void)state;
 	peer_close(&peer);
 	socket_fini(&server);
-	fleet_stop_all(&fleet);
+	device_set_stop_all(&device_set);
 	for (unsigned i = 0; i < FAKE_DEVICES_MAX; i++)
 		if (fake_devices[i] && fake_is(fake_devices[i], "slow"))
 			fake_plan_end(fake_devices[i]);
 	peer_pump_for(0.02);
-	while (fleet.member_nr && fake_pending())
+	while (device_set.member_nr && fake_pending())
 		peer_pump_for(0.01);
-	fleet_fini(&fleet);
-	return fleet.member_nr == 0 && fake_nr == 0 ? 0 : -1;
+	device_set_fini(&device_set);
+	return device_set.member_nr == 0 && fake_nr == 0 ? 0 : -1;
 }
 
 static int group_setup(void **state)

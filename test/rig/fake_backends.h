@@ -102,7 +102,7 @@ static int fake_found_by(const struct fake_config *fake, void **ret_found, char 
 	return 0;
 }
 
-static int fake_probe(const void *config, void **ret_found, char *error, size_t error_bytes)
+static int fake_examine(const void *config, void **ret_found, char *error, size_t error_bytes)
 {
 	int ret;
 
@@ -112,7 +112,7 @@ static int fake_probe(const void *config, void **ret_found, char *error, size_t 
 	return ret;
 }
 
-static void fake_probe_free(void *found)
+static void fake_examine_free(void *found)
 {
 	if (found)
 		atomic_fetch_sub(&fake_founds, 1);
@@ -144,7 +144,7 @@ static int fake_net_open(struct backend_device *device)
 		return backend_fail(device, -ENOENT, "%s does not exist", config->path);
 	atomic_fetch_add(&fake_nets, 1);
 	pthread_mutex_lock(&fake_found_lock);
-	snprintf(fake_found, sizeof(fake_found), "%s", (const char *)device->wishes.found);
+	snprintf(fake_found, sizeof(fake_found), "%s", (const char *)device->open_params.found);
 	pthread_mutex_unlock(&fake_found_lock);
 	return fake_open(device);
 }
@@ -154,8 +154,8 @@ static const struct backend fake_net = { .name = "net",
 					 .config_bytes = sizeof(struct fake_config),
 					 .open = fake_net_open,
 					 .close = fake_net_close,
-					 .probe = fake_probe,
-					 .probe_free = fake_probe_free };
+					 .examine = fake_examine,
+					 .found_free = fake_examine_free };
 
 const struct backend *const backend_registry[] = { &fake_null, &fake_mem, &fake_file, &fake_net,
 						   NULL };

@@ -1,5 +1,5 @@
 /*
- * All of ublk/device/device.h without a driver, for the tests of the fleet and of the control
+ * All of ublk/device/device.h without a driver, for the tests of the device set and of the control
  * socket; the linker takes these before the library's. Like the real ones, devices answer from the
  * loop, never from inside a call. What a device does stands in its name:
  *
@@ -45,7 +45,7 @@ struct device {
 	struct backend_device *backend; /* as opened; the tests' own is fake_backend */
 	struct device_resized resized;
 	struct ev_timer resize;
-	bool gated, rested, abandoned;
+	bool quiesced, rested, abandoned;
 	unsigned gatings; /* how often the gate was closed */
 };
 
@@ -305,11 +305,12 @@ struct backend_device *device_take_backend(struct device *d)
 }
 
 /* As device.c does; a fake device takes over nothing from the past. */
-void device_wishes(const struct device_spec *spec, const struct device_past *past,
-		   struct backend_wishes *ret_wishes)
+void device_open_params(const struct device_spec *spec, const struct device_past *past,
+			struct backend_open_params *ret_open_params)
 {
-	*ret_wishes = (struct backend_wishes){ .logical_block_bytes = spec->logical_block_bytes,
-					       .size_bytes = past ? past->size_bytes : 0 };
+	*ret_open_params =
+		(struct backend_open_params){ .logical_block_bytes = spec->logical_block_bytes,
+					      .size_bytes = past ? past->size_bytes : 0 };
 }
 
 void device_free(struct device *d)
@@ -454,19 +455,19 @@ bool device_connection(const struct device *d, unsigned queue, unsigned idx,
 }
 
 /* Told once for each change. */
-void device_gate(struct device *d, bool on)
+void device_quiesce(struct device *d, bool on)
 {
-	ASSERT(d->state == DEVICE_LIVE && d->gated != on);
-	d->gated = on;
+	ASSERT(d->state == DEVICE_LIVE && d->quiesced != on);
+	d->quiesced = on;
 	d->gatings += on;
 	for (unsigned i = 0; i < FAKE_DEVICES_MAX && fake_is(d, "below") && !on; i++)
 		if (fake_devices[i] && fake_is(fake_devices[i], "leaning"))
-			fake_devices[i]->rested = fake_devices[i]->gated;
+			fake_devices[i]->rested = fake_devices[i]->quiesced;
 }
 
 bool device_quiet(const struct device *d)
 {
-	return d->gated && (d->rested || !(fake_is(d, "restless") || fake_is(d, "leaning")));
+	return d->quiesced && (d->rested || !(fake_is(d, "restless") || fake_is(d, "leaning")));
 }
 
 static inline void fake_rest(const char *name)
@@ -476,7 +477,7 @@ static inline void fake_rest(const char *name)
 
 void device_abandon(struct device *d)
 {
-	ASSERT(d->gated && !d->abandoned);
+	ASSERT(d->quiesced && !d->abandoned);
 	d->abandoned = true;
 }
 

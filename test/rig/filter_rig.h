@@ -66,7 +66,7 @@ static void rig_done(struct backend_io *io)
 /* yaml: the filter's options. */
 static inline void rig_open(const struct backend *filter, const char *yaml)
 {
-	static const struct backend_wishes wishes = { .logical_block_bytes = 512 };
+	static const struct backend_open_params open_params = { .logical_block_bytes = 512 };
 	struct reactor_params params = { .sq_entries = 8, .cq_entries = 16 };
 	char error[BACKEND_ERROR_BYTES] = "";
 
@@ -81,7 +81,7 @@ static inline void rig_open(const struct backend *filter, const char *yaml)
 	check_errors(&rig.check.errors, "");
 	rig.low_spec.ops = &low;
 	rig.spec = (struct backend_spec){ filter, rig.config, &rig.low_spec };
-	backend_open(&rig.device, &rig.spec, "t", &wishes, error, sizeof(error));
+	backend_open(&rig.device, &rig.spec, "t", &open_params, error, sizeof(error));
 	assert_string_equal(error, "");
 	assert_int_equal(reactor_init(&rig.reactor, &params), 0);
 	assert_int_equal(backend_queue_open(&rig.queue, rig.device, &rig.reactor, 0, FILTER_DEPTH),

@@ -22,7 +22,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "backends/nbd/nbd_probe.h"
+#include "backends/nbd/nbd_examine.h"
 #include "base/util.h"
 #include "test/rig/nbd_bytes.h"
 

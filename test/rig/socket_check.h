@@ -18,7 +18,7 @@
 #include <cmocka.h>
 #include <ev.h>
 
-#define PEER_PATIENCE_SECONDS 5.
+#define PEER_OUTAGE_TIMEOUT_SECONDS 5.
 
 struct peer {
 	int fd;
@@ -70,7 +70,7 @@ static inline void peer_pump_for(double seconds)
 /* All of it, however little the other side takes at once; false when the connection is closed. */
 static inline bool peer_send_bytes(struct peer *p, const char *data, size_t bytes)
 {
-	double until = ev_time() + PEER_PATIENCE_SECONDS;
+	double until = ev_time() + PEER_OUTAGE_TIMEOUT_SECONDS;
 	size_t sent = 0;
 
 	while (sent < bytes && ev_time() < until) {
@@ -109,7 +109,7 @@ static inline void peer_read_some(struct peer *p)
 /* The next line without its newline, to be freed; NULL: closed, or nothing came in time. */
 static inline char *peer_line(struct peer *p)
 {
-	double until = ev_time() + PEER_PATIENCE_SECONDS;
+	double until = ev_time() + PEER_OUTAGE_TIMEOUT_SECONDS;
 
 	for (;;) {
 		char *newline = p->in_bytes ? memchr(p->in, '\n', p->in_bytes) : NULL;

@@ -182,13 +182,13 @@ static struct throttle_config iops(enum throttle_bucket bucket, uint64_t avg, co
 
 static int open_device(unsigned idx, struct throttle_config config, char *error)
 {
-	static const struct backend_wishes wishes = { .logical_block_bytes = 512 };
+	static const struct backend_open_params open_params = { .logical_block_bytes = 512 };
 	struct sim_device *d = &sim[idx];
 
 	d->config = config;
 	d->low_spec.ops = &low;
 	d->spec = (struct backend_spec){ &backend_throttle, &d->config, &d->low_spec };
-	return backend_open(&d->device, &d->spec, "t", &wishes, error, BACKEND_ERROR_BYTES);
+	return backend_open(&d->device, &d->spec, "t", &open_params, error, BACKEND_ERROR_BYTES);
 }
 
 static void open_queue(struct sim_device *d)

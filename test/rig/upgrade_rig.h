@@ -13,11 +13,11 @@
 
 #include "daemon/api/commands.h"
 #include "daemon/handover/upgrade.h"
-#include "test/rig/fleet_rig.h"
+#include "test/rig/device_set_rig.h"
 #include "test/rig/socket_check.h"
 #include "ublk/ublk_abi.h"
 
-#define PATIENCE_SECONDS 20.
+#define WAIT_SECONDS 20.
 
 /* What a script begins with, before it says a word; and how it waits until it is killed. */
 #define SCRIPT_HEAD "#!/bin/bash\ncd \"${0%/*}\"\nread -r end lock <<<\"$UBLKD_STANDBY\"\n"
@@ -32,7 +32,7 @@ static struct upgrade up;
 static struct commands commands;
 static struct socket_server server;
 static struct reactors reactors;
-static struct park park;
+static struct fd_store fd_store;
 static struct peer peer;
 static unsigned fds_before;
 
@@ -57,7 +57,7 @@ static inline struct peer connect_peer(void)
 /* Turns the loop until cond, or fails the test. */
 #define UNTIL(cond)                                                                                \
 	do {                                                                                       \
-		double until_ = ev_time() + PATIENCE_SECONDS;                                      \
+		double until_ = ev_time() + WAIT_SECONDS;                                          \
 		while (!(cond)) {                                                                  \
 			assert_true(ev_time() < until_);                                           \
 			peer_pump();                                                               \
@@ -128,13 +128,13 @@ static inline void expect_as_before(unsigned gatings)
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 	assert_int_equal(errno, ECHILD);
 	assert_int_equal(count_fds(), fds_before);
-	list_for_each (node, &fleet.members) {
+	list_for_each (node, &device_set.members) {
 		const struct member *m = list_entry(node, struct member, node);
 
 		if (m->state != MEMBER_LIVE)
 			continue;
 		assert_int_equal(m->device->gatings, gatings);
-		assert_false(m->device->gated);
+		assert_false(m->device->quiesced);
 		assert_false(m->device->abandoned);
 	}
 }
@@ -158,14 +158,14 @@ static inline int upgrade_setup(void **state)
 	signal(SIGCHLD, SIG_DFL);
 	fake_flags = UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_REISSUE;
 	commands = (struct commands){ .ev = ev,
-				      .fleet = &fleet,
+				      .device_set = &device_set,
 				      .reactors = &reactors,
 				      .upgrade = &up,
 				      .answer_seconds = 60 };
 	up = (struct upgrade){ .ev = ev,
-			       .fleet = &fleet,
+			       .device_set = &device_set,
 			       .reactors = &reactors,
-			       .park = &park,
+			       .fd_store = &fd_store,
 			       .server = &server,
 			       .lock_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
 			       .argv = own_argv,

@@ -72,7 +72,7 @@ static void add(struct sim_filters *f, const struct backend_spec *child)
 
 	switch (sim_below(5)) {
 	case 0:
-		ops = &backend_error;
+		ops = &backend_fault;
 		snprintf(yaml, sizeof(yaml), "rate: 0");
 		break;
 	case 1:

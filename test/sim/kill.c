@@ -10,7 +10,7 @@
 #include "ublk/device/device_internal.h"
 
 #define KILLS_MAX 10
-#define PATIENCE_POINTS 20000
+#define WAIT_POINTS 20000
 
 static const struct step {
 	enum fault fault;
@@ -43,7 +43,7 @@ static struct plan {
 	bool frame_set;
 	uint64_t left; /* kills */
 	const struct step *step;
-	uint64_t points, patience;
+	uint64_t points, outage_timeout;
 } plan;
 
 static void choose(bool just_killed)
@@ -59,7 +59,7 @@ static void choose(bool just_killed)
 		i = STEP_LIVE;
 	plan.step = &steps[i];
 	plan.points = sim_skewed(0, plan.step->points_max);
-	plan.patience = PATIENCE_POINTS;
+	plan.outage_timeout = WAIT_POINTS;
 }
 
 void kill_init(const struct slot *slots, const unsigned *slot_nr)
@@ -93,7 +93,7 @@ bool kill_is_due(void)
 {
 	if (plan.left == 0)
 		return false;
-	if (plan.patience-- == 0)
+	if (plan.outage_timeout-- == 0)
 		choose(false);
 	for (unsigned i = 0; i < *plan.slot_nr; i++)
 		if (stands_at(&plan.slots[i], plan.step))

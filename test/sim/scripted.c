@@ -61,7 +61,7 @@ static int scripted_open(struct backend_device *device)
 		.caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES |
 			(config->has_cache ? BACKEND_CAP_FLUSH : 0) |
 			(config->has_fua ? BACKEND_CAP_FUA : 0) |
-			(device->wishes.read_only ? BACKEND_CAP_READ_ONLY : 0),
+			(device->open_params.read_only ? BACKEND_CAP_READ_ONLY : 0),
 		.max_io_bytes = config->max_io_bytes,
 	};
 	return 0;

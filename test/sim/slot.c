@@ -64,7 +64,7 @@ static const struct backend *backend_of(const struct slot *slot)
 	static const struct backend *const backends[] = {
 		[SLOT_SCRIPTED] = &scripted_backend, [SLOT_MOVER] = &scripted_mover,
 		[SLOT_FILE] = &backend_file,	     [SLOT_MEM] = &backend_mem,
-		[SLOT_NULL] = &backend_null,	     [SLOT_PATTERN] = &backend_skeleton,
+		[SLOT_NULL] = &backend_null,	     [SLOT_PATTERN] = &backend_pattern,
 		[SLOT_NBD] = &backend_nbd,
 	};
 
@@ -165,7 +165,7 @@ static void choose_data(const struct slot *slot, struct device_spec *spec)
 	if (choose_for_defect(spec))
 		return;
 	spec->data_path = (enum data_path)sim_below(DATA_PATH_NR);
-	spec->batch = (enum batch_wish)sim_below(BATCH_NR);
+	spec->batch = (enum batch_choice)sim_below(BATCH_NR);
 	if (data_path_choose(&choice, spec->data_path, BATCH_OFF, backend_spec_data(spec->backend),
 			     slot->name, slot->host->ctl->features, words) < 0)
 		spec->data_path = DATA_PATH_AUTO;
@@ -264,13 +264,13 @@ static void retune(struct sim_event *event)
 
 int slot_open(struct slot *slot, const struct device_past *past, char *error, size_t error_bytes)
 {
-	struct backend_wishes wishes;
+	struct backend_open_params open_params;
 
-	device_wishes(&slot->spec, past, &wishes);
-	wishes.found = slot->found;
-	wishes.parked_fd = past ? slot->past.parked_fd : 0;
+	device_open_params(&slot->spec, past, &open_params);
+	open_params.found = slot->found;
+	open_params.stored_fd = past ? slot->past.stored_fd : 0;
 	slot->spec.opened = NULL;
-	return backend_open(&slot->spec.opened, slot->spec.backend, slot->name, &wishes, error,
+	return backend_open(&slot->spec.opened, slot->spec.backend, slot->name, &open_params, error,
 			    error_bytes);
 }
 
@@ -420,7 +420,7 @@ static void refused(struct slot *slot)
 		      slot_ask_stop);
 }
 
-/* Some live until those who wait for a server should have lost patience. */
+/* Some live until those who wait for a server should have lost outage timeout. */
 static void plan_stop(struct slot *slot)
 {
 	bool waits = slot->kind == SLOT_NBD && sim_one_in(4);
@@ -507,7 +507,7 @@ void slot_dump(const struct slot *slot)
 	fprintf(stderr,
 		"slot %u kind=%d path=%s batch=%s state=%s over=%d stop_asked=%d error=\"%s\"\n",
 		slot->idx, slot->kind, data_path_names[slot->spec.data_path],
-		batch_wish_names[slot->spec.batch],
+		batch_choice_names[slot->spec.batch],
 		slot->dev ? device_state_name(device_state(slot->dev)) : "none", slot->over,
 		slot->stop_asked, slot->dev ? device_error(slot->dev) : "");
 }

@@ -39,7 +39,7 @@ struct slot_past {
 	int64_t id;
 	uint64_t size_bytes;
 	char identity[BACKEND_IDENTITY_BYTES];
-	int parked_fd;		 /* the memory of mem; 0: none */
+	int stored_fd;		 /* the memory of mem; 0: none */
 	uint64_t attach_excuses; /* as slot.excuses, for giving it up once it is served */
 	bool kept;		 /* not adopted: the driver still has it */
 	unsigned retries;	 /* since the server was killed */

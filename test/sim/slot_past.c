@@ -1,7 +1,7 @@
 /*
  * What a daemon notes of its devices, and what the next one makes of it: as
- * daemon/devices/fleet_keep.c, daemon/handover/adopt.c and the recovering half of
- * daemon/devices/fleet.c.
+ * daemon/devices/device_set_keep.c, daemon/handover/adopt.c and the recovering half of
+ * daemon/devices/device set.c.
  *
  * Happy path: a note ADDING before the driver knows the device, SERVING with its id before anybody
  * can use it, RECOVERING before a recovery, none when it is gone. After a kill: what can be
@@ -65,17 +65,17 @@ void slot_note_serving(struct slot *slot, const struct device *device)
 
 void slot_forget(struct slot *slot)
 {
-	if (slot->past.parked_fd)
-		sim_fd_close(slot->past.parked_fd);
+	if (slot->past.stored_fd)
+		sim_fd_close(slot->past.stored_fd);
 	slot->past = (struct slot_past){ .id = -1 };
 }
 
 static void park(struct slot *slot, const struct device *device)
 {
-	int fd = backend_parked_fd(device->backend);
+	int fd = backend_stored_fd(device->backend);
 
 	if (fd >= 0 && recovery_possible(device->info.flags))
-		slot->past.parked_fd = sim_fd_dup(fd);
+		slot->past.stored_fd = sim_fd_dup(fd);
 }
 
 int slot_added(struct device *device, void *arg, char *error, size_t error_bytes)
@@ -251,9 +251,9 @@ static void repair_file(const struct slot *slot, int fd)
 
 static void spoil_memory(const struct slot *slot)
 {
-	if (slot->past.parked_fd && sim_defect_always(DEFECT_LOST_MEMORY) &&
-	    (ftruncate(slot->past.parked_fd, 0) < 0 ||
-	     ftruncate(slot->past.parked_fd, (off_t)slot->st->size_bytes) < 0))
+	if (slot->past.stored_fd && sim_defect_always(DEFECT_LOST_MEMORY) &&
+	    (ftruncate(slot->past.stored_fd, 0) < 0 ||
+	     ftruncate(slot->past.stored_fd, (off_t)slot->st->size_bytes) < 0))
 		sim_fail("ftruncate: %s", strerror(errno));
 }
 

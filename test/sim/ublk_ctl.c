@@ -411,7 +411,8 @@ static void ctl_run(struct sim_event *event)
 		sim_op_done(op, -ENODEV);
 }
 
-/* The product loses its patience, and cancels I/O of a device that it has to go on serving. */
+/* The product loses its outage timeout, and cancels I/O of a device that it has to go on serving.
+ */
 static uint64_t slow_stop(uint32_t dev_id)
 {
 	struct model_dev *dev = model_find(dev_id);

@@ -16,7 +16,7 @@ struct visit {
 	struct list_node node;
 	uint32_t id;
 	struct model_dev *dev;
-	bool probe;
+	bool examine;
 };
 
 static void visit_free(struct visit *v)
@@ -30,7 +30,7 @@ static void visit_ends(struct sim_event *event)
 {
 	struct visit *v = container_of(event, struct visit, event);
 
-	if (v->probe)
+	if (v->examine)
 		v->dev->probe_nr--;
 	else
 		v->dev->opener_nr--;
@@ -46,20 +46,20 @@ static void visit_begins(struct sim_event *event)
 		visit_free(v);
 		return;
 	}
-	if (v->probe)
+	if (v->examine)
 		v->dev->probe_nr++;
 	else
 		v->dev->opener_nr++;
 	sim_event_arm(&v->event,
-		      sim.now_ns + sim_skewed(NS_PER_MS, v->probe ? NS_PER_SEC : 30 * NS_PER_SEC),
+		      sim.now_ns + sim_skewed(NS_PER_MS, v->examine ? NS_PER_SEC : 30 * NS_PER_SEC),
 		      visit_ends);
 }
 
-static void visit(struct model_dev *dev, bool probe, uint64_t within_ns)
+static void visit(struct model_dev *dev, bool examine, uint64_t within_ns)
 {
 	struct visit *v = calloc(1, sizeof(*v));
 
-	*v = (struct visit){ .id = dev->id, .dev = dev, .probe = probe };
+	*v = (struct visit){ .id = dev->id, .dev = dev, .examine = examine };
 	list_push_back(&visits, &v->node);
 	sim_event_arm(&v->event, sim.now_ns + sim_skewed(0, within_ns), visit_begins);
 }

@@ -66,14 +66,14 @@ void device_event(struct device *d, enum device_event event)
 	d->host->event(d, event, d->host->arg);
 }
 
-void device_wishes(const struct device_spec *spec, const struct device_past *past,
-		   struct backend_wishes *ret_wishes)
+void device_open_params(const struct device_spec *spec, const struct device_past *past,
+			struct backend_open_params *ret_open_params)
 {
 	struct device_spec same = *spec;
 
 	if (past)
 		device_spec_take_over(&same, past);
-	*ret_wishes = (struct backend_wishes){
+	*ret_open_params = (struct backend_open_params){
 		.logical_block_bytes = same.logical_block_bytes,
 		.max_io_bytes = same.max_io_bytes,
 		.queue_nr = same.queues,
@@ -348,10 +348,10 @@ uint64_t device_memory_max(const struct device_spec *spec)
 			       spec->depth * per_tag + sizeof(struct queue));
 }
 
-void device_gate(struct device *d, bool on)
+void device_quiesce(struct device *d, bool on)
 {
 	for (unsigned i = 0; i < d->attach_nr; i++)
-		queue_gate(&d->queues[i], on);
+		queue_quiesce(&d->queues[i], on);
 }
 
 bool device_quiet(const struct device *d)

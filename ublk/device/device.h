@@ -81,7 +81,7 @@ struct device_spec {
 	uint32_t max_io_bytes;
 	bool read_only;
 	enum data_path data_path;
-	enum batch_wish batch;
+	enum batch_choice batch;
 	enum recovery recovery;
 	uint64_t mark; /* kept by the driver with the device (ublksrv_flags): whose it is */
 	const struct backend_spec *backend; /* lives as long as the device */
@@ -100,8 +100,8 @@ struct device_past;
  * What the backend of this device is to be opened with; past: of a device that is to be recovered,
  * else NULL. parked_fd and found are left empty.
  */
-void device_wishes(const struct device_spec *spec, const struct device_past *past,
-		   struct backend_wishes *ret_wishes);
+void device_open_params(const struct device_spec *spec, const struct device_past *past,
+			struct backend_open_params *ret_open_params);
 
 /*
  * Begins to start. Returns 0 (an event will tell how it ended) or -errno with words in error: then
@@ -152,7 +152,7 @@ int device_stop(struct device *device, bool force, uint64_t deadline_ns);
  * LIVE only. on: requests that come from now on wait; device_quiet says when the backend has none
  * left of those before.
  */
-void device_gate(struct device *device, bool on);
+void device_quiesce(struct device *device, bool on);
 bool device_quiet(const struct device *device);
 
 /*

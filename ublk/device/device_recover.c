@@ -25,7 +25,7 @@
  * (ublk_timeout), after 30 s and what the block layer rounds that up by.
  */
 #define RECOVER_RETRY_NS NS_PER_MS
-#define RECOVER_PATIENCE_NS (60 * NS_PER_SEC)
+#define RECOVER_OUTAGE_TIMEOUT_NS (60 * NS_PER_SEC)
 
 static void start_recovery(struct timer *timer);
 
@@ -90,7 +90,7 @@ static void fail_recovery(struct device *d, const char *what, const char *words)
 
 static void size_is_settled(struct device *d)
 {
-	const char *words = params_misfit(&d->params, &d->spec, &d->backend->limits);
+	const char *words = params_incompatible(&d->params, &d->spec, &d->backend->limits);
 
 	if (words) {
 		fail_recovery(d, "the backend no longer fits the device", words);
@@ -138,7 +138,7 @@ static void params_known(struct ctl_cmd *cmd, int res)
 
 static void go_up_again(struct device *d)
 {
-	d->retry_until_ns = ring_clock_ns() + RECOVER_PATIENCE_NS;
+	d->retry_until_ns = ring_clock_ns() + RECOVER_OUTAGE_TIMEOUT_NS;
 	d->params.len = sizeof(d->params);
 	device_set_state(d, DEVICE_RECOVERING);
 	device_send(d, UBLK_U_CMD_GET_PARAMS, &d->params, sizeof(d->params), params_known);

@@ -23,7 +23,7 @@
 
 /* udev probes each new device; it lets go in far less. */
 #define PROBE_RETRY_NS (50 * NS_PER_MS)
-#define PROBE_PATIENCE_NS (3 * NS_PER_SEC)
+#define PROBE_OUTAGE_TIMEOUT_NS (3 * NS_PER_SEC)
 /* A command that was interrupted or found no memory is sent again. */
 #define CMD_RETRY_NS (100 * NS_PER_MS)
 #define DEL_TRIES_MAX 100
@@ -447,7 +447,7 @@ int device_stop(struct device *d, bool force, uint64_t deadline_ns)
 		return -EALREADY;
 	d->stop_wanted = true;
 	d->stop_force = force;
-	d->retry_until_ns = now_ns + PROBE_PATIENCE_NS;
+	d->retry_until_ns = now_ns + PROBE_OUTAGE_TIMEOUT_NS;
 	arm_deadline(d, now_ns, deadline_ns);
 	end_retry(d);
 	device_go_down(d);

@@ -114,8 +114,8 @@ void params_fill(struct ublk_params *params, const struct device_spec *spec,
 		fill_pages(params, limits);
 }
 
-const char *params_misfit(const struct ublk_params *params, const struct device_spec *spec,
-			  const struct backend_limits *limits)
+const char *params_incompatible(const struct ublk_params *params, const struct device_spec *spec,
+				const struct backend_limits *limits)
 {
 	const struct ublk_param_basic *basic = &params->basic;
 	bool writes = !(basic->attrs & UBLK_ATTR_READ_ONLY);

@@ -1,4 +1,4 @@
-/* From what a backend can and a configuration wishes to what the block layer is told. */
+/* From what a backend can and a configuration open parameters to what the block layer is told. */
 #ifndef UBLK_DEVICE_PARAMS_H
 #define UBLK_DEVICE_PARAMS_H
 
@@ -17,7 +17,7 @@ void params_fill(struct ublk_params *params, const struct device_spec *spec,
  * NULL when a backend with these limits can still serve a device that was made with params and has
  * the queues of spec; otherwise why not, a static string.
  */
-const char *params_misfit(const struct ublk_params *params, const struct device_spec *spec,
-			  const struct backend_limits *limits);
+const char *params_incompatible(const struct ublk_params *params, const struct device_spec *spec,
+				const struct backend_limits *limits);
 
 #endif

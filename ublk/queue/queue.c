@@ -29,7 +29,7 @@
 /* Between two looks whether the kernel has taken what was prepared: nearly always it has. */
 #define TRIM_LOOK_NS NS_PER_MS
 /* Between two looks whether a gated queue is quiet: a part of an upgrade's pause. */
-#define GATE_LOOK_NS (100 * NS_PER_US)
+#define QUIESCE_LOOK_NS (100 * NS_PER_US)
 
 const char *queue_layer_name(enum queue_layer layer)
 {
@@ -216,7 +216,7 @@ static void resources_fini(struct queue *q)
 {
 	reactor_timer_cancel(q->setup.reactor, &q->busy_timer);
 	reactor_timer_cancel(q->setup.reactor, &q->trim_timer);
-	reactor_timer_cancel(q->setup.reactor, &q->gate_timer);
+	reactor_timer_cancel(q->setup.reactor, &q->quiesce_timer);
 	for (unsigned tag = 0; q->ios && tag < q->setup.depth; tag++) {
 		backend_io_fini(&q->ios[tag].bio);
 		op_fini(&q->ios[tag].op);
@@ -300,15 +300,15 @@ static void attach_check(struct task *task)
 /* Handed back, or on the way: a COMMIT that the driver never sees is a request that comes again. */
 static void look_quiet(struct timer *timer)
 {
-	struct queue *q = container_of(timer, struct queue, gate_timer);
+	struct queue *q = container_of(timer, struct queue, quiesce_timer);
 	struct reactor *r = q->setup.reactor;
 
 	q->quiet = q->inflight_nr == 0 && q->commit_nr == 0;
 	if (!q->quiet)
-		reactor_timer_arm(r, &q->gate_timer, r->now_ns + GATE_LOOK_NS);
+		reactor_timer_arm(r, &q->quiesce_timer, r->now_ns + QUIESCE_LOOK_NS);
 }
 
-static void open_gate(struct queue *q)
+static void open_quiesce(struct queue *q)
 {
 	struct list_node list = LIST_INIT(list);
 	struct list_node *node;
@@ -318,26 +318,26 @@ static void open_gate(struct queue *q)
 		tag_serve(list_entry(node, struct tag_io, busy));
 }
 
-static void gate_changed(struct mail *mail)
+static void quiesce_changed(struct mail *mail)
 {
-	struct queue *q = container_of(mail, struct queue, gate_mail);
+	struct queue *q = container_of(mail, struct queue, quiesce_mail);
 
 	/* First, so that a change behind it comes as a mail of its own. */
-	q->gate_posted = false;
-	q->gated = q->gate_wanted;
+	q->quiesce_posted = false;
+	q->quiesced = q->quiesce_wanted;
 	q->quiet = false;
-	reactor_timer_cancel(q->setup.reactor, &q->gate_timer);
-	if (q->gated)
-		look_quiet(&q->gate_timer);
+	reactor_timer_cancel(q->setup.reactor, &q->quiesce_timer);
+	if (q->quiesced)
+		look_quiet(&q->quiesce_timer);
 	else
-		open_gate(q);
+		open_quiesce(q);
 }
 
-void queue_gate(struct queue *q, bool on)
+void queue_quiesce(struct queue *q, bool on)
 {
-	q->gate_wanted = on;
-	if (!atomic_exchange(&q->gate_posted, true))
-		reactor_post(q->setup.reactor, &q->gate_mail, gate_changed);
+	q->quiesce_wanted = on;
+	if (!atomic_exchange(&q->quiesce_posted, true))
+		reactor_post(q->setup.reactor, &q->quiesce_mail, quiesce_changed);
 }
 
 static void attach(struct mail *mail)
@@ -369,7 +369,7 @@ void queue_attach(struct queue *q, const struct queue_setup *setup)
 	list_init(&q->busy);
 	list_init(&q->kept);
 	timer_init(&q->busy_timer, tag_busy_timeout);
-	timer_init(&q->gate_timer, look_quiet);
+	timer_init(&q->quiesce_timer, look_quiet);
 	timer_init(&q->trim_timer, trim);
 	timer_init(&q->fence_timer, queue_fence_look);
 	reactor_post(setup->reactor, &q->attach_mail, attach);

@@ -104,12 +104,12 @@ struct queue {
 	unsigned fetched_nr;  /* FETCHes prepared */
 	int first_error;      /* of a FETCH, while attaching */
 	bool attaching, cancelling;
-	_Atomic bool cancel_wanted, cancel_posted; /* written by the main thread; by both */
-	_Atomic bool gate_wanted, gate_posted;	   /* the same */
-	_Atomic bool quiet;			   /* gated, and nothing is in flight */
-	bool gated;
-	struct list_node kept;	 /* tags with requests that came behind the gate */
-	struct timer gate_timer; /* looks whether it is quiet */
+	_Atomic bool cancel_wanted, cancel_posted;   /* written by the main thread; by both */
+	_Atomic bool quiesce_wanted, quiesce_posted; /* the same */
+	_Atomic bool quiet;			     /* gated, and nothing is in flight */
+	bool quiesced;
+	struct list_node kept;	    /* tags with requests that came behind the gate */
+	struct timer quiesce_timer; /* looks whether it is quiet */
 
 	bool used, trim_armed; /* a request since trim_timer was armed; whether it is */
 	bool trim_marked;      /* unused, but for commands before trim_mark, perhaps */
@@ -119,8 +119,9 @@ struct queue {
 	struct list_node busy; /* tags whose backend said BUSY */
 	struct timer busy_timer;
 	struct task busy_task, commit_task, attach_task;
-	struct mail attach_mail, cancel_mail, gate_mail, fence_mail, release_mail; /* from main */
-	struct mail attached_mail, drained_mail, fenced_mail, released_mail;	   /* to it */
+	struct mail attach_mail, cancel_mail, quiesce_mail, fence_mail,
+		release_mail;						     /* from main */
+	struct mail attached_mail, drained_mail, fenced_mail, released_mail; /* to it */
 	uint64_t fence_bytes;
 	struct timer fence_timer;
 	struct queue_stats stats;
@@ -140,7 +141,7 @@ void queue_cancel(struct queue *q, bool cancel);
  * they were still on their way; queue_quiet says when the backend has none left of those before.
  * Not on: they are served, in the order in which they came.
  */
-void queue_gate(struct queue *q, bool on);
+void queue_quiesce(struct queue *q, bool on);
 static inline bool queue_quiet(const struct queue *q)
 {
 	return q->quiet;

@@ -237,7 +237,7 @@ void tag_serve(struct tag_io *io)
 
 	if (fault_lose(q->setup.descs[io->bio.tag].start_sector))
 		return;
-	if (__builtin_expect(q->gated, 0)) {
+	if (__builtin_expect(q->quiesced, 0)) {
 		list_push_back(&q->kept, &io->busy);
 		return;
 	}

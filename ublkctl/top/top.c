@@ -25,7 +25,7 @@
 
 #include "base/util.h"
 #include "ublkctl/top/top_frame.h"
-#include "ublkctl/top/top_link.h"
+#include "ublkctl/top/top_client.h"
 #include "ublkctl/top/top_model.h"
 #include "ublkctl/top/top_page.h"
 #include "ublkctl/top/top_screen.h"
@@ -37,7 +37,7 @@ enum question { ASK_STATS, ASK_LIST, ASK_REACTORS, ASK_LAYERS, QUESTION_NR };
 
 struct top {
 	struct top_model model;
-	struct top_link link;
+	struct top_client link;
 	struct top_frame frame;
 	bool screen; /* else text */
 	int signal_fd;
@@ -82,7 +82,7 @@ static void ask(struct top *t, uint64_t now_ns)
 		abort();
 	t->only_layers = t->layers_wanted = false;
 	t->asked_ns = now_ns;
-	top_link_ask(&t->link, requests, nr, now_ns);
+	top_client_ask(&t->link, requests, nr, now_ns);
 	free(requests);
 	free(layers);
 }
@@ -97,7 +97,7 @@ static void ask_layers(struct top *t, uint64_t now_ns)
 	if (asprintf(&request, "%s\n", layers) < 0)
 		abort();
 	t->only_layers = true;
-	top_link_ask(&t->link, request, 1, now_ns);
+	top_client_ask(&t->link, request, 1, now_ns);
 	free(request);
 	free(layers);
 }
@@ -111,7 +111,7 @@ static void take_layers(struct top *t, unsigned question)
 
 	if (!layers)
 		abort();
-	if (top_layers_read(layers, top_link_data(&t->link, question, &error)))
+	if (top_layers_read(layers, top_client_data(&t->link, question, &error)))
 		top_model_take_layers(&t->model, layers);
 	free(layers);
 }
@@ -120,9 +120,9 @@ static void take_sample(struct top *t)
 {
 	struct top_sample sample = { 0 };
 	const char *error = "";
-	const json_t *stats = top_link_data(&t->link, ASK_STATS, &error);
-	const json_t *list = top_link_data(&t->link, ASK_LIST, &error);
-	const json_t *reactors = top_link_data(&t->link, ASK_REACTORS, &error);
+	const json_t *stats = top_client_data(&t->link, ASK_STATS, &error);
+	const json_t *list = top_client_data(&t->link, ASK_LIST, &error);
+	const json_t *reactors = top_client_data(&t->link, ASK_REACTORS, &error);
 
 	if (!stats || !list || !reactors) {
 		top_model_lost(&t->model, error);
@@ -141,9 +141,9 @@ static void take_sample(struct top *t)
 /* Returns whether there is something new to be seen. */
 static bool take_answers(struct top *t)
 {
-	bool failed = t->link.state == TOP_LINK_FAILED;
+	bool failed = t->link.state == TOP_CLIENT_FAILED;
 
-	t->link.state = TOP_LINK_IDLE;
+	t->link.state = TOP_CLIENT_IDLE;
 	if (t->only_layers) {
 		if (!failed)
 			take_layers(t, 0);
@@ -226,9 +226,9 @@ static uint64_t next_ns(const struct top *t)
 {
 	double seconds = t->model.interval;
 
-	if (t->link.state == TOP_LINK_WAITING)
+	if (t->link.state == TOP_CLIENT_WAITING)
 		return t->link.deadline_ns;
-	if (t->asked_ns == 0 || t->link.state != TOP_LINK_IDLE)
+	if (t->asked_ns == 0 || t->link.state != TOP_CLIENT_IDLE)
 		return 0;
 	if (t->model.paused)
 		return UINT64_MAX;
@@ -264,21 +264,21 @@ static void wait(struct top *t)
 		take_keys(t);
 	else if (fds[1].revents)
 		t->model.quit = true; /* the terminal is gone */
-	if (t->link.state == TOP_LINK_WAITING)
-		top_link_turn(&t->link, clock_ns());
+	if (t->link.state == TOP_CLIENT_WAITING)
+		top_client_turn(&t->link, clock_ns());
 }
 
 static void loop(struct top *t)
 {
 	while (!t->model.quit) {
 		uint64_t now_ns = clock_ns();
-		enum top_link_state state = t->link.state;
+		enum top_client_state state = t->link.state;
 
-		if (state == TOP_LINK_DONE || state == TOP_LINK_FAILED)
+		if (state == TOP_CLIENT_DONE || state == TOP_CLIENT_FAILED)
 			progress(t);
-		else if (state == TOP_LINK_IDLE && t->layers_wanted)
+		else if (state == TOP_CLIENT_IDLE && t->layers_wanted)
 			ask_layers(t, now_ns);
-		else if (state == TOP_LINK_IDLE && now_ns >= next_ns(t))
+		else if (state == TOP_CLIENT_IDLE && now_ns >= next_ns(t))
 			ask(t, now_ns);
 		else
 			wait(t);
@@ -334,7 +334,7 @@ enum exit_code ctl_top(const struct ctl_top_params *params)
 
 	setlocale(LC_CTYPE, "");
 	t.frame.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-	top_link_init(&t.link, params->socket_path);
+	top_client_init(&t.link, params->socket_path);
 	top_model_init(&t.model, interval, params->name);
 	if (!params->batch && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO))
 		open_screen(&t);
@@ -343,7 +343,7 @@ enum exit_code ctl_top(const struct ctl_top_params *params)
 	code = t.screen || t.model.connected ? EXIT_DONE : EXIT_REFUSED;
 	top_model_fini(&t.model);
 	top_frame_fini(&t.frame);
-	top_link_fini(&t.link);
+	top_client_fini(&t.link);
 	if (t.signal_fd >= 0)
 		close(t.signal_fd);
 	if (t.ended_by)

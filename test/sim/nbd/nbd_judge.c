@@ -25,9 +25,9 @@
 /* Turns that come late, one after the other. */
 #define LATE_NS (5 * NS_PER_SEC)
 
-static bool has_patience(const struct nbd_server *server)
+static bool has_outage_timeout(const struct nbd_server *server)
 {
-	return server->patience_ns != 0 && server->patience_ns != UINT64_MAX;
+	return server->outage_timeout_ns != 0 && server->outage_timeout_ns != UINT64_MAX;
 }
 
 static struct nbd_outage *outage_of_sock(const struct sim_socket *sock)
@@ -57,8 +57,8 @@ void nbd_judge_begin(struct nbd_server *server)
 
 static bool too_long(const struct nbd_server *server, const struct nbd_outage *o)
 {
-	return has_patience(server) && o->since_ns &&
-	       sim.now_ns - o->since_ns + GRACE_NS >= server->patience_ns;
+	return has_outage_timeout(server) && o->since_ns &&
+	       sim.now_ns - o->since_ns + GRACE_NS >= server->outage_timeout_ns;
 }
 
 /* since_ns: of the next outage, or 0. */
@@ -166,7 +166,7 @@ static bool excuses_any(const struct nbd_server *server, const struct client_rq 
 
 	if (server->changed)
 		return true;
-	if (server->patience_ns == 0)
+	if (server->outage_timeout_ns == 0)
 		return o->up_nr == 0 || rq->start_ns <= MAX(o->end_ns, o->lost_ns);
 	if (too_long(server, o))
 		return true;
@@ -182,8 +182,8 @@ static void check_time(const struct nbd_server *server, const struct client_rq *
 	uint64_t came_ns = server->filtered ? rq->heard_ns : rq->handed_ns;
 	uint64_t since_ns = MAX(came_ns, server->queue[rq->queue].answered_ns);
 
-	if (has_patience(server) && came_ns &&
-	    sim.now_ns - since_ns > server->patience_ns + 2 * server->timeout_ns + LATE_NS)
+	if (has_outage_timeout(server) && came_ns &&
+	    sim.now_ns - since_ns > server->outage_timeout_ns + 2 * server->timeout_ns + LATE_NS)
 		sim_fail("queue %u tag %u has waited too long: %llu ms", rq->queue, rq->tag,
 			 (unsigned long long)((sim.now_ns - since_ns) / NS_PER_MS));
 }

@@ -225,8 +225,8 @@ void nbd_server_fall_mute(struct nbd_server *server)
 {
 	uint64_t max_ns = 3 * server->timeout_ns;
 
-	if (server->patience_ns != 0 && server->patience_ns != UINT64_MAX)
-		max_ns += 2 * server->patience_ns + MUTE_NS;
+	if (server->outage_timeout_ns != 0 && server->outage_timeout_ns != UINT64_MAX)
+		max_ns += 2 * server->outage_timeout_ns + MUTE_NS;
 	server->mute_until_ns =
 		sim.now_ns + (sim_one_in(2) ? max_ns : sim_skewed(NS_PER_MS, max_ns));
 	server->mute_hangs_up = sim_one_in(2);

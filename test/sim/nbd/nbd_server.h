@@ -49,8 +49,8 @@ struct nbd_server {
 	uint8_t *stable;	/* what a loss of the cache leaves of the medium */
 	/* what its client was configured to do */
 	bool cache_kept;
-	uint64_t patience_ns, timeout_ns; /* patience: 0: none, UINT64_MAX: for ever */
-	bool filtered;			  /* requests may be late when its client gets them */
+	uint64_t outage_timeout_ns, timeout_ns; /* outage timeout: 0: none, UINT64_MAX: for ever */
+	bool filtered;				/* requests may be late when its client gets them */
 	/* what the client may say, see nbd_judge.c */
 	uint64_t life; /* counts the devices, and their lives */
 	struct nbd_outage queue[NBD_SERVER_QUEUES_MAX];

@@ -7,7 +7,7 @@
 #include "test/sim/nbd/nbd_server.h"
 #include "test/sim/slot.h"
 
-static uint64_t choose_patience(char *yaml, size_t yaml_bytes)
+static uint64_t choose_outage_timeout(char *yaml, size_t yaml_bytes)
 {
 	static const struct {
 		const char *yaml;
@@ -33,17 +33,17 @@ static uint64_t choose_patience(char *yaml, size_t yaml_bytes)
 void slot_nbd_init(struct slot *slot)
 {
 	struct nbd_server *server = nbd_server_create(slot->idx, slot->st);
-	char uri[64], patience[32], yaml[256];
+	char uri[64], outage_timeout[32], yaml[256];
 
 	slot->nbd_tcp = sim_one_in(2);
 	nbd_server_uri(server, slot->nbd_tcp, uri, sizeof(uri));
-	server->patience_ns = choose_patience(patience, sizeof(patience));
+	server->outage_timeout_ns = choose_outage_timeout(outage_timeout, sizeof(outage_timeout));
 	server->timeout_ns = sim.cut.on ? 10 * NS_PER_SEC : sim_skewed(50, 10000) * NS_PER_MS;
 	server->cache_kept = sim.defect == DEFECT_NONE && sim_one_in(4);
 	snprintf(yaml, sizeof(yaml),
 		 "uri: '%s'\nconnections: %llu\non_disconnect: %s\ntimeout: %llums\ncache: %s\n"
 		 "replies: structured\n",
-		 uri, (unsigned long long)(sim.cut.on ? 1 : sim_between(1, 3)), patience,
+		 uri, (unsigned long long)(sim.cut.on ? 1 : sim_between(1, 3)), outage_timeout,
 		 (unsigned long long)(server->timeout_ns / NS_PER_MS),
 		 server->cache_kept ? "kept" : "volatile");
 	slot->config = sim_parse_options(&backend_nbd, yaml);

@@ -9,7 +9,7 @@ static void test_nothing_at_all(void **state)
 	(void)state;
 	start(0, "");
 	assert_int_equal(asked_nr, 0);
-	assert_int_equal(fleet.member_nr, 0);
+	assert_int_equal(device_set.member_nr, 0);
 }
 
 static void test_notes_without_a_device(void **state)
@@ -76,7 +76,7 @@ static void test_adopted_as_it_was(void **state)
 	note("slow:7", STATE_SERVING, quiesced("slow"));
 	note("gone", STATE_SERVING, quiesced("gone"));
 	assert_int_equal(find(2), 0);
-	adoption_begin(&adoption, &fleet);
+	adoption_begin(&adoption, &device_set);
 	starts = fake_starts;
 	reload("slow:9");
 	adoption_free(&adoption);
@@ -108,7 +108,7 @@ static void test_dead_ones_are_deleted_and_started_anew(void **state)
 	assert_string_equal(state_of("earlier"), "live");
 	assert_int_equal(fake_get("earlier")->spec.id, -1);
 	assert_false(has_note("removed"));
-	assert_int_equal(fleet.member_nr, 3);
+	assert_int_equal(device_set.member_nr, 3);
 }
 
 static void test_others_are_not_touched(void **state)
@@ -142,7 +142,7 @@ static void test_ours_without_a_note_are_left_alone(void **state)
 	start(1, "c");
 	assert_int_equal(deleted_nr, 0);
 	assert_int_equal(fake_get("c")->spec.id, known);
-	assert_int_equal(fleet.member_nr, 1);
+	assert_int_equal(device_set.member_nr, 1);
 }
 
 /* A note that cannot be used: neither it nor its device is touched, nor is another made. */
@@ -157,7 +157,7 @@ static void test_a_newer_note(void **state)
 	note("b", STATE_SERVING, quiesced("b"));
 	assert_int_equal(find(1), 0);
 	assert_int_equal(adoption.unreadable_nr, 1);
-	adoption_begin(&adoption, &fleet);
+	adoption_begin(&adoption, &device_set);
 	adoption_free(&adoption);
 	reload("a b");
 	run();
@@ -193,7 +193,7 @@ static void test_notes_half_written_are_removed(void **state)
 		f = fopen(path, "we");
 		assert_non_null(f);
 		fclose(f);
-		assert_int_equal(adoption_find(&adoption, &loop, &fleet, look_only), 0);
+		assert_int_equal(adoption_find(&adoption, &loop, &device_set, look_only), 0);
 		adoption_free(&adoption);
 		/* The old daemon may just be writing it. */
 		assert_int_equal(access(path, F_OK), look_only ? 0 : -1);
@@ -208,11 +208,11 @@ static void test_a_look_at_a_device_without_a_note(void **state)
 	(void)state;
 	driver[orphan].info.ublksrv_pid = 1 << 22;
 	note("a", STATE_SERVING, device(OURS("a"), REISSUE, UBLK_S_DEV_LIVE));
-	assert_int_equal(adoption_find(&adoption, &loop, &fleet, true), 0);
+	assert_int_equal(adoption_find(&adoption, &loop, &device_set, true), 0);
 	adoption_free(&adoption);
 	served = device(OURS("b"), REISSUE, UBLK_S_DEV_LIVE);
 	driver[served].info.ublksrv_pid = getppid();
-	assert_int_equal(adoption_find(&adoption, &loop, &fleet, true), -EPROTO);
+	assert_int_equal(adoption_find(&adoption, &loop, &device_set, true), -EPROTO);
 	adoption_free(&adoption);
 	assert_int_equal(deleted_nr, 0);
 }
@@ -226,7 +226,7 @@ static void test_only_a_look(void **state)
 	note("adding", STATE_ADDING, -1);
 	device(OURS("adding"), REISSUE, UBLK_S_DEV_DEAD);
 	note("stale", STATE_SERVING, 7);
-	assert_int_equal(adoption_find(&adoption, &loop, &fleet, true), 0);
+	assert_int_equal(adoption_find(&adoption, &loop, &device_set, true), 0);
 	assert_int_equal(adoption.found_nr, 1);
 	assert_int_equal(deleted_nr, 0);
 	assert_true(has_note("none") && has_note("adding") && has_note("stale"));
@@ -234,7 +234,7 @@ static void test_only_a_look(void **state)
 	note("b", STATE_SERVING, 6);
 	assert_int_equal(truncate(note_path("b"), 1), 0);
 	asked_nr = 0;
-	assert_int_equal(adoption_find(&adoption, &loop, &fleet, true), -EPROTO);
+	assert_int_equal(adoption_find(&adoption, &loop, &device_set, true), -EPROTO);
 	assert_int_equal(asked_nr, 0);
 	adoption_free(&adoption);
 }
@@ -306,18 +306,18 @@ static void test_recoveries_cut_short(void **state)
 	note("b", STATE_SERVING, quiesced("b"));
 	assert_int_equal(find(2), 0);
 	ctl.features = UBLK_F_QUIESCE;
-	adoption_begin(&adoption, &fleet);
+	adoption_begin(&adoption, &device_set);
 	assert_int_equal(sweeps_nr, 0);
 	adoption_free(&adoption);
 	run();
-	fleet_del(&fleet, fleet_find(&fleet, "a"), true);
-	fleet_del(&fleet, fleet_find(&fleet, "b"), true);
+	device_set_del(&device_set, device_set_find(&device_set, "a"), true);
+	device_set_del(&device_set, device_set_find(&device_set, "b"), true);
 	run();
 	note("a", STATE_RECOVERING, 0);
 	note("b", STATE_SERVING, 1);
 	assert_int_equal(find(2), 0);
 	ctl.features = 0;
-	adoption_begin(&adoption, &fleet);
+	adoption_begin(&adoption, &device_set);
 	assert_int_equal(sweeps_nr, 1);
 	adoption_free(&adoption);
 	run();

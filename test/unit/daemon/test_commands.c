@@ -28,7 +28,7 @@ static void test_add_with_errors(void **state)
 	       "{\"ok\":false,\"error\":\"the configuration has errors\",\"errors\":["
 	       "\"<control>:1:7: a NUL byte: this is no text file\"]}");
 	expect("{\"command\":\"add\"}", "{\"ok\":false,\"error\":\"the key yaml is missing\"}");
-	assert_int_equal(fleet.member_nr, 1);
+	assert_int_equal(device_set.member_nr, 1);
 }
 
 static void test_add_that_fails(void **state)
@@ -42,7 +42,7 @@ static void test_add_that_fails(void **state)
 	       "{\"ok\":false,\"error\":\"2 of 3 devices failed\",\"errors\":["
 	       "\"sour1: the driver says no\",\"sour2: the driver says no\"]}");
 	/* The one that works stays. */
-	assert_int_equal(fleet.member_nr, 1);
+	assert_int_equal(device_set.member_nr, 1);
 }
 
 static void test_del(void **state)
@@ -111,13 +111,13 @@ static void open_throttle(struct throttle_config *config)
 	static const struct backend low = { .name = "low", .open = low_open };
 	static const struct backend_spec low_spec = { .ops = &low };
 	static struct backend_spec spec;
-	struct backend_wishes wishes = { .logical_block_bytes = 512 };
+	struct backend_open_params open_params = { .logical_block_bytes = 512 };
 	char error[BACKEND_ERROR_BYTES] = "";
 
 	for (int i = 0; i < THROTTLE_BUCKET_NR; i++)
 		config->limits.rate[i].max_length_s = 1;
 	spec = (struct backend_spec){ &backend_throttle, config, &low_spec };
-	backend_open(&fake_backend, &spec, "t", &wishes, error, sizeof(error));
+	backend_open(&fake_backend, &spec, "t", &open_params, error, sizeof(error));
 	assert_string_equal(error, "");
 }
 
@@ -156,7 +156,7 @@ static void test_show_names_the_stuck_command(void **state)
 	assert_int_equal(settings_parse_devices(&s, "{name: slow, backend: {type: null}}", 35, &e),
 			 0);
 	config_errors_fini(&e);
-	fleet_add(&fleet, settings_take(&s, 0), true);
+	device_set_add(&device_set, settings_take(&s, 0), true);
 	settings_free(&s);
 	data = ask("{\"command\":\"show\",\"name\":\"slow\"}");
 	assert_string_equal(json_string_value(json_object_get(data, "command")), "START_DEV");
@@ -199,21 +199,21 @@ static void test_resize_that_cannot_be_noted(void **state)
 	(void)state;
 	fake_backend = &memory;
 	add("a");
-	m = fleet_find(&fleet, "a");
-	fleet.state = &none;
+	m = device_set_find(&device_set, "a");
+	device_set.state = &none;
 	expect("{\"command\":\"resize\",\"name\":\"a\",\"size\":\"3M\"}",
 	       "{\"ok\":false,\"error\":\"cannot note the device in /nowhere: EBADF\"}");
 	assert_int_equal(m->device->size_bytes, MIB(1));
-	fleet.state = NULL;
+	device_set.state = NULL;
 	assert_true(peer_send(&peer, "{\"command\":\"resize\",\"name\":\"a\",\"size\":\"3M\"}\n"));
 	while (list_empty(&m->resizes))
 		ev_run(peer_loop, EVRUN_ONCE);
-	fleet.state = &none;
+	device_set.state = &none;
 	peer_expect(&peer,
 		    "{\"ok\":false,\"error\":\"has its new size, 3145728 bytes, but that cannot be "
 		    "noted in /nowhere (see the log); it is tried again\"}");
 	assert_int_equal(m->device->size_bytes, MIB(3));
-	fleet.state = NULL;
+	device_set.state = NULL;
 	fake_backend = NULL;
 }
 
@@ -246,7 +246,7 @@ static void test_resize_client_leaves(void **state)
 	peer_close(&peer);
 	peer_pump_for(0.02);
 	peer = peer_connect(path);
-	device_info(fleet_find(&fleet, "a")->device, &info);
+	device_info(device_set_find(&device_set, "a")->device, &info);
 	assert_int_equal(info.size_bytes, 2u << 20);
 }
 
@@ -366,7 +366,7 @@ static void test_garbage_is_answered_and_closed(void **state)
 static void test_no_add_while_stopping(void **state)
 {
 	(void)state;
-	fleet_stop_all(&fleet);
+	device_set_stop_all(&device_set);
 	expect("{\"command\":\"add\",\"yaml\":\"" ADD("a") "\"}",
 	       "{\"ok\":false,\"error\":\"the daemon is stopping\"}");
 }

@@ -26,7 +26,7 @@
 
 static char folder[] = "/tmp/test_gc.XXXXXX";
 static struct ev_loop *ev;
-static struct fleet fleet;
+static struct device_set device_set;
 static struct device_host host;
 static int dead_pid;
 
@@ -191,7 +191,7 @@ static struct gc_job *start(bool remove, const unsigned *ids, size_t id_nr)
 	struct gc_params params = {
 		.ev = ev,
 		.ctl = &ctl,
-		.fleet = &fleet,
+		.device_set = &device_set,
 		.folder = folder,
 		.seconds = deadline_seconds,
 		.remove = remove,
@@ -335,7 +335,7 @@ static void test_own_devices(void **state)
 	config_errors_init(&e, "f");
 	assert_int_equal(settings_parse_devices(&s, yaml, strlen(yaml), &e), 0);
 	config_errors_fini(&e);
-	fleet_add(&fleet, settings_take(&s, 0), false);
+	device_set_add(&device_set, settings_take(&s, 0), false);
 	settings_free(&s);
 	gc(true, NULL, 0);
 	assert_int_equal(outcome.step[4], GC_SKIPPED);
@@ -353,7 +353,7 @@ static void test_named_ones(void **state)
 	struct gc_params params = {
 		.ev = ev,
 		.ctl = &ctl,
-		.fleet = &fleet,
+		.device_set = &device_set,
 		.is_named = named,
 		.folder = folder,
 		.seconds = deadline_seconds,
@@ -424,17 +424,17 @@ static void test_cancel(void **state)
 static int setup(void **state)
 {
 	(void)state;
-	fleet_init(&fleet, ev, &host, NS_PER_SEC);
+	device_set_init(&device_set, ev, &host, NS_PER_SEC);
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	fleet_stop_all(&fleet);
-	while (ev_is_active(&fleet.sweep) || fake_pending())
+	device_set_stop_all(&device_set);
+	while (ev_is_active(&device_set.sweep) || fake_pending())
 		ev_run(ev, EVRUN_ONCE | EVRUN_NOWAIT);
-	fleet_fini(&fleet);
+	device_set_fini(&device_set);
 	for (unsigned id = 0; id < ID_NR; id++) {
 		char path[64];
 

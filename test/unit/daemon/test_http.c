@@ -8,11 +8,11 @@
 #include "test/rig/fake_device.h"
 #include "test/rig/socket_check.h"
 
-static struct fleet fleet;
+static struct device_set device_set;
 static struct reactors reactors;
 static struct reactor control;
 static struct watchdog watchdog;
-static const struct metrics_source source = { &fleet, &reactors, &control, &watchdog };
+static const struct metrics_source source = { &device_set, &reactors, &control, &watchdog };
 static struct http http;
 
 #define ASK "GET /page.js HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -110,7 +110,7 @@ static void test_header_has_a_deadline(void **state)
 	http.clients.seconds[HTTP_REQUEST] = 0.2;
 	p = connect_from(1, 0);
 	peer_send(&p, "GET / HTTP/1.1\r\nx: ");
-	while (!p.eof && ev_time() < begin + PEER_PATIENCE_SECONDS) {
+	while (!p.eof && ev_time() < begin + PEER_OUTAGE_TIMEOUT_SECONDS) {
 		send(p.fd, "y", 1, MSG_NOSIGNAL);
 		peer_pump_for(0.01);
 		peer_read_some(&p);
@@ -140,7 +140,7 @@ static unsigned nr_in(enum http_phase phase)
 
 static void wait_for_nr(enum http_phase phase, unsigned nr)
 {
-	double until = ev_time() + PEER_PATIENCE_SECONDS;
+	double until = ev_time() + PEER_OUTAGE_TIMEOUT_SECONDS;
 
 	while (nr_in(phase) != nr && ev_time() < until)
 		peer_pump_for(0.001);
@@ -158,7 +158,8 @@ static void test_answer_has_a_deadline(void **state)
 	http.clients.seconds[HTTP_ANSWER] = 0.3;
 	p = connect_slow_reader(1);
 	wait_for_nr(HTTP_ANSWER, 1);
-	while (http_clients_nr(&http.clients) > 0 && ev_time() < begin + PEER_PATIENCE_SECONDS) {
+	while (http_clients_nr(&http.clients) > 0 &&
+	       ev_time() < begin + PEER_OUTAGE_TIMEOUT_SECONDS) {
 		peer_pump_for(0.01);
 		assert_int_equal(recv(p.fd, &byte, 1, 0), 1);
 	}
@@ -319,7 +320,7 @@ static void add(const char *name)
 	config_errors_init(&e, "test");
 	snprintf(yaml, sizeof(yaml), "{name: %s, backend: {type: mem, size: 1M}}", name);
 	assert_int_equal(settings_parse_devices(&s, yaml, strlen(yaml), &e), 0);
-	fleet_add(&fleet, settings_take(&s, 0), false);
+	device_set_add(&device_set, settings_take(&s, 0), false);
 	settings_free(&s);
 	config_errors_fini(&e);
 	peer_pump_for(0.02);
@@ -331,7 +332,7 @@ static int setup(void **state)
 	int send_bytes = 4096;
 
 	(void)state;
-	fleet_init(&fleet, peer_loop, &host, 10 * NS_PER_SEC);
+	device_set_init(&device_set, peer_loop, &host, 10 * NS_PER_SEC);
 	for (const char *name = "abcdefghij"; *name; name++)
 		add((char[]){ *name, '\0' });
 	if (http_start(&http, peer_loop, "127.0.0.1:0", &source) < 0)
@@ -343,7 +344,7 @@ static int setup(void **state)
 /* All are gone: so are their slots. */
 static int teardown(void **state)
 {
-	double until = ev_time() + PEER_PATIENCE_SECONDS;
+	double until = ev_time() + PEER_OUTAGE_TIMEOUT_SECONDS;
 	unsigned free_nr = 0;
 
 	(void)state;
@@ -353,9 +354,9 @@ static int teardown(void **state)
 	for (unsigned i = 0; i < HTTP_SLOT_NR; i++)
 		free_nr += http.clients.slot[i].phase == HTTP_FREE;
 	http_stop(&http);
-	fleet_stop_all(&fleet);
+	device_set_stop_all(&device_set);
 	peer_pump_for(0.05);
-	fleet_fini(&fleet);
+	device_set_fini(&device_set);
 	return free_nr == HTTP_SLOT_NR && fake_nr == 0 ? 0 : -1;
 }
 

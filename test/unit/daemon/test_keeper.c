@@ -4,18 +4,18 @@
 #include <sys/un.h>
 
 #include "daemon/fdstore/keeper.h"
-#include "test/rig/park_check.h"
+#include "test/rig/fd_store_check.h"
 
-static struct park park;
+static struct fd_store fd_store;
 static pid_t keeper;
 static unsigned keeper_fds; /* with mem-a held, and nobody connected */
 
 static int setup(void **state)
 {
-	if (park_setup(state) < 0 || park_open(&park, state_dir) < 0)
+	if (fd_store_setup(state) < 0 || fd_store_open(&fd_store, state_dir) < 0)
 		return -1;
-	park.keeper_exe = UBLKD_KEEPER;
-	put_word(&park, "mem-a", "a");
+	fd_store.keeper_exe = UBLKD_KEEPER;
+	put_word(&fd_store, "mem-a", "a");
 	keeper = keeper_pid();
 	return keeper > 0 ? 0 : -1;
 }
@@ -31,21 +31,21 @@ static void await_fds(unsigned nr)
 /* Every test ends so: it has kept nothing of what it was sent, and serves on. */
 static void expect_unhurt(void)
 {
-	struct park next;
+	struct fd_store next;
 
 	await_fds(keeper_fds);
 	assert_int_equal(keeper_pid(), keeper);
-	open_park(&next);
-	assert_int_equal(park_nr(&next), 1);
-	assert_true(holds(park_find(&next, "mem-a"), "a"));
-	park_close(&next);
-	drop_and_end(&park, "mem-a");
+	open_fd_store(&next);
+	assert_int_equal(fd_store_nr(&next), 1);
+	assert_true(holds(fd_store_find(&next, "mem-a"), "a"));
+	fd_store_close(&next);
+	drop_and_end(&fd_store, "mem-a");
 }
 
 static int teardown(void **state)
 {
-	park_close(&park);
-	return park_teardown(state);
+	fd_store_close(&fd_store);
+	return fd_store_teardown(state);
 }
 
 static int dial(void)
@@ -207,9 +207,9 @@ static void test_silent_clients(void **state)
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(clients); i++)
 		clients[i] = dial();
-	put_word(&park, "mem-b", "b");
-	put_word(&park, "mem-b", "c");
-	park_drop(&park, "mem-b");
+	put_word(&fd_store, "mem-b", "b");
+	put_word(&fd_store, "mem-b", "c");
+	fd_store_drop(&fd_store, "mem-b");
 	assert_int_equal(hear(clients[0]), 1);
 	for (unsigned i = 0; i < ARRAY_SIZE(clients); i++)
 		close(clients[i]);
@@ -262,7 +262,7 @@ static void test_other_user(void **state)
 		expect_unhurt();
 		skip();
 	}
-	chmod(park_dir, 0755);
+	chmod(fd_store_dir, 0755);
 	chmod(state_dir, 0755);
 	chmod(socket_path, 0666);
 	pid = fork();
@@ -282,13 +282,13 @@ static void test_other_user(void **state)
 static bool put_one_with_few_files(void)
 {
 	struct rlimit few = { 40, 40 };
-	struct park small;
+	struct fd_store small;
 
-	if (setrlimit(RLIMIT_NOFILE, &few) < 0 || park_open(&small, state_dir) < 0)
+	if (setrlimit(RLIMIT_NOFILE, &few) < 0 || fd_store_open(&small, state_dir) < 0)
 		return false;
 	small.keeper_exe = UBLKD_KEEPER;
 	put_word(&small, "mem-0", "x");
-	park_close(&small);
+	fd_store_close(&small);
 	return true;
 }
 
@@ -338,7 +338,7 @@ static int measure(void **state)
 		return -1;
 	usleep(200000);
 	keeper_fds = count_fds(keeper);
-	park_drop(&park, "mem-a");
+	fd_store_drop(&fd_store, "mem-a");
 	keeper_ended();
 	return teardown(state);
 }
@@ -357,7 +357,7 @@ int main(void)
 		KEEPER_TEST(test_client_does_not_listen),
 		KEEPER_TEST(test_full),
 		KEEPER_TEST(test_other_user),
-		cmocka_unit_test_setup_teardown(test_few_files, park_setup, park_teardown),
+		cmocka_unit_test_setup_teardown(test_few_files, fd_store_setup, fd_store_teardown),
 		cmocka_unit_test(test_started_by_hand),
 	};
 

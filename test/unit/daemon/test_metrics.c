@@ -10,11 +10,11 @@
 #include "test/rig/fake_device.h"
 #include "test/rig/socket_check.h"
 
-static struct fleet fleet;
+static struct device_set device_set;
 static struct reactors reactors;
 static struct reactor control;
 static struct watchdog watchdog;
-static const struct metrics_source source = { &fleet, &reactors, &control, &watchdog };
+static const struct metrics_source source = { &device_set, &reactors, &control, &watchdog };
 
 /* ---- the reader ---- */
 
@@ -195,7 +195,7 @@ static void add(const char *name)
 	config_errors_init(&e, "test");
 	snprintf(yaml, sizeof(yaml), "{name: %s, backend: {type: mem, size: 1M}}", name);
 	assert_int_equal(settings_parse_devices(&s, yaml, strlen(yaml), &e), 0);
-	fleet_add(&fleet, settings_take(&s, 0), false);
+	device_set_add(&device_set, settings_take(&s, 0), false);
 	settings_free(&s);
 	config_errors_fini(&e);
 	peer_pump_for(0.02);
@@ -433,16 +433,16 @@ static int setup(void **state)
 	static struct device_host host;
 
 	(void)state;
-	fleet_init(&fleet, peer_loop, &host, 10 * NS_PER_SEC);
+	device_set_init(&device_set, peer_loop, &host, 10 * NS_PER_SEC);
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	fleet_stop_all(&fleet);
+	device_set_stop_all(&device_set);
 	peer_pump_for(0.05);
-	fleet_fini(&fleet);
+	device_set_fini(&device_set);
 	return fake_nr == 0 ? 0 : -1;
 }
 

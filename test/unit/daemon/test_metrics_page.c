@@ -9,12 +9,12 @@
 
 #define HOSTILE_NAME "\"><img src=x onerror=alert(1)>\\u0000'&amp;"
 
-static struct fleet fleet;
+static struct device_set device_set;
 static struct device_host host;
 static struct reactors reactors;
 static struct reactor control;
 static struct watchdog watchdog;
-static const struct metrics_source source = { &fleet, &reactors, &control, &watchdog };
+static const struct metrics_source source = { &device_set, &reactors, &control, &watchdog };
 static uint64_t asked_ns;
 
 static struct member *add(const char *name)
@@ -26,11 +26,11 @@ static struct member *add(const char *name)
 	config_errors_init(&e, "test");
 	snprintf(yaml, sizeof(yaml), "{name: %s, backend: {type: mem, size: 1M}}", name);
 	assert_int_equal(settings_parse_devices(&s, yaml, strlen(yaml), &e), 0);
-	fleet_add(&fleet, settings_take(&s, 0), false);
+	device_set_add(&device_set, settings_take(&s, 0), false);
 	settings_free(&s);
 	config_errors_fini(&e);
 	peer_pump_for(0.02);
-	return fleet_find(&fleet, name);
+	return device_set_find(&device_set, name);
 }
 
 static json_t *ask_page(void)
@@ -149,7 +149,7 @@ static void test_verdict(void **state)
 	assert_string_equal(verdict_at(device_at(page, 2), "verdict"), "not-serving");
 	json_decref(page);
 	fake_io_young = false;
-	fleet_stop_all(&fleet);
+	device_set_stop_all(&device_set);
 	fake_release("slow");
 }
 
@@ -218,19 +218,19 @@ static void test_many_devices(void **state)
 static int setup(void **state)
 {
 	(void)state;
-	fleet_init(&fleet, peer_loop, &host, 10 * NS_PER_SEC);
+	device_set_init(&device_set, peer_loop, &host, 10 * NS_PER_SEC);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	double until = ev_time() + PEER_PATIENCE_SECONDS;
+	double until = ev_time() + PEER_OUTAGE_TIMEOUT_SECONDS;
 
 	(void)state;
-	fleet_stop_all(&fleet);
+	device_set_stop_all(&device_set);
 	while (fake_nr > 0 && ev_time() < until)
 		peer_pump_for(0.01);
-	fleet_fini(&fleet);
+	device_set_fini(&device_set);
 	return fake_nr == 0 ? 0 : -1;
 }
 

@@ -106,7 +106,7 @@ static void test_answer_is_taken_too_slowly(void **state)
 	p = peer_connect(path);
 	peer_send(&p, "flood\n");
 	peer_pump_for(0.02);
-	while (server.client_nr > 0 && ev_time() < begin + PEER_PATIENCE_SECONDS) {
+	while (server.client_nr > 0 && ev_time() < begin + PEER_OUTAGE_TIMEOUT_SECONDS) {
 		char some[65536];
 
 		assert_true(recv(p.fd, some, sizeof(some), 0) > 0);

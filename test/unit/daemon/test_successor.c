@@ -33,20 +33,20 @@ static char report_path[64], report[16384];
 static char report_name[] = "test_successor", report_option[] = "--report";
 static char *report_argv[] = { report_name, report_option, report_path, NULL };
 static int parked[PARKED_MAX];
-static struct park park;
+static struct fd_store fd_store;
 static int lock_fd;
 
-/* The linker takes these before the library's: what is parked is the test's. */
-unsigned park_nr(const struct park *p)
+/* The linker takes these before the library's: what is in the fd store is the test's. */
+unsigned fd_store_nr(const struct fd_store *p)
 {
 	return p->nr;
 }
 
-const char *park_at(const struct park *p, unsigned idx, int *ret_fd)
+const char *fd_store_at(const struct fd_store *p, unsigned idx, int *ret_fd)
 {
 	static char name[PARKED_MAX][16];
 
-	assert_ptr_equal(p, &park);
+	assert_ptr_equal(p, &fd_store);
 	*ret_fd = parked[idx];
 	snprintf(name[idx], sizeof(name[0]), "mem-%u", idx);
 	return name[idx];
@@ -159,9 +159,9 @@ static unsigned count_fds(void)
 }
 
 /* In the reverse order of their numbers, which are also those that they get: each is in the way. */
-static void park_some(unsigned nr)
+static void fd_store_some(unsigned nr)
 {
-	park.nr = nr;
+	fd_store.nr = nr;
 	for (unsigned i = nr; i-- > 0;) {
 		parked[i] = memfd_create("test", MFD_CLOEXEC);
 		assert_true(parked[i] >= 0);
@@ -183,9 +183,9 @@ static int teardown(void **state)
 	sigset_t none;
 
 	(void)state;
-	for (unsigned i = 0; i < park.nr; i++)
+	for (unsigned i = 0; i < fd_store.nr; i++)
 		close(parked[i]);
-	park.nr = 0;
+	fd_store.nr = 0;
 	close(lock_fd);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		unsetenv(names[i]);
@@ -209,8 +209,8 @@ static pid_t spawn_and_read(void)
 	pid_t pid;
 	int fd;
 
-	assert_int_equal(successor_spawn("/proc/self/exe", report_argv, &park, lock_fd, &pid, &fd),
-			 0);
+	assert_int_equal(
+		successor_spawn("/proc/self/exe", report_argv, &fd_store, lock_fd, &pid, &fd), 0);
 	assert_int_equal(end_of(pid), 0);
 	assert_int_equal(recv(fd, hello, sizeof(hello), 0), 5);
 	assert_memory_equal(hello, "hello", 5);
@@ -223,7 +223,7 @@ static pid_t spawn_and_read(void)
 
 static void assert_has_parked(void)
 {
-	for (unsigned i = 0; i < park.nr; i++)
+	for (unsigned i = 0; i < fd_store.nr; i++)
 		assert_true(says("fd %u %llu", 3 + i, inode(parked[i])));
 }
 
@@ -238,7 +238,7 @@ static void test_environment(void **state)
 	setenv("WATCHDOG_PID", "1", 1);
 	setenv(SUCCESSOR_STANDBY, "88 99", 1);
 	setenv("KEPT", "a = b", 1);
-	park_some(2);
+	fd_store_some(2);
 	pid = spawn_and_read();
 	assert_true(says("LISTEN_PID=%d", (int)pid));
 	assert_true(says("LISTEN_FDS=2"));
@@ -258,7 +258,7 @@ static void test_descriptors(void **state)
 	unsigned fds;
 
 	(void)state;
-	park_some(4);
+	fd_store_some(4);
 	fds = count_fds();
 	spawn_and_read();
 	assert_has_parked();
@@ -297,8 +297,8 @@ static void test_no_program(void **state)
 	int fd;
 
 	(void)state;
-	assert_int_equal(successor_spawn("/does/not/exist", report_argv, &park, lock_fd, &pid, &fd),
-			 0);
+	assert_int_equal(
+		successor_spawn("/does/not/exist", report_argv, &fd_store, lock_fd, &pid, &fd), 0);
 	assert_int_equal(WEXITSTATUS(end_of(pid)), SUCCESSOR_NO_PROGRAM);
 	assert_int_equal(recv(fd, &byte, 1, 0), 0);
 	close(fd);
@@ -321,18 +321,19 @@ static void test_few_descriptors(void **state)
 	int fd;
 
 	(void)state;
-	park_some(PARKED_MAX);
+	fd_store_some(PARKED_MAX);
 	limit_fds(count_fds() + PARKED_MAX + 8);
 	spawn_and_read();
 	assert_has_parked();
 	limit_fds(count_fds() + PARKED_MAX / 2);
-	assert_int_equal(successor_spawn("/proc/self/exe", report_argv, &park, lock_fd, &pid, &fd),
-			 0);
+	assert_int_equal(
+		successor_spawn("/proc/self/exe", report_argv, &fd_store, lock_fd, &pid, &fd), 0);
 	assert_int_equal(WEXITSTATUS(end_of(pid)), SUCCESSOR_NO_PROGRAM);
 	close(fd);
 	limit_fds(count_fds());
-	assert_int_equal(successor_spawn("/proc/self/exe", report_argv, &park, lock_fd, &pid, &fd),
-			 -EMFILE);
+	assert_int_equal(
+		successor_spawn("/proc/self/exe", report_argv, &fd_store, lock_fd, &pid, &fd),
+		-EMFILE);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 	limit_fds(0);
 }
@@ -344,9 +345,9 @@ static void test_become(void **state)
 	(void)state;
 	setenv(SUCCESSOR_STANDBY, "88 99", 1);
 	setenv("WATCHDOG_PID", "1", 1);
-	park_some(3);
+	fd_store_some(3);
 	/* Far up, where nothing is in their way: they must still be open afterwards. */
-	for (unsigned i = 0; i < park.nr; i++) {
+	for (unsigned i = 0; i < fd_store.nr; i++) {
 		int low = parked[i];
 
 		parked[i] = fcntl(low, F_DUPFD_CLOEXEC, 100);
@@ -355,7 +356,7 @@ static void test_become(void **state)
 	pid = fork();
 	if (pid == 0) {
 		close(lock_fd);
-		successor_become(report_argv, &park);
+		successor_become(report_argv, &fd_store);
 		_exit(99);
 	}
 	assert_int_equal(end_of(pid), 0);

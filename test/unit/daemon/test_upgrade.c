@@ -76,11 +76,11 @@ static void test_does_not_know_all_devices(void **state)
 		       0);
 	expect_failure("printf 'ready 1.2 0' >&$end\n" WAITS, "the notes of 0 devices", 0);
 	/* More, as those that are being started; or not said, as by older programs. */
-	begin_until("printf 'ready 1.2 3' >&$end\n" WAITS, UPGRADE_GATING);
+	begin_until("printf 'ready 1.2 3' >&$end\n" WAITS, UPGRADE_QUIESCING);
 	assert_string_equal(up.version, "1.2");
 	deadline_is_now();
 	expect_words("requests of device");
-	begin_until("printf 'ready 1.2' >&$end\n" WAITS, UPGRADE_GATING);
+	begin_until("printf 'ready 1.2' >&$end\n" WAITS, UPGRADE_QUIESCING);
 	deadline_is_now();
 	expect_words("requests of device");
 }
@@ -124,16 +124,16 @@ static void test_no_rest(void **state)
 	(void)state;
 	add("restless", true);
 	run();
-	begin_until(READY WAITS, UPGRADE_GATING);
-	assert_true(fake_get("a")->gated && fake_get("restless")->gated);
+	begin_until(READY WAITS, UPGRADE_QUIESCING);
+	assert_true(fake_get("a")->quiesced && fake_get("restless")->quiesced);
 	assert_in_range((uintmax_t)ev_timer_remaining(ev, &up.deadline), 3, 5);
 	peer_pump_for(.02);
-	assert_int_equal(up.phase, UPGRADE_GATING);
+	assert_int_equal(up.phase, UPGRADE_QUIESCING);
 	deadline_is_now();
 	expect_words("requests of device restless did not come to an end within 5 s");
 	expect_as_before(1);
 	/* and again, with the same devices */
-	begin_until(READY WAITS, UPGRADE_GATING);
+	begin_until(READY WAITS, UPGRADE_QUIESCING);
 	deadline_is_now();
 	expect_words("device restless");
 	expect_as_before(2);
@@ -244,7 +244,7 @@ static void test_devices_on_their_way(void **state)
 	expect_refused("devices are being started or stopped; try again");
 	fake_release("slow");
 	run();
-	fleet_del(&fleet, fleet_find(&fleet, "slow"), false);
+	device_set_del(&device_set, device_set_find(&device_set, "slow"), false);
 	expect_refused("try again");
 	fake_release("slow");
 	run();
@@ -261,9 +261,9 @@ static void test_resizing(void **state)
 static void test_closing(void **state)
 {
 	(void)state;
-	fleet.closing = true;
+	device_set.closing = true;
 	expect_refused("the daemon is stopping");
-	fleet.closing = false;
+	device_set.closing = false;
 }
 
 static void test_no_descriptors(void **state)
@@ -294,7 +294,7 @@ static void test_call_off(void **state)
 	expect_as_before(0);
 	add("restless", true);
 	run();
-	begin_until(READY WAITS, UPGRADE_GATING);
+	begin_until(READY WAITS, UPGRADE_QUIESCING);
 	assert_true(upgrade_call_off(&up));
 	expect_words("the daemon is to stop");
 	expect_as_before(1);

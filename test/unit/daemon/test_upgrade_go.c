@@ -17,7 +17,7 @@
 /* What the old program shows of itself before it ends; shared with the test. */
 struct seen {
 	bool released;
-	unsigned gated, abandoned; /* devices, when it had released what it had */
+	unsigned quiesced, abandoned; /* devices, when it had released what it had */
 	enum upgrade_phase phase;
 	double deadline_seconds; /* left after "go" */
 	bool called_off;
@@ -35,7 +35,7 @@ static void see_release(void *arg)
 	seen->released = true;
 	seen->phase = up.phase;
 	for (unsigned i = 0; i < FAKE_DEVICES_MAX; i++) {
-		seen->gated += fake_devices[i] && fake_devices[i]->gated;
+		seen->quiesced += fake_devices[i] && fake_devices[i]->quiesced;
 		seen->abandoned += fake_devices[i] && fake_devices[i]->abandoned;
 	}
 	socket_stop_listening(&server);
@@ -57,7 +57,7 @@ static void on_after_go(struct ev_loop *loop, struct ev_timer *w, int events)
 {
 	(void)events;
 	if (up.phase != UPGRADE_HANDED) {
-		if (up.phase == UPGRADE_GATING && fake_find("restless"))
+		if (up.phase == UPGRADE_QUIESCING && fake_find("restless"))
 			fake_rest("restless");
 		return;
 	}
@@ -119,7 +119,7 @@ static int write_notes(const char *path)
 /* Of the program, or of the old one: once it is there. */
 static void expect_note(const char *words)
 {
-	double until = ev_time() + PATIENCE_SECONDS;
+	double until = ev_time() + WAIT_SECONDS;
 	char text[1024] = "";
 
 	while (!strstr(text, words)) {
@@ -184,7 +184,7 @@ static void test_takes_over(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 	assert_true(seen->released);
 	assert_int_equal(seen->phase, UPGRADE_HANDED);
-	assert_int_equal(seen->gated, 2);
+	assert_int_equal(seen->quiesced, 2);
 	assert_int_equal(seen->abandoned, 2);
 	/* Not what was left for the devices to come to rest. */
 	assert_in_range((uintmax_t)seen->deadline_seconds, 60, 75);
@@ -213,7 +213,7 @@ static void test_device_over_a_device(void **state)
 	status = upgrade_to(NOTES_PID READY UNTIL_GO DONE, NULL);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
-	assert_int_equal(seen->gated, 3);
+	assert_int_equal(seen->quiesced, 3);
 	assert_int_equal(seen->abandoned, 3);
 	json_decref(answer());
 }

@@ -32,7 +32,7 @@
 #include "daemon/devices/watchdog.h"
 
 #define LIMIT_NS (80 * NS_PER_MS)
-#define PATIENCE_NS (30 * NS_PER_SEC)
+#define WAIT_NS (30 * NS_PER_SEC)
 
 struct block {
 	struct mail mail, unread;
@@ -43,7 +43,7 @@ struct block {
 
 static struct loop loop;
 static struct reactors reactors;
-static struct fleet fleet;
+static struct device_set device_set;
 static struct watchdog watchdog;
 static int log_fd, notify_fd;
 static struct block blocks[2]; /* of the test that runs; its end unblocks them */
@@ -128,7 +128,7 @@ static void unblock(struct block *b)
 
 static bool until(bool (*fn)(void))
 {
-	uint64_t end_ns = ring_clock_ns() + PATIENCE_NS;
+	uint64_t end_ns = ring_clock_ns() + WAIT_NS;
 	bool never = false, done;
 
 	while (!(done = fn()) && ring_clock_ns() < end_ns)
@@ -205,7 +205,7 @@ static void start(uint64_t limit_ns)
 {
 	struct watchdog_params params = {
 		.ev = loop.ev,
-		.fleet = &fleet,
+		.device_set = &device_set,
 		.reactors = &reactors,
 		.home = &loop.control,
 		.limit_ns = limit_ns,
@@ -225,7 +225,7 @@ static int setup(void **state)
 	unsetenv("NOTIFY_SOCKET");
 	unsetenv("WATCHDOG_USEC");
 	unsetenv("WATCHDOG_PID");
-	list_init(&fleet.members);
+	list_init(&device_set.members);
 	forget_log();
 	memset(blocks, 0, sizeof(blocks));
 	assert_int_equal(reactors_start(&reactors, &params, error, sizeof(error)), 0);
@@ -322,7 +322,7 @@ static void *block_later(void *arg)
 	return NULL;
 }
 
-static void on_patience_over(struct ev_loop *ev, struct ev_timer *timer, int events)
+static void on_outage_timeout_over(struct ev_loop *ev, struct ev_timer *timer, int events)
 {
 	(void)ev, (void)events;
 	*(bool *)timer->data = true;
@@ -339,7 +339,7 @@ static void test_a_nudge_ends_the_doze(void **state)
 	(void)state;
 	start(LIMIT_NS);
 	assert_true(until(dozes));
-	ev_timer_init(&timer, on_patience_over, (double)PATIENCE_NS / NS_PER_SEC, 0.);
+	ev_timer_init(&timer, on_outage_timeout_over, (double)WAIT_NS / NS_PER_SEC, 0.);
 	timer.data = &over;
 	ev_timer_start(loop.ev, &timer);
 	block_init(b, 0);

@@ -28,7 +28,7 @@ static bool fails(enum backend_op op, uint64_t first_sector, uint32_t sector_nr)
 static void test_all_by_default(void **state)
 {
 	(void)state;
-	rig_open(&backend_error, "{}");
+	rig_open(&backend_fault, "{}");
 	for (int op = 0; op < BACKEND_OP_NR; op++) {
 		assert_true(fails(op, 0, 8));
 		assert_int_equal(rig.io[0].result, -EIO);
@@ -54,7 +54,7 @@ static void test_errno(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
-		rig_open(&backend_error, cases[i].yaml);
+		rig_open(&backend_fault, cases[i].yaml);
 		assert_true(fails(BACKEND_WRITE, 0, 1));
 		assert_int_equal(rig.io[0].result, cases[i].err);
 		rig_close();
@@ -64,7 +64,7 @@ static void test_errno(void **state)
 static void test_ops(void **state)
 {
 	(void)state;
-	rig_open(&backend_error, "op: [write, flush]\n");
+	rig_open(&backend_fault, "op: [write, flush]\n");
 	assert_false(fails(BACKEND_READ, 0, 1));
 	assert_true(fails(BACKEND_WRITE, 0, 1));
 	assert_true(fails(BACKEND_FLUSH, 0, 0));
@@ -76,7 +76,7 @@ static void test_ops(void **state)
 static void test_range(void **state)
 {
 	(void)state;
-	rig_open(&backend_error, "from_sector: 100\nto_sector: 200\n");
+	rig_open(&backend_fault, "from_sector: 100\nto_sector: 200\n");
 	assert_false(fails(BACKEND_READ, 0, 100));
 	assert_true(fails(BACKEND_READ, 0, 101));
 	assert_true(fails(BACKEND_READ, 100, 1));
@@ -85,11 +85,11 @@ static void test_range(void **state)
 	assert_true(fails(BACKEND_DISCARD, 0, 1000));
 	assert_false(fails(BACKEND_FLUSH, 0, 0));
 	rig_close();
-	rig_open(&backend_error, "from_sector: 100\n");
+	rig_open(&backend_fault, "from_sector: 100\n");
 	assert_false(fails(BACKEND_READ, 99, 1));
 	assert_true(fails(BACKEND_READ, (1 << 21) - 1, 1));
 	rig_close();
-	rig_open(&backend_error, "to_sector: 100\n");
+	rig_open(&backend_fault, "to_sector: 100\n");
 	assert_true(fails(BACKEND_READ, 0, 1));
 	assert_false(fails(BACKEND_READ, 100, 1));
 	rig_close();
@@ -98,14 +98,14 @@ static void test_range(void **state)
 static void test_every(void **state)
 {
 	(void)state;
-	rig_open(&backend_error, "every: 7\nop: read\n");
+	rig_open(&backend_fault, "every: 7\nop: read\n");
 	for (unsigned i = 1; i <= 70; i++) {
 		assert_int_equal(fails(BACKEND_READ, 0, 1), i % 7 == 0);
 		/* what cannot fail is not counted */
 		assert_false(fails(BACKEND_WRITE, 0, 1));
 	}
 	rig_close();
-	rig_open(&backend_error, "every: 1\n");
+	rig_open(&backend_fault, "every: 1\n");
 	assert_true(failed_part(10) == 1);
 	rig_close();
 }
@@ -115,7 +115,7 @@ static void check_rate(const char *yaml, double rate)
 {
 	double allowed = 4 * sqrt(rate * (1 - rate) / 50000), part;
 
-	rig_open(&backend_error, yaml);
+	rig_open(&backend_fault, yaml);
 	part = failed_part(50000);
 	rig_close();
 	if (fabs(part - rate) > allowed)
@@ -138,7 +138,7 @@ static void test_seed(void **state)
 
 	(void)state;
 	for (int round = 0; round < 3; round++) {
-		rig_open(&backend_error, round < 2 ? "rate: 0.5\nseed: 3" : "rate: 0.5\nseed: 4");
+		rig_open(&backend_fault, round < 2 ? "rate: 0.5\nseed: 3" : "rate: 0.5\nseed: 4");
 		for (int i = 0; i < 64; i++)
 			failed[round][i] = fails(BACKEND_READ, 0, 1);
 		rig_close();
@@ -156,7 +156,7 @@ static void test_trigger(void **state)
 	close(mkstemp(path));
 	unlink(path);
 	snprintf(yaml, sizeof(yaml), "trigger: %s\n", path);
-	rig_open(&backend_error, yaml);
+	rig_open(&backend_fault, yaml);
 	start_ns = rig.reactor.now_ns;
 	assert_false(fails(BACKEND_READ, 0, 1));
 	close(creat(path, 0600));
@@ -174,7 +174,7 @@ static void test_trigger(void **state)
 static void test_hang(void **state)
 {
 	(void)state;
-	rig_open(&backend_error, "hang: true\nevery: 2\n");
+	rig_open(&backend_fault, "hang: true\nevery: 2\n");
 	for (unsigned tag = 0; tag < 6; tag++)
 		assert_int_equal(rig_submit(tag, BACKEND_READ),
 				 tag % 2 ? BACKEND_QUEUED : BACKEND_DONE);

@@ -136,14 +136,14 @@ static void *change_limits(void *arg)
 
 static void open_device(struct backend_device **ret_device, const struct throttle_config *config)
 {
-	static const struct backend_wishes wishes = { .logical_block_bytes = 512 };
+	static const struct backend_open_params open_params = { .logical_block_bytes = 512 };
 	static const uint64_t null_config = 1 << 20;
 	static const struct backend_spec null_spec = { .ops = &backend_null,
 						       .config = &null_config };
 	struct backend_spec spec = { &backend_throttle, config, &null_spec };
 	char error[BACKEND_ERROR_BYTES] = "";
 
-	backend_open(ret_device, &spec, "t", &wishes, error, sizeof(error));
+	backend_open(ret_device, &spec, "t", &open_params, error, sizeof(error));
 	assert_string_equal(error, "");
 }
 

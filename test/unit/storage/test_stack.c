@@ -147,12 +147,13 @@ static int teardown(void **state)
 
 static void open_stack(const struct backend_spec *spec)
 {
-	static const struct backend_wishes wishes = { .logical_block_bytes = 512,
-						      .queue_nr = 1,
-						      .depth = DEPTH };
+	static const struct backend_open_params open_params = { .logical_block_bytes = 512,
+								.queue_nr = 1,
+								.depth = DEPTH };
 	char error[BACKEND_ERROR_BYTES];
 
-	assert_int_equal(backend_open(&rig.device, spec, "t", &wishes, error, sizeof(error)), 0);
+	assert_int_equal(backend_open(&rig.device, spec, "t", &open_params, error, sizeof(error)),
+			 0);
 	assert_int_equal(backend_queue_open(&rig.queue, rig.device, &rig.reactor, 0, DEPTH), 0);
 	for (unsigned i = 0; i < DEPTH; i++)
 		assert_int_equal(backend_io_init(&rig.io[i], rig.queue, i, rig_done), 0);
@@ -297,12 +298,13 @@ static void test_failed_open_closes_what_is_below(void **state)
 {
 	static const struct backend_spec low = { .ops = &backend_fake };
 	static const struct backend_spec spec = { .ops = &backend_pass, .child = &low };
-	struct backend_wishes wishes = { .logical_block_bytes = 2 << 20 };
+	struct backend_open_params open_params = { .logical_block_bytes = 2 << 20 };
 	char error[BACKEND_ERROR_BYTES];
 	struct backend_device *device = NULL;
 
 	(void)state;
-	assert_int_equal(backend_open(&device, &spec, "t", &wishes, error, sizeof(error)), -EINVAL);
+	assert_int_equal(backend_open(&device, &spec, "t", &open_params, error, sizeof(error)),
+			 -EINVAL);
 	assert_null(device);
 	assert_string_equal(error,
 			    "is 1048576 bytes small: it needs one block of 2097152 at least");

@@ -46,12 +46,13 @@ static void never(struct backend_io *io)
 static void open_with(uint32_t caps, uint32_t block_bytes)
 {
 	static const struct backend_spec spec = { .ops = &low };
-	struct backend_wishes wishes = { .logical_block_bytes = block_bytes,
-					 .max_io_bytes = MAX_IO_BYTES };
+	struct backend_open_params open_params = { .logical_block_bytes = block_bytes,
+						   .max_io_bytes = MAX_IO_BYTES };
 	char error[BACKEND_ERROR_BYTES];
 
 	low_caps = caps;
-	assert_int_equal(backend_open(&rig.device, &spec, "t", &wishes, error, sizeof(error)), 0);
+	assert_int_equal(backend_open(&rig.device, &spec, "t", &open_params, error, sizeof(error)),
+			 0);
 	assert_int_equal(backend_queue_open(&rig.queue, rig.device, &rig.reactor, 0, 1), 0);
 	assert_int_equal(backend_io_init(&rig.io, rig.queue, 0, never), 0);
 }

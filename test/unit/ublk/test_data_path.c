@@ -23,7 +23,8 @@
 static char error[DATA_PATH_ERROR_BYTES];
 static struct data_choice choice;
 
-static int choose(enum data_path wish, enum batch_wish batch, uint8_t abilities, uint64_t features)
+static int choose(enum data_path wish, enum batch_choice batch, uint8_t abilities,
+		  uint64_t features)
 {
 	error[0] = '\0';
 	return data_path_choose(&choice, wish, batch, abilities, "it", features, error);
@@ -58,7 +59,7 @@ static void test_auto_takes_the_best(void **state)
 	}
 }
 
-static void test_wishes(void **state)
+static void test_open_params(void **state)
 {
 	(void)state;
 	assert_int_equal(choose(DATA_PATH_COPY, BATCH_ON, BACKEND_DATA_FIXED, LINUX_7_2), 0);
@@ -101,10 +102,10 @@ static void test_batches(void **state)
 static void test_abilities_of_a_stack(void **state)
 {
 	const struct backend_spec file = { .ops = &backend_file }, mem = { .ops = &backend_mem },
-				  skeleton = { .ops = &backend_skeleton },
+				  skeleton = { .ops = &backend_pattern },
 				  slow = { .ops = &backend_throttle, .child = &file },
 				  slower = { .ops = &backend_delay, .child = &mem },
-				  odd = { .ops = &backend_error, .child = &skeleton },
+				  odd = { .ops = &backend_fault, .child = &skeleton },
 				  nbd = { .ops = &backend_nbd },
 				  far = { .ops = &backend_throttle, .child = &nbd };
 
@@ -180,7 +181,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_auto_takes_the_best),
-		cmocka_unit_test(test_wishes),
+		cmocka_unit_test(test_open_params),
 		cmocka_unit_test(test_what_cannot_be_had),
 		cmocka_unit_test(test_batches),
 		cmocka_unit_test(test_abilities_of_a_stack),

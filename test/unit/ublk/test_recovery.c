@@ -125,9 +125,9 @@ static struct fit made_with(uint32_t caps, bool read_only)
 	return f;
 }
 
-static const char *misfit(const struct fit *f)
+static const char *incompatible(const struct fit *f)
 {
-	const char *words = params_misfit(&f->params, &f->spec, &f->limits);
+	const char *words = params_incompatible(&f->params, &f->spec, &f->limits);
 
 	return words ? words : "fits";
 }
@@ -137,16 +137,16 @@ static void test_size_and_blocks(void **state)
 	struct fit f = made_with(BACKEND_CAP_FLUSH, false);
 
 	(void)state;
-	assert_string_equal(misfit(&f), "fits");
+	assert_string_equal(incompatible(&f), "fits");
 	f.limits.size_bytes += 4096;
-	assert_string_equal(misfit(&f), "fits");
+	assert_string_equal(incompatible(&f), "fits");
 	f.limits.size_bytes = (1u << 20) - 1;
-	assert_string_equal(misfit(&f), "it is smaller");
+	assert_string_equal(incompatible(&f), "it is smaller");
 	f.limits.size_bytes = 1u << 20;
 	f.limits.logical_block_bytes = 4096;
-	assert_string_equal(misfit(&f), "fits");
+	assert_string_equal(incompatible(&f), "fits");
 	f.limits.logical_block_bytes = 8192;
-	assert_string_equal(misfit(&f), "its blocks are larger");
+	assert_string_equal(incompatible(&f), "its blocks are larger");
 }
 
 static void test_queues(void **state)
@@ -156,21 +156,21 @@ static void test_queues(void **state)
 	(void)state;
 	f.spec.queues = 4;
 	assert_int_equal(params_queues(4, &f.limits), 4);
-	assert_string_equal(misfit(&f), "fits");
+	assert_string_equal(incompatible(&f), "fits");
 	f.limits.queue_nr_max = 4;
 	assert_int_equal(params_queues(3, &f.limits), 3);
-	assert_string_equal(misfit(&f), "fits");
+	assert_string_equal(incompatible(&f), "fits");
 	f.limits.queue_nr_max = 3;
 	assert_int_equal(params_queues(4, &f.limits), 3);
-	assert_non_null(strstr(misfit(&f), "fewer queues than the device has"));
+	assert_non_null(strstr(incompatible(&f), "fewer queues than the device has"));
 }
 
-static const char *misfit_of_caps(uint32_t before, uint32_t now, bool read_only)
+static const char *incompatible_caps(uint32_t before, uint32_t now, bool read_only)
 {
 	struct fit f = made_with(before, read_only);
 
 	f.limits.caps = now;
-	return misfit(&f);
+	return incompatible(&f);
 }
 
 static void test_caches_and_rights(void **state)
@@ -178,15 +178,15 @@ static void test_caches_and_rights(void **state)
 	const uint32_t flush = BACKEND_CAP_FLUSH, fua = BACKEND_CAP_FLUSH | BACKEND_CAP_FUA;
 
 	(void)state;
-	assert_string_equal(misfit_of_caps(flush, flush | BACKEND_CAP_READ_ONLY, false),
+	assert_string_equal(incompatible_caps(flush, flush | BACKEND_CAP_READ_ONLY, false),
 			    "it cannot be written");
-	assert_string_equal(misfit_of_caps(flush, flush | BACKEND_CAP_READ_ONLY, true), "fits");
-	assert_string_equal(misfit_of_caps(0, flush, false), "it has a volatile cache now");
-	assert_string_equal(misfit_of_caps(0, flush, true), "fits");
-	assert_string_equal(misfit_of_caps(flush, 0, false), "fits");
-	assert_string_equal(misfit_of_caps(fua, flush, false),
+	assert_string_equal(incompatible_caps(flush, flush | BACKEND_CAP_READ_ONLY, true), "fits");
+	assert_string_equal(incompatible_caps(0, flush, false), "it has a volatile cache now");
+	assert_string_equal(incompatible_caps(0, flush, true), "fits");
+	assert_string_equal(incompatible_caps(flush, 0, false), "fits");
+	assert_string_equal(incompatible_caps(fua, flush, false),
 			    "it cannot write through its cache any more");
-	assert_string_equal(misfit_of_caps(flush, fua, false), "fits");
+	assert_string_equal(incompatible_caps(flush, fua, false), "fits");
 }
 
 static void no_op(struct op *op, int res, uint32_t cqe_flags)

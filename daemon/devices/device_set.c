@@ -1,0 +1,545 @@
+/*
+ * The devices, from configuration or control socket to running and back. Main thread.
+ *
+ * Happy path: device_set_add starts a device; its LIVE event makes the member live; device_set_del
+ * stops it; its GONE event marks it ended; the sweep frees it. The sweep is a libev timer of zero
+ * seconds: device events come from inside a turn of the control reactor, where a device cannot be
+ * freed.
+ *
+ * A member of which a reload wants something else is stopped and started again with `next`. What a
+ * reload adds waits until what it stops is gone, since it may want the same file or id.
+ *
+ * device_set_adopt does the same with a device that the driver has since a crash (member->past). It
+ * stays in the driver until it is adopted or given up; what a reload wants of it waits until it is
+ * LIVE.
+ *
+ * How a member starts, and what its backend must know before, is device_set_start.c.
+ *
+ * Failure modes: a device that does not start (kept as failed when it is from the file), that is
+ * in use (stays live), that does not answer (late: it is told and no longer waited for).
+ */
+#include "daemon/devices/device_set.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/errname.h"
+#include "base/log.h"
+#include "daemon/devices/device_set_id.h"
+#include "daemon/devices/device_set_internal.h"
+#include "daemon/devices/device_set_notes.h"
+#include "daemon/devices/io_timeout.h"
+
+/* Between two looks at what cannot be adopted or asked for yet. */
+#define RETRY_SECONDS .01
+
+const char *member_state_name(const struct member *m)
+{
+	static const char *const name[] = {
+		[MEMBER_WAITING] = "waiting", [MEMBER_STARTING] = "starting",
+		[MEMBER_LIVE] = "live",	      [MEMBER_STOPPING] = "stopping",
+		[MEMBER_FAILED] = "failed",
+	};
+
+	if (m->state == MEMBER_STARTING && m->late && !m->device)
+		return name[MEMBER_WAITING];
+	return name[m->state];
+}
+
+struct member *device_set_find(const struct device_set *f, const char *name)
+{
+	list_for_each (node, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (strcmp(m->settings->options.name, name) == 0)
+			return m;
+	}
+	return NULL;
+}
+
+static void plan_sweep(struct device_set *f)
+{
+	if (!ev_is_active(&f->sweep))
+		ev_timer_start(f->ev, &f->sweep);
+}
+
+static void tell(struct member *m, enum device_set_outcome outcome, const char *error)
+{
+	struct list_node list = LIST_INIT(list);
+	struct list_node *node;
+
+	list_splice(&list, &m->watches);
+	while ((node = list_pop_front(&list))) {
+		struct device_set_watch *watch = list_entry(node, struct device_set_watch, node);
+
+		watch->fn(watch, outcome, error);
+	}
+}
+
+static void forget_member(struct device_set *f, struct member *m)
+{
+	list_remove(&m->node);
+	f->member_nr--;
+}
+
+static void free_member(struct member *m)
+{
+	ASSERT(!m->device);
+	device_settings_free(m->settings);
+	device_settings_free(m->next);
+	device_set_forget_work(m);
+	free(m->past);
+	latency_fini(&m->latency);
+	free(m);
+}
+
+/* ---- starting ---- */
+
+struct member *device_set_new_member(struct device_set *f, struct device_settings *settings,
+				     bool from_file)
+{
+	struct member *m = calloc(1, sizeof(*m));
+
+	if (!m) {
+		log_error("out of memory for a device", "device=%s", settings->options.name);
+		device_settings_free(settings);
+		return NULL;
+	}
+	m->settings = settings;
+	m->device_set = f;
+	m->from_file = from_file;
+	list_init(&m->watches);
+	list_init(&m->resizes);
+	list_push_back(&f->members, &m->node);
+	f->member_nr++;
+	return m;
+}
+
+struct member *device_set_add(struct device_set *f, struct device_settings *settings,
+			      bool from_file)
+{
+	struct member *m = device_set_new_member(f, settings, from_file);
+
+	ASSERT(!f->closing);
+	if (m)
+		device_set_start(f, m);
+	return m;
+}
+
+struct member *device_set_adopt(struct device_set *f, struct state_record *record,
+				const struct ublksrv_ctrl_dev_info *info)
+{
+	struct member *m = device_set_new_member(f, state_take(record), record->from_file);
+
+	if (!m)
+		return NULL;
+	m->past = keep_past(record, info);
+	if (m->past) {
+		device_set_start(f, m);
+		return m;
+	}
+	forget_member(f, m);
+	free_member(m);
+	return NULL;
+}
+
+static bool stop_under_way(const struct device_set *f)
+{
+	list_for_each (node, &f->members) {
+		const struct member *m = list_entry(node, struct member, node);
+
+		if (m->state == MEMBER_STOPPING && !m->late)
+			return true;
+	}
+	return false;
+}
+
+static void start_waiting(struct device_set *f)
+{
+	if (stop_under_way(f))
+		return;
+	/* A member that cannot start may leave the device set at once. */
+	list_for_each_safe (node, next, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (m->state == MEMBER_WAITING)
+			device_set_start(f, m);
+	}
+}
+
+/* ---- stopping ---- */
+
+void device_set_stop_member(struct device_set *f, struct member *m, bool force)
+{
+	int ret;
+
+	m->state = MEMBER_STOPPING;
+	m->late = false;
+	/* The other half is for the cancelled requests to come back and for the driver. */
+	ret = device_stop(m->device, force, DEVICE_SET_STOP_DEADLINE_NS(f->stop_timeout_ns));
+	ASSERT(ret == 0 || ret == -EALREADY);
+}
+
+void device_set_set_next(struct member *m, struct device_settings *next)
+{
+	device_settings_free(m->next);
+	m->next = next;
+}
+
+/* What could not be adopted and is given up: it is still in the driver. */
+static void discard(struct device_set *f, struct member *m, bool force)
+{
+	struct device_spec spec;
+
+	device_set_forget_work(m);
+	device_set_fill_spec(f, m, &spec);
+	if (device_discard(&m->device, f->host, &spec, &m->past->device, m, m->error,
+			   sizeof(m->error)) == 0)
+		device_set_stop_member(f, m, force);
+	else
+		device_set_did_not_start(f, m);
+}
+
+/* A device that has just failed is freed by the sweep first. */
+static void give_up(struct device_set *f, struct member *m, bool force)
+{
+	m->given_up = m->ended;
+	m->given_up_by_force = force;
+	if (!m->given_up)
+		discard(f, m, force);
+}
+
+void device_set_del(struct device_set *f, struct member *m, bool force)
+{
+	device_set_set_next(m, NULL);
+	m->stop_when_live = m->past && !force && m->state == MEMBER_STARTING && !m->late;
+	if (m->stop_when_live)
+		return;
+	if (m->device && !m->ended) {
+		device_set_stop_member(f, m, force);
+		return;
+	}
+	if (m->past && !f->closing) {
+		give_up(f, m, force);
+		return;
+	}
+	/* Nothing runs; the sweep removes it, when its watches can have been added. */
+	m->state = MEMBER_STOPPING;
+	m->ended = true;
+	plan_sweep(f);
+}
+
+void device_set_stop_all(struct device_set *f)
+{
+	f->closing = true;
+	/* The last added first: it may live on another one's file system. */
+	for (struct list_node *node = f->members.prev; node != &f->members; node = node->prev)
+		device_set_del(f, list_entry(node, struct member, node), true);
+	plan_sweep(f);
+}
+
+/* ---- what devices tell ---- */
+
+static void log_live(const struct member *m)
+{
+	struct device_info info;
+
+	device_info(m->device, &info);
+	log_info("device is live", "device=%s path=/dev/ublkb%lld size_bytes=%llu backend=%s",
+		 m->settings->options.name, (long long)info.id, (unsigned long long)info.size_bytes,
+		 info.backend);
+}
+
+static void forget_past(struct member *m)
+{
+	free(m->past);
+	m->past = NULL;
+}
+
+static void on_live(struct member *m)
+{
+	forget_past(m);
+	/* The sweep stops it: not from inside an event. */
+	if (m->stop_when_live) {
+		m->state = MEMBER_STOPPING;
+		return;
+	}
+	/* It became live while it was being stopped: the stop goes on. */
+	if (m->state != MEMBER_STARTING)
+		return;
+	m->state = MEMBER_LIVE;
+	m->late = false;
+	log_live(m);
+	tell(m, DEVICE_SET_LIVE, "");
+}
+
+static void on_refused(struct member *m)
+{
+	log_warn("device is in use and stays", "device=%s reason=\"%s\"", m->settings->options.name,
+		 device_error(m->device));
+	device_set_set_next(m, NULL);
+	m->state = MEMBER_LIVE;
+	tell(m, DEVICE_SET_REFUSED, device_error(m->device));
+}
+
+static void on_late(struct member *m)
+{
+	log_warn("device is late", "device=%s state=%s reason=\"%s\"", m->settings->options.name,
+		 device_state_name(device_state(m->device)), device_error(m->device));
+	m->late = true;
+	tell(m, DEVICE_SET_LATE, device_error(m->device));
+}
+
+void device_set_work_is_late(struct device_set *f, struct member *m)
+{
+	log_warn("device is late", "device=%s state=%s reason=\"%s\"", m->settings->options.name,
+		 member_state_name(m), m->error);
+	m->late = true;
+	tell(m, DEVICE_SET_LATE, m->error);
+	plan_sweep(f);
+}
+
+static void note_why(const struct device_set *f, struct member *m)
+{
+	if (device_id_taken(m->device))
+		device_set_explain_id(f, m, "/dev", m->error, sizeof(m->error));
+	else
+		snprintf(m->error, sizeof(m->error), "%s", device_error(m->device));
+}
+
+static void on_failed(struct member *m)
+{
+	log_error(m->state == MEMBER_LIVE ? "device failed" : "device did not start",
+		  "device=%s error=\"%s\"", m->settings->options.name, m->error);
+	if (m->state != MEMBER_STOPPING || device_kept(m->device))
+		m->state = MEMBER_FAILED;
+	/* The driver has it no more: the next try is a start. */
+	if (!device_kept(m->device))
+		forget_past(m);
+	m->stop_when_live = false;
+	m->ended = true;
+}
+
+static void on_gone(struct member *m)
+{
+	log_info("device is gone", "device=%s", m->settings->options.name);
+	m->ended = true;
+}
+
+/* Whoever reads the flight recorders knows the device by this. */
+static void name_in_flight(const struct device_set *f, const struct device *device)
+{
+	struct device_info info;
+
+	device_info(device, &info);
+	for (unsigned i = 0; i < f->host->reactor_nr; i++)
+		flight_name(f->host->reactors[i]->flight, (unsigned)info.id, device_name(device));
+}
+
+/* From inside a turn of the control reactor: nothing is freed here. */
+static void on_event(struct device *device, enum device_event event, void *arg)
+{
+	static void (*const handler[])(struct member *) = {
+		[DEVICE_EVENT_LIVE] = on_live, [DEVICE_EVENT_FAILED] = on_failed,
+		[DEVICE_EVENT_GONE] = on_gone, [DEVICE_EVENT_STOP_REFUSED] = on_refused,
+		[DEVICE_EVENT_LATE] = on_late, [DEVICE_EVENT_RESIZED] = device_set_resized,
+	};
+
+	if (event == DEVICE_EVENT_LIVE) {
+		name_in_flight(arg, device);
+		io_timeout_shorten(((struct device_set *)arg)->host, device);
+		keep_serving(arg, device_owner(device));
+	}
+	if (event == DEVICE_EVENT_RESIZED)
+		keep_serving(arg, device_owner(device));
+	if (event == DEVICE_EVENT_GONE || (event == DEVICE_EVENT_FAILED && !device_kept(device)))
+		keep_forget(arg, device_name(device));
+	if (event == DEVICE_EVENT_FAILED)
+		note_why(arg, device_owner(device));
+	handler[event](device_owner(device));
+	if (event == DEVICE_EVENT_LIVE)
+		device_set_size_when_live(device_owner(device));
+	plan_sweep(arg);
+}
+
+/* ---- the sweep ---- */
+
+/* Off the list first: whoever is told may at once ask for a device of the same name. */
+static void retire(struct device_set *f, struct member *m, enum device_set_outcome outcome)
+{
+	forget_member(f, m);
+	tell(m, outcome, m->error);
+	free_member(m);
+}
+
+static void sweep_failed(struct device_set *f, struct member *m)
+{
+	if (m->from_file || m->past)
+		tell(m, DEVICE_SET_FAILED, m->error);
+	else
+		retire(f, m, DEVICE_SET_FAILED);
+}
+
+void device_set_start_as_next(struct member *m)
+{
+	device_settings_free(m->settings);
+	m->settings = m->next;
+	m->next = NULL;
+	m->stop_when_live = false;
+	m->state = MEMBER_WAITING;
+}
+
+static void sweep_gone(struct device_set *f, struct member *m)
+{
+	forget_past(m);
+	if (m->next) {
+		device_set_start_as_next(m);
+		return;
+	}
+	m->error[0] = '\0';
+	retire(f, m, DEVICE_SET_GONE);
+}
+
+/* False: its backend is being closed; the end of that comes back here. */
+static bool sweep_member(struct device_set *f, struct member *m)
+{
+	bool given_up;
+
+	if (device_set_close_backend(f, m))
+		return false;
+	given_up = m->given_up;
+	device_set_forget_work(m);
+	device_free(m->device);
+	m->device = NULL;
+	m->ended = m->late = m->given_up = false;
+	if (m->state == MEMBER_FAILED && m->past && m->next)
+		device_set_start_as_next(m);
+	else if (m->state == MEMBER_FAILED && m->past && given_up)
+		discard(f, m, m->given_up_by_force);
+	else if (m->state == MEMBER_FAILED)
+		sweep_failed(f, m);
+	else
+		sweep_gone(f, m);
+	return true;
+}
+
+/* True when there was one. */
+static bool sweep_ended(struct device_set *f)
+{
+	bool any = false;
+
+	list_for_each_safe (node, next, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (m->ended && sweep_member(f, m))
+			any = true;
+	}
+	return any;
+}
+
+/* What was to be stopped as soon as it is adopted, and now is. */
+static void stop_adopted(struct device_set *f)
+{
+	list_for_each (node, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		if (!m->stop_when_live || m->state != MEMBER_STOPPING)
+			continue;
+		m->stop_when_live = false;
+		device_set_stop_member(f, m, false);
+	}
+}
+
+static void on_sweep(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	struct device_set *f = container_of(w, struct device_set, sweep);
+
+	(void)ev, (void)events;
+	stop_adopted(f);
+	start_waiting(f);
+	device_set_start_opened(f);
+	/* What ended may be what others wait for: look again. */
+	if (sweep_ended(f))
+		plan_sweep(f);
+	else if (f->changed)
+		f->changed(f);
+}
+
+static void on_retry(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	(void)events;
+	ev_timer_stop(ev, w);
+	plan_sweep(container_of(w, struct device_set, retry));
+}
+
+/* ---- the rest ---- */
+
+void device_set_watch(struct member *m, struct device_set_watch *watch)
+{
+	ASSERT(device_set_busy(m));
+	list_push_back(&m->watches, &watch->node);
+}
+
+void device_set_check(struct device_set *f)
+{
+	plan_sweep(f);
+}
+
+bool device_set_settled(const struct device_set *f)
+{
+	list_for_each (node, &f->members) {
+		const struct member *m = list_entry(node, struct member, node);
+
+		if (device_set_busy(m) && !m->late)
+			return false;
+	}
+	return true;
+}
+
+/* From a turn of the control reactor. */
+static void on_work_ended(void *device_set)
+{
+	device_set_check(device_set);
+}
+
+void device_set_init(struct device_set *f, struct ev_loop *ev, struct device_host *host,
+		     uint64_t stop_timeout_ns)
+{
+	*f = (struct device_set){
+		.ev = ev,
+		.host = host,
+		.stop_timeout_ns = stop_timeout_ns,
+		.outage_timeout_seconds = DEVICE_SET_OUTAGE_TIMEOUT_SECONDS,
+	};
+	list_init(&f->members);
+	ev_timer_init(&f->sweep, on_sweep, 0., 0.);
+	ev_timer_init(&f->retry, on_retry, 0., RETRY_SECONDS);
+	f->work = (struct backend_work_host){ .helpers = host->helpers,
+					      .ended = on_work_ended,
+					      .arg = f };
+	keep_init(f);
+	host->event = on_event;
+	host->added = keep_added;
+	host->arg = f;
+}
+
+void device_set_fini(struct device_set *f)
+{
+	ev_timer_stop(f->ev, &f->sweep);
+	ev_timer_stop(f->ev, &f->retry);
+	keep_fini(f);
+	list_for_each_safe (node, next, &f->members) {
+		struct member *m = list_entry(node, struct member, node);
+
+		/* Still in the kernel's hands: the process is about to end. */
+		if (m->device && !m->ended)
+			continue;
+		device_free(m->device);
+		m->device = NULL;
+		forget_member(f, m);
+		free_member(m);
+	}
+}

@@ -1,0 +1,180 @@
+/*
+ * The set of devices of this daemon: adds, removes, reloads and stops them, each in its own failure
+ * domain. Owns the members, their settings and their devices. Main thread.
+ */
+#ifndef DAEMON_DEVICES_DEVICE_SET_H
+#define DAEMON_DEVICES_DEVICE_SET_H
+
+#include <ev.h>
+#include <stdbool.h>
+
+#include "base/list.h"
+#include "daemon/devices/backend_work.h"
+#include "daemon/devices/latency.h"
+#include "daemon/settings/settings.h"
+#include "daemon/devices/state.h"
+#include "ublk/device/device.h"
+
+enum member_state {
+	MEMBER_WAITING, /* for other members to stop, to be started then */
+	MEMBER_STARTING,
+	MEMBER_LIVE,
+	MEMBER_STOPPING,
+	MEMBER_FAILED, /* did not start; a reload tries again */
+};
+
+struct member {
+	struct list_node node;
+	struct device_settings *settings;
+	struct device_settings *next; /* what to stop for and start as afterwards, or NULL */
+	struct device *device; /* NULL when WAITING or FAILED, or STARTING and not open yet */
+	/* STARTING: its backend is being opened; ended: it is being closed; or NULL */
+	struct backend_work *work;
+	uint64_t work_after_ns;		/* STARTING, without a device or a work: when to open */
+	struct ev_timer outage_timeout; /* runs while its backend is being opened or closed */
+	struct device_set *device_set;
+	enum member_state state;
+	struct member_past *past; /* the driver has it since a crash and it is not LIVE again */
+	bool stop_when_live;	  /* a polite removal, or `next`, waits until it is adopted */
+	bool given_up, given_up_by_force; /* to be discarded by the sweep, when it has ended */
+	bool from_file;			  /* a reload removes it when the file has it no more */
+	bool ended;			  /* the device is GONE or FAILED and waits for the sweep */
+	bool late;			  /* over its deadline: nobody waits for it any more */
+	bool absent;			  /* STARTING: its file is not there, yet perhaps */
+	uint64_t absent_until_ns;	  /* how long to look for it */
+	bool note_owed;			  /* device_set_keep.c: its note could not be written */
+	bool quiesced, settled;		  /* upgrade.c: while devices come to rest */
+	char error[DEVICE_ERROR_BYTES];
+	struct list_node watches;
+	struct list_node resizes;    /* device_set_resize.c: who waits for the end of one */
+	uint64_t reload_size_bytes;  /* a reload's, to be noted in settings; 0: none */
+	struct latency_view latency; /* of the device as it is now: a restart forgets it */
+};
+
+/* How starting or stopping a member ended. */
+enum device_set_outcome {
+	DEVICE_SET_LIVE,
+	DEVICE_SET_FAILED,
+	DEVICE_SET_REFUSED,
+	DEVICE_SET_GONE,
+	DEVICE_SET_LATE,
+	DEVICE_SET_RESIZED, /* of device_set_watch_resize alone; REFUSED: it has the size it had */
+};
+
+/*
+ * Told once how what is under way with a member ended, and taken off its list before. error: words,
+ * or "". Embedded in whoever waits.
+ */
+struct device_set_watch {
+	struct list_node node;
+	void (*fn)(struct device_set_watch *watch, enum device_set_outcome outcome,
+		   const char *error);
+};
+
+struct state;
+struct fd_store;
+
+#define DEVICE_SET_OUTAGE_TIMEOUT_SECONDS 10.
+
+/* A device's part of the time that all may take to stop: the rest is for what follows. */
+#define DEVICE_SET_STOP_DEADLINE_NS(stop_timeout_ns) ((stop_timeout_ns) / 2)
+
+struct device_set {
+	struct ev_loop *ev;
+	struct device_host *host;
+	const char *control;	   /* path of the control socket: whose the devices are */
+	struct state *state;	   /* notes of the devices; NULL: none are made, none adopted */
+	struct fd_store *fd_store; /* memory that outlives us; NULL: none does */
+	uint64_t stop_timeout_ns;
+	/* How long a backend may take to open or close before nobody waits for it any more. */
+	double outage_timeout_seconds;
+	struct list_node members; /* in the order of adding */
+	unsigned member_nr;
+	bool closing;
+	struct backend_work_host work; /* takes the helpers of host */
+	struct ev_timer sweep;
+	struct ev_timer retry; /* looks again at members that cannot go on yet */
+	struct ev_timer owed;  /* device_set_keep.c: writes notes that could not be */
+	void (*changed)(struct device_set
+				*device_set); /* after each sweep: ask settled or empty; or NULL */
+	void *arg;			      /* the owner's */
+};
+
+/* Takes host->event. */
+void device_set_init(struct device_set *f, struct ev_loop *ev, struct device_host *host,
+		     uint64_t stop_timeout_ns);
+
+/* Forgets all members; their devices must be gone, or the process about to exit. */
+void device_set_fini(struct device_set *f);
+
+/* NULL when there is none. */
+struct member *device_set_find(const struct device_set *f, const char *name);
+
+/*
+ * Begins to start a device; settings becomes the device set's. A member made from the file stays
+ * when it fails; any other is gone then, once its watches were told. Never NULL but for -ENOMEM.
+ */
+struct member *device_set_add(struct device_set *f, struct device_settings *settings,
+			      bool from_file);
+
+/*
+ * Begins to adopt a device that the driver has kept since its daemon died; takes the settings of
+ * the record. Never NULL but for -ENOMEM. A member that cannot be adopted stays, FAILED; a reload
+ * tries again, device_set_del gives the device up.
+ */
+struct member *device_set_adopt(struct device_set *f, struct state_record *record,
+				const struct ublksrv_ctrl_dev_info *info);
+
+/*
+ * Begins to remove a member; watch it to hear how that ends. Without force a device that somebody
+ * has open stays.
+ */
+void device_set_del(struct device_set *f, struct member *m, bool force);
+
+/* The member must have something under way, or nothing would be told. */
+void device_set_watch(struct member *m, struct device_set_watch *watch);
+static inline void device_set_unwatch(struct device_set_watch *watch)
+{
+	list_remove(&watch->node);
+}
+static inline bool device_set_busy(const struct member *m)
+{
+	return m->state != MEMBER_LIVE && (m->state != MEMBER_FAILED || m->ended);
+}
+
+/*
+ * device_set_resize.c: changes the size of a live member, as device_resize; settings stay as
+ * configured, so that a reload of the same file changes nothing. Watch it to hear how that ends.
+ */
+int device_set_resize(struct member *m, uint64_t size_bytes, bool force, char *error,
+		      size_t error_bytes);
+void device_set_watch_resize(struct member *m, struct device_set_watch *watch);
+
+/* The device tells that a resize has ended. */
+void device_set_resized(struct member *m);
+
+/*
+ * A reload wants a member that differs in its size alone. True when that is settled without a
+ * restart: it grows, is so large already, or the file is refused since it would shrink.
+ */
+bool device_set_reload_size(struct member *m, const struct device_settings *wanted);
+
+/* It is live: what a reload wanted while it was being adopted. */
+void device_set_size_when_live(struct member *m);
+
+/* Makes the device set what settings says; takes the devices it needs from it. */
+void device_set_reload(struct device_set *f, struct settings *settings);
+
+/* Stops everything by force and takes in nothing new. */
+void device_set_stop_all(struct device_set *f);
+
+/* Plans a call of `changed`. */
+void device_set_check(struct device_set *f);
+
+/* Nothing is under way, but for members that are late. */
+bool device_set_settled(const struct device_set *f);
+
+/* "live", "failed", "waiting", or the device's own state. */
+const char *member_state_name(const struct member *m);
+
+#endif

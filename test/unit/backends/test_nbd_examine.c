@@ -1,0 +1,377 @@
+/* Addresses of NBD servers, and asking a server what it offers, over real sockets. */
+#include <netinet/tcp.h>
+
+#include "backends/nbd/nbd_address.h"
+#include "test/rig/nbd_fake_server.h"
+
+static struct peer peer;
+static struct nbd_uri uri;
+static struct nbd_handshake_config wish;
+static struct nbd_examine examine;
+static struct nbd_export export;
+static char error[512], listed[256], where[64];
+static int credentials; /* its address is all that is used */
+
+static void parse(const char *text)
+{
+	struct nbd_uri_error e;
+
+	if (nbd_uri_parse(text, &uri, &e) < 0)
+		fail_msg("%s: %s", text, e.text);
+}
+
+static void on_export(void *ctx, const uint8_t *name, size_t name_bytes, const uint8_t *description,
+		      size_t description_bytes)
+{
+	size_t at = strlen(listed);
+
+	(void)ctx;
+	snprintf(listed + at, sizeof(listed) - at, "%.*s(%.*s)", (int)name_bytes, name,
+		 (int)description_bytes, description);
+}
+
+static int ask(enum nbd_handshake_mode mode, uint64_t timeout_ms)
+{
+	wish = (struct nbd_handshake_config){
+		.mode = mode,
+		.export_name = uri.export_name,
+		.on_export = on_export,
+	};
+	examine = (struct nbd_examine){
+		.uri = &uri,
+		.tls = uri.tls ? (const struct tls_credentials *)&credentials : NULL,
+		.wish = &wish,
+		.timeout_ns = timeout_ms * NS_PER_MS,
+	};
+	error[0] = listed[0] = '\0';
+	return nbd_examine(&examine, &export, error, sizeof(error));
+}
+
+/* On an abstract unix socket; uri becomes scheme + export there. */
+static void listen_here(const char *scheme, const char *name)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	char text[256];
+
+	/* Bound without a name: the kernel chooses one (unix(7), autobind). */
+	peer_start(&peer, &un, sizeof(sa_family_t), sizeof(un));
+	snprintf(where, sizeof(where), "%.5s", un.sun_path + 1);
+	snprintf(text, sizeof(text), "%s:///%s?socket=%%2Ftmp", scheme, name);
+	parse(text);
+	memset(uri.socket, 0, sizeof(uri.socket));
+	memcpy(uri.socket + 1, where, 5);
+	uri.socket_bytes = 6;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	peer = (struct peer){ 0 };
+	tls_nr = 0;
+	return 0;
+}
+
+static void test_known_addresses(void **state)
+{
+	static const char *const known[] = { "nbd://127.0.0.1/", "nbd://[::1]/",
+					     "nbd+unix:///?socket=/run/x", "nbd+vsock://2/" };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+		parse(known[i]);
+		assert_true(nbd_addresses_known(&uri));
+	}
+	parse("nbd://localhost/");
+	assert_false(nbd_addresses_known(&uri));
+}
+
+static void find(const char *text, struct nbd_addresses *all)
+{
+	memset(all, 0, sizeof(*all));
+	parse(text);
+	assert_int_equal(nbd_addresses_find(&uri, all, error, sizeof(error)), 0);
+}
+
+static void test_found_addresses(void **state)
+{
+	struct nbd_addresses all;
+	const struct sockaddr_in *in = (const void *)&all.address[0].name;
+	const struct sockaddr_in6 *in6 = (const void *)&all.address[0].name;
+	const struct sockaddr_un *un = (const void *)&all.address[0].name;
+
+	(void)state;
+	find("nbd://127.1.2.3:99/", &all);
+	assert_int_equal(all.nr, 1);
+	assert_int_equal(in->sin_family, AF_INET);
+	assert_int_equal(ntohl(in->sin_addr.s_addr), 0x7f010203);
+	assert_int_equal(ntohs(in->sin_port), 99);
+	find("nbd://[::7]/", &all);
+	assert_int_equal(in6->sin6_family, AF_INET6);
+	assert_int_equal(in6->sin6_addr.s6_addr[15], 7);
+	assert_int_equal(ntohs(in6->sin6_port), 10809);
+	find("nbd+unix:///?socket=/run/x", &all);
+	assert_int_equal(un->sun_family, AF_UNIX);
+	assert_string_equal(un->sun_path, "/run/x");
+	assert_int_equal(all.address[0].bytes, sizeof(sa_family_t) + 7);
+	find("nbd+vsock://3:5/", &all);
+	assert_int_equal(all.address[0].name.ss_family, AF_VSOCK);
+	find("nbd://localhost/", &all);
+	assert_true(all.nr >= 1);
+}
+
+/* RFC 6761: there never is such a name. */
+static void test_no_such_name(void **state)
+{
+	struct nbd_addresses all;
+	int ret;
+
+	(void)state;
+	parse("nbd://server.invalid/");
+	ret = nbd_addresses_find(&uri, &all, error, sizeof(error));
+	assert_true(ret == -ENOENT || ret == -EAGAIN);
+	assert_non_null(strstr(error, "\"server.invalid\""));
+}
+
+static void test_go(void **state)
+{
+	(void)state;
+	listen_here("nbd+unix", "disk");
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), 0);
+	peer_end(&peer);
+	assert_true(export.size_bytes == GIB(1));
+	assert_int_equal(export.flags, NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH);
+	assert_true(peer.disc);
+	assert_string_equal(error, "");
+}
+
+static void test_list(void **state)
+{
+	(void)state;
+	listen_here("nbd+unix", "");
+	assert_int_equal(ask(NBD_HANDSHAKE_LIST, 5000), 0);
+	peer_end(&peer);
+	assert_string_equal(listed, "one(the first)two()");
+	assert_int_equal(peer.asked_nr, 2);
+	assert_int_equal(peer.asked[1], NBD_OPT_ABORT);
+}
+
+/* The second address of the name is the one that answers. */
+static void test_tcp(void **state)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+
+	(void)state;
+	peer_start(&peer, &in, sizeof(in), sizeof(in));
+	parse("nbd://localhost/");
+	uri.port = ntohs(in.sin_port);
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), 0);
+	peer_end(&peer);
+	assert_true(peer.disc);
+}
+
+static void test_tcp6(void **state)
+{
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	int fd = socket(AF_INET6, SOCK_STREAM, 0);
+	bool possible = fd >= 0 && bind(fd, (struct sockaddr *)&in6, sizeof(in6)) == 0;
+
+	(void)state;
+	close(fd);
+	if (!possible)
+		skip();
+	peer_start(&peer, &in6, sizeof(in6), sizeof(in6));
+	parse("nbd://[::1]/");
+	uri.port = ntohs(in6.sin6_port);
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), 0);
+	peer_end(&peer);
+	assert_true(peer.disc);
+}
+
+/* Refused on both addresses, or not there at all. */
+static void test_nobody(void **state)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	char words[64];
+
+	(void)state;
+	peer_start(&peer, &in, sizeof(in), sizeof(in));
+	peer_end(&peer);
+	parse("nbd://127.0.0.1/");
+	uri.port = ntohs(in.sin_port);
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), -ECONNREFUSED);
+	snprintf(words, sizeof(words), "no server at 127.0.0.1:%u: is it started?", uri.port);
+	assert_string_equal(error, words);
+	parse("nbd+unix:///?socket=/nowhere/x");
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), -ENOENT);
+	assert_string_equal(error, "no server at unix:/nowhere/x: is it started?");
+}
+
+static void test_no_such_export(void **state)
+{
+	(void)state;
+	listen_here("nbd+unix", "none");
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), -ENOENT);
+	peer_end(&peer);
+	assert_non_null(strstr(error, where));
+	assert_non_null(strstr(error, "there is no such export"));
+	assert_non_null(strstr(error, "it says: \"ask Paul.\""));
+	assert_int_equal(peer.asked[peer.asked_nr - 1], NBD_OPT_ABORT);
+}
+
+static void test_list_is_forbidden(void **state)
+{
+	(void)state;
+	peer.no_list = true;
+	listen_here("nbd+unix", "");
+	assert_int_equal(ask(NBD_HANDSHAKE_LIST, 5000), -EACCES);
+	peer_end(&peer);
+	assert_non_null(strstr(error, "forbidden by the server's configuration"));
+}
+
+/* Enough for all that comes before the silence, on a machine that is busy. */
+#define TIME_IS_UP_MS 500
+
+static void time_is_up(uint32_t at, const char *scheme, const char *words)
+{
+	setup(NULL);
+	peer.silent_at = at;
+	peer.tls = true;
+	listen_here(scheme, "disk");
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, TIME_IS_UP_MS), -ETIMEDOUT);
+	peer_end(&peer);
+	if (!strstr(error, words) || !strstr(error, "time is up (500 ms)"))
+		fail_msg("%s: not in: %s", words, error);
+	assert_int_equal(tls_nr, 0);
+}
+
+static void test_time_is_up(void **state)
+{
+	(void)state;
+	time_is_up(PEER_GREETING, "nbd+unix", "waiting for the server's greeting");
+	time_is_up(NBD_OPT_GO, "nbd+unix", "waiting for the server's answer to GO");
+	time_is_up(NBD_OPT_STARTTLS, "nbds+unix", "the server's answer to STARTTLS");
+	time_is_up(PEER_TLS, "nbds+unix", "waiting for the server's TLS handshake");
+	time_is_up(NBD_OPT_GO, "nbds+unix", "waiting for the server's answer to GO");
+}
+
+/* A backlog that is full: the kernel does not say how it will end. */
+static void test_time_is_up_connecting(void **state)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	socklen_t bytes = sizeof(un);
+	int listener = socket(AF_UNIX, SOCK_STREAM, 0), fd[2];
+
+	(void)state;
+	assert_int_equal(bind(listener, (struct sockaddr *)&un, sizeof(sa_family_t)), 0);
+	assert_int_equal(listen(listener, 0), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&un, &bytes), 0);
+	for (int i = 0; i < 2; i++) {
+		fd[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		(void)!connect(fd[i], (struct sockaddr *)&un, bytes);
+	}
+	parse("nbd+unix:///?socket=/x");
+	memcpy(uri.socket, un.sun_path, 6);
+	uri.socket_bytes = 6;
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, 30), -ETIMEDOUT);
+	assert_non_null(strstr(error, "time is up while connecting"));
+	close(fd[0]);
+	close(fd[1]);
+	close(listener);
+}
+
+static void hangs_up(uint32_t at, const char *scheme, const char *words)
+{
+	setup(NULL);
+	peer.closes_at = at;
+	peer.tls = true;
+	listen_here(scheme, "disk");
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), uri.tls ? -EPROTO : -ECONNRESET);
+	peer_end(&peer);
+	if (!strstr(error, words))
+		fail_msg("%s: not in: %s", words, error);
+	assert_int_equal(tls_nr, 0);
+}
+
+static void test_it_hangs_up(void **state)
+{
+	(void)state;
+	hangs_up(PEER_GREETING, "nbd+unix", "without a greeting");
+	hangs_up(NBD_OPT_GO, "nbd+unix", "when it was asked for GO");
+	hangs_up(PEER_TLS, "nbds+unix", "TLS: it has hung up");
+	hangs_up(NBD_OPT_GO, "nbds+unix", "TLS: it has hung up");
+}
+
+static void test_tls(void **state)
+{
+	(void)state;
+	peer.tls = peer.tls_only = true;
+	listen_here("nbds+unix", "disk");
+	snprintf(uri.tls_hostname, sizeof(uri.tls_hostname), "server.example");
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), 0);
+	peer_end(&peer);
+	assert_true(export.tls && export.size_bytes == GIB(1));
+	assert_true(peer.tls_used && peer.disc && peer.bye);
+	assert_string_equal(tls_hostname, "server.example");
+	assert_int_equal(tls_nr, 0);
+}
+
+static void test_tls_fails(void **state)
+{
+	(void)state;
+	peer.tls = peer.bad_tls = true;
+	listen_here("nbds+unix", "disk");
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), -EPROTO);
+	peer_end(&peer);
+	assert_non_null(strstr(error, "TLS: the certificate has a face"));
+	assert_int_equal(tls_nr, 0);
+}
+
+static void test_tls_is_refused(void **state)
+{
+	(void)state;
+	listen_here("nbds+unix", "disk");
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), -EACCES);
+	peer_end(&peer);
+	assert_non_null(strstr(error, "STARTTLS"));
+	/* Nothing else was said in clear text. */
+	assert_int_equal(peer.asked_nr, 1);
+}
+
+static void test_tls_is_demanded(void **state)
+{
+	(void)state;
+	peer.tls = peer.tls_only = true;
+	listen_here("nbd+unix", "disk");
+	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), -EACCES);
+	peer_end(&peer);
+	assert_non_null(strstr(error, "write nbds instead of nbd"));
+}
+
+#define TEST(fn) cmocka_unit_test_setup(fn, setup)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_known_addresses),
+		TEST(test_found_addresses),
+		TEST(test_no_such_name),
+		TEST(test_go),
+		TEST(test_list),
+		TEST(test_tcp),
+		TEST(test_tcp6),
+		TEST(test_nobody),
+		TEST(test_no_such_export),
+		TEST(test_list_is_forbidden),
+		TEST(test_time_is_up),
+		TEST(test_time_is_up_connecting),
+		TEST(test_it_hangs_up),
+		TEST(test_tls),
+		TEST(test_tls_fails),
+		TEST(test_tls_is_refused),
+		TEST(test_tls_is_demanded),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
