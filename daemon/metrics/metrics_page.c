@@ -129,8 +129,9 @@ static void set_connections(json_t *object, const struct device *device, uint64_
 	json_object_set_new(object, "connections", all);
 }
 
-/* inflight: as the control socket tells it, with "pid" and "reactors" as answer has them. */
-static void set_verdict(json_t *object, const json_t *inflight, const json_t *answer)
+/* What is in flight, and what to think of it. inflight: as the control socket tells it, with "pid"
+ * and "reactors" as answer has them. */
+static void set_inflight(json_t *object, const json_t *inflight, const json_t *answer)
 {
 	struct stuck_verdict verdict;
 	struct stuck_view view;
@@ -138,6 +139,8 @@ static void set_verdict(json_t *object, const json_t *inflight, const json_t *an
 
 	stuck_view_fill(&view, inflight, answer);
 	stuck_judge(&view, &verdict);
+	/* Counted in the same look as the oldest, so that the two agree. */
+	json_object_set_new(object, "inflight", json_integer(view.inflight));
 	json_object_set_new(object, "verdict",
 			    json_pack("{s:s, s:o, s:s}", "verdict", stuck_kind_name(verdict.kind),
 				      "where", json_words(verdict.where), "cure", verdict.cure));
@@ -145,22 +148,22 @@ static void set_verdict(json_t *object, const json_t *inflight, const json_t *an
 	json_object_set(object, "oldest", oldest ? oldest : json_null());
 }
 
-static json_t *device_of(const struct member *m, const json_t *answer, const uint64_t *boundary_ns,
-			 uint64_t now_ns)
+static json_t *device_of(const struct member *m, const json_t *answer, const uint64_t *boundary_ns)
 {
 	/* Too large for the stack to like; one main thread. */
 	static struct device_stats stats;
+	/* Not of the whole answer: the devices before this one took their time. */
+	uint64_t now_ns = ring_clock_ns();
 	json_t *all = json_device_line(m), *inflight = json_inflight(m, 1, now_ns);
 
 	json_read_stats(m, &stats);
-	json_object_set_new(all, "inflight", json_integer((json_int_t)stats.inflight));
 	json_object_set_new(all, "inflight_max", json_integer((json_int_t)stats.inflight_max));
 	json_object_set_new(all, "busy_retries", json_integer((json_int_t)stats.busy_retries));
 	json_object_set_new(all, "ops", ops_of(&stats));
 	json_object_set_new(all, "layers", layers_of(&stats, boundary_ns));
 	if (m->device && !m->ended)
 		set_connections(all, m->device, now_ns);
-	set_verdict(all, inflight, answer);
+	set_inflight(all, inflight, answer);
 	json_decref(inflight);
 	return all;
 }
@@ -224,7 +227,7 @@ char *metrics_page(const struct metrics_source *source, uint64_t *asked_ns, size
 		const struct member *m = list_entry(node, struct member, node);
 
 		if (nr++ < METRICS_PAGE_DEVICES_MAX)
-			json_array_append_new(devices, device_of(m, answer, boundary_ns, now_ns));
+			json_array_append_new(devices, device_of(m, answer, boundary_ns));
 	}
 	all = json_pack("{s:s, s:I, s:o, s:o, s:I, s:o}", "version", UBLKD_VERSION, "time_ns",
 			(json_int_t)now_ns, "boundaries", numbers(boundary_ns, BOUNDARY_NR),

@@ -94,7 +94,6 @@ function setText(element, text) {
 /* A body of nr rows with as many cells; the first one is the row's header. Rows stay, as does focus. */
 function rowsOf(table, nr) {
 	const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
-	const roles = table.getAttribute("role") === "table";
 	while (body.rows.length > nr)
 		body.deleteRow(-1);
 	while (body.rows.length < nr) {
@@ -105,12 +104,10 @@ function rowsOf(table, nr) {
 			cell.dataset.label = head.textContent.trim();
 			if (!i)
 				cell.scope = "row";
-			if (roles)
-				cell.setAttribute("role", i ? "cell" : "rowheader");
+			cell.setAttribute("role", i ? "cell" : "rowheader");
 			row.append(cell);
 		});
-		if (roles)
-			row.setAttribute("role", "row");
+		row.setAttribute("role", "row");
 	}
 	return [...body.rows];
 }
@@ -269,16 +266,17 @@ function makeShape(svg, kind, attributes) {
 	return shape;
 }
 
-/* A line stops where there is no value, and is a dot where it has one alone. */
+/* A line stops where there is no value (or 0 on a logarithmic scale); one value alone is a dot. */
 function drawLine(svg, shapes, [, color, valueOf, dashed], samples, x, y) {
 	let d = "", points = 0, pen = false;
 	samples.forEach((sample, i) => {
 		const value = sample && valueOf(sample);
-		if (value === null || value === undefined) {
+		if (value === null || value === undefined || !isFinite(y(value))) {
 			pen = false;
 			return;
 		}
-		d += (pen ? "L" : "M") + x(i).toFixed(1) + " " + y(value).toFixed(1);
+		d += pen ? `L${x(i).toFixed(1)} ${y(value).toFixed(1)}` :
+			`M${x(i).toFixed(1)} ${y(value).toFixed(1)}h0`;
 		pen = true;
 		points++;
 	});
@@ -294,7 +292,7 @@ function drawChart(chart, samples) {
 		.filter(value => value !== null && value !== undefined && (!chart.log || value > 0));
 	const range = rangeOf(chart, values), shapes = [];
 	const x = i => LEFT + (width - LEFT - 8) * (SAMPLES - samples.length + i) / (SAMPLES - 1);
-	const y = value => height - FOOT - (height - FOOT - TOP) * Math.max(0, range.at(value));
+	const y = value => height - FOOT - (height - FOOT - TOP) * range.at(value);
 	const shown = samples[hover] || samples.at(-1);
 
 	svg.setAttribute("viewBox", "0 0 " + width + " " + height);
@@ -458,6 +456,10 @@ async function poll() {
 }
 
 document.title = "ublkd " + location.host;
+/* On a phone rows are cards: without roles a table that is no table in CSS would be none to be read aloud. */
+for (const [selector, role] of [["table", "table"], ["thead tr", "row"], ["thead th", "columnheader"]])
+	for (const element of document.querySelectorAll(selector))
+		element.setAttribute("role", role);
 for (const chart of CHARTS)
 	for (const type of ["pointermove", "pointerleave"])
 		$(chart.id).addEventListener(type, onPointer);

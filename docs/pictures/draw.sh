@@ -2,7 +2,8 @@
 # Draws the pictures of README.md from real runs in the test guest, in about four minutes:
 #   top.svg, top-device.svg   ublkctl top, as a terminal shows it (screen.py)
 #   timeline.svg              requests of fio on their way, by ublktrace record (test/trace/draw.py)
-# Usage: draw.sh [top|trace]; without: all. Needs root, a build in build/release and test/vm/vm.sh --install.
+#   metrics-page.png          the web page at the metrics port (metrics-page.sh, six minutes more)
+# Usage: draw.sh [top|trace|page]; without: all. Needs root, a build in build/release and test/vm/vm.sh --install.
 # Not on the instruction clock (vm.sh -i): there a second of this load takes more than ten.
 set -euo pipefail
 
@@ -37,9 +38,11 @@ mkdir -p "$out"
 case ${1:-all} in
 top) draw_top ;;
 trace) draw_trace ;;
+page) "$here/metrics-page.sh" ;;
 all)
 	draw_top
 	draw_trace
+	"$here/metrics-page.sh"
 	;;
 *) sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
 esac

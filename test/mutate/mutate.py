@@ -48,8 +48,8 @@ SCRIPTS = [
     Script(f"test/cli/cli.sh {BUILD}/bin", ["ublkd", "ublkctl", "ublktrace", "ublkd-keeper", "man/ublkd.yaml.5"],
            r"(config|daemon|ublkctl|ublktrace|base)/", 120),
     Script(f"test/trace/timeline.sh {BUILD}", ["synth", "ublktrace"], r"(ublktrace|tracefile)/", 200),
-    Script(f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"(daemon/(ctl_)?top|ublkctl/top/)", 120),
-    Script(f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"(daemon|ublkctl)/ctl_nbd|backends/nbd", 120),
+    Script(f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"ublkctl/top/", 120),
+    Script(f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"ublkctl/ctl_nbd|backends/nbd/", 120),
     Script("test/bench/report.sh", [], r"bench/", 60),
     Script("test/bench/host.sh", [], r"bench/", 120),
 ]
@@ -285,7 +285,7 @@ class CleanTree(Tree):
         words = [CONFORMANCE] if "conformance" in have else []
         if "sim" in have and "/nbd" in name:
             words.append(SIM_CUTS)
-        if "nbd_faults" in have and re.match(r"backends/(nbd|tls)|net/|reactor/stream", name):
+        if "nbd_faults" in have and re.match(r"backends/nbd/|net/", name):
             words.append(NBD_FAULTS)
         return words
 

@@ -98,6 +98,16 @@ verdict() {
 		row stuck-1 | grep -F '>backend does not answer<' && row disk-1 | grep -F '>nothing stuck<'
 }
 
+# Each header cell has a scope, each table its role and caption, each picture words.
+accessible() {
+	local all named
+	all=$(grep -oE '<th( |>)|<canvas|<svg|<table' "$tmp/dom" | wc -l)
+	named=$(grep -oE '<th [^>]*scope="|<(canvas|svg) [^>]*role="img"[^>]* aria-label="[^"]{9,}|<table [^>]*role="table"' \
+		"$tmp/dom" | wc -l)
+	echo "$named of $all"
+	[ "$named" = "$all" ] && [ "$(grep -c '^<caption>[^<]' "$tmp/dom")" = 4 ]
+}
+
 # A name is text, whatever is in it.
 harmless() {
 	grep -F '&lt;img src=x onerror=' "$tmp/dom" && ! grep -F '<img' "$tmp/dom" &&
@@ -135,6 +145,7 @@ if command -v chromium >/dev/null; then
 	ok "the devices with state, path, size, backend and connections" devices
 	ok "the charts are drawn and say in words what they show" charts
 	ok "a stuck device has its verdict" verdict
+	ok "tables and pictures can be read aloud" accessible
 	ok "a hostile name is shown and does nothing" harmless
 	ok "a bookmark opens its device, with its connections" bookmark
 	if command -v python3 >/dev/null; then
@@ -146,7 +157,7 @@ if command -v chromium >/dev/null; then
 	fi
 else
 	for name in "the heat map is painted" "no error on the console" "the devices" "the charts" \
-		"a stuck device has its verdict" "a hostile name" "a bookmark" "the picture, dark" "the picture, light"; do
+		"a stuck device has its verdict" "read aloud" "a hostile name" "a bookmark" "the picture, dark" "the picture, light"; do
 		skip "$name" "needs chromium"
 	done
 fi

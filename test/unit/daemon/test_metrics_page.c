@@ -87,7 +87,7 @@ static void test_device(void **state)
 	assert_string_equal(text_at(d, "backend"), "mem");
 	assert_string_equal(text_at(d, "path"), "/dev/ublkb7");
 	assert_int_equal(number_at(d, "size_bytes"), 1 << 20);
-	assert_int_equal(number_at(d, "inflight"), 2);
+	assert_int_equal(number_at(d, "inflight"), 1);
 	assert_int_equal(number_at(d, "connection_nr"), 0);
 	reads = json_object_get(json_object_get(d, "ops"), "read");
 	assert_int_equal(number_at(reads, "done"), 1);
