@@ -140,7 +140,7 @@ static void fail_waiting(struct nbd_queue *q)
 		nbd_io_end(list_entry(node, struct nbd_io, node), -EIO);
 }
 
-static void outage_timeout_is_over(struct timer *timer)
+static void is_outage_over(struct timer *timer)
 {
 	struct nbd_queue *q = container_of(timer, struct nbd_queue, outage_timeout);
 
@@ -153,7 +153,7 @@ static void outage_timeout_is_over(struct timer *timer)
 	fail_waiting(q);
 }
 
-static void lose_outage_timeout(struct nbd_queue *q, uint64_t outage_timeout_ns)
+static void give_up_server(struct nbd_queue *q, uint64_t outage_timeout_ns)
 {
 	struct reactor *r = q->queue->reactor;
 
@@ -236,7 +236,7 @@ void nbd_queue_lost(struct nbd_queue *q, const struct nbd_connection *conn)
 		q->gave_up = true;
 		fail_waiting(q);
 	}
-	lose_outage_timeout(q, nbd->config->outage_timeout_ns);
+	give_up_server(q, nbd->config->outage_timeout_ns);
 }
 
 void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n)
@@ -251,7 +251,7 @@ void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n)
 		nbd_io_end(n, -EIO);
 	} else {
 		q->unconfirmed = true;
-		lose_outage_timeout(q, q->nbd->config->outage_timeout_ns);
+		give_up_server(q, q->nbd->config->outage_timeout_ns);
 		conn = choose_conn(q, n->io->tag);
 		if (!conn)
 			wait(q, n);
@@ -311,7 +311,7 @@ static int nbd_queue_init(struct backend_queue *queue)
 	q->nbd = queue->device->priv;
 	q->addresses = q->nbd->found.addresses;
 	list_init(&q->waiting);
-	timer_init(&q->outage_timeout, outage_timeout_is_over);
+	timer_init(&q->outage_timeout, is_outage_over);
 	prng_init(&q->prng, ring_clock_ns() + queue->idx);
 	q->io = calloc(queue->depth, sizeof(*q->io));
 	q->conn = calloc(q->nbd->conns_per_queue, sizeof(*q->conn));
@@ -323,8 +323,8 @@ static int nbd_queue_init(struct backend_queue *queue)
 	}
 	/* The first connection is made even where none is waited for later. */
 	if (ret == 0)
-		lose_outage_timeout(
-			q, MAX(q->nbd->config->outage_timeout_ns, q->nbd->config->timeout_ns));
+		give_up_server(q,
+			       MAX(q->nbd->config->outage_timeout_ns, q->nbd->config->timeout_ns));
 	return ret;
 }
 

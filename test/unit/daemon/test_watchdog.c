@@ -322,7 +322,7 @@ static void *block_later(void *arg)
 	return NULL;
 }
 
-static void on_outage_timeout_over(struct ev_loop *ev, struct ev_timer *timer, int events)
+static void on_outage_over(struct ev_loop *ev, struct ev_timer *timer, int events)
 {
 	(void)ev, (void)events;
 	*(bool *)timer->data = true;
@@ -339,7 +339,7 @@ static void test_a_nudge_ends_the_doze(void **state)
 	(void)state;
 	start(LIMIT_NS);
 	assert_true(until(dozes));
-	ev_timer_init(&timer, on_outage_timeout_over, (double)WAIT_NS / NS_PER_SEC, 0.);
+	ev_timer_init(&timer, on_outage_over, (double)WAIT_NS / NS_PER_SEC, 0.);
 	timer.data = &over;
 	ev_timer_start(loop.ev, &timer);
 	block_init(b, 0);
