@@ -392,7 +392,7 @@ int backend_open(struct backend_device **ret_device, const struct backend_spec *
 		 size_t error_bytes);
 
 /*
- * probe.c: struct backend's probe of the lowest one of a stack, whether there is one, and what it
+ * examine.c: struct backend's probe of the lowest one of a stack, whether there is one, and what it
  * found. Any thread. backend_spec_probe only where there is one; returns as it does.
  */
 bool backend_spec_is_examined(const struct backend_spec *spec);

@@ -169,6 +169,28 @@ def shared_functions(files):
             if len(paths) > 1 and name != "main"]
 
 
+# Files of the kernel and of libraries that prose names without a folder.
+FOREIGN_FILES = {"vmlinux.h", "getopt.h", "bpf_tracing.h"}
+
+
+def stale_names(texts):
+    """Names of sources in prose that no file has: texts is (file, prose)."""
+    everything = listed()
+    names = {os.path.basename(f) for f in everything} | FOREIGN_FILES
+    tops = "|".join(sorted({f.split("/")[0] for f in everything if "/" in f}))
+    path = re.compile(rf"(?<![\w/.-])((?:{tops})/[\w/.-]+\.(?:c|h|sh|py|js|yaml|csv))\b")
+    bare = re.compile(r"(?<![\w/.*-])([a-z_0-9]+\.[ch])\b")
+    stale = set()
+    for file, prose in texts:
+        stale |= {f"{file}: there is no {name}" for name in path.findall(prose) if name not in everything}
+        stale |= {f"{file}: there is no {name}" for name in bare.findall(prose) if name not in names}
+    return sorted(stale)
+
+
+def comments(file):
+    return " ".join(re.findall(r"/\*.*?\*/", read(file), re.S))
+
+
 def table():
     files = sources()
     for title, part in (("product", [f for f in files if not is_test(f)]), ("tests", [f for f in files if is_test(f)])):
@@ -197,6 +219,8 @@ def main():
         ("no folder can reach itself", cycles()),
         (f"no folder holds more than {SOURCES_MAX} sources", full_folders(files)),
         ("no two sources have one name", shared_names(product)),
+        ("docs name no file that is not there", stale_names((f, read(f)) for f in listed("*.md", "docs/man/*"))),
+        ("comments name no file that is not there", stale_names((f, comments(f)) for f in files)),
     ]
     print(f"1..{len(checks)}")
     for number, (name, wrong) in enumerate(checks, 1):

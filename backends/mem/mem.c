@@ -12,7 +12,7 @@
  * page faults that follow cost.
  *
  * Before that they take the bytes from what the machine and the control groups have left
- * (memory.h): where nothing is left the kernel would kill this process, and the next one, for ever,
+ * (mem_available.h): where nothing is left the kernel would kill this process, and the next one, for ever,
  * as the write is given to each of them again.
  *
  * Failure modes: ENOSPC of a write when no memory is left, or the huge pages are used up.

@@ -42,7 +42,7 @@ struct member {
 	bool late;			  /* over its deadline: nobody waits for it any more */
 	bool absent;			  /* STARTING: its file is not there, yet perhaps */
 	uint64_t absent_until_ns;	  /* how long to look for it */
-	bool note_owed;			  /* device_set_keep.c: its note could not be written */
+	bool note_owed;			  /* device_set_notes.c: its note could not be written */
 	bool quiesced, settled;		  /* upgrade.c: while devices come to rest */
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;
@@ -94,7 +94,7 @@ struct device_set {
 	struct backend_work_host work; /* takes the helpers of host */
 	struct ev_timer sweep;
 	struct ev_timer retry; /* looks again at members that cannot go on yet */
-	struct ev_timer owed;  /* device_set_keep.c: writes notes that could not be */
+	struct ev_timer owed;  /* device_set_notes.c: writes notes that could not be */
 	void (*changed)(struct device_set
 				*device_set); /* after each sweep: ask settled or empty; or NULL */
 	void *arg;			      /* the owner's */

@@ -1,4 +1,4 @@
-/* Between device set.c, device_set_start.c and device_set_reload.c only. */
+/* Between device_set.c, device_set_start.c and device_set_reload.c only. */
 #ifndef DAEMON_DEVICES_DEVICE_SET_INTERNAL_H
 #define DAEMON_DEVICES_DEVICE_SET_INTERNAL_H
 
