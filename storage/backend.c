@@ -55,7 +55,7 @@ static struct backend_device *device_alloc(const struct backend *ops)
 	return device;
 }
 
-/* What open found must make sense together with what the configuration open parameters. */
+/* What open found must make sense together with what the configuration asks for. */
 static int check_limits(struct backend_device *device)
 {
 	struct backend_limits *limits = &device->limits;

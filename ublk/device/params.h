@@ -1,4 +1,4 @@
-/* From what a backend can and a configuration open parameters to what the block layer is told. */
+/* From what a backend can and a configuration asks for to what the block layer is told. */
 #ifndef UBLK_DEVICE_PARAMS_H
 #define UBLK_DEVICE_PARAMS_H
 
