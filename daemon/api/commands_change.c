@@ -21,7 +21,7 @@
 #include "config/option.h"
 #include "daemon/api/commands_internal.h"
 #include "daemon/api/json_device.h"
-#include "daemon/devices/device_set_notes.h"
+#include "daemon/devices/device_notes.h"
 #include "filters/throttle/throttle.h"
 
 /* ---- throttle ---- */
@@ -151,7 +151,7 @@ static void on_resized(struct device_set_watch *watch, enum device_set_outcome o
 	struct device_resized r;
 
 	device_resized(w->member->device, &r);
-	if (outcome == DEVICE_SET_RESIZED && keep_is_owed(w->member))
+	if (outcome == DEVICE_SET_RESIZED && w->member->note_owed)
 		refuse_unnoted(w, r.to_bytes);
 	else if (outcome == DEVICE_SET_RESIZED)
 		socket_answer(w->client, resize_answer(w->member->settings->options.name,
@@ -210,7 +210,7 @@ static void begin_resize(struct resize_wait *w, uint64_t size_bytes, bool force)
 
 	/* While nothing has changed yet. */
 	if (w->member->state == MEMBER_LIVE)
-		ret = keep_before_change(w->commands->device_set, w->member, error, sizeof(error));
+		ret = note_before_change(w->commands->device_set, w->member, error, sizeof(error));
 	if (ret == 0)
 		ret = device_set_resize(w->member, size_bytes, force, error, sizeof(error));
 	if (ret == 0) {

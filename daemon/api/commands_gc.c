@@ -13,7 +13,7 @@
 #include "base/util.h"
 #include "daemon/api/commands_internal.h"
 #include "daemon/devices/gc.h"
-#include "daemon/devices/mark.h"
+#include "daemon/devices/device_notes.h"
 #include "daemon/devices/state.h"
 
 /* Every command of a job together. */

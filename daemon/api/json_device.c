@@ -12,7 +12,7 @@
 #include "base/errname.h"
 #include "base/histogram.h"
 #include "base/util.h"
-#include "daemon/devices/device_set_notes.h"
+#include "daemon/devices/device_notes.h"
 #include "daemon/api/json_histogram.h"
 #include "ublk/control.h"
 #include "ublk/device/inflight.h"
