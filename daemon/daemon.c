@@ -28,7 +28,7 @@
 #include "daemon/api/commands.h"
 #include "daemon/runtime/driver.h"
 #include "daemon/devices/device_set.h"
-#include "daemon/devices/device_set_notes.h"
+#include "daemon/devices/device_notes.h"
 #include "daemon/devices/gc.h"
 #include "daemon/metrics/http.h"
 #include "daemon/runtime/loop.h"

@@ -56,7 +56,7 @@ struct ctl {
 /*
  * Whether the driver notices by itself that a server has ended, whatever that had in its hands, and
  * makes the device ready for the next one (ublk_ch_release_work_fn, Linux 6.16; the flag is of the
- * same release). Older ones need help: io_timeout.h, adopt_sweep.h and upgrade.c of the daemon.
+ * same release). Older ones need help: old_driver.h and upgrade.c of the daemon.
  * ctl NULL: there is no driver to help.
  */
 static inline bool ctl_notices_end(const struct ctl *ctl)

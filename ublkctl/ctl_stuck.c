@@ -17,7 +17,6 @@
 #include "ublkctl/ctl_kernel.h"
 #include "ublkctl/ctl_print.h"
 #include "daemon/verdict/stuck.h"
-#include "daemon/verdict/stuck_view.h"
 #include "ublkctl/table.h"
 #include "base/format.h"
 

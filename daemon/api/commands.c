@@ -1,10 +1,11 @@
 /*
  * Reads a request, finds its command and answers. Main thread.
  *
- * Happy path: a line of JSON -> a row of the table -> an answer at once. add and del wait for
- * devices and answer later, see commands_wait.c. Failure modes: what is no JSON object gets an
- * error and the client is closed, since nobody knows where its next request begins; what is a wrong
- * request gets an error and may go on.
+ * Happy path: a line of JSON -> a row of the table -> an answer at once. add, del, resize and gc
+ * answer later (commands_wait.c, commands_change.c, commands_gc.c). Failure modes: a line that is
+ * no JSON object is answered with an error and the connection is closed, because the start of the
+ * next request is unknown; a wrong request is answered with an error, and the connection stays
+ * open.
  */
 #include "daemon/api/commands.h"
 
@@ -21,17 +22,47 @@
 #include "daemon/api/json_inflight.h"
 #include "daemon/api/json_reactor.h"
 
-static void refuse_name(struct socket_client *client, const char *fmt, const char *name)
+struct member *commands_named(struct commands *c, struct socket_client *client,
+			      const json_t *request)
 {
-	json_t *text = json_sprintf(fmt, name);
+	const char *name = json_string_value(json_object_get(request, "name"));
+	struct member *m = name ? device_set_find(c->device_set, name) : NULL;
+	json_t *text;
 
-	socket_refuse(client, text ? json_string_value(text) : "out of memory", NULL);
-	json_decref(text);
+	if (!name) {
+		socket_refuse(client, "the name of a device is missing", NULL);
+	} else if (!m) {
+		text = json_sprintf("there is no device \"%s\"", name);
+		socket_refuse(client, text ? json_string_value(text) : "out of memory", NULL);
+		json_decref(text);
+	}
+	return m;
+}
+
+json_t *commands_for_each(struct commands *c, struct socket_client *client, const json_t *request,
+			  json_t *(*fn)(const struct member *m, const void *arg), const void *arg)
+{
+	const struct member *named = NULL;
+	json_t *all;
+
+	if (json_object_get(request, "name")) {
+		named = commands_named(c, client, request);
+		if (!named)
+			return NULL;
+	}
+	all = json_array();
+	list_for_each (node, &c->device_set->members) {
+		const struct member *m = list_entry(node, struct member, node);
+
+		if (!named || m == named)
+			json_array_append_new(all, fn(m, arg));
+	}
+	return all;
 }
 
 /* ---- commands that answer at once ---- */
 
-static void list(struct commands *c, struct socket_client *client, const json_t *request)
+static void answer_list(struct commands *c, struct socket_client *client, const json_t *request)
 {
 	json_t *all = json_array();
 
@@ -41,61 +72,30 @@ static void list(struct commands *c, struct socket_client *client, const json_t 
 	socket_answer(client, all);
 }
 
-struct member *commands_named(struct commands *c, struct socket_client *client,
-			      const json_t *request)
+static void answer_show(struct commands *c, struct socket_client *client, const json_t *request)
 {
-	const char *name = json_string_value(json_object_get(request, "name"));
-	struct member *m;
-
-	if (!name) {
-		socket_refuse(client, "the name of a device is missing", NULL);
-		return NULL;
-	}
-	m = device_set_find(c->device_set, name);
-	if (!m)
-		refuse_name(client, "there is no device \"%s\"", name);
-	return m;
-}
-
-static void show(struct commands *c, struct socket_client *client, const json_t *request)
-{
-	struct member *m = commands_named(c, client, request);
+	const struct member *m = commands_named(c, client, request);
 
 	if (m)
 		socket_answer(client, json_device_full(m));
 }
 
-static json_t *stats_of_all(struct commands *c, bool buckets, bool layer_buckets)
+static json_t *stats_of_member(const struct member *m, const void *request)
 {
-	json_t *all = json_array();
-
-	list_for_each (node, &c->device_set->members) {
-		const struct member *m = list_entry(node, struct member, node);
-
-		json_array_append_new(all, json_device_stats(m, buckets, layer_buckets));
-	}
-	return all;
+	return json_device_stats(m, json_is_true(json_object_get(request, "buckets")),
+				 json_is_true(json_object_get(request, "layer_buckets")));
 }
 
-static void stats(struct commands *c, struct socket_client *client, const json_t *request)
+static void answer_stats(struct commands *c, struct socket_client *client, const json_t *request)
 {
-	bool buckets = json_is_true(json_object_get(request, "buckets"));
-	bool layer_buckets = json_is_true(json_object_get(request, "layer_buckets"));
-	struct member *m = NULL;
-	json_t *devices;
+	json_t *devices = commands_for_each(c, client, request, stats_of_member, request);
 
-	if (json_object_get(request, "name")) {
-		m = commands_named(c, client, request);
-		if (!m)
-			return;
-	}
-	devices = m ? json_pack("[o]", json_device_stats(m, buckets, layer_buckets))
-		    : stats_of_all(c, buckets, layer_buckets);
-	socket_answer(client, json_pack("{s:I, s:o}", "time_ns", (json_int_t)ring_clock_ns(),
-					"devices", devices));
+	if (devices)
+		socket_answer(client, json_pack("{s:I, s:o}", "time_ns",
+						(json_int_t)ring_clock_ns(), "devices", devices));
 }
 
-static void upgrade(struct commands *c, struct socket_client *client, const json_t *request)
+static void begin_upgrade(struct commands *c, struct socket_client *client, const json_t *request)
 {
 	const char *path = json_string_value(json_object_get(request, "path"));
 	const char *why = upgrade_begin(c->upgrade, client, path);
@@ -104,13 +104,13 @@ static void upgrade(struct commands *c, struct socket_client *client, const json
 		socket_refuse(client, why, NULL);
 }
 
-static void version(struct commands *c, struct socket_client *client, const json_t *request)
+static void answer_version(struct commands *c, struct socket_client *client, const json_t *request)
 {
 	(void)c, (void)request;
 	socket_answer(client, json_pack("{s:s}", "version", UBLKD_VERSION));
 }
 
-static void reactors(struct commands *c, struct socket_client *client, const json_t *request)
+static void answer_reactors(struct commands *c, struct socket_client *client, const json_t *request)
 {
 	json_t *all = json_array();
 
@@ -129,32 +129,26 @@ static void reactors(struct commands *c, struct socket_client *client, const jso
 	socket_answer(client, all);
 }
 
-static void inflight(struct commands *c, struct socket_client *client, const json_t *request)
+static json_t *inflight_of_member(const struct member *m, const void *now_ns)
+{
+	json_t *one = json_inflight(m, JSON_INFLIGHT_IOS_MAX, *(const uint64_t *)now_ns);
+
+	if (m->device && !m->ended)
+		device_ask_driver(m->device);
+	return one;
+}
+
+/* The next answer has what the driver says, and which reactors do not turn: both are asked now. */
+static void answer_inflight(struct commands *c, struct socket_client *client, const json_t *request)
 {
 	uint64_t now_ns = ring_clock_ns();
-	json_t *devices = json_array(), *all;
-	struct member *m = NULL;
+	json_t *devices = commands_for_each(c, client, request, inflight_of_member, &now_ns), *all;
 
-	if (json_object_get(request, "name")) {
-		m = commands_named(c, client, request);
-		if (!m) {
-			json_decref(devices);
-			return;
-		}
-	}
-	list_for_each (node, &c->device_set->members) {
-		const struct member *one = list_entry(node, struct member, node);
-
-		if (m && m != one)
-			continue;
-		json_array_append_new(devices, json_inflight(one, JSON_INFLIGHT_IOS_MAX, now_ns));
-		if (one->device && !one->ended)
-			device_ask_driver(one->device);
-	}
+	if (!devices)
+		return;
 	all = json_pack("{s:I, s:i, s:o, s:o}", "time_ns", (json_int_t)now_ns, "pid", (int)getpid(),
 			"devices", devices, "reactors",
-			json_inflight_reactors(c->device_set, c->reactors, c->watchdog, now_ns));
-	/* Who asks again soon learns what the driver says, and which reactors do not turn. */
+			json_reactors_alive(c->device_set, c->reactors, c->watchdog, now_ns));
 	reactors_ping(c->reactors, now_ns);
 	socket_answer(client, all);
 }
@@ -169,16 +163,16 @@ struct command {
 };
 
 static const struct command commands[] = {
-	{ "list", list, { NULL } },
-	{ "show", show, { "sname" } },
-	{ "stats", stats, { "sname", "bbuckets", "blayer_buckets" } },
+	{ "list", answer_list, { NULL } },
+	{ "show", answer_show, { "sname" } },
+	{ "stats", answer_stats, { "sname", "bbuckets", "blayer_buckets" } },
 	{ "add", commands_add, { "tyaml", "sfile" } },
 	{ "del", commands_del, { "sname", "bforce" } },
-	{ "version", version, { NULL } },
-	{ "upgrade", upgrade, { "spath" } },
-	{ "reactors", reactors, { NULL } },
+	{ "version", answer_version, { NULL } },
+	{ "upgrade", begin_upgrade, { "spath" } },
+	{ "reactors", answer_reactors, { NULL } },
 	{ "throttle", commands_throttle, { "sname", "oset" } },
-	{ "inflight", inflight, { "sname" } },
+	{ "inflight", answer_inflight, { "sname" } },
 	{ "histogram_get", commands_histogram_get, { "sname", "slayer", "sop" } },
 	{ "histogram_set",
 	  commands_histogram_set,
@@ -191,22 +185,12 @@ static const struct command commands[] = {
 };
 
 /* NULL: none, or no text. */
-static const char *command_name(const json_t *request)
+static const char *name_in(const json_t *request)
 {
 	const json_t *name = json_object_get(request, "command");
 	const char *text = json_string_value(name);
 
 	return text && strlen(text) == json_string_length(name) ? text : NULL;
-}
-
-static const struct command *find_command(const json_t *request)
-{
-	const char *name = command_name(request);
-
-	for (size_t i = 0; name && i < ARRAY_SIZE(commands); i++)
-		if (strcmp(commands[i].name, name) == 0)
-			return &commands[i];
-	return NULL;
 }
 
 static bool is_list_of_integers(const json_t *value)
@@ -268,8 +252,8 @@ static const char *wrong_key(const struct command *cmd, json_t *request)
 }
 
 /*
- * What another version of ublkctl may know and we do not. Ours goes along, so that it can tell
- * both. fmt: takes what is unknown.
+ * What another version of ublkctl may know and we do not. The answer has our version, so that
+ * ublkctl can print both. fmt: takes what is unknown.
  */
 static void refuse_unknown(struct socket_client *client, const char *fmt, const char *what)
 {
@@ -279,24 +263,20 @@ static void refuse_unknown(struct socket_client *client, const char *fmt, const 
 			   false);
 }
 
-static void refuse_command(struct socket_client *client, const json_t *request)
+static void run_command(struct commands *c, struct socket_client *client, json_t *request)
 {
-	const char *name = command_name(request);
+	const char *name = name_in(request), *key;
+	const struct command *cmd = NULL;
 
-	if (name)
+	for (size_t i = 0; name && i < ARRAY_SIZE(commands); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			cmd = &commands[i];
+	key = cmd ? wrong_key(cmd, request) : NULL;
+	if (!name)
+		socket_refuse(client, "the request names no command", NULL);
+	else if (!cmd)
 		refuse_unknown(client, "ublkd " UBLKD_VERSION " does not know the command \"%s\"",
 			       name);
-	else
-		socket_refuse(client, "the request names no command", NULL);
-}
-
-static void dispatch(struct commands *c, struct socket_client *client, json_t *request)
-{
-	const struct command *cmd = find_command(request);
-	const char *key = cmd ? wrong_key(cmd, request) : NULL;
-
-	if (!cmd)
-		refuse_command(client, request);
 	else if (key)
 		refuse_unknown(client,
 			       "ublkd " UBLKD_VERSION
@@ -308,14 +288,14 @@ static void dispatch(struct commands *c, struct socket_client *client, json_t *r
 		cmd->fn(c, client, request);
 }
 
-static void on_request(struct socket_client *client, char *line, size_t bytes)
+static void on_command_line(struct socket_client *client, char *line, size_t bytes)
 {
 	struct commands *c = client->server->arg;
 	json_error_t error;
 	json_t *request = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
 
 	if (json_is_object(request))
-		dispatch(c, client, request);
+		run_command(c, client, request);
 	else
 		socket_answer_json(
 			client,
@@ -328,7 +308,7 @@ static void on_request(struct socket_client *client, char *line, size_t bytes)
 
 void commands_attach(struct commands *c, struct socket_server *server)
 {
-	server->request = on_request;
+	server->request = on_command_line;
 	server->cancel = commands_cancel;
 	server->arg = c;
 }

@@ -13,7 +13,7 @@
 #include "base/util.h"
 #include "daemon/api/commands_internal.h"
 #include "daemon/devices/gc.h"
-#include "daemon/devices/mark.h"
+#include "daemon/devices/device_notes.h"
 #include "daemon/devices/state.h"
 
 /* Every command of a job together. */
@@ -28,7 +28,7 @@ struct gc_wait {
 	bool remove;
 };
 
-static void cancel(struct commands_pending *pending)
+static void cancel_gc(struct commands_pending *pending)
 {
 	struct gc_wait *w = container_of(pending, struct gc_wait, pending);
 
@@ -36,7 +36,7 @@ static void cancel(struct commands_pending *pending)
 	free(w);
 }
 
-static const char *owner_of(uint64_t mark, const char *control)
+static const char *orphan_owner(uint64_t mark, const char *control)
 {
 	if (control && mark_is_of(mark, control))
 		return "this ublkd";
@@ -44,7 +44,7 @@ static const char *owner_of(uint64_t mark, const char *control)
 }
 
 /* By its file alone: what cannot be read any more is not given up for that. */
-static bool is_named(const struct ublksrv_ctrl_dev_info *info, void *arg)
+static bool is_named_by_state(const struct ublksrv_ctrl_dev_info *info, void *arg)
 {
 	const struct device_set *f = ((const struct gc_wait *)arg)->device_set;
 	DIR *dir = f->state && f->control ? opendir(f->state->path) : NULL;
@@ -65,7 +65,7 @@ static bool is_named(const struct ublksrv_ctrl_dev_info *info, void *arg)
 	return found;
 }
 
-static json_t *row(const struct gc_device *d, const char *control)
+static json_t *orphan_row(const struct gc_device *d, const char *control)
 {
 	json_t *o = json_pack("{s:i, s:b, s:s}", "id", (int)d->id, "removed", d->step == GC_REMOVED,
 			      "error", d->error);
@@ -76,13 +76,13 @@ static json_t *row(const struct gc_device *d, const char *control)
 	more = json_pack("{s:s, s:i, s:I, s:s, s:s}", "state",
 			 device_driver_state_name(d->info.state), "server_pid", d->info.ublksrv_pid,
 			 "size_bytes", (json_int_t)d->size_bytes, "users", d->users, "owner",
-			 owner_of(d->info.ublksrv_flags, control));
+			 orphan_owner(d->info.ublksrv_flags, control));
 	json_object_update(o, more);
 	json_decref(more);
 	return o;
 }
 
-static void on_done(struct gc_job *job, const struct gc_device *devices, size_t nr, void *arg)
+static void on_gc_done(struct gc_job *job, const struct gc_device *devices, size_t nr, void *arg)
 {
 	struct gc_wait *w = arg;
 	json_t *all = json_array();
@@ -92,7 +92,7 @@ static void on_done(struct gc_job *job, const struct gc_device *devices, size_t 
 	for (size_t i = 0; i < nr; i++) {
 		if (devices[i].step == GC_SKIPPED)
 			continue;
-		json_array_append_new(all, row(&devices[i], w->device_set->control));
+		json_array_append_new(all, orphan_row(&devices[i], w->device_set->control));
 		left_nr += devices[i].step != GC_REMOVED;
 	}
 	socket_answer(w->client, json_pack("{s:b, s:I, s:o}", "remove", w->remove, "left", left_nr,
@@ -101,7 +101,7 @@ static void on_done(struct gc_job *job, const struct gc_device *devices, size_t 
 }
 
 /* Returns how many, or -1 when one is no id. */
-static int read_ids(const json_t *list, unsigned *ids)
+static int read_orphan_ids(const json_t *list, unsigned *ids)
 {
 	json_t *item;
 	size_t i;
@@ -123,19 +123,19 @@ void commands_gc(struct commands *c, struct socket_client *client, const json_t 
 {
 	static unsigned ids[GC_IDS_MAX];
 	const json_t *list = json_object_get(request, "ids");
-	int id_nr = read_ids(list, ids);
+	int id_nr = read_orphan_ids(list, ids);
 	struct gc_wait *w = calloc(1, sizeof(*w));
 	struct gc_params params = {
 		.ev = c->ev,
 		.ctl = c->device_set->host->ctl,
 		.device_set = c->device_set,
-		.is_named = is_named,
+		.is_named = is_named_by_state,
 		.folder = "/dev",
 		.seconds = GC_SECONDS,
 		.remove = json_is_true(json_object_get(request, "remove")),
 		.ids = id_nr > 0 ? ids : NULL,
 		.id_nr = (size_t)MAX(id_nr, 0),
-		.done = on_done,
+		.done = on_gc_done,
 		.arg = w,
 	};
 
@@ -150,6 +150,6 @@ void commands_gc(struct commands *c, struct socket_client *client, const json_t 
 	}
 	w->client = client;
 	w->remove = params.remove;
-	w->pending.cancel = cancel;
+	w->pending.cancel = cancel_gc;
 	client->request = &w->pending;
 }

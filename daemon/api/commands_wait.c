@@ -50,7 +50,7 @@ static void add_error(struct wait *w, const char *name, const char *error)
 }
 
 /* The names that were waited for: what was asked is done. */
-static json_t *names(const struct wait *w)
+static json_t *waited_names(const struct wait *w)
 {
 	json_t *all = json_array();
 
@@ -59,14 +59,14 @@ static json_t *names(const struct wait *w)
 	return all;
 }
 
-static void finish(struct wait *w)
+static void finish_wait(struct wait *w)
 {
 	struct socket_client *client = w->client;
 	size_t error_nr = json_array_size(w->errors);
 	char several[64];
 
 	if (error_nr == 0) {
-		socket_answer(client, json_pack("{s:o}", "devices", names(w)));
+		socket_answer(client, json_pack("{s:o}", "devices", waited_names(w)));
 	} else if (error_nr == 1) {
 		socket_refuse(client, json_string_value(json_array_get(w->errors, 0)),
 			      json_incref(w->errors));
@@ -91,10 +91,10 @@ static void on_outcome(struct device_set_watch *watch, enum device_set_outcome o
 			  : outcome == DEVICE_SET_LIVE ? "is live"
 						       : "failed");
 	if (++w->done_nr == w->nr)
-		finish(w);
+		finish_wait(w);
 }
 
-static void on_deadline(struct ev_loop *ev, struct ev_timer *timer, int events)
+static void on_wait_deadline(struct ev_loop *ev, struct ev_timer *timer, int events)
 {
 	struct wait *w = container_of(timer, struct wait, deadline);
 
@@ -102,7 +102,7 @@ static void on_deadline(struct ev_loop *ev, struct ev_timer *timer, int events)
 	for (size_t i = 0; i < w->nr; i++)
 		if (!w->waited[i].done)
 			add_error(w, w->waited[i].name, "is not done yet; it goes on");
-	finish(w);
+	finish_wait(w);
 }
 
 static void cancel_wait(struct commands_pending *pending)
@@ -122,14 +122,14 @@ static struct wait *new_wait(struct commands *c, struct socket_client *client, s
 	w->client = client;
 	w->wanted = wanted;
 	w->errors = json_array();
-	ev_timer_init(&w->deadline, on_deadline, c->answer_seconds, 0.);
+	ev_timer_init(&w->deadline, on_wait_deadline, c->answer_seconds, 0.);
 	ev_timer_start(c->ev, &w->deadline);
 	w->pending.cancel = cancel_wait;
 	client->request = &w->pending;
 	return w;
 }
 
-static void wait_for(struct wait *w, struct member *m)
+static void wait_for_member(struct wait *w, struct member *m)
 {
 	struct waited *d = &w->waited[w->nr++];
 
@@ -166,7 +166,7 @@ void commands_del(struct commands *c, struct socket_client *client, const json_t
 		return;
 	}
 	device_set_del(c->device_set, m, json_is_true(json_object_get(request, "force")));
-	wait_for(w, m);
+	wait_for_member(w, m);
 }
 
 /* ---- add ---- */
@@ -202,12 +202,12 @@ static void add_all(struct commands *c, struct socket_client *client, struct set
 	for (size_t i = 0; i < s->device_nr; i++) {
 		m = device_set_add(c->device_set, settings_take(s, i), false);
 		if (m)
-			wait_for(w, m);
+			wait_for_member(w, m);
 		else
 			add_error(w, "a device", "out of memory");
 	}
 	if (w->nr == 0)
-		finish(w);
+		finish_wait(w);
 }
 
 void commands_add(struct commands *c, struct socket_client *client, const json_t *request)

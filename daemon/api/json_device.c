@@ -12,9 +12,10 @@
 #include "base/errname.h"
 #include "base/histogram.h"
 #include "base/util.h"
-#include "daemon/devices/device_set_notes.h"
-#include "daemon/api/json_connection.h"
+#include "daemon/devices/device_notes.h"
+#include "daemon/api/json_histogram.h"
 #include "ublk/control.h"
+#include "ublk/device/inflight.h"
 
 /* The driver answers most commands sooner: where they wait is not worth looking for. */
 #define COMMAND_LONG_NS NS_PER_SEC
@@ -37,22 +38,22 @@ json_t *json_words(const char *text)
 
 /* ---- what it is ---- */
 
-static struct backend_device *backend_of(const struct member *m)
+static struct backend_device *member_backend(const struct member *m)
 {
 	return m->device && !m->ended ? device_backend(m->device) : NULL;
 }
 
 /* Of the device's life; or why its backend fails all that comes, though it is live. */
-static const char *error_of(const struct member *m)
+static const char *member_error(const struct member *m)
 {
-	const struct backend_device *backend = backend_of(m);
+	const struct backend_device *backend = member_backend(m);
 	const char *error = m->device && !m->ended ? device_error(m->device) : m->error;
 	const char *failure = backend && error[0] == '\0' ? backend_failure(backend) : NULL;
 
 	return failure ? failure : error;
 }
 
-static json_t *path_of(const struct device_info *info)
+static json_t *device_path(const struct device_info *info)
 {
 	return info->id < 0 ? json_null() : json_sprintf("/dev/ublkb%lld", (long long)info->id);
 }
@@ -83,10 +84,10 @@ json_t *json_device_line(const struct member *m)
 	get_info(m, &info);
 	return json_pack("{s:s, s:s, s:I, s:o, s:s, s:I, s:i, s:i, s:i, s:o}", "name",
 			 m->settings->options.name, "state", member_state_name(m), "id",
-			 (json_int_t)info.id, "path", path_of(&info), "backend", info.backend,
+			 (json_int_t)info.id, "path", device_path(&info), "backend", info.backend,
 			 "size_bytes", (json_int_t)info.size_bytes, "queues", (int)info.queues,
 			 "depth", (int)info.depth, "block_bytes", (int)info.logical_block_bytes,
-			 "error", json_words(error_of(m)));
+			 "error", json_words(member_error(m)));
 }
 
 /* Bits of caps by name. */
@@ -123,7 +124,7 @@ static json_t *flags(uint64_t bits)
 	return all;
 }
 
-static json_t *reactors_of(const struct device_info *info)
+static json_t *queue_reactors(const struct device_info *info)
 {
 	unsigned nr = MIN(info->queue_reactor_nr, (unsigned)sizeof(info->queue_reactor));
 	json_t *all = json_array();
@@ -244,6 +245,85 @@ void json_set_command(json_t *object, const struct member *m)
 	json_object_set_new(object, "command_waits_in", json_string(c.where));
 }
 
+/* ---- its connections ---- */
+
+static json_t *connection_ends(const struct backend_connection *c)
+{
+	json_t *all = json_object();
+
+	for (unsigned end = 0; end < BACKEND_END_NR; end++)
+		if (c->ends[end])
+			json_object_set_new(all, backend_end_name((enum backend_end)end),
+					    json_integer((json_int_t)c->ends[end]));
+	return all;
+}
+
+static void set_connection_counters(json_t *object, const struct backend_connection *c)
+{
+	const struct {
+		const char *key;
+		uint64_t value;
+	} field[] = {
+		{ "connects", c->connects },
+		{ "lost", c->lost },
+		{ "failed_tries", c->failed_tries },
+		{ "resent", c->resent },
+		{ "answered", c->answered },
+		{ "sends", c->sends },
+		{ "sent_bytes", c->sent_bytes },
+		{ "receives", c->receives },
+		{ "received_bytes", c->received_bytes },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(field); i++)
+		json_object_set_new(object, field[i].key, json_integer((json_int_t)field[i].value));
+}
+
+/* The reactor may be a moment ahead of now. */
+static json_t *ns_between(uint64_t from_ns, uint64_t to_ns)
+{
+	return json_integer((json_int_t)(to_ns > from_ns ? to_ns - from_ns : 0));
+}
+
+static json_t *json_connection(unsigned queue, unsigned idx, const struct backend_connection *c,
+			       uint64_t now_ns)
+{
+	json_t *wait = json_object(), *answer = json_object();
+	json_t *o = json_pack("{s:i, s:i, s:s, s:o}", "queue", (int)queue, "connection", (int)idx,
+			      "state", c->state, "state_ns", ns_between(c->since_ns, now_ns));
+
+	if (c->next_try_ns)
+		json_object_set_new(o, "next_try_in_ns", ns_between(now_ns, c->next_try_ns));
+	set_connection_counters(o, c);
+	json_object_set_new(o, "ends", connection_ends(c));
+	json_object_set_new(o, "last_end",
+			    c->last_end < 0
+				    ? json_null()
+				    : json_string(backend_end_name((enum backend_end)c->last_end)));
+	json_set_summary(wait, c->wait);
+	json_set_summary(answer, c->answer);
+	json_object_set_new(o, "wait", wait);
+	json_object_set_new(o, "answer", answer);
+	return o;
+}
+
+/* In the order of queues; NULL: it has none. */
+static json_t *json_connections(const struct device *device, uint64_t now_ns)
+{
+	struct backend_connection c;
+	json_t *all = NULL;
+
+	DEVICE_FOR_EACH_CONNECTION(device, queue, i, &c)
+	{
+		if (!all)
+			all = json_array();
+		json_array_append_new(all, json_connection(queue, i, &c, now_ns));
+	}
+	return all;
+}
+
+/* ---- all of it ---- */
+
 json_t *json_device_full(const struct member *m)
 {
 	const char *step = m->device && !m->ended ? device_state_name(device_state(m->device))
@@ -257,10 +337,10 @@ json_t *json_device_full(const struct member *m)
 			 m->settings->options.read_only, "physical_block_bytes",
 			 (int)info.physical_block_bytes, "max_io_bytes",
 			 (json_int_t)info.max_io_bytes, "caps", caps(info.caps), "ublk_flags",
-			 flags(info.flags), "queue_reactors", reactors_of(&info), "data_path",
+			 flags(info.flags), "queue_reactors", queue_reactors(&info), "data_path",
 			 info.data_path ? info.data_path : "", "batch", info.batch,
 			 "buffer_bytes_max", (json_int_t)info.buffer_bytes_max, "options",
-			 backend_options(m->settings->backend, backend_of(m)));
+			 backend_options(m->settings->backend, member_backend(m)));
 	json_object_update(all, more);
 	json_decref(more);
 	if (m->device && !m->ended)
@@ -273,43 +353,7 @@ json_t *json_device_full(const struct member *m)
 
 /* ---- what it did ---- */
 
-json_t *json_buckets(const struct histogram *h)
-{
-	json_t *all = json_array();
-
-	for (unsigned i = 0; i < HISTOGRAM_BUCKET_NR; i++)
-		if (h->bucket[i])
-			json_array_append_new(
-				all, json_pack("[I, I]", (json_int_t)histogram_bucket_start_ns(i),
-					       (json_int_t)h->bucket[i]));
-	return all;
-}
-
-void json_set_summary(json_t *object, const struct histogram *h)
-{
-	const struct {
-		const char *key;
-		uint64_t value;
-	} field[] = {
-		{ "count", histogram_count(h) },
-		{ "mean_ns", histogram_mean_ns(h) },
-		{ "p50_ns", histogram_quantile_ns(h, 0.5) },
-		{ "p99_ns", histogram_quantile_ns(h, 0.99) },
-		{ "p999_ns", histogram_quantile_ns(h, 0.999) },
-		{ "max_ns", histogram_max_ns(h) },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(field); i++)
-		json_object_set_new(object, field[i].key, json_integer((json_int_t)field[i].value));
-}
-
-static void set_buckets(json_t *object, const struct histogram *h)
-{
-	json_object_set_new(object, "sum_ns", json_integer((json_int_t)h->sum_ns));
-	json_object_set_new(object, "buckets", json_buckets(h));
-}
-
-static json_t *layers_of(const struct device_op_stats *op, bool buckets)
+static json_t *layer_stats(const struct device_op_stats *op, bool buckets)
 {
 	json_t *all = json_object();
 
@@ -318,7 +362,7 @@ static json_t *layers_of(const struct device_op_stats *op, bool buckets)
 
 		json_set_summary(one, &op->layer[layer]);
 		if (buckets)
-			set_buckets(one, &op->layer[layer]);
+			json_set_buckets(one, &op->layer[layer]);
 		json_object_set_new(all, queue_layer_name(layer), one);
 	}
 	return all;
@@ -332,13 +376,13 @@ static json_t *op_stats(const struct device_op_stats *op, bool buckets, bool lay
 				(json_int_t)h->sum_ns);
 
 	json_set_summary(all, h);
-	json_object_set_new(all, "layers", layers_of(op, layer_buckets));
+	json_object_set_new(all, "layers", layer_stats(op, layer_buckets));
 	if (buckets)
-		json_object_set_new(all, "buckets", json_buckets(h));
+		json_set_buckets(all, h);
 	return all;
 }
 
-static json_t *errors_of(const struct device_stats *stats)
+static json_t *error_counts(const struct device_stats *stats)
 {
 	json_t *all = json_object();
 
@@ -371,5 +415,5 @@ json_t *json_device_stats(const struct member *m, bool buckets, bool layer_bucke
 			 (json_int_t)stats.inflight, "inflight_max", (json_int_t)stats.inflight_max,
 			 "busy_retries", (json_int_t)stats.busy_retries, "fallbacks",
 			 (json_int_t)stats.fallbacks, "lost_tags", (json_int_t)stats.lost_tags,
-			 "errors", errors_of(&stats), "ops", ops);
+			 "errors", error_counts(&stats), "ops", ops);
 }

@@ -25,12 +25,6 @@ json_t *json_throttle(struct backend_device *throttle);
  */
 json_t *json_device_stats(const struct member *m, bool buckets, bool layer_buckets);
 
-/* [[start_ns, count], ...] of the buckets in use. */
-json_t *json_buckets(const struct histogram *h);
-
-/* count, mean, quantiles and maximum, in ns, into an object. */
-void json_set_summary(json_t *object, const struct histogram *h);
-
 /* The counters of a member's device; zeroes when it has none that runs. */
 void json_read_stats(const struct member *m, struct device_stats *ret_stats);
 

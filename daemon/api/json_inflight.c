@@ -10,7 +10,6 @@
 #include "base/errname.h"
 #include "base/util.h"
 #include "daemon/api/json_device.h"
-#include "daemon/devices/doing.h"
 #include "ublk/device/inflight.h"
 
 struct found {
@@ -18,7 +17,7 @@ struct found {
 	size_t nr, max, lost;
 };
 
-static void add(const struct inflight_io *io, void *arg)
+static void add_io(const struct inflight_io *io, void *arg)
 {
 	struct found *f = arg;
 
@@ -112,7 +111,7 @@ json_t *json_inflight(const struct member *m, size_t ios_max, uint64_t now_ns)
 	if (d)
 		device_info(d, &info);
 	for (unsigned i = 0; d && i < info.queues; i++)
-		if (device_inflight(d, i, &queue, add, &found))
+		if (device_inflight(d, i, &queue, add_io, &found))
 			json_array_append_new(queues, json_queue(i, &queue));
 	ios = json_ios(&found, ios_max, now_ns);
 	free(found.ios);
@@ -123,47 +122,5 @@ json_t *json_inflight(const struct member *m, size_t ios_max, uint64_t now_ns)
 			d ? json_driver(d, now_ns) : json_object(), "queues", queues, "ios", ios,
 			"left_out", (json_int_t)found.lost);
 	json_set_command(all, m);
-	return all;
-}
-
-/* What it does is told of one only that owes a sign of life, or is known to be stuck. */
-static void add_doing(json_t *o, const struct device_set *f, const struct reactors *rs,
-		      unsigned idx)
-{
-	struct reactor_look look;
-	struct doing doing;
-	char text[256];
-
-	reactor_look(rs->reactor[idx], &look);
-	doing_find(f, rs, idx, &look, &doing);
-	doing_text(&doing, text, sizeof(text));
-	json_object_set_new(o, "doing", json_string(text));
-}
-
-static json_t *json_one_reactor(const struct reactors *rs, unsigned idx, uint64_t silent_ns)
-{
-	const struct reactor *r = rs->reactor[idx];
-	uint64_t turns = __atomic_load_n(&r->stats.turns, __ATOMIC_RELAXED);
-
-	return json_pack("{s:i, s:i, s:i, s:I, s:I}", "reactor", (int)idx, "cpu", rs->cpu[idx],
-			 "ring_fd", r->ring.uring.ring_fd, "turns", (json_int_t)turns, "silent_ns",
-			 (json_int_t)silent_ns);
-}
-
-json_t *json_inflight_reactors(const struct device_set *f, const struct reactors *rs,
-			       const struct watchdog *watchdog, uint64_t now_ns)
-{
-	json_t *all = json_array();
-
-	for (unsigned i = 0; i < rs->nr; i++) {
-		uint64_t silent_ns = reactors_silent_ns(rs, i, now_ns);
-		uint64_t stuck_ns = watchdog_stuck_ns(watchdog, i);
-		json_t *o = json_one_reactor(rs, i, MAX(silent_ns, stuck_ns));
-
-		json_object_set_new(o, "stuck_ns", json_integer((json_int_t)stuck_ns));
-		if (silent_ns || stuck_ns)
-			add_doing(o, f, rs, i);
-		json_array_append_new(all, o);
-	}
 	return all;
 }

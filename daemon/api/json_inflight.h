@@ -1,4 +1,4 @@
-/* Every I/O in the daemon, and whether the reactors turn, as JSON. Main thread. */
+/* Every I/O in the daemon, as JSON. Main thread. */
 #ifndef DAEMON_API_JSON_INFLIGHT_H
 #define DAEMON_API_JSON_INFLIGHT_H
 
@@ -7,15 +7,11 @@
 #include <stdint.h>
 
 #include "daemon/devices/device_set.h"
-#include "daemon/runtime/reactors.h"
-#include "daemon/devices/watchdog.h"
 
-/* I/Os of one device that the control command tells; more are counted only. */
+/* I/Os of one device in the answer to the command inflight; the rest is counted. */
 #define JSON_INFLIGHT_IOS_MAX 1000
 
-/* New references, or NULL. ios_max: so many I/Os are told, the oldest first. */
+/* A new reference, or NULL. ios_max: the answer has at most so many I/Os, the oldest first. */
 json_t *json_inflight(const struct member *m, size_t ios_max, uint64_t now_ns);
-json_t *json_inflight_reactors(const struct device_set *f, const struct reactors *rs,
-			       const struct watchdog *watchdog, uint64_t now_ns);
 
 #endif

@@ -2,8 +2,8 @@
  * The jobs behind the opening and closing of backends. Main thread, but for what is said to be the
  * job's.
  *
- * Happy path: backend_work_open -> a thread: probe, then backend_open -> ended -> the device set
- * takes the backend. Failure modes: the words of the backend; nobody wants the backend any more
+ * Happy path: backend_work_open -> a thread: examine, then backend_open -> ended -> the device set
+ * takes the backend. Failure modes: the words of the backend; the backend is not needed any more
  * when it is open: the same job goes on to close it, and frees itself.
  */
 #include "daemon/devices/backend_work.h"
@@ -95,7 +95,7 @@ static void work_closed_unwanted(struct helper_job *job)
 	work_destroy(work_of(job));
 }
 
-/* Its backend is closed by a thread too; where there is none to be had, here. */
+/* Its backend is closed by a thread too; if none can be started, here. */
 static void work_discard(struct backend_work *w)
 {
 	struct helpers *helpers = w->job.helpers;
@@ -230,13 +230,13 @@ const char *backend_work_doing(const struct backend_work *w, uint64_t *ret_since
 			       char where[static WORKER_TEXT_BYTES])
 {
 	static const char *const doing[] = {
-		[BACKEND_WORK_PROBE] = "asking its server",
+		[BACKEND_WORK_EXAMINE] = "asking its server",
 		[BACKEND_WORK_OPEN] = "opening its backend",
 		[BACKEND_WORK_CLOSE] = "closing its backend",
 	};
 	int step = atomic_load(&w->step);
 
-	if (step == BACKEND_WORK_PROBE && !backend_spec_is_examined(w->settings->backend))
+	if (step == BACKEND_WORK_EXAMINE && !backend_spec_is_examined(w->settings->backend))
 		step = BACKEND_WORK_OPEN;
 	*ret_since_ns = w->job.since_ns;
 	worker_thread_where(atomic_load(&w->job.tid), where);

@@ -1,7 +1,7 @@
 /*
  * Opens and closes the backends of devices on threads of their own, since a backend may wait for
- * another machine, or for a file system that does not answer, as long as it likes. Main thread. It
- * never waits for such a thread: a backend that nobody wants any more is closed when it is open.
+ * another machine, or for a file system that does not answer, without a limit. Main thread. It
+ * never waits for such a thread: a backend that is not needed any more is closed when it is open.
  */
 #ifndef DAEMON_DEVICES_BACKEND_WORK_H
 #define DAEMON_DEVICES_BACKEND_WORK_H
@@ -20,17 +20,17 @@ struct backend_work; /* one backend that is being opened or closed */
 /* Outlives its works, unless the helpers are closed before. */
 struct backend_work_host {
 	struct helpers *helpers;  /* NULL: the work is done inside of the call (tests) */
-	void (*ended)(void *arg); /* from a turn of the control reactor: look at your works */
+	void (*ended)(void *arg); /* from a turn of the control reactor: a work has ended */
 	void *arg;
-	unsigned opens;	      /* under way, also those that nobody wants any more */
+	unsigned opens;	      /* under way, also those that are not needed any more */
 	unsigned unwanted_nr; /* of them, those */
 	uint64_t unwanted_ns; /* when the last of those has ended; 0: none has */
 };
 
 /*
- * Begins to open the backend of a device: asks its probe first, where it has one. settings are kept
- * until the work is freed, and while the backend is open they must be: they are what it reads.
- * open parameters.parked_fd is duplicated. Returns 0; -EAGAIN: too many are under way, try later;
+ * Begins to open the backend of a device: examines it first, where it can. The work holds settings
+ * until it is freed; while the backend is open the caller must, since the backend reads them.
+ * open_params->stored_fd is duplicated. Returns 0; -EAGAIN: too many are under way, try later;
  * or -ENOMEM.
  */
 int backend_work_open(struct backend_work **ret_work, struct backend_work_host *host,
@@ -47,11 +47,11 @@ int backend_work_close(struct backend_work **ret_work, struct backend_work_host 
 bool backend_work_ended(const struct backend_work *work);
 bool backend_work_closes(const struct backend_work *work);
 
-enum backend_work_step { BACKEND_WORK_PROBE, BACKEND_WORK_OPEN, BACKEND_WORK_CLOSE };
+enum backend_work_step { BACKEND_WORK_EXAMINE, BACKEND_WORK_OPEN, BACKEND_WORK_CLOSE };
 
 /*
  * Of an open that has ended: 0 and the backend, the caller's from now on; or -errno, with words for
- * the user in *ret_words, and where it failed: PROBE is a peer that did not answer as it should.
+ * the user in *ret_words, and where it failed: EXAMINE is a peer that did not answer as it should.
  */
 int backend_work_result(struct backend_work *work, struct backend_device **ret_backend,
 			const char **ret_words, enum backend_work_step *ret_step);

@@ -13,10 +13,12 @@
  * stays in the driver until it is adopted or given up; what a reload wants of it waits until it is
  * LIVE.
  *
- * How a member starts, and what its backend must know before, is device_set_start.c.
+ * How a member starts and what its backend needs for that: device_set_start.c. Reload and resize:
+ * device_set_change.c.
  *
- * Failure modes: a device that does not start (kept as failed when it is from the file), that is
- * in use (stays live), that does not answer (late: it is told and no longer waited for).
+ * Failure modes: a device that does not start (the member stays, FAILED, when it is from the file),
+ * that is in use (stays live), that does not answer (late: its watches are told, nobody waits for
+ * it any more).
  */
 #include "daemon/devices/device_set.h"
 
@@ -28,10 +30,10 @@
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
-#include "daemon/devices/device_set_id.h"
 #include "daemon/devices/device_set_internal.h"
-#include "daemon/devices/device_set_notes.h"
-#include "daemon/devices/io_timeout.h"
+#include "daemon/devices/device_notes.h"
+#include "daemon/devices/old_driver.h"
+#include "daemon/devices/old_driver.h"
 
 /* Between two looks at what cannot be adopted or asked for yet. */
 #define RETRY_SECONDS .01
@@ -49,9 +51,9 @@ const char *member_state_name(const struct member *m)
 	return name[m->state];
 }
 
-struct member *device_set_find(const struct device_set *f, const char *name)
+struct member *device_set_find(const struct device_set *set, const char *name)
 {
-	list_for_each (node, &f->members) {
+	list_for_each (node, &set->members) {
 		struct member *m = list_entry(node, struct member, node);
 
 		if (strcmp(m->settings->options.name, name) == 0)
@@ -60,18 +62,18 @@ struct member *device_set_find(const struct device_set *f, const char *name)
 	return NULL;
 }
 
-static void plan_sweep(struct device_set *f)
+void device_set_check(struct device_set *set)
 {
-	if (!ev_is_active(&f->sweep))
-		ev_timer_start(f->ev, &f->sweep);
+	if (!ev_is_active(&set->sweep))
+		ev_timer_start(set->ev, &set->sweep);
 }
 
-static void tell(struct member *m, enum device_set_outcome outcome, const char *error)
+void device_set_tell(struct list_node *watches, enum device_set_outcome outcome, const char *error)
 {
 	struct list_node list = LIST_INIT(list);
 	struct list_node *node;
 
-	list_splice(&list, &m->watches);
+	list_splice(&list, watches);
 	while ((node = list_pop_front(&list))) {
 		struct device_set_watch *watch = list_entry(node, struct device_set_watch, node);
 
@@ -79,10 +81,10 @@ static void tell(struct member *m, enum device_set_outcome outcome, const char *
 	}
 }
 
-static void forget_member(struct device_set *f, struct member *m)
+static void forget_member(struct device_set *set, struct member *m)
 {
 	list_remove(&m->node);
-	f->member_nr--;
+	set->member_nr--;
 }
 
 static void free_member(struct member *m)
@@ -98,7 +100,7 @@ static void free_member(struct member *m)
 
 /* ---- starting ---- */
 
-struct member *device_set_new_member(struct device_set *f, struct device_settings *settings,
+struct member *device_set_new_member(struct device_set *set, struct device_settings *settings,
 				     bool from_file)
 {
 	struct member *m = calloc(1, sizeof(*m));
@@ -109,77 +111,80 @@ struct member *device_set_new_member(struct device_set *f, struct device_setting
 		return NULL;
 	}
 	m->settings = settings;
-	m->device_set = f;
+	m->device_set = set;
 	m->from_file = from_file;
 	list_init(&m->watches);
 	list_init(&m->resizes);
-	list_push_back(&f->members, &m->node);
-	f->member_nr++;
+	list_push_back(&set->members, &m->node);
+	set->member_nr++;
 	return m;
 }
 
-struct member *device_set_add(struct device_set *f, struct device_settings *settings,
+struct member *device_set_add(struct device_set *set, struct device_settings *settings,
 			      bool from_file)
 {
-	struct member *m = device_set_new_member(f, settings, from_file);
+	struct member *m = device_set_new_member(set, settings, from_file);
 
-	ASSERT(!f->closing);
+	ASSERT(!set->closing);
 	if (m)
-		device_set_start(f, m);
+		device_set_start(set, m);
 	return m;
 }
 
-struct member *device_set_adopt(struct device_set *f, struct state_record *record,
+struct member *device_set_adopt(struct device_set *set, struct state_record *record,
 				const struct ublksrv_ctrl_dev_info *info)
 {
-	struct member *m = device_set_new_member(f, state_take(record), record->from_file);
+	struct member *m = device_set_new_member(set, state_take(record), record->from_file);
+	struct member_past *past;
 
 	if (!m)
 		return NULL;
-	m->past = keep_past(record, info);
-	if (m->past) {
-		device_set_start(f, m);
-		return m;
+	past = calloc(1, sizeof(*past));
+	if (!past) {
+		forget_member(set, m);
+		free_member(m);
+		return NULL;
 	}
-	forget_member(f, m);
-	free_member(m);
-	return NULL;
+	snprintf(past->identity, sizeof(past->identity), "%s", record->identity);
+	past->device = (struct device_past){
+		.info = *info,
+		.size_bytes = record->size_bytes,
+		.identity = past->identity,
+	};
+	past->until_ns = ring_clock_ns() + NOTE_OUTAGE_TIMEOUT_NS;
+	past->begun = record->phase == STATE_RECOVERING;
+	m->past = past;
+	device_set_start(set, m);
+	return m;
 }
 
-static bool stop_under_way(const struct device_set *f)
+/* Not before all stops have ended. */
+static void start_waiting(struct device_set *set)
 {
-	list_for_each (node, &f->members) {
+	list_for_each (node, &set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
 		if (m->state == MEMBER_STOPPING && !m->late)
-			return true;
+			return;
 	}
-	return false;
-}
-
-static void start_waiting(struct device_set *f)
-{
-	if (stop_under_way(f))
-		return;
 	/* A member that cannot start may leave the device set at once. */
-	list_for_each_safe (node, next, &f->members) {
+	list_for_each_safe (node, next, &set->members) {
 		struct member *m = list_entry(node, struct member, node);
 
 		if (m->state == MEMBER_WAITING)
-			device_set_start(f, m);
+			device_set_start(set, m);
 	}
 }
 
 /* ---- stopping ---- */
 
-void device_set_stop_member(struct device_set *f, struct member *m, bool force)
+void device_set_stop_member(struct device_set *set, struct member *m, bool force)
 {
 	int ret;
 
 	m->state = MEMBER_STOPPING;
 	m->late = false;
-	/* The other half is for the cancelled requests to come back and for the driver. */
-	ret = device_stop(m->device, force, DEVICE_SET_STOP_DEADLINE_NS(f->stop_timeout_ns));
+	ret = device_stop(m->device, force, DEVICE_SET_STOP_DEADLINE_NS(set->stop_timeout_ns));
 	ASSERT(ret == 0 || ret == -EALREADY);
 }
 
@@ -189,69 +194,54 @@ void device_set_set_next(struct member *m, struct device_settings *next)
 	m->next = next;
 }
 
-/* What could not be adopted and is given up: it is still in the driver. */
-static void discard(struct device_set *f, struct member *m, bool force)
+/* It could not be adopted and is given up, but the driver still has it. */
+static void discard(struct device_set *set, struct member *m, bool force)
 {
 	struct device_spec spec;
 
 	device_set_forget_work(m);
-	device_set_fill_spec(f, m, &spec);
-	if (device_discard(&m->device, f->host, &spec, &m->past->device, m, m->error,
+	device_set_fill_spec(set, m, &spec);
+	if (device_discard(&m->device, set->host, &spec, &m->past->device, m, m->error,
 			   sizeof(m->error)) == 0)
-		device_set_stop_member(f, m, force);
+		device_set_stop_member(set, m, force);
 	else
-		device_set_did_not_start(f, m);
+		device_set_did_not_start(set, m);
 }
 
-/* A device that has just failed is freed by the sweep first. */
-static void give_up(struct device_set *f, struct member *m, bool force)
-{
-	m->given_up = m->ended;
-	m->given_up_by_force = force;
-	if (!m->given_up)
-		discard(f, m, force);
-}
-
-void device_set_del(struct device_set *f, struct member *m, bool force)
+void device_set_del(struct device_set *set, struct member *m, bool force)
 {
 	device_set_set_next(m, NULL);
 	m->stop_when_live = m->past && !force && m->state == MEMBER_STARTING && !m->late;
 	if (m->stop_when_live)
 		return;
 	if (m->device && !m->ended) {
-		device_set_stop_member(f, m, force);
+		device_set_stop_member(set, m, force);
 		return;
 	}
-	if (m->past && !f->closing) {
-		give_up(f, m, force);
+	if (m->past && !set->closing) {
+		/* A device that has just failed is freed by the sweep first. */
+		m->given_up = m->ended;
+		m->given_up_by_force = force;
+		if (!m->given_up)
+			discard(set, m, force);
 		return;
 	}
 	/* Nothing runs; the sweep removes it, when its watches can have been added. */
 	m->state = MEMBER_STOPPING;
 	m->ended = true;
-	plan_sweep(f);
+	device_set_check(set);
 }
 
-void device_set_stop_all(struct device_set *f)
+void device_set_stop_all(struct device_set *set)
 {
-	f->closing = true;
+	set->closing = true;
 	/* The last added first: it may live on another one's file system. */
-	for (struct list_node *node = f->members.prev; node != &f->members; node = node->prev)
-		device_set_del(f, list_entry(node, struct member, node), true);
-	plan_sweep(f);
+	for (struct list_node *node = set->members.prev; node != &set->members; node = node->prev)
+		device_set_del(set, list_entry(node, struct member, node), true);
+	device_set_check(set);
 }
 
 /* ---- what devices tell ---- */
-
-static void log_live(const struct member *m)
-{
-	struct device_info info;
-
-	device_info(m->device, &info);
-	log_info("device is live", "device=%s path=/dev/ublkb%lld size_bytes=%llu backend=%s",
-		 m->settings->options.name, (long long)info.id, (unsigned long long)info.size_bytes,
-		 info.backend);
-}
 
 static void forget_past(struct member *m)
 {
@@ -261,6 +251,8 @@ static void forget_past(struct member *m)
 
 static void on_live(struct member *m)
 {
+	struct device_info info;
+
 	forget_past(m);
 	/* The sweep stops it: not from inside an event. */
 	if (m->stop_when_live) {
@@ -272,8 +264,11 @@ static void on_live(struct member *m)
 		return;
 	m->state = MEMBER_LIVE;
 	m->late = false;
-	log_live(m);
-	tell(m, DEVICE_SET_LIVE, "");
+	device_info(m->device, &info);
+	log_info("device is live", "device=%s path=/dev/ublkb%lld size_bytes=%llu backend=%s",
+		 m->settings->options.name, (long long)info.id, (unsigned long long)info.size_bytes,
+		 info.backend);
+	device_set_tell(&m->watches, DEVICE_SET_LIVE, "");
 }
 
 static void on_refused(struct member *m)
@@ -282,36 +277,29 @@ static void on_refused(struct member *m)
 		 device_error(m->device));
 	device_set_set_next(m, NULL);
 	m->state = MEMBER_LIVE;
-	tell(m, DEVICE_SET_REFUSED, device_error(m->device));
+	device_set_tell(&m->watches, DEVICE_SET_REFUSED, device_error(m->device));
+}
+
+void device_set_is_late(struct member *m, const char *state, const char *why)
+{
+	log_warn("device is late", "device=%s state=%s reason=\"%s\"", m->settings->options.name,
+		 state, why);
+	m->late = true;
+	device_set_tell(&m->watches, DEVICE_SET_LATE, why);
+	device_set_check(m->device_set);
 }
 
 static void on_late(struct member *m)
 {
-	log_warn("device is late", "device=%s state=%s reason=\"%s\"", m->settings->options.name,
-		 device_state_name(device_state(m->device)), device_error(m->device));
-	m->late = true;
-	tell(m, DEVICE_SET_LATE, device_error(m->device));
-}
-
-void device_set_work_is_late(struct device_set *f, struct member *m)
-{
-	log_warn("device is late", "device=%s state=%s reason=\"%s\"", m->settings->options.name,
-		 member_state_name(m), m->error);
-	m->late = true;
-	tell(m, DEVICE_SET_LATE, m->error);
-	plan_sweep(f);
-}
-
-static void note_why(const struct device_set *f, struct member *m)
-{
-	if (device_id_taken(m->device))
-		device_set_explain_id(f, m, "/dev", m->error, sizeof(m->error));
-	else
-		snprintf(m->error, sizeof(m->error), "%s", device_error(m->device));
+	device_set_is_late(m, device_state_name(device_state(m->device)), device_error(m->device));
 }
 
 static void on_failed(struct member *m)
 {
+	if (device_id_taken(m->device))
+		device_set_explain_id(m->device_set, m, "/dev", m->error, sizeof(m->error));
+	else
+		snprintf(m->error, sizeof(m->error), "%s", device_error(m->device));
 	log_error(m->state == MEMBER_LIVE ? "device failed" : "device did not start",
 		  "device=%s error=\"%s\"", m->settings->options.name, m->error);
 	if (m->state != MEMBER_STOPPING || device_kept(m->device))
@@ -329,14 +317,14 @@ static void on_gone(struct member *m)
 	m->ended = true;
 }
 
-/* Whoever reads the flight recorders knows the device by this. */
-static void name_in_flight(const struct device_set *f, const struct device *device)
+/* A reader of the flight recorders knows the device by this name. */
+static void name_in_flight(const struct device_set *set, const struct device *device)
 {
 	struct device_info info;
 
 	device_info(device, &info);
-	for (unsigned i = 0; i < f->host->reactor_nr; i++)
-		flight_name(f->host->reactors[i]->flight, (unsigned)info.id, device_name(device));
+	for (unsigned i = 0; i < set->host->reactor_nr; i++)
+		flight_name(set->host->reactors[i]->flight, (unsigned)info.id, device_name(device));
 }
 
 /* From inside a turn of the control reactor: nothing is freed here. */
@@ -350,37 +338,27 @@ static void on_event(struct device *device, enum device_event event, void *arg)
 
 	if (event == DEVICE_EVENT_LIVE) {
 		name_in_flight(arg, device);
-		io_timeout_shorten(((struct device_set *)arg)->host, device);
-		keep_serving(arg, device_owner(device));
+		old_driver_shorten_timeout(((struct device_set *)arg)->host, device);
+		note_serving(arg, device_owner(device));
 	}
 	if (event == DEVICE_EVENT_RESIZED)
-		keep_serving(arg, device_owner(device));
+		note_serving(arg, device_owner(device));
 	if (event == DEVICE_EVENT_GONE || (event == DEVICE_EVENT_FAILED && !device_kept(device)))
-		keep_forget(arg, device_name(device));
-	if (event == DEVICE_EVENT_FAILED)
-		note_why(arg, device_owner(device));
+		note_forget(arg, device_name(device));
 	handler[event](device_owner(device));
 	if (event == DEVICE_EVENT_LIVE)
 		device_set_size_when_live(device_owner(device));
-	plan_sweep(arg);
+	device_set_check(arg);
 }
 
 /* ---- the sweep ---- */
 
-/* Off the list first: whoever is told may at once ask for a device of the same name. */
-static void retire(struct device_set *f, struct member *m, enum device_set_outcome outcome)
+/* Off the list first: a watch may at once ask for a device of the same name. */
+static void retire(struct device_set *set, struct member *m, enum device_set_outcome outcome)
 {
-	forget_member(f, m);
-	tell(m, outcome, m->error);
+	forget_member(set, m);
+	device_set_tell(&m->watches, outcome, m->error);
 	free_member(m);
-}
-
-static void sweep_failed(struct device_set *f, struct member *m)
-{
-	if (m->from_file || m->past)
-		tell(m, DEVICE_SET_FAILED, m->error);
-	else
-		retire(f, m, DEVICE_SET_FAILED);
 }
 
 void device_set_start_as_next(struct member *m)
@@ -392,7 +370,7 @@ void device_set_start_as_next(struct member *m)
 	m->state = MEMBER_WAITING;
 }
 
-static void sweep_gone(struct device_set *f, struct member *m)
+static void sweep_gone(struct device_set *set, struct member *m)
 {
 	forget_past(m);
 	if (m->next) {
@@ -400,15 +378,15 @@ static void sweep_gone(struct device_set *f, struct member *m)
 		return;
 	}
 	m->error[0] = '\0';
-	retire(f, m, DEVICE_SET_GONE);
+	retire(set, m, DEVICE_SET_GONE);
 }
 
 /* False: its backend is being closed; the end of that comes back here. */
-static bool sweep_member(struct device_set *f, struct member *m)
+static bool sweep_member(struct device_set *set, struct member *m)
 {
 	bool given_up;
 
-	if (device_set_close_backend(f, m))
+	if (device_set_close_backend(set, m))
 		return false;
 	given_up = m->given_up;
 	device_set_forget_work(m);
@@ -418,61 +396,63 @@ static bool sweep_member(struct device_set *f, struct member *m)
 	if (m->state == MEMBER_FAILED && m->past && m->next)
 		device_set_start_as_next(m);
 	else if (m->state == MEMBER_FAILED && m->past && given_up)
-		discard(f, m, m->given_up_by_force);
+		discard(set, m, m->given_up_by_force);
+	else if (m->state == MEMBER_FAILED && (m->from_file || m->past))
+		device_set_tell(&m->watches, DEVICE_SET_FAILED, m->error);
 	else if (m->state == MEMBER_FAILED)
-		sweep_failed(f, m);
+		retire(set, m, DEVICE_SET_FAILED);
 	else
-		sweep_gone(f, m);
+		sweep_gone(set, m);
 	return true;
 }
 
 /* True when there was one. */
-static bool sweep_ended(struct device_set *f)
+static bool sweep_ended(struct device_set *set)
 {
 	bool any = false;
 
-	list_for_each_safe (node, next, &f->members) {
+	list_for_each_safe (node, next, &set->members) {
 		struct member *m = list_entry(node, struct member, node);
 
-		if (m->ended && sweep_member(f, m))
+		if (m->ended && sweep_member(set, m))
 			any = true;
 	}
 	return any;
 }
 
-/* What was to be stopped as soon as it is adopted, and now is. */
-static void stop_adopted(struct device_set *f)
+/* Members that were to be stopped as soon as they are adopted, and now are. */
+static void stop_adopted(struct device_set *set)
 {
-	list_for_each (node, &f->members) {
+	list_for_each (node, &set->members) {
 		struct member *m = list_entry(node, struct member, node);
 
 		if (!m->stop_when_live || m->state != MEMBER_STOPPING)
 			continue;
 		m->stop_when_live = false;
-		device_set_stop_member(f, m, false);
+		device_set_stop_member(set, m, false);
 	}
 }
 
 static void on_sweep(struct ev_loop *ev, struct ev_timer *w, int events)
 {
-	struct device_set *f = container_of(w, struct device_set, sweep);
+	struct device_set *set = container_of(w, struct device_set, sweep);
 
 	(void)ev, (void)events;
-	stop_adopted(f);
-	start_waiting(f);
-	device_set_start_opened(f);
+	stop_adopted(set);
+	start_waiting(set);
+	device_set_start_opened(set);
 	/* What ended may be what others wait for: look again. */
-	if (sweep_ended(f))
-		plan_sweep(f);
-	else if (f->changed)
-		f->changed(f);
+	if (sweep_ended(set))
+		device_set_check(set);
+	else if (set->changed)
+		set->changed(set);
 }
 
 static void on_retry(struct ev_loop *ev, struct ev_timer *w, int events)
 {
 	(void)events;
 	ev_timer_stop(ev, w);
-	plan_sweep(container_of(w, struct device_set, retry));
+	device_set_check(container_of(w, struct device_set, retry));
 }
 
 /* ---- the rest ---- */
@@ -483,14 +463,9 @@ void device_set_watch(struct member *m, struct device_set_watch *watch)
 	list_push_back(&m->watches, &watch->node);
 }
 
-void device_set_check(struct device_set *f)
+bool device_set_settled(const struct device_set *set)
 {
-	plan_sweep(f);
-}
-
-bool device_set_settled(const struct device_set *f)
-{
-	list_for_each (node, &f->members) {
+	list_for_each (node, &set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
 		if (device_set_busy(m) && !m->late)
@@ -505,33 +480,33 @@ static void on_work_ended(void *device_set)
 	device_set_check(device_set);
 }
 
-void device_set_init(struct device_set *f, struct ev_loop *ev, struct device_host *host,
+void device_set_init(struct device_set *set, struct ev_loop *ev, struct device_host *host,
 		     uint64_t stop_timeout_ns)
 {
-	*f = (struct device_set){
+	*set = (struct device_set){
 		.ev = ev,
 		.host = host,
 		.stop_timeout_ns = stop_timeout_ns,
 		.outage_timeout_seconds = DEVICE_SET_OUTAGE_TIMEOUT_SECONDS,
 	};
-	list_init(&f->members);
-	ev_timer_init(&f->sweep, on_sweep, 0., 0.);
-	ev_timer_init(&f->retry, on_retry, 0., RETRY_SECONDS);
-	f->work = (struct backend_work_host){ .helpers = host->helpers,
-					      .ended = on_work_ended,
-					      .arg = f };
-	keep_init(f);
+	list_init(&set->members);
+	ev_timer_init(&set->sweep, on_sweep, 0., 0.);
+	ev_timer_init(&set->retry, on_retry, 0., RETRY_SECONDS);
+	set->work = (struct backend_work_host){ .helpers = host->helpers,
+						.ended = on_work_ended,
+						.arg = set };
+	note_init(set);
 	host->event = on_event;
-	host->added = keep_added;
-	host->arg = f;
+	host->added = note_added;
+	host->arg = set;
 }
 
-void device_set_fini(struct device_set *f)
+void device_set_fini(struct device_set *set)
 {
-	ev_timer_stop(f->ev, &f->sweep);
-	ev_timer_stop(f->ev, &f->retry);
-	keep_fini(f);
-	list_for_each_safe (node, next, &f->members) {
+	ev_timer_stop(set->ev, &set->sweep);
+	ev_timer_stop(set->ev, &set->retry);
+	note_fini(set);
+	list_for_each_safe (node, next, &set->members) {
 		struct member *m = list_entry(node, struct member, node);
 
 		/* Still in the kernel's hands: the process is about to end. */
@@ -539,7 +514,7 @@ void device_set_fini(struct device_set *f)
 			continue;
 		device_free(m->device);
 		m->device = NULL;
-		forget_member(f, m);
+		forget_member(set, m);
 		free_member(m);
 	}
 }

@@ -1,6 +1,6 @@
 /*
- * The set of devices of this daemon: adds, removes, reloads and stops them, each in its own failure
- * domain. Owns the members, their settings and their devices. Main thread.
+ * The set of devices of this daemon: adds, removes, reloads and stops them; a failure of one leaves
+ * the others alone. Owns the members, their settings and their devices. Main thread.
  */
 #ifndef DAEMON_DEVICES_DEVICE_SET_H
 #define DAEMON_DEVICES_DEVICE_SET_H
@@ -16,7 +16,7 @@
 #include "ublk/device/device.h"
 
 enum member_state {
-	MEMBER_WAITING, /* for other members to stop, to be started then */
+	MEMBER_WAITING, /* is started when other members have stopped */
 	MEMBER_STARTING,
 	MEMBER_LIVE,
 	MEMBER_STOPPING,
@@ -26,9 +26,9 @@ enum member_state {
 struct member {
 	struct list_node node;
 	struct device_settings *settings;
-	struct device_settings *next; /* what to stop for and start as afterwards, or NULL */
+	struct device_settings *next; /* it is stopped and started again with these; or NULL */
 	struct device *device; /* NULL when WAITING or FAILED, or STARTING and not open yet */
-	/* STARTING: its backend is being opened; ended: it is being closed; or NULL */
+	/* STARTING: opens its backend; ended: closes it; or NULL */
 	struct backend_work *work;
 	uint64_t work_after_ns;		/* STARTING, without a device or a work: when to open */
 	struct ev_timer outage_timeout; /* runs while its backend is being opened or closed */
@@ -36,17 +36,17 @@ struct member {
 	enum member_state state;
 	struct member_past *past; /* the driver has it since a crash and it is not LIVE again */
 	bool stop_when_live;	  /* a polite removal, or `next`, waits until it is adopted */
-	bool given_up, given_up_by_force; /* to be discarded by the sweep, when it has ended */
+	bool given_up, given_up_by_force; /* the sweep discards it, when it has ended */
 	bool from_file;			  /* a reload removes it when the file has it no more */
 	bool ended;			  /* the device is GONE or FAILED and waits for the sweep */
 	bool late;			  /* over its deadline: nobody waits for it any more */
-	bool absent;			  /* STARTING: its file is not there, yet perhaps */
+	bool absent;			  /* STARTING: its file is missing, perhaps not for long */
 	uint64_t absent_until_ns;	  /* how long to look for it */
-	bool note_owed;			  /* device_set_notes.c: its note could not be written */
+	bool note_owed;			  /* device_notes.c: its note could not be written */
 	bool quiesced, settled;		  /* upgrade.c: while devices come to rest */
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;
-	struct list_node resizes;    /* device_set_resize.c: who waits for the end of one */
+	struct list_node resizes;    /* watches that wait for the end of one */
 	uint64_t reload_size_bytes;  /* a reload's, to be noted in settings; 0: none */
 	struct latency_view latency; /* of the device as it is now: a restart forgets it */
 };
@@ -58,12 +58,12 @@ enum device_set_outcome {
 	DEVICE_SET_REFUSED,
 	DEVICE_SET_GONE,
 	DEVICE_SET_LATE,
-	DEVICE_SET_RESIZED, /* of device_set_watch_resize alone; REFUSED: it has the size it had */
+	DEVICE_SET_RESIZED, /* of device_set_watch_resize only; REFUSED: its size is unchanged */
 };
 
 /*
- * Told once how what is under way with a member ended, and taken off its list before. error: words,
- * or "". Embedded in whoever waits.
+ * Called once, when what is under way with a member has ended, and taken off its list before.
+ * error: words, or "". Embedded in what waits.
  */
 struct device_set_watch {
 	struct list_node node;
@@ -76,13 +76,13 @@ struct fd_store;
 
 #define DEVICE_SET_OUTAGE_TIMEOUT_SECONDS 10.
 
-/* A device's part of the time that all may take to stop: the rest is for what follows. */
+/* The other half is for cancelled requests to complete, and for the driver. */
 #define DEVICE_SET_STOP_DEADLINE_NS(stop_timeout_ns) ((stop_timeout_ns) / 2)
 
 struct device_set {
 	struct ev_loop *ev;
 	struct device_host *host;
-	const char *control;	   /* path of the control socket: whose the devices are */
+	const char *control;	   /* path of the control socket: part of the mark of devices */
 	struct state *state;	   /* notes of the devices; NULL: none are made, none adopted */
 	struct fd_store *fd_store; /* memory that outlives us; NULL: none does */
 	uint64_t stop_timeout_ns;
@@ -94,42 +94,42 @@ struct device_set {
 	struct backend_work_host work; /* takes the helpers of host */
 	struct ev_timer sweep;
 	struct ev_timer retry; /* looks again at members that cannot go on yet */
-	struct ev_timer owed;  /* device_set_notes.c: writes notes that could not be */
+	struct ev_timer owed;  /* device_notes.c: writes notes that could not be written before */
 	void (*changed)(struct device_set
 				*device_set); /* after each sweep: ask settled or empty; or NULL */
 	void *arg;			      /* the owner's */
 };
 
 /* Takes host->event. */
-void device_set_init(struct device_set *f, struct ev_loop *ev, struct device_host *host,
+void device_set_init(struct device_set *set, struct ev_loop *ev, struct device_host *host,
 		     uint64_t stop_timeout_ns);
 
 /* Forgets all members; their devices must be gone, or the process about to exit. */
-void device_set_fini(struct device_set *f);
+void device_set_fini(struct device_set *set);
 
 /* NULL when there is none. */
-struct member *device_set_find(const struct device_set *f, const char *name);
+struct member *device_set_find(const struct device_set *set, const char *name);
 
 /*
  * Begins to start a device; settings becomes the device set's. A member made from the file stays
  * when it fails; any other is gone then, once its watches were told. Never NULL but for -ENOMEM.
  */
-struct member *device_set_add(struct device_set *f, struct device_settings *settings,
+struct member *device_set_add(struct device_set *set, struct device_settings *settings,
 			      bool from_file);
 
 /*
- * Begins to adopt a device that the driver has kept since its daemon died; takes the settings of
- * the record. Never NULL but for -ENOMEM. A member that cannot be adopted stays, FAILED; a reload
- * tries again, device_set_del gives the device up.
+ * Begins to adopt a device that the driver still has although its daemon died; takes the settings
+ * of the record. Never NULL but for -ENOMEM. A member that cannot be adopted stays, FAILED; a
+ * reload tries again, device_set_del gives the device up.
  */
-struct member *device_set_adopt(struct device_set *f, struct state_record *record,
+struct member *device_set_adopt(struct device_set *set, struct state_record *record,
 				const struct ublksrv_ctrl_dev_info *info);
 
 /*
  * Begins to remove a member; watch it to hear how that ends. Without force a device that somebody
  * has open stays.
  */
-void device_set_del(struct device_set *f, struct member *m, bool force);
+void device_set_del(struct device_set *set, struct member *m, bool force);
 
 /* The member must have something under way, or nothing would be told. */
 void device_set_watch(struct member *m, struct device_set_watch *watch);
@@ -143,36 +143,27 @@ static inline bool device_set_busy(const struct member *m)
 }
 
 /*
- * device_set_resize.c: changes the size of a live member, as device_resize; settings stay as
- * configured, so that a reload of the same file changes nothing. Watch it to hear how that ends.
+ * Changes the size of a live member, as device_resize; settings stay as configured, so that a
+ * reload of the same file changes nothing. Watch it to hear how that ends.
  */
 int device_set_resize(struct member *m, uint64_t size_bytes, bool force, char *error,
 		      size_t error_bytes);
-void device_set_watch_resize(struct member *m, struct device_set_watch *watch);
-
-/* The device tells that a resize has ended. */
-void device_set_resized(struct member *m);
-
-/*
- * A reload wants a member that differs in its size alone. True when that is settled without a
- * restart: it grows, is so large already, or the file is refused since it would shrink.
- */
-bool device_set_reload_size(struct member *m, const struct device_settings *wanted);
-
-/* It is live: what a reload wanted while it was being adopted. */
-void device_set_size_when_live(struct member *m);
+static inline void device_set_watch_resize(struct member *m, struct device_set_watch *watch)
+{
+	list_push_back(&m->resizes, &watch->node);
+}
 
 /* Makes the device set what settings says; takes the devices it needs from it. */
-void device_set_reload(struct device_set *f, struct settings *settings);
+void device_set_reload(struct device_set *set, struct settings *settings);
 
 /* Stops everything by force and takes in nothing new. */
-void device_set_stop_all(struct device_set *f);
+void device_set_stop_all(struct device_set *set);
 
 /* Plans a call of `changed`. */
-void device_set_check(struct device_set *f);
+void device_set_check(struct device_set *set);
 
 /* Nothing is under way, but for members that are late. */
-bool device_set_settled(const struct device_set *f);
+bool device_set_settled(const struct device_set *set);
 
 /* "live", "failed", "waiting", or the device's own state. */
 const char *member_state_name(const struct member *m);

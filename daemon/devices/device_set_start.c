@@ -1,44 +1,40 @@
 /*
  * How a member becomes a device: from nothing, or adopted from the driver. Main thread.
  *
- * Happy path: backend_work.c opens the backend, and the member is STARTING meanwhile, without a
- * device; the sweep goes on with it when the backend is open -> the device starts or recovers. When
- * the device has ended, its backend is closed the same way.
- * Failure modes: a backend that cannot be opened: a new device has failed, one that is to be
- * adopted is tried again for a while, since its users wait; a node below /dev that is missing may
+ * Happy path: backend_work.c opens the backend; meanwhile the member is STARTING, without a device.
+ * When the backend is open, the sweep goes on: the device starts or recovers. When the device has
+ * ended, its backend is closed the same way.
+ *
+ * Failure modes: a backend that cannot be opened: a new device has failed; one that is to be
+ * adopted is tried again for a while, since its users wait. A node below /dev that is missing may
  * be that of another device of this daemon, which is waited for. A backend that is neither opened
- * nor closed in device set.patience_seconds: the member is late, the reason is told, nobody waits
- * for it; it goes on when the call returns.
+ * nor closed in outage_timeout_seconds: the member is late, the reason is told, nobody waits for
+ * it; it goes on when the call returns. An id that is taken: explained.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
 #include "daemon/devices/device_set_internal.h"
-#include "daemon/devices/device_set_notes.h"
-#include "daemon/devices/mark.h"
+#include "daemon/devices/old_driver.h"
+#include "daemon/devices/device_notes.h"
 #include "daemon/fdstore/fd_store.h"
 #include "daemon/settings/settings_resource.h"
+#include "host/sysfs.h"
+#include "ublk/servers.h"
 
 /* Between two questions to a server that did not answer one. */
-#define PROBE_RETRY_NS (200 * NS_PER_MS)
+#define EXAMINE_RETRY_NS (200 * NS_PER_MS)
 /* Between two looks for a file that another device of this daemon may bring. */
 #define ABSENT_RETRY_NS (100 * NS_PER_MS)
 /* udev makes its links to a new device in less. */
 #define NODE_OUTAGE_TIMEOUT_NS (3 * NS_PER_SEC)
 
-static int stored_fd(const struct device_set *f, const struct member *m)
-{
-	char name[64];
-
-	fd_store_mem_name(name, m->settings->options.name);
-	return f->fd_store ? fd_store_find(f->fd_store, name) : -ENOENT;
-}
-
-void device_set_fill_spec(const struct device_set *f, const struct member *m,
+void device_set_fill_spec(const struct device_set *set, const struct member *m,
 			  struct device_spec *spec)
 {
 	const struct device_options *o = &m->settings->options;
@@ -54,16 +50,9 @@ void device_set_fill_spec(const struct device_set *f, const struct member *m,
 		.data_path = (enum data_path)o->data_path,
 		.batch = (enum batch_choice)o->batch,
 		.recovery = (enum recovery)o->recovery,
-		.mark = mark_of(f->control ? f->control : "", o->name),
+		.mark = mark_of(set->control ? set->control : "", o->name),
 		.backend = m->settings->backend,
 	};
-}
-
-static void begin_start(struct member *m)
-{
-	m->state = MEMBER_STARTING;
-	m->error[0] = '\0';
-	latency_fini(&m->latency);
 }
 
 /* ---- outage timeout ---- */
@@ -82,24 +71,19 @@ static void on_late_work(struct ev_loop *ev, struct ev_timer *w, int events)
 	snprintf(m->error, sizeof(m->error), "%s takes longer than %.0f s%s%s%s", doing,
 		 m->device_set->outage_timeout_seconds, where[0] ? " (in the kernel: " : "", where,
 		 where[0] ? ")" : "");
-	device_set_work_is_late(m->device_set, m);
+	device_set_is_late(m, member_state_name(m), m->error);
 }
 
-/* From the first try on: a member that is tried again has no new time. */
-static void begin_outage_timeout(struct device_set *f, struct member *m)
+/* From the first try on: another try gets no more time. */
+static void begin_outage_timeout(struct device_set *set, struct member *m)
 {
 	if (ev_is_active(&m->outage_timeout) || m->late)
 		return;
-	ev_timer_init(&m->outage_timeout, on_late_work, f->outage_timeout_seconds, 0.);
-	ev_timer_start(f->ev, &m->outage_timeout);
+	ev_timer_init(&m->outage_timeout, on_late_work, set->outage_timeout_seconds, 0.);
+	ev_timer_start(set->ev, &m->outage_timeout);
 }
 
-static void end_outage_timeout(struct member *m)
-{
-	ev_timer_stop(m->device_set->ev, &m->outage_timeout);
-}
-
-void device_set_did_not_start(struct device_set *f, struct member *m)
+void device_set_did_not_start(struct device_set *set, struct member *m)
 {
 	log_error("device did not start", "device=%s error=\"%s\"", m->settings->options.name,
 		  m->error);
@@ -107,124 +91,121 @@ void device_set_did_not_start(struct device_set *f, struct member *m)
 	m->state = MEMBER_FAILED;
 	m->stop_when_live = false;
 	m->ended = true;
-	device_set_check(f);
+	device_set_check(set);
 }
 
-static void start_new(struct device_set *f, struct member *m, struct device_spec *spec)
+static void start_new(struct device_set *set, struct member *m, struct device_spec *spec)
 {
-	int ret = keep_adding(f, m, m->error, sizeof(m->error));
+	int ret = note_adding(set, m, m->error, sizeof(m->error));
 
 	if (ret == 0) {
-		ret = device_start(&m->device, f->host, spec, m, m->error, sizeof(m->error));
+		ret = device_start(&m->device, set->host, spec, m, m->error, sizeof(m->error));
 		if (ret == 0)
 			return;
-		keep_forget(f, m->settings->options.name);
+		note_forget(set, m->settings->options.name);
 	}
-	device_set_did_not_start(f, m);
+	device_set_did_not_start(set, m);
 }
 
 /* EBUSY: I/O of the dead daemon is under way. True: it is tried again. */
-static bool try_adoption_again(struct device_set *f, struct member *m, int err)
+static bool try_adoption_again(struct device_set *set, struct member *m, int err)
 {
 	if (err != -EBUSY || ring_clock_ns() >= m->past->until_ns)
 		return false;
 	m->device = NULL;
 	m->state = MEMBER_WAITING;
-	ev_timer_again(f->ev, &f->retry);
+	ev_timer_again(set->ev, &set->retry);
 	return true;
 }
 
-static void adopt(struct device_set *f, struct member *m, struct device_spec *spec)
+static void adopt(struct device_set *set, struct member *m, struct device_spec *spec)
 {
 	int ret;
 
-	keep_recovering(f, m);
-	keep_sweep(f, m);
-	ret = device_recover(&m->device, f->host, spec, &m->past->device, m, m->error,
+	note_recovering(set, m);
+	if (m->past->begun && !ctl_notices_end(set->host->ctl))
+		old_driver_clear_recovery(&m->past->device.info);
+	ret = device_recover(&m->device, set->host, spec, &m->past->device, m, m->error,
 			     sizeof(m->error));
 	m->past->begun = ret == 0;
-	if (ret < 0 && !try_adoption_again(f, m, ret))
-		device_set_did_not_start(f, m);
+	if (ret < 0 && !try_adoption_again(set, m, ret))
+		device_set_did_not_start(set, m);
 }
 
-/* What the device did not take is closed: by a work that nobody waits for. */
-static void close_unused(struct device_set *f, struct member *m, struct backend_device *backend)
+static void start_opened(struct device_set *set, struct member *m, struct backend_device *backend)
 {
 	struct backend_work *work;
-
-	if (backend_work_close(&work, &f->work, m->settings, backend) == 0)
-		backend_work_free(work);
-}
-
-static void start_opened(struct device_set *f, struct member *m, struct backend_device *backend)
-{
 	struct device_spec spec;
 
-	device_set_fill_spec(f, m, &spec);
+	device_set_fill_spec(set, m, &spec);
 	spec.opened = backend;
 	if (m->past)
-		adopt(f, m, &spec);
+		adopt(set, m, &spec);
 	else
-		start_new(f, m, &spec);
-	if (!m->device)
-		close_unused(f, m, backend);
+		start_new(set, m, &spec);
+	/* The device did not take it: it is closed by a work that nobody waits for. */
+	if (!m->device && backend_work_close(&work, &set->work, m->settings, backend) == 0)
+		backend_work_free(work);
 }
 
 /* ---- opening ---- */
 
 void device_set_forget_work(struct member *m)
 {
-	end_outage_timeout(m);
+	ev_timer_stop(m->device_set->ev, &m->outage_timeout);
 	backend_work_free(m->work);
 	m->work = NULL;
 	m->work_after_ns = 0;
 }
 
 /* The sweep looks again, also when nobody else wakes it up. */
-static void open_later(struct device_set *f, struct member *m, uint64_t in_ns)
+static void open_later(struct device_set *set, struct member *m, uint64_t in_ns)
 {
 	m->work_after_ns = ring_clock_ns() + in_ns;
-	ev_timer_again(f->ev, &f->retry);
+	ev_timer_again(set->ev, &set->retry);
 }
 
-static void open_backend(struct device_set *f, struct member *m)
+static void open_backend(struct device_set *set, struct member *m)
 {
 	struct backend_open_params open_params;
 	struct device_spec spec;
+	char memory[64];
 	int ret;
 
-	device_set_fill_spec(f, m, &spec);
+	device_set_fill_spec(set, m, &spec);
 	device_open_params(&spec, m->past ? &m->past->device : NULL, &open_params);
+	note_memory_name(memory, m->settings->options.name);
 	if (m->past)
-		open_params.stored_fd = stored_fd(f, m);
-	begin_outage_timeout(f, m);
-	ret = backend_work_open(&m->work, &f->work, m->settings, &open_params);
+		open_params.stored_fd =
+			set->fd_store ? fd_store_find(set->fd_store, memory) : -ENOENT;
+	begin_outage_timeout(set, m);
+	ret = backend_work_open(&m->work, &set->work, m->settings, &open_params);
 	if (ret == -EAGAIN) {
-		open_later(f, m, 0);
+		open_later(set, m, 0);
 	} else if (ret < 0) {
 		snprintf(m->error, sizeof(m->error), "cannot open its backend: %s", errname(ret));
-		device_set_did_not_start(f, m);
+		device_set_did_not_start(set, m);
 	}
 }
 
-/* The words are in m->error. */
-static void probe_failed(struct device_set *f, struct member *m)
+/* The server did not answer as it should; m->error says what was wrong. */
+static void examine_failed(struct device_set *set, struct member *m)
 {
 	if (!m->past || ring_clock_ns() >= m->past->until_ns) {
-		device_set_did_not_start(f, m);
+		device_set_did_not_start(set, m);
 		return;
 	}
 	if (!m->past->told)
 		log_warn("device cannot be adopted yet", "device=%s reason=\"%s\"",
 			 m->settings->options.name, m->error);
 	m->past->told = true;
-	open_later(f, m, PROBE_RETRY_NS);
+	open_later(set, m, EXAMINE_RETRY_NS);
 }
 
-/* Another device is on its way up, and may be the one whose node this one wants. */
-static bool others_start(const struct device_set *f, const struct member *m)
+/* Another device is starting, and its node may be the file that this one wants. */
+static bool others_start(const struct device_set *set, const struct member *m)
 {
-	list_for_each (node, &f->members) {
+	list_for_each (node, &set->members) {
 		const struct member *other = list_entry(node, struct member, node);
 
 		if (other != m && !other->late && !other->absent &&
@@ -234,35 +215,31 @@ static bool others_start(const struct device_set *f, const struct member *m)
 	return false;
 }
 
-static bool lives_on_device_node(const struct member *m)
+/* m->error says why. */
+static void open_failed(struct device_set *set, struct member *m, int err)
 {
+	uint64_t now_ns = ring_clock_ns();
 	const char *path = settings_path(m->settings);
 
-	return path && strncmp(path, "/dev/", 5) == 0;
-}
-
-/* The words are in m->error. */
-static void open_failed(struct device_set *f, struct member *m, int err)
-{
 	m->absent = err == -ENOENT || err == -ENXIO;
-	if (m->past && try_adoption_again(f, m, err))
+	if (m->past && try_adoption_again(set, m, err))
 		return;
 	/* It was deleted and added again while its file did not answer: the first open holds it. */
-	if (err == -EBUSY && (f->work.unwanted_nr > 0 ||
-			      (f->work.unwanted_ns &&
-			       ring_clock_ns() - f->work.unwanted_ns < NODE_OUTAGE_TIMEOUT_NS))) {
-		open_later(f, m, ABSENT_RETRY_NS);
+	if (err == -EBUSY &&
+	    (set->work.unwanted_nr > 0 ||
+	     (set->work.unwanted_ns && now_ns - set->work.unwanted_ns < NODE_OUTAGE_TIMEOUT_NS))) {
+		open_later(set, m, ABSENT_RETRY_NS);
 		return;
 	}
-	if (m->absent && others_start(f, m))
-		m->absent_until_ns = ring_clock_ns() + NODE_OUTAGE_TIMEOUT_NS;
-	if (m->absent && ring_clock_ns() < m->absent_until_ns && lives_on_device_node(m))
-		open_later(f, m, ABSENT_RETRY_NS);
+	if (m->absent && others_start(set, m))
+		m->absent_until_ns = now_ns + NODE_OUTAGE_TIMEOUT_NS;
+	if (m->absent && now_ns < m->absent_until_ns && path && strncmp(path, "/dev/", 5) == 0)
+		open_later(set, m, ABSENT_RETRY_NS);
 	else
-		device_set_did_not_start(f, m);
+		device_set_did_not_start(set, m);
 }
 
-static void work_has_ended(struct device_set *f, struct member *m)
+static void work_has_ended(struct device_set *set, struct member *m)
 {
 	struct backend_device *backend = NULL;
 	struct backend_work *work = m->work;
@@ -275,56 +252,107 @@ static void work_has_ended(struct device_set *f, struct member *m)
 	backend_work_free(work);
 	if (ret == 0) {
 		m->absent = false;
-		start_opened(f, m, backend);
-	} else if (step == BACKEND_WORK_PROBE) {
-		probe_failed(f, m);
+		start_opened(set, m, backend);
+	} else if (step == BACKEND_WORK_EXAMINE) {
+		examine_failed(set, m);
 	} else {
-		open_failed(f, m, ret);
+		open_failed(set, m, ret);
 	}
 	if (m->device || m->state != MEMBER_STARTING)
-		end_outage_timeout(m);
+		ev_timer_stop(set->ev, &m->outage_timeout);
 }
 
-static void go_on(struct device_set *f, struct member *m)
+void device_set_start_opened(struct device_set *set)
 {
-	if (m->work && backend_work_ended(m->work))
-		work_has_ended(f, m);
-	else if (!m->work && ring_clock_ns() >= m->work_after_ns)
-		open_backend(f, m);
-	else if (!m->work)
-		ev_timer_again(f->ev, &f->retry);
-}
-
-void device_set_start_opened(struct device_set *f)
-{
-	list_for_each (node, &f->members) {
+	list_for_each (node, &set->members) {
 		struct member *m = list_entry(node, struct member, node);
 
-		if (m->state == MEMBER_STARTING && !m->device && !m->ended)
-			go_on(f, m);
+		if (m->state != MEMBER_STARTING || m->device || m->ended)
+			continue;
+		if (m->work && backend_work_ended(m->work))
+			work_has_ended(set, m);
+		else if (!m->work && ring_clock_ns() >= m->work_after_ns)
+			open_backend(set, m);
+		else if (!m->work)
+			ev_timer_again(set->ev, &set->retry);
 	}
 }
 
-void device_set_start(struct device_set *f, struct member *m)
+void device_set_start(struct device_set *set, struct member *m)
 {
 	ASSERT(!m->device && !m->work);
-	begin_start(m);
+	m->state = MEMBER_STARTING;
+	m->error[0] = '\0';
+	latency_fini(&m->latency);
 	m->late = m->absent = false;
-	open_backend(f, m);
+	open_backend(set, m);
 	/* Where there are no helpers. */
 	if (m->state == MEMBER_STARTING && m->work && backend_work_ended(m->work))
-		work_has_ended(f, m);
+		work_has_ended(set, m);
 }
 
 /* ---- closing ---- */
 
-bool device_set_close_backend(struct device_set *f, struct member *m)
+bool device_set_close_backend(struct device_set *set, struct member *m)
 {
 	struct backend_device *backend = m->device ? device_take_backend(m->device) : NULL;
 
-	if (backend && backend_work_close(&m->work, &f->work, m->settings, backend) == 0)
-		begin_outage_timeout(f, m);
+	if (backend && backend_work_close(&m->work, &set->work, m->settings, backend) == 0)
+		begin_outage_timeout(set, m);
 	if (!m->work || !backend_work_closes(m->work))
 		return false;
 	return !backend_work_ended(m->work);
+}
+
+/* ---- an id that is taken ---- */
+
+struct id_server {
+	unsigned id;
+	int pid; /* 0: none was seen */
+};
+
+static void note_id_server(int pid, unsigned id, void *arg)
+{
+	struct id_server *s = arg;
+
+	if (id == s->id && pid != getpid())
+		s->pid = pid;
+}
+
+void device_set_explain_id(const struct device_set *set, const struct member *m, const char *folder,
+			   char *text, size_t bytes)
+{
+	struct id_server server = { .id = (unsigned)m->settings->id };
+	struct device_info info;
+	char process[32];
+
+	list_for_each (node, &set->members) {
+		const struct member *other = list_entry(node, struct member, node);
+		const char *name = other->settings->options.name;
+
+		if (other == m || !other->device || other->ended)
+			continue;
+		device_info(other->device, &info);
+		if (info.id != m->settings->id)
+			continue;
+		snprintf(text, bytes,
+			 "id %u is taken by device \"%s\" of this daemon: choose another id, or "
+			 "remove that device (ublkctl del %s) and reload",
+			 server.id, name, name);
+		return;
+	}
+	servers_find(folder, note_id_server, &server);
+	if (!server.pid) {
+		snprintf(text, bytes,
+			 "id %u is taken by a device that no process serves: choose another id, or "
+			 "remove that device (ublkctl gc %u --remove) and reload",
+			 server.id, server.id);
+		return;
+	}
+	if (!sysfs_line(process, sizeof(process), "/proc/%d/comm", server.pid))
+		snprintf(process, sizeof(process), "process");
+	snprintf(text, bytes,
+		 "id %u is taken by a device of another ublk server, %s[%d]: choose another id, or "
+		 "remove %s/ublkb%u there and reload",
+		 server.id, process, server.pid, folder, server.id);
 }

@@ -20,8 +20,8 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "daemon/devices/device_set_notes.h"
-#include "daemon/devices/mark.h"
+#include "daemon/devices/device_notes.h"
+#include "daemon/devices/device_notes.h"
 #include "daemon/fdstore/fd_store.h"
 
 #define ANSWER_TIMEOUT_NS (10 * NS_PER_SEC)
@@ -209,7 +209,7 @@ static void drop_stale(const struct adoption *a, struct device_set *f)
 			continue;
 		}
 		log_info("a noted device is not in the driver any more", "device=%s", name);
-		keep_forget(f, name);
+		note_forget(f, name);
 	}
 }
 
@@ -219,7 +219,7 @@ static bool is_wanted(const char *parked, void *arg)
 	char name[64];
 
 	for (size_t i = 0; i < a->found_nr; i++) {
-		fd_store_mem_name(name, a->found[i].record->name);
+		note_memory_name(name, a->found[i].record->name);
 		if (strcmp(name, parked) == 0)
 			return true;
 	}

@@ -26,7 +26,6 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "daemon/settings/listen_address.h"
-#include "daemon/metrics/page.h"
 #include "reactor/ring.h"
 
 #define BACKLOG 512
@@ -151,8 +150,8 @@ static struct MHD_Response *fresh_text(struct http *h, enum http_text which)
 	return h->text[which].response;
 }
 
-static enum MHD_Result send_text(struct http *h, struct MHD_Connection *connection,
-				 enum http_text which)
+static enum MHD_Result send_made_text(struct http *h, struct MHD_Connection *connection,
+				      enum http_text which)
 {
 	struct MHD_Response *response = fresh_text(h, which);
 
@@ -170,9 +169,10 @@ static void set_answering(struct http *h, struct MHD_Connection *connection)
 		http_clients_set_phase(&h->clients, info->socket_context, HTTP_ANSWER);
 }
 
-static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
-				  const char *method, const char *http_version,
-				  const char *upload_data, size_t *upload_bytes, void **state)
+static enum MHD_Result on_http_request(void *arg, struct MHD_Connection *connection,
+				       const char *url, const char *method,
+				       const char *http_version, const char *upload_data,
+				       size_t *upload_bytes, void **state)
 {
 	struct http *h = arg;
 
@@ -183,11 +183,11 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 		return send_words(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
 	}
 	if (strcmp(url, "/metrics") == 0)
-		return send_text(h, connection, wanted_format(connection));
+		return send_made_text(h, connection, wanted_format(connection));
 	if (strcmp(url, "/page.json") == 0)
-		return send_text(h, connection, HTTP_TEXT_PAGE);
+		return send_made_text(h, connection, HTTP_TEXT_PAGE);
 	if (strcmp(url, "/heatmap.json") == 0)
-		return send_text(h, connection, HTTP_TEXT_HEATMAP);
+		return send_made_text(h, connection, HTTP_TEXT_HEATMAP);
 	if (strcmp(url, "/") == 0)
 		return send_fixed(connection, MHD_HTTP_OK, HTML_TYPE, page_html, page_html_bytes);
 	if (strcmp(url, "/page.js") == 0)
@@ -198,7 +198,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 
 /* ---- the loop ---- */
 
-static void run(struct http *h)
+static void run_http(struct http *h)
 {
 	MHD_UNSIGNED_LONG_LONG timeout_ms;
 
@@ -211,16 +211,16 @@ static void run(struct http *h)
 	ev_timer_start(h->ev, &h->timeout);
 }
 
-static void on_readable(struct ev_loop *ev, struct ev_io *w, int events)
+static void on_http_readable(struct ev_loop *ev, struct ev_io *w, int events)
 {
 	(void)ev, (void)events;
-	run(container_of(w, struct http, readable));
+	run_http(container_of(w, struct http, readable));
 }
 
-static void on_timeout(struct ev_loop *ev, struct ev_timer *w, int events)
+static void on_http_timeout(struct ev_loop *ev, struct ev_timer *w, int events)
 {
 	(void)ev, (void)events;
-	run(container_of(w, struct http, timeout));
+	run_http(container_of(w, struct http, timeout));
 }
 
 /* ---- clients ---- */
@@ -241,7 +241,8 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **c
 }
 
 /* libmicrohttpd closes fd whatever happens. */
-static void welcome(struct http *h, int fd, const struct sockaddr_storage *from, socklen_t bytes)
+static void take_connection(struct http *h, int fd, const struct sockaddr_storage *from,
+			    socklen_t bytes)
 {
 	struct http_client *client;
 
@@ -253,7 +254,7 @@ static void welcome(struct http *h, int fd, const struct sockaddr_storage *from,
 		http_clients_drop(client);
 }
 
-static void on_acceptable(struct ev_loop *ev, struct ev_io *w, int events)
+static void on_http_acceptable(struct ev_loop *ev, struct ev_io *w, int events)
 {
 	struct http *h = container_of(w, struct http, acceptable);
 
@@ -264,7 +265,7 @@ static void on_acceptable(struct ev_loop *ev, struct ev_io *w, int events)
 		int fd = accept4(h->fd, (void *)&from, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd >= 0) {
-			welcome(h, fd, &from, bytes);
+			take_connection(h, fd, &from, bytes);
 			continue;
 		}
 		if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
@@ -277,10 +278,10 @@ static void on_acceptable(struct ev_loop *ev, struct ev_io *w, int events)
 		ev_timer_start(ev, &h->pause);
 		break;
 	}
-	run(h);
+	run_http(h);
 }
 
-static void on_pause_over(struct ev_loop *ev, struct ev_timer *w, int events)
+static void on_http_pause_over(struct ev_loop *ev, struct ev_timer *w, int events)
 {
 	(void)events;
 	ev_io_start(ev, &container_of(w, struct http, pause)->acceptable);
@@ -306,14 +307,14 @@ static int listen_at(const struct sockaddr_storage *addr)
 	return fd;
 }
 
-static int serve(struct http *h, int fd)
+static int start_serving(struct http *h, int fd)
 {
 	const union MHD_DaemonInfo *info;
 
-	h->mhd =
-		MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL,
-				 on_request, h, MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_SLOT_NR,
-				 MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_END);
+	h->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL,
+				  on_http_request, h, MHD_OPTION_CONNECTION_LIMIT,
+				  (unsigned)HTTP_SLOT_NR, MHD_OPTION_NOTIFY_CONNECTION,
+				  on_connection, h, MHD_OPTION_END);
 	if (!h->mhd) {
 		close(fd);
 		return -ENOMEM;
@@ -321,12 +322,12 @@ static int serve(struct http *h, int fd)
 	h->fd = fd;
 	http_clients_init(&h->clients, h->ev);
 	info = MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD);
-	ev_io_init(&h->readable, on_readable, info->epoll_fd, EV_READ);
+	ev_io_init(&h->readable, on_http_readable, info->epoll_fd, EV_READ);
 	ev_io_start(h->ev, &h->readable);
-	ev_io_init(&h->acceptable, on_acceptable, fd, EV_READ);
+	ev_io_init(&h->acceptable, on_http_acceptable, fd, EV_READ);
 	ev_io_start(h->ev, &h->acceptable);
-	ev_timer_init(&h->timeout, on_timeout, 0., 0.);
-	ev_timer_init(&h->pause, on_pause_over, 0., 0.);
+	ev_timer_init(&h->timeout, on_http_timeout, 0., 0.);
+	ev_timer_init(&h->pause, on_http_pause_over, 0., 0.);
 	return 0;
 }
 
@@ -340,7 +341,7 @@ int http_start(struct http *h, struct ev_loop *ev, const char *address,
 	if (ret == 0)
 		ret = listen_at(&addr);
 	if (ret >= 0)
-		ret = serve(h, ret);
+		ret = start_serving(h, ret);
 	if (ret < 0) {
 		log_error("cannot serve metrics", "address=%s error=%s", address, errname(ret));
 		return ret;

@@ -8,7 +8,7 @@
 #include <ev.h>
 
 #include "daemon/metrics/http_clients.h"
-#include "daemon/metrics/metrics_page.h"
+#include "daemon/metrics/metrics.h"
 
 enum http_text {
 	HTTP_TEXT_OPENMETRICS,

@@ -94,7 +94,7 @@ static struct http_client *find_oldest(struct http_clients *c, const struct in6_
 	return oldest;
 }
 
-static void make_room(struct http_clients *c, const struct in6_addr *from)
+static void make_room_for(struct http_clients *c, const struct in6_addr *from)
 {
 	if (nr_from(c, from) >= HTTP_ADDRESS_CLIENTS_MAX)
 		send_away(find_oldest(c, from), "its address has too many connections");
@@ -127,7 +127,7 @@ static void set_deadline(struct http_clients *c)
 	ev_timer_start(c->ev, &c->deadline);
 }
 
-static void on_deadline(struct ev_loop *ev, struct ev_timer *w, int events)
+static void on_phase_deadline(struct ev_loop *ev, struct ev_timer *w, int events)
 {
 	struct http_clients *c = container_of(w, struct http_clients, deadline);
 	uint64_t now_ns = ring_clock_ns();
@@ -150,7 +150,7 @@ void http_clients_init(struct http_clients *c, struct ev_loop *ev)
 		.seconds = { [HTTP_REQUEST] = HTTP_REQUEST_SECONDS,
 			     [HTTP_ANSWER] = HTTP_ANSWER_SECONDS },
 	};
-	ev_timer_init(&c->deadline, on_deadline, 0., 0.);
+	ev_timer_init(&c->deadline, on_phase_deadline, 0., 0.);
 }
 
 void http_clients_fini(struct http_clients *c)
@@ -180,7 +180,7 @@ void http_clients_take(struct http_clients *c, int fd, const struct sockaddr_sto
 	ASSERT(slot);
 	client = &c->slot[slot - c->slot];
 	client->from = origin(from);
-	make_room(c, &client->from);
+	make_room_for(c, &client->from);
 	client->fd = fd;
 	http_clients_set_phase(c, client, HTTP_REQUEST);
 }

@@ -9,7 +9,7 @@
  * connections above a limit are only counted; reactors and driver are asked at most once in
  * ASK_REACTORS_NS and ASK_DRIVER_NS, however many clients poll.
  */
-#include "daemon/metrics/metrics_page.h"
+#include "daemon/metrics/metrics.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -19,10 +19,10 @@
 #include "base/histogram.h"
 #include "base/util.h"
 #include "daemon/api/json_device.h"
+#include "daemon/api/json_histogram.h"
 #include "daemon/api/json_inflight.h"
 #include "daemon/api/json_reactor.h"
 #include "daemon/verdict/stuck.h"
-#include "daemon/verdict/stuck_view.h"
 #include "ublk/device/inflight.h"
 
 #define ASK_REACTORS_NS (NS_PER_SEC / 2)
@@ -41,15 +41,6 @@ static void set_boundaries(uint64_t boundary_ns[static BOUNDARY_NR])
 	}
 }
 
-static json_t *numbers(const uint64_t *value, size_t nr)
-{
-	json_t *all = json_array();
-
-	for (size_t i = 0; i < nr; i++)
-		json_array_append_new(all, json_integer((json_int_t)value[i]));
-	return all;
-}
-
 /* Of all kinds of request together. */
 static void sum_layer(const struct device_stats *stats, unsigned layer, struct histogram *ret_sum)
 {
@@ -58,17 +49,9 @@ static void sum_layer(const struct device_stats *stats, unsigned layer, struct h
 		histogram_add(ret_sum, &stats->op[op].layer[layer]);
 }
 
-static json_t *bins_of(const struct histogram *h, const uint64_t *boundary_ns)
-{
-	uint64_t bins[BOUNDARY_NR + 1];
-
-	histogram_bins(h, boundary_ns, BOUNDARY_NR, bins);
-	return numbers(bins, BOUNDARY_NR + 1);
-}
-
 /* ---- a device ---- */
 
-static json_t *ops_of(const struct device_stats *stats)
+static json_t *page_ops(const struct device_stats *stats)
 {
 	json_t *all = json_object();
 
@@ -81,7 +64,7 @@ static json_t *ops_of(const struct device_stats *stats)
 	return all;
 }
 
-static json_t *layers_of(const struct device_stats *stats, const uint64_t *boundary_ns)
+static json_t *page_layers(const struct device_stats *stats, const uint64_t *boundary_ns)
 {
 	json_t *all = json_object();
 	struct histogram sum;
@@ -92,13 +75,13 @@ static json_t *layers_of(const struct device_stats *stats, const uint64_t *bound
 				    json_pack("{s:I, s:I, s:o}", "count",
 					      (json_int_t)histogram_count(&sum), "sum_ns",
 					      (json_int_t)sum.sum_ns, "bins",
-					      bins_of(&sum, boundary_ns)));
+					      json_bins(&sum, boundary_ns, BOUNDARY_NR)));
 	}
 	return all;
 }
 
-static json_t *connection_of(unsigned queue, unsigned idx, const struct backend_connection *c,
-			     uint64_t now_ns)
+static json_t *page_connection(unsigned queue, unsigned idx, const struct backend_connection *c,
+			       uint64_t now_ns)
 {
 	json_t *last_end = c->last_end < 0
 				   ? json_null()
@@ -112,7 +95,7 @@ static json_t *connection_of(unsigned queue, unsigned idx, const struct backend_
 			 last_end);
 }
 
-static void set_connections(json_t *object, const struct device *device, uint64_t now_ns)
+static void set_page_connections(json_t *object, const struct device *device, uint64_t now_ns)
 {
 	struct backend_connection c;
 	json_t *all = json_array();
@@ -121,7 +104,7 @@ static void set_connections(json_t *object, const struct device *device, uint64_
 	DEVICE_FOR_EACH_CONNECTION(device, queue, i, &c)
 	{
 		if (nr++ < METRICS_PAGE_CONNECTIONS_MAX)
-			json_array_append_new(all, connection_of(queue, i, &c, now_ns));
+			json_array_append_new(all, page_connection(queue, i, &c, now_ns));
 		up += strcmp(c.state, "connected") == 0;
 	}
 	json_object_set_new(object, "connection_nr", json_integer(nr));
@@ -131,7 +114,7 @@ static void set_connections(json_t *object, const struct device *device, uint64_
 
 /* What is in flight, and what to think of it. inflight: as the control socket tells it, with "pid"
  * and "reactors" as answer has them. */
-static void set_inflight(json_t *object, const json_t *inflight, const json_t *answer)
+static void set_page_inflight(json_t *object, const json_t *inflight, const json_t *answer)
 {
 	struct stuck_verdict verdict;
 	struct stuck_view view;
@@ -148,7 +131,8 @@ static void set_inflight(json_t *object, const json_t *inflight, const json_t *a
 	json_object_set(object, "oldest", oldest ? oldest : json_null());
 }
 
-static json_t *device_of(const struct member *m, const json_t *answer, const uint64_t *boundary_ns)
+static json_t *page_device(const struct member *m, const json_t *answer,
+			   const uint64_t *boundary_ns)
 {
 	/* Too large for the stack to like; one main thread. */
 	static struct device_stats stats;
@@ -159,18 +143,18 @@ static json_t *device_of(const struct member *m, const json_t *answer, const uin
 	json_read_stats(m, &stats);
 	json_object_set_new(all, "inflight_max", json_integer((json_int_t)stats.inflight_max));
 	json_object_set_new(all, "busy_retries", json_integer((json_int_t)stats.busy_retries));
-	json_object_set_new(all, "ops", ops_of(&stats));
-	json_object_set_new(all, "layers", layers_of(&stats, boundary_ns));
+	json_object_set_new(all, "ops", page_ops(&stats));
+	json_object_set_new(all, "layers", page_layers(&stats, boundary_ns));
 	if (m->device && !m->ended)
-		set_connections(all, m->device, now_ns);
-	set_inflight(all, inflight, answer);
+		set_page_connections(all, m->device, now_ns);
+	set_page_inflight(all, inflight, answer);
 	json_decref(inflight);
 	return all;
 }
 
 /* ---- all of it ---- */
 
-static json_t *reactors_of(const struct metrics_source *source)
+static json_t *page_reactors(const struct metrics_source *source)
 {
 	const struct reactors *rs = source->reactors;
 	json_t *all = json_array();
@@ -182,7 +166,8 @@ static json_t *reactors_of(const struct metrics_source *source)
 }
 
 /* The next answer tells what the driver says of a device, and which reactors do not turn. */
-static void ask_for_next(const struct metrics_source *source, uint64_t *asked_ns, uint64_t now_ns)
+static void ask_for_next_page(const struct metrics_source *source, uint64_t *asked_ns,
+			      uint64_t now_ns)
 {
 	unsigned nr = 0;
 
@@ -204,7 +189,7 @@ static void ask_for_next(const struct metrics_source *source, uint64_t *asked_ns
 	}
 }
 
-static char *text_of(json_t *all, size_t *ret_bytes)
+static char *page_text(json_t *all, size_t *ret_bytes)
 {
 	char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
 
@@ -221,22 +206,22 @@ char *metrics_page(const struct metrics_source *source, uint64_t *asked_ns, size
 
 	set_boundaries(boundary_ns);
 	answer = json_pack("{s:i, s:o}", "pid", (int)getpid(), "reactors",
-			   json_inflight_reactors(source->device_set, source->reactors,
-						  source->watchdog, now_ns));
+			   json_reactors_alive(source->device_set, source->reactors,
+					       source->watchdog, now_ns));
 	list_for_each (node, &source->device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
 		if (nr++ < METRICS_PAGE_DEVICES_MAX)
-			json_array_append_new(devices, device_of(m, answer, boundary_ns));
+			json_array_append_new(devices, page_device(m, answer, boundary_ns));
 	}
 	all = json_pack("{s:s, s:I, s:o, s:o, s:I, s:o}", "version", UBLKD_VERSION, "time_ns",
-			(json_int_t)now_ns, "boundaries", numbers(boundary_ns, BOUNDARY_NR),
+			(json_int_t)now_ns, "boundaries", json_numbers(boundary_ns, BOUNDARY_NR),
 			"devices", devices, "left_out",
 			(json_int_t)(nr - MIN(nr, (unsigned)METRICS_PAGE_DEVICES_MAX)), "reactors",
-			reactors_of(source));
+			page_reactors(source));
 	json_decref(answer);
-	ask_for_next(source, asked_ns, now_ns);
-	return text_of(all, ret_bytes);
+	ask_for_next_page(source, asked_ns, now_ns);
+	return page_text(all, ret_bytes);
 }
 
 static json_t *heatmap_device(const struct member *m, const uint64_t *boundary_ns)
@@ -248,7 +233,8 @@ static json_t *heatmap_device(const struct member *m, const uint64_t *boundary_n
 	json_read_stats(m, &stats);
 	for (unsigned layer = 0; layer < QUEUE_LAYER_NR; layer++) {
 		sum_layer(&stats, layer, &sum);
-		json_object_set_new(layers, queue_layer_name(layer), bins_of(&sum, boundary_ns));
+		json_object_set_new(layers, queue_layer_name(layer),
+				    json_bins(&sum, boundary_ns, BOUNDARY_NR));
 	}
 	return json_pack("{s:s, s:o}", "name", m->settings->options.name, "layers", layers);
 }
@@ -262,7 +248,7 @@ char *metrics_heatmap(const struct metrics_source *source, size_t *ret_bytes)
 	list_for_each (node, &source->device_set->members)
 		json_array_append_new(devices, heatmap_device(list_entry(node, struct member, node),
 							      boundary_ns));
-	return text_of(json_pack("{s:o, s:o}", "boundaries", numbers(boundary_ns, BOUNDARY_NR),
-				 "devices", devices),
-		       ret_bytes);
+	return page_text(json_pack("{s:o, s:o}", "boundaries",
+				   json_numbers(boundary_ns, BOUNDARY_NR), "devices", devices),
+			 ret_bytes);
 }

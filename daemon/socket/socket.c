@@ -37,7 +37,7 @@
 #define PAUSE_SECONDS 0.5
 #define ACCEPTS_PER_TURN 8
 
-static void drop(struct socket_client *c)
+static void drop_client(struct socket_client *c)
 {
 	struct socket_server *s = c->server;
 
@@ -62,21 +62,21 @@ static void drop(struct socket_client *c)
 
 /* ---- writing ---- */
 
-static void take_next(struct socket_client *c);
+static void take_next_request(struct socket_client *c);
 
-static void set_timeout(struct socket_client *c, double seconds)
+static void set_client_timeout(struct socket_client *c, double seconds)
 {
 	c->timeout.repeat = seconds;
 	ev_timer_again(c->server->ev, &c->timeout);
 }
 
-static void sent(struct socket_client *c)
+static void answer_sent(struct socket_client *c)
 {
 	ev_io_stop(c->server->ev, &c->writable);
 	free(c->out);
 	c->out = NULL;
 	if (c->close_after) {
-		drop(c);
+		drop_client(c);
 		return;
 	}
 	/* The request at the beginning of in is done with. */
@@ -84,8 +84,8 @@ static void sent(struct socket_client *c)
 	c->in_bytes -= c->line_bytes;
 	c->line_bytes = c->scanned = 0;
 	c->state = CLIENT_READING;
-	set_timeout(c, c->server->idle_seconds);
-	take_next(c);
+	set_client_timeout(c, c->server->idle_seconds);
+	take_next_request(c);
 }
 
 /* For the next byte, and for all of them. */
@@ -93,10 +93,10 @@ static void set_write_timeout(struct socket_client *c)
 {
 	double left = c->answered + c->server->answer_seconds - ev_time();
 
-	set_timeout(c, MAX(MIN(left, c->server->write_seconds), 0.001));
+	set_client_timeout(c, MAX(MIN(left, c->server->write_seconds), 0.001));
 }
 
-static void on_writable(struct ev_loop *ev, struct ev_io *w, int events)
+static void on_client_writable(struct ev_loop *ev, struct ev_io *w, int events)
 {
 	struct socket_client *c = container_of(w, struct socket_client, writable);
 	ssize_t ret = send(c->fd, c->out + c->out_sent, c->out_bytes - c->out_sent, MSG_NOSIGNAL);
@@ -105,14 +105,14 @@ static void on_writable(struct ev_loop *ev, struct ev_io *w, int events)
 	if (ret < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (ret < 0) {
-		drop(c);
+		drop_client(c);
 		return;
 	}
 	c->out_sent += (size_t)ret;
 	c->server->unread_bytes -= (size_t)ret;
 	set_write_timeout(c);
 	if (c->out_sent == c->out_bytes)
-		sent(c);
+		answer_sent(c);
 }
 
 /* A timer of zero seconds: what is there to do goes on behind all else that the loop has. */
@@ -151,7 +151,7 @@ void socket_reply(struct socket_client *c, char *text, bool close_after)
 
 /* ---- reading ---- */
 
-static void refuse(struct socket_client *c, const char *reason)
+static void refuse_request(struct socket_client *c, const char *reason)
 {
 	char *text = NULL;
 
@@ -182,7 +182,7 @@ static void queue_up(struct socket_client *c, size_t bytes)
 }
 
 /* READING: queues up with the first line of what there is, or asks for more. */
-static void take_next(struct socket_client *c)
+static void take_next_request(struct socket_client *c)
 {
 	char *newline = memchr(c->in + c->scanned, '\n', c->in_bytes - c->scanned);
 
@@ -190,9 +190,9 @@ static void take_next(struct socket_client *c)
 	if (newline)
 		queue_up(c, (size_t)(newline - c->in));
 	else if (c->in_bytes >= SOCKET_REQUEST_BYTES_MAX)
-		refuse(c, "request is longer than 1 MiB");
+		refuse_request(c, "request is longer than 1 MiB");
 	else if (c->eof)
-		drop(c);
+		drop_client(c);
 	else
 		ev_io_start(c->server->ev, &c->readable);
 }
@@ -215,7 +215,7 @@ static void advance_clock(struct socket_server *s, uint64_t took_ns)
 }
 
 /* Of this thread: that others had the CPU is not the client's doing. */
-static uint64_t cpu_ns(void)
+static uint64_t thread_cpu_ns(void)
 {
 	struct timespec t;
 
@@ -226,7 +226,7 @@ static uint64_t cpu_ns(void)
 static void handle_next(struct socket_server *s)
 {
 	struct socket_client *c = list_entry(s->waiting.next, struct socket_client, turn);
-	uint64_t begin_ns = cpu_ns(), took_ns;
+	uint64_t begin_ns = thread_cpu_ns(), took_ns;
 
 	list_remove(&c->turn);
 	s->waiting_nr--;
@@ -234,7 +234,7 @@ static void handle_next(struct socket_server *s)
 	c->state = CLIENT_HANDLING;
 	c->in[c->line_bytes - 1] = '\0';
 	s->request(c, c->in, c->line_bytes - 1);
-	took_ns = MAX(cpu_ns() - begin_ns, 1000u);
+	took_ns = MAX(thread_cpu_ns() - begin_ns, 1000u);
 	c->virtual_ns += took_ns;
 	advance_clock(s, took_ns);
 }
@@ -266,7 +266,7 @@ static void bound_unread(struct socket_server *s)
 			break;
 		log_limited(LOG_LEVEL_WARN, "control client dropped",
 			    "reason=\"too much is unread, and its answer is the oldest\"");
-		drop(c);
+		drop_client(c);
 	}
 }
 
@@ -287,7 +287,7 @@ static void on_turn(struct ev_loop *ev, struct ev_timer *w, int events)
 }
 
 /* Room for at least one byte more, never above the limit. */
-static bool make_room(struct socket_client *c)
+static bool make_input_room(struct socket_client *c)
 {
 	size_t size =
 		MIN(MAX(c->in_size * 2, (size_t)READ_BYTES), (size_t)SOCKET_REQUEST_BYTES_MAX);
@@ -303,41 +303,41 @@ static bool make_room(struct socket_client *c)
 	return true;
 }
 
-static void on_readable(struct ev_loop *ev, struct ev_io *w, int events)
+static void on_client_readable(struct ev_loop *ev, struct ev_io *w, int events)
 {
 	struct socket_client *c = container_of(w, struct socket_client, readable);
 	ssize_t ret;
 
 	(void)ev, (void)events;
-	if (!make_room(c)) {
-		drop(c);
+	if (!make_input_room(c)) {
+		drop_client(c);
 		return;
 	}
 	ret = recv(c->fd, c->in + c->in_bytes, c->in_size - c->in_bytes, 0);
 	if (ret < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (ret < 0) {
-		drop(c);
+		drop_client(c);
 		return;
 	}
 	c->eof = ret == 0;
 	c->in_bytes += (size_t)ret;
-	take_next(c);
+	take_next_request(c);
 }
 
-static void on_timeout(struct ev_loop *ev, struct ev_timer *w, int events)
+static void on_client_timeout(struct ev_loop *ev, struct ev_timer *w, int events)
 {
 	struct socket_client *c = container_of(w, struct socket_client, timeout);
 
 	(void)ev, (void)events;
 	log_limited(LOG_LEVEL_DEBUG, "control client dropped", "reason=\"%s\"",
 		    c->state == CLIENT_WRITING ? "takes no answer" : "sends nothing");
-	drop(c);
+	drop_client(c);
 }
 
 /* ---- accepting ---- */
 
-static void welcome(struct socket_server *s, int fd)
+static void take_client(struct socket_server *s, int fd)
 {
 	struct socket_client *c = calloc(1, sizeof(*c));
 
@@ -352,11 +352,11 @@ static void welcome(struct socket_server *s, int fd)
 	c->fd = fd;
 	list_push_back(&s->clients, &c->node);
 	s->client_nr++;
-	ev_io_init(&c->readable, on_readable, fd, EV_READ);
-	ev_io_init(&c->writable, on_writable, fd, EV_WRITE);
-	ev_timer_init(&c->timeout, on_timeout, 0., 0.);
-	set_timeout(c, s->idle_seconds);
-	take_next(c);
+	ev_io_init(&c->readable, on_client_readable, fd, EV_READ);
+	ev_io_init(&c->writable, on_client_writable, fd, EV_WRITE);
+	ev_timer_init(&c->timeout, on_client_timeout, 0., 0.);
+	set_client_timeout(c, s->idle_seconds);
+	take_next_request(c);
 }
 
 static void turn_away(int fd)
@@ -375,7 +375,7 @@ static bool accept_one(struct socket_server *s)
 	int fd = accept4(s->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	if (fd >= 0 && s->client_nr < SOCKET_CLIENTS_MAX) {
-		welcome(s, fd);
+		take_client(s, fd);
 	} else if (fd >= 0) {
 		turn_away(fd);
 	} else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
@@ -389,7 +389,7 @@ static bool accept_one(struct socket_server *s)
 	return fd >= 0;
 }
 
-static void on_acceptable(struct ev_loop *ev, struct ev_io *w, int events)
+static void on_socket_acceptable(struct ev_loop *ev, struct ev_io *w, int events)
 {
 	struct socket_server *s = container_of(w, struct socket_server, acceptable);
 
@@ -398,7 +398,7 @@ static void on_acceptable(struct ev_loop *ev, struct ev_io *w, int events)
 		;
 }
 
-static void on_pause_over(struct ev_loop *ev, struct ev_timer *w, int events)
+static void on_accept_pause_over(struct ev_loop *ev, struct ev_timer *w, int events)
 {
 	(void)events;
 	ev_io_start(ev, &container_of(w, struct socket_server, pause)->acceptable);
@@ -454,7 +454,7 @@ static int open_socket(const char *path, int *ret_fd)
 	return 0;
 }
 
-static void init(struct socket_server *s, struct ev_loop *ev)
+static void init_server(struct socket_server *s, struct ev_loop *ev)
 {
 	s->ev = ev;
 	s->fd = -1;
@@ -469,18 +469,18 @@ static void init(struct socket_server *s, struct ev_loop *ev)
 	list_init(&s->clients);
 	list_init(&s->waiting);
 	ev_timer_init(&s->turn, on_turn, 0., 0.);
-	ev_timer_init(&s->pause, on_pause_over, 0., 0.);
+	ev_timer_init(&s->pause, on_accept_pause_over, 0., 0.);
 }
 
 int socket_bind(struct socket_server *s, struct ev_loop *ev, const char *path)
 {
 	int ret;
 
-	init(s, ev);
+	init_server(s, ev);
 	s->path = strdup(path);
 	ret = s->path ? open_socket(path, &s->fd) : -ENOMEM;
 	if (ret == 0) {
-		ev_io_init(&s->acceptable, on_acceptable, s->fd, EV_READ);
+		ev_io_init(&s->acceptable, on_socket_acceptable, s->fd, EV_READ);
 		return 0;
 	}
 	log_error("cannot make the control socket", "path=\"%s\" error=%s reason=\"%s\"", path,
@@ -527,6 +527,6 @@ void socket_fini(struct socket_server *s)
 		return;
 	socket_stop_listening(s);
 	list_for_each_safe (node, next, &s->clients)
-		drop(list_entry(node, struct socket_client, node));
+		drop_client(list_entry(node, struct socket_client, node));
 	ev_timer_stop(s->ev, &s->turn);
 }

@@ -32,7 +32,7 @@ const char *stuck_kind_name(enum stuck_kind kind)
 	return kind < STUCK_KIND_NR ? name[kind] : "?";
 }
 
-static const char *cure_of(enum stuck_kind kind)
+static const char *verdict_cure(enum stuck_kind kind)
 {
 	static const char *const cure[STUCK_KIND_NR] = {
 		[STUCK_NOTHING] = "",
@@ -66,31 +66,31 @@ static const char *cure_of(enum stuck_kind kind)
 	return cure[kind];
 }
 
-static void say(struct stuck_verdict *v, enum stuck_kind kind, const char *fmt, ...)
+static void decide(struct stuck_verdict *v, enum stuck_kind kind, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-static void say(struct stuck_verdict *v, enum stuck_kind kind, const char *fmt, ...)
+static void decide(struct stuck_verdict *v, enum stuck_kind kind, const char *fmt, ...)
 {
 	va_list ap;
 
 	v->kind = kind;
-	v->cure = cure_of(kind);
+	v->cure = verdict_cure(kind);
 	va_start(ap, fmt);
 	vsnprintf(v->where, sizeof(v->where), fmt, ap);
 	va_end(ap);
 }
 
-static void say_oldest(struct stuck_verdict *v, enum stuck_kind kind, const struct stuck_view *s,
-		       const char *words)
+static void decide_oldest(struct stuck_verdict *v, enum stuck_kind kind, const struct stuck_view *s,
+			  const char *words)
 {
 	char age[FORMAT_BYTES], bytes[FORMAT_BYTES];
 
-	say(v, kind, "the %s of %s at sector %llu (queue %u tag %u) is %s old: %s", s->op,
-	    format_bytes(s->bytes, bytes), (unsigned long long)s->sector, s->queue, s->tag,
-	    format_ns(s->age_ns, age), words);
+	decide(v, kind, "the %s of %s at sector %llu (queue %u tag %u) is %s old: %s", s->op,
+	       format_bytes(s->bytes, bytes), (unsigned long long)s->sector, s->queue, s->tag,
+	       format_ns(s->age_ns, age), words);
 }
 
-static bool is(const char *a, const char *b)
+static bool is_text(const char *a, const char *b)
 {
 	return a && strcmp(a, b) == 0;
 }
@@ -99,26 +99,26 @@ static void judge_serving(const struct stuck_view *s, struct stuck_verdict *v)
 {
 	char words[256];
 
-	if (is(s->backend, "throttle") && is(s->backend_state, "waiting for its turn")) {
-		say_oldest(v, STUCK_THROTTLED, s, "a throttle holds it back until its turn");
-	} else if (is(s->backend, "delay") && is(s->backend_state, "delaying")) {
-		say_oldest(v, STUCK_DELAYED, s, "the filter delay holds it");
+	if (is_text(s->backend, "throttle") && is_text(s->backend_state, "waiting for its turn")) {
+		decide_oldest(v, STUCK_THROTTLED, s, "a throttle holds it back until its turn");
+	} else if (is_text(s->backend, "delay") && is_text(s->backend_state, "delaying")) {
+		decide_oldest(v, STUCK_DELAYED, s, "the filter delay holds it");
 	} else if (!s->backend) {
-		say_oldest(v, STUCK_BACKEND, s, "the backend does not answer");
+		decide_oldest(v, STUCK_BACKEND, s, "the backend does not answer");
 	} else {
 		snprintf(words, sizeof(words), "the backend %s does not answer (%s)", s->backend,
 			 s->backend_state ? s->backend_state : "?");
-		say_oldest(v, STUCK_BACKEND, s, words);
+		decide_oldest(v, STUCK_BACKEND, s, words);
 	}
 }
 
 static void judge_oldest(const struct stuck_view *s, struct stuck_verdict *v)
 {
-	if (is(s->state, "busy"))
-		say_oldest(v, STUCK_BUSY, s, "the backend is busy and did not take it");
-	else if (is(s->state, "done"))
-		say_oldest(v, STUCK_NOT_HANDED_BACK, s,
-			   "it is answered, but not handed back to the driver");
+	if (is_text(s->state, "busy"))
+		decide_oldest(v, STUCK_BUSY, s, "the backend is busy and did not take it");
+	else if (is_text(s->state, "done"))
+		decide_oldest(v, STUCK_NOT_HANDED_BACK, s,
+			      "it is answered, but not handed back to the driver");
 	else
 		judge_serving(s, v);
 }
@@ -135,19 +135,19 @@ static bool judge_reactor(const struct stuck_view *s, struct stuck_verdict *v)
 	if (s->kernel_nr > (long)s->seen_nr)
 		snprintf(unseen, sizeof(unseen), "; %ld requests wait in the kernel unseen",
 			 s->kernel_nr - (long)s->seen_nr);
-	say(v, STUCK_REACTOR, "reactor %d has not turned for %s%s%s%s%s%s", s->reactor,
-	    format_ns(s->silent_ns, age), s->doing ? ": it " : "", s->doing ? s->doing : "",
-	    s->inflight ? ", and holds the I/Os of this device" : "", ring, unseen);
+	decide(v, STUCK_REACTOR, "reactor %d has not turned for %s%s%s%s%s%s", s->reactor,
+	       format_ns(s->silent_ns, age), s->doing ? ": it " : "", s->doing ? s->doing : "",
+	       s->inflight ? ", and holds the I/Os of this device" : "", ring, unseen);
 	return true;
 }
 
 static const char *words_of_state(const char *state)
 {
-	if (is(state, "DEAD"))
+	if (is_text(state, "DEAD"))
 		return "it has no disk any more";
-	if (is(state, "QUIESCED"))
+	if (is_text(state, "QUIESCED"))
 		return "its server is gone, and requests wait for a new one";
-	if (is(state, "FAIL_IO"))
+	if (is_text(state, "FAIL_IO"))
 		return "its server is gone, and requests fail";
 	return "";
 }
@@ -155,16 +155,17 @@ static const char *words_of_state(const char *state)
 /* Only of a live device: before, there is no server, and afterwards there must be none. */
 static bool judge_driver(const struct stuck_view *s, struct stuck_verdict *v)
 {
-	if (!is(s->step, "live"))
+	if (!is_text(s->step, "live"))
 		return false;
 	if (s->driver_error)
-		say(v, STUCK_DRIVER, "the driver does not know this device: %s", s->driver_error);
-	else if (s->driver_state && !is(s->driver_state, "LIVE"))
-		say(v, STUCK_DRIVER, "the kernel says this device is %s: %s", s->driver_state,
-		    words_of_state(s->driver_state));
+		decide(v, STUCK_DRIVER, "the driver does not know this device: %s",
+		       s->driver_error);
+	else if (s->driver_state && !is_text(s->driver_state, "LIVE"))
+		decide(v, STUCK_DRIVER, "the kernel says this device is %s: %s", s->driver_state,
+		       words_of_state(s->driver_state));
 	else if (s->driver_state && s->server_pid != s->daemon_pid)
-		say(v, STUCK_DRIVER, "the kernel says its server is pid %d, not us (pid %d)",
-		    s->server_pid, s->daemon_pid);
+		decide(v, STUCK_DRIVER, "the kernel says its server is pid %d, not us (pid %d)",
+		       s->server_pid, s->daemon_pid);
 	else
 		return false;
 	return true;
@@ -173,13 +174,14 @@ static bool judge_driver(const struct stuck_view *s, struct stuck_verdict *v)
 static bool judge_ring(const struct stuck_view *s, struct stuck_verdict *v)
 {
 	if (s->overflow)
-		say(v, STUCK_RING,
-		    "%u completions of reactor %d found no room in its ring: it is too slow for "
-		    "what it serves",
-		    s->overflow, s->reactor);
+		decide(v, STUCK_RING,
+		       "%u completions of reactor %d found no room in its ring: it is too "
+		       "slow for "
+		       "what it serves",
+		       s->overflow, s->reactor);
 	else if (s->sq_waiting)
-		say(v, STUCK_RING, "the kernel does not take %u submissions of reactor %d",
-		    s->sq_waiting, s->reactor);
+		decide(v, STUCK_RING, "the kernel does not take %u submissions of reactor %d",
+		       s->sq_waiting, s->reactor);
 	else
 		return false;
 	return true;
@@ -188,14 +190,14 @@ static bool judge_ring(const struct stuck_view *s, struct stuck_verdict *v)
 /* Down is right while a device stops: the driver gives the tags back then. */
 static bool judge_armed(const struct stuck_view *s, struct stuck_verdict *v)
 {
-	bool serves = is(s->step, "live") || is(s->step, "starting");
+	bool serves = is_text(s->step, "live") || is_text(s->step, "starting");
 
 	if (!serves || s->armed + s->inflight >= s->depth)
 		return false;
-	say(v, STUCK_NOT_ARMED, "queue %u has armed %u tags of depth %u%s: FETCH is missing%s",
-	    s->short_queue, s->short_armed, s->short_depth,
-	    s->inflight ? "" : " with nothing in flight",
-	    is(s->step, "starting") ? ", and START_DEV waits for it in the kernel" : "");
+	decide(v, STUCK_NOT_ARMED, "queue %u has armed %u tags of depth %u%s: FETCH is missing%s",
+	       s->short_queue, s->short_armed, s->short_depth,
+	       s->inflight ? "" : " with nothing in flight",
+	       is_text(s->step, "starting") ? ", and START_DEV waits for it in the kernel" : "");
 	return true;
 }
 
@@ -204,31 +206,132 @@ static void judge_rest(const struct stuck_view *s, struct stuck_verdict *v)
 	char age[FORMAT_BYTES];
 
 	if (s->kernel_nr > (long)s->seen_nr)
-		say(v, STUCK_UNSEEN,
-		    "the kernel has %ld requests in flight, of which the daemon has seen %u",
-		    s->kernel_nr, s->seen_nr);
+		decide(v, STUCK_UNSEEN,
+		       "the kernel has %ld requests in flight, of which the daemon has seen %u",
+		       s->kernel_nr, s->seen_nr);
 	else if (s->driver_owed_ns >= STUCK_REACTOR_NS)
-		say(v, STUCK_DRIVER_SILENT, "the driver has not answered GET_DEV_INFO for %s",
-		    format_ns(s->driver_owed_ns, age));
-	else if (!is(s->step, "live"))
-		say(v, STUCK_NOT_SERVING, "the device is %s", s->step);
+		decide(v, STUCK_DRIVER_SILENT, "the driver has not answered GET_DEV_INFO for %s",
+		       format_ns(s->driver_owed_ns, age));
+	else if (!is_text(s->step, "live"))
+		decide(v, STUCK_NOT_SERVING, "the device is %s", s->step);
 	else if (s->has_oldest)
-		say(v, STUCK_NOTHING, "nothing is stuck: the oldest of %u I/Os is %s old",
-		    s->inflight, format_ns(s->age_ns, age));
+		decide(v, STUCK_NOTHING, "nothing is stuck: the oldest of %u I/Os is %s old",
+		       s->inflight, format_ns(s->age_ns, age));
 	else
-		say(v, STUCK_NOTHING, "nothing is stuck: no I/O in the daemon, %u of %u tags armed",
-		    s->armed, s->depth);
+		decide(v, STUCK_NOTHING,
+		       "nothing is stuck: no I/O in the daemon, %u of %u tags armed", s->armed,
+		       s->depth);
 }
 
 void stuck_judge(const struct stuck_view *s, struct stuck_verdict *v)
 {
 	*v = (struct stuck_verdict){ 0 };
 	if (!s->has_queues)
-		say(v, STUCK_NOT_SERVING, "the device is %s and has no queues now", s->step);
+		decide(v, STUCK_NOT_SERVING, "the device is %s and has no queues now", s->step);
 	else if (judge_reactor(s, v) || judge_driver(s, v) || judge_ring(s, v) || judge_armed(s, v))
 		return;
 	else if (s->has_oldest && s->age_ns >= STUCK_IO_NS)
 		judge_oldest(s, v);
 	else
 		judge_rest(s, v);
+}
+
+/* ---- the view from JSON ---- */
+
+static const char *text_of_key(const json_t *o, const char *key)
+{
+	return json_string_value(json_object_get(o, key));
+}
+
+static const char *text_or_question_mark(const json_t *o, const char *key)
+{
+	const char *value = text_of_key(o, key);
+
+	return value ? value : "?";
+}
+
+static uint64_t number_of_key(const json_t *o, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(o, key));
+}
+
+unsigned stuck_queue_inflight(const json_t *queue)
+{
+	return (unsigned)(number_of_key(queue, "serving") + number_of_key(queue, "busy") +
+			  number_of_key(queue, "done"));
+}
+
+static void add_reactor(struct stuck_view *v, const json_t *reactors, size_t idx)
+{
+	uint64_t silent_ns = number_of_key(json_array_get(reactors, idx), "silent_ns");
+
+	if (v->reactor >= 0 && silent_ns <= v->silent_ns)
+		return;
+	v->reactor = (int)idx;
+	v->silent_ns = silent_ns;
+	v->doing = text_of_key(json_array_get(reactors, idx), "doing");
+}
+
+static void add_queue(struct stuck_view *v, const json_t *queue, const json_t *reactors)
+{
+	unsigned armed = (unsigned)number_of_key(queue, "armed"),
+		 depth = (unsigned)number_of_key(queue, "depth");
+	unsigned down = (unsigned)number_of_key(queue, "down");
+
+	if (!v->has_queues || down > v->short_depth - v->short_armed) {
+		v->short_queue = (unsigned)number_of_key(queue, "queue");
+		v->short_armed = armed;
+		v->short_depth = depth;
+	}
+	v->has_queues = true;
+	v->depth += depth;
+	v->armed += armed;
+	v->inflight += stuck_queue_inflight(queue);
+	add_reactor(v, reactors, number_of_key(queue, "reactor"));
+}
+
+static void add_oldest(struct stuck_view *v, const json_t *io)
+{
+	if (!io)
+		return;
+	v->has_oldest = true;
+	v->queue = (unsigned)number_of_key(io, "queue");
+	v->tag = (unsigned)number_of_key(io, "tag");
+	v->sector = number_of_key(io, "sector");
+	v->bytes = number_of_key(io, "bytes");
+	v->age_ns = number_of_key(io, "age_ns");
+	v->op = text_of_key(io, "op");
+	v->state = text_of_key(io, "state");
+	v->backend = text_of_key(io, "backend");
+	v->backend_state = text_of_key(io, "backend_state");
+}
+
+static void add_driver(struct stuck_view *v, const json_t *device)
+{
+	const json_t *driver = json_object_get(device, "driver");
+
+	v->driver_state = text_of_key(driver, "state");
+	v->driver_error = text_of_key(driver, "error");
+	v->server_pid = (int)json_integer_value(json_object_get(driver, "server_pid"));
+	v->driver_owed_ns = number_of_key(driver, "owed_ns");
+}
+
+void stuck_view_fill(struct stuck_view *v, const json_t *device, const json_t *answer)
+{
+	const json_t *reactors = json_object_get(answer, "reactors");
+	json_t *queue;
+	size_t i;
+
+	*v = (struct stuck_view){
+		.name = text_or_question_mark(device, "name"),
+		.step = text_or_question_mark(device, "step"),
+		.reactor = -1,
+		.daemon_pid = (int)number_of_key(answer, "pid"),
+		.kernel_nr = -1,
+	};
+	json_array_foreach(json_object_get(device, "queues"), i, queue)
+		add_queue(v, queue, reactors);
+	add_oldest(v, json_array_get(json_object_get(device, "ios"), 0));
+	add_driver(v, device);
+	v->seen_nr = v->inflight;
 }

@@ -5,6 +5,7 @@
 #ifndef DAEMON_VERDICT_STUCK_H
 #define DAEMON_VERDICT_STUCK_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -70,5 +71,14 @@ struct stuck_verdict {
 };
 
 void stuck_judge(const struct stuck_view *view, struct stuck_verdict *ret_verdict);
+
+/*
+ * device: one of the array "devices"; answer: the object with "pid" and "reactors". The view points
+ * into both. What the kernel says is left as not known.
+ */
+void stuck_view_fill(struct stuck_view *ret_view, const json_t *device, const json_t *answer);
+
+/* The I/Os in the daemon of one of a device's "queues". */
+unsigned stuck_queue_inflight(const json_t *queue);
 
 #endif

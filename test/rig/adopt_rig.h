@@ -1,6 +1,7 @@
 /*
  * The notes of a dead daemon, a driver that is a table, and what adopt.c makes of both. Devices,
- * once adopted, are fake ones. Definitions: for one program, which is linked with --wrap=opendir.
+ * once adopted, are fake ones. Definitions: for one program, which is linked with --wrap=opendir
+ * and --wrap=old_driver_clear_recovery.
  */
 #ifndef TEST_RIG_ADOPT_RIG_H
 #define TEST_RIG_ADOPT_RIG_H
@@ -11,8 +12,7 @@
 #include <unistd.h>
 
 #include "daemon/handover/adopt.h"
-#include "daemon/devices/adopt_sweep.h"
-#include "daemon/devices/mark.h"
+#include "daemon/devices/device_notes.h"
 #include "test/rig/device_set_rig.h"
 
 #define CONTROL "/run/test.sock"
@@ -115,7 +115,8 @@ bool loop_run_until(struct loop *of, const bool *flag, uint64_t timeout_ns)
 	return *flag;
 }
 
-void adopt_sweep(const struct ublksrv_ctrl_dev_info *info)
+void __wrap_old_driver_clear_recovery(const struct ublksrv_ctrl_dev_info *info);
+void __wrap_old_driver_clear_recovery(const struct ublksrv_ctrl_dev_info *info)
 {
 	assert_true(driver[info->dev_id].there);
 	sweeps_nr++;

@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <unistd.h>
 
-#include "daemon/devices/device_set_notes.h"
+#include "daemon/devices/device_notes.h"
 #include "daemon/devices/state.h"
 #include "test/rig/device_set_rig.h"
 

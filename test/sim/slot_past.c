@@ -1,6 +1,6 @@
 /*
  * What a daemon notes of its devices, and what the next one makes of it: as
- * daemon/devices/device_set_notes.c, daemon/handover/adopt.c and the recovering half of
+ * daemon/devices/device_notes.c, daemon/handover/adopt.c and the recovering half of
  * daemon/devices/device_set.c.
  *
  * Happy path: a note ADDING before the driver knows the device, SERVING with its id before anybody

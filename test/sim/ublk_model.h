@@ -161,7 +161,7 @@ void model_end_recovery(struct model_dev *dev, struct sim_op *op);
 void model_check_recovery(struct model_dev *dev);
 /* The commands that waited belong to a dead server. */
 void model_waiters_die(struct model_dev *dev);
-/* daemon/devices/adopt_sweep.c: a process has fetched every tag, and ended. */
+/* daemon/devices/old_driver.c: a process has fetched every tag, and ended. */
 void model_sweep(struct model_dev *dev);
 /* Somebody deletes it. */
 void model_remove(struct model_dev *dev);

@@ -173,7 +173,7 @@ enum fault {
 	FAULT_RECOVERY_GET_PARAMS,
 	FAULT_RECOVERY_START,
 	FAULT_RECOVERY_END,
-	FAULT_RECOVERY_SWEPT, /* what daemon/devices/adopt_sweep.c does */
+	FAULT_RECOVERY_SWEPT, /* what daemon/devices/old_driver.c does */
 	FAULT_RECOVERY_KEPT,
 	FAULT_RECOVERY_DISCARDED,
 	FAULT_RECOVERED,

@@ -147,7 +147,7 @@ no_second_one() {
 	reader
 	sed 's/id: 1, //' "$work/one.yaml" >"$work/other_id.yaml"
 	start_daemon "$work/other_id.yaml" && said '^hid +failed' ctl list &&
-		logged 'another device of this name is still parked' &&
+		logged 'another device of this name is still in the fd store' &&
 		reader_waits && back_again bring_note || begin_anew
 }
 ok "nor replaced by that of a new device of the same name" no_second_one

@@ -4,7 +4,7 @@
  */
 #include <sys/mman.h>
 
-#include "daemon/devices/device_set_notes.h"
+#include "daemon/devices/device_notes.h"
 #include "daemon/fdstore/fd_store.h"
 #include "test/rig/adopt_rig.h"
 
@@ -16,7 +16,7 @@ static void fd_store_memory(const char *device)
 	char name[64];
 
 	assert_true(fd >= 0);
-	fd_store_mem_name(name, device);
+	note_memory_name(name, device);
 	fd_store_put(&fd_store, name, fd);
 	close(fd);
 }
@@ -25,7 +25,7 @@ static bool is_parked(const char *device)
 {
 	char name[64];
 
-	fd_store_mem_name(name, device);
+	note_memory_name(name, device);
 	return fd_store_find(&fd_store, name) >= 0;
 }
 
@@ -117,7 +117,7 @@ static void test_memory_stays_while_a_device_has_another_id(void **state)
 	add("a", true);
 	run();
 	assert_string_equal(state_of("a"), "failed");
-	assert_non_null(strstr(device_set_find(&device_set, "a")->error, "is still parked"));
+	assert_non_null(strstr(device_set_find(&device_set, "a")->error, "is still in the fd store"));
 	assert_true(is_parked("a"));
 	/* Given up, it can start. */
 	fd_store_drop(&fd_store, "mem-a");

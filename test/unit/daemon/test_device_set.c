@@ -4,7 +4,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "daemon/devices/device_set_id.h"
+#include "daemon/devices/device_set_internal.h"
 #include "test/rig/device_set_rig.h"
 
 static void test_add_and_del(void **state)

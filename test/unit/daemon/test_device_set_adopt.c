@@ -74,23 +74,23 @@ static void test_a_note_that_is_owed(void **state)
 	struct member *m = add("slow", true);
 
 	(void)state;
-	assert_int_equal(keep_before_change(&device_set, m, error, sizeof(error)), 0);
+	assert_int_equal(note_before_change(&device_set, m, error, sizeof(error)), 0);
 	device_set.state = &none;
-	assert_int_equal(keep_before_change(&device_set, m, error, sizeof(error)), -EBADF);
+	assert_int_equal(note_before_change(&device_set, m, error, sizeof(error)), -EBADF);
 	assert_string_equal(error, "cannot note the device in /nowhere: EBADF");
-	assert_false(keep_is_owed(m));
+	assert_false(m->note_owed);
 	fake_release("slow");
 	run();
 	assert_string_equal(state_of("slow"), "live");
-	assert_true(keep_is_owed(m) && ev_is_active(&device_set.owed));
+	assert_true(m->note_owed && ev_is_active(&device_set.owed));
 	device_set.state = &notes;
 	state_remove(&notes, "slow");
 	ev_invoke(ev, &device_set.owed, EV_TIMER);
-	assert_false(keep_is_owed(m) || ev_is_active(&device_set.owed));
+	assert_false(m->note_owed || ev_is_active(&device_set.owed));
 	assert_string_equal(note_of("slow"), "serving 7");
 	/* What is gone owes nothing. */
 	device_set.state = &none;
-	keep_serving(&device_set, m);
+	note_serving(&device_set, m);
 	device_set.state = &notes;
 	device_set_del(&device_set, m, false);
 	fake_release("slow");

@@ -3,7 +3,7 @@
 #include <jansson.h>
 
 #include "base/log.h"
-#include "daemon/metrics/metrics_page.h"
+#include "daemon/metrics/metrics.h"
 #include "test/rig/fake_device.h"
 #include "test/rig/socket_check.h"
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "daemon/devices/mark.h"
+#include "daemon/devices/device_notes.h"
 #include "reactor/reactor.h"
 #include "ublk/data_path.h"
 #include "ublk/device/params.h"
