@@ -17,7 +17,6 @@
 #include "backends/nbd/nbd_credentials.h"
 #include "backends/nbd/nbd_examine.h"
 #include "base/util.h"
-#include "ublkctl/ctl_nbd_map.h"
 #include "ublkctl/ctl_print.h"
 #include "base/printable.h"
 #include "base/format.h"
@@ -374,15 +373,7 @@ static enum exit_code ask_and_print(struct server *s, bool all, bool json)
 	return ret < 0 ? EXIT_REFUSED : EXIT_DONE;
 }
 
-static enum exit_code print_map(struct server *s, bool json)
-{
-	if (ctl_nbd_map(&s->uri, s->tls, json, s->error, sizeof(s->error)) == 0)
-		return EXIT_DONE;
-	fprintf(stderr, "ublkctl: %s\n", s->error);
-	return EXIT_REFUSED;
-}
-
-enum exit_code ctl_nbd_info(const char *uri, enum ctl_nbd_question question, bool json)
+enum exit_code ctl_nbd_info(const char *uri, bool list_all, bool json)
 {
 	struct server *s = calloc(1, sizeof(*s));
 	enum exit_code code = EXIT_REFUSED;
@@ -395,10 +386,8 @@ enum exit_code ctl_nbd_info(const char *uri, enum ctl_nbd_question question, boo
 		code = EXIT_USAGE;
 	} else if (nbd_credentials_new(&s->uri, &s->tls, s->error, sizeof(s->error)) < 0) {
 		fprintf(stderr, "ublkctl: %s\n", s->error);
-	} else if (question == CTL_NBD_MAP) {
-		code = print_map(s, json);
 	} else {
-		code = ask_and_print(s, question == CTL_NBD_ALL, json);
+		code = ask_and_print(s, list_all, json);
 	}
 	server_free(s);
 	return code;

@@ -6,16 +6,11 @@
 
 #include "daemon/runtime/exit_code.h"
 
-enum ctl_nbd_question {
-	CTL_NBD_NAMED, /* the export that the URI names; all, when it names none */
-	CTL_NBD_ALL,   /* all exports, though the URI names one */
-	CTL_NBD_MAP,   /* what of the export is data */
-};
-
 /*
- * Asks the server of uri, without a daemon. EXIT_USAGE: uri is none; EXIT_REFUSED: it cannot be
- * reached, or refuses one of them, or has no map.
+ * Asks the server of uri, without a daemon, about the export that the URI names; about all of them
+ * if it names none, or with list_all. EXIT_USAGE: uri is not a URI; EXIT_REFUSED: the server cannot
+ * be reached, or refuses one of the exports.
  */
-enum exit_code ctl_nbd_info(const char *uri, enum ctl_nbd_question question, bool json);
+enum exit_code ctl_nbd_info(const char *uri, bool list_all, bool json);
 
 #endif

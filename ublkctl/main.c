@@ -35,7 +35,7 @@
 struct args {
 	const char *socket_path, *name, *file, *perfetto, *state_dir;
 	bool json, force, remove;
-	enum ctl_nbd_question question;
+	bool list_all;
 	double watch_seconds, interval;
 	unsigned long count;
 	char **words; /* behind the name, NULL at the end */
@@ -75,8 +75,8 @@ static const char usage_text[] =
 	"  upgrade [PATH]           let a new program take over all devices while they are in use\n"
 	"  reactors                 statistics of the reactor threads\n"
 	"  nbd-info URI             exports of an NBD server, their features, and the device that\n"
-	"        [--list | --map]   ublkd would create; --list: all exports, even if URI names\n"
-	"                           one; --map: allocated ranges of the export (needs no ublkd)\n"
+	"        [--list]           ublkd would create; --list: all exports, even if URI names\n"
+	"                           one (needs no ublkd)\n"
 	"  doctor                   check whether this machine can run ublkd (needs no ublkd)\n"
 	"  udev-name NODE [--state-dir DIR]   the device name of ublkbN (needs no ublkd)\n"
 	"  version                  versions of ublkd and ublkctl\n"
@@ -385,7 +385,7 @@ static enum exit_code upgrade(const struct args *a)
 
 static enum exit_code nbd_info(const struct args *a)
 {
-	return ctl_nbd_info(a->name, a->question, a->json);
+	return ctl_nbd_info(a->name, a->list_all, a->json);
 }
 
 static enum exit_code doctor(const struct args *a)
@@ -419,8 +419,8 @@ static const struct command {
 	const char *name;
 	enum exit_code (*fn)(const struct args *a);
 	enum name_use name_use;
-	/* letters: F: --force, R: --remove, L: --list, M: --map, i: --interval, b: --batch, P:
-	 * --perfetto, y: --layers, S: --state-dir, h: of histogram, +: more words */
+	/* letters: F: --force, R: --remove, L: --list, i: --interval, b: --batch, P: --perfetto,
+	 * y: --layers, S: --state-dir, h: of histogram, +: more words */
 	const char *options;
 } commands[] = {
 	{ "list", list, NAME_NONE, "" },
@@ -438,7 +438,7 @@ static const struct command {
 	{ "flight", flight, NAME_OPTIONAL, "nP" },
 	{ "upgrade", upgrade, NAME_OPTIONAL, "" },
 	{ "reactors", reactors, NAME_NONE, "" },
-	{ "nbd-info", nbd_info, NAME_IS_URI, "LM" },
+	{ "nbd-info", nbd_info, NAME_IS_URI, "L" },
 	{ "doctor", doctor, NAME_NONE, "" },
 	{ "udev-name", udev_name, NAME_NEEDED, "S" },
 	{ "version", version, NAME_NONE, "" },
@@ -508,13 +508,12 @@ static void parse_option(int opt, struct args *a, char *used)
 		opt = 'R';
 		break;
 	case OPT_LIST:
-		a->question = CTL_NBD_ALL;
+		a->list_all = true;
 		opt = 'L';
 		break;
 	case OPT_MAP:
-		a->question = CTL_NBD_MAP;
-		opt = 'M';
-		break;
+		usage_error("--map was removed: nbdinfo of libnbd prints allocated ranges: ",
+			    "nbdinfo --map URI");
 	case OPT_PERFETTO:
 		a->perfetto = optarg;
 		opt = 'P';

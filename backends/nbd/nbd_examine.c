@@ -449,48 +449,10 @@ static void say_goodbye(struct line *l, bool transmits)
 	}
 }
 
-/* ---- the map ---- */
-
-static int feed_map(struct line *l, struct nbd_map *m)
-{
-	int ret;
-
-	do {
-		ssize_t nr = l->tls_runs ? receive_through_tls(l) : receive_wire(l);
-
-		if (nr <= 0)
-			return broken(l, nr < 0 ? (int)nr : -ECONNRESET,
-				      "waiting for the answer to BLOCK_STATUS");
-		ret = nbd_map_feed(m, l->tls_runs ? l->plain : l->wire, (size_t)nr);
-	} while (ret == -EAGAIN);
-	return ret < 0 ? fail(l, ret, "BLOCK_STATUS: %s", m->error) : 0;
-}
-
-static int read_map(struct line *l)
-{
-	uint8_t request[NBD_REQUEST_BYTES_MAX];
-	struct nbd_map m;
-	uint32_t bytes;
-	int ret = 0;
-
-	if (!l->h.export.has_meta)
-		return fail(l, -EOPNOTSUPP, "the server does not tell what is allocated (no %s)",
-			    NBD_META_ALLOCATION);
-	nbd_map_init(&m, &l->h.export, l->examine->on_extent, l->examine->arg);
-	while (ret == 0 && (bytes = nbd_map_request(&m, request)) > 0) {
-		l->deadline_ns = now_ns() + l->examine->timeout_ns;
-		ret = say(l, request, bytes);
-		ret = ret < 0 ? broken(l, ret, "asking BLOCK_STATUS") : feed_map(l, &m);
-	}
-	return ret;
-}
-
 static int talk(struct line *l, struct nbd_export *ret_export)
 {
 	int ret = shake_hands(l);
 
-	if (ret == 0 && l->examine->on_extent)
-		ret = read_map(l);
 	if (l->h.step == NBD_HANDSHAKE_DONE || l->h.step == NBD_HANDSHAKE_FAILED)
 		say_goodbye(l, ret == 0 && l->h.config.mode == NBD_HANDSHAKE_GO);
 	if (ret == 0)

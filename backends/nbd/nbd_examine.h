@@ -1,7 +1,6 @@
 /*
- * What an NBD server offers: one connection, one handshake, and gone; what of an export is
- * allocated, where that is asked for. Blocking, with a time limit, on any thread that may wait:
- * before a device is opened, and for ublkctl nbd-info.
+ * What an NBD server offers: one connection, one handshake, and gone. Blocking, with a
+ * time limit, on any thread that may wait: before a device is opened, and for ublkctl nbd-info.
  */
 #ifndef BACKENDS_NBD_NBD_EXAMINE_H
 #define BACKENDS_NBD_NBD_EXAMINE_H
@@ -10,7 +9,6 @@
 #include <stdint.h>
 
 #include "backends/nbd/nbd_handshake.h"
-#include "backends/nbd/nbd_map.h"
 #include "backends/nbd/nbd_uri.h"
 #include "net/tls.h"
 
@@ -18,10 +16,7 @@ struct nbd_examine {
 	const struct nbd_uri *uri;
 	const struct tls_credentials *tls;	 /* uri->tls: which; else NULL */
 	const struct nbd_handshake_config *wish; /* its tls does not count, its name may differ */
-	uint64_t timeout_ns; /* for all of it but the name server; for each answer of the map */
-	/* GO: not NULL: the map of the export, too; -EOPNOTSUPP when the server has none. */
-	nbd_extent_fn *on_extent;
-	void *arg;
+	uint64_t timeout_ns; /* for all of it but the name server */
 };
 
 /*

@@ -91,27 +91,6 @@ for_people() {
 		diff "$tmp/want" "$tmp/text"
 }
 
-# Data at 1 MiB and, in the third GiB, behind where one request ends.
-map() {
-	truncate -s 3G "$tmp/sparse"
-	dd if=/dev/urandom of="$tmp/sparse" bs=64k seek=16 count=2 conv=notrunc status=none
-	dd if=/dev/urandom of="$tmp/sparse" bs=64k seek=40000 count=1 conv=notrunc status=none
-	serve "$tmp/map" nbdkit -f -U "$tmp/map" file "$tmp/sparse" || return
-	info 0 "nbd+unix:///?socket=$tmp/map" --map &&
-		is '[.[] | "\(.offset)+\(.length) \(.type) \(.description)"] == ["0+1048576 3 hole,zero",
-			"1048576+131072 0 data", "1179648+2620260352 3 hole,zero",
-			"2621440000+65536 0 data", "2621505536+599719936 3 hole,zero"]' &&
-		ublkctl nbd-info --map "nbd+unix:///?socket=$tmp/map" >"$tmp/text" &&
-		[ "$(awk '{ sum += $2 } END { printf "%d %.0f", NR, sum }' "$tmp/text")" = "5 3221225472" ] &&
-		grep -qx ' *1048576 *131072 *0  data' "$tmp/text"
-}
-
-no_map() {
-	serve "$tmp/no-map" nbdkit -f --no-sr -U "$tmp/no-map" memory 1M &&
-		info 1 "nbd+unix:///?socket=$tmp/no-map" --map && [ ! -s "$tmp/out" ] &&
-		said 'does not tell what is allocated (no base:allocation)'
-}
-
 # Of three exports each has something of its own.
 several_exports() {
 	nbdkit_several && info 0 "nbd+unix:///?socket=$tmp/several" &&
@@ -296,7 +275,8 @@ nobody() {
 }
 
 wrong_uri() {
-	info 2 nbd:///disk && said 'column 7: the host is missing' && info 2 && said 'a URI is missing after nbd-info'
+	info 2 nbd:///disk && said 'column 7: the host is missing' && info 2 && said 'a URI is missing after nbd-info' &&
+		info 2 --map nbd://server && said 'nbdinfo --map URI'
 }
 
 # part SERVER_PROGRAM NAME FUNCTION NAME FUNCTION...
@@ -312,7 +292,6 @@ part() {
 ok "no server, no host" nobody
 ok "what is no URI" wrong_uri
 part nbdkit "nbdkit: memory on a unix socket" memory "nbdkit: the same for people" for_people \
-	"nbdkit: the map of a sparse file" map "nbdkit: no map without structured replies" no_map \
 	"nbdkit: several exports" several_exports "nbdkit: the export of the URI, and --list" named_export \
 	"nbdkit: no such export" no_such_export "nbdkit: TCP" nbdkit_tcp
 if command -v nbdkit >/dev/null; then

@@ -75,7 +75,7 @@ _ublkctl() {
 		words="$(_ublkctl_names "${socket[@]}") --layer --op --qmp-json --boundaries
 			--boundaries-read --boundaries-write --boundaries-flush"
 		;;
-	nbd-info) words='--list --map --json' ;;
+	nbd-info) words='--list --json' ;;
 	gc) words='--remove --json' ;;
 	add) words='-f' ;;
 	udev-name) words="$(cd /sys/block && echo ublkb[0-9]*) --state-dir" ;;
