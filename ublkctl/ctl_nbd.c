@@ -335,7 +335,7 @@ static json_t *server_json(const struct server *s)
 	char where[160];
 
 	return json_pack("{s:o, s:b, s:[]}", "address",
-			 text_json(nbd_uri_address(&s->uri, where, sizeof(where))), "tls",
+			 text_json(net_host_format(&s->uri.server, where, sizeof(where))), "tls",
 			 s->uri.tls, "exports");
 }
 

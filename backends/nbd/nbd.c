@@ -333,7 +333,7 @@ static void nbd_queue_fini(struct backend_queue *queue)
 	struct nbd_queue *q = queue->priv;
 
 	reactor_timer_cancel(queue->reactor, &q->outage_timeout);
-	nbd_resolve_forget(q->resolve);
+	net_resolve_forget(q->resolve);
 	for (unsigned i = 0; i < q->conn_nr; i++)
 		nbd_connection_abandon(q->conn[i]);
 	free(q->conn);

@@ -22,12 +22,11 @@
 #include <stdatomic.h>
 
 #include "storage/backend.h"
-#include "backends/nbd/nbd_address.h"
 #include "backends/nbd/nbd_handshake.h"
 #include "backends/nbd/nbd_reply.h"
 #include "backends/nbd/nbd_request.h"
-#include "backends/nbd/nbd_resolve.h"
 #include "backends/nbd/nbd_uri.h"
+#include "net/resolve.h"
 #include "net/tls.h"
 #include "base/histogram.h"
 #include "base/log.h"
@@ -74,7 +73,7 @@ extern const struct option nbd_options[];
 /* What probe has found. */
 struct nbd_found {
 	struct nbd_export export;
-	struct nbd_addresses addresses;
+	struct net_addresses addresses;
 	bool simple; /* replies: others are not asked for */
 };
 
@@ -191,8 +190,8 @@ struct nbd_queue {
 	struct timer outage_timeout; /* no connection is ready, or unconfirmed: when to give up */
 	bool unconfirmed;	     /* one had to wait, and none was answered since */
 	bool gave_up; /* what no connection can be given, or is lost, fails at once */
-	struct nbd_addresses addresses; /* where it was last known to be */
-	struct nbd_resolve *resolve;	/* asks anew; or NULL */
+	struct net_addresses addresses; /* where it was last known to be */
+	struct net_resolve *resolve;	/* asks anew; or NULL */
 	uint32_t cookie_nr;
 	struct prng prng;
 };

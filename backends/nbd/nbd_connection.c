@@ -448,7 +448,7 @@ static void on_sent(struct stream *s)
 
 /* ---- the beginning ---- */
 
-static void resolved(void *arg, const struct nbd_addresses *found, const char *error)
+static void resolved(void *arg, const struct net_addresses *found, const char *error)
 {
 	struct nbd_queue *q = arg;
 
@@ -464,14 +464,14 @@ static void resolved(void *arg, const struct nbd_addresses *found, const char *e
  */
 static void look_up_again(struct nbd_queue *q)
 {
-	if (!q->resolve && !nbd_addresses_known(&q->nbd->uri))
-		nbd_resolve_begin(&q->resolve, q->queue->reactor, &q->nbd->uri, resolved, q);
+	if (!q->resolve && !net_host_is_known(&q->nbd->uri.server))
+		net_resolve_begin(&q->resolve, q->queue->reactor, &q->nbd->uri.server, resolved, q);
 }
 
 static void try_connect(struct nbd_connection *conn)
 {
-	const struct nbd_addresses *all = &conn->queue->addresses;
-	const struct nbd_address *address = &all->address[conn->address++ % all->nr];
+	const struct net_addresses *all = &conn->queue->addresses;
+	const struct net_address *address = &all->address[conn->address++ % all->nr];
 	int ret;
 
 	if (conn->tries > 1)

@@ -24,7 +24,7 @@ static enum tls_kind kind_of(const struct nbd_uri *uri)
 
 const char *nbd_credentials_hostname(const struct nbd_uri *uri)
 {
-	return uri->tls_hostname[0] != '\0' ? uri->tls_hostname : uri->host;
+	return uri->tls_hostname[0] != '\0' ? uri->tls_hostname : uri->server.host;
 }
 
 const char *nbd_credentials_missing(const struct nbd_uri *uri)

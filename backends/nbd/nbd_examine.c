@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/nbd/nbd_address.h"
+#include "net/address.h"
 #include "backends/nbd/nbd_credentials.h"
 #include "backends/nbd/nbd_request.h"
 #include "base/assert.h"
@@ -34,7 +34,7 @@
 
 struct line {
 	const struct nbd_examine *examine;
-	char whom[160]; /* nbd_uri_address */
+	char whom[160]; /* net_host_format */
 	char *error;
 	size_t error_bytes;
 	int fd;
@@ -106,7 +106,7 @@ static int connected(const struct line *l)
 	return -err;
 }
 
-static int connect_fd(const struct line *l, const struct nbd_address *address)
+static int connect_fd(const struct line *l, const struct net_address *address)
 {
 	const struct timespec pause = { .tv_nsec = BACKLOG_RETRY_MS * (long)NS_PER_MS };
 
@@ -125,7 +125,7 @@ static int connect_fd(const struct line *l, const struct nbd_address *address)
 }
 
 /* Returns 0 with l->fd, or -errno. */
-static int connect_to(struct line *l, const struct nbd_address *address)
+static int connect_to(struct line *l, const struct net_address *address)
 {
 	int family = address->name.ss_family, on = 1, ret;
 
@@ -163,9 +163,9 @@ static int not_connected(struct line *l, int err)
 	case -ENODEV:
 	case -EAFNOSUPPORT:
 		return fail(l, err, "this kernel cannot connect so (%s)%s", errname(err),
-			    l->examine->uri->transport == NBD_VSOCK ? ": modprobe vsock, or its "
-								      "transport, may help"
-								    : "");
+			    l->examine->uri->server.kind == NET_VSOCK ? ": modprobe vsock, or its "
+									"transport, may help"
+								      : "");
 	default:
 		return fail(l, err, "cannot connect: %s", errname(err));
 	}
@@ -177,9 +177,9 @@ static int not_connected(struct line *l, int err)
  */
 static int connect_any(struct line *l)
 {
-	struct nbd_addresses all;
+	struct net_addresses all;
 	uint64_t end_ns;
-	int ret = nbd_addresses_find(l->examine->uri, &all, l->error, l->error_bytes);
+	int ret = net_host_find(&l->examine->uri->server, &all, l->error, l->error_bytes);
 
 	if (ret < 0)
 		return ret;
@@ -476,7 +476,7 @@ int nbd_examine(const struct nbd_examine *examine, struct nbd_export *ret_export
 	l->examine = examine;
 	l->error = error;
 	l->error_bytes = error_bytes;
-	nbd_uri_address(examine->uri, l->whom, sizeof(l->whom));
+	net_host_format(&examine->uri->server, l->whom, sizeof(l->whom));
 	nbd_handshake_init(&l->h, &wish);
 	ret = connect_any(l);
 	if (ret == 0) {

@@ -16,7 +16,7 @@ struct nbd_examine {
 	const struct nbd_uri *uri;
 	const struct tls_credentials *tls;	 /* uri->tls: which; else NULL */
 	const struct nbd_handshake_config *wish; /* its tls does not count, its name may differ */
-	uint64_t timeout_ns; /* for all of it but the name server */
+	uint64_t timeout_ns;			 /* for all of it but the name server */
 };
 
 /*

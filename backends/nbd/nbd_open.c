@@ -18,10 +18,10 @@
 #include "base/log.h"
 #include "base/util.h"
 
-static bool wants_simple(const struct nbd_config *config, const struct nbd_addresses *addresses)
+static bool wants_simple(const struct nbd_config *config, const struct net_addresses *addresses)
 {
 	if (config->replies == NBD_REPLIES_AUTO)
-		return nbd_address_is_local(&addresses->address[0]);
+		return net_address_is_local(&addresses->address[0]);
 	return config->replies == NBD_REPLIES_FEWEST;
 }
 
@@ -39,7 +39,7 @@ static int examine(const struct nbd_config *config, const struct nbd_uri *uri,
 
 	question.tls = tls;
 	if (ret == 0)
-		ret = nbd_addresses_find(uri, &found->addresses, error, error_bytes);
+		ret = net_host_find(&uri->server, &found->addresses, error, error_bytes);
 	if (ret == 0) {
 		found->simple = wants_simple(config, &found->addresses);
 		wish.no_structured = wish.no_extended = found->simple;
@@ -130,7 +130,7 @@ int nbd_open(struct backend_device *device)
 	ret = nbd_config_uri(nbd->config, &nbd->uri, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;
-	nbd_uri_address(&nbd->uri, nbd->address, sizeof(nbd->address));
+	net_host_format(&nbd->uri.server, nbd->address, sizeof(nbd->address));
 	ret = nbd_credentials_new(&nbd->uri, &nbd->tls, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;

@@ -124,12 +124,12 @@ static int parse_number(const struct parser *p, struct part from, const char *wh
 
 static const struct scheme {
 	const char *name;
-	enum nbd_transport transport;
+	enum net_kind kind;
 	bool tls;
 } schemes[] = {
-	{ "nbd", NBD_TCP, false },	   { "nbds", NBD_TCP, true },
-	{ "nbd+unix", NBD_UNIX, false },   { "nbds+unix", NBD_UNIX, true },
-	{ "nbd+vsock", NBD_VSOCK, false }, { "nbds+vsock", NBD_VSOCK, true },
+	{ "nbd", NET_TCP, false },	   { "nbds", NET_TCP, true },
+	{ "nbd+unix", NET_UNIX, false },   { "nbds+unix", NET_UNIX, true },
+	{ "nbd+vsock", NET_VSOCK, false }, { "nbds+vsock", NET_VSOCK, true },
 };
 
 static int parse_scheme(const struct parser *p, const char **at)
@@ -146,7 +146,7 @@ static int parse_scheme(const struct parser *p, const char **at)
 		/* RFC 3986 section 3.1: in any case. */
 		if (nr == (size_t)(part.end - part.at) &&
 		    strncasecmp(part.at, schemes[i].name, nr) == 0) {
-			p->uri->transport = schemes[i].transport;
+			p->uri->server.kind = schemes[i].kind;
 			p->uri->tls = schemes[i].tls;
 			*at += 3;
 			return 0;
@@ -174,11 +174,11 @@ static int parse_user(const struct parser *p, struct part *authority)
 /* [IPv6], RFC 6874: perhaps with a zone, fe80::1%25eth0. */
 static int parse_ipv6(const struct parser *p, struct part in_brackets)
 {
-	char *host = p->uri->host, address[INET6_ADDRSTRLEN] = "";
+	char *host = p->uri->server.host, address[INET6_ADDRSTRLEN] = "";
 	struct in6_addr binary;
 	size_t nr;
 
-	if (decode(p, in_brackets, "host", host, sizeof(p->uri->host)) < 0)
+	if (decode(p, in_brackets, "host", host, sizeof(p->uri->server.host)) < 0)
 		return -EINVAL;
 	nr = strcspn(host, "%");
 	if (nr < sizeof(address))
@@ -192,9 +192,9 @@ static int parse_name(const struct parser *p, struct part host)
 {
 	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 				      "0123456789-._";
-	char *name = p->uri->host;
+	char *name = p->uri->server.host;
 
-	if (decode(p, host, "host", name, sizeof(p->uri->host)) < 0)
+	if (decode(p, host, "host", name, sizeof(p->uri->server.host)) < 0)
 		return -EINVAL;
 	/* Internationalised names are for the resolver: they come as UTF-8. */
 	for (; *name; name++)
@@ -219,16 +219,16 @@ static int parse_host(const struct parser *p, struct part *authority)
 	end = memchr(host.at, ':', (size_t)(host.end - host.at));
 	host.end = end ? end : host.end;
 	authority->at = host.end;
-	if (p->uri->transport == NBD_VSOCK && host.at < host.end)
-		return parse_number(p, host, "vsock cid", UINT32_MAX, &p->uri->cid);
+	if (p->uri->server.kind == NET_VSOCK && host.at < host.end)
+		return parse_number(p, host, "vsock cid", UINT32_MAX, &p->uri->server.cid);
 	return parse_name(p, host);
 }
 
 static int parse_port(const struct parser *p, struct part rest)
 {
-	uint32_t max = p->uri->transport == NBD_VSOCK ? UINT32_MAX : UINT16_MAX;
+	uint32_t max = p->uri->server.kind == NET_VSOCK ? UINT32_MAX : UINT16_MAX;
 
-	p->uri->port = NBD_PORT;
+	p->uri->server.port = NBD_PORT;
 	if (rest.at == rest.end)
 		return 0;
 	if (*rest.at != ':')
@@ -237,9 +237,9 @@ static int parse_port(const struct parser *p, struct part rest)
 	/* RFC 3986 section 3.2.3: an empty port is the default one. */
 	if (rest.at == rest.end)
 		return 0;
-	if (parse_number(p, rest, "port", max, &p->uri->port) < 0)
+	if (parse_number(p, rest, "port", max, &p->uri->server.port) < 0)
 		return -EINVAL;
-	return p->uri->port == 0 ? fail(p, rest.at, "port: at least 1") : 0;
+	return p->uri->server.port == 0 ? fail(p, rest.at, "port: at least 1") : 0;
 }
 
 static int parse_authority(const struct parser *p, const char **at)
@@ -248,14 +248,14 @@ static int parse_authority(const struct parser *p, const char **at)
 
 	if (parse_user(p, &authority) < 0)
 		return -EINVAL;
-	if (p->uri->transport == NBD_UNIX)
+	if (p->uri->server.kind == NET_UNIX)
 		return authority.at == authority.end
 			       ? 0
 			       : fail(p, authority.at,
 				      "a unix URI has no host: nbd+unix:///export?socket=/path");
 	if (authority.at == authority.end || *authority.at == ':')
 		return fail(p, authority.at,
-			    p->uri->transport == NBD_VSOCK
+			    p->uri->server.kind == NET_VSOCK
 				    ? "the cid is missing: nbd+vsock://2/export"
 				    : "the host is missing: nbd://host/export");
 	if (parse_host(p, &authority) < 0)
@@ -299,12 +299,12 @@ static int find_key(const struct parser *p, struct part part)
 static int parse_socket(const struct parser *p, struct part value)
 {
 	struct nbd_uri *uri = p->uri;
-	int nr = decode_bytes(p, value, "socket", uri->socket, sizeof(uri->socket), true);
+	int nr = decode_bytes(p, value, "socket", uri->server.path, sizeof(uri->server.path), true);
 
 	if (nr < 0)
 		return nr;
-	uri->socket_bytes = (size_t)nr;
-	if (nr == 0 || (nr == 1 && uri->socket[0] == '\0'))
+	uri->server.path_bytes = (size_t)nr;
+	if (nr == 0 || (nr == 1 && uri->server.path[0] == '\0'))
 		return fail(p, value.at, "socket: a path is missing");
 	return 0;
 }
@@ -372,7 +372,7 @@ static int parse_value(const struct parser *p, enum nbd_uri_key key, struct part
 
 static int check_key(const struct parser *p, enum nbd_uri_key key, const char *at)
 {
-	if (key == NBD_URI_SOCKET && p->uri->transport != NBD_UNIX)
+	if (key == NBD_URI_SOCKET && p->uri->server.kind != NET_UNIX)
 		return fail(p, at, "socket is for nbd+unix and nbds+unix");
 	if (key != NBD_URI_SOCKET && !p->uri->tls)
 		return fail(p, at, "%s needs TLS: the scheme nbds, nbds+unix or nbds+vsock",
@@ -431,21 +431,7 @@ int nbd_uri_parse(const char *text, struct nbd_uri *ret_uri, struct nbd_uri_erro
 		return -EINVAL;
 	if (*at)
 		return fail(&p, at, "a fragment has no meaning here; a # in a name is %%23");
-	if (ret_uri->transport == NBD_UNIX && ret_uri->socket_bytes == 0)
+	if (ret_uri->server.kind == NET_UNIX && ret_uri->server.path_bytes == 0)
 		return fail(&p, at, "the socket is missing: nbd+unix:///export?socket=/path");
 	return 0;
-}
-
-const char *nbd_uri_address(const struct nbd_uri *uri, char *buf, size_t buf_bytes)
-{
-	if (uri->transport == NBD_VSOCK)
-		snprintf(buf, buf_bytes, "vsock:%u:%u", uri->cid, uri->port);
-	else if (uri->transport == NBD_UNIX)
-		/* ss(8) writes an abstract name so too. */
-		snprintf(buf, buf_bytes, "unix:%s%s", uri->socket[0] ? "" : "@",
-			 uri->socket[0] ? uri->socket : uri->socket + 1);
-	else
-		snprintf(buf, buf_bytes, strchr(uri->host, ':') ? "[%s]:%u" : "%s:%u", uri->host,
-			 uri->port);
-	return buf;
 }

@@ -19,10 +19,9 @@
 #include <stdint.h>
 
 #include "backends/nbd/nbd_proto.h"
+#include "net/address.h"
 
 #define NBD_URI_BYTES_MAX 16384u
-
-enum nbd_transport { NBD_TCP, NBD_UNIX, NBD_VSOCK };
 
 enum nbd_tls_type { NBD_TLS_ANY, NBD_TLS_ANON, NBD_TLS_X509, NBD_TLS_PSK };
 
@@ -40,13 +39,8 @@ enum nbd_uri_key {
 
 /* Texts are decoded, terminated and without NUL; "" where nothing was said. */
 struct nbd_uri {
-	enum nbd_transport transport;
+	struct net_host server;
 	bool tls;
-	char host[256];	     /* NBD_TCP: name, IPv4, or IPv6 without brackets */
-	uint32_t cid;	     /* NBD_VSOCK */
-	uint32_t port;	     /* NBD_TCP (16 bits), NBD_VSOCK */
-	char socket[108];    /* NBD_UNIX: as sun_path; begins with NUL: abstract */
-	size_t socket_bytes; /* without a NUL at the end */
 	char export_name[NBD_STRING_BYTES_MAX + 1];
 	char username[256]; /* for PSK */
 	enum nbd_tls_type tls_type;
@@ -67,8 +61,5 @@ int nbd_uri_parse(const char *text, struct nbd_uri *ret_uri, struct nbd_uri_erro
 
 /* "tls-hostname". */
 const char *nbd_uri_key_name(enum nbd_uri_key key);
-
-/* "host:10809", "[::1]:10809", "unix:/run/x.sock", "vsock:2:10809", for people. Returns buf. */
-const char *nbd_uri_address(const struct nbd_uri *uri, char *buf, size_t buf_bytes);
 
 #endif

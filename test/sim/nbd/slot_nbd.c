@@ -86,7 +86,7 @@ void slot_nbd_begin(struct slot *slot, bool anew)
 	ask(server, &found.export);
 	found.addresses.nr = slot->nbd_tcp ? (unsigned)sim_between(1, 2) : 1;
 	for (unsigned i = 0; i < found.addresses.nr; i++) {
-		struct nbd_address *a = &found.addresses.address[i];
+		struct net_address *a = &found.addresses.address[i];
 
 		a->bytes = nbd_server_address(server, slot->nbd_tcp, i, &a->name);
 	}

@@ -1,7 +1,6 @@
-/* Addresses of NBD servers, and asking a server what it offers, over real sockets. */
+/* Asking an NBD server what it offers, over real sockets. */
 #include <netinet/tcp.h>
 
-#include "backends/nbd/nbd_address.h"
 #include "test/rig/nbd_fake_server.h"
 
 static struct peer peer;
@@ -58,9 +57,9 @@ static void listen_here(const char *scheme, const char *name)
 	snprintf(where, sizeof(where), "%.5s", un.sun_path + 1);
 	snprintf(text, sizeof(text), "%s:///%s?socket=%%2Ftmp", scheme, name);
 	parse(text);
-	memset(uri.socket, 0, sizeof(uri.socket));
-	memcpy(uri.socket + 1, where, 5);
-	uri.socket_bytes = 6;
+	memset(uri.server.path, 0, sizeof(uri.server.path));
+	memcpy(uri.server.path + 1, where, 5);
+	uri.server.path_bytes = 6;
 }
 
 static int setup(void **state)
@@ -69,67 +68,6 @@ static int setup(void **state)
 	peer = (struct peer){ 0 };
 	tls_nr = 0;
 	return 0;
-}
-
-static void test_known_addresses(void **state)
-{
-	static const char *const known[] = { "nbd://127.0.0.1/", "nbd://[::1]/",
-					     "nbd+unix:///?socket=/run/x", "nbd+vsock://2/" };
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-		parse(known[i]);
-		assert_true(nbd_addresses_known(&uri));
-	}
-	parse("nbd://localhost/");
-	assert_false(nbd_addresses_known(&uri));
-}
-
-static void find(const char *text, struct nbd_addresses *all)
-{
-	memset(all, 0, sizeof(*all));
-	parse(text);
-	assert_int_equal(nbd_addresses_find(&uri, all, error, sizeof(error)), 0);
-}
-
-static void test_found_addresses(void **state)
-{
-	struct nbd_addresses all;
-	const struct sockaddr_in *in = (const void *)&all.address[0].name;
-	const struct sockaddr_in6 *in6 = (const void *)&all.address[0].name;
-	const struct sockaddr_un *un = (const void *)&all.address[0].name;
-
-	(void)state;
-	find("nbd://127.1.2.3:99/", &all);
-	assert_int_equal(all.nr, 1);
-	assert_int_equal(in->sin_family, AF_INET);
-	assert_int_equal(ntohl(in->sin_addr.s_addr), 0x7f010203);
-	assert_int_equal(ntohs(in->sin_port), 99);
-	find("nbd://[::7]/", &all);
-	assert_int_equal(in6->sin6_family, AF_INET6);
-	assert_int_equal(in6->sin6_addr.s6_addr[15], 7);
-	assert_int_equal(ntohs(in6->sin6_port), 10809);
-	find("nbd+unix:///?socket=/run/x", &all);
-	assert_int_equal(un->sun_family, AF_UNIX);
-	assert_string_equal(un->sun_path, "/run/x");
-	assert_int_equal(all.address[0].bytes, sizeof(sa_family_t) + 7);
-	find("nbd+vsock://3:5/", &all);
-	assert_int_equal(all.address[0].name.ss_family, AF_VSOCK);
-	find("nbd://localhost/", &all);
-	assert_true(all.nr >= 1);
-}
-
-/* RFC 6761: there never is such a name. */
-static void test_no_such_name(void **state)
-{
-	struct nbd_addresses all;
-	int ret;
-
-	(void)state;
-	parse("nbd://server.invalid/");
-	ret = nbd_addresses_find(&uri, &all, error, sizeof(error));
-	assert_true(ret == -ENOENT || ret == -EAGAIN);
-	assert_non_null(strstr(error, "\"server.invalid\""));
 }
 
 static void test_go(void **state)
@@ -164,7 +102,7 @@ static void test_tcp(void **state)
 	(void)state;
 	peer_start(&peer, &in, sizeof(in), sizeof(in));
 	parse("nbd://localhost/");
-	uri.port = ntohs(in.sin_port);
+	uri.server.port = ntohs(in.sin_port);
 	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), 0);
 	peer_end(&peer);
 	assert_true(peer.disc);
@@ -182,7 +120,7 @@ static void test_tcp6(void **state)
 		skip();
 	peer_start(&peer, &in6, sizeof(in6), sizeof(in6));
 	parse("nbd://[::1]/");
-	uri.port = ntohs(in6.sin6_port);
+	uri.server.port = ntohs(in6.sin6_port);
 	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), 0);
 	peer_end(&peer);
 	assert_true(peer.disc);
@@ -199,9 +137,10 @@ static void test_nobody(void **state)
 	peer_start(&peer, &in, sizeof(in), sizeof(in));
 	peer_end(&peer);
 	parse("nbd://127.0.0.1/");
-	uri.port = ntohs(in.sin_port);
+	uri.server.port = ntohs(in.sin_port);
 	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), -ECONNREFUSED);
-	snprintf(words, sizeof(words), "no server at 127.0.0.1:%u: is it started?", uri.port);
+	snprintf(words, sizeof(words), "no server at 127.0.0.1:%u: is it started?",
+		 uri.server.port);
 	assert_string_equal(error, words);
 	parse("nbd+unix:///?socket=/nowhere/x");
 	assert_int_equal(ask(NBD_HANDSHAKE_GO, 5000), -ENOENT);
@@ -272,8 +211,8 @@ static void test_time_is_up_connecting(void **state)
 		(void)!connect(fd[i], (struct sockaddr *)&un, bytes);
 	}
 	parse("nbd+unix:///?socket=/x");
-	memcpy(uri.socket, un.sun_path, 6);
-	uri.socket_bytes = 6;
+	memcpy(uri.server.path, un.sun_path, 6);
+	uri.server.path_bytes = 6;
 	assert_int_equal(ask(NBD_HANDSHAKE_GO, 30), -ETIMEDOUT);
 	assert_non_null(strstr(error, "time is up while connecting"));
 	close(fd[0]);
@@ -354,9 +293,6 @@ static void test_tls_is_demanded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_known_addresses),
-		TEST(test_found_addresses),
-		TEST(test_no_such_name),
 		TEST(test_go),
 		TEST(test_list),
 		TEST(test_tcp),

@@ -46,7 +46,7 @@ static const struct nbd_uri *good(const char *backend)
 
 static bool is_local(int family, const char *text)
 {
-	struct nbd_address address = { .name.ss_family = (sa_family_t)family };
+	struct net_address address = { .name.ss_family = (sa_family_t)family };
 	struct sockaddr_in *in = (struct sockaddr_in *)&address.name;
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&address.name;
 
@@ -55,7 +55,7 @@ static bool is_local(int family, const char *text)
 					   family == AF_INET ? (void *)&in->sin_addr
 							     : (void *)&in6->sin6_addr),
 				 1);
-	return nbd_address_is_local(&address);
+	return net_address_is_local(&address);
 }
 
 static void test_on_this_machine(void **state)

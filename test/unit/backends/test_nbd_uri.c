@@ -55,7 +55,8 @@ static void test_good(void **state)
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		parse(cases[i].text);
-		assert_string_equal(nbd_uri_address(&uri, buf, sizeof(buf)), cases[i].address);
+		assert_string_equal(net_host_format(&uri.server, buf, sizeof(buf)),
+				    cases[i].address);
 		assert_string_equal(uri.export_name, cases[i].export_name);
 		assert_int_equal(uri.tls, cases[i].tls);
 	}
@@ -65,17 +66,17 @@ static void test_abstract_bytes(void **state)
 {
 	(void)state;
 	parse("nbd+unix:///?socket=%00abc");
-	assert_int_equal(uri.socket_bytes, 4);
-	assert_memory_equal(uri.socket, "\0abc", 5);
+	assert_int_equal(uri.server.path_bytes, 4);
+	assert_memory_equal(uri.server.path, "\0abc", 5);
 	parse("nbd+unix:///?socket=/a");
-	assert_int_equal(uri.socket_bytes, 2);
+	assert_int_equal(uri.server.path_bytes, 2);
 }
 
 static void test_tls(void **state)
 {
 	(void)state;
 	parse("nbds://alice@h/x?tls-type=psk&tls-psk-file=/etc/k%20s&&tls-hostname=n");
-	assert_string_equal(uri.host, "h");
+	assert_string_equal(uri.server.host, "h");
 	assert_string_equal(uri.username, "alice");
 	assert_string_equal(uri.tls_psk_file, "/etc/k s");
 	assert_string_equal(uri.tls_hostname, "n");
