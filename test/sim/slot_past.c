@@ -203,8 +203,9 @@ static int other_file(const struct slot *slot)
 }
 
 /*
- * Makes the file whole, or leaves that for the next time. The driver may have been told of more
- * than the note says, just before the server was killed.
+ * Makes the file whole, or leaves that for the next time: then it must be refused. The driver may
+ * have been told of more than the note says, just before the server was killed. The server learns
+ * of that later, from the driver, so a file that is as large as the note says is made whole here.
  */
 static bool is_shrunk(const struct slot *slot, const struct model_dev *dev)
 {
@@ -213,7 +214,7 @@ static bool is_shrunk(const struct slot *slot, const struct model_dev *dev)
 
 	if (fstat(slot->file_fd, &stat) < 0 || (uint64_t)stat.st_size >= whole)
 		return false;
-	if (sim_one_in(2)) {
+	if (sim_one_in(2) && (uint64_t)stat.st_size < slot->past.size_bytes) {
 		sim_saw(FAULT_RECOVERY_SHRUNK);
 		return true;
 	}
