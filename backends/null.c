@@ -56,6 +56,7 @@ const struct backend backend_null = {
 	.name = "null",
 	.summary = "For measurements: stores nothing, answers at once; reads are undefined.",
 	.options = null_options,
+	.size_option = &null_options[0],
 	.config_bytes = sizeof(struct null_config),
 	.data = BACKEND_DATA_MOVES,
 	.open = null_open,

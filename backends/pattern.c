@@ -109,11 +109,12 @@ static void pattern_identity(const struct backend_device *device, char text[BACK
 }
 
 /* 8. No close, queue_init, queue_fini, io_fini: nothing was taken. No cancel: I/Os end by
- * themselves. No parked_fd: nothing is lost with the process. */
+ * themselves. No stored_fd: nothing is lost with the process. */
 const struct backend backend_pattern = {
 	.name = "pattern",
 	.summary = "Read-only; each word holds its own offset. For tests.",
 	.options = pattern_options,
+	.size_option = &pattern_options[0],
 	.config_bytes = sizeof(struct pattern_config),
 	.io_bytes = sizeof(struct pattern_io),
 	.open = pattern_open,

@@ -145,11 +145,13 @@ static void delay_cancel(struct backend_io *io)
 	backend_io_complete(io, -ECANCELED);
 }
 
-static const char *delay_state_name(const struct backend_io *io)
+static struct backend_wait delay_wait(const struct backend_io *io)
 {
 	const struct delay_io *d = io->priv;
 
-	return __atomic_load_n(&d->timer.armed, __ATOMIC_RELAXED) ? "delaying" : NULL;
+	if (!__atomic_load_n(&d->timer.armed, __ATOMIC_RELAXED))
+		return (struct backend_wait){ 0 };
+	return (struct backend_wait){ BACKEND_WAIT_DELAY, "delaying" };
 }
 
 static int delay_queue_init(struct backend_queue *queue)
@@ -189,5 +191,5 @@ const struct backend backend_delay = {
 	.io_init = delay_io_init,
 	.submit = delay_submit,
 	.cancel = delay_cancel,
-	.state_name = delay_state_name,
+	.wait = delay_wait,
 };

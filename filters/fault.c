@@ -1,6 +1,6 @@
 /*
- * error: fails some of the requests on purpose, or lets them hang, for tests of whatever stands
- * above. What it fails the child never sees. Reactor threads.
+ * fault, `type: error` in the configuration: fails some of the requests on purpose, or lets them
+ * hang, for tests of whatever stands above. What it fails the child never sees. Reactor threads.
  *
  * Happy path: a request outside the range, of another operation, or while the trigger is absent is
  * forwarded. Of the others it fails each, each nth (counted over all queues), or a random part.
@@ -25,7 +25,7 @@
 #define TRIGGER_NS (100 * NS_PER_MS)
 #define SECTOR_SHIFT 9
 
-struct error_config {
+struct fault_config {
 	char *errno_text;
 	uint64_t ops; /* bits of enum backend_op; 0: all */
 	double rate;
@@ -39,10 +39,10 @@ struct error_config {
 /* Order of enum backend_op. */
 static const char *const op_names[] = { "read", "write", "flush", "discard", "write_zeroes", NULL };
 
-static const struct option error_options[] = {
+static const struct option fault_options[] = {
 	{ .name = "errno",
 	  .type = OPTION_STRING,
-	  .offset = offsetof(struct error_config, errno_text),
+	  .offset = offsetof(struct fault_config, errno_text),
 	  .min = 1,
 	  .def = "EIO",
 	  .help = "The error of failed requests, by name or number: EIO, ENOSPC, EOPNOTSUPP, "
@@ -50,64 +50,64 @@ static const struct option error_options[] = {
 		  "knows no others." },
 	{ .name = "op",
 	  .type = OPTION_SET,
-	  .offset = offsetof(struct error_config, ops),
+	  .offset = offsetof(struct fault_config, ops),
 	  .values = op_names,
 	  .help = "Fail only these operations. Default: all." },
 	{ .name = "rate",
 	  .type = OPTION_RATIO,
-	  .offset = offsetof(struct error_config, rate),
+	  .offset = offsetof(struct fault_config, rate),
 	  .def = "1",
 	  .help = "The fraction of requests that fail, chosen at random." },
 	{ .name = "every",
 	  .type = OPTION_UINT,
-	  .offset = offsetof(struct error_config, every),
+	  .offset = offsetof(struct fault_config, every),
 	  .def = "0",
 	  .help = "Fail every Nth request instead of a random fraction: 3 fails the third, the "
 		  "sixth ..." },
 	{ .name = "from_sector",
 	  .type = OPTION_UINT,
-	  .offset = offsetof(struct error_config, from_sector),
+	  .offset = offsetof(struct fault_config, from_sector),
 	  .def = "0",
 	  .help = "Fail only requests that touch this sector (of 512 bytes) or later ones. With "
 		  "from_sector or to_sector no flush fails." },
 	{ .name = "to_sector",
 	  .type = OPTION_UINT,
-	  .offset = offsetof(struct error_config, to_sector),
+	  .offset = offsetof(struct fault_config, to_sector),
 	  .def = "0",
 	  .help = "Fail only requests that touch sectors before this one. 0: up to the end of "
 		  "the device." },
 	{ .name = "trigger",
 	  .type = OPTION_STRING,
-	  .offset = offsetof(struct error_config, trigger),
+	  .offset = offsetof(struct fault_config, trigger),
 	  .min = 1,
 	  .help = "Fail requests only while this path exists. The filter checks ten times a "
 		  "second; use a local file system." },
 	{ .name = "hang",
 	  .type = OPTION_BOOL,
-	  .offset = offsetof(struct error_config, hang),
+	  .offset = offsetof(struct fault_config, hang),
 	  .def = "false",
 	  .help = "Do not fail the requests but never answer them, until the device is stopped "
 		  "by force." },
 	{ .name = "seed",
 	  .type = OPTION_UINT,
-	  .offset = offsetof(struct error_config, seed),
+	  .offset = offsetof(struct fault_config, seed),
 	  .def = "1",
 	  .help = "The same seed fails the same requests. Each queue has its own sequence." },
 	OPTION_END,
 };
 
-struct error_device {
+struct fault_device {
 	int err;		      /* negative */
 	_Atomic uint64_t matching_nr; /* requests that may fail, so far */
 	_Atomic uint64_t look_ns;     /* when the trigger is to be looked for again */
 	_Atomic bool is_triggered;
 };
 
-struct error_queue {
+struct fault_queue {
 	struct prng prng;
 };
 
-struct error_io {
+struct fault_io {
 	bool hangs;
 };
 
@@ -129,7 +129,7 @@ static int errno_of(const char *text)
 	return 0;
 }
 
-static void check_errno(const struct error_config *config, const struct yaml_node *map,
+static void check_errno(const struct fault_config *config, const struct yaml_node *map,
 			struct config_errors *e)
 {
 	const char *names[ARRAY_SIZE(errnos)], *nearest;
@@ -146,9 +146,9 @@ static void check_errno(const struct error_config *config, const struct yaml_nod
 		nearest ? nearest : "", nearest ? "\"?)" : "");
 }
 
-static void error_check(const void *arg, const struct yaml_node *map, struct config_errors *e)
+static void fault_check(const void *arg, const struct yaml_node *map, struct config_errors *e)
 {
-	const struct error_config *config = arg;
+	const struct fault_config *config = arg;
 
 	check_errno(config, map, e);
 	if (config->every && config->rate != 1.)
@@ -162,7 +162,7 @@ static void error_check(const void *arg, const struct yaml_node *map, struct con
 
 /* ---- which ones ---- */
 
-static const struct error_config *config_of(const struct backend_io *io)
+static const struct fault_config *config_of(const struct backend_io *io)
 {
 	return io->queue->device->config;
 }
@@ -170,7 +170,7 @@ static const struct error_config *config_of(const struct backend_io *io)
 /* A flush has no length: it touches no sector. */
 static bool in_range(const struct backend_io *io)
 {
-	const struct error_config *config = config_of(io);
+	const struct fault_config *config = config_of(io);
 	uint64_t first = io->offset_bytes >> SECTOR_SHIFT;
 	uint64_t end = (io->offset_bytes + io->length_bytes) >> SECTOR_SHIFT;
 
@@ -182,7 +182,7 @@ static bool in_range(const struct backend_io *io)
 /* One thread of those that come at the same time looks; the others take what was seen last. */
 static bool triggered(const struct backend_io *io)
 {
-	struct error_device *d = io->queue->device->priv;
+	struct fault_device *d = io->queue->device->priv;
 	uint64_t now_ns = io->queue->reactor->now_ns;
 	uint64_t look_ns = atomic_load(&d->look_ns);
 
@@ -194,7 +194,7 @@ static bool triggered(const struct backend_io *io)
 
 static bool may_fail(const struct backend_io *io)
 {
-	const struct error_config *config = config_of(io);
+	const struct fault_config *config = config_of(io);
 
 	if (config->ops && !(config->ops >> io->op & 1))
 		return false;
@@ -205,9 +205,9 @@ static bool may_fail(const struct backend_io *io)
 
 static bool is_chosen(const struct backend_io *io)
 {
-	const struct error_config *config = config_of(io);
-	struct error_device *d = io->queue->device->priv;
-	struct error_queue *q = io->queue->priv;
+	const struct fault_config *config = config_of(io);
+	struct fault_device *d = io->queue->device->priv;
+	struct fault_queue *q = io->queue->priv;
 
 	if (config->every)
 		return (atomic_fetch_add(&d->matching_nr, 1) + 1) % config->every == 0;
@@ -217,10 +217,10 @@ static bool is_chosen(const struct backend_io *io)
 
 /* ---- the backend ---- */
 
-static enum backend_submit error_submit(struct backend_io *io)
+static enum backend_submit fault_submit(struct backend_io *io)
 {
-	const struct error_device *d = io->queue->device->priv;
-	struct error_io *e = io->priv;
+	const struct fault_device *d = io->queue->device->priv;
+	struct fault_io *e = io->priv;
 
 	if (!may_fail(io) || !is_chosen(io))
 		return backend_forward(io);
@@ -231,9 +231,9 @@ static enum backend_submit error_submit(struct backend_io *io)
 	return BACKEND_DONE;
 }
 
-static void error_cancel(struct backend_io *io)
+static void fault_cancel(struct backend_io *io)
 {
-	struct error_io *e = io->priv;
+	struct fault_io *e = io->priv;
 
 	if (!e->hangs) {
 		backend_forward_cancel(io);
@@ -243,17 +243,18 @@ static void error_cancel(struct backend_io *io)
 	backend_io_complete(io, -ECANCELED);
 }
 
-static const char *error_state_name(const struct backend_io *io)
+static struct backend_wait fault_wait(const struct backend_io *io)
 {
-	const struct error_io *e = io->priv;
+	const struct fault_io *e = io->priv;
+	bool hangs = __atomic_load_n(&e->hangs, __ATOMIC_RELAXED);
 
-	return __atomic_load_n(&e->hangs, __ATOMIC_RELAXED) ? "hanging" : NULL;
+	return (struct backend_wait){ .words = hangs ? "hanging" : NULL };
 }
 
-static int error_open(struct backend_device *device)
+static int fault_open(struct backend_device *device)
 {
-	const struct error_config *config = device->config;
-	struct error_device *d = device->priv;
+	const struct fault_config *config = device->config;
+	struct fault_device *d = device->priv;
 
 	d->err = -errno_of(config->errno_text);
 	log_warn("this device fails requests on purpose", "device=%s errno=%s hang=%s",
@@ -261,10 +262,10 @@ static int error_open(struct backend_device *device)
 	return 0;
 }
 
-static int error_queue_init(struct backend_queue *queue)
+static int fault_queue_init(struct backend_queue *queue)
 {
-	const struct error_config *config = queue->device->config;
-	struct error_queue *q = queue->priv;
+	const struct fault_config *config = queue->device->config;
+	struct fault_queue *q = queue->priv;
 
 	prng_init(&q->prng, config->seed + queue->idx);
 	return 0;
@@ -273,17 +274,17 @@ static int error_queue_init(struct backend_queue *queue)
 const struct backend backend_fault = {
 	.name = "error",
 	.summary = "A filter for tests: fails requests on purpose, or never answers them.",
-	.options = error_options,
-	.config_bytes = sizeof(struct error_config),
-	.device_bytes = sizeof(struct error_device),
-	.queue_bytes = sizeof(struct error_queue),
-	.io_bytes = sizeof(struct error_io),
+	.options = fault_options,
+	.config_bytes = sizeof(struct fault_config),
+	.device_bytes = sizeof(struct fault_device),
+	.queue_bytes = sizeof(struct fault_queue),
+	.io_bytes = sizeof(struct fault_io),
 	.data = BACKEND_DATA_ANY,
 	.is_filter = true,
-	.check = error_check,
-	.open = error_open,
-	.queue_init = error_queue_init,
-	.submit = error_submit,
-	.cancel = error_cancel,
-	.state_name = error_state_name,
+	.check = fault_check,
+	.open = fault_open,
+	.queue_init = fault_queue_init,
+	.submit = fault_submit,
+	.cancel = fault_cancel,
+	.wait = fault_wait,
 };

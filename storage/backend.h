@@ -71,13 +71,8 @@ enum backend_data {
 	BACKEND_DATA_FIXED = 1u << 0,
 	/* By backend_data_put and _get (data.c) alone, while the request is in its hands. */
 	BACKEND_DATA_MOVES = 1u << 1,
-	/*
-	 * And how its requests end: many in a turn even where they are few, as the answers of a
-	 * peer do: commands of ublk for many tags at once pay (docs/performance.md).
-	 */
-	BACKEND_BATCHES = 1u << 2,
 	/* Of filters that pass requests on as they are: what is below decides. */
-	BACKEND_DATA_ANY = BACKEND_DATA_FIXED | BACKEND_DATA_MOVES | BACKEND_BATCHES,
+	BACKEND_DATA_ANY = BACKEND_DATA_FIXED | BACKEND_DATA_MOVES,
 };
 
 struct backend_limits {
@@ -92,6 +87,7 @@ struct backend_limits {
 	uint64_t max_discard_bytes;	 /* 0: no limit of its own */
 	uint64_t max_write_zeroes_bytes; /* 0: no limit of its own */
 	uint32_t queue_nr_max;		 /* 0: any number of queues */
+	const char *queue_nr_cure;	 /* with queue_nr_max: how to allow more, in words */
 	/* Of the device below, for requests whose pages go there as they are; 0: unknown. */
 	uint32_t max_segments, max_segment_bytes;
 	uint64_t virt_boundary_mask;
@@ -105,9 +101,9 @@ struct backend_open_params {
 	uint32_t queue_nr, depth;
 	bool read_only;
 	/*
-	 * Above 0: the content that the device had before, as backend_parked_fd gave it, to go on
+	 * Above 0: the content that the device had before, as backend_stored_fd gave it, to go on
 	 * with. Borrowed until open returns; a backend that keeps it takes a duplicate, one without
-	 * the operation parked_fd does not look at it. 0 and -errno: there is none.
+	 * the operation stored_fd does not look at it. 0 and -errno: there is none.
 	 */
 	int stored_fd;
 	/*
@@ -116,8 +112,7 @@ struct backend_open_params {
 	 * does not grow.
 	 */
 	uint64_t size_bytes;
-	/* What the backend's probe has found, borrowed until open returns; NULL: open asks itself.
-	 */
+	/* What ops->examine has found, borrowed until open returns; NULL: open asks itself. */
 	void *found;
 };
 
@@ -196,6 +191,22 @@ struct backend_io {
 	uint64_t throttle_ns;
 	struct backend_io *child, *parent; /* the same tag one level below, above; or NULL */
 	struct list_node parked;	   /* stack.c */
+};
+
+/* What an I/O that a backend has waits for. */
+enum backend_wait_kind {
+	BACKEND_WAIT_ANSWER,   /* the storage, or the backend below */
+	BACKEND_WAIT_THROTTLE, /* a limit of rate: configured */
+	BACKEND_WAIT_DELAY,    /* time to pass: configured */
+	BACKEND_WAIT_KIND_NR,
+};
+
+/* "answer", "throttle", "delay" */
+const char *backend_wait_kind_name(enum backend_wait_kind kind);
+
+struct backend_wait {
+	enum backend_wait_kind kind;
+	const char *words; /* static, for people; NULL: nothing of its own */
 };
 
 enum backend_submit {
@@ -290,7 +301,14 @@ struct backend {
 	const struct option *options;
 	size_t config_bytes; /* of the struct that options fill */
 	size_t device_bytes, queue_bytes, io_bytes;
-	uint8_t data;	/* enum backend_data */
+	/* Rows of options: the device's size, the file that holds the bytes; NULL: none has it. */
+	const struct option *size_option, *path_option;
+	uint8_t data; /* enum backend_data */
+	/*
+	 * Its requests end many in a turn even where few are in flight, as the answers of a peer
+	 * do: commands of ublk for many tags at once pay (docs/performance.md).
+	 */
+	bool batches;
 	bool is_filter; /* its options hold a nested `backend:` */
 	/*
 	 * What the option table cannot say: looks at several options together and adds errors at
@@ -302,9 +320,9 @@ struct backend {
 	/*
 	 * For backends that must ask another machine before they can open: asks, and may take as
 	 * long as its own time limits allow. Any thread, before open and beside anything else, so
-	 * it touches nothing but its arguments. Returns 0 with what open will want (open
-	 * parameters.found), or -errno with words for the user. probe_free accepts NULL. NULL: open
-	 * waits for nobody.
+	 * it touches nothing but its arguments. Returns 0 with what open will want
+	 * (open_params.found), or -errno with words for the user. found_free accepts NULL. NULL:
+	 * open waits for nobody.
 	 */
 	int (*examine)(const void *config, void **ret_found, char *error, size_t error_bytes);
 	void (*found_free)(void *found);
@@ -329,11 +347,11 @@ struct backend {
 	void (*cancel)(struct backend_io *io);
 
 	/*
-	 * What a QUEUED I/O waits for, in a few words, for people who ask why it takes so long.
-	 * Main thread, while the reactor goes on, so: relaxed loads of plain values, no lists, no
-	 * pointers that change; a static string. May be NULL, and may answer NULL.
+	 * What a QUEUED I/O waits for, for those who ask why it takes so long. Main thread, while
+	 * the reactor goes on, so: relaxed loads of plain values, no lists, no pointers that
+	 * change. May be NULL.
 	 */
-	const char *(*state_name)(const struct backend_io *io);
+	struct backend_wait (*wait)(const struct backend_io *io);
 
 	/*
 	 * For the lowest backend of a stack, main thread, from open to close.
@@ -346,7 +364,7 @@ struct backend {
 	void (*identity)(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
 	/*
 	 * The descriptor that holds the content and must outlive the process, or the content is
-	 * lost: it is kept by others and comes back in open parameters.parked_fd. Stays the
+	 * lost: the fd store holds it, and it comes back in open_params.stored_fd. Stays the
 	 * backend's. NULL: nothing is lost with the process.
 	 */
 	int (*stored_fd)(const struct backend_device *device);
@@ -370,7 +388,7 @@ struct backend {
 	/*
 	 * For the lowest backend of a stack that talks to a peer: the connection of a queue by its
 	 * index from 0 on; false: there are fewer. Main thread, while the reactor goes on, from
-	 * queue_init to queue_fini: as for state_name. NULL: it has none.
+	 * queue_init to queue_fini: as for wait. NULL: it has none.
 	 */
 	bool (*connection)(const struct backend_queue *queue, unsigned idx,
 			   struct backend_connection *ret_connection);
@@ -392,8 +410,8 @@ int backend_open(struct backend_device **ret_device, const struct backend_spec *
 		 size_t error_bytes);
 
 /*
- * examine.c: struct backend's probe of the lowest one of a stack, whether there is one, and what it
- * found. Any thread. backend_spec_probe only where there is one; returns as it does.
+ * examine.c: struct backend's examine of the lowest one of a stack, whether there is one, and what it
+ * found. Any thread. backend_spec_examine only where there is one; returns as it does.
  */
 bool backend_spec_is_examined(const struct backend_spec *spec);
 int backend_spec_examine(const struct backend_spec *spec, void **ret_found, char *error,
@@ -412,7 +430,7 @@ bool backend_connection(const struct backend_queue *top, unsigned idx,
 void backend_close(struct backend_device *device);
 
 /*
- * Main thread, from open to close: what the lowest backend of a stack says. backend_parked_fd
+ * Main thread, from open to close: what the lowest backend of a stack says. backend_stored_fd
  * returns a borrowed descriptor, or -1 when nothing is lost with the process.
  */
 void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTITY_BYTES]);
@@ -493,7 +511,7 @@ int backend_data_to_driver(const struct backend_io *io, uint32_t at_bytes, const
 int backend_data_from_driver(const struct backend_io *io, uint32_t at_bytes, void *to,
 			     size_t bytes);
 
-/* The abilities that all backends of a stack have: enum backend_data. */
+/* The kinds of data that all backends of a stack can do: enum backend_data. */
 uint8_t backend_spec_data(const struct backend_spec *spec);
 
 /*
@@ -516,7 +534,7 @@ void backend_forward_cancel(struct backend_io *io);
  * stack.c, any thread, while the I/O exists: the backend of its stack where it waits, which is the
  * deepest that has it, and what for. NULL when no backend has it.
  */
-const char *backend_io_where(const struct backend_io *io, const char **ret_state);
+const char *backend_io_where(const struct backend_io *io, struct backend_wait *ret_wait);
 
 /* registry.c: NULL when there is none; the table ends with NULL. */
 const struct backend *backend_find(const char *name);

@@ -159,22 +159,27 @@ bool backend_spec_equal(const struct backend_spec *a, const struct backend_spec 
 	return a == b;
 }
 
-/* The field of the lowest backend's `size`; NULL: it has no such option. */
-static uint64_t *size_of(const struct backend_spec *spec)
+/* The field of the lowest backend's size option; NULL: it has none. */
+static uint64_t *spec_size_field(const struct backend_spec *spec)
 {
 	const struct backend_spec *bottom = backend_spec_bottom(spec, NULL);
-	const struct option *o = bottom && bottom->ops ? bottom->ops->options : NULL;
+	const struct option *o = bottom && bottom->ops ? bottom->ops->size_option : NULL;
 
-	for (; o && o->name; o++)
-		if (o->type == OPTION_SIZE && strcmp(o->name, "size") == 0)
-			return (uint64_t *)((uintptr_t)bottom->config + o->offset);
-	return NULL;
+	return o ? (uint64_t *)((uintptr_t)bottom->config + o->offset) : NULL;
+}
+
+const char *backend_spec_path(const struct backend_spec *spec)
+{
+	const struct backend_spec *bottom = backend_spec_bottom(spec, NULL);
+	const struct option *o = bottom && bottom->ops ? bottom->ops->path_option : NULL;
+
+	return o && bottom->config ? *(char *const *)((uintptr_t)bottom->config + o->offset) : NULL;
 }
 
 bool backend_spec_resized(const struct backend_spec *a, const struct backend_spec *b,
 			  uint64_t *ret_a_bytes, uint64_t *ret_b_bytes)
 {
-	uint64_t *size_a = size_of(a), *size_b = size_of(b);
+	uint64_t *size_a = spec_size_field(a), *size_b = spec_size_field(b);
 	uint64_t a_bytes, b_bytes;
 	bool equal;
 
@@ -193,7 +198,7 @@ bool backend_spec_resized(const struct backend_spec *a, const struct backend_spe
 
 void backend_spec_set_size(struct backend_spec *spec, uint64_t size_bytes)
 {
-	uint64_t *size = size_of(spec);
+	uint64_t *size = spec_size_field(spec);
 
 	if (size)
 		*size = size_bytes;

@@ -21,17 +21,20 @@ int backend_spec_parse(struct backend_spec **ret_spec, const struct yaml_node *m
 /* Accepts NULL. */
 void backend_spec_free(struct backend_spec *spec);
 
+/* The file that holds the bytes, by its path as configured; NULL: the lowest backend has none. */
+const char *backend_spec_path(const struct backend_spec *spec);
+
 /* Whether a device opened from a is what b asks for. */
 bool backend_spec_equal(const struct backend_spec *a, const struct backend_spec *b);
 
 /*
- * Whether they are equal but for the `size` of the lowest backend, which both have and which is not
- * the same. Returns it in bytes.
+ * Whether they are equal but for the size option of the lowest backend, which both have and which
+ * is not the same. Returns it in bytes.
  */
 bool backend_spec_resized(const struct backend_spec *a, const struct backend_spec *b,
 			  uint64_t *ret_a_bytes, uint64_t *ret_b_bytes);
 
-/* Makes the lowest backend's `size` another one, for the next open. */
+/* Makes the lowest backend's size option another one, for the next open. */
 void backend_spec_set_size(struct backend_spec *spec, uint64_t size_bytes);
 
 /* "throttle > file". Returns buf. */

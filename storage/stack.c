@@ -116,20 +116,29 @@ static uint8_t state_of(const struct backend_io *io)
 	return __atomic_load_n(&io->state, __ATOMIC_RELAXED);
 }
 
-const char *backend_io_where(const struct backend_io *io, const char **ret_state)
+const char *backend_wait_kind_name(enum backend_wait_kind kind)
 {
+	static const char *const name[BACKEND_WAIT_KIND_NR] = { "answer", "throttle", "delay" };
+
+	return kind < BACKEND_WAIT_KIND_NR ? name[kind] : "?";
+}
+
+const char *backend_io_where(const struct backend_io *io, struct backend_wait *ret_wait)
+{
+	struct backend_wait wait = { .kind = BACKEND_WAIT_ANSWER };
 	const struct backend *ops;
-	const char *state;
 
 	if (state_of(io) != BACKEND_IO_QUEUED)
 		return NULL;
 	while (io->child && state_of(io->child) == BACKEND_IO_QUEUED)
 		io = io->child;
 	ops = io->queue->device->ops;
-	state = ops->state_name ? ops->state_name(io) : NULL;
+	if (ops->wait)
+		wait = ops->wait(io);
 	/* A filter that keeps nothing for itself waits in the list above. */
-	if (!state)
-		state = io->child ? "waiting for the busy backend below" : "waiting for an answer";
-	*ret_state = state;
+	if (!wait.words)
+		wait.words =
+			io->child ? "waiting for the busy backend below" : "waiting for an answer";
+	*ret_wait = wait;
 	return ops->name;
 }

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "storage/backend.h"
+#include "storage/spec.h"
 #include "ublk/ublk_abi.h"
 
 #define ZERO_COPY_FLAGS (UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_AUTO_BUF_REG | UBLK_F_USER_COPY)
@@ -41,15 +41,17 @@ void data_path_of_flags(struct data_choice *ret_choice, uint64_t flags)
 						       : DATA_PATH_COPY;
 }
 
-int data_path_check(enum data_path wish, uint8_t abilities, const char *backend,
+int data_path_check(enum data_path wish, const struct backend_spec *spec,
 		    char error[static DATA_PATH_ERROR_BYTES])
 {
-	if (wish != DATA_PATH_ZERO_COPY || (abilities & BACKEND_DATA_FIXED))
+	char backend[BACKEND_SPEC_TEXT_BYTES];
+
+	if (wish != DATA_PATH_ZERO_COPY || (backend_spec_data(spec) & BACKEND_DATA_FIXED))
 		return 0;
 	snprintf(error, DATA_PATH_ERROR_BYTES,
 		 "data_path: zero_copy is impossible with the backend %s: it needs the bytes in "
 		 "memory, not in a buffer of the ring; set data_path: auto",
-		 backend);
+		 backend_spec_text(spec, backend));
 	return -EINVAL;
 }
 
@@ -69,28 +71,29 @@ static int check_kernel(enum data_path wish, uint64_t features,
 }
 
 /* docs/performance.md has the measurements behind this order. */
-static enum data_path best_path(uint8_t abilities, uint64_t features)
+static enum data_path best_path(uint8_t data, uint64_t features)
 {
-	if ((abilities & BACKEND_DATA_FIXED) && (features & ZERO_COPY_FLAGS) == ZERO_COPY_FLAGS)
+	if ((data & BACKEND_DATA_FIXED) && (features & ZERO_COPY_FLAGS) == ZERO_COPY_FLAGS)
 		return DATA_PATH_ZERO_COPY;
-	if ((abilities & BACKEND_DATA_MOVES) && (features & UBLK_F_USER_COPY))
+	if ((data & BACKEND_DATA_MOVES) && (features & UBLK_F_USER_COPY))
 		return DATA_PATH_USER_COPY;
 	return DATA_PATH_COPY;
 }
 
 /* Where the backend gains nothing one command for each tag is cheaper. */
-static bool best_batch(enum batch_choice wish, uint8_t abilities, uint64_t features)
+static bool best_batch(enum batch_choice wish, const struct backend_spec *spec, uint64_t features)
 {
 	if (wish == BATCH_AUTO)
-		return (abilities & BACKEND_BATCHES) && (features & UBLK_F_BATCH_IO);
+		return backend_spec_bottom(spec, NULL)->ops->batches &&
+		       (features & UBLK_F_BATCH_IO);
 	return wish == BATCH_ON;
 }
 
 int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum batch_choice batch,
-		     uint8_t abilities, const char *backend, uint64_t features,
+		     const struct backend_spec *spec, uint64_t features,
 		     char error[static DATA_PATH_ERROR_BYTES])
 {
-	int ret = data_path_check(wish, abilities, backend, error);
+	int ret = data_path_check(wish, spec, error);
 
 	if (ret == 0)
 		ret = check_kernel(wish, features, error);
@@ -103,8 +106,9 @@ int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum b
 		return -EOPNOTSUPP;
 	}
 	*ret_choice = (struct data_choice){
-		.path = wish == DATA_PATH_AUTO ? best_path(abilities, features) : wish,
-		.batch = best_batch(batch, abilities, features),
+		.path = wish == DATA_PATH_AUTO ? best_path(backend_spec_data(spec), features)
+					       : wish,
+		.batch = best_batch(batch, spec, features),
 	};
 	return 0;
 }

@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct backend_spec;
+
 enum data_path {
 	DATA_PATH_AUTO, /* a wish only */
 	DATA_PATH_COPY,
@@ -40,10 +42,10 @@ struct data_choice {
 #define DATA_PATH_ERROR_BYTES 256
 
 /*
- * What a backend alone forbids, whatever the kernel: `abilities` are its enum backend_data. Returns
- * 0 or -EINVAL with words in error.
+ * What the backends of spec alone forbid, whatever the kernel. Returns 0 or -EINVAL with words in
+ * error.
  */
-int data_path_check(enum data_path wish, uint8_t abilities, const char *backend,
+int data_path_check(enum data_path wish, const struct backend_spec *spec,
 		    char error[static DATA_PATH_ERROR_BYTES]);
 
 /*
@@ -51,7 +53,7 @@ int data_path_check(enum data_path wish, uint8_t abilities, const char *backend,
  * words: which wish cannot be had, why, and what to write instead.
  */
 int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum batch_choice batch,
-		     uint8_t abilities, const char *backend, uint64_t features,
+		     const struct backend_spec *spec, uint64_t features,
 		     char error[static DATA_PATH_ERROR_BYTES]);
 
 /* UBLK_F_* to ask ADD_DEV for. */

@@ -395,7 +395,7 @@ static enum backend_submit file_submit(struct backend_io *io)
 	return BACKEND_QUEUED;
 }
 
-static const char *file_state_name(const struct backend_io *io)
+static struct backend_wait file_wait(const struct backend_io *io)
 {
 	static const char *const name[] = {
 		[FILE_READ] = "reading",	  [FILE_WRITE] = "writing",
@@ -405,7 +405,7 @@ static const char *file_state_name(const struct backend_io *io)
 	const struct file_io *f = io->priv;
 	unsigned state = __atomic_load_n(&f->state, __ATOMIC_RELAXED);
 
-	return state < ARRAY_SIZE(name) ? name[state] : NULL;
+	return (struct backend_wait){ .words = state < ARRAY_SIZE(name) ? name[state] : NULL };
 }
 
 static int file_queue_init(struct backend_queue *queue)
@@ -448,6 +448,8 @@ const struct backend backend_file = {
 	.name = "file",
 	.summary = "A regular file or a block device.",
 	.options = file_options,
+	.size_option = &file_options[FILE_OPTION_SIZE],
+	.path_option = &file_options[FILE_OPTION_PATH],
 	.config_bytes = sizeof(struct file_config),
 	.device_bytes = sizeof(struct file_device),
 	.queue_bytes = sizeof(struct file_queue),
@@ -460,7 +462,7 @@ const struct backend backend_file = {
 	.io_init = file_io_init,
 	.io_fini = file_io_fini,
 	.submit = file_submit,
-	.state_name = file_state_name,
+	.wait = file_wait,
 	.identity = file_identity,
 	.abandon = file_close,
 	.resize = &file_resize,

@@ -41,6 +41,7 @@ struct file_device {
 };
 
 /* file_open.c */
+enum { FILE_OPTION_PATH, FILE_OPTION_SIZE };
 extern const struct option file_options[];
 int file_open(struct backend_device *device);
 void file_close(struct backend_device *device);

@@ -38,20 +38,23 @@
 static const char *const direct_values[] = { "auto", "on", "off", NULL };
 
 const struct option file_options[] = {
-	{ .name = "path",
-	  .type = OPTION_STRING,
-	  .offset = offsetof(struct file_config, path),
-	  .min = 1,
-	  .flags = OPTION_REQUIRED,
-	  .help = "A regular file or a block device. It is locked; a file that another device or "
-		  "process has locked is refused." },
-	{ .name = "size",
-	  .type = OPTION_SIZE,
-	  .offset = offsetof(struct file_config, size_bytes),
-	  .min = 512,
-	  .max = INT64_MAX,
-	  .help = "Size of the device. Default: the size of the file. A smaller size serves the "
-		  "beginning of the file; a larger one requires create: true." },
+	[FILE_OPTION_PATH] = { .name = "path",
+			       .type = OPTION_STRING,
+			       .offset = offsetof(struct file_config, path),
+			       .min = 1,
+			       .flags = OPTION_REQUIRED,
+			       .help = "A regular file or a block device. It is locked; a file "
+				       "that another device or "
+				       "process has locked is refused." },
+	[FILE_OPTION_SIZE] = { .name = "size",
+			       .type = OPTION_SIZE,
+			       .offset = offsetof(struct file_config, size_bytes),
+			       .min = 512,
+			       .max = INT64_MAX,
+			       .help = "Size of the device. Default: the size of the file. A "
+				       "smaller size serves the "
+				       "beginning of the file; a larger one requires create: "
+				       "true." },
 	{ .name = "create",
 	  .type = OPTION_BOOL,
 	  .offset = offsetof(struct file_config, create),

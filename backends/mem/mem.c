@@ -12,8 +12,8 @@
  * page faults that follow cost.
  *
  * Before that they take the bytes from what the machine and the control groups have left
- * (mem_available.h): where nothing is left the kernel would kill this process, and the next one, for ever,
- * as the write is given to each of them again.
+ * (mem_available.h): where nothing is left the kernel would kill this process, and the next one,
+ * for ever, as the write is given to each of them again.
  *
  * Failure modes: ENOSPC of a write when no memory is left, or the huge pages are used up.
  */
@@ -196,6 +196,7 @@ const struct backend backend_mem = {
 	.name = "mem",
 	.summary = "A sparse RAM disk. Its content is lost when the device is removed.",
 	.options = mem_options,
+	.size_option = &mem_options[MEM_OPTION_SIZE],
 	.config_bytes = sizeof(struct mem_config),
 	.device_bytes = sizeof(struct mem_device),
 	.queue_bytes = sizeof(struct mem_queue),

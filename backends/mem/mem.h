@@ -52,6 +52,7 @@ struct mem_io {
 };
 
 /* mem_open.c */
+enum { MEM_OPTION_SIZE, MEM_OPTION_HUGE_PAGES };
 extern const struct option mem_options[];
 int mem_open(struct backend_device *device);
 void mem_close(struct backend_device *device);

@@ -26,23 +26,28 @@
 #include "base/util.h"
 
 const struct option mem_options[] = {
-	{ .name = "size",
-	  .type = OPTION_SIZE,
-	  .offset = offsetof(struct mem_config, size_bytes),
-	  .min = 4096,
-	  .max = INT64_MAX,
-	  .flags = OPTION_REQUIRED,
-	  .help = "Size of the device. Memory is allocated when data is written, and freed when "
-		  "it is discarded. The size may exceed the memory: a write fails with ENOSPC "
-		  "when the machine, or the daemon's control group, has no free memory except "
-		  "for a reserve." },
-	{ .name = "huge_pages",
-	  .type = OPTION_BOOL,
-	  .offset = offsetof(struct mem_config, huge_pages),
-	  .def = "false",
-	  .help = "Use huge pages. The pool (vm.nr_hugepages) must have enough free pages for "
-		  "the whole size when the device starts. Memory is freed in units of one huge "
-		  "page." },
+	[MEM_OPTION_SIZE] = { .name = "size",
+			      .type = OPTION_SIZE,
+			      .offset = offsetof(struct mem_config, size_bytes),
+			      .min = 4096,
+			      .max = INT64_MAX,
+			      .flags = OPTION_REQUIRED,
+			      .help = "Size of the device. Memory is allocated when data is "
+				      "written, and freed when "
+				      "it is discarded. The size may exceed the memory: a write "
+				      "fails with ENOSPC "
+				      "when the machine, or the daemon's control group, has no "
+				      "free memory except "
+				      "for a reserve." },
+	[MEM_OPTION_HUGE_PAGES] = { .name = "huge_pages",
+				    .type = OPTION_BOOL,
+				    .offset = offsetof(struct mem_config, huge_pages),
+				    .def = "false",
+				    .help = "Use huge pages. The pool (vm.nr_hugepages) must have "
+					    "enough free pages for "
+					    "the whole size when the device starts. Memory is "
+					    "freed in units of one huge "
+					    "page." },
 	OPTION_END,
 };
 

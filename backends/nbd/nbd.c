@@ -1,6 +1,6 @@
 /*
  * nbd: a device on an NBD server. This file is its queues: what becomes of a request before a
- * connection has it, and when there is none. Reactor thread, but for state_name.
+ * connection has it, and when there is none. Reactor thread, but for nbd_wait.
  *
  *	submit -> (a connection is ready) nbd_transfer_send -> ... -> nbd_io_end
  *	       -> (none is) waiting -> a connection is ready -> as above
@@ -279,7 +279,7 @@ static void nbd_cancel(struct backend_io *io)
 	}
 }
 
-static const char *nbd_state_name(const struct backend_io *io)
+static struct backend_wait nbd_wait(const struct backend_io *io)
 {
 	static const char *const name[] = {
 		[NBD_IO_WAITING] = "waiting for the server to come back",
@@ -288,7 +288,7 @@ static const char *nbd_state_name(const struct backend_io *io)
 	const struct nbd_io *n = io->priv;
 	unsigned state = __atomic_load_n(&n->state, __ATOMIC_RELAXED);
 
-	return state < ARRAY_SIZE(name) ? name[state] : NULL;
+	return (struct backend_wait){ .words = state < ARRAY_SIZE(name) ? name[state] : NULL };
 }
 
 static int nbd_io_init(struct backend_io *io)
@@ -348,7 +348,7 @@ const struct backend backend_nbd = {
 	.device_bytes = sizeof(struct nbd_device),
 	.queue_bytes = sizeof(struct nbd_queue),
 	.io_bytes = sizeof(struct nbd_io),
-	.data = BACKEND_BATCHES,
+	.batches = true,
 	.check = nbd_check,
 	.examine = nbd_ask,
 	.found_free = free,
@@ -359,7 +359,7 @@ const struct backend backend_nbd = {
 	.io_init = nbd_io_init,
 	.submit = nbd_submit,
 	.cancel = nbd_cancel,
-	.state_name = nbd_state_name,
+	.wait = nbd_wait,
 	.identity = nbd_identity,
 	.failure = nbd_failure,
 	.connection = nbd_connection_look,

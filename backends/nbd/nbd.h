@@ -126,7 +126,7 @@ struct nbd_io {
 	bool refused;	 /* the answer: the server is shutting down, another one may do it */
 	bool cancelled;
 	bool covers;   /* FLUSH: writes that would be lost with the connection */
-	uint8_t state; /* enum nbd_io_state, for state_name */
+	uint8_t state; /* enum nbd_io_state, for nbd_wait */
 };
 
 enum nbd_io_state { NBD_IO_IDLE, NBD_IO_WAITING, NBD_IO_SENT };

@@ -104,6 +104,7 @@ static void fill_limits(struct backend_device *device, const struct nbd_export *
 		.max_discard_bytes = UINT32_MAX - UINT32_MAX % block_bytes,
 		.max_write_zeroes_bytes = UINT32_MAX - UINT32_MAX % block_bytes,
 		.queue_nr_max = several ? 0 : 1,
+		.queue_nr_cure = "let the NBD server allow several connections (multi-conn)",
 	};
 	nbd->conns_per_queue = several ? (unsigned)nbd->config->connections : 1;
 	if (!several && nbd->config->connections > 1)

@@ -52,7 +52,9 @@ static json_t *json_io(const struct inflight_io *io, uint64_t now_ns)
 
 	if (io->backend) {
 		json_object_set_new(o, "backend", json_string(io->backend));
-		json_object_set_new(o, "backend_state", json_string(io->backend_state));
+		json_object_set_new(o, "backend_state", json_string(io->wait.words));
+		json_object_set_new(o, "backend_wait",
+				    json_string(backend_wait_kind_name(io->wait.kind)));
 	}
 	return o;
 }

@@ -26,14 +26,7 @@ void settings_resource_by_text(void)
 
 const char *settings_path(const struct device_settings *d)
 {
-	const struct backend_spec *spec = backend_spec_bottom(d->backend, NULL);
-
-	if (!spec || !spec->ops || !spec->config)
-		return NULL;
-	for (const struct option *o = spec->ops->options; o && o->name; o++)
-		if (o->type == OPTION_STRING && strcmp(o->name, "path") == 0)
-			return *(char *const *)((const char *)spec->config + o->offset);
-	return NULL;
+	return backend_spec_path(d->backend);
 }
 
 /* The folder made real, then the last name; path itself when there is no such folder. */

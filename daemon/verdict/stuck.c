@@ -99,9 +99,9 @@ static void judge_serving(const struct stuck_view *s, struct stuck_verdict *v)
 {
 	char words[256];
 
-	if (is_text(s->backend, "throttle") && is_text(s->backend_state, "waiting for its turn")) {
+	if (is_text(s->backend_wait, "throttle")) {
 		decide_oldest(v, STUCK_THROTTLED, s, "a throttle holds it back until its turn");
-	} else if (is_text(s->backend, "delay") && is_text(s->backend_state, "delaying")) {
+	} else if (is_text(s->backend_wait, "delay")) {
 		decide_oldest(v, STUCK_DELAYED, s, "the filter delay holds it");
 	} else if (!s->backend) {
 		decide_oldest(v, STUCK_BACKEND, s, "the backend does not answer");
@@ -304,6 +304,7 @@ static void add_oldest(struct stuck_view *v, const json_t *io)
 	v->state = text_of_key(io, "state");
 	v->backend = text_of_key(io, "backend");
 	v->backend_state = text_of_key(io, "backend_state");
+	v->backend_wait = text_of_key(io, "backend_wait");
 }
 
 static void add_driver(struct stuck_view *v, const json_t *device)

@@ -44,6 +44,7 @@ struct stuck_view {
 	uint64_t sector, bytes, age_ns;
 	const char *op, *state;		     /* enum inflight_state by name */
 	const char *backend, *backend_state; /* or NULL */
+	const char *backend_wait;	     /* "answer", "throttle" or "delay"; or NULL */
 
 	int reactor; /* silent the longest of those that serve the device; -1: none */
 	uint64_t silent_ns;

@@ -89,13 +89,13 @@ static void throttle_cancel(struct backend_io *io)
 }
 
 /* Without the lock: a look, no decision. */
-static const char *throttle_state_name(const struct backend_io *io)
+static struct backend_wait throttle_wait(const struct backend_io *io)
 {
 	const struct throttle_io *t = io->priv;
 
-	return __atomic_load_n(&t->state, __ATOMIC_RELAXED) == THROTTLE_IO_PASSED
-		       ? NULL
-		       : "waiting for its turn";
+	if (__atomic_load_n(&t->state, __ATOMIC_RELAXED) == THROTTLE_IO_PASSED)
+		return (struct backend_wait){ 0 };
+	return (struct backend_wait){ BACKEND_WAIT_THROTTLE, "waiting for its turn" };
 }
 
 static int throttle_io_init(struct backend_io *io)
@@ -172,5 +172,5 @@ const struct backend backend_throttle = {
 	.io_init = throttle_io_init,
 	.submit = throttle_submit,
 	.cancel = throttle_cancel,
-	.state_name = throttle_state_name,
+	.wait = throttle_wait,
 };

@@ -213,6 +213,7 @@ const struct backend backend_testdev = {
 	.name = "testdev",
 	.summary = "for the tests of the tests",
 	.options = testdev_options,
+	.size_option = &testdev_options[0],
 	.config_bytes = sizeof(struct testdev_config),
 	.device_bytes = sizeof(struct testdev_device),
 	.io_bytes = sizeof(struct testdev_io),

@@ -49,10 +49,12 @@ static int fake_open(struct backend_device *device)
 
 static const struct backend fake_mem = { .name = "mem",
 					 .options = fake_mem_options,
+					 .size_option = &fake_mem_options[0],
 					 .config_bytes = sizeof(struct fake_config),
 					 .open = fake_open };
 static const struct backend fake_file = { .name = "file",
 					  .options = fake_file_options,
+					  .path_option = &fake_file_options[0],
 					  .config_bytes = sizeof(struct fake_config),
 					  .open = fake_open };
 
@@ -151,6 +153,7 @@ static int fake_net_open(struct backend_device *device)
 
 static const struct backend fake_net = { .name = "net",
 					 .options = fake_file_options,
+					 .path_option = &fake_file_options[0],
 					 .config_bytes = sizeof(struct fake_config),
 					 .open = fake_net_open,
 					 .close = fake_net_close,

@@ -409,7 +409,7 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 		.bytes = 4096,
 		.start_ns = 1,
 		.backend = "mem",
-		.backend_state = "thinking",
+		.wait = { .words = "thinking" },
 	};
 
 	if (d->state != DEVICE_LIVE || queue > 0)

@@ -166,12 +166,11 @@ static void choose_data(const struct slot *slot, struct device_spec *spec)
 		return;
 	spec->data_path = (enum data_path)sim_below(DATA_PATH_NR);
 	spec->batch = (enum batch_choice)sim_below(BATCH_NR);
-	if (data_path_choose(&choice, spec->data_path, BATCH_OFF, backend_spec_data(spec->backend),
-			     slot->name, slot->host->ctl->features, words) < 0)
+	if (data_path_choose(&choice, spec->data_path, BATCH_OFF, spec->backend,
+			     slot->host->ctl->features, words) < 0)
 		spec->data_path = DATA_PATH_AUTO;
 	if (!has_room_for_batches(slot->host) ||
-	    data_path_choose(&choice, spec->data_path, spec->batch,
-			     backend_spec_data(spec->backend), slot->name,
+	    data_path_choose(&choice, spec->data_path, spec->batch, spec->backend,
 			     slot->host->ctl->features, words) < 0)
 		spec->batch = BATCH_AUTO;
 }

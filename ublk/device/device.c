@@ -86,8 +86,7 @@ void device_open_params(const struct device_spec *spec, const struct device_past
 static int choose_data_path(struct device *d, char *error, size_t error_bytes)
 {
 	char words[DATA_PATH_ERROR_BYTES];
-	int ret = data_path_choose(&d->data, d->spec.data_path, d->spec.batch,
-				   backend_spec_data(d->spec.backend), d->stack,
+	int ret = data_path_choose(&d->data, d->spec.data_path, d->spec.batch, d->spec.backend,
 				   d->host->ctl->features, words);
 
 	if (ret < 0)

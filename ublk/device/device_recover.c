@@ -90,7 +90,8 @@ static void fail_recovery(struct device *d, const char *what, const char *words)
 
 static void size_is_settled(struct device *d)
 {
-	const char *words = params_incompatible(&d->params, &d->spec, &d->backend->limits);
+	char buf[PARAMS_WORDS_BYTES];
+	const char *words = params_incompatible(&d->params, &d->spec, &d->backend->limits, buf);
 
 	if (words) {
 		fail_recovery(d, "the backend no longer fits the device", words);

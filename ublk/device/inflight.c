@@ -51,7 +51,7 @@ static void look_once(const struct tag_io *io, enum tag_state state, struct infl
 		.start_ns = PEEK(io->start_ns),
 	};
 	if (state == TAG_SERVING)
-		ret_io->backend = backend_io_where(&io->bio, &ret_io->backend_state);
+		ret_io->backend = backend_io_where(&io->bio, &ret_io->wait);
 }
 
 /* Returns the state; for an I/O with *ret_io filled. */

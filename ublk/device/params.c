@@ -4,6 +4,8 @@
  */
 #include "ublk/device/params.h"
 
+#include <stdio.h>
+
 #include "base/util.h"
 
 #define SECTOR_SHIFT 9
@@ -115,7 +117,8 @@ void params_fill(struct ublk_params *params, const struct device_spec *spec,
 }
 
 const char *params_incompatible(const struct ublk_params *params, const struct device_spec *spec,
-				const struct backend_limits *limits)
+				const struct backend_limits *limits,
+				char buf[static PARAMS_WORDS_BYTES])
 {
 	const struct ublk_param_basic *basic = &params->basic;
 	bool writes = !(basic->attrs & UBLK_ATTR_READ_ONLY);
@@ -133,8 +136,11 @@ const char *params_incompatible(const struct ublk_params *params, const struct d
 		return "it has a volatile cache now";
 	if ((basic->attrs & UBLK_ATTR_FUA) && !(attrs & UBLK_ATTR_FUA))
 		return "it cannot write through its cache any more";
-	if (spec->queues > params_queues(spec->queues, limits))
-		return "it serves fewer queues than the device has; let it serve more (an NBD "
-		       "server: multi-conn), or give the device up with ublkctl del";
-	return NULL;
+	if (spec->queues <= params_queues(spec->queues, limits))
+		return NULL;
+	snprintf(buf, PARAMS_WORDS_BYTES,
+		 "it serves fewer queues than the device has: %s, or give the device up with "
+		 "ublkctl del",
+		 limits->queue_nr_cure ? limits->queue_nr_cure : "let it serve more");
+	return buf;
 }

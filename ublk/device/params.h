@@ -6,6 +6,8 @@
 #include "ublk/device/device.h"
 #include "ublk/ublk_abi.h"
 
+#define PARAMS_WORDS_BYTES 192
+
 /* As many queues as are wanted and the backend serves. */
 uint32_t params_queues(uint32_t wanted, const struct backend_limits *limits);
 
@@ -15,9 +17,10 @@ void params_fill(struct ublk_params *params, const struct device_spec *spec,
 
 /*
  * NULL when a backend with these limits can still serve a device that was made with params and has
- * the queues of spec; otherwise why not, a static string.
+ * the queues of spec; otherwise why not, in buf or static.
  */
 const char *params_incompatible(const struct ublk_params *params, const struct device_spec *spec,
-				const struct backend_limits *limits);
+				const struct backend_limits *limits,
+				char buf[static PARAMS_WORDS_BYTES]);
 
 #endif

@@ -75,10 +75,10 @@ static void test_backend(void **state)
 	v.backend = v.backend_state = NULL;
 	expect(&v, STUCK_BACKEND, "the backend does not answer");
 	v.backend = "throttle";
-	v.backend_state = "waiting for its turn";
+	expect(&v, STUCK_BACKEND, "the backend throttle does not answer");
+	v.backend_wait = "throttle";
 	expect(&v, STUCK_THROTTLED, "holds it back");
-	v.backend = "delay";
-	v.backend_state = "delaying";
+	v.backend_wait = "delay";
 	expect(&v, STUCK_DELAYED, "delay");
 	v.state = "busy";
 	expect(&v, STUCK_BUSY, "did not take it");

@@ -23,11 +23,21 @@
 static char error[DATA_PATH_ERROR_BYTES];
 static struct data_choice choice;
 
-static int choose(enum data_path wish, enum batch_choice batch, uint8_t abilities,
-		  uint64_t features)
+static int choose_for(const struct backend *ops, enum data_path wish, enum batch_choice batch,
+		      uint64_t features)
 {
+	const struct backend_spec low = { .ops = ops },
+				  spec = { .ops = &backend_throttle, .child = &low };
+
 	error[0] = '\0';
-	return data_path_choose(&choice, wish, batch, abilities, "it", features, error);
+	return data_path_choose(&choice, wish, batch, &spec, features, error);
+}
+
+static int choose(enum data_path wish, enum batch_choice batch, uint8_t data, uint64_t features)
+{
+	const struct backend ops = { .name = "it", .data = data };
+
+	return choose_for(&ops, wish, batch, features);
 }
 
 static void test_auto_takes_the_best(void **state)
@@ -74,7 +84,7 @@ static void test_what_cannot_be_had(void **state)
 	(void)state;
 	assert_int_equal(choose(DATA_PATH_ZERO_COPY, BATCH_AUTO, BACKEND_DATA_MOVES, LINUX_7_2),
 			 -EINVAL);
-	assert_non_null(strstr(error, "impossible with the backend it"));
+	assert_non_null(strstr(error, "impossible with the backend throttle > it"));
 	assert_int_equal(choose(DATA_PATH_ZERO_COPY, BATCH_AUTO, BACKEND_DATA_FIXED, LINUX_6_12),
 			 -EOPNOTSUPP);
 	assert_non_null(strstr(error, "AUTO_BUF_REG (Linux 6.16)"));
@@ -88,11 +98,11 @@ static void test_what_cannot_be_had(void **state)
 static void test_batches(void **state)
 {
 	(void)state;
-	assert_int_equal(choose(DATA_PATH_AUTO, BATCH_AUTO, BACKEND_BATCHES, LINUX_7_2), 0);
+	assert_int_equal(choose_for(&backend_nbd, DATA_PATH_AUTO, BATCH_AUTO, LINUX_7_2), 0);
 	assert_int_equal(data_path_flags(&choice), UBLK_F_BATCH_IO);
-	assert_int_equal(choose(DATA_PATH_AUTO, BATCH_AUTO, BACKEND_BATCHES, LINUX_6_17), 0);
+	assert_int_equal(choose_for(&backend_nbd, DATA_PATH_AUTO, BATCH_AUTO, LINUX_6_17), 0);
 	assert_false(choice.batch);
-	assert_int_equal(choose(DATA_PATH_AUTO, BATCH_OFF, BACKEND_BATCHES, LINUX_7_2), 0);
+	assert_int_equal(choose_for(&backend_nbd, DATA_PATH_AUTO, BATCH_OFF, LINUX_7_2), 0);
 	assert_false(choice.batch);
 	assert_int_equal(choose(DATA_PATH_AUTO, BATCH_AUTO, BACKEND_DATA_FIXED, LINUX_7_2), 0);
 	assert_false(choice.batch);
@@ -113,7 +123,7 @@ static void test_abilities_of_a_stack(void **state)
 	assert_int_equal(backend_spec_data(&slow), BACKEND_DATA_FIXED);
 	assert_int_equal(backend_spec_data(&slower), BACKEND_DATA_MOVES);
 	assert_int_equal(backend_spec_data(&odd), 0);
-	assert_int_equal(backend_spec_data(&far), BACKEND_BATCHES);
+	assert_int_equal(backend_spec_data(&far), 0);
 }
 
 static void fill(struct ublk_params *p, struct backend_limits limits, enum data_path path)

@@ -127,7 +127,8 @@ static struct fit made_with(uint32_t caps, bool read_only)
 
 static const char *incompatible(const struct fit *f)
 {
-	const char *words = params_incompatible(&f->params, &f->spec, &f->limits);
+	static char buf[PARAMS_WORDS_BYTES];
+	const char *words = params_incompatible(&f->params, &f->spec, &f->limits, buf);
 
 	return words ? words : "fits";
 }
@@ -162,7 +163,10 @@ static void test_queues(void **state)
 	assert_string_equal(incompatible(&f), "fits");
 	f.limits.queue_nr_max = 3;
 	assert_int_equal(params_queues(4, &f.limits), 3);
-	assert_non_null(strstr(incompatible(&f), "fewer queues than the device has"));
+	assert_non_null(strstr(incompatible(&f), "fewer queues than the device has: let it serve"));
+	f.limits.queue_nr_cure = "let the server allow more";
+	assert_non_null(
+		strstr(incompatible(&f), "than the device has: let the server allow more,"));
 }
 
 static const char *incompatible_caps(uint32_t before, uint32_t now, bool read_only)
