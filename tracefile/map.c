@@ -7,6 +7,7 @@
  */
 #include "tracefile/map.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +25,8 @@ void *memory_resize(void *old, size_t nr, size_t bytes)
 
 	if (new)
 		return new;
-	fputs("ublktrace: out of memory for records that wait to be sorted; record less: --sample, "
-	      "-p\n",
-	      stderr);
+	fprintf(stderr, "%s: out of memory for records that wait to be sorted or written\n",
+		program_invocation_short_name);
 	exit(1);
 }
 

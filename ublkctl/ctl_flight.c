@@ -205,8 +205,6 @@ static enum exit_code write_trace(struct flight_log *log, const char *path)
 	size_t nr = log->nr;
 	int ret = file ? perfetto_write(file, log) : -errno;
 
-	if (file && fclose(file) != 0 && ret == 0)
-		ret = -errno;
 	if (ret < 0) {
 		fprintf(stderr, "ublkctl: %s: %s\n", path, strerror(-ret));
 		return EXIT_REFUSED;

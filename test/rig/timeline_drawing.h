@@ -45,15 +45,16 @@ struct arrow {
 };
 
 struct notes {
+	struct trace_writer writer;
 	struct drawn *drawn;
 	size_t nr, room;
 	struct map places, arrows; /* by id */
 	int64_t lost_late;
 };
 
-static void on_process(void *w, uint64_t process, const char *name)
+static void on_process(struct trace_writer *w, uint64_t process, const char *name)
 {
-	struct notes *n = w;
+	struct notes *n = (struct notes *)w;
 	struct place *p = map_get(&n->places, process, 0);
 
 	if (!p) {
@@ -64,9 +65,9 @@ static void on_process(void *w, uint64_t process, const char *name)
 	snprintf(p->name, sizeof(p->name), "%s", name);
 }
 
-static void on_track(void *w, uint64_t track, uint64_t process, const char *name)
+static void on_track(struct trace_writer *w, uint64_t track, uint64_t process, const char *name)
 {
-	struct notes *n = w;
+	struct notes *n = (struct notes *)w;
 	struct place *p = map_get(&n->places, track, 0);
 
 	assert_non_null(map_get(&n->places, process, 0));
@@ -124,43 +125,41 @@ static void note_arrows(struct notes *n, struct place *p, const struct drawn *d,
 	}
 }
 
-static void on_slice(void *w, uint64_t track, uint64_t start_ns, uint64_t end_ns, const char *name,
-		     const uint64_t *flow_in, unsigned flow_in_nr, const uint64_t *flow_out,
-		     unsigned flow_out_nr, const struct timeline_arg *args, unsigned arg_nr)
+static void on_slice(struct trace_writer *w, const struct trace_slice *s)
 {
-	struct notes *n = w;
-	struct place *p = map_get(&n->places, track, 0);
+	struct notes *n = (struct notes *)w;
+	struct place *p = map_get(&n->places, s->track, 0);
 	struct drawn *d;
 
 	assert_non_null(p);
-	assert_true(arg_nr <= TIMELINE_ARGS_MAX);
-	check_nesting(p, start_ns, end_ns);
+	assert_true(s->arg_nr <= TRACE_ARGS_MAX);
+	check_nesting(p, s->start_ns, s->end_ns);
 	if (n->nr == n->room) {
 		n->room = n->room ? n->room * 2 : 64;
 		n->drawn = memory_resize(n->drawn, n->room, sizeof(*n->drawn));
 	}
 	d = &n->drawn[n->nr++];
 	*d = (struct drawn){
-		.track = track,
-		.start_ns = start_ns,
-		.end_ns = end_ns,
-		.in_nr = flow_in_nr,
-		.out_nr = flow_out_nr,
+		.track = s->track,
+		.start_ns = s->start_ns,
+		.end_ns = s->end_ns,
+		.in_nr = s->flow_in_nr,
+		.out_nr = s->flow_out_nr,
 		.result = -1,
 	};
-	snprintf(d->name, sizeof(d->name), "%s", name);
-	for (unsigned i = 0; i < arg_nr; i++) {
-		if (!strcmp(args[i].name, "result") && !args[i].text)
-			d->result = args[i].number;
-		if (!strcmp(args[i].name, "end"))
+	snprintf(d->name, sizeof(d->name), "%s", s->name);
+	for (unsigned i = 0; i < s->arg_nr; i++) {
+		if (!strcmp(s->args[i].name, "result") && !s->args[i].text)
+			d->result = s->args[i].number;
+		if (!strcmp(s->args[i].name, "end"))
 			d->unseen = true;
 	}
-	note_arrows(n, p, d, flow_in, flow_out);
+	note_arrows(n, p, d, s->flow_in, s->flow_out);
 }
 
-static void on_counter(void *w, uint64_t track, uint64_t time_ns, int64_t value)
+static void on_counter(struct trace_writer *w, uint64_t track, uint64_t time_ns, int64_t value)
 {
-	struct notes *n = w;
+	struct notes *n = (struct notes *)w;
 	struct place *p = map_get(&n->places, track, 0);
 
 	assert_non_null(p);
@@ -170,7 +169,7 @@ static void on_counter(void *w, uint64_t track, uint64_t time_ns, int64_t value)
 		n->lost_late = value;
 }
 
-static const struct timeline_writer writer = {
+static const struct trace_writer_ops drawing_ops = {
 	.process = on_process,
 	.track = on_track,
 	.counter_track = on_track,
@@ -298,8 +297,8 @@ static struct synthetic synthetic_of(struct records *r)
 static struct notes draw(const struct records *r)
 {
 	static const struct losses losses;
-	struct notes n = { 0 };
-	struct timeline *t = timeline_new(&writer, &n);
+	struct notes n = { .writer.ops = &drawing_ops };
+	struct timeline *t = timeline_new(&n.writer);
 
 	for (size_t i = 0; i < r->nr; i++)
 		timeline_event(t, &r->events[i]);

@@ -45,7 +45,7 @@ struct ring_fd {
 
 struct csv {
 	struct sink sink;
-	struct sink_clock clock;
+	struct trace_clock clock;
 	int fd;
 	int error;
 	time_t second; /* date is of this second */
@@ -425,7 +425,7 @@ static int csv_close(struct sink *s, const struct losses *l)
 
 static const struct sink_ops csv_ops = { .event = csv_event, .close = csv_close };
 
-int csv_open(const char *path, const struct sink_clock *clock, struct sink **ret_sink)
+int csv_open(const char *path, const struct trace_clock *clock, struct sink **ret_sink)
 {
 	struct csv *c = malloc(sizeof(*c));
 	int error;

@@ -81,11 +81,11 @@ static uint64_t clock_ns(clockid_t clock)
 
 /* ---- files ---- */
 
-static struct sink_clock clock_look(bool from_boot)
+static struct trace_clock clock_look(bool from_boot)
 {
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
 
-	return (struct sink_clock){
+	return (struct trace_clock){
 		.wall_offset_ns = (int64_t)(clock_ns(CLOCK_REALTIME) - now_ns),
 		.boot_offset_ns = (int64_t)(clock_ns(CLOCK_BOOTTIME) - now_ns),
 		.start_ns = now_ns,
@@ -95,7 +95,7 @@ static struct sink_clock clock_look(bool from_boot)
 
 static int open_files(struct record *r)
 {
-	struct sink_clock clock = clock_look(r->options.from_boot);
+	struct trace_clock clock = clock_look(r->options.from_boot);
 
 	for (unsigned i = 0; i < r->options.file_nr; i++) {
 		const char *path = r->options.files[i];

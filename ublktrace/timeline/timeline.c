@@ -31,7 +31,7 @@ void process_rename(struct timeline *t, struct process *p, const char *name)
 	if (!strcmp(p->name, name))
 		return;
 	snprintf(p->name, sizeof(p->name), "%s", name);
-	t->tracks.ops->process(t->tracks.w, p->id, p->name);
+	t->tracks.w->ops->process(t->tracks.w, p->id, p->name);
 }
 
 /* Named by its first thread, as soon as that is seen. */
@@ -87,11 +87,10 @@ static void draw(struct timeline *t, struct event *e)
 	}
 }
 
-struct timeline *timeline_new(const struct timeline_writer *ops, void *w)
+struct timeline *timeline_new(struct trace_writer *w)
 {
 	struct timeline *t = memory_zalloc(sizeof(*t));
 
-	t->tracks.ops = ops;
 	t->tracks.w = w;
 	return t;
 }
@@ -111,8 +110,8 @@ static void tell_loss(struct timeline *t, uint64_t process, const char *name, ui
 {
 	uint64_t track = track_new_counter(&t->tracks, process, name);
 
-	t->tracks.ops->counter(t->tracks.w, track, t->first_ns, 0);
-	t->tracks.ops->counter(t->tracks.w, track, t->now_ns, (int64_t)value);
+	t->tracks.w->ops->counter(t->tracks.w, track, t->first_ns, 0);
+	t->tracks.w->ops->counter(t->tracks.w, track, t->now_ns, (int64_t)value);
 }
 
 static void tell_losses(struct timeline *t, const struct losses *l)

@@ -124,7 +124,7 @@ static void tell_depth(struct timeline *t, struct ring *ring, const char *name, 
 	if (!*counter)
 		*counter = track_new_counter(&t->tracks, ring->process.id, name);
 	*last = depth;
-	t->tracks.ops->counter(t->tracks.w, *counter, t->now_ns, depth);
+	t->tracks.w->ops->counter(t->tracks.w, *counter, t->now_ns, depth);
 }
 
 /* Heads and tails are written by the program: what is no depth at all is not drawn. */

@@ -57,8 +57,16 @@ static void emit_first(struct track *t)
 	for (unsigned i = 0; i < s->arg_nr; i++)
 		if (s->args[i].text == copied)
 			s->args[i].text = s->text;
-	t->all->ops->slice(t->all->w, t->id, s->start_ns, s->end_ns, s->name, s->in.ids, s->in.nr,
-			   s->out.ids, s->out.nr, s->args, s->arg_nr);
+	t->all->w->ops->slice(t->all->w, &(struct trace_slice){ .track = t->id,
+								.start_ns = s->start_ns,
+								.end_ns = s->end_ns,
+								.name = s->name,
+								.flow_in = s->in.ids,
+								.flow_in_nr = s->in.nr,
+								.flow_out = s->out.ids,
+								.flow_out_nr = s->out.nr,
+								.args = s->args,
+								.arg_nr = s->arg_nr });
 	free(s->in.ids);
 	free(s->out.ids);
 	t->first = (t->first + 1) & (t->room - 1);
@@ -142,28 +150,28 @@ struct slice_ref track_top(struct track *t)
 
 /* ---- arguments ---- */
 
-static void add_arg(struct slice_ref s, struct timeline_arg arg)
+static void add_arg(struct slice_ref s, struct trace_arg arg)
 {
 	struct slice *slice = slice_at(s);
 
-	if (slice && slice->arg_nr < TIMELINE_ARGS_MAX)
+	if (slice && slice->arg_nr < TRACE_ARGS_MAX)
 		slice->args[slice->arg_nr++] = arg;
 }
 
 void slice_arg(struct slice_ref s, const char *name, int64_t number)
 {
-	add_arg(s, (struct timeline_arg){ .name = name, .number = number });
+	add_arg(s, (struct trace_arg){ .name = name, .number = number });
 }
 
 void slice_arg_unsigned(struct slice_ref s, const char *name, uint64_t number)
 {
-	add_arg(s, (struct timeline_arg){
-			   .name = name, .number = (int64_t)number, .is_unsigned = true });
+	add_arg(s,
+		(struct trace_arg){ .name = name, .number = (int64_t)number, .is_unsigned = true });
 }
 
 void slice_arg_text(struct slice_ref s, const char *name, const char *static_text)
 {
-	add_arg(s, (struct timeline_arg){ .name = name, .text = static_text });
+	add_arg(s, (struct trace_arg){ .name = name, .text = static_text });
 }
 
 void slice_arg_copy(struct slice_ref s, const char *name, const char *text)
@@ -233,7 +241,7 @@ uint64_t process_new(struct tracks *all, const char *name)
 {
 	uint64_t id = ++all->next_id;
 
-	all->ops->process(all->w, id, name);
+	all->w->ops->process(all->w, id, name);
 	return id;
 }
 
@@ -248,20 +256,20 @@ struct track *track_new(struct tracks *all, uint64_t process, const char *name)
 		.first_seq = 1,
 	};
 	all->list = t;
-	all->ops->track(all->w, t->id, process, name);
+	all->w->ops->track(all->w, t->id, process, name);
 	return t;
 }
 
 void track_rename(struct track *t, uint64_t process, const char *name)
 {
-	t->all->ops->track(t->all->w, t->id, process, name);
+	t->all->w->ops->track(t->all->w, t->id, process, name);
 }
 
 uint64_t track_new_counter(struct tracks *all, uint64_t process, const char *name)
 {
 	uint64_t id = ++all->next_id;
 
-	all->ops->counter_track(all->w, id, process, name);
+	all->w->ops->counter_track(all->w, id, process, name);
 	return id;
 }
 

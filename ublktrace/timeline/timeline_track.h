@@ -26,7 +26,7 @@ struct flows {
 struct slice {
 	uint64_t start_ns, end_ns; /* end 0: open */
 	const char *name;	   /* static */
-	struct timeline_arg args[TIMELINE_ARGS_MAX];
+	struct trace_arg args[TRACE_ARGS_MAX];
 	unsigned arg_nr;
 	char text[128]; /* for one argument that is not static */
 	struct flows in, out;
@@ -53,8 +53,7 @@ struct track {
 
 /* What all tracks share. */
 struct tracks {
-	const struct timeline_writer *ops;
-	void *w;
+	struct trace_writer *w;
 	struct track *list;
 	uint64_t next_id, next_flow;
 	uint64_t undrawn; /* slices and arrows that found no room */
@@ -63,7 +62,7 @@ struct tracks {
 uint64_t process_new(struct tracks *all, const char *name);
 struct track *track_new(struct tracks *all, uint64_t process, const char *name);
 void track_rename(struct track *t, uint64_t process, const char *name);
-/* Returns the id for ops->counter. */
+/* Returns the id for the writer's counter. */
 uint64_t track_new_counter(struct tracks *all, uint64_t process, const char *name);
 
 /* Return where the slice is; its seq is 0 if there was no room. */

@@ -19,7 +19,7 @@
 #define REQ 0xffff88810abcdef0ull
 
 /* Monotonic 5.000123456 s is 2026-03-01 12:00:05.000123 UTC, and 7.000123456 s since the boot. */
-static const struct sink_clock wall = {
+static const struct trace_clock wall = {
 	.wall_offset_ns = 1772366400000000000,
 	.boot_offset_ns = 2000000000,
 	.start_ns = 4000000000,
