@@ -55,7 +55,7 @@ static const struct command {
 	{ 0 },
 };
 
-static void usage(FILE *out)
+static void main_usage(FILE *out)
 {
 	fputs("usage: ublktrace COMMAND\n\n", out);
 	for (const struct command *c = commands; c->name; c++)
@@ -64,7 +64,7 @@ static void usage(FILE *out)
 }
 
 /* What a command printed is in the buffer of stdout until here. Returns the exit code. */
-static int finish(int code)
+static int main_finish(int code)
 {
 	errno = 0;
 	if ((!fflush(stdout) && !ferror(stdout)) || code)
@@ -74,7 +74,7 @@ static int finish(int code)
 	return 1;
 }
 
-static int run(const struct command *c, int argc, char **argv)
+static int main_run(const struct command *c, int argc, char **argv)
 {
 	bool help = argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
 
@@ -87,7 +87,7 @@ static int run(const struct command *c, int argc, char **argv)
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
-		usage(stderr);
+		main_usage(stderr);
 		return 2;
 	}
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
@@ -95,13 +95,13 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
-		usage(stdout);
+		main_usage(stdout);
 		return 0;
 	}
 	for (const struct command *c = commands; c->name; c++)
 		if (!strcmp(argv[1], c->name))
-			return finish(run(c, argc - 1, argv + 1));
+			return main_finish(main_run(c, argc - 1, argv + 1));
 	fprintf(stderr, "ublktrace: there is no command '%s'\n", argv[1]);
-	usage(stderr);
+	main_usage(stderr);
 	return 2;
 }

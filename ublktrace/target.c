@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ublktrace/command.h"
+
 /* There is one command at most. */
 static struct {
 	pid_t pid;
@@ -29,7 +31,7 @@ static struct {
 
 static volatile sig_atomic_t interrupted;
 
-static void interrupt(int signal_nr)
+static void target_interrupt(int signal_nr)
 {
 	(void)signal_nr;
 	interrupted = 1;
@@ -42,7 +44,7 @@ static bool target_fail(const char *words)
 }
 
 /* The process that pid is a thread of, or pid itself. */
-static pid_t thread_group(pid_t pid)
+static pid_t target_thread_group(pid_t pid)
 {
 	char path[64], line[128];
 	int group = (int)pid;
@@ -58,9 +60,9 @@ static pid_t thread_group(pid_t pid)
 	return (pid_t)group;
 }
 
-static bool pid_check(pid_t pid)
+static bool target_check_pid(pid_t pid)
 {
-	pid_t group = thread_group(pid);
+	pid_t group = target_thread_group(pid);
 
 	if (kill(pid, 0) && errno != EPERM) {
 		fprintf(stderr, "ublktrace: there is no process %d\n", (int)pid);
@@ -75,7 +77,7 @@ static bool pid_check(pid_t pid)
 
 /* PROC_PID_INIT_INO of include/linux/proc_ns.h. In another namespace processes have other numbers
  * than those the kernel's programs see. */
-static bool numbers_are_the_kernels(void)
+static bool target_has_kernel_pids(void)
 {
 	char name[64];
 	ssize_t n = readlink("/proc/self/ns/pid", name, sizeof(name) - 1);
@@ -94,14 +96,14 @@ bool target_check(const struct target *t)
 		return target_fail("only one of -p PID, -c COMMAND... and --all");
 	if (t->command && !t->command[0])
 		return target_fail("-c needs a command");
-	if (!t->all && !numbers_are_the_kernels())
+	if (!t->all && !target_has_kernel_pids())
 		return target_fail(
 			"process ids differ from those of the kernel (a PID "
 			"namespace, for example of a container): use --all, or run it outside");
-	return t->pid > 0 ? pid_check(t->pid) : true;
+	return t->pid > 0 ? target_check_pid(t->pid) : true;
 }
 
-static __attribute__((noreturn)) void child_main(char **command, int wait_fd, pid_t parent)
+static __attribute__((noreturn)) void target_child_main(char **command, int wait_fd, pid_t parent)
 {
 	char byte;
 
@@ -135,7 +137,7 @@ int target_spawn(struct target *t)
 	}
 	if (child.pid == 0) {
 		close(fds[1]);
-		child_main(t->command, fds[0], parent);
+		target_child_main(t->command, fds[0], parent);
 	}
 	close(fds[0]);
 	child.go_fd = fds[1];
@@ -154,15 +156,7 @@ void target_go(struct target *t)
 	child.go_fd = -1;
 }
 
-static uint64_t clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
-static bool child_ended(void)
+static bool target_child_ended(void)
 {
 	if (!child.ended && waitpid(child.pid, &child.status, WNOHANG) == child.pid)
 		child.ended = true;
@@ -175,15 +169,15 @@ static bool target_ended(const struct target *t, int pidfd)
 	struct pollfd p = { .fd = pidfd, .events = POLLIN };
 
 	if (child.pid > 0)
-		return child_ended();
+		return target_child_ended();
 	if (t->pid <= 0)
 		return false;
 	return pidfd >= 0 ? poll(&p, 1, 0) > 0 : kill(t->pid, 0) < 0 && errno == ESRCH;
 }
 
-static void catch_signals(void)
+static void target_catch_signals(void)
 {
-	struct sigaction action = { .sa_handler = interrupt }, hangup;
+	struct sigaction action = { .sa_handler = target_interrupt }, hangup;
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
@@ -195,12 +189,13 @@ static void catch_signals(void)
 int target_run(const struct target *t, int (*turn)(void *arg), void *arg)
 {
 	int pidfd = t->pid > 0 ? (int)syscall(SYS_pidfd_open, t->pid, 0) : -1;
-	uint64_t start_ns = clock_ns(), limit_ns = (uint64_t)(t->seconds * 1e9);
+	uint64_t start_ns = command_clock_ns(CLOCK_MONOTONIC),
+		 limit_ns = (uint64_t)(t->seconds * 1e9);
 	int ret = 0;
 
-	catch_signals();
+	target_catch_signals();
 	while (!interrupted && !target_ended(t, pidfd)) {
-		if (limit_ns && clock_ns() - start_ns >= limit_ns)
+		if (limit_ns && command_clock_ns(CLOCK_MONOTONIC) - start_ns >= limit_ns)
 			break;
 		ret = turn(arg);
 		if (ret == -EINTR)
@@ -214,14 +209,14 @@ int target_run(const struct target *t, int (*turn)(void *arg), void *arg)
 }
 
 /* One that does not end by SIGTERM is waited for as long as nobody says ^C. */
-static void child_end(void)
+static void target_child_end(void)
 {
 	const struct timespec pause = { .tv_nsec = 20000000 };
 	unsigned turns = 0;
 
 	interrupted = 0;
 	kill(child.pid, SIGTERM);
-	while (!child_ended()) {
+	while (!target_child_ended()) {
 		if (interrupted)
 			kill(child.pid, SIGKILL);
 		else if (++turns == 100)
@@ -241,7 +236,7 @@ int target_exit_code(const struct target *t)
 	if (child.go_fd >= 0)
 		close(child.go_fd); /* it was never let run */
 	child.go_fd = -1;
-	if (!child_ended())
-		child_end();
+	if (!target_child_ended())
+		target_child_end();
 	return WIFSIGNALED(child.status) ? 128 + WTERMSIG(child.status) : WEXITSTATUS(child.status);
 }

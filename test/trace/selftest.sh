@@ -34,8 +34,8 @@ for command in probes selftest control; do
 	ok "$command: a wrong option is exit code 2" prints 2 "^ublktrace $command: " ublktrace $command --nonsense
 	ok "$command: a word too many as well" prints 2 "unexpected argument 'more'" ublktrace $command more
 done
-ok "control: a pid is a number" prints 2 "'abc' is not a number" ublktrace control -p abc
-ok "control: so is a time" prints 2 "'-1' is not a number" ublktrace control --duration -1
+ok "control: a pid is a number" prints 2 "needs a process id, not 'abc'" ublktrace control -p abc
+ok "control: so is a time" prints 2 "needs a number of seconds, not '-1'" ublktrace control --duration -1
 ok "main --help lists them" prints 0 "selftest" ublktrace --help
 
 if ublktrace selftest 2>&1 | grep -q '^ublktrace selftest: missing: CAP_'; then

@@ -5,6 +5,7 @@
 #ifndef UBLKTRACE_EVENTS_LOSSES_H
 #define UBLKTRACE_EVENTS_LOSSES_H
 
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -19,6 +20,12 @@ struct losses {
 };
 
 /* One line: "lost: 0 ring buffer full, 0 map full, 0 missed by recursion, 3 unmatched". */
-void losses_print(FILE *out, const struct losses *l);
+static inline void losses_print(FILE *out, const struct losses *l)
+{
+	fprintf(out,
+		"lost: %" PRIu64 " ring buffer full, %" PRIu64 " map full, %" PRIu64
+		" missed by recursion, %" PRIu64 " unmatched\n",
+		l->ring_full, l->map_full, l->recursion, l->unmatched);
+}
 
 #endif

@@ -16,7 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "ublktrace/kernel/point_internal.h"
+#include "ublktrace/kernel/machine.h"
+#include "ublktrace/elf/symbols.h"
 #include "ublktrace/elf/usdt.h"
 
 /* r0 = 0; exit */

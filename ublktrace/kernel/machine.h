@@ -47,6 +47,12 @@ int machine_may_trace(void);
  */
 struct btf *machine_btf(const char *module, int *ret_first);
 
+/* Forgets the types that were read, for a module that was loaded since. */
+void machine_forget(void);
+
+/* Whether a module (NULL: the kernel) has a function that can be traced by its type. */
+bool machine_has_function(const char *module, const char *function);
+
 /* A descriptor of a module's BTF, as attaching to its functions wants it; 0 for the kernel itself.
  * -errno: -EPERM without CAP_SYS_ADMIN. The caller closes it when it is above 0. */
 int machine_btf_fd(const char *module);

@@ -14,7 +14,7 @@
 
 #include "base/util.h"
 #include "ublktrace/kernel/machine.h"
-#include "ublktrace/kernel/point_internal.h"
+#include "ublktrace/elf/symbols.h"
 #include "ublktrace/elf/usdt.h"
 
 static struct symbol *symbols;
@@ -83,7 +83,7 @@ static void free_symbols(void)
 void point_forget(void)
 {
 	free_symbols();
-	machine_root_set(machine_root());
+	machine_forget();
 }
 
 /* All points of the table, and one more if there is one. Returns 0 or -ENOMEM. */

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct symbol; /* ublktrace/elf/symbols.h */
+
 enum point_state {
 	POINT_OK,	     /* can be attached by .how */
 	POINT_INLINED,	     /* no such symbol in a kernel or module that is there */
@@ -48,6 +50,12 @@ const struct point *points(size_t *ret_nr);
 /* What this machine says of p; *ret_found: the symbol as it is here, "" when none. found_bytes of
  * it. */
 enum point_state point_look(const struct point *p, char *found, size_t found_bytes);
+
+/* What was found for p, which is no USDT; NULL without memory. Valid until the next call. */
+const struct symbol *point_symbol(const struct point *p);
+
+/* Forgets what was read, for a module that was loaded since, or another root. */
+void point_forget(void);
 
 /* "attached", "inlined", ... and the cure, for people. */
 const char *point_state_name(enum point_state state);

@@ -5,7 +5,6 @@
  * prints. Exit code 1 when a point is missing without which nothing can be traced. Main thread.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +30,7 @@ struct summary {
 	unsigned attached, otherwise, missing, required_missing;
 };
 
-static struct look look_at(const struct point *p)
+static struct look probes_look(const struct point *p)
 {
 	struct look l = { .point = p };
 
@@ -44,7 +43,7 @@ static struct look look_at(const struct point *p)
 	return l;
 }
 
-static void count(struct summary *s, const struct look *l)
+static void probes_count(struct summary *s, const struct look *l)
 {
 	if (l->attached && l->how == l->point->how)
 		s->attached++;
@@ -57,7 +56,7 @@ static void count(struct summary *s, const struct look *l)
 }
 
 /* What attached says wins over what files let expect. */
-static const char *state_word(const struct look *l)
+static const char *probes_state_word(const struct look *l)
 {
 	if (l->attached && (l->how == l->point->how || l->state == POINT_OK))
 		return "attached";
@@ -67,7 +66,7 @@ static const char *state_word(const struct look *l)
 }
 
 /* Why it is not as wanted, and what helps; "" when it is. */
-static const char *why(const struct look *l)
+static const char *probes_why(const struct look *l)
 {
 	if (l->attached && l->how == l->point->how)
 		return "";
@@ -76,14 +75,14 @@ static const char *why(const struct look *l)
 	return point_state_cure(l->state);
 }
 
-static void print_row(const struct look *l, bool colour)
+static void probes_print_row(const struct look *l, bool colour)
 {
-	const char *reason = why(l), *paint = "", *end = colour ? "\033[0m" : "";
+	const char *reason = probes_why(l), *paint = "", *end = colour ? "\033[0m" : "";
 	bool found = l->found[0] && l->point->how != POINT_USDT;
 
 	if (colour)
 		paint = l->attached ? "\033[32m" : l->point->required ? "\033[31m" : "\033[33m";
-	printf("%s%-13s%s %-7s %-30s %s", paint, state_word(l), end,
+	printf("%s%-13s%s %-7s %-30s %s", paint, probes_state_word(l), end,
 	       l->attached ? attach_how_name(l->how) : "-", found ? l->found : l->point->symbol,
 	       l->point->what);
 	if (reason[0])
@@ -97,19 +96,19 @@ static void print_row(const struct look *l, bool colour)
 	putchar('\n');
 }
 
-static json_t *row_json(const struct look *l)
+static json_t *probes_row_json(const struct look *l)
 {
 	const struct point *p = l->point;
-	const char *reason = why(l);
+	const char *reason = probes_why(l);
 
 	return json_pack("{ss ss ss* ss sb ss* ss* sb ss* ss*}", "point", p->symbol, "what",
-			 p->what, "module", p->module, "state", state_word(l), "attached",
+			 p->what, "module", p->module, "state", probes_state_word(l), "attached",
 			 l->attached, "how", l->attached ? attach_how_name(l->how) : NULL, "found",
 			 l->found[0] ? l->found : NULL, "required", p->required, "why",
 			 reason[0] ? reason : NULL, "instead", l->attached ? NULL : p->instead);
 }
 
-static void print_head(const struct utsname *u, bool driver)
+static void probes_print_head(const struct utsname *u, bool driver)
 {
 	char lacks[64];
 
@@ -119,14 +118,14 @@ static void print_head(const struct utsname *u, bool driver)
 	printf("\n%-13s %-7s %-30s %s\n", "STATE", "BY", "POINT", "WHAT");
 }
 
-static void print_summary(const struct summary *s)
+static void probes_print_summary(const struct summary *s)
 {
 	printf("%u attached, %u in another way, %u not attached; %u required points are "
 	       "missing\n",
 	       s->attached, s->otherwise, s->missing, s->required_missing);
 }
 
-static int show(bool as_json)
+static int probes_show(bool as_json)
 {
 	bool colour = isatty(STDOUT_FILENO), driver = machine_has_module("ublk_drv");
 	json_t *rows = as_json ? json_array() : NULL, *all;
@@ -137,18 +136,18 @@ static int show(bool as_json)
 
 	uname(&u);
 	if (!as_json)
-		print_head(&u, driver);
+		probes_print_head(&u, driver);
 	for (size_t i = 0; i < nr; i++) {
-		struct look l = look_at(&p[i]);
+		struct look l = probes_look(&p[i]);
 
-		count(&s, &l);
+		probes_count(&s, &l);
 		if (as_json)
-			json_array_append_new(rows, row_json(&l));
+			json_array_append_new(rows, probes_row_json(&l));
 		else
-			print_row(&l, colour);
+			probes_print_row(&l, colour);
 	}
 	if (!as_json) {
-		print_summary(&s);
+		probes_print_summary(&s);
 		return s.required_missing > 0;
 	}
 	all = json_pack("{ss sb si so}", "kernel", u.release, "driver", driver, "required_missing",
@@ -159,33 +158,26 @@ static int show(bool as_json)
 	return s.required_missing > 0;
 }
 
-static void help(void)
-{
-	puts("usage: ublktrace probes [--json]\n\n"
-	     "Tries to attach to each point of the kernel and of ublkd that ublktrace can use.\n"
-	     "STATE  attached, or the reason: inlined, suffixed (.isra.0 and the like), no BTF,\n"
-	     "       not traceable, no module, no right, absent, refused\n"
-	     "BY     tp_btf, fentry, kprobe, usdt\n"
-	     "Exit code 1: a point that every trace needs is missing.");
-}
-
 int command_probes(int argc, char **argv)
 {
-	static const struct option options[] = { { "json", no_argument, NULL, 'j' },
-						 { "help", no_argument, NULL, 'h' },
-						 { 0 } };
-	bool as_json = false;
-	int c;
+	static const struct option options[] = { COMMAND_OPTION_JSON, COMMAND_OPTION_HELP, { 0 } };
+	struct target target = { 0 };
+	struct command_line line = {
+		.short_options = "h",
+		.long_options = options,
+		.target = &target,
+		.help = "usage: ublktrace probes [--json]\n\n"
+			"Tries to attach to each point of the kernel and of ublkd that ublktrace "
+			"can "
+			"use.\n"
+			"STATE  attached, or the reason: inlined, suffixed (.isra.0 and the like), "
+			"no "
+			"BTF,\n"
+			"       not traceable, no module, no right, absent, refused\n"
+			"BY     tp_btf, fentry, kprobe, usdt\n"
+			"Exit code 1: a point that every trace needs is missing.",
+	};
+	int code;
 
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (c == 'h')
-			return help(), 0;
-		if (c != 'j')
-			return usage_error("probes", "unknown option '%s'", argv[optind - 1]);
-		as_json = true;
-	}
-	if (optind < argc)
-		return usage_error("probes", "unexpected argument '%s'", argv[optind]);
-	return show(as_json);
+	return command_line_parse(&line, argc, argv, &code) ? probes_show(line.json) : code;
 }

@@ -8,20 +8,19 @@
 #include "ublktrace/latency/latency_read.h"
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/util.h"
-#include "ublktrace/kernel/recursion.h"
 #include "latency.skel.h"
+#include "ublktrace/command.h"
 #include "ublktrace/kernel/machine.h"
 #include "ublktrace/kernel/point.h"
+#include "ublktrace/kernel/programs.h"
 
 /* All CPUs together: what the rows of devices may take, and how many there are at least. */
 #define BLOCK_BYTES_MAX (512ull << 20)
@@ -36,16 +35,8 @@ struct latency {
 	bool has_ublk;
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
 /* Devices that are there, and as many again for those that will be. */
-static uint32_t devices_expected(void)
+static uint32_t latency_devices_expected(void)
 {
 	DIR *dir = opendir("/sys/block");
 	struct dirent *e;
@@ -58,23 +49,15 @@ static uint32_t devices_expected(void)
 	return MAX(BLOCK_DEVICES_MIN, 2 * nr);
 }
 
-static uint32_t rows_wanted(int cpus)
+static uint32_t latency_rows_wanted(int cpus)
 {
 	uint64_t most = BLOCK_BYTES_MAX / (sizeof(struct latency_block) * (uint64_t)cpus);
-	uint64_t wanted = (uint64_t)devices_expected() * LATENCY_OP_NR;
+	uint64_t wanted = (uint64_t)latency_devices_expected() * LATENCY_OP_NR;
 
 	return (uint32_t)MAX(MIN(most, wanted), (uint64_t)LATENCY_OP_NR);
 }
 
-static bool has_start_io(void)
-{
-	int first;
-	struct btf *btf = machine_btf("ublk_drv", &first);
-
-	return btf && btf__find_by_name_kind(btf, "ublk_start_io", BTF_KIND_FUNC) > 0;
-}
-
-static void choose_programs(struct latency *l, bool with_children)
+static void latency_choose_programs(struct latency *l, bool with_children)
 {
 	/* ring, request, CQE; before 6.16 user_data, result, flags and two extras in its place */
 	bool pieces = point_tracepoint_args("io_uring_complete") > 3;
@@ -84,7 +67,7 @@ static void choose_programs(struct latency *l, bool with_children)
 				  true);
 	bpf_program__set_autoload(l->bpf->progs.process_fork, with_children);
 	/* It costs something for every queue: attached when there is one that needs it. */
-	bpf_program__set_autoload(l->bpf->progs.ublk_start, has_start_io());
+	programs_want(l->bpf->progs.ublk_start, "ublk_drv", "ublk_start_io");
 	bpf_program__set_autoattach(l->bpf->progs.ublk_start, false);
 	l->has_ublk = machine_has_module("ublk_drv");
 	if (!l->has_ublk) {
@@ -95,10 +78,10 @@ static void choose_programs(struct latency *l, bool with_children)
 
 static int latency_load(struct latency *l, pid_t pid, bool with_children)
 {
-	uint32_t rows = rows_wanted(l->cpus);
+	uint32_t rows = latency_rows_wanted(l->cpus);
 	int ret;
 
-	choose_programs(l, with_children);
+	latency_choose_programs(l, with_children);
 	l->bpf->rodata->with_children = with_children;
 	l->bpf->rodata->target_pid = (uint32_t)pid;
 	l->bpf->rodata->by_ring = l->by_ring;
@@ -108,7 +91,7 @@ static int latency_load(struct latency *l, pid_t pid, bool with_children)
 	return ret ? ret : latency_bpf__attach(l->bpf);
 }
 
-static void open_failed(int err)
+static void latency_open_failed(int err)
 {
 	fprintf(stderr,
 		"ublktrace latency: cannot load the BPF programs: %s; `ublktrace probes` shows "
@@ -132,11 +115,11 @@ int latency_open(pid_t pid, bool with_children, bool by_ring, struct latency **r
 	l->bpf = latency_bpf__open();
 	err = l->bpf ? latency_load(l, pid, with_children) : -errno;
 	if (err) {
-		open_failed(err);
+		latency_open_failed(err);
 		latency_close(l);
 		return err;
 	}
-	l->start_ns = now_ns();
+	l->start_ns = command_clock_ns(CLOCK_MONOTONIC);
 	*ret_latency = l;
 	return 0;
 }
@@ -172,8 +155,8 @@ bool latency_has_ublk(const struct latency *l, const char **ret_why)
 /* ---- reading */
 
 /* A per-CPU map is read whole, all CPUs of an entry at once; add folds them into one. */
-static int read_percpu(const struct latency *l, const struct bpf_map *map, uint32_t key,
-		       size_t bytes, void (*add)(void *dst, const void *src), void *dst)
+static int latency_read_percpu(const struct latency *l, const struct bpf_map *map, uint32_t key,
+			       size_t bytes, void (*add)(void *dst, const void *src), void *dst)
 {
 	char *all = calloc((size_t)l->cpus, bytes);
 	int err;
@@ -187,7 +170,7 @@ static int read_percpu(const struct latency *l, const struct bpf_map *map, uint3
 	return err;
 }
 
-static void add_block(void *dst, const void *src)
+static void latency_add_block(void *dst, const void *src)
 {
 	struct latency_block *d = dst;
 	const struct latency_block *s = src;
@@ -197,7 +180,7 @@ static void add_block(void *dst, const void *src)
 	d->errors += s->errors;
 }
 
-static void add_uring(void *dst, const void *src)
+static void latency_add_uring(void *dst, const void *src)
 {
 	struct latency_uring *d = dst;
 	const struct latency_uring *s = src;
@@ -209,7 +192,7 @@ static void add_uring(void *dst, const void *src)
 	d->errors += s->errors;
 }
 
-static void add_cpu(void *dst, const void *src)
+static void latency_add_cpu(void *dst, const void *src)
 {
 	struct latency_report *r = dst;
 	const struct latency_cpu *cpu = src;
@@ -220,7 +203,7 @@ static void add_cpu(void *dst, const void *src)
 			r->level[i][n] += cpu->level[i][n];
 }
 
-static void add_totals(void *dst, const void *src)
+static void latency_add_totals(void *dst, const void *src)
 {
 	struct latency_totals *d = dst;
 	const struct latency_totals *s = src;
@@ -230,14 +213,14 @@ static void add_totals(void *dst, const void *src)
 	d->aux += s->aux;
 }
 
-static int compare_devices(const void *a, const void *b)
+static int latency_compare_devices(const void *a, const void *b)
 {
 	const struct latency_device *x = a, *y = b;
 
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-static int read_devices(const struct latency *l, struct latency_report *r)
+static int latency_read_devices(const struct latency *l, struct latency_report *r)
 {
 	const struct bpf_map *map = l->bpf->maps.devices;
 	uint32_t key, row, *prev = NULL;
@@ -256,21 +239,21 @@ static int read_devices(const struct latency *l, struct latency_report *r)
 		d->number = key;
 		err = bpf_map__lookup_elem(map, &key, sizeof(key), &row, sizeof(row), 0);
 		for (uint32_t op = 0; !err && op < LATENCY_OP_NR; op++)
-			err = read_percpu(l, l->bpf->maps.block, row + op, sizeof(d->op[0]),
-					  add_block, &d->op[op]);
+			err = latency_read_percpu(l, l->bpf->maps.block, row + op, sizeof(d->op[0]),
+						  latency_add_block, &d->op[op]);
 	}
 	if (r->device_nr > 0)
-		qsort(r->device, r->device_nr, sizeof(*r->device), compare_devices);
+		qsort(r->device, r->device_nr, sizeof(*r->device), latency_compare_devices);
 	return err;
 }
 
-static int read_uring(const struct latency *l, struct latency_report *r)
+static int latency_read_uring(const struct latency *l, struct latency_report *r)
 {
 	int err = 0;
 
 	for (uint32_t i = 0; !err && i < LATENCY_URING_ROWS; i++) {
-		err = read_percpu(l, l->bpf->maps.uring, i, sizeof(r->uring[i]), add_uring,
-				  &r->uring[i]);
+		err = latency_read_percpu(l, l->bpf->maps.uring, i, sizeof(r->uring[i]),
+					  latency_add_uring, &r->uring[i]);
 		if (!err && l->by_ring)
 			err = bpf_map__lookup_elem(l->bpf->maps.rings, &i, sizeof(i), &r->ring[i],
 						   sizeof(r->ring[i]), 0);
@@ -278,22 +261,23 @@ static int read_uring(const struct latency *l, struct latency_report *r)
 	return err;
 }
 
-static int read_cpus(const struct latency *l, struct latency_report *r)
+static int latency_read_cpus(const struct latency *l, struct latency_report *r)
 {
-	int err = read_percpu(l, l->bpf->maps.cpus, 0, sizeof(struct latency_cpu), add_cpu, r);
+	int err = latency_read_percpu(l, l->bpf->maps.cpus, 0, sizeof(struct latency_cpu),
+				      latency_add_cpu, r);
 
 	latency_batches(r->level[LATENCY_BATCH]);
 	return err;
 }
 
-static int compare_errors(const void *a, const void *b)
+static int latency_compare_errors(const void *a, const void *b)
 {
 	const struct latency_error_count *x = a, *y = b;
 
 	return x->count > y->count ? -1 : x->count < y->count;
 }
 
-static int read_errors(const struct latency *l, struct latency_report *r)
+static int latency_read_errors(const struct latency *l, struct latency_report *r)
 {
 	const struct bpf_map *map = l->bpf->maps.errors;
 	struct latency_error *prev = NULL;
@@ -309,30 +293,30 @@ static int read_errors(const struct latency *l, struct latency_report *r)
 		prev = &e->error;
 		r->error_nr++;
 	}
-	qsort(r->error, r->error_nr, sizeof(r->error[0]), compare_errors);
+	qsort(r->error, r->error_nr, sizeof(r->error[0]), latency_compare_errors);
 	return err;
 }
 
-static int read_all(const struct latency *l, struct latency_report *r)
+static int latency_read_all(const struct latency *l, struct latency_report *r)
 {
-	int err = read_devices(l, r);
+	int err = latency_read_devices(l, r);
 
 	if (!err)
-		err = read_uring(l, r);
+		err = latency_read_uring(l, r);
 	if (!err)
-		err = read_cpus(l, r);
+		err = latency_read_cpus(l, r);
 	if (!err)
-		err = read_errors(l, r);
+		err = latency_read_errors(l, r);
 	if (!err)
-		err = read_percpu(l, l->bpf->maps.totals, 0, sizeof(r->totals), add_totals,
-				  &r->totals);
+		err = latency_read_percpu(l, l->bpf->maps.totals, 0, sizeof(r->totals),
+					  latency_add_totals, &r->totals);
 	r->losses = (struct losses){ .map_full = r->totals.map_full,
 				     .unmatched = r->totals.unmatched,
-				     .recursion = recursion_misses(l->bpf->obj) };
+				     .recursion = programs_skipped(l->bpf->obj) };
 	return err;
 }
 
-int latency_read(const struct latency *l, struct latency_report **ret_report)
+int latency_report_read(const struct latency *l, struct latency_report **ret_report)
 {
 	struct latency_report *r = calloc(1, sizeof(*r));
 	int err;
@@ -340,8 +324,8 @@ int latency_read(const struct latency *l, struct latency_report **ret_report)
 	if (!r)
 		return -ENOMEM;
 	r->by_ring = l->by_ring;
-	r->seconds = (double)(now_ns() - l->start_ns) / 1e9;
-	err = read_all(l, r);
+	r->seconds = (double)(command_clock_ns(CLOCK_MONOTONIC) - l->start_ns) / 1e9;
+	err = latency_read_all(l, r);
 	if (err) {
 		latency_report_free(r);
 		return err;

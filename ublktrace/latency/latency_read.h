@@ -21,7 +21,7 @@ void latency_follow(struct latency *l);
 
 /* All since latency_open. The caller frees *ret_report with latency_report_free. Returns 0 or
  * -errno. */
-int latency_read(const struct latency *l, struct latency_report **ret_report);
+int latency_report_read(const struct latency *l, struct latency_report **ret_report);
 void latency_close(struct latency *l);
 
 /* Whether there are ublk devices to look at; if not, *ret_why says why, in words. */

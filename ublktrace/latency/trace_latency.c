@@ -6,70 +6,34 @@
  * target.h say.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/util.h"
 #include "ublktrace/command.h"
 #include "ublktrace/latency/latency_read.h"
-#include "ublktrace/target.h"
 
-struct command_line {
+struct latency_options {
 	struct target target;
 	enum latency_by by;
 	double interval;
 	bool json;
 };
 
-struct run {
-	const struct command_line *line;
+struct latency_run {
+	const struct latency_options *options;
 	struct latency *latency;
 	struct latency_report *before; /* the last one that was printed */
 	double next;		       /* seconds since the start */
-	struct timespec start;
+	uint64_t start_ns;
 	bool terminal;
 };
 
 /* ---- the command line */
 
-static const struct option long_options[] = {
-	{ "pid", required_argument, NULL, 'p' },
-	{ "command", no_argument, NULL, 'c' },
-	{ "all", no_argument, NULL, 'a' },
-	{ "duration", required_argument, NULL, 'd' },
-	{ "interval", required_argument, NULL, 'i' },
-	{ "by", required_argument, NULL, 'b' },
-	{ "json", no_argument, NULL, 'j' },
-	{ 0 },
-};
-
-static bool parse_seconds(const char *text, double *ret_seconds)
-{
-	char *end;
-	double seconds = strtod(text, &end);
-
-	if (end == text || *end || !(seconds >= 0.1 && seconds < 1e9))
-		return false;
-	*ret_seconds = seconds;
-	return true;
-}
-
-static bool parse_pid(const char *text, pid_t *ret_pid)
-{
-	char *end;
-	long pid = strtol(text, &end, 10);
-
-	if (end == text || *end || pid <= 0 || pid > INT32_MAX)
-		return false;
-	*ret_pid = (pid_t)pid;
-	return true;
-}
-
-static bool parse_by(const char *text, enum latency_by *ret_by)
+static bool latency_parse_by(const char *text, enum latency_by *ret_by)
 {
 	static const char *const words[] = { [LATENCY_BY_ALL] = "all",
 					     [LATENCY_BY_OP] = "op",
@@ -85,90 +49,41 @@ static bool parse_by(const char *text, enum latency_by *ret_by)
 	return false;
 }
 
-/* What is wrong with option o, in words; NULL: nothing. */
-static const char *parse_option(struct command_line *line, int o, char **rest)
+static int latency_option(void *arg, int option, char *value)
 {
-	switch (o) {
-	case 'p':
-		return parse_pid(optarg, &line->target.pid) ? NULL : "-p needs a process id";
-	case 'c':
-		line->target.command = rest;
-		return NULL;
-	case 'a':
-		line->target.all = true;
-		return NULL;
-	case 'd':
-		return parse_seconds(optarg, &line->target.seconds)
-			       ? NULL
-			       : "--duration needs a number of seconds";
-	case 'i':
-		return parse_seconds(optarg, &line->interval)
-			       ? NULL
-			       : "--interval needs a number of seconds, at least 0.1";
-	case 'b':
-		return parse_by(optarg, &line->by) ? NULL : "--by needs op, ring, opcode or device";
-	case 'j':
-		line->json = true;
-		return NULL;
-	default:
-		return "unknown option, or an option without its value";
-	}
-}
+	struct latency_options *o = arg;
 
-/* Returns whether all is well; what is not is said. */
-static bool parse(struct command_line *line, int argc, char **argv)
-{
-	int o;
-
-	opterr = 0;
-	while ((o = getopt_long(argc, argv, "+p:c", long_options, NULL)) >= 0) {
-		const char *wrong = parse_option(line, o, argv + optind);
-
-		if (wrong) {
-			usage_error("latency", "%s", wrong);
-			return false;
-		}
-		if (o == 'c') /* all that follows is the command's */
-			return target_check(&line->target);
-	}
-	if (optind < argc) {
-		usage_error("latency", "unexpected argument '%s'", argv[optind]);
-		return false;
-	}
-	return target_check(&line->target);
+	if (option == 'i')
+		return command_check(
+			"latency", command_parse_seconds(value, &o->interval) && o->interval >= 0.1,
+			"--interval needs a number of seconds, at least 0.1", value);
+	return command_check("latency", latency_parse_by(value, &o->by),
+			     "--by needs op, ring, opcode or device", value);
 }
 
 /* ---- the run */
 
-static double seconds_since(const struct timespec *start)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) / 1e9;
-}
-
-static int print(struct run *run, const struct latency_report *r)
+static int latency_run_print(struct latency_run *run, const struct latency_report *r)
 {
 	int err;
 
-	if (run->line->json) {
-		err = latency_print_json(stdout, r, run->line->by);
+	if (run->options->json) {
+		err = latency_print_json(stdout, r, run->options->by);
 	} else {
-		if (run->terminal && run->line->interval > 0)
+		if (run->terminal && run->options->interval > 0)
 			fputs("\033[H\033[2J", stdout);
-		err = latency_print(stdout, r, run->line->by, run->terminal);
+		err = latency_print(stdout, r, run->options->by, run->terminal);
 	}
 	if (!err && fflush(stdout))
 		err = -errno;
 	return err;
 }
 
-/* What happened since the last report, or since the start. */
-static int report(struct run *run, bool since_start)
+/* What happened since the last latency_run_report, or since the start. */
+static int latency_run_report(struct latency_run *run, bool since_start)
 {
 	struct latency_report *now, *shown;
-	int err = latency_read(run->latency, &now);
+	int err = latency_report_read(run->latency, &now);
 
 	if (err)
 		return err;
@@ -179,38 +94,40 @@ static int report(struct run *run, bool since_start)
 	}
 	if (run->before && !since_start)
 		latency_report_subtract(shown, run->before);
-	err = print(run, shown);
+	err = latency_run_print(run, shown);
 	latency_report_free(shown);
 	latency_report_free(run->before);
 	run->before = now;
 	return err;
 }
 
-static int turn(void *arg)
+static int latency_run_turn(void *arg)
 {
-	struct run *run = arg;
+	struct latency_run *run = arg;
+	uint64_t elapsed_ns;
 
 	usleep(50000);
 	latency_follow(run->latency);
-	if (run->line->interval <= 0 || seconds_since(&run->start) < run->next)
+	elapsed_ns = command_clock_ns(CLOCK_MONOTONIC) - run->start_ns;
+	if (run->options->interval <= 0 || (double)elapsed_ns / 1e9 < run->next)
 		return 0;
-	run->next += run->line->interval;
-	return report(run, false);
+	run->next += run->options->interval;
+	return latency_run_report(run, false);
 }
 
-static int run_all(struct run *run, struct target *t)
+static int latency_run_all(struct latency_run *run, struct target *t)
 {
 	const char *why;
 	int err;
 
 	if (!latency_has_ublk(run->latency, &why))
 		fprintf(stderr, "ublktrace latency: %s\n", why);
-	clock_gettime(CLOCK_MONOTONIC, &run->start);
-	run->next = run->line->interval;
+	run->start_ns = command_clock_ns(CLOCK_MONOTONIC);
+	run->next = run->options->interval;
 	target_go(t);
-	err = target_run(t, turn, run);
+	err = target_run(t, latency_run_turn, run);
 	if (!err)
-		err = report(run, true);
+		err = latency_run_report(run, true);
 	if (err)
 		fprintf(stderr, "ublktrace latency: cannot read or print the counters: %s\n",
 			strerror(-err));
@@ -220,25 +137,39 @@ static int run_all(struct run *run, struct target *t)
 
 int command_latency(int argc, char **argv)
 {
-	struct command_line line = { .by = LATENCY_BY_ALL, .target.sample = 1 };
-	struct run run = { .line = &line, .terminal = isatty(STDOUT_FILENO) };
-	int err;
+	static const struct option long_options[] = {
+		COMMAND_OPTION_PID,
+		COMMAND_OPTION_COMMAND,
+		COMMAND_OPTION_ALL,
+		COMMAND_OPTION_DURATION,
+		COMMAND_OPTION_JSON,
+		{ "interval", required_argument, NULL, 'i' },
+		{ "by", required_argument, NULL, 'b' },
+		{ 0 },
+	};
+	struct latency_options options = { .by = LATENCY_BY_ALL, .target.sample = 1 };
+	struct latency_run run = { .options = &options, .terminal = isatty(STDOUT_FILENO) };
+	struct command_line line = {
+		.short_options = "+p:c",
+		.long_options = long_options,
+		.option = latency_option,
+		.arg = &options,
+		.target = &options.target,
+	};
+	struct target *t = &options.target;
+	int err, code;
 
-	if (!parse(&line, argc, argv))
-		return 2;
-	if (line.target.command && target_spawn(&line.target))
+	if (!command_line_parse(&line, argc, argv, &err))
+		return err;
+	options.json = line.json;
+	if (t->command && target_spawn(t))
 		return 1;
-	err = latency_open(line.target.pid, line.target.command != NULL, line.by == LATENCY_BY_RING,
-			   &run.latency);
-	if (err) {
-		target_exit_code(&line.target); /* the command ends without having run */
-		return 1;
+	err = latency_open(t->pid, t->command != NULL, options.by == LATENCY_BY_RING, &run.latency);
+	if (!err) {
+		err = latency_run_all(&run, t);
+		latency_close(run.latency);
 	}
-	err = run_all(&run, &line.target);
-	latency_close(run.latency);
-	if (err) {
-		target_exit_code(&line.target);
-		return 1;
-	}
-	return target_exit_code(&line.target);
+	/* Without latency_open, the command ends without having run. */
+	code = target_exit_code(t);
+	return err ? 1 : code;
 }

@@ -20,7 +20,6 @@
 #include "events.skel.h"
 #include "ublktrace/record/capture_daemon.h"
 #include "ublktrace/record/capture_points.h"
-#include "ublktrace/record/capture_skipped.h"
 #include "ublktrace/kernel/machine.h"
 #include "ublktrace/kernel/point.h"
 
@@ -249,7 +248,7 @@ void capture_skipped(const struct capture *c, uint64_t ret_nr[EVENT_TYPE_NR])
 	if (c->drained)
 		memcpy(ret_nr, c->skipped_end, sizeof(c->skipped_end));
 	else
-		capture_skipped_count(c->skel->obj, ret_nr);
+		capture_points_skipped(c->skel->obj, ret_nr);
 	for (unsigned type = 0; type < EVENT_TYPE_NR; type++)
 		ret_nr[type] -= c->skipped_start[type];
 }
@@ -296,7 +295,7 @@ int capture_open(const struct target *t, unsigned parts,
 	}
 	if (parts & CAPTURE_DAEMON)
 		attach_daemon(c, t);
-	capture_skipped_count(c->skel->obj, c->skipped_start);
+	capture_points_skipped(c->skel->obj, c->skipped_start);
 	__atomic_store_n(&c->skel->bss->watch_on, true, __ATOMIC_SEQ_CST);
 	*ret_capture = c;
 	return 0;
@@ -313,7 +312,7 @@ int capture_poll(struct capture *c, int timeout_ms)
 void capture_drain(struct capture *c)
 {
 	__atomic_store_n(&c->skel->bss->watch_on, false, __ATOMIC_SEQ_CST);
-	capture_skipped_count(c->skel->obj, c->skipped_end);
+	capture_points_skipped(c->skel->obj, c->skipped_end);
 	c->drained = true;
 	ring_buffer__consume(c->reader);
 }

@@ -1,6 +1,7 @@
 /*
- * Perf's way to a tracepoint: an event of perf that counts nothing, to which the program is
- * attached. Owns nothing, the links are the caller's. Main thread.
+ * The programs of ublktrace/bpf/events.bpf.c by name. Perf's way to a tracepoint is an event of
+ * perf that counts nothing, to which the program is attached; and a run that the kernel skipped is
+ * told as the record that its program makes. Owns nothing, the links are the caller's. Main thread.
  *
  * Failure modes: tracefs that may not be read, perf that is forbidden: -errno, and the caller goes
  * by BTF.
@@ -16,8 +17,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/util.h"
 #include "events.skel.h"
 #include "ublktrace/kernel/machine.h"
+#include "ublktrace/kernel/programs.h"
 
 #define PREFIX "tp_"
 
@@ -26,7 +29,8 @@ static bool is_perf(const char *program)
 	return !strncmp(program, PREFIX, strlen(PREFIX));
 }
 
-const char *capture_points_name(const char *program)
+/* The tracepoint that a program of that name is for: "tp_defer" is for "defer", "defer" as well. */
+static const char *capture_points_name(const char *program)
 {
 	return is_perf(program) ? program + strlen(PREFIX) : program;
 }
@@ -109,4 +113,64 @@ int capture_points_attach(struct events_bpf *s, struct bpf_link *links[CAPTURE_P
 		nr++;
 	}
 	return ret;
+}
+
+/* ---- runs that the kernel skipped ---- */
+
+/* Each program makes one record at most; what two programs know of a system call is its ENTER and
+ * SYSCALL. */
+static const struct {
+	const char *program;
+	enum event_type type;
+} makes[] = {
+	{ "submit_req", EVENT_SUBMIT },
+	{ "req_failed", EVENT_SUBMIT },
+	{ "queue_async_work", EVENT_ASYNC },
+	{ "poll_arm", EVENT_POLL },
+	{ "defer", EVENT_DEFER },
+	{ "link", EVENT_LINK },
+	{ "fail_link", EVENT_FAIL_LINK },
+	{ "complete", EVENT_COMPLETE },
+	{ "complete_old", EVENT_COMPLETE },
+	{ "cqe_overflow", EVENT_OVERFLOW },
+	{ "cqring_wait", EVENT_WAIT },
+	{ "local_work_run", EVENT_TASK_WORK },
+	{ "task_work_run", EVENT_TASK_WORK },
+	{ "create", EVENT_RING },
+	{ "setup_fentry", EVENT_SYSCALL },
+	{ "setup_fexit", EVENT_SYSCALL },
+	{ "enter_fentry", EVENT_ENTER },
+	{ "enter_fexit", EVENT_SYSCALL },
+	{ "register_fentry", EVENT_SYSCALL },
+	{ "register_fexit", EVENT_SYSCALL },
+	{ "any_sys_enter", EVENT_ENTER },
+	{ "any_sys_exit", EVENT_SYSCALL },
+	{ "worker_begin", EVENT_WORKER },
+	{ "worker_end", EVENT_WORKER_END },
+	{ "sched_switch", EVENT_SWITCH },
+	{ "rq_issue", EVENT_BLOCK_QUEUE },
+	{ "rq_complete", EVENT_BLOCK_COMPLETE },
+	{ "io_fetch", EVENT_DAEMON_FETCH },
+	{ "io_submit", EVENT_DAEMON_SUBMIT },
+	{ "io_busy", EVENT_DAEMON_BUSY },
+	{ "io_done", EVENT_DAEMON_DONE },
+	{ "io_commit", EVENT_DAEMON_COMMIT },
+	{ "cqe_reap", EVENT_REAP },
+};
+
+void capture_points_skipped(const struct bpf_object *object, uint64_t ret_nr[EVENT_TYPE_NR])
+{
+	struct bpf_program *program;
+
+	memset(ret_nr, 0, EVENT_TYPE_NR * sizeof(*ret_nr));
+	bpf_object__for_each_program(program, object)
+	{
+		const char *name = capture_points_name(bpf_program__name(program));
+		unsigned type = 0;
+
+		for (unsigned i = 0; i < ARRAY_SIZE(makes); i++)
+			if (!strcmp(name, makes[i].program))
+				type = makes[i].type;
+		ret_nr[type] += programs_skipped_of(program);
+	}
 }

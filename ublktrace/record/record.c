@@ -10,16 +10,16 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "ublktrace/record/capture.h"
+#include "base/util.h"
 #include "ublktrace/command.h"
 #include "ublktrace/events/event.h"
 #include "ublktrace/events/losses.h"
 #include "ublktrace/kernel/machine.h"
-#include "ublktrace/record/record_options.h"
 #include "ublktrace/output/sink.h"
+#include "ublktrace/record/capture.h"
+#include "ublktrace/record/record_options.h"
 
 struct record {
 	struct record_options options;
@@ -59,7 +59,7 @@ static const char *const type_names[EVENT_TYPE_NR] = {
 	[EVENT_DAEMON_COMMIT] = "DAEMON_COMMIT",
 };
 
-static void take(const struct event *e, void *arg)
+static void record_take(const struct event *e, void *arg)
 {
 	struct record *r = arg;
 
@@ -71,31 +71,23 @@ static void take(const struct event *e, void *arg)
 		r->sinks[i]->ops->event(r->sinks[i], e);
 }
 
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
 /* ---- files ---- */
 
-static struct trace_clock clock_look(bool from_boot)
+static struct trace_clock record_clock(bool from_boot)
 {
-	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	uint64_t now_ns = command_clock_ns(CLOCK_MONOTONIC);
 
 	return (struct trace_clock){
-		.wall_offset_ns = (int64_t)(clock_ns(CLOCK_REALTIME) - now_ns),
-		.boot_offset_ns = (int64_t)(clock_ns(CLOCK_BOOTTIME) - now_ns),
+		.wall_offset_ns = (int64_t)(command_clock_ns(CLOCK_REALTIME) - now_ns),
+		.boot_offset_ns = (int64_t)(command_clock_ns(CLOCK_BOOTTIME) - now_ns),
 		.start_ns = now_ns,
 		.from_boot = from_boot,
 	};
 }
 
-static int open_files(struct record *r)
+static int record_open_files(struct record *r)
 {
-	struct trace_clock clock = clock_look(r->options.from_boot);
+	struct trace_clock clock = record_clock(r->options.from_boot);
 
 	for (unsigned i = 0; i < r->options.file_nr; i++) {
 		const char *path = r->options.files[i];
@@ -115,7 +107,7 @@ static int open_files(struct record *r)
 	return 0;
 }
 
-static int close_files(struct record *r, const struct losses *lost)
+static int record_close_files(struct record *r, const struct losses *lost)
 {
 	int first = 0;
 
@@ -133,12 +125,12 @@ static int close_files(struct record *r, const struct losses *lost)
 
 /* ---- the run ---- */
 
-static void show_progress(struct record *r)
+static void record_show_progress(struct record *r)
 {
-	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	uint64_t now_ns = command_clock_ns(CLOCK_MONOTONIC);
 	struct losses lost;
 
-	if (!r->terminal || now_ns - r->shown_ns < 1000000000ull)
+	if (!r->terminal || now_ns - r->shown_ns < NS_PER_SEC)
 		return;
 	r->shown_ns = now_ns;
 	capture_losses(r->capture, &lost);
@@ -146,17 +138,17 @@ static void show_progress(struct record *r)
 		lost.ring_full + lost.map_full + lost.recursion);
 }
 
-static int turn(void *arg)
+static int record_turn(void *arg)
 {
 	struct record *r = arg;
 	int ret = capture_poll(r->capture, 100);
 
-	show_progress(r);
+	record_show_progress(r);
 	return ret;
 }
 
 /* "12 SUBMIT, 3 COMPLETE" */
-static void print_counts(const uint64_t count[EVENT_TYPE_NR])
+static void record_print_counts(const uint64_t count[EVENT_TYPE_NR])
 {
 	const char *before = "";
 
@@ -168,48 +160,46 @@ static void print_counts(const uint64_t count[EVENT_TYPE_NR])
 	}
 }
 
-static void print_totals(const struct record *r)
+static void record_print_totals(const struct record *r)
 {
 	if (r->terminal && r->shown_ns)
 		fputs("\r\033[K", stderr);
 	fprintf(stderr, "%" PRIu64 " records: ", r->total);
-	print_counts(r->count);
+	record_print_counts(r->count);
 	fputs("\n", stderr);
 }
 
-/* Only what is traced is told: of that, skipped runs may be more than what is missing. */
-static bool traces_all(const struct target *t)
+static void record_print_skipped(const struct record *r)
 {
-	return t->all && t->sample <= 1 && !t->ring_nr;
-}
-
-static void print_skipped(const struct record *r)
-{
+	const struct target *t = &r->options.target;
 	uint64_t skipped[EVENT_TYPE_NR];
 
 	capture_skipped(r->capture, skipped);
 	fputs("missed by recursion: ", stderr);
-	print_counts(skipped);
-	fputs(traces_all(&r->options.target) ? "\n" : "; of all processes and requests\n", stderr);
+	record_print_counts(skipped);
+	/* Of a part of the processes and requests, skipped runs may be more than what is missing.
+	 */
+	fputs(t->all && t->sample <= 1 && !t->ring_nr ? "\n" : "; of all processes and requests\n",
+	      stderr);
 }
 
-static int run(struct record *r, struct losses *ret_losses)
+static int record_run(struct record *r, struct losses *ret_losses)
 {
 	struct target *t = &r->options.target;
-	int ret = capture_open(t, ~0u, take, r, &r->capture);
+	int ret = capture_open(t, ~0u, record_take, r, &r->capture);
 
 	if (ret < 0)
 		return ret;
 	target_go(t);
-	ret = target_run(t, turn, r);
+	ret = target_run(t, record_turn, r);
 	if (ret < 0)
 		fprintf(stderr, "ublktrace: cannot read the records: %s\n", strerror(-ret));
 	capture_drain(r->capture);
 	capture_losses(r->capture, ret_losses);
-	print_totals(r);
+	record_print_totals(r);
 	losses_print(stderr, ret_losses);
 	if (ret_losses->recursion)
-		print_skipped(r);
+		record_print_skipped(r);
 	capture_close(r->capture);
 	return ret;
 }
@@ -224,14 +214,14 @@ int command_record(int argc, char **argv)
 		return ret;
 	ret = machine_may_trace(); /* first: a file that is there already is lost when opened */
 	if (!ret)
-		ret = open_files(&r);
+		ret = record_open_files(&r);
 	if (!ret && r.options.target.command)
 		ret = target_spawn(&r.options.target);
 	/* ^C ends all of `ublktrace ... 2>&1 | tee log`: the files are still to be written. */
 	signal(SIGPIPE, SIG_IGN);
 	if (!ret)
-		ret = run(&r, &lost);
-	closed = close_files(&r, &lost); /* first: the command may take long to end */
+		ret = record_run(&r, &lost);
+	closed = record_close_files(&r, &lost); /* first: the command may take long to end */
 	code = target_exit_code(&r.options.target);
 	return ret < 0 || closed < 0 ? 1 : code;
 }

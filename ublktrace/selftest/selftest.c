@@ -8,7 +8,6 @@
  */
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,10 +17,11 @@
 
 #include "base/errname.h"
 #include "base/util.h"
-#include "ublktrace/kernel/attach.h"
 #include "ublktrace/command.h"
+#include "ublktrace/kernel/attach.h"
 #include "ublktrace/kernel/machine.h"
 #include "ublktrace/kernel/point.h"
+#include "ublktrace/kernel/programs.h"
 #include "ublktrace/selftest/selftest.h"
 #include "ublktrace/selftest/selftest_fire.h"
 #include "selftest.skel.h"
@@ -82,7 +82,7 @@ static const struct point *point_named(const char *symbol)
 }
 
 /* Whether its program can be loaded; the reason when not. */
-static bool try_point(const struct point *p, char *reason, size_t bytes, bool *ret_right)
+static bool selftest_try_point(const struct point *p, char *reason, size_t bytes, bool *ret_right)
 {
 	char found[128], lacks[64];
 	enum point_state state = point_look(p, found, sizeof(found));
@@ -103,7 +103,7 @@ static bool try_point(const struct point *p, char *reason, size_t bytes, bool *r
 	return false;
 }
 
-static void program_use(struct selftest_bpf *bpf, const char *symbol)
+static void selftest_program_use(struct selftest_bpf *bpf, const char *symbol)
 {
 	char name[96];
 	struct bpf_program *program;
@@ -114,7 +114,7 @@ static void program_use(struct selftest_bpf *bpf, const char *symbol)
 		bpf_program__set_autoload(program, true);
 }
 
-static void choose_layer(struct test *t, enum selftest_layer i)
+static void selftest_choose_layer(struct test *t, enum selftest_layer i)
 {
 	const struct layer *l = &layers[i];
 
@@ -123,8 +123,8 @@ static void choose_layer(struct test *t, enum selftest_layer i)
 		char reason[200] = "no such point";
 		bool right = true;
 
-		if (point && try_point(point, reason, sizeof(reason), &right)) {
-			program_use(t->bpf, point->symbol);
+		if (point && selftest_try_point(point, reason, sizeof(reason), &right)) {
+			selftest_program_use(t->bpf, point->symbol);
 			t->attached[i] = true;
 		} else if (p == 0) {
 			snprintf(t->reason[i], sizeof(t->reason[i]), "%s", reason);
@@ -133,25 +133,19 @@ static void choose_layer(struct test *t, enum selftest_layer i)
 	}
 }
 
-static void choose(struct test *t)
+static void selftest_choose(struct test *t)
 {
 	char ignored[200];
 	bool right;
 
 	for (int i = 0; i < SELFTEST_NR; i++)
-		choose_layer(t, (enum selftest_layer)i);
-	if (try_point(point_named("block_io_start"), ignored, sizeof(ignored), &right))
-		program_use(t->bpf, "block_io_start");
-}
-
-static int say_nothing(enum libbpf_print_level level, const char *format, va_list args)
-{
-	(void)level, (void)format, (void)args;
-	return 0;
+		selftest_choose_layer(t, (enum selftest_layer)i);
+	if (selftest_try_point(point_named("block_io_start"), ignored, sizeof(ignored), &right))
+		selftest_program_use(t->bpf, "block_io_start");
 }
 
 /* Returns 0 or -errno; nothing that is attached is missed. */
-static int load(struct test *t)
+static int selftest_load(struct test *t)
 {
 	struct stat ns;
 	int err;
@@ -172,13 +166,13 @@ static void armed(pid_t pid, void *arg)
 	t->bpf->bss->reader = (uint32_t)pid;
 }
 
-static void not_fired(struct test *t, enum selftest_layer i, const char *reason)
+static void selftest_not_fired(struct test *t, enum selftest_layer i, const char *reason)
 {
 	t->fired[i] = false;
 	snprintf(t->reason[i], sizeof(t->reason[i]), "%s", reason);
 }
 
-static void fire_rings(struct test *t)
+static void selftest_fire_rings(struct test *t)
 {
 	int err = fire_nops();
 	char reason[200];
@@ -190,7 +184,7 @@ static void fire_rings(struct test *t)
 			 ? "set sysctl kernel.io_uring_disabled=0, or the container forbids it"
 			 : "this kernel has no io_uring");
 	for (int i = SELFTEST_SUBMIT; i <= SELFTEST_WORKER; i++) {
-		not_fired(t, (enum selftest_layer)i, reason);
+		selftest_not_fired(t, (enum selftest_layer)i, reason);
 		t->needed[i] = true;
 	}
 }
@@ -212,7 +206,7 @@ static const char *control_cure(int err)
 	}
 }
 
-static void fire_driver(struct test *t)
+static void selftest_fire_driver(struct test *t)
 {
 	uint64_t features = 0;
 	char reason[200];
@@ -222,10 +216,10 @@ static void fire_driver(struct test *t)
 		return;
 	snprintf(reason, sizeof(reason), "/dev/ublk-control: %s: %s", errname(err),
 		 control_cure(err));
-	not_fired(t, SELFTEST_CONTROL, reason);
+	selftest_not_fired(t, SELFTEST_CONTROL, reason);
 }
 
-static int device_number(struct test *t)
+static int selftest_device_number(struct test *t)
 {
 	struct stat st;
 
@@ -259,9 +253,9 @@ static const char *read_cure(int err)
 }
 
 /* A read that fails or hangs was still fired: which of its steps were seen says where it is. */
-static void fire_device(struct test *t)
+static void selftest_fire_device(struct test *t)
 {
-	int err = device_number(t);
+	int err = selftest_device_number(t);
 	char reason[200];
 
 	if (!err)
@@ -279,65 +273,65 @@ static void fire_device(struct test *t)
 		if (err == -ETIME || err == -EIO)
 			snprintf(t->reason[i], sizeof(t->reason[i]), "%s", reason);
 		else
-			not_fired(t, (enum selftest_layer)i, reason);
+			selftest_not_fired(t, (enum selftest_layer)i, reason);
 		t->needed[i] |= t->device[0];
 	}
 }
 
-static void fire(struct test *t)
+static void selftest_fire(struct test *t)
 {
 	for (int i = 0; i < SELFTEST_NR; i++)
 		t->fired[i] = true;
 	fire_syscalls();
-	fire_rings(t);
-	fire_driver(t);
-	fire_device(t);
+	selftest_fire_rings(t);
+	selftest_fire_driver(t);
+	selftest_fire_device(t);
 }
 
-static uint64_t count(const struct test *t, enum selftest_layer i)
+static uint64_t selftest_count(const struct test *t, enum selftest_layer i)
 {
 	return t->bpf->bss ? t->bpf->bss->counts[i] : 0;
 }
 
-static bool as_expected(const struct test *t, enum selftest_layer i)
+static bool selftest_as_expected(const struct test *t, enum selftest_layer i)
 {
-	return layers[i].at_least ? count(t, i) >= 1 : count(t, i) == 1;
+	return layers[i].at_least ? selftest_count(t, i) >= 1 : selftest_count(t, i) == 1;
 }
 
-static enum verdict verdict(const struct test *t, enum selftest_layer i)
+static enum verdict selftest_verdict(const struct test *t, enum selftest_layer i)
 {
 	if (!t->fired[i])
 		return NOT_FIRED;
 	if (!t->attached[i])
 		return UNTRACEABLE;
-	return as_expected(t, i) ? SEEN : MISSING;
+	return selftest_as_expected(t, i) ? SEEN : MISSING;
 }
 
 /* The block layer may tell the end after the reader has gone on. */
-static void wait_for_late(const struct test *t)
+static void selftest_wait_for_late(const struct test *t)
 {
 	for (int ms = 0; ms < LATE_MS; ms += 10) {
 		bool all = true;
 
 		for (int i = 0; i < SELFTEST_NR; i++)
-			all &= verdict(t, (enum selftest_layer)i) != MISSING;
+			all &= selftest_verdict(t, (enum selftest_layer)i) != MISSING;
 		if (all)
 			return;
 		usleep(10000);
 	}
 }
 
-static bool failed(const struct test *t, enum selftest_layer i)
+static bool selftest_failed(const struct test *t, enum selftest_layer i)
 {
-	enum verdict v = verdict(t, i);
+	enum verdict v = selftest_verdict(t, i);
 
 	return v == MISSING || (v != SEEN && t->needed[i] && t->reason[i][0] &&
 				(v == UNTRACEABLE || i < SELFTEST_CONTROL || t->device[0]));
 }
 
-static const char *reason_of(const struct test *t, enum selftest_layer i)
+static const char *selftest_reason_of(const struct test *t, enum selftest_layer i)
 {
-	if (verdict(t, i) == SEEN)
+	if (selftest_verdict(t, i) == SEEN)
 		return "";
 	if (t->reason[i][0])
 		return t->reason[i];
@@ -345,18 +339,18 @@ static const char *reason_of(const struct test *t, enum selftest_layer i)
 	       "probes)";
 }
 
-static void print_text(const struct test *t, bool colour)
+static void selftest_print_text(const struct test *t, bool colour)
 {
 	static const char *const paints[] = { "\033[32m", "\033[31m", "\033[33m", "\033[33m" };
 
 	printf("%-8s %-5s %-32s %s\n", "RESULT", "SEEN", "EVENT", "POINT");
 	for (int i = 0; i < SELFTEST_NR; i++) {
-		enum verdict v = verdict(t, (enum selftest_layer)i);
-		const char *reason = reason_of(t, (enum selftest_layer)i);
+		enum verdict v = selftest_verdict(t, (enum selftest_layer)i);
+		const char *reason = selftest_reason_of(t, (enum selftest_layer)i);
 		char seen[48];
 
 		snprintf(seen, sizeof(seen), "%llu/1%s",
-			 (unsigned long long)count(t, (enum selftest_layer)i),
+			 (unsigned long long)selftest_count(t, (enum selftest_layer)i),
 			 layers[i].at_least ? "+" : "");
 		printf("%s%-8s%s %-5s %-32s %s%s%s\n", colour ? paints[v] : "", verdicts[v],
 		       colour ? "\033[0m" : "", v == NOT_FIRED ? "-" : seen, layers[i].event,
@@ -364,31 +358,32 @@ static void print_text(const struct test *t, bool colour)
 	}
 }
 
-static json_t *layers_json(const struct test *t)
+static json_t *selftest_layers_json(const struct test *t)
 {
 	json_t *rows = json_array();
 
 	for (int i = 0; i < SELFTEST_NR; i++) {
 		enum selftest_layer l = (enum selftest_layer)i;
-		const char *reason = reason_of(t, l);
+		const char *reason = selftest_reason_of(t, l);
 
-		json_array_append_new(
-			rows, json_pack("{ss ss ss sI si sb sb ss*}", "event", layers[i].event,
-					"point", layers[i].points[0], "result",
-					verdicts[verdict(t, l)], "seen", (json_int_t)count(t, l),
-					"expected", 1, "at_least", layers[i].at_least, "failed",
-					failed(t, l), "reason", reason[0] ? reason : NULL));
+		json_array_append_new(rows, json_pack("{ss ss ss sI si sb sb ss*}", "event",
+						      layers[i].event, "point", layers[i].points[0],
+						      "result", verdicts[selftest_verdict(t, l)],
+						      "seen", (json_int_t)selftest_count(t, l),
+						      "expected", 1, "at_least", layers[i].at_least,
+						      "failed", selftest_failed(t, l), "reason",
+						      reason[0] ? reason : NULL));
 	}
 	return rows;
 }
 
 /* What is missing of a read that fails is the device's fault, as long as it was seen to begin. */
-static const char *outcome(const struct test *t, unsigned bad)
+static const char *selftest_outcome(const struct test *t, unsigned bad)
 {
 	unsigned of_device = 0;
 
 	for (int i = SELFTEST_QUEUE; i < SELFTEST_NR; i++)
-		of_device += failed(t, (enum selftest_layer)i);
+		of_device += selftest_failed(t, (enum selftest_layer)i);
 	if (!bad)
 		return "tracing works";
 	if (t->device_err && bad == of_device)
@@ -396,28 +391,29 @@ static const char *outcome(const struct test *t, unsigned bad)
 	return "tracing does not work";
 }
 
-static int report(const struct test *t, bool as_json)
+static int selftest_report(const struct test *t, bool as_json)
 {
 	unsigned bad = 0, seen = 0;
 	json_t *all;
 
 	for (int i = 0; i < SELFTEST_NR; i++) {
-		bad += failed(t, (enum selftest_layer)i);
-		seen += verdict(t, (enum selftest_layer)i) == SEEN;
+		bad += selftest_failed(t, (enum selftest_layer)i);
+		seen += selftest_verdict(t, (enum selftest_layer)i) == SEEN;
 	}
 	if (as_json) {
-		all = json_pack("{sb so}", "ok", !bad, "layers", layers_json(t));
+		all = json_pack("{sb so}", "ok", !bad, "layers", selftest_layers_json(t));
 		json_dumpf(all, stdout, JSON_INDENT(2));
 		putchar('\n');
 		json_decref(all);
 		return bad > 0;
 	}
-	print_text(t, isatty(STDOUT_FILENO));
-	printf("%s: %u of %u seen, %u failed\n", outcome(t, bad), seen, (unsigned)SELFTEST_NR, bad);
+	selftest_print_text(t, isatty(STDOUT_FILENO));
+	printf("%s: %u of %u seen, %u failed\n", selftest_outcome(t, bad), seen,
+	       (unsigned)SELFTEST_NR, bad);
 	return bad > 0;
 }
 
-static int run(const char *device, bool as_json)
+static int selftest_run(const char *device, bool as_json)
 {
 	struct test t = { 0 };
 	char lacks[64];
@@ -427,7 +423,7 @@ static int run(const char *device, bool as_json)
 		fprintf(stderr, "ublktrace selftest: missing: %s; run it as root\n", lacks);
 		return 1;
 	}
-	libbpf_set_print(say_nothing);
+	programs_silence_libbpf();
 	if (device)
 		snprintf(t.device, sizeof(t.device), "%s", device);
 	t.bpf = selftest_bpf__open();
@@ -435,57 +431,60 @@ static int run(const char *device, bool as_json)
 		fprintf(stderr, "ublktrace selftest: out of memory\n");
 		return 1;
 	}
-	choose(&t);
-	ret = load(&t);
+	selftest_choose(&t);
+	ret = selftest_load(&t);
 	if (ret) {
 		fprintf(stderr, "ublktrace selftest: the kernel refused the BPF programs: %s: %s\n",
 			errname(ret), attach_error_cure(POINT_BTF_TRACEPOINT, ret));
 		ret = 1;
 	} else {
-		fire(&t);
-		wait_for_late(&t);
-		ret = report(&t, as_json);
+		selftest_fire(&t);
+		selftest_wait_for_late(&t);
+		ret = selftest_report(&t, as_json);
 	}
 	selftest_bpf__destroy(t.bpf);
 	return ret;
 }
 
-static void help(void)
+static int selftest_option(void *arg, int option, char *value)
 {
-	puts("usage: ublktrace selftest [--json] [--device /dev/ublkbN]\n\n"
-	     "Triggers one known event of each layer and counts how often it is seen: a syscall,\n"
-	     "a sleep, two io_uring NOPs, GET_FEATURES of the ublk driver, a direct read of 4 KiB\n"
-	     "from a ublk device (the first one).\n"
-	     "RESULT  seen, MISSING, cannot (the point cannot be traced here), skipped (no driver\n"
-	     "        or no device)\n"
-	     "Exit code 0 when every event was seen that can be seen on this machine, otherwise "
-	     "1.");
+	const char **device = arg;
+
+	(void)option; /* there is one */
+	*device = value;
+	return 0;
 }
 
 int command_selftest(int argc, char **argv)
 {
-	static const struct option options[] = { { "json", no_argument, NULL, 'j' },
+	static const struct option options[] = { COMMAND_OPTION_JSON,
+						 COMMAND_OPTION_HELP,
 						 { "device", required_argument, NULL, 'd' },
-						 { "help", no_argument, NULL, 'h' },
 						 { 0 } };
 	const char *device = NULL;
-	bool as_json = false;
-	int c;
+	struct target target = { 0 };
+	struct command_line line = {
+		.short_options = "h",
+		.long_options = options,
+		.option = selftest_option,
+		.arg = &device,
+		.target = &target,
+		.help = "usage: ublktrace selftest [--json] [--device /dev/ublkbN]\n\n"
+			"Triggers one known event of each layer and counts how often it is seen: a "
+			"syscall,\n"
+			"a sleep, two io_uring NOPs, GET_FEATURES of the ublk driver, a direct "
+			"read of "
+			"4 KiB\n"
+			"from a ublk device (the first one).\n"
+			"RESULT  seen, MISSING, cannot (the point cannot be traced here), skipped "
+			"(no "
+			"driver\n"
+			"        or no device)\n"
+			"Exit code 0 when every event was seen that can be seen on this machine, "
+			"otherwise 1.",
+	};
+	int code;
 
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (c == 'h')
-			return help(), 0;
-		if (c == 'j')
-			as_json = true;
-		else if (c == 'd')
-			device = optarg;
-		else
-			return usage_error("selftest",
-					   "'%s' is not an option, or its value is missing",
-					   argv[optind - 1]);
-	}
-	if (optind < argc)
-		return usage_error("selftest", "unexpected argument '%s'", argv[optind]);
-	return run(device, as_json);
+	return command_line_parse(&line, argc, argv, &code) ? selftest_run(device, line.json)
+							    : code;
 }

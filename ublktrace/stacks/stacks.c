@@ -6,10 +6,8 @@
  * wrong command line; a point that is not here: one line with the cure.
  */
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +16,13 @@
 #include "base/util.h"
 #include "stacks.skel.h"
 #include "ublktrace/command.h"
+#include "ublktrace/events/losses.h"
+#include "ublktrace/events/names.h"
+#include "ublktrace/kernel/machine.h"
+#include "ublktrace/kernel/programs.h"
 #include "ublktrace/stacks/fold.h"
 #include "ublktrace/stacks/kernel_names.h"
-#include "ublktrace/events/losses.h"
-#include "ublktrace/kernel/machine.h"
-#include "ublktrace/events/names.h"
-#include "ublktrace/kernel/recursion.h"
 #include "ublktrace/stacks/stacks_map.h"
-#include "ublktrace/target.h"
 
 enum stacks_at { AT_QUEUE, AT_DISPATCH, AT_COMPLETE, AT_NVME_QUEUE };
 
@@ -40,7 +37,6 @@ struct stacks {
 	struct stacks_bpf *bpf;
 	struct kernel_names *names;
 	struct fold fold;
-	struct losses losses;
 	struct {
 		const char *name;
 		uint64_t count;
@@ -50,13 +46,7 @@ struct stacks {
 
 /* ---- the command line */
 
-static const struct option long_options[] = {
-	{ "at", required_argument, NULL, 'a' },	      { "device", required_argument, NULL, 'd' },
-	{ "duration", required_argument, NULL, 't' }, { "svg", no_argument, NULL, 's' },
-	{ "output", required_argument, NULL, 'o' },   { 0 },
-};
-
-static bool parse_at(const char *text, enum stacks_at *ret_at)
+static bool stacks_parse_at(const char *text, enum stacks_at *ret_at)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(at_names); i++)
 		if (!strcmp(text, at_names[i])) {
@@ -66,104 +56,36 @@ static bool parse_at(const char *text, enum stacks_at *ret_at)
 	return false;
 }
 
-static bool parse_device(struct stacks *s, const char *text)
+static bool stacks_parse_disk(struct stacks *s, const char *text)
 {
 	if (!strncmp(text, "/dev/", 5))
 		text += 5;
-	if (!*text || strlen(text) >= sizeof(s->disk))
-		return false;
-	snprintf(s->disk, sizeof(s->disk), "%s", text);
-	return true;
+	return *text && (size_t)snprintf(s->disk, sizeof(s->disk), "%s", text) < sizeof(s->disk);
 }
 
-static bool parse_seconds(const char *text, double *ret_seconds)
+static int stacks_option(void *arg, int option, char *value)
 {
-	char *end;
+	struct stacks *s = arg;
 
-	*ret_seconds = strtod(text, &end);
-	return end != text && !*end && *ret_seconds > 0 && *ret_seconds < 1e9;
-}
-
-/* What is wrong with option o, in words; NULL: nothing. */
-static const char *parse_option(struct stacks *s, int o)
-{
-	switch (o) {
+	switch (option) {
 	case 'a':
-		return parse_at(optarg, &s->at)
-			       ? NULL
-			       : "--at needs queue, dispatch, complete or nvme_queue";
+		return command_check("stacks", stacks_parse_at(value, &s->at),
+				     "--at needs queue, dispatch, complete or nvme_queue", value);
 	case 'd':
-		return parse_device(s, optarg) ? NULL : "-d needs a disk, such as ublkb0";
-	case 't':
-		return parse_seconds(optarg, &s->target.seconds)
-			       ? NULL
-			       : "--duration needs a number of seconds";
+		return command_check("stacks", stacks_parse_disk(s, value),
+				     "-d needs a disk, such as ublkb0", value);
 	case 's':
 		s->svg = true;
-		return NULL;
-	case 'o':
-		s->file = optarg;
-		return NULL;
+		return 0;
 	default:
-		return "unknown option, or an option without its value";
+		s->file = value;
+		return 0;
 	}
-}
-
-static bool parse(struct stacks *s, int argc, char **argv)
-{
-	const char *wrong = NULL;
-	int o;
-
-	opterr = 0;
-	while (!wrong && (o = getopt_long(argc, argv, "d:o:", long_options, NULL)) >= 0)
-		wrong = parse_option(s, o);
-	if (!wrong && optind < argc)
-		wrong = "it takes only options";
-	if (wrong)
-		usage_error("stacks", "%s", wrong);
-	return !wrong;
 }
 
 /* ---- programs */
 
-static bool module_has(const char *module, const char *function)
-{
-	int first;
-	struct btf *btf = machine_btf(module, &first);
-
-	return btf && btf__find_by_name_kind(btf, function, BTF_KIND_FUNC) > 0;
-}
-
-/* Switches a program on when its function is here. */
-static bool want(struct bpf_program *p, const char *module, const char *function)
-{
-	return module_has(module, function) && !bpf_program__set_autoload(p, true);
-}
-
-static bool want_dispatch(struct stacks *s)
-{
-	return want(s->bpf->progs.at_start_io, "ublk_drv", "ublk_start_io") ||
-	       want(s->bpf->progs.at_dispatch, "ublk_drv", "ublk_dispatch_req") ||
-	       want(s->bpf->progs.at_task_work, "ublk_drv", "ublk_rq_task_work_cb");
-}
-
-static bool want_nvme(struct stacks *s)
-{
-	bool one = want(s->bpf->progs.at_nvme_queue, "nvme", "nvme_queue_rq");
-
-	return want(s->bpf->progs.at_nvme_list, "nvme", "nvme_queue_rqs") || one;
-}
-
-/* Batches are the driver's: they are counted when it is there. */
-static void want_batches(struct stacks *s)
-{
-	want(s->bpf->progs.one_queued, "ublk_drv", "ublk_queue_rq");
-	want(s->bpf->progs.list_queued, "ublk_drv", "ublk_queue_rqs");
-	want(s->bpf->progs.batch_one_queued, "ublk_drv", "ublk_batch_queue_rq");
-	want(s->bpf->progs.batch_list_queued, "ublk_drv", "ublk_batch_queue_rqs");
-}
-
-static int missing(const struct stacks *s, const char *module)
+static int stacks_missing(const struct stacks *s, const char *module)
 {
 	if (!machine_has_module(module))
 		fprintf(stderr,
@@ -179,16 +101,31 @@ static int missing(const struct stacks *s, const char *module)
 	return -ENOENT;
 }
 
-static int choose(struct stacks *s)
+/* Switches the programs of the point on whose functions are here. Returns 0 or -ENOENT, said. */
+static int stacks_choose(struct stacks *s)
 {
+	bool one, list;
+
 	switch (s->at) {
-	case AT_DISPATCH:
-		return want_dispatch(s) ? 0 : missing(s, "ublk_drv");
+	case AT_DISPATCH: /* one of them, by the version of the driver */
+		return programs_want(s->bpf->progs.at_start_io, "ublk_drv", "ublk_start_io") ||
+				       programs_want(s->bpf->progs.at_dispatch, "ublk_drv",
+						     "ublk_dispatch_req") ||
+				       programs_want(s->bpf->progs.at_task_work, "ublk_drv",
+						     "ublk_rq_task_work_cb")
+			       ? 0
+			       : stacks_missing(s, "ublk_drv");
 	case AT_NVME_QUEUE:
-		return want_nvme(s) ? 0 : missing(s, "nvme");
+		one = programs_want(s->bpf->progs.at_nvme_queue, "nvme", "nvme_queue_rq");
+		list = programs_want(s->bpf->progs.at_nvme_list, "nvme", "nvme_queue_rqs");
+		return one || list ? 0 : stacks_missing(s, "nvme");
 	case AT_QUEUE:
 		bpf_program__set_autoload(s->bpf->progs.at_queue, true);
-		want_batches(s);
+		/* Batches are the driver's: they are counted when it is there. */
+		programs_want(s->bpf->progs.one_queued, "ublk_drv", "ublk_queue_rq");
+		programs_want(s->bpf->progs.list_queued, "ublk_drv", "ublk_queue_rqs");
+		programs_want(s->bpf->progs.batch_one_queued, "ublk_drv", "ublk_batch_queue_rq");
+		programs_want(s->bpf->progs.batch_list_queued, "ublk_drv", "ublk_batch_queue_rqs");
 		return 0;
 	default:
 		bpf_program__set_autoload(s->bpf->progs.at_complete, true);
@@ -196,14 +133,14 @@ static int choose(struct stacks *s)
 	}
 }
 
-static int load(struct stacks *s)
+static int stacks_load(struct stacks *s)
 {
 	int err;
 
 	s->bpf = stacks_bpf__open();
 	if (!s->bpf)
 		return -errno;
-	err = choose(s);
+	err = stacks_choose(s);
 	if (err)
 		return err;
 	memcpy((char *)s->bpf->rodata->disk_wanted, s->disk, sizeof(s->disk));
@@ -221,7 +158,7 @@ static int load(struct stacks *s)
 
 /* ---- what was counted */
 
-static void count_path(struct stacks *s, const char *path, uint64_t count)
+static void stacks_count_path(struct stacks *s, const char *path, uint64_t count)
 {
 	unsigned i = 0;
 
@@ -235,15 +172,15 @@ static void count_path(struct stacks *s, const char *path, uint64_t count)
 }
 
 /* Ours and the kernel's own of tracing are no part of the way. */
-static bool is_tracing(const char *name)
+static bool stacks_is_tracing(const char *name)
 {
 	return !strncmp(name, "bpf_", 4) || !strncmp(name, "__bpf_", 6) ||
 	       !strncmp(name, "__traceiter_", 12);
 }
 
 /* Names of a stack, the outermost first, below the command. */
-static unsigned name_frames(const struct stacks *s, const struct stacks_key *key,
-			    const char **frame)
+static unsigned stacks_name_frames(const struct stacks *s, const struct stacks_key *key,
+				   const char **frame)
 {
 	uint64_t address[STACKS_DEPTH] = { 0 };
 	unsigned nr = 0, depth = 0;
@@ -262,13 +199,13 @@ static unsigned name_frames(const struct stacks *s, const struct stacks_key *key
 
 		if (!name)
 			name = "[unknown]";
-		if (!is_tracing(name))
+		if (!stacks_is_tracing(name))
 			frame[nr++] = name;
 	}
 	return nr;
 }
 
-static int fold_counts(struct stacks *s)
+static int stacks_fold(struct stacks *s)
 {
 	struct stacks_key key, *prev = NULL;
 	const char *frame[FOLD_FRAMES_MAX];
@@ -280,9 +217,9 @@ static int fold_counts(struct stacks *s)
 		err = bpf_map__lookup_elem(s->bpf->maps.counts, &key, sizeof(key), &count,
 					   sizeof(count), 0);
 		if (!err) {
-			unsigned nr = name_frames(s, &key, frame);
+			unsigned nr = stacks_name_frames(s, &key, frame);
 
-			count_path(s, fold_issue_path(frame + 1, nr - 1), count);
+			stacks_count_path(s, fold_issue_path(frame + 1, nr - 1), count);
 			err = fold_add(&s->fold, frame, nr, count);
 		}
 	}
@@ -290,13 +227,7 @@ static int fold_counts(struct stacks *s)
 	return err;
 }
 
-static void read_losses(struct stacks *s)
-{
-	s->losses.map_full = s->bpf->bss->map_full;
-	s->losses.recursion = recursion_misses(s->bpf->obj);
-}
-
-static void print_batches(const struct stacks *s, FILE *out)
+static void stacks_print_batches(const struct stacks *s, FILE *out)
 {
 	int cpus = libbpf_num_possible_cpus();
 	uint64_t *count = calloc((size_t)cpus, sizeof(*count));
@@ -316,7 +247,7 @@ static void print_batches(const struct stacks *s, FILE *out)
 	free(count);
 }
 
-static int write_stacks(const struct stacks *s)
+static int stacks_write(const struct stacks *s)
 {
 	FILE *out = s->file ? fopen(s->file, "we") : stdout;
 	char title[128];
@@ -337,12 +268,13 @@ static int write_stacks(const struct stacks *s)
 	return err;
 }
 
-static int finish(struct stacks *s)
+static int stacks_finish(struct stacks *s)
 {
-	int err = fold_counts(s);
+	int err = stacks_fold(s);
+	struct losses losses;
 
 	if (!err)
-		err = write_stacks(s);
+		err = stacks_write(s);
 	if (err) {
 		fprintf(stderr, "ublktrace stacks: cannot write %s: %s\n",
 			s->file ? s->file : "the stacks", strerror(-err));
@@ -351,27 +283,28 @@ static int finish(struct stacks *s)
 	if (s->at == AT_QUEUE || s->at == AT_NVME_QUEUE)
 		for (unsigned i = 0; i < s->path_nr; i++)
 			fprintf(stderr, "%s: %" PRIu64 "\n", s->path[i].name, s->path[i].count);
-	print_batches(s, stderr);
+	stacks_print_batches(s, stderr);
 	if (s->at == AT_DISPATCH && bpf_program__autoload(s->bpf->progs.at_task_work))
 		fputs("this kernel dispatches all outstanding requests in one call: these are such "
 		      "calls, "
 		      "of any disk and command\n",
 		      stderr);
-	read_losses(s);
-	losses_print(stderr, &s->losses);
+	losses = (struct losses){ .map_full = s->bpf->bss->map_full,
+				  .recursion = programs_skipped(s->bpf->obj) };
+	losses_print(stderr, &losses);
 	return 0;
 }
 
 /* ---- the run */
 
-static int turn(void *arg)
+static int stacks_turn(void *arg)
 {
 	(void)arg;
 	usleep(50000);
 	return 0;
 }
 
-static int read_names(struct stacks *s)
+static int stacks_read_names(struct stacks *s)
 {
 	FILE *f = machine_open("/proc/kallsyms");
 	int err = f ? kernel_names_read(f, &s->names) : -errno;
@@ -388,20 +321,35 @@ static int read_names(struct stacks *s)
 
 int command_stacks(int argc, char **argv)
 {
-	struct stacks s = { .target = { .all = true, .sample = 1 } };
+	static const struct option long_options[] = {
+		{ "at", required_argument, NULL, 'a' },
+		{ "device", required_argument, NULL, 'd' },
+		COMMAND_OPTION_DURATION,
+		{ "svg", no_argument, NULL, 's' },
+		{ "output", required_argument, NULL, 'o' },
+		{ 0 },
+	};
+	struct stacks s = { .target.sample = 1 };
+	struct command_line line = {
+		.short_options = "d:o:",
+		.long_options = long_options,
+		.option = stacks_option,
+		.arg = &s,
+		.target = &s.target,
+	};
 	int err;
 
-	if (!parse(&s, argc, argv))
-		return 2;
+	if (!command_line_parse(&line, argc, argv, &err))
+		return err;
 	err = machine_may_trace();
 	if (!err)
-		err = load(&s);
+		err = stacks_load(&s);
 	if (!err)
-		err = target_run(&s.target, turn, NULL);
+		err = target_run(&s.target, stacks_turn, NULL);
 	if (!err)
-		err = read_names(&s); /* at the end: modules may have come meanwhile */
+		err = stacks_read_names(&s); /* at the end: modules may have come meanwhile */
 	if (!err)
-		err = finish(&s);
+		err = stacks_finish(&s);
 	fold_free(&s.fold);
 	kernel_names_free(s.names);
 	stacks_bpf__destroy(s.bpf);

@@ -16,7 +16,8 @@
 #include "base/probes.h"
 #include "base/util.h"
 #include "ublktrace/kernel/point.h"
-#include "ublktrace/kernel/point_internal.h"
+#include "ublktrace/kernel/machine.h"
+#include "ublktrace/kernel/point.h"
 #include "ublktrace/elf/symbols.h"
 #include "ublktrace/elf/usdt.h"
 
