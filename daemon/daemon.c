@@ -372,7 +372,7 @@ static int state_folder(struct daemon *d)
 	/* Early: the descriptors it takes in must not be closed or used by anybody else. */
 	ret = fd_store_open(&d->fd_store, d->state.path);
 	if (ret < 0)
-		log_error("cannot take in parked memory", "error=%s", errname(ret));
+		log_error("cannot take in the fd store", "error=%s", errname(ret));
 	return ret;
 }
 

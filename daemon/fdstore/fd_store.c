@@ -1,11 +1,11 @@
 /*
  * Owns a descriptor per name, and tells holders about them. Main thread.
  *
- * Happy path: fd_store_open takes what systemd, the program before an upgrade, or a keeper give ->
+ * Happy path: fd_store_open takes what systemd, the program before an upgrade, or a keeper gives ->
  * fd_store_find for each device that is adopted -> fd_store_put when one serves, fd_store_drop when
- * one is removed. Failure modes: a holder that does not answer or refuses is logged; what is held
- * here stays and is handed over by an upgrade all the same. A keeper that died is replaced by the
- * next fd_store_put, and gets everything again.
+ * one is removed. Failure modes: a holder that does not answer, or refuses, is logged; what is held
+ * here stays, and an upgrade hands it over all the same. A keeper that died is replaced by the next
+ * fd_store_put, and gets all descriptors again.
  */
 #include "daemon/fdstore/fd_store.h"
 
@@ -21,12 +21,16 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "daemon/fdstore/keeper.h"
 #include "daemon/fdstore/keeper_client.h"
 #include "daemon/runtime/notify.h"
 
 #define LISTEN_FDS_START 3
 #define LISTEN_FDS_MAX 65536u
 
+_Static_assert(FD_STORE_NAME_MAX == KEEPER_NAME_BYTES - 1, "names of systemd and the keeper");
+
+#define SYSTEMD_DROP "FDSTOREREMOVE=1\nFDNAME=%s"
 #define MANAGER_CURE "see why the service manager (NOTIFY_SOCKET) does not answer"
 
 struct fd_store_entry {
@@ -34,17 +38,7 @@ struct fd_store_entry {
 	int fd;
 };
 
-static bool is_name(const char *name)
-{
-	size_t len = strlen(name);
-
-	for (size_t i = 0; i < len; i++)
-		if (name[i] < ' ' || name[i] > '~' || name[i] == ':')
-			return false;
-	return len > 0 && len <= FD_STORE_NAME_MAX;
-}
-
-static struct fd_store_entry *find(const struct fd_store *fd_store, const char *name)
+static struct fd_store_entry *find_entry(const struct fd_store *fd_store, const char *name)
 {
 	for (unsigned i = 0; i < fd_store->nr; i++)
 		if (strcmp(fd_store->entries[i].name, name) == 0)
@@ -61,7 +55,7 @@ static bool same_file(int a, int b)
 }
 
 /* Takes fd. Returns 0 or -ENOMEM. */
-static int append(struct fd_store *fd_store, const char *name, int fd)
+static int append_entry(struct fd_store *fd_store, const char *name, int fd)
 {
 	struct fd_store_entry *entries =
 		reallocarray(fd_store->entries, fd_store->nr + 1, sizeof(fd_store->entries[0]));
@@ -79,28 +73,17 @@ static int append(struct fd_store *fd_store, const char *name, int fd)
 }
 
 /* Takes fd, which came from a holder. */
-static int take(struct fd_store *fd_store, const char *name, int fd)
+static int take_fd(struct fd_store *fd_store, const char *name, int fd)
 {
-	const struct fd_store_entry *entry = find(fd_store, name);
+	const struct fd_store_entry *entry = find_entry(fd_store, name);
 
-	if (is_name(name) && !entry)
-		return append(fd_store, name, fd);
+	if (keeper_is_name(name) && !entry)
+		return append_entry(fd_store, name, fd);
 	if (!entry || !same_file(entry->fd, fd))
-		log_warn("a parked descriptor is not taken", "name=\"%s\" reason=\"%s\"", name,
-			 entry ? "another one has this name" : "this is no name");
+		log_warn("a descriptor of the fd store is not taken", "name=\"%s\" reason=\"%s\"",
+			 name, entry ? "another one has this name" : "this is no name");
 	close(fd);
 	return 0;
-}
-
-/* Puts a 0 behind the first of names and returns what follows: "a:b" -> "a", "b". */
-static char *cut_name(char *names)
-{
-	char *end = strchr(names, ':');
-
-	if (!end)
-		return names + strlen(names);
-	*end = '\0';
-	return end + 1;
 }
 
 static unsigned number_in(const char *variable)
@@ -116,21 +99,20 @@ static unsigned number_in(const char *variable)
 	return errno || *end != '\0' || value > INT32_MAX ? 0 : (unsigned)value;
 }
 
-/* sd_listen_fds(3). What has no name is no business of ours, but must not leak to children. */
+/* sd_listen_fds(3). A descriptor without a name is not ours, but must not leak to children. */
 static int take_listen_fds(struct fd_store *fd_store)
 {
 	bool for_us = number_in("LISTEN_PID") == (unsigned)getpid();
 	unsigned nr = for_us ? MIN(number_in("LISTEN_FDS"), LISTEN_FDS_MAX) : 0;
 	const char *env = getenv("LISTEN_FDNAMES");
-	char *names = strdup(env ? env : ""), *name = names;
+	char *names = strdup(env ? env : ""), *rest = names;
 	int ret = names ? 0 : -ENOMEM;
 
 	for (int fd = LISTEN_FDS_START; names && fd < (int)(LISTEN_FDS_START + nr); fd++) {
-		char *next = cut_name(name);
+		const char *name = strsep(&rest, ":");
 
-		if (fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 && *name != '\0' && ret == 0)
-			ret = take(fd_store, name, fd);
-		name = next;
+		if (fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 && name && *name != '\0' && ret == 0)
+			ret = take_fd(fd_store, name, fd);
 	}
 	free(names);
 	unsetenv("LISTEN_PID");
@@ -140,8 +122,8 @@ static int take_listen_fds(struct fd_store *fd_store)
 	return ret;
 }
 
-/* What a holder says when it fails, as a sentence that helps. */
-static const char *cure(int err)
+/* For an error of the keeper. */
+static const char *fd_store_cure(int err)
 {
 	switch (err) {
 	case -ENOEXEC:
@@ -168,26 +150,12 @@ struct takeover {
 	int ret;
 };
 
-static void take_kept(const char *name, int fd, void *arg)
+static void take_from_keeper(const char *name, int fd, void *arg)
 {
 	struct takeover *takeover = arg;
-	int ret = take(takeover->fd_store, name, fd);
+	int ret = take_fd(takeover->fd_store, name, fd);
 
-	if (ret < 0)
-		takeover->ret = ret;
-}
-
-/* Also where systemd is the holder: the daemon before may have been started by hand. */
-static int take_from_keeper(struct fd_store *fd_store)
-{
-	struct takeover takeover = { .fd_store = fd_store };
-	int ret = keeper_each(fd_store->state_dir, take_kept, &takeover);
-
-	if (ret < 0 && ret != -ENOENT)
-		log_warn("cannot get the memory that was kept for devices",
-			 "state_dir=\"%s\" error=%s cure=\"%s\"", fd_store->state_dir, errname(ret),
-			 cure(ret));
-	return takeover.ret;
+	takeover->ret = ret < 0 ? ret : takeover->ret;
 }
 
 static bool is_set(const char *variable)
@@ -199,6 +167,7 @@ static bool is_set(const char *variable)
 
 int fd_store_open(struct fd_store *fd_store, const char *state_dir)
 {
+	struct takeover takeover = { .fd_store = fd_store };
 	int ret;
 
 	*fd_store = (struct fd_store){
@@ -209,7 +178,15 @@ int fd_store_open(struct fd_store *fd_store, const char *state_dir)
 	if (!fd_store->state_dir)
 		return -ENOMEM;
 	ret = take_listen_fds(fd_store);
-	return ret < 0 ? ret : take_from_keeper(fd_store);
+	if (ret < 0)
+		return ret;
+	/* Also where systemd is the holder: the daemon before may have been started by hand. */
+	ret = keeper_each(fd_store->state_dir, take_from_keeper, &takeover);
+	if (ret < 0 && ret != -ENOENT)
+		log_warn("cannot get the memory of devices from the keeper",
+			 "state_dir=\"%s\" error=%s cure=\"%s\"", fd_store->state_dir, errname(ret),
+			 fd_store_cure(ret));
+	return takeover.ret;
 }
 
 void fd_store_close(struct fd_store *fd_store)
@@ -225,76 +202,64 @@ void fd_store_close(struct fd_store *fd_store)
 
 int fd_store_find(const struct fd_store *fd_store, const char *name)
 {
-	const struct fd_store_entry *entry = find(fd_store, name);
+	const struct fd_store_entry *entry = find_entry(fd_store, name);
 
 	return entry ? entry->fd : -ENOENT;
 }
 
-static int systemd_drop(const char *name)
+/* format: with a %s for the name. fd: goes along, or -1. */
+__attribute__((format(printf, 1, 0))) static int tell_systemd(const char *format, const char *name,
+							      int fd)
 {
 	char message[FD_STORE_NAME_MAX + 64];
 
-	snprintf(message, sizeof(message), "FDSTOREREMOVE=1\nFDNAME=%s", name);
-	return notify_send(message);
-}
-
-/* FDPOLL=0: memory has no state that it could be polled for. */
-static int systemd_put(const char *name, int fd)
-{
-	char message[FD_STORE_NAME_MAX + 64];
-
-	snprintf(message, sizeof(message), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
+	snprintf(message, sizeof(message), format, name);
 	return notify_send_fd(message, fd);
 }
 
-static void warn_not_parked(const char *name, int err, const char *what_cures)
+static void warn_not_stored(const char *name, int err, const char *what_cures)
 {
-	log_warn("not parked: what it holds would be lost with the daemon",
+	log_warn("memory is not in the fd store: its content would be lost with the daemon",
 		 "name=\"%s\" error=%s cure=\"%s\"", name, errname(err), what_cures);
 }
 
-/* What another keeper held, before it died, is held by us alone. */
-static int put_others(struct fd_store *fd_store, const struct fd_store_entry *parked)
-{
-	int ret = 0;
-
-	for (unsigned i = 0; ret >= 0 && i < fd_store->nr; i++) {
-		const struct fd_store_entry *entry = &fd_store->entries[i];
-
-		if (entry != parked)
-			ret = keeper_put(fd_store->state_dir, fd_store->keeper_exe, entry->name,
-					 entry->fd);
-	}
-	return ret;
-}
-
-static void tell_holder(struct fd_store *fd_store, const struct fd_store_entry *entry)
+static void store_at_holder(struct fd_store *fd_store, const struct fd_store_entry *entry)
 {
 	int ret;
 
 	if (fd_store->systemd) {
-		ret = systemd_put(entry->name, entry->fd);
+		/* FDPOLL=0: memory has no state that it could be polled for. */
+		ret = tell_systemd("FDSTORE=1\nFDNAME=%s\nFDPOLL=0", entry->name, entry->fd);
 		if (ret < 0)
-			warn_not_parked(entry->name, ret, MANAGER_CURE);
+			warn_not_stored(entry->name, ret, MANAGER_CURE);
 		return;
 	}
 	ret = keeper_put(fd_store->state_dir, fd_store->keeper_exe, entry->name, entry->fd);
-	if (ret == 1)
-		ret = put_others(fd_store, entry);
+	/* What another keeper held, before it died, is held by us alone. */
+	for (unsigned i = 0; ret == 1 && i < fd_store->nr; i++) {
+		const struct fd_store_entry *other = &fd_store->entries[i];
+		int other_ret = 0;
+
+		if (other != entry)
+			other_ret = keeper_put(fd_store->state_dir, fd_store->keeper_exe,
+					       other->name, other->fd);
+		if (other_ret < 0)
+			ret = other_ret;
+	}
 	if (ret < 0)
-		warn_not_parked(entry->name, ret, cure(ret));
+		warn_not_stored(entry->name, ret, fd_store_cure(ret));
 }
 
 /* Takes copy. Returns NULL without memory. */
-static struct fd_store_entry *set(struct fd_store *fd_store, const char *name, int copy)
+static struct fd_store_entry *set_entry(struct fd_store *fd_store, const char *name, int copy)
 {
-	struct fd_store_entry *entry = find(fd_store, name);
+	struct fd_store_entry *entry = find_entry(fd_store, name);
 
 	if (!entry)
-		return append(fd_store, name, copy) == 0 ? find(fd_store, name) : NULL;
+		return append_entry(fd_store, name, copy) == 0 ? find_entry(fd_store, name) : NULL;
 	/* systemd would keep both. */
 	if (fd_store->systemd && !same_file(entry->fd, copy))
-		systemd_drop(name);
+		tell_systemd(SYSTEMD_DROP, name, -1);
 	close(entry->fd);
 	entry->fd = copy;
 	return entry;
@@ -305,47 +270,42 @@ void fd_store_put(struct fd_store *fd_store, const char *name, int fd)
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, LISTEN_FDS_START);
 	const struct fd_store_entry *entry;
 
-	ASSERT(is_name(name));
+	ASSERT(keeper_is_name(name));
 	if (copy < 0) {
-		warn_not_parked(name, -errno, cure(-errno));
+		warn_not_stored(name, -errno, fd_store_cure(-errno));
 		return;
 	}
-	entry = set(fd_store, name, copy);
+	entry = set_entry(fd_store, name, copy);
 	if (entry)
-		tell_holder(fd_store, entry);
+		store_at_holder(fd_store, entry);
 	else
-		warn_not_parked(name, -ENOMEM, "more memory");
+		warn_not_stored(name, -ENOMEM, "more memory");
 }
 
-static void remove_at(struct fd_store *fd_store, struct fd_store_entry *entry)
+static void warn_still_stored(const char *name, int err, const char *what_cures)
 {
-	close(entry->fd);
-	free(entry->name);
-	*entry = fd_store->entries[--fd_store->nr];
-}
-
-static void warn_still_parked(const char *name, int err, const char *what_cures)
-{
-	log_warn("still parked: its memory is not free", "name=\"%s\" error=%s cure=\"%s\"", name,
-		 errname(err), what_cures);
+	log_warn("still in the fd store: its memory is not free",
+		 "name=\"%s\" error=%s cure=\"%s\"", name, errname(err), what_cures);
 }
 
 /* At both holders: an older daemon may have had the other one. */
 void fd_store_drop(struct fd_store *fd_store, const char *name)
 {
-	struct fd_store_entry *entry = find(fd_store, name);
+	struct fd_store_entry *entry = find_entry(fd_store, name);
 	int ret = 0;
 
 	if (!entry)
 		return;
 	if (fd_store->systemd)
-		ret = systemd_drop(name);
+		ret = tell_systemd(SYSTEMD_DROP, name, -1);
 	if (ret < 0)
-		warn_still_parked(name, ret, MANAGER_CURE);
+		warn_still_stored(name, ret, MANAGER_CURE);
 	ret = keeper_drop(fd_store->state_dir, name);
 	if (ret < 0 && ret != -ENOENT)
-		warn_still_parked(name, ret, cure(ret));
-	remove_at(fd_store, entry);
+		warn_still_stored(name, ret, fd_store_cure(ret));
+	close(entry->fd);
+	free(entry->name);
+	*entry = fd_store->entries[--fd_store->nr];
 }
 
 void fd_store_prune(struct fd_store *fd_store, bool (*wanted)(const char *name, void *arg),
@@ -356,7 +316,8 @@ void fd_store_prune(struct fd_store *fd_store, bool (*wanted)(const char *name, 
 
 		if (wanted(name, arg))
 			continue;
-		log_info("nobody wants what is parked", "name=\"%s\"", name);
+		log_info("memory in the fd store belongs to no device and is dropped",
+			 "name=\"%s\"", name);
 		fd_store_drop(fd_store, name);
 	}
 }

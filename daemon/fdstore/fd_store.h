@@ -6,9 +6,9 @@
  * when the unit has FileDescriptorStoreMax) or UBLKD_FDSTORE=1 (for those before). Otherwise it is
  * ublkd-keeper (daemon/fdstore/keeper.h), a process of its own that the first fd_store_put starts.
  *
- * Main thread. No call waits longer for a holder than PARK_TIMEOUT_MS and a little, but for the one
- * that starts a keeper from a slow disk. What a holder does not do is logged with its cure and
- * fails nothing: the device serves on, and only its content would not survive this process.
+ * Main thread. No call waits for a holder much longer than FD_STORE_TIMEOUT_MS, except the one that
+ * starts a keeper from a slow disk. A holder's failure is logged with its cure: the device serves
+ * on, and only its content would not survive this process.
  */
 #ifndef DAEMON_FDSTORE_FD_STORE_H
 #define DAEMON_FDSTORE_FD_STORE_H
@@ -16,7 +16,7 @@
 #include <stdbool.h>
 
 #define FD_STORE_TIMEOUT_MS 1000
-/* Of a name, without the 0: what systemd takes. Printable ASCII without ':'. */
+/* Of a name, without the 0. Printable ASCII without ':'. As systemd takes them. */
 #define FD_STORE_NAME_MAX 255
 
 struct fd_store_entry;
@@ -30,16 +30,17 @@ struct fd_store {
 };
 
 /*
- * Takes in what was kept: the descriptors of sd_listen_fds(3) (LISTEN_PID, LISTEN_FDS,
- * LISTEN_FDNAMES), which systemd gives from its store and an upgrade from the program before, and
- * what a keeper in state_dir (copied; need not exist) holds. The environment of sd_listen_fds is
- * removed, so that no child takes it for its own. One file that came both ways is kept once; of two
- * with one name the first stays. Call it once and early: before anything else could close or reuse
- * the descriptors from 3 on. Returns 0 or -ENOMEM, then only fd_store_close may follow.
+ * Takes in what outlived the last daemon: the descriptors of sd_listen_fds(3) (LISTEN_PID,
+ * LISTEN_FDS, LISTEN_FDNAMES), which systemd gives from its store and an upgrade from the program
+ * before, and what a keeper in state_dir (copied; need not exist) holds. The environment of
+ * sd_listen_fds is removed, so that no child takes it for its own. A file that came both ways is
+ * taken once; of two with one name the first stays. Call it once and early: before anything else
+ * could close or reuse the descriptors from 3 on. Returns 0 or -ENOMEM, then only fd_store_close
+ * may follow.
  */
 int fd_store_open(struct fd_store *fd_store, const char *state_dir);
 
-/* Closes what is held here; holders keep theirs. Accepts a zeroed park. */
+/* Closes what is held here, not what the holders have. Accepts a zeroed one. */
 void fd_store_close(struct fd_store *fd_store);
 
 /* A descriptor that stays the fd store's, until fd_store_put or fd_store_drop of this name; or
@@ -47,9 +48,9 @@ void fd_store_close(struct fd_store *fd_store);
 int fd_store_find(const struct fd_store *fd_store, const char *name);
 
 /*
- * Parks a duplicate of fd, which stays the caller's, in the place of what had this name. The keeper
- * takes memory only (memfd_create(2)). Again for what is in the fd store already costs little and
- * repairs a holder that was started anew.
+ * Stores a duplicate of fd, which stays the caller's, in the place of the one that had this name.
+ * The keeper takes memory only (memfd_create(2)). Storing the same again costs little, and repairs
+ * a holder that was started anew.
  */
 void fd_store_put(struct fd_store *fd_store, const char *name, int fd);
 
@@ -57,8 +58,8 @@ void fd_store_put(struct fd_store *fd_store, const char *name, int fd);
 void fd_store_drop(struct fd_store *fd_store, const char *name);
 
 /*
- * Drops each name that nobody wants: what was left when a daemon died between the removal of a
- * device and its fd_store_drop, and would keep its memory for ever.
+ * Drops each name that is not wanted: left by a daemon that died between the removal of a device
+ * and its fd_store_drop, it would never be freed.
  */
 void fd_store_prune(struct fd_store *fd_store, bool (*wanted)(const char *name, void *arg),
 		    void *arg);

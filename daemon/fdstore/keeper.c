@@ -5,10 +5,11 @@
  *
  * Happy path: ublkd starts it with the listening socket and a first connection -> it leaves its
  * parent -> answers requests until it holds nothing and nobody is connected.
- * Failure modes: what is no request of ours is answered with an error; who does not take the answer
- * is disconnected; with too many clients the oldest goes, so that none can lock the next daemon
- * out. Only processes of its own user are heard. The socket's file is ublkd's to remove: a keeper
- * that did it could remove that of its successor.
+ *
+ * Failure modes: a request that is not valid is answered with an error; a client that does not take
+ * the answer is disconnected; with too many clients the oldest is disconnected, so that none can
+ * lock the next daemon out. Connections of other users are closed. The socket's file is ublkd's to
+ * remove: a keeper that did it could remove that of its successor.
  */
 #include "daemon/fdstore/keeper.h"
 
@@ -41,7 +42,7 @@ static unsigned held_nr, held_max;
 static struct pollfd polled[1 + KEEPER_CLIENTS_MAX];
 static unsigned polled_nr;
 
-static struct held *find(const char *name)
+static struct held *held_find(const char *name)
 {
 	for (unsigned i = 0; i < held_nr; i++)
 		if (strcmp(held[i].name, name) == 0)
@@ -50,9 +51,9 @@ static struct held *find(const char *name)
 }
 
 /* Memory only: any other file could keep a mount busy, or be a connection to ourselves. */
-static int put(const char *name, int fd)
+static int held_put(const char *name, int fd)
 {
-	struct held *h = find(name);
+	struct held *h = held_find(name);
 
 	if (fd < 0)
 		return -EBADF;
@@ -70,9 +71,9 @@ static int put(const char *name, int fd)
 	return 0;
 }
 
-static int drop(const char *name)
+static int held_drop(const char *name)
 {
-	struct held *h = find(name);
+	struct held *h = held_find(name);
 
 	if (!h)
 		return -ENOENT;
@@ -81,69 +82,17 @@ static int drop(const char *name)
 	return 0;
 }
 
-static bool is_name(const char name[KEEPER_NAME_BYTES])
-{
-	size_t len = strnlen(name, KEEPER_NAME_BYTES);
-
-	for (size_t i = 0; i < len; i++)
-		if (name[i] < ' ' || name[i] > '~' || name[i] == ':')
-			return false;
-	return len > 0 && len < KEEPER_NAME_BYTES;
-}
-
-/* Takes fd (-1: none came along); what it does not keep it closes. ret_fd stays ours. */
-static int answer(const struct keeper_request *req, int fd, struct keeper_reply *reply, int *ret_fd)
-{
-	int ret = -EINVAL;
-
-	if (req->op == KEEPER_PUT && is_name(req->name)) {
-		ret = put(req->name, fd);
-		fd = ret == 0 ? -1 : fd;
-	} else if (req->op == KEEPER_DROP && is_name(req->name)) {
-		ret = drop(req->name);
-	} else if (req->op == KEEPER_AT) {
-		ret = req->idx < held_nr ? 0 : -ENOENT;
-		if (ret == 0) {
-			strcpy(reply->name, held[req->idx].name);
-			*ret_fd = held[req->idx].fd;
-		}
-	}
-	if (fd >= 0)
-		close(fd);
-	return ret;
-}
-
-/* Returns false when the client is to be disconnected. */
-static bool send_reply(int client, struct keeper_reply *reply, int fd)
-{
-	struct iovec iov = { .iov_base = reply, .iov_len = sizeof(*reply) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	union fd_message room = { 0 };
-
-	if (fd >= 0)
-		fd_message_put(&msg, &room, fd);
-	return sendmsg(client, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(*reply);
-}
-
-static ssize_t receive(int client, struct msghdr *msg, int *ret_fd)
-{
-	ssize_t bytes = recvmsg(client, msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-
-	if (bytes >= 0)
-		*ret_fd = fd_message_get(msg);
-	return bytes;
-}
-
 /*
- * Whoever speaks another protocol is told so: were he just disconnected, he would take us for dead
- * and start another keeper in our place.
+ * A client with another protocol gets an answer: if it were just disconnected, it would take this
+ * keeper for dead and start another in its place.
  */
-static int check(const struct keeper_request *req, ssize_t bytes, int msg_flags)
+static int check_request(const struct keeper_request *req, ssize_t bytes, int flags)
 {
-	if (bytes != (ssize_t)sizeof(*req) || (msg_flags & MSG_TRUNC) || req->magic != KEEPER_MAGIC)
+	if (bytes != (ssize_t)sizeof(*req) || (flags & MSG_TRUNC) || req->magic != KEEPER_MAGIC)
 		return -EPROTO;
-	/* More came along than one, or our table of files is full. */
-	return msg_flags & MSG_CTRUNC ? -EMFILE : 0;
+	if (flags & MSG_CTRUNC)
+		return -EMFILE;
+	return req->op == KEEPER_AT || keeper_is_name(req->name) ? 0 : -EINVAL;
 }
 
 /* Returns false when the client is to be disconnected. */
@@ -151,25 +100,31 @@ static bool serve_client(int client)
 {
 	struct keeper_reply reply = { .magic = KEEPER_MAGIC };
 	struct keeper_request req;
-	struct iovec iov = { .iov_base = &req, .iov_len = sizeof(req) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	union fd_message room = { 0 };
-	int fd = -1, reply_fd = -1;
-	ssize_t bytes;
+	int fd, flags, reply_fd = -1, ret;
+	ssize_t bytes = fd_message_receive(client, &req, sizeof(req), MSG_DONTWAIT, &fd, &flags);
 
-	fd_message_expect(&msg, &room);
-	bytes = receive(client, &msg, &fd);
 	if (bytes < 0)
 		return errno == EAGAIN || errno == EINTR;
-	reply.result = check(&req, bytes, msg.msg_flags);
-	if (reply.result == 0)
-		reply.result = answer(&req, fd, &reply, &reply_fd);
-	else if (fd >= 0)
+	ret = check_request(&req, bytes, flags);
+	if (ret == 0 && req.op == KEEPER_PUT) {
+		ret = held_put(req.name, fd);
+		fd = ret == 0 ? -1 : fd;
+	} else if (ret == 0 && req.op == KEEPER_DROP) {
+		ret = held_drop(req.name);
+	} else if (ret == 0 && req.op == KEEPER_AT && req.idx < held_nr) {
+		strcpy(reply.name, held[req.idx].name);
+		reply_fd = held[req.idx].fd;
+	} else if (ret == 0) {
+		ret = req.op == KEEPER_AT ? -ENOENT : -EINVAL;
+	}
+	if (fd >= 0)
 		close(fd);
 	if (bytes == 0)
 		return false;
+	reply.result = ret;
 	reply.held_nr = held_nr;
-	return send_reply(client, &reply, reply_fd);
+	return fd_message_send(client, &reply, sizeof(reply), reply_fd, MSG_DONTWAIT) ==
+	       (ssize_t)sizeof(reply);
 }
 
 static void remove_client(unsigned i)
@@ -199,7 +154,7 @@ static void accept_client(void)
 		nanosleep(&pause, NULL); /* it stays acceptable: do not spin */
 }
 
-static void serve(void)
+static void keeper_serve(void)
 {
 	while (held_nr > 0 || polled_nr > 1) {
 		if (poll(polled, polled_nr, -1) < 0)
@@ -229,7 +184,7 @@ static void limit_files(void)
 }
 
 struct next_mount {
-	unsigned skip; /* these stay, whatever is tried */
+	unsigned skip; /* so many could not be unmounted */
 	char point[PATH_MAX];
 };
 
@@ -244,16 +199,16 @@ static bool choose_mount(const struct mount_info *m, void *arg)
 }
 
 /*
- * The daemon's namespace is its own, and would live on with us: what was mounted when it started,
- * also on devices that it serves, would stay busy. Each mount goes with what is mounted in it.
+ * The daemon's mount namespace would live on with us: what was mounted when it started, also on
+ * devices that it serves, would stay busy. Each mount goes with what is mounted in it.
  */
-static void leave_mounts(void)
+static void keeper_leave_mounts(void)
 {
 	static struct next_mount next;
 	unsigned failed_nr = 0;
 
 	if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_PRIVATE | MS_REC, NULL) < 0)
-		return; /* without privileges: nothing that it could hold is ours either */
+		return; /* without privileges the daemon has no namespace of its own */
 	do {
 		next.skip = failed_nr;
 		next.point[0] = '\0';
@@ -265,7 +220,7 @@ static void leave_mounts(void)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-/* It looks into /proc, which is gone; nothing is allocated here. */
+/* The leak checker reads /proc, which is gone; nothing is allocated here. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -296,11 +251,11 @@ int main(void)
 	child = fork();
 	if (child != 0)
 		_exit(child < 0 ? EXIT_REFUSED : EXIT_DONE);
-	leave_mounts();
+	keeper_leave_mounts();
 	limit_files();
 	fcntl(KEEPER_FD_LISTEN, F_SETFL, O_NONBLOCK);
 	polled[polled_nr++] = (struct pollfd){ .fd = KEEPER_FD_LISTEN, .events = POLLIN };
 	add_client(KEEPER_FD_FIRST);
-	serve();
+	keeper_serve();
 	return EXIT_DONE;
 }

@@ -6,7 +6,9 @@
 #ifndef DAEMON_FDSTORE_KEEPER_H
 #define DAEMON_FDSTORE_KEEPER_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #define KEEPER_SOCKET "keeper.sock"
 #define KEEPER_MAGIC 0x31504b55u /* "UKP1" */
@@ -17,11 +19,11 @@
 /* The keeper is started with two sockets in these places. */
 #define KEEPER_FD_LISTEN 0 /* bound and listening */
 #define KEEPER_FD_FIRST                                                                            \
-	1 /* the first client: with it, it is never without anybody from the start */
+	1 /* connected to the first client, so that the keeper does not end at once */
 
 enum keeper_op {
-	KEEPER_PUT =
-		1,   /* hold the descriptor that comes along, in the place of what had the name */
+	/* Hold the descriptor that comes along, in the place of the one that had the name. */
+	KEEPER_PUT = 1,
 	KEEPER_DROP, /* -ENOENT: there was none */
 	KEEPER_AT,   /* name and descriptor of the entry idx, from 0 on; -ENOENT: no more */
 };
@@ -39,5 +41,16 @@ struct keeper_reply {
 	uint32_t held_nr; /* now; at 0 the keeper ends once nobody is connected */
 	char name[KEEPER_NAME_BYTES];
 };
+
+/* Printable ASCII without ':', as systemd takes names of descriptors. */
+static inline bool keeper_is_name(const char *name)
+{
+	size_t len = strnlen(name, KEEPER_NAME_BYTES);
+
+	for (size_t i = 0; i < len; i++)
+		if (name[i] < ' ' || name[i] > '~' || name[i] == ':')
+			return false;
+	return len > 0 && len < KEEPER_NAME_BYTES;
+}
 
 #endif

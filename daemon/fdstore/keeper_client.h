@@ -1,7 +1,7 @@
 /*
  * Talking to the keeper of a state directory, and starting it. Main thread. Each exchange of a
- * request and a reply has PARK_TIMEOUT_MS at most; each function gives up after the first that is
- * late. A connection lives as long as the call.
+ * request and a reply has FD_STORE_TIMEOUT_MS at most; each function gives up after the first that
+ * is late. A connection lives as long as the call.
  */
 #ifndef DAEMON_FDSTORE_KEEPER_CLIENT_H
 #define DAEMON_FDSTORE_KEEPER_CLIENT_H

@@ -235,7 +235,7 @@ static void drop_memory(struct adoption *a, struct device_set *f)
 	if (a->unreadable_nr == 0 && a->unnamed_nr == 0)
 		fd_store_prune(f->fd_store, is_wanted, a);
 	else if (fd_store_nr(f->fd_store) > a->found_nr)
-		log_warn("parked memory is kept, since it is not known whose it is",
+		log_warn("memory in the fd store stays, since it is not known whose it is",
 			 "unreadable_notes=%zu devices_without_note=%zu", a->unreadable_nr,
 			 a->unnamed_nr);
 }

@@ -20,35 +20,13 @@
 #include "daemon/runtime/fd_message.h"
 #include "reactor/ring.h"
 
-static int send_to(const struct sockaddr_un *addr, size_t path_len, const char *message, int fd)
-{
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)message, .iov_len = strlen(message) };
-	struct msghdr msg = {
-		.msg_name = (void *)(uintptr_t)addr,
-		.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + path_len),
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-	};
-	union fd_message room = { 0 };
-	struct timeval limit = { .tv_sec = 1 }; /* a manager whose queue is full must not stop us */
-	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), ret = 0;
-
-	if (sock < 0)
-		return -errno;
-	if (fd >= 0)
-		fd_message_put(&msg, &room, fd);
-	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	if (sendmsg(sock, &msg, MSG_NOSIGNAL) < 0)
-		ret = errno == EAGAIN ? -ETIMEDOUT : -errno;
-	close(sock);
-	return ret;
-}
-
 int notify_send_fd(const char *message, int fd)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	const char *path = getenv("NOTIFY_SOCKET");
 	size_t path_len = path ? strlen(path) : 0;
+	struct timeval limit = { .tv_sec = 1 }; /* a manager whose queue is full must not stop us */
+	int sock, ret = 0;
 
 	if (path_len == 0)
 		return 0;
@@ -57,7 +35,16 @@ int notify_send_fd(const char *message, int fd)
 	memcpy(addr.sun_path, path, path_len);
 	if (path[0] == '@')
 		addr.sun_path[0] = '\0'; /* abstract */
-	return send_to(&addr, path_len, message, fd);
+	sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (sock < 0)
+		return -errno;
+	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	path_len += offsetof(struct sockaddr_un, sun_path);
+	if (connect(sock, (const void *)&addr, (socklen_t)path_len) < 0 ||
+	    fd_message_send(sock, message, strlen(message), fd, 0) < 0)
+		ret = errno == EAGAIN ? -ETIMEDOUT : -errno;
+	close(sock);
+	return ret;
 }
 
 int notify_send(const char *message)

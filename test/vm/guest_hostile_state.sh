@@ -92,7 +92,7 @@ reader_ends() {
 # left_alone WORDS: a daemon that knows nothing of the device says so; its users wait, its memory is kept.
 left_alone() {
 	start_daemon "$work/none.yaml" && logged "$1" && logged 'no note names is left alone.*id=1' &&
-		logged 'parked memory is kept' && reader_waits && [ -n "$(pids ublkd-keeper)" ] && [ -e /dev/ublkc1 ]
+		logged 'memory in the fd store stays' && reader_waits && [ -n "$(pids ublkd-keeper)" ] && [ -e /dev/ublkc1 ]
 }
 back_again() {
 	crash
@@ -135,7 +135,7 @@ ok "nor is another user's" altered 'reason="it belongs to another user"' chown 6
 link_note() { ln -f $notes/hid.json $notes/link; }
 mend="rm $notes/link"
 ok "nor is one with two names" altered 'reason="it has more than one name' link_note
-# Without any note the parked memory may be the device's all the same.
+# Without any note the memory in the fd store may be the device's all the same.
 gone_note() { mv $notes/hid.json "$work/note"; }
 bring_note() { mv "$work/note" $notes/hid.json; }
 mend=bring_note
@@ -153,7 +153,7 @@ no_second_one() {
 ok "nor replaced by that of a new device of the same name" no_second_one
 given_up() {
 	crash && gone_note && start_daemon "$work/none.yaml" && ctl gc --remove 1 && stop_daemon || return
-	start_daemon "$work/none.yaml" && logged 'nobody wants what is parked' && wait_for 10 no_keeper
+	start_daemon "$work/none.yaml" && logged 'belongs to no device and is dropped' && wait_for 10 no_keeper
 	stop_daemon
 	rm -f "$work/note"
 }
@@ -250,7 +250,7 @@ keeper_of_nobody() {
 	mkdir -m 700 $control.state && chown 65534 $control.state && impostor $control.state/keeper.sock 5 &&
 		chown 0 $control.state || return
 	sed 's/type: file.*/type: mem, size: 1MiB}}]/' "$work/open.yaml" >"$work/open_mem.yaml"
-	start_daemon "$work/open_mem.yaml" && alive disk && logged "not parked.*EPERM.*not ublkd's own" &&
+	start_daemon "$work/open_mem.yaml" && alive disk && logged "not in the fd store.*EPERM.*not ublkd's own" &&
 		! grep "b'[^']" "$work/impostor"
 	set -- $?
 	stop_daemon
