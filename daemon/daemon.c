@@ -41,7 +41,7 @@
 #include "daemon/runtime/reactors.h"
 #include "daemon/settings/settings.h"
 #include "daemon/socket/socket.h"
-#include "daemon/handover/standby.h"
+#include "daemon/handover/successor.h"
 #include "daemon/devices/state.h"
 #include "daemon/handover/upgrade.h"
 #include "daemon/devices/watchdog.h"
@@ -131,7 +131,7 @@ static int begin_devices(struct daemon *d)
 	return ret;
 }
 
-static void end(struct daemon *d, enum exit_code exit_code)
+static void daemon_end(struct daemon *d, enum exit_code exit_code)
 {
 	d->exit_code = exit_code;
 	d->ended = true;
@@ -173,7 +173,7 @@ static void on_device_set_changed(struct device_set *device_set)
 
 	if (d->stopping) {
 		if (device_set->member_nr == 0)
-			end(d, EXIT_DONE);
+			daemon_end(d, EXIT_DONE);
 		return;
 	}
 	if (!d->reloading || !device_set_settled(device_set))
@@ -209,7 +209,7 @@ static void on_stop_deadline(struct ev_loop *ev, struct ev_timer *w, int events)
 
 	(void)ev, (void)events;
 	log_left_behind(d);
-	end(d, EXIT_REFUSED);
+	daemon_end(d, EXIT_REFUSED);
 }
 
 static void begin_stop(struct daemon *d)
@@ -376,7 +376,7 @@ static int state_folder(struct daemon *d)
 	return ret;
 }
 
-static int prepare(struct daemon *d)
+static int daemon_prepare(struct daemon *d)
 {
 	int ret = process_check_kernel();
 
@@ -414,7 +414,7 @@ static void make_device_set(struct daemon *d)
 }
 
 /* See struct upgrade. */
-static void release(void *arg)
+static void daemon_release(void *arg)
 {
 	struct daemon *d = arg;
 
@@ -446,7 +446,7 @@ static int control_socket(struct daemon *d)
 		.lock_fd = d->lock_fd,
 		.argv = d->params->argv,
 		.program = d->program,
-		.release = release,
+		.release = daemon_release,
 		.arg = d,
 	};
 	commands_attach(&d->commands, &d->server);
@@ -485,7 +485,7 @@ static int watch_reactors(struct daemon *d)
 	return ret;
 }
 
-static void serve(struct daemon *d)
+static void daemon_serve(struct daemon *d)
 {
 	watch_signals(d);
 	mount_namespace_follow(d->loop.ev);
@@ -521,7 +521,7 @@ static void tear_down(struct daemon *d)
 }
 
 /* Returns 0, or -errno with every error printed: plainly, for nothing else runs yet. */
-static int load(struct settings *settings, const char *path)
+static int daemon_load(struct settings *settings, const char *path)
 {
 	struct config_errors errors;
 	char *text;
@@ -543,7 +543,7 @@ enum exit_code daemon_check(const char *config_path)
 {
 	struct settings settings;
 
-	if (load(&settings, config_path) < 0)
+	if (daemon_load(&settings, config_path) < 0)
 		return EXIT_REFUSED;
 	settings_warn(&settings, config_path, false);
 	printf("%s: %zu device%s, no errors\n", config_path, settings.device_nr,
@@ -582,17 +582,17 @@ enum exit_code daemon_run(const struct daemon_params *params)
 	if (d->program[0] != '\0')
 		params->argv[0] = d->program;
 	settings_resource_by_text();
-	if (load(&d->settings, params->config_path) < 0)
+	if (daemon_load(&d->settings, params->config_path) < 0)
 		return EXIT_REFUSED;
 	d->ctl.fd = -1;
 	set_log_level(d, &d->settings);
 	settings_warn(&d->settings, params->config_path, true);
 	assert_hook = dump_ops;
-	if (prepare(d) == 0) {
+	if (daemon_prepare(d) == 0) {
 		make_device_set(d);
 		if (stand_by(d) && control_socket(d) == 0 && metrics_server(d) == 0 &&
 		    watch_reactors(d) == 0)
-			serve(d);
+			daemon_serve(d);
 		http_stop(&d->http);
 		socket_fini(&d->server);
 		device_set_fini(&d->device_set);

@@ -38,23 +38,23 @@ static const struct option options[] = {
 	{ 0 },
 };
 
-_Noreturn static void usage_error(const char *what, const char *value)
+_Noreturn static void ublkd_usage_error(const char *what, const char *value)
 {
 	fprintf(stderr, "ublkd: %s%s\n%s", what, value, usage_text);
 	exit(EXIT_USAGE);
 }
 
-static int parse_level(const char *word)
+static int parse_log_level(const char *word)
 {
 	static const char *const level[] = { "error", "warn", "info", "debug" };
 
 	for (int i = 0; i < 4; i++)
 		if (strcmp(word, level[i]) == 0)
 			return i;
-	usage_error("no log level is called ", word);
+	ublkd_usage_error("no log level is called ", word);
 }
 
-static void parse_option(int opt, struct args *a)
+static void parse_ublkd_option(int opt, struct args *a)
 {
 	switch (opt) {
 	case 'c':
@@ -64,7 +64,7 @@ static void parse_option(int opt, struct args *a)
 		a->check_only = true;
 		break;
 	case OPT_LEVEL:
-		a->params.log_level = parse_level(optarg);
+		a->params.log_level = parse_log_level(optarg);
 		break;
 	case 'V':
 		printf("ublkd %s\n", UBLKD_VERSION);
@@ -83,11 +83,11 @@ static struct args parse_args(int argc, char **argv)
 	int opt;
 
 	while ((opt = getopt_long(argc, argv, "c:Vh", options, NULL)) != -1)
-		parse_option(opt, &a);
+		parse_ublkd_option(opt, &a);
 	if (optind < argc)
-		usage_error("what is this: ", argv[optind]);
+		ublkd_usage_error("what is this: ", argv[optind]);
 	if (!a.params.config_path)
-		usage_error("--config FILE is missing", "");
+		ublkd_usage_error("--config FILE is missing", "");
 	return a;
 }
 

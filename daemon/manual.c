@@ -18,7 +18,7 @@ static void write_backends(void)
 	}
 }
 
-static void write_line(const char *line)
+static void write_manual_line(const char *line)
 {
 	if (strcmp(line, "@daemon@\n") == 0)
 		option_write_man(settings_daemon_options, stdout);
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	while (fgets(line, sizeof(line), page))
-		write_line(line);
+		write_manual_line(line);
 	fclose(page);
 	return fflush(stdout) == 0 ? EXIT_DONE : EXIT_REFUSED;
 }

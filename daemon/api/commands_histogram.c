@@ -63,7 +63,7 @@ static json_t *histogram_of(const struct member *m, enum backend_op op, enum que
 	json_t *one;
 	size_t nr;
 
-	latency_read(&m->latency, &now, op, layer, &h);
+	latency_view_read(&m->latency, &now, op, layer, &h);
 	one = json_pack("{s:s, s:s}", "op", backend_op_name(op), "layer", queue_layer_name(layer));
 	json_set_buckets(one, &h);
 	json_set_summary(one, &h);
@@ -250,7 +250,7 @@ static void set_qemu_histogram(json_t *stats, const struct member *m, size_t kin
 	for (unsigned op = 0; op < BACKEND_OP_NR; op++) {
 		if (!(qemu_kinds[kind].ops >> op & 1))
 			continue;
-		latency_read(&m->latency, &now, op, layer, &h);
+		latency_view_read(&m->latency, &now, op, layer, &h);
 		histogram_add(&sum, &h);
 	}
 	bins = json_object();

@@ -328,7 +328,7 @@ static void name_in_flight(const struct device_set *set, const struct device *de
 }
 
 /* From inside a turn of the control reactor: nothing is freed here. */
-static void on_event(struct device *device, enum device_event event, void *arg)
+static void on_device_event(struct device *device, enum device_event event, void *arg)
 {
 	static void (*const handler[])(struct member *) = {
 		[DEVICE_EVENT_LIVE] = on_live, [DEVICE_EVENT_FAILED] = on_failed,
@@ -496,7 +496,7 @@ void device_set_init(struct device_set *set, struct ev_loop *ev, struct device_h
 						.ended = on_work_ended,
 						.arg = set };
 	note_init(set);
-	host->event = on_event;
+	host->event = on_device_event;
 	host->added = note_added;
 	host->arg = set;
 }

@@ -77,7 +77,7 @@ void device_set_size_when_live(struct member *m)
 }
 
 /* Of a member that is live, or being adopted; 0: of any other. */
-static uint64_t member_size(const struct member *m)
+static uint64_t served_size(const struct member *m)
 {
 	struct device_info info;
 
@@ -95,7 +95,7 @@ static uint64_t member_size(const struct member *m)
  */
 static bool reload_size(struct member *m, const struct device_settings *wanted)
 {
-	uint64_t is_bytes = member_size(m), wanted_bytes;
+	uint64_t is_bytes = served_size(m), wanted_bytes;
 	const char *name = m->settings->options.name;
 
 	if (is_bytes == 0 || m->state == MEMBER_FAILED ||

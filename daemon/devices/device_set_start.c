@@ -118,7 +118,7 @@ static bool try_adoption_again(struct device_set *set, struct member *m, int err
 	return true;
 }
 
-static void adopt(struct device_set *set, struct member *m, struct device_spec *spec)
+static void adopt_member(struct device_set *set, struct member *m, struct device_spec *spec)
 {
 	int ret;
 
@@ -140,7 +140,7 @@ static void start_opened(struct device_set *set, struct member *m, struct backen
 	device_set_fill_spec(set, m, &spec);
 	spec.opened = backend;
 	if (m->past)
-		adopt(set, m, &spec);
+		adopt_member(set, m, &spec);
 	else
 		start_new(set, m, &spec);
 	/* The device did not take it: it is closed by a work that nobody waits for. */
@@ -216,7 +216,7 @@ static bool others_start(const struct device_set *set, const struct member *m)
 }
 
 /* m->error says why. */
-static void open_failed(struct device_set *set, struct member *m, int err)
+static void backend_open_failed(struct device_set *set, struct member *m, int err)
 {
 	uint64_t now_ns = ring_clock_ns();
 	const char *path = settings_path(m->settings);
@@ -256,7 +256,7 @@ static void work_has_ended(struct device_set *set, struct member *m)
 	} else if (step == BACKEND_WORK_EXAMINE) {
 		examine_failed(set, m);
 	} else {
-		open_failed(set, m, ret);
+		backend_open_failed(set, m, ret);
 	}
 	if (m->device || m->state != MEMBER_STARTING)
 		ev_timer_stop(set->ev, &m->outage_timeout);

@@ -24,6 +24,7 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "host/sysfs.h"
 #include "ublk/openers.h"
 #include "ublk/servers.h"
 
@@ -59,7 +60,7 @@ static void free_job(struct gc_job *job)
 	free(job);
 }
 
-static void end(struct gc_job *job)
+static void gc_end(struct gc_job *job)
 {
 	ev_timer_stop(job->params.ev, &job->deadline);
 	ev_timer_stop(job->params.ev, &job->soon);
@@ -72,13 +73,13 @@ static void end(struct gc_job *job)
 void gc_cancel(struct gc_job *job)
 {
 	job->over = true;
-	end(job);
+	gc_end(job);
 }
 
 static void on_soon(struct ev_loop *ev, struct ev_timer *timer, int events)
 {
 	(void)ev, (void)events;
-	end(container_of(timer, struct gc_job, soon));
+	gc_end(container_of(timer, struct gc_job, soon));
 }
 
 static void device_ends(struct gc_device *d, enum gc_step step)
@@ -93,7 +94,7 @@ static bool at_end(const struct gc_device *d)
 	return d->step >= GC_SKIPPED;
 }
 
-static void on_deadline(struct ev_loop *ev, struct ev_timer *timer, int events)
+static void on_gc_deadline(struct ev_loop *ev, struct ev_timer *timer, int events)
 {
 	struct gc_job *job = container_of(timer, struct gc_job, deadline);
 
@@ -108,14 +109,14 @@ static void on_deadline(struct ev_loop *ev, struct ev_timer *timer, int events)
 			 ctl_cmd_name(d->cmd.request.cmd_op), job->params.seconds);
 		d->step = GC_FAILED;
 	}
-	end(job);
+	gc_end(job);
 }
 
 /* ---- commands ---- */
 
-static void on_answer(struct ctl_cmd *cmd, int res);
+static void on_gc_answer(struct ctl_cmd *cmd, int res);
 
-static void ask(struct gc_device *d, uint32_t cmd_op)
+static void gc_ask(struct gc_device *d, uint32_t cmd_op)
 {
 	bool wants_info = cmd_op == UBLK_U_CMD_GET_DEV_INFO;
 	struct ctl_request request = {
@@ -127,10 +128,10 @@ static void ask(struct gc_device *d, uint32_t cmd_op)
 	};
 
 	commands_nr++;
-	ctl_cmd_send(&d->cmd, &request, on_answer);
+	ctl_cmd_send(&d->cmd, &request, on_gc_answer);
 }
 
-static void fail(struct gc_device *d, int err)
+static void gc_fail(struct gc_device *d, int err)
 {
 	const char *words = ctl_explain(d->cmd.request.cmd_op, err);
 
@@ -196,77 +197,63 @@ static bool has_server(struct gc_device *d)
 	return true;
 }
 
-static uint64_t disk_bytes(unsigned id)
-{
-	unsigned long long sectors = 0;
-	char path[64];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/block/ublkb%u/size", id);
-	file = fopen(path, "re");
-	if (!file)
-		return 0;
-	if (fscanf(file, "%llu", &sectors) != 1)
-		sectors = 0;
-	fclose(file);
-	return sectors << 9;
-}
-
-static void judge(struct gc_device *d)
+static void gc_judge(struct gc_device *d)
 {
 	const struct gc_params *p = &d->job->params;
+	char sectors[32];
 
 	if (has_server(d)) {
 		device_ends(d, p->ids ? GC_REFUSED : GC_SKIPPED);
 		return;
 	}
-	d->size_bytes = disk_bytes(d->id);
+	sysfs_line(sectors, sizeof(sectors), "/sys/block/ublkb%u/size", d->id);
+	d->size_bytes = strtoull(sectors, NULL, 10) << 9;
 	openers_find((int)d->id, d->users, sizeof(d->users));
 	if (!p->remove) {
 		device_ends(d, GC_LISTED);
 		return;
 	}
 	d->step = GC_STOPPING;
-	ask(d, UBLK_U_CMD_STOP_DEV);
+	gc_ask(d, UBLK_U_CMD_STOP_DEV);
 }
 
 /* ---- step by step ---- */
 
-static void asked(struct gc_device *d, int res)
+static void gc_asked(struct gc_device *d, int res)
 {
 	if (res == 0)
-		judge(d);
+		gc_judge(d);
 	else if (res == -ENODEV && !d->job->params.ids)
 		device_ends(d, GC_SKIPPED); /* a node that is left, or it went meanwhile */
 	else
-		fail(d, res);
+		gc_fail(d, res);
 }
 
-static void stopped(struct gc_device *d, int res)
+static void gc_stopped(struct gc_device *d, int res)
 {
-	/* Whoever has it open keeps the synchronous DEL_DEV waiting. */
+	/* The synchronous DEL_DEV waits for all who have it open. */
 	if (res < 0 && res != -ENODEV) {
-		fail(d, res);
+		gc_fail(d, res);
 		return;
 	}
 	d->step = GC_DELETING;
-	ask(d, UBLK_U_CMD_DEL_DEV_ASYNC);
+	gc_ask(d, UBLK_U_CMD_DEL_DEV_ASYNC);
 }
 
-static void deleted(struct gc_device *d, int res)
+static void gc_deleted(struct gc_device *d, int res)
 {
 	/* Not in 6.8. */
 	if (res == -EOPNOTSUPP && d->cmd.request.cmd_op == UBLK_U_CMD_DEL_DEV_ASYNC) {
-		ask(d, UBLK_U_CMD_DEL_DEV);
+		gc_ask(d, UBLK_U_CMD_DEL_DEV);
 	} else if (res < 0 && res != -ENODEV) {
-		fail(d, res);
+		gc_fail(d, res);
 	} else {
 		log_info("orphan removed", "id=%u server_pid=%d", d->id, d->info.ublksrv_pid);
 		device_ends(d, GC_REMOVED);
 	}
 }
 
-static void on_answer(struct ctl_cmd *cmd, int res)
+static void on_gc_answer(struct ctl_cmd *cmd, int res)
 {
 	struct gc_device *d = container_of(cmd, struct gc_device, cmd);
 
@@ -276,16 +263,16 @@ static void on_answer(struct ctl_cmd *cmd, int res)
 		return;
 	}
 	if (d->step == GC_ASKING)
-		asked(d, res);
+		gc_asked(d, res);
 	else if (d->step == GC_STOPPING)
-		stopped(d, res);
+		gc_stopped(d, res);
 	else
-		deleted(d, res);
+		gc_deleted(d, res);
 }
 
 /* ---- the beginning ---- */
 
-static int compare(const void *a, const void *b)
+static int compare_ids(const void *a, const void *b)
 {
 	unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
 
@@ -305,7 +292,7 @@ static size_t find_ids(const char *folder, unsigned *ids, size_t max)
 			nr++;
 	if (dir)
 		closedir(dir);
-	qsort(ids, nr, sizeof(*ids), compare);
+	qsort(ids, nr, sizeof(*ids), compare_ids);
 	return nr;
 }
 
@@ -318,7 +305,7 @@ static void note_holder(int pid, unsigned id, void *arg)
 			job->devices[i].holder = pid;
 }
 
-static void begin(struct gc_job *job)
+static void gc_begin(struct gc_job *job)
 {
 	servers_find(job->params.folder, note_holder, job);
 	for (size_t i = 0; i < job->nr; i++) {
@@ -326,7 +313,7 @@ static void begin(struct gc_job *job)
 		int ret = ctl_cmd_init(&d->cmd, job->params.ctl);
 
 		if (ret == 0) {
-			ask(d, UBLK_U_CMD_GET_DEV_INFO);
+			gc_ask(d, UBLK_U_CMD_GET_DEV_INFO);
 			continue;
 		}
 		snprintf(d->error, sizeof(d->error), "too many commands at a time");
@@ -352,10 +339,10 @@ int gc_start(struct gc_job **ret_job, const struct gc_params *params)
 		job->devices[i].job = job;
 		job->devices[i].id = ids[i];
 	}
-	ev_timer_init(&job->deadline, on_deadline, params->seconds, 0.);
+	ev_timer_init(&job->deadline, on_gc_deadline, params->seconds, 0.);
 	ev_timer_init(&job->soon, on_soon, 0., 0.);
 	ev_timer_start(params->ev, &job->deadline);
-	begin(job);
+	gc_begin(job);
 	*ret_job = job;
 	return 0;
 }

@@ -1,8 +1,8 @@
 /*
  * Resets and boundaries of histograms. Owns the readings that are subtracted. Main thread.
  *
- * Happy path: latency_reset keeps a copy of the counters; latency_read subtracts it. Failure mode:
- * no memory for the copy, then nothing is reset.
+ * Happy path: latency_reset keeps a copy of the counters; latency_view_read subtracts it. Failure
+ * mode: no memory for the copy, then nothing is reset.
  */
 #include "daemon/devices/latency.h"
 
@@ -42,7 +42,7 @@ int latency_reset(struct latency_view *v, const struct device_stats *now, uint32
 	return 0;
 }
 
-static int check_boundaries(const uint64_t *ns, size_t nr)
+static int latency_check_boundaries(const uint64_t *ns, size_t nr)
 {
 	uint64_t before_ns = 0;
 
@@ -88,7 +88,7 @@ int latency_set(struct latency_view *v, const struct device_stats *now, uint32_t
 		const uint64_t *boundary_ns, size_t nr)
 {
 	struct latency_boundaries *copy[BACKEND_OP_NR] = { NULL };
-	int ret = check_boundaries(boundary_ns, nr);
+	int ret = latency_check_boundaries(boundary_ns, nr);
 
 	if (ret == 0)
 		ret = copy_for_each(copy, ops, boundary_ns, nr);
@@ -113,8 +113,8 @@ const uint64_t *latency_boundaries(const struct latency_view *v, enum backend_op
 	return v->boundaries[op] ? v->boundaries[op]->ns : NULL;
 }
 
-void latency_read(const struct latency_view *v, const struct device_stats *now, enum backend_op op,
-		  enum queue_layer layer, struct histogram *ret_histogram)
+void latency_view_read(const struct latency_view *v, const struct device_stats *now,
+		       enum backend_op op, enum queue_layer layer, struct histogram *ret_histogram)
 {
 	*ret_histogram = now->op[op].layer[layer];
 	if (v->base)

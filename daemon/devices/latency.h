@@ -41,7 +41,7 @@ const uint64_t *latency_boundaries(const struct latency_view *v, enum backend_op
 				   size_t *ret_nr);
 
 /* What now counts more than at the last reset. */
-void latency_read(const struct latency_view *v, const struct device_stats *now, enum backend_op op,
-		  enum queue_layer layer, struct histogram *ret_histogram);
+void latency_view_read(const struct latency_view *v, const struct device_stats *now,
+		       enum backend_op op, enum queue_layer layer, struct histogram *ret_histogram);
 
 #endif

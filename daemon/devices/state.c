@@ -76,12 +76,12 @@ void state_close(struct state *s)
 
 /* ---- writing ---- */
 
-static void file_name(char name[static 64], const char *device, const char *suffix)
+static void note_file_name(char name[static 64], const char *device, const char *suffix)
 {
 	snprintf(name, 64, "%s%s", device, suffix);
 }
 
-static json_t *json_of(const struct state_record *r)
+static json_t *record_json(const struct state_record *r)
 {
 	return json_pack("{s:i, s:s, s:s, s:I, s:b, s:I, s:s, s:o}", "version", STATE_VERSION,
 			 "name", r->name, "phase", phase_names[r->phase], "id", (json_int_t)r->id,
@@ -123,14 +123,14 @@ static int write_file(const struct state *s, const char *name, const char *text)
 
 int state_write(const struct state *s, const struct state_record *record)
 {
-	json_t *json = json_of(record);
+	json_t *json = record_json(record);
 	char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
 	char name[64], temporary[64];
 	int ret = -ENOMEM;
 
 	json_decref(json);
-	file_name(name, record->name, STATE_SUFFIX);
-	file_name(temporary, record->name, STATE_TEMPORARY);
+	note_file_name(name, record->name, STATE_SUFFIX);
+	note_file_name(temporary, record->name, STATE_TEMPORARY);
 	if (text)
 		ret = write_file(s, temporary, text);
 	if (ret == 0 && renameat(s->fd, temporary, s->fd, name) < 0) {
@@ -147,7 +147,7 @@ void state_remove(const struct state *s, const char *device)
 {
 	char name[64];
 
-	file_name(name, device, STATE_SUFFIX);
+	note_file_name(name, device, STATE_SUFFIX);
 	if (unlinkat(s->fd, name, 0) < 0 && errno != ENOENT)
 		log_warn("cannot remove a state file", "folder=\"%s\" file=%s error=%s", s->path,
 			 name, errname(errno));
@@ -186,8 +186,8 @@ static int phase_of(const char *name)
 }
 
 /* The first of the configuration's errors, or what else is wrong; NULL: all is well. */
-static const char *parse_device(struct state_record *r, const json_t *device, char *words,
-				size_t words_bytes)
+static const char *record_parse_device(struct state_record *r, const json_t *device, char *words,
+				       size_t words_bytes)
 {
 	char *text = device_json_text(device), *lines = NULL;
 	struct config_errors errors;
@@ -216,7 +216,8 @@ static const char *parse_device(struct state_record *r, const json_t *device, ch
 	return wrong;
 }
 
-static const char *parse(struct state_record *r, json_t *json, char *words, size_t words_bytes)
+static const char *record_parse(struct state_record *r, json_t *json, char *words,
+				size_t words_bytes)
 {
 	const char *name, *phase, *identity;
 	json_int_t id, size_bytes;
@@ -239,11 +240,11 @@ static const char *parse(struct state_record *r, json_t *json, char *words, size
 	r->from_file = from_file;
 	r->size_bytes = (uint64_t)size_bytes;
 	snprintf(r->identity, sizeof(r->identity), "%s", identity);
-	return parse_device(r, device, words, words_bytes);
+	return record_parse_device(r, device, words, words_bytes);
 }
 
 /* NAME.json: NAME, in r; or NULL, or what is wrong with it. */
-static const char *parse_name(struct state_record *r, const char *file)
+static const char *record_parse_name(struct state_record *r, const char *file)
 {
 	size_t len = strlen(file) - strlen(STATE_SUFFIX);
 
@@ -262,10 +263,10 @@ static bool load_file(const struct state *s, const char *file, struct state_reco
 	const char *wrong;
 
 	*r = (struct state_record){ .id = -1 };
-	wrong = parse_name(r, file);
+	wrong = record_parse_name(r, file);
 	if (!wrong) {
 		json = read_json(s, file, &error);
-		wrong = json ? parse(r, json, words, sizeof(words)) : error.text;
+		wrong = json ? record_parse(r, json, words, sizeof(words)) : error.text;
 	}
 	if (wrong)
 		log_error("a state file cannot be used and is left alone",
@@ -280,7 +281,7 @@ int state_check(const struct state *s, const char *device)
 	char name[64];
 	bool usable;
 
-	file_name(name, device, STATE_SUFFIX);
+	note_file_name(name, device, STATE_SUFFIX);
 	if (faccessat(s->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	usable = load_file(s, name, &record);
@@ -288,7 +289,7 @@ int state_check(const struct state *s, const char *device)
 	return usable ? 0 : -EEXIST;
 }
 
-static bool ends_with(const char *name, const char *suffix)
+static bool file_ends_with(const char *name, const char *suffix)
 {
 	size_t len = strlen(name), suffix_len = strlen(suffix);
 
@@ -296,7 +297,7 @@ static bool ends_with(const char *name, const char *suffix)
 }
 
 /* Of its own, since a position in a folder belongs to the open file. */
-static DIR *open_folder(const struct state *s)
+static DIR *open_state_folder(const struct state *s)
 {
 	int fd = openat(s->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -314,7 +315,7 @@ static int load_all(const struct state *s, DIR *dir, struct state_record **ret_r
 	size_t nr = 0;
 
 	while ((entry = readdir(dir))) {
-		if (!ends_with(entry->d_name, STATE_SUFFIX))
+		if (!file_ends_with(entry->d_name, STATE_SUFFIX))
 			continue;
 		more = realloc(records, (nr + 1) * sizeof(*records));
 		if (!more) {
@@ -335,7 +336,7 @@ static int load_all(const struct state *s, DIR *dir, struct state_record **ret_r
 int state_load(const struct state *s, struct state_record **ret_records, size_t *ret_nr,
 	       size_t *ret_unreadable)
 {
-	DIR *dir = open_folder(s);
+	DIR *dir = open_state_folder(s);
 	int ret;
 
 	*ret_unreadable = 0;
@@ -348,11 +349,11 @@ int state_load(const struct state *s, struct state_record **ret_records, size_t 
 
 void state_clean(const struct state *s)
 {
-	DIR *dir = open_folder(s);
+	DIR *dir = open_state_folder(s);
 	struct dirent *entry;
 
 	while (dir && (entry = readdir(dir))) {
-		if (!ends_with(entry->d_name, STATE_TEMPORARY))
+		if (!file_ends_with(entry->d_name, STATE_TEMPORARY))
 			continue;
 		log_warn("removing a note that was never completed", "folder=\"%s\" file=\"%s\"",
 			 s->path, entry->d_name);

@@ -73,7 +73,8 @@ static void set_well(struct watchdog *w, unsigned idx, uint64_t now_ns)
 }
 
 /* Inside the kernel, where it need not have moved: asleep, unless something waits for it. */
-static bool has_work(const struct watchdog *w, unsigned idx, const struct reactor_look *look)
+static bool watched_has_work(const struct watchdog *w, unsigned idx,
+			     const struct reactor_look *look)
 {
 	return look->mail || look->cqes ||
 	       thread_state(reactors_tid(w->params.reactors, idx)) == 'D';
@@ -87,13 +88,13 @@ static uint64_t busy_since(const struct watchdog *w, unsigned idx, const struct 
 
 	if (look->code_since_ns)
 		return look->code_since_ns;
-	if (look->turns != one->turns || !has_work(w, idx, look))
+	if (look->turns != one->turns || !watched_has_work(w, idx, look))
 		return 0;
 	return one->since_ns ? one->since_ns : now_ns;
 }
 
 /* Returns whether it sleeps and has done so since the last look. */
-static bool look_at(struct watchdog *w, unsigned idx, uint64_t now_ns)
+static bool watchdog_look_at(struct watchdog *w, unsigned idx, uint64_t now_ns)
 {
 	struct watched *one = &w->watched[idx];
 	struct reactor_look look;
@@ -113,13 +114,13 @@ static bool look_at(struct watchdog *w, unsigned idx, uint64_t now_ns)
 }
 
 /* Returns whether all of them sleep. */
-static bool look_at_all(struct watchdog *w)
+static bool watchdog_look_at_all(struct watchdog *w)
 {
 	uint64_t now_ns = ring_clock_ns();
 	bool quiet = true;
 
 	for (unsigned i = 0; i < w->params.reactors->nr; i++)
-		quiet &= look_at(w, i, now_ns);
+		quiet &= watchdog_look_at(w, i, now_ns);
 	return quiet;
 }
 
@@ -164,12 +165,12 @@ static bool nudge_all(struct watchdog *w)
  * The nudges have been with them for a whole interval before the timer stops: whoever was on its
  * way out of the kernel when it got its nudge has either seen it or is seen to have moved.
  */
-static void on_look(struct ev_loop *ev, struct ev_timer *timer, int events)
+static void on_watchdog_look(struct ev_loop *ev, struct ev_timer *timer, int events)
 {
 	struct watchdog *w = container_of(timer, struct watchdog, look);
 
 	(void)events;
-	w->quiet_nr = look_at_all(w) ? w->quiet_nr + 1 : 0;
+	w->quiet_nr = watchdog_look_at_all(w) ? w->quiet_nr + 1 : 0;
 	if (w->quiet_nr == 0 || !nudge_all(w) || w->quiet_nr < 2)
 		return;
 	w->dozes = true;
@@ -177,12 +178,12 @@ static void on_look(struct ev_loop *ev, struct ev_timer *timer, int events)
 }
 
 /* This thread was awake for something else, and may have given work to a reactor. */
-static void on_before_sleep(struct ev_loop *ev, struct ev_prepare *prepare, int events)
+static void on_watchdog_before_sleep(struct ev_loop *ev, struct ev_prepare *prepare, int events)
 {
 	struct watchdog *w = container_of(prepare, struct watchdog, before_sleep);
 
 	(void)ev, (void)events;
-	if (w->dozes && !look_at_all(w))
+	if (w->dozes && !watchdog_look_at_all(w))
 		wake_up(w);
 }
 
@@ -194,7 +195,7 @@ static void on_alive(struct ev_loop *ev, struct ev_timer *timer, int events)
 
 	(void)ev, (void)events;
 	if (w->params.limit_ns)
-		look_at_all(w);
+		watchdog_look_at_all(w);
 	if (w->stuck_nr == 0)
 		notify_watchdog();
 }
@@ -205,9 +206,9 @@ static void start_looking(struct watchdog *w)
 {
 	double seconds = (double)w->params.limit_ns / NS_PER_SEC / LOOKS_PER_LIMIT;
 
-	ev_timer_init(&w->look, on_look, seconds, seconds);
+	ev_timer_init(&w->look, on_watchdog_look, seconds, seconds);
 	ev_timer_start(w->params.ev, &w->look);
-	ev_prepare_init(&w->before_sleep, on_before_sleep);
+	ev_prepare_init(&w->before_sleep, on_watchdog_before_sleep);
 	ev_set_priority(&w->before_sleep, EV_MINPRI);
 	ev_prepare_start(w->params.ev, &w->before_sleep);
 }

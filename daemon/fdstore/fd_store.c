@@ -30,7 +30,6 @@
 
 _Static_assert(FD_STORE_NAME_MAX == KEEPER_NAME_BYTES - 1, "names of systemd and the keeper");
 
-#define SYSTEMD_DROP "FDSTOREREMOVE=1\nFDNAME=%s"
 #define MANAGER_CURE "see why the service manager (NOTIFY_SOCKET) does not answer"
 
 struct fd_store_entry {
@@ -207,13 +206,13 @@ int fd_store_find(const struct fd_store *fd_store, const char *name)
 	return entry ? entry->fd : -ENOENT;
 }
 
-/* format: with a %s for the name. fd: goes along, or -1. */
-__attribute__((format(printf, 1, 0))) static int tell_systemd(const char *format, const char *name,
-							      int fd)
+/* fd: goes along, or -1. FDPOLL=0: memory has no state that it could be polled for. */
+static int tell_systemd(const char *what, const char *name, int fd)
 {
 	char message[FD_STORE_NAME_MAX + 64];
 
-	snprintf(message, sizeof(message), format, name);
+	snprintf(message, sizeof(message), "%s=1\nFDNAME=%s%s", what, name,
+		 fd >= 0 ? "\nFDPOLL=0" : "");
 	return notify_send_fd(message, fd);
 }
 
@@ -228,8 +227,7 @@ static void store_at_holder(struct fd_store *fd_store, const struct fd_store_ent
 	int ret;
 
 	if (fd_store->systemd) {
-		/* FDPOLL=0: memory has no state that it could be polled for. */
-		ret = tell_systemd("FDSTORE=1\nFDNAME=%s\nFDPOLL=0", entry->name, entry->fd);
+		ret = tell_systemd("FDSTORE", entry->name, entry->fd);
 		if (ret < 0)
 			warn_not_stored(entry->name, ret, MANAGER_CURE);
 		return;
@@ -259,7 +257,7 @@ static struct fd_store_entry *set_entry(struct fd_store *fd_store, const char *n
 		return append_entry(fd_store, name, copy) == 0 ? find_entry(fd_store, name) : NULL;
 	/* systemd would keep both. */
 	if (fd_store->systemd && !same_file(entry->fd, copy))
-		tell_systemd(SYSTEMD_DROP, name, -1);
+		tell_systemd("FDSTOREREMOVE", name, -1);
 	close(entry->fd);
 	entry->fd = copy;
 	return entry;
@@ -297,7 +295,7 @@ void fd_store_drop(struct fd_store *fd_store, const char *name)
 	if (!entry)
 		return;
 	if (fd_store->systemd)
-		ret = tell_systemd(SYSTEMD_DROP, name, -1);
+		ret = tell_systemd("FDSTOREREMOVE", name, -1);
 	if (ret < 0)
 		warn_still_stored(name, ret, MANAGER_CURE);
 	ret = keeper_drop(fd_store->state_dir, name);

@@ -35,7 +35,7 @@ static struct question {
 	int result;
 } question;
 
-static void on_answer(struct ctl_cmd *cmd, int res)
+static void on_adopt_answer(struct ctl_cmd *cmd, int res)
 {
 	struct question *q = container_of(cmd, struct question, cmd);
 
@@ -43,7 +43,7 @@ static void on_answer(struct ctl_cmd *cmd, int res)
 	q->result = res;
 }
 
-static int ask(struct loop *loop, uint32_t cmd_op, uint32_t dev_id)
+static int adopt_ask(struct loop *loop, uint32_t cmd_op, uint32_t dev_id)
 {
 	struct ctl_request request = { .cmd_op = cmd_op, .dev_id = dev_id, .queue_id = -1 };
 
@@ -56,19 +56,19 @@ static int ask(struct loop *loop, uint32_t cmd_op, uint32_t dev_id)
 		request.buf_bytes = sizeof(question.params);
 	}
 	question.answered = false;
-	ctl_cmd_send(&question.cmd, &request, on_answer);
+	ctl_cmd_send(&question.cmd, &request, on_adopt_answer);
 	if (!loop_run_until(loop, &question.answered, ANSWER_TIMEOUT_NS))
 		return -ETIMEDOUT;
 	return question.result;
 }
 
-static int delete (struct loop *loop, uint32_t dev_id)
+static int adopt_delete(struct loop *loop, uint32_t dev_id)
 {
-	int ret = ask(loop, UBLK_U_CMD_DEL_DEV_ASYNC, dev_id);
+	int ret = adopt_ask(loop, UBLK_U_CMD_DEL_DEV_ASYNC, dev_id);
 
 	/* Not in 6.8; the other one waits until nobody has the device open. */
 	if (ret == -EOPNOTSUPP || ret == -EINVAL)
-		ret = ask(loop, UBLK_U_CMD_DEL_DEV, dev_id);
+		ret = adopt_ask(loop, UBLK_U_CMD_DEL_DEV, dev_id);
 	if (ret < 0)
 		log_warn("cannot delete a dead device", "id=%u error=%s", dev_id, errname(ret));
 	else
@@ -93,9 +93,9 @@ static struct state_record *record_of(const struct adoption *a, const char *cont
  * The driver knows best how large the device is: a daemon can die between a change of its size and
  * the note of it. An answer that is none leaves the note's.
  */
-static int find_size(struct loop *loop, struct state_record *r)
+static int adopt_size(struct loop *loop, struct state_record *r)
 {
-	int ret = ask(loop, UBLK_U_CMD_GET_PARAMS, question.info.dev_id);
+	int ret = adopt_ask(loop, UBLK_U_CMD_GET_PARAMS, question.info.dev_id);
 
 	if (ret == 0 && question.params.basic.dev_sectors > 0)
 		r->size_bytes = question.params.basic.dev_sectors << 9;
@@ -151,10 +151,10 @@ static bool is_others(const struct state_record *r)
 	return r->phase == STATE_ADDING && question.info.state == UBLK_S_DEV_LIVE;
 }
 
-static int look_at(struct adoption *a, struct loop *loop, const struct device_set *f,
-		   uint32_t dev_id)
+static int adopt_look_at(struct adoption *a, struct loop *loop, const struct device_set *f,
+			 uint32_t dev_id)
 {
-	int ret = ask(loop, UBLK_U_CMD_GET_DEV_INFO, dev_id);
+	int ret = adopt_ask(loop, UBLK_U_CMD_GET_DEV_INFO, dev_id);
 	struct state_record *r;
 
 	if (ret < 0 || !mark_is_of(question.info.ublksrv_flags, f->control))
@@ -164,14 +164,14 @@ static int look_at(struct adoption *a, struct loop *loop, const struct device_se
 		return add_unnamed(a);
 	if (r->phase != STATE_ADDING && recovery_possible(question.info.flags) &&
 	    question.info.state != UBLK_S_DEV_DEAD) {
-		ret = find_size(loop, r);
+		ret = adopt_size(loop, r);
 		return ret < 0 ? ret : add_found(a, r);
 	}
-	ret = a->look_only ? 0 : delete (loop, dev_id);
+	ret = a->look_only ? 0 : adopt_delete(loop, dev_id);
 	return ret == -ETIMEDOUT ? ret : 0;
 }
 
-static int look_at_all(struct adoption *a, struct loop *loop, const struct device_set *f)
+static int adopt_look_at_all(struct adoption *a, struct loop *loop, const struct device_set *f)
 {
 	DIR *dev = opendir("/dev");
 	struct dirent *entry;
@@ -180,7 +180,7 @@ static int look_at_all(struct adoption *a, struct loop *loop, const struct devic
 
 	while (dev && ret == 0 && (entry = readdir(dev)))
 		if (sscanf(entry->d_name, "ublkc%u", &dev_id) == 1)
-			ret = look_at(a, loop, f, dev_id);
+			ret = adopt_look_at(a, loop, f, dev_id);
 	if (dev)
 		closedir(dev);
 	return ret;
@@ -213,7 +213,7 @@ static void drop_stale(const struct adoption *a, struct device_set *f)
 	}
 }
 
-static bool is_wanted(const char *parked, void *arg)
+static bool is_memory_wanted(const char *parked, void *arg)
 {
 	const struct adoption *a = arg;
 	char name[64];
@@ -233,20 +233,20 @@ static void drop_memory(struct adoption *a, struct device_set *f)
 		return;
 	/* What a note that cannot be read stands for is not known; nor whose memory is whose. */
 	if (a->unreadable_nr == 0 && a->unnamed_nr == 0)
-		fd_store_prune(f->fd_store, is_wanted, a);
+		fd_store_prune(f->fd_store, is_memory_wanted, a);
 	else if (fd_store_nr(f->fd_store) > a->found_nr)
 		log_warn("memory in the fd store stays, since it is not known whose it is",
 			 "unreadable_notes=%zu devices_without_note=%zu", a->unreadable_nr,
 			 a->unnamed_nr);
 }
 
-static int compare(struct adoption *a, struct loop *loop, struct device_set *f)
+static int adopt_compare(struct adoption *a, struct loop *loop, struct device_set *f)
 {
 	int ret = ctl_cmd_init(&question.cmd, f->host->ctl);
 
 	if (ret < 0)
 		return ret;
-	ret = look_at_all(a, loop, f);
+	ret = adopt_look_at_all(a, loop, f);
 	if (!ctl_cmd_busy(&question.cmd))
 		ctl_cmd_fini(&question.cmd);
 	if (ret < 0 || a->look_only)
@@ -267,7 +267,7 @@ int adoption_find(struct adoption *a, struct loop *loop, struct device_set *f, b
 	if (ret == 0 && look_only && a->unreadable_nr > 0)
 		ret = -EPROTO;
 	if (ret == 0)
-		ret = compare(a, loop, f);
+		ret = adopt_compare(a, loop, f);
 	if (ret < 0)
 		log_error("cannot find out which devices a dead daemon left",
 			  "folder=\"%s\" error=%s", f->state->path, errname(ret));

@@ -1,15 +1,20 @@
 /*
+ * One program starts the next, and both talk. Main thread; owns the plan of an exec while it lasts.
+ *
  * Happy path: the new environment and the list of descriptors are made; fork; the child moves the
- * descriptors to where the protocol wants them, writes its pid into the environment, executes.
- * Between fork and exec nothing is allocated: other threads may have held the allocator's lock.
- * Failure modes: out of memory or descriptors (an errno), no such program (the child's exit code).
+ * descriptors to the numbers that the protocol wants, writes its pid into the environment,
+ * executes. Between fork and exec nothing is allocated: other threads may have held the allocator's
+ * lock. The new program finds its socket with standby_init, and says with messages how far it is.
+ *
+ * Failure modes: out of memory or descriptors (an errno); no such program (the child's exit code);
+ * the old program ends (each standby_ call says so).
  */
 #include "daemon/handover/successor.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdbool.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +28,7 @@
 
 struct plan {
 	char **env;
-	char *pid_text; /* "LISTEN_PID=", to be completed by whoever executes */
+	char *pid_text; /* "LISTEN_PID=", the process that executes completes it */
 	char *owned[4]; /* of env */
 	int *fds;
 	unsigned fd_nr;
@@ -89,7 +94,7 @@ static int plan_env(struct plan *p, const struct fd_store *fd_store, bool standb
 	return 0;
 }
 
-/* own: descriptors after the in the fd store ones; their number. */
+/* own: descriptors that follow those of the fd store. */
 static int plan_make(struct plan *p, const struct fd_store *fd_store, const int *own,
 		     unsigned own_nr)
 {
@@ -193,4 +198,47 @@ int successor_become(char **argv, const struct fd_store *fd_store)
 		ret = execute(&plan, "/proc/self/exe", argv);
 	plan_free(&plan);
 	return ret;
+}
+
+/* ---- the new program's side ---- */
+
+void standby_init(struct standby *s)
+{
+	const char *text = getenv(SUCCESSOR_STANDBY);
+	bool given = text && sscanf(text, "%d %d", &s->socket, &s->lock_fd) == 2 &&
+		     fcntl(s->socket, F_SETFD, FD_CLOEXEC) == 0 &&
+		     fcntl(s->lock_fd, F_SETFD, FD_CLOEXEC) == 0;
+
+	if (!given)
+		s->socket = s->lock_fd = -1;
+	unsetenv(SUCCESSOR_STANDBY);
+}
+
+bool standby_say(const struct standby *s, const char *fmt, ...)
+{
+	char text[STANDBY_MESSAGE_BYTES];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return send(s->socket, text, strlen(text), MSG_NOSIGNAL) >= 0;
+}
+
+bool standby_wait_for_go(const struct standby *s)
+{
+	char text[16];
+	ssize_t bytes;
+
+	do {
+		bytes = recv(s->socket, text, sizeof(text), 0);
+	} while (bytes < 0 && errno == EINTR);
+	return bytes == 2 && memcmp(text, "go", 2) == 0;
+}
+
+void standby_end(struct standby *s)
+{
+	if (s->socket >= 0)
+		close(s->socket);
+	s->socket = -1;
 }

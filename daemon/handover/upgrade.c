@@ -29,7 +29,6 @@
 #include "base/util.h"
 #include "daemon/socket/answer.h"
 #include "daemon/runtime/notify.h"
-#include "daemon/handover/standby.h"
 #include "daemon/handover/successor.h"
 
 /* A program that is not ready by then never will be. */
@@ -94,7 +93,7 @@ static void end_child(struct upgrade *u, char *words, size_t bytes)
 
 /* ---- answers ---- */
 
-static void answer(struct upgrade *u, json_t *data, const char *error)
+static void upgrade_answer(struct upgrade *u, json_t *data, const char *error)
 {
 	if (u->client && data)
 		socket_answer(u->client, data);
@@ -234,7 +233,7 @@ static void call_off(struct upgrade *u, const char *why)
 		open_gates(u);
 	u->phase = UPGRADE_NONE;
 	snprintf(words, sizeof(words), "the new program does not take over: %s", why);
-	answer(u, NULL, words);
+	upgrade_answer(u, NULL, words);
 	pass_reload_to(u, getpid());
 }
 
@@ -267,7 +266,7 @@ static void take_back(struct upgrade *u, const char *why)
 		 "the new program failed after the hand over: %s; the old one takes the devices "
 		 "back",
 		 why);
-	answer(u, NULL, words);
+	upgrade_answer(u, NULL, words);
 	flush_answers(u);
 	keep_signals(u);
 	ret = successor_become(u->argv, u->fd_store);
@@ -277,7 +276,7 @@ static void take_back(struct upgrade *u, const char *why)
 	_exit(1);
 }
 
-static void fail(struct upgrade *u, const char *why)
+static void upgrade_fail(struct upgrade *u, const char *why)
 {
 	char words[STANDBY_MESSAGE_BYTES];
 
@@ -300,10 +299,10 @@ _Noreturn static void succeed(struct upgrade *u, unsigned devices)
 		 devices, pause_ms);
 	snprintf(message, sizeof(message), "MAINPID=%d", (int)u->pid);
 	notify_send(message);
-	answer(u,
-	       json_pack("{s:s, s:i, s:i, s:f}", "version", u->version, "pid", (int)u->pid,
-			 "devices", (int)devices, "pause_ms", pause_ms),
-	       NULL);
+	upgrade_answer(u,
+		       json_pack("{s:s, s:i, s:i, s:f}", "version", u->version, "pid", (int)u->pid,
+				 "devices", (int)devices, "pause_ms", pause_ms),
+		       NULL);
 	flush_answers(u);
 	if (u->end_wanted)
 		kill(u->pid, SIGTERM);
@@ -313,7 +312,7 @@ _Noreturn static void succeed(struct upgrade *u, unsigned devices)
 
 /* ---- steps ---- */
 
-static void hand_over(struct upgrade *u)
+static void upgrade_hand_over(struct upgrade *u)
 {
 	ev_timer_stop(u->ev, &u->look);
 	u->phase = UPGRADE_HANDED;
@@ -326,7 +325,7 @@ static void hand_over(struct upgrade *u)
 	send(u->socket, "go", 2, MSG_NOSIGNAL);
 }
 
-static void on_look(struct ev_loop *ev, struct ev_timer *w, int events)
+static void on_upgrade_look(struct ev_loop *ev, struct ev_timer *w, int events)
 {
 	struct upgrade *u = container_of(w, struct upgrade, look);
 
@@ -335,7 +334,7 @@ static void on_look(struct ev_loop *ev, struct ev_timer *w, int events)
 		if (ring_clock_ns() >= u->stalled_ns)
 			open_quiet(u);
 	} else if (!has_open(u)) {
-		hand_over(u);
+		upgrade_hand_over(u);
 	} else if (are_open_known(u)) {
 		quiesce_round(u);
 	}
@@ -370,7 +369,7 @@ static void is_ready(struct upgrade *u, const char *text)
 	snprintf(words, sizeof(words),
 		 "it has found the notes of %u devices, but %u are served; the log says why",
 		 noted_nr, live_nr);
-	fail(u, words);
+	upgrade_fail(u, words);
 }
 
 /* Words may have been cut in the middle of a character: what is no UTF-8 cannot be told on. */
@@ -391,12 +390,12 @@ static void on_message(struct upgrade *u, const char *text)
 	else if (strncmp(text, "done ", 5) == 0 && u->phase == UPGRADE_HANDED)
 		succeed(u, (unsigned)strtoul(text + 5, NULL, 10));
 	else if (strncmp(text, "failed ", 7) == 0)
-		fail(u, text + 7);
+		upgrade_fail(u, text + 7);
 	else
-		fail(u, "it says what nobody asked for");
+		upgrade_fail(u, "it says what nobody asked for");
 }
 
-static void on_readable(struct ev_loop *ev, struct ev_io *w, int events)
+static void on_successor_readable(struct ev_loop *ev, struct ev_io *w, int events)
 {
 	struct upgrade *u = container_of(w, struct upgrade, readable);
 	char text[STANDBY_MESSAGE_BYTES];
@@ -406,7 +405,7 @@ static void on_readable(struct ev_loop *ev, struct ev_io *w, int events)
 	if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (bytes <= 0) {
-		fail(u, NULL);
+		upgrade_fail(u, NULL);
 		return;
 	}
 	text[bytes] = '\0';
@@ -414,7 +413,7 @@ static void on_readable(struct ev_loop *ev, struct ev_io *w, int events)
 	on_message(u, text);
 }
 
-static void on_deadline(struct ev_loop *ev, struct ev_timer *w, int events)
+static void on_upgrade_deadline(struct ev_loop *ev, struct ev_timer *w, int events)
 {
 	struct upgrade *u = container_of(w, struct upgrade, deadline);
 	char words[128] = "it was not ready in time";
@@ -429,7 +428,7 @@ static void on_deadline(struct ev_loop *ev, struct ev_timer *w, int events)
 	} else if (u->phase == UPGRADE_HANDED) {
 		snprintf(words, sizeof(words), "it did not adopt all devices in time");
 	}
-	fail(u, words);
+	upgrade_fail(u, words);
 }
 
 /* ---- the beginning ---- */
@@ -473,7 +472,7 @@ static const char *unfit(const struct upgrade *u)
 }
 
 /* Under its own name: the next upgrade, and whoever looks at it, take that for its file. */
-static int spawn(struct upgrade *u, const char *path)
+static int upgrade_spawn(struct upgrade *u, const char *path)
 {
 	char *own_name = u->argv[0];
 	int ret;
@@ -492,16 +491,16 @@ const char *upgrade_begin(struct upgrade *u, struct socket_client *client, const
 	if (why)
 		return why;
 	path = path ? path : u->program;
-	ret = spawn(u, path);
+	ret = upgrade_spawn(u, path);
 	if (ret < 0)
 		return errname(ret);
 	log_info("upgrade begins", "program=\"%s\" pid=%d", path, (int)u->pid);
 	u->phase = UPGRADE_PREPARING;
 	u->client = client;
-	ev_io_init(&u->readable, on_readable, u->socket, EV_READ);
+	ev_io_init(&u->readable, on_successor_readable, u->socket, EV_READ);
 	ev_io_start(u->ev, &u->readable);
-	ev_timer_init(&u->look, on_look, 0., 0.);
-	ev_timer_init(&u->deadline, on_deadline, PREPARE_SECONDS, 0.);
+	ev_timer_init(&u->look, on_upgrade_look, 0., 0.);
+	ev_timer_init(&u->deadline, on_upgrade_deadline, PREPARE_SECONDS, 0.);
 	ev_timer_start(u->ev, &u->deadline);
 	return NULL;
 }
@@ -519,7 +518,7 @@ bool upgrade_call_off(struct upgrade *u)
 		return false;
 	}
 	if (u->phase != UPGRADE_NONE)
-		fail(u, "the daemon is to stop");
+		upgrade_fail(u, "the daemon is to stop");
 	return true;
 }
 

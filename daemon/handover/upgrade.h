@@ -1,5 +1,5 @@
 /*
- * The old program's side of an upgrade: docs/recovery.md. Main thread. The new one's: standby.h.
+ * The old program's side of an upgrade: docs/recovery.md. Main thread. The new one's: successor.h.
  */
 #ifndef DAEMON_HANDOVER_UPGRADE_H
 #define DAEMON_HANDOVER_UPGRADE_H

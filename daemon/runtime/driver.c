@@ -17,14 +17,14 @@
 static bool answered;
 static int result;
 
-static void on_answer(struct ctl *ctl, int res)
+static void on_driver_features(struct ctl *ctl, int res)
 {
 	(void)ctl;
 	answered = true;
 	result = res;
 }
 
-static const char *cure(int err)
+static const char *driver_cure(int err)
 {
 	switch (-err) {
 	case ENOENT:
@@ -43,7 +43,7 @@ static const char *cure(int err)
 
 int driver_open(struct ctl *ctl, struct loop *loop)
 {
-	int ret = ctl_open(ctl, &loop->control, on_answer);
+	int ret = ctl_open(ctl, &loop->control, on_driver_features);
 
 	if (ret == 0 && !loop_run_until(loop, &answered, OPEN_TIMEOUT_NS))
 		ret = -ETIMEDOUT;
@@ -53,6 +53,7 @@ int driver_open(struct ctl *ctl, struct loop *loop)
 		ret = -EOPNOTSUPP;
 	if (ret < 0)
 		log_error("cannot use the ublk driver",
-			  "path=/dev/ublk-control error=%s cure=\"%s\"", errname(ret), cure(ret));
+			  "path=/dev/ublk-control error=%s cure=\"%s\"", errname(ret),
+			  driver_cure(ret));
 	return ret;
 }

@@ -48,18 +48,18 @@ static void set_wakeup(struct loop *loop)
 	ev_timer_start(loop->ev, &loop->wakeup);
 }
 
-static bool has_work(const struct loop *loop)
+static bool loop_has_work(const struct loop *loop)
 {
 	return reactor_has_work(&loop->control) ||
 	       reactor_next_deadline_ns(&loop->control) <= ring_clock_ns();
 }
 
-static void on_before_sleep(struct ev_loop *ev, struct ev_prepare *w, int events)
+static void on_loop_before_sleep(struct ev_loop *ev, struct ev_prepare *w, int events)
 {
 	struct loop *loop = container_of(w, struct loop, before_sleep);
 
 	(void)events;
-	for (int i = 0; i < TURNS_PER_ROUND_MAX && has_work(loop); i++)
+	for (int i = 0; i < TURNS_PER_ROUND_MAX && loop_has_work(loop); i++)
 		reactor_turn(&loop->control, false);
 	/* What is waited for came in these turns: libev knows nothing of it and would sleep. */
 	if (loop->until && *loop->until)
@@ -79,7 +79,7 @@ static void on_after_sleep(struct ev_loop *ev, struct ev_check *w, int events)
 	loop->control.now_ns = ring_clock_ns();
 }
 
-static void on_readable(struct ev_loop *ev, struct ev_io *w, int events)
+static void on_loop_readable(struct ev_loop *ev, struct ev_io *w, int events)
 {
 	struct loop *loop = container_of(w, struct loop, readable);
 
@@ -114,9 +114,9 @@ int loop_init(struct loop *loop)
 		*loop = (struct loop){ 0 };
 		return ret;
 	}
-	ev_io_init(&loop->readable, on_readable, loop->control.event_fd, EV_READ);
+	ev_io_init(&loop->readable, on_loop_readable, loop->control.event_fd, EV_READ);
 	ev_io_start(loop->ev, &loop->readable);
-	ev_prepare_init(&loop->before_sleep, on_before_sleep);
+	ev_prepare_init(&loop->before_sleep, on_loop_before_sleep);
 	ev_set_priority(&loop->before_sleep, EV_MINPRI);
 	ev_prepare_start(loop->ev, &loop->before_sleep);
 	ev_check_init(&loop->after_sleep, on_after_sleep);
@@ -139,7 +139,7 @@ void loop_fini(struct loop *loop)
 	*loop = (struct loop){ 0 };
 }
 
-static void on_timeout(struct ev_loop *ev, struct ev_timer *w, int events)
+static void on_loop_timeout(struct ev_loop *ev, struct ev_timer *w, int events)
 {
 	(void)events;
 	*(bool *)w->data = true;
@@ -152,7 +152,7 @@ bool loop_run_until(struct loop *loop, const bool *flag, uint64_t timeout_ns)
 	bool timed_out = false;
 
 	ev_now_update(loop->ev);
-	ev_timer_init(&timer, on_timeout, (double)timeout_ns / NS_PER_SEC, 0.);
+	ev_timer_init(&timer, on_loop_timeout, (double)timeout_ns / NS_PER_SEC, 0.);
 	timer.data = &timed_out;
 	ev_timer_start(loop->ev, &timer);
 	loop->until = flag;

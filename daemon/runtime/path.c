@@ -33,13 +33,13 @@ static bool others_may_write(const struct stat *st)
 	return (st->st_mode & S_IWOTH) || ((st->st_mode & S_IWGRP) && !group_is_ours);
 }
 
-static int say(const char *path, int err, char words[static PATH_WORDS_BYTES])
+static int path_say(const char *path, int err, char words[static PATH_WORDS_BYTES])
 {
 	snprintf(words, PATH_WORDS_BYTES, "%.300s: %s", path, errname(err));
 	return err;
 }
 
-static int say_owner(const char *path, uid_t uid, char words[static PATH_WORDS_BYTES])
+static int path_say_owner(const char *path, uid_t uid, char words[static PATH_WORDS_BYTES])
 {
 	snprintf(words, PATH_WORDS_BYTES,
 		 "%.300s belongs to user %u, who could put other files in the place of ublkd's: "
@@ -53,9 +53,9 @@ static int check_folder(const char *path, const struct stat *st,
 			char words[static PATH_WORDS_BYTES])
 {
 	if (!S_ISDIR(st->st_mode))
-		return say(path, -ENOTDIR, words);
+		return path_say(path, -ENOTDIR, words);
 	if (!is_trusted(st->st_uid))
-		return say_owner(path, st->st_uid, words);
+		return path_say_owner(path, st->st_uid, words);
 	if (!others_may_write(st) || (st->st_mode & S_ISVTX))
 		return 0;
 	snprintf(words, PATH_WORDS_BYTES,
@@ -71,12 +71,12 @@ static int check_step(const char *path, char words[static PATH_WORDS_BYTES])
 	struct stat st;
 
 	if (lstat(path, &st) < 0)
-		return say(path, -errno, words);
+		return path_say(path, -errno, words);
 	if (S_ISLNK(st.st_mode)) {
 		if (!is_trusted(st.st_uid))
-			return say_owner(path, st.st_uid, words);
+			return path_say_owner(path, st.st_uid, words);
 		if (stat(path, &st) < 0)
-			return say(path, -errno, words);
+			return path_say(path, -errno, words);
 	}
 	return check_folder(path, &st, words);
 }
@@ -89,9 +89,9 @@ static int check_real(const char *folder, char words[static PATH_WORDS_BYTES])
 	int ret;
 
 	if (!realpath(folder, real))
-		return say(folder, -errno, words);
+		return path_say(folder, -errno, words);
 	if (lstat("/", &st) < 0)
-		return say("/", -errno, words);
+		return path_say("/", -errno, words);
 	ret = check_folder("/", &st, words);
 	for (char *slash = real; ret == 0 && slash && slash[1];) {
 		slash = strchr(slash + 1, '/');
@@ -110,12 +110,12 @@ int path_make_parent(const char *path, mode_t mode, char words[static PATH_WORDS
 	int ret;
 
 	if (strlen(path) >= sizeof(folder))
-		return say(path, -ENAMETOOLONG, words);
+		return path_say(path, -ENAMETOOLONG, words);
 	strcpy(folder, path);
 	for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
 		if (mkdir(folder, mode) < 0 && errno != EEXIST)
-			return say(folder, -errno, words);
+			return path_say(folder, -errno, words);
 		/* Before anything is made below it. */
 		ret = check_step(folder, words);
 		if (ret < 0)
@@ -138,9 +138,9 @@ int path_open_own_folder(const char *path, int flags, char words[static PATH_WOR
 		return -EPERM;
 	}
 	if (fd < 0)
-		return say(path, ret, words);
+		return path_say(path, ret, words);
 	if (fstat(fd, &st) < 0) {
-		ret = say(path, -errno, words);
+		ret = path_say(path, -errno, words);
 	} else if (st.st_uid != geteuid()) {
 		snprintf(
 			words, PATH_WORDS_BYTES,

@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "daemon/settings/cpu_list.h"
+#include "host/cpus.h"
 
 #define LOOK_NS NS_PER_SEC
 #define AWAY_SECONDS 1.
@@ -35,7 +35,7 @@ static bool pin(pid_t tid, int cpu)
 }
 
 /* All that the main thread may use: it has no CPU of its own. */
-static void let_go(pid_t tid, const cpu_set_t *now)
+static void unpin(pid_t tid, const cpu_set_t *now)
 {
 	cpu_set_t all;
 
@@ -61,7 +61,7 @@ static void pins_look_at(struct reactors *rs, unsigned idx)
 		return;
 	*away = !pinned;
 	if (!pinned)
-		let_go(tid, &now);
+		unpin(tid, &now);
 	if (*away && !was_away)
 		log_warn("the CPU of a reactor cannot be used; it runs on others until it can",
 			 "reactor=%u cpu=%d reason=\"CPU %d %s\"", idx, cpu, cpu,

@@ -177,7 +177,7 @@ static int open_lock(const char *path)
 	return -EPERM;
 }
 
-static int lock_file(const char *path)
+static int lock_own_file(const char *path)
 {
 	int fd = open_lock(path);
 	int ret;
@@ -206,5 +206,5 @@ int process_lock(const char *control_path)
 	}
 	/* The file stays when we end: removing it could remove that of a daemon starting now. */
 	snprintf(path, sizeof(path), "%s.lock", control_path);
-	return lock_file(path);
+	return lock_own_file(path);
 }

@@ -21,7 +21,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/util.h"
-#include "daemon/settings/cpu_list.h"
+#include "host/cpus.h"
 
 #define SQ_ENTRIES 4096
 #define CQ_ENTRIES 16384
@@ -45,7 +45,7 @@ struct reactor_thread {
 	bool ping_owed;	  /* set by main, cleared by the reactor */
 } __attribute__((aligned(64)));
 
-static void *thread_main(void *arg)
+static void *reactor_thread_main(void *arg)
 {
 	struct reactor_thread *t = arg;
 	struct reactor_params params = {
@@ -91,7 +91,7 @@ static void on_abandon(struct mail *mail)
 static int create_on(struct reactor_thread *t, int cpu)
 {
 	char name[16];
-	struct thread_params params = { .name = name, .run = thread_main, .arg = t };
+	struct thread_params params = { .name = name, .run = reactor_thread_main, .arg = t };
 	cpu_set_t set;
 
 	snprintf(name, sizeof(name), "reactor-%u", t->idx);
@@ -119,7 +119,7 @@ static int create_pinned(struct reactor_thread *t, int cpu, bool *ret_away)
 	return ret;
 }
 
-static const char *cure(int err)
+static const char *reactors_cure(int err)
 {
 	switch (-err) {
 	case ENOSYS:
@@ -163,7 +163,7 @@ static int start_one(struct reactors *rs, unsigned idx, const struct reactors_pa
 		;
 	if (t->init_ret < 0)
 		snprintf(error, error_bytes, "cannot set up io_uring on CPU %d: %s: %s",
-			 rs->cpu[idx], errname(t->init_ret), cure(t->init_ret));
+			 rs->cpu[idx], errname(t->init_ret), reactors_cure(t->init_ret));
 	return t->init_ret;
 }
 
@@ -200,7 +200,7 @@ static int set_cpus(struct reactors *rs, const struct option_cpus *cpus)
 	return 0;
 }
 
-static int allocate(struct reactors *rs, const struct option_cpus *cpus)
+static int reactors_allocate(struct reactors *rs, const struct option_cpus *cpus)
 {
 	void *mem;
 	int ret = set_cpus(rs, cpus);
@@ -224,7 +224,7 @@ int reactors_start(struct reactors *rs, const struct reactors_params *params, ch
 	int ret;
 
 	*rs = (struct reactors){ 0 };
-	ret = allocate(rs, params->cpus);
+	ret = reactors_allocate(rs, params->cpus);
 	if (ret < 0)
 		snprintf(error, error_bytes, "out of memory");
 	for (unsigned i = 0; ret == 0 && i < rs->nr; i++)

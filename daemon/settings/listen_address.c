@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int parse_port(const char *text, in_port_t *ret_port)
+static int parse_listen_port(const char *text, in_port_t *ret_port)
 {
 	char *end;
 	unsigned long port = strtoul(text, &end, 10);
@@ -28,7 +28,7 @@ int address_parse(const char *text, struct sockaddr_storage *ret_addr)
 	struct sockaddr_in v4 = { .sin_family = AF_INET };
 	in_port_t port;
 
-	if (len == 0 || len >= sizeof(host) || parse_port(colon + 1, &port) < 0)
+	if (len == 0 || len >= sizeof(host) || parse_listen_port(colon + 1, &port) < 0)
 		return -EINVAL;
 	snprintf(host, sizeof(host), "%.*s", (int)len, text);
 	v4.sin_port = v6.sin6_port = port;

@@ -17,7 +17,7 @@
 #include "base/util.h"
 #include "config/yaml.h"
 #include "daemon/settings/listen_address.h"
-#include "daemon/settings/cpu_list.h"
+#include "host/cpus.h"
 #include "ublk/data_path.h"
 #include "ublk/recovery.h"
 
@@ -253,7 +253,7 @@ static void check_numbers(const struct device_settings *d, const struct yaml_nod
 			  struct config_errors *e)
 {
 	const struct device_options *o = &d->options;
-	unsigned cpu_nr = settings_cpu_nr();
+	unsigned cpu_nr = cpu_possible_nr();
 
 	if (o->queues > cpu_nr)
 		config_errors_add(e, yaml_pos(map, "queues"),
@@ -309,8 +309,8 @@ static int fill_device(struct device_settings *d, const struct yaml_node *map,
 	return ret < 0 ? ret : backend_ret;
 }
 
-static int parse_device(struct settings *s, struct document *doc, const struct yaml_node *map,
-			struct config_errors *e)
+static int settings_parse_device(struct settings *s, struct document *doc,
+				 const struct yaml_node *map, struct config_errors *e)
 {
 	struct device_settings *d;
 
@@ -342,8 +342,8 @@ static void check_conflicts(const struct settings *s, struct config_errors *e)
 		}
 }
 
-static int parse_list(struct settings *s, struct document *doc, struct yaml_node *const *items,
-		      size_t nr, struct config_errors *e)
+static int settings_parse_list(struct settings *s, struct document *doc,
+			       struct yaml_node *const *items, size_t nr, struct config_errors *e)
 {
 	if (nr > SETTINGS_DEVICES_MAX) {
 		config_errors_add(e, items[SETTINGS_DEVICES_MAX]->pos, "more than %d devices",
@@ -355,7 +355,7 @@ static int parse_list(struct settings *s, struct document *doc, struct yaml_node
 	if (!s->devices)
 		return -ENOMEM;
 	for (size_t i = 0; i < nr; i++)
-		if (parse_device(s, doc, items[i], e) == -ENOMEM)
+		if (settings_parse_device(s, doc, items[i], e) == -ENOMEM)
 			return -ENOMEM;
 	check_conflicts(s, e);
 	return 0;
@@ -370,7 +370,7 @@ static int parse_devices(struct settings *s, struct document *doc, const struct 
 		config_errors_add(e, node->pos, "devices: expected a list (\"- name: ...\")");
 		return -EINVAL;
 	}
-	return parse_list(s, doc, node->list.items, node->list.nr, e);
+	return settings_parse_list(s, doc, node->list.items, node->list.nr, e);
 }
 
 static void check_reactors(const struct daemon_settings *d, const struct yaml_node *map,
@@ -434,7 +434,7 @@ static int parse_top(struct settings *s, struct document *doc, struct config_err
 }
 
 /* Whatever was added is an error, wherever it came from. */
-static int verdict(int ret, const struct config_errors *e)
+static int settings_verdict(int ret, const struct config_errors *e)
 {
 	if (ret == 0 && config_errors_any(e))
 		return -EINVAL;
@@ -453,7 +453,7 @@ int settings_load(struct settings *s, const char *path, struct config_errors *e)
 	if (doc->yaml.root && ret != -ENOMEM)
 		ret = parse_top(s, doc, e);
 	document_put(doc);
-	return verdict(ret, e);
+	return settings_verdict(ret, e);
 }
 
 /* One device, a list of devices, or {devices: [...]}; told apart by what stands at the top. */
@@ -465,9 +465,9 @@ static int parse_any(struct settings *s, struct document *doc, struct config_err
 	int ret;
 
 	if (root->kind == YAML_LIST)
-		return parse_list(s, doc, root->list.items, root->list.nr, e);
+		return settings_parse_list(s, doc, root->list.items, root->list.nr, e);
 	if (root->kind != YAML_MAP || yaml_get(root, "devices") == NULL)
-		return parse_list(s, doc, &root, 1, e);
+		return settings_parse_list(s, doc, &root, 1, e);
 	ret = option_parse(only_devices, root, NULL, &devices, sizeof(devices), e);
 	return ret < 0 ? ret : parse_devices(s, doc, devices, e);
 }
@@ -485,7 +485,7 @@ int settings_parse_devices(struct settings *s, const char *text, size_t bytes,
 	if (doc->yaml.root && ret != -ENOMEM)
 		ret = parse_any(s, doc, e);
 	document_put(doc);
-	return verdict(ret, e);
+	return settings_verdict(ret, e);
 }
 
 void device_settings_conflict(const struct device_settings *d, const struct device_settings *other,

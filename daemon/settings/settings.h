@@ -134,9 +134,6 @@ char *device_json_text(const json_t *device);
  */
 void settings_warn(const struct settings *s, const char *path, bool to_log);
 
-/* CPUs the kernel could ever have: its limit for the queues of one device. */
-unsigned settings_cpu_nr(void);
-
 /* The option tables, for the manual. */
 extern const struct option settings_daemon_options[];
 extern const struct option settings_device_options[];

@@ -12,16 +12,16 @@
 #include "base/util.h"
 #include "config/yaml.h"
 
-static json_t *json_of(const struct yaml_node *node);
+static json_t *yaml_to_json(const struct yaml_node *node);
 
-static json_t *json_of_map(const struct yaml_node *node)
+static json_t *yaml_map_to_json(const struct yaml_node *node)
 {
 	json_t *map = json_object();
 
 	for (size_t i = 0; i < node->map.nr; i++) {
 		const char *key = node->map.pairs[i].key->text;
 
-		if (json_object_set_new(map, key, json_of(node->map.pairs[i].value)) < 0) {
+		if (json_object_set_new(map, key, yaml_to_json(node->map.pairs[i].value)) < 0) {
 			json_decref(map);
 			return NULL;
 		}
@@ -29,12 +29,12 @@ static json_t *json_of_map(const struct yaml_node *node)
 	return map;
 }
 
-static json_t *json_of_list(const struct yaml_node *node)
+static json_t *yaml_list_to_json(const struct yaml_node *node)
 {
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < node->list.nr; i++)
-		if (json_array_append_new(list, json_of(node->list.items[i])) < 0) {
+		if (json_array_append_new(list, yaml_to_json(node->list.items[i])) < 0) {
 			json_decref(list);
 			return NULL;
 		}
@@ -42,13 +42,13 @@ static json_t *json_of_list(const struct yaml_node *node)
 }
 
 /* As deep as YAML_DEPTH_MAX. */
-static json_t *json_of(const struct yaml_node *node)
+static json_t *yaml_to_json(const struct yaml_node *node)
 {
 	switch (node->kind) {
 	case YAML_MAP:
-		return json_of_map(node);
+		return yaml_map_to_json(node);
 	case YAML_LIST:
-		return json_of_list(node);
+		return yaml_list_to_json(node);
 	default:
 		return yaml_is_null(node) ? json_null() : json_string(node->text);
 	}
@@ -56,7 +56,7 @@ static json_t *json_of(const struct yaml_node *node)
 
 json_t *device_settings_json(const struct device_settings *d)
 {
-	return json_of(d->map);
+	return yaml_to_json(d->map);
 }
 
 /* What JSON has in a string as it is, and YAML refuses or takes for the end of a line. */

@@ -6,7 +6,7 @@
 
 #include "backends/mem/mem_available.h"
 #include "base/log.h"
-#include "daemon/settings/cpu_list.h"
+#include "host/cpus.h"
 #include "daemon/settings/settings.h"
 
 struct teller {
@@ -14,7 +14,7 @@ struct teller {
 	bool to_log;
 };
 
-static void tell(const struct teller *t, const char *line)
+static void warn_line(const struct teller *t, const char *line)
 {
 	if (t->to_log)
 		log_warn("configuration", "file=\"%s\" warning=\"%s\"", t->path, line);
@@ -35,7 +35,7 @@ static void warn_cpus(const struct settings *s, const struct teller *t)
 		snprintf(line, sizeof(line),
 			 "reactors: CPU %u %s: its reactor runs on other CPUs until it can",
 			 cpus->cpu[i], why);
-		tell(t, line);
+		warn_line(t, line);
 	}
 }
 
@@ -72,7 +72,7 @@ static void warn_memory(const struct settings *s, const struct teller *t)
 		"fail with ENOSPC when no memory is left",
 		(unsigned long long)(bytes >> 20), look.whose,
 		(unsigned long long)(look.limit_bytes >> 20));
-	tell(t, line);
+	warn_line(t, line);
 }
 
 void settings_warn(const struct settings *s, const char *path, bool to_log)

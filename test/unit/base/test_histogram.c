@@ -32,7 +32,7 @@ static uint64_t count(enum backend_op op)
 {
 	static struct histogram h;
 
-	latency_read(&view, &now, op, QUEUE_LAYER_TOTAL, &h);
+	latency_view_read(&view, &now, op, QUEUE_LAYER_TOTAL, &h);
 	return histogram_count(&h);
 }
 

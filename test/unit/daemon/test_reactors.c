@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "daemon/settings/cpu_list.h"
+#include "host/cpus.h"
 #include "daemon/runtime/loop.h"
 #include "daemon/runtime/pins.h"
 #include "daemon/runtime/reactors.h"

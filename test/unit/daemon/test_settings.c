@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "daemon/settings/settings.h"
+#include "host/cpus.h"
 #include "test/rig/fake_backends.h"
 
 #define DEVICE(name, rest) "- {name: " name ", backend: {type: mem, size: 1M}" rest "}\n"
@@ -247,7 +248,7 @@ static void test_wrong_numbers(void **state)
 	bad("devices:\n" DEVICE("a", ", queues: 0"), "f:2:53: queues: 0 is below the minimum 1\n");
 	snprintf(expected, sizeof(expected),
 		 "f:2:53: queues: 4096 is more than one per CPU; this machine has %u\n",
-		 settings_cpu_nr());
+		 cpu_possible_nr());
 	bad("devices:\n" DEVICE("a", ", queues: 4096"), expected);
 	bad("devices:\n" DEVICE("a", ", depth: 4097"),
 	    "f:2:52: depth: 4097 is above the maximum 4096\n");

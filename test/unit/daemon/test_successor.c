@@ -23,7 +23,6 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "daemon/handover/standby.h"
 #include "daemon/handover/successor.h"
 
 #define PARKED_MAX 50

@@ -1,13 +1,21 @@
 /*
- * Reads the lists in /sys/devices/system/cpu. Happy path: one short line. Failure mode: no such
- * file, as in a container without /sys: nothing is held against a CPU.
+ * Reads the lists in /sys/devices/system/cpu. Owns nothing. Any thread. Happy path: one short line.
+ * Failure mode: no such file, as in a container without /sys: then every CPU is possible and
+ * online.
  */
-#include "daemon/settings/cpu_list.h"
+#include "host/cpus.h"
 
 #include <ctype.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "host/sysfs.h"
+
+static bool read_cpu_list(const char *name, char *text, size_t bytes)
+{
+	return sysfs_line(text, bytes, "/sys/devices/system/cpu/%s", name);
+}
 
 bool cpu_list_has(const char *text, unsigned cpu)
 {
@@ -27,22 +35,26 @@ bool cpu_list_has(const char *text, unsigned cpu)
 
 static bool is_listed(const char *name, unsigned cpu)
 {
-	char path[64], text[4096];
-	FILE *file;
-	bool read;
+	char text[4096];
 
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/%s", name);
-	file = fopen(path, "re");
-	if (!file)
-		return true;
-	read = fgets(text, sizeof(text), file) != NULL;
-	fclose(file);
-	return !read || cpu_list_has(text, cpu);
+	return !read_cpu_list(name, text, sizeof(text)) || cpu_list_has(text, cpu);
 }
 
 bool cpu_is_possible(unsigned cpu)
 {
 	return cpu < CPU_SETSIZE && is_listed("possible", cpu);
+}
+
+unsigned cpu_possible_nr(void)
+{
+	char text[4096], *last;
+
+	read_cpu_list("possible", text, sizeof(text));
+	/* The last number in "0-3" or "0,2-7". */
+	last = text + strlen(text);
+	while (last > text && isdigit((unsigned char)last[-1]))
+		last--;
+	return (unsigned)strtoul(last, NULL, 10) + 1;
 }
 
 const char *cpu_why_not(unsigned cpu)
