@@ -81,6 +81,17 @@ void histogram_bins(const struct histogram *h, const uint64_t *boundary_ns, size
 	}
 }
 
+void histogram_octaves(const struct histogram *h, uint64_t counts[static HISTOGRAM_OCTAVE_NR])
+{
+	for (unsigned i = 0; i < HISTOGRAM_OCTAVE_NR; i++)
+		counts[i] = 0;
+	for (unsigned i = 0; i < HISTOGRAM_BUCKET_NR; i++) {
+		uint64_t start_ns = histogram_bucket_start_ns(i);
+
+		counts[start_ns ? log2_floor(start_ns) : 0] += h->bucket[i];
+	}
+}
+
 uint64_t histogram_max_ns(const struct histogram *h)
 {
 	for (unsigned i = HISTOGRAM_BUCKET_NR; i-- > 0;)

@@ -82,6 +82,10 @@ void histogram_subtract(struct histogram *dst, const struct histogram *base);
 void histogram_bins(const struct histogram *h, const uint64_t *boundary_ns, size_t nr,
 		    uint64_t *ret_bins);
 
+/* Counts per power of two: octave i is [2^i, 2^(i+1)) ns, the first one also 0. */
+#define HISTOGRAM_OCTAVE_NR HISTOGRAM_EXP_MAX
+void histogram_octaves(const struct histogram *h, uint64_t ret_counts[static HISTOGRAM_OCTAVE_NR]);
+
 /* The largest value there can have been: the end of the last bucket in use, minus one. */
 uint64_t histogram_max_ns(const struct histogram *h);
 

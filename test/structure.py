@@ -55,7 +55,7 @@ MAY = {
        "daemon/handover", "daemon/api", "daemon/metrics"},
     # reads what ublkd writes; asks an NBD server by itself
     "ublkctl": DRIVER | {"net", "backends/nbd", "daemon/settings", "daemon/runtime", "daemon/socket", "daemon/verdict",
-                         "tracefile"},
+                         "daemon/api", "tracefile"},
     "ublkctl/top": {"base", "daemon/runtime", "ublkctl"},
     "tracefile": {"base"},
     "ublktrace": {"base"},

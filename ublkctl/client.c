@@ -19,6 +19,7 @@
 
 #include "base/errname.h"
 #include "daemon/socket/socket.h"
+#include "ublkctl/ctl_print.h"
 
 void client_no_connection(const char *path, int err, char *ret_text, size_t bytes)
 {
@@ -72,7 +73,7 @@ bool client_may_ask(int fd)
 }
 
 /* Returns an fd or -errno. */
-static int connect_to(const char *path, int seconds)
+static int connect_ublkd(const char *path, int seconds)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	struct timeval limit = { .tv_sec = CLIENT_SECONDS }, answer = { .tv_sec = seconds };
@@ -135,7 +136,7 @@ static size_t read_some(void *buffer, size_t bytes, void *arg)
 }
 
 /* NULL with *ret_err set: 0 when the answer was cut short or no JSON. */
-static json_t *receive(int fd, int *ret_err, bool *ret_any)
+static json_t *read_reply(int fd, int *ret_err, bool *ret_any)
 {
 	struct source source = { .fd = fd };
 	json_error_t error;
@@ -146,9 +147,9 @@ static json_t *receive(int fd, int *ret_err, bool *ret_any)
 	return reply;
 }
 
-static json_t *ask(const char *path, const char *text, int seconds)
+static json_t *ask_socket(const char *path, const char *text, int seconds)
 {
-	int fd = connect_to(path, seconds), ret, err;
+	int fd = connect_ublkd(path, seconds), ret, err;
 	json_t *reply;
 	bool any;
 
@@ -158,7 +159,7 @@ static json_t *ask(const char *path, const char *text, int seconds)
 	}
 	ret = send_line(fd, text);
 	/* Refused while sending (too many clients): the reason is there to be read. */
-	reply = receive(fd, &err, &any);
+	reply = read_reply(fd, &err, &any);
 	close(fd);
 	if (!reply && (ret < 0 || err))
 		tell_no_connection(path, err ? err : -ret);
@@ -182,7 +183,7 @@ static void tell_versions(const char *version)
 /* Data of an unknown kind: asks for the version that sent it. */
 static void tell_strange(const char *path)
 {
-	json_t *reply = ask(path, "{\"command\":\"version\"}", CLIENT_SECONDS);
+	json_t *reply = ask_socket(path, "{\"command\":\"version\"}", CLIENT_SECONDS);
 	const char *version =
 		json_string_value(json_object_get(json_object_get(reply, "data"), "version"));
 
@@ -231,7 +232,7 @@ enum exit_code client_ask(const char *socket_path, json_t *request, int seconds,
 	else if (strlen(text) >= SOCKET_REQUEST_BYTES_MAX)
 		fprintf(stderr, "ublkctl: the request is longer than 1 MiB\n");
 	else
-		reply = ask(socket_path, text, seconds);
+		reply = ask_socket(socket_path, text, seconds);
 	free(text);
 	if (json_is_true(json_object_get(reply, "ok")))
 		data = json_incref(json_object_get(reply, "data"));
@@ -248,4 +249,49 @@ enum exit_code client_ask(const char *socket_path, json_t *request, int seconds,
 		return EXIT_REFUSED;
 	*ret_data = data;
 	return EXIT_DONE;
+}
+
+enum exit_code client_ask_and_print(const struct ublkctl_args *a, json_t *request, int seconds,
+				    void (*print)(const json_t *data))
+{
+	enum exit_code code;
+	json_t *data;
+
+	code = client_ask(a->socket_path, request, seconds, &data);
+	if (code != EXIT_DONE)
+		return code;
+	if (a->json)
+		print_json(data);
+	else if (print)
+		print(data);
+	json_decref(data);
+	return EXIT_DONE;
+}
+
+json_t *client_request(const char *command, const char *name)
+{
+	json_t *request = json_pack("{s:s}", "command", command);
+
+	client_set_text(&request, "name", name);
+	return request;
+}
+
+void client_set_text(json_t **request, const char *key, const char *text)
+{
+	if (!text || json_object_set_new(*request, key, json_string(text)) == 0)
+		return;
+	json_decref(*request);
+	*request = NULL;
+}
+
+const char *client_text(const json_t *object, const char *key)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	return value ? value : "";
+}
+
+unsigned long long client_number(const json_t *object, const char *key)
+{
+	return (unsigned long long)json_integer_value(json_object_get(object, key));
 }

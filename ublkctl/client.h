@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "daemon/runtime/exit_code.h"
+#include "ublkctl/ctl_commands.h"
 
 /* How long an answer that needs no device may take. */
 #define CLIENT_SECONDS 10
@@ -16,6 +17,20 @@
  * refused or cannot be asked, the reason is printed to stderr and EXIT_REFUSED returned.
  */
 enum exit_code client_ask(const char *socket_path, json_t *request, int seconds, json_t **ret_data);
+
+/* The same, and prints the data: as JSON with --json, else by print. NULL: it says nothing. */
+enum exit_code client_ask_and_print(const struct ublkctl_args *a, json_t *request, int seconds,
+				    void (*print)(const json_t *data));
+
+/* {"command":command,"name":name}; name NULL: without. */
+json_t *client_request(const char *command, const char *name);
+
+/* text: a word of the command line; NULL: none. *request becomes NULL when it is not UTF-8. */
+void client_set_text(json_t **request, const char *key, const char *text);
+
+/* From answers. A key that is missing, as with another version of ublkd: "" and 0. */
+const char *client_text(const json_t *object, const char *key);
+unsigned long long client_number(const json_t *object, const char *key);
 
 /*
  * Whether root or our own user serves the other end of a connection: a socket in a folder that

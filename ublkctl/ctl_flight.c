@@ -2,7 +2,7 @@
  * Prints flight recorders, or writes them as a trace. Asks no daemon: what it reads may be all that
  * is left of one. Failure modes: no recorder there, or none that can be read: told by path.
  */
-#include "ublkctl/ctl_flight.h"
+#include "ublkctl/ctl_commands.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -174,7 +174,7 @@ static void tell_left_out(const struct flight_log *log)
 			(unsigned long long)log->overwritten);
 }
 
-static void print(const struct flight_log *log, size_t from)
+static void print_log(const struct flight_log *log, size_t from)
 {
 	if (log->nr == 0) {
 		printf("no events\n");
@@ -187,7 +187,7 @@ static void print(const struct flight_log *log, size_t from)
 		print_line(&log->lines[i]);
 }
 
-static void print_json(const struct flight_log *log, size_t from)
+static void print_log_as_json(const struct flight_log *log, size_t from)
 {
 	json_t *lines = json_array(), *all;
 
@@ -195,7 +195,7 @@ static void print_json(const struct flight_log *log, size_t from)
 		json_array_append_new(lines, json_line(&log->lines[i]));
 	all = json_pack("{s:o, s:I, s:I}", "events", lines, "torn", (json_int_t)log->torn,
 			"overwritten", (json_int_t)log->overwritten);
-	ctl_print_json(all);
+	print_json(all);
 	json_decref(all);
 }
 
@@ -213,31 +213,30 @@ static enum exit_code write_trace(struct flight_log *log, const char *path)
 	return EXIT_DONE;
 }
 
-static enum exit_code show(const struct ctl_flight_params *p, struct flight_log *log)
+static enum exit_code show_log(const struct ublkctl_args *a, struct flight_log *log)
 {
-	size_t from = p->count && p->count < log->nr ? log->nr - p->count : 0;
+	size_t from = a->count && a->count < log->nr ? log->nr - a->count : 0;
 
 	tell_left_out(log);
-	if (p->perfetto)
-		return write_trace(log, p->perfetto);
-	if (p->json)
-		print_json(log, from);
+	if (a->perfetto)
+		return write_trace(log, a->perfetto);
+	if (a->json)
+		print_log_as_json(log, from);
 	else
-		print(log, from);
+		print_log(log, from);
 	return EXIT_DONE;
 }
 
-enum exit_code ctl_flight(const struct ctl_flight_params *params)
+enum exit_code ublkctl_flight(const struct ublkctl_args *a)
 {
 	struct flight_log log = { 0 };
 	enum exit_code code = EXIT_REFUSED;
 	uint32_t pid = 0;
-	int ret = params->file ? add_file(&log, params->file, &pid)
-			       : add_beside(&log, params->socket_path);
+	int ret = a->name ? add_file(&log, a->name, &pid) : add_beside(&log, a->socket_path);
 
 	if (ret == 0) {
 		flight_log_finish(&log);
-		code = show(params, &log);
+		code = show_log(a, &log);
 	}
 	flight_log_fini(&log);
 	return code;

@@ -1,8 +1,9 @@
 /*
- * Histograms as text, like bpftrace's hist(): powers of two of nanoseconds, or the bins that were
- * set. Nothing is owned. Failure mode: a boundary that is no duration: told, exit code 2.
+ * `ublkctl histogram get|set|reset`. As text like bpftrace's hist(): powers of two of nanoseconds,
+ * or the bins that were set. Owns nothing. Failure modes: an action or option that makes no sense,
+ * a boundary that is no duration: told, EXIT_USAGE.
  */
-#include "ublkctl/ctl_histogram.h"
+#include "ublkctl/ctl_commands.h"
 
 #include <jansson.h>
 #include <stdint.h>
@@ -12,8 +13,8 @@
 
 #include "base/histogram.h"
 #include "base/util.h"
+#include "daemon/api/json_histogram.h"
 #include "ublkctl/client.h"
-#include "ublkctl/ctl_print.h"
 #include "base/format.h"
 
 #define BAR_WIDTH 52
@@ -21,17 +22,12 @@
 
 /* ---- printing ---- */
 
-static uint64_t number(const json_t *object, const char *key)
-{
-	return (uint64_t)json_integer_value(json_object_get(object, key));
-}
-
 static uint64_t item(const json_t *array, size_t idx)
 {
 	return (uint64_t)json_integer_value(json_array_get(array, idx));
 }
 
-static void print_row(const char *label, uint64_t count, uint64_t count_max)
+static void print_bar(const char *label, uint64_t count, uint64_t count_max)
 {
 	static const char bar[] = "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@";
 	int width = count_max ? (int)((double)count / (double)count_max * BAR_WIDTH) : 0;
@@ -48,28 +44,24 @@ static const char *power_name(unsigned power, char buf[static FORMAT_BYTES])
 	return buf;
 }
 
-static void print_powers(const json_t *buckets)
+static void print_powers(const struct histogram *h)
 {
 	char start[FORMAT_BYTES], end[FORMAT_BYTES], label[2 * FORMAT_BYTES + 8];
-	uint64_t count[64] = { 0 }, count_max = 0;
-	unsigned first = 64, last = 0;
-	json_t *bucket;
-	size_t i;
+	uint64_t count[HISTOGRAM_OCTAVE_NR], count_max = 0;
+	unsigned first = HISTOGRAM_OCTAVE_NR, last = 0;
 
-	json_array_foreach(buckets, i, bucket)
-	{
-		uint64_t ns = item(bucket, 0);
-		unsigned power = ns ? log2_floor(ns) : 0; /* 0 and 1 share a row */
-
-		count[power] += item(bucket, 1);
-		count_max = MAX(count_max, count[power]);
-		first = MIN(first, power);
-		last = MAX(last, power);
+	histogram_octaves(h, count);
+	for (unsigned i = 0; i < HISTOGRAM_OCTAVE_NR; i++) {
+		if (count[i] == 0)
+			continue;
+		count_max = MAX(count_max, count[i]);
+		first = MIN(first, i);
+		last = i;
 	}
-	for (unsigned power = first; power <= last && power < 63; power++) {
-		snprintf(label, sizeof(label), "[%s, %s)", power ? power_name(power, start) : "0",
-			 power_name(power + 1, end));
-		print_row(label, count[power], count_max);
+	for (unsigned i = first; i <= last; i++) {
+		snprintf(label, sizeof(label), "[%s, %s)", i ? power_name(i, start) : "0",
+			 power_name(i + 1, end));
+		print_bar(label, count[i], count_max);
 	}
 }
 
@@ -99,11 +91,11 @@ static void print_bins(const json_t *boundaries, const json_t *bins)
 		snprintf(label, sizeof(label), "[%s, %s)",
 			 i ? boundary_name(item(boundaries, i - 1), start) : "0",
 			 i < nr ? boundary_name(item(boundaries, i), end) : "...");
-		print_row(label, item(bins, i), count_max);
+		print_bar(label, item(bins, i), count_max);
 	}
 }
 
-static void print_summary(const json_t *h)
+static void print_histogram_summary(const json_t *h)
 {
 	static const struct {
 		const char *key, *label;
@@ -114,37 +106,38 @@ static void print_summary(const json_t *h)
 		       { "max_ns", "max" } };
 	char buf[FORMAT_BYTES];
 
-	printf("count %llu", (unsigned long long)number(h, "count"));
+	printf("count %llu", client_number(h, "count"));
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		printf("  %s %s", fields[i].label, format_ns(number(h, fields[i].key), buf));
+		printf("  %s %s", fields[i].label, format_ns(client_number(h, fields[i].key), buf));
 	putchar('\n');
 }
 
 static void print_histogram(const json_t *h)
 {
+	static struct histogram read;
 	const json_t *boundaries = json_object_get(h, "boundaries");
 
-	const char *op = json_string_value(json_object_get(h, "op"));
-	const char *layer = json_string_value(json_object_get(h, "layer"));
-
-	printf("%s, layer %s%s:\n", op ? op : "?", layer ? layer : "?", boundaries ? "" : " (ns)");
+	printf("%s, layer %s%s:\n", client_text(h, "op"), client_text(h, "layer"),
+	       boundaries ? "" : " (ns)");
+	json_read_buckets(h, &read);
 	if (boundaries)
 		print_bins(boundaries, json_object_get(h, "bins"));
 	else
-		print_powers(json_object_get(h, "buckets"));
-	print_summary(h);
+		print_powers(&read);
+	print_histogram_summary(h);
 }
 
-/* Kinds of request that there were none of are left out, unless one was asked for. */
-static void print_all(const json_t *data, bool asked)
+/* Kinds of request without requests are left out; the only one, of --op, is not. */
+static void print_histograms(const json_t *data)
 {
+	const json_t *all = json_object_get(data, "histograms");
 	bool first = true;
 	json_t *h;
 	size_t i;
 
-	json_array_foreach(json_object_get(data, "histograms"), i, h)
+	json_array_foreach(all, i, h)
 	{
-		if (number(h, "count") == 0 && !asked)
+		if (client_number(h, "count") == 0 && json_array_size(all) > 1)
 			continue;
 		if (!first)
 			putchar('\n');
@@ -205,108 +198,88 @@ static json_t *parse_boundaries(const char *list)
 	return all;
 }
 
-static enum exit_code ask(const struct ctl_histogram_params *params, json_t *request,
-			  json_t **ret_data)
+static json_t *histogram_request(const char *command, const struct ublkctl_args *a)
 {
-	if (params->op)
-		json_object_set_new(request, "op", json_string(params->op));
-	if (params->layer)
-		json_object_set_new(request, "layer", json_string(params->layer));
-	return client_ask(params->socket_path, request, CLIENT_SECONDS, ret_data);
+	json_t *request = client_request(command, a->name);
+
+	client_set_text(&request, "op", a->op);
+	client_set_text(&request, "layer", a->layer);
+	return request;
 }
 
-static enum exit_code get(const struct ctl_histogram_params *params)
+static enum exit_code histogram_get(const struct ublkctl_args *a)
 {
-	const char *command = params->qmp_json ? "blockstats" : "histogram_get";
-	enum exit_code code;
-	json_t *data;
+	struct ublkctl_args as_json = *a;
 
-	code = ask(params, json_pack("{s:s, s:s}", "command", command, "name", params->name),
-		   &data);
-	if (code != EXIT_DONE)
-		return code;
-	if (params->json || params->qmp_json)
-		ctl_print_json(data);
-	else
-		print_all(data, params->op != NULL);
-	json_decref(data);
-	return EXIT_DONE;
+	if (!a->qmp_json)
+		return client_ask_and_print(a, histogram_request("histogram_get", a),
+					    CLIENT_SECONDS, print_histograms);
+	as_json.json = true;
+	return client_ask_and_print(&as_json, histogram_request("blockstats", a), CLIENT_SECONDS,
+				    NULL);
 }
 
-static enum exit_code tell(const struct ctl_histogram_params *params, json_t *request)
+static enum exit_code histogram_set(const struct ublkctl_args *a)
 {
-	enum exit_code code;
-	json_t *data;
+	static const char *const key[BOUNDARIES_NR] = { "boundaries", "boundaries_read",
+							"boundaries_write", "boundaries_flush" };
+	json_t *request = histogram_request("histogram_set", a);
 
-	code = ask(params, request, &data);
-	if (code != EXIT_DONE)
-		return code;
-	if (params->json)
-		ctl_print_json(data);
-	json_decref(data);
-	return EXIT_DONE;
-}
-
-static enum exit_code set(const struct ctl_histogram_params *params)
-{
-	static const char *const key[CTL_BOUNDARIES_NR] = { "boundaries", "boundaries_read",
-							    "boundaries_write",
-							    "boundaries_flush" };
-	json_t *request = json_pack("{s:s, s:s}", "command", "histogram_set", "name", params->name);
-
-	for (unsigned i = 0; i < CTL_BOUNDARIES_NR; i++) {
+	for (unsigned i = 0; i < BOUNDARIES_NR; i++) {
 		json_t *list;
 
-		if (!params->boundaries[i])
+		if (!a->boundaries[i])
 			continue;
-		list = parse_boundaries(params->boundaries[i]);
+		list = parse_boundaries(a->boundaries[i]);
 		if (!list) {
 			json_decref(request);
 			return EXIT_USAGE;
 		}
 		json_object_set_new(request, key[i], list);
 	}
-	return tell(params, request);
+	return client_ask_and_print(a, request, CLIENT_SECONDS, NULL);
 }
 
-static enum exit_code reset(const struct ctl_histogram_params *params)
+static enum exit_code histogram_reset(const struct ublkctl_args *a)
 {
-	return tell(params,
-		    json_pack("{s:s, s:s}", "command", "histogram_reset", "name", params->name));
+	return client_ask_and_print(a, histogram_request("histogram_reset", a), CLIENT_SECONDS,
+				    NULL);
 }
 
-/* What only one of the actions takes. */
-static const char *incompatible(const struct ctl_histogram_params *params)
+/* An option that the action does not take; NULL: none. */
+static const char *incompatible_option(const struct ublkctl_args *a)
 {
-	bool is_get = strcmp(params->action, "get") == 0;
+	bool is_get = strcmp(a->action, "get") == 0;
 
-	for (unsigned i = 0; i < CTL_BOUNDARIES_NR; i++)
-		if (params->boundaries[i] && strcmp(params->action, "set") != 0)
+	for (unsigned i = 0; i < BOUNDARIES_NR; i++)
+		if (a->boundaries[i] && strcmp(a->action, "set") != 0)
 			return "--boundaries applies to histogram set only";
-	if (params->layer && !is_get)
+	if (a->layer && !is_get)
 		return "--layer applies to histogram get only; set and reset change all layers";
-	if (params->qmp_json && !is_get)
+	if (a->qmp_json && !is_get)
 		return "--qmp-json applies to histogram get only";
-	if (params->qmp_json && params->op)
+	if (a->qmp_json && a->op)
 		return "--qmp-json has all operations and takes no --op";
 	return NULL;
 }
 
-enum exit_code ctl_histogram(const struct ctl_histogram_params *params)
+enum exit_code ublkctl_histogram(const struct ublkctl_args *a)
 {
 	static const struct {
 		const char *name;
-		enum exit_code (*fn)(const struct ctl_histogram_params *params);
-	} actions[] = { { "get", get }, { "set", set }, { "reset", reset } };
-	const char *error = incompatible(params);
+		enum exit_code (*fn)(const struct ublkctl_args *a);
+	} actions[] = { { "get", histogram_get },
+			{ "set", histogram_set },
+			{ "reset", histogram_reset } };
+	const char *error = incompatible_option(a);
 
 	if (error) {
 		fprintf(stderr, "ublkctl: %s\n", error);
 		return EXIT_USAGE;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
-		if (strcmp(params->action, actions[i].name) == 0)
-			return actions[i].fn(params);
-	fprintf(stderr, "ublkctl: histogram needs get, set or reset, not \"%s\"\n", params->action);
+		if (strcmp(a->action, actions[i].name) == 0)
+			return actions[i].fn(a);
+	fprintf(stderr, "ublkctl: histogram needs get, set or reset, not \"%s\"\n", a->action);
 	return EXIT_USAGE;
 }

@@ -6,7 +6,7 @@
  * else; LIST refused: told, and the export of the URI is asked for; an export refused: told with
  * it, the others are asked all the same; no answer any more: the others are not asked.
  */
-#include "ublkctl/ctl_nbd.h"
+#include "ublkctl/ctl_commands.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -17,6 +17,7 @@
 #include "backends/nbd/nbd_credentials.h"
 #include "backends/nbd/nbd_examine.h"
 #include "base/util.h"
+#include "ublkctl/client.h"
 #include "ublkctl/ctl_print.h"
 #include "base/printable.h"
 #include "base/format.h"
@@ -71,8 +72,8 @@ static void server_free(struct server *s)
 	free(s);
 }
 
-static int ask(struct server *s, enum nbd_handshake_mode mode, const char *name,
-	       struct nbd_export *ret_export)
+static int nbd_question(struct server *s, enum nbd_handshake_mode mode, const char *name,
+			struct nbd_export *ret_export)
 {
 	struct nbd_handshake_config wish = {
 		.mode = mode,
@@ -102,7 +103,7 @@ static json_t *text_json(const char *text)
 	return json ? json : json_string(printable(shown, sizeof(shown), text, strlen(text)));
 }
 
-static void set(json_t *object, const char *key, json_t *value)
+static void set_key(json_t *object, const char *key, json_t *value)
 {
 	json_object_set_new(object, key, value);
 }
@@ -151,22 +152,22 @@ static json_t *device_json(const struct nbd_export *e)
 
 static void add_export(json_t *json, const struct nbd_export *e)
 {
-	set(json, "size_bytes", json_integer((json_int_t)e->size_bytes));
-	set(json, "read_only", json_boolean(e->flags & NBD_FLAG_READ_ONLY));
+	set_key(json, "size_bytes", json_integer((json_int_t)e->size_bytes));
+	set_key(json, "read_only", json_boolean(e->flags & NBD_FLAG_READ_ONLY));
 	for (size_t i = 0; i < ARRAY_SIZE(abilities); i++)
-		set(json, abilities[i].key, json_boolean(e->flags & abilities[i].flag));
-	set(json, "block_status", json_array());
+		set_key(json, abilities[i].key, json_boolean(e->flags & abilities[i].flag));
+	set_key(json, "block_status", json_array());
 	if (e->has_meta)
 		json_array_append_new(json_object_get(json, "block_status"),
 				      json_string(NBD_META_ALLOCATION));
-	set(json, "block_sizes_said", json_boolean(e->has_block_sizes));
-	set(json, "min_block_bytes", json_integer(e->min_block_bytes));
-	set(json, "preferred_block_bytes", json_integer(e->preferred_block_bytes));
-	set(json, "max_payload_bytes", json_integer(e->max_payload_bytes));
-	set(json, "replies", json_string(replies_name(e)));
-	set(json, "by_name", json_boolean(e->by_name));
-	set(json, "tls", json_boolean(e->tls));
-	set(json, "device", device_json(e));
+	set_key(json, "block_sizes_said", json_boolean(e->has_block_sizes));
+	set_key(json, "min_block_bytes", json_integer(e->min_block_bytes));
+	set_key(json, "preferred_block_bytes", json_integer(e->preferred_block_bytes));
+	set_key(json, "max_payload_bytes", json_integer(e->max_payload_bytes));
+	set_key(json, "replies", json_string(replies_name(e)));
+	set_key(json, "by_name", json_boolean(e->by_name));
+	set_key(json, "tls", json_boolean(e->tls));
+	set_key(json, "device", device_json(e));
 }
 
 /* description: of LIST, or NULL. Returns 0 or -errno, which is in the JSON too. */
@@ -174,15 +175,15 @@ static int ask_export(struct server *s, const char *name, const char *descriptio
 {
 	json_t *json = json_object();
 	struct nbd_export e = { 0 };
-	int ret = ask(s, NBD_HANDSHAKE_GO, name, &e);
+	int ret = nbd_question(s, NBD_HANDSHAKE_GO, name, &e);
 
-	set(json, "name", text_json(name));
-	set(json, "description",
-	    text_json(description && description[0] ? description : e.description));
+	set_key(json, "name", text_json(name));
+	set_key(json, "description",
+		text_json(description && description[0] ? description : e.description));
 	if (ret == 0)
 		add_export(json, &e);
 	else
-		set(json, "error", json_string(s->error));
+		set_key(json, "error", json_string(s->error));
 	json_array_append_new(exports, json);
 	return ret;
 }
@@ -193,7 +194,7 @@ static bool is_gone(int err)
 	return err == -ETIMEDOUT || err == -ECONNREFUSED;
 }
 
-static int ask_all(struct server *s, json_t *exports)
+static int ask_all_exports(struct server *s, json_t *exports)
 {
 	int first = 0;
 
@@ -210,19 +211,14 @@ static int ask_all(struct server *s, json_t *exports)
 
 /* ---- for people ---- */
 
-static const char *text(const json_t *o, const char *key, char buf[static 256])
+static const char *text_for_terminal(const json_t *o, const char *key, char buf[static 256])
 {
-	const char *value = json_string_value(json_object_get(o, key));
+	const char *value = client_text(o, key);
 
-	return printable(buf, 256, value ? value : "", value ? strlen(value) : 0);
+	return printable(buf, 256, value, strlen(value));
 }
 
-static uint64_t number(const json_t *o, const char *key)
-{
-	return (uint64_t)json_integer_value(json_object_get(o, key));
-}
-
-static bool is(const json_t *o, const char *key)
+static bool is_true(const json_t *o, const char *key)
 {
 	return json_is_true(json_object_get(o, key));
 }
@@ -233,7 +229,7 @@ static void print_abilities(const json_t *o)
 
 	printf("  can           ");
 	for (size_t i = 0; i < ARRAY_SIZE(abilities); i++)
-		if (is(o, abilities[i].key)) {
+		if (is_true(o, abilities[i].key)) {
 			printf(" %s", abilities[i].key);
 			any = true;
 		}
@@ -245,10 +241,10 @@ static void print_blocks(const json_t *o)
 	char min[FORMAT_BYTES], preferred[FORMAT_BYTES], max[FORMAT_BYTES];
 
 	printf("  blocks         from %s, best %s, requests up to %s%s\n",
-	       format_bytes(number(o, "min_block_bytes"), min),
-	       format_bytes(number(o, "preferred_block_bytes"), preferred),
-	       format_bytes(number(o, "max_payload_bytes"), max),
-	       is(o, "block_sizes_said")
+	       format_bytes(client_number(o, "min_block_bytes"), min),
+	       format_bytes(client_number(o, "preferred_block_bytes"), preferred),
+	       format_bytes(client_number(o, "max_payload_bytes"), max),
+	       is_true(o, "block_sizes_said")
 		       ? ""
 		       : " (the protocol's default: the server does not report any)");
 }
@@ -258,33 +254,35 @@ static void print_export(const json_t *o)
 	const json_t *contexts = json_object_get(o, "block_status");
 	char buf[256], size[FORMAT_BYTES];
 
-	printf("\nexport \"%s\"\n", text(o, "name", buf));
-	if (text(o, "description", buf)[0] != '\0')
+	printf("\nexport \"%s\"\n", text_for_terminal(o, "name", buf));
+	if (text_for_terminal(o, "description", buf)[0] != '\0')
 		printf("  description    %s\n", buf);
 	if (json_object_get(o, "error")) {
 		printf("  error          %s\n", json_string_value(json_object_get(o, "error")));
 		return;
 	}
-	printf("  size           %llu bytes (%s)\n", (unsigned long long)number(o, "size_bytes"),
-	       format_bytes(number(o, "size_bytes"), size));
-	printf("  access         %s\n", is(o, "read_only") ? "read-only" : "read and write");
+	printf("  size           %llu bytes (%s)\n", client_number(o, "size_bytes"),
+	       format_bytes(client_number(o, "size_bytes"), size));
+	printf("  access         %s\n", is_true(o, "read_only") ? "read-only" : "read and write");
 	print_abilities(o);
 	printf("  block status   %s\n",
 	       json_array_size(contexts) ? json_string_value(json_array_get(contexts, 0)) : "no");
 	print_blocks(o);
-	printf("  replies        %s%s%s\n", text(o, "replies", buf), is(o, "tls") ? ", TLS" : "",
-	       is(o, "by_name") ? ", the server does not support GO" : "");
-	printf("  device         %s\n", text(o, "device", buf));
+	printf("  replies        %s%s%s\n", text_for_terminal(o, "replies", buf),
+	       is_true(o, "tls") ? ", TLS" : "",
+	       is_true(o, "by_name") ? ", the server does not support GO" : "");
+	printf("  device         %s\n", text_for_terminal(o, "device", buf));
 }
 
-static void print(const json_t *data)
+static void print_server(const json_t *data)
 {
 	const json_t *exports = json_object_get(data, "exports");
 	char buf[256];
 	json_t *o;
 	size_t i;
 
-	printf("server %s%s\n", text(data, "address", buf), is(data, "tls") ? ", TLS" : "");
+	printf("server %s%s\n", text_for_terminal(data, "address", buf),
+	       is_true(data, "tls") ? ", TLS" : "");
 	if (json_object_get(data, "list_error"))
 		printf("it does not list its exports: %s\n",
 		       json_string_value(json_object_get(data, "list_error")));
@@ -295,10 +293,10 @@ static void print(const json_t *data)
 
 /* ---- together ---- */
 
-static int list(struct server *s)
+static int list_exports(struct server *s)
 {
 	struct nbd_export none;
-	int ret = ask(s, NBD_HANDSHAKE_LIST, "", &none);
+	int ret = nbd_question(s, NBD_HANDSHAKE_LIST, "", &none);
 
 	if (ret == 0 && s->nomem) {
 		snprintf(s->error, sizeof(s->error), "out of memory");
@@ -321,12 +319,12 @@ static int ask_server(struct server *s, bool all, json_t *data)
 
 	if (s->uri.export_name[0] != '\0' && !all)
 		return ask_export(s, s->uri.export_name, NULL, exports);
-	ret = list(s);
+	ret = list_exports(s);
 	if (ret == 0)
-		return ask_all(s, exports);
+		return ask_all_exports(s, exports);
 	if (!lists_nothing(ret))
 		return ret;
-	set(data, "list_error", json_string(s->error));
+	set_key(data, "list_error", json_string(s->error));
 	return ask_export(s, s->uri.export_name, NULL, exports);
 }
 
@@ -349,7 +347,7 @@ static bool is_only_errors(const json_t *data)
 		json_object_get(json_array_get(exports, 0), "error"));
 }
 
-static void print_errors(const struct server *s, const json_t *data)
+static void print_nbd_errors(const struct server *s, const json_t *data)
 {
 	const json_t *list_error = json_object_get(data, "list_error");
 
@@ -358,22 +356,22 @@ static void print_errors(const struct server *s, const json_t *data)
 	fprintf(stderr, "ublkctl: %s\n", s->error);
 }
 
-static enum exit_code ask_and_print(struct server *s, bool all, bool json)
+static enum exit_code ask_and_print_exports(struct server *s, bool all, bool json)
 {
 	json_t *data = server_json(s);
 	int ret = ask_server(s, all, data);
 
 	if (ret < 0 && is_only_errors(data))
-		print_errors(s, data);
+		print_nbd_errors(s, data);
 	else if (json)
-		ctl_print_json(data);
+		print_json(data);
 	else
-		print(data);
+		print_server(data);
 	json_decref(data);
 	return ret < 0 ? EXIT_REFUSED : EXIT_DONE;
 }
 
-enum exit_code ctl_nbd_info(const char *uri, bool list_all, bool json)
+enum exit_code ublkctl_nbd_info(const struct ublkctl_args *a)
 {
 	struct server *s = calloc(1, sizeof(*s));
 	enum exit_code code = EXIT_REFUSED;
@@ -381,13 +379,14 @@ enum exit_code ctl_nbd_info(const char *uri, bool list_all, bool json)
 
 	if (!s)
 		return EXIT_REFUSED;
-	if (nbd_uri_parse(uri, &s->uri, &e) < 0) {
-		fprintf(stderr, "ublkctl: %s\nublkctl: column %zu: %s\n", uri, e.column, e.text);
+	if (nbd_uri_parse(a->name, &s->uri, &e) < 0) {
+		fprintf(stderr, "ublkctl: %s\nublkctl: column %zu: %s\n", a->name, e.column,
+			e.text);
 		code = EXIT_USAGE;
 	} else if (nbd_credentials_new(&s->uri, &s->tls, s->error, sizeof(s->error)) < 0) {
 		fprintf(stderr, "ublkctl: %s\n", s->error);
 	} else {
-		code = ask_and_print(s, list_all, json);
+		code = ask_and_print_exports(s, a->list, a->json);
 	}
 	server_free(s);
 	return code;

@@ -1,6 +1,6 @@
 /*
- * Answers of ublkd as people read them. Nothing is owned. What is missing in an answer (another
- * version of ublkd) shows as 0 or "".
+ * Answers of ublkd as text for people. Owns nothing. Failure mode: a key that is missing in an
+ * answer (another version of ublkd) shows as 0 or "".
  */
 #include "ublkctl/ctl_print.h"
 
@@ -8,20 +8,9 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "ublkctl/client.h"
 #include "ublkctl/table.h"
 #include "base/format.h"
-
-static const char *text(const json_t *object, const char *key)
-{
-	const char *value = json_string_value(json_object_get(object, key));
-
-	return value ? value : "";
-}
-
-static long long number(const json_t *object, const char *key)
-{
-	return json_integer_value(json_object_get(object, key));
-}
 
 static enum table_color state_color(const char *state)
 {
@@ -32,20 +21,20 @@ static enum table_color state_color(const char *state)
 
 static void list_row(struct table *t, const json_t *d)
 {
-	const char *path = text(d, "path");
+	const char *path = client_text(d, "path");
 	char size[FORMAT_BYTES];
 
-	table_cell(t, TABLE_PLAIN, "%s", text(d, "name"));
-	table_cell(t, state_color(text(d, "state")), "%s", text(d, "state"));
+	table_cell(t, TABLE_PLAIN, "%s", client_text(d, "name"));
+	table_cell(t, state_color(client_text(d, "state")), "%s", client_text(d, "state"));
 	table_cell(t, TABLE_PLAIN, "%s", path[0] ? path : "-");
-	table_cell(t, TABLE_PLAIN, "%s", format_bytes((uint64_t)number(d, "size_bytes"), size));
-	table_cell(t, TABLE_PLAIN, "%s", text(d, "backend"));
-	table_cell(t, TABLE_PLAIN, "%lld", number(d, "queues"));
-	table_cell(t, TABLE_PLAIN, "%lld", number(d, "depth"));
-	table_cell(t, TABLE_PLAIN, "%lld", number(d, "block_bytes"));
+	table_cell(t, TABLE_PLAIN, "%s", format_bytes(client_number(d, "size_bytes"), size));
+	table_cell(t, TABLE_PLAIN, "%s", client_text(d, "backend"));
+	table_cell(t, TABLE_PLAIN, "%llu", client_number(d, "queues"));
+	table_cell(t, TABLE_PLAIN, "%llu", client_number(d, "depth"));
+	table_cell(t, TABLE_PLAIN, "%llu", client_number(d, "block_bytes"));
 }
 
-void ctl_print_list(const json_t *devices)
+void print_list(const json_t *devices)
 {
 	static const char *const head[] = { "NAME",    "STATE",	 "PATH",  "SIZE",
 					    "BACKEND", "QUEUES", "DEPTH", "BLOCK" };
@@ -63,8 +52,8 @@ void ctl_print_list(const json_t *devices)
 	json_array_foreach(devices, i, d) list_row(&t, d);
 	table_print(&t);
 	table_fini(&t);
-	json_array_foreach(devices, i, d) if (text(d, "error")[0])
-		printf("%s: %s\n", text(d, "name"), text(d, "error"));
+	json_array_foreach(devices, i, d) if (client_text(d, "error")[0])
+		printf("%s: %s\n", client_text(d, "name"), client_text(d, "error"));
 }
 
 static void print_value(const char *key, const json_t *value)
@@ -117,7 +106,7 @@ static void print_key(const char *prefix, const char *key)
 }
 
 /* A map among the options: "nbd.tls.username". */
-static void print_map(const char *before, const char *name, const json_t *map)
+static void print_option_map(const char *before, const char *name, const json_t *map)
 {
 	char prefix[64];
 	json_t *value;
@@ -140,14 +129,14 @@ static void print_backend(const json_t *options)
 	json_t *value;
 	const char *key;
 
-	snprintf(prefix, sizeof(prefix), "%s.", text(options, "type"));
+	snprintf(prefix, sizeof(prefix), "%s.", client_text(options, "type"));
 	json_object_foreach((json_t *)options, key, value)
 	{
 		if (strcmp(key, "type") == 0 || strcmp(key, "backend") == 0 ||
 		    says_nothing(key, value))
 			continue;
 		if (json_is_object(value)) {
-			print_map(prefix, key, value);
+			print_option_map(prefix, key, value);
 			continue;
 		}
 		print_key(prefix, key);
@@ -178,56 +167,55 @@ static void print_object(const json_t *object)
 	}
 }
 
-static void count_cell(struct table *t, const json_t *o, const char *key)
+static void connection_count_cell(struct table *t, const json_t *o, const char *key)
 {
 	char buf[FORMAT_BYTES];
 
-	table_cell(t, TABLE_PLAIN, "%s", format_count((double)number(o, key), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_count((double)client_number(o, key), buf));
 }
 
 /* How many of the one there are to each of the other. */
 static void ratio_cell(struct table *t, const json_t *o, const char *key, const char *per)
 {
-	double nr = (double)number(o, per);
+	double nr = (double)client_number(o, per);
 
-	table_cell(t, TABLE_PLAIN, "%.1f", nr > 0 ? (double)number(o, key) / nr : 0.0);
+	table_cell(t, TABLE_PLAIN, "%.1f", nr > 0 ? (double)client_number(o, key) / nr : 0.0);
 }
 
 static void times_cell(struct table *t, const json_t *times)
 {
 	char p50[FORMAT_BYTES], p99[FORMAT_BYTES];
 
-	if (number(times, "count") == 0)
+	if (client_number(times, "count") == 0)
 		table_cell(t, TABLE_DIM, "-");
 	else
-		table_cell(t, TABLE_PLAIN, "%s %s",
-			   format_ns((uint64_t)number(times, "p50_ns"), p50),
-			   format_ns((uint64_t)number(times, "p99_ns"), p99));
+		table_cell(t, TABLE_PLAIN, "%s %s", format_ns(client_number(times, "p50_ns"), p50),
+			   format_ns(client_number(times, "p99_ns"), p99));
 }
 
 static void connection_row(struct table *t, const json_t *c)
 {
-	bool up = strcmp(text(c, "state"), "connected") == 0;
-	const char *end = text(c, "last_end");
+	bool up = strcmp(client_text(c, "state"), "connected") == 0;
+	const char *end = client_text(c, "last_end");
 	char buf[FORMAT_BYTES];
 
-	table_cell(t, TABLE_PLAIN, "%lld", number(c, "queue"));
-	table_cell(t, TABLE_PLAIN, "%lld", number(c, "connection"));
+	table_cell(t, TABLE_PLAIN, "%llu", client_number(c, "queue"));
+	table_cell(t, TABLE_PLAIN, "%llu", client_number(c, "connection"));
 	if (json_object_get(c, "next_try_in_ns"))
-		table_cell(t, TABLE_YELLOW, "%s, %s more", text(c, "state"),
-			   format_ns((uint64_t)number(c, "next_try_in_ns"), buf));
+		table_cell(t, TABLE_YELLOW, "%s, %s more", client_text(c, "state"),
+			   format_ns(client_number(c, "next_try_in_ns"), buf));
 	else
-		table_cell(t, up ? TABLE_GREEN : TABLE_YELLOW, "%s", text(c, "state"));
-	table_cell(t, TABLE_PLAIN, "%s", format_ns((uint64_t)number(c, "state_ns"), buf));
-	count_cell(t, c, "connects");
-	count_cell(t, c, "lost");
-	count_cell(t, c, "failed_tries");
+		table_cell(t, up ? TABLE_GREEN : TABLE_YELLOW, "%s", client_text(c, "state"));
+	table_cell(t, TABLE_PLAIN, "%s", format_ns(client_number(c, "state_ns"), buf));
+	connection_count_cell(t, c, "connects");
+	connection_count_cell(t, c, "lost");
+	connection_count_cell(t, c, "failed_tries");
 	table_cell(t, end[0] ? TABLE_PLAIN : TABLE_DIM, "%s", end[0] ? end : "-");
-	count_cell(t, c, "resent");
-	count_cell(t, c, "answered");
-	table_cell(t, TABLE_PLAIN, "%s", format_bytes((uint64_t)number(c, "sent_bytes"), buf));
+	connection_count_cell(t, c, "resent");
+	connection_count_cell(t, c, "answered");
+	table_cell(t, TABLE_PLAIN, "%s", format_bytes(client_number(c, "sent_bytes"), buf));
 	ratio_cell(t, c, "answered", "sends");
-	table_cell(t, TABLE_PLAIN, "%s", format_bytes((uint64_t)number(c, "received_bytes"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_bytes(client_number(c, "received_bytes"), buf));
 	ratio_cell(t, c, "answered", "receives");
 	times_cell(t, json_object_get(c, "wait"));
 	times_cell(t, json_object_get(c, "answer"));
@@ -254,13 +242,13 @@ static void print_connections(const json_t *connections)
 	table_fini(&t);
 }
 
-void ctl_print_device(const json_t *device)
+void print_device(const json_t *device)
 {
 	print_object(device);
 	print_connections(json_object_get(device, "connections"));
 }
 
-void ctl_print_throttle(const json_t *limits)
+void print_throttle(const json_t *limits)
 {
 	unsigned nr = 0;
 	json_t *value;
@@ -281,36 +269,40 @@ void ctl_print_throttle(const json_t *limits)
 static void reactor_row(struct table *t, const json_t *r)
 {
 	static const char *const times[] = { "callback_ns", "kernel_ns", "poll_ns", "idle_ns" };
+	int cpu = (int)json_integer_value(json_object_get(r, "cpu"));
 	double all_ns = 0;
 	char buf[FORMAT_BYTES];
 
-	table_cell(t, TABLE_PLAIN, "%s", text(r, "name"));
-	if (number(r, "cpu") < 0)
+	table_cell(t, TABLE_PLAIN, "%s", client_text(r, "name"));
+	if (cpu < 0)
 		table_cell(t, TABLE_DIM, "-");
 	else if (json_is_false(json_object_get(r, "pinned")))
-		table_cell(t, TABLE_YELLOW, "not %lld", number(r, "cpu"));
+		table_cell(t, TABLE_YELLOW, "not %d", cpu);
 	else
-		table_cell(t, TABLE_PLAIN, "%lld", number(r, "cpu"));
-	table_cell(t, TABLE_PLAIN, "%s", format_count((double)number(r, "turns"), buf));
-	table_cell(t, TABLE_PLAIN, "%s", format_count((double)number(r, "cqes"), buf));
+		table_cell(t, TABLE_PLAIN, "%d", cpu);
+	table_cell(t, TABLE_PLAIN, "%s", format_count((double)client_number(r, "turns"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_count((double)client_number(r, "cqes"), buf));
 	table_cell(t, TABLE_PLAIN, "%.1f",
-		   number(r, "turns") ? (double)number(r, "cqes") / (double)number(r, "turns")
-				      : 0.0);
+		   client_number(r, "turns")
+			   ? (double)client_number(r, "cqes") / (double)client_number(r, "turns")
+			   : 0.0);
 	for (size_t i = 0; i < ARRAY_SIZE(times); i++)
-		all_ns += (double)number(r, times[i]);
+		all_ns += (double)client_number(r, times[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(times); i++)
 		table_cell(t, TABLE_PLAIN, "%.1f%%",
-			   all_ns > 0 ? 100 * (double)number(r, times[i]) / all_ns : 0.0);
-	table_cell(t, TABLE_PLAIN, "%s", format_ns((uint64_t)number(r, "turn_ns_max"), buf));
-	table_cell(t, number(r, "stalls") ? TABLE_YELLOW : TABLE_DIM, "%lld", number(r, "stalls"));
-	table_cell(t, number(r, "sq_full") ? TABLE_YELLOW : TABLE_DIM, "%lld",
-		   number(r, "sq_full"));
-	table_cell(t, number(r, "timers_late") ? TABLE_YELLOW : TABLE_DIM, "%lld",
-		   number(r, "timers_late"));
-	table_cell(t, number(r, "stale") ? TABLE_RED : TABLE_DIM, "%lld", number(r, "stale"));
+			   all_ns > 0 ? 100 * (double)client_number(r, times[i]) / all_ns : 0.0);
+	table_cell(t, TABLE_PLAIN, "%s", format_ns(client_number(r, "turn_ns_max"), buf));
+	table_cell(t, client_number(r, "stalls") ? TABLE_YELLOW : TABLE_DIM, "%llu",
+		   client_number(r, "stalls"));
+	table_cell(t, client_number(r, "sq_full") ? TABLE_YELLOW : TABLE_DIM, "%llu",
+		   client_number(r, "sq_full"));
+	table_cell(t, client_number(r, "timers_late") ? TABLE_YELLOW : TABLE_DIM, "%llu",
+		   client_number(r, "timers_late"));
+	table_cell(t, client_number(r, "stale") ? TABLE_RED : TABLE_DIM, "%llu",
+		   client_number(r, "stale"));
 }
 
-void ctl_print_reactors(const json_t *reactors)
+void print_reactors(const json_t *reactors)
 {
 	static const char *const head[] = { "REACTOR", "CPU",	  "TURNS", "EVENTS", "/TURN",
 					    "CODE",    "KERNEL",  "POLL",  "IDLE",   "LONGEST",
@@ -327,7 +319,121 @@ void ctl_print_reactors(const json_t *reactors)
 	table_fini(&t);
 }
 
-void ctl_print_json(const json_t *data)
+static void inflight_row(struct table *t, const char *device, const json_t *io)
+{
+	char buf[FORMAT_BYTES];
+
+	table_cell(t, TABLE_PLAIN, "%s", device);
+	table_cell(t, TABLE_PLAIN, "%llu", client_number(io, "queue"));
+	table_cell(t, TABLE_PLAIN, "%llu", client_number(io, "tag"));
+	table_cell(t, TABLE_PLAIN, "%s", client_text(io, "op"));
+	table_cell(t, TABLE_PLAIN, "%llu", client_number(io, "sector"));
+	table_cell(t, TABLE_PLAIN, "%s", format_bytes(client_number(io, "bytes"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", format_ns(client_number(io, "age_ns"), buf));
+	table_cell(t, TABLE_PLAIN, "%s", client_text(io, "state"));
+	table_cell(t, TABLE_PLAIN, "%s%s%s", client_text(io, "backend"),
+		   client_text(io, "backend_state")[0] ? ": " : "",
+		   client_text(io, "backend_state"));
+}
+
+void print_inflight(const json_t *data)
+{
+	static const char *const head[] = { "DEVICE", "QUEUE", "TAG",	"OP",	  "SECTOR",
+					    "BYTES",  "AGE",   "STATE", "BACKEND" };
+	const json_t *devices = json_object_get(data, "devices");
+	json_t *device, *io;
+	struct table t;
+	size_t i, j, nr = 0;
+
+	table_init(&t, "lrrlrrrll");
+	for (i = 0; i < ARRAY_SIZE(head); i++)
+		table_cell(&t, TABLE_BOLD, "%s", head[i]);
+	json_array_foreach(devices, i, device)
+	{
+		json_array_foreach(json_object_get(device, "ios"), j, io)
+		{
+			inflight_row(&t, client_text(device, "name"), io);
+			nr++;
+		}
+	}
+	if (nr > 0)
+		table_print(&t);
+	else
+		printf("no I/O in the daemon\n");
+	table_fini(&t);
+	json_array_foreach(devices, i, device) if (client_number(device, "left_out"))
+		printf("%s: and %llu more\n", client_text(device, "name"),
+		       client_number(device, "left_out"));
+}
+
+static const char *result_of(const json_t *d)
+{
+	if (client_text(d, "error")[0])
+		return client_text(d, "error");
+	return json_is_true(json_object_get(d, "removed")) ? "removed" : "orphan";
+}
+
+static void print_orphan_row(struct table *t, const json_t *d)
+{
+	bool bad = client_text(d, "error")[0] != '\0', known = json_object_get(d, "state") != NULL;
+	json_int_t server_pid = json_integer_value(json_object_get(d, "server_pid"));
+	char size[FORMAT_BYTES];
+
+	table_cell(t, TABLE_PLAIN, "%llu", client_number(d, "id"));
+	table_cell(t, TABLE_PLAIN, "%s", known ? client_text(d, "state") : "-");
+	if (server_pid > 0)
+		table_cell(t, TABLE_PLAIN, "%lld", (long long)server_pid);
+	else
+		table_cell(t, TABLE_DIM, "-");
+	if (client_number(d, "size_bytes") > 0)
+		table_cell(t, TABLE_PLAIN, "%s",
+			   format_bytes(client_number(d, "size_bytes"), size));
+	else
+		table_cell(t, TABLE_DIM, "-");
+	table_cell(t, TABLE_PLAIN, "%s", known ? client_text(d, "owner") : "-");
+	table_cell(t, bad ? TABLE_RED : TABLE_PLAIN, "%s", result_of(d));
+	table_cell(t, TABLE_PLAIN, "%s", client_text(d, "users"));
+}
+
+void print_orphans(const json_t *data)
+{
+	static const char *const head[] = { "ID",    "STATE",  "SERVER", "SIZE",
+					    "OWNER", "RESULT", "USERS" };
+	const json_t *devices = json_object_get(data, "devices");
+	struct table t;
+	json_t *d;
+	size_t i;
+
+	if (json_array_size(devices) == 0) {
+		printf("no orphaned devices\n");
+		return;
+	}
+	table_init(&t, "rlrrlll");
+	for (i = 0; i < ARRAY_SIZE(head); i++)
+		table_cell(&t, TABLE_BOLD, "%s", head[i]);
+	json_array_foreach(devices, i, d) print_orphan_row(&t, d);
+	table_print(&t);
+	table_fini(&t);
+}
+
+void print_resize(const json_t *data)
+{
+	uint64_t old_bytes = client_number(data, "old_size_bytes");
+	uint64_t bytes = client_number(data, "size_bytes");
+	const char *name = client_text(data, "name"), *note = client_text(data, "note");
+	char old_size[FORMAT_BYTES], size[FORMAT_BYTES];
+
+	format_bytes(old_bytes, old_size);
+	format_bytes(bytes, size);
+	if (bytes == old_bytes)
+		printf("%s: %s, unchanged\n", name, size);
+	else
+		printf("%s: %s -> %s\n", name, old_size, size);
+	if (note[0])
+		printf("%s\n", note);
+}
+
+void print_json(const json_t *data)
 {
 	json_dumpf(data, stdout, JSON_INDENT(2));
 	putchar('\n');

@@ -1,11 +1,11 @@
 /*
- * Counters of devices as a table. Owns two samples: the last and the one before.
+ * `ublkctl stats`: counters of devices as a table. Owns two samples: the last and the one before.
  *
  * Happy path: one sample and its totals; with --watch a sample per interval and the difference to
  * the one before, latencies too, since a sample carries the whole histogram. Failure mode: ublkd
  * goes away between two samples: told, exit code 1.
  */
-#include "ublkctl/ctl_stats.h"
+#include "ublkctl/ctl_commands.h"
 
 #include <jansson.h>
 #include <stdint.h>
@@ -18,152 +18,32 @@
 #include "base/histogram.h"
 #include "base/util.h"
 #include "ublkctl/client.h"
-#include "ublkctl/ctl_print.h"
+#include "ublkctl/sample.h"
 #include "ublkctl/table.h"
 #include "base/format.h"
 
-/* What `stats` calls them, and how the table does. */
-static const struct {
-	const char *key, *label;
-	bool always;
-} ops[] = {
-	{ "read", "read", true },
-	{ "write", "write", true },
-	{ "flush", "flush", true },
-	{ "discard", "discard", true },
-	{ "write_zeroes", "zeroes", false },
-};
-
-struct op_sample {
-	uint64_t done, failed, bytes;
-	struct histogram latency;
-};
-
-struct device_sample {
-	char name[64];
-	uint64_t inflight;
-	char errors[128]; /* "EIO 3, ENOSPC 1", since the start */
-	struct op_sample op[ARRAY_SIZE(ops)];
-};
-
-struct sample {
-	uint64_t time_ns;
-	struct device_sample *devices;
-	size_t nr;
-};
-
-static void free_sample(struct sample *s)
+/* The next sample, or EXIT_REFUSED, told. */
+static enum exit_code take_stats(const struct ublkctl_args *a, struct sample *ret_sample)
 {
-	free(s->devices);
-	*s = (struct sample){ 0 };
-}
+	json_t *request = client_request("stats", a->name), *data;
 
-/* ---- from JSON ---- */
-
-static uint64_t number(const json_t *object, const char *key)
-{
-	return (uint64_t)json_integer_value(json_object_get(object, key));
-}
-
-static void read_op(struct op_sample *op, const json_t *json)
-{
-	json_t *bucket;
-	size_t i;
-
-	op->done = number(json, "done");
-	op->failed = number(json, "failed");
-	op->bytes = number(json, "bytes");
-	op->latency.sum_ns = number(json, "sum_ns");
-	json_array_foreach(json_object_get(json, "buckets"), i, bucket)
-	{
-		uint64_t start_ns = (uint64_t)json_integer_value(json_array_get(bucket, 0));
-		json_t *count = json_array_get(bucket, 1);
-
-		op->latency.bucket[histogram_index(start_ns)] +=
-			(uint64_t)json_integer_value(count);
-	}
-}
-
-static void read_errors(struct device_sample *d, json_t *errors)
-{
-	const char *name;
-	size_t used = 0;
-	json_t *count;
-
-	json_object_foreach(errors, name, count)
-	{
-		used += (size_t)snprintf(d->errors + used, sizeof(d->errors) - used, "%s%s %lld",
-					 used ? ", " : "", name,
-					 (long long)json_integer_value(count));
-		if (used >= sizeof(d->errors))
-			return;
-	}
-}
-
-static void read_device(struct device_sample *d, const json_t *json)
-{
-	const json_t *json_ops = json_object_get(json, "ops");
-	const char *name = json_string_value(json_object_get(json, "name"));
-
-	snprintf(d->name, sizeof(d->name), "%s", name ? name : "?");
-	d->inflight = number(json, "inflight");
-	read_errors(d, json_object_get(json, "errors"));
-	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
-		read_op(&d->op[i], json_object_get(json_ops, ops[i].key));
-}
-
-static void read_sample(struct sample *s, const json_t *data)
-{
-	const json_t *devices = json_object_get(data, "devices");
-
-	s->time_ns = number(data, "time_ns");
-	s->nr = json_array_size(devices);
-	s->devices = calloc(s->nr + 1, sizeof(s->devices[0]));
-	if (!s->devices)
-		abort();
-	for (size_t i = 0; i < s->nr; i++)
-		read_device(&s->devices[i], json_array_get(devices, i));
-}
-
-static enum exit_code take_sample(const struct ctl_stats_params *params, struct sample *ret_sample)
-{
-	json_t *request = json_pack("{s:s, s:b}", "command", "stats", "buckets", 1), *data;
-
-	if (params->name)
-		json_object_set_new(request, "name", json_string(params->name));
-	if (client_ask(params->socket_path, request, CLIENT_SECONDS, &data) != EXIT_DONE)
+	*ret_sample = (struct sample){ 0 };
+	json_object_set_new(request, "buckets", json_true());
+	if (client_ask(a->socket_path, request, CLIENT_SECONDS, &data) != EXIT_DONE)
 		return EXIT_REFUSED;
-	read_sample(ret_sample, data);
+	sample_read_stats(ret_sample, data);
 	json_decref(data);
 	return EXIT_DONE;
 }
 
-/* ---- differences ---- */
-
-/* op -= before; a device made anew counts from zero. */
-static void subtract_op(struct op_sample *op, const struct op_sample *before)
-{
-	if (op->done < before->done)
-		return;
-	op->done -= before->done;
-	op->failed -= MIN(op->failed, before->failed);
-	op->bytes -= MIN(op->bytes, before->bytes);
-	op->latency.sum_ns -= MIN(op->latency.sum_ns, before->latency.sum_ns);
-	for (size_t i = 0; i < HISTOGRAM_BUCKET_NR; i++)
-		op->latency.bucket[i] -= MIN(op->latency.bucket[i], before->latency.bucket[i]);
-}
-
-static void subtract(struct device_sample *d, const struct sample *before)
-{
-	for (size_t i = 0; i < before->nr; i++)
-		if (strcmp(before->devices[i].name, d->name) == 0)
-			for (size_t op = 0; op < ARRAY_SIZE(ops); op++)
-				subtract_op(&d->op[op], &before->devices[i].op[op]);
-}
-
 /* ---- the table ---- */
 
-static void latency_cell(struct table *t, const struct op_sample *op, uint64_t ns)
+static const char *op_label(unsigned op)
+{
+	return op == SAMPLE_WRITE_ZEROES ? "zeroes" : sample_op_name(op);
+}
+
+static void latency_cell(struct table *t, const struct sample_op *op, uint64_t ns)
 {
 	char buf[FORMAT_BYTES];
 
@@ -173,7 +53,7 @@ static void latency_cell(struct table *t, const struct op_sample *op, uint64_t n
 		table_cell(t, TABLE_DIM, "-");
 }
 
-static void count_cell(struct table *t, double count)
+static void stats_count_cell(struct table *t, double count)
 {
 	char buf[FORMAT_BYTES];
 
@@ -181,11 +61,11 @@ static void count_cell(struct table *t, double count)
 }
 
 /* seconds 0: totals. */
-static void op_row(struct table *t, const struct op_sample *op, double seconds)
+static void op_row(struct table *t, const struct sample_op *op, double seconds)
 {
 	char buf[FORMAT_BYTES];
 
-	count_cell(t, (double)op->done / (seconds > 0 ? seconds : 1));
+	stats_count_cell(t, (double)op->done / (seconds > 0 ? seconds : 1));
 	if (seconds > 0)
 		table_cell(t, op->bytes ? TABLE_PLAIN : TABLE_DIM, "%.1f",
 			   (double)op->bytes / 1e6 / seconds);
@@ -197,13 +77,13 @@ static void op_row(struct table *t, const struct op_sample *op, double seconds)
 	table_cell(t, op->failed ? TABLE_RED : TABLE_DIM, "%llu", (unsigned long long)op->failed);
 }
 
-static void device_rows(struct table *t, const struct device_sample *d, double seconds)
+static void device_rows(struct table *t, const struct sample_device *d, double seconds)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
-		if (!ops[i].always && d->op[i].done == 0)
+	for (unsigned i = 0; i < SAMPLE_OP_NR; i++) {
+		if (i == SAMPLE_WRITE_ZEROES && d->op[i].done == 0)
 			continue;
 		table_cell(t, TABLE_BOLD, "%s", i == 0 ? d->name : "");
-		table_cell(t, TABLE_PLAIN, "%s", ops[i].label);
+		table_cell(t, TABLE_PLAIN, "%s", op_label(i));
 		op_row(t, &d->op[i], seconds);
 		if (i == 0)
 			table_cell(t, TABLE_PLAIN, "%llu", (unsigned long long)d->inflight);
@@ -223,11 +103,11 @@ static void print_table(const struct sample *s, double seconds)
 	table_init(&t, "llrrrrrr");
 	for (size_t i = 0; i < ARRAY_SIZE(rate_head); i++)
 		table_cell(&t, TABLE_BOLD, "%s", seconds > 0 ? rate_head[i] : total_head[i]);
-	for (size_t i = 0; i < s->nr; i++)
+	for (size_t i = 0; i < s->device_nr; i++)
 		device_rows(&t, &s->devices[i], seconds);
 	table_print(&t);
 	table_fini(&t);
-	for (size_t i = 0; i < s->nr; i++)
+	for (size_t i = 0; i < s->device_nr; i++)
 		if (s->devices[i].errors[0])
 			printf("%s: errors since the start: %s\n", s->devices[i].name,
 			       s->devices[i].errors);
@@ -252,135 +132,109 @@ static void sleep_seconds(double seconds)
 		;
 }
 
-static void print_rates(struct sample *now, const struct sample *before)
+static enum exit_code watch_stats(const struct ublkctl_args *a)
 {
-	uint64_t ns = now->time_ns > before->time_ns ? now->time_ns - before->time_ns : 1;
-	struct sample rates = { .time_ns = now->time_ns, .nr = now->nr };
+	struct sample before, now, rates;
+	enum exit_code code = take_stats(a, &before);
+	uint64_t ns;
 
-	/* A copy: now is the next table's `before`. */
-	rates.devices = calloc(now->nr + 1, sizeof(rates.devices[0]));
-	if (!rates.devices)
-		abort();
-	memcpy(rates.devices, now->devices, now->nr * sizeof(rates.devices[0]));
-	for (size_t i = 0; i < rates.nr; i++)
-		subtract(&rates.devices[i], before);
-	print_table(&rates, (double)ns / NS_PER_SEC);
-	free_sample(&rates);
-}
-
-static enum exit_code watch(const struct ctl_stats_params *params)
-{
-	struct sample before = { 0 }, now = { 0 };
-	enum exit_code code = take_sample(params, &before);
-
-	for (unsigned long nr = 0; code == EXIT_DONE && (!params->count || nr < params->count);
-	     nr++) {
-		sleep_seconds(params->watch_seconds);
-		code = take_sample(params, &now);
+	for (unsigned long nr = 0; code == EXIT_DONE && (!a->count || nr < a->count); nr++) {
+		sleep_seconds(a->watch_seconds);
+		code = take_stats(a, &now);
 		if (code != EXIT_DONE)
 			break;
 		between_tables(nr);
-		print_rates(&now, &before);
-		free_sample(&before);
+		sample_copy(&rates, &now);
+		sample_subtract(&rates, &before);
+		ns = now.time_ns - MIN(before.time_ns, now.time_ns);
+		print_table(&rates, (double)MAX(ns, 1u) / NS_PER_SEC);
+		sample_fini(&rates);
+		sample_fini(&before);
 		before = now;
 	}
-	free_sample(&before);
+	sample_fini(&before);
 	return code;
 }
 
-static enum exit_code json_once(const struct ctl_stats_params *params)
+/* The counters again and again: the reader takes the differences. */
+static enum exit_code stats_as_json(const struct ublkctl_args *a)
 {
-	json_t *request = json_pack("{s:s}", "command", "stats"), *data;
+	enum exit_code code;
 
-	if (params->name)
-		json_object_set_new(request, "name", json_string(params->name));
-	if (client_ask(params->socket_path, request, CLIENT_SECONDS, &data) != EXIT_DONE)
-		return EXIT_REFUSED;
-	ctl_print_json(data);
-	json_decref(data);
-	return EXIT_DONE;
-}
-
-/* The counters again and again: who reads them takes the differences himself. */
-static enum exit_code json_watch(const struct ctl_stats_params *params)
-{
-	enum exit_code code = json_once(params);
-
-	for (unsigned long nr = 1; code == EXIT_DONE && (!params->count || nr < params->count);
-	     nr++) {
+	for (unsigned long nr = 1;; nr++) {
+		code = client_ask_and_print(a, client_request("stats", a->name), CLIENT_SECONDS,
+					    NULL);
+		if (code != EXIT_DONE || !(a->watch_seconds > 0) || nr == a->count)
+			return code;
 		fflush(stdout);
-		sleep_seconds(params->watch_seconds);
-		code = json_once(params);
+		sleep_seconds(a->watch_seconds);
 	}
-	return code;
 }
 
 /* ---- where the time was spent ---- */
 
 static void layer_row(struct table *t, const char *name, const char *op, const json_t *json)
 {
-	static const char *const layers[] = { "total", "throttle", "daemon", "backend" };
 	char buf[FORMAT_BYTES];
 
 	table_cell(t, TABLE_BOLD, "%s", name);
 	table_cell(t, TABLE_PLAIN, "%s", op);
-	table_cell(t, TABLE_PLAIN, "%s", format_count((double)number(json, "done"), buf));
-	for (size_t i = 0; i < ARRAY_SIZE(layers); i++) {
-		const json_t *layer = json_object_get(json_object_get(json, "layers"), layers[i]);
+	table_cell(t, TABLE_PLAIN, "%s", format_count((double)client_number(json, "done"), buf));
+	for (unsigned i = 0; i < LAYER_NR; i++) {
+		const json_t *layer =
+			json_object_get(json_object_get(json, "layers"), sample_layer_name(i));
 
-		table_cell(t, TABLE_PLAIN, "%s", format_ns(number(layer, "mean_ns"), buf));
-		table_cell(t, TABLE_PLAIN, "%s", format_ns(number(layer, "p99_ns"), buf));
+		table_cell(t, TABLE_PLAIN, "%s", format_ns(client_number(layer, "mean_ns"), buf));
+		table_cell(t, TABLE_PLAIN, "%s", format_ns(client_number(layer, "p99_ns"), buf));
 	}
 }
 
 static void layer_rows(struct table *t, const json_t *device)
 {
-	const char *name = json_string_value(json_object_get(device, "name"));
+	for (unsigned i = 0; i < SAMPLE_OP_NR; i++) {
+		const json_t *op =
+			json_object_get(json_object_get(device, "ops"), sample_op_name(i));
 
-	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
-		const json_t *op = json_object_get(json_object_get(device, "ops"), ops[i].key);
-
-		if (number(op, "done"))
-			layer_row(t, name ? name : "?", ops[i].label, op);
+		if (client_number(op, "done"))
+			layer_row(t, client_text(device, "name"), op_label(i), op);
 	}
 }
 
-static enum exit_code print_layers(const struct ctl_stats_params *params)
+static void print_layers(const json_t *data)
 {
 	static const char *const head[] = { "DEVICE", "OP",	  "COUNT", "TOTAL",
 					    "P99",    "THROTTLE", "P99",   "DAEMON",
 					    "P99",    "BACKEND",  "P99" };
-	json_t *request = json_pack("{s:s}", "command", "stats"), *data, *device;
 	struct table t;
+	json_t *device;
 	size_t i;
 
-	if (params->name)
-		json_object_set_new(request, "name", json_string(params->name));
-	if (client_ask(params->socket_path, request, CLIENT_SECONDS, &data) != EXIT_DONE)
-		return EXIT_REFUSED;
 	table_init(&t, "llrrrrrrrrr");
 	for (i = 0; i < ARRAY_SIZE(head); i++)
 		table_cell(&t, TABLE_BOLD, "%s", head[i]);
 	json_array_foreach(json_object_get(data, "devices"), i, device) layer_rows(&t, device);
 	table_print(&t);
 	table_fini(&t);
-	json_decref(data);
-	return EXIT_DONE;
 }
 
-enum exit_code ctl_stats(const struct ctl_stats_params *params)
+enum exit_code ublkctl_stats(const struct ublkctl_args *a)
 {
 	struct sample sample;
 
-	if (params->json)
-		return params->watch_seconds > 0 ? json_watch(params) : json_once(params);
-	if (params->layers)
-		return print_layers(params);
-	if (params->watch_seconds > 0)
-		return watch(params);
-	if (take_sample(params, &sample) != EXIT_DONE)
+	if (a->layers && a->watch_seconds > 0)
+		ublkctl_usage_error("--layers cannot be combined with --watch", "");
+	if (a->count && !(a->watch_seconds > 0))
+		ublkctl_usage_error("--count needs --watch", "");
+	if (a->json)
+		return stats_as_json(a);
+	if (a->layers)
+		return client_ask_and_print(a, client_request("stats", a->name), CLIENT_SECONDS,
+					    print_layers);
+	if (a->watch_seconds > 0)
+		return watch_stats(a);
+	if (take_stats(a, &sample) != EXIT_DONE)
 		return EXIT_REFUSED;
 	print_table(&sample, 0);
-	free_sample(&sample);
+	sample_fini(&sample);
 	return EXIT_DONE;
 }

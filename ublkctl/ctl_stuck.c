@@ -3,7 +3,7 @@
  * twice: a reactor that turns has answered by then, and a request that both looks saw is no passing
  * one. Failure modes: no daemon (told), no debugfs or no block device (said to be unknown).
  */
-#include "ublkctl/ctl_stuck.h"
+#include "ublkctl/ctl_commands.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -22,24 +22,6 @@
 
 /* Longer than STUCK_REACTOR_NS. */
 #define BETWEEN_LOOKS_US 300000
-
-static const char *text(const json_t *o, const char *key)
-{
-	return json_string_value(json_object_get(o, key));
-}
-
-/* A ublkd of another version may call it otherwise. */
-static const char *device_name(const json_t *device)
-{
-	const char *name = text(device, "name");
-
-	return name ? name : "?";
-}
-
-static uint64_t number(const json_t *o, const char *key)
-{
-	return (uint64_t)json_integer_value(json_object_get(o, key));
-}
 
 /* ---- the kernel's view ---- */
 
@@ -68,7 +50,7 @@ static const struct kernel_ring *look_at_ring(struct ring_looks *looks, const js
 	if (reactor >= REACTORS_MAX || !json_object_get(r, "ring_fd"))
 		return &unknown;
 	if (!looks->looked[reactor]) {
-		kernel_look_ring((int)number(data, "pid"), (int)number(r, "ring_fd"),
+		kernel_look_ring((int)client_number(data, "pid"), (int)client_number(r, "ring_fd"),
 				 &looks->ring[reactor]);
 		looks->looked[reactor] = true;
 	}
@@ -97,18 +79,16 @@ static void print_queues(const json_t *device, const json_t *reactors)
 
 	json_array_foreach(json_object_get(device, "queues"), i, q)
 	{
-		const json_t *r = json_array_get(reactors, number(q, "reactor"));
-		uint64_t silent_ns = number(r, "silent_ns");
+		const json_t *r = json_array_get(reactors, client_number(q, "reactor"));
+		uint64_t silent_ns = client_number(r, "silent_ns");
 		bool turns = silent_ns < STUCK_REACTOR_NS;
 
 		printf("  daemon  queue %llu: %llu of %llu tags armed, %u in flight; reactor %llu "
 		       "%s%s, %llu turns\n",
-		       (unsigned long long)number(q, "queue"),
-		       (unsigned long long)number(q, "armed"),
-		       (unsigned long long)number(q, "depth"), stuck_queue_inflight(q),
-		       (unsigned long long)number(q, "reactor"), turns ? "answers" : "silent for ",
-		       turns ? "" : format_ns(silent_ns, age),
-		       (unsigned long long)number(r, "turns"));
+		       client_number(q, "queue"), client_number(q, "armed"),
+		       client_number(q, "depth"), stuck_queue_inflight(q),
+		       client_number(q, "reactor"), turns ? "answers" : "silent for ",
+		       turns ? "" : format_ns(silent_ns, age), client_number(r, "turns"));
 	}
 }
 
@@ -150,17 +130,18 @@ static void print_driver(const struct stuck_view *v)
 
 static void print_command(const json_t *device)
 {
-	const char *name = text(device, "command"), *where = text(device, "command_waits_in");
+	const char *name = client_text(device, "command"),
+		   *where = client_text(device, "command_waits_in");
 	char waited[FORMAT_BYTES];
 
-	if (!name)
+	if (!name[0])
 		return;
 	printf("  driver  %s has not completed for %s%s%s\n", name,
-	       format_ns(number(device, "command_waited_ns"), waited),
-	       where && where[0] ? ": waits in " : "", where ? where : "");
+	       format_ns(client_number(device, "command_waited_ns"), waited),
+	       where[0] ? ": waits in " : "", where);
 }
 
-static const char *ring_cure(int err)
+static const char *unread_ring_hint(int err)
 {
 	switch (-err) {
 	case EAGAIN:
@@ -179,7 +160,8 @@ static void print_ring(uint64_t reactor, const struct kernel_ring *ring)
 {
 	if (ring->err < 0)
 		printf("  ring    reactor %llu: cannot be read: %s%s\n",
-		       (unsigned long long)reactor, errname(ring->err), ring_cure(ring->err));
+		       (unsigned long long)reactor, errname(ring->err),
+		       unread_ring_hint(ring->err));
 	else
 		printf("  ring    reactor %llu: %u submissions not consumed, %u completions not "
 		       "reaped, "
@@ -191,10 +173,10 @@ static void print_ring(uint64_t reactor, const struct kernel_ring *ring)
 /* True when a queue before this one has the same reactor. */
 static bool reactor_was_told(const json_t *queues, size_t nr)
 {
-	uint64_t reactor = number(json_array_get(queues, nr), "reactor");
+	uint64_t reactor = client_number(json_array_get(queues, nr), "reactor");
 
 	for (size_t i = 0; i < nr; i++)
-		if (number(json_array_get(queues, i), "reactor") == reactor)
+		if (client_number(json_array_get(queues, i), "reactor") == reactor)
 			return true;
 	return false;
 }
@@ -204,7 +186,7 @@ static void print_rings(struct looks *l, const json_t *device)
 	const json_t *queues = json_object_get(device, "queues");
 
 	for (size_t i = 0; i < json_array_size(queues); i++) {
-		uint64_t reactor = number(json_array_get(queues, i), "reactor");
+		uint64_t reactor = client_number(json_array_get(queues, i), "reactor");
 
 		if (!reactor_was_told(queues, i))
 			print_ring(reactor, look_at_ring(&l->rings_second, l->second, reactor));
@@ -240,7 +222,7 @@ static json_t *json_rings(struct looks *l, const json_t *device)
 	json_t *all = json_array();
 
 	for (size_t i = 0; i < json_array_size(queues); i++) {
-		uint64_t reactor = number(json_array_get(queues, i), "reactor");
+		uint64_t reactor = client_number(json_array_get(queues, i), "reactor");
 
 		if (!reactor_was_told(queues, i))
 			json_array_append_new(
@@ -257,7 +239,8 @@ static json_t *verdict_json(struct looks *l, const json_t *device, const struct 
 			      stuck_kind_name(verdict->kind), "where", verdict->where, "cure",
 			      verdict->cure, "kernel_inflight", (json_int_t)k->inflight,
 			      "kernel_busy", (json_int_t)k->busy, "kernel_hctx0", k->state, "pid",
-			      (json_int_t)number(l->second, "pid"), "rings", json_rings(l, device));
+			      (json_int_t)client_number(l->second, "pid"), "rings",
+			      json_rings(l, device));
 
 	json_object_update_missing(o, (json_t *)device);
 	return o;
@@ -276,14 +259,14 @@ static void print_verdict(const struct stuck_verdict *verdict)
 /* ---- two looks ---- */
 
 /* The same device in the first look; NULL: it was not there. */
-static const json_t *find(const json_t *data, const char *name)
+static const json_t *find_device_in(const json_t *data, const char *name)
 {
 	json_t *device;
 	size_t i;
 
 	json_array_foreach(json_object_get(data, "devices"), i, device)
 	{
-		if (strcmp(device_name(device), name) == 0)
+		if (strcmp(client_text(device, "name"), name) == 0)
 			return device;
 	}
 	return NULL;
@@ -293,7 +276,7 @@ static const json_t *find(const json_t *data, const char *name)
 static void look_again(struct looks *l, const json_t *device, const struct kernel_view *first,
 		       struct stuck_view *ret_view, struct kernel_view *ret_kernel)
 {
-	const json_t *before = find(l->first, device_name(device));
+	const json_t *before = find_device_in(l->first, client_text(device, "name"));
 	struct stuck_view old;
 
 	kernel_look(json_integer_value(json_object_get(device, "id")), ret_kernel);
@@ -309,8 +292,8 @@ static void look_again(struct looks *l, const json_t *device, const struct kerne
 			 look_at_ring(&l->rings_second, l->second, (uint64_t)ret_view->reactor));
 }
 
-static void judge(struct looks *l, const json_t *device, json_t *all,
-		  const struct kernel_view *first)
+static void judge_device(struct looks *l, const json_t *device, json_t *all,
+			 const struct kernel_view *first)
 {
 	struct stuck_verdict verdict;
 	struct kernel_view kernel;
@@ -333,15 +316,6 @@ static void judge(struct looks *l, const json_t *device, json_t *all,
 	print_verdict(&verdict);
 }
 
-static enum exit_code ask(const char *socket_path, const char *name, json_t **ret_data)
-{
-	json_t *request = json_pack("{s:s}", "command", "inflight");
-
-	if (name)
-		json_object_set_new(request, "name", json_string(name));
-	return client_ask(socket_path, request, CLIENT_SECONDS, ret_data);
-}
-
 static void look_first(struct looks *l)
 {
 	json_t *device, *queue;
@@ -353,11 +327,11 @@ static void look_first(struct looks *l)
 			kernel_look(json_integer_value(json_object_get(device, "id")),
 				    &l->kernel[i]);
 		json_array_foreach(json_object_get(device, "queues"), j, queue)
-			look_at_ring(&l->rings_first, l->first, number(queue, "reactor"));
+			look_at_ring(&l->rings_first, l->first, client_number(queue, "reactor"));
 	}
 }
 
-static void tell(struct looks *l, bool json)
+static void print_looks(struct looks *l, bool json)
 {
 	json_t *devices = json_object_get(l->second, "devices"), *device;
 	json_t *all = json ? json_array() : NULL;
@@ -366,29 +340,32 @@ static void tell(struct looks *l, bool json)
 	json_array_foreach(devices, i, device)
 	{
 		const json_t *before = json_array_get(json_object_get(l->first, "devices"), i);
-		bool same = before && strcmp(device_name(before), device_name(device)) == 0;
+		bool same = before &&
+			    strcmp(client_text(before, "name"), client_text(device, "name")) == 0;
 
-		judge(l, device, all, same && i < DEVICES_MAX ? &l->kernel[i] : NULL);
+		judge_device(l, device, all, same && i < DEVICES_MAX ? &l->kernel[i] : NULL);
 	}
 	if (json)
-		ctl_print_json(all);
+		print_json(all);
 	else if (json_array_size(devices) == 0)
 		printf("no devices\n");
 	json_decref(all);
 }
 
-enum exit_code ctl_why_stuck(const char *socket_path, const char *name, bool json)
+enum exit_code ublkctl_why_stuck(const struct ublkctl_args *a)
 {
 	static struct looks looks;
-	enum exit_code code = ask(socket_path, name, &looks.first);
+	enum exit_code code = client_ask(a->socket_path, client_request("inflight", a->name),
+					 CLIENT_SECONDS, &looks.first);
 
 	if (code != EXIT_DONE)
 		return code;
 	look_first(&looks);
 	usleep(BETWEEN_LOOKS_US);
-	code = ask(socket_path, name, &looks.second);
+	code = client_ask(a->socket_path, client_request("inflight", a->name), CLIENT_SECONDS,
+			  &looks.second);
 	if (code == EXIT_DONE)
-		tell(&looks, json);
+		print_looks(&looks, a->json);
 	json_decref(looks.first);
 	json_decref(looks.second);
 	return code;

@@ -7,7 +7,7 @@
  * over: udev must get an answer. A name is printed only when it has no other characters than the
  * configuration allows: it becomes a path in /dev.
  */
-#include "ublkctl/ctl_udev.h"
+#include "ublkctl/ctl_commands.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -63,7 +63,7 @@ static bool has_id(const json_t *state, long long id)
 }
 
 /* NULL: not a regular file of our own of a reasonable size, or no JSON. */
-static json_t *load(int dir_fd, const char *file)
+static json_t *load_state(int dir_fd, const char *file)
 {
 	int fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	json_t *state = NULL;
@@ -78,9 +78,9 @@ static json_t *load(int dir_fd, const char *file)
 }
 
 /* Prints the name when this is the file. */
-static bool tell(int dir_fd, const char *file, long long id)
+static bool print_name_in(int dir_fd, const char *file, long long id)
 {
-	json_t *state = load(dir_fd, file);
+	json_t *state = load_state(dir_fd, file);
 	const char *name = json_string_value(json_object_get(state, "name"));
 	bool found = name && json_integer_value(json_object_get(state, "version")) == 1 &&
 		     has_id(state, id) && is_name_of(name, file);
@@ -99,7 +99,7 @@ static bool has_suffix(const char *file)
 }
 
 /* NULL: there is none, or it is not our own. */
-static DIR *open_folder(const char *state_dir)
+static DIR *open_state_folder(const char *state_dir)
 {
 	char words[PATH_WORDS_BYTES];
 	int fd = path_open_own_folder(state_dir, O_RDONLY, words);
@@ -110,15 +110,15 @@ static DIR *open_folder(const char *state_dir)
 	return dir;
 }
 
-enum exit_code ctl_udev_name(const char *node, const char *state_dir)
+enum exit_code ublkctl_udev_name(const struct ublkctl_args *a)
 {
-	long long id = node_id(node);
-	DIR *dir = id < 0 ? NULL : open_folder(state_dir);
+	long long id = node_id(a->name);
+	DIR *dir = id < 0 ? NULL : open_state_folder(a->state_dir);
 	struct dirent *entry;
 	bool found = false;
 
 	while (dir && !found && (entry = readdir(dir)))
-		found = has_suffix(entry->d_name) && tell(dirfd(dir), entry->d_name, id);
+		found = has_suffix(entry->d_name) && print_name_in(dirfd(dir), entry->d_name, id);
 	if (dir)
 		closedir(dir);
 	return found ? EXIT_DONE : EXIT_REFUSED;

@@ -5,7 +5,7 @@
  * Happy path: every check adds an OK. Failure modes: WARN is what ublkd can live with, FAIL what it
  * cannot; both come with the cure.
  */
-#include "ublkctl/doctor.h"
+#include "ublkctl/ctl_commands.h"
 
 #include <jansson.h>
 #include <linux/capability.h>
@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "ublkctl/client.h"
+#include "ublkctl/ctl_print.h"
 #include "ublkctl/doctor_driver.h"
 #include "daemon/runtime/process.h"
 #include "ublkctl/table.h"
@@ -61,7 +63,7 @@ static const char *first_word(const char *path, char *buf, size_t bytes)
 	return buf;
 }
 
-static void check_kernel(void)
+static void check_release(void)
 {
 	unsigned major = 0, minor = 0;
 	struct utsname name;
@@ -172,7 +174,7 @@ struct propagation {
 	char private_point[128];
 };
 
-static bool look_at_mount(const struct mount_info *m, void *arg)
+static bool look_at_propagation(const struct mount_info *m, void *arg)
 {
 	struct propagation *p = arg;
 
@@ -190,7 +192,7 @@ static void check_propagation(void)
 {
 	static const char cure[] = "mount --make-rshared / before ublkd starts (systemd does it)";
 	struct propagation p = { .root_seen = false };
-	int ret = mounts_read("/proc/self/mountinfo", look_at_mount, &p);
+	int ret = mounts_read("/proc/self/mountinfo", look_at_propagation, &p);
 
 	if (ret < 0 || !p.root_seen)
 		doctor_find(DOCTOR_WARN, "mounts", "start it outside of a chroot",
@@ -207,12 +209,7 @@ static void check_propagation(void)
 
 /* ---- printing ---- */
 
-static const char *text_of(const json_t *finding, const char *key)
-{
-	return json_string_value(json_object_get(finding, key));
-}
-
-static enum table_color color_of(const char *verdict)
+static enum table_color verdict_color(const char *verdict)
 {
 	if (strcmp(verdict, verdict_name[DOCTOR_OK]) == 0)
 		return TABLE_GREEN;
@@ -226,19 +223,20 @@ static void print_findings(void)
 
 	json_array_foreach(findings, i, finding)
 	{
-		const char *verdict = text_of(finding, "verdict"), *cure = text_of(finding, "cure");
+		const char *verdict = client_text(finding, "verdict"),
+			   *cure = client_text(finding, "cure");
 
-		printf("%s%-4s%s  %-14s %s%s%s\n", table_color_on(color_of(verdict)), verdict,
-		       table_color_off(), text_of(finding, "what"), text_of(finding, "found"),
-		       cure[0] ? " -> " : "", cure);
+		printf("%s%-4s%s  %-14s %s%s%s\n", table_color_on(verdict_color(verdict)), verdict,
+		       table_color_off(), client_text(finding, "what"),
+		       client_text(finding, "found"), cure[0] ? " -> " : "", cure);
 	}
 }
 
-enum exit_code doctor_run(bool json)
+enum exit_code ublkctl_doctor(const struct ublkctl_args *a)
 {
 	findings = json_array();
 	failed = false;
-	check_kernel();
+	check_release();
 	check_privileges();
 	check_uring_sysctl();
 	doctor_check_ring();
@@ -248,12 +246,10 @@ enum exit_code doctor_run(bool json)
 	check_cpus();
 	check_huge_pages();
 	check_propagation();
-	if (json)
-		json_dumpf(findings, stdout, JSON_INDENT(2));
+	if (a->json)
+		print_json(findings);
 	else
 		print_findings();
-	if (json)
-		putchar('\n');
 	json_decref(findings);
 	return failed ? EXIT_REFUSED : EXIT_DONE;
 }

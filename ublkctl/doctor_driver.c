@@ -20,7 +20,7 @@
 
 /* ---- io_uring ---- */
 
-static const char *ring_cure(int err)
+static const char *setup_cure(int err)
 {
 	switch (-err) {
 	case ENOSYS:
@@ -44,7 +44,7 @@ void doctor_check_ring(void)
 	int ret = ring_init(&ring, &params);
 
 	if (ret < 0) {
-		doctor_find(DOCTOR_FAIL, "io_uring", ring_cure(ret), "setup failed: %s",
+		doctor_find(DOCTOR_FAIL, "io_uring", setup_cure(ret), "setup failed: %s",
 			    errname(ret));
 		return;
 	}
@@ -65,7 +65,7 @@ struct question {
 	int result;
 };
 
-static void on_answer(struct ctl *ctl, int res)
+static void on_features(struct ctl *ctl, int res)
 {
 	struct question *q = container_of(ctl, struct question, ctl);
 
@@ -144,9 +144,9 @@ static void tell_driver(const struct question *q, int ret)
 		tell_features(q->ctl.features);
 }
 
-static int ask(struct question *q)
+static int ask_driver(struct question *q)
 {
-	int ret = ctl_open(&q->ctl, &q->loop.control, on_answer);
+	int ret = ctl_open(&q->ctl, &q->loop.control, on_features);
 
 	if (ret < 0)
 		return ret;
@@ -162,11 +162,11 @@ void doctor_check_driver(void)
 	int ret = loop_init(&q.loop);
 
 	if (ret < 0) {
-		doctor_find(DOCTOR_FAIL, "ublk driver", ring_cure(ret),
+		doctor_find(DOCTOR_FAIL, "ublk driver", setup_cure(ret),
 			    "cannot be asked, no control ring: %s", errname(ret));
 		return;
 	}
-	ret = ask(&q);
+	ret = ask_driver(&q);
 	if (ret == 0 && access("/dev/ublk-control", F_OK) == 0)
 		doctor_find(DOCTOR_OK, "ublk driver", "", "loaded, answers");
 	tell_driver(&q, ret);

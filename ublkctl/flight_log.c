@@ -40,7 +40,7 @@ static int read_at(int fd, void *buf, size_t bytes, off_t at)
 }
 
 /* The head before the records and again behind them: what lies between was there all the time. */
-static int read_file(int fd, struct flight_file *file, uint64_t *ret_head_after)
+static int read_recorder(int fd, struct flight_file *file, uint64_t *ret_head_after)
 {
 	size_t header_bytes = offsetof(struct flight_file, record);
 	int ret = read_at(fd, file, header_bytes, 0);
@@ -71,7 +71,7 @@ static int load_fd(int fd, struct flight_file **ret_file, uint64_t *ret_head_aft
 	file = malloc(sizeof(*file));
 	if (!file)
 		return -ENOMEM;
-	ret = read_file(fd, file, ret_head_after);
+	ret = read_recorder(fd, file, ret_head_after);
 	if (ret < 0)
 		free(file);
 	else
@@ -113,7 +113,7 @@ static void set_name(struct flight_line *line, const struct flight_file *file)
 	line->name[len] = '\0';
 }
 
-static int reserve(struct flight_log *log, size_t more)
+static int reserve_lines(struct flight_log *log, size_t more)
 {
 	struct flight_line *lines;
 
@@ -152,7 +152,7 @@ int flight_log_add(struct flight_log *log, const struct flight_file *file, uint6
 	uint64_t head = file->head, from = head > FLIGHT_RECORD_NR ? head - FLIGHT_RECORD_NR : 0;
 	/* The writer may be at head_after now: that record replaces the one a round before. */
 	uint64_t safe = head_after >= FLIGHT_RECORD_NR ? head_after - FLIGHT_RECORD_NR + 1 : 0;
-	int ret = reserve(log, MIN(head, (uint64_t)FLIGHT_RECORD_NR));
+	int ret = reserve_lines(log, MIN(head, (uint64_t)FLIGHT_RECORD_NR));
 
 	if (ret < 0)
 		return ret;
@@ -164,7 +164,7 @@ int flight_log_add(struct flight_log *log, const struct flight_file *file, uint6
 	return 0;
 }
 
-static int compare(uint64_t a, uint64_t b)
+static int compare_numbers(uint64_t a, uint64_t b)
 {
 	return a < b ? -1 : a > b;
 }
@@ -175,8 +175,8 @@ static int compare_time(const void *a, const void *b)
 	int diff = x->wall_ns < y->wall_ns ? -1 : x->wall_ns > y->wall_ns;
 
 	if (diff == 0)
-		diff = compare(x->reactor, y->reactor);
-	return diff ? diff : compare(x->seq, y->seq);
+		diff = compare_numbers(x->reactor, y->reactor);
+	return diff ? diff : compare_numbers(x->seq, y->seq);
 }
 
 static uint64_t tag_key(const struct flight_record *r)
@@ -187,7 +187,7 @@ static uint64_t tag_key(const struct flight_record *r)
 int flight_line_compare_tag(const void *a, const void *b)
 {
 	const struct flight_line *x = a, *y = b;
-	int diff = compare(tag_key(&x->record), tag_key(&y->record));
+	int diff = compare_numbers(tag_key(&x->record), tag_key(&y->record));
 
 	return diff ? diff : compare_time(a, b);
 }

@@ -69,7 +69,7 @@ void table_cell(struct table *t, enum table_color color, const char *fmt, ...)
 	va_end(ap);
 }
 
-static void measure(const struct table *t, int width[TABLE_COLUMNS_MAX])
+static void measure_columns(const struct table *t, int width[TABLE_COLUMNS_MAX])
 {
 	memset(width, 0, TABLE_COLUMNS_MAX * sizeof(width[0]));
 	for (size_t i = 0; i < t->cell_nr; i++) {
@@ -101,7 +101,7 @@ void table_print(const struct table *t)
 {
 	int width[TABLE_COLUMNS_MAX];
 
-	measure(t, width);
+	measure_columns(t, width);
 	for (size_t i = 0; i < t->cell_nr; i++) {
 		unsigned column = (unsigned)(i % t->column_nr);
 

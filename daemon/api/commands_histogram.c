@@ -133,7 +133,7 @@ static const struct {
 };
 
 /* Looked at before anything is changed. */
-static int check_boundaries(const json_t *request)
+static int check_boundary_keys(const json_t *request)
 {
 	struct latency_view nothing = { 0 };
 	int ret = 0;
@@ -178,7 +178,7 @@ void commands_histogram_set(struct commands *c, struct socket_client *client, co
 	if (!m)
 		return;
 	json_read_stats(m, &now);
-	ret = check_boundaries(request);
+	ret = check_boundary_keys(request);
 	if (ret == 0)
 		ret = set_boundaries_of_all(m, request, ops);
 	if (ret < 0)

@@ -8,7 +8,7 @@
  * away or does not answer: shown, and asked again at the next interval, or each second on a screen;
  * a signal: the terminal is given back, then the signal does what it does.
  */
-#include "ublkctl/top/top.h"
+#include "ublkctl/ctl_commands.h"
 
 #include <errno.h>
 #include <langinfo.h>
@@ -37,18 +37,18 @@ enum question { ASK_STATS, ASK_LIST, ASK_REACTORS, ASK_LAYERS, QUESTION_NR };
 
 struct top {
 	struct top_model model;
-	struct top_client link;
+	struct top_client client;
 	struct top_frame frame;
 	bool screen; /* else text */
 	int signal_fd;
 	int ended_by;	    /* a signal */
 	uint64_t asked_ns;  /* when the last sample was asked for; 0: not yet */
 	bool only_layers;   /* is what was asked for */
-	bool layers_wanted; /* of the selected device, as soon as the link is free */
+	bool layers_wanted; /* of the selected device, as soon as the client is free */
 	unsigned long frame_nr, count;
 };
 
-static uint64_t clock_ns(void)
+static uint64_t top_now_ns(void)
 {
 	struct timespec now;
 
@@ -69,7 +69,7 @@ static char *layers_question(const char *name)
 	return text;
 }
 
-static void ask(struct top *t, uint64_t now_ns)
+static void ask_sample(struct top *t, uint64_t now_ns)
 {
 	char *layers = t->model.selected[0] ? layers_question(t->model.selected) : NULL;
 	char *requests = NULL;
@@ -82,7 +82,7 @@ static void ask(struct top *t, uint64_t now_ns)
 		abort();
 	t->only_layers = t->layers_wanted = false;
 	t->asked_ns = now_ns;
-	top_client_ask(&t->link, requests, nr, now_ns);
+	top_client_ask(&t->client, requests, nr, now_ns);
 	free(requests);
 	free(layers);
 }
@@ -97,7 +97,7 @@ static void ask_layers(struct top *t, uint64_t now_ns)
 	if (asprintf(&request, "%s\n", layers) < 0)
 		abort();
 	t->only_layers = true;
-	top_client_ask(&t->link, request, 1, now_ns);
+	top_client_ask(&t->client, request, 1, now_ns);
 	free(request);
 	free(layers);
 }
@@ -106,33 +106,33 @@ static void ask_layers(struct top *t, uint64_t now_ns)
 
 static void take_layers(struct top *t, unsigned question)
 {
-	struct top_layers *layers = malloc(sizeof(*layers));
+	struct sample_layers *layers = malloc(sizeof(*layers));
 	const char *error;
 
 	if (!layers)
 		abort();
-	if (top_layers_read(layers, top_client_data(&t->link, question, &error)))
+	if (sample_layers_read(layers, top_client_data(&t->client, question, &error)))
 		top_model_take_layers(&t->model, layers);
 	free(layers);
 }
 
 static void take_sample(struct top *t)
 {
-	struct top_sample sample = { 0 };
+	struct sample sample = { 0 };
 	const char *error = "";
-	const json_t *stats = top_client_data(&t->link, ASK_STATS, &error);
-	const json_t *list = top_client_data(&t->link, ASK_LIST, &error);
-	const json_t *reactors = top_client_data(&t->link, ASK_REACTORS, &error);
+	const json_t *stats = top_client_data(&t->client, ASK_STATS, &error);
+	const json_t *list = top_client_data(&t->client, ASK_LIST, &error);
+	const json_t *reactors = top_client_data(&t->client, ASK_REACTORS, &error);
 
 	if (!stats || !list || !reactors) {
 		top_model_lost(&t->model, error);
 		return;
 	}
-	top_sample_read_stats(&sample, stats);
-	top_sample_read_list(&sample, list);
-	top_sample_read_reactors(&sample, reactors, clock_ns());
+	sample_read_stats(&sample, stats);
+	sample_read_list(&sample, list);
+	sample_read_reactors(&sample, reactors, top_now_ns());
 	top_model_take(&t->model, &sample);
-	if (t->link.question_nr > ASK_LAYERS)
+	if (t->client.question_nr > ASK_LAYERS)
 		take_layers(t, ASK_LAYERS);
 	else
 		t->layers_wanted = t->model.selected[0] != '\0';
@@ -141,16 +141,16 @@ static void take_sample(struct top *t)
 /* Returns whether there is something new to be seen. */
 static bool take_answers(struct top *t)
 {
-	bool failed = t->link.state == TOP_CLIENT_FAILED;
+	bool failed = t->client.state == TOP_CLIENT_FAILED;
 
-	t->link.state = TOP_CLIENT_IDLE;
+	t->client.state = TOP_CLIENT_IDLE;
 	if (t->only_layers) {
 		if (!failed)
 			take_layers(t, 0);
 		return false;
 	}
 	if (failed)
-		top_model_lost(&t->model, t->link.error);
+		top_model_lost(&t->model, t->client.error);
 	else
 		take_sample(t);
 	return !t->model.connected || t->model.seconds > 0;
@@ -158,7 +158,7 @@ static bool take_answers(struct top *t)
 
 /* ---- showing ---- */
 
-static void show(struct top *t)
+static void show_frame(struct top *t)
 {
 	time_t now = time(NULL);
 	struct tm tm;
@@ -182,7 +182,7 @@ static void progress(struct top *t)
 	bool news = take_answers(t);
 
 	if (news || t->screen)
-		show(t);
+		show_frame(t);
 	if (news)
 		t->frame_nr++;
 	if (news && t->frame_nr == t->count)
@@ -193,7 +193,7 @@ static void progress(struct top *t)
 
 static void take_keys(struct top *t)
 {
-	char before[TOP_NAME_BYTES];
+	char before[SAMPLE_NAME_BYTES];
 	bool more = true;
 
 	memcpy(before, t->model.selected, sizeof(before));
@@ -201,7 +201,7 @@ static void take_keys(struct top *t)
 		top_model_key(&t->model, top_screen_key(&more));
 	if (strcmp(before, t->model.selected) != 0)
 		t->layers_wanted = true;
-	show(t);
+	show_frame(t);
 }
 
 static void take_signal(struct top *t)
@@ -212,7 +212,7 @@ static void take_signal(struct top *t)
 		return;
 	if (info.ssi_signo == SIGWINCH) {
 		top_screen_resize(&t->frame);
-		show(t);
+		show_frame(t);
 	} else {
 		t->ended_by = (int)info.ssi_signo;
 		t->model.quit = true;
@@ -226,9 +226,9 @@ static uint64_t next_ns(const struct top *t)
 {
 	double seconds = t->model.interval;
 
-	if (t->link.state == TOP_CLIENT_WAITING)
-		return t->link.deadline_ns;
-	if (t->asked_ns == 0 || t->link.state != TOP_CLIENT_IDLE)
+	if (t->client.state == TOP_CLIENT_WAITING)
+		return t->client.deadline_ns;
+	if (t->asked_ns == 0 || t->client.state != TOP_CLIENT_IDLE)
 		return 0;
 	if (t->model.paused)
 		return UINT64_MAX;
@@ -247,16 +247,16 @@ static int wait_ms(const struct top *t, uint64_t now_ns)
 	return (int)MIN(ms, (uint64_t)INT32_MAX);
 }
 
-static void wait(struct top *t)
+static void wait_for_event(struct top *t)
 {
 	struct pollfd fds[] = {
-		{ .fd = t->link.fd, .events = POLLIN },
+		{ .fd = t->client.fd, .events = POLLIN },
 		{ .fd = t->screen ? STDIN_FILENO : -1, .events = POLLIN },
 		{ .fd = t->signal_fd, .events = POLLIN },
 	};
 
 	/* EINTR: stopped and continued; the times have to be looked at again. */
-	if (poll(fds, ARRAY_SIZE(fds), wait_ms(t, clock_ns())) < 0)
+	if (poll(fds, ARRAY_SIZE(fds), wait_ms(t, top_now_ns())) < 0)
 		return;
 	if (fds[2].revents)
 		take_signal(t);
@@ -264,24 +264,24 @@ static void wait(struct top *t)
 		take_keys(t);
 	else if (fds[1].revents)
 		t->model.quit = true; /* the terminal is gone */
-	if (t->link.state == TOP_CLIENT_WAITING)
-		top_client_turn(&t->link, clock_ns());
+	if (t->client.state == TOP_CLIENT_WAITING)
+		top_client_turn(&t->client, top_now_ns());
 }
 
 static void loop(struct top *t)
 {
 	while (!t->model.quit) {
-		uint64_t now_ns = clock_ns();
-		enum top_client_state state = t->link.state;
+		uint64_t now_ns = top_now_ns();
+		enum top_client_state state = t->client.state;
 
 		if (state == TOP_CLIENT_DONE || state == TOP_CLIENT_FAILED)
 			progress(t);
 		else if (state == TOP_CLIENT_IDLE && t->layers_wanted)
 			ask_layers(t, now_ns);
 		else if (state == TOP_CLIENT_IDLE && now_ns >= next_ns(t))
-			ask(t, now_ns);
+			ask_sample(t, now_ns);
 		else
-			wait(t);
+			wait_for_event(t);
 	}
 }
 
@@ -306,7 +306,7 @@ static void open_screen(struct top *t)
 	if (t->screen) {
 		t->signal_fd = take_signals();
 		top_screen_resize(&t->frame);
-		show(t);
+		show_frame(t);
 		return;
 	}
 	fprintf(stderr,
@@ -326,24 +326,26 @@ static void end_by_signal(int signal_nr)
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
-enum exit_code ctl_top(const struct ctl_top_params *params)
+enum exit_code ublkctl_top(const struct ublkctl_args *a)
 {
-	double interval = params->interval > 0 ? params->interval : INTERVAL_DEFAULT;
-	struct top t = { .signal_fd = -1, .count = params->count };
+	double interval = a->interval > 0 ? a->interval : INTERVAL_DEFAULT;
+	struct top t = { .signal_fd = -1, .count = a->count };
 	enum exit_code code;
 
+	if (a->json)
+		ublkctl_usage_error("top has no --json; use stats --watch", "");
 	setlocale(LC_CTYPE, "");
 	t.frame.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-	top_client_init(&t.link, params->socket_path);
-	top_model_init(&t.model, interval, params->name);
-	if (!params->batch && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO))
+	top_client_init(&t.client, a->socket_path);
+	top_model_init(&t.model, interval, a->name);
+	if (!a->batch && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO))
 		open_screen(&t);
 	loop(&t);
 	top_screen_close();
 	code = t.screen || t.model.connected ? EXIT_DONE : EXIT_REFUSED;
 	top_model_fini(&t.model);
 	top_frame_fini(&t.frame);
-	top_client_fini(&t.link);
+	top_client_fini(&t.client);
 	if (t.signal_fd >= 0)
 		close(t.signal_fd);
 	if (t.ended_by)

@@ -33,16 +33,16 @@ struct top_client {
 	char error[CLIENT_TEXT_BYTES];
 };
 
-void top_client_init(struct top_client *l, const char *path);
-void top_client_fini(struct top_client *l);
+void top_client_init(struct top_client *c, const char *path);
+void top_client_fini(struct top_client *c);
 
 /* Asks; requests are JSON objects, each one line with its newline. Leaves WAITING or FAILED. */
-void top_client_ask(struct top_client *l, const char *requests, unsigned nr, uint64_t now_ns);
+void top_client_ask(struct top_client *c, const char *requests, unsigned nr, uint64_t now_ns);
 
 /* When the fd is readable or the deadline is over. */
-void top_client_turn(struct top_client *l, uint64_t now_ns);
+void top_client_turn(struct top_client *c, uint64_t now_ns);
 
 /* DONE: the data of an answer, borrowed until the next ask; NULL: refused, ret_error says why. */
-const json_t *top_client_data(const struct top_client *l, unsigned idx, const char **ret_error);
+const json_t *top_client_data(const struct top_client *c, unsigned idx, const char **ret_error);
 
 #endif

@@ -28,7 +28,7 @@ void top_frame_fini(struct top_frame *f)
 	*f = (struct top_frame){ 0 };
 }
 
-static void *grow(void *array, size_t need, size_t *size, size_t item_bytes)
+static void *grow_array(void *array, size_t need, size_t *size, size_t item_bytes)
 {
 	if (need <= *size)
 		return array;
@@ -39,12 +39,12 @@ static void *grow(void *array, size_t need, size_t *size, size_t item_bytes)
 	return array;
 }
 
-static void add(struct top_frame *f, enum top_color color, const char *text, size_t bytes)
+static void add_span(struct top_frame *f, enum top_color color, const char *text, size_t bytes)
 {
 	if (bytes == 0)
 		return;
-	f->spans = grow(f->spans, f->span_nr + 1, &f->span_size, sizeof(f->spans[0]));
-	f->text = grow(f->text, f->text_bytes + bytes, &f->text_size, 1);
+	f->spans = grow_array(f->spans, f->span_nr + 1, &f->span_size, sizeof(f->spans[0]));
+	f->text = grow_array(f->text, f->text_bytes + bytes, &f->text_size, 1);
 	f->spans[f->span_nr++] = (struct top_span){
 		.offset = f->text_bytes,
 		.bytes = bytes,
@@ -62,7 +62,7 @@ static void add_blanks(struct top_frame *f, unsigned nr)
 	static const char blanks[] = "                                ";
 
 	for (; nr > 0; nr -= MIN(nr, (unsigned)sizeof(blanks) - 1))
-		add(f, TOP_PLAIN, blanks, MIN(nr, (unsigned)sizeof(blanks) - 1));
+		add_span(f, TOP_PLAIN, blanks, MIN(nr, (unsigned)sizeof(blanks) - 1));
 }
 
 void top_frame_text(struct top_frame *f, enum top_color color, const char *fmt, ...)
@@ -73,7 +73,7 @@ void top_frame_text(struct top_frame *f, enum top_color color, const char *fmt, 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	add(f, color, text, strlen(text));
+	add_span(f, color, text, strlen(text));
 }
 
 void top_frame_cell(struct top_frame *f, enum top_color color, int width, const char *fmt, ...)
@@ -92,7 +92,7 @@ void top_frame_cell(struct top_frame *f, enum top_color color, int width, const 
 		add_blanks(f, 2);
 	if (width > 0)
 		add_blanks(f, room - columns);
-	add(f, color, text, bytes);
+	add_span(f, color, text, bytes);
 	if (width < 0)
 		add_blanks(f, room - columns);
 }

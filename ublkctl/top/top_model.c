@@ -28,28 +28,19 @@ const char *top_sort_name(enum top_sort sort)
 	return sort_names[sort];
 }
 
-static void *array_of(size_t nr, size_t bytes)
-{
-	void *array = calloc(nr + 1, bytes);
-
-	if (!array)
-		abort();
-	return array;
-}
-
 void top_model_init(struct top_model *m, double interval, const char *name)
 {
 	*m = (struct top_model){ .interval = interval, .sort = TOP_SORT_IOPS };
-	m->layers_last = array_of(1, sizeof(*m->layers_last));
-	m->layers_diff = array_of(1, sizeof(*m->layers_diff));
+	m->layers_last = sample_array(1, sizeof(*m->layers_last));
+	m->layers_diff = sample_array(1, sizeof(*m->layers_diff));
 	snprintf(m->selected, sizeof(m->selected), "%s", name ? name : "");
 	m->drilled = name != NULL;
 }
 
 void top_model_fini(struct top_model *m)
 {
-	top_sample_fini(&m->last);
-	top_sample_fini(&m->diff);
+	sample_fini(&m->last);
+	sample_fini(&m->diff);
 	free(m->layers_last);
 	free(m->layers_diff);
 	free(m->rows);
@@ -71,17 +62,6 @@ void top_history_tail(const struct top_history *h, const uint64_t ring[static TO
 	}
 }
 
-void top_octaves(const struct histogram *h, uint32_t ret_octaves[static TOP_OCTAVE_NR])
-{
-	memset(ret_octaves, 0, TOP_OCTAVE_NR * sizeof(ret_octaves[0]));
-	for (unsigned i = 0; i < HISTOGRAM_BUCKET_NR; i++) {
-		uint64_t start_ns = histogram_bucket_start_ns(i);
-
-		if (h->bucket[i])
-			ret_octaves[start_ns ? log2_floor(start_ns) : 0] += (uint32_t)h->bucket[i];
-	}
-}
-
 static struct top_history *find_history(const struct top_model *m, const char *name)
 {
 	for (size_t i = 0; i < m->history_nr; i++)
@@ -90,19 +70,20 @@ static struct top_history *find_history(const struct top_model *m, const char *n
 	return NULL;
 }
 
-static void remember(struct top_history *h, const struct top_row *row, const struct histogram *all)
+static void remember_row(struct top_history *h, const struct top_row *row,
+			 const struct histogram *all)
 {
 	size_t at = h->nr++ % TOP_HISTORY_NR;
 
 	h->p50_ns[at] = row->p50_ns;
 	h->p99_ns[at] = row->p99_ns;
-	top_octaves(all, h->octaves[at]);
+	histogram_octaves(all, h->octaves[at]);
 }
 
 /* Pasts of the devices there are, in their order; a device that is gone is forgotten. */
 static void renew_histories(struct top_model *m)
 {
-	struct top_history *anew = array_of(m->diff.device_nr, sizeof(anew[0]));
+	struct top_history *anew = sample_array(m->diff.device_nr, sizeof(anew[0]));
 
 	for (size_t i = 0; i < m->diff.device_nr; i++) {
 		const char *name = m->diff.devices[i].name;
@@ -122,20 +103,20 @@ static void renew_histories(struct top_model *m)
 
 /* ---- rows ---- */
 
-static void measure(struct top_model *m, struct top_row *row, struct top_history *h)
+static void measure_row(struct top_model *m, struct top_row *row, struct top_history *h)
 {
 	struct histogram all;
 
 	row->history = h;
 	if (!row->device->measured)
 		return;
-	top_device_latency(row->device, &all);
-	row->iops = (double)top_device_done(row->device) / m->seconds;
-	row->bytes_per_s = (double)top_device_bytes(row->device) / m->seconds;
-	row->failed = top_device_failed(row->device);
+	sample_device_latency(row->device, &all);
+	row->iops = (double)sample_device_done(row->device) / m->seconds;
+	row->bytes_per_s = (double)sample_device_bytes(row->device) / m->seconds;
+	row->failed = sample_device_failed(row->device);
 	row->p50_ns = histogram_quantile_ns(&all, 0.5);
 	row->p99_ns = histogram_quantile_ns(&all, 0.99);
-	remember(h, row, &all);
+	remember_row(h, row, &all);
 }
 
 static double sort_value(const struct top_row *row, enum top_sort sort)
@@ -199,33 +180,18 @@ static void make_rows(struct top_model *m)
 {
 	free(m->rows);
 	m->row_nr = m->diff.device_nr;
-	m->rows = array_of(m->row_nr, sizeof(m->rows[0]));
+	m->rows = sample_array(m->row_nr, sizeof(m->rows[0]));
 	renew_histories(m);
 	for (size_t i = 0; i < m->row_nr; i++) {
 		m->rows[i].device = &m->diff.devices[i];
-		measure(m, &m->rows[i], &m->histories[i]);
+		measure_row(m, &m->rows[i], &m->histories[i]);
 	}
 	sort_rows(m);
 }
 
 /* ---- samples ---- */
 
-static void *copy_array(const void *array, size_t nr, size_t bytes)
-{
-	void *copy = array_of(nr, bytes);
-
-	return nr ? memcpy(copy, array, nr * bytes) : copy;
-}
-
-static void copy_sample(struct top_sample *to, const struct top_sample *from)
-{
-	top_sample_fini(to);
-	*to = *from;
-	to->devices = copy_array(from->devices, from->device_nr, sizeof(to->devices[0]));
-	to->reactors = copy_array(from->reactors, from->reactor_nr, sizeof(to->reactors[0]));
-}
-
-void top_model_take(struct top_model *m, struct top_sample *sample)
+void top_model_take(struct top_model *m, struct sample *sample)
 {
 	bool measured = m->connected && sample->time_ns > m->last.time_ns;
 
@@ -233,27 +199,28 @@ void top_model_take(struct top_model *m, struct top_sample *sample)
 		m->seconds = (double)(sample->time_ns - m->last.time_ns) / NS_PER_SEC;
 	else
 		m->seconds = 0;
-	copy_sample(&m->diff, sample);
+	sample_fini(&m->diff);
+	sample_copy(&m->diff, sample);
 	if (measured)
-		top_sample_subtract(&m->diff, &m->last);
+		sample_subtract(&m->diff, &m->last);
 	/* reactors have a clock of their own */
 	if (measured)
 		m->diff.reactors_time_ns -= MIN(m->last.reactors_time_ns, sample->reactors_time_ns);
-	top_sample_fini(&m->last);
+	sample_fini(&m->last);
 	m->last = *sample;
-	*sample = (struct top_sample){ 0 };
+	*sample = (struct sample){ 0 };
 	m->connected = true;
 	make_rows(m);
 }
 
-void top_model_take_layers(struct top_model *m, const struct top_layers *layers)
+void top_model_take_layers(struct top_model *m, const struct sample_layers *layers)
 {
 	if (strcmp(layers->name, m->selected) != 0)
 		return;
 	m->layers_measured = m->layers_known && strcmp(m->layers_last->name, layers->name) == 0;
 	*m->layers_diff = *layers;
 	if (m->layers_measured)
-		top_layers_subtract(m->layers_diff, m->layers_last);
+		sample_layers_subtract(m->layers_diff, m->layers_last);
 	*m->layers_last = *layers;
 	m->layers_known = true;
 }
@@ -263,8 +230,8 @@ void top_model_lost(struct top_model *m, const char *why)
 	m->connected = m->layers_known = m->layers_measured = false;
 	m->seconds = 0;
 	m->row_nr = 0;
-	top_sample_fini(&m->last);
-	top_sample_fini(&m->diff);
+	sample_fini(&m->last);
+	sample_fini(&m->diff);
 	snprintf(m->error, sizeof(m->error), "%s", why);
 }
 
@@ -275,7 +242,7 @@ const struct top_row *top_model_selected(const struct top_model *m)
 	return find_selected(m, &idx) ? &m->rows[idx] : NULL;
 }
 
-const struct top_layers *top_model_layers(const struct top_model *m)
+const struct sample_layers *top_model_layers(const struct top_model *m)
 {
 	bool known = m->layers_measured && strcmp(m->layers_diff->name, m->selected) == 0;
 

@@ -10,25 +10,23 @@
 #include <stdint.h>
 
 #include "ublkctl/client.h"
-#include "ublkctl/top/top_sample.h"
+#include "ublkctl/sample.h"
 
 #define TOP_INTERVAL_MIN 0.05
 #define TOP_INTERVAL_MAX 86400.0
 #define TOP_HISTORY_NR 96
-/* Powers of two of nanoseconds, as many as a histogram has. */
-#define TOP_OCTAVE_NR HISTOGRAM_EXP_MAX
 
 /* The last intervals of a device, the latest at (nr - 1) % TOP_HISTORY_NR. */
 struct top_history {
-	char name[TOP_NAME_BYTES];
+	char name[SAMPLE_NAME_BYTES];
 	size_t nr; /* also those that are overwritten */
 	uint64_t p50_ns[TOP_HISTORY_NR], p99_ns[TOP_HISTORY_NR];
-	uint32_t octaves[TOP_HISTORY_NR][TOP_OCTAVE_NR];
+	uint64_t octaves[TOP_HISTORY_NR][HISTOGRAM_OCTAVE_NR];
 };
 
 /* A device, over the last interval. */
 struct top_row {
-	const struct top_device *device;
+	const struct sample_device *device;
 	const struct top_history *history; /* NULL: none yet */
 	double iops, bytes_per_s;
 	uint64_t p50_ns, p99_ns, failed;
@@ -67,14 +65,14 @@ enum top_key {
 struct top_model {
 	double interval; /* seconds, as asked for */
 	double seconds;	 /* of the last interval, as measured; 0: nothing is measured yet */
-	struct top_sample last, diff;
-	struct top_layers *layers_last, *layers_diff;
+	struct sample last, diff;
+	struct sample_layers *layers_last, *layers_diff;
 	bool layers_known, layers_measured; /* what of those is valid */
 	struct top_row *rows;
 	size_t row_nr, selected_idx; /* where the selected device is, or was */
 	struct top_history *histories;
 	size_t history_nr;
-	char selected[TOP_NAME_BYTES]; /* a device; "": none yet */
+	char selected[SAMPLE_NAME_BYTES]; /* a device; "": none yet */
 	bool connected;
 	char error[CLIENT_TEXT_BYTES]; /* why not */
 	enum top_sort sort;
@@ -89,10 +87,10 @@ void top_model_fini(struct top_model *m);
 
 /* A new sample, whose arrays are taken. The first one after init or lost only begins an interval.
  */
-void top_model_take(struct top_model *m, struct top_sample *sample);
+void top_model_take(struct top_model *m, struct sample *sample);
 
 /* The same for the layers of one device; of another than the selected one it is dropped. */
-void top_model_take_layers(struct top_model *m, const struct top_layers *layers);
+void top_model_take_layers(struct top_model *m, const struct sample_layers *layers);
 
 /* Nobody answers, with the reason: nothing is known until the next sample. */
 void top_model_lost(struct top_model *m, const char *why);
@@ -103,15 +101,12 @@ void top_model_key(struct top_model *m, enum top_key key);
 const struct top_row *top_model_selected(const struct top_model *m);
 
 /* Of the selected device over the last interval; NULL: not known yet. */
-const struct top_layers *top_model_layers(const struct top_model *m);
+const struct sample_layers *top_model_layers(const struct top_model *m);
 
 const char *top_sort_name(enum top_sort sort);
 
 /* The last nr values of a ring, oldest first; 0 before there were any. */
 void top_history_tail(const struct top_history *h, const uint64_t ring[static TOP_HISTORY_NR],
 		      size_t nr, uint64_t *ret_values);
-
-/* Counts per power of two: octave i is [2^i, 2^(i+1)) ns, the first one also 0. */
-void top_octaves(const struct histogram *h, uint32_t ret_octaves[static TOP_OCTAVE_NR]);
 
 #endif

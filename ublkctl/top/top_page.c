@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "ublkctl/ctl_print.h"
 #include "ublkctl/top/top_text.h"
 #include "base/format.h"
 
@@ -33,7 +32,7 @@ void top_page_latency(struct top_frame *f, int width, uint64_t ns)
 	top_frame_cell(f, ns ? TOP_PLAIN : TOP_DIM, width, "%s", ns ? format_ns(ns, buf) : "-");
 }
 
-static void count_cell(struct top_frame *f, int width, bool measured, double count)
+static void top_count_cell(struct top_frame *f, int width, bool measured, double count)
 {
 	char buf[FORMAT_BYTES];
 
@@ -53,7 +52,7 @@ static void trouble_cell(struct top_frame *f, int width, bool measured, uint64_t
 
 /* ---- the head ---- */
 
-static void head(struct top_frame *f, const struct top_model *m, const char *clock)
+static void page_head(struct top_frame *f, const struct top_model *m, const char *clock)
 {
 	top_frame_text(f, TOP_BOLD, "ublkctl top%s%s", clock[0] ? " " : "", clock);
 	if (m->connected)
@@ -76,7 +75,7 @@ struct widths {
 	int name, backend, spark;
 };
 
-static struct widths measure(const struct top_frame *f, const struct top_model *m)
+static struct widths measure_widths(const struct top_frame *f, const struct top_model *m)
 {
 	struct widths w = { .name = 6, .backend = 7 };
 	unsigned room;
@@ -136,16 +135,16 @@ static void spark_cell(struct top_frame *f, const struct top_row *row, int width
 
 static void device_line(struct top_frame *f, const struct top_row *row, const struct widths *w)
 {
-	const struct top_device *d = row->device;
+	const struct sample_device *d = row->device;
 	char buf[FORMAT_BYTES];
 
 	top_frame_cell(f, TOP_BOLD, -w->name, "%s", d->name);
 	top_frame_cell(f, top_page_state_color(d->state), -8, "%s", d->state);
 	top_frame_cell(f, TOP_PLAIN, -w->backend, "%s", d->backend);
-	count_cell(f, 6, d->measured, row->iops);
+	top_count_cell(f, 6, d->measured, row->iops);
 	top_frame_cell(f, row->bytes_per_s > 0 ? TOP_PLAIN : TOP_DIM, 9, "%s",
 		       d->measured ? format_bytes((uint64_t)row->bytes_per_s, buf) : "-");
-	count_cell(f, 9, true, (double)d->inflight);
+	top_count_cell(f, 9, true, (double)d->inflight);
 	top_page_latency(f, 6, row->p50_ns);
 	top_page_latency(f, 6, row->p99_ns);
 	trouble_cell(f, 6, d->measured, row->failed, TOP_RED);
@@ -154,9 +153,9 @@ static void device_line(struct top_frame *f, const struct top_row *row, const st
 }
 
 /* At most lines of them, the selected one among them. */
-static void devices(struct top_frame *f, const struct top_model *m, size_t lines)
+static void device_lines(struct top_frame *f, const struct top_model *m, size_t lines)
 {
-	struct widths w = measure(f, m);
+	struct widths w = measure_widths(f, m);
 	size_t first = 0;
 
 	if (m->row_nr == 0) {
@@ -188,25 +187,26 @@ static void layer_cell(struct top_frame *f, const struct histogram *h)
 		top_frame_cell(f, TOP_DIM, 13, "-");
 }
 
-static unsigned busy_op_nr(const struct top_layers *l)
+static unsigned busy_op_nr(const struct sample_layers *l)
 {
 	unsigned nr = 0;
 
-	for (unsigned op = 0; l && op < TOP_OP_NR; op++)
-		nr += histogram_count(&l->op[op][TOP_TOTAL]) > 0;
+	for (unsigned op = 0; l && op < SAMPLE_OP_NR; op++)
+		nr += histogram_count(&l->op[op][LAYER_TOTAL]) > 0;
 	return nr;
 }
 
-static void layer_lines(struct top_frame *f, const struct top_model *m, const struct top_layers *l)
+static void layer_lines(struct top_frame *f, const struct top_model *m,
+			const struct sample_layers *l)
 {
-	for (unsigned op = 0; op < TOP_OP_NR; op++) {
-		uint64_t count = histogram_count(&l->op[op][TOP_TOTAL]);
+	for (unsigned op = 0; op < SAMPLE_OP_NR; op++) {
+		uint64_t count = histogram_count(&l->op[op][LAYER_TOTAL]);
 
 		if (count == 0)
 			continue;
-		top_frame_cell(f, TOP_PLAIN, -12, "%s", top_op_name(op));
-		count_cell(f, 6, m->seconds > 0, (double)count / MAX(m->seconds, 1e-9));
-		for (unsigned layer = 0; layer < TOP_LAYER_NR; layer++)
+		top_frame_cell(f, TOP_PLAIN, -12, "%s", sample_op_name(op));
+		top_count_cell(f, 6, m->seconds > 0, (double)count / MAX(m->seconds, 1e-9));
+		for (unsigned layer = 0; layer < LAYER_NR; layer++)
 			layer_cell(f, &l->op[op][layer]);
 		top_frame_line(f);
 	}
@@ -217,18 +217,18 @@ static void spark_beside(struct top_frame *f, const struct top_model *m)
 {
 	const struct top_row *row = top_model_selected(m);
 
-	if (row && measure(f, m).spark < SPARK_MIN &&
+	if (row && measure_widths(f, m).spark < SPARK_MIN &&
 	    top_frame_room(f, SPARK_MAX) > SPARK_MIN + 7) {
 		top_frame_text(f, TOP_BOLD, "  p99");
 		spark_cell(f, row, (int)top_frame_room(f, SPARK_MAX) - 2);
 	}
 }
 
-static void layers(struct top_frame *f, const struct top_model *m)
+static void selected_layers(struct top_frame *f, const struct top_model *m)
 {
-	static const char *const layer_head[TOP_LAYER_NR] = { "TOTAL", "THROTTLE", "DAEMON",
-							      "BACKEND" };
-	const struct top_layers *l = top_model_layers(m);
+	static const char *const layer_head[LAYER_NR] = { "TOTAL", "THROTTLE", "DAEMON",
+							  "BACKEND" };
+	const struct sample_layers *l = top_model_layers(m);
 
 	top_frame_line(f);
 	top_frame_text(f, TOP_BOLD, "%s", m->selected);
@@ -242,7 +242,7 @@ static void layers(struct top_frame *f, const struct top_model *m)
 	top_frame_line(f);
 	top_frame_cell(f, TOP_BOLD, -12, "OP");
 	top_frame_cell(f, TOP_BOLD, 6, "IOPS");
-	for (unsigned layer = 0; layer < TOP_LAYER_NR; layer++)
+	for (unsigned layer = 0; layer < LAYER_NR; layer++)
 		top_frame_cell(f, TOP_BOLD, 13, "%s", layer_head[layer]);
 	top_frame_line(f);
 	layer_lines(f, m, l);
@@ -257,7 +257,7 @@ static unsigned layers_height(const struct top_model *m)
 
 /* ---- reactors ---- */
 
-static void time_cell(struct top_frame *f, const struct top_reactor *r, uint64_t ns)
+static void time_cell(struct top_frame *f, const struct sample_reactor *r, uint64_t ns)
 {
 	uint64_t all_ns = r->callback_ns + r->kernel_ns + r->poll_ns + r->idle_ns;
 
@@ -265,7 +265,7 @@ static void time_cell(struct top_frame *f, const struct top_reactor *r, uint64_t
 		       all_ns && r->measured ? 100.0 * (double)ns / (double)all_ns : 0.0);
 }
 
-static void reactor_line(struct top_frame *f, const struct top_reactor *r, double seconds)
+static void reactor_line(struct top_frame *f, const struct sample_reactor *r, double seconds)
 {
 	char cpu[16] = "-";
 
@@ -273,7 +273,7 @@ static void reactor_line(struct top_frame *f, const struct top_reactor *r, doubl
 		snprintf(cpu, sizeof(cpu), "%d", r->cpu);
 	top_frame_cell(f, TOP_PLAIN, -8, "%s", r->name);
 	top_frame_cell(f, TOP_PLAIN, 4, "%s", cpu);
-	count_cell(f, 8, r->measured, (double)r->turns / seconds);
+	top_count_cell(f, 8, r->measured, (double)r->turns / seconds);
 	top_frame_cell(f, TOP_PLAIN, 10, "%.1f",
 		       r->turns && r->measured ? (double)r->cqes / (double)r->turns : 0.0);
 	time_cell(f, r, r->callback_ns);
@@ -286,7 +286,7 @@ static void reactor_line(struct top_frame *f, const struct top_reactor *r, doubl
 	top_frame_line(f);
 }
 
-static void reactors(struct top_frame *f, const struct top_model *m, size_t lines)
+static void reactor_lines(struct top_frame *f, const struct top_model *m, size_t lines)
 {
 	static const struct {
 		const char *text;
@@ -313,7 +313,7 @@ static void reactors(struct top_frame *f, const struct top_model *m, size_t line
 /* ---- pages ---- */
 
 /* Head, heading and footer stay. Who does not fit beside DEVICES_MIN devices is left out. */
-static void list(struct top_frame *f, const struct top_model *m)
+static void device_list(struct top_frame *f, const struct top_model *m)
 {
 	size_t reactor_nr =
 		f->rows ? MIN(m->diff.reactor_nr, (size_t)REACTORS_MAX) : m->diff.reactor_nr;
@@ -330,14 +330,14 @@ static void list(struct top_frame *f, const struct top_model *m)
 			reactor_lines_nr = 0;
 		lines -= layer_lines_nr + reactor_lines_nr;
 	}
-	devices(f, m, lines);
+	device_lines(f, m, lines);
 	if (layer_lines_nr)
-		layers(f, m);
+		selected_layers(f, m);
 	if (reactor_lines_nr)
-		reactors(f, m, reactor_nr);
+		reactor_lines(f, m, reactor_nr);
 }
 
-static void help(struct top_frame *f)
+static void help_lines(struct top_frame *f)
 {
 	static const char *const lines[][2] = {
 		{ "up, down, k, j", "select a device" },
@@ -364,7 +364,7 @@ static void help(struct top_frame *f)
 	top_frame_line(f);
 }
 
-static void footer(struct top_frame *f, const struct top_model *m)
+static void footer_line(struct top_frame *f, const struct top_model *m)
 {
 	top_frame_end(f, f->rows > 1 ? f->rows - 1 : 1);
 	top_frame_text(f, TOP_DIM, "%s",
@@ -375,7 +375,7 @@ static void footer(struct top_frame *f, const struct top_model *m)
 	top_frame_line(f);
 }
 
-static void not_connected(struct top_frame *f, const struct top_model *m)
+static void connection_line(struct top_frame *f, const struct top_model *m)
 {
 	top_frame_text(f, TOP_RED, m->error[0] ? "not connected: %s" : "connecting", m->error);
 	top_frame_line(f);
@@ -386,20 +386,20 @@ void top_page(struct top_frame *f, struct top_model *m, const char *clock)
 	unsigned below;
 
 	top_frame_clear(f);
-	head(f, m, clock);
+	page_head(f, m, clock);
 	if (m->help)
-		help(f);
+		help_lines(f);
 	else if (!m->connected)
-		not_connected(f, m);
+		connection_line(f, m);
 	else if (m->drilled)
 		top_page_device(f, m);
 	else
-		list(f, m);
+		device_list(f, m);
 	if (!f->rows)
 		return;
 	below = f->line > f->rows - 1 ? f->line - (f->rows - 1) : 0;
 	m->scroll = MIN(m->scroll, below);
 	if (m->drilled && !m->help)
 		top_frame_drop(f, 1, m->scroll);
-	footer(f, m);
+	footer_line(f, m);
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "ublkctl/ctl_print.h"
 #include "ublkctl/top/top_text.h"
 #include "base/format.h"
 
@@ -17,9 +16,9 @@
 #define HEAT_MAX_UNLIMITED 24
 #define SPARK_COLUMNS 60
 
-static void summary(struct top_frame *f, const struct top_row *row)
+static void device_summary(struct top_frame *f, const struct top_row *row)
 {
-	const struct top_device *d = row->device;
+	const struct sample_device *d = row->device;
 	char iops[FORMAT_BYTES], bytes[FORMAT_BYTES];
 
 	top_frame_text(f, TOP_BOLD, "%s", d->name);
@@ -54,14 +53,14 @@ static void past_line(struct top_frame *f, const char *label, const struct top_h
 
 /* ---- layers ---- */
 
-static void layer_line(struct top_frame *f, const char *op, enum top_layer layer,
+static void layer_line(struct top_frame *f, const char *op, enum sample_layer layer,
 		       const struct histogram *h)
 {
 	static const double quantiles[] = { 0.5, 0.9, 0.99, 0.999 };
 	char buf[FORMAT_BYTES];
 
 	top_frame_cell(f, TOP_BOLD, -12, "%s", op);
-	top_frame_cell(f, TOP_PLAIN, -8, "%s", top_layer_name(layer));
+	top_frame_cell(f, TOP_PLAIN, -8, "%s", sample_layer_name(layer));
 	top_frame_cell(f, TOP_PLAIN, 6, "%s", format_count((double)histogram_count(h), buf));
 	top_page_latency(f, 6, histogram_mean_ns(h));
 	for (size_t i = 0; i < ARRAY_SIZE(quantiles); i++)
@@ -85,18 +84,18 @@ static void layers_head(struct top_frame *f)
 }
 
 /* Layers in which no time was spent are left out, as most devices have no throttle. */
-static void layers(struct top_frame *f, const struct top_layers *l)
+static void layer_table(struct top_frame *f, const struct sample_layers *l)
 {
 	unsigned nr = 0;
 
 	layers_head(f);
-	for (unsigned op = 0; l && op < TOP_OP_NR; op++) {
-		if (histogram_count(&l->op[op][TOP_TOTAL]) == 0)
+	for (unsigned op = 0; l && op < SAMPLE_OP_NR; op++) {
+		if (histogram_count(&l->op[op][LAYER_TOTAL]) == 0)
 			continue;
 		nr++;
-		for (unsigned layer = 0; layer < TOP_LAYER_NR; layer++)
-			if (layer == TOP_TOTAL || histogram_max_ns(&l->op[op][layer]))
-				layer_line(f, layer == TOP_TOTAL ? top_op_name(op) : "", layer,
+		for (unsigned layer = 0; layer < LAYER_NR; layer++)
+			if (layer == LAYER_TOTAL || histogram_max_ns(&l->op[op][layer]))
+				layer_line(f, layer == LAYER_TOTAL ? sample_op_name(op) : "", layer,
 					   &l->op[op][layer]);
 	}
 	if (nr == 0) {
@@ -111,22 +110,22 @@ struct heat {
 	const struct top_history *history;
 	unsigned first, last; /* octaves in use, in the whole past that is shown */
 	size_t columns;
-	uint32_t now_max, max; /* highest count of the interval, and of all */
+	uint64_t now_max, max; /* highest count of the interval, and of all */
 };
 
-static const uint32_t *octaves_of(const struct heat *heat, size_t age)
+static const uint64_t *octaves_of(const struct heat *heat, size_t age)
 {
 	return heat->history->octaves[(heat->history->nr - age) % TOP_HISTORY_NR];
 }
 
-static void look(struct heat *heat)
+static void look_at_heat(struct heat *heat)
 {
 	size_t have = MIN(heat->history->nr, MAX(heat->columns, (size_t)1));
 
-	heat->first = TOP_OCTAVE_NR;
+	heat->first = HISTOGRAM_OCTAVE_NR;
 	for (size_t age = 1; age <= have; age++)
-		for (unsigned i = 0; i < TOP_OCTAVE_NR; i++) {
-			uint32_t count = octaves_of(heat, age)[i];
+		for (unsigned i = 0; i < HISTOGRAM_OCTAVE_NR; i++) {
+			uint64_t count = octaves_of(heat, age)[i];
 
 			if (count == 0)
 				continue;
@@ -142,7 +141,7 @@ static void heat_strip(struct top_frame *f, const struct heat *heat, unsigned oc
 {
 	top_frame_text(f, TOP_PLAIN, "  ");
 	for (size_t age = heat->columns; age >= 1; age--) {
-		uint32_t count = age <= heat->history->nr ? octaves_of(heat, age)[octave] : 0;
+		uint64_t count = age <= heat->history->nr ? octaves_of(heat, age)[octave] : 0;
 		unsigned shade = top_shade(count, heat->max);
 
 		top_frame_text(f, TOP_YELLOW, "%s", top_shade_char(shade, f->utf8));
@@ -152,7 +151,7 @@ static void heat_strip(struct top_frame *f, const struct heat *heat, unsigned oc
 static void octave_line(struct top_frame *f, const struct heat *heat, unsigned octave)
 {
 	char bar[BAR_WIDTH * TOP_CHAR_BYTES + 1], start[FORMAT_BYTES], buf[FORMAT_BYTES];
-	uint32_t count = octaves_of(heat, 1)[octave];
+	uint64_t count = octaves_of(heat, 1)[octave];
 
 	top_bar(count, heat->now_max, BAR_WIDTH, f->utf8, bar);
 	top_frame_cell(f, TOP_PLAIN, 7, "%s", octave ? format_ns(1ull << octave, start) : "0ns");
@@ -163,7 +162,7 @@ static void octave_line(struct top_frame *f, const struct heat *heat, unsigned o
 }
 
 /* The slowest at the top, as in a heat map. */
-static void histogram(struct top_frame *f, const struct top_history *h)
+static void octave_table(struct top_frame *f, const struct top_history *h)
 {
 	struct heat heat = { .history = h };
 	unsigned left = 7 + 2 + 6 + 2 + BAR_WIDTH + 2;
@@ -173,8 +172,8 @@ static void histogram(struct top_frame *f, const struct top_history *h)
 				  : HEAT_MAX_UNLIMITED;
 	if (h->nr == 0)
 		return;
-	look(&heat);
-	if (heat.first == TOP_OCTAVE_NR)
+	look_at_heat(&heat);
+	if (heat.first == HISTOGRAM_OCTAVE_NR)
 		return;
 	top_frame_line(f);
 	top_frame_cell(f, TOP_BOLD, 7, "FROM");
@@ -196,9 +195,9 @@ void top_page_device(struct top_frame *f, const struct top_model *m)
 		top_frame_line(f);
 		return;
 	}
-	summary(f, row);
+	device_summary(f, row);
 	past_line(f, "p50", row->history, row->history->p50_ns);
 	past_line(f, "p99", row->history, row->history->p99_ns);
-	layers(f, top_model_layers(m));
-	histogram(f, row->history);
+	layer_table(f, top_model_layers(m));
+	octave_table(f, row->history);
 }

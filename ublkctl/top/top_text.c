@@ -19,7 +19,7 @@ unsigned top_level(uint64_t value, uint64_t max)
 	return level;
 }
 
-static char *append(char *at, const char *text)
+static char *append_text(char *at, const char *text)
 {
 	size_t bytes = strlen(text);
 
@@ -37,7 +37,8 @@ void top_spark(const uint64_t *values, size_t nr, bool utf8, char *ret_text)
 		max = MAX(max, values[i]);
 	*ret_text = '\0';
 	for (size_t i = 0; i < nr; i++)
-		ret_text = append(ret_text, (utf8 ? blocks : ascii)[top_level(values[i], max)]);
+		ret_text =
+			append_text(ret_text, (utf8 ? blocks : ascii)[top_level(values[i], max)]);
 }
 
 void top_bar(uint64_t count, uint64_t max, unsigned width, bool utf8, char *ret_text)
@@ -53,8 +54,8 @@ void top_bar(uint64_t count, uint64_t max, unsigned width, bool utf8, char *ret_
 		part = MAX(part / 8 * 8, 8u);
 	*ret_text = '\0';
 	for (unsigned i = 0; i < part / 8; i++)
-		ret_text = append(ret_text, utf8 ? "█" : "#");
-	append(ret_text, eighths[part % 8]);
+		ret_text = append_text(ret_text, utf8 ? "█" : "#");
+	append_text(ret_text, eighths[part % 8]);
 }
 
 unsigned top_shade(uint64_t count, uint64_t max)

@@ -13,7 +13,7 @@
 #include "ublkctl/top/top_frame.h"
 #include "ublkctl/top/top_model.h"
 #include "ublkctl/top/top_page.h"
-#include "ublkctl/top/top_sample.h"
+#include "ublkctl/sample.h"
 
 static struct top_model model;
 static struct top_frame frame;
@@ -43,10 +43,10 @@ struct dev {
 	unsigned long done, failed, inflight;
 };
 
-static struct top_sample sample(unsigned seconds, const struct dev *devs, size_t nr)
+static struct sample sample(unsigned seconds, const struct dev *devs, size_t nr)
 {
 	json_t *data = parse("{'time_ns':%u000000000,'devices':[]}", seconds);
-	struct top_sample s = { 0 };
+	struct sample s = { 0 };
 
 	for (size_t i = 0; i < nr; i++) {
 		const struct dev *d = &devs[i];
@@ -59,7 +59,7 @@ static struct top_sample sample(unsigned seconds, const struct dev *devs, size_t
 			      d->name, d->inflight, d->done, d->failed, d->done * 4096,
 			      d->done * 1000, d->done, d->done));
 	}
-	top_sample_read_stats(&s, data);
+	sample_read_stats(&s, data);
 	json_decref(data);
 	return s;
 }
@@ -67,7 +67,7 @@ static struct top_sample sample(unsigned seconds, const struct dev *devs, size_t
 #define TAKE(seconds, ...)                                                                         \
 	do {                                                                                       \
 		const struct dev devs_[] = { __VA_ARGS__ };                                        \
-		struct top_sample s_ = sample(seconds, devs_, ARRAY_SIZE(devs_));                  \
+		struct sample s_ = sample(seconds, devs_, ARRAY_SIZE(devs_));                  \
 		top_model_take(&model, &s_);                                                       \
 	} while (0)
 
@@ -171,12 +171,12 @@ static void test_rates_are_of_the_interval(void **state)
 /* Reads of 1 us before the interval, of 1 ms in it: its quantiles know nothing of the former. */
 static void test_quantiles_are_of_the_interval(void **state)
 {
-	struct top_sample now = sample(11, &(struct dev){ "a", 1000, 0, 0 }, 1);
+	struct sample now = sample(11, &(struct dev){ "a", 1000, 0, 0 }, 1);
 
 	(void)state;
 	TAKE(10, { "a", 900, 0, 0 });
-	now.devices[0].op[TOP_READ].latency.bucket[histogram_index(1000)] = 900;
-	now.devices[0].op[TOP_READ].latency.bucket[histogram_index(1000000)] = 100;
+	now.devices[0].op[SAMPLE_READ].latency.bucket[histogram_index(1000)] = 900;
+	now.devices[0].op[SAMPLE_READ].latency.bucket[histogram_index(1000000)] = 100;
 	top_model_take(&model, &now);
 	assert_int_equal(histogram_index(model.rows[0].p50_ns), histogram_index(1000000));
 }
@@ -216,29 +216,29 @@ static void test_lost_ends_the_interval(void **state)
 static void test_names_are_no_commands(void **state)
 {
 	json_t *data = parse("{'time_ns':1,'devices':[{'name':'a\\u001b[2J\\u00e9'}]}");
-	struct top_sample s = { 0 };
+	struct sample s = { 0 };
 
 	(void)state;
-	top_sample_read_stats(&s, data);
+	sample_read_stats(&s, data);
 	assert_string_equal(s.devices[0].name, "a?[2J??");
-	top_sample_fini(&s);
+	sample_fini(&s);
 	json_decref(data);
 }
 
 static void test_answers_of_another_version(void **state)
 {
 	json_t *data = parse("[{'name':1},[],null]"), *wrong = parse("{'devices':[7,{'ops':[]}]}");
-	struct top_sample s = { 0 };
-	static struct top_layers layers;
+	struct sample s = { 0 };
+	static struct sample_layers layers;
 
 	(void)state;
-	top_sample_read_stats(&s, wrong);
-	top_sample_read_list(&s, data);
-	top_sample_read_reactors(&s, data, 5);
+	sample_read_stats(&s, wrong);
+	sample_read_list(&s, data);
+	sample_read_reactors(&s, data, 5);
 	assert_int_equal(s.device_nr, 2);
 	assert_int_equal(s.reactor_nr, 3);
-	assert_true(top_layers_read(&layers, wrong));
-	assert_false(top_layers_read(&layers, data));
+	assert_true(sample_layers_read(&layers, wrong));
+	assert_false(sample_layers_read(&layers, data));
 	top_model_take(&model, &s);
 	page(24, 80);
 	json_decref(data);
@@ -247,7 +247,7 @@ static void test_answers_of_another_version(void **state)
 
 static void test_reactors(void **state)
 {
-	struct top_sample before = sample(1, NULL, 0), now = sample(2, NULL, 0);
+	struct sample before = sample(1, NULL, 0), now = sample(2, NULL, 0);
 	json_t *first = parse("[{'name':'data','cpu':3,'turns':100,'cqes':500,'callback_ns':10,"
 			      "'kernel_ns':10,'poll_ns':2,'idle_ns':5,'stalls':7}]"),
 	       *second = parse("[{'name':'data','cpu':3,'turns':300,'cqes':1300,'callback_ns':40,"
@@ -255,8 +255,8 @@ static void test_reactors(void **state)
 			       "control','cpu':-1}]");
 
 	(void)state;
-	top_sample_read_reactors(&before, first, NS_PER_SEC);
-	top_sample_read_reactors(&now, second, 3 * NS_PER_SEC);
+	sample_read_reactors(&before, first, NS_PER_SEC);
+	sample_read_reactors(&now, second, 3 * NS_PER_SEC);
 	top_model_take(&model, &before);
 	top_model_take(&model, &now);
 	assert_has(page(0, 0),
@@ -268,15 +268,15 @@ static void test_reactors(void **state)
 	json_decref(second);
 }
 
-static struct top_layers *layers_of(const char *name, unsigned long done)
+static struct sample_layers *layers_of(const char *name, unsigned long done)
 {
-	static struct top_layers layers;
+	static struct sample_layers layers;
 	json_t *data = parse("{'devices':[{'name':'%s','ops':{'write':{'layers':{"
 			     "'total':{'sum_ns':%lu,'buckets':[[3000,%lu]]},"
 			     "'backend':{'sum_ns':%lu,'buckets':[[2000,%lu]]}}}}}]}",
 			     name, done * 3000, done, done * 2000, done);
 
-	assert_true(top_layers_read(&layers, data));
+	assert_true(sample_layers_read(&layers, data));
 	json_decref(data);
 	return &layers;
 }
@@ -297,7 +297,7 @@ static void test_layers_of_the_selected_device(void **state)
 	assert_null(top_model_layers(&model));
 	press("k");
 	top_model_take_layers(&model, layers_of("a", 7)); /* made anew */
-	assert_int_equal(histogram_count(&top_model_layers(&model)->op[TOP_WRITE][TOP_TOTAL]), 7);
+	assert_int_equal(histogram_count(&top_model_layers(&model)->op[SAMPLE_WRITE][LAYER_TOTAL]), 7);
 }
 
 /* ---- sorting and selecting ---- */
@@ -364,7 +364,7 @@ static void test_selected_device_vanishes_from_the_list(void **state)
 	assert_string_equal(model.selected, "a"); /* in its place */
 	TAKE(4, { "c", 31, 0, 3 });
 	assert_string_equal(model.selected, "c"); /* the last there is */
-	struct top_sample none = sample(5, NULL, 0);
+	struct sample none = sample(5, NULL, 0);
 	top_model_take(&model, &none);
 	assert_has(page(24, 80), "no devices");
 	press("jk\n$^s");
@@ -449,7 +449,7 @@ static void test_screens_of_every_size(void **state)
 		devs[i] = (struct dev){ names[i], i, 0, 0 };
 	}
 	for (unsigned second = 1; second < 3; second++) {
-		struct top_sample s = sample(second, devs, ARRAY_SIZE(devs));
+		struct sample s = sample(second, devs, ARRAY_SIZE(devs));
 
 		top_model_take(&model, &s);
 	}

@@ -95,7 +95,7 @@ static void test_history(void **state)
 
 static void test_octaves(void **state)
 {
-	uint32_t octaves[TOP_OCTAVE_NR];
+	uint64_t octaves[HISTOGRAM_OCTAVE_NR];
 	struct histogram h = { 0 };
 
 	(void)state;
@@ -104,11 +104,11 @@ static void test_octaves(void **state)
 	histogram_record(&h, 1023);
 	histogram_record(&h, 1024);
 	histogram_record(&h, UINT64_MAX);
-	top_octaves(&h, octaves);
+	histogram_octaves(&h, octaves);
 	assert_int_equal(octaves[0], 2);
 	assert_int_equal(octaves[9], 1);
 	assert_int_equal(octaves[10], 1);
-	assert_int_equal(octaves[TOP_OCTAVE_NR - 1], 1);
+	assert_int_equal(octaves[HISTOGRAM_OCTAVE_NR - 1], 1);
 }
 
 static void test_cells(void **state)

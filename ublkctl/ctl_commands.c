@@ -1,0 +1,273 @@
+/*
+ * The commands that ask one question and print its answer.
+ *
+ * Happy path: a request is made of the command line, ublkd answers, the answer is printed.
+ * Failure modes: a word of the command line that makes no request: EXIT_USAGE; a refusal, and what
+ * stands in the way to ublkd: client.c tells it, EXIT_REFUSED. A command whose device can take long
+ * has no limit of time here: the daemon has a deadline of its own.
+ */
+#include "ublkctl/ctl_commands.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "ublkctl/client.h"
+#include "ublkctl/ctl_print.h"
+
+#define YAML_BYTES_MAX (1u << 20)
+
+const char ublkctl_usage_text[] =
+	"usage: ublkctl [--socket PATH] [--json] COMMAND\n"
+	"\n"
+	"  list                     list all devices\n"
+	"  show NAME                show everything about one device\n"
+	"  add -f FILE              start the device or devices of a YAML file; - is stdin\n"
+	"  del NAME [--force]       stop and remove a device; --force: even when it is in use\n"
+	"  resize NAME [SIZE] [--force]   change the size of a live device: 20GiB, or +1GiB;\n"
+	"                           without SIZE: the size of its storage; --force: shrink a\n"
+	"                           device that is in use or has data beyond the new end\n"
+	"  gc [ID ...] [--remove]   list devices in the kernel that no process serves; --remove\n"
+	"                           removes them\n"
+	"  throttle NAME [KEY=VALUE ...]   show or change the limits of a device\n"
+	"  stats [NAME]             I/O counters of devices since their start\n"
+	"        [--watch SECONDS [--count N]]   rates per second of each interval\n"
+	"        [--layers]         latency by layer: throttle, daemon, backend\n"
+	"  top [NAME]               live view of devices, layers and reactors; ? is help, q quits\n"
+	"        [--interval SECONDS] [--count N]\n"
+	"        [--batch]          print text reports\n"
+	"  inflight [NAME]          list every I/O in the daemon, the oldest first\n"
+	"  why-stuck [NAME]         where the oldest I/O of each device waits, and what to do\n"
+	"  flight [FILE] [--count N] the last events of all I/Os; FILE: the file of one reactor\n"
+	"        [--perfetto OUT]   write a trace for ui.perfetto.dev (needs no ublkd)\n"
+	"  histogram get NAME       show latencies; [--layer total|throttle|daemon|backend]\n"
+	"        [--op read|write|flush|discard|write_zeroes] [--qmp-json]\n"
+	"  histogram set NAME [--boundaries 10us,100us,...] [--boundaries-read ...]\n"
+	"        [--boundaries-write ...] [--boundaries-flush ...] [--op OP]\n"
+	"                           reset and use these bins; without a list: remove the bins\n"
+	"  histogram reset NAME [--op OP]   reset the histogram\n"
+	"  upgrade [PATH]           let a new program take over all devices while they are in use\n"
+	"  reactors                 statistics of the reactor threads\n"
+	"  nbd-info URI             exports of an NBD server, their features, and the device that\n"
+	"        [--list]           ublkd would create; --list: all exports, even if URI names\n"
+	"                           one (needs no ublkd)\n"
+	"  doctor                   check whether this machine can run ublkd (needs no ublkd)\n"
+	"  udev-name NODE [--state-dir DIR]   the device name of ublkbN (needs no ublkd)\n"
+	"  version                  versions of ublkd and ublkctl\n"
+	"\n"
+	"  -s, --socket PATH        control socket of ublkd (default " UBLKCTL_SOCKET_DEFAULT ")\n"
+	"  -j, --json               print the answer as JSON\n"
+	"  -V, --version            print the version of ublkctl\n"
+	"  -h, --help               print this help\n";
+
+void ublkctl_usage_error(const char *what, const char *value)
+{
+	fprintf(stderr, "ublkctl: %s%s\n%s", what, value, ublkctl_usage_text);
+	exit(EXIT_USAGE);
+}
+
+/* ---- list, show ---- */
+
+enum exit_code ublkctl_list(const struct ublkctl_args *a)
+{
+	return client_ask_and_print(a, client_request("list", NULL), CLIENT_SECONDS, print_list);
+}
+
+enum exit_code ublkctl_show(const struct ublkctl_args *a)
+{
+	return client_ask_and_print(a, client_request("show", a->name), CLIENT_SECONDS,
+				    print_device);
+}
+
+/* ---- add, del ---- */
+
+/* Returns the bytes read, or -1 with the reason printed. */
+static long read_yaml(const char *path, char *text, size_t max)
+{
+	bool is_stdin = strcmp(path, "-") == 0;
+	FILE *file = is_stdin ? stdin : fopen(path, "re");
+	size_t bytes;
+
+	if (!file) {
+		fprintf(stderr, "ublkctl: %s: %m\n", path);
+		return -1;
+	}
+	bytes = fread(text, 1, max + 1, file);
+	if (ferror(file))
+		fprintf(stderr, "ublkctl: %s: %m\n", path);
+	else if (bytes > max)
+		fprintf(stderr, "ublkctl: %s: longer than 1 MiB\n", path);
+	if (ferror(file))
+		bytes = max + 1;
+	if (!is_stdin)
+		fclose(file);
+	return bytes > max ? -1 : (long)bytes;
+}
+
+enum exit_code ublkctl_add(const struct ublkctl_args *a)
+{
+	static char text[YAML_BYTES_MAX + 1];
+	const char *file = strcmp(a->file, "-") == 0 ? "<stdin>" : a->file;
+	long bytes = read_yaml(a->file, text, YAML_BYTES_MAX);
+	json_t *request = client_request("add", NULL), *yaml;
+
+	yaml = bytes < 0 ? NULL : json_stringn(text, (size_t)bytes);
+	if (bytes >= 0 && !yaml)
+		fprintf(stderr, "ublkctl: %s: not valid UTF-8\n", file);
+	if (!yaml) {
+		json_decref(request);
+		return EXIT_REFUSED;
+	}
+	client_set_text(&request, "file", file);
+	json_object_set_new(request, "yaml", yaml);
+	return client_ask_and_print(a, request, 0, NULL);
+}
+
+enum exit_code ublkctl_del(const struct ublkctl_args *a)
+{
+	json_t *request = client_request("del", a->name);
+
+	json_object_set_new(request, "force", json_boolean(a->force));
+	return client_ask_and_print(a, request, 0, NULL);
+}
+
+/* ---- resize, throttle ---- */
+
+enum exit_code ublkctl_resize(const struct ublkctl_args *a)
+{
+	json_t *request = client_request("resize", a->name);
+
+	if (a->words[0] && a->words[1])
+		ublkctl_usage_error("resize takes one size, unexpected: ", a->words[1]);
+	json_object_set_new(request, "force", json_boolean(a->force));
+	client_set_text(&request, "size", a->words[0]);
+	return client_ask_and_print(a, request, 0, print_resize);
+}
+
+/* NULL: a word is no KEY=VALUE. */
+static json_t *key_values(char **words)
+{
+	json_t *all = json_object();
+
+	for (; *words; words++) {
+		const char *value = strchr(*words, '=');
+		json_t *text = value ? json_string(value + 1) : NULL;
+		char key[64];
+
+		snprintf(key, sizeof(key), "%.*s", value ? (int)(value - *words) : 0, *words);
+		if (json_object_set_new(all, key, text) < 0) {
+			json_decref(all);
+			return NULL;
+		}
+	}
+	return all;
+}
+
+enum exit_code ublkctl_throttle(const struct ublkctl_args *a)
+{
+	json_t *request = client_request("throttle", a->name), *values = key_values(a->words);
+
+	if (!values)
+		ublkctl_usage_error("throttle takes only KEY=VALUE after the name", "");
+	if (json_object_size(values) > 0)
+		json_object_set(request, "set", values);
+	json_decref(values);
+	return client_ask_and_print(a, request, CLIENT_SECONDS, print_throttle);
+}
+
+/* ---- gc ---- */
+
+/* NULL, told: a word is no number. */
+static json_t *parse_ids(char **words)
+{
+	json_t *all = json_array();
+
+	for (; *words; words++) {
+		char *end;
+		unsigned long id = strtoul(*words, &end, 10);
+
+		if ((*words)[0] < '0' || (*words)[0] > '9' || *end || id >= INT32_MAX) {
+			fprintf(stderr,
+				"ublkctl: gc takes numbers of devices, as N in /dev/ublkcN, not "
+				"%s\n",
+				*words);
+			json_decref(all);
+			return NULL;
+		}
+		json_array_append_new(all, json_integer((json_int_t)id));
+	}
+	return all;
+}
+
+/* EXIT_REFUSED when one could not be removed, or is none. */
+enum exit_code ublkctl_gc(const struct ublkctl_args *a)
+{
+	json_t *ids = parse_ids(a->words), *request, *data;
+	enum exit_code code;
+
+	if (!ids)
+		return EXIT_USAGE;
+	request = client_request("gc", NULL);
+	json_object_set_new(request, "remove", json_boolean(a->remove));
+	json_object_set_new(request, "ids", ids);
+	code = client_ask(a->socket_path, request, 0, &data);
+	if (code != EXIT_DONE)
+		return code;
+	if (a->json)
+		print_json(data);
+	else
+		print_orphans(data);
+	if (a->remove && client_number(data, "left") > 0)
+		code = EXIT_REFUSED;
+	json_decref(data);
+	return code;
+}
+
+/* ---- the daemon ---- */
+
+enum exit_code ublkctl_inflight(const struct ublkctl_args *a)
+{
+	return client_ask_and_print(a, client_request("inflight", a->name), CLIENT_SECONDS,
+				    print_inflight);
+}
+
+enum exit_code ublkctl_reactors(const struct ublkctl_args *a)
+{
+	return client_ask_and_print(a, client_request("reactors", NULL), CLIENT_SECONDS,
+				    print_reactors);
+}
+
+static void print_upgrade(const json_t *data)
+{
+	printf("upgraded to %s, pid %llu: %llu devices, pause %.1f ms\n",
+	       client_text(data, "version"), client_number(data, "pid"),
+	       client_number(data, "devices"), json_real_value(json_object_get(data, "pause_ms")));
+}
+
+enum exit_code ublkctl_upgrade(const struct ublkctl_args *a)
+{
+	char path[PATH_MAX];
+	json_t *request;
+
+	if (a->name && !realpath(a->name, path)) {
+		fprintf(stderr, "ublkctl: %s: %m\n", a->name);
+		return EXIT_REFUSED;
+	}
+	request = client_request("upgrade", NULL);
+	client_set_text(&request, "path", a->name ? path : NULL);
+	return client_ask_and_print(a, request, 0, print_upgrade);
+}
+
+static void print_version(const json_t *data)
+{
+	printf("ublkctl %s\nublkd %s\n", UBLKD_VERSION, client_text(data, "version"));
+}
+
+enum exit_code ublkctl_version(const struct ublkctl_args *a)
+{
+	return client_ask_and_print(a, client_request("version", NULL), CLIENT_SECONDS,
+				    print_version);
+}

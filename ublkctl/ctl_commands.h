@@ -1,0 +1,65 @@
+/*
+ * The commands of ublkctl: each is a function of the command line, which returns the exit code of
+ * the program. What it cannot do is told on stderr.
+ */
+#ifndef UBLKCTL_CTL_COMMANDS_H
+#define UBLKCTL_CTL_COMMANDS_H
+
+#include <stdbool.h>
+
+#include "daemon/runtime/exit_code.h"
+
+#define UBLKCTL_SOCKET_DEFAULT "/run/ublkd/control.sock"
+#define UBLKCTL_STATE_DIR_DEFAULT "/run/ublkd/control.sock.state"
+
+enum ublkctl_boundaries {
+	BOUNDARIES_ALL,
+	BOUNDARIES_READ,
+	BOUNDARIES_WRITE,
+	BOUNDARIES_FLUSH,
+	BOUNDARIES_NR,
+};
+
+/* What an option is for and which default it has: ublkctl_usage_text. NULL, 0: not given. */
+struct ublkctl_args {
+	const char *socket_path, *state_dir;
+	const char *name; /* the word behind the command: a device, a file, a URI */
+	char **words;	  /* those behind it, NULL at the end */
+	const char *file, *perfetto;
+	double watch_seconds, interval;
+	unsigned long count;
+	bool json, force, remove, layers, batch, list, qmp_json;
+	const char *action, *layer, *op;       /* of histogram */
+	const char *boundaries[BOUNDARIES_NR]; /* as written */
+};
+
+extern const char ublkctl_usage_text[];
+
+/* Ends the program with EXIT_USAGE. */
+_Noreturn void ublkctl_usage_error(const char *what, const char *value);
+
+/* ctl_commands.c: one question, one answer. */
+enum exit_code ublkctl_list(const struct ublkctl_args *a);
+enum exit_code ublkctl_show(const struct ublkctl_args *a);
+enum exit_code ublkctl_add(const struct ublkctl_args *a);
+enum exit_code ublkctl_del(const struct ublkctl_args *a);
+enum exit_code ublkctl_resize(const struct ublkctl_args *a);
+enum exit_code ublkctl_throttle(const struct ublkctl_args *a);
+enum exit_code ublkctl_gc(const struct ublkctl_args *a);
+enum exit_code ublkctl_inflight(const struct ublkctl_args *a);
+enum exit_code ublkctl_upgrade(const struct ublkctl_args *a);
+enum exit_code ublkctl_reactors(const struct ublkctl_args *a);
+enum exit_code ublkctl_version(const struct ublkctl_args *a);
+
+enum exit_code ublkctl_stats(const struct ublkctl_args *a);
+enum exit_code ublkctl_histogram(const struct ublkctl_args *a);
+enum exit_code ublkctl_why_stuck(const struct ublkctl_args *a);
+enum exit_code ublkctl_top(const struct ublkctl_args *a);
+
+/* These ask no daemon. */
+enum exit_code ublkctl_flight(const struct ublkctl_args *a);
+enum exit_code ublkctl_nbd_info(const struct ublkctl_args *a);
+enum exit_code ublkctl_doctor(const struct ublkctl_args *a);
+enum exit_code ublkctl_udev_name(const struct ublkctl_args *a);
+
+#endif
