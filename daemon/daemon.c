@@ -5,9 +5,9 @@
  * Happy path: process -> lock -> state -> reactors -> loop -> driver -> devices -> control socket
  * -> READY=1; SIGHUP reads the file again; SIGTERM or SIGINT stops the devices, then the reactors.
  *
- * Failure modes: whatever is missing before the first device: one line with the cure, exit code 1.
- * A device that fails is its own matter: it is told, the others go on, and SIGHUP tries it again.
- * Devices that do not stop in time: told by name, exit code 1. A second signal: exit at once.
+ * Failure modes: something is missing before the first device: one line with the cure, exit code 1.
+ * A device fails: logged, the others go on, and SIGHUP tries it again. Devices that do not stop in
+ * time: logged by name, exit code 1. A second signal: exit at once.
  */
 #include "daemon/daemon.h"
 
@@ -183,7 +183,7 @@ static void on_device_set_changed(struct device_set *device_set)
 		return;
 	}
 	d->reloading = false;
-	/* Not earlier: whoever gets an answer may rely on the devices that start having started. */
+	/* Not earlier: a client that gets an answer may rely on all devices having started. */
 	socket_listen(&d->server);
 	log_info("ready", "devices=%u", device_set->member_nr);
 	notify_ready();
@@ -228,7 +228,7 @@ static void on_term(struct ev_loop *ev, struct ev_signal *w, int events)
 	struct daemon *d = w->data;
 
 	(void)ev, (void)events;
-	/* What we have begun to adopt, the old program takes back. */
+	/* The old program takes the devices back. */
 	if (standby_is(&d->standby))
 		_exit(EXIT_REFUSED);
 	if (!upgrade_call_off(&d->upgrade))
@@ -237,7 +237,7 @@ static void on_term(struct ev_loop *ev, struct ev_signal *w, int events)
 		begin_stop(d);
 		return;
 	}
-	/* Whoever asks twice does not want to wait. The kernel clears up after us. */
+	/* A second signal: do not wait. The kernel cleans up after us. */
 	log_error("second signal: exit at once", "devices=%u", d->device_set.member_nr);
 	_exit(EXIT_REFUSED);
 }
@@ -249,7 +249,7 @@ static void set_log_level(const struct daemon *d, const struct settings *setting
 	log_init((enum log_level)(level >= 0 ? level : settings->daemon.log_level));
 }
 
-/* Each line of the errors is a line of the log. */
+/* A log line for each error. */
 static void log_config_errors(struct config_errors *e)
 {
 	char *text = config_errors_text(e), *rest = text, *line;
@@ -317,7 +317,7 @@ static void watch_signals(struct daemon *d)
 		ev_signal_start(d->loop.ev, watcher[i]);
 		sigaddset(&watched, watcher[i]->signum);
 	}
-	/* One that waits since before an exec: see keep_signals in upgrade.c. */
+	/* One that waits since before an exec: see pass_signals in upgrade.c. */
 	sigprocmask(SIG_UNBLOCK, &watched, NULL);
 	ev_timer_init(&d->stop_deadline, on_stop_deadline, 0., 0.);
 }
@@ -576,7 +576,7 @@ enum exit_code daemon_run(const struct daemon_params *params)
 	standby_init(&d->standby);
 	process_program(params->argv[0], d->program);
 	/*
-	 * Whoever follows us is told the whole path: executed from this mount namespace of our own,
+	 * The next program is told the whole path: executed from this mount namespace of our own,
 	 * it could not find out by /proc/self/exe.
 	 */
 	if (d->program[0] != '\0')

@@ -1,6 +1,6 @@
 /*
  * Orphans: devices that the driver has, and that no living process serves. Main thread; all devices
- * of a job are asked and removed side by side, so that one that hangs keeps no other waiting.
+ * of a job are asked and removed side by side, so that one that hangs does not delay the others.
  *
  *   ASKING -> LISTED | SKIPPED | REFUSED | STOPPING -> DELETING -> REMOVED
  *

@@ -162,8 +162,8 @@ static bool nudge_all(struct watchdog *w)
 }
 
 /*
- * The nudges have been with them for a whole interval before the timer stops: whoever was on its
- * way out of the kernel when it got its nudge has either seen it or is seen to have moved.
+ * The nudges have been with them for a whole interval before the timer stops: a reactor that was
+ * on its way out of the kernel when it got its nudge has either seen it or is seen to have moved.
  */
 static void on_watchdog_look(struct ev_loop *ev, struct ev_timer *timer, int events)
 {

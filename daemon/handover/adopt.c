@@ -1,11 +1,12 @@
 /*
- * What a dead daemon left: its notes in the state folder, its devices in the driver. Whoever holds
- * the lock of the same control socket may have both. Main thread, at start, before any device.
+ * What a dead daemon left: its notes in the state folder, its devices in the driver. The
+ * daemon that holds the lock of the same control socket may take both. Main thread, at start,
+ * before any device.
  *
  * Happy path: ask the driver about each /dev/ublkcN; those with our mark are compared with the
  * notes; what can be recovered is handed to the device set. Failure modes: the driver does not
- * answer (told; nothing more is asked), a device without a note (told and left alone: ublkctl gc;
- * memory that is in the fd store may be its), a note without a device (removed), a dead device
+ * answer (logged; nothing more is asked), a device without a note (logged and left alone: ublkctl
+ * gc; memory in the fd store may belong to it), a note without a device (removed), a dead device
  * (deleted: nothing can be had from it any more).
  */
 #include "daemon/handover/adopt.h"
@@ -26,7 +27,7 @@
 
 #define ANSWER_TIMEOUT_NS (10 * NS_PER_SEC)
 
-/* Static: a command that never comes back keeps writing to it. */
+/* Static: the driver writes to it whenever a late command completes. */
 static struct question {
 	struct ctl_cmd cmd;
 	struct ublksrv_ctrl_dev_info info;
@@ -121,7 +122,7 @@ static bool carries_mark(const struct adoption *a, uint64_t mark)
 	return false;
 }
 
-/* What it holds and where its bytes are is not known; its users may wait for it. */
+/* Its content and its backend are not known; its users may wait for it. */
 static int add_unnamed(struct adoption *a)
 {
 	const struct ublksrv_ctrl_dev_info *info = &question.info;
@@ -213,14 +214,14 @@ static void drop_stale(const struct adoption *a, struct device_set *f)
 	}
 }
 
-static bool is_memory_wanted(const char *parked, void *arg)
+static bool is_memory_wanted(const char *stored, void *arg)
 {
 	const struct adoption *a = arg;
 	char name[64];
 
 	for (size_t i = 0; i < a->found_nr; i++) {
 		note_memory_name(name, a->found[i].record->name);
-		if (strcmp(name, parked) == 0)
+		if (strcmp(name, stored) == 0)
 			return true;
 	}
 	return false;
@@ -231,7 +232,7 @@ static void drop_memory(struct adoption *a, struct device_set *f)
 {
 	if (!f->fd_store)
 		return;
-	/* What a note that cannot be read stands for is not known; nor whose memory is whose. */
+	/* A note that cannot be read may be of a device whose memory this is. */
 	if (a->unreadable_nr == 0 && a->unnamed_nr == 0)
 		fd_store_prune(f->fd_store, is_memory_wanted, a);
 	else if (fd_store_nr(f->fd_store) > a->found_nr)

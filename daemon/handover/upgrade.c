@@ -1,16 +1,17 @@
 /*
- * Happy path: spawn -> "ready" -> every device gated -> all quiet -> reactors and devices given up
- * -> "go" -> "done" -> the client is answered, this process ends.
+ * The old program's side of an upgrade. Main thread; owns the child until it has taken over.
  *
- * A device may be below another one of ours: an NBD server stands on it, or a loop device. Behind
- * its gate, what is above never comes to rest. What is above which nobody needs to know: where a
- * device is not quiet soon, the quiet ones are opened again until it is; then they are gated anew,
- * and it stays as it is, so that it asks them for nothing more.
+ * Happy path: spawn -> "ready" -> every device quiesced -> all quiet -> reactors and devices given
+ * up -> "go" -> "done" -> the client is answered, this process ends.
  *
- * Failure modes: until "go" nothing has happened that cannot be undone: the gates are opened, the
- * child is killed, the client is told. After "go" the devices are in the driver's hands: when the
- * new program fails or is late, this process executes itself again and adopts them, as after a
- * crash.
+ * A device may be below another one of ours: an NBD server stands on it, or a loop device. While
+ * the lower one is quiesced, requests of the upper one do not complete. Which device is above which
+ * is not known: when a device is not quiet soon, the quiet ones are resumed until it is; then they
+ * are quiesced again, and it stays quiesced, so that it sends them no more requests.
+ *
+ * Failure modes: until "go" everything can be undone: the devices are resumed, the child is killed,
+ * the client is told. After "go" the devices are in the driver's hands: when the new program fails
+ * or is late, this process executes itself again and adopts them, as after a crash.
  */
 #include "daemon/handover/upgrade.h"
 
@@ -33,9 +34,9 @@
 
 /* A program that is not ready by then never will be. */
 #define PREPARE_SECONDS 30.
-/* How long clients wait at most for a slow backend before the gates are opened again. */
+/* Devices are resumed if requests of a slow backend take longer. */
 #define QUIESCE_SECONDS 5.
-/* A device that takes longer may be waiting for one that is gated. */
+/* A device that takes longer may be waiting for one that is quiesced. */
 #define STALL_NS (250 * NS_PER_MS)
 #define ADOPT_SECONDS 75. /* device_recover gives up before */
 #define LOOK_SECONDS .0002
@@ -102,10 +103,10 @@ static void upgrade_answer(struct upgrade *u, json_t *data, const char *error)
 	u->client = NULL;
 }
 
-static void on_answer_late(struct ev_loop *ev, struct ev_timer *w, int events)
+/* Only ends the sleep: a timer that has fired is not active any more. */
+static void on_answers_late(struct ev_loop *ev, struct ev_timer *w, int events)
 {
-	(void)events;
-	ev_timer_stop(ev, w);
+	(void)ev, (void)w, (void)events;
 }
 
 static bool is_answering(const struct upgrade *u)
@@ -116,12 +117,12 @@ static bool is_answering(const struct upgrade *u)
 	return false;
 }
 
-/* This process is about to end: its last words must be out before. */
+/* This process is about to end: its last answers must be sent before. */
 static void flush_answers(struct upgrade *u)
 {
 	struct ev_timer late;
 
-	ev_timer_init(&late, on_answer_late, ANSWER_SECONDS, 0.);
+	ev_timer_init(&late, on_answers_late, ANSWER_SECONDS, 0.);
 	ev_timer_start(u->ev, &late);
 	while (is_answering(u) && ev_is_active(&late))
 		ev_run(u->ev, EVRUN_ONCE);
@@ -138,13 +139,7 @@ static void quiesce_member(struct member *m, bool on)
 	}
 }
 
-static void open_gates(struct upgrade *u)
-{
-	list_for_each (node, &u->device_set->members)
-		quiesce_member(list_entry(node, struct member, node), false);
-}
-
-/* The first that is gated and not at rest, or NULL. */
+/* The first that is quiesced and has requests under way, or NULL. */
 static const struct member *find_busy(const struct upgrade *u)
 {
 	list_for_each (node, &u->device_set->members) {
@@ -156,7 +151,7 @@ static const struct member *find_busy(const struct upgrade *u)
 	return NULL;
 }
 
-/* Gates all that are open: those that are at rest stay so from now on. */
+/* Quiesces all: those that are quiesced already stay so from now on. */
 static void quiesce_round(struct upgrade *u)
 {
 	list_for_each (node, &u->device_set->members) {
@@ -168,8 +163,8 @@ static void quiesce_round(struct upgrade *u)
 	u->stalled_ns = ring_clock_ns() + STALL_NS;
 }
 
-/* Opens those that are at rest, but for those that others were opened for before. */
-static void open_quiet(struct upgrade *u)
+/* Resumes those that are quiet, except those for which others were resumed before. */
+static void resume_quiet(struct upgrade *u)
 {
 	list_for_each (node, &u->device_set->members) {
 		struct member *m = list_entry(node, struct member, node);
@@ -180,8 +175,8 @@ static void open_quiet(struct upgrade *u)
 	u->stalled_ns = ring_clock_ns() + STALL_NS;
 }
 
-/* The reactors of all that were opened know of it; the next gate is another one then. */
-static bool are_open_known(const struct upgrade *u)
+/* Whether the reactors of all resumed devices know of it: only then they can be quiesced again. */
+static bool are_resumed_known(const struct upgrade *u)
 {
 	list_for_each (node, &u->device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
@@ -192,7 +187,7 @@ static bool are_open_known(const struct upgrade *u)
 	return true;
 }
 
-static bool has_open(const struct upgrade *u)
+static bool has_resumed(const struct upgrade *u)
 {
 	list_for_each (node, &u->device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
@@ -223,14 +218,15 @@ static void pass_reload_to(struct upgrade *u, pid_t pid)
 	u->reload_wanted = false;
 }
 
-/* Before "go": as if nothing had been. */
+/* Before "go": everything is undone. */
 static void call_off(struct upgrade *u, const char *why)
 {
 	char words[STANDBY_MESSAGE_BYTES + 64];
 
 	log_error("upgrade was called off", "reason=\"%s\"", why);
 	if (u->phase == UPGRADE_QUIESCING)
-		open_gates(u);
+		list_for_each (node, &u->device_set->members)
+			quiesce_member(list_entry(node, struct member, node), false);
 	u->phase = UPGRADE_NONE;
 	snprintf(words, sizeof(words), "the new program does not take over: %s", why);
 	upgrade_answer(u, NULL, words);
@@ -238,17 +234,17 @@ static void call_off(struct upgrade *u, const char *why)
 }
 
 /*
- * SIGTERM and SIGHUP that came after the hand over, or come from now on, are for whoever follows:
- * blocked signals stay pending over an exec, and a daemon opens them when it is there for them.
+ * SIGTERM and SIGHUP that came after the hand over, or come from now on, are for the next program:
+ * blocked signals stay pending over an exec, and a daemon unblocks them when it can handle them.
  */
-static void keep_signals(struct upgrade *u)
+static void pass_signals(struct upgrade *u)
 {
-	sigset_t kept;
+	sigset_t blocked;
 
-	sigemptyset(&kept);
-	sigaddset(&kept, SIGTERM);
-	sigaddset(&kept, SIGHUP);
-	sigprocmask(SIG_BLOCK, &kept, NULL);
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGTERM);
+	sigaddset(&blocked, SIGHUP);
+	sigprocmask(SIG_BLOCK, &blocked, NULL);
 	ev_run(u->ev, EVRUN_NOWAIT); /* what libev has caught already */
 	if (u->end_wanted)
 		kill(getpid(), SIGTERM);
@@ -268,7 +264,7 @@ static void take_back(struct upgrade *u, const char *why)
 		 why);
 	upgrade_answer(u, NULL, words);
 	flush_answers(u);
-	keep_signals(u);
+	pass_signals(u);
 	ret = successor_become(u->argv, u->fd_store);
 	/* UNTESTED: our own program cannot be executed any more. */
 	log_error("cannot execute ourselves; the next start adopts the devices", "error=%s",
@@ -332,10 +328,10 @@ static void on_upgrade_look(struct ev_loop *ev, struct ev_timer *w, int events)
 	(void)ev, (void)events;
 	if (find_busy(u)) {
 		if (ring_clock_ns() >= u->stalled_ns)
-			open_quiet(u);
-	} else if (!has_open(u)) {
+			resume_quiet(u);
+	} else if (!has_resumed(u)) {
 		upgrade_hand_over(u);
-	} else if (are_open_known(u)) {
+	} else if (are_resumed_known(u)) {
 		quiesce_round(u);
 	}
 }
@@ -352,7 +348,7 @@ static void quiesce(struct upgrade *u)
 	ev_timer_start(u->ev, &u->look);
 }
 
-/* What it has not found it would leave behind, without anybody who serves it. */
+/* Devices that it has not found would have no server. */
 static void is_ready(struct upgrade *u, const char *text)
 {
 	size_t len = strcspn(text, " ");
@@ -372,7 +368,7 @@ static void is_ready(struct upgrade *u, const char *text)
 	upgrade_fail(u, words);
 }
 
-/* Words may have been cut in the middle of a character: what is no UTF-8 cannot be told on. */
+/* Words may have been cut in the middle of a character, and JSON takes UTF-8 only. */
 static void make_utf8(char *text)
 {
 	json_t *valid = json_string(text);
@@ -471,7 +467,7 @@ static const char *unfit(const struct upgrade *u)
 	return NULL;
 }
 
-/* Under its own name: the next upgrade, and whoever looks at it, take that for its file. */
+/* Under its own name: the next upgrade, and tools such as ps, take that for its file. */
 static int upgrade_spawn(struct upgrade *u, const char *path)
 {
 	char *own_name = u->argv[0];

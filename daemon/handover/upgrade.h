@@ -44,7 +44,7 @@ struct upgrade {
 	uint64_t stalled_ns; /* GATING: when those at rest are opened for the others */
 	char version[64];    /* of the new program */
 	bool end_wanted;     /* SIGTERM came too late for us: it is the new program's */
-	bool reload_wanted;  /* SIGHUP came meanwhile: it is whoever serves afterwards' */
+	bool reload_wanted;  /* SIGHUP came meanwhile: the program that serves afterwards gets it */
 };
 
 /*

@@ -40,7 +40,7 @@
 
 /* ---- lists of mounts ---- */
 
-struct kept_mount {
+struct listed_mount {
 	int id, parent;
 	dev_t dev;
 	bool slave, gone;
@@ -48,7 +48,7 @@ struct kept_mount {
 };
 
 struct mount_list {
-	struct kept_mount *mounts;
+	struct listed_mount *mounts;
 	size_t nr, max;
 	bool incomplete;		/* no memory */
 	const struct block_tree *above; /* only of mounts on it; NULL: all */
@@ -71,7 +71,7 @@ static bool list_add(const struct mount_info *m, void *arg)
 		return true;
 	if (list->nr == list->max) {
 		size_t max = list->max ? 2 * list->max : 32;
-		struct kept_mount *mounts = reallocarray(list->mounts, max, sizeof(*mounts));
+		struct listed_mount *mounts = reallocarray(list->mounts, max, sizeof(*mounts));
 
 		if (mounts) {
 			list->mounts = mounts;
@@ -82,7 +82,7 @@ static bool list_add(const struct mount_info *m, void *arg)
 	list->incomplete = !point;
 	if (!point)
 		return false;
-	list->mounts[list->nr++] = (struct kept_mount){
+	list->mounts[list->nr++] = (struct listed_mount){
 		.id = m->id, .parent = m->parent, .dev = m->dev, .slave = m->slave, .point = point
 	};
 	return true;
@@ -95,7 +95,7 @@ static int list_read(struct mount_list *list, const char *path)
 	return list->incomplete ? -ENOMEM : ret;
 }
 
-static bool list_has(const struct mount_list *list, const struct kept_mount *m)
+static bool list_has(const struct mount_list *list, const struct listed_mount *m)
 {
 	for (size_t i = 0; i < list->nr; i++)
 		if (list->mounts[i].dev == m->dev && strcmp(list->mounts[i].point, m->point) == 0)
@@ -120,7 +120,7 @@ static int find_ublk_devices(struct block_tree *tree)
 }
 
 /* The last mount first: it can hide the others. True: there may be more. */
-static bool leave_mounts(const struct block_tree *tree, bool last_pass)
+static bool unmount_listed(const struct block_tree *tree, bool last_pass)
 {
 	struct mount_list list = { .above = tree };
 	bool any = false;
@@ -150,9 +150,9 @@ static void leave_ublk_mounts(void)
 		log_warn("what a loop device stands on is not known: its file systems stay mounted "
 			 "for this daemon",
 			 "path=/dev/%s", tree.unknown_loop);
-	for (int pass = 1; pass < PASSES_MAX && leave_mounts(&tree, false);)
+	for (int pass = 1; pass < PASSES_MAX && unmount_listed(&tree, false);)
 		pass++;
-	leave_mounts(&tree, true);
+	unmount_listed(&tree, true);
 	block_tree_fini(&tree);
 }
 
@@ -165,7 +165,7 @@ static struct {
 } followed = { .host_fd = -1, .epoll_fd = -1 };
 
 /* True: umounts at this place reach us by themselves, or it is the root of all. */
-static bool is_told(const struct mount_list *own, const struct kept_mount *m)
+static bool is_told(const struct mount_list *own, const struct listed_mount *m)
 {
 	for (size_t i = 0; i < own->nr; i++)
 		if (own->mounts[i].id == m->parent)
@@ -245,7 +245,7 @@ static void on_host_mounts(struct ev_loop *ev, struct ev_io *watcher, int events
 		return;
 	}
 	for (size_t i = 0; i < mounts->nr; i++) {
-		struct kept_mount *m = &mounts->mounts[i];
+		struct listed_mount *m = &mounts->mounts[i];
 		struct mount_info info = { .dev = m->dev, .point = m->point };
 
 		if (list_has(&host, m) || !list_add(&info, &gone))

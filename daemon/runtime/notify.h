@@ -1,4 +1,5 @@
-/* Telling systemd (or whoever set NOTIFY_SOCKET) what state the daemon is in. Main thread. */
+/* Telling the service manager (systemd, or what else set NOTIFY_SOCKET) the state of the daemon.
+ * Main thread. */
 #ifndef DAEMON_RUNTIME_NOTIFY_H
 #define DAEMON_RUNTIME_NOTIFY_H
 

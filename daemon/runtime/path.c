@@ -1,7 +1,8 @@
 /*
- * Who could put another file in the place of one of ours? Whoever may write the folder, unless it
- * is sticky and the file is not his; and whoever may do that with one of the folders above. So all
- * of them are looked at. What is found in order stays so: only root and ourselves could change it.
+ * Who could put another file in the place of one of ours? All who may write the folder, unless it
+ * is sticky and the file is not theirs; and all who may do that with one of the folders above. So
+ * all of them are looked at. If they are in order they stay so: only root and ublkd could change
+ * it.
  *
  * Any thread; nothing is owned. Failure modes: a folder that others could change (-EPERM, in words
  * and with the cure), and what the kernel says.

@@ -146,7 +146,7 @@ void process_program(const char *argv0, char path[static PATH_MAX])
 }
 
 /*
- * What another user has put there is neither followed, nor written to, nor waited for: whoever can
+ * What another user has put there is neither followed, nor written to, nor waited for: all who can
  * open the file can hold its lock.
  */
 static int open_lock(const char *path)

@@ -99,8 +99,8 @@ struct device_settings *settings_take(struct settings *s, size_t idx);
 struct device_settings *settings_find(const struct settings *s, const char *name, size_t *ret_idx);
 
 /*
- * Any thread: another reference, which a device_settings_free ends; the last one frees. Whoever
- * shares settings with another thread does not change them. Returns d.
+ * Any thread: another reference, which a device_settings_free ends; the last one frees.
+ * Settings that are shared with another thread are not changed. Returns d.
  */
 struct device_settings *device_settings_ref(struct device_settings *d);
 /* Any thread. Accepts NULL. */

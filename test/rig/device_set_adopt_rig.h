@@ -14,7 +14,7 @@
 #include "daemon/devices/state.h"
 #include "test/rig/device_set_rig.h"
 
-static char folder[] = "/tmp/test_fleet.XXXXXX";
+static char folder[] = "/tmp/test_device_set.XXXXXX";
 static struct state notes;
 static struct backend_device memory;
 

@@ -78,7 +78,7 @@ static const struct backend fake_null = { .name = "null",
 #include <stdlib.h>
 #include <unistd.h>
 
-static atomic_uint fake_asked, fake_ended; /* probes that were begun, and that have ended */
+static atomic_uint fake_asked, fake_ended; /* examinations that were begun, and that have ended */
 static atomic_int fake_founds;		   /* of what they found, what was not freed */
 static atomic_uint fake_bad_times;	   /* how often flaky... fails before it is good */
 static sem_t fake_answer_sem;		   /* one post lets one slow... go on */
@@ -122,7 +122,7 @@ static void fake_examine_free(void *found)
 }
 
 static pthread_mutex_t fake_found_lock = PTHREAD_MUTEX_INITIALIZER;
-static char fake_found[64] = "nothing"; /* what the probe of the last net had found */
+static char fake_found[64] = "nothing"; /* what the examination of the last net had found */
 
 static atomic_int fake_nets;	     /* that are open */
 static atomic_bool fake_close_waits; /* closing one lasts as long as this is set */

@@ -9,8 +9,8 @@
  *   held...    device_recover says that the backend is busy, fake_held_nr times
  *   rigid...   cannot be resized                    tight... a resize fails in the end
  *   lost...    recovery fails, and the driver has the device no more
- *   leaning... behind its gate it is not quiet before all devices called below... were open
- *   restless.. behind its gate it is not quiet until fake_rest
+ *   leaning... quiesced, it is not quiet before all devices called below... were open
+ *   restless.. quiesced, it is not quiet until fake_rest
  *   stuck...   its I/O is as old as the clock, also when fake_io_young
  */
 #ifndef TEST_RIG_FAKE_DEVICE_H
@@ -46,7 +46,7 @@ struct device {
 	struct device_resized resized;
 	struct ev_timer resize;
 	bool quiesced, rested, abandoned;
-	unsigned gatings; /* how often the gate was closed */
+	unsigned quiesced_nr; /* how often it was quiesced */
 };
 
 static struct device *fake_devices[FAKE_DEVICES_MAX];
@@ -459,7 +459,7 @@ void device_quiesce(struct device *d, bool on)
 {
 	ASSERT(d->state == DEVICE_LIVE && d->quiesced != on);
 	d->quiesced = on;
-	d->gatings += on;
+	d->quiesced_nr += on;
 	for (unsigned i = 0; i < FAKE_DEVICES_MAX && fake_is(d, "below") && !on; i++)
 		if (fake_devices[i] && fake_is(fake_devices[i], "leaning"))
 			fake_devices[i]->rested = fake_devices[i]->quiesced;

@@ -118,8 +118,8 @@ static inline void expect_words(const char *words)
 	free(line);
 }
 
-/* As if nothing had been, but for the gates, which were closed so often. */
-static inline void expect_as_before(unsigned gatings)
+/* As if nothing had been, but devices were quiesced so often. */
+static inline void expect_as_before(unsigned quiesced_nr)
 {
 	assert_int_equal(up.phase, UPGRADE_NONE);
 	assert_null(up.client);
@@ -133,7 +133,7 @@ static inline void expect_as_before(unsigned gatings)
 
 		if (m->state != MEMBER_LIVE)
 			continue;
-		assert_int_equal(m->device->gatings, gatings);
+		assert_int_equal(m->device->quiesced_nr, quiesced_nr);
 		assert_false(m->device->quiesced);
 		assert_false(m->device->abandoned);
 	}

@@ -81,7 +81,7 @@ static void test_id_is_taken_by_one_of_ours(void **state)
 
 static void test_id_is_taken_by_others(void **state)
 {
-	char folder[] = "/tmp/test_fleet.XXXXXX", path[64], text[256], expected[256];
+	char folder[] = "/tmp/test_device_set.XXXXXX", path[64], text[256], expected[256];
 	const struct member *m = add_with_id("taken", 8);
 	char ready;
 	int to_us[2];
@@ -527,5 +527,5 @@ int main(void)
 		TEST(test_changes_are_told),
 	};
 
-	return cmocka_run_group_tests_name("fleet", tests, quiet, end);
+	return cmocka_run_group_tests_name("device_set", tests, quiet, end);
 }

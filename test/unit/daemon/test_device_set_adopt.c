@@ -205,7 +205,7 @@ static void test_what_cannot_be_adopted_is_kept(void **state)
 	assert_string_equal(note_of("sour"), "recovering 5");
 }
 
-/* Whoever waits for it is told which one it is. */
+/* A client that waits for it is told which one it is. */
 static void test_what_is_kept_has_its_number(void **state)
 {
 	json_t *line;
@@ -277,7 +277,7 @@ static void test_changed_while_it_waits(void **state)
 	assert_int_equal(device_set_find(&device_set, "held")->settings->options.depth, 2);
 }
 
-/* The change may be the cure: it is tried with what is wished for now, and stays what it became. */
+/* The change may be the cure: it is tried with what is configured now, and stays what it became. */
 static void test_changed_and_never_free(void **state)
 {
 	struct member *m;
@@ -373,5 +373,5 @@ int main(void)
 		ADOPT(test_removed_and_in_use),
 	};
 
-	return cmocka_run_group_tests_name("fleet_adopt", tests, quiet, end);
+	return cmocka_run_group_tests_name("device_set_adopt", tests, quiet, end);
 }

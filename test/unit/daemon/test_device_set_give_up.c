@@ -132,7 +132,7 @@ static void test_discard_refused(void **state)
 	assert_string_equal(note_of("slowly-busy"), "none");
 }
 
-/* Whoever asks for it while it is given up gets a new one. */
+/* A client that asks for it while it is given up gets a new one. */
 static void test_reload_while_it_is_discarded(void **state)
 {
 	struct member *m = adopt("slow");
@@ -215,5 +215,5 @@ int main(void)
 		ADOPT(test_stop_all_while_adopting),
 	};
 
-	return cmocka_run_group_tests_name("fleet_give_up", tests, quiet, end);
+	return cmocka_run_group_tests_name("device_set_give_up", tests, quiet, end);
 }

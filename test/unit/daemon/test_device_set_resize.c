@@ -229,5 +229,5 @@ int main(void)
 
 	log_init(LOG_LEVEL_ERROR);
 	ev = ev_default_loop(0);
-	return cmocka_run_group_tests_name("fleet_resize", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("device_set_resize", tests, NULL, NULL);
 }

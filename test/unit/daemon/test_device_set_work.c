@@ -58,7 +58,7 @@ static void wait_for_threads(void)
 		usleep(1000);
 }
 
-static int probe_setup(void **state)
+static int examine_setup(void **state)
 {
 	assert_int_equal(loop_init(&loop), 0);
 	ctl = (struct ctl){ .reactor = &loop.control };
@@ -74,7 +74,7 @@ static int probe_setup(void **state)
 	return adopt_setup(state);
 }
 
-static int probe_teardown(void **state)
+static int examine_teardown(void **state)
 {
 	int ret = adopt_teardown(state);
 
@@ -472,32 +472,32 @@ static void test_over_nothing(void **state)
 	atomic_store(&fake_absent, false);
 }
 
-#define PROBE(fn) cmocka_unit_test_setup_teardown(fn, probe_setup, probe_teardown)
+#define EXAMINE(fn) cmocka_unit_test_setup_teardown(fn, examine_setup, examine_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		PROBE(test_good),
-		PROBE(test_who_does_not_ask),
-		PROBE(test_bad),
-		PROBE(test_found_and_not_started),
-		PROBE(test_stopped_while_it_asks),
-		PROBE(test_changed_while_it_asks),
-		PROBE(test_removed_by_reload_while_it_asks),
-		PROBE(test_the_end_while_it_asks),
-		PROBE(test_the_end_before_the_answer_is_read),
-		PROBE(test_more_than_threads),
-		PROBE(test_adopted),
-		PROBE(test_adopted_after_some_tries),
-		PROBE(test_a_server_that_does_not_come_back),
-		PROBE(test_busy_after_the_answer),
-		PROBE(test_given_up_while_it_asks),
-		PROBE(test_removed_while_it_asks),
-		PROBE(test_late_and_then_live),
-		PROBE(test_late_and_given_up),
-		PROBE(test_late_to_close),
-		PROBE(test_over_another_device),
-		PROBE(test_over_nothing),
+		EXAMINE(test_good),
+		EXAMINE(test_who_does_not_ask),
+		EXAMINE(test_bad),
+		EXAMINE(test_found_and_not_started),
+		EXAMINE(test_stopped_while_it_asks),
+		EXAMINE(test_changed_while_it_asks),
+		EXAMINE(test_removed_by_reload_while_it_asks),
+		EXAMINE(test_the_end_while_it_asks),
+		EXAMINE(test_the_end_before_the_answer_is_read),
+		EXAMINE(test_more_than_threads),
+		EXAMINE(test_adopted),
+		EXAMINE(test_adopted_after_some_tries),
+		EXAMINE(test_a_server_that_does_not_come_back),
+		EXAMINE(test_busy_after_the_answer),
+		EXAMINE(test_given_up_while_it_asks),
+		EXAMINE(test_removed_while_it_asks),
+		EXAMINE(test_late_and_then_live),
+		EXAMINE(test_late_and_given_up),
+		EXAMINE(test_late_to_close),
+		EXAMINE(test_over_another_device),
+		EXAMINE(test_over_nothing),
 	};
 
 	log_init(LOG_LEVEL_ERROR);

@@ -25,13 +25,13 @@
 #include "base/util.h"
 #include "daemon/handover/successor.h"
 
-#define PARKED_MAX 50
+#define STORED_MAX 50
 
 static char dir[] = "/tmp/test_successor.XXXXXX";
 static char report_path[64], report[16384];
 static char report_name[] = "test_successor", report_option[] = "--report";
 static char *report_argv[] = { report_name, report_option, report_path, NULL };
-static int parked[PARKED_MAX];
+static int stored[STORED_MAX];
 static struct fd_store fd_store;
 static int lock_fd;
 
@@ -43,10 +43,10 @@ unsigned fd_store_nr(const struct fd_store *p)
 
 const char *fd_store_at(const struct fd_store *p, unsigned idx, int *ret_fd)
 {
-	static char name[PARKED_MAX][16];
+	static char name[STORED_MAX][16];
 
 	assert_ptr_equal(p, &fd_store);
-	*ret_fd = parked[idx];
+	*ret_fd = stored[idx];
 	snprintf(name[idx], sizeof(name[0]), "mem-%u", idx);
 	return name[idx];
 }
@@ -162,8 +162,8 @@ static void fd_store_some(unsigned nr)
 {
 	fd_store.nr = nr;
 	for (unsigned i = nr; i-- > 0;) {
-		parked[i] = memfd_create("test", MFD_CLOEXEC);
-		assert_true(parked[i] >= 0);
+		stored[i] = memfd_create("test", MFD_CLOEXEC);
+		assert_true(stored[i] >= 0);
 	}
 }
 
@@ -183,7 +183,7 @@ static int teardown(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < fd_store.nr; i++)
-		close(parked[i]);
+		close(stored[i]);
 	fd_store.nr = 0;
 	close(lock_fd);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
@@ -223,7 +223,7 @@ static pid_t spawn_and_read(void)
 static void assert_has_parked(void)
 {
 	for (unsigned i = 0; i < fd_store.nr; i++)
-		assert_true(says("fd %u %llu", 3 + i, inode(parked[i])));
+		assert_true(says("fd %u %llu", 3 + i, inode(stored[i])));
 }
 
 static void test_environment(void **state)
@@ -320,11 +320,11 @@ static void test_few_descriptors(void **state)
 	int fd;
 
 	(void)state;
-	fd_store_some(PARKED_MAX);
-	limit_fds(count_fds() + PARKED_MAX + 8);
+	fd_store_some(STORED_MAX);
+	limit_fds(count_fds() + STORED_MAX + 8);
 	spawn_and_read();
 	assert_has_parked();
-	limit_fds(count_fds() + PARKED_MAX / 2);
+	limit_fds(count_fds() + STORED_MAX / 2);
 	assert_int_equal(
 		successor_spawn("/proc/self/exe", report_argv, &fd_store, lock_fd, &pid, &fd), 0);
 	assert_int_equal(WEXITSTATUS(end_of(pid)), SUCCESSOR_NO_PROGRAM);
@@ -347,9 +347,9 @@ static void test_become(void **state)
 	fd_store_some(3);
 	/* Far up, where nothing is in their way: they must still be open afterwards. */
 	for (unsigned i = 0; i < fd_store.nr; i++) {
-		int low = parked[i];
+		int low = stored[i];
 
-		parked[i] = fcntl(low, F_DUPFD_CLOEXEC, 100);
+		stored[i] = fcntl(low, F_DUPFD_CLOEXEC, 100);
 		close(low);
 	}
 	pid = fork();

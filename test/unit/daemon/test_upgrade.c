@@ -7,11 +7,11 @@
 
 /* ---- the new program fails ---- */
 
-static void expect_failure(const char *body, const char *words, unsigned gatings)
+static void expect_failure(const char *body, const char *words, unsigned quiesced_nr)
 {
 	begin(body);
 	expect_words(words);
-	expect_as_before(gatings);
+	expect_as_before(quiesced_nr);
 	expect_served();
 }
 

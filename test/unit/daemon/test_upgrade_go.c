@@ -195,13 +195,13 @@ static void test_takes_over(void **state)
 	snprintf(pid, sizeof(pid), "%lld\n", json_integer_value(json_object_get(data, "pid")));
 	expect_note(pid);
 	assert_int_equal(json_integer_value(json_object_get(data, "devices")), 2);
-	/* From the gate to "done". */
+	/* From the quiesce to "done". */
 	assert_true(json_real_value(json_object_get(data, "pause_ms")) > 100.);
 	assert_true(json_real_value(json_object_get(data, "pause_ms")) < 1000. * STUCK_SECONDS);
 	json_decref(json);
 }
 
-/* A device whose requests come to their end by way of another one, which is gated too. */
+/* A device whose requests come to their end by way of another one, which is quiesced too. */
 static void test_device_over_a_device(void **state)
 {
 	int status;
