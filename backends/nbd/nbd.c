@@ -1,22 +1,23 @@
 /*
- * nbd: a device on an NBD server. This file is its queues: what becomes of a request before a
- * connection has it, and when there is none. Reactor thread, but for nbd_wait.
+ * nbd: a device on an NBD server. This file is its queues: they own the requests, know which
+ * connections are ready, and decide what becomes of a request that no connection can take. Reactor
+ * thread, but for nbd_wait.
  *
- *	submit -> (a connection is ready) nbd_transfer_send -> ... -> nbd_io_end
+ *	submit -> (a connection is ready) nbd_connection_send -> ... -> nbd_io_end
  *	       -> (none is) waiting -> a connection is ready -> as above
- *	                            -> outage timeout is over -> fails
+ *	                            -> the outage timeout has expired -> fails
  *
- * Patience runs from a loss until the server has done a request: one that takes connections and
- * answers nothing is not back. Only where nobody had to wait a connection is enough. When it is
- * over there still is no better judge than a request: those that come go to a connection that is
- *ready, and those that are with one stay there, but what is lost then fails.
+ * The outage timeout runs from a loss until the server has done a request: one that accepts
+ * connections and answers nothing is not back. Where no request had to wait a connection is enough.
+ * When it has expired, new requests still go to a connection that is ready, because only an answer
+ * shows that the server is back, and those that are with one stay there; what is lost then fails.
  *
- * What a lost connection had is sent again: all that NBD has can be done twice. Writes that were
+ * What a lost connection had is sent again: every NBD request can be done twice. Writes that were
  * acknowledged but not flushed cannot be sent again: unless the server keeps them (cache: kept)
  * the next FLUSH fails, as fsync(2) does after an error of the medium.
  *
  * Failure modes: no server: on_disconnect decides, for each queue by itself; another server than
- * before: everything fails. cancel ends what waits at once, and what was sent by giving up the
+ * before: everything fails. cancel ends what waits at once, and what was sent by dropping the
  * connection, as NBD cannot take a request back.
  */
 #include "backends/nbd/nbd.h"
@@ -55,14 +56,13 @@ static struct nbd_connection *choose_conn(const struct nbd_queue *q, unsigned ta
 	for (unsigned i = 0; i < q->conn_nr; i++) {
 		struct nbd_connection *conn = q->conn[(tag + i) % q->conn_nr];
 
-		if (conn->state == NBD_CONNECTION_READY && conn->stream.state == STREAM_OPEN)
+		if (nbd_connection_takes_requests(conn))
 			return conn;
 	}
 	return NULL;
 }
 
-/* Counted before it takes the writes upon itself: who loses a connection meanwhile sees one or
- * both. */
+/* Counted before `unflushed` is cleared: a loss at that moment finds at least one of both. */
 static void cover(struct nbd_device *nbd, struct nbd_io *n)
 {
 	bool counts = nbd->config->cache == NBD_CACHE_VOLATILE && !n->covers;
@@ -72,15 +72,15 @@ static void cover(struct nbd_device *nbd, struct nbd_io *n)
 	atomic_fetch_sub(&nbd->covering_nr, counts && !n->covers);
 }
 
-void nbd_queue_uncover(struct nbd_device *nbd, struct nbd_io *n)
+static void uncover(struct nbd_device *nbd, struct nbd_io *n)
 {
 	atomic_fetch_sub(&nbd->covering_nr, n->covers && nbd->config->cache == NBD_CACHE_VOLATILE);
 	n->covers = false;
 }
 
 /*
- * False: it was lost_writes' turn to be told; or writes were lost since it came, which it speaks
- * for as much as the one that covered them.
+ * False, the FLUSH fails: lost_writes was set, and is reported by it; or writes were lost since it
+ * came, which it stands for as much as the FLUSH that covered them.
  */
 static bool begin_flush(struct nbd_device *nbd, struct nbd_io *n)
 {
@@ -100,7 +100,10 @@ static int send_by(struct nbd_connection *conn, struct nbd_io *n)
 	if (n->io->op == BACKEND_FLUSH && !begin_flush(conn->queue->nbd, n))
 		return -EIO;
 	n->state = NBD_IO_SENT;
-	nbd_transfer_send(conn, n);
+	n->conn = conn;
+	n->cookie = (uint64_t)++conn->queue->cookie_nr << 16 | n->io->tag;
+	nbd_connection_send(conn, n);
+	n->again = true;
 	return 0;
 }
 
@@ -167,9 +170,21 @@ static void be_well(struct nbd_queue *q)
 	reactor_timer_cancel(q->queue->reactor, &q->outage_timeout);
 }
 
-/* One that waits now does so for the end of a connection that takes no more. */
-void nbd_queue_answered(struct nbd_queue *q)
+void nbd_queue_answered(struct nbd_queue *q, struct nbd_io *n)
 {
+	struct nbd_device *nbd = q->nbd;
+	bool is_flush = n->io->op == BACKEND_FLUSH;
+	bool modified = n->io->op == BACKEND_WRITE || n->io->op == BACKEND_WRITE_ZEROES;
+	bool due =
+		is_flush ? n->result < 0 && n->covers : modified && !(n->io->flags & BACKEND_FUA);
+
+	if (due && !atomic_load_explicit(&nbd->unflushed, memory_order_relaxed))
+		atomic_store(&nbd->unflushed, true);
+	if (is_flush)
+		uncover(nbd, n);
+	if (!q->unconfirmed)
+		return;
+	/* What waits now waits for the end of a connection that takes no more requests. */
 	q->unconfirmed = !list_empty(&q->waiting);
 	be_well(q);
 }
@@ -206,9 +221,9 @@ static unsigned covering_by(const struct nbd_connection *conn)
 }
 
 /*
- * The server may have restarted, whatever other connections have heard of it. Writes that a FLUSH
- * on this connection covers are told by that one; those of a FLUSH on another connection by the
- * next, too.
+ * The server may have restarted, even if other connections are still there. Writes that a FLUSH on
+ * this connection covers fail that FLUSH; those of a FLUSH on another connection fail the next,
+ * too.
  */
 static void lose_writes(struct nbd_device *nbd, const struct nbd_connection *conn)
 {
@@ -244,7 +259,7 @@ void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n)
 	struct nbd_connection *conn;
 
 	if (n->covers && q->nbd->config->cache == NBD_CACHE_VOLATILE) {
-		nbd_queue_uncover(q->nbd, n);
+		uncover(q->nbd, n);
 		nbd_io_end(n, -EIO);
 	} else if (n->cancelled || q->gave_up || is_changed(q) ||
 		   q->nbd->config->outage_timeout_ns == 0) {
@@ -264,6 +279,25 @@ void nbd_queue_changed(struct nbd_queue *q)
 {
 	reactor_timer_cancel(q->queue->reactor, &q->outage_timeout);
 	fail_waiting(q);
+}
+
+static void resolved(void *arg, const struct net_addresses *found, const char *error)
+{
+	struct nbd_queue *q = arg;
+
+	q->resolve = NULL;
+	if (found)
+		q->addresses = *found;
+	else
+		log_limited_by(&q->nbd->limits.lookup, LOG_LEVEL_WARN, "cannot look up the server",
+			       "device=%s error=\"%s\"", q->nbd->name, error);
+}
+
+/* Meanwhile the known addresses are tried again: the answer is for the next try. */
+void nbd_queue_look_up(struct nbd_queue *q)
+{
+	if (!q->resolve && !net_host_is_known(&q->nbd->uri.server))
+		net_resolve_begin(&q->resolve, q->queue->reactor, &q->nbd->uri.server, resolved, q);
 }
 
 static void nbd_cancel(struct backend_io *io)
@@ -312,7 +346,6 @@ static int nbd_queue_init(struct backend_queue *queue)
 	q->addresses = q->nbd->found.addresses;
 	list_init(&q->waiting);
 	timer_init(&q->outage_timeout, is_outage_over);
-	prng_init(&q->prng, ring_clock_ns() + queue->idx);
 	q->io = calloc(queue->depth, sizeof(*q->io));
 	q->conn = calloc(q->nbd->conns_per_queue, sizeof(*q->conn));
 	if (!q->io || !q->conn)

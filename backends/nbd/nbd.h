@@ -1,20 +1,23 @@
 /*
  * What the files of the NBD backend share: its device, queues, connections and requests.
  *
- *	nbd_options.c  what the user can say                      main thread
- *	nbd_open.c     probe, open, limits, identity              main thread (probe: any)
- *	nbd.c          queues and requests until a connection has them, and when none is there
- *	nbd_connection.c     one connection: connect, TLS, handshake, loss, another try
- *	nbd_transfer.c requests on a connection that is ready: sent, answered, overdue
- *	nbd_look.c     how a connection does, for people	   main thread
- *	nbd_changed.c  a server that came back as another one, in words
+ *	nbd_options.c     what the user can configure                   main thread
+ *	nbd_open.c        examine, open, limits, identity               main thread (examine: any)
+ *	nbd.c             queues: requests, and which connections are ready
+ *	nbd_connection.c  one connection: connect, TLS, handshake, requests, loss, another try
+ *	nbd_login.c       the handshake of NBD and of TLS, as bytes of a connection
+ *	nbd_transfer.c    requests and replies as bytes of a connection
+ *	nbd_look.c        the state of a connection, for people         main thread
+ *	nbd_changed.c     a server that came back as another one, in words
  *
- * nbd.c, nbd_connection.c and nbd_transfer.c run on the queue's reactor.
+ * nbd.c, nbd_connection.c, nbd_login.c and nbd_transfer.c run on the queue's reactor. A queue
+ *commands its connections, a connection the last two; a connection reports to its queue by the
+ *functions nbd_queue_*.
  *
  * A request is in one place at a time: waiting (queue->waiting), or with a connection
- *(connection->sent) from the moment it was handed over to be sent. A connection that is lost gives
- *those that were not answered back to the queue, which sends them again by another connection or by
- *the same one once that is back.
+ * (connection->sent) from the moment it was handed over to be sent. A connection that is lost gives
+ * those that were not answered back to the queue, which sends them again by another connection or
+ * by the same one once that is back.
  */
 #ifndef BACKENDS_NBD_NBD_H
 #define BACKENDS_NBD_NBD_H
@@ -111,22 +114,24 @@ struct nbd_device {
 
 struct nbd_io {
 	struct backend_io *io;
-	struct nbd_connection *conn; /* NULL: waits */
 	struct list_node node; /* queue->waiting or connection->sent, in the order of coming */
-	struct nbd_slot slot;
-	uint64_t cookie;
-	uint64_t sent_at_bytes; /* of the stream: all of it is sent when it has come so far */
-	uint64_t start_ns;	/* it came */
-	uint64_t sent_ns;	/* all of it was sent, the last time */
-	uint64_t deadline_ns;
-	int result;
-	unsigned losses; /* FLUSH: of the device, when it came */
-	bool answered;	 /* by result, but its bytes may still be read by the kernel */
-	bool again;	 /* it has been sent before */
-	bool refused;	 /* the answer: the server is shutting down, another one may do it */
+	/* The queue's. */
+	struct nbd_connection *conn; /* NULL: waits */
+	uint64_t cookie;   /* tag and a number, so that no late answer is taken for one of now */
+	uint64_t start_ns; /* it came */
+	unsigned losses;   /* FLUSH: of the device, when it came */
+	bool again;	   /* it has been sent before */
 	bool cancelled;
 	bool covers;   /* FLUSH: writes that would be lost with the connection */
 	uint8_t state; /* enum nbd_io_state, for nbd_wait */
+	/* The connection's, while it has the request. */
+	bool answered; /* by result, but its bytes may still be read by the kernel */
+	bool refused;  /* the answer: the server is shutting down, another one may do it */
+	int result;
+	uint64_t sent_at_bytes; /* of the stream: all of it is sent when it has come so far */
+	uint64_t sent_ns;	/* all of it was sent, the last time */
+	uint64_t deadline_ns;
+	struct nbd_slot slot;
 };
 
 enum nbd_io_state { NBD_IO_IDLE, NBD_IO_WAITING, NBD_IO_SENT };
@@ -134,8 +139,7 @@ enum nbd_io_state { NBD_IO_IDLE, NBD_IO_WAITING, NBD_IO_SENT };
 enum nbd_connection_state {
 	NBD_CONNECTION_DOWN, /* until its timer fires */
 	NBD_CONNECTION_CONNECTING,
-	NBD_CONNECTION_HANDSHAKE, /* with the greeting; or what follows TLS */
-	NBD_CONNECTION_TLS,
+	NBD_CONNECTION_HANDSHAKE, /* NBD's and that of TLS */
 	NBD_CONNECTION_READY,
 	NBD_CONNECTION_RETIRING, /* READY but for new requests: the server is shutting down */
 	NBD_CONNECTION_CLOSING,	 /* or never to be tried again */
@@ -168,9 +172,12 @@ struct nbd_connection {
 	unsigned tries;	    /* in a row that led to nothing */
 	unsigned address;   /* which of them is next */
 	uint64_t ready_ns;
+	/* nbd_login.c's, as are tls until the stream has it, and handshake. */
 	size_t said_bytes; /* of the handshake's or TLS's output, on its way */
 	bool said_by_tls;
 	uint8_t goodbye[NBD_REQUEST_BYTES_MAX];
+	struct prng prng;
+	/* nbd_transfer.c's, as are pieces and headers: requests, and what comes back. */
 	struct list_node sent;
 	struct list_node *unsent; /* of them: the first that is not all sent; or the list itself */
 	unsigned large_nr;	  /* of them: READs of much */
@@ -193,7 +200,6 @@ struct nbd_queue {
 	struct net_addresses addresses; /* where it was last known to be */
 	struct net_resolve *resolve;	/* asks anew; or NULL */
 	uint32_t cookie_nr;
-	struct prng prng;
 };
 
 /* nbd_open.c */
@@ -211,22 +217,22 @@ int nbd_config_uri(const struct nbd_config *config, struct nbd_uri *ret_uri, cha
 		   size_t error_bytes);
 void nbd_check(const void *config, const struct yaml_node *map, struct config_errors *e);
 
-/* nbd.c */
+/* nbd.c: what a connection reports to its queue */
 
-/* A connection has become ready: what waits goes on. */
+/* It has become ready: what waits goes on. */
 void nbd_queue_ready(struct nbd_queue *q);
 /* The server has done a request, or said what is wrong with it: it is there. */
-void nbd_queue_answered(struct nbd_queue *q);
-/* This connection was ready and is so no longer; what it had is back by nbd_queue_take_back. */
+void nbd_queue_answered(struct nbd_queue *q, struct nbd_io *n);
+/* This connection was ready and is so no longer; nbd_queue_take_back of what it had follows. */
 void nbd_queue_lost(struct nbd_queue *q, const struct nbd_connection *conn);
-/* The FLUSH covers nothing any more: it has been answered, or lost. */
-void nbd_queue_uncover(struct nbd_device *nbd, struct nbd_io *n);
-/* An I/O that a lost connection had: waits again, or fails, by on_disconnect. */
+/* A request that a lost connection had, or that the server refused: waits again, or fails. */
 void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n);
 /* The end of a request in whatever place it was. May submit others before it returns. */
 void nbd_io_end(struct nbd_io *n, int result);
 /* The device is not what it was: everything that waits fails, and all that comes. */
 void nbd_queue_changed(struct nbd_queue *q);
+/* No address of the server answers: ask for new ones. */
+void nbd_queue_look_up(struct nbd_queue *q);
 
 /* nbd_connection.c */
 
@@ -237,6 +243,13 @@ void nbd_connection_abandon(struct nbd_connection *conn);
 /* Ends the connection, for this reason. */
 void nbd_connection_drop(struct nbd_connection *conn, enum backend_end end, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* One that takes requests: there always is room. */
+void nbd_connection_send(struct nbd_connection *conn, struct nbd_io *n);
+
+static inline bool nbd_connection_takes_requests(const struct nbd_connection *conn)
+{
+	return conn->state == NBD_CONNECTION_READY && conn->stream.state == STREAM_OPEN;
+}
 
 /* nbd_look.c */
 
@@ -245,16 +258,6 @@ const char *nbd_connection_state_word(enum nbd_connection_state state);
 /* struct backend's connection. Main thread. */
 bool nbd_connection_look(const struct backend_queue *queue, unsigned idx,
 			 struct backend_connection *ret_connection);
-
-/* The server wants to go: no more requests; when those that it has are answered it is told so. */
-void nbd_connection_retire(struct nbd_connection *conn);
-/* One that retires has no request left. */
-void nbd_connection_leave(struct nbd_connection *conn);
-/* Answers to requests are awaited. */
-static inline bool nbd_connection_serves(const struct nbd_connection *conn)
-{
-	return conn->state == NBD_CONNECTION_READY || conn->state == NBD_CONNECTION_RETIRING;
-}
 
 /* nbd_changed.c */
 
@@ -266,17 +269,38 @@ bool nbd_changed_note(struct nbd_device *nbd, const struct nbd_export *is);
 /* Any thread: the words, NULL while it is what it was. */
 const char *nbd_failure(const struct backend_device *device);
 
+/* nbd_login.c */
+
+struct nbd_login_error {
+	enum backend_end end;
+	char words[NBD_HANDSHAKE_ERROR_BYTES];
+};
+
+/* During the handshake: that of TLS is under way. */
+static inline bool nbd_login_is_tls(const struct nbd_connection *conn)
+{
+	return conn->handshake.step == NBD_HANDSHAKE_START_TLS;
+}
+/* On a stream that is open. */
+void nbd_login_begin(struct nbd_connection *conn);
+/* 1: done, what is left of in comes behind the handshake; 0: there is more to come; -1: *e. */
+int nbd_login_received(struct nbd_connection *conn, struct nbd_input *in,
+		       struct nbd_login_error *e);
+/* All that was said is sent. Returns 0, or -1 with *e. */
+int nbd_login_sent(struct nbd_connection *conn, struct nbd_login_error *e);
+/* The server closed the connection: what that means here. */
+void nbd_login_eof(struct nbd_connection *conn, char *words, size_t words_bytes);
+
 /* nbd_transfer.c */
 
+/* After each handshake. */
 void nbd_transfer_begin(struct nbd_connection *conn);
-/* There always is room. */
 void nbd_transfer_send(struct nbd_connection *conn, struct nbd_io *n);
-void nbd_transfer_received(struct nbd_connection *conn, const uint8_t *data, size_t bytes);
-void nbd_transfer_received_into(struct nbd_connection *conn, size_t bytes);
-void nbd_transfer_sent(struct nbd_connection *conn);
-/* The oldest request is overdue, or the timer was for one that has been answered. */
-void nbd_transfer_timer(struct nbd_connection *conn);
-/* After a loss: every request goes back to the queue. */
-void nbd_transfer_end(struct nbd_connection *conn);
+/* The next request that is answered and now sent to its last byte, to be removed; NULL: none. */
+struct nbd_io *nbd_transfer_sent(struct nbd_connection *conn);
+void nbd_transfer_remove(struct nbd_connection *conn, struct nbd_io *n);
+/* 1: *ret_answered has its result; 0: there is no more in these bytes; -EPROTO: reply.error. */
+int nbd_transfer_received(struct nbd_connection *conn, struct nbd_input *in,
+			  struct nbd_io **ret_answered);
 
 #endif

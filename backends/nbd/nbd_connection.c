@@ -1,19 +1,26 @@
 /*
- * One connection of a queue. Owns its stream, its TLS session and the requests that it was given.
- * Reactor thread.
+ * One connection of a queue. Owns its state, its stream and all that goes over it: the TLS session,
+ * the handshake, and the requests that the queue has handed over, until they are answered or the
+ * connection is lost. Reactor thread. It commands nbd_login.c and nbd_transfer.c,
+ * and reports to nbd.c (nbd_queue_*).
  *
- *   DOWN --timer--> CONNECTING --> HANDSHAKE --(nbds)--> TLS --> HANDSHAKE --> READY
- *    ^                  \______________\__________________\____________________/
- *    \__________ CLOSING <_____________________ drop, or the stream's end
+ *   DOWN --timer--> CONNECTING --> HANDSHAKE --> READY
+ *    ^                  \______________\___________/
+ *    \____________ CLOSING <____________ drop, or the stream's end
  *   READY --abandoned: DISC--> LEAVING --sent--> freed
  *   READY --ESHUTDOWN--> RETIRING --all answered: DISC--> LEAVING --sent--> CLOSING
  *
  * Happy path: an address is tried, the handshake asks for what the device was opened with, requests
- * go on. The timer limits each phase, and the wait for the oldest answer (nbd_transfer_timer).
- * Failure modes: whatever ends it is told (rate-limited), and it is tried again, at once after one
- * that worked, then after ever longer pauses. A server that is not what it was when the device was
- * opened (size, flags, block sizes) makes the device fail: whoever uses it must not go on as if
- * nothing had happened.
+ * are sent and answered. The timer limits each phase, and the wait for the oldest answer.
+ *
+ * A server that says that it is shutting down has not done the request: the request waits for
+ * another connection as if it had been lost with this one, which ends when the others are answered.
+ *
+ * Failure modes: a reply that breaks the protocol, or none within the timeout: the connection is
+ * dropped. The reason of each loss is logged (rate-limited), and the connection is tried again, at
+ * once after one that worked, then after ever longer pauses. A server that is not what it was when
+ * the device was opened (size, flags, block sizes) makes the device fail: its users must not go on
+ * as if nothing had happened.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -52,6 +59,12 @@ static struct nbd_connection *of_stream(struct stream *s)
 	return container_of(s, struct nbd_connection, stream);
 }
 
+/* Answers to requests are awaited. */
+static bool serves(const struct nbd_connection *conn)
+{
+	return conn->state == NBD_CONNECTION_READY || conn->state == NBD_CONNECTION_RETIRING;
+}
+
 static void set_state(struct nbd_connection *conn, enum nbd_connection_state state)
 {
 	uint64_t now_ns = conn->stream.reactor->now_ns;
@@ -70,27 +83,21 @@ static void time_limit(struct nbd_connection *conn, uint64_t ns)
 
 /* ---- the end ---- */
 
-static uint64_t longest_pause_ns(uint64_t outage_timeout_ns)
-{
-	uint64_t ns = outage_timeout_ns / PAUSES_IN_OUTAGE_TIMEOUT;
-
-	if (outage_timeout_ns == 0)
-		return NS_PER_SEC;
-	return MIN(MAX(ns, PAUSE_FIRST_NS), PAUSE_MAX_NS);
-}
-
 static uint64_t pause_ns(struct nbd_connection *conn)
 {
+	uint64_t outage_timeout_ns = conn->queue->nbd->config->outage_timeout_ns;
+	uint64_t part_ns = MAX(outage_timeout_ns / PAUSES_IN_OUTAGE_TIMEOUT, PAUSE_FIRST_NS);
+	uint64_t max_ns = outage_timeout_ns == 0 ? NS_PER_SEC : MIN(part_ns, PAUSE_MAX_NS);
 	unsigned doublings = MIN(conn->tries - 1, 16u);
 	uint64_t ns = PAUSE_FIRST_NS << doublings;
 
-	ns = MIN(ns, longest_pause_ns(conn->queue->nbd->config->outage_timeout_ns));
-	return ns - ns / 4 + prng_below(&conn->queue->prng, ns / 2);
+	ns = MIN(ns, max_ns);
+	return ns - ns / 4 + prng_below(&conn->prng, ns / 2);
 }
 
 /*
- * Whoever accepts and never greets, such as an orphan of a server that was killed, must not have
- * all the time that requests wait: the next try may find a server.
+ * A process that accepts and never greets, such as a child left over by a server that was killed,
+ * must not take all the time that requests wait: the next try may find a server.
  */
 static uint64_t handshake_limit_ns(const struct nbd_config *config)
 {
@@ -138,7 +145,7 @@ static enum backend_end end_by_itself(const struct nbd_connection *conn, int err
 	if (conn->state == NBD_CONNECTION_CONNECTING)
 		return BACKEND_END_UNREACHABLE;
 	/* Servers that do not accept a key say so by hanging up. */
-	if (conn->state == NBD_CONNECTION_TLS)
+	if (conn->state == NBD_CONNECTION_HANDSHAKE && nbd_login_is_tls(conn))
 		return BACKEND_END_REFUSED;
 	return err == -EPROTO ? BACKEND_END_PROTOCOL : BACKEND_END_CLOSED;
 }
@@ -171,24 +178,27 @@ static void destroy(struct nbd_connection *conn)
 	reactor_leave_end(r);
 }
 
-/* What it means that the server closed the connection where it did. */
-static void explain_eof(struct nbd_connection *conn, int err)
+static void give_back_requests(struct nbd_connection *conn)
 {
-	if (err != -ECONNRESET || conn->why[0] != '\0')
-		return;
-	if (conn->state == NBD_CONNECTION_HANDSHAKE) {
-		nbd_handshake_eof(&conn->handshake);
-		snprintf(conn->why, sizeof(conn->why), "%s", conn->handshake.error);
-	} else if (conn->state == NBD_CONNECTION_TLS) {
-		tls_eof(conn->tls);
-		snprintf(conn->why, sizeof(conn->why), "%s", tls_error(conn->tls));
+	struct list_node all = LIST_INIT(all);
+	struct list_node *node;
+
+	list_splice(&all, &conn->sent);
+	conn->unsent = &conn->sent;
+	while ((node = list_pop_front(&all))) {
+		struct nbd_io *n = list_entry(node, struct nbd_io, node);
+
+		if (n->answered && !n->refused)
+			nbd_io_end(n, n->result);
+		else
+			nbd_queue_take_back(conn->queue, n);
 	}
 }
 
 static void on_closed(struct stream *s, int err)
 {
 	struct nbd_connection *conn = of_stream(s);
-	bool was_ready = nbd_connection_serves(conn) || conn->state == NBD_CONNECTION_LEAVING;
+	bool was_ready = serves(conn) || conn->state == NBD_CONNECTION_LEAVING;
 	enum backend_end end;
 
 	if (!conn->queue) {
@@ -197,13 +207,14 @@ static void on_closed(struct stream *s, int err)
 	}
 	end = conn->why[0] ? conn->end : end_by_itself(conn, err);
 	count_end(conn, was_ready, end);
-	explain_eof(conn, err);
+	if (err == -ECONNRESET && !conn->why[0] && conn->state == NBD_CONNECTION_HANDSHAKE)
+		nbd_login_eof(conn, conn->why, sizeof(conn->why));
 	tell_end(conn, end, err);
 	reactor_timer_cancel(s->reactor, &conn->timer);
 	set_state(conn, NBD_CONNECTION_CLOSING);
 	if (was_ready) {
 		nbd_queue_lost(conn->queue, conn);
-		nbd_transfer_end(conn);
+		give_back_requests(conn);
 	}
 	if (was_ready && s->reactor->now_ns - conn->ready_ns > GOOD_NS)
 		conn->tries = 0;
@@ -227,24 +238,6 @@ static void say_goodbye(struct nbd_connection *conn)
 	time_limit(conn, LEAVE_NS);
 }
 
-/* "If the client receives an NBD_ESHUTDOWN error it MUST initiate a soft disconnect" (proto.md). */
-void nbd_connection_retire(struct nbd_connection *conn)
-{
-	if (conn->state == NBD_CONNECTION_READY)
-		set_state(conn, NBD_CONNECTION_RETIRING);
-}
-
-void nbd_connection_leave(struct nbd_connection *conn)
-{
-	ASSERT(conn->state == NBD_CONNECTION_RETIRING && list_empty(&conn->sent));
-	snprintf(conn->why, sizeof(conn->why), "the server is shutting down");
-	conn->end = BACKEND_END_SHUTDOWN;
-	if (conn->stream.codec)
-		stream_close(&conn->stream, 0);
-	else
-		say_goodbye(conn);
-}
-
 void nbd_connection_abandon(struct nbd_connection *conn)
 {
 	struct stream *s;
@@ -265,24 +258,89 @@ void nbd_connection_abandon(struct nbd_connection *conn)
 		stream_close(s, 0);
 }
 
-/* ---- the handshake ---- */
+/* ---- requests ---- */
 
-/* All that the handshake has to say is one piece; the next goes when that is out. */
-static void say(struct nbd_connection *conn)
+/* Of a connection that retires no request is left. */
+static void leave(struct nbd_connection *conn)
 {
-	const uint8_t *data;
-	size_t bytes;
-
-	if (conn->said_bytes > 0)
-		return;
-	conn->said_by_tls = conn->state == NBD_CONNECTION_TLS;
-	bytes = conn->said_by_tls ? tls_output(conn->tls, &data)
-				  : nbd_handshake_output(&conn->handshake, &data);
-	if (bytes == 0)
-		return;
-	conn->said_bytes = bytes;
-	stream_send(&conn->stream, data, bytes);
+	snprintf(conn->why, sizeof(conn->why), "the server is shutting down");
+	conn->end = BACKEND_END_SHUTDOWN;
+	if (conn->stream.codec)
+		stream_close(&conn->stream, 0);
+	else
+		say_goodbye(conn);
 }
+
+/* It is answered, and all of it is sent. The clock is the turn's: within one no time passes. */
+static void end_request(struct nbd_connection *conn, struct nbd_io *n)
+{
+	nbd_transfer_remove(conn, n);
+	if (n->refused) {
+		nbd_queue_take_back(conn->queue, n);
+	} else {
+		histogram_record(&conn->stats.wait, n->sent_ns - n->start_ns);
+		histogram_record(&conn->stats.answer, conn->stream.reactor->now_ns - n->sent_ns);
+		nbd_io_end(n, n->result);
+	}
+	if (conn->state == NBD_CONNECTION_RETIRING && list_empty(&conn->sent))
+		leave(conn);
+}
+
+/* Behind the last reply of a connection that is leaving anything else breaks the protocol. */
+static void take_replies(struct nbd_connection *conn, struct nbd_input in)
+{
+	struct nbd_io *n;
+	int ret;
+
+	while ((ret = nbd_transfer_received(conn, &in, &n)) > 0) {
+		if (n->result == -ESHUTDOWN) {
+			/* "it MUST initiate a soft disconnect" (proto.md) */
+			n->refused = true;
+			if (conn->state == NBD_CONNECTION_READY)
+				set_state(conn, NBD_CONNECTION_RETIRING);
+		} else {
+			conn->tries = 1; /* it is worth trying again soon */
+			nbd_queue_answered(conn->queue, n);
+		}
+		if (n->sent_at_bytes <= conn->stream.sent_bytes)
+			end_request(conn, n);
+	}
+	if (ret < 0)
+		nbd_connection_drop(conn, BACKEND_END_PROTOCOL, "the server broke the protocol: %s",
+				    conn->reply.error);
+}
+
+void nbd_connection_send(struct nbd_connection *conn, struct nbd_io *n)
+{
+	struct reactor *r = conn->stream.reactor;
+
+	n->deadline_ns = r->now_ns + conn->queue->nbd->config->timeout_ns;
+	if (n->again)
+		counter_add(&conn->stats.resent, 1);
+	nbd_transfer_send(conn, n);
+	if (!conn->timer.armed)
+		reactor_timer_arm(r, &conn->timer, n->deadline_ns);
+}
+
+/* The oldest request is overdue, or the timer was for one that has been answered. */
+static void check_overdue(struct nbd_connection *conn)
+{
+	struct reactor *r = conn->stream.reactor;
+	const struct nbd_io *oldest;
+
+	if (list_empty(&conn->sent))
+		return;
+	oldest = list_entry(conn->sent.next, struct nbd_io, node);
+	if (oldest->deadline_ns > r->now_ns)
+		reactor_timer_arm(r, &conn->timer, oldest->deadline_ns);
+	else
+		nbd_connection_drop(
+			conn, BACKEND_END_SILENT, "no answer to %s for %llu ms",
+			nbd_cmd_name(oldest->slot.cmd),
+			(unsigned long long)(conn->queue->nbd->config->timeout_ns / NS_PER_MS));
+}
+
+/* ---- the handshake ---- */
 
 static void become_ready(struct nbd_connection *conn)
 {
@@ -303,83 +361,13 @@ static void become_ready(struct nbd_connection *conn)
 	nbd_queue_ready(q);
 }
 
-static void secure(struct nbd_connection *conn)
+/* What came of bytes of the handshake: 1 it is done, 0 there is more to come, -1 it failed. */
+static void go_on(struct nbd_connection *conn, int ret, const struct nbd_login_error *e)
 {
-	stream_secure(&conn->stream, &tls_codec, conn->tls);
-	set_state(conn, NBD_CONNECTION_HANDSHAKE);
-	nbd_handshake_tls_started(&conn->handshake);
-	say(conn);
-}
-
-/* The stream takes TLS over when the last of its bytes that were sent as ours are out. */
-static void go_on_with_tls(struct nbd_connection *conn)
-{
-	switch (tls_handshake(conn->tls)) {
-	case TLS_MORE:
-		say(conn);
-		break;
-	case TLS_DONE:
-		if (conn->said_bytes == 0)
-			secure(conn);
-		break;
-	case TLS_FAILED:
-		nbd_connection_drop(conn, BACKEND_END_REFUSED, "TLS: %s", tls_error(conn->tls));
-		break;
-	}
-}
-
-static void feed_tls(struct nbd_connection *conn, const uint8_t *data, size_t bytes)
-{
-	while (bytes > 0 && conn->state == NBD_CONNECTION_TLS && conn->why[0] == '\0') {
-		size_t taken = tls_feed(conn->tls, data, bytes);
-
-		data += taken;
-		bytes -= taken;
-		go_on_with_tls(conn);
-		if (taken == 0)
-			break;
-	}
-	if (bytes > 0)
-		nbd_connection_drop(conn, BACKEND_END_PROTOCOL,
-				    "TLS: the server sent more than was asked for");
-}
-
-static enum backend_end end_of_handshake(int err)
-{
-	if (err == -ESHUTDOWN)
-		return BACKEND_END_SHUTDOWN;
-	return err == -EPROTO ? BACKEND_END_PROTOCOL : BACKEND_END_REFUSED;
-}
-
-/* What comes behind the handshake is a reply to nothing: the parser says so. */
-static void handshake_fed(struct nbd_connection *conn, const uint8_t *rest, size_t rest_bytes)
-{
-	switch (conn->handshake.step) {
-	case NBD_HANDSHAKE_MORE:
-		say(conn);
-		break;
-	case NBD_HANDSHAKE_START_TLS:
-		set_state(conn, NBD_CONNECTION_TLS);
-		go_on_with_tls(conn);
-		break;
-	case NBD_HANDSHAKE_DONE:
+	if (ret > 0)
 		become_ready(conn);
-		if (rest_bytes > 0 && conn->state == NBD_CONNECTION_READY)
-			nbd_transfer_received(conn, rest, rest_bytes);
-		break;
-	case NBD_HANDSHAKE_FAILED:
-		nbd_connection_drop(conn, end_of_handshake(conn->handshake.err), "%s",
-				    conn->handshake.error);
-		break;
-	}
-}
-
-static void feed_handshake(struct nbd_connection *conn, const uint8_t *data, size_t bytes)
-{
-	size_t used;
-
-	nbd_handshake_feed(&conn->handshake, data, bytes, &used);
-	handshake_fed(conn, data + used, bytes - used);
+	else if (ret < 0)
+		nbd_connection_drop(conn, e->end, "%s", e->words);
 }
 
 /* ---- the stream's events ---- */
@@ -387,86 +375,53 @@ static void feed_handshake(struct nbd_connection *conn, const uint8_t *data, siz
 static void on_connected(struct stream *s)
 {
 	struct nbd_connection *conn = of_stream(s);
-	const struct nbd_device *nbd = conn->queue->nbd;
-	struct nbd_handshake_config config = {
-		.mode = NBD_HANDSHAKE_GO,
-		.tls = nbd->uri.tls,
-		.export_name = nbd->uri.export_name,
-		.no_meta = true,
-		.no_structured = nbd->found.simple,
-		.no_extended = nbd->found.simple,
-	};
 
 	set_state(conn, NBD_CONNECTION_HANDSHAKE);
-	nbd_handshake_init(&conn->handshake, &config);
-	say(conn);
+	nbd_login_begin(conn);
 }
 
 static void on_received(struct stream *s, const uint8_t *data, size_t bytes)
 {
 	struct nbd_connection *conn = of_stream(s);
+	struct nbd_input in = { data, data + bytes };
+	struct nbd_login_error e;
 
-	if (nbd_connection_serves(conn))
-		nbd_transfer_received(conn, data, bytes);
-	else if (conn->state == NBD_CONNECTION_HANDSHAKE)
-		feed_handshake(conn, data, bytes);
-	else if (conn->state == NBD_CONNECTION_TLS)
-		feed_tls(conn, data, bytes);
+	if (conn->state == NBD_CONNECTION_HANDSHAKE)
+		go_on(conn, nbd_login_received(conn, &in, &e), &e);
+	/* What comes behind the handshake is a reply to nothing: the parser says so. */
+	if (in.at < in.end && serves(conn))
+		take_replies(conn, in);
 }
 
+/* Straight to its place; the parser follows. Behind the last byte it may have more to say. */
 static void on_received_into(struct stream *s, size_t bytes)
 {
-	nbd_transfer_received_into(of_stream(s), bytes);
-}
+	struct nbd_connection *conn = of_stream(s);
 
-static void said(struct nbd_connection *conn)
-{
-	if (conn->said_by_tls)
-		tls_sent(conn->tls, conn->said_bytes);
-	else
-		nbd_handshake_sent(&conn->handshake, conn->said_bytes);
-	conn->said_bytes = 0;
-	if (conn->state == NBD_CONNECTION_TLS)
-		go_on_with_tls(conn);
-	else
-		say(conn);
+	nbd_reply_took(&conn->reply, bytes);
+	if (s->into_bytes == 0)
+		take_replies(conn, (struct nbd_input){ NULL, NULL });
 }
 
 static void on_sent(struct stream *s)
 {
 	struct nbd_connection *conn = of_stream(s);
+	struct nbd_login_error e;
+	struct nbd_io *n;
 
-	if (nbd_connection_serves(conn))
-		nbd_transfer_sent(conn);
+	if (serves(conn))
+		/* Those that were answered while the last of their bytes were on their way. */
+		while ((n = nbd_transfer_sent(conn)))
+			end_request(conn, n);
 	else if (s->sent_bytes < s->queued_bytes)
 		return;
 	else if (conn->state == NBD_CONNECTION_LEAVING)
 		stream_close(s, 0);
 	else if (conn->said_bytes > 0)
-		said(conn);
+		go_on(conn, nbd_login_sent(conn, &e), &e);
 }
 
 /* ---- the beginning ---- */
-
-static void resolved(void *arg, const struct net_addresses *found, const char *error)
-{
-	struct nbd_queue *q = arg;
-
-	q->resolve = NULL;
-	if (found)
-		q->addresses = *found;
-	else
-		log_limited_by(&q->nbd->limits.lookup, LOG_LEVEL_WARN, "cannot look up the server",
-			       "device=%s error=\"%s\"", q->nbd->name, error);
-}
-
-/* Where it was it does not answer: meanwhile that is tried again, the answer is for the next try.
- */
-static void look_up_again(struct nbd_queue *q)
-{
-	if (!q->resolve && !net_host_is_known(&q->nbd->uri.server))
-		net_resolve_begin(&q->resolve, q->queue->reactor, &q->nbd->uri.server, resolved, q);
-}
 
 static void try_connect(struct nbd_connection *conn)
 {
@@ -475,7 +430,7 @@ static void try_connect(struct nbd_connection *conn)
 	int ret;
 
 	if (conn->tries > 1)
-		look_up_again(conn->queue);
+		nbd_queue_look_up(conn->queue);
 	conn->why[0] = '\0';
 	conn->said_bytes = 0;
 	if (conn->tls && tls_reset(conn->tls) < 0) {
@@ -496,25 +451,19 @@ static void try_connect(struct nbd_connection *conn)
 
 static void on_timer(struct timer *timer)
 {
-	static const char *const phase[] = {
-		[NBD_CONNECTION_CONNECTING] = "connecting",
-		[NBD_CONNECTION_HANDSHAKE] = "the handshake",
-		[NBD_CONNECTION_TLS] = "the TLS handshake",
-	};
 	struct nbd_connection *conn = container_of(timer, struct nbd_connection, timer);
 
 	if (conn->state == NBD_CONNECTION_DOWN)
 		try_connect(conn);
-	else if (nbd_connection_serves(conn))
-		nbd_transfer_timer(conn);
+	else if (serves(conn))
+		check_overdue(conn);
 	else if (conn->state == NBD_CONNECTION_LEAVING)
 		stream_close(&conn->stream, 0);
-	else if (conn->state != NBD_CONNECTION_CLOSING)
-		nbd_connection_drop(conn,
-				    conn->state == NBD_CONNECTION_CONNECTING
-					    ? BACKEND_END_UNREACHABLE
-					    : BACKEND_END_SILENT,
-				    "%s took too long", phase[conn->state]);
+	else if (conn->state == NBD_CONNECTION_CONNECTING)
+		nbd_connection_drop(conn, BACKEND_END_UNREACHABLE, "connecting took too long");
+	else if (conn->state == NBD_CONNECTION_HANDSHAKE)
+		nbd_connection_drop(conn, BACKEND_END_SILENT, "%s took too long",
+				    nbd_login_is_tls(conn) ? "the TLS handshake" : "the handshake");
 }
 
 static struct nbd_connection *allocate(const struct nbd_queue *q)
@@ -573,6 +522,7 @@ int nbd_connection_open(struct nbd_connection **ret_conn, struct nbd_queue *q, u
 	conn->idx = conn->address = idx;
 	conn->stats.since_ns = q->queue->reactor->now_ns;
 	conn->stats.last_end = -1;
+	prng_init(&conn->prng, ring_clock_ns() + q->queue->idx + (uint64_t)idx * 65536);
 	list_init(&conn->sent);
 	conn->unsent = &conn->sent;
 	timer_init(&conn->timer, on_timer);

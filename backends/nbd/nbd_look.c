@@ -16,9 +16,9 @@ const char *nbd_connection_state_word(enum nbd_connection_state state)
 	static const char waiting[] = "waiting", connecting[] = "connecting", leaving[] = "leaving";
 	static const char *const word[] = {
 		[NBD_CONNECTION_DOWN] = waiting,	 [NBD_CONNECTION_CONNECTING] = connecting,
-		[NBD_CONNECTION_HANDSHAKE] = connecting, [NBD_CONNECTION_TLS] = connecting,
-		[NBD_CONNECTION_READY] = "connected",	 [NBD_CONNECTION_RETIRING] = leaving,
-		[NBD_CONNECTION_CLOSING] = "closed",	 [NBD_CONNECTION_LEAVING] = leaving,
+		[NBD_CONNECTION_HANDSHAKE] = connecting, [NBD_CONNECTION_READY] = "connected",
+		[NBD_CONNECTION_RETIRING] = leaving,	 [NBD_CONNECTION_CLOSING] = "closed",
+		[NBD_CONNECTION_LEAVING] = leaving,
 	};
 
 	return (size_t)state < ARRAY_SIZE(word) ? word[state] : "?";
