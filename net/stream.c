@@ -21,22 +21,22 @@
 /* Pieces in one sendmsg; the kernel takes UIO_MAXIOV. */
 #define GATHER_MAX 256u
 
-static void send_more(struct op *op);
-static void receive_more(struct op *op);
+static void stream_send_more(struct op *op);
+static void stream_receive_more(struct op *op);
 
 /* ---- the end ---- */
 
-static bool has_inflight(const struct stream *s)
+static bool stream_has_inflight(const struct stream *s)
 {
 	return op_inflight(&s->send_op) || op_inflight(&s->receive_op) ||
 	       op_inflight(&s->cancel_op);
 }
 
-static void end(struct task *task)
+static void stream_end(struct task *task)
 {
 	struct stream *s = container_of(task, struct stream, end);
 
-	if (s->state != STREAM_CLOSING || has_inflight(s))
+	if (s->state != STREAM_CLOSING || stream_has_inflight(s))
 		return;
 	task_cancel(&s->flush);
 	task_cancel(&s->arrive);
@@ -48,32 +48,32 @@ static void end(struct task *task)
 	s->ops->closed(s, s->err);
 }
 
-static void end_soon(struct stream *s)
+static void stream_end_soon(struct stream *s)
 {
-	if (!has_inflight(s))
-		reactor_defer(s->reactor, &s->end, end);
+	if (!stream_has_inflight(s))
+		reactor_defer(s->reactor, &s->end, stream_end);
 }
 
-static void cancelled(struct op *op, int res, uint32_t cqe_flags)
+static void stream_on_cancelled(struct op *op, int res, uint32_t cqe_flags)
 {
 	(void)res;
 	(void)cqe_flags;
-	end_soon(container_of(op, struct stream, cancel_op));
+	stream_end_soon(container_of(op, struct stream, cancel_op));
 }
 
 /* What a shutdown does to a connect under way is the address family's to say. */
-static void cancel_all(struct op *op)
+static void stream_cancel_all(struct op *op)
 {
 	struct stream *s = container_of(op, struct stream, cancel_op);
 	struct io_uring_sqe *sqe;
 
-	if (!has_inflight(s)) {
-		end_soon(s);
+	if (!stream_has_inflight(s)) {
+		stream_end_soon(s);
 		return;
 	}
 	sqe = op_sqe(op);
 	if (!sqe) {
-		op_park(op, cancel_all);
+		op_park(op, stream_cancel_all);
 		return;
 	}
 	io_uring_prep_cancel_fd(sqe, s->fd, IORING_ASYNC_CANCEL_ALL);
@@ -89,15 +89,15 @@ void stream_close(struct stream *s, int err)
 	op_unpark(&s->send_op);
 	op_unpark(&s->receive_op);
 	ring_shutdown(s->fd);
-	cancel_all(&s->cancel_op);
+	stream_cancel_all(&s->cancel_op);
 }
 
 /* True when the CQE was of a stream that is on its way down. */
-static bool is_closing(struct stream *s)
+static bool stream_is_closing(struct stream *s)
 {
 	if (s->state != STREAM_CLOSING)
 		return false;
-	end_soon(s);
+	stream_end_soon(s);
 	return true;
 }
 
@@ -140,7 +140,7 @@ static void drop_pieces(struct stream *s, size_t bytes)
 }
 
 /* Gives the codec what it has room for. True: some of the owner's bytes count as sent. */
-static bool encode(struct stream *s)
+static bool stream_encode(struct stream *s)
 {
 	uint64_t before = s->sent_bytes;
 
@@ -167,7 +167,7 @@ static void gather(struct stream *s)
 	s->msg.msg_iovlen = pieces_in_a_row(s);
 }
 
-static void send_more(struct op *op)
+static void stream_send_more(struct op *op)
 {
 	struct stream *s = container_of(op, struct stream, send_op);
 	struct io_uring_sqe *sqe;
@@ -177,28 +177,28 @@ static void send_more(struct op *op)
 		return;
 	sqe = op_sqe(op);
 	if (!sqe) {
-		op_park(op, send_more);
+		op_park(op, stream_send_more);
 		return;
 	}
 	io_uring_prep_sendmsg(sqe, s->fd, &s->msg, MSG_NOSIGNAL);
 	op_start(op, sqe);
 }
 
-static void flush(struct task *task)
+static void stream_flush(struct task *task)
 {
 	struct stream *s = container_of(task, struct stream, flush);
 
 	if (s->state != STREAM_OPEN)
 		return;
-	if (s->codec && encode(s) && s->state == STREAM_OPEN)
+	if (s->codec && stream_encode(s) && s->state == STREAM_OPEN)
 		s->ops->sent(s);
 	if (s->state == STREAM_OPEN && s->send_op.state == OP_IDLE)
-		send_more(&s->send_op);
+		stream_send_more(&s->send_op);
 }
 
-static void flush_soon(struct stream *s)
+static void stream_flush_soon(struct stream *s)
 {
-	reactor_at_turn_end(s->reactor, &s->flush, flush);
+	reactor_at_turn_end(s->reactor, &s->flush, stream_flush);
 }
 
 /* The i-th piece of those that are not sent, or the place for it. */
@@ -230,48 +230,48 @@ void stream_send(struct stream *s, const void *data, size_t bytes)
 		*piece_at(s, s->out_nr++) =
 			(struct iovec){ .iov_base = (void *)(uintptr_t)data, .iov_len = bytes };
 	s->queued_bytes += bytes;
-	flush_soon(s);
+	stream_flush_soon(s);
 }
 
-static void sent(struct stream *s, size_t bytes)
+static void stream_took(struct stream *s, size_t bytes)
 {
 	counter_add(&s->wire_sent_bytes, bytes);
 	counter_add(&s->wire_sends, 1);
 	if (s->codec) {
 		s->codec->sent(s->session, bytes);
-		flush_soon(s);
+		stream_flush_soon(s);
 		return;
 	}
 	drop_pieces(s, bytes);
 	if (s->out_nr > 0)
-		flush_soon(s);
+		stream_flush_soon(s);
 	s->ops->sent(s);
 }
 
-static void begin(struct stream *s)
+static void stream_begin(struct stream *s)
 {
 	s->state = STREAM_OPEN;
 	s->nothing_there = true;
-	receive_more(&s->receive_op);
+	stream_receive_more(&s->receive_op);
 	s->ops->connected(s);
 }
 
-static void on_sent(struct op *op, int res, uint32_t cqe_flags)
+static void stream_on_sent(struct op *op, int res, uint32_t cqe_flags)
 {
 	struct stream *s = container_of(op, struct stream, send_op);
 
 	(void)cqe_flags;
-	if (is_closing(s))
+	if (stream_is_closing(s))
 		return;
 	if (s->state == STREAM_CONNECTING) {
 		if (res < 0)
 			stream_close(s, res);
 		else
-			begin(s);
+			stream_begin(s);
 	} else if (res > 0) {
-		sent(s, (size_t)res);
+		stream_took(s, (size_t)res);
 	} else if (res == -EINTR || res == -EAGAIN) {
-		send_more(op);
+		stream_send_more(op);
 	} else {
 		stream_close(s, res < 0 ? res : -EPIPE);
 	}
@@ -279,13 +279,13 @@ static void on_sent(struct op *op, int res, uint32_t cqe_flags)
 
 /* ---- receiving ---- */
 
-static void receive_more(struct op *op)
+static void stream_receive_more(struct op *op)
 {
 	struct stream *s = container_of(op, struct stream, receive_op);
 	struct io_uring_sqe *sqe = op_sqe(op);
 
 	if (!sqe) {
-		op_park(op, receive_more);
+		op_park(op, stream_receive_more);
 		return;
 	}
 	if (s->into_bytes > 0)
@@ -306,7 +306,7 @@ void stream_receive_into(struct stream *s, void *buf, size_t bytes)
 }
 
 /* Plain bytes out of what the codec has; it may have begun or ended in a callback. */
-static void decode(struct stream *s)
+static void stream_decode(struct stream *s)
 {
 	while (s->state == STREAM_OPEN) {
 		ssize_t bytes = s->codec->read(s->session, s->plain, STREAM_PLAIN_BYTES);
@@ -327,9 +327,9 @@ static void received_wire(struct stream *s, size_t bytes)
 
 		ASSERT(taken > 0);
 		at += taken;
-		decode(s);
+		stream_decode(s);
 	}
-	flush_soon(s); /* answers of the codec's own */
+	stream_flush_soon(s); /* answers of the codec's own */
 }
 
 static void received(struct stream *s, size_t bytes)
@@ -347,11 +347,11 @@ static void received(struct stream *s, size_t bytes)
 	}
 }
 
-static void on_received(struct op *op, int res, uint32_t cqe_flags)
+static void stream_on_received(struct op *op, int res, uint32_t cqe_flags)
 {
 	struct stream *s = container_of(op, struct stream, receive_op);
 
-	if (is_closing(s))
+	if (stream_is_closing(s))
 		return;
 	if (res > 0) {
 		s->nothing_there = !(cqe_flags & IORING_CQE_F_SOCK_NONEMPTY);
@@ -360,7 +360,7 @@ static void on_received(struct op *op, int res, uint32_t cqe_flags)
 		stream_close(s, res < 0 ? res : -ECONNRESET);
 	}
 	if (s->state == STREAM_OPEN)
-		receive_more(op);
+		stream_receive_more(op);
 }
 
 void stream_secure(struct stream *s, const struct stream_codec *codec, void *session)
@@ -369,7 +369,7 @@ void stream_secure(struct stream *s, const struct stream_codec *codec, void *ses
 	ASSERT(s->plain);
 	s->codec = codec;
 	s->session = session;
-	flush_soon(s);
+	stream_flush_soon(s);
 }
 
 /* ---- the beginning ---- */
@@ -397,7 +397,7 @@ static void arrive(struct task *task)
 	if (s->err < 0)
 		stream_close(s, s->err);
 	else
-		begin(s);
+		stream_begin(s);
 }
 
 int stream_connect(struct stream *s, const struct sockaddr *address, socklen_t address_bytes)
@@ -429,12 +429,12 @@ static int init_ops(struct stream *s, const struct stream_params *params)
 	struct op_owner owner = { .kind = OP_KIND_STREAM,
 				  .queue = params->queue_idx,
 				  .leg = params->leg };
-	int ret = op_init(&s->send_op, s->reactor, owner, on_sent);
+	int ret = op_init(&s->send_op, s->reactor, owner, stream_on_sent);
 
 	if (ret == 0)
-		ret = op_init(&s->receive_op, s->reactor, owner, on_received);
+		ret = op_init(&s->receive_op, s->reactor, owner, stream_on_received);
 	if (ret == 0)
-		ret = op_init(&s->cancel_op, s->reactor, owner, cancelled);
+		ret = op_init(&s->cancel_op, s->reactor, owner, stream_on_cancelled);
 	return ret;
 }
 

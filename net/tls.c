@@ -90,7 +90,7 @@ static ssize_t wait_for_owner(struct tls *t)
 	return -1;
 }
 
-static ssize_t push(gnutls_transport_ptr_t ctx, const void *data, size_t bytes)
+static ssize_t tls_push(gnutls_transport_ptr_t ctx, const void *data, size_t bytes)
 {
 	struct tls *t = ctx;
 	size_t done = ring_put(&t->out, data, bytes);
@@ -98,7 +98,7 @@ static ssize_t push(gnutls_transport_ptr_t ctx, const void *data, size_t bytes)
 	return done ? (ssize_t)done : wait_for_owner(t);
 }
 
-static ssize_t pull(gnutls_transport_ptr_t ctx, void *buf, size_t bytes)
+static ssize_t tls_pull(gnutls_transport_ptr_t ctx, void *buf, size_t bytes)
 {
 	struct tls *t = ctx;
 	size_t done = ring_get(&t->in, buf, bytes);
@@ -183,8 +183,8 @@ int tls_reset(struct tls *t)
 		return -ENOMEM;
 	}
 	gnutls_transport_set_ptr(t->session, t);
-	gnutls_transport_set_push_function(t->session, push);
-	gnutls_transport_set_pull_function(t->session, pull);
+	gnutls_transport_set_push_function(t->session, tls_push);
+	gnutls_transport_set_pull_function(t->session, tls_pull);
 	gnutls_transport_set_pull_timeout_function(t->session, pull_timeout);
 	return 0;
 }
@@ -235,7 +235,7 @@ static bool is_normal(int code)
 	       code == GNUTLS_E_WARNING_ALERT_RECEIVED;
 }
 
-static void give_up(struct tls *t, int code)
+static void tls_give_up(struct tls *t, int code)
 {
 	t->state = TLS_BROKEN;
 	tls_words(t, code);
@@ -291,7 +291,7 @@ enum tls_step tls_handshake(struct tls *t)
 	if (ret == 0 && !is_authenticated(t))
 		ret = GNUTLS_E_INSUFFICIENT_CREDENTIALS; /* UNTESTED: GnuTLS says so before */
 	if (ret < 0) {
-		give_up(t, ret);
+		tls_give_up(t, ret);
 		return TLS_FAILED;
 	}
 	t->state = TLS_OPEN;
@@ -336,7 +336,7 @@ ssize_t tls_read(struct tls *t, void *buf, size_t bytes)
 	if (is_normal((int)ret))
 		return -EAGAIN;
 	if (ret < 0) {
-		give_up(t, (int)ret);
+		tls_give_up(t, (int)ret);
 		return -EPROTO;
 	}
 	t->silent_bytes = 0;
@@ -396,7 +396,7 @@ ssize_t tls_write(struct tls *t, const struct iovec *iov, unsigned nr)
 		/* Less than that where the server wants smaller records. */
 		ret = gnutls_record_send(t->session, rest_piece(r, t->plain, bytes), bytes);
 		if (ret <= 0) {
-			give_up(t, (int)ret);
+			tls_give_up(t, (int)ret);
 			return -EPROTO;
 		}
 		rest_drop(&r, (size_t)ret);

@@ -1,4 +1,5 @@
-/* A TLS session as a stream's codec. Reactor thread. */
+/* A TLS session as the codec of a stream; apart from tls.c, which a test replaces. Reactor thread.
+ */
 #include "net/tls.h"
 
 static size_t feed(void *session, const uint8_t *wire, size_t bytes)
@@ -21,7 +22,7 @@ static size_t output(const void *session, const uint8_t **ret_data)
 	return tls_output(session, ret_data);
 }
 
-static void sent(void *session, size_t bytes)
+static void codec_sent(void *session, size_t bytes)
 {
 	tls_sent(session, bytes);
 }
@@ -31,5 +32,5 @@ const struct stream_codec tls_codec = {
 	.read = read_plain,
 	.write = write_plain,
 	.output = output,
-	.sent = sent,
+	.sent = codec_sent,
 };

@@ -31,8 +31,8 @@ struct reading {
 	size_t error_bytes;
 };
 
-__attribute__((format(printf, 3, 4))) static int fail(const struct reading *r, int err,
-						      const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static int credentials_fail(const struct reading *r, int err,
+								  const char *fmt, ...)
 {
 	va_list args;
 
@@ -44,7 +44,7 @@ __attribute__((format(printf, 3, 4))) static int fail(const struct reading *r, i
 
 static int fail_nomem(const struct reading *r)
 {
-	return fail(r, -ENOMEM, "no memory for TLS"); /* UNTESTED: no memory */
+	return credentials_fail(r, -ENOMEM, "no memory for TLS"); /* UNTESTED: no memory */
 }
 
 /* ---- files ---- */
@@ -57,22 +57,23 @@ static int check_file(const struct reading *r, int fd, const char *path, enum se
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
-		return fail(r, -errno, "%s: %s", path, strerror(errno)); /* UNTESTED */
+		return credentials_fail(r, -errno, "%s: %s", path, strerror(errno)); /* UNTESTED */
 	if (!S_ISREG(st.st_mode))
-		return fail(r, -EINVAL, "%s: is not a file", path);
+		return credentials_fail(r, -EINVAL, "%s: is not a file", path);
 	if (secrecy == SECRET && (st.st_mode & (S_IROTH | S_IWOTH)))
-		return fail(r, -EPERM,
-			    "%s: its key is open to everybody on this machine: chmod o= %s", path,
-			    path);
+		return credentials_fail(
+			r, -EPERM, "%s: its key is open to everybody on this machine: chmod o= %s",
+			path, path);
 	if (st.st_size == 0)
-		return fail(r, -EINVAL, "%s: is empty", path);
+		return credentials_fail(r, -EINVAL, "%s: is empty", path);
 	if (st.st_size > FILE_BYTES_MAX)
-		return fail(r, -EFBIG, "%s: is larger than %u MiB", path, FILE_BYTES_MAX >> 20);
+		return credentials_fail(r, -EFBIG, "%s: is larger than %u MiB", path,
+					FILE_BYTES_MAX >> 20);
 	*ret_bytes = (size_t)st.st_size;
 	return 0;
 }
 
-static int read_all(int fd, uint8_t *buf, size_t bytes, size_t *ret_done)
+static int credentials_read_all(int fd, uint8_t *buf, size_t bytes, size_t *ret_done)
 {
 	size_t done = 0;
 
@@ -101,15 +102,16 @@ static int file_read(const struct reading *r, const char *path, enum secrecy sec
 	uint8_t *buf;
 
 	if (fd < 0)
-		return fail(r, -errno, "%s: %s", path, strerror(errno));
+		return credentials_fail(r, -errno, "%s: %s", path, strerror(errno));
 	ret = check_file(r, fd, path, secrecy, &bytes);
 	if (ret == 0) {
 		buf = malloc(bytes);
-		ret = buf ? read_all(fd, buf, bytes, &done) : -ENOMEM;
+		ret = buf ? credentials_read_all(fd, buf, bytes, &done) : -ENOMEM;
 		if (ret == 0)
 			*ret_file = (gnutls_datum_t){ .data = buf, .size = (unsigned)done };
 		else
-			fail(r, ret, "%s: %s", path, strerror(-ret)), free(buf); /* UNTESTED */
+			credentials_fail(r, ret, "%s: %s", path, strerror(-ret)),
+				free(buf); /* UNTESTED */
 	}
 	close(fd);
 	return ret;
@@ -171,15 +173,16 @@ static int set_psk_key(const struct reading *r, gnutls_datum_t key, unsigned lin
 	int ret;
 
 	if (key.size == 0)
-		return fail(r, -EINVAL, "%s:%u: user \"%s\" has no key", r->config->psk_file,
-			    line_nr, c->username);
+		return credentials_fail(r, -EINVAL, "%s:%u: user \"%s\" has no key",
+					r->config->psk_file, line_nr, c->username);
 	ret = gnutls_psk_set_client_credentials2(c->psk, &user, &key, GNUTLS_PSK_KEY_HEX);
 	if (ret == GNUTLS_E_MEMORY_ERROR)
 		return fail_nomem(r); /* UNTESTED: no memory */
 	if (ret < 0)
-		return fail(r, -EINVAL,
-			    "%s:%u: the key of user \"%s\" is not hexadecimal, as psktool makes it",
-			    r->config->psk_file, line_nr, c->username);
+		return credentials_fail(
+			r, -EINVAL,
+			"%s:%u: the key of user \"%s\" is not hexadecimal, as psktool makes it",
+			r->config->psk_file, line_nr, c->username);
 	return 0;
 }
 
@@ -200,11 +203,12 @@ static int find_psk_key(const struct reading *r, gnutls_datum_t rest)
 		key.size = line.size - name.size - 1;
 		return set_psk_key(r, key, nr);
 	}
-	return fail(r, -ENOENT,
-		    "%s: has no key of user \"%s\": make one with psktool -u %s -p %s, for the "
-		    "server too",
-		    r->config->psk_file, r->credentials->username, r->credentials->username,
-		    r->config->psk_file);
+	return credentials_fail(
+		r, -ENOENT,
+		"%s: has no key of user \"%s\": make one with psktool -u %s -p %s, for the "
+		"server too",
+		r->config->psk_file, r->credentials->username, r->credentials->username,
+		r->config->psk_file);
 }
 
 static int read_psk(const struct reading *r)
@@ -214,9 +218,10 @@ static int read_psk(const struct reading *r)
 	int ret;
 
 	if (!config->psk_file || !*config->psk_file)
-		return fail(r, -EINVAL, "there is no file of keys: set tls-psk-file");
+		return credentials_fail(r, -EINVAL, "there is no file of keys: set tls-psk-file");
 	if (!config->username || !*config->username)
-		return fail(r, -EINVAL, "%s: whose key of it? set tls-username", config->psk_file);
+		return credentials_fail(r, -EINVAL, "%s: whose key of it? set tls-username",
+					config->psk_file);
 	r->credentials->username = strdup(config->username);
 	if (!r->credentials->username ||
 	    gnutls_psk_allocate_client_credentials(&r->credentials->psk) < 0)
@@ -231,7 +236,7 @@ static int read_psk(const struct reading *r)
 /* ---- X509 ---- */
 
 /* In the folder of certificates; NULL without memory. For free. */
-static char *path_of(const struct reading *r, const char *name)
+static char *credentials_path(const struct reading *r, const char *name)
 {
 	char *path;
 
@@ -246,13 +251,13 @@ static int fail_file(const struct reading *r, const char *path, int code)
 
 	if (code == GNUTLS_E_MEMORY_ERROR)
 		return fail_nomem(r); /* UNTESTED: no memory */
-	return fail(r, -EINVAL, "%s: %s", path,
-		    printable(words, sizeof(words), text, strlen(text)));
+	return credentials_fail(r, -EINVAL, "%s: %s", path,
+				printable(words, sizeof(words), text, strlen(text)));
 }
 
 static int read_authorities(const struct reading *r)
 {
-	char *path = path_of(r, "ca-cert.pem");
+	char *path = credentials_path(r, "ca-cert.pem");
 	gnutls_datum_t file = { 0 };
 	int ret;
 
@@ -269,7 +274,7 @@ static int read_authorities(const struct reading *r)
 	file_free(&file);
 	if (ret < 0)
 		return fail_file(r, path, ret);
-	return ret ? 0 : fail(r, -EINVAL, "%s: has no certificate", path);
+	return ret ? 0 : credentials_fail(r, -EINVAL, "%s: has no certificate", path);
 }
 
 /* A link to nothing is a list that is lost. */
@@ -283,7 +288,7 @@ static bool is_absent(const char *path)
 /* Which certificates their authorities have taken back; there need not be such a list. */
 static int read_revoked(const struct reading *r)
 {
-	char *path = path_of(r, "ca-crl.pem");
+	char *path = credentials_path(r, "ca-crl.pem");
 	gnutls_datum_t file = { 0 };
 	int ret;
 
@@ -327,7 +332,8 @@ static int read_own_files(const struct reading *r, const char *cert_path, const 
 
 static int read_own(const struct reading *r)
 {
-	char *cert = path_of(r, "client-cert.pem"), *key = path_of(r, "client-key.pem");
+	char *cert = credentials_path(r, "client-cert.pem"),
+	     *key = credentials_path(r, "client-key.pem");
 	int ret = cert && key ? read_own_files(r, cert, key) : fail_nomem(r);
 
 	free(cert);
@@ -345,9 +351,9 @@ static int read_x509(const struct reading *r)
 	if (!r->config->certificates || !*r->config->certificates) {
 		if (!c->no_verify && gnutls_certificate_set_x509_system_trust(c->x509) <= 0)
 			/* UNTESTED: the path is compiled into GnuTLS */
-			return fail(r, -ENOENT,
-				    "this system has no list of authorities: install "
-				    "ca-certificates, or set tls-certificates");
+			return credentials_fail(r, -ENOENT,
+						"this system has no list of authorities: install "
+						"ca-certificates, or set tls-certificates");
 		return 0;
 	}
 	ret = read_authorities(r);
@@ -369,8 +375,8 @@ static int set_priorities(const struct reading *r)
 	int ret = gnutls_priority_init2(&r->credentials->priority, words, NULL, 0);
 
 	/* UNTESTED: no memory, or an administrator who forbids all of it to all programs */
-	return ret < 0 ? fail(r, -EINVAL, "GnuTLS does not know %s: %s", words,
-			      gnutls_strerror(ret))
+	return ret < 0 ? credentials_fail(r, -EINVAL, "GnuTLS does not know %s: %s", words,
+					  gnutls_strerror(ret))
 		       : 0;
 }
 
@@ -410,7 +416,7 @@ int tls_credentials_new(struct tls_credentials **ret_credentials, const struct t
 		tls_credentials_free(c);
 		return ret;
 	}
-	fail(&r, 0, "%s", ""); /* of files that need not be there */
+	credentials_fail(&r, 0, "%s", ""); /* of files that need not be there */
 	*ret_credentials = c;
 	return 0;
 }

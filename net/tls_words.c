@@ -20,7 +20,7 @@ struct text {
 };
 
 /* Adds; what does not fit is cut off. */
-__attribute__((format(printf, 2, 3))) static void say(struct text *text, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void words_say(struct text *text, const char *fmt, ...)
 {
 	va_list args;
 	int nr;
@@ -59,9 +59,9 @@ static void say_common_name(struct text *text, gnutls_x509_crt_t cert)
 	size_t bytes = sizeof(raw);
 
 	if (gnutls_x509_crt_get_dn_by_oid(cert, GNUTLS_OID_X520_COMMON_NAME, 0, 0, raw, &bytes) < 0)
-		say(text, "nobody");
+		words_say(text, "nobody");
 	else
-		say(text, "\"%s\"", printable(name, sizeof(name), raw, bytes));
+		words_say(text, "\"%s\"", printable(name, sizeof(name), raw, bytes));
 }
 
 static void say_names(struct text *text, gnutls_x509_crt_t cert)
@@ -73,10 +73,10 @@ static void say_names(struct text *text, gnutls_x509_crt_t cert)
 		if (!name[0])
 			continue;
 		if (said_nr == NAMES_MAX) {
-			say(text, ", ...");
+			words_say(text, ", ...");
 			break;
 		}
-		say(text, "%s\"%s\"", said_nr++ ? ", " : "", name);
+		words_say(text, "%s\"%s\"", said_nr++ ? ", " : "", name);
 	}
 	if (said_nr == 0)
 		say_common_name(text, cert);
@@ -88,9 +88,9 @@ static void say_issuer(struct text *text, gnutls_x509_crt_t cert)
 	size_t bytes = sizeof(raw);
 
 	if (gnutls_x509_crt_get_issuer_dn(cert, raw, &bytes) < 0)
-		say(text, "nobody"); /* UNTESTED: a name of more than 512 bytes */
+		words_say(text, "nobody"); /* UNTESTED: a name of more than 512 bytes */
 	else
-		say(text, "\"%s\"", printable(name, sizeof(name), raw, bytes));
+		words_say(text, "\"%s\"", printable(name, sizeof(name), raw, bytes));
 }
 
 static void say_date(struct text *text, time_t time)
@@ -99,7 +99,7 @@ static void say_date(struct text *text, time_t time)
 	struct tm tm;
 
 	if (gmtime_r(&time, &tm) && strftime(date, sizeof(date), "%Y-%m-%d %H:%M UTC", &tm))
-		say(text, "%s", date);
+		words_say(text, "%s", date);
 }
 
 /* The parts that GnuTLS knows better than we. */
@@ -110,7 +110,8 @@ static void say_status(struct text *text, unsigned status)
 
 	if (gnutls_certificate_verification_status_print(status, GNUTLS_CRT_X509, &out, 0) < 0)
 		return; /* UNTESTED: no memory */
-	say(text, "; %s", printable(words, sizeof(words), out.data, strlen((char *)out.data)));
+	words_say(text, "; %s",
+		  printable(words, sizeof(words), out.data, strlen((char *)out.data)));
 	gnutls_free(out.data);
 }
 
@@ -118,12 +119,13 @@ static void say_unknown_authority(const struct tls *t, struct text *text, gnutls
 {
 	const char *file = t->credentials->authorities;
 
-	say(text, "; it is signed by ");
+	words_say(text, "; it is signed by ");
 	say_issuer(text, cert);
 	if (file)
-		say(text, ", which is not in %s", file);
+		words_say(text, ", which is not in %s", file);
 	else
-		say(text, ", which this system does not know: set tls-certificates to a folder "
+		words_say(text,
+			  ", which this system does not know: set tls-certificates to a folder "
 			  "with the ca-cert.pem of the server's authority");
 }
 
@@ -135,24 +137,24 @@ static void say_reasons(const struct tls *t, struct text *text, unsigned status,
 			      GNUTLS_CERT_NOT_ACTIVATED | GNUTLS_CERT_PURPOSE_MISMATCH;
 
 	if (status & GNUTLS_CERT_UNEXPECTED_OWNER) {
-		say(text, "; it is for ");
+		words_say(text, "; it is for ");
 		say_names(text, cert);
-		say(text, ", not for \"%s\": set tls-hostname", t->hostname);
+		words_say(text, ", not for \"%s\": set tls-hostname", t->hostname);
 	}
 	if (status & GNUTLS_CERT_SIGNER_NOT_FOUND)
 		say_unknown_authority(t, text, cert);
 	if (status & GNUTLS_CERT_EXPIRED) {
-		say(text, "; it, or one that signed it, has expired (its own end: ");
+		words_say(text, "; it, or one that signed it, has expired (its own end: ");
 		say_date(text, gnutls_x509_crt_get_expiration_time(cert));
-		say(text, "); or this machine's clock is wrong");
+		words_say(text, "); or this machine's clock is wrong");
 	}
 	if (status & GNUTLS_CERT_NOT_ACTIVATED) {
-		say(text, "; it, or one that signed it, begins later (its own beginning: ");
+		words_say(text, "; it, or one that signed it, begins later (its own beginning: ");
 		say_date(text, gnutls_x509_crt_get_activation_time(cert));
-		say(text, "); or this machine's clock is wrong");
+		words_say(text, "); or this machine's clock is wrong");
 	}
 	if (status & GNUTLS_CERT_PURPOSE_MISMATCH)
-		say(text, "; it is not one for servers");
+		words_say(text, "; it is not one for servers");
 	if (status & ~told)
 		say_status(text, status & ~(told & ~(unsigned)GNUTLS_CERT_INVALID));
 }
@@ -163,7 +165,7 @@ static void say_certificate(const struct tls *t, struct text *text)
 	const gnutls_datum_t *chain = gnutls_certificate_get_peers(t->session, &nr);
 	gnutls_x509_crt_t cert;
 
-	say(text, "the server's certificate is not accepted");
+	words_say(text, "the server's certificate is not accepted");
 	if (!nr || gnutls_x509_crt_init(&cert) < 0)
 		return; /* UNTESTED: no memory */
 	if (gnutls_x509_crt_import(cert, &chain[0], GNUTLS_X509_FMT_DER) == 0)
@@ -175,10 +177,11 @@ static void say_certificate(const struct tls *t, struct text *text)
 
 static void say_psk_alert(const struct tls *t, struct text *text)
 {
-	say(text,
-	    "the server does not accept the key of user \"%s\": its file of keys must have the "
-	    "same line",
-	    t->credentials->username);
+	words_say(
+		text,
+		"the server does not accept the key of user \"%s\": its file of keys must have the "
+		"same line",
+		t->credentials->username);
 }
 
 /* Whether the one that we showed has ended: then nothing else is worth a word. */
@@ -195,9 +198,9 @@ static bool say_own_expired(const struct tls *t, struct text *text)
 	gnutls_x509_crt_deinit(cert);
 	if (end == -1 || end >= time(NULL))
 		return false;
-	say(text, "our certificate has expired (its end: ");
+	words_say(text, "our certificate has expired (its end: ");
 	say_date(text, end);
-	say(text, "): renew client-cert.pem, and start the device anew");
+	words_say(text, "): renew client-cert.pem, and start the device anew");
 	return true;
 }
 
@@ -206,7 +209,8 @@ static void say_own_certificate(const struct tls *t, struct text *text)
 {
 	if (say_own_expired(t, text))
 		return;
-	say(text, "the server wants a certificate of ours, signed by an authority it knows: put "
+	words_say(text,
+		  "the server wants a certificate of ours, signed by an authority it knows: put "
 		  "client-cert.pem and client-key.pem into the folder of tls-certificates");
 }
 
@@ -223,14 +227,15 @@ static bool say_alert_cause(const struct tls *t, struct text *text,
 {
 	switch (alert) {
 	case GNUTLS_A_PROTOCOL_VERSION:
-		say(text, "the server speaks neither TLS 1.2 nor 1.3");
+		words_say(text, "the server speaks neither TLS 1.2 nor 1.3");
 		return true;
 	case GNUTLS_A_HANDSHAKE_FAILURE:
 	case GNUTLS_A_INSUFFICIENT_SECURITY:
-		say(text, "the server and we have no way of TLS in common: is it made for %s?",
-		    t->credentials->kind == TLS_KIND_PSK    ? "keys of users (PSK)"
-		    : t->credentials->kind == TLS_KIND_ANON ? "anonymous TLS"
-							    : "certificates");
+		words_say(text,
+			  "the server and we have no way of TLS in common: is it made for %s?",
+			  t->credentials->kind == TLS_KIND_PSK	  ? "keys of users (PSK)"
+			  : t->credentials->kind == TLS_KIND_ANON ? "anonymous TLS"
+								  : "certificates");
 		return true;
 	case GNUTLS_A_CERTIFICATE_REQUIRED:
 		say_own_certificate(t, text);
@@ -243,7 +248,8 @@ static bool say_alert_cause(const struct tls *t, struct text *text,
 	case GNUTLS_A_UNKNOWN_CA:
 	case GNUTLS_A_ACCESS_DENIED:
 		if (!say_own_expired(t, text))
-			say(text, "the server does not accept our certificate, client-cert.pem");
+			words_say(text,
+				  "the server does not accept our certificate, client-cert.pem");
 		return true;
 	default:
 		return false;
@@ -268,16 +274,16 @@ static void say_alert(const struct tls *t, struct text *text)
 		say_psk_alert(t, text);
 	} else if (by_key && alert == GNUTLS_A_INTERNAL_ERROR) {
 		/* GnuTLS's, where its user does not know the client's. */
-		say(text, "the server ended TLS: mostly ");
+		words_say(text, "the server ended TLS: mostly ");
 		say_psk_alert(t, text);
 	} else if (!say_alert_cause(t, text, alert)) {
-		say(text, "the server ended TLS");
+		words_say(text, "the server ended TLS");
 		if (has_asked_certificate(t)) {
-			say(text, ": mostly ");
+			words_say(text, ": mostly ");
 			say_own_certificate(t, text);
 		}
 	}
-	say(text, " (alert %u: %s)", (unsigned)alert, name ? name : "unknown");
+	words_say(text, " (alert %u: %s)", (unsigned)alert, name ? name : "unknown");
 }
 
 /* ---- all of them ---- */
@@ -294,22 +300,22 @@ void tls_words(struct tls *t, int code)
 		say_alert(t, &text);
 		break;
 	case GNUTLS_E_REHANDSHAKE:
-		say(&text, "the server wants to renegotiate TLS, which is not done");
+		words_say(&text, "the server wants to renegotiate TLS, which is not done");
 		break;
 	case GNUTLS_E_UNSUPPORTED_VERSION_PACKET:
-		say(&text, "the server speaks neither TLS 1.2 nor 1.3");
+		words_say(&text, "the server speaks neither TLS 1.2 nor 1.3");
 		break;
 	case GNUTLS_E_UNEXPECTED_PACKET:
 	case GNUTLS_E_UNEXPECTED_PACKET_LENGTH:
 	case GNUTLS_E_RECORD_OVERFLOW:
-		say(&text, "what the server sends is not TLS, or broken: %s",
-		    gnutls_strerror(code));
+		words_say(&text, "what the server sends is not TLS, or broken: %s",
+			  gnutls_strerror(code));
 		break;
 	case GNUTLS_E_HANDSHAKE_TOO_LARGE:
-		say(&text, "the server sends TLS without end, but no data");
+		words_say(&text, "the server sends TLS without end, but no data");
 		break;
 	default:
-		say(&text, "TLS with the server failed: %s", gnutls_strerror(code));
+		words_say(&text, "TLS with the server failed: %s", gnutls_strerror(code));
 	}
 }
 
@@ -318,24 +324,24 @@ void tls_words_eof(struct tls *t)
 	struct text text = { .at = t->error, .size = sizeof(t->error) };
 
 	if (t->heard) {
-		say(&text, "the server closed the connection without ending TLS");
+		words_say(&text, "the server closed the connection without ending TLS");
 		return;
 	}
-	say(&text, "the server closed the connection instead of TLS, and did not say why");
+	words_say(&text, "the server closed the connection instead of TLS, and did not say why");
 	switch (t->credentials->kind) {
 	case TLS_KIND_PSK:
-		say(&text, ": mostly ");
+		words_say(&text, ": mostly ");
 		say_psk_alert(t, &text);
 		break;
 	case TLS_KIND_X509:
-		say(&text, ": ");
+		words_say(&text, ": ");
 		if (has_asked_certificate(t))
 			say_own_certificate(t, &text);
 		else
-			say(&text, "is it made for certificates?");
+			words_say(&text, "is it made for certificates?");
 		break;
 	case TLS_KIND_ANON:
-		say(&text, ": mostly it wants certificates or keys (PSK)");
+		words_say(&text, ": mostly it wants certificates or keys (PSK)");
 		break;
 	}
 }

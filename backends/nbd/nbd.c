@@ -38,7 +38,7 @@ void nbd_io_end(struct nbd_io *n, int result)
 	backend_io_complete(n->io, n->cancelled ? -ECANCELED : result);
 }
 
-static void wait(struct nbd_queue *q, struct nbd_io *n)
+static void nbd_queue_wait(struct nbd_queue *q, struct nbd_io *n)
 {
 	q->unconfirmed = true;
 	if (n->state == NBD_IO_IDLE)
@@ -63,7 +63,7 @@ static struct nbd_connection *choose_conn(const struct nbd_queue *q, unsigned ta
 }
 
 /* Counted before `unflushed` is cleared: a loss at that moment finds at least one of both. */
-static void cover(struct nbd_device *nbd, struct nbd_io *n)
+static void nbd_flush_cover(struct nbd_device *nbd, struct nbd_io *n)
 {
 	bool counts = nbd->config->cache == NBD_CACHE_VOLATILE && !n->covers;
 
@@ -72,7 +72,7 @@ static void cover(struct nbd_device *nbd, struct nbd_io *n)
 	atomic_fetch_sub(&nbd->covering_nr, counts && !n->covers);
 }
 
-static void uncover(struct nbd_device *nbd, struct nbd_io *n)
+static void nbd_flush_uncover(struct nbd_device *nbd, struct nbd_io *n)
 {
 	atomic_fetch_sub(&nbd->covering_nr, n->covers && nbd->config->cache == NBD_CACHE_VOLATILE);
 	n->covers = false;
@@ -90,7 +90,7 @@ static bool begin_flush(struct nbd_device *nbd, struct nbd_io *n)
 		n->losses = losses;
 	if (n->losses != losses || atomic_exchange(&nbd->lost_writes, false))
 		return false;
-	cover(nbd, n);
+	nbd_flush_cover(nbd, n);
 	return true;
 }
 
@@ -126,7 +126,7 @@ static enum backend_submit nbd_submit(struct backend_io *io)
 		return BACKEND_DONE;
 	}
 	if (!conn) {
-		wait(q, n);
+		nbd_queue_wait(q, n);
 		return BACKEND_QUEUED;
 	}
 	io->result = send_by(conn, n);
@@ -181,7 +181,7 @@ void nbd_queue_answered(struct nbd_queue *q, struct nbd_io *n)
 	if (due && !atomic_load_explicit(&nbd->unflushed, memory_order_relaxed))
 		atomic_store(&nbd->unflushed, true);
 	if (is_flush)
-		uncover(nbd, n);
+		nbd_flush_uncover(nbd, n);
 	if (!q->unconfirmed)
 		return;
 	/* What waits now waits for the end of a connection that takes no more requests. */
@@ -205,7 +205,7 @@ void nbd_queue_ready(struct nbd_queue *q)
 		int ret = conn ? send_by(conn, n) : 0;
 
 		if (!conn)
-			wait(q, n);
+			nbd_queue_wait(q, n);
 		else if (ret < 0)
 			nbd_io_end(n, ret);
 	}
@@ -259,7 +259,7 @@ void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n)
 	struct nbd_connection *conn;
 
 	if (n->covers && q->nbd->config->cache == NBD_CACHE_VOLATILE) {
-		uncover(q->nbd, n);
+		nbd_flush_uncover(q->nbd, n);
 		nbd_io_end(n, -EIO);
 	} else if (n->cancelled || q->gave_up || is_changed(q) ||
 		   q->nbd->config->outage_timeout_ns == 0) {
@@ -269,7 +269,7 @@ void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n)
 		give_up_server(q, q->nbd->config->outage_timeout_ns);
 		conn = choose_conn(q, n->io->tag);
 		if (!conn)
-			wait(q, n);
+			nbd_queue_wait(q, n);
 		else if (send_by(conn, n) < 0)
 			nbd_io_end(n, -EIO);
 	}
@@ -281,7 +281,7 @@ void nbd_queue_changed(struct nbd_queue *q)
 	fail_waiting(q);
 }
 
-static void resolved(void *arg, const struct net_addresses *found, const char *error)
+static void nbd_queue_resolved(void *arg, const struct net_addresses *found, const char *error)
 {
 	struct nbd_queue *q = arg;
 
@@ -297,7 +297,8 @@ static void resolved(void *arg, const struct net_addresses *found, const char *e
 void nbd_queue_look_up(struct nbd_queue *q)
 {
 	if (!q->resolve && !net_host_is_known(&q->nbd->uri.server))
-		net_resolve_begin(&q->resolve, q->queue->reactor, &q->nbd->uri.server, resolved, q);
+		net_resolve_begin(&q->resolve, q->queue->reactor, &q->nbd->uri.server,
+				  nbd_queue_resolved, q);
 }
 
 static void nbd_cancel(struct backend_io *io)

@@ -14,7 +14,7 @@ struct words {
 	size_t bytes, len;
 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct words *w, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void words_add(struct words *w, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -32,8 +32,9 @@ static void add_size(struct words *w, const char *what, uint64_t was, uint64_t i
 	char before[32], after[32];
 
 	if (was != is)
-		add(w, "%s was %s, is %s", what, option_format_size(was, before, sizeof(before)),
-		    option_format_size(is, after, sizeof(after)));
+		words_add(w, "%s was %s, is %s", what,
+			  option_format_size(was, before, sizeof(before)),
+			  option_format_size(is, after, sizeof(after)));
 }
 
 static void add_abilities(struct words *w, uint16_t was, uint16_t is)
@@ -56,8 +57,9 @@ static void add_abilities(struct words *w, uint16_t was, uint16_t is)
 
 	for (size_t i = 0; i < ARRAY_SIZE(abilities); i++)
 		if ((was ^ is) & abilities[i].flag)
-			add(w, is & abilities[i].flag ? "had no %s, has it" : "had %s, has none",
-			    abilities[i].name);
+			words_add(w,
+				  is & abilities[i].flag ? "had no %s, has it" : "had %s, has none",
+				  abilities[i].name);
 }
 
 bool nbd_changed_words(const struct nbd_export *was, const struct nbd_export *is, char *buf,
@@ -69,11 +71,11 @@ bool nbd_changed_words(const struct nbd_export *was, const struct nbd_export *is
 	buf[0] = '\0';
 	add_size(&w, "size", was->size_bytes, is->size_bytes);
 	if (changed & NBD_FLAG_READ_ONLY)
-		add(&w, is->flags & NBD_FLAG_READ_ONLY ? "was writable, is read-only"
-						       : "was read-only, is writable");
+		words_add(&w, is->flags & NBD_FLAG_READ_ONLY ? "was writable, is read-only"
+							     : "was read-only, is writable");
 	if (changed & NBD_FLAG_ROTATIONAL)
-		add(&w, is->flags & NBD_FLAG_ROTATIONAL ? "was not rotational, is"
-							: "was rotational, is not");
+		words_add(&w, is->flags & NBD_FLAG_ROTATIONAL ? "was not rotational, is"
+							      : "was rotational, is not");
 	add_abilities(&w, was->flags, is->flags);
 	add_size(&w, "smallest block", was->min_block_bytes, is->min_block_bytes);
 	add_size(&w, "largest request", was->max_payload_bytes, is->max_payload_bytes);

@@ -54,18 +54,18 @@
 /* Header and data of each tag; the handshake takes one at a time. */
 #define PIECES_PER_REQUEST 2u
 
-static struct nbd_connection *of_stream(struct stream *s)
+static struct nbd_connection *connection_of_stream(struct stream *s)
 {
 	return container_of(s, struct nbd_connection, stream);
 }
 
 /* Answers to requests are awaited. */
-static bool serves(const struct nbd_connection *conn)
+static bool connection_serves(const struct nbd_connection *conn)
 {
 	return conn->state == NBD_CONNECTION_READY || conn->state == NBD_CONNECTION_RETIRING;
 }
 
-static void set_state(struct nbd_connection *conn, enum nbd_connection_state state)
+static void connection_set_state(struct nbd_connection *conn, enum nbd_connection_state state)
 {
 	uint64_t now_ns = conn->stream.reactor->now_ns;
 
@@ -74,7 +74,7 @@ static void set_state(struct nbd_connection *conn, enum nbd_connection_state sta
 	__atomic_store_n(&conn->state, state, __ATOMIC_RELAXED);
 }
 
-static void time_limit(struct nbd_connection *conn, uint64_t ns)
+static void connection_time_limit(struct nbd_connection *conn, uint64_t ns)
 {
 	struct reactor *r = conn->stream.reactor;
 
@@ -83,7 +83,7 @@ static void time_limit(struct nbd_connection *conn, uint64_t ns)
 
 /* ---- the end ---- */
 
-static uint64_t pause_ns(struct nbd_connection *conn)
+static uint64_t connection_pause_ns(struct nbd_connection *conn)
 {
 	uint64_t outage_timeout_ns = conn->queue->nbd->config->outage_timeout_ns;
 	uint64_t part_ns = MAX(outage_timeout_ns / PAUSES_IN_OUTAGE_TIMEOUT, PAUSE_FIRST_NS);
@@ -108,10 +108,10 @@ static uint64_t handshake_limit_ns(const struct nbd_config *config)
 	return MIN(config->timeout_ns, MAX(ns, NS_PER_SEC));
 }
 
-static void try_later(struct nbd_connection *conn)
+static void connection_try_later(struct nbd_connection *conn)
 {
-	set_state(conn, NBD_CONNECTION_DOWN);
-	time_limit(conn, conn->tries > 0 ? pause_ns(conn) : 0);
+	connection_set_state(conn, NBD_CONNECTION_DOWN);
+	connection_time_limit(conn, conn->tries > 0 ? connection_pause_ns(conn) : 0);
 	__atomic_store_n(&conn->stats.next_try_ns, conn->timer.deadline_ns, __ATOMIC_RELAXED);
 	conn->tries++;
 }
@@ -129,7 +129,7 @@ void nbd_connection_drop(struct nbd_connection *conn, enum backend_end end, cons
 	stream_close(&conn->stream, 0);
 }
 
-static void tell_end(const struct nbd_connection *conn, enum backend_end end, int err)
+static void connection_tell_end(const struct nbd_connection *conn, enum backend_end end, int err)
 {
 	struct nbd_device *nbd = conn->queue->nbd;
 
@@ -140,7 +140,7 @@ static void tell_end(const struct nbd_connection *conn, enum backend_end end, in
 }
 
 /* In a word, where nobody on this side has said why. */
-static enum backend_end end_by_itself(const struct nbd_connection *conn, int err)
+static enum backend_end connection_end_by_itself(const struct nbd_connection *conn, int err)
 {
 	if (conn->state == NBD_CONNECTION_CONNECTING)
 		return BACKEND_END_UNREACHABLE;
@@ -150,7 +150,7 @@ static enum backend_end end_by_itself(const struct nbd_connection *conn, int err
 	return err == -EPROTO ? BACKEND_END_PROTOCOL : BACKEND_END_CLOSED;
 }
 
-static void count_end(struct nbd_connection *conn, bool was_ready, enum backend_end end)
+static void connection_count_end(struct nbd_connection *conn, bool was_ready, enum backend_end end)
 {
 	struct nbd_connection_stats *s = &conn->stats;
 
@@ -159,7 +159,7 @@ static void count_end(struct nbd_connection *conn, bool was_ready, enum backend_
 	__atomic_store_n(&s->last_end, (int)end, __ATOMIC_RELAXED);
 }
 
-static void free_memory(struct nbd_connection *conn)
+static void connection_free(struct nbd_connection *conn)
 {
 	tls_free(conn->tls);
 	free(conn->pieces);
@@ -168,17 +168,17 @@ static void free_memory(struct nbd_connection *conn)
 	free(conn);
 }
 
-static void destroy(struct nbd_connection *conn)
+static void connection_destroy(struct nbd_connection *conn)
 {
 	struct reactor *r = conn->stream.reactor;
 
 	reactor_timer_cancel(r, &conn->timer);
 	stream_fini(&conn->stream);
-	free_memory(conn);
+	connection_free(conn);
 	reactor_leave_end(r);
 }
 
-static void give_back_requests(struct nbd_connection *conn)
+static void connection_give_back_requests(struct nbd_connection *conn)
 {
 	struct list_node all = LIST_INIT(all);
 	struct list_node *node;
@@ -195,47 +195,47 @@ static void give_back_requests(struct nbd_connection *conn)
 	}
 }
 
-static void on_closed(struct stream *s, int err)
+static void connection_on_closed(struct stream *s, int err)
 {
-	struct nbd_connection *conn = of_stream(s);
-	bool was_ready = serves(conn) || conn->state == NBD_CONNECTION_LEAVING;
+	struct nbd_connection *conn = connection_of_stream(s);
+	bool was_ready = connection_serves(conn) || conn->state == NBD_CONNECTION_LEAVING;
 	enum backend_end end;
 
 	if (!conn->queue) {
-		destroy(conn);
+		connection_destroy(conn);
 		return;
 	}
-	end = conn->why[0] ? conn->end : end_by_itself(conn, err);
-	count_end(conn, was_ready, end);
+	end = conn->why[0] ? conn->end : connection_end_by_itself(conn, err);
+	connection_count_end(conn, was_ready, end);
 	if (err == -ECONNRESET && !conn->why[0] && conn->state == NBD_CONNECTION_HANDSHAKE)
 		nbd_login_eof(conn, conn->why, sizeof(conn->why));
-	tell_end(conn, end, err);
+	connection_tell_end(conn, end, err);
 	reactor_timer_cancel(s->reactor, &conn->timer);
-	set_state(conn, NBD_CONNECTION_CLOSING);
+	connection_set_state(conn, NBD_CONNECTION_CLOSING);
 	if (was_ready) {
 		nbd_queue_lost(conn->queue, conn);
-		give_back_requests(conn);
+		connection_give_back_requests(conn);
 	}
 	if (was_ready && s->reactor->now_ns - conn->ready_ns > GOOD_NS)
 		conn->tries = 0;
 	if (atomic_load(&conn->queue->nbd->changed))
 		nbd_queue_changed(conn->queue);
 	else
-		try_later(conn);
+		connection_try_later(conn);
 }
 
 /*
  * What is still to be sent belongs to requests that are gone: then there is no last word, and none
  * through a codec, which says when it has taken bytes and not when they are out.
  */
-static void say_goodbye(struct nbd_connection *conn)
+static void connection_say_goodbye(struct nbd_connection *conn)
 {
 	struct stream *s = &conn->stream;
 	uint32_t bytes = nbd_request_encode_disc(conn->goodbye, conn->handshake.export.extended);
 
-	set_state(conn, NBD_CONNECTION_LEAVING);
+	connection_set_state(conn, NBD_CONNECTION_LEAVING);
 	stream_send(s, conn->goodbye, bytes);
-	time_limit(conn, LEAVE_NS);
+	connection_time_limit(conn, LEAVE_NS);
 }
 
 void nbd_connection_abandon(struct nbd_connection *conn)
@@ -250,10 +250,10 @@ void nbd_connection_abandon(struct nbd_connection *conn)
 	reactor_timer_cancel(s->reactor, &conn->timer);
 	reactor_leave_begin(s->reactor);
 	if (s->state == STREAM_IDLE)
-		destroy(conn);
+		connection_destroy(conn);
 	else if (conn->state == NBD_CONNECTION_READY && s->sent_bytes == s->queued_bytes &&
 		 !s->codec)
-		say_goodbye(conn);
+		connection_say_goodbye(conn);
 	else
 		stream_close(s, 0);
 }
@@ -261,18 +261,18 @@ void nbd_connection_abandon(struct nbd_connection *conn)
 /* ---- requests ---- */
 
 /* Of a connection that retires no request is left. */
-static void leave(struct nbd_connection *conn)
+static void connection_leave(struct nbd_connection *conn)
 {
 	snprintf(conn->why, sizeof(conn->why), "the server is shutting down");
 	conn->end = BACKEND_END_SHUTDOWN;
 	if (conn->stream.codec)
 		stream_close(&conn->stream, 0);
 	else
-		say_goodbye(conn);
+		connection_say_goodbye(conn);
 }
 
 /* It is answered, and all of it is sent. The clock is the turn's: within one no time passes. */
-static void end_request(struct nbd_connection *conn, struct nbd_io *n)
+static void connection_end_request(struct nbd_connection *conn, struct nbd_io *n)
 {
 	nbd_transfer_remove(conn, n);
 	if (n->refused) {
@@ -283,11 +283,11 @@ static void end_request(struct nbd_connection *conn, struct nbd_io *n)
 		nbd_io_end(n, n->result);
 	}
 	if (conn->state == NBD_CONNECTION_RETIRING && list_empty(&conn->sent))
-		leave(conn);
+		connection_leave(conn);
 }
 
 /* Behind the last reply of a connection that is leaving anything else breaks the protocol. */
-static void take_replies(struct nbd_connection *conn, struct nbd_input in)
+static void connection_take_replies(struct nbd_connection *conn, struct nbd_input in)
 {
 	struct nbd_io *n;
 	int ret;
@@ -297,13 +297,13 @@ static void take_replies(struct nbd_connection *conn, struct nbd_input in)
 			/* "it MUST initiate a soft disconnect" (proto.md) */
 			n->refused = true;
 			if (conn->state == NBD_CONNECTION_READY)
-				set_state(conn, NBD_CONNECTION_RETIRING);
+				connection_set_state(conn, NBD_CONNECTION_RETIRING);
 		} else {
 			conn->tries = 1; /* it is worth trying again soon */
 			nbd_queue_answered(conn->queue, n);
 		}
 		if (n->sent_at_bytes <= conn->stream.sent_bytes)
-			end_request(conn, n);
+			connection_end_request(conn, n);
 	}
 	if (ret < 0)
 		nbd_connection_drop(conn, BACKEND_END_PROTOCOL, "the server broke the protocol: %s",
@@ -323,7 +323,7 @@ void nbd_connection_send(struct nbd_connection *conn, struct nbd_io *n)
 }
 
 /* The oldest request is overdue, or the timer was for one that has been answered. */
-static void check_overdue(struct nbd_connection *conn)
+static void connection_check_overdue(struct nbd_connection *conn)
 {
 	struct reactor *r = conn->stream.reactor;
 	const struct nbd_io *oldest;
@@ -342,7 +342,7 @@ static void check_overdue(struct nbd_connection *conn)
 
 /* ---- the handshake ---- */
 
-static void become_ready(struct nbd_connection *conn)
+static void connection_become_ready(struct nbd_connection *conn)
 {
 	struct nbd_queue *q = conn->queue;
 
@@ -353,7 +353,7 @@ static void become_ready(struct nbd_connection *conn)
 	reactor_timer_cancel(conn->stream.reactor, &conn->timer);
 	conn->ready_ns = conn->stream.reactor->now_ns;
 	counter_add(&conn->stats.connects, 1);
-	set_state(conn, NBD_CONNECTION_READY);
+	connection_set_state(conn, NBD_CONNECTION_READY);
 	nbd_transfer_begin(conn);
 	log_limited_by(&q->nbd->limits.connected, LOG_LEVEL_INFO, "connected",
 		       "device=%s queue=%u connection=%u server=%s", q->nbd->name, q->queue->idx,
@@ -362,68 +362,68 @@ static void become_ready(struct nbd_connection *conn)
 }
 
 /* What came of bytes of the handshake: 1 it is done, 0 there is more to come, -1 it failed. */
-static void go_on(struct nbd_connection *conn, int ret, const struct nbd_login_error *e)
+static void connection_go_on(struct nbd_connection *conn, int ret, const struct nbd_login_error *e)
 {
 	if (ret > 0)
-		become_ready(conn);
+		connection_become_ready(conn);
 	else if (ret < 0)
 		nbd_connection_drop(conn, e->end, "%s", e->words);
 }
 
 /* ---- the stream's events ---- */
 
-static void on_connected(struct stream *s)
+static void connection_on_connected(struct stream *s)
 {
-	struct nbd_connection *conn = of_stream(s);
+	struct nbd_connection *conn = connection_of_stream(s);
 
-	set_state(conn, NBD_CONNECTION_HANDSHAKE);
+	connection_set_state(conn, NBD_CONNECTION_HANDSHAKE);
 	nbd_login_begin(conn);
 }
 
-static void on_received(struct stream *s, const uint8_t *data, size_t bytes)
+static void connection_on_received(struct stream *s, const uint8_t *data, size_t bytes)
 {
-	struct nbd_connection *conn = of_stream(s);
+	struct nbd_connection *conn = connection_of_stream(s);
 	struct nbd_input in = { data, data + bytes };
 	struct nbd_login_error e;
 
 	if (conn->state == NBD_CONNECTION_HANDSHAKE)
-		go_on(conn, nbd_login_received(conn, &in, &e), &e);
+		connection_go_on(conn, nbd_login_received(conn, &in, &e), &e);
 	/* What comes behind the handshake is a reply to nothing: the parser says so. */
-	if (in.at < in.end && serves(conn))
-		take_replies(conn, in);
+	if (in.at < in.end && connection_serves(conn))
+		connection_take_replies(conn, in);
 }
 
 /* Straight to its place; the parser follows. Behind the last byte it may have more to say. */
-static void on_received_into(struct stream *s, size_t bytes)
+static void connection_on_received_into(struct stream *s, size_t bytes)
 {
-	struct nbd_connection *conn = of_stream(s);
+	struct nbd_connection *conn = connection_of_stream(s);
 
 	nbd_reply_took(&conn->reply, bytes);
 	if (s->into_bytes == 0)
-		take_replies(conn, (struct nbd_input){ NULL, NULL });
+		connection_take_replies(conn, (struct nbd_input){ NULL, NULL });
 }
 
-static void on_sent(struct stream *s)
+static void connection_on_sent(struct stream *s)
 {
-	struct nbd_connection *conn = of_stream(s);
+	struct nbd_connection *conn = connection_of_stream(s);
 	struct nbd_login_error e;
 	struct nbd_io *n;
 
-	if (serves(conn))
+	if (connection_serves(conn))
 		/* Those that were answered while the last of their bytes were on their way. */
 		while ((n = nbd_transfer_sent(conn)))
-			end_request(conn, n);
+			connection_end_request(conn, n);
 	else if (s->sent_bytes < s->queued_bytes)
 		return;
 	else if (conn->state == NBD_CONNECTION_LEAVING)
 		stream_close(s, 0);
 	else if (conn->said_bytes > 0)
-		go_on(conn, nbd_login_sent(conn, &e), &e);
+		connection_go_on(conn, nbd_login_sent(conn, &e), &e);
 }
 
 /* ---- the beginning ---- */
 
-static void try_connect(struct nbd_connection *conn)
+static void connection_try(struct nbd_connection *conn)
 {
 	const struct net_addresses *all = &conn->queue->addresses;
 	const struct net_address *address = &all->address[conn->address++ % all->nr];
@@ -434,29 +434,29 @@ static void try_connect(struct nbd_connection *conn)
 	conn->why[0] = '\0';
 	conn->said_bytes = 0;
 	if (conn->tls && tls_reset(conn->tls) < 0) {
-		try_later(conn);
+		connection_try_later(conn);
 		return;
 	}
 	ret = stream_connect(&conn->stream, (const struct sockaddr *)&address->name,
 			     address->bytes);
 	if (ret < 0) {
-		count_end(conn, false, BACKEND_END_UNREACHABLE);
-		tell_end(conn, BACKEND_END_UNREACHABLE, ret);
-		try_later(conn);
+		connection_count_end(conn, false, BACKEND_END_UNREACHABLE);
+		connection_tell_end(conn, BACKEND_END_UNREACHABLE, ret);
+		connection_try_later(conn);
 		return;
 	}
-	set_state(conn, NBD_CONNECTION_CONNECTING);
-	time_limit(conn, handshake_limit_ns(conn->queue->nbd->config));
+	connection_set_state(conn, NBD_CONNECTION_CONNECTING);
+	connection_time_limit(conn, handshake_limit_ns(conn->queue->nbd->config));
 }
 
-static void on_timer(struct timer *timer)
+static void connection_on_timer(struct timer *timer)
 {
 	struct nbd_connection *conn = container_of(timer, struct nbd_connection, timer);
 
 	if (conn->state == NBD_CONNECTION_DOWN)
-		try_connect(conn);
-	else if (serves(conn))
-		check_overdue(conn);
+		connection_try(conn);
+	else if (connection_serves(conn))
+		connection_check_overdue(conn);
 	else if (conn->state == NBD_CONNECTION_LEAVING)
 		stream_close(&conn->stream, 0);
 	else if (conn->state == NBD_CONNECTION_CONNECTING)
@@ -466,7 +466,7 @@ static void on_timer(struct timer *timer)
 				    nbd_login_is_tls(conn) ? "the TLS handshake" : "the handshake");
 }
 
-static struct nbd_connection *allocate(const struct nbd_queue *q)
+static struct nbd_connection *connection_allocate(const struct nbd_queue *q)
 {
 	const struct nbd_device *nbd = q->nbd;
 	struct nbd_connection *conn = calloc(1, sizeof(*conn));
@@ -479,18 +479,18 @@ static struct nbd_connection *allocate(const struct nbd_queue *q)
 	if (conn->pieces && conn->headers && conn->received &&
 	    (!nbd->tls || tls_new(&conn->tls, nbd->tls, nbd_credentials_hostname(&nbd->uri)) == 0))
 		return conn;
-	free_memory(conn);
+	connection_free(conn);
 	return NULL;
 }
 
-static int init_stream(struct nbd_connection *conn, struct nbd_queue *q, unsigned idx)
+static int connection_init_stream(struct nbd_connection *conn, struct nbd_queue *q, unsigned idx)
 {
 	static const struct stream_ops ops = {
-		.connected = on_connected,
-		.received = on_received,
-		.received_into = on_received_into,
-		.sent = on_sent,
-		.closed = on_closed,
+		.connected = connection_on_connected,
+		.received = connection_on_received,
+		.received_into = connection_on_received_into,
+		.sent = connection_on_sent,
+		.closed = connection_on_closed,
 	};
 	struct stream_params params = {
 		.ops = &ops,
@@ -508,14 +508,14 @@ static int init_stream(struct nbd_connection *conn, struct nbd_queue *q, unsigne
 
 int nbd_connection_open(struct nbd_connection **ret_conn, struct nbd_queue *q, unsigned idx)
 {
-	struct nbd_connection *conn = allocate(q);
+	struct nbd_connection *conn = connection_allocate(q);
 	int ret;
 
 	if (!conn)
 		return -ENOMEM;
-	ret = init_stream(conn, q, idx);
+	ret = connection_init_stream(conn, q, idx);
 	if (ret < 0) {
-		free_memory(conn);
+		connection_free(conn);
 		return ret;
 	}
 	conn->queue = q;
@@ -525,8 +525,8 @@ int nbd_connection_open(struct nbd_connection **ret_conn, struct nbd_queue *q, u
 	prng_init(&conn->prng, ring_clock_ns() + q->queue->idx + (uint64_t)idx * 65536);
 	list_init(&conn->sent);
 	conn->unsent = &conn->sent;
-	timer_init(&conn->timer, on_timer);
-	try_later(conn);
+	timer_init(&conn->timer, connection_on_timer);
+	connection_try_later(conn);
 	*ret_conn = conn;
 	return 0;
 }

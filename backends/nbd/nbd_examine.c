@@ -45,7 +45,7 @@ struct line {
 	uint8_t wire[WIRE_BYTES], plain[WIRE_BYTES];
 };
 
-static uint64_t now_ns(void)
+static uint64_t examine_now_ns(void)
 {
 	struct timespec ts;
 
@@ -53,11 +53,11 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-static int fail(struct line *l, int err, const char *fmt, ...)
+static int examine_fail(struct line *l, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* "unix:/run/x: words". Returns err. */
-static int fail(struct line *l, int err, const char *fmt, ...)
+static int examine_fail(struct line *l, int err, const char *fmt, ...)
 {
 	int nr = snprintf(l->error, l->error_bytes, "%s: ", l->whom);
 	va_list args;
@@ -72,12 +72,12 @@ static int fail(struct line *l, int err, const char *fmt, ...)
 /* ---- waiting ---- */
 
 /* Returns 0, -ETIMEDOUT at the deadline, or another -errno of poll(2). */
-static int wait_for(const struct line *l, short events)
+static int examine_wait_for(const struct line *l, short events)
 {
 	struct pollfd pfd = { .fd = l->fd, .events = events };
 
 	for (;;) {
-		uint64_t now = now_ns();
+		uint64_t now = examine_now_ns();
 		uint64_t left_ns = l->deadline_ns > now ? l->deadline_ns - now : 0;
 		struct timespec ts = { .tv_sec = (time_t)(left_ns / NS_PER_SEC),
 				       .tv_nsec = (long)(left_ns % NS_PER_SEC) };
@@ -94,10 +94,10 @@ static int wait_for(const struct line *l, short events)
 
 /* ---- connecting ---- */
 
-static int connected(const struct line *l)
+static int examine_is_connected(const struct line *l)
 {
 	socklen_t bytes = sizeof(int);
-	int err = 0, ret = wait_for(l, POLLOUT);
+	int err = 0, ret = examine_wait_for(l, POLLOUT);
 
 	if (ret < 0)
 		return ret;
@@ -106,7 +106,7 @@ static int connected(const struct line *l)
 	return -err;
 }
 
-static int connect_fd(const struct line *l, const struct net_address *address)
+static int examine_connect_fd(const struct line *l, const struct net_address *address)
 {
 	const struct timespec pause = { .tv_nsec = BACKLOG_RETRY_MS * (long)NS_PER_MS };
 
@@ -114,18 +114,18 @@ static int connect_fd(const struct line *l, const struct net_address *address)
 		if (connect(l->fd, (const struct sockaddr *)&address->name, address->bytes) == 0)
 			return 0;
 		if (errno == EINPROGRESS || errno == EINTR)
-			return connected(l);
+			return examine_is_connected(l);
 		/* unix(7): the server is there, and behind with its accept(2). */
 		if (errno != EAGAIN || address->name.ss_family != AF_UNIX)
 			return -errno;
-		if (now_ns() >= l->deadline_ns)
+		if (examine_now_ns() >= l->deadline_ns)
 			return -ETIMEDOUT;
 		nanosleep(&pause, NULL);
 	}
 }
 
 /* Returns 0 with l->fd, or -errno. */
-static int connect_to(struct line *l, const struct net_address *address)
+static int examine_connect_to(struct line *l, const struct net_address *address)
 {
 	int family = address->name.ss_family, on = 1, ret;
 
@@ -134,7 +134,7 @@ static int connect_to(struct line *l, const struct net_address *address)
 		return -errno;
 	if (family == AF_INET || family == AF_INET6)
 		setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	ret = connect_fd(l, address);
+	ret = examine_connect_fd(l, address);
 	if (ret < 0) {
 		close(l->fd);
 		l->fd = -1;
@@ -142,7 +142,7 @@ static int connect_to(struct line *l, const struct net_address *address)
 	return ret;
 }
 
-static int not_connected(struct line *l, int err)
+static int examine_connect_failed(struct line *l, int err)
 {
 	switch (err) {
 	case -ECONNREFUSED:
@@ -150,24 +150,27 @@ static int not_connected(struct line *l, int err)
 		snprintf(l->error, l->error_bytes, "no server at %s: is it started?", l->whom);
 		return err;
 	case -ETIMEDOUT:
-		return fail(l, err,
-			    "time is up while connecting: is the server up, and does a firewall "
-			    "let us through?");
+		return examine_fail(
+			l, err,
+			"time is up while connecting: is the server up, and does a firewall "
+			"let us through?");
 	case -EHOSTUNREACH:
 	case -ENETUNREACH:
-		return fail(l, err, "no way there (%s): is the network up?", errname(err));
+		return examine_fail(l, err, "no way there (%s): is the network up?", errname(err));
 	case -EACCES:
 	case -EPERM:
-		return fail(l, err, "not allowed to connect (%s): see the socket's mode and owner",
-			    errname(err));
+		return examine_fail(l, err,
+				    "not allowed to connect (%s): see the socket's mode and owner",
+				    errname(err));
 	case -ENODEV:
 	case -EAFNOSUPPORT:
-		return fail(l, err, "this kernel cannot connect so (%s)%s", errname(err),
-			    l->examine->uri->server.kind == NET_VSOCK ? ": modprobe vsock, or its "
-									"transport, may help"
-								      : "");
+		return examine_fail(l, err, "this kernel cannot connect so (%s)%s", errname(err),
+				    l->examine->uri->server.kind == NET_VSOCK
+					    ? ": modprobe vsock, or its "
+					      "transport, may help"
+					    : "");
 	default:
-		return fail(l, err, "cannot connect: %s", errname(err));
+		return examine_fail(l, err, "cannot connect: %s", errname(err));
 	}
 }
 
@@ -175,7 +178,7 @@ static int not_connected(struct line *l, int err)
  * One address after the other. One that does not answer must not take the time of those behind it:
  * each has its share of what is left.
  */
-static int connect_any(struct line *l)
+static int examine_connect(struct line *l)
 {
 	struct net_addresses all;
 	uint64_t end_ns;
@@ -184,17 +187,17 @@ static int connect_any(struct line *l)
 	if (ret < 0)
 		return ret;
 	ASSERT(all.nr > 0);
-	end_ns = now_ns() + l->examine->timeout_ns;
+	end_ns = examine_now_ns() + l->examine->timeout_ns;
 	for (unsigned i = 0; i < all.nr; i++) {
-		uint64_t now = now_ns();
+		uint64_t now = examine_now_ns();
 
 		l->deadline_ns = now + (end_ns > now ? end_ns - now : 0) / (all.nr - i);
-		ret = connect_to(l, &all.address[i]);
+		ret = examine_connect_to(l, &all.address[i]);
 		if (ret == 0)
 			break;
 	}
 	l->deadline_ns = end_ns;
-	return ret < 0 ? not_connected(l, ret) : 0;
+	return ret < 0 ? examine_connect_failed(l, ret) : 0;
 }
 
 /* ---- bytes of the wire ---- */
@@ -206,7 +209,7 @@ static int send_wire(const struct line *l, const uint8_t *data, size_t bytes)
 		int ret = 0;
 
 		if (nr < 0 && errno == EAGAIN)
-			ret = wait_for(l, POLLOUT);
+			ret = examine_wait_for(l, POLLOUT);
 		else if (nr < 0 && errno != EINTR)
 			ret = -errno;
 		if (ret < 0)
@@ -240,7 +243,7 @@ static ssize_t receive_wire(struct line *l)
 			continue;
 		if (errno != EAGAIN)
 			return -errno;
-		ret = wait_for(l, POLLIN);
+		ret = examine_wait_for(l, POLLIN);
 		if (ret < 0)
 			return ret;
 	}
@@ -271,7 +274,7 @@ static int end_of_tls(struct line *l)
 }
 
 /* Returns how many bytes were fed, 0 at the end, or -errno. */
-static ssize_t feed_tls(struct line *l)
+static ssize_t examine_feed_tls(struct line *l)
 {
 	ssize_t nr = receive_wire(l);
 
@@ -282,20 +285,20 @@ static ssize_t feed_tls(struct line *l)
 }
 
 /* Of the server, or of its TLS, while what was being done. */
-static int broken(struct line *l, int err, const char *what)
+static int examine_broken(struct line *l, int err, const char *what)
 {
 	if (l->tls && tls_error(l->tls)[0] != '\0')
-		return fail(l, -EPROTO, "TLS: %s", tls_error(l->tls));
+		return examine_fail(l, -EPROTO, "TLS: %s", tls_error(l->tls));
 	if (err == -ETIMEDOUT)
-		return fail(l, err, "time is up (%llu ms) while %s",
-			    (unsigned long long)(l->examine->timeout_ns / NS_PER_MS), what);
-	return fail(l, err, "the connection broke while %s: %s", what, errname(err));
+		return examine_fail(l, err, "time is up (%llu ms) while %s",
+				    (unsigned long long)(l->examine->timeout_ns / NS_PER_MS), what);
+	return examine_fail(l, err, "the connection broke while %s: %s", what, errname(err));
 }
 
 static int tls_failed(struct line *l)
 {
 	send_tls_output(l); /* an alert, if that is still possible */
-	return fail(l, -EPROTO, "TLS: %s", tls_error(l->tls));
+	return examine_fail(l, -EPROTO, "TLS: %s", tls_error(l->tls));
 }
 
 static int shake_hands_of_tls(struct line *l)
@@ -306,11 +309,12 @@ static int shake_hands_of_tls(struct line *l)
 		ssize_t ret = send_tls_output(l);
 
 		if (ret == 0 || hung_up(ret))
-			ret = feed_tls(l);
+			ret = examine_feed_tls(l);
 		if (ret == 0)
 			ret = end_of_tls(l);
 		if (ret < 0)
-			return broken(l, (int)ret, "waiting for the server's TLS handshake");
+			return examine_broken(l, (int)ret,
+					      "waiting for the server's TLS handshake");
 	}
 	return step == TLS_DONE ? 0 : tls_failed(l);
 }
@@ -321,7 +325,7 @@ static int start_tls(struct line *l)
 
 	if (ret < 0) {
 		l->tls = NULL;
-		return fail(l, ret, "out of memory");
+		return examine_fail(l, ret, "out of memory");
 	}
 	ret = shake_hands_of_tls(l);
 	if (ret < 0)
@@ -359,7 +363,7 @@ static ssize_t receive_through_tls(struct line *l)
 			return 0;
 		if (nr != -EAGAIN)
 			return nr;
-		nr = feed_tls(l);
+		nr = examine_feed_tls(l);
 		if (nr == 0)
 			return end_of_tls(l);
 		if (nr < 0)
@@ -369,7 +373,7 @@ static ssize_t receive_through_tls(struct line *l)
 
 /* ---- the handshake ---- */
 
-static int say(struct line *l, const uint8_t *data, size_t bytes)
+static int examine_say(struct line *l, const uint8_t *data, size_t bytes)
 {
 	return l->tls_runs ? send_through_tls(l, data, bytes) : send_wire(l, data, bytes);
 }
@@ -380,7 +384,7 @@ static int say_all(struct line *l)
 	size_t bytes;
 
 	while ((bytes = nbd_handshake_output(&l->h, &data)) > 0) {
-		int ret = say(l, data, bytes);
+		int ret = examine_say(l, data, bytes);
 
 		if (ret < 0)
 			return ret;
@@ -403,7 +407,7 @@ static int listen_once(struct line *l)
 	return 0;
 }
 
-static const char *doing(const struct line *l, char *buf, size_t bytes)
+static const char *examine_phase(const struct line *l, char *buf, size_t bytes)
 {
 	const char *opt = nbd_opt_name(l->h.opt);
 
@@ -430,31 +434,31 @@ static int shake_hands(struct line *l)
 		if (ret == 0 || hung_up(ret))
 			ret = listen_once(l);
 		if (ret < 0)
-			return broken(l, ret, doing(l, what, sizeof(what)));
+			return examine_broken(l, ret, examine_phase(l, what, sizeof(what)));
 	}
-	return l->h.step == NBD_HANDSHAKE_DONE ? 0 : fail(l, l->h.err, "%s", l->h.error);
+	return l->h.step == NBD_HANDSHAKE_DONE ? 0 : examine_fail(l, l->h.err, "%s", l->h.error);
 }
 
 /* Nobody waits for answers to this, and nothing is lost when it does not arrive. */
-static void say_goodbye(struct line *l, bool transmits)
+static void examine_say_goodbye(struct line *l, bool transmits)
 {
 	uint8_t disc[NBD_REQUEST_BYTES_MAX];
 	int ret = say_all(l);
 
 	if (ret == 0 && transmits)
-		ret = say(l, disc, nbd_request_encode_disc(disc, l->h.export.extended));
+		ret = examine_say(l, disc, nbd_request_encode_disc(disc, l->h.export.extended));
 	if (ret == 0 && l->tls_runs) {
 		tls_bye(l->tls);
 		send_tls_output(l);
 	}
 }
 
-static int talk(struct line *l, struct nbd_export *ret_export)
+static int examine_talk(struct line *l, struct nbd_export *ret_export)
 {
 	int ret = shake_hands(l);
 
 	if (l->h.step == NBD_HANDSHAKE_DONE || l->h.step == NBD_HANDSHAKE_FAILED)
-		say_goodbye(l, ret == 0 && l->h.config.mode == NBD_HANDSHAKE_GO);
+		examine_say_goodbye(l, ret == 0 && l->h.config.mode == NBD_HANDSHAKE_GO);
 	if (ret == 0)
 		*ret_export = l->h.export;
 	return ret;
@@ -478,9 +482,9 @@ int nbd_examine(const struct nbd_examine *examine, struct nbd_export *ret_export
 	l->error_bytes = error_bytes;
 	net_host_format(&examine->uri->server, l->whom, sizeof(l->whom));
 	nbd_handshake_init(&l->h, &wish);
-	ret = connect_any(l);
+	ret = examine_connect(l);
 	if (ret == 0) {
-		ret = talk(l, ret_export);
+		ret = examine_talk(l, ret_export);
 		close(l->fd);
 	}
 	tls_free(l->tls);

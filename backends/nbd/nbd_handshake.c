@@ -25,7 +25,7 @@ enum state {
 	TLS, /* the owner's turn */
 };
 
-static void expect(struct nbd_handshake *h, enum state state, uint32_t bytes)
+static void handshake_expect(struct nbd_handshake *h, enum state state, uint32_t bytes)
 {
 	h->state = state;
 	h->in_need = bytes;
@@ -35,7 +35,7 @@ static void expect(struct nbd_handshake *h, enum state state, uint32_t bytes)
 /* ---- what is said ---- */
 
 /* Room for `bytes` at the end of the output. */
-static uint8_t *say(struct nbd_handshake *h, size_t bytes)
+static uint8_t *handshake_say(struct nbd_handshake *h, size_t bytes)
 {
 	uint8_t *at = h->out + h->out_bytes;
 
@@ -47,17 +47,17 @@ static uint8_t *say(struct nbd_handshake *h, size_t bytes)
 /* An option with data_bytes of data, which the caller writes where the return value points. */
 static uint8_t *say_option(struct nbd_handshake *h, uint32_t opt, size_t data_bytes)
 {
-	uint8_t *at = say(h, 16 + data_bytes);
+	uint8_t *at = handshake_say(h, 16 + data_bytes);
 
 	at = nbd_put64(at, NBD_OPTION_MAGIC);
 	at = nbd_put32(at, opt);
 	h->opt = opt;
 	h->reply_nr = 0;
-	expect(h, REPLY_HEADER, 20);
+	handshake_expect(h, REPLY_HEADER, 20);
 	return nbd_put32(at, (uint32_t)data_bytes);
 }
 
-static uint8_t *put_text(uint8_t *at, const char *text, size_t bytes)
+static uint8_t *handshake_put_text(uint8_t *at, const char *text, size_t bytes)
 {
 	memcpy(at, text, bytes);
 	return at + bytes;
@@ -72,10 +72,10 @@ static void say_meta_context(struct nbd_handshake *h)
 	uint8_t *at = say_option(h, NBD_OPT_SET_META_CONTEXT, 12 + name_bytes + query_bytes);
 
 	at = nbd_put32(at, name_bytes);
-	at = put_text(at, h->config.export_name, name_bytes);
+	at = handshake_put_text(at, h->config.export_name, name_bytes);
 	at = nbd_put32(at, 1);
 	at = nbd_put32(at, query_bytes);
-	put_text(at, query, query_bytes);
+	handshake_put_text(at, query, query_bytes);
 }
 
 /* "NBD_OPT_INFO and NBD_OPT_GO" */
@@ -89,7 +89,7 @@ static void say_go(struct nbd_handshake *h, uint32_t opt)
 	uint8_t *at = say_option(h, opt, 6 + name_bytes + 2 * wanted_nr);
 
 	at = nbd_put32(at, name_bytes);
-	at = put_text(at, h->config.export_name, name_bytes);
+	at = handshake_put_text(at, h->config.export_name, name_bytes);
 	at = nbd_put16(at, wanted_nr);
 	for (unsigned i = 0; i < wanted_nr; i++)
 		at = nbd_put16(at, wanted[i]);
@@ -100,9 +100,9 @@ static void say_export_name(struct nbd_handshake *h)
 	uint32_t name_bytes = (uint32_t)strlen(h->config.export_name);
 	uint8_t *at = say_option(h, NBD_OPT_EXPORT_NAME, name_bytes);
 
-	put_text(at, h->config.export_name, name_bytes);
+	handshake_put_text(at, h->config.export_name, name_bytes);
 	h->export.by_name = true;
-	expect(h, EXPORT_SIZE, 10);
+	handshake_expect(h, EXPORT_SIZE, 10);
 }
 
 /* An answer may come or not; nobody waits for it. */
@@ -157,7 +157,7 @@ static void say_next(struct nbd_handshake *h, uint32_t opt)
 
 /* ---- what is heard ---- */
 
-static void done(struct nbd_handshake *h)
+static void handshake_done(struct nbd_handshake *h)
 {
 	h->step = NBD_HANDSHAKE_DONE;
 }
@@ -187,7 +187,7 @@ static void take_greeting(struct nbd_handshake *h)
 		return nbd_handshake_fail(h, -EOPNOTSUPP,
 					  "the server is too old to tell about its "
 					  "exports");
-	nbd_put32(say(h, 4), flags);
+	nbd_put32(handshake_say(h, 4), flags);
 	if (flags & NBD_FLAG_FIXED_NEWSTYLE)
 		say_next(h, 0);
 	else
@@ -216,7 +216,7 @@ static void take_header(struct nbd_handshake *h)
 	if (h->rep == NBD_REP_ACK && bytes != 0)
 		return nbd_handshake_fail(h, -EPROTO, "the server's ACK to %s has %u bytes of data",
 					  nbd_opt_name(h->opt), bytes);
-	expect(h, REPLY_DATA, bytes);
+	handshake_expect(h, REPLY_DATA, bytes);
 }
 
 static void take_last_ack(struct nbd_handshake *h)
@@ -227,7 +227,7 @@ static void take_last_ack(struct nbd_handshake *h)
 					  "the server accepts the export without saying its size");
 	if (h->opt != NBD_OPT_GO)
 		say_abort(h);
-	done(h);
+	handshake_done(h);
 }
 
 static void take_ack(struct nbd_handshake *h)
@@ -235,7 +235,7 @@ static void take_ack(struct nbd_handshake *h)
 	switch (h->opt) {
 	case NBD_OPT_STARTTLS:
 		h->step = NBD_HANDSHAKE_START_TLS;
-		expect(h, TLS, 0);
+		handshake_expect(h, TLS, 0);
 		return;
 	case NBD_OPT_EXTENDED_HEADERS:
 		h->export.extended = true;
@@ -257,7 +257,7 @@ static bool is_optional(uint32_t opt)
 	       opt == NBD_OPT_SET_META_CONTEXT;
 }
 
-static void refuse(struct nbd_handshake *h)
+static void handshake_refuse(struct nbd_handshake *h)
 {
 	bool tls_refused = h->opt == NBD_OPT_STARTTLS;
 
@@ -282,7 +282,7 @@ static void take_error(struct nbd_handshake *h)
 	/* With extended headers, EXPORT_NAME MUST NOT be used. */
 	if (h->opt == NBD_OPT_GO && h->rep == NBD_REP_ERR_UNSUP && !h->export.extended)
 		return say_export_name(h);
-	refuse(h);
+	handshake_refuse(h);
 }
 
 static void take_reply(struct nbd_handshake *h)
@@ -292,7 +292,7 @@ static void take_reply(struct nbd_handshake *h)
 	if (h->rep == NBD_REP_ACK)
 		return take_ack(h);
 	nbd_handshake_take_data(h);
-	expect(h, REPLY_HEADER, 20);
+	handshake_expect(h, REPLY_HEADER, 20);
 }
 
 static void take_export_size(struct nbd_handshake *h)
@@ -300,12 +300,12 @@ static void take_export_size(struct nbd_handshake *h)
 	if (!nbd_handshake_take_size(h, nbd_get64(h->in), nbd_get16(h->in + 8)))
 		return;
 	if (h->server_flags & NBD_FLAG_NO_ZEROES)
-		done(h);
+		handshake_done(h);
 	else
-		expect(h, EXPORT_ZEROES, 124);
+		handshake_expect(h, EXPORT_ZEROES, 124);
 }
 
-static void take(struct nbd_handshake *h)
+static void handshake_take(struct nbd_handshake *h)
 {
 	switch ((enum state)h->state) {
 	case GREETING:
@@ -317,7 +317,7 @@ static void take(struct nbd_handshake *h)
 	case EXPORT_SIZE:
 		return take_export_size(h);
 	case EXPORT_ZEROES:
-		return done(h);
+		return handshake_done(h);
 	case TLS:
 		ASSERT(!"fed before TLS was started");
 	}
@@ -337,7 +337,7 @@ enum nbd_handshake_step nbd_handshake_feed(struct nbd_handshake *h, const uint8_
 		used += nr;
 		if (h->in_bytes < h->in_need)
 			break;
-		take(h);
+		handshake_take(h);
 	}
 	/*
 	 * The server waits for TLS now. What somebody put behind its answer in clear text must not
@@ -400,5 +400,5 @@ void nbd_handshake_init(struct nbd_handshake *h, const struct nbd_handshake_conf
 	h->export.min_block_bytes = NBD_MIN_BLOCK_BYTES;
 	h->export.preferred_block_bytes = NBD_PREFERRED_BLOCK_BYTES;
 	h->export.max_payload_bytes = NBD_MAX_PAYLOAD_BYTES;
-	expect(h, GREETING, 18);
+	handshake_expect(h, GREETING, 18);
 }

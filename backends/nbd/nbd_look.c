@@ -6,7 +6,7 @@
 #include "backends/nbd/nbd.h"
 #include "base/util.h"
 
-static uint64_t peek(const uint64_t *counter)
+static uint64_t connection_peek(const uint64_t *counter)
 {
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
@@ -24,30 +24,30 @@ const char *nbd_connection_state_word(enum nbd_connection_state state)
 	return (size_t)state < ARRAY_SIZE(word) ? word[state] : "?";
 }
 
-static void look(const struct nbd_connection *conn, struct backend_connection *c)
+static void connection_look(const struct nbd_connection *conn, struct backend_connection *c)
 {
 	enum nbd_connection_state state = __atomic_load_n(&conn->state, __ATOMIC_RELAXED);
 	const struct nbd_connection_stats *s = &conn->stats;
 
 	*c = (struct backend_connection){
 		.state = nbd_connection_state_word(state),
-		.since_ns = peek(&s->since_ns),
-		.next_try_ns = state == NBD_CONNECTION_DOWN ? peek(&s->next_try_ns) : 0,
-		.connects = peek(&s->connects),
-		.lost = peek(&s->lost),
-		.failed_tries = peek(&s->failed_tries),
+		.since_ns = connection_peek(&s->since_ns),
+		.next_try_ns = state == NBD_CONNECTION_DOWN ? connection_peek(&s->next_try_ns) : 0,
+		.connects = connection_peek(&s->connects),
+		.lost = connection_peek(&s->lost),
+		.failed_tries = connection_peek(&s->failed_tries),
 		.last_end = __atomic_load_n(&s->last_end, __ATOMIC_RELAXED),
-		.resent = peek(&s->resent),
+		.resent = connection_peek(&s->resent),
 		.answered = histogram_count(&s->answer),
-		.sends = peek(&conn->stream.wire_sends),
-		.sent_bytes = peek(&conn->stream.wire_sent_bytes),
-		.receives = peek(&conn->stream.wire_receives),
-		.received_bytes = peek(&conn->stream.wire_received_bytes),
+		.sends = connection_peek(&conn->stream.wire_sends),
+		.sent_bytes = connection_peek(&conn->stream.wire_sent_bytes),
+		.receives = connection_peek(&conn->stream.wire_receives),
+		.received_bytes = connection_peek(&conn->stream.wire_received_bytes),
 		.wait = &s->wait,
 		.answer = &s->answer,
 	};
 	for (int end = 0; end < BACKEND_END_NR; end++)
-		c->ends[end] = peek(&s->ends[end]);
+		c->ends[end] = connection_peek(&s->ends[end]);
 }
 
 bool nbd_connection_look(const struct backend_queue *queue, unsigned idx,
@@ -57,6 +57,6 @@ bool nbd_connection_look(const struct backend_queue *queue, unsigned idx,
 
 	if (idx >= q->conn_nr)
 		return false;
-	look(q->conn[idx], ret_connection);
+	connection_look(q->conn[idx], ret_connection);
 	return true;
 }

@@ -25,8 +25,8 @@ static bool wants_simple(const struct nbd_config *config, const struct net_addre
 	return config->replies == NBD_REPLIES_FEWEST;
 }
 
-static int examine(const struct nbd_config *config, const struct nbd_uri *uri,
-		   struct nbd_found *found, char *error, size_t error_bytes)
+static int nbd_examine_export(const struct nbd_config *config, const struct nbd_uri *uri,
+			      struct nbd_found *found, char *error, size_t error_bytes)
 {
 	struct nbd_handshake_config wish = { .mode = NBD_HANDSHAKE_GO,
 					     .export_name = uri->export_name,
@@ -59,7 +59,7 @@ int nbd_ask(const void *config, void **ret_found, char *error, size_t error_byte
 	if (ret == -ENOMEM)
 		snprintf(error, error_bytes, "nbd: out of memory");
 	if (ret == 0)
-		ret = examine(nbd, uri, found, error, error_bytes);
+		ret = nbd_examine_export(nbd, uri, found, error, error_bytes);
 	free(uri);
 	if (ret == 0)
 		*ret_found = found;
@@ -138,8 +138,8 @@ int nbd_open(struct backend_device *device)
 	if (device->open_params.found)
 		nbd->found = *(const struct nbd_found *)device->open_params.found;
 	else
-		ret = examine(nbd->config, &nbd->uri, &nbd->found, device->error,
-			      sizeof(device->error));
+		ret = nbd_examine_export(nbd->config, &nbd->uri, &nbd->found, device->error,
+					 sizeof(device->error));
 	if (ret < 0)
 		return ret;
 	tell_read_only(device, &nbd->found.export);
@@ -155,7 +155,7 @@ void nbd_close(struct backend_device *device)
 	nbd->tls = NULL;
 }
 
-static uint64_t hash(uint64_t h, const char *text)
+static uint64_t nbd_identity_hash(uint64_t h, const char *text)
 {
 	while (*text)
 		h = (h ^ (uint8_t)*text++) * 0x100000001b3ull; /* FNV-1a */
@@ -166,7 +166,8 @@ static uint64_t hash(uint64_t h, const char *text)
 void nbd_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
 {
 	const struct nbd_device *nbd = device->priv;
-	uint64_t h = hash(hash(0xcbf29ce484222325ull, nbd->address), nbd->uri.export_name);
+	uint64_t h = nbd_identity_hash(nbd_identity_hash(0xcbf29ce484222325ull, nbd->address),
+				       nbd->uri.export_name);
 
 	snprintf(text, BACKEND_IDENTITY_BYTES, "nbd %016llx %.30s %.30s", (unsigned long long)h,
 		 nbd->address, nbd->uri.export_name);

@@ -130,7 +130,7 @@ const struct option nbd_options[] = {
 	OPTION_END,
 };
 
-static void put(char *field, size_t bytes, const char *text)
+static void uri_put_text(char *field, size_t bytes, const char *text)
 {
 	if (text)
 		snprintf(field, bytes, "%s", text);
@@ -138,10 +138,10 @@ static void put(char *field, size_t bytes, const char *text)
 
 static void add_tls(struct nbd_uri *uri, const struct nbd_tls *tls)
 {
-	put(uri->tls_psk_file, sizeof(uri->tls_psk_file), tls->psk_file);
-	put(uri->username, sizeof(uri->username), tls->username);
-	put(uri->tls_certificates, sizeof(uri->tls_certificates), tls->certificates);
-	put(uri->tls_hostname, sizeof(uri->tls_hostname), tls->hostname);
+	uri_put_text(uri->tls_psk_file, sizeof(uri->tls_psk_file), tls->psk_file);
+	uri_put_text(uri->username, sizeof(uri->username), tls->username);
+	uri_put_text(uri->tls_certificates, sizeof(uri->tls_certificates), tls->certificates);
+	uri_put_text(uri->tls_hostname, sizeof(uri->tls_hostname), tls->hostname);
 	if (tls->type != NBD_TLS_ANY)
 		uri->tls_type = (enum nbd_tls_type)tls->type;
 	uri->tls_no_verify |= !tls->verify_peer;

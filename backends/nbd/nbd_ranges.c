@@ -4,14 +4,14 @@
 #include <errno.h>
 #include <string.h>
 
-static void insert_at(struct nbd_ranges *r, uint32_t i, uint32_t start, uint32_t end)
+static void ranges_insert_at(struct nbd_ranges *r, uint32_t i, uint32_t start, uint32_t end)
 {
 	memmove(&r->range[i + 1], &r->range[i], (r->nr - i) * sizeof(r->range[0]));
 	r->range[i] = (struct nbd_range){ start, end };
 	r->nr++;
 }
 
-static void remove_at(struct nbd_ranges *r, uint32_t i)
+static void ranges_remove_at(struct nbd_ranges *r, uint32_t i)
 {
 	r->nr--;
 	memmove(&r->range[i], &r->range[i + 1], (r->nr - i) * sizeof(r->range[0]));
@@ -37,13 +37,13 @@ int nbd_ranges_add(struct nbd_ranges *r, uint32_t start, uint32_t end)
 	if (joins_before) {
 		r->range[i - 1].end = joins_behind ? r->range[i].end : end;
 		if (joins_behind)
-			remove_at(r, i);
+			ranges_remove_at(r, i);
 	} else if (joins_behind) {
 		r->range[i].start = start;
 	} else {
 		if (r->nr == NBD_RANGES_MAX)
 			return -E2BIG;
-		insert_at(r, i, start, end);
+		ranges_insert_at(r, i, start, end);
 	}
 	return 0;
 }

@@ -40,8 +40,8 @@ enum state {
 /* Not an event: go on with the next state. */
 #define GO_ON ((enum nbd_reply_event) - 1)
 
-__attribute__((format(printf, 2, 3), cold)) static enum nbd_reply_event broken(struct nbd_reply *r,
-									       const char *fmt, ...)
+__attribute__((format(printf, 2, 3), cold)) static enum nbd_reply_event
+reply_broken(struct nbd_reply *r, const char *fmt, ...)
 {
 	va_list args;
 
@@ -52,12 +52,12 @@ __attribute__((format(printf, 2, 3), cold)) static enum nbd_reply_event broken(s
 	return NBD_REPLY_BROKEN;
 }
 
-static const char *cmd_name(const struct nbd_slot *slot)
+static const char *reply_cmd_name(const struct nbd_slot *slot)
 {
 	return nbd_cmd_name(slot->cmd);
 }
 
-static const char *type_name(const struct nbd_reply *r)
+static const char *reply_type_name(const struct nbd_reply *r)
 {
 	const char *name = nbd_reply_type_name(r->chunk_type);
 
@@ -65,7 +65,7 @@ static const char *type_name(const struct nbd_reply *r)
 }
 
 /* The next `need` bytes in one piece, or NULL: not all of them have come. */
-static inline const uint8_t *take(struct nbd_reply *r, struct nbd_input *in, size_t need)
+static inline const uint8_t *reply_take(struct nbd_reply *r, struct nbd_input *in, size_t need)
 {
 	const uint8_t *at = in->at;
 	size_t nr;
@@ -85,7 +85,7 @@ static inline const uint8_t *take(struct nbd_reply *r, struct nbd_input *in, siz
 	return r->head;
 }
 
-static enum nbd_reply_event go_on(struct nbd_reply *r, enum state state)
+static enum nbd_reply_event reply_go_on(struct nbd_reply *r, enum state state)
 {
 	r->state = state;
 	return GO_ON;
@@ -93,7 +93,7 @@ static enum nbd_reply_event go_on(struct nbd_reply *r, enum state state)
 
 /* ---- the end of a chunk ---- */
 
-static enum nbd_reply_event answered(struct nbd_reply *r, int result)
+static enum nbd_reply_event reply_answered(struct nbd_reply *r, int result)
 {
 	r->slot->waiting = false;
 	r->result = result;
@@ -106,15 +106,15 @@ static enum nbd_reply_event end_chunk(struct nbd_reply *r)
 	struct nbd_slot *slot = r->slot;
 
 	if (!(r->chunk_flags & NBD_REPLY_FLAG_DONE))
-		return go_on(r, HEAD);
+		return reply_go_on(r, HEAD);
 	if (slot->error)
-		return answered(r, slot->error);
+		return reply_answered(r, slot->error);
 	if (slot->cmd == NBD_CMD_READ &&
 	    !nbd_ranges_full(&slot->ranges, (uint32_t)slot->length_bytes))
-		return broken(r, "a READ was answered without all of its data");
+		return reply_broken(r, "a READ was answered without all of its data");
 	if (slot->cmd == NBD_CMD_BLOCK_STATUS && !slot->has_content)
-		return broken(r, "a BLOCK_STATUS was answered without a status");
-	return answered(r, 0);
+		return reply_broken(r, "a BLOCK_STATUS was answered without a status");
+	return reply_answered(r, 0);
 }
 
 /* ---- content of READ ---- */
@@ -128,23 +128,26 @@ static enum nbd_reply_event check_content(struct nbd_reply *r, uint64_t offset, 
 
 	if (offset < slot->offset_bytes || at > slot->length_bytes ||
 	    bytes > slot->length_bytes - at)
-		return broken(r, "%s of %llu bytes at %llu is outside its READ of %llu at %llu",
-			      type_name(r), (unsigned long long)bytes, (unsigned long long)offset,
-			      (unsigned long long)slot->length_bytes,
-			      (unsigned long long)slot->offset_bytes);
+		return reply_broken(
+			r, "%s of %llu bytes at %llu is outside its READ of %llu at %llu",
+			reply_type_name(r), (unsigned long long)bytes, (unsigned long long)offset,
+			(unsigned long long)slot->length_bytes,
+			(unsigned long long)slot->offset_bytes);
 	/* "NBD_REPLY_TYPE_OFFSET_DATA": MUST NOT overlap an earlier content or error chunk. */
 	for (unsigned i = 0; i < slot->error_nr; i++)
 		if (slot->error_at[i] != UINT32_MAX && slot->error_at[i] - at < bytes &&
 		    slot->error_at[i] >= at)
-			return broken(r, "data of a READ behind its error at the same place");
+			return reply_broken(r, "data of a READ behind its error at the same place");
 	err = nbd_ranges_add(&slot->ranges, (uint32_t)at, (uint32_t)(at + bytes));
 	if (unlikely(err == -EEXIST))
-		return broken(r, "data of a READ came twice, at %llu", (unsigned long long)offset);
+		return reply_broken(r, "data of a READ came twice, at %llu",
+				    (unsigned long long)offset);
 	if (unlikely(err))
-		return broken(r,
-			      "a READ's data comes in too many places at once, above the limit "
-			      "of %u",
-			      NBD_RANGES_MAX);
+		return reply_broken(
+			r,
+			"a READ's data comes in too many places at once, above the limit "
+			"of %u",
+			NBD_RANGES_MAX);
 	slot->has_content = true;
 	r->at_bytes = at;
 	r->bytes = bytes;
@@ -167,7 +170,7 @@ static enum nbd_reply_event on_hole(struct nbd_reply *r, const uint8_t *at)
 	enum nbd_reply_event event;
 
 	if (bytes == 0)
-		return broken(r, "a hole of 0 bytes");
+		return reply_broken(r, "a hole of 0 bytes");
 	event = check_content(r, nbd_get64(at), bytes);
 	if (event != GO_ON)
 		return event;
@@ -198,17 +201,17 @@ static enum nbd_reply_event on_status_head(struct nbd_reply *r, const uint8_t *a
 	/* The same number of bytes of head as of half an extent. */
 	r->left = (uint32_t)(r->chunk_bytes / extent_bytes(r));
 	if (context != r->meta_context)
-		return broken(r, "a status of metadata context %u, negotiated is %u", context,
-			      r->meta_context);
+		return reply_broken(r, "a status of metadata context %u, negotiated is %u", context,
+				    r->meta_context);
 	if (r->mode == NBD_REPLIES_EXTENDED && nbd_get32(at + 4) != r->left)
-		return broken(r, "a status chunk with room for %u extents says it has %u", r->left,
-			      nbd_get32(at + 4));
+		return reply_broken(r, "a status chunk with room for %u extents says it has %u",
+				    r->left, nbd_get32(at + 4));
 	if ((r->slot->flags & NBD_CMD_FLAG_REQ_ONE) && r->left != 1)
-		return broken(r, "%u extents, one was asked for", r->left);
+		return reply_broken(r, "%u extents, one was asked for", r->left);
 	r->slot->has_content = true;
 	r->at_bytes = 0;
 	r->bytes = 0;
-	return go_on(r, STATUS_EXTENT);
+	return reply_go_on(r, STATUS_EXTENT);
 }
 
 static enum nbd_reply_event on_extent(struct nbd_reply *r, const uint8_t *at)
@@ -220,16 +223,17 @@ static enum nbd_reply_event on_extent(struct nbd_reply *r, const uint8_t *at)
 	r->at_bytes += r->bytes;
 	room = r->slot->length_bytes - r->at_bytes;
 	if (bytes == 0)
-		return broken(r, "an extent of 0 bytes");
+		return reply_broken(r, "an extent of 0 bytes");
 	/* "NBD_REPLY_TYPE_BLOCK_STATUS": only the last one may reach the request's end. */
 	if (r->left > 1 && bytes >= room)
-		return broken(r, "extents behind the end of the BLOCK_STATUS");
+		return reply_broken(r, "extents behind the end of the BLOCK_STATUS");
 	if ((r->slot->flags & NBD_CMD_FLAG_REQ_ONE) && bytes > room)
-		return broken(r, "an extent longer than its BLOCK_STATUS, which asked for one");
+		return reply_broken(r,
+				    "an extent longer than its BLOCK_STATUS, which asked for one");
 	r->extent_flags = wide ? nbd_get64(at + 8) : nbd_get32(at + 4);
 	if (r->extent_flags >> 32)
-		return broken(r, "an extent with flags 0x%llx: %s has 32 bits",
-			      (unsigned long long)r->extent_flags, NBD_META_ALLOCATION);
+		return reply_broken(r, "an extent with flags 0x%llx: %s has 32 bits",
+				    (unsigned long long)r->extent_flags, NBD_META_ALLOCATION);
 	r->bytes = MIN(bytes, room);
 	r->left--;
 	r->state = r->left ? STATUS_EXTENT : CHUNK_END;
@@ -246,19 +250,20 @@ static enum nbd_reply_event on_error_head(struct nbd_reply *r, const uint8_t *at
 	r->text_bytes = nbd_get16(at + 4);
 	r->text_have = 0;
 	if (error == 0)
-		return broken(r, "an error chunk with error 0");
+		return reply_broken(r, "an error chunk with error 0");
 	if (r->text_bytes > r->chunk_bytes - fixed || r->text_bytes > NBD_STRING_BYTES_MAX)
-		return broken(r, "an error text of %u bytes in a chunk of %llu", r->text_bytes,
-			      (unsigned long long)r->chunk_bytes);
+		return reply_broken(r, "an error text of %u bytes in a chunk of %llu",
+				    r->text_bytes, (unsigned long long)r->chunk_bytes);
 	if (r->slot->error_nr == NBD_REPLY_ERRORS_MAX)
-		return broken(r, "more than %u error chunks in one reply", NBD_REPLY_ERRORS_MAX);
+		return reply_broken(r, "more than %u error chunks in one reply",
+				    NBD_REPLY_ERRORS_MAX);
 	/* Of no place, until it says of which. */
 	r->slot->error_at[r->slot->error_nr++] = UINT32_MAX;
 	r->chunk_error = nbd_errno(error);
 	if (!r->slot->error)
 		r->slot->error = r->chunk_error;
 	r->left = (uint32_t)r->chunk_bytes - fixed - r->text_bytes;
-	return go_on(r, ERROR_TEXT);
+	return reply_go_on(r, ERROR_TEXT);
 }
 
 /* As much of the text as r->text holds; the rest is passed over. */
@@ -273,7 +278,8 @@ static enum nbd_reply_event on_error_text(struct nbd_reply *r, struct nbd_input 
 	in->at += nr;
 	if (r->text_have < r->text_bytes)
 		return NBD_REPLY_MORE;
-	return go_on(r, r->chunk_type == NBD_REPLY_TYPE_ERROR_OFFSET ? ERROR_OFFSET : ERROR_REST);
+	return reply_go_on(r, r->chunk_type == NBD_REPLY_TYPE_ERROR_OFFSET ? ERROR_OFFSET
+									   : ERROR_REST);
 }
 
 static enum nbd_reply_event on_error_offset(struct nbd_reply *r, const uint8_t *at)
@@ -282,11 +288,11 @@ static enum nbd_reply_event on_error_offset(struct nbd_reply *r, const uint8_t *
 	uint64_t offset = nbd_get64(at);
 
 	if (offset < slot->offset_bytes || offset - slot->offset_bytes >= slot->length_bytes)
-		return broken(r, "an error at %llu, outside its %s", (unsigned long long)offset,
-			      cmd_name(slot));
+		return reply_broken(r, "an error at %llu, outside its %s",
+				    (unsigned long long)offset, reply_cmd_name(slot));
 	if (slot->cmd == NBD_CMD_READ)
 		slot->error_at[slot->error_nr - 1] = (uint32_t)(offset - slot->offset_bytes);
-	return go_on(r, ERROR_REST);
+	return reply_go_on(r, ERROR_REST);
 }
 
 static void put_error_words(struct nbd_reply *r)
@@ -300,10 +306,10 @@ static void put_error_words(struct nbd_reply *r)
 	printable(text, sizeof(text), r->text, MIN(r->text_bytes, (uint32_t)sizeof(r->text)));
 	if (text[0])
 		snprintf(r->error, sizeof(r->error), "%s failed%s: the server says \"%s\"",
-			 cmd_name(r->slot), place, text);
+			 reply_cmd_name(r->slot), place, text);
 	else
 		snprintf(r->error, sizeof(r->error), "%s failed%s: the server gives no reason",
-			 cmd_name(r->slot), place);
+			 reply_cmd_name(r->slot), place);
 }
 
 static enum nbd_reply_event on_error_rest(struct nbd_reply *r, struct nbd_input *in)
@@ -329,13 +335,14 @@ static enum nbd_reply_event start_content(struct nbd_reply *r)
 	struct nbd_slot *slot = r->slot;
 
 	if (slot->cmd != NBD_CMD_READ)
-		return broken(r, "%s in answer to %s", type_name(r), cmd_name(slot));
+		return reply_broken(r, "%s in answer to %s", reply_type_name(r),
+				    reply_cmd_name(slot));
 	if (unlikely(slot->flags & NBD_CMD_FLAG_DF) && (hole || slot->has_content))
-		return broken(r, "a READ that must not be fragmented came in fragments");
+		return reply_broken(r, "a READ that must not be fragmented came in fragments");
 	if (hole ? r->chunk_bytes != 12 : r->chunk_bytes < 9)
-		return broken(r, "%s of %llu bytes", type_name(r),
-			      (unsigned long long)r->chunk_bytes);
-	return go_on(r, hole ? HOLE : DATA_OFFSET);
+		return reply_broken(r, "%s of %llu bytes", reply_type_name(r),
+				    (unsigned long long)r->chunk_bytes);
+	return reply_go_on(r, hole ? HOLE : DATA_OFFSET);
 }
 
 static enum nbd_reply_event start_status(struct nbd_reply *r)
@@ -345,15 +352,15 @@ static enum nbd_reply_event start_status(struct nbd_reply *r)
 
 	if (r->slot->cmd != NBD_CMD_BLOCK_STATUS ||
 	    extended != (r->chunk_type == NBD_REPLY_TYPE_BLOCK_STATUS_EXT))
-		return broken(r, "%s in answer to %s with %s headers", type_name(r),
-			      cmd_name(r->slot), extended ? "extended" : "compact");
+		return reply_broken(r, "%s in answer to %s with %s headers", reply_type_name(r),
+				    reply_cmd_name(r->slot), extended ? "extended" : "compact");
 	if (r->slot->has_content)
-		return broken(r, "two status chunks for one BLOCK_STATUS");
+		return reply_broken(r, "two status chunks for one BLOCK_STATUS");
 	if (r->chunk_bytes < head + extent || (r->chunk_bytes - head) % extent != 0 ||
 	    r->chunk_bytes > head + (uint64_t)extent * NBD_EXTENTS_MAX)
-		return broken(r, "%s of %llu bytes", type_name(r),
-			      (unsigned long long)r->chunk_bytes);
-	return go_on(r, STATUS_HEAD);
+		return reply_broken(r, "%s of %llu bytes", reply_type_name(r),
+				    (unsigned long long)r->chunk_bytes);
+	return reply_go_on(r, STATUS_HEAD);
 }
 
 static enum nbd_reply_event start_error(struct nbd_reply *r)
@@ -361,9 +368,9 @@ static enum nbd_reply_event start_error(struct nbd_reply *r)
 	uint32_t min = r->chunk_type == NBD_REPLY_TYPE_ERROR_OFFSET ? 14 : 6;
 
 	if (r->chunk_bytes < min || r->chunk_bytes > NBD_REPLY_ERROR_BYTES_MAX)
-		return broken(r, "an error chunk (0x%x) of %llu bytes", r->chunk_type,
-			      (unsigned long long)r->chunk_bytes);
-	return go_on(r, ERROR_HEAD);
+		return reply_broken(r, "an error chunk (0x%x) of %llu bytes", r->chunk_type,
+				    (unsigned long long)r->chunk_bytes);
+	return reply_go_on(r, ERROR_HEAD);
 }
 
 static enum nbd_reply_event start_chunk(struct nbd_reply *r)
@@ -375,17 +382,17 @@ static enum nbd_reply_event start_chunk(struct nbd_reply *r)
 	switch (r->chunk_type) {
 	case NBD_REPLY_TYPE_NONE:
 		if (r->chunk_bytes != 0 || !(r->chunk_flags & NBD_REPLY_FLAG_DONE))
-			return broken(r, "a chunk NONE with %llu bytes, flags 0x%x",
-				      (unsigned long long)r->chunk_bytes, r->chunk_flags);
-		return go_on(r, CHUNK_END);
+			return reply_broken(r, "a chunk NONE with %llu bytes, flags 0x%x",
+					    (unsigned long long)r->chunk_bytes, r->chunk_flags);
+		return reply_go_on(r, CHUNK_END);
 	case NBD_REPLY_TYPE_OFFSET_HOLE:
 		return start_content(r);
 	case NBD_REPLY_TYPE_BLOCK_STATUS:
 	case NBD_REPLY_TYPE_BLOCK_STATUS_EXT:
 		return start_status(r);
 	default:
-		return broken(r, "a chunk of unknown type %u in answer to %s", r->chunk_type,
-			      cmd_name(r->slot));
+		return reply_broken(r, "a chunk of unknown type %u in answer to %s", r->chunk_type,
+				    reply_cmd_name(r->slot));
 	}
 }
 
@@ -395,12 +402,12 @@ static enum nbd_reply_event start_simple(struct nbd_reply *r, uint32_t error)
 	struct nbd_slot *slot = r->slot;
 
 	if (r->mode == NBD_REPLIES_STRUCTURED && slot->cmd == NBD_CMD_READ)
-		return broken(r, "a simple reply to READ, structured ones were negotiated");
+		return reply_broken(r, "a simple reply to READ, structured ones were negotiated");
 	if (error)
-		return answered(r, nbd_errno(error));
+		return reply_answered(r, nbd_errno(error));
 	r->chunk_flags = NBD_REPLY_FLAG_DONE;
 	if (slot->cmd != NBD_CMD_READ)
-		return go_on(r, CHUNK_END);
+		return reply_go_on(r, CHUNK_END);
 	r->at_bytes = 0;
 	r->bytes = slot->length_bytes;
 	r->state = PAYLOAD;
@@ -413,9 +420,9 @@ static enum nbd_reply_event start_extended(struct nbd_reply *r, const uint8_t *a
 
 	/* "Extended reply chunk message": it MUST match. */
 	if (offset != r->slot->offset_bytes)
-		return broken(r, "a reply to %s at %llu says it is for %llu", cmd_name(r->slot),
-			      (unsigned long long)r->slot->offset_bytes,
-			      (unsigned long long)offset);
+		return reply_broken(
+			r, "a reply to %s at %llu says it is for %llu", reply_cmd_name(r->slot),
+			(unsigned long long)r->slot->offset_bytes, (unsigned long long)offset);
 	r->chunk_bytes = nbd_get64(at + 24);
 	return start_chunk(r);
 }
@@ -438,16 +445,16 @@ static enum nbd_reply_event on_head(struct nbd_reply *r, const uint8_t *at)
 	uint64_t cookie = nbd_get64(at + 8);
 
 	if (unlikely(!magic_allowed(r, magic)))
-		return broken(r, "a reply with magic 0x%08x", magic);
+		return reply_broken(r, "a reply with magic 0x%08x", magic);
 	r->slot = r->lookup(r->ctx, cookie);
 	if (unlikely(!r->slot || !r->slot->waiting))
-		return broken(r, "a reply to nothing that waits, cookie 0x%llx",
-			      (unsigned long long)cookie);
+		return reply_broken(r, "a reply to nothing that waits, cookie 0x%llx",
+				    (unsigned long long)cookie);
 	if (magic == NBD_SIMPLE_REPLY_MAGIC)
 		return start_simple(r, nbd_get32(at + 4));
 	r->chunk_flags = nbd_get16(at + 4);
 	r->chunk_type = nbd_get16(at + 6);
-	return magic == NBD_EXTENDED_REPLY_MAGIC ? start_extended(r, at) : go_on(r, LENGTH);
+	return magic == NBD_EXTENDED_REPLY_MAGIC ? start_extended(r, at) : reply_go_on(r, LENGTH);
 }
 
 static enum nbd_reply_event on_length(struct nbd_reply *r, const uint8_t *at)
@@ -489,20 +496,20 @@ static enum nbd_reply_event on_bytes(struct nbd_reply *r, const uint8_t *at)
 	}
 }
 
-static enum nbd_reply_event step(struct nbd_reply *r, struct nbd_input *in)
+static enum nbd_reply_event reply_step(struct nbd_reply *r, struct nbd_input *in)
 {
 	const uint8_t *at;
 
 	switch ((enum state)r->state) {
 	case HEAD:
-		at = take(r, in, r->mode == NBD_REPLIES_EXTENDED ? 32 : 16);
+		at = reply_take(r, in, r->mode == NBD_REPLIES_EXTENDED ? 32 : 16);
 		return at ? on_head(r, at) : NBD_REPLY_MORE;
 	case PAYLOAD:
 		return NBD_REPLY_PAYLOAD;
 	case CHUNK_END:
 		return end_chunk(r);
 	case SIMPLE_END:
-		return answered(r, 0);
+		return reply_answered(r, 0);
 	case ERROR_TEXT:
 		return on_error_text(r, in);
 	case ERROR_REST:
@@ -510,7 +517,7 @@ static enum nbd_reply_event step(struct nbd_reply *r, struct nbd_input *in)
 	case BROKEN:
 		return NBD_REPLY_BROKEN;
 	default:
-		at = take(r, in, need(r));
+		at = reply_take(r, in, need(r));
 		return at ? on_bytes(r, at) : NBD_REPLY_MORE;
 	}
 }
@@ -520,7 +527,7 @@ enum nbd_reply_event nbd_reply_next(struct nbd_reply *r, struct nbd_input *in)
 	enum nbd_reply_event event;
 
 	do
-		event = step(r, in);
+		event = reply_step(r, in);
 	while (event == GO_ON);
 	return event;
 }

@@ -60,7 +60,8 @@ static uint16_t nbd_command_flags(const struct backend_io *io)
 }
 
 /* While large answers are awaited they are not received by way of the stream's memory. */
-static void count_large(struct nbd_connection *conn, const struct nbd_io *n, int change)
+static void nbd_transfer_count_large(struct nbd_connection *conn, const struct nbd_io *n,
+				     int change)
 {
 	if (n->io->op != BACKEND_READ || n->io->length_bytes < LARGE_REPLY_BYTES)
 		return;
@@ -105,7 +106,7 @@ void nbd_transfer_send(struct nbd_connection *conn, struct nbd_io *n)
 	list_push_back(&conn->sent, &n->node);
 	if (conn->unsent == &conn->sent)
 		conn->unsent = &n->node;
-	count_large(conn, n, 1);
+	nbd_transfer_count_large(conn, n, 1);
 }
 
 struct nbd_io *nbd_transfer_sent(struct nbd_connection *conn)
@@ -126,7 +127,7 @@ struct nbd_io *nbd_transfer_sent(struct nbd_connection *conn)
 void nbd_transfer_remove(struct nbd_connection *conn, struct nbd_io *n)
 {
 	list_remove(&n->node);
-	count_large(conn, n, -1);
+	nbd_transfer_count_large(conn, n, -1);
 }
 
 /* ---- replies ---- */
@@ -140,7 +141,7 @@ static struct nbd_io *io_of_reply(const struct nbd_reply *r)
  * Copies what is there; what is not, and is much, comes straight to its place. Returns whether all
  * of it was there.
  */
-static bool take_payload(struct nbd_connection *conn, struct nbd_input *in)
+static bool nbd_transfer_take_payload(struct nbd_connection *conn, struct nbd_input *in)
 {
 	struct nbd_reply *r = &conn->reply;
 	uint8_t *to = (uint8_t *)io_of_reply(r)->io->buf + r->at_bytes;
@@ -166,7 +167,7 @@ int nbd_transfer_received(struct nbd_connection *conn, struct nbd_input *in,
 		case NBD_REPLY_MORE:
 			return 0;
 		case NBD_REPLY_PAYLOAD:
-			if (!take_payload(conn, in))
+			if (!nbd_transfer_take_payload(conn, in))
 				return 0;
 			break;
 		case NBD_REPLY_ZEROES:

@@ -28,8 +28,8 @@ struct parser {
 	struct nbd_uri_error *e;
 };
 
-__attribute__((format(printf, 3, 4))) static int fail(const struct parser *p, const char *at,
-						      const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static int uri_fail(const struct parser *p, const char *at,
+							  const char *fmt, ...)
 {
 	va_list args;
 
@@ -41,7 +41,7 @@ __attribute__((format(printf, 3, 4))) static int fail(const struct parser *p, co
 }
 
 /* What stands before the first of `stops`, and p->at moves there. */
-static struct part split(const char **at, const char *stops)
+static struct part uri_split(const char **at, const char *stops)
 {
 	struct part part = { .at = *at, .end = *at + strcspn(*at, stops) };
 
@@ -49,7 +49,7 @@ static struct part split(const char **at, const char *stops)
 	return part;
 }
 
-static int hex(char c)
+static int uri_hex(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -58,10 +58,10 @@ static int hex(char c)
 }
 
 /* The byte that %XX at `at` stands for, or -1. */
-static int decode_escape(const char *at, const char *end)
+static int uri_decode_escape(const char *at, const char *end)
 {
-	int high = end - at > 2 ? hex(at[1]) : -1;
-	int low = end - at > 2 ? hex(at[2]) : -1;
+	int high = end - at > 2 ? uri_hex(at[1]) : -1;
+	int low = end - at > 2 ? uri_hex(at[2]) : -1;
 
 	return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
@@ -70,8 +70,8 @@ static int decode_escape(const char *at, const char *end)
  * Percent-decodes into buf, terminated. NUL is refused, but as the first byte where abstract says
  * so. Returns the number of bytes, or -EINVAL.
  */
-static int decode_bytes(const struct parser *p, struct part from, const char *what, char *buf,
-			size_t buf_bytes, bool abstract)
+static int uri_decode_bytes(const struct parser *p, struct part from, const char *what, char *buf,
+			    size_t buf_bytes, bool abstract)
 {
 	size_t nr = 0;
 
@@ -79,42 +79,45 @@ static int decode_bytes(const struct parser *p, struct part from, const char *wh
 		int c = (unsigned char)*at;
 
 		if (c == '%') {
-			c = decode_escape(at, from.end);
+			c = uri_decode_escape(at, from.end);
 			if (c < 0)
-				return fail(p, at, "after %% come two hex digits; a %% is %%25");
+				return uri_fail(p, at,
+						"after %% come two hex digits; a %% is %%25");
 			at += 2;
 		} else if (c <= ' ' || c == 0x7f) {
-			return fail(p, at, "%s: write this character as %%%02X", what, (unsigned)c);
+			return uri_fail(p, at, "%s: write this character as %%%02X", what,
+					(unsigned)c);
 		}
 		if (c == 0 && !(abstract && nr == 0))
-			return fail(p, from.at, "%s: a NUL has no place in it", what);
+			return uri_fail(p, from.at, "%s: a NUL has no place in it", what);
 		if (nr + 1 >= buf_bytes)
-			return fail(p, from.at, "%s: longer than %zu bytes", what, buf_bytes - 1);
+			return uri_fail(p, from.at, "%s: longer than %zu bytes", what,
+					buf_bytes - 1);
 		buf[nr++] = (char)c;
 	}
 	buf[nr] = '\0';
 	return (int)nr;
 }
 
-static int decode(const struct parser *p, struct part from, const char *what, char *buf,
-		  size_t buf_bytes)
+static int uri_decode(const struct parser *p, struct part from, const char *what, char *buf,
+		      size_t buf_bytes)
 {
-	int nr = decode_bytes(p, from, what, buf, buf_bytes, false);
+	int nr = uri_decode_bytes(p, from, what, buf, buf_bytes, false);
 
 	return MIN(nr, 0);
 }
 
-static int parse_number(const struct parser *p, struct part from, const char *what, uint32_t max,
-			uint32_t *ret)
+static int uri_parse_number(const struct parser *p, struct part from, const char *what,
+			    uint32_t max, uint32_t *ret)
 {
 	uint64_t n = 0;
 
 	for (const char *at = from.at; at < from.end; at++) {
 		if (*at < '0' || *at > '9')
-			return fail(p, at, "%s: expected a number", what);
+			return uri_fail(p, at, "%s: expected a number", what);
 		n = n * 10 + (unsigned)(*at - '0');
 		if (n > max)
-			return fail(p, from.at, "%s: at most %u", what, max);
+			return uri_fail(p, from.at, "%s: at most %u", what, max);
 	}
 	*ret = (uint32_t)n;
 	return 0;
@@ -132,14 +135,14 @@ static const struct scheme {
 	{ "nbd+vsock", NET_VSOCK, false }, { "nbds+vsock", NET_VSOCK, true },
 };
 
-static int parse_scheme(const struct parser *p, const char **at)
+static int uri_parse_scheme(const struct parser *p, const char **at)
 {
-	struct part part = split(at, ":");
+	struct part part = uri_split(at, ":");
 
 	if (strncmp(*at, "://", 3) != 0)
-		return fail(p, part.at,
-			    "expected a URI such as nbd://host/export or "
-			    "nbd+unix:///export?socket=/path");
+		return uri_fail(p, part.at,
+				"expected a URI such as nbd://host/export or "
+				"nbd+unix:///export?socket=/path");
 	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
 		size_t nr = strlen(schemes[i].name);
 
@@ -152,12 +155,13 @@ static int parse_scheme(const struct parser *p, const char **at)
 			return 0;
 		}
 	}
-	return fail(p, part.at, "unknown scheme; known are nbd, nbds, and both with +unix, +vsock");
+	return uri_fail(p, part.at,
+			"unknown scheme; known are nbd, nbds, and both with +unix, +vsock");
 }
 
 /* ---- authority: [userinfo@][host][:port] ---- */
 
-static int parse_user(const struct parser *p, struct part *authority)
+static int uri_parse_user(const struct parser *p, struct part *authority)
 {
 	const char *sign = memchr(authority->at, '@', (size_t)(authority->end - authority->at));
 	struct part user = { .at = authority->at, .end = sign };
@@ -167,44 +171,45 @@ static int parse_user(const struct parser *p, struct part *authority)
 	authority->at = sign + 1;
 	p->uri->said |= 1u << NBD_URI_TLS_USERNAME;
 	if (memchr(user.at, ':', (size_t)(user.end - user.at)))
-		return fail(p, user.at, "a password has no place in an NBD URI: use tls-psk-file");
-	return decode(p, user, "user name", p->uri->username, sizeof(p->uri->username));
+		return uri_fail(p, user.at,
+				"a password has no place in an NBD URI: use tls-psk-file");
+	return uri_decode(p, user, "user name", p->uri->username, sizeof(p->uri->username));
 }
 
 /* [IPv6], RFC 6874: perhaps with a zone, fe80::1%25eth0. */
-static int parse_ipv6(const struct parser *p, struct part in_brackets)
+static int uri_parse_ipv6(const struct parser *p, struct part in_brackets)
 {
 	char *host = p->uri->server.host, address[INET6_ADDRSTRLEN] = "";
 	struct in6_addr binary;
 	size_t nr;
 
-	if (decode(p, in_brackets, "host", host, sizeof(p->uri->server.host)) < 0)
+	if (uri_decode(p, in_brackets, "host", host, sizeof(p->uri->server.host)) < 0)
 		return -EINVAL;
 	nr = strcspn(host, "%");
 	if (nr < sizeof(address))
 		memcpy(address, host, nr);
 	if (inet_pton(AF_INET6, address, &binary) != 1)
-		return fail(p, in_brackets.at, "not an IPv6 address");
+		return uri_fail(p, in_brackets.at, "not an IPv6 address");
 	return 0;
 }
 
-static int parse_name(const struct parser *p, struct part host)
+static int uri_parse_name(const struct parser *p, struct part host)
 {
 	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 				      "0123456789-._";
 	char *name = p->uri->server.host;
 
-	if (decode(p, host, "host", name, sizeof(p->uri->server.host)) < 0)
+	if (uri_decode(p, host, "host", name, sizeof(p->uri->server.host)) < 0)
 		return -EINVAL;
 	/* Internationalised names are for the resolver: they come as UTF-8. */
 	for (; *name; name++)
 		if (!strchr(letters, *name) && !((unsigned char)*name & 0x80))
-			return fail(p, host.at,
-				    "host: not a name or an address (IPv6 stands in [])");
+			return uri_fail(p, host.at,
+					"host: not a name or an address (IPv6 stands in [])");
 	return 0;
 }
 
-static int parse_host(const struct parser *p, struct part *authority)
+static int uri_parse_host(const struct parser *p, struct part *authority)
 {
 	struct part host = *authority;
 	const char *end;
@@ -212,19 +217,19 @@ static int parse_host(const struct parser *p, struct part *authority)
 	if (host.at < host.end && *host.at == '[') {
 		end = memchr(host.at, ']', (size_t)(host.end - host.at));
 		if (!end)
-			return fail(p, host.at, "the ] of this [ is missing");
+			return uri_fail(p, host.at, "the ] of this [ is missing");
 		authority->at = end + 1;
-		return parse_ipv6(p, (struct part){ host.at + 1, end });
+		return uri_parse_ipv6(p, (struct part){ host.at + 1, end });
 	}
 	end = memchr(host.at, ':', (size_t)(host.end - host.at));
 	host.end = end ? end : host.end;
 	authority->at = host.end;
 	if (p->uri->server.kind == NET_VSOCK && host.at < host.end)
-		return parse_number(p, host, "vsock cid", UINT32_MAX, &p->uri->server.cid);
-	return parse_name(p, host);
+		return uri_parse_number(p, host, "vsock cid", UINT32_MAX, &p->uri->server.cid);
+	return uri_parse_name(p, host);
 }
 
-static int parse_port(const struct parser *p, struct part rest)
+static int uri_parse_port(const struct parser *p, struct part rest)
 {
 	uint32_t max = p->uri->server.kind == NET_VSOCK ? UINT32_MAX : UINT16_MAX;
 
@@ -232,35 +237,36 @@ static int parse_port(const struct parser *p, struct part rest)
 	if (rest.at == rest.end)
 		return 0;
 	if (*rest.at != ':')
-		return fail(p, rest.at, "expected :PORT or / behind the host");
+		return uri_fail(p, rest.at, "expected :PORT or / behind the host");
 	rest.at++;
 	/* RFC 3986 section 3.2.3: an empty port is the default one. */
 	if (rest.at == rest.end)
 		return 0;
-	if (parse_number(p, rest, "port", max, &p->uri->server.port) < 0)
+	if (uri_parse_number(p, rest, "port", max, &p->uri->server.port) < 0)
 		return -EINVAL;
-	return p->uri->server.port == 0 ? fail(p, rest.at, "port: at least 1") : 0;
+	return p->uri->server.port == 0 ? uri_fail(p, rest.at, "port: at least 1") : 0;
 }
 
-static int parse_authority(const struct parser *p, const char **at)
+static int uri_parse_authority(const struct parser *p, const char **at)
 {
-	struct part authority = split(at, "/?#");
+	struct part authority = uri_split(at, "/?#");
 
-	if (parse_user(p, &authority) < 0)
+	if (uri_parse_user(p, &authority) < 0)
 		return -EINVAL;
 	if (p->uri->server.kind == NET_UNIX)
 		return authority.at == authority.end
 			       ? 0
-			       : fail(p, authority.at,
-				      "a unix URI has no host: nbd+unix:///export?socket=/path");
+			       : uri_fail(
+					 p, authority.at,
+					 "a unix URI has no host: nbd+unix:///export?socket=/path");
 	if (authority.at == authority.end || *authority.at == ':')
-		return fail(p, authority.at,
-			    p->uri->server.kind == NET_VSOCK
-				    ? "the cid is missing: nbd+vsock://2/export"
-				    : "the host is missing: nbd://host/export");
-	if (parse_host(p, &authority) < 0)
+		return uri_fail(p, authority.at,
+				p->uri->server.kind == NET_VSOCK
+					? "the cid is missing: nbd+vsock://2/export"
+					: "the host is missing: nbd://host/export");
+	if (uri_parse_host(p, &authority) < 0)
 		return -EINVAL;
-	return parse_port(p, authority);
+	return uri_parse_port(p, authority);
 }
 
 /* ---- query ---- */
@@ -280,53 +286,54 @@ const char *nbd_uri_key_name(enum nbd_uri_key key)
 	return keys[key];
 }
 
-static int find_key(const struct parser *p, struct part part)
+static int uri_find_key(const struct parser *p, struct part part)
 {
 	char word[32], shown[32];
 	const char *near;
 
-	if (decode(p, part, "query key", word, sizeof(word)) < 0)
+	if (uri_decode(p, part, "query key", word, sizeof(word)) < 0)
 		return -EINVAL;
 	for (int i = 0; i < NBD_URI_KEY_NR; i++)
 		if (strcmp(word, keys[i]) == 0)
 			return i;
 	near = option_nearest(word, keys, sizeof(keys[0]), NBD_URI_KEY_NR);
 	printable(shown, sizeof(shown), word, strlen(word));
-	return near ? fail(p, part.at, "unknown key \"%s\": did you mean %s?", shown, near)
-		    : fail(p, part.at, "unknown key \"%s\"", shown);
+	return near ? uri_fail(p, part.at, "unknown key \"%s\": did you mean %s?", shown, near)
+		    : uri_fail(p, part.at, "unknown key \"%s\"", shown);
 }
 
-static int parse_socket(const struct parser *p, struct part value)
+static int uri_parse_socket(const struct parser *p, struct part value)
 {
 	struct nbd_uri *uri = p->uri;
-	int nr = decode_bytes(p, value, "socket", uri->server.path, sizeof(uri->server.path), true);
+	int nr = uri_decode_bytes(p, value, "socket", uri->server.path, sizeof(uri->server.path),
+				  true);
 
 	if (nr < 0)
 		return nr;
 	uri->server.path_bytes = (size_t)nr;
 	if (nr == 0 || (nr == 1 && uri->server.path[0] == '\0'))
-		return fail(p, value.at, "socket: a path is missing");
+		return uri_fail(p, value.at, "socket: a path is missing");
 	return 0;
 }
 
 /* One of `words`, NULL at the end. */
-static int parse_word(const struct parser *p, struct part value, const char *what,
-		      const char *const *words)
+static int uri_parse_word(const struct parser *p, struct part value, const char *what,
+			  const char *const *words)
 {
 	char word[16];
 
-	if (decode(p, value, what, word, sizeof(word)) < 0)
+	if (uri_decode(p, value, what, word, sizeof(word)) < 0)
 		return -EINVAL;
 	for (int i = 0; words[i]; i++)
 		if (strcmp(word, words[i]) == 0)
 			return i;
-	return fail(p, value.at, "%s: expected one of: %s, %s, ...", what, words[0], words[1]);
+	return uri_fail(p, value.at, "%s: expected one of: %s, %s, ...", what, words[0], words[1]);
 }
 
-static int parse_tls_type(const struct parser *p, struct part value)
+static int uri_parse_tls_type(const struct parser *p, struct part value)
 {
 	static const char *const words[] = { "anon", "x509", "psk", NULL };
-	int type = parse_word(p, value, "tls-type", words);
+	int type = uri_parse_word(p, value, "tls-type", words);
 
 	if (type < 0)
 		return type;
@@ -335,10 +342,10 @@ static int parse_tls_type(const struct parser *p, struct part value)
 }
 
 /* uri.md has 0 and 1, libnbd false and true. */
-static int parse_verify(const struct parser *p, struct part value)
+static int uri_parse_verify(const struct parser *p, struct part value)
 {
 	static const char *const words[] = { "0", "1", "false", "true", NULL };
-	int word = parse_word(p, value, "tls-verify-peer", words);
+	int word = uri_parse_word(p, value, "tls-verify-peer", words);
 
 	if (word < 0)
 		return word;
@@ -348,60 +355,62 @@ static int parse_verify(const struct parser *p, struct part value)
 
 #define TEXT(field) keys[key], p->uri->field, sizeof(p->uri->field)
 
-static int parse_value(const struct parser *p, enum nbd_uri_key key, struct part value)
+static int uri_parse_value(const struct parser *p, enum nbd_uri_key key, struct part value)
 {
 	switch (key) {
 	case NBD_URI_SOCKET:
-		return parse_socket(p, value);
+		return uri_parse_socket(p, value);
 	case NBD_URI_TLS_TYPE:
-		return parse_tls_type(p, value);
+		return uri_parse_tls_type(p, value);
 	case NBD_URI_TLS_VERIFY_PEER:
-		return parse_verify(p, value);
+		return uri_parse_verify(p, value);
 	case NBD_URI_TLS_HOSTNAME:
-		return decode(p, value, TEXT(tls_hostname));
+		return uri_decode(p, value, TEXT(tls_hostname));
 	case NBD_URI_TLS_CERTIFICATES:
-		return decode(p, value, TEXT(tls_certificates));
+		return uri_decode(p, value, TEXT(tls_certificates));
 	case NBD_URI_TLS_PSK_FILE:
-		return decode(p, value, TEXT(tls_psk_file));
+		return uri_decode(p, value, TEXT(tls_psk_file));
 	default:
 		if (p->uri->username[0])
-			return fail(p, value.at, "tls-username: the URI names a user before @ too");
-		return decode(p, value, TEXT(username));
+			return uri_fail(p, value.at,
+					"tls-username: the URI names a user before @ too");
+		return uri_decode(p, value, TEXT(username));
 	}
 }
 
-static int check_key(const struct parser *p, enum nbd_uri_key key, const char *at)
+static int uri_check_key(const struct parser *p, enum nbd_uri_key key, const char *at)
 {
 	if (key == NBD_URI_SOCKET && p->uri->server.kind != NET_UNIX)
-		return fail(p, at, "socket is for nbd+unix and nbds+unix");
+		return uri_fail(p, at, "socket is for nbd+unix and nbds+unix");
 	if (key != NBD_URI_SOCKET && !p->uri->tls)
-		return fail(p, at, "%s needs TLS: the scheme nbds, nbds+unix or nbds+vsock",
-			    keys[key]);
+		return uri_fail(p, at, "%s needs TLS: the scheme nbds, nbds+unix or nbds+vsock",
+				keys[key]);
 	return 0;
 }
 
-static int parse_query(const struct parser *p, const char **at)
+static int uri_parse_query(const struct parser *p, const char **at)
 {
 	unsigned seen = 0;
 
 	while (**at == '?' || **at == '&') {
 		const char *start = ++*at;
-		struct part pair = split(at, "&#");
+		struct part pair = uri_split(at, "&#");
 		const char *sign = memchr(start, '=', (size_t)(pair.end - start));
 		int key;
 
 		if (start == pair.end)
 			continue;
-		key = find_key(p, (struct part){ start, sign ? sign : pair.end });
+		key = uri_find_key(p, (struct part){ start, sign ? sign : pair.end });
 		if (key < 0)
 			return key;
 		if (!sign)
-			return fail(p, start, "%s: expected %s=VALUE", keys[key], keys[key]);
+			return uri_fail(p, start, "%s: expected %s=VALUE", keys[key], keys[key]);
 		if (seen & 1u << key)
-			return fail(p, start, "%s: given twice", keys[key]);
+			return uri_fail(p, start, "%s: given twice", keys[key]);
 		seen |= 1u << key;
-		if (check_key(p, (enum nbd_uri_key)key, start) < 0 ||
-		    parse_value(p, (enum nbd_uri_key)key, (struct part){ sign + 1, pair.end }) < 0)
+		if (uri_check_key(p, (enum nbd_uri_key)key, start) < 0 ||
+		    uri_parse_value(p, (enum nbd_uri_key)key, (struct part){ sign + 1, pair.end }) <
+			    0)
 			return -EINVAL;
 	}
 	p->uri->said |= seen;
@@ -409,13 +418,13 @@ static int parse_query(const struct parser *p, const char **at)
 }
 
 /* "NBD URI export name": the path without its first slash. */
-static int parse_export(const struct parser *p, const char **at)
+static int uri_parse_export(const struct parser *p, const char **at)
 {
-	struct part path = split(at, "?#");
+	struct part path = uri_split(at, "?#");
 
 	if (path.at < path.end)
 		path.at++;
-	return decode(p, path, "export name", p->uri->export_name, sizeof(p->uri->export_name));
+	return uri_decode(p, path, "export name", p->uri->export_name, sizeof(p->uri->export_name));
 }
 
 int nbd_uri_parse(const char *text, struct nbd_uri *ret_uri, struct nbd_uri_error *e)
@@ -425,13 +434,13 @@ int nbd_uri_parse(const char *text, struct nbd_uri *ret_uri, struct nbd_uri_erro
 
 	*ret_uri = (struct nbd_uri){ 0 };
 	if (strnlen(text, NBD_URI_BYTES_MAX + 1) > NBD_URI_BYTES_MAX)
-		return fail(&p, text, "longer than %u bytes", NBD_URI_BYTES_MAX);
-	if (parse_scheme(&p, &at) < 0 || parse_authority(&p, &at) < 0 ||
-	    parse_export(&p, &at) < 0 || parse_query(&p, &at) < 0)
+		return uri_fail(&p, text, "longer than %u bytes", NBD_URI_BYTES_MAX);
+	if (uri_parse_scheme(&p, &at) < 0 || uri_parse_authority(&p, &at) < 0 ||
+	    uri_parse_export(&p, &at) < 0 || uri_parse_query(&p, &at) < 0)
 		return -EINVAL;
 	if (*at)
-		return fail(&p, at, "a fragment has no meaning here; a # in a name is %%23");
+		return uri_fail(&p, at, "a fragment has no meaning here; a # in a name is %%23");
 	if (ret_uri->server.kind == NET_UNIX && ret_uri->server.path_bytes == 0)
-		return fail(&p, at, "the socket is missing: nbd+unix:///export?socket=/path");
+		return uri_fail(&p, at, "the socket is missing: nbd+unix:///export?socket=/path");
 	return 0;
 }
