@@ -1,11 +1,12 @@
 /*
- * Owns the memory of devices and queues: each is one allocation with its private area behind it,
- * and a queue holds the private areas of all its I/Os. Nothing is allocated once a queue is open.
+ * Devices of a filter tree: opened from the bottom up, closed from the top down, asked who they are
+ * and resized. A device is one allocation with its private area behind it. open, close and resizing
+ * run on a helper, which may block; what else is here on the main thread (storage/backend.h).
  *
- * Happy path: backend_open on the main thread, backend_queue_open and backend_io_init on each
- * reactor, then only wrap.c until everything is closed in the opposite order.
- * Failure modes: what open refuses is told in words; a half-open object is closed by the same
- * function as a whole one.
+ * Happy path: backend_open, queues of io.c open and close, backend_close. backend_grow makes room
+ * and backend_set_size then lets requests in.
+ * Failure modes: a backend that refuses says why in words; a device that is half open is closed by
+ * the same function as a whole one; a size that cannot be changed stays as it was.
  */
 #include "storage/backend.h"
 
@@ -15,23 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "storage/stack.h"
-#include "storage/wrap.h"
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"
-
-/* Private areas start on cache lines of their own: queues of one device run on different cores. */
-#define AREA_ALIGN 64u
-
-static void *area_alloc(size_t bytes)
-{
-	void *area = aligned_alloc(AREA_ALIGN, round_up(bytes, AREA_ALIGN));
-
-	if (area)
-		memset(area, 0, round_up(bytes, AREA_ALIGN));
-	return area;
-}
 
 int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
 {
@@ -45,8 +32,8 @@ int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
 
 static struct backend_device *device_alloc(const struct backend *ops)
 {
-	size_t head_bytes = round_up(sizeof(struct backend_device), AREA_ALIGN);
-	struct backend_device *device = area_alloc(head_bytes + ops->device_bytes);
+	size_t head_bytes = round_up(sizeof(struct backend_device), BACKEND_AREA_ALIGN);
+	struct backend_device *device = backend_area_alloc(head_bytes + ops->device_bytes);
 
 	if (!device)
 		return NULL;
@@ -148,16 +135,17 @@ void backend_close(struct backend_device *device)
 	}
 }
 
-static const struct backend_device *bottom_of(const struct backend_device *device)
+/* Where the bytes live: the lowest one. */
+static struct backend_device *device_bottom(const struct backend_device *device)
 {
 	while (device->child)
 		device = device->child;
-	return device;
+	return (struct backend_device *)(uintptr_t)device;
 }
 
 void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTITY_BYTES])
 {
-	const struct backend_device *device = bottom_of(top);
+	const struct backend_device *device = device_bottom(top);
 
 	if (device->ops->identity)
 		device->ops->identity(device, text);
@@ -167,7 +155,7 @@ void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTI
 
 int backend_stored_fd(const struct backend_device *top)
 {
-	const struct backend_device *device = bottom_of(top);
+	const struct backend_device *device = device_bottom(top);
 
 	return device->ops->stored_fd ? device->ops->stored_fd(device) : -1;
 }
@@ -193,145 +181,97 @@ bool backend_connection(const struct backend_queue *top, unsigned idx,
 
 const char *backend_failure(const struct backend_device *top)
 {
-	const struct backend_device *device = bottom_of(top);
+	const struct backend_device *device = device_bottom(top);
 
 	return device->ops->failure ? device->ops->failure(device) : NULL;
 }
 
 void backend_abandon(const struct backend_device *top)
 {
-	const struct backend_device *device = bottom_of(top);
+	struct backend_device *device = device_bottom(top);
 
 	if (device->ops->abandon)
-		device->ops->abandon((struct backend_device *)(uintptr_t)device);
+		device->ops->abandon(device);
 }
 
-/* A filter's private area has the child's I/O behind it. */
-static size_t child_io_offset(const struct backend *ops)
+/* ---- size, while queues serve ---- */
+
+bool backend_can_resize(const struct backend_device *device)
 {
-	return round_up(ops->io_bytes, AREA_ALIGN);
+	return device_bottom(device)->ops->resize;
 }
 
-static size_t io_area_bytes(const struct backend *ops)
+static int resize_unsupported(const struct backend_device *bottom, char *error, size_t error_bytes)
 {
-	size_t child_bytes = ops->is_filter ? sizeof(struct backend_io) : 0;
-
-	return child_io_offset(ops) + round_up(child_bytes, AREA_ALIGN);
+	snprintf(error, error_bytes, "the backend %s cannot change its size", bottom->ops->name);
+	return -EOPNOTSUPP;
 }
 
-size_t backend_spec_io_bytes(const struct backend_spec *spec)
+static int resize_result(const struct backend_device *bottom, int err, char *error,
+			 size_t error_bytes)
 {
-	size_t bytes = 0;
-
-	for (; spec; spec = spec->child)
-		bytes += io_area_bytes(spec->ops);
-	return bytes;
+	if (err < 0)
+		snprintf(error, error_bytes, "%s", bottom->error[0] ? bottom->error : errname(err));
+	return err;
 }
 
-static struct backend_queue *queue_alloc(struct backend_device *device, unsigned depth)
+int backend_size_now(struct backend_device *device, uint64_t *ret_bytes, char *error,
+		     size_t error_bytes)
 {
-	size_t head_bytes = round_up(sizeof(struct backend_queue), AREA_ALIGN);
-	size_t queue_bytes = round_up(device->ops->queue_bytes, AREA_ALIGN);
-	struct backend_queue *queue =
-		area_alloc(head_bytes + queue_bytes + depth * io_area_bytes(device->ops));
-
-	if (!queue)
-		return NULL;
-	queue->device = device;
-	queue->priv = (uint8_t *)queue + head_bytes;
-	queue->io_priv = (uint8_t *)queue->priv + queue_bytes;
-	return queue;
-}
-
-int backend_queue_open(struct backend_queue **ret_queue, struct backend_device *device,
-		       struct reactor *reactor, unsigned idx, unsigned depth)
-{
-	struct backend_queue *queue = queue_alloc(device, depth);
-	int ret = 0;
-
-	if (!queue)
-		return -ENOMEM;
-	queue->reactor = reactor;
-	queue->idx = (uint16_t)idx;
-	queue->depth = (uint16_t)depth;
-	queue->free_for = wrap_this_thread();
-	list_init(&queue->parked);
-	if (device->child)
-		ret = backend_queue_open(&queue->child, device->child, reactor, idx, depth);
-	if (ret < 0) {
-		free(queue);
-		return ret;
-	}
-	if (device->ops->queue_init)
-		ret = device->ops->queue_init(queue);
-	if (ret < 0) {
-		backend_queue_close(queue);
-		return ret;
-	}
-	*ret_queue = queue;
-	return 0;
-}
-
-void backend_queue_close(struct backend_queue *queue)
-{
-	while (queue) {
-		struct backend_queue *child = queue->child;
-
-		wrap_check_queue_close(queue);
-		if (queue->device->ops->queue_fini)
-			queue->device->ops->queue_fini(queue);
-		task_cancel(&queue->retry);
-		free(queue);
-		queue = child;
-	}
-}
-
-static int child_io_init(struct backend_io *io)
-{
-	const struct backend *ops = io->queue->device->ops;
-
-	if (!ops->is_filter)
-		return 0;
-	io->child = (struct backend_io *)((uint8_t *)io->priv + child_io_offset(ops));
-	io->child->parent = io;
-	list_init(&io->child->parked);
-	return backend_io_init(io->child, io->queue->child, io->tag, stack_child_done);
-}
-
-int backend_io_init(struct backend_io *io, struct backend_queue *queue, unsigned tag,
-		    backend_done_fn *done)
-{
-	const struct backend *ops = queue->device->ops;
+	struct backend_device *bottom = device_bottom(device);
+	uint64_t bytes;
 	int ret;
 
-	ASSERT(tag < queue->depth);
-	io->queue = queue;
-	io->done = done;
-	io->tag = (uint16_t)tag;
-	io->state = BACKEND_IO_IDLE;
-	io->priv = queue->io_priv + tag * io_area_bytes(ops);
-	ret = child_io_init(io);
-	if (ret == 0 && ops->io_init) {
-		ret = ops->io_init(io);
-		if (ret < 0 && io->child)
-			backend_io_fini(io->child);
+	if (!bottom->ops->resize)
+		return resize_unsupported(bottom, error, error_bytes);
+	if (!bottom->ops->resize->size_now) {
+		snprintf(error, error_bytes, "the backend %s does not grow by itself: give a size",
+			 bottom->ops->name);
+		return -EOPNOTSUPP;
 	}
-	/* A zeroed I/O may be finished without having been tied. */
-	if (ret < 0)
-		io->queue = NULL;
-	return ret;
+	bottom->error[0] = '\0';
+	ret = bottom->ops->resize->size_now(bottom, &bytes);
+	if (ret == 0)
+		*ret_bytes = round_down(bytes, bottom->open_params.logical_block_bytes);
+	return resize_result(bottom, ret, error, error_bytes);
 }
 
-void backend_io_fini(struct backend_io *io)
+int backend_grow(struct backend_device *device, uint64_t size_bytes, char *error,
+		 size_t error_bytes)
 {
-	if (!io->queue)
-		return;
-	ASSERT(io->state == BACKEND_IO_IDLE);
-	if (io->queue->device->ops->io_fini)
-		io->queue->device->ops->io_fini(io);
-	if (io->child)
-		backend_io_fini(io->child);
-	io->queue = NULL;
+	struct backend_device *bottom = device_bottom(device);
+
+	if (!bottom->ops->resize)
+		return resize_unsupported(bottom, error, error_bytes);
+	if (!bottom->ops->resize->grow)
+		return 0;
+	bottom->error[0] = '\0';
+	return resize_result(bottom, bottom->ops->resize->grow(bottom, size_bytes), error,
+			     error_bytes);
+}
+
+enum backend_usage backend_usage(struct backend_device *device, uint64_t start_bytes,
+				 uint64_t end_bytes)
+{
+	struct backend_device *bottom = device_bottom(device);
+
+	if (!bottom->ops->resize || !bottom->ops->resize->usage)
+		return BACKEND_UNUSED;
+	return bottom->ops->resize->usage(bottom, start_bytes, end_bytes);
+}
+
+void backend_shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes)
+{
+	struct backend_device *bottom = device_bottom(device);
+
+	if (bottom->ops->resize && bottom->ops->resize->shrink)
+		bottom->ops->resize->shrink(bottom, start_bytes, end_bytes);
+}
+
+void backend_set_size(struct backend_device *device, uint64_t size_bytes)
+{
+	for (; device; device = device->child)
+		__atomic_store_n(&device->limits.size_bytes, size_bytes, __ATOMIC_RELAXED);
 }
 
 const char *backend_op_name(enum backend_op op)
@@ -345,24 +285,4 @@ const char *backend_op_name(enum backend_op op)
 	};
 
 	return op < BACKEND_OP_NR ? name[op] : "?";
-}
-
-int backend_errno_map(int err)
-{
-	switch (err) {
-	case -ENOSPC:
-	case -EIO:
-	case -EOPNOTSUPP:
-	case -ETIMEDOUT:
-	case -ENOLINK:
-	case -EREMOTEIO:
-	case -ENODATA:
-	case -EILSEQ:
-	case -ENOMEM:
-		return err;
-	case -EDQUOT:
-		return -ENOSPC;
-	default:
-		return -EIO;
-	}
 }

@@ -17,9 +17,9 @@
  * Filters are backends over another one, their child: a stack, described by struct backend_spec. It
  * is opened from the bottom up and closed from the top down, its queues likewise; behind each I/O
  * of a filter stands one of its child, tied to the same tag. A filter passes I/Os on with
- * backend_forward (below); stack.c keeps what the child is too busy for, and completes.
+ * backend_forward (below); io.c keeps what the child is too busy for, and completes.
  *
- * wrap.c checks this contract around every call, in production too. What it answers by itself a
+ * io.c checks this contract around every call, in production too. What it answers by itself a
  * backend never sees: ranges outside the device or across blocks, modifying I/Os of a read-only
  * device, operations without their capability, and FLUSH of a device that has no volatile cache.
  */
@@ -69,7 +69,7 @@ enum backend_caps {
 enum backend_data {
 	/* By READ_FIXED and WRITE_FIXED of its own, with the ring's registered buffer buf_index. */
 	BACKEND_DATA_FIXED = 1u << 0,
-	/* By backend_data_put and _get (data.c) alone, while the request is in its hands. */
+	/* By backend_data_put and _get alone, while the request is in its hands. */
 	BACKEND_DATA_MOVES = 1u << 1,
 	/* Of filters that pass requests on as they are: what is below decides. */
 	BACKEND_DATA_ANY = BACKEND_DATA_FIXED | BACKEND_DATA_MOVES,
@@ -148,13 +148,13 @@ struct backend_queue {
 	uint16_t depth;
 	void *priv; /* ops->queue_bytes */
 	struct backend_queue *child;
-	uint32_t inflight; /* wrap.c: QUEUED and not complete */
-	/* wrap.c: the thread that opened it; NULL while ops->submit is on the stack */
+	uint32_t inflight; /* io.c: QUEUED and not complete */
+	/* io.c: the thread that opened it; NULL while ops->submit runs */
 	const void *free_for;
-	uint8_t *io_priv; /* backend.c: depth private areas of I/Os */
+	uint8_t *io_priv; /* io.c: depth private areas of I/Os */
 
-	/* Filters, stack.c: I/Os whose child was BUSY, and what submits them again. */
-	struct list_node parked;
+	/* Filters, io.c: the child's I/Os for which it was BUSY, and what submits them again. */
+	struct list_node waiting;
 	struct task retry;
 };
 
@@ -165,14 +165,14 @@ typedef void backend_done_fn(struct backend_io *io);
 /*
  * One request. The submitter fills op to done and keeps buf valid until completion; it never
  * changes an I/O that is QUEUED. Ranges lie inside the device and are multiples of its logical
- * block: wrap.c has checked them.
+ * block: io.c has checked them.
  */
 struct backend_io {
 	struct backend_queue *queue;
 	backend_done_fn *done;
 	uint8_t op;    /* enum backend_op */
 	uint8_t flags; /* enum backend_io_flags */
-	uint8_t state; /* enum backend_io_state: wrap.c's */
+	uint8_t state; /* enum backend_io_state: io.c's */
 	uint16_t tag;
 	int32_t result; /* 0: all of it was done; -errno: nothing may be assumed. Never short. */
 	uint32_t length_bytes; /* DISCARD and WRITE_ZEROES can be nearly 4 GiB; 0 for FLUSH */
@@ -190,7 +190,7 @@ struct backend_io {
 	/* How long it waited in throttles, of the whole stack. Zeroed by submit. */
 	uint64_t throttle_ns;
 	struct backend_io *child, *parent; /* the same tag one level below, above; or NULL */
-	struct list_node parked;	   /* stack.c */
+	struct list_node waiting;	   /* io.c: in the parent's queue */
 };
 
 /* What an I/O that a backend has waits for. */
@@ -410,13 +410,19 @@ int backend_open(struct backend_device **ret_device, const struct backend_spec *
 		 size_t error_bytes);
 
 /*
- * examine.c: struct backend's examine of the lowest one of a stack, whether there is one, and what it
+ * spec.c: struct backend's examine of the lowest one of a stack, whether there is one, and what it
  * found. Any thread. backend_spec_examine only where there is one; returns as it does.
  */
 bool backend_spec_is_examined(const struct backend_spec *spec);
 int backend_spec_examine(const struct backend_spec *spec, void **ret_found, char *error,
 			 size_t error_bytes);
 void backend_spec_examine_free(const struct backend_spec *spec, void *found);
+
+/* Private areas start on cache lines of their own: queues of one device run on different cores. */
+#define BACKEND_AREA_ALIGN 64u
+
+/* Zeroed memory so aligned, for free(3); NULL: there is none. For backend.c and io.c. */
+void *backend_area_alloc(size_t bytes);
 
 /* For a backend's open: puts the words into device->error and returns err. */
 int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
@@ -458,7 +464,7 @@ static inline uint64_t backend_size(const struct backend_device *device)
 }
 
 /*
- * resize.c: struct backend_resize for a whole stack, whose top is device. One thread at a time,
+ * struct backend_resize for a whole filter tree, whose top is device. One thread at a time,
  * which may block (backend_can_resize and backend_set_size: the main thread, and do not), while
  * queues serve. What needs them returns -EOPNOTSUPP with words where the lowest backend cannot.
  */
@@ -485,15 +491,15 @@ int backend_io_init(struct backend_io *io, struct backend_queue *queue, unsigned
 		    backend_done_fn *done);
 void backend_io_fini(struct backend_io *io);
 
-/* wrap.c: the only way to call submit. Reactor thread. */
+/* The only way to call submit. Reactor thread. */
 enum backend_submit backend_io_submit(struct backend_io *io);
 void backend_io_cancel(struct backend_io *io);
 
-/* wrap.c: how a backend answers a QUEUED I/O. Calls io->done before it returns. */
+/* How a backend answers a QUEUED I/O. Calls io->done before it returns. */
 void backend_io_complete(struct backend_io *io, int result);
 
 /*
- * data.c, for backends that keep the bytes in memory: moves bytes of a READ into the request (put)
+ * For backends that keep the bytes in memory: moves bytes of a READ into the request (put)
  * or of a WRITE out of it (get), from the request's byte at_bytes on, wherever its bytes are. With
  * BACKEND_DATA_MOVES alone may io->buf be NULL. Reactor thread, from submit until completion. A
  * READ puts all of its bytes: what is not put would show memory of the kernel. Return 0 or -EIO.
@@ -503,7 +509,7 @@ int backend_data_put_zeroes(struct backend_io *io, uint32_t at_bytes, size_t byt
 int backend_data_get(struct backend_io *io, uint32_t at_bytes, void *to, size_t bytes);
 
 /*
- * data.c, for the core: the same, whether or not there is a buffer of ours, between memory and the
+ * For the core: the same, whether or not there is a buffer of ours, between memory and the
  * request's own pages.
  */
 int backend_data_to_driver(const struct backend_io *io, uint32_t at_bytes, const void *from,
@@ -515,12 +521,12 @@ int backend_data_from_driver(const struct backend_io *io, uint32_t at_bytes, voi
 uint8_t backend_spec_data(const struct backend_spec *spec);
 
 /*
- * stack.c, for filters.
+ * For filters.
  */
 
 /*
  * From submit: passes the I/O to the child as it is and completes it with the child's result.
- * Answers DONE or QUEUED for submit to return: what the child is too busy for waits in stack.c.
+ * Answers DONE or QUEUED for submit to return: what the child is too busy for waits in io.c.
  */
 enum backend_submit backend_forward(struct backend_io *io);
 
@@ -531,8 +537,8 @@ void backend_forward_queued(struct backend_io *io);
 void backend_forward_cancel(struct backend_io *io);
 
 /*
- * stack.c, any thread, while the I/O exists: the backend of its stack where it waits, which is the
- * deepest that has it, and what for. NULL when no backend has it.
+ * Any thread, while the I/O exists: the backend of its tree where it waits, which is the deepest
+ * that has it, and what for. NULL when no backend has it.
  */
 const char *backend_io_where(const struct backend_io *io, struct backend_wait *ret_wait);
 

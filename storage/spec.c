@@ -9,15 +9,17 @@
 #include "storage/spec.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/errname.h"
 #include "base/util.h"
 
 /* What `type` may say: the registry, as an option like any other. */
-static void type_option(struct option ret_table[static 2],
-			const char *names[static BACKEND_REGISTRY_MAX + 1])
+static void spec_type_option(struct option ret_table[static 2],
+			     const char *names[static BACKEND_REGISTRY_MAX + 1])
 {
 	size_t nr = 0;
 
@@ -31,14 +33,14 @@ static void type_option(struct option ret_table[static 2],
 }
 
 /* NULL: no such backend, and told. A plain null is the name of the null backend. */
-static const struct backend *find_type(const struct yaml_node *map, struct config_errors *e)
+static const struct backend *spec_find_type(const struct yaml_node *map, struct config_errors *e)
 {
 	const struct yaml_node *type = yaml_get(map, "type");
 	const char *names[BACKEND_REGISTRY_MAX + 1];
 	struct option table[2];
 	int idx = -1;
 
-	type_option(table, names);
+	spec_type_option(table, names);
 	if (!type) {
 		config_errors_add(e, map->pos, "backend: \"type\" is missing");
 		return NULL;
@@ -53,8 +55,8 @@ static const struct backend *find_type(const struct yaml_node *map, struct confi
 }
 
 /* Everything of this level but what is below it. */
-static int parse_options(struct backend_spec *spec, const struct yaml_node *map,
-			 struct config_errors *e)
+static int spec_parse_options(struct backend_spec *spec, const struct yaml_node *map,
+			      struct config_errors *e)
 {
 	static const char *const skip[] = { "type", "backend", NULL };
 	size_t bytes = spec->ops->config_bytes;
@@ -71,12 +73,12 @@ static int parse_options(struct backend_spec *spec, const struct yaml_node *map,
 	return ret;
 }
 
-static int parse_level(struct backend_spec **ret_spec, const struct yaml_node *map, unsigned level,
-		       struct config_errors *e);
+static int spec_parse_level(struct backend_spec **ret_spec, const struct yaml_node *map,
+			    unsigned level, struct config_errors *e);
 
 /* Of a filter, or of what has something below it all the same. */
-static int parse_child(struct backend_spec *spec, const struct yaml_node *map, unsigned level,
-		       struct config_errors *e)
+static int spec_parse_child(struct backend_spec *spec, const struct yaml_node *map, unsigned level,
+			    struct config_errors *e)
 {
 	const struct yaml_node *below = yaml_get(map, "backend");
 	struct backend_spec *child = NULL;
@@ -94,13 +96,13 @@ static int parse_child(struct backend_spec *spec, const struct yaml_node *map, u
 		config_errors_add(e, below->pos, "backend: more than %d above each other",
 				  BACKEND_STACK_MAX);
 	else
-		ret = parse_level(&child, below, level + 1, e);
+		ret = spec_parse_level(&child, below, level + 1, e);
 	spec->child = child;
 	return ret;
 }
 
-static int parse_level(struct backend_spec **ret_spec, const struct yaml_node *map, unsigned level,
-		       struct config_errors *e)
+static int spec_parse_level(struct backend_spec **ret_spec, const struct yaml_node *map,
+			    unsigned level, struct config_errors *e)
 {
 	struct backend_spec *spec;
 	int ret, child_ret = 0;
@@ -115,12 +117,12 @@ static int parse_level(struct backend_spec **ret_spec, const struct yaml_node *m
 	if (!spec)
 		return -ENOMEM;
 	*ret_spec = spec;
-	spec->ops = find_type(map, e);
+	spec->ops = spec_find_type(map, e);
 	if (!spec->ops)
 		return -EINVAL;
-	ret = parse_options(spec, map, e);
+	ret = spec_parse_options(spec, map, e);
 	if (ret != -ENOMEM && (spec->ops->is_filter || yaml_get(map, "backend")))
-		child_ret = parse_child(spec, map, level, e);
+		child_ret = spec_parse_child(spec, map, level, e);
 	return ret == -ENOMEM || child_ret == 0 ? ret : child_ret;
 }
 
@@ -131,7 +133,7 @@ int backend_spec_parse(struct backend_spec **ret_spec, const struct yaml_node *m
 	int ret;
 
 	*ret_spec = NULL;
-	ret = parse_level(ret_spec, map, 1, e);
+	ret = spec_parse_level(ret_spec, map, 1, e);
 	/* A check adds errors, and says nothing else. */
 	return ret == 0 && e->nr + e->dropped_nr > before_nr ? -EINVAL : ret;
 }
@@ -225,4 +227,39 @@ const struct backend_spec *backend_spec_bottom(const struct backend_spec *spec,
 			*map = yaml_get(*map, "backend");
 	}
 	return spec;
+}
+
+uint8_t backend_spec_data(const struct backend_spec *spec)
+{
+	uint8_t data = BACKEND_DATA_ANY;
+
+	for (; spec; spec = spec->child)
+		data &= spec->ops->data;
+	return data;
+}
+
+bool backend_spec_is_examined(const struct backend_spec *spec)
+{
+	return backend_spec_bottom(spec, NULL)->ops->examine != NULL;
+}
+
+int backend_spec_examine(const struct backend_spec *spec, void **ret_found, char *error,
+			 size_t error_bytes)
+{
+	const struct backend_spec *bottom = backend_spec_bottom(spec, NULL);
+	int ret;
+
+	error[0] = '\0';
+	ret = bottom->ops->examine(bottom->config, ret_found, error, error_bytes);
+	if (ret < 0 && error[0] == '\0')
+		snprintf(error, error_bytes, "%s: %s", bottom->ops->name, errname(ret));
+	return ret;
+}
+
+void backend_spec_examine_free(const struct backend_spec *spec, void *found)
+{
+	const struct backend *ops = backend_spec_bottom(spec, NULL)->ops;
+
+	if (ops->found_free)
+		ops->found_free(found);
 }

@@ -75,7 +75,7 @@ void model_apply(struct model *model, const struct backend_io *io)
 		memset(model->known + first, 0, nr);
 }
 
-/* The answer that wrap.c's rules demand of a device that works. */
+/* The answer that storage/io.c's rules demand of a device that works. */
 static int expected_result(const struct backend_io *io)
 {
 	uint32_t caps = io->queue->device->limits.caps;

@@ -2,7 +2,7 @@
  * When a device has become smaller: waits until its backend has no request any more beyond the new
  * end, so that what is there can be given back. On the queue's reactor, at no cost for requests.
  *
- * Happy path: the mail comes after the new size was set, so that wrap.c refuses whatever is
+ * Happy path: the mail comes after the new size was set, so that storage/io.c refuses whatever is
  * submitted from here on; what is left are tags that are being served, and they are looked at until
  * none reaches beyond. Failure modes: a backend that does not answer keeps the fence waiting, as it
  * keeps its request; a stop cancels both.
