@@ -67,7 +67,7 @@ static int pattern_io_init(struct backend_io *io)
 	return 0;
 }
 
-static void fill(uint8_t *buf, uint64_t offset_bytes, uint32_t length_bytes)
+static void pattern_fill(uint8_t *buf, uint64_t offset_bytes, uint32_t length_bytes)
 {
 	for (uint32_t i = 0; i < length_bytes; i += WORD_BYTES) {
 		uint64_t word = htole64(offset_bytes + i);
@@ -81,7 +81,7 @@ static void pattern_run(struct task *task)
 {
 	struct backend_io *io = container_of(task, struct pattern_io, task)->io;
 
-	fill(io->buf, io->offset_bytes, io->length_bytes);
+	pattern_fill(io->buf, io->offset_bytes, io->length_bytes);
 	backend_io_complete(io, 0);
 }
 

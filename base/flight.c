@@ -55,7 +55,7 @@ static void keep_old(const char *path)
 	rename(path, old);
 }
 
-static int create_file(const char *path)
+static int flight_create_file(const char *path)
 {
 	int fd, ret;
 
@@ -132,7 +132,7 @@ int flight_create(struct flight_file **ret_flight, const char *folder, unsigned 
 
 	if (folder) {
 		snprintf(path, sizeof(path), "%s/flight-%u", folder, reactor);
-		ret = create_file(path);
+		ret = flight_create_file(path);
 		mem = ret < 0 ? map_memory(path) : map_or_close(ret);
 	} else {
 		mem = map_or_close(-1);

@@ -55,7 +55,7 @@ static void put_char(struct line *l, char c)
 		l->text[l->len++] = c;
 }
 
-static void put_text(struct line *l, const char *text)
+static void log_put_text(struct line *l, const char *text)
 {
 	while (*text)
 		put_char(l, *text++);
@@ -75,7 +75,7 @@ static void put_escaped(struct line *l, const char *text, size_t max)
 			put_char(l, '\\');
 			put_char(l, c == '\n' ? 'n' : c == '\t' ? 't' : 'r');
 		} else if (c < ' ' || c == 0x7f) {
-			put_text(l, "\\u00");
+			log_put_text(l, "\\u00");
 			put_char(l, hex[c >> 4]);
 			put_char(l, hex[c & 15]);
 		} else {
@@ -96,7 +96,7 @@ static bool wants_quotes(const char *text, size_t max)
 }
 
 /* A value that begins here stands alone behind its '='. */
-static void put_string(struct line *l, const char *text, size_t max)
+static void log_put_string(struct line *l, const char *text, size_t max)
 {
 	bool quote = l->len > 0 && l->text[l->len - 1] == '=';
 
@@ -124,7 +124,7 @@ static void put_number(struct line *l, const char *spec, char type, int longs, v
 		snprintf(text, sizeof(text), spec, va_arg(*ap, void *));
 	else
 		snprintf(text, sizeof(text), spec, va_arg(*ap, int));
-	put_text(l, text);
+	log_put_text(l, text);
 }
 
 /* fmt stands on a '%'; returns what follows the conversion. Of widths only "%.*s" may be a star. */
@@ -141,7 +141,7 @@ static const char *put_conversion(struct line *l, const char *fmt, va_list *ap)
 	} else if (type == 's') {
 		if (memchr(fmt, '*', len))
 			max = (size_t)va_arg(*ap, int);
-		put_string(l, va_arg(*ap, const char *), max);
+		log_put_string(l, va_arg(*ap, const char *), max);
 	} else {
 		snprintf(spec, sizeof(spec), "%.*s", (int)(len + longs + 1), fmt);
 		put_number(l, spec, type, (int)longs, ap);
@@ -201,7 +201,7 @@ static ssize_t write_if_ready(const char *text, size_t len)
 }
 
 /* lost: what the line tells of others; told again when it is lost itself. */
-static void write_line(const struct line *l, uint32_t lost)
+static void log_write_line(const struct line *l, uint32_t lost)
 {
 	struct iovec iov = { (void *)(uintptr_t)l->text, l->len };
 	ssize_t ret = pwritev2(STDERR_FILENO, &iov, 1, -1, RWF_NOWAIT);
@@ -236,7 +236,7 @@ void log_line(enum log_level level, const char *msg, const char *fmt, ...)
 		va_end(ap);
 	}
 	l.text[l.len++] = '\n';
-	write_line(&l, lost);
+	log_write_line(&l, lost);
 }
 
 int log_limit_pass_each(struct log_limit *limit, uint32_t burst, uint32_t *ret_dropped)

@@ -19,7 +19,7 @@ struct thread_begin {
 	void *arg;
 };
 
-static void *thread_main(void *arg)
+static void *thread_run(void *arg)
 {
 	struct thread_begin begin = *(struct thread_begin *)arg;
 
@@ -58,7 +58,7 @@ int thread_start(pthread_t *ret_thread, const struct thread_params *params)
 	pthread_attr_init(&attr);
 	ret = thread_set_attr(&attr, params, !ret_thread);
 	if (ret == 0)
-		ret = pthread_create(&thread, &attr, thread_main, begin);
+		ret = pthread_create(&thread, &attr, thread_run, begin);
 	pthread_attr_destroy(&attr);
 	if (ret != 0) {
 		free(begin);

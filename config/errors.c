@@ -48,19 +48,19 @@ const char *config_excerpt(const char *text, char buf[static CONFIG_EXCERPT_BYTE
 }
 
 /* C0, DEL, and C1 in its UTF-8 form, which terminals obey too. */
-static bool is_control(const unsigned char *at)
+static bool errors_is_control(const unsigned char *at)
 {
 	return at[0] < 0x20 || at[0] == 0x7f || (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0);
 }
 
 /* out holds 4 bytes for each of text, and a terminator. */
-static void escape(const char *text, char *out)
+static void errors_escape(const char *text, char *out)
 {
 	static const char hex[] = "0123456789abcdef";
 	const unsigned char *at = (const unsigned char *)text;
 
 	for (; *at; at++) {
-		if (!is_control(at)) {
+		if (!errors_is_control(at)) {
 			*out++ = (char)*at;
 			continue;
 		}
@@ -83,7 +83,7 @@ static char *format_message(const char *fmt, va_list ap)
 		return NULL;
 	if ((size_t)n >= sizeof(raw))
 		memcpy(raw + utf8_floor(raw, sizeof(raw) - sizeof("...")), "...", sizeof("..."));
-	escape(raw, escaped);
+	errors_escape(raw, escaped);
 	return strdup(escaped);
 }
 
@@ -97,7 +97,7 @@ static bool known(const struct config_errors *e, struct config_pos pos, const ch
 }
 
 /* Takes over message. */
-static void append(struct config_errors *e, struct config_pos pos, char *message)
+static void errors_append(struct config_errors *e, struct config_pos pos, char *message)
 {
 	if (!e->list)
 		e->list = calloc(CONFIG_ERRORS_MAX, sizeof(*e->list));
@@ -120,7 +120,7 @@ void config_errors_add(struct config_errors *e, struct config_pos pos, const cha
 		return;
 	}
 	va_start(ap, fmt);
-	append(e, pos, format_message(fmt, ap));
+	errors_append(e, pos, format_message(fmt, ap));
 	va_end(ap);
 }
 

@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "config/option_internal.h"
 
-static const struct option *find(const struct option *table, const char *name)
+static const struct option *option_find(const struct option *table, const char *name)
 {
 	for (const struct option *o = table; o->name; o++)
 		if (strcmp(o->name, name) == 0)
@@ -63,7 +63,7 @@ static int set_pair(const struct option *table, const char *const *skip,
 		    const struct yaml_pair *pair, void *out, struct config_errors *e)
 {
 	const char *name = pair->key->text;
-	const struct option *o = find(table, name);
+	const struct option *o = option_find(table, name);
 
 	if (is_skipped(skip, name))
 		return 0;
@@ -115,8 +115,57 @@ int option_parse(const struct option *table, const struct yaml_node *map, const 
 	return worse(err, check_required(table, map, pos, e));
 }
 
-static int set_text(const struct option *o, const char *text, struct config_pos pos, void *out,
-		    struct config_errors *e)
+/*
+ * A value given as text instead of in a file: a default, or key=value of ublkctl. Read as YAML
+ * reads what stands after the colon, so that a default in a table is what one would write. Text
+ * without any sign of YAML's is its own value: defaults are set for every map that is read.
+ */
+static bool is_plain(const char *text)
+{
+	return text[strcspn(text, "[]{}\"'&*!|>%@`#,:?\\ \t\r\n")] == '\0';
+}
+
+static void tell_again(const struct config_errors *inner, const char *key, struct config_pos pos,
+		       struct config_errors *e)
+{
+	for (size_t i = 0; i < inner->nr; i++)
+		config_errors_add(e, pos, "%s: %s", key, inner->list[i].message);
+}
+
+static int option_text_parse(struct option_text *t, const char *key, const char *text,
+			     struct config_pos pos, struct config_errors *e)
+{
+	struct config_errors inner;
+	int err;
+
+	config_errors_init(&inner, key);
+	err = yaml_parse_value(&t->doc, text, strlen(text), &inner);
+	tell_again(&inner, key, pos, e);
+	config_errors_fini(&inner);
+	for (size_t i = 0; i < t->doc.all_nr; i++)
+		t->doc.all[i]->pos = pos;
+	t->node = t->doc.root;
+	return err;
+}
+
+int option_text_init(struct option_text *t, const char *key, const char *text,
+		     struct config_pos pos, struct config_errors *e)
+{
+	memset(t, 0, sizeof(*t));
+	if (!is_plain(text))
+		return option_text_parse(t, key, text, pos, e);
+	t->plain = (struct yaml_node){ .kind = YAML_SCALAR, .pos = pos, .text = (char *)text };
+	t->node = &t->plain;
+	return 0;
+}
+
+void option_text_fini(struct option_text *t)
+{
+	yaml_doc_free(&t->doc);
+}
+
+static int option_set_text(const struct option *o, const char *text, struct config_pos pos,
+			   void *out, struct config_errors *e)
 {
 	struct option_text t;
 	int err = option_text_init(&t, o->name, text, pos, e);
@@ -130,12 +179,12 @@ static int set_text(const struct option *o, const char *text, struct config_pos 
 int option_set(const struct option *table, const char *key, const char *text, struct config_pos pos,
 	       void *out, struct config_errors *e)
 {
-	const struct option *o = find(table, key);
+	const struct option *o = option_find(table, key);
 
 	if (!o)
 		return tell_unknown(table, NULL, key, pos, e);
 	if (o->type != OPTION_NODE)
-		return set_text(o, text, pos, out, e);
+		return option_set_text(o, text, pos, out, e);
 	config_errors_add(e, pos, "%s: can only be given in a file", key);
 	return -EINVAL;
 }

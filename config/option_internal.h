@@ -1,4 +1,4 @@
-/* Between option.c, option_value.c, option_man.c, units.c and nearest.c only. */
+/* Between option.c, option_value.c, option_list.c, option_man.c, units.c and nearest.c only. */
 #ifndef CONFIG_OPTION_INTERNAL_H
 #define CONFIG_OPTION_INTERNAL_H
 
@@ -42,26 +42,19 @@ int option_wrong_kind(const struct option *o, const struct yaml_node *node,
 int option_enum_find(const struct option *o, const char *text, struct config_pos pos,
 		     struct config_errors *e);
 
-/* OPTION_SET, in option_set.c. */
+/* OPTION_SET, OPTION_CPUS, OPTION_OUTAGE_TIMEOUT and OPTION_MAP: option_list.c. */
 int option_set_set(const struct option *o, struct yaml_node *value, void *field,
 		   struct config_errors *e);
 
-/* OPTION_RATIO, in option_ratio.c. */
-int option_ratio_set(const struct option *o, struct yaml_node *value, void *field,
-		     struct config_errors *e);
-bool option_ratio_equal(const void *a, const void *b);
-
-/* OPTION_PATIENCE, in option_outage.c. */
 int option_outage_timeout_set(const struct option *o, struct yaml_node *value, void *field,
 			      struct config_errors *e);
 
-/* OPTION_MAP, in option_map.c. The field may be NULL. */
+/* The field may be NULL. */
 int option_map_set(const struct option *o, struct yaml_node *value, void *field,
 		   struct config_errors *e);
 void option_map_release(const struct option *o, void *field);
 bool option_map_equal(const struct option *o, const void *a, const void *b);
 
-/* OPTION_CPUS, in option_cpus.c. */
 int option_cpus_set(const struct option *o, struct yaml_node *value, void *field,
 		    struct config_errors *e);
 void option_cpus_release(void *field);
@@ -72,7 +65,7 @@ int option_parse_number(enum option_type type, const char *text, uint64_t *ret_n
 char *option_format_number(enum option_type type, uint64_t number,
 			   char buf[static OPTION_NUMBER_BYTES]);
 
-/* A value from text as after the colon in YAML; see option_text.c. Fill, use node, fini. */
+/* A value from text as after the colon in YAML; see option.c. Fill, use node, fini. */
 struct option_text {
 	struct yaml_doc doc;
 	struct yaml_node plain;

@@ -5,7 +5,7 @@
 #include "config/option_internal.h"
 
 /* roff reads \ anywhere, . and ' at the beginning of a line, and prints - as a hyphen. */
-static void put_text(FILE *out, const char *text)
+static void man_put_text(FILE *out, const char *text)
 {
 	if (*text == '.' || *text == '\'')
 		fputs("\\&", out);
@@ -19,7 +19,7 @@ static void put_text(FILE *out, const char *text)
 	}
 }
 
-static const char *type_name(const struct option *o)
+static const char *man_type_name(const struct option *o)
 {
 	static const char *const names[] = {
 		[OPTION_STRING] = "text",
@@ -43,7 +43,7 @@ static void put_values(FILE *out, const struct option *o)
 {
 	for (int i = 0; o->values[i]; i++) {
 		fputs(i ? ", " : " ", out);
-		put_text(out, o->values[i]);
+		man_put_text(out, o->values[i]);
 	}
 }
 
@@ -77,15 +77,15 @@ static void put_default(FILE *out, const struct option *o)
 		fputs("; required", out);
 	} else if (o->def) {
 		fputs("; default ", out);
-		put_text(out, *o->def ? o->def : "empty");
+		man_put_text(out, *o->def ? o->def : "empty");
 	}
 }
 
 static void put_option(FILE *out, const struct option *o)
 {
 	fputs(".TP\n\\fB", out);
-	put_text(out, o->name);
-	fprintf(out, "\\fR (%s", type_name(o));
+	man_put_text(out, o->name);
+	fprintf(out, "\\fR (%s", man_type_name(o));
 	if (o->type == OPTION_ENUM || o->type == OPTION_SET)
 		put_values(out, o);
 	if (o->type == OPTION_STRING || is_number(o))
@@ -93,7 +93,7 @@ static void put_option(FILE *out, const struct option *o)
 	put_default(out, o);
 	fputs(")\n", out);
 	if (o->help) {
-		put_text(out, o->help);
+		man_put_text(out, o->help);
 		fputc('\n', out);
 	}
 	if (o->type == OPTION_MAP) {

@@ -187,6 +187,55 @@ static bool equal_number(const void *a, const void *b)
 	return *(const uint64_t *)a == *(const uint64_t *)b;
 }
 
+/* ---- OPTION_RATIO: a part of a whole, "0.25" or "25%" ---- */
+
+/* Digits and a point, perhaps an exponent: no sign, no hex, no "inf". */
+static int ratio_parse(const char *text, double *ret_ratio)
+{
+	double number;
+	char *end;
+
+	if (strspn(text, "0123456789.eE-%") != strlen(text) || *text == '-')
+		return -EINVAL;
+	number = strtod(text, &end);
+	if (end == text)
+		return -EINVAL;
+	if (strcmp(end, "%") == 0)
+		number /= 100.;
+	else if (*end != '\0')
+		return -EINVAL;
+	*ret_ratio = number;
+	return 0;
+}
+
+static int set_ratio(const struct option *o, struct yaml_node *value, void *field,
+		     struct config_errors *e)
+{
+	char text[CONFIG_EXCERPT_BYTES];
+	double ratio;
+
+	if (value->kind != YAML_SCALAR)
+		return option_wrong_kind(o, value, e);
+	if (ratio_parse(value->text, &ratio) < 0) {
+		config_errors_add(e, value->pos, "%s: \"%s\" is not a ratio (examples: 0.25, 25%%)",
+				  o->name, config_excerpt(value->text, text));
+		return -EINVAL;
+	}
+	if (ratio > 1.) {
+		config_errors_add(e, value->pos, "%s: %s is above the maximum 1 (100%%)", o->name,
+				  config_excerpt(value->text, text));
+		return -EINVAL;
+	}
+	*(double *)field = ratio;
+	return 0;
+}
+
+/* Both are what the same text gives, or not. */
+static bool equal_ratio(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(double)) == 0;
+}
+
 /* ---- OPTION_ENUM ---- */
 
 static int enum_index(const struct option *o, const char *text)
@@ -308,7 +357,7 @@ static const struct option_kind kinds[] = {
 	[OPTION_DURATION] = { "a duration", sizeof(uint64_t), set_number, NULL, equal_number },
 	[OPTION_ENUM] = { "a text", sizeof(int), set_enum, NULL, equal_enum },
 	[OPTION_SET] = { "names", sizeof(uint64_t), option_set_set, NULL, equal_number },
-	[OPTION_RATIO] = { "a number", sizeof(double), option_ratio_set, NULL, option_ratio_equal },
+	[OPTION_RATIO] = { "a number", sizeof(double), set_ratio, NULL, equal_ratio },
 	[OPTION_CPUS] = { "CPUs", sizeof(struct option_cpus), option_cpus_set, option_cpus_release,
 			  option_cpus_equal },
 	[OPTION_OUTAGE_TIMEOUT] = { "fail, forever, or {queue: TIME}", sizeof(uint64_t),

@@ -68,7 +68,7 @@ struct config_pos yaml_pos(const struct yaml_node *map, const char *key)
 	return map ? map->pos : (struct config_pos){ 0 };
 }
 
-static int refuse_size(struct config_errors *e)
+static int yaml_refuse_size(struct config_errors *e)
 {
 	config_errors_add(e, whole_file, "larger than %u MiB: this is no configuration",
 			  YAML_FILE_BYTES_MAX >> 20);
@@ -81,7 +81,7 @@ int yaml_parse_value(struct yaml_doc *doc, const char *text, size_t bytes, struc
 
 	memset(doc, 0, sizeof(*doc));
 	if (bytes > YAML_FILE_BYTES_MAX)
-		return refuse_size(e);
+		return yaml_refuse_size(e);
 	if (bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
 		text += 3;
 		bytes -= 3;
@@ -121,45 +121,45 @@ int yaml_parse(struct yaml_doc *doc, const char *text, size_t bytes, struct conf
 	return -EINVAL;
 }
 
-static int fail_errno(struct config_errors *e, const char *what, int err)
+static int yaml_fail_errno(struct config_errors *e, const char *what, int err)
 {
 	config_errors_add(e, whole_file, "%s: %s (%s)", what, strerror(-err), errname(err));
 	return err;
 }
 
 /* Looked at before it is opened: opening a device may already do something. */
-static int check_kind(const struct stat *st, struct config_errors *e)
+static int yaml_check_kind(const struct stat *st, struct config_errors *e)
 {
 	if (S_ISDIR(st->st_mode))
-		return fail_errno(e, "cannot read", -EISDIR);
+		return yaml_fail_errno(e, "cannot read", -EISDIR);
 	if (!S_ISREG(st->st_mode) && !S_ISFIFO(st->st_mode)) {
 		config_errors_add(e, whole_file, "neither a regular file nor a pipe");
 		return -EINVAL;
 	}
 	if (S_ISREG(st->st_mode) && st->st_size > YAML_FILE_BYTES_MAX)
-		return refuse_size(e);
+		return yaml_refuse_size(e);
 	return 0;
 }
 
-static int open_file(const char *path, int *ret_fd, struct config_errors *e)
+static int yaml_open_file(const char *path, int *ret_fd, struct config_errors *e)
 {
 	struct stat st;
 	int fd, err;
 
 	if (stat(path, &st) < 0)
-		return fail_errno(e, "cannot open", -errno);
-	err = check_kind(&st, e);
+		return yaml_fail_errno(e, "cannot open", -errno);
+	err = yaml_check_kind(&st, e);
 	if (err)
 		return err;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0)
-		return fail_errno(e, "cannot open", -errno);
+		return yaml_fail_errno(e, "cannot open", -errno);
 	*ret_fd = fd;
 	return 0;
 }
 
 /* buf holds one byte above the limit, so that a growing file or a pipe is seen to be too large. */
-static int read_all(int fd, char *buf, size_t *ret_bytes, struct config_errors *e)
+static int yaml_read_all(int fd, char *buf, size_t *ret_bytes, struct config_errors *e)
 {
 	size_t bytes = 0;
 	ssize_t n;
@@ -167,7 +167,7 @@ static int read_all(int fd, char *buf, size_t *ret_bytes, struct config_errors *
 	do {
 		n = read(fd, buf + bytes, YAML_FILE_BYTES_MAX + 1 - bytes);
 		if (n < 0 && errno != EINTR)
-			return fail_errno(e, "cannot read", -errno);
+			return yaml_fail_errno(e, "cannot read", -errno);
 		bytes += n > 0 ? (size_t)n : 0;
 	} while (n != 0 && bytes <= YAML_FILE_BYTES_MAX);
 	*ret_bytes = bytes;
@@ -182,7 +182,7 @@ static int parse_fd(struct yaml_doc *doc, int fd, struct config_errors *e)
 
 	if (!buf)
 		return -ENOMEM;
-	err = read_all(fd, buf, &bytes, e);
+	err = yaml_read_all(fd, buf, &bytes, e);
 	if (!err)
 		err = yaml_parse(doc, buf, bytes, e);
 	free(buf);
@@ -194,7 +194,7 @@ int yaml_parse_file(struct yaml_doc *doc, const char *path, struct config_errors
 	int fd = -1, err;
 
 	memset(doc, 0, sizeof(*doc));
-	err = open_file(path, &fd, e);
+	err = yaml_open_file(path, &fd, e);
 	if (err)
 		return err;
 	err = parse_fd(doc, fd, e);

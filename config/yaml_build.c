@@ -5,6 +5,7 @@
  * document known (duplicate keys, foreign tags) are told and passed; all others end the reading.
  */
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,14 @@
 
 #include "base/util.h"
 #include "config/yaml_internal.h"
-#include "config/yaml_syntax.h"
+
+/* A node while the tree grows, and what it is worth as the target of an alias. */
+struct yaml_built {
+	struct yaml_node node; /* first: yaml_doc_free frees the whole by it */
+	size_t cost;	       /* nodes in it, aliases expanded */
+	unsigned height;       /* levels of containers in it, a scalar has 0 */
+	bool is_open;	       /* its end was not seen yet */
+};
 
 /* One open map or list. */
 struct frame {
@@ -27,7 +35,7 @@ struct build {
 	const char *text;
 	size_t bytes;
 	struct config_errors *e;
-	struct yaml_anchors anchors;
+	void *anchors; /* of tsearch(3) */
 	struct frame stack[YAML_DEPTH_MAX];
 	unsigned depth;
 	size_t cost;
@@ -36,20 +44,77 @@ struct build {
 	bool was_told; /* an error that did not end the reading */
 };
 
+/* ---- anchors by name, in a balanced tree of tsearch(3): a hostile file may have many ---- */
+
+struct anchor {
+	struct yaml_built *node;
+	char name[];
+};
+
+static int anchor_compare(const void *a, const void *b)
+{
+	return strcmp(((const struct anchor *)a)->name, ((const struct anchor *)b)->name);
+}
+
+static struct anchor *anchor_create(const char *name, struct yaml_built *node)
+{
+	size_t bytes = strlen(name) + 1;
+	struct anchor *a = malloc(sizeof(*a) + bytes);
+
+	if (!a)
+		return NULL;
+	a->node = node;
+	memcpy(a->name, name, bytes);
+	return a;
+}
+
+static int anchors_set(void **tree, const char *name, struct yaml_built *node)
+{
+	struct anchor *fresh = anchor_create(name, node);
+	struct anchor **found;
+
+	if (!fresh)
+		return -ENOMEM;
+	found = tsearch(fresh, tree, anchor_compare);
+	if (!found) {
+		free(fresh);
+		return -ENOMEM;
+	}
+	if (*found != fresh) {
+		(*found)->node = node;
+		free(fresh);
+	}
+	return 0;
+}
+
+static int name_compare(const void *name, const void *anchor)
+{
+	return strcmp(name, ((const struct anchor *)anchor)->name);
+}
+
+static struct yaml_built *anchors_get(void *const *tree, const char *name)
+{
+	struct anchor **found = tfind(name, tree, name_compare);
+
+	return found ? (*found)->node : NULL;
+}
+
+/* ---- the tree ---- */
+
 static struct config_pos event_pos(const yaml_event_t *event)
 {
 	return (struct config_pos){ .line = (unsigned)event->start_mark.line + 1,
 				    .column = (unsigned)event->start_mark.column + 1 };
 }
 
-static int fail(struct build *b, struct config_pos pos, const char *what)
+static int build_fail(struct build *b, struct config_pos pos, const char *what)
 {
 	config_errors_add(b->e, pos, "%s", what);
 	return -EINVAL;
 }
 
 /* The array of nr elements with room for one more, or NULL: out of memory, array as it was. */
-static void *grow(void *array, size_t nr, size_t *capacity, size_t element_bytes)
+static void *build_grow(void *array, size_t nr, size_t *capacity, size_t element_bytes)
 {
 	size_t wanted = *capacity ? *capacity * 2 : 8;
 
@@ -81,7 +146,7 @@ static int node_create(struct build *b, enum yaml_kind kind, struct config_pos p
 	struct yaml_built *built;
 	struct yaml_node **all;
 
-	all = grow(doc->all, doc->all_nr, &b->all_capacity, sizeof(*all));
+	all = build_grow(doc->all, doc->all_nr, &b->all_capacity, sizeof(*all));
 	if (!all)
 		return -ENOMEM;
 	doc->all = all;
@@ -95,7 +160,7 @@ static int node_create(struct build *b, enum yaml_kind kind, struct config_pos p
 	return 0;
 }
 
-static struct frame *top(struct build *b)
+static struct frame *build_top(struct build *b)
 {
 	return b->depth ? &b->stack[b->depth - 1] : NULL;
 }
@@ -103,7 +168,7 @@ static struct frame *top(struct build *b)
 /* The next node is a key: it stands in a map, and no key waits for its value. */
 static bool expects_key(struct build *b)
 {
-	struct frame *f = top(b);
+	struct frame *f = build_top(b);
 
 	return f && f->built->node.kind == YAML_MAP && !f->key;
 }
@@ -117,7 +182,7 @@ static int attach_to_map(struct frame *f, struct yaml_node *node)
 		f->key = node;
 		return 0;
 	}
-	pairs = grow(map->map.pairs, map->map.nr, &f->capacity, sizeof(*pairs));
+	pairs = build_grow(map->map.pairs, map->map.nr, &f->capacity, sizeof(*pairs));
 	if (!pairs)
 		return -ENOMEM;
 	map->map.pairs = pairs;
@@ -131,7 +196,7 @@ static int attach_to_list(struct frame *f, struct yaml_node *node)
 	struct yaml_node *list = &f->built->node;
 	struct yaml_node **items;
 
-	items = grow(list->list.items, list->list.nr, &f->capacity, sizeof(*items));
+	items = build_grow(list->list.items, list->list.nr, &f->capacity, sizeof(*items));
 	if (!items)
 		return -ENOMEM;
 	list->list.items = items;
@@ -139,9 +204,9 @@ static int attach_to_list(struct frame *f, struct yaml_node *node)
 	return 0;
 }
 
-static int attach(struct build *b, struct yaml_built *built)
+static int build_attach(struct build *b, struct yaml_built *built)
 {
-	struct frame *f = top(b);
+	struct frame *f = build_top(b);
 
 	if (!f) {
 		b->doc->root = &built->node;
@@ -155,7 +220,7 @@ static int attach(struct build *b, struct yaml_built *built)
 
 static int set_anchor(struct build *b, const yaml_char_t *anchor, struct yaml_built *built)
 {
-	return anchor ? yaml_anchors_set(&b->anchors, (const char *)anchor, built) : 0;
+	return anchor ? anchors_set(&b->anchors, (const char *)anchor, built) : 0;
 }
 
 static void check_tag(struct build *b, enum yaml_kind kind, const yaml_char_t *tag,
@@ -173,7 +238,7 @@ static int scalar_fill(struct yaml_node *node, const yaml_event_t *event)
 	return node->text ? 0 : -ENOMEM;
 }
 
-static int on_scalar(struct build *b, const yaml_event_t *event)
+static int build_scalar(struct build *b, const yaml_event_t *event)
 {
 	struct config_pos pos = event_pos(event);
 	size_t bytes = event->data.scalar.length;
@@ -181,7 +246,7 @@ static int on_scalar(struct build *b, const yaml_event_t *event)
 	int err;
 
 	if (memchr(event->data.scalar.value, '\0', bytes))
-		return fail(b, pos, "a NUL character (\\0) inside the text");
+		return build_fail(b, pos, "a NUL character (\\0) inside the text");
 	err = pay(b, 1 + bytes / YAML_NODE_TEXT_BYTES, pos);
 	if (err)
 		return err;
@@ -194,7 +259,7 @@ static int on_scalar(struct build *b, const yaml_event_t *event)
 	if (err)
 		return err;
 	err = set_anchor(b, event->data.scalar.anchor, built);
-	return err ? err : attach(b, built);
+	return err ? err : build_attach(b, built);
 }
 
 /* What is wrong with this alias here, or NULL. */
@@ -211,10 +276,10 @@ static const char *alias_problem(struct build *b, const struct yaml_built *targe
 	return NULL;
 }
 
-static int on_alias(struct build *b, const yaml_event_t *event)
+static int build_alias(struct build *b, const yaml_event_t *event)
 {
 	const char *name = (const char *)event->data.alias.anchor;
-	struct yaml_built *target = yaml_anchors_get(&b->anchors, name);
+	struct yaml_built *target = anchors_get(&b->anchors, name);
 	const char *problem = alias_problem(b, target);
 	char excerpt[CONFIG_EXCERPT_BYTES];
 	int err;
@@ -225,21 +290,21 @@ static int on_alias(struct build *b, const yaml_event_t *event)
 		return -EINVAL;
 	}
 	err = pay(b, target->cost, event_pos(event));
-	return err ? err : attach(b, target);
+	return err ? err : build_attach(b, target);
 }
 
 /* A map or a list begins. It is attached when it ends: its height is known then. */
-static int on_start(struct build *b, enum yaml_kind kind, struct config_pos pos,
-		    const yaml_char_t *tag, const yaml_char_t *anchor)
+static int build_start(struct build *b, enum yaml_kind kind, struct config_pos pos,
+		       const yaml_char_t *tag, const yaml_char_t *anchor)
 {
 	struct frame *f = &b->stack[b->depth];
 	size_t cost_before = b->cost;
 	int err;
 
 	if (expects_key(b))
-		return fail(b, pos, "a key must be a text, not a map or a list");
+		return build_fail(b, pos, "a key must be a text, not a map or a list");
 	if (b->depth == YAML_DEPTH_MAX)
-		return fail(b, pos, "nested too deep (at most 32 levels)");
+		return build_fail(b, pos, "nested too deep (at most 32 levels)");
 	err = pay(b, 1, pos);
 	if (err)
 		return err;
@@ -254,9 +319,9 @@ static int on_start(struct build *b, enum yaml_kind kind, struct config_pos pos,
 	return set_anchor(b, anchor, f->built);
 }
 
-static int on_end(struct build *b)
+static int build_end(struct build *b)
 {
-	struct frame *f = top(b);
+	struct frame *f = build_top(b);
 	struct yaml_built *built = f->built;
 	int err = 0;
 
@@ -269,37 +334,37 @@ static int on_end(struct build *b)
 	built->cost = b->cost - f->cost_before;
 	built->is_open = false;
 	b->depth--;
-	return attach(b, built);
+	return build_attach(b, built);
 }
 
-static int on_document(struct build *b, const yaml_event_t *event)
+static int build_document(struct build *b, const yaml_event_t *event)
 {
 	if (b->was_document)
-		return fail(b, event_pos(event), "a second document: one file holds one");
+		return build_fail(b, event_pos(event), "a second document: one file holds one");
 	b->was_document = true;
 	return 0;
 }
 
-static int on_event(struct build *b, const yaml_event_t *event)
+static int build_event(struct build *b, const yaml_event_t *event)
 {
 	struct config_pos pos = event_pos(event);
 
 	switch (event->type) {
 	case YAML_DOCUMENT_START_EVENT:
-		return on_document(b, event);
+		return build_document(b, event);
 	case YAML_SCALAR_EVENT:
-		return on_scalar(b, event);
+		return build_scalar(b, event);
 	case YAML_ALIAS_EVENT:
-		return on_alias(b, event);
+		return build_alias(b, event);
 	case YAML_MAPPING_START_EVENT:
-		return on_start(b, YAML_MAP, pos, event->data.mapping_start.tag,
-				event->data.mapping_start.anchor);
+		return build_start(b, YAML_MAP, pos, event->data.mapping_start.tag,
+				   event->data.mapping_start.anchor);
 	case YAML_SEQUENCE_START_EVENT:
-		return on_start(b, YAML_LIST, pos, event->data.sequence_start.tag,
-				event->data.sequence_start.anchor);
+		return build_start(b, YAML_LIST, pos, event->data.sequence_start.tag,
+				   event->data.sequence_start.anchor);
 	case YAML_MAPPING_END_EVENT:
 	case YAML_SEQUENCE_END_EVENT:
-		return on_end(b);
+		return build_end(b);
 	default:
 		return 0;
 	}
@@ -315,7 +380,7 @@ static int read_events(struct build *b, yaml_parser_t *parser)
 		if (!yaml_parser_parse(parser, &event))
 			return yaml_syntax_error(parser, b->text, b->bytes, b->e);
 		type = event.type;
-		err = on_event(b, &event);
+		err = build_event(b, &event);
 		yaml_event_delete(&event);
 	} while (err == 0 && type != YAML_STREAM_END_EVENT);
 	return err;
@@ -349,7 +414,7 @@ int yaml_build(struct yaml_doc *doc, const char *text, size_t bytes, struct conf
 	err = read_events(&b, &parser);
 	if (!err && !doc->root)
 		err = add_null_root(&b);
-	yaml_anchors_fini(&b.anchors);
+	tdestroy(b.anchors, free);
 	yaml_parser_delete(&parser);
 	if (err)
 		yaml_doc_free(doc);

@@ -1,4 +1,4 @@
-/* Between yaml.c, yaml_scan.c, yaml_build.c and yaml_anchor.c only. */
+/* Between yaml.c, yaml_scan.c, yaml_build.c, yaml_syntax.c and yaml_map.c only. */
 #ifndef CONFIG_YAML_INTERNAL_H
 #define CONFIG_YAML_INTERNAL_H
 
@@ -19,25 +19,24 @@ int yaml_scan(const char *text, size_t bytes, struct config_errors *e);
 /* Fills a zeroed doc. Returns as yaml_parse_value. */
 int yaml_build(struct yaml_doc *doc, const char *text, size_t bytes, struct config_errors *e);
 
-/* A node while the tree grows, and what it is worth as the target of an alias. */
-struct yaml_built {
-	struct yaml_node node; /* first: yaml_doc_free frees the whole by it */
-	size_t cost;	       /* nodes in it, aliases expanded */
-	unsigned height;       /* levels of containers in it, a scalar has 0 */
-	bool is_open;	       /* its end was not seen yet */
-};
-
-/* Anchors by name; zeroed is empty. */
-struct yaml_anchors {
-	void *tree; /* of tsearch(3) */
-};
-
-/* A name given again means the newer node from here on. Returns 0 or -ENOMEM. */
-int yaml_anchors_set(struct yaml_anchors *a, const char *name, struct yaml_built *node);
-struct yaml_built *yaml_anchors_get(const struct yaml_anchors *a, const char *name);
-void yaml_anchors_fini(struct yaml_anchors *a);
-
 /* Sorts out one finished map: see yaml_map.c. Returns 0, -EINVAL (told, map usable) or -ENOMEM. */
 int yaml_map_finish(struct yaml_node *map, struct config_errors *e);
+
+struct yaml_parser_s;
+
+/* yaml_syntax.c: adds the error that libyaml's parser stopped at. Returns -EINVAL, or -ENOMEM and
+ * adds nothing. */
+int yaml_syntax_error(const struct yaml_parser_s *parser, const char *text, size_t bytes,
+		      struct config_errors *e);
+
+/*
+ * False, with the error added, for a tag (or NULL) that a node of this kind cannot have. The tags
+ * of YAML itself are accepted and, but for !!str, mean nothing: the option says what type it takes.
+ */
+bool yaml_tag_check(enum yaml_kind kind, const char *tag, struct config_pos pos,
+		    struct config_errors *e);
+
+/* !!str and !: a scalar with it is a text as if it were quoted. */
+bool yaml_tag_is_string(const char *tag);
 
 #endif

@@ -80,7 +80,7 @@ static bool is_tag_directive(const struct scan *s)
 	return s->pos.column == 1 && s->end - s->at >= 4 && memcmp(s->at, "%TAG", 4) == 0;
 }
 
-static int fail(const struct scan *s, struct config_errors *e, const char *what)
+static int scan_fail(const struct scan *s, struct config_errors *e, const char *what)
 {
 	config_errors_add(e, s->pos, "%s", what);
 	return -EINVAL;
@@ -92,19 +92,19 @@ static int scan_char(struct scan *s, struct config_errors *e)
 	size_t bytes = utf8_decode(s, &c);
 
 	if (bytes == 0)
-		return fail(s, e, "invalid UTF-8: save the file as UTF-8");
+		return scan_fail(s, e, "invalid UTF-8: save the file as UTF-8");
 	if (c == 0)
-		return fail(s, e, "a NUL byte: this is no text file");
+		return scan_fail(s, e, "a NUL byte: this is no text file");
 	if (!is_allowed(c)) {
 		config_errors_add(e, s->pos, "the control character U+%04X is not allowed",
 				  (unsigned)c);
 		return -EINVAL;
 	}
 	if (is_tag_directive(s))
-		return fail(s, e, "%TAG is not supported: no option needs a tag");
+		return scan_fail(s, e, "%TAG is not supported: no option needs a tag");
 	advance(s, c, bytes);
 	if (s->blank_run > YAML_BLANK_RUN_MAX)
-		return fail(s, e, "more than 1024 spaces or empty lines in a row");
+		return scan_fail(s, e, "more than 1024 spaces or empty lines in a row");
 	return 0;
 }
 
@@ -122,7 +122,7 @@ int yaml_scan(const char *text, size_t bytes, struct config_errors *e)
 	};
 
 	if (is_utf16(text, bytes))
-		return fail(&s, e, "UTF-16: save the file as UTF-8");
+		return scan_fail(&s, e, "UTF-16: save the file as UTF-8");
 	while (s.at < s.end) {
 		int err = scan_char(&s, e);
 

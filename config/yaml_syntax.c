@@ -2,12 +2,13 @@
  * libyaml's problems are precise but speak to those who know its grammar; the common ones are told
  * here in the words of who writes the file, at the place where the cure is.
  */
-#include "config/yaml_syntax.h"
-
 #include <errno.h>
 #include <string.h>
 
+#include <yaml.h>
+
 #include "base/util.h"
+#include "config/yaml_internal.h"
 
 #define TAG_PREFIX "tag:yaml.org,2002:"
 
@@ -89,8 +90,8 @@ static void tell_translated(const struct translation *t, struct config_pos probl
 		config_errors_add(e, t->place == AT_CONTEXT ? context : problem, "%s", t->message);
 }
 
-static void tell(const yaml_parser_t *parser, const char *text, size_t bytes,
-		 struct config_errors *e)
+static void syntax_tell(const yaml_parser_t *parser, const char *text, size_t bytes,
+			struct config_errors *e)
 {
 	const char *problem = parser->problem ? parser->problem : "not YAML";
 	struct config_pos pos = mark_pos(parser->problem_mark);
@@ -111,7 +112,7 @@ int yaml_syntax_error(const yaml_parser_t *parser, const char *text, size_t byte
 {
 	if (parser->error == YAML_MEMORY_ERROR) /* UNTESTED: libyaml's own malloc is not failed */
 		return -ENOMEM;
-	tell(parser, text, bytes, e);
+	syntax_tell(parser, text, bytes, e);
 	return -EINVAL;
 }
 

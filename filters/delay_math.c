@@ -21,7 +21,7 @@ static double standard_normal(struct prng *prng)
 	return radius * cos(2. * M_PI * unit(prng));
 }
 
-static double draw(const struct delay_shape *shape, double mean, struct prng *prng)
+static double delay_draw_ns(const struct delay_shape *shape, double mean, struct prng *prng)
 {
 	double spread = (double)shape->spread_ns;
 
@@ -44,7 +44,7 @@ static double draw(const struct delay_shape *shape, double mean, struct prng *pr
 uint64_t delay_draw(const struct delay_shape *shape, uint64_t mean_ns, struct prng *prng)
 {
 	double max_ns = shape->max_ns ? (double)shape->max_ns : DELAY_NS_MAX;
-	double delay_ns = draw(shape, (double)mean_ns, prng);
+	double delay_ns = delay_draw_ns(shape, (double)mean_ns, prng);
 
 	return delay_ns > 0. ? (uint64_t)MIN(delay_ns, max_ns) : 0;
 }

@@ -168,7 +168,7 @@ static const struct fault_config *config_of(const struct backend_io *io)
 }
 
 /* A flush has no length: it touches no sector. */
-static bool in_range(const struct backend_io *io)
+static bool fault_in_range(const struct backend_io *io)
 {
 	const struct fault_config *config = config_of(io);
 	uint64_t first = io->offset_bytes >> SECTOR_SHIFT;
@@ -198,7 +198,7 @@ static bool may_fail(const struct backend_io *io)
 
 	if (config->ops && !(config->ops >> io->op & 1))
 		return false;
-	if (!in_range(io))
+	if (!fault_in_range(io))
 		return false;
 	return !config->trigger || triggered(io);
 }

@@ -38,7 +38,7 @@ int alarm_init(struct alarm *alarm, struct reactor *r)
 }
 
 /* False without an SQE. */
-static bool set(struct alarm *alarm, uint64_t at_ns)
+static bool alarm_set_timerfd(struct alarm *alarm, uint64_t at_ns)
 {
 	struct io_uring_sqe *sqe = op_sqe(&alarm->op);
 
@@ -63,5 +63,5 @@ uint64_t alarm_limit_ns(struct alarm *alarm, uint64_t sleep_ns)
 		return RING_NO_TIMEOUT;
 	if (alarm->at_ns != NOT_SET || alarm->refused || sleep_ns < ALARM_MIN_NS)
 		return sleep_ns;
-	return set(alarm, until_ns) ? RING_NO_TIMEOUT : sleep_ns;
+	return alarm_set_timerfd(alarm, until_ns) ? RING_NO_TIMEOUT : sleep_ns;
 }

@@ -187,7 +187,7 @@ void reactor_fini(struct reactor *r)
 	*r = (struct reactor){ .event_fd = -1 };
 }
 
-static inline void doing(struct reactor *r, uint64_t what)
+static inline void reactor_doing(struct reactor *r, uint64_t what)
 {
 	__atomic_store_n(&r->doing, what, __ATOMIC_RELAXED);
 }
@@ -223,7 +223,7 @@ static void dispatch(struct reactor *r, const struct io_uring_cqe *cqe)
 	}
 	if (!(cqe->flags & IORING_CQE_F_MORE))
 		op->state = OP_IDLE;
-	doing(r, cqe->user_data);
+	reactor_doing(r, cqe->user_data);
 	op->fn(op, cqe->res, cqe->flags);
 }
 
@@ -252,7 +252,7 @@ static void run_parked(struct reactor *r)
 {
 	struct list_node *node;
 
-	doing(r, REACTOR_DOING_RETRY);
+	reactor_doing(r, REACTOR_DOING_RETRY);
 	list_splice(&r->running, &r->parked);
 	while ((node = list_pop_front(&r->running))) {
 		struct op *op = list_entry(node, struct op, parked);
@@ -279,7 +279,7 @@ static void run_mailbox(struct reactor *r)
 	if (!r->mailbox_pending)
 		return;
 	r->mailbox_pending = false;
-	doing(r, REACTOR_DOING_MAIL);
+	reactor_doing(r, REACTOR_DOING_MAIL);
 	counter_add(&r->stats.mails, mailbox_drain(&r->mailbox));
 }
 
@@ -292,7 +292,7 @@ static void run_timers(struct reactor *r)
 		return;
 	if (r->now_ns - deadline_ns > REACTOR_TIMER_LATE_NS)
 		counter_add(&r->stats.timers_late, 1);
-	doing(r, REACTOR_DOING_TIMER);
+	reactor_doing(r, REACTOR_DOING_TIMER);
 	nr = timer_heap_run(&r->timers, r->now_ns);
 	counter_add(&r->stats.timers, nr);
 }
@@ -463,14 +463,14 @@ void reactor_turn(struct reactor *r, bool may_wait)
 	if (!list_empty(&r->parked))
 		run_parked(r);
 	if (!list_empty(&r->tasks)) {
-		doing(r, REACTOR_DOING_TASK);
+		reactor_doing(r, REACTOR_DOING_TASK);
 		run_tasks(r, &r->tasks);
 	}
 	run_mailbox(r);
 	run_timers(r);
 	r->now_ns = ring_clock_ns();
 	if (!list_empty(&r->turn_end)) {
-		doing(r, REACTOR_DOING_TURN_END);
+		reactor_doing(r, REACTOR_DOING_TURN_END);
 		run_tasks(r, &r->turn_end);
 	}
 	account(r, start_ns, cqe_nr);

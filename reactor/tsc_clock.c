@@ -28,7 +28,7 @@ static bool is_other_rate(uint64_t rate, uint64_t before)
 	return before != 0 && difference > before / 100;
 }
 
-static void measure(struct tsc_clock *c, uint64_t tsc, uint64_t ns)
+static void tsc_measure(struct tsc_clock *c, uint64_t tsc, uint64_t ns)
 {
 	uint64_t cycles = tsc - c->base_tsc, elapsed_ns = ns - c->base_ns;
 	uint64_t rate;
@@ -60,7 +60,7 @@ static __attribute__((noinline)) uint64_t set_right(struct tsc_clock *c, uint64_
 
 	if (c->base_ns == 0)
 		measure_anew(c, tsc, ns);
-	measure(c, tsc, ns);
+	tsc_measure(c, tsc, ns);
 	c->tsc = tsc;
 	/* The most that was ever said since: never less than that. */
 	c->ns = MAX(ns, said_ns);

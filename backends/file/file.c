@@ -83,7 +83,7 @@ static uint64_t next_offset(const struct file_io *f)
 	return f->io->offset_bytes + f->io->length_bytes - f->left_bytes;
 }
 
-static void begin(struct file_io *f, enum file_state state)
+static void file_begin(struct file_io *f, enum file_state state)
 {
 	f->state = state;
 	f->left_bytes = f->io->length_bytes;
@@ -92,11 +92,11 @@ static void begin(struct file_io *f, enum file_state state)
 
 static void enter_state(struct file_io *f, enum file_state state)
 {
-	begin(f, state);
+	file_begin(f, state);
 	issue(&f->op);
 }
 
-static void complete(struct file_io *f, int result)
+static void file_complete(struct file_io *f, int result)
 {
 	f->state = FILE_IDLE;
 	backend_io_complete(f->io, result);
@@ -192,14 +192,14 @@ static void zeroed(struct file_io *f)
 	if (f->io->flags & BACKEND_FUA)
 		enter_state(f, FILE_SYNC);
 	else
-		complete(f, 0);
+		file_complete(f, 0);
 }
 
 static void moved(struct file_io *f, int res)
 {
 	if (res <= 0) {
 		/* Nothing moved: the end of a truncated file, or a medium that takes no more. */
-		complete(f, res < 0 ? res : -EIO);
+		file_complete(f, res < 0 ? res : -EIO);
 		return;
 	}
 	ASSERT((uint32_t)res <= f->left_bytes);
@@ -210,7 +210,7 @@ static void moved(struct file_io *f, int res)
 	else if (f->state == FILE_ZEROES)
 		zeroed(f);
 	else
-		complete(f, 0);
+		file_complete(f, 0);
 }
 
 /* The best way to zero this range that is not known to fail. */
@@ -250,7 +250,7 @@ static void try_other_way(struct file_io *f)
 	if (f->io->op == BACKEND_WRITE_ZEROES)
 		start_zeroing(f);
 	else if (!start_discard(f))
-		complete(f, -EOPNOTSUPP);
+		file_complete(f, -EOPNOTSUPP);
 }
 
 static void remember_unsupported(struct file_io *f)
@@ -289,7 +289,7 @@ static void discarded(struct file_io *f, int res)
 		f->mode = MODE_PUNCH;
 		enter_state(f, FILE_FALLOCATE);
 	} else {
-		complete(f, res == -EBUSY ? 0 : res);
+		file_complete(f, res == -EBUSY ? 0 : res);
 	}
 }
 
@@ -299,7 +299,7 @@ static void fallocated(struct file_io *f, int res)
 		remember_unsupported(f);
 		try_other_way(f);
 	} else if (res < 0) {
-		complete(f, res);
+		file_complete(f, res);
 	} else {
 		zeroed(f);
 	}
@@ -338,7 +338,7 @@ static __attribute__((noinline)) void went_on(struct file_io *f, int res)
 		fallocated(f, res);
 		break;
 	case FILE_SYNC:
-		complete(f, res);
+		file_complete(f, res);
 		break;
 	case FILE_IDLE:
 		ASSERT(!"a completion for an idle I/O");
@@ -351,7 +351,7 @@ static void on_cqe(struct op *op, int res, uint32_t cqe_flags)
 
 	(void)cqe_flags;
 	if (is_move(f) && res == (int)f->left_bytes)
-		complete(f, 0);
+		file_complete(f, 0);
 	else
 		went_on(f, res);
 }
@@ -385,7 +385,7 @@ static enum backend_submit file_submit(struct backend_io *io)
 	if (io->op > BACKEND_WRITE)
 		return submit_other(io);
 	sqe = op_sqe(&f->op);
-	begin(f, io->op == BACKEND_READ ? FILE_READ : FILE_WRITE);
+	file_begin(f, io->op == BACKEND_READ ? FILE_READ : FILE_WRITE);
 	if (sqe) {
 		prep_move(f, sqe);
 		op_start(&f->op, sqe);

@@ -74,7 +74,7 @@ const struct option file_options[] = {
 static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list_node files = LIST_INIT(files);
 
-static const char *path_of(const struct backend_device *device)
+static const char *file_path(const struct backend_device *device)
 {
 	const struct file_config *config = device->config;
 
@@ -83,7 +83,7 @@ static const char *path_of(const struct backend_device *device)
 
 static int fail_open(struct backend_device *device, int err)
 {
-	const char *path = path_of(device);
+	const char *path = file_path(device);
 
 	switch (err) {
 	case -ENOENT:
@@ -115,7 +115,7 @@ static int check_type(struct backend_device *device, mode_t mode)
 	if (S_ISDIR(mode))
 		return fail_open(device, -EISDIR);
 	return backend_fail(device, -EINVAL, "%s is neither a regular file nor a block device",
-			    path_of(device));
+			    file_path(device));
 }
 
 static int check_creation(struct backend_device *device)
@@ -143,7 +143,7 @@ static int open_flags(struct backend_device *device, int *ret_flags)
 	int ret;
 
 	flags |= device->open_params.read_only ? O_RDONLY : O_RDWR;
-	if (stat(path_of(device), &stat_before) == 0) {
+	if (stat(file_path(device), &stat_before) == 0) {
 		ret = check_type(device, stat_before.st_mode);
 		if (S_ISBLK(stat_before.st_mode))
 			flags |= O_EXCL;
@@ -160,7 +160,7 @@ static int open_flags(struct backend_device *device, int *ret_flags)
 /* A new file is not durable before its directory is: a FLUSH later syncs only the file. */
 static int sync_directory(struct backend_device *device)
 {
-	char *path = strdup(path_of(device));
+	char *path = strdup(file_path(device));
 	int ret = 0;
 	int fd;
 
@@ -170,7 +170,7 @@ static int sync_directory(struct backend_device *device)
 	free(path);
 	if (fd < 0 || fsync(fd) < 0)
 		ret = backend_fail(device, -errno, "cannot sync the directory of %s: %s",
-				   path_of(device), errname(errno));
+				   file_path(device), errname(errno));
 	if (fd >= 0)
 		close(fd);
 	return ret;
@@ -184,10 +184,10 @@ static int open_path(struct backend_device *device)
 
 	if (ret < 0)
 		return ret;
-	file->fd = open(path_of(device), flags, 0600);
+	file->fd = open(file_path(device), flags, 0600);
 	if (file->fd < 0 && errno == ENOENT && (flags & O_CREAT))
 		return backend_fail(device, -ENOENT, "cannot create %s: its directory is missing",
-				    path_of(device));
+				    file_path(device));
 	if (file->fd < 0)
 		return fail_open(device, -errno);
 	if (fstat(file->fd, &file->stat) < 0)
@@ -233,14 +233,14 @@ static int fail_locked(struct backend_device *device, struct flock lock)
 
 	if (find_opened(file, other))
 		return backend_fail(device, -EBUSY, "%s is in use by device %s of this daemon",
-				    path_of(device), other);
+				    file_path(device), other);
 	if (fcntl(file->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0)
-		return backend_fail(device, -EBUSY, "%s is in use by process %d", path_of(device),
+		return backend_fail(device, -EBUSY, "%s is in use by process %d", file_path(device),
 				    (int)lock.l_pid);
-	return backend_fail(device, -EBUSY, "%s is in use by another process", path_of(device));
+	return backend_fail(device, -EBUSY, "%s is in use by another process", file_path(device));
 }
 
-static int lock_file(struct backend_device *device)
+static int file_lock(struct backend_device *device)
 {
 	struct file_device *file = device->priv;
 	struct flock lock = {
@@ -253,7 +253,7 @@ static int lock_file(struct backend_device *device)
 	if (errno == EAGAIN || errno == EACCES)
 		return fail_locked(device, lock);
 	log_warn("file cannot be locked, nothing prevents its use by others",
-		 "device=%s path=\"%s\" error=%s", device->name, path_of(device), errname(errno));
+		 "device=%s path=\"%s\" error=%s", device->name, file_path(device), errname(errno));
 	return 0;
 }
 
@@ -268,7 +268,7 @@ static void unlock_file(struct file_device *file)
 	fcntl(file->fd, F_OFD_SETLK, &lock);
 }
 
-static int grow(struct backend_device *device, uint64_t have_bytes)
+static int file_extend(struct backend_device *device, uint64_t have_bytes)
 {
 	const struct file_config *config = device->config;
 	const struct file_device *file = device->priv;
@@ -312,16 +312,16 @@ static int whole_size(struct backend_device *device, uint64_t have_bytes)
 		return backend_fail(device, -EINVAL,
 				    "%s has %llu bytes, less than a block: set size and create: "
 				    "true to let it grow",
-				    path_of(device), (unsigned long long)have_bytes);
+				    file_path(device), (unsigned long long)have_bytes);
 	if (size_bytes != have_bytes)
 		log_warn("file does not end on a block: its last bytes are left out",
-			 "device=%s path=\"%s\" bytes=%llu", device->name, path_of(device),
+			 "device=%s path=\"%s\" bytes=%llu", device->name, file_path(device),
 			 (unsigned long long)(have_bytes - size_bytes));
 	device->limits.size_bytes = size_bytes;
 	return 0;
 }
 
-static int find_size(struct backend_device *device)
+static int file_find_size(struct backend_device *device)
 {
 	const struct file_config *config = device->config;
 	uint64_t have_bytes = 0;
@@ -339,7 +339,7 @@ static int find_size(struct backend_device *device)
 		return backend_fail(device, -EINVAL, "size is not a multiple of block_size: %u",
 				    device->open_params.logical_block_bytes);
 	device->limits.size_bytes = config->size_bytes;
-	return config->size_bytes > have_bytes ? grow(device, have_bytes) : 0;
+	return config->size_bytes > have_bytes ? file_extend(device, have_bytes) : 0;
 }
 
 /* The kernel's zero page, many times: it costs no memory. */
@@ -399,7 +399,7 @@ void file_identity(const struct backend_device *device, char text[BACKEND_IDENTI
 int file_open(struct backend_device *device)
 {
 	static int (*const steps[])(struct backend_device *) = {
-		open_path, lock_file, find_size, find_identity, file_choose_direct, map_zeroes,
+		open_path, file_lock, file_find_size, find_identity, file_choose_direct, map_zeroes,
 	};
 	struct file_device *file = device->priv;
 
@@ -417,7 +417,7 @@ int file_open(struct backend_device *device)
 	pthread_mutex_unlock(&files_lock);
 	file_find_limits(device);
 	log_info("file opened", "device=%s path=\"%s\" size_bytes=%llu direct=%s", device->name,
-		 path_of(device), (unsigned long long)device->limits.size_bytes,
+		 file_path(device), (unsigned long long)device->limits.size_bytes,
 		 file->direct ? "on" : "off");
 	return 0;
 }

@@ -19,14 +19,14 @@
 #include "base/log.h"
 #include "base/util.h"
 
-static const char *path_of(const struct backend_device *device)
+static const char *file_resize_path(const struct backend_device *device)
 {
 	const struct file_config *config = device->config;
 
 	return config->path;
 }
 
-static int grow(struct backend_device *device, uint64_t size_bytes)
+static int file_grow(struct backend_device *device, uint64_t size_bytes)
 {
 	const struct file_device *file = device->priv;
 	uint64_t have_bytes;
@@ -39,17 +39,17 @@ static int grow(struct backend_device *device, uint64_t size_bytes)
 		return backend_fail(device, -ENOSPC,
 				    "%s has %s: a block device grows below, then resize without a "
 				    "size takes all of it",
-				    path_of(device),
+				    file_resize_path(device),
 				    option_format_size(have_bytes, have, sizeof(have)));
 	if (ftruncate(file->fd, (off_t)size_bytes) < 0)
-		return backend_fail(device, -errno, "cannot grow %s from %s: %s", path_of(device),
-				    option_format_size(have_bytes, have, sizeof(have)),
-				    errname(errno));
+		return backend_fail(
+			device, -errno, "cannot grow %s from %s: %s", file_resize_path(device),
+			option_format_size(have_bytes, have, sizeof(have)), errname(errno));
 	return 0;
 }
 
-static enum backend_usage usage(struct backend_device *device, uint64_t start_bytes,
-				uint64_t end_bytes)
+static enum backend_usage file_usage(struct backend_device *device, uint64_t start_bytes,
+				     uint64_t end_bytes)
 {
 	const struct file_device *file = device->priv;
 	off_t data;
@@ -63,7 +63,7 @@ static enum backend_usage usage(struct backend_device *device, uint64_t start_by
 	return (uint64_t)data < end_bytes ? BACKEND_USED : BACKEND_UNUSED;
 }
 
-static void shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes)
+static void file_shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes)
 {
 	const struct file_device *file = device->priv;
 	uint64_t have_bytes;
@@ -78,13 +78,13 @@ static void shrink(struct backend_device *device, uint64_t start_bytes, uint64_t
 		ret = ftruncate(file->fd, (off_t)start_bytes);
 	if (ret < 0)
 		log_warn("file keeps what is beyond the end of the device",
-			 "device=%s path=\"%s\" error=%s", device->name, path_of(device),
+			 "device=%s path=\"%s\" error=%s", device->name, file_resize_path(device),
 			 errname(errno));
 }
 
 const struct backend_resize file_resize = {
 	.size_now = file_found_size,
-	.grow = grow,
-	.usage = usage,
-	.shrink = shrink,
+	.grow = file_grow,
+	.usage = file_usage,
+	.shrink = file_shrink,
 };

@@ -59,7 +59,7 @@ static int charge(struct mem_device *mem, uint64_t offset_bytes, uint64_t length
 	return memory_take(absent << mem->page_shift);
 }
 
-static int allocate(struct mem_device *mem, uint64_t offset_bytes, uint64_t length_bytes)
+static int mem_allocate(struct mem_device *mem, uint64_t offset_bytes, uint64_t length_bytes)
 {
 	uint64_t start = round_down(offset_bytes, mem->page_bytes);
 	uint64_t end = round_up(offset_bytes + length_bytes, mem->page_bytes);
@@ -77,7 +77,7 @@ static __attribute__((noinline)) int reserve(struct backend_io *io)
 	int ret = charge(mem, io->offset_bytes, io->length_bytes);
 
 	if (ret == 0)
-		ret = allocate(mem, io->offset_bytes, io->length_bytes);
+		ret = mem_allocate(mem, io->offset_bytes, io->length_bytes);
 	if (ret < 0)
 		log_limited_by(&mem->full_limit, LOG_LEVEL_WARN,
 			       "no memory is left for a write, which is answered ENOSPC",

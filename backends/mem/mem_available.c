@@ -46,7 +46,7 @@ static struct {
 /* ---- files ---- */
 
 /* A whole small file with a 0 behind it; false: not there. */
-static bool read_file(const char *path, char text[static FILE_BYTES])
+static bool mem_read_file(const char *path, char text[static FILE_BYTES])
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t bytes, all = 0;
@@ -112,7 +112,7 @@ static void look_at_machine(struct memory_look *look, const char *root)
 	char path[PATH_MAX], text[FILE_BYTES];
 
 	snprintf(path, sizeof(path), "%s/proc/meminfo", root);
-	if (!read_file(path, text) || !find_number(text, "MemTotal", &total_kib) ||
+	if (!mem_read_file(path, text) || !find_number(text, "MemTotal", &total_kib) ||
 	    !find_number(text, "MemAvailable", &available_kib))
 		return;
 	find_number(text, "Dirty", &dirty_kib);
@@ -127,7 +127,7 @@ static uint64_t group_number(const char *group, const char *name)
 	char path[PATH_MAX + 32], text[FILE_BYTES];
 
 	snprintf(path, sizeof(path), "%s/%s", group, name);
-	if (!read_file(path, text) || strncmp(text, "max", 3) == 0)
+	if (!mem_read_file(path, text) || strncmp(text, "max", 3) == 0)
 		return UINT64_MAX;
 	return strtoull(text, NULL, 10);
 }
@@ -139,7 +139,7 @@ static uint64_t group_cache(const char *group)
 	char path[PATH_MAX + 32], text[FILE_BYTES];
 
 	snprintf(path, sizeof(path), "%s/memory.stat", group);
-	if (!read_file(path, text))
+	if (!mem_read_file(path, text))
 		return 0;
 	find_number(text, "inactive_file", &inactive);
 	find_number(text, "active_file", &active);
@@ -173,7 +173,7 @@ static void look_at_groups(struct memory_look *look, const char *root, uint64_t 
 	char path[PATH_MAX], text[FILE_BYTES], *name, *end;
 
 	snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
-	if (!read_file(path, text))
+	if (!mem_read_file(path, text))
 		return;
 	name = strncmp(text, "0::/", 4) == 0 ? text : strstr(text, "\n0::/");
 	if (!name)

@@ -32,7 +32,7 @@ static size_t bitmap_bytes(const struct mem_device *mem)
 	return (size_t)round_up(mem_page(mem, mem->reserved_bytes), 64) / 8;
 }
 
-static int reserve(struct mem_device *mem, uint64_t bytes)
+static int mem_reserve(struct mem_device *mem, uint64_t bytes)
 {
 	uint64_t space_bytes = bytes + mem->page_bytes;
 	void *space = mmap(NULL, space_bytes, PROT_NONE,
@@ -61,7 +61,7 @@ static int reserve_most(struct mem_device *mem)
 			continue;
 		if (factor > 1)
 			bytes = MAX(bytes, round_up(RESERVE_BYTES_MIN, mem->page_bytes));
-		ret = reserve(mem, bytes);
+		ret = mem_reserve(mem, bytes);
 	}
 	return ret;
 }
@@ -130,7 +130,7 @@ static int fail_room(struct backend_device *device)
 			    option_format_size(mem->reserved_bytes, room, sizeof(room)));
 }
 
-static int fail_memory(struct backend_device *device, int err)
+static int mem_fail_grow(struct backend_device *device, int err)
 {
 	return backend_fail(device, err, "cannot get more memory: %s%s", errname(err),
 			    err == -ENOMEM || err == -ENOSPC
@@ -138,7 +138,7 @@ static int fail_memory(struct backend_device *device, int err)
 				    : "");
 }
 
-static int grow(struct backend_device *device, uint64_t size_bytes)
+static int mem_grow(struct backend_device *device, uint64_t size_bytes)
 {
 	struct mem_device *mem = device->priv;
 	uint64_t map_bytes = round_up(size_bytes, mem->page_bytes);
@@ -149,7 +149,7 @@ static int grow(struct backend_device *device, uint64_t size_bytes)
 	if (map_bytes <= mem->map_bytes)
 		return 0;
 	if (ftruncate(mem->fd, (off_t)map_bytes) < 0)
-		return fail_memory(device, -errno);
+		return mem_fail_grow(device, -errno);
 	ret = map_part(mem, mem->map_bytes, map_bytes);
 	if (ret < 0) {
 		unmap_part(mem, mem->map_bytes, map_bytes);
@@ -157,14 +157,14 @@ static int grow(struct backend_device *device, uint64_t size_bytes)
 		if (ftruncate(mem->fd, (off_t)mem->map_bytes) < 0)
 			log_warn("memory stays longer than the device", "device=%s error=%s",
 				 device->name, errname(errno));
-		return fail_memory(device, ret);
+		return mem_fail_grow(device, ret);
 	}
 	mem->map_bytes = map_bytes;
 	return 0;
 }
 
-static enum backend_usage usage(struct backend_device *device, uint64_t start_bytes,
-				uint64_t end_bytes)
+static enum backend_usage mem_usage(struct backend_device *device, uint64_t start_bytes,
+				    uint64_t end_bytes)
 {
 	const struct mem_device *mem = device->priv;
 	uint64_t last = mem_page(mem, end_bytes - 1);
@@ -195,7 +195,7 @@ static void forget_pages(struct mem_device *mem, uint64_t first, uint64_t end)
  * The part of the last page behind the end is zeroed, so that growing again shows zeroes: a hole
  * that is punched into a part of a page is one.
  */
-static void shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes)
+static void mem_shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes)
 {
 	struct mem_device *mem = device->priv;
 	uint64_t map_bytes = round_up(start_bytes, mem->page_bytes);
@@ -219,7 +219,7 @@ static void shrink(struct backend_device *device, uint64_t start_bytes, uint64_t
 }
 
 const struct backend_resize mem_resize = {
-	.grow = grow,
-	.usage = usage,
-	.shrink = shrink,
+	.grow = mem_grow,
+	.usage = mem_usage,
+	.shrink = mem_shrink,
 };

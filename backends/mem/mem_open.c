@@ -51,7 +51,7 @@ const struct option mem_options[] = {
 	OPTION_END,
 };
 
-static int fail_memory(struct backend_device *device, int err, const char *what)
+static int mem_fail_open(struct backend_device *device, int err, const char *what)
 {
 	const struct mem_config *config = device->config;
 
@@ -79,17 +79,17 @@ static int find_pages(struct backend_device *device)
 	struct statfs fs;
 
 	if (fstatfs(mem->fd, &fs) < 0)
-		return fail_memory(device, -errno, "fstatfs");
+		return mem_fail_open(device, -errno, "fstatfs");
 	mem->page_bytes = (uint64_t)fs.f_bsize;
 	mem->page_shift = log2_floor(mem->page_bytes);
 	mem->is_huge = (unsigned long)fs.f_type == HUGETLBFS_MAGIC;
 	mem->map_bytes = round_up(wanted_bytes(device), mem->page_bytes);
 	if (mem->map_bytes < wanted_bytes(device) || mem->map_bytes > INT64_MAX)
-		return fail_memory(device, -EFBIG, "size");
+		return mem_fail_open(device, -EFBIG, "size");
 	return 0;
 }
 
-static int create_file(struct backend_device *device)
+static int mem_create_file(struct backend_device *device)
 {
 	const struct mem_config *config = device->config;
 	struct mem_device *mem = device->priv;
@@ -97,19 +97,19 @@ static int create_file(struct backend_device *device)
 
 	mem->fd = memfd_create("ublkd-mem", MFD_CLOEXEC | (config->huge_pages ? MFD_HUGETLB : 0));
 	if (mem->fd < 0)
-		return fail_memory(device, -errno, "memfd_create");
+		return mem_fail_open(device, -errno, "memfd_create");
 	ret = find_pages(device);
 	if (ret < 0)
 		return ret;
 	if (ftruncate(mem->fd, (off_t)mem->map_bytes) < 0)
-		return fail_memory(device, -errno, "ftruncate");
+		return mem_fail_open(device, -errno, "ftruncate");
 	return 0;
 }
 
 /* How to get out of any refusal below: the content is given up only by whoever asks for it. */
 #define OR_REMOVE "or remove the device, which gives its content up"
 
-static int check_kind(struct backend_device *device)
+static int mem_check_kind(struct backend_device *device)
 {
 	const struct mem_config *config = device->config;
 	const struct mem_device *mem = device->priv;
@@ -128,7 +128,7 @@ static int check_kind(struct backend_device *device)
 	return 0;
 }
 
-static int check_size(struct backend_device *device)
+static int mem_check_size(struct backend_device *device)
 {
 	struct mem_device *mem = device->priv;
 	bool same_device = device->open_params.size_bytes > 0;
@@ -136,7 +136,7 @@ static int check_size(struct backend_device *device)
 	struct stat st;
 
 	if (fstat(mem->fd, &st) < 0)
-		return fail_memory(device, -errno, "fstat");
+		return mem_fail_open(device, -errno, "fstat");
 	/* Longer: its daemon died while it changed its size, or keeps what a shrink did not cut. */
 	if (same_device && (uint64_t)st.st_size > mem->map_bytes)
 		mem->map_bytes = (uint64_t)st.st_size;
@@ -157,11 +157,11 @@ static int take_stored_file(struct backend_device *device)
 	/* 0 would be no wish. */
 	mem->fd = fcntl(device->open_params.stored_fd, F_DUPFD_CLOEXEC, 3);
 	if (mem->fd < 0)
-		return fail_memory(device, -errno, "dup");
-	ret = check_kind(device);
+		return mem_fail_open(device, -errno, "dup");
+	ret = mem_check_kind(device);
 	if (ret == 0)
 		ret = find_pages(device);
-	return ret < 0 ? ret : check_size(device);
+	return ret < 0 ? ret : mem_check_size(device);
 }
 
 static int map_file(struct backend_device *device)
@@ -169,7 +169,7 @@ static int map_file(struct backend_device *device)
 	const char *what;
 	int ret = mem_map(device->priv, &what);
 
-	return ret < 0 ? fail_memory(device, ret, what) : 0;
+	return ret < 0 ? mem_fail_open(device, ret, what) : 0;
 }
 
 /*
@@ -185,17 +185,17 @@ static int find_present(struct backend_device *device)
 	while (data >= 0) {
 		hole = lseek(mem->fd, data, SEEK_HOLE);
 		if (hole <= data)
-			return fail_memory(device, hole < 0 ? -errno : -EIO, "SEEK_HOLE");
+			return mem_fail_open(device, hole < 0 ? -errno : -EIO, "SEEK_HOLE");
 		mem_mark_present(mem, (uint64_t)data, (uint64_t)(hole - data));
 		data = lseek(mem->fd, hole, SEEK_DATA);
 	}
-	return errno == ENXIO ? 0 : fail_memory(device, -errno, "SEEK_DATA");
+	return errno == ENXIO ? 0 : mem_fail_open(device, -errno, "SEEK_DATA");
 }
 
 static int get_memory(struct backend_device *device)
 {
 	bool parked = device->open_params.stored_fd > 0;
-	int ret = parked ? take_stored_file(device) : create_file(device);
+	int ret = parked ? take_stored_file(device) : mem_create_file(device);
 
 	if (ret == 0)
 		ret = map_file(device);

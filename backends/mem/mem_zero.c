@@ -24,7 +24,7 @@
 /* Below this zeroing is cheaper than a trip to io-wq and the page faults of the next write. */
 #define PUNCH_MIN_BYTES KIB(64)
 
-/* A state's answer to step(). */
+/* A state's answer to mem_zero_step(). */
 enum { STATE_DONE = 0, STATE_WAITS = 1 };
 
 static void step_from_task(struct task *task);
@@ -35,7 +35,8 @@ static struct mem_device *mem_of(const struct mem_io *m)
 	return m->io->queue->device->priv;
 }
 
-static void set_state(struct mem_io *m, enum mem_zero_state state, uint64_t pos, uint64_t end)
+static void mem_zero_set_state(struct mem_io *m, enum mem_zero_state state, uint64_t pos,
+			       uint64_t end)
 {
 	m->state = state;
 	m->pos = pos;
@@ -112,7 +113,7 @@ static int state_punch(struct mem_io *m)
 }
 
 /* Goes on until the I/O waits (1), is complete (0) or has failed. */
-static int step(struct mem_io *m)
+static int mem_zero_step(struct mem_io *m)
 {
 	for (;;) {
 		int ret = m->state == MEM_ZERO_PUNCH ? state_punch(m) : state_memset(m);
@@ -121,13 +122,13 @@ static int step(struct mem_io *m)
 			return ret;
 		switch (m->state) {
 		case MEM_ZERO_HEAD:
-			set_state(m, MEM_ZERO_PUNCH, m->punch_start, m->punch_end);
+			mem_zero_set_state(m, MEM_ZERO_PUNCH, m->punch_start, m->punch_end);
 			break;
 		case MEM_ZERO_PUNCH:
-			set_state(m, MEM_ZERO_TAIL, m->punch_end, m->tail_end);
+			mem_zero_set_state(m, MEM_ZERO_TAIL, m->punch_end, m->tail_end);
 			break;
 		default:
-			set_state(m, MEM_ZERO_IDLE, 0, 0);
+			mem_zero_set_state(m, MEM_ZERO_IDLE, 0, 0);
 			return 0;
 		}
 	}
@@ -135,7 +136,7 @@ static int step(struct mem_io *m)
 
 static void step_async(struct mem_io *m)
 {
-	int ret = step(m);
+	int ret = mem_zero_step(m);
 
 	if (ret != STATE_WAITS)
 		backend_io_complete(m->io, ret);
@@ -177,7 +178,7 @@ void mem_zero_punched(struct op *op, int res, uint32_t cqe_flags)
 		backend_io_complete(m->io, res);
 		return;
 	}
-	set_state(m, MEM_ZERO_TAIL, m->punch_end, m->tail_end);
+	mem_zero_set_state(m, MEM_ZERO_TAIL, m->punch_end, m->tail_end);
 	step_async(m);
 }
 
@@ -198,7 +199,7 @@ static void plan(struct mem_io *m)
 		m->punch_end = punch_end;
 		m->tail_end = MAX(end, punch_end);
 	}
-	set_state(m, MEM_ZERO_HEAD, start, MIN(m->punch_start, end));
+	mem_zero_set_state(m, MEM_ZERO_HEAD, start, MIN(m->punch_start, end));
 }
 
 enum backend_submit mem_zero_submit(struct backend_io *io)
@@ -207,7 +208,7 @@ enum backend_submit mem_zero_submit(struct backend_io *io)
 	int ret;
 
 	plan(m);
-	ret = step(m);
+	ret = mem_zero_step(m);
 	if (ret == STATE_WAITS)
 		return BACKEND_QUEUED;
 	io->result = ret;

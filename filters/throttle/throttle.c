@@ -21,7 +21,7 @@
 #include "base/util.h"
 
 /* May run everything that completion runs: nothing is done with q afterwards. */
-static void let_go(struct throttle_queue *q, struct list_node *ready)
+static void throttle_release(struct throttle_queue *q, struct list_node *ready)
 {
 	uint64_t now_ns = q->queue->reactor->now_ns;
 	struct list_node *node;
@@ -38,17 +38,17 @@ static void let_go(struct throttle_queue *q, struct list_node *ready)
 	}
 }
 
-static void run(struct throttle_queue *q, struct list_node *ready)
+static void throttle_run(struct throttle_queue *q, struct list_node *ready)
 {
 	throttle_group_run(q, q->queue->reactor->now_ns, ready);
-	let_go(q, ready);
+	throttle_release(q, ready);
 }
 
-static void timer_due(struct timer *timer)
+static void throttle_timer_due(struct timer *timer)
 {
 	struct list_node ready = LIST_INIT(ready);
 
-	run(container_of(timer, struct throttle_queue, timer), &ready);
+	throttle_run(container_of(timer, struct throttle_queue, timer), &ready);
 }
 
 void throttle_queue_mail(struct mail *mail)
@@ -57,7 +57,7 @@ void throttle_queue_mail(struct mail *mail)
 	struct list_node ready = LIST_INIT(ready);
 
 	throttle_group_take(q, &ready);
-	run(q, &ready);
+	throttle_run(q, &ready);
 }
 
 static enum backend_submit throttle_submit(struct backend_io *io)
@@ -113,7 +113,7 @@ static int throttle_queue_init(struct backend_queue *queue)
 
 	q->device = queue->device->priv;
 	q->queue = queue;
-	timer_init(&q->timer, timer_due);
+	timer_init(&q->timer, throttle_timer_due);
 	list_init(&q->granted);
 	list_init(&q->wake);
 	for (int dir = 0; dir < THROTTLE_DIR_NR; dir++) {

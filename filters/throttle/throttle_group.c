@@ -236,7 +236,7 @@ static void grant(struct throttle_group *g, struct throttle_io *t)
 }
 
 /* For another thread's queue: its mail will take it from there. */
-static void hand_over(struct throttle_io *t, struct list_node *wake)
+static void throttle_hand_over(struct throttle_io *t, struct list_node *wake)
 {
 	struct throttle_queue *q = queue_of(t);
 
@@ -278,7 +278,7 @@ static void move_ownership(struct throttle_group *g, struct list_node *wake)
 	if (!t)
 		return;
 	grant(g, t);
-	hand_over(t, wake);
+	throttle_hand_over(t, wake);
 }
 
 /* Without the lock: the first mail to a sleeping reactor is a system call. */
@@ -331,7 +331,7 @@ static void grant_by_turns(struct throttle_queue *q, struct list_node *ready,
 		if (queue_of(t) == q)
 			list_push_back(ready, &t->node);
 		else
-			hand_over(t, wake);
+			throttle_hand_over(t, wake);
 	}
 }
 

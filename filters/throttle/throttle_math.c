@@ -83,7 +83,7 @@ uint64_t throttle_wait_ns(const struct throttle_state *s, enum throttle_dir dir)
 	return wait_ns;
 }
 
-static void fill(struct throttle_state *s, enum throttle_bucket i, double units)
+static void throttle_fill(struct throttle_state *s, enum throttle_bucket i, double units)
 {
 	s->level[i] += units;
 	s->burst_level[i] += units;
@@ -94,8 +94,8 @@ void throttle_account(struct throttle_state *s, enum throttle_dir dir, uint64_t 
 	uint64_t size_bytes = s->limits.size_iops_bytes;
 	double ops = size_bytes && bytes > size_bytes ? (double)bytes / (double)size_bytes : 1.;
 
-	fill(s, buckets_of[dir][0], (double)bytes);
-	fill(s, buckets_of[dir][1], (double)bytes);
-	fill(s, buckets_of[dir][2], ops);
-	fill(s, buckets_of[dir][3], ops);
+	throttle_fill(s, buckets_of[dir][0], (double)bytes);
+	throttle_fill(s, buckets_of[dir][1], (double)bytes);
+	throttle_fill(s, buckets_of[dir][2], ops);
+	throttle_fill(s, buckets_of[dir][3], ops);
 }

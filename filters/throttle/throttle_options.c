@@ -75,7 +75,8 @@ struct check {
 };
 
 /* "total_iops_sec_max: <what>" where that option stands. */
-static void refuse(const struct check *c, const char *name, const char *suffix, const char *what)
+static void throttle_refuse(const struct check *c, const char *name, const char *suffix,
+			    const char *what)
 {
 	char key[64];
 
@@ -83,16 +84,16 @@ static void refuse(const struct check *c, const char *name, const char *suffix, 
 	config_errors_add(c->e, yaml_pos(c->map, key), "%s: %s", key, what);
 }
 
-static void check_range(const struct check *c, enum throttle_bucket bucket)
+static void throttle_check_range(const struct check *c, enum throttle_bucket bucket)
 {
 	const struct throttle_rate *rate = &c->limits->rate[bucket];
 	char what[64];
 
 	snprintf(what, sizeof(what), "must be within [0, %llu]", THROTTLE_VALUE_MAX);
 	if (rate->avg > THROTTLE_VALUE_MAX)
-		refuse(c, rate_names[bucket], "", what);
+		throttle_refuse(c, rate_names[bucket], "", what);
 	if (rate->max > THROTTLE_VALUE_MAX)
-		refuse(c, rate_names[bucket], "_max", what);
+		throttle_refuse(c, rate_names[bucket], "_max", what);
 }
 
 static void check_burst(const struct check *c, enum throttle_bucket bucket)
@@ -103,18 +104,19 @@ static void check_burst(const struct check *c, enum throttle_bucket bucket)
 
 	if (rate->max && !rate->avg) {
 		snprintf(what, sizeof(what), "requires %s", name);
-		refuse(c, name, "_max", what);
+		throttle_refuse(c, name, "_max", what);
 	} else if (rate->max && rate->max < rate->avg) {
 		snprintf(what, sizeof(what), "%llu cannot be lower than %s: %llu",
 			 (unsigned long long)rate->max, name, (unsigned long long)rate->avg);
-		refuse(c, name, "_max", what);
+		throttle_refuse(c, name, "_max", what);
 	}
 	if (rate->max_length_s == 0)
-		refuse(c, name, "_max_length", "the burst length cannot be 0");
+		throttle_refuse(c, name, "_max_length", "the burst length cannot be 0");
 	else if (rate->max_length_s > 1 && !rate->max)
-		refuse(c, name, "_max_length", "burst length set without burst rate");
+		throttle_refuse(c, name, "_max_length", "burst length set without burst rate");
 	else if (rate->max_length_s > 1 && rate->max_length_s > THROTTLE_VALUE_MAX / rate->max)
-		refuse(c, name, "_max_length", "burst length too high for this burst rate");
+		throttle_refuse(c, name, "_max_length",
+				"burst length too high for this burst rate");
 }
 
 /* total, then its read, then its write. */
@@ -123,11 +125,11 @@ static void check_conflict(const struct check *c, enum throttle_bucket total)
 	const struct throttle_rate *rate = &c->limits->rate[total];
 
 	if (rate[0].avg && (rate[1].avg || rate[2].avg))
-		refuse(c, rate_names[total], "",
-		       "total and read/write values cannot be used at the same time");
+		throttle_refuse(c, rate_names[total], "",
+				"total and read/write values cannot be used at the same time");
 	if (rate[0].max && (rate[1].max || rate[2].max))
-		refuse(c, rate_names[total], "_max",
-		       "total and read/write values cannot be used at the same time");
+		throttle_refuse(c, rate_names[total], "_max",
+				"total and read/write values cannot be used at the same time");
 }
 
 static bool any_iops(const struct throttle_limits *limits)
@@ -142,11 +144,11 @@ void throttle_check(const void *config, const struct yaml_node *map, struct conf
 	const struct check c = { .limits = &throttle->limits, .map = map, .e = e };
 
 	for (int i = 0; i < THROTTLE_BUCKET_NR; i++) {
-		check_range(&c, i);
+		throttle_check_range(&c, i);
 		check_burst(&c, i);
 	}
 	check_conflict(&c, THROTTLE_TOTAL_BYTES);
 	check_conflict(&c, THROTTLE_TOTAL_IOPS);
 	if (c.limits->size_iops_bytes && !any_iops(c.limits))
-		refuse(&c, "size_iops_sec", "", "requires an iops value to be set");
+		throttle_refuse(&c, "size_iops_sec", "", "requires an iops value to be set");
 }
