@@ -25,8 +25,8 @@ static int64_t realtime_offset_ns(void)
 }
 
 /*
- * All pages of it, now: a page that a full file system cannot give later is a SIGBUS of whoever
- * writes to it. Returns fd, or closes it and returns -errno.
+ * All pages of it, now: a write to a page that a full file system cannot provide later ends in
+ * SIGBUS. Returns fd, or closes it and returns -errno.
  */
 static int allocate_or_close(int fd)
 {
@@ -99,7 +99,7 @@ static void link_memory(const char *path, const void *mem)
 	char target[96];
 
 	snprintf(target, sizeof(target), "/proc/%d/map_files/%lx-%lx", (int)getpid(), start, end);
-	/* Not worth a word: whoever looks for it is told that there is none. */
+	/* Not logged: who looks for the name is told that there is none. */
 	if (symlink(target, path) < 0)
 		return;
 }

@@ -71,7 +71,7 @@ int flight_create(struct flight_file **ret_flight, const char *folder, unsigned 
 /* Leaves the file where it is. Accepts NULL. */
 void flight_close(struct flight_file *flight);
 
-/* Main thread: remembers the name of a device for whoever reads the file. */
+/* Main thread: stores the name of a device for readers of the file. */
 void flight_name(struct flight_file *flight, unsigned device, const char *name);
 
 const char *flight_event_name(unsigned event);

@@ -2,7 +2,7 @@
  * One line of key=value per event. A line is built on the stack and written with one write(2):
  * any thread may log, nobody waits for a lock. A line too long is cut, never split.
  *
- * Nobody waits for the reader of stderr either: reactors log, and whoever reads may be waiting for
+ * Logging does not wait for the reader of stderr: reactors log, and the reader may itself wait for
  * a device of ours. A pipe, a socket or a terminal that is full loses the line, and the next one
  * that gets through says how many were `lost`. Only a regular file is written to as files are.
  *

@@ -1,7 +1,7 @@
 /*
  * What loop devices stand on. A loop device leaves no entry among the holders of a block device,
- * and /sys has but the path of its file, in words of whoever made it: so each is asked itself
- * (LOOP_GET_STATUS64), which tells numbers.
+ * and /sys has only the path of its file, as it was given: so each loop device is asked for numbers
+ * (LOOP_GET_STATUS64).
  */
 #ifndef HOST_BLOCK_LOOPS_H
 #define HOST_BLOCK_LOOPS_H

@@ -1,7 +1,7 @@
 /*
  * Messages to a reactor from any thread: a lock-free stack (many producers, one consumer) and an
  * eventfd that the reactor reads through its ring. A mail is embedded in what it is about and is
- * the sender's until posted, the reactor's until its fn runs, then whoever's fn says.
+ * the sender's until posted, the reactor's until its fn runs; fn says who owns it then.
  */
 #ifndef REACTOR_MAILBOX_H
 #define REACTOR_MAILBOX_H

@@ -222,7 +222,7 @@ void reactor_defer(struct reactor *r, struct task *task, task_fn *fn);
 /* The same at the end of this turn, when now_ns has just been read again. */
 void reactor_at_turn_end(struct reactor *r, struct task *task, task_fn *fn);
 
-/* Forgets a task that waits; harmless otherwise. Whoever frees a task calls this first. */
+/* Forgets a task that waits; harmless otherwise. Call it before a task is freed. */
 static inline void task_cancel(struct task *task)
 {
 	if (task->node.next)

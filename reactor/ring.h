@@ -55,7 +55,7 @@ int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns);
 int ring_file_set(struct ring *ring, unsigned slot, int fd);
 
 /*
- * Makes a table of nr registered buffers, all empty; once. Whoever fills a slot is the driver, with
+ * Makes a table of nr registered buffers, all empty; once. The driver fills a slot with
  * the pages of a request. Returns 0 or -errno.
  */
 int ring_buffers_init(struct ring *ring, unsigned nr);

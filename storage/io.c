@@ -258,7 +258,7 @@ static void child_done(struct backend_io *child)
 	forward_complete(child->parent);
 }
 
-/* Behind those that wait: whoever came first goes first. */
+/* Behind those that wait: first come, first served. */
 static enum backend_submit forward_submit(struct backend_io *io)
 {
 	struct backend_queue *queue = io->queue;

@@ -3,10 +3,10 @@
  * kernel does not say no but kills a process, most likely the one with the memory disks.
  *
  * Happy path: a request takes from a grant, one atomic subtraction. A grant that is used up or old
- * is replaced: MemAvailable, and usage and limits of the control groups, are read by whoever found
- * that out. Grants are a part of what is left, so that the last of it is looked at often.
- * Failure modes: nothing left: -ENOSPC, and for some milliseconds nobody looks again. Files that
- * cannot be read are no limit. Others who take the memory between two looks: the margin is for
+ * is replaced: MemAvailable, and usage and limits of the control groups, are read by the request
+ * that finds it so. Grants are a part of what is left, so that the last of it is looked at often.
+ * Failure modes: nothing left: -ENOSPC, and for some milliseconds no request looks again. Files
+ * that cannot be read are no limit. Others who take the memory between two looks: the margin is for
  * that.
  */
 #include "backends/mem/mem_available.h"

@@ -106,7 +106,7 @@ static int mem_create_file(struct backend_device *device)
 	return 0;
 }
 
-/* How to get out of any refusal below: the content is given up only by whoever asks for it. */
+/* The cure for every refusal below: the content is thrown away only when the user asks for it. */
 #define OR_REMOVE "or remove the device, which gives its content up"
 
 static int mem_check_kind(struct backend_device *device)

@@ -472,7 +472,7 @@ int nbd_examine(const struct nbd_examine *examine, struct nbd_export *ret_export
 	int ret;
 
 	ASSERT(examine->uri->tls == (examine->tls != NULL));
-	wish.tls = examine->uri->tls; /* whoever forgets that would talk in clear text */
+	wish.tls = examine->uri->tls; /* without it the handshake is in clear text */
 	if (!l) {
 		snprintf(error, error_bytes, "out of memory");
 		return -ENOMEM;

@@ -33,7 +33,7 @@
 #define PAUSE_SECONDS 0.5
 /* For how many times what it took to make it a text is given to others who ask. */
 #define TEXT_TIMES 10u
-/* Only while so many are connected: whoever is nearly alone always gets the present. */
+/* Only while so many are connected: with fewer, each answer is made anew. */
 #define CROWD_NR 5u
 #define JSON_TYPE "application/json"
 #define HTML_TYPE "text/html; charset=utf-8"

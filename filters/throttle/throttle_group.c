@@ -1,13 +1,13 @@
 /*
- * Sharing of buckets. Whoever opens and closes devices for joining and leaving, reactors for the
- * rest; see
- * throttle_group.h for what is whose.
+ * Sharing of buckets. Joining and leaving: the thread that opens and closes devices; the rest:
+ * reactors. throttle_group.h says which thread owns what.
  *
  * Happy path: enter finds nobody waiting and room in the buckets: the request goes. Else it waits,
  * and if its moment comes before that of the owner's timer, its queue becomes the owner. The
  * owner's timer fires: run grants by turns until the buckets are full, and arms again.
  *
- * Whoever loses the ownership leaves his timer be: it fires, finds another owner, and does nothing.
+ * A queue that loses the ownership leaves its timer armed: it fires, finds another owner, and does
+ * nothing.
  * The ownership must move without waiting when the owner's queue ends, and when the limits change
  * (the timer may be set for next year). Then one waiting request goes early: its mail brings the
  * duty to its queue, which cannot end before the request does. Being accounted like any other, it
