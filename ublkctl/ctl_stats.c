@@ -3,7 +3,7 @@
  *
  * Happy path: one sample and its totals; with --watch a sample per interval and the difference to
  * the one before, latencies too, since a sample carries the whole histogram. Failure mode: ublkd
- * goes away between two samples: told, exit code 1.
+ * exits between two samples: an error, exit code 1.
  */
 #include "ublkctl/ctl_commands.h"
 
@@ -22,7 +22,7 @@
 #include "ublkctl/table.h"
 #include "base/format.h"
 
-/* The next sample, or EXIT_REFUSED, told. */
+/* The next sample, or EXIT_REFUSED with the reason printed. */
 static enum exit_code take_stats(const struct ublkctl_args *a, struct sample *ret_sample)
 {
 	json_t *request = client_request("stats", a->name), *data;

@@ -2,8 +2,8 @@
  * Samples from answers of ublkd, and their differences. Owns the arrays of a sample.
  *
  * Happy path: stats makes the devices, list tells their backends, reactors the threads; what is
- * missing in an answer (another version of ublkd) is 0 or "". Failure modes: names that a terminal
- * would take for commands: their bytes become '?'; out of memory ends the program.
+ * missing in an answer (another version of ublkd) is 0 or "". Failure modes: control characters
+ * in a name become '?'; out of memory ends the program.
  */
 #include "ublkctl/sample.h"
 

@@ -54,7 +54,7 @@ struct stuck_view {
 	/* Of that reactor's ring, in two looks between which nothing moved. */
 	unsigned sq_waiting, cq_unseen, overflow;
 
-	/* What the driver says by GET_DEV_INFO. */
+	/* The driver's answer to GET_DEV_INFO. */
 	const char *driver_state; /* "LIVE"; NULL: not known */
 	const char *driver_error; /* by name; or NULL */
 	int server_pid, daemon_pid;
@@ -76,7 +76,7 @@ void stuck_judge(const struct stuck_view *view, struct stuck_verdict *ret_verdic
 
 /*
  * device: one of the array "devices"; answer: the object with "pid" and "reactors". The view points
- * into both. What the kernel says is left as not known.
+ * into both. The kernel's part is left unknown.
  */
 void stuck_view_fill(struct stuck_view *ret_view, const json_t *device, const json_t *answer);
 

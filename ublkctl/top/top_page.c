@@ -100,7 +100,7 @@ static void device_head(struct top_frame *f, const struct top_model *m, const st
 	const struct {
 		const char *text;
 		int width;
-		enum top_sort sort; /* TOP_SORT_NR: by this nobody sorts */
+		enum top_sort sort; /* TOP_SORT_NR: not a sort column */
 	} cells[] = {
 		{ "DEVICE", -w->name, TOP_SORT_NAME },
 		{ "STATE", -8, TOP_SORT_NR },
