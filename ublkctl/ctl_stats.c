@@ -180,9 +180,9 @@ static void layer_row(struct table *t, const char *name, const char *op, const j
 	table_cell(t, TABLE_BOLD, "%s", name);
 	table_cell(t, TABLE_PLAIN, "%s", op);
 	table_cell(t, TABLE_PLAIN, "%s", format_count((double)client_number(json, "done"), buf));
-	for (unsigned i = 0; i < LAYER_NR; i++) {
+	for (unsigned i = 0; i < QUEUE_LAYER_NR; i++) {
 		const json_t *layer =
-			json_object_get(json_object_get(json, "layers"), sample_layer_name(i));
+			json_object_get(json_object_get(json, "layers"), queue_layer_name(i));
 
 		table_cell(t, TABLE_PLAIN, "%s", format_ns(client_number(layer, "mean_ns"), buf));
 		table_cell(t, TABLE_PLAIN, "%s", format_ns(client_number(layer, "p99_ns"), buf));
