@@ -1,7 +1,7 @@
 /*
  * The CSV of `record -o FILE.csv`: 38 columns, a row for each ENTER, SUBMIT, COMPLETE and WORKER;
- * other records have none, but an OVERFLOW, which is a completion too. Owns the file and a buffer
- * before it. Main thread.
+ * other records have none, but an OVERFLOW, which is a completion too. Owns the file and its
+ * buffer. Main thread.
  *
  * Happy path: csv_open writes the header, each row is formed in the buffer, which goes to the file
  * when it is nearly full and at close. Failure modes: the first write that fails is remembered and

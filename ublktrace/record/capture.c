@@ -34,7 +34,7 @@ struct capture {
 	bool drained;
 };
 
-/* What libbpf complained of first: the reason when loading fails. */
+/* The first warning of libbpf: the reason when loading fails. */
 static char first_words[512];
 
 /* UBLKTRACE_LIBBPF=1 shows all that it says, with the verifier's log. */
