@@ -99,3 +99,11 @@ uint64_t histogram_max_ns(const struct histogram *h)
 			return histogram_bucket_start_ns(i + 1) - 1;
 	return 0;
 }
+
+const char *queue_layer_name(enum queue_layer layer)
+{
+	static const char *const name[QUEUE_LAYER_NR] = { "total", "throttle", "daemon",
+							  "backend" };
+
+	return layer < QUEUE_LAYER_NR ? name[layer] : "?";
+}

@@ -92,4 +92,22 @@ uint64_t histogram_max_ns(const struct histogram *h);
 /* Sum over count; 0 when empty. */
 uint64_t histogram_mean_ns(const struct histogram *h);
 
+/* ---- the layers that have one each ---- */
+
+/*
+ * Where an I/O spends its time. total = throttle + daemon + backend, by the reactor's clock, which
+ * is read twice a turn: work done inside one turn (a memory copy, a decision) is the daemon's, and
+ * what is waited for belongs to the layer that waits.
+ */
+enum queue_layer {
+	QUEUE_LAYER_TOTAL,    /* fetched from the driver -> handed back */
+	QUEUE_LAYER_THROTTLE, /* held back by a throttle filter */
+	QUEUE_LAYER_DAEMON,   /* before the backend has it (also while that is busy), and after */
+	QUEUE_LAYER_BACKEND,  /* backend submitted -> backend answered, without throttle */
+	QUEUE_LAYER_NR,
+};
+
+/* As in JSON, metrics and tables: "total", "throttle", "daemon", "backend". */
+const char *queue_layer_name(enum queue_layer layer);
+
 #endif

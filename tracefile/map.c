@@ -30,7 +30,7 @@ void *memory_resize(void *old, size_t nr, size_t bytes)
 	exit(1);
 }
 
-static size_t home(const struct map *m, uint64_t a, uint64_t b)
+static size_t map_home(const struct map *m, uint64_t a, uint64_t b)
 {
 	uint64_t hash = (a ^ (b * 0xff51afd7ed558ccdull)) * 0x9e3779b97f4a7c15ull;
 
@@ -38,16 +38,16 @@ static size_t home(const struct map *m, uint64_t a, uint64_t b)
 }
 
 /* The slot of (a, b), or the free one where it would be. */
-static size_t find(const struct map *m, uint64_t a, uint64_t b)
+static size_t map_find(const struct map *m, uint64_t a, uint64_t b)
 {
-	size_t i = home(m, a, b);
+	size_t i = map_home(m, a, b);
 
 	while (m->slots[i].value && (m->slots[i].a != a || m->slots[i].b != b))
 		i = (i + 1) & (m->size - 1);
 	return i;
 }
 
-static void grow(struct map *m)
+static void map_grow(struct map *m)
 {
 	struct map old = *m;
 
@@ -55,13 +55,13 @@ static void grow(struct map *m)
 	m->slots = memory_zalloc(m->size * sizeof(*m->slots));
 	for (size_t i = 0; i < old.size; i++)
 		if (old.slots[i].value)
-			m->slots[find(m, old.slots[i].a, old.slots[i].b)] = old.slots[i];
+			m->slots[map_find(m, old.slots[i].a, old.slots[i].b)] = old.slots[i];
 	free(old.slots);
 }
 
 void *map_get(const struct map *m, uint64_t a, uint64_t b)
 {
-	return m->size ? m->slots[find(m, a, b)].value : NULL;
+	return m->size ? m->slots[map_find(m, a, b)].value : NULL;
 }
 
 void map_put(struct map *m, uint64_t a, uint64_t b, void *value)
@@ -69,8 +69,8 @@ void map_put(struct map *m, uint64_t a, uint64_t b, void *value)
 	size_t i;
 
 	if (m->nr * 2 >= m->size)
-		grow(m);
-	i = find(m, a, b);
+		map_grow(m);
+	i = map_find(m, a, b);
 	if (!m->slots[i].value)
 		m->nr++;
 	m->slots[i] = (struct map_slot){ .a = a, .b = b, .value = value };
@@ -83,13 +83,13 @@ void *map_remove(struct map *m, uint64_t a, uint64_t b)
 
 	if (!m->size)
 		return NULL;
-	hole = find(m, a, b);
+	hole = map_find(m, a, b);
 	value = m->slots[hole].value;
 	if (!value)
 		return NULL;
 	m->nr--;
 	for (next = (hole + 1) & mask; m->slots[next].value; next = (next + 1) & mask) {
-		size_t at = home(m, m->slots[next].a, m->slots[next].b);
+		size_t at = map_home(m, m->slots[next].a, m->slots[next].b);
 
 		/* it may move only if its home is not between the hole and itself */
 		if (((next - at) & mask) < ((next - hole) & mask))

@@ -1,7 +1,7 @@
 /*
  * A hash table from a pair of numbers to a pointer, for what is known by kernel addresses and ids.
- * One thread. It owns its slots, not what they point to. Without memory the process ends, as a
- * tracer that forgets would draw lies.
+ * One thread. It owns its slots, not what they point to. Without memory the process ends: a trace
+ * that lacks records would be wrong.
  */
 #ifndef TRACEFILE_MAP_H
 #define TRACEFILE_MAP_H

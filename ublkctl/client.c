@@ -114,7 +114,7 @@ static int send_line(int fd, const char *text)
 	return 0;
 }
 
-/* jansson reads until the object is complete; ret_errno tells why it was not. */
+/* jansson reads until the object is complete; err: why it is not. */
 struct source {
 	int fd;
 	int err;

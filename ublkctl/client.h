@@ -18,7 +18,7 @@
  */
 enum exit_code client_ask(const char *socket_path, json_t *request, int seconds, json_t **ret_data);
 
-/* The same, and prints the data: as JSON with --json, else by print. NULL: it says nothing. */
+/* The same, and prints the data: as JSON with --json, else with print; NULL: prints nothing. */
 enum exit_code client_ask_and_print(const struct ublkctl_args *a, json_t *request, int seconds,
 				    void (*print)(const json_t *data));
 
@@ -34,11 +34,11 @@ unsigned long long client_number(const json_t *object, const char *key);
 
 /*
  * Whether root or our own user serves the other end of a connection: a socket in a folder that
- * others may write could be anybody's, and what is asked tells of configurations.
+ * others may write could be any user's, and requests contain configurations.
  */
 bool client_may_ask(int fd);
 
-/* Why nobody answers at path, in words with the cure; err is what connect or recv said,
+/* Why there is no answer at path, in words with the cure; err is what connect or recv said,
  * or EKEYREJECTED after client_may_ask. */
 #define CLIENT_TEXT_BYTES 512
 void client_no_connection(const char *path, int err, char *ret_text, size_t bytes);

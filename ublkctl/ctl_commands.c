@@ -2,9 +2,9 @@
  * The commands that ask one question and print its answer.
  *
  * Happy path: a request is made of the command line, ublkd answers, the answer is printed.
- * Failure modes: a word of the command line that makes no request: EXIT_USAGE; a refusal, and what
- * stands in the way to ublkd: client.c tells it, EXIT_REFUSED. A command whose device can take long
- * has no limit of time here: the daemon has a deadline of its own.
+ * Failure modes: a word of the command line that makes no request: EXIT_USAGE; a refusal, or no
+ * answer: client.c prints the reason, EXIT_REFUSED. A command that waits for a device has no
+ * timeout here: the daemon has its own deadline.
  */
 #include "ublkctl/ctl_commands.h"
 
@@ -180,7 +180,7 @@ enum exit_code ublkctl_throttle(const struct ublkctl_args *a)
 
 /* ---- gc ---- */
 
-/* NULL, told: a word is no number. */
+/* NULL, with the reason printed: a word is no number. */
 static json_t *parse_ids(char **words)
 {
 	json_t *all = json_array();

@@ -1,6 +1,6 @@
 /*
  * The commands of ublkctl: each is a function of the command line, which returns the exit code of
- * the program. What it cannot do is told on stderr.
+ * the program. Errors are printed on stderr.
  */
 #ifndef UBLKCTL_CTL_COMMANDS_H
 #define UBLKCTL_CTL_COMMANDS_H

@@ -1,6 +1,7 @@
 /*
  * Prints flight recorders, or writes them as a trace. Asks no daemon: what it reads may be all that
- * is left of one. Failure modes: no recorder there, or none that can be read: told by path.
+ * is left of one. Failure modes: no recorder there, or none that can be read: an error with the
+ * path.
  */
 #include "ublkctl/ctl_commands.h"
 

@@ -1,7 +1,7 @@
 /*
  * `ublkctl histogram get|set|reset`. As text like bpftrace's hist(): powers of two of nanoseconds,
  * or the bins that were set. Owns nothing. Failure modes: an action or option that makes no sense,
- * a boundary that is no duration: told, EXIT_USAGE.
+ * a boundary that is no duration: an error on stderr, EXIT_USAGE.
  */
 #include "ublkctl/ctl_commands.h"
 

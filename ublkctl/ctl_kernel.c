@@ -1,6 +1,6 @@
 /*
  * Reads /sys/block, debugfs and the ring's fdinfo. Happy path: a few small files. Failure modes:
- * a file that is missing, forbidden or says nothing: its part of the view is "not known".
+ * a file that is missing, forbidden or empty: its part of the view is "not known".
  */
 #include "ublkctl/ctl_kernel.h"
 

@@ -3,7 +3,7 @@
  *
  * Happy path: one sample and its totals; with --watch a sample per interval and the difference to
  * the one before, latencies too, since a sample carries the whole histogram. Failure mode: ublkd
- * goes away between two samples: told, exit code 1.
+ * exits between two samples: an error, exit code 1.
  */
 #include "ublkctl/ctl_commands.h"
 
@@ -22,7 +22,7 @@
 #include "ublkctl/table.h"
 #include "base/format.h"
 
-/* The next sample, or EXIT_REFUSED, told. */
+/* The next sample, or EXIT_REFUSED with the reason printed. */
 static enum exit_code take_stats(const struct ublkctl_args *a, struct sample *ret_sample)
 {
 	json_t *request = client_request("stats", a->name), *data;
@@ -180,9 +180,9 @@ static void layer_row(struct table *t, const char *name, const char *op, const j
 	table_cell(t, TABLE_BOLD, "%s", name);
 	table_cell(t, TABLE_PLAIN, "%s", op);
 	table_cell(t, TABLE_PLAIN, "%s", format_count((double)client_number(json, "done"), buf));
-	for (unsigned i = 0; i < LAYER_NR; i++) {
+	for (unsigned i = 0; i < QUEUE_LAYER_NR; i++) {
 		const json_t *layer =
-			json_object_get(json_object_get(json, "layers"), sample_layer_name(i));
+			json_object_get(json_object_get(json, "layers"), queue_layer_name(i));
 
 		table_cell(t, TABLE_PLAIN, "%s", format_ns(client_number(layer, "mean_ns"), buf));
 		table_cell(t, TABLE_PLAIN, "%s", format_ns(client_number(layer, "p99_ns"), buf));

@@ -1,7 +1,9 @@
 /*
- * Puts the daemon's view of a device beside the kernel's and prints both with the verdict. Asks
- * twice: a reactor that turns has answered by then, and a request that both looks saw is no passing
- * one. Failure modes: no daemon (told), no debugfs or no block device (said to be unknown).
+ * `ublkctl why-stuck`: prints the daemon's and the kernel's view of each device with the verdict.
+ *
+ * Happy path: both views are read twice, so that a reactor that turns has answered its ping, and a
+ * request that is in both looks did not just arrive. Failure modes: no daemon: the reason is
+ * printed; no debugfs, no block device: that part is unknown.
  */
 #include "ublkctl/ctl_commands.h"
 
@@ -46,7 +48,7 @@ static const struct kernel_ring *look_at_ring(struct ring_looks *looks, const js
 	static const struct kernel_ring unknown = { .err = -ENODATA };
 	const json_t *r = json_array_get(json_object_get(data, "reactors"), reactor);
 
-	/* An older ublkd tells neither its pid nor the ring. */
+	/* An older ublkd reports neither its pid nor the ring. */
 	if (reactor >= REACTORS_MAX || !json_object_get(r, "ring_fd"))
 		return &unknown;
 	if (!looks->looked[reactor]) {

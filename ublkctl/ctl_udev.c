@@ -99,7 +99,7 @@ static bool has_suffix(const char *file)
 }
 
 /* NULL: there is none, or it is not our own. */
-static DIR *open_state_folder(const char *state_dir)
+static DIR *open_udev_folder(const char *state_dir)
 {
 	char words[PATH_WORDS_BYTES];
 	int fd = path_open_own_folder(state_dir, O_RDONLY, words);
@@ -113,7 +113,7 @@ static DIR *open_state_folder(const char *state_dir)
 enum exit_code ublkctl_udev_name(const struct ublkctl_args *a)
 {
 	long long id = node_id(a->name);
-	DIR *dir = id < 0 ? NULL : open_state_folder(a->state_dir);
+	DIR *dir = id < 0 ? NULL : open_udev_folder(a->state_dir);
 	struct dirent *entry;
 	bool found = false;
 

@@ -1,5 +1,5 @@
 /*
- * Looks at the machine as ublkd would, changes nothing, and says for each thing whether it will do.
+ * `ublkctl doctor`: checks what ublkd needs of this machine and changes nothing.
  * Needs no daemon. Owns the findings until they are printed.
  *
  * Happy path: every check adds an OK. Failure modes: WARN is what ublkd can live with, FAIL what it

@@ -4,8 +4,8 @@
  * Happy path: the file is copied to memory (not mapped: a file that is cut short meanwhile would
  * kill us), its records are checked one by one, those of all reactors sorted by time, and each
  * COMMIT finds its FETCH by (device, queue, tag). Failure modes: no recorder file (refused),
- * records that make no sense (counted, left out), a living writer that overtakes the reader (what
- * it may have overwritten is left out and counted).
+ * records that make no sense (counted, left out), a running writer that overtakes the reader
+ * (records that it may have overwritten are left out and counted).
  */
 #include "ublkctl/flight_log.h"
 
@@ -81,7 +81,7 @@ static int load_fd(int fd, struct flight_file **ret_file, uint64_t *ret_head_aft
 
 int flight_log_load(const char *path, struct flight_file **ret_file, uint64_t *ret_head_after)
 {
-	/* NONBLOCK: somebody may have put a pipe there. */
+	/* NONBLOCK: the path may be a pipe. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	int ret;
 

@@ -1,5 +1,5 @@
 /*
- * Flight recorder files as a list of events in the order of time, from the living and the dead.
+ * Flight recorder files as a list of events in the order of time, of running and of exited daemons.
  * Nothing in a file is trusted. Used by ublkctl; no daemon is needed.
  */
 #ifndef UBLKCTL_FLIGHT_LOG_H
@@ -24,11 +24,11 @@ struct flight_log {
 	struct flight_line *lines;
 	size_t nr, max;
 	uint64_t torn;	      /* records that make no sense, left out */
-	uint64_t overwritten; /* by the living, while they were read */
+	uint64_t overwritten; /* by a running daemon, while they were read */
 };
 
 /*
- * Reads a whole file into memory that the caller frees. A living recorder goes on meanwhile:
+ * Reads a whole file into memory that the caller frees. A running daemon continues to write:
  * *ret_head_after says how far it had come when all was read. Returns 0, -errno, or -EBADMSG for
  * what is no recorder file.
  */

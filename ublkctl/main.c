@@ -2,7 +2,7 @@
  * ublkctl: the command line. Each command is a row of a table.
  *
  * Happy path: options, a command, its function. Failure modes: a wrong command line is exit code 2;
- * what ublkd refuses, and what stands in the way to it, is exit code 1: both are told on stderr.
+ * a refusal by ublkd, or no answer, is exit code 1; the reason is printed on stderr.
  */
 #include <getopt.h>
 #include <stdbool.h>
@@ -190,7 +190,7 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 		opt = 'y';
 		break;
 	default:
-		if (!parse_histogram_option(opt, a)) /* told by getopt_long */
+		if (!parse_histogram_option(opt, a)) /* getopt_long has printed why */
 			exit(EXIT_USAGE);
 		opt = 'h';
 		break;

@@ -2,8 +2,8 @@
  * Samples from answers of ublkd, and their differences. Owns the arrays of a sample.
  *
  * Happy path: stats makes the devices, list tells their backends, reactors the threads; what is
- * missing in an answer (another version of ublkd) is 0 or "". Failure modes: names that a terminal
- * would take for commands: their bytes become '?'; out of memory ends the program.
+ * missing in an answer (another version of ublkd) is 0 or "". Failure modes: control characters
+ * in a name become '?'; out of memory ends the program.
  */
 #include "ublkctl/sample.h"
 
@@ -22,16 +22,10 @@ static const char *const op_names[SAMPLE_OP_NR] = {
 	[SAMPLE_DISCARD] = "discard",
 	[SAMPLE_WRITE_ZEROES] = "write_zeroes",
 };
-static const char *const layer_names[LAYER_NR] = { "total", "throttle", "daemon", "backend" };
 
 const char *sample_op_name(unsigned op)
 {
 	return op_names[op];
-}
-
-const char *sample_layer_name(enum sample_layer layer)
-{
-	return layer_names[layer];
 }
 
 void *sample_array(size_t nr, size_t bytes)
@@ -186,8 +180,8 @@ bool sample_layers_read(struct sample_layers *l, const json_t *data)
 		const json_t *layers =
 			json_object_get(json_object_get(ops, op_names[op]), "layers");
 
-		for (unsigned layer = 0; layer < LAYER_NR; layer++)
-			json_read_buckets(json_object_get(layers, layer_names[layer]),
+		for (unsigned layer = 0; layer < QUEUE_LAYER_NR; layer++)
+			json_read_buckets(json_object_get(layers, queue_layer_name(layer)),
 					  &l->op[op][layer]);
 	}
 	return device != NULL;
@@ -255,11 +249,11 @@ void sample_subtract(struct sample *now, const struct sample *before)
 void sample_layers_subtract(struct sample_layers *now, const struct sample_layers *before)
 {
 	for (unsigned op = 0; op < SAMPLE_OP_NR; op++)
-		if (histogram_count(&now->op[op][LAYER_TOTAL]) <
-		    histogram_count(&before->op[op][LAYER_TOTAL]))
+		if (histogram_count(&now->op[op][QUEUE_LAYER_TOTAL]) <
+		    histogram_count(&before->op[op][QUEUE_LAYER_TOTAL]))
 			return;
 	for (unsigned op = 0; op < SAMPLE_OP_NR; op++)
-		for (unsigned layer = 0; layer < LAYER_NR; layer++)
+		for (unsigned layer = 0; layer < QUEUE_LAYER_NR; layer++)
 			histogram_subtract(&now->op[op][layer], &before->op[op][layer]);
 }
 

@@ -16,7 +16,6 @@
 #define SAMPLE_NAME_BYTES 64
 
 enum { SAMPLE_READ, SAMPLE_WRITE, SAMPLE_FLUSH, SAMPLE_DISCARD, SAMPLE_WRITE_ZEROES, SAMPLE_OP_NR };
-enum sample_layer { LAYER_TOTAL, LAYER_THROTTLE, LAYER_DAEMON, LAYER_BACKEND, LAYER_NR };
 
 struct sample_op {
 	uint64_t done, failed, bytes;
@@ -53,12 +52,11 @@ struct sample {
 /* Of one device; large. */
 struct sample_layers {
 	char name[SAMPLE_NAME_BYTES];
-	struct histogram op[SAMPLE_OP_NR][LAYER_NR];
+	struct histogram op[SAMPLE_OP_NR][QUEUE_LAYER_NR];
 };
 
-/* As in the JSON: "read", "total". */
+/* As in the JSON: "read". */
 const char *sample_op_name(unsigned op);
-const char *sample_layer_name(enum sample_layer layer);
 
 /* Zeroed, with room for one more; out of memory ends the program. */
 void *sample_array(size_t nr, size_t bytes);

@@ -1,6 +1,6 @@
 /*
- * Columns. The cells are kept until printed, because the widths are known only then. Failure mode:
- * out of memory ends the program; it is a command-line tool's.
+ * Columns. The cells are stored until printed, because the widths are known only then. Failure
+ * mode: out of memory ends the program; it is a command-line tool's.
  */
 #include "ublkctl/table.h"
 

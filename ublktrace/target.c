@@ -1,5 +1,5 @@
 /*
- * Whom to trace: the command that is started for it, the time limit, ^C. Main thread; owns the one
+ * What is traced: the command that is started for it, the time limit, ^C. Main thread; owns the one
  * child process.
  *
  * Happy path: target_check, target_spawn, (attach), target_go, target_run, target_exit_code.
@@ -107,7 +107,7 @@ static __attribute__((noreturn)) void target_child_main(char **command, int wait
 {
 	char byte;
 
-	/* Should ublktrace die before it says go, this ends as well. */
+	/* If ublktrace dies before the start, this process ends too. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent || read(wait_fd, &byte, 1) != 1)
 		_exit(0);
@@ -125,7 +125,7 @@ int target_spawn(struct target *t)
 
 	if (pipe(fds) < 0)
 		return -errno;
-	signal(SIGCHLD, SIG_DFL); /* who ignores it, which is inherited, is told of no end */
+	signal(SIGCHLD, SIG_DFL); /* may be inherited as ignored: then waitpid reports nothing */
 	child.pid = fork();
 	if (child.pid < 0) {
 		int ret = -errno;
@@ -181,7 +181,7 @@ static void target_catch_signals(void)
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	/* a terminal that goes away must not take the files with it; nohup may have said more */
+	/* a closed terminal must not lose the files; under nohup the signal stays ignored */
 	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
 		sigaction(SIGHUP, &action, NULL);
 }
@@ -208,7 +208,7 @@ int target_run(const struct target *t, int (*turn)(void *arg), void *arg)
 	return ret < 0 ? ret : 0;
 }
 
-/* One that does not end by SIGTERM is waited for as long as nobody says ^C. */
+/* Waits for a command that does not end by SIGTERM until the user presses ^C. */
 static void target_child_end(void)
 {
 	const struct timespec pause = { .tv_nsec = 20000000 };
@@ -234,7 +234,7 @@ int target_exit_code(const struct target *t)
 	if (child.pid <= 0)
 		return 0;
 	if (child.go_fd >= 0)
-		close(child.go_fd); /* it was never let run */
+		close(child.go_fd); /* it never ran: it ends by itself */
 	child.go_fd = -1;
 	if (!target_child_ended())
 		target_child_end();

@@ -1,5 +1,5 @@
 /*
- * Whom to trace, as all commands understand it: -p PID, -c COMMAND..., --all, and for how long.
+ * What to trace, as all commands understand it: -p PID, -c COMMAND..., --all, and for how long.
  * Main thread.
  */
 #ifndef UBLKTRACE_TARGET_H
@@ -22,8 +22,8 @@ struct target {
 	uint64_t buffer_bytes; /* of the ring buffer, a power of two */
 };
 
-/* Neither of pid, command, all: a usage error, which is said on stderr. Returns whether all is
- * well. */
+/* Exactly one of pid, command, all, and a process that exists. Returns whether it is so; if not,
+ * the reason is on stderr. */
 bool target_check(const struct target *t);
 
 /*

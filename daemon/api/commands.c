@@ -138,7 +138,7 @@ static json_t *inflight_of_member(const struct member *m, const void *now_ns)
 	return one;
 }
 
-/* The next answer has what the driver says, and which reactors do not turn: both are asked now. */
+/* Asks the driver and the reactors too: their answers are in the answer to the next inflight. */
 static void answer_inflight(struct commands *c, struct socket_client *client, const json_t *request)
 {
 	uint64_t now_ns = ring_clock_ns();

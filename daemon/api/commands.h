@@ -21,7 +21,7 @@ struct commands {
 	struct reactor *control;
 	struct upgrade *upgrade; /* NULL: there is none */
 	const struct watchdog *watchdog;
-	/* How long add and del are waited for; the device goes on afterwards. */
+	/* Timeout of the answer to add, del and resize; the device continues afterwards. */
 	double answer_seconds;
 };
 

@@ -1,8 +1,9 @@
 /*
- * gc: devices that nobody serves, listed or removed. Main thread.
+ * gc: lists or removes devices without a server. Main thread.
  *
  * Happy path: a job of gc.c is begun, and its end is the answer: a row per device. Failure modes:
- * what cannot be removed is an error in its row; the client goes away: the job is forgotten.
+ * a device that cannot be removed has an error in its row; if the client disconnects, the job
+ * is cancelled.
  */
 #include <dirent.h>
 #include <jansson.h>
@@ -72,7 +73,7 @@ static json_t *orphan_row(const struct gc_device *d, const char *control)
 	json_t *more;
 
 	if (d->info.nr_hw_queues == 0)
-		return o; /* the driver did not tell */
+		return o; /* the driver did not answer */
 	more = json_pack("{s:s, s:i, s:I, s:s, s:s}", "state",
 			 device_driver_state_name(d->info.state), "server_pid", d->info.ublksrv_pid,
 			 "size_bytes", (json_int_t)d->size_bytes, "users", d->users, "owner",

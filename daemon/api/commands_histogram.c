@@ -1,5 +1,5 @@
 /*
- * The commands about histograms: get, set boundaries, reset, and all of it as QEMU would say it.
+ * The commands about histograms: get, set boundaries, reset, and the counters in the form of QEMU.
  * Main thread; what is remembered is in member->latency.
  *
  * Happy path: the device by its name, the layer and op by theirs, an answer at once. Failure modes:
@@ -208,7 +208,7 @@ void commands_histogram_reset(struct commands *c, struct socket_client *client,
 }
 
 /*
- * ---- as QEMU says it ----
+ * ---- in the form of QEMU ----
  *
  * query-blockstats: its names, its four kinds of request (a write of zeroes is a write), its
  * meaning (operations are those that succeeded; failed ones have their own counter, and their time

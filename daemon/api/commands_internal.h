@@ -7,13 +7,13 @@
 #include "daemon/api/commands.h"
 #include "daemon/socket/answer.h"
 
-/* The device that the request names; NULL: there is none, and the client was told. */
+/* The device that the request names; NULL: there is none, and the client has its answer. */
 struct member *commands_named(struct commands *c, struct socket_client *client,
 			      const json_t *request);
 
 /*
  * Calls fn for the device that the request names, or for each when it names none. Returns an array
- * of what fn returned; NULL: there is no such device, and the client was told.
+ * of what fn returned; NULL: there is no such device, and the client has its answer.
  */
 json_t *commands_for_each(struct commands *c, struct socket_client *client, const json_t *request,
 			  json_t *(*fn)(const struct member *m, const void *arg), const void *arg);

@@ -1,10 +1,10 @@
 /*
- * add and del: requests that are answered when devices have come or gone. Main thread.
+ * add and del: answered when the devices are live or gone. Main thread.
  *
- * Happy path: a wait is made with a watch per device; each watch counts down; the last one answers
- * and frees the wait. Failure modes: a device fails, refuses or is late: that is its error in the
- * answer; the deadline passes: the answer names what is not done yet; the client goes away: the
- * wait is freed and the devices go on.
+ * Happy path: a wait with one watch per device; each watch counts down; the last one answers and
+ * frees the wait. Failure modes: a device that fails or refuses has an error in the answer; at the
+ * deadline the answer names the devices that are not done; if the client disconnects, the wait is
+ * freed and the devices continue.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -226,7 +226,7 @@ void commands_add(struct commands *c, struct socket_client *client, const json_t
 	config_errors_init(&errors, file ? file : "<control>");
 	ret = settings_parse_devices(&settings, json_string_value(yaml), json_string_length(yaml),
 				     &errors);
-	/* Also when there are errors: they are told all at once. */
+	/* Also when there are errors: the answer has all of them. */
 	if (ret != -ENOMEM)
 		check_against_device_set(c->device_set, &settings, &errors);
 	if (config_errors_any(&errors))

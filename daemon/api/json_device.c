@@ -70,7 +70,7 @@ static void get_info(const struct member *m, struct device_info *ret_info)
 		.max_io_bytes = (uint32_t)o->max_io_bytes,
 		.backend = m->settings->stack,
 	};
-	/* In the driver, even when nobody could adopt it yet: its users wait there. */
+	/* The device exists in the driver before it is adopted: its users wait. */
 	if (m->past)
 		ret_info->id = (int64_t)m->past->device.info.dev_id;
 	if (m->device && !m->ended)
@@ -221,7 +221,7 @@ static json_t *backend_options(const struct backend_spec *spec, struct backend_d
 	return all;
 }
 
-/* Opening or closing its backend is told as a command to the driver is. */
+/* Opening or closing a backend is reported in the same form as a command to the driver. */
 static void get_backend_work(const struct member *m, struct device_command *ret_command)
 {
 	uint64_t since_ns, now_ns = ring_clock_ns();

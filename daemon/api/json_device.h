@@ -10,10 +10,10 @@
 /* A string of any bytes: where they are not UTF-8, as a server's or a cut text's, '?' for each. */
 json_t *json_words(const char *text);
 
-/* What `list` says of each. */
+/* A device in the answer to `list`. */
 json_t *json_device_line(const struct member *m);
 
-/* What `show` says: all of it. */
+/* The answer to `show`. */
 json_t *json_device_full(const struct member *m);
 
 /* The limits in force of a throttle (throttle_find), by the names of its options. */
@@ -21,7 +21,7 @@ json_t *json_throttle(struct backend_device *throttle);
 
 /*
  * Counters since the device's start. buckets: with each histogram as [[start_ns, count], ...], for
- * who wants to take differences. layer_buckets: those of each layer.
+ * clients that take differences. layer_buckets: those of each layer.
  */
 json_t *json_device_stats(const struct member *m, bool buckets, bool layer_buckets);
 

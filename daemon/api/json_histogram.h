@@ -1,6 +1,6 @@
 /*
- * Histograms in the answers of the control socket and of the page at the metrics port, and read
- * back from them: one form for who writes and who reads. Pure.
+ * Histograms as JSON: ublkd writes them in the answers of the control socket and of the page at the
+ * metrics port, ublkctl reads them. Pure.
  */
 #ifndef DAEMON_API_JSON_HISTOGRAM_H
 #define DAEMON_API_JSON_HISTOGRAM_H

@@ -1,6 +1,6 @@
 /*
- * Looks at the tags of a device and tells of its I/Os, the oldest first. Main thread; the reactors
- * are not asked and go on. Failure mode: out of memory leaves I/Os out, and says how many.
+ * Reads the tags of a device and lists its I/Os, the oldest first. Main thread; the reactors run on
+ * meanwhile. Failure mode: out of memory: I/Os are left out and counted.
  */
 #include "daemon/api/json_inflight.h"
 

@@ -55,7 +55,7 @@ json_t *json_reactor(struct reactor *r, int cpu, bool pinned)
 
 /* ---- whether it turns ---- */
 
-/* What it does is told of one only that owes a sign of life, or is known to be stuck. */
+/* For a reactor that has not answered its ping, or that the watchdog found stuck. */
 static void set_doing(json_t *o, const struct device_set *f, const struct reactors *rs,
 		      unsigned idx)
 {

@@ -1,8 +1,10 @@
 /*
- * From a look at a reactor to words. Main thread; the reactor is not asked.
+ * Describes in words what a reactor does, from one look at it. Main thread; the reactor takes no
+ * part.
  *
- * Happy path: the user_data of the op whose callback runs leads to a device. Failure mode: it leads
- * to several (an I/O of a backend is known by queue and tag only) or to none: no name is told.
+ * Happy path: the user_data of the op whose callback runs identifies a device. Failure mode: it
+ * fits several devices (an I/O of a backend has a queue and a tag only) or none: the text has no
+ * name.
  */
 #include "daemon/devices/doing.h"
 
@@ -56,10 +58,10 @@ static void find_owner(const struct device_set *f, const struct reactor *r, uint
 
 static void find_work(const struct reactor_look *look, char state, char *whom, size_t bytes)
 {
-	snprintf(whom, bytes, "%s%s%s", look->mail ? "mail unread" : "",
-		 look->mail && look->cqes ? ", " : "", look->cqes ? "completions unseen" : "");
+	snprintf(whom, bytes, "%s%s%s", look->mail ? "unread mail" : "",
+		 look->mail && look->cqes ? ", " : "", look->cqes ? "completions not reaped" : "");
 	if (!whom[0] && state == 'D')
-		snprintf(whom, bytes, "cannot be interrupted");
+		snprintf(whom, bytes, "uninterruptible sleep");
 }
 
 void doing_find(const struct device_set *f, const struct reactors *rs, unsigned idx,

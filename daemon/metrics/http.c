@@ -3,15 +3,15 @@
  *
  * Happy path: a client is accepted and given to libmicrohttpd; its epoll descriptor is readable ->
  * MHD_run -> a request is answered from a text made at once. Failure modes: the address is taken:
- * told at start; clients that are too many or too slow: see http_clients.h; no descriptors: no
+ * an error at start; too many or too slow clients: see http_clients.h; no descriptors: no
  * client is accepted for a while. Everything can be read and nothing changed here.
  *
  * Sockets are accepted here and not by libmicrohttpd: that leaves a client that is one too many in
  * the backlog, behind those who hold the places, and counts bytes where the time of a request
  * counts.
  *
- * A text that took long to make is given to all who ask soon after, so that many who ask at once,
- * or read slowly, cost neither the main thread's time nor memory for each.
+ * A text that took long to make is the answer to all requests that come soon after, so that many at
+ * once, or read slowly, cost neither the main thread's time nor memory for each.
  */
 #include "daemon/metrics/http.h"
 
@@ -31,9 +31,9 @@
 #define BACKLOG 512
 #define ACCEPTS_PER_TURN 64
 #define PAUSE_SECONDS 0.5
-/* For how many times what it took to make it a text is given to others who ask. */
+/* A text is used again for this many times the time that it took to make. */
 #define TEXT_TIMES 10u
-/* Only while so many are connected: with fewer, each answer is made anew. */
+/* Only while at least so many clients are connected: fewer clients always get a new text. */
 #define CROWD_NR 5u
 #define JSON_TYPE "application/json"
 #define HTML_TYPE "text/html; charset=utf-8"
@@ -47,7 +47,7 @@
 
 static void add_headers(struct MHD_Response *response, const char *type)
 {
-	/* Who keeps a connection keeps a place from others. */
+	/* An idle connection would occupy a slot. */
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
@@ -117,7 +117,7 @@ static const char *text_type(enum http_text which)
 								   : METRICS_PROMETHEUS);
 }
 
-/* libmicrohttpd counts who still sends it. */
+/* libmicrohttpd counts the connections that still send it. */
 static void forget_text(struct http *h, enum http_text which)
 {
 	if (h->text[which].response)

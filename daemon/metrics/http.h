@@ -27,7 +27,7 @@ struct http {
 	struct metrics_source source;
 	uint64_t page_asked_ns; /* metrics_page */
 	struct http_clients clients;
-	/* What was made last; requests before until_ns get it. */
+	/* The text made last: the answer to requests before until_ns. */
 	struct {
 		struct MHD_Response *response;
 		uint64_t until_ns;

@@ -5,8 +5,9 @@
  * does not depend on bytes that come now and then. Failure modes: a phase lasts too long, or others
  * come and there is no room: LEAVING, shut down.
  *
- * A new client is always taken in, since who comes to read the metrics sends its request at once,
- * and who keeps others away has been here for longer. Nobody is told: it may not be listening.
+ * A new client is always accepted: one that reads the metrics sends its request at once, and one
+ * that occupies a slot has been connected for longer. The dropped client gets no message: it may
+ * not read.
  */
 #include "daemon/metrics/http_clients.h"
 
@@ -64,7 +65,7 @@ unsigned http_clients_nr(const struct http_clients *c)
 	return nr;
 }
 
-/* ---- those who have to go ---- */
+/* ---- dropping clients ---- */
 
 static void send_away(struct http_client *client, const char *why)
 {
@@ -193,7 +194,7 @@ struct http_client *http_clients_find(struct http_clients *c, int fd)
 	return NULL;
 }
 
-/* Who is leaving stays so, whatever it still says. */
+/* A client that is leaving stays so, also when another request arrives. */
 void http_clients_set_phase(struct http_clients *c, struct http_client *client,
 			    enum http_phase phase)
 {

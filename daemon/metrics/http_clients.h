@@ -1,7 +1,7 @@
 /*
- * Who is connected to the metrics: how long each may take, and who goes when there is no room. The
- * descriptors belong to libmicrohttpd: a client that has to go is shut down here, and forgotten
- * when the library has closed it. Main thread.
+ * The clients of the metrics server: how long each may take, and which is dropped when there is no
+ * slot. The descriptors belong to libmicrohttpd: a client that has to go is shut down here, and
+ * forgotten when the library has closed it. Main thread.
  */
 #ifndef DAEMON_METRICS_HTTP_CLIENTS_H
 #define DAEMON_METRICS_HTTP_CLIENTS_H
@@ -51,7 +51,8 @@ void http_clients_fini(struct http_clients *c);
  */
 void http_clients_take(struct http_clients *c, int fd, const struct sockaddr_storage *from);
 
-/* False: those who were shut down are not closed yet; try again when libmicrohttpd has run. */
+/* False: connections that were shut down are not closed yet; try again when libmicrohttpd has run.
+ */
 bool http_clients_has_slot(const struct http_clients *c);
 
 /* Of fd, which is not closed yet; NULL: unknown. */
@@ -63,7 +64,7 @@ void http_clients_set_phase(struct http_clients *c, struct http_client *client,
 /* It is closed. */
 void http_clients_drop(struct http_client *client);
 
-/* Those who are not leaving. */
+/* Clients that are not leaving. */
 unsigned http_clients_nr(const struct http_clients *c);
 
 #endif

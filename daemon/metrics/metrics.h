@@ -30,7 +30,7 @@ char *metrics_text(const struct metrics_source *source, enum metrics_format form
 
 /* ---- the page at / ---- */
 
-/* The answer tells of so many devices, and of so many connections of each; it counts the rest. */
+/* At most so many devices in an answer, and connections of each; the rest is counted. */
 #define METRICS_PAGE_DEVICES_MAX 256
 #define METRICS_PAGE_CONNECTIONS_MAX 64
 

@@ -112,7 +112,7 @@ static void set_page_connections(json_t *object, const struct device *device, ui
 	json_object_set_new(object, "connections", all);
 }
 
-/* What is in flight, and what to think of it. inflight: as the control socket tells it, with "pid"
+/* I/Os in flight and the verdict. inflight: the JSON of the control command, with "pid"
  * and "reactors" as answer has them. */
 static void set_page_inflight(json_t *object, const json_t *inflight, const json_t *answer)
 {
@@ -165,7 +165,7 @@ static json_t *page_reactors(const struct metrics_source *source)
 	return all;
 }
 
-/* The next answer tells what the driver says of a device, and which reactors do not turn. */
+/* Asks the driver and the reactors; the next answer of the page has what they answered. */
 static void ask_for_next_page(const struct metrics_source *source, uint64_t *asked_ns,
 			      uint64_t now_ns)
 {

@@ -8,7 +8,7 @@
  *
  * Whose turn it is: start-time fair queueing. A request begins where the client's last one ended,
  * in virtual time, but not in the past; the first in virtual time is next. So the next request of
- * somebody who used much of the thread's time is behind all those who used less.
+ * a client that used much of the thread's time comes after all that used less.
  *
  * Failure modes: a client too many, a line too long, a client that sends or takes nothing for too
  * long, or its answer too slowly, that is gone: it is dropped, with a word to it where that is
@@ -115,7 +115,7 @@ static void on_client_writable(struct ev_loop *ev, struct ev_io *w, int events)
 		answer_sent(c);
 }
 
-/* A timer of zero seconds: what is there to do goes on behind all else that the loop has. */
+/* A timer of zero seconds: the work continues after everything else that the loop has to do. */
 static void want_turn(struct socket_server *s)
 {
 	if (!ev_is_active(&s->turn))
@@ -198,8 +198,8 @@ static void take_next_request(struct socket_client *c)
 }
 
 /*
- * Never past somebody who waits for another turn: a newcomer begins before it. That newcomers come
- * again and again must not stop the clock, else they would be all that is ever handled.
+ * Never past a client that waits for another turn: a new client begins before it. That new clients
+ * come again and again must not stop the clock, else they would be all that is ever handled.
  */
 static void advance_clock(struct socket_server *s, uint64_t took_ns)
 {
@@ -369,7 +369,7 @@ static void turn_away(int fd)
 	close(fd);
 }
 
-/* False: there is nobody else for now. */
+/* False: no other client waits to be accepted. */
 static bool accept_one(struct socket_server *s)
 {
 	int fd = accept4(s->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -414,7 +414,7 @@ static int remove_stale(const char *path)
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISSOCK(st.st_mode))
 		return -EEXIST;
-	/* Of somebody who serves it, or waits for ublkctl to come to him. */
+	/* Another user serves it, perhaps to receive the requests of ublkctl. */
 	if (st.st_uid != geteuid())
 		return -EPERM;
 	return unlink(path) < 0 ? -errno : 0;

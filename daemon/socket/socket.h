@@ -6,8 +6,8 @@
  * more is read from it, so that what a client can make the daemon keep is one request and one
  * answer.
  *
- * Who has a whole request waits for its turn. The main thread's time is shared in equal parts: who
- * asks now and then is before those who send one request after the other, however many these are.
+ * A client with a whole request waits for its turn. The clients share the main thread's time in
+ * equal parts: one that asks now and then comes before those that send request after request.
  */
 #ifndef DAEMON_SOCKET_SOCKET_H
 #define DAEMON_SOCKET_SOCKET_H
@@ -74,21 +74,21 @@ struct socket_server {
 	struct ev_timer turn;
 	struct list_node waiting; /* by virtual_ns */
 	unsigned waiting_nr;
-	/* Goes on by what a request took, divided by the number of those who wait. */
+	/* Advances by the time of a request, divided by the number of waiting clients. */
 	uint64_t virtual_ns;
 	/*
 	 * line is terminated and holds `bytes` bytes without its newline. Answers with socket_reply
 	 * exactly once, now or later.
 	 */
 	void (*request)(struct socket_client *client, char *line, size_t bytes);
-	/* The client goes away unanswered: forget it. */
+	/* The client has disconnected before its answer: forget it. */
 	void (*cancel)(struct socket_client *client);
 	void *arg; /* the handler's */
 };
 
 /*
  * Makes the socket at path, mode 0600; removes a stale one of ours there. The caller holds the lock
- * that says nobody else serves it. Until socket_listen, who connects is refused. Returns 0 or
+ * that excludes other servers. Until socket_listen, connects are refused. Returns 0 or
  * -errno, logged. Set request, cancel and arg before.
  */
 int socket_bind(struct socket_server *s, struct ev_loop *ev, const char *path);
@@ -96,7 +96,7 @@ int socket_bind(struct socket_server *s, struct ev_loop *ev, const char *path);
 /* From here on clients are taken in. Returns 0 or -errno, logged. Does nothing the second time. */
 int socket_listen(struct socket_server *s);
 
-/* Takes nobody in any more, and removes the socket. */
+/* Accepts no more clients and removes the socket. */
 void socket_stop_listening(struct socket_server *s);
 
 /* Also drops all clients. */

@@ -1,7 +1,11 @@
 /*
- * The verdict of why-stuck. The order matters: what hides everything else comes first. A reactor
- * that does not turn ages every I/O; what the driver does not take for live gets no I/O; a tag that
- * is not armed keeps START_DEV waiting; then the oldest I/O; then what never came here.
+ * The verdict of why-stuck. Pure: any thread, no state.
+ *
+ * Happy path: JSON of the control command inflight -> view -> the first check that applies. Their
+ * order matters, because the first cause hides the others: a reactor that does not turn delays
+ * every I/O; the driver sends no I/O to a device that is not live; a tag that is not armed delays
+ * START_DEV; then comes the oldest I/O; then requests that have not reached the daemon. Failure
+ * mode: a key that is missing (a ublkd of another version, no memory) is 0, NULL or "?".
  */
 #include "daemon/verdict/stuck.h"
 
@@ -36,10 +40,11 @@ static const char *verdict_cure(enum stuck_kind kind)
 {
 	static const char *const cure[STUCK_KIND_NR] = {
 		[STUCK_NOTHING] = "",
-		[STUCK_NOT_SERVING] = "see the log of ublkd; ublkctl show tells the step it is at",
-		[STUCK_REACTOR] = "a callback blocks, or its CPU is taken: look at the stack of "
-				  "thread reactor-N (gdb -p, /proc/PID/task/TID/stack)",
-		[STUCK_DRIVER] = "somebody else stopped, deleted or recovers it: see dmesg; "
+		[STUCK_NOT_SERVING] = "see the log of ublkd; ublkctl show prints its step",
+		[STUCK_REACTOR] =
+			"a callback blocks, or other threads use its CPU: see the stack of "
+			"thread reactor-N (gdb -p, /proc/PID/task/TID/stack)",
+		[STUCK_DRIVER] = "another process stopped, deleted or recovers it: see dmesg; "
 				 "ublkctl del NAME --force, then add it again",
 		[STUCK_RING] = "the kernel is short of memory, or of room in the ring: see dmesg "
 			       "and ublkctl reactors",
@@ -48,16 +53,17 @@ static const char *verdict_cure(enum stuck_kind kind)
 			"\"refused a tag\"): restart the device, report it with "
 			"ublkctl flight",
 		[STUCK_THROTTLED] = "intended: raise the limits of the throttle, or submit less",
-		[STUCK_DELAYED] = "intended: the delay filter of its configuration holds it",
+		[STUCK_DELAYED] = "intended: its configuration has a delay filter",
 		[STUCK_BACKEND] = "look at what is below the backend (disk, server, network); "
-				  "ublkctl del NAME --force ends its I/Os with errors",
-		[STUCK_BUSY] = "the backend takes no more at once: look at its older I/Os with "
+				  "ublkctl del NAME --force fails its I/Os",
+		[STUCK_BUSY] = "the backend is at its limit of I/Os: see the older ones with "
 			       "ublkctl inflight",
 		[STUCK_NOT_HANDED_BACK] = "the ring takes no submissions: see ublkctl reactors, "
 					  "SQ FULL and STALLS",
-		[STUCK_UNSEEN] = "the driver has not handed them over: see dmesg, and whether the "
-				 "thread reactor-N gets its CPU; what is left is a bug: report it "
-				 "with ublkctl flight",
+		[STUCK_UNSEEN] =
+			"the driver has not delivered them: see dmesg, and check that thread "
+			"reactor-N "
+			"gets CPU time; if it does, this is a bug: report it with ublkctl flight",
 		[STUCK_DRIVER_SILENT] =
 			"a command to the driver hangs in the kernel: see dmesg for "
 			"hung tasks, and the log for \"takes long\"",
@@ -100,9 +106,9 @@ static void judge_serving(const struct stuck_view *s, struct stuck_verdict *v)
 	char words[256];
 
 	if (is_text(s->backend_wait, "throttle")) {
-		decide_oldest(v, STUCK_THROTTLED, s, "a throttle holds it back until its turn");
+		decide_oldest(v, STUCK_THROTTLED, s, "a throttle delays it to keep its limits");
 	} else if (is_text(s->backend_wait, "delay")) {
-		decide_oldest(v, STUCK_DELAYED, s, "the filter delay holds it");
+		decide_oldest(v, STUCK_DELAYED, s, "the delay filter delays it");
 	} else if (!s->backend) {
 		decide_oldest(v, STUCK_BACKEND, s, "the backend does not answer");
 	} else {
@@ -115,10 +121,10 @@ static void judge_serving(const struct stuck_view *s, struct stuck_verdict *v)
 static void judge_oldest(const struct stuck_view *s, struct stuck_verdict *v)
 {
 	if (is_text(s->state, "busy"))
-		decide_oldest(v, STUCK_BUSY, s, "the backend is busy and did not take it");
+		decide_oldest(v, STUCK_BUSY, s, "the backend is busy and has not accepted it");
 	else if (is_text(s->state, "done"))
 		decide_oldest(v, STUCK_NOT_HANDED_BACK, s,
-			      "it is answered, but not handed back to the driver");
+			      "it is complete, but not committed to the driver");
 	else
 		judge_serving(s, v);
 }
@@ -130,10 +136,11 @@ static bool judge_reactor(const struct stuck_view *s, struct stuck_verdict *v)
 	if (s->reactor < 0 || s->silent_ns < STUCK_REACTOR_NS)
 		return false;
 	if (s->cq_unseen)
-		snprintf(ring, sizeof(ring), "; %u completions wait in its ring unseen",
+		snprintf(ring, sizeof(ring), "; %u completions in its ring are not reaped",
 			 s->cq_unseen);
 	if (s->kernel_nr > (long)s->seen_nr)
-		snprintf(unseen, sizeof(unseen), "; %ld requests wait in the kernel unseen",
+		snprintf(unseen, sizeof(unseen),
+			 "; the daemon has not received %ld requests of the kernel",
 			 s->kernel_nr - (long)s->seen_nr);
 	decide(v, STUCK_REACTOR, "reactor %d has not turned for %s%s%s%s%s%s", s->reactor,
 	       format_ns(s->silent_ns, age), s->doing ? ": it " : "", s->doing ? s->doing : "",
@@ -144,7 +151,7 @@ static bool judge_reactor(const struct stuck_view *s, struct stuck_verdict *v)
 static const char *words_of_state(const char *state)
 {
 	if (is_text(state, "DEAD"))
-		return "it has no disk any more";
+		return "its disk was removed";
 	if (is_text(state, "QUIESCED"))
 		return "its server is gone, and requests wait for a new one";
 	if (is_text(state, "FAIL_IO"))
@@ -152,7 +159,7 @@ static const char *words_of_state(const char *state)
 	return "";
 }
 
-/* Only of a live device: before, there is no server, and afterwards there must be none. */
+/* Applies to a live device only: while it starts or stops, the driver knows no server. */
 static bool judge_driver(const struct stuck_view *s, struct stuck_verdict *v)
 {
 	if (!is_text(s->step, "live"))
@@ -161,10 +168,11 @@ static bool judge_driver(const struct stuck_view *s, struct stuck_verdict *v)
 		decide(v, STUCK_DRIVER, "the driver does not know this device: %s",
 		       s->driver_error);
 	else if (s->driver_state && !is_text(s->driver_state, "LIVE"))
-		decide(v, STUCK_DRIVER, "the kernel says this device is %s: %s", s->driver_state,
+		decide(v, STUCK_DRIVER, "the driver reports this device as %s: %s", s->driver_state,
 		       words_of_state(s->driver_state));
 	else if (s->driver_state && s->server_pid != s->daemon_pid)
-		decide(v, STUCK_DRIVER, "the kernel says its server is pid %d, not us (pid %d)",
+		decide(v, STUCK_DRIVER,
+		       "the driver reports pid %d as its server, not this ublkd (pid %d)",
 		       s->server_pid, s->daemon_pid);
 	else
 		return false;
@@ -175,19 +183,18 @@ static bool judge_ring(const struct stuck_view *s, struct stuck_verdict *v)
 {
 	if (s->overflow)
 		decide(v, STUCK_RING,
-		       "%u completions of reactor %d found no room in its ring: it is too "
-		       "slow for "
-		       "what it serves",
+		       "%u completions overflowed the ring of reactor %d: it is too slow for its "
+		       "load",
 		       s->overflow, s->reactor);
 	else if (s->sq_waiting)
-		decide(v, STUCK_RING, "the kernel does not take %u submissions of reactor %d",
+		decide(v, STUCK_RING, "the kernel has not consumed %u submissions of reactor %d",
 		       s->sq_waiting, s->reactor);
 	else
 		return false;
 	return true;
 }
 
-/* Down is right while a device stops: the driver gives the tags back then. */
+/* While a device stops, the driver returns the tags: they are rightly not armed. */
 static bool judge_armed(const struct stuck_view *s, struct stuck_verdict *v)
 {
 	bool serves = is_text(s->step, "live") || is_text(s->step, "starting");

@@ -1,6 +1,7 @@
 /*
- * Where a device's oldest I/O sits and what to do about it, from what the daemon and the kernel
- * say. Pure: looks at nothing itself.
+ * Where the oldest I/O of a device waits and what to do, from what the daemon and the kernel
+ * report. ublkctl and the page at the metrics port judge with the same code. Pure: reads only its
+ * arguments.
  */
 #ifndef DAEMON_VERDICT_STUCK_H
 #define DAEMON_VERDICT_STUCK_H
@@ -17,9 +18,9 @@ enum stuck_kind {
 	STUCK_NOTHING,
 	STUCK_NOT_SERVING, /* the device is on its way up or down, or failed */
 	STUCK_REACTOR,	   /* does not turn */
-	STUCK_DRIVER,	   /* the driver does not take us for the server of a live device */
-	STUCK_RING,	   /* the reactor turns, but the kernel does not take or give */
-	STUCK_NOT_ARMED,   /* a tag is not in the driver */
+	STUCK_DRIVER,	   /* the driver reports another state or another server of a live device */
+	STUCK_RING,	   /* the reactor turns, but its submissions or completions do not move */
+	STUCK_NOT_ARMED,   /* the driver has no FETCH of a tag */
 	STUCK_THROTTLED,
 	STUCK_DELAYED,
 	STUCK_BACKEND, /* does not answer */
@@ -53,7 +54,7 @@ struct stuck_view {
 	/* Of that reactor's ring, in two looks between which nothing moved. */
 	unsigned sq_waiting, cq_unseen, overflow;
 
-	/* What the driver says by GET_DEV_INFO. */
+	/* The driver's answer to GET_DEV_INFO. */
 	const char *driver_state; /* "LIVE"; NULL: not known */
 	const char *driver_error; /* by name; or NULL */
 	int server_pid, daemon_pid;
@@ -75,7 +76,7 @@ void stuck_judge(const struct stuck_view *view, struct stuck_verdict *ret_verdic
 
 /*
  * device: one of the array "devices"; answer: the object with "pid" and "reactors". The view points
- * into both. What the kernel says is left as not known.
+ * into both. The kernel's part is left unknown.
  */
 void stuck_view_fill(struct stuck_view *ret_view, const json_t *device, const json_t *answer);
 

@@ -35,7 +35,7 @@ ok "why-stuck names backend, tag and age" \
 	said 'write of 4KiB at sector 24 \(queue 0 tag [0-9]+\) is [0-9.]+s old: the backend error does not answer \(hanging\)' \
 	ublkctl why-stuck hangs
 ok "why-stuck shows the kernel's side" said 'kernel +1 in flight' ublkctl why-stuck hangs
-ok "why-stuck: throttled" said 'a throttle holds it back' ublkctl why-stuck slow
+ok "why-stuck: throttled" said 'a throttle delays it' ublkctl why-stuck slow
 ok "why-stuck --json" said '"verdict": "backend-does-not-answer"' ublkctl --json why-stuck hangs
 ok "the other device is not stuck" said 'nothing is stuck' ublkctl why-stuck good
 

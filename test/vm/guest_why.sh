@@ -114,9 +114,9 @@ reads 816 824 832
 sleep 0.5
 ok "a reactor that blocks: not turning" said 'reactor 0 has not turned for [0-9.]+m?s.*, and holds' \
 	ublkctl why-stuck good
-ok "... with completions that nobody has seen" said '[1-9][0-9]* completions wait in its ring unseen' \
+ok "... with completions that nobody has seen" said '[1-9][0-9]* completions in its ring are not reaped' \
 	ublkctl why-stuck good
-ok "... and requests that wait in the kernel" said '3 requests wait in the kernel unseen' \
+ok "... and requests that wait in the kernel" said 'the daemon has not received 3 requests of the kernel' \
 	ublkctl why-stuck good
 ok "... the ring's line" said 'ring +reactor 0: 0 submissions not consumed, [1-9][0-9]* completions not reaped' \
 	ublkctl why-stuck good

@@ -31,14 +31,6 @@
 /* Between two looks whether a gated queue is quiet: a part of an upgrade's pause. */
 #define QUIESCE_LOOK_NS (100 * NS_PER_US)
 
-const char *queue_layer_name(enum queue_layer layer)
-{
-	static const char *const name[QUEUE_LAYER_NR] = { "total", "throttle", "daemon",
-							  "backend" };
-
-	return layer < QUEUE_LAYER_NR ? name[layer] : "?";
-}
-
 static void drained_on_main(struct mail *mail)
 {
 	struct queue *q = container_of(mail, struct queue, drained_mail);

@@ -51,21 +51,6 @@ struct queue_setup {
 	void *owner;
 };
 
-/*
- * Where an I/O spends its time. total = throttle + daemon + backend, by the reactor's clock, which
- * is read twice a turn: work done inside one turn (a memory copy, a decision) is the daemon's, and
- * what is waited for belongs to the layer that waits.
- */
-enum queue_layer {
-	QUEUE_LAYER_TOTAL,    /* fetched from the driver -> handed back */
-	QUEUE_LAYER_THROTTLE, /* held back by a throttle filter */
-	QUEUE_LAYER_DAEMON,   /* before the backend has it (also while that is busy), and after */
-	QUEUE_LAYER_BACKEND,  /* backend submitted -> backend answered, without throttle */
-	QUEUE_LAYER_NR,
-};
-
-const char *queue_layer_name(enum queue_layer layer);
-
 struct queue_op_stats {
 	uint64_t done, failed, bytes;
 	struct histogram layer[QUEUE_LAYER_NR];

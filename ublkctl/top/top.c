@@ -58,7 +58,7 @@ static uint64_t top_now_ns(void)
 
 /* ---- asking ---- */
 
-/* As a line; "" when the name is none that JSON can say. */
+/* As a line; NULL: the name is not UTF-8. */
 static char *layers_question(const char *name)
 {
 	json_t *request =
@@ -221,7 +221,7 @@ static void take_signal(struct top *t)
 
 /* ---- the loop ---- */
 
-/* When there is something to do without anybody's asking. UINT64_MAX: never. */
+/* When the loop has something to do without an event. UINT64_MAX: never. */
 static uint64_t next_ns(const struct top *t)
 {
 	double seconds = t->model.interval;
@@ -314,7 +314,7 @@ static void open_screen(struct top *t)
 		getenv("TERM") ? getenv("TERM") : "");
 }
 
-/* As if it had not been caught, for who waits for us. */
+/* As if it had not been caught, for the parent process. */
 static void end_by_signal(int signal_nr)
 {
 	sigset_t set;

@@ -100,7 +100,7 @@ static void device_head(struct top_frame *f, const struct top_model *m, const st
 	const struct {
 		const char *text;
 		int width;
-		enum top_sort sort; /* TOP_SORT_NR: by this nobody sorts */
+		enum top_sort sort; /* TOP_SORT_NR: not a sort column */
 	} cells[] = {
 		{ "DEVICE", -w->name, TOP_SORT_NAME },
 		{ "STATE", -8, TOP_SORT_NR },
@@ -192,7 +192,7 @@ static unsigned busy_op_nr(const struct sample_layers *l)
 	unsigned nr = 0;
 
 	for (unsigned op = 0; l && op < SAMPLE_OP_NR; op++)
-		nr += histogram_count(&l->op[op][LAYER_TOTAL]) > 0;
+		nr += histogram_count(&l->op[op][QUEUE_LAYER_TOTAL]) > 0;
 	return nr;
 }
 
@@ -200,13 +200,13 @@ static void layer_lines(struct top_frame *f, const struct top_model *m,
 			const struct sample_layers *l)
 {
 	for (unsigned op = 0; op < SAMPLE_OP_NR; op++) {
-		uint64_t count = histogram_count(&l->op[op][LAYER_TOTAL]);
+		uint64_t count = histogram_count(&l->op[op][QUEUE_LAYER_TOTAL]);
 
 		if (count == 0)
 			continue;
 		top_frame_cell(f, TOP_PLAIN, -12, "%s", sample_op_name(op));
 		top_count_cell(f, 6, m->seconds > 0, (double)count / MAX(m->seconds, 1e-9));
-		for (unsigned layer = 0; layer < LAYER_NR; layer++)
+		for (unsigned layer = 0; layer < QUEUE_LAYER_NR; layer++)
 			layer_cell(f, &l->op[op][layer]);
 		top_frame_line(f);
 	}
@@ -226,8 +226,8 @@ static void spark_beside(struct top_frame *f, const struct top_model *m)
 
 static void selected_layers(struct top_frame *f, const struct top_model *m)
 {
-	static const char *const layer_head[LAYER_NR] = { "TOTAL", "THROTTLE", "DAEMON",
-							  "BACKEND" };
+	static const char *const layer_head[QUEUE_LAYER_NR] = { "TOTAL", "THROTTLE", "DAEMON",
+								"BACKEND" };
 	const struct sample_layers *l = top_model_layers(m);
 
 	top_frame_line(f);
@@ -242,7 +242,7 @@ static void selected_layers(struct top_frame *f, const struct top_model *m)
 	top_frame_line(f);
 	top_frame_cell(f, TOP_BOLD, -12, "OP");
 	top_frame_cell(f, TOP_BOLD, 6, "IOPS");
-	for (unsigned layer = 0; layer < LAYER_NR; layer++)
+	for (unsigned layer = 0; layer < QUEUE_LAYER_NR; layer++)
 		top_frame_cell(f, TOP_BOLD, 13, "%s", layer_head[layer]);
 	top_frame_line(f);
 	layer_lines(f, m, l);

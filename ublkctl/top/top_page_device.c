@@ -53,14 +53,14 @@ static void past_line(struct top_frame *f, const char *label, const struct top_h
 
 /* ---- layers ---- */
 
-static void layer_line(struct top_frame *f, const char *op, enum sample_layer layer,
+static void layer_line(struct top_frame *f, const char *op, enum queue_layer layer,
 		       const struct histogram *h)
 {
 	static const double quantiles[] = { 0.5, 0.9, 0.99, 0.999 };
 	char buf[FORMAT_BYTES];
 
 	top_frame_cell(f, TOP_BOLD, -12, "%s", op);
-	top_frame_cell(f, TOP_PLAIN, -8, "%s", sample_layer_name(layer));
+	top_frame_cell(f, TOP_PLAIN, -8, "%s", queue_layer_name(layer));
 	top_frame_cell(f, TOP_PLAIN, 6, "%s", format_count((double)histogram_count(h), buf));
 	top_page_latency(f, 6, histogram_mean_ns(h));
 	for (size_t i = 0; i < ARRAY_SIZE(quantiles); i++)
@@ -90,13 +90,13 @@ static void layer_table(struct top_frame *f, const struct sample_layers *l)
 
 	layers_head(f);
 	for (unsigned op = 0; l && op < SAMPLE_OP_NR; op++) {
-		if (histogram_count(&l->op[op][LAYER_TOTAL]) == 0)
+		if (histogram_count(&l->op[op][QUEUE_LAYER_TOTAL]) == 0)
 			continue;
 		nr++;
-		for (unsigned layer = 0; layer < LAYER_NR; layer++)
-			if (layer == LAYER_TOTAL || histogram_max_ns(&l->op[op][layer]))
-				layer_line(f, layer == LAYER_TOTAL ? sample_op_name(op) : "", layer,
-					   &l->op[op][layer]);
+		for (unsigned layer = 0; layer < QUEUE_LAYER_NR; layer++)
+			if (layer == QUEUE_LAYER_TOTAL || histogram_max_ns(&l->op[op][layer]))
+				layer_line(f, layer == QUEUE_LAYER_TOTAL ? sample_op_name(op) : "",
+					   layer, &l->op[op][layer]);
 	}
 	if (nr == 0) {
 		top_frame_text(f, TOP_DIM, "%s", l ? "no requests" : "-");

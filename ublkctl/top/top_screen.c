@@ -25,7 +25,7 @@
 static SCREEN *screen;
 static bool colors;
 
-/* abort() calls it on the stack of who aborts: no other code of ncurses is under way. */
+/* Runs inside abort(): no code of ncurses is active. */
 static void on_abort(int signal_nr)
 {
 	top_screen_close();

@@ -1,5 +1,5 @@
 /*
- * What is around io_uring: requests of ublk devices in the block layer, the probes of ublkd
+ * What is around io_uring: requests of ublk devices in the block layer, the probe points of ublkd
  * (base/probes.h), context switches, and processes that are started by watched ones.
  */
 #ifndef UBLKTRACE_BPF_AROUND_H

@@ -55,7 +55,7 @@ struct {
 
 /* Its number among ublk's; NR_END for any other command. Numbers without encoding are the form
  * before Linux 6.4, which drivers may still take. */
-static __u32 command_nr(__u32 cmd_op)
+static __u32 control_command_nr(__u32 cmd_op)
 {
 	__u32 nr = cmd_op & 0xff;
 
@@ -64,7 +64,7 @@ static __u32 command_nr(__u32 cmd_op)
 	return nr < NR_END ? nr : NR_END;
 }
 
-static bool is_command(struct io_kiocb *req)
+static bool control_is_command(struct io_kiocb *req)
 {
 	__u8 opcode = BPF_CORE_READ(req, opcode);
 
@@ -77,14 +77,14 @@ static bool wanted(void)
 }
 
 /* The name of a request's file. Valid once it is issued, until it is freed. */
-static void file_name(struct io_kiocb *req, char *name)
+static void control_file_name(struct io_kiocb *req, char *name)
 {
 	const unsigned char *text = BPF_CORE_READ(req, file, f_path.dentry, d_name.name);
 
 	bpf_probe_read_kernel_str(name, 16, text);
 }
 
-static bool is_control(const char *name)
+static bool control_is_device(const char *name)
 {
 	static const char control[] = "ublk-control";
 
@@ -112,7 +112,7 @@ static void read_command(struct io_uring_cmd *cmd, struct control_event *e)
 	e->addr = ctrl.addr;
 }
 
-static void fill(struct control_event *e, struct io_kiocb *req)
+static void control_fill(struct control_event *e, struct io_kiocb *req)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 	struct task_struct *task = (void *)bpf_get_current_task(), *leader;
@@ -129,7 +129,7 @@ static void fill(struct control_event *e, struct io_kiocb *req)
 	read_command((void *)req, e);
 }
 
-static void tell(const struct control_event *e)
+static void control_tell(const struct control_event *e)
 {
 	if (bpf_ringbuf_output(&records, (void *)e, sizeof(*e), 0))
 		__sync_fetch_and_add(&ring_full, 1);
@@ -156,14 +156,14 @@ int BPF_PROG(control_submit, struct io_kiocb *req)
 	__u64 key = (__u64)req;
 	__u32 nr;
 
-	if (!is_command(req) || !wanted())
+	if (!control_is_command(req) || !wanted())
 		return 0;
-	nr = command_nr(BPF_CORE_READ((struct io_uring_cmd *)req, cmd_op));
+	nr = control_command_nr(BPF_CORE_READ((struct io_uring_cmd *)req, cmd_op));
 	if (nr == NR_DATA)
 		submit_data(req);
 	if (nr >= NR_DATA)
 		return 0;
-	fill(&e, req);
+	control_fill(&e, req);
 	e.submit_ns = e.time_ns;
 	if (bpf_map_update_elem(&commands, &key, &e, BPF_ANY))
 		__sync_fetch_and_add(&map_full, 1);
@@ -171,15 +171,15 @@ int BPF_PROG(control_submit, struct io_kiocb *req)
 }
 
 /* Tells of a command that has come so far, once, if it is one of ublk's. */
-static void begin(struct control_event *e, struct io_kiocb *req)
+static void control_begin(struct control_event *e, struct io_kiocb *req)
 {
 	if (e->type)
 		return;
-	file_name(req, e->file);
-	if (!is_control(e->file))
+	control_file_name(req, e->file);
+	if (!control_is_device(e->file))
 		return;
 	e->type = CONTROL_BEGIN;
-	tell(e);
+	control_tell(e);
 }
 
 SEC("?tp_btf/io_uring_queue_async_work")
@@ -191,7 +191,7 @@ int BPF_PROG(control_queue, struct io_kiocb *req)
 	if (!e)
 		return 0;
 	e->queued_ns = bpf_ktime_get_ns();
-	begin(e, req);
+	control_begin(e, req);
 	return 0;
 }
 
@@ -211,7 +211,7 @@ static int driver_called(__u64 key)
 	e->driver_ns = bpf_ktime_get_ns();
 	e->tries++;
 	e->worker = worker_tid();
-	begin(e, (void *)key);
+	control_begin(e, (void *)key);
 	return 0;
 }
 
@@ -256,16 +256,16 @@ static void end_control(struct control_event *e, struct io_kiocb *req, int res)
 	struct control_event out = *e;
 
 	bpf_map_delete_elem(&commands, &key);
-	file_name(req, out.file);
-	if (!is_control(out.file))
+	control_file_name(req, out.file);
+	if (!control_is_device(out.file))
 		return;
 	out.type = CONTROL_END;
 	out.time_ns = bpf_ktime_get_ns();
 	out.res = res;
-	if (command_nr(out.cmd_op) == NR_ADD_DEV && res >= 0)
+	if (control_command_nr(out.cmd_op) == NR_ADD_DEV && res >= 0)
 		bpf_probe_read_user(&out.new_id, sizeof(out.new_id),
 				    (void *)(out.addr + ADD_DEV_ID_OFFSET));
-	tell(&out);
+	control_tell(&out);
 }
 
 static void end_data(struct io_kiocb *req, int res, __u32 nr)
@@ -280,16 +280,16 @@ static void end_data(struct io_kiocb *req, int res, __u32 nr)
 		bpf_map_delete_elem(&fetches, &key);
 	if (res >= 0)
 		return;
-	file_name(req, e.file);
+	control_file_name(req, e.file);
 	if (!is_data(e.file))
 		return;
-	fill(&e, req);
+	control_fill(&e, req);
 	e.type = CONTROL_DATA;
 	e.submit_ns = submit_ns;
 	e.queue = queue;
 	e.tag = tag;
 	e.res = res;
-	tell(&e);
+	control_tell(&e);
 }
 
 /* The end of a control command that began before us. */
@@ -297,20 +297,20 @@ static void end_unknown(struct io_kiocb *req)
 {
 	char name[16] = { 0 };
 
-	file_name(req, name);
-	if (is_control(name))
+	control_file_name(req, name);
+	if (control_is_device(name))
 		__sync_fetch_and_add(&unmatched, 1);
 }
 
-static int complete(struct io_kiocb *req, int res)
+static int control_complete(struct io_kiocb *req, int res)
 {
 	__u64 key = (__u64)req;
 	struct control_event *e;
 	__u32 nr;
 
-	if (!req || !is_command(req))
+	if (!req || !control_is_command(req))
 		return 0;
-	nr = command_nr(BPF_CORE_READ((struct io_uring_cmd *)req, cmd_op));
+	nr = control_command_nr(BPF_CORE_READ((struct io_uring_cmd *)req, cmd_op));
 	if (nr == NR_END || !wanted())
 		return 0;
 	if (nr >= NR_DATA) {
@@ -330,7 +330,7 @@ static int complete(struct io_kiocb *req, int res)
 SEC("?tp_btf/io_uring_complete")
 int BPF_PROG(control_complete_7, void *ring, struct io_kiocb *req, __u64 user_data, int res)
 {
-	return complete(req, res);
+	return control_complete(req, res);
 }
 
 /* (ctx, req, cqe) */
@@ -340,7 +340,7 @@ int BPF_PROG(control_complete_3, void *ring, struct io_kiocb *req, struct io_uri
 	int res = 0;
 
 	bpf_probe_read_kernel(&res, sizeof(res), &cqe->res);
-	return complete(req, res);
+	return control_complete(req, res);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -26,7 +26,7 @@ enum {
 	OPCODE_UNKNOWN = 0xff, /* opcode of a completion without request */
 };
 
-static __always_inline bool is_command(__u32 opcode)
+static __always_inline bool events_is_command(__u32 opcode)
 {
 	return opcode == OP_URING_CMD || opcode == OP_URING_CMD128;
 }
@@ -91,7 +91,7 @@ static __always_inline void flight_of(const struct io_uring_sqe *sqe, struct io_
 	f->cpu = bpf_get_smp_processor_id();
 	f->fd = sqe->fd;
 	f->ublk_id = -1;
-	if (is_command(f->opcode)) {
+	if (events_is_command(f->opcode)) {
 		f->cmd_op = (__u32)sqe->off;
 		f->ublk_id = sqe_ublk_id(req->ctx, sqe);
 	}
@@ -124,7 +124,7 @@ static __always_inline void submit_send(struct io_kiocb *req, const struct io_ur
 		.ublk_id = f->ublk_id,
 		.sq_thread = req->ctx->flags & SETUP_SQPOLL ? 1 : 0,
 	};
-	if (is_command(f->opcode)) {
+	if (events_is_command(f->opcode)) {
 		e->sqe.cmd[0] = sqe->cmd[0];
 		e->sqe.cmd[1] = sqe->cmd[1];
 	}
@@ -152,7 +152,7 @@ static __always_inline bool submit_sampled(struct io_kiocb *req, const struct io
 {
 	if (watch_sample <= 1)
 		return true;
-	if (refused || !is_command(req->opcode))
+	if (refused || !events_is_command(req->opcode))
 		return request_sampled(req->cqe.user_data, req);
 	return command_sampled(req);
 }
@@ -194,7 +194,7 @@ static __always_inline void submit_left_out(struct io_kiocb *req)
 
 /* refused: the SQE, when the kernel tells it; a request of an opcode that is none has another one
  * (io_init_req of io_uring/io_uring.c makes it a NOP). */
-static __always_inline void submit(struct io_kiocb *req, const struct io_uring_sqe *refused)
+static __always_inline void events_submit(struct io_kiocb *req, const struct io_uring_sqe *refused)
 {
 	struct io_uring_sqe sqe;
 	struct flight f = { 0 };
@@ -299,7 +299,7 @@ static __always_inline void complete_unknown(struct io_ring_ctx *ctx, struct io_
 		return;
 	if (!aux) {
 		f.opcode = req->opcode;
-		if (is_command(f.opcode))
+		if (events_is_command(f.opcode))
 			f.ublk_id = file_ublk_id(req->file);
 		count(COUNT_UNMATCHED);
 	}
@@ -352,8 +352,8 @@ static __always_inline void complete_any(struct io_ring_ctx *ctx, struct io_kioc
 /* ---- of a ring as a whole ---- */
 
 /* In a thread of the ring's process, or of any when the ring is known. */
-static __always_inline struct event *ring_event(__u32 type, struct io_ring_ctx *ctx,
-						__u64 user_data)
+static __always_inline struct event *events_of_ring(__u32 type, struct io_ring_ctx *ctx,
+						    __u64 user_data)
 {
 	__u64 key = (__u64)ctx;
 	struct ring *r;
@@ -373,7 +373,7 @@ static __always_inline void overflow(struct io_ring_ctx *ctx, const struct done 
 	/* The request is not told here. */
 	if (!sampled(d->user_data))
 		return;
-	e = ring_event(EVENT_OVERFLOW, ctx, d->user_data);
+	e = events_of_ring(EVENT_OVERFLOW, ctx, d->user_data);
 	if (!e)
 		return;
 	event_levels(e, ctx);
@@ -385,7 +385,7 @@ static __always_inline void overflow(struct io_ring_ctx *ctx, const struct done 
 
 static __always_inline void ring_send(__u32 type, struct io_ring_ctx *ctx, __s32 value)
 {
-	struct event *e = call_told() ? ring_event(type, ctx, 0) : NULL;
+	struct event *e = call_told() ? events_of_ring(type, ctx, 0) : NULL;
 
 	if (!e)
 		return;

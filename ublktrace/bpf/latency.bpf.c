@@ -134,7 +134,7 @@ INLINE __u32 ublk_command(__u32 cmd_op)
 	return type == 'u' || cmd_op < 0x100 ? number : 0;
 }
 
-INLINE struct io_uring_cmd *command_of(struct io_kiocb *req)
+INLINE struct io_uring_cmd *latency_command_of(struct io_kiocb *req)
 {
 	return bpf_rdonly_cast(&req->file, bpf_core_type_id_kernel(struct io_uring_cmd));
 }
@@ -244,7 +244,7 @@ int BPF_PROG(uring_submit, struct io_kiocb *req)
 	}
 	cpu->commit = 0;
 	if (req->opcode == IORING_OP_URING_CMD)
-		number = ublk_command(command_of(req)->cmd_op);
+		number = ublk_command(latency_command_of(req)->cmd_op);
 	if (number == UBLK_IO_COMMIT_AND_FETCH || number == UBLK_IO_COMMIT_IO_CMDS) {
 		cpu->task = bpf_get_current_task();
 		cpu->time_ns = now;
@@ -302,7 +302,8 @@ INLINE void completed(struct io_ring_ctx *ring, struct io_kiocb *req, int res, _
 		r->key = 0;
 }
 
-INLINE int complete(struct io_ring_ctx *ring, struct io_kiocb *req, int res, __u32 cqe_flags)
+INLINE int latency_complete(struct io_ring_ctx *ring, struct io_kiocb *req, int res,
+			    __u32 cqe_flags)
 {
 	__u32 number = 0;
 
@@ -316,7 +317,7 @@ INLINE int complete(struct io_ring_ctx *ring, struct io_kiocb *req, int res, __u
 	req = REQ(req);
 	ring = RING(ring);
 	if (req->opcode == IORING_OP_URING_CMD) {
-		struct io_uring_cmd *cmd = command_of(req);
+		struct io_uring_cmd *cmd = latency_command_of(req);
 
 		number = ublk_command(cmd->cmd_op);
 		if (number && res >= 0)
@@ -334,14 +335,14 @@ SEC("?tp_btf/io_uring_complete")
 int BPF_PROG(uring_complete_pieces, struct io_ring_ctx *ring, struct io_kiocb *req, __u64 user_data,
 	     int res, unsigned int cqe_flags)
 {
-	return complete(ring, req, res, cqe_flags);
+	return latency_complete(ring, req, res, cqe_flags);
 }
 
 SEC("?tp_btf/io_uring_complete")
 int BPF_PROG(uring_complete_cqe, struct io_ring_ctx *ring, struct io_kiocb *req,
 	     struct io_uring_cqe *cqe)
 {
-	return complete(ring, req, cqe->res, cqe->flags);
+	return latency_complete(ring, req, cqe->res, cqe->flags);
 }
 
 SEC("tp_btf/io_uring_queue_async_work")

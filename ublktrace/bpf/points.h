@@ -69,14 +69,14 @@ struct trace_event_raw_io_uring_create {
 SEC("?tp_btf/io_uring_submit_req")
 int BPF_PROG(submit_req, struct io_kiocb *req)
 {
-	submit(req, NULL);
+	events_submit(req, NULL);
 	return 0;
 }
 
 SEC("?tp")
 int tp_submit_req(struct trace_event_raw_io_uring_submit_req *r)
 {
-	submit(KIOCB(r->req), NULL);
+	events_submit(KIOCB(r->req), NULL);
 	return 0;
 }
 
@@ -85,7 +85,7 @@ int tp_submit_req(struct trace_event_raw_io_uring_submit_req *r)
 SEC("tp_btf/io_uring_req_failed")
 int BPF_PROG(req_failed, const struct io_uring_sqe *sqe, struct io_kiocb *req, int error)
 {
-	submit(req, sqe);
+	events_submit(req, sqe);
 	return 0;
 }
 

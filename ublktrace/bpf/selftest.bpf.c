@@ -41,7 +41,7 @@ static bool is_self(void)
 	return tgid == self;
 }
 
-static void seen(enum selftest_layer layer)
+static void selftest_seen(enum selftest_layer layer)
 {
 	__sync_fetch_and_add(&counts[layer], 1);
 }
@@ -50,7 +50,7 @@ SEC("?tp_btf/sys_enter")
 int BPF_PROG(selftest_sys_enter, struct pt_regs *regs, long id)
 {
 	if (id == GETPPID && is_self())
-		seen(SELFTEST_SYSCALL);
+		selftest_seen(SELFTEST_SYSCALL);
 	return 0;
 }
 
@@ -58,7 +58,7 @@ SEC("?tp_btf/sched_switch")
 int BPF_PROG(selftest_sched_switch, bool preempt, struct task_struct *prev)
 {
 	if (is_self()) /* current is still the one that leaves */
-		seen(SELFTEST_SWITCH);
+		selftest_seen(SELFTEST_SWITCH);
 	return 0;
 }
 
@@ -66,7 +66,7 @@ SEC("?tp_btf/io_uring_submit_req")
 int BPF_PROG(selftest_io_uring_submit_req, struct io_kiocb *req)
 {
 	if (BPF_CORE_READ(req, cqe.user_data) == SELFTEST_NOP && is_self())
-		seen(SELFTEST_SUBMIT);
+		selftest_seen(SELFTEST_SUBMIT);
 	return 0;
 }
 
@@ -74,7 +74,7 @@ SEC("?tp_btf/io_uring_complete")
 int BPF_PROG(selftest_io_uring_complete, void *ctx_, struct io_kiocb *req)
 {
 	if (req && BPF_CORE_READ(req, cqe.user_data) == SELFTEST_NOP && is_self())
-		seen(SELFTEST_COMPLETE);
+		selftest_seen(SELFTEST_COMPLETE);
 	return 0;
 }
 
@@ -82,7 +82,7 @@ SEC("?tp_btf/io_uring_queue_async_work")
 int BPF_PROG(selftest_io_uring_queue_async_work, struct io_kiocb *req)
 {
 	if (BPF_CORE_READ(req, cqe.user_data) == SELFTEST_WORK && is_self())
-		seen(SELFTEST_ASYNC);
+		selftest_seen(SELFTEST_ASYNC);
 	return 0;
 }
 
@@ -92,7 +92,7 @@ int BPF_PROG(selftest_io_wq_submit_work, struct io_wq_work *work)
 	struct io_kiocb *req = (void *)work - bpf_core_field_offset(struct io_kiocb, work);
 
 	if (BPF_CORE_READ(req, cqe.user_data) == SELFTEST_WORK && is_self())
-		seen(SELFTEST_WORKER);
+		selftest_seen(SELFTEST_WORKER);
 	return 0;
 }
 
@@ -100,7 +100,7 @@ SEC("?fentry/ublk_ctrl_uring_cmd")
 int BPF_PROG(selftest_ublk_ctrl_uring_cmd)
 {
 	if (is_self())
-		seen(SELFTEST_CONTROL);
+		selftest_seen(SELFTEST_CONTROL);
 	return 0;
 }
 
@@ -133,7 +133,7 @@ SEC("?fentry/ublk_queue_rq")
 int BPF_PROG(selftest_ublk_queue_rq, struct blk_mq_hw_ctx *hctx, struct blk_mq_queue_data *bd)
 {
 	if (ours(BPF_CORE_READ(bd, rq)))
-		seen(SELFTEST_QUEUE);
+		selftest_seen(SELFTEST_QUEUE);
 	return 0;
 }
 
@@ -141,7 +141,7 @@ SEC("?fentry/ublk_batch_queue_rq")
 int BPF_PROG(selftest_ublk_batch_queue_rq, struct blk_mq_hw_ctx *hctx, struct blk_mq_queue_data *bd)
 {
 	if (ours(BPF_CORE_READ(bd, rq)))
-		seen(SELFTEST_QUEUE);
+		selftest_seen(SELFTEST_QUEUE);
 	return 0;
 }
 
@@ -149,7 +149,7 @@ SEC("?fentry/ublk_queue_rqs")
 int BPF_PROG(selftest_ublk_queue_rqs, struct rq_list *list)
 {
 	if (ours(BPF_CORE_READ(list, head)))
-		seen(SELFTEST_QUEUE);
+		selftest_seen(SELFTEST_QUEUE);
 	return 0;
 }
 
@@ -157,7 +157,7 @@ SEC("?fentry/ublk_batch_queue_rqs")
 int BPF_PROG(selftest_ublk_batch_queue_rqs, struct rq_list *list)
 {
 	if (ours(BPF_CORE_READ(list, head)))
-		seen(SELFTEST_QUEUE);
+		selftest_seen(SELFTEST_QUEUE);
 	return 0;
 }
 
@@ -165,7 +165,7 @@ SEC("?tp_btf/block_rq_issue")
 int BPF_PROG(selftest_block_rq_issue, struct request *rq)
 {
 	if (ours(rq))
-		seen(SELFTEST_ISSUE);
+		selftest_seen(SELFTEST_ISSUE);
 	return 0;
 }
 
@@ -173,7 +173,7 @@ SEC("?fentry/ublk_dispatch_req")
 int BPF_PROG(selftest_ublk_dispatch_req, void *ubq, struct request *rq)
 {
 	if (our_request && our_request == (__u64)rq)
-		seen(SELFTEST_DISPATCH);
+		selftest_seen(SELFTEST_DISPATCH);
 	return 0;
 }
 
@@ -181,7 +181,7 @@ int BPF_PROG(selftest_ublk_dispatch_req, void *ubq, struct request *rq)
 static void dispatch_any(void)
 {
 	if (our_request && !counts[SELFTEST_ANSWER])
-		seen(SELFTEST_DISPATCH);
+		selftest_seen(SELFTEST_DISPATCH);
 }
 
 SEC("?fentry/ublk_rq_task_work_cb")
@@ -202,7 +202,7 @@ SEC("?tp_btf/block_rq_complete")
 int BPF_PROG(selftest_block_rq_complete, struct request *rq)
 {
 	if (our_request && our_request == (__u64)rq)
-		seen(SELFTEST_ANSWER);
+		selftest_seen(SELFTEST_ANSWER);
 	return 0;
 }
 

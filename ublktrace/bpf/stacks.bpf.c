@@ -39,7 +39,7 @@ struct {
 
 __u64 map_full;
 
-static bool is_wanted(struct request *rq)
+static bool stacks_is_wanted(struct request *rq)
 {
 	__u64 name[4] = {};
 
@@ -84,9 +84,9 @@ static __u32 op_of(struct request *rq)
 	return BPF_CORE_READ(rq, cmd_flags) & REQ_OP_MASK;
 }
 
-static int seen(void *ctx, struct request *rq)
+static int stacks_seen(void *ctx, struct request *rq)
 {
-	if (is_wanted(rq))
+	if (stacks_is_wanted(rq))
 		count(bpf_get_stackid(ctx, &stacks, 0), op_of(rq));
 	return 0;
 }
@@ -94,26 +94,26 @@ static int seen(void *ctx, struct request *rq)
 SEC("?tp_btf/block_rq_issue")
 int BPF_PROG(at_queue, struct request *rq)
 {
-	return seen(ctx, rq);
+	return stacks_seen(ctx, rq);
 }
 
 SEC("?tp_btf/block_rq_complete")
 int BPF_PROG(at_complete, struct request *rq)
 {
-	return seen(ctx, rq);
+	return stacks_seen(ctx, rq);
 }
 
 SEC("?fentry/ublk_dispatch_req")
 int BPF_PROG(at_dispatch, void *ubq, struct request *rq)
 {
-	return seen(ctx, rq);
+	return stacks_seen(ctx, rq);
 }
 
 /* Of a request too, also where tags are dispatched in batches; Linux 7.2. */
 SEC("?fentry/ublk_start_io")
 int BPF_PROG(at_start_io, void *ubq, struct request *rq)
 {
-	return seen(ctx, rq);
+	return stacks_seen(ctx, rq);
 }
 
 /* Linux 6.12: of all that has come meanwhile; which, it does not say. */
@@ -128,7 +128,7 @@ SEC("?fentry/nvme_queue_rq")
 int BPF_PROG(at_nvme_queue, void *hctx, const struct blk_mq_queue_data *bd)
 {
 	count_batch(1);
-	return seen(ctx, BPF_CORE_READ(bd, rq));
+	return stacks_seen(ctx, BPF_CORE_READ(bd, rq));
 }
 
 /* ---- how many at once */
@@ -136,7 +136,7 @@ int BPF_PROG(at_nvme_queue, void *hctx, const struct blk_mq_queue_data *bd)
 SEC("?fentry/ublk_queue_rq")
 int BPF_PROG(one_queued, void *hctx, const struct blk_mq_queue_data *bd)
 {
-	if (is_wanted(BPF_CORE_READ(bd, rq)))
+	if (stacks_is_wanted(BPF_CORE_READ(bd, rq)))
 		count_batch(1);
 	return 0;
 }
@@ -150,7 +150,7 @@ static int count_list(void *ctx, void *list, bool with_stacks)
 	__u32 number = 0;
 
 	bpf_probe_read_kernel(&rq, sizeof(rq), list);
-	if (!rq || !is_wanted(rq))
+	if (!rq || !stacks_is_wanted(rq))
 		return 0;
 	for (; number < STACKS_BATCH_MAX && rq; number++) {
 		if (with_stacks)
@@ -164,7 +164,7 @@ static int count_list(void *ctx, void *list, bool with_stacks)
 SEC("?fentry/ublk_batch_queue_rq")
 int BPF_PROG(batch_one_queued, void *hctx, const struct blk_mq_queue_data *bd)
 {
-	if (is_wanted(BPF_CORE_READ(bd, rq)))
+	if (stacks_is_wanted(BPF_CORE_READ(bd, rq)))
 		count_batch(1);
 	return 0;
 }

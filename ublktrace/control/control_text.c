@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/errname.h"
+#include "base/printable.h"
 #include "base/util.h"
 #include "ublktrace/events/names.h"
 
@@ -74,14 +75,9 @@ static const struct words {
 	{ ANY, EINTR, "it was interrupted" },
 };
 
-static uint8_t command_nr(const struct control_event *e)
-{
-	return e->cmd_op & 0xff;
-}
-
 const char *control_words(const struct control_event *e)
 {
-	uint8_t nr = command_nr(e);
+	uint8_t nr = e->cmd_op & 0xff;
 
 	if (e->type == CONTROL_BEGIN || e->res >= 0)
 		return "";
@@ -94,7 +90,7 @@ const char *control_words(const struct control_event *e)
 
 const char *control_waits_for(const struct control_event *e)
 {
-	switch (command_nr(e)) {
+	switch (e->cmd_op & 0xff) {
 	case START_DEV:
 		return "the driver waits until every tag of every queue has its FETCH_REQ; failed "
 		       "ones are printed here";
@@ -123,7 +119,7 @@ const char *control_name(const struct control_event *e, char *buf, size_t bytes)
 	return buf;
 }
 
-static const char *data_device(const struct control_event *e, char *buf, size_t bytes)
+static const char *control_data_device(const struct control_event *e, char *buf, size_t bytes)
 {
 	int n = snprintf(buf, bytes, "%.16s", e->file);
 
@@ -135,11 +131,11 @@ static const char *data_device(const struct control_event *e, char *buf, size_t 
 const char *control_device(const struct control_event *e, char *buf, size_t bytes)
 {
 	if (e->type == CONTROL_DATA)
-		return data_device(e, buf, bytes);
+		return control_data_device(e, buf, bytes);
 	if (e->new_id != UNKNOWN)
 		snprintf(buf, bytes, "new dev %u", e->new_id);
 	else if (e->dev_id == UNKNOWN)
-		snprintf(buf, bytes, "%s", command_nr(e) == ADD_DEV ? "any dev" : "-");
+		snprintf(buf, bytes, "%s", (e->cmd_op & 0xff) == ADD_DEV ? "any dev" : "-");
 	else
 		snprintf(buf, bytes, "dev %u", e->dev_id);
 	return buf;
@@ -164,17 +160,12 @@ const char *control_where(const struct control_event *e, char *buf, size_t bytes
 
 /* The name that a process gave itself: any bytes, of which neither a terminal nor JSON takes all.
  */
-static const char *comm_text(const struct control_event *e, char *buf)
+static const char *control_comm(const struct control_event *e, char buf[static 17])
 {
-	size_t i;
-
-	for (i = 0; i < sizeof(e->comm) && e->comm[i]; i++)
-		buf[i] = e->comm[i] >= ' ' && e->comm[i] < 0x7f ? e->comm[i] : '?';
-	buf[i] = 0;
-	return buf;
+	return printable(buf, 17, e->comm, strnlen(e->comm, sizeof(e->comm)));
 }
 
-static void print_time(FILE *out, uint64_t time_ns, int64_t wall_offset_ns)
+static void control_print_time(FILE *out, uint64_t time_ns, int64_t wall_offset_ns)
 {
 	int64_t wall_ns = (int64_t)time_ns + wall_offset_ns;
 	time_t seconds = wall_ns / (int64_t)NS_PER_SEC;
@@ -186,19 +177,19 @@ static void print_time(FILE *out, uint64_t time_ns, int64_t wall_offset_ns)
 	fprintf(out, "%s.%06u", text, (unsigned)(wall_ns % (int64_t)NS_PER_SEC / 1000));
 }
 
-static uint64_t took_ns(const struct control_event *e)
+static uint64_t control_took_ns(const struct control_event *e)
 {
 	return e->submit_ns && e->time_ns > e->submit_ns ? e->time_ns - e->submit_ns : 0;
 }
 
-static void print_result(FILE *out, const struct control_event *e, bool colour)
+static void control_print_result(FILE *out, const struct control_event *e, bool colour)
 {
 	const char *text = control_words(e);
 
 	if (e->type == CONTROL_BEGIN) {
 		text = control_waits_for(e);
-		fprintf(out, " has not completed after %.1f s%s%s\n", (double)took_ns(e) / 1e9,
-			text[0] ? ": " : "", text);
+		fprintf(out, " has not completed after %.1f s%s%s\n",
+			(double)control_took_ns(e) / 1e9, text[0] ? ": " : "", text);
 		return;
 	}
 	if (e->res >= 0)
@@ -207,7 +198,7 @@ static void print_result(FILE *out, const struct control_event *e, bool colour)
 		fprintf(out, " = %s%s%s", colour ? "\033[31m" : "", errname(e->res),
 			colour ? "\033[0m" : "");
 	if (e->submit_ns)
-		fprintf(out, ", %.3f ms", (double)took_ns(e) / 1e6);
+		fprintf(out, ", %.3f ms", (double)control_took_ns(e) / 1e6);
 	fprintf(out, "%s%s", text[0] ? ": " : "", text);
 }
 
@@ -216,11 +207,11 @@ void control_print(FILE *out, const struct control_event *e, int64_t wall_offset
 {
 	char name[CONTROL_TEXT_BYTES], device[64], where[64], process[32], comm[17];
 
-	print_time(out, e->time_ns, wall_offset_ns);
-	snprintf(process, sizeof(process), "%s/%u", comm_text(e, comm), e->pid);
+	control_print_time(out, e->time_ns, wall_offset_ns);
+	snprintf(process, sizeof(process), "%s/%u", control_comm(e, comm), e->pid);
 	fprintf(out, " %-16s %-22s %-10s %s", process, control_name(e, name, sizeof(name)),
 		control_device(e, device, sizeof(device)), control_where(e, where, sizeof(where)));
-	print_result(out, e, colour);
+	control_print_result(out, e, colour);
 	if (e->type == CONTROL_BEGIN)
 		return;
 	if (more)
@@ -237,9 +228,9 @@ void control_print_json(FILE *out, const struct control_event *e, int64_t wall_o
 	json_int_t wall_ns = (json_int_t)e->time_ns + wall_offset_ns;
 	const char *text = ended ? control_words(e) : control_waits_for(e);
 	json_t *o = json_pack("{sI ss sI ss sb sI ss*}", "time_ns", wall_ns, "process",
-			      comm_text(e, comm), "pid", (json_int_t)e->pid, "command",
+			      control_comm(e, comm), "pid", (json_int_t)e->pid, "command",
 			      control_name(e, name, sizeof(name)), "ended", ended, "took_ns",
-			      (json_int_t)took_ns(e), "words", text[0] ? text : NULL);
+			      (json_int_t)control_took_ns(e), "words", text[0] ? text : NULL);
 
 	if (!o)
 		return;

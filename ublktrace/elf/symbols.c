@@ -31,7 +31,7 @@ struct symbol *symbols_find(struct symbol *symbols, size_t nr, const char *name)
 }
 
 /* Cuts the first word off *text; NULL at the end of the line. */
-static char *word(char **text)
+static char *symbol_cut_word(char **text)
 {
 	char *start = *text + strspn(*text, " \t\n"), *end = start + strcspn(start, " \t\n");
 
@@ -65,7 +65,7 @@ static struct symbol *find_base(struct symbol *symbols, size_t nr, const char *n
 	return symbols_find(symbols, nr, base);
 }
 
-static void take(struct symbol *s, const char *name)
+static void symbol_take(struct symbol *s, const char *name)
 {
 	if (strstr(name, ".cold"))
 		return;
@@ -77,23 +77,24 @@ static void take(struct symbol *s, const char *name)
 /* "ffffffffc0a3f5d0 t ublk_queue_rq	[ublk_drv]" */
 static void kallsyms_line(char *line, struct symbol *symbols, size_t nr)
 {
-	const char *address = word(&line), *type = word(&line), *name = word(&line);
+	const char *address = symbol_cut_word(&line), *type = symbol_cut_word(&line),
+		   *name = symbol_cut_word(&line);
 	struct symbol *s;
 
 	if (!address || !type || !name || !strchr("tTwW", type[0]))
 		return;
 	s = find_base(symbols, nr, name);
-	if (s && module_fits(s, word(&line)))
-		take(s, name);
+	if (s && module_fits(s, symbol_cut_word(&line)))
+		symbol_take(s, name);
 }
 
 /* "ublk_queue_rq [ublk_drv]" */
 static void traceable_line(char *line, struct symbol *symbols, size_t nr)
 {
-	const char *name = word(&line);
+	const char *name = symbol_cut_word(&line);
 	struct symbol *s = name ? find_base(symbols, nr, name) : NULL;
 
-	if (s && !strcmp(s->found, name) && module_fits(s, word(&line)))
+	if (s && !strcmp(s->found, name) && module_fits(s, symbol_cut_word(&line)))
 		s->traceable = true;
 }
 

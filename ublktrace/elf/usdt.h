@@ -1,4 +1,4 @@
-/* Static probes (USDT) of programs: notes of their ELF files. Any thread. */
+/* Static probe points (USDT) of programs: notes of their ELF files. Any thread. */
 #ifndef UBLKTRACE_ELF_USDT_H
 #define UBLKTRACE_ELF_USDT_H
 

@@ -1,6 +1,6 @@
 /*
- * What a trace did not see. Every command prints all of it, also when it is nothing: a trace that
- * cannot say what it lost proves nothing.
+ * What a trace did not see. Every command prints all counters, zeros too: a reader must know
+ * whether a trace is complete.
  */
 #ifndef UBLKTRACE_EVENTS_LOSSES_H
 #define UBLKTRACE_EVENTS_LOSSES_H

@@ -136,14 +136,14 @@ static const char *const setup_flags[] = {
 	"SQ_REWIND",
 };
 
-static const char *look_up(const char *const *table, size_t nr, uint32_t number)
+static const char *name_look_up(const char *const *table, size_t nr, uint32_t number)
 {
 	return number < nr ? table[number] : NULL;
 }
 
 const char *name_opcode(unsigned opcode)
 {
-	return look_up(opcodes, ARRAY_NR(opcodes), opcode);
+	return name_look_up(opcodes, ARRAY_NR(opcodes), opcode);
 }
 
 unsigned name_opcode_nr(void)
@@ -153,30 +153,30 @@ unsigned name_opcode_nr(void)
 
 /* The driver looks at the number within the ioctl encoding, _IOC_NR, when the type is 'u'; the old
  * form is that number alone (ublk_check_cmd_op of drivers/block/ublk_drv.c). */
-static const char *look_up_ublk(const char *const *table, size_t nr, uint32_t cmd_op)
+static const char *name_look_up_ublk(const char *const *table, size_t nr, uint32_t cmd_op)
 {
 	if (cmd_op > 0xff && (cmd_op >> 8 & 0xff) != 'u')
 		return NULL;
-	return look_up(table, nr, cmd_op & 0xff);
+	return name_look_up(table, nr, cmd_op & 0xff);
 }
 
 const char *name_ublk_io(uint32_t cmd_op)
 {
-	return look_up_ublk(ublk_ios, ARRAY_NR(ublk_ios), cmd_op);
+	return name_look_up_ublk(ublk_ios, ARRAY_NR(ublk_ios), cmd_op);
 }
 
 const char *name_ublk_ctrl(uint32_t cmd_op)
 {
-	return look_up_ublk(ublk_ctrls, ARRAY_NR(ublk_ctrls), cmd_op);
+	return name_look_up_ublk(ublk_ctrls, ARRAY_NR(ublk_ctrls), cmd_op);
 }
 
 const char *name_block_op(unsigned op)
 {
-	return look_up(block_ops, ARRAY_NR(block_ops), op);
+	return name_look_up(block_ops, ARRAY_NR(block_ops), op);
 }
 
 /* Appends word at *used, behind a '|' when it is not the first; cut at the end of buf. */
-static void append(char *buf, size_t bytes, size_t *used, const char *word)
+static void name_append(char *buf, size_t bytes, size_t *used, const char *word)
 {
 	int n;
 
@@ -196,11 +196,11 @@ static const char *flag_names(const char *const *table, size_t nr, uint32_t flag
 		buf[0] = 0;
 	for (size_t bit = 0; bit < nr; bit++)
 		if (flags & 1u << bit)
-			append(buf, bytes, &used, table[bit]);
+			name_append(buf, bytes, &used, table[bit]);
 	flags = (uint32_t)((uint64_t)flags >> nr << nr);
 	if (flags) {
 		snprintf(rest, sizeof(rest), "0x%x", flags);
-		append(buf, bytes, &used, rest);
+		name_append(buf, bytes, &used, rest);
 	}
 	return buf;
 }

@@ -27,7 +27,7 @@ static const struct bpf_insn nothing[] = {
 };
 
 /* tp_btf and fentry: the target is part of the program. */
-static int try_btf(const struct point *p, enum bpf_attach_type type)
+static int attach_try_btf(const struct point *p, enum bpf_attach_type type)
 {
 	const struct symbol *s = point_symbol(p);
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = type);
@@ -57,7 +57,7 @@ static int try_btf(const struct point *p, enum bpf_attach_type type)
 }
 
 /* The number of a PMU ("kprobe", "uprobe"), or -ENOENT. */
-static int pmu_type(const char *pmu)
+static int attach_pmu_type(const char *pmu)
 {
 	char path[128];
 	int type = -ENOENT;
@@ -73,9 +73,9 @@ static int pmu_type(const char *pmu)
 	return type;
 }
 
-static int perf_open(const char *pmu, const char *where, uint64_t offset)
+static int attach_perf_open(const char *pmu, const char *where, uint64_t offset)
 {
-	int type = pmu_type(pmu);
+	int type = attach_pmu_type(pmu);
 	struct perf_event_attr attr = {
 		.size = sizeof(attr),
 		.type = (__u32)type,
@@ -92,9 +92,9 @@ static int perf_open(const char *pmu, const char *where, uint64_t offset)
 	return fd < 0 ? -errno : fd;
 }
 
-static int try_perf(const char *pmu, const char *where, uint64_t offset)
+static int attach_try_perf(const char *pmu, const char *where, uint64_t offset)
 {
-	int program, event = perf_open(pmu, where, offset), ret = 0;
+	int program, event = attach_perf_open(pmu, where, offset), ret = 0;
 
 	if (event < 0)
 		return event;
@@ -110,25 +110,25 @@ static int try_perf(const char *pmu, const char *where, uint64_t offset)
 	return ret;
 }
 
-static int try_usdt(const struct point *p)
+static int attach_try_usdt(const struct point *p)
 {
 	struct usdt_place place;
 	int ret = usdt_find("ublkd", p->symbol, &place);
 
-	return ret ? ret : try_perf("uprobe", place.path, place.offset);
+	return ret ? ret : attach_try_perf("uprobe", place.path, place.offset);
 }
 
 int attach_try_how(const struct point *p, const char *found, enum point_how how)
 {
 	switch (how) {
 	case POINT_BTF_TRACEPOINT:
-		return try_btf(p, BPF_TRACE_RAW_TP);
+		return attach_try_btf(p, BPF_TRACE_RAW_TP);
 	case POINT_FENTRY:
-		return try_btf(p, BPF_TRACE_FENTRY);
+		return attach_try_btf(p, BPF_TRACE_FENTRY);
 	case POINT_KPROBE:
-		return try_perf("kprobe", found, 0);
+		return attach_try_perf("kprobe", found, 0);
 	case POINT_USDT:
-		return try_usdt(p);
+		return attach_try_usdt(p);
 	case POINT_TRACEPOINT:
 		break; /* no point of the table is one */
 	}
@@ -162,7 +162,7 @@ const char *attach_how_name(enum point_how how)
 	return names[how];
 }
 
-static const char *cure_eperm(enum point_how how)
+static const char *attach_cure_eperm(enum point_how how)
 {
 	char lacks[64];
 
@@ -179,7 +179,7 @@ const char *attach_error_cure(enum point_how how, int err)
 	switch (err < 0 ? -err : err) {
 	case EPERM:
 	case EACCES:
-		return cure_eperm(how);
+		return attach_cure_eperm(how);
 	case ENOTSUP:
 	case EINVAL:
 		return how == POINT_FENTRY

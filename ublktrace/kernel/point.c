@@ -29,7 +29,7 @@ static void symbol_name(const struct point *p, char *name, size_t bytes)
 	snprintf(name, bytes, "%s%s", tracepoint ? "__traceiter_" : "", p->symbol);
 }
 
-static void read_lists(void)
+static void point_read_lists(void)
 {
 	FILE *f = machine_open("/proc/kallsyms");
 
@@ -46,7 +46,7 @@ static void read_lists(void)
 }
 
 /* One pass over all types: functions, and tracepoints as the typedef of their probe. */
-static void read_types(const char *module)
+static void point_read_types(const char *module)
 {
 	static const char prefix[] = "btf_trace_";
 	int first = 1, end;
@@ -112,7 +112,7 @@ static int list_symbols(const struct point *more)
 	return 0;
 }
 
-static void read_all(const struct point *more)
+static void point_read_all(const struct point *more)
 {
 	const char *seen[8] = { 0 };
 	unsigned seen_nr = 0, i;
@@ -120,8 +120,8 @@ static void read_all(const struct point *more)
 	free_symbols();
 	if (list_symbols(more))
 		return;
-	read_lists();
-	read_types(NULL);
+	point_read_lists();
+	point_read_types(NULL);
 	for (size_t s = 0; s < symbol_nr && seen_nr < ARRAY_SIZE(seen); s++) {
 		const char *module = symbols[s].module;
 
@@ -130,7 +130,7 @@ static void read_all(const struct point *more)
 		if (!module || i < seen_nr)
 			continue;
 		seen[seen_nr++] = module;
-		read_types(module);
+		point_read_types(module);
 	}
 }
 
@@ -143,7 +143,7 @@ const struct symbol *point_symbol(const struct point *p)
 	s = symbols_find(symbols, symbol_nr, name);
 	if (s)
 		return s;
-	read_all(p);
+	point_read_all(p);
 	return symbols_find(symbols, symbol_nr, name);
 }
 
@@ -160,7 +160,7 @@ static enum point_state state_absent(const struct point *p)
 }
 
 /* Functions of modules are named by a descriptor of their BTF, which only CAP_SYS_ADMIN gets. */
-static bool may(const struct point *p)
+static bool point_may(const struct point *p)
 {
 	char lacks[64];
 	bool module = p->module && p->how == POINT_FENTRY;
@@ -176,14 +176,14 @@ static enum point_state state_function(const struct point *p, const struct symbo
 		return POINT_NOT_TRACEABLE;
 	if (p->how == POINT_FENTRY && !s->btf_id)
 		return POINT_NO_BTF;
-	return may(p) ? POINT_OK : POINT_NO_RIGHT;
+	return point_may(p) ? POINT_OK : POINT_NO_RIGHT;
 }
 
 static enum point_state state_tracepoint(const struct point *p, const struct symbol *s)
 {
 	if (p->how == POINT_BTF_TRACEPOINT && !s->btf_id)
 		return POINT_NO_BTF;
-	return may(p) ? POINT_OK : POINT_NO_RIGHT;
+	return point_may(p) ? POINT_OK : POINT_NO_RIGHT;
 }
 
 static enum point_state state_usdt(const struct point *p, char *found, size_t found_bytes)
@@ -193,7 +193,7 @@ static enum point_state state_usdt(const struct point *p, char *found, size_t fo
 	if (usdt_find("ublkd", p->symbol, &place))
 		return POINT_NO_KERNEL;
 	snprintf(found, found_bytes, "%s", place.path);
-	return may(p) ? POINT_OK : POINT_NO_RIGHT;
+	return point_may(p) ? POINT_OK : POINT_NO_RIGHT;
 }
 
 enum point_state point_look(const struct point *p, char *found, size_t found_bytes)

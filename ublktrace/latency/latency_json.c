@@ -10,7 +10,7 @@
 
 #define INT(value) ((json_int_t)(value))
 
-static json_t *summary(const struct latency_hist *h)
+static json_t *latency_json_summary(const struct latency_hist *h)
 {
 	struct latency_summary s = latency_summarize(h);
 
@@ -19,17 +19,17 @@ static json_t *summary(const struct latency_hist *h)
 			 "p99.9_ns", INT(s.p999_ns), "max_ns", INT(s.max_ns));
 }
 
-static json_t *row_json(const struct latency_row *row)
+static json_t *latency_json_row(const struct latency_row *row)
 {
 	json_t *o = json_pack("{sssI}", "name", row->name, "failed", INT(row->sum.errors));
 
 	for (unsigned i = 0; i < LATENCY_STAGE_NR; i++)
 		json_object_set_new(o, i == LATENCY_UNSPLIT ? "not_split" : latency_stage_name(i),
-				    summary(&row->sum.stage[i]));
+				    latency_json_summary(&row->sum.stage[i]));
 	return o;
 }
 
-static json_t *uring_json(const struct latency_report *r)
+static json_t *latency_json_uring(const struct latency_report *r)
 {
 	json_t *array = json_array();
 	char name[64];
@@ -40,7 +40,7 @@ static json_t *uring_json(const struct latency_report *r)
 
 		if (!latency_hist_count(&u->hist))
 			continue;
-		o = summary(&u->hist);
+		o = latency_json_summary(&u->hist);
 		json_object_set_new(o, "name",
 				    json_string(latency_uring_name(r, i, name, sizeof(name))));
 		json_object_set_new(o, "io_wq", json_integer(INT(u->async)));
@@ -52,7 +52,7 @@ static json_t *uring_json(const struct latency_report *r)
 	return array;
 }
 
-static json_t *levels_json(const struct latency_report *r)
+static json_t *latency_json_levels(const struct latency_report *r)
 {
 	json_t *o = json_object();
 
@@ -67,7 +67,7 @@ static json_t *levels_json(const struct latency_report *r)
 	return o;
 }
 
-static json_t *errors_json(const struct latency_report *r)
+static json_t *latency_json_errors(const struct latency_report *r)
 {
 	json_t *array = json_array();
 	char code[24];
@@ -102,12 +102,12 @@ int latency_print_json(FILE *out, const struct latency_report *r, enum latency_b
 		return row_nr;
 	}
 	for (int i = 0; i < row_nr; i++)
-		json_array_append_new(rows, row_json(&row[i]));
+		json_array_append_new(rows, latency_json_row(&row[i]));
 	free(row);
 	all = json_pack("{sfsososososIsIso}", "seconds", r->seconds, "ublk", rows, "io_uring",
-			uring_json(r), "rings", levels_json(r), "errors", errors_json(r), "fetches",
-			INT(r->fetches), "cqes_without_request", INT(r->totals.aux), "lost",
-			losses_json(&r->losses));
+			latency_json_uring(r), "rings", latency_json_levels(r), "errors",
+			latency_json_errors(r), "fetches", INT(r->fetches), "cqes_without_request",
+			INT(r->totals.aux), "lost", losses_json(&r->losses));
 	if (!all || json_dumpf(all, out, JSON_COMPACT) || fputc('\n', out) == EOF)
 		err = -ENOMEM;
 	json_decref(all);

@@ -13,12 +13,12 @@ struct printer {
 	bool colour;
 };
 
-static void head(struct printer *p, const char *text)
+static void latency_print_head(struct printer *p, const char *text)
 {
 	fprintf(p->out, p->colour ? "\033[1m%s\033[0m\n" : "%s\n", text);
 }
 
-static void times(struct printer *p, const struct latency_hist *h)
+static void latency_print_times(struct printer *p, const struct latency_hist *h)
 {
 	struct latency_summary s = latency_summarize(h);
 	const uint64_t value[] = { s.mean_ns, s.p50_ns, s.p90_ns, s.p99_ns, s.p999_ns, s.max_ns };
@@ -31,27 +31,29 @@ static void times(struct printer *p, const struct latency_hist *h)
 
 /* ---- ublk devices */
 
-static void print_row(struct printer *p, const struct latency_row *row)
+static void latency_print_row(struct printer *p, const struct latency_row *row)
 {
 	for (unsigned i = 0; i < LATENCY_STAGE_NR; i++) {
 		if (!latency_hist_count(&row->sum.stage[i]))
 			continue;
 		fprintf(p->out, "%-20s %-10s", row->name, latency_stage_name(i));
-		times(p, &row->sum.stage[i]);
+		latency_print_times(p, &row->sum.stage[i]);
 		if (i == LATENCY_TOTAL && row->sum.errors)
 			fprintf(p->out, "  %llu failed", row->sum.errors);
 		fputc('\n', p->out);
 	}
 }
 
-static void print_devices(struct printer *p, const struct latency_row *row, int row_nr)
+static void latency_print_devices(struct printer *p, const struct latency_row *row, int row_nr)
 {
 	if (!row_nr)
 		return;
-	head(p, "ublk devices         stage           count  average      p50      p90      p99    "
+	latency_print_head(
+		p,
+		"ublk devices         stage           count  average      p50      p90      p99    "
 		"p99.9      max");
 	for (int i = 0; i < row_nr; i++)
-		print_row(p, &row[i]);
+		latency_print_row(p, &row[i]);
 	fputs("  queued: issued to the driver -> CQE of the server; daemon: -> commit is "
 	      "submitted; "
 	      "commit: -> completed\n",
@@ -70,7 +72,7 @@ static unsigned percent(uint64_t part, uint64_t whole)
 	return (unsigned)((part * 100 + whole / 2) / whole);
 }
 
-static void print_uring_row(struct printer *p, const struct latency_report *r, unsigned idx)
+static void latency_print_uring_row(struct printer *p, const struct latency_report *r, unsigned idx)
 {
 	const struct latency_uring *u = &r->uring[idx];
 	uint64_t count = latency_hist_count(&u->hist);
@@ -79,7 +81,7 @@ static void print_uring_row(struct printer *p, const struct latency_report *r, u
 	if (!count)
 		return;
 	fprintf(p->out, "%-31s", latency_uring_name(r, idx, name, sizeof(name)));
-	times(p, &u->hist);
+	latency_print_times(p, &u->hist);
 	fprintf(p->out, " %6u%% %6u%% %6u%% %6llu\n", percent(u->async, count),
 		percent(u->polled, count), percent(u->migrated, count), u->errors);
 }
@@ -92,14 +94,16 @@ static bool uring_seen(const struct latency_report *r)
 	return r->fetches || r->totals.aux;
 }
 
-static void print_uring(struct printer *p, const struct latency_report *r)
+static void latency_print_uring(struct printer *p, const struct latency_report *r)
 {
 	if (!uring_seen(r))
 		return;
-	head(p, "io_uring                             count  average      p50      p90      p99    "
+	latency_print_head(
+		p,
+		"io_uring                             count  average      p50      p90      p99    "
 		"p99.9      max  io-wq  polled   moved failed");
 	for (unsigned i = 0; i < LATENCY_URING_ROWS; i++)
-		print_uring_row(p, r, i);
+		latency_print_uring_row(p, r, i);
 	fputs("  io-wq: ran in a kernel thread, otherwise inline; moved: completed on another "
 	      "CPU than it was submitted on\n",
 	      p->out);
@@ -114,7 +118,7 @@ static void print_uring(struct printer *p, const struct latency_report *r)
 			r->totals.aux);
 }
 
-static void print_levels(struct printer *p, const struct latency_report *r)
+static void latency_print_levels(struct printer *p, const struct latency_report *r)
 {
 	bool any = false;
 
@@ -124,7 +128,9 @@ static void print_levels(struct printer *p, const struct latency_report *r)
 		if (!n.count)
 			continue;
 		if (!any)
-			head(p, "rings                                count  average      p50      "
+			latency_print_head(
+				p,
+				"rings                                count  average      p50      "
 				"p99      "
 				"max");
 		any = true;
@@ -136,13 +142,13 @@ static void print_levels(struct printer *p, const struct latency_report *r)
 
 /* ---- errors, losses */
 
-static void print_errors(struct printer *p, const struct latency_report *r)
+static void latency_print_errors(struct printer *p, const struct latency_report *r)
 {
 	char code[24];
 
 	if (!r->error_nr)
 		return;
-	head(p, "errors");
+	latency_print_head(p, "errors");
 	for (unsigned i = 0; i < r->error_nr; i++) {
 		const struct latency_error_count *e = &r->error[i];
 
@@ -170,10 +176,10 @@ int latency_print(FILE *out, const struct latency_report *r, enum latency_by by,
 	fprintf(out, "%.1f seconds\n", r->seconds);
 	if (is_quiet(r, row_nr))
 		fputs("no request has completed\n", out);
-	print_devices(&p, row, row_nr);
-	print_uring(&p, r);
-	print_levels(&p, r);
-	print_errors(&p, r);
+	latency_print_devices(&p, row, row_nr);
+	latency_print_uring(&p, r);
+	latency_print_levels(&p, r);
+	latency_print_errors(&p, r);
 	losses_print(out, &r->losses);
 	free(row);
 	return 0;

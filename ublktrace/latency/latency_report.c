@@ -178,7 +178,7 @@ const char *latency_level_name(enum latency_level level)
 }
 
 /* block/blk-core.c: blk_errors[] of Linux 6.12 and 7.2. */
-static int block_errno(unsigned status)
+static int latency_block_errno(unsigned status)
 {
 	static const int numbers[] = {
 		[1] = EOPNOTSUPP, [2] = ETIMEDOUT, [3] = ENOSPC, [4] = ENOLINK, [5] = EREMOTEIO,
@@ -191,10 +191,10 @@ static int block_errno(unsigned status)
 
 const char *latency_error_name(const struct latency_error *e)
 {
-	return errname(e->block ? block_errno((unsigned)e->error) : e->error);
+	return errname(e->block ? latency_block_errno((unsigned)e->error) : e->error);
 }
 
-static const char *opcode_name(unsigned opcode, char *buf, size_t bytes)
+static const char *latency_opcode_name(unsigned opcode, char *buf, size_t bytes)
 {
 	const char *name = name_opcode(opcode);
 
@@ -210,7 +210,7 @@ const char *latency_error_code(const struct latency_error *e, char *buf, size_t 
 	const char *name = name_block_op(e->code);
 
 	if (!e->block)
-		return opcode_name(e->code, buf, bytes);
+		return latency_opcode_name(e->code, buf, bytes);
 	if (name)
 		snprintf(buf, bytes, "%s", name);
 	else
@@ -222,7 +222,7 @@ const char *latency_uring_name(const struct latency_report *r, unsigned idx, cha
 			       size_t bytes)
 {
 	if (!r->by_ring)
-		return opcode_name(idx, buf, bytes);
+		return latency_opcode_name(idx, buf, bytes);
 	snprintf(buf, bytes, "ring %llx of %.16s (%u)", r->ring[idx].ctx & 0xffffff,
 		 r->ring[idx].comm, r->ring[idx].pid);
 	return buf;

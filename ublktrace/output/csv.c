@@ -1,7 +1,7 @@
 /*
  * The CSV of `record -o FILE.csv`: 38 columns, a row for each ENTER, SUBMIT, COMPLETE and WORKER;
- * other records have none, but an OVERFLOW, which is a completion too. Owns the file and a buffer
- * before it. Main thread.
+ * other records have none, but an OVERFLOW, which is a completion too. Owns the file and its
+ * buffer. Main thread.
  *
  * Happy path: csv_open writes the header, each row is formed in the buffer, which goes to the file
  * when it is nearly full and at close. Failure modes: the first write that fails is remembered and
@@ -58,7 +58,7 @@ struct csv {
 
 /* ---- fields: each ends with the comma behind it ---- */
 
-static void put_text(struct csv *c, const char *text)
+static void csv_put_text(struct csv *c, const char *text)
 {
 	size_t n = strlen(text);
 
@@ -66,18 +66,18 @@ static void put_text(struct csv *c, const char *text)
 	c->used += n;
 }
 
-static void put_comma(struct csv *c)
+static void csv_put_comma(struct csv *c)
 {
 	c->buf[c->used++] = ',';
 }
 
-static void put_commas(struct csv *c, unsigned nr)
+static void csv_put_commas(struct csv *c, unsigned nr)
 {
 	memset(c->buf + c->used, ',', nr);
 	c->used += nr;
 }
 
-static void put_digits(struct csv *c, uint64_t value)
+static void csv_put_digits(struct csv *c, uint64_t value)
 {
 	char digit[20];
 	unsigned n = 0;
@@ -89,46 +89,46 @@ static void put_digits(struct csv *c, uint64_t value)
 		c->buf[c->used++] = digit[--n];
 }
 
-static void put_u64(struct csv *c, uint64_t value)
+static void csv_put_u64(struct csv *c, uint64_t value)
 {
-	put_digits(c, value);
-	put_comma(c);
+	csv_put_digits(c, value);
+	csv_put_comma(c);
 }
 
-static void put_s32(struct csv *c, int32_t value)
+static void csv_put_s32(struct csv *c, int32_t value)
 {
 	if (value < 0)
 		c->buf[c->used++] = '-';
-	put_u64(c, value < 0 ? (uint64_t) - (int64_t)value : (uint64_t)value);
+	csv_put_u64(c, value < 0 ? (uint64_t) - (int64_t)value : (uint64_t)value);
 }
 
 /* A kernel address: 0x and 16 digits; empty for none. */
-static void put_pointer(struct csv *c, uint64_t value)
+static void csv_put_pointer(struct csv *c, uint64_t value)
 {
 	static const char digits[] = "0123456789abcdef";
 
 	if (value) {
-		put_text(c, "0x");
+		csv_put_text(c, "0x");
 		for (int shift = 60; shift >= 0; shift -= 4)
 			c->buf[c->used++] = digits[value >> shift & 0xf];
 	}
-	put_comma(c);
+	csv_put_comma(c);
 }
 
-static void put_word(struct csv *c, const char *word)
+static void csv_put_word(struct csv *c, const char *word)
 {
-	put_text(c, word);
-	put_comma(c);
+	csv_put_text(c, word);
+	csv_put_comma(c);
 }
 
 /* RFC 4180: quoted when it has a comma, a quote or a line's end in it; a quote is doubled. */
-static void put_quoted(struct csv *c, const char *text, size_t n)
+static void csv_put_quoted(struct csv *c, const char *text, size_t n)
 {
 	if (!memchr(text, ',', n) && !memchr(text, '"', n) && !memchr(text, '\n', n) &&
 	    !memchr(text, '\r', n)) {
 		memcpy(c->buf + c->used, text, n);
 		c->used += n;
-		put_comma(c);
+		csv_put_comma(c);
 		return;
 	}
 	c->buf[c->used++] = '"';
@@ -137,7 +137,7 @@ static void put_quoted(struct csv *c, const char *text, size_t n)
 			c->buf[c->used++] = '"';
 		c->buf[c->used++] = text[i];
 	}
-	put_text(c, "\",");
+	csv_put_text(c, "\",");
 }
 
 /* "YYYY-MM-DD HH:MM:SS.ffffff" in UTC. The date is made anew once a second only. */
@@ -152,10 +152,10 @@ static void put_date(struct csv *c, int64_t wall_ns)
 		gmtime_r(&second, &tm);
 		strftime(c->date, sizeof(c->date), "%Y-%m-%d %H:%M:%S.", &tm);
 	}
-	put_text(c, c->date);
+	csv_put_text(c, c->date);
 	for (uint32_t unit = 100000; unit; unit /= 10)
 		c->buf[c->used++] = (char)('0' + us / unit % 10);
-	put_comma(c);
+	csv_put_comma(c);
 }
 
 /* ---- groups of columns ---- */
@@ -169,15 +169,15 @@ static uint64_t boot_ns(const struct csv *c, uint64_t monotonic_ns)
 static void put_origin(struct csv *c, const struct event *e, const char *type)
 {
 	put_date(c, (int64_t)e->time_ns + c->clock.wall_offset_ns);
-	put_u64(c, boot_ns(c, e->time_ns));
-	put_word(c, type);
-	put_u64(c, e->pid);
-	put_u64(c, e->tid);
-	put_quoted(c, e->comm, strnlen(e->comm, sizeof(e->comm)));
-	put_u64(c, e->cpu);
+	csv_put_u64(c, boot_ns(c, e->time_ns));
+	csv_put_word(c, type);
+	csv_put_u64(c, e->pid);
+	csv_put_u64(c, e->tid);
+	csv_put_quoted(c, e->comm, strnlen(e->comm, sizeof(e->comm)));
+	csv_put_u64(c, e->cpu);
 }
 
-static const char *opcode_name(uint32_t opcode, int32_t ublk_id, uint32_t cmd_op)
+static const char *csv_opcode_name(uint32_t opcode, int32_t ublk_id, uint32_t cmd_op)
 {
 	const char *name = NULL;
 
@@ -193,26 +193,26 @@ static const char *opcode_name(uint32_t opcode, int32_t ublk_id, uint32_t cmd_op
 /* 15; the number of an opcode that has no name yet */
 static void put_opcode(struct csv *c, uint32_t opcode, int32_t ublk_id, uint32_t cmd_op)
 {
-	const char *name = opcode_name(opcode, ublk_id, cmd_op);
+	const char *name = csv_opcode_name(opcode, ublk_id, cmd_op);
 
 	if (name)
-		put_word(c, name);
+		csv_put_word(c, name);
 	else
-		put_u64(c, opcode);
+		csv_put_u64(c, opcode);
 }
 
 /* 33-38 and the end of the row */
 static void put_levels(struct csv *c, const struct event_levels *l)
 {
 	if (l->have) {
-		put_u64(c, l->sq_head);
-		put_u64(c, l->sq_tail);
-		put_u64(c, l->cq_head);
-		put_u64(c, l->cq_tail);
-		put_u64(c, l->sq_tail - l->sq_head);
-		put_digits(c, l->cq_tail - l->cq_head);
+		csv_put_u64(c, l->sq_head);
+		csv_put_u64(c, l->sq_tail);
+		csv_put_u64(c, l->cq_head);
+		csv_put_u64(c, l->cq_tail);
+		csv_put_u64(c, l->sq_tail - l->sq_head);
+		csv_put_digits(c, l->cq_tail - l->cq_head);
 	} else {
-		put_commas(c, 5);
+		csv_put_commas(c, 5);
 	}
 	c->buf[c->used++] = '\n';
 }
@@ -249,25 +249,25 @@ static void row_enter(struct csv *c, const struct event *e)
 
 	put_origin(c, e, "ENTER");
 	if (fd < 0 && e->enter.flags & ENTER_REGISTERED_RING)
-		put_comma(c);
+		csv_put_comma(c);
 	else
-		put_s32(c, fd);
-	put_pointer(c, e->ring);
-	put_u64(c, e->enter.to_submit);
-	put_u64(c, e->enter.min_complete);
-	put_word(c, name_enter_flags(e->enter.flags, flags, sizeof(flags)));
-	put_commas(c, 32 - 12);
+		csv_put_s32(c, fd);
+	csv_put_pointer(c, e->ring);
+	csv_put_u64(c, e->enter.to_submit);
+	csv_put_u64(c, e->enter.min_complete);
+	csv_put_word(c, name_enter_flags(e->enter.flags, flags, sizeof(flags)));
+	csv_put_commas(c, 32 - 12);
 	put_levels(c, &e->levels);
 }
 
 /* 13-14, behind the empty columns of ENTER */
 static void put_request(struct csv *c, const struct event *e)
 {
-	put_comma(c);
-	put_pointer(c, e->ring);
-	put_commas(c, 12 - 9);
-	put_pointer(c, e->req);
-	put_u64(c, e->user_data);
+	csv_put_comma(c);
+	csv_put_pointer(c, e->ring);
+	csv_put_commas(c, 12 - 9);
+	csv_put_pointer(c, e->req);
+	csv_put_u64(c, e->user_data);
 }
 
 static void row_submit(struct csv *c, const struct event *e)
@@ -278,32 +278,32 @@ static void row_submit(struct csv *c, const struct event *e)
 	put_origin(c, e, "SUBMIT");
 	put_request(c, e);
 	put_opcode(c, sqe->opcode, sqe->ublk_id, sqe->cmd_op);
-	put_s32(c, sqe->fd);
-	put_u64(c, sqe->len);
+	csv_put_s32(c, sqe->fd);
+	csv_put_u64(c, sqe->len);
 	/* there URING_CMD has its cmd_op */
 	if (sqe->opcode == OP_URING_CMD || sqe->opcode == OP_URING_CMD128)
-		put_comma(c);
+		csv_put_comma(c);
 	else
-		put_u64(c, sqe->offset);
-	put_word(c, name_sqe_flags(sqe->flags, flags, sizeof(flags)));
-	put_u64(c, sqe->ioprio);
-	put_u64(c, sqe->buf_index);
-	put_u64(c, sqe->personality);
-	put_commas(c, 25 - 22);
-	put_u64(c, boot_ns(c, e->time_ns));
-	put_commas(c, 32 - 26);
+		csv_put_u64(c, sqe->offset);
+	csv_put_word(c, name_sqe_flags(sqe->flags, flags, sizeof(flags)));
+	csv_put_u64(c, sqe->ioprio);
+	csv_put_u64(c, sqe->buf_index);
+	csv_put_u64(c, sqe->personality);
+	csv_put_commas(c, 25 - 22);
+	csv_put_u64(c, boot_ns(c, e->time_ns));
+	csv_put_commas(c, 32 - 26);
 	put_levels(c, &e->levels);
 }
 
 /* 23-25 */
-static void put_result(struct csv *c, int32_t res)
+static void csv_put_result(struct csv *c, int32_t res)
 {
-	put_s32(c, res);
+	csv_put_s32(c, res);
 	if (res < 0) {
-		put_text(c, "1,");
-		put_u64(c, (uint64_t) - (int64_t)res);
+		csv_put_text(c, "1,");
+		csv_put_u64(c, (uint64_t) - (int64_t)res);
 	} else {
-		put_commas(c, 2);
+		csv_put_commas(c, 2);
 	}
 }
 
@@ -311,25 +311,25 @@ static void put_result(struct csv *c, int32_t res)
 static void put_times(struct csv *c, uint64_t submit_ns, uint64_t complete_ns)
 {
 	if (submit_ns)
-		put_u64(c, boot_ns(c, submit_ns));
+		csv_put_u64(c, boot_ns(c, submit_ns));
 	else
-		put_comma(c);
-	put_u64(c, boot_ns(c, complete_ns));
+		csv_put_comma(c);
+	csv_put_u64(c, boot_ns(c, complete_ns));
 	if (submit_ns && submit_ns <= complete_ns)
-		put_u64(c, complete_ns - submit_ns);
+		csv_put_u64(c, complete_ns - submit_ns);
 	else
-		put_comma(c);
+		csv_put_comma(c);
 }
 
 /* 15-16 of a request that may have begun before the trace */
 static void put_known_opcode(struct csv *c, const struct event_cqe *cqe)
 {
 	if (cqe->opcode == OP_UNKNOWN) {
-		put_commas(c, 2);
+		csv_put_commas(c, 2);
 		return;
 	}
 	put_opcode(c, cqe->opcode, cqe->ublk_id, cqe->cmd_op);
-	put_s32(c, cqe->fd);
+	csv_put_s32(c, cqe->fd);
 }
 
 static void row_complete(struct csv *c, const struct event *e)
@@ -337,11 +337,11 @@ static void row_complete(struct csv *c, const struct event *e)
 	put_origin(c, e, "COMPLETE");
 	put_request(c, e);
 	put_known_opcode(c, &e->cqe);
-	put_commas(c, 22 - 16);
-	put_result(c, e->cqe.res);
+	csv_put_commas(c, 22 - 16);
+	csv_put_result(c, e->cqe.res);
 	put_times(c, e->cqe.submit_ns, e->time_ns);
-	put_commas(c, 31 - 28);
-	put_word(c, e->cqe.async ? "1" : "");
+	csv_put_commas(c, 31 - 28);
+	csv_put_word(c, e->cqe.async ? "1" : "");
 	put_levels(c, &e->levels);
 }
 
@@ -350,22 +350,22 @@ static void row_worker(struct csv *c, const struct event *e)
 	put_origin(c, e, "WORKER");
 	put_request(c, e);
 	put_known_opcode(c, &e->cqe);
-	put_commas(c, 25 - 16);
+	csv_put_commas(c, 25 - 16);
 	if (e->cqe.submit_ns)
-		put_u64(c, boot_ns(c, e->cqe.submit_ns));
+		csv_put_u64(c, boot_ns(c, e->cqe.submit_ns));
 	else
-		put_comma(c);
-	put_commas(c, 28 - 26);
-	put_u64(c, e->pid);
-	put_u64(c, e->tid);
-	put_u64(c, e->cpu);
-	put_word(c, "1");
+		csv_put_comma(c);
+	csv_put_commas(c, 28 - 26);
+	csv_put_u64(c, e->pid);
+	csv_put_u64(c, e->tid);
+	csv_put_u64(c, e->cpu);
+	csv_put_word(c, "1");
 	put_levels(c, &e->levels);
 }
 
 /* ---- the file ---- */
 
-static void flush(struct csv *c)
+static void csv_flush(struct csv *c)
 {
 	size_t done = 0;
 	ssize_t n;
@@ -405,7 +405,7 @@ static void csv_event(struct sink *s, const struct event *e)
 		break;
 	}
 	if (c->used > BUFFER_BYTES - ROW_BYTES_MAX)
-		flush(c);
+		csv_flush(c);
 }
 
 /* The losses have no place among the columns: `record` prints them. */
@@ -415,7 +415,7 @@ static int csv_close(struct sink *s, const struct losses *l)
 	int error;
 
 	(void)l;
-	flush(c);
+	csv_flush(c);
 	error = c->error;
 	if (close(c->fd) && !error)
 		error = -errno;
@@ -443,7 +443,7 @@ int csv_open(const char *path, const struct trace_clock *clock, struct sink **re
 		free(c);
 		return error;
 	}
-	put_text(c, header);
+	csv_put_text(c, header);
 	*ret_sink = &c->sink;
 	return 0;
 }

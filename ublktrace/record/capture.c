@@ -34,11 +34,11 @@ struct capture {
 	bool drained;
 };
 
-/* What libbpf complained of first: the reason when loading fails. */
+/* The first warning of libbpf: the reason when loading fails. */
 static char first_words[512];
 
 /* UBLKTRACE_LIBBPF=1 shows all that it says, with the verifier's log. */
-static int keep_words(enum libbpf_print_level level, const char *format, va_list args)
+static int capture_note_words(enum libbpf_print_level level, const char *format, va_list args)
 {
 	if (getenv("UBLKTRACE_LIBBPF"))
 		return vfprintf(stderr, format, args);
@@ -49,7 +49,7 @@ static int keep_words(enum libbpf_print_level level, const char *format, va_list
 	return 0;
 }
 
-static int say(int ret, const char *words, const char *cure)
+static int capture_say(int ret, const char *words, const char *cure)
 {
 	fprintf(stderr, "ublktrace: %s: %s\n", words, cure);
 	return ret;
@@ -58,20 +58,20 @@ static int say(int ret, const char *words, const char *cure)
 /* ---- what this kernel has ---- */
 
 /* Returns the form of io_uring_complete, or -errno, said. */
-static int kernel_check(void)
+static int capture_check_kernel(void)
 {
 	int ret;
 
 	if (!machine_has("/sys/kernel/btf/vmlinux"))
-		return say(-ENOTSUP, "the kernel has no type information (BTF)",
-			   "enable CONFIG_DEBUG_INFO_BTF, as distribution kernels do");
+		return capture_say(-ENOTSUP, "the kernel has no type information (BTF)",
+				   "enable CONFIG_DEBUG_INFO_BTF, as distribution kernels do");
 	ret = machine_may_trace();
 	if (ret < 0)
 		return ret;
 	ret = point_tracepoint_args("io_uring_complete");
 	if (ret < 0)
-		return say(ret, "the kernel has no tracepoints of io_uring",
-			   "enable CONFIG_IO_URING and CONFIG_TRACEPOINTS");
+		return capture_say(ret, "the kernel has no tracepoints of io_uring",
+				   "enable CONFIG_IO_URING and CONFIG_TRACEPOINTS");
 	return ret;
 }
 
@@ -82,7 +82,7 @@ static void choose(struct bpf_program *program, bool wanted)
 	bpf_program__set_autoload(program, wanted);
 }
 
-static void choose_around(struct events_bpf *s, unsigned parts)
+static void capture_choose_around(struct events_bpf *s, unsigned parts)
 {
 	bool daemon = parts & CAPTURE_DAEMON;
 
@@ -97,7 +97,7 @@ static void choose_around(struct events_bpf *s, unsigned parts)
 	choose(s->progs.cqe_reap, daemon);
 }
 
-static void choose_programs(struct events_bpf *s, unsigned parts, bool fentry)
+static void capture_choose_programs(struct events_bpf *s, unsigned parts, bool fentry)
 {
 	bool calls = parts & CAPTURE_SYSCALLS;
 
@@ -112,10 +112,10 @@ static void choose_programs(struct events_bpf *s, unsigned parts, bool fentry)
 	s->rodata->watch_workers = !fentry;
 	choose(s->progs.worker_begin, fentry);
 	choose(s->progs.worker_end, fentry);
-	choose_around(s, parts);
+	capture_choose_around(s, parts);
 }
 
-static void set_target(struct events_bpf *s, const struct target *t)
+static void capture_set_target(struct events_bpf *s, const struct target *t)
 {
 	s->rodata->watch_all = t->all;
 	s->rodata->watch_self = (uint32_t)getpid();
@@ -127,7 +127,7 @@ static void set_target(struct events_bpf *s, const struct target *t)
 	bpf_map__set_max_entries(s->maps.records, (uint32_t)t->buffer_bytes);
 }
 
-static int watch_group(struct events_bpf *s, pid_t pid)
+static int capture_watch_group(struct events_bpf *s, pid_t pid)
 {
 	uint32_t key = (uint32_t)pid;
 	uint8_t one = 1;
@@ -143,7 +143,7 @@ struct way {
 	bool perf; /* ublktrace/bpf/points.h */
 };
 
-static void unload(struct capture *c)
+static void capture_unload(struct capture *c)
 {
 	for (unsigned i = 0; i < CAPTURE_POINTS_MAX; i++)
 		bpf_link__destroy(c->points[i]);
@@ -152,8 +152,8 @@ static void unload(struct capture *c)
 	c->skel = NULL;
 }
 
-static int load(struct capture *c, const struct target *t, unsigned parts, int complete_args,
-		const struct way *way)
+static int capture_load(struct capture *c, const struct target *t, unsigned parts,
+			int complete_args, const struct way *way)
 {
 	int ret;
 
@@ -161,22 +161,22 @@ static int load(struct capture *c, const struct target *t, unsigned parts, int c
 	c->skel = events_bpf__open();
 	if (!c->skel)
 		return -errno;
-	set_target(c->skel, t);
-	choose_programs(c->skel, parts, way->fentry);
+	capture_set_target(c->skel, t);
+	capture_choose_programs(c->skel, parts, way->fentry);
 	capture_points_choose(c->skel, way->perf, complete_args);
 	ret = events_bpf__load(c->skel);
 	if (!ret)
-		ret = watch_group(c->skel, t->pid);
+		ret = capture_watch_group(c->skel, t->pid);
 	if (!ret)
 		ret = events_bpf__attach(c->skel);
 	if (!ret)
 		ret = capture_points_attach(c->skel, c->points);
 	if (ret < 0)
-		unload(c);
+		capture_unload(c);
 	return ret;
 }
 
-static int load_any(struct capture *c, const struct target *t, unsigned parts)
+static int capture_load_any(struct capture *c, const struct target *t, unsigned parts)
 {
 	static const struct way ways[] = {
 		{ .fentry = true, .perf = true },
@@ -184,14 +184,14 @@ static int load_any(struct capture *c, const struct target *t, unsigned parts)
 		{ .perf = true },
 		{ 0 },
 	};
-	int complete_args = kernel_check(), ret = -1;
+	int complete_args = capture_check_kernel(), ret = -1;
 	const struct way *way = ways;
 
 	if (complete_args < 0)
 		return complete_args;
 	for (unsigned i = 0; i < ARRAY_SIZE(ways) && ret < 0; i++) {
 		way = &ways[i];
-		ret = load(c, t, parts, complete_args, way);
+		ret = capture_load(c, t, parts, complete_args, way);
 	}
 	if (ret < 0) {
 		fprintf(stderr, "ublktrace: the kernel refused the BPF programs: %s: %s\n",
@@ -205,7 +205,7 @@ static int load_any(struct capture *c, const struct target *t, unsigned parts)
 	return 0;
 }
 
-static void attach_daemon(struct capture *c, const struct target *t)
+static void capture_attach_daemon(struct capture *c, const struct target *t)
 {
 	int ret = capture_daemon_attach(c->skel, t, c->probes);
 
@@ -217,7 +217,7 @@ static void attach_daemon(struct capture *c, const struct target *t)
 	capture_daemon_devices(c->skel, t);
 }
 
-static int hand_out(void *arg, void *data, size_t bytes)
+static int capture_hand_out(void *arg, void *data, size_t bytes)
 {
 	struct capture *c = arg;
 
@@ -229,7 +229,7 @@ static int hand_out(void *arg, void *data, size_t bytes)
 /* ---- losses ---- */
 
 /* Of all CPUs. */
-static uint64_t counter(const struct capture *c, uint32_t which)
+static uint64_t capture_counter(const struct capture *c, uint32_t which)
 {
 	int cpu_nr = libbpf_num_possible_cpus();
 	uint64_t sum = 0, *values = calloc(cpu_nr > 0 ? (size_t)cpu_nr : 1, sizeof(*values));
@@ -261,10 +261,10 @@ void capture_losses(const struct capture *c, struct losses *ret_losses)
 	for (unsigned type = 0; type < EVENT_TYPE_NR; type++)
 		recursion += skipped[type];
 	*ret_losses = (struct losses){
-		.ring_full = counter(c, 0),
-		.map_full = counter(c, 1),
+		.ring_full = capture_counter(c, 0),
+		.map_full = capture_counter(c, 1),
 		.recursion = recursion,
-		.unmatched = counter(c, 2),
+		.unmatched = capture_counter(c, 2),
 	};
 }
 
@@ -278,23 +278,23 @@ int capture_open(const struct target *t, unsigned parts,
 	int ret;
 
 	if (!c)
-		return say(-ENOMEM, "cannot start", strerror(ENOMEM));
+		return capture_say(-ENOMEM, "cannot start", strerror(ENOMEM));
 	c->fn = fn;
 	c->arg = arg;
-	libbpf_set_print(keep_words);
-	ret = load_any(c, t, parts);
+	libbpf_set_print(capture_note_words);
+	ret = capture_load_any(c, t, parts);
 	if (ret < 0) {
 		free(c);
 		return ret;
 	}
-	c->reader = ring_buffer__new(bpf_map__fd(c->skel->maps.records), hand_out, c, NULL);
+	c->reader = ring_buffer__new(bpf_map__fd(c->skel->maps.records), capture_hand_out, c, NULL);
 	if (!c->reader) {
 		ret = -errno;
 		capture_close(c);
-		return say(ret, "cannot map the ring buffer", strerror(-ret));
+		return capture_say(ret, "cannot map the ring buffer", strerror(-ret));
 	}
 	if (parts & CAPTURE_DAEMON)
-		attach_daemon(c, t);
+		capture_attach_daemon(c, t);
 	capture_points_skipped(c->skel->obj, c->skipped_start);
 	__atomic_store_n(&c->skel->bss->watch_on, true, __ATOMIC_SEQ_CST);
 	*ret_capture = c;
@@ -324,6 +324,6 @@ void capture_close(struct capture *c)
 	ring_buffer__free(c->reader);
 	for (unsigned i = 0; i < CAPTURE_PROBE_NR; i++)
 		bpf_link__destroy(c->probes[i]);
-	unload(c);
+	capture_unload(c);
 	free(c);
 }

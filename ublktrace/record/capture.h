@@ -20,7 +20,7 @@ enum capture_part {
 	CAPTURE_SYSCALLS = 1 << 1,
 	CAPTURE_SWITCHES = 1 << 2, /* context switches of the target's threads */
 	CAPTURE_BLOCK = 1 << 3,	   /* requests of ublk devices */
-	CAPTURE_DAEMON = 1 << 4,   /* the probes of ublkd, when the target is one */
+	CAPTURE_DAEMON = 1 << 4,   /* the probe points of ublkd, when the target is one */
 };
 
 /*

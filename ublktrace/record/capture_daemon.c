@@ -1,9 +1,10 @@
 /*
- * A ublkd as target: owns nothing, the links are the caller's. Main thread.
+ * A ublkd as target: attaches to its probe points. Owns nothing: the caller destroys the BPF links.
+ * Main thread.
  *
- * Happy path: the program of the target has the notes of the probes (usdt.h), each is attached.
- * Failure modes: a program without probes or no ublkd at all: nothing to do; an older ublkd without
- * some of them: the others are attached.
+ * Happy path: the program of the target has the notes of the probe points (usdt.h); each is
+ * attached. Failure modes: a program without probe points, or no ublkd at all: nothing to do; an
+ * older ublkd without some of them: the others are attached.
  */
 #include "ublktrace/record/capture_daemon.h"
 
@@ -38,7 +39,7 @@ static bool command_path(const char *command, char *path, size_t bytes)
 	return false;
 }
 
-/* The program that may have the probes: it need not be at its name any more (an upgrade). */
+/* The program that may have the probe points. After an upgrade its path may name another file. */
 static bool program_path(const struct target *t, char *path, size_t bytes)
 {
 	struct usdt_place place;

@@ -24,7 +24,7 @@
 
 #define PREFIX "tp_"
 
-static bool is_perf(const char *program)
+static bool capture_points_is_perf(const char *program)
 {
 	return !strncmp(program, PREFIX, strlen(PREFIX));
 }
@@ -32,7 +32,7 @@ static bool is_perf(const char *program)
 /* The tracepoint that a program of that name is for: "tp_defer" is for "defer", "defer" as well. */
 static const char *capture_points_name(const char *program)
 {
-	return is_perf(program) ? program + strlen(PREFIX) : program;
+	return capture_points_is_perf(program) ? program + strlen(PREFIX) : program;
 }
 
 void capture_points_choose(struct events_bpf *s, bool perf, int complete_args)
@@ -43,7 +43,7 @@ void capture_points_choose(struct events_bpf *s, bool perf, int complete_args)
 	{
 		const char *name = bpf_program__name(program);
 
-		if (!is_perf(name))
+		if (!capture_points_is_perf(name))
 			continue;
 		by_btf = bpf_object__find_program_by_name(s->obj, capture_points_name(name));
 		bpf_program__set_autoload(program, perf);
@@ -56,7 +56,7 @@ void capture_points_choose(struct events_bpf *s, bool perf, int complete_args)
 }
 
 /* The number by which perf knows a tracepoint, or -errno. */
-static int point_id(const char *name)
+static int capture_points_id(const char *name)
 {
 	char path[128];
 	int id, ret;
@@ -72,7 +72,7 @@ static int point_id(const char *name)
 }
 
 /* On CPU 0, and yet the program runs on all: it is the tracepoint's, not the event's. */
-static int perf_open(int id)
+static int capture_points_perf_open(int id)
 {
 	struct perf_event_attr attr = {
 		.type = PERF_TYPE_TRACEPOINT,
@@ -84,10 +84,10 @@ static int perf_open(int id)
 	return fd < 0 ? -errno : fd;
 }
 
-static int attach(struct bpf_program *program, struct bpf_link **ret_link)
+static int capture_points_attach_one(struct bpf_program *program, struct bpf_link **ret_link)
 {
-	int id = point_id(capture_points_name(bpf_program__name(program)));
-	int fd = id < 0 ? id : perf_open(id), ret;
+	int id = capture_points_id(capture_points_name(bpf_program__name(program)));
+	int fd = id < 0 ? id : capture_points_perf_open(id), ret;
 
 	if (fd < 0)
 		return fd;
@@ -107,9 +107,11 @@ int capture_points_attach(struct events_bpf *s, struct bpf_link *links[CAPTURE_P
 
 	bpf_object__for_each_program(program, s->obj)
 	{
-		if (ret || !bpf_program__autoload(program) || !is_perf(bpf_program__name(program)))
+		if (ret || !bpf_program__autoload(program) ||
+		    !capture_points_is_perf(bpf_program__name(program)))
 			continue;
-		ret = nr < CAPTURE_POINTS_MAX ? attach(program, &links[nr]) : -E2BIG;
+		ret = nr < CAPTURE_POINTS_MAX ? capture_points_attach_one(program, &links[nr])
+					      : -E2BIG;
 		nr++;
 	}
 	return ret;

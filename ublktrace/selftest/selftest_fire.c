@@ -152,7 +152,7 @@ static _Noreturn void read_and_exit(const char *path, int go_fd)
 	ssize_t got;
 	char go;
 
-	/* Should it stay, nobody must wait for the end of its output. */
+	/* This process may outlive ublktrace: it must not hold the other's output open. */
 	for (int i = 0; i < 3; i++)
 		dup2(null, i);
 	if (read(go_fd, &go, 1) != 1 || !buf)

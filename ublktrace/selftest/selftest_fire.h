@@ -21,9 +21,9 @@ int fire_control(uint64_t *ret_features);
 int fire_find_device(char *path, size_t bytes);
 
 /*
- * Reads 4 KiB of a block device past the page cache, in a process of its own, as nobody can end a
- * read that a device never answers. armed(pid, arg) is called before it reads. Returns 0 or -errno:
- * -ETIME: no answer in timeout_ms; the process stays until there is one.
+ * Reads 4 KiB of a block device past the page cache, in a process of its own, as a
+ * read that a device never answers cannot be ended. armed(pid, arg) is called before it reads.
+ * Returns 0 or -errno: -ETIME: no answer in timeout_ms; the process stays until there is one.
  */
 int fire_read(const char *path, int timeout_ms, void (*armed)(pid_t pid, void *arg), void *arg);
 

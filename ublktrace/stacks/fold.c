@@ -11,7 +11,8 @@
 
 #include "base/util.h"
 
-static int compare_frames(const struct fold_line *a, const char *const *frame, unsigned frame_nr)
+static int fold_compare_frames(const struct fold_line *a, const char *const *frame,
+			       unsigned frame_nr)
 {
 	for (unsigned i = 0; i < a->frame_nr && i < frame_nr; i++) {
 		int order = strcmp(a->frame[i], frame[i]);
@@ -22,19 +23,19 @@ static int compare_frames(const struct fold_line *a, const char *const *frame, u
 	return a->frame_nr < frame_nr ? -1 : a->frame_nr > frame_nr;
 }
 
-static void line_free(struct fold_line *l)
+static void fold_line_free(struct fold_line *l)
 {
 	for (unsigned i = 0; i < l->frame_nr; i++)
 		free(l->frame[i]);
 }
 
-static int line_copy(struct fold_line *l, const char *const *frame, unsigned frame_nr)
+static int fold_line_copy(struct fold_line *l, const char *const *frame, unsigned frame_nr)
 {
 	*l = (struct fold_line){ 0 };
 	for (unsigned i = 0; i < MIN(frame_nr, FOLD_FRAMES_MAX); i++) {
 		l->frame[i] = strdup(frame[i]);
 		if (!l->frame[i]) {
-			line_free(l);
+			fold_line_free(l);
 			return -ENOMEM;
 		}
 		l->frame_nr++;
@@ -46,7 +47,7 @@ int fold_add(struct fold *f, const char *const *frame, unsigned frame_nr, uint64
 {
 	frame_nr = MIN(frame_nr, FOLD_FRAMES_MAX);
 	for (size_t i = 0; i < f->line_nr; i++)
-		if (!compare_frames(&f->line[i], frame, frame_nr)) {
+		if (!fold_compare_frames(&f->line[i], frame, frame_nr)) {
 			f->line[i].count += count;
 			return 0;
 		}
@@ -59,34 +60,34 @@ int fold_add(struct fold *f, const char *const *frame, unsigned frame_nr, uint64
 		f->line = line;
 		f->room = room;
 	}
-	if (line_copy(&f->line[f->line_nr], frame, frame_nr))
+	if (fold_line_copy(&f->line[f->line_nr], frame, frame_nr))
 		return -ENOMEM;
 	f->line[f->line_nr++].count = count;
 	return 0;
 }
 
-static int compare_lines(const void *a, const void *b)
+static int fold_compare_lines(const void *a, const void *b)
 {
 	const struct fold_line *x = a, *y = b;
 
-	return compare_frames(x, (const char *const *)y->frame, y->frame_nr);
+	return fold_compare_frames(x, (const char *const *)y->frame, y->frame_nr);
 }
 
 void fold_sort(struct fold *f)
 {
 	if (f->line_nr)
-		qsort(f->line, f->line_nr, sizeof(*f->line), compare_lines);
+		qsort(f->line, f->line_nr, sizeof(*f->line), fold_compare_lines);
 }
 
 void fold_free(struct fold *f)
 {
 	for (size_t i = 0; i < f->line_nr; i++)
-		line_free(&f->line[i]);
+		fold_line_free(&f->line[i]);
 	free(f->line);
 	*f = (struct fold){ 0 };
 }
 
-static void write_frame(FILE *out, const char *name)
+static void fold_write_frame(FILE *out, const char *name)
 {
 	for (; *name; name++)
 		fputc(*name == ';' || *name == ' ' || *name == '\n' ? '_' : *name, out);
@@ -98,7 +99,7 @@ void fold_write(const struct fold *f, FILE *out)
 		for (unsigned j = 0; j < f->line[i].frame_nr; j++) {
 			if (j)
 				fputc(';', out);
-			write_frame(out, f->line[i].frame[j]);
+			fold_write_frame(out, f->line[i].frame[j]);
 		}
 		fprintf(out, " %" PRIu64 "\n", f->line[i].count);
 	}

@@ -22,7 +22,7 @@ struct picture {
 };
 
 /* Text of XML: names come from the kernel and from the command line. */
-static void escape(FILE *out, const char *text, size_t most)
+static void svg_escape(FILE *out, const char *text, size_t most)
 {
 	for (size_t i = 0; text[i] && i < most; i++)
 		switch (text[i]) {
@@ -44,7 +44,7 @@ static void escape(FILE *out, const char *text, size_t most)
 }
 
 /* The same name has the same colour, from yellow to red. */
-static void colour(const char *name, unsigned *ret_green, unsigned *ret_blue)
+static void svg_colour(const char *name, unsigned *ret_green, unsigned *ret_blue)
 {
 	uint32_t hash = 2166136261u;
 
@@ -54,8 +54,8 @@ static void colour(const char *name, unsigned *ret_green, unsigned *ret_blue)
 	*ret_blue = 20 + (hash >> 8) % 60;
 }
 
-static void draw_frame(const struct picture *p, const char *name, uint64_t before, uint64_t count,
-		       unsigned depth)
+static void svg_draw_frame(const struct picture *p, const char *name, uint64_t before,
+			   uint64_t count, unsigned depth)
 {
 	double scale = (WIDTH - 2 * MARGIN) / (double)p->total;
 	double x = MARGIN + (double)before * scale, width = (double)count * scale;
@@ -64,9 +64,9 @@ static void draw_frame(const struct picture *p, const char *name, uint64_t befor
 
 	if (width < NARROWEST)
 		return;
-	colour(name, &green, &blue);
+	svg_colour(name, &green, &blue);
 	fputs("<g><title>", p->out);
-	escape(p->out, name, SIZE_MAX);
+	svg_escape(p->out, name, SIZE_MAX);
 	fprintf(p->out,
 		": %" PRIu64
 		" (%.1f%%)</title><rect x=\"%.1f\" y=\"%u\" width=\"%.1f\" height=\"%d\" "
@@ -75,13 +75,13 @@ static void draw_frame(const struct picture *p, const char *name, uint64_t befor
 		blue);
 	if (letters >= 3) {
 		fprintf(p->out, "<text x=\"%.1f\" y=\"%u\">", x + 3, y + 12);
-		escape(p->out, name, letters);
+		svg_escape(p->out, name, letters);
 		fputs("</text>", p->out);
 	}
 	fputs("</g>\n", p->out);
 }
 
-static uint64_t count_of(const struct fold *f, size_t first, size_t end)
+static uint64_t svg_count(const struct fold *f, size_t first, size_t end)
 {
 	uint64_t count = 0;
 
@@ -91,7 +91,7 @@ static uint64_t count_of(const struct fold *f, size_t first, size_t end)
 }
 
 /* Where the lines end that have the same frame as first at depth. */
-static size_t same_until(const struct fold *f, size_t first, size_t end, unsigned depth)
+static size_t svg_same_until(const struct fold *f, size_t first, size_t end, unsigned depth)
 {
 	size_t i = first + 1;
 
@@ -102,8 +102,8 @@ static size_t same_until(const struct fold *f, size_t first, size_t end, unsigne
 }
 
 /* Lines first to end have the same frames below depth, which is at most FOLD_FRAMES_MAX. */
-static void draw_lines(const struct picture *p, size_t first, size_t end, unsigned depth,
-		       uint64_t before)
+static void svg_draw_lines(const struct picture *p, size_t first, size_t end, unsigned depth,
+			   uint64_t before)
 {
 	while (first < end) {
 		const struct fold_line *l = &p->fold->line[first];
@@ -111,10 +111,10 @@ static void draw_lines(const struct picture *p, size_t first, size_t end, unsign
 		uint64_t count = l->count;
 
 		if (l->frame_nr > depth) {
-			next = same_until(p->fold, first, end, depth);
-			count = count_of(p->fold, first, next);
-			draw_frame(p, l->frame[depth], before, count, depth);
-			draw_lines(p, first, next, depth + 1, before);
+			next = svg_same_until(p->fold, first, end, depth);
+			count = svg_count(p->fold, first, next);
+			svg_draw_frame(p, l->frame[depth], before, count, depth);
+			svg_draw_lines(p, first, next, depth + 1, before);
 		}
 		before += count;
 		first = next;
@@ -123,7 +123,7 @@ static void draw_lines(const struct picture *p, size_t first, size_t end, unsign
 
 void fold_write_svg(const struct fold *f, FILE *out, const char *title)
 {
-	struct picture p = { .fold = f, .out = out, .total = count_of(f, 0, f->line_nr) };
+	struct picture p = { .fold = f, .out = out, .total = svg_count(f, 0, f->line_nr) };
 
 	for (size_t i = 0; i < f->line_nr; i++)
 		p.depth = MAX(p.depth, f->line[i].frame_nr);
@@ -133,9 +133,9 @@ void fold_write_svg(const struct fold *f, FILE *out, const char *title)
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fffdf5\"/>\n"
 		"<text x=\"%.0f\" y=\"24\" font-size=\"15\">",
 		WIDTH, TITLE_HEIGHT + p.depth * ROW_HEIGHT + 10, MARGIN);
-	escape(out, title, SIZE_MAX);
+	svg_escape(out, title, SIZE_MAX);
 	fputs("</text>\n", out);
 	if (p.total)
-		draw_lines(&p, 0, f->line_nr, 0, 0);
+		svg_draw_lines(&p, 0, f->line_nr, 0, 0);
 	fputs("</svg>\n", out);
 }

@@ -19,14 +19,14 @@ struct kernel_names {
 	size_t nr, room;
 };
 
-static int compare_names(const void *a, const void *b)
+static int kernel_names_compare(const void *a, const void *b)
 {
 	const struct name *x = a, *y = b;
 
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
-static int add(struct kernel_names *n, uint64_t address, const char *text)
+static int kernel_names_add(struct kernel_names *n, uint64_t address, const char *text)
 {
 	if (n->nr == n->room) {
 		size_t room = n->room ? 2 * n->room : 65536;
@@ -55,14 +55,14 @@ int kernel_names_read(FILE *f, struct kernel_names **ret_names)
 	while (!err && fgets(line, sizeof(line), f))
 		if (sscanf(line, "%" SCNx64 " %c %255s", &address, &type, text) == 3 && address &&
 		    strchr("tTwW", type))
-			err = add(n, address, text);
+			err = kernel_names_add(n, address, text);
 	if (!err && !n->nr)
 		err = -EACCES;
 	if (err) {
 		kernel_names_free(n);
 		return err;
 	}
-	qsort(n->name, n->nr, sizeof(*n->name), compare_names);
+	qsort(n->name, n->nr, sizeof(*n->name), kernel_names_compare);
 	*ret_names = n;
 	return 0;
 }

@@ -12,18 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "ublktrace/timeline/timeline_internal.h"
 
 /* ---- processes ---- */
 
 const char *comm_text(const char *comm, char *buf)
 {
-	size_t i;
-
-	for (i = 0; i < EVENT_COMM_BYTES && comm[i]; i++)
-		buf[i] = comm[i] >= ' ' && comm[i] <= '~' ? comm[i] : '?';
-	buf[i] = 0;
-	return buf;
+	return printable(buf, EVENT_COMM_BYTES + 1, comm, strnlen(comm, EVENT_COMM_BYTES));
 }
 
 void process_rename(struct timeline *t, struct process *p, const char *name)
@@ -54,7 +50,7 @@ struct process *process_of(struct timeline *t, const struct event *e)
 
 /* ---- records ---- */
 
-static void draw(struct timeline *t, struct event *e)
+static void timeline_draw(struct timeline *t, struct event *e)
 {
 	if (!t->first_ns)
 		t->first_ns = e->time_ns;
@@ -101,12 +97,13 @@ void timeline_event(struct timeline *t, const struct event *e)
 
 	hold_put(&t->hold, e);
 	while (hold_take(&t->hold, false, &next))
-		draw(t, &next);
+		timeline_draw(t, &next);
 }
 
 /* ---- the end ---- */
 
-static void tell_loss(struct timeline *t, uint64_t process, const char *name, uint64_t value)
+static void timeline_tell_loss(struct timeline *t, uint64_t process, const char *name,
+			       uint64_t value)
 {
 	uint64_t track = track_new_counter(&t->tracks, process, name);
 
@@ -114,27 +111,27 @@ static void tell_loss(struct timeline *t, uint64_t process, const char *name, ui
 	t->tracks.w->ops->counter(t->tracks.w, track, t->now_ns, (int64_t)value);
 }
 
-static void tell_losses(struct timeline *t, const struct losses *l)
+static void timeline_tell_losses(struct timeline *t, const struct losses *l)
 {
 	uint64_t process = process_new(&t->tracks, "ublktrace");
 
-	tell_loss(t, process, "lost: ring buffer full", l->ring_full);
-	tell_loss(t, process, "lost: map full", l->map_full);
-	tell_loss(t, process, "lost: missed by recursion", l->recursion);
-	tell_loss(t, process, "lost: unmatched", l->unmatched);
-	tell_loss(t, process, "lost: too late", t->late);
-	tell_loss(t, process, "lost: not drawn", t->tracks.undrawn);
+	timeline_tell_loss(t, process, "lost: ring buffer full", l->ring_full);
+	timeline_tell_loss(t, process, "lost: map full", l->map_full);
+	timeline_tell_loss(t, process, "lost: missed by recursion", l->recursion);
+	timeline_tell_loss(t, process, "lost: unmatched", l->unmatched);
+	timeline_tell_loss(t, process, "lost: too late", t->late);
+	timeline_tell_loss(t, process, "lost: not drawn", t->tracks.undrawn);
 }
 
-static void free_value(void *value, void *arg)
+static void timeline_free_value(void *value, void *arg)
 {
 	(void)arg;
 	free(value);
 }
 
-static void free_all(struct map *m)
+static void timeline_free_map(struct map *m)
 {
-	map_each(m, free_value, NULL);
+	map_each(m, timeline_free_value, NULL);
 	map_free(m);
 }
 
@@ -143,17 +140,17 @@ void timeline_end(struct timeline *t, const struct losses *l)
 	struct event next;
 
 	while (hold_take(&t->hold, true, &next))
-		draw(t, &next);
+		timeline_draw(t, &next);
 	rings_end(t);
 	tracks_end(&t->tracks, t->now_ns);
 	if (l)
-		tell_losses(t, l);
+		timeline_tell_losses(t, l);
 	rings_free(t);
-	free_all(&t->processes);
-	free_all(&t->threads);
-	free_all(&t->requests);
-	free_all(&t->devices);
-	free_all(&t->tags);
+	timeline_free_map(&t->processes);
+	timeline_free_map(&t->threads);
+	timeline_free_map(&t->requests);
+	timeline_free_map(&t->devices);
+	timeline_free_map(&t->tags);
 	hold_free(&t->hold);
 	free(t);
 }

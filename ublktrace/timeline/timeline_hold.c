@@ -10,12 +10,12 @@
 
 #include "tracefile/map.h"
 
-static bool before(const struct held *a, const struct held *b)
+static bool held_before(const struct held *a, const struct held *b)
 {
 	return a->time_ns < b->time_ns || (a->time_ns == b->time_ns && a->number < b->number);
 }
 
-static void swap(struct held *a, struct held *b)
+static void held_swap(struct held *a, struct held *b)
 {
 	struct held c = *a;
 
@@ -55,8 +55,8 @@ void hold_put(struct hold *h, const struct event *e)
 	*h->heap[i].event = *e;
 	if (e->time_ns > h->newest_ns)
 		h->newest_ns = e->time_ns;
-	for (; i > 0 && before(&h->heap[i], &h->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		swap(&h->heap[i], &h->heap[(i - 1) / 2]);
+	for (; i > 0 && held_before(&h->heap[i], &h->heap[(i - 1) / 2]); i = (i - 1) / 2)
+		held_swap(&h->heap[i], &h->heap[(i - 1) / 2]);
 }
 
 static void sink_down(struct hold *h)
@@ -66,13 +66,13 @@ static void sink_down(struct hold *h)
 	for (;;) {
 		size_t least = i, left = 2 * i + 1;
 
-		if (left < h->nr && before(&h->heap[left], &h->heap[least]))
+		if (left < h->nr && held_before(&h->heap[left], &h->heap[least]))
 			least = left;
-		if (left + 1 < h->nr && before(&h->heap[left + 1], &h->heap[least]))
+		if (left + 1 < h->nr && held_before(&h->heap[left + 1], &h->heap[least]))
 			least = left + 1;
 		if (least == i)
 			return;
-		swap(&h->heap[i], &h->heap[least]);
+		held_swap(&h->heap[i], &h->heap[least]);
 		i = least;
 	}
 }

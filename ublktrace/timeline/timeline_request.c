@@ -18,14 +18,14 @@
 
 #define UNREAPED_MAX 65536u
 
-static const char *opcode_name(unsigned opcode)
+static const char *request_opcode_name(unsigned opcode)
 {
 	const char *name = name_opcode(opcode);
 
 	return name ? name : "unknown opcode";
 }
 
-static const char *command_name(unsigned opcode, int ublk_id, uint32_t cmd_op)
+static const char *request_command_name(unsigned opcode, int ublk_id, uint32_t cmd_op)
 {
 	const char *name = NULL;
 
@@ -33,7 +33,7 @@ static const char *command_name(unsigned opcode, int ublk_id, uint32_t cmd_op)
 		name = name_ublk_io(cmd_op);
 	else if (opcode == IORING_OP_URING_CMD && ublk_id == -2)
 		name = name_ublk_ctrl(cmd_op);
-	return name ? name : opcode_name(opcode);
+	return name ? name : request_opcode_name(opcode);
 }
 
 static struct track *ring_track(struct timeline *t, struct ring *ring, struct track **track,
@@ -45,7 +45,7 @@ static struct track *ring_track(struct timeline *t, struct ring *ring, struct tr
 }
 
 /* The arrow of r goes to s, and on from there. */
-static void step(struct request *r, struct slice_ref s)
+static void request_step(struct request *r, struct slice_ref s)
 {
 	if (!r)
 		return;
@@ -106,14 +106,14 @@ static void on_submit(struct timeline *t, struct ring *ring, const struct event 
 		.ring = ring,
 		.req = e->req,
 		.user_data = e->user_data,
-		.name = command_name(e->sqe.opcode, e->sqe.ublk_id, e->sqe.cmd_op),
+		.name = request_command_name(e->sqe.opcode, e->sqe.ublk_id, e->sqe.cmd_op),
 		.path = "inline",
 		.submit_ns = e->time_ns,
 		.idle = e->sqe.ublk_id >= 0 && ublk_cmd_fetches(e->sqe.cmd_op),
 	};
 	r->submit = track_point(ring->submit, e->time_ns, r->name);
 	sqe_args(r->submit, e);
-	step(r, r->submit);
+	request_step(r, r->submit);
 	map_put(&t->requests, r->req, 0, r);
 	if (e->sqe.ublk_id >= 0)
 		ublk_submitted(t, e, r->submit);
@@ -147,7 +147,7 @@ static void on_waiting(struct timeline *t, struct ring *ring, const struct event
 	slice_arg_unsigned(s, "user_data", r->user_data);
 	if (e->type == EVENT_POLL)
 		slice_arg(s, "mask", (int64_t)e->value);
-	step(r, s);
+	request_step(r, s);
 }
 
 static struct track *worker_track(struct timeline *t, struct ring *ring, const struct event *e)
@@ -176,7 +176,7 @@ static void on_worker(struct timeline *t, struct ring *ring, const struct event 
 	if (!r)
 		return;
 	r->path = "io-wq";
-	step(r, s);
+	request_step(r, s);
 }
 
 /* ---- completion ---- */
@@ -226,10 +226,11 @@ static void await_reap(struct timeline *t, struct ring *ring, const struct event
 
 /* A multishot request goes on: its next completion is drawn as coming from this one. r: NULL when
  * it is not known. */
-static void answer(struct timeline *t, const struct event *e, struct request *r, struct slice_ref s)
+static void request_answer(struct timeline *t, const struct event *e, struct request *r,
+			   struct slice_ref s)
 {
 	if (r && (e->cqe.flags & IORING_CQE_F_MORE)) {
-		step(r, s);
+		request_step(r, s);
 	} else if (r) {
 		flow_end(s, r->flow);
 		free(map_remove(&t->requests, r->req, 0));
@@ -239,14 +240,15 @@ static void answer(struct timeline *t, const struct event *e, struct request *r,
 static void on_complete(struct timeline *t, struct ring *ring, const struct event *e)
 {
 	struct request *r = e->req ? map_get(&t->requests, e->req, 0) : NULL;
-	const char *name = r ? r->name
-			   : e->cqe.opcode > 0xfe
-				   ? "completion"
-				   : command_name(e->cqe.opcode, e->cqe.ublk_id, e->cqe.cmd_op);
+	const char *name =
+		r ? r->name
+		: e->cqe.opcode > 0xfe
+			? "completion"
+			: request_command_name(e->cqe.opcode, e->cqe.ublk_id, e->cqe.cmd_op);
 	struct slice_ref s = track_point(ring->complete, after_flow(r, e->time_ns), name);
 
 	cqe_args(s, e, r);
-	answer(t, e, r, s);
+	request_answer(t, e, r, s);
 	await_reap(t, ring, e, s);
 	if (e->cqe.ublk_id >= 0)
 		ublk_completed(t, e, s);
@@ -279,7 +281,7 @@ static void on_overflow(struct timeline *t, struct ring *ring, const struct even
 	if (r)
 		slice_arg_text(s, "request", r->name);
 	cqe_args(s, e, r);
-	answer(t, e, r, s);
+	request_answer(t, e, r, s);
 	await_reap(t, ring, e, s);
 }
 

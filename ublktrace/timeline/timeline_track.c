@@ -38,7 +38,7 @@ uint64_t slice_start_ns(struct slice_ref s)
 	return slice ? slice->start_ns : 0;
 }
 
-static void grow(struct track *t)
+static void track_grow(struct track *t)
 {
 	struct slice *slices = memory_resize(NULL, t->room ? t->room * 2 : 8, sizeof(*slices));
 
@@ -50,7 +50,7 @@ static void grow(struct track *t)
 	t->room = t->room ? t->room * 2 : 8;
 }
 
-static void emit_first(struct track *t)
+static void track_emit_first(struct track *t)
 {
 	struct slice *s = slice_nth(t, 0);
 
@@ -75,21 +75,21 @@ static void emit_first(struct track *t)
 }
 
 /* Slices are kept in the order of their start, so the first may go as soon as its end is known. */
-static void emit_old(struct track *t, size_t keep)
+static void track_emit_old(struct track *t, size_t keep)
 {
 	while (t->nr > keep && slice_nth(t, 0)->end_ns)
-		emit_first(t);
+		track_emit_first(t);
 }
 
-static struct slice_ref push(struct track *t, uint64_t time_ns, const char *name)
+static struct slice_ref track_push(struct track *t, uint64_t time_ns, const char *name)
 {
-	emit_old(t, TRACK_KEEP_NR);
+	track_emit_old(t, TRACK_KEEP_NR);
 	if (t->nr >= TRACK_ROOM_MAX) {
 		t->all->undrawn++;
 		return (struct slice_ref){ .track = t };
 	}
 	if (t->nr == t->room)
-		grow(t);
+		track_grow(t);
 	*slice_nth(t, t->nr) = (struct slice){ .start_ns = time_ns, .name = name };
 	return (struct slice_ref){ .track = t, .seq = t->first_seq + t->nr++ };
 }
@@ -97,7 +97,7 @@ static struct slice_ref push(struct track *t, uint64_t time_ns, const char *name
 /* ---- time ---- */
 
 /* Ends the last point. Returns the time at which something may begin or end now. */
-static uint64_t settle(struct track *t, uint64_t time_ns)
+static uint64_t track_settle(struct track *t, uint64_t time_ns)
 {
 	if (t->point_seq) {
 		struct slice *s = slice_at((struct slice_ref){ .track = t, .seq = t->point_seq });
@@ -114,11 +114,11 @@ struct slice_ref track_begin(struct track *t, uint64_t time_ns, const char *name
 {
 	struct slice_ref s = { .track = t };
 
-	time_ns = settle(t, time_ns);
+	time_ns = track_settle(t, time_ns);
 	if (t->depth == TRACK_DEPTH_MAX)
 		t->all->undrawn++;
 	else
-		s = push(t, time_ns, name);
+		s = track_push(t, time_ns, name);
 	if (s.seq)
 		t->open[t->depth++] = s.seq;
 	return s;
@@ -126,7 +126,7 @@ struct slice_ref track_begin(struct track *t, uint64_t time_ns, const char *name
 
 struct slice_ref track_point(struct track *t, uint64_t time_ns, const char *name)
 {
-	struct slice_ref s = push(t, settle(t, time_ns), name);
+	struct slice_ref s = track_push(t, track_settle(t, time_ns), name);
 
 	t->point_seq = s.seq;
 	return s;
@@ -137,7 +137,7 @@ void track_end_to(struct track *t, uint64_t time_ns, unsigned depth)
 	while (t->depth > depth) {
 		struct slice *s = slice_at(track_top(t));
 
-		s->end_ns = MAX(settle(t, time_ns), s->start_ns + 1);
+		s->end_ns = MAX(track_settle(t, time_ns), s->start_ns + 1);
 		t->at_ns = s->end_ns;
 		t->depth--;
 	}
@@ -150,7 +150,7 @@ struct slice_ref track_top(struct track *t)
 
 /* ---- arguments ---- */
 
-static void add_arg(struct slice_ref s, struct trace_arg arg)
+static void slice_add_arg(struct slice_ref s, struct trace_arg arg)
 {
 	struct slice *slice = slice_at(s);
 
@@ -160,18 +160,18 @@ static void add_arg(struct slice_ref s, struct trace_arg arg)
 
 void slice_arg(struct slice_ref s, const char *name, int64_t number)
 {
-	add_arg(s, (struct trace_arg){ .name = name, .number = number });
+	slice_add_arg(s, (struct trace_arg){ .name = name, .number = number });
 }
 
 void slice_arg_unsigned(struct slice_ref s, const char *name, uint64_t number)
 {
-	add_arg(s,
-		(struct trace_arg){ .name = name, .number = (int64_t)number, .is_unsigned = true });
+	slice_add_arg(s, (struct trace_arg){
+				 .name = name, .number = (int64_t)number, .is_unsigned = true });
 }
 
 void slice_arg_text(struct slice_ref s, const char *name, const char *static_text)
 {
-	add_arg(s, (struct trace_arg){ .name = name, .text = static_text });
+	slice_add_arg(s, (struct trace_arg){ .name = name, .text = static_text });
 }
 
 void slice_arg_copy(struct slice_ref s, const char *name, const char *text)
@@ -282,8 +282,8 @@ void tracks_end(struct tracks *all, uint64_t time_ns)
 			slice_arg_text((struct slice_ref){ .track = t, .seq = t->open[i] }, "end",
 				       "not seen");
 		track_end_to(t, time_ns, 0);
-		settle(t, time_ns + TRACK_POINT_NS);
-		emit_old(t, 0);
+		track_settle(t, time_ns + TRACK_POINT_NS);
+		track_emit_old(t, 0);
 		all->list = t->next;
 		free(t->slices);
 		free(t);

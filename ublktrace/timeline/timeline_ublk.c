@@ -163,7 +163,7 @@ void ublk_submitted(struct timeline *t, const struct event *e, struct slice_ref 
 		flow_between(tag->phase_slice, s);
 }
 
-/* ---- ublkd's probes ---- */
+/* ---- ublkd's probe points ---- */
 
 /* enum backend_op, as base/probes.h tells it. */
 static const char *backend_name(unsigned op)

@@ -77,13 +77,13 @@ static void test_backend(void **state)
 	v.backend = "throttle";
 	expect(&v, STUCK_BACKEND, "the backend throttle does not answer");
 	v.backend_wait = "throttle";
-	expect(&v, STUCK_THROTTLED, "holds it back");
+	expect(&v, STUCK_THROTTLED, "delays it to keep its limits");
 	v.backend_wait = "delay";
 	expect(&v, STUCK_DELAYED, "delay");
 	v.state = "busy";
-	expect(&v, STUCK_BUSY, "did not take it");
+	expect(&v, STUCK_BUSY, "has not accepted it");
 	v.state = "done";
-	expect(&v, STUCK_NOT_HANDED_BACK, "not handed back");
+	expect(&v, STUCK_NOT_HANDED_BACK, "not committed");
 }
 
 static void test_not_armed(void **state)
@@ -139,14 +139,14 @@ static void test_reactor_and_ring(void **state)
 	v.silent_ns = 3 * STUCK_IO_NS;
 	v.cq_unseen = 4;
 	v.kernel_nr = 6;
-	expect(&v, STUCK_REACTOR, "4 completions wait in its ring unseen");
-	expect(&v, STUCK_REACTOR, "5 requests wait in the kernel unseen");
+	expect(&v, STUCK_REACTOR, "4 completions in its ring are not reaped");
+	expect(&v, STUCK_REACTOR, "the daemon has not received 5 requests");
 	v.silent_ns = 0;
 	expect(&v, STUCK_BACKEND, "nbd");
 	v.sq_waiting = 7;
-	expect(&v, STUCK_RING, "the kernel does not take 7 submissions of reactor 0");
+	expect(&v, STUCK_RING, "the kernel has not consumed 7 submissions of reactor 0");
 	v.overflow = 2;
-	expect(&v, STUCK_RING, "2 completions of reactor 0 found no room");
+	expect(&v, STUCK_RING, "2 completions overflowed the ring of reactor 0");
 }
 
 static void test_driver(void **state)
@@ -158,13 +158,13 @@ static void test_driver(void **state)
 	v.server_pid = v.daemon_pid = 7;
 	expect(&v, STUCK_BACKEND, "nbd");
 	v.server_pid = 8;
-	expect(&v, STUCK_DRIVER, "the kernel says its server is pid 8, not us (pid 7)");
+	expect(&v, STUCK_DRIVER, "the driver reports pid 8 as its server, not this ublkd (pid 7)");
 	v.driver_state = "QUIESCED";
-	expect(&v, STUCK_DRIVER, "the kernel says this device is QUIESCED: its server is gone");
+	expect(&v, STUCK_DRIVER, "the driver reports this device as QUIESCED: its server is gone");
 	v.driver_state = "DEAD";
-	expect(&v, STUCK_DRIVER, "the kernel says this device is DEAD");
+	expect(&v, STUCK_DRIVER, "the driver reports this device as DEAD");
 	v.driver_state = "FAIL_IO";
-	expect(&v, STUCK_DRIVER, "the kernel says this device is FAIL_IO");
+	expect(&v, STUCK_DRIVER, "the driver reports this device as FAIL_IO");
 	v.driver_error = "ENODEV";
 	expect(&v, STUCK_DRIVER, "the driver does not know this device: ENODEV");
 	/* On its way up or down that is as it should be. */

@@ -289,7 +289,7 @@ static void test_mail_unread_in_kernel(void **state)
 	block(b, 0, block_in_kernel);
 	reactor_post(b->reactor, &b->unread, do_nothing);
 	assert_true(until(first_is_stuck));
-	assert_int_equal(count(" where=kernel what=io_uring_enter whom=\"mail unread\""), 1);
+	assert_int_equal(count(" where=kernel what=io_uring_enter whom=\"unread mail\""), 1);
 	unblock(b);
 	assert_true(until(none_is_stuck));
 }
@@ -308,7 +308,7 @@ static void test_state_d(void **state)
 		usleep(1000);
 	assert_true(until(first_is_stuck));
 	assert_int_equal(
-		count(" where=kernel what=io_uring_enter whom=\"cannot be interrupted\" thread=D "),
+		count(" where=kernel what=io_uring_enter whom=\"uninterruptible sleep\" thread=D "),
 		1);
 	unblock(b);
 	assert_true(until(none_is_stuck));

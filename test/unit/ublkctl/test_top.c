@@ -297,7 +297,7 @@ static void test_layers_of_the_selected_device(void **state)
 	assert_null(top_model_layers(&model));
 	press("k");
 	top_model_take_layers(&model, layers_of("a", 7)); /* made anew */
-	assert_int_equal(histogram_count(&top_model_layers(&model)->op[SAMPLE_WRITE][LAYER_TOTAL]), 7);
+	assert_int_equal(histogram_count(&top_model_layers(&model)->op[SAMPLE_WRITE][QUEUE_LAYER_TOTAL]), 7);
 }
 
 /* ---- sorting and selecting ---- */
