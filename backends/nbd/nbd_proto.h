@@ -28,8 +28,6 @@
 
 /* "Conventions": no string is longer. */
 #define NBD_STRING_BYTES_MAX 4096u
-/* "NBD_REPLY_TYPE_BLOCK_STATUS": a server SHOULD NOT send more; more is refused. */
-#define NBD_EXTENTS_MAX (1u << 20)
 
 /* "Size constraints": what a client assumes that was told nothing. */
 #define NBD_MIN_BLOCK_BYTES 512u
@@ -138,10 +136,6 @@ enum nbd_reply_type {
 
 /* "base:allocation metadata context" */
 #define NBD_META_ALLOCATION "base:allocation"
-enum nbd_state_flags {
-	NBD_STATE_HOLE = 1u << 0,
-	NBD_STATE_ZERO = 1u << 1,
-};
 
 static inline uint16_t nbd_get16(const uint8_t *at)
 {

@@ -25,10 +25,8 @@ enum state {
 	LENGTH,	     /* the 4 bytes more of a structured one */
 	DATA_OFFSET, /* 8 */
 	PAYLOAD,
-	HOLE,	       /* 12 */
-	STATUS_HEAD,   /* 4, extended 8 */
-	STATUS_EXTENT, /* 8, extended 16 */
-	ERROR_HEAD,    /* 6 */
+	HOLE,	    /* 12 */
+	ERROR_HEAD, /* 6 */
 	ERROR_TEXT,
 	ERROR_OFFSET, /* 8 */
 	ERROR_REST,   /* of error chunks of a later protocol */
@@ -112,8 +110,6 @@ static enum nbd_reply_event end_chunk(struct nbd_reply *r)
 	if (slot->cmd == NBD_CMD_READ &&
 	    !nbd_ranges_full(&slot->ranges, (uint32_t)slot->length_bytes))
 		return reply_broken(r, "a READ was answered without all of its data");
-	if (slot->cmd == NBD_CMD_BLOCK_STATUS && !slot->has_content)
-		return reply_broken(r, "a BLOCK_STATUS was answered without a status");
 	return reply_answered(r, 0);
 }
 
@@ -185,59 +181,6 @@ void nbd_reply_took(struct nbd_reply *r, uint64_t bytes)
 	r->bytes -= bytes;
 	if (r->bytes == 0)
 		r->state = r->mode == NBD_REPLIES_SIMPLE ? SIMPLE_END : CHUNK_END;
-}
-
-/* ---- BLOCK_STATUS ---- */
-
-static size_t extent_bytes(const struct nbd_reply *r)
-{
-	return r->mode == NBD_REPLIES_EXTENDED ? 16 : 8;
-}
-
-static enum nbd_reply_event on_status_head(struct nbd_reply *r, const uint8_t *at)
-{
-	uint32_t context = nbd_get32(at);
-
-	/* The same number of bytes of head as of half an extent. */
-	r->left = (uint32_t)(r->chunk_bytes / extent_bytes(r));
-	if (context != r->meta_context)
-		return reply_broken(r, "a status of metadata context %u, negotiated is %u", context,
-				    r->meta_context);
-	if (r->mode == NBD_REPLIES_EXTENDED && nbd_get32(at + 4) != r->left)
-		return reply_broken(r, "a status chunk with room for %u extents says it has %u",
-				    r->left, nbd_get32(at + 4));
-	if ((r->slot->flags & NBD_CMD_FLAG_REQ_ONE) && r->left != 1)
-		return reply_broken(r, "%u extents, one was asked for", r->left);
-	r->slot->has_content = true;
-	r->at_bytes = 0;
-	r->bytes = 0;
-	return reply_go_on(r, STATUS_EXTENT);
-}
-
-static enum nbd_reply_event on_extent(struct nbd_reply *r, const uint8_t *at)
-{
-	bool wide = r->mode == NBD_REPLIES_EXTENDED;
-	uint64_t bytes = wide ? nbd_get64(at) : nbd_get32(at);
-	uint64_t room;
-
-	r->at_bytes += r->bytes;
-	room = r->slot->length_bytes - r->at_bytes;
-	if (bytes == 0)
-		return reply_broken(r, "an extent of 0 bytes");
-	/* "NBD_REPLY_TYPE_BLOCK_STATUS": only the last one may reach the request's end. */
-	if (r->left > 1 && bytes >= room)
-		return reply_broken(r, "extents behind the end of the BLOCK_STATUS");
-	if ((r->slot->flags & NBD_CMD_FLAG_REQ_ONE) && bytes > room)
-		return reply_broken(r,
-				    "an extent longer than its BLOCK_STATUS, which asked for one");
-	r->extent_flags = wide ? nbd_get64(at + 8) : nbd_get32(at + 4);
-	if (r->extent_flags >> 32)
-		return reply_broken(r, "an extent with flags 0x%llx: %s has 32 bits",
-				    (unsigned long long)r->extent_flags, NBD_META_ALLOCATION);
-	r->bytes = MIN(bytes, room);
-	r->left--;
-	r->state = r->left ? STATUS_EXTENT : CHUNK_END;
-	return NBD_REPLY_EXTENT;
 }
 
 /* ---- errors ---- */
@@ -345,24 +288,6 @@ static enum nbd_reply_event start_content(struct nbd_reply *r)
 	return reply_go_on(r, hole ? HOLE : DATA_OFFSET);
 }
 
-static enum nbd_reply_event start_status(struct nbd_reply *r)
-{
-	bool extended = r->mode == NBD_REPLIES_EXTENDED;
-	size_t extent = extent_bytes(r), head = extent / 2;
-
-	if (r->slot->cmd != NBD_CMD_BLOCK_STATUS ||
-	    extended != (r->chunk_type == NBD_REPLY_TYPE_BLOCK_STATUS_EXT))
-		return reply_broken(r, "%s in answer to %s with %s headers", reply_type_name(r),
-				    reply_cmd_name(r->slot), extended ? "extended" : "compact");
-	if (r->slot->has_content)
-		return reply_broken(r, "two status chunks for one BLOCK_STATUS");
-	if (r->chunk_bytes < head + extent || (r->chunk_bytes - head) % extent != 0 ||
-	    r->chunk_bytes > head + (uint64_t)extent * NBD_EXTENTS_MAX)
-		return reply_broken(r, "%s of %llu bytes", reply_type_name(r),
-				    (unsigned long long)r->chunk_bytes);
-	return reply_go_on(r, STATUS_HEAD);
-}
-
 static enum nbd_reply_event start_error(struct nbd_reply *r)
 {
 	uint32_t min = r->chunk_type == NBD_REPLY_TYPE_ERROR_OFFSET ? 14 : 6;
@@ -387,9 +312,6 @@ static enum nbd_reply_event start_chunk(struct nbd_reply *r)
 		return reply_go_on(r, CHUNK_END);
 	case NBD_REPLY_TYPE_OFFSET_HOLE:
 		return start_content(r);
-	case NBD_REPLY_TYPE_BLOCK_STATUS:
-	case NBD_REPLY_TYPE_BLOCK_STATUS_EXT:
-		return start_status(r);
 	default:
 		return reply_broken(r, "a chunk of unknown type %u in answer to %s", r->chunk_type,
 				    reply_cmd_name(r->slot));
@@ -467,13 +389,10 @@ static enum nbd_reply_event on_length(struct nbd_reply *r, const uint8_t *at)
 static size_t need(const struct nbd_reply *r)
 {
 	static const uint8_t bytes[] = {
-		[LENGTH] = 4,	     [DATA_OFFSET] = 8, [HOLE] = 12,	    [STATUS_HEAD] = 4,
-		[STATUS_EXTENT] = 8, [ERROR_HEAD] = 6,	[ERROR_OFFSET] = 8,
+		[LENGTH] = 4, [DATA_OFFSET] = 8, [HOLE] = 12, [ERROR_HEAD] = 6, [ERROR_OFFSET] = 8,
 	};
-	bool twice = r->mode == NBD_REPLIES_EXTENDED &&
-		     (r->state == STATUS_HEAD || r->state == STATUS_EXTENT);
 
-	return (size_t)bytes[r->state] << twice;
+	return bytes[r->state];
 }
 
 static enum nbd_reply_event on_bytes(struct nbd_reply *r, const uint8_t *at)
@@ -485,10 +404,6 @@ static enum nbd_reply_event on_bytes(struct nbd_reply *r, const uint8_t *at)
 		return on_data_offset(r, at);
 	case HOLE:
 		return on_hole(r, at);
-	case STATUS_HEAD:
-		return on_status_head(r, at);
-	case STATUS_EXTENT:
-		return on_extent(r, at);
 	case ERROR_HEAD:
 		return on_error_head(r, at);
 	default:
@@ -553,12 +468,11 @@ void nbd_slot_start(struct nbd_slot *slot, uint16_t cmd, uint16_t flags, uint64_
 	nbd_ranges_init(&slot->ranges);
 }
 
-void nbd_reply_init(struct nbd_reply *r, enum nbd_reply_mode mode, uint32_t meta_context,
+void nbd_reply_init(struct nbd_reply *r, enum nbd_reply_mode mode,
 		    struct nbd_slot *(*lookup)(void *ctx, uint64_t cookie), void *ctx)
 {
 	memset(r, 0, sizeof(*r));
 	r->mode = mode;
-	r->meta_context = meta_context;
 	r->lookup = lookup;
 	r->ctx = ctx;
 }

@@ -15,8 +15,6 @@
  *			or receive the rest directly. Then nbd_reply_took(&r, nr)
  *		case NBD_REPLY_ZEROES:
  *			r.bytes from r.at_bytes of r.slot's buffer are zeroes
- *		case NBD_REPLY_EXTENT:
- *			r.bytes from r.at_bytes of r.slot's range have r.extent_flags
  *		case NBD_REPLY_ERROR:
  *			r.error says what the server said about r.slot; for logs
  *		case NBD_REPLY_DONE:
@@ -50,7 +48,7 @@ struct nbd_slot {
 	uint16_t cmd, flags;		     /* as requested */
 	/* The parser's. */
 	bool waiting;
-	bool has_content; /* a content or status chunk has come */
+	bool has_content; /* a content chunk has come */
 	uint16_t error_nr;
 	int error; /* of the first error chunk, -errno */
 	struct nbd_ranges ranges;
@@ -67,7 +65,6 @@ enum nbd_reply_event {
 	NBD_REPLY_MORE,
 	NBD_REPLY_PAYLOAD,
 	NBD_REPLY_ZEROES,
-	NBD_REPLY_EXTENT,
 	NBD_REPLY_ERROR,
 	NBD_REPLY_DONE,
 	NBD_REPLY_BROKEN,
@@ -80,21 +77,19 @@ struct nbd_input {
 struct nbd_reply {
 	/* Of the last event. */
 	struct nbd_slot *slot;
-	uint64_t at_bytes, bytes; /* an extent is cut off where the request ends */
-	uint64_t extent_flags;	  /* enum nbd_state_flags */
+	uint64_t at_bytes, bytes;
 	int result;
 	char error[240]; /* printable */
 
 	/* The parser's. */
 	enum nbd_reply_mode mode;
-	uint32_t meta_context;
 	struct nbd_slot *(*lookup)(void *ctx, uint64_t cookie);
 	void *ctx;
 	uint8_t state;
 	uint8_t have_bytes; /* in head */
 	uint16_t chunk_flags, chunk_type;
 	uint64_t chunk_bytes; /* of its payload */
-	uint32_t left;	      /* extents; or bytes behind the fixed part of an error chunk */
+	uint32_t left;	      /* bytes behind the fixed part of an error chunk */
 	uint32_t text_bytes, text_have;
 	int chunk_error;
 	uint8_t head[32];
@@ -103,9 +98,9 @@ struct nbd_reply {
 
 /*
  * lookup: the slot of a cookie, NULL: of none that waits (a slot that is no longer waiting is as
- * good). meta_context: the id that BLOCK_STATUS is answered with.
+ * good).
  */
-void nbd_reply_init(struct nbd_reply *r, enum nbd_reply_mode mode, uint32_t meta_context,
+void nbd_reply_init(struct nbd_reply *r, enum nbd_reply_mode mode,
 		    struct nbd_slot *(*lookup)(void *ctx, uint64_t cookie), void *ctx);
 
 enum nbd_reply_event nbd_reply_next(struct nbd_reply *r, struct nbd_input *in);

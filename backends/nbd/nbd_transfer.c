@@ -41,7 +41,7 @@ void nbd_transfer_begin(struct nbd_connection *conn)
 				   : export->structured ? NBD_REPLIES_STRUCTURED
 							: NBD_REPLIES_SIMPLE;
 
-	nbd_reply_init(&conn->reply, mode, export->meta_context, nbd_transfer_lookup, conn);
+	nbd_reply_init(&conn->reply, mode, nbd_transfer_lookup, conn);
 	conn->large_nr = 0;
 	conn->unsent = &conn->sent;
 }
@@ -172,8 +172,6 @@ int nbd_transfer_received(struct nbd_connection *conn, struct nbd_input *in,
 			break;
 		case NBD_REPLY_ZEROES:
 			memset((uint8_t *)io_of_reply(r)->io->buf + r->at_bytes, 0, r->bytes);
-			break;
-		case NBD_REPLY_EXTENT:
 			break;
 		case NBD_REPLY_ERROR:
 			nbd = conn->queue->nbd;

@@ -40,8 +40,8 @@ static void start(struct reply_rig *rig, enum nbd_reply_mode mode)
 		rig_request(rig, i, NBD_CMD_READ, i == 2 ? NBD_CMD_FLAG_DF : 0, 4096, 64);
 	rig_request(rig, 3, NBD_CMD_WRITE, 0, 4096, 1024);
 	rig_request(rig, 4, NBD_CMD_FLUSH, 0, 0, 0);
-	rig_request(rig, 5, NBD_CMD_BLOCK_STATUS, 0, 4096, 65536);
-	rig_request(rig, 6, NBD_CMD_BLOCK_STATUS, NBD_CMD_FLAG_REQ_ONE, 4096, 65536);
+	rig_request(rig, 5, NBD_CMD_TRIM, 0, 4096, 65536);
+	rig_request(rig, 6, NBD_CMD_WRITE_ZEROES, 0, 4096, 65536);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -69,7 +69,7 @@ def handshakes():
     put("oldstyle", 0, b"NBDMAGIC", struct.pack(">QQI", 0x420281861253, 1 << 20, 1), bytes(124))
 
 
-# ---- replies: READ of 64 bytes at 4096 are d, e, f; WRITE g, FLUSH h, BLOCK_STATUS i, j ----
+# ---- replies: READ of 64 bytes at 4096 are d, e, f; WRITE g, FLUSH h, TRIM i, WRITE_ZEROES j ----
 
 
 def simple(cookie, error=0):

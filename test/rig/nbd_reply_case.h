@@ -23,7 +23,7 @@
 static struct bytes b;
 static struct reply_rig fresh, rig;
 
-/* Slots 0 to 2: READ of 1024 at 4096; 3 WRITE, 4 FLUSH, 5 and 6 BLOCK_STATUS of 65536; 7 free. */
+/* Slots 0 to 2: READ of 1024 at 4096; 3 WRITE, 4 FLUSH, 5 TRIM of 65536; 6 and 7 free. */
 static inline void start(enum nbd_reply_mode mode)
 {
 	b.nr = 0;
@@ -32,8 +32,7 @@ static inline void start(enum nbd_reply_mode mode)
 		rig_request(&fresh, i, NBD_CMD_READ, i == 2 ? NBD_CMD_FLAG_DF : 0, 4096, 1024);
 	rig_request(&fresh, 3, NBD_CMD_WRITE, 0, 4096, 1024);
 	rig_request(&fresh, 4, NBD_CMD_FLUSH, 0, 0, 0);
-	rig_request(&fresh, 5, NBD_CMD_BLOCK_STATUS, 0, 4096, 65536);
-	rig_request(&fresh, 6, NBD_CMD_BLOCK_STATUS, NBD_CMD_FLAG_REQ_ONE, 4096, 65536);
+	rig_request(&fresh, 5, NBD_CMD_TRIM, 0, 4096, 65536);
 }
 
 /* A copy whose parser looks up in itself. */
@@ -111,29 +110,6 @@ static inline void error_offset(uint64_t cookie, uint16_t flags, uint32_t err, c
 	add16(&b, (uint16_t)strlen(text));
 	add_text(&b, text);
 	add64(&b, offset);
-}
-
-/* nr extents of `length`, flags 0, 1, 2 ... */
-static inline void status(uint64_t cookie, uint16_t flags, uint32_t context, unsigned nr,
-			  uint64_t length)
-{
-	bool extended = fresh.r.mode == EXTENDED;
-
-	if (extended)
-		chunk(cookie, flags, NBD_REPLY_TYPE_BLOCK_STATUS_EXT, 8 + 16 * nr);
-	else
-		chunk(cookie, flags, NBD_REPLY_TYPE_BLOCK_STATUS, 4 + 8 * nr);
-	add32(&b, context);
-	if (extended)
-		add32(&b, nr);
-	for (unsigned i = 0; i < nr; i++)
-		if (extended) {
-			add64(&b, length);
-			add64(&b, i);
-		} else {
-			add32(&b, (uint32_t)length);
-			add32(&b, i);
-		}
 }
 
 static inline void check_data(unsigned i, uint32_t from, uint32_t to)

@@ -41,7 +41,7 @@ static inline struct nbd_slot *rig_lookup(void *ctx, uint64_t cookie)
 static inline void rig_init(struct reply_rig *rig, enum nbd_reply_mode mode)
 {
 	memset(rig, 0, sizeof(*rig));
-	nbd_reply_init(&rig->r, mode, 7, rig_lookup, rig);
+	nbd_reply_init(&rig->r, mode, rig_lookup, rig);
 }
 
 static inline void rig_request(struct reply_rig *rig, unsigned i, uint16_t cmd, uint16_t flags,
@@ -127,13 +127,6 @@ static inline void rig_feed(struct reply_rig *rig, const uint8_t *data, size_t b
 			rig_log(rig, "zeroes %zu %llu+%llu\n", i,
 				(unsigned long long)rig->r.at_bytes,
 				(unsigned long long)rig->r.bytes);
-		} else if (rig->last == NBD_REPLY_EXTENT) {
-			ASSERT(rig->r.slot->cmd == NBD_CMD_BLOCK_STATUS && rig->r.bytes > 0);
-			ASSERT(rig->r.at_bytes + rig->r.bytes <= rig->r.slot->length_bytes);
-			rig_log(rig, "extent %zu %llu+%llu %llx\n", i,
-				(unsigned long long)rig->r.at_bytes,
-				(unsigned long long)rig->r.bytes,
-				(unsigned long long)rig->r.extent_flags);
 		} else if (rig->last == NBD_REPLY_ERROR) {
 			rig_check_text(rig->r.error);
 			rig_log(rig, "error %zu %d %s\n", i, rig->r.result, rig->r.error);

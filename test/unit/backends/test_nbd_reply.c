@@ -102,27 +102,6 @@ static void test_ranges(void **state)
 	assert_true(added > 10000 && full > 0);
 }
 
-static void test_status(void **state)
-{
-	(void)state;
-	for (enum nbd_reply_mode mode = STRUCTURED; mode <= EXTENDED; mode++) {
-		start(mode);
-		/* less than was asked; more than was asked; exactly one */
-		status(105, 0, 7, 2, 4096);
-		chunk(105, DONE, NBD_REPLY_TYPE_NONE, 0);
-		status(106, DONE, 7, 1, 65536);
-		run("extent 5 0+4096 0\nextent 5 4096+4096 1\ndone 5 0\n"
-		    "extent 6 0+65536 0\ndone 6 0\nbetween\n");
-		start(mode);
-		status(105, DONE, 7, 3, 32767);
-		run("extent 5 0+32767 0\nextent 5 32767+32767 1\nextent 5 65534+2 2\n"
-		    "done 5 0\nbetween\n");
-	}
-	start(EXTENDED);
-	status(105, DONE, 7, 1, UINT64_MAX);
-	run("extent 5 0+65536 0\ndone 5 0\nbetween\n");
-}
-
 static void test_errors(void **state)
 {
 	(void)state;
@@ -146,7 +125,7 @@ static void test_errors(void **state)
 		    "error 0 -5 READ failed: the server says \"bad? sector\"\n"
 		    "error 0 -12 READ failed: the server says \"x\"\ndone 0 -5\n"
 		    "error 1 -1 READ failed at 5119: the server says \"there\"\ndone 1 -1\n"
-		    "error 5 -22 BLOCK_STATUS failed: the server says \"hi\"\ndone 5 -22\n"
+		    "error 5 -22 TRIM failed: the server says \"hi\"\ndone 5 -22\n"
 		    "between\n");
 		/* data before an error elsewhere, data behind it elsewhere */
 		start(mode);
@@ -184,9 +163,6 @@ static void test_simple_among_structured(void **state)
 	start(STRUCTURED);
 	add_simple(&b, 100, 0);
 	run_broken("a simple reply to READ, structured ones were negotiated");
-	start(STRUCTURED);
-	add_simple(&b, 105, 0);
-	run_broken("a BLOCK_STATUS was answered without a status");
 }
 
 /* Cut at every byte: inside, but at the borders of replies. */
@@ -234,17 +210,11 @@ static void test_direct(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_simple),
-		cmocka_unit_test(test_one_chunk),
-		cmocka_unit_test(test_many_chunks),
-		cmocka_unit_test(test_gaps),
-		cmocka_unit_test(test_ranges),
-		cmocka_unit_test(test_status),
-		cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_long_text),
-		cmocka_unit_test(test_simple_among_structured),
-		cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_direct),
+		cmocka_unit_test(test_simple),	    cmocka_unit_test(test_one_chunk),
+		cmocka_unit_test(test_many_chunks), cmocka_unit_test(test_gaps),
+		cmocka_unit_test(test_ranges),	    cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_long_text),   cmocka_unit_test(test_simple_among_structured),
+		cmocka_unit_test(test_cut),	    cmocka_unit_test(test_direct),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
