@@ -86,7 +86,7 @@ struct all {
 	void *arg;
 };
 
-static void look_at(const char *pid, void *arg)
+static void fds_of_process(const char *pid, void *arg)
 {
 	const struct all *all = arg;
 
@@ -97,5 +97,5 @@ void proc_fds(bool (*fn)(const char *pid, const char *path, void *arg), void *ar
 {
 	struct all all = { fn, arg };
 
-	proc_each(look_at, &all);
+	proc_each(fds_of_process, &all);
 }

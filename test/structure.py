@@ -154,7 +154,9 @@ def functions(files):
     found = []
     for file in files:
         if file.endswith(".c"):
-            for match in FUNCTION.finditer(read(file)):
+            # attributes and sections look like functions to the pattern
+            text = re.sub(r"__attribute__\(\(.*?\)\)\s*(?=\w)|^SEC\(.*?\)\s*", "", read(file), flags=re.M)
+            for match in FUNCTION.finditer(text):
                 found.append((match[1], match[0].count("\n"), file))
     return found
 
@@ -164,9 +166,9 @@ def shared_functions(files):
     where = defaultdict(set)
     for name, _, file in functions(files):
         where[name].add(file)
-    # each program has one
+    # each program has a main; BPF programs are named by their section
     return [f"{name}: {', '.join(sorted(paths))}" for name, paths in sorted(where.items())
-            if len(paths) > 1 and name != "main"]
+            if len(paths) > 1 and name not in ("main", "BPF_PROG")]
 
 
 # Files of the kernel and of libraries that prose names without a folder.
@@ -219,6 +221,7 @@ def main():
         ("no folder can reach itself", cycles()),
         (f"no folder holds more than {SOURCES_MAX} sources", full_folders(files)),
         ("no two sources have one name", shared_names(product)),
+        ("no two sources have functions of one name", shared_functions(product)),
         ("docs name no file that is not there", stale_names((f, read(f)) for f in listed("*.md", "docs/man/*"))),
         ("comments name no file that is not there", stale_names((f, comments(f)) for f in files)),
     ]

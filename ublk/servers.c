@@ -19,7 +19,7 @@ struct search {
 };
 
 /* A server has several devices: there is never enough. */
-static bool look_at(const char *pid, const char *path, void *arg)
+static bool server_look_at(const char *pid, const char *path, void *arg)
 {
 	const struct search *s = arg;
 	size_t len = strlen(s->prefix);
@@ -40,5 +40,5 @@ void servers_find(const char *folder, void (*fn)(int pid, unsigned id, void *arg
 	struct search s = { .fn = fn, .arg = arg };
 
 	snprintf(s.prefix, sizeof(s.prefix), "%s/ublkc", folder);
-	proc_fds(look_at, &s);
+	proc_fds(server_look_at, &s);
 }

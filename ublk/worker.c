@@ -145,7 +145,7 @@ static bool is_worker(const char *task)
 }
 
 /* As worker_read_stack. */
-static int look_at(const char *task, uint32_t cmd_op, char text[static WORKER_TEXT_BYTES])
+static int worker_look_at(const char *task, uint32_t cmd_op, char text[static WORKER_TEXT_BYTES])
 {
 	char path[64];
 	FILE *stack;
@@ -172,7 +172,8 @@ int worker_where(uint32_t cmd_op, char text[static WORKER_TEXT_BYTES])
 
 	text[0] = '\0';
 	while (dir && best != 0 && (entry = readdir(dir))) {
-		int ret = is_worker(entry->d_name) ? look_at(entry->d_name, cmd_op, one) : -ENOENT;
+		int ret = is_worker(entry->d_name) ? worker_look_at(entry->d_name, cmd_op, one)
+						   : -ENOENT;
 
 		if (ret >= 0)
 			memcpy(text, one, sizeof(one));

@@ -63,7 +63,7 @@ static bool may_throw_away(struct device *d)
 }
 
 /* By a helper. */
-static void trim(struct helper_job *job)
+static void resize_trim(struct helper_job *job)
 {
 	struct device *d = container_of(job, struct device, job);
 	struct resize *r = &d->resize;
@@ -88,7 +88,7 @@ void device_queue_fenced(struct queue *q)
 
 	if (++r->fenced_nr < d->attach_nr)
 		return;
-	if (device_help(d, trim, trimmed) < 0) {
+	if (device_help(d, resize_trim, trimmed) < 0) {
 		snprintf(r->words, sizeof(r->words),
 			 "what is beyond the new end is kept below: no thread to give it back");
 		end(d, 0);
@@ -234,7 +234,7 @@ static int check_shrink(struct device *d, uint64_t size_bytes, const struct answ
 }
 
 /* By a helper: all that must be known, and done by the backend, before the driver is asked. */
-static void prepare(struct helper_job *job)
+static void resize_prepare(struct helper_job *job)
 {
 	struct device *d = container_of(job, struct device, job);
 	struct resize *r = &d->resize;
@@ -252,7 +252,7 @@ static void prepare(struct helper_job *job)
 }
 
 /* While the helper was at it, the device may have begun to stop. */
-static void prepared(struct helper_job *job)
+static void resize_prepared(struct helper_job *job)
 {
 	struct device *d = container_of(job, struct device, job);
 	struct resize *r = &d->resize;
@@ -283,7 +283,7 @@ static int prepare_here(struct device *d, const struct answer *a)
 {
 	struct resize *r = &d->resize;
 
-	prepare(&d->job);
+	resize_prepare(&d->job);
 	if (r->ret == 0) {
 		update(d);
 		return 0;
@@ -305,7 +305,7 @@ int device_resize(struct device *d, uint64_t size_bytes, bool force, char *error
 	begin(d, size_bytes, force);
 	if (!d->host->helpers)
 		return prepare_here(d, &a);
-	ret = device_help(d, prepare, prepared);
+	ret = device_help(d, resize_prepare, resize_prepared);
 	d->resize.busy = ret == 0;
 	return ret < 0 ? refuse(&a, ret, "no thread to ask the backend: %s", errname(ret)) : 0;
 }

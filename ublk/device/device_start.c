@@ -102,7 +102,7 @@ void device_queue_attached(struct queue *q, int err)
 		device_begin_serving(d);
 }
 
-static void attach(struct device *d)
+static void device_attach(struct device *d)
 {
 	device_set_state(d, DEVICE_ATTACHING);
 	d->attach_nr = d->spec.queues;
@@ -182,7 +182,7 @@ static void place_next(struct device *d)
 	};
 
 	if (d->placed_nr == d->spec.queues)
-		attach(d);
+		device_attach(d);
 	else
 		ctl_cmd_send(&d->cmd, &request, affinity_done);
 }

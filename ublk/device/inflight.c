@@ -45,13 +45,13 @@ static void look_once(const struct tag_io *io, enum tag_state state, struct infl
 		.queue = io->queue->setup.idx,
 		.tag = (uint16_t)tag_of(io),
 		.state = (enum inflight_state)state,
-		.op = PEEK(io->bio.op),
-		.sector = PEEK(io->bio.offset_bytes) >> 9,
-		.bytes = PEEK(io->bio.length_bytes),
+		.op = PEEK(io->request.op),
+		.sector = PEEK(io->request.offset_bytes) >> 9,
+		.bytes = PEEK(io->request.length_bytes),
 		.start_ns = PEEK(io->start_ns),
 	};
 	if (state == TAG_SERVING)
-		ret_io->backend = backend_io_where(&io->bio, &ret_io->wait);
+		ret_io->backend = backend_io_where(&io->request, &ret_io->wait);
 }
 
 /* Returns the state; for an I/O with *ret_io filled. */

@@ -95,15 +95,15 @@ static void add_element(struct batch *b, struct tag_io *io)
 	struct queue *q = b->queue;
 	uint8_t *at = b->elements + (size_t)b->sent_nr * element_bytes(q);
 	const struct ublk_elem_header header = {
-		.tag = io->bio.tag,
-		.buf_index = queue_buffer_index(q, io->bio.tag),
+		.tag = io->request.tag,
+		.buf_index = queue_buffer_index(q, io->request.tag),
 		.result = io->result,
 	};
 
 	memcpy(at, &header, sizeof(header));
 	if (has_address(q))
 		memcpy(at + sizeof(header), &io->copy_addr, sizeof(io->copy_addr));
-	b->sent[b->sent_nr++] = io->bio.tag;
+	b->sent[b->sent_nr++] = io->request.tag;
 }
 
 /* Sends what add_element collected. It is executed by the enter that submits it. */
@@ -276,7 +276,7 @@ static void fetch(struct op *op)
 }
 
 /* The FETCH comes after this: the driver refuses it before all tags are armed. */
-static void prepared(struct op *op, int res, uint32_t cqe_flags)
+static void batch_prepared(struct op *op, int res, uint32_t cqe_flags)
 {
 	struct batch *b = container_of(op, struct batch, commit);
 	struct queue *q = b->queue;
@@ -295,14 +295,14 @@ static void prepared(struct op *op, int res, uint32_t cqe_flags)
 	fetch_aborted(b, res);
 }
 
-static void prepare(struct op *op)
+static void batch_prepare(struct op *op)
 {
 	struct batch *b = container_of(op, struct batch, commit);
 	struct queue *q = b->queue;
 	struct io_uring_sqe *sqe = op_sqe(op);
 
 	if (!sqe) {
-		op_park(op, prepare);
+		op_park(op, batch_prepare);
 		return;
 	}
 	for (unsigned tag = 0; tag < q->setup.depth; tag++)
@@ -312,12 +312,12 @@ static void prepare(struct op *op)
 
 void batch_fetch(struct queue *q)
 {
-	prepare(&q->batch->commit);
+	batch_prepare(&q->batch->commit);
 }
 
 /* ---- life ---- */
 
-static int buffers_init(struct batch *b)
+static int batch_buffers_init(struct batch *b)
 {
 	void *mem = mmap(NULL, MAP_BYTES, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -341,7 +341,7 @@ static int ops_init(struct batch *b)
 	int ret = op_init(&b->fetch, q->setup.reactor, owner, fetch_event);
 
 	owner.leg = 1;
-	return ret < 0 ? ret : op_init(&b->commit, q->setup.reactor, owner, prepared);
+	return ret < 0 ? ret : op_init(&b->commit, q->setup.reactor, owner, batch_prepared);
 }
 
 int batch_init(struct queue *q)
@@ -358,7 +358,7 @@ int batch_init(struct queue *q)
 	b->sent = calloc(q->setup.depth, sizeof(*b->sent));
 	if (!b->elements || !b->sent)
 		return -ENOMEM;
-	ret = buffers_init(b);
+	ret = batch_buffers_init(b);
 	return ret < 0 ? ret : ops_init(b);
 }
 

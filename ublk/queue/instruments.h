@@ -17,7 +17,7 @@ static inline void instrument_event(const struct queue *q, const struct tag_io *
 				    enum flight_event event, uint64_t now_ns, int32_t value)
 {
 	flight_write(q->setup.reactor->flight, now_ns, event, &io->flight_key,
-		     io->bio.offset_bytes >> 9, value);
+		     io->request.offset_bytes >> 9, value);
 }
 
 /* A request was taken from the driver and decoded. */
@@ -26,9 +26,9 @@ static inline void instrument_fetch(struct queue *q, const struct tag_io *io)
 	counter_add(&q->stats.started, 1);
 	if (q->inflight_nr > q->stats.inflight_max)
 		counter_add(&q->stats.inflight_max, 1);
-	instrument_event(q, io, FLIGHT_FETCH, io->start_ns, (int32_t)io->bio.length_bytes);
-	PROBE5(io__fetch, io->id, io->bio.op, io->bio.offset_bytes >> 9, io->bio.length_bytes,
-	       q->inflight_nr);
+	instrument_event(q, io, FLIGHT_FETCH, io->start_ns, (int32_t)io->request.length_bytes);
+	PROBE5(io__fetch, io->id, io->request.op, io->request.offset_bytes >> 9,
+	       io->request.length_bytes, q->inflight_nr);
 }
 
 static inline void instrument_submit(const struct tag_io *io)
@@ -47,8 +47,8 @@ static inline void instrument_busy(const struct tag_io *io)
 /* The backend answered a QUEUED request. */
 static inline void instrument_done(const struct queue *q, const struct tag_io *io)
 {
-	instrument_event(q, io, FLIGHT_DONE, io->done_ns, io->bio.result);
-	PROBE2(io__done, io->id, io->bio.result);
+	instrument_event(q, io, FLIGHT_DONE, io->done_ns, io->request.result);
+	PROBE2(io__done, io->id, io->request.result);
 }
 
 static inline void instrument_abort(const struct tag_io *io, int res)
@@ -65,7 +65,7 @@ static inline void instrument_layers(struct histogram *layer, const struct tag_i
 				     uint64_t now_ns, unsigned (*index)(uint64_t ns))
 {
 	uint64_t total_ns = now_ns - io->start_ns;
-	uint64_t throttle_ns = io->bio.throttle_ns;
+	uint64_t throttle_ns = io->request.throttle_ns;
 	uint64_t waited_ns = io->done_ns - io->submit_ns;
 	uint64_t backend_ns = waited_ns - throttle_ns;
 	uint64_t daemon_ns = total_ns - waited_ns;
@@ -81,13 +81,13 @@ static inline void instrument_layers(struct histogram *layer, const struct tag_i
 	}
 	histogram_record_at(&layer[QUEUE_LAYER_TOTAL], total_idx, total_ns);
 	histogram_record_at(&layer[QUEUE_LAYER_DAEMON], daemon_idx, daemon_ns);
-	PROBE6(io__commit, io->id, io->bio.op, io->result, total_ns, throttle_ns, backend_ns);
+	PROBE6(io__commit, io->id, io->request.op, io->result, total_ns, throttle_ns, backend_ns);
 }
 
 /* The request goes back to the driver with the next enter; the clock was just read. */
 static inline void instrument_commit(struct queue *q, const struct tag_io *io)
 {
-	struct queue_op_stats *s = &q->stats.op[io->bio.op];
+	struct queue_op_stats *s = &q->stats.op[io->request.op];
 	uint64_t now_ns = q->setup.reactor->now_ns;
 
 	counter_add(&s->done, 1);
@@ -95,7 +95,7 @@ static inline void instrument_commit(struct queue *q, const struct tag_io *io)
 		counter_add(&s->failed, 1);
 		counter_add(&q->stats.errors[MIN(-io->result, QUEUE_ERRNO_NR - 1)], 1);
 	} else {
-		counter_add(&s->bytes, io->bio.length_bytes);
+		counter_add(&s->bytes, io->request.length_bytes);
 	}
 	/* No part is longer than the whole: one compare for all. */
 	if (__builtin_expect(now_ns - io->start_ns < HISTOGRAM_END_NS, 1))

@@ -43,13 +43,13 @@ const char *io_error_words(int err)
  * The deepest backend that answered with an error. The answers are wiped: what is left of them must
  * not speak for a later request of this tag that never comes so deep.
  */
-static const char *take_culprit(struct backend_io *bio)
+static const char *take_culprit(struct backend_io *request)
 {
 	const char *name = "ublkd";
 
-	for (; bio && bio->result < 0; bio = bio->child) {
-		name = bio->queue->device->ops->name;
-		bio->result = 0;
+	for (; request && request->result < 0; request = request->child) {
+		name = request->queue->device->ops->name;
+		request->result = 0;
 	}
 	return name;
 }
@@ -57,17 +57,17 @@ static const char *take_culprit(struct backend_io *bio)
 void io_error_tell(struct tag_io *io, int err)
 {
 	const struct queue_setup *setup = &io->queue->setup;
-	const struct backend_io *bio = &io->bio;
+	const struct backend_io *request = &io->request;
 	unsigned err_idx = (unsigned)MIN(-err, QUEUE_ERRNO_NR - 1);
-	const char *by = take_culprit(&io->bio);
+	const char *by = take_culprit(&io->request);
 	uint32_t dropped;
 
-	if (!log_limit_pass_each(&setup->errors->limit[bio->op][err_idx], 1, &dropped))
+	if (!log_limit_pass_each(&setup->errors->limit[request->op][err_idx], 1, &dropped))
 		return;
 	log_warn("I/O failed",
 		 "device=%s id=%d queue=%u tag=%u op=%s sector=%llu bytes=%u error=%s by=%s "
 		 "means=\"%s\" dropped=%u",
 		 setup->device_name, setup->dev_id, setup->idx, tag_of(io),
-		 backend_op_name(bio->op), (unsigned long long)(bio->offset_bytes >> 9),
-		 bio->length_bytes, errname(err), by, io_error_words(err), dropped);
+		 backend_op_name(request->op), (unsigned long long)(request->offset_bytes >> 9),
+		 request->length_bytes, errname(err), by, io_error_words(err), dropped);
 }

@@ -11,8 +11,8 @@ struct io_errors {
 };
 
 /*
- * The request of this tag ends with err (negative). A negative io->bio.result says that a backend
- * answered so; otherwise we refused it ourselves.
+ * The request of this tag ends with err (negative). A negative io->request.result says that a
+ * backend answered so; otherwise we refused it ourselves.
  */
 void io_error_tell(struct tag_io *io, int err);
 

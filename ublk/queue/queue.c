@@ -42,7 +42,7 @@ static void drained_on_main(struct mail *mail)
  * Buffers are address space until a request touches them. Huge pages are refused: one small
  * request would pin 2 MiB.
  */
-static int buffers_init(struct queue *q)
+static int queue_buffers_init(struct queue *q)
 {
 	size_t bytes = queue_buffer_bytes(q->setup.depth, q->setup.max_io_bytes);
 	void *mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -79,7 +79,7 @@ static bool buffers_unused(const struct queue *q)
  * takes the COMMIT, which the kernel may have left in the SQ for want of memory: what was prepared
  * so far must have passed.
  */
-static void trim(struct timer *timer)
+static void queue_trim(struct timer *timer)
 {
 	struct queue *q = container_of(timer, struct queue, trim_timer);
 
@@ -103,23 +103,23 @@ static void tag_data_init(struct tag_io *io, unsigned tag)
 {
 	struct queue *q = io->queue;
 
-	io->bio.buf = queue_buffer(q, tag);
-	io->bio.buf_index = -1;
-	io->bio.driver_fd = q->setup.cdev_fd;
-	io->bio.driver_pos = ublk_user_copy_pos(q->setup.idx, (uint16_t)tag);
+	io->request.buf = queue_buffer(q, tag);
+	io->request.buf_index = -1;
+	io->request.driver_fd = q->setup.cdev_fd;
+	io->request.driver_pos = ublk_user_copy_pos(q->setup.idx, (uint16_t)tag);
 	switch (q->setup.data.path) {
 	case DATA_PATH_ZERO_COPY:
-		io->bio.buf_index = queue_buffer_index(q, tag);
+		io->request.buf_index = queue_buffer_index(q, tag);
 		io->reg_addr = ublk_auto_buf_reg_addr(queue_buffer_index(q, tag),
 						      UBLK_AUTO_BUF_REG_FALLBACK);
 		break;
 	case DATA_PATH_USER_COPY:
 		io->by_hand = !q->setup.backend_moves;
 		if (q->setup.backend_moves)
-			io->bio.buf = NULL;
+			io->request.buf = NULL;
 		break;
 	default:
-		io->copy_addr = (uint64_t)(uintptr_t)io->bio.buf;
+		io->copy_addr = (uint64_t)(uintptr_t)io->request.buf;
 	}
 }
 
@@ -141,7 +141,7 @@ static int tag_init(struct queue *q, unsigned tag)
 	ret = q->batch ? 0 : op_init(&io->op, q->setup.reactor, owner, tag_event);
 	if (ret < 0)
 		return ret;
-	ret = backend_io_init(&io->bio, q->backend, tag, tag_backend_done);
+	ret = backend_io_init(&io->request, q->backend, tag, tag_backend_done);
 	if (ret == 0)
 		tag_data_init(io, tag);
 	return ret;
@@ -187,7 +187,7 @@ static int resources_init(struct queue *q)
 
 	if (ret < 0)
 		return ret;
-	ret = buffers_init(q);
+	ret = queue_buffers_init(q);
 	if (ret < 0)
 		return ret;
 	registered_init(q);
@@ -210,7 +210,7 @@ static void resources_fini(struct queue *q)
 	reactor_timer_cancel(q->setup.reactor, &q->trim_timer);
 	reactor_timer_cancel(q->setup.reactor, &q->quiesce_timer);
 	for (unsigned tag = 0; q->ios && tag < q->setup.depth; tag++) {
-		backend_io_fini(&q->ios[tag].bio);
+		backend_io_fini(&q->ios[tag].request);
 		op_fini(&q->ios[tag].op);
 	}
 	batch_fini(q);
@@ -343,7 +343,7 @@ void queue_quiesce(struct queue *q, bool on)
 		reactor_post(q->setup.reactor, &q->quiesce_mail, quiesce_changed);
 }
 
-static void attach(struct mail *mail)
+static void queue_attach_mail(struct mail *mail)
 {
 	struct queue *q = container_of(mail, struct queue, attach_mail);
 
@@ -373,9 +373,9 @@ void queue_attach(struct queue *q, const struct queue_setup *setup)
 	list_init(&q->kept);
 	timer_init(&q->busy_timer, tag_busy_timeout);
 	timer_init(&q->quiesce_timer, look_quiet);
-	timer_init(&q->trim_timer, trim);
+	timer_init(&q->trim_timer, queue_trim);
 	timer_init(&q->fence_timer, queue_fence_look);
-	reactor_post(setup->reactor, &q->attach_mail, attach);
+	reactor_post(setup->reactor, &q->attach_mail, queue_attach_mail);
 }
 
 static void cancel_io(struct tag_io *io)
@@ -384,7 +384,7 @@ static void cancel_io(struct tag_io *io)
 		list_remove(&io->busy);
 		tag_refuse(io, -EIO);
 	} else if (io->state == TAG_SERVING) {
-		backend_io_cancel(&io->bio);
+		backend_io_cancel(&io->request);
 	}
 }
 

@@ -14,8 +14,8 @@
 
 static bool reaches_beyond(const struct tag_io *io, uint64_t size_bytes)
 {
-	return io->state == TAG_SERVING && io->bio.op != BACKEND_FLUSH &&
-	       io->bio.offset_bytes + io->bio.length_bytes > size_bytes;
+	return io->state == TAG_SERVING && io->request.op != BACKEND_FLUSH &&
+	       io->request.offset_bytes + io->request.length_bytes > size_bytes;
 }
 
 static void fenced_on_main(struct mail *mail)

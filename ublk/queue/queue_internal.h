@@ -55,7 +55,7 @@ void tag_sqe_init(struct queue *q);
 void tag_fetch(struct op *op);
 
 /* backend_done_fn of the tags. */
-void tag_backend_done(struct backend_io *bio);
+void tag_backend_done(struct backend_io *request);
 
 /* op_fn of FETCH and COMMIT_AND_FETCH. */
 void tag_event(struct op *op, int res, uint32_t cqe_flags);

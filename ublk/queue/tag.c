@@ -49,7 +49,7 @@ static inline void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uin
 	*sqe = io->queue->sqe;
 	sqe->cmd_op = cmd_op;
 	sqe->addr = io->reg_addr;
-	cmd->tag = io->bio.tag;
+	cmd->tag = io->request.tag;
 	cmd->result = io->result;
 	cmd->addr = io->copy_addr;
 	op_start(&io->op, sqe);
@@ -63,11 +63,11 @@ static inline void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uin
 static void place_registered(struct queue *q, struct tag_io *io, uint32_t op_flags)
 {
 	io->by_hand = false;
-	io->bio.buf = NULL;
+	io->request.buf = NULL;
 	if (__builtin_expect(!(op_flags & UBLK_IO_F_NEED_REG_BUF), 1))
 		return;
 	io->by_hand = true;
-	io->bio.buf = queue_buffer(q, io->bio.tag);
+	io->request.buf = queue_buffer(q, io->request.tag);
 	counter_add(&q->stats.fallbacks, 1);
 }
 
@@ -101,15 +101,16 @@ static __attribute__((cold, noinline)) void tag_fail(struct queue *q, struct tag
 /* The request of this tag is answered: hand it back at the end of the turn. */
 static inline void tag_finish(struct queue *q, struct tag_io *io, int result)
 {
-	bool has_data = io->bio.op == BACKEND_READ || io->bio.op == BACKEND_WRITE;
+	bool has_data = io->request.op == BACKEND_READ || io->request.op == BACKEND_WRITE;
 
-	if (io->by_hand && result == 0 && io->bio.op == BACKEND_READ)
-		result = backend_data_to_driver(&io->bio, 0, io->bio.buf, io->bio.length_bytes);
+	if (io->by_hand && result == 0 && io->request.op == BACKEND_READ)
+		result = backend_data_to_driver(&io->request, 0, io->request.buf,
+						io->request.length_bytes);
 	if (__builtin_expect(result < 0, 0)) {
 		tag_fail(q, io, result);
 		return;
 	}
-	io->result = has_data ? (int32_t)io->bio.length_bytes : 0;
+	io->result = has_data ? (int32_t)io->request.length_bytes : 0;
 	io->committing = false;
 	commit_later(q, io);
 }
@@ -117,21 +118,21 @@ static inline void tag_finish(struct queue *q, struct tag_io *io, int result)
 void tag_refuse(struct tag_io *io, int err)
 {
 	/* What a backend said last was about another request. */
-	io->bio.result = 0;
+	io->request.result = 0;
 	io->submit_ns = io->done_ns = io->start_ns;
 	tag_finish(io->queue, io, err);
 }
 
 static void busy_retry(struct task *task);
 
-void tag_backend_done(struct backend_io *bio)
+void tag_backend_done(struct backend_io *request)
 {
-	struct tag_io *io = container_of(bio, struct tag_io, bio);
+	struct tag_io *io = container_of(request, struct tag_io, request);
 	struct queue *q = io->queue;
 
 	io->done_ns = q->setup.reactor->now_ns;
 	instrument_done(q, io);
-	tag_finish(q, io, bio->result);
+	tag_finish(q, io, request->result);
 	if (!list_empty(&q->busy))
 		reactor_defer(q->setup.reactor, &q->busy_task, busy_retry);
 }
@@ -141,10 +142,10 @@ static inline __attribute__((always_inline)) void tag_submit(struct queue *q, st
 	tag_set_state(io, TAG_SERVING);
 	io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
 	instrument_submit(io);
-	fault_block(io->bio.offset_bytes >> SECTOR_SHIFT);
-	switch (backend_io_submit(&io->bio)) {
+	fault_block(io->request.offset_bytes >> SECTOR_SHIFT);
+	switch (backend_io_submit(&io->request)) {
 	case BACKEND_DONE:
-		tag_finish(q, io, io->bio.result);
+		tag_finish(q, io, io->request.result);
 		break;
 	case BACKEND_QUEUED:
 		break;
@@ -195,11 +196,11 @@ static int decode_other(struct tag_io *io, uint32_t op_flags, uint64_t length_by
 {
 	int op = backend_op_of(op_flags & 0xff);
 
-	io->bio.op = io->flight_key.op = (uint8_t)(op < 0 ? BACKEND_FLUSH : op);
-	io->bio.flags = (uint8_t)((op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0) |
-				  (op_flags & UBLK_IO_F_NOUNMAP ? BACKEND_NOUNMAP : 0));
+	io->request.op = io->flight_key.op = (uint8_t)(op < 0 ? BACKEND_FLUSH : op);
+	io->request.flags = (uint8_t)((op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0) |
+				      (op_flags & UBLK_IO_F_NOUNMAP ? BACKEND_NOUNMAP : 0));
 	if (op == BACKEND_FLUSH)
-		io->bio.length_bytes = 0;
+		io->request.length_bytes = 0;
 	if (op < 0)
 		return -EOPNOTSUPP;
 	return length_bytes > UINT32_MAX ? -EIO : 0;
@@ -212,17 +213,17 @@ _Static_assert((int)UBLK_IO_OP_READ == (int)BACKEND_READ &&
 /* Reads the descriptor, once: it is shared memory. Returns 0 or -errno for a malformed request. */
 static inline int decode(struct queue *q, struct tag_io *io)
 {
-	const struct ublksrv_io_desc *iod = &q->setup.descs[io->bio.tag];
+	const struct ublksrv_io_desc *iod = &q->setup.descs[io->request.tag];
 	uint32_t op_flags = iod->op_flags;
 	uint64_t length_bytes = (uint64_t)iod->nr_sectors << SECTOR_SHIFT;
 	uint8_t op = op_flags & 0xff;
 
-	io->bio.offset_bytes = iod->start_sector << SECTOR_SHIFT;
-	io->bio.length_bytes = (uint32_t)length_bytes;
+	io->request.offset_bytes = iod->start_sector << SECTOR_SHIFT;
+	io->request.length_bytes = (uint32_t)length_bytes;
 	if (op > UBLK_IO_OP_WRITE)
 		return decode_other(io, op_flags, length_bytes);
-	io->bio.op = io->flight_key.op = op;
-	io->bio.flags = op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0;
+	io->request.op = io->flight_key.op = op;
+	io->request.flags = op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0;
 	if (length_bytes > q->setup.max_io_bytes)
 		return -EIO;
 	if (q->setup.data.path == DATA_PATH_ZERO_COPY)
@@ -235,7 +236,7 @@ void tag_serve(struct tag_io *io)
 	struct queue *q = io->queue;
 	int ret;
 
-	if (fault_lose(q->setup.descs[io->bio.tag].start_sector))
+	if (fault_lose(q->setup.descs[io->request.tag].start_sector))
 		return;
 	if (__builtin_expect(q->quiesced, 0)) {
 		list_push_back(&q->kept, &io->busy);
@@ -250,11 +251,12 @@ void tag_serve(struct tag_io *io)
 	instrument_fetch(q, io);
 	if (q->cancelling && ret == 0)
 		ret = -EIO;
-	if (io->by_hand && ret == 0 && io->bio.op == BACKEND_WRITE)
-		ret = backend_data_from_driver(&io->bio, 0, io->bio.buf, io->bio.length_bytes);
+	if (io->by_hand && ret == 0 && io->request.op == BACKEND_WRITE)
+		ret = backend_data_from_driver(&io->request, 0, io->request.buf,
+					       io->request.length_bytes);
 	if (ret == 0 && fault_no_fua())
-		io->bio.flags &= (uint8_t)~BACKEND_FUA;
-	if (__builtin_expect(ret < 0, 0) || (io->bio.op == BACKEND_FLUSH && fault_no_flush()))
+		io->request.flags &= (uint8_t)~BACKEND_FUA;
+	if (__builtin_expect(ret < 0, 0) || (io->request.op == BACKEND_FLUSH && fault_no_flush()))
 		tag_refuse(io, ret);
 	else
 		tag_submit(q, io);

@@ -14,15 +14,15 @@ enum tag_state {
 
 struct tag_io {
 	struct op op; /* FETCH or COMMIT_AND_FETCH */
-	struct backend_io bio;
+	struct backend_io request;
 	uint64_t id;		      /* for the probes: base/probes.h */
 	struct flight_key flight_key; /* decode() sets its op */
 	uint64_t start_ns;	      /* when the request was fetched */
 	uint64_t submit_ns;	      /* when the backend took it */
 	uint64_t done_ns;	      /* when the backend answered */
 	int32_t result;		      /* for the commit: bytes or -errno */
-	bool by_hand;	    /* the bytes are copied by pread and pwrite, to and from bio.buf */
-	uint64_t copy_addr; /* for the driver's own copy: bio.buf, or 0 */
+	bool by_hand;	    /* the bytes are copied by pread and pwrite, to and from request.buf */
+	uint64_t copy_addr; /* for the driver's own copy: request.buf, or 0 */
 	uint64_t reg_addr;  /* for AUTO_BUF_REG: registered buffer and flags, or 0 */
 	bool committing; /* the command in flight is a COMMIT, which the driver may not have seen */
 	enum tag_state state;
@@ -31,9 +31,10 @@ struct tag_io {
 } __attribute__((aligned(64)));
 
 /* An I/O touches four cache lines of its tag, and a fifth when its backend is busy. */
-_Static_assert(offsetof(struct tag_io, bio) == 64, "line 0: the command");
-_Static_assert(offsetof(struct tag_io, bio.driver_pos) < 128, "line 1: the request");
-_Static_assert(offsetof(struct tag_io, bio.parent) < 192, "line 2: what the backend adds to it");
+_Static_assert(offsetof(struct tag_io, request) == 64, "line 0: the command");
+_Static_assert(offsetof(struct tag_io, request.driver_pos) < 128, "line 1: the request");
+_Static_assert(offsetof(struct tag_io, request.parent) < 192,
+	       "line 2: what the backend adds to it");
 _Static_assert(offsetof(struct tag_io, start_ns) == 192 && offsetof(struct tag_io, queue) < 256,
 	       "line 3: times and answer");
 _Static_assert(offsetof(struct tag_io, busy) >= 256, "line 4: what is rarely needed");

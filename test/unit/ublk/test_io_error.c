@@ -33,7 +33,7 @@ static struct tag_io *request(uint8_t op, int top_result, int low_result)
 	};
 	low = (struct backend_io){ .queue = &low_queue, .result = low_result };
 	io->queue = &queue;
-	io->bio = (struct backend_io){
+	io->request = (struct backend_io){
 		.queue = &top_queue,
 		.child = &low,
 		.op = op,
@@ -79,9 +79,9 @@ static void test_who(void **state)
 	(void)state;
 	assert_non_null(strstr(told(io, -EIO), " by=file "));
 	/* The one below has nothing to do with the next one, which the filter fails. */
-	io->bio.result = -ENODATA;
+	io->request.result = -ENODATA;
 	assert_non_null(strstr(told(io, -ENODATA), " by=throttle "));
-	io->bio.result = 0;
+	io->request.result = 0;
 	assert_non_null(strstr(told(io, -EOPNOTSUPP), " by=ublkd "));
 }
 
@@ -95,9 +95,9 @@ static void test_once(void **state)
 		assert_string_equal(told(io, -EIO), "");
 	/* Another errno, another kind: told at once. */
 	assert_string_not_equal(told(io, -ENOLINK), "");
-	io->bio.op = BACKEND_DISCARD;
+	io->request.op = BACKEND_DISCARD;
 	assert_string_not_equal(told(io, -EIO), "");
-	io->bio.op = BACKEND_FLUSH;
+	io->request.op = BACKEND_FLUSH;
 	errors.limit[BACKEND_FLUSH][EIO].window_start_ns -= LOG_LIMIT_INTERVAL_NS + 1;
 	assert_non_null(strstr(told(io, -EIO), " dropped=9"));
 }
