@@ -300,6 +300,19 @@ bool case_reaches(struct nbd_case *c, const char *name, uint64_t nr, unsigned li
 	return got >= nr;
 }
 
+bool case_connects(struct nbd_case *c)
+{
+	struct backend_connection seen = { .state = "none" };
+	uint64_t until_ms = case_now_ms() + 20000;
+
+	while (strcmp(seen.state, "connected") != 0 && case_now_ms() < until_ms) {
+		turn_ms(c, 10);
+		backend_connection(c->rig.queue[0].queue, 0, &seen);
+	}
+	EXPECT(strcmp(seen.state, "connected") == 0, "its first connection is %s", seen.state);
+	return strcmp(seen.state, "connected") == 0;
+}
+
 static bool do_all(struct nbd_case *c, enum backend_op op)
 {
 	case_submit_all(c, op, 4096);

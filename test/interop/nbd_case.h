@@ -58,6 +58,9 @@ void case_submit_all(struct nbd_case *c, enum backend_op op, uint32_t bytes);
 bool case_drain(struct nbd_case *c, unsigned limit_ms);
 /* Turns for so long, sleeping in between as a reactor does. */
 void case_turn_for(struct nbd_case *c, unsigned ms);
+/* Turns until the first connection of queue 0 is there: a slow machine takes its time. */
+bool case_connects(struct nbd_case *c);
+
 /* Until the server's number is at least so high; false, and told, if that takes longer. */
 bool case_reaches(struct nbd_case *c, const char *name, uint64_t nr, unsigned limit_ms);
 

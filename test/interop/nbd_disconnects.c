@@ -108,20 +108,21 @@ static void check_excuse(struct nbd_case *c, const void *arg)
 	uint64_t struck;
 
 	case_serve(c, "");
-	if (!case_open(c, QUEUE "connections: 1\ntimeout: 500ms", 1))
+	/* as long as a slow machine may take to open */
+	if (!case_open(c, QUEUE "connections: 1\ntimeout: 2s", 1))
 		return;
 	case_works(c, 50);
 	struck = nbd_peer_count(&c->peer, "struck");
 	nbd_peer_tell(&c->peer, "fault %s", e->fault);
 	nbd_peer_tell(&c->peer, "kick");
 	case_submit_all(c, BACKEND_READ, 4096);
-	if (!case_reaches(c, "struck", struck + 2, 10000))
+	if (!case_reaches(c, "struck", struck + 2, 20000))
 		return;
 	case_turn_for(c, 600);
 	EXPECT(rig_out_nr(&c->rig) == CASE_DEPTH, "%u of %u wait", rig_out_nr(&c->rig), CASE_DEPTH);
 	case_logged(e->words);
 	nbd_peer_tell(&c->peer, "fault none");
-	if (!case_drain(c, 10000))
+	if (!case_drain(c, 20000))
 		return;
 	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
 		EXPECT(c->rig.queue[0].io[tag].io.result == 0, "%d",
@@ -178,7 +179,7 @@ static void check_waits(struct nbd_case *c, const void *arg)
 	case_turn_for(c, 3000);
 	EXPECT(rig_out_nr(&c->rig) == CASE_DEPTH, "%u of %u wait", rig_out_nr(&c->rig), CASE_DEPTH);
 	nbd_peer_tell(&c->peer, "up");
-	if (!case_drain(c, 10000))
+	if (!case_drain(c, 20000))
 		return;
 	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
 		EXPECT(c->rig.queue[0].io[tag].io.result == 0, "%d",
@@ -191,7 +192,7 @@ static void check_timeout(struct nbd_case *c, const void *arg)
 	uint64_t before, start_ms;
 
 	case_serve(c, "");
-	if (!case_open(c, QUEUE "connections: 1\ntimeout: 500ms", 1))
+	if (!case_open(c, QUEUE "connections: 1\ntimeout: 2s", 1))
 		return;
 	case_works(c, 50);
 	before = nbd_peer_count(&c->peer, "connections");
@@ -199,13 +200,13 @@ static void check_timeout(struct nbd_case *c, const void *arg)
 	case_turn_for(c, 1); /* a reactor's clock is that of its last turn */
 	start_ms = case_now_ms();
 	case_submit_all(c, BACKEND_WRITE, 65536);
-	if (!case_drain(c, 5000))
+	if (!case_drain(c, 20000))
 		return;
-	EXPECT(case_now_ms() - start_ms >= 450, "after %llu ms",
+	EXPECT(case_now_ms() - start_ms >= 1900, "after %llu ms",
 	       (unsigned long long)(case_now_ms() - start_ms));
 	EXPECT(c->rig.queue[0].io[0].io.result == 0, "%d", c->rig.queue[0].io[0].io.result);
 	EXPECT(nbd_peer_count(&c->peer, "connections") > before, "the client did not hang up");
-	case_logged("no answer to WRITE for (500 ms|0.5 s)");
+	case_logged("no answer to WRITE for (2000 ms|2 s)");
 }
 
 /* Lost for one reason so often that the log is told no more of it: of another one it is told. */
@@ -213,14 +214,14 @@ static void check_told_apart(struct nbd_case *c, const void *arg)
 {
 	(void)arg;
 	case_serve(c, "");
-	if (!case_open(c, QUEUE "connections: 1\ntimeout: 500ms", 1))
+	if (!case_open(c, QUEUE "connections: 1\ntimeout: 2s", 1))
 		return;
 	nbd_peer_tell(&c->peer, "fault hangup times=%u", LOG_LIMIT_BURST + 1);
 	case_works(c, 50);
 	nbd_peer_tell(&c->peer, "fault stall times=1");
 	case_submit_all(c, BACKEND_READ, 4096);
-	if (case_drain(c, 5000))
-		case_logged("no answer to READ for (500 ms|0.5 s)");
+	if (case_drain(c, 20000))
+		case_logged("no answer to READ for (2000 ms|2 s)");
 }
 
 /* Slow is not dead: each answer comes within its time, all together take longer. */
@@ -237,7 +238,7 @@ static void check_no_timeout(struct nbd_case *c, const void *arg)
 	nbd_peer_tell(&c->peer, "fault slow seconds=0.8");
 	for (int i = 0; i < 5; i++) {
 		case_submit_all(c, BACKEND_READ, 4096);
-		if (!case_drain(c, 10000))
+		if (!case_drain(c, 20000))
 			return;
 	}
 	case_turn_for(c, 1000);
@@ -261,7 +262,7 @@ static void check_shutdown(struct nbd_case *c, const void *arg)
 	connections = nbd_peer_count(&c->peer, "connections");
 	nbd_peer_tell(&c->peer, "fault error error=ESHUTDOWN cmd=%s after=3 times=20", cmd);
 	case_submit_all(c, op, 4096);
-	if (!case_drain(c, 10000) || !case_reaches(c, "connections", connections + 1, 5000))
+	if (!case_drain(c, 20000) || !case_reaches(c, "connections", connections + 1, 5000))
 		return;
 	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
 		EXPECT(c->rig.queue[0].io[tag].io.result == 0, "%d",
@@ -281,19 +282,19 @@ static void check_shutdown_silent(struct nbd_case *c, const void *arg)
 {
 	(void)arg;
 	case_serve(c, "");
-	if (!case_open(c, QUEUE "connections: 1\ntimeout: 500ms", 1))
+	if (!case_open(c, QUEUE "connections: 1\ntimeout: 2s", 1))
 		return;
 	case_works(c, 50);
 	nbd_peer_tell(&c->peer, "fault error error=ESHUTDOWN times=1");
 	nbd_peer_tell(&c->peer, "fault stall times=1");
 	case_submit_all(c, BACKEND_READ, 4096);
-	if (!case_drain(c, 10000))
+	if (!case_drain(c, 20000))
 		return;
 	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
 		EXPECT(c->rig.queue[0].io[tag].io.result == 0, "%d",
 		       c->rig.queue[0].io[tag].io.result);
 	EXPECT(nbd_peer_count(&c->peer, "violations") == 0, "the client broke the protocol");
-	case_logged("no answer to READ for 500 ms");
+	case_logged("no answer to READ for (2000 ms|2 s)");
 	case_works(c, 100);
 }
 

@@ -51,6 +51,8 @@ static void check_never(struct nbd_case *c, const struct never *n, const char *o
 	case_serve(c, "");
 	if (!case_open(c, options, 1))
 		return;
+	if (!case_connects(c))
+		return;
 	case_works(c, 50);
 	nbd_peer_tell(&c->peer, "fault %s", n->fault);
 	took_ms = submit_and_drain(c, n->max_ms);
@@ -91,6 +93,8 @@ static void check_never_without(struct nbd_case *c, const void *arg)
 	(void)arg;
 	case_serve(c, "");
 	if (!case_open(c, NEVER_WAIT "2", 1))
+		return;
+	if (!case_connects(c))
 		return;
 	case_works(c, 50);
 	nbd_peer_tell(&c->peer, "fault stall");
@@ -141,6 +145,8 @@ static void check_idle(struct nbd_case *c, const void *arg)
 	case_serve(c, "");
 	if (!case_open(c, arg, 1))
 		return;
+	if (!case_connects(c))
+		return;
 	case_works(c, 50);
 	connections = nbd_peer_count(&c->peer, "connections");
 	nbd_peer_tell(&c->peer, "kick");
@@ -166,18 +172,18 @@ void outage_timeout_run(uint64_t seed)
 	char name[128];
 
 	for (unsigned i = 0; i < ARRAY_SIZE(never); i++) {
-		snprintf(name, sizeof(name), "patience: a server that %s, one connection",
+		snprintf(name, sizeof(name), "outage: a server that %s, one connection",
 			 never[i].what);
 		nbd_case_run(name, 60, seed, check_never_one, &never[i]);
-		snprintf(name, sizeof(name), "patience: a server that %s, two connections",
+		snprintf(name, sizeof(name), "outage: a server that %s, two connections",
 			 never[i].what);
 		nbd_case_run(name, 60, seed, check_never_two, &never[i]);
 	}
-	nbd_case_run("patience: a server that is silent, one of two connections is always there",
-		     20, seed, check_never_without, NULL);
-	nbd_case_run("patience: slow is not silent", 60, seed, check_slow, NULL);
-	nbd_case_run("patience: a loss that nobody has seen, one connection", 60, seed, check_idle,
+	nbd_case_run("outage: a server that is silent, one of two connections is always there", 20,
+		     seed, check_never_without, NULL);
+	nbd_case_run("outage: slow is not silent", 60, seed, check_slow, NULL);
+	nbd_case_run("outage: a loss that nobody has seen, one connection", 60, seed, check_idle,
 		     "on_disconnect: {queue: " IDLE_WAIT "}\ncache: kept\nconnections: 1");
-	nbd_case_run("patience: a loss that nobody has seen, two connections", 60, seed, check_idle,
+	nbd_case_run("outage: a loss that nobody has seen, two connections", 60, seed, check_idle,
 		     "on_disconnect: {queue: " IDLE_WAIT "}\ncache: kept\nconnections: 2");
 }
