@@ -87,24 +87,19 @@ static void dump_ops(void)
 
 /* ---- devices ---- */
 
-static uint64_t device_memory(const struct device_settings *s)
-{
-	struct device_spec spec = {
-		.queues = (uint32_t)s->options.queues,
-		.depth = (uint32_t)s->options.depth,
-		.max_io_bytes = (uint32_t)s->options.max_io_bytes,
-		.backend = s->backend,
-	};
-
-	return device_memory_max(&spec);
-}
-
 static void log_memory(const struct daemon *d)
 {
 	uint64_t reactors_bytes = d->reactors.nr * reactors_memory_each(), devices_bytes = 0;
 
-	for (size_t i = 0; i < d->settings.device_nr; i++)
-		devices_bytes += device_memory(d->settings.devices[i]);
+	for (size_t i = 0; i < d->settings.device_nr; i++) {
+		const struct device_settings *s = d->settings.devices[i];
+
+		devices_bytes += device_memory_max(
+			&(struct device_spec){ .queues = (uint32_t)s->options.queues,
+					       .depth = (uint32_t)s->options.depth,
+					       .max_io_bytes = (uint32_t)s->options.max_io_bytes,
+					       .backend = s->backend });
+	}
 	log_info("worst-case memory",
 		 "devices_bytes=%llu reactors_bytes=%llu reactors=%u helpers_bytes=%u",
 		 (unsigned long long)devices_bytes, (unsigned long long)reactors_bytes,

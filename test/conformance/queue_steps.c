@@ -10,53 +10,14 @@
 #include "storage/backend.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "holding_backend.h"
 #include "ring_script.h"
 #include "tap.h"
 #include "ublk/queue/io_error.h"
 #include "ublk/queue/queue_internal.h"
 
-#define DEPTH 4u
-#define IO_BYTES 8192u
 #define SECTORS (IO_BYTES / 512)
 #define BUFFER_NR 16u /* batch.c */
-
-/* ---- a backend that keeps what it gets, or answers at once ---- */
-
-static bool keeps;
-static struct backend_io *kept, *kept_of[DEPTH];
-static unsigned room = DEPTH; /* more than those are too many */
-static unsigned out_nr;
-static uint8_t last_flags;
-static unsigned submitted_nr;
-static uint8_t written[IO_BYTES]; /* what the last WRITE had when it came */
-
-static int keeper_open(struct backend_device *device)
-{
-	device->limits.size_bytes = MIB(1);
-	device->limits.caps = BACKEND_CAP_FLUSH | BACKEND_CAP_FUA | BACKEND_CAP_WRITE_ZEROES;
-	return 0;
-}
-
-static enum backend_submit keeper_submit(struct backend_io *io)
-{
-	if (keeps && out_nr >= room)
-		return BACKEND_BUSY;
-	submitted_nr++;
-	last_flags = io->flags;
-	if (io->op == BACKEND_WRITE)
-		memcpy(written, io->buf, IO_BYTES);
-	if (keeps) {
-		kept = kept_of[io->tag] = io;
-		out_nr++;
-		return BACKEND_QUEUED;
-	}
-	io->result = 0;
-	return BACKEND_DONE;
-}
-
-static const struct backend keeper = { .name = "keeper",
-				       .open = keeper_open,
-				       .submit = keeper_submit };
 
 /* ---- the driver ---- */
 
@@ -154,7 +115,7 @@ static void turns(unsigned nr)
 
 static void open_queue(bool batch)
 {
-	static const struct backend_spec spec = { .ops = &keeper };
+	static const struct backend_spec spec = { .ops = &holding_backend };
 	static const struct backend_open_params open_params = { .logical_block_bytes = 512,
 								.max_io_bytes = IO_BYTES };
 	struct reactor_params params = { .sq_entries = 8, .cq_entries = 16 };
@@ -311,27 +272,25 @@ static void answer(unsigned tag)
 	backend_io_complete(kept_of[tag], 0);
 }
 
+static uint8_t pattern(unsigned at)
+{
+	return (uint8_t)(at * 7 + (at >> 8) + 1);
+}
+
 static uint8_t *fill(unsigned tag)
 {
 	uint8_t *buf = queue_buffer(&queue, tag);
 
 	for (unsigned i = 0; i < IO_BYTES; i++)
-		buf[i] = (uint8_t)(i * 7 + (i >> 8) + 1);
+		buf[i] = pattern(i);
 	return buf;
 }
 
-static bool is_filled(const uint8_t *buf)
+/* Filled, or else empty. */
+static bool holds(const uint8_t *buf, bool filled)
 {
 	for (unsigned i = 0; i < IO_BYTES; i++)
-		if (buf[i] != (uint8_t)(i * 7 + (i >> 8) + 1))
-			return false;
-	return true;
-}
-
-static bool is_empty(const uint8_t *buf)
-{
-	for (unsigned i = 0; i < IO_BYTES; i++)
-		if (buf[i])
+		if (buf[i] != (filled ? pattern(i) : 0))
 			return false;
 	return true;
 }
@@ -358,14 +317,14 @@ static void test_slow_request(void)
 		bring_request(1, op);
 		for (unsigned seconds = 1; seconds <= 9; seconds++) {
 			pass(1);
-			EXPECT(is_filled(buf), "%s lost its bytes after %u s", backend_op_name(op),
-			       seconds);
+			EXPECT(holds(buf, true), "%s lost its bytes after %u s",
+			       backend_op_name(op), seconds);
 		}
 		answer(1);
 		turn();
-		EXPECT(is_filled(buf), "%s lost its bytes at its end", backend_op_name(op));
+		EXPECT(holds(buf, true), "%s lost its bytes at its end", backend_op_name(op));
 		pass(5);
-		EXPECT(is_empty(buf), "the memory of an idle queue is not given back");
+		EXPECT(holds(buf, false), "the memory of an idle queue is not given back");
 	}
 	close_queue(false);
 	tap_end();
@@ -389,9 +348,9 @@ static void test_quiesced_write(void)
 	EXPECT(submitted_nr == 1, "it was served behind the gate");
 	queue_quiesce(&queue, false);
 	turns(2);
-	EXPECT(submitted_nr == 2 && is_filled(written), "other bytes were written");
+	EXPECT(submitted_nr == 2 && holds(written, true), "other bytes were written");
 	pass(5);
-	EXPECT(is_empty(buf), "the memory of an idle queue is not given back");
+	EXPECT(holds(buf, false), "the memory of an idle queue is not given back");
 	close_queue(false);
 	tap_end();
 }
@@ -413,18 +372,18 @@ static void test_refused_commit(void)
 	for (unsigned i = 0; i < 90; i++) {
 		ring_script.now_ns += NS_PER_SEC / 20;
 		turn();
-		EXPECT(is_filled(buf), "it lost its bytes after %u refusals", i);
+		EXPECT(holds(buf, true), "it lost its bytes after %u refusals", i);
 	}
 	EXPECT(commit_nr == 0, "it was taken");
 	/* Then the command itself is refused, again and again. */
 	commit_res = -ENOMEM;
 	pass(5);
-	EXPECT(commit_nr > 1 && is_filled(buf), "it lost its bytes after %u COMMITs", commit_nr);
+	EXPECT(commit_nr > 1 && holds(buf, true), "it lost its bytes after %u COMMITs", commit_nr);
 	commit_res = 0;
 	turns(3);
 	EXPECT(fetches[3] != 0, "it is not handed back");
 	pass(6);
-	EXPECT(is_empty(buf), "the memory of an idle queue is not given back");
+	EXPECT(holds(buf, false), "the memory of an idle queue is not given back");
 	close_queue(false);
 	tap_end();
 }
@@ -521,12 +480,11 @@ static void test_aborted(void)
 	ring_script_post(fetches[1], -EINVAL, 0);
 	turns(3);
 	EXPECT(queue.stats.lost_tags == 1 && aborted_nr == 0, "a refused tag passes for an abort");
-	ring_script_post(fetches[2], UBLK_IO_RES_ABORT, 0);
-	turns(3);
-	EXPECT(aborted_nr == 1 && !drained, "aborts were told %u times", aborted_nr);
-	ring_script_post(fetches[3], UBLK_IO_RES_ABORT, 0);
-	turns(3);
-	EXPECT(aborted_nr == 1 && !drained, "aborts were told %u times", aborted_nr);
+	for (unsigned tag = 2; tag < DEPTH; tag++) {
+		ring_script_post(fetches[tag], UBLK_IO_RES_ABORT, 0);
+		turns(3);
+		EXPECT(aborted_nr == 1 && !drained, "aborts were told %u times", aborted_nr);
+	}
 	answer(0);
 	turns(3);
 	EXPECT(!drained && fetches[0] != 0, "the request in flight was not handed back");
@@ -537,7 +495,7 @@ static void test_aborted(void)
 	tap_end();
 }
 
-/* ---- gate and fence ---- */
+/* ---- quiesce and fence ---- */
 
 static void quiesce(bool on)
 {
@@ -547,13 +505,13 @@ static void quiesce(bool on)
 
 static void test_quiet(void)
 {
-	if (!tap_begin("gate: quiet is what has nothing in flight and nothing to hand back"))
+	if (!tap_begin("quiesce: quiet is what has nothing in flight and nothing to hand back"))
 		return;
 	open_queue(false);
 	quiesce(true);
 	EXPECT(queue_quiet(&queue), "an idle queue is not quiet");
 	quiesce(false);
-	EXPECT(!queue_quiet(&queue), "it is quiet without the gate");
+	EXPECT(!queue_quiet(&queue), "it is quiet without quiesce");
 	keeps = true;
 	bring_request(1, BACKEND_READ);
 	quiesce(true);

@@ -1,7 +1,7 @@
 /*
  * testdev: bytes on the heap; I/Os complete by timers in random order, some are refused with BUSY.
- * Its option `fault` makes it break the contract (storage/io.c must notice) or lose data (the model must
- * notice). Reactor thread; test programs only.
+ * Its option `fault` makes it break the contract (storage/io.c must notice) or lose data (the model
+ * must notice). Reactor thread; test programs only.
  */
 #include "testdev.h"
 

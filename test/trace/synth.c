@@ -42,7 +42,7 @@ static void put_limits(struct synthetic *s)
 int main(int argc, char **argv)
 {
 	const struct trace_clock clock = { .start_ns = 5000000000ull,
-					  .wall_offset_ns = 1700000000ll << 30 };
+					   .wall_offset_ns = 1700000000ll << 30 };
 	const struct losses losses = { .ring_full = 3, .unmatched = 2 };
 	struct synthetic s = { .put = put, .now_ns = 5000000000ull };
 	struct sink *sink;

@@ -68,7 +68,7 @@ int sink_open(const char *path, const struct trace_clock *clock, struct sink **r
 	};
 	size_t bytes = strlen(path), i;
 	struct timeline_sink *t;
-	FILE *file;
+	FILE *file = NULL;
 	int ret;
 
 	for (i = 0; i < ARRAY_SIZE(formats); i++) {

@@ -226,7 +226,8 @@ static void test_jq_line(void **state)
 		skip();
 	memset(&now, 0, sizeof(now));
 	assert_int_equal(latency_set(&m.latency, &now, 7, boundary, 2), 0);
-	all = json_pack("{s:[o]}", "return", json_blockstats(&m, &(enum queue_layer){ QUEUE_LAYER_TOTAL }));
+	all = json_pack("{s:[o]}", "return",
+			json_blockstats(&m, &(enum queue_layer){ QUEUE_LAYER_TOTAL }));
 	fd = mkstemp(path);
 	assert_true(fd >= 0);
 	assert_int_equal(json_dumpfd(all, fd, 0), 0);

@@ -117,7 +117,8 @@ static void test_memory_stays_while_a_device_has_another_id(void **state)
 	add("a", true);
 	run();
 	assert_string_equal(state_of("a"), "failed");
-	assert_non_null(strstr(device_set_find(&device_set, "a")->error, "is still in the fd store"));
+	assert_non_null(
+		strstr(device_set_find(&device_set, "a")->error, "is still in the fd store"));
 	assert_true(is_parked("a"));
 	/* Given up, it can start. */
 	fd_store_drop(&fd_store, "mem-a");

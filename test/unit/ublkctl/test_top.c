@@ -67,7 +67,7 @@ static struct sample sample(unsigned seconds, const struct dev *devs, size_t nr)
 #define TAKE(seconds, ...)                                                                         \
 	do {                                                                                       \
 		const struct dev devs_[] = { __VA_ARGS__ };                                        \
-		struct sample s_ = sample(seconds, devs_, ARRAY_SIZE(devs_));                  \
+		struct sample s_ = sample(seconds, devs_, ARRAY_SIZE(devs_));                      \
 		top_model_take(&model, &s_);                                                       \
 	} while (0)
 
@@ -297,7 +297,8 @@ static void test_layers_of_the_selected_device(void **state)
 	assert_null(top_model_layers(&model));
 	press("k");
 	top_model_take_layers(&model, layers_of("a", 7)); /* made anew */
-	assert_int_equal(histogram_count(&top_model_layers(&model)->op[SAMPLE_WRITE][QUEUE_LAYER_TOTAL]), 7);
+	assert_int_equal(
+		histogram_count(&top_model_layers(&model)->op[SAMPLE_WRITE][QUEUE_LAYER_TOTAL]), 7);
 }
 
 /* ---- sorting and selecting ---- */
