@@ -163,7 +163,7 @@ units() {
 	local preset=$1 program
 	export CMOCKA_MESSAGE_OUTPUT=TAP
 	for program in build/"$preset"/test/test_*; do
-		if [ -x "$program" ]; then tap "$preset-$(basename "$program")" 120 "$program"; fi
+		if [ -x "$program" ]; then tap "$preset-$(basename "$program")" 600 "$program"; fi
 	done
 }
 

@@ -134,11 +134,12 @@ static inline struct device *fake_get(const char *name)
 	return d;
 }
 
-/* Some device is about to answer. */
+/* Some device is about to answer or to end a resize. */
 static inline bool fake_pending(void)
 {
 	for (unsigned i = 0; i < FAKE_DEVICES_MAX; i++)
-		if (fake_devices[i] && ev_is_active(&fake_devices[i]->answer))
+		if (fake_devices[i] && (ev_is_active(&fake_devices[i]->answer) ||
+					ev_is_active(&fake_devices[i]->resize)))
 			return true;
 	return false;
 }
@@ -286,6 +287,7 @@ int device_resize(struct device *d, uint64_t size_bytes, bool force, char *error
 	d->resized = (struct device_resized){ .from_bytes = d->size_bytes,
 					      .to_bytes = size_bytes,
 					      .words = "" };
+	ASSERT(!ev_is_active(&d->resize));
 	ev_timer_init(&d->resize, fake_resize_ends, 0.002, 0.);
 	ev_timer_start(ev_default_loop(0), &d->resize);
 	return 0;

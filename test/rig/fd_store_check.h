@@ -67,12 +67,12 @@ static inline pid_t keeper_pid(void)
 	return pid;
 }
 
-/* Returns the keeper's status as waitpid does, or -1 when it did not end within 10 seconds. */
+/* Returns the keeper's status as waitpid does, or -1 when it did not end within a minute. */
 static inline int keeper_ended(void)
 {
 	int status;
 
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 6000; i++) {
 		pid_t pid = waitpid(-1, &status, WNOHANG);
 
 		if (pid > 0)

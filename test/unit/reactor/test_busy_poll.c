@@ -93,6 +93,20 @@ static void turn_until(const unsigned *count, unsigned wanted)
 		reactor_turn(&r, true);
 }
 
+/*
+ * Another process that gets the CPU may take the time of a poll, or let it begin when its work is
+ * there: what is measured has to be seen once only. Each attempt starts a reactor.
+ */
+static void see_once(bool (*attempt)(void))
+{
+	unsigned tries = 1;
+
+	for (; !attempt(); tries++) {
+		assert_true(tries < 30);
+		stop(NULL);
+	}
+}
+
 static void test_off_by_default(void **state)
 {
 	(void)state;
@@ -106,22 +120,27 @@ static void test_off_by_default(void **state)
 }
 
 /* The SQE is handed over first, or nothing would ever come. */
-static void test_work_ends_the_poll(void **state)
+static bool try_work_ends_the_poll(void)
 {
 	struct reactor_times times;
 
-	(void)state;
 	start(FOR_EVER_NS);
 	work();
 	complete_in(200 * NS_PER_MS);
-	reactor_turn(&r, true);
-	assert_int_equal(probe.called_nr, 2);
-	assert_int_equal(r.stats.poll_hits, 1);
-	assert_in_range(r.stats.poll_ns, 150 * NS_PER_MS, FOR_EVER_NS / 2);
+	turn_until(&probe.called_nr, 2);
+	assert_in_range(r.stats.poll_ns, 0, FOR_EVER_NS / 2);
 	reactor_times(&r, &times);
 	assert_int_equal(times.poll_ns, r.stats.poll_ns);
-	assert_in_range(times.idle_ns + times.kernel_ns, 0, 100 * NS_PER_MS);
-	assert_in_range(times.callback_ns, 0, 100 * NS_PER_MS);
+	return r.stats.turns == 2 && r.stats.poll_hits == 1 &&
+	       r.stats.poll_ns >= 150 * NS_PER_MS &&
+	       times.idle_ns + times.kernel_ns <= 100 * NS_PER_MS &&
+	       times.callback_ns <= 100 * NS_PER_MS;
+}
+
+static void test_work_ends_the_poll(void **state)
+{
+	(void)state;
+	see_once(try_work_ends_the_poll);
 }
 
 /* What is there as soon as the SQEs are handed over needs no poll. */
@@ -137,46 +156,58 @@ static void test_work_at_hand_is_no_hit(void **state)
 	assert_int_equal(r.stats.poll_ns, 0);
 }
 
-static void test_a_timer_ends_the_poll(void **state)
+static bool try_a_timer_ends_the_poll(void)
 {
 	struct alarm_clock a = { 0 };
 
-	(void)state;
 	start(FOR_EVER_NS);
 	work();
 	timer_init(&a.timer, on_alarm);
 	reactor_timer_arm(&r, &a.timer, r.now_ns + 20 * NS_PER_MS);
 	turn_until(&a.ran_nr, 1);
-	assert_in_range(r.stats.poll_ns, 15 * NS_PER_MS, FOR_EVER_NS / 2);
+	assert_in_range(r.stats.poll_ns, 0, FOR_EVER_NS / 2);
 	assert_int_equal(r.stats.poll_hits, 0);
+	if (r.stats.poll_ns < 15 * NS_PER_MS)
+		return false;
 	/* The next turn, after one without CQEs. */
 	reactor_timer_arm(&r, &a.timer, r.now_ns + 20 * NS_PER_MS);
 	turn_until(&a.ran_nr, 2);
 	assert_true(r.stats.turns < 10);
+	return true;
+}
+
+static void test_a_timer_ends_the_poll(void **state)
+{
+	(void)state;
+	see_once(try_a_timer_ends_the_poll);
 }
 
 /* Polls for as long as it was told, then sleeps; and only once for what came. */
-static void test_then_it_sleeps(void **state)
+static bool try_then_it_sleeps(void)
 {
 	struct reactor_times times;
 	struct alarm_clock a = { 0 };
 	uint64_t poll_ns;
 
-	(void)state;
 	start(100 * NS_PER_MS);
 	work();
 	timer_init(&a.timer, on_alarm);
 	reactor_timer_arm(&r, &a.timer, r.now_ns + 200 * NS_PER_MS);
 	turn_until(&a.ran_nr, 1);
 	poll_ns = r.stats.poll_ns;
-	assert_in_range(poll_ns, 100 * NS_PER_MS, FOR_EVER_NS);
 	reactor_timer_arm(&r, &a.timer, r.now_ns + 100 * NS_PER_MS);
 	turn_until(&a.ran_nr, 2);
 	assert_int_equal(r.stats.poll_ns, poll_ns);
 	reactor_times(&r, &times);
-	assert_in_range(times.idle_ns, 90 * NS_PER_MS, UINT64_MAX);
-	assert_in_range(times.kernel_ns, 0, 50 * NS_PER_MS);
 	assert_true(r.stats.turns < 10);
+	return poll_ns >= 100 * NS_PER_MS && times.idle_ns >= 90 * NS_PER_MS &&
+	       times.kernel_ns <= 50 * NS_PER_MS;
+}
+
+static void test_then_it_sleeps(void **state)
+{
+	(void)state;
+	see_once(try_then_it_sleeps);
 }
 
 static void test_may_not_wait(void **state)
@@ -196,11 +227,10 @@ static void deferred(struct task *task)
 	(void)task;
 }
 
-static void test_tasks_do_not_wait(void **state)
+static bool try_tasks_do_not_wait(void)
 {
 	struct task task = { 0 };
 
-	(void)state;
 	start(FOR_EVER_NS);
 	work();
 	reactor_defer(&r, &task, deferred);
@@ -209,7 +239,13 @@ static void test_tasks_do_not_wait(void **state)
 	/* The poll that the work earned comes afterwards. */
 	complete_in(20 * NS_PER_MS);
 	turn_until(&probe.called_nr, 2);
-	assert_int_equal(r.stats.poll_hits, 1);
+	return r.stats.poll_hits == 1;
+}
+
+static void test_tasks_do_not_wait(void **state)
+{
+	(void)state;
+	see_once(try_tasks_do_not_wait);
 }
 
 int main(void)

@@ -385,6 +385,7 @@ static void test_turn_is_accounted(void **state)
 	struct task task = { 0 };
 	struct alarm_clock a = { 0 };
 	struct probe p[3];
+	uint64_t stalls;
 
 	(void)state;
 	timer_init(&a.timer, on_alarm);
@@ -395,11 +396,13 @@ static void test_turn_is_accounted(void **state)
 	reactor_turn(&r, true);
 	assert_int_equal(r.stats.cqes, 3);
 	assert_int_equal(r.stats.cqes_max, 3);
-	assert_int_equal(r.stats.stalls, 0);
+	stalls = r.stats.stalls;
+	/* One may be: another process had the CPU. */
+	assert_true(stalls == 0 || r.stats.turn_ns_max >= REACTOR_STALL_NS);
 	reactor_defer(&r, &task, run_slowly);
 	reactor_turn(&r, true);
 	assert_int_equal(r.stats.turns, 2);
-	assert_int_equal(r.stats.stalls, 1);
+	assert_int_equal(r.stats.stalls, stalls + 1);
 	assert_true(r.stats.turn_ns_max >= 15 * NS_PER_MS);
 	assert_true(r.stats.callback_ns >= 15 * NS_PER_MS);
 	reactor_timer_arm(&r, &a.timer, r.now_ns);
@@ -429,36 +432,65 @@ static void fill_memory(struct probe *p, int fd)
 	op_start(&p->op, sqe);
 }
 
-/* Sleep is idle, a callback is callback, and a copy by the kernel is kernel: each where it belongs.
+/*
+ * Sleep is idle, a callback is callback, and a copy by the kernel is kernel: each where it belongs.
+ * Another process that gets the CPU adds to any of them, so that each has to be seen once only.
  */
-static void test_times_are_told_apart(void **state)
+#define TRIES 50
+
+static void test_sleep_is_idle(void **state)
 {
-	struct reactor_times before, slept, burnt, copied;
-	struct alarm_clock a = { 0 };
+	struct reactor_times before, after;
+	unsigned tries = 0;
+
+	(void)state;
+	do {
+		struct alarm_clock a = { 0 };
+
+		assert_true(tries++ < TRIES);
+		reactor_turn(&r, false);
+		reactor_times(&r, &before);
+		timer_init(&a.timer, on_alarm);
+		reactor_timer_arm(&r, &a.timer, r.now_ns + 60 * NS_PER_MS);
+		while (a.ran_nr == 0)
+			reactor_turn(&r, true);
+		reactor_times(&r, &after);
+	} while (after.idle_ns - before.idle_ns < 40 * NS_PER_MS ||
+		 after.callback_ns - before.callback_ns > 20 * NS_PER_MS);
+}
+
+static void test_a_callback_is_callback(void **state)
+{
+	struct reactor_times before, after;
 	struct task task = { 0 };
-	struct probe p;
+	unsigned tries = 0;
+
+	(void)state;
+	reactor_turn(&r, false);
+	do {
+		assert_true(tries++ < TRIES);
+		reactor_times(&r, &before);
+		reactor_defer(&r, &task, burn);
+		reactor_turn(&r, false);
+		reactor_times(&r, &after);
+		assert_in_range(after.callback_ns - before.callback_ns, 30 * NS_PER_MS, UINT64_MAX);
+	} while (after.idle_ns - before.idle_ns > 20 * NS_PER_MS);
+}
+
+static void test_a_copy_is_kernel(void **state)
+{
 	int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	struct reactor_times before, after;
+	struct probe p;
 
 	(void)state;
 	reactor_turn(&r, false);
 	reactor_times(&r, &before);
-	timer_init(&a.timer, on_alarm);
-	reactor_timer_arm(&r, &a.timer, r.now_ns + 60 * NS_PER_MS);
-	while (a.ran_nr == 0)
-		reactor_turn(&r, true);
-	reactor_times(&r, &slept);
-	assert_in_range(slept.idle_ns - before.idle_ns, 40 * NS_PER_MS, UINT64_MAX);
-	assert_in_range(slept.callback_ns - before.callback_ns, 0, 20 * NS_PER_MS);
-	reactor_defer(&r, &task, burn);
-	reactor_turn(&r, false);
-	reactor_times(&r, &burnt);
-	assert_in_range(burnt.callback_ns - slept.callback_ns, 30 * NS_PER_MS, UINT64_MAX);
-	assert_in_range(burnt.idle_ns - slept.idle_ns, 0, 20 * NS_PER_MS);
 	probe_init(&p);
-	for (copied = burnt; copied.kernel_ns - burnt.kernel_ns < 5 * NS_PER_MS;) {
+	for (after = before; after.kernel_ns - before.kernel_ns < 5 * NS_PER_MS;) {
 		fill_memory(&p, zero);
 		reactor_turn(&r, true);
-		reactor_times(&r, &copied);
+		reactor_times(&r, &after);
 	}
 	op_fini(&p.op);
 	close(zero);
@@ -581,7 +613,9 @@ int main(void)
 		WITH_REACTOR(test_tasks_run_once_per_turn),
 		WITH_REACTOR(test_turn_sleeps_until_the_timer),
 		WITH_REACTOR(test_turn_is_accounted),
-		WITH_REACTOR(test_times_are_told_apart),
+		WITH_REACTOR(test_sleep_is_idle),
+		WITH_REACTOR(test_a_callback_is_callback),
+		WITH_REACTOR(test_a_copy_is_kernel),
 		WITH_REACTOR(test_file_table),
 		WITH_REACTOR(test_buffer_table),
 		cmocka_unit_test(test_control_reactor_signals_its_eventfd),

@@ -41,7 +41,7 @@ static int apart(int (*fn)(void))
 	if (pid == 0) {
 		quiet = open("/dev/null", O_WRONLY);
 		dup2(quiet, STDERR_FILENO);
-		alarm(30);
+		alarm(200);
 		_exit(fn());
 	}
 	assert_true(pid > 0);
@@ -158,19 +158,19 @@ static void a_command_that_waits_ends_with_its_tracer(void **state)
 static int over_time(void)
 {
 	const char *command[] = { "sleep", "100", NULL };
-	struct target t = { .command = (char **)command, .seconds = 0.1 };
+	struct target t = { .command = (char **)command, .seconds = 1 };
 
 	if (target_spawn(&t))
 		return 200;
 	target_go(&t);
-	if (target_run(&t, turn, NULL) || turns < 2 || turns > 100)
+	if (target_run(&t, turn, NULL) || turns < 2 || turns > 200)
 		return 201;
 	return target_exit_code(&t);
 }
 
 static int time_of_all(void)
 {
-	struct target t = { .all = true, .seconds = 0.1 };
+	struct target t = { .all = true, .seconds = 1 };
 
 	return target_run(&t, turn, NULL) || turns < 2 ? 200 : target_exit_code(&t);
 }
@@ -231,6 +231,15 @@ static void the_first_error_of_a_turn_ends_the_run(void **state)
 	assert_int_equal(apart(turn_is_interrupted), 0);
 }
 
+/* In the third turn the process that is traced ends. */
+static int turn_ends_it(void *arg)
+{
+	if (++turns == 3)
+		kill(*(pid_t *)arg, SIGKILL);
+	usleep(TURN_MS * 1000);
+	return 0;
+}
+
 /* Of a process that is not ours. */
 static int other_ends(void)
 {
@@ -244,7 +253,7 @@ static int other_ends(void)
 	if (other == 0) { /* its parent is gone when it ends: it is nobody's child here */
 		other = fork();
 		if (other == 0) {
-			usleep(200000);
+			pause();
 			_exit(0);
 		}
 		_exit(write(fds[1], &other, sizeof(other)) != sizeof(other));
@@ -254,7 +263,7 @@ static int other_ends(void)
 		return 201;
 	if (!target_check(&t))
 		return 202;
-	if (target_run(&t, turn, NULL) || turns < 2)
+	if (target_run(&t, turn_ends_it, &t.pid) || turns < 3)
 		return 203;
 	return target_exit_code(&t); /* of no command */
 }
