@@ -193,6 +193,28 @@ def comments(file):
     return " ".join(re.findall(r"/\*.*?\*/", read(file), re.S))
 
 
+CHECK_LIST = "test/check_list.sh"
+
+
+def missing_checks():
+    """What the list of checks names and nothing provides: a test would be left out for a wrong name."""
+    text = re.sub(r"^\s*#.*", "", read(CHECK_LIST), flags=re.M)
+    everything = set(listed())
+    units = {os.path.basename(f)[:-2] for f in everything if re.fullmatch(r"test/unit/\w+/test_\w+\.c", f)}
+    targets = set(units)
+    for cmake in [f for f in everything if f.endswith("CMakeLists.txt")]:
+        targets |= set(re.findall(r"^\s*(?:add_executable|ublkd_\w+)\((\w+)", read(cmake), re.M))
+    missing = {f"test {name}" for name in re.findall(r"\btest_\w+(?!\w|/)", text)} - {f"test {name}" for name in units}
+    missing |= {f"program {name}" for name in re.findall(r"build/\w+/(?:test|bin)/(\w+)", text) if name not in targets}
+    missing |= {f"script {path}" for path in re.findall(r"\b((?:test|bench)/[\w/]+\.(?:sh|py))\b", text) if path not in everything}
+    suites = re.findall(r"""\bguests (?:"[^"]*"|\S+) \S+ (?:'[^']*'|\S+) ([\w ]+)""", text)
+    suites += re.findall(r"\blater guest \S+ \S+ (\w+)", text)
+    for suite in " ".join(suites).split():
+        if f"test/vm/guest_{suite}.sh" not in everything:
+            missing.add(f"guest suite {suite}")
+    return sorted(missing)
+
+
 def table():
     files = sources()
     for title, part in (("product", [f for f in files if not is_test(f)]), ("tests", [f for f in files if is_test(f)])):
@@ -222,6 +244,7 @@ def main():
         (f"no folder holds more than {SOURCES_MAX} sources", full_folders(files)),
         ("no two sources have one name", shared_names(product)),
         ("no two sources have functions of one name", shared_functions(product)),
+        (f"{CHECK_LIST} names tests that exist", missing_checks()),
         ("docs name no file that is not there", stale_names((f, read(f)) for f in listed("*.md", "docs/man/*"))),
         ("comments name no file that is not there", stale_names((f, comments(f)) for f in files)),
     ]

@@ -17,7 +17,7 @@ export TERM=dumb PATH=$bin:$PATH
 run() {
 	local want=$1 code=0
 	shift
-	timeout 20 "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || code=$?
+	timeout 120 "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || code=$?
 	[ "$code" = "$want" ] || { echo "exit code $code, not $want: $*"; cat "$tmp/out" "$tmp/err"; return 1; }
 }
 
@@ -205,7 +205,7 @@ no_file() {
 
 doctor() {
 	local code=0
-	timeout 20 ublkctl doctor >"$tmp/out" || code=$?
+	timeout 120 ublkctl doctor >"$tmp/out" || code=$?
 	! grep -vE '^(OK  |WARN|FAIL)  [a-zA-Z]' "$tmp/out" && grep -q '^OK' "$tmp/out" &&
 		if grep -q '^FAIL' "$tmp/out"; then [ $code = 1 ]; else [ $code = 0 ]; fi &&
 		{ ublkctl --json doctor || true; } | grep -q '"verdict": "OK"'

@@ -70,7 +70,7 @@ def fine(data):
 
 
 def run(command):
-    return subprocess.run([f"{BIN}/ublkctl", "--socket", PATH, *command], capture_output=True, text=True, timeout=10,
+    return subprocess.run([f"{BIN}/ublkctl", "--socket", PATH, *command], capture_output=True, text=True, timeout=120,
                           errors="replace")
 
 

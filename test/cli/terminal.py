@@ -13,7 +13,7 @@ import subprocess
 import termios
 import time
 
-PATIENCE = 20
+PATIENCE = 120
 ENTRY = r"""ublkd-test|a terminal for tests,
 	am, cols#80, lines#24, colors#8, pairs#64,
 	clear=\E[H\E[2J, cup=\E[%i%p1%d;%p2%dH, el=\E[K, ed=\E[J, cr=^M, ind=^J,

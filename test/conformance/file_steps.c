@@ -379,7 +379,7 @@ int main(int argc, char **argv)
 		return 1;
 	close(fd);
 	log_init(LOG_LEVEL_ERROR);
-	alarm(60);
+	alarm(300);
 	tap_init(argv[0], argc == 3 ? argv[2] : NULL, 0);
 	run_case("addressing", case_addressing);
 	run_case("short read", case_short_read);

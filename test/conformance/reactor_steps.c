@@ -270,7 +270,7 @@ int main(int argc, char **argv)
 
 	tap_init(argv[0], has_only ? argv[argc - 1] : NULL, 0);
 	log_init(LOG_LEVEL_ERROR);
-	alarm(60);
+	alarm(300);
 	test_refused_alarm();
 	test_send();
 	test_receive();

@@ -24,13 +24,13 @@ listens() {
 	if [[ $1 == /* ]]; then [ -S "$1" ]; else (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; fi
 }
 
-# serve SOCKET_OR_PORT COMMAND...: until it listens, or 10 s.
+# serve SOCKET_OR_PORT COMMAND...: until it listens, or a minute.
 serve() {
 	local where=$1 i
 	shift
 	"$@" >>"$tmp/server.log" 2>&1 </dev/null &
 	servers+=($!)
-	for ((i = 0; i < 200; i++)); do
+	for ((i = 0; i < 1200; i++)); do
 		if listens "$where"; then return; fi
 		sleep .05
 	done
@@ -45,7 +45,7 @@ serve() {
 info() {
 	local want=$1 code=0
 	shift
-	timeout 60 ublkctl --json nbd-info "$@" >"$tmp/out" 2>"$tmp/err" || code=$?
+	timeout 300 ublkctl --json nbd-info "$@" >"$tmp/out" 2>"$tmp/err" || code=$?
 	[ "$code" = "$want" ] || {
 		echo "exit code $code, not $want: $*"
 		cat "$tmp/out" "$tmp/err"
@@ -234,7 +234,7 @@ nbd_server() {
 	# It listens, then closes all descriptors that it could have, then serves.
 	serve "$1" bash -c 'ulimit -n 1024; exec nbd-server "$@"' - -C "$conf" -p "$pid" || code=$?
 	unset 'servers[-1]'
-	for ((i = 0; i < 200; i++)); do
+	for ((i = 0; i < 1200; i++)); do
 		if [ -s "$pid" ]; then servers+=("$(cat "$pid")") && return $code; fi
 		sleep .05
 	done

@@ -13,7 +13,7 @@ show_log() { head -n 40 "$tmp/log" | cut -c 1-300 | sed 's/^/# /'; }
 
 "$build/test/page_server" >"$tmp/port" 2>"$tmp/server.err" &
 server=$!
-for _ in {1..100}; do
+for _ in {1..1200}; do
 	[ ! -s "$tmp/port" ] || break
 	sleep 0.05
 done
@@ -45,7 +45,7 @@ self_contained() {
 browse() {
 	local address=$1
 	shift
-	HOME=$tmp timeout 25 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+	HOME=$tmp timeout 150 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
 		--no-first-run --user-data-dir="$tmp/profile" --enable-logging=stderr \
 		--hide-scrollbars --window-size=1200,1500 --virtual-time-budget=5000 "$@" \
 		"http://127.0.0.1:$port/$address" 2>"$tmp/browser.err"

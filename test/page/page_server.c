@@ -10,7 +10,7 @@
 #include "daemon/metrics/http.h"
 #include "test/rig/fake_device.h"
 
-#define LIFE_SECONDS 120.
+#define LIFE_SECONDS 900.
 /* Settings allow no such name: it must do no harm all the same. */
 #define HOSTILE_NAME "<img src=x onerror=\"document.title='owned'\">"
 

@@ -22,7 +22,7 @@
 #include "test/sim/run.h"
 
 #define JOB_NR_MAX 16
-#define RUN_SECONDS_MAX 120u
+#define RUN_SECONDS_MAX 600u
 #define OUTPUT_BYTES_MAX 16384
 #define DEFECT_SEEDS 10
 /* Sessions that are cut at every byte: their requests, their first seed, how many. */

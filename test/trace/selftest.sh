@@ -14,7 +14,7 @@ export PATH=$bin:$PATH
 exits() {
 	local want=$1 code=0
 	shift
-	timeout 60 "$@" >"$tmp/out" 2>"$tmp/err" || code=$?
+	timeout 300 "$@" >"$tmp/out" 2>"$tmp/err" || code=$?
 	[ $code = "$want" ] || { echo "exit code $code of: $*"; cat "$tmp/out" "$tmp/err"; return 1; }
 }
 prints() { exits "$1" "${@:3}" && { grep -qE "$2" "$tmp/out" "$tmp/err" || { cat "$tmp/out" "$tmp/err"; return 1; }; }; }

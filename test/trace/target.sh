@@ -16,7 +16,7 @@ known="$build/test/known"
 what="ublktrace record and its target"
 . "$here/needs.sh"
 
-record() { timeout -k 5 60 "$build/bin/ublktrace" record "$@"; }
+record() { timeout -k 5 300 "$build/bin/ublktrace" record "$@"; }
 record -c true 2>"$tmp/err" || leave "$(head -n 1 "$tmp/err")"
 
 # ends CODE COMMAND...: with this code; what it said is in $tmp/err.
@@ -54,7 +54,7 @@ time.sleep(0.3)' || return
 
 # The process PID records: it has its handlers (of SIGINT) then.
 await() {
-	for _ in $(seq 100); do
+	for _ in $(seq 600); do
 		grep -qs 'SigCgt:.*[2367abef]$' "/proc/$1/status" && return
 		sleep 0.1
 	done
@@ -123,7 +123,7 @@ open(sys.argv[1]).read()
 fds = [libc.syscall(425, 8, (ctypes.c_uint8 * 120)()) for _ in range(100)]
 for fd in fds:
     os.close(fd)
-time.sleep(60)' "$tmp/go" &
+time.sleep(300)' "$tmp/go" &
 	pid=$!
 	"$build/bin/ublktrace" record -p $pid -o "$tmp/r.csv" 2>"$tmp/err" &
 	tracer=$!
