@@ -51,8 +51,6 @@ tap trace-selftest 900 test/trace/selftest.sh build/release/bin
 tap sim-asan 1800 build/asan/bin/sim --runs 128 --ios 1000
 # an adopted device fails while requests wait for a server that is gone: its end has a deadline
 tap sim-unasked-stop 600 build/release/bin/sim --only-runs --seed 20261123000027931 --runs 1
-# an aborted device with one queue, whose request hangs
-tap sim-aborted-stop 60 build/release/bin/sim --only-runs --seed 200086 --runs 1 --ios 600
 # seeds that no check has had before, beside those that all have
 new_seeds=$(date -u +%Y%m%d%H%M)00000 new_seed_nr=512
 if [ "$mode" = soak ]; then new_seed_nr=100000; fi

@@ -67,19 +67,12 @@ static struct queue queue;
 static struct backend_device *device;
 static struct io_errors io_errors;
 static bool attached, drained, released, fenced;
-static unsigned aborted_nr;
 
 static void on_attached(struct queue *q, int err)
 {
 	(void)q;
 	EXPECT(err == 0, "%d", err);
 	attached = true;
-}
-
-static void on_aborted(struct queue *q)
-{
-	(void)q;
-	aborted_nr++;
 }
 
 static void on_drained(struct queue *q)
@@ -130,7 +123,6 @@ static void open_queue(bool batch)
 		.max_io_bytes = IO_BYTES,
 		.data = { .path = DATA_PATH_COPY, .batch = batch },
 		.attached = on_attached,
-		.aborted = on_aborted,
 		.drained = on_drained,
 		.released = on_released,
 		.fenced = on_fenced,
@@ -142,7 +134,7 @@ static void open_queue(bool batch)
 	for (unsigned tag = 0; tag < DEPTH; tag++)
 		descs[tag] = (struct ublksrv_io_desc){ .nr_sectors = SECTORS };
 	attached = drained = released = keeps = false;
-	fetch_nr = commit_nr = submitted_nr = out_nr = aborted_nr = 0;
+	fetch_nr = commit_nr = submitted_nr = out_nr = 0;
 	room = DEPTH;
 	commit_res = 0;
 	if (reactor_init(&reactor, &params) < 0 ||
@@ -154,15 +146,6 @@ static void open_queue(bool batch)
 	EXPECT(attached, "the queue is not attached");
 }
 
-static void finish_queue(void)
-{
-	queue_release(&queue);
-	turns(4);
-	EXPECT(released, "the queue is not released");
-	backend_close(device);
-	reactor_fini(&reactor);
-}
-
 static void close_queue(bool batch)
 {
 	if (batch)
@@ -171,7 +154,11 @@ static void close_queue(bool batch)
 		ring_script_post(fetches[tag], UBLK_IO_RES_ABORT, 0);
 	turns(4);
 	EXPECT(drained, "the queue is not drained");
-	finish_queue();
+	queue_release(&queue);
+	turns(4);
+	EXPECT(released, "the queue is not released");
+	backend_close(device);
+	reactor_fini(&reactor);
 }
 
 /* ---- buffers for the numbers of tags ---- */
@@ -467,34 +454,6 @@ static void test_busy(void)
 	tap_end();
 }
 
-/* ---- aborts ---- */
-
-/* The main thread must know it at once: a request in flight may never end. */
-static void test_aborted(void)
-{
-	if (!tap_begin("abort: the first is told while a request is in flight, and once"))
-		return;
-	open_queue(false);
-	keeps = true;
-	bring_request(0, BACKEND_READ);
-	ring_script_post(fetches[1], -EINVAL, 0);
-	turns(3);
-	EXPECT(queue.stats.lost_tags == 1 && aborted_nr == 0, "a refused tag passes for an abort");
-	for (unsigned tag = 2; tag < DEPTH; tag++) {
-		ring_script_post(fetches[tag], UBLK_IO_RES_ABORT, 0);
-		turns(3);
-		EXPECT(aborted_nr == 1 && !drained, "aborts were told %u times", aborted_nr);
-	}
-	answer(0);
-	turns(3);
-	EXPECT(!drained && fetches[0] != 0, "the request in flight was not handed back");
-	ring_script_post(fetches[0], UBLK_IO_RES_ABORT, 0);
-	turns(3);
-	EXPECT(aborted_nr == 1 && drained, "aborts were told %u times", aborted_nr);
-	finish_queue();
-	tap_end();
-}
-
 /* ---- quiesce and fence ---- */
 
 static void quiesce(bool on)
@@ -570,7 +529,6 @@ int main(int argc, char **argv)
 	test_flags();
 	test_some_commits();
 	test_busy();
-	test_aborted();
 	test_quiet();
 	test_fence();
 	return tap_finish();

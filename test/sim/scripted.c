@@ -225,20 +225,6 @@ static enum backend_submit queued(struct scripted_io *s)
 	return BACKEND_QUEUED;
 }
 
-/* More likely where somebody is about to stop the device: its end must not wait for it. */
-static bool hangs(const struct backend_io *io)
-{
-	const struct model_dev *user = config_of(io)->st->user;
-
-	if (sim_fault(FAULT_BACKEND_HANG))
-		return true;
-	if (!user || user->foreign_event.pos == 0 || !sim.fault_ppm[FAULT_BACKEND_HANG] ||
-	    !sim_one_in(10))
-		return false;
-	sim_saw(FAULT_BACKEND_HANG);
-	return true;
-}
-
 static enum backend_submit scripted_submit(struct backend_io *io)
 {
 	struct scripted_io *s = io->priv;
@@ -251,7 +237,7 @@ static enum backend_submit scripted_submit(struct backend_io *io)
 	s->start_seq = storage_next_seq();
 	s->result = plan_error(io);
 	s->lost = sim_one_in(100) && sim_defect(DEFECT_LOST_TAG);
-	if (s->lost || hangs(io))
+	if (s->lost || sim_fault(FAULT_BACKEND_HANG))
 		return queued(s);
 	switch (sim_below(4)) {
 	case 0:

@@ -344,9 +344,6 @@ void slot_ask_stop(struct sim_event *event)
 
 	if (!slot->dev || slot->ended)
 		return;
-	/* The host's deadline alone must bring it to its end. */
-	if (slot->st->user && slot->st->user->foreign_quiesce && !slot->stop_asked)
-		return;
 	slot_judge_cancels(slot);
 	ret = device_stop(slot->dev, force, deadline_ns);
 	if (ret == 0)

@@ -73,7 +73,6 @@ struct model_dev {
 	struct sim_op *start_op, *stop_op, *del_op; /* waiting commands */
 	struct sim_op *recover_op;		    /* END_USER_RECOVERY */
 	bool foreign_stop;			    /* somebody else's STOP_DEV is under way */
-	bool foreign_quiesce;			    /* it began with QUIESCE_DEV */
 	struct sim_event stop_event, scan_event, foreign_event, recover_event, release_event;
 	unsigned scan_left; /* reads of the partition scan before START_DEV answers */
 	struct client *client;

@@ -323,7 +323,7 @@ static void cancel_tag(struct model_tag *t)
 {
 	struct sim_op *op = t->cmd;
 
-	if (!t->active || t->cancelled || t->rq)
+	if (!t->active || t->cancelled)
 		return;
 	t->cancelled = true;
 	t->cmd = NULL;
@@ -331,7 +331,7 @@ static void cancel_tag(struct model_tag *t)
 		sim_op_done(op, UBLK_IO_RES_ABORT);
 }
 
-/* Of those that have no request: once the disk is gone, no active tag has one. */
+/* After the disk is gone no request is started, so every active tag is idle. */
 void model_cancel_tags(struct model_dev *dev)
 {
 	for (unsigned q = 0; q < dev->info.nr_hw_queues; q++) {

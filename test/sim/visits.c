@@ -96,16 +96,6 @@ static void foreign_stops(struct sim_event *event)
 		sim_saw(FAULT_FOREIGN_STOP);
 	}
 	model_stop(dev, NULL);
-	/*
-	 * QUIESCE_DEV waits until each queue has an idle tag, not for requests in flight. With
-	 * batches they may be in the FIFO.
-	 */
-	if (dev->live && dev->inflight_nr > 0 && dev->inflight_nr < dev->info.queue_depth &&
-	    !model_is_batch(dev) && !sim_one_in(4)) {
-		sim_saw(FAULT_FOREIGN_QUIESCE);
-		dev->foreign_quiesce = true;
-		model_cancel_tags(dev);
-	}
 }
 
 void visits_begin(struct model_dev *dev)

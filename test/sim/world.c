@@ -113,7 +113,6 @@ static const struct fault_row {
 	[FAULT_PROBE] = { "udev-probe", 300000 },
 	[FAULT_FOREIGN_STOP] = { "foreign-stop", 50000 },
 	[FAULT_FOREIGN_DEL] = { "foreign-del", 0 },
-	[FAULT_FOREIGN_QUIESCE] = { "foreign-quiesce", 0 },
 	[FAULT_STOP_ON_WAY_UP] = { "stop-on-way-up", 200000 },
 	[FAULT_STOP_REFUSED] = { "stop-refused", 0 },
 	[FAULT_STOP_REFUSED_LATE] = { "stop-refused-late", 0 },

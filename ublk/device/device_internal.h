@@ -59,7 +59,6 @@ struct device {
 	bool stop_wanted; /* device_stop came */
 	bool stop_force;
 	bool stop_sent;		   /* aborts of the tags were asked for */
-	bool aborted;		   /* the driver has begun to abort the tags */
 	bool waits_for_openers;	   /* by the retry timer */
 	bool stopped_outside;	   /* by somebody else's STOP_DEV or DEL_DEV */
 	bool id_taken;		   /* ADD_DEV: another device has our id */
@@ -135,7 +134,6 @@ int device_help(struct device *d, void (*work)(struct helper_job *job),
 
 /* Callbacks of the queues. */
 void device_queue_attached(struct queue *q, int err);
-void device_queue_aborted(struct queue *q);
 void device_queue_drained(struct queue *q);
 void device_queue_released(struct queue *q);
 void device_queue_fenced(struct queue *q);

@@ -232,7 +232,6 @@ static int map_queue(struct device *d, unsigned idx)
 		.data = d->data,
 		.backend_moves = backend_spec_data(d->spec.backend) & BACKEND_DATA_MOVES,
 		.attached = device_queue_attached,
-		.aborted = device_queue_aborted,
 		.drained = device_queue_drained,
 		.released = device_queue_released,
 		.fenced = device_queue_fenced,

@@ -46,13 +46,13 @@ static void arm_deadline(struct device *d, uint64_t now_ns, uint64_t deadline_ns
 }
 
 /*
- * Nobody called device_stop, but it goes down: a step failed, or the driver aborts the idle tags.
- * Requests in flight may wait for ever, and the driver waits for them. Called from a turn, so the
- * reactor's clock is right.
+ * Nobody called device_stop, but it goes down: a step failed, or the driver aborts the tags of one
+ * queue after another. Requests in flight may wait for ever, and the driver waits for them. Called
+ * from a turn, so the reactor's clock is right.
  */
 static void limit_unasked_stop(struct device *d)
 {
-	bool ends = d->failed || (d->state == DEVICE_LIVE && (d->aborted || d->drained_nr > 0));
+	bool ends = d->failed || (d->state == DEVICE_LIVE && d->drained_nr > 0);
 
 	if (ends && !d->stop_wanted && d->stop_deadline_ns == 0)
 		arm_deadline(d, d->host->ctl->reactor->now_ns, d->host->stop_deadline_ns);
@@ -172,7 +172,6 @@ void device_queue_released(struct queue *q)
 
 void device_check_drained(struct device *d)
 {
-	limit_unasked_stop(d);
 	if (d->attach_nr == 0 || d->drained_nr < d->attach_nr)
 		return;
 	/* The driver aborted everything without being asked: its end was called from outside. */
@@ -186,19 +185,12 @@ void device_check_drained(struct device *d)
 		device_go_down(d);
 }
 
-void device_queue_aborted(struct queue *q)
-{
-	struct device *d = q->setup.owner;
-
-	d->aborted = true;
-	limit_unasked_stop(d);
-}
-
 void device_queue_drained(struct queue *q)
 {
 	struct device *d = q->setup.owner;
 
 	d->drained_nr++;
+	limit_unasked_stop(d);
 	device_check_drained(d);
 }
 
@@ -251,7 +243,6 @@ static void refuse_stop(struct device *d, enum block_users found, const char *na
 	device_set_state(d, DEVICE_LIVE);
 	device_event(d, DEVICE_EVENT_STOP_REFUSED);
 	d->error[0] = '\0';
-	limit_unasked_stop(d);
 }
 
 static void stop_again(struct timer *timer)

@@ -229,20 +229,9 @@ static void resources_fini(struct queue *q)
 	q->commits = NULL;
 }
 
-static void aborted_on_main(struct mail *mail)
-{
-	struct queue *q = container_of(mail, struct queue, aborted_mail);
-
-	q->setup.aborted(q);
-}
-
-void queue_tag_gone(struct queue *q, bool aborted)
+void queue_tag_gone(struct queue *q)
 {
 	ASSERT(q->up_nr > 0);
-	if (aborted && !q->aborted) {
-		q->aborted = true;
-		reactor_post(q->setup.home, &q->aborted_mail, aborted_on_main);
-	}
 	if (--q->up_nr == 0 && !q->attaching)
 		reactor_post(q->setup.home, &q->drained_mail, drained_on_main);
 }

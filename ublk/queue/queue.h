@@ -4,8 +4,7 @@
  * and talks to it by mail.
  *
  *   main: queue_attach  -> reactor: allocate, FETCH every tag -> main: attached(err)
- *   driver aborts idle tags (STOP_DEV) -> reactor:            -> main: aborted
- *   ... and the others after their COMMIT -> reactor:         -> main: drained
+ *   driver aborts every tag (STOP_DEV) -> reactor:            -> main: drained
  *   main: queue_release -> reactor: free everything           -> main: released
  *
  * In between, each request is committed exactly once, whatever the backend does.
@@ -45,8 +44,6 @@ struct queue_setup {
 	/* Main thread; each comes exactly once. After an error of attached, drained may come at
 	 * once (nothing was armed) or after the driver aborted the rest. */
 	void (*attached)(struct queue *q, int err);
-	/* The driver has aborted the first tag: somebody stops the device. */
-	void (*aborted)(struct queue *q);
 	void (*drained)(struct queue *q);
 	void (*released)(struct queue *q);
 	/* Once per queue_fence. */
@@ -92,7 +89,6 @@ struct queue {
 	unsigned fetched_nr;  /* FETCHes prepared */
 	int first_error;      /* of a FETCH, while attaching */
 	bool attaching, cancelling;
-	bool aborted;				     /* the driver aborted a tag */
 	_Atomic bool cancel_wanted, cancel_posted;   /* written by the main thread; by both */
 	_Atomic bool quiesce_wanted, quiesce_posted; /* the same */
 	_Atomic bool quiet;			     /* gated, and nothing is in flight */
@@ -109,9 +105,8 @@ struct queue {
 	struct timer busy_timer;
 	struct task busy_task, commit_task, attach_task;
 	struct mail attach_mail, cancel_mail, quiesce_mail, fence_mail,
-		release_mail; /* from main */
-	struct mail attached_mail, aborted_mail, drained_mail, fenced_mail,
-		released_mail; /* to it */
+		release_mail;						     /* from main */
+	struct mail attached_mail, drained_mail, fenced_mail, released_mail; /* to it */
 	uint64_t fence_bytes;
 	struct timer fence_timer;
 	struct queue_stats stats;

@@ -22,11 +22,8 @@
  */
 void queue_trim_arm(struct queue *q);
 
-/*
- * The reactor has lost a tag for good. aborted: because the driver aborts them; the main thread is
- * told of the first one, and of the last one whatever the reason.
- */
-void queue_tag_gone(struct queue *q, bool aborted);
+/* The reactor has lost a tag for good: when it was the last one, the queue is drained. */
+void queue_tag_gone(struct queue *q);
 
 /* Memory of a tag, q->setup.max_io_bytes of it. */
 static inline void *queue_buffer(const struct queue *q, unsigned tag)

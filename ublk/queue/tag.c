@@ -276,7 +276,7 @@ void tag_down(struct tag_io *io, int res)
 			    "dev=%s id=%d queue=%u tag=%u error=%s", q->setup.device_name,
 			    q->setup.dev_id, q->setup.idx, tag_of(io), errname(res));
 	}
-	queue_tag_gone(q, res == UBLK_IO_RES_ABORT);
+	queue_tag_gone(q);
 }
 
 void tag_event(struct op *op, int res, uint32_t cqe_flags)
