@@ -131,8 +131,7 @@ static bool try_work_ends_the_poll(void)
 	assert_in_range(r.stats.poll_ns, 0, FOR_EVER_NS / 2);
 	reactor_times(&r, &times);
 	assert_int_equal(times.poll_ns, r.stats.poll_ns);
-	return r.stats.turns == 2 && r.stats.poll_hits == 1 &&
-	       r.stats.poll_ns >= 150 * NS_PER_MS &&
+	return r.stats.turns == 2 && r.stats.poll_hits == 1 && r.stats.poll_ns >= 150 * NS_PER_MS &&
 	       times.idle_ns + times.kernel_ns <= 100 * NS_PER_MS &&
 	       times.callback_ns <= 100 * NS_PER_MS;
 }
