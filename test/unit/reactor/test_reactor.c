@@ -496,42 +496,6 @@ static void test_a_copy_is_kernel(void **state)
 	close(zero);
 }
 
-static void test_file_table(void **state)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int slot[REACTOR_FILE_NR];
-
-	(void)state;
-	reactor_file_remove(&r, -1); /* of a failed add: harmless */
-	for (unsigned i = 0; i < REACTOR_FILE_NR; i++) {
-		slot[i] = reactor_file_add(&r, null);
-		assert_int_equal(slot[i], i);
-	}
-	assert_int_equal(reactor_file_add(&r, null), -ENOSPC);
-	reactor_file_remove(&r, slot[700]);
-	assert_int_equal(reactor_file_add(&r, null), 700);
-	reactor_file_remove(&r, 3);
-	assert_int_equal(reactor_file_add(&r, 19999), -EBADF);
-	assert_int_equal(reactor_file_add(&r, null), 3);
-	close(null);
-}
-
-static void test_buffer_table(void **state)
-{
-	(void)state;
-	reactor_buffers_remove(&r, -1, 4); /* of a failed add: harmless */
-	assert_int_equal(reactor_buffers_add(&r, 100), 0);
-	assert_int_equal(reactor_buffers_add(&r, 100), 100);
-	assert_int_equal(reactor_buffers_add(&r, REACTOR_BUFFER_NR), -ENOSPC);
-	reactor_buffers_remove(&r, 0, 100);
-	assert_int_equal(reactor_buffers_add(&r, 101), 200);
-	assert_int_equal(reactor_buffers_add(&r, 100), 0);
-	reactor_buffers_remove(&r, 0, 100);
-	reactor_buffers_remove(&r, 100, 100);
-	reactor_buffers_remove(&r, 200, 101);
-	assert_int_equal(reactor_buffers_add(&r, REACTOR_BUFFER_NR), 0);
-}
-
 static void test_control_reactor_signals_its_eventfd(void **state)
 {
 	struct pollfd pfd = { .events = POLLIN };
@@ -616,8 +580,6 @@ int main(void)
 		WITH_REACTOR(test_sleep_is_idle),
 		WITH_REACTOR(test_a_callback_is_callback),
 		WITH_REACTOR(test_a_copy_is_kernel),
-		WITH_REACTOR(test_file_table),
-		WITH_REACTOR(test_buffer_table),
 		cmocka_unit_test(test_control_reactor_signals_its_eventfd),
 		WITH_REACTOR(test_dump_names_what_is_in_flight),
 		cmocka_unit_test(test_failed_init_leaves_nothing),
