@@ -33,7 +33,7 @@ static void check_change(struct nbd_case *c, const void *arg)
 	nbd_peer_tell(&c->peer, "kick");
 	reads = nbd_peer_count(&c->peer, "read");
 	case_submit_all(c, BACKEND_READ, 4096);
-	if (!case_drain(c, 10000))
+	if (!case_drain(c, 60000))
 		return;
 	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
 		EXPECT(c->rig.queue[0].io[tag].io.result < 0, "served on");
@@ -72,7 +72,7 @@ static void check_vanished(struct nbd_case *c, const void *arg)
 	EXPECT(rig_out_nr(&c->rig) == CASE_DEPTH, "%u of %u wait", rig_out_nr(&c->rig), CASE_DEPTH);
 	case_logged("export");
 	nbd_peer_tell(&c->peer, "set export=");
-	if (case_drain(c, 10000))
+	if (case_drain(c, 60000))
 		case_works(c, 100);
 }
 

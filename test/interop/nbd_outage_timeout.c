@@ -101,7 +101,7 @@ static void check_never_without(struct nbd_case *c, const void *arg)
 	start_ms = case_now_ms();
 	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, 4096, NULL) == -EIO, "success without answer");
 	took_ms = case_now_ms() - start_ms;
-	EXPECT(took_ms >= 1900 && took_ms < 8000, "it failed after %llu ms",
+	EXPECT(took_ms >= 1900 && took_ms < 30000, "it failed after %llu ms",
 	       (unsigned long long)took_ms);
 	comes_back(c);
 }
@@ -123,7 +123,7 @@ static void check_slow(struct nbd_case *c, const void *arg)
 	case_works(c, 50);
 	nbd_peer_tell(&c->peer, "fault slow seconds=6");
 	nbd_peer_tell(&c->peer, "kick");
-	took_ms = submit_and_drain(c, 40000);
+	took_ms = submit_and_drain(c, 60000);
 	EXPECT(took_ms >= 5900, "it was not slow: %llu ms", (unsigned long long)took_ms);
 	expect_results(c, 0);
 	case_logged("is back and answers nothing: what it loses fails");
@@ -150,11 +150,11 @@ static void check_idle(struct nbd_case *c, const void *arg)
 	case_works(c, 50);
 	connections = nbd_peer_count(&c->peer, "connections");
 	nbd_peer_tell(&c->peer, "kick");
-	if (!case_reaches(c, "connections", connections + 1, 10000))
+	if (!case_reaches(c, "connections", connections + 1, 60000))
 		return;
 	case_turn_for(c, IDLE_WAIT_MS + 500);
 	nbd_peer_tell(&c->peer, "fault hangup times=1");
-	if (submit_and_drain(c, 10000) == 0)
+	if (submit_and_drain(c, 60000) == 0)
 		return;
 	EXPECT(nbd_peer_count(&c->peer, "left") == 0, "the server had no occasion for it");
 	expect_results(c, 0);
@@ -164,10 +164,10 @@ void outage_timeout_run(uint64_t seed)
 {
 	/* What was on its way is found lost after the timeout, and may be on its way at the end. */
 	static const struct never never[] = {
-		{ "refuses", "error error=ESHUTDOWN", 1000, 4000, 3000 },
-		{ "hangs up", "hangup", 1000, 4000, 3000 },
-		{ "is silent", "stall", 2000, 6000, 4000 },
-		{ "reads nothing", "deaf", 2000, 6000, 4000 },
+		{ "refuses", "error error=ESHUTDOWN", 1000, 30000, 30000 },
+		{ "hangs up", "hangup", 1000, 30000, 30000 },
+		{ "is silent", "stall", 2000, 30000, 30000 },
+		{ "reads nothing", "deaf", 2000, 30000, 30000 },
 	};
 	char name[128];
 

@@ -74,7 +74,7 @@ void nbd_peer_start(struct nbd_peer *peer, const char *const *args)
 	peer->pid = fork();
 	if (peer->pid == 0)
 		run_server(peer, args);
-	for (int i = 0; i < 1000 && peer->control_fd < 0; i++) {
+	for (int i = 0; i < 6000 && peer->control_fd < 0; i++) {
 		peer->control_fd = try_connect(peer);
 		if (peer->control_fd < 0)
 			usleep(10000);

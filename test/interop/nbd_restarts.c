@@ -65,7 +65,7 @@ static bool write_by_both(struct nbd_case *c)
 		return false;
 	for (unsigned tag = 0; tag < 2; tag++)
 		submit(c, tag, BACKEND_WRITE, 4096);
-	if (!case_drain(c, 10000))
+	if (!case_drain(c, 60000))
 		return false;
 	for (unsigned tag = 0; tag < 2; tag++)
 		EXPECT(c->rig.queue[0].io[tag].io.result == 0, "write");
@@ -102,7 +102,7 @@ static void check_restart_flushes(struct nbd_case *c, const void *arg)
 	nbd_peer_tell(&c->peer, "fault stall cmd=flush times=2");
 	for (unsigned tag = 0; tag < 2; tag++)
 		flush[tag] = submit(c, tag, BACKEND_FLUSH, 0);
-	if (!case_reaches(c, "flush", nr + 2, 10000))
+	if (!case_reaches(c, "flush", nr + 2, 60000))
 		return;
 	nbd_peer_tell(&c->peer, "restart %u", *closed);
 	if (*closed == 1) {
@@ -111,7 +111,7 @@ static void check_restart_flushes(struct nbd_case *c, const void *arg)
 			return;
 		EXPECT(submit(c, 3, BACKEND_FLUSH, 0)->io.result == -EIO, "a third FLUSH");
 	}
-	if (!case_drain(c, 10000))
+	if (!case_drain(c, 60000))
 		return;
 	for (unsigned tag = 0; tag < 2; tag++)
 		EXPECT(flush[tag]->io.result == -EIO, "FLUSH %u: %d: the writes are lost", tag,
@@ -121,7 +121,7 @@ static void check_restart_flushes(struct nbd_case *c, const void *arg)
 	rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL);
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "told for ever");
 	submit(c, 0, BACKEND_WRITE, 4096);
-	EXPECT(case_drain(c, 10000), "write");
+	EXPECT(case_drain(c, 60000), "write");
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "flush of what is there");
 }
 
@@ -149,7 +149,7 @@ static void check_early_shutdown(struct nbd_case *c, const void *arg)
 	nbd_peer_tell(&c->peer, "fault slow cmd=read seconds=0.5 times=1");
 	submit(c, 2, BACKEND_READ, 4096);
 	rio = submit(c, 1, BACKEND_WRITE, LARGE_BYTES);
-	if (!case_drain(c, 10000))
+	if (!case_drain(c, 60000))
 		return;
 	EXPECT(rio->io.result == 0, "it was refused, and not sent again: %d", rio->io.result);
 	EXPECT(nbd_peer_count(&c->peer, "left") == 0, "the server had no occasion for it");
@@ -181,12 +181,12 @@ static void check_dies_at_once(struct nbd_case *c, const void *arg)
 	nbd_peer_tell(&c->peer, "kick");
 	submit(c, 0, BACKEND_READ, 4096);
 	case_turn_for(c, 3000);
-	if (!case_reaches(c, "connections", before + 3, 10000))
+	if (!case_reaches(c, "connections", before + 3, 60000))
 		return;
 	tries = nbd_peer_count(&c->peer, "connections") - before;
 	EXPECT(tries <= 8, "%llu tries in 3 s", (unsigned long long)tries);
 	nbd_peer_tell(&c->peer, "fault none");
-	EXPECT(case_drain(c, 10000), "it does not come back");
+	EXPECT(case_drain(c, 60000), "it does not come back");
 	EXPECT(c->rig.queue[0].io[0].io.result == 0, "%d", c->rig.queue[0].io[0].io.result);
 }
 
