@@ -44,7 +44,7 @@ static enum backend_submit null_submit(struct backend_io *io)
 {
 	io->result = 0;
 	/* Without a buffer of ours the request's pages hold what the kernel had in them. */
-	if (io->op == BACKEND_READ && !io->buf)
+	if (io->op == BACKEND_READ && !backend_io_in_memory(io))
 		io->result = backend_data_put_zeroes(io, 0, io->length_bytes);
 	return BACKEND_DONE;
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 const struct backend *const backend_registry[] = {
-	&backend_null,	   &backend_mem,   &backend_file,  &backend_nbd, &backend_pattern,
-	&backend_throttle, &backend_delay, &backend_fault, NULL,
+	&backend_null,	   &backend_mem,    &backend_file,  &backend_nbd,   &backend_pattern,
+	&backend_throttle, &backend_stripe, &backend_delay, &backend_fault, NULL,
 };
 
 const struct backend *backend_find(const char *name)

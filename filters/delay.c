@@ -9,6 +9,7 @@
 
 #include <errno.h>
 
+#include "storage/node.h"
 #include "storage/registry.h"
 #include "base/util.h"
 
@@ -185,7 +186,7 @@ const struct backend backend_delay = {
 	.queue_bytes = sizeof(struct delay_queue),
 	.io_bytes = sizeof(struct delay_io),
 	.data = BACKEND_DATA_ANY,
-	.is_filter = true,
+	.children = backend_one_child,
 	.check = delay_check,
 	.queue_init = delay_queue_init,
 	.io_init = delay_io_init,

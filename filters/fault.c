@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "storage/node.h"
 #include "storage/registry.h"
 #include "base/errname.h"
 #include "base/log.h"
@@ -280,7 +281,7 @@ const struct backend backend_fault = {
 	.queue_bytes = sizeof(struct fault_queue),
 	.io_bytes = sizeof(struct fault_io),
 	.data = BACKEND_DATA_ANY,
-	.is_filter = true,
+	.children = backend_one_child,
 	.check = fault_check,
 	.open = fault_open,
 	.queue_init = fault_queue_init,

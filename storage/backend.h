@@ -14,10 +14,13 @@
  * the device's private area is read-only after open, or atomic. Resizing (struct backend_resize) is
  * a helper's too, while the queues serve.
  *
- * Filters are backends over another one, their child: a stack, described by struct backend_spec. It
- * is opened from the bottom up and closed from the top down, its queues likewise; behind each I/O
- * of a filter stands one of its child, tied to the same tag. A filter passes I/Os on with
- * backend_forward (below); io.c keeps what the child is too busy for, and completes.
+ * Backends over others make a tree of nodes, described by struct backend_spec: filters over one
+ * child, stripe over many. It is opened from the bottom up and closed from the top down, its queues
+ * likewise. Behind each I/O of a node stands one I/O of each of its children, tied to the same tag;
+ * a node may have more of its own (own_nr), which are tied to the tags behind those. What it can do
+ * with them: pass a request on whole (backend_forward), cut it into pieces (backend_piece), issue
+ * requests of its own (backend_own_take), and see how each ends (child_done). io.c keeps what a
+ * child is too busy for, so a node never sees BUSY of a child.
  *
  * io.c checks this contract around every call, in production too. What it answers by itself a
  * backend never sees: ranges outside the device or across blocks, modifying I/Os of a read-only
@@ -33,6 +36,7 @@
 #include "base/list.h"
 #include "config/option.h"
 #include "reactor/reactor.h"
+#include "storage/look.h"
 
 struct backend_io;
 
@@ -64,14 +68,17 @@ enum backend_caps {
 
 /*
  * How a backend can get at the bytes of a READ or WRITE; none of these: in a buffer of memory. A
- * stack can do what all of its backends can.
+ * tree can do what all of its nodes can.
  */
 enum backend_data {
-	/* By READ_FIXED and WRITE_FIXED of its own, with the ring's registered buffer buf_index. */
+	/*
+	 * By READ_FIXED and WRITE_FIXED of its own, with the ring's registered buffer buf_index and
+	 * buf as the address in it.
+	 */
 	BACKEND_DATA_FIXED = 1u << 0,
 	/* By backend_data_put and _get alone, while the request is in its hands. */
 	BACKEND_DATA_MOVES = 1u << 1,
-	/* Of filters that pass requests on as they are: what is below decides. */
+	/* Of nodes that do not look at the bytes: what is below decides. */
 	BACKEND_DATA_ANY = BACKEND_DATA_FIXED | BACKEND_DATA_MOVES,
 };
 
@@ -86,8 +93,11 @@ struct backend_limits {
 	uint32_t discard_granularity_bytes;
 	uint64_t max_discard_bytes;	 /* 0: no limit of its own */
 	uint64_t max_write_zeroes_bytes; /* 0: no limit of its own */
-	uint32_t queue_nr_max;		 /* 0: any number of queues */
-	const char *queue_nr_cure;	 /* with queue_nr_max: how to allow more, in words */
+	/* 0: none. A READ or WRITE across a multiple of it costs more: the block layer cuts there.
+	 */
+	uint32_t boundary_bytes;
+	uint32_t queue_nr_max;	   /* 0: any number of queues */
+	const char *queue_nr_cure; /* with queue_nr_max: how to allow more, in words */
 	/* Of the device below, for requests whose pages go there as they are; 0: unknown. */
 	uint32_t max_segments, max_segment_bytes;
 	uint64_t virt_boundary_mask;
@@ -101,9 +111,9 @@ struct backend_open_params {
 	uint32_t queue_nr, depth;
 	bool read_only;
 	/*
-	 * Above 0: the content that the device had before, as backend_stored_fd gave it, to go on
-	 * with. Borrowed until open returns; a backend that keeps it takes a duplicate, one without
-	 * the operation stored_fd does not look at it. 0 and -errno: there is none.
+	 * For the leaf: above 0, the content that it had before, as backend_stored_fd gave it, to
+	 * go on with. Borrowed until open returns; a backend that keeps it takes a duplicate, one
+	 * without the operation stored_fd does not look at it. 0 and -errno: there is none.
 	 */
 	int stored_fd;
 	/*
@@ -112,31 +122,60 @@ struct backend_open_params {
 	 * does not grow.
 	 */
 	uint64_t size_bytes;
-	/* What ops->examine has found, borrowed until open returns; NULL: open asks itself. */
+	/* For the leaf: what ops->examine has found, borrowed until open returns; NULL: open asks
+	 * itself. */
 	void *found;
+	/*
+	 * For the caller of backend_open, borrowed until it returns: of each leaf, by its index, in
+	 * the order of the configuration. NULL: there are none.
+	 */
+	const int *stored_fds;
+	void *const *founds;
 };
 
-/* What to open: one backend and, for a filter, what is below it. */
+/* Nodes above each other, the leaf counted too; nodes and leaves of one tree. */
+#define BACKEND_DEPTH_MAX 8
+#define BACKEND_NODES_MAX 128
+#define BACKEND_LEAVES_MAX 64
+#define BACKEND_CHILDREN_MAX 32
+
+/* The children that a node has under one key of its configuration. */
+struct backend_child_option {
+	const char *name;	 /* "backend", "backends", "data" */
+	unsigned nr_min, nr_max; /* nr_max above 1: a list */
+	const char *help;
+};
+
+/* What to open: a node and what is below it. */
 struct backend_spec {
 	const struct backend *ops;
-	const void *config; /* filled by ops->options; lives as long as the device */
-	const struct backend_spec *child;
+	const void *config;		  /* filled by ops->options; lives as long as the device */
+	const struct backend_spec *child; /* the first; NULL: a leaf */
+	const struct backend_spec *sibling; /* the next child of the same parent */
+	/* As which child of its parent; NULL: the root, or "backend". In a list: at which index. */
+	const struct backend_child_option *as;
+	unsigned as_idx;
+	struct config_pos path_pos; /* of a leaf's path_option in the configuration, for messages */
 };
 
-/* Backends above each other, the lowest one counted too. */
-#define BACKEND_STACK_MAX 8
+/* "disk/backends/1": a node by the way from its device; a key "backend" is left out of it. */
+#define BACKEND_PATH_BYTES 128
 
 #define BACKEND_ERROR_BYTES 256
 #define BACKEND_IDENTITY_BYTES 96
 
 struct backend_device {
 	const struct backend *ops;
-	const char *name;   /* of the device, for messages; the opener's */
+	const char *name;   /* for messages: BACKEND_PATH_BYTES describes it */
 	const void *config; /* filled by ops->options; lives as long as the device */
 	struct backend_open_params open_params;
-	struct backend_limits limits; /* out: by open; a filter finds those of its child here */
-	void *priv;		      /* ops->device_bytes */
-	struct backend_device *child; /* filters: the device below, open before this one; or NULL */
+	/* Out: by open. A node with children finds theirs here, joined: backend_limits_join. */
+	struct backend_limits limits;
+	void *priv; /* ops->device_bytes */
+	/* The first child, open before this one; the next child of the same parent. */
+	struct backend_device *child, *sibling;
+	unsigned child_nr;
+	char path[BACKEND_PATH_BYTES];	 /* tree.c: name, when it is not the opener's */
 	char error[BACKEND_ERROR_BYTES]; /* out: when open fails, the reason and the cure in words
 					  */
 };
@@ -147,15 +186,19 @@ struct backend_queue {
 	uint16_t idx;
 	uint16_t depth;
 	void *priv; /* ops->queue_bytes */
-	struct backend_queue *child;
+	struct backend_queue *parent, *child, *sibling;
 	uint32_t inflight; /* io.c: QUEUED and not complete */
 	/* io.c: the thread that opened it; NULL while ops->submit runs */
 	const void *free_for;
 	uint8_t *io_priv; /* io.c: depth private areas of I/Os */
 
-	/* Filters, io.c: the child's I/Os for which it was BUSY, and what submits them again. */
+	/* io.c: I/Os of the node above for which this was BUSY, and what submits them again. */
 	struct list_node waiting;
 	struct task retry;
+
+	/* io.c: of a node that issues requests of its own. */
+	struct backend_own *own;
+	struct list_node own_free;
 };
 
 enum backend_io_state { BACKEND_IO_IDLE, BACKEND_IO_SUBMITTING, BACKEND_IO_QUEUED };
@@ -178,36 +221,33 @@ struct backend_io {
 	uint32_t length_bytes; /* DISCARD and WRITE_ZEROES can be nearly 4 GiB; 0 for FLUSH */
 	uint64_t offset_bytes;
 	/*
-	 * READ, WRITE: where the bytes are. In memory, aligned to the device's dma_alignment_bytes
-	 * (a page is enough); or buf is NULL, and they are in a registered buffer, from its offset
-	 * 0 on (BACKEND_DATA_FIXED), or with the driver (BACKEND_DATA_MOVES).
+	 * READ, WRITE: where the bytes are.
+	 *   buf_index -1, buf set    in memory, aligned to the device's dma_alignment_bytes (a page
+	 *                            is enough)
+	 *   buf_index from 0 on      in that registered buffer, from the address buf on, which
+	 *                            counts from 0 (BACKEND_DATA_FIXED)
+	 *   buf_index -1, buf NULL   with the driver alone (BACKEND_DATA_MOVES)
 	 */
 	void *buf;
-	int32_t buf_index;   /* buf NULL: the registered buffer, or -1 */
-	int32_t driver_fd;   /* both not: where ring_pread finds them, */
+	int32_t buf_index;
+	int32_t driver_fd;   /* of the last two: where ring_pread finds them too, */
 	uint64_t driver_pos; /* and from which position on */
 	void *priv;	     /* ops->io_bytes, zeroed once at start, kept between uses */
-	/* How long it waited in throttles, of the whole stack. Zeroed by submit. */
+	/* How long it waited in throttles, of the whole way down. Zeroed by submit. */
 	uint64_t throttle_ns;
-	struct backend_io *child, *parent; /* the same tag one level below, above; or NULL */
-	struct list_node waiting;	   /* io.c: in the parent's queue */
+	/*
+	 * child: an array, the same tag at each child; NULL: none. parent: the I/O of the node
+	 * above; NULL: none, also of what is a node's own.
+	 */
+	struct backend_io *child, *parent;
+	struct list_node waiting; /* io.c: in its queue's list */
 };
 
-/* What an I/O that a backend has waits for. */
-enum backend_wait_kind {
-	BACKEND_WAIT_ANSWER,   /* the storage, or the backend below */
-	BACKEND_WAIT_THROTTLE, /* a limit of rate: configured */
-	BACKEND_WAIT_DELAY,    /* time to pass: configured */
-	BACKEND_WAIT_KIND_NR,
-};
-
-/* "answer", "throttle", "delay" */
-const char *backend_wait_kind_name(enum backend_wait_kind kind);
-
-struct backend_wait {
-	enum backend_wait_kind kind;
-	const char *words; /* static, for people; NULL: nothing of its own */
-};
+/* Whether the bytes of a READ or WRITE are in memory, at buf. */
+static inline bool backend_io_in_memory(const struct backend_io *io)
+{
+	return io->buf_index < 0 && io->buf;
+}
 
 enum backend_submit {
 	BACKEND_DONE,	/* io->result is set; done is not called */
@@ -256,45 +296,6 @@ struct backend_resize {
 	void (*shrink)(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes);
 };
 
-/* Why a connection, or a try to make one, came to its end. */
-enum backend_end {
-	BACKEND_END_CLOSED,	 /* by the peer, or the network */
-	BACKEND_END_UNREACHABLE, /* nobody there */
-	BACKEND_END_REFUSED,	 /* there, but not for us */
-	BACKEND_END_SILENT,	 /* no answer in time */
-	BACKEND_END_PROTOCOL,	 /* it said what must not be said */
-	BACKEND_END_SHUTDOWN,	 /* it said that it goes */
-	BACKEND_END_CANCELLED,	 /* by us, for a request that had to end */
-	BACKEND_END_CHANGED,	 /* it is another one than before */
-	BACKEND_END_NR,
-};
-
-const char *backend_end_name(enum backend_end end);
-
-/*
- * One connection of a queue as it is, and what it did since the queue was opened. A copy of live
- * counters; those of the same moment need not be of the same instant.
- */
-struct backend_connection {
-	const char *state;    /* "connected", "connecting", "waiting", "leaving" */
-	uint64_t since_ns;    /* in that state, by ring_clock_ns */
-	uint64_t next_try_ns; /* of one that waits to be tried again; 0: it does not */
-	uint64_t connects;    /* that led to requests */
-	uint64_t lost;	      /* of those: ended */
-	uint64_t failed_tries;
-	uint64_t ends[BACKEND_END_NR]; /* of both, by reason */
-	int last_end;		       /* enum backend_end; -1: none */
-	uint64_t resent;	       /* requests sent that had been sent before */
-	uint64_t answered;	       /* requests; over receives: how many a call has brought */
-	uint64_t sends, sent_bytes, receives, received_bytes; /* calls of the kernel, of the wire */
-	/*
-	 * Of the answered requests: until all of it was handed to the kernel (it waited for a
-	 * connection, or for those before it), and from then until all of the answer was there (the
-	 * wire and the server). Live; valid as long as the queue.
-	 */
-	const struct histogram *wait, *answer;
-};
-
 struct backend {
 	const char *name;
 	const char *summary; /* one line for the manual */
@@ -309,7 +310,13 @@ struct backend {
 	 * do: commands of ublk for many tags at once pay (docs/performance.md).
 	 */
 	bool batches;
-	bool is_filter; /* its options hold a nested `backend:` */
+	const struct backend_child_option *children; /* ends without a name; NULL: a leaf */
+	/*
+	 * Requests of its own that a queue may have under way at a time, and the bytes of the
+	 * buffer of each.
+	 */
+	uint16_t own_nr;
+	uint32_t own_bytes;
 	/*
 	 * What the option table cannot say: looks at several options together and adds errors at
 	 * their positions in map (NULL: there is none). The options by themselves are valid. May be
@@ -345,6 +352,21 @@ struct backend {
 	 * always end by themselves.
 	 */
 	void (*cancel)(struct backend_io *io);
+	/*
+	 * A child's I/O that backend_child_submit answered with QUEUED is complete: a piece of
+	 * child->parent, or a request of the node's own. child->result says how. May submit it
+	 * again, and complete the parent. Never from inside submit. NULL: the node only forwards
+	 * whole requests to its first child.
+	 */
+	void (*child_done)(struct backend_io *child);
+
+	/*
+	 * How the sizes of a node and of its children go together. Pure; any thread. The size of
+	 * the node whose smallest child has child_bytes, and the size that each child must have for
+	 * a node of size_bytes. Both or none; NULL: they are the same.
+	 */
+	uint64_t (*size_over)(const void *config, unsigned child_nr, uint64_t child_bytes);
+	uint64_t (*size_below)(const void *config, unsigned child_nr, uint64_t size_bytes);
 
 	/*
 	 * What a QUEUED I/O waits for, for those who ask why it takes so long. Main thread, while
@@ -354,12 +376,13 @@ struct backend {
 	struct backend_wait (*wait)(const struct backend_io *io);
 
 	/*
-	 * For the lowest backend of a stack, main thread, from open to close.
+	 * Main thread, from open to close: identity, stored_fd, abandon and failure.
 	 *
 	 * Words, found at open, that say which bytes these are: equal for two devices, now or in
 	 * different processes of one boot, exactly when what one writes the other reads. A device
 	 * is taken over after a crash only when they are what they were. NULL: the backend's name
-	 * says it.
+	 * says it; of a node with one child: that child's do. A node with more says how it lays the
+	 * bytes out over them; whose they are is the core's to add.
 	 */
 	void (*identity)(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
 	/*
@@ -386,66 +409,77 @@ struct backend {
 	const char *(*failure)(const struct backend_device *device);
 
 	/*
-	 * For the lowest backend of a stack that talks to a peer: the connection of a queue by its
-	 * index from 0 on; false: there are fewer. Main thread, while the reactor goes on, from
+	 * For a leaf that talks to a peer: the connection of a queue by its index from 0 on; false:
+	 * there are fewer. Main thread, while the reactor goes on, from
 	 * queue_init to queue_fini: as for wait. NULL: it has none.
 	 */
 	bool (*connection)(const struct backend_queue *queue, unsigned idx,
 			   struct backend_connection *ret_connection);
 
-	/* NULL: its size is for life. A filter has what its child has. */
+	/* For leaves. NULL: its size is for life. A node with children can what all of them can. */
 	const struct backend_resize *resize;
 };
 
 /*
- * A device with its whole stack of filters, made from configuration.
+ * A device with its whole tree, made from configuration.
  */
 
 /*
  * Any thread that may block. spec, what it points at and name stay the caller's and must outlive
- * the device. Returns 0 with the top of the stack, or -errno with words for the user in error.
+ * the device. Returns 0 with the root of the tree, or -errno with words for the user in error.
  */
 int backend_open(struct backend_device **ret_device, const struct backend_spec *spec,
 		 const char *name, const struct backend_open_params *open_params, char *error,
 		 size_t error_bytes);
 
 /*
- * spec.c: struct backend's examine of the lowest one of a stack, whether there is one, and what it
- * found. Any thread. backend_spec_examine only where there is one; returns as it does.
+ * spec.c: struct backend's examine of each leaf that has one. Any thread. founds is for
+ * open_params.founds: of each leaf what was found, or NULL; the caller frees it, also when it has
+ * failed. Returns 0, or the first failure with its words.
  */
 bool backend_spec_is_examined(const struct backend_spec *spec);
-int backend_spec_examine(const struct backend_spec *spec, void **ret_found, char *error,
-			 size_t error_bytes);
-void backend_spec_examine_free(const struct backend_spec *spec, void *found);
+int backend_spec_examine(const struct backend_spec *spec, void *founds[BACKEND_LEAVES_MAX],
+			 char *error, size_t error_bytes);
+void backend_spec_examine_free(const struct backend_spec *spec, void *founds[BACKEND_LEAVES_MAX]);
 
 /* Private areas start on cache lines of their own: queues of one device run on different cores. */
 #define BACKEND_AREA_ALIGN 64u
 
-/* Zeroed memory so aligned, for free(3); NULL: there is none. For backend.c and io.c. */
+/* Zeroed memory so aligned, for free(3); NULL: there is none. For tree.c and io_queue.c. */
 void *backend_area_alloc(size_t bytes);
 
 /* For a backend's open: puts the words into device->error and returns err. */
 int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Main thread, between queue_init and queue_fini: struct backend's connection of the lowest one. */
+/*
+ * Main thread, between queue_init and queue_fini: struct backend's connections of all leaves, one
+ * after the other.
+ */
 bool backend_connection(const struct backend_queue *top, unsigned idx,
 			struct backend_connection *ret_connection);
 
-/* Any thread that may block: the whole stack; no queue may be open. Accepts NULL. */
+/* Any thread that may block: the whole tree; no queue may be open. Accepts NULL. */
 void backend_close(struct backend_device *device);
 
 /*
- * Main thread, from open to close: what the lowest backend of a stack says. backend_stored_fd
- * returns a borrowed descriptor, or -1 when nothing is lost with the process.
+ * Main thread, from open to close. What all leaves and the nodes over them say: the bytes of two
+ * devices are the same when their words are. Words that are too long are told apart by a hash.
  */
 void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTITY_BYTES]);
-int backend_stored_fd(const struct backend_device *top);
 
-/* Main thread, from open to close: struct backend's failure of the lowest backend; NULL: none. */
-const char *backend_failure(const struct backend_device *top);
+/* The same of the leaf with this index: a borrowed descriptor; -1: nothing is lost with the
+ * process, or there is no such leaf. */
+int backend_stored_fd(const struct backend_device *top, unsigned leaf_idx);
 
-/* Main thread: the end of a whole stack in an upgrade, instead of backend_close. */
+/*
+ * Main thread, from open to close: struct backend's failure of the first leaf that has one, and
+ * which node that is (may be NULL); NULL: none.
+ */
+const char *backend_failure(const struct backend_device *top,
+			    const struct backend_device **ret_node);
+
+/* Main thread: the end of a whole tree in an upgrade, instead of backend_close. */
 void backend_abandon(const struct backend_device *top);
 
 /*
@@ -464,11 +498,16 @@ static inline uint64_t backend_size(const struct backend_device *device)
 }
 
 /*
- * struct backend_resize for a whole filter tree, whose top is device. One thread at a time,
- * which may block (backend_can_resize and backend_set_size: the main thread, and do not), while
- * queues serve. What needs them returns -EOPNOTSUPP with words where the lowest backend cannot.
+ * struct backend_resize for a whole tree, whose root is device. One thread at a time, which may
+ * block (backend_can_resize, _check_size and _set_size: the main thread, and do not), while queues
+ * serve. What needs them returns -EOPNOTSUPP with words where a leaf cannot. A tree that grows only
+ * in part keeps what it has gained below; nothing is asked of it.
  */
 bool backend_can_resize(const struct backend_device *device);
+/* Whether the nodes can make this size of their children's; -EINVAL: words, with one that they can.
+ */
+int backend_check_size(const struct backend_device *device, uint64_t size_bytes, char *error,
+		       size_t error_bytes);
 int backend_size_now(struct backend_device *device, uint64_t *ret_bytes, char *error,
 		     size_t error_bytes);
 int backend_grow(struct backend_device *device, uint64_t size_bytes, char *error,
@@ -477,11 +516,14 @@ enum backend_usage backend_usage(struct backend_device *device, uint64_t start_b
 				 uint64_t end_bytes);
 void backend_shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes);
 
-/* The limits of the whole stack: from now on requests up to here are taken. */
+/* The limits of the whole tree: from now on requests up to here are taken. */
 void backend_set_size(struct backend_device *device, uint64_t size_bytes);
 
-/* Bytes of memory behind one I/O of a whole stack, for the worst-case sum. */
-size_t backend_spec_io_bytes(const struct backend_spec *spec);
+/*
+ * Bytes of memory behind the I/Os of a queue of this depth, of a whole tree, for the worst-case
+ * sum.
+ */
+size_t backend_spec_queue_bytes(const struct backend_spec *spec, unsigned depth);
 
 /*
  * Ties an I/O (memory of the caller, zeroed) to a queue. Each tag below the queue's depth has one
@@ -517,30 +559,18 @@ int backend_data_to_driver(const struct backend_io *io, uint32_t at_bytes, const
 int backend_data_from_driver(const struct backend_io *io, uint32_t at_bytes, void *to,
 			     size_t bytes);
 
-/* The kinds of data that all backends of a stack can do: enum backend_data. */
+/* The kinds of data that all nodes of a tree can do: enum backend_data. */
 uint8_t backend_spec_data(const struct backend_spec *spec);
 
-/*
- * For filters.
- */
+/* Whether a leaf says so: struct backend. */
+bool backend_spec_batches(const struct backend_spec *spec);
 
 /*
- * From submit: passes the I/O to the child as it is and completes it with the child's result.
- * Answers DONE or QUEUED for submit to return: what the child is too busy for waits in io.c.
+ * Any thread, while the I/O exists: the node of its tree where it waits, which is the deepest that
+ * has it (of several the first), and what for. NULL when none has it.
  */
-enum backend_submit backend_forward(struct backend_io *io);
-
-/* The same for an I/O that submit has answered with QUEUED; may complete it before it returns. */
-void backend_forward_queued(struct backend_io *io);
-
-/* Cancels an I/O that was forwarded: the `cancel` of a filter that keeps none for itself. */
-void backend_forward_cancel(struct backend_io *io);
-
-/*
- * Any thread, while the I/O exists: the backend of its tree where it waits, which is the deepest
- * that has it, and what for. NULL when no backend has it.
- */
-const char *backend_io_where(const struct backend_io *io, struct backend_wait *ret_wait);
+const struct backend_device *backend_io_where(const struct backend_io *io,
+					      struct backend_wait *ret_wait);
 
 /* registry.c: NULL when there is none; the table ends with NULL. */
 const struct backend *backend_find(const char *name);

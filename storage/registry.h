@@ -11,6 +11,7 @@ extern const struct backend backend_mem;
 extern const struct backend backend_nbd;
 extern const struct backend backend_null;
 extern const struct backend backend_pattern;
+extern const struct backend backend_stripe;
 extern const struct backend backend_throttle;
 
 #endif

@@ -1,14 +1,15 @@
 /*
- * From a map of the configuration to a stack of backends. Main thread. Owns the specs it makes,
- * each with the struct that the backend's own option table fills.
+ * From a map of the configuration to a tree of backends. Main thread. Owns the specs it makes, each
+ * with the struct that the backend's own option table fills.
  *
- * Happy path: find the type -> its options by its table -> its check -> the same for the nested
- * `backend:`. Failure modes: every error found is added with its position; what is below is looked
- * at all the same, so that the user sees all errors at once.
+ * Happy path: find the type -> its options by its table -> its check -> the same for each child,
+ * below the keys that the type has for them. Failure modes: every error found is added with its
+ * position; what is below is looked at all the same, so that the user sees all errors at once.
  */
 #include "storage/spec.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,9 @@
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"
+
+/* Kinds of children of one backend. */
+#define SPEC_CHILD_OPTIONS_MAX 4
 
 /* What `type` may say: the registry, as an option like any other. */
 static void spec_type_option(struct option ret_table[static 2],
@@ -54,11 +58,27 @@ static const struct backend *spec_find_type(const struct yaml_node *map, struct 
 	return backend_registry[idx];
 }
 
+/* The keys that are not in the option table: the type and the children. */
+static void spec_other_keys(const struct backend *ops,
+			    const char *keys[static SPEC_CHILD_OPTIONS_MAX + 3])
+{
+	size_t nr = 0;
+
+	keys[nr++] = "type";
+	/* One that no child stands below is told once, by spec_parse_children. */
+	keys[nr++] = "backend";
+	for (const struct backend_child_option *c = ops->children; c && c->name; c++) {
+		ASSERT(nr < SPEC_CHILD_OPTIONS_MAX + 2);
+		keys[nr++] = c->name;
+	}
+	keys[nr] = NULL;
+}
+
 /* Everything of this level but what is below it. */
 static int spec_parse_options(struct backend_spec *spec, const struct yaml_node *map,
 			      struct config_errors *e)
 {
-	static const char *const skip[] = { "type", "backend", NULL };
+	const char *other[SPEC_CHILD_OPTIONS_MAX + 3];
 	size_t bytes = spec->ops->config_bytes;
 	/* Never NULL, also for a backend without options. */
 	void *config = calloc(1, bytes + 1);
@@ -67,49 +87,132 @@ static int spec_parse_options(struct backend_spec *spec, const struct yaml_node 
 	spec->config = config;
 	if (!config)
 		return -ENOMEM;
-	ret = option_parse(spec->ops->options, map, skip, config, bytes, e);
+	spec_other_keys(spec->ops, other);
+	ret = option_parse(spec->ops->options, map, other, config, bytes, e);
 	if (ret == 0 && spec->ops->check)
 		spec->ops->check(config, map, e);
+	if (spec->ops->path_option)
+		spec->path_pos = yaml_pos(map, spec->ops->path_option->name);
 	return ret;
 }
 
-static int spec_parse_level(struct backend_spec **ret_spec, const struct yaml_node *map,
-			    unsigned level, struct config_errors *e);
+/* What the recursion shares. */
+struct parsing {
+	struct config_errors *e;
+	unsigned node_nr, leaf_nr;
+};
 
-/* Of a filter, or of what has something below it all the same. */
-static int spec_parse_child(struct backend_spec *spec, const struct yaml_node *map, unsigned level,
-			    struct config_errors *e)
+static int spec_parse_node(struct parsing *p, struct backend_spec **ret_spec,
+			   const struct yaml_node *map, unsigned level);
+
+/* One child more, behind the others. */
+static int spec_parse_child(struct parsing *p, const struct backend_spec ***end,
+			    const struct backend_child_option *as, unsigned idx,
+			    const struct yaml_node *map, unsigned level)
 {
-	const struct yaml_node *below = yaml_get(map, "backend");
 	struct backend_spec *child = NULL;
-	int ret = -EINVAL;
+	int ret;
 
-	if (!below)
-		config_errors_add(e, map->pos,
-				  "\"backend\" is missing: %s is a filter over another backend",
-				  spec->ops->name);
-	else if (!spec->ops->is_filter)
-		config_errors_add(e, below->pos,
-				  "backend: %s is no filter, nothing can stand below it",
-				  spec->ops->name);
-	else if (level == BACKEND_STACK_MAX)
-		config_errors_add(e, below->pos, "backend: more than %d above each other",
-				  BACKEND_STACK_MAX);
-	else
-		ret = spec_parse_level(&child, below, level + 1, e);
-	spec->child = child;
+	if (level > BACKEND_DEPTH_MAX) {
+		config_errors_add(p->e, map->pos, "%s: more than %d above each other", as->name,
+				  BACKEND_DEPTH_MAX);
+		return -EINVAL;
+	}
+	ret = spec_parse_node(p, &child, map, level);
+	if (!child)
+		return ret;
+	child->as = as;
+	child->as_idx = idx;
+	**end = child;
+	*end = &child->sibling;
 	return ret;
 }
 
-static int spec_parse_level(struct backend_spec **ret_spec, const struct yaml_node *map,
-			    unsigned level, struct config_errors *e)
+/* -ENOMEM before anything else. */
+static int worse_error(int a, int b)
+{
+	return a == 0 || b == -ENOMEM ? b : a;
+}
+
+static int spec_parse_list(struct parsing *p, const struct backend_spec ***end,
+			   const struct backend_child_option *as, const struct yaml_node *list,
+			   unsigned level)
+{
+	int ret = 0;
+
+	if (list->kind != YAML_LIST) {
+		config_errors_add(p->e, list->pos, "%s: expected a list of backends", as->name);
+		return -EINVAL;
+	}
+	if (list->list.nr < as->nr_min || list->list.nr > as->nr_max) {
+		config_errors_add(p->e, list->pos, "%s: %zu backends, and it takes %u to %u",
+				  as->name, list->list.nr, as->nr_min, as->nr_max);
+		return -EINVAL;
+	}
+	for (unsigned i = 0; i < list->list.nr; i++)
+		ret = worse_error(ret, spec_parse_child(p, end, as, i, list->list.items[i], level));
+	return ret;
+}
+
+static int spec_parse_children(struct parsing *p, struct backend_spec *spec,
+			       const struct yaml_node *map, unsigned level)
+{
+	const struct backend_spec **end = &spec->child;
+	const struct backend *ops = spec->ops;
+	const struct yaml_node *below;
+	int ret = 0;
+
+	for (const struct backend_child_option *as = ops->children; as && as->name; as++) {
+		below = yaml_get(map, as->name);
+		if (!below && as->nr_min > 0) {
+			config_errors_add(p->e, map->pos,
+					  "\"%s\" is missing: %s stands over other backends",
+					  as->name, ops->name);
+			ret = worse_error(ret, -EINVAL);
+		} else if (below) {
+			ret = worse_error(
+				ret, as->nr_max > 1
+					     ? spec_parse_list(p, &end, as, below, level + 1)
+					     : spec_parse_child(p, &end, as, 0, below, level + 1));
+		}
+	}
+	below = yaml_get(map, "backend");
+	if (below && !ops->children) {
+		config_errors_add(p->e, below->pos,
+				  "backend: %s is no filter, nothing can stand below it",
+				  ops->name);
+		ret = worse_error(ret, -EINVAL);
+	}
+	return ret;
+}
+
+static int spec_count(struct parsing *p, const struct backend_spec *spec,
+		      const struct yaml_node *map)
+{
+	bool leaf = spec->ops && !spec->ops->children;
+
+	p->node_nr++;
+	p->leaf_nr += leaf;
+	if (p->node_nr <= BACKEND_NODES_MAX && p->leaf_nr <= BACKEND_LEAVES_MAX)
+		return 0;
+	/* Told once; what is below is not looked at, for aliases make few lines a large tree. */
+	if (p->node_nr == BACKEND_NODES_MAX + 1 || (leaf && p->leaf_nr == BACKEND_LEAVES_MAX + 1))
+		config_errors_add(p->e, map->pos,
+				  "backend: more than %d backends in one device, or more than %d "
+				  "of them with nothing below",
+				  BACKEND_NODES_MAX, BACKEND_LEAVES_MAX);
+	return -EINVAL;
+}
+
+static int spec_parse_node(struct parsing *p, struct backend_spec **ret_spec,
+			   const struct yaml_node *map, unsigned level)
 {
 	struct backend_spec *spec;
-	int ret, child_ret = 0;
+	int ret;
 
 	ASSERT(map != NULL);
 	if (map->kind != YAML_MAP) {
-		config_errors_add(e, map->pos,
+		config_errors_add(p->e, map->pos,
 				  "backend: expected a map, for example {type: mem, size: 1GiB}");
 		return -EINVAL;
 	}
@@ -117,23 +220,23 @@ static int spec_parse_level(struct backend_spec **ret_spec, const struct yaml_no
 	if (!spec)
 		return -ENOMEM;
 	*ret_spec = spec;
-	spec->ops = spec_find_type(map, e);
-	if (!spec->ops)
-		return -EINVAL;
-	ret = spec_parse_options(spec, map, e);
-	if (ret != -ENOMEM && (spec->ops->is_filter || yaml_get(map, "backend")))
-		child_ret = spec_parse_child(spec, map, level, e);
-	return ret == -ENOMEM || child_ret == 0 ? ret : child_ret;
+	spec->ops = spec_find_type(map, p->e);
+	ret = spec->ops ? spec_count(p, spec, map) : -EINVAL;
+	if (ret < 0)
+		return ret;
+	ret = spec_parse_options(spec, map, p->e);
+	return ret == -ENOMEM ? ret : worse_error(ret, spec_parse_children(p, spec, map, level));
 }
 
 int backend_spec_parse(struct backend_spec **ret_spec, const struct yaml_node *map,
 		       struct config_errors *e)
 {
+	struct parsing p = { .e = e };
 	size_t before_nr = e->nr + e->dropped_nr;
 	int ret;
 
 	*ret_spec = NULL;
-	ret = spec_parse_level(ret_spec, map, 1, e);
+	ret = spec_parse_node(&p, ret_spec, map, 1);
 	/* A check adds errors, and says nothing else. */
 	return ret == 0 && e->nr + e->dropped_nr > before_nr ? -EINVAL : ret;
 }
@@ -142,124 +245,273 @@ int backend_spec_parse(struct backend_spec **ret_spec, const struct yaml_node *m
 void backend_spec_free(struct backend_spec *spec)
 {
 	while (spec) {
-		struct backend_spec *child = (struct backend_spec *)(uintptr_t)spec->child;
+		struct backend_spec *sibling = (struct backend_spec *)(uintptr_t)spec->sibling;
 		void *config = (void *)(uintptr_t)spec->config;
 
+		backend_spec_free((struct backend_spec *)(uintptr_t)spec->child);
 		if (config)
 			option_free(spec->ops->options, config);
 		free(config);
 		free(spec);
-		spec = child;
+		spec = sibling;
 	}
+}
+
+/* ---- sizes ---- */
+
+unsigned backend_spec_child_nr(const struct backend_spec *spec)
+{
+	unsigned nr = 0;
+
+	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
+		nr++;
+	return nr;
+}
+
+/* The field of a leaf's size option; NULL: it has none. */
+static uint64_t *spec_size_field(const struct backend_spec *leaf)
+{
+	const struct option *o = leaf->ops && !leaf->child ? leaf->ops->size_option : NULL;
+
+	return o ? (uint64_t *)((uintptr_t)leaf->config + o->offset) : NULL;
+}
+
+/* By the size options of all leaves; 0: one has none, or it is 0. */
+static uint64_t spec_size(const struct backend_spec *spec)
+{
+	uint64_t smallest_bytes = UINT64_MAX;
+	const uint64_t *field = spec_size_field(spec);
+
+	if (!spec->child)
+		return field ? *field : 0;
+	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
+		smallest_bytes = MIN(smallest_bytes, spec_size(child));
+	return smallest_bytes && spec->ops->size_over
+		       ? spec->ops->size_over(spec->config, backend_spec_child_nr(spec),
+					      smallest_bytes)
+		       : smallest_bytes;
+}
+
+void backend_spec_set_size(struct backend_spec *spec, uint64_t size_bytes)
+{
+	uint64_t *field = spec_size_field(spec);
+
+	if (field)
+		*field = size_bytes;
+	if (spec->ops && spec->ops->size_below)
+		size_bytes = spec->ops->size_below(spec->config, backend_spec_child_nr(spec),
+						   size_bytes);
+	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
+		backend_spec_set_size((struct backend_spec *)(uintptr_t)child, size_bytes);
+}
+
+static bool spec_options_equal(const struct backend_spec *a, const struct backend_spec *b,
+			       bool but_sizes)
+{
+	uint64_t *size_a = but_sizes ? spec_size_field(a) : NULL, *size_b, b_bytes;
+	bool equal;
+
+	if (!size_a)
+		return option_equal(a->ops->options, a->config, b->config);
+	size_b = spec_size_field(b);
+	b_bytes = *size_b;
+	/* Compared as if b were of a's size; nobody else looks meanwhile. */
+	*size_b = *size_a;
+	equal = option_equal(a->ops->options, a->config, b->config);
+	*size_b = b_bytes;
+	return equal;
+}
+
+static bool spec_equal(const struct backend_spec *a, const struct backend_spec *b, bool but_sizes)
+{
+	const struct backend_spec *child_a, *child_b;
+
+	if (a->ops != b->ops || a->as != b->as || a->as_idx != b->as_idx ||
+	    !spec_options_equal(a, b, but_sizes))
+		return false;
+	child_a = a->child;
+	child_b = b->child;
+	for (; child_a && child_b; child_a = child_a->sibling, child_b = child_b->sibling)
+		if (!spec_equal(child_a, child_b, but_sizes))
+			return false;
+	return child_a == child_b;
 }
 
 bool backend_spec_equal(const struct backend_spec *a, const struct backend_spec *b)
 {
-	for (; a && b; a = a->child, b = b->child)
-		if (a->ops != b->ops || !option_equal(a->ops->options, a->config, b->config))
-			return false;
-	return a == b;
-}
-
-/* The field of the lowest backend's size option; NULL: it has none. */
-static uint64_t *spec_size_field(const struct backend_spec *spec)
-{
-	const struct backend_spec *bottom = backend_spec_bottom(spec, NULL);
-	const struct option *o = bottom && bottom->ops ? bottom->ops->size_option : NULL;
-
-	return o ? (uint64_t *)((uintptr_t)bottom->config + o->offset) : NULL;
-}
-
-const char *backend_spec_path(const struct backend_spec *spec)
-{
-	const struct backend_spec *bottom = backend_spec_bottom(spec, NULL);
-	const struct option *o = bottom && bottom->ops ? bottom->ops->path_option : NULL;
-
-	return o && bottom->config ? *(char *const *)((uintptr_t)bottom->config + o->offset) : NULL;
+	return spec_equal(a, b, false);
 }
 
 bool backend_spec_resized(const struct backend_spec *a, const struct backend_spec *b,
 			  uint64_t *ret_a_bytes, uint64_t *ret_b_bytes)
 {
-	uint64_t *size_a = spec_size_field(a), *size_b = spec_size_field(b);
-	uint64_t a_bytes, b_bytes;
-	bool equal;
+	uint64_t a_bytes = spec_size(a), b_bytes = spec_size(b);
 
-	if (!size_a || !size_b || *size_a == *size_b)
+	if (a_bytes == b_bytes || !spec_equal(a, b, true))
 		return false;
-	a_bytes = *size_a;
-	b_bytes = *size_b;
-	/* Compared as if b were of a's size; nobody else looks meanwhile. */
-	*size_b = a_bytes;
-	equal = backend_spec_equal(a, b);
-	*size_b = b_bytes;
 	*ret_a_bytes = a_bytes;
 	*ret_b_bytes = b_bytes;
-	return equal;
+	return true;
 }
 
-void backend_spec_set_size(struct backend_spec *spec, uint64_t size_bytes)
-{
-	uint64_t *size = spec_size_field(spec);
+/* ---- leaves ---- */
 
-	if (size)
-		*size = size_bytes;
+/* Counts idx down by the leaves that this part of the tree has. */
+static const struct backend_spec *spec_find_leaf(const struct backend_spec *spec, unsigned *idx)
+{
+	const struct backend_spec *leaf = NULL;
+
+	if (!spec->child)
+		return (*idx)-- == 0 ? spec : NULL;
+	for (const struct backend_spec *child = spec->child; child && !leaf; child = child->sibling)
+		leaf = spec_find_leaf(child, idx);
+	return leaf;
 }
 
-const char *backend_spec_text(const struct backend_spec *spec,
-			      char buf[static BACKEND_SPEC_TEXT_BYTES])
+const struct backend_spec *backend_spec_leaf(const struct backend_spec *spec, unsigned idx)
 {
-	size_t len = 0;
-
-	buf[0] = '\0';
-	for (; spec && spec->ops && len < BACKEND_SPEC_TEXT_BYTES; spec = spec->child)
-		len += (size_t)snprintf(buf + len, BACKEND_SPEC_TEXT_BYTES - len, "%s%s",
-					len ? " > " : "", spec->ops->name);
-	return buf;
+	return spec ? spec_find_leaf(spec, &idx) : NULL;
 }
 
-const struct backend_spec *backend_spec_bottom(const struct backend_spec *spec,
-					       const struct yaml_node **map)
+const char *backend_spec_leaf_path(const struct backend_spec *leaf)
 {
-	while (spec && spec->child) {
-		spec = spec->child;
-		if (map)
-			*map = yaml_get(*map, "backend");
-	}
-	return spec;
+	const struct option *o = leaf->ops ? leaf->ops->path_option : NULL;
+
+	return o && leaf->config ? *(char *const *)((uintptr_t)leaf->config + o->offset) : NULL;
+}
+
+uint64_t backend_spec_memory_bytes(const struct backend_spec *spec)
+{
+	const struct backend_spec *leaf;
+	uint64_t all = 0;
+
+	for (unsigned i = 0; (leaf = backend_spec_leaf(spec, i)); i++)
+		if (leaf->ops && leaf->config && leaf->ops->memory_bytes &&
+		    __builtin_add_overflow(all, leaf->ops->memory_bytes(leaf->config), &all))
+			return UINT64_MAX;
+	return all;
+}
+
+bool backend_spec_batches(const struct backend_spec *spec)
+{
+	const struct backend_spec *leaf;
+
+	for (unsigned i = 0; (leaf = backend_spec_leaf(spec, i)); i++)
+		if (leaf->ops->batches)
+			return true;
+	return false;
 }
 
 uint8_t backend_spec_data(const struct backend_spec *spec)
 {
-	uint8_t data = BACKEND_DATA_ANY;
+	uint8_t data = spec->ops->data;
 
-	for (; spec; spec = spec->child)
-		data &= spec->ops->data;
+	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
+		data &= backend_spec_data(child);
 	return data;
 }
 
 bool backend_spec_is_examined(const struct backend_spec *spec)
 {
-	return backend_spec_bottom(spec, NULL)->ops->examine != NULL;
+	const struct backend_spec *leaf;
+
+	for (unsigned i = 0; (leaf = backend_spec_leaf(spec, i)); i++)
+		if (leaf->ops->examine)
+			return true;
+	return false;
 }
 
-int backend_spec_examine(const struct backend_spec *spec, void **ret_found, char *error,
-			 size_t error_bytes)
+int backend_spec_examine(const struct backend_spec *spec, void *founds[BACKEND_LEAVES_MAX],
+			 char *error, size_t error_bytes)
 {
-	const struct backend_spec *bottom = backend_spec_bottom(spec, NULL);
-	int ret;
+	const struct backend_spec *leaf;
+	int ret = 0;
 
 	error[0] = '\0';
-	ret = bottom->ops->examine(bottom->config, ret_found, error, error_bytes);
-	if (ret < 0 && error[0] == '\0')
-		snprintf(error, error_bytes, "%s: %s", bottom->ops->name, errname(ret));
+	for (unsigned i = 0; ret == 0 && (leaf = backend_spec_leaf(spec, i)); i++) {
+		if (!leaf->ops->examine)
+			continue;
+		ret = leaf->ops->examine(leaf->config, &founds[i], error, error_bytes);
+		if (ret < 0 && error[0] == '\0')
+			snprintf(error, error_bytes, "%s: %s", leaf->ops->name, errname(ret));
+	}
 	return ret;
 }
 
-void backend_spec_examine_free(const struct backend_spec *spec, void *found)
+void backend_spec_examine_free(const struct backend_spec *spec, void *founds[BACKEND_LEAVES_MAX])
 {
-	const struct backend *ops = backend_spec_bottom(spec, NULL)->ops;
+	const struct backend_spec *leaf;
 
-	if (ops->found_free)
-		ops->found_free(found);
+	for (unsigned i = 0; (leaf = backend_spec_leaf(spec, i)); i++) {
+		if (founds[i] && leaf->ops->found_free)
+			leaf->ops->found_free(founds[i]);
+		founds[i] = NULL;
+	}
+}
+
+/* ---- in words ---- */
+
+struct text {
+	char *buf;
+	size_t len;
+};
+
+static __attribute__((format(printf, 2, 3))) void text_add(struct text *t, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (t->len < BACKEND_SPEC_TEXT_BYTES)
+		t->len += (size_t)vsnprintf(t->buf + t->len, BACKEND_SPEC_TEXT_BYTES - t->len, fmt,
+					    ap);
+	va_end(ap);
+}
+
+/* Neighbours that read the same are counted: "3 file". */
+static void add_spec_text(struct text *t, const struct backend_spec *spec);
+
+static bool same_text(const struct backend_spec *a, const struct backend_spec *b)
+{
+	return a && b && !a->child && !b->child && a->ops == b->ops;
+}
+
+static void add_children_text(struct text *t, const struct backend_spec *child)
+{
+	for (const char *comma = ""; child; child = child->sibling, comma = ", ") {
+		unsigned nr = 1;
+
+		while (same_text(child, child->sibling)) {
+			child = child->sibling;
+			nr++;
+		}
+		text_add(t, "%s", comma);
+		if (nr > 1)
+			text_add(t, "%u ", nr);
+		add_spec_text(t, child);
+	}
+}
+
+static void add_spec_text(struct text *t, const struct backend_spec *spec)
+{
+	bool many = spec->child && spec->child->sibling;
+
+	if (!spec->ops)
+		return;
+	text_add(t, "%s", spec->ops->name);
+	if (spec->child)
+		text_add(t, many ? " > (" : " > ");
+	add_children_text(t, spec->child);
+	if (many)
+		text_add(t, ")");
+}
+
+const char *backend_spec_text(const struct backend_spec *spec,
+			      char buf[static BACKEND_SPEC_TEXT_BYTES])
+{
+	struct text t = { .buf = buf };
+
+	buf[0] = '\0';
+	if (spec)
+		add_spec_text(&t, spec);
+	return buf;
 }

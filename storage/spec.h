@@ -1,6 +1,6 @@
 /*
- * A backend stack in configuration: `{type: throttle, ..., backend: {type: file, ...}}`, any depth
- * up to BACKEND_STACK_MAX. Main thread.
+ * A tree of backends in configuration: `{type: throttle, ..., backend: {type: file, ...}}`, up to
+ * BACKEND_DEPTH_MAX above each other. Main thread.
  */
 #ifndef STORAGE_SPEC_H
 #define STORAGE_SPEC_H
@@ -21,29 +21,33 @@ int backend_spec_parse(struct backend_spec **ret_spec, const struct yaml_node *m
 /* Accepts NULL. */
 void backend_spec_free(struct backend_spec *spec);
 
-/* The file that holds the bytes, by its path as configured; NULL: the lowest backend has none. */
-const char *backend_spec_path(const struct backend_spec *spec);
-
 /* Whether a device opened from a is what b asks for. */
 bool backend_spec_equal(const struct backend_spec *a, const struct backend_spec *b);
 
 /*
- * Whether they are equal but for the size option of the lowest backend, which both have and which
- * is not the same. Returns it in bytes.
+ * Whether they are equal but for the size options of their leaves, which all have one and which do
+ * not make the same size. Returns it in bytes.
  */
 bool backend_spec_resized(const struct backend_spec *a, const struct backend_spec *b,
 			  uint64_t *ret_a_bytes, uint64_t *ret_b_bytes);
 
-/* Makes the lowest backend's size option another one, for the next open. */
+/* Makes the size options of the leaves such that the device has this size, for the next open. */
 void backend_spec_set_size(struct backend_spec *spec, uint64_t size_bytes);
 
-/* "throttle > file". Returns buf. */
+/* "throttle > file", "stripe > (3 file, throttle > mem)". Returns buf. */
 const char *backend_spec_text(const struct backend_spec *spec,
 			      char buf[static BACKEND_SPEC_TEXT_BYTES]);
 
-/* The lowest one: where the bytes live. *map (may be NULL) becomes the map that it was read from.
- */
-const struct backend_spec *backend_spec_bottom(const struct backend_spec *spec,
-					       const struct yaml_node **map);
+unsigned backend_spec_child_nr(const struct backend_spec *spec);
+
+/* Where bytes live: the leaf with this index, in the order of the configuration; NULL: there are
+ * fewer. Accepts NULL. */
+const struct backend_spec *backend_spec_leaf(const struct backend_spec *spec, unsigned idx);
+
+/* The file that holds the bytes of a leaf, by its path as configured; NULL: it has none. */
+const char *backend_spec_leaf_path(const struct backend_spec *leaf);
+
+/* What the content of all leaves may come to use of the machine's memory; saturates. */
+uint64_t backend_spec_memory_bytes(const struct backend_spec *spec);
 
 #endif

@@ -34,6 +34,7 @@ MAY = {
     "backends/mem": STORAGE,
     "backends/nbd": STORAGE | {"net"},
     "filters": STORAGE,
+    "filters/stripe": STORAGE,
     "filters/throttle": STORAGE,
     "ublk": STORAGE | {"host"},
     "ublk/queue": STORAGE | {"ublk"},

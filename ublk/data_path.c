@@ -84,8 +84,7 @@ static enum data_path best_path(uint8_t data, uint64_t features)
 static bool best_batch(enum batch_choice wish, const struct backend_spec *spec, uint64_t features)
 {
 	if (wish == BATCH_AUTO)
-		return backend_spec_bottom(spec, NULL)->ops->batches &&
-		       (features & UBLK_F_BATCH_IO);
+		return backend_spec_batches(spec) && (features & UBLK_F_BATCH_IO);
 	return wish == BATCH_ON;
 }
 

@@ -113,14 +113,15 @@ static inline void prep_move(const struct file_io *f, struct io_uring_sqe *sqe)
 	bool write = f->state == FILE_WRITE;
 
 	*sqe = (struct io_uring_sqe){
-		.opcode = (uint8_t)(io->buf ? IORING_OP_READ : IORING_OP_READ_FIXED) + write,
+		.opcode = (uint8_t)(io->buf_index < 0 ? IORING_OP_READ : IORING_OP_READ_FIXED) +
+			  write,
 		.flags = IOSQE_FIXED_FILE,
 		.fd = f->file_slot,
 		.off = io->offset_bytes + done_bytes,
 		.addr = (uintptr_t)io->buf + done_bytes,
 		.len = f->left_bytes,
 		.rw_flags = write && (io->flags & BACKEND_FUA) ? RWF_DSYNC : 0,
-		.buf_index = io->buf ? 0 : (uint16_t)io->buf_index,
+		.buf_index = io->buf_index < 0 ? 0 : (uint16_t)io->buf_index,
 	};
 }
 _Static_assert(IORING_OP_WRITE == IORING_OP_READ + 1 &&

@@ -43,14 +43,18 @@ static struct backend_device *member_backend(const struct member *m)
 	return m->device && !m->ended ? device_backend(m->device) : NULL;
 }
 
-/* Of the device's life; or why its backend fails all that comes, though it is live. */
-static const char *member_error(const struct member *m)
+/* Of the device's life; or why a backend of it fails all that comes, though it is live. */
+static json_t *member_error(const struct member *m)
 {
-	const struct backend_device *backend = member_backend(m);
+	const struct backend_device *backend = member_backend(m), *node = NULL;
 	const char *error = m->device && !m->ended ? device_error(m->device) : m->error;
-	const char *failure = backend && error[0] == '\0' ? backend_failure(backend) : NULL;
+	const char *failure = backend && error[0] == '\0' ? backend_failure(backend, &node) : NULL;
+	char words[BACKEND_PATH_BYTES + BACKEND_ERROR_BYTES];
 
-	return failure ? failure : error;
+	if (!failure || node->name == backend->name)
+		return json_words(failure ? failure : error);
+	snprintf(words, sizeof(words), "%s: %s", node->name, failure);
+	return json_words(words);
 }
 
 static json_t *device_path(const struct device_info *info)
@@ -87,7 +91,7 @@ json_t *json_device_line(const struct member *m)
 			 (json_int_t)info.id, "path", device_path(&info), "backend", info.backend,
 			 "size_bytes", (json_int_t)info.size_bytes, "queues", (int)info.queues,
 			 "depth", (int)info.depth, "block_bytes", (int)info.logical_block_bytes,
-			 "error", json_words(member_error(m)));
+			 "error", member_error(m));
 }
 
 /* Bits of caps by name. */
@@ -202,22 +206,42 @@ json_t *json_throttle(struct backend_device *throttle)
 	return all;
 }
 
+static json_t *backend_options(const struct backend_spec *spec, struct backend_device *device);
+
+/* Below the key that the configuration has for this child. */
+static void add_child_options(json_t *all, const struct backend_spec *spec,
+			      struct backend_device *device)
+{
+	const char *key = spec->as ? spec->as->name : "backend";
+	json_t *options = backend_options(spec, device);
+
+	if (!spec->as || spec->as->nr_max == 1) {
+		json_object_set_new(all, key, options);
+		return;
+	}
+	if (!json_object_get(all, key))
+		json_object_set_new(all, key, json_array());
+	json_array_append_new(json_object_get(all, key), options);
+}
+
 /*
- * As in the configuration: what is below a filter is its key "backend". device is NULL, or the one
- * that was opened by spec: then the limits of a throttle are those in force.
+ * As in the configuration. device is NULL, or the one that was opened by spec: then the limits of a
+ * throttle are those in force.
  */
 static json_t *backend_options(const struct backend_spec *spec, struct backend_device *device)
 {
+	struct backend_device *below = device ? device->child : NULL;
 	json_t *all = json_pack("{s:s}", "type", spec->ops->name), *live = NULL;
 
 	add_options(all, spec->ops->options, spec->config);
-	if (device && throttle_find(device) == device)
+	if (device && throttle_is(device))
 		live = json_throttle(device);
 	json_object_update(all, live);
 	json_decref(live);
-	if (spec->child)
-		json_object_set_new(all, "backend",
-				    backend_options(spec->child, device ? device->child : NULL));
+	for (const struct backend_spec *child = spec->child; child; child = child->sibling) {
+		add_child_options(all, child, below);
+		below = below ? below->sibling : NULL;
+	}
 	return all;
 }
 
@@ -289,8 +313,9 @@ static json_t *json_connection(unsigned queue, unsigned idx, const struct backen
 			       uint64_t now_ns)
 {
 	json_t *wait = json_object(), *answer = json_object();
-	json_t *o = json_pack("{s:i, s:i, s:s, s:o}", "queue", (int)queue, "connection", (int)idx,
-			      "state", c->state, "state_ns", ns_between(c->since_ns, now_ns));
+	json_t *o = json_pack("{s:i, s:i, s:s, s:s, s:o}", "queue", (int)queue, "connection",
+			      (int)idx, "node", c->node, "state", c->state, "state_ns",
+			      ns_between(c->since_ns, now_ns));
 
 	if (c->next_try_ns)
 		json_object_set_new(o, "next_try_in_ns", ns_between(now_ns, c->next_try_ns));

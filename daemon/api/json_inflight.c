@@ -50,8 +50,9 @@ static json_t *json_io(const struct inflight_io *io, uint64_t now_ns)
 			      (json_int_t)io->sector, "bytes", (json_int_t)io->bytes, "age_ns",
 			      (json_int_t)age_ns, "state", inflight_state_name(io->state));
 
-	if (io->backend) {
-		json_object_set_new(o, "backend", json_string(io->backend));
+	if (io->node) {
+		json_object_set_new(o, "backend", json_string(io->node->ops->name));
+		json_object_set_new(o, "node", json_string(io->node->name));
 		json_object_set_new(o, "backend_state", json_string(io->wait.words));
 		json_object_set_new(o, "backend_wait",
 				    json_string(backend_wait_kind_name(io->wait.kind)));

@@ -24,6 +24,8 @@ struct backend_work {
 	struct backend_work_host *host;
 	struct device_settings *settings; /* a reference of our own */
 	struct backend_open_params open_params;
+	int stored_fds[BACKEND_LEAVES_MAX]; /* our own; what is not above 0 is none */
+	void *founds[BACKEND_LEAVES_MAX];
 	struct backend_device *backend; /* what was opened, or is to be closed */
 	bool has_ended, closes;
 	bool unwanted;	  /* freed by the device set before it has ended */
@@ -57,12 +59,11 @@ static void work_open(struct helper_job *job)
 		work_open_backend(w);
 		return;
 	}
-	w->ret = backend_spec_examine(spec, &w->open_params.found, w->words, sizeof(w->words));
-	if (w->ret < 0)
-		return;
-	work_open_backend(w);
-	backend_spec_examine_free(spec, w->open_params.found);
-	w->open_params.found = NULL;
+	w->open_params.founds = w->founds;
+	w->ret = backend_spec_examine(spec, w->founds, w->words, sizeof(w->words));
+	if (w->ret == 0)
+		work_open_backend(w);
+	backend_spec_examine_free(spec, w->founds);
 }
 
 static void work_close(struct helper_job *job)
@@ -77,8 +78,9 @@ static void work_close(struct helper_job *job)
 
 static void work_destroy(struct backend_work *w)
 {
-	if (w->open_params.stored_fd > 0)
-		close(w->open_params.stored_fd);
+	for (size_t i = 0; i < ARRAY_SIZE(w->stored_fds); i++)
+		if (w->stored_fds[i] > 0)
+			close(w->stored_fds[i]);
 	device_settings_free(w->settings);
 	free(w);
 }
@@ -151,6 +153,21 @@ static int work_start(struct backend_work *w)
 	return 0;
 }
 
+/* The descriptors are the caller's: the job has duplicates. */
+static int work_take_stored(struct backend_work *w, const int *stored_fds)
+{
+	w->open_params.stored_fds = stored_fds ? w->stored_fds : NULL;
+	for (size_t i = 0; stored_fds && i < ARRAY_SIZE(w->stored_fds); i++) {
+		w->stored_fds[i] = stored_fds[i];
+		if (stored_fds[i] <= 0)
+			continue;
+		w->stored_fds[i] = fcntl(stored_fds[i], F_DUPFD_CLOEXEC, 3);
+		if (w->stored_fds[i] < 0)
+			return -errno;
+	}
+	return 0;
+}
+
 int backend_work_open(struct backend_work **ret_work, struct backend_work_host *host,
 		      struct device_settings *settings,
 		      const struct backend_open_params *open_params)
@@ -164,15 +181,10 @@ int backend_work_open(struct backend_work **ret_work, struct backend_work_host *
 	if (!w)
 		return -ENOMEM;
 	w->open_params = *open_params;
-	if (open_params->stored_fd > 0)
-		w->open_params.stored_fd = fcntl(open_params->stored_fd, F_DUPFD_CLOEXEC, 3);
-	if (open_params->stored_fd > 0 && w->open_params.stored_fd < 0) {
-		ret = -errno;
-		work_destroy(w);
-		return ret;
-	}
+	ret = work_take_stored(w, open_params->stored_fds);
 	w->job.work = work_open;
-	ret = work_start(w);
+	if (ret == 0)
+		ret = work_start(w);
 	if (ret < 0) {
 		work_destroy(w);
 		return ret;

@@ -30,7 +30,7 @@ struct backend_work_host {
 /*
  * Begins to open the backend of a device: examines it first, where it can. The work holds settings
  * until it is freed; while the backend is open the caller must, since the backend reads them.
- * open_params->stored_fd is duplicated. Returns 0; -EAGAIN: too many are under way, try later;
+ * open_params->stored_fds are duplicated. Returns 0; -EAGAIN: too many are under way, try later;
  * or -ENOMEM.
  */
 int backend_work_open(struct backend_work **ret_work, struct backend_work_host *host,

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/errname.h"
 #include "base/log.h"
@@ -26,9 +27,33 @@
 
 /* ---- names and marks ---- */
 
-void note_memory_name(char name[static 64], const char *device)
+void note_memory_name(char name[static NOTE_MEMORY_NAME_BYTES], const char *device,
+		      unsigned leaf_idx)
 {
-	snprintf(name, 64, "mem-%s", device);
+	int len = snprintf(name, NOTE_MEMORY_NAME_BYTES, "mem-%s", device);
+
+	/* No device's name has a slash. The first is what it was when there was no other. */
+	if (leaf_idx > 0)
+		snprintf(name + len, (size_t)(NOTE_MEMORY_NAME_BYTES - len), "/%u", leaf_idx);
+}
+
+bool note_memory_is_of(const char *name, const char *device)
+{
+	size_t len = strlen(device);
+
+	return strncmp(name, "mem-", 4) == 0 && strncmp(name + 4, device, len) == 0 &&
+	       (name[4 + len] == '\0' || name[4 + len] == '/');
+}
+
+void note_find_memory(const struct device_set *set, const struct member *m,
+		      int ret_fds[static BACKEND_LEAVES_MAX])
+{
+	char name[NOTE_MEMORY_NAME_BYTES];
+
+	for (unsigned i = 0; i < BACKEND_LEAVES_MAX; i++) {
+		note_memory_name(name, m->settings->options.name, i);
+		ret_fds[i] = set->fd_store ? fd_store_find(set->fd_store, name) : -ENOENT;
+	}
 }
 
 /* FNV-1a */
@@ -94,14 +119,16 @@ int note_adding(struct device_set *set, const struct member *m, char *error, siz
 {
 	struct state_record record = { .phase = STATE_ADDING, .id = -1 };
 	const char *device = m->settings->options.name;
-	char memory[64];
-	int ret;
+	int fds[BACKEND_LEAVES_MAX], ret;
+	bool has_memory = false;
 
 	if (!set->state)
 		return 0;
-	note_memory_name(memory, device);
+	note_find_memory(set, m, fds);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		has_memory |= fds[i] >= 0;
 	/* A device's memory is dropped with it: this belongs to one that was not adopted. */
-	if (set->fd_store && fd_store_find(set->fd_store, memory) >= 0) {
+	if (has_memory) {
 		snprintf(error, error_bytes,
 			 "memory of another device of this name is still in the fd store (see the "
 			 "log of the start): remove that device with ublkctl gc and start ublkd "
@@ -121,20 +148,31 @@ int note_adding(struct device_set *set, const struct member *m, char *error, siz
 	return note_result(set, ret, error, error_bytes);
 }
 
+static void store_memory(struct fd_store *fd_store, const struct member *m,
+			 const struct backend_device *backend)
+{
+	char name[NOTE_MEMORY_NAME_BYTES];
+
+	for (unsigned i = 0; i < BACKEND_LEAVES_MAX; i++) {
+		int fd = backend_stored_fd(backend, i);
+
+		note_memory_name(name, m->settings->options.name, i);
+		if (fd >= 0)
+			fd_store_put(fd_store, name, fd);
+	}
+}
+
 int note_added(struct device *device, void *device_set, char *error, size_t error_bytes)
 {
 	struct member *m = device_owner(device);
 	struct device_set *set = device_set;
-	int memory_fd = backend_stored_fd(device_backend(device));
 	struct device_info info;
-	char memory[64];
 
 	if (!set->state)
 		return 0;
 	device_info(device, &info);
-	note_memory_name(memory, m->settings->options.name);
-	if (set->fd_store && memory_fd >= 0 && recovery_possible(info.flags))
-		fd_store_put(set->fd_store, memory, memory_fd);
+	if (set->fd_store && recovery_possible(info.flags))
+		store_memory(set->fd_store, m, device_backend(device));
 	return note_result(set, write_serving(set, m, device), error, error_bytes);
 }
 
@@ -211,11 +249,12 @@ void note_recovering(struct device_set *set, const struct member *m)
 
 void note_forget(struct device_set *set, const char *device)
 {
-	char memory[64];
+	char memory[NOTE_MEMORY_NAME_BYTES];
 
 	if (set->state)
 		state_remove(set->state, device);
-	note_memory_name(memory, device);
-	if (set->fd_store)
+	for (unsigned i = 0; set->fd_store && i < BACKEND_LEAVES_MAX; i++) {
+		note_memory_name(memory, device, i);
 		fd_store_drop(set->fd_store, memory);
+	}
 }

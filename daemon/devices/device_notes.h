@@ -53,8 +53,18 @@ void note_recovering(struct device_set *set, const struct member *m);
 /* The driver has the device no more. */
 void note_forget(struct device_set *set, const char *device);
 
-/* The name of a device's memory in the fd store. */
-void note_memory_name(char name[static 64], const char *device);
+#define NOTE_MEMORY_NAME_BYTES 96
+
+/* The name that the memory of a device's leaf has in the fd store. */
+void note_memory_name(char name[static NOTE_MEMORY_NAME_BYTES], const char *device,
+		      unsigned leaf_idx);
+
+/* Whether a name there is of this device's memory. */
+bool note_memory_is_of(const char *name, const char *device);
+
+/* What the fd store has for each leaf of a device: borrowed; -errno: nothing. */
+void note_find_memory(const struct device_set *set, const struct member *m,
+		      int ret_fds[static BACKEND_LEAVES_MAX]);
 
 /*
  * The mark tells whose a device in the driver is, and which: a number that the driver keeps with it

@@ -169,15 +169,12 @@ static void open_backend(struct device_set *set, struct member *m)
 {
 	struct backend_open_params open_params;
 	struct device_spec spec;
-	char memory[64];
-	int ret;
+	int stored_fds[BACKEND_LEAVES_MAX], ret;
 
 	device_set_fill_spec(set, m, &spec);
 	device_open_params(&spec, m->past ? &m->past->device : NULL, &open_params);
-	note_memory_name(memory, m->settings->options.name);
-	if (m->past)
-		open_params.stored_fd =
-			set->fd_store ? fd_store_find(set->fd_store, memory) : -ENOENT;
+	note_find_memory(set, m, stored_fds);
+	open_params.stored_fds = m->past ? stored_fds : NULL;
 	begin_outage_timeout(set, m);
 	ret = backend_work_open(&m->work, &set->work, m->settings, &open_params);
 	if (ret == -EAGAIN) {
@@ -219,7 +216,6 @@ static bool others_start(const struct device_set *set, const struct member *m)
 static void backend_open_failed(struct device_set *set, struct member *m, int err)
 {
 	uint64_t now_ns = ring_clock_ns();
-	const char *path = settings_path(m->settings);
 
 	m->absent = err == -ENOENT || err == -ENXIO;
 	if (m->past && try_adoption_again(set, m, err))
@@ -233,7 +229,7 @@ static void backend_open_failed(struct device_set *set, struct member *m, int er
 	}
 	if (m->absent && others_start(set, m))
 		m->absent_until_ns = now_ns + NODE_OUTAGE_TIMEOUT_NS;
-	if (m->absent && now_ns < m->absent_until_ns && path && strncmp(path, "/dev/", 5) == 0)
+	if (m->absent && now_ns < m->absent_until_ns && settings_has_path_in(m->settings, "/dev/"))
 		open_later(set, m, ABSENT_RETRY_NS);
 	else
 		device_set_did_not_start(set, m);

@@ -217,13 +217,20 @@ static void drop_stale(const struct adoption *a, struct device_set *f)
 static bool is_memory_wanted(const char *stored, void *arg)
 {
 	const struct adoption *a = arg;
-	char name[64];
 
-	for (size_t i = 0; i < a->found_nr; i++) {
-		note_memory_name(name, a->found[i].record->name);
-		if (strcmp(name, stored) == 0)
+	for (size_t i = 0; i < a->found_nr; i++)
+		if (note_memory_is_of(stored, a->found[i].record->name))
 			return true;
-	}
+	return false;
+}
+
+static bool has_unwanted_memory(struct adoption *a, const struct fd_store *fd_store)
+{
+	int fd;
+
+	for (unsigned i = 0; i < fd_store_nr(fd_store); i++)
+		if (!is_memory_wanted(fd_store_at(fd_store, i, &fd), a))
+			return true;
 	return false;
 }
 
@@ -235,7 +242,7 @@ static void drop_memory(struct adoption *a, struct device_set *f)
 	/* A note that cannot be read may be of a device whose memory this is. */
 	if (a->unreadable_nr == 0 && a->unnamed_nr == 0)
 		fd_store_prune(f->fd_store, is_memory_wanted, a);
-	else if (fd_store_nr(f->fd_store) > a->found_nr)
+	else if (has_unwanted_memory(a, f->fd_store))
 		log_warn("memory in the fd store stays, since it is not known whose it is",
 			 "unreadable_notes=%zu devices_without_note=%zu", a->unreadable_nr,
 			 a->unnamed_nr);

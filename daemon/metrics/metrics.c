@@ -207,14 +207,17 @@ static void each_connection(const struct writer *w, size_t device,
 {
 	const struct snapshot *s = &w->devices[device];
 	struct backend_connection c;
-	char labels[160];
+	char labels[160 + BACKEND_PATH_BYTES];
 
 	if (!s->device)
 		return;
 	DEVICE_FOR_EACH_CONNECTION(s->device, q, i, &c)
 	{
-		snprintf(labels, sizeof(labels), "device=\"%s\",queue=\"%u\",connection=\"%u\"",
-			 s->name, q, i);
+		bool below = strcmp(c.node, s->name) != 0;
+
+		snprintf(labels, sizeof(labels),
+			 "device=\"%s\",queue=\"%u\",connection=\"%u\"%s%s%s", s->name, q, i,
+			 below ? ",node=\"" : "", below ? c.node : "", below ? "\"" : "");
 		fn(w, labels, &c, arg);
 	}
 }

@@ -87,8 +87,8 @@ static json_t *page_connection(unsigned queue, unsigned idx, const struct backen
 				   ? json_null()
 				   : json_string(backend_end_name((enum backend_end)c->last_end));
 
-	return json_pack("{s:i, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:o}", "queue", (int)queue,
-			 "connection", (int)idx, "state", c->state, "state_ns",
+	return json_pack("{s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o}", "queue", (int)queue,
+			 "connection", (int)idx, "node", c->node, "state", c->state, "state_ns",
 			 (json_int_t)(now_ns - MIN(c->since_ns, now_ns)), "lost",
 			 (json_int_t)c->lost, "failed_tries", (json_int_t)c->failed_tries, "resent",
 			 (json_int_t)c->resent, "answered", (json_int_t)c->answered, "last_end",

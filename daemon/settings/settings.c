@@ -273,6 +273,18 @@ static void check_data_path(const struct device_settings *d, struct config_error
 		config_errors_add(e, d->data_path_pos, "%s", error);
 }
 
+static void check_files(const struct device_settings *d, struct config_errors *e)
+{
+	const struct settings_resource *twice = settings_same_file(d, d);
+	char excerpt[CONFIG_EXCERPT_BYTES];
+
+	if (twice && !d->options.read_only)
+		config_errors_add(e, twice->pos,
+				  "path: \"%s\" is the file of two backends of this device; they "
+				  "would destroy each other's data",
+				  config_excerpt(twice->path, excerpt));
+}
+
 static int parse_backend(struct device_settings *d, struct config_errors *e)
 {
 	const struct yaml_node *map = d->options.backend;
@@ -285,9 +297,10 @@ static int parse_backend(struct device_settings *d, struct config_errors *e)
 	if (ret < 0)
 		return ret;
 	check_data_path(d, e);
-	backend_spec_bottom(d->backend, &map);
-	d->path_pos = yaml_pos(map, "path");
-	return settings_resource_read(d);
+	ret = settings_resource_read(d);
+	if (ret == 0)
+		check_files(d, e);
+	return ret;
 }
 
 static int fill_device(struct device_settings *d, const struct yaml_node *map,
@@ -492,6 +505,7 @@ void device_settings_conflict(const struct device_settings *d, const struct devi
 			      const char *where, struct config_errors *e)
 {
 	const char *name = other->options.name;
+	const struct settings_resource *same;
 	char excerpt[CONFIG_EXCERPT_BYTES];
 
 	/* Without a name there is an error already, and nothing to call it by. */
@@ -502,11 +516,12 @@ void device_settings_conflict(const struct device_settings *d, const struct devi
 	if (d->id >= 0 && d->id == other->id)
 		config_errors_add(e, d->id_pos, "id: %lld is taken already by device \"%s\" (%s)",
 				  (long long)d->id, name, where);
-	if (!(d->options.read_only && other->options.read_only) && settings_same_file(d, other))
-		config_errors_add(e, d->path_pos,
+	same = settings_same_file(d, other);
+	if (!(d->options.read_only && other->options.read_only) && same)
+		config_errors_add(e, same->pos,
 				  "path: \"%s\" is the file of device \"%s\" (%s) too; they would "
 				  "destroy each other's data",
-				  config_excerpt(settings_path(d), excerpt), name, where);
+				  config_excerpt(same->path, excerpt), name, where);
 }
 
 struct device_settings *device_settings_ref(struct device_settings *d)
@@ -521,7 +536,7 @@ void device_settings_free(struct device_settings *d)
 		return;
 	backend_spec_free(d->backend);
 	option_free(settings_device_options, &d->options);
-	settings_resource_fini(&d->resource);
+	settings_resource_fini(&d->resources);
 	document_put(d->document);
 	free(d);
 }

@@ -56,8 +56,8 @@ struct device_settings {
 	char stack[BACKEND_SPEC_TEXT_BYTES];
 	struct document *document;
 	const struct yaml_node *map; /* as it was written, in the document */
-	struct settings_resource resource;
-	struct config_pos pos, id_pos, data_path_pos, path_pos; /* path: the backend's */
+	struct settings_resources resources;
+	struct config_pos pos, id_pos, data_path_pos;
 };
 
 struct settings {

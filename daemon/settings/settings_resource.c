@@ -24,9 +24,12 @@ void settings_resource_by_text(void)
 	by_text = true;
 }
 
-const char *settings_path(const struct device_settings *d)
+bool settings_has_path_in(const struct device_settings *d, const char *folder)
 {
-	return backend_spec_path(d->backend);
+	for (unsigned i = 0; i < d->resources.nr; i++)
+		if (strncmp(d->resources.all[i].path, folder, strlen(folder)) == 0)
+			return true;
+	return false;
 }
 
 /* The folder made real, then the last name; path itself when there is no such folder. */
@@ -46,17 +49,12 @@ static char *absolute(const char *path)
 	return full;
 }
 
-int settings_resource_read(struct device_settings *d)
+static int look_at(struct settings_resource *r)
 {
-	struct settings_resource *r = &d->resource;
-	const char *path = settings_path(d);
 	struct stat st;
 
-	settings_resource_fini(r);
-	if (!path)
-		return 0;
-	if (by_text || stat(path, &st) < 0) {
-		r->full = by_text ? strdup(path) : absolute(path);
+	if (by_text || stat(r->path, &st) < 0) {
+		r->full = by_text ? strdup(r->path) : absolute(r->path);
 		return r->full ? 0 : -ENOMEM;
 	}
 	r->exists = true;
@@ -66,17 +64,49 @@ int settings_resource_read(struct device_settings *d)
 	return 0;
 }
 
-void settings_resource_fini(struct settings_resource *r)
+int settings_resource_read(struct device_settings *d)
 {
-	free(r->full);
-	*r = (struct settings_resource){ 0 };
+	struct settings_resources *r = &d->resources;
+	const struct backend_spec *leaf;
+	int ret = 0;
+
+	settings_resource_fini(r);
+	r->all = calloc(BACKEND_LEAVES_MAX, sizeof(r->all[0]));
+	if (!r->all)
+		return -ENOMEM;
+	for (unsigned i = 0; ret == 0 && (leaf = backend_spec_leaf(d->backend, i)); i++) {
+		const char *path = backend_spec_leaf_path(leaf);
+
+		if (!path)
+			continue;
+		r->all[r->nr].path = path;
+		r->all[r->nr].pos = leaf->path_pos;
+		ret = look_at(&r->all[r->nr++]);
+	}
+	return ret;
 }
 
-bool settings_same_file(const struct device_settings *a, const struct device_settings *b)
+void settings_resource_fini(struct settings_resources *r)
 {
-	const struct settings_resource *ra = &a->resource, *rb = &b->resource;
+	for (unsigned i = 0; i < r->nr; i++)
+		free(r->all[i].full);
+	free(r->all);
+	*r = (struct settings_resources){ 0 };
+}
 
-	if (ra->exists && rb->exists)
-		return ra->is_block == rb->is_block && ra->dev == rb->dev && ra->ino == rb->ino;
-	return ra->full && rb->full && strcmp(ra->full, rb->full) == 0;
+static bool resource_same_file(const struct settings_resource *a, const struct settings_resource *b)
+{
+	if (a->exists && b->exists)
+		return a->is_block == b->is_block && a->dev == b->dev && a->ino == b->ino;
+	return a->full && b->full && strcmp(a->full, b->full) == 0;
+}
+
+const struct settings_resource *settings_same_file(const struct device_settings *a,
+						   const struct device_settings *b)
+{
+	for (unsigned i = 0; i < a->resources.nr; i++)
+		for (unsigned j = 0; j < (a == b ? i : b->resources.nr); j++)
+			if (resource_same_file(&a->resources.all[i], &b->resources.all[j]))
+				return &a->resources.all[i];
+	return NULL;
 }

@@ -39,20 +39,16 @@ static void warn_cpus(const struct settings *s, const struct teller *t)
 	}
 }
 
-/* Of each mem device, or the filters over it; saturates. */
+/* Of all mem backends; saturates. */
 static uint64_t content_bytes(const struct settings *s)
 {
 	uint64_t all = 0;
 
-	for (size_t i = 0; i < s->device_nr; i++) {
-		const struct backend_spec *spec =
-			s->devices[i] ? backend_spec_bottom(s->devices[i]->backend, NULL) : NULL;
-
-		if (!spec || !spec->ops || !spec->config || !spec->ops->memory_bytes)
-			continue;
-		if (__builtin_add_overflow(all, spec->ops->memory_bytes(spec->config), &all))
+	for (size_t i = 0; i < s->device_nr; i++)
+		if (s->devices[i] &&
+		    __builtin_add_overflow(all, backend_spec_memory_bytes(s->devices[i]->backend),
+					   &all))
 			return UINT64_MAX;
-	}
 	return all;
 }
 

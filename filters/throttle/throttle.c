@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "storage/node.h"
 #include "storage/registry.h"
 #include "filters/throttle/throttle_group.h"
 #include "base/assert.h"
@@ -133,11 +134,20 @@ static void throttle_close(struct backend_device *device)
 	throttle_group_leave(device->priv);
 }
 
+bool throttle_is(const struct backend_device *device)
+{
+	return device->ops == &backend_throttle;
+}
+
 struct backend_device *throttle_find(struct backend_device *top)
 {
-	while (top && top->ops != &backend_throttle)
-		top = top->child;
-	return top;
+	struct backend_device *found = NULL;
+
+	if (!top || throttle_is(top))
+		return top;
+	for (struct backend_device *c = top->child; c && !found; c = c->sibling)
+		found = throttle_find(c);
+	return found;
 }
 
 void throttle_get(struct backend_device *throttle, struct throttle_limits *ret_limits)
@@ -163,7 +173,7 @@ const struct backend backend_throttle = {
 	.queue_bytes = sizeof(struct throttle_queue),
 	.io_bytes = sizeof(struct throttle_io),
 	.data = BACKEND_DATA_ANY,
-	.is_filter = true,
+	.children = backend_one_child,
 	.check = throttle_check,
 	.open = throttle_group_join,
 	.close = throttle_close,

@@ -80,7 +80,9 @@ void throttle_account(struct throttle_state *s, enum throttle_dir dir, uint64_t 
 
 /* ---- throttle.c; main thread ---- */
 
-/* The uppermost throttle in a stack, or NULL. */
+bool throttle_is(const struct backend_device *device);
+
+/* The uppermost throttle of a tree, of several the first; NULL: none. Accepts NULL. */
 struct backend_device *throttle_find(struct backend_device *top);
 
 /* The limits in force now. throttle is what throttle_find returned. */

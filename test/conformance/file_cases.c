@@ -431,7 +431,7 @@ static void identity_of(const char *path, char text[BACKEND_IDENTITY_BYTES])
 	text[0] = '\0';
 	REQUIRE(rig_open(&rig, &params) == 0, "%s", rig.error);
 	backend_identity(rig.device, text);
-	EXPECT(backend_stored_fd(rig.device) == -1, "a file needs nobody to hold it");
+	EXPECT(backend_stored_fd(rig.device, 0) == -1, "a file needs nobody to hold it");
 	rig_close(&rig);
 }
 

@@ -269,7 +269,7 @@ static int reopen(struct rig *rig, int fd, const char *yaml)
 		.block_bytes = 512,
 		.queue_nr = 1,
 		.depth = 2,
-		.stored_fd = fd,
+		.stored_fds = { fd },
 	};
 
 	return rig_open(rig, &params);
@@ -289,7 +289,7 @@ static int leave_memory(char identity[BACKEND_IDENTITY_BYTES])
 	EXPECT(rig_do(&rig, BACKEND_WRITE, 0, MIB(2), 4096, NULL) == 0, "zero");
 	EXPECT(allocated_bytes(&rig) == 8192, "%llu", (unsigned long long)allocated_bytes(&rig));
 	backend_identity(rig.device, identity);
-	fd = dup(backend_stored_fd(rig.device));
+	fd = dup(backend_stored_fd(rig.device, 0));
 	rig_close(&rig);
 	return fd;
 }
@@ -384,7 +384,7 @@ static void case_identity_is_its_own(void)
 	if (!open_mem(&one))
 		return;
 	backend_identity(one.device, a);
-	kept = dup(backend_stored_fd(one.device));
+	kept = dup(backend_stored_fd(one.device, 0));
 	rig_close(&one);
 	if (!open_mem(&two))
 		return;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/spec.h"
 #include "base/assert.h"
 #include "base/util.h"
 #include "config/option.h"
@@ -52,7 +53,7 @@ static int parse_level(struct rig *rig, const struct backend *ops, const char *t
 	level->spec.config = level->config = calloc(1, MAX(ops->config_bytes, (size_t)1));
 	config_errors_init(&errors, "<test>");
 	ret = yaml_parse(&level->doc, text, strlen(text), &errors);
-	map = ops->is_filter ? yaml_get(level->doc.root, ops->name) : level->doc.root;
+	map = ops->children ? yaml_get(level->doc.root, ops->name) : level->doc.root;
 	if (ret == 0 && ops->options)
 		ret = option_parse(ops->options, map, NULL, level->config, ops->config_bytes,
 				   &errors);
@@ -74,14 +75,34 @@ static const struct backend *find_filter(const char *text)
 	return backend_find(name);
 }
 
+/* The lowest level, which is a tree of its own: "type: stripe\nbackends: [...]". */
+static int parse_tree(struct rig *rig, const char *text)
+{
+	struct rig_level *level = &rig->level[rig->level_nr++];
+	struct config_errors errors;
+	int ret;
+
+	config_errors_init(&errors, "<test>");
+	ret = yaml_parse(&level->doc, text, strlen(text), &errors);
+	if (ret == 0)
+		ret = backend_spec_parse(&level->tree, level->doc.root, &errors);
+	if (config_errors_any(&errors))
+		note_errors(rig, &errors);
+	config_errors_fini(&errors);
+	if (level->tree)
+		level->spec = *level->tree;
+	return ret;
+}
+
 static int parse_config(struct rig *rig, const struct rig_params *params)
 {
-	int ret = parse_level(rig, params->ops, params->yaml);
+	int ret = params->ops->children ? parse_tree(rig, params->yaml)
+					: parse_level(rig, params->ops, params->yaml);
 
 	for (const char *const *f = params->filters; ret == 0 && f && *f; f++) {
 		const struct backend *ops = find_filter(*f);
 
-		ASSERT(ops && ops->is_filter && rig->level_nr < BACKEND_STACK_MAX);
+		ASSERT(ops && ops->children && rig->level_nr < BACKEND_DEPTH_MAX);
 		ret = parse_level(rig, ops, *f);
 	}
 	return ret;
@@ -92,9 +113,10 @@ static void free_config(struct rig *rig)
 	for (unsigned i = 0; i < rig->level_nr; i++) {
 		struct rig_level *level = &rig->level[i];
 
-		if (level->spec.ops->options)
+		if (level->config && level->spec.ops->options)
 			option_free(level->spec.ops->options, level->config);
 		free(level->config);
+		backend_spec_free(level->tree);
 		yaml_doc_free(&level->doc);
 	}
 	rig->level_nr = 0;
@@ -102,17 +124,19 @@ static void free_config(struct rig *rig)
 
 int rig_open_device(struct rig *rig, const struct rig_params *params)
 {
+	int stored_fds[BACKEND_LEAVES_MAX] = { 0 };
 	struct backend_open_params open_params = {
 		.logical_block_bytes = params->block_bytes,
 		.max_io_bytes = RIG_IO_BYTES,
 		.queue_nr = params->queue_nr,
 		.depth = params->depth,
 		.read_only = params->read_only,
-		.stored_fd = params->stored_fd,
+		.stored_fds = stored_fds,
 		.size_bytes = params->size_bytes,
 	};
 	int ret;
 
+	memcpy(stored_fds, params->stored_fds, sizeof(params->stored_fds));
 	memset(rig, 0, sizeof(*rig));
 	rig->ops = params->ops;
 	rig->queue_nr = params->queue_nr;

@@ -14,6 +14,7 @@
 
 #define RIG_QUEUES_MAX 2
 #define RIG_DEPTH_MAX 32
+#define RIG_LEAVES_MAX 8
 #define RIG_IO_BYTES (1u << 20)
 
 struct rig_io {
@@ -34,12 +35,13 @@ struct rig_queue {
 
 struct rig {
 	struct backend_device *device;
-	const struct backend *ops; /* the lowest one */
+	const struct backend *ops; /* the lowest one, or the root of a tree */
 	struct rig_level {
 		struct backend_spec spec;
 		void *config;
 		struct yaml_doc doc;
-	} level[BACKEND_STACK_MAX]; /* from the bottom up */
+		struct backend_spec *tree; /* what spec is a copy of, or NULL */
+	} level[BACKEND_DEPTH_MAX];	   /* from the bottom up */
 	unsigned level_nr;
 	unsigned queue_nr, depth;
 	struct rig_queue queue[RIG_QUEUES_MAX];
@@ -54,9 +56,9 @@ struct rig_params {
 	const char *const *filters;
 	uint32_t block_bytes;
 	bool read_only;
-	unsigned queue_nr, depth; /* 0: the device is opened without queues */
-	int stored_fd;		  /* as in struct backend_wishes */
-	uint64_t size_bytes;	  /* the same */
+	unsigned queue_nr, depth;	/* 0: the device is opened without queues */
+	int stored_fds[RIG_LEAVES_MAX]; /* as in struct backend_open_params */
+	uint64_t size_bytes;		/* the same */
 };
 
 /* Returns 0, or -errno with rig->error; then there is nothing to close. */

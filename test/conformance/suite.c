@@ -317,6 +317,23 @@ static void check_reopen(const struct variant *v)
 	model_fini(&model);
 }
 
+static void close_all(const int fds[RIG_LEAVES_MAX])
+{
+	for (unsigned i = 0; i < RIG_LEAVES_MAX; i++)
+		if (fds[i] > 0)
+			close(fds[i]);
+}
+
+/* What the leaves would have kept over a restart. */
+static void dup_stored(const struct backend_device *device, int ret_fds[RIG_LEAVES_MAX])
+{
+	for (unsigned i = 0; i < RIG_LEAVES_MAX; i++) {
+		int fd = backend_stored_fd(device, i);
+
+		ret_fds[i] = fd > 0 ? dup(fd) : fd;
+	}
+}
+
 /*
  * As one daemon after the other has it, with what the one before parked: the same bytes and, where
  * there are any to lose, in the same place, which identity tells.
@@ -333,11 +350,11 @@ static void check_taken_over(const struct variant *v)
 	prng_init(&prng, suite_seed);
 	for (int round = 0; round < 3; round++) {
 		struct model_stats verified = { 0 }, stats;
-		int stored_fd = params.stored_fd;
+		int before[RIG_LEAVES_MAX];
 
+		memcpy(before, params.stored_fds, sizeof(before));
 		REQUIRE(rig_open(&rig, &params) == 0, "round %d: %s", round, rig.error);
-		if (stored_fd > 0)
-			close(stored_fd);
+		close_all(before);
 		backend_identity(rig.device, text);
 		EXPECT(text[0] != '\0', "no identity");
 		EXPECT(round == 0 || strcmp(text, first) == 0, "\"%s\" was \"%s\"", text, first);
@@ -351,13 +368,10 @@ static void check_taken_over(const struct variant *v)
 		EXPECT(verified.error_nr == 0, "round %d: %s", round, verified.first_error);
 		model_run(&model, &rig, &prng, 50, &stats);
 		EXPECT(stats.error_nr == 0, "round %d: %s", round, stats.first_error);
-		params.stored_fd = backend_stored_fd(rig.device);
-		if (params.stored_fd > 0)
-			params.stored_fd = dup(params.stored_fd);
+		dup_stored(rig.device, params.stored_fds);
 		rig_close(&rig);
 	}
-	if (params.stored_fd > 0)
-		close(params.stored_fd);
+	close_all(params.stored_fds);
 	EXPECT(rig_count_fds() == fds, "descriptors left open");
 	model_fini(&model);
 }

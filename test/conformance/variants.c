@@ -162,6 +162,17 @@ static void remove_file(void)
 	unlink(variant_path);
 }
 
+/* Those of a stripe. */
+static void remove_files(void)
+{
+	char path[sizeof(variant_path) + 2];
+
+	for (unsigned i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s.%u", variant_path, i);
+		unlink(path);
+	}
+}
+
 #define FILE_YAML "path: %s\nsize: 4MiB\ncreate: true\n"
 #define FILE_VARIANT(suffix, block, extra)                                                         \
 	.name = "file-" suffix, .backend = "file", .yaml = FILE_YAML extra, .block_bytes = block,  \
@@ -171,6 +182,15 @@ static void remove_file(void)
 	.name = "nbd-" suffix, .backend = "nbd", .yaml = "uri: nbd+unix:///?socket=%s\n" extra,    \
 	.block_bytes = block, .is_persistent = true, .teardown = nbdkit_stop
 
+#define STRIPE_MEM                                                                                 \
+	"type: stripe\nchunk: 16KiB\nbackends: [{type: mem, size: 1MiB}, {type: mem, size: "       \
+	"1MiB}, "                                                                                  \
+	"{type: mem, size: 1MiB}, {type: mem, size: 1MiB}]\n"
+#define STRIPE_FILE(suffix) "{type: file, path: %s" suffix ", size: 1472KiB, create: true}"
+#define STRIPE_INNER                                                                               \
+	"{type: stripe, chunk: 4KiB, backends: [{type: mem, size: 1MiB}, {type: delay, all: "      \
+	"10us, "                                                                                   \
+	"backend: {type: mem, size: 1MiB}}]}"
 /* Enough for some I/Os to wait, and not long. */
 #define THROTTLE "throttle: {total_iops_sec: 20000, size_iops_sec: 16k, write_bytes_sec: 1G}"
 #define DELAY "delay: {all: 50us, distribution: exponential, max: 1ms}"
@@ -259,6 +279,27 @@ const struct variant variants[] = {
 	  .content = MODEL_UNDEFINED },
 	{ STACK("delay-pattern", DELAY), .backend = "pattern", .yaml = "size: 4MiB",
 	  .is_persistent = true, .content = MODEL_PATTERN },
+	{ .name = "stripe-mem", .backend = "stripe", .yaml = STRIPE_MEM, .block_bytes = 512 },
+	{ .name = "stripe-small",
+	  .backend = "stripe",
+	  .yaml = "type: stripe\nchunk: 4KiB\nbackends: [{type: mem, size: 1404928}, {type: mem, "
+		  "size: "
+		  "2MiB}, {type: delay, all: 20us, backend: {type: mem, size: 2MiB}}]\n",
+	  .block_bytes = 4096 },
+	{ .name = "stripe-file",
+	  .backend = "stripe",
+	  .yaml = "type: stripe\nbackends: [" STRIPE_FILE(".0") ", " STRIPE_FILE(
+		  ".1") ", " STRIPE_FILE(".2") "]\n",
+	  .block_bytes = 4096,
+	  .is_persistent = true,
+	  .setup = fresh,
+	  .teardown = remove_files },
+	{ .name = "stripe-of-stripes",
+	  .backend = "stripe",
+	  .yaml = "type: stripe\nchunk: 8KiB\nbackends: [" STRIPE_INNER ", " STRIPE_INNER "]\n",
+	  .block_bytes = 512 },
+	{ STACK("throttle-delay-stripe", DELAY, THROTTLE), .backend = "stripe",
+	  .yaml = STRIPE_MEM },
 	{ STACK("throttle-mem", THROTTLE), .backend = "mem", .yaml = "size: 4MiB" },
 	{ STACK("throttle-testdev", THROTTLE), .backend = "testdev", .yaml = "size: 4MiB" },
 };
@@ -287,12 +328,17 @@ bool variant_has(const struct variant *variant, const char *backend)
 
 struct rig_params variant_params(const struct variant *variant, unsigned queue_nr, unsigned depth)
 {
-	static char yaml[1024];
-	const char *arg = strstr(variant->yaml, "%s");
-	unsigned head = arg ? (unsigned)(arg - variant->yaml) : (unsigned)strlen(variant->yaml);
+	static char yaml[4096];
+	const char *from = variant->yaml, *arg;
+	size_t len = 0;
 
-	snprintf(yaml, sizeof(yaml), "%.*s%s%s", (int)head, variant->yaml, arg ? variant_path : "",
-		 arg ? arg + 2 : "");
+	while ((arg = strstr(from, "%s"))) {
+		len += (size_t)snprintf(yaml + len, sizeof(yaml) - len, "%.*s%s", (int)(arg - from),
+					from, variant_path);
+		from = arg + 2;
+		ASSERT(len < sizeof(yaml));
+	}
+	snprintf(yaml + len, sizeof(yaml) - len, "%s", from);
 	return (struct rig_params){
 		.ops = variant_backend(variant),
 		.name = variant->name,

@@ -28,7 +28,7 @@ static void check_change(struct nbd_case *c, const void *arg)
 	if (!case_open(c, QUEUE "connections: 1", 1))
 		return;
 	case_works(c, 50);
-	EXPECT(!backend_failure(c->rig.device), "it has failed");
+	EXPECT(!backend_failure(c->rig.device, NULL), "it has failed");
 	nbd_peer_tell(&c->peer, "set %s", change->after);
 	nbd_peer_tell(&c->peer, "kick");
 	reads = nbd_peer_count(&c->peer, "read");
@@ -40,7 +40,7 @@ static void check_change(struct nbd_case *c, const void *arg)
 	EXPECT(rig_do(&c->rig, BACKEND_WRITE, 0, 0, 4096, NULL) < 0, "served on");
 	EXPECT(nbd_peer_count(&c->peer, "read") == reads, "the other export was read");
 	case_logged(change->words);
-	failure = backend_failure(c->rig.device);
+	failure = backend_failure(c->rig.device, NULL);
 	EXPECT(failure && strstr(failure, "is not what it was: "), "%s", failure);
 }
 

@@ -403,6 +403,8 @@ const char *inflight_state_name(enum inflight_state state)
 bool device_inflight(const struct device *d, unsigned queue, struct inflight_queue *ret_queue,
 		     void (*fn)(const struct inflight_io *io, void *arg), void *arg)
 {
+	static const struct backend fake_mem_ops = { .name = "mem" };
+	static const struct backend_device fake_node = { .ops = &fake_mem_ops, .name = "a" };
 	struct inflight_io io = {
 		.tag = 1,
 		.state = INFLIGHT_SERVING,
@@ -410,7 +412,7 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 		.sector = 8,
 		.bytes = 4096,
 		.start_ns = 1,
-		.backend = "mem",
+		.node = &fake_node,
 		.wait = { .words = "thinking" },
 	};
 
@@ -436,6 +438,7 @@ bool device_connection(const struct device *d, unsigned queue, unsigned idx,
 	histogram_record(&wait, 5000);
 	histogram_record(&answer, 70000);
 	*ret_connection = (struct backend_connection){
+		.node = d->spec.name,
 		.state = queue ? "waiting" : "connected",
 		.since_ns = 1,
 		.next_try_ns = queue ? UINT64_MAX / 2 : 0,

@@ -80,7 +80,9 @@ static inline void rig_open(const struct backend *filter, const char *yaml)
 	filter->check(rig.config, rig.check.doc.root, &rig.check.errors);
 	check_errors(&rig.check.errors, "");
 	rig.low_spec.ops = &low;
-	rig.spec = (struct backend_spec){ filter, rig.config, &rig.low_spec };
+	rig.spec = (struct backend_spec){ .ops = filter,
+					  .config = rig.config,
+					  .child = &rig.low_spec };
 	backend_open(&rig.device, &rig.spec, "t", &open_params, error, sizeof(error));
 	assert_string_equal(error, "");
 	assert_int_equal(reactor_init(&rig.reactor, &params), 0);

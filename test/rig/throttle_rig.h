@@ -187,7 +187,9 @@ static int open_device(unsigned idx, struct throttle_config config, char *error)
 
 	d->config = config;
 	d->low_spec.ops = &low;
-	d->spec = (struct backend_spec){ &backend_throttle, &d->config, &d->low_spec };
+	d->spec = (struct backend_spec){ .ops = &backend_throttle,
+					 .config = &d->config,
+					 .child = &d->low_spec };
 	return backend_open(&d->device, &d->spec, "t", &open_params, error, BACKEND_ERROR_BYTES);
 }
 

@@ -85,7 +85,7 @@ static void add(struct sim_filters *f, const struct backend_spec *child)
 		choose_throttle(yaml, sizeof(yaml));
 	}
 	f->config[i] = sim_parse_options(ops, yaml);
-	f->spec[i] = (struct backend_spec){ ops, f->config[i], child };
+	f->spec[i] = (struct backend_spec){ .ops = ops, .config = f->config[i], .child = child };
 }
 
 const struct backend_spec *sim_filters_choose(struct sim_filters *f,

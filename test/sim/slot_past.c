@@ -72,7 +72,7 @@ void slot_forget(struct slot *slot)
 
 static void park(struct slot *slot, const struct device *device)
 {
-	int fd = backend_stored_fd(device->backend);
+	int fd = backend_stored_fd(device->backend, 0);
 
 	if (fd >= 0 && recovery_possible(device->info.flags))
 		slot->past.stored_fd = sim_fd_dup(fd);

@@ -340,11 +340,11 @@ void device_stats(const struct device *d, struct device_stats *ret_stats)
 
 uint64_t device_memory_max(const struct device_spec *spec)
 {
-	uint64_t per_tag =
-		sizeof(struct tag_io) + sizeof(uint16_t) + backend_spec_io_bytes(spec->backend);
+	uint64_t per_tag = sizeof(struct tag_io) + sizeof(uint16_t);
 
-	return spec->queues * (queue_buffer_bytes(spec->depth, spec->max_io_bytes) +
-			       spec->depth * per_tag + sizeof(struct queue));
+	return spec->queues *
+	       (queue_buffer_bytes(spec->depth, spec->max_io_bytes) + spec->depth * per_tag +
+		sizeof(struct queue) + backend_spec_queue_bytes(spec->backend, spec->depth));
 }
 
 void device_quiesce(struct device *d, bool on)

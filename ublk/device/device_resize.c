@@ -196,7 +196,9 @@ static int check_size(const struct device *d, uint64_t size_bytes, const struct 
 	if (size_bytes > INT64_MAX)
 		return refuse(a, -EFBIG, "%llu bytes are more than a block device can have",
 			      (unsigned long long)size_bytes);
-	return size_bytes == backend_size(d->backend) ? -EALREADY : 0;
+	if (size_bytes == backend_size(d->backend))
+		return -EALREADY;
+	return backend_check_size(d->backend, size_bytes, a->text, a->bytes);
 }
 
 static int check_users(const struct device *d, const struct answer *a)

@@ -51,7 +51,7 @@ static void look_once(const struct tag_io *io, enum tag_state state, struct infl
 		.start_ns = PEEK(io->start_ns),
 	};
 	if (state == TAG_SERVING)
-		ret_io->backend = backend_io_where(&io->request, &ret_io->wait);
+		ret_io->node = backend_io_where(&io->request, &ret_io->wait);
 }
 
 /* Returns the state; for an I/O with *ret_io filled. */
@@ -119,10 +119,11 @@ bool device_owns_op(const struct device *d, const struct reactor *reactor, uint6
 	if (!has_tags(d, queue))
 		return false;
 	q = &d->queues[queue];
-	if (q->setup.reactor != reactor || tag >= q->setup.depth)
+	if (q->setup.reactor != reactor)
 		return false;
 	if (user_data_kind(user_data) == OP_KIND_TAG)
-		return command_owns(q, user_data);
+		return tag < q->setup.depth && command_owns(q, user_data);
+	/* The tags behind the queue's are of requests that a node has issued by itself. */
 	return user_data_kind(user_data) == OP_KIND_BACKEND &&
-	       PEEK(q->ios[tag].state) == TAG_SERVING;
+	       (tag >= q->setup.depth || PEEK(q->ios[tag].state) == TAG_SERVING);
 }

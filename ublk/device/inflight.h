@@ -31,9 +31,9 @@ struct inflight_io {
 	uint8_t op;		   /* enum backend_op */
 	uint64_t sector;
 	uint32_t bytes;
-	uint64_t start_ns;	  /* fetched, by ring_clock_ns */
-	const char *backend;	  /* where in the stack it waits; NULL: in none */
-	struct backend_wait wait; /* with backend: what for */
+	uint64_t start_ns;		   /* fetched, by ring_clock_ns */
+	const struct backend_device *node; /* where in the tree it waits; NULL: in none */
+	struct backend_wait wait;	   /* with node: what for */
 };
 
 /*

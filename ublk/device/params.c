@@ -108,6 +108,7 @@ void params_fill(struct ublk_params *params, const struct device_spec *spec,
 			.io_opt_shift = shift_of(limits->io_opt_bytes,
 						 MAX(limits->physical_block_bytes, block)),
 			.max_sectors = MAX(max_io, PAGE_BYTES) >> SECTOR_SHIFT,
+			.chunk_sectors = limits->boundary_bytes >> SECTOR_SHIFT,
 			.dev_sectors = limits->size_bytes >> SECTOR_SHIFT,
 		},
 	};

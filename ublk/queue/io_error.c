@@ -40,18 +40,23 @@ const char *io_error_words(int err)
 }
 
 /*
- * The deepest backend that answered with an error. The answers are wiped: what is left of them must
- * not speak for a later request of this tag that never comes so deep.
+ * The deepest node that answered with an error, of several the first; NULL: none. The answers are
+ * wiped: what is left of them must not speak for a later request of this tag that never comes so
+ * deep.
  */
-static const char *take_culprit(struct backend_io *request)
+static const struct backend_device *take_culprit(struct backend_io *request)
 {
-	const char *name = "ublkd";
+	const struct backend_device *node = request->queue->device, *below = NULL;
 
-	for (; request && request->result < 0; request = request->child) {
-		name = request->queue->device->ops->name;
-		request->result = 0;
+	if (request->result >= 0)
+		return NULL;
+	request->result = 0;
+	for (unsigned i = 0; i < node->child_nr; i++) {
+		const struct backend_device *culprit = take_culprit(&request->child[i]);
+
+		below = below ? below : culprit;
 	}
-	return name;
+	return below ? below : node;
 }
 
 void io_error_tell(struct tag_io *io, int err)
@@ -59,15 +64,16 @@ void io_error_tell(struct tag_io *io, int err)
 	const struct queue_setup *setup = &io->queue->setup;
 	const struct backend_io *request = &io->request;
 	unsigned err_idx = (unsigned)MIN(-err, QUEUE_ERRNO_NR - 1);
-	const char *by = take_culprit(&io->request);
+	const struct backend_device *by = take_culprit(&io->request);
 	uint32_t dropped;
 
 	if (!log_limit_pass_each(&setup->errors->limit[request->op][err_idx], 1, &dropped))
 		return;
 	log_warn("I/O failed",
 		 "device=%s id=%d queue=%u tag=%u op=%s sector=%llu bytes=%u error=%s by=%s "
-		 "means=\"%s\" dropped=%u",
+		 "node=%s means=\"%s\" dropped=%u",
 		 setup->device_name, setup->dev_id, setup->idx, tag_of(io),
 		 backend_op_name(request->op), (unsigned long long)(request->offset_bytes >> 9),
-		 request->length_bytes, errname(err), by, io_error_words(err), dropped);
+		 request->length_bytes, errname(err), by ? by->ops->name : "ublkd",
+		 by ? by->name : setup->device_name, io_error_words(err), dropped);
 }

@@ -109,6 +109,7 @@ static void tag_data_init(struct tag_io *io, unsigned tag)
 	io->request.driver_pos = ublk_user_copy_pos(q->setup.idx, (uint16_t)tag);
 	switch (q->setup.data.path) {
 	case DATA_PATH_ZERO_COPY:
+		io->request.buf = NULL; /* an address in the registered buffer */
 		io->request.buf_index = queue_buffer_index(q, tag);
 		io->reg_addr = ublk_auto_buf_reg_addr(queue_buffer_index(q, tag),
 						      UBLK_AUTO_BUF_REG_FALLBACK);

@@ -59,16 +59,24 @@ static inline void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uin
 
 /* ---- bytes by hand ---- */
 
-/* The pages are in the tag's registered buffer, or the driver could not put them there. */
-static void place_registered(struct queue *q, struct tag_io *io, uint32_t op_flags)
+static __attribute__((cold, noinline)) void place_again(struct queue *q, struct tag_io *io,
+							bool by_hand)
 {
-	io->by_hand = false;
-	io->request.buf = NULL;
-	if (__builtin_expect(!(op_flags & UBLK_IO_F_NEED_REG_BUF), 1))
-		return;
-	io->by_hand = true;
-	io->request.buf = queue_buffer(q, io->request.tag);
-	counter_add(&q->stats.fallbacks, 1);
+	io->by_hand = by_hand;
+	io->request.buf = by_hand ? queue_buffer(q, io->request.tag) : NULL;
+	io->request.buf_index = by_hand ? -1 : queue_buffer_index(q, io->request.tag);
+	if (by_hand)
+		counter_add(&q->stats.fallbacks, 1);
+}
+
+/* The pages are in the tag's registered buffer, or the driver could not put them there. */
+static inline void place_registered(struct queue *q, struct tag_io *io, uint32_t op_flags)
+{
+	bool by_hand = op_flags & UBLK_IO_F_NEED_REG_BUF;
+
+	/* As it was for the request before, nearly always. */
+	if (__builtin_expect(by_hand || io->by_hand, 0))
+		place_again(q, io, by_hand);
 }
 
 /* ---- there and back ---- */

@@ -13,19 +13,19 @@ static struct fd_store fd_store;
 static void fd_store_memory(const char *device)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC);
-	char name[64];
+	char name[NOTE_MEMORY_NAME_BYTES];
 
 	assert_true(fd >= 0);
-	note_memory_name(name, device);
+	note_memory_name(name, device, 0);
 	fd_store_put(&fd_store, name, fd);
 	close(fd);
 }
 
 static bool is_parked(const char *device)
 {
-	char name[64];
+	char name[NOTE_MEMORY_NAME_BYTES];
 
-	note_memory_name(name, device);
+	note_memory_name(name, device, 0);
 	return fd_store_find(&fd_store, name) >= 0;
 }
 

@@ -116,7 +116,9 @@ static void open_throttle(struct throttle_config *config)
 
 	for (int i = 0; i < THROTTLE_BUCKET_NR; i++)
 		config->limits.rate[i].max_length_s = 1;
-	spec = (struct backend_spec){ &backend_throttle, config, &low_spec };
+	spec = (struct backend_spec){ .ops = &backend_throttle,
+				      .config = config,
+				      .child = &low_spec };
 	backend_open(&fake_backend, &spec, "t", &open_params, error, sizeof(error));
 	assert_string_equal(error, "");
 }

@@ -47,7 +47,7 @@ static void test_stack(void **state)
 	assert_string_equal(d->stack, "throttle > delay > file");
 	assert_string_equal(d->backend->child->child->ops->name, "file");
 	assert_null(d->backend->child->child->child);
-	assert_string_equal(settings_path(d), "/nowhere/x");
+	assert_string_equal(d->resources.all[0].path, "/nowhere/x");
 	settings_free(&s);
 }
 
@@ -68,16 +68,17 @@ static void test_errors_of_all_levels(void **state)
 	    "f:9:14: \"path\" is missing\n"
 	    "f:9:27: unknown key \"pth\" (did you mean \"path\"?)\n");
 	bad("name: a\nbackend: {type: throttle}\n",
-	    "f:2:10: \"backend\" is missing: throttle is a filter over another backend\n");
+	    "f:2:10: \"backend\" is missing: throttle stands over other backends\n");
 	bad("name: a\nbackend: {type: delay, backend: mem}\n",
 	    "f:2:33: backend: expected a map, for example {type: mem, size: 1GiB}\n");
 	bad("name: a\nbackend: {type: delay, backend: {type: thro}}\n",
-	    "f:2:40: type: \"thro\" is not one of null, mem, file, nbd, pattern, throttle, delay, "
+	    "f:2:40: type: \"thro\" is not one of null, mem, file, nbd, pattern, throttle, stripe, "
+	    "delay, "
 	    "error\n");
 	bad("name: a\nbackend: {type: mem, size: 1M, backend: {type: mem, size: 1M}}\n",
 	    "f:2:41: backend: mem is no filter, nothing can stand below it\n");
 	bad("name: a\nbackend: {type: delay, bakend: {type: null}}\n",
-	    "f:2:10: \"backend\" is missing: delay is a filter over another backend\n"
+	    "f:2:10: \"backend\" is missing: delay stands over other backends\n"
 	    "f:2:24: unknown key \"bakend\" (did you mean \"backend\"?)\n");
 }
 
@@ -99,12 +100,12 @@ static void test_depth(void **state)
 	char text[512];
 
 	(void)state;
-	stack_of(text, sizeof(text), BACKEND_STACK_MAX - 1);
+	stack_of(text, sizeof(text), BACKEND_DEPTH_MAX - 1);
 	parse(&s, text, "");
 	assert_string_equal(s.devices[0]->stack,
 			    "delay > delay > delay > delay > delay > delay > delay > null");
 	settings_free(&s);
-	stack_of(text, sizeof(text), BACKEND_STACK_MAX);
+	stack_of(text, sizeof(text), BACKEND_DEPTH_MAX);
 	bad(text, "f:2:194: backend: more than 8 above each other\n");
 }
 

@@ -140,7 +140,9 @@ static void open_device(struct backend_device **ret_device, const struct throttl
 	static const uint64_t null_config = 1 << 20;
 	static const struct backend_spec null_spec = { .ops = &backend_null,
 						       .config = &null_config };
-	struct backend_spec spec = { &backend_throttle, config, &null_spec };
+	struct backend_spec spec = { .ops = &backend_throttle,
+				     .config = config,
+				     .child = &null_spec };
 	char error[BACKEND_ERROR_BYTES] = "";
 
 	backend_open(ret_device, &spec, "t", &open_params, error, sizeof(error));

@@ -1,4 +1,5 @@
 /* Filters over a backend that does as it is told: the passing on of requests, answers, BUSY. */
+#include "storage/node.h"
 #include "storage/registry.h"
 #include "storage/spec.h"
 #include "test/rig/config_check.h"
@@ -64,7 +65,7 @@ struct later_io {
 };
 
 static const struct backend backend_pass = { .name = "pass",
-					     .is_filter = true,
+					     .children = backend_one_child,
 					     .submit = backend_forward,
 					     .cancel = backend_forward_cancel };
 
@@ -89,7 +90,7 @@ static enum backend_submit later_submit(struct backend_io *io)
 }
 
 static const struct backend backend_later = { .name = "later",
-					      .is_filter = true,
+					      .children = backend_one_child,
 					      .io_bytes = sizeof(struct later_io),
 					      .io_init = later_io_init,
 					      .submit = later_submit,

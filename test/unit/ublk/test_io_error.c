@@ -14,7 +14,8 @@
 #include "ublk/queue/io_error.h"
 
 static const struct backend top_ops = { .name = "throttle" }, low_ops = { .name = "file" };
-static struct backend_device top_device = { .ops = &top_ops }, low_device = { .ops = &low_ops };
+static struct backend_device top_device = { .name = "db", .child_nr = 1, .ops = &top_ops },
+			     low_device = { .name = "db", .ops = &low_ops };
 static struct backend_queue top_queue = { .device = &top_device },
 			    low_queue = { .device = &low_device };
 static struct io_errors errors;
@@ -68,7 +69,8 @@ static void test_words(void **state)
 	assert_string_equal(
 		told(request(BACKEND_WRITE, -ENOSPC, -ENOSPC), -ENOSPC),
 		"level=warn msg=\"I/O failed\" device=db id=7 queue=2 tag=3 op=write sector=80 "
-		"bytes=4096 error=ENOSPC by=file means=\"no space is left below: a full file "
+		"bytes=4096 error=ENOSPC by=file node=db means=\"no space is left below: a full "
+		"file "
 		"system, pool or quota\" dropped=0\n");
 }
 

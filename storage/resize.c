@@ -1,0 +1,181 @@
+/*
+ * The size of a tree while its queues serve. On a helper, which may block, but for
+ * backend_can_resize, backend_check_size and backend_set_size (storage/backend.h).
+ *
+ * Happy path: backend_grow makes room in every leaf, and backend_set_size then lets requests in.
+ * Failure modes: a leaf that refuses says why, and is named; a size that cannot be changed stays as
+ * it was, but for the leaves that have grown already.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "storage/backend.h"
+#include "base/errname.h"
+#include "base/util.h"
+
+static uint64_t size_below(const struct backend_device *device, uint64_t size_bytes)
+{
+	const struct backend *ops = device->ops;
+
+	return ops->size_below ? ops->size_below(device->config, device->child_nr, size_bytes)
+			       : size_bytes;
+}
+
+static uint64_t size_over(const struct backend_device *device, uint64_t child_bytes)
+{
+	const struct backend *ops = device->ops;
+
+	return ops->size_over ? ops->size_over(device->config, device->child_nr, child_bytes)
+			      : child_bytes;
+}
+
+bool backend_can_resize(const struct backend_device *device)
+{
+	if (!device->child)
+		return device->ops->resize;
+	for (const struct backend_device *c = device->child; c; c = c->sibling)
+		if (!backend_can_resize(c))
+			return false;
+	return device->child_nr == 1 || device->ops->size_over;
+}
+
+int backend_check_size(const struct backend_device *device, uint64_t size_bytes, char *error,
+		       size_t error_bytes)
+{
+	uint64_t below_bytes = size_below(device, size_bytes);
+	uint64_t over_bytes = size_over(device, below_bytes);
+
+	if (over_bytes != size_bytes) {
+		snprintf(error, error_bytes,
+			 "%s cannot have %llu bytes: the next size that it can have is %llu",
+			 device->ops->name, (unsigned long long)size_bytes,
+			 (unsigned long long)over_bytes);
+		return -EINVAL;
+	}
+	for (const struct backend_device *c = device->child; c; c = c->sibling) {
+		int ret = backend_check_size(c, below_bytes, error, error_bytes);
+
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+static int resize_unsupported(const struct backend_device *leaf, char *error, size_t error_bytes)
+{
+	snprintf(error, error_bytes, "the backend %s cannot change its size", leaf->ops->name);
+	return -EOPNOTSUPP;
+}
+
+static int resize_result(const struct backend_device *leaf, int err, char *error,
+			 size_t error_bytes)
+{
+	if (err < 0)
+		snprintf(error, error_bytes, "%s", leaf->error[0] ? leaf->error : errname(err));
+	return err;
+}
+
+static int leaf_size_now(struct backend_device *leaf, uint64_t *ret_bytes, char *error,
+			 size_t error_bytes)
+{
+	uint64_t bytes;
+	int ret;
+
+	if (!leaf->ops->resize)
+		return resize_unsupported(leaf, error, error_bytes);
+	if (!leaf->ops->resize->size_now) {
+		snprintf(error, error_bytes, "the backend %s does not grow by itself: give a size",
+			 leaf->ops->name);
+		return -EOPNOTSUPP;
+	}
+	leaf->error[0] = '\0';
+	ret = leaf->ops->resize->size_now(leaf, &bytes);
+	if (ret == 0)
+		*ret_bytes = round_down(bytes, leaf->open_params.logical_block_bytes);
+	return resize_result(leaf, ret, error, error_bytes);
+}
+
+int backend_size_now(struct backend_device *device, uint64_t *ret_bytes, char *error,
+		     size_t error_bytes)
+{
+	uint64_t smallest_bytes = UINT64_MAX;
+
+	if (!device->child)
+		return leaf_size_now(device, ret_bytes, error, error_bytes);
+	for (struct backend_device *c = device->child; c; c = c->sibling) {
+		uint64_t bytes;
+		int ret = backend_size_now(c, &bytes, error, error_bytes);
+
+		if (ret < 0)
+			return ret;
+		smallest_bytes = MIN(smallest_bytes, bytes);
+	}
+	*ret_bytes = size_over(device, smallest_bytes);
+	return 0;
+}
+
+static int leaf_grow(struct backend_device *leaf, uint64_t size_bytes, char *error,
+		     size_t error_bytes)
+{
+	if (!leaf->ops->resize)
+		return resize_unsupported(leaf, error, error_bytes);
+	/* A leaf beside smaller ones may be large enough already. */
+	if (!leaf->ops->resize->grow || size_bytes <= backend_size(leaf))
+		return 0;
+	leaf->error[0] = '\0';
+	return resize_result(leaf, leaf->ops->resize->grow(leaf, size_bytes), error, error_bytes);
+}
+
+int backend_grow(struct backend_device *device, uint64_t size_bytes, char *error,
+		 size_t error_bytes)
+{
+	if (!device->child)
+		return leaf_grow(device, size_bytes, error, error_bytes);
+	for (struct backend_device *c = device->child; c; c = c->sibling) {
+		int ret = backend_grow(c, size_below(device, size_bytes), error, error_bytes);
+
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+static enum backend_usage leaf_usage(struct backend_device *leaf, uint64_t start_bytes,
+				     uint64_t end_bytes)
+{
+	if (!leaf->ops->resize || !leaf->ops->resize->usage)
+		return BACKEND_UNUSED;
+	return leaf->ops->resize->usage(leaf, start_bytes, end_bytes);
+}
+
+enum backend_usage backend_usage(struct backend_device *device, uint64_t start_bytes,
+				 uint64_t end_bytes)
+{
+	enum backend_usage all = BACKEND_UNUSED;
+
+	if (!device->child)
+		return leaf_usage(device, start_bytes, end_bytes);
+	for (struct backend_device *c = device->child; c && all != BACKEND_USED; c = c->sibling) {
+		enum backend_usage one = backend_usage(c, size_below(device, start_bytes),
+						       size_below(device, end_bytes));
+
+		if (one != BACKEND_UNUSED)
+			all = one;
+	}
+	return all;
+}
+
+void backend_shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes)
+{
+	if (!device->child && device->ops->resize && device->ops->resize->shrink)
+		device->ops->resize->shrink(device, start_bytes, end_bytes);
+	for (struct backend_device *c = device->child; c; c = c->sibling)
+		backend_shrink(c, size_below(device, start_bytes), size_below(device, end_bytes));
+}
+
+void backend_set_size(struct backend_device *device, uint64_t size_bytes)
+{
+	__atomic_store_n(&device->limits.size_bytes, size_bytes, __ATOMIC_RELAXED);
+	for (struct backend_device *c = device->child; c; c = c->sibling)
+		backend_set_size(c, size_below(device, size_bytes));
+}
