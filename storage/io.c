@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <stdint.h>
 
+#include "storage/foreign.h"
 #include "storage/io_internal.h"
 #include "storage/node.h"
 #include "base/assert.h"
@@ -187,6 +188,21 @@ void backend_io_complete(struct backend_io *io, int result)
 	io->state = BACKEND_IO_IDLE;
 	io->result = result < 0 ? backend_errno_map(result) : 0;
 	io->done(io);
+}
+
+static void foreign_ended(struct mail *mail)
+{
+	struct backend_foreign_end *end = container_of(mail, struct backend_foreign_end, mail);
+
+	backend_io_complete(end->io, end->result);
+}
+
+void backend_io_complete_from_thread(struct backend_foreign_end *end, struct backend_io *io,
+				     int result)
+{
+	end->io = io;
+	end->result = result;
+	reactor_post(io->queue->reactor, &end->mail, foreign_ended);
 }
 
 void backend_io_cancel(struct backend_io *io)
