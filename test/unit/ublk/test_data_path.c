@@ -134,6 +134,18 @@ static void fill(struct ublk_params *p, struct backend_limits limits, enum data_
 	params_fill(p, &spec, &limits, path);
 }
 
+/* Where the block layer cuts, so that a stripe need not. */
+static void test_boundary(void **state)
+{
+	struct ublk_params p;
+
+	(void)state;
+	fill(&p, (struct backend_limits){ 0 }, DATA_PATH_COPY);
+	assert_int_equal(p.basic.chunk_sectors, 0);
+	fill(&p, (struct backend_limits){ .boundary_bytes = KIB(64) }, DATA_PATH_COPY);
+	assert_int_equal(p.basic.chunk_sectors, 128);
+}
+
 /* Limits of pages matter only when the pages themselves go below. */
 static void test_limits_of_pages(void **state)
 {
@@ -195,6 +207,7 @@ int main(void)
 		cmocka_unit_test(test_what_cannot_be_had),
 		cmocka_unit_test(test_batches),
 		cmocka_unit_test(test_abilities_of_a_stack),
+		cmocka_unit_test(test_boundary),
 		cmocka_unit_test(test_limits_of_pages),
 		cmocka_unit_test(test_caches),
 	};
