@@ -5,15 +5,17 @@
  */
 #include "config/errors.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MESSAGE_BYTES_MAX 512
+#define NO_FILE SIZE_MAX
 
 void config_errors_init(struct config_errors *e, const char *file)
 {
 	memset(e, 0, sizeof(*e));
-	e->file = strdup(file);
+	config_errors_enter(e, file);
 }
 
 void config_errors_fini(struct config_errors *e)
@@ -21,8 +23,35 @@ void config_errors_fini(struct config_errors *e)
 	for (size_t i = 0; i < e->nr; i++)
 		free(e->list[i].message);
 	free(e->list);
-	free(e->file);
+	for (size_t i = 0; i < e->file_nr; i++)
+		free(e->files[i]);
+	free(e->files);
 	memset(e, 0, sizeof(*e));
+}
+
+/* Returns its index, or NO_FILE without memory. */
+static size_t errors_remember(struct config_errors *e, const char *file)
+{
+	char *name = strdup(file);
+	char **files = reallocarray(e->files, e->file_nr + 1, sizeof(*files));
+
+	if (files)
+		e->files = files;
+	if (!files || !name) {
+		free(name);
+		return NO_FILE;
+	}
+	files[e->file_nr] = name;
+	return e->file_nr++;
+}
+
+void config_errors_enter(struct config_errors *e, const char *file)
+{
+	size_t idx = 0;
+
+	while (file && idx < e->file_nr && strcmp(e->files[idx], file) != 0)
+		idx++;
+	e->file_idx = file && idx == e->file_nr ? errors_remember(e, file) : idx;
 }
 
 /* The largest n' <= n that does not cut an UTF-8 sequence of text. */
@@ -90,8 +119,9 @@ static char *format_message(const char *fmt, va_list ap)
 static bool known(const struct config_errors *e, struct config_pos pos, const char *message)
 {
 	for (size_t i = 0; i < e->nr; i++)
-		if (e->list[i].pos.line == pos.line && e->list[i].pos.column == pos.column &&
-		    e->list[i].message && strcmp(e->list[i].message, message) == 0)
+		if (e->list[i].file_idx == e->file_idx && e->list[i].pos.line == pos.line &&
+		    e->list[i].pos.column == pos.column && e->list[i].message &&
+		    strcmp(e->list[i].message, message) == 0)
 			return true;
 	return false;
 }
@@ -107,7 +137,9 @@ static void errors_append(struct config_errors *e, struct config_pos pos, char *
 	} else if (known(e, pos, message)) {
 		free(message);
 	} else {
-		e->list[e->nr++] = (struct config_error){ .pos = pos, .message = message };
+		e->list[e->nr++] = (struct config_error){ .file_idx = e->file_idx,
+							  .pos = pos,
+							  .message = message };
 	}
 }
 
@@ -124,9 +156,12 @@ void config_errors_add(struct config_errors *e, struct config_pos pos, const cha
 	va_end(ap);
 }
 
-static bool pos_before(struct config_pos a, struct config_pos b)
+static bool error_before(const struct config_error *a, const struct config_error *b)
 {
-	return a.line != b.line ? a.line < b.line : a.column < b.column;
+	if (a->file_idx != b->file_idx)
+		return a->file_idx < b->file_idx;
+	return a->pos.line != b->pos.line ? a->pos.line < b->pos.line
+					  : a->pos.column < b->pos.column;
 }
 
 /* Insertion sort: at most CONFIG_ERRORS_MAX, and errors of one position keep their order. */
@@ -136,18 +171,22 @@ static void sort(struct config_errors *e)
 		struct config_error moved = e->list[i];
 		size_t j = i;
 
-		for (; j > 0 && pos_before(moved.pos, e->list[j - 1].pos); j--)
+		for (; j > 0 && error_before(&moved, &e->list[j - 1]); j--)
 			e->list[j] = e->list[j - 1];
 		e->list[j] = moved;
 	}
 }
 
+static const char *errors_file(const struct config_errors *e, size_t idx)
+{
+	return idx < e->file_nr ? e->files[idx] : "?";
+}
+
 static void write_lines(const struct config_errors *e, FILE *out)
 {
-	const char *file = e->file ? e->file : "?";
-
 	for (size_t i = 0; i < e->nr; i++) {
 		const struct config_error *error = &e->list[i];
+		const char *file = errors_file(e, error->file_idx);
 
 		if (error->pos.line == 0)
 			fprintf(out, "%s: %s\n", file, error->message);
@@ -156,7 +195,8 @@ static void write_lines(const struct config_errors *e, FILE *out)
 				error->message);
 	}
 	if (e->dropped_nr != 0)
-		fprintf(out, "%s: %zu more errors are not shown\n", file, e->dropped_nr);
+		fprintf(out, "%s: %zu more errors are not shown\n", errors_file(e, 0),
+			e->dropped_nr);
 }
 
 char *config_errors_text(struct config_errors *e)

@@ -1,6 +1,6 @@
 /*
- * All errors of one configuration file, collected and told at once, in the order of the file:
- * `file:line:column: message`. Any thread, one at a time.
+ * All errors of one configuration, collected and told at once, in the order of its files and of
+ * their lines: `file:line:column: message`. Any thread, one at a time.
  */
 #ifndef CONFIG_ERRORS_H
 #define CONFIG_ERRORS_H
@@ -15,6 +15,7 @@ struct config_pos {
 };
 
 struct config_error {
+	size_t file_idx; /* in files; of one that could not be remembered: none */
 	struct config_pos pos;
 	char *message;
 };
@@ -23,7 +24,8 @@ struct config_error {
 #define CONFIG_ERRORS_MAX 100
 
 struct config_errors {
-	char *file;
+	char **files;		  /* the first one is that of config_errors_init */
+	size_t file_nr, file_idx; /* file_idx: which the next errors are in */
 	struct config_error *list;
 	size_t nr;	   /* kept in list */
 	size_t dropped_nr; /* above CONFIG_ERRORS_MAX, or out of memory */
@@ -32,6 +34,12 @@ struct config_errors {
 /* file is copied; "-" or "<control>" are as good as a path. */
 void config_errors_init(struct config_errors *e, const char *file);
 void config_errors_fini(struct config_errors *e);
+
+/*
+ * The errors added from now on are in another file, whose name is copied; NULL: in the first one
+ * again.
+ */
+void config_errors_enter(struct config_errors *e, const char *file);
 
 /*
  * Control characters in the message are escaped (a configuration must not write to the admin's
@@ -47,7 +55,8 @@ static inline bool config_errors_any(const struct config_errors *e)
 	return e->nr != 0 || e->dropped_nr != 0;
 }
 
-/* All lines, sorted by position, each ending in '\n'. The caller frees. NULL: out of memory. */
+/* All lines, sorted by file and position, each ending in '\n'. The caller frees. NULL: out of
+ * memory. */
 char *config_errors_text(struct config_errors *e);
 
 /*

@@ -127,13 +127,17 @@ static int yaml_fail_errno(struct config_errors *e, const char *what, int err)
 	return err;
 }
 
-/* Looked at before it is opened: opening a device may already do something. */
-static int yaml_check_kind(const struct stat *st, struct config_errors *e)
+/*
+ * Looked at before it is opened: opening a device may already do something, and a pipe waits for
+ * its writer.
+ */
+static int yaml_check_kind(const struct stat *st, bool pipe, struct config_errors *e)
 {
 	if (S_ISDIR(st->st_mode))
 		return yaml_fail_errno(e, "cannot read", -EISDIR);
-	if (!S_ISREG(st->st_mode) && !S_ISFIFO(st->st_mode)) {
-		config_errors_add(e, whole_file, "neither a regular file nor a pipe");
+	if (!S_ISREG(st->st_mode) && !(pipe && S_ISFIFO(st->st_mode))) {
+		config_errors_add(e, whole_file,
+				  pipe ? "neither a regular file nor a pipe" : "no regular file");
 		return -EINVAL;
 	}
 	if (S_ISREG(st->st_mode) && st->st_size > YAML_FILE_BYTES_MAX)
@@ -141,14 +145,14 @@ static int yaml_check_kind(const struct stat *st, struct config_errors *e)
 	return 0;
 }
 
-static int yaml_open_file(const char *path, int *ret_fd, struct config_errors *e)
+static int yaml_open_file(const char *path, bool pipe, int *ret_fd, struct config_errors *e)
 {
 	struct stat st;
 	int fd, err;
 
 	if (stat(path, &st) < 0)
 		return yaml_fail_errno(e, "cannot open", -errno);
-	err = yaml_check_kind(&st, e);
+	err = yaml_check_kind(&st, pipe, e);
 	if (err)
 		return err;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -174,7 +178,10 @@ static int yaml_read_all(int fd, char *buf, size_t *ret_bytes, struct config_err
 	return 0;
 }
 
-static int parse_fd(struct yaml_doc *doc, int fd, struct config_errors *e)
+typedef int yaml_parse_fn(struct yaml_doc *doc, const char *text, size_t bytes,
+			  struct config_errors *e);
+
+static int parse_fd(struct yaml_doc *doc, int fd, yaml_parse_fn *parse, struct config_errors *e)
 {
 	char *buf = malloc(YAML_FILE_BYTES_MAX + 1);
 	size_t bytes = 0;
@@ -184,20 +191,31 @@ static int parse_fd(struct yaml_doc *doc, int fd, struct config_errors *e)
 		return -ENOMEM;
 	err = yaml_read_all(fd, buf, &bytes, e);
 	if (!err)
-		err = yaml_parse(doc, buf, bytes, e);
+		err = parse(doc, buf, bytes, e);
 	free(buf);
+	return err;
+}
+
+static int parse_path(struct yaml_doc *doc, const char *path, bool pipe, yaml_parse_fn *parse,
+		      struct config_errors *e)
+{
+	int fd = -1, err;
+
+	memset(doc, 0, sizeof(*doc));
+	err = yaml_open_file(path, pipe, &fd, e);
+	if (err)
+		return err;
+	err = parse_fd(doc, fd, parse, e);
+	close(fd);
 	return err;
 }
 
 int yaml_parse_file(struct yaml_doc *doc, const char *path, struct config_errors *e)
 {
-	int fd = -1, err;
+	return parse_path(doc, path, true, yaml_parse, e);
+}
 
-	memset(doc, 0, sizeof(*doc));
-	err = yaml_open_file(path, &fd, e);
-	if (err)
-		return err;
-	err = parse_fd(doc, fd, e);
-	close(fd);
-	return err;
+int yaml_parse_value_file(struct yaml_doc *doc, const char *path, struct config_errors *e)
+{
+	return parse_path(doc, path, false, yaml_parse_value, e);
 }

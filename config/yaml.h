@@ -74,6 +74,9 @@ int yaml_parse_value(struct yaml_doc *doc, const char *text, size_t bytes, struc
  */
 int yaml_parse_file(struct yaml_doc *doc, const char *path, struct config_errors *e);
 
+/* The same, but the root may be of any kind, as of yaml_parse_value; a pipe is refused. */
+int yaml_parse_value_file(struct yaml_doc *doc, const char *path, struct config_errors *e);
+
 /* Accepts a zeroed or already freed doc. */
 void yaml_doc_free(struct yaml_doc *doc);
 

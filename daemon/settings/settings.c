@@ -2,13 +2,16 @@
  * From the YAML tree to settings: the option tables of the daemon and of a device, and the checks
  * that need more than one value. The backend's own options are parsed by the table it declares.
  *
- * Happy path: settings_load reads the file, parses `daemon:` and each of `devices:`, compares all
- * devices with each other. Failure modes: every error found is added with its position, and the
- * rest is still looked at, so that the user sees all of them at once. Main thread.
+ * Happy path: settings_load reads the file, parses `daemon:` and each of `devices:`, then those of
+ * the snippets (settings_snippets.c), and compares all devices with each other. Failure modes:
+ * every error found is added with its position, and the rest is still looked at, so that the user
+ * sees all of them at once. Main thread.
  */
 #include "daemon/settings/settings.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,14 +20,10 @@
 #include "base/util.h"
 #include "config/yaml.h"
 #include "daemon/settings/listen_address.h"
+#include "daemon/settings/settings_internal.h"
 #include "host/cpus.h"
 #include "ublk/data_path.h"
 #include "ublk/recovery.h"
-
-struct document {
-	struct yaml_doc yaml;
-	unsigned refs;
-};
 
 struct top_options {
 	struct yaml_node *daemon, *devices;
@@ -74,6 +73,15 @@ const struct option settings_daemon_options[] = {
 	  .help = "Folder in which the daemon records its devices, to adopt them after a crash. "
 		  "It should be one that a reboot empties. Default: the path of the control "
 		  "socket followed by .state." },
+	{ .name = "devices_dir",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct daemon_settings, devices_dir),
+	  .min = 1,
+	  .max = 200,
+	  .help = "Folder of files NAME.yaml with more devices, one or a list in each; an absolute "
+		  "path. The daemon reads them in the order of their names after this file, at "
+		  "start and at each reload. ublkctl attach --persist writes them. A missing "
+		  "folder is as an empty one. Default: none." },
 	{ .name = "stop_timeout",
 	  .type = OPTION_DURATION,
 	  .offset = offsetof(struct daemon_settings, stop_timeout_ns),
@@ -206,21 +214,27 @@ const struct option settings_device_options[] = {
 	OPTION_END
 };
 
-static void document_put(struct document *doc)
+void document_put(struct document *doc)
 {
 	if (!doc || __atomic_sub_fetch(&doc->refs, 1, __ATOMIC_ACQ_REL))
 		return;
 	yaml_free(&doc->yaml);
+	free(doc->file);
 	free(doc);
 }
 
-static struct document *document_new(void)
+struct document *document_new(const char *file)
 {
 	struct document *doc = calloc(1, sizeof(*doc));
 
-	if (doc)
-		doc->refs = 1;
-	return doc;
+	if (!doc)
+		return NULL;
+	doc->refs = 1;
+	doc->file = file ? strdup(file) : NULL;
+	if (!file || doc->file)
+		return doc;
+	free(doc);
+	return NULL;
 }
 
 static bool is_given(const struct yaml_node *map, const char *key)
@@ -341,36 +355,51 @@ static int settings_parse_device(struct settings *s, struct document *doc,
 	return fill_device(d, map, e);
 }
 
-static void check_conflicts(const struct settings *s, struct config_errors *e)
+/* Of a device in the same file the line says it. */
+static void settings_where(const struct device_settings *d, const struct document *seen_from,
+			   char *words, size_t bytes)
 {
-	char where[64];
+	if (d->document == seen_from || !d->document->file)
+		snprintf(words, bytes, "line %u", d->pos.line);
+	else
+		snprintf(words, bytes, "%s:%u:%u", d->document->file, d->pos.line, d->pos.column);
+}
 
-	for (size_t i = 1; s->devices && i < s->device_nr; i++)
+/* Of the devices from first_idx on, with each other and with all before them. */
+static void check_conflicts(const struct settings *s, size_t first_idx, struct config_errors *e)
+{
+	char where[PATH_MAX + 32];
+
+	for (size_t i = first_idx; i < s->device_nr; i++)
 		for (size_t k = 0; k < i; k++) {
 			const struct device_settings *other = s->devices[k];
 
 			ASSERT(other != NULL);
-			snprintf(where, sizeof(where), "line %u", other->pos.line);
+			settings_where(other, s->devices[i]->document, where, sizeof(where));
 			device_settings_conflict(s->devices[i], other, where, e);
 		}
 }
 
+/* Behind those that there are. */
 static int settings_parse_list(struct settings *s, struct document *doc,
 			       struct yaml_node *const *items, size_t nr, struct config_errors *e)
 {
-	if (nr > SETTINGS_DEVICES_MAX) {
-		config_errors_add(e, items[SETTINGS_DEVICES_MAX]->pos, "more than %d devices",
+	size_t first_idx = s->device_nr, room_nr = SETTINGS_DEVICES_MAX - first_idx;
+	struct device_settings **devices;
+
+	if (nr > room_nr) {
+		config_errors_add(e, items[room_nr]->pos, "more than %d devices",
 				  SETTINGS_DEVICES_MAX);
-		nr = SETTINGS_DEVICES_MAX;
+		nr = room_nr;
 	}
-	s->device_nr = 0;
-	s->devices = calloc(nr + 1, sizeof(s->devices[0]));
-	if (!s->devices)
+	devices = reallocarray(s->devices, first_idx + nr + 1, sizeof(*devices));
+	if (!devices)
 		return -ENOMEM;
+	s->devices = devices;
 	for (size_t i = 0; i < nr; i++)
 		if (settings_parse_device(s, doc, items[i], e) == -ENOMEM)
 			return -ENOMEM;
-	check_conflicts(s, e);
+	check_conflicts(s, first_idx, e);
 	return 0;
 }
 
@@ -417,6 +446,16 @@ static void check_watchdog(const struct daemon_settings *d, const struct yaml_no
 				  "watchdog: less than 1s; 0 turns it off");
 }
 
+/* The daemon's working folder is nobody's business. */
+static void check_devices_dir(const struct daemon_settings *d, const struct yaml_node *map,
+			      struct config_errors *e)
+{
+	if (d->devices_dir && d->devices_dir[0] != '/')
+		config_errors_add(e, yaml_pos(map, "devices_dir"),
+				  "devices_dir: \"%s\" is no absolute path: begin it with /",
+				  d->devices_dir);
+}
+
 static int parse_daemon(struct settings *s, const struct yaml_node *node, struct config_errors *e)
 {
 	int ret;
@@ -429,6 +468,7 @@ static int parse_daemon(struct settings *s, const struct yaml_node *node, struct
 	check_reactors(&s->daemon, node, e);
 	check_metrics(&s->daemon, node, e);
 	check_watchdog(&s->daemon, node, e);
+	check_devices_dir(&s->daemon, node, e);
 	return ret;
 }
 
@@ -442,6 +482,8 @@ static int parse_top(struct settings *s, struct document *doc, struct config_err
 		ret = parse_daemon(s, top.daemon, e);
 	if (ret != -ENOMEM)
 		ret = parse_devices(s, doc, top.devices, e);
+	if (ret != -ENOMEM)
+		ret = settings_add_snippets(s, yaml_pos(top.daemon, "devices_dir"), e);
 	option_free(top_options, &top);
 	return ret;
 }
@@ -456,7 +498,7 @@ static int settings_verdict(int ret, const struct config_errors *e)
 
 int settings_load(struct settings *s, const char *path, struct config_errors *e)
 {
-	struct document *doc = document_new();
+	struct document *doc = document_new(path);
 	int ret;
 
 	*s = (struct settings){ 0 };
@@ -469,8 +511,7 @@ int settings_load(struct settings *s, const char *path, struct config_errors *e)
 	return settings_verdict(ret, e);
 }
 
-/* One device, a list of devices, or {devices: [...]}; told apart by what stands at the top. */
-static int parse_any(struct settings *s, struct document *doc, struct config_errors *e)
+int settings_parse_document(struct settings *s, struct document *doc, struct config_errors *e)
 {
 	static const struct option only_devices[] = { { .name = "devices", .type = OPTION_NODE },
 						      OPTION_END };
@@ -488,7 +529,7 @@ static int parse_any(struct settings *s, struct document *doc, struct config_err
 int settings_parse_devices(struct settings *s, const char *text, size_t bytes,
 			   struct config_errors *e)
 {
-	struct document *doc = document_new();
+	struct document *doc = document_new(NULL);
 	int ret;
 
 	*s = (struct settings){ 0 };
@@ -496,7 +537,7 @@ int settings_parse_devices(struct settings *s, const char *text, size_t bytes,
 		return -ENOMEM;
 	ret = yaml_parse_value(&doc->yaml, text, bytes, e);
 	if (doc->yaml.root && ret != -ENOMEM)
-		ret = parse_any(s, doc, e);
+		ret = settings_parse_document(s, doc, e);
 	document_put(doc);
 	return settings_verdict(ret, e);
 }
@@ -567,39 +608,4 @@ struct device_settings *settings_find(const struct settings *s, const char *name
 			return s->devices[i];
 		}
 	return NULL;
-}
-
-static bool equal_but_backend(const struct device_settings *a, const struct device_settings *b)
-{
-	struct device_options oa = a->options, ob = b->options;
-
-	oa.backend = ob.backend = NULL;
-	return a->id == b->id && option_equal(settings_device_options, &oa, &ob);
-}
-
-bool device_settings_equal(const struct device_settings *a, const struct device_settings *b)
-{
-	/* The backend's map is compared as what its table made of it, not as it was written. */
-	return equal_but_backend(a, b) && backend_spec_equal(a->backend, b->backend);
-}
-
-bool device_settings_resized(const struct device_settings *a, const struct device_settings *b,
-			     uint64_t *ret_size_bytes)
-{
-	uint64_t old_bytes, new_bytes;
-
-	/* 0 is the file's own size: nothing that can be compared. */
-	if (!equal_but_backend(a, b) ||
-	    !backend_spec_resized(a->backend, b->backend, &old_bytes, &new_bytes) || new_bytes == 0)
-		return false;
-	*ret_size_bytes = new_bytes;
-	return true;
-}
-
-bool daemon_settings_equal(const struct daemon_settings *a, const struct daemon_settings *b)
-{
-	struct daemon_settings level_of_b = *a;
-
-	level_of_b.log_level = b->log_level;
-	return option_equal(settings_daemon_options, &level_of_b, b);
 }

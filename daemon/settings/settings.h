@@ -24,8 +24,9 @@
 struct daemon_settings {
 	struct option_cpus reactors;
 	char *control;
-	char *state_dir; /* NULL: beside the control socket */
-	char *metrics;	 /* address to serve them at, or NULL */
+	char *state_dir;   /* NULL: beside the control socket */
+	char *devices_dir; /* folder of snippets, or NULL */
+	char *metrics;	   /* address to serve them at, or NULL */
 	uint64_t busy_poll_us;
 	uint64_t stop_timeout_ns;
 	uint64_t command_timeout_ns;
@@ -70,8 +71,8 @@ struct settings {
 const char *settings_name_wrong(const char *name);
 
 /*
- * Reads a whole configuration file. Returns 0, or -EINVAL (or another -errno) with every error of
- * the file in e. The caller frees *s in every case.
+ * Reads a whole configuration file, and the snippets of its devices_dir. Returns 0, or -EINVAL (or
+ * another -errno) with every error of the file in e. The caller frees *s in every case.
  */
 int settings_load(struct settings *s, const char *path, struct config_errors *e);
 
@@ -88,6 +89,12 @@ int settings_parse_devices(struct settings *s, const char *text, size_t bytes,
  */
 void device_settings_conflict(const struct device_settings *d, const struct device_settings *other,
 			      const char *where, struct config_errors *e);
+
+/*
+ * Whether a file of devices_dir is read, by its name: *.yaml, none that is hidden or an editor's
+ * backup.
+ */
+bool settings_is_snippet(const char *file);
 
 /* Accepts a zeroed struct. */
 void settings_free(struct settings *s);
@@ -116,7 +123,8 @@ bool device_settings_equal(const struct device_settings *a, const struct device_
 bool device_settings_resized(const struct device_settings *a, const struct device_settings *b,
 			     uint64_t *ret_size_bytes);
 
-/* Whether a daemon started with a need not be restarted for b; the log level may differ. */
+/* Whether a daemon started with a need not be restarted for b; the log level and the
+ * folder of snippets may differ. */
 bool daemon_settings_equal(const struct daemon_settings *a, const struct daemon_settings *b);
 
 /* A device as JSON. NULL: out of memory. The caller frees it with json_decref. */

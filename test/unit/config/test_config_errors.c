@@ -28,6 +28,25 @@ static void test_sorted_by_position(void **state)
 	config_errors_fini(&e);
 }
 
+static void test_several_files(void **state)
+{
+	struct config_errors e;
+
+	(void)state;
+	config_errors_init(&e, "first");
+	config_errors_enter(&e, "second");
+	config_errors_add(&e, at(1, 1), "x");
+	config_errors_enter(&e, "third");
+	config_errors_add(&e, at(1, 1), "x");
+	config_errors_enter(&e, NULL);
+	config_errors_add(&e, at(9, 1), "x");
+	config_errors_enter(&e, "second");
+	config_errors_add(&e, at(1, 1), "x"); /* known */
+	config_errors_add(&e, at(0, 0), "y");
+	check_errors(&e, "first:9:1: x\nsecond: y\nsecond:1:1: x\nthird:1:1: x\n");
+	config_errors_fini(&e);
+}
+
 static void test_told_once(void **state)
 {
 	struct config_errors e;
@@ -145,6 +164,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sorted_by_position),
+		cmocka_unit_test(test_several_files),
 		cmocka_unit_test(test_told_once),
 		cmocka_unit_test(test_kept_up_to_a_number),
 		cmocka_unit_test(test_nothing_for_the_terminal),
