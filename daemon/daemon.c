@@ -262,6 +262,7 @@ static void apply(struct daemon *d, struct settings *settings)
 	if (!daemon_settings_equal(&d->settings.daemon, &settings->daemon))
 		log_warn("changes of the section daemon need a restart", "file=\"%s\"",
 			 d->params->config_path);
+	daemon_settings_follow(&d->settings.daemon, &settings->daemon);
 	device_set_reload(&d->device_set, settings);
 }
 
@@ -429,6 +430,8 @@ static int control_socket(struct daemon *d)
 		.control = &d->loop.control,
 		.upgrade = &d->upgrade,
 		.watchdog = &d->watchdog,
+		.settings = &d->settings.daemon,
+		.config_path = d->params->config_path,
 		.answer_seconds =
 			(double)(CTL_DEADLINE_NS + d->device_set.stop_timeout_ns) / NS_PER_SEC + 5,
 	};

@@ -378,6 +378,7 @@ const struct backend backend_nbd = {
 	.name = "nbd",
 	.summary = "An export of an NBD server.",
 	.options = nbd_options,
+	.uri = &nbd_backend_uri,
 	.config_bytes = sizeof(struct nbd_config),
 	.device_bytes = sizeof(struct nbd_device),
 	.queue_bytes = sizeof(struct nbd_queue),

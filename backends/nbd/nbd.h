@@ -72,6 +72,7 @@ struct nbd_config {
 };
 
 extern const struct option nbd_options[];
+extern const struct backend_uri nbd_backend_uri;
 
 /* What probe has found. */
 struct nbd_found {

@@ -7,6 +7,7 @@
 #include "backends/nbd/nbd.h"
 #include "backends/nbd/nbd_credentials.h"
 #include "base/util.h"
+#include "storage/word.h"
 
 #define NO_TLS "its URI says no TLS: the scheme must be nbds, nbds+unix or nbds+vsock"
 
@@ -129,6 +130,12 @@ const struct option nbd_options[] = {
 		  "keeps running." },
 	OPTION_END,
 };
+
+/* Those of nbd_uri.c. */
+static const char *const uri_schemes[] = { "nbd",	"nbds",	      "nbd+unix", "nbds+unix",
+					   "nbd+vsock", "nbds+vsock", NULL };
+
+const struct backend_uri nbd_backend_uri = { .option = &nbd_options[0], .schemes = uri_schemes };
 
 static void uri_put_text(char *field, size_t bytes, const char *text)
 {

@@ -153,6 +153,16 @@ static void answer_inflight(struct commands *c, struct socket_client *client, co
 	socket_answer(client, all);
 }
 
+/* What a client needs to keep a device in the configuration. */
+static void answer_settings(struct commands *c, struct socket_client *client, const json_t *request)
+{
+	const char *folder = c->settings ? c->settings->devices_dir : NULL;
+
+	(void)request;
+	socket_answer(client,
+		      json_pack("{s:s?, s:s?}", "config", c->config_path, "devices_dir", folder));
+}
+
 /* ---- finding the command ---- */
 
 struct command {
@@ -169,6 +179,7 @@ static const struct command commands[] = {
 	{ "add", commands_add, { "tyaml", "sfile" } },
 	{ "del", commands_del, { "sname", "bforce" } },
 	{ "version", answer_version, { NULL } },
+	{ "settings", answer_settings, { NULL } },
 	{ "upgrade", begin_upgrade, { "spath" } },
 	{ "reactors", answer_reactors, { NULL } },
 	{ "throttle", commands_throttle, { "sname", "oset" } },

@@ -21,6 +21,8 @@ struct commands {
 	struct reactor *control;
 	struct upgrade *upgrade; /* NULL: there is none */
 	const struct watchdog *watchdog;
+	const struct daemon_settings *settings; /* in force; NULL: none */
+	const char *config_path;		/* where they are from */
 	/* Timeout of the answer to add, del and resize; the device continues afterwards. */
 	double answer_seconds;
 };

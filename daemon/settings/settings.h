@@ -127,12 +127,15 @@ bool device_settings_resized(const struct device_settings *a, const struct devic
  * folder of snippets may differ. */
 bool daemon_settings_equal(const struct daemon_settings *a, const struct daemon_settings *b);
 
+/* Takes over what a running daemon can change without a restart; the log level is log_init's. */
+void daemon_settings_follow(struct daemon_settings *running, struct daemon_settings *wanted);
+
 /* A device as JSON. NULL: out of memory. The caller frees it with json_decref. */
 json_t *device_settings_json(const struct device_settings *d);
 
 /*
- * That JSON as a text which settings_parse_devices reads back to an equal device. NULL: out of
- * memory. The caller frees it.
+ * That JSON as a text which settings_parse_devices reads back to an equal device; any other value,
+ * a string too, becomes YAML that says the same. NULL: out of memory. The caller frees it.
  */
 char *device_json_text(const json_t *device);
 

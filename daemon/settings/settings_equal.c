@@ -39,3 +39,12 @@ bool daemon_settings_equal(const struct daemon_settings *a, const struct daemon_
 	of_b.devices_dir = b->devices_dir;
 	return option_equal(settings_daemon_options, &of_b, b);
 }
+
+void daemon_settings_follow(struct daemon_settings *running, struct daemon_settings *wanted)
+{
+	char *old = running->devices_dir;
+
+	/* Freed with the settings that nobody uses. */
+	running->devices_dir = wanted->devices_dir;
+	wanted->devices_dir = old;
+}

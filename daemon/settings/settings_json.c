@@ -84,7 +84,7 @@ static unsigned special_char(const char *text, size_t *ret_bytes)
 
 char *device_json_text(const json_t *device)
 {
-	char *json = json_dumps(device, JSON_COMPACT), *text = NULL;
+	char *json = json_dumps(device, JSON_COMPACT | JSON_ENCODE_ANY), *text = NULL;
 	size_t text_bytes, bytes;
 	FILE *out = json ? open_memstream(&text, &text_bytes) : NULL;
 

@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "backends/nbd/nbd.h"
 #include "backends/nbd/nbd_uri.h"
 #include "base/util.h"
+#include "storage/word.h"
 
 static struct nbd_uri uri;
 
@@ -157,6 +159,22 @@ static void test_bad(void **state)
 }
 
 /* As long as may be, and one longer. */
+/* What a word of the command line may begin with is what is read here. */
+static void test_schemes(void **state)
+{
+	char text[64];
+
+	(void)state;
+	for (const char *const *scheme = nbd_backend_uri.schemes; *scheme; scheme++) {
+		snprintf(text, sizeof(text), "%s://%s", *scheme,
+			 strstr(*scheme, "unix")    ? "/?socket=/s"
+			 : strstr(*scheme, "vsock") ? "2/"
+						    : "h/");
+		parse(text);
+	}
+	assert_string_equal(nbd_backend_uri.option->name, "uri");
+}
+
 static void limit(const char *prefix, size_t max)
 {
 	static char text[NBD_URI_BYTES_MAX + 2];
@@ -192,7 +210,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good),   cmocka_unit_test(test_abstract_bytes),
 		cmocka_unit_test(test_tls),    cmocka_unit_test(test_bad),
-		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_limits), cmocka_unit_test(test_schemes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

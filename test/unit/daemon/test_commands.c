@@ -45,6 +45,23 @@ static void test_add_that_fails(void **state)
 	assert_int_equal(device_set.member_nr, 1);
 }
 
+static void test_settings(void **state)
+{
+	const struct daemon_settings with = { .devices_dir = (char[]){ "/etc/x.d" } },
+				     without = { 0 };
+
+	(void)state;
+	expect("{\"command\":\"settings\"}",
+	       "{\"ok\":true,\"data\":{\"config\":null,\"devices_dir\":null}}");
+	commands.config_path = "x.yaml";
+	commands.settings = &without;
+	expect("{\"command\":\"settings\"}",
+	       "{\"ok\":true,\"data\":{\"config\":\"x.yaml\",\"devices_dir\":null}}");
+	commands.settings = &with;
+	expect("{\"command\":\"settings\"}",
+	       "{\"ok\":true,\"data\":{\"config\":\"x.yaml\",\"devices_dir\":\"/etc/x.d\"}}");
+}
+
 static void test_del(void **state)
 {
 	(void)state;
@@ -392,6 +409,7 @@ int main(void)
 		TEST(test_add_several),
 		TEST(test_add_with_errors),
 		TEST(test_add_that_fails),
+		TEST(test_settings),
 		TEST(test_del),
 		TEST(test_del_in_use),
 		TEST(test_late_devices),

@@ -1,0 +1,97 @@
+/*
+ * Looks a word up in the registry. Pure; any thread.
+ *
+ * Happy path: the scheme of a URI is one that a backend names; or the word is a path, and there is
+ * a backend of files. Failure modes: an unknown scheme, told with the nearest one or with all.
+ */
+#include "storage/word.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define SCHEMES_MAX 64
+#define SCHEME_BYTES 32
+
+/* The length of the scheme that text begins with (RFC 3986 section 3.1); 0: it is no URI. */
+static size_t word_scheme(const char *text)
+{
+	size_t len = 0;
+
+	if (!isalpha((unsigned char)text[0]))
+		return 0;
+	while (isalnum((unsigned char)text[len]) || (text[len] && strchr("+-.", text[len])))
+		len++;
+	return strncmp(text + len, "://", 3) == 0 ? len : 0;
+}
+
+static bool word_has_scheme(const struct backend_uri *uri, const char *text, size_t len)
+{
+	for (const char *const *s = uri->schemes; *s; s++)
+		if (strlen(*s) == len && strncasecmp(*s, text, len) == 0)
+			return true;
+	return false;
+}
+
+static int find_path(struct word *ret_word, char error[static WORD_ERROR_BYTES])
+{
+	for (const struct backend *const *b = backend_registry; *b; b++)
+		if ((*b)->path_option) {
+			*ret_word = (struct word){ .backend = *b, .option = (*b)->path_option };
+			return 0;
+		}
+	snprintf(error, WORD_ERROR_BYTES, "no backend of this ublkd has files");
+	return -EINVAL;
+}
+
+/* Those of all backends. Returns how many. */
+static size_t word_schemes(const char *ret_schemes[static SCHEMES_MAX])
+{
+	size_t nr = 0;
+
+	for (const struct backend *const *b = backend_registry; *b; b++)
+		for (size_t i = 0; (*b)->uri && (*b)->uri->schemes[i] && nr < SCHEMES_MAX; i++)
+			ret_schemes[nr++] = (*b)->uri->schemes[i];
+	return nr;
+}
+
+static int refuse_scheme(const char *text, size_t len, char error[static WORD_ERROR_BYTES])
+{
+	const char *schemes[SCHEMES_MAX], *nearest;
+	size_t nr = word_schemes(schemes);
+	char scheme[SCHEME_BYTES];
+	int at;
+
+	snprintf(scheme, sizeof(scheme), "%.*s", (int)len, text);
+	nearest = option_nearest(scheme, schemes, sizeof(schemes[0]), nr);
+	at = snprintf(error, WORD_ERROR_BYTES, "unknown scheme \"%s\"", scheme);
+	if (nearest) {
+		snprintf(error + at, WORD_ERROR_BYTES - (size_t)at, " (did you mean \"%s\"?)",
+			 nearest);
+		return -EINVAL;
+	}
+	at += snprintf(error + at, WORD_ERROR_BYTES - (size_t)at,
+		       ": give the path of a file or a block device, or a URI of");
+	for (size_t i = 0; i < nr && at < WORD_ERROR_BYTES; i++)
+		at += snprintf(error + at, WORD_ERROR_BYTES - (size_t)at, "%s %s", i ? "," : "",
+			       schemes[i]);
+	return -EINVAL;
+}
+
+int word_find(const char *text, struct word *ret_word, char error[static WORD_ERROR_BYTES])
+{
+	size_t len = word_scheme(text);
+
+	if (len == 0)
+		return find_path(ret_word, error);
+	for (const struct backend *const *b = backend_registry; *b; b++)
+		if ((*b)->uri && word_has_scheme((*b)->uri, text, len)) {
+			*ret_word = (struct word){ .backend = *b,
+						   .option = (*b)->uri->option,
+						   .is_uri = true };
+			return 0;
+		}
+	return refuse_scheme(text, len, error);
+}
