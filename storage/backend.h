@@ -304,8 +304,9 @@ struct backend {
 	size_t device_bytes, queue_bytes, io_bytes;
 	/* Rows of options: the device's size, the file that holds the bytes; NULL: none has it. */
 	const struct option *size_option, *path_option;
-	const struct backend_uri *uri; /* word.h: the URIs that name its storage; NULL: none do */
-	uint8_t data;		       /* enum backend_data */
+	/* word.h: the URIs that name its storage; NULL: none do. */
+	const struct backend_uri *uri;
+	uint8_t data; /* enum backend_data */
 	/*
 	 * Its requests end many in a turn even where few are in flight, as the answers of a peer
 	 * do: commands of ublk for many tags at once pay (docs/performance.md).

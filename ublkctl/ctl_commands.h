@@ -28,6 +28,9 @@ struct ublkctl_args {
 	const char *file, *perfetto;
 	double watch_seconds, interval;
 	unsigned long count;
+	const char *device_name; /* of attach */
+	unsigned long queues;
+	bool read_only, show, persist;
 	bool json, force, remove, layers, batch, list, qmp_json;
 	const char *action, *layer, *op;       /* of histogram */
 	const char *boundaries[BOUNDARIES_NR]; /* as written */
@@ -55,6 +58,10 @@ enum exit_code ublkctl_stats(const struct ublkctl_args *a);
 enum exit_code ublkctl_histogram(const struct ublkctl_args *a);
 enum exit_code ublkctl_why_stuck(const struct ublkctl_args *a);
 enum exit_code ublkctl_top(const struct ublkctl_args *a);
+
+/* ctl_attach.c */
+enum exit_code ublkctl_attach(const struct ublkctl_args *a);
+enum exit_code ublkctl_detach(const struct ublkctl_args *a);
 
 /* These ask no daemon. */
 enum exit_code ublkctl_flight(const struct ublkctl_args *a);

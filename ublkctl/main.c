@@ -29,6 +29,11 @@ enum {
 	OPT_LAYER,
 	OPT_OP,
 	OPT_QMP_JSON,
+	OPT_READ_ONLY,
+	OPT_NAME,
+	OPT_QUEUES,
+	OPT_SHOW,
+	OPT_PERSIST,
 	OPT_BOUNDARIES, /* and those of enum ublkctl_boundaries after it */
 };
 
@@ -50,6 +55,11 @@ static const struct option options[] = {
 	{ "layer", required_argument, NULL, OPT_LAYER },
 	{ "op", required_argument, NULL, OPT_OP },
 	{ "qmp-json", no_argument, NULL, OPT_QMP_JSON },
+	{ "read-only", no_argument, NULL, OPT_READ_ONLY },
+	{ "name", required_argument, NULL, OPT_NAME },
+	{ "queues", required_argument, NULL, OPT_QUEUES },
+	{ "show", no_argument, NULL, OPT_SHOW },
+	{ "persist", no_argument, NULL, OPT_PERSIST },
 	{ "boundaries", required_argument, NULL, OPT_BOUNDARIES + BOUNDARIES_ALL },
 	{ "boundaries-read", required_argument, NULL, OPT_BOUNDARIES + BOUNDARIES_READ },
 	{ "boundaries-write", required_argument, NULL, OPT_BOUNDARIES + BOUNDARIES_WRITE },
@@ -59,20 +69,22 @@ static const struct option options[] = {
 	{ 0 },
 };
 
-enum name_use { NAME_NONE, NAME_NEEDED, NAME_OPTIONAL, NAME_IS_URI };
+enum name_use { NAME_NONE, NAME_NEEDED, NAME_OPTIONAL, NAME_IS_URI, NAME_IS_WORD, NAME_OR_NODE };
 
 static const struct command {
 	const char *name;
 	enum exit_code (*fn)(const struct ublkctl_args *a);
 	enum name_use name_use;
 	/* letters: F: --force, R: --remove, L: --list, i: --interval, b: --batch, P: --perfetto,
-	 * y: --layers, S: --state-dir, h: of histogram, +: more words */
+	 * y: --layers, S: --state-dir, h: of histogram, a: of attach, +: more words */
 	const char *options;
 } commands[] = {
 	{ "list", ublkctl_list, NAME_NONE, "" },
 	{ "show", ublkctl_show, NAME_NEEDED, "" },
 	{ "add", ublkctl_add, NAME_NONE, "f" },
 	{ "del", ublkctl_del, NAME_NEEDED, "F" },
+	{ "attach", ublkctl_attach, NAME_IS_WORD, "a" },
+	{ "detach", ublkctl_detach, NAME_OR_NODE, "F" },
 	{ "resize", ublkctl_resize, NAME_NEEDED, "F+" },
 	{ "gc", ublkctl_gc, NAME_NONE, "R+" },
 	{ "stats", ublkctl_stats, NAME_OPTIONAL, "wny" },
@@ -102,13 +114,13 @@ static double parse_interval(const char *word)
 	return seconds;
 }
 
-static unsigned long parse_count(const char *word)
+static unsigned long parse_count(const char *option, const char *word)
 {
 	char *end;
 	unsigned long count = strtoul(word, &end, 10);
 
 	if (end == word || *end || word[0] == '-' || count == 0)
-		ublkctl_usage_error("--count needs a number of at least 1, not ", word);
+		ublkctl_usage_error(option, word);
 	return count;
 }
 
@@ -123,6 +135,24 @@ static bool parse_histogram_option(int opt, struct ublkctl_args *a)
 		a->qmp_json = true;
 	else if (opt >= OPT_BOUNDARIES && opt < OPT_BOUNDARIES + BOUNDARIES_NR)
 		a->boundaries[opt - OPT_BOUNDARIES] = optarg;
+	else
+		return false;
+	return true;
+}
+
+/* Returns whether opt is one of them. */
+static bool parse_attach_option(int opt, struct ublkctl_args *a)
+{
+	if (opt == OPT_READ_ONLY)
+		a->read_only = true;
+	else if (opt == OPT_NAME)
+		a->device_name = optarg;
+	else if (opt == OPT_QUEUES)
+		a->queues = parse_count("--queues needs a number of at least 1, not ", optarg);
+	else if (opt == OPT_SHOW)
+		a->show = true;
+	else if (opt == OPT_PERSIST)
+		a->persist = true;
 	else
 		return false;
 	return true;
@@ -183,16 +213,19 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 		opt = 'b';
 		break;
 	case 'n':
-		a->count = parse_count(optarg);
+		a->count = parse_count("--count needs a number of at least 1, not ", optarg);
 		break;
 	case OPT_LAYERS:
 		a->layers = true;
 		opt = 'y';
 		break;
 	default:
-		if (!parse_histogram_option(opt, a)) /* getopt_long has printed why */
+		if (parse_attach_option(opt, a))
+			opt = 'a';
+		else if (parse_histogram_option(opt, a))
+			opt = 'h';
+		else /* getopt_long has printed why */
 			exit(EXIT_USAGE);
-		opt = 'h';
 		break;
 	}
 	if (!strchr(used, opt))
@@ -215,6 +248,10 @@ static void check_fit(const struct command *c, const struct ublkctl_args *a, con
 			ublkctl_usage_error("an option does not apply to ", c->name);
 	if (c->name_use == NAME_NEEDED && !a->name)
 		ublkctl_usage_error("the device name is missing after ", c->name);
+	if (c->name_use == NAME_IS_WORD && !a->name)
+		ublkctl_usage_error("a file, a block device or a URI is missing after ", c->name);
+	if (c->name_use == NAME_OR_NODE && !a->name)
+		ublkctl_usage_error("the name or the path of a device is missing after ", c->name);
 	if (c->name_use == NAME_IS_URI && !a->name)
 		ublkctl_usage_error("a URI is missing after ", c->name);
 	if (strchr(c->options, 'f') && !a->file)

@@ -1,0 +1,142 @@
+/*
+ * Names and configurations that nobody writes by hand. Pure.
+ *
+ * Happy path: the last part of the word is found, its characters are made those of names, and a
+ * number is added until nobody has the name. Failure modes: none for a name, whatever the word is;
+ * a word that is not UTF-8 cannot stand in a configuration.
+ */
+#include "ublkctl/attach_words.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+
+/* A range of the word. */
+struct attach_part {
+	const char *at;
+	size_t len;
+};
+
+static struct attach_part attach_part(const char *at, const char *end)
+{
+	return (struct attach_part){ .at = at, .len = (size_t)(end - at) };
+}
+
+/* What stands behind the last '/', apart from those at the end. */
+static struct attach_part last_part(struct attach_part path)
+{
+	const char *end = path.at + path.len, *at;
+
+	while (end > path.at && end[-1] == '/')
+		end--;
+	at = end;
+	while (at > path.at && at[-1] != '/')
+		at--;
+	return attach_part(at, end);
+}
+
+/* "user@host:1234" -> "host"; "[::1]:1234" -> "[::1" */
+static struct attach_part host_part(struct attach_part authority)
+{
+	const char *end = authority.at + authority.len;
+	const char *user_end = memchr(authority.at, '@', authority.len);
+	const char *at = user_end ? user_end + 1 : authority.at;
+	const char *host_end = memchr(at, *at == '[' ? ']' : ':', (size_t)(end - at));
+
+	return attach_part(at, host_end ? host_end : end);
+}
+
+/* The export's last part; without an export the host; without a host the backend. */
+static struct attach_part uri_part(const struct word *word, const char *uri)
+{
+	const char *authority = strstr(uri, "://") + 3;
+	const char *path = authority + strcspn(authority, "/?#");
+	struct attach_part part = last_part(attach_part(path, path + strcspn(path, "?#")));
+
+	if (part.len == 0)
+		part = host_part(attach_part(authority, path));
+	if (part.len == 0)
+		part = (struct attach_part){ .at = word->backend->name,
+					     .len = strlen(word->backend->name) };
+	return part;
+}
+
+/* One '-' for each character, of however many bytes, that a name may not have. */
+static void make_name(struct attach_part part, char name[static SETTINGS_NAME_MAX + 1])
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < part.len && len < SETTINGS_NAME_MAX; i++) {
+		char c = part.at[i];
+		bool continues = ((unsigned char)c & 0xc0) == 0x80 && i > 0;
+
+		if (continues)
+			continue;
+		if (!strchr(SETTINGS_NAME_CHARACTERS, c))
+			c = '-';
+		/* A dot is refused there, and a dash looks like an option. */
+		if (len > 0 || (c != '.' && c != '-'))
+			name[len++] = c;
+	}
+	name[len] = '\0';
+	if (len == 0)
+		strcpy(name, "disk");
+}
+
+void attach_name(const struct word *word, const char *value,
+		 bool (*taken)(const char *name, const void *arg), const void *arg,
+		 char ret_name[static SETTINGS_NAME_MAX + 1])
+{
+	char base[SETTINGS_NAME_MAX + 1], suffix[16];
+
+	make_name(word->is_uri ? uri_part(word, value)
+			       : last_part(attach_part(value, value + strlen(value))),
+		  base);
+	strcpy(ret_name, base);
+	for (unsigned i = 2; taken(ret_name, arg); i++) {
+		snprintf(suffix, sizeof(suffix), "-%u", i);
+		snprintf(ret_name, SETTINGS_NAME_MAX + 1, "%.*s%s",
+			 (int)(SETTINGS_NAME_MAX - strlen(suffix)), base, suffix);
+	}
+}
+
+/* In double quotes, whatever is in it. NULL: not UTF-8, or out of memory. */
+static char *yaml_quoted(const char *text)
+{
+	json_t *string = json_string(text);
+	char *quoted = string ? device_json_text(string) : NULL;
+
+	json_decref(string);
+	return quoted;
+}
+
+static void write_yaml(FILE *out, const struct attach_device *d, const char *name,
+		       const char *value)
+{
+	fprintf(out, "name: %s\n", name);
+	if (d->queues)
+		fprintf(out, "queues: %lu\n", d->queues);
+	if (d->read_only)
+		fprintf(out, "read_only: true\n");
+	fprintf(out, "backend:\n  type: %s\n  %s: %s\n", d->word.backend->name,
+		d->word.option->name, value);
+}
+
+char *attach_yaml(const struct attach_device *d)
+{
+	char *name = yaml_quoted(d->name), *value = yaml_quoted(d->value), *text = NULL;
+	size_t bytes;
+	FILE *out = name && value ? open_memstream(&text, &bytes) : NULL;
+
+	if (out)
+		write_yaml(out, d, name, value);
+	free(name);
+	free(value);
+	if (out && fclose(out) != 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}

@@ -1,0 +1,29 @@
+/* What `ublkctl attach` makes of its words: the name of the device, and its configuration. Pure. */
+#ifndef UBLKCTL_ATTACH_WORDS_H
+#define UBLKCTL_ATTACH_WORDS_H
+
+#include <stdbool.h>
+
+#include "daemon/settings/settings.h"
+#include "storage/word.h"
+
+struct attach_device {
+	const char *name;
+	struct word word;
+	const char *value; /* of word.option: an absolute path, or a URI */
+	unsigned long queues;
+	bool read_only;
+};
+
+/*
+ * A name from the last part of a path, or of the export of a URI; taken: whether a name cannot be
+ * had, then "-2", "-3" ... is behind it.
+ */
+void attach_name(const struct word *word, const char *value,
+		 bool (*taken)(const char *name, const void *arg), const void *arg,
+		 char ret_name[static SETTINGS_NAME_MAX + 1]);
+
+/* The device as YAML. NULL: not UTF-8, or out of memory. The caller frees it. */
+char *attach_yaml(const struct attach_device *d);
+
+#endif

@@ -1,0 +1,361 @@
+/*
+ * attach and detach: a device from one word, and its end.
+ *
+ * Happy path of attach: the word's backend -> a name -> YAML -> (--persist) a temporary snippet ->
+ * the control command add -> the snippet gets its name -> the block device can be opened. In this
+ * order a reload at any moment finds the device as it is, and what was not attached is not kept.
+ * Failure modes: printed by whoever finds them, EXIT_REFUSED; a device that fails leaves nothing
+ * behind. One that is not live before ublkd answers goes on, and is not kept. A snippet that cannot
+ * be kept, or a node that does not come: told, and the device stays, since somebody may use it
+ * already.
+ *
+ * Happy path of detach: the device by name or node -> del -> its snippet is removed. Failure modes:
+ * a device in use stays, and its snippet too.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "ublkctl/attach_words.h"
+#include "ublkctl/client.h"
+#include "ublkctl/ctl_commands.h"
+#include "ublkctl/ctl_print.h"
+#include "ublkctl/node_wait.h"
+#include "ublkctl/snippet.h"
+
+#define NAMES_FOLDER "/dev/ublkd/"
+
+/* ---- what both ask ---- */
+
+/* NULL: there is none. */
+static const json_t *find_listed(const json_t *list, const char *key, const char *text)
+{
+	json_t *device;
+	size_t i;
+
+	json_array_foreach(list, i,
+			   device) if (strcmp(client_text(device, key), text) == 0) return device;
+	return NULL;
+}
+
+static enum exit_code ask_list(const struct ublkctl_args *a, json_t **ret_list)
+{
+	return client_ask(a->socket_path, client_request("list", NULL), CLIENT_SECONDS, ret_list);
+}
+
+static enum exit_code ask_settings(const struct ublkctl_args *a, json_t **ret_settings)
+{
+	return client_ask(a->socket_path, client_request("settings", NULL), CLIENT_SECONDS,
+			  ret_settings);
+}
+
+/* ---- attach ---- */
+
+struct attachment {
+	const struct ublkctl_args *args;
+	struct attach_device device;
+	char value[PATH_MAX + 1], name[SETTINGS_NAME_MAX + 1];
+	json_t *list;	  /* of all devices, before this one */
+	json_t *settings; /* with --persist */
+	const char *folder;
+	struct snippet snippet;
+	char *yaml;
+};
+
+static bool name_is_taken(const char *name, const void *arg)
+{
+	const struct attachment *at = arg;
+
+	return find_listed(at->list, "name", name) ||
+	       (at->folder && snippet_exists(at->folder, name));
+}
+
+/* The daemon has another working directory. */
+static int make_absolute(const char *path, char ret_path[static PATH_MAX])
+{
+	char folder[PATH_MAX];
+	int len;
+
+	if (path[0] != '/' && !getcwd(folder, sizeof(folder)))
+		return -errno;
+	len = path[0] == '/' ? snprintf(ret_path, PATH_MAX, "%s", path)
+			     : snprintf(ret_path, PATH_MAX, "%s/%s",
+					strcmp(folder, "/") == 0 ? "" : folder, path);
+	return len < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static enum exit_code read_path(struct attachment *at)
+{
+	const char *path = at->args->name;
+	struct stat st;
+	int ret = stat(path, &st) < 0 ? -errno : make_absolute(path, at->value);
+
+	if (ret < 0) {
+		fprintf(stderr, "ublkctl: %s: %s\n", path, strerror(-ret));
+		return EXIT_REFUSED;
+	}
+	at->device.value = at->value;
+	return EXIT_DONE;
+}
+
+static enum exit_code read_word(struct attachment *at)
+{
+	char error[WORD_ERROR_BYTES];
+
+	at->device.queues = at->args->queues;
+	at->device.read_only = at->args->read_only;
+	at->device.value = at->args->name;
+	if (word_find(at->args->name, &at->device.word, error) < 0) {
+		fprintf(stderr, "ublkctl: %s: %s\n", at->args->name, error);
+		return EXIT_REFUSED;
+	}
+	return at->device.word.is_uri ? EXIT_DONE : read_path(at);
+}
+
+static enum exit_code find_folder(struct attachment *at)
+{
+	enum exit_code code = ask_settings(at->args, &at->settings);
+
+	if (code != EXIT_DONE)
+		return code;
+	at->folder = json_string_value(json_object_get(at->settings, "devices_dir"));
+	if (at->folder)
+		return EXIT_DONE;
+	fprintf(stderr,
+		"ublkctl: --persist: ublkd has no folder to keep devices in: set devices_dir in "
+		"the section daemon of %s, for example to /etc/ublkd/devices.d, and reload it\n",
+		client_text(at->settings, "config"));
+	return EXIT_REFUSED;
+}
+
+static enum exit_code choose_name(struct attachment *at)
+{
+	enum exit_code code;
+
+	at->device.name = at->args->device_name;
+	if (at->device.name)
+		return EXIT_DONE;
+	code = ask_list(at->args, &at->list);
+	if (code == EXIT_DONE)
+		attach_name(&at->device.word, at->device.value, name_is_taken, at, at->name);
+	at->device.name = at->name;
+	return code;
+}
+
+static enum exit_code begin_snippet(struct attachment *at)
+{
+	char *text;
+	int ret;
+
+	if (asprintf(&text, "# Written by ublkctl attach; removed by ublkctl detach %s.\n%s",
+		     at->device.name, at->yaml) < 0)
+		return EXIT_REFUSED;
+	ret = snippet_begin(&at->snippet, at->folder, at->device.name, text);
+	free(text);
+	return ret < 0 ? EXIT_REFUSED : EXIT_DONE;
+}
+
+/* All that can be said to be wrong before the daemon has the device. */
+static enum exit_code attach_prepare(struct attachment *at)
+{
+	enum exit_code code = read_word(at);
+
+	if (code == EXIT_DONE && at->args->persist)
+		code = find_folder(at);
+	if (code == EXIT_DONE)
+		code = choose_name(at);
+	if (code != EXIT_DONE)
+		return code;
+	at->yaml = attach_yaml(&at->device);
+	if (!at->yaml) {
+		fprintf(stderr, "ublkctl: %s: not valid UTF-8\n", at->args->name);
+		return EXIT_REFUSED;
+	}
+	return at->folder ? begin_snippet(at) : EXIT_DONE;
+}
+
+static enum exit_code attach_add(struct attachment *at)
+{
+	json_t *request = client_request("add", NULL), *data;
+	enum exit_code code;
+
+	client_set_text(&request, "file", "<attach>");
+	client_set_text(&request, "yaml", at->yaml);
+	code = client_ask(at->args->socket_path, request, 0, &data);
+	if (code == EXIT_DONE)
+		json_decref(data);
+	if (code != EXIT_DONE && at->folder)
+		snippet_drop(&at->snippet);
+	if (code != EXIT_DONE || !at->folder || snippet_keep(&at->snippet) == 0)
+		return code;
+	fprintf(stderr, "ublkctl: the device %s is attached, but not kept\n", at->device.name);
+	return EXIT_REFUSED;
+}
+
+static void print_attached(const struct attachment *at, const json_t *shown)
+{
+	const char *path = client_text(shown, "path");
+	json_t *json;
+
+	if (at->args->json) {
+		json = json_pack("{s:s, s:s, s:I, s:s?}", "name", at->device.name, "path", path,
+				 "id", (json_int_t)client_number(shown, "id"), "snippet",
+				 at->folder ? at->snippet.path : NULL);
+		print_json(json);
+		json_decref(json);
+	} else if (at->args->show) {
+		printf("%s\n", path);
+	} else {
+		printf("%s is %s\n", path, at->device.name);
+	}
+}
+
+static enum exit_code attach_await(const struct attachment *at)
+{
+	char error[NODE_WAIT_ERROR_BYTES];
+	enum exit_code code;
+	json_t *shown;
+
+	code = client_ask(at->args->socket_path, client_request("show", at->device.name),
+			  CLIENT_SECONDS, &shown);
+	if (code != EXIT_DONE)
+		return code;
+	if (node_wait(client_text(shown, "path"), NODE_WAIT_UDEV, NODE_WAIT_SECONDS, error) < 0) {
+		fprintf(stderr, "ublkctl: the device %s is attached, but after %.0f s: %s\n",
+			at->device.name, NODE_WAIT_SECONDS, error);
+		code = EXIT_REFUSED;
+	} else {
+		print_attached(at, shown);
+	}
+	json_decref(shown);
+	return code;
+}
+
+enum exit_code ublkctl_attach(const struct ublkctl_args *a)
+{
+	const char *wrong = a->device_name ? settings_name_wrong(a->device_name) : NULL;
+	struct attachment at = { .args = a };
+	enum exit_code code;
+
+	if (wrong)
+		ublkctl_usage_error("a name that cannot be: it ", wrong);
+	if (a->device_name && strlen(a->device_name) > SETTINGS_NAME_MAX)
+		ublkctl_usage_error("a name has at most 31 characters, not ", a->device_name);
+	code = attach_prepare(&at);
+	if (code == EXIT_DONE)
+		code = attach_add(&at);
+	if (code == EXIT_DONE)
+		code = attach_await(&at);
+	free(at.yaml);
+	json_decref(at.list);
+	json_decref(at.settings);
+	return code;
+}
+
+/* ---- detach ---- */
+
+/*
+ * The device that a word is: its name, /dev/ublkd/NAME, or any path that leads to its node. NULL:
+ * there is none.
+ */
+static const json_t *find_detached(const json_t *list, const char *word)
+{
+	char node[PATH_MAX];
+
+	if (strncmp(word, NAMES_FOLDER, strlen(NAMES_FOLDER)) == 0 &&
+	    !strchr(word + strlen(NAMES_FOLDER), '/'))
+		return find_listed(list, "name", word + strlen(NAMES_FOLDER));
+	if (word[0] != '/')
+		return find_listed(list, "name", word);
+	return realpath(word, node) ? find_listed(list, "path", node) : NULL;
+}
+
+/* What keeps a device: its snippet, or any other file that the daemon reads. */
+static enum exit_code detach_unkeep(const struct ublkctl_args *a, const char *name, bool from_file)
+{
+	json_t *settings = NULL;
+	const char *folder;
+	int ret = -ENOENT;
+
+	if (ask_settings(a, &settings) != EXIT_DONE)
+		return EXIT_REFUSED;
+	folder = json_string_value(json_object_get(settings, "devices_dir"));
+	if (folder)
+		ret = snippet_remove(folder, name);
+	if (ret == -ENOENT && from_file)
+		fprintf(stderr,
+			"ublkctl: %s is still in the configuration, and starts again with the "
+			"next reload: remove it from %s%s%s\n",
+			name, client_text(settings, "config"), folder ? ", or from a file in " : "",
+			folder ? folder : "");
+	json_decref(settings);
+	return ret == 0 || ret == -ENOENT ? EXIT_DONE : EXIT_REFUSED;
+}
+
+static enum exit_code detach_device(const struct ublkctl_args *a, const char *name)
+{
+	json_t *request = client_request("del", name), *data;
+	enum exit_code code;
+	bool from_file;
+
+	code = client_ask(a->socket_path, client_request("show", name), CLIENT_SECONDS, &data);
+	if (code != EXIT_DONE) {
+		json_decref(request);
+		return code;
+	}
+	from_file = json_is_true(json_object_get(data, "from_file"));
+	json_decref(data);
+	json_object_set_new(request, "force", json_boolean(a->force));
+	code = client_ask(a->socket_path, request, 0, &data);
+	if (code != EXIT_DONE)
+		return code;
+	if (a->json)
+		print_json(data);
+	json_decref(data);
+	return detach_unkeep(a, name, from_file);
+}
+
+/* A device that is stopped may have its snippet still. */
+static enum exit_code detach_snippet(const struct ublkctl_args *a)
+{
+	const char *name = a->name;
+	enum exit_code code;
+	json_t *settings;
+	const char *folder;
+	int ret = -ENOENT;
+
+	if (strncmp(name, NAMES_FOLDER, strlen(NAMES_FOLDER)) == 0)
+		name += strlen(NAMES_FOLDER);
+	code = ask_settings(a, &settings);
+	if (code != EXIT_DONE)
+		return code;
+	folder = json_string_value(json_object_get(settings, "devices_dir"));
+	if (folder && !settings_name_wrong(name))
+		ret = snippet_remove(folder, name);
+	if (ret == -ENOENT)
+		fprintf(stderr, "ublkctl: ublkd has no device %s: ublkctl list shows all\n",
+			a->name);
+	json_decref(settings);
+	return ret == 0 ? EXIT_DONE : EXIT_REFUSED;
+}
+
+enum exit_code ublkctl_detach(const struct ublkctl_args *a)
+{
+	const json_t *device;
+	enum exit_code code;
+	json_t *list;
+
+	code = ask_list(a, &list);
+	if (code != EXIT_DONE)
+		return code;
+	device = find_detached(list, a->name);
+	code = device ? detach_device(a, client_text(device, "name")) : detach_snippet(a);
+	json_decref(list);
+	return code;
+}
