@@ -43,6 +43,7 @@ tap cli 900 test/cli/cli.sh build/release/bin
 tap interop-nbd-info 900 test/interop/nbd_info.sh build/asan/bin
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin
+tap attach 900 test/cli/attach.py build/asan/bin
 tap page 900 test/page/page.sh build/asan
 tap trace-timeline 1800 test/trace/timeline.sh build/asan
 tap trace-record 900 test/trace/record.sh build/release
@@ -119,7 +120,7 @@ if [ "$mode" != fast ]; then
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	guests "$(one 7.2)" 1200 -i pause why stuck
 	guests "$(one 6.12)" 1200 -i throttle layers
-	guests "$(one 6.12)" 1200 '' cycle fs faults many histogram watchdog udev flush
+	guests "$(one 6.12)" 1200 '' cycle fs faults many histogram watchdog udev flush attach
 	for kernel in $(one 7.2); do
 		later tap_run "powercut-$kernel" 3600 test/vm/powercut.sh "$kernel"
 	done

@@ -29,6 +29,7 @@
 #include "ublkctl/node_wait.h"
 #include "ublkctl/snippet.h"
 
+#define NODE_PREFIX "/dev/ublkb"
 #define NAMES_FOLDER "/dev/ublkd/"
 
 /* ---- what both ask ---- */
@@ -220,13 +221,18 @@ static enum exit_code attach_await(const struct attachment *at)
 {
 	char error[NODE_WAIT_ERROR_BYTES];
 	enum exit_code code;
+	const char *path;
 	json_t *shown;
 
 	code = client_ask(at->args->socket_path, client_request("show", at->device.name),
 			  CLIENT_SECONDS, &shown);
 	if (code != EXIT_DONE)
 		return code;
-	if (node_wait(client_text(shown, "path"), NODE_WAIT_UDEV, NODE_WAIT_SECONDS, error) < 0) {
+	path = client_text(shown, "path");
+	if (strncmp(path, NODE_PREFIX, strlen(NODE_PREFIX)) != 0) {
+		fprintf(stderr, "ublkctl: the device %s is not live any more\n", at->device.name);
+		code = EXIT_REFUSED;
+	} else if (node_wait(path, NODE_WAIT_UDEV, NODE_WAIT_SECONDS, error) < 0) {
 		fprintf(stderr, "ublkctl: the device %s is attached, but after %.0f s: %s\n",
 			at->device.name, NODE_WAIT_SECONDS, error);
 		code = EXIT_REFUSED;

@@ -472,6 +472,12 @@ completion() {
 		[ "$(complete_words show '')" = 'alpha beta' ] &&
 		[ "$(complete_words --socket x del a)" = 'alpha' ] &&
 		[ "$(complete_words del alpha --)" = '--force' ] &&
+		[ "$(complete_words detach a)" = 'alpha' ] &&
+		[ "$(complete_words detach beta --)" = '--force' ] &&
+		[ "$(complete_words at)" = 'attach' ] &&
+		[ "$(complete_words attach --)" = '--read-only --name --queues --show --persist --json' ] &&
+		[ "$(complete_words attach --name x examples/mini)" = 'examples/minimal.yaml' ] &&
+		[ "$(complete_words attach --queues '')" = '' ] &&
 		[ "$(complete_words stats --w)" = '--watch' ] &&
 		[ "$(complete_words top --)" = '--interval --batch --count' ] &&
 		[ "$(complete_words top --interval 2 b)" = 'beta' ] &&

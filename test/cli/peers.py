@@ -20,7 +20,8 @@ COMMANDS = [
     ["list"], ["show", "a"], ["del", "a"], ["resize", "a", "1G"], ["gc"], ["gc", "3", "--remove"], ["stats"],
     ["stats", "a", "--layers"], ["throttle", "a"], ["inflight"], ["why-stuck"], ["upgrade"], ["reactors"], ["version"],
     ["histogram", "get", "a"], ["histogram", "get", "a", "--qmp-json"], ["histogram", "set", "a"],
-    ["histogram", "reset", "a"], ["stats", "--watch", "0.05", "--count", "2"],
+    ["histogram", "reset", "a"], ["attach", "/etc/passwd"], ["attach", "/etc/passwd", "--name", "a", "--persist"],
+    ["detach", "a"], ["stats", "--watch", "0.05", "--count", "2"],
 ]  # top waits for a ublkd that answers: test_top_client
 
 
@@ -139,7 +140,7 @@ check("all keys are missing", judge(empty, False))
 for value in (None, [], "x", -1, 2**63 - 1, [{}], {"x": None}):
     keys = ("name id state path size_bytes backend queues depth devices options connections throttle time_ns pid left "
             "removed reactors requests ops layers buckets boundaries bins version pause_ms return cpu turns ids "
-            "limits error errors read write driver users").split()
+            "limits error errors read write driver users devices_dir config from_file").split()
     thing = {key: value for key in keys}
     check(f"all keys are {json.dumps(value)}", judge(
         lambda r, t=thing: fine([t] if r["command"] in ("list", "reactors") else t), False))

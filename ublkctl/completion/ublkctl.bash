@@ -5,6 +5,8 @@ _ublkctl_names() {
 	ublkctl "$@" list 2>/dev/null | awk 'NR > 1 && $1 !~ /:$/ { print $1 }'
 }
 
+_ublkctl_nodes() { compgen -G '/dev/ublkb*'; }
+
 _ublkctl_limits() {
 	local what
 	for what in {total,read,write}_{bytes,iops}_sec{,_max,_max_length} size_iops_sec; do
@@ -14,7 +16,7 @@ _ublkctl_limits() {
 
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del resize throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info doctor udev-name version'
+	local commands='list show add del attach detach resize throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info doctor udev-name version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -23,7 +25,7 @@ _ublkctl() {
 			socket=(--socket "${COMP_WORDS[i + 1]}")
 			i=$((i + 1))
 			;;
-		-f | --file | --state-dir | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --boundaries*) i=$((i + 1)) ;;
+		-f | --file | --state-dir | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --name | --queues | --boundaries*) i=$((i + 1)) ;;
 		-*) ;;
 		*) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; fi ;;
 		esac
@@ -39,7 +41,7 @@ _ublkctl() {
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;
-	--watch | --interval | --count | -w | -n | --boundaries*) return ;;
+	--watch | --interval | --count | -w | -n | --name | --queues | --boundaries*) return ;;
 	--layer)
 		mapfile -t COMPREPLY < <(compgen -W 'total throttle daemon backend' -- "$cur")
 		return
@@ -67,6 +69,11 @@ _ublkctl() {
 		return
 		;;
 	show) words=$(_ublkctl_names "${socket[@]}") ;;
+	attach)
+		mapfile -t COMPREPLY < <(compgen -f -W '--read-only --name --queues --show --persist --json' -- "$cur")
+		return
+		;;
+	detach) words="$(_ublkctl_names "${socket[@]}") $(_ublkctl_nodes) --force" ;;
 	del | resize) words="$(_ublkctl_names "${socket[@]}") --force" ;;
 	throttle) words="$(_ublkctl_names "${socket[@]}") $(_ublkctl_limits)" ;;
 	stats) words="$(_ublkctl_names "${socket[@]}") --watch --count --layers" ;;

@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""ublkctl attach and detach against a ublkd that is played: what is asked of it, in which order, what is printed, and
+which snippets are there at each step. Prints TAP. Usage: attach.py BIN_FOLDER"""
+
+import json
+import os
+import re
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+BIN = os.path.realpath(sys.argv[1])
+tmp = tempfile.TemporaryDirectory(prefix="ublkd-attach.")
+SOCKET = os.path.join(tmp.name, "socket")
+FOLDER = os.path.join(tmp.name, "devices.d")
+DISK = os.path.join(tmp.name, "disk.img")
+NODE = "/dev/ublkb77"  # nobody has it
+
+
+class Daemon:
+    """Has devices; keeps what it was asked, and what was in the folder then."""
+
+    def __init__(self):
+        self.devices, self.folder, self.refuse = {}, None, None
+        self.asked, self.seen = [], []
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(SOCKET)
+        listener.listen(16)
+        threading.Thread(target=self.serve, args=(listener,), daemon=True).start()
+
+    def serve(self, listener):
+        while True:
+            with listener.accept()[0] as client, client.makefile("r") as lines:
+                for line in lines:
+                    client.sendall(json.dumps(self.answer(json.loads(line))).encode() + b"\n")
+
+    def answer(self, request):
+        command = request["command"]
+        self.asked.append(request)
+        self.seen.append(sorted(os.listdir(FOLDER)) if os.path.isdir(FOLDER) else None)
+        if command in ("add", "del") and self.refuse:
+            return {"ok": False, "error": self.refuse}
+        data = {}
+        if command == "list":
+            data = list(self.devices.values())
+        elif command == "settings":
+            data = {"config": "/etc/x.yaml", "devices_dir": self.folder}
+        elif command == "add":
+            name = re.search(r'^name: "(.*)"$', request["yaml"], re.M).group(1)
+            self.devices[name] = {"name": name, "path": NODE, "id": 77, "from_file": False}
+        elif command == "show":
+            data = self.devices[request["name"]]
+        elif command == "del":
+            del self.devices[request["name"]]
+        return {"ok": True, "data": data}
+
+    def yaml(self):
+        return [request["yaml"] for request in self.asked if request["command"] == "add"]
+
+
+daemon = Daemon()
+number = failed = 0
+
+
+def check(fn):
+    """Runs fn on a fresh daemon and an empty folder; its documentation is the name of the check."""
+    global number, failed
+    daemon.__dict__.update(devices={"own": {"name": "own", "path": "/dev/ublkb5", "id": 5, "from_file": True}},
+                           folder=None, refuse=None, asked=[], seen=[])
+    subprocess.run(["rm", "-rf", FOLDER], check=True)
+    number += 1
+    try:
+        fn()
+        print(f"ok {number} - {fn.__doc__}", flush=True)
+    except Exception as error:  # whatever it is, the next check runs
+        failed += 1
+        print(f"not ok {number} - {fn.__doc__}\n# line {error.__traceback__.tb_next.tb_lineno}: "
+              + repr(error).replace("\\n", "\n# "), flush=True)
+
+
+def ctl(*words, cwd=tmp.name):
+    done = subprocess.run([f"{BIN}/ublkctl", "--socket", SOCKET, *words], capture_output=True, text=True, timeout=60,
+                          errors="replace", cwd=cwd)
+    return done.returncode, done.stdout, done.stderr
+
+
+def expect(code, words, *command, **more):
+    got = ctl(*command, **more)
+    assert got[0] == code and re.search(words, got[2]), got
+    return got
+
+
+def put(name, text):
+    os.makedirs(FOLDER, exist_ok=True)
+    with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+with open(DISK, "wb") as disk:
+    disk.truncate(1 << 20)
+
+
+@check
+def usage():
+    """wrong command lines are exit code 2"""
+    expect(2, "a file, a block device or a URI is missing", "attach")
+    expect(2, "name or the path of a device is missing", "detach")
+    expect(2, "--queues needs a number of at least 1, not 0", "attach", DISK, "--queues", "0")
+    expect(2, "has other characters than letters", "attach", DISK, "--name", "a b")
+    expect(2, "begins with a dot", "attach", DISK, "--name", ".a")
+    expect(2, "at most 31 characters, not x{32}", "attach", DISK, "--name", "x" * 32)
+    expect(2, "an option does not apply to list", "list", "--persist")
+    expect(2, "an option does not apply to detach", "detach", "a", "--read-only")
+    expect(2, "unexpected argument: b", "attach", "a", "b")
+    assert daemon.asked == []
+
+
+@check
+def refused_words():
+    """what cannot be is refused before ublkd is asked"""
+    expect(1, f"^ublkctl: {tmp.name}/none: No such file or directory\n$", "attach", tmp.name + "/none")
+    expect(1, r'unknown scheme "ndb" \(did you mean "nbd"\?\)', "attach", "ndb://host/x")
+    expect(1, r'unknown scheme "https?": give the path of a file or a block device, or a URI of .*nbd\+unix', "attach",
+           "http://host/x")
+    assert daemon.asked == []
+
+
+@check
+def device_is_late():
+    """what is asked of ublkd; a node that never comes"""
+    start = time.monotonic()
+    got = expect(1, f"the device disk.img is attached, but after 10 s: {NODE}: No such file", "attach", DISK)
+    assert 9 < time.monotonic() - start < 30 and got[1] == ""
+    assert [request["command"] for request in daemon.asked] == ["list", "add", "show"]
+    assert daemon.yaml() == [f'name: "disk.img"\nbackend:\n  type: file\n  path: "{DISK}"\n']
+
+
+def attach(*words, code=1, **more):
+    """attach, with a ublkd whose device is gone at once: nobody waits for a node"""
+    answer = daemon.answer
+    daemon.answer = lambda request: ({"ok": True, "data": {"path": None}} if request["command"] == "show"
+                                     else answer(request))
+    try:
+        return expect(code, "", "attach", *words, **more)
+    finally:
+        del daemon.answer
+
+
+@check
+def relative():
+    """a relative path becomes absolute; options"""
+    assert "not live any more" in attach("disk.img", "--read-only", "--queues", "3", "--name", "n")[2]
+    attach("./disk.img", "--name", "m")
+    attach("etc/passwd", cwd="/")
+    assert daemon.yaml() == [
+        f'name: "n"\nqueues: 3\nread_only: true\nbackend:\n  type: file\n  path: "{DISK}"\n',
+        f'name: "m"\nbackend:\n  type: file\n  path: "{tmp.name}/./disk.img"\n',
+        'name: "passwd"\nbackend:\n  type: file\n  path: "/etc/passwd"\n']
+
+
+@check
+def uri():
+    """a URI stays as it is"""
+    attach("nbd+unix:///a%20b?socket=/run/x")
+    assert daemon.yaml() == ['name: "a-20b"\nbackend:\n  type: nbd\n  uri: "nbd+unix:///a%20b?socket=/run/x"\n']
+
+
+@check
+def names():
+    """a name that is taken gets a number, also one of a file in the folder"""
+    daemon.devices["disk.img"] = {"name": "disk.img"}
+    attach(DISK)
+    daemon.folder = FOLDER
+    put("disk.img-3.yaml", "")
+    attach(DISK, "--persist")
+    assert list(daemon.devices) == ["own", "disk.img", "disk.img-2", "disk.img-4"]
+
+
+@check
+def strange_characters():
+    """any character in a path"""
+    path = os.path.join(tmp.name, "\"q'\\ : #{}\n\t\u00fc\U0001f4be")
+    with open(path, "wb"):
+        pass
+    attach(path)
+    assert list(daemon.devices) == ["own", "q" + 12 * "-"], daemon.devices
+    assert json.loads(re.search(r"path: (.*)\n", daemon.yaml()[0]).group(1)) == path
+    raw = os.path.join(os.fsencode(tmp.name), b"\xff")
+    with open(raw, "wb"):
+        pass
+    expect(1, "not valid UTF-8", "attach", raw)
+
+
+@check
+def no_folder():
+    """--persist without a folder: the cure"""
+    expect(1, "set devices_dir in the section daemon of /etc/x.yaml, for example to /etc/ublkd/devices.d", "attach",
+           DISK, "--persist")
+    assert [request["command"] for request in daemon.asked] == ["settings"]
+
+
+@check
+def persist():
+    """--persist: the snippet is there when the device is live, not before"""
+    daemon.folder = FOLDER
+    attach(DISK, "--persist", "--read-only")
+    commands = [request["command"] for request in daemon.asked]
+    assert commands == ["settings", "list", "add"], commands
+    assert len(daemon.seen[2]) == 1 and daemon.seen[2][0].startswith(".disk.img"), daemon.seen
+    assert os.listdir(FOLDER) == ["disk.img.yaml"]
+    path = os.path.join(FOLDER, "disk.img.yaml")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    assert text == "# Written by ublkctl attach; removed by ublkctl detach disk.img.\n" + daemon.yaml()[0]
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o644 and stat.S_IMODE(os.stat(FOLDER).st_mode) == 0o755
+
+
+@check
+def persist_refused():
+    """--persist: nothing is left of what ublkd refuses"""
+    daemon.folder, daemon.refuse = FOLDER, "no"
+    expect(1, "^ublkctl: no\n$", "attach", DISK, "--persist")
+    assert os.listdir(FOLDER) == []
+
+
+@check
+def persist_taken():
+    """--persist never replaces a file"""
+    daemon.folder = FOLDER
+    put("x.yaml", "mine")
+    expect(1, "x.yaml exists already: choose another --name", "attach", DISK, "--persist", "--name", "x")
+    assert [request["command"] for request in daemon.asked] == ["settings"] and os.listdir(FOLDER) == ["x.yaml"]
+
+
+@check
+def detach():
+    """detach by name, by /dev/ublkd/NAME, by the node, by a link to it"""
+    link = os.path.join(tmp.name, "link")
+    os.symlink("/dev/null", link)
+    for word in ("d", "/dev/ublkd/d", "/dev/null", link):
+        daemon.devices["d"] = {"name": "d", "path": "/dev/null"}
+        got = expect(0, "^$", "detach", word)
+        assert got[1] == "" and list(daemon.devices) == ["own"]
+    assert [r["force"] for r in daemon.asked if r["command"] == "del"] == [False] * 4
+    daemon.devices["d"] = {"name": "d", "path": "/dev/null"}
+    expect(0, "^$", "detach", "d", "--force")
+    assert daemon.asked[-2]["force"] is True
+    for word in ("none", "/dev/ublkd/none", "/dev/zero", "/dev/ublkb1234", "", "../d", "/dev/ublkd/../d"):
+        expect(1, f"ublkd has no device {re.escape(word)}: ublkctl list shows all", "detach", word)
+
+
+@check
+def detach_kept():
+    """detach removes the snippet when the device is gone, not before"""
+    daemon.folder = FOLDER
+    daemon.devices["d"] = {"name": "d", "from_file": True}
+    put("d.yaml", "name: d\n")
+    put("e.yaml", "name: e\n")
+    daemon.refuse = "in use"
+    expect(1, "in use", "detach", "d")
+    assert sorted(os.listdir(FOLDER)) == ["d.yaml", "e.yaml"]
+    daemon.refuse = None
+    expect(0, "^$", "detach", "d")
+    assert os.listdir(FOLDER) == ["e.yaml"] and list(daemon.devices) == ["own"]
+    assert daemon.seen[[r["command"] for r in daemon.asked].index("del")] == ["d.yaml", "e.yaml"]
+    expect(0, "^$", "detach", "e")  # it has only its snippet
+    assert os.listdir(FOLDER) == []
+
+
+@check
+def detach_others():
+    """detach keeps a snippet that holds more, and says what brings the device back"""
+    daemon.folder = FOLDER
+    put("own.yaml", "- name: own\n- name: other\n")
+    expect(1, 'own.yaml holds more than the device "own": it stays', "detach", "own")
+    assert os.listdir(FOLDER) == ["own.yaml"] and not daemon.devices
+    daemon.devices["own"] = {"name": "own", "from_file": True}
+    os.unlink(os.path.join(FOLDER, "own.yaml"))
+    expect(0, f"own is still in the configuration, .*: remove it from /etc/x.yaml, or from a file in {FOLDER}", "detach",
+           "own")
+
+
+print(f"1..{number}")
+sys.exit(failed > 0)
