@@ -93,12 +93,19 @@ conffile_kept() {
 	echo '# mine' >>"$root/etc/ublkd/ublkd.yaml"
 	run_dpkg -i /tmp/package.deb && grep '# mine' "$root/etc/ublkd/ublkd.yaml"
 }
+devices_folder() { says '^root:root 755$' stat -c '%U:%G %a' "$root/etc/ublkd/devices.d"; }
+# As ublkctl attach --persist does.
+device_kept() {
+	printf 'name: kept\nbackend: {type: null}\n' >"$root/etc/ublkd/devices.d/kept.yaml"
+	says '1 device, no errors' inside ublkd --config /etc/ublkd/ublkd.yaml --check-config &&
+		run_dpkg -i /tmp/package.deb && [ -e "$root/etc/ublkd/devices.d/kept.yaml" ]
+}
 enabled() { [ -L "$root/etc/systemd/system/multi-user.target.wants/ublkd.service" ]; }
 nothing_left() { files | diff "$tmp/before" -; }
 # And whether the administrator had enabled it: that is kept until the purge, as dh does.
 only_config_left() {
 	files | diff "$tmp/before" - | grep '^>' | tee "$tmp/said"
-	grep -qx '> ./etc/ublkd/ublkd.yaml' "$tmp/said" &&
+	grep -qx '> ./etc/ublkd/ublkd.yaml' "$tmp/said" && grep -qx '> ./etc/ublkd/devices.d/kept.yaml' "$tmp/said" &&
 		! grep -vE '^> \./(etc|run|var/lib)/(ublkd|systemd)(/|$)' "$tmp/said" && ! grep usr "$tmp/said"
 }
 
@@ -146,6 +153,8 @@ else
 	skip "the udev rule is well" "udevadm verify came with systemd 254"
 fi
 ok "a second install keeps a changed configuration" conffile_kept
+ok "the folder of attached devices is root's" devices_folder
+ok "... and read, and kept by a second install" device_kept
 ok "it is removed" run_dpkg -r ublkd
 ok "... but for the configuration" only_config_left
 ok "it is purged" run_dpkg -P ublkd
