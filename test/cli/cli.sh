@@ -550,6 +550,7 @@ installation() {
 	echo mine >"$tmp/root$config"
 	DESTDIR=$tmp/root cmake --install "$bin/.." --prefix /usr || return
 	[ "$(cat "$tmp/root$config")" = mine ] || return
+	[ "$(stat -c %a "$tmp/root${config%/*}/devices.d")" = 755 ] || return
 	rm "$tmp/root$config"
 	{
 		printf '%s\n' lib/systemd/system/ublkd.service lib/udev/rules.d/60-ublkd.rules \
