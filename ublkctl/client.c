@@ -206,7 +206,7 @@ static bool is_expected(const json_t *request, const json_t *data)
 	return json_is_array(data);
 }
 
-static void tell_refusal(const json_t *reply)
+void client_tell_refusal(const json_t *reply)
 {
 	const char *error = json_string_value(json_object_get(reply, "error"));
 	json_t *errors = json_object_get(reply, "errors"), *line;
@@ -222,10 +222,11 @@ static void tell_refusal(const json_t *reply)
 		tell_versions(json_string_value(json_object_get(reply, "version")));
 }
 
-enum exit_code client_ask(const char *socket_path, json_t *request, int seconds, json_t **ret_data)
+/* NULL: there is none, and why is printed. */
+static json_t *client_reply(const char *socket_path, const json_t *request, int seconds)
 {
 	char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
-	json_t *reply = NULL, *data = NULL;
+	json_t *reply = NULL;
 
 	if (!text)
 		fprintf(stderr, "ublkctl: the request cannot be encoded as JSON\n");
@@ -234,21 +235,36 @@ enum exit_code client_ask(const char *socket_path, json_t *request, int seconds,
 	else
 		reply = ask_socket(socket_path, text, seconds);
 	free(text);
-	if (json_is_true(json_object_get(reply, "ok")))
-		data = json_incref(json_object_get(reply, "data"));
-	else if (reply)
-		tell_refusal(reply);
-	if (json_is_true(json_object_get(reply, "ok")) && !is_expected(request, data)) {
+	return reply;
+}
+
+enum exit_code client_try(const char *socket_path, json_t *request, int seconds, json_t **ret_data,
+			  json_t **ret_refusal)
+{
+	json_t *reply = client_reply(socket_path, request, seconds);
+	json_t *data = json_object_get(reply, "data");
+	bool accepted = json_is_true(json_object_get(reply, "ok"));
+	bool strange = accepted && !is_expected(request, data);
+
+	*ret_refusal = reply && !accepted ? json_incref(reply) : NULL;
+	if (accepted && !strange)
+		*ret_data = json_incref(data);
+	if (strange)
 		tell_strange(socket_path);
-		json_decref(data);
-		data = NULL;
-	}
 	json_decref(reply);
 	json_decref(request);
-	if (!data)
-		return EXIT_REFUSED;
-	*ret_data = data;
-	return EXIT_DONE;
+	return accepted && !strange ? EXIT_DONE : EXIT_REFUSED;
+}
+
+enum exit_code client_ask(const char *socket_path, json_t *request, int seconds, json_t **ret_data)
+{
+	json_t *refusal;
+	enum exit_code code = client_try(socket_path, request, seconds, ret_data, &refusal);
+
+	if (refusal)
+		client_tell_refusal(refusal);
+	json_decref(refusal);
+	return code;
 }
 
 enum exit_code client_ask_and_print(const struct ublkctl_args *a, json_t *request, int seconds,

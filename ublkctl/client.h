@@ -18,7 +18,16 @@
  */
 enum exit_code client_ask(const char *socket_path, json_t *request, int seconds, json_t **ret_data);
 
-/* The same, and prints the data: as JSON with --json, else with print; NULL: prints nothing. */
+/*
+ * The same, but a refusal is not printed: *ret_refusal is then the answer, for client_tell_refusal
+ * and json_decref; without an answer it is NULL, and why is printed.
+ */
+enum exit_code client_try(const char *socket_path, json_t *request, int seconds, json_t **ret_data,
+			  json_t **ret_refusal);
+void client_tell_refusal(const json_t *refusal);
+
+/* The same as client_ask, and prints the data: as JSON with --json, else with print; NULL: prints
+ * nothing. */
 enum exit_code client_ask_and_print(const struct ublkctl_args *a, json_t *request, int seconds,
 				    void (*print)(const json_t *data));
 

@@ -135,6 +135,7 @@ static enum exit_code find_folder(struct attachment *at)
 	return EXIT_REFUSED;
 }
 
+/* Also again: then the daemon has another device of the name that was chosen before. */
 static enum exit_code choose_name(struct attachment *at)
 {
 	enum exit_code code;
@@ -142,6 +143,8 @@ static enum exit_code choose_name(struct attachment *at)
 	at->device.name = at->args->device_name;
 	if (at->device.name)
 		return EXIT_DONE;
+	json_decref(at->list);
+	at->list = NULL;
 	code = ask_list(at->args, &at->list);
 	if (code == EXIT_DONE)
 		attach_name(&at->device.word, at->device.value, name_is_taken, at, at->name);
@@ -162,17 +165,9 @@ static enum exit_code begin_snippet(struct attachment *at)
 	return ret < 0 ? EXIT_REFUSED : EXIT_DONE;
 }
 
-/* All that can be said to be wrong before the daemon has the device. */
-static enum exit_code attach_prepare(struct attachment *at)
+static enum exit_code make_yaml(struct attachment *at)
 {
-	enum exit_code code = read_word(at);
-
-	if (code == EXIT_DONE && at->args->persist)
-		code = find_folder(at);
-	if (code == EXIT_DONE)
-		code = choose_name(at);
-	if (code != EXIT_DONE)
-		return code;
+	free(at->yaml);
 	at->yaml = attach_yaml(&at->device);
 	if (!at->yaml) {
 		fprintf(stderr, "ublkctl: %s: not valid UTF-8\n", at->args->name);
@@ -181,22 +176,70 @@ static enum exit_code attach_prepare(struct attachment *at)
 	return at->folder ? begin_snippet(at) : EXIT_DONE;
 }
 
-static enum exit_code attach_add(struct attachment *at)
+static enum exit_code keep_attached(struct attachment *at)
 {
-	json_t *request = client_request("add", NULL), *data;
+	if (!at->folder || snippet_keep(&at->snippet) == 0)
+		return EXIT_DONE;
+	fprintf(stderr, "ublkctl: the device %s is attached, but not kept\n", at->device.name);
+	return EXIT_REFUSED;
+}
+
+/*
+ * Whether somebody took a name that we chose, between our look and the daemon's. By the words of
+ * device_settings_conflict: a device of ours that is late has its name too.
+ */
+static bool lost_name(const struct attachment *at, const json_t *refusal)
+{
+	char words[SETTINGS_NAME_MAX + 64];
+	json_t *error;
+	size_t i;
+
+	snprintf(words, sizeof(words), "name: \"%s\" is taken already", at->device.name);
+	json_array_foreach(json_object_get(refusal, "errors"), i, error)
+	{
+		if (json_is_string(error) && strstr(json_string_value(error), words))
+			return !at->args->device_name;
+	}
+	return false;
+}
+
+/* *ret_again: nothing was done, and it is worth another name. */
+static enum exit_code attach_add(struct attachment *at, bool *ret_again)
+{
+	json_t *request = client_request("add", NULL), *data, *refusal;
 	enum exit_code code;
 
 	client_set_text(&request, "file", "<attach>");
 	client_set_text(&request, "yaml", at->yaml);
-	code = client_ask(at->args->socket_path, request, 0, &data);
-	if (code == EXIT_DONE)
+	code = client_try(at->args->socket_path, request, 0, &data, &refusal);
+	if (code == EXIT_DONE) {
 		json_decref(data);
-	if (code != EXIT_DONE && at->folder)
+		return keep_attached(at);
+	}
+	if (at->folder)
 		snippet_drop(&at->snippet);
-	if (code != EXIT_DONE || !at->folder || snippet_keep(&at->snippet) == 0)
-		return code;
-	fprintf(stderr, "ublkctl: the device %s is attached, but not kept\n", at->device.name);
-	return EXIT_REFUSED;
+	*ret_again = refusal && lost_name(at, refusal);
+	if (refusal && !*ret_again)
+		client_tell_refusal(refusal);
+	json_decref(refusal);
+	return code;
+}
+
+/* Each time others were faster, so their number is the limit. */
+static enum exit_code attach_device(struct attachment *at)
+{
+	enum exit_code code;
+	bool again;
+
+	do {
+		again = false;
+		code = choose_name(at);
+		if (code == EXIT_DONE)
+			code = make_yaml(at);
+		if (code == EXIT_DONE)
+			code = attach_add(at, &again);
+	} while (again);
+	return code;
 }
 
 static void print_attached(const struct attachment *at, const json_t *shown)
@@ -253,9 +296,11 @@ enum exit_code ublkctl_attach(const struct ublkctl_args *a)
 		ublkctl_usage_error("a name that cannot be: it ", wrong);
 	if (a->device_name && strlen(a->device_name) > SETTINGS_NAME_MAX)
 		ublkctl_usage_error("a name has at most 31 characters, not ", a->device_name);
-	code = attach_prepare(&at);
+	code = read_word(&at);
+	if (code == EXIT_DONE && a->persist)
+		code = find_folder(&at);
 	if (code == EXIT_DONE)
-		code = attach_add(&at);
+		code = attach_device(&at);
 	if (code == EXIT_DONE)
 		code = attach_await(&at);
 	free(at.yaml);

@@ -25,7 +25,7 @@ class Daemon:
     """Has devices; keeps what it was asked, and what was in the folder then."""
 
     def __init__(self):
-        self.devices, self.folder, self.refuse = {}, None, None
+        self.devices, self.folder, self.refuse, self.before_add = {}, None, None, None
         self.asked, self.seen = [], []
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(SOCKET)
@@ -42,8 +42,10 @@ class Daemon:
         command = request["command"]
         self.asked.append(request)
         self.seen.append(sorted(os.listdir(FOLDER)) if os.path.isdir(FOLDER) else None)
+        if command == "add" and self.before_add:
+            self.before_add()
         if command in ("add", "del") and self.refuse:
-            return {"ok": False, "error": self.refuse}
+            return {"ok": False, "error": self.refuse, "errors": [f"<attach>:1:7: {self.refuse}"]}
         data = {}
         if command == "list":
             data = list(self.devices.values())
@@ -70,7 +72,7 @@ def check(fn):
     """Runs fn on a fresh daemon and an empty folder; its documentation is the name of the check."""
     global number, failed
     daemon.__dict__.update(devices={"own": {"name": "own", "path": "/dev/ublkb5", "id": 5, "from_file": True}},
-                           folder=None, refuse=None, asked=[], seen=[])
+                           folder=None, refuse=None, before_add=None, asked=[], seen=[])
     subprocess.run(["rm", "-rf", FOLDER], check=True)
     number += 1
     try:
@@ -181,6 +183,34 @@ def names():
 
 
 @check
+def faster():
+    """somebody takes the name that was chosen: another one, and nobody hears of it"""
+    daemon.folder = FOLDER
+    steal = iter(["disk.img", "disk.img-2", None])
+
+    def others():
+        name = next(steal)
+        if name:
+            daemon.devices[name] = {"name": name}
+            daemon.refuse = f'name: "{name}" is taken already (live)'
+        else:
+            daemon.refuse = None
+
+    daemon.before_add = others
+    got = attach(DISK, "--persist")
+    assert "taken" not in got[2] and list(daemon.devices) == ["own", "disk.img", "disk.img-2", "disk.img-3"], got
+    assert os.listdir(FOLDER) == ["disk.img-3.yaml"]
+    # A name that was given is not exchanged.
+    daemon.before_add = None
+    daemon.refuse = 'name: "disk.img" is taken already (live)'
+    expect(1, "is taken already", "attach", DISK, "--name", "disk.img")
+    # A device that is late has its name by us.
+    daemon.before_add = lambda: daemon.devices.update(passwd={"name": "passwd"})
+    daemon.refuse = "passwd: is not done yet; it goes on"
+    expect(1, "not done yet", "attach", "/etc/passwd")
+
+
+@check
 def strange_characters():
     """any character in a path"""
     path = os.path.join(tmp.name, "\"q'\\ : #{}\n\t\u00fc\U0001f4be")
@@ -223,7 +253,7 @@ def persist():
 def persist_refused():
     """--persist: nothing is left of what ublkd refuses"""
     daemon.folder, daemon.refuse = FOLDER, "no"
-    expect(1, "^ublkctl: no\n$", "attach", DISK, "--persist")
+    expect(1, "^<attach>:1:7: no\n$", "attach", DISK, "--persist")
     assert os.listdir(FOLDER) == []
 
 

@@ -49,6 +49,7 @@ SCRIPTS = [
            r"(config|daemon|ublkctl|ublktrace|base)/", 120),
     Script(f"test/trace/timeline.sh {BUILD}", ["synth", "ublktrace"], r"(ublktrace|tracefile)/", 200),
     Script(f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"ublkctl/(top/|sample)", 120),
+    Script(f"test/cli/attach.py {BUILD}/bin", ["ublkctl"], r"ublkctl/(ctl_attach|attach_words|client|node_wait|snippet)", 120),
     Script(f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"ublkctl/ctl_nbd|backends/nbd/", 120),
     Script("test/bench/report.sh", [], r"bench/", 60),
     Script("test/bench/host.sh", [], r"bench/", 120),

@@ -56,6 +56,19 @@ same_names() {
 }
 ok "two files of one name have names of their own" same_names
 
+at_once() {
+	local dir pids=()
+	for dir in 1 2 3 4 5 6; do
+		mkdir -p /mnt/ram/$dir && truncate -s 1M /mnt/ram/$dir/disk || return
+		ublkctl attach /mnt/ram/$dir/disk &
+		pids+=($!)
+	done
+	for dir in "${pids[@]}"; do wait "$dir" || return; done
+	listed disk disk-2 disk-3 disk-4 disk-5 disk-6 own || return
+	for dir in disk disk-2 disk-3 disk-4 disk-5 disk-6; do ublkctl detach $dir || return; done
+}
+ok "... also at once" at_once
+
 read_only() {
 	attach --read-only --name ro /mnt/ram/vm.img && [ "$(blockdev --getro "$path")" = 1 ] &&
 		same /mnt/ram/vm.img "$path" && ! dd if=/dev/zero of="$path" bs=4k count=1 oflag=direct &&
