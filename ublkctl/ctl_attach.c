@@ -29,6 +29,8 @@
 #include "ublkctl/node_wait.h"
 #include "ublkctl/snippet.h"
 
+/* Names that others may take before us. */
+#define TRIES_MAX 100
 #define NODE_PREFIX "/dev/ublkb"
 #define NAMES_FOLDER "/dev/ublkd/"
 
@@ -67,6 +69,7 @@ struct attachment {
 	const char *folder;
 	struct snippet snippet;
 	char *yaml;
+	unsigned tries; /* of names that we chose */
 };
 
 static bool name_is_taken(const char *name, const void *arg)
@@ -218,14 +221,14 @@ static enum exit_code attach_add(struct attachment *at, bool *ret_again)
 	}
 	if (at->folder)
 		snippet_drop(&at->snippet);
-	*ret_again = refusal && lost_name(at, refusal);
+	*ret_again = refusal && lost_name(at, refusal) && ++at->tries < TRIES_MAX;
 	if (refusal && !*ret_again)
 		client_tell_refusal(refusal);
 	json_decref(refusal);
 	return code;
 }
 
-/* Each time others were faster, so their number is the limit. */
+/* Each time others were faster. */
 static enum exit_code attach_device(struct attachment *at)
 {
 	enum exit_code code;
