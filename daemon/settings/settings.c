@@ -287,18 +287,6 @@ static void check_data_path(const struct device_settings *d, struct config_error
 		config_errors_add(e, d->data_path_pos, "%s", error);
 }
 
-static void check_files(const struct device_settings *d, struct config_errors *e)
-{
-	const struct settings_resource *twice = settings_same_file(d, d);
-	char excerpt[CONFIG_EXCERPT_BYTES];
-
-	if (twice && !d->options.read_only)
-		config_errors_add(e, twice->pos,
-				  "path: \"%s\" is the file of two backends of this device; they "
-				  "would destroy each other's data",
-				  config_excerpt(twice->path, excerpt));
-}
-
 static int parse_backend(struct device_settings *d, struct config_errors *e)
 {
 	const struct yaml_node *map = d->options.backend;
@@ -313,7 +301,7 @@ static int parse_backend(struct device_settings *d, struct config_errors *e)
 	check_data_path(d, e);
 	ret = settings_resource_read(d);
 	if (ret == 0)
-		check_files(d, e);
+		settings_check_files(d, e);
 	return ret;
 }
 

@@ -110,3 +110,15 @@ const struct settings_resource *settings_same_file(const struct device_settings 
 				return &a->resources.all[i];
 	return NULL;
 }
+
+void settings_check_files(const struct device_settings *d, struct config_errors *e)
+{
+	const struct settings_resource *twice = settings_same_file(d, d);
+	char excerpt[CONFIG_EXCERPT_BYTES];
+
+	if (twice && !d->options.read_only)
+		config_errors_add(e, twice->pos,
+				  "path: \"%s\" is the file of two backends of this device; they "
+				  "would destroy each other's data",
+				  config_excerpt(twice->path, excerpt));
+}

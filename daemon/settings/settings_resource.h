@@ -43,4 +43,7 @@ void settings_resource_fini(struct settings_resources *r);
 const struct settings_resource *settings_same_file(const struct device_settings *a,
 						   const struct device_settings *b);
 
+/* Adds an error when two backends of one device would write to the same file. */
+void settings_check_files(const struct device_settings *d, struct config_errors *e);
+
 #endif

@@ -113,7 +113,8 @@ static void check_path(const char *path)
 
 	assert_int_equal(word_find(path, &d.word, error), 0);
 	read_back(&s, &d);
-	assert_string_equal(backend_spec_path(s.devices[0]->backend), path);
+	assert_string_equal(backend_spec_leaf_path(backend_spec_leaf(s.devices[0]->backend, 0)),
+			    path);
 	assert_string_equal(s.devices[0]->options.name, "x");
 	assert_int_equal(s.devices[0]->options.queues, 1);
 	assert_false(s.devices[0]->options.read_only);
