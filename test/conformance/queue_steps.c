@@ -515,6 +515,27 @@ static void test_fence(void)
 	tap_end();
 }
 
+/* io_uring had no memory for it, and said so late: the driver waits for all tags to start. */
+static void test_late_refusal(void)
+{
+	if (!tap_begin(
+		    "fetch: one that io_uring has no memory for is sent again once it is counted"))
+		return;
+	open_queue(false);
+	ring_script_post(fetches[2], -ENOMEM, 0);
+	fetches[2] = 0;
+	turns(2);
+	EXPECT(fetches[2] != 0, "it is not sent again");
+	EXPECT(queue.stats.lost_tags == 0, "a tag is lost");
+	if (fetches[2] != 0) {
+		bring_request(2, BACKEND_READ);
+		turns(2);
+		EXPECT(fetches[2] != 0, "its request is not served");
+		close_queue(false);
+	}
+	tap_end();
+}
+
 int main(int argc, char **argv)
 {
 	bool has_only = argc > 2 && strcmp(argv[argc - 2], "--only") == 0;
@@ -531,5 +552,6 @@ int main(int argc, char **argv)
 	test_busy();
 	test_quiet();
 	test_fence();
+	test_late_refusal();
 	return tap_finish();
 }

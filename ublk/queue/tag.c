@@ -298,6 +298,8 @@ void tag_event(struct op *op, int res, uint32_t cqe_flags)
 		tag_serve(io);
 	else if (res == -ENOMEM && io->committing)
 		commit_later(io->queue, io);
+	else if (res == -ENOMEM && !io->queue->attaching)
+		tag_fetch(op); /* the driver has been told to start, and waits for this tag */
 	else
 		tag_down(io, res);
 }
