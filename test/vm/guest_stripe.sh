@@ -195,6 +195,7 @@ kill_and_start() {
 		sleep 1
 		kill -KILL "$(server)"
 		wait "$daemon_pid" 2>/dev/null
+		wait_for 20 no_server || return
 		ublkd --config "$work/two.yaml" 2>>"$work/ublkd.log" &
 		daemon_pid=$!
 		wait_for 60 settled || return
