@@ -5,7 +5,7 @@
 #   ./dev bench [OPTION...]
 #   ./dev bench --host [OPTION...]    compare the NBD client's CPU time with libnbd's, without a guest
 #
-#   --quick          4k at queue depth 1 and 32, null and file: a few minutes
+#   --quick          4k at queue depth 1 and 32, null, file and stripe: a few minutes
 #   --only PATTERN   cells that match an extended regular expression, as --list prints them:
 #                    --only '^ublkd-(null|file) auto .* 4k '
 #   --list           print the cells, do not measure
@@ -88,6 +88,10 @@ cells_of() { # SYSTEM MODE
 			for size in "4k 1" "4k 32" "4k 128"; do echo "$1 $2 $rw $size"; done
 		else
 			for size in "4k 1" "4k 32" "4k 128" "64k 8" "1M 8"; do echo "$1 $2 $rw $size"; done
+			# a chunk each, of one disk at a time and of all at once
+			if [[ $1 == *-stripe ]]; then
+				for size in "64k 1" "64k 32"; do echo "$1 $2 $rw $size"; done
+			fi
 		fi
 	done
 }
@@ -110,14 +114,15 @@ quick_modes_of() { # SYSTEM: the default of ublkd, and a mode of kublk that is g
 	case $1 in
 	loop) echo default ;;
 	kublk-null) echo user_copy ;;
-	kublk-loop) echo auto_zc+batch ;;
-	ublkd-null | ublkd-file) echo auto ;;
+	kublk-loop | kublk-stripe) echo auto_zc+batch ;;
+	ublkd-null | ublkd-file | ublkd-stripe) echo auto ;;
 	esac
 }
 
 plan() {
 	local system mode modes
-	for system in null_blk kublk-null ublkd-null file loop kublk-loop ublkd-file ublkd-mem \
+	for system in null_blk kublk-null ublkd-null file loop kublk-loop ublkd-file kublk-stripe \
+		ublkd-stripe ublkd-mem \
 		nbd-floor-unix nbd-ko-unix ublkd-nbd-unix nbd-floor-tcp nbd-ko-tcp ublkd-nbd-tcp; do
 		modes=$(modes_of $system)
 		if [ $set = quick ]; then modes=$(quick_modes_of $system); fi

@@ -11,6 +11,7 @@ full_fio=1 # the committed rows were measured with it
 plan=/out/bench-plan.$1
 rows=/out/bench-rows.$1
 file=/mnt/ram/file
+stripes=(/mnt/stripe/{0,1,2,3})
 warm_ms=100 ramp_ms=100
 : >"$rows"
 uname -r >/out/bench-kernel
@@ -89,6 +90,21 @@ kublk_has_mode() { # PATH MODE
 start_kublk_null() { start_kublk null "$1"; }
 start_kublk_loop() { start_kublk loop "$1" "$file"; }
 
+# The chunks of both are 64 KiB, the default of both.
+start_kublk_stripe() { make_stripes && start_kublk stripe "$1" "${stripes[@]}"; }
+
+# Files of their own on a disk of their own: $file stays where it is. Made once.
+make_stripes() {
+	local one
+	if mountpoint -q /mnt/stripe; then return; fi
+	mkdir -p /mnt/stripe
+	mkfs.ext4 -q -O ^has_journal /dev/ram1 && mount /dev/ram1 /mnt/stripe || { why="no second RAM disk"; return 1; }
+	for one in "${stripes[@]}"; do
+		dd if=/dev/zero of="$one" bs=1M count=64 status=none || { why="no room for $one"; return 1; }
+	done
+	sync
+}
+
 # The mode auto is the daemon's default, without keys; other modes are set by keys.
 start_ublkd() { # MODE BACKEND
 	local keys='' batch=off
@@ -133,6 +149,12 @@ ublkd_has_mode() { # MODE BATCH
 
 start_ublkd_null() { start_ublkd "$1" '{type: null, size: 256MiB}'; }
 start_ublkd_file() { start_ublkd "$1" "{type: file, path: $file}"; }
+start_ublkd_stripe() {
+	local one backends=()
+	make_stripes || return
+	for one in "${stripes[@]}"; do backends+=("{type: file, path: $one}"); done
+	start_ublkd "$1" "{type: stripe, backends: [$(IFS=, && echo "${backends[*]}")]}"
+}
 start_ublkd_mem() { start_ublkd "$1" '{type: mem, size: 256MiB}'; }
 
 # --- NBD: one server for all clients, nbdkit's memory plugin, in this guest
@@ -291,7 +313,7 @@ for mode in copy zero_copy auto_zc user_copy get_data; do
 done
 
 modprobe ublk_drv || exit 1
-ram_disk 300 || exit 1
+ram_disk 300 2 || exit 1
 dd if=/dev/zero of="$file" bs=1M count=256 status=none || exit 1
 sync
 group='' started=no

@@ -21,6 +21,7 @@ FAMILIES = [
     # system of ublkd, its rivals, the lower bound
     ("ublkd-null", ["kublk-null"], "null_blk"),
     ("ublkd-file", ["loop", "kublk-loop"], "file"),
+    ("ublkd-stripe", ["kublk-stripe"], None),
     ("ublkd-nbd-unix", ["nbd-ko-unix"], "nbd-floor-unix"),
     ("ublkd-nbd-tcp", ["nbd-ko-tcp"], "nbd-floor-tcp"),
 ]
@@ -31,8 +32,10 @@ LABELS = {
     "loop": "file: kernel loop device, direct I/O",
     "kublk-null": "null: kublk, best mode per cell",
     "kublk-loop": "file: kublk, best mode per cell",
+    "kublk-stripe": "stripe of four files: kublk, best mode per cell",
     "ublkd-null": "null: ublkd",
     "ublkd-file": "file: ublkd",
+    "ublkd-stripe": "stripe of four files: ublkd",
     "ublkd-mem": "mem: ublkd",
     "nbd-floor-unix": "NBD, unix socket: server and minimal client, without a block device",
     "nbd-floor-tcp": "NBD, TCP: server and minimal client, without a block device",
@@ -167,7 +170,7 @@ def score(result):
 def rival_modes(result):
     """The best mode of kublk for each cell."""
     lines = []
-    for system in ("kublk-null", "kublk-loop"):
+    for system in ("kublk-null", "kublk-loop", "kublk-stripe"):
         wins = {}
         for load in result.loads():
             cell = result.best([system], load)[1]

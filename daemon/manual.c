@@ -10,11 +10,25 @@
 #include "daemon/runtime/exit_code.h"
 #include "daemon/settings/settings.h"
 
+/* The keys below which other backends stand. */
+static void write_children(const struct backend *ops)
+{
+	for (const struct backend_child_option *c = ops->children; c && c->name; c++) {
+		printf(".TP\n\\fB%s\\fR (", c->name);
+		if (c->nr_max > 1)
+			printf("list of %u to %u backends", c->nr_min, c->nr_max);
+		else
+			fputs("backend", stdout);
+		printf("%s)\n%s\n", c->nr_min > 0 ? "; required" : "", c->help);
+	}
+}
+
 static void write_backends(void)
 {
 	for (const struct backend *const *b = backend_registry; *b; b++) {
 		printf(".SS type: %s\n%s\n", (*b)->name, (*b)->summary);
 		option_write_man((*b)->options, stdout);
+		write_children(*b);
 	}
 }
 

@@ -488,7 +488,8 @@ completion() {
 
 manual() {
 	local page=$bin/../man/ublkd.yaml.5 word
-	for word in stop_timeout block_size max_io 'type: mem' 'type: file' huge_pages direct; do
+	for word in stop_timeout block_size max_io 'type: mem' 'type: file' huge_pages direct \
+		'type: stripe' 'fBbackends\fR (list of 2 to 32 backends; required)' 'fBbackend\fR (backend; required)'; do
 		grep -qF "$word" "$page" || { echo "no $word in $page"; return 1; }
 	done
 	! grep -q '^@' "$page" || return

@@ -191,10 +191,10 @@ node() {
 	echo "/dev/ublkb$(ublkctl --json show "$1" | sed -nE 's/.*"id": ?([0-9]+).*/\1/p' | head -1)"
 }
 
-# A file system without journal on a RAM disk, where file backends keep their files.
+# ram_disk [MIB [DISKS]]: a file system without journal on a RAM disk, where file backends keep their files.
 ram_disk() {
 	mkdir -p /mnt/ram
-	modprobe brd rd_nr=1 rd_size=$((${1:-600} * 1024)) max_part=0 &&
+	modprobe brd rd_nr="${2:-1}" rd_size=$((${1:-600} * 1024)) max_part=0 &&
 		mkfs.ext4 -q -O ^has_journal /dev/ram0 && mount /dev/ram0 /mnt/ram
 }
 
