@@ -112,7 +112,7 @@ static void leave_lists(const struct backend_device *device)
 
 void slot_killed(struct slot *slot)
 {
-	if (slot->dev)
+	if (slot->dev && slot->dev->backend)
 		leave_lists(slot->dev->backend);
 	slot->dev = NULL;
 	slot->ended = slot->past.kept = false;
