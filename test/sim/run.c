@@ -44,6 +44,7 @@ static struct run {
 	unsigned slot_nr;
 	uint64_t budget;
 	bool has_tree;	    /* some device was one */
+	bool tree;	    /* most of the devices may be one */
 	bool net;	    /* most of the devices are on servers of NBD */
 	bool control_awake; /* had something to do when it was looked at last */
 	uint64_t progress, progress_ns, progress_turns;
@@ -171,6 +172,8 @@ static enum slot_kind choose_kind(void)
 		return SLOT_FILE;
 	if (sim.defect != DEFECT_NONE)
 		return SLOT_SCRIPTED;
+	if (r.tree && !sim_one_in(3))
+		return sim_one_in(3) ? SLOT_MOVER : SLOT_SCRIPTED;
 	switch (sim_below(16)) {
 	case 0:
 		return SLOT_NULL;
@@ -232,6 +235,7 @@ static void set_up(uint64_t ios)
 {
 	r = (struct run){ .budget = ios, .progress_ns = sim.now_ns };
 	r.net = sim.defect == DEFECT_NONE && sim_one_in(NET_ONE_IN);
+	r.tree = sim.defect == DEFECT_NONE && !r.net && sim_one_in(2);
 	sim_fds_init();
 	model_init();
 	model.live = on_live;
