@@ -221,6 +221,8 @@ static uint32_t errno_bit(int err)
 		return 1u << 30;
 	case ETIMEDOUT:
 		return 1u << 29;
+	case EREMOTEIO: /* not the bit of EIO */
+		return 1u << 26;
 	default:
 		return 1u << (-err % 29);
 	}
@@ -230,7 +232,7 @@ void client_rq_note(struct client_rq *rq, int err, bool must_fail)
 {
 	rq->noted |= errno_bit(err);
 	if (must_fail)
-		rq->must_fail = err;
+		rq->must_fail |= errno_bit(err);
 }
 
 void client_taint(struct client *c, uint64_t from_bytes)
@@ -253,6 +255,14 @@ void client_cut(struct client *c, uint64_t end_bytes)
 	}
 }
 
+/* Some pieces have failed by themselves, but its end is that of those that were cancelled. */
+static bool is_cancelled_in_pieces(const struct client_rq *rq, int result)
+{
+	const struct storage *st = rq->client->st;
+
+	return st->has_tree && result == -EIO && sim.now_ns < st->cancel_until_ns;
+}
+
 /* What the block layer must be told, from what happened below. */
 static bool error_is_honest(const struct client_rq *rq, int result)
 {
@@ -269,7 +279,7 @@ static bool error_is_honest(const struct client_rq *rq, int result)
 	if (rq->cut && result == -EIO)
 		return true;
 	if (rq->must_fail)
-		return result == rq->must_fail;
+		return (rq->must_fail & errno_bit(result)) || is_cancelled_in_pieces(rq, result);
 	for (size_t i = 0; i < ARRAY_SIZE(passed); i++)
 		if (result == passed[i] && rq->noted & errno_bit(result))
 			return true;
@@ -296,7 +306,7 @@ static void judge_failure(struct client_rq *rq, int result)
 
 	if (!error_is_honest(rq, result))
 		sim_fail("dev %u queue %u tag %u op %u: answer %d, but what happened is %x "
-			 "(must be %d)",
+			 "(must be of %x)",
 			 rq->client->dev->id, rq->queue, rq->tag, op, result, rq->noted,
 			 rq->must_fail);
 	if (op == UBLK_IO_OP_FLUSH && st->server)
@@ -320,7 +330,7 @@ static void judge_success(struct client_rq *rq, const void *buf)
 	struct storage *st = rq->client->st;
 
 	if (rq->must_fail)
-		sim_fail("dev %u queue %u tag %u op %u: success, but it failed with %d",
+		sim_fail("dev %u queue %u tag %u op %u: success, but it failed with %x",
 			 rq->client->dev->id, rq->queue, rq->tag, client_rq_op(rq), rq->must_fail);
 	switch (client_rq_op(rq)) {
 	case UBLK_IO_OP_READ:

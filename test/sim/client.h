@@ -25,7 +25,7 @@ struct client_rq {
 	uint32_t noted;	    /* bit per errno (below 32 or EOPNOTSUPP, ECANCELED) that happened */
 	bool tainted;	    /* what it writes may be lost: the file is made shorter */
 	bool cut;	    /* the device has become smaller under it */
-	int must_fail;	    /* the errno that must be the answer, or 0 */
+	uint32_t must_fail; /* as noted: one of these errnos must be the answer, if there are any */
 	uint8_t *pages;	    /* data, but for the driver's own copy: the request's memory, */
 	uint8_t *touched;   /* and of a READ, a byte for each that the server has written */
 	bool needs_reg;	    /* UBLK_IO_F_NEED_REG_BUF, once it was said */

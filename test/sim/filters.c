@@ -64,7 +64,7 @@ static const char *choose_delay(char *yaml, size_t bytes)
 	return yaml;
 }
 
-static void add(struct sim_filters *f, const struct backend_spec *child)
+struct backend_spec *sim_filters_add(struct sim_filters *f, const struct backend_spec *child)
 {
 	unsigned i = f->nr++;
 	const struct backend *ops;
@@ -86,6 +86,7 @@ static void add(struct sim_filters *f, const struct backend_spec *child)
 	}
 	f->config[i] = sim_parse_options(ops, yaml);
 	f->spec[i] = (struct backend_spec){ .ops = ops, .config = f->config[i], .child = child };
+	return &f->spec[i];
 }
 
 const struct backend_spec *sim_filters_choose(struct sim_filters *f,
@@ -94,10 +95,8 @@ const struct backend_spec *sim_filters_choose(struct sim_filters *f,
 	sim_filters_fini(f);
 	if (sim.defect != DEFECT_NONE || sim.cut.on)
 		return bottom;
-	while (f->nr < SIM_FILTERS_MAX && sim_one_in(2)) {
-		add(f, bottom);
-		bottom = &f->spec[f->nr - 1];
-	}
+	while (f->nr < SIM_STACK_MAX && sim_one_in(2))
+		bottom = sim_filters_add(f, bottom);
 	return bottom;
 }
 

@@ -4,7 +4,9 @@
 
 #include "storage/backend.h"
 
-#define SIM_FILTERS_MAX 3
+/* Of one device; of those, over each other at its top. */
+#define SIM_FILTERS_MAX 16
+#define SIM_STACK_MAX 3
 
 struct sim_filters {
 	struct backend_spec spec[SIM_FILTERS_MAX];
@@ -15,6 +17,8 @@ struct sim_filters {
 /* The top of a stack over bottom, often bottom itself. Frees the stack before it. */
 const struct backend_spec *sim_filters_choose(struct sim_filters *f,
 					      const struct backend_spec *bottom);
+/* One more over child, of chance. */
+struct backend_spec *sim_filters_add(struct sim_filters *f, const struct backend_spec *child);
 /* Accepts a zeroed one. */
 void sim_filters_fini(struct sim_filters *f);
 

@@ -15,18 +15,32 @@ static void again(struct slot *slot, uint64_t within_ns)
 	sim_event_arm(&slot->resize_event, sim.now_ns + sim_skewed(NS_PER_US, within_ns), resize);
 }
 
-static uint64_t choose_size(const struct storage *st)
+/* Mostly one that all nodes of a tree can have. */
+static uint64_t choose_size(const struct slot *slot)
 {
-	uint64_t blocks = sim_between(1, st->max_block_nr);
+	const struct storage *st = slot->st;
+	uint64_t unit = st->has_tree && !sim_one_in(8) ? slot->tree.row_bytes : st->block_bytes;
+	uint64_t units = sim_between(1, st->max_bytes / unit), now = st->size_bytes / unit;
 
 	/* A little smaller at the end is what a polite one may be. */
-	if (sim_one_in(3))
-		blocks = st->block_nr - sim_below(st->block_nr / 16 + 1);
-	return blocks * st->block_bytes;
+	if (sim_one_in(3) && now > 0)
+		units = now - sim_below(now / 16 + 1);
+	return units * unit;
+}
+
+/* By the rows of the tree. */
+static bool can_have(const struct slot *slot, uint64_t size_bytes)
+{
+	return !slot->st->has_tree || size_bytes % slot->tree.row_bytes == 0;
 }
 
 static void refused(const struct slot *slot, int ret, uint64_t size_bytes, const char *error)
 {
+	if (ret == -EINVAL && can_have(slot, size_bytes))
+		sim_fail("%s: refuses %llu bytes: %s", slot->name, (unsigned long long)size_bytes,
+			 error);
+	if (ret == -EINVAL)
+		sim_saw(FAULT_TREE_NO_SIZE);
 	if (ret == -EALREADY && size_bytes != slot->st->size_bytes)
 		sim_fail("%s: %llu bytes are no news", slot->name, (unsigned long long)size_bytes);
 	if (ret != -EALREADY && error[0] == '\0')
@@ -61,7 +75,7 @@ static void check_polite(const struct slot *slot, uint64_t size_bytes)
 static void resize(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, resize_event);
-	uint64_t size_bytes = choose_size(slot->st);
+	uint64_t size_bytes = choose_size(slot);
 	bool force = sim_one_in(2);
 	char error[DEVICE_ERROR_BYTES] = "";
 	int ret;
@@ -77,6 +91,9 @@ static void resize(struct sim_event *event)
 	ret = device_resize(slot->dev, size_bytes, force, error, sizeof(error));
 	sim_cross(SIM_WORLD);
 	sim_trace("resize", slot->idx, (uint32_t)(size_bytes >> 9), force, ret);
+	if (ret == 0 && !can_have(slot, size_bytes))
+		sim_fail("%s: a tree takes %llu bytes, with rows of %llu", slot->name,
+			 (unsigned long long)size_bytes, (unsigned long long)slot->tree.row_bytes);
 	if (ret < 0)
 		refused(slot, ret, size_bytes, error);
 	else if (!force)
@@ -148,6 +165,8 @@ void slot_resized(struct slot *slot)
 		failed(slot, &r);
 	else
 		done(slot, &r);
+	if (slot->st->has_tree && !r.err)
+		sim_saw(FAULT_TREE_RESIZED);
 	slot_note_size(slot, info.size_bytes);
 	if (info.size_bytes != (r.err ? r.from_bytes : r.to_bytes) ||
 	    (slot->st->user && slot->st->size_bytes != info.size_bytes))

@@ -43,6 +43,8 @@ static struct run {
 	struct slot slots[SLOT_NR_MAX];
 	unsigned slot_nr;
 	uint64_t budget;
+	bool has_tree;	    /* some device was one */
+	bool tree;	    /* most of the devices may be one */
 	bool net;	    /* most of the devices are on servers of NBD */
 	bool control_awake; /* had something to do when it was looked at last */
 	uint64_t progress, progress_ns, progress_turns;
@@ -135,7 +137,10 @@ static struct slot *slot_of(const struct model_dev *dev)
 
 static void on_live(struct model_dev *dev)
 {
-	slot_live(slot_of(dev), dev);
+	struct slot *slot = slot_of(dev);
+
+	slot_live(slot, dev);
+	r.has_tree |= slot->st->has_tree;
 	visits_begin(dev);
 }
 
@@ -167,6 +172,8 @@ static enum slot_kind choose_kind(void)
 		return SLOT_FILE;
 	if (sim.defect != DEFECT_NONE)
 		return SLOT_SCRIPTED;
+	if (r.tree && !sim_one_in(3))
+		return sim_one_in(3) ? SLOT_MOVER : SLOT_SCRIPTED;
 	switch (sim_below(16)) {
 	case 0:
 		return SLOT_NULL;
@@ -228,6 +235,7 @@ static void set_up(uint64_t ios)
 {
 	r = (struct run){ .budget = ios, .progress_ns = sim.now_ns };
 	r.net = sim.defect == DEFECT_NONE && sim_one_in(NET_ONE_IN);
+	r.tree = sim.defect == DEFECT_NONE && !r.net && sim_one_in(2);
 	sim_fds_init();
 	model_init();
 	model.live = on_live;
@@ -504,6 +512,8 @@ void run(uint64_t seed, uint64_t ios, enum defect defect, uint64_t *fault_nr,
 		.turns = r.turns,
 		.virtual_ns = sim.now_ns - start_ns,
 	};
+	if (r.has_tree)
+		sim_saw(FAULT_TREE_RUN);
 	for (unsigned i = 0; i < r.slot_nr; i++) {
 		ret_result->lives += r.slots[i].lives;
 		ret_result->starts += r.slots[i].starts;

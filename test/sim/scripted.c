@@ -41,6 +41,13 @@ static const struct scripted_config *config_of(const struct backend_io *io)
 /* The compiler shall not see that nobody needs it. */
 static void *volatile leak;
 
+/* Of a device of that size, or of the next smaller one that it can have. */
+static uint64_t leaf_bytes(const struct scripted_config *config, uint64_t device_bytes)
+{
+	return (device_bytes - device_bytes % config->row_bytes) / sim_part_leaves(&config->part) +
+	       config->extra_bytes;
+}
+
 static int scripted_open(struct backend_device *device)
 {
 	const struct scripted_config *config = device->config;
@@ -50,14 +57,15 @@ static int scripted_open(struct backend_device *device)
 		return backend_fail(device, -ENXIO, "the script says no");
 	list_init(&s->inflight);
 	s->data = config->st->medium;
-	if (!config->keeps)
+	if (!config->st->keeps)
 		memset(s->data, 0, config->st->max_bytes);
 	if (sim_defect(DEFECT_LEAKED_MEMORY))
 		leak = malloc(64);
 	leak = NULL;
 	device->limits = (struct backend_limits){
 		/* What is kept is no shorter than any device of it was. */
-		.size_bytes = config->keeps ? config->st->max_bytes : config->st->size_bytes,
+		.size_bytes = leaf_bytes(config, config->st->keeps ? config->st->max_bytes
+								   : config->st->size_bytes),
 		.caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES |
 			(config->has_cache ? BACKEND_CAP_FLUSH : 0) |
 			(config->has_fua ? BACKEND_CAP_FUA : 0) |
@@ -122,6 +130,38 @@ static void note(const struct backend_io *io, int err, bool must_fail)
 		client_rq_note(rq, err, must_fail);
 }
 
+/* Not the whole request: there may be more of it here, later, and in other leaves. */
+static bool is_piece(const struct backend_io *io)
+{
+	const struct storage *st = config_of(io)->st;
+	const struct client_rq *rq = st->user ? model_rq(st->user, io->queue->idx, io->tag) : NULL;
+
+	if (io->op == BACKEND_FLUSH)
+		return st->has_tree;
+	return rq && (uint64_t)rq->nr_sectors << 9 != io->length_bytes;
+}
+
+/* Where the bytes are of an I/O that lies inside a chunk of each level. */
+static uint8_t *data_of(const struct backend_io *io)
+{
+	const struct scripted_config *config = config_of(io);
+	const struct scripted_device *device = io->queue->device->priv;
+	uint64_t at = sim_part_place(&config->part, io->offset_bytes);
+
+	if (sim_part_place(&config->part, io->offset_bytes + io->length_bytes - 1) !=
+	    at + io->length_bytes - 1)
+		sim_fail("%s: %u bytes at %llu cross a chunk", io->queue->device->name,
+			 io->length_bytes, (unsigned long long)io->offset_bytes);
+	return device->data + at;
+}
+
+/* To the end of the device's bytes that lie behind those at offset_bytes of the leaf. */
+static uint64_t run_bytes(const struct scripted_config *config, uint64_t offset_bytes,
+			  uint64_t end_bytes)
+{
+	return config->part.level_nr > 0 ? config->st->block_bytes : end_bytes - offset_bytes;
+}
+
 /* What the block layer must be told for it. */
 static int plan_error(struct backend_io *io)
 {
@@ -137,6 +177,8 @@ static int plan_error(struct backend_io *io)
 	if (!sim_fault(FAULT_BACKEND_ERROR))
 		return 0;
 	note(io, errors[i].told, true);
+	if (is_piece(io))
+		sim_saw(FAULT_TREE_PIECE_ERROR);
 	if (sim_defect_always(DEFECT_SWALLOWED_ERROR))
 		return 0;
 	if (sim_defect_always(DEFECT_WRONG_ERRNO))
@@ -144,27 +186,50 @@ static int plan_error(struct backend_io *io)
 	return errors[i].err;
 }
 
-/* Returns 0 or -EIO: the bytes could not be had, all of them. */
-static int write_data(struct backend_io *io, uint8_t *at)
+/* What an I/O has changed, in the device. */
+static void changed(const struct backend_io *io, uint64_t at_bytes, uint64_t bytes)
 {
-	struct storage *st = config_of(io)->st;
+	const struct scripted_config *config = config_of(io);
+	bool durable = io->flags & BACKEND_FUA && !sim_defect_always(DEFECT_FUA_EARLY);
+
+	storage_dirty(config->st, at_bytes, bytes);
+	if (durable || !config->has_cache)
+		storage_clean(config->st, at_bytes, bytes);
+}
+
+/* DISCARD and WRITE_ZEROES: one range of the leaf, in a tree many of the device. */
+static void fill_data(const struct backend_io *io)
+{
+	const struct scripted_config *config = config_of(io);
+	const struct scripted_device *device = io->queue->device->priv;
+	uint64_t end = io->offset_bytes + io->length_bytes, bytes;
+
+	for (uint64_t at = io->offset_bytes; at < end; at += bytes) {
+		uint64_t place = sim_part_place(&config->part, at);
+
+		bytes = run_bytes(config, at, end);
+		if (!sim_defect_always(DEFECT_LOST_WRITE))
+			memset(device->data + place, io->op == BACKEND_DISCARD ? 0xdd : 0, bytes);
+		changed(io, place, bytes);
+	}
+}
+
+/* Returns 0 or -EIO: the bytes could not be had, all of them. */
+static int write_data(struct backend_io *io)
+{
+	uint8_t *at = data_of(io);
 	int ret = 0;
 
-	if (!sim_defect_always(DEFECT_LOST_WRITE)) {
-		if (io->op == BACKEND_WRITE)
-			ret = backend_data_get(io, 0, at, io->length_bytes);
-		else
-			memset(at, io->op == BACKEND_DISCARD ? 0xdd : 0, io->length_bytes);
-	}
-	storage_dirty(st, io->offset_bytes, io->length_bytes);
-	if (io->flags & BACKEND_FUA && !sim_defect_always(DEFECT_FUA_EARLY))
-		storage_clean(st, io->offset_bytes, io->length_bytes);
+	if (!sim_defect_always(DEFECT_LOST_WRITE))
+		ret = backend_data_get(io, 0, at, io->length_bytes);
+	changed(io, (uint64_t)(at - config_of(io)->st->medium), io->length_bytes);
 	return ret;
 }
 
-static int read_data(struct backend_io *io, uint8_t *at)
+static int read_data(struct backend_io *io)
 {
 	uint32_t half = io->length_bytes / 2;
+	uint8_t *at = data_of(io);
 	int ret;
 
 	/* Backends put it piece by piece. */
@@ -180,21 +245,23 @@ static int read_data(struct backend_io *io, uint8_t *at)
 static void perform(struct scripted_io *s)
 {
 	struct backend_io *io = s->io;
-	const struct scripted_device *device = io->queue->device->priv;
-	uint8_t *at = device->data + io->offset_bytes;
+	const struct scripted_config *config = config_of(io);
 
 	if (s->result < 0)
 		return;
 	switch (io->op) {
 	case BACKEND_READ:
-		s->result = read_data(io, at);
+		s->result = read_data(io);
+		break;
+	case BACKEND_WRITE:
+		s->result = write_data(io);
 		break;
 	case BACKEND_FLUSH:
 		if (!sim_defect_always(DEFECT_FLUSH_EARLY))
-			storage_flush(config_of(io)->st, s->start_seq);
+			storage_flush_part(config->st, &config->part, s->start_seq);
 		break;
 	default:
-		s->result = write_data(io, at);
+		fill_data(io);
 	}
 }
 
@@ -234,6 +301,8 @@ static enum backend_submit scripted_submit(struct backend_io *io)
 		return BACKEND_BUSY;
 	if (sim_one_in(100) && sim_defect(DEFECT_ALLOCATION))
 		free(strdup("for an I/O"));
+	if (is_piece(io))
+		sim_saw(io->op == BACKEND_FLUSH ? FAULT_TREE_FLUSH : FAULT_TREE_PIECE);
 	s->start_seq = storage_next_seq();
 	s->result = plan_error(io);
 	s->lost = sim_one_in(100) && sim_defect(DEFECT_LOST_TAG);
@@ -269,6 +338,8 @@ static void scripted_cancel(struct backend_io *io)
 		sim_fail("an I/O is cancelled, but no stop is late");
 	if (s->lost || task_queued(s) || (!hangs && sim_one_in(3)))
 		return;
+	if (is_piece(io))
+		sim_saw(FAULT_TREE_PIECE_CANCELLED);
 	if (s->result == 0) {
 		note(io, -ECANCELED, false);
 		s->result = -ECANCELED;
@@ -286,7 +357,7 @@ static int scripted_grow(struct backend_device *device, uint64_t size_bytes)
 {
 	const struct scripted_config *config = device->config;
 
-	if (size_bytes > config->st->max_bytes)
+	if (size_bytes > leaf_bytes(config, config->st->max_bytes))
 		sim_fail("the backend is to grow beyond what was asked for");
 	if (sim_fault(FAULT_BACKEND_GROW))
 		return backend_fail(device, -ENOSPC, "the script has no room");
@@ -296,16 +367,19 @@ static int scripted_grow(struct backend_device *device, uint64_t size_bytes)
 static enum backend_usage scripted_usage(struct backend_device *device, uint64_t start_bytes,
 					 uint64_t end_bytes)
 {
+	const struct scripted_config *config = device->config;
 	const struct scripted_device *s = device->priv;
 
 	for (uint64_t i = start_bytes; i < end_bytes; i++)
-		if (s->data[i])
+		if (s->data[sim_part_place(&config->part, i)])
 			return sim_one_in(8) ? BACKEND_USAGE_UNKNOWN : BACKEND_USED;
 	return BACKEND_UNUSED;
 }
 
 static void scripted_shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes)
 {
+	uint64_t bytes;
+	const struct scripted_config *config = device->config;
 	const struct scripted_device *s = device->priv;
 
 	list_for_each (node, &s->inflight) {
@@ -315,7 +389,10 @@ static void scripted_shrink(struct backend_device *device, uint64_t start_bytes,
 			sim_fail("the backend is cut off under an I/O at %llu",
 				 (unsigned long long)io->offset_bytes);
 	}
-	memset(s->data + start_bytes, 0, end_bytes - start_bytes);
+	for (uint64_t at = start_bytes; at < end_bytes; at += bytes) {
+		bytes = run_bytes(config, at, end_bytes);
+		memset(s->data + sim_part_place(&config->part, at), 0, bytes);
+	}
 }
 
 static const struct backend_resize scripted_resize = {

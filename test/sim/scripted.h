@@ -9,7 +9,9 @@ struct scripted_config {
 	struct storage *st;
 	bool has_cache, has_fua;
 	uint32_t max_io_bytes;
-	bool keeps; /* what a server before has written */
+	/* What it has of the device, whose sizes are whole rows; how much more it has than that. */
+	struct sim_part part;
+	uint64_t row_bytes, extra_bytes;
 };
 
 /* The same twice: with bytes in memory only, or wherever they are. */

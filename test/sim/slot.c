@@ -20,6 +20,7 @@
 
 /* Of one reactor: queues of all devices, rounded up. */
 #define FETCH_NR_MAX 16
+#define TREE_DEPTH_MAX 256u
 /* From the refusal of a stop to the last queue's turn, in which it hears that it cancels no more.
  */
 #define CANCEL_GRACE_NS NS_PER_SEC
@@ -51,6 +52,7 @@ static bool is_scripted(const struct slot *slot)
 static void init_scripted(struct slot *slot)
 {
 	slot->scripted.st = slot->st;
+	slot->scripted.row_bytes = slot->st->block_bytes;
 	slot->scripted.max_io_bytes = sim_one_in(4) ? 65536 : 0;
 	slot->st->medium = calloc(1, slot->st->max_bytes);
 	slot->scripted.has_cache = sim.defect != DEFECT_NONE || !sim_one_in(3);
@@ -109,6 +111,7 @@ void slot_fini(struct slot *slot)
 	sim_event_cancel(&slot->tune_event);
 	sim_event_cancel(&slot->resize_event);
 	sim_filters_fini(&slot->filters);
+	sim_tree_fini(&slot->tree);
 	if (slot->config && backend_of(slot)->options)
 		option_free(backend_of(slot)->options, slot->config);
 	free(slot->config);
@@ -186,6 +189,24 @@ static enum recovery choose_recovery(const struct device_host *host)
 	return recovery;
 }
 
+/* The top of the backend's tree, for a size that it can have. */
+static const struct backend_spec *choose_tree(struct slot *slot)
+{
+	struct storage *st = slot->st;
+	const struct backend_spec *top = &slot->backend;
+	uint64_t row_bytes;
+
+	if (is_scripted(slot))
+		top = sim_tree_choose(&slot->tree, top);
+	st->has_tree = sim_tree_is(&slot->tree);
+	if (st->has_tree) {
+		row_bytes = slot->tree.row_bytes;
+		storage_resize(st, MAX(row_bytes, st->size_bytes - st->size_bytes % row_bytes));
+		sim_tree_count(&slot->tree);
+	}
+	return sim_filters_choose(&slot->filters, top);
+}
+
 static void choose_spec(struct slot *slot)
 {
 	slot->backend = (struct backend_spec){
@@ -203,12 +224,15 @@ static void choose_spec(struct slot *slot)
 		.read_only = sim.defect == DEFECT_NONE && !sim.cut.on && sim_one_in(16),
 		.recovery = choose_recovery(slot->host),
 		.mark = slot_mark(slot),
-		.backend = sim_filters_choose(&slot->filters, &slot->backend),
+		.backend = choose_tree(slot),
 	};
 	if (sim.cut.on) {
 		slot->spec.queues = 1;
 		slot->spec.depth = 8;
 	}
+	/* Each leaf has I/Os of its own for all tags. */
+	if (slot->st->has_tree)
+		slot->spec.depth = MIN(slot->spec.depth, TREE_DEPTH_MAX);
 	choose_data(slot, &slot->spec);
 }
 
@@ -288,7 +312,7 @@ static void begin(struct sim_event *event)
 	int ret;
 
 	choose_spec(slot);
-	slot->scripted.keeps = false;
+	slot->st->keeps = false;
 	slot_note_adding(slot);
 	slot->excuses = slot_excuses();
 	slot->starts++;
@@ -433,8 +457,11 @@ static void plan_stop(struct slot *slot)
 
 static void became_live(struct slot *slot)
 {
-	if (slot->past.note == NOTE_RECOVERING)
+	if (slot->past.note == NOTE_RECOVERING) {
 		sim_saw(FAULT_RECOVERED);
+		if (slot->st->has_tree)
+			sim_saw(FAULT_TREE_RECOVERED);
+	}
 	slot_note_serving(slot, slot->dev);
 	slot->was_live = true;
 	slot->lives++;

@@ -9,6 +9,7 @@
 #include "test/sim/filters.h"
 #include "test/sim/scripted.h"
 #include "test/sim/storage.h"
+#include "test/sim/tree.h"
 #include "test/sim/ublk_model.h"
 #include "ublk/device/device.h"
 
@@ -52,6 +53,7 @@ struct slot {
 	struct device_spec spec;
 	struct backend_spec backend;
 	struct sim_filters filters;
+	struct sim_tree tree; /* of a scripted backend */
 	struct storage *st;
 	void *config; /* of a product's backend */
 	struct scripted_config scripted;

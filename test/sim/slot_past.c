@@ -100,19 +100,19 @@ int slot_added(struct device *device, void *arg, char *error, size_t error_bytes
 /* ---- killed ---- */
 
 /* Lists of the product that stand in its static memory, which a new process has anew. */
-static void leave_lists(struct backend_device *device)
+static void leave_lists(const struct backend_device *device)
 {
-	for (; device; device = device->child) {
-		if (device->ops == &backend_file)
-			list_remove(&((struct file_device *)device->priv)->opened);
-		if (device->ops == &backend_throttle)
-			list_remove(&((struct throttle_device *)device->priv)->group->node);
-	}
+	if (device->ops == &backend_file)
+		list_remove(&((struct file_device *)device->priv)->opened);
+	if (device->ops == &backend_throttle)
+		list_remove(&((struct throttle_device *)device->priv)->group->node);
+	for (struct backend_device *c = device->child; c; c = c->sibling)
+		leave_lists(c);
 }
 
 void slot_killed(struct slot *slot)
 {
-	if (slot->dev)
+	if (slot->dev && slot->dev->backend)
 		leave_lists(slot->dev->backend);
 	slot->dev = NULL;
 	slot->ended = slot->past.kept = false;
@@ -293,7 +293,7 @@ static void recover(struct slot *slot, struct model_dev *dev)
 	struct device_past past;
 
 	fill_past(slot, dev, &past);
-	slot->scripted.keeps = true;
+	slot->st->keeps = true;
 	slot->excuses = slot_excuses();
 	slot->past.attach_excuses = slot_attach_excuses();
 	slot->past.note = NOTE_RECOVERING;

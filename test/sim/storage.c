@@ -110,11 +110,19 @@ void storage_clean(struct storage *st, uint64_t offset_bytes, uint64_t length_by
 		st->dirty_seq[i] = 0;
 }
 
-void storage_flush(struct storage *st, uint64_t before_seq)
+void storage_flush_part(struct storage *st, const struct sim_part *part, uint64_t before_seq)
 {
 	for (uint64_t i = 0; i < st->max_block_nr; i++)
-		if (st->dirty_seq[i] < before_seq && !gone(st, i))
+		if (st->dirty_seq[i] < before_seq && !gone(st, i) &&
+		    sim_part_has(part, i * st->block_bytes))
 			st->dirty_seq[i] = 0;
+}
+
+void storage_flush(struct storage *st, uint64_t before_seq)
+{
+	const struct sim_part all = { 0 };
+
+	storage_flush_part(st, &all, before_seq);
 }
 
 void storage_pattern(uint8_t *buf, uint64_t seed, uint64_t offset_bytes, uint32_t length_bytes)

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "test/sim/part.h"
+
 struct model_dev;
 struct client_rq;
 struct nbd_server;
@@ -32,6 +34,8 @@ struct storage {
 	uint64_t *acked_seq;		  /* per block: of the last acknowledged write */
 	uint64_t *dirty_seq; /* per block: of the last write still in the volatile cache; 0: none */
 	bool has_data;	     /* false: reads mean nothing (null) */
+	bool keeps;	     /* the medium is what a server before has written */
+	bool has_tree;	     /* several leaves may serve a request of it */
 	bool has_cache;	     /* completed writes need a flush */
 	bool has_inode;
 	dev_t dev;
@@ -68,6 +72,8 @@ uint64_t storage_next_seq(void);
 void storage_dirty(struct storage *st, uint64_t offset_bytes, uint64_t length_bytes);
 void storage_clean(struct storage *st, uint64_t offset_bytes, uint64_t length_bytes);
 void storage_flush(struct storage *st, uint64_t before_seq);
+/* The same of what lies there alone. */
+void storage_flush_part(struct storage *st, const struct sim_part *part, uint64_t before_seq);
 
 /* The client's words of a write: the same for the same seed and place. */
 void storage_pattern(uint8_t *buf, uint64_t seed, uint64_t offset_bytes, uint32_t length_bytes);

@@ -76,6 +76,17 @@ enum fault {
 	FAULT_BACKEND_OPEN,
 	FAULT_BACKEND_QUEUE_INIT,
 	FAULT_BACKEND_IO_INIT,
+	/* trees of it */
+	FAULT_TREE_RUN, /* runs with one */
+	FAULT_TREE,
+	FAULT_TREE_DEEP,  /* stripes over stripes */
+	FAULT_TREE_PIECE, /* a leaf has a part of a request */
+	FAULT_TREE_FLUSH,
+	FAULT_TREE_PIECE_ERROR,
+	FAULT_TREE_PIECE_CANCELLED,
+	FAULT_TREE_RESIZED,
+	FAULT_TREE_NO_SIZE, /* that all of its leaves can have */
+	FAULT_TREE_RECOVERED,
 	/* the driver */
 	FAULT_CTL_FEATURES,
 	FAULT_CTL_ADD,
