@@ -6,10 +6,10 @@
 #ifndef SIM_SLOT_H
 #define SIM_SLOT_H
 
-#include "test/sim/filters.h"
+#include "test/sim/tree/filters.h"
 #include "test/sim/scripted.h"
 #include "test/sim/storage.h"
-#include "test/sim/tree.h"
+#include "test/sim/tree/tree.h"
 #include "test/sim/ublk_model.h"
 #include "ublk/device/device.h"
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "test/sim/part.h"
+#include "test/sim/tree/part.h"
 
 struct model_dev;
 struct client_rq;

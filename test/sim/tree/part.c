@@ -1,5 +1,5 @@
 /* Offsets in a leaf and in its device. */
-#include "test/sim/part.h"
+#include "test/sim/tree/part.h"
 
 uint64_t sim_part_place(const struct sim_part *part, uint64_t leaf_offset_bytes)
 {

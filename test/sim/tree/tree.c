@@ -1,5 +1,5 @@
 /* The choice of a tree. Its root is a stripe; depth and width are chance's, within limits. */
-#include "test/sim/tree.h"
+#include "test/sim/tree/tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

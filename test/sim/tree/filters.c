@@ -2,7 +2,7 @@
  * Stacks of filters. Cancelling, closing and the limits' changes meet requests that wait in a
  * throttle or a delay, on the reactors of several queues, and of several devices in one group.
  */
-#include "test/sim/filters.h"
+#include "test/sim/tree/filters.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef SIM_TREE_H
 #define SIM_TREE_H
 
-#include "test/sim/filters.h"
+#include "test/sim/tree/filters.h"
 #include "test/sim/scripted.h"
 
 #define SIM_LEAVES_MAX 16
