@@ -158,7 +158,8 @@ static void must_abort(const char *name, void (*use)(const char *))
 		return;
 	outcome = outcome_of(use, name);
 	EXPECT(outcome.sig == SIGABRT, "ended by signal %d", outcome.sig);
-	EXPECT(strstr(outcome.words, "storage/io.c:") || strstr(outcome.words, "storage/io_queue.c:"),
+	EXPECT(strstr(outcome.words, "storage/io.c:") ||
+		       strstr(outcome.words, "storage/io_queue.c:"),
 	       "said: %s", outcome.words);
 	tap_end();
 }

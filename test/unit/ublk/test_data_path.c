@@ -202,14 +202,10 @@ static void test_caches(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_auto_takes_the_best),
-		cmocka_unit_test(test_open_params),
-		cmocka_unit_test(test_what_cannot_be_had),
-		cmocka_unit_test(test_batches),
-		cmocka_unit_test(test_abilities_of_a_stack),
-		cmocka_unit_test(test_boundary),
-		cmocka_unit_test(test_limits_of_pages),
-		cmocka_unit_test(test_caches),
+		cmocka_unit_test(test_auto_takes_the_best),  cmocka_unit_test(test_open_params),
+		cmocka_unit_test(test_what_cannot_be_had),   cmocka_unit_test(test_batches),
+		cmocka_unit_test(test_abilities_of_a_stack), cmocka_unit_test(test_boundary),
+		cmocka_unit_test(test_limits_of_pages),	     cmocka_unit_test(test_caches),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
