@@ -103,7 +103,7 @@ int backend_size_now(struct backend_device *device, uint64_t *ret_bytes, char *e
 	if (!device->child)
 		return leaf_size_now(device, ret_bytes, error, error_bytes);
 	for (struct backend_device *c = device->child; c; c = c->sibling) {
-		uint64_t bytes;
+		uint64_t bytes = 0;
 		int ret = backend_size_now(c, &bytes, error, error_bytes);
 
 		if (ret < 0)

@@ -477,17 +477,20 @@ static bool same_text(const struct backend_spec *a, const struct backend_spec *b
 
 static void add_children_text(struct text *t, const struct backend_spec *child)
 {
-	for (const char *comma = ""; child; child = child->sibling, comma = ", ") {
+	const char *comma = "";
+
+	while (child) {
+		const struct backend_spec *next = child->sibling;
 		unsigned nr = 1;
 
-		while (same_text(child, child->sibling)) {
-			child = child->sibling;
+		for (; same_text(child, next); next = next->sibling)
 			nr++;
-		}
 		text_add(t, "%s", comma);
+		comma = ", ";
 		if (nr > 1)
 			text_add(t, "%u ", nr);
 		add_spec_text(t, child);
+		child = next;
 	}
 }
 

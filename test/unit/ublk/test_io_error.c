@@ -69,9 +69,9 @@ static void test_words(void **state)
 	assert_string_equal(
 		told(request(BACKEND_WRITE, -ENOSPC, -ENOSPC), -ENOSPC),
 		"level=warn msg=\"I/O failed\" device=db id=7 queue=2 tag=3 op=write sector=80 "
-		"bytes=4096 error=ENOSPC by=file node=db means=\"no space is left below: a full "
+		"bytes=4096 error=ENOSPC by=file means=\"no space is left below: a full "
 		"file "
-		"system, pool or quota\" dropped=0\n");
+		"system, pool or quota\" dropped=0 node=db\n");
 }
 
 static void test_who(void **state)
