@@ -472,7 +472,7 @@ static void add_spec_text(struct text *t, const struct backend_spec *spec);
 
 static bool same_text(const struct backend_spec *a, const struct backend_spec *b)
 {
-	return a && b && !a->child && !b->child && a->ops == b->ops;
+	return !a->child && !b->child && a->ops == b->ops;
 }
 
 static void add_children_text(struct text *t, const struct backend_spec *child)
@@ -483,7 +483,7 @@ static void add_children_text(struct text *t, const struct backend_spec *child)
 		const struct backend_spec *next = child->sibling;
 		unsigned nr = 1;
 
-		for (; same_text(child, next); next = next->sibling)
+		for (; next && same_text(child, next); next = next->sibling)
 			nr++;
 		text_add(t, "%s", comma);
 		comma = ", ";

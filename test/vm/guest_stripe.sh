@@ -141,14 +141,14 @@ ok "all serve" eval 'chunk_write 0 && chunk_write 1 && chunk_write 2 && chunk_re
 touch "$work/fail"
 ok "the second fails" wait_for 10 fails
 ok "what lies on the others is served" others_serve
-ok "the log names it" grep -q 'I/O failed.*by=error .*node=one/backends/1$' "$work/ublkd.log"
+ok "the log names it" grep -q 'I/O failed.*by=error .*node=one/backends/1 ' "$work/ublkd.log"
 rm "$work/fail"
 ok "it serves again" wait_for 10 chunk_read 1
 truncate -s 1M /mnt/ram/2
 ok "a file that has become short fails its reads" eval '! chunk_read 302'
 ok "and no others" eval 'chunk_read 300 && chunk_read 301 && chunk_read 2'
 # The log has a limit for each operation and error.
-file_named() { ! chunk_read 302 2>/dev/null && grep -q 'I/O failed.*by=file .*node=one/backends/2$' "$work/ublkd.log"; }
+file_named() { ! chunk_read 302 2>/dev/null && grep -q 'I/O failed.*by=file .*node=one/backends/2 ' "$work/ublkd.log"; }
 ok "the log names the file" wait_for 60 file_named
 stop_daemon
 

@@ -71,9 +71,9 @@ void io_error_tell(struct tag_io *io, int err)
 		return;
 	log_warn("I/O failed",
 		 "device=%s id=%d queue=%u tag=%u op=%s sector=%llu bytes=%u error=%s by=%s "
-		 "means=\"%s\" dropped=%u node=%s",
+		 "means=\"%s\" node=%s dropped=%u",
 		 setup->device_name, setup->dev_id, setup->idx, tag_of(io),
 		 backend_op_name(request->op), (unsigned long long)(request->offset_bytes >> 9),
 		 request->length_bytes, errname(err), by ? by->ops->name : "ublkd",
-		 io_error_words(err), dropped, by ? by->name : setup->device_name);
+		 io_error_words(err), by ? by->name : setup->device_name, dropped);
 }

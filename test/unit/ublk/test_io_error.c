@@ -71,7 +71,7 @@ static void test_words(void **state)
 		"level=warn msg=\"I/O failed\" device=db id=7 queue=2 tag=3 op=write sector=80 "
 		"bytes=4096 error=ENOSPC by=file means=\"no space is left below: a full "
 		"file "
-		"system, pool or quota\" dropped=0 node=db\n");
+		"system, pool or quota\" node=db dropped=0\n");
 }
 
 static void test_who(void **state)
