@@ -52,6 +52,33 @@ static void helpers_let_go_and_unlock(struct helpers *h)
 	free(h);
 }
 
+void helpers_hold(struct helpers *h)
+{
+	if (!h)
+		return;
+	pthread_mutex_lock(&h->lock);
+	h->holders++;
+	pthread_mutex_unlock(&h->lock);
+}
+
+void helpers_let_go(struct helpers *h)
+{
+	if (!h)
+		return;
+	pthread_mutex_lock(&h->lock);
+	helpers_let_go_and_unlock(h);
+}
+
+bool helpers_are_closed(struct helpers *h)
+{
+	bool closed;
+
+	pthread_mutex_lock(&h->lock);
+	closed = h->closed;
+	pthread_mutex_unlock(&h->lock);
+	return closed;
+}
+
 /* Nobody but this thread closes the helpers, so none of these needs a second look at `closed`. */
 static void helpers_run_done(struct list_node *ended)
 {
@@ -127,14 +154,10 @@ int helper_start(struct helpers *h, struct helper_job *job)
 	job->helpers = h;
 	job->since_ns = ring_clock_ns();
 	atomic_store(&job->tid, 0);
-	pthread_mutex_lock(&h->lock);
-	h->holders++;
-	pthread_mutex_unlock(&h->lock);
+	helpers_hold(h);
 	ret = thread_start(NULL, &params);
-	if (ret == 0)
-		return 0;
-	pthread_mutex_lock(&h->lock);
-	helpers_let_go_and_unlock(h);
+	if (ret < 0)
+		helpers_let_go(h);
 	return ret;
 }
 

@@ -43,7 +43,16 @@ int helpers_create(struct helpers **ret_helpers, struct reactor *home);
 void helpers_close(struct helpers *helpers);
 
 /*
- * Home's thread: starts job->work on a thread with all signals blocked. Returns 0, or the -errno of
+ * Any thread: somebody whose work goes on after helpers_close keeps them until then. Accept NULL.
+ */
+void helpers_hold(struct helpers *helpers);
+void helpers_let_go(struct helpers *helpers);
+
+/* Any thread that holds them. */
+bool helpers_are_closed(struct helpers *helpers);
+
+/*
+ * Home's thread, also when they are closed (the job is dropped then): starts job->work on a thread with all signals blocked. Returns 0, or the -errno of
  * pthread_create(3): then nothing was started.
  */
 int helper_start(struct helpers *helpers, struct helper_job *job);

@@ -5,14 +5,16 @@
  * A backend is one const table (struct backend). The core allocates its private areas (zeroed),
  * parses its options, and calls:
  *
- *   a helper          open -> ............................................. -> close
- *   reactor thread            queue_init -> submit, submit, ... -> queue_fini
+ *   a helper          open -> ............................................... -> close
+ *   control thread         open_async -> ................... -> close_async ->
+ *   reactor thread               queue_init -> submit, submit, ... -> queue_fini
  *
- * Threads: open and close run on a helper (reactor/helper.h), where they may block, never while a
- * queue is initialised. queue_init, submit, cancel and queue_fini of one queue run on the reactor
- * that owns it; several queues of one device may run on several reactors at once, so whatever is in
- * the device's private area is read-only after open, or atomic. Resizing (struct backend_resize) is
- * a helper's too, while the queues serve.
+ * Threads: open and close run on a helper (reactor/helper.h), where they may block; open_async and
+ * close_async on the control reactor, where they wait for peers and children without blocking
+ * (visit.h). None of them runs while a queue is initialised. queue_init, submit, cancel and
+ * queue_fini of one queue run on the reactor that owns it; several queues of one device may run on
+ * several reactors at once, so whatever is in the device's private area is read-only after open, or
+ * atomic. Resizing (struct backend_resize) is like opening, while the queues serve.
  *
  * Backends over others make a tree of nodes, described by struct backend_spec: filters over one
  * child, stripe over many. It is opened from the bottom up and closed from the top down, its queues
@@ -39,6 +41,7 @@
 #include "storage/look.h"
 
 struct backend_io;
+struct backend_visit; /* visit.h */
 
 enum backend_op {
 	BACKEND_READ,
@@ -122,15 +125,11 @@ struct backend_open_params {
 	 * does not grow.
 	 */
 	uint64_t size_bytes;
-	/* For the leaf: what ops->examine has found, borrowed until open returns; NULL: open asks
-	 * itself. */
-	void *found;
 	/*
-	 * For the caller of backend_open, borrowed until it returns: of each leaf, by its index, in
-	 * the order of the configuration. NULL: there are none.
+	 * For who opens a tree, borrowed until that has ended: of each leaf, by its index, in the
+	 * order of the configuration. NULL: there are none.
 	 */
 	const int *stored_fds;
-	void *const *founds;
 };
 
 /* Nodes above each other, the leaf counted too; nodes and leaves of one tree. */
@@ -173,8 +172,9 @@ struct backend_device {
 	struct backend_limits limits;
 	void *priv; /* ops->device_bytes */
 	/* The first child, open before this one; the next child of the same parent. */
-	struct backend_device *child, *sibling;
+	struct backend_device *parent, *child, *sibling;
 	unsigned child_nr;
+	bool touched, open; /* life.c: ops->open was called; it is open, as a whole */
 	char path[BACKEND_PATH_BYTES];	 /* tree.c: name, when it is not the opener's */
 	char error[BACKEND_ERROR_BYTES]; /* out: when open fails, the reason and the cure in words
 					  */
@@ -285,6 +285,8 @@ struct backend_resize {
 	 * with device->error set: then all is as before. NULL: there always is room.
 	 */
 	int (*grow)(struct backend_device *device, uint64_t size_bytes);
+	/* After that, what must ask a peer or write to a child: visit->size_bytes. May be NULL. */
+	void (*grow_async)(struct backend_visit *visit);
 	/* Of the bytes from start_bytes on, before end_bytes. NULL: they never are. */
 	enum backend_usage (*usage)(struct backend_device *device, uint64_t start_bytes,
 				    uint64_t end_bytes);
@@ -326,18 +328,23 @@ struct backend {
 	 */
 	void (*check)(const void *config, const struct yaml_node *map, struct config_errors *e);
 
-	/*
-	 * For backends that must ask another machine before they can open: asks, and may take as
-	 * long as its own time limits allow. Any thread, before open and beside anything else, so
-	 * it touches nothing but its arguments. Returns 0 with what open will want
-	 * (open_params.found), or -errno with words for the user. found_free accepts NULL. NULL:
-	 * open waits for nobody.
-	 */
-	int (*examine)(const void *config, void **ret_found, char *error, size_t error_bytes);
-	void (*found_free)(void *found);
-
 	/* Returns 0 or -errno with device->error set. May be NULL: nothing to open. */
 	int (*open)(struct backend_device *device);
+	/*
+	 * After open, what must ask a peer or read a child: visit.h. The limits may be set here.
+	 * May be NULL.
+	 */
+	void (*open_async)(struct backend_visit *visit);
+	/*
+	 * Before the children and itself are closed, the last word to a peer or a child. Only of
+	 * one that was open; failures are logged: nothing depends on it. May be NULL.
+	 */
+	void (*close_async)(struct backend_visit *visit);
+	/*
+	 * Asks such a part, or grow_async, to end soon: backend_visit_done follows, perhaps from
+	 * inside. NULL: it waits for nobody but its children, whose requests the core cancels.
+	 */
+	void (*cancel_async)(struct backend_visit *visit);
 	/* Also after a failed open, whatever state it left. May be NULL. */
 	void (*close)(struct backend_device *device);
 	/* Return 0 or -errno; queue_fini also runs after a failed queue_init. May be NULL. */
@@ -427,22 +434,13 @@ struct backend {
  */
 
 /*
- * Any thread that may block. spec, what it points at and name stay the caller's and must outlive
- * the device. Returns 0 with the root of the tree, or -errno with words for the user in error.
+ * Any thread that may block; of trees whose nodes have nothing to wait for (open_async): else see
+ * life.h. spec, what it points at and name stay the caller's and must outlive the device. Returns 0
+ * with the root of the tree, or -errno with words for the user in error.
  */
 int backend_open(struct backend_device **ret_device, const struct backend_spec *spec,
 		 const char *name, const struct backend_open_params *open_params, char *error,
 		 size_t error_bytes);
-
-/*
- * spec.c: struct backend's examine of each leaf that has one. Any thread. founds is for
- * open_params.founds: of each leaf what was found, or NULL; the caller frees it, also when it has
- * failed. Returns 0, or the first failure with its words.
- */
-bool backend_spec_is_examined(const struct backend_spec *spec);
-int backend_spec_examine(const struct backend_spec *spec, void *founds[BACKEND_LEAVES_MAX],
-			 char *error, size_t error_bytes);
-void backend_spec_examine_free(const struct backend_spec *spec, void *founds[BACKEND_LEAVES_MAX]);
 
 /* Private areas start on cache lines of their own: queues of one device run on different cores. */
 #define BACKEND_AREA_ALIGN 64u
@@ -461,7 +459,10 @@ int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
 bool backend_connection(const struct backend_queue *top, unsigned idx,
 			struct backend_connection *ret_connection);
 
-/* Any thread that may block: the whole tree; no queue may be open. Accepts NULL. */
+/*
+ * Any thread that may block: the whole tree, without what its nodes have to say at the end
+ * (close_async); no queue may be open. Accepts NULL.
+ */
 void backend_close(struct backend_device *device);
 
 /*

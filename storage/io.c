@@ -295,6 +295,16 @@ static inline enum backend_submit submit_or_wait(struct backend_io *child)
 	return BACKEND_QUEUED;
 }
 
+enum backend_submit backend_submit_or_wait(struct backend_io *io)
+{
+	return submit_or_wait(io);
+}
+
+void backend_retry_waiting(struct backend_queue *queue)
+{
+	retry_waiting(queue);
+}
+
 enum backend_submit backend_forward(struct backend_io *io)
 {
 	struct backend_io *child = io->child;

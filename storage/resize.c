@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "storage/backend.h"
+#include "storage/life_internal.h"
 #include "base/errname.h"
 #include "base/util.h"
 
@@ -114,30 +114,26 @@ int backend_size_now(struct backend_device *device, uint64_t *ret_bytes, char *e
 	return 0;
 }
 
-static int leaf_grow(struct backend_device *leaf, uint64_t size_bytes, char *error,
-		     size_t error_bytes)
+uint64_t backend_size_below(const struct backend_device *device, uint64_t size_bytes)
 {
-	if (!leaf->ops->resize)
-		return resize_unsupported(leaf, error, error_bytes);
-	/* A leaf beside smaller ones may be large enough already. */
-	if (!leaf->ops->resize->grow || size_bytes <= backend_size(leaf))
-		return 0;
-	leaf->error[0] = '\0';
-	return resize_result(leaf, leaf->ops->resize->grow(leaf, size_bytes), error, error_bytes);
+	return size_below(device, size_bytes);
 }
 
-int backend_grow(struct backend_device *device, uint64_t size_bytes, char *error,
-		 size_t error_bytes)
+int backend_device_grow(struct backend_device *device, uint64_t size_bytes)
 {
-	if (!device->child)
-		return leaf_grow(device, size_bytes, error, error_bytes);
-	for (struct backend_device *c = device->child; c; c = c->sibling) {
-		int ret = backend_grow(c, size_below(device, size_bytes), error, error_bytes);
+	const struct backend_resize *resize = device->ops->resize;
+	int ret = 0;
 
-		if (ret < 0)
-			return ret;
-	}
-	return 0;
+	device->error[0] = '\0';
+	if (!device->child && !resize)
+		return backend_fail(device, -EOPNOTSUPP, "the backend %s cannot change its size",
+				    device->ops->name);
+	/* A leaf beside smaller ones may be large enough already. */
+	if (resize && resize->grow && size_bytes > backend_size(device))
+		ret = resize->grow(device, size_bytes);
+	if (ret < 0 && device->error[0] == '\0')
+		backend_fail(device, ret, "%s", errname(ret));
+	return ret;
 }
 
 static enum backend_usage leaf_usage(struct backend_device *leaf, uint64_t start_bytes,

@@ -411,44 +411,6 @@ uint8_t backend_spec_data(const struct backend_spec *spec)
 	return data;
 }
 
-bool backend_spec_is_examined(const struct backend_spec *spec)
-{
-	const struct backend_spec *leaf;
-
-	for (unsigned i = 0; (leaf = backend_spec_leaf(spec, i)); i++)
-		if (leaf->ops->examine)
-			return true;
-	return false;
-}
-
-int backend_spec_examine(const struct backend_spec *spec, void *founds[BACKEND_LEAVES_MAX],
-			 char *error, size_t error_bytes)
-{
-	const struct backend_spec *leaf;
-	int ret = 0;
-
-	error[0] = '\0';
-	for (unsigned i = 0; ret == 0 && (leaf = backend_spec_leaf(spec, i)); i++) {
-		if (!leaf->ops->examine)
-			continue;
-		ret = leaf->ops->examine(leaf->config, &founds[i], error, error_bytes);
-		if (ret < 0 && error[0] == '\0')
-			snprintf(error, error_bytes, "%s: %s", leaf->ops->name, errname(ret));
-	}
-	return ret;
-}
-
-void backend_spec_examine_free(const struct backend_spec *spec, void *founds[BACKEND_LEAVES_MAX])
-{
-	const struct backend_spec *leaf;
-
-	for (unsigned i = 0; (leaf = backend_spec_leaf(spec, i)); i++) {
-		if (founds[i] && leaf->ops->found_free)
-			leaf->ops->found_free(founds[i]);
-		founds[i] = NULL;
-	}
-}
-
 /* ---- in words ---- */
 
 struct text {

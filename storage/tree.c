@@ -1,11 +1,12 @@
 /*
- * The devices of a tree: opened from the bottom up, closed from the top down, asked who they are. A
- * device is one allocation with its private area behind it. open and close run on a helper, which
- * may block; what else is here on the main thread (storage/backend.h).
+ * The devices of a tree: made, each opened and closed, asked who they are. A device is one
+ * allocation with its private area behind it. life.c walks over them, on a helper, which may block,
+ * and on the control thread; the questions are the control thread's (storage/backend.h).
  *
- * Happy path: backend_open, queues (io_queue.c) open and close, backend_close.
- * Failure modes: a node that refuses says why in words; what was open below it is closed; a device
- * that is half open is closed by the same function as a whole one.
+ * Happy path: backend_tree_new, backend_device_open and _opened from the bottom up, queues
+ * (io_queue.c), backend_device_close from the top down, backend_tree_free.
+ * Failure modes: a node that refuses says why in words; one that is half open is closed by the same
+ * function as a whole one, one that was never touched not at all.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/life_internal.h"
 #include "storage/node.h"
 #include "storage/spec.h"
 #include "base/assert.h"
@@ -104,15 +106,12 @@ static int check_limits(struct backend_device *device)
 	return 0;
 }
 
-/* ---- open and close ---- */
+/* ---- devices ---- */
 
 /* What the recursion shares. */
-struct opening {
-	const char *name; /* of the device */
+struct tree_making {
 	const struct backend_open_params *params;
 	unsigned leaf_idx; /* of the next leaf */
-	char *error;
-	size_t error_bytes;
 };
 
 static struct backend_device *device_alloc(const struct backend *ops)
@@ -127,17 +126,8 @@ static struct backend_device *device_alloc(const struct backend *ops)
 	return device;
 }
 
-static int open_fail(const struct opening *o, int err, const char *node, const char *words)
-{
-	/* The device is the caller's to name. */
-	const char *path = node[strlen(o->name)] == '/' ? node + strlen(o->name) + 1 : "";
-
-	snprintf(o->error, o->error_bytes, "%s%s%s", path, *path ? ": " : "", words);
-	return err;
-}
-
-/* Of the node at spec, whose parent has these. */
-static void fill_params(struct opening *o, const struct backend_spec *spec,
+/* Of the node at spec; above: of its parent at parent, or what the opener says. */
+static void fill_params(struct tree_making *t, const struct backend_spec *spec,
 			const struct backend_open_params *above, const struct backend_spec *parent,
 			struct backend_open_params *ret_params)
 {
@@ -151,13 +141,10 @@ static void fill_params(struct opening *o, const struct backend_spec *spec,
 			ret_params->size_bytes = ops->size_below(
 				parent->config, backend_spec_child_nr(parent), above->size_bytes);
 	}
-	if (leaf && o->params->stored_fds)
-		ret_params->stored_fd = o->params->stored_fds[o->leaf_idx];
-	if (leaf && o->params->founds)
-		ret_params->found = o->params->founds[o->leaf_idx];
+	if (leaf && t->params->stored_fds)
+		ret_params->stored_fd = t->params->stored_fds[t->leaf_idx];
 	ret_params->stored_fds = NULL;
-	ret_params->founds = NULL;
-	o->leaf_idx += leaf;
+	t->leaf_idx += leaf;
 }
 
 /* "disk/backends/1"; without a step for a child that is "backend". */
@@ -175,104 +162,127 @@ static void name_device(struct backend_device *device, const struct backend_spec
 	device->name = device->path;
 }
 
-static int open_node(struct opening *o, struct backend_device **ret_device,
-		     const struct backend_spec *spec, const struct backend_spec *parent,
-		     const char *above, const struct backend_open_params *above_params);
-
-static int device_open_children(struct opening *o, struct backend_device *device,
-				const struct backend_spec *spec)
+/* Recurses at most BACKEND_DEPTH_MAX deep. */
+static struct backend_device *node_new(struct tree_making *t, const struct backend_spec *spec,
+				       const struct backend_spec *parent_spec,
+				       struct backend_device *parent, const char *above)
 {
-	struct backend_device **end = &device->child;
+	const struct backend_open_params *params = parent ? &parent->open_params : t->params;
+	struct backend_device *device = device_alloc(spec->ops), **end;
 
+	ASSERT((spec->ops->children != NULL) == (spec->child != NULL));
+	if (!device)
+		return NULL;
+	device->parent = parent;
+	device->config = spec->config;
+	name_device(device, spec, above);
+	fill_params(t, spec, params, parent_spec, &device->open_params);
+	end = &device->child;
 	for (const struct backend_spec *child = spec->child; child; child = child->sibling) {
-		int ret = open_node(o, end, child, spec, device->name, &device->open_params);
-
-		if (ret < 0)
-			return ret;
-		if (device->child_nr++ == 0)
-			device->limits = (*end)->limits;
-		else
-			backend_limits_join(&device->limits, &(*end)->limits);
+		*end = node_new(t, child, spec, device, device->name);
+		if (!*end) {
+			backend_tree_free(device);
+			return NULL;
+		}
 		end = &(*end)->sibling;
+		device->child_nr++;
 	}
-	return 0;
+	return device;
 }
 
-static int open_self(struct opening *o, struct backend_device *device)
+struct backend_device *backend_tree_new(const struct backend_spec *spec, const char *name,
+					const struct backend_open_params *open_params)
 {
-	int ret = device->ops->open ? device->ops->open(device) : 0;
+	struct tree_making t = { .params = open_params };
 
-	device->open_params.stored_fd = 0; /* the caller may close it now */
-	device->open_params.found = NULL;
-	if (ret < 0 && device->error[0] == '\0')
-		backend_fail(device, ret, "%s: cannot open: %s", device->ops->name, errname(ret));
-	if (ret == 0)
-		ret = check_limits(device);
-	return ret < 0 ? open_fail(o, ret, device->name, device->error) : 0;
+	ASSERT(is_power_of_two(open_params->logical_block_bytes) &&
+	       open_params->logical_block_bytes >= 512);
+	return node_new(&t, spec, NULL, NULL, name);
 }
 
-static void device_close_children(struct backend_device *device)
+void backend_tree_free(struct backend_device *device)
 {
 	struct backend_device *child = device->child;
 
 	while (child) {
 		struct backend_device *sibling = child->sibling;
 
-		backend_close(child);
+		backend_tree_free(child);
 		child = sibling;
 	}
+	free(device);
 }
 
-/* Recurses at most BACKEND_DEPTH_MAX deep. */
-static int open_node(struct opening *o, struct backend_device **ret_device,
-		     const struct backend_spec *spec, const struct backend_spec *parent,
-		     const char *above, const struct backend_open_params *above_params)
+/* ---- one node is opened and closed ---- */
+
+static void join_children(struct backend_device *device)
 {
-	struct backend_device *device = device_alloc(spec->ops);
+	for (const struct backend_device *c = device->child; c; c = c->sibling) {
+		if (c == device->child)
+			device->limits = c->limits;
+		else
+			backend_limits_join(&device->limits, &c->limits);
+	}
+}
+
+/* Words for a failure that left none. */
+static int device_open_result(struct backend_device *device, int ret)
+{
+	if (ret < 0 && device->error[0] == '\0')
+		backend_fail(device, ret, "%s: cannot open: %s", device->ops->name, errname(ret));
+	return ret;
+}
+
+int backend_device_open(struct backend_device *device)
+{
 	int ret;
 
-	ASSERT((spec->ops->children != NULL) == (spec->child != NULL));
-	if (!device)
-		return open_fail(o, -ENOMEM, above, "out of memory");
-	device->config = spec->config;
-	name_device(device, spec, above);
-	fill_params(o, spec, above_params, parent, &device->open_params);
-	ret = device_open_children(o, device, spec);
-	if (ret < 0) {
-		device_close_children(device);
-		free(device);
-		return ret;
-	}
-	ret = open_self(o, device);
-	if (ret < 0) {
-		backend_close(device);
-		return ret;
-	}
-	*ret_device = device;
-	return 0;
+	join_children(device);
+	device->touched = true;
+	ret = device->ops->open ? device->ops->open(device) : 0;
+	device->open_params.stored_fd = 0; /* the caller may close it now */
+	return device_open_result(device, ret);
 }
 
-int backend_open(struct backend_device **ret_device, const struct backend_spec *spec,
-		 const char *name, const struct backend_open_params *open_params, char *error,
-		 size_t error_bytes)
+int backend_device_opened(struct backend_device *device)
 {
-	struct opening o = {
-		.name = name, .params = open_params, .error = error, .error_bytes = error_bytes
-	};
+	device->open = true;
+	return check_limits(device);
+}
 
-	ASSERT(is_power_of_two(open_params->logical_block_bytes) &&
-	       open_params->logical_block_bytes >= 512);
-	return open_node(&o, ret_device, spec, NULL, name, open_params);
+void backend_device_close(struct backend_device *device)
+{
+	if (device->touched && device->ops->close)
+		device->ops->close(device);
+	device->touched = device->open = false;
+}
+
+static void close_from_the_top(struct backend_device *device)
+{
+	backend_device_close(device);
+	for (struct backend_device *c = device->child; c; c = c->sibling)
+		close_from_the_top(c);
 }
 
 void backend_close(struct backend_device *device)
 {
 	if (!device)
 		return;
-	if (device->ops->close)
-		device->ops->close(device);
-	device_close_children(device);
-	free(device);
+	close_from_the_top(device);
+	backend_tree_free(device);
+}
+
+void backend_device_words(const struct backend_device *device, char *buf, size_t bytes)
+{
+	const struct backend_device *top = device;
+	const char *path;
+
+	while (top->parent)
+		top = top->parent;
+	/* The root is the opener's to name. */
+	path = device->name[strlen(top->name)] == '/' ? device->name + strlen(top->name) + 1 : "";
+	snprintf(buf, bytes, "%s%s%s", path, *path ? ": " : "",
+		 device->error[0] ? device->error : "no reason was given");
 }
 
 /* ---- what the leaves say ---- */

@@ -2,7 +2,7 @@
  * What the files of the NBD backend share: its device, queues, connections and requests.
  *
  *	nbd_options.c     what the user can configure                   main thread
- *	nbd_open.c        examine, open, limits, identity               main thread (examine: any)
+ *	nbd_open.c        open, limits, identity                        helper and control thread
  *	nbd.c             queues: requests, and which connections are ready
  *	nbd_connection.c  one connection: connect, TLS, handshake, requests, loss, another try
  *	nbd_login.c       the handshake of NBD and of TLS, as bytes of a connection
@@ -74,7 +74,7 @@ struct nbd_config {
 extern const struct option nbd_options[];
 extern const struct backend_uri nbd_backend_uri;
 
-/* What probe has found. */
+/* What open has found. */
 struct nbd_found {
 	struct nbd_export export;
 	struct net_addresses addresses;
@@ -93,6 +93,7 @@ struct nbd_device {
 	char address[160]; /* of the uri, for messages */
 	struct tls_credentials *tls;
 	struct nbd_found found;
+	struct nbd_examine *question; /* while it opens */
 	unsigned conns_per_queue;
 	/*
 	 * The server came back as another one: nothing is served any more, until it is opened anew.
@@ -200,8 +201,9 @@ struct nbd_queue {
 };
 
 /* nbd_open.c */
-int nbd_ask(const void *config, void **ret_found, char *error, size_t error_bytes);
 int nbd_open(struct backend_device *device);
+void nbd_open_async(struct backend_visit *visit);
+void nbd_cancel_async(struct backend_visit *visit);
 void nbd_close(struct backend_device *device);
 void nbd_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
 

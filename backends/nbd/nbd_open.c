@@ -1,9 +1,9 @@
 /*
- * Opening an export: what the server says of it becomes the device's limits. Owns the parsed URI
- * and the TLS credentials. Any thread, at open and close.
+ * Opening an export: what the server says of it becomes the device's limits. Owns the parsed URI,
+ * the TLS credentials and the question to the server. Helper, but for nbd_*_async: control thread.
  *
- * Happy path: nbd_ask (elsewhere, it waits) finds the addresses and the export, nbd_open makes
- * limits of that; without it nbd_open asks by itself and waits. No connection is kept.
+ * Happy path: nbd_open reads the keys and finds the addresses, nbd_open_async asks the server and
+ * makes limits of the answer. No connection is kept.
  * Failure modes: each in words: no such server, no such export, one that does not allow what was
  * configured.
  */
@@ -17,52 +17,13 @@
 #include "backends/nbd/nbd_examine.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "storage/visit.h"
 
 static bool wants_simple(const struct nbd_config *config, const struct net_addresses *addresses)
 {
 	if (config->replies == NBD_REPLIES_AUTO)
 		return net_address_is_local(&addresses->address[0]);
 	return config->replies == NBD_REPLIES_FEWEST;
-}
-
-static int nbd_examine_export(const struct nbd_config *config, const struct nbd_uri *uri,
-			      struct nbd_found *found, char *error, size_t error_bytes)
-{
-	struct nbd_handshake_config wish = { .mode = NBD_HANDSHAKE_GO,
-					     .export_name = uri->export_name,
-					     .no_meta = true };
-	struct tls_credentials *tls = NULL;
-	int ret = nbd_credentials_new(uri, &tls, error, error_bytes);
-
-	if (ret == 0)
-		ret = net_host_find(&uri->server, &found->addresses, error, error_bytes);
-	if (ret == 0) {
-		found->simple = wants_simple(config, &found->addresses);
-		wish.no_structured = wish.no_extended = found->simple;
-		ret = nbd_examine_wait(uri, tls, &wish, config->timeout_ns, &found->export, error,
-				       error_bytes);
-	}
-	tls_credentials_free(tls);
-	return ret;
-}
-
-int nbd_ask(const void *config, void **ret_found, char *error, size_t error_bytes)
-{
-	const struct nbd_config *nbd = config;
-	struct nbd_uri *uri = malloc(sizeof(*uri));
-	struct nbd_found *found = calloc(1, sizeof(*found));
-	int ret = uri && found ? nbd_config_uri(nbd, uri, error, error_bytes) : -ENOMEM;
-
-	if (ret == -ENOMEM)
-		snprintf(error, error_bytes, "nbd: out of memory");
-	if (ret == 0)
-		ret = nbd_examine_export(nbd, uri, found, error, error_bytes);
-	free(uri);
-	if (ret == 0)
-		*ret_found = found;
-	else
-		free(found);
-	return ret;
 }
 
 static uint32_t caps_of(const struct nbd_export *export)
@@ -132,16 +93,56 @@ int nbd_open(struct backend_device *device)
 	ret = nbd_credentials_new(&nbd->uri, &nbd->tls, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;
-	if (device->open_params.found)
-		nbd->found = *(const struct nbd_found *)device->open_params.found;
-	else
-		ret = nbd_examine_export(nbd->config, &nbd->uri, &nbd->found, device->error,
-					 sizeof(device->error));
+	return net_host_find(&nbd->uri.server, &nbd->found.addresses, device->error,
+			     sizeof(device->error));
+}
+
+static void nbd_answered(void *arg, int ret, const struct nbd_export *export, const char *words)
+{
+	struct backend_visit *visit = arg;
+	struct nbd_device *nbd = visit->device->priv;
+
+	nbd->question = NULL;
+	if (ret == 0) {
+		nbd->found.export = *export;
+		tell_read_only(visit->device, export);
+		fill_limits(visit->device, export);
+	} else {
+		backend_fail(visit->device, ret, "%s", words);
+	}
+	backend_visit_done(visit, ret);
+}
+
+void nbd_open_async(struct backend_visit *visit)
+{
+	struct nbd_device *nbd = visit->device->priv;
+	struct nbd_found *found = &nbd->found;
+	struct nbd_handshake_config wish = { .mode = NBD_HANDSHAKE_GO,
+					     .export_name = nbd->uri.export_name,
+					     .no_meta = true };
+	const struct nbd_examine_params params = { .uri = &nbd->uri,
+						   .tls = nbd->tls,
+						   .wish = &wish,
+						   .addresses = &found->addresses,
+						   .timeout_ns = nbd->config->timeout_ns };
+	int ret;
+
+	found->simple = wants_simple(nbd->config, &found->addresses);
+	wish.no_structured = wish.no_extended = found->simple;
+	visit->doing = "asking its server";
+	visit->timeout_ns = BACKEND_VISIT_OWN_DEADLINE;
+	ret = nbd_examine_begin(&nbd->question, visit->reactor, &params, nbd_answered, visit);
 	if (ret < 0)
-		return ret;
-	tell_read_only(device, &nbd->found.export);
-	fill_limits(device, &nbd->found.export);
-	return 0;
+		backend_visit_done(visit, ret);
+}
+
+void nbd_cancel_async(struct backend_visit *visit)
+{
+	struct nbd_device *nbd = visit->device->priv;
+
+	nbd_examine_forget(nbd->question);
+	nbd->question = NULL;
+	backend_visit_done(visit, -ECANCELED);
 }
 
 void nbd_close(struct backend_device *device)

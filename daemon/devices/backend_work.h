@@ -1,7 +1,7 @@
 /*
- * Opens and closes the backends of devices on threads of their own, since a backend may wait for
- * another machine, or for a file system that does not answer, without a limit. Main thread. It
- * never waits for such a thread: a backend that is not needed any more is closed when it is open.
+ * Opens and closes the backends of devices without waiting for them, since a backend may wait for
+ * another machine, or for a file system that does not answer, without a limit (storage/life.h).
+ * Main thread. A backend that is not needed any more is closed when it is open.
  */
 #ifndef DAEMON_DEVICES_BACKEND_WORK_H
 #define DAEMON_DEVICES_BACKEND_WORK_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "daemon/settings/settings.h"
-#include "reactor/helper.h"
+#include "storage/life.h"
 #include "ublk/worker.h"
 
 /* Backends that are being opened at a time. */
@@ -19,7 +19,7 @@ struct backend_work; /* one backend that is being opened or closed */
 
 /* Outlives its works, unless the helpers are closed before. */
 struct backend_work_host {
-	struct helpers *helpers;  /* NULL: the work is done inside of the call (tests) */
+	struct backend_home home; /* without helpers the work is done inside of the call (tests) */
 	void (*ended)(void *arg); /* from a turn of the control reactor: a work has ended */
 	void *arg;
 	unsigned opens;	      /* under way, also those that are not needed any more */
@@ -28,8 +28,7 @@ struct backend_work_host {
 };
 
 /*
- * Begins to open the backend of a device: examines it first, where it can. The work holds settings
- * until it is freed; while the backend is open the caller must, since the backend reads them.
+ * Begins to open the backend of a device. The work holds settings until it is freed; while the backend is open the caller must, since the backend reads them.
  * open_params->stored_fds are duplicated. Returns 0; -EAGAIN: too many are under way, try later;
  * or -ENOMEM.
  */
@@ -47,17 +46,15 @@ int backend_work_close(struct backend_work **ret_work, struct backend_work_host 
 bool backend_work_ended(const struct backend_work *work);
 bool backend_work_closes(const struct backend_work *work);
 
-enum backend_work_step { BACKEND_WORK_EXAMINE, BACKEND_WORK_OPEN, BACKEND_WORK_CLOSE };
-
 /*
  * Of an open that has ended: 0 and the backend, the caller's from now on; or -errno, with words for
- * the user in *ret_words, and where it failed: EXAMINE is a peer that did not answer as it should.
+ * the user in *ret_words; unanswered: a peer or a child did not answer as it should.
  */
 int backend_work_result(struct backend_work *work, struct backend_device **ret_backend,
-			const char **ret_words, enum backend_work_step *ret_step);
+			const char **ret_words, bool *ret_unanswered);
 
 /*
- * What it does now, in words ("opening its backend"), since when (ring_clock_ns), and where in the
+ * What it does now, in words ("opening its backend", "asking its server"), since when (ring_clock_ns), and where in the
  * kernel its thread waits (worker_thread_where; "" when that cannot be told).
  */
 const char *backend_work_doing(const struct backend_work *work, uint64_t *ret_since_ns,

@@ -492,9 +492,12 @@ void device_set_init(struct device_set *set, struct ev_loop *ev, struct device_h
 	list_init(&set->members);
 	ev_timer_init(&set->sweep, on_sweep, 0., 0.);
 	ev_timer_init(&set->retry, on_retry, 0., RETRY_SECONDS);
-	set->work = (struct backend_work_host){ .helpers = host->helpers,
-						.ended = on_work_ended,
-						.arg = set };
+	set->work = (struct backend_work_host){
+		.home = { .reactor = host->ctl ? host->ctl->reactor : NULL,
+			  .helpers = host->helpers },
+		.ended = on_work_ended,
+		.arg = set,
+	};
 	note_init(set);
 	host->event = on_device_event;
 	host->added = note_added;

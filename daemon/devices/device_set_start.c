@@ -28,7 +28,7 @@
 #include "ublk/servers.h"
 
 /* Between two questions to a server that did not answer one. */
-#define EXAMINE_RETRY_NS (200 * NS_PER_MS)
+#define SERVER_RETRY_NS (200 * NS_PER_MS)
 /* Between two looks for a file that another device of this daemon may bring. */
 #define ABSENT_RETRY_NS (100 * NS_PER_MS)
 /* udev makes its links to a new device in less. */
@@ -186,7 +186,7 @@ static void open_backend(struct device_set *set, struct member *m)
 }
 
 /* The server did not answer as it should; m->error says what was wrong. */
-static void examine_failed(struct device_set *set, struct member *m)
+static void server_failed(struct device_set *set, struct member *m)
 {
 	if (!m->past || ring_clock_ns() >= m->past->until_ns) {
 		device_set_did_not_start(set, m);
@@ -196,7 +196,7 @@ static void examine_failed(struct device_set *set, struct member *m)
 		log_warn("device cannot be adopted yet", "device=%s reason=\"%s\"",
 			 m->settings->options.name, m->error);
 	m->past->told = true;
-	open_later(set, m, EXAMINE_RETRY_NS);
+	open_later(set, m, SERVER_RETRY_NS);
 }
 
 /* Another device is starting, and its node may be the file that this one wants. */
@@ -239,9 +239,9 @@ static void work_has_ended(struct device_set *set, struct member *m)
 {
 	struct backend_device *backend = NULL;
 	struct backend_work *work = m->work;
-	enum backend_work_step step;
 	const char *words;
-	int ret = backend_work_result(work, &backend, &words, &step);
+	bool unanswered;
+	int ret = backend_work_result(work, &backend, &words, &unanswered);
 
 	m->work = NULL;
 	snprintf(m->error, sizeof(m->error), "%s", ret < 0 ? words : "");
@@ -249,8 +249,8 @@ static void work_has_ended(struct device_set *set, struct member *m)
 	if (ret == 0) {
 		m->absent = false;
 		start_opened(set, m, backend);
-	} else if (step == BACKEND_WORK_EXAMINE) {
-		examine_failed(set, m);
+	} else if (unanswered) {
+		server_failed(set, m);
 	} else {
 		backend_open_failed(set, m, ret);
 	}

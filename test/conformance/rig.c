@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/life.h"
 #include "storage/spec.h"
 #include "base/assert.h"
 #include "base/util.h"
@@ -122,6 +123,36 @@ static void free_config(struct rig *rig)
 	rig->level_nr = 0;
 }
 
+static void on_opened(void *arg, const struct backend_life_end *end)
+{
+	struct rig *rig = arg;
+
+	rig->device = end->device;
+	rig->open_ret = end->ret;
+	if (end->ret < 0)
+		snprintf(rig->error, sizeof(rig->error), "%s", end->words);
+}
+
+/* A reactor of its own for as long as a server is asked. */
+static int open_tree(struct rig *rig, const struct rig_params *params,
+		     const struct backend_open_params *open_params)
+{
+	struct reactor_params reactor_params = { .sq_entries = 32, .cq_entries = 128 };
+	const struct backend_life_owner owner = { .done = on_opened, .arg = rig };
+	const struct backend_home home = { .reactor = &rig->home };
+	struct backend_life *life;
+	int ret = reactor_init(&rig->home, &reactor_params);
+
+	rig->open_ret = 1;
+	if (ret == 0)
+		ret = backend_open_begin(&life, &home, &rig->level[rig->level_nr - 1].spec,
+					 params->name, open_params, &owner);
+	while (ret == 0 && rig->open_ret > 0)
+		reactor_turn(&rig->home, true);
+	reactor_fini(&rig->home);
+	return ret < 0 ? ret : rig->open_ret;
+}
+
 int rig_open_device(struct rig *rig, const struct rig_params *params)
 {
 	int stored_fds[BACKEND_LEAVES_MAX] = { 0 };
@@ -143,8 +174,7 @@ int rig_open_device(struct rig *rig, const struct rig_params *params)
 	rig->depth = params->depth;
 	ret = parse_config(rig, params);
 	if (ret == 0)
-		ret = backend_open(&rig->device, &rig->level[rig->level_nr - 1].spec, params->name,
-				   &open_params, rig->error, sizeof(rig->error));
+		ret = open_tree(rig, params, &open_params);
 	if (ret < 0)
 		free_config(rig);
 	return ret;

@@ -45,6 +45,8 @@ struct rig {
 	unsigned level_nr;
 	unsigned queue_nr, depth;
 	struct rig_queue queue[RIG_QUEUES_MAX];
+	struct reactor home; /* while it opens */
+	int open_ret;	     /* 1: it opens still */
 	char error[BACKEND_ERROR_BYTES];
 };
 

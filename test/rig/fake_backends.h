@@ -69,60 +69,19 @@ static const struct backend fake_null = { .name = "null",
 					  .open = fake_null_open };
 
 #ifdef FAKE_PROBES
-/* One that asks before it is opened: what its path says comes of it. For tests of threads. */
+/* One that asks its server when it opens: what its path says comes of it. */
 #include <errno.h>
-#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-static atomic_uint fake_asked, fake_ended; /* examinations that were begun, and that have ended */
-static atomic_int fake_founds;		   /* of what they found, what was not freed */
+#include "base/util.h"
+#include "storage/visit.h"
+
+static atomic_uint fake_asked, fake_ended; /* questions that were begun, and that have ended */
 static atomic_uint fake_bad_times;	   /* how often flaky... fails before it is good */
-static sem_t fake_answer_sem;		   /* one post lets one slow... go on */
-
-static int fake_found_by(const struct fake_config *fake, void **ret_found, char *error,
-			 size_t error_bytes)
-{
-	bool bad = strncmp(fake->path, "bad", 3) == 0;
-
-	if (strncmp(fake->path, "slow", 4) == 0)
-		while (sem_wait(&fake_answer_sem) < 0)
-			;
-	if (strncmp(fake->path, "flaky", 5) == 0 && atomic_load(&fake_bad_times) > 0) {
-		atomic_fetch_sub(&fake_bad_times, 1);
-		bad = true;
-	}
-	if (bad) {
-		snprintf(error, error_bytes, "no server at %s: is it started?", fake->path);
-		return -ECONNREFUSED;
-	}
-	*ret_found = strdup(fake->path);
-	atomic_fetch_add(&fake_founds, 1);
-	return 0;
-}
-
-static int fake_examine(const void *config, void **ret_found, char *error, size_t error_bytes)
-{
-	int ret;
-
-	atomic_fetch_add(&fake_asked, 1);
-	ret = fake_found_by(config, ret_found, error, error_bytes);
-	atomic_fetch_add(&fake_ended, 1);
-	return ret;
-}
-
-static void fake_examine_free(void *found)
-{
-	if (found)
-		atomic_fetch_sub(&fake_founds, 1);
-	free(found);
-}
-
-static pthread_mutex_t fake_found_lock = PTHREAD_MUTEX_INITIALIZER;
-static char fake_found[64] = "nothing"; /* what the examination of the last net had found */
+static sem_t fake_answer_sem;		   /* one post lets one slow... or stuck... go on */
+static char fake_found[64] = "nothing";	   /* what the last net that was asked for had */
 
 static atomic_int fake_nets;	     /* that are open */
 static atomic_bool fake_close_waits; /* closing one lasts as long as this is set */
@@ -138,27 +97,92 @@ static void fake_net_close(struct backend_device *device)
 	atomic_fetch_sub(&fake_nets, 1);
 }
 
+struct fake_net_device {
+	struct backend_visit *visit; /* while it asks */
+	struct timer look;	     /* for the answer */
+};
+
+/* "stuck...": on a helper, as long as the test wants. */
 static int fake_net_open(struct backend_device *device)
 {
 	const struct fake_config *config = device->config;
 
+	if (strncmp(config->path, "stuck", 5) == 0) {
+		atomic_fetch_add(&fake_asked, 1);
+		while (sem_wait(&fake_answer_sem) < 0)
+			;
+		atomic_fetch_add(&fake_ended, 1);
+	}
 	if (strncmp(config->path, "/dev/", 5) == 0 && atomic_load(&fake_absent))
 		return backend_fail(device, -ENOENT, "%s does not exist", config->path);
 	atomic_fetch_add(&fake_nets, 1);
-	pthread_mutex_lock(&fake_found_lock);
-	snprintf(fake_found, sizeof(fake_found), "%s", (const char *)device->open_params.found);
-	pthread_mutex_unlock(&fake_found_lock);
 	return fake_open(device);
+}
+
+static void fake_net_answer(struct fake_net_device *net, int ret)
+{
+	const struct fake_config *config = net->visit->device->config;
+
+	atomic_fetch_add(&fake_ended, 1);
+	if (ret == 0)
+		snprintf(fake_found, sizeof(fake_found), "%s", config->path);
+	backend_visit_done(net->visit, ret);
+}
+
+static void fake_net_look(struct timer *timer)
+{
+	struct fake_net_device *net = container_of(timer, struct fake_net_device, look);
+
+	if (sem_trywait(&fake_answer_sem) == 0)
+		fake_net_answer(net, 0);
+	else
+		reactor_timer_arm(net->visit->reactor, timer, ring_clock_ns() + NS_PER_MS);
+}
+
+static void fake_net_ask(struct backend_visit *visit)
+{
+	const struct fake_config *config = visit->device->config;
+	struct fake_net_device *net = visit->device->priv;
+	bool bad = strncmp(config->path, "bad", 3) == 0;
+
+	net->visit = visit;
+	visit->doing = "asking its server";
+	if (strncmp(config->path, "stuck", 5) != 0)
+		atomic_fetch_add(&fake_asked, 1);
+	else
+		atomic_fetch_sub(&fake_ended, 1);
+	if (strncmp(config->path, "flaky", 5) == 0 && fake_bad_times > 0) {
+		fake_bad_times--;
+		bad = true;
+	}
+	if (strncmp(config->path, "slow", 4) == 0) {
+		timer_init(&net->look, fake_net_look);
+		fake_net_look(&net->look);
+	} else {
+		fake_net_answer(net, bad ? backend_fail(visit->device, -ECONNREFUSED,
+							"no server at %s: is it started?",
+							config->path)
+					 : 0);
+	}
+}
+
+static void fake_net_cancel(struct backend_visit *visit)
+{
+	struct fake_net_device *net = visit->device->priv;
+
+	reactor_timer_cancel(visit->reactor, &net->look);
+	fake_net_answer(net, -ECANCELED);
 }
 
 static const struct backend fake_net = { .name = "net",
 					 .options = fake_file_options,
 					 .path_option = &fake_file_options[0],
 					 .config_bytes = sizeof(struct fake_config),
+					 .device_bytes = sizeof(struct fake_net_device),
 					 .open = fake_net_open,
-					 .close = fake_net_close,
-					 .examine = fake_examine,
-					 .found_free = fake_examine_free };
+					 .open_async = fake_net_ask,
+					 .cancel_async = fake_net_cancel,
+					 .close = fake_net_close };
 
 const struct backend *const backend_registry[] = { &fake_null, &fake_mem, &fake_file, &fake_net,
 						   NULL };

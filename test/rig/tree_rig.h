@@ -190,7 +190,7 @@ static inline int open_device(void)
 	return backend_open(&rig.device, &root_spec, "disk", &open_params, error, sizeof(error));
 }
 
-static void open_queue(void)
+static inline void open_queue(void)
 {
 	assert_int_equal(backend_queue_open(&rig.queue, rig.device, &rig.reactor, 0, DEPTH), 0);
 	for (unsigned i = 0; i < DEPTH; i++)
@@ -208,14 +208,14 @@ static void spec_stripe(unsigned nr)
 	}
 }
 
-static void open_stripe(unsigned nr)
+static inline void open_stripe(unsigned nr)
 {
 	spec_stripe(nr);
 	assert_int_equal(open_device(), 0);
 	open_queue();
 }
 
-static struct backend_io *fill(unsigned tag, enum backend_op op, uint64_t offset_bytes,
+static inline struct backend_io *fill(unsigned tag, enum backend_op op, uint64_t offset_bytes,
 			       uint32_t length_bytes)
 {
 	static uint8_t buf[DEPTH][64 * 1024] __attribute__((aligned(4096)));
@@ -230,7 +230,7 @@ static struct backend_io *fill(unsigned tag, enum backend_op op, uint64_t offset
 	return io;
 }
 
-static void check_piece(const struct backend_io *piece, uint64_t offset_bytes,
+static inline void check_piece(const struct backend_io *piece, uint64_t offset_bytes,
 			uint32_t length_bytes, const void *buf)
 {
 	assert_int_equal(piece->offset_bytes, offset_bytes);

@@ -290,7 +290,6 @@ int slot_open(struct slot *slot, const struct device_past *past, char *error, si
 	struct backend_open_params open_params;
 
 	device_open_params(&slot->spec, past, &open_params);
-	open_params.found = slot->found;
 	open_params.stored_fd = past ? slot->past.stored_fd : 0;
 	slot->spec.opened = NULL;
 	return backend_open(&slot->spec.opened, slot->spec.backend, slot->name, &open_params, error,

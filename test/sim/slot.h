@@ -59,7 +59,6 @@ struct slot {
 	struct scripted_config scripted;
 	int file_fd;
 	bool nbd_tcp; /* not by a unix socket */
-	void *found;  /* as in backend_wishes: of the server */
 
 	struct device *dev;
 	struct slot_past past;

@@ -12,10 +12,12 @@
 /* device_resize.c */
 struct resize {
 	bool busy, force;
+	bool in_call; /* device_resize has not returned: it says itself what is refused */
 	int err;
 	uint64_t from_bytes, to_bytes;
 	unsigned fenced_nr;
-	int ret; /* of the step that a helper does */
+	int ret; /* of the step that a helper or the backend does */
+	void (*grown)(struct device *d);
 	char words[DEVICE_ERROR_BYTES];
 };
 
@@ -131,6 +133,12 @@ void device_check_finish(struct device *d);
  */
 int device_help(struct device *d, void (*work)(struct helper_job *job),
 		void (*done)(struct helper_job *job));
+
+/*
+ * device_resize.c: lets the backend make room; d->resize.ret and .words say what came of it when
+ * done is called, perhaps from inside.
+ */
+void device_grow(struct device *d, uint64_t size_bytes, void (*done)(struct device *d));
 
 /* Callbacks of the queues. */
 void device_queue_attached(struct queue *q, int err);

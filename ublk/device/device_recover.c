@@ -62,25 +62,6 @@ static void start_recovery(struct timer *timer)
 		device_send(d, UBLK_U_CMD_START_USER_RECOVERY, NULL, 0, recovery_started);
 }
 
-/*
- * Its daemon died between UPDATE_SIZE and the note of it: the driver knows best, and the backend
- * had grown before the driver was told. By a helper.
- */
-static void grow_to_driver(struct helper_job *job)
-{
-	struct device *d = container_of(job, struct device, job);
-	uint64_t size_bytes = d->params.basic.dev_sectors << 9, now_bytes;
-	struct resize *r = &d->resize;
-
-	/* A file that is really shorter is not to be filled up. */
-	if (backend_size_now(d->backend, &now_bytes, r->words, sizeof(r->words)) == 0)
-		size_bytes = MIN(now_bytes, size_bytes);
-	else
-		r->ret = backend_grow(d->backend, size_bytes, r->words, sizeof(r->words));
-	if (r->ret == 0)
-		backend_set_size(d->backend, size_bytes);
-}
-
 static void fail_recovery(struct device *d, const char *what, const char *words)
 {
 	device_set_error(d, "%s: %s", what, words);
@@ -102,17 +83,44 @@ static void size_is_settled(struct device *d)
 	start_recovery(&d->retry);
 }
 
-static void grown_to_driver(struct helper_job *job)
+static void grown_to_driver(struct device *d)
 {
-	struct device *d = container_of(job, struct device, job);
-
 	d->grows_to_driver = false;
 	if (device_turned_back(d))
 		return;
-	if (d->resize.ret < 0)
+	if (d->resize.ret < 0) {
 		fail_recovery(d, "the backend is smaller than the device", d->resize.words);
+		return;
+	}
+	backend_set_size(d->backend, d->resize.to_bytes);
+	size_is_settled(d);
+}
+
+/*
+ * Its daemon died between UPDATE_SIZE and the note of it: the driver knows best, and the backend
+ * had grown before the driver was told. By a helper: what there is without being asked to grow.
+ */
+static void find_own_size(struct helper_job *job)
+{
+	struct device *d = container_of(job, struct device, job);
+	char words[BACKEND_ERROR_BYTES];
+	uint64_t now_bytes;
+
+	d->resize.to_bytes = d->params.basic.dev_sectors << 9;
+	d->resize.ret = backend_size_now(d->backend, &now_bytes, words, sizeof(words));
+	if (d->resize.ret == 0)
+		d->resize.to_bytes = MIN(now_bytes, d->resize.to_bytes);
+}
+
+/* A file that is really shorter is not to be filled up. */
+static void own_size_found(struct helper_job *job)
+{
+	struct device *d = container_of(job, struct device, job);
+
+	if (d->resize.ret == 0)
+		grown_to_driver(d);
 	else
-		size_is_settled(d);
+		device_grow(d, d->resize.to_bytes, grown_to_driver);
 }
 
 static void params_known(struct ctl_cmd *cmd, int res)
@@ -130,7 +138,7 @@ static void params_known(struct ctl_cmd *cmd, int res)
 		return;
 	}
 	d->grows_to_driver = true;
-	res = device_help(d, grow_to_driver, grown_to_driver);
+	res = device_help(d, find_own_size, own_size_found);
 	if (res < 0) {
 		d->grows_to_driver = false;
 		fail_recovery(d, "no thread to ask the backend", errname(res));

@@ -21,6 +21,7 @@
 
 #include "base/errname.h"
 #include "base/util.h"
+#include "storage/life.h"
 #include "ublk/openers.h"
 
 /* An answer to whoever asks, or of the end. */
@@ -47,6 +48,8 @@ static void end(struct device *d, int err)
 	d->resize.busy = false;
 	/* -EALREADY: the size that the backend has by itself is the one that the device has. */
 	d->resize.err = err == -EALREADY ? 0 : err;
+	if (d->resize.in_call)
+		return;
 	device_event(d, DEVICE_EVENT_RESIZED);
 	if (d->stop_wanted || d->failed)
 		device_go_down(d);
@@ -146,6 +149,40 @@ static void update(struct device *d)
 	ctl_cmd_send(&d->cmd, &request, update_done);
 }
 
+/* ---- room in the backend ---- */
+
+static void device_grown(void *arg, const struct backend_life_end *grown)
+{
+	struct device *d = arg;
+
+	d->resize.ret = grown->ret;
+	if (grown->ret < 0)
+		snprintf(d->resize.words, sizeof(d->resize.words), "%s", grown->words);
+	d->resize.grown(d);
+}
+
+/* The process is about to end. */
+static void device_grow_dropped(void *arg)
+{
+	(void)arg;
+}
+
+void device_grow(struct device *d, uint64_t size_bytes, void (*done)(struct device *d))
+{
+	const struct backend_home home = { .reactor = d->host->ctl->reactor,
+					   .helpers = d->host->helpers };
+	const struct backend_life_owner owner = { .done = device_grown,
+						  .drop = device_grow_dropped,
+						  .arg = d };
+	struct backend_life *life;
+	int ret;
+
+	d->resize.grown = done;
+	ret = backend_grow_begin(&life, &home, d->backend, size_bytes, &owner);
+	if (ret < 0)
+		device_grown(d, &(struct backend_life_end){ .ret = ret, .words = errname(ret) });
+}
+
 /* ---- what is refused ---- */
 
 static int check_device(const struct device *d, const struct answer *a)
@@ -235,7 +272,7 @@ static int check_shrink(struct device *d, uint64_t size_bytes, const struct answ
 		      size);
 }
 
-/* By a helper: all that must be known, and done by the backend, before the driver is asked. */
+/* By a helper: all that must be known before the backend makes room or the driver is asked. */
 static void resize_prepare(struct helper_job *job)
 {
 	struct device *d = container_of(job, struct device, job);
@@ -245,18 +282,13 @@ static void resize_prepare(struct helper_job *job)
 	r->ret = find_size(d, &r->to_bytes, &a);
 	if (r->ret == 0)
 		r->ret = check_size(d, r->to_bytes, &a);
-	if (r->ret < 0)
-		return;
-	if (r->to_bytes > r->from_bytes)
-		r->ret = backend_grow(d->backend, r->to_bytes, r->words, sizeof(r->words));
-	else if (!r->force)
+	if (r->ret == 0 && r->to_bytes < r->from_bytes && !r->force)
 		r->ret = check_shrink(d, r->to_bytes, &a);
 }
 
-/* While the helper was at it, the device may have begun to stop. */
-static void resize_prepared(struct helper_job *job)
+/* While the backend was asked, the device may have begun to stop. */
+static void resize_room_made(struct device *d)
 {
-	struct device *d = container_of(job, struct device, job);
 	struct resize *r = &d->resize;
 
 	if (r->ret == 0 && (d->state != DEVICE_LIVE || d->stop_wanted || ctl_cmd_busy(&d->cmd))) {
@@ -270,6 +302,16 @@ static void resize_prepared(struct helper_job *job)
 		end(d, r->ret);
 }
 
+static void resize_prepared(struct helper_job *job)
+{
+	struct device *d = container_of(job, struct device, job);
+
+	if (d->resize.ret == 0 && d->resize.to_bytes > d->resize.from_bytes)
+		device_grow(d, d->resize.to_bytes, resize_room_made);
+	else
+		resize_room_made(d);
+}
+
 static void begin(struct device *d, uint64_t size_bytes, bool force)
 {
 	d->resize = (struct resize){
@@ -278,20 +320,6 @@ static void begin(struct device *d, uint64_t size_bytes, bool force)
 		.from_bytes = backend_size(d->backend),
 		.to_bytes = size_bytes,
 	};
-}
-
-/* Without helpers the answer is there at once. */
-static int prepare_here(struct device *d, const struct answer *a)
-{
-	struct resize *r = &d->resize;
-
-	resize_prepare(&d->job);
-	if (r->ret == 0) {
-		update(d);
-		return 0;
-	}
-	r->busy = false;
-	return refuse(a, r->ret, "%s", r->words);
 }
 
 int device_resize(struct device *d, uint64_t size_bytes, bool force, char *error,
@@ -305,11 +333,17 @@ int device_resize(struct device *d, uint64_t size_bytes, bool force, char *error
 	if (ret < 0)
 		return ret;
 	begin(d, size_bytes, force);
-	if (!d->host->helpers)
-		return prepare_here(d, &a);
+	/* Without helpers what is refused is known at once. */
+	d->resize.in_call = !d->host->helpers;
 	ret = device_help(d, resize_prepare, resize_prepared);
-	d->resize.busy = ret == 0;
-	return ret < 0 ? refuse(&a, ret, "no thread to ask the backend: %s", errname(ret)) : 0;
+	d->resize.in_call = false;
+	if (ret < 0) {
+		d->resize.busy = false;
+		return refuse(&a, ret, "no thread to ask the backend: %s", errname(ret));
+	}
+	if (!d->host->helpers && !d->resize.busy)
+		return refuse(&a, d->resize.ret, "%s", d->resize.words);
+	return 0;
 }
 
 void device_resized(const struct device *d, struct device_resized *ret_resized)

@@ -1,0 +1,63 @@
+/*
+ * The part of opening, closing or growing a node that waits for somebody: a peer over the network,
+ * or a child whose header or table the node reads. It runs on the control reactor, which never
+ * blocks, as a state machine of the node's own (ops->open_async and its like), and ends with
+ * backend_visit_done. What may block instead (open(2), files with keys, names of hosts) is a
+ * helper's: ops->open.
+ *
+ *	open_async: backend_visit_io(read the header) -> fn: looks at it, perhaps reads more
+ *	            -> backend_visit_done(visit, 0)
+ *
+ * The core (visit.c) makes the queues of the children that it takes, on the control reactor, sets
+ * the deadline and, when that has passed, cancels what is under way and says in words what the node
+ * waited for.
+ */
+#ifndef STORAGE_VISIT_H
+#define STORAGE_VISIT_H
+
+#include "storage/backend.h"
+
+/* Requests to children under way at a time, of one visit. */
+#define BACKEND_VISIT_IO_NR 8u
+/* How long a visit may take where the node says nothing. */
+#define BACKEND_VISIT_NS 30000000000ull
+/* The node has a deadline of its own. */
+#define BACKEND_VISIT_OWN_DEADLINE UINT64_MAX
+
+struct backend_visit;
+
+/* result: 0 or -errno. From a turn, never from inside of backend_visit_io. */
+typedef void backend_visit_fn(struct backend_visit *visit, int result);
+
+/* Control thread. One for each part; gone after backend_visit_done. */
+struct backend_visit {
+	struct backend_device *device;
+	struct reactor *reactor; /* the control reactor */
+	uint64_t size_bytes;	 /* grow_async: the new size of the device */
+	/*
+	 * The node's to set, while the part runs: what it waits for, as in "reading the header";
+	 * static, or as long as the visit. NULL: what the core knows.
+	 */
+	const char *doing;
+	/* The node's to set before the first call of the part returns; 0: BACKEND_VISIT_NS. */
+	uint64_t timeout_ns;
+};
+
+/*
+ * A READ, WRITE, FLUSH or another request to the child with this index; buf (READ, WRITE) is
+ * memory, aligned to a page, and stays the visit's until fn. The child's rules hold: whole blocks
+ * of open_params.logical_block_bytes, max_io_bytes. Returns 0, fn follows; -EAGAIN:
+ * BACKEND_VISIT_IO_NR are under way; -ECANCELED: the part is to end; or the -errno of the child's
+ * queue.
+ */
+int backend_visit_io(struct backend_visit *visit, unsigned child_idx, enum backend_op op,
+		     uint64_t offset_bytes, void *buf, uint32_t length_bytes, backend_visit_fn *fn);
+
+/*
+ * The part has ended, with 0 or -errno (with device->error set, as for ops->open). Also from inside
+ * the first call. Once. Requests that are still under way are cancelled, and their fn is not called
+ * any more; their memory is the node's again when the next function of it is called.
+ */
+void backend_visit_done(struct backend_visit *visit, int ret);
+
+#endif

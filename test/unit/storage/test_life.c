@@ -1,0 +1,590 @@
+/*
+ * life, visit: a node that reads its header from a child while it opens, writes to it before it is
+ * closed and when it grows; helpers, deadlines, cancel.
+ */
+#include "test/rig/tree_rig.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+
+#include "base/log.h"
+#include "storage/life.h"
+#include "storage/visit.h"
+
+#define HEADER_BYTES 4096u
+
+enum header_plan {
+	READS,	     /* the header, then it is open */
+	READS_MANY,  /* as many as may be under way, and one more */
+	LEAVES_SOME, /* ends while requests are under way */
+	GOES_ON,     /* asks again after each failure */
+};
+
+/* The config of a node. */
+struct headed {
+	enum header_plan plan;
+	uint64_t timeout_ns;
+	bool blocks;	     /* on the helper, until the semaphore is posted */
+	bool answers_itself; /* before the first call returns */
+};
+
+static struct headed headed;
+static sem_t go_on;
+static uint8_t header[HEADER_BYTES] __attribute__((aligned(4096)));
+static char order[256]; /* what was called, in this order */
+static pthread_t opened_by, asked_by;
+static int first_error;
+
+static void note(const char *word)
+{
+	strncat(order, word, sizeof(order) - strlen(order) - 1);
+}
+
+static int headed_open(struct backend_device *device)
+{
+	(void)device;
+	opened_by = pthread_self();
+	note("open ");
+	while (headed.blocks && sem_wait(&go_on) < 0)
+		;
+	return 0;
+}
+
+static void header_read(struct backend_visit *visit, int result)
+{
+	note(result < 0 ? "unread " : "read ");
+	if (first_error == 0)
+		first_error = result;
+	if (result < 0 && headed.plan == GOES_ON) {
+		result = backend_visit_io(visit, 0, BACKEND_READ, 0, header, HEADER_BYTES,
+					  header_read);
+		if (result == 0)
+			return;
+		note("refused ");
+	}
+	visit->device->limits.size_bytes -= HEADER_BYTES;
+	backend_visit_done(visit, result);
+}
+
+static void not_last(struct backend_visit *visit, int result)
+{
+	(void)visit, (void)result;
+	note("one ");
+}
+
+static void ask_many(struct backend_visit *visit, unsigned nr)
+{
+	for (unsigned i = 0; i < nr; i++)
+		assert_int_equal(backend_visit_io(visit, 0, BACKEND_READ, i * 4096ull, header,
+						  HEADER_BYTES,
+						  i + 1 < nr ? not_last : header_read),
+				 0);
+}
+
+static void headed_ask(struct backend_visit *visit)
+{
+	asked_by = pthread_self();
+	note("ask ");
+	visit->doing = "reading the header";
+	visit->timeout_ns = headed.timeout_ns;
+	if (headed.answers_itself) {
+		visit->device->limits.size_bytes -= HEADER_BYTES;
+		backend_visit_done(visit, 0);
+		return;
+	}
+	ask_many(visit, headed.plan == READS_MANY ? BACKEND_VISIT_IO_NR : 1);
+	if (headed.plan == READS_MANY)
+		assert_int_equal(backend_visit_io(visit, 0, BACKEND_READ, 0, header, HEADER_BYTES,
+						  not_last),
+				 -EAGAIN);
+	if (headed.plan == LEAVES_SOME)
+		backend_visit_done(visit, 0);
+}
+
+static void flushed(struct backend_visit *visit, int result)
+{
+	note("flushed ");
+	backend_visit_done(visit, result);
+}
+
+static void written(struct backend_visit *visit, int result)
+{
+	note("written ");
+	if (result == 0)
+		result = backend_visit_io(visit, 0, BACKEND_FLUSH, 0, NULL, 0, flushed);
+	if (result < 0)
+		backend_visit_done(visit, result);
+}
+
+static void headed_write(struct backend_visit *visit)
+{
+	assert_int_equal(
+		backend_visit_io(visit, 0, BACKEND_WRITE, 0, header, HEADER_BYTES, written), 0);
+}
+
+static void headed_close(struct backend_device *device)
+{
+	(void)device;
+	note("close ");
+}
+
+static uint64_t headed_over(const void *config, unsigned child_nr, uint64_t child_bytes)
+{
+	(void)config, (void)child_nr;
+	return child_bytes - HEADER_BYTES;
+}
+
+static uint64_t headed_below(const void *config, unsigned child_nr, uint64_t size_bytes)
+{
+	(void)config, (void)child_nr;
+	return size_bytes + HEADER_BYTES;
+}
+
+static const struct backend_resize headed_resize = { .grow_async = headed_write };
+
+static const struct backend backend_headed = {
+	.name = "headed",
+	.data = BACKEND_DATA_ANY,
+	.children = backend_one_child,
+	.open = headed_open,
+	.open_async = headed_ask,
+	.close_async = headed_write,
+	.close = headed_close,
+	.size_over = headed_over,
+	.size_below = headed_below,
+	.submit = backend_forward,
+	.cancel = backend_forward_cancel,
+	.resize = &headed_resize,
+};
+
+/* ---- the rig: walks and how they ended ---- */
+
+static struct walk {
+	struct backend_life *life;
+	struct helpers *helpers;
+	int ret;
+	unsigned done_nr;
+	bool waited;
+	_Atomic bool dropped;
+	char words[BACKEND_LIFE_WORDS_BYTES];
+} walk;
+
+static void walk_done(void *arg, const struct backend_life_end *end)
+{
+	(void)arg;
+	walk.done_nr++;
+	walk.ret = end->ret;
+	walk.waited = end->waited;
+	if (end->device)
+		rig.device = end->device;
+	if (end->ret < 0)
+		snprintf(walk.words, sizeof(walk.words), "%s", end->words);
+}
+
+static void walk_dropped(void *arg)
+{
+	(void)arg;
+	walk.dropped = true;
+}
+
+static const struct backend_life_owner owner = { .done = walk_done, .drop = walk_dropped };
+
+static struct backend_home home(void)
+{
+	return (struct backend_home){ .reactor = &rig.reactor, .helpers = walk.helpers };
+}
+
+static void turns(unsigned nr)
+{
+	for (unsigned i = 0; i < nr; i++)
+		reactor_turn(&rig.reactor, false);
+}
+
+static void turn_until_done(void)
+{
+	uint64_t until_ns = ring_clock_ns() + 20 * NS_PER_SEC;
+
+	while (walk.done_nr == 0) {
+		assert_true(ring_clock_ns() < until_ns);
+		reactor_turn(&rig.reactor, false);
+	}
+}
+
+static int life_setup(void **state)
+{
+	memset(&walk, 0, sizeof(walk));
+	memset(order, 0, sizeof(order));
+	headed = (struct headed){ 0 };
+	first_error = 0;
+	sem_init(&go_on, 0, 0);
+	return setup(state);
+}
+
+static int life_teardown(void **state)
+{
+	helpers_close(walk.helpers);
+	sem_destroy(&go_on);
+	return teardown(state);
+}
+
+static int life_setup_helpers(void **state)
+{
+	int ret = life_setup(state);
+
+	return ret < 0 ? ret : helpers_create(&walk.helpers, &rig.reactor);
+}
+
+static void begin_open(void)
+{
+	const struct backend_open_params open_params = { .logical_block_bytes = 512,
+							 .max_io_bytes = 1 << 20,
+							 .queue_nr = 1,
+							 .depth = DEPTH };
+	const struct backend_home where = home();
+
+	root_spec = (struct backend_spec){ .ops = &backend_headed,
+					   .config = &headed,
+					   .child = &leaf_spec[0] };
+	leaf_spec[0].as = backend_one_child;
+	assert_int_equal(
+		backend_open_begin(&walk.life, &where, &root_spec, "disk", &open_params, &owner),
+		0);
+}
+
+static void open_headed(void)
+{
+	headed.answers_itself = true;
+	begin_open();
+	turn_until_done();
+	assert_int_equal(walk.ret, 0);
+	walk.done_nr = 0;
+	order[0] = '\0';
+}
+
+/* ---- opening ---- */
+
+static void test_reads_its_header(void **state)
+{
+	struct backend_life_look look;
+
+	(void)state;
+	begin_open();
+	assert_non_null(walk.life);
+	assert_int_equal(leaves[0].out_nr, 1);
+	assert_int_equal(leaves[0].out[0]->op, BACKEND_READ);
+	assert_ptr_equal(leaves[0].out[0]->buf, header);
+	backend_life_look(walk.life, &look);
+	assert_string_equal(look.doing, "reading the header");
+	turns(3);
+	assert_int_equal(walk.done_nr, 0);
+	leaf_complete(0, 0);
+	/* Not from inside of the completion. */
+	assert_string_equal(order, "open ask ");
+	turn_until_done();
+	assert_int_equal(walk.ret, 0);
+	assert_string_equal(order, "open ask read ");
+	assert_int_equal(rig.device->limits.size_bytes, leaves[0].size_bytes - HEADER_BYTES);
+}
+
+static void test_nothing_to_wait_for(void **state)
+{
+	(void)state;
+	headed.answers_itself = true;
+	begin_open();
+	assert_null(walk.life);
+	assert_int_equal(walk.done_nr, 1);
+	assert_int_equal(walk.ret, 0);
+}
+
+static void test_header_cannot_be_read(void **state)
+{
+	(void)state;
+	begin_open();
+	leaf_complete(0, -EIO);
+	turn_until_done();
+	assert_int_equal(walk.ret, -EIO);
+	assert_true(walk.waited);
+	assert_string_equal(walk.words, "headed: EIO");
+	assert_string_equal(order, "open ask unread close ");
+	assert_int_equal(leaves[0].closed, 1);
+}
+
+/* A request that the child has no room for waits its turn. */
+static void test_many_requests(void **state)
+{
+	(void)state;
+	headed.plan = READS_MANY;
+	leaves[0].room = 3;
+	begin_open();
+	assert_int_equal(leaves[0].out_nr, 3);
+	for (unsigned i = 0; i < BACKEND_VISIT_IO_NR; i++) {
+		leaf_complete(0, 0);
+		turns(2);
+	}
+	turn_until_done();
+	assert_int_equal(walk.ret, 0);
+	assert_string_equal(order, "open ask one one one one one one one read ");
+}
+
+static void test_requests_left_behind(void **state)
+{
+	(void)state;
+	headed.plan = LEAVES_SOME;
+	begin_open();
+	turn_until_done();
+	assert_int_equal(walk.ret, 0);
+	assert_int_equal(leaves[0].cancelled, 1);
+	assert_string_equal(order, "open ask ");
+}
+
+/* ---- deadline and cancel ---- */
+
+static void test_deadline(void **state)
+{
+	(void)state;
+	headed.timeout_ns = 20 * NS_PER_MS;
+	begin_open();
+	turn_until_done();
+	assert_int_equal(walk.ret, -ETIMEDOUT);
+	assert_true(walk.waited);
+	assert_string_equal(walk.words, "headed: no answer for 20ms: reading the header (leaf: "
+					"waiting for an answer)");
+	assert_int_equal(leaves[0].closed, 1);
+}
+
+/* A node that does not take no for an answer cannot ask any more. */
+static void test_deadline_of_a_stubborn_one(void **state)
+{
+	(void)state;
+	headed.timeout_ns = 20 * NS_PER_MS;
+	headed.plan = GOES_ON;
+	begin_open();
+	leaf_complete(0, -EIO);
+	turn_until_done();
+	assert_int_equal(walk.ret, -ETIMEDOUT);
+	assert_string_equal(order, "open ask unread unread refused close ");
+}
+
+static void test_cancelled(void **state)
+{
+	(void)state;
+	begin_open();
+	backend_life_cancel(walk.life);
+	backend_life_cancel(walk.life);
+	turn_until_done();
+	assert_int_equal(walk.ret, -ECANCELED);
+	assert_int_equal(leaves[0].cancelled, 1);
+	assert_int_equal(leaves[0].closed, 1);
+	assert_int_equal(rig.reactor.leaving, 0);
+}
+
+static void leaf_cannot_cancel(struct backend_io *io)
+{
+	leaf_of(io->queue->device)->cancelled++;
+}
+
+static struct backend backend_stubborn;
+
+/* A file whose server is gone: the walk goes on when the request has ended. */
+static void test_cannot_be_cancelled(void **state)
+{
+	(void)state;
+	backend_stubborn = backend_leaf;
+	backend_stubborn.cancel = leaf_cannot_cancel;
+	leaf_spec[0].ops = &backend_stubborn;
+	begin_open();
+	backend_life_cancel(walk.life);
+	turns(5);
+	assert_int_equal(walk.done_nr, 0);
+	assert_int_equal(leaves[0].cancelled, 1);
+	assert_int_equal(leaves[0].closed, 0);
+	leaf_complete(0, 0);
+	turn_until_done();
+	assert_int_equal(walk.ret, -ECANCELED);
+	assert_int_equal(leaves[0].closed, 1);
+}
+
+/* ---- closing and growing ---- */
+
+static void close_headed(void)
+{
+	const struct backend_home where = home();
+
+	assert_int_equal(backend_close_begin(&walk.life, &where, rig.device, &owner), 0);
+	rig.device = NULL;
+}
+
+static void test_last_word(void **state)
+{
+	(void)state;
+	leaves[0].caps = BACKEND_CAP_FLUSH;
+	open_headed();
+	close_headed();
+	assert_int_equal(leaves[0].out[0]->op, BACKEND_WRITE);
+	leaf_complete(0, 0);
+	turns(3);
+	assert_int_equal(leaves[0].out[0]->op, BACKEND_FLUSH);
+	assert_int_equal(leaves[0].closed, 0);
+	leaf_complete(0, 0);
+	turn_until_done();
+	assert_string_equal(order, "written flushed close ");
+	assert_int_equal(leaves[0].closed, 1);
+}
+
+/* Nothing depends on it. */
+static void test_last_word_is_not_heard(void **state)
+{
+	(void)state;
+	open_headed();
+	close_headed();
+	leaf_complete(0, -EIO);
+	turn_until_done();
+	assert_int_equal(walk.ret, 0);
+	assert_string_equal(order, "written close ");
+	assert_int_equal(leaves[0].closed, 1);
+}
+
+static uint64_t leaf_grown_bytes;
+
+static int leaf_grow_to(struct backend_device *device, uint64_t size_bytes)
+{
+	(void)device;
+	note("leaf ");
+	leaf_grown_bytes = size_bytes;
+	return 0;
+}
+
+static const struct backend_resize leaf_resize = { .grow = leaf_grow_to };
+
+static void begin_growing(int leaf_result)
+{
+	const struct backend_home where = home();
+
+	backend_stubborn = backend_leaf;
+	backend_stubborn.resize = &leaf_resize;
+	leaf_spec[0].ops = &backend_stubborn;
+	open_headed();
+	assert_int_equal(
+		backend_grow_begin(&walk.life, &where, rig.device, 2 << 20, &owner), 0);
+	assert_string_equal(order, "leaf ");
+	assert_int_equal(leaf_grown_bytes, (2 << 20) + HEADER_BYTES);
+	leaf_complete(0, leaf_result);
+	turn_until_done();
+}
+
+static void test_grows_from_the_bottom(void **state)
+{
+	(void)state;
+	begin_growing(0);
+	assert_int_equal(walk.ret, 0);
+	assert_string_equal(order, "leaf written flushed ");
+}
+
+static void test_cannot_grow(void **state)
+{
+	(void)state;
+	begin_growing(-ENOSPC);
+	assert_int_equal(walk.ret, -ENOSPC);
+	assert_string_equal(walk.words, "headed: ENOSPC");
+	/* Still open: it is closed by the teardown. */
+	assert_int_equal(leaves[0].closed, 0);
+}
+
+/* ---- helpers ---- */
+
+static void test_threads(void **state)
+{
+	struct backend_life_look look;
+
+	(void)state;
+	headed.blocks = true;
+	begin_open();
+	backend_life_look(walk.life, &look);
+	assert_null(look.doing);
+	sem_post(&go_on);
+	while (leaves[0].out_nr == 0)
+		turns(1);
+	leaf_complete(0, 0);
+	turn_until_done();
+	assert_int_equal(walk.ret, 0);
+	assert_false(pthread_equal(opened_by, pthread_self()));
+	assert_true(pthread_equal(asked_by, pthread_self()));
+}
+
+static void test_cancelled_while_it_blocks(void **state)
+{
+	(void)state;
+	headed.blocks = true;
+	begin_open();
+	backend_life_cancel(walk.life);
+	turns(3);
+	assert_int_equal(walk.done_nr, 0);
+	sem_post(&go_on);
+	turn_until_done();
+	assert_int_equal(walk.ret, -ECANCELED);
+	assert_string_equal(order, "open close ");
+}
+
+static void test_dropped_while_it_blocks(void **state)
+{
+	(void)state;
+	headed.blocks = true;
+	begin_open();
+	backend_life_cancel(walk.life);
+	helpers_close(walk.helpers);
+	walk.helpers = NULL;
+	sem_post(&go_on);
+	while (!walk.dropped)
+		usleep(1000);
+	assert_string_equal(order, "open close ");
+	assert_int_equal(leaves[0].closed, 1);
+	assert_int_equal(walk.done_nr, 0);
+}
+
+/* The process ends while a server is asked: reactor_fini waits for that, and a helper closes. */
+static void test_dropped_while_it_waits(void **state)
+{
+	(void)state;
+	begin_open();
+	while (leaves[0].out_nr == 0)
+		turns(1);
+	backend_life_cancel(walk.life);
+	helpers_close(walk.helpers);
+	walk.helpers = NULL;
+	assert_int_equal(rig.reactor.leaving, 1);
+	while (rig.reactor.leaving > 0)
+		turns(1);
+	while (!walk.dropped)
+		usleep(1000);
+	assert_int_equal(leaves[0].closed, 1);
+	assert_int_equal(walk.done_nr, 0);
+}
+
+#define LIFE(fn) cmocka_unit_test_setup_teardown(fn, life_setup, life_teardown)
+#define HELPED(fn) cmocka_unit_test_setup_teardown(fn, life_setup_helpers, life_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		LIFE(test_reads_its_header),
+		LIFE(test_nothing_to_wait_for),
+		LIFE(test_header_cannot_be_read),
+		LIFE(test_many_requests),
+		LIFE(test_requests_left_behind),
+		LIFE(test_deadline),
+		LIFE(test_deadline_of_a_stubborn_one),
+		LIFE(test_cancelled),
+		LIFE(test_cannot_be_cancelled),
+		LIFE(test_last_word),
+		LIFE(test_last_word_is_not_heard),
+		LIFE(test_grows_from_the_bottom),
+		LIFE(test_cannot_grow),
+		HELPED(test_threads),
+		HELPED(test_cancelled_while_it_blocks),
+		HELPED(test_dropped_while_it_blocks),
+		HELPED(test_dropped_while_it_waits),
+	};
+
+	log_init(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
