@@ -302,7 +302,10 @@ struct backend {
 	const struct option *options;
 	size_t config_bytes; /* of the struct that options fill */
 	size_t device_bytes, queue_bytes, io_bytes;
-	/* Rows of options: the device's size, the file that holds the bytes; NULL: none has it. */
+	/*
+	 * Rows of options itself, not of a group in it: the device's size, the file that holds the
+	 * bytes; NULL: none has it.
+	 */
 	const struct option *size_option, *path_option;
 	/* word.h: the URIs that name its storage; NULL: none do. */
 	const struct backend_uri *uri;
