@@ -33,7 +33,7 @@ static int nbd_examine_export(const struct nbd_config *config, const struct nbd_
 					     .no_meta = true };
 	struct nbd_examine question = { .uri = uri,
 					.wish = &wish,
-					.timeout_ns = config->timeout_ns };
+					.timeout_ns = config->outage.timeout_ns };
 	struct tls_credentials *tls = NULL;
 	int ret = nbd_credentials_new(uri, &tls, error, error_bytes);
 
