@@ -175,6 +175,7 @@ struct backend_device {
 	/* The first child, open before this one; the next child of the same parent. */
 	struct backend_device *child, *sibling;
 	unsigned child_nr;
+	unsigned node_idx; /* tree.c: in its tree, below backend_node_nr(); 0: the top */
 	char path[BACKEND_PATH_BYTES];	 /* tree.c: name, when it is not the opener's */
 	char error[BACKEND_ERROR_BYTES]; /* out: when open fails, the reason and the cure in words
 					  */
@@ -483,6 +484,9 @@ int backend_stored_fd(const struct backend_device *top, unsigned leaf_idx);
  */
 const char *backend_failure(const struct backend_device *top,
 			    const struct backend_device **ret_node);
+
+/* How many nodes the tree has: at most BACKEND_NODES_MAX. */
+unsigned backend_node_nr(const struct backend_device *top);
 
 /* Main thread: the end of a whole tree in an upgrade, instead of backend_close. */
 void backend_abandon(const struct backend_device *top);

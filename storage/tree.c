@@ -111,6 +111,7 @@ struct opening {
 	const char *name; /* of the device */
 	const struct backend_open_params *params;
 	unsigned leaf_idx; /* of the next leaf */
+	unsigned node_idx; /* of the next node */
 	char *error;
 	size_t error_bytes;
 };
@@ -235,6 +236,7 @@ static int open_node(struct opening *o, struct backend_device **ret_device,
 	if (!device)
 		return open_fail(o, -ENOMEM, above, "out of memory");
 	device->config = spec->config;
+	device->node_idx = o->node_idx++;
 	name_device(device, spec, above);
 	fill_params(o, spec, above_params, parent, &device->open_params);
 	ret = device_open_children(o, device, spec);
@@ -273,6 +275,15 @@ void backend_close(struct backend_device *device)
 		device->ops->close(device);
 	device_close_children(device);
 	free(device);
+}
+
+unsigned backend_node_nr(const struct backend_device *top)
+{
+	unsigned nr = 1;
+
+	for (const struct backend_device *c = top->child; c; c = c->sibling)
+		nr += backend_node_nr(c);
+	return nr;
 }
 
 /* ---- what the leaves say ---- */
