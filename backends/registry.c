@@ -1,5 +1,4 @@
-/* Every backend there is, in one table. A new backend is one file, one row here, one page of docs.
- */
+/* Every backend there is, in one table. docs/backends.md: what a new one needs. */
 #include "storage/registry.h"
 
 #include <string.h>

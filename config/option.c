@@ -11,12 +11,17 @@
 #include "base/util.h"
 #include "config/option_internal.h"
 
-static const struct option *option_find(const struct option *table, const char *name)
+/* The walk stands at the row; walk->row is NULL: there is none. */
+static void option_find(struct option_walk *walk, const struct option *table, const char *name)
 {
-	for (const struct option *o = table; o->name; o++)
-		if (strcmp(o->name, name) == 0)
-			return o;
-	return NULL;
+	option_for_each (walk, table)
+		if (strcmp(walk->row->name, name) == 0)
+			return;
+}
+
+static void *field_at(const struct option_walk *walk, void *out)
+{
+	return (char *)out + walk->offset;
 }
 
 static bool is_skipped(const char *const *skip, const char *name)
@@ -32,10 +37,11 @@ static int tell_unknown(const struct option *table, const char *const *skip, con
 {
 	struct option_nearest n = { .word = name };
 	char hint[OPTION_HINT_BYTES], excerpt[CONFIG_EXCERPT_BYTES];
+	struct option_walk walk;
 
-	for (const struct option *o = table; o->name; o++)
-		if (!(o->flags & OPTION_HIDDEN))
-			option_nearest_try(&n, o->name);
+	option_for_each (&walk, table)
+		if (!(walk.row->flags & OPTION_HIDDEN))
+			option_nearest_try(&n, walk.row->name);
 	for (; skip && *skip; skip++)
 		option_nearest_try(&n, *skip);
 	config_errors_add(e, pos, "unknown key \"%s\"%s", config_excerpt(name, excerpt),
@@ -53,8 +59,10 @@ static int worse(int a, int b)
 
 static int set_defaults(const struct option *table, void *out)
 {
-	for (const struct option *o = table; o->name; o++)
-		if (option_value_reset(o, out))
+	struct option_walk walk;
+
+	option_for_each (&walk, table)
+		if (option_value_reset(walk.row, field_at(&walk, out)))
 			return -ENOMEM;
 	return 0;
 }
@@ -63,13 +71,14 @@ static int set_pair(const struct option *table, const char *const *skip,
 		    const struct yaml_pair *pair, void *out, struct config_errors *e)
 {
 	const char *name = pair->key->text;
-	const struct option *o = option_find(table, name);
+	struct option_walk walk;
 
 	if (is_skipped(skip, name))
 		return 0;
-	if (!o)
+	option_find(&walk, table, name);
+	if (!walk.row)
 		return tell_unknown(table, skip, name, pair->key->pos, e);
-	return option_value_set(o, pair->value, pair->key->pos, out, e);
+	return option_value_set(walk.row, pair->value, pair->key->pos, field_at(&walk, out), e);
 }
 
 static int set_pairs(const struct option *table, const char *const *skip,
@@ -85,12 +94,13 @@ static int set_pairs(const struct option *table, const char *const *skip,
 static int check_required(const struct option *table, const struct yaml_node *map,
 			  struct config_pos pos, struct config_errors *e)
 {
+	struct option_walk walk;
 	int err = 0;
 
-	for (const struct option *o = table; o->name; o++) {
-		if (!(o->flags & OPTION_REQUIRED) || yaml_get(map, o->name))
+	option_for_each (&walk, table) {
+		if (!(walk.row->flags & OPTION_REQUIRED) || yaml_get(map, walk.row->name))
 			continue;
-		config_errors_add(e, pos, "\"%s\" is missing", o->name);
+		config_errors_add(e, pos, "\"%s\" is missing", walk.row->name);
 		err = -EINVAL;
 	}
 	return err;
@@ -165,13 +175,13 @@ void option_text_fini(struct option_text *t)
 }
 
 static int option_set_text(const struct option *o, const char *text, struct config_pos pos,
-			   void *out, struct config_errors *e)
+			   void *field, struct config_errors *e)
 {
 	struct option_text t;
 	int err = option_text_init(&t, o->name, text, pos, e);
 
 	if (!err)
-		err = option_value_set(o, t.node, pos, out, e);
+		err = option_value_set(o, t.node, pos, field, e);
 	option_text_fini(&t);
 	return err;
 }
@@ -179,27 +189,32 @@ static int option_set_text(const struct option *o, const char *text, struct conf
 int option_set(const struct option *table, const char *key, const char *text, struct config_pos pos,
 	       void *out, struct config_errors *e)
 {
-	const struct option *o = option_find(table, key);
+	struct option_walk walk;
 
-	if (!o)
+	option_find(&walk, table, key);
+	if (!walk.row)
 		return tell_unknown(table, NULL, key, pos, e);
-	if (o->type != OPTION_NODE)
-		return option_set_text(o, text, pos, out, e);
+	if (walk.row->type != OPTION_NODE)
+		return option_set_text(walk.row, text, pos, field_at(&walk, out), e);
 	config_errors_add(e, pos, "%s: can only be given in a file", key);
 	return -EINVAL;
 }
 
 void option_free(const struct option *table, void *out)
 {
-	for (const struct option *o = table; o->name; o++)
-		option_value_clear(o, out);
+	struct option_walk walk;
+
+	option_for_each (&walk, table)
+		option_value_clear(walk.row, field_at(&walk, out));
 }
 
 bool option_equal(const struct option *table, const void *a, const void *b)
 {
-	for (const struct option *o = table; o->name; o++)
-		if (!option_value_equal(o, (const char *)a + o->offset,
-					(const char *)b + o->offset))
+	struct option_walk walk;
+
+	option_for_each (&walk, table)
+		if (!option_value_equal(walk.row, (const char *)a + walk.offset,
+					(const char *)b + walk.offset))
 			return false;
 	return true;
 }

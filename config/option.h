@@ -28,6 +28,11 @@ enum option_type {
 	OPTION_OUTAGE_TIMEOUT, /* uint64_t ns: {queue: 30s}, fail (0) or forever (OPTION_FOREVER) */
 	OPTION_MAP,	       /* struct that `table` fills *, owned; NULL: not given */
 	OPTION_NODE,	       /* struct yaml_node *: any map or list, borrowed from the document */
+	/*
+	 * No option: the rows of `table` stand here, as if they were this table's own. Their
+	 * offsets count from `offset`. No name, default, flags or help; nothing else stands for it.
+	 */
+	OPTION_GROUP,
 };
 
 #define OPTION_FOREVER UINT64_MAX
@@ -50,18 +55,46 @@ struct option {
 	size_t offset;		    /* in the struct that option_parse fills */
 	uint64_t min, max;	    /* numbers, sizes, ns, string length; max 0: no limit */
 	const char *const *values;  /* OPTION_ENUM, OPTION_SET: names, NULL at the end */
-	const struct option *table; /* OPTION_MAP: what may stand in it */
-	size_t table_bytes;	    /* of the struct that it fills */
+	const struct option *table; /* OPTION_MAP: what may stand in it; OPTION_GROUP: its rows */
+	size_t table_bytes;	    /* OPTION_MAP: of the struct that it fills */
 	const char *def; /* as one would write it in YAML; NULL: zero. Not for OPTION_NODE */
 	unsigned flags;
 	const char *help; /* one or two sentences, plain text, for the manual */
 };
 
-/* Tables end with an entry whose name is NULL. */
+/* Tables end with an entry that has no name and is no group. */
 #define OPTION_END                                                                                 \
 	{                                                                                          \
 		.name = NULL                                                                       \
 	}
+
+/* Groups in each other, the outermost table counted too. */
+#define OPTION_GROUP_DEPTH_MAX 4
+
+/*
+ * The one way to go through a table: its rows in order, those of a group where the group stands.
+ *
+ *	option_for_each(&walk, table)
+ *		use walk.row and, in the struct that the table fills, the field at walk.offset
+ *
+ * walk.row is NULL behind the last one. Row names are unique in a table with all its groups
+ * (test_option_tables).
+ */
+struct option_walk {
+	const struct option *row;
+	size_t offset;
+	unsigned depth;
+	struct {
+		const struct option *next;
+		size_t offset; /* of the struct that this group's rows fill */
+	} group[OPTION_GROUP_DEPTH_MAX];
+};
+
+void option_walk_begin(struct option_walk *walk, const struct option *table);
+void option_walk_next(struct option_walk *walk);
+
+#define option_for_each(walk, table)                                                               \
+	for (option_walk_begin(walk, table); (walk)->row; option_walk_next(walk))
 
 /*
  * Fills *out (zeroed here, `bytes` long) from map by table: defaults first, then what the map says.

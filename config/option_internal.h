@@ -23,13 +23,13 @@ const struct option_kind *option_kind_of(const struct option *o);
 /* Sets the option from a node; a null is as if the key were left out, told at key_pos if required.
  */
 int option_value_set(const struct option *o, struct yaml_node *value, struct config_pos key_pos,
-		     void *out, struct config_errors *e);
+		     void *field, struct config_errors *e);
 
 /* Back to the default, or to zero without one. Returns 0 or -ENOMEM. */
-int option_value_reset(const struct option *o, void *out);
+int option_value_reset(const struct option *o, void *field);
 
 /* Frees what the field owns and zeroes it. */
-void option_value_clear(const struct option *o, void *out);
+void option_value_clear(const struct option *o, void *field);
 
 /* Whether both fields say the same. */
 bool option_value_equal(const struct option *o, const void *a, const void *b);

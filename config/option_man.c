@@ -105,7 +105,9 @@ static void put_option(FILE *out, const struct option *o)
 
 void option_write_man(const struct option *table, FILE *out)
 {
-	for (const struct option *o = table; o->name; o++)
-		if (!(o->flags & OPTION_HIDDEN))
-			put_option(out, o);
+	struct option_walk walk;
+
+	option_for_each (&walk, table)
+		if (!(walk.row->flags & OPTION_HIDDEN))
+			put_option(out, walk.row);
 }

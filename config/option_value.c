@@ -386,20 +386,19 @@ static bool is_unset(const struct option *o, const struct yaml_node *node)
 }
 
 int option_value_set(const struct option *o, struct yaml_node *value, struct config_pos key_pos,
-		     void *out, struct config_errors *e)
+		     void *field, struct config_errors *e)
 {
 	if (!is_unset(o, value))
-		return option_kind_of(o)->set(o, value, (char *)out + o->offset, e);
+		return option_kind_of(o)->set(o, value, field, e);
 	if (!(o->flags & OPTION_REQUIRED))
-		return option_value_reset(o, out);
+		return option_value_reset(o, field);
 	config_errors_add(e, key_pos, "%s: has no value", o->name);
 	return -EINVAL;
 }
 
-void option_value_clear(const struct option *o, void *out)
+void option_value_clear(const struct option *o, void *field)
 {
 	const struct option_kind *kind = option_kind_of(o);
-	char *field = (char *)out + o->offset;
 
 	if (o->type == OPTION_MAP)
 		option_map_release(o, field);
@@ -413,21 +412,21 @@ bool option_value_equal(const struct option *o, const void *a, const void *b)
 	return o->type == OPTION_MAP ? option_map_equal(o, a, b) : option_kind_of(o)->equal(a, b);
 }
 
-int option_value_reset(const struct option *o, void *out)
+int option_value_reset(const struct option *o, void *field)
 {
 	static const struct config_pos nowhere;
 	struct config_errors e;
 	struct option_text t;
 	int err;
 
-	option_value_clear(o, out);
+	option_value_clear(o, field);
 	if (!o->def)
 		return 0;
 	ASSERT(o->type != OPTION_NODE); /* it would be borrowed from a document that is gone */
 	config_errors_init(&e, "default");
 	err = option_text_init(&t, o->name, o->def, nowhere, &e);
 	if (!err)
-		err = option_kind_of(o)->set(o, t.node, (char *)out + o->offset, &e);
+		err = option_kind_of(o)->set(o, t.node, field, &e);
 	option_text_fini(&t);
 	config_errors_fini(&e);
 	ASSERT(err != -EINVAL); /* a table whose default is no value of its own type */

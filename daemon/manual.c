@@ -1,7 +1,8 @@
 /*
  * Writes the option reference into a manual page, at build time, from the tables that the parser
  * uses: `ublkd-manual PAGE.in > PAGE`. A line "@daemon@", "@device@" or "@backends@" of the
- * template becomes the options of that table; all other lines are copied.
+ * template becomes the options of that table, "@filters@" the names of the filters; all other lines
+ * are copied.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 
 #include "daemon/runtime/exit_code.h"
 #include "daemon/settings/settings.h"
+#include "storage/node.h"
 
 /* The keys below which other backends stand. */
 static void write_children(const struct backend *ops)
@@ -32,6 +34,20 @@ static void write_backends(void)
 	}
 }
 
+/* Those over one backend: .RB ( throttle ", " delay ) */
+static void write_filters(void)
+{
+	const char *between = ".RB ( ";
+
+	for (const struct backend *const *b = backend_registry; *b; b++) {
+		if ((*b)->children != backend_one_child)
+			continue;
+		printf("%s%s", between, (*b)->name);
+		between = " \", \" ";
+	}
+	puts(" )");
+}
+
 static void write_manual_line(const char *line)
 {
 	if (strcmp(line, "@daemon@\n") == 0)
@@ -40,6 +56,8 @@ static void write_manual_line(const char *line)
 		option_write_man(settings_device_options, stdout);
 	else if (strcmp(line, "@backends@\n") == 0)
 		write_backends();
+	else if (strcmp(line, "@filters@\n") == 0)
+		write_filters();
 	else
 		fputs(line, stdout);
 }

@@ -175,6 +175,7 @@ struct backend_device {
 	struct backend_device *parent, *child, *sibling;
 	unsigned child_nr;
 	bool touched, open; /* life.c: ops->open was called; it is open, as a whole */
+	unsigned node_idx; /* tree.c: in its tree, below backend_node_nr(); 0: the top */
 	char path[BACKEND_PATH_BYTES];	 /* tree.c: name, when it is not the opener's */
 	char error[BACKEND_ERROR_BYTES]; /* out: when open fails, the reason and the cure in words
 					  */
@@ -304,7 +305,10 @@ struct backend {
 	const struct option *options;
 	size_t config_bytes; /* of the struct that options fill */
 	size_t device_bytes, queue_bytes, io_bytes;
-	/* Rows of options: the device's size, the file that holds the bytes; NULL: none has it. */
+	/*
+	 * Rows of options itself, not of a group in it: the device's size, the file that holds the
+	 * bytes; NULL: none has it.
+	 */
 	const struct option *size_option, *path_option;
 	/* word.h: the URIs that name its storage; NULL: none do. */
 	const struct backend_uri *uri;
@@ -481,6 +485,9 @@ int backend_stored_fd(const struct backend_device *top, unsigned leaf_idx);
  */
 const char *backend_failure(const struct backend_device *top,
 			    const struct backend_device **ret_node);
+
+/* How many nodes the tree has: at most BACKEND_NODES_MAX. */
+unsigned backend_node_nr(const struct backend_device *top);
 
 /* Main thread: the end of a whole tree in an upgrade, instead of backend_close. */
 void backend_abandon(const struct backend_device *top);

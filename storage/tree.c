@@ -112,6 +112,7 @@ static int check_limits(struct backend_device *device)
 struct tree_making {
 	const struct backend_open_params *params;
 	unsigned leaf_idx; /* of the next leaf */
+	unsigned node_idx; /* of the next node */
 };
 
 static struct backend_device *device_alloc(const struct backend *ops)
@@ -175,6 +176,7 @@ static struct backend_device *node_new(struct tree_making *t, const struct backe
 		return NULL;
 	device->parent = parent;
 	device->config = spec->config;
+	device->node_idx = t->node_idx++;
 	name_device(device, spec, above);
 	fill_params(t, spec, params, parent_spec, &device->open_params);
 	end = &device->child;
@@ -283,6 +285,15 @@ void backend_device_words(const struct backend_device *device, char *buf, size_t
 	path = device->name[strlen(top->name)] == '/' ? device->name + strlen(top->name) + 1 : "";
 	snprintf(buf, bytes, "%s%s%s", path, *path ? ": " : "",
 		 device->error[0] ? device->error : "no reason was given");
+}
+
+unsigned backend_node_nr(const struct backend_device *top)
+{
+	unsigned nr = 1;
+
+	for (const struct backend_device *c = top->child; c; c = c->sibling)
+		nr += backend_node_nr(c);
+	return nr;
 }
 
 /* ---- what the leaves say ---- */

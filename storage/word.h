@@ -12,7 +12,7 @@
 
 /* Of a backend that URIs name: struct backend's uri. */
 struct backend_uri {
-	const struct option *option; /* an OPTION_STRING that takes the whole URI */
+	const struct option *option; /* an OPTION_STRING that takes the whole URI; not of a group */
 	const char *const *schemes;  /* in lower case, NULL at the end */
 };
 

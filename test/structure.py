@@ -7,6 +7,7 @@ usage: structure.py           checks
 The compiler refuses an include of a header that a layer does not export to the includer
 (ublkd_layer in CMakeLists.txt); this refuses a LAYERS that the design does not allow.
 """
+import glob
 import os
 import re
 import subprocess
@@ -74,6 +75,10 @@ MAY = {
     "ublktrace/bpf": {"ublktrace/events", "ublktrace/latency", "ublktrace/stacks", "ublktrace/control",
                       "ublktrace/selftest"},
 }
+# A node of a new kind is its folder.
+for folder in {os.path.dirname(path) for path in glob.glob("[bf]*/*/CMakeLists.txt")}:
+    if folder.startswith(("backends/", "filters/")):
+        MAY.setdefault(folder, STORAGE | ({"net"} if folder.startswith("backends/") else set()))
 # A main program may include every part of its own.
 PROGRAMS = {"daemon/main.c", "daemon/manual.c", "ublkctl/main.c", "ublktrace/main.c"}
 # Names that stand more than once: each program and library has its own.

@@ -247,11 +247,11 @@ void nbd_queue_lost(struct nbd_queue *q, const struct nbd_connection *conn)
 		lose_writes(nbd, conn);
 	if (q->ready_nr > 0)
 		return;
-	if (nbd->config->outage_timeout_ns == 0) {
+	if (nbd->config->outage.outage_timeout_ns == 0) {
 		q->gave_up = true;
 		fail_waiting(q);
 	}
-	give_up_server(q, nbd->config->outage_timeout_ns);
+	give_up_server(q, nbd->config->outage.outage_timeout_ns);
 }
 
 void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n)
@@ -262,11 +262,11 @@ void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n)
 		nbd_flush_uncover(q->nbd, n);
 		nbd_io_end(n, -EIO);
 	} else if (n->cancelled || q->gave_up || is_changed(q) ||
-		   q->nbd->config->outage_timeout_ns == 0) {
+		   q->nbd->config->outage.outage_timeout_ns == 0) {
 		nbd_io_end(n, -EIO);
 	} else {
 		q->unconfirmed = true;
-		give_up_server(q, q->nbd->config->outage_timeout_ns);
+		give_up_server(q, q->nbd->config->outage.outage_timeout_ns);
 		conn = choose_conn(q, n->io->tag);
 		if (!conn)
 			nbd_queue_wait(q, n);
@@ -357,8 +357,8 @@ static int nbd_queue_init(struct backend_queue *queue)
 	}
 	/* The first connection is made even where none is waited for later. */
 	if (ret == 0)
-		give_up_server(q,
-			       MAX(q->nbd->config->outage_timeout_ns, q->nbd->config->timeout_ns));
+		give_up_server(q, MAX(q->nbd->config->outage.outage_timeout_ns,
+				      q->nbd->config->outage.timeout_ns));
 	return ret;
 }
 

@@ -29,6 +29,7 @@
 #include "backends/nbd/nbd_reply.h"
 #include "backends/nbd/nbd_request.h"
 #include "backends/nbd/nbd_uri.h"
+#include "net/options.h"
 #include "net/resolve.h"
 #include "net/tls.h"
 #include "base/histogram.h"
@@ -54,19 +55,11 @@ enum nbd_replies {
 	NBD_REPLIES_MOST,
 };
 
-/* What `tls` says beside the URI; NULL and NBD_TLS_ANY: nothing. */
-struct nbd_tls {
-	char *psk_file, *username, *certificates, *hostname;
-	int type; /* enum nbd_tls_type */
-	bool verify_peer;
-};
-
 struct nbd_config {
 	char *uri;
-	struct nbd_tls *tls; /* or NULL */
+	struct net_tls_config *tls; /* what it says beside the URI; NULL: nothing */
 	uint64_t connections;
-	uint64_t outage_timeout_ns; /* on_disconnect: 0: fail, OPTION_FOREVER: for ever */
-	uint64_t timeout_ns;
+	struct net_outage_config outage;
 	int replies; /* enum nbd_replies */
 	int cache;   /* enum nbd_cache */
 };

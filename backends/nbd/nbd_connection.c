@@ -85,7 +85,7 @@ static void connection_time_limit(struct nbd_connection *conn, uint64_t ns)
 
 static uint64_t connection_pause_ns(struct nbd_connection *conn)
 {
-	uint64_t outage_timeout_ns = conn->queue->nbd->config->outage_timeout_ns;
+	uint64_t outage_timeout_ns = conn->queue->nbd->config->outage.outage_timeout_ns;
 	uint64_t part_ns = MAX(outage_timeout_ns / PAUSES_IN_OUTAGE_TIMEOUT, PAUSE_FIRST_NS);
 	uint64_t max_ns = outage_timeout_ns == 0 ? NS_PER_SEC : MIN(part_ns, PAUSE_MAX_NS);
 	unsigned doublings = MIN(conn->tries - 1, 16u);
@@ -101,11 +101,11 @@ static uint64_t connection_pause_ns(struct nbd_connection *conn)
  */
 static uint64_t handshake_limit_ns(const struct nbd_config *config)
 {
-	uint64_t ns = config->outage_timeout_ns / TRIES_IN_OUTAGE_TIMEOUT;
+	uint64_t ns = config->outage.outage_timeout_ns / TRIES_IN_OUTAGE_TIMEOUT;
 
-	if (config->outage_timeout_ns == 0)
-		return config->timeout_ns;
-	return MIN(config->timeout_ns, MAX(ns, NS_PER_SEC));
+	if (config->outage.outage_timeout_ns == 0)
+		return config->outage.timeout_ns;
+	return MIN(config->outage.timeout_ns, MAX(ns, NS_PER_SEC));
 }
 
 static void connection_try_later(struct nbd_connection *conn)
@@ -315,7 +315,7 @@ void nbd_connection_send(struct nbd_connection *conn, struct nbd_io *n)
 {
 	struct reactor *r = conn->stream.reactor;
 
-	n->deadline_ns = r->now_ns + conn->queue->nbd->config->timeout_ns;
+	n->deadline_ns = r->now_ns + conn->queue->nbd->config->outage.timeout_ns;
 	if (n->again)
 		counter_add(&conn->stats.resent, 1);
 	nbd_transfer_send(conn, n);
@@ -338,7 +338,8 @@ static void connection_check_overdue(struct nbd_connection *conn)
 		nbd_connection_drop(
 			conn, BACKEND_END_SILENT, "no answer to %s for %llu ms",
 			nbd_cmd_name(oldest->slot.cmd),
-			(unsigned long long)(conn->queue->nbd->config->timeout_ns / NS_PER_MS));
+			(unsigned long long)(conn->queue->nbd->config->outage.timeout_ns /
+					     NS_PER_MS));
 }
 
 /* ---- the handshake ---- */

@@ -10,13 +10,13 @@
 static enum tls_kind kind_of(const struct nbd_uri *uri)
 {
 	switch (uri->tls_type) {
-	case NBD_TLS_PSK:
+	case NET_TLS_PSK:
 		return TLS_KIND_PSK;
-	case NBD_TLS_X509:
+	case NET_TLS_X509:
 		return TLS_KIND_X509;
-	case NBD_TLS_ANON:
+	case NET_TLS_ANON:
 		return TLS_KIND_ANON;
-	case NBD_TLS_ANY:
+	case NET_TLS_AUTO:
 		break;
 	}
 	return uri->tls_psk_file[0] != '\0' ? TLS_KIND_PSK : TLS_KIND_X509;

@@ -124,7 +124,7 @@ void nbd_open_async(struct backend_visit *visit)
 						   .tls = nbd->tls,
 						   .wish = &wish,
 						   .addresses = &found->addresses,
-						   .timeout_ns = nbd->config->timeout_ns };
+						   .timeout_ns = nbd->config->outage.timeout_ns };
 	int ret;
 
 	found->simple = wants_simple(nbd->config, &found->addresses);

@@ -11,56 +11,6 @@
 
 #define NO_TLS "its URI says no TLS: the scheme must be nbds, nbds+unix or nbds+vsock"
 
-static const char *const tls_types[] = { [NBD_TLS_ANY] = "auto",
-					 [NBD_TLS_ANON] = "anon",
-					 [NBD_TLS_X509] = "x509",
-					 [NBD_TLS_PSK] = "psk",
-					 NULL };
-
-/* In the words of nbdkit, libnbd and the URI. */
-static const struct option tls_options[] = {
-	{ .name = "psk_file",
-	  .type = OPTION_STRING,
-	  .offset = offsetof(struct nbd_tls, psk_file),
-	  .min = 1,
-	  .max = PATH_MAX - 1,
-	  .help = "File with pre-shared keys of users, as psktool writes it. Only owner and "
-		  "group may have access to it." },
-	{ .name = "username",
-	  .type = OPTION_STRING,
-	  .offset = offsetof(struct nbd_tls, username),
-	  .min = 1,
-	  .max = 255,
-	  .help = "The user whose key in psk_file is used." },
-	{ .name = "certificates",
-	  .type = OPTION_STRING,
-	  .offset = offsetof(struct nbd_tls, certificates),
-	  .min = 1,
-	  .max = PATH_MAX - 1,
-	  .help = "Folder with ca-cert.pem and optionally ca-crl.pem, client-cert.pem and "
-		  "client-key.pem. Default: the certificate authorities of the system." },
-	{ .name = "hostname",
-	  .type = OPTION_STRING,
-	  .offset = offsetof(struct nbd_tls, hostname),
-	  .min = 1,
-	  .max = 255,
-	  .help = "The name or address that the server's certificate must be valid for. Default: "
-		  "the host of the URI." },
-	{ .name = "verify_peer",
-	  .type = OPTION_BOOL,
-	  .offset = offsetof(struct nbd_tls, verify_peer),
-	  .def = "true",
-	  .help = "false: accept any certificate, so that any server can impersonate yours." },
-	{ .name = "type",
-	  .type = OPTION_ENUM,
-	  .offset = offsetof(struct nbd_tls, type),
-	  .values = tls_types,
-	  .def = "auto",
-	  .help = "auto: psk if there is a psk_file, else x509. anon authenticates nobody: an "
-		  "attacker on the network path can read and change the data." },
-	OPTION_END,
-};
-
 static const char *const replies_values[] = { [NBD_REPLIES_AUTO] = "auto",
 					      [NBD_REPLIES_FEWEST] = "simple",
 					      [NBD_REPLIES_MOST] = "structured",
@@ -83,8 +33,8 @@ const struct option nbd_options[] = {
 	{ .name = "tls",
 	  .type = OPTION_MAP,
 	  .offset = offsetof(struct nbd_config, tls),
-	  .table = tls_options,
-	  .table_bytes = sizeof(struct nbd_tls),
+	  .table = net_tls_options,
+	  .table_bytes = sizeof(struct net_tls_config),
 	  .help = "TLS settings for nbds. Each may be in the URI instead (tls-psk-file, USER@ "
 		  "before the host, tls-certificates, tls-hostname, tls-verify-peer, tls-type), "
 		  "but not in both." },
@@ -96,20 +46,9 @@ const struct option nbd_options[] = {
 	  .def = "1",
 	  .help = "Connections per queue. If the export does not allow several connections at a "
 		  "time (no multi-conn), the device has one queue and one connection." },
-	{ .name = "on_disconnect",
-	  .type = OPTION_OUTAGE_TIMEOUT,
-	  .offset = offsetof(struct nbd_config, outage_timeout_ns),
-	  .def = "{queue: 30s}",
-	  .help = "What happens to requests while the server is away. {queue: TIME}: they wait "
-		  "for TIME, then they fail until the server is back. forever: they wait. fail: "
-		  "they fail at once. Requests that the server did not answer are sent again." },
-	{ .name = "timeout",
-	  .type = OPTION_DURATION,
-	  .offset = offsetof(struct nbd_config, timeout_ns),
-	  .min = 10 * NS_PER_MS,
-	  .def = "10s",
-	  .help = "If the server does not answer a request within this time, or does not connect "
-		  "or complete the handshake, the client closes the connection and reconnects." },
+	{ .type = OPTION_GROUP,
+	  .offset = offsetof(struct nbd_config, outage),
+	  .table = net_outage_options },
 	{ .name = "replies",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct nbd_config, replies),
@@ -143,14 +82,14 @@ static void uri_put_text(char *field, size_t bytes, const char *text)
 		snprintf(field, bytes, "%s", text);
 }
 
-static void add_tls(struct nbd_uri *uri, const struct nbd_tls *tls)
+static void add_tls(struct nbd_uri *uri, const struct net_tls_config *tls)
 {
 	uri_put_text(uri->tls_psk_file, sizeof(uri->tls_psk_file), tls->psk_file);
 	uri_put_text(uri->username, sizeof(uri->username), tls->username);
 	uri_put_text(uri->tls_certificates, sizeof(uri->tls_certificates), tls->certificates);
 	uri_put_text(uri->tls_hostname, sizeof(uri->tls_hostname), tls->hostname);
-	if (tls->type != NBD_TLS_ANY)
-		uri->tls_type = (enum nbd_tls_type)tls->type;
+	if (tls->type != NET_TLS_AUTO)
+		uri->tls_type = (enum net_tls_type)tls->type;
 	uri->tls_no_verify |= !tls->verify_peer;
 }
 

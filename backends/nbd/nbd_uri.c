@@ -337,7 +337,7 @@ static int uri_parse_tls_type(const struct parser *p, struct part value)
 
 	if (type < 0)
 		return type;
-	p->uri->tls_type = (enum nbd_tls_type)(NBD_TLS_ANON + type);
+	p->uri->tls_type = (enum net_tls_type)(NET_TLS_ANON + type);
 	return 0;
 }
 

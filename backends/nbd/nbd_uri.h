@@ -20,10 +20,9 @@
 
 #include "backends/nbd/nbd_proto.h"
 #include "net/address.h"
+#include "net/options.h"
 
 #define NBD_URI_BYTES_MAX 16384u
-
-enum nbd_tls_type { NBD_TLS_ANY, NBD_TLS_ANON, NBD_TLS_X509, NBD_TLS_PSK };
 
 /* Of the query. */
 enum nbd_uri_key {
@@ -43,7 +42,7 @@ struct nbd_uri {
 	bool tls;
 	char export_name[NBD_STRING_BYTES_MAX + 1];
 	char username[256]; /* for PSK */
-	enum nbd_tls_type tls_type;
+	enum net_tls_type tls_type;
 	bool tls_no_verify;		 /* tls-verify-peer=0 */
 	char tls_hostname[256];		 /* to compare the certificate with; "": host */
 	char tls_certificates[PATH_MAX]; /* a folder */

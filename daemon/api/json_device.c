@@ -151,10 +151,8 @@ static json_t *option_names(const struct option *o, uint64_t set)
 static json_t *options_of(const struct option *table, const void *config);
 
 /* One value of a backend's options. A map has a table of its own, and so on. */
-static json_t *option_value(const struct option *o, const void *config)
+static json_t *option_value(const struct option *o, const void *field)
 {
-	const void *field = (const char *)config + o->offset;
-
 	switch (o->type) {
 	case OPTION_STRING:
 		return *(char *const *)field ? json_string(*(char *const *)field) : json_null();
@@ -184,8 +182,11 @@ static json_t *option_value(const struct option *o, const void *config)
 
 static void add_options(json_t *all, const struct option *table, const void *config)
 {
-	for (const struct option *o = table; o->name; o++)
-		json_object_set_new(all, o->name, option_value(o, config));
+	struct option_walk walk;
+
+	option_for_each (&walk, table)
+		json_object_set_new(all, walk.row->name,
+				    option_value(walk.row, (const char *)config + walk.offset));
 }
 
 static json_t *options_of(const struct option *table, const void *config)

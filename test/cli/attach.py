@@ -126,8 +126,8 @@ def refused_words():
     """what cannot be is refused before ublkd is asked"""
     expect(1, f"^ublkctl: {tmp.name}/none: No such file or directory\n$", "attach", tmp.name + "/none")
     expect(1, r'unknown scheme "ndb" \(did you mean "nbd"\?\)', "attach", "ndb://host/x")
-    expect(1, r'unknown scheme "https?": give the path of a file or a block device, or a URI of .*nbd\+unix', "attach",
-           "http://host/x")
+    expect(1, r'unknown scheme "gopher": give the path of a file or a block device, or a URI of .*nbd\+unix', "attach",
+           "gopher://host/x")
     assert daemon.asked == []
 
 

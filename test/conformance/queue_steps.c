@@ -65,7 +65,7 @@ static int on_sqe(const struct io_uring_sqe *sqe)
 static struct reactor reactor;
 static struct queue queue;
 static struct backend_device *device;
-static struct io_errors io_errors;
+static struct io_errors *io_errors;
 static bool attached, drained, released, fenced;
 
 static void on_attached(struct queue *q, int err)
@@ -116,7 +116,6 @@ static void open_queue(bool batch)
 		.reactor = &reactor,
 		.home = &reactor,
 		.device_name = "t",
-		.errors = &io_errors,
 		.descs = descs,
 		.cdev_fd = -1,
 		.depth = DEPTH,
@@ -140,7 +139,11 @@ static void open_queue(bool batch)
 	if (reactor_init(&reactor, &params) < 0 ||
 	    backend_open(&device, &spec, "t", &open_params, error, sizeof(error)) < 0)
 		abort();
+	io_errors = io_errors_create(backend_node_nr(device));
+	if (!io_errors)
+		abort();
 	setup.backend = device;
+	setup.errors = io_errors;
 	queue_attach(&queue, &setup);
 	turns(4);
 	EXPECT(attached, "the queue is not attached");
@@ -158,6 +161,7 @@ static void close_queue(bool batch)
 	turns(4);
 	EXPECT(released, "the queue is not released");
 	backend_close(device);
+	free(io_errors);
 	reactor_fini(&reactor);
 }
 

@@ -81,9 +81,19 @@ struct device {
 	int type;
 	struct option_cpus cpus;
 	struct yaml_node *backend;
+	struct group {
+		uint64_t weight;
+		char *word;
+	} group;
 };
 
 #define FIELD(member) .offset = offsetof(struct device, member)
+
+static const struct option group_options[] = {
+	{ .name = "weight", .type = OPTION_UINT, .offset = offsetof(struct group, weight) },
+	{ .name = "word", .type = OPTION_STRING, .offset = offsetof(struct group, word) },
+	OPTION_END,
+};
 
 static const char *const types[] = { "null", "mem", "file", NULL };
 
@@ -103,6 +113,7 @@ static const struct option device_options[] = {
 	{ .name = "read_only", .type = OPTION_BOOL, FIELD(read_only) },
 	{ .name = "type", .type = OPTION_ENUM, FIELD(type), .values = types, .def = "null" },
 	{ .name = "cpus", .type = OPTION_CPUS, FIELD(cpus), .def = "[0, 1]" },
+	{ .type = OPTION_GROUP, FIELD(group), .table = group_options },
 	{ .name = "backend", .type = OPTION_NODE, FIELD(backend) },
 	OPTION_END,
 };
@@ -188,11 +199,13 @@ static void set_from_text(const uint8_t *data, size_t bytes)
 	char *text = strndup((const char *)data, bytes);
 	struct device d = { 0 };
 	struct config_errors e;
+	struct option_walk walk;
 
 	ASSERT(text);
 	config_errors_init(&e, "f");
-	for (const struct option *o = device_options; o->name; o++)
-		option_set(device_options, o->name, text, (struct config_pos){ 1, 1 }, &d, &e);
+	option_for_each (&walk, device_options)
+		option_set(device_options, walk.row->name, text, (struct config_pos){ 1, 1 }, &d,
+			   &e);
 	option_set(device_options, text, "x", (struct config_pos){ 1, 1 }, &d, &e);
 	check_text(&e);
 	option_free(device_options, &d);

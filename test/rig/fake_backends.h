@@ -10,10 +10,23 @@
 
 #include "storage/backend.h"
 
+struct fake_outage {
+	uint64_t wait_ns;
+};
+
 struct fake_config {
 	char *path;
 	uint64_t size_bytes;
 	bool create;
+	struct fake_outage outage;
+};
+
+static const struct option fake_outage_options[] = {
+	{ .name = "wait",
+	  .type = OPTION_DURATION,
+	  .offset = offsetof(struct fake_outage, wait_ns),
+	  .def = "5s" },
+	OPTION_END,
 };
 
 static const struct option fake_mem_options[] = { { .name = "size",
@@ -23,6 +36,9 @@ static const struct option fake_mem_options[] = { { .name = "size",
 						    .min = 4096,
 						    .flags = OPTION_REQUIRED,
 						    .help = "Size." },
+						  { .type = OPTION_GROUP,
+						    .offset = offsetof(struct fake_config, outage),
+						    .table = fake_outage_options },
 						  OPTION_END };
 
 static const struct option fake_file_options[] = { { .name = "path",

@@ -122,6 +122,11 @@ static int device_init(struct device *d, char *error, size_t error_bytes)
 int device_take_opened(struct device *d, char *error, size_t error_bytes)
 {
 	d->backend = d->spec.opened;
+	d->errors = io_errors_create(backend_node_nr(d->backend));
+	if (!d->errors) {
+		snprintf(error, error_bytes, "out of memory");
+		return -ENOMEM;
+	}
 	return choose_data_path(d, error, error_bytes);
 }
 
@@ -217,6 +222,7 @@ void device_free(struct device *d)
 	ctl_cmd_fini(&d->cmd);
 	ctl_cmd_fini(&d->ask);
 	backend_close(d->backend);
+	free(d->errors);
 	free(d->queues);
 	free((char *)d->spec.name);
 	free(d);

@@ -37,7 +37,7 @@ struct device {
 	struct device_driver said;
 	struct ublk_params params;
 	unsigned char cpu_mask[CPU_MASK_BYTES];
-	struct io_errors errors;
+	struct io_errors *errors;
 	struct resize resize;
 	struct helper_job job; /* what may block: of a resize, or of a recovery */
 	bool grows_to_driver;  /* device_recover.c: the job does */
@@ -105,7 +105,8 @@ bool device_turned_back(struct device *d);
 int device_create(struct device **ret_device, const struct device_host *host,
 		  const struct device_spec *spec, void *owner, char *error, size_t error_bytes);
 
-/* Takes the opened backend and chooses its data path. Returns as device_start. */
+/* Takes the opened backend, with limits of the log for its nodes, and chooses its data path.
+ * Returns as device_start. */
 int device_take_opened(struct device *d, char *error, size_t error_bytes);
 
 /* device_recover.c: what the driver says of the device overrules the spec. */

@@ -221,7 +221,7 @@ static int map_queue(struct device *d, unsigned idx)
 		.home = d->host->ctl->reactor,
 		.backend = d->backend,
 		.device_name = d->spec.name,
-		.errors = &d->errors,
+		.errors = d->errors,
 		.dev_id = (int)d->info.dev_id,
 		.descs = descs,
 		.cdev_fd = d->cdev_fd,

@@ -3,15 +3,29 @@
  * the queue's reactor, in the branch that only a failed I/O takes.
  *
  * Happy path: the first of its kind in a while is told, the others are counted, and the next one
- * that is told says how many (`dropped`). log_line never waits. Several reactors share the limits
- * of a device; at worst two of them tell the same thing at once.
+ * that is told says how many (`dropped`). log_line never waits. Each node of the tree has limits of
+ * its own, allocated when the device starts: a child that fails all the time does not hide another.
+ * Several reactors share the limits of a node; at worst two of them tell the same thing at once.
  */
 #include "ublk/queue/io_error.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"
+
+struct io_errors *io_errors_create(unsigned node_nr)
+{
+	struct io_errors *errors;
+
+	ASSERT(node_nr <= BACKEND_NODES_MAX);
+	errors = calloc(1, sizeof(*errors) + node_nr * sizeof(errors->node[0]));
+	if (errors)
+		errors->node_nr = node_nr;
+	return errors;
+}
 
 const char *io_error_words(int err)
 {
@@ -59,15 +73,25 @@ static const struct backend_device *take_culprit(struct backend_io *request)
 	return below ? below : node;
 }
 
+/* by NULL: no node has answered. */
+static struct io_error_limits *limits_of(struct io_errors *errors, const struct backend_device *by)
+{
+	if (!by)
+		return &errors->ublkd;
+	ASSERT(by->node_idx < errors->node_nr);
+	return &errors->node[by->node_idx];
+}
+
 void io_error_tell(struct tag_io *io, int err)
 {
 	const struct queue_setup *setup = &io->queue->setup;
 	const struct backend_io *request = &io->request;
 	unsigned err_idx = (unsigned)MIN(-err, QUEUE_ERRNO_NR - 1);
 	const struct backend_device *by = take_culprit(&io->request);
+	struct io_error_limits *limits = limits_of(setup->errors, by);
 	uint32_t dropped;
 
-	if (!log_limit_pass_each(&setup->errors->limit[request->op][err_idx], 1, &dropped))
+	if (!log_limit_pass_each(&limits->limit[request->op][err_idx], 1, &dropped))
 		return;
 	log_warn("I/O failed",
 		 "device=%s id=%d queue=%u tag=%u op=%s sector=%llu bytes=%u error=%s by=%s "

@@ -86,7 +86,7 @@ static void test_all_of_it(void **state)
 	assert_string_equal(uri->tls_certificates, "/c");
 	assert_string_equal(uri->tls_hostname, "n.example");
 	assert_true(uri->tls_no_verify);
-	assert_int_equal(uri->tls_type, NBD_TLS_X509);
+	assert_int_equal(uri->tls_type, NET_TLS_X509);
 }
 
 /* A part here and a part there. */
@@ -98,7 +98,7 @@ static void test_together_with_the_uri(void **state)
 	uri = good("  uri: nbds://alice@h/e?tls-type=psk\n  tls: {psk_file: /k}\n");
 	assert_string_equal(uri->tls_psk_file, "/k");
 	assert_string_equal(uri->username, "alice");
-	assert_int_equal(uri->tls_type, NBD_TLS_PSK);
+	assert_int_equal(uri->tls_type, NET_TLS_PSK);
 	uri = good(
 		"  uri: nbds://h/e?tls-verify-peer=0&tls-hostname=n\n  tls: {certificates: /c}\n");
 	assert_string_equal(uri->tls_hostname, "n");

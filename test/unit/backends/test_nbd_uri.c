@@ -82,18 +82,18 @@ static void test_tls(void **state)
 	assert_string_equal(uri.username, "alice");
 	assert_string_equal(uri.tls_psk_file, "/etc/k s");
 	assert_string_equal(uri.tls_hostname, "n");
-	assert_int_equal(uri.tls_type, NBD_TLS_PSK);
+	assert_int_equal(uri.tls_type, NET_TLS_PSK);
 	assert_false(uri.tls_no_verify);
 	parse("nbds+unix:///?tls-username=bob&socket=/s&tls-certificates=/c&tls-verify-peer=0");
 	assert_string_equal(uri.username, "bob");
 	assert_string_equal(uri.tls_certificates, "/c");
-	assert_int_equal(uri.tls_type, NBD_TLS_ANY);
+	assert_int_equal(uri.tls_type, NET_TLS_AUTO);
 	assert_true(uri.tls_no_verify);
 	parse("nbds://h?tls-verify-peer=true&tls-type=x509");
 	assert_false(uri.tls_no_verify);
-	assert_int_equal(uri.tls_type, NBD_TLS_X509);
+	assert_int_equal(uri.tls_type, NET_TLS_X509);
 	parse("nbds://h?tls-type=anon");
-	assert_int_equal(uri.tls_type, NBD_TLS_ANON);
+	assert_int_equal(uri.tls_type, NET_TLS_ANON);
 }
 
 static void test_bad(void **state)

@@ -27,6 +27,10 @@ static void test_show(void **state)
 	assert_int_equal(
 		json_integer_value(json_object_get(json_object_get(data, "options"), "size")),
 		1 << 20);
+	/* Of a group of options. */
+	assert_int_equal(
+		json_integer_value(json_object_get(json_object_get(data, "options"), "wait")),
+		5 * NS_PER_SEC);
 	json_decref(data);
 	expect("{\"command\":\"show\",\"name\":\"b\"}",
 	       "{\"ok\":false,\"error\":\"there is no device \\\"b\\\"\"}");

@@ -258,6 +258,33 @@ static void test_leaves_are_asked(void **state)
 	assert_false(backend_connection(rig.queue, 3, &c));
 }
 
+static void mark_nodes(const struct backend_device *device, bool seen[static 8], unsigned nr)
+{
+	assert_true(device->node_idx < nr);
+	assert_false(seen[device->node_idx]);
+	seen[device->node_idx] = true;
+	for (const struct backend_device *c = device->child; c; c = c->sibling)
+		mark_nodes(c, seen, nr);
+}
+
+static void test_nodes_are_numbered(void **state)
+{
+	struct backend_spec inner = { .ops = &backend_halves, .as = &halves_children[0] };
+	bool seen[8] = { false };
+
+	(void)state;
+	spec_halves();
+	inner.child = root_spec.child;
+	inner.sibling = &leaf_spec[2];
+	leaf_spec[2].as = &halves_children[1];
+	root_spec.child = &inner;
+	assert_int_equal(open_device(), 0);
+	assert_int_equal(backend_node_nr(rig.device), 5);
+	assert_int_equal(rig.device->node_idx, 0);
+	mark_nodes(rig.device, seen, 5);
+	open_queue();
+}
+
 /* Too long to be stored: told apart all the same. */
 static void test_long_identity(void **state)
 {
@@ -308,7 +335,7 @@ int main(void)
 		RIG(test_own_requests),	      RIG(test_memory_is_counted),
 		RIG(test_second_child_fails), RIG(test_closed_from_the_top),
 		RIG(test_leaves_are_asked),   RIG(test_long_identity),
-		RIG(test_limits_are_joined),
+		RIG(test_limits_are_joined),  RIG(test_nodes_are_numbered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
