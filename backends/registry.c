@@ -3,9 +3,17 @@
 
 #include <string.h>
 
+/* test/made_up adds a row of its own. */
+#ifdef UBLKD_ONE_MORE_BACKEND
+extern const struct backend UBLKD_ONE_MORE_BACKEND;
+#define ONE_MORE_ROW &UBLKD_ONE_MORE_BACKEND,
+#else
+#define ONE_MORE_ROW
+#endif
+
 const struct backend *const backend_registry[] = {
 	&backend_null,	   &backend_mem,    &backend_file,  &backend_nbd,   &backend_pattern,
-	&backend_throttle, &backend_stripe, &backend_delay, &backend_fault, NULL,
+	&backend_throttle, &backend_stripe, &backend_delay, &backend_fault, ONE_MORE_ROW NULL,
 };
 
 const struct backend *backend_find(const char *name)

@@ -186,6 +186,7 @@ const struct backend backend_delay = {
 	.queue_bytes = sizeof(struct delay_queue),
 	.io_bytes = sizeof(struct delay_io),
 	.data = BACKEND_DATA_ANY,
+	.test_options = "all: 50us\ndistribution: exponential\nmax: 1ms",
 	.children = backend_one_child,
 	.check = delay_check,
 	.queue_init = delay_queue_init,

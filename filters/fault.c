@@ -281,6 +281,7 @@ const struct backend backend_fault = {
 	.queue_bytes = sizeof(struct fault_queue),
 	.io_bytes = sizeof(struct fault_io),
 	.data = BACKEND_DATA_ANY,
+	.test_options = "trigger: /nonexistent\nhang: true",
 	.children = backend_one_child,
 	.check = fault_check,
 	.open = fault_open,

@@ -52,8 +52,9 @@ void helpers_let_go(struct helpers *helpers);
 bool helpers_are_closed(struct helpers *helpers);
 
 /*
- * Home's thread, also when they are closed (the job is dropped then): starts job->work on a thread with all signals blocked. Returns 0, or the -errno of
- * pthread_create(3): then nothing was started.
+ * Home's thread, also when they are closed (the job is dropped then): starts job->work on a thread
+ * with all signals blocked. Returns 0, or the -errno of pthread_create(3): then nothing was
+ * started.
  */
 int helper_start(struct helpers *helpers, struct helper_job *job);
 

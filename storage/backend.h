@@ -175,7 +175,7 @@ struct backend_device {
 	struct backend_device *parent, *child, *sibling;
 	unsigned child_nr;
 	bool touched, open; /* life.c: ops->open was called; it is open, as a whole */
-	unsigned node_idx; /* tree.c: in its tree, below backend_node_nr(); 0: the top */
+	unsigned node_idx;  /* tree.c: in its tree, below backend_node_nr(); 0: the top */
 	char path[BACKEND_PATH_BYTES];	 /* tree.c: name, when it is not the opener's */
 	char error[BACKEND_ERROR_BYTES]; /* out: when open fails, the reason and the cure in words
 					  */
@@ -313,6 +313,12 @@ struct backend {
 	/* word.h: the URIs that name its storage; NULL: none do. */
 	const struct backend_uri *uri;
 	uint8_t data; /* enum backend_data */
+	/*
+	 * Options in YAML with which it does every request as it should, over any children, and
+	 * wants nothing of the machine: conformance and the simulator take a node from here. NULL:
+	 * it wants a path or a server, or its bytes follow a rule of their own.
+	 */
+	const char *test_options;
 	/*
 	 * Its requests end many in a turn even where few are in flight, as the answers of a peer
 	 * do: commands of ublk for many tags at once pay (docs/performance.md).

@@ -216,7 +216,8 @@ static bool life_begin_waiting(struct backend_life *l)
 		l->visit = (struct visit){
 			.visit = { .device = l->at,
 				   .reactor = l->home.reactor,
-				   .size_bytes = l->kind == LIFE_GROW ? life_size_at(l, l->at) : 0 },
+				   .size_bytes =
+					   l->kind == LIFE_GROW ? life_size_at(l, l->at) : 0 },
 			.done = life_waited,
 			.cancel = l->at->ops->cancel_async,
 		};
@@ -471,8 +472,7 @@ int backend_open(struct backend_device **ret_device, const struct backend_spec *
 	struct backend_life *life;
 	int ret;
 
-	ret = life_here(&result,
-			backend_open_begin(&life, &here, spec, name, open_params, &owner));
+	ret = life_here(&result, backend_open_begin(&life, &here, spec, name, open_params, &owner));
 	if (ret == 0)
 		*ret_device = result.device;
 	return ret;

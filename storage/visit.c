@@ -5,7 +5,8 @@
  *
  * Happy path: visit_begin -> the node asks peers and children (backend_visit_io) ->
  * backend_visit_done -> what is under way is cancelled and ends -> the queues are closed -> done.
- * The end always comes by a task, since the node may be deep in a completion of one of these queues.
+ * The end always comes by a task, since the node may be deep in a completion of one of these
+ * queues.
  *
  * Failure modes: the deadline: the words say what was waited for, and everything is cancelled; a
  * request that cannot be cancelled (a file whose server is gone) keeps the visit until it ends.

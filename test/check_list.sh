@@ -31,6 +31,7 @@ if [ "$mode" != fast ]; then
 		fuzz_nbd_handshake fuzz_nbd_reply &
 	fuzz_nbd=$!
 fi
+tap made-up 1200 test/made_up/made_up.sh build/asan
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap reactor-steps 600 build/asan/test/reactor_steps

@@ -202,6 +202,7 @@ const struct backend backend_mem = {
 	.queue_bytes = sizeof(struct mem_queue),
 	.io_bytes = sizeof(struct mem_io),
 	.data = BACKEND_DATA_MOVES,
+	.test_options = "size: 4MiB",
 	.open = mem_open,
 	.close = mem_close,
 	.queue_init = mem_queue_init,

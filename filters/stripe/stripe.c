@@ -270,6 +270,7 @@ const struct backend backend_stripe = {
 	.device_bytes = sizeof(struct stripe_device),
 	.io_bytes = sizeof(struct stripe_io),
 	.data = BACKEND_DATA_ANY,
+	.test_options = "chunk: 16KiB",
 	.children = stripe_children,
 	.open = stripe_open,
 	.submit = stripe_submit,

@@ -173,6 +173,7 @@ const struct backend backend_throttle = {
 	.queue_bytes = sizeof(struct throttle_queue),
 	.io_bytes = sizeof(struct throttle_io),
 	.data = BACKEND_DATA_ANY,
+	.test_options = "total_iops_sec: 20000\nsize_iops_sec: 16k",
 	.children = backend_one_child,
 	.check = throttle_check,
 	.open = throttle_group_join,

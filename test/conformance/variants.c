@@ -212,7 +212,6 @@ const struct variant variants[] = {
 	  .is_persistent = true,
 	  .content = MODEL_PATTERN },
 	{ .name = "mem", .backend = "mem", .yaml = "size: 4MiB", .block_bytes = 4096 },
-	{ .name = "mem-512", .backend = "mem", .yaml = "size: 4MiB", .block_bytes = 512 },
 	{ .name = "mem-tail", .backend = "mem", .yaml = "size: 4194816", .block_bytes = 512 },
 	{ .name = "mem-tiny", .backend = "mem", .yaml = "size: 4096", .block_bytes = 4096 },
 	{ .name = "mem-read-only",
@@ -268,9 +267,7 @@ const struct variant variants[] = {
 	{ NBD_VARIANT("simple-replies", 512, "cache: kept"), .setup = nbdkit_old },
 	{ NBD_VARIANT("delay", 4096, "on_disconnect: forever"), .setup = nbdkit_delay },
 	{ .name = "testdev", .backend = "testdev", .yaml = "size: 4MiB", .block_bytes = 512 },
-	{ STACK("delay-mem", DELAY), .backend = "mem", .yaml = "size: 4MiB" },
 	{ STACK("delay-testdev", DELAY), .backend = "testdev", .yaml = "size: 4MiB" },
-	{ STACK("error-mem", ERROR), .backend = "mem", .yaml = "size: 4MiB" },
 	{ STACK("throttle-delay-error-testdev", ERROR, DELAY, THROTTLE), .backend = "testdev",
 	  .yaml = "size: 4MiB" },
 	{ STACK("throttle-delay-error-file", ERROR, DELAY, THROTTLE), .backend = "file",
@@ -279,7 +276,6 @@ const struct variant variants[] = {
 	  .content = MODEL_UNDEFINED },
 	{ STACK("delay-pattern", DELAY), .backend = "pattern", .yaml = "size: 4MiB",
 	  .is_persistent = true, .content = MODEL_PATTERN },
-	{ .name = "stripe-mem", .backend = "stripe", .yaml = STRIPE_MEM, .block_bytes = 512 },
 	{ .name = "stripe-small",
 	  .backend = "stripe",
 	  .yaml = "type: stripe\nchunk: 4KiB\nbackends: [{type: mem, size: 1404928}, {type: mem, "
@@ -300,11 +296,43 @@ const struct variant variants[] = {
 	  .block_bytes = 512 },
 	{ STACK("throttle-delay-stripe", DELAY, THROTTLE), .backend = "stripe",
 	  .yaml = STRIPE_MEM },
-	{ STACK("throttle-mem", THROTTLE), .backend = "mem", .yaml = "size: 4MiB" },
 	{ STACK("throttle-testdev", THROTTLE), .backend = "testdev", .yaml = "size: 4MiB" },
 };
 
 const unsigned variant_nr = ARRAY_SIZE(variants);
+
+/* The children that it must have, two where it can have several. */
+static void add_children(char *yaml, size_t bytes, const struct backend *ops)
+{
+	static const char child[] = "{type: mem, size: 4MiB}";
+
+	for (const struct backend_child_option *c = ops->children; c && c->name; c++) {
+		size_t len = strlen(yaml);
+
+		if (c->nr_max > 1)
+			snprintf(yaml + len, bytes - len, "%s: [%s, %s]\n", c->name, child, child);
+		else if (c->nr_min > 0)
+			snprintf(yaml + len, bytes - len, "%s: %s\n", c->name, child);
+	}
+}
+
+bool variant_of_row(const struct backend *ops, struct variant *ret_variant)
+{
+	static char name[64], yaml[512];
+
+	if (!ops->test_options)
+		return false;
+	snprintf(name, sizeof(name), "row-%s", ops->name);
+	snprintf(yaml, sizeof(yaml), "type: %s\n%s\n", ops->name, ops->test_options);
+	add_children(yaml, sizeof(yaml), ops);
+	*ret_variant = (struct variant){
+		.name = name,
+		.backend = ops->name,
+		.yaml = ops->children ? yaml : ops->test_options,
+		.block_bytes = 512,
+	};
+	return true;
+}
 
 const struct backend *variant_backend(const struct variant *variant)
 {

@@ -30,6 +30,9 @@ extern char variant_path[600];
 /* In the registry or among the tests' own; aborts when there is none. */
 const struct backend *variant_backend(const struct variant *variant);
 
+/* A variant from a row of the registry (test_options), in static storage; false: it has none. */
+bool variant_of_row(const struct backend *ops, struct variant *ret_variant);
+
 bool variant_has(const struct variant *variant, const char *backend);
 
 /* Rig parameters; the text is in static storage. */

@@ -175,10 +175,10 @@ static void fake_net_ask(struct backend_visit *visit)
 		timer_init(&net->look, fake_net_look);
 		fake_net_look(&net->look);
 	} else {
-		fake_net_answer(net, bad ? backend_fail(visit->device, -ECONNREFUSED,
-							"no server at %s: is it started?",
-							config->path)
-					 : 0);
+		fake_net_answer(net,
+				bad ? backend_fail(visit->device, -ECONNREFUSED,
+						   "no server at %s: is it started?", config->path)
+				    : 0);
 	}
 }
 

@@ -216,7 +216,7 @@ static inline void open_stripe(unsigned nr)
 }
 
 static inline struct backend_io *fill(unsigned tag, enum backend_op op, uint64_t offset_bytes,
-			       uint32_t length_bytes)
+				      uint32_t length_bytes)
 {
 	static uint8_t buf[DEPTH][64 * 1024] __attribute__((aligned(4096)));
 	struct backend_io *io = &rig.io[tag];
@@ -231,7 +231,7 @@ static inline struct backend_io *fill(unsigned tag, enum backend_op op, uint64_t
 }
 
 static inline void check_piece(const struct backend_io *piece, uint64_t offset_bytes,
-			uint32_t length_bytes, const void *buf)
+			       uint32_t length_bytes, const void *buf)
 {
 	assert_int_equal(piece->offset_bytes, offset_bytes);
 	assert_int_equal(piece->length_bytes, length_bytes);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/node.h"
 #include "storage/registry.h"
 #include "filters/throttle/throttle.h"
 #include "test/sim/world.h"
@@ -64,13 +65,43 @@ static const char *choose_delay(char *yaml, size_t bytes)
 	return yaml;
 }
 
+/* Filters of the registry that are not chosen below, in turn by idx; NULL: there are fewer. */
+static const struct backend *other_filter(uint64_t idx)
+{
+	for (const struct backend *const *b = backend_registry; *b; b++) {
+		bool known =
+			*b == &backend_fault || *b == &backend_delay || *b == &backend_throttle;
+
+		if (!known && (*b)->children == backend_one_child && (*b)->test_options &&
+		    idx-- == 0)
+			return *b;
+	}
+	return NULL;
+}
+
+static const struct backend *choose_other(char *yaml, size_t bytes)
+{
+	uint64_t nr = 0;
+	const struct backend *ops;
+
+	while (other_filter(nr))
+		nr++;
+	if (nr == 0 || !sim_one_in(2))
+		return NULL;
+	ops = other_filter(sim_below(nr));
+	snprintf(yaml, bytes, "%s", ops->test_options);
+	return ops;
+}
+
 struct backend_spec *sim_filters_add(struct sim_filters *f, const struct backend_spec *child)
 {
 	unsigned i = f->nr++;
-	const struct backend *ops;
 	char yaml[200];
+	const struct backend *ops = choose_other(yaml, sizeof(yaml));
 
-	switch (sim_below(5)) {
+	switch (ops ? UINT64_MAX : sim_below(5)) {
+	case UINT64_MAX:
+		break;
 	case 0:
 		ops = &backend_fault;
 		snprintf(yaml, sizeof(yaml), "rate: 0");

@@ -94,9 +94,9 @@ static void headed_ask(struct backend_visit *visit)
 	}
 	ask_many(visit, headed.plan == READS_MANY ? BACKEND_VISIT_IO_NR : 1);
 	if (headed.plan == READS_MANY)
-		assert_int_equal(backend_visit_io(visit, 0, BACKEND_READ, 0, header, HEADER_BYTES,
-						  not_last),
-				 -EAGAIN);
+		assert_int_equal(
+			backend_visit_io(visit, 0, BACKEND_READ, 0, header, HEADER_BYTES, not_last),
+			-EAGAIN);
 	if (headed.plan == LEAVES_SOME)
 		backend_visit_done(visit, 0);
 }
@@ -236,10 +236,9 @@ static int life_setup_helpers(void **state)
 
 static void begin_open(void)
 {
-	const struct backend_open_params open_params = { .logical_block_bytes = 512,
-							 .max_io_bytes = 1 << 20,
-							 .queue_nr = 1,
-							 .depth = DEPTH };
+	const struct backend_open_params open_params = {
+		.logical_block_bytes = 512, .max_io_bytes = 1 << 20, .queue_nr = 1, .depth = DEPTH
+	};
 	const struct backend_home where = home();
 
 	root_spec = (struct backend_spec){ .ops = &backend_headed,
@@ -464,8 +463,7 @@ static void begin_growing(int leaf_result)
 	backend_stubborn.resize = &leaf_resize;
 	leaf_spec[0].ops = &backend_stubborn;
 	open_headed();
-	assert_int_equal(
-		backend_grow_begin(&walk.life, &where, rig.device, 2 << 20, &owner), 0);
+	assert_int_equal(backend_grow_begin(&walk.life, &where, rig.device, 2 << 20, &owner), 0);
 	assert_string_equal(order, "leaf ");
 	assert_int_equal(leaf_grown_bytes, (2 << 20) + HEADER_BYTES);
 	leaf_complete(0, leaf_result);
