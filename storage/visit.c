@@ -94,8 +94,7 @@ static void visit_end(struct task *task)
 {
 	struct visit *v = container_of(task, struct visit, end);
 
-	if (v->busy_nr > 0)
-		return;
+	ASSERT(v->busy_nr == 0);
 	v->active = false;
 	reactor_timer_cancel(v->visit.reactor, &v->deadline);
 	for (unsigned i = 0; v->child && i < v->visit.device->child_nr; i++)
