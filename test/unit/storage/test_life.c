@@ -403,6 +403,23 @@ static void test_cannot_be_cancelled(void **state)
 	assert_int_equal(leaves[0].closed, 1);
 }
 
+/* The node has ended, and its request has not. */
+static void test_request_left_behind_stays(void **state)
+{
+	(void)state;
+	headed.plan = LEAVES_SOME;
+	backend_stubborn = backend_leaf;
+	backend_stubborn.cancel = leaf_cannot_cancel;
+	leaf_spec[0].ops = &backend_stubborn;
+	begin_open();
+	turns(5);
+	assert_int_equal(walk.done_nr, 0);
+	leaf_complete(0, 0);
+	turn_until_done();
+	assert_int_equal(walk.ret, 0);
+	assert_string_equal(order, "open ask ");
+}
+
 /* ---- closing and growing ---- */
 
 static void close_headed(void)
@@ -558,6 +575,49 @@ static void test_dropped_while_it_waits(void **state)
 	assert_int_equal(walk.done_nr, 0);
 }
 
+static void leaf_open_at_once(struct backend_visit *visit)
+{
+	visit->device->limits.size_bytes = leaf_of(visit->device)->size_bytes;
+	backend_visit_done(visit, 0);
+}
+
+static const struct backend backend_waits_alone = {
+	.name = "alone",
+	.children = backend_one_child,
+	.open_async = headed_ask,
+	.submit = backend_forward,
+};
+
+/* The same without a part for a helper: the walk ends in a turn, and its owner may be gone. */
+static void test_dropped_at_home(void **state)
+{
+	const struct backend_open_params open_params = {
+		.logical_block_bytes = 512, .max_io_bytes = 1 << 20, .queue_nr = 1, .depth = DEPTH
+	};
+	const struct backend_home where = home();
+
+	(void)state;
+	backend_stubborn = backend_leaf;
+	backend_stubborn.open = NULL;
+	backend_stubborn.close = NULL;
+	backend_stubborn.open_async = leaf_open_at_once;
+	leaf_spec[0].ops = &backend_stubborn;
+	leaf_spec[0].as = backend_one_child;
+	root_spec = (struct backend_spec){ .ops = &backend_waits_alone,
+					   .config = &headed,
+					   .child = &leaf_spec[0] };
+	assert_int_equal(
+		backend_open_begin(&walk.life, &where, &root_spec, "disk", &open_params, &owner),
+		0);
+	backend_life_cancel(walk.life);
+	helpers_close(walk.helpers);
+	walk.helpers = NULL;
+	while (rig.reactor.leaving > 0)
+		turns(1);
+	assert_true(walk.dropped);
+	assert_int_equal(walk.done_nr, 0);
+}
+
 #define LIFE(fn) cmocka_unit_test_setup_teardown(fn, life_setup, life_teardown)
 #define HELPED(fn) cmocka_unit_test_setup_teardown(fn, life_setup_helpers, life_teardown)
 
@@ -573,6 +633,7 @@ int main(void)
 		LIFE(test_deadline_of_a_stubborn_one),
 		LIFE(test_cancelled),
 		LIFE(test_cannot_be_cancelled),
+		LIFE(test_request_left_behind_stays),
 		LIFE(test_last_word),
 		LIFE(test_last_word_is_not_heard),
 		LIFE(test_grows_from_the_bottom),
@@ -581,6 +642,7 @@ int main(void)
 		HELPED(test_cancelled_while_it_blocks),
 		HELPED(test_dropped_while_it_blocks),
 		HELPED(test_dropped_while_it_waits),
+		HELPED(test_dropped_at_home),
 	};
 
 	log_init(LOG_LEVEL_ERROR);
