@@ -582,25 +582,6 @@ uint32_t nvme_receive_term(const struct nvme_receive *r,
 	return nvme_pdu_term(buf, (enum nvme_fes)r->fes, r->fei, r->head, r->bad_bytes);
 }
 
-void nvme_slot_start(struct nvme_slot *slot, enum nvme_direction direction, uint32_t data_bytes,
-		     bool in_capsule)
-{
-	ASSERT((direction == NVME_NO_DATA) == (data_bytes == 0));
-	ASSERT(!in_capsule || direction == NVME_DATA_OUT);
-	*slot = (struct nvme_slot){
-		.data_bytes = data_bytes,
-		.direction = direction,
-		.waiting = true,
-		.asked_bytes = in_capsule ? data_bytes : 0,
-	};
-}
-
-void nvme_slot_r2t_answered(struct nvme_slot *slot)
-{
-	ASSERT(slot->r2t_nr > 0);
-	slot->r2t_nr--;
-}
-
 void nvme_receive_init(struct nvme_receive *r, const struct nvme_wire *wire,
 		       struct nvme_slot *(*lookup)(void *ctx, uint16_t cid), void *ctx)
 {
