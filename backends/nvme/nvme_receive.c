@@ -74,6 +74,9 @@ static inline const uint8_t *receive_peek(struct nvme_receive *r, struct nvme_in
 
 	if (likely(r->have_bytes == 0 && (size_t)(in->end - in->at) >= need))
 		return in->at;
+	/* Of a header whose beginning was looked at before, more may be there. */
+	if (r->have_bytes >= need)
+		return r->head;
 	nr = MIN((size_t)(need - r->have_bytes), (size_t)(in->end - in->at));
 	if (nr > 0)
 		memcpy(r->head + r->have_bytes, in->at, nr);
