@@ -77,6 +77,7 @@ static inline const uint8_t *receive_peek(struct nvme_receive *r, struct nvme_in
 	/* Of a header whose beginning was looked at before, more may be there. */
 	if (r->have_bytes >= need)
 		return r->head;
+	ASSERT(need <= sizeof(r->head));
 	nr = MIN((size_t)(need - r->have_bytes), (size_t)(in->end - in->at));
 	if (nr > 0)
 		memcpy(r->head + r->have_bytes, in->at, nr);

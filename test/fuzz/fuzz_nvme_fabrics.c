@@ -118,6 +118,9 @@ static void start(struct fake_controller *c, struct nvme_fabrics *f, uint8_t how
 	nvme_put16(c->ana + 8, 1);
 	nvme_put32(c->ana + 16, 1);
 	c->ana[32] = NVME_ANA_OPTIMIZED;
+	/* CSTS never follows CC: but for the limit of CAP.TO it would be asked for ever. */
+	if ((how & 112) == 112)
+		c->slow_nr = 1000000;
 	nvme_fabrics_init(f, &config);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes corpus/nvme_pdu and corpus/nvme_fabrics: targets that keep to the protocol."""
+"""Writes corpus/nvme_pdu and corpus/nvme_fabrics: targets that keep to the protocol, and a few that break it."""
 import os
 import struct
 
@@ -75,13 +75,17 @@ def pdus():
         put("short", t.data(0x105, LAST, 0, 8), t.response(0x105))
     many = Target(R2TS | KEPT)
     write("nvme_pdu", "r2ts-kept", many.how, many.icresp(), *(many.r2t(0x102, n, 32 * n, 32) for n in range(3)))
+    write("nvme_pdu", "r2ts-too-many", many.how, many.icresp(), *(many.r2t(0x102, n, 32 * n, 32) for n in range(4)))
     plain = Target(0)
+    write("nvme_pdu", "data-too-much", 0, plain.icresp(), plain.data(0x100, 0, 0, 32), plain.data(0x100, LAST, 32, 33))
+    write("nvme_pdu", "term-long", 0, plain.icresp(), term(4, 0, bytes(128)), bytes(200))
+    write("nvme_pdu", "term-too-long", 0, plain.icresp(), term(4, 0, bytes(500)))
     write("nvme_pdu", "term", 0, plain.icresp(), term(1, 20, plain.response(0x104)))
     write("nvme_pdu", "term-first", 0, term(6, 8, b""))
 
 
 # ---- fabrics: the first byte is mode (ADMIN, DISCOVERY, IO), and by what the namespace is wanted;
-# 32: the connection ends at the end, 64: ANA, 128: no keep alive. Then what differs from a good
+# 32: the connection ends at the end, 64: ANA, all of 112: never ready, 128: no keep alive. Then what differs from a good
 # controller: flags (1 result, 2 status, 4 fewer bytes, 8 SQHD), status, a byte, result; a number of
 # bytes to bend ----
 
@@ -109,6 +113,8 @@ def fabrics():
     put("fatal", 0, same * 5, change(1, 0, 0, 2))
     put("old", 6, same * 2, change(1, 0, 0, 0x10200), same * 12)
     put("bent", 0, same * 6, change(bends=((77, 5), (514, 9), (525, 1))), same * 3, change(bends=((24, 0x12), (64, 3), (46, 8))), same * 3)
+    put("huge", 15, same * 10, change(bends=((6, 0x80),)), same * 3)
+    put("never-ready", 114, same)
     put("gone", 32, same * 6)
     put("short", 0, same * 6, change(4, 0, 9))
 
