@@ -71,7 +71,7 @@ static void command_start_fabrics(uint8_t *sqe, enum nvme_fctype type)
 
 static void command_put_nqn(uint8_t *at, const char *nqn)
 {
-	size_t bytes = strlen(nqn);
+	size_t bytes = strnlen(nqn, NVME_NQN_BYTES_MAX + 1);
 
 	ASSERT(bytes <= NVME_NQN_BYTES_MAX);
 	memcpy(at, nqn, bytes);

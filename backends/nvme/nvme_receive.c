@@ -220,7 +220,7 @@ static enum nvme_receive_event on_icresp(struct nvme_receive *r, const uint8_t *
 				      "ICResp with digests 0x%x, asked for were 0x%x", digests,
 				      asked);
 	if (asked & ~digests & NVME_DIGEST_HEADER)
-		return refused_digest(r, "header", "header_digest");
+		return refused_digest(r, "header", "hdr_digest");
 	if (asked & ~digests)
 		return refused_digest(r, "data", "data_digest");
 	if (maxh2cdata < NVME_MAXH2CDATA_MIN || maxh2cdata % 4 != 0)

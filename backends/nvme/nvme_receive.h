@@ -18,7 +18,8 @@
  *		case NVME_RECEIVE_R2T:
  *			send r.bytes of r.slot's buffer from r.at_bytes on, in H2CData with r.ttag
  *		case NVME_RECEIVE_DONE:
- *			r.slot is answered with r.cqe, and is free
+ *			r.slot is answered with r.cqe, and is free. If r.slot->r2t_nr is not 0
+ *			(with an error only), what was not yet sent for it must not be sent
  *		case NVME_RECEIVE_TERMINATED:
  *			r.error says what the controller has against this host: hang up
  *		case NVME_RECEIVE_BROKEN:

@@ -86,6 +86,15 @@ static inline void run(const char *log)
 		rig_feed_pieces(&rig, b.at, b.nr, &p, 1 + prng_below(&p, 100));
 		rig_same(&rig, &whole);
 	}
+	/* in two, at every place */
+	for (size_t cut = 0; b.nr <= 600 && cut <= b.nr; cut++) {
+		again();
+		rig_feed(&rig, b.at, cut);
+		if (!rig_has_ended(&rig))
+			rig_feed(&rig, b.at + cut, b.nr - cut);
+		rig_feed_pieces(&rig, b.at, 0, &p, 1);
+		rig_same(&rig, &whole);
+	}
 	assert_string_equal(rig.log, log);
 }
 

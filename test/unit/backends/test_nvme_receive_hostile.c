@@ -85,7 +85,7 @@ static void refused(unsigned asked, unsigned got, const char *which)
 	snprintf(log, sizeof(log),
 		 "broken 6 11: the target does not do %s digests: leave out %s_digest, or enable "
 		 "them there\n",
-		 which, which);
+		 which, strcmp(which, "header") == 0 ? "hdr" : which);
 	run(log);
 	assert_int_equal(rig.r.err, -EOPNOTSUPP);
 }
