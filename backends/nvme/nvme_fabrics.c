@@ -2,9 +2,9 @@
  * The order in which a queue is brought up: what is sent when, and what answers mean for what is
  * sent next. Owns struct nvme_fabrics; whichever thread the connection belongs to.
  *
- * Happy path: each state is a command under way, but for READY_PAUSE; start_* sends the command of
- * a state, take_* takes what it answered and starts the next. Failure modes: FAILED with words; a
- * status that is an error is one of the bring-up, but for events, which can be done without.
+ * Happy path: each state is a command under way, or the pause before it; start_* sends the command
+ * of a state, take_* takes what it answered and starts the next. Failure modes: FAILED with words;
+ * a status that is an error is one of the bring-up, but for events, which can be done without.
  *
  * As Linux does it: nvmf_connect_admin_queue, nvme_enable_ctrl, nvme_init_ctrl_finish,
  * nvme_set_queue_count, nvme_scan_ns in drivers/nvme/host.
@@ -30,8 +30,8 @@ enum state {
 	DISABLED, /* CSTS until it is not ready */
 	ENABLE,
 	READY, /* CSTS until it is */
-	READY_PAUSE,
 	CONTROLLER,
+	LIMITS,
 	QUEUES,
 	LIST,
 	IDS,
@@ -51,8 +51,8 @@ static const char *const names[] = {
 	[DISABLED] = "Property Get CSTS",
 	[ENABLE] = "Property Set CC (enable)",
 	[READY] = "Property Get CSTS",
-	[READY_PAUSE] = "Property Get CSTS",
 	[CONTROLLER] = "Identify Controller",
+	[LIMITS] = "Identify (limits of commands)",
 	[QUEUES] = "Set Features (number of queues)",
 	[LIST] = "Identify (active namespaces)",
 	[IDS] = "Identify (namespace identification)",
@@ -62,6 +62,14 @@ static const char *const names[] = {
 	[END] = "nothing",
 };
 
+/* Words are in f->error already. */
+static void fabrics_fail_judged(struct nvme_fabrics *f, int err)
+{
+	f->err = err;
+	f->state = END;
+	f->step = NVME_FABRICS_FAILED;
+}
+
 __attribute__((format(printf, 3, 4))) static void fabrics_fail(struct nvme_fabrics *f, int err,
 							       const char *fmt, ...)
 {
@@ -70,17 +78,7 @@ __attribute__((format(printf, 3, 4))) static void fabrics_fail(struct nvme_fabri
 	va_start(args, fmt);
 	vsnprintf(f->error, sizeof(f->error), fmt, args);
 	va_end(args);
-	f->err = err;
-	f->state = END;
-	f->step = NVME_FABRICS_FAILED;
-}
-
-/* Words are in f->error already. */
-static void fabrics_fail_judged(struct nvme_fabrics *f, int err)
-{
-	f->err = err;
-	f->state = END;
-	f->step = NVME_FABRICS_FAILED;
+	fabrics_fail_judged(f, err);
 }
 
 /* f->sqe is written. */
@@ -260,6 +258,14 @@ static void start_events(struct nvme_fabrics *f)
 	fabrics_send(f, EVENTS, 0, 0);
 }
 
+static void take_limits(struct nvme_fabrics *f)
+{
+	nvme_fabrics_judge_limits(f);
+	nvme_command_set_feature(f->sqe, NVME_FEAT_NUM_QUEUES,
+				 nvme_queues_value(f->config.queues_nr));
+	fabrics_send(f, QUEUES, 0, 0);
+}
+
 static void take_controller(struct nvme_fabrics *f)
 {
 	int err;
@@ -270,9 +276,11 @@ static void take_controller(struct nvme_fabrics *f)
 		return fabrics_fail_judged(f, err);
 	if (f->config.mode == NVME_FABRICS_DISCOVERY)
 		return start_events(f);
-	nvme_command_set_feature(f->sqe, NVME_FEAT_NUM_QUEUES,
-				 nvme_queues_value(f->config.queues_nr));
-	fabrics_send(f, QUEUES, 0, 0);
+	/* It came with 2.0. */
+	if (f->controller.vs >= NVME_VS(2, 0))
+		return fabrics_identify(f, LIMITS, NVME_CNS_COMMAND_SET_CONTROLLER, 0);
+	memset(f->data, 0, NVME_IDENTIFY_BYTES);
+	take_limits(f);
 }
 
 /* ---- namespace ---- */
@@ -492,6 +500,11 @@ static bool is_passed_over(struct nvme_fabrics *f, uint16_t code)
 		fabrics_done(f);
 		return true;
 	}
+	if (f->state == LIMITS) {
+		memset(f->data, 0, NVME_IDENTIFY_BYTES);
+		take_limits(f);
+		return true;
+	}
 	/* It went between the list and this. */
 	if (searching && code == NVME_SC_INVALID_NAMESPACE &&
 	    (f->state == IDS || f->state == NAMESPACE)) {
@@ -525,6 +538,8 @@ static void fabrics_take(struct nvme_fabrics *f, const struct nvme_cqe *cqe)
 		return take_csts(f, (uint32_t)cqe->result);
 	case CONTROLLER:
 		return take_controller(f);
+	case LIMITS:
+		return take_limits(f);
 	case QUEUES:
 		return take_queues(f, cqe->result);
 	case LIST:

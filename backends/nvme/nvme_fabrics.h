@@ -4,9 +4,10 @@
  * allocation; the owner moves commands and keeps the time.
  *
  * ADMIN, in this order: Connect; the properties CAP, VS, CC; CC.EN = 0 and CSTS.RDY = 0 if it was
- * enabled; CC.EN = 1, CSTS.RDY = 1; Identify Controller; Set Features (queues); the namespace,
- * by its number or searched for among all; its identifiers; Identify Namespace; its ANA state; Set
- * Features (events). DISCOVERY: the same without queues and namespaces. IO: Connect alone.
+ * enabled; CC.EN = 1, CSTS.RDY = 1; Identify Controller; its limits; Set Features (queues); the
+ *namespace, by its number or searched for among all; its identifiers; Identify Namespace; its ANA
+ *state; Set Features (events). DISCOVERY: the same without queues and namespaces. IO: Connect
+ *alone.
  *
  *	nvme_fabrics_init(&f, &config);
  *	for (;;)
@@ -75,7 +76,12 @@ struct nvme_controller {
 	uint32_t queues_nr;	     /* I/O queues granted, at most as wanted */
 	uint32_t entries_nr;	     /* for Connect of an I/O queue */
 	uint32_t commands_nr; /* under way at a time on it (MAXCMD, and one less than entries) */
-	bool has_write_cache; /* VWC: FLUSH means something */
+	/* Of WRITE_ZEROES and DSM: as for max_transfer_bytes, and always within a command's fields.
+	 */
+	uint32_t max_zeroes_bytes;
+	uint32_t max_ranges_nr, max_range_blocks;
+	uint64_t max_discard_blocks; /* of all ranges of a command; UINT64_MAX: no limit */
+	bool has_write_cache;	     /* VWC: FLUSH means something */
 	bool has_deallocate, has_write_zeroes; /* ONCS */
 	bool has_ana;
 	uint32_t events; /* NVME_AEN_* that were switched on */
@@ -131,6 +137,7 @@ enum nvme_fabrics_step nvme_fabrics_gone(struct nvme_fabrics *f, int err);
 
 /* Why Identify Controller or Connect does not do; for nvme_fabrics.c. Return 0 or -errno. */
 int nvme_fabrics_judge_controller(struct nvme_fabrics *f);
+void nvme_fabrics_judge_limits(struct nvme_fabrics *f);
 int nvme_fabrics_judge_connect(struct nvme_fabrics *f, const struct nvme_cqe *cqe);
 
 #endif

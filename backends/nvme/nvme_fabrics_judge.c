@@ -149,11 +149,24 @@ static int judge_io_controller(struct nvme_fabrics *f)
 }
 
 /* MDTS: in units of the smallest page, 0 for no limit. */
-static uint32_t judge_transfer(const struct nvme_controller *c)
+static uint32_t judge_transfer(const struct nvme_controller *c, uint8_t mdts)
 {
-	unsigned shift = 12 + NVME_CAP_MPSMIN(c->cap) + c->id.mdts;
+	unsigned shift = 12 + NVME_CAP_MPSMIN(c->cap) + mdts;
 
-	return c->id.mdts == 0 || shift > 31 ? UINT32_MAX : 1u << shift;
+	return mdts == 0 || shift > 31 ? UINT32_MAX : 1u << shift;
+}
+
+/* f->data; all zeroes where the controller does not say. Linux nvme_init_non_mdts_limits */
+void nvme_fabrics_judge_limits(struct nvme_fabrics *f)
+{
+	struct nvme_controller *c = &f->controller;
+	struct nvme_id_limits id;
+
+	nvme_identify_limits(f->data, &id);
+	c->max_zeroes_bytes = id.wzsl ? judge_transfer(c, id.wzsl) : c->max_transfer_bytes;
+	c->max_ranges_nr = id.dmrl ? id.dmrl : NVME_DSM_RANGES_MAX;
+	c->max_range_blocks = id.dmrsl ? id.dmrsl : UINT32_MAX;
+	c->max_discard_blocks = id.dmsl ? id.dmsl : UINT64_MAX;
 }
 
 int nvme_fabrics_judge_controller(struct nvme_fabrics *f)
@@ -165,7 +178,7 @@ int nvme_fabrics_judge_controller(struct nvme_fabrics *f)
 
 	if (err < 0)
 		return err;
-	c->max_transfer_bytes = judge_transfer(c);
+	c->max_transfer_bytes = judge_transfer(c, id->mdts);
 	if (f->config.mode == NVME_FABRICS_DISCOVERY)
 		return 0;
 	err = judge_io_controller(f);

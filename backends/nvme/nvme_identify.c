@@ -56,6 +56,17 @@ void nvme_identify_controller(const uint8_t data[static NVME_IDENTIFY_BYTES],
 	identify_text(ret->subnqn, sizeof(ret->subnqn), data + 768, NVME_NQN_FIELD_BYTES);
 }
 
+void nvme_identify_limits(const uint8_t data[static NVME_IDENTIFY_BYTES],
+			  struct nvme_id_limits *ret)
+{
+	*ret = (struct nvme_id_limits){
+		.wzsl = data[1],
+		.dmrl = data[3],
+		.dmrsl = nvme_get32(data + 4),
+		.dmsl = nvme_get64(data + 8),
+	};
+}
+
 void nvme_identify_namespace(const uint8_t data[static NVME_IDENTIFY_BYTES],
 			     struct nvme_id_namespace *ret)
 {

@@ -21,6 +21,15 @@ struct nvme_id_controller {
 void nvme_identify_controller(const uint8_t data[static NVME_IDENTIFY_BYTES],
 			      struct nvme_id_controller *ret);
 
+/* NVM 4.1.5.4, "I/O Command Set specific Identify Controller"; Linux nvme_id_ctrl_nvm */
+struct nvme_id_limits {
+	uint8_t wzsl, dmrl;
+	uint32_t dmrsl;
+	uint64_t dmsl;
+};
+void nvme_identify_limits(const uint8_t data[static NVME_IDENTIFY_BYTES],
+			  struct nvme_id_limits *ret);
+
 /* NVM 4.1.5.1, "Identify Namespace": the format in use among its fields. */
 struct nvme_id_namespace {
 	uint64_t nsze, ncap;

@@ -174,6 +174,7 @@ enum nvme_cns {
 	NVME_CNS_CONTROLLER = 0x01,
 	NVME_CNS_NAMESPACE_LIST = 0x02,
 	NVME_CNS_NAMESPACE_IDS = 0x03,
+	NVME_CNS_COMMAND_SET_CONTROLLER = 0x06, /* of the NVM command set, CSI 0 */
 };
 
 /* Base 5.17.2.3: namespace identification descriptors */

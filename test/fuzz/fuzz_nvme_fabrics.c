@@ -90,7 +90,9 @@ static void check_end(const struct nvme_fabrics *f)
 	ASSERT(f->controller.entries_nr >= 2 && f->controller.entries_nr <= f->config.entries_nr);
 	ASSERT(f->controller.commands_nr >= 1 &&
 	       f->controller.commands_nr < f->controller.entries_nr);
-	ASSERT(f->controller.max_transfer_bytes >= 8192);
+	ASSERT(f->controller.max_transfer_bytes >= 8192 && f->controller.max_zeroes_bytes >= 8192);
+	ASSERT(f->controller.max_ranges_nr >= 1 && f->controller.max_ranges_nr <= 256);
+	ASSERT(f->controller.max_range_blocks > 0 && f->controller.max_discard_blocks > 0);
 }
 
 static void start(struct fake_controller *c, struct nvme_fabrics *f, uint8_t how)

@@ -29,6 +29,7 @@ struct fake_controller {
 	uint16_t sq_head;
 	uint32_t queues_result;
 	uint8_t identify[NVME_IDENTIFY_BYTES];
+	uint8_t limits[NVME_IDENTIFY_BYTES];
 	unsigned namespaces_nr;
 	struct fake_namespace namespaces[FAKE_NAMESPACES_MAX];
 	uint8_t ana[NVME_FABRICS_DATA_BYTES];
@@ -169,8 +170,8 @@ static inline void fake_identify(struct fake_controller *c, struct nvme_fabrics 
 
 	ASSERT(f->in_bytes == 4096 && nvme_get32(f->sqe + 32) == 4096);
 	fake_log(c, "identify %u of %u\n", cns, nsid);
-	if (cns == 1) {
-		memcpy(f->data, c->identify, 4096);
+	if (cns == 1 || cns == 6) {
+		memcpy(f->data, cns == 1 ? c->identify : c->limits, 4096);
 		return;
 	}
 	if (cns == 2) {

@@ -58,7 +58,7 @@ static void run_failed(int err, const char *words)
 
 #define PROPERTIES "get 0x0\nget 0x8\nget 0x14\nset CC 0x460001\nget 0x1c\nidentify 1 of 0\n"
 #define CONNECT_LOG "connect 0 cntlid 0xffff entries 32 kato 5000\n" PROPERTIES
-#define QUEUES_LOG CONNECT_LOG "feature 7 0x10001\n"
+#define QUEUES_LOG CONNECT_LOG "identify 6 of 0\nfeature 7 0x10001\n"
 
 static void test_by_nsid(void **state)
 {
@@ -113,10 +113,11 @@ static void test_by_names(void **state)
 	start(NVME_WANT_NGUID);
 	c.vs = NVME_VS(1, 2);
 	memset(config.want.id, 0xa1, 16);
-	run_done(QUEUES_LOG "identify 2 of 0\nidentify 0 of 1\nfeature 11 0x100\n");
+	run_done(CONNECT_LOG
+		 "feature 7 0x10001\nidentify 2 of 0\nidentify 0 of 1\nfeature 11 0x100\n");
 	/* descriptors can be done without */
 	start(NVME_WANT_NSID);
-	c.fail_at = 9;
+	c.fail_at = 10;
 	c.fail_status = 0x4002;
 	run_done(NULL);
 	assert_false(f.namespace.ids.has_uuid);
@@ -206,6 +207,36 @@ static void test_controller_limits(void **state)
 	assert_int_equal(f.controller.capsule_data_bytes, (65536 - 4) * 16);
 }
 
+/* Of WRITE_ZEROES and DSM, where they are told. */
+static void test_command_limits(void **state)
+{
+	(void)state;
+	start(NVME_WANT_NSID);
+	c.identify[77] = 5;
+	run_done(NULL);
+	assert_int_equal(f.controller.max_zeroes_bytes, 131072);
+	assert_int_equal(f.controller.max_ranges_nr, 256);
+	assert_int_equal(f.controller.max_range_blocks, UINT32_MAX);
+	assert_true(f.controller.max_discard_blocks == UINT64_MAX);
+	c.limits[1] = 2;
+	c.limits[3] = 7;
+	nvme_put32(c.limits + 4, 0x11223344);
+	nvme_put64(c.limits + 8, 0x1122334455667788);
+	c.cc = 0;
+	run_done(NULL);
+	assert_int_equal(f.controller.max_zeroes_bytes, 16384);
+	assert_int_equal(f.controller.max_ranges_nr, 7);
+	assert_int_equal(f.controller.max_range_blocks, 0x11223344);
+	assert_true(f.controller.max_discard_blocks == 0x1122334455667788);
+	/* refused */
+	c.cc = c.commands_nr = 0;
+	c.fail_at = 8;
+	c.fail_status = 0x4002;
+	run_done(NULL);
+	assert_int_equal(f.controller.max_zeroes_bytes, 131072);
+	assert_int_equal(f.controller.max_ranges_nr, 256);
+}
+
 static void test_ready(void **state)
 {
 	(void)state;
@@ -215,7 +246,7 @@ static void test_ready(void **state)
 	c.slow_nr = 3;
 	run_done("connect 0 cntlid 0xffff entries 32 kato 5000\nget 0x0\nget 0x8\nget 0x14\n"
 		 "set CC 0x460000\nget 0x1c\nget 0x1c\nget 0x1c\nget 0x1c\nset CC 0x460001\n"
-		 "get 0x1c\nidentify 1 of 0\nfeature 7 0x10001\nidentify 3 of 1\n"
+		 "get 0x1c\nidentify 1 of 0\nidentify 6 of 0\nfeature 7 0x10001\nidentify 3 of 1\n"
 		 "identify 0 of 1\nfeature 11 0x100\n");
 	assert_int_equal(c.pauses_nr, 3);
 	/* CAP.TO: 15, and one */
@@ -370,6 +401,7 @@ int main(void)
 		cmocka_unit_test(test_by_names),
 		cmocka_unit_test(test_namespace_limits),
 		cmocka_unit_test(test_controller_limits),
+		cmocka_unit_test(test_command_limits),
 		cmocka_unit_test(test_ready),
 		cmocka_unit_test(test_ana),
 		cmocka_unit_test(test_discovery),

@@ -199,7 +199,7 @@ static void test_searches(void **state)
 		   "0000000000000000: look with nvme list-ns and nvme ns-descs at the target");
 	/* it went meanwhile */
 	start(NVME_WANT_UUID);
-	c.fail_at = 10;
+	c.fail_at = 11;
 	c.fail_status = NVME_SC_INVALID_NAMESPACE;
 	run();
 	assert_int_equal(f.err, -ENOENT);
@@ -251,6 +251,7 @@ static void test_each_command(void **state)
 		"Property Set CC (enable)",
 		"Property Get CSTS",
 		"Identify Controller",
+		"Identify (limits of commands)",
 		"Set Features (number of queues)",
 		"Identify (active namespaces)",
 		"Identify (namespace identification)",
@@ -271,14 +272,14 @@ static void test_each_command(void **state)
 			   : "the target answers to %s: Internal Error (type 0, code 0x06, do not "
 			     "retry)",
 			 names[i]);
-		/* descriptors can be done without */
-		if (i == 9) {
+		/* limits and descriptors can be done without */
+		if (i == 7 || i == 10) {
 			assert_int_equal(f.step, NVME_FABRICS_DONE);
 		} else {
 			assert_string_equal(f.error, words);
 			assert_false(f.may_retry);
 		}
-		if (i == 6 || i >= 8) {
+		if (i == 6 || i == 7 || i >= 9) {
 			start(NVME_WANT_ONLY);
 			c.short_at = i + 1;
 			snprintf(words, sizeof(words),
