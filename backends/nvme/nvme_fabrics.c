@@ -4,7 +4,7 @@
  *
  * Happy path: each state is a command under way, or the pause before it; start_* sends the command
  * of a state, take_* takes what it answered and starts the next. Failure modes: FAILED with words;
- * a status that is an error is one of the bring-up, but for events, which can be done without.
+ * a status that is an error ends the bring-up, but of limits, descriptors and events.
  *
  * As Linux does it: nvmf_connect_admin_queue, nvme_enable_ctrl, nvme_init_ctrl_finish,
  * nvme_set_queue_count, nvme_scan_ns in drivers/nvme/host.
