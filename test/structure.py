@@ -34,6 +34,7 @@ MAY = {
     "backends/file": STORAGE,
     "backends/mem": STORAGE,
     "backends/nbd": STORAGE | {"net"},
+    "backends/nvme": STORAGE | {"net"},
     "filters": STORAGE,
     "filters/stripe": STORAGE,
     "filters/throttle": STORAGE,
