@@ -192,8 +192,10 @@ static void stream_flush(struct task *task)
 		return;
 	if (s->codec && stream_encode(s) && s->state == STREAM_OPEN)
 		s->ops->sent(s);
-	if (s->state == STREAM_OPEN && s->send_op.state == OP_IDLE)
+	if (s->state == STREAM_OPEN && s->send_op.state == OP_IDLE && !s->mute)
 		stream_send_more(&s->send_op);
+	if (s->finishing && s->send_op.state == OP_IDLE)
+		stream_close(s, 0);
 }
 
 static void stream_flush_soon(struct stream *s)
@@ -243,9 +245,23 @@ static void stream_took(struct stream *s, size_t bytes)
 		return;
 	}
 	drop_pieces(s, bytes);
-	if (s->out_nr > 0)
+	if (s->out_nr > 0 || s->finishing)
 		stream_flush_soon(s);
 	s->ops->sent(s);
+}
+
+void stream_finish(struct stream *s)
+{
+	s->finishing = true;
+	stream_flush_soon(s);
+}
+
+static void stream_send_failed(struct stream *s, int err)
+{
+	if (s->hear_out && !s->finishing && (err == -EPIPE || err == -ECONNRESET))
+		s->mute = true;
+	else
+		stream_close(s, err);
 }
 
 static void stream_begin(struct stream *s)
@@ -273,7 +289,7 @@ static void stream_on_sent(struct op *op, int res, uint32_t cqe_flags)
 	} else if (res == -EINTR || res == -EAGAIN) {
 		stream_send_more(op);
 	} else {
-		stream_close(s, res < 0 ? res : -EPIPE);
+		stream_send_failed(s, res < 0 ? res : -EPIPE);
 	}
 }
 
@@ -413,6 +429,7 @@ int stream_connect(struct stream *s, const struct sockaddr *address, socklen_t a
 	s->queued_bytes = s->sent_bytes = 0;
 	s->out_first = s->out_nr = 0;
 	s->into_bytes = 0;
+	s->mute = s->finishing = false;
 	s->in_limit = s->in_room;
 	s->codec = NULL;
 	if (address->sa_family == AF_UNIX) {
@@ -451,6 +468,7 @@ int stream_init(struct stream *s, struct reactor *reactor, const struct stream_p
 		.out = params->send,
 		.in = params->receive,
 		.plain = params->plain,
+		.hear_out = params->hear_out,
 	};
 	ret = init_ops(s, params);
 	if (ret < 0)

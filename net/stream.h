@@ -63,6 +63,11 @@ struct stream_params {
 	uint8_t *receive; /* where bytes are received */
 	size_t receive_bytes;
 	uint8_t *plain; /* STREAM_PLAIN_BYTES, where a codec's bytes become plain; or NULL: never */
+	/*
+	 * A send that fails because the peer hung up does not close: what the peer said before is
+	 * received, and then its end, or an owner who has had enough. Without it that is lost.
+	 */
+	bool hear_out;
 };
 
 #define STREAM_PLAIN_BYTES (16u << 10)
@@ -93,6 +98,9 @@ struct stream {
 	uint8_t *into;
 	size_t into_bytes;
 	bool nothing_there; /* the last receive emptied the socket: poll first */
+	bool hear_out;
+	bool mute;	/* with that: the peer takes nothing any more */
+	bool finishing; /* stream_finish */
 	const struct stream_codec *codec;
 	void *session;
 	uint8_t *plain; /* with a codec: where its bytes become plain */
@@ -138,6 +146,9 @@ static inline void stream_receive_limit(struct stream *s, size_t bytes)
 
 /* From now on all bytes pass through the codec. What it has as output is sent first. */
 void stream_secure(struct stream *s, const struct stream_codec *codec, void *session);
+
+/* Nothing more is handed over: closes, with 0, when all of it is out, and the codec's output. */
+void stream_finish(struct stream *s);
 
 /* `closed` follows, with err, unless that has been set in motion before. Harmless when idle. */
 void stream_close(struct stream *s, int err);

@@ -82,14 +82,9 @@ static int nbd_question(struct server *s, enum nbd_handshake_mode mode, const ch
 		.on_export = on_export,
 		.ctx = s,
 	};
-	struct nbd_examine probe = {
-		.uri = &s->uri,
-		.tls = s->tls,
-		.wish = &wish,
-		.timeout_ns = TIMEOUT_NS,
-	};
 
-	return nbd_examine(&probe, ret_export, s->error, sizeof(s->error));
+	return nbd_examine_wait(&s->uri, s->tls, &wish, TIMEOUT_NS, ret_export, s->error,
+				sizeof(s->error));
 }
 
 /* ---- as JSON ---- */

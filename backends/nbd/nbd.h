@@ -25,7 +25,7 @@
 #include <stdatomic.h>
 
 #include "storage/backend.h"
-#include "backends/nbd/nbd_handshake.h"
+#include "backends/nbd/nbd_login.h"
 #include "backends/nbd/nbd_reply.h"
 #include "backends/nbd/nbd_request.h"
 #include "backends/nbd/nbd_uri.h"
@@ -173,9 +173,6 @@ struct nbd_connection {
 	unsigned tries;	    /* in a row that led to nothing */
 	unsigned address;   /* which of them is next */
 	uint64_t ready_ns;
-	/* nbd_login.c's, as are tls until the stream has it, and handshake. */
-	size_t said_bytes; /* of the handshake's or TLS's output, on its way */
-	bool said_by_tls;
 	uint8_t goodbye[NBD_REQUEST_BYTES_MAX];
 	struct prng prng;
 	/* nbd_transfer.c's, as are pieces and headers: requests, and what comes back. */
@@ -183,8 +180,7 @@ struct nbd_connection {
 	struct list_node *unsent; /* of them: the first that is not all sent; or the list itself */
 	unsigned large_nr;	  /* of them: READs of much */
 	struct nbd_reply reply;
-	struct tls *tls;
-	struct nbd_handshake handshake;
+	struct nbd_login login;
 	struct nbd_connection_stats stats;
 };
 
@@ -269,28 +265,6 @@ bool nbd_changed_words(const struct nbd_export *was, const struct nbd_export *is
 bool nbd_changed_note(struct nbd_device *nbd, const struct nbd_export *is);
 /* Any thread: the words, NULL while it is what it was. */
 const char *nbd_failure(const struct backend_device *device);
-
-/* nbd_login.c */
-
-struct nbd_login_error {
-	enum backend_end end;
-	char words[NBD_HANDSHAKE_ERROR_BYTES];
-};
-
-/* During the handshake: that of TLS is under way. */
-static inline bool nbd_login_is_tls(const struct nbd_connection *conn)
-{
-	return conn->handshake.step == NBD_HANDSHAKE_START_TLS;
-}
-/* On a stream that is open. */
-void nbd_login_begin(struct nbd_connection *conn);
-/* 1: done, what is left of in comes behind the handshake; 0: there is more to come; -1: *e. */
-int nbd_login_received(struct nbd_connection *conn, struct nbd_input *in,
-		       struct nbd_login_error *e);
-/* All that was said is sent. Returns 0, or -1 with *e. */
-int nbd_login_sent(struct nbd_connection *conn, struct nbd_login_error *e);
-/* The server closed the connection: what that means here. */
-void nbd_login_eof(struct nbd_connection *conn, char *words, size_t words_bytes);
 
 /* nbd_transfer.c */
 

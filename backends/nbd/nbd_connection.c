@@ -145,7 +145,7 @@ static enum backend_end connection_end_by_itself(const struct nbd_connection *co
 	if (conn->state == NBD_CONNECTION_CONNECTING)
 		return BACKEND_END_UNREACHABLE;
 	/* Servers that do not accept a key say so by hanging up. */
-	if (conn->state == NBD_CONNECTION_HANDSHAKE && nbd_login_is_tls(conn))
+	if (conn->state == NBD_CONNECTION_HANDSHAKE && nbd_login_is_tls(&conn->login))
 		return BACKEND_END_REFUSED;
 	return err == -EPROTO ? BACKEND_END_PROTOCOL : BACKEND_END_CLOSED;
 }
@@ -161,7 +161,7 @@ static void connection_count_end(struct nbd_connection *conn, bool was_ready, en
 
 static void connection_free(struct nbd_connection *conn)
 {
-	tls_free(conn->tls);
+	tls_free(conn->login.tls);
 	free(conn->pieces);
 	free(conn->headers);
 	free(conn->received);
@@ -208,7 +208,7 @@ static void connection_on_closed(struct stream *s, int err)
 	end = conn->why[0] ? conn->end : connection_end_by_itself(conn, err);
 	connection_count_end(conn, was_ready, end);
 	if (err == -ECONNRESET && !conn->why[0] && conn->state == NBD_CONNECTION_HANDSHAKE)
-		nbd_login_eof(conn, conn->why, sizeof(conn->why));
+		nbd_login_eof(&conn->login, conn->why, sizeof(conn->why));
 	connection_tell_end(conn, end, err);
 	reactor_timer_cancel(s->reactor, &conn->timer);
 	connection_set_state(conn, NBD_CONNECTION_CLOSING);
@@ -231,7 +231,8 @@ static void connection_on_closed(struct stream *s, int err)
 static void connection_say_goodbye(struct nbd_connection *conn)
 {
 	struct stream *s = &conn->stream;
-	uint32_t bytes = nbd_request_encode_disc(conn->goodbye, conn->handshake.export.extended);
+	uint32_t bytes =
+		nbd_request_encode_disc(conn->goodbye, conn->login.handshake.export.extended);
 
 	connection_set_state(conn, NBD_CONNECTION_LEAVING);
 	stream_send(s, conn->goodbye, bytes);
@@ -346,7 +347,7 @@ static void connection_become_ready(struct nbd_connection *conn)
 {
 	struct nbd_queue *q = conn->queue;
 
-	if (nbd_changed_note(q->nbd, &conn->handshake.export)) {
+	if (nbd_changed_note(q->nbd, &conn->login.handshake.export)) {
 		nbd_connection_drop(conn, BACKEND_END_CHANGED, "the export is not what it was");
 		return;
 	}
@@ -375,9 +376,18 @@ static void connection_go_on(struct nbd_connection *conn, int ret, const struct 
 static void connection_on_connected(struct stream *s)
 {
 	struct nbd_connection *conn = connection_of_stream(s);
+	const struct nbd_device *nbd = conn->queue->nbd;
+	struct nbd_handshake_config wish = {
+		.mode = NBD_HANDSHAKE_GO,
+		.tls = nbd->uri.tls,
+		.export_name = nbd->uri.export_name,
+		.no_meta = true,
+		.no_structured = nbd->found.simple,
+		.no_extended = nbd->found.simple,
+	};
 
 	connection_set_state(conn, NBD_CONNECTION_HANDSHAKE);
-	nbd_login_begin(conn);
+	nbd_login_begin(&conn->login, &wish);
 }
 
 static void connection_on_received(struct stream *s, const uint8_t *data, size_t bytes)
@@ -387,7 +397,7 @@ static void connection_on_received(struct stream *s, const uint8_t *data, size_t
 	struct nbd_login_error e;
 
 	if (conn->state == NBD_CONNECTION_HANDSHAKE)
-		connection_go_on(conn, nbd_login_received(conn, &in, &e), &e);
+		connection_go_on(conn, nbd_login_received(&conn->login, &in, &e), &e);
 	/* What comes behind the handshake is a reply to nothing: the parser says so. */
 	if (in.at < in.end && connection_serves(conn))
 		connection_take_replies(conn, in);
@@ -417,8 +427,8 @@ static void connection_on_sent(struct stream *s)
 		return;
 	else if (conn->state == NBD_CONNECTION_LEAVING)
 		stream_close(s, 0);
-	else if (conn->said_bytes > 0)
-		connection_go_on(conn, nbd_login_sent(conn, &e), &e);
+	else if (conn->login.said_bytes > 0)
+		connection_go_on(conn, nbd_login_sent(&conn->login, &e), &e);
 }
 
 /* ---- the beginning ---- */
@@ -432,8 +442,7 @@ static void connection_try(struct nbd_connection *conn)
 	if (conn->tries > 1)
 		nbd_queue_look_up(conn->queue);
 	conn->why[0] = '\0';
-	conn->said_bytes = 0;
-	if (conn->tls && tls_reset(conn->tls) < 0) {
+	if (conn->login.tls && tls_reset(conn->login.tls) < 0) {
 		connection_try_later(conn);
 		return;
 	}
@@ -463,7 +472,8 @@ static void connection_on_timer(struct timer *timer)
 		nbd_connection_drop(conn, BACKEND_END_UNREACHABLE, "connecting took too long");
 	else if (conn->state == NBD_CONNECTION_HANDSHAKE)
 		nbd_connection_drop(conn, BACKEND_END_SILENT, "%s took too long",
-				    nbd_login_is_tls(conn) ? "the TLS handshake" : "the handshake");
+				    nbd_login_is_tls(&conn->login) ? "the TLS handshake"
+								   : "the handshake");
 }
 
 static struct nbd_connection *connection_allocate(const struct nbd_queue *q)
@@ -477,7 +487,8 @@ static struct nbd_connection *connection_allocate(const struct nbd_queue *q)
 	conn->headers = calloc(q->queue->depth, NBD_REQUEST_BYTES_MAX);
 	conn->received = malloc(RECEIVE_BYTES + (nbd->tls ? STREAM_PLAIN_BYTES : 0));
 	if (conn->pieces && conn->headers && conn->received &&
-	    (!nbd->tls || tls_new(&conn->tls, nbd->tls, nbd_credentials_hostname(&nbd->uri)) == 0))
+	    (!nbd->tls ||
+	     tls_new(&conn->login.tls, nbd->tls, nbd_credentials_hostname(&nbd->uri)) == 0))
 		return conn;
 	connection_free(conn);
 	return NULL;
@@ -500,7 +511,7 @@ static int connection_init_stream(struct nbd_connection *conn, struct nbd_queue 
 		.send_nr = PIECES_PER_REQUEST * q->queue->depth,
 		.receive = conn->received,
 		.receive_bytes = RECEIVE_BYTES,
-		.plain = conn->tls ? conn->received + RECEIVE_BYTES : NULL,
+		.plain = conn->login.tls ? conn->received + RECEIVE_BYTES : NULL,
 	};
 
 	return stream_init(&conn->stream, q->queue->reactor, &params);
@@ -518,6 +529,7 @@ int nbd_connection_open(struct nbd_connection **ret_conn, struct nbd_queue *q, u
 		connection_free(conn);
 		return ret;
 	}
+	conn->login.stream = &conn->stream;
 	conn->queue = q;
 	conn->idx = conn->address = idx;
 	conn->stats.since_ns = q->queue->reactor->now_ns;

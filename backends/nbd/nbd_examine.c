@@ -1,493 +1,511 @@
 /*
- * One connection to an NBD server, from its address to the end of the handshake. Owns the socket
- * and the TLS session while nbd_examine runs. Any thread that may wait; it waits in poll(2) alone,
- * on a socket that never blocks, until its deadline.
+ * One question to an NBD server: a connection, from its address to the end of the handshake. Owns
+ * its stream, TLS session and timer. Reactor thread, but for nbd_examine_wait.
  *
- * Happy path: connect -> bytes between the socket and nbd_handshake.c, through tls.c once that asks
- * for it -> DISC -> close. Failure modes: nobody there: the next address, then words; refused: the
- * words of the handshake; time is up: in which phase.
+ *   PAUSE --timer--> CONNECTING --> LOGIN --answered, refused--> BYE
+ *    ^ backlog is full,  |            |                           |
+ *    \__ next address ___/            \_____ the stream ends _____/--> fn, freed
+ *
+ * Happy path: connect -> nbd_login.c -> the answer is kept, DISC is sent, the connection closed ->
+ * fn. Failure modes: nobody there: the next address, then words; refused: the words of the
+ * handshake; time is up: in which phase.
  */
 #include "backends/nbd/nbd_examine.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "net/address.h"
 #include "backends/nbd/nbd_credentials.h"
+#include "backends/nbd/nbd_login.h"
 #include "backends/nbd/nbd_request.h"
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"
 
 /* Between two tries to connect to a unix socket whose backlog is full. */
-#define BACKLOG_RETRY_MS 5
+#define BACKLOG_RETRY_NS (5 * NS_PER_MS)
+/* For the last word to a server that takes nothing any more. */
+#define BYE_NS NS_PER_SEC
 /* Some answers are a page of exports; a record of TLS is 16 KiB and a little. */
 #define WIRE_BYTES (16u << 10)
+/* What the login says, and DISC. */
+#define EXAMINE_PIECES 2u
 
-struct line {
-	const struct nbd_examine *examine;
-	char whom[160]; /* net_host_format */
-	char *error;
-	size_t error_bytes;
-	int fd;
-	uint64_t deadline_ns;
-	struct tls *tls; /* NULL: clear text */
-	bool tls_runs;	 /* its handshake is done: what is said goes through it */
-	struct nbd_handshake h;
-	uint8_t wire[WIRE_BYTES], plain[WIRE_BYTES];
+enum nbd_examine_state {
+	NBD_EXAMINE_PAUSE, /* until its timer fires, then an address is tried */
+	NBD_EXAMINE_CONNECTING,
+	NBD_EXAMINE_LOGIN, /* the handshake of NBD and that of TLS */
+	NBD_EXAMINE_BYE,   /* the answer is there; the last word is being sent, or nothing */
 };
 
-static uint64_t examine_now_ns(void)
-{
-	struct timespec ts;
+struct nbd_examine {
+	struct stream stream;
+	struct nbd_login login;
+	struct timer timer; /* of the state: when to go on, or when this takes too long */
+	enum nbd_examine_state state;
+	nbd_examine_fn *fn; /* NULL: forgotten */
+	void *arg;
+	struct nbd_handshake_config wish;
+	enum net_kind kind;
+	char whom[160]; /* net_host_format */
+	struct net_addresses addresses;
+	unsigned address_idx;
+	uint64_t timeout_ns, end_ns; /* of all of it */
+	uint64_t share_end_ns;	     /* of this address */
+	bool late;		     /* connecting took longer than that */
+	bool says_disc, said_disc;
+	int ret; /* BYE: the answer */
+	char words[512];
+	uint8_t disc[NBD_REQUEST_BYTES_MAX];
+	struct iovec pieces[EXAMINE_PIECES];
+	uint8_t wire[WIRE_BYTES], plain[STREAM_PLAIN_BYTES];
+};
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec;
+static struct nbd_examine *examine_of_stream(struct stream *s)
+{
+	return container_of(s, struct nbd_examine, stream);
 }
 
-static int examine_fail(struct line *l, int err, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-
-/* "unix:/run/x: words". Returns err. */
-static int examine_fail(struct line *l, int err, const char *fmt, ...)
+static void examine_set_state(struct nbd_examine *e, enum nbd_examine_state state,
+			      uint64_t until_ns)
 {
-	int nr = snprintf(l->error, l->error_bytes, "%s: ", l->whom);
+	e->state = state;
+	reactor_timer_arm(e->stream.reactor, &e->timer, until_ns);
+}
+
+/* ---- the end ---- */
+
+/* "unix:/run/x: words" */
+__attribute__((format(printf, 3, 4))) static void examine_fail(struct nbd_examine *e, int err,
+							       const char *fmt, ...)
+{
+	int nr = snprintf(e->words, sizeof(e->words), "%s: ", e->whom);
 	va_list args;
 
+	ASSERT(nr > 0 && (size_t)nr < sizeof(e->words));
 	va_start(args, fmt);
-	if (nr > 0 && (size_t)nr < l->error_bytes)
-		vsnprintf(l->error + nr, l->error_bytes - (size_t)nr, fmt, args);
+	vsnprintf(e->words + nr, sizeof(e->words) - (size_t)nr, fmt, args);
 	va_end(args);
-	return err;
+	e->ret = err;
 }
 
-/* ---- waiting ---- */
-
-/* Returns 0, -ETIMEDOUT at the deadline, or another -errno of poll(2). */
-static int examine_wait_for(const struct line *l, short events)
+/* The stream is idle. */
+static void examine_end(struct nbd_examine *e)
 {
-	struct pollfd pfd = { .fd = l->fd, .events = events };
+	struct reactor *r = e->stream.reactor;
 
-	for (;;) {
-		uint64_t now = examine_now_ns();
-		uint64_t left_ns = l->deadline_ns > now ? l->deadline_ns - now : 0;
-		struct timespec ts = { .tv_sec = (time_t)(left_ns / NS_PER_SEC),
-				       .tv_nsec = (long)(left_ns % NS_PER_SEC) };
-		int ret = ppoll(&pfd, 1, &ts, NULL);
+	reactor_timer_cancel(r, &e->timer);
+	if (e->fn)
+		e->fn(e->arg, e->ret, &e->login.handshake.export, e->words);
+	else
+		reactor_leave_end(r);
+	stream_fini(&e->stream);
+	tls_free(e->login.tls);
+	free(e);
+}
 
-		if (ret > 0)
-			return 0;
-		if (ret == 0)
-			return -ETIMEDOUT;
-		if (errno != EINTR)
-			return -errno;
-	}
+void nbd_examine_forget(struct nbd_examine *e)
+{
+	if (!e)
+		return;
+	e->fn = NULL;
+	reactor_leave_begin(e->stream.reactor);
+	reactor_timer_cancel(e->stream.reactor, &e->timer);
+	if (e->stream.state == STREAM_IDLE)
+		examine_end(e);
+	else
+		stream_close(&e->stream, 0);
 }
 
 /* ---- connecting ---- */
 
-static int examine_is_connected(const struct line *l)
-{
-	socklen_t bytes = sizeof(int);
-	int err = 0, ret = examine_wait_for(l, POLLOUT);
-
-	if (ret < 0)
-		return ret;
-	if (getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &err, &bytes) < 0)
-		return -errno;
-	return -err;
-}
-
-static int examine_connect_fd(const struct line *l, const struct net_address *address)
-{
-	const struct timespec pause = { .tv_nsec = BACKLOG_RETRY_MS * (long)NS_PER_MS };
-
-	for (;;) {
-		if (connect(l->fd, (const struct sockaddr *)&address->name, address->bytes) == 0)
-			return 0;
-		if (errno == EINPROGRESS || errno == EINTR)
-			return examine_is_connected(l);
-		/* unix(7): the server is there, and behind with its accept(2). */
-		if (errno != EAGAIN || address->name.ss_family != AF_UNIX)
-			return -errno;
-		if (examine_now_ns() >= l->deadline_ns)
-			return -ETIMEDOUT;
-		nanosleep(&pause, NULL);
-	}
-}
-
-/* Returns 0 with l->fd, or -errno. */
-static int examine_connect_to(struct line *l, const struct net_address *address)
-{
-	int family = address->name.ss_family, on = 1, ret;
-
-	l->fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (l->fd < 0)
-		return -errno;
-	if (family == AF_INET || family == AF_INET6)
-		setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	ret = examine_connect_fd(l, address);
-	if (ret < 0) {
-		close(l->fd);
-		l->fd = -1;
-	}
-	return ret;
-}
-
-static int examine_connect_failed(struct line *l, int err)
+static void examine_connect_failed(struct nbd_examine *e, int err)
 {
 	switch (err) {
 	case -ECONNREFUSED:
 	case -ENOENT:
-		snprintf(l->error, l->error_bytes, "no server at %s: is it started?", l->whom);
-		return err;
+		snprintf(e->words, sizeof(e->words), "no server at %s: is it started?", e->whom);
+		e->ret = err;
+		break;
 	case -ETIMEDOUT:
-		return examine_fail(
-			l, err,
-			"time is up while connecting: is the server up, and does a firewall "
-			"let us through?");
+		examine_fail(e, err,
+			     "time is up while connecting: is the server up, and does a firewall "
+			     "let us through?");
+		break;
 	case -EHOSTUNREACH:
 	case -ENETUNREACH:
-		return examine_fail(l, err, "no way there (%s): is the network up?", errname(err));
+		examine_fail(e, err, "no way there (%s): is the network up?", errname(err));
+		break;
 	case -EACCES:
 	case -EPERM:
-		return examine_fail(l, err,
-				    "not allowed to connect (%s): see the socket's mode and owner",
-				    errname(err));
+		examine_fail(e, err, "not allowed to connect (%s): see the socket's mode and owner",
+			     errname(err));
+		break;
 	case -ENODEV:
 	case -EAFNOSUPPORT:
-		return examine_fail(l, err, "this kernel cannot connect so (%s)%s", errname(err),
-				    l->examine->uri->server.kind == NET_VSOCK
-					    ? ": modprobe vsock, or its "
-					      "transport, may help"
-					    : "");
+		examine_fail(e, err, "this kernel cannot connect so (%s)%s", errname(err),
+			     e->kind == NET_VSOCK ? ": modprobe vsock, or its transport, may help"
+						  : "");
+		break;
 	default:
-		return examine_fail(l, err, "cannot connect: %s", errname(err));
+		examine_fail(e, err, "cannot connect: %s", errname(err));
 	}
 }
 
-/*
- * One address after the other. One that does not answer must not take the time of those behind it:
- * each has its share of what is left.
- */
-static int examine_connect(struct line *l)
+/* One address that does not answer must not take the time of those behind it. */
+static void examine_begin_address(struct nbd_examine *e)
 {
-	struct net_addresses all;
-	uint64_t end_ns;
-	int ret = net_host_find(&l->examine->uri->server, &all, l->error, l->error_bytes);
+	uint64_t now_ns = e->stream.reactor->now_ns;
+	uint64_t left_ns = e->end_ns > now_ns ? e->end_ns - now_ns : 0;
 
+	e->share_end_ns = now_ns + left_ns / (e->addresses.nr - e->address_idx);
+	examine_set_state(e, NBD_EXAMINE_PAUSE, now_ns);
+}
+
+static void examine_address_failed(struct nbd_examine *e, int err)
+{
+	uint64_t now_ns = e->stream.reactor->now_ns;
+
+	/* unix(7): the server is there, and behind with its accept(2). */
+	if (err == -EAGAIN && e->kind == NET_UNIX) {
+		if (now_ns < e->share_end_ns) {
+			examine_set_state(e, NBD_EXAMINE_PAUSE, now_ns + BACKLOG_RETRY_NS);
+			return;
+		}
+		err = -ETIMEDOUT;
+	}
+	if (++e->address_idx < e->addresses.nr) {
+		examine_begin_address(e);
+		return;
+	}
+	examine_connect_failed(e, err);
+	examine_end(e);
+}
+
+static void examine_try(struct nbd_examine *e)
+{
+	const struct net_address *address = &e->addresses.address[e->address_idx];
+	int ret;
+
+	e->late = false;
+	examine_set_state(e, NBD_EXAMINE_CONNECTING, e->share_end_ns);
+	ret = stream_connect(&e->stream, (const struct sockaddr *)&address->name, address->bytes);
 	if (ret < 0)
-		return ret;
-	ASSERT(all.nr > 0);
-	end_ns = examine_now_ns() + l->examine->timeout_ns;
-	for (unsigned i = 0; i < all.nr; i++) {
-		uint64_t now = examine_now_ns();
-
-		l->deadline_ns = now + (end_ns > now ? end_ns - now : 0) / (all.nr - i);
-		ret = examine_connect_to(l, &all.address[i]);
-		if (ret == 0)
-			break;
-	}
-	l->deadline_ns = end_ns;
-	return ret < 0 ? examine_connect_failed(l, ret) : 0;
+		examine_address_failed(e, ret);
 }
 
-/* ---- bytes of the wire ---- */
+/* ---- the login ---- */
 
-static int send_wire(const struct line *l, const uint8_t *data, size_t bytes)
+const char *nbd_examine_doing(const struct nbd_examine *e, char *buf, size_t bytes)
 {
-	while (bytes > 0) {
-		ssize_t nr = send(l->fd, data, bytes, MSG_NOSIGNAL);
-		int ret = 0;
+	const struct nbd_handshake *h = &e->login.handshake;
+	const char *opt = nbd_opt_name(h->opt);
 
-		if (nr < 0 && errno == EAGAIN)
-			ret = examine_wait_for(l, POLLOUT);
-		else if (nr < 0 && errno != EINTR)
-			ret = -errno;
-		if (ret < 0)
-			return ret;
-		if (nr < 0)
-			continue;
-		data += nr;
-		bytes -= (size_t)nr;
-	}
-	return 0;
-}
-
-/* A server that refuses may close at once: what it said before that is still to be read. */
-static bool hung_up(ssize_t sent)
-{
-	return sent == -EPIPE || sent == -ECONNRESET;
-}
-
-/* Into l->wire. Returns how many, 0 at the end, or -errno. A reset is an end, too. */
-static ssize_t receive_wire(struct line *l)
-{
-	for (;;) {
-		ssize_t nr = recv(l->fd, l->wire, sizeof(l->wire), 0);
-		int ret;
-
-		if (nr >= 0)
-			return nr;
-		if (errno == ECONNRESET)
-			return 0;
-		if (errno == EINTR)
-			continue;
-		if (errno != EAGAIN)
-			return -errno;
-		ret = examine_wait_for(l, POLLIN);
-		if (ret < 0)
-			return ret;
-	}
-}
-
-/* ---- TLS ---- */
-
-static int send_tls_output(struct line *l)
-{
-	const uint8_t *data;
-	size_t bytes;
-
-	while ((bytes = tls_output(l->tls, &data)) > 0) {
-		int ret = send_wire(l, data, bytes);
-
-		if (ret < 0)
-			return ret;
-		tls_sent(l->tls, bytes);
-	}
-	return 0;
-}
-
-/* The end of the connection: what it means here. Returns 0 when TLS ended as it should. */
-static int end_of_tls(struct line *l)
-{
-	tls_eof(l->tls);
-	return tls_error(l->tls)[0] != '\0' ? -EPROTO : 0;
-}
-
-/* Returns how many bytes were fed, 0 at the end, or -errno. */
-static ssize_t examine_feed_tls(struct line *l)
-{
-	ssize_t nr = receive_wire(l);
-
-	/* Only when it has nothing left to read, so it has room: TLS_INPUT_BYTES. */
-	if (nr > 0 && tls_feed(l->tls, l->wire, (size_t)nr) != (size_t)nr)
-		return -EPROTO;
-	return nr;
-}
-
-/* Of the server, or of its TLS, while what was being done. */
-static int examine_broken(struct line *l, int err, const char *what)
-{
-	if (l->tls && tls_error(l->tls)[0] != '\0')
-		return examine_fail(l, -EPROTO, "TLS: %s", tls_error(l->tls));
-	if (err == -ETIMEDOUT)
-		return examine_fail(l, err, "time is up (%llu ms) while %s",
-				    (unsigned long long)(l->examine->timeout_ns / NS_PER_MS), what);
-	return examine_fail(l, err, "the connection broke while %s: %s", what, errname(err));
-}
-
-static int tls_failed(struct line *l)
-{
-	send_tls_output(l); /* an alert, if that is still possible */
-	return examine_fail(l, -EPROTO, "TLS: %s", tls_error(l->tls));
-}
-
-static int shake_hands_of_tls(struct line *l)
-{
-	enum tls_step step;
-
-	while ((step = tls_handshake(l->tls)) == TLS_MORE) {
-		ssize_t ret = send_tls_output(l);
-
-		if (ret == 0 || hung_up(ret))
-			ret = examine_feed_tls(l);
-		if (ret == 0)
-			ret = end_of_tls(l);
-		if (ret < 0)
-			return examine_broken(l, (int)ret,
-					      "waiting for the server's TLS handshake");
-	}
-	return step == TLS_DONE ? 0 : tls_failed(l);
-}
-
-static int start_tls(struct line *l)
-{
-	int ret = tls_new(&l->tls, l->examine->tls, nbd_credentials_hostname(l->examine->uri));
-
-	if (ret < 0) {
-		l->tls = NULL;
-		return examine_fail(l, ret, "out of memory");
-	}
-	ret = shake_hands_of_tls(l);
-	if (ret < 0)
-		return ret;
-	l->tls_runs = true;
-	nbd_handshake_tls_started(&l->h);
-	return 0;
-}
-
-static int send_through_tls(struct line *l, const uint8_t *data, size_t bytes)
-{
-	while (bytes > 0) {
-		struct iovec iov = { .iov_base = (void *)(uintptr_t)data, .iov_len = bytes };
-		ssize_t nr = tls_write(l->tls, &iov, 1);
-		int ret;
-
-		if (nr < 0)
-			return (int)nr;
-		data += nr;
-		bytes -= (size_t)nr;
-		ret = send_tls_output(l);
-		if (ret < 0)
-			return ret;
-	}
-	return send_tls_output(l);
-}
-
-/* Into l->plain, as receive_wire. */
-static ssize_t receive_through_tls(struct line *l)
-{
-	for (;;) {
-		ssize_t nr = tls_read(l->tls, l->plain, sizeof(l->plain));
-
-		if (nr == -ENODATA)
-			return 0;
-		if (nr != -EAGAIN)
-			return nr;
-		nr = examine_feed_tls(l);
-		if (nr == 0)
-			return end_of_tls(l);
-		if (nr < 0)
-			return nr;
-	}
-}
-
-/* ---- the handshake ---- */
-
-static int examine_say(struct line *l, const uint8_t *data, size_t bytes)
-{
-	return l->tls_runs ? send_through_tls(l, data, bytes) : send_wire(l, data, bytes);
-}
-
-static int say_all(struct line *l)
-{
-	const uint8_t *data;
-	size_t bytes;
-
-	while ((bytes = nbd_handshake_output(&l->h, &data)) > 0) {
-		int ret = examine_say(l, data, bytes);
-
-		if (ret < 0)
-			return ret;
-		nbd_handshake_sent(&l->h, bytes);
-	}
-	return 0;
-}
-
-static int listen_once(struct line *l)
-{
-	ssize_t nr = l->tls_runs ? receive_through_tls(l) : receive_wire(l);
-	size_t used;
-
-	if (nr < 0)
-		return (int)nr;
-	if (nr == 0)
-		nbd_handshake_eof(&l->h);
-	else
-		nbd_handshake_feed(&l->h, l->tls_runs ? l->plain : l->wire, (size_t)nr, &used);
-	return 0;
-}
-
-static const char *examine_phase(const struct line *l, char *buf, size_t bytes)
-{
-	const char *opt = nbd_opt_name(l->h.opt);
-
-	if (l->h.opt == 0 || !opt)
+	if (e->state == NBD_EXAMINE_PAUSE || e->state == NBD_EXAMINE_CONNECTING)
+		return "connecting to the server";
+	if (e->state == NBD_EXAMINE_BYE)
+		return "closing the connection to the server";
+	if (nbd_login_is_tls(&e->login))
+		return "waiting for the server's TLS handshake";
+	if (h->opt == 0 || !opt)
 		return "waiting for the server's greeting: does it serve another client, and only "
 		       "one at a time?";
 	snprintf(buf, bytes, "waiting for the server's answer to %s", opt);
 	return buf;
 }
 
-static int shake_hands(struct line *l)
+static bool examine_uses_tls(const struct nbd_examine *e)
 {
-	char what[80];
-
-	while (l->h.step == NBD_HANDSHAKE_MORE || l->h.step == NBD_HANDSHAKE_START_TLS) {
-		int ret = 0;
-
-		if (l->h.step == NBD_HANDSHAKE_START_TLS) {
-			ret = start_tls(l);
-			if (ret < 0)
-				return ret;
-		}
-		ret = say_all(l);
-		if (ret == 0 || hung_up(ret))
-			ret = listen_once(l);
-		if (ret < 0)
-			return examine_broken(l, ret, examine_phase(l, what, sizeof(what)));
-	}
-	return l->h.step == NBD_HANDSHAKE_DONE ? 0 : examine_fail(l, l->h.err, "%s", l->h.error);
+	return nbd_login_is_tls(&e->login) || e->login.handshake.export.tls;
 }
 
-/* Nobody waits for answers to this, and nothing is lost when it does not arrive. */
-static void examine_say_goodbye(struct line *l, bool transmits)
+/* By the server, or its TLS, during the login. */
+static void examine_broken(struct nbd_examine *e, int err)
 {
-	uint8_t disc[NBD_REQUEST_BYTES_MAX];
-	int ret = say_all(l);
+	char buf[80];
+	const char *doing = nbd_examine_doing(e, buf, sizeof(buf));
 
-	if (ret == 0 && transmits)
-		ret = examine_say(l, disc, nbd_request_encode_disc(disc, l->h.export.extended));
-	if (ret == 0 && l->tls_runs) {
-		tls_bye(l->tls);
-		send_tls_output(l);
+	if (examine_uses_tls(e) && tls_error(e->login.tls)[0] != '\0')
+		examine_fail(e, -EPROTO, "TLS: %s", tls_error(e->login.tls));
+	else if (err == -ETIMEDOUT)
+		examine_fail(e, err, "time is up (%llu ms) while %s",
+			     (unsigned long long)(e->timeout_ns / NS_PER_MS), doing);
+	else
+		examine_fail(e, err, "the connection broke while %s: %s", doing, errname(err));
+}
+
+/* The stream ended by itself. A reset is an end, too. */
+static void examine_hung_up(struct nbd_examine *e, int err)
+{
+	struct nbd_handshake *h = &e->login.handshake;
+
+	if (err == -ECONNRESET && examine_uses_tls(e))
+		tls_eof(e->login.tls);
+	if (err != -ECONNRESET || (examine_uses_tls(e) && tls_error(e->login.tls)[0] != '\0')) {
+		examine_broken(e, err);
+		return;
+	}
+	nbd_handshake_eof(h);
+	examine_fail(e, h->err, "%s", h->error);
+}
+
+/* ---- the last word: nobody waits for answers to it ---- */
+
+static void examine_say_goodbye(struct nbd_examine *e)
+{
+	bool extended = e->login.handshake.export.extended;
+
+	if (nbd_login_say_rest(&e->login))
+		return;
+	if (e->says_disc && !e->said_disc) {
+		e->said_disc = true;
+		stream_send(&e->stream, e->disc, nbd_request_encode_disc(e->disc, extended));
+	} else if (e->stream.sent_bytes == e->stream.queued_bytes) {
+		if (e->stream.codec)
+			tls_bye(e->login.tls);
+		stream_finish(&e->stream);
 	}
 }
 
-static int examine_talk(struct line *l, struct nbd_export *ret_export)
+static void examine_begin_goodbye(struct nbd_examine *e)
 {
-	int ret = shake_hands(l);
+	uint64_t soon_ns = e->stream.reactor->now_ns + BYE_NS;
 
-	if (l->h.step == NBD_HANDSHAKE_DONE || l->h.step == NBD_HANDSHAKE_FAILED)
-		examine_say_goodbye(l, ret == 0 && l->h.config.mode == NBD_HANDSHAKE_GO);
+	examine_set_state(e, NBD_EXAMINE_BYE, MIN(soon_ns, e->end_ns));
+	e->says_disc = e->ret == 0 && e->wish.mode == NBD_HANDSHAKE_GO;
+	examine_say_goodbye(e);
+}
+
+/* What came of bytes of the login: 1 it is done, 0 there is more to come, -1 it failed. */
+static void examine_go_on(struct nbd_examine *e, int ret, const struct nbd_login_error *error)
+{
+	const struct nbd_handshake *h = &e->login.handshake;
+
 	if (ret == 0)
-		*ret_export = l->h.export;
+		return;
+	e->ret = 0;
+	if (ret < 0)
+		examine_fail(e, h->step == NBD_HANDSHAKE_FAILED ? h->err : -EPROTO, "%s",
+			     error->words);
+	examine_begin_goodbye(e);
+}
+
+/* ---- the stream's events ---- */
+
+static void examine_on_connected(struct stream *s)
+{
+	struct nbd_examine *e = examine_of_stream(s);
+
+	nbd_login_begin(&e->login, &e->wish);
+	examine_set_state(e, NBD_EXAMINE_LOGIN, e->end_ns);
+}
+
+static void examine_on_received(struct stream *s, const uint8_t *data, size_t bytes)
+{
+	struct nbd_examine *e = examine_of_stream(s);
+	struct nbd_input in = { data, data + bytes };
+	struct nbd_login_error error;
+
+	if (e->state == NBD_EXAMINE_LOGIN)
+		examine_go_on(e, nbd_login_received(&e->login, &in, &error), &error);
+}
+
+static void examine_on_sent(struct stream *s)
+{
+	struct nbd_examine *e = examine_of_stream(s);
+	struct nbd_login_error error;
+
+	if (s->sent_bytes < s->queued_bytes)
+		return;
+	if (e->state == NBD_EXAMINE_BYE)
+		examine_say_goodbye(e);
+	else if (e->login.said_bytes > 0)
+		examine_go_on(e, nbd_login_sent(&e->login, &error), &error);
+}
+
+static void examine_on_closed(struct stream *s, int err)
+{
+	struct nbd_examine *e = examine_of_stream(s);
+
+	if (e->fn && e->state == NBD_EXAMINE_CONNECTING) {
+		examine_address_failed(e, e->late ? -ETIMEDOUT : err);
+		return;
+	}
+	if (e->fn && e->state == NBD_EXAMINE_LOGIN)
+		examine_hung_up(e, err);
+	examine_end(e);
+}
+
+static void examine_on_timer(struct timer *timer)
+{
+	struct nbd_examine *e = container_of(timer, struct nbd_examine, timer);
+
+	if (e->state == NBD_EXAMINE_PAUSE) {
+		examine_try(e);
+		return;
+	}
+	if (e->state == NBD_EXAMINE_CONNECTING) {
+		e->late = true;
+	} else if (e->state == NBD_EXAMINE_LOGIN) {
+		examine_broken(e, -ETIMEDOUT);
+		e->state = NBD_EXAMINE_BYE;
+	}
+	stream_close(&e->stream, 0);
+}
+
+/* ---- the beginning ---- */
+
+static int examine_init_stream(struct nbd_examine *e, struct reactor *reactor)
+{
+	static const struct stream_ops ops = {
+		.connected = examine_on_connected,
+		.received = examine_on_received,
+		.sent = examine_on_sent,
+		.closed = examine_on_closed,
+	};
+	struct stream_params params = {
+		.ops = &ops,
+		.send = e->pieces,
+		.send_nr = EXAMINE_PIECES,
+		.receive = e->wire,
+		.receive_bytes = sizeof(e->wire),
+		.plain = e->plain,
+		/* A server that refuses may hang up at once. */
+		.hear_out = true,
+	};
+
+	return stream_init(&e->stream, reactor, &params);
+}
+
+static struct nbd_examine *examine_new(struct reactor *reactor,
+				       const struct nbd_examine_params *params)
+{
+	struct nbd_examine *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return NULL;
+	if (params->tls &&
+	    tls_new(&e->login.tls, params->tls, nbd_credentials_hostname(params->uri)) < 0) {
+		free(e);
+		return NULL;
+	}
+	e->login.stream = &e->stream;
+	e->wish = *params->wish;
+	e->wish.tls = params->uri->tls; /* without it the handshake is in clear text */
+	e->kind = params->uri->server.kind;
+	net_host_format(&params->uri->server, e->whom, sizeof(e->whom));
+	e->addresses = *params->addresses;
+	e->timeout_ns = params->timeout_ns;
+	e->end_ns = reactor->now_ns + params->timeout_ns;
+	timer_init(&e->timer, examine_on_timer);
+	return e;
+}
+
+int nbd_examine_begin(struct nbd_examine **ret_examine, struct reactor *reactor,
+		      const struct nbd_examine_params *params, nbd_examine_fn *fn, void *arg)
+{
+	struct nbd_examine *e;
+	int ret;
+
+	ASSERT(params->uri->tls == (params->tls != NULL) && params->addresses->nr > 0);
+	e = examine_new(reactor, params);
+	if (!e)
+		return -ENOMEM;
+	ret = examine_init_stream(e, reactor);
+	if (ret < 0) {
+		tls_free(e->login.tls);
+		free(e);
+		return ret;
+	}
+	e->fn = fn;
+	e->arg = arg;
+	examine_begin_address(e);
+	*ret_examine = e;
+	return 0;
+}
+
+/* ---- for those who wait ---- */
+
+struct nbd_examine_waiter {
+	struct reactor reactor;
+	struct net_addresses addresses;
+	bool over;
+	int ret;
+	struct nbd_export *export;
+	char *error;
+	size_t error_bytes;
+};
+
+static void examine_on_waited(void *arg, int ret, const struct nbd_export *export,
+			      const char *words)
+{
+	struct nbd_examine_waiter *w = arg;
+
+	w->over = true;
+	w->ret = ret;
+	if (ret == 0)
+		*w->export = *export;
+	else
+		snprintf(w->error, w->error_bytes, "%s", words);
+}
+
+static int examine_and_wait(struct nbd_examine_waiter *w, const struct nbd_examine_params *params)
+{
+	struct nbd_examine *examine;
+	int ret = nbd_examine_begin(&examine, &w->reactor, params, examine_on_waited, w);
+
+	if (ret < 0) {
+		snprintf(w->error, w->error_bytes, "out of memory");
+		return ret;
+	}
+	while (!w->over)
+		reactor_turn(&w->reactor, true);
+	return w->ret;
+}
+
+static int examine_with_reactor(struct nbd_examine_waiter *w, struct nbd_examine_params *params)
+{
+	const struct reactor_params small = { .sq_entries = 8, .cq_entries = 16, .op_nr = 16 };
+	int ret = net_host_find(&params->uri->server, &w->addresses, w->error, w->error_bytes);
+
+	if (ret < 0)
+		return ret;
+	ret = reactor_init(&w->reactor, &small);
+	if (ret < 0) {
+		snprintf(w->error, w->error_bytes,
+			 "io_uring cannot be used (%s): ublkctl doctor may say why", errname(ret));
+		return ret;
+	}
+	params->addresses = &w->addresses;
+	ret = examine_and_wait(w, params);
+	reactor_fini(&w->reactor);
 	return ret;
 }
 
-int nbd_examine(const struct nbd_examine *examine, struct nbd_export *ret_export, char *error,
-		size_t error_bytes)
+int nbd_examine_wait(const struct nbd_uri *uri, const struct tls_credentials *tls,
+		     const struct nbd_handshake_config *wish, uint64_t timeout_ns,
+		     struct nbd_export *ret_export, char *error, size_t error_bytes)
 {
-	struct line *l = calloc(1, sizeof(*l));
-	struct nbd_handshake_config wish = *examine->wish;
+	struct nbd_examine_params params = {
+		.uri = uri,
+		.tls = tls,
+		.wish = wish,
+		.timeout_ns = timeout_ns,
+	};
+	struct nbd_examine_waiter *w = calloc(1, sizeof(*w));
 	int ret;
 
-	ASSERT(examine->uri->tls == (examine->tls != NULL));
-	wish.tls = examine->uri->tls; /* without it the handshake is in clear text */
-	if (!l) {
+	if (!w) {
 		snprintf(error, error_bytes, "out of memory");
 		return -ENOMEM;
 	}
-	l->examine = examine;
-	l->error = error;
-	l->error_bytes = error_bytes;
-	net_host_format(&examine->uri->server, l->whom, sizeof(l->whom));
-	nbd_handshake_init(&l->h, &wish);
-	ret = examine_connect(l);
-	if (ret == 0) {
-		ret = examine_talk(l, ret_export);
-		close(l->fd);
-	}
-	tls_free(l->tls);
-	free(l);
+	w->export = ret_export;
+	w->error = error;
+	w->error_bytes = error_bytes;
+	ret = examine_with_reactor(w, &params);
+	free(w);
 	return ret;
 }

@@ -31,19 +31,16 @@ static int nbd_examine_export(const struct nbd_config *config, const struct nbd_
 	struct nbd_handshake_config wish = { .mode = NBD_HANDSHAKE_GO,
 					     .export_name = uri->export_name,
 					     .no_meta = true };
-	struct nbd_examine question = { .uri = uri,
-					.wish = &wish,
-					.timeout_ns = config->timeout_ns };
 	struct tls_credentials *tls = NULL;
 	int ret = nbd_credentials_new(uri, &tls, error, error_bytes);
 
-	question.tls = tls;
 	if (ret == 0)
 		ret = net_host_find(&uri->server, &found->addresses, error, error_bytes);
 	if (ret == 0) {
 		found->simple = wants_simple(config, &found->addresses);
 		wish.no_structured = wish.no_extended = found->simple;
-		ret = nbd_examine(&question, &found->export, error, error_bytes);
+		ret = nbd_examine_wait(uri, tls, &wish, config->timeout_ns, &found->export, error,
+				       error_bytes);
 	}
 	tls_credentials_free(tls);
 	return ret;

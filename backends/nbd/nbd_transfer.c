@@ -36,7 +36,7 @@ static struct nbd_slot *nbd_transfer_lookup(void *ctx, uint64_t cookie)
 
 void nbd_transfer_begin(struct nbd_connection *conn)
 {
-	const struct nbd_export *export = &conn->handshake.export;
+	const struct nbd_export *export = &conn->login.handshake.export;
 	enum nbd_reply_mode mode = export->extended	? NBD_REPLIES_EXTENDED
 				   : export->structured ? NBD_REPLIES_STRUCTURED
 							: NBD_REPLIES_SIMPLE;
@@ -90,7 +90,7 @@ void nbd_transfer_send(struct nbd_connection *conn, struct nbd_io *n)
 		.offset_bytes = io->op == BACKEND_FLUSH ? 0 : io->offset_bytes,
 		.length_bytes = io->length_bytes,
 	};
-	bool extended = conn->handshake.export.extended;
+	bool extended = conn->login.handshake.export.extended;
 	uint32_t bytes = extended ? NBD_EXTENDED_REQUEST_BYTES : NBD_REQUEST_BYTES;
 	uint8_t *header = conn->headers + (size_t)conn->header_idx * bytes;
 

@@ -1,4 +1,5 @@
-/* Asking an NBD server what it offers, over real sockets. */
+/* Asking an NBD server what it offers, over real sockets: waiting for the answer, and turn by turn.
+ */
 #include <netinet/tcp.h>
 
 #include "test/rig/nbd_fake_server.h"
@@ -6,7 +7,6 @@
 static struct peer peer;
 static struct nbd_uri uri;
 static struct nbd_handshake_config wish;
-static struct nbd_examine examine;
 static struct nbd_export export;
 static char error[512], listed[256], where[64];
 static int credentials; /* its address is all that is used */
@@ -36,14 +36,9 @@ static int ask(enum nbd_handshake_mode mode, uint64_t timeout_ms)
 		.export_name = uri.export_name,
 		.on_export = on_export,
 	};
-	examine = (struct nbd_examine){
-		.uri = &uri,
-		.tls = uri.tls ? (const struct tls_credentials *)&credentials : NULL,
-		.wish = &wish,
-		.timeout_ns = timeout_ms * NS_PER_MS,
-	};
 	error[0] = listed[0] = '\0';
-	return nbd_examine(&examine, &export, error, sizeof(error));
+	return nbd_examine_wait(&uri, uri.tls ? (const struct tls_credentials *)&credentials : NULL,
+				&wish, timeout_ms * NS_PER_MS, &export, error, sizeof(error));
 }
 
 /* On an abstract unix socket; uri becomes scheme + export there. */
@@ -296,6 +291,195 @@ static void test_tls_is_demanded(void **state)
 	assert_non_null(strstr(error, "write nbds instead of nbd"));
 }
 
+/* ---- turn by turn ---- */
+
+static struct reactor reactor;
+static struct asked {
+	struct nbd_examine *examine;
+	unsigned nr;
+	int ret;
+	uint64_t size_bytes;
+	char words[512];
+} asked;
+
+static void on_answer(void *arg, int ret, const struct nbd_export *e, const char *words)
+{
+	assert_ptr_equal(arg, &asked);
+	asked.nr++;
+	asked.ret = ret;
+	asked.size_bytes = ret == 0 ? e->size_bytes : 0;
+	snprintf(asked.words, sizeof(asked.words), "%s", words);
+}
+
+/* In addresses, from number nr on: the one of uri. */
+static void begin(struct net_addresses *addresses, unsigned nr, uint64_t timeout_ms)
+{
+	struct reactor_params small = { .sq_entries = 8, .cq_entries = 16 };
+	struct net_addresses here;
+	struct nbd_examine_params params = {
+		.uri = &uri,
+		.tls = uri.tls ? (const struct tls_credentials *)&credentials : NULL,
+		.wish = &wish,
+		.addresses = addresses,
+		.timeout_ns = timeout_ms * NS_PER_MS,
+	};
+
+	assert_int_equal(net_host_find(&uri.server, &here, error, sizeof(error)), 0);
+	addresses->address[nr] = here.address[0];
+	addresses->nr = nr + 1;
+	wish = (struct nbd_handshake_config){ .export_name = "disk",
+					      .no_extended = true,
+					      .no_structured = true };
+	asked = (struct asked){ 0 };
+	assert_int_equal(reactor_init(&reactor, &small), 0);
+	assert_int_equal(nbd_examine_begin(&asked.examine, &reactor, &params, on_answer, &asked),
+			 0);
+	assert_int_equal(asked.nr, 0);
+}
+
+static void turn_until_asked(void)
+{
+	while (asked.nr == 0)
+		reactor_turn(&reactor, true);
+	reactor_fini(&reactor);
+	assert_int_equal(asked.nr, 1);
+}
+
+static void turn_until_doing(const char *words)
+{
+	char buf[80];
+
+	while (!strstr(nbd_examine_doing(asked.examine, buf, sizeof(buf)), words)) {
+		reactor_turn(&reactor, true);
+		assert_int_equal(asked.nr, 0);
+	}
+}
+
+/* A unix socket whose other end is the test's: uri becomes it. */
+static int listen_by_hand(int backlog, struct net_address *address)
+{
+	struct sockaddr_un *un = (struct sockaddr_un *)&address->name;
+	int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	*address = (struct net_address){ .bytes = sizeof(address->name) };
+	un->sun_family = AF_UNIX;
+	assert_int_equal(bind(listener, (struct sockaddr *)un, sizeof(sa_family_t)), 0);
+	assert_int_equal(listen(listener, backlog), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)un, &address->bytes), 0);
+	parse("nbd+unix:///?socket=/x");
+	memcpy(uri.server.path, un->sun_path, 6);
+	uri.server.path_bytes = 6;
+	return listener;
+}
+
+/* Nobody is accepted until fd are closed. */
+static int fill_backlog(struct net_address *address, int fd[2])
+{
+	struct sockaddr_un *un = (struct sockaddr_un *)&address->name;
+	int full = listen_by_hand(0, address);
+
+	for (int i = 0; i < 2; i++) {
+		fd[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		(void)!connect(fd[i], (struct sockaddr *)un, address->bytes);
+	}
+	return full;
+}
+
+/* One that nobody listens at, one whose backlog stays full, and the server. */
+static void test_third_address(void **state)
+{
+	struct net_addresses addresses = { 0 };
+	struct sockaddr_un *un = (struct sockaddr_un *)&addresses.address[0].name;
+	int fd[3];
+
+	(void)state;
+	un->sun_family = AF_UNIX;
+	snprintf(un->sun_path, sizeof(un->sun_path), "/nowhere/x");
+	addresses.address[0].bytes = sizeof(*un);
+	fd[2] = fill_backlog(&addresses.address[1], fd);
+	listen_here("nbd+unix", "disk");
+	begin(&addresses, 2, 1000);
+	turn_until_asked();
+	peer_end(&peer);
+	for (int i = 0; i < 3; i++)
+		close(fd[i]);
+	assert_int_equal(asked.ret, 0);
+	assert_true(asked.size_bytes == GIB(1));
+}
+
+/* A backlog that is full, and then is not. */
+static void test_backlog_has_room(void **state)
+{
+	struct net_addresses addresses = { 0 };
+	int fd[2], full = fill_backlog(&addresses.address[0], fd);
+
+	(void)state;
+	begin(&addresses, 0, 60000);
+	turn_until_doing("connecting");
+	for (int i = 0; i < 20; i++)
+		reactor_turn(&reactor, true);
+	/* They go, and so it is accepted. */
+	close(fd[0]);
+	close(fd[1]);
+	close(accept(full, NULL, NULL));
+	turn_until_doing("greeting");
+	close(full);
+	turn_until_asked();
+	assert_int_equal(asked.ret, -ECONNRESET);
+}
+
+static void forgotten(uint32_t at, const char *scheme, const char *doing)
+{
+	struct net_addresses addresses = { 0 };
+
+	setup(NULL);
+	peer.silent_at = at;
+	peer.tls = true;
+	listen_here(scheme, "disk");
+	begin(&addresses, 0, 60000);
+	turn_until_doing(doing);
+	nbd_examine_forget(asked.examine);
+	reactor_fini(&reactor);
+	peer_end(&peer);
+	assert_int_equal(asked.nr, 0);
+	assert_int_equal(tls_nr, 0);
+}
+
+static void test_forgotten(void **state)
+{
+	(void)state;
+	nbd_examine_forget(NULL);
+	forgotten(PEER_GREETING, "nbd+unix", "connecting");
+	forgotten(PEER_GREETING, "nbd+unix", "greeting");
+	forgotten(NBD_OPT_GO, "nbd+unix", "answer to GO");
+	forgotten(PEER_TLS, "nbds+unix", "the server's TLS handshake");
+	forgotten(NBD_OPT_GO, "nbds+unix", "answer to GO");
+}
+
+/* It refuses what is not on its way yet, and is gone: its words are heard all the same. */
+static void test_refused_before_it_is_asked(void **state)
+{
+	struct net_addresses addresses = { 0 };
+	int fd, listener = listen_by_hand(1, &addresses.address[0]);
+
+	(void)state;
+	begin(&addresses, 0, 60000);
+	turn_until_doing("greeting");
+	fd = accept(listener, NULL, NULL);
+	add_greeting(&peer.out, NBD_FLAG_FIXED_NEWSTYLE | NBD_FLAG_NO_ZEROES);
+	send(fd, peer.out.at, peer.out.nr, 0);
+	turn_until_doing("answer to GO");
+	peer.out.nr = 0;
+	add_rep(&peer.out, NBD_OPT_GO, NBD_REP_ERR_POLICY, 9);
+	add_text(&peer.out, "ask Paul.");
+	send(fd, peer.out.at, peer.out.nr, 0);
+	close(fd);
+	turn_until_asked();
+	close(listener);
+	assert_int_equal(asked.ret, -EACCES);
+	assert_non_null(strstr(asked.words, "it says: \"ask Paul.\""));
+}
+
 #define TEST(fn) cmocka_unit_test_setup(fn, setup)
 
 int main(void)
@@ -315,6 +499,10 @@ int main(void)
 		TEST(test_tls_fails),
 		TEST(test_tls_is_refused),
 		TEST(test_tls_is_demanded),
+		TEST(test_third_address),
+		TEST(test_backlog_has_room),
+		TEST(test_forgotten),
+		TEST(test_refused_before_it_is_asked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

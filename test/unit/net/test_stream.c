@@ -332,6 +332,91 @@ static void test_again(void **state)
 	assert_string_equal(seen.text, "hello");
 }
 
+/* What the peer gets until the end; the stream is finished meanwhile. */
+static size_t get_until_end(uint8_t *buf, size_t room)
+{
+	size_t got = 0;
+	ssize_t nr;
+
+	do {
+		reactor_turn(&r, false);
+		nr = recv(peer, buf + got, room - got, 0);
+		got += nr > 0 ? (size_t)nr : 0;
+		assert_true(nr >= 0 || errno == EAGAIN);
+	} while (nr != 0);
+	return got;
+}
+
+/* All of it goes out, through a socket that takes a part at a time. */
+static void test_finish(void **state)
+{
+	(void)state;
+	connect_peer();
+	memset(big, 7, BIG_BYTES);
+	stream_send(&s, big, BIG_BYTES);
+	stream_finish(&s);
+	for (unsigned i = 0; i < 10; i++)
+		reactor_turn(&r, false);
+	assert_int_equal(seen.closed_nr, 0);
+	assert_true(get_until_end(big + BIG_BYTES, BIG_BYTES) == BIG_BYTES);
+	assert_memory_equal(big, big + BIG_BYTES, BIG_BYTES);
+	expect_closed(0);
+}
+
+static void test_finish_of_nothing(void **state)
+{
+	(void)state;
+	connect_peer();
+	stream_finish(&s);
+	assert_int_equal(seen.closed_nr, 0);
+	expect_closed(0);
+}
+
+/* The peer says a last word and is gone, before what it is told is on its way. */
+static void say_and_go(void)
+{
+	connect_peer();
+	stream_send(&s, "to nobody", 9);
+	assert_int_equal(send(peer, "so long", 7, 0), 7);
+	close(peer);
+}
+
+static void test_hears_out(void **state)
+{
+	(void)state;
+	s.hear_out = true;
+	say_and_go();
+	expect_closed(-ECONNRESET);
+	assert_string_equal(seen.text, "so long");
+	assert_int_equal(s.sent_bytes, 0);
+}
+
+/* Who has finished does not wait for the peer's end, whenever it turns out that nobody hears. */
+static void finish_unheard(bool at_once)
+{
+	s.hear_out = true;
+	connect_peer();
+	assert_int_equal(shutdown(peer, SHUT_RD), 0);
+	stream_send(&s, "to nobody", 9);
+	for (unsigned i = 0; !at_once && i < 10; i++)
+		reactor_turn(&r, false);
+	assert_int_equal(seen.closed_nr, 0);
+	stream_finish(&s);
+	expect_closed(at_once ? -EPIPE : 0);
+}
+
+static void test_finish_unheard(void **state)
+{
+	(void)state;
+	finish_unheard(false);
+}
+
+static void test_finish_unheard_at_once(void **state)
+{
+	(void)state;
+	finish_unheard(true);
+}
+
 /* ---- a codec that turns bits over, with little room ---- */
 
 static struct {
@@ -391,13 +476,14 @@ static void codec_sent(void *session, size_t bytes)
 	codec.out_bytes -= bytes;
 }
 
+static const struct stream_codec turn_over = { .feed = codec_feed,
+					       .read = codec_read,
+					       .write = codec_write,
+					       .output = codec_output,
+					       .sent = codec_sent };
+
 static void test_codec(void **state)
 {
-	static const struct stream_codec turn_over = { .feed = codec_feed,
-						       .read = codec_read,
-						       .write = codec_write,
-						       .output = codec_output,
-						       .sent = codec_sent };
 	uint8_t wire[64], text[] = "what is said here has more than one piece";
 	size_t bytes = sizeof(text) - 1, got = 0;
 
@@ -421,6 +507,24 @@ static void test_codec(void **state)
 	assert_memory_not_equal(wire, text, bytes);
 }
 
+/* What the codec has as output goes out, too. */
+static void test_finish_codec(void **state)
+{
+	uint8_t wire[64];
+	const char *text = "more than the codec has room for";
+
+	(void)state;
+	codec.out_bytes = codec.fed_bytes = 0;
+	connect_peer();
+	stream_secure(&s, &turn_over, NULL);
+	stream_send(&s, text, strlen(text));
+	stream_finish(&s);
+	assert_int_equal(get_until_end(wire, sizeof(wire)), strlen(text));
+	for (size_t i = 0; text[i] != '\0'; i++)
+		assert_int_equal(text[i], (uint8_t)~wire[i]);
+	expect_closed(0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -440,7 +544,13 @@ int main(void)
 		STREAM(test_closed_with_a_full_sq),
 		STREAM(test_closed_from_a_callback),
 		STREAM(test_again),
+		STREAM(test_finish),
+		STREAM(test_finish_of_nothing),
+		STREAM(test_hears_out),
+		STREAM(test_finish_unheard),
+		STREAM(test_finish_unheard_at_once),
 		STREAM(test_codec),
+		STREAM(test_finish_codec),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
