@@ -28,7 +28,7 @@ MAY = {
     "config": {"base"},
     "host": {"base"},
     "net": GROUND,
-    "storage": GROUND,
+    "storage": GROUND | {"net"},
     "backends": STORAGE,
     "backends/file": STORAGE,
     "backends/mem": STORAGE,
@@ -48,9 +48,9 @@ MAY = {
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/devices", "daemon/socket"},
     "daemon/api": DAEMON_GROUND
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/devices", "daemon/socket",
-       "daemon/handover", "filters/throttle"},
+       "daemon/handover", "filters/throttle", "net"},
     "daemon/verdict": {"base"},
-    "daemon/metrics": DAEMON_GROUND | {"daemon/verdict", "ublk/device", "ublk/queue", "daemon/devices", "daemon/api"},
+    "daemon/metrics": DAEMON_GROUND | {"net", "daemon/verdict", "ublk/device", "ublk/queue", "daemon/devices", "daemon/api"},
     "daemon": DAEMON_GROUND
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/socket", "daemon/devices",
        "daemon/handover", "daemon/api", "daemon/metrics"},

@@ -310,7 +310,7 @@ static void nbd_cancel(struct backend_io *io)
 		list_remove(&n->node);
 		nbd_io_end(n, -ECANCELED);
 	} else {
-		nbd_connection_drop(n->conn, BACKEND_END_CANCELLED, "a request was cancelled");
+		nbd_connection_drop(n->conn, NET_END_CANCELLED, "a request was cancelled");
 	}
 }
 

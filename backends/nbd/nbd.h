@@ -83,7 +83,7 @@ struct nbd_found {
 
 /* Of one device, all its queues: how often the log is told; of lost connections, by reason. */
 struct nbd_log_limits {
-	struct log_limit lost[BACKEND_END_NR], connected, gave_up, error, lookup;
+	struct log_limit lost[NET_END_NR], connected, gave_up, error, lookup;
 };
 
 struct nbd_device {
@@ -152,8 +152,8 @@ struct nbd_connection_stats {
 	uint64_t since_ns;    /* in the state that people see */
 	uint64_t next_try_ns; /* DOWN */
 	uint64_t connects, lost, failed_tries, resent;
-	uint64_t ends[BACKEND_END_NR];
-	int last_end; /* enum backend_end, or -1 */
+	uint64_t ends[NET_END_NR];
+	int last_end; /* enum net_end, or -1 */
 	struct histogram wait, answer;
 };
 
@@ -168,7 +168,7 @@ struct nbd_connection {
 	unsigned idx;
 	enum nbd_connection_state state;
 	char why[NBD_HANDSHAKE_ERROR_BYTES]; /* why it is being closed; "" by the stream's error */
-	enum backend_end end;		     /* the same, in a word */
+	enum net_end end;		     /* the same, in a word */
 	struct timer timer; /* DOWN: when to try again; else when this takes too long */
 	unsigned tries;	    /* in a row that led to nothing */
 	unsigned address;   /* which of them is next */
@@ -238,7 +238,7 @@ int nbd_connection_open(struct nbd_connection **ret_conn, struct nbd_queue *q, u
 /* No request is with it. The connection frees itself when it can. Accepts NULL. */
 void nbd_connection_abandon(struct nbd_connection *conn);
 /* Ends the connection, for this reason. */
-void nbd_connection_drop(struct nbd_connection *conn, enum backend_end end, const char *fmt, ...)
+void nbd_connection_drop(struct nbd_connection *conn, enum net_end end, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* One that takes requests: there always is room. */
 void nbd_connection_send(struct nbd_connection *conn, struct nbd_io *n);
@@ -254,7 +254,7 @@ static inline bool nbd_connection_takes_requests(const struct nbd_connection *co
 const char *nbd_connection_state_word(enum nbd_connection_state state);
 /* struct backend's connection. Main thread. */
 bool nbd_connection_look(const struct backend_queue *queue, unsigned idx,
-			 struct backend_connection *ret_connection);
+			 struct net_connection_look *ret_connection);
 
 /* nbd_changed.c */
 

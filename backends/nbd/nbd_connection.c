@@ -116,7 +116,7 @@ static void connection_try_later(struct nbd_connection *conn)
 	conn->tries++;
 }
 
-void nbd_connection_drop(struct nbd_connection *conn, enum backend_end end, const char *fmt, ...)
+void nbd_connection_drop(struct nbd_connection *conn, enum net_end end, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -129,7 +129,7 @@ void nbd_connection_drop(struct nbd_connection *conn, enum backend_end end, cons
 	stream_close(&conn->stream, 0);
 }
 
-static void connection_tell_end(const struct nbd_connection *conn, enum backend_end end, int err)
+static void connection_tell_end(const struct nbd_connection *conn, enum net_end end, int err)
 {
 	struct nbd_device *nbd = conn->queue->nbd;
 
@@ -140,17 +140,17 @@ static void connection_tell_end(const struct nbd_connection *conn, enum backend_
 }
 
 /* In a word, where nobody on this side has said why. */
-static enum backend_end connection_end_by_itself(const struct nbd_connection *conn, int err)
+static enum net_end connection_end_by_itself(const struct nbd_connection *conn, int err)
 {
 	if (conn->state == NBD_CONNECTION_CONNECTING)
-		return BACKEND_END_UNREACHABLE;
+		return NET_END_UNREACHABLE;
 	/* Servers that do not accept a key say so by hanging up. */
 	if (conn->state == NBD_CONNECTION_HANDSHAKE && nbd_login_is_tls(&conn->login))
-		return BACKEND_END_REFUSED;
-	return err == -EPROTO ? BACKEND_END_PROTOCOL : BACKEND_END_CLOSED;
+		return NET_END_REFUSED;
+	return err == -EPROTO ? NET_END_PROTOCOL : NET_END_CLOSED;
 }
 
-static void connection_count_end(struct nbd_connection *conn, bool was_ready, enum backend_end end)
+static void connection_count_end(struct nbd_connection *conn, bool was_ready, enum net_end end)
 {
 	struct nbd_connection_stats *s = &conn->stats;
 
@@ -199,7 +199,7 @@ static void connection_on_closed(struct stream *s, int err)
 {
 	struct nbd_connection *conn = connection_of_stream(s);
 	bool was_ready = connection_serves(conn) || conn->state == NBD_CONNECTION_LEAVING;
-	enum backend_end end;
+	enum net_end end;
 
 	if (!conn->queue) {
 		connection_destroy(conn);
@@ -265,7 +265,7 @@ void nbd_connection_abandon(struct nbd_connection *conn)
 static void connection_leave(struct nbd_connection *conn)
 {
 	snprintf(conn->why, sizeof(conn->why), "the server is shutting down");
-	conn->end = BACKEND_END_SHUTDOWN;
+	conn->end = NET_END_SHUTDOWN;
 	if (conn->stream.codec)
 		stream_close(&conn->stream, 0);
 	else
@@ -307,7 +307,7 @@ static void connection_take_replies(struct nbd_connection *conn, struct nbd_inpu
 			connection_end_request(conn, n);
 	}
 	if (ret < 0)
-		nbd_connection_drop(conn, BACKEND_END_PROTOCOL, "the server broke the protocol: %s",
+		nbd_connection_drop(conn, NET_END_PROTOCOL, "the server broke the protocol: %s",
 				    conn->reply.error);
 }
 
@@ -336,7 +336,7 @@ static void connection_check_overdue(struct nbd_connection *conn)
 		reactor_timer_arm(r, &conn->timer, oldest->deadline_ns);
 	else
 		nbd_connection_drop(
-			conn, BACKEND_END_SILENT, "no answer to %s for %llu ms",
+			conn, NET_END_SILENT, "no answer to %s for %llu ms",
 			nbd_cmd_name(oldest->slot.cmd),
 			(unsigned long long)(conn->queue->nbd->config->timeout_ns / NS_PER_MS));
 }
@@ -348,7 +348,7 @@ static void connection_become_ready(struct nbd_connection *conn)
 	struct nbd_queue *q = conn->queue;
 
 	if (nbd_changed_note(q->nbd, &conn->login.handshake.export)) {
-		nbd_connection_drop(conn, BACKEND_END_CHANGED, "the export is not what it was");
+		nbd_connection_drop(conn, NET_END_CHANGED, "the export is not what it was");
 		return;
 	}
 	reactor_timer_cancel(conn->stream.reactor, &conn->timer);
@@ -449,8 +449,8 @@ static void connection_try(struct nbd_connection *conn)
 	ret = stream_connect(&conn->stream, (const struct sockaddr *)&address->name,
 			     address->bytes);
 	if (ret < 0) {
-		connection_count_end(conn, false, BACKEND_END_UNREACHABLE);
-		connection_tell_end(conn, BACKEND_END_UNREACHABLE, ret);
+		connection_count_end(conn, false, NET_END_UNREACHABLE);
+		connection_tell_end(conn, NET_END_UNREACHABLE, ret);
 		connection_try_later(conn);
 		return;
 	}
@@ -469,9 +469,9 @@ static void connection_on_timer(struct timer *timer)
 	else if (conn->state == NBD_CONNECTION_LEAVING)
 		stream_close(&conn->stream, 0);
 	else if (conn->state == NBD_CONNECTION_CONNECTING)
-		nbd_connection_drop(conn, BACKEND_END_UNREACHABLE, "connecting took too long");
+		nbd_connection_drop(conn, NET_END_UNREACHABLE, "connecting took too long");
 	else if (conn->state == NBD_CONNECTION_HANDSHAKE)
-		nbd_connection_drop(conn, BACKEND_END_SILENT, "%s took too long",
+		nbd_connection_drop(conn, NET_END_SILENT, "%s took too long",
 				    nbd_login_is_tls(&conn->login) ? "the TLS handshake"
 								   : "the handshake");
 }

@@ -24,12 +24,12 @@ const char *nbd_connection_state_word(enum nbd_connection_state state)
 	return (size_t)state < ARRAY_SIZE(word) ? word[state] : "?";
 }
 
-static void connection_look(const struct nbd_connection *conn, struct backend_connection *c)
+static void connection_look(const struct nbd_connection *conn, struct net_connection_look *c)
 {
 	enum nbd_connection_state state = __atomic_load_n(&conn->state, __ATOMIC_RELAXED);
 	const struct nbd_connection_stats *s = &conn->stats;
 
-	*c = (struct backend_connection){
+	*c = (struct net_connection_look){
 		.state = nbd_connection_state_word(state),
 		.since_ns = connection_peek(&s->since_ns),
 		.next_try_ns = state == NBD_CONNECTION_DOWN ? connection_peek(&s->next_try_ns) : 0,
@@ -46,12 +46,12 @@ static void connection_look(const struct nbd_connection *conn, struct backend_co
 		.wait = &s->wait,
 		.answer = &s->answer,
 	};
-	for (int end = 0; end < BACKEND_END_NR; end++)
+	for (int end = 0; end < NET_END_NR; end++)
 		c->ends[end] = connection_peek(&s->ends[end]);
 }
 
 bool nbd_connection_look(const struct backend_queue *queue, unsigned idx,
-			 struct backend_connection *ret_connection)
+			 struct net_connection_look *ret_connection)
 {
 	const struct nbd_queue *q = queue->priv;
 
