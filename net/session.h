@@ -70,7 +70,7 @@ struct session_request;
  */
 struct session_protocol {
 	size_t connection_bytes;
-	/* Memory of its own, after the stream is there. Returns 0 or -ENOMEM; fini follows anyway.
+	/* Memory of its own; the stream follows. Returns 0 or -ENOMEM; fini follows anyway.
 	 */
 	int (*connection_init)(struct session_connection *c);
 	/* c->session may be gone: NULL. */

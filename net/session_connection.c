@@ -491,20 +491,15 @@ static int connection_init_stream(struct session_connection *c, const struct ses
 	return stream_init(&c->stream, params->reactor, &stream);
 }
 
-/* All that can fail. What it leaves is connection_free's, and stream_fini's. */
+/* All that can fail. What it leaves is connection_free's. */
 static int connection_init(struct session_connection *c, const struct session_params *params,
 			   unsigned idx)
 {
 	int ret = connection_allocate(c, params);
 
-	if (ret == 0)
-		ret = connection_init_stream(c, params, idx);
-	if (ret == 0 && c->protocol->connection_init) {
+	if (ret == 0 && c->protocol->connection_init)
 		ret = c->protocol->connection_init(c);
-		if (ret < 0)
-			stream_fini(&c->stream);
-	}
-	return ret;
+	return ret == 0 ? connection_init_stream(c, params, idx) : ret;
 }
 
 int session_connection_open(struct session_connection **ret_c, struct session *s, unsigned idx)
