@@ -29,7 +29,7 @@ MAY = {
     "config": {"base"},
     "host": {"base"},
     "net": GROUND,
-    "storage": GROUND,
+    "storage": GROUND | {"net"},
     "backends": STORAGE,
     "backends/file": STORAGE,
     "backends/mem": STORAGE,
@@ -50,9 +50,9 @@ MAY = {
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/devices", "daemon/socket"},
     "daemon/api": DAEMON_GROUND
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/devices", "daemon/socket",
-       "daemon/handover", "filters/throttle"},
+       "daemon/handover", "filters/throttle", "net"},
     "daemon/verdict": {"base"},
-    "daemon/metrics": DAEMON_GROUND | {"daemon/verdict", "ublk/device", "ublk/queue", "daemon/devices", "daemon/api"},
+    "daemon/metrics": DAEMON_GROUND | {"net", "daemon/verdict", "ublk/device", "ublk/queue", "daemon/devices", "daemon/api"},
     "daemon": DAEMON_GROUND
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/socket", "daemon/devices",
        "daemon/handover", "daemon/api", "daemon/metrics"},
