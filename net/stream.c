@@ -192,7 +192,9 @@ static void stream_flush(struct task *task)
 		return;
 	if (s->codec && stream_encode(s) && s->state == STREAM_OPEN)
 		s->ops->sent(s);
-	if (s->state == STREAM_OPEN && s->send_op.state == OP_IDLE && !s->mute)
+	if (s->state != STREAM_OPEN || s->send_op.state != OP_IDLE)
+		return;
+	if (!s->mute)
 		stream_send_more(&s->send_op);
 	if (s->finishing && s->send_op.state == OP_IDLE)
 		stream_close(s, 0);

@@ -433,7 +433,7 @@ struct backend {
 	 * queue_init to queue_fini: as for wait. NULL: it has none.
 	 */
 	bool (*connection)(const struct backend_queue *queue, unsigned idx,
-			   struct backend_connection *ret_connection);
+			   struct net_connection_look *ret_connection);
 
 	/* For leaves. NULL: its size is for life. A node with children can what all of them can. */
 	const struct backend_resize *resize;
@@ -467,7 +467,7 @@ int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
  * after the other.
  */
 bool backend_connection(const struct backend_queue *top, unsigned idx,
-			struct backend_connection *ret_connection);
+			struct net_connection_look *ret_connection);
 
 /*
  * Any thread that may block: the whole tree, without what its nodes have to say at the end

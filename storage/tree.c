@@ -20,6 +20,7 @@
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"
+#include "net/session_look.h"
 
 const struct backend_child_option backend_one_child[] = {
 	{ .name = "backend", .nr_min = 1, .nr_max = 1, .help = "What is below." },
@@ -341,18 +342,9 @@ void backend_abandon(const struct backend_device *top)
 		backend_abandon(c);
 }
 
-const char *backend_end_name(enum backend_end end)
-{
-	static const char *const name[BACKEND_END_NR] = { "closed",    "unreachable", "refused",
-							  "silent",    "protocol",    "shutdown",
-							  "cancelled", "changed" };
-
-	return end < BACKEND_END_NR ? name[end] : "?";
-}
-
 /* Counts idx down by those that this part of the tree has. */
 static bool find_connection(const struct backend_queue *q, unsigned *idx,
-			    struct backend_connection *ret_connection)
+			    struct net_connection_look *ret_connection)
 {
 	const struct backend *ops = q->device->ops;
 	unsigned own_nr = 0;
@@ -371,7 +363,7 @@ static bool find_connection(const struct backend_queue *q, unsigned *idx,
 }
 
 bool backend_connection(const struct backend_queue *top, unsigned idx,
-			struct backend_connection *ret_connection)
+			struct net_connection_look *ret_connection)
 {
 	return find_connection(top, &idx, ret_connection);
 }

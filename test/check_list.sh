@@ -24,12 +24,12 @@ if [ "$mode" != fast ]; then
 	# every rule of the protocol broken, connections cut at every byte: it mostly waits
 	tap_run nbd-faults 3600 build/asan/test/nbd_faults &
 	nbd_faults=$!
-	step build-fuzz build fuzz fuzz_nbd_handshake fuzz_nbd_reply
+	step build-fuzz build fuzz fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics
 	fuzz_seconds=30
 	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
-	tap_run fuzz-nbd $((2 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
-		fuzz_nbd_handshake fuzz_nbd_reply &
-	fuzz_nbd=$!
+	tap_run fuzz-network $((4 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
+		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics &
+	fuzz_network=$!
 fi
 tap made-up 1200 test/made_up/made_up.sh build/asan
 tap file-steps 600 build/asan/test/file_steps
@@ -38,6 +38,8 @@ tap reactor-steps 600 build/asan/test/reactor_steps
 tap fuzz-yaml 1200 build/asan/test/fuzz_yaml
 tap fuzz-nbd-handshake 1200 build/asan/test/fuzz_nbd_handshake
 tap fuzz-nbd-reply 1200 build/asan/test/fuzz_nbd_reply
+tap fuzz-nvme-fabrics 1200 build/asan/test/fuzz_nvme_fabrics
+tap fuzz-nvme-pdu 1200 build/asan/test/fuzz_nvme_pdu
 tap bench-report 600 test/bench/report.sh
 tap bench-host 600 test/bench/host.sh
 tap cli 900 test/cli/cli.sh build/release/bin
@@ -88,11 +90,11 @@ if [ "$mode" != fast ]; then
 	tap sim-net 1800 build/release/bin/sim --net
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	tap sim 1800 build/release/bin/sim
-	wait $guest_runner $package $nbd_faults $fuzz_nbd
+	wait $guest_runner $package $nbd_faults $fuzz_network
 	tap_count guest-runner
 	tap_count package
 	tap_count nbd-faults
-	tap_count fuzz-nbd
+	tap_count fuzz-network
 
 	# Two guests at a time, the long ones first. Many suites have little to do with the kernel: they run on one
 	# of the two, on both with --soak.

@@ -1,23 +1,17 @@
 /*
- * What the files of the NBD backend share: its device, queues, connections and requests.
+ * What the files of the NBD backend share: its device, queues, connections and requests. Requests,
+ * connections that come and go, and what becomes of the ones with the others are net/session.h's.
  *
  *	nbd_options.c     what the user can configure                   main thread
  *	nbd_open.c        open, limits, identity                        helper and control thread
- *	nbd.c             queues: requests, and which connections are ready
- *	nbd_connection.c  one connection: connect, TLS, handshake, requests, loss, another try
+ *	nbd.c             the table of the backend: queues and their requests
+ *	nbd_connection.c  the table of the protocol: what of a session is NBD's
  *	nbd_login.c       the handshake of NBD and of TLS, as bytes of a connection
  *	nbd_transfer.c    requests and replies as bytes of a connection
- *	nbd_look.c        the state of a connection, for people         main thread
+ *	nbd_flush.c       which writes a FLUSH stands for, and which a lost connection may have lost
  *	nbd_changed.c     a server that came back as another one, in words
  *
- * nbd.c, nbd_connection.c, nbd_login.c and nbd_transfer.c run on the queue's reactor. A queue
- *commands its connections, a connection the last two; a connection reports to its queue by the
- *functions nbd_queue_*.
- *
- * A request is in one place at a time: waiting (queue->waiting), or with a connection
- * (connection->sent) from the moment it was handed over to be sent. A connection that is lost gives
- * those that were not answered back to the queue, which sends them again by another connection or
- * by the same one once that is back.
+ * Those without a thread run on the queue's reactor.
  */
 #ifndef BACKENDS_NBD_NBD_H
 #define BACKENDS_NBD_NBD_H
@@ -30,12 +24,8 @@
 #include "backends/nbd/nbd_request.h"
 #include "backends/nbd/nbd_uri.h"
 #include "net/options.h"
-#include "net/resolve.h"
-#include "net/tls.h"
-#include "base/histogram.h"
+#include "net/session.h"
 #include "base/log.h"
-#include "base/prng.h"
-#include "net/stream.h"
 
 #define NBD_CONNECTIONS_MAX 64u
 #define NBD_CHANGED_BYTES 320
@@ -74,11 +64,6 @@ struct nbd_found {
 	bool simple; /* replies: others are not asked for */
 };
 
-/* Of one device, all its queues: how often the log is told; of lost connections, by reason. */
-struct nbd_log_limits {
-	struct log_limit lost[BACKEND_END_NR], connected, gave_up, error, lookup;
-};
-
 struct nbd_device {
 	const struct nbd_config *config;
 	const char *name;
@@ -104,94 +89,53 @@ struct nbd_device {
 	 * afterwards.
 	 */
 	atomic_uint covering_nr, losses;
-	struct nbd_log_limits limits;
+	/* Of all its queues: how often the log is told. */
+	struct session_log_limits limits;
+	struct log_limit error_limit;
 };
 
 struct nbd_io {
+	struct session_request request;
 	struct backend_io *io;
-	struct list_node node; /* queue->waiting or connection->sent, in the order of coming */
-	/* The queue's. */
-	struct nbd_connection *conn; /* NULL: waits */
-	uint64_t cookie;   /* tag and a number, so that no late answer is taken for one of now */
-	uint64_t start_ns; /* it came */
-	unsigned losses;   /* FLUSH: of the device, when it came */
-	bool again;	   /* it has been sent before */
-	bool cancelled;
-	bool covers;   /* FLUSH: writes that would be lost with the connection */
-	uint8_t state; /* enum nbd_io_state, for nbd_wait */
-	/* The connection's, while it has the request. */
-	bool answered; /* by result, but its bytes may still be read by the kernel */
-	bool refused;  /* the answer: the server is shutting down, another one may do it */
-	int result;
-	uint64_t sent_at_bytes; /* of the stream: all of it is sent when it has come so far */
-	uint64_t sent_ns;	/* all of it was sent, the last time */
-	uint64_t deadline_ns;
+	uint64_t cookie; /* tag and a number, so that no late answer is taken for one of now */
+	unsigned losses; /* FLUSH: of the device, when it came */
+	bool covers;	 /* FLUSH: writes that would be lost with the connection */
 	struct nbd_slot slot;
 };
 
-enum nbd_io_state { NBD_IO_IDLE, NBD_IO_WAITING, NBD_IO_SENT };
-
-enum nbd_connection_state {
-	NBD_CONNECTION_DOWN, /* until its timer fires */
-	NBD_CONNECTION_CONNECTING,
-	NBD_CONNECTION_HANDSHAKE, /* NBD's and that of TLS */
-	NBD_CONNECTION_READY,
-	NBD_CONNECTION_RETIRING, /* READY but for new requests: the server is shutting down */
-	NBD_CONNECTION_CLOSING,	 /* or never to be tried again */
-	NBD_CONNECTION_LEAVING,	 /* the last word is being sent */
-};
-
-/* Written by the reactor, read by the main thread: base/counter.h. */
-struct nbd_connection_stats {
-	uint64_t since_ns;    /* in the state that people see */
-	uint64_t next_try_ns; /* DOWN */
-	uint64_t connects, lost, failed_tries, resent;
-	uint64_t ends[BACKEND_END_NR];
-	int last_end; /* enum backend_end, or -1 */
-	struct histogram wait, answer;
-};
-
-/* One connection. Outlives its queue until the kernel has let go of it. */
 struct nbd_connection {
-	struct stream stream;
-	struct iovec *pieces;	 /* the stream's, of what is to be sent */
-	uint8_t *headers;	 /* of requests: a ring, one for each tag */
-	unsigned header_idx;	 /* the next */
-	uint8_t *received;	 /* the stream's, as is what is behind it with TLS */
-	struct nbd_queue *queue; /* NULL: abandoned, to be freed when closed */
-	unsigned idx;
-	enum nbd_connection_state state;
-	char why[NBD_HANDSHAKE_ERROR_BYTES]; /* why it is being closed; "" by the stream's error */
-	enum backend_end end;		     /* the same, in a word */
-	struct timer timer; /* DOWN: when to try again; else when this takes too long */
-	unsigned tries;	    /* in a row that led to nothing */
-	unsigned address;   /* which of them is next */
-	uint64_t ready_ns;
-	uint8_t goodbye[NBD_REQUEST_BYTES_MAX];
-	struct prng prng;
-	/* nbd_transfer.c's, as are pieces and headers: requests, and what comes back. */
-	struct list_node sent;
-	struct list_node *unsent; /* of them: the first that is not all sent; or the list itself */
-	unsigned large_nr;	  /* of them: READs of much */
+	struct session_connection c;
+	/* nbd_transfer.c's. */
+	uint8_t *headers;    /* of requests: a ring, one for each tag */
+	unsigned header_idx; /* the next */
+	unsigned large_nr;   /* of what is sent: READs of much */
 	struct nbd_reply reply;
 	struct nbd_login login;
-	struct nbd_connection_stats stats;
 };
 
 struct nbd_queue {
+	struct session session;
 	struct backend_queue *queue;
 	struct nbd_device *nbd;
 	struct nbd_io **io; /* by tag */
-	struct nbd_connection **conn;
-	unsigned conn_nr, ready_nr;
-	struct list_node waiting;
-	struct timer outage_timeout; /* no connection is ready, or unconfirmed: when to give up */
-	bool unconfirmed;	     /* one had to wait, and none was answered since */
-	bool gave_up; /* what no connection can be given, or is lost, fails at once */
-	struct net_addresses addresses; /* where it was last known to be */
-	struct net_resolve *resolve;	/* asks anew; or NULL */
 	uint32_t cookie_nr;
 };
+
+static inline struct nbd_connection *nbd_connection_of(struct session_connection *c)
+{
+	return container_of(c, struct nbd_connection, c);
+}
+
+static inline struct nbd_io *nbd_io_of(struct session_request *r)
+{
+	return container_of(r, struct nbd_io, request);
+}
+
+/* Not of a connection whose queue is gone. */
+static inline struct nbd_queue *nbd_queue_of(const struct session_connection *c)
+{
+	return container_of(c->session, struct nbd_queue, session);
+}
 
 /* nbd_open.c */
 int nbd_open(struct backend_device *device);
@@ -209,47 +153,10 @@ int nbd_config_uri(const struct nbd_config *config, struct nbd_uri *ret_uri, cha
 		   size_t error_bytes);
 void nbd_check(const void *config, const struct yaml_node *map, struct config_errors *e);
 
-/* nbd.c: what a connection reports to its queue */
-
-/* It has become ready: what waits goes on. */
-void nbd_queue_ready(struct nbd_queue *q);
-/* The server has done a request, or said what is wrong with it: it is there. */
-void nbd_queue_answered(struct nbd_queue *q, struct nbd_io *n);
-/* This connection was ready and is so no longer; nbd_queue_take_back of what it had follows. */
-void nbd_queue_lost(struct nbd_queue *q, const struct nbd_connection *conn);
-/* A request that a lost connection had, or that the server refused: waits again, or fails. */
-void nbd_queue_take_back(struct nbd_queue *q, struct nbd_io *n);
-/* The end of a request in whatever place it was. May submit others before it returns. */
-void nbd_io_end(struct nbd_io *n, int result);
-/* The device is not what it was: everything that waits fails, and all that comes. */
-void nbd_queue_changed(struct nbd_queue *q);
-/* No address of the server answers: ask for new ones. */
-void nbd_queue_look_up(struct nbd_queue *q);
-
 /* nbd_connection.c */
-
-/* Returns 0, -ENOMEM or -ENOBUFS. It begins to connect at once. */
-int nbd_connection_open(struct nbd_connection **ret_conn, struct nbd_queue *q, unsigned idx);
-/* No request is with it. The connection frees itself when it can. Accepts NULL. */
-void nbd_connection_abandon(struct nbd_connection *conn);
-/* Ends the connection, for this reason. */
-void nbd_connection_drop(struct nbd_connection *conn, enum backend_end end, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-/* One that takes requests: there always is room. */
-void nbd_connection_send(struct nbd_connection *conn, struct nbd_io *n);
-
-static inline bool nbd_connection_takes_requests(const struct nbd_connection *conn)
-{
-	return conn->state == NBD_CONNECTION_READY && conn->stream.state == STREAM_OPEN;
-}
-
-/* nbd_look.c */
-
-/* "connected", "connecting", "waiting" ...: the same word is the same pointer. */
-const char *nbd_connection_state_word(enum nbd_connection_state state);
-/* struct backend's connection. Main thread. */
-bool nbd_connection_look(const struct backend_queue *queue, unsigned idx,
-			 struct backend_connection *ret_connection);
+extern const struct session_protocol nbd_protocol;
+/* As session_submit. */
+int nbd_connection_submit(struct nbd_queue *q, struct nbd_io *n);
 
 /* nbd_changed.c */
 
@@ -261,16 +168,31 @@ bool nbd_changed_note(struct nbd_device *nbd, const struct nbd_export *is);
 /* Any thread: the words, NULL while it is what it was. */
 const char *nbd_failure(const struct backend_device *device);
 
+/* nbd_flush.c */
+
+/* The end of a FLUSH, or of a write, that the server has answered by result. */
+void nbd_flush_answered(struct nbd_device *nbd, struct nbd_io *n, int result);
+/*
+ * Before each sending of a FLUSH. False, it fails: writes that it stands for, or that a FLUSH has
+ * still to report, may be lost.
+ */
+bool nbd_flush_begin(struct nbd_device *nbd, struct nbd_io *n);
+/* This connection is lost. */
+void nbd_flush_lost(struct nbd_device *nbd, const struct nbd_connection *conn);
+/* The request was with a connection that is lost. False: it fails, as what it covers may be lost.
+ */
+bool nbd_flush_may_resend(struct nbd_device *nbd, struct nbd_io *n);
+
 /* nbd_transfer.c */
 
 /* After each handshake. */
 void nbd_transfer_begin(struct nbd_connection *conn);
+/* Adds the request to what the stream sends, with a new cookie. */
 void nbd_transfer_send(struct nbd_connection *conn, struct nbd_io *n);
-/* The next request that is answered and now sent to its last byte, to be removed; NULL: none. */
-struct nbd_io *nbd_transfer_sent(struct nbd_connection *conn);
-void nbd_transfer_remove(struct nbd_connection *conn, struct nbd_io *n);
+/* It is answered and sent. */
+void nbd_transfer_left(struct nbd_connection *conn, const struct nbd_io *n);
 /* 1: *ret_answered has its result; 0: there is no more in these bytes; -EPROTO: reply.error. */
 int nbd_transfer_received(struct nbd_connection *conn, struct nbd_input *in,
-			  struct nbd_io **ret_answered);
+			  struct nbd_io **ret_answered, int *ret_result);
 
 #endif

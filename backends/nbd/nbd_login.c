@@ -12,8 +12,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-__attribute__((format(printf, 3, 4))) static int
-login_fail(struct nbd_login_error *e, enum backend_end end, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static int login_fail(struct nbd_login_error *e,
+							    enum net_end end, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -62,7 +62,7 @@ static int login_go_on_with_tls(struct nbd_login *login, struct nbd_login_error 
 		login_say(login);
 		break;
 	case TLS_FAILED:
-		return login_fail(e, BACKEND_END_REFUSED, "TLS: %s", tls_error(login->tls));
+		return login_fail(e, NET_END_REFUSED, "TLS: %s", tls_error(login->tls));
 	}
 	return 0;
 }
@@ -79,7 +79,7 @@ static int login_feed_tls(struct nbd_login *login, struct nbd_input *in, struct 
 			break;
 	}
 	if (in->at < in->end)
-		return login_fail(e, BACKEND_END_PROTOCOL,
+		return login_fail(e, NET_END_PROTOCOL,
 				  "TLS: the server sent more than was asked for");
 	return 0;
 }
@@ -105,9 +105,9 @@ int nbd_login_received(struct nbd_login *login, struct nbd_input *in, struct nbd
 		break;
 	}
 	return login_fail(e,
-			  h->err == -ESHUTDOWN ? BACKEND_END_SHUTDOWN
-			  : h->err == -EPROTO  ? BACKEND_END_PROTOCOL
-					       : BACKEND_END_REFUSED,
+			  h->err == -ESHUTDOWN ? NET_END_SHUTDOWN
+			  : h->err == -EPROTO  ? NET_END_PROTOCOL
+					       : NET_END_REFUSED,
 			  "%s", h->error);
 }
 

@@ -12,9 +12,9 @@
 
 #include "backends/nbd/nbd_handshake.h"
 #include "backends/nbd/nbd_reply.h"
+#include "net/session_look.h"
 #include "net/stream.h"
 #include "net/tls.h"
-#include "storage/look.h"
 
 struct nbd_login {
 	/* The owner's, before it begins. */
@@ -27,7 +27,7 @@ struct nbd_login {
 };
 
 struct nbd_login_error {
-	enum backend_end end;
+	enum net_end end;
 	char words[NBD_HANDSHAKE_ERROR_BYTES];
 };
 

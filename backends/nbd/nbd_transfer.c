@@ -1,15 +1,12 @@
 /*
  * Requests as bytes of a connection, and what the bytes of the server say about them. Works on the
- * bytes of struct nbd_connection (headers, sent, unsent, large_nr, reply) and calls neither the
- * connection nor the queue: what follows from an answer is nbd_connection.c's. Reactor thread.
+ * bytes of struct nbd_connection (headers, large_nr, reply) and calls neither the session nor the
+ * queue: what follows from an answer is nbd_connection.c's. Reactor thread.
  *
- *	send      header and data to the stream, to the end of conn->sent
+ *	send      header and data to the stream
  *	received  the parser (nbd_reply.h) says what each byte is; payload goes into its request
- *	sent      the kernel has read the memory of a request
  *
- * Failure modes: a reply that breaks the protocol: -EPROTO, conn->reply.error has the words. A
- * server may answer before it has read a request; the request's memory stays untouched until the
- * stream does not use it any more.
+ * Failure modes: a reply that breaks the protocol: -EPROTO, conn->reply.error has the words.
  */
 #include <errno.h>
 #include <string.h>
@@ -27,11 +24,11 @@
 static struct nbd_slot *nbd_transfer_lookup(void *ctx, uint64_t cookie)
 {
 	struct nbd_connection *conn = ctx;
-	const struct nbd_queue *q = conn->queue;
+	const struct nbd_queue *q = nbd_queue_of(&conn->c);
 	unsigned tag = (unsigned)(cookie & 0xffff);
 	struct nbd_io *n = tag < q->queue->depth ? q->io[tag] : NULL;
 
-	return n && n->conn == conn && n->cookie == cookie ? &n->slot : NULL;
+	return n && n->request.connection == &conn->c && n->cookie == cookie ? &n->slot : NULL;
 }
 
 void nbd_transfer_begin(struct nbd_connection *conn)
@@ -43,7 +40,6 @@ void nbd_transfer_begin(struct nbd_connection *conn)
 
 	nbd_reply_init(&conn->reply, mode, nbd_transfer_lookup, conn);
 	conn->large_nr = 0;
-	conn->unsent = &conn->sent;
 }
 
 /* ---- requests ---- */
@@ -66,7 +62,7 @@ static void nbd_transfer_count_large(struct nbd_connection *conn, const struct n
 	if (n->io->op != BACKEND_READ || n->io->length_bytes < LARGE_REPLY_BYTES)
 		return;
 	conn->large_nr += (unsigned)change;
-	stream_receive_limit(&conn->stream, conn->large_nr > 0 ? HEADERS_BYTES : SIZE_MAX);
+	stream_receive_limit(&conn->c.stream, conn->large_nr > 0 ? HEADERS_BYTES : SIZE_MAX);
 }
 
 /*
@@ -83,10 +79,11 @@ void nbd_transfer_send(struct nbd_connection *conn, struct nbd_io *n)
 		[BACKEND_WRITE_ZEROES] = NBD_CMD_WRITE_ZEROES,
 	};
 	const struct backend_io *io = n->io;
+	struct stream *s = &conn->c.stream;
 	struct nbd_request request = {
 		.cmd = cmd[io->op],
 		.flags = nbd_command_flags(io),
-		.cookie = n->cookie,
+		.cookie = (uint64_t)++nbd_queue_of(&conn->c)->cookie_nr << 16 | io->tag,
 		.offset_bytes = io->op == BACKEND_FLUSH ? 0 : io->offset_bytes,
 		.length_bytes = io->length_bytes,
 	};
@@ -94,39 +91,19 @@ void nbd_transfer_send(struct nbd_connection *conn, struct nbd_io *n)
 	uint32_t bytes = extended ? NBD_EXTENDED_REQUEST_BYTES : NBD_REQUEST_BYTES;
 	uint8_t *header = conn->headers + (size_t)conn->header_idx * bytes;
 
-	n->answered = n->refused = false;
+	n->cookie = request.cookie;
 	nbd_slot_start(&n->slot, request.cmd, request.flags, request.offset_bytes,
 		       request.length_bytes);
-	stream_send(&conn->stream, header, nbd_request_encode(header, &request, extended));
+	stream_send(s, header, nbd_request_encode(header, &request, extended));
 	if (++conn->header_idx == io->queue->depth)
 		conn->header_idx = 0;
 	if (io->op == BACKEND_WRITE)
-		stream_send(&conn->stream, io->buf, io->length_bytes);
-	n->sent_at_bytes = conn->stream.queued_bytes;
-	list_push_back(&conn->sent, &n->node);
-	if (conn->unsent == &conn->sent)
-		conn->unsent = &n->node;
+		stream_send(s, io->buf, io->length_bytes);
 	nbd_transfer_count_large(conn, n, 1);
 }
 
-struct nbd_io *nbd_transfer_sent(struct nbd_connection *conn)
+void nbd_transfer_left(struct nbd_connection *conn, const struct nbd_io *n)
 {
-	while (conn->unsent != &conn->sent) {
-		struct nbd_io *n = list_entry(conn->unsent, struct nbd_io, node);
-
-		if (n->sent_at_bytes > conn->stream.sent_bytes)
-			break;
-		conn->unsent = n->node.next;
-		n->sent_ns = conn->stream.reactor->now_ns;
-		if (n->answered)
-			return n;
-	}
-	return NULL;
-}
-
-void nbd_transfer_remove(struct nbd_connection *conn, struct nbd_io *n)
-{
-	list_remove(&n->node);
 	nbd_transfer_count_large(conn, n, -1);
 }
 
@@ -150,14 +127,14 @@ static bool nbd_transfer_take_payload(struct nbd_connection *conn, struct nbd_in
 
 	memcpy(to, in->at, here);
 	in->at += here;
-	if (missing >= DIRECT_BYTES && !conn->stream.codec)
-		stream_receive_into(&conn->stream, to + here, missing);
+	if (missing >= DIRECT_BYTES && !conn->c.stream.codec)
+		stream_receive_into(&conn->c.stream, to + here, missing);
 	nbd_reply_took(r, here);
 	return missing == 0;
 }
 
 int nbd_transfer_received(struct nbd_connection *conn, struct nbd_input *in,
-			  struct nbd_io **ret_answered)
+			  struct nbd_io **ret_answered, int *ret_result)
 {
 	struct nbd_reply *r = &conn->reply;
 	struct nbd_device *nbd;
@@ -174,15 +151,14 @@ int nbd_transfer_received(struct nbd_connection *conn, struct nbd_input *in,
 			memset((uint8_t *)io_of_reply(r)->io->buf + r->at_bytes, 0, r->bytes);
 			break;
 		case NBD_REPLY_ERROR:
-			nbd = conn->queue->nbd;
-			log_limited_by(&nbd->limits.error, LOG_LEVEL_WARN,
+			nbd = nbd_queue_of(&conn->c)->nbd;
+			log_limited_by(&nbd->error_limit, LOG_LEVEL_WARN,
 				       "the server reports an error", "device=%s %s", nbd->name,
 				       r->error);
 			break;
 		case NBD_REPLY_DONE:
 			*ret_answered = io_of_reply(r);
-			(*ret_answered)->answered = true;
-			(*ret_answered)->result = r->result;
+			*ret_result = r->result;
 			return 1;
 		case NBD_REPLY_BROKEN:
 			return -EPROTO;

@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "daemon/devices/device_notes.h"
 #include "daemon/api/json_histogram.h"
+#include "net/session_look.h"
 #include "ublk/control.h"
 #include "ublk/device/inflight.h"
 
@@ -272,18 +273,18 @@ void json_set_command(json_t *object, const struct member *m)
 
 /* ---- its connections ---- */
 
-static json_t *connection_ends(const struct backend_connection *c)
+static json_t *connection_ends(const struct net_connection_look *c)
 {
 	json_t *all = json_object();
 
-	for (unsigned end = 0; end < BACKEND_END_NR; end++)
+	for (unsigned end = 0; end < NET_END_NR; end++)
 		if (c->ends[end])
-			json_object_set_new(all, backend_end_name((enum backend_end)end),
+			json_object_set_new(all, net_end_name((enum net_end)end),
 					    json_integer((json_int_t)c->ends[end]));
 	return all;
 }
 
-static void set_connection_counters(json_t *object, const struct backend_connection *c)
+static void set_connection_counters(json_t *object, const struct net_connection_look *c)
 {
 	const struct {
 		const char *key;
@@ -310,7 +311,7 @@ static json_t *ns_between(uint64_t from_ns, uint64_t to_ns)
 	return json_integer((json_int_t)(to_ns > from_ns ? to_ns - from_ns : 0));
 }
 
-static json_t *json_connection(unsigned queue, unsigned idx, const struct backend_connection *c,
+static json_t *json_connection(unsigned queue, unsigned idx, const struct net_connection_look *c,
 			       uint64_t now_ns)
 {
 	json_t *wait = json_object(), *answer = json_object();
@@ -323,9 +324,8 @@ static json_t *json_connection(unsigned queue, unsigned idx, const struct backen
 	set_connection_counters(o, c);
 	json_object_set_new(o, "ends", connection_ends(c));
 	json_object_set_new(o, "last_end",
-			    c->last_end < 0
-				    ? json_null()
-				    : json_string(backend_end_name((enum backend_end)c->last_end)));
+			    c->last_end < 0 ? json_null()
+					    : json_string(net_end_name((enum net_end)c->last_end)));
 	json_set_summary(wait, c->wait);
 	json_set_summary(answer, c->answer);
 	json_object_set_new(o, "wait", wait);
@@ -336,7 +336,7 @@ static json_t *json_connection(unsigned queue, unsigned idx, const struct backen
 /* In the order of queues; NULL: it has none. */
 static json_t *json_connections(const struct device *device, uint64_t now_ns)
 {
-	struct backend_connection c;
+	struct net_connection_look c;
 	json_t *all = NULL;
 
 	DEVICE_FOR_EACH_CONNECTION(device, queue, i, &c)

@@ -17,6 +17,7 @@
 #include "base/errname.h"
 #include "base/util.h"
 #include "daemon/api/json_device.h"
+#include "net/session_look.h"
 #include "ublk/device/inflight.h"
 
 #define LE_POWER_FIRST 10u /* 1024 ns */
@@ -202,11 +203,11 @@ static void write_latencies(const struct writer *w)
 /* Runs fn for each, with its labels. */
 static void each_connection(const struct writer *w, size_t device,
 			    void (*fn)(const struct writer *w, const char *labels,
-				       const struct backend_connection *c, const void *arg),
+				       const struct net_connection_look *c, const void *arg),
 			    const void *arg)
 {
 	const struct snapshot *s = &w->devices[device];
-	struct backend_connection c;
+	struct net_connection_look c;
 	char labels[160 + BACKEND_PATH_BYTES];
 
 	if (!s->device)
@@ -228,7 +229,7 @@ struct connection_metric {
 };
 
 static void write_connection_counter(const struct writer *w, const char *labels,
-				     const struct backend_connection *c, const void *arg)
+				     const struct net_connection_look *c, const void *arg)
 {
 	const struct connection_metric *m = arg;
 
@@ -237,7 +238,7 @@ static void write_connection_counter(const struct writer *w, const char *labels,
 }
 
 static void write_connection_up(const struct writer *w, const char *labels,
-				const struct backend_connection *c, const void *arg)
+				const struct net_connection_look *c, const void *arg)
 {
 	(void)arg;
 	fprintf(w->out, "ublkd_connection_up{%s} %d\n", labels, strcmp(c->state, "connected") == 0);
@@ -245,37 +246,37 @@ static void write_connection_up(const struct writer *w, const char *labels,
 
 /* Only reasons that there were. */
 static void write_connection_ends(const struct writer *w, const char *labels,
-				  const struct backend_connection *c, const void *arg)
+				  const struct net_connection_look *c, const void *arg)
 {
 	(void)arg;
-	for (unsigned end = 0; end < BACKEND_END_NR; end++)
+	for (unsigned end = 0; end < NET_END_NR; end++)
 		if (c->ends[end])
 			fprintf(w->out,
 				"ublkd_connection_ends_total{%s,reason=\"%s\"} %" PRIu64 "\n",
-				labels, backend_end_name((enum backend_end)end), c->ends[end]);
+				labels, net_end_name((enum net_end)end), c->ends[end]);
 }
 
 static void write_connection_counters(const struct writer *w)
 {
 	static const struct connection_metric counters[] = {
 		{ "ublkd_connection_connects", "Connections made, ready for requests.",
-		  offsetof(struct backend_connection, connects) },
+		  offsetof(struct net_connection_look, connects) },
 		{ "ublkd_connection_losses", "Of those: ended.",
-		  offsetof(struct backend_connection, lost) },
+		  offsetof(struct net_connection_look, lost) },
 		{ "ublkd_connection_failed_tries", "Tries to connect that led to nothing.",
-		  offsetof(struct backend_connection, failed_tries) },
+		  offsetof(struct net_connection_look, failed_tries) },
 		{ "ublkd_connection_resent_requests", "Requests sent that had been sent before.",
-		  offsetof(struct backend_connection, resent) },
+		  offsetof(struct net_connection_look, resent) },
 		{ "ublkd_connection_answered_requests", "Requests answered.",
-		  offsetof(struct backend_connection, answered) },
+		  offsetof(struct net_connection_look, answered) },
 		{ "ublkd_connection_sends", "Calls of the kernel that sent bytes.",
-		  offsetof(struct backend_connection, sends) },
+		  offsetof(struct net_connection_look, sends) },
 		{ "ublkd_connection_sent_bytes", "Bytes sent.",
-		  offsetof(struct backend_connection, sent_bytes) },
+		  offsetof(struct net_connection_look, sent_bytes) },
 		{ "ublkd_connection_receives", "Calls of the kernel that received bytes.",
-		  offsetof(struct backend_connection, receives) },
+		  offsetof(struct net_connection_look, receives) },
 		{ "ublkd_connection_received_bytes", "Bytes received.",
-		  offsetof(struct backend_connection, received_bytes) },
+		  offsetof(struct net_connection_look, received_bytes) },
 	};
 
 	for (size_t m = 0; m < ARRAY_SIZE(counters); m++) {
@@ -289,7 +290,7 @@ static void write_connection_times(const struct writer *w, size_t device)
 {
 	const struct snapshot *s = &w->devices[device];
 	struct histogram wait = { .sum_ns = 0 }, answer = { .sum_ns = 0 };
-	struct backend_connection c;
+	struct net_connection_look c;
 	char labels[128];
 	unsigned nr = 0;
 

@@ -23,6 +23,7 @@
 #include "daemon/api/json_inflight.h"
 #include "daemon/api/json_reactor.h"
 #include "daemon/verdict/stuck.h"
+#include "net/session_look.h"
 #include "ublk/device/inflight.h"
 
 #define ASK_REACTORS_NS (NS_PER_SEC / 2)
@@ -80,12 +81,11 @@ static json_t *page_layers(const struct device_stats *stats, const uint64_t *bou
 	return all;
 }
 
-static json_t *page_connection(unsigned queue, unsigned idx, const struct backend_connection *c,
+static json_t *page_connection(unsigned queue, unsigned idx, const struct net_connection_look *c,
 			       uint64_t now_ns)
 {
-	json_t *last_end = c->last_end < 0
-				   ? json_null()
-				   : json_string(backend_end_name((enum backend_end)c->last_end));
+	json_t *last_end = c->last_end < 0 ? json_null()
+					   : json_string(net_end_name((enum net_end)c->last_end));
 
 	return json_pack("{s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o}", "queue", (int)queue,
 			 "connection", (int)idx, "node", c->node, "state", c->state, "state_ns",
@@ -97,7 +97,7 @@ static json_t *page_connection(unsigned queue, unsigned idx, const struct backen
 
 static void set_page_connections(json_t *object, const struct device *device, uint64_t now_ns)
 {
-	struct backend_connection c;
+	struct net_connection_look c;
 	json_t *all = json_array();
 	unsigned nr = 0, up = 0;
 

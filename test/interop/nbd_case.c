@@ -14,6 +14,7 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "net/session_look.h"
 
 #define LOG_LINES_SHOWN 25
 
@@ -304,7 +305,7 @@ bool case_reaches(struct nbd_case *c, const char *name, uint64_t nr, unsigned li
 
 bool case_connects(struct nbd_case *c)
 {
-	struct backend_connection seen = { .state = "none" };
+	struct net_connection_look seen = { .state = "none" };
 	uint64_t until_ms = case_now_ms() + 20000;
 
 	while (strcmp(seen.state, "connected") != 0 && case_now_ms() < until_ms) {

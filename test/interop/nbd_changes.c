@@ -178,10 +178,10 @@ static void check_other_address(struct nbd_case *c, const void *arg)
 		return;
 	case_works(c, 50);
 	q = c->rig.queue[0].queue->priv;
-	q->addresses.address[1] = q->addresses.address[0];
-	q->addresses.nr = 2;
+	q->session.addresses.address[1] = q->session.addresses.address[0];
+	q->session.addresses.nr = 2;
 	/* Port 1, of tcpmux. */
-	((struct sockaddr_in *)&q->addresses.address[0].name)->sin_port = htons(1);
+	((struct sockaddr_in *)&q->session.addresses.address[0].name)->sin_port = htons(1);
 	for (unsigned i = 0; i < 3; i++) {
 		nbd_peer_tell(&c->peer, "kick");
 		case_works(c, 50);
@@ -192,6 +192,7 @@ static void check_other_address(struct nbd_case *c, const void *arg)
 static void check_large(struct nbd_case *c, const void *arg)
 {
 	const struct nbd_queue *q;
+	struct session_connection *conn;
 
 	(void)arg;
 	case_serve(c, "");
@@ -199,9 +200,11 @@ static void check_large(struct nbd_case *c, const void *arg)
 		return;
 	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, RIG_IO_BYTES, NULL) == 0, "read");
 	q = c->rig.queue[0].queue->priv;
-	EXPECT(q->conn[0]->large_nr == 0, "%u are awaited", q->conn[0]->large_nr);
-	EXPECT(q->conn[0]->stream.in_limit == q->conn[0]->stream.in_room,
-	       "it receives %zu bytes at a time", q->conn[0]->stream.in_limit);
+	conn = q->session.connection[0];
+	EXPECT(nbd_connection_of(conn)->large_nr == 0, "%u are awaited",
+	       nbd_connection_of(conn)->large_nr);
+	EXPECT(conn->stream.in_limit == conn->stream.in_room, "it receives %zu bytes at a time",
+	       conn->stream.in_limit);
 }
 
 struct replies {

@@ -9,6 +9,7 @@
 #include "base/histogram.h"
 #include "base/util.h"
 #include "nbd_case.h"
+#include "net/session_look.h"
 
 #define QUEUE "on_disconnect: {queue: 30s}\ncache: kept\nconnections: 1\n"
 
@@ -48,9 +49,9 @@ static void check_reconnects(struct nbd_case *c, const void *arg)
 
 /* ---- what is seen of a connection ---- */
 
-static struct backend_connection look_at(struct nbd_case *c)
+static struct net_connection_look look_at(struct nbd_case *c)
 {
-	struct backend_connection seen = { .state = "none" };
+	struct net_connection_look seen = { .state = "none" };
 
 	EXPECT(backend_connection(c->rig.queue[0].queue, 0, &seen), "it is not there");
 	EXPECT(!backend_connection(c->rig.queue[0].queue, 1, &seen), "there is another one");
@@ -61,7 +62,7 @@ static struct backend_connection look_at(struct nbd_case *c)
 /* Each number is what the server counts, too, or what must have been. */
 static void check_counters(struct nbd_case *c, const void *arg)
 {
-	struct backend_connection a, b;
+	struct net_connection_look a, b;
 	uint64_t now_ns;
 
 	(void)arg;
@@ -86,9 +87,9 @@ static void check_counters(struct nbd_case *c, const void *arg)
 	if (!case_drain(c, 60000))
 		return;
 	b = look_at(c);
-	EXPECT(b.connects == 2 && b.lost == 1 && b.ends[BACKEND_END_SILENT] == 1, "lost %llu",
+	EXPECT(b.connects == 2 && b.lost == 1 && b.ends[NET_END_SILENT] == 1, "lost %llu",
 	       (unsigned long long)b.lost);
-	EXPECT(b.last_end == BACKEND_END_SILENT, "%d", b.last_end);
+	EXPECT(b.last_end == NET_END_SILENT, "%d", b.last_end);
 	EXPECT(b.answered == 2 * CASE_DEPTH && b.resent == 1, "%llu resent",
 	       (unsigned long long)b.resent);
 	EXPECT(b.received_bytes - a.received_bytes >= CASE_DEPTH * 4096, "received");
@@ -106,16 +107,15 @@ static void check_counters(struct nbd_case *c, const void *arg)
 	EXPECT(strcmp(b.state, "waiting") == 0 && b.next_try_ns > now_ns && b.since_ns <= now_ns &&
 		       b.since_ns > now_ns - 5000000000ull,
 	       "%s until %llu", b.state, (unsigned long long)b.next_try_ns);
-	EXPECT(b.lost == 2 && b.ends[BACKEND_END_CLOSED] == 1, "lost %llu",
-	       (unsigned long long)b.lost);
-	EXPECT(b.failed_tries >= 2 && b.ends[BACKEND_END_UNREACHABLE] == b.failed_tries,
-	       "%llu failed", (unsigned long long)b.failed_tries);
+	EXPECT(b.lost == 2 && b.ends[NET_END_CLOSED] == 1, "lost %llu", (unsigned long long)b.lost);
+	EXPECT(b.failed_tries >= 2 && b.ends[NET_END_UNREACHABLE] == b.failed_tries, "%llu failed",
+	       (unsigned long long)b.failed_tries);
 }
 
 /* Where the time of a request was: a server that is slow, and not the wait for it. */
 static void check_times(struct nbd_case *c, const void *arg)
 {
-	struct backend_connection seen;
+	struct net_connection_look seen;
 
 	(void)arg;
 	case_serve(c, "");
@@ -281,7 +281,7 @@ static void check_end(struct nbd_case *c, const void *arg)
 
 static bool is_connected(struct nbd_case *c, unsigned idx)
 {
-	struct backend_connection connection;
+	struct net_connection_look connection;
 
 	return backend_connection(c->rig.queue[0].queue, idx, &connection) &&
 	       strcmp(connection.state, "connected") == 0;

@@ -7,6 +7,7 @@
 
 #include "base/util.h"
 #include "nbd_case.h"
+#include "net/session_look.h"
 
 #define LARGE_BYTES RIG_IO_BYTES
 
@@ -30,7 +31,7 @@ static struct rig_io *submit(struct nbd_case *c, unsigned tag, enum backend_op o
 /* How often a connection was made; where how many are there now. */
 static uint64_t connects(const struct nbd_case *c, unsigned *ret_ready_nr)
 {
-	struct backend_connection connection;
+	struct net_connection_look connection;
 	uint64_t nr = 0;
 
 	*ret_ready_nr = 0;

@@ -41,7 +41,8 @@ CONFORMANCE = ("conformance --ios 300", 300)
 NBD_FAULTS = ("nbd_faults", 600)
 UNIT_SECONDS = 60
 FIRST_SECONDS = 300
-STEPS = ("file_steps", "queue_steps", "reactor_steps", "fuzz_yaml", "fuzz_nbd_handshake", "fuzz_nbd_reply")
+STEPS = ("file_steps", "queue_steps", "reactor_steps", "fuzz_yaml", "fuzz_nbd_handshake", "fuzz_nbd_reply",
+         "fuzz_nvme_fabrics", "fuzz_nvme_pdu")
 # Scripts: the programs (or other targets) that they use, a pattern for the files that they are about.
 Script = collections.namedtuple("Script", "command programs files seconds")
 SCRIPTS = [

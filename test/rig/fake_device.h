@@ -27,6 +27,7 @@
 #include "reactor/ring.h"
 #include "ublk/device/device.h"
 #include "ublk/device/inflight.h"
+#include "net/session_look.h"
 
 #define FAKE_DEVICES_MAX 2048
 
@@ -427,7 +428,7 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 
 /* Of a device whose name begins with "net": two queues with a connection each. */
 bool device_connection(const struct device *d, unsigned queue, unsigned idx,
-		       struct backend_connection *ret_connection)
+		       struct net_connection_look *ret_connection)
 {
 	static struct histogram wait, answer;
 
@@ -437,7 +438,7 @@ bool device_connection(const struct device *d, unsigned queue, unsigned idx,
 	memset(&answer, 0, sizeof(answer));
 	histogram_record(&wait, 5000);
 	histogram_record(&answer, 70000);
-	*ret_connection = (struct backend_connection){
+	*ret_connection = (struct net_connection_look){
 		.node = d->spec.name,
 		.state = queue ? "waiting" : "connected",
 		.since_ns = 1,
@@ -445,8 +446,8 @@ bool device_connection(const struct device *d, unsigned queue, unsigned idx,
 		.connects = 4,
 		.lost = 3 + queue,
 		.failed_tries = 7,
-		.ends = { [BACKEND_END_CLOSED] = 9, [BACKEND_END_SILENT] = 1 + queue },
-		.last_end = queue ? BACKEND_END_SILENT : -1,
+		.ends = { [NET_END_CLOSED] = 9, [NET_END_SILENT] = 1 + queue },
+		.last_end = queue ? NET_END_SILENT : -1,
 		.resent = 11,
 		.answered = 800,
 		.sends = 100,

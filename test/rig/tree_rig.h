@@ -11,6 +11,7 @@
 #include "storage/registry.h"
 #include "storage/spec.h"
 #include "test/rig/config_check.h"
+#include "net/session_look.h"
 
 #define DEPTH 4
 #define LEAVES 4
@@ -101,7 +102,7 @@ static const char *leaf_failure(const struct backend_device *device)
 }
 
 static bool leaf_connection(const struct backend_queue *queue, unsigned idx,
-			    struct backend_connection *ret_connection)
+			    struct net_connection_look *ret_connection)
 {
 	if (idx >= leaf_of(queue->device)->connection_nr)
 		return false;

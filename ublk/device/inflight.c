@@ -96,7 +96,7 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 }
 
 bool device_connection(const struct device *d, unsigned queue, unsigned idx,
-		       struct backend_connection *ret_connection)
+		       struct net_connection_look *ret_connection)
 {
 	return has_tags(d, queue) &&
 	       backend_connection(d->queues[queue].backend, idx, ret_connection);

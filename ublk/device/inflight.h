@@ -48,7 +48,7 @@ bool device_inflight(const struct device *device, unsigned queue, struct infligh
  * is on its way up or down.
  */
 bool device_connection(const struct device *device, unsigned queue, unsigned idx,
-		       struct backend_connection *ret_connection);
+		       struct net_connection_look *ret_connection);
 
 /* Each of them, in the order of queues: what follows is done with idx of queue in *connection. */
 #define DEVICE_FOR_EACH_CONNECTION(device, queue, idx, connection)                                 \

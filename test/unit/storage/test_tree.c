@@ -4,6 +4,7 @@
  * alone: nothing else had to change for it.
  */
 #include "test/rig/tree_rig.h"
+#include "net/session_look.h"
 
 #define OWN_NR 2
 
@@ -235,7 +236,7 @@ static void test_closed_from_the_top(void **state)
 static void test_leaves_are_asked(void **state)
 {
 	const struct backend_device *node;
-	struct backend_connection c;
+	struct net_connection_look c;
 	char text[BACKEND_IDENTITY_BYTES];
 
 	(void)state;

@@ -1,0 +1,67 @@
+/*
+ * What the connections of a session do and have done, for people. Any thread, while the reactor
+ * goes on: connections stay where they are between session_init and session_fini, and what changes
+ * in them is read whole.
+ */
+#include "net/session_internal.h"
+#include "base/util.h"
+
+const char *net_end_name(enum net_end end)
+{
+	static const char *const name[NET_END_NR] = { "closed",	   "unreachable", "refused",
+						      "silent",	   "protocol",	  "shutdown",
+						      "cancelled", "changed" };
+
+	return end < NET_END_NR ? name[end] : "?";
+}
+
+static uint64_t session_peek(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+const char *session_state_word(enum session_state state)
+{
+	static const char waiting[] = "waiting", connecting[] = "connecting", leaving[] = "leaving";
+	static const char *const word[] = {
+		[SESSION_DOWN] = waiting,     [SESSION_CONNECTING] = connecting,
+		[SESSION_HELLO] = connecting, [SESSION_READY] = "connected",
+		[SESSION_RETIRING] = leaving, [SESSION_CLOSING] = "closed",
+		[SESSION_LEAVING] = leaving,
+	};
+
+	return (size_t)state < ARRAY_SIZE(word) ? word[state] : "?";
+}
+
+bool session_look(const struct session *session, unsigned idx, struct net_connection_look *ret_look)
+{
+	const struct session_connection *c;
+	const struct session_stats *s;
+	enum session_state state;
+
+	if (idx >= session->connection_nr)
+		return false;
+	c = session->connection[idx];
+	s = &c->stats;
+	state = __atomic_load_n(&c->state, __ATOMIC_RELAXED);
+	*ret_look = (struct net_connection_look){
+		.state = session_state_word(state),
+		.since_ns = session_peek(&s->since_ns),
+		.next_try_ns = state == SESSION_DOWN ? session_peek(&s->next_try_ns) : 0,
+		.connects = session_peek(&s->connects),
+		.lost = session_peek(&s->lost),
+		.failed_tries = session_peek(&s->failed_tries),
+		.last_end = __atomic_load_n(&s->last_end, __ATOMIC_RELAXED),
+		.resent = session_peek(&s->resent),
+		.answered = histogram_count(&s->answer),
+		.sends = session_peek(&c->stream.wire_sends),
+		.sent_bytes = session_peek(&c->stream.wire_sent_bytes),
+		.receives = session_peek(&c->stream.wire_receives),
+		.received_bytes = session_peek(&c->stream.wire_received_bytes),
+		.wait = &s->wait,
+		.answer = &s->answer,
+	};
+	for (int end = 0; end < NET_END_NR; end++)
+		ret_look->ends[end] = session_peek(&s->ends[end]);
+	return true;
+}
