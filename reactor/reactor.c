@@ -142,7 +142,7 @@ int reactor_init(struct reactor *r, const struct reactor_params *params)
 	struct ring_params ring_params = {
 		.sq_entries = params->sq_entries,
 		.cq_entries = params->cq_entries,
-		.files_nr = params->control ? 0 : REACTOR_FILE_NR,
+		.files_nr = REACTOR_FILE_NR,
 		.sqe128 = params->control,
 		.single_issuer = !params->control,
 		.taskrun_flag = params->busy_poll_ns > 0,

@@ -336,6 +336,52 @@ static void test_requests_left_behind(void **state)
 	assert_string_equal(order, "open ask ");
 }
 
+/* By a real file, on a ring like the control thread's, with its SQEs of 128 bytes. */
+static void test_header_in_a_file(void **state)
+{
+	const struct reactor_params control = { .sq_entries = 8,
+						.cq_entries = 16,
+						.control = true };
+	const struct backend_open_params open_params = {
+		.logical_block_bytes = 512, .max_io_bytes = 1 << 20, .queue_nr = 1, .depth = DEPTH
+	};
+	char path[] = "/tmp/test_life.XXXXXX", yaml[128];
+	struct backend_spec *file = NULL;
+	struct config_errors errors;
+	struct backend_home where;
+	struct yaml_doc doc;
+	int fd = mkstemp(path);
+
+	(void)state;
+	memset(header, 0, sizeof(header));
+	assert_int_equal(pwrite(fd, "header", 7, 0), 7);
+	assert_int_equal(ftruncate(fd, 1 << 20), 0);
+	close(fd);
+	reactor_fini(&rig.reactor);
+	assert_int_equal(reactor_init(&rig.reactor, &control), 0);
+	where = home();
+	config_errors_init(&errors, "test");
+	snprintf(yaml, sizeof(yaml), "{type: file, path: %s}", path);
+	assert_int_equal(yaml_parse(&doc, yaml, strlen(yaml), &errors), 0);
+	assert_int_equal(backend_spec_parse(&file, doc.root, &errors), 0);
+	file->as = backend_one_child;
+	root_spec =
+		(struct backend_spec){ .ops = &backend_headed, .config = &headed, .child = file };
+	assert_int_equal(
+		backend_open_begin(&walk.life, &where, &root_spec, "disk", &open_params, &owner),
+		0);
+	turn_until_done();
+	assert_int_equal(walk.ret, 0);
+	assert_string_equal(order, "open ask read ");
+	assert_string_equal((char *)header, "header");
+	backend_close(rig.device);
+	rig.device = NULL;
+	backend_spec_free(file);
+	yaml_doc_free(&doc);
+	config_errors_fini(&errors);
+	unlink(path);
+}
+
 /* ---- deadline and cancel ---- */
 
 static void test_deadline(void **state)
@@ -629,6 +675,7 @@ int main(void)
 		LIFE(test_header_cannot_be_read),
 		LIFE(test_many_requests),
 		LIFE(test_requests_left_behind),
+		LIFE(test_header_in_a_file),
 		LIFE(test_deadline),
 		LIFE(test_deadline_of_a_stubborn_one),
 		LIFE(test_cancelled),
