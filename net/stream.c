@@ -12,6 +12,7 @@
 #include "net/stream.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -274,6 +275,54 @@ static void stream_begin(struct stream *s)
 	s->ops->connected(s);
 }
 
+static void connect_socket(struct op *op)
+{
+	struct stream *s = container_of(op, struct stream, send_op);
+	struct io_uring_sqe *sqe = op_sqe(op);
+
+	if (!sqe) {
+		op_park(op, connect_socket);
+		return;
+	}
+	io_uring_prep_connect(sqe, s->fd, (struct sockaddr *)&s->address, s->address_bytes);
+	op_start(op, sqe);
+}
+
+static void connect_poll(struct op *op)
+{
+	struct stream *s = container_of(op, struct stream, send_op);
+	struct io_uring_sqe *sqe = op_sqe(op);
+
+	if (!sqe) {
+		op_park(op, connect_poll);
+		return;
+	}
+	s->connect_polls = true;
+	io_uring_prep_poll_add(sqe, s->fd, POLLOUT);
+	op_start(op, sqe);
+}
+
+/*
+ * vsock_connect() (net/vmw_vsock/af_vsock.c), called again by io_uring while the connection is
+ * being made, says -EALREADY and not -EINPROGRESS: then its end is waited for, and connect asked
+ * again.
+ */
+static void stream_connect_ended(struct op *op, int res)
+{
+	struct stream *s = container_of(op, struct stream, send_op);
+	bool polled = s->connect_polls;
+
+	s->connect_polls = false;
+	if (polled && res >= 0)
+		connect_socket(op);
+	else if (!polled && res == -EALREADY)
+		connect_poll(op);
+	else if (res < 0)
+		stream_close(s, res);
+	else
+		stream_begin(s);
+}
+
 static void stream_on_sent(struct op *op, int res, uint32_t cqe_flags)
 {
 	struct stream *s = container_of(op, struct stream, send_op);
@@ -282,10 +331,7 @@ static void stream_on_sent(struct op *op, int res, uint32_t cqe_flags)
 	if (stream_is_closing(s))
 		return;
 	if (s->state == STREAM_CONNECTING) {
-		if (res < 0)
-			stream_close(s, res);
-		else
-			stream_begin(s);
+		stream_connect_ended(op, res);
 	} else if (res > 0) {
 		stream_took(s, (size_t)res);
 	} else if (res == -EINTR || res == -EAGAIN) {
@@ -392,19 +438,6 @@ void stream_secure(struct stream *s, const struct stream_codec *codec, void *ses
 
 /* ---- the beginning ---- */
 
-static void connect_socket(struct op *op)
-{
-	struct stream *s = container_of(op, struct stream, send_op);
-	struct io_uring_sqe *sqe = op_sqe(op);
-
-	if (!sqe) {
-		op_park(op, connect_socket);
-		return;
-	}
-	io_uring_prep_connect(sqe, s->fd, (struct sockaddr *)&s->address, s->address_bytes);
-	op_start(op, sqe);
-}
-
 /* Where a connect is over at once, too, nobody hears of it from inside his own call. */
 static void arrive(struct task *task)
 {
@@ -431,7 +464,7 @@ int stream_connect(struct stream *s, const struct sockaddr *address, socklen_t a
 	s->queued_bytes = s->sent_bytes = 0;
 	s->out_first = s->out_nr = 0;
 	s->into_bytes = 0;
-	s->mute = s->finishing = false;
+	s->mute = s->finishing = s->connect_polls = false;
 	s->in_limit = s->in_room;
 	s->codec = NULL;
 	if (address->sa_family == AF_UNIX) {

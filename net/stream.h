@@ -99,8 +99,9 @@ struct stream {
 	size_t into_bytes;
 	bool nothing_there; /* the last receive emptied the socket: poll first */
 	bool hear_out;
-	bool mute;	/* with that: the peer takes nothing any more */
-	bool finishing; /* stream_finish */
+	bool mute;	    /* with that: the peer takes nothing any more */
+	bool finishing;	    /* stream_finish */
+	bool connect_polls; /* send_op waits for the end of a connect */
 	const struct stream_codec *codec;
 	void *session;
 	uint8_t *plain; /* with a codec: where its bytes become plain */

@@ -3,10 +3,13 @@
  * Prints TAP.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <linux/vm_sockets.h>
 
 #include "base/log.h"
 #include "base/util.h"
@@ -264,6 +267,56 @@ static void test_second_life(void)
 	tap_end();
 }
 
+/* vsock says EALREADY to a connect that io_uring asks again too early. */
+static const int *connect_answers; /* of the connects that come, in turn */
+static unsigned connect_nr, poll_nr;
+
+static int note_connect(const struct io_uring_sqe *sqe)
+{
+	if (sqe->opcode == IORING_OP_CONNECT)
+		return connect_answers[connect_nr++];
+	if (sqe->opcode == IORING_OP_POLL_ADD) {
+		poll_nr++;
+		return sqe->poll32_events == POLLOUT ? POLLOUT : -EINVAL;
+	}
+	return note(sqe);
+}
+
+static void connect_vsock(const int *answers)
+{
+	struct sockaddr_vm address = { .svm_family = AF_VSOCK };
+
+	closed = false;
+	connect_nr = poll_nr = receive_nr = 0;
+	connect_answers = answers;
+	EXPECT(stream_connect(&s, (struct sockaddr *)&address, sizeof(address)) == 0, "connect");
+	turns();
+	turns();
+}
+
+static void test_connect_again(void)
+{
+	static const int good[] = { -EALREADY, -EALREADY, 0 }, bad[] = { -EALREADY, -ECONNRESET };
+
+	if (!tap_begin("a connect that is under way already is waited for"))
+		return;
+	open_stream();
+	stream_close(&s, 0);
+	turns();
+	ring_script.answer = note_connect;
+	connect_vsock(good);
+	EXPECT(s.state == STREAM_OPEN && connect_nr == 3 && poll_nr == 2, "%u connects, %u polls",
+	       connect_nr, poll_nr);
+	stream_close(&s, 0);
+	turns();
+	connect_vsock(bad);
+	EXPECT(closed && closed_err == -ECONNRESET && connect_nr == 2 && poll_nr == 1,
+	       "%u connects, %u polls, %d", connect_nr, poll_nr, closed_err);
+	connect_vsock(good + 2);
+	close_stream();
+	tap_end();
+}
+
 int main(int argc, char **argv)
 {
 	bool has_only = argc > 2 && strcmp(argv[argc - 2], "--only") == 0;
@@ -275,5 +328,6 @@ int main(int argc, char **argv)
 	test_send();
 	test_receive();
 	test_second_life();
+	test_connect_again();
 	return tap_finish();
 }
