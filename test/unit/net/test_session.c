@@ -184,6 +184,25 @@ static void test_no_answer(void **state)
 	expect_done(0, 1, 0);
 }
 
+/* The time of a request that is answered ends, and nobody minds. */
+static void test_answered_in_time(void **state)
+{
+	struct session_connection *c;
+
+	(void)state;
+	begin();
+	peer_serve(&peers[0]);
+	toy.s.timeout_ns = 300 * NS_PER_MS;
+	c = toy.s.connection[0];
+	assert_int_equal(submit(0), 0);
+	peer_expects_request(&peers[0], 0);
+	peer_say(&peers[0], 'a', 0);
+	expect_done(0, 1, 0);
+	UNTIL(!c->timer.armed);
+	turn_some();
+	assert_string_equal(look(0).state, "connected");
+}
+
 static void test_no_hello(void **state)
 {
 	(void)state;
@@ -311,6 +330,19 @@ static void test_ranks(void **state)
 		expect_done(i, 1, 0);
 }
 
+/* It outlives the connection. */
+static void test_rank_stays(void **state)
+{
+	(void)state;
+	begin_two();
+	session_rank_set(toy.s.connection[0], SESSION_USABLE);
+	peer_serve(&peers[0]);
+	assert_int_equal(submit(0), 0);
+	peer_expects_request(&peers[1], 0);
+	peer_say(&peers[1], 'a', 0);
+	expect_done(0, 1, 0);
+}
+
 /* All paths are there and none is usable: an outage as any other. */
 static void test_ranks_outage(void **state)
 {
@@ -362,6 +394,17 @@ static void test_retires(void **state)
 	peer_say(&peers[1], 'a', 4);
 	expect_done(0, 1, 0);
 	expect_done(4, 1, 0);
+}
+
+static void test_retires_idle(void **state)
+{
+	(void)state;
+	begin();
+	peer_serve(&peers[0]);
+	session_retire(toy.s.connection[0]);
+	peer_expects(&peers[0], "BYE!", 4);
+	peer_serve(&peers[0]);
+	assert_int_equal(look(0).ends[NET_END_SHUTDOWN], 1);
 }
 
 /* Nobody at the first address. */
@@ -489,15 +532,18 @@ int main(void)
 		SESSION(test_no_outage),
 		SESSION(test_over),
 		SESSION(test_no_answer),
+		SESSION(test_answered_in_time),
 		SESSION(test_no_hello),
 		SESSION(test_breaks_the_protocol),
 		SESSION(test_cancel_held),
 		SESSION(test_cancel_sent),
 		SESSION(test_two_connections),
 		SESSION(test_ranks),
+		SESSION(test_rank_stays),
 		SESSION(test_ranks_outage),
 		SESSION(test_refused),
 		SESSION(test_retires),
+		SESSION(test_retires_idle),
 		SESSION(test_next_address),
 		SESSION(test_keepalive),
 		SESSION(test_sends_more),
