@@ -1,4 +1,5 @@
-/* What can be seen of a backend while it serves: what an I/O waits for. Connections: net/session_look.h. */
+/* What can be seen of a backend while it serves: what an I/O waits for; net/session_look.h has the
+ * rest. */
 #ifndef STORAGE_LOOK_H
 #define STORAGE_LOOK_H
 

@@ -26,8 +26,7 @@ static int nbd_connection_init(struct session_connection *c)
 {
 	struct nbd_connection *conn = nbd_connection_of(c);
 
-	conn->login.stream = &c->stream;
-	conn->login.tls = c->tls;
+	conn->login.tls = (struct tls_start){ .stream = &c->stream, .tls = c->tls };
 	conn->headers = calloc(c->session->params.depth, NBD_REQUEST_BYTES_MAX);
 	return conn->headers ? 0 : -ENOMEM;
 }
@@ -86,8 +85,7 @@ static void nbd_connection_hello_sent(struct session_connection *c)
 	struct nbd_connection *conn = nbd_connection_of(c);
 	struct nbd_login_error e;
 
-	if (conn->login.said_bytes > 0)
-		connection_go_on(conn, nbd_login_sent(&conn->login, &e), &e);
+	connection_go_on(conn, nbd_login_sent(&conn->login, &e), &e);
 }
 
 static const char *nbd_connection_hello_doing(const struct session_connection *c)

@@ -103,7 +103,7 @@ static void examine_end(struct nbd_examine *e)
 	else
 		reactor_leave_end(r);
 	stream_fini(&e->stream);
-	tls_free(e->login.tls);
+	tls_free(e->login.tls.tls);
 	free(e);
 }
 
@@ -228,8 +228,8 @@ static void examine_broken(struct nbd_examine *e, int err)
 	char buf[80];
 	const char *doing = nbd_examine_doing(e, buf, sizeof(buf));
 
-	if (examine_uses_tls(e) && tls_error(e->login.tls)[0] != '\0')
-		examine_fail(e, -EPROTO, "TLS: %s", tls_error(e->login.tls));
+	if (examine_uses_tls(e) && tls_error(e->login.tls.tls)[0] != '\0')
+		examine_fail(e, -EPROTO, "TLS: %s", tls_error(e->login.tls.tls));
 	else if (err == -ETIMEDOUT)
 		examine_fail(e, err, "time is up (%llu ms) while %s",
 			     (unsigned long long)(e->timeout_ns / NS_PER_MS), doing);
@@ -243,8 +243,8 @@ static void examine_hung_up(struct nbd_examine *e, int err)
 	struct nbd_handshake *h = &e->login.handshake;
 
 	if (err == -ECONNRESET && examine_uses_tls(e))
-		tls_eof(e->login.tls);
-	if (err != -ECONNRESET || (examine_uses_tls(e) && tls_error(e->login.tls)[0] != '\0')) {
+		tls_eof(e->login.tls.tls);
+	if (err != -ECONNRESET || (examine_uses_tls(e) && tls_error(e->login.tls.tls)[0] != '\0')) {
 		examine_broken(e, err);
 		return;
 	}
@@ -265,7 +265,7 @@ static void examine_say_goodbye(struct nbd_examine *e)
 		stream_send(&e->stream, e->disc, nbd_request_encode_disc(e->disc, extended));
 	} else if (e->stream.sent_bytes == e->stream.queued_bytes) {
 		if (e->stream.codec)
-			tls_bye(e->login.tls);
+			tls_bye(e->login.tls.tls);
 		stream_finish(&e->stream);
 	}
 }
@@ -322,7 +322,7 @@ static void examine_on_sent(struct stream *s)
 		return;
 	if (e->state == NBD_EXAMINE_BYE)
 		examine_say_goodbye(e);
-	else if (e->login.said_bytes > 0)
+	else
 		examine_go_on(e, nbd_login_sent(&e->login, &error), &error);
 }
 
@@ -388,11 +388,11 @@ static struct nbd_examine *examine_new(struct reactor *reactor,
 	if (!e)
 		return NULL;
 	if (params->tls &&
-	    tls_new(&e->login.tls, params->tls, nbd_credentials_hostname(params->uri)) < 0) {
+	    tls_new(&e->login.tls.tls, params->tls, nbd_credentials_hostname(params->uri)) < 0) {
 		free(e);
 		return NULL;
 	}
-	e->login.stream = &e->stream;
+	e->login.tls.stream = &e->stream;
 	e->wish = *params->wish;
 	e->wish.tls = params->uri->tls; /* without it the handshake is in clear text */
 	e->kind = params->uri->server.kind;
@@ -416,7 +416,7 @@ int nbd_examine_begin(struct nbd_examine **ret_examine, struct reactor *reactor,
 		return -ENOMEM;
 	ret = examine_init_stream(e, reactor);
 	if (ret < 0) {
-		tls_free(e->login.tls);
+		tls_free(e->login.tls.tls);
 		free(e);
 		return ret;
 	}

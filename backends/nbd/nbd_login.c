@@ -31,13 +31,17 @@ static void login_say(struct nbd_login *login)
 
 	if (login->said_bytes > 0)
 		return;
-	login->said_by_tls = nbd_login_is_tls(login);
-	bytes = login->said_by_tls ? tls_output(login->tls, &data)
-				   : nbd_handshake_output(&login->handshake, &data);
+	bytes = nbd_handshake_output(&login->handshake, &data);
 	if (bytes == 0)
 		return;
 	login->said_bytes = bytes;
-	stream_send(login->stream, data, bytes);
+	stream_send(login->tls.stream, data, bytes);
+}
+
+static void login_said(struct nbd_login *login)
+{
+	nbd_handshake_sent(&login->handshake, login->said_bytes);
+	login->said_bytes = 0;
 }
 
 void nbd_login_begin(struct nbd_login *login, const struct nbd_handshake_config *wish)
@@ -47,38 +51,27 @@ void nbd_login_begin(struct nbd_login *login, const struct nbd_handshake_config 
 	login_say(login);
 }
 
-static int login_go_on_with_tls(struct nbd_login *login, struct nbd_login_error *e)
+/* ret: tls_start's. */
+static int login_go_on_with_tls(struct nbd_login *login, int ret, struct nbd_login_error *e)
 {
-	switch (tls_handshake(login->tls)) {
-	case TLS_MORE:
-		login_say(login);
-		break;
-	case TLS_DONE:
-		/* The stream takes over when the last bytes that were sent without it are out. */
-		if (login->said_bytes > 0)
-			break;
-		stream_secure(login->stream, &tls_codec, login->tls);
+	if (ret < 0)
+		return login_fail(e, NET_END_REFUSED, "TLS: %s", tls_error(login->tls.tls));
+	if (ret > 0) {
 		nbd_handshake_tls_started(&login->handshake);
 		login_say(login);
-		break;
-	case TLS_FAILED:
-		return login_fail(e, NET_END_REFUSED, "TLS: %s", tls_error(login->tls));
 	}
 	return 0;
 }
 
 static int login_feed_tls(struct nbd_login *login, struct nbd_input *in, struct nbd_login_error *e)
 {
-	while (in->at < in->end && nbd_login_is_tls(login)) {
-		size_t taken = tls_feed(login->tls, in->at, (size_t)(in->end - in->at));
+	size_t bytes = (size_t)(in->end - in->at), used;
+	int ret = tls_start_received(&login->tls, in->at, bytes, &used);
 
-		in->at += taken;
-		if (login_go_on_with_tls(login, e) < 0)
-			return -1;
-		if (taken == 0)
-			break;
-	}
-	if (in->at < in->end)
+	in->at += used;
+	if (login_go_on_with_tls(login, ret, e) < 0)
+		return -1;
+	if (used < bytes)
 		return login_fail(e, NET_END_PROTOCOL,
 				  "TLS: the server sent more than was asked for");
 	return 0;
@@ -98,7 +91,7 @@ int nbd_login_received(struct nbd_login *login, struct nbd_input *in, struct nbd
 		login_say(login);
 		return 0;
 	case NBD_HANDSHAKE_START_TLS:
-		return login_go_on_with_tls(login, e);
+		return login_go_on_with_tls(login, tls_start_begin(&login->tls), e);
 	case NBD_HANDSHAKE_DONE:
 		return 1;
 	case NBD_HANDSHAKE_FAILED:
@@ -111,28 +104,23 @@ int nbd_login_received(struct nbd_login *login, struct nbd_input *in, struct nbd
 			  "%s", h->error);
 }
 
-static void login_said(struct nbd_login *login)
-{
-	if (login->said_by_tls)
-		tls_sent(login->tls, login->said_bytes);
-	else
-		nbd_handshake_sent(&login->handshake, login->said_bytes);
-	login->said_bytes = 0;
-}
-
 int nbd_login_sent(struct nbd_login *login, struct nbd_login_error *e)
 {
 	login_said(login);
 	if (nbd_login_is_tls(login))
-		return login_go_on_with_tls(login, e);
+		return login_go_on_with_tls(login, tls_start_sent(&login->tls), e);
 	login_say(login);
 	return 0;
 }
 
 bool nbd_login_say_rest(struct nbd_login *login)
 {
-	if (login->said_bytes > 0 && login->stream->sent_bytes == login->stream->queued_bytes)
+	struct stream *s = login->tls.stream;
+
+	if (s->sent_bytes == s->queued_bytes)
 		login_said(login);
+	if (nbd_login_is_tls(login))
+		return tls_start_say_rest(&login->tls);
 	login_say(login);
 	return login->said_bytes > 0;
 }
@@ -140,8 +128,8 @@ bool nbd_login_say_rest(struct nbd_login *login)
 void nbd_login_eof(struct nbd_login *login, char *words, size_t words_bytes)
 {
 	if (nbd_login_is_tls(login)) {
-		tls_eof(login->tls);
-		snprintf(words, words_bytes, "%s", tls_error(login->tls));
+		tls_eof(login->tls.tls);
+		snprintf(words, words_bytes, "%s", tls_error(login->tls.tls));
 	} else {
 		nbd_handshake_eof(&login->handshake);
 		snprintf(words, words_bytes, "%s", login->handshake.error);

@@ -13,16 +13,13 @@
 #include "backends/nbd/nbd_handshake.h"
 #include "backends/nbd/nbd_reply.h"
 #include "net/session_look.h"
-#include "net/stream.h"
-#include "net/tls.h"
+#include "net/tls_start.h"
 
 struct nbd_login {
-	/* The owner's, before it begins. */
-	struct stream *stream;
-	struct tls *tls; /* the stream's from the end of its handshake on; NULL: clear text */
+	struct tls_start
+		tls; /* its first fields are the owner's, also in clear text: tls.tls NULL */
 	/* nbd_login.c's, but for what comments of struct nbd_handshake give to its owner. */
-	size_t said_bytes; /* of the handshake's or TLS's output, on its way */
-	bool said_by_tls;
+	size_t said_bytes; /* of the handshake's output, on its way */
 	struct nbd_handshake handshake;
 };
 
