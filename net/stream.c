@@ -303,7 +303,7 @@ static void connect_poll(struct op *op)
 }
 
 /*
- * vsock_connect() (net/vmw_vsock/af_vsock.c), called again by io_uring while the connection is
+ * vsock_connect() of the kernel, called again by io_uring while the connection is
  * being made, says -EALREADY and not -EINPROGRESS: then its end is waited for, and connect asked
  * again.
  */

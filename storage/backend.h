@@ -520,8 +520,7 @@ static inline uint64_t backend_size(const struct backend_device *device)
  * in part keeps what it has gained below; nothing is asked of it.
  */
 bool backend_can_resize(const struct backend_device *device);
-/* Whether the nodes can make this size of their children's; -EINVAL: words, with one that they can.
- */
+/* Whether the nodes can make this size of their children's; -EINVAL: words, with one they can. */
 int backend_check_size(const struct backend_device *device, uint64_t size_bytes, char *error,
 		       size_t error_bytes);
 int backend_size_now(struct backend_device *device, uint64_t *ret_bytes, char *error,
@@ -535,10 +534,7 @@ void backend_shrink(struct backend_device *device, uint64_t start_bytes, uint64_
 /* The limits of the whole tree: from now on requests up to here are taken. */
 void backend_set_size(struct backend_device *device, uint64_t size_bytes);
 
-/*
- * Bytes of memory behind the I/Os of a queue of this depth, of a whole tree, for the worst-case
- * sum.
- */
+/* Bytes of memory behind the I/Os of a queue of this depth, of a whole tree: the worst case. */
 size_t backend_spec_queue_bytes(const struct backend_spec *spec, unsigned depth);
 
 /*

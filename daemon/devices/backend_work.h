@@ -28,9 +28,9 @@ struct backend_work_host {
 };
 
 /*
- * Begins to open the backend of a device. The work holds settings until it is freed; while the backend is open the caller must, since the backend reads them.
- * open_params->stored_fds are duplicated. Returns 0; -EAGAIN: too many are under way, try later;
- * or -ENOMEM.
+ * Begins to open the backend of a device. The work holds settings until it is freed; while the
+ * backend is open the caller must, since the backend reads them. open_params->stored_fds are
+ * duplicated. Returns 0; -EAGAIN: too many are under way, try later; or -ENOMEM.
  */
 int backend_work_open(struct backend_work **ret_work, struct backend_work_host *host,
 		      struct device_settings *settings,
@@ -54,8 +54,9 @@ int backend_work_result(struct backend_work *work, struct backend_device **ret_b
 			const char **ret_words, bool *ret_unanswered);
 
 /*
- * What it does now, in words ("opening its backend", "asking its server"), since when (ring_clock_ns), and where in the
- * kernel its thread waits (worker_thread_where; "" when that cannot be told).
+ * What it does now, in words ("opening its backend", "asking its server"), since when
+ * (ring_clock_ns), and where in the kernel its thread waits (worker_thread_where; "" when that
+ * cannot be told).
  */
 const char *backend_work_doing(const struct backend_work *work, uint64_t *ret_since_ns,
 			       char where[static WORKER_TEXT_BYTES]);
