@@ -18,6 +18,7 @@ make_target() {
 }
 # connect NQN NSID PORT [OPTIONS]: $device
 connect() {
+	device=/proc/no-device
 	kernel_connect "$1" 127.0.0.1 "$3" "reconnect_delay=1,ctrl_loss_tmo=120,nr_io_queues=2${4:+,$4}" &&
 		wait_for 20 kernel_node "$1" "$2" >/dev/null && device=$(kernel_node "$1" "$2")
 }
