@@ -61,14 +61,14 @@ struct nvme_device {
 	const struct backend_device *device;
 	const char *name;
 	struct nvme_target target;
-	char address[160]; /* of path 0, for messages */
+	char address[160];		/* of path 0, for messages */
 	struct net_addresses addresses; /* of one path all that it has; of several one each */
 	struct nvme_examine *question;	/* while it opens */
 	/* What open has found. */
 	struct nvme_controller controller;
 	struct nvme_namespace namespace;
 	unsigned block_shift;
-	struct net_changed changed; /* the namespace is another one: nothing is served any more */
+	struct net_changed changed;  /* the namespace is another one: nothing is served any more */
 	_Atomic uint64_t seen_bytes; /* its size as the target said it last */
 	struct session_log_limits limits;
 	struct log_limit error_limit, path_limit;
@@ -81,15 +81,15 @@ struct nvme_io {
 	uint16_t cid; /* tag and a number, so that no late answer is taken for one of now */
 	uint16_t number;
 	/* nvme_retry.c's. */
-	uint8_t tries;	 /* that the target has ended with an error */
-	bool again;	 /* it is to be sent again, after retry_ms */
-	bool waits;	 /* until then; any thread may read it */
+	uint8_t tries; /* that the target has ended with an error */
+	bool again;    /* it is to be sent again, after retry_ms */
+	bool waits;    /* until then; any thread may read it */
 	uint32_t retry_ms;
 	struct timer retry;
 	/* Of an R2T, what is not handed to the stream yet. */
 	uint32_t h2c_at_bytes, h2c_bytes;
 	uint16_t ttag;
-	struct list_node pump; /* its connection's, while h2c_bytes is not 0 */
+	struct list_node pump;	/* its connection's, while h2c_bytes is not 0 */
 	uint64_t h2c_end_bytes; /* of the stream: the last H2CData is sent */
 	uint8_t h2c_head[NVME_PDU_HEAD_BYTES_MAX], digest[2][NVME_DIGEST_BYTES];
 	uint8_t range[NVME_DSM_RANGE_BYTES];
@@ -107,7 +107,7 @@ struct nvme_connection {
 	uint8_t *heads; /* of capsules: a ring, one for each tag */
 	unsigned head_idx, head_bytes;
 	uint32_t nsid, capsule_data_bytes;
-	unsigned large_nr;	/* of what is sent: READs of much */
+	unsigned large_nr;     /* of what is sent: READs of much */
 	struct list_node pump; /* requests with H2CData to send */
 	/* nvme_watch.c's. */
 	struct timer look_again;

@@ -1,6 +1,6 @@
 /*
- * The admin queue of an association. Owns its stream, its parser, the few commands that can be under
- * way, and its timers. Reactor thread.
+ * The admin queue of an association. Owns its stream, its parser, the few commands that can be
+ * under way, and its timers. Reactor thread.
  *
  * Happy path: connect -> ICReq, ICResp -> nvme_fabrics says what to send until it is DONE -> ready;
  * Asynchronous Event Request waits at the controller, Keep Alive goes out twice in its timeout.
@@ -419,8 +419,8 @@ static void admin_late(struct nvme_admin *a)
 		admin_fail(a, NET_END_SILENT, -ETIMEDOUT, "no answer to Keep Alive for %u ms",
 			   a->params.fabrics.kato_ms);
 	} else {
-		admin_fail(a, NET_END_SILENT, -ETIMEDOUT, "no answer to an admin command for %llu ms",
-			   ms);
+		admin_fail(a, NET_END_SILENT, -ETIMEDOUT,
+			   "no answer to an admin command for %llu ms", ms);
 	}
 }
 

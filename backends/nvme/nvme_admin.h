@@ -31,14 +31,15 @@ struct nvme_admin_ops {
 	 * nobody accepted the connection. May begin again.
 	 */
 	void (*ended)(void *arg, enum net_end end, int err, bool unanswered, const char *words);
-	/* The controller reports an event: dword 0 of its completion. May ask. NULL: none wanted. */
+	/* The controller reports an event: dword 0 of its completion. May ask. NULL: none wanted.
+	 */
 	void (*event)(void *arg, uint32_t result);
 };
 
 struct nvme_admin_params {
 	const struct nvme_admin_ops *ops;
 	void *arg;
-	unsigned queue_idx, leg;	   /* of the stream, for traces */
+	unsigned queue_idx, leg;	    /* of the stream, for traces */
 	struct nvme_fabrics_config fabrics; /* ADMIN or DISCOVERY; its kato_ms is kept */
 	bool header_digest, data_digest;
 	uint64_t timeout_ns; /* of connecting, and of each answer */

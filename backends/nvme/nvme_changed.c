@@ -12,7 +12,8 @@ static bool ids_differ(const struct nvme_ids *was, const struct nvme_ids *is)
 {
 	return memcmp(was->nguid, is->nguid, sizeof(was->nguid)) != 0 ||
 	       memcmp(was->eui64, is->eui64, sizeof(was->eui64)) != 0 ||
-	       (was->has_uuid && is->has_uuid && memcmp(was->uuid, is->uuid, sizeof(is->uuid)) != 0);
+	       (was->has_uuid && is->has_uuid &&
+		memcmp(was->uuid, is->uuid, sizeof(is->uuid)) != 0);
 }
 
 /* The first thing that its users must not be left to find out; "" there is none. */

@@ -1,7 +1,8 @@
 /*
- * What of a session is NVMe's: the table of the protocol. Owns of each connection the bring-up of an
- * association: the session's stream is its I/O queue, nvme_admin.c its admin queue. Reactor thread.
- * It is called by net/session*.c and nvme_admin.c, and commands nvme_transfer.c and nvme_watch.c.
+ * What of a session is NVMe's: the table of the protocol. Owns of each connection the bring-up of
+ * an association: the session's stream is its I/O queue, nvme_admin.c its admin queue. Reactor
+ * thread. It is called by net/session*.c and nvme_admin.c, and commands nvme_transfer.c and
+ * nvme_watch.c.
  *
  * Happy path: the stream is open -> ICReq on it, while the admin queue is brought up beside it ->
  * both are there: Connect of I/O queue 1 -> ready -> commands are sent, completions end them.
@@ -115,7 +116,7 @@ static void connection_send_connect(struct nvme_connection *conn)
 	stream_send(s, digest, NVME_DIGEST_BYTES);
 }
 
-static void connection_go_on(struct nvme_connection *conn)
+static void connection_send_if_ready(struct nvme_connection *conn)
 {
 	if (conn->has_icresp && nvme_admin_is_ready(conn->admin) && !conn->connect.waiting)
 		connection_send_connect(conn);
@@ -134,7 +135,7 @@ static void connection_admin_ready(void *arg)
 			     "the controller takes %u commands at a time, %u were taken before",
 			     found->controller.commands_nr, q->out_max);
 	else
-		connection_go_on(conn);
+		connection_send_if_ready(conn);
 }
 
 static void connection_admin_ended(void *arg, enum net_end end, int err, bool unanswered,
@@ -169,9 +170,8 @@ static void connection_broken(struct nvme_connection *conn)
 		session_drop(&conn->c, NET_END_PROTOCOL, "the target broke the protocol: %s",
 			     r->error);
 	else
-		session_drop(&conn->c,
-			     r->err == -EOPNOTSUPP ? NET_END_REFUSED : NET_END_PROTOCOL, "%s",
-			     r->error);
+		session_drop(&conn->c, r->err == -EOPNOTSUPP ? NET_END_REFUSED : NET_END_PROTOCOL,
+			     "%s", r->error);
 }
 
 static void connection_connected(struct nvme_connection *conn)
@@ -197,7 +197,7 @@ static size_t nvme_connection_hello_received(struct session_connection *c, const
 			break;
 		if (event == NVME_RECEIVE_READY) {
 			conn->has_icresp = true;
-			connection_go_on(conn);
+			connection_send_if_ready(conn);
 		} else if (event == NVME_RECEIVE_DONE) {
 			connection_connected(conn);
 		} else {

@@ -36,29 +36,29 @@ struct nvme_examine {
 	uint8_t page[NVME_DISCOVERY_PIECE_BYTES];
 };
 
-static const struct net_address *examine_address(const struct nvme_examine *e)
+static const struct net_address *question_address(const struct nvme_examine *e)
 {
 	return &e->addresses.address[e->address_idx];
 }
 
 /* ---- the end ---- */
 
-static void examine_free(struct nvme_examine *e)
+static void question_free(struct nvme_examine *e)
 {
 	reactor_timer_cancel(e->reactor, &e->timer);
 	nvme_admin_forget(e->admin);
 	free(e);
 }
 
-static void examine_end(struct nvme_examine *e, int ret, const struct nvme_fabrics *found)
+static void question_end(struct nvme_examine *e, int ret, const struct nvme_fabrics *found)
 {
-	e->fn(e->arg, ret, found, examine_address(e), e->words);
-	examine_free(e);
+	e->fn(e->arg, ret, found, question_address(e), e->words);
+	question_free(e);
 }
 
 /* "10.0.0.1:4420: words" */
-__attribute__((format(printf, 3, 4))) static void examine_fail(struct nvme_examine *e, int err,
-							       const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void question_fail(struct nvme_examine *e, int err,
+								const char *fmt, ...)
 {
 	int nr = snprintf(e->words, sizeof(e->words), "%s: ", e->params.whom);
 	va_list args;
@@ -67,35 +67,35 @@ __attribute__((format(printf, 3, 4))) static void examine_fail(struct nvme_exami
 	va_start(args, fmt);
 	vsnprintf(e->words + nr, sizeof(e->words) - (size_t)nr, fmt, args);
 	va_end(args);
-	examine_end(e, err, NULL);
+	question_end(e, err, NULL);
 }
 
 /* ---- addresses ---- */
 
 /* One address that does not answer must not take the time of those behind it. */
-static void examine_try(struct nvme_examine *e)
+static void question_try(struct nvme_examine *e)
 {
 	uint64_t now_ns = e->reactor->now_ns;
 	uint64_t left_ns = e->end_ns > now_ns ? e->end_ns - now_ns : 0;
-	const struct net_address *address = examine_address(e);
+	const struct net_address *address = question_address(e);
 
 	reactor_timer_arm(e->reactor, &e->timer,
 			  now_ns + left_ns / (e->addresses.nr - e->address_idx));
 	nvme_admin_begin(e->admin, (const struct sockaddr *)&address->name, address->bytes);
 }
 
-static void examine_address_failed(struct nvme_examine *e, int err)
+static void question_address_failed(struct nvme_examine *e, int err)
 {
 	if (e->address_idx + 1 < e->addresses.nr) {
 		e->address_idx++;
-		examine_try(e);
+		question_try(e);
 		return;
 	}
 	net_connect_words(NET_TCP, e->params.whom, err, e->words, sizeof(e->words));
-	examine_end(e, err, NULL);
+	question_end(e, err, NULL);
 }
 
-static void examine_on_timer(struct timer *timer)
+static void question_on_timer(struct timer *timer)
 {
 	struct nvme_examine *e = container_of(timer, struct nvme_examine, timer);
 	const char *doing;
@@ -104,75 +104,75 @@ static void examine_on_timer(struct timer *timer)
 	doing = nvme_examine_doing(e, buf, sizeof(buf));
 	nvme_admin_close(e->admin);
 	if (e->reactor->now_ns < e->end_ns && e->address_idx + 1 < e->addresses.nr)
-		examine_address_failed(e, -ETIMEDOUT);
+		question_address_failed(e, -ETIMEDOUT);
 	else
-		examine_fail(e, -ETIMEDOUT, "time is up (%llu ms) while %s",
-			     (unsigned long long)(e->params.timeout_ns / NS_PER_MS), doing);
+		question_fail(e, -ETIMEDOUT, "time is up (%llu ms) while %s",
+			      (unsigned long long)(e->params.timeout_ns / NS_PER_MS), doing);
 }
 
 /* ---- the discovery log page ---- */
 
-static void examine_on_page(void *arg, const struct nvme_cqe *cqe, uint32_t bytes);
+static void question_on_page(void *arg, const struct nvme_cqe *cqe, uint32_t bytes);
 
-static void examine_read_page(struct nvme_examine *e)
+static void question_read_page(struct nvme_examine *e)
 {
 	uint8_t sqe[NVME_SQE_BYTES];
 
 	nvme_command_get_log(sqe, &e->discovery.request);
-	nvme_admin_ask(e->admin, sqe, e->page, e->discovery.request.bytes, examine_on_page);
+	nvme_admin_ask(e->admin, sqe, e->page, e->discovery.request.bytes, question_on_page);
 }
 
-static void examine_on_page(void *arg, const struct nvme_cqe *cqe, uint32_t bytes)
+static void question_on_page(void *arg, const struct nvme_cqe *cqe, uint32_t bytes)
 {
 	struct nvme_examine *e = arg;
 	char words[120];
 
 	if (cqe->status & NVME_STATUS_CODE_MASK) {
-		examine_fail(e, nvme_status_verdict(cqe->status).err,
-			     "the target answers to Get Log Page (discovery): %s",
-			     nvme_status_format(cqe->status, words, sizeof(words)));
+		question_fail(e, nvme_status_verdict(cqe->status).err,
+			      "the target answers to Get Log Page (discovery): %s",
+			      nvme_status_format(cqe->status, words, sizeof(words)));
 		return;
 	}
 	switch (nvme_discovery_feed(&e->discovery, e->page, bytes)) {
 	case NVME_DISCOVERY_READ:
-		examine_read_page(e);
+		question_read_page(e);
 		return;
 	case NVME_DISCOVERY_DONE:
-		examine_end(e, 0, nvme_admin_found(e->admin));
+		question_end(e, 0, nvme_admin_found(e->admin));
 		return;
 	case NVME_DISCOVERY_FAILED:
-		examine_fail(e, e->discovery.err, "%s", e->discovery.error);
+		question_fail(e, e->discovery.err, "%s", e->discovery.error);
 		return;
 	}
 }
 
 /* ---- the admin queue's events ---- */
 
-static void examine_on_ready(void *arg)
+static void question_on_ready(void *arg)
 {
 	struct nvme_examine *e = arg;
 	const struct nvme_fabrics *found = nvme_admin_found(e->admin);
 
 	if (e->params.fabrics.mode != NVME_FABRICS_DISCOVERY) {
-		examine_end(e, 0, found);
+		question_end(e, 0, found);
 		return;
 	}
 	nvme_discovery_init(&e->discovery,
 			    MIN(found->controller.max_transfer_bytes, (uint32_t)sizeof(e->page)),
 			    e->params.on_entry, e->arg);
-	examine_read_page(e);
+	question_read_page(e);
 }
 
-static void examine_on_ended(void *arg, enum net_end end, int err, bool unanswered,
-			     const char *words)
+static void question_on_ended(void *arg, enum net_end end, int err, bool unanswered,
+			      const char *words)
 {
 	struct nvme_examine *e = arg;
 
 	(void)end;
 	if (unanswered)
-		examine_address_failed(e, err);
+		question_address_failed(e, err);
 	else
-		examine_fail(e, err, "%s", words);
+		question_fail(e, err, "%s", words);
 }
 
 /* ---- the owner's ---- */
@@ -180,8 +180,8 @@ static void examine_on_ended(void *arg, enum net_end end, int err, bool unanswer
 int nvme_examine_begin(struct nvme_examine **ret_examine, struct reactor *reactor,
 		       const struct nvme_examine_params *params, nvme_examine_fn *fn, void *arg)
 {
-	static const struct nvme_admin_ops ops = { .ready = examine_on_ready,
-						   .ended = examine_on_ended };
+	static const struct nvme_admin_ops ops = { .ready = question_on_ready,
+						   .ended = question_on_ended };
 	struct nvme_examine *e = calloc(1, sizeof(*e));
 	struct nvme_admin_params admin = {
 		.ops = &ops,
@@ -204,8 +204,8 @@ int nvme_examine_begin(struct nvme_examine **ret_examine, struct reactor *reacto
 	e->fn = fn;
 	e->arg = arg;
 	e->end_ns = reactor->now_ns + params->timeout_ns;
-	timer_init(&e->timer, examine_on_timer);
-	examine_try(e);
+	timer_init(&e->timer, question_on_timer);
+	question_try(e);
 	*ret_examine = e;
 	return 0;
 }
@@ -213,7 +213,7 @@ int nvme_examine_begin(struct nvme_examine **ret_examine, struct reactor *reacto
 void nvme_examine_forget(struct nvme_examine *e)
 {
 	if (e)
-		examine_free(e);
+		question_free(e);
 }
 
 const char *nvme_examine_doing(const struct nvme_examine *e, char *buf, size_t bytes)

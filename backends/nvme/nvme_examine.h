@@ -13,7 +13,7 @@
 struct nvme_examine_params {
 	struct nvme_fabrics_config fabrics; /* ADMIN, or DISCOVERY; copied, its texts outlive it */
 	bool header_digest, data_digest;
-	const char *whom;		       /* for words: net_host_format; outlives the question */
+	const char *whom; /* for words: net_host_format; outlives the question */
 	const struct net_addresses *addresses; /* copied; where to try, in this order */
 	uint64_t timeout_ns;		       /* for all of it */
 	/* DISCOVERY: as nvme_discovery_init has it. */
@@ -45,9 +45,9 @@ void nvme_examine_forget(struct nvme_examine *e);
 const char *nvme_examine_doing(const struct nvme_examine *e, char *buf, size_t bytes);
 
 /*
- * Any thread without a reactor of its own, which may wait: finds the addresses of the host and asks,
- * on a small reactor made for it; params without whom and addresses. Returns 0, or -errno with words
- * for the user.
+ * Any thread without a reactor of its own, which may wait: finds the addresses of the host and
+ * asks, on a small reactor made for it; params without whom and addresses. Returns 0, or -errno
+ * with words for the user.
  */
 int nvme_examine_wait(const struct net_host *host, const struct nvme_examine_params *params,
 		      void *arg, char *error, size_t error_bytes);

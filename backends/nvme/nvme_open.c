@@ -34,7 +34,7 @@ struct nvme_fabrics_config nvme_fabrics_wish(const struct nvme_device *nvme)
 
 /* ---- limits ---- */
 
-static uint32_t caps_of(const struct nvme_device *nvme)
+static uint32_t namespace_caps(const struct nvme_device *nvme)
 {
 	const struct nvme_controller *controller = &nvme->controller;
 	uint32_t caps = 0;
@@ -59,13 +59,14 @@ static uint64_t whole_blocks(uint64_t bytes, uint32_t block_bytes)
 static uint64_t max_discard_bytes(const struct nvme_device *nvme)
 {
 	const struct nvme_controller *controller = &nvme->controller;
-	uint64_t blocks = MIN((uint64_t)controller->max_range_blocks, controller->max_discard_blocks);
+	uint64_t blocks =
+		MIN((uint64_t)controller->max_range_blocks, controller->max_discard_blocks);
 	uint32_t block_bytes = nvme->namespace.block_bytes;
 
 	return whole_blocks(MIN(blocks, UINT32_MAX / block_bytes) * block_bytes, block_bytes);
 }
 
-static void fill_limits(struct backend_device *device)
+static void namespace_limits(struct backend_device *device)
 {
 	const struct nvme_device *nvme = device->priv;
 	const struct nvme_namespace *ns = &nvme->namespace;
@@ -74,11 +75,11 @@ static void fill_limits(struct backend_device *device)
 
 	device->limits = (struct backend_limits){
 		.size_bytes = ns->size_bytes,
-		.caps = caps_of(nvme),
+		.caps = namespace_caps(nvme),
 		.logical_block_bytes = block,
 		/* What is written as a whole even when the power fails. */
-		.physical_block_bytes =
-			MIN(MAX(ns->atomic_write_bytes, block), MAX(ns->write_granularity_bytes, block)),
+		.physical_block_bytes = MIN(MAX(ns->atomic_write_bytes, block),
+					    MAX(ns->write_granularity_bytes, block)),
 		.io_opt_bytes = ns->write_granularity_bytes,
 		.max_io_bytes = (uint32_t)whole_blocks(
 			MIN((uint64_t)controller->max_transfer_bytes, 65536ull * block), block),
@@ -104,8 +105,7 @@ static int find_addresses(struct backend_device *device)
 		return net_host_find(&target->path[0], &nvme->addresses, device->error,
 				     sizeof(device->error));
 	for (unsigned i = 0; i < target->path_nr; i++) {
-		ret = net_host_find(&target->path[i], &found, device->error,
-				    sizeof(device->error));
+		ret = net_host_find(&target->path[i], &found, device->error, sizeof(device->error));
 		if (ret < 0)
 			return ret;
 		nvme->addresses.address[i] = found.address[0];
@@ -152,7 +152,7 @@ static void nvme_answered(void *arg, int ret, const struct nvme_fabrics *found,
 	if (nvme->namespace.read_only && !device->open_params.read_only)
 		log_info("the namespace is write protected, and the device read-only", "device=%s",
 			 nvme->name);
-	fill_limits(device);
+	namespace_limits(device);
 	backend_visit_done(visit, 0);
 }
 
@@ -245,7 +245,8 @@ static int nvme_grow(struct backend_device *device, uint64_t size_bytes)
 
 	if (size_bytes <= now_bytes)
 		return 0;
-	return backend_fail(device, -ENOSPC, "the namespace has %s: let it grow at the target first",
+	return backend_fail(device, -ENOSPC,
+			    "the namespace has %s: let it grow at the target first",
 			    option_format_size(now_bytes, text, sizeof(text)));
 }
 

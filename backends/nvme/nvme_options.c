@@ -102,8 +102,8 @@ struct refusal {
 	char words[256];
 };
 
-__attribute__((format(printf, 3, 4))) static int refuse(struct refusal *r, const char *key,
-							const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static int target_refuse(struct refusal *r, const char *key,
+							       const char *fmt, ...)
 {
 	va_list args;
 
@@ -114,9 +114,9 @@ __attribute__((format(printf, 3, 4))) static int refuse(struct refusal *r, const
 	return -EINVAL;
 }
 
-static int refuse_both(struct refusal *r, const char *key)
+static int target_refuse_both(struct refusal *r, const char *key)
 {
-	return refuse(r, key, "the URI has it too: say it once");
+	return target_refuse(r, key, "the URI has it too: say it once");
 }
 
 static int target_take_nqn(const char *text, const char *key, char *nqn, struct refusal *r)
@@ -124,7 +124,7 @@ static int target_take_nqn(const char *text, const char *key, char *nqn, struct 
 	char words[160];
 
 	if (nvme_nqn_check(text, words, sizeof(words)) < 0)
-		return refuse(r, key, "%s", words);
+		return target_refuse(r, key, "%s", words);
 	snprintf(nqn, NVME_NQN_BYTES_MAX + 1, "%s", text);
 	return 0;
 }
@@ -134,15 +134,16 @@ static int target_by_uri(const struct nvme_config *config, struct nvme_uri *uri,
 	struct nvme_uri_error e;
 
 	if (config->host)
-		return refuse_both(r, "host");
+		return target_refuse_both(r, "host");
 	if (config->subsystem)
-		return refuse_both(r, "subsystem");
+		return target_refuse_both(r, "subsystem");
 	if (nvme_uri_parse(config->uri, uri, &e) < 0)
-		return refuse(r, "uri", "at its character %zu: %s", e.column, e.text);
+		return target_refuse(r, "uri", "at its character %zu: %s", e.column, e.text);
 	if (uri->discovery)
-		return refuse(r, "uri",
-			      "the subsystem is missing: ublkctl nvme-discover lists those of a "
-			      "target");
+		return target_refuse(
+			r, "uri",
+			"the subsystem is missing: ublkctl nvme-discover lists those of a "
+			"target");
 	return 0;
 }
 
@@ -163,10 +164,12 @@ static int target_by_fields(const struct nvme_config *config, struct nvme_uri *u
 {
 	*uri = (struct nvme_uri){ 0 };
 	if (!config->host)
-		return refuse(r, "host", "the target is missing: say uri, or host and subsystem");
+		return target_refuse(r, "host",
+				     "the target is missing: say uri, or host and subsystem");
 	if (!config->subsystem)
-		return refuse(r, "subsystem", "the name of the subsystem is missing: ublkctl "
-					      "nvme-discover lists those of a target");
+		return target_refuse(r, "subsystem",
+				     "the name of the subsystem is missing: ublkctl "
+				     "nvme-discover lists those of a target");
 	target_take_host(uri, config->host, config->port);
 	return target_take_nqn(config->subsystem, "subsystem", uri->subsystem_nqn, r);
 }
@@ -177,25 +180,25 @@ static int target_take_namespace(const struct nvme_config *config, struct nvme_u
 	if (!config->namespace)
 		return 0;
 	if (uri->want.by != NVME_WANT_ONLY)
-		return refuse_both(r, "namespace");
+		return target_refuse_both(r, "namespace");
 	if (nvme_want_parse(config->namespace, &uri->want) < 0)
-		return refuse(r, "namespace",
-			      "expected a number, uuid.UUID, nguid.32 hex digits or eui.16 hex "
-			      "digits");
+		return target_refuse(
+			r, "namespace",
+			"expected a number, uuid.UUID, nguid.32 hex digits or eui.16 hex "
+			"digits");
 	return 0;
 }
 
 static int target_take_us(const struct nvme_config *config, struct nvme_uri *uri, struct refusal *r)
 {
 	if (config->host_nqn && uri->host_nqn[0] != '\0')
-		return refuse_both(r, "host_nqn");
-	if (config->host_nqn &&
-	    target_take_nqn(config->host_nqn, "host_nqn", uri->host_nqn, r) < 0)
+		return target_refuse_both(r, "host_nqn");
+	if (config->host_nqn && target_take_nqn(config->host_nqn, "host_nqn", uri->host_nqn, r) < 0)
 		return -EINVAL;
 	if (config->host_id && uri->said & 1u << NVME_URI_HOSTID)
-		return refuse_both(r, "host_id");
+		return target_refuse_both(r, "host_id");
 	if (config->host_id && nvme_uuid_parse(config->host_id, uri->host_id) < 0)
-		return refuse(r, "host_id", "not a UUID");
+		return target_refuse(r, "host_id", "not a UUID");
 	uri->header_digest |= config->header_digest;
 	uri->data_digest |= config->data_digest;
 	return 0;
@@ -211,9 +214,9 @@ static int target_take_path(struct nvme_target *target, const char *at, int byte
 
 	snprintf(text, sizeof(text), "nvme+tcp://%.*s/nqn.2014-08.org.nvmexpress:path", bytes, at);
 	if (nvme_uri_parse(text, &path, &e) < 0)
-		return refuse(r, "paths", "%.*s: %s", bytes, at, e.text);
+		return target_refuse(r, "paths", "%.*s: %s", bytes, at, e.text);
 	if (target->path_nr == NVME_PATHS_MAX)
-		return refuse(r, "paths", "at most %u paths in all", NVME_PATHS_MAX);
+		return target_refuse(r, "paths", "at most %u paths in all", NVME_PATHS_MAX);
 	target->path[target->path_nr++] = path.server;
 	return 0;
 }
@@ -271,7 +274,7 @@ void nvme_check(const void *config, const struct yaml_node *map, struct config_e
 	if (!target || target_fill(config, target, &r) < 0) {
 		node = yaml_get(map, r.key);
 		config_errors_add(e,
-				  node  ? node->pos
+				  node	? node->pos
 				  : map ? map->pos
 					: (struct config_pos){ 0 },
 				  "%s: %s", r.key, r.words);

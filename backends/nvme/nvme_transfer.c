@@ -166,8 +166,7 @@ void nvme_transfer_send(struct nvme_connection *conn, struct nvme_io *n)
 	n->cid = (uint16_t)(++n->number << q->tag_bits | n->io->tag);
 	n->h2c_end_bytes = 0;
 	nvme_command_set_cid(sqe, n->cid);
-	stream_send(&conn->c.stream, head,
-		    nvme_pdu_capsule(head, &conn->receive.wire, sqe, bytes));
+	stream_send(&conn->c.stream, head, nvme_pdu_capsule(head, &conn->receive.wire, sqe, bytes));
 	if (++conn->head_idx == q->queue->depth)
 		conn->head_idx = 0;
 	if (bytes > 0)

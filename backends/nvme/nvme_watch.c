@@ -80,8 +80,8 @@ static void watch_ask_ana(struct nvme_connection *conn)
 	struct nvme_log_request log = {
 		.log = NVME_LOG_ANA,
 		.specific = NVME_LOG_ANA_GROUPS_ONLY,
-		.bytes = NVME_ANA_HEAD_BYTES + MAX(MIN(groups, NVME_FABRICS_ANA_GROUPS_MAX), 1u) *
-						       NVME_ANA_GROUP_BYTES,
+		.bytes = NVME_ANA_HEAD_BYTES +
+			 MAX(MIN(groups, NVME_FABRICS_ANA_GROUPS_MAX), 1u) * NVME_ANA_GROUP_BYTES,
 	};
 
 	nvme_command_get_log(sqe, &log);
