@@ -338,7 +338,7 @@ class Connection:
             self.target.count("ana_refused")
             raise Refused(ANA_STATUS[self.port.ana])
         if command.kind == FLUSH and command.nsid == 0xFFFFFFFF:
-            for ns in self.controller.namespaces:
+            for ns in self.controller.active():
                 ns.execute(command, data)
             return b""
         if command.kind in (READ, WRITE):

@@ -124,8 +124,11 @@ class Controller:
 
     # ---- admin commands ----
 
+    def active(self):
+        return [ns for ns in self.namespaces if ns.blocks]
+
     def namespace(self, nsid):
-        for ns in self.namespaces:
+        for ns in self.active():
             if ns.nsid == nsid:
                 return ns
         raise Refused(INVALID_NAMESPACE | DNR)
@@ -161,7 +164,7 @@ class Controller:
         if cns == 0:
             return identify_namespace(self.namespace(nsid), self.has_ana())
         if cns == 2 or (cns == 7 and new and csi == 0):
-            return identify_list(self.namespaces, nsid)
+            return identify_list(self.active(), nsid)
         if cns == 3 and self.settings.descriptors and self.settings.version() >= 0x10300:
             return identify_ids(self.namespace(nsid))
         if cns == 5 and new and csi == 0:
@@ -226,5 +229,5 @@ class Controller:
             return changed_log(self.changed)
         if log == LOG_ANA and self.has_ana():
             port = self.connection.port
-            return ana_log(port.ana, port.ana_changes, [ns.nsid for ns in self.namespaces], specific & 1)
+            return ana_log(port.ana, port.ana_changes, [ns.nsid for ns in self.active()], specific & 1)
         raise Refused(INVALID_LOG | DNR)

@@ -8,6 +8,7 @@ from nvme_wire import *
 
 PAGE = mmap.PAGESIZE
 ZEROES = bytes(1 << 20)
+MAP_NORESERVE = 0x4000  # Linux' number, which Python does not name
 
 
 class Disk:
@@ -30,7 +31,7 @@ class Disk:
 
     def map(self, size):
         if not self.path:
-            return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE)
+            return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if os.fstat(fd).st_size < size:
