@@ -154,3 +154,37 @@ bool net_host_is_known(const struct net_host *host)
 	freeaddrinfo(list);
 	return true;
 }
+
+void net_connect_words(enum net_kind kind, const char *whom, int err, char *buf, size_t bytes)
+{
+	switch (err) {
+	case -ECONNREFUSED:
+	case -ENOENT:
+		snprintf(buf, bytes, "no server at %s: is it started?", whom);
+		break;
+	case -ETIMEDOUT:
+		snprintf(buf, bytes,
+			 "%s: time is up while connecting: is the server up, and does a firewall "
+			 "let us through?",
+			 whom);
+		break;
+	case -EHOSTUNREACH:
+	case -ENETUNREACH:
+		snprintf(buf, bytes, "%s: no way there (%s): is the network up?", whom,
+			 errname(err));
+		break;
+	case -EACCES:
+	case -EPERM:
+		snprintf(buf, bytes,
+			 "%s: not allowed to connect (%s): see the socket's mode and owner", whom,
+			 errname(err));
+		break;
+	case -ENODEV:
+	case -EAFNOSUPPORT:
+		snprintf(buf, bytes, "%s: this kernel cannot connect so (%s)%s", whom, errname(err),
+			 kind == NET_VSOCK ? ": modprobe vsock, or its transport, may help" : "");
+		break;
+	default:
+		snprintf(buf, bytes, "%s: cannot connect: %s", whom, errname(err));
+	}
+}

@@ -53,4 +53,7 @@ const char *net_host_format(const struct net_host *host, char *buf, size_t buf_b
  */
 bool net_address_is_local(const struct net_address *address);
 
+/* Why connect(2) failed, err, with the cure, for people: "no server at X: is it started?". */
+void net_connect_words(enum net_kind kind, const char *whom, int err, char *buf, size_t bytes);
+
 #endif

@@ -70,6 +70,9 @@ struct session_request;
  */
 struct session_protocol {
 	size_t connection_bytes;
+	/* Pieces of memory that a request may have with the stream; the hello takes what it wants
+	 * of them. */
+	unsigned pieces_nr;
 	/* Memory of its own; the stream follows. Returns 0 or -ENOMEM; fini follows anyway.
 	 */
 	int (*connection_init)(struct session_connection *c);
@@ -94,8 +97,8 @@ struct session_protocol {
 	bool (*hello_ended)(struct session_connection *c, int err, char *words, size_t bytes);
 
 	/*
-	 * Hands the request to the stream: at most SESSION_PIECES_PER_REQUEST pieces. Returns 0, or
-	 * -errno: nothing was handed over, it ends with that. Never NULL.
+	 * Hands the request to the stream: at most pieces_nr pieces. Returns 0, or -errno: nothing
+	 * was handed over, it ends with that. Never NULL.
 	 */
 	int (*send)(struct session_connection *c, struct session_request *r);
 	/*
@@ -105,6 +108,8 @@ struct session_protocol {
 	void (*received)(struct session_connection *c, const uint8_t *data, size_t bytes);
 	/* For a protocol that calls stream_receive_into. */
 	void (*received_into)(struct session_connection *c, size_t bytes);
+	/* More of what the stream was given is sent. May hand more of a request to it. */
+	void (*sent)(struct session_connection *c);
 	/* This request is not with the connection any more, as answered and sent. */
 	void (*left)(struct session_connection *c, struct session_request *r);
 	/* The end, in whatever place it was. May submit others before it returns. Never NULL. */
@@ -112,6 +117,8 @@ struct session_protocol {
 	/* For "no answer to ... for 10 ms". Never NULL. */
 	const char *(*request_name)(const struct session_request *r);
 
+	/* The stream is closed, whatever it was in. c->session may be gone: NULL. */
+	void (*closed)(struct session_connection *c);
 	/* This connection served and is lost: c->sent has what it had. */
 	void (*lost)(struct session_connection *c);
 	/*
@@ -131,9 +138,6 @@ struct session_protocol {
 	 */
 	size_t (*goodbye)(struct session_connection *c, uint8_t *buf);
 };
-
-/* Header and data of each request; the hello takes what it wants of them. */
-#define SESSION_PIECES_PER_REQUEST 2u
 
 /* What all sessions of one owner share: how often the log is told; of ends, by reason. */
 struct session_log_limits {
@@ -222,7 +226,7 @@ struct session_stats {
 
 /* Outlives its session until the kernel has let go of it. */
 struct session_connection {
-	struct stream stream;	 /* the protocol's to send by */
+	struct stream stream;	 /* the protocol's to send by; its address may be read */
 	struct session *session; /* NULL: abandoned, to be freed when closed. May be read */
 	const struct session_protocol *protocol;
 	struct list_node sent;	  /* requests. May be read */
@@ -321,8 +325,8 @@ void session_rank_set(struct session_connection *c, enum session_rank rank);
 int session_send_own(struct session_connection *c, struct session_request *r);
 
 /*
- * From received: more of this request has been handed to the stream, as the peer asked for it. It
- * is sent, and its time begins, anew.
+ * From received and sent: more of this request has been handed to the stream, as the peer asked for
+ * it. It is sent, and its time begins, anew.
  */
 void session_sends_more(struct session_connection *c, struct session_request *r);
 

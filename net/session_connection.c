@@ -172,6 +172,8 @@ static void connection_on_closed(struct stream *s, int err)
 	bool was_ready = session_serves(c) || c->state == SESSION_LEAVING;
 	enum net_end end;
 
+	if (c->protocol->closed)
+		c->protocol->closed(c);
 	if (!c->session) {
 		connection_destroy(c);
 		return;
@@ -389,16 +391,19 @@ static void connection_on_sent(struct stream *s)
 	struct session_connection *c = connection_of_stream(s);
 	struct session_request *r;
 
-	if (session_serves(c))
+	if (session_serves(c)) {
 		/* Those that were answered while the last of their bytes were on their way. */
 		while ((r = connection_next_sent(c)))
 			session_end_sent(c, c->protocol, r);
-	else if (s->sent_bytes < s->queued_bytes)
+		if (c->protocol->sent && session_serves(c))
+			c->protocol->sent(c);
+	} else if (s->sent_bytes < s->queued_bytes) {
 		return;
-	else if (c->state == SESSION_LEAVING)
+	} else if (c->state == SESSION_LEAVING) {
 		stream_close(s, 0);
-	else if (c->state == SESSION_HELLO && c->protocol->hello_sent)
+	} else if (c->state == SESSION_HELLO && c->protocol->hello_sent) {
 		c->protocol->hello_sent(c);
+	}
 }
 
 /* ---- the beginning ---- */
@@ -460,7 +465,7 @@ static void connection_on_timer(struct timer *timer)
 
 static int connection_allocate(struct session_connection *c, const struct session_params *params)
 {
-	c->pieces = calloc(SESSION_PIECES_PER_REQUEST * params->depth, sizeof(*c->pieces));
+	c->pieces = calloc(params->depth, params->protocol->pieces_nr * sizeof(*c->pieces));
 	c->received = malloc(params->receive_bytes + (params->tls ? STREAM_PLAIN_BYTES : 0));
 	if (!c->pieces || !c->received)
 		return -ENOMEM;
@@ -482,7 +487,7 @@ static int connection_init_stream(struct session_connection *c, const struct ses
 		.queue_idx = params->queue_idx,
 		.leg = idx % (1u << USER_DATA_LEG_BITS),
 		.send = c->pieces,
-		.send_nr = SESSION_PIECES_PER_REQUEST * params->depth,
+		.send_nr = params->protocol->pieces_nr * params->depth,
 		.receive = c->received,
 		.receive_bytes = params->receive_bytes,
 		.plain = c->tls ? c->received + params->receive_bytes : NULL,

@@ -253,6 +253,12 @@ static void stream_took(struct stream *s, size_t bytes)
 	s->ops->sent(s);
 }
 
+void stream_last_word(struct stream *s, const void *data, size_t bytes)
+{
+	if (s->state == STREAM_OPEN && !s->codec && s->out_nr == 0)
+		(void)!send(s->fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 void stream_finish(struct stream *s)
 {
 	s->finishing = true;

@@ -148,6 +148,12 @@ static inline void stream_receive_limit(struct stream *s, size_t bytes)
 /* From now on all bytes pass through the codec. What it has as output is sent first. */
 void stream_secure(struct stream *s, const struct stream_codec *codec, void *session);
 
+/*
+ * Before stream_close: says so much at once if the socket takes it and nothing else is on its way.
+ * Nothing depends on it. Not with a codec.
+ */
+void stream_last_word(struct stream *s, const void *data, size_t bytes);
+
 /* Nothing more is handed over: closes, with 0, when all of it is out, and the codec's output. */
 void stream_finish(struct stream *s);
 

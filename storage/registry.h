@@ -9,6 +9,7 @@ extern const struct backend backend_fault;
 extern const struct backend backend_file;
 extern const struct backend backend_mem;
 extern const struct backend backend_nbd;
+extern const struct backend backend_nvme_tcp;
 extern const struct backend backend_null;
 extern const struct backend backend_pattern;
 extern const struct backend backend_stripe;

@@ -25,7 +25,7 @@ static enum backend_submit nbd_submit(struct backend_io *io)
 	struct nbd_io *n = io->priv;
 
 	n->covers = false;
-	if (atomic_load_explicit(&q->nbd->changed, memory_order_relaxed)) {
+	if (net_has_changed(&q->nbd->changed)) {
 		io->result = -EIO;
 		return BACKEND_DONE;
 	}

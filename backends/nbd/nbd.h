@@ -23,12 +23,12 @@
 #include "backends/nbd/nbd_reply.h"
 #include "backends/nbd/nbd_request.h"
 #include "backends/nbd/nbd_uri.h"
+#include "net/changed.h"
 #include "net/options.h"
 #include "net/session.h"
 #include "base/log.h"
 
 #define NBD_CONNECTIONS_MAX 64u
-#define NBD_CHANGED_BYTES 320
 
 /* What is acknowledged and not yet flushed, when a server is gone. */
 enum nbd_cache {
@@ -73,12 +73,9 @@ struct nbd_device {
 	struct nbd_found found;
 	struct nbd_examine *question; /* while it opens */
 	unsigned conns_per_queue;
-	/*
-	 * The server came back as another one: nothing is served any more, until it is opened anew.
-	 * The first one to see it claims the words; they stay as they are from `changed` on.
+	/* The server came back as another one: nothing is served any more, until it is opened anew.
 	 */
-	atomic_bool changed_claimed, changed;
-	char changed_words[NBD_CHANGED_BYTES + 100];
+	struct net_changed changed;
 	/* Some queue has had a write acknowledged that no flush has covered yet. */
 	atomic_bool unflushed;
 	/* Such a write may be lost: the next flush says so. */

@@ -1,12 +1,8 @@
-/*
- * An export that is not what it was, in words; and a device that says them for as long as it fails.
- * The words are made once, by the reactor that sees it first; anybody reads them from then on.
- */
+/* An export that is not what it was, in words; a device that says them for as long as it fails. */
 #include <stdio.h>
 #include <string.h>
 
 #include "backends/nbd/nbd.h"
-#include "base/log.h"
 #include "base/util.h"
 
 struct words {
@@ -84,18 +80,11 @@ bool nbd_changed_words(const struct nbd_export *was, const struct nbd_export *is
 
 bool nbd_changed_note(struct nbd_device *nbd, const struct nbd_export *is)
 {
-	char words[NBD_CHANGED_BYTES];
+	char words[NET_CHANGED_BYTES];
 
 	if (!nbd_changed_words(&nbd->found.export, is, words, sizeof(words)))
 		return false;
-	if (atomic_exchange(&nbd->changed_claimed, true))
-		return true;
-	snprintf(nbd->changed_words, sizeof(nbd->changed_words),
-		 "the export is not what it was: %s: start the device anew when that is wanted",
-		 words);
-	atomic_store(&nbd->changed, true);
-	log_error("the export is not what it was: the device fails until it is started anew",
-		  "device=%s server=%s changed=\"%s\"", nbd->name, nbd->address, words);
+	net_changed_note(&nbd->changed, "the export", words, nbd->name, nbd->address);
 	return true;
 }
 
@@ -103,5 +92,5 @@ const char *nbd_failure(const struct backend_device *device)
 {
 	const struct nbd_device *nbd = device->priv;
 
-	return atomic_load(&nbd->changed) ? nbd->changed_words : NULL;
+	return net_changed_words(&nbd->changed);
 }

@@ -156,7 +156,7 @@ static bool nbd_connection_is_over(const struct session *s)
 {
 	const struct nbd_queue *q = container_of(s, const struct nbd_queue, session);
 
-	return atomic_load(&q->nbd->changed);
+	return net_has_changed(&q->nbd->changed);
 }
 
 /* ---- replies ---- */
@@ -200,6 +200,7 @@ static void nbd_connection_received_into(struct session_connection *c, size_t by
 
 const struct session_protocol nbd_protocol = {
 	.connection_bytes = sizeof(struct nbd_connection),
+	.pieces_nr = 2, /* header and data */
 	.connection_init = nbd_connection_init,
 	.connection_fini = nbd_connection_fini,
 	.hello = nbd_connection_hello,

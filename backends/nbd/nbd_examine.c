@@ -124,35 +124,8 @@ void nbd_examine_forget(struct nbd_examine *e)
 
 static void examine_connect_failed(struct nbd_examine *e, int err)
 {
-	switch (err) {
-	case -ECONNREFUSED:
-	case -ENOENT:
-		snprintf(e->words, sizeof(e->words), "no server at %s: is it started?", e->whom);
-		e->ret = err;
-		break;
-	case -ETIMEDOUT:
-		examine_fail(e, err,
-			     "time is up while connecting: is the server up, and does a firewall "
-			     "let us through?");
-		break;
-	case -EHOSTUNREACH:
-	case -ENETUNREACH:
-		examine_fail(e, err, "no way there (%s): is the network up?", errname(err));
-		break;
-	case -EACCES:
-	case -EPERM:
-		examine_fail(e, err, "not allowed to connect (%s): see the socket's mode and owner",
-			     errname(err));
-		break;
-	case -ENODEV:
-	case -EAFNOSUPPORT:
-		examine_fail(e, err, "this kernel cannot connect so (%s)%s", errname(err),
-			     e->kind == NET_VSOCK ? ": modprobe vsock, or its transport, may help"
-						  : "");
-		break;
-	default:
-		examine_fail(e, err, "cannot connect: %s", errname(err));
-	}
+	net_connect_words(e->kind, e->whom, err, e->words, sizeof(e->words));
+	e->ret = err;
 }
 
 /* One address that does not answer must not take the time of those behind it. */

@@ -241,6 +241,7 @@ static size_t toy_goodbye(struct session_connection *c, uint8_t *buf)
 
 static const struct session_protocol toy_protocol = {
 	.connection_bytes = sizeof(struct toy_connection),
+	.pieces_nr = 2,
 	.connection_init = toy_init,
 	.connection_fini = toy_fini,
 	.hello = toy_hello,

@@ -1,0 +1,597 @@
+/*
+ * The admin queue of an association. Owns its stream, its parser, the few commands that can be
+ * under way, and its timers. Reactor thread.
+ *
+ * Happy path: connect -> ICReq, ICResp -> nvme_fabrics says what to send until it is DONE -> ready;
+ * Asynchronous Event Request waits at the controller, Keep Alive goes out twice in its timeout.
+ * Failure modes: whatever ends the connection is said once, in words, by `ended`: nobody there, an
+ * answer that is late, a broken protocol, what nvme_fabrics does not accept, no answer to Keep
+ * Alive.
+ */
+#include "backends/nvme/nvme_admin.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backends/nvme/nvme_command.h"
+#include "backends/nvme/nvme_digest.h"
+#include "backends/nvme/nvme_receive.h"
+#include "base/assert.h"
+#include "base/errname.h"
+#include "base/util.h"
+#include "net/stream.h"
+
+/* Answers are a page at most, of data and a few PDUs around it. */
+#define RECEIVE_BYTES (8u << 10)
+/* Head, data and digest of each command, and of one that was answered before its end was seen. */
+#define PIECES (2u * COMMAND_NR * 3u)
+/* For the controller's answer to the last word. */
+#define LEAVE_NS NS_PER_SEC
+
+enum command { ASK, EVENT, KEEP_ALIVE, ABORT, SHUTDOWN, COMMAND_NR };
+
+#define COMMAND_BITS 3u
+_Static_assert(COMMAND_NR <= 1u << COMMAND_BITS, "its index is in the identifier");
+
+enum admin_state { IDLE, CONNECTING, ICREQ, BRINGING_UP, READY, LEAVING, CLOSING };
+
+struct admin_command {
+	struct nvme_slot slot;
+	uint16_t cid; /* with a number, so that no late answer is taken for one of now */
+	uint64_t deadline_ns;
+	uint8_t *buf; /* where its data come to */
+	uint8_t head[NVME_PDU_HEAD_BYTES_MAX], digest[NVME_DIGEST_BYTES];
+};
+
+struct nvme_admin {
+	struct stream stream;
+	enum admin_state state;
+	struct nvme_admin_params params;
+	struct nvme_receive receive;
+	struct nvme_fabrics fabrics;
+	struct admin_command command[COMMAND_NR];
+	uint16_t cid_nr;
+	nvme_admin_answer *answer; /* to what is asked; NULL: nothing is */
+	struct timer limit, pause, keepalive;
+	bool told;	   /* the end has been said, or nobody wants to know */
+	bool begins_again; /* when it is closed */
+	bool leaves;	   /* frees itself when it is closed */
+	struct sockaddr_storage address;
+	socklen_t address_bytes;
+	enum net_end end;
+	int err;
+	char words[NVME_FABRICS_ERROR_BYTES];
+	struct iovec pieces[PIECES];
+	uint8_t received[RECEIVE_BYTES];
+};
+
+static struct nvme_admin *admin_of_stream(struct stream *s)
+{
+	return container_of(s, struct nvme_admin, stream);
+}
+
+/* ---- the end ---- */
+
+static void admin_stop_timers(struct nvme_admin *a)
+{
+	struct reactor *r = a->stream.reactor;
+
+	reactor_timer_cancel(r, &a->limit);
+	reactor_timer_cancel(r, &a->pause);
+	reactor_timer_cancel(r, &a->keepalive);
+}
+
+static void admin_close(struct nvme_admin *a)
+{
+	admin_stop_timers(a);
+	a->state = CLOSING;
+	stream_close(&a->stream, 0);
+}
+
+/* The first reason that is said counts. */
+__attribute__((format(printf, 4, 5))) static void admin_fail(struct nvme_admin *a, enum net_end end,
+							     int err, const char *fmt, ...)
+{
+	va_list args;
+
+	if (a->state == CLOSING || a->state == LEAVING)
+		return;
+	va_start(args, fmt);
+	vsnprintf(a->words, sizeof(a->words), fmt, args);
+	va_end(args);
+	a->end = end;
+	a->err = err;
+	admin_close(a);
+}
+
+/* ---- commands ---- */
+
+static void admin_limit(struct nvme_admin *a, uint64_t deadline_ns)
+{
+	if (!a->limit.armed || a->limit.deadline_ns > deadline_ns)
+		reactor_timer_arm(a->stream.reactor, &a->limit, deadline_ns);
+}
+
+static void admin_send_data(struct nvme_admin *a, struct admin_command *c, const void *data,
+			    uint32_t bytes)
+{
+	stream_send(&a->stream, data, bytes);
+	if (!a->receive.wire.data_digest)
+		return;
+	nvme_pdu_data_digest(c->digest, nvme_digest(0, data, bytes));
+	stream_send(&a->stream, c->digest, NVME_DIGEST_BYTES);
+}
+
+/* out: goes in the capsule. in_bytes: come to in. limit_ns 0: as long as it takes. */
+static void admin_send(struct nvme_admin *a, enum command idx, uint8_t *sqe, const void *out,
+		       uint32_t out_bytes, void *in, uint32_t in_bytes, uint64_t limit_ns)
+{
+	struct admin_command *c = &a->command[idx];
+	enum nvme_direction direction = out_bytes  ? NVME_DATA_OUT
+					: in_bytes ? NVME_DATA_IN
+						   : NVME_NO_DATA;
+
+	ASSERT(!c->slot.waiting && out_bytes <= NVME_ADMIN_IN_CAPSULE_BYTES);
+	c->cid = (uint16_t)(++a->cid_nr << COMMAND_BITS | idx);
+	c->buf = in;
+	c->deadline_ns = limit_ns ? a->stream.reactor->now_ns + limit_ns : UINT64_MAX;
+	nvme_slot_start(&c->slot, direction, out_bytes ? out_bytes : in_bytes, out_bytes > 0);
+	c->slot.short_ok = in_bytes > 0;
+	nvme_command_set_cid(sqe, c->cid);
+	stream_send(&a->stream, c->head,
+		    nvme_pdu_capsule(c->head, &a->receive.wire, sqe, out_bytes));
+	if (out_bytes > 0)
+		admin_send_data(a, c, out, out_bytes);
+	if (limit_ns)
+		admin_limit(a, c->deadline_ns);
+}
+
+static struct nvme_slot *admin_lookup(void *ctx, uint16_t cid)
+{
+	struct nvme_admin *a = ctx;
+	unsigned idx = cid & ((1u << COMMAND_BITS) - 1);
+
+	return idx < COMMAND_NR && a->command[idx].cid == cid ? &a->command[idx].slot : NULL;
+}
+
+static void admin_wait_for_event(struct nvme_admin *a)
+{
+	uint8_t sqe[NVME_SQE_BYTES];
+
+	nvme_command_async_event(sqe);
+	admin_send(a, EVENT, sqe, NULL, 0, NULL, 0, 0);
+}
+
+static uint64_t admin_kato_ns(const struct nvme_admin *a)
+{
+	return a->params.fabrics.kato_ms * NS_PER_MS;
+}
+
+/* Twice in the timeout, as Linux' nvme_keep_alive_work_period has it. */
+static void admin_keep_alive_later(struct nvme_admin *a)
+{
+	struct reactor *r = a->stream.reactor;
+
+	if (admin_kato_ns(a) > 0)
+		reactor_timer_arm(r, &a->keepalive, r->now_ns + admin_kato_ns(a) / 2);
+}
+
+static void admin_on_keepalive(struct timer *timer)
+{
+	struct nvme_admin *a = container_of(timer, struct nvme_admin, keepalive);
+	uint8_t sqe[NVME_SQE_BYTES];
+
+	admin_keep_alive_later(a);
+	if (a->command[KEEP_ALIVE].slot.waiting)
+		return;
+	nvme_command_keep_alive(sqe);
+	admin_send(a, KEEP_ALIVE, sqe, NULL, 0, NULL, 0, admin_kato_ns(a));
+}
+
+/* ---- the bring-up ---- */
+
+static void admin_found(struct nvme_admin *a)
+{
+	a->state = READY;
+	if (a->fabrics.controller.events && a->params.ops->event)
+		admin_wait_for_event(a);
+	admin_keep_alive_later(a);
+	a->params.ops->ready(a->params.arg);
+}
+
+static enum net_end admin_fabrics_end(const struct nvme_fabrics *f)
+{
+	if (f->err == -EPROTO)
+		return NET_END_PROTOCOL;
+	if (f->err == -ETIMEDOUT)
+		return NET_END_SILENT;
+	return f->err == -ECONNRESET ? NET_END_CLOSED : NET_END_REFUSED;
+}
+
+static void admin_step(struct nvme_admin *a)
+{
+	struct nvme_fabrics *f = &a->fabrics;
+	struct reactor *r = a->stream.reactor;
+
+	switch (f->step) {
+	case NVME_FABRICS_COMMAND:
+		admin_send(a, ASK, f->sqe, f->data, f->out_bytes, f->data, f->in_bytes,
+			   a->params.timeout_ns);
+		return;
+	case NVME_FABRICS_PAUSE:
+		reactor_timer_arm(r, &a->pause, r->now_ns + f->pause_ms * NS_PER_MS);
+		return;
+	case NVME_FABRICS_DONE:
+		admin_found(a);
+		return;
+	case NVME_FABRICS_FAILED:
+		admin_fail(a, admin_fabrics_end(f), f->err, "%s", f->error);
+		return;
+	}
+}
+
+static void admin_on_pause(struct timer *timer)
+{
+	struct nvme_admin *a = container_of(timer, struct nvme_admin, pause);
+
+	nvme_fabrics_paused(&a->fabrics);
+	admin_step(a);
+}
+
+/* ---- what the controller says ---- */
+
+static void admin_answered(struct nvme_admin *a, enum command idx, const struct nvme_cqe *cqe)
+{
+	nvme_admin_answer *answer = a->answer;
+	uint32_t bytes = a->command[idx].slot.came_bytes;
+
+	if (idx == ASK && a->state == BRINGING_UP) {
+		nvme_fabrics_completed(&a->fabrics, cqe, bytes);
+		admin_step(a);
+	} else if (idx == ASK) {
+		a->answer = NULL;
+		answer(a->params.arg, cqe, bytes);
+	} else if (idx == EVENT && (cqe->status & NVME_STATUS_CODE_MASK) == 0) {
+		admin_wait_for_event(a);
+		a->params.ops->event(a->params.arg, (uint32_t)cqe->result);
+	} else if (idx == SHUTDOWN) {
+		admin_close(a);
+	}
+}
+
+static void admin_broken(struct nvme_admin *a)
+{
+	uint8_t term[NVME_PDU_TERM_BYTES_MAX];
+	uint32_t bytes = nvme_receive_term(&a->receive, term);
+
+	stream_last_word(&a->stream, term, bytes);
+	admin_fail(a, NET_END_PROTOCOL, a->receive.err, "%s", a->receive.error);
+}
+
+static void admin_take_payload(struct nvme_admin *a, struct nvme_input *in)
+{
+	struct nvme_receive *r = &a->receive;
+	struct admin_command *c = container_of(r->slot, struct admin_command, slot);
+	uint32_t bytes = (uint32_t)MIN((size_t)(in->end - in->at), (size_t)r->bytes);
+
+	memcpy(c->buf + r->at_bytes, in->at, bytes);
+	nvme_receive_took(r, in->at, bytes);
+	in->at += bytes;
+}
+
+/* False: there is no more in these bytes. */
+static bool admin_take(struct nvme_admin *a, struct nvme_input *in)
+{
+	struct nvme_receive *r = &a->receive;
+
+	switch (nvme_receive_next(r, in)) {
+	case NVME_RECEIVE_READY:
+		a->state = BRINGING_UP;
+		reactor_timer_cancel(a->stream.reactor, &a->limit);
+		admin_step(a);
+		return true;
+	case NVME_RECEIVE_PAYLOAD:
+		admin_take_payload(a, in);
+		return r->bytes == 0;
+	case NVME_RECEIVE_DONE:
+		admin_answered(a,
+			       (enum command)(container_of(r->slot, struct admin_command, slot) -
+					      a->command),
+			       &r->cqe);
+		return true;
+	case NVME_RECEIVE_TERMINATED:
+		admin_fail(a, NET_END_PROTOCOL, r->err, "%s", r->error);
+		return false;
+	case NVME_RECEIVE_BROKEN:
+		admin_broken(a);
+		return false;
+	default: /* MORE; R2T: all data is in capsules, so that the parser refuses it */
+		return false;
+	}
+}
+
+static void admin_on_received(struct stream *s, const uint8_t *data, size_t bytes)
+{
+	struct nvme_admin *a = admin_of_stream(s);
+	struct nvme_input in = { data, data + bytes };
+
+	while (s->state == STREAM_OPEN && admin_take(a, &in))
+		;
+}
+
+/* ---- the stream's other events, the timers ---- */
+
+static void admin_on_connected(struct stream *s)
+{
+	struct nvme_admin *a = admin_of_stream(s);
+	const struct nvme_wire wire = { .header_digest = a->params.header_digest,
+					.data_digest = a->params.data_digest,
+					.r2t_nr = 1 };
+
+	nvme_receive_init(&a->receive, &wire, admin_lookup, a);
+	nvme_fabrics_init(&a->fabrics, &a->params.fabrics);
+	for (unsigned i = 0; i < COMMAND_NR; i++)
+		a->command[i].slot.waiting = false;
+	a->answer = NULL;
+	a->state = ICREQ;
+	reactor_timer_arm(s->reactor, &a->limit, s->reactor->now_ns + a->params.timeout_ns);
+	nvme_pdu_icreq(a->command[ASK].head, &wire);
+	stream_send(s, a->command[ASK].head, NVME_PDU_IC_BYTES);
+}
+
+static void admin_on_sent(struct stream *s)
+{
+	(void)s;
+}
+
+/* Nobody on this side has said why. */
+static void admin_ended_by_itself(struct nvme_admin *a, int err)
+{
+	a->err = err;
+	a->end = a->state == CONNECTING ? NET_END_UNREACHABLE : NET_END_CLOSED;
+	if (a->state == CONNECTING) {
+		snprintf(a->words, sizeof(a->words), "%s", errname(err));
+	} else if (a->state == BRINGING_UP) {
+		nvme_fabrics_gone(&a->fabrics, err);
+		snprintf(a->words, sizeof(a->words), "%s", a->fabrics.error);
+	} else {
+		snprintf(a->words, sizeof(a->words), "the target closed the %s: %s",
+			 a->state == ICREQ ? "connection instead of an answer to ICReq: is it an "
+					     "NVMe/TCP target, or does it want TLS?"
+					   : "admin connection",
+			 errname(err));
+	}
+}
+
+static void admin_connect(struct nvme_admin *a)
+{
+	struct stream *s = &a->stream;
+	int ret = stream_connect(s, (const struct sockaddr *)&a->address, a->address_bytes);
+
+	a->told = a->begins_again = false;
+	a->words[0] = '\0';
+	a->err = ret;
+	a->state = CONNECTING;
+	/* What socket(2) says is told from a turn, too. */
+	reactor_timer_arm(s->reactor, &a->limit,
+			  s->reactor->now_ns + (ret < 0 ? 0 : a->params.timeout_ns));
+}
+
+static void admin_is_idle(struct nvme_admin *a)
+{
+	bool unanswered = a->end == NET_END_UNREACHABLE;
+	struct reactor *r = a->stream.reactor;
+
+	a->state = IDLE;
+	if (a->leaves) {
+		stream_fini(&a->stream);
+		free(a);
+		reactor_leave_end(r);
+	} else if (a->begins_again) {
+		admin_connect(a);
+	} else if (!a->told) {
+		a->told = true;
+		a->params.ops->ended(a->params.arg, a->end, a->err, unanswered, a->words);
+	}
+}
+
+static void admin_on_closed(struct stream *s, int err)
+{
+	struct nvme_admin *a = admin_of_stream(s);
+
+	admin_stop_timers(a);
+	if (a->state != CLOSING && a->state != LEAVING)
+		admin_ended_by_itself(a, err);
+	admin_is_idle(a);
+}
+
+static void admin_late(struct nvme_admin *a)
+{
+	unsigned long long ms = (unsigned long long)(a->params.timeout_ns / NS_PER_MS);
+
+	if (a->state == BRINGING_UP) {
+		nvme_fabrics_gone(&a->fabrics, -ETIMEDOUT);
+		admin_fail(a, NET_END_SILENT, -ETIMEDOUT, "%s", a->fabrics.error);
+	} else if (a->command[KEEP_ALIVE].slot.waiting &&
+		   a->command[KEEP_ALIVE].deadline_ns <= a->stream.reactor->now_ns) {
+		admin_fail(a, NET_END_SILENT, -ETIMEDOUT, "no answer to Keep Alive for %u ms",
+			   a->params.fabrics.kato_ms);
+	} else {
+		admin_fail(a, NET_END_SILENT, -ETIMEDOUT,
+			   "no answer to an admin command for %llu ms", ms);
+	}
+}
+
+/* The next deadline of a command; UINT64_MAX: none. */
+static uint64_t admin_next_deadline_ns(const struct nvme_admin *a)
+{
+	uint64_t next_ns = UINT64_MAX;
+
+	for (unsigned i = 0; i < COMMAND_NR; i++)
+		if (a->command[i].slot.waiting)
+			next_ns = MIN(next_ns, a->command[i].deadline_ns);
+	return next_ns;
+}
+
+static void admin_on_limit(struct timer *timer)
+{
+	struct nvme_admin *a = container_of(timer, struct nvme_admin, limit);
+	struct reactor *r = a->stream.reactor;
+	uint64_t next_ns;
+
+	if (a->state == CONNECTING && a->stream.state == STREAM_IDLE) {
+		a->end = NET_END_UNREACHABLE;
+		snprintf(a->words, sizeof(a->words), "%s", errname(a->err));
+		admin_is_idle(a);
+	} else if (a->state == CONNECTING) {
+		admin_fail(a, NET_END_UNREACHABLE, -ETIMEDOUT, "connecting took too long");
+	} else if (a->state == ICREQ) {
+		admin_fail(a, NET_END_SILENT, -ETIMEDOUT, "the target does not answer to ICReq");
+	} else if (a->state == LEAVING) {
+		admin_close(a);
+	} else {
+		next_ns = admin_next_deadline_ns(a);
+		if (next_ns <= r->now_ns)
+			admin_late(a);
+		else if (next_ns != UINT64_MAX)
+			reactor_timer_arm(r, &a->limit, next_ns);
+	}
+}
+
+/* ---- the owner's ---- */
+
+int nvme_admin_new(struct nvme_admin **ret_admin, struct reactor *reactor,
+		   const struct nvme_admin_params *params)
+{
+	static const struct stream_ops ops = {
+		.connected = admin_on_connected,
+		.received = admin_on_received,
+		.sent = admin_on_sent,
+		.closed = admin_on_closed,
+	};
+	struct nvme_admin *a = calloc(1, sizeof(*a));
+	int ret;
+
+	if (!a)
+		return -ENOMEM;
+	a->params = *params;
+	timer_init(&a->limit, admin_on_limit);
+	timer_init(&a->pause, admin_on_pause);
+	timer_init(&a->keepalive, admin_on_keepalive);
+	ret = stream_init(&a->stream, reactor,
+			  &(struct stream_params){ .ops = &ops,
+						   .queue_idx = params->queue_idx,
+						   .leg = params->leg,
+						   .send = a->pieces,
+						   .send_nr = PIECES,
+						   .receive = a->received,
+						   .receive_bytes = RECEIVE_BYTES,
+						   .hear_out = true });
+	if (ret < 0)
+		free(a);
+	else
+		*ret_admin = a;
+	return ret;
+}
+
+void nvme_admin_begin(struct nvme_admin *a, const struct sockaddr *address, socklen_t address_bytes)
+{
+	ASSERT(a->state == IDLE || a->state == LEAVING || a->state == CLOSING);
+	memcpy(&a->address, address, address_bytes);
+	a->address_bytes = address_bytes;
+	if (a->state == IDLE) {
+		admin_connect(a);
+		return;
+	}
+	a->begins_again = true;
+	if (a->state == LEAVING)
+		admin_close(a);
+}
+
+static void admin_say_shutdown(struct nvme_admin *a)
+{
+	struct reactor *r = a->stream.reactor;
+	uint8_t sqe[NVME_SQE_BYTES];
+
+	admin_stop_timers(a);
+	a->state = LEAVING;
+	nvme_command_property_set(sqe, NVME_REG_CC, a->fabrics.cc | NVME_CC_SHN_NORMAL);
+	admin_send(a, SHUTDOWN, sqe, NULL, 0, NULL, 0, LEAVE_NS);
+	reactor_timer_arm(r, &a->limit, r->now_ns + LEAVE_NS);
+}
+
+void nvme_admin_close(struct nvme_admin *a)
+{
+	a->told = true;
+	a->begins_again = false;
+	if (a->state == READY && a->stream.state == STREAM_OPEN)
+		admin_say_shutdown(a);
+	else if (a->state == CONNECTING && a->stream.state == STREAM_IDLE)
+		a->state = IDLE;
+	else if (a->state != IDLE && a->state != LEAVING)
+		admin_close(a);
+	if (a->state == IDLE)
+		admin_stop_timers(a);
+}
+
+void nvme_admin_forget(struct nvme_admin *a)
+{
+	struct reactor *r;
+
+	if (!a)
+		return;
+	r = a->stream.reactor;
+	reactor_leave_begin(r);
+	a->leaves = true;
+	nvme_admin_close(a);
+	if (a->state == IDLE)
+		admin_is_idle(a);
+}
+
+bool nvme_admin_is_ready(const struct nvme_admin *a)
+{
+	return a->state == READY;
+}
+
+const char *nvme_admin_doing(const struct nvme_admin *a, char *buf, size_t bytes)
+{
+	const char *name = nvme_command_name(a->fabrics.sqe[0], true);
+
+	if (a->state == BRINGING_UP) {
+		snprintf(buf, bytes, "waiting for the target's answer to %s",
+			 name ? name : "a command");
+		return buf;
+	}
+	return a->state == ICREQ ? "waiting for the target's answer to ICReq"
+				 : "connecting to the target";
+}
+
+const struct nvme_fabrics *nvme_admin_found(const struct nvme_admin *a)
+{
+	return &a->fabrics;
+}
+
+void nvme_admin_ask(struct nvme_admin *a, uint8_t *sqe, void *buf, uint32_t bytes,
+		    nvme_admin_answer *fn)
+{
+	ASSERT(a->state == READY && !a->answer);
+	a->answer = fn;
+	admin_send(a, ASK, sqe, NULL, 0, buf, bytes, a->params.timeout_ns);
+}
+
+bool nvme_admin_is_asking(const struct nvme_admin *a)
+{
+	return a->answer != NULL;
+}
+
+void nvme_admin_abort(struct nvme_admin *a, uint16_t qid, uint16_t cid)
+{
+	uint8_t sqe[NVME_SQE_BYTES];
+
+	if (a->command[ABORT].slot.waiting)
+		return;
+	nvme_command_abort(sqe, qid, cid);
+	admin_send(a, ABORT, sqe, NULL, 0, NULL, 0, a->params.timeout_ns);
+}
