@@ -30,15 +30,16 @@ make_target() {
 	# 4420: most of them; 4421: no write travels in its command; the others are of one subsystem each
 	nvmet_port 1 127.0.0.1 4420 && nvmet_port 2 127.0.0.1 4421 1024 && nvmet_port 3 127.0.0.1 4423 &&
 		nvmet_port 4 127.0.0.1 4424 && nvmet_port 5 127.0.0.1 4425 && nvmet_port 6 127.0.0.1 4426 || return
-	nvmet_link 1 $nqn:plain && nvmet_link 1 $nqn:word && nvmet_link 1 $nqn:null && nvmet_link 1 $nqn:shared && nvmet_link 2 $nqn:digest &&
-		nvmet_link 3 $nqn:away && nvmet_link 4 $nqn:paths && nvmet_link 5 $nqn:paths && nvmet_link 6 $nqn:dead
+	nvmet_link 1 $nqn:plain && nvmet_link 1 $nqn:word && nvmet_link 1 $nqn:null && nvmet_link 1 $nqn:shared &&
+		nvmet_link 2 $nqn:digest && nvmet_link 3 $nqn:away && nvmet_link 4 $nqn:paths && nvmet_link 5 $nqn:paths &&
+		nvmet_link 6 $nqn:dead
 }
 ok "the kernel's target, eight subsystems on six ports" make_target
 
 # device NAME PORT BLOCK_SIZE [MORE BACKEND OPTIONS]
 device() {
-	echo "  - {name: $1, queues: 2, block_size: $3, backend: {type: nvme-tcp, host: 127.0.0.1, port: $2, subsystem: \"$nqn:$1\","
-	echo "     namespace: $([ "$1" = null ] && echo 7 || echo 1), ${4:-on_disconnect: {queue: 2m\}}}}"
+	echo "  - {name: $1, queues: 2, block_size: $3, backend: {type: nvme-tcp, host: 127.0.0.1, port: $2,"
+	echo "     subsystem: \"$nqn:$1\", namespace: $([ "$1" = null ] && echo 7 || echo 1), ${4:-on_disconnect: {queue: 2m\}}}}"
 }
 digests="header_digest: true, data_digest: true, keep_alive: 5s, on_disconnect: {queue: 2m}"
 {

@@ -6,7 +6,7 @@
 
 ram_disk 600 || exit 1
 nqn=nqn.2026-01.org.example
-first= second=
+first='' second=''
 on_file=$nqn:file on_loop=$nqn:loop on_null=$nqn:null
 
 make_target() {
@@ -24,7 +24,7 @@ connect() {
 }
 two_jobs="--bsrange=4k-256k --blockalign=4k --iodepth=32 --numjobs=2 --size=8M --io_size=4M --offset_increment=20M"
 # shellcheck disable=SC2086
-verify_two() { verify "$device" $two_jobs "$@"; }
+verify_two() { verify "$device" $two_jobs; }
 bytes_are() { [ "$(blockdev --getsize64 "$device")" = "$1" ] || { blockdev --getsize64 "$device" && return 1; }; }
 queue_is() { [ "$(cat "/sys/block/${device#/dev/}/queue/$1")" = "$2" ]; }
 no_controller() { [ -z "$(kernel_controllers "$1")" ]; }
