@@ -54,19 +54,11 @@ const char *uri_find(struct uri_part part, char c)
 	return memchr(part.at, c, (size_t)(part.end - part.at));
 }
 
-static int uri_hex(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c = (char)(c | 0x20);
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The byte that %XX at `at` stands for, or -1. */
 static int uri_decode_escape(const char *at, const char *end)
 {
-	int high = end - at > 2 ? uri_hex(at[1]) : -1;
-	int low = end - at > 2 ? uri_hex(at[2]) : -1;
+	int high = end - at > 2 ? hex_value(at[1]) : -1;
+	int low = end - at > 2 ? hex_value(at[2]) : -1;
 
 	return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
@@ -224,9 +216,9 @@ int uri_decode_server(const struct uri_reader *r, struct uri_part authority, con
 	} else {
 		end = uri_find(host, ':');
 		host.end = end ? end : host.end;
-		err = server->kind == NET_VSOCK ? uri_decode_number(r, host, "vsock cid",
-								    UINT32_MAX, &server->cid)
-						: uri_decode_name(r, host, server);
+		err = server->kind == NET_VSOCK
+			      ? uri_decode_number(r, host, "vsock cid", UINT32_MAX, &server->cid)
+			      : uri_decode_name(r, host, server);
 		authority.at = host.end;
 	}
 	return err < 0 ? err : uri_decode_port(r, authority, server);

@@ -47,13 +47,14 @@ struct uri_part uri_split(struct uri_reader *r, const char *stops);
 const char *uri_find(struct uri_part part, char c);
 
 /*
- * Percent-decodes into buf, terminated. White space and control characters have to be escaped, a NUL
- * has no place. Refuses what is longer than buf_bytes - 1.
+ * Percent-decodes into buf, terminated. White space and control characters have to be escaped, a
+ * NUL has no place. Refuses what is longer than buf_bytes - 1.
  */
 int uri_decode(const struct uri_reader *r, struct uri_part from, const char *what, char *buf,
 	       size_t buf_bytes);
 
-/* The same for a unix socket's path: begins with a NUL if abstract. Sets its path and path_bytes. */
+/* The same for a unix socket's path: begins with a NUL if abstract. Sets its path and path_bytes.
+ */
 int uri_decode_socket(const struct uri_reader *r, struct uri_part from, const char *what,
 		      struct net_host *server);
 
@@ -65,15 +66,15 @@ bool uri_is_scheme(struct uri_part scheme, const char *name);
 
 /*
  * HOST[:PORT] of an authority: a name, IPv4 or [IPv6] (with a zone: RFC 6874), or the cid of
- * NET_VSOCK; server->kind says which. The port stays what it was where there is none. `missing`: the
- * words where there is no host.
+ * NET_VSOCK; server->kind says which. The port stays what it was where there is none. `missing`:
+ * the words where there is no host.
  */
 int uri_decode_server(const struct uri_reader *r, struct uri_part authority, const char *missing,
 		      struct net_host *server);
 
 struct uri_query {
 	const char *const *keys;
-	unsigned keys_nr;  /* at most 32 */
+	unsigned keys_nr;   /* at most 32 */
 	bool values_unsaid; /* KEY is as good as KEY= */
 };
 
