@@ -53,8 +53,7 @@ const char *uri_find(struct uri_part part, char c);
 int uri_decode(const struct uri_reader *r, struct uri_part from, const char *what, char *buf,
 	       size_t buf_bytes);
 
-/* The same for a unix socket's path: begins with a NUL if abstract. Sets its path and path_bytes.
- */
+/* The same into server's path, that of a unix socket, which begins with a NUL if abstract. */
 int uri_decode_socket(const struct uri_reader *r, struct uri_part from, const char *what,
 		      struct net_host *server);
 
