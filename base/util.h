@@ -49,6 +49,15 @@ static inline void *lines_zalloc(size_t nr, size_t bytes)
 #define NS_PER_MS 1000000ull
 #define NS_PER_SEC 1000000000ull
 
+/* Of a hex digit, in any case; -1 if it is none. */
+static inline int hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c = (char)(c | 0x20);
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 static inline bool is_power_of_two(uint64_t n)
 {
 	return n != 0 && (n & (n - 1)) == 0;

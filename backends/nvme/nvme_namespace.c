@@ -13,20 +13,12 @@
 
 /* ---- text ---- */
 
-static int namespace_hex(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c = (char)(c | 0x20);
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 int nvme_hex_parse(const char *text, uint8_t *ret_bytes, size_t bytes)
 {
 	if (strnlen(text, 2 * bytes + 1) != 2 * bytes)
 		return -EINVAL;
 	for (size_t i = 0; i < bytes; i++) {
-		int high = namespace_hex(text[2 * i]), low = namespace_hex(text[2 * i + 1]);
+		int high = hex_value(text[2 * i]), low = hex_value(text[2 * i + 1]);
 
 		if (high < 0 || low < 0)
 			return -EINVAL;

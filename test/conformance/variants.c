@@ -157,6 +157,56 @@ static void nbdkit_stop(void)
 		fprintf(stderr, "nbdkit does not end\n");
 }
 
+#define NVME_SUBSYSTEM "nqn.2026-01.org.example:disk"
+
+/* Its port is the "path". */
+static const char *nvme_target(const char *args)
+{
+	char command[4096], ready[700];
+	FILE *f;
+	int port = 0;
+
+	snprintf(ready, sizeof(ready), "%s/nvme", variant_dir);
+	snprintf(command, sizeof(command),
+		 "rm -f %s.ready; mkfifo %s.ready; setsid " UBLKD_SOURCE
+		 "/test/interop/nvme_target.py --listen 127.0.0.1:0 --subsystem " NVME_SUBSYSTEM
+		 " --size 4194304 %s >%s.ready & echo $! >%s.pid",
+		 ready, ready, args, ready, ready);
+	if (system(command) != 0)
+		return "the NVMe target does not start";
+	snprintf(command, sizeof(command), "%s.ready", ready);
+	f = fopen(command, "re");
+	if (!f || fscanf(f, "ready 127.0.0.1:%d", &port) != 1)
+		return "the NVMe target does not say its port";
+	fclose(f);
+	snprintf(variant_path, sizeof(variant_path), "%d", port);
+	return NULL;
+}
+
+static const char *nvme_plain(void)
+{
+	return nvme_target("");
+}
+
+/* Nothing in capsules, small H2CData, padding, data in pieces without SUCCESS. */
+static const char *nvme_pieces(void)
+{
+	return nvme_target("--block 4096 --set in_capsule_bytes=0 --set maxh2cdata=16384 --set "
+			   "cpda=31 --set c2h_bytes=20000 --set success=0 --set r2t_bytes=40960");
+}
+
+static void nvme_stop(void)
+{
+	char command[2000];
+
+	snprintf(command, sizeof(command),
+		 "pid=$(cat %s/nvme.pid 2>/dev/null) || exit 0; kill $pid; "
+		 "while kill -0 $pid 2>/dev/null; do sleep .01; done; rm -f %s/nvme.*",
+		 variant_dir, variant_dir);
+	if (system(command) != 0)
+		fprintf(stderr, "the NVMe target does not end\n");
+}
+
 static void remove_file(void)
 {
 	unlink(variant_path);
@@ -181,6 +231,12 @@ static void remove_files(void)
 #define NBD_VARIANT(suffix, block, extra)                                                          \
 	.name = "nbd-" suffix, .backend = "nbd", .yaml = "uri: nbd+unix:///?socket=%s\n" extra,    \
 	.block_bytes = block, .is_persistent = true, .teardown = nbdkit_stop
+
+#define NVME_VARIANT(suffix, block, extra)                                                         \
+	.name = "nvme-tcp-" suffix, .backend = "nvme-tcp",                                         \
+	.yaml = "uri: nvme+tcp://127.0.0.1:%s/" NVME_SUBSYSTEM "\n"                                \
+		"host_nqn: nqn.2026-01.org.example:host\n" extra,                                  \
+	.block_bytes = block, .is_persistent = true, .teardown = nvme_stop
 
 #define STRIPE_MEM                                                                                 \
 	"type: stripe\nchunk: 16KiB\nbackends: [{type: mem, size: 1MiB}, {type: mem, size: "       \
@@ -266,6 +322,9 @@ const struct variant variants[] = {
 	  .setup = nbdkit_memory },
 	{ NBD_VARIANT("simple-replies", 512, "cache: kept"), .setup = nbdkit_old },
 	{ NBD_VARIANT("delay", 4096, "on_disconnect: forever"), .setup = nbdkit_delay },
+	{ NVME_VARIANT("plain", 512, ""), .setup = nvme_plain },
+	{ NVME_VARIANT("pieces-digests", 4096, "header_digest: true\ndata_digest: true"),
+	  .setup = nvme_pieces },
 	{ .name = "testdev", .backend = "testdev", .yaml = "size: 4MiB", .block_bytes = 512 },
 	{ STACK("delay-testdev", DELAY), .backend = "testdev", .yaml = "size: 4MiB" },
 	{ STACK("throttle-delay-error-testdev", ERROR, DELAY, THROTTLE), .backend = "testdev",
