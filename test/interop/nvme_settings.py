@@ -26,7 +26,7 @@ CONTROLLER = {
     "csts_cfs": (0, "1: CSTS.CFS is set"),
     "ready_ms": (0, "time from CC.EN to CSTS.RDY"),
     "max_queues": (16, "I/O queues that are granted"),
-    "max_cmd": (0, "MAXCMD"),
+    "max_cmd": (-1, "MAXCMD, which Linux wants; -1: as many as a queue has entries"),
     "in_capsule_bytes": (8192, "data in an I/O capsule (IOCCSZ)"),
     "icdoff": (0, "ICDOFF"),
     "sgls": (1, "SGLS"),

@@ -95,6 +95,7 @@ def test_bring_up():
         expect(host.vs == 0x20000, f"VS {host.vs:#x}")
         expect(host.id[24:40] == b"ublkd test      " and host.id[768:1024].rstrip(b"\0").decode() == NQN, "names")
         expect((host.granted, host.capsule_bytes) == (3, 8192), "queues, capsules")
+        expect(struct.unpack("<HI", host.id[514:520]) == (128, 1) and host.id[540] == 1, "MAXCMD, NN, MNAN")
         ns = host.admin.identify(0, 1)
         expect(struct.unpack("<Q", ns[:8])[0] == 8192 and ns[130] == 9, "size, block")
         expect(struct.unpack("<II", host.admin.identify(2, 0)[:8]) == (1, 0), "list of namespaces")
