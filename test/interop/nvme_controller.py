@@ -188,7 +188,7 @@ class Controller:
         if feature == FEAT_EVENTS:
             self.events_wanted = value & self.offered_events()
         elif feature == FEAT_KATO:
-            self.kato_ms = value
+            self.kato_ms, self.heard = value, asyncio.get_running_loop().time()
         elif feature != FEAT_VWC or not s.vwc:
             raise Refused(INVALID_FIELD | DNR)
         return 0

@@ -1,7 +1,6 @@
 """What is sent in the place of what a command wants."""
 
 import asyncio
-import struct
 
 from nvme_wire import *
 

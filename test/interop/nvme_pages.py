@@ -53,7 +53,7 @@ def identify_namespace(ns, has_ana):
         (0, "QQQ", ns.blocks, ns.blocks, ns.blocks), (24, "BBB", s.nsfeat, 0, s.flbas), (29, "BB", s.dps, s.nmic),
         (33, "B", s.dlfeat), (36, "H", s.nawupf), (46, "H", s.noiob),
         (64, "HHHHH", s.npwg, s.npwa, s.npdg, s.npda, s.nows), (92, "I", int(has_ana)), (99, "B", s.read_only),
-        (104, "16s", ns.identity("nguid", 16) or b""), (120, "8s", ns.identity("eui", 8) or b""),
+        (104, "16s", ns.identity("nguid") or b""), (120, "8s", ns.identity("eui") or b""),
         (128, "HBB", s.ms, s.block.bit_length() - 1, 0),
     ]  # fmt: skip
     return page(fields)
@@ -76,10 +76,10 @@ def identify_list(namespaces, after):
 
 def identify_ids(ns):
     out = b""
-    for kind, key, length in ((1, "eui", 8), (2, "nguid", 16), (3, "uuid", 16)):
-        value = ns.identity(key, length)
+    for kind, key in ((1, "eui"), (2, "nguid"), (3, "uuid")):
+        value = ns.identity(key)
         if value:
-            out += struct.pack("<BBH", kind, length, 0) + value
+            out += struct.pack("<BBH", kind, len(value), 0) + value
     out += struct.pack("<BBHB", 4, 1, 0, ns.settings.csi)
     return out.ljust(4096, b"\0")
 

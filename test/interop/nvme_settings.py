@@ -78,6 +78,7 @@ TRANSFER = {
     "volatile": (0, "1: what was written without FUA and not flushed is lost at `crash`"),
     "inline_trap": (0, "1: as Linux' target once did: a write that fits a capsule and is not in one never ends"),
 }
+ID_BYTES = {"uuid": 16, "nguid": 16, "eui": 8}
 SETTINGS = {**HANDSHAKE, **CONTROLLER, **NAMESPACE, **TRANSFER}
 
 # Instead of what a command wants. FAULT: (which commands, what happens).
@@ -243,11 +244,22 @@ class Settings:
             self.faults = [f for f in self.faults if (f.name, f.cmd) != (key, fault.cmd)]
             self.faults.append(fault)
         elif key in SETTINGS:
-            setattr(self, key, value.strip() if isinstance(SETTINGS[key][0], str) else int(value, 0))
+            setattr(self, key, self.checked(key, value.strip()))
         elif key in ("cut_after", "cut_each"):
             setattr(self, key, int(value, 0))
         else:
             raise ValueError(f"nothing is called {key!r}")
+
+    @staticmethod
+    def checked(key, value):
+        if not isinstance(SETTINGS[key][0], str):
+            return int(value, 0)
+        if key in ID_BYTES and value not in ("", "none"):
+            if len(bytes.fromhex(value.replace("-", ""))) != ID_BYTES[key]:
+                raise ValueError(f"{key} has {ID_BYTES[key]} bytes")
+        if key == "vs" and not re.fullmatch(r"\d+\.\d+(\.\d+)?", value):
+            raise ValueError(f"{value!r} is no version")
+        return value
 
     def version(self):
         major, minor, *third = (int(word) for word in self.vs.split("."))

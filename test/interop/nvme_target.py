@@ -219,6 +219,12 @@ class Target:
         for connection in [self.connections[int(words[0])]] if words else list(self.connections):
             connection.close()
 
+    def resume(self):
+        """What keeps alive was not read meanwhile."""
+        for controller in self.controllers.values():
+            controller.heard = asyncio.get_running_loop().time()
+        self.running.set()
+
     def crash(self):
         self.drop([])
         for namespaces in self.subsystems.values():
@@ -271,7 +277,7 @@ class Target:
         elif word == "pause":
             self.running.clear()
         elif word == "resume":
-            self.running.set()
+            self.resume()
         elif word == "read":
             disk = next(iter(self.subsystems.values()))[0].disk
             return {"data": disk.read(int(words[0], 0), int(words[1], 0)).hex()}

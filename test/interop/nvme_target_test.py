@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 sys.dont_write_bytecode = True  # the tree stays clean
@@ -127,6 +128,9 @@ def test_data():
                 round_trip(host, (512, 4096, 8192, 12288))
         with Host(t.address, NQN, hdgst=True, ddgst=True, hpda=7) as host:
             round_trip(host, (512, 12288))
+            # a page of a whole number of words, and one above a fold of the target's CRC
+            for nr in (20, 1028, 4096):
+                host.admin.log(2, nr)
         stats = t.clean()
         expect(stats["r2t_sent"] == 5 and stats["in_capsule_commands"] == 10 + 4 * 3 + 1, f"{stats}")
 
@@ -151,7 +155,7 @@ def test_several_r2ts():
         got = [host.io.on_r2t(host.io.receive()[2], cid, data, at) for at in (0, 4096)]
         host.io.socket.settimeout(0.05)
         raises(TimeoutError, host.io.socket.recv, 1)
-        host.io.socket.settimeout(5)
+        host.io.socket.settimeout(30)
         host.io.send_data(cid, data, got[0])
         got.append(host.io.on_r2t(host.io.receive()[2], cid, data, 8192))
         for r2t in got[1:]:
@@ -166,7 +170,11 @@ def test_commands():
         host.write(0, noise(8192), 1 << 14)
         host.io.ok(command(0, 1))
         host.io.ok(host.rw(8, 512, 512))
-        host.io.ok(command(9, 1, 32, 1, 4, in_capsule=True), capsule=struct.pack("<IIQIIQ", 0, 1, 2, 0, 2, 4))
+        ranges = struct.pack("<IIQIIQ", 0, 1, 2, 0, 1, 4)
+        host.io.ok(command(9, 1, 32, 1, 4, in_capsule=True), capsule=ranges)
+        # as Linux does it: a whole page, whatever the number of ranges
+        ranges = struct.pack("<IIQIIQ", 0, 1, 5, 0, 1, 6).ljust(4096, b"\0")
+        host.io.ok(command(9, 1, 4096, 0, 4, in_capsule=True), capsule=ranges)
         data = host.read(0, 8192)
         zero = [not any(data[at : at + 512]) for at in range(0, 4096, 512)]
         expect(zero == [False, True, True, False, True, True, False, False], f"zeroes at {zero}")
@@ -241,8 +249,12 @@ def test_ana():
 
 
 def test_keep_alive():
-    with Target("--set", "kas=1") as t, Host(t.address, NQN, kato_ms=300) as host:
+    with Target("--set", "kas=1") as t, Host(t.address, NQN, kato_ms=600000) as host:
+        expect(host.admin.ok(command(10, 0, 0, 0x0F)) == 600000, "Connect's timeout")
+        start = time.monotonic()
+        host.admin.ok(command(9, 0, 0, 0x0F, 300))
         expect(raises(Terminated, host.admin.receive).fes is None, "the controller ends")
+        expect(time.monotonic() - start >= 0.29, "not before its time")
         raises(Terminated, host.io.receive)
         stats = t.do("wait kato_expired 1")
         expect(t.do("stats")["controllers"] == 0, f"{stats}")
@@ -291,7 +303,7 @@ def test_drop_pause():
         cid = host.io.submit(host.rw(2, 0, 512))
         host.io.socket.settimeout(0.05)
         raises(TimeoutError, host.io.receive)
-        host.io.socket.settimeout(5)
+        host.io.socket.settimeout(30)
         t.do("resume")
         expect(host.io.complete(cid, 512)[0] == 0, "an answer after all")
         t.do("drop")
@@ -373,6 +385,8 @@ def test_status():
         got = [host.io.run(host.rw(2, 0, 512), 512)[0] for _ in range(3)]
         expect(got == [0, 0x4004, 0], f"{got}")
         expect(not t.tell("set nonsense 1")["ok"] and not t.tell("nonsense")["ok"], "nonsense is refused")
+        for line in ("set uuid 12", "set vs 2", "set status write:1", "set stall 1:when=later", "ana 7 optimized"):
+            expect(not t.tell(line)["ok"], line)
 
 
 # fault, command, what this host says of it (None: the connection's end)
