@@ -22,7 +22,7 @@ async def status(connection, command, fault):
 
 
 async def term_req(connection, command, fault):
-    await connection.send_term(fault.fes, 8, command.sqe)
+    await connection.send_term(fault.fes, 8, command.header)
     raise Hangup(fault.name)
 
 

@@ -219,8 +219,9 @@ def data_body(cid, ttag, offset, length):
 class Command:
     """A command that came: dwords by number."""
 
-    def __init__(self, sqe, admin, data):
-        self.sqe, self.dwords, self.data = sqe, struct.unpack("<16I", sqe), data
+    def __init__(self, header, admin, data):
+        sqe = header[8:72]
+        self.header, self.sqe, self.dwords, self.data = header, sqe, struct.unpack("<16I", sqe), data
         self.opcode, self.flags, self.cid, self.nsid = struct.unpack("<BBHI", sqe[:8])
         self.sgl_offset, self.length, self.sgl = struct.unpack("<QI", sqe[24:36]) + (sqe[39],)
         self.admin = admin
