@@ -133,7 +133,7 @@ Settings stay until they are changed; those of the handshake and of Connect coun
 Faults strike N times, once when N is not told, `always`, or 0: no more. Behind the number may stand, each
 behind a colon: cmd=NAME, only this command; after=N, N occasions are left alone. NAME is one of
 {names},
-io.0xNN or admin.0xNN.
+io.0xNN or admin.0xNN. Without cmd= only I/O commands are struck.
   status = NAME:SCT:SC[:dnr][:late][:count=N | :always][:after=N]
                               the command fails; late: after the data of a write came; NAME may be any
   reject_connect = SCT:SC[:dnr][:result=DW0][:count=N | :always]
@@ -144,7 +144,7 @@ io.0xNN or admin.0xNN.
 
 def keys_help():
     def shown(key, value, words):
-        return f"  {f'{key} = {value}':<27} {words}"
+        return f"  {f'{key} = {value}':<27} {words}".rstrip()
 
     settings = "\n".join(shown(key, *row) for key, row in SETTINGS.items())
     faults = "\n".join(f"  {name:<27} {words}" for name, (_, words) in FAULTS.items()

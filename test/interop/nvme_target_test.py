@@ -83,6 +83,12 @@ def raises(kind, call, *args):
     raise Broken(f"no {kind.__name__}")
 
 
+def silence(queue):
+    queue.socket.settimeout(0.05)
+    raises(TimeoutError, queue.socket.recv, 1)
+    queue.socket.settimeout(30)
+
+
 def noise(nr):
     return RANDOM.randbytes(nr)
 
@@ -153,9 +159,7 @@ def test_several_r2ts():
         data = noise(16384)
         cid = host.io.submit(host.rw(1, 0, len(data)))
         got = [host.io.on_r2t(host.io.receive()[2], cid, data, at) for at in (0, 4096)]
-        host.io.socket.settimeout(0.05)
-        raises(TimeoutError, host.io.socket.recv, 1)
-        host.io.socket.settimeout(30)
+        silence(host.io)
         host.io.send_data(cid, data, got[0])
         got.append(host.io.on_r2t(host.io.receive()[2], cid, data, 8192))
         for r2t in got[1:]:
@@ -301,9 +305,7 @@ def test_drop_pause():
     with Target() as t, Host(t.address, NQN) as host:
         t.do("pause")
         cid = host.io.submit(host.rw(2, 0, 512))
-        host.io.socket.settimeout(0.05)
-        raises(TimeoutError, host.io.receive)
-        host.io.socket.settimeout(30)
+        silence(host.io)
         t.do("resume")
         expect(host.io.complete(cid, 512)[0] == 0, "an answer after all")
         t.do("drop")
@@ -331,33 +333,36 @@ def test_crash():
 
 
 def test_host_violations():
-    def term(*digests, **options):
+    def fes(breaks, **options):
+        """What C2HTermReq says of it."""
         with Host(t.address, NQN, **options) as host:
-            yield host
-            yield raises(Terminated, host.io.receive).fes
+            breaks(host)
+            return raises(Terminated, host.io.receive).fes
 
-    with Target() as t:
-        for breaks, options, fes in (("header", {"hdgst": True}, 3),):
-            steps = term(**options)
-            host = next(steps)
-            host.io.break_digest = breaks
-            host.io.submit(host.rw(2, 0, 512))
-            expect(next(steps) == fes, "a wrong header digest")
-        steps = term()
-        next(steps).io.send(6, struct.pack("<HHIII", 1, 1, 0, 512, 0), bytes(512), 4)
-        expect(next(steps) == 1, "H2CData that nobody asked for")
-        steps = term()
-        next(steps).io.send(4, bytes(64), bytes(8704))
-        expect(next(steps) == 5, "too much data in a capsule")
-        steps = term()
-        next(steps).io.socket.sendall(struct.pack("<BBBBI", 4, 0, 76, 0, 76))
-        expect(next(steps) == 1, "HLEN")
-        t.do("set stall always")
-        steps = term(entries=4)
-        host = next(steps)
+    def wrong_header_digest(host):
+        host.io.break_digest = "header"
+        host.io.submit(host.rw(2, 0, 512))
+
+    def unasked_data(host):
+        host.io.send(6, struct.pack("<HHIII", 1, 1, 0, 512, 0), bytes(512), 4)
+
+    def large_capsule(host):
+        host.io.send(4, bytes(64), bytes(8704))
+
+    def wrong_hlen(host):
+        host.io.socket.sendall(struct.pack("<BBBBI", 4, 0, 76, 0, 76))
+
+    def too_many(host):
         for _ in range(4):
             host.io.submit(host.rw(2, 0, 512))
-        expect(next(steps) == 5, "more commands than the queue has room for")
+
+    with Target() as t:
+        expect(fes(wrong_header_digest, hdgst=True) == 3, "a wrong header digest")
+        expect(fes(unasked_data) == 1, "H2CData that nobody asked for")
+        expect(fes(large_capsule) == 5, "too much data in a capsule")
+        expect(fes(wrong_hlen) == 1, "HLEN")
+        t.do("set stall always")
+        expect(fes(too_many, entries=4) == 5, "more commands than the queue has room for")
         expect(t.do("stats")["violations"] == 5, "counted")
 
 
@@ -424,6 +429,50 @@ def test_wrongs():
         with Host(t.address, NQN) as host:
             round_trip(host, (512, 12288))
         expect(t.clean()["waiting"] == {}, "each once")
+
+
+def test_asked_wrongly():
+    with Target() as t:
+        for fault, wanted in (("r2t_too_many", [(0, 512), (512, 512)]), ("r2t_twice", [(0, 12288)] * 2)):
+            with Host(t.address, NQN) as host:
+                t.do(f"set {fault} 1")
+                host.io.submit(host.rw(1, 0, 12288))
+                got = [struct.unpack("<II", host.io.receive()[2][4:12]) for _ in range(2)]
+                expect(got == wanted, f"{fault}: {got}")
+                silence(host.io)
+        with Host(t.address, NQN) as host:
+            t.do("set r2t_stall 1")
+            host.io.submit(host.rw(1, 0, 12288))
+            silence(host.io)
+            t.do("set half_silent 1")
+            host.io.submit(host.rw(2, 0, 512))
+            host.io.take(12)
+            silence(host.io)
+        t.clean()
+
+
+def test_refused_late():
+    with Target() as t, Host(t.address, NQN) as host:
+        data = noise(12288)
+        t.do("set write_after_all 1")
+        status = host.io.run(host.rw(1, 0, len(data)), out=data)[0]
+        expect(status == 6 and host.read(0, len(data)) == data, "refused, and written")
+        t.do("set status write:0:6:late")
+        status = host.io.run(host.rw(1, 0, len(data)), out=bytes(len(data)))[0]
+        expect((status, host.io.r2ts) == (6, 2) and host.read(0, len(data)) == data, "the data came in vain")
+
+
+def test_accept():
+    with Target("--set", "accept_close=1") as t:
+        raises(Terminated, Queue, t.address)
+        t.do("set icresp_garbage 1")
+        raises(Broken, Queue, t.address)
+        t.do("set icresp_silent 1")
+        with socket.create_connection(t.address) as quiet:
+            t.do("wait connections 3")
+            quiet.settimeout(0.05)
+            raises(TimeoutError, quiet.recv, 1)
+        Queue(t.address).socket.close()
 
 
 def test_double_completion():
