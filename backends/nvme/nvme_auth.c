@@ -84,9 +84,8 @@ __attribute__((format(printf, 3, 4))) static void auth_fail(struct nvme_auth *a,
 }
 
 /* As auth_fail, and the controller is told first. */
-__attribute__((format(printf, 4, 5))) static void auth_refuse(struct nvme_auth *a,
-							      enum nvme_dhchap_why why, int err,
-							      const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void
+auth_refuse(struct nvme_auth *a, enum nvme_dhchap_why why, int err, const char *fmt, ...)
 {
 	uint16_t transaction = a->random.transaction;
 	va_list args;
@@ -135,8 +134,7 @@ static bool auth_is_message(struct nvme_auth *a, uint32_t in_bytes, enum nvme_dh
 			    auth_names[a->state],
 			    why == NVME_DHCHAP_BAD_PAYLOAD ? "a message that is cut off,"
 							   : "another message,",
-			    in_bytes, in_bytes > 0 ? a->data[0] : 0,
-			    in_bytes > 1 ? a->data[1] : 0);
+			    in_bytes, in_bytes > 0 ? a->data[0] : 0, in_bytes > 1 ? a->data[1] : 0);
 	return false;
 }
 

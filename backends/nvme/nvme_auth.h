@@ -74,7 +74,7 @@ struct nvme_auth {
 
 	uint8_t state;
 	uint8_t *data;
-	struct nvme_auth_random random; /* wiped as soon as it was used */
+	struct nvme_auth_random random;		      /* wiped as soon as it was used */
 	uint8_t expected[NVME_DHCHAP_HASH_BYTES_MAX]; /* of the controller */
 };
 

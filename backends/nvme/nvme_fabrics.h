@@ -6,8 +6,8 @@
  * ADMIN, in this order: Connect; DH-HMAC-CHAP, if the target asks for it; the properties CAP, VS,
  * CC; CC.EN = 0 and CSTS.RDY = 0 if it was enabled; CC.EN = 1, CSTS.RDY = 1; Identify Controller;
  * its limits; Set Features (queues); the namespace, by its number or searched for among all; its
- * identifiers; Identify Namespace; its ANA state; Set Features (events). DISCOVERY: the same without
- * queues and namespaces. IO: Connect and DH-HMAC-CHAP alone.
+ * identifiers; Identify Namespace; its ANA state; Set Features (events). DISCOVERY: the same
+ *without queues and namespaces. IO: Connect and DH-HMAC-CHAP alone.
  *
  *	nvme_fabrics_init(&f, &config);
  *	for (;;)
@@ -115,7 +115,8 @@ struct nvme_fabrics {
 	/*
 	 * When FAILED, printable words, and why: -EPROTO the controller broke the protocol,
 	 * -ENOENT no such subsystem or namespace, -EACCES this host is refused or the controller
-	 * does not prove itself, -EOPNOTSUPP the controller cannot what is needed, -EBUSY, -ETIMEDOUT, -ECONNRESET, or of nvme_status.h.
+	 * does not prove itself, -EOPNOTSUPP the controller cannot what is needed, -EBUSY,
+	 * -ETIMEDOUT, -ECONNRESET, or of nvme_status.h.
 	 */
 	char error[NVME_FABRICS_ERROR_BYTES];
 	int err;
@@ -148,7 +149,8 @@ enum nvme_fabrics_step nvme_fabrics_paused(struct nvme_fabrics *f);
  */
 enum nvme_fabrics_step nvme_fabrics_gone(struct nvme_fabrics *f, int err);
 
-/* Why Identify Controller, Connect or a namespace does not do; for nvme_fabrics.c. Return 0 or -errno. */
+/* Why Identify Controller, Connect or a namespace does not do; for nvme_fabrics.c. Return 0 or
+ * -errno. */
 int nvme_fabrics_judge_controller(struct nvme_fabrics *f);
 void nvme_fabrics_judge_limits(struct nvme_fabrics *f);
 int nvme_fabrics_judge_connect(struct nvme_fabrics *f, const struct nvme_cqe *cqe);

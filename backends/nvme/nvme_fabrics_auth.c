@@ -75,7 +75,8 @@ int nvme_fabrics_auth_start(struct nvme_fabrics *f, uint32_t result)
 	if (ret <= 0)
 		return ret;
 	if (nvme_auth_draw(&random) < 0)
-		return fabrics_auth_fail(f, -EIO, "the kernel gives no random numbers"); /* UNTESTED */
+		return fabrics_auth_fail(f, -EIO,
+					 "the kernel gives no random numbers"); /* UNTESTED */
 	nvme_auth_init(&f->auth, &config, &random, f->data);
 	explicit_bzero(&random, sizeof(random));
 	return fabrics_auth_step(f);

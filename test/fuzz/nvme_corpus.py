@@ -136,8 +136,9 @@ def auth():
     for how in range(3):
         put(f"alone-{how}", how, 0, sent, said(bends=()), sent, said(bends=()))
         put(f"both-{how}", how, 1, sent, said(bends=()), sent, said(bends=()), sent)
-    for group in (1, 2, 5):
-        put(f"group-{group}", 224 if group == 1 else 250 + group, 1, sent, said(4, bends=()), sent, said(4, bends=()), sent)
+    # no larger group: it takes long
+    for how in (246, 247):
+        put(f"group-{how}", how, 1, sent, said(4, bends=()), sent, said(4, bends=()), sent)
     put("host-key", 0, 3, sent)
     put("controller-key", 0, 5, sent)
     put("failure1", 0, 8 + 3 * 16, sent)

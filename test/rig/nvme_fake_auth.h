@@ -105,7 +105,7 @@ static inline void fake_power(uint8_t group, const uint8_t *base, size_t base_by
 	size_t nr;
 
 	for (unsigned i = 0; i < sizeof(private); i++)
-		private[i] = (uint8_t)(0x21 + i);
+	private[i] = (uint8_t)(0x21 + i);
 	for (unsigned i = 0; i < 4; i++)
 		mpz_init(n[i]);
 	mpz_import(n[0], base_bytes, 1, 1, 1, 0, base);

@@ -108,8 +108,8 @@ static void dh_power(const gnutls_datum_t *prime, const mp_limb_t *base, const u
 	mp_limb_t scratch[SCRATCH_LIMBS];
 
 	ASSERT(prime->size % LIMB_BYTES == 0 && nr <= LIMBS_MAX);
-	ASSERT((size_t)mpn_sec_powm_itch((mp_size_t)nr, NVME_DH_PRIVATE_BYTES * 8,
-					 (mp_size_t)nr) <= SCRATCH_LIMBS);
+	ASSERT((size_t)mpn_sec_powm_itch((mp_size_t)nr, NVME_DH_PRIVATE_BYTES * 8, (mp_size_t)nr) <=
+	       SCRATCH_LIMBS);
 	dh_load(modulus, nr, prime->data, prime->size);
 	dh_load(exponent, PRIVATE_LIMBS, private, NVME_DH_PRIVATE_BYTES);
 	mpn_sec_powm(power, base, (mp_size_t)nr, exponent, NVME_DH_PRIVATE_BYTES * 8, modulus,

@@ -15,8 +15,10 @@
 static struct auth_case c;
 
 /*
- * Key byte i of the host is 3 i + 1, of the controller 5 i + 2; private byte i is i + 1 (host), 0x21
- * + i (controller, 32 of them), C1 0x80 + i, C2 0x40 + i, S1 0x55667788, S2 0x01020304, T_ID 0xbeef.
+ * Key byte i of the host is 3 i + 1, of the controller 5 i + 2; private byte i is i + 1 (host),
+ * 0x21
+ * + i (controller, 32 of them), C1 0x80 + i, C2 0x40 + i, S1 0x55667788, S2 0x01020304, T_ID
+ * 0xbeef.
  */
 static const struct vector {
 	uint8_t hash, group;
@@ -27,42 +29,62 @@ static const struct vector {
 	{ 1, 0, "DHHC-1:00:AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW174Qyfn:",
 	  "DHHC-1:01:AgcMERYbICUqLzQ5PkNITVJXXGFma3B1en+EiY6TmJ19R/Gn:",
 	  "461b1ded1e5de8f162fe95bdb5dbc145c31b76996163b9e4e8c35470ffd85b13",
-	  "2fa0e603ec1193105fd2f242804d755eb5864486fb56d25cfeffa48a1524e532",
-	  "" },
-	{ 2, 0, "DHHC-1:02:AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW15hZGdqbXBzdnl8f4KFiIuOuCFqpg==:",
+	  "2fa0e603ec1193105fd2f242804d755eb5864486fb56d25cfeffa48a1524e532", "" },
+	{ 2, 0,
+	  "DHHC-1:02:AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW15hZGdqbXBzdnl8f4KFiIuOuCFqpg==:",
 	  "DHHC-1:00:AgcMERYbICUqLzQ5PkNITVJXXGFma3B1en+EiY6TmJ2ip6yxtrvAxcrP1Nne4+jt/YOD6g==:",
-	  "6413d26512ca97353bf0da3645b0b6ebc42f2a16aba18f6b98f18e8675a422594529463b09d5a45fbc78f93b262c8858",
-	  "ce5b28c971bdb3c2f862e12dbb42f756eb18a69c805bbca79f75ce61cc758efcdbf2d035a4f6eeb4261a22c7926cb125",
+	  "6413d26512ca97353bf0da3645b0b6ebc42f2a16aba18f6b98f18e8675a422594529463b09d5a45fbc78f93b"
+	  "262c8858",
+	  "ce5b28c971bdb3c2f862e12dbb42f756eb18a69c805bbca79f75ce61cc758efcdbf2d035a4f6eeb4261a22c7"
+	  "926cb125",
 	  "" },
-	{ 3, 0, "DHHC-1:03:AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW15hZGdqbXBzdnl8f4KFiIuOkZSXmp2go6aprK+ytbi7vjuf7H8=:",
+	{ 3, 0,
+	  "DHHC-1:03:"
+	  "AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW15hZGdqbXBzdnl8f4KFiIuOkZSXmp2go6aprK+"
+	  "ytbi7vjuf7H8=:",
 	  "DHHC-1:02:AgcMERYbICUqLzQ5PkNITVJXXGFma3B1en+EiY6TmJ19R/Gn:",
-	  "1591b9a4c4c7acb61d46e7bf78fd89cc66759ec180bb48a88eb98be9b631c53978e8392ac49c92cd1f17236470f51065a9a838b98cb6376c0d8e1b15cedb0663",
-	  "f75066dd2f6dc0ef42480b9f6d10490594c98c84198993181b29013bb2d2712cb3812140791dc5bd88606e39983d90e6a827e0edfc2cf18f5390daec6f45fac0",
+	  "1591b9a4c4c7acb61d46e7bf78fd89cc66759ec180bb48a88eb98be9b631c53978e8392ac49c92cd1f172364"
+	  "70f51065a9a838b98cb6376c0d8e1b15cedb0663",
+	  "f75066dd2f6dc0ef42480b9f6d10490594c98c84198993181b29013bb2d2712cb3812140791dc5bd88606e39"
+	  "983d90e6a827e0edfc2cf18f5390daec6f45fac0",
 	  "" },
 	{ 1, 1, "DHHC-1:01:AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW174Qyfn:",
 	  "DHHC-1:01:AgcMERYbICUqLzQ5PkNITVJXXGFma3B1en+EiY6TmJ19R/Gn:",
 	  "ee47329583e1b5ddb5da38872986cedc7af608ba2b215bf5ebbd1b1b64b0f51b",
 	  "681b44cc4c75160de4fe88c162286438b04658e20fb7313deb28544f70535ca6",
 	  "1908b0773912e53f8b481d76c9723f551e22e7edcee9e562bf0cc763a9ce3958" },
-	{ 2, 2, "DHHC-1:01:AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW15hZGdqbXBzdnl8f4KFiIuOkZSXmp2go6aprK+ytbi7vjuf7H8=:",
-	  "DHHC-1:03:AgcMERYbICUqLzQ5PkNITVJXXGFma3B1en+EiY6TmJ2ip6yxtrvAxcrP1Nne4+jt8vf8AQYLEBUaHyQpLjM4PTTICRM=:",
-	  "e20233e98fed9908d909d423d044832bd98e4eb8ff7d376110a3a814c904c12cff0fc9b380c0fdf9755f658802aeb8eb",
-	  "3159ae1a5a1f3c1b52cb3c4aa7592867a51873e3ffc494624f4aa5f6b4ff1de244211b93d2a93a1bc6c89fa1bfdfffce",
+	{ 2, 2,
+	  "DHHC-1:01:"
+	  "AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW15hZGdqbXBzdnl8f4KFiIuOkZSXmp2go6aprK+"
+	  "ytbi7vjuf7H8=:",
+	  "DHHC-1:03:AgcMERYbICUqLzQ5PkNITVJXXGFma3B1en+EiY6TmJ2ip6yxtrvAxcrP1Nne4+"
+	  "jt8vf8AQYLEBUaHyQpLjM4PTTICRM=:",
+	  "e20233e98fed9908d909d423d044832bd98e4eb8ff7d376110a3a814c904c12cff0fc9b380c0fdf9755f6588"
+	  "02aeb8eb",
+	  "3159ae1a5a1f3c1b52cb3c4aa7592867a51873e3ffc494624f4aa5f6b4ff1de244211b93d2a93a1bc6c89fa1"
+	  "bfdfffce",
 	  "e9f81f609bb558fd1ea247cff217d7681f14a9b132cb0c93203a873ad800ca24" },
-	{ 3, 3, "DHHC-1:02:AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW15hZGdqbXBzdnl8f4KFiIuOuCFqpg==:",
+	{ 3, 3,
+	  "DHHC-1:02:AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW15hZGdqbXBzdnl8f4KFiIuOuCFqpg==:",
 	  "DHHC-1:01:AgcMERYbICUqLzQ5PkNITVJXXGFma3B1en+EiY6TmJ2ip6yxtrvAxcrP1Nne4+jt/YOD6g==:",
-	  "7f583cbf4912614f780b04754387915c992c7b90431e1e4a879bd7ca0d2313a18c87db3adca35d129180054016b81ebadcb7b3c5305489be17b488bd0ff29516",
-	  "e0718708042966aa87e7e4edbdb2b2be3b3b413cb459f3bd7a14326333a63873f24d8ea89955d8fe2227fe38acfdf9f1136dfd072e385d7dfa7544cdcd89a7c4",
+	  "7f583cbf4912614f780b04754387915c992c7b90431e1e4a879bd7ca0d2313a18c87db3adca35d1291800540"
+	  "16b81ebadcb7b3c5305489be17b488bd0ff29516",
+	  "e0718708042966aa87e7e4edbdb2b2be3b3b413cb459f3bd7a14326333a63873f24d8ea89955d8fe2227fe38"
+	  "acfdf9f1136dfd072e385d7dfa7544cdcd89a7c4",
 	  "a53688d3a4d42b2c60ebff8551c83d059a0415eea23c365d1e190ebaff879f1c" },
 	{ 1, 4, "DHHC-1:03:AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW174Qyfn:",
-	  "DHHC-1:00:AgcMERYbICUqLzQ5PkNITVJXXGFma3B1en+EiY6TmJ2ip6yxtrvAxcrP1Nne4+jt8vf8AQYLEBUaHyQpLjM4PTTICRM=:",
+	  "DHHC-1:00:AgcMERYbICUqLzQ5PkNITVJXXGFma3B1en+EiY6TmJ2ip6yxtrvAxcrP1Nne4+"
+	  "jt8vf8AQYLEBUaHyQpLjM4PTTICRM=:",
 	  "b9375ce18271759dbf6ff8915f30dc2acd026df36d5236efd76e7c741e3c1fbb",
 	  "bfc72122c60c504d6711da095786821a6d318e2d152d2a8f96f012f35e5023e4",
 	  "21ff5bd61a7d69b1817b7ae910dc291ab6c5f4d60aa562b30c987dda2f0f9157" },
-	{ 2, 5, "DHHC-1:00:AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW15hZGdqbXBzdnl8f4KFiIuOuCFqpg==:",
+	{ 2, 5,
+	  "DHHC-1:00:AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW15hZGdqbXBzdnl8f4KFiIuOuCFqpg==:",
 	  "DHHC-1:03:AgcMERYbICUqLzQ5PkNITVJXXGFma3B1en+EiY6TmJ19R/Gn:",
-	  "de083c2017829d75b142a52a57de09cb9bfa084fee176919890977888f55264fc1cd591c1dac9c256f148d80b84a1f6f",
-	  "c95216f3f20c566dcb8132f1784f2150d255ec2806d4c226910f0691147891cc83846eb06824babd3792e1b790cb6aa6",
+	  "de083c2017829d75b142a52a57de09cb9bfa084fee176919890977888f55264fc1cd591c1dac9c256f148d80"
+	  "b84a1f6f",
+	  "c95216f3f20c566dcb8132f1784f2150d255ec2806d4c226910f0691147891cc83846eb06824babd3792e1b7"
+	  "90cb6aa6",
 	  "b2f1e92b44e0a45ee7b23938bfd9be352a84ab3878fa0afae756e3c4f6999e9e" },
 };
 
@@ -175,9 +197,8 @@ static void test_zeroes(void **state)
 /* What the messages look like: Base 8.13.5. */
 static void test_bytes(void **state)
 {
-	static const uint8_t negotiate[72] = { 0, 0,	0,	  0,	    0xef, 0xbe, 0, 1,
-					       1, 0,	3,	  6,	    1,	  2,	3, [43] = 1,
-					       2, 3,	4,	  5 };
+	static const uint8_t negotiate[72] = { 0, 0, 0, 0, 0xef, 0xbe,	   0, 1, 1, 0,
+					       3, 6, 1, 2, 3,	 [43] = 1, 2, 3, 4, 5 };
 	static const uint8_t reply[16] = { 1, 2, 0, 0, 0xef, 0xbe, 32, 0, 1, 0, 0, 0, 4, 3, 2, 1 };
 	static const uint8_t plain[16] = { 1, 2, 0, 0, 0xef, 0xbe, 32 };
 	static const uint8_t success2[16] = { 1, 4, 0, 0, 0xef, 0xbe };
@@ -291,9 +312,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_vectors), cmocka_unit_test(test_all),
-		cmocka_unit_test(test_padded), cmocka_unit_test(test_zeroes), cmocka_unit_test(test_bytes),
-		cmocka_unit_test(test_sequence), cmocka_unit_test(test_wiped),
-		cmocka_unit_test(test_draw),	 cmocka_unit_test(test_edges),
+		cmocka_unit_test(test_padded),	cmocka_unit_test(test_zeroes),
+		cmocka_unit_test(test_bytes),	cmocka_unit_test(test_sequence),
+		cmocka_unit_test(test_wiped),	cmocka_unit_test(test_draw),
+		cmocka_unit_test(test_edges),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -206,7 +206,9 @@ static void test_cut(void **state)
 		uint8_t group;
 		bool ask;
 		uint32_t bytes;
-	} cases[] = { { 1, 0, true, 48 }, { 1, 1, true, 304 }, { 2, 0, true, 48 }, { 2, 0, false, 16 } };
+	} cases[] = {
+		{ 1, 0, true, 48 }, { 1, 1, true, 304 }, { 2, 0, true, 48 }, { 2, 0, false, 16 }
+	};
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
@@ -232,8 +234,8 @@ static void test_cut(void **state)
 static void test_statuses(void **state)
 {
 	static const char *const names[] = {
-		"Authentication Send (negotiate)",    "Authentication Receive (challenge)",
-		"Authentication Send (reply)",	      "Authentication Receive (success1)",
+		"Authentication Send (negotiate)", "Authentication Receive (challenge)",
+		"Authentication Send (reply)",	   "Authentication Receive (success1)",
 		"Authentication Send (success2)",
 	};
 	char words[200];
@@ -243,10 +245,11 @@ static void test_statuses(void **state)
 		case_init(&c, 1, 0, true);
 		c.fail_at = i + 1;
 		c.fail_status = 0x4002;
-		snprintf(words, sizeof(words),
-			 "the target answers to %s: Invalid Field in Command (type 0, code 0x02, do "
-			 "not retry)",
-			 names[i]);
+		snprintf(
+			words, sizeof(words),
+			"the target answers to %s: Invalid Field in Command (type 0, code 0x02, do "
+			"not retry)",
+			names[i]);
 		assert_int_equal(case_run(&c), NVME_AUTH_FAILED);
 		assert_string_equal(c.auth.error, words);
 		assert_false(c.auth.may_retry);

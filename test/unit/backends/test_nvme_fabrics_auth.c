@@ -100,9 +100,10 @@ static void test_unasked(void **state)
 	assert_int_equal(keys.fake.receives_nr, 0);
 	start(NVME_FABRICS_ADMIN, true);
 	c.connect_result &= ~ATR;
-	check_failed(-EACCES, "the target does not ask for authentication, so it need not show that "
-			      "it has its key (dhchap_ctrl_key): set the host's key (dhchap_key) "
-			      "and its own at the target");
+	check_failed(-EACCES,
+		     "the target does not ask for authentication, so it need not show that "
+		     "it has its key (dhchap_ctrl_key): set the host's key (dhchap_key) "
+		     "and its own at the target");
 	assert_int_equal(c.commands_nr, 1);
 }
 
@@ -188,9 +189,9 @@ static void test_gone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_modes),	     cmocka_unit_test(test_unasked),
+		cmocka_unit_test(test_modes),	       cmocka_unit_test(test_unasked),
 		cmocka_unit_test(test_secure_channel), cmocka_unit_test(test_wrong_keys),
-		cmocka_unit_test(test_status),	     cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_status),	       cmocka_unit_test(test_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,11 +44,11 @@ static void test_good(void **state)
 	check_good("DHHC-1:02:" KEY48 ":", 2, 48);
 	check_good("DHHC-1:03:" KEY64 ":", 3, 64);
 	check_good("DHHC-1:01:" KEY64 ":", 1, 64);
-	assert_int_equal(nvme_dhchap_key_parse(
-				 &key,
-				 "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:",
-				 error, sizeof(error)),
-			 0);
+	assert_int_equal(
+		nvme_dhchap_key_parse(
+			&key, "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", error,
+			sizeof(error)),
+		0);
 	assert_memory_equal(key.secret.key, known, 4);
 }
 
@@ -126,8 +126,8 @@ static void test_any_character(void **state)
 			text[at] = (char)c;
 			if (c == (uint8_t)good[at])
 				continue;
-			assert_int_equal(
-				nvme_dhchap_key_parse(&key, text, error, sizeof(error)), -EINVAL);
+			assert_int_equal(nvme_dhchap_key_parse(&key, text, error, sizeof(error)),
+					 -EINVAL);
 			assert_null(strstr(error, "Cg0Q"));
 		}
 	for (unsigned nr = 0; nr < strlen(good); nr++) {
