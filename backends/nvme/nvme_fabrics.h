@@ -6,8 +6,8 @@
  * ADMIN, in this order: Connect; DH-HMAC-CHAP, if the target asks for it; the properties CAP, VS,
  * CC; CC.EN = 0 and CSTS.RDY = 0 if it was enabled; CC.EN = 1, CSTS.RDY = 1; Identify Controller;
  * its limits; Set Features (queues); the namespace, by its number or searched for among all; its
- * identifiers; Identify Namespace; its ANA state; Set Features (events). DISCOVERY: the same
- *without queues and namespaces. IO: Connect and DH-HMAC-CHAP alone.
+ * identifiers; Identify Namespace; its ANA state; Set Features (events).
+ * DISCOVERY: the same without queues and namespaces. IO: Connect and DH-HMAC-CHAP alone.
  *
  *	nvme_fabrics_init(&f, &config);
  *	for (;;)
@@ -102,7 +102,10 @@ enum nvme_fabrics_step {
 	NVME_FABRICS_FAILED,
 };
 
-/* For nvme_fabrics*.c, but for what has a comment that says so. */
+/*
+ * For nvme_fabrics*.c, but for what has a comment that says so. It stays where it is until DONE or
+ * FAILED; an owner that forgets it earlier calls nvme_fabrics_gone, for there are secrets in it.
+ */
 struct nvme_fabrics {
 	struct nvme_fabrics_config config;
 	enum nvme_fabrics_step step; /* the owner's, and so are the next six */
@@ -149,8 +152,7 @@ enum nvme_fabrics_step nvme_fabrics_paused(struct nvme_fabrics *f);
  */
 enum nvme_fabrics_step nvme_fabrics_gone(struct nvme_fabrics *f, int err);
 
-/* Why Identify Controller, Connect or a namespace does not do; for nvme_fabrics.c. Return 0 or
- * -errno. */
+/* Why Identify Controller, Connect or a namespace does not do; for nvme_fabrics.c. 0 or -errno. */
 int nvme_fabrics_judge_controller(struct nvme_fabrics *f);
 void nvme_fabrics_judge_limits(struct nvme_fabrics *f);
 int nvme_fabrics_judge_connect(struct nvme_fabrics *f, const struct nvme_cqe *cqe);

@@ -24,53 +24,69 @@ static const struct vector {
 	const char *identity, *psk;
 } vectors[] = {
 	{ "NVMeTLSkey-1:01:" KEY32 ":", NVME_TLS_V1, false,
-	  "NVMe1R01 nqn.psk-test-host nqn.psk-test-subsys iSbjiStwJ/1TrTvDlt2fjFmzvsytOJelidNnA+X5lEU=",
+	  "NVMe1R01 nqn.psk-test-host nqn.psk-test-subsys "
+	  "iSbjiStwJ/1TrTvDlt2fjFmzvsytOJelidNnA+X5lEU=",
 	  "8fc3c0badfd4c0c66fa3ca33aadd0314f85536cc9bc47338b60f3e6e563786ca" },
 	{ "NVMeTLSkey-1:02:" KEY48 ":", NVME_TLS_V1, false,
-	  "NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys QhW2+Rp6RzHlNtCslyRxMnwJ11tKKhz8JCAQpQ+XUD8f9td1VeH5h53yz2wKJG1a",
-	  "a2b2f943f479fc682555cec89857c80ed004ce92f32a973d5764155bb7e36b17a85368a0666d250afac9282dda2e62ca" },
+	  "NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys "
+	  "QhW2+Rp6RzHlNtCslyRxMnwJ11tKKhz8JCAQpQ+XUD8f9td1VeH5h53yz2wKJG1a",
+	  "a2b2f943f479fc682555cec89857c80ed004ce92f32a973d5764155bb7e36b17a85368a0666d250afac9282d"
+	  "da2e62ca" },
 	{ "NVMeTLSkey-1:00:" KEY32 ":", NVME_TLS_V1, false,
-	  "NVMe1R01 nqn.psk-test-host nqn.psk-test-subsys quJVUJjp/BImWR0UQay/MjSfEgyAr6TyBOWybS/B404=",
+	  "NVMe1R01 nqn.psk-test-host nqn.psk-test-subsys "
+	  "quJVUJjp/BImWR0UQay/MjSfEgyAr6TyBOWybS/B404=",
 	  "a45d08ee4639c7570729bb3e57e905e466a49a15ece5401af906830c4d3bdb0b" },
 	{ "NVMeTLSkey-1:00:" KEY48 ":", NVME_TLS_V1, false,
-	  "NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys dyoPfSR5TBRaPMI5/FXUlJv2XMDtmQ7Q9Xrj89aBKbyRYkQeT5V1wNvIpnMDRTQW",
-	  "1569317890995e207ab4cf148bc53470561e148030cb019b1d87fb4bc5794a791ed5ee68676c952ce5f11f3786e900d4" },
+	  "NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys "
+	  "dyoPfSR5TBRaPMI5/FXUlJv2XMDtmQ7Q9Xrj89aBKbyRYkQeT5V1wNvIpnMDRTQW",
+	  "1569317890995e207ab4cf148bc53470561e148030cb019b1d87fb4bc5794a791ed5ee68676c952ce5f11f37"
+	  "86e900d4" },
 	{ "NVMeTLSkey-1:01:" KEY32 ":", NVME_TLS_V0, false,
 	  "NVMe0R01 nqn.psk-test-host nqn.psk-test-subsys",
 	  "05c6503551ad136e6ee32e6eeb3f6d500b69701d84ec71e328f65c7f51566f68" },
 	{ "NVMeTLSkey-1:02:" KEY48 ":", NVME_TLS_V0, false,
 	  "NVMe0R02 nqn.psk-test-host nqn.psk-test-subsys",
-	  "f42ba63824cdfe421914c582921f85b5b5b7e2d4df084caeedc9be20b212e8bb0fe8a23e9d59a1c8fc6449da4970a78d" },
+	  "f42ba63824cdfe421914c582921f85b5b5b7e2d4df084caeedc9be20b212e8bb0fe8a23e9d59a1c8fc6449da"
+	  "4970a78d" },
 	{ "NVMeTLSkey-1:00:" KEY32 ":", NVME_TLS_V0, false,
 	  "NVMe0R01 nqn.psk-test-host nqn.psk-test-subsys",
 	  "ec85300ba827726bd3bc4fc07f3a34aec5fe7c8ccac05fefc2f021c74e0df9ef" },
 	{ "NVMeTLSkey-1:00:" KEY48 ":", NVME_TLS_V0, false,
 	  "NVMe0R02 nqn.psk-test-host nqn.psk-test-subsys",
-	  "b5dd464067a9378ba2226d71f005d7ac90ed8696e4b2142084384365597201d33ba26f8aeeb529574d4267bd294a828e" },
+	  "b5dd464067a9378ba2226d71f005d7ac90ed8696e4b2142084384365597201d33ba26f8aeeb529574d4267bd"
+	  "294a828e" },
 	{ "NVMeTLSkey-1:01:" KEY32 ":", NVME_TLS_V1, true,
-	  "NVMe1R01 nqn.psk-test-host nqn.psk-test-subsys 66GuqV08TsAGII39teWUfwQwizjv06Jy8jOcX3NAAzM=",
+	  "NVMe1R01 nqn.psk-test-host nqn.psk-test-subsys "
+	  "66GuqV08TsAGII39teWUfwQwizjv06Jy8jOcX3NAAzM=",
 	  "b9f5ab2a41ba6e72a23a12066302a2f775fa6c0942c8e0b18ca8ac07edf305e2" },
 	{ "NVMeTLSkey-1:02:" KEY48 ":", NVME_TLS_V1, true,
-	  "NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys RsKmYJ3nAn1ApjjMloJFbAkLPivONDAX/xW327YBUsn2eGShXSjCZvBaOxscLqmz",
-	  "fcefe2e2a2e682b1447dcabf1ec268f78f08c63cd075753abcc8bda2c5c34d48d3014aa8d76ad80107e4f5c9f27e2149" },
+	  "NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys "
+	  "RsKmYJ3nAn1ApjjMloJFbAkLPivONDAX/xW327YBUsn2eGShXSjCZvBaOxscLqmz",
+	  "fcefe2e2a2e682b1447dcabf1ec268f78f08c63cd075753abcc8bda2c5c34d48d3014aa8d76ad80107e4f5c9"
+	  "f27e2149" },
 	{ "NVMeTLSkey-1:00:" KEY32 ":", NVME_TLS_V1, true,
-	  "NVMe1R01 nqn.psk-test-host nqn.psk-test-subsys quJVUJjp/BImWR0UQay/MjSfEgyAr6TyBOWybS/B404=",
+	  "NVMe1R01 nqn.psk-test-host nqn.psk-test-subsys "
+	  "quJVUJjp/BImWR0UQay/MjSfEgyAr6TyBOWybS/B404=",
 	  "d50f6d3dd79345b6e8217744524df5ac0dc66964ff70cc5fd18e1b9d57ce7fcf" },
 	{ "NVMeTLSkey-1:00:" KEY48 ":", NVME_TLS_V1, true,
-	  "NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys dyoPfSR5TBRaPMI5/FXUlJv2XMDtmQ7Q9Xrj89aBKbyRYkQeT5V1wNvIpnMDRTQW",
-	  "f6259eaeaab509d2e42bc494098bd1ccc4334b2528a1a34ea95fbe27e3fa75e3422d260a299110afa42170521b02d689" },
+	  "NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys "
+	  "dyoPfSR5TBRaPMI5/FXUlJv2XMDtmQ7Q9Xrj89aBKbyRYkQeT5V1wNvIpnMDRTQW",
+	  "f6259eaeaab509d2e42bc494098bd1ccc4334b2528a1a34ea95fbe27e3fa75e3422d260a299110afa4217052"
+	  "1b02d689" },
 	{ "NVMeTLSkey-1:01:" KEY32 ":", NVME_TLS_V0, true,
 	  "NVMe0R01 nqn.psk-test-host nqn.psk-test-subsys",
 	  "09fb1983ac6d6d0353e7cae4f23daddd651c367fa347c59d9cf6936f5a83eafb" },
 	{ "NVMeTLSkey-1:02:" KEY48 ":", NVME_TLS_V0, true,
 	  "NVMe0R02 nqn.psk-test-host nqn.psk-test-subsys",
-	  "2ee4754186a625b28a3936ef4a40d839c3ad958b2e017562ee07e2501f172ce999dc9c29033ea7ee33f814f192c13f47" },
+	  "2ee4754186a625b28a3936ef4a40d839c3ad958b2e017562ee07e2501f172ce999dc9c29033ea7ee33f814f1"
+	  "92c13f47" },
 	{ "NVMeTLSkey-1:00:" KEY32 ":", NVME_TLS_V0, true,
 	  "NVMe0R01 nqn.psk-test-host nqn.psk-test-subsys",
 	  "e2b16189378b34adba9fec995ab479040cedec0bc7c6b47728ee4d8de6ff52ba" },
 	{ "NVMeTLSkey-1:00:" KEY48 ":", NVME_TLS_V0, true,
 	  "NVMe0R02 nqn.psk-test-host nqn.psk-test-subsys",
-	  "9cb989c1d40fdcdc1bb729d6691901bfcd0b310f060f558d4a63c7afc2a0923f2d0610073fded349d25d6b3f91980826" },
+	  "9cb989c1d40fdcdc1bb729d6691901bfcd0b310f060f558d4a63c7afc2a0923f2d0610073fded349d25d6b3f"
+	  "91980826" },
 };
 
 static struct nvme_tls_key key;
