@@ -54,10 +54,10 @@ void nvme_dhchap_negotiate(uint8_t *at, uint16_t transaction)
 	descriptor[0] = PROTOCOL_DHCHAP;
 	descriptor[2] = NVME_HASH_SHA512;
 	descriptor[3] = NVME_DH_GROUPS_NR;
-	for (uint8_t hash = NVME_HASH_SHA256; hash <= NVME_HASH_SHA512; hash++)
-		*hashes++ = hash;
-	for (uint8_t group = 0; group < NVME_DH_GROUPS_NR; group++)
-		*groups++ = group;
+	for (unsigned hash = NVME_HASH_SHA256; hash <= NVME_HASH_SHA512; hash++)
+		*hashes++ = (uint8_t)hash;
+	for (unsigned group = 0; group < NVME_DH_GROUPS_NR; group++)
+		*groups++ = (uint8_t)group;
 }
 
 uint32_t nvme_dhchap_reply(uint8_t *at, const struct nvme_dhchap_reply *reply)
