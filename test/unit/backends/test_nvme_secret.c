@@ -67,6 +67,7 @@ static void check_bad(const char *text, const char *words)
 
 #define NO_BASE64 "is not base64 between its last two colons, or too long"
 #define NO_DIGITS "has no two digits and colon behind DHHC-1:, which name a hash"
+#define A20 "AAAAAAAAAAAAAAAAAAAA"
 #define CUT_OFF "does not end with a colon: it is cut off"
 
 static void test_bad(void **state)
@@ -92,6 +93,7 @@ static void test_bad(void **state)
 	check_bad("DHHC-1:00:AAA:", NO_BASE64);
 	check_bad("DHHC-1:00:AAA=:", NO_BASE64);
 	check_bad("DHHC-1:00:" KEY64 "AAAA:", NO_BASE64);
+	check_bad("DHHC-1:00:" A20 A20 A20 A20 A20 ":", NO_BASE64);
 	/* bits behind the last byte; '=' in the middle; the alphabet of URLs */
 	check_bad("DHHC-1:02:AQQHCg0QExYZHB8iJSgrLjE0Nzo9QENGSUxPUlVYW15hZGdqbXBzdnl8f4KFiIuOuCFqpr"
 		  "==:",
