@@ -90,7 +90,7 @@ int nvme_fabrics_judge_connect(struct nvme_fabrics *f, const struct nvme_cqe *cq
 		return judge_fail(f, -EBUSY, "the controller is busy with another connection");
 	case NVME_SC_AUTH_REQUIRED:
 		return judge_fail(f, -EACCES,
-				  "the target wants authentication, which is not supported: remove "
+				  "the target wants authentication: set dhchap_key_file, or remove "
 				  "the host's key (dhchap_key) at the target");
 	case NVME_SC_CONNECT_RESTART_DISCOVERY:
 		return judge_fail(f, -EAGAIN,
@@ -194,4 +194,20 @@ int nvme_fabrics_judge_controller(struct nvme_fabrics *f)
 	c->has_write_zeroes = id->oncs & NVME_ONCS_WRITE_ZEROES;
 	c->has_ana = id->cmic & NVME_CMIC_ANA;
 	return 0;
+}
+
+int nvme_fabrics_judge_command_set(struct nvme_fabrics *f)
+{
+	const struct nvme_ids *ids = &f->namespace.ids;
+	const char *kind = "of an unknown kind";
+
+	if (!ids->has_csi || ids->csi == NVME_CSI_NVM)
+		return 0;
+	if (ids->csi == NVME_CSI_ZNS)
+		kind = "zoned";
+	else if (ids->csi == NVME_CSI_KV)
+		kind = "a key value store";
+	return judge_fail(f, -EOPNOTSUPP,
+			  "namespace %u is %s (command set %u), not an ordinary disk",
+			  f->namespace.nsid, kind, ids->csi);
 }
