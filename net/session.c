@@ -130,10 +130,13 @@ void session_lost(struct session *s, struct session_connection *c)
 
 void session_ranks_changed(struct session *s)
 {
-	if (session_choose(s, 0))
-		session_resume(s);
-	else
+	if (!session_choose(s, 0)) {
 		session_watch_outage(s, s->params.outage_timeout_ns);
+		return;
+	}
+	if (!s->unconfirmed)
+		session_be_well(s);
+	session_resume(s);
 }
 
 void session_take_back(struct session *s, struct session_request *r)
