@@ -116,13 +116,15 @@ static const char *huge_pages(void)
 /* It goes into the background once it listens; a variant's content is that of one server. */
 static const char *nbdkit(const char *args)
 {
-	char command[1600];
+	char command[3000];
 
 	if (system("command -v nbdkit >/dev/null") != 0)
 		return "nbdkit is not installed";
 	snprintf(variant_path, sizeof(variant_path), "%s/nbd.sock", variant_dir);
-	snprintf(command, sizeof(command), "nbdkit -U %s -P %s.pid %s", variant_path, variant_path,
-		 args);
+	/* The file with its number comes a little after it is in the background. */
+	snprintf(command, sizeof(command),
+		 "nbdkit -U %s -P %s.pid %s && until [ -s %s.pid ]; do sleep .01; done",
+		 variant_path, variant_path, args, variant_path);
 	unlink(variant_path);
 	return system(command) == 0 ? NULL : "nbdkit does not start";
 }
