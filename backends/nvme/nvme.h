@@ -165,13 +165,6 @@ int nvme_config_target(const struct nvme_config *config, struct nvme_target *ret
 		       char *error, size_t error_bytes);
 void nvme_check(const void *config, const struct yaml_node *map, struct config_errors *e);
 
-/* nvme_host.c */
-/*
- * Fills what the user did not say of the host: the files in /etc/nvme, as nvme-cli makes them, else
- * names made from this machine's identifier. Returns 0, or -errno with words.
- */
-int nvme_host_complete(struct nvme_uri *uri, char *error, size_t error_bytes);
-
 /* nvme_open.c */
 int nvme_open(struct backend_device *device);
 void nvme_open_async(struct backend_visit *visit);
