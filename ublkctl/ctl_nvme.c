@@ -186,7 +186,7 @@ static bool make_uri(const struct discovery *d, const struct nvme_discovery_entr
 	struct nvme_uri_error error;
 	char *at = uri;
 
-	if (e->trtype != NVME_TRTYPE_TCP || !is_whole(e) ||
+	if (e->trtype != NVME_TRTYPE_TCP || e->tls || !is_whole(e) ||
 	    (e->subtype != NVME_SUBTYPE_NVME && !refers))
 		return false;
 	at += sprintf(at, SCHEME "%s", ipv6 ? "[" : "");
@@ -225,9 +225,9 @@ static json_t *discovery_json(const struct discovery *d)
 
 	for (size_t i = 0; i < d->nr; i++)
 		json_array_append_new(records, entry_json(d, &d->entries[i]));
-	return json_pack("{s:s, s:s, s:o}", "address",
-			 net_host_format(&d->uri.server, where, sizeof(where)), "hostnqn",
-			 d->uri.host_nqn, "records", records);
+	net_host_format(&d->uri.server, where, sizeof(where));
+	return json_pack("{s:o, s:o, s:o}", "address", json_of_text(where), "hostnqn",
+			 json_of_text(d->uri.host_nqn), "records", records);
 }
 
 /* ---- for people ---- */
@@ -266,23 +266,25 @@ static void print_records(const json_t *records)
 	table_fini(&t);
 }
 
+static bool is_of(const json_t *record, enum nvme_subtype subtype)
+{
+	return strcmp(client_text(record, "subtype"), nvme_subtype_name(subtype)) == 0;
+}
+
 /* Quoted where a shell would take it for a pattern. */
 static void print_next_command(const json_t *record)
 {
 	const char *uri = client_text(record, "uri");
 	const char *quote = strpbrk(uri, "[?") ? "'" : "";
-	bool refers = strcmp(client_text(record, "subtype"),
-			     nvme_subtype_name(NVME_SUBTYPE_REFERRAL)) == 0;
 
-	if (uri[0] == '\0')
-		return;
-	if (needs_tls(record))
-		printf("%s requires TLS, which ublkd does not have for NVMe: allow it without at "
-		       "the target\n",
-		       client_text(record, "subnqn"));
-	else
-		printf("ublkctl %s %s%s%s\n", refers ? "nvme-discover" : "attach", quote, uri,
-		       quote);
+	if (uri[0] != '\0')
+		printf("ublkctl %s %s%s%s\n",
+		       is_of(record, NVME_SUBTYPE_REFERRAL) ? "nvme-discover" : "attach", quote,
+		       uri, quote);
+	else if (needs_tls(record) && !is_of(record, NVME_SUBTYPE_CURRENT))
+		printf("%s at %s requires TLS, which ublkd does not have for NVMe: allow it "
+		       "without at the target\n",
+		       client_text(record, "subnqn"), client_text(record, "traddr"));
 }
 
 static void print_discovery(const json_t *data)
