@@ -266,7 +266,7 @@ static void print_records(const json_t *records)
 	table_fini(&t);
 }
 
-static bool is_of(const json_t *record, enum nvme_subtype subtype)
+static bool is_record_of(const json_t *record, enum nvme_subtype subtype)
 {
 	return strcmp(client_text(record, "subtype"), nvme_subtype_name(subtype)) == 0;
 }
@@ -279,9 +279,9 @@ static void print_next_command(const json_t *record)
 
 	if (uri[0] != '\0')
 		printf("ublkctl %s %s%s%s\n",
-		       is_of(record, NVME_SUBTYPE_REFERRAL) ? "nvme-discover" : "attach", quote,
-		       uri, quote);
-	else if (needs_tls(record) && !is_of(record, NVME_SUBTYPE_CURRENT))
+		       is_record_of(record, NVME_SUBTYPE_REFERRAL) ? "nvme-discover" : "attach",
+		       quote, uri, quote);
+	else if (needs_tls(record) && !is_record_of(record, NVME_SUBTYPE_CURRENT))
 		printf("%s at %s requires TLS, which ublkd does not have for NVMe: allow it "
 		       "without at the target\n",
 		       client_text(record, "subnqn"), client_text(record, "traddr"));
