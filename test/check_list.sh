@@ -24,11 +24,11 @@ if [ "$mode" != fast ]; then
 	# every rule of the protocol broken, connections cut at every byte: it mostly waits
 	tap_run nbd-faults 3600 build/asan/test/nbd_faults &
 	nbd_faults=$!
-	step build-fuzz build fuzz fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics
+	step build-fuzz build fuzz fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth
 	fuzz_seconds=30
 	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
-	tap_run fuzz-network $((4 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
-		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics &
+	tap_run fuzz-network $((5 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
+		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth &
 	fuzz_network=$!
 fi
 tap made-up 1200 test/made_up/made_up.sh build/asan
@@ -38,6 +38,7 @@ tap reactor-steps 600 build/asan/test/reactor_steps
 tap fuzz-yaml 1200 build/asan/test/fuzz_yaml
 tap fuzz-nbd-handshake 1200 build/asan/test/fuzz_nbd_handshake
 tap fuzz-nbd-reply 1200 build/asan/test/fuzz_nbd_reply
+tap fuzz-nvme-auth 1200 build/asan/test/fuzz_nvme_auth
 tap fuzz-nvme-fabrics 1200 build/asan/test/fuzz_nvme_fabrics
 tap fuzz-nvme-pdu 1200 build/asan/test/fuzz_nvme_pdu
 tap bench-report 600 test/bench/report.sh

@@ -95,6 +95,26 @@ void nvme_command_connect(uint8_t sqe[static NVME_SQE_BYTES],
 	command_put_nqn(data + 512, c->host_nqn);
 }
 
+static void command_auth(uint8_t *sqe, enum nvme_fctype type, uint32_t bytes)
+{
+	command_start_fabrics(sqe, type);
+	command_data(sqe, bytes, type == NVME_FCTYPE_AUTH_SEND);
+	sqe[41] = NVME_AUTH_SPSP;
+	sqe[42] = NVME_AUTH_SPSP;
+	sqe[43] = NVME_AUTH_SECP;
+	nvme_put32(sqe + 44, bytes);
+}
+
+void nvme_command_auth_send(uint8_t sqe[static NVME_SQE_BYTES], uint32_t bytes)
+{
+	command_auth(sqe, NVME_FCTYPE_AUTH_SEND, bytes);
+}
+
+void nvme_command_auth_receive(uint8_t sqe[static NVME_SQE_BYTES], uint32_t bytes)
+{
+	command_auth(sqe, NVME_FCTYPE_AUTH_RECEIVE, bytes);
+}
+
 void nvme_command_disconnect(uint8_t sqe[static NVME_SQE_BYTES])
 {
 	command_start_fabrics(sqe, NVME_FCTYPE_DISCONNECT);

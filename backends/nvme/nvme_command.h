@@ -56,6 +56,13 @@ struct nvme_connect {
 /* data goes in the capsule, as the specification has it. */
 void nvme_command_connect(uint8_t sqe[static NVME_SQE_BYTES],
 			  uint8_t data[static NVME_CONNECT_BYTES], const struct nvme_connect *c);
+/*
+ * A message of the protocols of authentication, in the capsule; and what the controller says next,
+ * up to bytes of it.
+ */
+void nvme_command_auth_send(uint8_t sqe[static NVME_SQE_BYTES], uint32_t bytes);
+void nvme_command_auth_receive(uint8_t sqe[static NVME_SQE_BYTES], uint32_t bytes);
+
 void nvme_command_disconnect(uint8_t sqe[static NVME_SQE_BYTES]);
 void nvme_command_property_get(uint8_t sqe[static NVME_SQE_BYTES], enum nvme_property property);
 void nvme_command_property_set(uint8_t sqe[static NVME_SQE_BYTES], enum nvme_property property,

@@ -22,7 +22,7 @@
 
 enum state {
 	CONNECT,
-	AUTHENTICATE, /* DH-HMAC-CHAP goes here: Base 8.13 */
+	AUTHENTICATE, /* all of nvme_auth.h */
 	CAP,
 	VS,
 	CC,
@@ -88,6 +88,7 @@ static void fabrics_send(struct nvme_fabrics *f, enum state state, uint32_t out_
 	f->state = state;
 	f->out_bytes = out_bytes;
 	f->in_bytes = in_bytes;
+	f->short_ok = false;
 	f->step = NVME_FABRICS_COMMAND;
 	if (in_bytes > 0)
 		memset(f->data, 0, in_bytes);
@@ -140,13 +141,22 @@ static void start_connect(struct nvme_fabrics *f)
 	fabrics_send(f, CONNECT, NVME_CONNECT_BYTES, 0);
 }
 
-/* What DH-HMAC-CHAP begins with, when it is there. */
-static void start_authenticate(struct nvme_fabrics *f)
+static void take_connected(struct nvme_fabrics *f)
 {
-	f->state = AUTHENTICATE;
-	fabrics_fail(f, -EACCES,
-		     "the target wants DH-HMAC-CHAP authentication, which is not supported: remove "
-		     "the host's key (dhchap_key) at the target");
+	if (f->config.mode == NVME_FABRICS_IO)
+		return fabrics_done(f);
+	fabrics_get(f, CAP, NVME_REG_CAP);
+}
+
+/* ret: of nvme_fabrics_auth_*. */
+static void take_auth(struct nvme_fabrics *f, int ret)
+{
+	if (ret < 0)
+		return fabrics_fail_judged(f, ret);
+	if (ret == 0)
+		return take_connected(f);
+	fabrics_send(f, AUTHENTICATE, f->auth.out_bytes, f->auth.in_bytes);
+	f->short_ok = true;
 }
 
 static void take_connect(struct nvme_fabrics *f, const struct nvme_cqe *cqe)
@@ -157,11 +167,7 @@ static void take_connect(struct nvme_fabrics *f, const struct nvme_cqe *cqe)
 		return fabrics_fail_judged(f, err);
 	f->controller.cntlid = (uint16_t)cqe->result;
 	f->controller.no_sq_flow = !f->config.sq_flow && cqe->sq_head == NVME_SQHD_NO_FLOW;
-	if (cqe->result & (NVME_CONNECT_AUTHREQ_ATR | NVME_CONNECT_AUTHREQ_ASCR))
-		return start_authenticate(f);
-	if (f->config.mode == NVME_FABRICS_IO)
-		return fabrics_done(f);
-	fabrics_get(f, CAP, NVME_REG_CAP);
+	take_auth(f, nvme_fabrics_auth_start(f, (uint32_t)cqe->result));
 }
 
 /* ---- properties ---- */
@@ -375,23 +381,6 @@ static void take_list(struct nvme_fabrics *f)
 	next_candidate(f);
 }
 
-/* False: FAILED. */
-static bool judge_command_set(struct nvme_fabrics *f)
-{
-	const struct nvme_ids *ids = &f->namespace.ids;
-	const char *kind = "of an unknown kind";
-
-	if (!ids->has_csi || ids->csi == NVME_CSI_NVM)
-		return true;
-	if (ids->csi == NVME_CSI_ZNS)
-		kind = "zoned";
-	else if (ids->csi == NVME_CSI_KV)
-		kind = "a key value store";
-	fabrics_fail(f, -EOPNOTSUPP, "namespace %u is %s (command set %u), not an ordinary disk",
-		     f->namespace.nsid, kind, ids->csi);
-	return false;
-}
-
 /* A namespace without descriptors may still have an NGUID or EUI64 in Identify Namespace. */
 static void take_ids(struct nvme_fabrics *f)
 {
@@ -405,8 +394,9 @@ static void take_ids(struct nvme_fabrics *f)
 	if (f->config.want.by == NVME_WANT_UUID &&
 	    !nvme_want_matches(&f->config.want, f->namespace.nsid, ids))
 		return next_candidate(f);
-	if (f->config.want.by <= NVME_WANT_UUID && !judge_command_set(f))
-		return;
+	err = f->config.want.by <= NVME_WANT_UUID ? nvme_fabrics_judge_command_set(f) : 0;
+	if (err < 0)
+		return fabrics_fail_judged(f, err);
 	fabrics_identify(f, NAMESPACE, NVME_CNS_NAMESPACE, f->namespace.nsid);
 }
 
@@ -440,8 +430,9 @@ static void take_namespace(struct nvme_fabrics *f)
 	}
 	if (!nvme_want_matches(&f->config.want, ns->nsid, &ns->ids))
 		return next_candidate(f);
-	if (!judge_command_set(f))
-		return;
+	err = nvme_fabrics_judge_command_set(f);
+	if (err < 0)
+		return fabrics_fail_judged(f, err);
 	err = nvme_namespace_judge(f->data, ns->nsid, f->controller.id.awupf, ns, f->error,
 				   sizeof(f->error));
 	if (err < 0)
@@ -563,6 +554,8 @@ enum nvme_fabrics_step nvme_fabrics_completed(struct nvme_fabrics *f, const stru
 	ASSERT(f->step == NVME_FABRICS_COMMAND && in_bytes <= f->in_bytes);
 	if (f->state == CONNECT)
 		take_connect(f, cqe);
+	else if (f->state == AUTHENTICATE)
+		take_auth(f, nvme_fabrics_auth_completed(f, cqe, in_bytes));
 	else if (cqe->status & NVME_STATUS_CODE_MASK) {
 		if (!is_passed_over(f, cqe->status & NVME_STATUS_CODE_MASK))
 			fabrics_fail_status(f, cqe->status);
@@ -578,6 +571,11 @@ enum nvme_fabrics_step nvme_fabrics_gone(struct nvme_fabrics *f, int err)
 {
 	if (f->step == NVME_FABRICS_DONE || f->step == NVME_FABRICS_FAILED)
 		return f->step;
+	if (f->state == AUTHENTICATE && nvme_auth_gone(&f->auth)) {
+		snprintf(f->error, sizeof(f->error), "%s", f->auth.error);
+		fabrics_fail_judged(f, f->auth.err);
+		return f->step;
+	}
 	if (err == -ETIMEDOUT)
 		fabrics_fail(f, err, "the target does not answer to %s in time", names[f->state]);
 	else if (f->state == CONNECT)

@@ -3,18 +3,19 @@
  * state machine over commands and completions, without sockets or PDUs. Pure, any thread, no
  * allocation; the owner moves commands and keeps the time.
  *
- * ADMIN, in this order: Connect; the properties CAP, VS, CC; CC.EN = 0 and CSTS.RDY = 0 if it was
- * enabled; CC.EN = 1, CSTS.RDY = 1; Identify Controller; its limits; Set Features (queues); the
- *namespace, by its number or searched for among all; its identifiers; Identify Namespace; its ANA
- *state; Set Features (events). DISCOVERY: the same without queues and namespaces. IO: Connect
- *alone.
+ * ADMIN, in this order: Connect; DH-HMAC-CHAP, if the target asks for it; the properties CAP, VS,
+ * CC; CC.EN = 0 and CSTS.RDY = 0 if it was enabled; CC.EN = 1, CSTS.RDY = 1; Identify Controller;
+ * its limits; Set Features (queues); the namespace, by its number or searched for among all; its
+ * identifiers; Identify Namespace; its ANA state; Set Features (events).
+ * DISCOVERY: the same without queues and namespaces. IO: Connect and DH-HMAC-CHAP alone.
  *
  *	nvme_fabrics_init(&f, &config);
  *	for (;;)
  *		switch (f.step) {
  *		case NVME_FABRICS_COMMAND:
  *			send f.sqe (nvme_command_set_cid first) with the f.out_bytes of f.data in
- *			the capsule; what it reads, f.in_bytes, goes to f.data. Then
+ *			the capsule; what it reads, f.in_bytes (fewer if f.short_ok), goes to
+ *			f.data. Then
  *			nvme_fabrics_completed(&f, &cqe, bytes that came)
  *		case NVME_FABRICS_PAUSE:
  *			after f.pause_ms: nvme_fabrics_paused(&f)
@@ -35,6 +36,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backends/nvme/nvme_auth.h"
 #include "backends/nvme/nvme_identify.h"
 #include "backends/nvme/nvme_namespace.h"
 #include "backends/nvme/nvme_proto.h"
@@ -62,6 +64,12 @@ struct nvme_fabrics_config {
 	uint32_t entries_nr;   /* ADMIN, IO: of an I/O queue, 2 to 65536; IO: as controller says */
 	struct nvme_want want; /* ADMIN */
 	uint16_t cntlid, qid;  /* IO: of the controller, and from 1 */
+	/*
+	 * DH-HMAC-CHAP (nvme_dhchap_key.h), in all modes; the owner's, and stay. host_key: what
+	 * this host proves when the target asks for that, NULL: nothing. controller_key, with
+	 * host_key only: what every controller must prove, NULL: nothing.
+	 */
+	const struct nvme_dhchap_key *host_key, *controller_key;
 };
 
 /* What was found out about the controller. */
@@ -94,19 +102,24 @@ enum nvme_fabrics_step {
 	NVME_FABRICS_FAILED,
 };
 
-/* For nvme_fabrics*.c, but for what has a comment that says so. */
+/*
+ * For nvme_fabrics*.c, but for what has a comment that says so. It stays where it is until DONE or
+ * FAILED; an owner that forgets it earlier calls nvme_fabrics_gone, for there are secrets in it.
+ */
 struct nvme_fabrics {
 	struct nvme_fabrics_config config;
-	enum nvme_fabrics_step step; /* the owner's, and so are the next five */
+	enum nvme_fabrics_step step; /* the owner's, and so are the next six */
 	uint8_t sqe[NVME_SQE_BYTES];
 	uint32_t out_bytes, in_bytes;
+	bool short_ok; /* fewer than in_bytes are a success too, as in nvme_slot.h */
 	uint32_t pause_ms;
 	struct nvme_controller controller; /* when DONE */
 	struct nvme_namespace namespace;
 	/*
 	 * When FAILED, printable words, and why: -EPROTO the controller broke the protocol,
-	 * -ENOENT no such subsystem or namespace, -EACCES this host is refused, -EOPNOTSUPP the
-	 * controller cannot what is needed, -EBUSY, -ETIMEDOUT, -ECONNRESET, or of nvme_status.h.
+	 * -ENOENT no such subsystem or namespace, -EACCES this host is refused or the controller
+	 * does not prove itself, -EOPNOTSUPP the controller cannot what is needed, -EBUSY,
+	 * -ETIMEDOUT, -ECONNRESET, or of nvme_status.h.
 	 */
 	char error[NVME_FABRICS_ERROR_BYTES];
 	int err;
@@ -119,12 +132,16 @@ struct nvme_fabrics {
 	/* Of a search. */
 	uint32_t candidates_nr, candidate_idx, looked_nr;
 	uint32_t candidates[NVME_LIST_NR];
+	struct nvme_auth auth;
 	uint8_t data[NVME_FABRICS_DATA_BYTES]; /* the owner's as said above */
 };
 
 void nvme_fabrics_init(struct nvme_fabrics *f, const struct nvme_fabrics_config *config);
 
-/* in_bytes: that came for f->data; all f->in_bytes if the status is success. Returns the step. */
+/*
+ * in_bytes: that came for f->data; all f->in_bytes if the status is success and not f->short_ok.
+ * Returns the step.
+ */
 enum nvme_fabrics_step nvme_fabrics_completed(struct nvme_fabrics *f, const struct nvme_cqe *cqe,
 					      uint32_t in_bytes);
 enum nvme_fabrics_step nvme_fabrics_paused(struct nvme_fabrics *f);
@@ -135,9 +152,18 @@ enum nvme_fabrics_step nvme_fabrics_paused(struct nvme_fabrics *f);
  */
 enum nvme_fabrics_step nvme_fabrics_gone(struct nvme_fabrics *f, int err);
 
-/* Why Identify Controller or Connect does not do; for nvme_fabrics.c. Return 0 or -errno. */
+/* Why Identify Controller, Connect or a namespace does not do; for nvme_fabrics.c. 0 or -errno. */
 int nvme_fabrics_judge_controller(struct nvme_fabrics *f);
 void nvme_fabrics_judge_limits(struct nvme_fabrics *f);
 int nvme_fabrics_judge_connect(struct nvme_fabrics *f, const struct nvme_cqe *cqe);
+int nvme_fabrics_judge_command_set(struct nvme_fabrics *f);
+
+/*
+ * For nvme_fabrics.c: result is that of Connect. Return 1: f->sqe is a command, with the lengths of
+ * f->auth; 0: authenticated, or nobody wants that; -errno with words in f->error.
+ */
+int nvme_fabrics_auth_start(struct nvme_fabrics *f, uint32_t result);
+int nvme_fabrics_auth_completed(struct nvme_fabrics *f, const struct nvme_cqe *cqe,
+				uint32_t in_bytes);
 
 #endif

@@ -196,3 +196,19 @@ int nvme_fabrics_judge_controller(struct nvme_fabrics *f)
 	c->has_ana = id->cmic & NVME_CMIC_ANA;
 	return 0;
 }
+
+int nvme_fabrics_judge_command_set(struct nvme_fabrics *f)
+{
+	const struct nvme_ids *ids = &f->namespace.ids;
+	const char *kind = "of an unknown kind";
+
+	if (!ids->has_csi || ids->csi == NVME_CSI_NVM)
+		return 0;
+	if (ids->csi == NVME_CSI_ZNS)
+		kind = "zoned";
+	else if (ids->csi == NVME_CSI_KV)
+		kind = "a key value store";
+	return judge_fail(f, -EOPNOTSUPP,
+			  "namespace %u is %s (command set %u), not an ordinary disk",
+			  f->namespace.nsid, kind, ids->csi);
+}

@@ -132,6 +132,9 @@ enum nvme_fctype {
 #define NVME_CONNECT_NO_SQ_FLOW (1u << 2)
 #define NVME_CONNECT_AUTHREQ_ATR (1u << 17)
 #define NVME_CONNECT_AUTHREQ_ASCR (1u << 18)
+/* Base 6.1, Authentication Send and Receive: SECP, SPSP0 and SPSP1 of NVMe's own protocols */
+#define NVME_AUTH_SECP 0xe9u
+#define NVME_AUTH_SPSP 1u
 /* In SQHD of the completion of Connect: no SQ flow control. */
 #define NVME_SQHD_NO_FLOW 0xffffu
 

@@ -19,8 +19,8 @@ class Controller:
         self.ready_at = None
         self.event_requests, self.events, self.masked = [], [], set()
         self.changed, self.has_looked = set(), False
-        self.kato_ms, self.heard = kato_ms, asyncio.get_running_loop().time()
-        self.watch = asyncio.ensure_future(self.watch_kato())
+        self.kato_ms = self.watch = None
+        self.set_kato(kato_ms)
 
     def end(self):
         """All its connections too."""
@@ -29,6 +29,12 @@ class Controller:
             connection.close()
 
     # ---- keep alive ----
+
+    def set_kato(self, kato_ms):
+        self.kato_ms, self.heard = kato_ms, asyncio.get_running_loop().time()
+        if self.watch:
+            self.watch.cancel()
+        self.watch = asyncio.ensure_future(self.watch_kato())
 
     async def watch_kato(self):
         loop = asyncio.get_running_loop()
@@ -188,7 +194,7 @@ class Controller:
         if feature == FEAT_EVENTS:
             self.events_wanted = value & self.offered_events()
         elif feature == FEAT_KATO:
-            self.kato_ms = value
+            self.set_kato(value)
         elif feature != FEAT_VWC or not s.vwc:
             raise Refused(INVALID_FIELD | DNR)
         return 0
