@@ -40,10 +40,10 @@ struct device {
 	struct io_errors *errors;
 	struct resize resize;
 	struct device_follow *follow; /* device_follow.c; NULL: it has no backend */
-	struct helper_job job; /* what may block: of a resize, or of a recovery */
-	bool grows_to_driver;  /* device_recover.c: the job does */
-	struct timer retry;    /* node not there yet, stop refused by a probe of udev */
-	struct timer deadline; /* of the stop */
+	struct helper_job job;	      /* what may block: of a resize, or of a recovery */
+	bool grows_to_driver;	      /* device_recover.c: the job does */
+	struct timer retry;	      /* node not there yet, stop refused by a probe of udev */
+	struct timer deadline;	      /* of the stop */
 	uint64_t retry_until_ns;
 
 	int cdev_fd;
