@@ -186,7 +186,7 @@ static bool make_uri(const struct discovery *d, const struct nvme_discovery_entr
 	struct nvme_uri_error error;
 	char *at = uri;
 
-	if (e->trtype != NVME_TRTYPE_TCP || e->tls || !is_whole(e) ||
+	if (e->trtype != NVME_TRTYPE_TCP || !is_whole(e) ||
 	    (e->subtype != NVME_SUBTYPE_NVME && !refers))
 		return false;
 	at += sprintf(at, SCHEME "%s", ipv6 ? "[" : "");
@@ -271,20 +271,24 @@ static bool is_record_of(const json_t *record, enum nvme_subtype subtype)
 	return strcmp(client_text(record, "subtype"), nvme_subtype_name(subtype)) == 0;
 }
 
-/* Quoted where a shell would take it for a pattern. */
+/* Quoted where a shell would take it for a pattern. A key for TLS has no place in a command. */
 static void print_next_command(const json_t *record)
 {
 	const char *uri = client_text(record, "uri");
 	const char *quote = strpbrk(uri, "[?") ? "'" : "";
+	bool refers = is_record_of(record, NVME_SUBTYPE_REFERRAL);
 
-	if (uri[0] != '\0')
-		printf("ublkctl %s %s%s%s\n",
-		       is_record_of(record, NVME_SUBTYPE_REFERRAL) ? "nvme-discover" : "attach",
-		       quote, uri, quote);
-	else if (needs_tls(record) && !is_record_of(record, NVME_SUBTYPE_CURRENT))
-		printf("%s at %s requires TLS, which ublkd does not have for NVMe: allow it "
-		       "without at the target\n",
-		       client_text(record, "subnqn"), client_text(record, "traddr"));
+	if (uri[0] == '\0')
+		return;
+	if (!needs_tls(record))
+		printf("ublkctl %s %s%s%s\n", refers ? "nvme-discover" : "attach", quote, uri,
+		       quote);
+	else if (refers)
+		printf("%s requires TLS: nvme-discover cannot ask it\n", uri);
+	else
+		printf("%s requires TLS: write a file for ublkctl add, with this uri and "
+		       "tls_key_file\n",
+		       uri);
 }
 
 static void print_discovery(const json_t *data)

@@ -213,8 +213,9 @@ static int dhchap_augment(const struct nvme_dhchap_proof *p, uint8_t *ret_challe
 
 static uint8_t *put_text(uint8_t *at, const char *text)
 {
-	size_t bytes = strnlen(text, NVME_NQN_FIELD_BYTES);
+	size_t bytes = strlen(text);
 
+	ASSERT(bytes < NVME_NQN_FIELD_BYTES); /* nvme_nqn_check */
 	memcpy(at, text, bytes);
 	return at + bytes;
 }

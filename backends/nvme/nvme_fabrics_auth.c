@@ -25,7 +25,7 @@ static int fabrics_auth_judge(struct nvme_fabrics *f, uint32_t authreq)
 	if (authreq && !c->host_key)
 		return fabrics_auth_fail(
 			f, -EACCES,
-			"the target wants DH-HMAC-CHAP authentication, which is not supported: "
+			"the target wants DH-HMAC-CHAP authentication: set dhchap_key_file, or "
 			"remove the host's key (dhchap_key) at the target");
 	if (authreq & NVME_CONNECT_AUTHREQ_ASCR)
 		return fabrics_auth_fail(

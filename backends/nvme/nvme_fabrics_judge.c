@@ -90,7 +90,7 @@ int nvme_fabrics_judge_connect(struct nvme_fabrics *f, const struct nvme_cqe *cq
 		return judge_fail(f, -EBUSY, "the controller is busy with another connection");
 	case NVME_SC_AUTH_REQUIRED:
 		return judge_fail(f, -EACCES,
-				  "the target wants authentication, which is not supported: remove "
+				  "the target wants authentication: set dhchap_key_file, or remove "
 				  "the host's key (dhchap_key) at the target");
 	case NVME_SC_CONNECT_RESTART_DISCOVERY:
 		return judge_fail(

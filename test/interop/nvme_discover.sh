@@ -113,8 +113,11 @@ not_for_us() {
 }
 
 tls() {
-	target --set listed_treq=1 && no_uri && printed 'requires TLS, which ublkd does not have' &&
-		discover 0 "$at" --json && is '.records[0].tls'
+	target --set listed_treq=1 --subsystem "$nqn:disk" && discover 0 "$at" && ! grep '^ublkctl' "$tmp/out" &&
+		printed "nvme+tcp://$at/$nqn:disk requires TLS: write a file for ublkctl add" &&
+		discover 0 "$at" --json && is '.records[0].tls and (.records[0].uri | endswith("disk"))' &&
+		target --set listed_treq=1 --set listed_subtype=1 && discover 0 "$at" && ! grep '^ublkctl' "$tmp/out" &&
+		printed "nvme+tcp://$at/ requires TLS: nvme-discover cannot ask it"
 }
 
 referral() {

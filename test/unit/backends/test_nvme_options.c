@@ -42,9 +42,9 @@ static const struct nvme_target *good(const char *backend)
 	char error[256];
 
 	parse(&s, backend, "");
-	assert_int_equal(nvme_config_target(s.devices[0]->backend->config, &target, error,
-					    sizeof(error)),
-			 0);
+	assert_int_equal(
+		nvme_config_target(s.devices[0]->backend->config, &target, error, sizeof(error)),
+		0);
 	settings_free(&s);
 	return &target;
 }
@@ -126,6 +126,9 @@ static void test_missing(void **state)
 	bad("  host: h\n",
 	    "f:3:3: subsystem: the name of the subsystem is missing: ublkctl nvme-discover lists "
 	    "those of a target\n");
+	bad(FIELDS "  dhchap_ctrl_key_file: /k\n",
+	    "f:6:25: dhchap_ctrl_key_file: a target that proves who it is asks this host first: "
+	    "dhchap_key_file is missing\n");
 	bad("  uri: nvme+tcp://h/\n",
 	    "f:4:8: uri: the subsystem is missing: ublkctl nvme-discover lists those of a "
 	    "target\n");
