@@ -27,8 +27,8 @@
 
 #include "backends/nvme/keys/nvme_dhchap_key.h"
 #include "backends/nvme/nvme_admin.h"
-#include "backends/nvme/nvme_receive.h"
-#include "backends/nvme/nvme_uri.h"
+#include "backends/nvme/protocol/nvme_receive.h"
+#include "backends/nvme/protocol/nvme_uri.h"
 #include "base/log.h"
 #include "net/changed.h"
 #include "net/options.h"

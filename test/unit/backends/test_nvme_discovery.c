@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "backends/nvme/nvme_discovery.h"
+#include "backends/nvme/protocol/nvme_discovery.h"
 #include "base/util.h"
 
 #define ENTRIES 20u

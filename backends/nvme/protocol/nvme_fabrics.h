@@ -36,10 +36,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/nvme/nvme_auth.h"
-#include "backends/nvme/nvme_identify.h"
-#include "backends/nvme/nvme_namespace.h"
-#include "backends/nvme/nvme_proto.h"
+#include "backends/nvme/protocol/nvme_auth.h"
+#include "backends/nvme/protocol/nvme_identify.h"
+#include "backends/nvme/protocol/nvme_namespace.h"
+#include "backends/nvme/protocol/nvme_proto.h"
 
 /* Limits: beyond each, it fails and says so. */
 #define NVME_FABRICS_NAMESPACES_MAX 4096u /* looked at in a search */

@@ -2,7 +2,7 @@
  * Decodes Identify data and log pages. Owns nothing; any thread. Every index into a page is bounded
  * by the page, whatever it says of itself.
  */
-#include "backends/nvme/nvme_identify.h"
+#include "backends/nvme/protocol/nvme_identify.h"
 
 #include <errno.h>
 

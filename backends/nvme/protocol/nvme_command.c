@@ -2,7 +2,7 @@
  * Encodes NVMe commands. Owns nothing; any thread. Dword n of a command is at byte 4 * n. Nothing
  * fails: what cannot be said in a command is a bug of the caller.
  */
-#include "backends/nvme/nvme_command.h"
+#include "backends/nvme/protocol/nvme_command.h"
 
 #include "base/assert.h"
 #include "base/util.h"

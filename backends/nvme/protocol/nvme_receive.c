@@ -7,13 +7,13 @@
  * breaks the connection, in words, with the fatal error status and information that TCP 3.6.2.5
  * wants in H2CTermReq: for an invalid field the offset of that field in the header.
  */
-#include "backends/nvme/nvme_receive.h"
+#include "backends/nvme/protocol/nvme_receive.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "backends/nvme/nvme_digest.h"
+#include "backends/nvme/protocol/nvme_digest.h"
 #include "base/assert.h"
 #include "base/util.h"
 

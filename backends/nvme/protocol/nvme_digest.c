@@ -4,7 +4,7 @@
  * Happy path: x86-64 with SSE 4.2, eight bytes an instruction. Everywhere else a table, one byte at
  * a time. Nothing fails.
  */
-#include "backends/nvme/nvme_digest.h"
+#include "backends/nvme/protocol/nvme_digest.h"
 
 #include <string.h>
 

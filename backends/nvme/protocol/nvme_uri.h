@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/nvme/nvme_namespace.h"
-#include "backends/nvme/nvme_nqn.h"
+#include "backends/nvme/protocol/nvme_namespace.h"
+#include "backends/nvme/protocol/nvme_nqn.h"
 #include "net/address.h"
 
 #define NVME_URI_BYTES_MAX 2048u

@@ -1,5 +1,5 @@
 /* Starts commands. Owns nothing; the thread of the connection. What makes no sense is a bug. */
-#include "backends/nvme/nvme_slot.h"
+#include "backends/nvme/protocol/nvme_slot.h"
 
 #include "base/assert.h"
 

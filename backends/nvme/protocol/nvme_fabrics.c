@@ -9,14 +9,14 @@
  * As Linux does it: nvmf_connect_admin_queue, nvme_enable_ctrl, nvme_init_ctrl_finish,
  * nvme_set_queue_count, nvme_scan_ns in drivers/nvme/host.
  */
-#include "backends/nvme/nvme_fabrics.h"
+#include "backends/nvme/protocol/nvme_fabrics.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "backends/nvme/nvme_command.h"
-#include "backends/nvme/nvme_status.h"
+#include "backends/nvme/protocol/nvme_command.h"
+#include "backends/nvme/protocol/nvme_status.h"
 #include "base/assert.h"
 #include "base/util.h"
 

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/nvme/nvme_command.h"
+#include "backends/nvme/protocol/nvme_command.h"
 
 /* Limits: beyond each, it fails and says so. */
 #define NVME_DISCOVERY_ENTRIES_MAX 4096u

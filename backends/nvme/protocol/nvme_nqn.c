@@ -1,10 +1,10 @@
 /* Checks and makes NQNs. Owns nothing; any thread. Failure modes: words. */
-#include "backends/nvme/nvme_nqn.h"
+#include "backends/nvme/protocol/nvme_nqn.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-#include "backends/nvme/nvme_namespace.h"
+#include "backends/nvme/protocol/nvme_namespace.h"
 #include "base/util.h"
 
 #define UUID_PREFIX "nqn.2014-08.org.nvmexpress:uuid:"

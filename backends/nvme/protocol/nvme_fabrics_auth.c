@@ -2,7 +2,7 @@
  * Authentication within a bring-up: nvme_auth.h as one state of nvme_fabrics.h. Owns nothing; the
  * thread of the struct nvme_fabrics. Failure modes: words in f->error, with the cure.
  */
-#include "backends/nvme/nvme_fabrics.h"
+#include "backends/nvme/protocol/nvme_fabrics.h"
 
 #include <errno.h>
 #include <stdio.h>

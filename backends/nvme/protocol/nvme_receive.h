@@ -43,8 +43,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/nvme/nvme_pdu.h"
-#include "backends/nvme/nvme_slot.h"
+#include "backends/nvme/protocol/nvme_pdu.h"
+#include "backends/nvme/protocol/nvme_slot.h"
 
 enum nvme_receive_event {
 	NVME_RECEIVE_MORE,

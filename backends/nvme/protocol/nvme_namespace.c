@@ -3,7 +3,7 @@
  *
  * Failure modes of nvme_namespace_judge: words, with the cure.
  */
-#include "backends/nvme/nvme_namespace.h"
+#include "backends/nvme/protocol/nvme_namespace.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/nvme/nvme_proto.h"
+#include "backends/nvme/protocol/nvme_proto.h"
 
 /* As Linux' nvme_decide_disposition: a status of type 3 is one of the path. */
 enum nvme_retry {

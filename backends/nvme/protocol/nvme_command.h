@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backends/nvme/nvme_proto.h"
+#include "backends/nvme/protocol/nvme_proto.h"
 
 void nvme_command_set_cid(uint8_t sqe[static NVME_SQE_BYTES], uint16_t cid);
 

@@ -3,9 +3,9 @@
  * fields, the header digest, padding up to the controller's alignment. Nothing fails: what cannot
  * be sent is a bug of the caller.
  */
-#include "backends/nvme/nvme_pdu.h"
+#include "backends/nvme/protocol/nvme_pdu.h"
 
-#include "backends/nvme/nvme_digest.h"
+#include "backends/nvme/protocol/nvme_digest.h"
 #include "base/assert.h"
 #include "base/util.h"
 

@@ -2,12 +2,12 @@
  * Writes and reads the messages of DH-HMAC-CHAP. Owns nothing; any thread. Failure modes: -errno,
  * and the reason as the controller is told it.
  */
-#include "backends/nvme/nvme_dhchap.h"
+#include "backends/nvme/protocol/nvme_dhchap.h"
 
 #include <errno.h>
 
 #include "backends/nvme/keys/nvme_crypto.h"
-#include "backends/nvme/nvme_proto.h"
+#include "backends/nvme/protocol/nvme_proto.h"
 #include "base/assert.h"
 #include "base/util.h"
 

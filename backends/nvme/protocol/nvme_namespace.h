@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/nvme/nvme_identify.h"
+#include "backends/nvme/protocol/nvme_identify.h"
 
 enum nvme_want_by {
 	NVME_WANT_ONLY, /* the subsystem must have exactly one */

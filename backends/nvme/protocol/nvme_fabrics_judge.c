@@ -2,13 +2,13 @@
  * What is wanted of a controller, and what refusals of Connect mean. Owns nothing; the thread of
  * the struct nvme_fabrics. Failure modes: words in f->error, with the cure.
  */
-#include "backends/nvme/nvme_fabrics.h"
+#include "backends/nvme/protocol/nvme_fabrics.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "backends/nvme/nvme_status.h"
+#include "backends/nvme/protocol/nvme_status.h"
 #include "base/util.h"
 
 /* No controller has larger capsules; it keeps sums within 32 bits. */

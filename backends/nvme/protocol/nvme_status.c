@@ -5,7 +5,7 @@
  * A code that is not in the table is -EIO; it may be tried again unless it says DNR, and is one of
  * the path when its type says so.
  */
-#include "backends/nvme/nvme_status.h"
+#include "backends/nvme/protocol/nvme_status.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backends/nvme/nvme_proto.h"
+#include "backends/nvme/protocol/nvme_proto.h"
 
 /* Of one connection, from ICReq and ICResp. */
 struct nvme_wire {

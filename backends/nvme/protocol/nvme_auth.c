@@ -6,7 +6,7 @@
  * for its proof. Failure modes: FAILED with words; a message that is refused is answered by
  * failure2 first.
  */
-#include "backends/nvme/nvme_auth.h"
+#include "backends/nvme/protocol/nvme_auth.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -14,8 +14,8 @@
 #include <sys/random.h>
 
 #include "backends/nvme/keys/nvme_dhchap_key.h"
-#include "backends/nvme/nvme_command.h"
-#include "backends/nvme/nvme_status.h"
+#include "backends/nvme/protocol/nvme_command.h"
+#include "backends/nvme/protocol/nvme_status.h"
 #include "base/assert.h"
 #include "base/util.h"
 

@@ -6,7 +6,7 @@
  * with every round, a short answer: FAILED with words. The model is libnvme's
  * nvmf_get_discovery_log.
  */
-#include "backends/nvme/nvme_discovery.h"
+#include "backends/nvme/protocol/nvme_discovery.h"
 
 #include <errno.h>
 #include <stdarg.h>

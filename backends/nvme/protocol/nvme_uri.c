@@ -4,7 +4,7 @@
  * Happy path: scheme -> authority (host, port) -> path (NQN, namespace) -> query. Failure modes:
  * those of net/uri.h.
  */
-#include "backends/nvme/nvme_uri.h"
+#include "backends/nvme/protocol/nvme_uri.h"
 
 #include <errno.h>
 #include <string.h>

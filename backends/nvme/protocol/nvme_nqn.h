@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/nvme/nvme_proto.h"
+#include "backends/nvme/protocol/nvme_proto.h"
 
 /*
  * Returns 0, or -EINVAL with words. What is wanted: 1 to 223 bytes of UTF-8 without control

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/nvme/nvme_proto.h"
+#include "backends/nvme/protocol/nvme_proto.h"
 
 /* Base 5.17.2.1, "Identify Controller": the fields by their names there. */
 struct nvme_id_controller {

@@ -29,8 +29,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backends/nvme/nvme_dhchap.h"
-#include "backends/nvme/nvme_proto.h"
+#include "backends/nvme/protocol/nvme_dhchap.h"
+#include "backends/nvme/protocol/nvme_proto.h"
 
 struct nvme_dhchap_key;
 
