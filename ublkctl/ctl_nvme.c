@@ -16,8 +16,9 @@
 #include <string.h>
 
 #include "backends/nvme/nvme_examine.h"
-#include "backends/nvme/nvme_nqn.h"
-#include "backends/nvme/nvme_uri.h"
+#include "backends/nvme/nvme_host.h"
+#include "backends/nvme/protocol/nvme_nqn.h"
+#include "backends/nvme/protocol/nvme_uri.h"
 #include "base/util.h"
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_print.h"

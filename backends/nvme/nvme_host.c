@@ -3,7 +3,7 @@
  * target knows this machine under one name; else names made from the machine's identifier (which
  * must not be told to others itself: machine-id(5)). Helper thread: reads files. Owns nothing.
  */
-#include "backends/nvme/nvme_uri.h"
+#include "backends/nvme/nvme_host.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
  * namespace: nvme_want_parse. Keys, with the names of the kernel's fabrics options (nvme connect):
  * hostnqn, hostid, hdr_digest, data_digest; and nsid, uuid, nguid, eui64 instead of a namespace in
  * the path. A key that is not known is refused, as is one given twice. The port is 4420, that of a
- * discovery controller 8009. Pure, any thread, but for nvme_host_complete.
+ * discovery controller 8009. Pure, any thread.
  */
 #ifndef BACKENDS_NVME_NVME_URI_H
 #define BACKENDS_NVME_NVME_URI_H
@@ -58,12 +58,5 @@ int nvme_uri_parse(const char *text, struct nvme_uri *ret_uri, struct nvme_uri_e
 
 /* "hdr_digest". */
 const char *nvme_uri_key_name(enum nvme_uri_key key);
-
-/*
- * nvme_host.c: fills what the user did not say of the host: the files in /etc/nvme, as nvme-cli
- * makes them, else names made from this machine's identifier. A thread that may wait: it reads
- * files. Returns 0, or -errno with words: -ENOENT, the host has no name.
- */
-int nvme_host_complete(struct nvme_uri *uri, char *error, size_t error_bytes);
 
 #endif
