@@ -26,6 +26,9 @@
 #include "base/util.h"
 
 #define BRING_UP_CID 0u
+#define IO_QUEUE 1u
+/* For the target to end a command that it was asked to abort. */
+#define ABORT_NS NS_PER_SEC
 
 /* ---- memory ---- */
 
@@ -170,7 +173,7 @@ static void connection_ask_if_both_are_there(struct nvme_connection *conn)
 	config.mode = NVME_FABRICS_IO;
 	config.entries_nr = controller->entries_nr;
 	config.cntlid = controller->cntlid;
-	config.qid = 1;
+	config.qid = IO_QUEUE;
 	nvme_fabrics_init(&conn->fabrics, &config);
 	connection_step(conn);
 }
@@ -343,6 +346,17 @@ static const char *nvme_connection_request_name(const struct session_request *r)
 	return backend_op_name((enum backend_op)n->io->op);
 }
 
+/* Abort is no more than a wish: what it does not end in time, the end of the connection does. */
+static uint64_t nvme_connection_late(struct session_connection *c, struct session_request *r)
+{
+	struct nvme_connection *conn = nvme_connection_of(c);
+
+	if (!nvme_admin_is_ready(conn->admin))
+		return 0;
+	nvme_admin_abort(conn->admin, IO_QUEUE, nvme_io_of(r)->cid);
+	return MIN(c->session->timeout_ns / 4, ABORT_NS);
+}
+
 /* What was to be sent of a request will not be: it is sent again as a whole. */
 static void nvme_connection_lost(struct session_connection *c)
 {
@@ -416,6 +430,7 @@ const struct session_protocol nvme_protocol = {
 	.left = nvme_connection_left,
 	.done = nvme_connection_done,
 	.request_name = nvme_connection_request_name,
+	.late = nvme_connection_late,
 	.closed = nvme_connection_closed,
 	.lost = nvme_connection_lost,
 	.is_over = nvme_connection_is_over,
