@@ -58,9 +58,9 @@ MAY = {
     "daemon": DAEMON_GROUND
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/socket", "daemon/devices",
        "daemon/handover", "daemon/api", "daemon/metrics"},
-    # reads what ublkd writes; asks an NBD server by itself
-    "ublkctl": DRIVER | {"net", "backends/nbd", "daemon/settings", "daemon/runtime", "daemon/socket", "daemon/verdict",
-                         "daemon/api", "tracefile"},
+    # reads what ublkd writes; asks an NBD server or an NVMe target by itself
+    "ublkctl": DRIVER | {"net", "backends/nbd", "backends/nvme", "backends/nvme/protocol", "daemon/settings",
+                         "daemon/runtime", "daemon/socket", "daemon/verdict", "daemon/api", "tracefile"},
     "ublkctl/top": {"base", "daemon/runtime", "ublkctl"},
     "tracefile": {"base"},
     "ublktrace": {"base"},

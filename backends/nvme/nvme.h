@@ -179,13 +179,6 @@ int nvme_config_target(const struct nvme_config *config, struct nvme_target *ret
 		       char *error, size_t error_bytes);
 void nvme_check(const void *config, const struct yaml_node *map, struct config_errors *e);
 
-/* nvme_host.c */
-/*
- * Fills what the user did not say of the host: the files in /etc/nvme, as nvme-cli makes them, else
- * names made from this machine's identifier. Returns 0, or -errno with words.
- */
-int nvme_host_complete(struct nvme_uri *uri, char *error, size_t error_bytes);
-
 /* nvme_keys.c */
 /* Reads the files. Returns 0, or -errno with words; nvme_keys_free follows anyway. */
 int nvme_keys_read(struct nvme_keys *keys, const struct nvme_config *config,

@@ -12,6 +12,7 @@
 
 #include "backends/nvme/nvme.h"
 #include "backends/nvme/nvme_examine.h"
+#include "backends/nvme/nvme_host.h"
 #include "base/util.h"
 #include "storage/visit.h"
 

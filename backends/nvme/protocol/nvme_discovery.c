@@ -78,6 +78,8 @@ static void discovery_take_header(struct nvme_discovery *d, const uint8_t *data)
 		return discovery_fail(d, -EPROTO,
 				      "the discovery log page changed %u times while it was read",
 				      NVME_DISCOVERY_ROUNDS_MAX);
+	if (d->has_generation)
+		d->on_entry(d->ctx, 0, NULL);
 	d->has_generation = true;
 	d->generation = generation;
 	d->entries_nr = nr;

@@ -8,7 +8,8 @@
  *		nvme_discovery_feed(&d, data, bytes that came)
  *
  * As Linux' and libnvme's: the header is read first and again at the end; if its generation has
- * changed meanwhile, all is read once more, and on_entry is called from index 0 on.
+ * changed meanwhile, all is read once more: on_entry is called without an entry, so that what came
+ * before is forgotten, then from index 0 on.
  */
 #ifndef BACKENDS_NVME_NVME_DISCOVERY_H
 #define BACKENDS_NVME_NVME_DISCOVERY_H

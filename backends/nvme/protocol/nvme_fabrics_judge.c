@@ -37,7 +37,7 @@ static int judge_parameter(struct nvme_fabrics *f, uint32_t result)
 		return judge_fail(
 			f, -ENOENT,
 			"the target has no subsystem %s at this address: look for its NQN "
-			"with nvme discover",
+			"with ublkctl nvme-discover",
 			f->config.subsystem_nqn);
 	if (in_data && at == 512)
 		return judge_fail(
@@ -93,8 +93,9 @@ int nvme_fabrics_judge_connect(struct nvme_fabrics *f, const struct nvme_cqe *cq
 				  "the target wants authentication: set dhchap_key_file, or remove "
 				  "the host's key (dhchap_key) at the target");
 	case NVME_SC_CONNECT_RESTART_DISCOVERY:
-		return judge_fail(f, -EAGAIN,
-				  "the subsystem is elsewhere now: look for it with nvme discover");
+		return judge_fail(
+			f, -EAGAIN,
+			"the subsystem is elsewhere now: look for it with ublkctl nvme-discover");
 	default:
 		return judge_fail(f, v.err, "the target answers to Connect: %s",
 				  nvme_status_format(cqe->status, words, sizeof(words)));
@@ -131,7 +132,7 @@ static int judge_io_controller(struct nvme_fabrics *f)
 	if (id->cntrltype == NVME_CNTRLTYPE_DISCOVERY)
 		return judge_fail(f, -EINVAL,
 				  "%s is a discovery controller: it tells of subsystems and has no "
-				  "namespaces; choose one with nvme discover",
+				  "namespaces; choose one with ublkctl nvme-discover",
 				  f->config.subsystem_nqn);
 	if (id->cntrltype == NVME_CNTRLTYPE_ADMIN)
 		return judge_fail(f, -EINVAL,
