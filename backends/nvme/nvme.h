@@ -31,12 +31,19 @@
 #include "backends/nvme/protocol/nvme_uri.h"
 #include "base/log.h"
 #include "net/changed.h"
+#include "net/flush.h"
 #include "net/options.h"
 #include "net/session.h"
 #include "net/tls_start.h"
 #include "storage/backend.h"
 
 #define NVME_PATHS_MAX NET_ADDRESS_NR_MAX
+
+/* What is acknowledged and not yet flushed, when the connection to a target is lost. */
+enum nvme_cache {
+	NVME_CACHE_KEPT,     /* it is in the cache of a controller that lives on */
+	NVME_CACHE_VOLATILE, /* may be lost: the next flush fails */
+};
 
 struct nvme_config {
 	char *uri;
@@ -46,6 +53,7 @@ struct nvme_config {
 	char *host_nqn, *host_id;
 	char *host_key_file, *ctrl_key_file, *tls_key_file;
 	int tls_identity; /* enum nvme_tls_version */
+	int cache;	  /* enum nvme_cache */
 	bool header_digest, data_digest;
 	uint64_t keep_alive_ns; /* 0: none */
 	struct net_outage_config outage;
@@ -82,6 +90,7 @@ struct nvme_device {
 	struct nvme_namespace namespace;
 	unsigned block_shift;
 	struct net_changed changed;  /* the namespace is another one: nothing is served any more */
+	struct net_flush flush;
 	_Atomic uint64_t seen_bytes; /* its size as the target said it last */
 	struct session_log_limits limits;
 	struct log_limit error_limit, path_limit;
@@ -91,6 +100,7 @@ struct nvme_io {
 	struct session_request request;
 	struct backend_io *io;
 	struct nvme_slot slot;
+	struct net_flush_mark flush;
 	uint16_t cid; /* tag and a number, so that no late answer is taken for one of now */
 	uint16_t number;
 	/* nvme_retry.c's. */

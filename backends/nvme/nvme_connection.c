@@ -322,7 +322,12 @@ static void nvme_connection_closed(struct session_connection *c)
 
 static int nvme_connection_send(struct session_connection *c, struct session_request *r)
 {
-	nvme_transfer_send(nvme_connection_of(c), nvme_io_of(r));
+	struct nvme_io *n = nvme_io_of(r);
+
+	if (n->io->op == BACKEND_FLUSH &&
+	    !net_flush_begin(&nvme_queue_of(c)->nvme->flush, &n->flush))
+		return -EIO;
+	nvme_transfer_send(nvme_connection_of(c), n);
 	return 0;
 }
 
@@ -360,9 +365,23 @@ static uint64_t nvme_connection_late(struct session_connection *c, struct sessio
 /* What was to be sent of a request will not be: it is sent again as a whole. */
 static void nvme_connection_lost(struct session_connection *c)
 {
-	list_for_each (node, &c->sent)
-		nvme_transfer_left(nvme_connection_of(c),
-				   nvme_io_of(list_entry(node, struct session_request, node)));
+	unsigned covering_nr = 0;
+
+	list_for_each (node, &c->sent) {
+		struct nvme_io *n = nvme_io_of(list_entry(node, struct session_request, node));
+
+		nvme_transfer_left(nvme_connection_of(c), n);
+		covering_nr += n->flush.covers;
+	}
+	net_flush_lost(&nvme_queue_of(c)->nvme->flush, covering_nr);
+}
+
+static int nvme_connection_may_resend(struct session_request *r)
+{
+	struct nvme_io *n = nvme_io_of(r);
+	struct nvme_device *nvme = n->io->queue->device->priv;
+
+	return net_flush_may_resend(&nvme->flush, &n->flush) ? 0 : -EIO;
 }
 
 static bool nvme_connection_is_over(const struct session *s)
@@ -374,18 +393,39 @@ static bool nvme_connection_is_over(const struct session *s)
 
 /* ---- completions ---- */
 
+static void connection_note_success(struct nvme_device *nvme, struct nvme_io *n)
+{
+	const struct backend_io *io = n->io;
+
+	if (io->op == BACKEND_FLUSH)
+		net_flush_answered(&nvme->flush, &n->flush, 0);
+	else if ((io->op == BACKEND_WRITE || io->op == BACKEND_WRITE_ZEROES) &&
+		 !(io->flags & BACKEND_FUA))
+		net_flush_wrote(&nvme->flush);
+}
+
+static void connection_note_error(struct nvme_device *nvme, struct nvme_io *n)
+{
+	if (n->io->op == BACKEND_FLUSH)
+		net_flush_answered(&nvme->flush, &n->flush, -EIO);
+}
+
 static void connection_take(struct nvme_connection *conn, struct nvme_input in)
 {
+	struct nvme_device *nvme = nvme_device_of(conn);
 	struct nvme_io *n;
 	int ret;
 
 	while ((ret = nvme_transfer_received(conn, &in, &n)) > 0) {
 		uint16_t status = conn->receive.cqe.status;
 
-		if (__builtin_expect((status & NVME_STATUS_CODE_MASK) == 0, 1))
+		if (__builtin_expect((status & NVME_STATUS_CODE_MASK) == 0, 1)) {
+			connection_note_success(nvme, n);
 			session_answer(&conn->c, &nvme_protocol, &n->request, 0);
-		else
+		} else {
+			connection_note_error(nvme, n);
 			nvme_retry_judge(conn, n, status);
+		}
 	}
 	if (ret < 0)
 		connection_broken(conn);
@@ -433,6 +473,7 @@ const struct session_protocol nvme_protocol = {
 	.late = nvme_connection_late,
 	.closed = nvme_connection_closed,
 	.lost = nvme_connection_lost,
+	.may_resend = nvme_connection_may_resend,
 	.is_over = nvme_connection_is_over,
 };
 
