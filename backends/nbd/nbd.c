@@ -24,13 +24,11 @@ static enum backend_submit nbd_submit(struct backend_io *io)
 	struct nbd_queue *q = io->queue->priv;
 	struct nbd_io *n = io->priv;
 
-	n->covers = false;
 	if (net_has_changed(&q->nbd->changed)) {
 		io->result = -EIO;
 		return BACKEND_DONE;
 	}
-	if (io->op == BACKEND_FLUSH)
-		n->losses = atomic_load(&q->nbd->losses);
+	net_flush_came(&q->nbd->flush, &n->flush, io->op == BACKEND_FLUSH);
 	io->result = nbd_connection_submit(q, n);
 	return io->result < 0 ? BACKEND_DONE : BACKEND_QUEUED;
 }

@@ -8,7 +8,6 @@
  *	nbd_connection.c  the table of the protocol: what of a session is NBD's
  *	nbd_login.c       the handshake of NBD and of TLS, as bytes of a connection
  *	nbd_transfer.c    requests and replies as bytes of a connection
- *	nbd_flush.c       which writes a FLUSH stands for, and which a lost connection may have lost
  *	nbd_changed.c     a server that came back as another one, in words
  *
  * Those without a thread run on the queue's reactor.
@@ -24,6 +23,7 @@
 #include "backends/nbd/nbd_request.h"
 #include "backends/nbd/nbd_uri.h"
 #include "net/changed.h"
+#include "net/flush.h"
 #include "net/options.h"
 #include "net/session.h"
 #include "base/log.h"
@@ -76,16 +76,7 @@ struct nbd_device {
 	/* The server came back as another one: nothing is served any more, until it is opened anew.
 	 */
 	struct net_changed changed;
-	/* Some queue has had a write acknowledged that no flush has covered yet. */
-	atomic_bool unflushed;
-	/* Such a write may be lost: the next flush says so. */
-	atomic_bool lost_writes;
-	/*
-	 * With cache: volatile. FLUSHes under way that cover such writes, and how often such a
-	 * write may have been lost: no FLUSH of before succeeds by a server that is there
-	 * afterwards.
-	 */
-	atomic_uint covering_nr, losses;
+	struct net_flush flush;
 	/* Of all its queues: how often the log is told. */
 	struct session_log_limits limits;
 	struct log_limit error_limit;
@@ -95,8 +86,7 @@ struct nbd_io {
 	struct session_request request;
 	struct backend_io *io;
 	uint64_t cookie; /* tag and a number, so that no late answer is taken for one of now */
-	unsigned losses; /* FLUSH: of the device, when it came */
-	bool covers;	 /* FLUSH: writes that would be lost with the connection */
+	struct net_flush_mark flush;
 	struct nbd_slot slot;
 };
 
@@ -164,21 +154,6 @@ bool nbd_changed_words(const struct nbd_export *was, const struct nbd_export *is
 bool nbd_changed_note(struct nbd_device *nbd, const struct nbd_export *is);
 /* Any thread: the words, NULL while it is what it was. */
 const char *nbd_failure(const struct backend_device *device);
-
-/* nbd_flush.c */
-
-/* The end of a FLUSH, or of a write, that the server has answered by result. */
-void nbd_flush_answered(struct nbd_device *nbd, struct nbd_io *n, int result);
-/*
- * Before each sending of a FLUSH. False, it fails: writes that it stands for, or that a FLUSH has
- * still to report, may be lost.
- */
-bool nbd_flush_begin(struct nbd_device *nbd, struct nbd_io *n);
-/* This connection is lost. */
-void nbd_flush_lost(struct nbd_device *nbd, const struct nbd_connection *conn);
-/* The request was with a connection that is lost. False: it fails, as what it covers may be lost.
- */
-bool nbd_flush_may_resend(struct nbd_device *nbd, struct nbd_io *n);
 
 /* nbd_transfer.c */
 

@@ -9,7 +9,7 @@
  * A server that says that it is shutting down has not done the request: the request waits for
  * another connection as if it had been lost with this one, which ends when the others are answered.
  * What a lost connection had is sent again: every NBD request can be done twice, but see
- * nbd_flush.c.
+ * net/flush.h.
  *
  * Failure modes: a handshake that is refused, a reply that breaks the protocol: the connection is
  * dropped, with words. A server that is not what it was when the device was opened (size, flags,
@@ -118,7 +118,7 @@ static int nbd_connection_send(struct session_connection *c, struct session_requ
 {
 	struct nbd_io *n = nbd_io_of(r);
 
-	if (n->io->op == BACKEND_FLUSH && !nbd_flush_begin(nbd_queue_of(c)->nbd, n))
+	if (n->io->op == BACKEND_FLUSH && !net_flush_begin(&nbd_queue_of(c)->nbd->flush, &n->flush))
 		return -EIO;
 	nbd_transfer_send(nbd_connection_of(c), n);
 	return 0;
@@ -141,7 +141,12 @@ static const char *nbd_connection_request_name(const struct session_request *r)
 
 static void nbd_connection_lost(struct session_connection *c)
 {
-	nbd_flush_lost(nbd_queue_of(c)->nbd, nbd_connection_of(c));
+	unsigned covering_nr = 0;
+
+	list_for_each (node, &c->sent)
+		covering_nr +=
+			nbd_io_of(list_entry(node, struct session_request, node))->flush.covers;
+	net_flush_lost(&nbd_queue_of(c)->nbd->flush, covering_nr);
 }
 
 static int nbd_connection_may_resend(struct session_request *r)
@@ -149,7 +154,7 @@ static int nbd_connection_may_resend(struct session_request *r)
 	struct nbd_io *n = nbd_io_of(r);
 	struct nbd_device *nbd = n->io->queue->device->priv;
 
-	return nbd_flush_may_resend(nbd, n) ? 0 : -EIO;
+	return net_flush_may_resend(&nbd->flush, &n->flush) ? 0 : -EIO;
 }
 
 static bool nbd_connection_is_over(const struct session *s)
@@ -160,6 +165,17 @@ static bool nbd_connection_is_over(const struct session *s)
 }
 
 /* ---- replies ---- */
+
+static void connection_note_answer(struct nbd_device *nbd, struct nbd_io *n, int result)
+{
+	const struct backend_io *io = n->io;
+
+	if (io->op == BACKEND_FLUSH)
+		net_flush_answered(&nbd->flush, &n->flush, result);
+	else if ((io->op == BACKEND_WRITE || io->op == BACKEND_WRITE_ZEROES) &&
+		 !(io->flags & BACKEND_FUA))
+		net_flush_wrote(&nbd->flush);
+}
 
 /* Behind the last reply of a connection that is leaving anything else breaks the protocol. */
 static void connection_take_replies(struct nbd_connection *conn, struct nbd_input in)
@@ -174,7 +190,7 @@ static void connection_take_replies(struct nbd_connection *conn, struct nbd_inpu
 			session_retire(&conn->c);
 			session_refuse(&conn->c, &nbd_protocol, &n->request);
 		} else {
-			nbd_flush_answered(nbd, n, result);
+			connection_note_answer(nbd, n, result);
 			session_answer(&conn->c, &nbd_protocol, &n->request, result);
 		}
 	}

@@ -85,7 +85,8 @@ int nbd_open(struct backend_device *device)
 	nbd->config = device->config;
 	nbd->name = device->name;
 	/* Who served it before may have left writes that no flush has covered. */
-	atomic_init(&nbd->unflushed, device->open_params.size_bytes > 0);
+	net_flush_init(&nbd->flush, nbd->config->cache == NBD_CACHE_VOLATILE,
+		       device->open_params.size_bytes > 0);
 	ret = nbd_config_uri(nbd->config, &nbd->uri, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;

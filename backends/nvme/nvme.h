@@ -27,16 +27,23 @@
 
 #include "backends/nvme/keys/nvme_dhchap_key.h"
 #include "backends/nvme/nvme_admin.h"
-#include "backends/nvme/nvme_receive.h"
-#include "backends/nvme/nvme_uri.h"
+#include "backends/nvme/protocol/nvme_receive.h"
+#include "backends/nvme/protocol/nvme_uri.h"
 #include "base/log.h"
 #include "net/changed.h"
+#include "net/flush.h"
 #include "net/options.h"
 #include "net/session.h"
 #include "net/tls_start.h"
 #include "storage/backend.h"
 
 #define NVME_PATHS_MAX NET_ADDRESS_NR_MAX
+
+/* What is acknowledged and not yet flushed, when the connection to a target is lost. */
+enum nvme_cache {
+	NVME_CACHE_KEPT,     /* it is in the cache of a controller that lives on */
+	NVME_CACHE_VOLATILE, /* may be lost: the next flush fails */
+};
 
 struct nvme_config {
 	char *uri;
@@ -46,6 +53,7 @@ struct nvme_config {
 	char *host_nqn, *host_id;
 	char *host_key_file, *ctrl_key_file, *tls_key_file;
 	int tls_identity; /* enum nvme_tls_version */
+	int cache;	  /* enum nvme_cache */
 	bool header_digest, data_digest;
 	uint64_t keep_alive_ns; /* 0: none */
 	struct net_outage_config outage;
@@ -82,6 +90,7 @@ struct nvme_device {
 	struct nvme_namespace namespace;
 	unsigned block_shift;
 	struct net_changed changed;  /* the namespace is another one: nothing is served any more */
+	struct net_flush flush;
 	_Atomic uint64_t seen_bytes; /* its size as the target said it last */
 	struct session_log_limits limits;
 	struct log_limit error_limit, path_limit;
@@ -91,6 +100,7 @@ struct nvme_io {
 	struct session_request request;
 	struct backend_io *io;
 	struct nvme_slot slot;
+	struct net_flush_mark flush;
 	uint16_t cid; /* tag and a number, so that no late answer is taken for one of now */
 	uint16_t number;
 	/* nvme_retry.c's. */
@@ -178,13 +188,6 @@ static inline void nvme_end(struct nvme_io *n, int result)
 int nvme_config_target(const struct nvme_config *config, struct nvme_target *ret_target,
 		       char *error, size_t error_bytes);
 void nvme_check(const void *config, const struct yaml_node *map, struct config_errors *e);
-
-/* nvme_host.c */
-/*
- * Fills what the user did not say of the host: the files in /etc/nvme, as nvme-cli makes them, else
- * names made from this machine's identifier. Returns 0, or -errno with words.
- */
-int nvme_host_complete(struct nvme_uri *uri, char *error, size_t error_bytes);
 
 /* nvme_keys.c */
 /* Reads the files. Returns 0, or -errno with words; nvme_keys_free follows anyway. */

@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backends/nvme/nvme_command.h"
-#include "backends/nvme/nvme_digest.h"
-#include "backends/nvme/nvme_receive.h"
+#include "backends/nvme/protocol/nvme_command.h"
+#include "backends/nvme/protocol/nvme_digest.h"
+#include "backends/nvme/protocol/nvme_receive.h"
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"

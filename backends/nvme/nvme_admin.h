@@ -16,8 +16,8 @@
 
 #include <sys/socket.h>
 
-#include "backends/nvme/nvme_fabrics.h"
-#include "backends/nvme/nvme_pdu.h"
+#include "backends/nvme/protocol/nvme_fabrics.h"
+#include "backends/nvme/protocol/nvme_pdu.h"
 #include "net/session_look.h"
 #include "net/tls.h"
 #include "reactor/reactor.h"

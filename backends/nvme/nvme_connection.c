@@ -20,12 +20,15 @@
 #include <string.h>
 
 #include "backends/nvme/nvme.h"
-#include "backends/nvme/nvme_command.h"
-#include "backends/nvme/nvme_digest.h"
+#include "backends/nvme/protocol/nvme_command.h"
+#include "backends/nvme/protocol/nvme_digest.h"
 #include "base/assert.h"
 #include "base/util.h"
 
 #define BRING_UP_CID 0u
+#define IO_QUEUE 1u
+/* For the target to end a command that it was asked to abort. */
+#define ABORT_NS NS_PER_SEC
 
 /* ---- memory ---- */
 
@@ -170,7 +173,7 @@ static void connection_ask_if_both_are_there(struct nvme_connection *conn)
 	config.mode = NVME_FABRICS_IO;
 	config.entries_nr = controller->entries_nr;
 	config.cntlid = controller->cntlid;
-	config.qid = 1;
+	config.qid = IO_QUEUE;
 	nvme_fabrics_init(&conn->fabrics, &config);
 	connection_step(conn);
 }
@@ -319,7 +322,12 @@ static void nvme_connection_closed(struct session_connection *c)
 
 static int nvme_connection_send(struct session_connection *c, struct session_request *r)
 {
-	nvme_transfer_send(nvme_connection_of(c), nvme_io_of(r));
+	struct nvme_io *n = nvme_io_of(r);
+
+	if (n->io->op == BACKEND_FLUSH &&
+	    !net_flush_begin(&nvme_queue_of(c)->nvme->flush, &n->flush))
+		return -EIO;
+	nvme_transfer_send(nvme_connection_of(c), n);
 	return 0;
 }
 
@@ -343,12 +351,37 @@ static const char *nvme_connection_request_name(const struct session_request *r)
 	return backend_op_name((enum backend_op)n->io->op);
 }
 
+/* Abort is no more than a wish: what it does not end in time, the end of the connection does. */
+static uint64_t nvme_connection_late(struct session_connection *c, struct session_request *r)
+{
+	struct nvme_connection *conn = nvme_connection_of(c);
+
+	if (!nvme_admin_is_ready(conn->admin))
+		return 0;
+	nvme_admin_abort(conn->admin, IO_QUEUE, nvme_io_of(r)->cid);
+	return MIN(c->session->timeout_ns / 4, ABORT_NS);
+}
+
 /* What was to be sent of a request will not be: it is sent again as a whole. */
 static void nvme_connection_lost(struct session_connection *c)
 {
-	list_for_each (node, &c->sent)
-		nvme_transfer_left(nvme_connection_of(c),
-				   nvme_io_of(list_entry(node, struct session_request, node)));
+	unsigned covering_nr = 0;
+
+	list_for_each (node, &c->sent) {
+		struct nvme_io *n = nvme_io_of(list_entry(node, struct session_request, node));
+
+		nvme_transfer_left(nvme_connection_of(c), n);
+		covering_nr += n->flush.covers;
+	}
+	net_flush_lost(&nvme_queue_of(c)->nvme->flush, covering_nr);
+}
+
+static int nvme_connection_may_resend(struct session_request *r)
+{
+	struct nvme_io *n = nvme_io_of(r);
+	struct nvme_device *nvme = n->io->queue->device->priv;
+
+	return net_flush_may_resend(&nvme->flush, &n->flush) ? 0 : -EIO;
 }
 
 static bool nvme_connection_is_over(const struct session *s)
@@ -360,18 +393,39 @@ static bool nvme_connection_is_over(const struct session *s)
 
 /* ---- completions ---- */
 
+static void connection_note_success(struct nvme_device *nvme, struct nvme_io *n)
+{
+	const struct backend_io *io = n->io;
+
+	if (io->op == BACKEND_FLUSH)
+		net_flush_answered(&nvme->flush, &n->flush, 0);
+	else if ((io->op == BACKEND_WRITE || io->op == BACKEND_WRITE_ZEROES) &&
+		 !(io->flags & BACKEND_FUA))
+		net_flush_wrote(&nvme->flush);
+}
+
+static void connection_note_error(struct nvme_device *nvme, struct nvme_io *n)
+{
+	if (n->io->op == BACKEND_FLUSH)
+		net_flush_answered(&nvme->flush, &n->flush, -EIO);
+}
+
 static void connection_take(struct nvme_connection *conn, struct nvme_input in)
 {
+	struct nvme_device *nvme = nvme_device_of(conn);
 	struct nvme_io *n;
 	int ret;
 
 	while ((ret = nvme_transfer_received(conn, &in, &n)) > 0) {
 		uint16_t status = conn->receive.cqe.status;
 
-		if (__builtin_expect((status & NVME_STATUS_CODE_MASK) == 0, 1))
+		if (__builtin_expect((status & NVME_STATUS_CODE_MASK) == 0, 1)) {
+			connection_note_success(nvme, n);
 			session_answer(&conn->c, &nvme_protocol, &n->request, 0);
-		else
+		} else {
+			connection_note_error(nvme, n);
 			nvme_retry_judge(conn, n, status);
+		}
 	}
 	if (ret < 0)
 		connection_broken(conn);
@@ -416,8 +470,10 @@ const struct session_protocol nvme_protocol = {
 	.left = nvme_connection_left,
 	.done = nvme_connection_done,
 	.request_name = nvme_connection_request_name,
+	.late = nvme_connection_late,
 	.closed = nvme_connection_closed,
 	.lost = nvme_connection_lost,
+	.may_resend = nvme_connection_may_resend,
 	.is_over = nvme_connection_is_over,
 };
 

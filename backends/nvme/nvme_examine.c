@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "backends/nvme/nvme_admin.h"
-#include "backends/nvme/nvme_status.h"
+#include "backends/nvme/protocol/nvme_status.h"
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"

@@ -5,8 +5,8 @@
 #ifndef BACKENDS_NVME_NVME_EXAMINE_H
 #define BACKENDS_NVME_NVME_EXAMINE_H
 
-#include "backends/nvme/nvme_discovery.h"
-#include "backends/nvme/nvme_fabrics.h"
+#include "backends/nvme/protocol/nvme_discovery.h"
+#include "backends/nvme/protocol/nvme_fabrics.h"
 #include "net/address.h"
 #include "net/tls.h"
 #include "reactor/reactor.h"

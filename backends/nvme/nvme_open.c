@@ -12,6 +12,7 @@
 
 #include "backends/nvme/nvme.h"
 #include "backends/nvme/nvme_examine.h"
+#include "backends/nvme/nvme_host.h"
 #include "base/util.h"
 #include "storage/visit.h"
 
@@ -152,6 +153,10 @@ static void nvme_answered(void *arg, int ret, const struct nvme_fabrics *found,
 	}
 	nvme->controller = found->controller;
 	nvme->namespace = found->namespace;
+	net_flush_init(&nvme->flush,
+		       nvme->config->cache == NVME_CACHE_VOLATILE &&
+			       nvme->controller.has_write_cache,
+		       device->open_params.size_bytes > 0);
 	nvme->block_shift = (unsigned)__builtin_ctz(found->namespace.block_bytes);
 	atomic_store(&nvme->seen_bytes, found->namespace.size_bytes);
 	if (nvme->namespace.read_only && !device->open_params.read_only)

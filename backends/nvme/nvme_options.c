@@ -10,6 +10,10 @@
 #include "base/util.h"
 #include "storage/word.h"
 
+static const char *const cache_values[] = {
+	[NVME_CACHE_KEPT] = "kept", [NVME_CACHE_VOLATILE] = "volatile", NULL
+};
+
 static const char *const identity_values[] = { "0", "1", NULL };
 
 const struct option nvme_options[] = {
@@ -111,6 +115,16 @@ const struct option nvme_options[] = {
 	  .def = "1",
 	  .help = "The version of the TLS key's identity that the target has: 1, with a digest of "
 		  "the key, or 0, of older targets." },
+	{ .name = "cache",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct nvme_config, cache),
+	  .values = cache_values,
+	  .def = "kept",
+	  .help = "What a lost connection means for writes that the target has acknowledged but "
+		  "not "
+		  "yet flushed. kept: they are in the cache of a controller that survives, as with "
+		  "an array that protects its cache. volatile: they may be lost, so the next flush "
+		  "fails, for example with a target that is a Linux machine." },
 	{ .name = "keep_alive",
 	  .type = OPTION_DURATION,
 	  .offset = offsetof(struct nvme_config, keep_alive_ns),

@@ -18,7 +18,7 @@ class Controller:
         self.cc = self.shutdown = self.events_wanted = 0
         self.ready_at = None
         self.event_requests, self.events, self.masked = [], [], set()
-        self.changed = set()
+        self.changed, self.has_looked = set(), False
         self.kato_ms = self.watch = None
         self.set_kato(kato_ms)
 
@@ -216,6 +216,8 @@ class Controller:
             raise Refused(SGL_LENGTH | DNR)
         if offset % 4:
             raise Refused(INVALID_FIELD | DNR)
+        if log == LOG_DISCOVERY and offset == 0:
+            self.look_at_list()
         content = self.log_content(log, command.dwords[10] >> 8 & 0x7F)
         if not keeps_event:
             self.masked = {event for event in self.masked if event >> 16 & 0xFF != log}
@@ -223,10 +225,17 @@ class Controller:
                 self.changed.clear()
         return content[offset : offset + length].ljust(length, b"\0")
 
+    def look_at_list(self):
+        if self.has_looked and self.settings.listed_changes > 0:
+            self.settings.listed_changes -= 1
+            self.target.generation += 1
+            self.target.unlisted += 1
+        self.has_looked = True
+
     def log_content(self, log, specific):
         target = self.target
         if log == LOG_DISCOVERY and self.is_discovery:
-            return discovery_log(target.generation, target.discovery_entries())
+            return discovery_log(self.settings, target.generation, target.discovery_entries())
         if self.is_discovery:
             raise Refused(INVALID_LOG | DNR)
         if log in (LOG_ERROR, LOG_SMART, LOG_FIRMWARE, LOG_EFFECTS):

@@ -97,11 +97,14 @@ def ana_log(state, changes, nsids, groups_only):
     return head + struct.pack(f"<IIQB15x{len(nsids)}I", 1, len(nsids), changes, state, *nsids)
 
 
-def discovery_log(generation, entries):
+def discovery_log(settings, generation, entries):
     """entries: (port id, host, port, NQN)."""
+    s = settings
     out = struct.pack("<QQH", generation, len(entries), 0).ljust(1024, b"\0")
     for port_id, host, port, nqn in entries:
-        family, kind = (2 if ":" in host else 1), (3 if nqn == DISCOVERY_NQN else 2)
-        out += page([(0, "BBBBHHH", 3, family, kind, 0, port_id, 0xFFFF, 32), (32, "32s", padded(str(port), 32)),
-                     (256, "256s", nqn.encode()), (512, "256s", padded(host, 256))], 1024)  # fmt: skip
+        family, kind = (2 if ":" in host else 1), s.listed_subtype or (3 if nqn == DISCOVERY_NQN else 2)
+        port, host = s.listed_trsvcid or str(port), s.listed_traddr or host
+        out += page([(0, "BBBBHHH", s.listed_trtype, family, kind, s.listed_treq, port_id, 0xFFFF, 32),
+                     (32, "32s", padded(port, 32)), (256, "256s", nqn.encode()),
+                     (512, "256s", padded(host, 256))], 1024)  # fmt: skip
     return out

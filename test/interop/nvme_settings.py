@@ -66,6 +66,14 @@ NAMESPACE = {
     "nguid": ("", "32 digits; likewise"),
     "eui": ("", "16 digits; likewise"),
 }  # fmt: skip
+LISTED = {
+    "listed_trtype": (3, "transport that the discovery log says: 1 RDMA, 3 TCP"),
+    "listed_subtype": (0, "1 referral, 2 subsystem, 3 this controller; 0: as it is"),
+    "listed_treq": (0, "1: TLS is required"),
+    "listed_traddr": ("", "address; none: the true one"),
+    "listed_trsvcid": ("", "port; none: the true one"),
+    "listed_changes": (0, "so many looks at its header, after a host's first, find one entry less and a new generation"),
+}  # fmt: skip
 TRANSFER = {
     "c2h_bytes": (0, "data of one C2HData; 0: all"),
     "success": (1, "1: the SUCCESS flag instead of CapsuleResp, where the host has no SQ flow control"),
@@ -79,7 +87,7 @@ TRANSFER = {
     "inline_trap": (0, "1: as Linux' target once did: a write that fits a capsule and is not in one never ends"),
 }
 ID_BYTES = {"uuid": 16, "nguid": 16, "eui": 8}
-SETTINGS = {**HANDSHAKE, **CONTROLLER, **NAMESPACE, **TRANSFER}
+SETTINGS = {**HANDSHAKE, **CONTROLLER, **NAMESPACE, **LISTED, **TRANSFER}
 
 # Instead of what a command wants. FAULT: (which commands, what happens).
 ANY, READS, WRITES = "any", "reads", "writes"

@@ -66,7 +66,7 @@ class Target:
         self.ports = [Port(index, where) for index, where in enumerate(args.listen)]
         self.running = asyncio.Event()
         self.running.set()
-        self.connections, self.controllers, self.generation, self.next_cntlid = [], {}, 1, 1
+        self.connections, self.controllers, self.generation, self.next_cntlid, self.unlisted = [], {}, 1, 1, 0
         self.numbers, self.commands, self.statuses = collections.Counter(), collections.Counter(), collections.Counter()
         self.log, self.terms, self.last_violation = collections.deque(maxlen=256), collections.deque(maxlen=16), ""
         self.ended = asyncio.Event()
@@ -151,7 +151,7 @@ class Target:
 
     def discovery_entries(self):
         return [(port.index + 1, port.host, port.number, nqn)
-                for nqn in self.subsystems for port in self.ports if port.server]  # fmt: skip
+                for nqn in self.subsystems for port in self.ports if port.server][self.unlisted :]  # fmt: skip
 
     def notice(self, kind, port=None):
         for controller in list(self.controllers.values()):

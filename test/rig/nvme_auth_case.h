@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "backends/nvme/keys/nvme_dhchap_key.h"
-#include "backends/nvme/nvme_auth.h"
+#include "backends/nvme/protocol/nvme_auth.h"
 #include "test/rig/nvme_fake_auth.h"
 
 struct auth_case {

@@ -12,7 +12,7 @@
 #include <gnutls/gnutls.h>
 #include <stdbool.h>
 
-#include "backends/nvme/nvme_proto.h"
+#include "backends/nvme/protocol/nvme_proto.h"
 #include "base/assert.h"
 #include "base/util.h"
 

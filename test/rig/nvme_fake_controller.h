@@ -8,7 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "backends/nvme/nvme_fabrics.h"
+#include "backends/nvme/protocol/nvme_fabrics.h"
 #include "base/assert.h"
 #include "base/util.h"
 

@@ -137,6 +137,38 @@ ok "... and is back, the first is removed" eval 'nvmet_link 5 $nqn:paths && work
 ok "... and is back" eval 'nvmet_link 4 $nqn:paths && works paths'
 ok "no error, no mismatch" load_ends
 
+# ---- DH-HMAC-CHAP ----
+
+# Both sides prove who they are, on the admin queue and on each I/O queue.
+host_key=DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:
+target_key=DHHC-1:01:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOeXryU:
+wrong_key=DHHC-1:01:MjM0NTY3ODk6Ozw9Pj9AQUJDREVGR0hJSktMTU5PUFGALiae:
+keys_for() { # NAME KEY: of a file that only root may read
+	(umask 077; echo "$2" >"$work/$1.key")
+}
+auth_options() { # HOST_KEY [TARGET_KEY]: names of files
+	echo "host_nqn: \"$nqn:host\", ${1:+dhchap_key_file: $work/$1.key, }${2:+dhchap_ctrl_key_file: $work/$2.key, }on_disconnect: {queue: 2m}"
+}
+add_auth() { device auth 4420 4096 "$(auth_options "$@")" | sed 's/^ *- //' | ublkctl add -f - && ask_daemon; }
+auth_refused() { ! add_auth "${@:2}" >"$work/said" 2>&1 && cat "$work/said" && grep -qE "$1" "$work/said"; }
+make_auth() {
+	keys_for host $host_key && keys_for target $target_key && keys_for wrong $wrong_key || return
+	on_file auth && put "$nvmet/subsystems/$nqn:auth/attr_allow_any_host" 0 && nvmet_link 1 $nqn:auth || return
+	nvmet_host $nqn:auth $nqn:host $host_key $target_key
+}
+if [ -n "$(nvmet_host_try)" ]; then
+	ok "a subsystem that wants to know who asks" make_auth
+	ok "without a key: refused" auth_refused 'dhchap_key_file' ''
+	ok "with a wrong key: refused" auth_refused 'key' wrong
+	ok "a target that does not prove itself: refused" auth_refused 'key' host wrong
+	ok "both prove who they are" add_auth host target
+	ok "... fio verify, two queues at QD32" verify_two auth
+	ok "... the file holds what the device shows" same_bytes auth
+	ok "... it is removed" delete auth 8
+else
+	skip "DH-HMAC-CHAP" "this kernel's target has none"
+fi
+
 # ---- targets that vanish and change under load ----
 
 held() { ublkctl --json inflight "$1" | jq -e '[.. | objects | select(has("tag"))] | length > 0' >/dev/null; }

@@ -52,6 +52,24 @@ nvmet_resize() {
 	esac && put "$nvmet/subsystems/$1/namespaces/${3:-1}/revalidate_size" 1
 }
 
+# ---- hosts ----
+
+# Prints the file for a host's key, of a host that is made for that and goes again. The file is not there when the
+# kernel's target knows no DH-HMAC-CHAP.
+nvmet_host_try() {
+	local host=$nvmet/hosts/nqn.2026-01.org.example:try
+	mkdir "$host" && find "$host" -name dhchap_key
+	rmdir "$host"
+}
+
+# nvmet_host SUBSYSTEM_NQN HOST_NQN HOST_KEY TARGET_KEY: may connect when it has its key; the target has another.
+nvmet_host() {
+	local host=$nvmet/hosts/$2
+	mkdir "$host" && put "$host/dhchap_key" "$3" && put "$host/dhchap_ctrl_key" "$4" &&
+		put "$host/dhchap_hash" 'hmac(sha256)' && put "$host/dhchap_dhgroup" ffdhe2048 || return
+	ln -s "$host" "$nvmet/subsystems/$1/allowed_hosts/$2"
+}
+
 # ---- ports ----
 
 # nvmet_port ID ADDRESS PORT [INLINE_DATA_BYTES]: it listens from its first link on. INLINE_DATA_BYTES: the largest
@@ -93,9 +111,10 @@ nvmet_down() {
 	local it
 	[ -d $nvmet ] || return 0
 	for it in $nvmet/ports/*/subsystems/*; do [ ! -L "$it" ] || rm "$it" || return; done
+	for it in $nvmet/subsystems/*/allowed_hosts/*; do [ ! -L "$it" ] || rm "$it" || return; done
 	# a group other than the first stands for a folder that somebody made
 	for it in $nvmet/ports/*/ana_groups/*; do [ "${it##*/}" = 1 ] || [ ! -d "$it" ] || rmdir "$it" || return; done
-	for it in $nvmet/ports/* $nvmet/subsystems/*/namespaces/* $nvmet/subsystems/*; do
+	for it in $nvmet/ports/* $nvmet/subsystems/*/namespaces/* $nvmet/subsystems/* $nvmet/hosts/*; do
 		[ ! -d "$it" ] || rmdir "$it" || return
 	done
 	modprobe -r nvmet-tcp nvmet

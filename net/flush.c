@@ -1,0 +1,79 @@
+/*
+ * The marks of flush.h. Owns struct net_flush; reactor threads.
+ *
+ * Happy path: a write is acknowledged: unflushed -> a FLUSH is sent: it covers them -> answered:
+ * nothing is left. Failure modes: the connection is lost meanwhile: that FLUSH or the next fails.
+ */
+#include "net/flush.h"
+
+void net_flush_init(struct net_flush *f, bool is_volatile, bool unflushed)
+{
+	*f = (struct net_flush){ .is_volatile = is_volatile };
+	atomic_init(&f->unflushed, unflushed);
+}
+
+/* Counted before `unflushed` is cleared: a loss at that moment finds at least one of both. */
+static void flush_cover(struct net_flush *f, struct net_flush_mark *m)
+{
+	bool counts = f->is_volatile && !m->covers;
+
+	atomic_fetch_add(&f->covering_nr, counts);
+	m->covers |= atomic_exchange(&f->unflushed, false);
+	atomic_fetch_sub(&f->covering_nr, counts && !m->covers);
+}
+
+static void flush_uncover(struct net_flush *f, struct net_flush_mark *m)
+{
+	atomic_fetch_sub(&f->covering_nr, m->covers && f->is_volatile);
+	m->covers = false;
+}
+
+/*
+ * False: lost_writes was set, and is reported by it; or writes were lost since it came, which it
+ * stands for as much as the FLUSH that covered them.
+ */
+bool net_flush_begin(struct net_flush *f, struct net_flush_mark *m)
+{
+	unsigned losses = atomic_load(&f->losses);
+
+	if (m->losses != losses || atomic_exchange(&f->lost_writes, false))
+		return false;
+	flush_cover(f, m);
+	return true;
+}
+
+void net_flush_answered(struct net_flush *f, struct net_flush_mark *m, int result)
+{
+	if (result < 0 && m->covers)
+		net_flush_wrote(f);
+	flush_uncover(f, m);
+}
+
+/*
+ * The server may have restarted, even if other connections are still there. Writes that a FLUSH on
+ * this connection covers fail that FLUSH; those of a FLUSH on another connection fail the next,
+ * too.
+ */
+void net_flush_lost(struct net_flush *f, unsigned covering_nr)
+{
+	bool unflushed;
+	unsigned all_covering_nr;
+
+	if (!f->is_volatile)
+		return;
+	unflushed = atomic_exchange(&f->unflushed, false);
+	all_covering_nr = atomic_load(&f->covering_nr);
+	if (!unflushed && all_covering_nr == 0)
+		return;
+	atomic_fetch_add(&f->losses, 1);
+	if (unflushed || all_covering_nr > covering_nr)
+		atomic_store(&f->lost_writes, true);
+}
+
+bool net_flush_may_resend(struct net_flush *f, struct net_flush_mark *m)
+{
+	if (!m->covers || !f->is_volatile)
+		return true;
+	flush_uncover(f, m);
+	return false;
+}
