@@ -72,7 +72,7 @@ static void judge(int status, unsigned limit_s)
 }
 
 void fault_case_run(const char *name, unsigned limit_s, uint64_t seed, fault_case_fn *fn,
-		  const void *arg)
+		    const void *arg)
 {
 	const char *tmp = getenv("TMPDIR");
 	int status = 0;
@@ -80,8 +80,7 @@ void fault_case_run(const char *name, unsigned limit_s, uint64_t seed, fault_cas
 
 	if (!tap_begin("%s", name))
 		return;
-	snprintf(log_path, sizeof(log_path), "%.150s/faults.%d.log", tmp ? tmp : "/tmp",
-		 getpid());
+	snprintf(log_path, sizeof(log_path), "%.150s/faults.%d.log", tmp ? tmp : "/tmp", getpid());
 	fflush(stdout);
 	/* Of what hangs: on a slow machine a case takes several times as long as is said of it. */
 	limit_s *= 10;
@@ -245,7 +244,8 @@ void case_expect_all(const struct fault_case *c, int result)
 			const struct backend_io *io = &c->rig.queue[i].io[tag].io;
 
 			EXPECT(io->result == result, "%s, queue %u, tag %u: %d, not %d",
-			       backend_op_name((enum backend_op)io->op), i, tag, io->result, result);
+			       backend_op_name((enum backend_op)io->op), i, tag, io->result,
+			       result);
 		}
 	}
 }

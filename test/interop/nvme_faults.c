@@ -1,0 +1,15 @@
+/*
+ * nvme_faults [--seed N] [--only TEXT]: the nvme-tcp backend on real rings against nvme_target.py,
+ * which breaks every rule. Prints TAP; needs python3, no root.
+ */
+#include "nvme_case.h"
+
+static void run_all(uint64_t seed)
+{
+	bad_pdus_run(seed);
+}
+
+int main(int argc, char **argv)
+{
+	return fault_case_main(argc, argv, run_all);
+}
