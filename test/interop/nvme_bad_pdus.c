@@ -37,7 +37,8 @@ static const struct bad_pdu bad_pdus[] = {
 	{ "double_completion", "write", NET_END_PROTOCOL, "CapsuleResp " UNKNOWN, false },
 	{ "success_early", "read", NET_END_PROTOCOL, "succeeded, with [0-9]+ bytes of", false },
 	{ "success_early", "write", NET_END_PROTOCOL, "succeeded, before all of its", false },
-	{ "oversize_pdu", "read", NET_END_PROTOCOL, "(CapsuleResp|C2HData) of [0-9]+ bytes", false },
+	{ "oversize_pdu", "read", NET_END_PROTOCOL, "(CapsuleResp|C2HData) of [0-9]+ bytes",
+	  false },
 	{ "oversize_pdu", "write", NET_END_PROTOCOL, "CapsuleResp of [0-9]+ bytes instead", false },
 	{ "unknown_pdu", "any", NET_END_PROTOCOL, "a PDU of unknown type 0x42", false },
 	{ "bad_hlen", "any", NET_END_PROTOCOL, "with HLEN [0-9]+ instead of", false },
@@ -64,7 +65,8 @@ static const struct bad_pdu bad_pdus[] = {
 static const struct bad_pdu bad_digests[] = {
 	{ "bad_hdgst", "read", NET_END_PROTOCOL, "with header digest 0x", false },
 	{ "bad_hdgst", "write", NET_END_PROTOCOL, "with header digest 0x", false },
-	{ "bad_flags", "any", NET_END_PROTOCOL, "without a header digest, which was agreed", false },
+	{ "bad_flags", "any", NET_END_PROTOCOL, "without a header digest, which was agreed",
+	  false },
 	{ "data_gap", "read", NET_END_PROTOCOL, "the next ones are at 0", false },
 };
 
@@ -85,7 +87,8 @@ static void check_bad_pdu(struct fault_case *c, const struct bad_pdu *bad, const
 			return;
 	}
 	look = case_look(c, 0);
-	EXPECT(look.ends[bad->end] >= STRIKES, "%llu times", (unsigned long long)look.ends[bad->end]);
+	EXPECT(look.ends[bad->end] >= STRIKES, "%llu times",
+	       (unsigned long long)look.ends[bad->end]);
 	EXPECT(look.lost >= STRIKES, "lost %llu times", (unsigned long long)look.lost);
 	EXPECT(look.connects > STRIKES, "made %llu times", (unsigned long long)look.connects);
 	EXPECT(look.resent >= STRIKES, "%llu sent again", (unsigned long long)look.resent);

@@ -6,7 +6,13 @@
 
 static void run_all(uint64_t seed)
 {
+	refusals_run(seed);
 	bad_pdus_run(seed);
+	cuts_run(seed);
+	changes_run(seed);
+	outages_run(seed);
+	statuses_run(seed);
+	paths_run(seed);
 }
 
 int main(int argc, char **argv)
