@@ -11,6 +11,9 @@
 
 #define QUEUE "on_disconnect: {queue: 60s}\ntimeout: 5s\n"
 
+/* What the core makes of -ECANCELED. */
+#define CANCELLED (-EIO)
+
 static void go_away(struct fault_case *c)
 {
 	nvme_peer_tell(&c->peer, "stop-listening");
@@ -136,7 +139,7 @@ static void check_cancel_held(struct fault_case *c, const void *arg)
 	if (!case_drain(c, 60000))
 		return;
 	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
-		expect_result(c, tag, tag & 1 ? 0 : -ECANCELED);
+		expect_result(c, tag, tag & 1 ? 0 : CANCELLED);
 	case_forget(c);
 	case_works(c, 20);
 }
@@ -161,7 +164,7 @@ static void check_cancel_sent(struct fault_case *c, const void *arg)
 	if (!case_drain(c, 60000))
 		return;
 	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
-		expect_result(c, tag, tag == 3 ? -ECANCELED : 0);
+		expect_result(c, tag, tag == 3 ? CANCELLED : 0);
 	EXPECT(case_look(c, 0).ends[NET_END_CANCELLED] == 1, "ended otherwise");
 	EXPECT(case_look(c, 0).resent == CASE_DEPTH - 1, "%llu sent again",
 	       (unsigned long long)case_look(c, 0).resent);
@@ -189,7 +192,7 @@ static void check_cancel_retry(struct fault_case *c, const void *arg)
 	       wait.words ? wait.words : "nothing");
 	case_cancel_all(c);
 	EXPECT(rig_out_nr(&c->rig) == 0, "%u are left", rig_out_nr(&c->rig));
-	case_expect_all(c, -ECANCELED);
+	case_expect_all(c, CANCELLED);
 	EXPECT(case_look(c, 0).lost == 0, "the connection was dropped");
 	case_works(c, 20);
 }

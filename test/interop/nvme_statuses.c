@@ -153,11 +153,11 @@ void statuses_run(uint64_t seed)
 		{ "2:0x81:dnr:always", BACKEND_READ, "read", -ENODATA, 1 },
 		{ "2:0x81:always", BACKEND_READ, "read", -ENODATA, 6 },
 		{ "0:0x81:always", BACKEND_WRITE, "write", -ENOSPC, 1 },
-		{ "0:0x20:always", BACKEND_WRITE, "write", -EROFS, 1 },
+		{ "0:0x20:always", BACKEND_WRITE, "write", -EIO, 1 },
 		{ "0:0x80:always", BACKEND_READ, "read", -EREMOTEIO, 1 },
 		{ "0:2:always", BACKEND_WRITE_ZEROES, "write_zeroes", -EOPNOTSUPP, 1 },
 		{ "0:1:always", BACKEND_DISCARD, "dsm", -EOPNOTSUPP, 1 },
-		{ "0:0x83:always", BACKEND_WRITE, "write", -EBADE, 1 },
+		{ "0:0x83:always", BACKEND_WRITE, "write", -EIO, 1 },
 		{ "2:0x80:dnr:always", BACKEND_FLUSH, "flush", -ENODATA, 1 },
 		/* of a path, where there is but one: a little later */
 		{ "3:0x60:count=3", BACKEND_READ, "read", 0, 4 },
