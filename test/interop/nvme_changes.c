@@ -165,7 +165,8 @@ void changes_run(uint64_t seed)
 		{ "other blocks", "", "--block=4096", "blocks were of 512 bytes, are of 4096" },
 		{ "read-only", "", "read_only=1", "was writable, is read-only" },
 		{ "a write cache", "vwc=0", "", "had no volatile write cache, has one" },
-		{ "smaller transfers", "", "mdts=3", "largest transfer was 131072 bytes, is 32768" },
+		{ "smaller transfers", "", "mdts=3",
+		  "largest transfer was 131072 bytes, is 32768" },
 	};
 	char name[128];
 

@@ -13,6 +13,8 @@ static void run_all(uint64_t seed)
 	outages_run(seed);
 	statuses_run(seed);
 	paths_run(seed);
+	limits_run(seed);
+	abandon_run(seed);
 }
 
 int main(int argc, char **argv)
