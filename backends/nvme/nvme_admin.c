@@ -247,7 +247,11 @@ static void admin_answered(struct nvme_admin *a, enum command idx, const struct 
 	nvme_admin_answer *answer = a->answer;
 	uint32_t bytes = a->command[idx].slot.came_bytes;
 
-	if (idx == ASK && a->state == BRINGING_UP) {
+	if (a->state == LEAVING) {
+		/* Who asked may be gone. */
+		if (idx == SHUTDOWN)
+			admin_close(a);
+	} else if (idx == ASK && a->state == BRINGING_UP) {
 		nvme_fabrics_completed(&a->fabrics, cqe, bytes);
 		admin_step(a);
 	} else if (idx == ASK) {
@@ -256,8 +260,6 @@ static void admin_answered(struct nvme_admin *a, enum command idx, const struct 
 	} else if (idx == EVENT && (cqe->status & NVME_STATUS_CODE_MASK) == 0) {
 		admin_wait_for_event(a);
 		a->params.ops->event(a->params.arg, (uint32_t)cqe->result);
-	} else if (idx == SHUTDOWN) {
-		admin_close(a);
 	}
 }
 
@@ -276,7 +278,8 @@ static void admin_take_payload(struct nvme_admin *a, struct nvme_input *in)
 	struct admin_command *c = container_of(r->slot, struct admin_command, slot);
 	uint32_t bytes = (uint32_t)MIN((size_t)(in->end - in->at), (size_t)r->bytes);
 
-	memcpy(c->buf + r->at_bytes, in->at, bytes);
+	if (a->state != LEAVING)
+		memcpy(c->buf + r->at_bytes, in->at, bytes);
 	nvme_receive_took(r, in->at, bytes);
 	in->at += bytes;
 }
