@@ -225,12 +225,10 @@ static bool nvme_connection_hello_ended(struct session_connection *c, int err, c
 	return false;
 }
 
-static void nvme_connection_closed(struct session_connection *c)
+void nvme_connection_leave(struct session_connection *c)
 {
-	struct nvme_connection *conn = nvme_connection_of(c);
-
-	nvme_watch_end(conn);
-	nvme_admin_close(conn->admin);
+	nvme_watch_end(nvme_connection_of(c));
+	nvme_admin_close(nvme_connection_of(c)->admin);
 }
 
 /* ---- commands ---- */
@@ -333,7 +331,7 @@ const struct session_protocol nvme_protocol = {
 	.left = nvme_connection_left,
 	.done = nvme_connection_done,
 	.request_name = nvme_connection_request_name,
-	.closed = nvme_connection_closed,
+	.closed = nvme_connection_leave,
 	.lost = nvme_connection_lost,
 	.is_over = nvme_connection_is_over,
 };
