@@ -118,7 +118,9 @@ static void connection_send_connect(struct nvme_connection *conn)
 
 static void connection_send_if_ready(struct nvme_connection *conn)
 {
-	if (conn->has_icresp && nvme_admin_is_ready(conn->admin) && !conn->connect.waiting)
+	/* The stream may have ended in this turn, and not have said so yet. */
+	if (conn->has_icresp && nvme_admin_is_ready(conn->admin) && !conn->connect.waiting &&
+	    conn->c.stream.state == STREAM_OPEN)
 		connection_send_connect(conn);
 }
 

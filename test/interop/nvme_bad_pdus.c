@@ -202,6 +202,30 @@ static void check_bring_up(struct fault_case *c, const void *arg)
 	case_works(c, 20);
 }
 
+/* One turn hears both: that the I/O connection is lost, and that the admin queue is ready. */
+static void check_lost_when_ready(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	case_serve(c, "delay_ms=10");
+	if (!case_open(c, QUEUE) || !case_connected(c, 0, 1))
+		return;
+	for (unsigned i = 0; i < 10; i++) {
+		uint64_t asked = nvme_peer_count(&c->peer, "commands.set_features"), answers;
+
+		nvme_peer_tell(&c->peer, "drop");
+		/* The last question of the admin queue; its answer is delayed. */
+		while (nvme_peer_count(&c->peer, "commands.set_features") < asked + 2)
+			reactor_turn(&c->rig.queue[0].reactor, false);
+		answers = nvme_peer_count(&c->peer, "responses");
+		nvme_peer_tell(&c->peer, "drop 0");
+		nvme_peer_tell(&c->peer, "wait responses %llu", (unsigned long long)answers + 1);
+		if (!case_connected(c, 0, i + 2))
+			return;
+	}
+	nvme_peer_tell(&c->peer, "set delay_ms=0");
+	case_works(c, 20);
+}
+
 /* The end of the admin connection is the end of both. */
 static const struct bad_admin of_service[] = {
 	{ "hangup", "keep_alive", "the target closed the admin connection|ECONNRESET" },
@@ -272,5 +296,7 @@ void bad_pdus_run(uint64_t seed)
 	run_table("bad, some fail", &bad_pdus[0], 1, check_fail, seed);
 	run_table("bad, some fail", &bad_pdus[7], 1, check_fail, seed);
 	run_admin("bring-up", of_bring_up, ARRAY_SIZE(of_bring_up), check_bring_up, seed);
+	fault_case_run("bring-up: the I/O connection ends when the admin queue is ready", 60, seed,
+		       check_lost_when_ready, NULL);
 	run_admin("admin queue", of_service, ARRAY_SIZE(of_service), check_service, seed);
 }
