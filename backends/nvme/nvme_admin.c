@@ -30,7 +30,7 @@
 /* For the controller's answer to the last word. */
 #define LEAVE_NS NS_PER_SEC
 
-enum command { ASK, EVENT, KEEP_ALIVE, ABORT, SHUTDOWN, COMMAND_NR };
+enum command { ASK, EVENT, KEEP_ALIVE, SHUTDOWN, COMMAND_NR };
 
 #define COMMAND_BITS 3u
 _Static_assert(COMMAND_NR <= 1u << COMMAND_BITS, "its index is in the identifier");
@@ -184,7 +184,7 @@ static void admin_on_keepalive(struct timer *timer)
 	uint8_t sqe[NVME_SQE_BYTES];
 
 	admin_keep_alive_later(a);
-	if (a->command[KEEP_ALIVE].slot.waiting)
+	if (a->command[KEEP_ALIVE].slot.waiting || a->stream.state != STREAM_OPEN)
 		return;
 	nvme_command_keep_alive(sqe);
 	admin_send(a, KEEP_ALIVE, sqe, NULL, 0, NULL, 0, admin_kato_ns(a));
@@ -236,6 +236,8 @@ static void admin_on_pause(struct timer *timer)
 {
 	struct nvme_admin *a = container_of(timer, struct nvme_admin, pause);
 
+	if (a->stream.state != STREAM_OPEN)
+		return;
 	nvme_fabrics_paused(&a->fabrics);
 	admin_step(a);
 }
@@ -247,11 +249,11 @@ static void admin_answered(struct nvme_admin *a, enum command idx, const struct 
 	nvme_admin_answer *answer = a->answer;
 	uint32_t bytes = a->command[idx].slot.came_bytes;
 
-	if (a->state == LEAVING) {
-		/* Who asked may be gone. */
-		if (idx == SHUTDOWN)
-			admin_close(a);
-	} else if (idx == ASK && a->state == BRINGING_UP) {
+	if (a->state == LEAVING && idx == SHUTDOWN)
+		admin_close(a);
+	if (a->state == LEAVING || a->state == CLOSING)
+		return; /* who asked may be gone */
+	if (idx == ASK && a->state == BRINGING_UP) {
 		nvme_fabrics_completed(&a->fabrics, cqe, bytes);
 		admin_step(a);
 	} else if (idx == ASK) {
@@ -555,7 +557,7 @@ void nvme_admin_forget(struct nvme_admin *a)
 
 bool nvme_admin_is_ready(const struct nvme_admin *a)
 {
-	return a->state == READY;
+	return a->state == READY && a->stream.state == STREAM_OPEN;
 }
 
 const char *nvme_admin_doing(const struct nvme_admin *a, char *buf, size_t bytes)
@@ -587,14 +589,4 @@ void nvme_admin_ask(struct nvme_admin *a, uint8_t *sqe, void *buf, uint32_t byte
 bool nvme_admin_is_asking(const struct nvme_admin *a)
 {
 	return a->answer != NULL;
-}
-
-void nvme_admin_abort(struct nvme_admin *a, uint16_t qid, uint16_t cid)
-{
-	uint8_t sqe[NVME_SQE_BYTES];
-
-	if (a->command[ABORT].slot.waiting)
-		return;
-	nvme_command_abort(sqe, qid, cid);
-	admin_send(a, ABORT, sqe, NULL, 0, NULL, 0, a->params.timeout_ns);
 }

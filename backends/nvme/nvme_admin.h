@@ -62,6 +62,7 @@ void nvme_admin_close(struct nvme_admin *a);
 /* As nvme_admin_close, and it frees itself (reactor_leave_begin). Accepts NULL. */
 void nvme_admin_forget(struct nvme_admin *a);
 
+/* READY, and its stream has not ended in this turn: what it can be asked goes out. */
 bool nvme_admin_is_ready(const struct nvme_admin *a);
 
 /* What it waits for: "connecting", "waiting for the target's answer to Identify Controller". */
@@ -82,8 +83,5 @@ void nvme_admin_ask(struct nvme_admin *a, uint8_t *sqe, void *buf, uint32_t byte
 		    nvme_admin_answer *fn);
 
 bool nvme_admin_is_asking(const struct nvme_admin *a);
-
-/* READY: asks the controller to end a command of this queue; its answer is waited for. */
-void nvme_admin_abort(struct nvme_admin *a, uint16_t qid, uint16_t cid);
 
 #endif
