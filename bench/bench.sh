@@ -86,6 +86,10 @@ cells_of() { # SYSTEM MODE
 			for size in "4k 1" "4k 32"; do echo "$1 $2 $rw $size"; done
 		elif [[ $1 == nbd-floor-* ]]; then
 			for size in "4k 1" "4k 32" "4k 128"; do echo "$1 $2 $rw $size"; done
+		elif [[ $1 == nvme-tcp* || $1 == ublkd-nvme* ]]; then
+			for size in "4k 1" "4k 32" "4k 128"; do echo "$1 $2 $rw $size"; done
+			if [[ $1 == *-digest ]]; then continue; fi
+			for size in "64k 1" "64k 32" "64k 128"; do echo "$1 $2 $rw $size"; done
 		else
 			for size in "4k 1" "4k 32" "4k 128" "64k 8" "1M 8"; do echo "$1 $2 $rw $size"; done
 			# a chunk each, of one disk at a time and of all at once
@@ -103,8 +107,8 @@ modes_of() { # SYSTEM
 	case $1 in
 	null_blk | file | loop) echo default ;;
 	kublk-*) echo "$kublk_modes" ;;
-	ublkd-nbd-*) echo auto ;;
-	nbd-ko-* | nbd-floor-*) echo default ;;
+	ublkd-nbd-* | ublkd-nvme*) echo auto ;;
+	nbd-ko-* | nbd-floor-* | nvme-tcp*) echo default ;;
 	ublkd-mem) echo auto copy user_copy copy+batch user_copy+batch ;;
 	ublkd-*) echo "$ublkd_modes" ;;
 	esac
@@ -123,7 +127,8 @@ plan() {
 	local system mode modes
 	for system in null_blk kublk-null ublkd-null file loop kublk-loop ublkd-file kublk-stripe \
 		ublkd-stripe ublkd-mem \
-		nbd-floor-unix nbd-ko-unix ublkd-nbd-unix nbd-floor-tcp nbd-ko-tcp ublkd-nbd-tcp; do
+		nbd-floor-unix nbd-ko-unix ublkd-nbd-unix nbd-floor-tcp nbd-ko-tcp ublkd-nbd-tcp \
+		nvme-tcp ublkd-nvme nvme-tcp-digest ublkd-nvme-digest; do
 		modes=$(modes_of $system)
 		if [ $set = quick ]; then modes=$(quick_modes_of $system); fi
 		for mode in $modes; do cells_of $system "$mode"; done

@@ -7,6 +7,7 @@
 # share one new device. A mode that is not available gets a row with "-" and the reason.
 full_fio=1 # the committed rows were measured with it
 . "$(dirname "$(readlink -f "$0")")/../test/vm/guest_lib.sh"
+. "$here/guest_nvme_lib.sh"
 
 plan=/out/bench-plan.$1
 rows=/out/bench-rows.$1
@@ -211,11 +212,57 @@ start_nbd_floor() { # unix|tcp
 start_nbd_floor_unix() { start_nbd_floor unix; }
 start_nbd_floor_tcp() { start_nbd_floor tcp; }
 
+# --- NVMe/TCP: the kernel's target on null_blk, in this guest, for both clients
+
+nvme_nqn=nqn.2026-01.org.example:bench
+start_nvme_target() {
+	if start_null_blk && nvmet_up && nvmet_subsystem $nvme_nqn "$device" && nvmet_port 1 127.0.0.1 4420 &&
+		nvmet_link 1 $nvme_nqn; then return; fi
+	why="the kernel's NVMe/TCP target does not start: $(cat "$work/modprobe")"
+	stop_nvme_target
+	return 1
+}
+
+stop_nvme_target() {
+	nvmet_down && modprobe -r null_blk || { echo "the NVMe/TCP target cannot be removed" >&2; exit 1; }
+}
+
+# One I/O queue of the depth of all others here.
+start_nvme_kernel() { # [OPTION,...]
+	start_nvme_target || return
+	if kernel_connect $nvme_nqn 127.0.0.1 4420 "nr_io_queues=1,queue_size=128${1:+,$1}" 2>"$work/connect" &&
+		wait_for 20 kernel_node $nvme_nqn >/dev/null && device=$(kernel_node $nvme_nqn); then return; fi
+	why="nvme-tcp does not connect: $(cat "$work/connect")"
+	stop_nvme_kernel
+	return 1
+}
+
+stop_nvme_kernel() {
+	kernel_disconnect $nvme_nqn
+	stop_nvme_target
+}
+
+start_nvme_tcp() { start_nvme_kernel; }
+start_nvme_tcp_digest() { start_nvme_kernel hdr_digest,data_digest; }
+
+start_nvme_ublkd() { # DIGESTS
+	start_nvme_target || return
+	start_ublkd auto "{type: nvme-tcp, host: 127.0.0.1, port: 4420, subsystem: \"$nvme_nqn\", namespace: 1,
+     header_digest: $1, data_digest: $1}" && return
+	stop_nvme_target
+	return 1
+}
+
+start_ublkd_nvme() { start_nvme_ublkd false; }
+start_ublkd_nvme_digest() { start_nvme_ublkd true; }
+
 stop() { # SYSTEM
 	case $1 in
 	nbd-floor-*) stop_nbdkit ;;
 	nbd-ko-*) nbd-client -d "$device" >/dev/null; stop_nbdkit ;;
 	ublkd-nbd-*) stop_daemon; stop_nbdkit ;;
+	nvme-tcp*) stop_nvme_kernel ;;
+	ublkd-nvme*) stop_daemon; stop_nvme_target ;;
 	null_blk) modprobe -r null_blk ;;
 	loop) losetup -d "$device" ;;
 	kublk-*) stop_kublk ;;

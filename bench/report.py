@@ -24,6 +24,8 @@ FAMILIES = [
     ("ublkd-stripe", ["kublk-stripe"], None),
     ("ublkd-nbd-unix", ["nbd-ko-unix"], "nbd-floor-unix"),
     ("ublkd-nbd-tcp", ["nbd-ko-tcp"], "nbd-floor-tcp"),
+    ("ublkd-nvme", ["nvme-tcp"], None),
+    ("ublkd-nvme-digest", ["nvme-tcp-digest"], None),
 ]
 FAMILY_OF_MEM = ("ublkd-mem", [], None)
 LABELS = {
@@ -43,6 +45,10 @@ LABELS = {
     "nbd-ko-tcp": "NBD, TCP: kernel nbd.ko",
     "ublkd-nbd-unix": "NBD, unix socket: ublkd",
     "ublkd-nbd-tcp": "NBD, TCP: ublkd",
+    "nvme-tcp": "NVMe/TCP: kernel nvme-tcp",
+    "nvme-tcp-digest": "NVMe/TCP with digests: kernel nvme-tcp",
+    "ublkd-nvme": "NVMe/TCP: ublkd",
+    "ublkd-nvme-digest": "NVMe/TCP with digests: ublkd",
 }
 SIZES = ["4k", "64k", "1M"]
 COLUMNS = ["system", "mode", "rw", "bs", "qd", "instructions_per_io", "ios", "runtime_ms", "note"]

@@ -114,6 +114,11 @@ struct session_protocol {
 	void (*left)(struct session_connection *c, struct session_request *r);
 	/* The end, in whatever place it was. May submit others before it returns. Never NULL. */
 	void (*done)(struct session_request *r, int result);
+	/*
+	 * There is no answer to this request in time. May ask the peer to end it, and returns how
+	 * much longer that may take, ns; then the connection is dropped. 0: at once. NULL: 0.
+	 */
+	uint64_t (*late)(struct session_connection *c, struct session_request *r);
 	/* For "no answer to ... for 10 ms". Never NULL. */
 	const char *(*request_name)(const struct session_request *r);
 
@@ -231,13 +236,14 @@ struct session_connection {
 	const struct session_protocol *protocol;
 	struct list_node sent;	  /* requests. May be read */
 	struct list_node *unsent; /* of them: the first that is not all sent; or the list itself */
-	struct timer timer;	  /* DOWN: when to try again; else when this takes too long */
-	enum session_state state; /* may be read */
-	uint8_t takes;		  /* enum session_rank while READY, else UNUSABLE */
-	uint8_t rank;		  /* enum session_rank: session_rank_set */
-	unsigned idx;		  /* may be read */
-	unsigned tries;		  /* in a row that led to nothing */
-	unsigned address;	  /* which of them is next */
+	struct session_request *late; /* of them, that the peer was asked to end; or of before */
+	struct timer timer;	      /* DOWN: when to try again; else when this takes too long */
+	enum session_state state;     /* may be read */
+	uint8_t takes;		      /* enum session_rank while READY, else UNUSABLE */
+	uint8_t rank;		      /* enum session_rank: session_rank_set */
+	unsigned idx;		      /* may be read */
+	unsigned tries;		      /* in a row that led to nothing */
+	unsigned address;	      /* which of them is next */
 	uint64_t ready_ns;
 	struct timer keepalive;
 	struct tls *tls; /* reset before each try; the protocol's to start. May be read */

@@ -294,15 +294,28 @@ void session_sends_more(struct session_connection *c, struct session_request *r)
 	r->deadline_ns = c->stream.reactor->now_ns + c->session->timeout_ns;
 }
 
+/* Once for each, before the connection is given up. */
+static uint64_t connection_late_ns(struct session_connection *c, struct session_request *oldest)
+{
+	if (!c->protocol->late || c->late == oldest)
+		return 0;
+	c->late = oldest;
+	return c->protocol->late(c, oldest);
+}
+
 /* The oldest request is overdue, or the timer was for one that has been answered. */
 static void connection_check_overdue(struct session_connection *c)
 {
 	struct reactor *r = c->stream.reactor;
-	const struct session_request *oldest;
+	struct session_request *oldest;
 
 	if (list_empty(&c->sent))
 		return;
 	oldest = list_entry(c->sent.next, struct session_request, node);
+	if (oldest->deadline_ns <= r->now_ns)
+		oldest->deadline_ns = r->now_ns + connection_late_ns(c, oldest);
+	else if (c->late == oldest)
+		c->late = NULL;
 	if (oldest->deadline_ns > r->now_ns)
 		reactor_timer_arm(r, &c->timer, oldest->deadline_ns);
 	else
@@ -333,6 +346,7 @@ void session_ready(struct session_connection *c)
 	c->ready_ns = r->now_ns;
 	counter_add(&c->stats.connects, 1);
 	c->unsent = &c->sent;
+	c->late = NULL;
 	connection_set_state(c, SESSION_READY);
 	if (s->params.keepalive_ns > 0)
 		reactor_timer_arm(r, &c->keepalive, r->now_ns + s->params.keepalive_ns);

@@ -37,6 +37,9 @@ struct tls_config {
 	 * may read or write it, as is client-key.pem.
 	 */
 	const char *psk_file, *username;
+	/* PSK: the key of username itself, instead of a file; TLS 1.3 alone then. */
+	const void *psk;
+	size_t psk_bytes;
 	/*
 	 * X509: a folder with ca-cert.pem and, if there are, ca-crl.pem and, to show who we are,
 	 * client-cert.pem and client-key.pem (the names of the tools for NBD); NULL or "": the

@@ -23,6 +23,7 @@
 
 /* Without TLS 1.3 where it cannot be: it has no anonymous servers. */
 #define PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.2"
+#define KEY_IN_MEMORY "NORMAL:-VERS-ALL:+VERS-TLS1.3:+ECDHE-PSK:+DHE-PSK:+PSK"
 
 struct reading {
 	struct tls_credentials *credentials;
@@ -211,12 +212,27 @@ static int find_psk_key(const struct reading *r, gnutls_datum_t rest)
 		r->config->psk_file);
 }
 
+static int set_psk_of_memory(const struct reading *r)
+{
+	struct tls_credentials *c = r->credentials;
+	gnutls_datum_t key = { .data = (uint8_t *)r->config->psk,
+			       .size = (unsigned)r->config->psk_bytes };
+
+	c->username = strdup(r->config->username);
+	if (!c->username || gnutls_psk_allocate_client_credentials(&c->psk) < 0 ||
+	    gnutls_psk_set_client_credentials(c->psk, c->username, &key, GNUTLS_PSK_KEY_RAW) < 0)
+		return fail_nomem(r); /* UNTESTED: no memory */
+	return 0;
+}
+
 static int read_psk(const struct reading *r)
 {
 	const struct tls_config *config = r->config;
 	gnutls_datum_t file = { 0 };
 	int ret;
 
+	if (config->psk)
+		return set_psk_of_memory(r);
 	if (!config->psk_file || !*config->psk_file)
 		return credentials_fail(r, -EINVAL, "there is no file of keys: set tls-psk-file");
 	if (!config->username || !*config->username)
@@ -371,7 +387,7 @@ static int set_priorities(const struct reading *r)
 		[TLS_KIND_PSK] = PRIORITIES ":+VERS-TLS1.3:+ECDHE-PSK:+DHE-PSK:+PSK",
 		[TLS_KIND_ANON] = PRIORITIES ":+ANON-ECDH:+ANON-DH",
 	};
-	const char *words = of_kind[r->config->kind];
+	const char *words = r->config->psk ? KEY_IN_MEMORY : of_kind[r->config->kind];
 	int ret = gnutls_priority_init2(&r->credentials->priority, words, NULL, 0);
 
 	/* UNTESTED: no memory, or an administrator who forbids all of it to all programs */

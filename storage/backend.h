@@ -176,6 +176,9 @@ struct backend_device {
 	unsigned child_nr;
 	bool touched, open; /* life.c: ops->open was called; it is open, as a whole */
 	unsigned node_idx;  /* tree.c: in its tree, below backend_node_nr(); 0: the top */
+	/* resize.c: of the top, who hears that storage has grown by itself. */
+	void (*hears)(void *arg);
+	void *hears_arg;
 	char path[BACKEND_PATH_BYTES];	 /* tree.c: name, when it is not the opener's */
 	char error[BACKEND_ERROR_BYTES]; /* out: when open fails, the reason and the cure in words
 					  */
@@ -529,6 +532,10 @@ int backend_grow(struct backend_device *device, uint64_t size_bytes, char *error
 		 size_t error_bytes);
 enum backend_usage backend_usage(struct backend_device *device, uint64_t start_bytes,
 				 uint64_t end_bytes);
+/* For a leaf, any thread while a queue is open: size_now says more than before. */
+void backend_has_grown(const struct backend_device *leaf);
+/* Main thread, while no queue is open: fn hears of that, on whatever thread. NULL: nobody. */
+void backend_on_grown(struct backend_device *device, void (*fn)(void *arg), void *arg);
 void backend_shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes);
 
 /* The limits of the whole tree: from now on requests up to here are taken. */

@@ -175,3 +175,19 @@ void backend_set_size(struct backend_device *device, uint64_t size_bytes)
 	for (struct backend_device *c = device->child; c; c = c->sibling)
 		backend_set_size(c, size_below(device, size_bytes));
 }
+
+void backend_has_grown(const struct backend_device *leaf)
+{
+	const struct backend_device *top = leaf;
+
+	while (top->parent)
+		top = top->parent;
+	if (top->hears)
+		top->hears(top->hears_arg);
+}
+
+void backend_on_grown(struct backend_device *device, void (*fn)(void *arg), void *arg)
+{
+	device->hears = fn;
+	device->hears_arg = arg;
+}

@@ -24,11 +24,11 @@ if [ "$mode" != fast ]; then
 	# every rule of the protocol broken, connections cut at every byte: it mostly waits
 	tap_run nbd-faults 3600 build/asan/test/nbd_faults &
 	nbd_faults=$!
-	step build-fuzz build fuzz fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics
+	step build-fuzz build fuzz fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth
 	fuzz_seconds=30
 	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
-	tap_run fuzz-network $((4 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
-		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics &
+	tap_run fuzz-network $((5 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
+		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth &
 	fuzz_network=$!
 fi
 tap made-up 1200 test/made_up/made_up.sh build/asan
@@ -38,6 +38,7 @@ tap reactor-steps 600 build/asan/test/reactor_steps
 tap fuzz-yaml 1200 build/asan/test/fuzz_yaml
 tap fuzz-nbd-handshake 1200 build/asan/test/fuzz_nbd_handshake
 tap fuzz-nbd-reply 1200 build/asan/test/fuzz_nbd_reply
+tap fuzz-nvme-auth 1200 build/asan/test/fuzz_nvme_auth
 tap fuzz-nvme-fabrics 1200 build/asan/test/fuzz_nvme_fabrics
 tap fuzz-nvme-pdu 1200 build/asan/test/fuzz_nvme_pdu
 tap bench-report 600 test/bench/report.sh
@@ -45,6 +46,7 @@ tap bench-host 600 test/bench/host.sh
 tap cli 900 test/cli/cli.sh build/release/bin
 tap interop-nbd-info 900 test/interop/nbd_info.sh build/asan/bin
 tap interop-nvme-target 300 test/interop/nvme_target_test.py
+tap interop-nvme-discover 600 test/interop/nvme_discover.sh build/asan/bin
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin
 tap attach 900 test/cli/attach.py build/asan/bin
@@ -109,7 +111,8 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" $long '' nbd_outage inuse
 	guests "$(one 7.2)" 1200 '' hostile_state
 	guests "$(one 6.12)" $long '' nbd systemd
-	guests "$both" 1200 '' upgrade resize datapath stripe recovery blocked hostile_inuse
+	guests "$both" 1200 '' nvme upgrade resize datapath stripe recovery blocked hostile_inuse
+	guests "$(one 6.12)" 1200 '' nvme_target
 	guests "$(one 7.2)" 1200 '' hostile_mounts
 	guests "$(one 7.2)" 1200 '' io
 	guests "$(one 6.12)" 1200 '' daemon

@@ -34,7 +34,9 @@ MAY = {
     "backends/file": STORAGE,
     "backends/mem": STORAGE,
     "backends/nbd": STORAGE | {"net"},
-    "backends/nvme": STORAGE | {"net"},
+    "backends/nvme": STORAGE | {"net", "backends/nvme/keys", "backends/nvme/protocol"},
+    "backends/nvme/protocol": {"base", "config", "net", "backends/nvme/keys"},
+    "backends/nvme/keys": {"base"},
     "filters": STORAGE,
     "filters/stripe": STORAGE,
     "filters/throttle": STORAGE,
@@ -56,9 +58,9 @@ MAY = {
     "daemon": DAEMON_GROUND
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/socket", "daemon/devices",
        "daemon/handover", "daemon/api", "daemon/metrics"},
-    # reads what ublkd writes; asks an NBD server by itself
-    "ublkctl": DRIVER | {"net", "backends/nbd", "daemon/settings", "daemon/runtime", "daemon/socket", "daemon/verdict",
-                         "daemon/api", "tracefile"},
+    # reads what ublkd writes; asks an NBD server or an NVMe target by itself
+    "ublkctl": DRIVER | {"net", "backends/nbd", "backends/nvme", "backends/nvme/protocol", "daemon/settings",
+                         "daemon/runtime", "daemon/socket", "daemon/verdict", "daemon/api", "tracefile"},
     "ublkctl/top": {"base", "daemon/runtime", "ublkctl"},
     "tracefile": {"base"},
     "ublktrace": {"base"},

@@ -48,13 +48,31 @@ static struct attach_part host_part(struct attach_part authority)
 	return attach_part(at, host_end ? host_end : end);
 }
 
-/* The export's last part; without an export the host; without a host the backend. */
+/* Of an NVMe subsystem, "/nqn.2024-01.com.example:disk/1" -> "disk"; empty: it is none. */
+static struct attach_part subsystem_part(struct attach_part path)
+{
+	const char *at = path.at + 1, *end, *colon;
+
+	if (path.len < 5 || strncmp(at, "nqn.", 4) != 0)
+		return attach_part(path.at, path.at);
+	end = memchr(at, '/', path.len - 1);
+	if (!end)
+		end = path.at + path.len;
+	colon = memrchr(at, ':', (size_t)(end - at));
+	return attach_part(colon ? colon + 1 : at, end);
+}
+
+/* The subsystem, or the export's last part; without an export the host; without a host the backend.
+ */
 static struct attach_part uri_part(const struct word *word, const char *uri)
 {
 	const char *authority = strstr(uri, "://") + 3;
 	const char *path = authority + strcspn(authority, "/?#");
-	struct attach_part part = last_part(attach_part(path, path + strcspn(path, "?#")));
+	struct attach_part whole = attach_part(path, path + strcspn(path, "?#"));
+	struct attach_part part = subsystem_part(whole);
 
+	if (part.len == 0)
+		part = last_part(whole);
 	if (part.len == 0)
 		part = host_part(attach_part(authority, path));
 	if (part.len == 0)

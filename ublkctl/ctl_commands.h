@@ -23,13 +23,15 @@ enum ublkctl_boundaries {
 /* What an option is for and which default it has: ublkctl_usage_text. NULL, 0: not given. */
 struct ublkctl_args {
 	const char *socket_path, *state_dir;
-	const char *name; /* the word behind the command: a device, a file, a URI */
+	const char *name; /* the word behind the command: a device, a file, a URI, a host */
 	char **words;	  /* those behind it, NULL at the end */
 	const char *file, *perfetto;
 	double watch_seconds, interval;
 	unsigned long count;
 	const char *device_name; /* of attach */
 	unsigned long queues;
+	const char *host_nqn; /* of nvme-discover, and: */
+	double timeout;
 	bool read_only, show, persist;
 	bool json, force, remove, layers, batch, list, qmp_json;
 	const char *action, *layer, *op;       /* of histogram */
@@ -66,6 +68,7 @@ enum exit_code ublkctl_detach(const struct ublkctl_args *a);
 /* These ask no daemon. */
 enum exit_code ublkctl_flight(const struct ublkctl_args *a);
 enum exit_code ublkctl_nbd_info(const struct ublkctl_args *a);
+enum exit_code ublkctl_nvme_discover(const struct ublkctl_args *a);
 enum exit_code ublkctl_doctor(const struct ublkctl_args *a);
 enum exit_code ublkctl_udev_name(const struct ublkctl_args *a);
 

@@ -89,15 +89,6 @@ static int nbd_question(struct server *s, enum nbd_handshake_mode mode, const ch
 
 /* ---- as JSON ---- */
 
-/* Text of a server: as it is where it is UTF-8, else what is printable of it. */
-static json_t *text_json(const char *text)
-{
-	json_t *json = json_string(text);
-	char shown[NBD_STRING_BYTES_MAX + 1];
-
-	return json ? json : json_string(printable(shown, sizeof(shown), text, strlen(text)));
-}
-
 static void set_key(json_t *object, const char *key, json_t *value)
 {
 	json_object_set_new(object, key, value);
@@ -172,9 +163,9 @@ static int ask_export(struct server *s, const char *name, const char *descriptio
 	struct nbd_export e = { 0 };
 	int ret = nbd_question(s, NBD_HANDSHAKE_GO, name, &e);
 
-	set_key(json, "name", text_json(name));
+	set_key(json, "name", json_of_text(name));
 	set_key(json, "description",
-		text_json(description && description[0] ? description : e.description));
+		json_of_text(description && description[0] ? description : e.description));
 	if (ret == 0)
 		add_export(json, &e);
 	else
@@ -328,7 +319,7 @@ static json_t *server_json(const struct server *s)
 	char where[160];
 
 	return json_pack("{s:o, s:b, s:[]}", "address",
-			 text_json(net_host_format(&s->uri.server, where, sizeof(where))), "tls",
+			 json_of_text(net_host_format(&s->uri.server, where, sizeof(where))), "tls",
 			 s->uri.tls, "exports");
 }
 

@@ -11,6 +11,7 @@
 #include "ublkctl/client.h"
 #include "ublkctl/table.h"
 #include "base/format.h"
+#include "base/printable.h"
 
 static enum table_color state_color(const char *state)
 {
@@ -431,6 +432,14 @@ void print_resize(const json_t *data)
 		printf("%s: %s -> %s\n", name, old_size, size);
 	if (note[0])
 		printf("%s\n", note);
+}
+
+json_t *json_of_text(const char *text)
+{
+	json_t *json = json_string(text);
+	char shown[4097]; /* the longest are names of NBD exports */
+
+	return json ? json : json_string(printable(shown, sizeof(shown), text, strlen(text)));
 }
 
 void print_json(const json_t *data)

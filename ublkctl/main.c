@@ -34,6 +34,8 @@ enum {
 	OPT_QUEUES,
 	OPT_SHOW,
 	OPT_PERSIST,
+	OPT_HOST_NQN,
+	OPT_TIMEOUT,
 	OPT_BOUNDARIES, /* and those of enum ublkctl_boundaries after it */
 };
 
@@ -60,6 +62,8 @@ static const struct option options[] = {
 	{ "queues", required_argument, NULL, OPT_QUEUES },
 	{ "show", no_argument, NULL, OPT_SHOW },
 	{ "persist", no_argument, NULL, OPT_PERSIST },
+	{ "host-nqn", required_argument, NULL, OPT_HOST_NQN },
+	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
 	{ "boundaries", required_argument, NULL, OPT_BOUNDARIES + BOUNDARIES_ALL },
 	{ "boundaries-read", required_argument, NULL, OPT_BOUNDARIES + BOUNDARIES_READ },
 	{ "boundaries-write", required_argument, NULL, OPT_BOUNDARIES + BOUNDARIES_WRITE },
@@ -69,14 +73,23 @@ static const struct option options[] = {
 	{ 0 },
 };
 
-enum name_use { NAME_NONE, NAME_NEEDED, NAME_OPTIONAL, NAME_IS_URI, NAME_IS_WORD, NAME_OR_NODE };
+enum name_use {
+	NAME_NONE,
+	NAME_NEEDED,
+	NAME_OPTIONAL,
+	NAME_IS_URI,
+	NAME_IS_WORD,
+	NAME_IS_TARGET,
+	NAME_OR_NODE
+};
 
 static const struct command {
 	const char *name;
 	enum exit_code (*fn)(const struct ublkctl_args *a);
 	enum name_use name_use;
 	/* letters: F: --force, R: --remove, L: --list, i: --interval, b: --batch, P: --perfetto,
-	 * y: --layers, S: --state-dir, h: of histogram, a: of attach, +: more words */
+	 * y: --layers, S: --state-dir, h: of histogram, a: of attach, d: of nvme-discover,
+	 * +: more words */
 	const char *options;
 } commands[] = {
 	{ "list", ublkctl_list, NAME_NONE, "" },
@@ -97,21 +110,26 @@ static const struct command {
 	{ "upgrade", ublkctl_upgrade, NAME_OPTIONAL, "" },
 	{ "reactors", ublkctl_reactors, NAME_NONE, "" },
 	{ "nbd-info", ublkctl_nbd_info, NAME_IS_URI, "L" },
+	{ "nvme-discover", ublkctl_nvme_discover, NAME_IS_TARGET, "d" },
 	{ "doctor", ublkctl_doctor, NAME_NONE, "" },
 	{ "udev-name", ublkctl_udev_name, NAME_NEEDED, "S" },
 	{ "version", ublkctl_version, NAME_NONE, "" },
 };
 
-static double parse_interval(const char *word)
+static double parse_seconds(const char *what, const char *word)
 {
 	char *end;
 	double seconds = strtod(word, &end);
 
 	if (end == word || *end ||
 	    !(seconds >= INTERVAL_SECONDS_MIN && seconds <= INTERVAL_SECONDS_MAX))
-		ublkctl_usage_error("an interval is a number of seconds, at least 0.05, not ",
-				    word);
+		ublkctl_usage_error(what, word);
 	return seconds;
+}
+
+static double parse_interval(const char *word)
+{
+	return parse_seconds("an interval is a number of seconds, at least 0.05, not ", word);
 }
 
 static unsigned long parse_count(const char *option, const char *word)
@@ -153,6 +171,19 @@ static bool parse_attach_option(int opt, struct ublkctl_args *a)
 		a->show = true;
 	else if (opt == OPT_PERSIST)
 		a->persist = true;
+	else
+		return false;
+	return true;
+}
+
+/* Returns whether opt is one of them. */
+static bool parse_discover_option(int opt, struct ublkctl_args *a)
+{
+	if (opt == OPT_HOST_NQN)
+		a->host_nqn = optarg;
+	else if (opt == OPT_TIMEOUT)
+		a->timeout = parse_seconds(
+			"--timeout needs a number of seconds, at least 0.05, not ", optarg);
 	else
 		return false;
 	return true;
@@ -224,6 +255,8 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 			opt = 'a';
 		else if (parse_histogram_option(opt, a))
 			opt = 'h';
+		else if (parse_discover_option(opt, a))
+			opt = 'd';
 		else /* getopt_long has printed why */
 			exit(EXIT_USAGE);
 		break;
@@ -254,6 +287,8 @@ static void check_fit(const struct command *c, const struct ublkctl_args *a, con
 		ublkctl_usage_error("the name or the path of a device is missing after ", c->name);
 	if (c->name_use == NAME_IS_URI && !a->name)
 		ublkctl_usage_error("a URI is missing after ", c->name);
+	if (c->name_use == NAME_IS_TARGET && !a->name)
+		ublkctl_usage_error("a host or a URI is missing after ", c->name);
 	if (strchr(c->options, 'f') && !a->file)
 		ublkctl_usage_error("-f FILE is missing after ", c->name);
 }

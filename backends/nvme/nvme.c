@@ -96,6 +96,7 @@ static int nvme_queue_init(struct backend_queue *queue)
 		.connection_nr = nvme->target.path_nr,
 		.depth = queue->depth,
 		.receive_bytes = RECEIVE_BYTES,
+		.tls = nvme->keys.tls,
 		.timeout_ns = nvme->config->outage.timeout_ns,
 		.outage_timeout_ns = nvme->config->outage.outage_timeout_ns,
 	};
@@ -135,6 +136,7 @@ const struct backend backend_nvme_tcp = {
 	.open = nvme_open,
 	.open_async = nvme_open_async,
 	.cancel_async = nvme_cancel_async,
+	.close = nvme_close,
 	.queue_init = nvme_queue_init,
 	.queue_fini = nvme_queue_fini,
 	.io_init = nvme_io_init,

@@ -5,6 +5,7 @@
  *
  *	nvme_options.c     what the user can configure                  main thread
  *	nvme_host.c        who this host is, to targets                 helper
+ *	nvme_keys.c        what it proves that with, and TLS            helper
  *	nvme_open.c        open, limits, identity, size                 helper and control thread
  *	nvme_examine.c     asks a target what it offers                 control thread
  *	nvme.c             the table of the backend: queues and their requests
@@ -24,13 +25,15 @@
 
 #include <stdatomic.h>
 
+#include "backends/nvme/keys/nvme_dhchap_key.h"
 #include "backends/nvme/nvme_admin.h"
-#include "backends/nvme/nvme_receive.h"
-#include "backends/nvme/nvme_uri.h"
+#include "backends/nvme/protocol/nvme_receive.h"
+#include "backends/nvme/protocol/nvme_uri.h"
 #include "base/log.h"
 #include "net/changed.h"
 #include "net/options.h"
 #include "net/session.h"
+#include "net/tls_start.h"
 #include "storage/backend.h"
 
 #define NVME_PATHS_MAX NET_ADDRESS_NR_MAX
@@ -41,6 +44,8 @@ struct nvme_config {
 	uint64_t port;
 	char *paths; /* more addresses of the subsystem, with commas */
 	char *host_nqn, *host_id;
+	char *host_key_file, *ctrl_key_file, *tls_key_file;
+	int tls_identity; /* enum nvme_tls_version */
 	bool header_digest, data_digest;
 	uint64_t keep_alive_ns; /* 0: none */
 	struct net_outage_config outage;
@@ -48,6 +53,13 @@ struct nvme_config {
 
 extern const struct option nvme_options[];
 extern const struct backend_uri nvme_backend_uri;
+
+/* nvme_keys.c: the secrets of a device, wiped when it closes. */
+struct nvme_keys {
+	struct nvme_dhchap_key host, controller;
+	bool has_host, has_controller;
+	struct tls_credentials *tls; /* NULL: no TLS */
+};
 
 /* What all of that says: where, which namespace, as whom. */
 struct nvme_target {
@@ -61,6 +73,7 @@ struct nvme_device {
 	const struct backend_device *device;
 	const char *name;
 	struct nvme_target target;
+	struct nvme_keys keys;
 	char address[160];		/* of path 0, for messages */
 	struct net_addresses addresses; /* of one path all that it has; of several one each */
 	struct nvme_examine *question;	/* while it opens */
@@ -98,10 +111,11 @@ struct nvme_io {
 struct nvme_connection {
 	struct session_connection c;
 	struct nvme_admin *admin;
-	/* The bring-up of the I/O queue. */
+	/* nvme_connection.c's: the bring-up of the I/O queue. */
+	struct tls_start tls;
 	struct nvme_fabrics fabrics;
-	struct nvme_slot connect;
-	bool has_icresp;
+	struct nvme_slot slot; /* of its command under way */
+	bool is_secured, has_icresp, is_asked;
 	/* nvme_transfer.c's. */
 	struct nvme_receive receive;
 	uint8_t *heads; /* of capsules: a ring, one for each tag */
@@ -165,17 +179,17 @@ int nvme_config_target(const struct nvme_config *config, struct nvme_target *ret
 		       char *error, size_t error_bytes);
 void nvme_check(const void *config, const struct yaml_node *map, struct config_errors *e);
 
-/* nvme_host.c */
-/*
- * Fills what the user did not say of the host: the files in /etc/nvme, as nvme-cli makes them, else
- * names made from this machine's identifier. Returns 0, or -errno with words.
- */
-int nvme_host_complete(struct nvme_uri *uri, char *error, size_t error_bytes);
+/* nvme_keys.c */
+/* Reads the files. Returns 0, or -errno with words; nvme_keys_free follows anyway. */
+int nvme_keys_read(struct nvme_keys *keys, const struct nvme_config *config,
+		   const struct nvme_uri *uri, char *error, size_t error_bytes);
+void nvme_keys_free(struct nvme_keys *keys);
 
 /* nvme_open.c */
 int nvme_open(struct backend_device *device);
 void nvme_open_async(struct backend_visit *visit);
 void nvme_cancel_async(struct backend_visit *visit);
+void nvme_close(struct backend_device *device);
 void nvme_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
 extern const struct backend_resize nvme_resize;
 /* Of the bring-up of an admin queue of this device, for config's mode ADMIN. */

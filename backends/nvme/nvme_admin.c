@@ -15,13 +15,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backends/nvme/nvme_command.h"
-#include "backends/nvme/nvme_digest.h"
-#include "backends/nvme/nvme_receive.h"
+#include "backends/nvme/protocol/nvme_command.h"
+#include "backends/nvme/protocol/nvme_digest.h"
+#include "backends/nvme/protocol/nvme_receive.h"
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"
 #include "net/stream.h"
+#include "net/tls_start.h"
 
 /* Answers are a page at most, of data and a few PDUs around it. */
 #define RECEIVE_BYTES (8u << 10)
@@ -30,12 +31,12 @@
 /* For the controller's answer to the last word. */
 #define LEAVE_NS NS_PER_SEC
 
-enum command { ASK, EVENT, KEEP_ALIVE, SHUTDOWN, COMMAND_NR };
+enum command { ASK, EVENT, KEEP_ALIVE, ABORT, SHUTDOWN, COMMAND_NR };
 
 #define COMMAND_BITS 3u
 _Static_assert(COMMAND_NR <= 1u << COMMAND_BITS, "its index is in the identifier");
 
-enum admin_state { IDLE, CONNECTING, ICREQ, BRINGING_UP, READY, LEAVING, CLOSING };
+enum admin_state { IDLE, CONNECTING, SECURING, ICREQ, BRINGING_UP, READY, LEAVING, CLOSING };
 
 struct admin_command {
 	struct nvme_slot slot;
@@ -49,6 +50,7 @@ struct nvme_admin {
 	struct stream stream;
 	enum admin_state state;
 	struct nvme_admin_params params;
+	struct tls_start tls;
 	struct nvme_receive receive;
 	struct nvme_fabrics fabrics;
 	struct admin_command command[COMMAND_NR];
@@ -64,7 +66,7 @@ struct nvme_admin {
 	int err;
 	char words[NVME_FABRICS_ERROR_BYTES];
 	struct iovec pieces[PIECES];
-	uint8_t received[RECEIVE_BYTES];
+	uint8_t received[RECEIVE_BYTES], plain[STREAM_PLAIN_BYTES];
 };
 
 static struct nvme_admin *admin_of_stream(struct stream *s)
@@ -317,13 +319,37 @@ static bool admin_take(struct nvme_admin *a, struct nvme_input *in)
 	}
 }
 
+static void admin_say_icreq(struct nvme_admin *a)
+{
+	struct reactor *r = a->stream.reactor;
+
+	a->state = ICREQ;
+	reactor_timer_arm(r, &a->limit, r->now_ns + a->params.timeout_ns);
+	nvme_pdu_icreq(a->command[ASK].head, &a->receive.wire);
+	stream_send(&a->stream, a->command[ASK].head, NVME_PDU_IC_BYTES);
+}
+
+/* What came of a step of the TLS handshake: tls_start.h. */
+static void admin_secure(struct nvme_admin *a, int ret)
+{
+	if (ret > 0)
+		admin_say_icreq(a);
+	else if (ret < 0)
+		admin_fail(a, NET_END_REFUSED, -EPROTO, "TLS: %s", tls_error(a->tls.tls));
+}
+
 static void admin_on_received(struct stream *s, const uint8_t *data, size_t bytes)
 {
 	struct nvme_admin *a = admin_of_stream(s);
 	struct nvme_input in = { data, data + bytes };
 
-	while (s->state == STREAM_OPEN && admin_take(a, &in))
-		;
+	size_t used;
+
+	if (a->state == SECURING)
+		admin_secure(a, tls_start_received(&a->tls, data, bytes, &used));
+	else
+		while (s->state == STREAM_OPEN && admin_take(a, &in))
+			;
 }
 
 /* ---- the stream's other events, the timers ---- */
@@ -340,15 +366,22 @@ static void admin_on_connected(struct stream *s)
 	for (unsigned i = 0; i < COMMAND_NR; i++)
 		a->command[i].slot.waiting = false;
 	a->answer = NULL;
-	a->state = ICREQ;
+	if (!a->params.tls) {
+		admin_say_icreq(a);
+		return;
+	}
+	a->state = SECURING;
 	reactor_timer_arm(s->reactor, &a->limit, s->reactor->now_ns + a->params.timeout_ns);
-	nvme_pdu_icreq(a->command[ASK].head, &wire);
-	stream_send(s, a->command[ASK].head, NVME_PDU_IC_BYTES);
+	a->tls.said_bytes = 0;
+	admin_secure(a, tls_start_begin(&a->tls));
 }
 
 static void admin_on_sent(struct stream *s)
 {
-	(void)s;
+	struct nvme_admin *a = admin_of_stream(s);
+
+	if (a->state == SECURING && s->sent_bytes == s->queued_bytes)
+		admin_secure(a, tls_start_sent(&a->tls));
 }
 
 /* Nobody on this side has said why. */
@@ -358,6 +391,10 @@ static void admin_ended_by_itself(struct nvme_admin *a, int err)
 	a->end = a->state == CONNECTING ? NET_END_UNREACHABLE : NET_END_CLOSED;
 	if (a->state == CONNECTING) {
 		snprintf(a->words, sizeof(a->words), "%s", errname(err));
+	} else if (a->state == SECURING) {
+		tls_eof(a->tls.tls);
+		a->end = NET_END_REFUSED;
+		snprintf(a->words, sizeof(a->words), "TLS: %s", tls_error(a->tls.tls));
 	} else if (a->state == BRINGING_UP) {
 		nvme_fabrics_gone(&a->fabrics, err);
 		snprintf(a->words, sizeof(a->words), "%s", a->fabrics.error);
@@ -373,7 +410,10 @@ static void admin_ended_by_itself(struct nvme_admin *a, int err)
 static void admin_connect(struct nvme_admin *a)
 {
 	struct stream *s = &a->stream;
-	int ret = stream_connect(s, (const struct sockaddr *)&a->address, a->address_bytes);
+	int ret = a->tls.tls ? tls_reset(a->tls.tls) : 0;
+
+	if (ret == 0)
+		ret = stream_connect(s, (const struct sockaddr *)&a->address, a->address_bytes);
 
 	a->told = a->begins_again = false;
 	a->words[0] = '\0';
@@ -390,8 +430,10 @@ static void admin_is_idle(struct nvme_admin *a)
 	struct reactor *r = a->stream.reactor;
 
 	a->state = IDLE;
+	nvme_fabrics_gone(&a->fabrics, -ECONNRESET);
 	if (a->leaves) {
 		stream_fini(&a->stream);
+		tls_free(a->tls.tls);
 		free(a);
 		reactor_leave_end(r);
 	} else if (a->begins_again) {
@@ -452,8 +494,9 @@ static void admin_on_limit(struct timer *timer)
 		admin_is_idle(a);
 	} else if (a->state == CONNECTING) {
 		admin_fail(a, NET_END_UNREACHABLE, -ETIMEDOUT, "connecting took too long");
-	} else if (a->state == ICREQ) {
-		admin_fail(a, NET_END_SILENT, -ETIMEDOUT, "the target does not answer to ICReq");
+	} else if (a->state == SECURING || a->state == ICREQ) {
+		admin_fail(a, NET_END_SILENT, -ETIMEDOUT, "the target does not answer to %s",
+			   a->state == ICREQ ? "ICReq" : "the TLS handshake");
 	} else if (a->state == LEAVING) {
 		admin_close(a);
 	} else {
@@ -482,6 +525,8 @@ int nvme_admin_new(struct nvme_admin **ret_admin, struct reactor *reactor,
 	if (!a)
 		return -ENOMEM;
 	a->params = *params;
+	a->tls.stream = &a->stream;
+	a->fabrics.step = NVME_FABRICS_FAILED; /* nothing is under way */
 	timer_init(&a->limit, admin_on_limit);
 	timer_init(&a->pause, admin_on_pause);
 	timer_init(&a->keepalive, admin_on_keepalive);
@@ -493,7 +538,12 @@ int nvme_admin_new(struct nvme_admin **ret_admin, struct reactor *reactor,
 						   .send_nr = PIECES,
 						   .receive = a->received,
 						   .receive_bytes = RECEIVE_BYTES,
+						   .plain = a->plain,
 						   .hear_out = true });
+	if (ret == 0 && params->tls && tls_new(&a->tls.tls, params->tls, NULL) < 0) {
+		stream_fini(&a->stream);
+		ret = -ENOMEM;
+	}
 	if (ret < 0)
 		free(a);
 	else
@@ -569,6 +619,8 @@ const char *nvme_admin_doing(const struct nvme_admin *a, char *buf, size_t bytes
 			 name ? name : "a command");
 		return buf;
 	}
+	if (a->state == SECURING)
+		return "waiting for the target's TLS handshake";
 	return a->state == ICREQ ? "waiting for the target's answer to ICReq"
 				 : "connecting to the target";
 }
@@ -589,4 +641,14 @@ void nvme_admin_ask(struct nvme_admin *a, uint8_t *sqe, void *buf, uint32_t byte
 bool nvme_admin_is_asking(const struct nvme_admin *a)
 {
 	return a->answer != NULL;
+}
+
+void nvme_admin_abort(struct nvme_admin *a, uint16_t qid, uint16_t cid)
+{
+	uint8_t sqe[NVME_SQE_BYTES];
+
+	if (a->command[ABORT].slot.waiting)
+		return;
+	nvme_command_abort(sqe, qid, cid);
+	admin_send(a, ABORT, sqe, NULL, 0, NULL, 0, a->params.timeout_ns);
 }

@@ -4,7 +4,7 @@
  * connection, and somebody else's; when one of the two ends the other must be closed, too (Base
  * 3.3.2.2 has a controller end the association then).
  *
- *   IDLE --begin--> CONNECTING --> ICREQ --> BRINGING_UP --> READY
+ *   IDLE --begin--> CONNECTING --> (SECURING -->) ICREQ --> BRINGING_UP --> READY
  *     ^________________________ CLOSING <__________|____________|
  *     ^_ CLOSING <-- LEAVING (shutdown is being said) <-- close _/
  *
@@ -16,9 +16,10 @@
 
 #include <sys/socket.h>
 
-#include "backends/nvme/nvme_fabrics.h"
-#include "backends/nvme/nvme_pdu.h"
+#include "backends/nvme/protocol/nvme_fabrics.h"
+#include "backends/nvme/protocol/nvme_pdu.h"
 #include "net/session_look.h"
+#include "net/tls.h"
 #include "reactor/reactor.h"
 
 struct nvme_admin;
@@ -42,7 +43,8 @@ struct nvme_admin_params {
 	unsigned queue_idx, leg;	    /* of the stream, for traces */
 	struct nvme_fabrics_config fabrics; /* ADMIN or DISCOVERY; its kato_ms is kept */
 	bool header_digest, data_digest;
-	uint64_t timeout_ns; /* of connecting, and of each answer */
+	const struct tls_credentials *tls; /* NULL: no TLS */
+	uint64_t timeout_ns;		   /* of connecting, and of each answer */
 };
 
 /* Returns 0, -ENOMEM or -ENOBUFS. params are copied; texts of fabrics stay the owner's. */
@@ -83,5 +85,8 @@ void nvme_admin_ask(struct nvme_admin *a, uint8_t *sqe, void *buf, uint32_t byte
 		    nvme_admin_answer *fn);
 
 bool nvme_admin_is_asking(const struct nvme_admin *a);
+
+/* READY: asks the controller to end a command of this queue; its answer is waited for. */
+void nvme_admin_abort(struct nvme_admin *a, uint16_t qid, uint16_t cid);
 
 #endif

@@ -50,7 +50,8 @@ bool nvme_changed_note(struct nvme_device *nvme, const struct nvme_controller *c
 
 	nvme_changed_how(nvme, controller, is, how, sizeof(how));
 	if (how[0] == '\0') {
-		atomic_store_explicit(&nvme->seen_bytes, is->size_bytes, memory_order_relaxed);
+		if (atomic_exchange(&nvme->seen_bytes, is->size_bytes) < is->size_bytes)
+			backend_has_grown(nvme->device);
 		return false;
 	}
 	net_changed_note(&nvme->changed, "the namespace", how, nvme->name, nvme->address);

@@ -20,12 +20,15 @@
 #include <string.h>
 
 #include "backends/nvme/nvme.h"
-#include "backends/nvme/nvme_command.h"
-#include "backends/nvme/nvme_digest.h"
+#include "backends/nvme/protocol/nvme_command.h"
+#include "backends/nvme/protocol/nvme_digest.h"
 #include "base/assert.h"
 #include "base/util.h"
 
-#define CONNECT_CID 0u
+#define BRING_UP_CID 0u
+#define IO_QUEUE 1u
+/* For the target to end a command that it was asked to abort. */
+#define ABORT_NS NS_PER_SEC
 
 /* ---- memory ---- */
 
@@ -50,6 +53,7 @@ static int nvme_connection_init(struct session_connection *c)
 		.fabrics = nvme_fabrics_wish(nvme),
 		.header_digest = nvme->target.uri.header_digest,
 		.data_digest = nvme->target.uri.data_digest,
+		.tls = nvme->keys.tls,
 		.timeout_ns = params->timeout_ns,
 	};
 
@@ -69,11 +73,27 @@ static void nvme_connection_fini(struct session_connection *c)
 
 /* ---- the bring-up ---- */
 
-static struct nvme_slot *connection_lookup_connect(void *ctx, uint16_t cid)
+static struct nvme_slot *connection_lookup(void *ctx, uint16_t cid)
 {
 	struct nvme_connection *conn = ctx;
 
-	return cid == CONNECT_CID ? &conn->connect : NULL;
+	return cid == BRING_UP_CID ? &conn->slot : NULL;
+}
+
+static void connection_say_icreq(struct nvme_connection *conn)
+{
+	conn->is_secured = true;
+	nvme_pdu_icreq(conn->heads, &conn->receive.wire);
+	stream_send(&conn->c.stream, conn->heads, NVME_PDU_IC_BYTES);
+}
+
+/* What came of a step of the TLS handshake: tls_start.h. */
+static void connection_secure(struct nvme_connection *conn, int ret)
+{
+	if (ret > 0)
+		connection_say_icreq(conn);
+	else if (ret < 0)
+		session_drop(&conn->c, NET_END_REFUSED, "TLS: %s", tls_error(conn->c.tls));
 }
 
 static void nvme_connection_hello(struct session_connection *c)
@@ -84,31 +104,35 @@ static void nvme_connection_hello(struct session_connection *c)
 					.data_digest = uri->data_digest,
 					.r2t_nr = 1 };
 
-	conn->has_icresp = conn->connect.waiting = false;
-	nvme_receive_init(&conn->receive, &wire, connection_lookup_connect, conn);
-	nvme_pdu_icreq(conn->heads, &wire);
-	stream_send(&c->stream, conn->heads, NVME_PDU_IC_BYTES);
+	conn->is_secured = conn->has_icresp = conn->is_asked = conn->slot.waiting = false;
+	nvme_receive_init(&conn->receive, &wire, connection_lookup, conn);
 	nvme_admin_begin(conn->admin, (const struct sockaddr *)&c->stream.address,
 			 c->stream.address_bytes);
+	conn->tls = (struct tls_start){ .stream = &c->stream, .tls = c->tls };
+	if (c->tls)
+		connection_secure(conn, tls_start_begin(&conn->tls));
+	else
+		connection_say_icreq(conn);
 }
 
-/* ICReq is behind us, so that its memory is free: the capsule, its data and their digest follow. */
-static void connection_send_connect(struct nvme_connection *conn)
+/* What was sent before is answered, so that its memory is free. */
+static void connection_send_command(struct nvme_connection *conn)
 {
 	struct nvme_fabrics *f = &conn->fabrics;
-	struct nvme_fabrics_config config = nvme_fabrics_wish(nvme_device_of(conn));
-	const struct nvme_controller *controller = &nvme_admin_found(conn->admin)->controller;
 	uint8_t *head = conn->heads, *digest = conn->heads + NVME_PDU_HEAD_BYTES_MAX;
 	struct stream *s = &conn->c.stream;
+	bool in = f->in_bytes > 0, out = f->out_bytes > 0;
 
-	config.mode = NVME_FABRICS_IO;
-	config.entries_nr = controller->entries_nr;
-	config.cntlid = controller->cntlid;
-	config.qid = 1;
-	nvme_fabrics_init(f, &config);
-	nvme_command_set_cid(f->sqe, CONNECT_CID);
-	nvme_slot_start(&conn->connect, NVME_DATA_OUT, f->out_bytes, true);
+	nvme_command_set_cid(f->sqe, BRING_UP_CID);
+	nvme_slot_start(&conn->slot,
+			out  ? NVME_DATA_OUT
+			: in ? NVME_DATA_IN
+			     : NVME_NO_DATA,
+			out ? f->out_bytes : f->in_bytes, out);
+	conn->slot.short_ok = f->short_ok;
 	stream_send(s, head, nvme_pdu_capsule(head, &conn->receive.wire, f->sqe, f->out_bytes));
+	if (!out)
+		return;
 	stream_send(s, f->data, f->out_bytes);
 	if (!conn->receive.wire.data_digest)
 		return;
@@ -116,12 +140,44 @@ static void connection_send_connect(struct nvme_connection *conn)
 	stream_send(s, digest, NVME_DIGEST_BYTES);
 }
 
-static void connection_send_if_ready(struct nvme_connection *conn)
+static void connection_ready(struct nvme_connection *conn)
 {
+	nvme_transfer_begin(conn);
+	nvme_watch_begin(conn);
+	session_ready(&conn->c);
+}
+
+static void connection_step(struct nvme_connection *conn)
+{
+	switch (conn->fabrics.step) {
+	case NVME_FABRICS_COMMAND:
+		connection_send_command(conn);
+		return;
+	case NVME_FABRICS_DONE:
+		connection_ready(conn);
+		return;
+	default: /* FAILED; a queue of I/O has nothing to wait for */
+		session_drop(&conn->c, NET_END_REFUSED, "%s", conn->fabrics.error);
+		return;
+	}
+}
+
+static void connection_ask_if_both_are_there(struct nvme_connection *conn)
+{
+	struct nvme_fabrics_config config = nvme_fabrics_wish(nvme_device_of(conn));
+	const struct nvme_controller *controller = &nvme_admin_found(conn->admin)->controller;
+
 	/* The stream may have ended in this turn, and not have said so yet. */
-	if (conn->has_icresp && nvme_admin_is_ready(conn->admin) && !conn->connect.waiting &&
-	    conn->c.stream.state == STREAM_OPEN)
-		connection_send_connect(conn);
+	if (!conn->has_icresp || !nvme_admin_is_ready(conn->admin) || conn->is_asked ||
+	    conn->c.stream.state != STREAM_OPEN)
+		return;
+	conn->is_asked = true;
+	config.mode = NVME_FABRICS_IO;
+	config.entries_nr = controller->entries_nr;
+	config.cntlid = controller->cntlid;
+	config.qid = IO_QUEUE;
+	nvme_fabrics_init(&conn->fabrics, &config);
+	connection_step(conn);
 }
 
 static void connection_admin_ready(void *arg)
@@ -137,7 +193,7 @@ static void connection_admin_ready(void *arg)
 			     "the controller takes %u commands at a time, %u were taken before",
 			     found->controller.commands_nr, q->out_max);
 	else
-		connection_send_if_ready(conn);
+		connection_ask_if_both_are_there(conn);
 }
 
 static void connection_admin_ended(void *arg, enum net_end end, int err, bool unanswered,
@@ -155,13 +211,6 @@ static void connection_admin_event(void *arg, uint32_t result)
 	nvme_watch_event(arg, result);
 }
 
-static void connection_ready(struct nvme_connection *conn)
-{
-	nvme_transfer_begin(conn);
-	nvme_watch_begin(conn);
-	session_ready(&conn->c);
-}
-
 static void connection_broken(struct nvme_connection *conn)
 {
 	struct nvme_receive *r = &conn->receive;
@@ -176,14 +225,38 @@ static void connection_broken(struct nvme_connection *conn)
 			     "%s", r->error);
 }
 
-static void connection_connected(struct nvme_connection *conn)
+static void connection_take_payload(struct nvme_connection *conn, struct nvme_input *in)
 {
-	struct nvme_fabrics *f = &conn->fabrics;
+	struct nvme_receive *r = &conn->receive;
+	uint32_t bytes = (uint32_t)MIN((size_t)(in->end - in->at), (size_t)r->bytes);
 
-	if (nvme_fabrics_completed(f, &conn->receive.cqe, 0) == NVME_FABRICS_DONE)
-		connection_ready(conn);
-	else
-		session_drop(&conn->c, NET_END_REFUSED, "%s", f->error);
+	memcpy(conn->fabrics.data + r->at_bytes, in->at, bytes);
+	nvme_receive_took(r, in->at, bytes);
+	in->at += bytes;
+}
+
+/* False: there is no more in these bytes. */
+static bool connection_take_hello(struct nvme_connection *conn, struct nvme_input *in)
+{
+	switch (nvme_receive_next(&conn->receive, in)) {
+	case NVME_RECEIVE_READY:
+		conn->has_icresp = true;
+		connection_ask_if_both_are_there(conn);
+		return true;
+	case NVME_RECEIVE_PAYLOAD:
+		connection_take_payload(conn, in);
+		return conn->receive.bytes == 0;
+	case NVME_RECEIVE_DONE:
+		nvme_fabrics_completed(&conn->fabrics, &conn->receive.cqe, conn->slot.came_bytes);
+		connection_step(conn);
+		return true;
+	case NVME_RECEIVE_MORE:
+	case NVME_RECEIVE_R2T: /* never: all data is in capsules */
+		return false;
+	default:
+		connection_broken(conn);
+		return false;
+	}
 }
 
 static size_t nvme_connection_hello_received(struct session_connection *c, const uint8_t *data,
@@ -191,29 +264,33 @@ static size_t nvme_connection_hello_received(struct session_connection *c, const
 {
 	struct nvme_connection *conn = nvme_connection_of(c);
 	struct nvme_input in = { data, data + bytes };
-	enum nvme_receive_event event;
+	size_t used;
 
-	while (c->state == SESSION_HELLO && c->stream.state == STREAM_OPEN) {
-		event = nvme_receive_next(&conn->receive, &in);
-		if (event == NVME_RECEIVE_MORE)
-			break;
-		if (event == NVME_RECEIVE_READY) {
-			conn->has_icresp = true;
-			connection_send_if_ready(conn);
-		} else if (event == NVME_RECEIVE_DONE) {
-			connection_connected(conn);
-		} else {
-			connection_broken(conn);
-		}
+	if (!conn->is_secured) {
+		connection_secure(conn, tls_start_received(&conn->tls, data, bytes, &used));
+		return bytes;
 	}
+	while (c->state == SESSION_HELLO && c->stream.state == STREAM_OPEN &&
+	       connection_take_hello(conn, &in))
+		;
 	return (size_t)(in.at - data);
+}
+
+static void nvme_connection_hello_sent(struct session_connection *c)
+{
+	struct nvme_connection *conn = nvme_connection_of(c);
+
+	if (!conn->is_secured)
+		connection_secure(conn, tls_start_sent(&conn->tls));
 }
 
 static const char *nvme_connection_hello_doing(const struct session_connection *c)
 {
 	const struct nvme_connection *conn = container_of(c, const struct nvme_connection, c);
 
-	if (conn->connect.waiting)
+	if (!conn->is_secured)
+		return "the TLS handshake";
+	if (conn->is_asked)
 		return "Connect of the I/O queue";
 	return conn->has_icresp ? "the bring-up of the controller" : "ICReq of the I/O queue";
 }
@@ -221,6 +298,11 @@ static const char *nvme_connection_hello_doing(const struct session_connection *
 static bool nvme_connection_hello_ended(struct session_connection *c, int err, char *words,
 					size_t bytes)
 {
+	if (err == -ECONNRESET && !nvme_connection_of(c)->is_secured) {
+		tls_eof(c->tls);
+		snprintf(words, bytes, "TLS: %s", tls_error(c->tls));
+		return true;
+	}
 	if (err == -ECONNRESET)
 		snprintf(words, bytes, "the target closed the connection during %s",
 			 nvme_connection_hello_doing(c));
@@ -229,8 +311,13 @@ static bool nvme_connection_hello_ended(struct session_connection *c, int err, c
 
 void nvme_connection_leave(struct session_connection *c)
 {
-	nvme_watch_end(nvme_connection_of(c));
-	nvme_admin_close(nvme_connection_of(c)->admin);
+	struct nvme_connection *conn = nvme_connection_of(c);
+
+	if (conn->is_asked)
+		nvme_fabrics_gone(&conn->fabrics, -ECONNRESET);
+	conn->is_asked = false;
+	nvme_watch_end(conn);
+	nvme_admin_close(conn->admin);
 }
 
 /* ---- commands ---- */
@@ -259,6 +346,17 @@ static const char *nvme_connection_request_name(const struct session_request *r)
 	const struct nvme_io *n = container_of(r, const struct nvme_io, request);
 
 	return backend_op_name((enum backend_op)n->io->op);
+}
+
+/* Abort is no more than a wish: what it does not end in time, the end of the connection does. */
+static uint64_t nvme_connection_late(struct session_connection *c, struct session_request *r)
+{
+	struct nvme_connection *conn = nvme_connection_of(c);
+
+	if (!nvme_admin_is_ready(conn->admin))
+		return 0;
+	nvme_admin_abort(conn->admin, IO_QUEUE, nvme_io_of(r)->cid);
+	return MIN(c->session->timeout_ns / 4, ABORT_NS);
 }
 
 /* What was to be sent of a request will not be: it is sent again as a whole. */
@@ -324,6 +422,7 @@ const struct session_protocol nvme_protocol = {
 	.connection_fini = nvme_connection_fini,
 	.hello = nvme_connection_hello,
 	.hello_received = nvme_connection_hello_received,
+	.hello_sent = nvme_connection_hello_sent,
 	.hello_doing = nvme_connection_hello_doing,
 	.hello_ended = nvme_connection_hello_ended,
 	.send = nvme_connection_send,
@@ -333,6 +432,7 @@ const struct session_protocol nvme_protocol = {
 	.left = nvme_connection_left,
 	.done = nvme_connection_done,
 	.request_name = nvme_connection_request_name,
+	.late = nvme_connection_late,
 	.closed = nvme_connection_leave,
 	.lost = nvme_connection_lost,
 	.is_over = nvme_connection_is_over,

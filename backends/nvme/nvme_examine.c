@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "backends/nvme/nvme_admin.h"
-#include "backends/nvme/nvme_status.h"
+#include "backends/nvme/protocol/nvme_status.h"
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"
@@ -189,6 +189,7 @@ int nvme_examine_begin(struct nvme_examine **ret_examine, struct reactor *reacto
 		.fabrics = params->fabrics,
 		.header_digest = params->header_digest,
 		.data_digest = params->data_digest,
+		.tls = params->tls,
 		.timeout_ns = params->timeout_ns,
 	};
 	int ret = e ? nvme_admin_new(&e->admin, reactor, &admin) : -ENOMEM;

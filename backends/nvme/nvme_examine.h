@@ -5,15 +5,17 @@
 #ifndef BACKENDS_NVME_NVME_EXAMINE_H
 #define BACKENDS_NVME_NVME_EXAMINE_H
 
-#include "backends/nvme/nvme_discovery.h"
-#include "backends/nvme/nvme_fabrics.h"
+#include "backends/nvme/protocol/nvme_discovery.h"
+#include "backends/nvme/protocol/nvme_fabrics.h"
 #include "net/address.h"
+#include "net/tls.h"
 #include "reactor/reactor.h"
 
 struct nvme_examine_params {
 	struct nvme_fabrics_config fabrics; /* ADMIN, or DISCOVERY; copied, its texts outlive it */
 	bool header_digest, data_digest;
-	const char *whom; /* for words: net_host_format; outlives the question */
+	const struct tls_credentials *tls; /* NULL: no TLS */
+	const char *whom;		   /* for words: net_host_format; outlives the question */
 	const struct net_addresses *addresses; /* copied; where to try, in this order */
 	uint64_t timeout_ns;		       /* for all of it */
 	/* DISCOVERY: as nvme_discovery_init has it. */

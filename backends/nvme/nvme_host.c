@@ -3,11 +3,11 @@
  * target knows this machine under one name; else names made from the machine's identifier (which
  * must not be told to others itself: machine-id(5)). Helper thread: reads files. Owns nothing.
  */
+#include "backends/nvme/nvme_host.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "backends/nvme/nvme.h"
 
 #define HOSTNQN_PATH "/etc/nvme/hostnqn"
 #define HOSTID_PATH "/etc/nvme/hostid"

@@ -12,6 +12,7 @@
 
 #include "backends/nvme/nvme.h"
 #include "backends/nvme/nvme_examine.h"
+#include "backends/nvme/nvme_host.h"
 #include "base/util.h"
 #include "storage/visit.h"
 
@@ -26,6 +27,8 @@ struct nvme_fabrics_config nvme_fabrics_wish(const struct nvme_device *nvme)
 		.queues_nr = 1,
 		.entries_nr = MIN(nvme->device->open_params.depth + 1, 65536u),
 		.want = uri->want,
+		.host_key = nvme->keys.has_host ? &nvme->keys.host : NULL,
+		.controller_key = nvme->keys.has_controller ? &nvme->keys.controller : NULL,
 	};
 
 	memcpy(wish.host_id, uri->host_id, sizeof(wish.host_id));
@@ -125,6 +128,9 @@ int nvme_open(struct backend_device *device)
 	ret = nvme_config_target(nvme->config, &nvme->target, device->error, sizeof(device->error));
 	if (ret == 0)
 		ret = nvme_host_complete(&nvme->target.uri, device->error, sizeof(device->error));
+	if (ret == 0)
+		ret = nvme_keys_read(&nvme->keys, nvme->config, &nvme->target.uri, device->error,
+				     sizeof(device->error));
 	if (ret < 0)
 		return ret;
 	net_host_format(&nvme->target.path[0], nvme->address, sizeof(nvme->address));
@@ -163,6 +169,7 @@ void nvme_open_async(struct backend_visit *visit)
 		.fabrics = nvme_fabrics_wish(nvme),
 		.header_digest = nvme->target.uri.header_digest,
 		.data_digest = nvme->target.uri.data_digest,
+		.tls = nvme->keys.tls,
 		.whom = nvme->address,
 		.addresses = &nvme->addresses,
 		.timeout_ns = nvme->config->outage.timeout_ns,
@@ -183,6 +190,13 @@ void nvme_cancel_async(struct backend_visit *visit)
 	nvme_examine_forget(nvme->question);
 	nvme->question = NULL;
 	backend_visit_done(visit, -ECANCELED);
+}
+
+void nvme_close(struct backend_device *device)
+{
+	struct nvme_device *nvme = device->priv;
+
+	nvme_keys_free(&nvme->keys);
 }
 
 /* ---- identity ---- */

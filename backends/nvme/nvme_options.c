@@ -1,5 +1,6 @@
 /* What the user can say about an NVMe namespace. Main thread; nvme_config_target: any. */
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,8 @@
 #include "backends/nvme/nvme.h"
 #include "base/util.h"
 #include "storage/word.h"
+
+static const char *const identity_values[] = { "0", "1", NULL };
 
 const struct option nvme_options[] = {
 	{ .name = "uri",
@@ -79,6 +82,35 @@ const struct option nvme_options[] = {
 	  .def = "false",
 	  .help = "Protect the data on the network by CRC32C checksums. TCP's own checksum finds "
 		  "few errors of memory and cards on the way." },
+	{ .name = "dhchap_key_file",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct nvme_config, host_key_file),
+	  .min = 1,
+	  .max = PATH_MAX - 1,
+	  .help = "File with the key of this host, DHHC-1:..., as nvme gen-dhchap-key makes it: "
+		  "this host proves with it who it is (DH-HMAC-CHAP). Only owner and group may "
+		  "have access to it." },
+	{ .name = "dhchap_ctrl_key_file",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct nvme_config, ctrl_key_file),
+	  .min = 1,
+	  .max = PATH_MAX - 1,
+	  .help = "File with the key of the target's controller, in the same form: the target must "
+		  "prove who it is, too. With dhchap_key_file." },
+	{ .name = "tls_key_file",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct nvme_config, tls_key_file),
+	  .min = 1,
+	  .max = PATH_MAX - 1,
+	  .help = "File with a pre-shared key, NVMeTLSkey-1:..., as nvme gen-tls-key makes it: all "
+		  "connections use TLS 1.3. Keys for SHA-256 (00, 01) only." },
+	{ .name = "tls_identity",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct nvme_config, tls_identity),
+	  .values = identity_values,
+	  .def = "1",
+	  .help = "The version of the TLS key's identity that the target has: 1, with a digest of "
+		  "the key, or 0, of older targets." },
 	{ .name = "keep_alive",
 	  .type = OPTION_DURATION,
 	  .offset = offsetof(struct nvme_config, keep_alive_ns),
@@ -251,6 +283,10 @@ static int target_fill(const struct nvme_config *config, struct nvme_target *tar
 		ret = target_take_namespace(config, uri, r);
 	if (ret == 0)
 		ret = target_take_us(config, uri, r);
+	if (ret == 0 && config->ctrl_key_file && !config->host_key_file)
+		ret = target_refuse(r, "dhchap_ctrl_key_file",
+				    "a target that proves who it is asks this host first: "
+				    "dhchap_key_file is missing");
 	return ret == 0 ? target_take_paths(config, target, r) : ret;
 }
 

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "backends/nvme/nvme.h"
-#include "backends/nvme/nvme_command.h"
-#include "backends/nvme/nvme_digest.h"
+#include "backends/nvme/protocol/nvme_command.h"
+#include "backends/nvme/protocol/nvme_digest.h"
 #include "base/assert.h"
 #include "base/util.h"
 

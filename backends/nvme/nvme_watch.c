@@ -12,8 +12,8 @@
 #include <errno.h>
 
 #include "backends/nvme/nvme.h"
-#include "backends/nvme/nvme_command.h"
-#include "backends/nvme/nvme_status.h"
+#include "backends/nvme/protocol/nvme_command.h"
+#include "backends/nvme/protocol/nvme_status.h"
 #include "base/util.h"
 
 #define LOOK_AGAIN_NS NS_PER_SEC

@@ -41,7 +41,7 @@ void device_set_resized(struct member *m)
 	device_resized(m->device, &r);
 	if (r.err)
 		log_error("device was not resized", "device=%s error=\"%s\"", name, r.words);
-	else
+	else if (r.from_bytes != r.to_bytes || *r.words)
 		log_info("device is resized", "device=%s from_bytes=%llu to_bytes=%llu%s%s%s", name,
 			 (unsigned long long)r.from_bytes, (unsigned long long)r.to_bytes,
 			 *r.words ? " note=\"" : "", r.words, *r.words ? "\"" : "");

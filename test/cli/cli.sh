@@ -482,6 +482,8 @@ completion() {
 		[ "$(complete_words top --)" = '--interval --batch --count' ] &&
 		[ "$(complete_words top --interval 2 b)" = 'beta' ] &&
 		[ "$(complete_words nbd-info --l)" = '--list' ] &&
+		[ "$(complete_words nvme-discover --)" = '--host-nqn --timeout --json' ] &&
+		[ "$(complete_words nvme-discover --timeout '')" = '' ] &&
 		[ "$(complete_words udev-name --st)" = '--state-dir' ] &&
 		[ "$(complete_words add -f examples/mini)" = 'examples/minimal.yaml' ]
 }

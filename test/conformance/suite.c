@@ -459,9 +459,18 @@ static bool can_run(const struct variant *v)
 	return false;
 }
 
+static bool is_wanted(const struct variant *v)
+{
+	bool wanted = tap_is_wanted("%s: all checks", v->name);
+
+	for (unsigned i = 0; i < ARRAY_SIZE(checks); i++)
+		wanted |= tap_is_wanted("%s: %s", v->name, checks[i].name);
+	return wanted;
+}
+
 static void run_variant(const struct variant *v)
 {
-	if (!can_run(v))
+	if (!is_wanted(v) || !can_run(v))
 		return;
 	for (unsigned i = 0; i < ARRAY_SIZE(checks); i++)
 		run_check(v, i);

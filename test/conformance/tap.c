@@ -25,6 +25,17 @@ void tap_init(const char *program, const char *only, unsigned long long seed)
 	printf("# seed %llu\n", seed);
 }
 
+bool tap_is_wanted(const char *fmt, ...)
+{
+	char name[sizeof(tap.name)];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(name, sizeof(name), fmt, ap);
+	va_end(ap);
+	return !tap.only || strstr(name, tap.only);
+}
+
 bool tap_begin(const char *fmt, ...)
 {
 	va_list ap;

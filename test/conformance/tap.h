@@ -7,6 +7,8 @@
 /* Only checks whose name contains it are run; NULL: all. seed is told when one fails. */
 void tap_init(const char *program, const char *only, unsigned long long seed);
 
+/* Whether a check of this name would be run. */
+bool tap_is_wanted(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* False: this check is not wanted, do not run it. */
 bool tap_begin(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void tap_fail(const char *file, int line, const char *fmt, ...)

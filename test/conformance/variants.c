@@ -116,13 +116,15 @@ static const char *huge_pages(void)
 /* It goes into the background once it listens; a variant's content is that of one server. */
 static const char *nbdkit(const char *args)
 {
-	char command[1600];
+	char command[3000];
 
 	if (system("command -v nbdkit >/dev/null") != 0)
 		return "nbdkit is not installed";
 	snprintf(variant_path, sizeof(variant_path), "%s/nbd.sock", variant_dir);
-	snprintf(command, sizeof(command), "nbdkit -U %s -P %s.pid %s", variant_path, variant_path,
-		 args);
+	/* The file with its number comes a little after it is in the background. */
+	snprintf(command, sizeof(command),
+		 "nbdkit -U %s -P %s.pid %s && until [ -s %s.pid ]; do sleep .01; done",
+		 variant_path, variant_path, args, variant_path);
 	unlink(variant_path);
 	return system(command) == 0 ? NULL : "nbdkit does not start";
 }
@@ -158,9 +160,13 @@ static void nbdkit_stop(void)
 }
 
 #define NVME_SUBSYSTEM "nqn.2026-01.org.example:disk"
+#define NVME_HOST "nqn.2026-01.org.example:host"
+/* 32 bytes and their CRC-32. */
+#define NVME_TLS_KEY "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:"
+#define NVME_KEY_PATH "/tmp/ublkd-nvme-key.%s"
 
-/* Its port is the "path". */
-static const char *nvme_target(const char *args)
+/* What listens says its port, which is the "path". */
+static const char *nvme_listener(const char *program)
 {
 	char command[4096], ready[700];
 	FILE *f;
@@ -168,10 +174,8 @@ static const char *nvme_target(const char *args)
 
 	snprintf(ready, sizeof(ready), "%s/nvme", variant_dir);
 	snprintf(command, sizeof(command),
-		 "rm -f %s.ready; mkfifo %s.ready; setsid " UBLKD_SOURCE
-		 "/test/interop/nvme_target.py --listen 127.0.0.1:0 --subsystem " NVME_SUBSYSTEM
-		 " --size 4194304 %s >%s.ready & echo $! >%s.pid",
-		 ready, ready, args, ready, ready);
+		 "rm -f %s.ready; mkfifo %s.ready; setsid %s >%s.ready & echo $! >>%s.pid", ready,
+		 ready, program, ready, ready);
 	if (system(command) != 0)
 		return "the NVMe target does not start";
 	snprintf(command, sizeof(command), "%s.ready", ready);
@@ -181,6 +185,35 @@ static const char *nvme_target(const char *args)
 	fclose(f);
 	snprintf(variant_path, sizeof(variant_path), "%d", port);
 	return NULL;
+}
+
+static const char *nvme_target(const char *args)
+{
+	char command[2000];
+
+	snprintf(command, sizeof(command),
+		 UBLKD_SOURCE
+		 "/test/interop/nvme_target.py --listen 127.0.0.1:0 --subsystem " NVME_SUBSYSTEM
+		 " --size 4194304 %s",
+		 args);
+	return nvme_listener(command);
+}
+
+/* The key is in a file that has the port in its name. */
+static const char *nvme_tls(void)
+{
+	const char *words = nvme_target("");
+	char command[2000];
+
+	if (words)
+		return words;
+	snprintf(command, sizeof(command),
+		 UBLKD_TESTS "/tls_proxy %s " NVME_TLS_KEY " " NVME_HOST " " NVME_SUBSYSTEM " 1",
+		 variant_path);
+	words = nvme_listener(command);
+	snprintf(command, sizeof(command),
+		 "(umask 077; echo '" NVME_TLS_KEY "' >" NVME_KEY_PATH ")", variant_path);
+	return words || system(command) == 0 ? words : "no key file can be written";
 }
 
 static const char *nvme_plain(void)
@@ -200,9 +233,10 @@ static void nvme_stop(void)
 	char command[2000];
 
 	snprintf(command, sizeof(command),
-		 "pid=$(cat %s/nvme.pid 2>/dev/null) || exit 0; kill $pid; "
-		 "while kill -0 $pid 2>/dev/null; do sleep .01; done; rm -f %s/nvme.*",
-		 variant_dir, variant_dir);
+		 "pids=$(cat %s/nvme.pid 2>/dev/null) || exit 0; kill $pids; for pid in $pids; do "
+		 "while kill -0 $pid 2>/dev/null; do sleep .01; done; done; rm -f "
+		 "%s/nvme.* " NVME_KEY_PATH,
+		 variant_dir, variant_dir, variant_path);
 	if (system(command) != 0)
 		fprintf(stderr, "the NVMe target does not end\n");
 }
@@ -235,7 +269,7 @@ static void remove_files(void)
 #define NVME_VARIANT(suffix, block, extra)                                                         \
 	.name = "nvme-tcp-" suffix, .backend = "nvme-tcp",                                         \
 	.yaml = "uri: nvme+tcp://127.0.0.1:%s/" NVME_SUBSYSTEM "\n"                                \
-		"host_nqn: nqn.2026-01.org.example:host\n" extra,                                  \
+		"host_nqn: " NVME_HOST "\n" extra,                                                 \
 	.block_bytes = block, .is_persistent = true, .teardown = nvme_stop
 
 #define STRIPE_MEM                                                                                 \
@@ -323,6 +357,8 @@ const struct variant variants[] = {
 	{ NBD_VARIANT("simple-replies", 512, "cache: kept"), .setup = nbdkit_old },
 	{ NBD_VARIANT("delay", 4096, "on_disconnect: forever"), .setup = nbdkit_delay },
 	{ NVME_VARIANT("plain", 512, ""), .setup = nvme_plain },
+	{ NVME_VARIANT("tls", 512, "data_digest: true\ntls_key_file: " NVME_KEY_PATH),
+	  .setup = nvme_tls },
 	{ NVME_VARIANT("pieces-digests", 4096, "header_digest: true\ndata_digest: true"),
 	  .setup = nvme_pieces },
 	{ .name = "testdev", .backend = "testdev", .yaml = "size: 4MiB", .block_bytes = 512 },

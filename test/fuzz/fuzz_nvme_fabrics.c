@@ -6,7 +6,7 @@
  */
 #include <errno.h>
 
-#include "backends/nvme/nvme_command.h"
+#include "backends/nvme/protocol/nvme_command.h"
 #include "fuzz.h"
 #include "test/rig/nvme_fake_controller.h"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes corpus/nvme_pdu and corpus/nvme_fabrics: targets that keep to the protocol, and a few that break it."""
+"""Writes corpus/nvme_pdu, corpus/nvme_fabrics and corpus/nvme_auth: targets that keep to the protocol, and a few that break it."""
 import os
 import struct
 
@@ -119,5 +119,38 @@ def fabrics():
     put("short", 0, same * 6, change(4, 0, 9))
 
 
+# ---- authentication: the first byte is hash (of 3) and group, the second: 1 the controller is asked, 2 the host's
+# key is wrong, 4 the controller's is, 8 failure1 by the upper half, 128 the connection ends at the end. Then, of a
+# message of the controller, a number of bytes to bend; of each answer flags (1 status, 2 fewer bytes, 4 all bytes),
+# status, a byte ----
+
+
+def said(flags=0, status=0, byte=0, bends=None):
+    out = b"" if bends is None else bytes([len(bends)]) + b"".join(struct.pack("<HB", *b) for b in bends)
+    return out + struct.pack("<BHB", flags, status, byte)
+
+
+def auth():
+    put = lambda name, how, keys, *answers: write("nvme_auth", name, how, bytes([keys]), *answers)
+    sent = said()
+    for how in range(3):
+        put(f"alone-{how}", how, 0, sent, said(bends=()), sent, said(bends=()))
+        put(f"both-{how}", how, 1, sent, said(bends=()), sent, said(bends=()), sent)
+    # no larger group: it takes long
+    for how in (246, 247):
+        put(f"group-{how}", how, 1, sent, said(4, bends=()), sent, said(4, bends=()), sent)
+    put("host-key", 0, 3, sent)
+    put("controller-key", 0, 5, sent)
+    put("failure1", 0, 8 + 3 * 16, sent)
+    put("gone", 0, 129, sent)
+    put("status", 1, 1, sent, said(1, 0x4006, bends=()))
+    put("short", 1, 1, sent, said(2, byte=20, bends=()))
+    put("other-hash", 0, 1, sent, said(4, bends=((8, 2), (6, 80))), sent, said(bends=()), sent)
+    put("other-group", 0, 1, sent, said(4, bends=((9, 1), (11, 1))), sent)
+    put("unproved", 0, 1, sent, said(bends=()), sent, said(bends=((8, 1),)), sent)
+    put("bad-proof", 0, 1, sent, said(bends=()), sent, said(bends=((47, 1),)), sent)
+
+
 pdus()
 fabrics()
+auth()

@@ -76,7 +76,8 @@ static void check_bad_pdu(struct fault_case *c, const struct bad_pdu *bad, const
 {
 	struct net_connection_look look;
 
-	case_serve(c, "");
+	/* With Abort a silent command ends alone. */
+	case_serve(c, "abort=0");
 	if (!case_open(c, options))
 		return;
 	case_works(c, 20);
@@ -131,6 +132,21 @@ static void check_data_digest(struct fault_case *c, const void *arg)
 	look = case_look(c, 0);
 	EXPECT(look.connects == 1 && look.lost == 0, "the connection was lost");
 	case_logged("command=read status=\"Transient Transport Error");
+}
+
+/* A command that is not answered ends by Abort, and is tried again: the connection stays. */
+static void check_abort(struct fault_case *c, const void *arg)
+{
+	case_serve(c, "");
+	if (!case_open(c, QUEUE))
+		return;
+	case_works(c, 20);
+	case_fault(c, arg, 1, "any", 5);
+	if (!case_strike(c, arg))
+		return;
+	EXPECT(nvme_peer_count(&c->peer, "commands.abort") == 1, "no Abort");
+	EXPECT(case_look(c, 0).connects == 1, "the connection was lost");
+	EXPECT(case_survives(c, 40) == 0, "afterwards");
 }
 
 /* One that fails at once takes nobody with it but those that were with the connection. */
@@ -293,6 +309,9 @@ void bad_pdus_run(uint64_t seed)
 		  seed);
 	fault_case_run("bad: a data digest fails one READ, which is tried again", 60, seed,
 		       check_data_digest, NULL);
+	fault_case_run("silent: a command ends by Abort", 60, seed, check_abort, "stall");
+	fault_case_run("silent: a WRITE without R2T ends by Abort", 60, seed, check_abort,
+		       "r2t_stall");
 	run_table("bad, some fail", &bad_pdus[0], 1, check_fail, seed);
 	run_table("bad, some fail", &bad_pdus[7], 1, check_fail, seed);
 	run_admin("bring-up", of_bring_up, ARRAY_SIZE(of_bring_up), check_bring_up, seed);

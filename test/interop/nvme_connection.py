@@ -216,7 +216,7 @@ class Connection:
     # ---- commands ----
 
     def on_capsule(self, data, is_wrong):
-        command = Command(self.header[8:72], self.qid == 0, data)
+        command = Command(self.header, self.qid == 0, data)
         command.is_wrong, command.aborted, command.fault = is_wrong, False, None
         if command.cid in self.commands:
             raise Violation(f"command identifier {command.cid:#x} is in use", HEADER_FIELD, 10)
@@ -370,6 +370,9 @@ class Connection:
             raise Refused(CONNECT_PARAMETER | DNR, 44)
         nqn, host_nqn = text(data[256:512]), text(data[512:768])
         self.check_names(nqn, host_nqn)
+        if not any(data[:16]):
+            self.target.violation("Connect with a host identifier of zeroes")
+            raise Refused(CONNECT_PARAMETER | DNR, 1 << 16)
         (cntlid,) = struct.unpack("<H", data[16:18])
         if qid == 0:
             controller = self.target.new_controller(self, nqn, host_nqn, cntlid, kato_ms)

@@ -18,9 +18,9 @@ class Controller:
         self.cc = self.shutdown = self.events_wanted = 0
         self.ready_at = None
         self.event_requests, self.events, self.masked = [], [], set()
-        self.changed = set()
-        self.kato_ms, self.heard = kato_ms, asyncio.get_running_loop().time()
-        self.watch = asyncio.ensure_future(self.watch_kato())
+        self.changed, self.has_looked = set(), False
+        self.kato_ms = self.watch = None
+        self.set_kato(kato_ms)
 
     def end(self):
         """All its connections too."""
@@ -29,6 +29,12 @@ class Controller:
             connection.close()
 
     # ---- keep alive ----
+
+    def set_kato(self, kato_ms):
+        self.kato_ms, self.heard = kato_ms, asyncio.get_running_loop().time()
+        if self.watch:
+            self.watch.cancel()
+        self.watch = asyncio.ensure_future(self.watch_kato())
 
     async def watch_kato(self):
         loop = asyncio.get_running_loop()
@@ -188,7 +194,7 @@ class Controller:
         if feature == FEAT_EVENTS:
             self.events_wanted = value & self.offered_events()
         elif feature == FEAT_KATO:
-            self.kato_ms = value
+            self.set_kato(value)
         elif feature != FEAT_VWC or not s.vwc:
             raise Refused(INVALID_FIELD | DNR)
         return 0
@@ -210,6 +216,8 @@ class Controller:
             raise Refused(SGL_LENGTH | DNR)
         if offset % 4:
             raise Refused(INVALID_FIELD | DNR)
+        if log == LOG_DISCOVERY and offset == 0:
+            self.look_at_list()
         content = self.log_content(log, command.dwords[10] >> 8 & 0x7F)
         if not keeps_event:
             self.masked = {event for event in self.masked if event >> 16 & 0xFF != log}
@@ -217,10 +225,17 @@ class Controller:
                 self.changed.clear()
         return content[offset : offset + length].ljust(length, b"\0")
 
+    def look_at_list(self):
+        if self.has_looked and self.settings.listed_changes > 0:
+            self.settings.listed_changes -= 1
+            self.target.generation += 1
+            self.target.unlisted += 1
+        self.has_looked = True
+
     def log_content(self, log, specific):
         target = self.target
         if log == LOG_DISCOVERY and self.is_discovery:
-            return discovery_log(target.generation, target.discovery_entries())
+            return discovery_log(self.settings, target.generation, target.discovery_entries())
         if self.is_discovery:
             raise Refused(INVALID_LOG | DNR)
         if log in (LOG_ERROR, LOG_SMART, LOG_FIRMWARE, LOG_EFFECTS):

@@ -4,6 +4,7 @@ import mmap
 import os
 import uuid
 
+from nvme_settings import ID_BYTES
 from nvme_wire import *
 
 PAGE = mmap.PAGESIZE
@@ -89,18 +90,16 @@ class Namespace:
     def blocks(self):
         return self.disk.size // self.settings.block
 
-    def identity(self, key, length):
+    def identity(self, key):
         """uuid, nguid or eui: bytes, or None: not reported."""
         value = getattr(self.settings, key)
         if value == "none":
             return None
         if value:
             out = bytearray(bytes.fromhex(value.replace("-", "")))
-            if len(out) != length:
-                raise ValueError(f"{key} has {length} bytes")
             out[-1] = (out[-1] + self.index) & 0xFF
             return bytes(out)
-        return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.nqn}/{key}/{self.index}").bytes[:length]
+        return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.nqn}/{key}/{self.index}").bytes[: ID_BYTES[key]]
 
     def place(self, lba, blocks):
         """(offset, bytes) in the disk."""
@@ -134,10 +133,11 @@ class Namespace:
 
     def deallocate(self, command, data, keep):
         nr = (command.dwords[10] & 0xFF) + 1
-        if len(data) != 16 * nr:
+        # Linux sends a whole page, whatever of it there are ranges in
+        if len(data) < 16 * nr:
             raise Refused(SGL_LENGTH | DNR)
         if not command.dwords[11] & DSM_DEALLOCATE:
             return
-        places = [self.place(lba, blocks) for _, blocks, lba in struct.iter_unpack("<IIQ", data)]
+        places = [self.place(lba, blocks) for _, blocks, lba in struct.iter_unpack("<IIQ", data[: 16 * nr])]
         for offset, length in places:
             self.disk.zero(offset, length, keep)

@@ -55,7 +55,7 @@ def fabrics(kind, attributes=0, offset=0, value=0):
 class Queue:
     """One connection."""
 
-    def __init__(self, address, hdgst=False, ddgst=False, hpda=0, maxr2t=1, timeout=5):
+    def __init__(self, address, hdgst=False, ddgst=False, hpda=0, maxr2t=1, timeout=30):
         self.socket = socket.create_connection(address, timeout)
         self.hdgst = self.ddgst = False
         self.hpda, self.maxr2t, self.next_cid, self.pieces, self.r2ts = hpda, maxr2t, 1, 0, 0

@@ -1,7 +1,6 @@
 """What is sent in the place of what a command wants."""
 
 import asyncio
-import struct
 
 from nvme_wire import *
 
@@ -23,7 +22,7 @@ async def status(connection, command, fault):
 
 
 async def term_req(connection, command, fault):
-    await connection.send_term(fault.fes, 8, command.sqe)
+    await connection.send_term(fault.fes, 8, command.header)
     raise Hangup(fault.name)
 
 

@@ -23,19 +23,22 @@ def padded(words, length):
 def identify_controller(controller):
     s, is_discovery = controller.settings, controller.is_discovery
     ana = controller.has_ana()
+    max_cmd = s.mqes + 1 if s.max_cmd < 0 else s.max_cmd
     fields = [
         (4, "20s", padded(s.serial, 20)), (24, "40s", padded(s.model, 40)), (64, "8s", padded(s.firmware, 8)),
         # CMIC: several ports, several controllers, ANA
         (76, "B", 3 | 8 * ana), (77, "B", s.mdts), (78, "H", (controller.cntlid + s.cntlid_add) & 0xFFFF),
         (80, "I", s.version()), (92, "I", controller.offered_events()), (96, "I", s.tbkas << 6),
         (111, "B", 2 if is_discovery else s.cntrltype), (128, "HHH", s.crdt, s.crdt, s.crdt),
-        (258, "BBBB", 3, s.aerl, 0, 4), (320, "H", s.kas), (514, "H", s.max_cmd), (536, "I", s.sgls),
+        (258, "BBBB", 3, s.aerl, 0, 4), (320, "H", s.kas), (514, "H", max_cmd), (536, "I", s.sgls),
         (768, "256s", controller.nqn.encode()),
     ]  # fmt: skip
     if not is_discovery:
+        last = max(ns.nsid for ns in controller.namespaces)
         fields += [
-            (512, "BB", 0x66, 0x44), (516, "I", max(ns.nsid for ns in controller.namespaces)),
-            (520, "H", s.offered()), (525, "B", s.vwc and 7), (526, "HH", s.awupf, s.awupf),
+            # Linux takes ANA only with MNAN, at most NN
+            (512, "BB", 0x66, 0x44), (516, "I", last), (520, "H", s.offered()), (540, "I", last),
+            (525, "B", s.vwc and 7), (526, "HH", s.awupf, s.awupf),
             (1792, "IIH", (64 + s.in_capsule_bytes) // 16, 1, s.icdoff), (1804, "H", 1),
         ]  # fmt: skip
     if ana:
@@ -50,7 +53,7 @@ def identify_namespace(ns, has_ana):
         (0, "QQQ", ns.blocks, ns.blocks, ns.blocks), (24, "BBB", s.nsfeat, 0, s.flbas), (29, "BB", s.dps, s.nmic),
         (33, "B", s.dlfeat), (36, "H", s.nawupf), (46, "H", s.noiob),
         (64, "HHHHH", s.npwg, s.npwa, s.npdg, s.npda, s.nows), (92, "I", int(has_ana)), (99, "B", s.read_only),
-        (104, "16s", ns.identity("nguid", 16) or b""), (120, "8s", ns.identity("eui", 8) or b""),
+        (104, "16s", ns.identity("nguid") or b""), (120, "8s", ns.identity("eui") or b""),
         (128, "HBB", s.ms, s.block.bit_length() - 1, 0),
     ]  # fmt: skip
     return page(fields)
@@ -73,10 +76,10 @@ def identify_list(namespaces, after):
 
 def identify_ids(ns):
     out = b""
-    for kind, key, length in ((1, "eui", 8), (2, "nguid", 16), (3, "uuid", 16)):
-        value = ns.identity(key, length)
+    for kind, key in ((1, "eui"), (2, "nguid"), (3, "uuid")):
+        value = ns.identity(key)
         if value:
-            out += struct.pack("<BBH", kind, length, 0) + value
+            out += struct.pack("<BBH", kind, len(value), 0) + value
     out += struct.pack("<BBHB", 4, 1, 0, ns.settings.csi)
     return out.ljust(4096, b"\0")
 
@@ -94,11 +97,14 @@ def ana_log(state, changes, nsids, groups_only):
     return head + struct.pack(f"<IIQB15x{len(nsids)}I", 1, len(nsids), changes, state, *nsids)
 
 
-def discovery_log(generation, entries):
+def discovery_log(settings, generation, entries):
     """entries: (port id, host, port, NQN)."""
+    s = settings
     out = struct.pack("<QQH", generation, len(entries), 0).ljust(1024, b"\0")
     for port_id, host, port, nqn in entries:
-        family, kind = (2 if ":" in host else 1), (3 if nqn == DISCOVERY_NQN else 2)
-        out += page([(0, "BBBBHHH", 3, family, kind, 0, port_id, 0xFFFF, 32), (32, "32s", padded(str(port), 32)),
-                     (256, "256s", nqn.encode()), (512, "256s", padded(host, 256))], 1024)  # fmt: skip
+        family, kind = (2 if ":" in host else 1), s.listed_subtype or (3 if nqn == DISCOVERY_NQN else 2)
+        port, host = s.listed_trsvcid or str(port), s.listed_traddr or host
+        out += page([(0, "BBBBHHH", s.listed_trtype, family, kind, s.listed_treq, port_id, 0xFFFF, 32),
+                     (32, "32s", padded(port, 32)), (256, "256s", nqn.encode()),
+                     (512, "256s", padded(host, 256))], 1024)  # fmt: skip
     return out

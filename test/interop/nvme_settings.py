@@ -26,7 +26,7 @@ CONTROLLER = {
     "csts_cfs": (0, "1: CSTS.CFS is set"),
     "ready_ms": (0, "time from CC.EN to CSTS.RDY"),
     "max_queues": (16, "I/O queues that are granted"),
-    "max_cmd": (0, "MAXCMD"),
+    "max_cmd": (-1, "MAXCMD, which Linux wants; -1: as many as a queue has entries"),
     "in_capsule_bytes": (8192, "data in an I/O capsule (IOCCSZ)"),
     "icdoff": (0, "ICDOFF"),
     "sgls": (1, "SGLS"),
@@ -66,6 +66,14 @@ NAMESPACE = {
     "nguid": ("", "32 digits; likewise"),
     "eui": ("", "16 digits; likewise"),
 }  # fmt: skip
+LISTED = {
+    "listed_trtype": (3, "transport that the discovery log says: 1 RDMA, 3 TCP"),
+    "listed_subtype": (0, "1 referral, 2 subsystem, 3 this controller; 0: as it is"),
+    "listed_treq": (0, "1: TLS is required"),
+    "listed_traddr": ("", "address; none: the true one"),
+    "listed_trsvcid": ("", "port; none: the true one"),
+    "listed_changes": (0, "so many looks at its header, after a host's first, find one entry less and a new generation"),
+}  # fmt: skip
 TRANSFER = {
     "c2h_bytes": (0, "data of one C2HData; 0: all"),
     "success": (1, "1: the SUCCESS flag instead of CapsuleResp, where the host has no SQ flow control"),
@@ -78,7 +86,8 @@ TRANSFER = {
     "volatile": (0, "1: what was written without FUA and not flushed is lost at `crash`"),
     "inline_trap": (0, "1: as Linux' target once did: a write that fits a capsule and is not in one never ends"),
 }
-SETTINGS = {**HANDSHAKE, **CONTROLLER, **NAMESPACE, **TRANSFER}
+ID_BYTES = {"uuid": 16, "nguid": 16, "eui": 8}
+SETTINGS = {**HANDSHAKE, **CONTROLLER, **NAMESPACE, **LISTED, **TRANSFER}
 
 # Instead of what a command wants. FAULT: (which commands, what happens).
 ANY, READS, WRITES = "any", "reads", "writes"
@@ -132,7 +141,7 @@ Settings stay until they are changed; those of the handshake and of Connect coun
 Faults strike N times, once when N is not told, `always`, or 0: no more. Behind the number may stand, each
 behind a colon: cmd=NAME, only this command; after=N, N occasions are left alone. NAME is one of
 {names},
-io.0xNN or admin.0xNN.
+io.0xNN or admin.0xNN. Without cmd= only I/O commands are struck.
   status = NAME:SCT:SC[:dnr][:crd=1..3][:late][:count=N | :always][:after=N]
                               the command fails; crd: to be tried again after CRDT of that number; late:
                               after the data of a write came; NAME may be any
@@ -144,7 +153,7 @@ io.0xNN or admin.0xNN.
 
 def keys_help():
     def shown(key, value, words):
-        return f"  {f'{key} = {value}':<27} {words}"
+        return f"  {f'{key} = {value}':<27} {words}".rstrip()
 
     settings = "\n".join(shown(key, *row) for key, row in SETTINGS.items())
     faults = "\n".join(f"  {name:<27} {words}" for name, (_, words) in FAULTS.items()
@@ -246,11 +255,22 @@ class Settings:
             self.faults = [f for f in self.faults if (f.name, f.cmd) != (key, fault.cmd)]
             self.faults.append(fault)
         elif key in SETTINGS:
-            setattr(self, key, value.strip() if isinstance(SETTINGS[key][0], str) else int(value, 0))
+            setattr(self, key, self.checked(key, value.strip()))
         elif key in ("cut_after", "cut_each"):
             setattr(self, key, int(value, 0))
         else:
             raise ValueError(f"nothing is called {key!r}")
+
+    @staticmethod
+    def checked(key, value):
+        if not isinstance(SETTINGS[key][0], str):
+            return int(value, 0)
+        if key in ID_BYTES and value not in ("", "none"):
+            if len(bytes.fromhex(value.replace("-", ""))) != ID_BYTES[key]:
+                raise ValueError(f"{key} has {ID_BYTES[key]} bytes")
+        if key == "vs" and not re.fullmatch(r"\d+\.\d+(\.\d+)?", value):
+            raise ValueError(f"{value!r} is no version")
+        return value
 
     def version(self):
         major, minor, *third = (int(word) for word in self.vs.split("."))

@@ -14,7 +14,7 @@ line of JSON, {"ok": true, ...} or {"ok": false, "error": "..."}:
     ana INDEX STATE     of the address with that index: optimized, non-optimized, inaccessible, persistent-loss,
                         change; and the event
     notify KIND         the event alone: namespace, ana or discovery
-    drop [N]            all connections end, or the N-th of those that are open, from 0
+    drop [N]            all connections end, or the N-th of those in `queues` of stats, from 0
     crash               all connections end; with volatile=1 what was not flushed is lost
     stop-listening [I]  nobody listens, at one address or at all
     listen [I]          again
@@ -66,7 +66,7 @@ class Target:
         self.ports = [Port(index, where) for index, where in enumerate(args.listen)]
         self.running = asyncio.Event()
         self.running.set()
-        self.connections, self.controllers, self.generation, self.next_cntlid = [], {}, 1, 1
+        self.connections, self.controllers, self.generation, self.next_cntlid, self.unlisted = [], {}, 1, 1, 0
         self.numbers, self.commands, self.statuses = collections.Counter(), collections.Counter(), collections.Counter()
         self.log, self.terms, self.last_violation = collections.deque(maxlen=256), collections.deque(maxlen=16), ""
         self.ended = asyncio.Event()
@@ -117,7 +117,7 @@ class Target:
             return left
         s.cut_after -= length if s.cut_after else 0
         if s.cut_each and connection.sent + length >= s.cut_each:
-            return s.cut_each - connection.sent
+            return max(0, s.cut_each - connection.sent)
         return None
 
     # ---- connections and controllers ----
@@ -151,7 +151,7 @@ class Target:
 
     def discovery_entries(self):
         return [(port.index + 1, port.host, port.number, nqn)
-                for nqn in self.subsystems for port in self.ports if port.server]  # fmt: skip
+                for nqn in self.subsystems for port in self.ports if port.server][self.unlisted :]  # fmt: skip
 
     def notice(self, kind, port=None):
         for controller in list(self.controllers.values()):
@@ -219,6 +219,12 @@ class Target:
         for connection in [self.connections[int(words[0])]] if words else list(self.connections):
             connection.close()
 
+    def resume(self):
+        """What keeps alive was not read meanwhile."""
+        for controller in self.controllers.values():
+            controller.heard = asyncio.get_running_loop().time()
+        self.running.set()
+
     def crash(self):
         self.drop([])
         for namespaces in self.subsystems.values():
@@ -271,7 +277,7 @@ class Target:
         elif word == "pause":
             self.running.clear()
         elif word == "resume":
-            self.running.set()
+            self.resume()
         elif word == "read":
             disk = next(iter(self.subsystems.values()))[0].disk
             return {"data": disk.read(int(words[0], 0), int(words[1], 0)).hex()}

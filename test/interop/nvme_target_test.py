@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 sys.dont_write_bytecode = True  # the tree stays clean
@@ -82,6 +83,12 @@ def raises(kind, call, *args):
     raise Broken(f"no {kind.__name__}")
 
 
+def silence(queue):
+    queue.socket.settimeout(0.05)
+    raises(TimeoutError, queue.socket.recv, 1)
+    queue.socket.settimeout(30)
+
+
 def noise(nr):
     return RANDOM.randbytes(nr)
 
@@ -95,6 +102,7 @@ def test_bring_up():
         expect(host.vs == 0x20000, f"VS {host.vs:#x}")
         expect(host.id[24:40] == b"ublkd test      " and host.id[768:1024].rstrip(b"\0").decode() == NQN, "names")
         expect((host.granted, host.capsule_bytes) == (3, 8192), "queues, capsules")
+        expect(struct.unpack("<HI", host.id[514:520]) == (128, 1) and host.id[540] == 1, "MAXCMD, NN, MNAN")
         ns = host.admin.identify(0, 1)
         expect(struct.unpack("<Q", ns[:8])[0] == 8192 and ns[130] == 9, "size, block")
         expect(struct.unpack("<II", host.admin.identify(2, 0)[:8]) == (1, 0), "list of namespaces")
@@ -126,6 +134,9 @@ def test_data():
                 round_trip(host, (512, 4096, 8192, 12288))
         with Host(t.address, NQN, hdgst=True, ddgst=True, hpda=7) as host:
             round_trip(host, (512, 12288))
+            # a page of a whole number of words, and one above a fold of the target's CRC
+            for nr in (20, 1028, 4096):
+                host.admin.log(2, nr)
         stats = t.clean()
         expect(stats["r2t_sent"] == 5 and stats["in_capsule_commands"] == 10 + 4 * 3 + 1, f"{stats}")
 
@@ -148,9 +159,7 @@ def test_several_r2ts():
         data = noise(16384)
         cid = host.io.submit(host.rw(1, 0, len(data)))
         got = [host.io.on_r2t(host.io.receive()[2], cid, data, at) for at in (0, 4096)]
-        host.io.socket.settimeout(0.05)
-        raises(TimeoutError, host.io.socket.recv, 1)
-        host.io.socket.settimeout(5)
+        silence(host.io)
         host.io.send_data(cid, data, got[0])
         got.append(host.io.on_r2t(host.io.receive()[2], cid, data, 8192))
         for r2t in got[1:]:
@@ -165,7 +174,11 @@ def test_commands():
         host.write(0, noise(8192), 1 << 14)
         host.io.ok(command(0, 1))
         host.io.ok(host.rw(8, 512, 512))
-        host.io.ok(command(9, 1, 32, 1, 4, in_capsule=True), capsule=struct.pack("<IIQIIQ", 0, 1, 2, 0, 2, 4))
+        ranges = struct.pack("<IIQIIQ", 0, 1, 2, 0, 1, 4)
+        host.io.ok(command(9, 1, 32, 1, 4, in_capsule=True), capsule=ranges)
+        # as Linux does it: a whole page, whatever the number of ranges
+        ranges = struct.pack("<IIQIIQ", 0, 1, 5, 0, 1, 6).ljust(4096, b"\0")
+        host.io.ok(command(9, 1, 4096, 0, 4, in_capsule=True), capsule=ranges)
         data = host.read(0, 8192)
         zero = [not any(data[at : at + 512]) for at in range(0, 4096, 512)]
         expect(zero == [False, True, True, False, True, True, False, False], f"zeroes at {zero}")
@@ -240,8 +253,12 @@ def test_ana():
 
 
 def test_keep_alive():
-    with Target("--set", "kas=1") as t, Host(t.address, NQN, kato_ms=300) as host:
+    with Target("--set", "kas=1") as t, Host(t.address, NQN, kato_ms=600000) as host:
+        expect(host.admin.ok(command(10, 0, 0, 0x0F)) == 600000, "Connect's timeout")
+        start = time.monotonic()
+        host.admin.ok(command(9, 0, 0, 0x0F, 300))
         expect(raises(Terminated, host.admin.receive).fes is None, "the controller ends")
+        expect(time.monotonic() - start >= 0.29, "not before its time")
         raises(Terminated, host.io.receive)
         stats = t.do("wait kato_expired 1")
         expect(t.do("stats")["controllers"] == 0, f"{stats}")
@@ -288,9 +305,7 @@ def test_drop_pause():
     with Target() as t, Host(t.address, NQN) as host:
         t.do("pause")
         cid = host.io.submit(host.rw(2, 0, 512))
-        host.io.socket.settimeout(0.05)
-        raises(TimeoutError, host.io.receive)
-        host.io.socket.settimeout(5)
+        silence(host.io)
         t.do("resume")
         expect(host.io.complete(cid, 512)[0] == 0, "an answer after all")
         t.do("drop")
@@ -318,33 +333,36 @@ def test_crash():
 
 
 def test_host_violations():
-    def term(*digests, **options):
+    def fes(breaks, **options):
+        """What C2HTermReq says of it."""
         with Host(t.address, NQN, **options) as host:
-            yield host
-            yield raises(Terminated, host.io.receive).fes
+            breaks(host)
+            return raises(Terminated, host.io.receive).fes
 
-    with Target() as t:
-        for breaks, options, fes in (("header", {"hdgst": True}, 3),):
-            steps = term(**options)
-            host = next(steps)
-            host.io.break_digest = breaks
-            host.io.submit(host.rw(2, 0, 512))
-            expect(next(steps) == fes, "a wrong header digest")
-        steps = term()
-        next(steps).io.send(6, struct.pack("<HHIII", 1, 1, 0, 512, 0), bytes(512), 4)
-        expect(next(steps) == 1, "H2CData that nobody asked for")
-        steps = term()
-        next(steps).io.send(4, bytes(64), bytes(8704))
-        expect(next(steps) == 5, "too much data in a capsule")
-        steps = term()
-        next(steps).io.socket.sendall(struct.pack("<BBBBI", 4, 0, 76, 0, 76))
-        expect(next(steps) == 1, "HLEN")
-        t.do("set stall always")
-        steps = term(entries=4)
-        host = next(steps)
+    def wrong_header_digest(host):
+        host.io.break_digest = "header"
+        host.io.submit(host.rw(2, 0, 512))
+
+    def unasked_data(host):
+        host.io.send(6, struct.pack("<HHIII", 1, 1, 0, 512, 0), bytes(512), 4)
+
+    def large_capsule(host):
+        host.io.send(4, bytes(64), bytes(8704))
+
+    def wrong_hlen(host):
+        host.io.socket.sendall(struct.pack("<BBBBI", 4, 0, 76, 0, 76))
+
+    def too_many(host):
         for _ in range(4):
             host.io.submit(host.rw(2, 0, 512))
-        expect(next(steps) == 5, "more commands than the queue has room for")
+
+    with Target() as t:
+        expect(fes(wrong_header_digest, hdgst=True) == 3, "a wrong header digest")
+        expect(fes(unasked_data) == 1, "H2CData that nobody asked for")
+        expect(fes(large_capsule) == 5, "too much data in a capsule")
+        expect(fes(wrong_hlen) == 1, "HLEN")
+        t.do("set stall always")
+        expect(fes(too_many, entries=4) == 5, "more commands than the queue has room for")
         expect(t.do("stats")["violations"] == 5, "counted")
 
 
@@ -372,6 +390,8 @@ def test_status():
         got = [host.io.run(host.rw(2, 0, 512), 512)[0] for _ in range(3)]
         expect(got == [0, 0x4004, 0], f"{got}")
         expect(not t.tell("set nonsense 1")["ok"] and not t.tell("nonsense")["ok"], "nonsense is refused")
+        for line in ("set uuid 12", "set vs 2", "set status write:1", "set stall 1:when=later", "ana 7 optimized"):
+            expect(not t.tell(line)["ok"], line)
 
 
 # fault, command, what this host says of it (None: the connection's end)
@@ -409,6 +429,50 @@ def test_wrongs():
         with Host(t.address, NQN) as host:
             round_trip(host, (512, 12288))
         expect(t.clean()["waiting"] == {}, "each once")
+
+
+def test_asked_wrongly():
+    with Target() as t:
+        for fault, wanted in (("r2t_too_many", [(0, 512), (512, 512)]), ("r2t_twice", [(0, 12288)] * 2)):
+            with Host(t.address, NQN) as host:
+                t.do(f"set {fault} 1")
+                host.io.submit(host.rw(1, 0, 12288))
+                got = [struct.unpack("<II", host.io.receive()[2][4:12]) for _ in range(2)]
+                expect(got == wanted, f"{fault}: {got}")
+                silence(host.io)
+        with Host(t.address, NQN) as host:
+            t.do("set r2t_stall 1")
+            host.io.submit(host.rw(1, 0, 12288))
+            silence(host.io)
+            t.do("set half_silent 1")
+            host.io.submit(host.rw(2, 0, 512))
+            host.io.take(12)
+            silence(host.io)
+        t.clean()
+
+
+def test_refused_late():
+    with Target() as t, Host(t.address, NQN) as host:
+        data = noise(12288)
+        t.do("set write_after_all 1")
+        status = host.io.run(host.rw(1, 0, len(data)), out=data)[0]
+        expect(status == 6 and host.read(0, len(data)) == data, "refused, and written")
+        t.do("set status write:0:6:late")
+        status = host.io.run(host.rw(1, 0, len(data)), out=bytes(len(data)))[0]
+        expect((status, host.io.r2ts) == (6, 2) and host.read(0, len(data)) == data, "the data came in vain")
+
+
+def test_accept():
+    with Target("--set", "accept_close=1") as t:
+        raises(Terminated, Queue, t.address)
+        t.do("set icresp_garbage 1")
+        raises(Broken, Queue, t.address)
+        t.do("set icresp_silent 1")
+        with socket.create_connection(t.address) as quiet:
+            t.do("wait connections 3")
+            quiet.settimeout(0.05)
+            raises(TimeoutError, quiet.recv, 1)
+        Queue(t.address).socket.close()
 
 
 def test_double_completion():

@@ -5,6 +5,7 @@ NVM Express TCP Transport Specification 1.0.
 """
 
 import functools
+import operator
 import re
 import struct
 
@@ -53,7 +54,7 @@ ANA_STATES = {"optimized": 1, "non-optimized": 2, "inaccessible": 3, "persistent
 
 # Status: type << 8 | code
 DNR = 1 << 14
-INVALID_OPCODE, INVALID_FIELD, CID_CONFLICT, ABORTED, INVALID_NAMESPACE, SEQUENCE_ERROR = 1, 2, 3, 7, 0x0B, 0x0C
+INVALID_OPCODE, INVALID_FIELD, ABORTED, INVALID_NAMESPACE, SEQUENCE_ERROR = 1, 2, 7, 0x0B, 0x0C
 SGL_LENGTH, WRITE_PROTECTED, TRANSIENT, LBA_RANGE, EVENT_LIMIT = 0x0F, 0x20, 0x22, 0x80, 0x105
 CONNECT_FORMAT, CONNECT_PARAMETER, CONNECT_HOST, INVALID_LOG = 0x180, 0x182, 0x184, 0x109
 ANA_STATUS = {3: 0x302, 4: 0x301, 0xF: 0x303}
@@ -75,12 +76,12 @@ class Refused(Exception):
         self.status, self.result = status, result
 
 
-# ---- CRC32C: four bytes at a time ----
+# ---- CRC32C: a word at a time; what is long is folded to half its length first, all words at once ----
 
 
 @functools.cache
 def crc_tables():
-    """What 16 bits become after 32 and after 16 steps."""
+    """What 16 bits become after 32 and after 16 steps, and a byte after 8."""
     byte = []
     for value in range(256):
         for _ in range(8):
@@ -93,13 +94,55 @@ def crc_tables():
     return [short[value & 0xFFFF] ^ value >> 16 for value in short], short, byte
 
 
+@functools.cache
+def skip_matrix(length):
+    """What each bit of a word becomes when so many bytes, a power of two, pass by."""
+    low, high, _ = crc_tables()
+    if length == 4:
+        return [low[1 << bit & 0xFFFF] ^ high[1 << bit >> 16] for bit in range(32)]
+    half = skip_matrix(length // 2)
+
+    def pass_half(word):
+        return functools.reduce(operator.xor, (half[bit] for bit in range(32) if word >> bit & 1), 0)
+
+    return [pass_half(word) for word in half]
+
+
+@functools.cache
+def skip_tables(length):
+    """The same as tables for bytes.translate: [byte of the word][byte of what it becomes]."""
+    tables, matrix = [], skip_matrix(length)
+    for byte in range(4):
+        words = [0]
+        for word in matrix[8 * byte : 8 * byte + 8]:
+            words += [word ^ other for other in words]
+        tables.append([bytes(word >> 8 * out & 0xFF for word in words) for out in range(4)])
+    return tables
+
+
+def fold(data, length):
+    """Moves the words of the beginning towards the end, until only `length` bytes are left: the CRC, which is
+    linear, is the same."""
+    head, tables = data[: len(data) - length], skip_tables(length)
+    moved = bytearray(len(head))
+    for out in range(4):
+        lanes = (int.from_bytes(head[byte::4].translate(tables[byte][out]), "little") for byte in range(4))
+        moved[out::4] = functools.reduce(operator.xor, lanes).to_bytes(len(head) // 4, "little")
+    rest = int.from_bytes(data[len(head) :], "little")
+    return (rest ^ int.from_bytes(moved, "little") << 8 * (length - len(head))).to_bytes(length, "little")
+
+
 def crc32c(data):
     low, high, byte = crc_tables()
-    crc, whole = 0xFFFFFFFF, len(data) & ~3
-    for (word,) in struct.iter_unpack("<I", memoryview(data)[:whole]):
+    words, tail, crc = bytes(data[: len(data) & ~3]), data[len(data) & ~3 :], 0xFFFFFFFF
+    if len(words) > 1024:
+        words, crc = bytes(value ^ 0xFF for value in words[:4]) + words[4:], 0
+    while len(words) > 1024:
+        words = fold(words, 1 << (len(words) - 1).bit_length() - 1)
+    for (word,) in struct.iter_unpack("<I", words):
         crc ^= word
         crc = low[crc & 0xFFFF] ^ high[crc >> 16]
-    for value in data[whole:]:
+    for value in tail:
         crc = byte[(crc ^ value) & 255] ^ crc >> 8
     return crc ^ 0xFFFFFFFF
 
@@ -176,8 +219,9 @@ def data_body(cid, ttag, offset, length):
 class Command:
     """A command that came: dwords by number."""
 
-    def __init__(self, sqe, admin, data):
-        self.sqe, self.dwords, self.data = sqe, struct.unpack("<16I", sqe), data
+    def __init__(self, header, admin, data):
+        sqe = header[8:72]
+        self.header, self.sqe, self.dwords, self.data = header, sqe, struct.unpack("<16I", sqe), data
         self.opcode, self.flags, self.cid, self.nsid = struct.unpack("<BBHI", sqe[:8])
         self.sgl_offset, self.length, self.sgl = struct.unpack("<QI", sqe[24:36]) + (sqe[39],)
         self.admin = admin

@@ -52,6 +52,9 @@ SCRIPTS = [
     Script(f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"ublkctl/(top/|sample)", 120),
     Script(f"test/cli/attach.py {BUILD}/bin", ["ublkctl"], r"ublkctl/(ctl_attach|attach_words|client|node_wait|snippet)", 120),
     Script(f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"ublkctl/ctl_nbd|backends/nbd/", 120),
+    Script(f"test/interop/nvme_discover.sh {BUILD}/bin", ["ublkctl"],
+           r"ublkctl/ctl_nvme|backends/nvme/(protocol/)?nvme_(discovery|examine|host)", 120),
+    Script("test/interop/nvme_target_test.py", [], r"test/interop/nvme_(?!host|target_test)", 120),
     Script("test/bench/report.sh", [], r"bench/", 60),
     Script("test/bench/host.sh", [], r"bench/", 120),
 ]

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "backends/nvme/nvme_digest.h"
-#include "backends/nvme/nvme_proto.h"
+#include "backends/nvme/protocol/nvme_digest.h"
+#include "backends/nvme/protocol/nvme_proto.h"
 #include "base/assert.h"
 
 struct bytes {

@@ -8,7 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "backends/nvme/nvme_fabrics.h"
+#include "backends/nvme/protocol/nvme_fabrics.h"
 #include "base/assert.h"
 #include "base/util.h"
 
@@ -37,6 +37,9 @@ struct fake_controller {
 	unsigned fail_at, short_at;
 	uint16_t fail_status;
 	uint32_t fail_result;
+	/* Authentication Send and Receive; returns how many bytes came. */
+	uint32_t (*on_auth)(void *ctx, struct nvme_fabrics *f);
+	void *ctx;
 	unsigned commands_nr, pauses_nr;
 	size_t log_bytes;
 	char log[16384];
@@ -216,7 +219,9 @@ static inline void fake_answer(struct fake_controller *c, struct nvme_fabrics *f
 	uint32_t bytes = f->in_bytes;
 
 	c->commands_nr++;
-	if (f->sqe[0] == 0x7f)
+	if (f->sqe[0] == 0x7f && (f->sqe[4] == 5 || f->sqe[4] == 6))
+		bytes = c->on_auth(c->ctx, f);
+	else if (f->sqe[0] == 0x7f)
 		fake_fabrics(c, f, &cqe);
 	else
 		fake_admin(c, f, &cqe);

@@ -9,7 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "backends/nvme/nvme_receive.h"
+#include "backends/nvme/protocol/nvme_receive.h"
 #include "base/assert.h"
 #include "base/prng.h"
 #include "base/util.h"

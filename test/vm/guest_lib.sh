@@ -53,8 +53,11 @@ no_device_left() {
 # Warnings of the kernels themselves, known and harmless, with their whole splat:
 # - io_buffer_register_bvec on Debian's 7.2.13;
 # - ublk_ch_uring_cmd on 6.12 when a server dies with a queue whose tags are not all armed: its
-#   ubq_daemon is still NULL, and ublk_uring_cmd_cancel_fn compares it with the dying task.
-known_splats='WARNING: .*(io_buffer_register_bvec|ublk_ch_uring_cmd\+)'
+#   ubq_daemon is still NULL, and ublk_uring_cmd_cancel_fn compares it with the dying task;
+# - nvmet_subsys_free on 6.12: each command for a namespace that is switched off takes a reference to it for
+#   good (nvmet_subsys_nsid_exists), so it is still there when its subsystem is removed. The kernel's initiator
+#   provokes it, too.
+known_splats='WARNING: .*(io_buffer_register_bvec|ublk_ch_uring_cmd\+|nvmet_subsys_free\+)'
 
 dmesg_clean() {
 	! dmesg | awk -v known="$known_splats" '

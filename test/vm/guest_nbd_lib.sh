@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Shared by the guest suites about NBD: servers on files of a RAM disk, devices on them, fio. Sourced
-# after guest_lib.sh. Loops that poll fork little: a process costs 50 ms or more in the guest.
+# after guest_lib.sh, with guest_devices.sh.
 
 for program in nbdkit qemu-nbd nbd-server; do
 	if ! command -v $program >/dev/null; then
@@ -8,9 +8,9 @@ for program in nbdkit qemu-nbd nbd-server; do
 		finish
 	fi
 done
+. "$here/guest_devices.sh"
 ram_disk 700 || exit 1
 ip link set lo up
-disks=/mnt/ram
 run=$work/nbd
 mkdir -p $run
 
@@ -83,8 +83,6 @@ disk() { [ -e "$disks/$1" ] || truncate -s "${2:-24M}" "$disks/$1"; }
 
 # ---- devices ----
 
-declare -A node_of
-
 # device NAME QUEUES URI [CONNECTIONS [MORE BACKEND OPTIONS [MORE DEVICE OPTIONS]]]
 device() {
 	echo "  - {name: $1, queues: $2, ${6:-}backend: {type: nbd, uri: \"$3\", connections: ${4:-1}, ${5:-timeout: 60s, on_disconnect: {queue: 60s\}, cache: kept}}}"
@@ -94,60 +92,15 @@ device() {
 printf 'daemon: {reactors: %s, stop_timeout: 3s}\ndevices:\n' "$reactors" >"$work/nbd.yaml"
 configure() { device "$@" >>"$work/nbd.yaml"; }
 
-# Fills node_of with the devices that are live.
-ask_daemon() {
-	local name id state
-	node_of=()
-	ublkctl --json list | jq -r '.. | objects | select(has("name") and has("id")) | "\(.name) \(.id) \(.state)"' \
-		>"$work/list" || return
-	while read -r name id state; do
-		[ "$state" = live ] && node_of[$name]=/dev/ublkb$id
-	done <"$work/list"
-	cat "$work/list"
-}
-are_live() { # NAME...
-	local name
-	ask_daemon || return
-	for name; do [ -b "${node_of[$name]:-}" ] || { echo "$name is not live"; return 1; }; done
-}
 # start_nbd NAME...: starts the daemon; these devices must be there
 start_nbd() {
 	start_daemon "$work/nbd.yaml" && wait_for 90 are_live "$@"
 }
-# blk NAME: its block device, or a path that cannot be written.
-blk() { echo "${node_of[$1]:-/proc/no-device-$1}"; }
 
 # add_device: as device(), to the daemon that runs
 add_device() {
 	device "$@" | sed 's/^ *- //' | ublkctl add -f - >/dev/null && ask_daemon
 }
-
-gone() { ! ublkctl show "$1" >/dev/null; }
-# delete NAME LIMIT [OPTION...]: within so many seconds.
-delete() {
-	local start
-	real_time
-	start=$real_seconds
-	# It says when that takes longer than it should.
-	ublkctl del "$1" "${@:3}"
-	wait_for "$2" gone "$1" || return
-	real_time
-	echo "took $((real_seconds - start)) s"
-	[ $((real_seconds - start)) -le "$2" ]
-}
-
-# ---- data ----
-
-# Two jobs at QD32, each on a half of a disk of 24 MiB; those of one queue: one job.
-two_jobs="--iodepth=32 --numjobs=2 --size=8M --io_size=2M --offset_increment=12M --blockalign=4k"
-one_job="--iodepth=32 --size=16M --io_size=2M --blockalign=4k"
-# shellcheck disable=SC2086
-verify_two() { verify "$(blk "$1")" $two_jobs --bsrange=4k-256k "${@:2}"; }
-# shellcheck disable=SC2086
-verify_one() { verify "$(blk "$1")" $one_job --bsrange=4k-64k "${@:2}"; }
-same_bytes() { cmp "$disks/$1" "$(blk "${2:-$1}")"; }
-
-daemon_lives() { kill -0 "$daemon_pid"; }
 
 # Instead of finish: stops the servers, and prints their output if a test failed.
 finish_nbd() {

@@ -33,31 +33,6 @@ ok "the devices are live" start_nbd memory kill qemu server hang dead
 
 # ---- servers that die under load ----
 
-# Not by --loops: with them fio misses its own headers, on any file.
-load() { # NAME
-	(while [ ! -e "$run/enough" ]; do
-		verify_two "$1" --size=20M --io_size=20M --offset_increment=24M --bsrange=4k-64k || { cp "$work/fio.log" "$run/$1.fio"; exit 1; }
-	done) &
-	load_pid=$!
-}
-load_ends() {
-	touch "$run/enough"
-	local code=0
-	wait $load_pid || { cat "$run"/*.fio; code=1; }
-	rm -f "$run"/enough "$run"/*.fio
-	return $code
-}
-# Sets $completed: requests that a device has completed.
-completed() {
-	local fields
-	read -ra fields <"/sys/block/${node_of[$1]#/dev/}/stat"
-	completed=$((fields[0] + fields[4]))
-}
-more_completed() { completed "$1" && [ "$completed" -gt $(($2 + 100)) ]; }
-works() { # NAME
-	completed "$1"
-	wait_for 300 more_completed "$1" "$completed"
-}
 # Each time in the middle of its work.
 kill_again_and_again() { # NAME TIMES START
 	local i
@@ -72,7 +47,6 @@ kill_again_and_again() { # NAME TIMES START
 	done
 	works "$1"
 }
-no_io_error() { ! dmesg | grep -E 'I/O error, dev ublkb'; }
 
 # killed SERVER NAME TIMES START
 killed() {

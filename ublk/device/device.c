@@ -123,7 +123,7 @@ int device_take_opened(struct device *d, char *error, size_t error_bytes)
 {
 	d->backend = d->spec.opened;
 	d->errors = io_errors_create(backend_node_nr(d->backend));
-	if (!d->errors) {
+	if (!d->errors || device_follow_begin(d) < 0) {
 		snprintf(error, error_bytes, "out of memory");
 		return -ENOMEM;
 	}
@@ -132,8 +132,10 @@ int device_take_opened(struct device *d, char *error, size_t error_bytes)
 
 void device_free_unstarted(struct device *d)
 {
-	if (d)
+	if (d) {
+		device_follow_end(d);
 		d->backend = NULL;
+	}
 	device_free(d);
 }
 
@@ -210,6 +212,7 @@ struct backend_device *device_take_backend(struct device *d)
 	struct backend_device *backend = d->backend;
 
 	ASSERT(d->state == DEVICE_GONE || d->state == DEVICE_FAILED);
+	device_follow_end(d);
 	d->backend = NULL;
 	return backend;
 }
@@ -221,6 +224,7 @@ void device_free(struct device *d)
 	ASSERT(d->state == DEVICE_GONE || d->state == DEVICE_FAILED);
 	ctl_cmd_fini(&d->cmd);
 	ctl_cmd_fini(&d->ask);
+	device_follow_end(d);
 	backend_close(d->backend);
 	free(d->errors);
 	free(d->queues);

@@ -39,10 +39,11 @@ struct device {
 	unsigned char cpu_mask[CPU_MASK_BYTES];
 	struct io_errors *errors;
 	struct resize resize;
-	struct helper_job job; /* what may block: of a resize, or of a recovery */
-	bool grows_to_driver;  /* device_recover.c: the job does */
-	struct timer retry;    /* node not there yet, stop refused by a probe of udev */
-	struct timer deadline; /* of the stop */
+	struct device_follow *follow; /* device_follow.c; NULL: it has no backend */
+	struct helper_job job;	      /* what may block: of a resize, or of a recovery */
+	bool grows_to_driver;	      /* device_recover.c: the job does */
+	struct timer retry;	      /* node not there yet, stop refused by a probe of udev */
+	struct timer deadline;	      /* of the stop */
 	uint64_t retry_until_ns;
 
 	int cdev_fd;
@@ -70,6 +71,14 @@ struct device {
 	uint64_t stop_deadline_ns; /* relative; 0: no stop has a deadline */
 	char error[DEVICE_ERROR_BYTES];
 };
+
+/*
+ * device_follow.c: from when the device has its backend until it gives it up; again: it is live, or
+ * a resize is over. Returns 0 or -ENOMEM.
+ */
+int device_follow_begin(struct device *d);
+void device_follow_again(struct device *d);
+void device_follow_end(struct device *d);
 
 /* The one setter of device->state: traces it. */
 void device_set_state(struct device *d, enum device_state state);

@@ -53,6 +53,8 @@ static void end(struct device *d, int err)
 	device_event(d, DEVICE_EVENT_RESIZED);
 	if (d->stop_wanted || d->failed)
 		device_go_down(d);
+	else
+		device_follow_again(d);
 }
 
 /* ---- shrinking: after the driver has agreed ---- */

@@ -65,6 +65,7 @@ static void start_done(struct ctl_cmd *cmd, int res)
 	device_event(d, DEVICE_EVENT_LIVE);
 	if (!device_turned_back(d))
 		device_check_drained(d);
+	device_follow_again(d);
 }
 
 void device_begin_serving(struct device *d)

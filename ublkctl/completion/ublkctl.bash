@@ -16,7 +16,7 @@ _ublkctl_limits() {
 
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del attach detach resize throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info doctor udev-name version'
+	local commands='list show add del attach detach resize throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info nvme-discover doctor udev-name version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -25,7 +25,7 @@ _ublkctl() {
 			socket=(--socket "${COMP_WORDS[i + 1]}")
 			i=$((i + 1))
 			;;
-		-f | --file | --state-dir | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --name | --queues | --boundaries*) i=$((i + 1)) ;;
+		-f | --file | --state-dir | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --name | --queues | --host-nqn | --timeout | --boundaries*) i=$((i + 1)) ;;
 		-*) ;;
 		*) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; fi ;;
 		esac
@@ -41,7 +41,7 @@ _ublkctl() {
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;
-	--watch | --interval | --count | -w | -n | --name | --queues | --boundaries*) return ;;
+	--watch | --interval | --count | -w | -n | --name | --queues | --host-nqn | --timeout | --boundaries*) return ;;
 	--layer)
 		mapfile -t COMPREPLY < <(compgen -W 'total throttle daemon backend' -- "$cur")
 		return
@@ -83,6 +83,10 @@ _ublkctl() {
 			--boundaries-read --boundaries-write --boundaries-flush"
 		;;
 	nbd-info) words='--list --json' ;;
+	nvme-discover)
+		mapfile -t COMPREPLY < <(compgen -A hostname -W '--host-nqn --timeout --json' -- "$cur")
+		return
+		;;
 	gc) words='--remove --json' ;;
 	add) words='-f' ;;
 	udev-name) words="$(cd /sys/block && echo ublkb[0-9]*) --state-dir" ;;

@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "backends/nvme/nvme_command.h"
-#include "backends/nvme/nvme_digest.h"
-#include "backends/nvme/nvme_pdu.h"
+#include "backends/nvme/protocol/nvme_command.h"
+#include "backends/nvme/protocol/nvme_digest.h"
+#include "backends/nvme/protocol/nvme_pdu.h"
 #include "base/util.h"
 
 static uint8_t sqe[NVME_SQE_BYTES];

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "backends/nvme/nvme_digest.h"
+#include "backends/nvme/protocol/nvme_digest.h"
 #include "base/prng.h"
 #include "base/util.h"
 

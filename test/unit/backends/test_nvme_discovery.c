@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "backends/nvme/nvme_discovery.h"
+#include "backends/nvme/protocol/nvme_discovery.h"
 #include "base/util.h"
 
 #define ENTRIES 20u
@@ -40,8 +40,10 @@ static void fill(unsigned entries, uint64_t generation)
 static void on_entry(void *ctx, uint32_t idx, const struct nvme_discovery_entry *entry)
 {
 	(void)ctx;
-	if (idx == 0)
+	if (!entry) {
 		seen_nr = 0;
+		return;
+	}
 	assert_int_equal(idx, seen_nr);
 	assert_true(seen_nr < ENTRIES);
 	seen[seen_nr++] = *entry;
@@ -137,6 +139,16 @@ static void test_changes(void **state)
 	while (d.step == NVME_DISCOVERY_READ)
 		answer();
 	assert_int_equal(seen_nr, 5);
+	/* none are left */
+	fill(6, 1);
+	start(4096);
+	answer();
+	answer();
+	fill(0, 2);
+	while (d.step == NVME_DISCOVERY_READ)
+		answer();
+	assert_int_equal(d.step, NVME_DISCOVERY_DONE);
+	assert_int_equal(seen_nr, 0);
 	/* for ever */
 	start(4096);
 	for (uint64_t i = 1; d.step == NVME_DISCOVERY_READ; i++) {

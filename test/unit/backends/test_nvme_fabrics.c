@@ -347,7 +347,7 @@ static void test_connect_refused(void **state)
 	} cases[] = {
 		{ 0x4182, 1 << 16 | 256, -ENOENT, false,
 		  "the target has no subsystem " SUBSYSTEM
-		  " at this address: look for its NQN with nvme discover" },
+		  " at this address: look for its NQN with ublkctl nvme-discover" },
 		{ 0x4182, 1 << 16 | 512, -EACCES, false,
 		  "the target does not take the host NQN " HOST ": allow it at the target" },
 		{ 0x182, 1 << 16 | 16, -ENOENT, false,
@@ -369,17 +369,17 @@ static void test_connect_refused(void **state)
 		{ 0x181, 0, -EBUSY, true, "the controller is busy with another connection" },
 		{ 0x4181, 0, -EBUSY, false, "the controller is busy with another connection" },
 		{ 0x191, 0, -EACCES, false,
-		  "the target wants authentication, which is not supported: remove the host's key "
+		  "the target wants authentication: set dhchap_key_file, or remove the host's key "
 		  "(dhchap_key) at the target" },
 		{ 0x183, 0, -EAGAIN, false,
-		  "the subsystem is elsewhere now: look for it with nvme discover" },
+		  "the subsystem is elsewhere now: look for it with ublkctl nvme-discover" },
 		{ 0x6, 0, -EIO, true,
 		  "the target answers to Connect: Internal Error (type 0, code 0x06)" },
 		{ 0, 1 << 17, -EACCES, false,
-		  "the target wants DH-HMAC-CHAP authentication, which is not supported: remove "
+		  "the target wants DH-HMAC-CHAP authentication: set dhchap_key_file, or remove "
 		  "the host's key (dhchap_key) at the target" },
 		{ 0, 1 << 18, -EACCES, false,
-		  "the target wants DH-HMAC-CHAP authentication, which is not supported: remove "
+		  "the target wants DH-HMAC-CHAP authentication: set dhchap_key_file, or remove "
 		  "the host's key (dhchap_key) at the target" },
 	};
 

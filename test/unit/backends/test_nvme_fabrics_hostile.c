@@ -72,7 +72,7 @@ static void test_controllers(void **state)
 	bend_controller()[111] = NVME_CNTRLTYPE_DISCOVERY;
 	run_failed(-EINVAL,
 		   SUBSYSTEM " is a discovery controller: it tells of subsystems and has no "
-			     "namespaces; choose one with nvme discover");
+			     "namespaces; choose one with ublkctl nvme-discover");
 	bend_controller()[111] = NVME_CNTRLTYPE_ADMIN;
 	run_failed(-EINVAL, "the controller is an administrative one and has no namespaces");
 	bend_controller()[320] = 0;

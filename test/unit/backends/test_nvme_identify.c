@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-#include "backends/nvme/nvme_identify.h"
+#include "backends/nvme/protocol/nvme_identify.h"
 #include "base/util.h"
 
 static uint8_t page[NVME_IDENTIFY_BYTES];

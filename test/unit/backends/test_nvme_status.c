@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "backends/nvme/nvme_status.h"
+#include "backends/nvme/protocol/nvme_status.h"
 #include "base/util.h"
 
 static void test_verdicts(void **state)

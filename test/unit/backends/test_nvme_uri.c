@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "backends/nvme/nvme_uri.h"
+#include "backends/nvme/protocol/nvme_uri.h"
 #include "base/util.h"
 
 #define NQN "nqn.2024-01.com.example:disk"

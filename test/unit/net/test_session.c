@@ -355,6 +355,28 @@ static void test_ranks_outage(void **state)
 	expect_done(0, 1, -EIO);
 }
 
+/* The next outage has its whole time, though none was answered since the last: none had to wait. */
+static void test_ranks_outage_of_idle(void **state)
+{
+	(void)state;
+	params.outage_timeout_ns = 100 * NS_PER_MS;
+	begin_two();
+	session_rank_set(toy.s.connection[0], SESSION_UNUSABLE);
+	session_rank_set(toy.s.connection[1], SESSION_UNUSABLE);
+	assert_true(toy.s.outage.armed);
+	session_rank_set(toy.s.connection[1], SESSION_USABLE);
+	assert_false(toy.s.outage.armed);
+	session_rank_set(toy.s.connection[1], SESSION_UNUSABLE);
+	UNTIL(toy.s.gave_up);
+	session_rank_set(toy.s.connection[1], SESSION_USABLE);
+	session_rank_set(toy.s.connection[1], SESSION_UNUSABLE);
+	assert_int_equal(submit(0), 0);
+	session_rank_set(toy.s.connection[1], SESSION_USABLE);
+	peer_expects_request(&peers[1], 0);
+	peer_say(&peers[1], 'a', 0);
+	expect_done(0, 1, 0);
+}
+
 /* "Not I": the other one does it, as the first has become a spare one. */
 static void test_refused(void **state)
 {
@@ -541,6 +563,7 @@ int main(void)
 		SESSION(test_ranks),
 		SESSION(test_rank_stays),
 		SESSION(test_ranks_outage),
+		SESSION(test_ranks_outage_of_idle),
 		SESSION(test_refused),
 		SESSION(test_retires),
 		SESSION(test_retires_idle),

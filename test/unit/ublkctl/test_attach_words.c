@@ -68,6 +68,10 @@ static void test_uris(void **state)
 	check_name("nbd+unix:///?socket=/run/nbd/x", "nbd");
 	check_name("nbd://", "nbd");
 	check_name("nbd://host#/x", "host");
+	check_name("nvme+tcp://host:4420/nqn.2024-01.com.example:vms.disk-1/1?hdr_digest=1",
+		   "vms.disk-1");
+	check_name("nvme+tcp://host/nqn.2024-01.com.example", "nqn.2024-01.com.example");
+	check_name("nbd://host/nqn.", "nqn.");
 }
 
 static void check_free(const char *path, const char *taken, const char *expected)

@@ -1,0 +1,244 @@
+#!/bin/bash
+# In the guest: nvme-tcp on the kernel's own NVMe/TCP target: limits, data under fio with and without digests, a file
+# system, several paths, a target that is removed, silent, grown or switched off under load, the death and the upgrade
+# of the daemon. guest_nvme_target.sh tests what this stands on.
+. "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
+. "$here/guest_nvme_lib.sh"
+. "$here/guest_devices.sh"
+
+nqn=nqn.2026-01.org.example
+ram_disk 700 || exit 1
+if ! nvmet_up; then
+	skip "nvme-tcp" "$(cat "$work/modprobe")"
+	finish
+fi
+
+# ---- the target ----
+
+# on_file NAME, on_loop NAME NSID: a subsystem of that name on a file of the RAM disk, with blocks of 4 KiB or 512
+# bytes
+on_file() { truncate -s 48M "$disks/$1" && nvmet_subsystem "$nqn:$1" "$disks/$1"; }
+loops=()
+on_loop() {
+	local it
+	it=$(loop_disk "$disks/$1" 48M) && loops+=("$it") && nvmet_subsystem "$nqn:$1" "$it" "$2"
+}
+make_target() {
+	on_loop plain 1 && on_loop word 3 && on_file digest && on_file shared && on_file away && on_file paths &&
+		on_file dead || return
+	modprobe null_blk nr_devices=1 gb=1 hw_queue_depth=128 && nvmet_subsystem $nqn:null /dev/nullb0 7 || return
+	# 4420: most of them; 4421: no write travels in its command; the others are of one subsystem each
+	nvmet_port 1 127.0.0.1 4420 && nvmet_port 2 127.0.0.1 4421 1024 && nvmet_port 3 127.0.0.1 4423 &&
+		nvmet_port 4 127.0.0.1 4424 && nvmet_port 5 127.0.0.1 4425 && nvmet_port 6 127.0.0.1 4426 || return
+	nvmet_link 1 $nqn:plain && nvmet_link 1 $nqn:word && nvmet_link 1 $nqn:null && nvmet_link 1 $nqn:shared &&
+		nvmet_link 2 $nqn:digest && nvmet_link 3 $nqn:away && nvmet_link 4 $nqn:paths && nvmet_link 5 $nqn:paths &&
+		nvmet_link 6 $nqn:dead
+}
+ok "the kernel's target, eight subsystems on six ports" make_target
+
+# device NAME PORT BLOCK_SIZE [MORE BACKEND OPTIONS]
+device() {
+	echo "  - {name: $1, queues: 2, block_size: $3, backend: {type: nvme-tcp, host: 127.0.0.1, port: $2,"
+	echo "     subsystem: \"$nqn:$1\", namespace: $([ "$1" = null ] && echo 7 || echo 1), ${4:-on_disconnect: {queue: 2m\}}}}"
+}
+digests="header_digest: true, data_digest: true, keep_alive: 5s, on_disconnect: {queue: 2m}"
+{
+	printf 'daemon: {reactors: %s, stop_timeout: 3s}\ndevices:\n' "$reactors"
+	device plain 4420 512
+	device digest 4421 4096 "$digests"
+	device null 4420 512
+	device shared 4420 4096
+	device away 4423 4096
+	device paths 4424 4096 "paths: \"127.0.0.1:4425\", $digests"
+	device dead 4426 4096 "on_disconnect: forever"
+} >"$work/nvme.yaml"
+all="plain digest null shared away paths dead"
+# shellcheck disable=SC2086 # words
+start_nvme() { start_daemon "$work/nvme.yaml" && wait_for 60 are_live $all; }
+ok "the devices are live" start_nvme
+
+# ---- limits ----
+
+limit_is() { # NAME FILE VALUE
+	local value=
+	read -r value <"/sys/block/$(basename "$(blk "$1")")/queue/$2"
+	[ "$value" = "$3" ] || { echo "$2 is $value" && return 1; }
+}
+limit_above() {
+	local value=
+	read -r value <"/sys/block/$(basename "$(blk "$1")")/queue/$2"
+	[ "$value" -gt "$3" ] || { echo "$2 is $value" && return 1; }
+}
+bytes_are() { [ "$(blockdev --getsize64 "$(blk "$1")")" = "$2" ] || { blockdev --getsize64 "$(blk "$1")" && return 1; }; }
+ok "size of a namespace on a loop device" bytes_are plain $((48 << 20))
+ok "... its blocks are of 512 bytes" limit_is plain logical_block_size 512
+ok "... on a file: of 4 KiB" limit_is digest logical_block_size 4096
+ok "... by the number 7, its size" bytes_are null $((1 << 30))
+ok "the target has a volatile cache, and the device" limit_is plain write_cache 'write back'
+ok "FUA" limit_is plain fua 1
+ok "the device discards" limit_above plain discard_max_bytes 1000000
+ok "the device writes zeroes" limit_above plain write_zeroes_max_bytes 1000000
+
+# ---- data ----
+
+for name in plain digest paths; do
+	ok "$name: fio verify, two queues at QD32" verify_two $name
+	ok "$name: the file holds what the device shows" same_bytes $name
+done
+# zeroed NAME COMMAND...: 8 MiB at 4 MiB become zeroes, and nothing else
+zeroed() {
+	local from=$((4 << 20)) bytes=$((8 << 20)) device
+	device=$(blk "$1")
+	dd if=/dev/urandom of="$work/all" bs=1M count=16 status=none &&
+		dd if="$work/all" of="$device" bs=1M oflag=direct status=none &&
+		"${@:2}" -o $from -l $bytes "$device" || return
+	dd if=/dev/zero of="$work/all" bs=1M seek=4 count=8 conv=notrunc status=none
+	cmp "$work/all" <(dd if="$device" bs=1M count=16 iflag=direct status=none)
+}
+blocks() { stat -c %b "$disks/$1"; }
+frees() { # NAME: discarded ranges take no room in the file
+	local before
+	before=$(blocks "$1")
+	zeroed "$1" blkdiscard -f && blkdiscard -f "$(blk "$1")" && echo "$before blocks, then $(blocks "$1")" &&
+		[ "$(blocks "$1")" -lt 64 ]
+}
+for name in plain digest; do
+	ok "$name: zeroes are written where they should be" zeroed $name blkdiscard -f -z
+	ok "$name: what is discarded is freed" frees $name
+done
+by_word() {
+	node_of[word]=$(ublkctl attach --show "nvme+tcp://127.0.0.1/$nqn:word/3?hdr_digest=1") &&
+		verify_two word && same_bytes word && ublkctl detach "${node_of[word]}"
+}
+ok "attached by one word, fio verify, detached" by_word
+fua_and_flush() { dd if=/dev/urandom of="$(blk plain)" bs=64k count=8 oflag=direct,dsync conv=fsync status=none && same_bytes plain; }
+ok "FUA and FLUSH" fua_and_flush
+
+file_system() {
+	local device
+	device=$(blk plain)
+	mkfs.ext4 -q "$device" && mkdir -p /mnt/fs && mount "$device" /mnt/fs || return
+	cp -r "$here" /mnt/fs/copy
+	sync && fstrim /mnt/fs && echo 3 >/proc/sys/vm/drop_caches
+	diff -r "$here" /mnt/fs/copy && umount /mnt/fs && fsck.ext4 -fn "$device"
+}
+ok "mkfs, mount, copy, trim, fsck" file_system
+
+# ---- paths ----
+
+log_has() { grep -E "$@" "$work/ublkd.log"; }
+logs() { wait_for 30 log_has "$1" >/dev/null; } # WORDS
+load paths
+ok "two paths, under load" works paths
+ok "one becomes inaccessible" eval 'nvmet_ana 4 1 inaccessible && works paths'
+ok "... the log says so" logs 'a path cannot be used.*device=paths .*inaccessible'
+ok "... and is good again, the other is removed" eval 'nvmet_ana 4 1 optimized && nvmet_unlink 5 $nqn:paths && works paths'
+ok "... and is back, the first is removed" eval 'nvmet_link 5 $nqn:paths && works paths && nvmet_unlink 4 $nqn:paths && works paths'
+ok "... and is back" eval 'nvmet_link 4 $nqn:paths && works paths'
+ok "no error, no mismatch" load_ends
+
+# ---- targets that vanish and change under load ----
+
+held() { ublkctl --json inflight "$1" | jq -e '[.. | objects | select(has("tag"))] | length > 0' >/dev/null; }
+# stands NAME: nothing has been completed for a second, and something waits
+no_more_completed() {
+	local before
+	completed "$1"
+	before=$completed
+	rest 1
+	completed "$1"
+	[ "$completed" = "$before" ]
+}
+stands() { wait_for 30 no_more_completed "$1" && held "$1"; }
+load away
+ok "a device on its only path, under load" works away
+ok "the target is removed: requests are held" eval 'nvmet_unlink 3 $nqn:away && ! nvmet_listens 4423 && wait_for 20 held away'
+ok "... why-stuck names what they wait for" wait_for 20 said 'the backend nvme-tcp does not answer \(waiting for the server' ublkctl why-stuck away
+ok "... show says why there is none" wait_for 20 said 'waiting, .* unreachable' ublkctl show away
+ok "... the target is back: it goes on" eval 'nvmet_link 3 $nqn:away && works away'
+ok "no error, no mismatch" load_ends
+ok "the file holds what the device shows" same_bytes away
+
+load shared
+ok "a subsystem on a port of several, under load" works shared
+ok "it is removed: the target answers, and has none" eval 'nvmet_unlink 1 $nqn:shared && logs "device=shared .*no subsystem"'
+ok "... and is back: it goes on" eval 'nvmet_link 1 $nqn:shared && works shared'
+ok "the namespace is switched off: requests are held" eval 'nvmet_namespace_off $nqn:shared && stands shared'
+ok "... and on: it goes on" eval 'nvmet_namespace_on $nqn:shared && works shared'
+if driver_has UPDATE_SIZE; then
+	ok "the namespace grows, and the device by itself" eval 'nvmet_resize $nqn:shared 64M && wait_for 30 bytes_are shared $((64 << 20))'
+else
+	ok "the namespace grows, the driver cannot: the log says so" eval 'nvmet_resize $nqn:shared 64M && logs "has grown, the device has not.*device=shared .*UPDATE_SIZE"'
+fi
+ok "... it goes on" works shared
+ok "no error, no mismatch" load_ends
+
+if modprobe sch_netem 2>"$work/modprobe"; then
+	load digest
+	ok "a device with a keep-alive of 5s, under load" works digest
+	ok "all packets get lost: it is noticed" eval 'wire_cut && logs "device=digest .*(no answer|keep alive|keep-alive|in time|took)"'
+	ok "... they get through again: it goes on" eval 'wire_mend && works digest'
+	ok "no error, no mismatch" load_ends
+else
+	skip "all packets get lost" "$(cat "$work/modprobe")"
+fi
+ok "no error has reached the block layer" no_io_error
+
+# ---- the daemon dies, or is upgraded ----
+
+kill_and_start() {
+	for _ in 1 2 3; do
+		works digest && works paths || return
+		kill -KILL "$(server)"
+		wait "$daemon_pid" 2>/dev/null
+		wait_for 20 no_server || return
+		ublkd --config "$work/nvme.yaml" 2>>"$work/ublkd.log" &
+		daemon_pid=$!
+		# shellcheck disable=SC2086 # words
+		wait_for 60 settled && wait_for 60 are_live $all || return
+	done
+	works digest && works paths
+}
+upgrade_twice() {
+	local before
+	for _ in 1 2; do
+		before=$(server)
+		ublkctl upgrade && wait_for 30 settled && [ "$(server)" != "$before" ] && works digest && works paths || return
+	done
+	daemon_pid=$(server)
+}
+load digest
+load paths
+ok "killed three times under load, it serves again" kill_and_start
+if driver_has QUIESCE; then
+	ok "upgraded twice under load" upgrade_twice
+else
+	skip "upgraded twice under load" "an older driver cannot"
+fi
+ok "no error, no mismatch" load_ends
+for name in digest paths; do ok "$name: the file holds what the device shows" same_bytes $name; done
+ok "no error has reached the block layer" no_io_error
+
+# ---- the end with a target that is gone ----
+
+nvmet_unlink 6 $nqn:dead
+dd if=/dev/zero of="$(blk dead)" bs=64k count=16 oflag=direct status=none 2>/dev/null &
+writer=$!
+ok "a target that is gone, a device that waits for ever: a write waits" eval 'wait_for 20 held dead && kill -0 $writer'
+ok "... it stops within its deadline (3s)" delete dead 8 --force
+wait $writer
+nvmet_unlink 3 $nqn:away
+ends() {
+	real_time
+	local start=$real_seconds
+	end_server || return
+	real_time
+	echo "took $((real_seconds - start)) s"
+	[ $((real_seconds - start)) -le 10 ]
+}
+ok "the daemon ends with another target gone" ends
+ok "no keeper is left" wait_for 10 no_keeper
+ok "no note is left" no_note
+ok "nothing is left of the target" nvmet_down
+losetup -d "${loops[@]}"
+finish
