@@ -164,13 +164,14 @@ static void check_paused(struct fault_case *c, const void *arg)
 	expect_close(c);
 }
 
-/* A question is under way; its answer comes while the queue is being closed, or never. */
+struct question {
+	const char *cmd;
+	const char *answer; /* is "unread" when the queue is closed, comes "later", "never" */
+};
+
 static void check_question(struct fault_case *c, const void *arg)
 {
-	const struct {
-		const char *cmd;
-		bool never;
-	} *q = arg;
+	const struct question *q = arg;
 	char count[64];
 
 	case_serve_ports(c, 1, "ana=1");
@@ -180,8 +181,11 @@ static void check_question(struct fault_case *c, const void *arg)
 
 		if (!case_open(c, QUEUE) || !case_connected(c, 0, 1))
 			return;
-		if (q->never)
+		if (strcmp(q->answer, "never") == 0)
 			case_fault(c, "stall", 1, q->cmd, 0);
+		/* Before that to the shutdown, when the connection is gone. */
+		if (strcmp(q->answer, "later") == 0)
+			nvme_peer_tell(&c->peer, "set delay_ms=20");
 		asked = nvme_peer_count(&c->peer, count);
 		nvme_peer_tell(&c->peer, "notify namespace");
 		nvme_peer_tell(&c->peer, "notify ana");
@@ -190,6 +194,7 @@ static void check_question(struct fault_case *c, const void *arg)
 		/* What it answers has gone out with this answer at the latest. */
 		nvme_peer_count(&c->peer, "connections");
 		expect_close(c);
+		nvme_peer_tell(&c->peer, "set delay_ms=0");
 		if (tap_failed())
 			return;
 	}
@@ -240,13 +245,11 @@ void abandon_run(uint64_t seed)
 		{ "half_silent", "connect", 0 },  { "half_silent", "connect", 1 },
 		{ "half_silent", "identify", 0 },
 	};
-	static const struct {
-		const char *cmd;
-		bool never;
-	} questions[] = { { "get_log_page", false },
-			  { "identify", false },
-			  { "get_log_page", true },
-			  { "identify", true } };
+	static const struct question questions[] = {
+		{ "get_log_page", "unread" }, { "get_log_page", "later" },
+		{ "get_log_page", "never" },  { "identify", "unread" },
+		{ "identify", "later" },      { "identify", "never" },
+	};
 	static const unsigned pauses[] = { 0, 300, 800 };
 	char name[128];
 
@@ -268,7 +271,7 @@ void abandon_run(uint64_t seed)
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(questions); i++) {
 		snprintf(name, sizeof(name), "closed: a question is under way: %s, %s",
-			 questions[i].cmd, questions[i].never ? "never answered" : "answered");
+			 questions[i].cmd, questions[i].answer);
 		fault_case_run(name, 60, seed, check_question, &questions[i]);
 	}
 	fault_case_run("closed: events come", 60, seed, check_events, NULL);
