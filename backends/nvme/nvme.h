@@ -89,7 +89,7 @@ struct nvme_device {
 	struct nvme_controller controller;
 	struct nvme_namespace namespace;
 	unsigned block_shift;
-	struct net_changed changed;  /* the namespace is another one: nothing is served any more */
+	struct net_changed changed; /* the namespace is another one: nothing is served any more */
 	struct net_flush flush;
 	_Atomic uint64_t seen_bytes; /* its size as the target said it last */
 	struct session_log_limits limits;
