@@ -1,8 +1,9 @@
 /*
  * What FLUSH means while connections come and go. Writes that a server has acknowledged but not
- * flushed cannot be sent again when it is gone: unless it keeps them (is_volatile is false) the next
- * FLUSH fails, as fsync(2) does after an error of the medium. The marks are the device's, so that a
- * FLUSH of one queue stands for the writes of all. Reactor threads, several at once: atomics.
+ * flushed cannot be sent again when it is gone: unless it keeps them (is_volatile is false) the
+ * next FLUSH fails, as fsync(2) does after an error of the medium. The marks are the device's, so
+ * that a FLUSH of one queue stands for the writes of all. Reactor threads, several at once:
+ * atomics.
  */
 #ifndef NET_FLUSH_H
 #define NET_FLUSH_H

@@ -105,12 +105,22 @@ void session_confirm(struct session *s)
 	session_be_well(s);
 }
 
-void session_gained(struct session *s)
+/* A connection takes requests, or none does: one that is ready and of no use is as good as none. */
+static void session_judge(struct session *s)
 {
-	s->ready_nr++;
+	if (!session_choose(s, 0)) {
+		session_watch_outage(s, s->params.outage_timeout_ns);
+		return;
+	}
 	if (!s->unconfirmed)
 		session_be_well(s);
 	session_resume(s);
+}
+
+void session_gained(struct session *s)
+{
+	s->ready_nr++;
+	session_judge(s);
 }
 
 void session_lost(struct session *s, struct session_connection *c)
@@ -119,7 +129,7 @@ void session_lost(struct session *s, struct session_connection *c)
 	s->ready_nr--;
 	if (s->protocol->lost)
 		s->protocol->lost(c);
-	if (s->ready_nr > 0)
+	if (session_choose(s, 0))
 		return;
 	if (s->params.outage_timeout_ns == 0) {
 		s->gave_up = true;
@@ -130,13 +140,7 @@ void session_lost(struct session *s, struct session_connection *c)
 
 void session_ranks_changed(struct session *s)
 {
-	if (!session_choose(s, 0)) {
-		session_watch_outage(s, s->params.outage_timeout_ns);
-		return;
-	}
-	if (!s->unconfirmed)
-		session_be_well(s);
-	session_resume(s);
+	session_judge(s);
 }
 
 void session_take_back(struct session *s, struct session_request *r)

@@ -24,6 +24,8 @@ if [ "$mode" != fast ]; then
 	# every rule of the protocol broken, connections cut at every byte: it mostly waits
 	tap_run nbd-faults 3600 build/asan/test/nbd_faults &
 	nbd_faults=$!
+	tap_run nvme-faults 3600 build/asan/test/nvme_faults &
+	nvme_faults=$!
 	step build-fuzz build fuzz fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth
 	fuzz_seconds=30
 	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
@@ -93,10 +95,11 @@ if [ "$mode" != fast ]; then
 	tap sim-net 1800 build/release/bin/sim --net
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	tap sim 1800 build/release/bin/sim
-	wait $guest_runner $package $nbd_faults $fuzz_network
+	wait $guest_runner $package $nbd_faults $nvme_faults $fuzz_network
 	tap_count guest-runner
 	tap_count package
 	tap_count nbd-faults
+	tap_count nvme-faults
 	tap_count fuzz-network
 
 	# Two guests at a time, the long ones first. Many suites have little to do with the kernel: they run on one

@@ -116,6 +116,9 @@ static void nvme_queue_fini(struct backend_queue *queue)
 {
 	struct nvme_queue *q = queue->priv;
 
+	/* From session_fini on connections have no queue to speak of. */
+	for (unsigned i = 0; i < q->session.connection_nr; i++)
+		nvme_connection_leave(q->session.connection[i]);
 	session_fini(&q->session);
 	free(q->io);
 }

@@ -89,7 +89,7 @@ struct nvme_device {
 	struct nvme_controller controller;
 	struct nvme_namespace namespace;
 	unsigned block_shift;
-	struct net_changed changed;  /* the namespace is another one: nothing is served any more */
+	struct net_changed changed; /* the namespace is another one: nothing is served any more */
 	struct net_flush flush;
 	_Atomic uint64_t seen_bytes; /* its size as the target said it last */
 	struct session_log_limits limits;
@@ -217,6 +217,11 @@ const char *nvme_failure(const struct backend_device *device);
 
 /* nvme_connection.c */
 extern const struct session_protocol nvme_protocol;
+/*
+ * The I/O queue is over, or the queue of the device will be: the admin queue says shutdown, and
+ * nothing more to the connection.
+ */
+void nvme_connection_leave(struct session_connection *c);
 /* As session_submit. */
 int nvme_connection_submit(struct nvme_queue *q, struct nvme_io *n);
 

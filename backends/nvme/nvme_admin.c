@@ -186,7 +186,7 @@ static void admin_on_keepalive(struct timer *timer)
 	uint8_t sqe[NVME_SQE_BYTES];
 
 	admin_keep_alive_later(a);
-	if (a->command[KEEP_ALIVE].slot.waiting)
+	if (a->command[KEEP_ALIVE].slot.waiting || a->stream.state != STREAM_OPEN)
 		return;
 	nvme_command_keep_alive(sqe);
 	admin_send(a, KEEP_ALIVE, sqe, NULL, 0, NULL, 0, admin_kato_ns(a));
@@ -238,6 +238,8 @@ static void admin_on_pause(struct timer *timer)
 {
 	struct nvme_admin *a = container_of(timer, struct nvme_admin, pause);
 
+	if (a->stream.state != STREAM_OPEN)
+		return;
 	nvme_fabrics_paused(&a->fabrics);
 	admin_step(a);
 }
@@ -249,6 +251,10 @@ static void admin_answered(struct nvme_admin *a, enum command idx, const struct 
 	nvme_admin_answer *answer = a->answer;
 	uint32_t bytes = a->command[idx].slot.came_bytes;
 
+	if (a->state == LEAVING && idx == SHUTDOWN)
+		admin_close(a);
+	if (a->state == LEAVING || a->state == CLOSING)
+		return; /* who asked may be gone */
 	if (idx == ASK && a->state == BRINGING_UP) {
 		nvme_fabrics_completed(&a->fabrics, cqe, bytes);
 		admin_step(a);
@@ -258,8 +264,6 @@ static void admin_answered(struct nvme_admin *a, enum command idx, const struct 
 	} else if (idx == EVENT && (cqe->status & NVME_STATUS_CODE_MASK) == 0) {
 		admin_wait_for_event(a);
 		a->params.ops->event(a->params.arg, (uint32_t)cqe->result);
-	} else if (idx == SHUTDOWN) {
-		admin_close(a);
 	}
 }
 
@@ -278,7 +282,8 @@ static void admin_take_payload(struct nvme_admin *a, struct nvme_input *in)
 	struct admin_command *c = container_of(r->slot, struct admin_command, slot);
 	uint32_t bytes = (uint32_t)MIN((size_t)(in->end - in->at), (size_t)r->bytes);
 
-	memcpy(c->buf + r->at_bytes, in->at, bytes);
+	if (a->state != LEAVING)
+		memcpy(c->buf + r->at_bytes, in->at, bytes);
 	nvme_receive_took(r, in->at, bytes);
 	in->at += bytes;
 }
@@ -602,7 +607,7 @@ void nvme_admin_forget(struct nvme_admin *a)
 
 bool nvme_admin_is_ready(const struct nvme_admin *a)
 {
-	return a->state == READY;
+	return a->state == READY && a->stream.state == STREAM_OPEN;
 }
 
 const char *nvme_admin_doing(const struct nvme_admin *a, char *buf, size_t bytes)

@@ -64,6 +64,7 @@ void nvme_admin_close(struct nvme_admin *a);
 /* As nvme_admin_close, and it frees itself (reactor_leave_begin). Accepts NULL. */
 void nvme_admin_forget(struct nvme_admin *a);
 
+/* READY, and its stream has not ended in this turn: what it can be asked goes out. */
 bool nvme_admin_is_ready(const struct nvme_admin *a);
 
 /* What it waits for: "connecting", "waiting for the target's answer to Identify Controller". */

@@ -167,7 +167,9 @@ static void connection_ask_if_both_are_there(struct nvme_connection *conn)
 	struct nvme_fabrics_config config = nvme_fabrics_wish(nvme_device_of(conn));
 	const struct nvme_controller *controller = &nvme_admin_found(conn->admin)->controller;
 
-	if (!conn->has_icresp || !nvme_admin_is_ready(conn->admin) || conn->is_asked)
+	/* The stream may have ended in this turn, and not have said so yet. */
+	if (!conn->has_icresp || !nvme_admin_is_ready(conn->admin) || conn->is_asked ||
+	    conn->c.stream.state != STREAM_OPEN)
 		return;
 	conn->is_asked = true;
 	config.mode = NVME_FABRICS_IO;
@@ -307,7 +309,7 @@ static bool nvme_connection_hello_ended(struct session_connection *c, int err, c
 	return false;
 }
 
-static void nvme_connection_closed(struct session_connection *c)
+void nvme_connection_leave(struct session_connection *c)
 {
 	struct nvme_connection *conn = nvme_connection_of(c);
 
@@ -471,7 +473,7 @@ const struct session_protocol nvme_protocol = {
 	.done = nvme_connection_done,
 	.request_name = nvme_connection_request_name,
 	.late = nvme_connection_late,
-	.closed = nvme_connection_closed,
+	.closed = nvme_connection_leave,
 	.lost = nvme_connection_lost,
 	.may_resend = nvme_connection_may_resend,
 	.is_over = nvme_connection_is_over,

@@ -60,13 +60,13 @@ struct bad_reply_arg {
 	const char *settings;
 };
 
-static void strike(struct nbd_case *c, const struct bad_reply *bad, unsigned times)
+static void strike(struct fault_case *c, const struct bad_reply *bad, unsigned times)
 {
 	nbd_peer_tell(&c->peer, "fault %s after=20 times=%u", bad->fault, times);
 }
 
 /* Three times in the middle of a run, which never notices. */
-static void check_queue(struct nbd_case *c, const void *arg)
+static void check_queue(struct fault_case *c, const void *arg)
 {
 	const struct bad_reply_arg *a = arg;
 	uint64_t before;
@@ -85,7 +85,7 @@ static void check_queue(struct nbd_case *c, const void *arg)
 }
 
 /* Once: some fail, soon; then all is as before. */
-static void check_fail(struct nbd_case *c, const void *arg)
+static void check_fail(struct fault_case *c, const void *arg)
 {
 	const struct bad_reply_arg *a = arg;
 	uint64_t failed_nr = 0, start_ms;
@@ -117,11 +117,11 @@ static void run_table(const struct bad_reply *table, unsigned nr, const char *mo
 		struct bad_reply_arg arg = { &table[i], settings };
 
 		snprintf(name, sizeof(name), "%s: %s: all is sent again", mode, table[i].fault);
-		nbd_case_run(name, 60, seed, check_queue, &arg);
+		fault_case_run(name, 60, seed, check_queue, &arg);
 		if (settings[0] != '\0')
 			continue;
 		snprintf(name, sizeof(name), "%s: %s: some fail", mode, table[i].fault);
-		nbd_case_run(name, 60, seed, check_fail, &arg);
+		fault_case_run(name, 60, seed, check_fail, &arg);
 	}
 }
 
@@ -133,7 +133,7 @@ struct odd_arg {
 };
 
 /* No reason to hang up, and none to fail. */
-static void check_odd(struct nbd_case *c, const void *arg)
+static void check_odd(struct fault_case *c, const void *arg)
 {
 	const struct odd_arg *a = arg;
 	uint64_t before;
@@ -150,7 +150,7 @@ static void check_odd(struct nbd_case *c, const void *arg)
 }
 
 /* May be taken or not: what was answered before it was said must not be lost. */
-static void check_early(struct nbd_case *c, const void *arg)
+static void check_early(struct fault_case *c, const void *arg)
 {
 	(void)arg;
 	case_serve(c, "");
@@ -168,7 +168,7 @@ struct error_arg {
 };
 
 /* An error that is told as it should be is one request's, and not the connection's. */
-static void check_error(struct nbd_case *c, const void *arg)
+static void check_error(struct fault_case *c, const void *arg)
 {
 	static const enum backend_op ops[] = { BACKEND_READ, BACKEND_WRITE, BACKEND_FLUSH,
 					       BACKEND_DISCARD, BACKEND_WRITE_ZEROES };
@@ -209,13 +209,13 @@ static void run_allowed(uint64_t seed)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(odd); i++) {
 		snprintf(name, sizeof(name), "odd: %s: goes on", odd[i].fault);
-		nbd_case_run(name, 60, seed, check_odd, &odd[i]);
+		fault_case_run(name, 60, seed, check_odd, &odd[i]);
 	}
-	nbd_case_run("odd: a WRITE is answered before its data has come", 60, seed, check_early,
-		     NULL);
+	fault_case_run("odd: a WRITE is answered before its data has come", 60, seed, check_early,
+		       NULL);
 	for (unsigned i = 0; i < ARRAY_SIZE(errors); i++) {
 		snprintf(name, sizeof(name), "error: %s is of one request", errors[i].name);
-		nbd_case_run(name, 60, seed, check_error, &errors[i]);
+		fault_case_run(name, 60, seed, check_error, &errors[i]);
 	}
 }
 

@@ -18,7 +18,7 @@ struct change {
 };
 
 /* Never served again with another size or fewer abilities than the block device promises. */
-static void check_change(struct nbd_case *c, const void *arg)
+static void check_change(struct fault_case *c, const void *arg)
 {
 	const struct change *change = arg;
 	const char *failure;
@@ -45,7 +45,7 @@ static void check_change(struct nbd_case *c, const void *arg)
 }
 
 /* More than before is no harm. */
-static void check_no_change(struct nbd_case *c, const void *arg)
+static void check_no_change(struct fault_case *c, const void *arg)
 {
 	const struct change *change = arg;
 
@@ -59,7 +59,7 @@ static void check_no_change(struct nbd_case *c, const void *arg)
 }
 
 /* Gone, and back in time. */
-static void check_vanished(struct nbd_case *c, const void *arg)
+static void check_vanished(struct fault_case *c, const void *arg)
 {
 	(void)arg;
 	case_serve(c, "");
@@ -77,7 +77,7 @@ static void check_vanished(struct nbd_case *c, const void *arg)
 }
 
 /* So many connections are open; they come up, and the probe's ends, beside the I/O. */
-static void expect_open(struct nbd_case *c, uint64_t nr)
+static void expect_open(struct fault_case *c, uint64_t nr)
 {
 	uint64_t got = 0;
 
@@ -93,7 +93,7 @@ struct kind {
 	uint64_t connections;	/* open at once, while it serves; 0: not looked at */
 };
 
-static void check_kind(struct nbd_case *c, const void *arg)
+static void check_kind(struct fault_case *c, const void *arg)
 {
 	const struct kind *k = arg;
 	char options[200];
@@ -110,7 +110,7 @@ static void check_kind(struct nbd_case *c, const void *arg)
 		expect_open(c, k->connections);
 }
 
-static void check_max_block(struct nbd_case *c, const void *arg)
+static void check_max_block(struct fault_case *c, const void *arg)
 {
 	(void)arg;
 	case_serve(c, "min_block=4096 preferred_block=16384 max_block=65536");
@@ -124,7 +124,7 @@ static void check_max_block(struct nbd_case *c, const void *arg)
 }
 
 /* A server without multi-conn makes no promise about a flush of another connection. */
-static void check_one_queue_at_most(struct nbd_case *c, const void *arg)
+static void check_one_queue_at_most(struct fault_case *c, const void *arg)
 {
 	(void)arg;
 	case_serve(c, "multi_conn=0");
@@ -138,7 +138,7 @@ static void check_one_queue_at_most(struct nbd_case *c, const void *arg)
 
 #define TCP_URI_BYTES 96u
 
-static void listen_tcp(struct nbd_case *c, const char *host, char ret_uri[static TCP_URI_BYTES])
+static void listen_tcp(struct fault_case *c, const char *host, char ret_uri[static TCP_URI_BYTES])
 {
 	unsigned port = 20000 + (unsigned)getpid() % 20000;
 
@@ -146,7 +146,7 @@ static void listen_tcp(struct nbd_case *c, const char *host, char ret_uri[static
 	snprintf(ret_uri, TCP_URI_BYTES, "nbd://%s:%u", host, port);
 }
 
-static void check_tcp(struct nbd_case *c, const void *arg)
+static void check_tcp(struct fault_case *c, const void *arg)
 {
 	const char *args[] = { NULL };
 	char uri[TCP_URI_BYTES];
@@ -165,7 +165,7 @@ static void check_tcp(struct nbd_case *c, const void *arg)
  * A name with two addresses, nobody behind the first: both are tried in turn. White box, as names
  * with several addresses are not to be had everywhere.
  */
-static void check_other_address(struct nbd_case *c, const void *arg)
+static void check_other_address(struct fault_case *c, const void *arg)
 {
 	const char *args[] = { NULL };
 	char uri[TCP_URI_BYTES];
@@ -189,7 +189,7 @@ static void check_other_address(struct nbd_case *c, const void *arg)
 }
 
 /* Only while large answers are awaited are headers received apart: that costs calls. White box. */
-static void check_large(struct nbd_case *c, const void *arg)
+static void check_large(struct fault_case *c, const void *arg)
 {
 	const struct nbd_queue *q;
 	struct session_connection *conn;
@@ -214,7 +214,7 @@ struct replies {
 };
 
 /* Which replies are asked for. */
-static void check_replies(struct nbd_case *c, const void *arg)
+static void check_replies(struct fault_case *c, const void *arg)
 {
 	const struct replies *r = arg;
 	char uri[TCP_URI_BYTES], options[128];
@@ -243,7 +243,7 @@ static void run_replies(uint64_t seed)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(replies); i++) {
 		snprintf(name, sizeof(name), "replies: %s", replies[i].name);
-		nbd_case_run(name, 30, seed, check_replies, &replies[i]);
+		fault_case_run(name, 30, seed, check_replies, &replies[i]);
 	}
 }
 
@@ -269,11 +269,12 @@ static void run_changes(uint64_t seed)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(changes); i++) {
 		snprintf(name, sizeof(name), "changed: %s: never served again", changes[i].name);
-		nbd_case_run(name, 30, seed, check_change, &changes[i]);
+		fault_case_run(name, 30, seed, check_change, &changes[i]);
 	}
-	nbd_case_run("changed: what does not matter: goes on", 30, seed, check_no_change,
-		     &harmless);
-	nbd_case_run("changed: the export vanishes and comes back", 30, seed, check_vanished, NULL);
+	fault_case_run("changed: what does not matter: goes on", 30, seed, check_no_change,
+		       &harmless);
+	fault_case_run("changed: the export vanishes and comes back", 30, seed, check_vanished,
+		       NULL);
 }
 
 static void run_kinds(uint64_t seed)
@@ -302,16 +303,17 @@ static void run_kinds(uint64_t seed)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++) {
 		snprintf(name, sizeof(name), "kind: %s", kinds[i].name);
-		nbd_case_run(name, 60, seed, check_kind, &kinds[i]);
+		fault_case_run(name, 60, seed, check_kind, &kinds[i]);
 	}
-	nbd_case_run("kind: block sizes are limits", 60, seed, check_max_block, NULL);
-	nbd_case_run("kind: without multi-conn one connection", 60, seed, check_one_queue_at_most,
-		     NULL);
-	nbd_case_run("kind: IPv4", 60, seed, check_tcp, "127.0.0.1");
-	nbd_case_run("kind: IPv6", 60, seed, check_tcp, "[::1]");
-	nbd_case_run("kind: a host name", 60, seed, check_tcp, "localhost");
-	nbd_case_run("kind: large READs, then none", 60, seed, check_large, NULL);
-	nbd_case_run("kind: the other address of a host name", 60, seed, check_other_address, NULL);
+	fault_case_run("kind: block sizes are limits", 60, seed, check_max_block, NULL);
+	fault_case_run("kind: without multi-conn one connection", 60, seed, check_one_queue_at_most,
+		       NULL);
+	fault_case_run("kind: IPv4", 60, seed, check_tcp, "127.0.0.1");
+	fault_case_run("kind: IPv6", 60, seed, check_tcp, "[::1]");
+	fault_case_run("kind: a host name", 60, seed, check_tcp, "localhost");
+	fault_case_run("kind: large READs, then none", 60, seed, check_large, NULL);
+	fault_case_run("kind: the other address of a host name", 60, seed, check_other_address,
+		       NULL);
 }
 
 void changes_run(uint64_t seed)

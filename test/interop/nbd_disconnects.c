@@ -21,7 +21,7 @@
 /* ---- every byte ---- */
 
 /* Whatever a server says before it goes: opening fails, with words, and leaves nothing. */
-static void check_open_at_every_byte(struct nbd_case *c, const void *arg)
+static void check_open_at_every_byte(struct fault_case *c, const void *arg)
 {
 	struct rig_params params = { .ops = backend_find("nbd"),
 				     .name = "test",
@@ -58,7 +58,7 @@ static void check_open_at_every_byte(struct nbd_case *c, const void *arg)
  * The same in the life of a device: at each byte of handshake and first replies, then it works.
  * Many at a time, each at another byte.
  */
-static void check_close_at_every_byte(struct nbd_case *c, const void *arg)
+static void check_close_at_every_byte(struct fault_case *c, const void *arg)
 {
 	const char *settings = arg;
 	unsigned at = 0;
@@ -79,7 +79,7 @@ static void check_close_at_every_byte(struct nbd_case *c, const void *arg)
 }
 
 /* A little more at each time, under a load of everything: large replies are cut in their middle. */
-static void check_close_under_load(struct nbd_case *c, const void *arg)
+static void check_close_under_load(struct fault_case *c, const void *arg)
 {
 	unsigned queue_nr = *(const unsigned *)arg;
 
@@ -102,7 +102,7 @@ struct excuse {
 };
 
 /* While it lasts all waits, and the log says why; then all is done. */
-static void check_excuse(struct nbd_case *c, const void *arg)
+static void check_excuse(struct fault_case *c, const void *arg)
 {
 	const struct excuse *e = arg;
 	uint64_t struck;
@@ -137,7 +137,7 @@ struct policy {
 	unsigned min_ms, max_ms; /* when requests fail that cannot be sent */
 };
 
-static void check_gives_up(struct nbd_case *c, const void *arg)
+static void check_gives_up(struct fault_case *c, const void *arg)
 {
 	const struct policy *p = arg;
 	uint64_t start_ms, took_ms;
@@ -168,7 +168,7 @@ static void check_gives_up(struct nbd_case *c, const void *arg)
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "does not come back");
 }
 
-static void check_waits(struct nbd_case *c, const void *arg)
+static void check_waits(struct fault_case *c, const void *arg)
 {
 	case_serve(c, "");
 	if (!case_open(c, arg, 1))
@@ -187,7 +187,7 @@ static void check_waits(struct nbd_case *c, const void *arg)
 }
 
 /* One request, or all of them, or the connection itself: overdue is overdue. */
-static void check_timeout(struct nbd_case *c, const void *arg)
+static void check_timeout(struct fault_case *c, const void *arg)
 {
 	uint64_t before, start_ms;
 
@@ -210,7 +210,7 @@ static void check_timeout(struct nbd_case *c, const void *arg)
 }
 
 /* Lost for one reason so often that the log is told no more of it: of another one it is told. */
-static void check_told_apart(struct nbd_case *c, const void *arg)
+static void check_told_apart(struct fault_case *c, const void *arg)
 {
 	(void)arg;
 	case_serve(c, "");
@@ -225,7 +225,7 @@ static void check_told_apart(struct nbd_case *c, const void *arg)
 }
 
 /* Slow is not dead: each answer comes within its time, all together take longer. */
-static void check_no_timeout(struct nbd_case *c, const void *arg)
+static void check_no_timeout(struct fault_case *c, const void *arg)
 {
 	uint64_t before;
 
@@ -248,7 +248,7 @@ static void check_no_timeout(struct nbd_case *c, const void *arg)
 /* ---- a server that shuts down ---- */
 
 /* What it refuses so is done by it when it is back, or by another connection; it is told DISC. */
-static void check_shutdown(struct nbd_case *c, const void *arg)
+static void check_shutdown(struct fault_case *c, const void *arg)
 {
 	const char *cmd = arg;
 	enum backend_op op = strcmp(cmd, "write") == 0 ? BACKEND_WRITE : BACKEND_READ;
@@ -278,7 +278,7 @@ static void check_shutdown(struct nbd_case *c, const void *arg)
 }
 
 /* It refuses one and goes silent about the others: DISC has no turn, they are overdue. */
-static void check_shutdown_silent(struct nbd_case *c, const void *arg)
+static void check_shutdown_silent(struct fault_case *c, const void *arg)
 {
 	(void)arg;
 	case_serve(c, "");
@@ -299,7 +299,7 @@ static void check_shutdown_silent(struct nbd_case *c, const void *arg)
 }
 
 /* on_disconnect says what becomes of them. */
-static void check_shutdown_fails(struct nbd_case *c, const void *arg)
+static void check_shutdown_fails(struct fault_case *c, const void *arg)
 {
 	(void)arg;
 	case_serve(c, "");
@@ -314,7 +314,7 @@ static void check_shutdown_fails(struct nbd_case *c, const void *arg)
 }
 
 /* What was not flushed goes with the server. */
-static void check_shutdown_flush(struct nbd_case *c, const void *arg)
+static void check_shutdown_flush(struct fault_case *c, const void *arg)
 {
 	(void)arg;
 	case_serve(c, "volatile=1");
@@ -332,12 +332,12 @@ static void check_shutdown_flush(struct nbd_case *c, const void *arg)
 
 static void run_shutdowns(uint64_t seed)
 {
-	nbd_case_run("shutdown: READs are sent again", 30, seed, check_shutdown, "read");
-	nbd_case_run("shutdown: WRITEs are sent again", 30, seed, check_shutdown, "write");
-	nbd_case_run("shutdown: others are not answered", 30, seed, check_shutdown_silent, NULL);
-	nbd_case_run("shutdown: fail", 30, seed, check_shutdown_fails, NULL);
-	nbd_case_run("shutdown: a FLUSH of lost writes fails", 30, seed, check_shutdown_flush,
-		     NULL);
+	fault_case_run("shutdown: READs are sent again", 30, seed, check_shutdown, "read");
+	fault_case_run("shutdown: WRITEs are sent again", 30, seed, check_shutdown, "write");
+	fault_case_run("shutdown: others are not answered", 30, seed, check_shutdown_silent, NULL);
+	fault_case_run("shutdown: fail", 30, seed, check_shutdown_fails, NULL);
+	fault_case_run("shutdown: a FLUSH of lost writes fails", 30, seed, check_shutdown_flush,
+		       NULL);
 }
 
 /* ---- FLUSH ---- */
@@ -351,7 +351,7 @@ struct flush_rule {
 	int result; /* of the FLUSH after the connection was lost */
 };
 
-static void check_flush(struct nbd_case *c, const void *arg)
+static void check_flush(struct fault_case *c, const void *arg)
 {
 	const struct flush_rule *r = arg;
 	int ret;
@@ -376,7 +376,7 @@ static void check_flush(struct nbd_case *c, const void *arg)
 }
 
 /* A FLUSH that was under way is one of those that cover the lost writes: it is not sent again. */
-static void check_flush_under_way(struct nbd_case *c, const void *arg)
+static void check_flush_under_way(struct fault_case *c, const void *arg)
 {
 	(void)arg;
 	case_serve(c, "volatile=1");
@@ -393,7 +393,7 @@ static void check_flush_under_way(struct nbd_case *c, const void *arg)
 }
 
 /* What a device of before has written, nobody knows: it may be lost with the first connection. */
-static void check_flush_taken_over(struct nbd_case *c, const void *arg)
+static void check_flush_taken_over(struct fault_case *c, const void *arg)
 {
 	const bool *taken_over = arg;
 	int ret;
@@ -414,24 +414,24 @@ static void run_every_byte(uint64_t seed)
 {
 	static const unsigned queue_nrs[] = { 1, 2 };
 
-	nbd_case_run("open: the server closes at every byte", 60, seed, check_open_at_every_byte,
-		     NULL);
-	nbd_case_run("closed at every byte: structured", 120, seed, check_close_at_every_byte,
-		     "min_block=512");
-	nbd_case_run("closed at every byte: simple", 120, seed, check_close_at_every_byte,
-		     "structured=0");
-	nbd_case_run("closed at every byte: extended", 120, seed, check_close_at_every_byte,
-		     "extended=1");
-	nbd_case_run("closed at every byte: EXPORT_NAME", 120, seed, check_close_at_every_byte,
-		     "go=0");
-	nbd_case_run("closed anywhere under load", 120, seed, check_close_under_load,
-		     &queue_nrs[0]);
-	nbd_case_run("closed anywhere under load, two queues", 120, seed, check_close_under_load,
-		     &queue_nrs[1]);
+	fault_case_run("open: the server closes at every byte", 60, seed, check_open_at_every_byte,
+		       NULL);
+	fault_case_run("closed at every byte: structured", 120, seed, check_close_at_every_byte,
+		       "min_block=512");
+	fault_case_run("closed at every byte: simple", 120, seed, check_close_at_every_byte,
+		       "structured=0");
+	fault_case_run("closed at every byte: extended", 120, seed, check_close_at_every_byte,
+		       "extended=1");
+	fault_case_run("closed at every byte: EXPORT_NAME", 120, seed, check_close_at_every_byte,
+		       "go=0");
+	fault_case_run("closed anywhere under load", 120, seed, check_close_under_load,
+		       &queue_nrs[0]);
+	fault_case_run("closed anywhere under load, two queues", 120, seed, check_close_under_load,
+		       &queue_nrs[1]);
 }
 
 /* The first to accept never greets: that must not take all the time that requests wait. */
-static void check_silent_once(struct nbd_case *c, const void *arg)
+static void check_silent_once(struct fault_case *c, const void *arg)
 {
 	(void)arg;
 	case_serve(c, "");
@@ -466,9 +466,9 @@ static void run_excuses(uint64_t seed)
 	for (unsigned i = 0; i < ARRAY_SIZE(excuses); i++) {
 		snprintf(name, sizeof(name), "no handshake: %s: waits, says why, goes on",
 			 excuses[i].fault);
-		nbd_case_run(name, 60, seed, check_excuse, &excuses[i]);
+		fault_case_run(name, 60, seed, check_excuse, &excuses[i]);
 	}
-	nbd_case_run("no handshake: the first is silent", 60, seed, check_silent_once, NULL);
+	fault_case_run("no handshake: the first is silent", 60, seed, check_silent_once, NULL);
 }
 
 static void run_policies(uint64_t seed)
@@ -479,17 +479,18 @@ static void run_policies(uint64_t seed)
 		"on_disconnect: {queue: 5s}\ncache: kept\nconnections: 1", 4900, 60000
 	};
 
-	nbd_case_run("fail: requests fail at once", 60, seed, check_gives_up, &fail);
-	nbd_case_run("queue: requests fail after its time", 60, seed, check_gives_up, &queue);
-	nbd_case_run("queue: requests wait", 60, seed, check_waits, QUEUE "connections: 1");
-	nbd_case_run("forever: requests wait", 60, seed, check_waits,
-		     "on_disconnect: forever\nconnections: 1");
-	nbd_case_run("timeout: one request is not answered", 60, seed, check_timeout,
-		     "stall times=1");
-	nbd_case_run("timeout: the server reads no more", 60, seed, check_timeout, "deaf times=1");
-	nbd_case_run("timeout: the log says so after many losses of another kind", 60, seed,
-		     check_told_apart, NULL);
-	nbd_case_run("timeout: slow is not dead", 60, seed, check_no_timeout, NULL);
+	fault_case_run("fail: requests fail at once", 60, seed, check_gives_up, &fail);
+	fault_case_run("queue: requests fail after its time", 60, seed, check_gives_up, &queue);
+	fault_case_run("queue: requests wait", 60, seed, check_waits, QUEUE "connections: 1");
+	fault_case_run("forever: requests wait", 60, seed, check_waits,
+		       "on_disconnect: forever\nconnections: 1");
+	fault_case_run("timeout: one request is not answered", 60, seed, check_timeout,
+		       "stall times=1");
+	fault_case_run("timeout: the server reads no more", 60, seed, check_timeout,
+		       "deaf times=1");
+	fault_case_run("timeout: the log says so after many losses of another kind", 60, seed,
+		       check_told_apart, NULL);
+	fault_case_run("timeout: slow is not dead", 60, seed, check_no_timeout, NULL);
 }
 
 static void run_flushes(uint64_t seed)
@@ -504,12 +505,13 @@ static void run_flushes(uint64_t seed)
 	static const bool yes = true, no = false;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(rules); i++)
-		nbd_case_run(rules[i].what, 30, seed, check_flush, &rules[i]);
-	nbd_case_run("volatile: a FLUSH under way fails, too", 30, seed, check_flush_under_way,
-		     NULL);
-	nbd_case_run("volatile: a device taken over: the first FLUSH fails", 30, seed,
-		     check_flush_taken_over, &yes);
-	nbd_case_run("volatile: a new device: it does not", 30, seed, check_flush_taken_over, &no);
+		fault_case_run(rules[i].what, 30, seed, check_flush, &rules[i]);
+	fault_case_run("volatile: a FLUSH under way fails, too", 30, seed, check_flush_under_way,
+		       NULL);
+	fault_case_run("volatile: a device taken over: the first FLUSH fails", 30, seed,
+		       check_flush_taken_over, &yes);
+	fault_case_run("volatile: a new device: it does not", 30, seed, check_flush_taken_over,
+		       &no);
 }
 
 void disconnects_run(uint64_t seed)

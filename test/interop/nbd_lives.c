@@ -18,13 +18,13 @@
 
 #define LINKS 8
 
-static bool lose_all(struct nbd_case *c)
+static bool lose_all(struct fault_case *c)
 {
 	nbd_peer_tell(&c->peer, "fault hangup times=%u", LINKS);
 	return case_strike_out(c, LINKS);
 }
 
-static void check_reconnects(struct nbd_case *c, const void *arg)
+static void check_reconnects(struct fault_case *c, const void *arg)
 {
 	const unsigned nr = *(const unsigned *)arg;
 	uint64_t heap_bytes;
@@ -49,7 +49,7 @@ static void check_reconnects(struct nbd_case *c, const void *arg)
 
 /* ---- what is seen of a connection ---- */
 
-static struct net_connection_look look_at(struct nbd_case *c)
+static struct net_connection_look look_at(struct fault_case *c)
 {
 	struct net_connection_look seen = { .state = "none" };
 
@@ -60,7 +60,7 @@ static struct net_connection_look look_at(struct nbd_case *c)
 }
 
 /* Each number is what the server counts, too, or what must have been. */
-static void check_counters(struct nbd_case *c, const void *arg)
+static void check_counters(struct fault_case *c, const void *arg)
 {
 	struct net_connection_look a, b;
 	uint64_t now_ns;
@@ -113,7 +113,7 @@ static void check_counters(struct nbd_case *c, const void *arg)
 }
 
 /* Where the time of a request was: a server that is slow, and not the wait for it. */
-static void check_times(struct nbd_case *c, const void *arg)
+static void check_times(struct fault_case *c, const void *arg)
 {
 	struct net_connection_look seen;
 
@@ -134,7 +134,7 @@ static void check_times(struct nbd_case *c, const void *arg)
 }
 
 /* A second of waiting costs next to nothing, whatever it is that is missing. */
-static void check_no_spin(struct nbd_case *c, const void *arg)
+static void check_no_spin(struct fault_case *c, const void *arg)
 {
 	const struct loop_stats *stats;
 	uint64_t turns;
@@ -160,7 +160,7 @@ static void check_no_spin(struct nbd_case *c, const void *arg)
 }
 
 /* Idle, with nothing to say: no turn at all but for what the driver's tests would cause. */
-static void check_idle(struct nbd_case *c, const void *arg)
+static void check_idle(struct fault_case *c, const void *arg)
 {
 	const struct loop_stats *stats;
 	uint64_t turns;
@@ -178,13 +178,6 @@ static void check_idle(struct nbd_case *c, const void *arg)
 	       (unsigned long long)(stats->turns - turns));
 }
 
-static void cancel_all(struct nbd_case *c)
-{
-	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
-		if (c->rig.queue[0].io[tag].out)
-			backend_io_cancel(&c->rig.queue[0].io[tag].io);
-}
-
 struct cancel {
 	const char *name, *command;
 	enum backend_op op;
@@ -192,7 +185,7 @@ struct cancel {
 };
 
 /* Whatever they wait for: all of them end, and what comes later is served. */
-static void check_cancel(struct nbd_case *c, const void *arg)
+static void check_cancel(struct fault_case *c, const void *arg)
 {
 	const struct cancel *a = arg;
 
@@ -204,20 +197,18 @@ static void check_cancel(struct nbd_case *c, const void *arg)
 	case_submit_all(c, a->op, a->bytes);
 	case_turn_for(c, 300);
 	EXPECT(rig_out_nr(&c->rig) > 0, "nothing waits");
-	cancel_all(c);
+	case_cancel_all(c);
 	if (!case_drain(c, 20000))
 		return;
 	/* It never answers those, and may be asked others. */
 	nbd_peer_tell(&c->peer, "fault none");
 	nbd_peer_tell(&c->peer, "up");
-	model_fini(&c->model);
-	model_init(&c->model, &c->rig, MODEL_ZEROES);
-	memset(c->model.known, 0, c->model.size_bytes / c->model.block_bytes);
+	case_forget(c);
 	case_works(c, 300);
 }
 
 /* Answered, but more of it than any buffer on the way holds is never read: it is not over. */
-static void check_cancel_answered(struct nbd_case *c, const void *arg)
+static void check_cancel_answered(struct fault_case *c, const void *arg)
 {
 	struct rig_io *rio;
 
@@ -237,7 +228,7 @@ static void check_cancel_answered(struct nbd_case *c, const void *arg)
 	case_turn_for(c, 300);
 	EXPECT(nbd_peer_count(&c->peer, "struck") == 1, "it is not answered");
 	EXPECT(rig_out_nr(&c->rig) == 1, "it has ended with its memory still the kernel's");
-	cancel_all(c);
+	case_cancel_all(c);
 	if (case_drain(c, 20000))
 		EXPECT(rio->io.result == -EIO, "%d", rio->io.result);
 }
@@ -248,7 +239,7 @@ struct ending {
 };
 
 /* A queue is closed whatever its connection is busy with, and the server hears of it. */
-static void check_end(struct nbd_case *c, const void *arg)
+static void check_end(struct fault_case *c, const void *arg)
 {
 	const struct ending *e = arg;
 	uint64_t start_ms;
@@ -266,7 +257,7 @@ static void check_end(struct nbd_case *c, const void *arg)
 	if (e->io) {
 		case_submit_all(c, BACKEND_WRITE, 65536);
 		case_turn_for(c, 200);
-		cancel_all(c);
+		case_cancel_all(c);
 		if (!case_drain(c, 20000))
 			return;
 	}
@@ -279,7 +270,7 @@ static void check_end(struct nbd_case *c, const void *arg)
 	EXPECT(e->command || nbd_peer_count(&c->peer, "open") == 0, "a connection is left");
 }
 
-static bool is_connected(struct nbd_case *c, unsigned idx)
+static bool is_connected(struct fault_case *c, unsigned idx)
 {
 	struct net_connection_look connection;
 
@@ -288,7 +279,7 @@ static bool is_connected(struct nbd_case *c, unsigned idx)
 }
 
 /* They waited for a server: none of them reaches the one that comes. */
-static void check_cancel_waiting(struct nbd_case *c, const void *arg)
+static void check_cancel_waiting(struct fault_case *c, const void *arg)
 {
 	uint64_t writes;
 
@@ -301,7 +292,7 @@ static void check_cancel_waiting(struct nbd_case *c, const void *arg)
 	case_submit_all(c, BACKEND_WRITE, 4096);
 	case_turn_for(c, 300);
 	writes = nbd_peer_count(&c->peer, "write");
-	cancel_all(c);
+	case_cancel_all(c);
 	if (!case_drain(c, 20000))
 		return;
 	nbd_peer_tell(&c->peer, "up");
@@ -313,7 +304,7 @@ static void check_cancel_waiting(struct nbd_case *c, const void *arg)
 }
 
 /* A polite end: DISC, by each connection that has nothing under way. */
-static void check_disc(struct nbd_case *c, const void *arg)
+static void check_disc(struct fault_case *c, const void *arg)
 {
 	uint64_t before;
 
@@ -344,12 +335,12 @@ static void run_cancels(uint64_t seed)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(cancels); i++) {
 		snprintf(name, sizeof(name), "cancel: %s", cancels[i].name);
-		nbd_case_run(name, 60, seed, check_cancel, &cancels[i]);
+		fault_case_run(name, 60, seed, check_cancel, &cancels[i]);
 	}
-	nbd_case_run("cancel: what waits for a server is not sent", 60, seed, check_cancel_waiting,
-		     NULL);
-	nbd_case_run("cancel: a WRITE that is answered before it is read", 30, seed,
-		     check_cancel_answered, NULL);
+	fault_case_run("cancel: what waits for a server is not sent", 60, seed,
+		       check_cancel_waiting, NULL);
+	fault_case_run("cancel: a WRITE that is answered before it is read", 30, seed,
+		       check_cancel_answered, NULL);
 }
 
 static void run_ends(uint64_t seed)
@@ -371,23 +362,25 @@ static void run_ends(uint64_t seed)
 		snprintf(name, sizeof(name), "end: %s, %s",
 			 endings[i].command ? endings[i].command : "a good server",
 			 endings[i].io ? "after requests" : "without a request");
-		nbd_case_run(name, 30, seed, check_end, &endings[i]);
+		fault_case_run(name, 30, seed, check_end, &endings[i]);
 	}
-	nbd_case_run("end: DISC", 30, seed, check_disc, NULL);
+	fault_case_run("end: DISC", 30, seed, check_disc, NULL);
 }
 
 void lives_run(uint64_t seed)
 {
 	static const unsigned thousand = 1000;
 
-	nbd_case_run("1000 connections leave nothing", 250, seed, check_reconnects, &thousand);
-	nbd_case_run("waiting: nobody listens", 30, seed, check_no_spin, "down");
-	nbd_case_run("waiting: accepted and closed", 30, seed, check_no_spin, "fault accept-close");
-	nbd_case_run("waiting: accepted, no word", 30, seed, check_no_spin, "fault accept-silent");
-	nbd_case_run("waiting: refused", 30, seed, check_no_spin, "fault export-unknown");
-	nbd_case_run("idle", 30, seed, check_idle, NULL);
-	nbd_case_run("seen: counters of a connection", 30, seed, check_counters, NULL);
-	nbd_case_run("seen: times of requests", 30, seed, check_times, NULL);
+	fault_case_run("1000 connections leave nothing", 250, seed, check_reconnects, &thousand);
+	fault_case_run("waiting: nobody listens", 30, seed, check_no_spin, "down");
+	fault_case_run("waiting: accepted and closed", 30, seed, check_no_spin,
+		       "fault accept-close");
+	fault_case_run("waiting: accepted, no word", 30, seed, check_no_spin,
+		       "fault accept-silent");
+	fault_case_run("waiting: refused", 30, seed, check_no_spin, "fault export-unknown");
+	fault_case_run("idle", 30, seed, check_idle, NULL);
+	fault_case_run("seen: counters of a connection", 30, seed, check_counters, NULL);
+	fault_case_run("seen: times of requests", 30, seed, check_times, NULL);
 	run_cancels(seed);
 	run_ends(seed);
 }

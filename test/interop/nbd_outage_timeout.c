@@ -9,15 +9,8 @@
 #include "base/util.h"
 #include "nbd_case.h"
 
-static void expect_results(const struct nbd_case *c, int result)
-{
-	for (unsigned tag = 0; tag < CASE_DEPTH; tag++)
-		EXPECT(c->rig.queue[0].io[tag].io.result == result, "%d",
-		       c->rig.queue[0].io[tag].io.result);
-}
-
 /* How long all of them take; 0, and told, if more than limit_ms. */
-static uint64_t submit_and_drain(struct nbd_case *c, unsigned limit_ms)
+static uint64_t submit_and_drain(struct fault_case *c, unsigned limit_ms)
 {
 	uint64_t start_ms;
 
@@ -27,7 +20,7 @@ static uint64_t submit_and_drain(struct nbd_case *c, unsigned limit_ms)
 	return case_drain(c, limit_ms) ? case_now_ms() - start_ms + 1 : 0;
 }
 
-static void comes_back(struct nbd_case *c)
+static void comes_back(struct fault_case *c)
 {
 	nbd_peer_tell(&c->peer, "fault none");
 	for (int i = 0; i < 400 && rig_do(&c->rig, BACKEND_READ, 0, 0, 512, NULL) < 0; i++)
@@ -44,7 +37,7 @@ struct never {
 #define NEVER_WAIT "on_disconnect: {queue: 1s}\ntimeout: 1s\ncache: kept\nconnections: "
 
 /* One that comes back each time only to answer nothing is not back. */
-static void check_never(struct nbd_case *c, const struct never *n, const char *options)
+static void check_never(struct fault_case *c, const struct never *n, const char *options)
 {
 	uint64_t took_ms;
 
@@ -59,14 +52,14 @@ static void check_never(struct nbd_case *c, const struct never *n, const char *o
 	if (took_ms == 0)
 		return;
 	EXPECT(took_ms >= n->min_ms, "they failed after %llu ms", (unsigned long long)took_ms);
-	expect_results(c, -EIO);
+	case_expect_all(c, -EIO);
 	EXPECT(nbd_peer_count(&c->peer, "connections") > 2, "there was one try");
 	case_logged("requests fail until the server is back|is back and answers nothing");
 	/* From then on nobody has outage timeout, until there is an answer. */
 	for (int i = 0; i < 3; i++) {
 		if (submit_and_drain(c, n->again_ms) == 0)
 			return;
-		expect_results(c, -EIO);
+		case_expect_all(c, -EIO);
 		case_turn_for(c, 100);
 	}
 	comes_back(c);
@@ -75,18 +68,18 @@ static void check_never(struct nbd_case *c, const struct never *n, const char *o
 	case_works(c, 100);
 }
 
-static void check_never_one(struct nbd_case *c, const void *arg)
+static void check_never_one(struct fault_case *c, const void *arg)
 {
 	check_never(c, arg, NEVER_WAIT "1");
 }
 
-static void check_never_two(struct nbd_case *c, const void *arg)
+static void check_never_two(struct fault_case *c, const void *arg)
 {
 	check_never(c, arg, NEVER_WAIT "2");
 }
 
 /* One request, which goes from one connection to the other: there never is none. */
-static void check_never_without(struct nbd_case *c, const void *arg)
+static void check_never_without(struct fault_case *c, const void *arg)
 {
 	uint64_t start_ms, took_ms;
 
@@ -111,7 +104,7 @@ static void check_never_without(struct nbd_case *c, const void *arg)
  * the server is back within the time that requests wait is the test's to see to: a busy machine
  * needs a part of it.
  */
-static void check_slow(struct nbd_case *c, const void *arg)
+static void check_slow(struct fault_case *c, const void *arg)
 {
 	uint64_t took_ms;
 
@@ -125,7 +118,7 @@ static void check_slow(struct nbd_case *c, const void *arg)
 	nbd_peer_tell(&c->peer, "kick");
 	took_ms = submit_and_drain(c, 60000);
 	EXPECT(took_ms >= 5900, "it was not slow: %llu ms", (unsigned long long)took_ms);
-	expect_results(c, 0);
+	case_expect_all(c, 0);
 	case_logged("is back and answers nothing: what it loses fails");
 	/* That was an answer: the next loss is one of its own. */
 	nbd_peer_tell(&c->peer, "fault none");
@@ -138,7 +131,7 @@ static void check_slow(struct nbd_case *c, const void *arg)
 #define IDLE_WAIT_MS 3000
 
 /* Its connection is lost and back while nobody wants anything: that is no doubt about it. */
-static void check_idle(struct nbd_case *c, const void *arg)
+static void check_idle(struct fault_case *c, const void *arg)
 {
 	uint64_t connections;
 
@@ -157,7 +150,7 @@ static void check_idle(struct nbd_case *c, const void *arg)
 	if (submit_and_drain(c, 60000) == 0)
 		return;
 	EXPECT(nbd_peer_count(&c->peer, "left") == 0, "the server had no occasion for it");
-	expect_results(c, 0);
+	case_expect_all(c, 0);
 }
 
 void outage_timeout_run(uint64_t seed)
@@ -174,16 +167,16 @@ void outage_timeout_run(uint64_t seed)
 	for (unsigned i = 0; i < ARRAY_SIZE(never); i++) {
 		snprintf(name, sizeof(name), "outage: a server that %s, one connection",
 			 never[i].what);
-		nbd_case_run(name, 60, seed, check_never_one, &never[i]);
+		fault_case_run(name, 60, seed, check_never_one, &never[i]);
 		snprintf(name, sizeof(name), "outage: a server that %s, two connections",
 			 never[i].what);
-		nbd_case_run(name, 60, seed, check_never_two, &never[i]);
+		fault_case_run(name, 60, seed, check_never_two, &never[i]);
 	}
-	nbd_case_run("outage: a server that is silent, one of two connections is always there", 20,
-		     seed, check_never_without, NULL);
-	nbd_case_run("outage: slow is not silent", 60, seed, check_slow, NULL);
-	nbd_case_run("outage: a loss that nobody has seen, one connection", 60, seed, check_idle,
-		     "on_disconnect: {queue: " IDLE_WAIT "}\ncache: kept\nconnections: 1");
-	nbd_case_run("outage: a loss that nobody has seen, two connections", 60, seed, check_idle,
-		     "on_disconnect: {queue: " IDLE_WAIT "}\ncache: kept\nconnections: 2");
+	fault_case_run("outage: a server that is silent, one of two connections is always there",
+		       20, seed, check_never_without, NULL);
+	fault_case_run("outage: slow is not silent", 60, seed, check_slow, NULL);
+	fault_case_run("outage: a loss that nobody has seen, one connection", 60, seed, check_idle,
+		       "on_disconnect: {queue: " IDLE_WAIT "}\ncache: kept\nconnections: 1");
+	fault_case_run("outage: a loss that nobody has seen, two connections", 60, seed, check_idle,
+		       "on_disconnect: {queue: " IDLE_WAIT "}\ncache: kept\nconnections: 2");
 }

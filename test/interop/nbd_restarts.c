@@ -15,7 +15,7 @@
 
 #define TWO "on_disconnect: {queue: 30s}\ntimeout: 1s\ncache: volatile\nconnections: 2"
 
-static struct rig_io *submit(struct nbd_case *c, unsigned tag, enum backend_op op, uint32_t bytes)
+static struct rig_io *submit(struct fault_case *c, unsigned tag, enum backend_op op, uint32_t bytes)
 {
 	struct rig_io *rio = &c->rig.queue[0].io[tag];
 
@@ -29,7 +29,7 @@ static struct rig_io *submit(struct nbd_case *c, unsigned tag, enum backend_op o
 }
 
 /* How often a connection was made; where how many are there now. */
-static uint64_t connects(const struct nbd_case *c, unsigned *ret_ready_nr)
+static uint64_t connects(const struct fault_case *c, unsigned *ret_ready_nr)
 {
 	struct net_connection_look connection;
 	uint64_t nr = 0;
@@ -43,7 +43,7 @@ static uint64_t connects(const struct nbd_case *c, unsigned *ret_ready_nr)
 }
 
 /* Until that many were made in all, and as many are there; that of the probe has gone. */
-static bool wait_connected(struct nbd_case *c, uint64_t nr, unsigned ready_nr)
+static bool wait_connected(struct fault_case *c, uint64_t nr, unsigned ready_nr)
 {
 	uint64_t until_ms = case_now_ms() + 10000;
 	unsigned ready;
@@ -59,7 +59,7 @@ static bool wait_connected(struct nbd_case *c, uint64_t nr, unsigned ready_nr)
 }
 
 /* Both connections are there, and each has had a WRITE acknowledged. */
-static bool write_by_both(struct nbd_case *c)
+static bool write_by_both(struct fault_case *c)
 {
 	case_serve(c, "volatile=1");
 	if (!case_open(c, TWO, 1) || !wait_connected(c, 2, 2))
@@ -74,7 +74,7 @@ static bool write_by_both(struct nbd_case *c)
 }
 
 /* There always is a connection: the one that hears nothing, then the new one too. */
-static void check_restart(struct nbd_case *c, const void *arg)
+static void check_restart(struct fault_case *c, const void *arg)
 {
 	const unsigned *closed = arg;
 
@@ -91,7 +91,7 @@ static void check_restart(struct nbd_case *c, const void *arg)
  * Two FLUSHes are on their way when the server restarts, of which the first takes the writes upon
  * itself: neither may succeed by the new server, whichever connection breaks first.
  */
-static void check_restart_flushes(struct nbd_case *c, const void *arg)
+static void check_restart_flushes(struct fault_case *c, const void *arg)
 {
 	const unsigned *closed = arg;
 	struct rig_io *flush[2];
@@ -132,7 +132,7 @@ static void check_restart_flushes(struct nbd_case *c, const void *arg)
  * It refuses a WRITE whose payload it has not read; then reads it, or goes. A READ before it is
  * answered later: until then the connection stays.
  */
-static void check_early_shutdown(struct nbd_case *c, const void *arg)
+static void check_early_shutdown(struct fault_case *c, const void *arg)
 {
 	struct rig_io *rio;
 	uint8_t *buf;
@@ -169,7 +169,7 @@ static void check_early_shutdown(struct nbd_case *c, const void *arg)
  * Every connection gets so far and dies at once. The pauses of 3 s are 50, 100, 200, 400, 800 and
  * 1600 ms, a quarter more or less; the first try has none.
  */
-static void check_dies_at_once(struct nbd_case *c, const void *arg)
+static void check_dies_at_once(struct fault_case *c, const void *arg)
 {
 	uint64_t before, tries;
 
@@ -195,20 +195,20 @@ void restarts_run(uint64_t seed)
 {
 	static const unsigned tags[] = { 0, 1 };
 
-	nbd_case_run("restart: seen by the first connection, the FLUSH fails", 30, seed,
-		     check_restart, &tags[0]);
-	nbd_case_run("restart: seen by the second connection, the FLUSH fails", 30, seed,
-		     check_restart, &tags[1]);
-	nbd_case_run("restart: two FLUSHes under way, the one with the writes breaks", 30, seed,
-		     check_restart_flushes, &tags[0]);
-	nbd_case_run("restart: two FLUSHes under way, the other one breaks", 30, seed,
-		     check_restart_flushes, &tags[1]);
-	nbd_case_run("shutdown: of a WRITE that is still being sent", 30, seed,
-		     check_early_shutdown, "early-error");
-	nbd_case_run("shutdown: of a WRITE that is still being sent, and hangs up", 30, seed,
-		     check_early_shutdown, "early-error-hangup");
-	nbd_case_run("dies again and again, asked for something: pauses grow", 60, seed,
-		     check_dies_at_once, "hangup");
-	nbd_case_run("dies again and again, behind the handshake: pauses grow", 60, seed,
-		     check_dies_at_once, "serve-close");
+	fault_case_run("restart: seen by the first connection, the FLUSH fails", 30, seed,
+		       check_restart, &tags[0]);
+	fault_case_run("restart: seen by the second connection, the FLUSH fails", 30, seed,
+		       check_restart, &tags[1]);
+	fault_case_run("restart: two FLUSHes under way, the one with the writes breaks", 30, seed,
+		       check_restart_flushes, &tags[0]);
+	fault_case_run("restart: two FLUSHes under way, the other one breaks", 30, seed,
+		       check_restart_flushes, &tags[1]);
+	fault_case_run("shutdown: of a WRITE that is still being sent", 30, seed,
+		       check_early_shutdown, "early-error");
+	fault_case_run("shutdown: of a WRITE that is still being sent, and hangs up", 30, seed,
+		       check_early_shutdown, "early-error-hangup");
+	fault_case_run("dies again and again, asked for something: pauses grow", 60, seed,
+		       check_dies_at_once, "hangup");
+	fault_case_run("dies again and again, behind the handshake: pauses grow", 60, seed,
+		       check_dies_at_once, "serve-close");
 }

@@ -142,8 +142,9 @@ Faults strike N times, once when N is not told, `always`, or 0: no more. Behind 
 behind a colon: cmd=NAME, only this command; after=N, N occasions are left alone. NAME is one of
 {names},
 io.0xNN or admin.0xNN. Without cmd= only I/O commands are struck.
-  status = NAME:SCT:SC[:dnr][:late][:count=N | :always][:after=N]
-                              the command fails; late: after the data of a write came; NAME may be any
+  status = NAME:SCT:SC[:dnr][:crd=1..3][:late][:count=N | :always][:after=N]
+                              the command fails; crd: to be tried again after CRDT of that number; late:
+                              after the data of a write came; NAME may be any
   reject_connect = SCT:SC[:dnr][:result=DW0][:count=N | :always]
   term_req = FES[:count=N | :always][:cmd=NAME][:after=N]
 {faults}
@@ -202,6 +203,8 @@ class Fault:
             self.times = -1
         elif key == "dnr" and self.status:
             self.status |= DNR
+        elif key == "crd" and self.status:
+            self.status |= (int(value) & 3) << 11
         elif key == "late":
             self.late = True
         elif key == "count" or key.isdigit():

@@ -39,6 +39,7 @@ SIM = ("sim --only-runs --runs 96 --ios 1000 --jobs 1", 300)
 SIM_CUTS = ("sim --cuts --jobs 1", 300)
 CONFORMANCE = ("conformance --ios 300", 300)
 NBD_FAULTS = ("nbd_faults", 600)
+NVME_FAULTS = ("nvme_faults", 600)
 UNIT_SECONDS = 60
 FIRST_SECONDS = 300
 STEPS = ("file_steps", "queue_steps", "reactor_steps", "fuzz_yaml", "fuzz_nbd_handshake", "fuzz_nbd_reply",
@@ -292,6 +293,8 @@ class CleanTree(Tree):
             words.append(SIM_CUTS)
         if "nbd_faults" in have and re.match(r"backends/nbd/|net/", name):
             words.append(NBD_FAULTS)
+        if "nvme_faults" in have and re.match(r"backends/nvme/|net/", name):
+            words.append(NVME_FAULTS)
         return words
 
     def program_run(self, command, seconds):

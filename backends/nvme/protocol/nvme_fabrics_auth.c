@@ -33,7 +33,11 @@ static int fabrics_auth_judge(struct nvme_fabrics *f, uint32_t authreq)
 			"the target wants TLS with a key made by authentication (secure channel "
 			"concatenation), which is not supported: give both a key for TLS, or "
 			"switch it off at the target");
-	if (!authreq && c->controller_key)
+	/*
+	 * Base 8.13: I/O queues of a controller that has proven itself need not be authenticated;
+	 * Linux 7.2's target does not ask for it.
+	 */
+	if (!authreq && c->controller_key && c->mode != NVME_FABRICS_IO)
 		return fabrics_auth_fail(
 			f, -EACCES,
 			"the target does not ask for authentication, so it need not show that it "

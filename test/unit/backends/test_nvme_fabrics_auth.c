@@ -105,6 +105,11 @@ static void test_unasked(void **state)
 		     "it has its key (dhchap_ctrl_key): set the host's key (dhchap_key) "
 		     "and its own at the target");
 	assert_int_equal(c.commands_nr, 1);
+	/* Of an association whose admin queue has shown it. */
+	start(NVME_FABRICS_IO, true);
+	c.connect_result &= ~ATR;
+	run();
+	assert_int_equal(f.step, NVME_FABRICS_DONE);
 }
 
 static void test_secure_channel(void **state)
