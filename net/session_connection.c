@@ -265,9 +265,13 @@ void session_retire(struct session_connection *c)
 
 void session_rank_set(struct session_connection *c, enum session_rank rank)
 {
-	c->rank = rank;
+	bool turns = (rank == SESSION_UNUSABLE) != (c->rank == SESSION_UNUSABLE);
+
+	__atomic_store_n(&c->rank, (uint8_t)rank, __ATOMIC_RELAXED);
 	if (c->state != SESSION_READY)
 		return;
+	if (turns)
+		__atomic_store_n(&c->stats.since_ns, c->stream.reactor->now_ns, __ATOMIC_RELAXED);
 	c->takes = rank;
 	session_ranks_changed(c->session);
 }

@@ -33,6 +33,14 @@ const char *session_state_word(enum session_state state)
 	return (size_t)state < ARRAY_SIZE(word) ? word[state] : "?";
 }
 
+/* A connection that serves, and that no request may take now: of a path that is not accessible. */
+static const char *session_word_of(const struct session_connection *c, enum session_state state)
+{
+	bool unusable = __atomic_load_n(&c->rank, __ATOMIC_RELAXED) == SESSION_UNUSABLE;
+
+	return state == SESSION_READY && unusable ? "unusable" : session_state_word(state);
+}
+
 bool session_look(const struct session *session, unsigned idx, struct net_connection_look *ret_look)
 {
 	const struct session_connection *c;
@@ -45,7 +53,7 @@ bool session_look(const struct session *session, unsigned idx, struct net_connec
 	s = &c->stats;
 	state = __atomic_load_n(&c->state, __ATOMIC_RELAXED);
 	*ret_look = (struct net_connection_look){
-		.state = session_state_word(state),
+		.state = session_word_of(c, state),
 		.since_ns = session_peek(&s->since_ns),
 		.next_try_ns = state == SESSION_DOWN ? session_peek(&s->next_try_ns) : 0,
 		.connects = session_peek(&s->connects),

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/util.h"
 #include "storage/registry.h"
@@ -48,10 +49,26 @@ static void nvme_cancel(struct backend_io *io)
 		session_cancel(&q->session, &n->request);
 }
 
+/* It is held although a target is there: its namespace is not, or not by this path. */
+static bool nvme_is_out_of_reach(const struct nvme_queue *q, const struct nvme_io *n)
+{
+	struct net_connection_look look;
+
+	if (__atomic_load_n(&n->request.state, __ATOMIC_RELAXED) != SESSION_REQUEST_HELD)
+		return false;
+	for (unsigned i = 0; session_look(&q->session, i, &look); i++)
+		if (strcmp(look.state, "unusable") == 0)
+			return true;
+	return false;
+}
+
 static struct backend_wait nvme_wait(const struct backend_io *io)
 {
 	const struct nvme_io *n = io->priv;
 
+	if (nvme_is_out_of_reach(io->queue->priv, n))
+		return (struct backend_wait){ .words = "waiting for the namespace to be "
+						       "accessible at its target" };
 	if (__atomic_load_n(&n->waits, __ATOMIC_RELAXED))
 		return (struct backend_wait){ .words = "waiting to be sent again, as the target "
 						       "wants it" };

@@ -93,7 +93,7 @@ struct nvme_device {
 	struct net_flush flush;
 	_Atomic uint64_t seen_bytes; /* its size as the target said it last */
 	struct session_log_limits limits;
-	struct log_limit error_limit, path_limit;
+	struct log_limit error_limit, path_limit, rank_limit;
 };
 
 struct nvme_io {

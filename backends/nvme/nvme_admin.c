@@ -8,7 +8,7 @@
  * answer that is late, a broken protocol, what nvme_fabrics does not accept, no answer to Keep
  * Alive.
  */
-#include "backends/nvme/nvme_admin.h"
+#include "backends/nvme/nvme_admin_internal.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -16,58 +16,12 @@
 #include <stdlib.h>
 
 #include "backends/nvme/protocol/nvme_command.h"
-#include "backends/nvme/protocol/nvme_digest.h"
-#include "backends/nvme/protocol/nvme_receive.h"
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"
-#include "net/stream.h"
-#include "net/tls_start.h"
 
-/* Answers are a page at most, of data and a few PDUs around it. */
-#define RECEIVE_BYTES (8u << 10)
-/* Head, data and digest of each command, and of one that was answered before its end was seen. */
-#define PIECES (2u * COMMAND_NR * 3u)
 /* For the controller's answer to the last word. */
 #define LEAVE_NS NS_PER_SEC
-
-enum command { ASK, EVENT, KEEP_ALIVE, ABORT, SHUTDOWN, COMMAND_NR };
-
-#define COMMAND_BITS 3u
-_Static_assert(COMMAND_NR <= 1u << COMMAND_BITS, "its index is in the identifier");
-
-enum admin_state { IDLE, CONNECTING, SECURING, ICREQ, BRINGING_UP, READY, LEAVING, CLOSING };
-
-struct admin_command {
-	struct nvme_slot slot;
-	uint16_t cid; /* with a number, so that no late answer is taken for one of now */
-	uint64_t deadline_ns;
-	uint8_t *buf; /* where its data come to */
-	uint8_t head[NVME_PDU_HEAD_BYTES_MAX], digest[NVME_DIGEST_BYTES];
-};
-
-struct nvme_admin {
-	struct stream stream;
-	enum admin_state state;
-	struct nvme_admin_params params;
-	struct tls_start tls;
-	struct nvme_receive receive;
-	struct nvme_fabrics fabrics;
-	struct admin_command command[COMMAND_NR];
-	uint16_t cid_nr;
-	nvme_admin_answer *answer; /* to what is asked; NULL: nothing is */
-	struct timer limit, pause, keepalive;
-	bool told;	   /* the end has been said, or nobody wants to know */
-	bool begins_again; /* when it is closed */
-	bool leaves;	   /* frees itself when it is closed */
-	struct sockaddr_storage address;
-	socklen_t address_bytes;
-	enum net_end end;
-	int err;
-	char words[NVME_FABRICS_ERROR_BYTES];
-	struct iovec pieces[PIECES];
-	uint8_t received[RECEIVE_BYTES], plain[STREAM_PLAIN_BYTES];
-};
 
 static struct nvme_admin *admin_of_stream(struct stream *s)
 {
@@ -108,98 +62,14 @@ __attribute__((format(printf, 4, 5))) static void admin_fail(struct nvme_admin *
 	admin_close(a);
 }
 
-/* ---- commands ---- */
-
-static void admin_limit(struct nvme_admin *a, uint64_t deadline_ns)
-{
-	if (!a->limit.armed || a->limit.deadline_ns > deadline_ns)
-		reactor_timer_arm(a->stream.reactor, &a->limit, deadline_ns);
-}
-
-static void admin_send_data(struct nvme_admin *a, struct admin_command *c, const void *data,
-			    uint32_t bytes)
-{
-	stream_send(&a->stream, data, bytes);
-	if (!a->receive.wire.data_digest)
-		return;
-	nvme_pdu_data_digest(c->digest, nvme_digest(0, data, bytes));
-	stream_send(&a->stream, c->digest, NVME_DIGEST_BYTES);
-}
-
-/* out: goes in the capsule. in_bytes: come to in. limit_ns 0: as long as it takes. */
-static void admin_send(struct nvme_admin *a, enum command idx, uint8_t *sqe, const void *out,
-		       uint32_t out_bytes, void *in, uint32_t in_bytes, uint64_t limit_ns)
-{
-	struct admin_command *c = &a->command[idx];
-	enum nvme_direction direction = out_bytes  ? NVME_DATA_OUT
-					: in_bytes ? NVME_DATA_IN
-						   : NVME_NO_DATA;
-
-	ASSERT(!c->slot.waiting && out_bytes <= NVME_ADMIN_IN_CAPSULE_BYTES);
-	c->cid = (uint16_t)(++a->cid_nr << COMMAND_BITS | idx);
-	c->buf = in;
-	c->deadline_ns = limit_ns ? a->stream.reactor->now_ns + limit_ns : UINT64_MAX;
-	nvme_slot_start(&c->slot, direction, out_bytes ? out_bytes : in_bytes, out_bytes > 0);
-	c->slot.short_ok = in_bytes > 0;
-	nvme_command_set_cid(sqe, c->cid);
-	stream_send(&a->stream, c->head,
-		    nvme_pdu_capsule(c->head, &a->receive.wire, sqe, out_bytes));
-	if (out_bytes > 0)
-		admin_send_data(a, c, out, out_bytes);
-	if (limit_ns)
-		admin_limit(a, c->deadline_ns);
-}
-
-static struct nvme_slot *admin_lookup(void *ctx, uint16_t cid)
-{
-	struct nvme_admin *a = ctx;
-	unsigned idx = cid & ((1u << COMMAND_BITS) - 1);
-
-	return idx < COMMAND_NR && a->command[idx].cid == cid ? &a->command[idx].slot : NULL;
-}
-
-static void admin_wait_for_event(struct nvme_admin *a)
-{
-	uint8_t sqe[NVME_SQE_BYTES];
-
-	nvme_command_async_event(sqe);
-	admin_send(a, EVENT, sqe, NULL, 0, NULL, 0, 0);
-}
-
-static uint64_t admin_kato_ns(const struct nvme_admin *a)
-{
-	return a->params.fabrics.kato_ms * NS_PER_MS;
-}
-
-/* Twice in the timeout, as Linux' nvme_keep_alive_work_period has it. */
-static void admin_keep_alive_later(struct nvme_admin *a)
-{
-	struct reactor *r = a->stream.reactor;
-
-	if (admin_kato_ns(a) > 0)
-		reactor_timer_arm(r, &a->keepalive, r->now_ns + admin_kato_ns(a) / 2);
-}
-
-static void admin_on_keepalive(struct timer *timer)
-{
-	struct nvme_admin *a = container_of(timer, struct nvme_admin, keepalive);
-	uint8_t sqe[NVME_SQE_BYTES];
-
-	admin_keep_alive_later(a);
-	if (a->command[KEEP_ALIVE].slot.waiting || a->stream.state != STREAM_OPEN)
-		return;
-	nvme_command_keep_alive(sqe);
-	admin_send(a, KEEP_ALIVE, sqe, NULL, 0, NULL, 0, admin_kato_ns(a));
-}
-
 /* ---- the bring-up ---- */
 
 static void admin_found(struct nvme_admin *a)
 {
 	a->state = READY;
 	if (a->fabrics.controller.events && a->params.ops->event)
-		admin_wait_for_event(a);
-	admin_keep_alive_later(a);
+		nvme_admin_wait_for_event(a);
+	nvme_admin_keep_alive_later(a);
 	a->params.ops->ready(a->params.arg);
 }
 
@@ -219,8 +89,8 @@ static void admin_step(struct nvme_admin *a)
 
 	switch (f->step) {
 	case NVME_FABRICS_COMMAND:
-		admin_send(a, ASK, f->sqe, f->data, f->out_bytes, f->data, f->in_bytes,
-			   a->params.timeout_ns);
+		nvme_admin_send(a, ASK, f->sqe, f->data, f->out_bytes, f->data, f->in_bytes,
+				a->params.timeout_ns);
 		return;
 	case NVME_FABRICS_PAUSE:
 		reactor_timer_arm(r, &a->pause, r->now_ns + f->pause_ms * NS_PER_MS);
@@ -262,7 +132,7 @@ static void admin_answered(struct nvme_admin *a, enum command idx, const struct 
 		a->answer = NULL;
 		answer(a->params.arg, cqe, bytes);
 	} else if (idx == EVENT && (cqe->status & NVME_STATUS_CODE_MASK) == 0) {
-		admin_wait_for_event(a);
+		nvme_admin_wait_for_event(a);
 		a->params.ops->event(a->params.arg, (uint32_t)cqe->result);
 	}
 }
@@ -361,7 +231,7 @@ static void admin_on_connected(struct stream *s)
 					.data_digest = a->params.data_digest,
 					.r2t_nr = 1 };
 
-	nvme_receive_init(&a->receive, &wire, admin_lookup, a);
+	nvme_receive_init(&a->receive, &wire, nvme_admin_lookup, a);
 	nvme_fabrics_init(&a->fabrics, &a->params.fabrics);
 	for (unsigned i = 0; i < COMMAND_NR; i++)
 		a->command[i].slot.waiting = false;
@@ -471,17 +341,6 @@ static void admin_late(struct nvme_admin *a)
 	}
 }
 
-/* The next deadline of a command; UINT64_MAX: none. */
-static uint64_t admin_next_deadline_ns(const struct nvme_admin *a)
-{
-	uint64_t next_ns = UINT64_MAX;
-
-	for (unsigned i = 0; i < COMMAND_NR; i++)
-		if (a->command[i].slot.waiting)
-			next_ns = MIN(next_ns, a->command[i].deadline_ns);
-	return next_ns;
-}
-
 static void admin_on_limit(struct timer *timer)
 {
 	struct nvme_admin *a = container_of(timer, struct nvme_admin, limit);
@@ -500,7 +359,7 @@ static void admin_on_limit(struct timer *timer)
 	} else if (a->state == LEAVING) {
 		admin_close(a);
 	} else {
-		next_ns = admin_next_deadline_ns(a);
+		next_ns = nvme_admin_next_deadline_ns(a);
 		if (next_ns <= r->now_ns)
 			admin_late(a);
 		else if (next_ns != UINT64_MAX)
@@ -529,7 +388,7 @@ int nvme_admin_new(struct nvme_admin **ret_admin, struct reactor *reactor,
 	a->fabrics.step = NVME_FABRICS_FAILED; /* nothing is under way */
 	timer_init(&a->limit, admin_on_limit);
 	timer_init(&a->pause, admin_on_pause);
-	timer_init(&a->keepalive, admin_on_keepalive);
+	timer_init(&a->keepalive, nvme_admin_on_keepalive);
 	ret = stream_init(&a->stream, reactor,
 			  &(struct stream_params){ .ops = &ops,
 						   .queue_idx = params->queue_idx,
@@ -573,7 +432,7 @@ static void admin_say_shutdown(struct nvme_admin *a)
 	admin_stop_timers(a);
 	a->state = LEAVING;
 	nvme_command_property_set(sqe, NVME_REG_CC, a->fabrics.cc | NVME_CC_SHN_NORMAL);
-	admin_send(a, SHUTDOWN, sqe, NULL, 0, NULL, 0, LEAVE_NS);
+	nvme_admin_send(a, SHUTDOWN, sqe, NULL, 0, NULL, 0, LEAVE_NS);
 	reactor_timer_arm(r, &a->limit, r->now_ns + LEAVE_NS);
 }
 
@@ -635,7 +494,7 @@ void nvme_admin_ask(struct nvme_admin *a, uint8_t *sqe, void *buf, uint32_t byte
 {
 	ASSERT(a->state == READY && !a->answer);
 	a->answer = fn;
-	admin_send(a, ASK, sqe, NULL, 0, buf, bytes, a->params.timeout_ns);
+	nvme_admin_send(a, ASK, sqe, NULL, 0, buf, bytes, a->params.timeout_ns);
 }
 
 bool nvme_admin_is_asking(const struct nvme_admin *a)
@@ -650,5 +509,5 @@ void nvme_admin_abort(struct nvme_admin *a, uint16_t qid, uint16_t cid)
 	if (a->command[ABORT].slot.waiting)
 		return;
 	nvme_command_abort(sqe, qid, cid);
-	admin_send(a, ABORT, sqe, NULL, 0, NULL, 0, a->params.timeout_ns);
+	nvme_admin_send(a, ABORT, sqe, NULL, 0, NULL, 0, a->params.timeout_ns);
 }

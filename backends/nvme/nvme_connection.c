@@ -416,9 +416,11 @@ static void connection_take(struct nvme_connection *conn, struct nvme_input in)
 {
 	struct nvme_device *nvme = nvme_device_of(conn);
 	struct nvme_io *n;
-	int ret;
+	int ret = 0;
 
-	while ((ret = nvme_transfer_received(conn, &in, &n)) > 0) {
+	/* What ends a request may end the connection: the rest is nobody's. */
+	while (conn->c.stream.state == STREAM_OPEN &&
+	       (ret = nvme_transfer_received(conn, &in, &n)) > 0) {
 		uint16_t status = conn->receive.cqe.status;
 
 		if (__builtin_expect((status & NVME_STATUS_CODE_MASK) == 0, 1)) {

@@ -38,16 +38,18 @@ static enum session_rank watch_rank(const struct nvme_connection *conn)
 
 static void watch_set_rank(struct nvme_connection *conn)
 {
-	const struct nvme_device *nvme = nvme_device_of(conn);
+	struct nvme_device *nvme = nvme_device_of(conn);
 	enum session_rank rank = watch_rank(conn);
 
 	if (conn->c.rank == rank)
 		return;
-	log_info(rank == SESSION_UNUSABLE ? "a path cannot be used now" : "a path can be used",
-		 "device=%s queue=%u connection=%u server=%s namespace=%s ana=%s", nvme->name,
-		 nvme_queue_of(&conn->c)->queue->idx, conn->c.idx, nvme->address,
-		 conn->absent ? "absent" : "present",
-		 conn->ana_state ? nvme_ana_name(conn->ana_state) : "none");
+	log_limited_by(&nvme->rank_limit, LOG_LEVEL_INFO,
+		       rank == SESSION_UNUSABLE ? "a path cannot be used now"
+						: "a path can be used",
+		       "device=%s queue=%u connection=%u server=%s namespace=%s ana=%s", nvme->name,
+		       nvme_queue_of(&conn->c)->queue->idx, conn->c.idx, nvme->address,
+		       conn->absent ? "absent" : "present",
+		       conn->ana_state ? nvme_ana_name(conn->ana_state) : "none");
 	session_rank_set(&conn->c, rank);
 }
 
@@ -229,6 +231,8 @@ void nvme_watch_lost_path(struct nvme_connection *conn)
 	/* Until the log says better; Base 8.1.4. */
 	if (watch_rank(conn) != SESSION_UNUSABLE)
 		conn->ana_state = NVME_ANA_INACCESSIBLE;
+	/* Linux' target says so of a namespace that is switched off, too. */
+	conn->namespace_dirty = true;
 	conn->ana_dirty = true;
 	watch_set_rank(conn);
 	watch_go(conn);
