@@ -27,11 +27,15 @@ if [ "$mode" != fast ]; then
 	tap_run nvme-faults 3600 build/asan/test/nvme_faults &
 	nvme_faults=$!
 	step build-fuzz build fuzz fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth
-	fuzz_seconds=30
+	fuzz_seconds=15
 	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
-	tap_run fuzz-network $((5 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
-		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth &
+	tap_run fuzz-network $((4 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
+		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth &
 	fuzz_network=$!
+	# a minute: whatever a target sends goes through it
+	tap_run fuzz-nvme-target $((4 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $((4 * fuzz_seconds)) \
+		fuzz_nvme_pdu &
+	fuzz_nvme=$!
 fi
 tap made-up 1200 test/made_up/made_up.sh build/asan
 tap file-steps 600 build/asan/test/file_steps
@@ -95,12 +99,13 @@ if [ "$mode" != fast ]; then
 	tap sim-net 1800 build/release/bin/sim --net
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	tap sim 1800 build/release/bin/sim
-	wait $guest_runner $package $nbd_faults $nvme_faults $fuzz_network
+	wait $guest_runner $package $nbd_faults $nvme_faults $fuzz_network $fuzz_nvme
 	tap_count guest-runner
 	tap_count package
 	tap_count nbd-faults
 	tap_count nvme-faults
 	tap_count fuzz-network
+	tap_count fuzz-nvme-target
 
 	# Two guests at a time, the long ones first. Many suites have little to do with the kernel: they run on one
 	# of the two, on both with --soak.

@@ -26,7 +26,7 @@ static void admin_send_data(struct nvme_admin *a, struct admin_command *c, const
 }
 
 void nvme_admin_send(struct nvme_admin *a, enum command idx, uint8_t *sqe, const void *out,
-		       uint32_t out_bytes, void *in, uint32_t in_bytes, uint64_t limit_ns)
+		     uint32_t out_bytes, void *in, uint32_t in_bytes, uint64_t limit_ns)
 {
 	struct admin_command *c = &a->command[idx];
 	enum nvme_direction direction = out_bytes  ? NVME_DATA_OUT

@@ -97,6 +97,12 @@ struct net_connection_look case_look(const struct fault_case *c, unsigned idx)
 	return look;
 }
 
+/* Whether or not requests may take it. */
+static bool case_serves(const struct net_connection_look *look)
+{
+	return strcmp(look->state, "connected") == 0 || strcmp(look->state, "unusable") == 0;
+}
+
 bool case_connected(struct fault_case *c, unsigned idx, uint64_t connects)
 {
 	uint64_t until_ms = case_now_ms() + 20000;
@@ -105,9 +111,8 @@ bool case_connected(struct fault_case *c, unsigned idx, uint64_t connects)
 	do {
 		case_turn_for(c, 2);
 		look = case_look(c, idx);
-	} while ((look.connects < connects || strcmp(look.state, "connected") != 0) &&
-		 case_now_ms() < until_ms);
-	EXPECT(look.connects >= connects && strcmp(look.state, "connected") == 0,
+	} while ((look.connects < connects || !case_serves(&look)) && case_now_ms() < until_ms);
+	EXPECT(look.connects >= connects && case_serves(&look),
 	       "connection %u is %s, was made %llu times, not %llu", idx, look.state,
 	       (unsigned long long)look.connects, (unsigned long long)connects);
 	return !tap_failed();
