@@ -92,6 +92,7 @@ struct nvme_device {
 	struct net_changed changed; /* the namespace is another one: nothing is served any more */
 	struct net_flush flush;
 	_Atomic uint64_t seen_bytes; /* its size as the target said it last */
+	_Atomic uint64_t told_bytes; /* of those that the device was told to follow */
 	struct session_log_limits limits;
 	struct log_limit error_limit, path_limit, rank_limit;
 };

@@ -50,7 +50,8 @@ bool nvme_changed_note(struct nvme_device *nvme, const struct nvme_controller *c
 
 	nvme_changed_how(nvme, controller, is, how, sizeof(how));
 	if (how[0] == '\0') {
-		if (atomic_exchange(&nvme->seen_bytes, is->size_bytes) < is->size_bytes)
+		atomic_store(&nvme->seen_bytes, is->size_bytes);
+		if (atomic_exchange(&nvme->told_bytes, is->size_bytes) < is->size_bytes)
 			backend_has_grown(nvme->device);
 		return false;
 	}

@@ -74,10 +74,12 @@ static void namespace_limits(struct backend_device *device)
 	const struct nvme_device *nvme = device->priv;
 	const struct nvme_namespace *ns = &nvme->namespace;
 	const struct nvme_controller *controller = &nvme->controller;
+	uint64_t taken_over_bytes = device->open_params.size_bytes;
 	uint32_t block = ns->block_bytes;
 
 	device->limits = (struct backend_limits){
-		.size_bytes = ns->size_bytes,
+		.size_bytes =
+			taken_over_bytes ? MIN(taken_over_bytes, ns->size_bytes) : ns->size_bytes,
 		.caps = namespace_caps(nvme),
 		.logical_block_bytes = block,
 		/* What is written as a whole even when the power fails. */
@@ -163,6 +165,8 @@ static void nvme_answered(void *arg, int ret, const struct nvme_fabrics *found,
 		log_info("the namespace is write protected, and the device read-only", "device=%s",
 			 nvme->name);
 	namespace_limits(device);
+	/* A device that is taken over follows what has grown meanwhile, once it is connected. */
+	atomic_store(&nvme->told_bytes, device->limits.size_bytes);
 	backend_visit_done(visit, 0);
 }
 

@@ -218,19 +218,24 @@ ok "no error has reached the block layer" no_io_error
 
 # ---- the daemon dies, or is upgraded ----
 
+kill_server() {
+	kill -KILL "$(server)"
+	wait "$daemon_pid" 2>/dev/null
+	wait_for 20 no_server
+}
+start_again() {
+	ublkd --config "$work/nvme.yaml" 2>>"$work/ublkd.log" &
+	daemon_pid=$!
+	# shellcheck disable=SC2086 # words
+	wait_for 60 settled && wait_for 60 are_live $all
+}
 kill_and_start() {
 	for _ in 1 2 3; do
-		works digest && works paths || return
-		kill -KILL "$(server)"
-		wait "$daemon_pid" 2>/dev/null
-		wait_for 20 no_server || return
-		ublkd --config "$work/nvme.yaml" 2>>"$work/ublkd.log" &
-		daemon_pid=$!
-		# shellcheck disable=SC2086 # words
-		wait_for 60 settled && wait_for 60 are_live $all || return
+		works digest && works paths && kill_server && start_again || return
 	done
 	works digest && works paths
 }
+grows_unserved() { kill_server && nvmet_resize $nqn:shared 80M && start_again && wait_for 30 bytes_are shared $((80 << 20)); }
 upgrade_twice() {
 	local before
 	for _ in 1 2; do
@@ -249,6 +254,9 @@ else
 fi
 ok "no error, no mismatch" load_ends
 for name in digest paths; do ok "$name: the file holds what the device shows" same_bytes $name; done
+if driver_has UPDATE_SIZE; then
+	ok "a namespace that grows while nobody serves it: the device follows" grows_unserved
+fi
 ok "no error has reached the block layer" no_io_error
 
 # ---- the end with a target that is gone ----
