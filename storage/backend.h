@@ -263,9 +263,7 @@ enum backend_submit {
 	BACKEND_BUSY,
 };
 
-/*
- * Whether bytes are in use, as far as a backend can tell.
- */
+/* Whether bytes are in use, as far as a backend can tell. */
 enum backend_usage { BACKEND_UNUSED, BACKEND_USED, BACKEND_USAGE_UNKNOWN };
 
 /*
@@ -532,10 +530,6 @@ int backend_grow(struct backend_device *device, uint64_t size_bytes, char *error
 		 size_t error_bytes);
 enum backend_usage backend_usage(struct backend_device *device, uint64_t start_bytes,
 				 uint64_t end_bytes);
-/* For a leaf, any thread while a queue is open: size_now says more than before. */
-void backend_has_grown(const struct backend_device *leaf);
-/* Main thread, while no queue is open: fn hears of that, on whatever thread. NULL: nobody. */
-void backend_on_grown(struct backend_device *device, void (*fn)(void *arg), void *arg);
 void backend_shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes);
 
 /* The limits of the whole tree: from now on requests up to here are taken. */

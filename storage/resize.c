@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "storage/life_internal.h"
+#include "storage/grown.h"
 #include "base/errname.h"
 #include "base/util.h"
 

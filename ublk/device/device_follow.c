@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "storage/grown.h"
 
 struct device_follow {
 	struct mail mail;
