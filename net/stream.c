@@ -309,9 +309,9 @@ static void connect_poll(struct op *op)
 }
 
 /*
- * vsock_connect() of the kernel, called again by io_uring while the connection is
- * being made, says -EALREADY and not -EINPROGRESS: then its end is waited for, and connect asked
- * again.
+ * vsock_connect() of the kernel, called again by io_uring while the connection is being made, says
+ * -EALREADY and not -EINPROGRESS: then its end is waited for, and connect asked again. It is
+ * -EISCONN when the peer has accepted meanwhile.
  */
 static void stream_connect_ended(struct op *op, int res)
 {
@@ -323,7 +323,7 @@ static void stream_connect_ended(struct op *op, int res)
 		connect_socket(op);
 	else if (!polled && res == -EALREADY)
 		connect_poll(op);
-	else if (res < 0)
+	else if (res < 0 && res != -EISCONN)
 		stream_close(s, res);
 	else
 		stream_begin(s);

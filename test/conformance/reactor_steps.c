@@ -297,6 +297,7 @@ static void connect_vsock(const int *answers)
 static void test_connect_again(void)
 {
 	static const int good[] = { -EALREADY, -EALREADY, 0 }, bad[] = { -EALREADY, -ECONNRESET };
+	static const int meanwhile[] = { -EALREADY, -EISCONN };
 
 	if (!tap_begin("a connect that is under way already is waited for"))
 		return;
@@ -312,6 +313,11 @@ static void test_connect_again(void)
 	connect_vsock(bad);
 	EXPECT(closed && closed_err == -ECONNRESET && connect_nr == 2 && poll_nr == 1,
 	       "%u connects, %u polls, %d", connect_nr, poll_nr, closed_err);
+	connect_vsock(meanwhile);
+	EXPECT(s.state == STREAM_OPEN && connect_nr == 2 && poll_nr == 1, "%u connects, %u polls",
+	       connect_nr, poll_nr);
+	stream_close(&s, 0);
+	turns();
 	connect_vsock(good + 2);
 	close_stream();
 	tap_end();
