@@ -18,11 +18,12 @@ flock_holder() { python3 -c '
 import fcntl, struct, time
 f = open("/mnt/ram/locked", "r+b")
 fcntl.fcntl(f, 37, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 0, 0, 0) + b"\0" * 4)
-time.sleep(60)'; }
+open("/mnt/ram/held", "w")
+time.sleep(600)'; }
 if command -v python3 >/dev/null; then
 	flock_holder &
 	holder=$!
-	sleep 1
+	wait_for 60 test -e /mnt/ram/held
 fi
 start_daemon "$work/faults.yaml"
 
