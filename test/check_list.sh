@@ -18,8 +18,6 @@ step build-clang build clang
 tap_run lint 3600 nice -n 19 test/lint.sh build/clang &
 lint=$!
 units asan
-wait $conformance
-tap_count conformance
 if [ "$mode" != fast ]; then
 	# every rule of the protocol broken, connections cut at every byte: it mostly waits
 	tap_run nbd-faults 3600 build/asan/test/nbd_faults &
@@ -70,7 +68,8 @@ if [ "$mode" = soak ]; then new_seed_nr=100000; fi
 echo "sim-new: $new_seed_nr seeds from $new_seeds"
 if [ "$mode" = soak ]; then tap mutate 7200 test/mutate/mutate.py; fi
 tap sim-new 7200 build/release/bin/sim --only-runs --seed "$new_seeds" --runs $new_seed_nr
-wait $lint
+wait $conformance $lint
+tap_count conformance
 tap_count lint
 
 if [ "$mode" != fast ]; then
