@@ -212,7 +212,6 @@ static void admin_on_received(struct stream *s, const uint8_t *data, size_t byte
 {
 	struct nvme_admin *a = admin_of_stream(s);
 	struct nvme_input in = { data, data + bytes };
-
 	size_t used;
 
 	if (a->state == SECURING)
@@ -284,7 +283,6 @@ static void admin_connect(struct nvme_admin *a)
 
 	if (ret == 0)
 		ret = stream_connect(s, (const struct sockaddr *)&a->address, a->address_bytes);
-
 	a->told = a->begins_again = false;
 	a->words[0] = '\0';
 	a->err = ret;
@@ -296,7 +294,6 @@ static void admin_connect(struct nvme_admin *a)
 
 static void admin_is_idle(struct nvme_admin *a)
 {
-	bool unanswered = a->end == NET_END_UNREACHABLE;
 	struct reactor *r = a->stream.reactor;
 
 	a->state = IDLE;
@@ -310,7 +307,7 @@ static void admin_is_idle(struct nvme_admin *a)
 		admin_connect(a);
 	} else if (!a->told) {
 		a->told = true;
-		a->params.ops->ended(a->params.arg, a->end, a->err, unanswered, a->words);
+		a->params.ops->ended(a->params.arg, a->end, a->err, a->words);
 	}
 }
 

@@ -28,10 +28,10 @@ struct nvme_admin_ops {
 	/* It is READY: nvme_admin_found says what was found. May ask, and close. */
 	void (*ready)(void *arg);
 	/*
-	 * It ended by itself, and is idle; words for people, gone when this returns. unanswered:
-	 * nobody accepted the connection. May begin again.
+	 * It ended by itself, and is idle; words for people, gone when this returns. With
+	 * NET_END_UNREACHABLE nobody accepted the connection. May begin again.
 	 */
-	void (*ended)(void *arg, enum net_end end, int err, bool unanswered, const char *words);
+	void (*ended)(void *arg, enum net_end end, int err, const char *words);
 	/* The controller reports an event: dword 0 of its completion. May ask. NULL: none wanted.
 	 */
 	void (*event)(void *arg, uint32_t result);

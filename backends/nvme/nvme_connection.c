@@ -33,8 +33,7 @@
 /* ---- memory ---- */
 
 static void connection_admin_ready(void *arg);
-static void connection_admin_ended(void *arg, enum net_end end, int err, bool unanswered,
-				   const char *words);
+static void connection_admin_ended(void *arg, enum net_end end, int err, const char *words);
 static void connection_admin_event(void *arg, uint32_t result);
 
 static int nvme_connection_init(struct session_connection *c)
@@ -196,14 +195,13 @@ static void connection_admin_ready(void *arg)
 		connection_ask_if_both_are_there(conn);
 }
 
-static void connection_admin_ended(void *arg, enum net_end end, int err, bool unanswered,
-				   const char *words)
+static void connection_admin_ended(void *arg, enum net_end end, int err, const char *words)
 {
 	struct nvme_connection *conn = arg;
 
 	(void)err;
-	session_drop(&conn->c, end, "%s%s", unanswered ? "the admin queue cannot connect: " : "",
-		     words);
+	session_drop(&conn->c, end, "%s%s",
+		     end == NET_END_UNREACHABLE ? "the admin queue cannot connect: " : "", words);
 }
 
 static void connection_admin_event(void *arg, uint32_t result)

@@ -36,11 +36,6 @@ struct nvme_examine {
 	uint8_t page[NVME_DISCOVERY_PIECE_BYTES];
 };
 
-static const struct net_address *question_address(const struct nvme_examine *e)
-{
-	return &e->addresses.address[e->address_idx];
-}
-
 /* ---- the end ---- */
 
 static void question_free(struct nvme_examine *e)
@@ -52,7 +47,7 @@ static void question_free(struct nvme_examine *e)
 
 static void question_end(struct nvme_examine *e, int ret, const struct nvme_fabrics *found)
 {
-	e->fn(e->arg, ret, found, question_address(e), e->words);
+	e->fn(e->arg, ret, found, e->words);
 	question_free(e);
 }
 
@@ -77,7 +72,7 @@ static void question_try(struct nvme_examine *e)
 {
 	uint64_t now_ns = e->reactor->now_ns;
 	uint64_t left_ns = e->end_ns > now_ns ? e->end_ns - now_ns : 0;
-	const struct net_address *address = question_address(e);
+	const struct net_address *address = &e->addresses.address[e->address_idx];
 
 	reactor_timer_arm(e->reactor, &e->timer,
 			  now_ns + left_ns / (e->addresses.nr - e->address_idx));
@@ -163,13 +158,11 @@ static void question_on_ready(void *arg)
 	question_read_page(e);
 }
 
-static void question_on_ended(void *arg, enum net_end end, int err, bool unanswered,
-			      const char *words)
+static void question_on_ended(void *arg, enum net_end end, int err, const char *words)
 {
 	struct nvme_examine *e = arg;
 
-	(void)end;
-	if (unanswered)
+	if (end == NET_END_UNREACHABLE)
 		question_address_failed(e, err);
 	else
 		question_fail(e, err, "%s", words);
@@ -244,13 +237,11 @@ static void waiter_on_entry(void *arg, uint32_t idx, const struct nvme_discovery
 	w->params->on_entry(w->arg, idx, entry);
 }
 
-static void waiter_done(void *arg, int ret, const struct nvme_fabrics *found,
-			const struct net_address *address, const char *words)
+static void waiter_done(void *arg, int ret, const struct nvme_fabrics *found, const char *words)
 {
 	struct examine_waiter *w = arg;
 
 	(void)found;
-	(void)address;
 	w->over = true;
 	w->ret = ret;
 	if (ret < 0)

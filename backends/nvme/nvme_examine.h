@@ -25,12 +25,11 @@ struct nvme_examine_params {
 struct nvme_examine;
 
 /*
- * found: with ret 0, as nvme_fabrics has it when it is DONE; address: where. words: with ret < 0
- * for the user: whom, what, the cure. All are gone when it returns. It is over afterwards: no
- * forget.
+ * found: with ret 0, as nvme_fabrics has it when it is DONE. words: with ret < 0 for the user:
+ * whom, what, the cure. Both are gone when it returns. It is over afterwards: no forget.
  */
 typedef void nvme_examine_fn(void *arg, int ret, const struct nvme_fabrics *found,
-			     const struct net_address *address, const char *words);
+			     const char *words);
 
 /*
  * Tries one address after the other until one answers, each with its share of the time. Reactor

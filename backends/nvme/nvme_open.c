@@ -139,14 +139,12 @@ int nvme_open(struct backend_device *device)
 	return find_addresses(device);
 }
 
-static void nvme_answered(void *arg, int ret, const struct nvme_fabrics *found,
-			  const struct net_address *address, const char *words)
+static void nvme_answered(void *arg, int ret, const struct nvme_fabrics *found, const char *words)
 {
 	struct backend_visit *visit = arg;
 	struct backend_device *device = visit->device;
 	struct nvme_device *nvme = device->priv;
 
-	(void)address;
 	nvme->question = NULL;
 	if (ret < 0) {
 		backend_fail(device, ret, "%s", words);
