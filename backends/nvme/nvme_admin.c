@@ -146,16 +146,13 @@ static void admin_broken(struct nvme_admin *a)
 	admin_fail(a, NET_END_PROTOCOL, a->receive.err, "%s", a->receive.error);
 }
 
-static void admin_take_payload(struct nvme_admin *a, struct nvme_input *in)
+/* Whether all of it was there. */
+static bool admin_take_payload(struct nvme_admin *a, struct nvme_input *in)
 {
-	struct nvme_receive *r = &a->receive;
-	struct admin_command *c = container_of(r->slot, struct admin_command, slot);
-	uint32_t bytes = (uint32_t)MIN((size_t)(in->end - in->at), (size_t)r->bytes);
+	struct admin_command *c = container_of(a->receive.slot, struct admin_command, slot);
 
-	if (a->state != LEAVING)
-		memcpy(c->buf + r->at_bytes, in->at, bytes);
-	nvme_receive_took(r, in->at, bytes);
-	in->at += bytes;
+	/* Of who asked nothing may be left. */
+	return nvme_receive_copy(&a->receive, in, a->state == LEAVING ? NULL : c->buf) == 0;
 }
 
 /* False: there is no more in these bytes. */
@@ -170,8 +167,7 @@ static bool admin_take(struct nvme_admin *a, struct nvme_input *in)
 		admin_step(a);
 		return true;
 	case NVME_RECEIVE_PAYLOAD:
-		admin_take_payload(a, in);
-		return r->bytes == 0;
+		return admin_take_payload(a, in);
 	case NVME_RECEIVE_DONE:
 		admin_answered(a,
 			       (enum command)(container_of(r->slot, struct admin_command, slot) -

@@ -4,8 +4,8 @@
  */
 #include "backends/nvme/nvme_admin_internal.h"
 
+#include "backends/nvme/nvme_send.h"
 #include "backends/nvme/protocol/nvme_command.h"
-#include "backends/nvme/protocol/nvme_digest.h"
 #include "base/assert.h"
 #include "base/util.h"
 
@@ -13,16 +13,6 @@ static void admin_limit(struct nvme_admin *a, uint64_t deadline_ns)
 {
 	if (!a->limit.armed || a->limit.deadline_ns > deadline_ns)
 		reactor_timer_arm(a->stream.reactor, &a->limit, deadline_ns);
-}
-
-static void admin_send_data(struct nvme_admin *a, struct admin_command *c, const void *data,
-			    uint32_t bytes)
-{
-	stream_send(&a->stream, data, bytes);
-	if (!a->receive.wire.data_digest)
-		return;
-	nvme_pdu_data_digest(c->digest, nvme_digest(0, data, bytes));
-	stream_send(&a->stream, c->digest, NVME_DIGEST_BYTES);
 }
 
 void nvme_admin_send(struct nvme_admin *a, enum command idx, uint8_t *sqe, const void *out,
@@ -43,7 +33,7 @@ void nvme_admin_send(struct nvme_admin *a, enum command idx, uint8_t *sqe, const
 	stream_send(&a->stream, c->head,
 		    nvme_pdu_capsule(c->head, &a->receive.wire, sqe, out_bytes));
 	if (out_bytes > 0)
-		admin_send_data(a, c, out, out_bytes);
+		nvme_send_data(&a->stream, &a->receive.wire, out, out_bytes, c->digest);
 	if (limit_ns)
 		admin_limit(a, c->deadline_ns);
 }

@@ -20,8 +20,8 @@
 #include <string.h>
 
 #include "backends/nvme/nvme.h"
+#include "backends/nvme/nvme_send.h"
 #include "backends/nvme/protocol/nvme_command.h"
-#include "backends/nvme/protocol/nvme_digest.h"
 #include "base/assert.h"
 #include "base/util.h"
 
@@ -130,13 +130,8 @@ static void connection_send_command(struct nvme_connection *conn)
 			out ? f->out_bytes : f->in_bytes, out);
 	conn->slot.short_ok = f->short_ok;
 	stream_send(s, head, nvme_pdu_capsule(head, &conn->receive.wire, f->sqe, f->out_bytes));
-	if (!out)
-		return;
-	stream_send(s, f->data, f->out_bytes);
-	if (!conn->receive.wire.data_digest)
-		return;
-	nvme_pdu_data_digest(digest, nvme_digest(0, f->data, f->out_bytes));
-	stream_send(s, digest, NVME_DIGEST_BYTES);
+	if (out)
+		nvme_send_data(s, &conn->receive.wire, f->data, f->out_bytes, digest);
 }
 
 static void connection_ready(struct nvme_connection *conn)
@@ -223,16 +218,6 @@ static void connection_broken(struct nvme_connection *conn)
 			     "%s", r->error);
 }
 
-static void connection_take_payload(struct nvme_connection *conn, struct nvme_input *in)
-{
-	struct nvme_receive *r = &conn->receive;
-	uint32_t bytes = (uint32_t)MIN((size_t)(in->end - in->at), (size_t)r->bytes);
-
-	memcpy(conn->fabrics.data + r->at_bytes, in->at, bytes);
-	nvme_receive_took(r, in->at, bytes);
-	in->at += bytes;
-}
-
 /* False: there is no more in these bytes. */
 static bool connection_take_hello(struct nvme_connection *conn, struct nvme_input *in)
 {
@@ -242,8 +227,7 @@ static bool connection_take_hello(struct nvme_connection *conn, struct nvme_inpu
 		connection_ask_if_both_are_there(conn);
 		return true;
 	case NVME_RECEIVE_PAYLOAD:
-		connection_take_payload(conn, in);
-		return conn->receive.bytes == 0;
+		return nvme_receive_copy(&conn->receive, in, conn->fabrics.data) == 0;
 	case NVME_RECEIVE_DONE:
 		nvme_fabrics_completed(&conn->fabrics, &conn->receive.cqe, conn->slot.came_bytes);
 		connection_step(conn);

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "backends/nvme/nvme.h"
+#include "backends/nvme/nvme_send.h"
 #include "backends/nvme/protocol/nvme_command.h"
-#include "backends/nvme/protocol/nvme_digest.h"
 #include "base/assert.h"
 #include "base/util.h"
 
@@ -134,18 +134,6 @@ static const uint8_t *nvme_transfer_data(const struct nvme_io *n)
 	return n->io->op == BACKEND_DISCARD ? n->range : n->io->buf;
 }
 
-static void nvme_transfer_send_data(struct nvme_connection *conn, const uint8_t *data,
-				    uint32_t bytes, uint8_t *digest)
-{
-	struct stream *s = &conn->c.stream;
-
-	stream_send(s, data, bytes);
-	if (!conn->receive.wire.data_digest)
-		return;
-	nvme_pdu_data_digest(digest, nvme_digest(0, data, bytes));
-	stream_send(s, digest, NVME_DIGEST_BYTES);
-}
-
 /* While large data are awaited they are not received by way of the stream's memory. */
 static void nvme_transfer_count_large(struct nvme_connection *conn, const struct nvme_io *n,
 				      int change)
@@ -170,7 +158,8 @@ void nvme_transfer_send(struct nvme_connection *conn, struct nvme_io *n)
 	if (++conn->head_idx == q->queue->depth)
 		conn->head_idx = 0;
 	if (bytes > 0)
-		nvme_transfer_send_data(conn, nvme_transfer_data(n), bytes, n->digest[0]);
+		nvme_send_data(&conn->c.stream, &conn->receive.wire, nvme_transfer_data(n), bytes,
+			       n->digest[0]);
 	nvme_transfer_count_large(conn, n, 1);
 }
 
@@ -205,7 +194,8 @@ static void nvme_transfer_pump(struct nvme_connection *conn, struct nvme_io *n)
 	};
 
 	stream_send(s, n->h2c_head, nvme_pdu_h2c_data(n->h2c_head, &conn->receive.wire, &h));
-	nvme_transfer_send_data(conn, nvme_transfer_data(n) + n->h2c_at_bytes, bytes, n->digest[1]);
+	nvme_send_data(s, &conn->receive.wire, nvme_transfer_data(n) + n->h2c_at_bytes, bytes,
+		       n->digest[1]);
 	session_sends_more(&conn->c, &n->request);
 	n->h2c_end_bytes = s->queued_bytes;
 	n->h2c_at_bytes += bytes;
@@ -265,15 +255,11 @@ static struct nvme_io *io_of_slot(struct nvme_slot *slot)
 static bool nvme_transfer_take_payload(struct nvme_connection *conn, struct nvme_input *in)
 {
 	struct nvme_receive *r = &conn->receive;
-	uint8_t *to = (uint8_t *)io_of_slot(r->slot)->io->buf + r->at_bytes;
-	uint32_t here = (uint32_t)MIN((size_t)(in->end - in->at), (size_t)r->bytes);
-	uint32_t missing = r->bytes - here;
+	uint8_t *buf = io_of_slot(r->slot)->io->buf;
+	uint32_t missing = nvme_receive_copy(r, in, buf);
 
-	memcpy(to, in->at, here);
-	in->at += here;
-	nvme_receive_took(r, to, here);
 	if (missing >= DIRECT_BYTES && !conn->c.stream.codec)
-		stream_receive_into(&conn->c.stream, to + here, missing);
+		stream_receive_into(&conn->c.stream, buf + r->at_bytes, missing);
 	return missing == 0;
 }
 

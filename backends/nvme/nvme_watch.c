@@ -78,16 +78,9 @@ static void watch_on_ana(void *arg, const struct nvme_cqe *cqe, uint32_t bytes)
 static void watch_ask_ana(struct nvme_connection *conn)
 {
 	uint8_t sqe[NVME_SQE_BYTES];
-	uint32_t groups = nvme_admin_found(conn->admin)->controller.id.nanagrpid;
-	struct nvme_log_request log = {
-		.log = NVME_LOG_ANA,
-		.specific = NVME_LOG_ANA_GROUPS_ONLY,
-		.bytes = NVME_ANA_HEAD_BYTES +
-			 MAX(MIN(groups, NVME_FABRICS_ANA_GROUPS_MAX), 1u) * NVME_ANA_GROUP_BYTES,
-	};
+	uint32_t bytes = nvme_fabrics_ana_command(&nvme_admin_found(conn->admin)->controller, sqe);
 
-	nvme_command_get_log(sqe, &log);
-	nvme_admin_ask(conn->admin, sqe, conn->page, log.bytes, watch_on_ana);
+	nvme_admin_ask(conn->admin, sqe, conn->page, bytes, watch_on_ana);
 }
 
 /* Also a namespace that has been there all the time and is found anew: its size may be another. */
@@ -199,7 +192,7 @@ void nvme_watch_begin(struct nvme_connection *conn)
 	conn->ana_group = ns->ana_group;
 	conn->ana_state = ns->ana_state;
 	session_rank_set(&conn->c, watch_rank(conn));
-	if (watch_rank(conn) == SESSION_UNUSABLE)
+	if (conn->c.rank == SESSION_UNUSABLE)
 		watch_look_later(conn);
 }
 

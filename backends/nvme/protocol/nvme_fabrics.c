@@ -402,15 +402,7 @@ static void take_ids(struct nvme_fabrics *f)
 
 static void start_ana(struct nvme_fabrics *f)
 {
-	uint32_t groups = MIN(f->controller.id.nanagrpid, NVME_FABRICS_ANA_GROUPS_MAX);
-	struct nvme_log_request log = {
-		.log = NVME_LOG_ANA,
-		.specific = NVME_LOG_ANA_GROUPS_ONLY,
-		.bytes = NVME_ANA_HEAD_BYTES + MAX(groups, 1u) * NVME_ANA_GROUP_BYTES,
-	};
-
-	nvme_command_get_log(f->sqe, &log);
-	fabrics_send(f, ANA, 0, log.bytes);
+	fabrics_send(f, ANA, 0, nvme_fabrics_ana_command(&f->controller, f->sqe));
 }
 
 static void take_namespace(struct nvme_fabrics *f)

@@ -152,6 +152,13 @@ enum nvme_fabrics_step nvme_fabrics_paused(struct nvme_fabrics *f);
  */
 enum nvme_fabrics_step nvme_fabrics_gone(struct nvme_fabrics *f, int err);
 
+/*
+ * Asks for the ANA states of all groups, of NVME_FABRICS_ANA_GROUPS_MAX at most. Returns the bytes
+ * of the answer.
+ */
+uint32_t nvme_fabrics_ana_command(const struct nvme_controller *controller,
+				  uint8_t sqe[static NVME_SQE_BYTES]);
+
 /* Why Identify Controller, Connect or a namespace does not do; for nvme_fabrics.c. 0 or -errno. */
 int nvme_fabrics_judge_controller(struct nvme_fabrics *f);
 void nvme_fabrics_judge_limits(struct nvme_fabrics *f);

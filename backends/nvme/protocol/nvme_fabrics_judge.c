@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "backends/nvme/protocol/nvme_command.h"
 #include "backends/nvme/protocol/nvme_status.h"
 #include "base/util.h"
 
@@ -211,4 +212,18 @@ int nvme_fabrics_judge_command_set(struct nvme_fabrics *f)
 	return judge_fail(f, -EOPNOTSUPP,
 			  "namespace %u is %s (command set %u), not an ordinary disk",
 			  f->namespace.nsid, kind, ids->csi);
+}
+
+uint32_t nvme_fabrics_ana_command(const struct nvme_controller *controller,
+				  uint8_t sqe[static NVME_SQE_BYTES])
+{
+	uint32_t groups = MIN(controller->id.nanagrpid, NVME_FABRICS_ANA_GROUPS_MAX);
+	struct nvme_log_request log = {
+		.log = NVME_LOG_ANA,
+		.specific = NVME_LOG_ANA_GROUPS_ONLY,
+		.bytes = NVME_ANA_HEAD_BYTES + MAX(groups, 1u) * NVME_ANA_GROUP_BYTES,
+	};
+
+	nvme_command_get_log(sqe, &log);
+	return log.bytes;
 }

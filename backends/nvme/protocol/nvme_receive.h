@@ -42,6 +42,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "backends/nvme/protocol/nvme_pdu.h"
 #include "backends/nvme/protocol/nvme_slot.h"
@@ -102,6 +103,23 @@ enum nvme_receive_event nvme_receive_next(struct nvme_receive *r, struct nvme_in
  * (looked at for the data digest only; may be NULL without data digests).
  */
 void nvme_receive_took(struct nvme_receive *r, const void *data, uint32_t bytes);
+
+/*
+ * After PAYLOAD: copies what in has of it into buf, that of r->slot from its beginning on; NULL: it
+ * is thrown away. Returns how many bytes are missing, which belong to buf + r->at_bytes.
+ */
+static inline uint32_t nvme_receive_copy(struct nvme_receive *r, struct nvme_input *in,
+					 uint8_t *buf)
+{
+	size_t here = (size_t)(in->end - in->at);
+	uint32_t bytes = here < r->bytes ? (uint32_t)here : r->bytes;
+
+	if (buf && bytes > 0)
+		memcpy(buf + r->at_bytes, in->at, bytes);
+	nvme_receive_took(r, in->at, bytes);
+	in->at += bytes;
+	return r->bytes;
+}
 
 /* False between two PDUs: only then can a connection end cleanly. */
 bool nvme_receive_is_inside(const struct nvme_receive *r);
