@@ -3,18 +3,16 @@
  * wait for files, not a reactor's; afterwards read-only.
  *
  * Happy path: the kind's priorities -> its files, read whole -> GnuTLS parses them. Failure modes:
- * -errno with words that name the file, and the cure. A file with a secret that everybody on this
- * machine may read or write is refused, as ssh and libpq do (the tools write them with mode 600);
- * its group may, for services share keys that way.
+ * -errno with words that name the file, and the cure.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/printable.h"
+#include "net/secret_file.h"
 #include "net/tls_internal.h"
 #include "base/util.h"
 
@@ -50,27 +48,13 @@ static int fail_nomem(const struct reading *r)
 
 /* ---- files ---- */
 
-enum secrecy { PUBLIC, SECRET };
-
-static int check_file(const struct reading *r, int fd, const char *path, enum secrecy secrecy,
-		      size_t *ret_bytes)
+static int check_file_size(const struct reading *r, const char *path, size_t bytes)
 {
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return credentials_fail(r, -errno, "%s: %s", path, strerror(errno)); /* UNTESTED */
-	if (!S_ISREG(st.st_mode))
-		return credentials_fail(r, -EINVAL, "%s: is not a file", path);
-	if (secrecy == SECRET && (st.st_mode & (S_IROTH | S_IWOTH)))
-		return credentials_fail(
-			r, -EPERM, "%s: its key is open to everybody on this machine: chmod o= %s",
-			path, path);
-	if (st.st_size == 0)
+	if (bytes == 0)
 		return credentials_fail(r, -EINVAL, "%s: is empty", path);
-	if (st.st_size > FILE_BYTES_MAX)
+	if (bytes > FILE_BYTES_MAX)
 		return credentials_fail(r, -EFBIG, "%s: is larger than %u MiB", path,
 					FILE_BYTES_MAX >> 20);
-	*ret_bytes = (size_t)st.st_size;
 	return 0;
 }
 
@@ -97,14 +81,13 @@ static int credentials_read_all(int fd, uint8_t *buf, size_t bytes, size_t *ret_
 static int file_read(const struct reading *r, const char *path, enum secrecy secrecy,
 		     gnutls_datum_t *ret_file)
 {
-	/* A fifo in its place must not hold us. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), ret;
 	size_t bytes = 0, done = 0;
+	int fd = secret_file_open(path, secrecy, &bytes, r->error, r->error_bytes), ret;
 	uint8_t *buf;
 
 	if (fd < 0)
-		return credentials_fail(r, -errno, "%s: %s", path, strerror(errno));
-	ret = check_file(r, fd, path, secrecy, &bytes);
+		return fd;
+	ret = check_file_size(r, path, bytes);
 	if (ret == 0) {
 		buf = malloc(bytes);
 		ret = buf ? credentials_read_all(fd, buf, bytes, &done) : -ENOMEM;
@@ -242,7 +225,7 @@ static int read_psk(const struct reading *r)
 	if (!r->credentials->username ||
 	    gnutls_psk_allocate_client_credentials(&r->credentials->psk) < 0)
 		return fail_nomem(r); /* UNTESTED: no memory */
-	ret = file_read(r, config->psk_file, SECRET, &file);
+	ret = file_read(r, config->psk_file, FILE_SECRET, &file);
 	if (ret == 0)
 		ret = find_psk_key(r, file);
 	file_free(&file);
@@ -280,7 +263,7 @@ static int read_authorities(const struct reading *r)
 	if (!path)
 		return fail_nomem(r); /* UNTESTED: no memory */
 	r->credentials->authorities = path;
-	ret = file_read(r, path, PUBLIC, &file);
+	ret = file_read(r, path, FILE_PUBLIC, &file);
 	if (ret == -ENOENT && r->config->no_verify)
 		return 0;
 	if (ret < 0)
@@ -310,7 +293,7 @@ static int read_revoked(const struct reading *r)
 
 	if (!path)
 		return fail_nomem(r); /* UNTESTED: no memory */
-	ret = file_read(r, path, PUBLIC, &file);
+	ret = file_read(r, path, FILE_PUBLIC, &file);
 	if (ret == 0) {
 		ret = gnutls_certificate_set_x509_crl_mem(r->credentials->x509, &file,
 							  GNUTLS_X509_FMT_PEM);
@@ -327,12 +310,12 @@ static int read_revoked(const struct reading *r)
 static int read_own_files(const struct reading *r, const char *cert_path, const char *key_path)
 {
 	gnutls_datum_t cert = { 0 }, key = { 0 };
-	int ret = file_read(r, cert_path, PUBLIC, &cert);
+	int ret = file_read(r, cert_path, FILE_PUBLIC, &cert);
 
 	if (ret == -ENOENT && access(key_path, F_OK) < 0)
 		return 0;
 	if (ret == 0)
-		ret = file_read(r, key_path, SECRET, &key);
+		ret = file_read(r, key_path, FILE_SECRET, &key);
 	if (ret == 0) {
 		ret = gnutls_certificate_set_x509_key_mem(r->credentials->x509, &cert, &key,
 							  GNUTLS_X509_FMT_PEM);

@@ -1,16 +1,14 @@
 /*
  * The secrets of a device, from the files that the configuration names. Owns struct nvme_keys.
- * Helper thread: reads files. Nothing of a key goes into words; a file that everybody on this
- * machine may read or write is refused, as for TLS (net/tls.h).
+ * Helper thread: reads files. Nothing of a key goes into words.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/nvme/keys/nvme_tls_key.h"
 #include "backends/nvme/nvme.h"
+#include "net/secret_file.h"
 #include "net/tls.h"
 
 /* A key is 80 bytes of text and less. */
@@ -27,40 +25,23 @@ __attribute__((format(printf, 4, 5))) static int keys_fail(int err, char *error,
 	return err;
 }
 
-static int keys_check_file(int fd, const char *path, char *error, size_t error_bytes)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return keys_fail(-errno, error, error_bytes, "%s: %s", path, strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return keys_fail(-EINVAL, error, error_bytes, "%s: is not a file", path);
-	if (st.st_mode & (S_IROTH | S_IWOTH))
-		return keys_fail(-EPERM, error, error_bytes,
-				 "%s: its key is open to everybody on this machine: chmod o= %s",
-				 path, path);
-	return 0;
-}
-
 /* The first line. */
 static int keys_read_text(const char *path, char text[static KEY_TEXT_BYTES], char *error,
 			  size_t error_bytes)
 {
-	/* A fifo in its place must not hold us. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), ret;
-	ssize_t bytes = 0;
+	size_t file_bytes;
+	int fd = secret_file_open(path, FILE_SECRET, &file_bytes, error, error_bytes);
+	ssize_t bytes;
 
 	if (fd < 0)
-		return keys_fail(-errno, error, error_bytes, "%s: %s", path, strerror(errno));
-	ret = keys_check_file(fd, path, error, error_bytes);
-	if (ret == 0)
-		bytes = read(fd, text, KEY_TEXT_BYTES - 1);
+		return fd;
+	bytes = read(fd, text, KEY_TEXT_BYTES - 1);
 	close(fd);
-	if (ret == 0 && bytes < 0)
+	if (bytes < 0)
 		return keys_fail(-EIO, error, error_bytes, "%s: cannot be read", path);
 	text[bytes] = '\0';
 	text[strcspn(text, " \t\r\n")] = '\0';
-	return ret;
+	return 0;
 }
 
 static int keys_read_dhchap(struct nvme_dhchap_key *key, const char *path, char *error,
