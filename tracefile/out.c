@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 void out_write(struct out *o, const void *data, size_t bytes)
 {
 	if (!o->err && fwrite(data, 1, bytes, o->file) != bytes)
@@ -50,19 +52,9 @@ struct text_entry {
 	char text[];
 };
 
-/* FNV-1a */
-static uint64_t text_table_hash(const char *text)
-{
-	uint64_t hash = 0xcbf29ce484222325ull;
-
-	for (; *text; text++)
-		hash = (hash ^ (uint8_t)*text) * 0x100000001b3ull;
-	return hash;
-}
-
 uint32_t text_number(struct text_table *t, const char *text, uint32_t nr_max, bool *ret_new)
 {
-	uint64_t hash = text_table_hash(text);
+	uint64_t hash = hash_text(HASH_START, text);
 	struct text_entry *first = map_get(&t->texts, hash, 0), *e;
 	size_t bytes = strlen(text) + 1;
 

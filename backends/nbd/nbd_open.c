@@ -15,6 +15,7 @@
 #include "backends/nbd/nbd.h"
 #include "backends/nbd/nbd_credentials.h"
 #include "backends/nbd/nbd_examine.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "storage/visit.h"
@@ -154,19 +155,11 @@ void nbd_close(struct backend_device *device)
 	nbd->tls = NULL;
 }
 
-static uint64_t nbd_identity_hash(uint64_t h, const char *text)
-{
-	while (*text)
-		h = (h ^ (uint8_t)*text++) * 0x100000001b3ull; /* FNV-1a */
-	return h;
-}
-
 /* The place and the name; their whole length has no room, so a hash of both goes with them. */
 void nbd_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
 {
 	const struct nbd_device *nbd = device->priv;
-	uint64_t h = nbd_identity_hash(nbd_identity_hash(0xcbf29ce484222325ull, nbd->address),
-				       nbd->uri.export_name);
+	uint64_t h = hash_text(hash_text(HASH_START, nbd->address), nbd->uri.export_name);
 
 	snprintf(text, BACKEND_IDENTITY_BYTES, "nbd %016llx %.30s %.30s", (unsigned long long)h,
 		 nbd->address, nbd->uri.export_name);

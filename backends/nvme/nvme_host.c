@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 #define HOSTNQN_PATH "/etc/nvme/hostnqn"
 #define HOSTID_PATH "/etc/nvme/hostid"
 
@@ -26,13 +28,6 @@ static bool host_read_line(const char *path, char *buf, size_t bytes)
 	return buf[0] != '\0';
 }
 
-static uint64_t host_hash(uint64_t h, const char *text)
-{
-	while (*text)
-		h = (h ^ (uint8_t)*text++) * 0x100000001b3ull; /* FNV-1a */
-	return h;
-}
-
 /* A UUID of version 8 (RFC 9562 5.8): the same on each start, and no other machine's. */
 static bool host_uuid_of_machine(uint8_t uuid[16])
 {
@@ -41,8 +36,8 @@ static bool host_uuid_of_machine(uint8_t uuid[16])
 
 	if (!host_read_line("/etc/machine-id", id, sizeof(id)))
 		return false;
-	h[0] = host_hash(0xcbf29ce484222325ull, id);
-	h[1] = host_hash(host_hash(h[0], "ublkd nvme host"), id);
+	h[0] = hash_text(HASH_START, id);
+	h[1] = hash_text(hash_text(h[0], "ublkd nvme host"), id);
 	memcpy(uuid, h, 16);
 	uuid[6] = (uint8_t)((uuid[6] & 0x0f) | 0x80);
 	uuid[8] = (uint8_t)((uuid[8] & 0x3f) | 0x80);
