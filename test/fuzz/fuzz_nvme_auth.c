@@ -6,36 +6,13 @@
  * messages of the host are right (nvme_fake_auth.h); DONE only if the controller proved what it was
  * asked for; words are words; no secret is left.
  */
+#include "answers.h"
 #include "fuzz.h"
 #include "test/rig/nvme_auth_case.h"
 
 const char *const fuzz_words[] = {
 	"\x01", "\x02", "\x03", "\x05", "\x10", "\x20", "\x30", "\x40", "\xf1", "\xff", NULL,
 };
-
-struct answers {
-	const uint8_t *at, *end;
-};
-
-static size_t take(struct answers *a, void *to, size_t bytes)
-{
-	size_t nr = MIN(bytes, (size_t)(a->end - a->at));
-
-	memcpy(to, a->at, nr);
-	a->at += nr;
-	return nr;
-}
-
-/* XORs pairs of (offset, byte) into the message. */
-static void bend(struct answers *a, uint8_t *data, uint32_t bytes)
-{
-	uint8_t pair[3], nr = 0;
-
-	take(a, &nr, 1);
-	for (nr &= 15; nr > 0 && take(a, pair, 3) == 3; nr--)
-		if (bytes > 0)
-			data[(pair[0] | pair[1] << 8) % bytes] ^= pair[2];
-}
 
 /* The controller means what it sent: the host's reply is judged by it. */
 static void adopt_challenge(struct fake_auth *fake, uint8_t *at)
@@ -75,13 +52,13 @@ static bool answer(struct auth_case *c, struct answers *a)
 		fake_auth_send(&c->fake, auth->sqe, c->data, auth->out_bytes);
 	} else {
 		bytes = fake_auth_receive(&c->fake, auth->sqe, c->data);
-		bend(a, c->data, bytes);
+		answers_bend(a, c->data, bytes);
 		if (c->fake.step == FAKE_NEGOTIATE)
 			adopt_challenge(&c->fake, c->data);
 		else
 			proof = has_proof(&c->fake, c->data);
 	}
-	take(a, change, sizeof(change));
+	answers_take(a, change, sizeof(change));
 	if (change[0] & 1)
 		cqe.status = (uint16_t)(change[1] | change[2] << 8) & 0x7fff;
 	if (change[0] & 2)

@@ -7,39 +7,13 @@
 #include <errno.h>
 
 #include "backends/nvme/protocol/nvme_command.h"
+#include "answers.h"
 #include "fuzz.h"
 #include "test/rig/nvme_fake_controller.h"
 
 const char *const fuzz_words[] = {
 	"\x01", "\x02", "\x03", "\x09", "\x0c", "\x10", "\xff\xff", "\x82\x41", "\x0b\x80", NULL,
 };
-
-struct answers {
-	const uint8_t *at, *end;
-};
-
-static size_t take(struct answers *a, void *to, size_t bytes)
-{
-	size_t nr = MIN(bytes, (size_t)(a->end - a->at));
-
-	memcpy(to, a->at, nr);
-	a->at += nr;
-	return nr;
-}
-
-/* XORs pairs of (offset in dwords, byte) into the data: few bytes bend much. */
-static void bend(struct answers *a, uint8_t *data, uint32_t bytes)
-{
-	uint8_t head[3], nr = 0;
-
-	take(a, &nr, 1);
-	for (nr &= 15; nr > 0 && take(a, head, 3) == 3; nr--) {
-		uint32_t at = (uint32_t)head[0] | (uint32_t)head[1] << 8;
-
-		if (bytes > 0)
-			data[at % bytes] ^= head[2];
-	}
-}
 
 static void answer(struct fake_controller *c, struct nvme_fabrics *f, struct answers *a)
 {
@@ -55,16 +29,16 @@ static void answer(struct fake_controller *c, struct nvme_fabrics *f, struct ans
 	else
 		fake_admin(c, &copy, &cqe);
 	memcpy(f->data, copy.data, f->in_bytes);
-	take(a, change, sizeof(change));
+	answers_take(a, change, sizeof(change));
 	if (change[0] & 1)
-		take(a, &cqe.result, sizeof(cqe.result));
+		answers_take(a, &cqe.result, sizeof(cqe.result));
 	if (change[0] & 2)
 		cqe.status = (uint16_t)(change[1] | change[2] << 8) & 0x7fff;
 	if (change[0] & 4)
 		bytes = change[3] < bytes ? change[3] : bytes;
 	if (change[0] & 8)
 		cqe.sq_head = change[3];
-	bend(a, f->data, f->in_bytes);
+	answers_bend(a, f->data, f->in_bytes);
 	nvme_fabrics_completed(f, &cqe, bytes);
 }
 

@@ -1,33 +1,13 @@
 /* What the user can say about an NBD server: `tls` and the URI together. */
 #include <arpa/inet.h>
-#include <errno.h>
 
 #include "backends/nbd/nbd.h"
 #include "storage/spec.h"
-#include "daemon/settings/settings.h"
-#include "test/rig/config_check.h"
-
-/* The backend of a device with these lines; "": no errors. For settings_free. */
-static void parse(struct settings *s, const char *backend, const char *errors)
-{
-	struct config_errors e;
-	char text[1000];
-	int ret;
-
-	snprintf(text, sizeof(text), "name: a\nbackend:\n  type: nbd\n%s", backend);
-	config_errors_init(&e, "f");
-	ret = settings_parse_devices(s, text, strlen(text), &e);
-	check_errors(&e, errors);
-	assert_int_equal(ret, *errors ? -EINVAL : 0);
-	config_errors_fini(&e);
-}
+#include "test/rig/backend_options.h"
 
 static void bad(const char *backend, const char *errors)
 {
-	struct settings s;
-
-	parse(&s, backend, errors);
-	settings_free(&s);
+	options_bad("nbd", backend, errors);
 }
 
 /* The URI that comes of it. */
@@ -37,7 +17,7 @@ static const struct nbd_uri *good(const char *backend)
 	struct settings s;
 	char error[256];
 
-	parse(&s, backend, "");
+	options_parse(&s, "nbd", backend, "");
 	assert_int_equal(nbd_config_uri(s.devices[0]->backend->config, &uri, error, sizeof(error)),
 			 0);
 	settings_free(&s);
@@ -167,8 +147,8 @@ static void test_equal(void **state)
 	struct settings a, b;
 
 	(void)state;
-	parse(&a, "  uri: nbds://h/e\n  tls: {certificates: /c}\n", "");
-	parse(&b, "  uri: nbds://h/e\n  tls: {certificates: /d}\n", "");
+	options_parse(&a, "nbd", "  uri: nbds://h/e\n  tls: {certificates: /c}\n", "");
+	options_parse(&b, "nbd", "  uri: nbds://h/e\n  tls: {certificates: /d}\n", "");
 	assert_true(backend_spec_equal(a.devices[0]->backend, a.devices[0]->backend));
 	assert_false(backend_spec_equal(a.devices[0]->backend, b.devices[0]->backend));
 	settings_free(&a);
@@ -184,8 +164,10 @@ static void test_kept(void **state)
 	char *text;
 
 	(void)state;
-	parse(&s, "  uri: nbds://h/e\n  tls: {psk_file: /k, username: 'a: b', verify_peer: off}\n",
-	      "");
+	options_parse(
+		&s, "nbd",
+		"  uri: nbds://h/e\n  tls: {psk_file: /k, username: 'a: b', verify_peer: off}\n",
+		"");
 	json = device_settings_json(s.devices[0]);
 	text = device_json_text(json);
 	config_errors_init(&e, "f");

@@ -1,37 +1,16 @@
 /* What the user can say about an NVMe namespace: a URI, or host and subsystem. */
-#include <errno.h>
-
 #include "backends/nvme/nvme.h"
-#include "daemon/settings/settings.h"
 #include "storage/spec.h"
-#include "test/rig/config_check.h"
+#include "test/rig/backend_options.h"
 
 #define NQN "nqn.2024-01.com.example:disk"
 #define HOST_NQN "nqn.2024-01.com.example:me"
 #define UUID "5a8a5d0e-1f5b-4c7a-9f5e-0123456789ab"
 #define FIELDS "  host: h\n  subsystem: " NQN "\n"
 
-/* The backend of a device with these lines; "": no errors. For settings_free. */
-static void parse(struct settings *s, const char *backend, const char *errors)
-{
-	struct config_errors e;
-	char text[2000];
-	int ret;
-
-	snprintf(text, sizeof(text), "name: a\nbackend:\n  type: nvme-tcp\n%s", backend);
-	config_errors_init(&e, "f");
-	ret = settings_parse_devices(s, text, strlen(text), &e);
-	check_errors(&e, errors);
-	assert_int_equal(ret, *errors ? -EINVAL : 0);
-	config_errors_fini(&e);
-}
-
 static void bad(const char *backend, const char *errors)
 {
-	struct settings s;
-
-	parse(&s, backend, errors);
-	settings_free(&s);
+	options_bad("nvme-tcp", backend, errors);
 }
 
 /* The target that comes of it. */
@@ -41,7 +20,7 @@ static const struct nvme_target *good(const char *backend)
 	struct settings s;
 	char error[256];
 
-	parse(&s, backend, "");
+	options_parse(&s, "nvme-tcp", backend, "");
 	assert_int_equal(
 		nvme_config_target(s.devices[0]->backend->config, &target, error, sizeof(error)),
 		0);
@@ -183,8 +162,8 @@ static void test_equal(void **state)
 	struct settings a, b;
 
 	(void)state;
-	parse(&a, FIELDS "  paths: a\n", "");
-	parse(&b, FIELDS "  paths: b\n", "");
+	options_parse(&a, "nvme-tcp", FIELDS "  paths: a\n", "");
+	options_parse(&b, "nvme-tcp", FIELDS "  paths: b\n", "");
 	assert_true(backend_spec_equal(a.devices[0]->backend, a.devices[0]->backend));
 	assert_false(backend_spec_equal(a.devices[0]->backend, b.devices[0]->backend));
 	settings_free(&a);
