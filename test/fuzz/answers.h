@@ -1,4 +1,5 @@
-/* Input that stands for what a peer answers: taken from its beginning, with nothing behind its end. */
+/* Input that stands for what a peer answers: taken from its beginning, with nothing behind its end.
+ */
 #ifndef TEST_FUZZ_ANSWERS_H
 #define TEST_FUZZ_ANSWERS_H
 

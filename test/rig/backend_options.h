@@ -1,4 +1,5 @@
-/* What the tests of a backend's options share: the backend of a device, and what is wrong with it. */
+/* What the tests of a backend's options share: the backend of a device, and what is wrong with it.
+ */
 #ifndef TEST_RIG_BACKEND_OPTIONS_H
 #define TEST_RIG_BACKEND_OPTIONS_H
 
