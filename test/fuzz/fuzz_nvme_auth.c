@@ -6,6 +6,8 @@
  * messages of the host are right (nvme_fake_auth.h); DONE only if the controller proved what it was
  * asked for; words are words; no secret is left.
  */
+#include <errno.h>
+
 #include "answers.h"
 #include "fuzz.h"
 #include "test/rig/nvme_auth_case.h"
@@ -112,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	for (unsigned nr = 0; c.auth.step == NVME_AUTH_COMMAND; nr++) {
 		ASSERT(nr < 6);
 		if (a.at == a.end && nr > 0 && (data[1] & 128)) {
-			nvme_auth_gone(&c.auth);
+			nvme_auth_gone(&c.auth, -ECONNRESET);
 			return 0;
 		}
 		proved |= answer(&c, &a);

@@ -325,12 +325,21 @@ enum nvme_auth_step nvme_auth_completed(struct nvme_auth *a, const struct nvme_c
 	return a->step;
 }
 
-bool nvme_auth_gone(struct nvme_auth *a)
+bool nvme_auth_gone(struct nvme_auth *a, int err)
 {
 	bool told = a->state == FAILURE2;
 
-	if (a->step == NVME_AUTH_COMMAND)
-		auth_end(a, NVME_AUTH_FAILED);
+	if (a->step != NVME_AUTH_COMMAND)
+		return told;
+	if (err != -ETIMEDOUT && (a->state == REPLY || a->state == SUCCESS1)) {
+		auth_fail(a, err,
+			  "the target closed the connection after the host's response: the key of "
+			  "dhchap_key_file and the target's for this host (dhchap_key) differ, or "
+			  "its log says why");
+		a->may_retry = true;
+		return true;
+	}
+	auth_end(a, NVME_AUTH_FAILED);
 	return told;
 }
 

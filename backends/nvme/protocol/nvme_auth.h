@@ -87,9 +87,11 @@ enum nvme_auth_step nvme_auth_completed(struct nvme_auth *a, const struct nvme_c
 					uint32_t in_bytes);
 
 /*
- * The connection ended, or an answer is late: wipes what is secret. Returns whether a->error has
- * the reason already, because the controller was being told of it: then FAILED.
+ * The connection ended, or an answer is late (err -ETIMEDOUT): wipes what is secret. Returns
+ * whether a->error has the reason, with FAILED: the controller was being told of it, or closed the
+ * connection when it had the host's response. Linux 6.12's target sometimes closes it before its
+ * failure1 is out.
  */
-bool nvme_auth_gone(struct nvme_auth *a);
+bool nvme_auth_gone(struct nvme_auth *a, int err);
 
 #endif

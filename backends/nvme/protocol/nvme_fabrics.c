@@ -563,8 +563,9 @@ enum nvme_fabrics_step nvme_fabrics_gone(struct nvme_fabrics *f, int err)
 {
 	if (f->step == NVME_FABRICS_DONE || f->step == NVME_FABRICS_FAILED)
 		return f->step;
-	if (f->state == AUTHENTICATE && nvme_auth_gone(&f->auth)) {
+	if (f->state == AUTHENTICATE && nvme_auth_gone(&f->auth, err)) {
 		snprintf(f->error, sizeof(f->error), "%s", f->auth.error);
+		f->may_retry = f->auth.may_retry;
 		fabrics_fail_judged(f, f->auth.err);
 		return f->step;
 	}

@@ -263,7 +263,7 @@ static void test_wiped(void **state)
 	case_init(&c, 2, 0, true);
 	case_start(&c);
 	case_answer(&c);
-	assert_false(nvme_auth_gone(&c.auth));
+	assert_false(nvme_auth_gone(&c.auth, -ECONNRESET));
 	assert_int_equal(c.auth.step, NVME_AUTH_FAILED);
 	check_wiped(&c.auth);
 }

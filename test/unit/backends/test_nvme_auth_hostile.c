@@ -279,10 +279,34 @@ static void test_gone(void **state)
 	case_start(&c);
 	for (unsigned i = 0; i < 4; i++)
 		case_answer(&c);
-	assert_true(nvme_auth_gone(&c.auth));
+	assert_true(nvme_auth_gone(&c.auth, -ECONNRESET));
 	assert_int_equal(c.auth.step, NVME_AUTH_FAILED);
 	assert_int_equal(c.auth.err, -EACCES);
-	assert_false(nvme_auth_gone(&c.auth));
+	assert_false(nvme_auth_gone(&c.auth, -ECONNRESET));
+}
+
+/* A target with another key may close the connection instead of a failure1. */
+static void test_gone_after_response(void **state)
+{
+	(void)state;
+	for (unsigned answered = 2; answered <= 3; answered++) {
+		case_init(&c, 1, 0, false);
+		case_start(&c);
+		for (unsigned i = 0; i < answered; i++)
+			case_answer(&c);
+		assert_true(nvme_auth_gone(&c.auth, -ECONNRESET));
+		assert_int_equal(c.auth.step, NVME_AUTH_FAILED);
+		assert_int_equal(c.auth.err, -ECONNRESET);
+		assert_true(c.auth.may_retry);
+		assert_non_null(strstr(c.auth.error, "dhchap_key_file"));
+	}
+	/* Late says nothing about keys. */
+	case_init(&c, 1, 0, false);
+	case_start(&c);
+	for (unsigned i = 0; i < 2; i++)
+		case_answer(&c);
+	assert_false(nvme_auth_gone(&c.auth, -ETIMEDOUT));
+	assert_int_equal(c.auth.step, NVME_AUTH_FAILED);
 }
 
 /* The longest names there are. */
@@ -341,8 +365,8 @@ int main(void)
 		cmocka_unit_test(test_failures),     cmocka_unit_test(test_challenges),
 		cmocka_unit_test(test_weak_numbers), cmocka_unit_test(test_success1),
 		cmocka_unit_test(test_cut),	     cmocka_unit_test(test_statuses),
-		cmocka_unit_test(test_gone),	     cmocka_unit_test(test_long_names),
-		cmocka_unit_test(test_noise),
+		cmocka_unit_test(test_gone),	     cmocka_unit_test(test_gone_after_response),
+		cmocka_unit_test(test_long_names),   cmocka_unit_test(test_noise),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,7 +168,7 @@ static void test_gone(void **state)
 
 	(void)state;
 	start(NVME_FABRICS_IO, true);
-	advance(3);
+	advance(2);
 	nvme_fabrics_gone(&f, -ECONNRESET);
 	assert_string_equal(f.error,
 			    "the connection ended while the target was asked for Authentication");
@@ -179,6 +179,13 @@ static void test_gone(void **state)
 	advance(2);
 	nvme_fabrics_gone(&f, -ETIMEDOUT);
 	assert_string_equal(f.error, "the target does not answer to Authentication in time");
+	/* It has the host's response. */
+	start(NVME_FABRICS_IO, true);
+	advance(3);
+	nvme_fabrics_gone(&f, -ECONNRESET);
+	assert_non_null(strstr(f.error, "the key of dhchap_key_file and the target's"));
+	assert_int_equal(f.err, -ECONNRESET);
+	assert_true(f.may_retry);
 	/* It was being told that its key is wrong. */
 	start(NVME_FABRICS_IO, true);
 	keys.controller.secret.key[5] ^= 1;
