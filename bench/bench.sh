@@ -12,6 +12,7 @@
 #   --json           the result as JSON on stdout instead of the table
 #   --commit         after a whole run: copy it to bench/results/VERSION.csv and the table to the docs
 #   --seconds N      guest time per cell (1; --quick: 0.5)
+#   --threads        print for each cell, too, which threads used the instructions
 #   --jobs N         distribute the cells over N guests that run at the same time (1); this does not
 #                    affect the instruction clock
 #   --rows FILE      report the rows of an earlier run (build/bench/result.csv) instead of measuring
@@ -34,13 +35,14 @@ usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$here/bench.sh"; }
 # --- options --------------------------------------------------------------------------------------
 
 parse_options() {
-	series=7.2 set=all pattern='' list='' format=table commit='' ms='' jobs=1 given=''
+	series=7.2 set=all pattern='' list='' format=table commit='' threads='' ms='' jobs=1 given=''
 	while [ $# -gt 0 ]; do
 		case $1 in
 		--quick) set=quick ;;
 		--list) list=1 ;;
 		--json) format=json ;;
 		--commit) commit=1 ;;
+		--threads) threads=1 ;;
 		-h | --help) usage && exit 0 ;;
 		--only | --seconds | --jobs | --rows | -k)
 			[ $# -ge 2 ] || die "$1 needs a value"
@@ -153,7 +155,8 @@ limit_of() { # PLAN
 one_guest() { # JOB
 	local job_plan=$top/build/out/bench-plan.$1
 	UBLKD_BENCH_MS=$ms UBLKD_BENCH_KUBLK=$out/kublk UBLKD_BENCH_FLOOR=$out/floor \
-		UBLKD_VM_ENV='UBLKD_BENCH_MS UBLKD_BENCH_KUBLK UBLKD_BENCH_FLOOR' UBLKD_VM_DMESG=$out/dmesg.$1 \
+		UBLKD_BENCH_THREADS=$threads \
+		UBLKD_VM_ENV='UBLKD_BENCH_MS UBLKD_BENCH_KUBLK UBLKD_BENCH_FLOOR UBLKD_BENCH_THREADS' UBLKD_VM_DMESG=$out/dmesg.$1 \
 		"$top/test/vm/vm.sh" -k "$series" -i -t "$(limit_of "$job_plan")" -- "$here/guest.sh" "$1" >&2
 }
 

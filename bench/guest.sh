@@ -1,7 +1,8 @@
 #!/bin/bash
 # Runs in the guest on the instruction clock: measures the cells of /out/bench-plan.N (the argument is
 # N), and appends each to /out/bench-rows.N. bench.sh starts it. UBLKD_BENCH_MS is the length of a
-# measurement; UBLKD_BENCH_KUBLK and UBLKD_BENCH_FLOOR are the paths of programs.
+# measurement; UBLKD_BENCH_KUBLK and UBLKD_BENCH_FLOOR are the paths of programs. With UBLKD_BENCH_THREADS
+# each thread's share is printed.
 #
 # A line of the plan is SYSTEM MODE RW BS QD. Lines with the same system and mode are adjacent and
 # share one new device. A mode that is not available gets a row with "-" and the reason.
@@ -322,13 +323,34 @@ load() {
 		"$work/fio.json")
 }
 
+# thread_times FILE: a line per thread that runs now: its number, ns of CPU, name.
+thread_times() {
+	local task ns
+	for task in /proc/[0-9]*/task/[0-9]*; do
+		{ read -r ns _ <"$task/schedstat" && echo "${task##*/} $ns $(<"$task/comm")"; } 2>/dev/null
+	done >"$1"
+}
+
+# With --threads: what each thread used of the cell's instructions per I/O, the ramp's with it. An interrupt
+# counts for the thread that it interrupts; fio's own threads have ended.
+print_threads() { # I/Os
+	thread_times "$work/threads.after"
+	awk -v ios="$1" -v ms="$UBLKD_BENCH_MS" -v ramp_ms=$ramp_ms '
+		NR == FNR { before[$1] = $2; next }
+		{ each = ($2 - before[$1]) * ms / (ms + ramp_ms) / ios }
+		each >= 500 { printf "%20d  %s\n", each, $3 }
+	' "$work/threads.before" "$work/threads.after" | sort -rn >&2
+}
+
 # A millisecond is 1,000,000 instructions.
 measure() {
 	local ios ms
+	if [ -n "$UBLKD_BENCH_THREADS" ]; then thread_times "$work/threads.before"; fi
 	if [ -e "$work/hung" ] || ! load; then
 		row - - - "failed: $(cat "$work/hung" "$work/fio.err" "$work/fio.json" 2>/dev/null | grep -m 1 .)"
 		return
 	fi
+	if [ -n "$UBLKD_BENCH_THREADS" ]; then print_threads "$ios"; fi
 	row $(((ms * 1000000 + ios / 2) / ios)) "$ios" "$ms" "$note"
 }
 
