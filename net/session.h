@@ -163,10 +163,10 @@ struct session_params {
 	const struct net_host *host;	       /* to look it up anew; NULL: never */
 	const struct net_addresses *addresses; /* copied; at least one */
 	/*
-	 * false: each connection tries all addresses in turn. true: connection i has the address i
-	 * for ever (modulo their number): they are paths.
+	 * NULL: each connection tries all addresses in turn. Else they are paths: connection i has
+	 * the address i for ever (modulo their number), and path[i] is its `server`. Not copied.
 	 */
-	bool pin_addresses;
+	const char *const *path;
 	unsigned connection_nr; /* at least one */
 
 	/* Requests that are with one connection at a time; one more each for hello and keep-alive
@@ -244,6 +244,7 @@ struct session_connection {
 	unsigned idx;		      /* may be read */
 	unsigned tries;		      /* in a row that led to nothing */
 	unsigned address;	      /* which of them is next */
+	const char *server;	      /* net_host_format, of its path if it has one */
 	uint64_t ready_ns;
 	struct timer keepalive;
 	struct tls *tls; /* reset before each try; the protocol's to start. May be read */
@@ -307,6 +308,12 @@ const char *session_request_doing(const struct session_request *r);
 bool session_look(const struct session *s, unsigned idx, struct net_connection_look *ret_look);
 
 /* ---- the protocol's ---- */
+
+/*
+ * During the hello, when the peer has answered and owes more: its time limit begins again. A
+ * protocol with a bounded number of answers, and limits of its own for each, may say so.
+ */
+void session_hello_goes_on(struct session_connection *c);
 
 /* The hello is done: requests may come, what is held is sent before this returns. */
 void session_ready(struct session_connection *c);

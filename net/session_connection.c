@@ -104,7 +104,7 @@ static void connection_tell_end(const struct session_connection *c, enum net_end
 
 	log_limited_by(&params->limits->lost[end], LOG_LEVEL_WARN, "connection lost",
 		       "device=%s queue=%u server=%s why=\"%s\"", params->name, params->queue_idx,
-		       params->server, c->why[0] ? c->why : errname(err));
+		       c->server, c->why[0] ? c->why : errname(err));
 }
 
 /* In a word, where nobody on this side has said why. */
@@ -356,7 +356,7 @@ void session_ready(struct session_connection *c)
 		reactor_timer_arm(r, &c->keepalive, r->now_ns + s->params.keepalive_ns);
 	log_limited_by(&s->params.limits->connected, LOG_LEVEL_INFO, "connected",
 		       "device=%s queue=%u connection=%u server=%s", s->params.name,
-		       s->params.queue_idx, c->idx, s->params.server);
+		       s->params.queue_idx, c->idx, c->server);
 	session_gained(s);
 }
 
@@ -439,6 +439,12 @@ static uint64_t connection_hello_limit_ns(const struct session_params *params)
 	return MIN(params->timeout_ns, MAX(ns, NS_PER_SEC));
 }
 
+void session_hello_goes_on(struct session_connection *c)
+{
+	if (c->state == SESSION_HELLO && c->stream.state == STREAM_OPEN)
+		connection_time_limit(c, connection_hello_limit_ns(&c->session->params));
+}
+
 static void connection_try(struct session_connection *c)
 {
 	struct session *s = c->session;
@@ -446,7 +452,7 @@ static void connection_try(struct session_connection *c)
 	const struct net_address *address = &all->address[c->address % all->nr];
 	int ret;
 
-	c->address += !s->params.pin_addresses;
+	c->address += !s->params.path;
 	if (c->tries > 1)
 		session_look_up(s);
 	c->why[0] = '\0';
@@ -535,6 +541,7 @@ int session_connection_open(struct session_connection **ret_c, struct session *s
 	c->protocol = s->protocol;
 	c->session = s;
 	c->idx = c->address = idx;
+	c->server = s->params.path ? s->params.path[idx] : s->params.server;
 	c->rank = SESSION_PREFERRED;
 	c->stats.since_ns = s->reactor->now_ns;
 	c->stats.last_end = -1;

@@ -53,6 +53,7 @@ bool session_look(const struct session *session, unsigned idx, struct net_connec
 	s = &c->stats;
 	state = __atomic_load_n(&c->state, __ATOMIC_RELAXED);
 	*ret_look = (struct net_connection_look){
+		.server = c->server,
 		.state = session_word_of(c, state),
 		.since_ns = session_peek(&s->since_ns),
 		.next_try_ns = state == SESSION_DOWN ? session_peek(&s->next_try_ns) : 0,

@@ -28,6 +28,7 @@ const char *net_end_name(enum net_end end);
  */
 struct net_connection_look {
 	const char *node;     /* whose it is, in words: of who shows it; net leaves it NULL */
+	const char *server;   /* net_host_format */
 	const char *state;    /* "connected", "unusable", "connecting", "waiting", "leaving" */
 	uint64_t since_ns;    /* in that state, by ring_clock_ns */
 	uint64_t next_try_ns; /* of one that waits to be tried again; 0: it does not */

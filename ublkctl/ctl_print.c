@@ -220,14 +220,15 @@ static void connection_row(struct table *t, const json_t *c)
 	ratio_cell(t, c, "answered", "receives");
 	times_cell(t, json_object_get(c, "wait"));
 	times_cell(t, json_object_get(c, "answer"));
+	table_cell(t, TABLE_PLAIN, "%s", client_text(c, "server"));
 }
 
 static void print_connections(const json_t *connections)
 {
 	static const char *const head[] = {
-		"QUEUE",    "CONN",	"STATE",	"SINCE",	 "CONNECTS", "LOST",
-		"FAILED",   "LAST END", "RESENT",	"ANSWERED",	 "SENT",     "/CALL",
-		"RECEIVED", "/CALL",	"WAIT P50 P99", "ANSWER P50 P99"
+		"QUEUE",    "CONN",	"STATE",	"SINCE",	  "CONNECTS", "LOST",
+		"FAILED",   "LAST END", "RESENT",	"ANSWERED",	  "SENT",     "/CALL",
+		"RECEIVED", "/CALL",	"WAIT P50 P99", "ANSWER P50 P99", "SERVER"
 	};
 	struct table t;
 	json_t *c;
@@ -235,7 +236,7 @@ static void print_connections(const json_t *connections)
 
 	if (json_array_size(connections) == 0)
 		return;
-	table_init(&t, "rrlrrrrlrrrrrrrr");
+	table_init(&t, "rrlrrrrlrrrrrrrrl");
 	for (i = 0; i < ARRAY_SIZE(head); i++)
 		table_cell(&t, TABLE_BOLD, "%s", head[i]);
 	json_array_foreach(connections, i, c) connection_row(&t, c);

@@ -82,9 +82,10 @@ struct nvme_device {
 	const char *name;
 	struct nvme_target target;
 	struct nvme_keys keys;
-	char address[160];		/* of path 0, for messages */
-	struct net_addresses addresses; /* of one path all that it has; of several one each */
-	struct nvme_examine *question;	/* while it opens */
+	char address[NVME_PATHS_MAX][160]; /* of each path, for messages */
+	const char *path[NVME_PATHS_MAX];  /* these */
+	struct net_addresses addresses;	   /* of one path all that it has; of several one each */
+	struct nvme_examine *question;	   /* while it opens */
 	/* What open has found. */
 	struct nvme_controller controller;
 	struct nvme_namespace namespace;

@@ -127,6 +127,8 @@ static void admin_answered(struct nvme_admin *a, enum command idx, const struct 
 		return; /* who asked may be gone */
 	if (idx == ASK && a->state == BRINGING_UP) {
 		nvme_fabrics_completed(&a->fabrics, cqe, bytes);
+		if (a->params.ops->progress)
+			a->params.ops->progress(a->params.arg);
 		admin_step(a);
 	} else if (idx == ASK) {
 		a->answer = NULL;

@@ -25,6 +25,9 @@
 struct nvme_admin;
 
 struct nvme_admin_ops {
+	/* The controller has answered a command of the bring-up, and more follow. NULL: no matter.
+	 */
+	void (*progress)(void *arg);
 	/* It is READY: nvme_admin_found says what was found. May ask, and close. */
 	void (*ready)(void *arg);
 	/*

@@ -56,7 +56,7 @@ bool nvme_changed_note(struct nvme_device *nvme, const struct nvme_controller *c
 			backend_has_grown(nvme->device);
 		return false;
 	}
-	net_changed_note(&nvme->changed, "the namespace", how, nvme->name, nvme->address);
+	net_changed_note(&nvme->changed, "the namespace", how, nvme->name, nvme->path[0]);
 	return true;
 }
 

@@ -32,13 +32,15 @@
 
 /* ---- memory ---- */
 
+static void connection_admin_progress(void *arg);
 static void connection_admin_ready(void *arg);
 static void connection_admin_ended(void *arg, enum net_end end, int err, const char *words);
 static void connection_admin_event(void *arg, uint32_t result);
 
 static int nvme_connection_init(struct session_connection *c)
 {
-	static const struct nvme_admin_ops ops = { .ready = connection_admin_ready,
+	static const struct nvme_admin_ops ops = { .progress = connection_admin_progress,
+						   .ready = connection_admin_ready,
 						   .ended = connection_admin_ended,
 						   .event = connection_admin_event };
 	struct nvme_connection *conn = nvme_connection_of(c);
@@ -172,6 +174,14 @@ static void connection_ask_if_both_are_there(struct nvme_connection *conn)
 	config.qid = IO_QUEUE;
 	nvme_fabrics_init(&conn->fabrics, &config);
 	connection_step(conn);
+}
+
+/* A controller may take a minute to become ready (CAP.TO), and says meanwhile that it is not. */
+static void connection_admin_progress(void *arg)
+{
+	struct nvme_connection *conn = arg;
+
+	session_hello_goes_on(&conn->c);
 }
 
 static void connection_admin_ready(void *arg)

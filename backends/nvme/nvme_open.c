@@ -135,7 +135,9 @@ int nvme_open(struct backend_device *device)
 				     sizeof(device->error));
 	if (ret < 0)
 		return ret;
-	net_host_format(&nvme->target.path[0], nvme->address, sizeof(nvme->address));
+	for (unsigned i = 0; i < nvme->target.path_nr; i++)
+		nvme->path[i] = net_host_format(&nvme->target.path[i], nvme->address[i],
+						sizeof(nvme->address[i]));
 	return find_addresses(device);
 }
 
@@ -176,7 +178,7 @@ void nvme_open_async(struct backend_visit *visit)
 		.header_digest = nvme->target.uri.header_digest,
 		.data_digest = nvme->target.uri.data_digest,
 		.tls = nvme->keys.tls,
-		.whom = nvme->address,
+		.whom = nvme->path[0],
 		.addresses = &nvme->addresses,
 		.timeout_ns = nvme->config->outage.timeout_ns,
 	};

@@ -28,7 +28,7 @@ static void nvme_retry_tell(struct nvme_connection *conn, const struct nvme_io *
 	char words[120];
 
 	log_limited_by(limit, LOG_LEVEL_WARN, what, "device=%s server=%s command=%s status=\"%s\"",
-		       nvme->name, nvme->address, backend_op_name((enum backend_op)n->io->op),
+		       nvme->name, conn->c.server, backend_op_name((enum backend_op)n->io->op),
 		       nvme_status_format(status, words, sizeof(words)));
 }
 

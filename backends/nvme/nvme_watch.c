@@ -47,7 +47,7 @@ static void watch_set_rank(struct nvme_connection *conn)
 		       rank == SESSION_UNUSABLE ? "a path cannot be used now"
 						: "a path can be used",
 		       "device=%s queue=%u connection=%u server=%s namespace=%s ana=%s", nvme->name,
-		       nvme_queue_of(&conn->c)->queue->idx, conn->c.idx, nvme->address,
+		       nvme_queue_of(&conn->c)->queue->idx, conn->c.idx, conn->c.server,
 		       conn->absent ? "absent" : "present",
 		       conn->ana_state ? nvme_ana_name(conn->ana_state) : "none");
 	session_rank_set(&conn->c, rank);

@@ -315,9 +315,9 @@ static json_t *json_connection(unsigned queue, unsigned idx, const struct net_co
 			       uint64_t now_ns)
 {
 	json_t *wait = json_object(), *answer = json_object();
-	json_t *o = json_pack("{s:i, s:i, s:s, s:s, s:o}", "queue", (int)queue, "connection",
-			      (int)idx, "node", c->node, "state", c->state, "state_ns",
-			      ns_between(c->since_ns, now_ns));
+	json_t *o = json_pack("{s:i, s:i, s:s, s:s, s:s, s:o}", "queue", (int)queue, "connection",
+			      (int)idx, "node", c->node, "server", c->server, "state", c->state,
+			      "state_ns", ns_between(c->since_ns, now_ns));
 
 	if (c->next_try_ns)
 		json_object_set_new(o, "next_try_in_ns", ns_between(now_ns, c->next_try_ns));

@@ -324,11 +324,11 @@ nbd.uri               nbd://h/e'
 ctl_show_connections() {
 	local more='"connects":2,"lost":1,"failed_tries":3,"resent":4,"answered":1200,"sends":100,"sent_bytes":4096,"receives":600,"received_bytes":1048576'
 	local times='"wait":{"count":9,"p50_ns":0,"p99_ns":2000},"answer":{"count":9,"p50_ns":70000,"p99_ns":1500000}'
-	told 0 show a "{\"ok\":true,\"data\":{\"name\":\"a\",\"connections\":[{\"queue\":0,\"connection\":0,\"state\":\"connected\",\"state_ns\":5000000000,$more,\"last_end\":null,$times},{\"queue\":1,\"connection\":0,\"state\":\"waiting\",\"state_ns\":9,\"next_try_in_ns\":2500000000,\"connects\":0,\"last_end\":\"unreachable\",\"wait\":{\"count\":0},\"answer\":{\"count\":0}}]}}" &&
+	told 0 show a "{\"ok\":true,\"data\":{\"name\":\"a\",\"connections\":[{\"queue\":0,\"connection\":0,\"server\":\"h:1\",\"state\":\"connected\",\"state_ns\":5000000000,$more,\"last_end\":null,$times},{\"queue\":1,\"connection\":0,\"server\":\"[::1]:2\",\"state\":\"waiting\",\"state_ns\":9,\"next_try_in_ns\":2500000000,\"connects\":0,\"last_end\":\"unreachable\",\"wait\":{\"count\":0},\"answer\":{\"count\":0}}]}}" &&
 		printed out 'name                  a
-QUEUE  CONN  STATE               SINCE  CONNECTS  LOST  FAILED  LAST END     RESENT  ANSWERED  SENT  /CALL  RECEIVED  /CALL  WAIT P50 P99  ANSWER P50 P99
-    0     0  connected            5.0s         2     1       3  -                 4     1.20k  4KiB   12.0      1MiB    2.0     0ns 2.0us      70us 1.5ms
-    1     0  waiting, 2.5s more    9ns         0     0       0  unreachable       0         0    0B    0.0        0B    0.0             -               -'
+QUEUE  CONN  STATE               SINCE  CONNECTS  LOST  FAILED  LAST END     RESENT  ANSWERED  SENT  /CALL  RECEIVED  /CALL  WAIT P50 P99  ANSWER P50 P99  SERVER
+    0     0  connected            5.0s         2     1       3  -                 4     1.20k  4KiB   12.0      1MiB    2.0     0ns 2.0us      70us 1.5ms  h:1
+    1     0  waiting, 2.5s more    9ns         0     0       0  unreachable       0         0    0B    0.0        0B    0.0             -               -  [::1]:2'
 }
 
 ctl_throttle() {

@@ -3,6 +3,7 @@
  * doing then; cancelling; keep alive.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,6 +29,24 @@ static bool begin(struct fault_case *c, const char *settings, const char *option
 		return false;
 	case_works(c, 20);
 	return !tap_failed();
+}
+
+/* Longer than a try may be silent, with this policy: the controller says that it is not ready yet.
+ */
+static void check_slow_ready(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	if (!begin(c, "", "on_disconnect: {queue: 8s}\ntimeout: 5s\n"))
+		return;
+	nvme_peer_tell(&c->peer, "set ready_ms=3500");
+	nvme_peer_tell(&c->peer, "drop");
+	case_turn_for(c, 1);
+	case_submit_all(c, BACKEND_READ, 4096);
+	if (!case_drain(c, 60000))
+		return;
+	case_expect_all(c, 0);
+	EXPECT(case_look(c, 0).failed_tries == 0, "%" PRIu64 " tries failed",
+	       case_look(c, 0).failed_tries);
 }
 
 /* ---- the policies ---- */
@@ -277,6 +296,8 @@ void outages_run(uint64_t seed)
 			 backend_op_name(ops[i]));
 		fault_case_run(name, 60, seed, check_waits, &ops[i]);
 	}
+	fault_case_run("back: the controller becomes ready slowly", 60, seed, check_slow_ready,
+		       NULL);
 	fault_case_run("away: longer than requests wait", 60, seed, check_gives_up, &policies[0]);
 	fault_case_run("away: fail at once", 60, seed, check_gives_up, &policies[1]);
 	fault_case_run("away: silent for longer than requests wait", 60, seed, check_silent, NULL);

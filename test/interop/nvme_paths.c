@@ -19,7 +19,12 @@ static bool begin(struct fault_case *c, const char *settings, const char *policy
 
 	case_serve_ports(c, 2, settings);
 	snprintf(options, sizeof(options), "paths: 127.0.0.1:%u\n%s", nvme_peer_port[1], policy);
-	return case_open(c, options) && case_connected(c, 0, 1) && case_connected(c, 1, 1);
+	if (!case_open(c, options) || !case_connected(c, 0, 1) || !case_connected(c, 1, 1))
+		return false;
+	snprintf(options, sizeof(options), "127.0.0.1:%u", nvme_peer_port[1]);
+	EXPECT(strcmp(case_look(c, 1).server, options) == 0, "path 1 is %s",
+	       case_look(c, 1).server);
+	return true;
 }
 
 static void set_ana(struct fault_case *c, unsigned path, const char *state)

@@ -440,6 +440,7 @@ bool device_connection(const struct device *d, unsigned queue, unsigned idx,
 	histogram_record(&answer, 70000);
 	*ret_connection = (struct net_connection_look){
 		.node = d->spec.name,
+		.server = "a.example:4420",
 		.state = queue ? "waiting" : "connected",
 		.since_ns = 1,
 		.next_try_ns = queue ? UINT64_MAX / 2 : 0,

@@ -49,6 +49,7 @@ static void test_show_connections(void **state)
 	assert_int_equal(json_array_size(all), 2);
 	c = json_array_get(all, 0);
 	assert_string_equal(json_string_value(json_object_get(c, "state")), "connected");
+	assert_string_equal(json_string_value(json_object_get(c, "server")), "a.example:4420");
 	assert_null(json_object_get(c, "next_try_in_ns"));
 	assert_true(json_is_null(json_object_get(c, "last_end")));
 	assert_int_equal(json_integer_value(json_object_get(c, "failed_tries")), 7);

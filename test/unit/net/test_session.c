@@ -279,8 +279,10 @@ static void test_cancel_sent(void **state)
 
 static void begin_two(void)
 {
+	static const char *const path[] = { "first", "second" };
+
 	params.connection_nr = 2;
-	params.pin_addresses = true;
+	params.path = path;
 	addresses.nr = 2;
 	begin();
 	peer_serve(&peers[0]);
@@ -292,6 +294,8 @@ static void test_two_connections(void **state)
 {
 	(void)state;
 	begin_two();
+	assert_string_equal(look(0).server, "first");
+	assert_string_equal(toy.s.connection[1]->server, "second");
 	assert_int_equal(submit(0), 0);
 	assert_int_equal(submit(1), 0);
 	peer_expects_request(&peers[0], 0);
