@@ -8,7 +8,7 @@
 enum table_color { TABLE_PLAIN, TABLE_BOLD, TABLE_GREEN, TABLE_YELLOW, TABLE_RED, TABLE_DIM };
 
 #define TABLE_CELL_BYTES 256 /* an NQN, or an address of NVMe discovery, fits */
-#define TABLE_COLUMNS_MAX 16
+#define TABLE_COLUMNS_MAX 20
 
 struct table_cell {
 	char text[TABLE_CELL_BYTES];
