@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test/sim/nbd/nbd_server.h"
+#include "test/sim/server/server.h"
 
 #define SECTOR_SHIFT 9
 #define BURST_MAX 16
@@ -289,7 +289,7 @@ static bool error_is_honest(const struct client_rq *rq, int result)
 	if (result == -EIO && sim.now_ns < rq->client->st->cancel_until_ns)
 		return true;
 	return result == -EIO && rq->client->st->server &&
-	       nbd_judge_excuses(rq->client->st->server, rq);
+	       judge_excuses(rq->client->st->server, rq);
 }
 
 static bool modifies(const struct client_rq *rq)
@@ -310,7 +310,7 @@ static void judge_failure(struct client_rq *rq, int result)
 			 rq->client->dev->id, rq->queue, rq->tag, op, result, rq->noted,
 			 rq->must_fail);
 	if (op == UBLK_IO_OP_FLUSH && st->server)
-		nbd_judge_flush_failed(st->server);
+		judge_flush_failed(st->server);
 	if (modifies(rq))
 		storage_set_unknown(st, start_of(rq), (uint32_t)bytes_of(rq));
 }
@@ -406,7 +406,7 @@ void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf)
 	unsigned op = client_rq_op(rq);
 
 	if (c->st->server)
-		nbd_judge_ended(c->st->server, rq);
+		judge_ended(c->st->server, rq);
 	if (result < 0)
 		judge_failure(rq, result);
 	else

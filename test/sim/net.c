@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test/sim/nbd/nbd_server.h"
+#include "test/sim/server/server.h"
 #include "test/sim/ring_sim.h"
 #include "test/sim/ublk_model.h"
 
@@ -83,7 +83,7 @@ unsigned net_socket_nr(void)
 	return nr;
 }
 
-bool net_any_over(const struct nbd_server *server, int queue)
+bool net_any_over(const struct server *server, int queue)
 {
 	list_for_each (node, &sockets) {
 		const struct sim_socket *sock = list_entry(node, struct sim_socket, node);
@@ -116,7 +116,7 @@ static void arrive_later(struct sim_socket *sock)
 	if (sock->arrive.pos == 0 && sock->up.nr > 0 && sock->conn)
 		sim_event_arm(&sock->arrive,
 			      MAX(sim.now_ns + sim_skewed(NS_PER_US, 200 * NS_PER_US),
-				  nbd_conn_silent_until_ns(sock->conn)),
+				  server_conn_silent_until_ns(sock->conn)),
 			      arrived);
 }
 
@@ -128,14 +128,14 @@ static void arrived(struct sim_event *event)
 	struct sim_socket *sock = container_of(event, struct sim_socket, arrive);
 	size_t bytes = sock->up.nr;
 
-	if (sim.now_ns < nbd_conn_silent_until_ns(sock->conn)) {
+	if (sim.now_ns < server_conn_silent_until_ns(sock->conn)) {
 		arrive_later(sock);
 		return;
 	}
 	if (bytes > 1 && sim_one_in(2))
 		bytes = (size_t)sim_between(1, bytes - 1);
 	sim_trace("net-arrive", (uint64_t)sock->fd, bytes, sock->up.nr, 0);
-	nbd_conn_hears(sock->conn, net_bytes_at(&sock->up), bytes);
+	server_conn_hears(sock->conn, net_bytes_at(&sock->up), bytes);
 	net_bytes_drop(&sock->up, bytes);
 	read_late(sock);
 	wake(sock);
@@ -148,7 +148,7 @@ static void arrived(struct sim_event *event)
  */
 static void end(struct sim_socket *sock, int err)
 {
-	struct nbd_conn *conn = sock->conn;
+	struct server_conn *conn = sock->conn;
 
 	sock->conn = NULL;
 	sim_event_cancel(&sock->arrive);
@@ -161,9 +161,9 @@ static void end(struct sim_socket *sock, int err)
 		net_bytes_drop(&sock->down, sock->down.nr);
 	/* It may still have read what had come. */
 	if (conn && sock->up.nr > 0 && sim_one_in(2))
-		nbd_conn_hears(conn, net_bytes_at(&sock->up), sock->up.nr);
+		server_conn_hears(conn, net_bytes_at(&sock->up), sock->up.nr);
 	if (conn)
-		nbd_conn_lost(conn);
+		server_conn_lost(conn);
 	net_bytes_drop(&sock->up, sock->up.nr);
 	wake(sock);
 }
@@ -182,7 +182,7 @@ static void cut(struct sim_socket *sock, enum net_side by)
 		sim_saw(FAULT_NET_RESET);
 	if (sim.cut.fd == sock->fd)
 		sim.cut.done = true;
-	nbd_conn_cut(sock->conn, reset ? -ECONNRESET : 0);
+	server_conn_cut(sock->conn, reset ? -ECONNRESET : 0);
 }
 
 /* How many of the bytes get through before the connection is cut. */
@@ -301,7 +301,7 @@ static void take_send(struct sim_event *event)
 		copy_from(sock, msg, bytes);
 		if (bytes < all && sim_defect_always(DEFECT_LONG_SEND))
 			bytes = claim_rest(sock, msg, bytes);
-		nbd_conn_sent_to(sock->conn);
+		server_conn_sent_to(sock->conn);
 		arrive_later(sock);
 		send_done(sock, (int)bytes);
 		if (is_cut(sock, NET_CLIENT))
@@ -332,7 +332,7 @@ static void receive(struct sim_socket *sock)
 	bytes = choose_bytes(bytes, FAULT_NET_SHORT_RECEIVE);
 	memcpy((void *)(uintptr_t)op->sqe.addr, net_bytes_at(&sock->down), bytes);
 	net_bytes_drop(&sock->down, bytes);
-	nbd_judge_got(sock, bytes);
+	judge_got(sock, bytes);
 	/* Planted: not all of what it says has come. */
 	if (bytes < op->sqe.len && bytes > 1000 && sim_one_in(8) &&
 	    sim_defect_always(DEFECT_LONG_RECEIVE))
@@ -370,7 +370,7 @@ static void choose_cuts(struct sim_socket *sock)
 /* 0 or -errno. */
 static int reach(struct sim_socket *sock, const struct sockaddr *address)
 {
-	int ret = nbd_server_accept(address, sock, &sock->conn);
+	int ret = server_accept(address, sock, &sock->conn);
 
 	sim_trace("net-connect", (uint64_t)sock->fd, 0, 0, ret);
 	if (ret < 0) {
@@ -459,7 +459,7 @@ void net_submit(struct sim_op *op)
 		keep(&sock->send, op);
 		soon(op, take_connect, NS_PER_MS);
 		/* Nobody answers: until it is cancelled. */
-		if (!sock->shut && nbd_server_is_lost((const void *)(uintptr_t)op->sqe.addr)) {
+		if (!sock->shut && server_is_lost((const void *)(uintptr_t)op->sqe.addr)) {
 			sim_saw(FAULT_NET_UNANSWERED);
 			sim_event_cancel(&op->event);
 		}
@@ -470,7 +470,7 @@ void net_submit(struct sim_op *op)
 		break;
 	case IORING_OP_RECV:
 		keep(&sock->recv, op);
-		nbd_judge_looked(sock);
+		judge_looked(sock);
 		if (sock->down.nr > 0 || sock->over || sock->shut)
 			soon(op, take_recv, 100 * NS_PER_US);
 		break;
@@ -554,7 +554,7 @@ bool net_close(int fd)
 		sim_fail("a socket is closed with SQEs in flight");
 	side = sim_cross(SIM_WORLD);
 	sim_trace("net-close", (uint64_t)fd, 0, 0, 0);
-	nbd_server_closed(sock);
+	server_closed(sock);
 	sock_free(sock);
 	sim_kill_point();
 	sim_cross(side);

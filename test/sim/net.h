@@ -15,8 +15,8 @@
 #include "test/sim/world.h"
 
 struct sim_op;
-struct nbd_conn;
-struct nbd_server;
+struct server_conn;
+struct server;
 
 /* A queue of bytes. Zeroed: empty. */
 struct net_bytes {
@@ -33,8 +33,8 @@ static inline const uint8_t *net_bytes_at(const struct net_bytes *b)
 	return b->data + b->head;
 }
 
-/* Where answers end in what a server says, and how far its client has come: for nbd_judge.c. */
-struct nbd_answers {
+/* Where answers end in what a server says, and how far its client has come: for judge.c. */
+struct server_answers {
 	uint64_t said_bytes, got_bytes;
 	uint64_t next_end, last_end; /* of those that it has not got; 0: none */
 	uint64_t got_ns;	     /* it has got one and not yet looked at it; 0: none */
@@ -43,18 +43,18 @@ struct nbd_answers {
 
 struct sim_socket {
 	int fd;
-	struct nbd_server *server; /* that it was connected to, and in which life of its device */
+	struct server *server; /* that it was connected to, and in which life of its device */
 	uint64_t life;
 	int queue; /* of the device that uses it; -1: it has not been used yet */
 	struct list_node node;
-	struct nbd_conn *conn; /* the server's end; NULL: not connected, or over */
+	struct server_conn *conn; /* the server's end; NULL: not connected, or over */
 	bool connected, shut;
 	bool over;    /* the connection has ended, by whichever side */
 	int over_err; /* what a receive says then: 0 or -ECONNRESET */
 	size_t window_bytes;
 	struct net_bytes up, down; /* on the way to the server, and to the client */
 	struct net_bytes late;	   /* the defect: said to be sent, and still to be read */
-	struct nbd_answers answers;
+	struct server_answers answers;
 	uint64_t sent[2];	    /* in all, by the client and by the server */
 	uint64_t cut_at[2];	    /* when sent[] is that the connection ends; UINT64_MAX */
 	struct sim_op *send, *recv; /* in flight; send: connect, too */
@@ -73,7 +73,7 @@ void net_die(void);
 /* Sockets that are open. */
 unsigned net_socket_nr(void);
 /* Whether a connection of this queue's is over, and its client has not closed it yet. */
-bool net_any_over(const struct nbd_server *server, int queue);
+bool net_any_over(const struct server *server, int queue);
 
 /* ---- for the server ---- */
 

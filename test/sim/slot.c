@@ -15,7 +15,7 @@
 #include "config/yaml.h"
 #include "test/sim/client.h"
 #include "test/sim/disk.h"
-#include "test/sim/nbd/nbd_server.h"
+#include "test/sim/server/server.h"
 #include "ublk/device/device_internal.h"
 
 /* Of one reactor: queues of all devices, rounded up. */
@@ -118,7 +118,7 @@ void slot_fini(struct slot *slot)
 	if (slot->file_fd >= 0)
 		sim_fd_close(slot->file_fd);
 	slot_forget(slot);
-	nbd_server_destroy(slot->st->server);
+	server_destroy(slot->st->server);
 	storage_destroy(slot->st);
 }
 

@@ -1,7 +1,6 @@
 /*
  * A connection from the server's side. It takes what comes in any pieces, answers in any order and
  * in chunks that mix with those of other answers. What a correct client never does fails the run.
- * It is told of bytes, and speaks by events of its own, so that nothing of it ends under its feet.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -27,41 +26,32 @@ struct request {
 	uint32_t error, said_bytes;
 };
 
-static void speak(struct sim_event *event);
 static void serve(struct sim_event *event);
 
-/* ---- speaking ---- */
-
-static uint64_t when(const struct nbd_conn *conn, uint64_t max_ns)
+static struct nbd_conn *conn_of(struct server_conn *c)
 {
-	return MAX(sim.now_ns + sim_skewed(NS_PER_US, max_ns), nbd_conn_silent_until_ns(conn));
+	return container_of(c, struct nbd_conn, c);
+}
+
+static struct nbd_server *server_of(const struct nbd_conn *conn)
+{
+	return container_of(conn->c.server, struct nbd_server, server);
 }
 
 static void say(struct nbd_conn *conn, const void *data, size_t bytes)
 {
-	net_bytes_add(&conn->out, data, bytes);
-	if (conn->sock)
-		conn->sock->answers.said_bytes += bytes;
-	if (conn->speak.pos == 0)
-		sim_event_arm(&conn->speak, when(conn, 100 * NS_PER_US), speak);
+	server_conn_say(&conn->c, data, bytes);
 }
 
-/* Behind net_say the connection may be gone. */
-static void speak(struct sim_event *event)
+static uint64_t when(const struct nbd_conn *conn, uint64_t max_ns)
 {
-	struct nbd_conn *conn = container_of(event, struct nbd_conn, speak);
-	struct net_bytes out = conn->out;
+	return server_conn_when(&conn->c, max_ns);
+}
 
-	if (sim.now_ns < nbd_conn_silent_until_ns(conn)) {
-		sim_event_arm(event, nbd_conn_silent_until_ns(conn), speak);
-		return;
-	}
-	conn->out = (struct net_bytes){ 0 };
-	if (conn->disc)
-		net_hang_up(conn->sock, 0);
-	else
-		net_say(conn->sock, net_bytes_at(&out), out.nr);
-	net_bytes_fini(&out);
+static void begin_requests(struct nbd_conn *conn)
+{
+	conn->state = REQUESTS;
+	conn->c.serves = true;
 }
 
 /* ---- handshake ---- */
@@ -81,7 +71,7 @@ static void answer(struct nbd_conn *conn, uint32_t opt, uint32_t type, const voi
 
 static void tell_export(struct nbd_conn *conn)
 {
-	const struct nbd_server *server = conn->server;
+	const struct nbd_server *server = server_of(conn);
 	uint8_t info[14];
 	uint8_t *at = nbd_put16(info, NBD_INFO_EXPORT);
 
@@ -94,16 +84,16 @@ static void tell_export(struct nbd_conn *conn)
 	nbd_put32(at, NBD_SERVER_MAX_PAYLOAD);
 	answer(conn, NBD_OPT_GO, NBD_REP_INFO, info, 14);
 	answer(conn, NBD_OPT_GO, NBD_REP_ACK, NULL, 0);
-	conn->state = REQUESTS;
+	begin_requests(conn);
 }
 
 static void tell_by_name(struct nbd_conn *conn)
 {
 	uint8_t text[10 + 124] = { 0 };
 
-	nbd_put16(nbd_put64(text, nbd_server_size_bytes(conn->server)), conn->server->flags);
-	say(conn, text, conn->server->no_zeroes ? 10 : sizeof(text));
-	conn->state = REQUESTS;
+	nbd_put16(nbd_put64(text, nbd_server_size_bytes(server_of(conn))), server_of(conn)->flags);
+	say(conn, text, server_of(conn)->no_zeroes ? 10 : sizeof(text));
+	begin_requests(conn);
 }
 
 static void accept_or_not(struct nbd_conn *conn, uint32_t opt, bool known, bool *ret_on)
@@ -114,7 +104,7 @@ static void accept_or_not(struct nbd_conn *conn, uint32_t opt, bool known, bool 
 
 static void on_option(struct nbd_conn *conn, uint32_t opt, const uint8_t *data, uint32_t bytes)
 {
-	const struct nbd_server *server = conn->server;
+	const struct nbd_server *server = server_of(conn);
 
 	switch (opt) {
 	case NBD_OPT_EXTENDED_HEADERS:
@@ -145,7 +135,7 @@ static void on_option(struct nbd_conn *conn, uint32_t opt, const uint8_t *data, 
 static size_t take_flags(struct nbd_conn *conn, const uint8_t *at, size_t bytes)
 {
 	uint32_t wanted =
-		NBD_FLAG_FIXED_NEWSTYLE | (conn->server->no_zeroes ? NBD_FLAG_NO_ZEROES : 0u);
+		NBD_FLAG_FIXED_NEWSTYLE | (server_of(conn)->no_zeroes ? NBD_FLAG_NO_ZEROES : 0u);
 
 	if (bytes < 4)
 		return 0;
@@ -199,7 +189,7 @@ static void head_chunk(const struct request *rq, uint16_t type, bool last, uint3
 
 static const uint8_t *medium_at(const struct request *rq)
 {
-	return rq->conn->server->st->medium + rq->r.offset_bytes + rq->said_bytes;
+	return rq->conn->c.server->st->medium + rq->r.offset_bytes + rq->said_bytes;
 }
 
 static bool is_zero(const uint8_t *at, uint32_t bytes)
@@ -278,49 +268,38 @@ static void request_free(struct request *rq)
 
 static void perform(const struct request *rq)
 {
-	struct nbd_server *server = rq->conn->server;
+	struct server *server = rq->conn->c.server;
 	const struct nbd_request *r = &rq->r;
 	bool fua = r->flags & NBD_CMD_FLAG_FUA;
 
 	switch (r->cmd) {
 	case NBD_CMD_WRITE:
-		nbd_server_write(server, r->offset_bytes, rq->data, (uint32_t)r->length_bytes, fua);
+		server_write(server, r->offset_bytes, rq->data, (uint32_t)r->length_bytes, fua);
 		break;
 	case NBD_CMD_TRIM:
-		nbd_server_fill(server, r->offset_bytes, 0xdd, (uint32_t)r->length_bytes, fua);
+		server_fill(server, r->offset_bytes, 0xdd, (uint32_t)r->length_bytes, fua);
 		break;
 	case NBD_CMD_WRITE_ZEROES:
-		nbd_server_fill(server, r->offset_bytes, 0, (uint32_t)r->length_bytes, fua);
+		server_fill(server, r->offset_bytes, 0, (uint32_t)r->length_bytes, fua);
 		break;
 	case NBD_CMD_FLUSH:
-		nbd_server_flush(server, rq->seq);
+		server_flush(server, rq->seq);
 		break;
 	}
 }
 
-/* By the client's numbers: the cookies of ublkd end with the tag. */
-static struct client_rq *client_rq_of(const struct request *rq)
+/* The cookies of ublkd end with the tag. */
+static unsigned tag_of(const struct request *rq)
 {
-	const struct nbd_conn *conn = rq->conn;
-	const struct model_dev *user = conn->server->st->user;
-
-	return user ? model_rq(user, (unsigned)conn->sock->queue, rq->r.cookie & 0xffff) : NULL;
+	return rq->r.cookie & 0xffff;
 }
 
 static void note(const struct request *rq, int err)
 {
-	struct client_rq *client_rq = client_rq_of(rq);
+	struct client_rq *client_rq = server_conn_rq(&rq->conn->c, tag_of(rq));
 
 	if (client_rq)
 		client_rq_note(client_rq, err, false);
-}
-
-static void note_heard(const struct request *rq)
-{
-	struct client_rq *client_rq = client_rq_of(rq);
-
-	if (client_rq && !client_rq->heard_ns)
-		client_rq->heard_ns = sim.now_ns;
 }
 
 static uint32_t choose_error(const struct request *rq)
@@ -338,14 +317,14 @@ static uint32_t choose_error(const struct request *rq)
 static bool is_mute(struct request *rq)
 {
 	const struct nbd_conn *conn = rq->conn;
-	struct nbd_server *server = conn->server;
+	struct server *server = conn->c.server;
 
-	if (sim.now_ns >= server->mute_until_ns && !rq->done && sim_fault(FAULT_NET_MUTE))
-		nbd_server_fall_mute(server);
-	if (sim.now_ns >= server->mute_until_ns)
+	if (!server_is_mute(server) && !rq->done && sim_fault(FAULT_NET_MUTE))
+		server_fall_mute(server);
+	if (!server_is_mute(server))
 		return false;
 	if (server->mute_hangs_up)
-		net_hang_up(conn->sock, 0);
+		net_hang_up(conn->c.sock, 0);
 	else
 		sim_event_arm(&rq->event, server->mute_until_ns + sim_skewed(NS_PER_US, NS_PER_MS),
 			      serve);
@@ -357,7 +336,7 @@ static void serve(struct sim_event *event)
 	struct request *rq = container_of(event, struct request, event);
 	struct nbd_conn *conn = rq->conn;
 
-	if (sim.now_ns < nbd_conn_silent_until_ns(conn)) {
+	if (sim.now_ns < server_conn_silent_until_ns(&conn->c)) {
 		sim_event_arm(event, when(conn, NS_PER_MS), serve);
 		return;
 	}
@@ -374,20 +353,20 @@ static void serve(struct sim_event *event)
 		sim_event_arm(event, when(conn, NS_PER_MS), serve);
 		return;
 	}
-	nbd_judge_said(conn);
+	judge_said(&conn->c);
 	request_free(rq);
 }
 
 static void check(const struct nbd_conn *conn, const struct nbd_request *r)
 {
-	const struct nbd_server *server = conn->server;
+	const struct nbd_server *server = server_of(conn);
 	uint64_t end = r->offset_bytes + r->length_bytes;
 
 	if (r->cmd >= NBD_CMD_NR || !nbd_request_allowed(r, server->flags, false))
 		sim_fail("command %u with flags %x is not allowed", r->cmd, r->flags);
 	if (r->cmd == NBD_CMD_FLUSH ? end != 0 : r->length_bytes == 0)
 		sim_fail("command %u of %llu bytes", r->cmd, (unsigned long long)r->length_bytes);
-	if (end > server->st->size_bytes || r->offset_bytes % server->min_block_bytes ||
+	if (end > server->server.st->size_bytes || r->offset_bytes % server->min_block_bytes ||
 	    r->length_bytes % server->min_block_bytes)
 		sim_fail("command %u of %llu bytes at %llu", r->cmd,
 			 (unsigned long long)r->length_bytes, (unsigned long long)r->offset_bytes);
@@ -408,7 +387,7 @@ static void begin(struct nbd_conn *conn, const struct nbd_request *r, const uint
 		memcpy(rq->data, data, r->length_bytes);
 	}
 	list_push_back(&conn->requests, &rq->node);
-	note_heard(rq);
+	server_conn_heard(&conn->c, tag_of(rq));
 	sim_event_arm(&rq->event, when(conn, max_ns), serve);
 }
 
@@ -466,7 +445,7 @@ static size_t take_request(struct nbd_conn *conn, const uint8_t *at, size_t byte
 	if (conn->refused) {
 		conn->refused = false;
 	} else if (r.cmd == NBD_CMD_DISC) {
-		conn->disc = true;
+		conn->c.leaves = true;
 		conn->state = DEAF;
 		say(conn, NULL, 0);
 	} else {
@@ -475,35 +454,15 @@ static size_t take_request(struct nbd_conn *conn, const uint8_t *at, size_t byte
 	return head + data_bytes;
 }
 
-/* ---- for the judge ---- */
-
-bool nbd_conn_is_fresh(const struct nbd_conn *conn)
+static bool lacks(const struct server_conn *c, unsigned tag)
 {
-	return conn->state == REQUESTS && !conn->used && conn->out.nr == 0 &&
-	       conn->sock->down.nr == 0;
-}
-
-/* Bytes of the client, from `at` on, that the server has read or will: how many of them. */
-static size_t peek(const struct nbd_conn *conn, size_t at, uint8_t *buf, size_t bytes)
-{
-	const struct net_bytes *in = &conn->in, *up = &conn->sock->up;
-	size_t nr = 0;
-
-	for (; nr < bytes && at + nr < in->nr; nr++)
-		buf[nr] = net_bytes_at(in)[at + nr];
-	for (; nr < bytes && at + nr < in->nr + up->nr; nr++)
-		buf[nr] = net_bytes_at(up)[at + nr - in->nr];
-	return nr;
-}
-
-bool nbd_conn_lacks(const struct nbd_conn *conn, unsigned tag)
-{
+	const struct nbd_conn *conn = container_of(c, const struct nbd_conn, c);
 	size_t head_bytes = conn->extended ? NBD_EXTENDED_REQUEST_BYTES : NBD_REQUEST_BYTES;
-	size_t all_bytes = conn->in.nr + conn->sock->up.nr, at = 0;
+	size_t all_bytes = c->in.nr + c->sock->up.nr, at = 0;
 	uint8_t head[NBD_REQUEST_BYTES_MAX];
 	struct nbd_request r;
 
-	while (conn->state == REQUESTS && peek(conn, at, head, head_bytes) == head_bytes) {
+	while (conn->state == REQUESTS && server_conn_peek(c, at, head, head_bytes) == head_bytes) {
 		parse(conn, head, &r);
 		at += head_bytes + (r.cmd == NBD_CMD_WRITE ? r.length_bytes : 0);
 		if (at > all_bytes)
@@ -514,8 +473,10 @@ bool nbd_conn_lacks(const struct nbd_conn *conn, unsigned tag)
 
 /* ---- the connection ---- */
 
-static size_t take(struct nbd_conn *conn, const uint8_t *at, size_t bytes)
+static size_t take(struct server_conn *c, const uint8_t *at, size_t bytes)
 {
+	struct nbd_conn *conn = conn_of(c);
+
 	switch ((enum state)conn->state) {
 	case CLIENT_FLAGS:
 		return take_flags(conn, at, bytes);
@@ -529,47 +490,24 @@ static size_t take(struct nbd_conn *conn, const uint8_t *at, size_t bytes)
 	return 0;
 }
 
-void nbd_conn_hears(struct nbd_conn *conn, const uint8_t *data, size_t bytes)
-{
-	size_t taken;
-
-	net_bytes_add(&conn->in, data, bytes);
-	do {
-		taken = take(conn, net_bytes_at(&conn->in), conn->in.nr);
-		net_bytes_drop(&conn->in, taken);
-	} while (taken > 0);
-}
-
-void nbd_conn_sent_to(struct nbd_conn *conn)
-{
-	if (conn->state == REQUESTS && !conn->used)
-		nbd_judge_up(conn);
-}
-
-uint64_t nbd_conn_silent_until_ns(const struct nbd_conn *conn)
-{
-	return conn->server->silent_until_ns;
-}
-
-struct nbd_conn *nbd_conn_create(struct nbd_server *server, struct sim_socket *sock)
+static struct server_conn *accept_client(struct server *server, struct sim_socket *sock)
 {
 	struct nbd_conn *conn = calloc(1, sizeof(*conn));
 	uint8_t greeting[18];
 	uint8_t *at = nbd_put64(nbd_put64(greeting, NBD_MAGIC), NBD_OPTION_MAGIC);
 
-	*conn = (struct nbd_conn){ .server = server, .sock = sock, .life = server->life };
+	server_conn_init(&conn->c, server, sock);
 	list_init(&conn->requests);
-	list_push_back(&server->conns, &conn->node);
-	nbd_put16(at,
-		  NBD_FLAG_FIXED_NEWSTYLE | (server->no_zeroes ? (uint16_t)NBD_FLAG_NO_ZEROES : 0));
+	nbd_put16(at, NBD_FLAG_FIXED_NEWSTYLE |
+			      (server_of(conn)->no_zeroes ? (uint16_t)NBD_FLAG_NO_ZEROES : 0));
 	say(conn, greeting, sizeof(greeting));
-	return conn;
+	return &conn->c;
 }
 
-void nbd_conn_lost(struct nbd_conn *conn)
+static void lost(struct server_conn *c)
 {
-	if (conn->state == REQUESTS || conn->state == DEAF)
-		nbd_judge_over(conn);
+	struct nbd_conn *conn = conn_of(c);
+
 	while (!list_empty(&conn->requests)) {
 		struct request *rq = list_entry(conn->requests.next, struct request, node);
 
@@ -577,17 +515,11 @@ void nbd_conn_lost(struct nbd_conn *conn)
 			perform(rq);
 		request_free(rq);
 	}
-	sim_event_cancel(&conn->speak);
-	list_remove(&conn->node);
-	net_bytes_fini(&conn->in);
-	net_bytes_fini(&conn->out);
-	free(conn);
 }
 
-void nbd_conn_cut(struct nbd_conn *conn, int err)
-{
-	if (sim_one_in(3))
-		nbd_server_die(conn->server);
-	else
-		net_hang_up(conn->sock, err);
-}
+const struct server_protocol nbd_server_protocol = {
+	.accept = accept_client,
+	.take = take,
+	.lost = lost,
+	.lacks = lacks,
+};

@@ -17,7 +17,7 @@
  */
 #include <errno.h>
 
-#include "test/sim/nbd/nbd_server.h"
+#include "test/sim/server/server.h"
 #include "test/sim/ublk_model.h"
 
 /* A clock that is read before the world's. */
@@ -25,14 +25,14 @@
 /* Turns that come late, one after the other. */
 #define LATE_NS (5 * NS_PER_SEC)
 
-static bool has_outage_timeout(const struct nbd_server *server)
+static bool has_outage_timeout(const struct server *server)
 {
 	return server->outage_timeout_ns != 0 && server->outage_timeout_ns != UINT64_MAX;
 }
 
-static struct nbd_outage *outage_of_sock(const struct sim_socket *sock)
+static struct server_outage *outage_of_sock(const struct sim_socket *sock)
 {
-	struct nbd_server *server = sock->server;
+	struct server *server = sock->server;
 
 	return server && sock->life == server->life && sock->queue >= 0
 		       ? &server->queue[sock->queue]
@@ -40,29 +40,29 @@ static struct nbd_outage *outage_of_sock(const struct sim_socket *sock)
 }
 
 /* NULL: of another life, or of a probe. */
-static struct nbd_outage *outage_of(const struct nbd_conn *conn)
+static struct server_outage *outage_of(const struct server_conn *conn)
 {
 	return conn->sock ? outage_of_sock(conn->sock) : NULL;
 }
 
-void nbd_judge_begin(struct nbd_server *server)
+void judge_begin(struct server *server)
 {
 	server->life++;
 	server->was_up = false;
 	server->closed_ns = server->told_ns = 0;
-	for (unsigned i = 0; i < NBD_SERVER_QUEUES_MAX; i++)
+	for (unsigned i = 0; i < SERVER_QUEUES_MAX; i++)
 		server->queue[i] =
-			(struct nbd_outage){ .since_ns = sim.now_ns, .answered_ns = sim.now_ns };
+			(struct server_outage){ .since_ns = sim.now_ns, .answered_ns = sim.now_ns };
 }
 
-static bool too_long(const struct nbd_server *server, const struct nbd_outage *o)
+static bool too_long(const struct server *server, const struct server_outage *o)
 {
 	return has_outage_timeout(server) && o->since_ns &&
 	       sim.now_ns - o->since_ns + GRACE_NS >= server->outage_timeout_ns;
 }
 
 /* since_ns: of the next outage, or 0. */
-static void end_outage(const struct nbd_server *server, struct nbd_outage *o, uint64_t since_ns)
+static void end_outage(const struct server *server, struct server_outage *o, uint64_t since_ns)
 {
 	if (too_long(server, o))
 		o->too_long_ns = sim.now_ns;
@@ -70,9 +70,9 @@ static void end_outage(const struct nbd_server *server, struct nbd_outage *o, ui
 	o->harmed = false;
 }
 
-void nbd_judge_up(struct nbd_conn *conn)
+void judge_up(struct server_conn *conn)
 {
-	struct nbd_outage *o = outage_of(conn);
+	struct server_outage *o = outage_of(conn);
 
 	if (!o)
 		return;
@@ -82,9 +82,9 @@ void nbd_judge_up(struct nbd_conn *conn)
 		o->end_ns = sim.now_ns;
 }
 
-void nbd_judge_over(const struct nbd_conn *conn)
+void judge_over(const struct server_conn *conn)
 {
-	struct nbd_outage *o = outage_of(conn);
+	struct server_outage *o = outage_of(conn);
 
 	if (!o)
 		return;
@@ -94,9 +94,9 @@ void nbd_judge_over(const struct nbd_conn *conn)
 		o->since_ns = sim.now_ns;
 }
 
-void nbd_judge_said(struct nbd_conn *conn)
+void judge_said(struct server_conn *conn)
 {
-	struct nbd_answers *a = &conn->sock->answers;
+	struct server_answers *a = &conn->sock->answers;
 
 	a->last_end = a->said_bytes;
 	if (!a->next_end)
@@ -104,9 +104,9 @@ void nbd_judge_said(struct nbd_conn *conn)
 }
 
 /* Ends between the next and the last are not known: the client has them a little later. */
-void nbd_judge_got(struct sim_socket *sock, size_t bytes)
+void judge_got(struct sim_socket *sock, size_t bytes)
 {
-	struct nbd_answers *a = &sock->answers;
+	struct server_answers *a = &sock->answers;
 
 	a->got_bytes += bytes;
 	if (sock->shut || !a->next_end || a->got_bytes < a->next_end)
@@ -116,7 +116,7 @@ void nbd_judge_got(struct sim_socket *sock, size_t bytes)
 	a->doubt = net_any_over(sock->server, sock->queue);
 }
 
-static bool is_idle(const struct nbd_server *server, unsigned queue)
+static bool is_idle(const struct server *server, unsigned queue)
 {
 	const struct model_dev *user = server->st->user;
 
@@ -126,10 +126,10 @@ static bool is_idle(const struct nbd_server *server, unsigned queue)
 	return user != NULL;
 }
 
-void nbd_judge_looked(struct sim_socket *sock)
+void judge_looked(struct sim_socket *sock)
 {
-	struct nbd_outage *o = outage_of_sock(sock);
-	struct nbd_answers *a = &sock->answers;
+	struct server_outage *o = outage_of_sock(sock);
+	struct server_answers *a = &sock->answers;
 
 	if (!o || sock->shut)
 		return;
@@ -137,16 +137,16 @@ void nbd_judge_looked(struct sim_socket *sock)
 		end_outage(sock->server, o, a->doubt || o->over_ns >= a->got_ns ? a->got_ns : 0);
 		o->answered_ns = sim.now_ns;
 		a->got_ns = 0;
-	} else if (sock->conn && nbd_conn_is_fresh(sock->conn) && !o->harmed &&
+	} else if (sock->conn && server_conn_is_fresh(sock->conn) && !o->harmed &&
 		   is_idle(sock->server, (unsigned)sock->queue)) {
 		end_outage(sock->server, o,
 			   net_any_over(sock->server, sock->queue) ? sim.now_ns : 0);
 	}
 }
 
-void nbd_server_closed(const struct sim_socket *sock)
+void server_closed(const struct sim_socket *sock)
 {
-	struct nbd_server *server = sock->server;
+	struct server *server = sock->server;
 
 	if (!server || sock->life != server->life || sock->queue < 0)
 		return;
@@ -154,15 +154,15 @@ void nbd_server_closed(const struct sim_socket *sock)
 	server->queue[sock->queue].lost_ns = sim.now_ns;
 }
 
-static bool excuses_flush(const struct nbd_server *server, const struct client_rq *rq)
+static bool excuses_flush(const struct server *server, const struct client_rq *rq)
 {
 	return client_rq_op(rq) == UBLK_IO_OP_FLUSH && !server->cache_kept && server->closed_ns &&
 	       server->closed_ns >= rq->told_ns;
 }
 
-static bool excuses_any(const struct nbd_server *server, const struct client_rq *rq)
+static bool excuses_any(const struct server *server, const struct client_rq *rq)
 {
-	const struct nbd_outage *o = &server->queue[rq->queue];
+	const struct server_outage *o = &server->queue[rq->queue];
 
 	if (server->changed)
 		return true;
@@ -177,7 +177,7 @@ static bool excuses_any(const struct nbd_server *server, const struct client_rq 
  * It goes to a connection that is silent, waits, and when that is over is with another one. Nobody
  * knows when a filter lets it go, but the server has heard of it.
  */
-static void check_time(const struct nbd_server *server, const struct client_rq *rq)
+static void check_time(const struct server *server, const struct client_rq *rq)
 {
 	uint64_t came_ns = server->filtered ? rq->heard_ns : rq->handed_ns;
 	uint64_t since_ns = MAX(came_ns, server->queue[rq->queue].answered_ns);
@@ -188,20 +188,20 @@ static void check_time(const struct nbd_server *server, const struct client_rq *
 			 (unsigned long long)((sim.now_ns - since_ns) / NS_PER_MS));
 }
 
-void nbd_judge_ended(const struct nbd_server *server, const struct client_rq *rq)
+void judge_ended(const struct server *server, const struct client_rq *rq)
 {
 	check_time(server, rq);
 	list_for_each (node, &server->conns) {
-		const struct nbd_conn *conn = list_entry(node, struct nbd_conn, node);
+		const struct server_conn *conn = list_entry(node, struct server_conn, node);
 
 		if (outage_of(conn) && conn->sock->queue == (int)rq->queue &&
-		    nbd_conn_lacks(conn, rq->tag))
+		    server->protocol->lacks(conn, rq->tag))
 			sim_fail("queue %u tag %u is answered before all of it was sent", rq->queue,
 				 rq->tag);
 	}
 }
 
-bool nbd_judge_excuses(struct nbd_server *server, const struct client_rq *rq)
+bool judge_excuses(struct server *server, const struct client_rq *rq)
 {
 	server->queue[rq->queue].harmed = true;
 	if (excuses_any(server, rq)) {
@@ -216,7 +216,7 @@ bool nbd_judge_excuses(struct nbd_server *server, const struct client_rq *rq)
 }
 
 /* As after a failed fsync(2): what was acknowledged by then is owed by no later one. */
-void nbd_judge_flush_failed(struct nbd_server *server)
+void judge_flush_failed(struct server *server)
 {
 	struct storage *st = server->st;
 

@@ -6,7 +6,7 @@
  * Faults: it dies, is away for a while (and says so, or does not even do that), reads nothing for a
  * while, or comes back as another one.
  */
-#include "test/sim/nbd/nbd_server.h"
+#include "test/sim/server/server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,66 +17,64 @@
 #include <sys/un.h>
 
 #define SERVER_NR_MAX 16
-#define UNIX_PATH "/sim/"
 #define PORT 20000
 #define FATE_NS_MAX (10 * NS_PER_SEC)
 #define AWAY_NS_MAX (40 * NS_PER_SEC)
 /* Beyond what requests wait, on the way to it and with it. */
 #define MUTE_NS (10 * NS_PER_SEC)
 
-static struct nbd_server *servers[SERVER_NR_MAX];
-
-static void fate(struct sim_event *event);
+static struct server *servers[SERVER_NR_MAX];
 
 /* ---- where it is ---- */
 
-void nbd_server_uri(const struct nbd_server *server, bool tcp, char *text, size_t text_bytes)
+unsigned server_port(const struct server *server)
 {
-	if (tcp)
-		snprintf(text, text_bytes, "nbd://127.0.0.1:%u/disk", PORT + server->idx);
-	else
-		snprintf(text, text_bytes, "nbd+unix:///disk?socket=" UNIX_PATH "%u", server->idx);
+	return PORT + server->idx;
 }
 
-socklen_t nbd_server_address(const struct nbd_server *server, bool tcp, unsigned nr,
-			     struct sockaddr_storage *ret_name)
+socklen_t server_address(const struct server *server, bool tcp, unsigned nr,
+			 struct sockaddr_storage *ret_name)
 {
 	struct sockaddr_in *in = (void *)ret_name;
 	struct sockaddr_un *un = (void *)ret_name;
 
 	*ret_name = (struct sockaddr_storage){ .ss_family = tcp ? AF_INET : AF_UNIX };
 	if (tcp) {
-		in->sin_port = htons((uint16_t)(PORT + server->idx + nr * SERVER_NR_MAX));
+		in->sin_port = htons((uint16_t)(server_port(server) + nr * SERVER_NR_MAX));
 		in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 		return sizeof(*in);
 	}
-	snprintf(un->sun_path, sizeof(un->sun_path), UNIX_PATH "%u", server->idx);
+	snprintf(un->sun_path, sizeof(un->sun_path), SERVER_UNIX_PATH "%u", server->idx);
 	return sizeof(*un);
 }
 
-static struct nbd_server *find(const struct sockaddr *address)
+static struct server *find(const struct sockaddr *address)
 {
-	unsigned idx = SERVER_NR_MAX;
+	unsigned idx = SERVER_NR_MAX, nr = 0;
 
-	if (address->sa_family == AF_INET)
+	if (address->sa_family == AF_INET) {
 		idx = ntohs(((const struct sockaddr_in *)(const void *)address)->sin_port) - PORT;
-	else
+		nr = idx / SERVER_NR_MAX;
+		idx %= SERVER_NR_MAX;
+	} else {
 		sscanf(((const struct sockaddr_un *)(const void *)address)->sun_path,
-		       UNIX_PATH "%u", &idx);
-	return idx < SERVER_NR_MAX ? servers[idx] : NULL;
+		       SERVER_UNIX_PATH "%u", &idx);
+	}
+	return idx < SERVER_NR_MAX && servers[idx] && nr < servers[idx]->address_nr ? servers[idx]
+										    : NULL;
 }
 
-bool nbd_server_is_lost(const struct sockaddr *address)
+bool server_is_lost(const struct sockaddr *address)
 {
-	const struct nbd_server *server = find(address);
+	const struct server *server = find(address);
 
 	return server && server->down && server->lost;
 }
 
-int nbd_server_accept(const struct sockaddr *address, struct sim_socket *sock,
-		      struct nbd_conn **ret_conn)
+int server_accept(const struct sockaddr *address, struct sim_socket *sock,
+		  struct server_conn **ret_conn)
 {
-	struct nbd_server *server = find(address);
+	struct server *server = find(address);
 
 	if (!server)
 		return -ECONNREFUSED;
@@ -86,20 +84,13 @@ int nbd_server_accept(const struct sockaddr *address, struct sim_socket *sock,
 		return -ECONNREFUSED;
 	sock->server = server;
 	sock->life = server->life;
-	*ret_conn = nbd_conn_create(server, sock);
+	*ret_conn = server->protocol->accept(server, sock);
 	return 0;
-}
-
-uint64_t nbd_server_size_bytes(const struct nbd_server *server)
-{
-	const struct storage *st = server->st;
-
-	return server->changed ? st->size_bytes + st->block_bytes : st->size_bytes;
 }
 
 /* ---- its medium ---- */
 
-static void keep(struct nbd_server *server, uint64_t block)
+static void keep(struct server *server, uint64_t block)
 {
 	const struct storage *st = server->st;
 
@@ -107,7 +98,7 @@ static void keep(struct nbd_server *server, uint64_t block)
 	       st->block_bytes);
 }
 
-static void done(struct nbd_server *server, uint64_t offset_bytes, uint32_t bytes, bool fua)
+static void done(struct server *server, uint64_t offset_bytes, uint32_t bytes, bool fua)
 {
 	struct storage *st = server->st;
 
@@ -119,21 +110,21 @@ static void done(struct nbd_server *server, uint64_t offset_bytes, uint32_t byte
 		keep(server, at / st->block_bytes);
 }
 
-void nbd_server_write(struct nbd_server *server, uint64_t offset_bytes, const uint8_t *data,
-		      uint32_t bytes, bool fua)
+void server_write(struct server *server, uint64_t offset_bytes, const uint8_t *data, uint32_t bytes,
+		  bool fua)
 {
 	memcpy(server->st->medium + offset_bytes, data, bytes);
 	done(server, offset_bytes, bytes, fua);
 }
 
-void nbd_server_fill(struct nbd_server *server, uint64_t offset_bytes, uint8_t value,
-		     uint32_t bytes, bool fua)
+void server_fill(struct server *server, uint64_t offset_bytes, uint8_t value, uint32_t bytes,
+		 bool fua)
 {
 	memset(server->st->medium + offset_bytes, value, bytes);
 	done(server, offset_bytes, bytes, fua);
 }
 
-void nbd_server_flush(struct nbd_server *server, uint64_t before_seq)
+void server_flush(struct server *server, uint64_t before_seq)
 {
 	struct storage *st = server->st;
 
@@ -144,7 +135,7 @@ void nbd_server_flush(struct nbd_server *server, uint64_t before_seq)
 }
 
 /* A cache is written back in any order: some of it may have been. */
-static void lose_cache(struct nbd_server *server)
+static void lose_cache(struct server *server)
 {
 	struct storage *st = server->st;
 	bool all = sim_one_in(2);
@@ -169,21 +160,21 @@ static void lose_cache(struct nbd_server *server)
 
 static void come_back(struct sim_event *event)
 {
-	struct nbd_server *server = container_of(event, struct nbd_server, back);
+	struct server *server = container_of(event, struct server, back);
 
 	server->down = false;
 	sim_trace("nbd-back", server->idx, 0, 0, 0);
 }
 
-static void hang_up_all(struct nbd_server *server)
+static void hang_up_all(struct server *server)
 {
 	int err = sim_one_in(2) ? 0 : -ECONNRESET;
 
 	while (!list_empty(&server->conns))
-		net_hang_up(list_entry(server->conns.next, struct nbd_conn, node)->sock, err);
+		net_hang_up(list_entry(server->conns.next, struct server_conn, node)->sock, err);
 }
 
-void nbd_server_die(struct nbd_server *server)
+void server_die(struct server *server)
 {
 	/* Not so long that requests fail where none may. */
 	uint64_t max_ns = sim.cut.on ? NS_PER_SEC : AWAY_NS_MAX;
@@ -201,13 +192,13 @@ void nbd_server_die(struct nbd_server *server)
 
 static void fate(struct sim_event *event)
 {
-	struct nbd_server *server = container_of(event, struct nbd_server, fate);
+	struct server *server = container_of(event, struct server, fate);
 
 	sim_event_arm(event, sim.now_ns + sim_skewed(NS_PER_MS, FATE_NS_MAX), fate);
 	if (server->down)
 		return;
 	if (sim_fault(FAULT_NET_DIES)) {
-		nbd_server_die(server);
+		server_die(server);
 	} else if (sim_fault(FAULT_NET_SILENT)) {
 		server->silent_until_ns =
 			sim.now_ns + sim_skewed(NS_PER_MS, 3 * server->timeout_ns);
@@ -220,8 +211,13 @@ static void fate(struct sim_event *event)
 		lose_cache(server);
 }
 
+bool server_is_mute(const struct server *server)
+{
+	return sim.now_ns < server->mute_until_ns;
+}
+
 /* Where requests wait for a time, often so long that none may have gone on waiting. */
-void nbd_server_fall_mute(struct nbd_server *server)
+void server_fall_mute(struct server *server)
 {
 	uint64_t max_ns = 3 * server->timeout_ns;
 
@@ -232,68 +228,50 @@ void nbd_server_fall_mute(struct nbd_server *server)
 	server->mute_hangs_up = sim_one_in(2);
 }
 
-void nbd_server_begin(struct nbd_server *server, bool anew)
+void server_begin(struct server *server, bool anew)
 {
 	struct storage *st = server->st;
 
 	sim_event_cancel(&server->back);
 	server->down = server->changed = false;
 	server->silent_until_ns = server->mute_until_ns = 0;
-	/* A device is not told what happened to those before it; docs/nbd.md says that. */
+	/* A device is not told what happened to those before it; docs/nbd.md and docs/nvme-tcp.md
+	 * say that. */
 	for (uint64_t i = 0; i < st->block_nr; i++) {
 		if (st->gone[i])
 			st->gone[i] = STORAGE_LOST_TOLD;
 		if (anew)
 			st->acked_seq[i] = 0;
 	}
-	nbd_judge_begin(server);
+	judge_begin(server);
 }
 
 /* ---- the beginning and the end ---- */
 
-static uint16_t choose_flags(const struct storage *st)
+void server_init(struct server *server, const struct server_protocol *protocol, unsigned idx,
+		 struct storage *st)
 {
-	uint16_t flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_TRIM | NBD_FLAG_SEND_WRITE_ZEROES;
-
-	if (st->has_cache)
-		flags |= NBD_FLAG_SEND_FLUSH;
-	if (st->has_cache && !sim_one_in(3))
-		flags |= NBD_FLAG_SEND_FUA;
-	if (sim_one_in(2))
-		flags |= NBD_FLAG_CAN_MULTI_CONN;
-	return flags;
-}
-
-struct nbd_server *nbd_server_create(unsigned idx, struct storage *st)
-{
-	struct nbd_server *server = calloc(1, sizeof(*server));
-
 	st->has_cache = sim.cut.on || sim.defect != DEFECT_NONE || !sim_one_in(4);
 	st->medium = calloc(1, st->max_bytes);
 	st->gone = calloc(1, st->max_block_nr);
 	st->server = server;
-	*server = (struct nbd_server){
+	*server = (struct server){
+		.protocol = protocol,
 		.idx = idx,
+		.address_nr = 1,
 		.st = st,
-		.no_zeroes = !sim_one_in(4),
-		.has_go = !sim_one_in(8),
-		.has_structured = !sim_one_in(3),
-		.has_extended = sim_one_in(3),
-		.flags = choose_flags(st),
-		.min_block_bytes = 512,
 		.stable = calloc(1, st->max_bytes),
 	};
-	/* With extended headers there must be GO, and only GO tells of block sizes. */
-	server->has_go |= server->has_extended;
-	if (server->has_go)
-		server->min_block_bytes = sim_one_in(2) ? 1 : st->block_bytes;
 	list_init(&server->conns);
-	servers[idx] = server;
-	sim_event_arm(&server->fate, sim.now_ns + sim_skewed(NS_PER_MS, FATE_NS_MAX), fate);
-	return server;
 }
 
-void nbd_server_destroy(struct nbd_server *server)
+void server_start(struct server *server)
+{
+	servers[server->idx] = server;
+	sim_event_arm(&server->fate, sim.now_ns + sim_skewed(NS_PER_MS, FATE_NS_MAX), fate);
+}
+
+void server_destroy(struct server *server)
 {
 	if (!server)
 		return;
