@@ -395,6 +395,7 @@ void client_rq_renew(struct client_rq *rq)
 	rq->noted = 0;
 	rq->must_fail = 0;
 	rq->heard_ns = 0;
+	rq->again_nr = 0;
 	rq->needs_reg = false;
 	if (rq->touched)
 		memset(rq->touched, 0, client_rq_data_bytes(rq));

@@ -20,8 +20,9 @@ struct client_rq {
 	uint64_t start_seq; /* what was acknowledged before must be covered by a flush */
 	uint64_t start_ns;
 	uint64_t handed_ns; /* the server got it */
-	uint64_t heard_ns;  /* nbd: its server did, first; 0: not yet */
-	uint64_t told_ns;   /* nbd: start of the last FLUSH that had failed by then */
+	uint64_t heard_ns;  /* its own server did, first; 0: not yet */
+	uint64_t told_ns;   /* the same: start of the last FLUSH that had failed by then */
+	uint8_t again_nr;   /* nvme: errors of the target that want another try */
 	uint32_t noted;	    /* bit per errno (below 32 or EOPNOTSUPP, ECANCELED) that happened */
 	bool tainted;	    /* what it writes may be lost: the file is made shorter */
 	bool cut;	    /* the device has become smaller under it */

@@ -167,7 +167,7 @@ static enum slot_kind choose_kind(void)
 	if (sim.defect == DEFECT_LOST_MEMORY)
 		return SLOT_MEM;
 	if (defect_of_net(sim.defect) || sim.only_net || sim.cut.on || (r.net && !sim_one_in(4)))
-		return SLOT_NBD;
+		return sim_seed_is_nvme(sim.seed) ? SLOT_NVME : SLOT_NBD;
 	if (sim.defect >= DEFECT_NO_DSYNC)
 		return SLOT_FILE;
 	if (sim.defect != DEFECT_NONE)

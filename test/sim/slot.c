@@ -67,7 +67,7 @@ static const struct backend *backend_of(const struct slot *slot)
 		[SLOT_SCRIPTED] = &scripted_backend, [SLOT_MOVER] = &scripted_mover,
 		[SLOT_FILE] = &backend_file,	     [SLOT_MEM] = &backend_mem,
 		[SLOT_NULL] = &backend_null,	     [SLOT_PATTERN] = &backend_pattern,
-		[SLOT_NBD] = &backend_nbd,
+		[SLOT_NBD] = &backend_nbd,	     [SLOT_NVME] = &backend_nvme_tcp,
 	};
 
 	return backends[slot->kind];
@@ -97,6 +97,8 @@ void slot_init(struct slot *slot, unsigned idx, enum slot_kind kind, const struc
 		init_file(slot, size_bytes);
 	else if (kind == SLOT_NBD)
 		slot_nbd_init(slot);
+	else if (kind == SLOT_NVME)
+		slot_nvme_init(slot);
 	else
 		slot->config = sim_parse_options(backend_of(slot), yaml);
 	slot->st->has_data = kind != SLOT_NULL;
@@ -251,7 +253,7 @@ static void prepare_storage(struct slot *slot)
 	struct stat stat;
 
 	slot_reset_counters(slot);
-	if (slot->kind == SLOT_FILE || slot->kind == SLOT_NBD)
+	if (slot->kind == SLOT_FILE || slot_on_server(slot))
 		return;
 	storage_reset(slot->st);
 	for (uint64_t i = 0; slot->kind == SLOT_PATTERN && i < slot->st->size_bytes; i += 8)
@@ -323,8 +325,7 @@ static void begin(struct sim_event *event)
 	if (slot->file_fd >= 0 && ftruncate(slot->file_fd, (off_t)slot->st->size_bytes) < 0)
 		sim_fail("ftruncate: %s", strerror(errno));
 	storage_forget(slot->st, slot->st->size_bytes, slot->st->max_bytes - slot->st->size_bytes);
-	if (slot->kind == SLOT_NBD)
-		slot_nbd_begin(slot, true);
+	slot_server_begin(slot, true);
 	sim_cross(SIM_PRODUCT);
 	ret = slot_open(slot, NULL, error, sizeof(error));
 	if (ret == 0)
@@ -445,7 +446,7 @@ static void refused(struct slot *slot)
 /* Some live until those who wait for a server should have lost outage timeout. */
 static void plan_stop(struct slot *slot)
 {
-	bool waits = slot->kind == SLOT_NBD && sim_one_in(4);
+	bool waits = slot_on_server(slot) && sim_one_in(4);
 	uint64_t max_ns = waits ? 100 * NS_PER_SEC : 20 * NS_PER_SEC;
 
 	if (slot->stop_event.pos == 0)

@@ -23,7 +23,8 @@ enum slot_kind {
 	SLOT_MEM,
 	SLOT_NULL,
 	SLOT_PATTERN,
-	SLOT_NBD,
+	SLOT_NBD, /* from here on: on a server */
+	SLOT_NVME,
 	SLOT_KIND_NR
 };
 
@@ -124,9 +125,22 @@ void slot_judge_end(const struct slot *slot, bool failed);
 
 /* model.live */
 void slot_live(struct slot *slot, struct model_dev *dev);
-/* slot_nbd.c: a server, and the configuration of a device on it; before each opening. */
+/* A server, and the configuration of a device on it; before each opening. */
 void slot_nbd_init(struct slot *slot);
 void slot_nbd_begin(struct slot *slot, bool anew);
+void slot_nvme_init(struct slot *slot);
+void slot_nvme_begin(struct slot *slot, bool anew);
+static inline bool slot_on_server(const struct slot *slot)
+{
+	return slot->kind >= SLOT_NBD;
+}
+static inline void slot_server_begin(struct slot *slot, bool anew)
+{
+	if (slot->kind == SLOT_NBD)
+		slot_nbd_begin(slot, anew);
+	else if (slot->kind == SLOT_NVME)
+		slot_nvme_begin(slot, anew);
+}
 /* resize.c: from now on the device becomes larger and smaller at random. */
 void slot_resize_often(struct slot *slot);
 /* resize.c: the server was killed, perhaps in a resize. */

@@ -299,8 +299,7 @@ static void recover(struct slot *slot, struct model_dev *dev)
 	slot->past.note = NOTE_RECOVERING;
 	slot->past.kept = false;
 	spoil_memory(slot);
-	if (slot->kind == SLOT_NBD)
-		slot_nbd_begin(slot, false);
+	slot_server_begin(slot, false);
 	sim_cross(SIM_PRODUCT);
 	ret = slot_open(slot, &past, error, sizeof(error));
 	if (ret == 0)
@@ -362,8 +361,7 @@ static void discard(struct sim_event *event)
 	fill_past(slot, dev, &past);
 	slot->excuses = slot_excuses();
 	slot->past.kept = false;
-	if (slot->kind == SLOT_NBD)
-		slot_nbd_begin(slot, false);
+	slot_server_begin(slot, false);
 	sim_cross(SIM_PRODUCT);
 	ret = device_discard(&slot->dev, slot->host, &slot->spec, &past, slot, error,
 			     sizeof(error));

@@ -176,6 +176,9 @@ static const struct fault_row {
 	[FAULT_RECOVERY_KEPT] = { "recovery-kept", 0 },
 	[FAULT_RECOVERY_DISCARDED] = { "recovery-discarded", 0 },
 	[FAULT_RECOVERED] = { "recovered", 0 },
+	[FAULT_NVME_REFUSED] = { "nvme-refused", 20000 },
+	[FAULT_NVME_ABORTED] = { "nvme-aborted", 0 },
+	[FAULT_NVME_EVENT] = { "nvme-event", 300000 },
 };
 
 const char *fault_name(enum fault fault)
@@ -324,6 +327,7 @@ bool defect_possible(enum defect defect)
 static void choose_rates(void)
 {
 	unsigned scale = (unsigned)sim_below(4);
+	struct prng own;
 
 	if (sim.cut.on)
 		return;
@@ -340,9 +344,11 @@ static void choose_rates(void)
 			sim.fault_ppm[FAULT_NET_MUTE] = 3000;
 		return;
 	}
+	prng_init(&own, sim.seed);
 	for (int i = 0; i < FAULT_NR; i++) {
 		uint64_t ppm = fault_rows[i].ppm;
-		uint64_t choice = sim_below(4);
+		/* A fault more is none to the other seeds. */
+		uint64_t choice = i < FAULT_NVME_REFUSED ? sim_below(4) : prng_below(&own, 4);
 
 		if (scale == 0 || choice == 0)
 			ppm = 0;

@@ -188,6 +188,10 @@ enum fault {
 	FAULT_RECOVERY_KEPT,
 	FAULT_RECOVERY_DISCARDED,
 	FAULT_RECOVERED,
+	/* targets of nvme-tcp: behind all others, see choose_rates */
+	FAULT_NVME_REFUSED, /* a bring-up */
+	FAULT_NVME_ABORTED,
+	FAULT_NVME_EVENT,
 	FAULT_NR,
 };
 
@@ -239,6 +243,12 @@ static inline bool defect_of_net(enum defect defect)
 }
 /* Those from here on need a server that is killed. */
 #define DEFECT_FIRST_OF_KILL DEFECT_LOST_REISSUE
+
+/* Which protocol the servers of a run speak: every third seed has NVMe/TCP, the others NBD. */
+static inline bool sim_seed_is_nvme(uint64_t seed)
+{
+	return seed % 3 == 2;
+}
 
 const char *defect_name(enum defect defect);
 /* As fault_possible. */

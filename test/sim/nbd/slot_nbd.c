@@ -55,7 +55,7 @@ static struct nbd_server *create(unsigned idx, struct storage *st)
 static void write_uri(const struct server *server, bool tcp, char *text, size_t text_bytes)
 {
 	if (tcp)
-		snprintf(text, text_bytes, "nbd://127.0.0.1:%u/disk", server_port(server));
+		snprintf(text, text_bytes, "nbd://127.0.0.1:%u/disk", server_port(server, 0));
 	else
 		snprintf(text, text_bytes, "nbd+unix:///disk?socket=" SERVER_UNIX_PATH "%u",
 			 server->idx);

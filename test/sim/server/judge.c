@@ -148,7 +148,7 @@ void server_closed(const struct sim_socket *sock)
 {
 	struct server *server = sock->server;
 
-	if (!server || sock->life != server->life || sock->queue < 0)
+	if (!server || sock->life != server->life || sock->queue < 0 || sock->harmless)
 		return;
 	server->closed_ns = sim.now_ns;
 	server->queue[sock->queue].lost_ns = sim.now_ns;

@@ -27,9 +27,9 @@ static struct server *servers[SERVER_NR_MAX];
 
 /* ---- where it is ---- */
 
-unsigned server_port(const struct server *server)
+unsigned server_port(const struct server *server, unsigned nr)
 {
-	return PORT + server->idx;
+	return PORT + server->idx + nr * SERVER_NR_MAX;
 }
 
 socklen_t server_address(const struct server *server, bool tcp, unsigned nr,
@@ -40,7 +40,7 @@ socklen_t server_address(const struct server *server, bool tcp, unsigned nr,
 
 	*ret_name = (struct sockaddr_storage){ .ss_family = tcp ? AF_INET : AF_UNIX };
 	if (tcp) {
-		in->sin_port = htons((uint16_t)(server_port(server) + nr * SERVER_NR_MAX));
+		in->sin_port = htons((uint16_t)server_port(server, nr));
 		in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 		return sizeof(*in);
 	}
@@ -48,25 +48,28 @@ socklen_t server_address(const struct server *server, bool tcp, unsigned nr,
 	return sizeof(*un);
 }
 
-static struct server *find(const struct sockaddr *address)
+static struct server *find(const struct sockaddr *address, unsigned *ret_nr)
 {
-	unsigned idx = SERVER_NR_MAX, nr = 0;
+	unsigned idx = SERVER_NR_MAX;
 
+	*ret_nr = 0;
 	if (address->sa_family == AF_INET) {
 		idx = ntohs(((const struct sockaddr_in *)(const void *)address)->sin_port) - PORT;
-		nr = idx / SERVER_NR_MAX;
+		*ret_nr = idx / SERVER_NR_MAX;
 		idx %= SERVER_NR_MAX;
 	} else {
 		sscanf(((const struct sockaddr_un *)(const void *)address)->sun_path,
 		       SERVER_UNIX_PATH "%u", &idx);
 	}
-	return idx < SERVER_NR_MAX && servers[idx] && nr < servers[idx]->address_nr ? servers[idx]
-										    : NULL;
+	if (idx >= SERVER_NR_MAX || !servers[idx] || *ret_nr >= servers[idx]->address_nr)
+		return NULL;
+	return servers[idx];
 }
 
 bool server_is_lost(const struct sockaddr *address)
 {
-	const struct server *server = find(address);
+	unsigned nr;
+	const struct server *server = find(address, &nr);
 
 	return server && server->down && server->lost;
 }
@@ -74,7 +77,7 @@ bool server_is_lost(const struct sockaddr *address)
 int server_accept(const struct sockaddr *address, struct sim_socket *sock,
 		  struct server_conn **ret_conn)
 {
-	struct server *server = find(address);
+	struct server *server = find(address, &sock->address_nr);
 
 	if (!server)
 		return -ECONNREFUSED;

@@ -66,9 +66,9 @@ void server_init(struct server *server, const struct server_protocol *protocol, 
 void server_start(struct server *server);
 /* Frees it. Accepts NULL. */
 void server_destroy(struct server *server);
-/* Of TCP, the first one; the others are at server_address. */
-unsigned server_port(const struct server *server);
-/* Where it is, for TCP or by a unix socket; from address_nr on nobody listens. */
+/* Of TCP; from address_nr on nobody listens. */
+unsigned server_port(const struct server *server, unsigned nr);
+/* The same as an address, or a unix socket. */
 socklen_t server_address(const struct server *server, bool tcp, unsigned nr,
 			 struct sockaddr_storage *ret_name);
 #define SERVER_UNIX_PATH "/sim/"

@@ -1,4 +1,6 @@
 /* What the devices on a server have in common, whichever protocol it speaks. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -59,7 +61,12 @@ int __wrap_net_host_find(const struct net_host *host, struct net_addresses *ret_
 int __wrap_net_host_find(const struct net_host *host, struct net_addresses *ret_addresses,
 			 char *error, size_t error_bytes)
 {
-	(void)host, (void)error, (void)error_bytes;
+	struct sockaddr_in *in = (void *)&found.address[0].name;
+
+	(void)error, (void)error_bytes;
+	/* One of several paths. */
+	if (host->kind == NET_TCP)
+		in->sin_port = htons((uint16_t)host->port);
 	*ret_addresses = found;
 	return 0;
 }
