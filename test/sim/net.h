@@ -48,11 +48,11 @@ struct sim_socket {
 	int queue; /* of the device that uses it; -1: it has not been used yet */
 	struct list_node node;
 	struct server_conn *conn; /* the server's end; NULL: not connected, or over */
-	unsigned address_nr; /* of the server's addresses */
+	unsigned address_nr;	  /* of the server's addresses */
 	bool connected, shut;
 	bool harmless; /* whatever happens to it, no request is lost */
-	bool over;    /* the connection has ended, by whichever side */
-	int over_err; /* what a receive says then: 0 or -ECONNRESET */
+	bool over;     /* the connection has ended, by whichever side */
+	int over_err;  /* what a receive says then: 0 or -ECONNRESET */
 	size_t window_bytes;
 	struct net_bytes up, down; /* on the way to the server, and to the client */
 	struct net_bytes late;	   /* the defect: said to be sent, and still to be read */

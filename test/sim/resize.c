@@ -105,8 +105,9 @@ static void resize(struct sim_event *event)
 
 void slot_resize_often(struct slot *slot)
 {
-	if (sim.defect == DEFECT_NONE && !sim.cut.on && slot->resize_event.pos == 0 &&
-	    sim_one_in(2))
+	/* A namespace is as large as its target says: the device follows it by itself. */
+	if (slot->kind != SLOT_NVME && sim.defect == DEFECT_NONE && !sim.cut.on &&
+	    slot->resize_event.pos == 0 && sim_one_in(2))
 		again(slot, NS_PER_SEC);
 }
 

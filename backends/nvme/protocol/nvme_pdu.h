@@ -24,8 +24,11 @@ struct nvme_wire {
 	uint32_t r2t_nr;	   /* R2Ts under way for one command, from 1 */
 };
 
-/* PDO is a byte, and a multiple of at most 128. */
-#define NVME_PDU_HEAD_BYTES_MAX 128u
+/*
+ * PDO is a multiple of the alignment, which may be any number of dwords up to 32: of 72 bytes and a
+ * header digest 144 are the second multiple.
+ */
+#define NVME_PDU_HEAD_BYTES_MAX 144u
 
 /* ICReq: asks for what `wire` says of digests, hpda, r2t_nr. */
 void nvme_pdu_icreq(uint8_t buf[static NVME_PDU_IC_BYTES], const struct nvme_wire *wire);

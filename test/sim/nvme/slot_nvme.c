@@ -49,6 +49,7 @@ static struct target *create(unsigned idx, struct storage *st)
 	struct target *target = calloc(1, sizeof(*target));
 
 	server_init(&target->server, &target_protocol, idx, st);
+	target->size_bytes = st->size_bytes;
 	choose_version(target);
 	choose_limits(target);
 	target->cap = choose_cap();

@@ -27,14 +27,15 @@
 struct target {
 	struct server server;
 	/* how it speaks */
+	uint64_t size_bytes; /* the device may have become smaller */
 	uint32_t vs;
 	uint64_t cap;
 	uint32_t block_bytes, capsule_data_bytes, maxh2cdata_bytes;
 	uint16_t maxcmd, crdt[3];
 	uint8_t mdts, cpda;
-	bool has_success;    /* C2HData may say that their command succeeded */
-	bool is_enabled;     /* controllers begin so */
-	uint32_t events;     /* NVME_AEN_* */
+	bool has_success; /* C2HData may say that their command succeeded */
+	bool is_enabled;  /* controllers begin so */
+	uint32_t events;  /* NVME_AEN_* */
 	/* what its host was configured with */
 	uint64_t keep_alive_ns;
 	/* how it is */

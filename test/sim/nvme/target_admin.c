@@ -109,9 +109,8 @@ static struct target_controller *find_controller(const struct target *target, ui
 static void check_alone(const struct target_conn *conn)
 {
 	list_for_each (node, &conn->c.server->conns) {
-		const struct target_conn *other =
-			container_of(list_entry(node, struct server_conn, node),
-				     const struct target_conn, c);
+		const struct target_conn *other = container_of(
+			list_entry(node, struct server_conn, node), const struct target_conn, c);
 
 		if (other != conn && other->c.sock && other->queue == conn->queue &&
 		    other->path == conn->path && other->c.life == conn->c.life &&
@@ -204,10 +203,10 @@ static void set_cc(struct target_controller *ctl, uint32_t cc)
 
 	if ((cc ^ ctl->cc) & NVME_CC_EN)
 		ctl->turned_ns = sim.now_ns + (sim_one_in(2) ? 0 : sim_skewed(0, limit_ns));
-	if (cc & NVME_CC_EN && (cc & (NVME_CC_IOSQES | NVME_CC_IOCQES)) !=
-				       (NVME_CC_IOSQES | NVME_CC_IOCQES))
+	if (cc & NVME_CC_EN &&
+	    (cc & (NVME_CC_IOSQES | NVME_CC_IOCQES)) != (NVME_CC_IOSQES | NVME_CC_IOCQES))
 		sim_fail("CC is %x", cc);
-	ctl->is_fatal = cc & NVME_CC_EN && sim_fault(FAULT_NVME_REFUSED);
+	ctl->is_fatal = cc & NVME_CC_EN && ctl->admin && sim_fault(FAULT_NVME_REFUSED);
 	ctl->cc = cc;
 }
 

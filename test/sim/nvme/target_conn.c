@@ -128,7 +128,7 @@ static void command_said(struct target_command *cmd)
 {
 	struct target_conn *conn = cmd->conn;
 
-	if (conn->c.serves)
+	if (conn->c.serves && cmd->sqe[0] != NVME_FABRICS)
 		judge_said(&conn->c);
 	/* The host may have begun to send what was asked for. */
 	if (cmd->came_bytes < cmd->asked_bytes) {
@@ -492,7 +492,7 @@ static bool lacks(const struct server_conn *c, unsigned tag)
 	size_t all_bytes = c->in.nr + c->sock->up.nr, at = 0;
 	uint8_t head[12];
 
-	while (server_conn_peek(c, at, head, sizeof(head)) == sizeof(head)) {
+	while (c->serves && server_conn_peek(c, at, head, sizeof(head)) == sizeof(head)) {
 		/* The command's identifier is behind opcode and flags. */
 		uint16_t cid = nvme_get16(head + (head[0] == NVME_PDU_CAPSULE_CMD ? 10 : 8));
 

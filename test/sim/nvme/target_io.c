@@ -44,18 +44,22 @@ static uint64_t byte_nr(const struct target *target, const uint8_t *sqe)
 	return (nvme_get16(sqe + 48) + 1ull) * target->block_bytes;
 }
 
-static void check_range(const struct target *target, uint64_t at, uint64_t bytes)
+static void check_range(const struct target *target, const uint8_t *sqe, uint64_t at,
+			uint64_t bytes)
 {
-	if (at > target->server.st->size_bytes || bytes > target->server.st->size_bytes - at)
-		sim_fail("a command for %llu bytes at %llu", (unsigned long long)bytes,
-			 (unsigned long long)at);
+	uint64_t end = target->size_bytes;
+
+	if (at > end || bytes > end - at)
+		sim_fail("opcode %u for %llu bytes at %llu of %llu", sqe[0],
+			 (unsigned long long)bytes, (unsigned long long)at,
+			 (unsigned long long)end);
 }
 
 static void check_rw(const struct target *target, const uint8_t *sqe)
 {
 	uint64_t bytes = byte_nr(target, sqe);
 
-	check_range(target, first_byte(target, sqe), bytes);
+	check_range(target, sqe, first_byte(target, sqe), bytes);
 	if (sqe[0] != NVME_CMD_WRITE_ZEROES && target->mdts && bytes > 4096ull << target->mdts)
 		sim_fail("command %u of %llu bytes", sqe[0], (unsigned long long)bytes);
 	if (sqe[0] == NVME_CMD_WRITE_ZEROES && target->vs >= NVME_VS(2, 0) && bytes > 65536)
@@ -64,9 +68,9 @@ static void check_rw(const struct target *target, const uint8_t *sqe)
 		sim_fail("FUA without a cache");
 }
 
-static void check_dsm(const struct target *target, const uint8_t *data)
+static void check_dsm(const struct target *target, const uint8_t *sqe, const uint8_t *data)
 {
-	check_range(target, nvme_get64(data + 8) * target->block_bytes,
+	check_range(target, sqe, nvme_get64(data + 8) * target->block_bytes,
 		    (uint64_t)nvme_get32(data + 4) * target->block_bytes);
 }
 
@@ -180,7 +184,7 @@ static void perform(const struct target_command *cmd)
 void target_io_execute(struct target_command *cmd)
 {
 	if (cmd->sqe[0] == NVME_CMD_DSM)
-		check_dsm(target_of(cmd->conn), cmd->data);
+		check_dsm(target_of(cmd->conn), cmd->sqe, cmd->data);
 	if (is_refused(cmd)) {
 		cmd->status = target_io_refusal();
 		target_io_note(cmd->conn, target_cid(cmd), cmd->status);

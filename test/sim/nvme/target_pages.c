@@ -57,7 +57,7 @@ void target_page_ids(const struct target *target, uint8_t *page)
 
 void target_page_namespace(const struct target *target, uint8_t *page)
 {
-	uint64_t blocks = target->server.st->size_bytes / target->block_bytes;
+	uint64_t blocks = target->size_bytes / target->block_bytes;
 
 	nvme_put64(page, blocks);
 	nvme_put64(page + 8, blocks);

@@ -193,13 +193,19 @@ static void test_capsule(void **state)
 		uint32_t bytes, head, plen;
 		uint8_t flags, pdo;
 	} cases[] = {
-		{ false, false, 0, 0, 72, 72, 0, 0 },	   { true, true, 0, 0, 76, 76, 1, 0 },
-		{ true, false, 31, 0, 76, 76, 1, 0 },	   { false, false, 0, 512, 72, 584, 0, 72 },
-		{ true, false, 0, 512, 76, 588, 1, 76 },   { false, true, 0, 512, 72, 588, 2, 72 },
-		{ true, true, 0, 512, 76, 592, 3, 76 },	   { false, false, 3, 512, 80, 592, 0, 80 },
+		{ false, false, 0, 0, 72, 72, 0, 0 },
+		{ true, true, 0, 0, 76, 76, 1, 0 },
+		{ true, false, 31, 0, 76, 76, 1, 0 },
+		{ false, false, 0, 512, 72, 584, 0, 72 },
+		{ true, false, 0, 512, 76, 588, 1, 76 },
+		{ false, true, 0, 512, 72, 588, 2, 72 },
+		{ true, true, 0, 512, 76, 592, 3, 76 },
+		{ false, false, 3, 512, 80, 592, 0, 80 },
 		{ true, true, 31, 512, 128, 644, 3, 128 },
+		{ false, false, 16, 512, 136, 648, 0, 136 },
+		{ true, true, 17, 512, 144, 660, 3, 144 },
 	};
-	uint8_t buf[128];
+	uint8_t buf[NVME_PDU_HEAD_BYTES_MAX];
 
 	(void)state;
 	nvme_command_flush(sqe, 7);
@@ -229,7 +235,7 @@ static void test_h2c_data(void **state)
 	struct nvme_h2c h = {
 		.cid = 0x1234, .ttag = 0x5678, .at_bytes = 0x11223344, .bytes = 4096, .last = true
 	};
-	uint8_t buf[128], digest[4];
+	uint8_t buf[NVME_PDU_HEAD_BYTES_MAX], digest[4];
 
 	(void)state;
 	assert_int_equal(nvme_pdu_h2c_data(buf, &wire, &h), 24);
