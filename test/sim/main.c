@@ -25,9 +25,9 @@
 #define RUN_SECONDS_MAX 600u
 #define OUTPUT_BYTES_MAX 16384
 #define DEFECT_SEEDS 10
-/* Sessions that are cut at every byte: their requests, their first seed, how many. */
+/* Sessions that are cut at every byte: their requests. */
 #define CUT_IOS 12
-#define CUT_SESSIONS 1
+#define CUT_PAGE_STEP 13u
 #define CUTS_MIN 500
 
 static struct options {
@@ -265,37 +265,55 @@ static void check_defect(enum defect defect)
 
 /* ---- a session cut at every byte ---- */
 
-static void run_cut(uint64_t seed, unsigned slot, enum net_side by, uint64_t at)
+static void run_cut(uint64_t seed, unsigned slot, struct sim_cut cut)
 {
-	sim.cut = (struct sim_cut){ .on = true, .by = by, .at = at };
+	sim.cut = cut;
 	shared->cut[slot] = sim.cut;
 	run(seed, CUT_IOS, DEFECT_NONE, shared->fault_nr, &shared->result[slot]);
-	if (!sim.cut.done && at != UINT64_MAX)
+	if (!sim.cut.done && cut.at != UINT64_MAX)
 		sim_fail("there was no cut");
 }
 
+/* What an admin queue reads are pages, in which one byte is as good as another. */
+static uint64_t cut_step(unsigned nth, enum net_side by)
+{
+	return nth > 0 && by == NET_SERVER ? CUT_PAGE_STEP : 1;
+}
+
 /* Every jobs-th of them. First without a cut: how long it is. */
+static void cut_connection(uint64_t seed, unsigned slot, unsigned nth)
+{
+	struct sim_cut cut = { .on = true, .nth = nth, .at = UINT64_MAX };
+	uint64_t sent[2];
+
+	run_cut(seed, slot, cut);
+	memcpy(sent, sim.cut.sent, sizeof(sent));
+	for (cut.by = NET_CLIENT; cut.by <= NET_SERVER; cut.by++) {
+		uint64_t step = cut_step(nth, cut.by);
+
+		for (cut.at = slot * step; cut.at < sent[cut.by]; cut.at += opt.jobs * step) {
+			run_cut(seed, slot, cut);
+			shared->cut_nr[slot]++;
+		}
+	}
+}
+
 static void cut_child(struct job *job, unsigned slot)
 {
-	uint64_t sent[2];
+	unsigned connection_nr = sim_seed_is_nvme(job->seed) ? 2 : 1;
 
 	alarm(RUN_SECONDS_MAX);
 	dup2(job->out_fd, STDERR_FILENO);
-	run_cut(job->seed, slot, NET_CLIENT, UINT64_MAX);
-	memcpy(sent, sim.cut.sent, sizeof(sent));
-	for (enum net_side by = NET_CLIENT; by <= NET_SERVER; by++)
-		for (uint64_t at = slot; at < sent[by]; at += opt.jobs) {
-			run_cut(job->seed, slot, by, at);
-			shared->cut_nr[slot]++;
-		}
+	for (unsigned nth = 0; nth < connection_nr; nth++)
+		cut_connection(job->seed, slot, nth);
 	exit(0);
 }
 
 static void print_cut(uint64_t seed, const struct sim_cut *cut)
 {
-	printf("# replay: %s --seed %llu --cut %s:%llu --verbose\n", opt.program,
+	printf("# replay: %s --seed %llu --cut %s:%llu:%u --verbose\n", opt.program,
 	       (unsigned long long)seed, cut->by == NET_CLIENT ? "client" : "server",
-	       (unsigned long long)cut->at);
+	       (unsigned long long)cut->at, cut->nth + 1);
 }
 
 static void check_cuts(uint64_t seed)
@@ -320,8 +338,9 @@ static void check_cuts(uint64_t seed)
 		close(jobs[slot].out_fd);
 	}
 	report(all_good && nr > CUTS_MIN,
-	       "session %llu of the network cut behind each of its %llu bytes",
-	       (unsigned long long)seed, (unsigned long long)nr);
+	       "session %llu of %s cut behind each of its bytes, %llu times",
+	       (unsigned long long)seed, sim_seed_is_nvme(seed) ? "NVMe/TCP" : "NBD",
+	       (unsigned long long)nr);
 	printf("# %llu ms\n", (unsigned long long)(wall_ms() - begin_ms));
 }
 
@@ -350,13 +369,14 @@ static void usage(void)
 	       "  --ios N      requests per run (4000)\n"
 	       "  --seconds N  as many seeds as fit\n"
 	       "  --jobs N     processes at a time (2)\n"
-	       "  --net        all devices are on servers of NBD\n"
+	       "  --net        all devices are on servers: of NBD, or with seeds that leave 2 when\n"
+	       "               divided by 3 of NVMe/TCP\n"
 	       "  --only-runs  nothing but the seeds: not whether all faults have happened, no "
 	       "cuts,\n"
 	       "               no defects\n"
-	       "  --cut client:BYTES, --cut server:BYTES\n"
-	       "               a short session, whose first connection is cut when this side has\n"
-	       "               sent so many bytes\n"
+	       "  --cut client:BYTES[:N], --cut server:BYTES[:N]\n"
+	       "               a short session, whose first (second, ...) connection is cut when\n"
+	       "               this side has sent so many bytes\n"
 	       "  --cuts       only such sessions, cut behind each of their bytes\n"
 	       "  --break NAME with this defect put in; it must be caught:\n");
 	for (int i = 1; i < DEFECT_NR; i++)
@@ -376,13 +396,16 @@ static struct sim_cut parse_cut(const char *text)
 {
 	struct sim_cut cut = { .on = true };
 	const char *at = strchr(text, ':');
+	char *nth;
 
 	cut.by = strncmp(text, "server:", 7) == 0 ? NET_SERVER : NET_CLIENT;
 	if (!at || (cut.by == NET_CLIENT && strncmp(text, "client:", 7) != 0)) {
-		fprintf(stderr, "sim: --cut client:BYTES or server:BYTES, not %s\n", text);
+		fprintf(stderr, "sim: --cut client:BYTES[:N] or server:BYTES[:N], not %s\n", text);
 		exit(2);
 	}
-	cut.at = strtoull(at + 1, NULL, 10);
+	cut.at = strtoull(at + 1, &nth, 10);
+	if (*nth == ':')
+		cut.nth = (unsigned)strtoul(nth + 1, NULL, 10) - 1;
 	return cut;
 }
 
@@ -460,11 +483,21 @@ static void parse_options(int argc, char **argv)
 		opt.jobs = 2;
 }
 
+/* The first one whose servers speak that. */
+static uint64_t seed_of(bool nvme)
+{
+	uint64_t seed = opt.seed;
+
+	while (sim_seed_is_nvme(seed) != nvme)
+		seed++;
+	return seed;
+}
+
 /* That the runs were good for something: all faults, all defects. */
 static void check_world(void)
 {
-	for (uint64_t i = 0; i < CUT_SESSIONS; i++)
-		check_cuts(opt.seed + i);
+	check_cuts(seed_of(false));
+	check_cuts(seed_of(true));
 	if (opt.cuts)
 		return;
 	check_coverage();

@@ -359,7 +359,7 @@ static void take_recv(struct sim_event *event)
 static void choose_cuts(struct sim_socket *sock)
 {
 	sock->cut_at[NET_CLIENT] = sock->cut_at[NET_SERVER] = UINT64_MAX;
-	if (sim.cut.on && !sim.cut.fd) {
+	if (sim.cut.on && sim.cut.connect_nr++ == sim.cut.nth) {
 		sim.cut.fd = sock->fd;
 		sock->cut_at[sim.cut.by] = sim.cut.at;
 	} else if (sim_fault(FAULT_NET_CUT)) {

@@ -366,7 +366,10 @@ void sim_init(uint64_t seed, enum defect defect, uint64_t *fault_nr)
 		.seed = seed,
 		.verbose = before.verbose,
 		.only_net = before.only_net,
-		.cut = { .on = before.cut.on, .by = before.cut.by, .at = before.cut.at },
+		.cut = { .on = before.cut.on,
+			 .by = before.cut.by,
+			 .at = before.cut.at,
+			 .nth = before.cut.nth },
 		.defect = defect,
 		.fault_nr = fault_nr,
 		.trace_hash = 0xcbf29ce484222325ull,
@@ -545,9 +548,9 @@ _Noreturn void sim_fail(const char *fmt, ...)
 	fprintf(stderr, "SIM FAILED seed=%llu time=%.9f: ", (unsigned long long)sim.seed,
 		(double)sim.now_ns / 1e9);
 	if (sim.cut.on)
-		fprintf(stderr, "cut by the %s behind byte %llu: ",
+		fprintf(stderr, "cut by the %s behind byte %llu of connection %u: ",
 			sim.cut.by == NET_CLIENT ? "client" : "server",
-			(unsigned long long)sim.cut.at);
+			(unsigned long long)sim.cut.at, sim.cut.nth + 1);
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);

@@ -271,15 +271,17 @@ struct sim_event {
 };
 
 /*
- * A short session over the network, the same but for one thing: its first connection is cut when
- * one side has sent so many bytes. All else goes well.
+ * A short session over the network, the same but for one thing: one of its first connections is cut
+ * when one side has sent so many bytes. All else goes well.
  */
 enum net_side { NET_CLIENT, NET_SERVER };
 struct sim_cut {
 	bool on;
 	enum net_side by;
 	uint64_t at;
-	/* out: of the first connection */
+	unsigned nth; /* from 0: which connection; of NVMe that of the I/O queue, then the other */
+	/* out: of that connection */
+	unsigned connect_nr;
 	int fd;
 	bool done;
 	uint64_t sent[2];
