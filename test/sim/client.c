@@ -309,6 +309,8 @@ static void judge_failure(struct client_rq *rq, int result)
 			 "(must be of %x)",
 			 rq->client->dev->id, rq->queue, rq->tag, op, result, rq->noted,
 			 rq->must_fail);
+	if (st->server)
+		judge_failed(st->server, rq);
 	if (op == UBLK_IO_OP_FLUSH && st->server)
 		judge_flush_failed(st->server);
 	if (modifies(rq))

@@ -215,6 +215,14 @@ bool judge_excuses(struct server *server, const struct client_rq *rq)
 	return true;
 }
 
+/* Also where the server has reported an error, which may never have come to the client. */
+void judge_failed(struct server *server, const struct client_rq *rq)
+{
+	struct server_outage *o = &server->queue[rq->queue];
+
+	o->harmed |= o->since_ns != 0;
+}
+
 /* As after a failed fsync(2): what was acknowledged by then is owed by no later one. */
 void judge_flush_failed(struct server *server)
 {

@@ -108,6 +108,8 @@ void judge_looked(struct sim_socket *sock);
 void judge_ended(const struct server *server, const struct client_rq *rq);
 /* Whether a request may fail with -EIO although the server reported no error. */
 bool judge_excuses(struct server *server, const struct client_rq *rq);
+/* A request has failed, whyever. */
+void judge_failed(struct server *server, const struct client_rq *rq);
 /* A FLUSH has failed: what was lost before is known to be. */
 void judge_flush_failed(struct server *server);
 
