@@ -245,9 +245,10 @@ static inline bool defect_of_net(enum defect defect)
 #define DEFECT_FIRST_OF_KILL DEFECT_LOST_REISSUE
 
 /* Which protocol the servers of a run speak: every third seed has NVMe/TCP, the others NBD. */
+#define SIM_NVME_EVERY 3
 static inline bool sim_seed_is_nvme(uint64_t seed)
 {
-	return seed % 3 == 2;
+	return seed % SIM_NVME_EVERY == SIM_NVME_EVERY - 1;
 }
 
 const char *defect_name(enum defect defect);
