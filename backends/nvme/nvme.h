@@ -138,6 +138,7 @@ struct nvme_connection {
 	/* nvme_watch.c's. */
 	struct timer look_again;
 	bool namespace_dirty, ana_dirty, absent;
+	bool unsure; /* a question had no answer: it is asked again, later */
 	uint8_t ana_state;
 	uint32_t ana_group;
 	uint8_t page[NVME_FABRICS_DATA_BYTES];

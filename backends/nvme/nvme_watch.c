@@ -7,7 +7,9 @@
  * connection set.
  *
  * Failure modes: a namespace that is not there: the path is of no use, and is looked at again every
- * second, for controllers that report no events. Another namespace in its place: the device fails.
+ * second, for controllers that report no events. A question that is answered by an error that may
+ * pass: nothing changes, and it is asked again a second later. Another namespace in its place: the
+ * device fails.
  */
 #include <errno.h>
 
@@ -66,6 +68,7 @@ static void watch_on_ana(void *arg, const struct nvme_cqe *cqe, uint32_t bytes)
 	uint32_t groups_nr;
 	uint8_t state;
 
+	conn->unsure |= watch_failed(cqe);
 	if (!watch_failed(cqe) && bytes >= NVME_ANA_HEAD_BYTES) {
 		state = nvme_log_ana_state(conn->page, bytes, conn->ana_group, &groups_nr);
 		if (state != 0)
@@ -94,6 +97,15 @@ static void watch_found(struct nvme_connection *conn, const struct nvme_namespac
 		session_drop(&conn->c, NET_END_CHANGED, "the namespace is not what it was");
 }
 
+/*
+ * An error that may pass says nothing of the namespace, which stays what it was: as in Linux'
+ * nvme_validate_ns.
+ */
+static bool watch_says_nothing(const struct nvme_cqe *cqe)
+{
+	return watch_failed(cqe) && nvme_status_verdict(cqe->status).retry != NVME_RETRY_NEVER;
+}
+
 static void watch_on_namespace(void *arg, const struct nvme_cqe *cqe, uint32_t bytes)
 {
 	struct nvme_connection *conn = arg;
@@ -102,6 +114,11 @@ static void watch_on_namespace(void *arg, const struct nvme_cqe *cqe, uint32_t b
 	char words[200];
 	int ret = -ENOENT;
 
+	if (watch_says_nothing(cqe)) {
+		conn->unsure = true;
+		watch_go(conn);
+		return;
+	}
 	if (!watch_failed(cqe) && bytes == NVME_IDENTIFY_BYTES)
 		ret = nvme_namespace_judge(conn->page, ns.nsid, found->controller.id.awupf, &ns,
 					   words, sizeof(words));
@@ -163,7 +180,7 @@ static void watch_go(struct nvme_connection *conn)
 	} else if (conn->ana_dirty) {
 		conn->ana_dirty = false;
 		watch_ask_ana(conn);
-	} else if (watch_rank(conn) == SESSION_UNUSABLE) {
+	} else if (conn->unsure || watch_rank(conn) == SESSION_UNUSABLE) {
 		watch_look_later(conn);
 	}
 }
@@ -172,8 +189,9 @@ static void watch_on_look_again(struct timer *timer)
 {
 	struct nvme_connection *conn = container_of(timer, struct nvme_connection, look_again);
 
-	conn->namespace_dirty |= conn->absent;
+	conn->namespace_dirty |= conn->absent || conn->unsure;
 	conn->ana_dirty |= conn->ana_state != 0;
+	conn->unsure = false;
 	watch_go(conn);
 }
 
@@ -188,7 +206,7 @@ void nvme_watch_begin(struct nvme_connection *conn)
 {
 	const struct nvme_namespace *ns = &nvme_admin_found(conn->admin)->namespace;
 
-	conn->absent = conn->namespace_dirty = conn->ana_dirty = false;
+	conn->absent = conn->unsure = conn->namespace_dirty = conn->ana_dirty = false;
 	conn->ana_group = ns->ana_group;
 	conn->ana_state = ns->ana_state;
 	session_rank_set(&conn->c, watch_rank(conn));

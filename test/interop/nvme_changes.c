@@ -10,6 +10,7 @@
 #include "nvme_case.h"
 
 #define QUEUE "on_disconnect: {queue: 60s}\ntimeout: 5s\n"
+#define FAIL "on_disconnect: fail\ntimeout: 5s\n"
 #define UUID "uuid=11111111-1111-4111-8111-111111111111"
 #define OTHER_UUID "uuid=22222222-2222-4222-8222-222222222222"
 
@@ -96,6 +97,23 @@ static void check_grown(struct fault_case *c, const void *arg)
 	EXPECT(size_now(c) == CASE_SIZE_BYTES, "%llu", (unsigned long long)size_now(c));
 }
 
+/* What could not be asked is no loss of the namespace, and is asked again. */
+static void check_grown_unseen(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	case_serve(c, "");
+	if (!case_open(c, FAIL) || !case_connected(c, 0, 1))
+		return;
+	nvme_peer_tell(&c->peer, "set status=identify:0:6:count=2");
+	nvme_peer_tell(&c->peer, "resize %u", 2 * CASE_SIZE_BYTES);
+	for (int i = 0; i < 1000 && nvme_peer_count(&c->peer, "waiting.status") == 2; i++)
+		case_turn_for(c, 5);
+	case_works(c, 40);
+	expect_grows(c);
+	EXPECT(nvme_peer_count(&c->peer, "waiting.status") == 0, "it was not asked again");
+	EXPECT(case_look(c, 0).connects == 1, "the connection was lost");
+}
+
 static void check_grown_away(struct fault_case *c, const void *arg)
 {
 	(void)arg;
@@ -176,6 +194,8 @@ void changes_run(uint64_t seed)
 	}
 	fault_case_run("changed: smaller, told by an event", 60, seed, check_shrunk, NULL);
 	fault_case_run("changed: larger, told by an event", 60, seed, check_grown, NULL);
+	fault_case_run("changed: larger, but it cannot be asked at once", 60, seed,
+		       check_grown_unseen, NULL);
 	fault_case_run("changed: larger, while it was away", 60, seed, check_grown_away, NULL);
 	fault_case_run("changed: another process, the same namespace", 60, seed, check_restart,
 		       NULL);
