@@ -55,8 +55,11 @@ static struct run {
 static void dump(void)
 {
 	reactor_dump_ops(&r.control, 2);
-	for (unsigned i = 0; i < r.data_nr; i++)
+	for (unsigned i = 0; i < r.data_nr; i++) {
+		fprintf(stderr, "reactor=%u sq_entries=%u cq_entries=%u\n", i,
+			r.data[i].ring.uring.sq.ring_entries, r.data[i].ring.uring.cq.ring_entries);
 		reactor_dump_ops(&r.data[i], 2);
+	}
 	for (unsigned i = 0; i < r.slot_nr; i++)
 		slot_dump(&r.slots[i]);
 	for (unsigned i = 0; i < MODEL_DEV_NR; i++) {

@@ -174,9 +174,10 @@ static void choose_data(const struct slot *slot, struct device_spec *spec)
 	if (data_path_choose(&choice, spec->data_path, BATCH_OFF, spec->backend,
 			     slot->host->ctl->features, words) < 0)
 		spec->data_path = DATA_PATH_AUTO;
-	if (!has_room_for_batches(slot->host) ||
-	    data_path_choose(&choice, spec->data_path, spec->batch, spec->backend,
-			     slot->host->ctl->features, words) < 0)
+	if (!has_room_for_batches(slot->host))
+		spec->batch = backend_spec_batches(spec->backend) ? BATCH_OFF : BATCH_AUTO;
+	else if (data_path_choose(&choice, spec->data_path, spec->batch, spec->backend,
+				  slot->host->ctl->features, words) < 0)
 		spec->batch = BATCH_AUTO;
 }
 
