@@ -28,6 +28,9 @@ static void choose_limits(struct target *target)
 
 	target->block_bytes = st->block_bytes == 4096 && sim_one_in(2) ? 4096 : 512;
 	target->capsule_data_bytes = capsules[sim_below(ARRAY_SIZE(capsules))];
+	/* In a short session: ranges to discard are in capsules, blocks are not. */
+	if (sim.cut.on)
+		target->capsule_data_bytes = 256;
 	target->maxh2cdata_bytes = (uint32_t)sim_skewed(1024, 32768) * 4;
 	target->mdts = sim_one_in(2) ? 0 : (uint8_t)sim_between(1, 6);
 	target->cpda = sim_one_in(2) ? 0 : (uint8_t)sim_below(32);

@@ -36,7 +36,8 @@ void slot_server_choose_waits(struct server *server, char *yaml, size_t yaml_byt
 
 	server->outage_timeout_ns = choose_outage_timeout(outage_timeout, sizeof(outage_timeout));
 	server->timeout_ns = sim.cut.on ? 10 * NS_PER_SEC : sim_skewed(50, 10000) * NS_PER_MS;
-	server->cache_kept = sim.defect == DEFECT_NONE && sim_one_in(4);
+	/* Where each connection is cut a FLUSH has something to lose. */
+	server->cache_kept = sim.defect == DEFECT_NONE && sim_one_in(4) && !sim.cut.on;
 	snprintf(yaml, yaml_bytes, "on_disconnect: %s\ntimeout: %llums\ncache: %s\n",
 		 outage_timeout, (unsigned long long)(server->timeout_ns / NS_PER_MS),
 		 server->cache_kept ? "kept" : "volatile");
