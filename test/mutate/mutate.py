@@ -289,7 +289,7 @@ class CleanTree(Tree):
     def long_ones(self, name, have):
         """What takes minutes; not for a defect of which it is known that nothing catches it."""
         words = [CONFORMANCE] if "conformance" in have else []
-        if "sim" in have and "/nbd" in name:
+        if "sim" in have and re.search(r"/n(bd|vme)", name):
             words.append(SIM_CUTS)
         if "nbd_faults" in have and re.match(r"backends/nbd/|net/", name):
             words.append(NBD_FAULTS)
