@@ -45,7 +45,7 @@ static struct run {
 	uint64_t budget;
 	bool has_tree;	    /* some device was one */
 	bool tree;	    /* most of the devices may be one */
-	bool net;	    /* most of the devices are on servers of NBD */
+	bool net;	    /* most of the devices are on servers */
 	bool control_awake; /* had something to do when it was looked at last */
 	uint64_t progress, progress_ns, progress_turns;
 	uint64_t turns;

@@ -41,7 +41,7 @@ struct storage {
 	dev_t dev;
 	ino_t ino;
 	uint64_t serve_nr;	  /* servers that have served it */
-	uint8_t *medium;	  /* of the scripted backend and of nbd's server, or NULL */
+	uint8_t *medium;	  /* of the scripted backend and of a server, or NULL */
 	uint8_t *gone;		  /* per block: enum storage_gone; NULL: none can be */
 	struct server *server;	  /* or NULL */
 	struct model_dev *user;	  /* the block device it is behind, or NULL */

@@ -54,17 +54,17 @@ static const struct fault_row {
 	[FAULT_NET_CANCELLED_RECEIVE] = { "net-cancelled-receive", 0 },
 	[FAULT_NET_REFUSED] = { "net-refused", 0 },
 	[FAULT_NET_UNANSWERED] = { "net-unanswered", 0 },
-	[FAULT_NET_ERROR] = { "nbd-error", 3000 },
-	[FAULT_NET_REFUSED_EARLY] = { "nbd-refused-early", 10000 },
-	[FAULT_NET_SLOW] = { "nbd-slow", 3000 },
-	[FAULT_NET_SILENT] = { "nbd-silent", 100000 },
-	[FAULT_NET_MUTE] = { "nbd-mute", 3000 },
-	[FAULT_NET_DIES] = { "nbd-dies", 100000 },
-	[FAULT_NET_DEATH] = { "nbd-death", 0 },
-	[FAULT_NET_CACHE_LOST] = { "nbd-cache-lost", 0 },
-	[FAULT_NET_CHANGED] = { "nbd-changed", 40000 },
-	[FAULT_NET_FLUSH_LOST] = { "nbd-flush-lost", 0 },
-	[FAULT_NET_OUTAGE] = { "nbd-outage", 0 },
+	[FAULT_NET_ERROR] = { "server-error", 3000 },
+	[FAULT_NET_REFUSED_EARLY] = { "server-refused-early", 10000 },
+	[FAULT_NET_SLOW] = { "server-slow", 3000 },
+	[FAULT_NET_SILENT] = { "server-silent", 100000 },
+	[FAULT_NET_MUTE] = { "server-mute", 3000 },
+	[FAULT_NET_DIES] = { "server-dies", 100000 },
+	[FAULT_NET_DEATH] = { "server-death", 0 },
+	[FAULT_NET_CACHE_LOST] = { "server-cache-lost", 0 },
+	[FAULT_NET_CHANGED] = { "server-changed", 40000 },
+	[FAULT_NET_FLUSH_LOST] = { "server-flush-lost", 0 },
+	[FAULT_NET_OUTAGE] = { "server-outage", 0 },
 	[FAULT_BACKEND_BUSY] = { "backend-busy", 50000 },
 	[FAULT_BACKEND_ERROR] = { "backend-error", 10000 },
 	[FAULT_BACKEND_HANG] = { "backend-hang", 300 },
@@ -186,7 +186,7 @@ const char *fault_name(enum fault fault)
 	return fault_rows[fault].name;
 }
 
-/* What only devices have that are on no server of NBD. */
+/* What only devices have that are on no server. */
 static bool fault_of_others(enum fault fault)
 {
 	static const enum fault others[] = {
@@ -300,7 +300,7 @@ const char *defect_words(enum defect defect)
 	return defect_rows[defect].words;
 }
 
-/* They need a backend that is no client of NBD, or a data path that it has not. */
+/* They need a backend that is no client, or a data path that those have not. */
 static bool defect_of_others(enum defect defect)
 {
 	static const enum defect others[] = {

@@ -46,7 +46,7 @@ enum fault {
 	FAULT_DISK_ECANCELED,
 	FAULT_DISK_EOPNOTSUPP,
 	FAULT_DISK_SLOW,
-	/* the network and the servers of nbd */
+	/* the network and the servers */
 	FAULT_NET_SOCKET,
 	FAULT_NET_SHORT_SEND,
 	FAULT_NET_SHORT_RECEIVE,

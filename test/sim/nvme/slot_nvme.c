@@ -87,7 +87,6 @@ void slot_nvme_init(struct slot *slot)
 	char waits[128], paths[64], yaml[640];
 
 	target->keep_alive_ns = sim_one_in(4) ? 0 : sim_between(1, 10) * NS_PER_SEC;
-	slot->nbd_tcp = true;
 	slot_server_choose_waits(server, waits, sizeof(waits));
 	write_paths(server, paths, sizeof(paths));
 	snprintf(yaml, sizeof(yaml),

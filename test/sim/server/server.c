@@ -166,7 +166,7 @@ static void come_back(struct sim_event *event)
 	struct server *server = container_of(event, struct server, back);
 
 	server->down = false;
-	sim_trace("nbd-back", server->idx, 0, 0, 0);
+	sim_trace("server-back", server->idx, 0, 0, 0);
 }
 
 static void hang_up_all(struct server *server)
@@ -182,7 +182,7 @@ void server_die(struct server *server)
 	/* Not so long that requests fail where none may. */
 	uint64_t max_ns = sim.cut.on ? NS_PER_SEC : AWAY_NS_MAX;
 
-	sim_trace("nbd-dies", server->idx, 0, 0, 0);
+	sim_trace("server-dies", server->idx, 0, 0, 0);
 	sim_saw(FAULT_NET_DEATH);
 	hang_up_all(server);
 	if (!server->cache_kept)
