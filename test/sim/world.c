@@ -179,6 +179,7 @@ static const struct fault_row {
 	[FAULT_NVME_REFUSED] = { "nvme-refused", 20000 },
 	[FAULT_NVME_ABORTED] = { "nvme-aborted", 0 },
 	[FAULT_NVME_EVENT] = { "nvme-event", 300000 },
+	[FAULT_NVME_AWAY] = { "nvme-away", 2000 },
 };
 
 const char *fault_name(enum fault fault)

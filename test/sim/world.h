@@ -192,6 +192,7 @@ enum fault {
 	FAULT_NVME_REFUSED, /* a bring-up */
 	FAULT_NVME_ABORTED,
 	FAULT_NVME_EVENT,
+	FAULT_NVME_AWAY, /* the namespace is not there */
 	FAULT_NR,
 };
 

@@ -158,5 +158,7 @@ void slot_nvme_begin(struct slot *slot, bool anew)
 	server_begin(server, anew);
 	server->filtered = slot->filters.nr > 0;
 	asked = container_of(server, struct target, server);
+	asked->is_away = false;
+	sim_event_cancel(&asked->back);
 	slot_server_found(server, true, (unsigned)sim_between(1, 2));
 }

@@ -41,6 +41,9 @@ struct target {
 	/* how it is */
 	struct list_node controllers;
 	uint16_t last_id;
+	bool is_away; /* the namespace, not the target */
+	uint64_t back_seq;
+	struct sim_event back;
 };
 
 struct target_controller {
@@ -136,6 +139,8 @@ unsigned target_io_tag(const struct target_conn *conn, uint16_t cid);
 void target_io_note(const struct target_conn *conn, uint16_t cid, uint16_t status);
 /* Chooses an error that ends a command. */
 uint16_t target_io_refusal(void);
+/* The namespace is there again. */
+void target_namespace_back(struct sim_event *event);
 
 /* ---- target_admin.c ---- */
 
@@ -153,6 +158,9 @@ bool target_admin_takes(struct target_command *cmd);
 bool target_admin_refuses(struct target_command *cmd);
 /* An answer, or a sign of life: Keep Alive is owed from now on. */
 void target_controller_lives(struct target_controller *ctl);
+
+/* There is something to tell of the namespace, to those who want to know. */
+void target_tell(const struct target *target);
 
 /* ---- target_pages.c ---- */
 

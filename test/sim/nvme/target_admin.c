@@ -251,6 +251,12 @@ static void identify(const struct target_controller *ctl, const uint8_t *sqe,
 
 	if ((cns == NVME_CNS_NAMESPACE || cns == NVME_CNS_NAMESPACE_IDS) && nsid != TARGET_NSID)
 		sim_fail("Identify of namespace %u", nsid);
+	if (target->is_away && nsid == TARGET_NSID) {
+		ret->status = NVME_SC_INVALID_NAMESPACE | NVME_STATUS_DNR;
+		if (ctl->io)
+			judge_useless(&ctl->io->c, true);
+		return;
+	}
 	ret->bytes = NVME_IDENTIFY_BYTES;
 	switch (cns) {
 	case NVME_CNS_CONTROLLER:
@@ -260,7 +266,8 @@ static void identify(const struct target_controller *ctl, const uint8_t *sqe,
 		target_page_limits(ret->page);
 		break;
 	case NVME_CNS_NAMESPACE_LIST:
-		target_page_list(nsid, ret->page);
+		if (!target->is_away)
+			target_page_list(nsid, ret->page);
 		break;
 	case NVME_CNS_NAMESPACE_IDS:
 		target_page_ids(target, ret->page);
@@ -362,6 +369,23 @@ bool target_admin_takes(struct target_command *cmd)
 	if (ctl->events & NVME_AEN_NAMESPACE && sim_fault(FAULT_NVME_EVENT))
 		target_command_later(cmd, EVENT_NS_MAX);
 	return true;
+}
+
+void target_tell(const struct target *target)
+{
+	list_for_each (node, &target->controllers) {
+		const struct target_controller *ctl =
+			list_entry(node, struct target_controller, node);
+
+		if (!ctl->admin || !ctl->has_event || !(ctl->events & NVME_AEN_NAMESPACE))
+			continue;
+		list_for_each (at, &ctl->admin->commands) {
+			struct target_command *cmd = list_entry(at, struct target_command, node);
+
+			if (cmd->sqe[0] == NVME_ADMIN_ASYNC_EVENT && cmd->event.pos == 0)
+				target_command_later(cmd, NS_PER_MS);
+		}
+	}
 }
 
 bool target_admin_refuses(struct target_command *cmd)

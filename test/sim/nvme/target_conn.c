@@ -128,7 +128,8 @@ static void command_said(struct target_command *cmd)
 {
 	struct target_conn *conn = cmd->conn;
 
-	if (conn->c.serves && cmd->sqe[0] != NVME_FABRICS)
+	if (conn->c.serves && cmd->sqe[0] != NVME_FABRICS &&
+	    (cmd->status & NVME_STATUS_CODE_MASK) != NVME_SC_INVALID_NAMESPACE)
 		judge_said(&conn->c);
 	/* The host may have begun to send what was asked for. */
 	if (cmd->came_bytes < cmd->asked_bytes) {
@@ -263,7 +264,7 @@ static void step(struct sim_event *event)
 	if (!cmd->done)
 		execute(cmd);
 	if (!say_some(cmd)) {
-		target_command_later(cmd, NS_PER_MS);
+		target_command_later(cmd, sim_fault(FAULT_NET_SLOW) ? NS_PER_SEC : NS_PER_MS);
 		return;
 	}
 	if (conn->queue == TARGET_ADMIN && conn->controller)
@@ -533,7 +534,13 @@ static void lost(struct server_conn *c)
 	target_controller_left(conn);
 }
 
+static void fini(struct server *server)
+{
+	sim_event_cancel(&container_of(server, struct target, server)->back);
+}
+
 const struct server_protocol target_protocol = {
+	.fini = fini,
 	.accept = accept_host,
 	.take = take,
 	.lost = lost,

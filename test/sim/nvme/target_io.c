@@ -10,6 +10,7 @@
 
 /* Of a host that tries again: five times, as Linux does. */
 #define TRIES_MAX 5
+#define AWAY_NS_MAX (40 * NS_PER_SEC)
 
 /* What a target may say, and what becomes of it in the end. */
 static const struct refusal {
@@ -181,10 +182,52 @@ static void perform(const struct target_command *cmd)
 	}
 }
 
+/* ---- a namespace that goes and comes ---- */
+
+void target_namespace_back(struct sim_event *event)
+{
+	struct target *target = container_of(event, struct target, back);
+
+	target->is_away = false;
+	target->back_seq = storage_next_seq();
+	target_tell(target);
+}
+
+static void go_away(struct target *target)
+{
+	target->is_away = true;
+	sim_event_arm(&target->back, sim.now_ns + sim_skewed(NS_PER_MS, AWAY_NS_MAX),
+		      target_namespace_back);
+	target_tell(target);
+}
+
+/* True: it is answered so. What the host can do is wait, or fail it as if there were no server. */
+static bool is_away(struct target_command *cmd)
+{
+	struct target *target = target_of(cmd->conn);
+	struct client_rq *rq =
+		server_conn_rq(&cmd->conn->c, target_io_tag(cmd->conn, target_cid(cmd)));
+
+	if (!target->is_away && sim_fault(FAULT_NVME_AWAY))
+		go_away(target);
+	/* What has come before it was back does not show that it is. */
+	if (!target->is_away && cmd->seq > target->back_seq)
+		judge_useless(&cmd->conn->c, false);
+	if (!target->is_away)
+		return false;
+	cmd->status = NVME_SC_INVALID_NAMESPACE | (sim_one_in(2) ? NVME_STATUS_DNR : 0);
+	judge_useless(&cmd->conn->c, true);
+	if (rq && target->server.outage_timeout_ns == 0)
+		client_rq_note(rq, -EIO, false);
+	return true;
+}
+
 void target_io_execute(struct target_command *cmd)
 {
 	if (cmd->sqe[0] == NVME_CMD_DSM)
 		check_dsm(target_of(cmd->conn), cmd->sqe, cmd->data);
+	if (is_away(cmd))
+		return;
 	if (is_refused(cmd)) {
 		cmd->status = target_io_refusal();
 		target_io_note(cmd->conn, target_cid(cmd), cmd->status);

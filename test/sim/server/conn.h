@@ -20,6 +20,7 @@ struct server_conn {
 	uint64_t life;	     /* of the server's client */
 	bool serves;	     /* requests may come */
 	bool used;	     /* requests have gone over it */
+	bool useless;	     /* the server has said so, although it is there */
 	bool leaves;	     /* nothing more is said: it hangs up, soon */
 	struct net_bytes in; /* not understood yet */
 	struct net_bytes out;
@@ -37,6 +38,8 @@ struct server_protocol {
 	size_t (*take)(struct server_conn *conn, const uint8_t *at, size_t bytes);
 	/* It is over: what was asked is done or not. The struct is freed behind it. */
 	void (*lost)(struct server_conn *conn);
+	/* The server is over. NULL: it has nothing of its own. */
+	void (*fini)(struct server *server);
 	/* Whether the network has not all of the request with this tag. */
 	bool (*lacks)(const struct server_conn *conn, unsigned tag);
 };

@@ -8,6 +8,7 @@
  *	on_disconnect queue	those of an outage that was as long as they wait: from the first
  *				connection that ended until the client had looked at an answer, or
  *				was connected when it had no request
+ *				A server that says that it can serve nothing is as good as none
  *	FLUSH			the first one after a connection was given up, unless the cache
  *				is kept. More than one only when they were in flight together
  *	another server		all
@@ -70,6 +71,12 @@ static void end_outage(const struct server *server, struct server_outage *o, uin
 	o->harmed = false;
 }
 
+static void come_up(struct server_outage *o)
+{
+	if (o->up_nr++ == 0)
+		o->end_ns = sim.now_ns;
+}
+
 void judge_up(struct server_conn *conn)
 {
 	struct server_outage *o = outage_of(conn);
@@ -78,8 +85,8 @@ void judge_up(struct server_conn *conn)
 		return;
 	conn->used = true;
 	conn->server->was_up = true;
-	if (o->up_nr++ == 0)
-		o->end_ns = sim.now_ns;
+	if (!conn->useless)
+		come_up(o);
 }
 
 void judge_over(const struct server_conn *conn)
@@ -88,7 +95,7 @@ void judge_over(const struct server_conn *conn)
 
 	if (!o)
 		return;
-	o->up_nr -= conn->used;
+	o->up_nr -= conn->used && !conn->useless;
 	o->over_ns = sim.now_ns;
 	if (!o->since_ns)
 		o->since_ns = sim.now_ns;
@@ -101,6 +108,22 @@ void judge_said(struct server_conn *conn)
 	a->last_end = a->said_bytes;
 	if (!a->next_end)
 		a->next_end = a->said_bytes;
+}
+
+void judge_useless(struct server_conn *conn, bool useless)
+{
+	struct server_outage *o = outage_of(conn);
+
+	if (!o || conn->useless == useless)
+		return;
+	conn->useless = useless;
+	if (!useless) {
+		come_up(o);
+		return;
+	}
+	o->up_nr -= conn->used;
+	if (!o->since_ns)
+		o->since_ns = sim.now_ns;
 }
 
 /* Ends between the next and the last are not known: the client has them a little later. */
@@ -134,7 +157,8 @@ void judge_looked(struct sim_socket *sock)
 	if (!o || sock->shut)
 		return;
 	if (a->got_ns) {
-		end_outage(sock->server, o, a->doubt || o->over_ns >= a->got_ns ? a->got_ns : 0);
+		end_outage(sock->server, o,
+			   a->doubt || o->up_nr == 0 || o->over_ns >= a->got_ns ? a->got_ns : 0);
 		o->answered_ns = sim.now_ns;
 		a->got_ns = 0;
 	} else if (sock->conn && server_conn_is_fresh(sock->conn) && !o->harmed &&

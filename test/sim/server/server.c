@@ -280,6 +280,8 @@ void server_destroy(struct server *server)
 		return;
 	sim_event_cancel(&server->fate);
 	sim_event_cancel(&server->back);
+	if (server->protocol->fini)
+		server->protocol->fini(server);
 	servers[server->idx] = NULL;
 	free(server->stable);
 	free(server);

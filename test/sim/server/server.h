@@ -23,7 +23,7 @@
 
 /* What a queue of the device knows of its connections, and what its requests may suffer from. */
 struct server_outage {
-	unsigned up_nr;	      /* connections over which requests have gone */
+	unsigned up_nr;	      /* connections over which requests have gone, and can go */
 	uint64_t end_ns;      /* when it was 0 last */
 	uint64_t lost_ns;     /* when a connection was given up last */
 	uint64_t over_ns;     /* when one ended last */
@@ -108,6 +108,8 @@ void judge_looked(struct sim_socket *sock);
 void judge_ended(const struct server *server, const struct client_rq *rq);
 /* Whether a request may fail with -EIO although the server reported no error. */
 bool judge_excuses(struct server *server, const struct client_rq *rq);
+/* The server says that this connection is of no use now; or, later, answers something. */
+void judge_useless(struct server_conn *conn, bool useless);
 /* A request has failed, whyever. */
 void judge_failed(struct server *server, const struct client_rq *rq);
 /* A FLUSH has failed: what was lost before is known to be. */
