@@ -162,6 +162,8 @@ static bool say_some(struct target_command *cmd)
 			return false;
 	}
 	say_response(cmd);
+	if (conn->c.serves && (cmd->status & NVME_STATUS_CODE_MASK) == NVME_SC_INVALID_NAMESPACE)
+		judge_useless(&conn->c, true);
 	if (connects && cmd->status == 0)
 		begin_to_serve(conn);
 	return true;

@@ -62,6 +62,12 @@ static bool too_long(const struct server *server, const struct server_outage *o)
 	       sim.now_ns - o->since_ns + GRACE_NS >= server->outage_timeout_ns;
 }
 
+/* What it has said then may come late, and its client asks again now and then only. */
+static bool refused_lately(const struct server *server, const struct server_outage *o)
+{
+	return o->refused_ns && sim.now_ns - o->refused_ns <= LATE_NS + 2 * server->timeout_ns;
+}
+
 /* since_ns: of the next outage, or 0. */
 static void end_outage(const struct server *server, struct server_outage *o, uint64_t since_ns)
 {
@@ -114,6 +120,8 @@ void judge_useless(struct server_conn *conn, bool useless)
 {
 	struct server_outage *o = outage_of(conn);
 
+	if (o && useless)
+		o->refused_ns = sim.now_ns;
 	if (!o || conn->useless == useless)
 		return;
 	conn->useless = useless;
@@ -158,7 +166,10 @@ void judge_looked(struct sim_socket *sock)
 		return;
 	if (a->got_ns) {
 		end_outage(sock->server, o,
-			   a->doubt || o->up_nr == 0 || o->over_ns >= a->got_ns ? a->got_ns : 0);
+			   a->doubt || o->up_nr == 0 || o->over_ns >= a->got_ns ||
+					   refused_lately(sock->server, o)
+				   ? a->got_ns
+				   : 0);
 		o->answered_ns = sim.now_ns;
 		a->got_ns = 0;
 	} else if (sock->conn && server_conn_is_fresh(sock->conn) && !o->harmed &&
@@ -191,7 +202,7 @@ static bool excuses_any(const struct server *server, const struct client_rq *rq)
 	if (server->changed)
 		return true;
 	if (server->outage_timeout_ns == 0)
-		return o->up_nr == 0 || rq->start_ns <= MAX(o->end_ns, o->lost_ns);
+		return o->up_nr == 0 || refused_lately(server, o) || rq->start_ns <= MAX(o->end_ns, o->lost_ns);
 	if (too_long(server, o))
 		return true;
 	return rq->start_ns <= o->too_long_ns && sim.now_ns - o->too_long_ns <= LATE_NS;

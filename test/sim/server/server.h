@@ -30,6 +30,7 @@ struct server_outage {
 	uint64_t since_ns;    /* the first end since a request was answered; 0: all is well */
 	uint64_t too_long_ns; /* end of the last such time that was longer than requests wait */
 	uint64_t answered_ns; /* the client knew last of an answer */
+	uint64_t refused_ns;  /* a server that is there has said last that it serves nothing */
 	bool harmed;	      /* since_ns: a request has failed */
 };
 
