@@ -165,11 +165,10 @@ void judge_looked(struct sim_socket *sock)
 	if (!o || sock->shut)
 		return;
 	if (a->got_ns) {
-		end_outage(sock->server, o,
-			   a->doubt || o->up_nr == 0 || o->over_ns >= a->got_ns ||
-					   refused_lately(sock->server, o)
-				   ? a->got_ns
-				   : 0);
+		/* An answer of before a refusal does not take that back. */
+		if (!refused_lately(sock->server, o))
+			end_outage(sock->server, o,
+				   a->doubt || o->over_ns >= a->got_ns ? a->got_ns : 0);
 		o->answered_ns = sim.now_ns;
 		a->got_ns = 0;
 	} else if (sock->conn && server_conn_is_fresh(sock->conn) && !o->harmed &&
