@@ -151,13 +151,19 @@ int __wrap_nvme_examine_begin(struct nvme_examine **ret_examine, struct reactor 
 	return 0;
 }
 
+/* Requests wait in the device until the controller takes more commands. */
+static bool is_narrow(const struct target *target, uint32_t depth)
+{
+	return NVME_CAP_MQES(target->cap) < depth || (target->maxcmd && target->maxcmd < depth);
+}
+
 void slot_nvme_begin(struct slot *slot, bool anew)
 {
 	struct server *server = slot->st->server;
 
 	server_begin(server, anew);
-	server->filtered = slot->filters.nr > 0;
 	asked = container_of(server, struct target, server);
+	server->filtered = slot->filters.nr > 0 || is_narrow(asked, slot->spec.depth);
 	asked->is_away = false;
 	sim_event_cancel(&asked->back);
 	slot_server_found(server, true, (unsigned)sim_between(1, 2));
