@@ -98,11 +98,22 @@ static void session_be_well(struct session *s)
 	reactor_timer_cancel(s->reactor, &s->outage);
 }
 
+static bool session_retires(const struct session *s)
+{
+	for (unsigned i = 0; i < s->connection_nr; i++)
+		if (s->connection[i]->state == SESSION_RETIRING)
+			return true;
+	return false;
+}
+
 void session_confirm(struct session *s)
 {
-	/* What is held now waits for the end of a connection that takes no more requests. */
 	s->unconfirmed = !list_empty(&s->held);
 	session_be_well(s);
+	/* What is held now waits for the end of a connection that retires, which must come, or for
+	 * one that is of use again. */
+	if (s->unconfirmed && !session_retires(s))
+		session_watch_outage(s, s->params.outage_timeout_ns);
 }
 
 /* A connection takes requests, or none does: one that is ready and of no use is as good as none. */

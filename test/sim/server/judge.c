@@ -201,7 +201,8 @@ static bool excuses_any(const struct server *server, const struct client_rq *rq)
 	if (server->changed)
 		return true;
 	if (server->outage_timeout_ns == 0)
-		return o->up_nr == 0 || refused_lately(server, o) || rq->start_ns <= MAX(o->end_ns, o->lost_ns);
+		return o->up_nr == 0 || refused_lately(server, o) ||
+		       rq->start_ns <= MAX(o->end_ns, o->lost_ns);
 	if (too_long(server, o))
 		return true;
 	return rq->start_ns <= o->too_long_ns && sim.now_ns - o->too_long_ns <= LATE_NS;

@@ -359,6 +359,22 @@ static void test_ranks_outage(void **state)
 	expect_done(0, 1, -EIO);
 }
 
+/* An answer by one that is of no use any more: what is held still waits no longer than it may. */
+static void test_ranks_outage_of_held(void **state)
+{
+	(void)state;
+	params.outage_timeout_ns = 100 * NS_PER_MS;
+	begin_two();
+	assert_int_equal(submit(0), 0);
+	peer_expects_request(&peers[0], 0);
+	session_rank_set(toy.s.connection[0], SESSION_UNUSABLE);
+	session_rank_set(toy.s.connection[1], SESSION_UNUSABLE);
+	assert_int_equal(submit(1), 0);
+	peer_say(&peers[0], 'a', 0);
+	expect_done(0, 1, 0);
+	expect_done(1, 1, -EIO);
+}
+
 /* The next outage has its whole time, though none was answered since the last: none had to wait. */
 static void test_ranks_outage_of_idle(void **state)
 {
@@ -567,6 +583,7 @@ int main(void)
 		SESSION(test_ranks),
 		SESSION(test_rank_stays),
 		SESSION(test_ranks_outage),
+		SESSION(test_ranks_outage_of_held),
 		SESSION(test_ranks_outage_of_idle),
 		SESSION(test_refused),
 		SESSION(test_retires),
