@@ -27,7 +27,7 @@
 #define DEFECT_SEEDS 10
 /* Sessions that are cut at every byte: their requests. */
 #define CUT_IOS 12
-#define CUT_PAGE_STEP 13u
+#define CUT_PAGE_STEP 29u
 #define CUTS_MIN 500
 
 static struct options {
