@@ -359,7 +359,7 @@ static void begin(struct target_conn *conn, const uint8_t *sqe, const uint8_t *d
 		cmd->data_bytes = bytes;
 		cmd->data = malloc(bytes);
 	}
-	if (capsule_bytes > 0) {
+	if (cmd->data && capsule_bytes > 0) {
 		memcpy(cmd->data, data, capsule_bytes);
 		cmd->came_bytes = cmd->asked_bytes = capsule_bytes;
 	}
