@@ -27,10 +27,11 @@
 # small disk (full ratios). Users beside admin: client.ublkd, with the capabilities "profile rbd".
 set -euo pipefail
 
-here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-top=$(dirname "$(dirname "$here")")
+# In the guest a program takes a fifth of a second to start: what `start --from` runs through starts few.
+here=$(readlink -f "${BASH_SOURCE[0]}") here=${here%/*} top=${here%/*/*}
+exec {nothing}<> <(:) {errors}>&2
 
-say() { printf 'cluster.sh: %s\n' "$*" >&2; }
+say() { printf 'cluster.sh: %s\n' "$*" >&"$errors"; }
 die() { say "$*"; exit 1; }
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$here/cluster.sh" | head -n -1; }
 
@@ -41,42 +42,35 @@ check_programs() {
 	for name in ceph-mon ceph-osd ceph-authtool monmaptool rbd; do
 		command -v $name >/dev/null || die "$name is missing: ./dev check installs it"
 	done
-	commander=$(find_mon_command)
-	[ -n "$commander" ] || die "no mon_command in build: install librados-dev and build"
+	find_mon_command || die "no mon_command in build: install librados-dev and build"
 }
 
 # The release build first: the others check themselves, which takes time.
 find_mon_command() {
 	local build
 	for build in release clang asan; do
-		if [ -x "$top/build/$build/test/mon_command" ]; then
-			echo "$top/build/$build/test/mon_command"
-			return
-		fi
+		commander=$top/build/$build/test/mon_command
+		if [ -x "$commander" ]; then return; fi
 	done
+	return 1
 }
 
-mon_command() { # JSON or option...
-	CEPH_CONF=$dir/ceph.conf CEPH_ARGS='' "$commander" "$@" >>"$dir/mon_command.log" 2>&1 || {
-		tail -n 3 "$dir/mon_command.log" >&2
-		die "the monitor does not do that: $*"
-	}
-}
+mon_command() { CEPH_CONF=$dir/ceph.conf CEPH_ARGS='' "$commander" "$@"; }
 
 # --- files --------------------------------------------------------------------------------------
 
-uuid() { cat /proc/sys/kernel/random/uuid; }
-
-# An absolute socket path has at most 107 bytes.
-admin_sockets() {
-	if [ ${#dir} -le 90 ]; then echo "admin socket = $dir/\$type.asok"; else echo 'admin socket ='; fi
-}
+# What does not change, and the monitor's port.
+read_settings() { read -r fsid port store size <"$dir/settings"; }
+write_settings() { echo "$fsid $port $store $size" >"$dir/settings"; }
 
 write_conf() {
+	local sockets=
+	# a path of a socket has at most 107 bytes
+	if [ ${#dir} -le 90 ]; then sockets="$dir/\$type.asok"; fi
 	cat >"$dir/ceph.conf" <<-END
 		[global]
-		fsid = $(cat "$dir/fsid")
-		mon host = [v2:127.0.0.1:$(cat "$dir/port")]
+		fsid = $fsid
+		mon host = [v2:127.0.0.1:$port]
 		keyring = $dir/keyring
 		auth cluster required = cephx
 		auth service required = cephx
@@ -91,9 +85,7 @@ write_conf() {
 		log to stderr = false
 		err to stderr = true
 		debug rocksdb = 0
-		debug memstore = -1/-1
 		log max recent = 500
-		mon client hunt interval = 1
 		osd pool default size = 1
 		osd pool default min size = 1
 		osd pool default pg num = 8
@@ -105,7 +97,7 @@ write_conf() {
 		keyring = $dir/mon/keyring
 		log file = $dir/mon.log
 		mon cluster log file = $dir/cluster.log
-		$(admin_sockets)
+		admin socket = $sockets
 		mon allow pool size one = true
 		mon allow pool delete = true
 		mon data avail crit = 1
@@ -116,14 +108,18 @@ write_conf() {
 		osd data = $dir/osd
 		keyring = $dir/osd/keyring
 		log file = $dir/osd.log
-		$(admin_sockets)
-		osd objectstore = $(cat "$dir/store")
-		memstore device bytes = $(cat "$dir/size")
-		bluestore block size = $(cat "$dir/size")
+		admin socket = $sockets
+		osd objectstore = $store
+		memstore device bytes = $size
+		bluestore block size = $size
 		bluestore cache autotune = false
 		bluestore cache size = 33554432
 		osd journal =
-		osd crush initial weight = 1
+		# it is in the map from the beginning
+		osd crush update on start = false
+		osd class update on start = false
+		# it is started together with the monitor
+		mon client hunt interval = 0.3
 		osd op queue = wpq
 		osd op num shards = 2
 		osd op num threads per shard = 1
@@ -132,6 +128,97 @@ write_conf() {
 		# how soon it says that it is full
 		osd heartbeat interval = 1
 	END
+}
+
+# --- processes ----------------------------------------------------------------------------------
+
+# start_time PID: goes with the number, which another process may have later. Sets $began and $state.
+start_time() {
+	local stat
+	{ read -ra stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+	state=${stat[2]} began=${stat[21]}
+}
+
+# runs NAME: sets $pid. Not a zombie, which nobody may have waited for yet.
+runs() {
+	local noted began state
+	{ read -r pid noted <"$dir/$1.pid"; } 2>/dev/null || return 1
+	start_time "$pid" && [ "$began" = "$noted" ] && [ "$state" != Z ]
+}
+is_gone() { ! runs "$1"; }
+
+# daemon NAME OPTION...: unless it runs
+started=()
+daemon() {
+	local name=$1 pid began state
+	shift
+	if runs "$name"; then return; fi
+	# of its own session: what ends the caller's does not end it
+	setsid "ceph-$name" -c "$dir/ceph.conf" "$@" -f </dev/null >>"$dir/$name.out" 2>&1 {nothing}<&- {errors}>&- &
+	started+=($!)
+	start_time $! && echo "$! $began" >"$dir/$name.pid"
+}
+launch_mon() { daemon mon -i a; }
+launch_osd() { daemon osd -i 0; }
+
+why_not() { # NAME
+	tail -q -n 5 "$dir/$1.out" "$dir/$1.log" >&"$errors" || true
+	die "ceph-$1 has ended"
+}
+
+# await COMMAND...: which waits for the daemons; in vain when one that was started here ends.
+await() {
+	local ended=0 code=0 waiter
+	"$@" &
+	waiter=$!
+	wait -n -p ended $waiter "${started[@]}" || code=$?
+	if [ "$ended" = $waiter ] && [ $code = 0 ]; then return; fi
+	kill $waiter 2>/dev/null || true
+	runs mon || why_not mon
+	[ ! -e "$dir/osd.pid" ] || runs osd || why_not osd
+	die "no success: $*"
+}
+
+# That the OSD is "up" says less: it may be what the monitor still believes of the one that was killed.
+pool_answers() { await mon_command -t 120 -p rbd; }
+
+until_gone() { # NAME
+	local deadline=$((SECONDS + 60))
+	until is_gone "$1"; do
+		if [ $SECONDS -gt $deadline ]; then die "ceph-$1 does not end"; fi
+		read -rt 0.03 -u "$nothing" || true
+	done
+}
+
+end() { # SIGNAL NAME
+	local pid
+	if is_gone "$2"; then return; fi
+	kill "-$1" "$pid"
+	# one that is paused ends as well
+	kill -CONT "$pid" 2>/dev/null || true
+	until_gone "$2"
+}
+
+send() { # SIGNAL NAME
+	local pid
+	runs "$2" || die "ceph-$2 does not run"
+	kill "-$1" "$pid"
+}
+
+# --- a new cluster ------------------------------------------------------------------------------
+
+# free_port: sets $port. In the namespace of the caller.
+free_port() {
+	port=3300
+	while listens $port; do port=$((20000 + RANDOM % 10000)); done
+}
+listens() { # PORT
+	local hex local_address state
+	printf -v hex %04X "$1"
+	while read -r _ local_address _ state _; do
+		if [[ $local_address == *:$hex && $state == 0A ]]; then return; fi
+	done </proc/net/tcp
+	return 1
 }
 
 # The users; the monitor learns them when its store is made.
@@ -145,146 +232,63 @@ make_keyrings() {
 	ceph-authtool "$dir/mon.keyring" --import-keyring "$dir/osd/keyring"
 }
 
-# --- processes ----------------------------------------------------------------------------------
-
-# The start time goes with the number, which another process may have later.
-pid_of() { cut -d ' ' -f 1 "$dir/$1.pid"; } # mon or osd
-
-start_time() { { cut -d ' ' -f 22 "/proc/$1/stat"; } 2>/dev/null; } # PID
-
-# Not a zombie, which nobody may have waited for yet.
-runs() {
-	local pid began state
-	{ read -r pid began <"$dir/$1.pid"; } 2>/dev/null || return 1
-	[ "$(start_time "$pid")" = "$began" ] || return 1
-	{ read -r _ _ state _ <"/proc/$pid/stat"; } 2>/dev/null && [ "$state" != Z ]
+make_monmap() {
+	monmaptool --create --clobber --fsid "$fsid" --addv a "[v2:127.0.0.1:$port]" "$dir/monmap"
 }
-
-# until_true SECONDS COMMAND...
-until_true() {
-	local deadline=$((SECONDS + $1))
-	shift
-	until "$@"; do
-		if [ $SECONDS -gt $deadline ]; then return 1; fi
-		sleep 0.03
-	done
-}
-is_gone() { ! runs "$1"; }
-
-# port_used HEX: somebody listens there, in this network namespace
-port_used() { grep -q "^ *[0-9]*: [0-9A-F]*:$1 [0-9A-F:]* 0A " /proc/net/tcp; }
-port_hex() { printf '%04X' "$1"; }
-free_port() {
-	local port=3300
-	while port_used "$(port_hex $port)"; do port=$((20000 + RANDOM % 10000)); done
-	echo $port
-}
-
-daemon() { # mon or osd, OPTIONS
-	local name=$1
-	shift
-	# of its own session: what ends the caller's does not end it
-	setsid "ceph-$name" -c "$dir/ceph.conf" "$@" -f </dev/null >>"$dir/$name.out" 2>&1 &
-	echo "$! $(start_time $!)" >"$dir/$name.pid"
-}
-
-why_not() {
-	tail -n 5 "$dir/$1.out" "$dir/$1.log" >&2 || true
-	die "ceph-$1 does not start"
-}
-
-mon_listens() { is_gone mon || port_used "$(port_hex "$(cat "$dir/port")")"; }
-
-start_mon() {
-	if runs mon; then return; fi
-	daemon mon -i a
-	if ! until_true 60 mon_listens || is_gone mon; then why_not mon; fi
-}
-
-launch_osd() {
-	if runs osd; then return; fi
-	daemon osd -i 0
-}
-
-# The OSD answers the pool's users. That it is "up" says less: it may be what the monitor still believes of
-# the one that was killed. A client that saw the OSD down looks again after a tick, of 5 s as a rule.
-pool_answers() {
-	local deadline=120
-	CEPH_CONF=$dir/ceph.conf CEPH_ARGS=--objecter-tick-interval=0.1 timeout $deadline rados -p rbd stat rbd_info >>"$dir/rados.log" 2>&1 || {
-		runs osd || why_not osd
-		die "the pool does not answer within $deadline s"
-	}
-}
-
-end() { # SIGNAL NAME
-	if is_gone "$2"; then return; fi
-	kill "-$1" "$(pid_of "$2")"
-	# one that is paused ends as well
-	kill -CONT "$(pid_of "$2")" 2>/dev/null || true
-	until_true 60 is_gone "$2" || die "ceph-$2 does not end"
-}
-
-must_run() { runs "$1" || die "ceph-$1 does not run"; }
-
-# --- a new cluster ------------------------------------------------------------------------------
-
-default_size() { if [ "$1" = memstore ]; then echo $((1 << 30)); else echo $((8 << 30)); fi; }
 
 make_mon() {
-	local port
-	port=$(cat "$dir/port")
-	monmaptool --create --fsid "$(cat "$dir/fsid")" --addv a "[v2:127.0.0.1:$port]" "$dir/monmap"
+	make_keyrings
+	make_monmap
 	ceph-mon -c "$dir/ceph.conf" --mkfs -i a --monmap "$dir/monmap" --keyring "$dir/mon.keyring"
 }
 
+# ceph-osd --mkfs asks the monitor, and complains of what it is about to make.
 make_osd() {
-	local id
-	id=$(uuid)
-	mon_command "{\"prefix\": \"osd new\", \"uuid\": \"$id\", \"id\": 0}"
-	# it says on stderr that it finds no label and no journal yet
-	ceph-osd -c "$dir/ceph.conf" -i 0 --mkfs --osd-uuid "$id"
-	launch_osd
-	mon_command -u '"num_up_osds":1' '{"prefix": "osd stat", "format": "json"}'
+	local uuid
+	read -r uuid </proc/sys/kernel/random/uuid
+	await mon_command "{\"prefix\": \"osd new\", \"uuid\": \"$uuid\", \"id\": 0}" \
+		'{"prefix": "osd crush add", "id": 0, "weight": 1.0, "args": ["root=default", "host=ceph"]}'
+	ceph-osd -c "$dir/ceph.conf" -i 0 --mkfs --osd-uuid "$uuid"
 }
 
 make_pool() {
 	mon_command '{"prefix": "osd pool create", "pool": "rbd", "pg_num": 8, "pgp_num": 8, "pool_type": "replicated"}'
+	pool_answers
 	CEPH_CONF=$dir/ceph.conf CEPH_ARGS='' rbd pool init rbd
 }
 
-logged() { "$@" >>"$dir/make.log" 2>&1 || { tail -n 5 "$dir/make.log" >&2; die "failed: $*"; }; }
-
 make_cluster() {
-	uuid >"$dir/fsid"
-	free_port >"$dir/port"
+	read -r fsid </proc/sys/kernel/random/uuid
+	free_port
+	write_settings
 	write_conf
-	logged make_keyrings
-	logged make_mon
-	start_mon
-	logged make_osd
-	logged make_pool
+	make_mon
+	launch_mon
+	make_osd
+	launch_osd
+	make_pool
+	: >"$dir/made"
 }
 
 # --- one that was made before -------------------------------------------------------------------
 
 # The monitor's address is in its store.
 move_mon() {
-	local port
-	port=$(free_port)
-	if [ "$port" = "$(cat "$dir/port")" ]; then return; fi
-	echo "$port" >"$dir/port"
-	write_conf
-	rm -f "$dir/monmap"
-	monmaptool --create --fsid "$(cat "$dir/fsid")" --addv a "[v2:127.0.0.1:$port]" "$dir/monmap"
+	make_monmap
 	ceph-mon -c "$dir/ceph.conf" -i a --inject-monmap "$dir/monmap"
 }
 
 start_again() {
-	if ! runs mon; then
+	local made_on
+	read_settings
+	if is_gone mon; then
+		made_on=$port
+		free_port
+		write_settings
 		write_conf
-		logged move_mon
+		if [ "$port" != "$made_on" ]; then move_mon; fi
 	fi
-	start_mon
+	launch_mon
 	launch_osd
 	pool_answers
 }
@@ -302,35 +306,38 @@ parse_options() {
 		esac
 		shift 2
 	done
-	[[ $store == memstore || $store == bluestore ]] || die "no such store: $store"
+	case $store in
+	memstore) size=${size:-$((1 << 30))} ;;
+	bluestore) size=${size:-$((8 << 30))} ;;
+	*) die "no such store: $store" ;;
+	esac
 }
 
 cmd_start() {
 	parse_options "$@"
-	mkdir -p "$dir"
+	[ -d "$dir" ] || mkdir -p "$dir"
 	if [ -n "$from" ] && [ ! -e "$dir/made" ]; then cp -r --sparse=always "$from/." "$dir"; fi
-	if [ -e "$dir/made" ]; then
-		start_again
-		return
-	fi
-	echo "$store" >"$dir/store"
-	echo "${size:-$(default_size "$store")}" >"$dir/size"
-	make_cluster
-	touch "$dir/made"
+	trap start_failed EXIT
+	if [ -e "$dir/made" ]; then start_again; else make_cluster; fi >>"$dir/make.log" 2>&1
+	trap - EXIT
+}
+start_failed() {
+	tail -n 5 "$dir/make.log" >&"$errors"
+	cmd_kill
 }
 
 cmd_stop() { end TERM osd; end TERM mon; }
 cmd_kill() { end KILL osd; end KILL mon; }
-cmd_kill-osd() { must_run osd; end KILL osd; }
-cmd_kill-mon() { must_run mon; end KILL mon; }
+cmd_kill-osd() { send KILL osd; until_gone osd; }
+cmd_kill-mon() { send KILL mon; until_gone mon; }
 cmd_start-osd() { launch_osd; pool_answers; }
-cmd_start-mon() { start_mon; mon_command '{"prefix": "mon stat"}'; }
-cmd_pause-osd() { must_run osd; kill -STOP "$(pid_of osd)"; }
-cmd_pause-mon() { must_run mon; kill -STOP "$(pid_of mon)"; }
-cmd_resume-osd() { must_run osd; kill -CONT "$(pid_of osd)"; }
-cmd_resume-mon() { must_run mon; kill -CONT "$(pid_of mon)"; }
+cmd_start-mon() { launch_mon; await mon_command '{"prefix": "mon stat"}' >/dev/null; }
+cmd_pause-osd() { send STOP osd; }
+cmd_pause-mon() { send STOP mon; }
+cmd_resume-osd() { send CONT osd; }
+cmd_resume-mon() { send CONT mon; }
 
-cmd_mon() { CEPH_CONF=$dir/ceph.conf CEPH_ARGS='' exec "$commander" "$@"; }
+cmd_mon() { mon_command "$@"; }
 
 cmd_env() {
 	printf 'export CEPH_CONF=%q CEPH_ARGS=%q\n' "$dir/ceph.conf" "--id ${1:-admin}"
@@ -347,7 +354,7 @@ cmd_prebuild() {
 	dir=$(mktemp -d "$top/build/ceph/new.XXXXXX")
 	cmd_start "$@"
 	cmd_stop
-	rm -rf "$kept"
+	rm -rf "$kept" "$dir"/*.{log,out,pid}
 	mv "$dir" "$kept"
 	echo "$kept"
 }
