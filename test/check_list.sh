@@ -118,7 +118,9 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" $long '' nbd_outage inuse
 	guests "$(one 7.2)" 1200 '' hostile_state
 	guests "$(one 6.12)" $long '' nbd systemd
-	guests "$both" 1200 '' nvme upgrade resize datapath stripe recovery blocked hostile_inuse
+	guests "$both" 1200 '' nvme upgrade resize datapath recovery
+	guests "$(one 7.2)" 1200 '' stripe hostile_inuse
+	guests "$(one 6.12)" 1200 '' blocked
 	# the kernel's target by its own initiator: for who doubts what the suite before says of ours
 	if [ "$mode" = soak ]; then guests "$both" 1200 '' nvme_target; fi
 	guests "$(one 7.2)" 1200 '' hostile_mounts
@@ -141,7 +143,7 @@ if [ "$mode" != fast ]; then
 	done
 	guests "$both" 1200 '' gc
 	guests "$(one 7.2)" 1200 '' hostile_clients
-	guests "$both" 1200 '-m 800M' hostile_scarce
+	guests "$(one 7.2)" 1200 '-m 800M' hostile_scarce
 	guests "$(one 7.2)" 1200 '' scaling
 	# the same daemon with every memory access, and every access of two threads, checked
 	later guest guest-6.12-many-tsan 6.12 many 1200 tsan

@@ -77,9 +77,11 @@ void ceph_api_use(const struct ceph_api *api)
 	api_used = api;
 }
 
-int ceph_library_check(char *error, size_t error_bytes)
+static int api_check(char *error, size_t error_bytes)
 {
 	const struct ceph_api *api;
 
 	return ceph_api_get(&api, error, error_bytes);
 }
+
+int (*const ceph_library_check)(char *error, size_t error_bytes) = api_check;

@@ -54,6 +54,6 @@ const char *ceph_target_format(const struct ceph_target *target, char *buf, size
 /* ---- ceph_api.c, or rbd_without.c where ublkd was built without Ceph ---- */
 
 /* Any thread that may wait for files: 0, or -errno with words that say what to install. */
-int ceph_library_check(char *error, size_t error_bytes);
+extern int (*const ceph_library_check)(char *error, size_t error_bytes);
 
 #endif

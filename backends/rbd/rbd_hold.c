@@ -12,30 +12,30 @@
 
 #define LOOK_NS (20 * NS_PER_MS)
 
-static void hold_set(struct ceph_io *n, bool is_held)
+static void held_set(struct ceph_io *n, bool is_held)
 {
 	__atomic_store_n(&n->is_held, is_held, __ATOMIC_RELAXED);
 }
 
-static struct ceph_io *hold_take(struct ceph_queue *q)
+static struct ceph_io *held_take(struct ceph_queue *q)
 {
 	struct list_node *node = list_pop_front(&q->held);
 	struct ceph_io *n = node ? list_entry(node, struct ceph_io, held) : NULL;
 
 	if (n)
-		hold_set(n, false);
+		held_set(n, false);
 	return n;
 }
 
-static void hold_fail_all(struct ceph_queue *q)
+static void held_fail_all(struct ceph_queue *q)
 {
 	struct ceph_io *n;
 
-	while ((n = hold_take(q)))
+	while ((n = held_take(q)))
 		backend_io_complete(n->io, -EIO);
 }
 
-static void hold_send_all(struct ceph_queue *q)
+static void held_send_all(struct ceph_queue *q)
 {
 	struct list_node all = LIST_INIT(all);
 	struct list_node *node;
@@ -45,7 +45,7 @@ static void hold_send_all(struct ceph_queue *q)
 		struct ceph_io *n = list_entry(node, struct ceph_io, held);
 		int ret;
 
-		hold_set(n, false);
+		held_set(n, false);
 		ret = ceph_send(q, n);
 		if (ret == -EAGAIN)
 			ret = ceph_hold(q, n);
@@ -54,7 +54,7 @@ static void hold_send_all(struct ceph_queue *q)
 	}
 }
 
-static void hold_give_up(struct ceph_queue *q)
+static void held_give_up(struct ceph_queue *q)
 {
 	struct ceph_device *d = q->device;
 
@@ -62,25 +62,25 @@ static void hold_give_up(struct ceph_queue *q)
 	log_limited_by(&d->hold_limit, LOG_LEVEL_ERROR,
 		       "requests fail until the image is open again", "device=%s queue=%u image=%s",
 		       d->name, q->queue->idx, d->address);
-	hold_fail_all(q);
+	held_fail_all(q);
 }
 
-static void hold_look(struct timer *timer)
+static void held_look(struct timer *timer)
 {
 	struct ceph_queue *q = container_of(timer, struct ceph_queue, look_again);
 	struct reactor *r = q->queue->reactor;
 	uint64_t outage_ns = q->device->config->outage.outage_timeout_ns;
 
 	if (net_has_changed(&q->device->changed)) {
-		hold_fail_all(q);
+		held_fail_all(q);
 		return;
 	}
 	if (atomic_load(&q->device->image)) {
 		q->gave_up = false;
-		hold_send_all(q);
+		held_send_all(q);
 	} else if (outage_ns != OPTION_FOREVER && r->now_ns - q->held_since_ns >= outage_ns &&
 		   !q->gave_up) {
-		hold_give_up(q);
+		held_give_up(q);
 	}
 	if (!list_empty(&q->held) || q->gave_up)
 		reactor_timer_arm(r, &q->look_again, r->now_ns + LOOK_NS);
@@ -89,7 +89,7 @@ static void hold_look(struct timer *timer)
 void ceph_hold_init(struct ceph_queue *q)
 {
 	list_init(&q->held);
-	timer_init(&q->look_again, hold_look);
+	timer_init(&q->look_again, held_look);
 }
 
 int ceph_hold(struct ceph_queue *q, struct ceph_io *n)
@@ -103,7 +103,7 @@ int ceph_hold(struct ceph_queue *q, struct ceph_io *n)
 	if (!q->look_again.armed)
 		reactor_timer_arm(r, &q->look_again, r->now_ns + LOOK_NS);
 	list_push_back(&q->held, &n->held);
-	hold_set(n, true);
+	held_set(n, true);
 	return 0;
 }
 
@@ -113,7 +113,7 @@ bool ceph_hold_cancel(struct ceph_queue *q, struct ceph_io *n)
 	if (!n->is_held)
 		return false;
 	list_remove(&n->held);
-	hold_set(n, false);
+	held_set(n, false);
 	backend_io_complete(n->io, -ECANCELED);
 	return true;
 }

@@ -123,7 +123,7 @@ struct refusal {
 	char words[320];
 };
 
-static int refuse(struct refusal *r, const char *key, const char *words)
+static int ceph_say(struct refusal *r, const char *key, const char *words)
 {
 	r->key = key;
 	snprintf(r->words, sizeof(r->words), "%s", words);
@@ -135,8 +135,8 @@ static int refuse(struct refusal *r, const char *key, const char *words)
 static int take_uri(const struct ceph_config *c, struct ceph_target *t, struct refusal *r)
 {
 	if (c->pool || c->namespace || c->image || c->snapshot)
-		return refuse(r, "uri",
-			      "it says pool, namespace, image and snapshot: say them once");
+		return ceph_say(r, "uri",
+				"it says pool, namespace, image and snapshot: say them once");
 	r->key = "uri";
 	return ceph_word_parse(c->uri, t, r->words, sizeof(r->words));
 }
@@ -149,9 +149,9 @@ static void take_field(char to[static CEPH_NAME_BYTES], const char *from)
 static int take_fields(const struct ceph_config *c, struct ceph_target *t, struct refusal *r)
 {
 	if (!c->pool)
-		return refuse(r, "pool", "the pool is missing: say uri, or pool and image");
+		return ceph_say(r, "pool", "the pool is missing: say uri, or pool and image");
 	if (!c->image)
-		return refuse(r, "image", "the image is missing: rbd ls --pool POOL lists them");
+		return ceph_say(r, "image", "the image is missing: rbd ls --pool POOL lists them");
 	take_field(t->pool, c->pool);
 	take_field(t->namespace, c->namespace);
 	take_field(t->image, c->image);
@@ -180,11 +180,11 @@ int ceph_config_target(const struct ceph_config *config, struct ceph_target *ret
 static int judge_keys(const struct ceph_config *c, struct refusal *r)
 {
 	if (c->keyring && c->key_file)
-		return refuse(r, "key_file", "keyring has a key already: say one of them");
+		return ceph_say(r, "key_file", "keyring has a key already: say one of them");
 	if (c->encryption != CEPH_ENCRYPTION_NONE && !c->passphrase_file)
-		return refuse(r, "encryption", "passphrase_file is missing");
+		return ceph_say(r, "encryption", "passphrase_file is missing");
 	if (c->encryption == CEPH_ENCRYPTION_NONE && c->passphrase_file)
-		return refuse(r, "passphrase_file", "say how the image is encrypted: encryption");
+		return ceph_say(r, "passphrase_file", "say how the image is encrypted: encryption");
 	return 0;
 }
 
@@ -219,18 +219,18 @@ static int judge_options(const struct yaml_node *options, struct refusal *r)
 	if (!options)
 		return 0;
 	if (options->kind != YAML_MAP)
-		return refuse(r, "options", "expected a map of Ceph's options: {NAME: VALUE}");
+		return ceph_say(r, "options", "expected a map of Ceph's options: {NAME: VALUE}");
 	for (size_t i = 0; i < options->map.nr; i++) {
 		const struct yaml_pair *p = &options->map.pairs[i];
 
 		if (p->value->kind != YAML_SCALAR) {
 			snprintf(words, sizeof(words), "%.64s: expected a value", p->key->text);
-			return refuse(r, "options", words);
+			return ceph_say(r, "options", words);
 		}
 		ours = option_of_ours(p->key->text);
 		if (ours) {
 			snprintf(words, sizeof(words), "%s: set %s instead", p->key->text, ours);
-			return refuse(r, "options", words);
+			return ceph_say(r, "options", words);
 		}
 	}
 	return 0;

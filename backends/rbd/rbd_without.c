@@ -8,16 +8,18 @@
 #include "backends/rbd/rbd_config.h"
 #include "storage/registry.h"
 
-int ceph_library_check(char *error, size_t error_bytes)
+static int without_check(char *error, size_t error_bytes)
 {
 	snprintf(error, error_bytes,
 		 "this ublkd was built without Ceph RBD: install librbd-dev, and build it again");
 	return -ENOSYS;
 }
 
+int (*const ceph_library_check)(char *error, size_t error_bytes) = without_check;
+
 static int ceph_refuse_open(struct backend_device *device)
 {
-	return ceph_library_check(device->error, sizeof(device->error));
+	return without_check(device->error, sizeof(device->error));
 }
 
 static enum backend_submit ceph_refuse(struct backend_io *io)
