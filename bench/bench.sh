@@ -205,6 +205,7 @@ run() {
 	cp "$top/build/release/bench/floor_client" "$out/floor"
 	cat "$(dirname "$kublk")/source/package" >"$out/kublk.version"
 	mkdir -p "$top/build/out"
+	if plan | grep -qE '^(ublkd-)?rbd'; then "$top/test/ceph/cluster.sh" prebuild --store memstore >&2 || true; fi
 	deal
 	say "$(wc -l <"$out/plan") cells"
 	run_guests
