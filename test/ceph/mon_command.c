@@ -15,10 +15,12 @@
  */
 #include <errno.h>
 #include <rados/librados.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -152,6 +154,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: mon_command [-u TEXT] [-p POOL] [-t SECONDS] [JSON...]\n");
 		return 2;
 	}
+	/* cluster.sh may be killed while this waits */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	deadline = time(NULL) + o.seconds;
 	err = cluster_connect(&cluster, o.seconds);
 	if (err < 0)
