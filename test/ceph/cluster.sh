@@ -352,8 +352,8 @@ full_ratios() {
 		"{\"prefix\": \"osd set-backfillfull-ratio\", \"ratio\": $2}" \
 		"{\"prefix\": \"osd set-full-ratio\", \"ratio\": $3}" "${@:4}"
 }
-# An OSD is never empty. Pool quotas do nothing without a manager.
-cmd_fill() { full_ratios 0.0000001 0.0000002 0.0000003 -u 'full osd(s)' '{"prefix": "health"}' >/dev/null; }
+# An OSD is never empty. With the number, because "nearfull osd(s)" comes first. Pool quotas do nothing without a manager.
+cmd_fill() { full_ratios 0.0000001 0.0000002 0.0000003 -u '1 full osd(s)' '{"prefix": "health"}' >/dev/null; }
 cmd_unfill() { full_ratios 0.85 0.9 0.95; }
 
 cmd_mon() { mon_command "$@"; }

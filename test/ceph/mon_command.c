@@ -15,10 +15,12 @@
  */
 #include <errno.h>
 #include <rados/librados.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -52,8 +54,8 @@ static int options_parse(int argc, char **argv, struct options *o)
 
 /*
  * librados waits without end unless its options say how long. A monitor that refused a connection
- * is asked again after 3 s, an OSD that was down is looked for again after 5 s: too long for who
- * waits for their start.
+ * is asked again after 3 s, an OSD that was down is looked for again after 5 s, and that an OSD has
+ * been started again is noticed after 10 s: too long for who waits for their start.
  */
 static int set_waits(rados_t cluster, unsigned seconds)
 {
@@ -64,7 +66,8 @@ static int set_waits(rados_t cluster, unsigned seconds)
 	    rados_conf_set(cluster, "rados_mon_op_timeout", text) < 0 ||
 	    rados_conf_set(cluster, "rados_osd_op_timeout", text) < 0 ||
 	    rados_conf_set(cluster, "mon_client_hunt_interval", "0.3") < 0 ||
-	    rados_conf_set(cluster, "objecter_tick_interval", "0.1") < 0)
+	    rados_conf_set(cluster, "objecter_tick_interval", "0.1") < 0 ||
+	    rados_conf_set(cluster, "objecter_timeout", "0.3") < 0)
 		return -EINVAL;
 	return 0;
 }
@@ -151,6 +154,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: mon_command [-u TEXT] [-p POOL] [-t SECONDS] [JSON...]\n");
 		return 2;
 	}
+	/* cluster.sh may be killed while this waits */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	deadline = time(NULL) + o.seconds;
 	err = cluster_connect(&cluster, o.seconds);
 	if (err < 0)
