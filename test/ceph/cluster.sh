@@ -8,13 +8,15 @@
 #   cluster.sh kill-osd DIR | start-osd DIR | pause-osd DIR | resume-osd DIR
 #   cluster.sh kill-mon DIR | start-mon DIR | pause-mon DIR | resume-mon DIR
 #   cluster.sh fill DIR | unfill DIR
-#                         the OSD says that it is full: writes wait; and that it is not
+#                         the OSD says that it is full: writes wait, without an error, as they do when it is
+#                         (more written than --size); and that it is not: they go on within 2 s
 #   cluster.sh mon DIR JSON...
 #                         commands to the monitor, as client.admin (mon_command.c)
 #   cluster.sh env DIR [USER]
 #                         CEPH_CONF and CEPH_ARGS, to be evaluated; USER: admin (default) or ublkd
 #   cluster.sh prebuild [--store memstore|bluestore]
 #                         makes a cluster for --from, if it is not there, and prints its folder
+#   cluster.sh check      fails where no cluster can be started, and says why
 #   cluster.sh private COMMAND...
 #                         runs it in a network namespace of its own, where one can be made
 #
@@ -39,7 +41,7 @@ usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$here/cluster.sh" | head -n -1; }
 
 check_programs() {
 	local name
-	for name in ceph-mon ceph-osd ceph-authtool monmaptool rbd; do
+	for name in ceph-mon ceph-osd ceph-authtool monmaptool rados rbd; do
 		command -v $name >/dev/null || die "$name is missing: ./dev check installs it"
 	done
 	find_mon_command || die "no mon_command in build: install librados-dev and build"
@@ -127,6 +129,7 @@ write_conf() {
 		osd fast shutdown = false
 		# how soon it says that it is full
 		osd heartbeat interval = 1
+		osd mon report interval = 1
 	END
 }
 
@@ -180,12 +183,18 @@ await() {
 }
 
 # That the OSD is "up" says less: it may be what the monitor still believes of the one that was killed.
-pool_answers() { await mon_command -t 120 -p rbd; }
+pool_answers() { await mon_command -p rbd; }
+
+# Sets $now, in seconds. On the guest's instruction clock time may jump; the hardware clock does not.
+real_time() { { read -r now </sys/class/rtc/rtc0/since_epoch; } 2>/dev/null || now=$SECONDS; }
 
 until_gone() { # NAME
-	local deadline=$((SECONDS + 60))
+	local now begin
+	real_time
+	begin=$now
 	until is_gone "$1"; do
-		if [ $SECONDS -gt $deadline ]; then die "ceph-$1 does not end"; fi
+		real_time
+		if [ $((now - begin)) -gt 60 ]; then die "ceph-$1 does not end"; fi
 		read -rt 0.03 -u "$nothing" || true
 	done
 }
@@ -337,6 +346,16 @@ cmd_pause-mon() { send STOP mon; }
 cmd_resume-osd() { send CONT osd; }
 cmd_resume-mon() { send CONT mon; }
 
+# full_ratios NEARFULL BACKFILLFULL FULL: of the OSD's size
+full_ratios() {
+	mon_command "{\"prefix\": \"osd set-nearfull-ratio\", \"ratio\": $1}" \
+		"{\"prefix\": \"osd set-backfillfull-ratio\", \"ratio\": $2}" \
+		"{\"prefix\": \"osd set-full-ratio\", \"ratio\": $3}" "${@:4}"
+}
+# An OSD is never empty. Pool quotas do nothing without a manager.
+cmd_fill() { full_ratios 0.0000001 0.0000002 0.0000003 -u 'full osd(s)' '{"prefix": "health"}' >/dev/null; }
+cmd_unfill() { full_ratios 0.85 0.9 0.95; }
+
 cmd_mon() { mon_command "$@"; }
 
 cmd_env() {
@@ -376,6 +395,7 @@ main() {
 	case $command in
 	help | -h | --help) usage && exit ;;
 	private) cmd_private "$@" ;;
+	check) check_programs && exit ;;
 	prebuild)
 		check_programs
 		cmd_prebuild "$@"

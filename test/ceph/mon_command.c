@@ -8,7 +8,7 @@
  *
  *   -u TEXT     repeats the last command until what it prints has TEXT
  *   -p POOL     at the end, waits until the OSD answers a request to this pool
- *   -t SECONDS  of the whole run (60)
+ *   -t SECONDS  of the whole run (600: the instruction clock of the guest may jump)
  *
  * Prints what the monitor answers. Exit: 0; 1 when a command failed or the time was up; 2 for bad
  * usage.
@@ -34,7 +34,7 @@ static int options_parse(int argc, char **argv, struct options *o)
 {
 	int c;
 
-	*o = (struct options){ .seconds = 60 };
+	*o = (struct options){ .seconds = 600 };
 	while ((c = getopt(argc, argv, "u:p:t:")) != -1) {
 		if (c == 'u')
 			o->until = optarg;
