@@ -83,14 +83,15 @@ static int ceph_again(struct ceph_queue *q, struct ceph_io *n)
 	return ceph_hold(q, n);
 }
 
-static void ceph_tell_refused(const struct ceph_device *d, const struct ceph_io *n)
+static void ceph_tell_refused(struct ceph_device *d, const struct ceph_io *n)
 {
 	if (n->result == -EROFS)
-		log_limited(LOG_LEVEL_WARN, "another client holds the lock of the image",
-			    "device=%s image=%s", d->name, d->address);
+		log_limited_by(&d->lock_limit, LOG_LEVEL_WARN,
+			       "another client holds the lock of the image", "device=%s image=%s",
+			       d->name, d->address);
 	else if (n->result == -EDQUOT || n->result == -ENOSPC)
-		log_limited(LOG_LEVEL_WARN, "the pool is full", "device=%s pool=%s", d->name,
-			    d->target.pool);
+		log_limited_by(&d->full_limit, LOG_LEVEL_WARN, "the pool is full",
+			       "device=%s pool=%s", d->name, d->target.pool);
 }
 
 static void ceph_on_failure(struct ceph_queue *q, struct ceph_io *n, struct ceph_image *image)

@@ -80,7 +80,7 @@ struct ceph_device {
 	_Atomic uint64_t seen_bytes; /* its size as the cluster said it last */
 	pthread_mutex_t news_lock;
 	unsigned news_queue_nr; /* under news_lock: open queues, while which growing may be told */
-	struct log_limit lost_limit, size_limit, again_limit, hold_limit;
+	struct log_limit lost_limit, size_limit, again_limit, hold_limit, lock_limit, full_limit;
 };
 
 struct ceph_io {

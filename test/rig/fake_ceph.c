@@ -340,8 +340,8 @@ struct fake_seen fake_seen_at(unsigned idx)
 	struct fake_seen seen;
 
 	fake_lock();
-	FAKE_CHECK(idx < fake.seen_nr);
-	seen = fake.seen[idx];
+	FAKE_CHECK(idx < fake.seen_nr && fake.seen_nr - idx <= FAKE_SEEN_MAX);
+	seen = fake.seen[idx % FAKE_SEEN_MAX];
 	fake_unlock();
 	return seen;
 }

@@ -16,7 +16,7 @@
 #define FAKE_THREADS 3
 #define FAKE_CALLS_MAX 64
 #define FAKE_CONF_MAX 32
-#define FAKE_SEEN_MAX 65536
+#define FAKE_SEEN_MAX 1024
 #define FAKE_EVENTS_BYTES 16384
 
 #define FAKE_CHECK(condition)                                                                      \

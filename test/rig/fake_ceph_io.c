@@ -285,8 +285,7 @@ static int take(const char *call, rbd_image_t image, const struct fake_seen *see
 	r->seen.client = r->handle->client->nr;
 	r->handle->out_nr++;
 	fake.out_nr++;
-	FAKE_CHECK(fake.seen_nr < FAKE_SEEN_MAX);
-	fake.seen[fake.seen_nr++] = r->seen;
+	fake.seen[fake.seen_nr++ % FAKE_SEEN_MAX] = r->seen;
 	list_push_back(&fake.requests, &r->node);
 	fake_unlock();
 	return 0;

@@ -23,7 +23,7 @@
 #define RBD_VOL "uri: rbd:rbd/vol\n"
 #define RBD_WAIT_SECONDS 60
 
-struct rbd_queue {
+struct vol_queue {
 	struct reactor reactor;
 	struct backend_queue *queue;
 	struct backend_io io[RBD_DEPTH];
@@ -32,20 +32,20 @@ struct rbd_queue {
 	uint8_t *buf[RBD_DEPTH];
 };
 
-struct rbd_rig {
+struct vol_rig {
 	struct config_check check;
 	void *config;
 	struct backend_spec spec;
 	struct backend_open_params params;
 	struct backend_device *device;
-	struct rbd_queue queue[RBD_QUEUES];
+	struct vol_queue queue[RBD_QUEUES];
 	unsigned queue_nr;
 	int stored_fds[BACKEND_LEAVES_MAX];
 	char error[BACKEND_ERROR_BYTES];
 	atomic_uint grown_nr;
 };
 
-static inline void rbd_pause_ms(unsigned ms)
+static inline void vol_pause_ms(unsigned ms)
 {
 	const struct timespec time = { .tv_sec = ms / 1000,
 				       .tv_nsec = (long)(ms % 1000) * 1000000 };
@@ -55,7 +55,7 @@ static inline void rbd_pause_ms(unsigned ms)
 
 /* ---- the device ---- */
 
-static inline void rbd_configure(struct rbd_rig *rig, const char *yaml)
+static inline void vol_configure(struct vol_rig *rig, const char *yaml)
 {
 	memset(rig, 0, sizeof(*rig));
 	rig->config = calloc(1, backend_rbd.config_bytes);
@@ -72,7 +72,7 @@ static inline void rbd_configure(struct rbd_rig *rig, const char *yaml)
 						    .stored_fds = rig->stored_fds };
 }
 
-static inline void rbd_deconfigure(struct rbd_rig *rig)
+static inline void vol_deconfigure(struct vol_rig *rig)
 {
 	option_free(backend_rbd.options, rig->config);
 	free(rig->config);
@@ -80,7 +80,7 @@ static inline void rbd_deconfigure(struct rbd_rig *rig)
 }
 
 /* What is configured. Returns 0, or -errno with words in rig->error. */
-static inline int rbd_open_device(struct rbd_rig *rig)
+static inline int vol_open_device(struct vol_rig *rig)
 {
 	rig->error[0] = '\0';
 	return backend_open(&rig->device, &rig->spec, "disk", &rig->params, rig->error,
@@ -88,83 +88,91 @@ static inline int rbd_open_device(struct rbd_rig *rig)
 }
 
 /* It is not opened, for this reason. */
-static inline void rbd_open_fails(const char *yaml, int err, const char *words)
+static inline void vol_open_fails(const char *yaml, int err, const char *words)
 {
-	struct rbd_rig rig;
+	struct vol_rig rig;
 
-	rbd_configure(&rig, yaml);
-	assert_int_equal(rbd_open_device(&rig), err);
+	vol_configure(&rig, yaml);
+	assert_int_equal(vol_open_device(&rig), err);
 	assert_string_equal(rig.error, words);
-	rbd_deconfigure(&rig);
+	vol_deconfigure(&rig);
 }
 
-static inline struct ceph_device *rbd_device(const struct rbd_rig *rig)
+static inline struct ceph_device *vol_device(const struct vol_rig *rig)
 {
 	return rig->device->priv;
 }
 
 /* ---- queues ---- */
 
-static inline void rbd_done(struct backend_io *io)
+static inline void vol_done(struct backend_io *io)
 {
-	struct rbd_queue *q = container_of(io - io->tag, struct rbd_queue, io[0]);
+	struct vol_queue *q = container_of(io - io->tag, struct vol_queue, io[0]);
 
 	assert_true(q->out[io->tag]);
 	q->out[io->tag] = false;
 	q->done_nr++;
 }
 
-static inline void rbd_open_queue(struct rbd_rig *rig)
+static inline void vol_open_queue_at(struct vol_rig *rig, unsigned idx)
 {
-	struct reactor_params params = { .idx = rig->queue_nr, .sq_entries = 8, .cq_entries = 16 };
-	struct rbd_queue *q = &rig->queue[rig->queue_nr];
+	struct reactor_params params = { .idx = idx, .sq_entries = 8, .cq_entries = 16 };
+	struct vol_queue *q = &rig->queue[idx];
 
 	assert_int_equal(reactor_init(&q->reactor, &params), 0);
-	assert_int_equal(
-		backend_queue_open(&q->queue, rig->device, &q->reactor, rig->queue_nr, RBD_DEPTH),
-		0);
+	assert_int_equal(backend_queue_open(&q->queue, rig->device, &q->reactor, idx, RBD_DEPTH),
+			 0);
 	for (unsigned tag = 0; tag < RBD_DEPTH; tag++) {
-		assert_int_equal(backend_io_init(&q->io[tag], q->queue, tag, rbd_done), 0);
+		assert_int_equal(backend_io_init(&q->io[tag], q->queue, tag, vol_done), 0);
 		q->buf[tag] = aligned_alloc(4096, RBD_IO_BYTES);
+		memset(q->buf[tag], 0, RBD_IO_BYTES);
 	}
-	rig->queue_nr++;
 }
 
-static inline void rbd_close_queues(struct rbd_rig *rig)
+static inline void vol_close_queue_at(struct vol_rig *rig, unsigned idx)
 {
-	for (unsigned i = 0; i < rig->queue_nr; i++) {
-		struct rbd_queue *q = &rig->queue[i];
+	struct vol_queue *q = &rig->queue[idx];
 
-		for (unsigned tag = 0; tag < RBD_DEPTH; tag++) {
-			assert_false(q->out[tag]);
-			backend_io_fini(&q->io[tag]);
-			free(q->buf[tag]);
-		}
-		backend_queue_close(q->queue);
-		reactor_fini(&q->reactor);
+	for (unsigned tag = 0; tag < RBD_DEPTH; tag++) {
+		assert_false(q->out[tag]);
+		backend_io_fini(&q->io[tag]);
+		free(q->buf[tag]);
 	}
-	rig->queue_nr = 0;
+	backend_queue_close(q->queue);
+	reactor_fini(&q->reactor);
 }
 
-static inline void rbd_open_rig(struct rbd_rig *rig, const char *yaml)
+/* One more, on a reactor of this thread. */
+static inline void vol_open_queue(struct vol_rig *rig)
 {
-	rbd_configure(rig, yaml);
-	assert_int_equal(rbd_open_device(rig), 0);
-	rbd_open_queue(rig);
+	vol_open_queue_at(rig, rig->queue_nr++);
 }
 
-static inline void rbd_close_rig(struct rbd_rig *rig)
+static inline void vol_close_queues(struct vol_rig *rig)
 {
-	rbd_close_queues(rig);
+	while (rig->queue_nr > 0)
+		vol_close_queue_at(rig, --rig->queue_nr);
+}
+
+static inline void vol_open_rig(struct vol_rig *rig, const char *yaml)
+{
+	vol_configure(rig, yaml);
+	assert_int_equal(vol_open_device(rig), 0);
+	vol_open_queue(rig);
+}
+
+static inline void vol_close_rig(struct vol_rig *rig)
+{
+	vol_close_queues(rig);
 	backend_close(rig->device);
-	rbd_deconfigure(rig);
+	vol_deconfigure(rig);
 }
 
-static inline void rbd_turn(struct rbd_rig *rig)
+static inline void vol_turn(struct vol_rig *rig)
 {
 	for (unsigned i = 0; i < rig->queue_nr; i++)
 		reactor_turn(&rig->queue[i].reactor, false);
-	rbd_pause_ms(1);
+	vol_pause_ms(1);
 }
 
 /* Turns until it is so. */
@@ -174,23 +182,23 @@ static inline void rbd_turn(struct rbd_rig *rig)
 		while (!(condition)) {                                                             \
 			if (time(NULL) > end_)                                                     \
 				fail_msg("not in time: %s", #condition);                           \
-			rbd_turn(rig);                                                             \
+			vol_turn(rig);                                                             \
 		}                                                                                  \
 	} while (0)
 
 #define RBD_TURN_FOR_MS(rig, ms)                                                                   \
 	do {                                                                                       \
 		for (unsigned turn_ = 0; turn_ < (ms); turn_++)                                    \
-			rbd_turn(rig);                                                             \
+			vol_turn(rig);                                                             \
 	} while (0)
 
 /* ---- requests ---- */
 
-static inline struct backend_io *rbd_submit_on(struct rbd_rig *rig, unsigned queue, unsigned tag,
+static inline struct backend_io *vol_submit_on(struct vol_rig *rig, unsigned queue, unsigned tag,
 					       enum backend_op op, unsigned flags,
 					       uint64_t offset_bytes, uint32_t length_bytes)
 {
-	struct rbd_queue *q = &rig->queue[queue];
+	struct vol_queue *q = &rig->queue[queue];
 	struct backend_io *io = &q->io[tag];
 
 	assert_false(q->out[tag]);
@@ -201,17 +209,17 @@ static inline struct backend_io *rbd_submit_on(struct rbd_rig *rig, unsigned que
 	io->buf = (void *)q->buf[tag];
 	q->out[tag] = true;
 	if (backend_io_submit(io) == BACKEND_DONE)
-		rbd_done(io);
+		vol_done(io);
 	return io;
 }
 
-static inline struct backend_io *rbd_submit(struct rbd_rig *rig, unsigned tag, enum backend_op op,
+static inline struct backend_io *vol_submit(struct vol_rig *rig, unsigned tag, enum backend_op op,
 					    uint64_t offset_bytes, uint32_t length_bytes)
 {
-	return rbd_submit_on(rig, 0, tag, op, 0, offset_bytes, length_bytes);
+	return vol_submit_on(rig, 0, tag, op, 0, offset_bytes, length_bytes);
 }
 
-static inline unsigned rbd_out_nr(const struct rbd_rig *rig)
+static inline unsigned vol_out_nr(const struct vol_rig *rig)
 {
 	unsigned nr = 0;
 
@@ -221,85 +229,85 @@ static inline unsigned rbd_out_nr(const struct rbd_rig *rig)
 	return nr;
 }
 
-static inline int rbd_wait(struct rbd_rig *rig, unsigned tag)
+static inline int vol_wait(struct vol_rig *rig, unsigned tag)
 {
 	RBD_TURN_UNTIL(rig, !rig->queue[0].out[tag]);
 	return rig->queue[0].io[tag].result;
 }
 
 /* One request of tag 0, waited for: its result. */
-static inline int rbd_do_flags(struct rbd_rig *rig, enum backend_op op, unsigned flags,
+static inline int vol_do_flags(struct vol_rig *rig, enum backend_op op, unsigned flags,
 			       uint64_t offset_bytes, uint32_t length_bytes)
 {
-	rbd_submit_on(rig, 0, 0, op, flags, offset_bytes, length_bytes);
-	return rbd_wait(rig, 0);
+	vol_submit_on(rig, 0, 0, op, flags, offset_bytes, length_bytes);
+	return vol_wait(rig, 0);
 }
 
-static inline int rbd_do(struct rbd_rig *rig, enum backend_op op, uint64_t offset_bytes,
+static inline int vol_do(struct vol_rig *rig, enum backend_op op, uint64_t offset_bytes,
 			 uint32_t length_bytes)
 {
-	return rbd_do_flags(rig, op, 0, offset_bytes, length_bytes);
+	return vol_do_flags(rig, op, 0, offset_bytes, length_bytes);
 }
 
 /* A WRITE of this byte, or a READ that finds nothing else. */
-static inline int rbd_write(struct rbd_rig *rig, uint64_t offset_bytes, uint32_t length_bytes,
+static inline int vol_write(struct vol_rig *rig, uint64_t offset_bytes, uint32_t length_bytes,
 			    int byte)
 {
 	memset(rig->queue[0].buf[0], byte, length_bytes);
-	return rbd_do(rig, BACKEND_WRITE, offset_bytes, length_bytes);
+	return vol_do(rig, BACKEND_WRITE, offset_bytes, length_bytes);
 }
 
-static inline void rbd_reads(struct rbd_rig *rig, uint64_t offset_bytes, uint32_t length_bytes,
+static inline void vol_reads(struct vol_rig *rig, uint64_t offset_bytes, uint32_t length_bytes,
 			     int byte)
 {
 	memset(rig->queue[0].buf[0], ~byte, length_bytes);
-	assert_int_equal(rbd_do(rig, BACKEND_READ, offset_bytes, length_bytes), 0);
+	assert_int_equal(vol_do(rig, BACKEND_READ, offset_bytes, length_bytes), 0);
 	for (uint32_t i = 0; i < length_bytes; i++)
 		assert_int_equal(rig->queue[0].buf[0][i], byte & 0xff);
 }
 
 /* ---- the log ---- */
 
-static int rbd_log_fd = -1, rbd_log_saved_fd;
+static int vol_log_fd = -1, vol_log_saved_fd;
 
 /* cmocka's own words must not come meanwhile. */
-static inline void rbd_log_catch(void)
+static inline void vol_log_catch(void)
 {
 	fflush(stderr);
-	rbd_log_fd = memfd_create("log", MFD_CLOEXEC);
-	rbd_log_saved_fd = dup(STDERR_FILENO);
-	assert_true(rbd_log_fd >= 0 && dup2(rbd_log_fd, STDERR_FILENO) >= 0);
+	vol_log_fd = memfd_create("log", MFD_CLOEXEC);
+	vol_log_saved_fd = dup(STDERR_FILENO);
+	assert_true(vol_log_fd >= 0 && dup2(vol_log_fd, STDERR_FILENO) >= 0);
 }
 
 /* What has been logged since; valid until the next call. */
-static inline const char *rbd_log_end(void)
+static inline const char *vol_log_end(void)
 {
 	static char text[1 << 16];
-	ssize_t bytes = pread(rbd_log_fd, text, sizeof(text) - 1, 0);
+	ssize_t bytes = pread(vol_log_fd, text, sizeof(text) - 1, 0);
 
-	dup2(rbd_log_saved_fd, STDERR_FILENO);
-	close(rbd_log_saved_fd);
-	close(rbd_log_fd);
+	dup2(vol_log_saved_fd, STDERR_FILENO);
+	close(vol_log_saved_fd);
+	close(vol_log_fd);
 	text[bytes > 0 ? bytes : 0] = '\0';
 	return text;
 }
 
 /* ---- setup of a test ---- */
 
-static inline int rbd_setup(void **state)
+static inline int vol_setup(void **state)
 {
 	(void)state;
 	fake_start();
 	return 0;
 }
 
-static inline int rbd_teardown(void **state)
+static inline int vol_teardown(void **state)
 {
 	(void)state;
 	fake_stop();
 	return 0;
 }
 
-#define RBD_TEST(fn) cmocka_unit_test_setup_teardown(fn, rbd_setup, rbd_teardown)
+#define RBD_TEST(fn) cmocka_unit_test_setup_teardown(fn, vol_setup, vol_teardown)
 
 #endif
