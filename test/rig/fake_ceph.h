@@ -68,6 +68,11 @@ unsigned fake_blocked_nr(const char *call);
 /* Requests are kept; those of a client on the blocklist end all the same. */
 void fake_hold(bool on);
 void fake_let_go(unsigned nr);
+/*
+ * The callbacks that run now have returned. A reactor must stay until then: one that posts to it
+ * may be there still when what it has posted is read. (In the product rbd_close waits for that.)
+ */
+void fake_wait_called(void);
 /* Requests that the fake has, those that it answers at this moment too. */
 unsigned fake_out_nr(void);
 

@@ -93,7 +93,10 @@ struct fake_request {
 extern struct fake {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	pthread_t thread[FAKE_THREADS];
+	struct fake_thread {
+		pthread_t thread;
+		unsigned call_nr; /* of callbacks; odd while it is in one */
+	} thread[FAKE_THREADS];
 	bool stops;
 	struct fake_image *image;
 	struct list_node clients, handles, requests, late;

@@ -143,7 +143,7 @@ static ssize_t find_answer(const struct fake_request *r)
 }
 
 /* Called with the lock, which it lets go of meanwhile. */
-static void answer(struct fake_request *r)
+static void answer(struct fake_thread *thread, struct fake_request *r)
 {
 	struct fake_completion *c = r->completion;
 
@@ -151,10 +151,12 @@ static void answer(struct fake_request *r)
 	c->ret = find_answer(r);
 	c->is_done = true;
 	r->handle->out_nr--;
+	thread->call_nr++;
 	pthread_mutex_unlock(&fake.lock);
 	free(r);
 	c->cb(c, c->arg);
 	pthread_mutex_lock(&fake.lock);
+	thread->call_nr++;
 	fake.out_nr--;
 }
 
@@ -203,6 +205,8 @@ static void tell(struct fake_handle *h)
 
 static void *fake_run(void *arg)
 {
+	struct fake_thread *thread = arg;
+
 	fake_lock();
 	while (!fake.stops) {
 		struct fake_handle *h = next_news();
@@ -211,25 +215,38 @@ static void *fake_run(void *arg)
 		if (h)
 			tell(h);
 		else if (r)
-			answer(r);
+			answer(thread, r);
 		else
 			pthread_cond_wait(&fake.changed, &fake.lock);
 		pthread_cond_broadcast(&fake.changed);
 	}
 	fake_unlock();
-	return arg;
+	return NULL;
 }
 
 void fake_io_start(void)
 {
 	for (unsigned i = 0; i < FAKE_THREADS; i++)
-		FAKE_CHECK(pthread_create(&fake.thread[i], NULL, fake_run, NULL) == 0);
+		FAKE_CHECK(pthread_create(&fake.thread[i].thread, NULL, fake_run,
+					  &fake.thread[i]) == 0);
 }
 
 void fake_io_stop(void)
 {
 	for (unsigned i = 0; i < FAKE_THREADS; i++)
-		pthread_join(fake.thread[i], NULL);
+		pthread_join(fake.thread[i].thread, NULL);
+}
+
+void fake_wait_called(void)
+{
+	fake_lock();
+	for (unsigned i = 0; i < FAKE_THREADS; i++) {
+		unsigned call_nr = fake.thread[i].call_nr;
+
+		while (call_nr % 2 && fake.thread[i].call_nr == call_nr)
+			pthread_cond_wait(&fake.changed, &fake.lock);
+	}
+	fake_unlock();
 }
 
 /* ---- calls ---- */

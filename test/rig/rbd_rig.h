@@ -139,6 +139,7 @@ static inline void vol_close_queue_at(struct vol_rig *rig, unsigned idx)
 		free(q->buf[tag]);
 	}
 	backend_queue_close(q->queue);
+	fake_wait_called();
 	reactor_fini(&q->reactor);
 }
 
