@@ -149,7 +149,7 @@ static int image_read_passphrase(const struct ceph_image *image, char *text, siz
 		return fd;
 	nr = bytes <= PASSPHRASE_BYTES_MAX ? read(fd, text, PASSPHRASE_BYTES_MAX) : -1;
 	close(fd);
-	if (nr <= 0)
+	if (nr <= 0 || (nr == 1 && text[0] == '\n'))
 		return image_fail(w, -EINVAL,
 				  "passphrase_file: %s is empty, or longer than %d bytes", path,
 				  PASSPHRASE_BYTES_MAX);
@@ -318,6 +318,12 @@ int ceph_image_open(struct ceph_image **ret_image, struct ceph_device *device, c
 		return image_fail(&words, -ENOMEM, "out of memory");
 	image->device = device;
 	ret = image_open_steps(image, &words);
+	if (ret == -ESHUTDOWN) {
+		/* The client of other images is on the blocklist, and none of them has noticed. */
+		ceph_client_lost(image->client);
+		ceph_image_close(image);
+		ret = image_open_steps(image, &words);
+	}
 	if (ret < 0) {
 		ceph_image_close(image);
 		free(image);

@@ -10,6 +10,7 @@
 #include "backends/rbd/rbd.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "base/counter.h"
@@ -50,38 +51,47 @@ static void ceph_count(struct ceph_queue *q, const struct ceph_io *n, uint64_t n
 	histogram_record(&q->answer, now_ns - n->sent_ns);
 }
 
-static void ceph_note_success(struct ceph_device *d, struct ceph_io *n)
+static void ceph_note_success(struct ceph_device *d, struct ceph_io *n,
+			      const struct ceph_image *image)
 {
 	const struct backend_io *io = n->io;
 
 	if (io->op == BACKEND_FLUSH)
 		net_flush_answered(&d->flush, &n->flush, 0);
 	else if ((io->op == BACKEND_WRITE || io->op == BACKEND_WRITE_ZEROES) &&
-		 !(io->flags & BACKEND_FUA))
+		 !(io->flags & BACKEND_FUA)) {
 		net_flush_wrote(&d->flush);
+		/* Its cache may be gone already: then this write was not counted as lost yet. */
+		if (atomic_load(&d->image) != image)
+			net_flush_lost(&d->flush, UINT_MAX);
+	}
 }
 
 /* The time of a request that librbd gave up is the one that on_disconnect allows. */
 static int ceph_again(struct ceph_queue *q, struct ceph_io *n)
 {
 	struct ceph_device *d = q->device;
+	bool may_resend = n->io->op != BACKEND_FLUSH || net_flush_may_resend(&d->flush, &n->flush);
 
 	if (n->result == -ETIMEDOUT && d->config->outage.outage_timeout_ns != OPTION_FOREVER)
 		return -ETIMEDOUT;
-	if (n->io->op == BACKEND_FLUSH && !net_flush_may_resend(&d->flush, &n->flush))
+	if (!may_resend)
 		return -EIO;
+	if (n->is_cancelled)
+		return -ECANCELED;
 	counter_add(&q->resent, 1);
 	return ceph_hold(q, n);
 }
 
-static void ceph_tell_refused(const struct ceph_device *d, const struct ceph_io *n)
+static void ceph_tell_refused(struct ceph_device *d, const struct ceph_io *n)
 {
 	if (n->result == -EROFS)
-		log_limited(LOG_LEVEL_WARN, "another client holds the lock of the image",
-			    "device=%s image=%s", d->name, d->address);
+		log_limited_by(&d->lock_limit, LOG_LEVEL_WARN,
+			       "another client holds the lock of the image", "device=%s image=%s",
+			       d->name, d->address);
 	else if (n->result == -EDQUOT || n->result == -ENOSPC)
-		log_limited(LOG_LEVEL_WARN, "the pool is full", "device=%s pool=%s", d->name,
-			    d->target.pool);
+		log_limited_by(&d->full_limit, LOG_LEVEL_WARN, "the pool is full",
+			       "device=%s pool=%s", d->name, d->target.pool);
 }
 
 static void ceph_on_failure(struct ceph_queue *q, struct ceph_io *n, struct ceph_image *image)
@@ -113,11 +123,10 @@ static void ceph_on_answer(struct mail *mail)
 		ceph_on_failure(q, n, image);
 	} else {
 		ceph_count(q, n, q->queue->reactor->now_ns);
-		ceph_note_success(q->device, n);
+		ceph_note_success(q->device, n, image);
 		backend_io_complete(n->io, 0);
 	}
-	/* The last word on this image: it may be closed from now on. */
-	atomic_fetch_sub(&image->out_nr, 1);
+	ceph_give_back_image(image);
 }
 
 /* A thread of librbd. */
@@ -167,9 +176,8 @@ static int ceph_start(const struct ceph_api *api, rbd_image_t rbd, const struct 
 	}
 }
 
-/* The image, counted; NULL: there is none. Whoever takes it away waits for those that are counted.
- */
-static struct ceph_image *ceph_take_image(struct ceph_device *d)
+/* Whoever takes it away from the device waits for those that are counted. */
+struct ceph_image *ceph_take_image(struct ceph_device *d)
 {
 	struct ceph_image *image = atomic_load(&d->image);
 
@@ -178,8 +186,14 @@ static struct ceph_image *ceph_take_image(struct ceph_device *d)
 	atomic_fetch_add(&image->out_nr, 1);
 	if (atomic_load(&d->image) == image)
 		return image;
-	atomic_fetch_sub(&image->out_nr, 1);
+	ceph_give_back_image(image);
 	return NULL;
+}
+
+/* The last word on this image: it may be closed from now on. */
+void ceph_give_back_image(struct ceph_image *image)
+{
+	atomic_fetch_sub(&image->out_nr, 1);
 }
 
 static int ceph_give(struct ceph_queue *q, struct ceph_io *n, struct ceph_image *image)
@@ -206,11 +220,15 @@ int ceph_send(struct ceph_queue *q, struct ceph_io *n)
 
 	if (!image)
 		return -EAGAIN;
-	ret = n->io->op == BACKEND_FLUSH && !net_flush_begin(&d->flush, &n->flush)
-		      ? -EIO
-		      : ceph_give(q, n, image);
-	if (ret < 0)
-		atomic_fetch_sub(&image->out_nr, 1);
+	if (n->io->op == BACKEND_FLUSH && !net_flush_begin(&d->flush, &n->flush)) {
+		ceph_give_back_image(image);
+		return -EIO;
+	}
+	ret = ceph_give(q, n, image);
+	if (ret < 0) {
+		ceph_give_back_image(image);
+		net_flush_answered(&d->flush, &n->flush, ret);
+	}
 	return ret == -EAGAIN ? -EIO : ret;
 }
 
@@ -223,6 +241,7 @@ static enum backend_submit ceph_submit(struct backend_io *io)
 	if (net_has_changed(&q->device->changed))
 		return BACKEND_DONE;
 	n->came_ns = q->queue->reactor->now_ns;
+	n->is_cancelled = false;
 	net_flush_came(&q->device->flush, &n->flush, io->op == BACKEND_FLUSH);
 	io->result = ceph_send(q, n);
 	if (io->result == -EAGAIN)
@@ -233,7 +252,10 @@ static enum backend_submit ceph_submit(struct backend_io *io)
 /* What librbd has ends by itself, at the latest when the limit of a request is over. */
 static void ceph_cancel(struct backend_io *io)
 {
-	ceph_hold_cancel(io->queue->priv, io->priv);
+	struct ceph_io *n = io->priv;
+
+	if (!ceph_hold_cancel(io->queue->priv, n))
+		n->is_cancelled = true;
 }
 
 /* ---- queues ---- */
@@ -245,12 +267,16 @@ static int ceph_queue_init(struct backend_queue *queue)
 	q->device = queue->device->priv;
 	q->queue = queue;
 	ceph_hold_init(q);
+	ceph_news_begin(q->device);
 	return 0;
 }
 
 static void ceph_queue_fini(struct backend_queue *queue)
 {
-	ceph_hold_fini(queue->priv);
+	struct ceph_queue *q = queue->priv;
+
+	ceph_news_end(q->device);
+	ceph_hold_fini(q);
 }
 
 static int ceph_io_init(struct backend_io *io)

@@ -23,6 +23,7 @@
 #ifndef BACKENDS_RBD_RBD_H
 #define BACKENDS_RBD_RBD_H
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -62,6 +63,7 @@ struct ceph_device {
 	struct ceph_target target;
 	char address[CEPH_NAME_BYTES]; /* "pool/image", for messages */
 	bool read_only;
+	char identity[BACKEND_IDENTITY_BYTES]; /* made by open: an image may be closed later */
 	cpu_set_t cpus; /* of who opens: threads of librbd and ours are not pinned to a reactor */
 	int record_fd;	/* rbd_fence.c: -1: none */
 
@@ -76,7 +78,9 @@ struct ceph_device {
 	struct net_changed changed;
 	struct net_flush flush;
 	_Atomic uint64_t seen_bytes; /* its size as the cluster said it last */
-	struct log_limit lost_limit, size_limit, again_limit, hold_limit;
+	pthread_mutex_t news_lock;
+	unsigned news_queue_nr; /* under news_lock: open queues, while which growing may be told */
+	struct log_limit lost_limit, size_limit, again_limit, hold_limit, lock_limit, full_limit;
 };
 
 struct ceph_io {
@@ -86,6 +90,7 @@ struct ceph_io {
 	struct net_flush_mark flush;
 	struct list_node held; /* its queue's */
 	bool is_held;	       /* any thread may read it */
+	bool is_cancelled;     /* librbd has it: it is not sent again */
 	int result;
 	uint64_t came_ns, sent_ns;
 };
@@ -124,6 +129,9 @@ void ceph_identity(const struct backend_device *device, char text[BACKEND_IDENTI
 extern const struct backend_resize ceph_resize;
 /* A thread of librbd, or of rbd_revive.c: the image may have another size. */
 void ceph_size_changed(struct ceph_device *device, const struct ceph_image *image);
+/* Reactor thread: a queue of the device begins, and ends. Growing is told only between. */
+void ceph_news_begin(struct ceph_device *device);
+void ceph_news_end(struct ceph_device *device);
 
 /* ---- rbd_fence.c ---- */
 
@@ -155,6 +163,15 @@ int ceph_hold(struct ceph_queue *q, struct ceph_io *n);
 /* True: it was held, and is complete. */
 bool ceph_hold_cancel(struct ceph_queue *q, struct ceph_io *n);
 void ceph_hold_fini(struct ceph_queue *q);
+
+/* ---- rbd.c ---- */
+
+/*
+ * Any thread: the image, which is not closed until ceph_give_back_image; NULL: there is none. Waits
+ * for nobody.
+ */
+struct ceph_image *ceph_take_image(struct ceph_device *device);
+void ceph_give_back_image(struct ceph_image *image);
 
 /* ---- rbd.c: reactor thread ---- */
 

@@ -83,20 +83,34 @@ static int open_target(struct backend_device *device)
 		       : 0;
 }
 
+static void open_identity(struct ceph_device *d, const struct ceph_image *image)
+{
+	uint64_t where = hash_text(HASH_START, d->target.namespace);
+	char fsid[40] = "";
+
+	d->api->rados_cluster_fsid(ceph_client_rados(image->client), fsid, sizeof(fsid));
+	where = hash_text(where, d->target.snapshot);
+	snprintf(d->identity, sizeof(d->identity), "rbd %s %lld %.24s %016llx", fsid,
+		 (long long)d->api->rados_ioctx_get_id(image->ioctx), image->id,
+		 (unsigned long long)where);
+}
+
 static int open_image(struct backend_device *device)
 {
 	struct ceph_device *d = device->priv;
+	uint64_t unseen_bytes = 0;
 	struct ceph_image *image;
 	int ret = ceph_image_open(&image, d, device->error, sizeof(device->error));
 
 	if (ret < 0)
 		return ret;
 	atomic_store(&d->image, image);
-	atomic_store(&d->seen_bytes, 0);
+	open_identity(d, image);
 	ret = limits_find(device, image);
 	if (ret < 0)
 		return ret;
-	atomic_store(&d->seen_bytes, device->limits.size_bytes);
+	/* Not when the image has told of another one meanwhile. */
+	atomic_compare_exchange_strong(&d->seen_bytes, &unseen_bytes, device->limits.size_bytes);
 	return ceph_fence_note(d, image->client);
 }
 
@@ -109,6 +123,7 @@ int ceph_open(struct backend_device *device)
 	d->device = device;
 	d->name = device->name;
 	d->record_fd = -1;
+	pthread_mutex_init(&d->news_lock, NULL);
 	ret = open_target(device);
 	if (ret < 0)
 		return ret;
@@ -116,6 +131,9 @@ int ceph_open(struct backend_device *device)
 		       d->config->cache == CEPH_CACHE_WRITEBACK ||
 			       d->config->cache == CEPH_CACHE_WRITEAROUND,
 		       device->open_params.size_bytes > 0);
+	/* A cache in the memory of the one before is gone with it, and what it had acknowledged. */
+	if (device->open_params.size_bytes > 0)
+		net_flush_lost(&d->flush, 0);
 	return open_image(device);
 }
 
@@ -132,20 +150,14 @@ void ceph_close(struct backend_device *device)
 		ceph_image_close(image);
 	ceph_images_free(d);
 	ceph_fence_close(d);
+	pthread_mutex_destroy(&d->news_lock);
 }
 
 void ceph_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
 {
 	const struct ceph_device *d = device->priv;
-	const struct ceph_image *image = d->images; /* any: all have the same id */
-	uint64_t where = hash_text(HASH_START, d->target.namespace);
-	char fsid[40] = "";
 
-	d->api->rados_cluster_fsid(ceph_client_rados(image->client), fsid, sizeof(fsid));
-	where = hash_text(where, d->target.snapshot);
-	snprintf(text, BACKEND_IDENTITY_BYTES, "rbd %s %lld %.24s %016llx", fsid,
-		 (long long)d->api->rados_ioctx_get_id(image->ioctx), image->id,
-		 (unsigned long long)where);
+	memcpy(text, d->identity, sizeof(d->identity));
 }
 
 /* ---- size ---- */
@@ -161,6 +173,31 @@ static void size_tell_shrunk(struct ceph_device *d, uint64_t now_bytes)
 		       option_format_size(backend_size(d->device), is, sizeof(is)));
 }
 
+/* The one who hears of it is there while a queue is open. */
+static void size_tell_grown(struct ceph_device *d)
+{
+	pthread_mutex_lock(&d->news_lock);
+	if (d->news_queue_nr > 0)
+		backend_has_grown(d->device);
+	pthread_mutex_unlock(&d->news_lock);
+}
+
+void ceph_news_begin(struct ceph_device *d)
+{
+	pthread_mutex_lock(&d->news_lock);
+	/* What was not told since it was opened. */
+	if (d->news_queue_nr++ == 0 && atomic_load(&d->seen_bytes) > backend_size(d->device))
+		backend_has_grown(d->device);
+	pthread_mutex_unlock(&d->news_lock);
+}
+
+void ceph_news_end(struct ceph_device *d)
+{
+	pthread_mutex_lock(&d->news_lock);
+	d->news_queue_nr--;
+	pthread_mutex_unlock(&d->news_lock);
+}
+
 void ceph_size_changed(struct ceph_device *d, const struct ceph_image *image)
 {
 	uint64_t bytes, before;
@@ -172,7 +209,7 @@ void ceph_size_changed(struct ceph_device *d, const struct ceph_image *image)
 	if (before == 0 || before == bytes)
 		return; /* not open yet; a snapshot was made */
 	if (bytes > backend_size(d->device))
-		backend_has_grown(d->device);
+		size_tell_grown(d);
 	else if (bytes < backend_size(d->device))
 		size_tell_shrunk(d, bytes);
 }
@@ -189,18 +226,20 @@ static int ceph_size_now(struct backend_device *device, uint64_t *ret_bytes)
 static int ceph_grow(struct backend_device *device, uint64_t size_bytes)
 {
 	struct ceph_device *d = device->priv;
-	const struct ceph_image *image = atomic_load(&d->image);
+	struct ceph_image *image;
 	int ret;
 
 	if (size_bytes <= atomic_load(&d->seen_bytes))
 		return 0;
-	if (!image)
-		return backend_fail(device, -EAGAIN, "the image is being opened again: try later");
 	if (d->config->encryption != CEPH_ENCRYPTION_NONE)
 		return backend_fail(device, -EOPNOTSUPP,
 				    "the image is encrypted: let it grow by rbd resize, the device "
 				    "follows");
+	image = ceph_take_image(d);
+	if (!image)
+		return backend_fail(device, -EAGAIN, "the image is being opened again: try later");
 	ret = d->api->rbd_resize2(image->rbd, size_bytes, false, NULL, NULL);
+	ceph_give_back_image(image);
 	if (ret < 0)
 		return backend_fail(device, ret, "the image does not grow: %s", errname(ret));
 	atomic_store(&d->seen_bytes, size_bytes);

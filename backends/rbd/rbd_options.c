@@ -188,6 +188,22 @@ static int judge_keys(const struct ceph_config *c, struct refusal *r)
 	return 0;
 }
 
+/* Ceph takes spaces for underscores, and none at the ends for any. */
+static bool option_is(const char *ceph, const char *name)
+{
+	static const char space[] = " \t";
+
+	name += strspn(name, space);
+	for (; *ceph; ceph++) {
+		size_t spaces = strspn(name, space);
+
+		if (*ceph != (spaces ? '_' : *name))
+			return false;
+		name += spaces ? spaces : 1;
+	}
+	return name[strspn(name, space)] == '\0';
+}
+
 /* What this backend sets by itself, and where one says it. */
 static const char *option_of_ours(const char *name)
 {
@@ -206,7 +222,7 @@ static const char *option_of_ours(const char *name)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(option); i++)
-		if (strcmp(option[i].ceph, name) == 0)
+		if (option_is(option[i].ceph, name))
 			return option[i].ours;
 	return NULL;
 }

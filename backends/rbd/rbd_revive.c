@@ -8,12 +8,14 @@
  *   2. the new client puts the old one on the blocklist (rbd_fence.c): what librbd still has of
  *      ours, also a write whose answer was not waited for, is done or never will be. librbd answers
  *      the rest with -ESHUTDOWN, and it is held, too;
- *   3. the image is opened; if it is another one, or smaller, the device fails in words;
+ *   3. the image is opened; if it is another one, the device fails in words. If it is smaller,
+ *      that is told, and requests behind its end fail;
  *   4. the device has the new image: what is held is sent;
  *   5. when librbd has answered all that the old image had, it is closed.
  * Failure modes: 2 or 3 fail: tried again, with pauses that grow to 5 s, until the device closes.
  */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -45,7 +47,6 @@ static void revive_drain(struct ceph_image *image)
 		nanosleep(&step, NULL);
 }
 
-/* The same image, as large as the device at least. */
 static bool revive_is_same(struct ceph_device *d, const struct ceph_image *old,
 			   const struct ceph_image *image)
 {
@@ -146,7 +147,8 @@ void ceph_revive(struct ceph_device *device, struct ceph_image *image, int err)
 	log_limited_by(&device->lost_limit, LOG_LEVEL_WARN, "the image is lost",
 		       "device=%s image=%s client=%s why=\"%s\"", device->name, device->address,
 		       ceph_client_addrs(image->client), revive_words(err));
-	net_flush_lost(&device->flush, 0);
+	/* Each FLUSH that the image has says by itself what became of it. */
+	net_flush_lost(&device->flush, UINT_MAX);
 	atomic_fetch_add(&device->lost_nr, 1);
 	atomic_fetch_add(&device->revive_nr, 1);
 	ret = revive_start(device, image);
