@@ -88,6 +88,8 @@ cells_of() { # SYSTEM MODE
 			for size in "4k 1" "4k 32"; do echo "$1 $2 $rw $size"; done
 		elif [[ $1 == nbd-floor-* ]]; then
 			for size in "4k 1" "4k 32" "4k 128"; do echo "$1 $2 $rw $size"; done
+		elif [[ $1 == rbd-* || $1 == ublkd-rbd ]]; then
+			for size in "4k 1" "4k 32"; do echo "$1 $2 $rw $size"; done
 		elif [[ $1 == nvme-tcp* || $1 == ublkd-nvme* ]]; then
 			for size in "4k 1" "4k 32" "4k 128"; do echo "$1 $2 $rw $size"; done
 			if [[ $1 == *-digest ]]; then continue; fi
@@ -109,8 +111,8 @@ modes_of() { # SYSTEM
 	case $1 in
 	null_blk | file | loop) echo default ;;
 	kublk-*) echo "$kublk_modes" ;;
-	ublkd-nbd-* | ublkd-nvme*) echo auto ;;
-	nbd-ko-* | nbd-floor-* | nvme-tcp*) echo default ;;
+	ublkd-nbd-* | ublkd-nvme* | ublkd-rbd) echo auto ;;
+	nbd-ko-* | nbd-floor-* | nvme-tcp* | rbd-*) echo default ;;
 	ublkd-mem) echo auto copy user_copy copy+batch user_copy+batch ;;
 	ublkd-*) echo "$ublkd_modes" ;;
 	esac
@@ -130,7 +132,8 @@ plan() {
 	for system in null_blk kublk-null ublkd-null file loop kublk-loop ublkd-file kublk-stripe \
 		ublkd-stripe ublkd-mem \
 		nbd-floor-unix nbd-ko-unix ublkd-nbd-unix nbd-floor-tcp nbd-ko-tcp ublkd-nbd-tcp \
-		nvme-tcp ublkd-nvme nvme-tcp-digest ublkd-nvme-digest; do
+		nvme-tcp ublkd-nvme nvme-tcp-digest ublkd-nvme-digest \
+		rbd-kernel rbd-nbd rbd-fio ublkd-rbd; do
 		modes=$(modes_of $system)
 		if [ $set = quick ]; then modes=$(quick_modes_of $system); fi
 		for mode in $modes; do cells_of $system "$mode"; done
@@ -202,6 +205,7 @@ run() {
 	cp "$top/build/release/bench/floor_client" "$out/floor"
 	cat "$(dirname "$kublk")/source/package" >"$out/kublk.version"
 	mkdir -p "$top/build/out"
+	if plan | grep -qE '^(ublkd-)?rbd'; then "$top/test/ceph/cluster.sh" prebuild --store memstore >&2 || true; fi
 	deal
 	say "$(wc -l <"$out/plan") cells"
 	run_guests

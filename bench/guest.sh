@@ -9,6 +9,7 @@
 full_fio=1 # the committed rows were measured with it
 . "$(dirname "$(readlink -f "$0")")/../test/vm/guest_lib.sh"
 . "$here/guest_nvme_lib.sh"
+. "$here/guest_rbd_lib.sh"
 
 plan=/out/bench-plan.$1
 rows=/out/bench-rows.$1
@@ -257,11 +258,59 @@ start_nvme_ublkd() { # DIGESTS
 start_ublkd_nvme() { start_nvme_ublkd false; }
 start_ublkd_nvme_digest() { start_nvme_ublkd true; }
 
+# --- Ceph RBD: a cluster in memory, in this guest, and one image for all clients. What the OSD and the monitor use
+# does not count.
+
+start_ceph() {
+	ceph_up memstore || { why=$ceph_why; return 1; }
+	rbd create --size 256M rbd/bench 2>"$work/rbd" && return
+	why="no image: $(tail -n 1 "$work/rbd")"
+	stop_ceph
+	return 1
+}
+
+stop_ceph() {
+	cluster kill >"$work/cluster" 2>&1 || { cat "$work/cluster" >&2; exit 1; }
+	rm -rf "$ceph_dir"
+}
+
+start_rbd_kernel() {
+	start_ceph || return
+	if modprobe rbd 2>"$work/rbd" && device=$(rbd map --options noudev,ms_mode=crc rbd/bench 2>"$work/rbd"); then return; fi
+	why="the kernel's rbd: $(tail -n 1 "$work/rbd") $(dmesg | grep -E 'rbd:|libceph:' | tail -n 1)"
+	stop_ceph
+	return 1
+}
+
+start_rbd_nbd() {
+	start_ceph || return
+	modprobe nbd nbds_max=1
+	if device=$(CEPH_CONF=$ceph_dir/ceph.conf rbd-nbd map --keyring "$ceph_dir/keyring" --device /dev/nbd0 rbd/bench \
+		2>"$work/rbd"); then return; fi
+	why="rbd-nbd: $(tail -n 1 "$work/rbd")"
+	stop_ceph
+	return 1
+}
+
+# fio's own client of librbd, without a block device: $device is the image.
+start_rbd_fio() { start_ceph && device=bench; }
+
+start_ublkd_rbd() { # MODE
+	start_ceph || return
+	start_ublkd "$1" "{type: rbd, pool: rbd, image: bench, conf: $ceph_dir/ceph.conf, keyring: $ceph_dir/keyring}" && return
+	stop_ceph
+	return 1
+}
+
 stop() { # SYSTEM
 	case $1 in
 	nbd-floor-*) stop_nbdkit ;;
 	nbd-ko-*) nbd-client -d "$device" >/dev/null; stop_nbdkit ;;
 	ublkd-nbd-*) stop_daemon; stop_nbdkit ;;
+	rbd-kernel) rbd unmap --options noudev "$device"; stop_ceph ;;
+	rbd-nbd) rbd-nbd unmap "$device"; stop_ceph ;;
+	rbd-fio) stop_ceph ;;
+	ublkd-rbd) stop_daemon; stop_ceph ;;
 	nvme-tcp*) stop_nvme_kernel ;;
 	ublkd-nvme*) stop_daemon; stop_nvme_target ;;
 	null_blk) modprobe -r null_blk ;;
@@ -295,10 +344,14 @@ run_fio() {
 }
 
 fio_alone() {
-	[ -e "$device" ] || { echo "$device is gone" >"$work/fio.err"; return 1; }
-	fio --name=bench --filename="$device" --ioengine=io_uring --direct=1 --rw="$1" --bs="$2" \
+	[ "$system" = rbd-fio ] || [ -e "$device" ] || { echo "$device is gone" >"$work/fio.err"; return 1; }
+	local on=(--filename="$device" --ioengine=io_uring --direct=1 --ramp_time="${ramp_ms}ms")
+	# all that the servers use is to be of the cell itself
+	if is_ceph; then on=(--filename="$device" --ioengine=io_uring --direct=1); fi
+	if [ "$system" = rbd-fio ]; then on=(--ioengine=rbd --clientname=admin --pool=rbd --rbdname="$device"); fi
+	CEPH_CONF=$ceph_dir/ceph.conf CEPH_KEYRING=$ceph_dir/keyring fio --name=bench "${on[@]}" --rw="$1" --bs="$2" \
 		--iodepth="$3" --size=256M --norandommap=1 --randrepeat=1 --time_based=1 --runtime="$4ms" \
-		--ramp_time="${ramp_ms}ms" --output-format=json >"$work/fio.json" 2>"$work/fio.err"
+		--output-format=json >"$work/fio.json" 2>"$work/fio.err"
 }
 
 # row INSTRUCTIONS IOS RUNTIME NOTE: writes the row of the current cell.
@@ -331,6 +384,20 @@ thread_times() {
 	done >"$1"
 }
 
+is_ceph() { [[ $system == rbd-* || $system == ublkd-rbd ]]; }
+
+# Sets $server_ns: the CPU time of the cluster's daemons.
+ceph_time() {
+	local pid task ns
+	server_ns=0
+	is_ceph || return 0
+	for pid in $(pidof ceph-osd ceph-mon); do
+		for task in /proc/"$pid"/task/*; do
+			read -r ns _ <"$task/schedstat" && server_ns=$((server_ns + ns))
+		done
+	done
+}
+
 # With --threads: what each thread used of the cell's instructions per I/O, the ramp's with it. An interrupt
 # counts for the thread that it interrupts; fio's own threads have ended.
 print_threads() { # I/Os
@@ -344,14 +411,17 @@ print_threads() { # I/Os
 
 # A millisecond is 1,000,000 instructions.
 measure() {
-	local ios ms
+	local ios ms before_ns
+	ceph_time
+	before_ns=$server_ns
 	if [ -n "$UBLKD_BENCH_THREADS" ]; then thread_times "$work/threads.before"; fi
 	if [ -e "$work/hung" ] || ! load; then
 		row - - - "failed: $(cat "$work/hung" "$work/fio.err" "$work/fio.json" 2>/dev/null | grep -m 1 .)"
 		return
 	fi
 	if [ -n "$UBLKD_BENCH_THREADS" ]; then print_threads "$ios"; fi
-	row $(((ms * 1000000 + ios / 2) / ios)) "$ios" "$ms" "$note"
+	ceph_time
+	row $(((ms * 1000000 - server_ns + before_ns + ios / 2) / ios)) "$ios" "$ms" "$note"
 }
 
 # The first I/Os through a new device cost more, so they are not measured.

@@ -26,6 +26,7 @@ FAMILIES = [
     ("ublkd-nbd-tcp", ["nbd-ko-tcp"], "nbd-floor-tcp"),
     ("ublkd-nvme", ["nvme-tcp"], None),
     ("ublkd-nvme-digest", ["nvme-tcp-digest"], None),
+    ("ublkd-rbd", ["rbd-nbd"], "rbd-fio"),
 ]
 FAMILY_OF_MEM = ("ublkd-mem", [], None)
 LABELS = {
@@ -45,6 +46,10 @@ LABELS = {
     "nbd-ko-tcp": "NBD, TCP: kernel nbd.ko",
     "ublkd-nbd-unix": "NBD, unix socket: ublkd",
     "ublkd-nbd-tcp": "NBD, TCP: ublkd",
+    "rbd-kernel": "Ceph RBD: kernel rbd",
+    "rbd-nbd": "Ceph RBD: rbd-nbd",
+    "rbd-fio": "Ceph RBD: fio's engine, no block device",
+    "ublkd-rbd": "Ceph RBD: ublkd",
     "nvme-tcp": "NVMe/TCP: kernel nvme-tcp",
     "nvme-tcp-digest": "NVMe/TCP with digests: kernel nvme-tcp",
     "ublkd-nvme": "NVMe/TCP: ublkd",

@@ -35,6 +35,18 @@ static bool word_has_scheme(const struct backend_uri *uri, const char *text, siz
 	return false;
 }
 
+/* Of a scheme that a colon alone ends. */
+static bool word_begins_with(const struct backend_uri *uri, const char *text)
+{
+	for (const char *const *s = uri->schemes; *s; s++) {
+		size_t len = strlen(*s);
+
+		if ((*s)[len - 1] == ':' && strncasecmp(*s, text, len) == 0)
+			return true;
+	}
+	return false;
+}
+
 static int find_path(struct word *ret_word, char error[static WORD_ERROR_BYTES])
 {
 	for (const struct backend *const *b = backend_registry; *b; b++)
@@ -84,14 +96,13 @@ int word_find(const char *text, struct word *ret_word, char error[static WORD_ER
 {
 	size_t len = word_scheme(text);
 
-	if (len == 0)
-		return find_path(ret_word, error);
 	for (const struct backend *const *b = backend_registry; *b; b++)
-		if ((*b)->uri && word_has_scheme((*b)->uri, text, len)) {
+		if ((*b)->uri &&
+		    (word_has_scheme((*b)->uri, text, len) || word_begins_with((*b)->uri, text))) {
 			*ret_word = (struct word){ .backend = *b,
 						   .option = (*b)->uri->option,
 						   .is_uri = true };
 			return 0;
 		}
-	return refuse_scheme(text, len, error);
+	return len == 0 ? find_path(ret_word, error) : refuse_scheme(text, len, error);
 }

@@ -13,7 +13,11 @@
 /* Of a backend that URIs name: struct backend's uri. */
 struct backend_uri {
 	const struct option *option; /* an OPTION_STRING that takes the whole URI; not of a group */
-	const char *const *schemes;  /* in lower case, NULL at the end */
+	/*
+	 * In lower case, NULL at the end. One that ends with a colon, as "rbd:", needs no slashes
+	 * behind it.
+	 */
+	const char *const *schemes;
 };
 
 struct word {
@@ -25,8 +29,9 @@ struct word {
 #define WORD_ERROR_BYTES 256
 
 /*
- * A word that begins with "SCHEME://" is a URI; any other, also "./x://y", is a path, for the
- * backend that has a path_option. Returns 0, or -EINVAL with the reason and the cure in words.
+ * A word that begins with "SCHEME://", or with a scheme that has a colon, is a URI; any other, also
+ * "./x://y", is a path, for the backend that has a path_option. Returns 0, or -EINVAL with the
+ * reason and the cure in words.
  */
 int word_find(const char *text, struct word *ret_word, char error[static WORD_ERROR_BYTES]);
 

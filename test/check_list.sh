@@ -51,6 +51,7 @@ tap cli 900 test/cli/cli.sh build/release/bin
 tap interop-nbd-info 900 test/interop/nbd_info.sh build/asan/bin
 tap interop-nvme-target 300 test/interop/nvme_target_test.py
 tap interop-nvme-discover 600 test/interop/nvme_discover.sh build/asan/bin
+tap ceph-cluster 900 test/ceph/cluster_test.sh
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin
 tap attach 900 test/cli/attach.py build/asan/bin
@@ -95,6 +96,8 @@ if [ "$mode" != fast ]; then
 	step guest-selftests bench/kublk.sh
 	# without one the tests that need it are skipped
 	step guest-qemu-nbd timeout 900 test/vm/qemu_nbd.sh
+	# the same
+	step guest-ceph test/ceph/prebuild.sh
 	tap sim-net 1800 build/release/bin/sim --net
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	tap sim 1800 build/release/bin/sim
@@ -117,8 +120,11 @@ if [ "$mode" != fast ]; then
 	done
 	guests "$(one 7.2)" $long '' nbd_outage inuse
 	guests "$(one 7.2)" 1200 '' hostile_state
+	guests "$(one 7.2)" $long '' rbd
 	guests "$(one 6.12)" $long '' nbd systemd
-	guests "$both" 1200 '' nvme upgrade resize datapath stripe recovery blocked hostile_inuse
+	guests "$both" 1200 '' nvme upgrade resize datapath recovery
+	guests "$(one 7.2)" 1200 '' stripe hostile_inuse
+	guests "$(one 6.12)" 1200 '' blocked
 	# the kernel's target by its own initiator: for who doubts what the suite before says of ours
 	if [ "$mode" = soak ]; then guests "$both" 1200 '' nvme_target; fi
 	guests "$(one 7.2)" 1200 '' hostile_mounts
@@ -141,7 +147,7 @@ if [ "$mode" != fast ]; then
 	done
 	guests "$both" 1200 '' gc
 	guests "$(one 7.2)" 1200 '' hostile_clients
-	guests "$both" 1200 '-m 800M' hostile_scarce
+	guests "$(one 7.2)" 1200 '-m 800M' hostile_scarce
 	guests "$(one 7.2)" 1200 '' scaling
 	# the same daemon with every memory access, and every access of two threads, checked
 	later guest guest-6.12-many-tsan 6.12 many 1200 tsan

@@ -62,19 +62,27 @@ static struct attach_part subsystem_part(struct attach_part path)
 	return attach_part(colon ? colon + 1 : at, end);
 }
 
-/* The subsystem, or the export's last part; without an export the host; without a host the backend.
- */
-static struct attach_part uri_part(const struct word *word, const char *uri)
+/* "//host/path" -> the subsystem, or the path's last part; without a path the host. */
+static struct attach_part authority_part(const char *at)
 {
-	const char *authority = strstr(uri, "://") + 3;
+	const char *authority = at + 2;
 	const char *path = authority + strcspn(authority, "/?#");
 	struct attach_part whole = attach_part(path, path + strcspn(path, "?#"));
 	struct attach_part part = subsystem_part(whole);
 
 	if (part.len == 0)
 		part = last_part(whole);
-	if (part.len == 0)
-		part = host_part(attach_part(authority, path));
+	return part.len > 0 ? part : host_part(attach_part(authority, path));
+}
+
+/* Behind the scheme's colon: with slashes as above, else the last part; the backend, if empty. */
+static struct attach_part uri_part(const struct word *word, const char *uri)
+{
+	const char *at = uri + strcspn(uri, ":") + 1;
+	struct attach_part part = strncmp(at, "//", 2) == 0
+					  ? authority_part(at)
+					  : last_part(attach_part(at, at + strlen(at)));
+
 	if (part.len == 0)
 		part = (struct attach_part){ .at = word->backend->name,
 					     .len = strlen(word->backend->name) };

@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/util.h"
+#include "rbd_cluster.h"
 #include "testdev.h"
 
 #define SIZE_BYTES MIB(4)
@@ -272,6 +273,11 @@ static void remove_files(void)
 		"host_nqn: " NVME_HOST "\n" extra,                                                 \
 	.block_bytes = block, .is_persistent = true, .teardown = nvme_stop
 
+#define RBD_VARIANT(suffix, block, extra)                                                          \
+	.name = "rbd-" suffix, .backend = "rbd",                                                   \
+	.yaml = "conf: %s/ceph.conf\nkeyring: %s/keyring\n" extra, .block_bytes = block,           \
+	.is_persistent = true, .teardown = rbd_stop
+
 #define STRIPE_MEM                                                                                 \
 	"type: stripe\nchunk: 16KiB\nbackends: [{type: mem, size: 1MiB}, {type: mem, size: "       \
 	"1MiB}, "                                                                                  \
@@ -361,6 +367,10 @@ const struct variant variants[] = {
 	  .setup = nvme_tls },
 	{ NVME_VARIANT("pieces-digests", 4096, "header_digest: true\ndata_digest: true"),
 	  .setup = nvme_pieces },
+	{ RBD_VARIANT("plain", 512, "pool: rbd\nimage: disk\nexclusive: hold"),
+	  .setup = rbd_image },
+	{ RBD_VARIANT("fancy", 4096, "uri: rbd:rbd/space/disk\nimages_per_client: 1"),
+	  .setup = rbd_image_fancy },
 	{ .name = "testdev", .backend = "testdev", .yaml = "size: 4MiB", .block_bytes = 512 },
 	{ STACK("delay-testdev", DELAY), .backend = "testdev", .yaml = "size: 4MiB" },
 	{ STACK("throttle-delay-error-testdev", ERROR, DELAY, THROTTLE), .backend = "testdev",

@@ -89,6 +89,22 @@ families_allowed() {
 	done
 }
 shows_manual() { says "$2" inside env MANPAGER=cat MANWIDTH=80 man "$1"; }
+# The libraries of Ceph are loaded when a device wants them.
+field() { inside dpkg-query -W -f "\${$1}\n" ublkd; }
+recommends_ceph() {
+	says 'librbd1' field Recommends && says 'librados2' field Recommends && says libc6 field Depends &&
+		! grep -E 'librbd|librados' "$tmp/said"
+}
+runs_without_ceph() {
+	local library code=0
+	library=$(find "$root/usr/lib" -name librbd.so.1)
+	[ -z "$library" ] || mv "$library" "$tmp/librbd"
+	echo 'devices: [{name: a, backend: {type: rbd, uri: "rbd:rbd/a"}}]' >"$root/tmp/rbd.yaml"
+	inside ublkd --config /tmp/rbd.yaml --check-config >"$tmp/said" 2>&1 || code=$?
+	[ -z "$library" ] || mv "$tmp/librbd" "$library"
+	cat "$tmp/said"
+	[ "$code" = 1 ] && grep -q 'install librbd1' "$tmp/said"
+}
 conffile_kept() {
 	echo '# mine' >>"$root/etc/ublkd/ublkd.yaml"
 	run_dpkg -i /tmp/package.deb && grep '# mine' "$root/etc/ublkd/ublkd.yaml"
@@ -123,6 +139,8 @@ ok "all parts are there" has /usr/sbin/ublkd /usr/sbin/ublktrace /usr/bin/ublkct
 	/usr/share/doc/ublkd/copyright /usr/share/doc/ublkd/deployment.md
 ok "dpkg finds nothing changed" run_dpkg --verify ublkd
 ok "ublkd runs" says "^ublkd $(sed -nE 's/^project\(ublkd VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)$" inside ublkd --version
+ok "Ceph's libraries are recommended, not required" recommends_ceph
+ok "... and without them it says what to install" runs_without_ceph
 ok "ublkctl runs" says '^ublkctl [0-9]' inside ublkctl --version
 ok "ublktrace runs" says '^ublktrace [0-9]' inside ublktrace --version
 ok "the installed configuration is well" says '0 devices, no errors' \

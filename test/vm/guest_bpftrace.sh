@@ -4,6 +4,7 @@
 # kernel's code. With one CPU it assumes the instruction clock (-i). With more, a busy host can delay
 # any I/O: then it checks no upper limit of a time, and adds up two queues.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
+. "$here/guest_rbd_lib.sh"
 
 exact=
 [ "$(nproc)" -ge 2 ] || exact=1
@@ -190,6 +191,41 @@ if [ -z "$exact" ]; then
 	ok "two queues are added up" is 16 "$(depth_max "$(id wide)")"
 else
 	skip "two queues are added up" "this guest has one CPU"
+fi
+
+# ---- librbd.bt
+
+rbd_device() {
+	rbd create --size 16M rbd/traced &&
+		echo "{name: traced, queues: 1, backend: {type: rbd, uri: \"rbd:rbd/traced\", conf: $ceph_dir/ceph.conf, keyring: $ceph_dir/keyring}}" |
+		ublkctl add -f -
+}
+rbd_load() {
+	ublkctl histogram reset traced && load traced 40 --size=16M --rw=randwrite --iodepth=4 &&
+		load traced 30 --size=16M --rw=randread --iodepth=1 && load traced 3 --rw=trim --bs=4M --size=12M
+}
+# What librbd takes is in the layer of the backend, and nearly all of it.
+librbd_fits() {
+	local ours theirs
+	ours=$(ublkctl --json histogram get traced --layer backend --op "$1" | sed -nE 's/.*"mean_ns": ?([0-9]+).*/\1/p' | head -1)
+	theirs=$(sed -nE "s/^@average_us\[$1\]: //p" "$work/trace")
+	echo "$1: ublkctl $ours ns, librbd.bt $theirs us"
+	[ -n "$theirs" ] && [ $((theirs * 1000)) -le "$ours" ] && { [ -z "$exact" ] || [ $((theirs * 2000)) -ge "$ours" ]; }
+}
+if ceph_up memstore; then
+	ok "a device of rbd" rbd_device
+	ok "librbd.bt starts" trace librbd.bt
+	ok "writes, reads and discards on an image" rbd_load
+	ok "librbd.bt loses nothing" trace_end
+	ok "every write is counted" within us write 40 1 999999999
+	ok "every read is counted" within us read 30 1 999999999
+	ok "every discard is counted" within us discard 3 1 999999999
+	ok "librbd's writes are the backend's" librbd_fits write
+	ok "librbd's reads are the backend's" librbd_fits read
+	ok "the device is removed" ublkctl del traced
+	cluster kill
+else
+	skip "librbd.bt" "$ceph_why"
 fi
 
 # ---- slow.bt

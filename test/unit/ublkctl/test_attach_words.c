@@ -72,6 +72,9 @@ static void test_uris(void **state)
 		   "vms.disk-1");
 	check_name("nvme+tcp://host/nqn.2024-01.com.example", "nqn.2024-01.com.example");
 	check_name("nbd://host/nqn.", "nqn.");
+	check_name("rbd:pool/disk", "disk");
+	check_name("rbd:pool/space/disk.1@monday", "disk.1-monday");
+	check_name("RBD:", "rbd");
 }
 
 static void check_free(const char *path, const char *taken, const char *expected)

@@ -1,0 +1,90 @@
+/*
+ * What one client leaves to the next: a record, in memory that outlives the process
+ * (struct backend's stored_fd), of the addresses of the client that serves the device. Owns
+ * record_fd. Helper, and the thread of rbd_revive.c; never both.
+ *
+ * Happy path: the record is empty, the device's first client is noted. Taken over after a crash, by
+ * an upgrade, or opened anew here: the client in the record goes to the cluster's blocklist first,
+ * so that none of its writes lands later, and its exclusive lock is free at once (librbd takes the
+ * lock of a listed owner without waiting for its watch to expire). Failure modes: the cluster does
+ * not list it: the image is not opened.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "backends/rbd/rbd.h"
+#include "base/errname.h"
+
+static const char record_magic[] = "ublkd rbd client 1\n";
+
+struct record {
+	char magic[sizeof(record_magic)];
+	char addrs[CEPH_ADDRS_BYTES];
+};
+
+/* From outside: what is no record of ours counts as none. */
+static bool record_read(int fd, struct record *r)
+{
+	return pread(fd, r, sizeof(*r), 0) == sizeof(*r) &&
+	       memcmp(r->magic, record_magic, sizeof(r->magic)) == 0 &&
+	       r->addrs[sizeof(r->addrs) - 1] == '\0' && r->addrs[0] != '\0';
+}
+
+int ceph_fence_open(struct ceph_device *device, int stored_fd)
+{
+	int fd = stored_fd > 0 ? fcntl(stored_fd, F_DUPFD_CLOEXEC, 3)
+			       : memfd_create("ublkd-rbd-client", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	device->record_fd = fd;
+	return 0;
+}
+
+void ceph_fence_close(struct ceph_device *device)
+{
+	if (device->record_fd >= 0)
+		close(device->record_fd);
+	device->record_fd = -1;
+}
+
+int ceph_stored_fd(const struct backend_device *device)
+{
+	const struct ceph_device *d = device->priv;
+
+	return d->record_fd;
+}
+
+int ceph_fence_predecessor(struct ceph_device *device, struct ceph_client *client, char *error,
+			   size_t error_bytes)
+{
+	struct record r;
+	int ret;
+
+	if (device->read_only || !record_read(device->record_fd, &r) ||
+	    strcmp(r.addrs, ceph_client_addrs(client)) == 0)
+		return 0;
+	ret = ceph_client_fence(client, r.addrs);
+	if (ret < 0) {
+		snprintf(error, error_bytes,
+			 "the client that served %s before, %s, cannot be put on the cluster's "
+			 "blocklist: %s; client.%s needs mon 'profile rbd'",
+			 device->address, r.addrs, errname(ret), device->config->user);
+		return ret;
+	}
+	log_info("the client that served the image before is on the cluster's blocklist",
+		 "device=%s image=%s client=%s", device->name, device->address, r.addrs);
+	return 0;
+}
+
+int ceph_fence_note(struct ceph_device *device, const struct ceph_client *client)
+{
+	struct record r = { 0 };
+
+	memcpy(r.magic, record_magic, sizeof(r.magic));
+	snprintf(r.addrs, sizeof(r.addrs), "%s", ceph_client_addrs(client));
+	return pwrite(device->record_fd, &r, sizeof(r), 0) == sizeof(r) ? 0 : -EIO;
+}
