@@ -284,6 +284,7 @@ static void test_no_addrs(void **state)
 
 struct getter {
 	pthread_t thread;
+	atomic_int tid; /* set when it is about to ask */
 	struct ceph_wish wish;
 	struct ceph_client *client;
 	int ret;
@@ -296,23 +297,49 @@ static void *getter_run(void *arg)
 	const struct ceph_api *api;
 
 	g->ret = ceph_api_get(&api, g->error, sizeof(g->error));
+	atomic_store(&g->tid, gettid());
 	if (g->ret == 0)
 		g->ret = ceph_client_get(&g->client, api, &g->wish, g->error, sizeof(g->error));
 	return NULL;
 }
 
-/* Three wait while one of them connects; the others have taken the same client by then. */
+/* proc_pid_stat(5): it waits for something. */
+static bool is_asleep(int tid)
+{
+	char path[64], text[256] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
+	close(fd);
+	return strstr(text, ") S ") != NULL;
+}
+
+/* For good: several looks find it so. */
+static void wait_asleep(struct getter *g)
+{
+	unsigned nr = 0;
+
+	while (nr < 5) {
+		nr = atomic_load(&g->tid) && is_asleep(atomic_load(&g->tid)) ? nr + 1 : 0;
+		vol_pause_ms(5);
+	}
+}
+
+/* One connects, and does not come to an end before the others wait for it. */
 static void get_at_once(struct getter *g, unsigned nr)
 {
 	fake_block_call("rados_connect");
 	for (unsigned i = 0; i < nr; i++) {
-		g[i] = (struct getter){ .wish = wish_of(NULL) };
+		memset(&g[i], 0, sizeof(g[i]));
+		g[i].wish = wish_of(NULL);
 		g[i].wish.image_nr_max = 8;
 		assert_int_equal(pthread_create(&g[i].thread, NULL, getter_run, &g[i]), 0);
 	}
-	while (fake_blocked_nr("rados_connect") == 0)
-		vol_pause_ms(1);
-	vol_pause_ms(50);
+	for (unsigned i = 0; i < nr; i++)
+		wait_asleep(&g[i]);
+	assert_int_equal(fake_blocked_nr("rados_connect"), 1);
 	fake_unblock_call("rados_connect");
 	for (unsigned i = 0; i < nr; i++)
 		pthread_join(g[i].thread, NULL);

@@ -443,7 +443,9 @@ static void test_garbage_is_no_record(void **state)
 {
 	static const char magic[] = "ublkd rbd client 1\n";
 	char text[sizeof(magic) + CEPH_ADDRS_BYTES] = "garbage";
-	size_t bytes[] = { 0, 100, sizeof(text), sizeof(text), sizeof(text), sizeof(text) - 1 };
+	size_t bytes[] = {
+		0, 100, sizeof(text), sizeof(text), sizeof(text), sizeof(text) - 1, sizeof(text)
+	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bytes); i++) {
@@ -458,6 +460,8 @@ static void test_garbage_is_no_record(void **state)
 			memset(text + sizeof(magic), 0, CEPH_ADDRS_BYTES);
 		if (i == 5) /* cut off */
 			strcpy(text + sizeof(magic), "10.0.0.1:0/9");
+		if (i == 6) /* whole, but of another kind */
+			text[0] = 'U';
 		assert_int_equal(write(fd, text, bytes[i]), bytes[i]);
 		open_over(&rig, RBD_VOL, fd);
 		assert_int_equal(fake_call_nr("rados_blocklist_add"), 0);
