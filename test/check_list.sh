@@ -137,7 +137,7 @@ if [ "$mode" != fast ]; then
 	guests "$(one 6.12)" 1800 '-s -n' trace_points trace_stacks timeline
 	guests "$(one 7.2)" 1800 '-s -n' trace trace_latency
 	guests 7.2 1200 -i trace_loss trace_csv trace_cost
-	guests 6.12 1800 '-s -n' trace_csv
+	if [ "$mode" = soak ]; then guests 6.12 1800 '-s -n' trace_csv; fi
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	guests "$(one 7.2)" 1200 -i pause why stuck
 	guests "$(one 6.12)" 1200 -i throttle layers
@@ -145,14 +145,14 @@ if [ "$mode" != fast ]; then
 	for kernel in $(one 7.2); do
 		later tap_run "powercut-$kernel" 3600 test/vm/powercut.sh "$kernel"
 	done
-	guests "$both" 1200 '' gc
+	guests "$(one 6.12)" 1200 '' gc
 	guests "$(one 7.2)" 1200 '' hostile_clients
 	guests "$(one 7.2)" 1200 '-m 800M' hostile_scarce
 	guests "$(one 7.2)" 1200 '' scaling
 	# the same daemon with every memory access, and every access of two threads, checked
 	later guest guest-6.12-many-tsan 6.12 many 1200 tsan
 	later guest guest-7.2-faults-asan 7.2 faults 1200 asan
-	later guest guest-7.2-hostile_state-asan 7.2 hostile_state 1200 asan
+	if [ "$mode" = soak ]; then later guest guest-7.2-hostile_state-asan 7.2 hostile_state 1200 asan; fi
 	later guest guest-6.12-hostile_clients-asan 6.12 hostile_clients 1200 asan
 	run_later
 fi

@@ -99,7 +99,8 @@ static int client_set_cache(struct ceph_client *c, const char *policy)
 /* The user's last, except what our own life depends on. */
 static int client_configure(struct ceph_client *c, const struct ceph_wish *w)
 {
-	/* Lines of its own, some of them empty, in ours: whoever wants them says where (options). */
+	/* Lines of its own, some of them empty, in ours: whoever wants them says where (options).
+	 */
 	int ret = client_set(c, "log_to_stderr", "false");
 
 	if (ret == 0)

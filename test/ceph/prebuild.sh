@@ -6,3 +6,4 @@ set -euo pipefail
 cluster=$(dirname "$(readlink -f "$0")")/cluster.sh
 if ! "$cluster" check; then exit 0; fi
 "$cluster" prebuild --store bluestore
+"$cluster" prebuild --store memstore

@@ -176,11 +176,16 @@ static void *image_run(void *arg)
 
 	vol_configure(rig, RBD_VOL "on_disconnect: forever");
 	int r = vol_open_device(rig);
-	if (r) dprintf(2, "OPEN %d %s\n", r, rig->error);
+	if (r)
+		dprintf(2, "OPEN %d %s\n", r, rig->error);
 	assert_int_equal(r, 0);
 	vol_open_queue(rig);
-	for (unsigned i = 0; i < 500; i++)
-		{ int q = vol_do(rig, BACKEND_READ, 0, 4096); if (q) dprintf(2, "READ %d\n", q); assert_int_equal(q, 0); }
+	for (unsigned i = 0; i < 500; i++) {
+		int q = vol_do(rig, BACKEND_READ, 0, 4096);
+		if (q)
+			dprintf(2, "READ %d\n", q);
+		assert_int_equal(q, 0);
+	}
 	vol_close_rig(rig);
 	return NULL;
 }
