@@ -35,8 +35,8 @@ static uint32_t limits_caps(const struct ceph_device *d)
 static int limits_find(struct backend_device *device, const struct ceph_image *image)
 {
 	const struct ceph_device *d = device->priv;
-	uint64_t size_bytes, unit_bytes;
-	rbd_image_info_t info;
+	uint64_t size_bytes = 0, unit_bytes = 0;
+	rbd_image_info_t info = { 0 };
 	int ret = d->api->rbd_stat(image->rbd, &info, sizeof(info));
 
 	if (ret == 0)

@@ -16,14 +16,13 @@
  */
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "backends/rbd/rbd.h"
 #include "base/errname.h"
+#include "base/thread.h"
 #include "base/util.h"
 
 #define PAUSE_MIN_MS 100u
@@ -105,23 +104,14 @@ static void *revive_run(void *arg)
 	return NULL;
 }
 
-/* With all signals blocked, and not pinned to the CPU of the reactor that starts it. */
+/* Not pinned to the CPU of the reactor that starts it; with a stack that librbd is used to. */
 static int revive_start(struct ceph_device *d, struct ceph_image *old)
 {
-	pthread_attr_t attr;
-	sigset_t all, before;
-	pthread_t thread;
-	int err;
+	const struct thread_params params = {
+		.name = "rbd-revive", .cpus = &d->cpus, .run = revive_run, .arg = old
+	};
 
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setaffinity_np(&attr, sizeof(d->cpus), &d->cpus);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, &attr, revive_run, old);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return -err;
+	return thread_start(NULL, &params);
 }
 
 static const char *revive_words(int err)
