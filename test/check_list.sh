@@ -84,9 +84,6 @@ if [ "$mode" != fast ]; then
 	# what has threads or talks to them
 	threaded='test_reactor test_mailbox test_reactors test_socket test_socket_turns test_commands test_device_set test_device_set_work
 		test_foreign_threads test_life test_nbd_examine test_throttle_threads test_watchdog'
-	if grep -q '^UBLKD_RBD_INCLUDE:PATH=/' build/asan/CMakeCache.txt; then
-		threaded+=' test_rbd_client test_rbd_flush test_rbd_lost test_rbd_size test_rbd_threads'
-	fi
 	# shellcheck disable=SC2086 # many targets
 	step build-tsan build tsan $daemon $threaded
 	for test in $threaded; do
