@@ -280,13 +280,17 @@ int ceph_client_get(struct ceph_client **ret_client, const struct ceph_api *api,
 	return ret;
 }
 
-void ceph_client_lost(struct ceph_client *client)
+bool ceph_client_lost(struct ceph_client *client)
 {
+	bool has_others;
+
 	pthread_mutex_lock(&clients_lock);
 	if (client->is_shared)
 		list_remove(&client->node);
 	client->is_shared = false;
+	has_others = client->image_nr > 1;
 	pthread_mutex_unlock(&clients_lock);
+	return has_others;
 }
 
 void ceph_client_put(struct ceph_client *client)

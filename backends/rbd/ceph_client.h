@@ -5,6 +5,7 @@
 #ifndef BACKENDS_RBD_CEPH_CLIENT_H
 #define BACKENDS_RBD_CEPH_CLIENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,8 +39,11 @@ int ceph_client_get(struct ceph_client **ret_client, const struct ceph_api *api,
 /* The image is closed; the last one ends the client, which may block. Accepts NULL. */
 void ceph_client_put(struct ceph_client *client);
 
-/* The cluster takes nothing more from it: the next image gets another one. */
-void ceph_client_lost(struct ceph_client *client);
+/*
+ * The cluster takes nothing more from it: the next image gets another one. True: other images have
+ * it, too.
+ */
+bool ceph_client_lost(struct ceph_client *client);
 
 rados_t ceph_client_rados(const struct ceph_client *client);
 /* CEPH_ADDRS_BYTES at most; stays as long as the client. */

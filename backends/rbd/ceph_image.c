@@ -307,6 +307,18 @@ static int image_open_steps(struct ceph_image *image, const struct image_words *
 	return ret == 0 ? image_watch(image, w) : ret;
 }
 
+/*
+ * True: the client of other images is on the blocklist, and none of them has noticed. It is not
+ * taken again; each time there is one less.
+ */
+static bool image_client_is_stale(struct ceph_image *image)
+{
+	bool is_stale = image->client && ceph_client_lost(image->client);
+
+	ceph_image_close(image);
+	return is_stale;
+}
+
 int ceph_image_open(struct ceph_image **ret_image, struct ceph_device *device, char *error,
 		    size_t error_bytes)
 {
@@ -317,13 +329,9 @@ int ceph_image_open(struct ceph_image **ret_image, struct ceph_device *device, c
 	if (!image)
 		return image_fail(&words, -ENOMEM, "out of memory");
 	image->device = device;
-	ret = image_open_steps(image, &words);
-	if (ret == -ESHUTDOWN) {
-		/* The client of other images is on the blocklist, and none of them has noticed. */
-		ceph_client_lost(image->client);
-		ceph_image_close(image);
+	do {
 		ret = image_open_steps(image, &words);
-	}
+	} while (ret == -ESHUTDOWN && image_client_is_stale(image));
 	if (ret < 0) {
 		ceph_image_close(image);
 		free(image);

@@ -32,6 +32,7 @@ static void test_not_opened(void **state)
 {
 	(void)state;
 	fails(RBD_VOL, "rados_connect", -EIO, "the cluster cannot be reached: EIO");
+	fails(RBD_VOL, "rados_connect", -ESHUTDOWN, "the cluster cannot be reached: ESHUTDOWN");
 	fails(RBD_VOL, "rados_ioctx_create", -EIO, "the pool rbd cannot be opened: EIO");
 	fails(RBD_VOL, "rbd_open", -EPERM,
 	      "client.admin may not use rbd/vol: give it mon 'profile rbd' and osd 'profile rbd "
@@ -350,6 +351,38 @@ static void test_a_listed_client_is_replaced(void **state)
 	vol_close_rig(&idle);
 }
 
+/* The same of several clients, one after the other. */
+static void test_listed_clients_are_replaced(void **state)
+{
+	static struct vol_rig idle[5];
+	struct vol_rig rig;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(idle); i++)
+		vol_open_rig(&idle[i], RBD_VOL "images_per_client: 2");
+	/* Each has room. */
+	vol_close_rig(&idle[0]);
+	vol_close_rig(&idle[2]);
+	assert_int_equal(fake_client_nr(), 3);
+	fake_list_all();
+	vol_open_rig(&rig, RBD_VOL "images_per_client: 2");
+	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	assert_int_equal(fake_seen_last().client, 4);
+	vol_close_rig(&rig);
+	vol_close_rig(&idle[1]);
+	vol_close_rig(&idle[3]);
+	vol_close_rig(&idle[4]);
+}
+
+/* One that is listed at once is told. */
+static void test_a_new_client_is_listed(void **state)
+{
+	(void)state;
+	fake_list_client(1);
+	fails(RBD_VOL, NULL, -ESHUTDOWN, "rbd/vol cannot be opened: ESHUTDOWN");
+	assert_int_equal(fake_call_nr("rados_connect"), 1);
+}
+
 /* ---- whom it is taken over from ---- */
 
 static int record_copy(const struct vol_rig *rig)
@@ -521,6 +554,8 @@ int main(void)
 		RBD_TEST(test_identity),
 		RBD_TEST(test_images_share_clients),
 		RBD_TEST(test_a_listed_client_is_replaced),
+		RBD_TEST(test_listed_clients_are_replaced),
+		RBD_TEST(test_a_new_client_is_listed),
 		RBD_TEST(test_the_one_before_is_listed_first),
 		RBD_TEST(test_it_cannot_be_listed),
 		RBD_TEST(test_not_for_reading),

@@ -71,11 +71,10 @@ static void test_words_that_are_none(void **state)
 static const char *word_with(const char *before, size_t bytes, const char *behind)
 {
 	static char word[1000];
-	size_t at = strlen(before);
+	char name[300] = "";
 
-	memcpy(word, before, at);
-	memset(word + at, 'x', bytes);
-	strcpy(word + at + bytes, behind);
+	memset(name, 'x', bytes);
+	snprintf(word, sizeof(word), "%s%s%s", before, name, behind);
 	return word_of(word);
 }
 
