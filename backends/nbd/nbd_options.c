@@ -158,8 +158,7 @@ static void check_tls(const struct nbd_config *config, struct nbd_uri *uri,
 void nbd_check(const void *config, const struct yaml_node *map, struct config_errors *e)
 {
 	const struct nbd_config *nbd = config;
-	const struct yaml_node *node = yaml_get(map, "uri");
-	struct config_pos pos = node ? node->pos : map ? map->pos : (struct config_pos){ 0 };
+	struct config_pos pos = yaml_pos(map, "uri");
 	struct nbd_uri_error error;
 	struct nbd_uri *uri = malloc(sizeof(*uri));
 

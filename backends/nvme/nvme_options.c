@@ -1,13 +1,13 @@
 /* What the user can say about an NVMe namespace. Main thread; nvme_config_target: any. */
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/nvme/nvme.h"
 #include "base/util.h"
+#include "config/refusal.h"
 #include "storage/word.h"
 
 static const char *const cache_values[] = {
@@ -142,40 +142,23 @@ static const char *const uri_schemes[] = { "nvme+tcp", NULL };
 
 const struct backend_uri nvme_backend_uri = { .option = &nvme_options[0], .schemes = uri_schemes };
 
-/* Why not, and of which option. */
-struct refusal {
-	const char *key;
-	char words[256];
-};
-
-__attribute__((format(printf, 3, 4))) static int target_refuse(struct refusal *r, const char *key,
-							       const char *fmt, ...)
+static int target_refuse_both(struct config_refusal *r, const char *key)
 {
-	va_list args;
-
-	r->key = key;
-	va_start(args, fmt);
-	vsnprintf(r->words, sizeof(r->words), fmt, args);
-	va_end(args);
-	return -EINVAL;
+	return config_refuse(r, key, "the URI has it too: say it once");
 }
 
-static int target_refuse_both(struct refusal *r, const char *key)
-{
-	return target_refuse(r, key, "the URI has it too: say it once");
-}
-
-static int target_take_nqn(const char *text, const char *key, char *nqn, struct refusal *r)
+static int target_take_nqn(const char *text, const char *key, char *nqn, struct config_refusal *r)
 {
 	char words[160];
 
 	if (nvme_nqn_check(text, words, sizeof(words)) < 0)
-		return target_refuse(r, key, "%s", words);
+		return config_refuse(r, key, "%s", words);
 	snprintf(nqn, NVME_NQN_BYTES_MAX + 1, "%s", text);
 	return 0;
 }
 
-static int target_by_uri(const struct nvme_config *config, struct nvme_uri *uri, struct refusal *r)
+static int target_by_uri(const struct nvme_config *config, struct nvme_uri *uri,
+			 struct config_refusal *r)
 {
 	struct nvme_uri_error e;
 
@@ -184,9 +167,9 @@ static int target_by_uri(const struct nvme_config *config, struct nvme_uri *uri,
 	if (config->subsystem)
 		return target_refuse_both(r, "subsystem");
 	if (nvme_uri_parse(config->uri, uri, &e) < 0)
-		return target_refuse(r, "uri", "at its character %zu: %s", e.column, e.text);
+		return config_refuse(r, "uri", "at its character %zu: %s", e.column, e.text);
 	if (uri->discovery)
-		return target_refuse(
+		return config_refuse(
 			r, "uri",
 			"the subsystem is missing: ublkctl nvme-discover lists those of a "
 			"target");
@@ -206,14 +189,14 @@ static void target_take_host(struct nvme_uri *uri, const char *host, uint64_t po
 }
 
 static int target_by_fields(const struct nvme_config *config, struct nvme_uri *uri,
-			    struct refusal *r)
+			    struct config_refusal *r)
 {
 	*uri = (struct nvme_uri){ 0 };
 	if (!config->host)
-		return target_refuse(r, "host",
+		return config_refuse(r, "host",
 				     "the target is missing: say uri, or host and subsystem");
 	if (!config->subsystem)
-		return target_refuse(r, "subsystem",
+		return config_refuse(r, "subsystem",
 				     "the name of the subsystem is missing: ublkctl "
 				     "nvme-discover lists those of a target");
 	target_take_host(uri, config->host, config->port);
@@ -221,21 +204,22 @@ static int target_by_fields(const struct nvme_config *config, struct nvme_uri *u
 }
 
 static int target_take_namespace(const struct nvme_config *config, struct nvme_uri *uri,
-				 struct refusal *r)
+				 struct config_refusal *r)
 {
 	if (!config->namespace)
 		return 0;
 	if (uri->want.by != NVME_WANT_ONLY)
 		return target_refuse_both(r, "namespace");
 	if (nvme_want_parse(config->namespace, &uri->want) < 0)
-		return target_refuse(
+		return config_refuse(
 			r, "namespace",
 			"expected a number, uuid.UUID, nguid.32 hex digits or eui.16 hex "
 			"digits");
 	return 0;
 }
 
-static int target_take_us(const struct nvme_config *config, struct nvme_uri *uri, struct refusal *r)
+static int target_take_us(const struct nvme_config *config, struct nvme_uri *uri,
+			  struct config_refusal *r)
 {
 	if (config->host_nqn && uri->host_nqn[0] != '\0')
 		return target_refuse_both(r, "host_nqn");
@@ -244,7 +228,7 @@ static int target_take_us(const struct nvme_config *config, struct nvme_uri *uri
 	if (config->host_id && uri->said & 1u << NVME_URI_HOSTID)
 		return target_refuse_both(r, "host_id");
 	if (config->host_id && nvme_uuid_parse(config->host_id, uri->host_id) < 0)
-		return target_refuse(r, "host_id", "not a UUID");
+		return config_refuse(r, "host_id", "not a UUID");
 	uri->header_digest |= config->header_digest;
 	uri->data_digest |= config->data_digest;
 	return 0;
@@ -252,7 +236,7 @@ static int target_take_us(const struct nvme_config *config, struct nvme_uri *uri
 
 /* As the host of a URI, with a subsystem behind it, so that the port is that of one. */
 static int target_take_path(struct nvme_target *target, const char *at, int bytes,
-			    struct refusal *r)
+			    struct config_refusal *r)
 {
 	struct nvme_uri path;
 	struct nvme_uri_error e;
@@ -260,15 +244,15 @@ static int target_take_path(struct nvme_target *target, const char *at, int byte
 
 	snprintf(text, sizeof(text), "nvme+tcp://%.*s/nqn.2014-08.org.nvmexpress:path", bytes, at);
 	if (nvme_uri_parse(text, &path, &e) < 0)
-		return target_refuse(r, "paths", "%.*s: %s", bytes, at, e.text);
+		return config_refuse(r, "paths", "%.*s: %s", bytes, at, e.text);
 	if (target->path_nr == NVME_PATHS_MAX)
-		return target_refuse(r, "paths", "at most %u paths in all", NVME_PATHS_MAX);
+		return config_refuse(r, "paths", "at most %u paths in all", NVME_PATHS_MAX);
 	target->path[target->path_nr++] = path.server;
 	return 0;
 }
 
 static int target_take_paths(const struct nvme_config *config, struct nvme_target *target,
-			     struct refusal *r)
+			     struct config_refusal *r)
 {
 	const char *at = config->paths;
 
@@ -287,7 +271,7 @@ static int target_take_paths(const struct nvme_config *config, struct nvme_targe
 }
 
 static int target_fill(const struct nvme_config *config, struct nvme_target *target,
-		       struct refusal *r)
+		       struct config_refusal *r)
 {
 	struct nvme_uri *uri = &target->uri;
 	int ret = config->uri ? target_by_uri(config, uri, r) : target_by_fields(config, uri, r);
@@ -298,7 +282,7 @@ static int target_fill(const struct nvme_config *config, struct nvme_target *tar
 	if (ret == 0)
 		ret = target_take_us(config, uri, r);
 	if (ret == 0 && config->ctrl_key_file && !config->host_key_file)
-		ret = target_refuse(r, "dhchap_ctrl_key_file",
+		ret = config_refuse(r, "dhchap_ctrl_key_file",
 				    "a target that proves who it is asks this host first: "
 				    "dhchap_key_file is missing");
 	return ret == 0 ? target_take_paths(config, target, r) : ret;
@@ -307,7 +291,7 @@ static int target_fill(const struct nvme_config *config, struct nvme_target *tar
 int nvme_config_target(const struct nvme_config *config, struct nvme_target *ret_target,
 		       char *error, size_t error_bytes)
 {
-	struct refusal r;
+	struct config_refusal r;
 
 	if (target_fill(config, ret_target, &r) == 0)
 		return 0;
@@ -318,16 +302,9 @@ int nvme_config_target(const struct nvme_config *config, struct nvme_target *ret
 void nvme_check(const void *config, const struct yaml_node *map, struct config_errors *e)
 {
 	struct nvme_target *target = calloc(1, sizeof(*target));
-	struct refusal r = { .key = "uri", .words = "out of memory" };
-	const struct yaml_node *node;
+	struct config_refusal r = { .key = "uri", .words = "out of memory" };
 
-	if (!target || target_fill(config, target, &r) < 0) {
-		node = yaml_get(map, r.key);
-		config_errors_add(e,
-				  node	? node->pos
-				  : map ? map->pos
-					: (struct config_pos){ 0 },
-				  "%s: %s", r.key, r.words);
-	}
+	if (!target || target_fill(config, target, &r) < 0)
+		config_refusal_add(&r, map, e);
 	free(target);
 }

@@ -6,6 +6,7 @@
 
 #include "backends/rbd/rbd_config.h"
 #include "base/util.h"
+#include "config/refusal.h"
 #include "storage/word.h"
 
 static const char *const exclusive_values[] = { [CEPH_EXCLUSIVE_AUTO] = "auto",
@@ -118,25 +119,13 @@ static const char *const uri_schemes[] = { "rbd:", NULL };
 
 const struct backend_uri ceph_backend_uri = { .option = &ceph_options[0], .schemes = uri_schemes };
 
-struct refusal {
-	const char *key;
-	char words[320];
-};
-
-static int ceph_say(struct refusal *r, const char *key, const char *words)
-{
-	r->key = key;
-	snprintf(r->words, sizeof(r->words), "%s", words);
-	return -EINVAL;
-}
-
 /* ---- the image ---- */
 
-static int take_uri(const struct ceph_config *c, struct ceph_target *t, struct refusal *r)
+static int take_uri(const struct ceph_config *c, struct ceph_target *t, struct config_refusal *r)
 {
 	if (c->pool || c->namespace || c->image || c->snapshot)
-		return ceph_say(r, "uri",
-				"it says pool, namespace, image and snapshot: say them once");
+		return config_refuse(r, "uri",
+				     "it says pool, namespace, image and snapshot: say them once");
 	r->key = "uri";
 	return ceph_word_parse(c->uri, t, r->words, sizeof(r->words));
 }
@@ -146,12 +135,13 @@ static void take_field(char to[static CEPH_NAME_BYTES], const char *from)
 	snprintf(to, CEPH_NAME_BYTES, "%s", from ? from : "");
 }
 
-static int take_fields(const struct ceph_config *c, struct ceph_target *t, struct refusal *r)
+static int take_fields(const struct ceph_config *c, struct ceph_target *t, struct config_refusal *r)
 {
 	if (!c->pool)
-		return ceph_say(r, "pool", "the pool is missing: say uri, or pool and image");
+		return config_refuse(r, "pool", "the pool is missing: say uri, or pool and image");
 	if (!c->image)
-		return ceph_say(r, "image", "the image is missing: rbd ls --pool POOL lists them");
+		return config_refuse(r, "image",
+				     "the image is missing: rbd ls --pool POOL lists them");
 	take_field(t->pool, c->pool);
 	take_field(t->namespace, c->namespace);
 	take_field(t->image, c->image);
@@ -159,7 +149,7 @@ static int take_fields(const struct ceph_config *c, struct ceph_target *t, struc
 	return 0;
 }
 
-static int take_target(const struct ceph_config *c, struct ceph_target *t, struct refusal *r)
+static int take_target(const struct ceph_config *c, struct ceph_target *t, struct config_refusal *r)
 {
 	return c->uri ? take_uri(c, t, r) : take_fields(c, t, r);
 }
@@ -167,7 +157,7 @@ static int take_target(const struct ceph_config *c, struct ceph_target *t, struc
 int ceph_config_target(const struct ceph_config *config, struct ceph_target *ret_target,
 		       char *error, size_t error_bytes)
 {
-	struct refusal r;
+	struct config_refusal r;
 
 	if (take_target(config, ret_target, &r) == 0)
 		return 0;
@@ -177,14 +167,15 @@ int ceph_config_target(const struct ceph_config *config, struct ceph_target *ret
 
 /* ---- all of it ---- */
 
-static int judge_keys(const struct ceph_config *c, struct refusal *r)
+static int judge_keys(const struct ceph_config *c, struct config_refusal *r)
 {
 	if (c->keyring && c->key_file)
-		return ceph_say(r, "key_file", "keyring has a key already: say one of them");
+		return config_refuse(r, "key_file", "keyring has a key already: say one of them");
 	if (c->encryption != CEPH_ENCRYPTION_NONE && !c->passphrase_file)
-		return ceph_say(r, "encryption", "passphrase_file is missing");
+		return config_refuse(r, "encryption", "passphrase_file is missing");
 	if (c->encryption == CEPH_ENCRYPTION_NONE && c->passphrase_file)
-		return ceph_say(r, "passphrase_file", "say how the image is encrypted: encryption");
+		return config_refuse(r, "passphrase_file",
+				     "say how the image is encrypted: encryption");
 	return 0;
 }
 
@@ -227,32 +218,29 @@ static const char *option_of_ours(const char *name)
 	return NULL;
 }
 
-static int judge_options(const struct yaml_node *options, struct refusal *r)
+static int judge_options(const struct yaml_node *options, struct config_refusal *r)
 {
 	const char *ours;
-	char words[256];
 
 	if (!options)
 		return 0;
 	if (options->kind != YAML_MAP)
-		return ceph_say(r, "options", "expected a map of Ceph's options: {NAME: VALUE}");
+		return config_refuse(r, "options",
+				     "expected a map of Ceph's options: {NAME: VALUE}");
 	for (size_t i = 0; i < options->map.nr; i++) {
 		const struct yaml_pair *p = &options->map.pairs[i];
 
-		if (p->value->kind != YAML_SCALAR) {
-			snprintf(words, sizeof(words), "%.64s: expected a value", p->key->text);
-			return ceph_say(r, "options", words);
-		}
+		if (p->value->kind != YAML_SCALAR)
+			return config_refuse(r, "options", "%.64s: expected a value", p->key->text);
 		ours = option_of_ours(p->key->text);
-		if (ours) {
-			snprintf(words, sizeof(words), "%s: set %s instead", p->key->text, ours);
-			return ceph_say(r, "options", words);
-		}
+		if (ours)
+			return config_refuse(r, "options", "%s: set %s instead", p->key->text,
+					     ours);
 	}
 	return 0;
 }
 
-static int judge_library(struct refusal *r)
+static int judge_library(struct config_refusal *r)
 {
 	r->key = "type";
 	return ceph_library_check(r->words, sizeof(r->words));
@@ -262,7 +250,7 @@ void ceph_check(const void *config, const struct yaml_node *map, struct config_e
 {
 	const struct ceph_config *c = config;
 	struct ceph_target target;
-	struct refusal r;
+	struct config_refusal r;
 	int ret = take_target(c, &target, &r);
 
 	if (ret == 0)
@@ -272,5 +260,5 @@ void ceph_check(const void *config, const struct yaml_node *map, struct config_e
 	if (ret == 0)
 		ret = judge_library(&r);
 	if (ret < 0)
-		config_errors_add(e, yaml_pos(map, r.key), "%s: %s", r.key, r.words);
+		config_refusal_add(&r, map, e);
 }
