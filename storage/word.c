@@ -27,21 +27,14 @@ static size_t word_scheme(const char *text)
 	return strncmp(text + len, "://", 3) == 0 ? len : 0;
 }
 
-static bool word_has_scheme(const struct backend_uri *uri, const char *text, size_t len)
-{
-	for (const char *const *s = uri->schemes; *s; s++)
-		if (strlen(*s) == len && strncasecmp(*s, text, len) == 0)
-			return true;
-	return false;
-}
-
-/* Of a scheme that a colon alone ends. */
-static bool word_begins_with(const struct backend_uri *uri, const char *text)
+/* "nbd" wants "://" behind it, "rbd:" nothing. */
+static bool word_is_of(const struct backend_uri *uri, const char *text)
 {
 	for (const char *const *s = uri->schemes; *s; s++) {
 		size_t len = strlen(*s);
 
-		if ((*s)[len - 1] == ':' && strncasecmp(*s, text, len) == 0)
+		if (strncasecmp(*s, text, len) == 0 &&
+		    ((*s)[len - 1] == ':' || strncmp(text + len, "://", 3) == 0))
 			return true;
 	}
 	return false;
@@ -97,8 +90,7 @@ int word_find(const char *text, struct word *ret_word, char error[static WORD_ER
 	size_t len = word_scheme(text);
 
 	for (const struct backend *const *b = backend_registry; *b; b++)
-		if ((*b)->uri &&
-		    (word_has_scheme((*b)->uri, text, len) || word_begins_with((*b)->uri, text))) {
+		if ((*b)->uri && word_is_of((*b)->uri, text)) {
 			*ret_word = (struct word){ .backend = *b,
 						   .option = (*b)->uri->option,
 						   .is_uri = true };
