@@ -254,7 +254,7 @@ static void ceph_cancel(struct backend_io *io)
 {
 	struct ceph_io *n = io->priv;
 
-	if (!ceph_hold_cancel(io->queue->priv, n))
+	if (!ceph_hold_cancel(n))
 		n->is_cancelled = true;
 }
 

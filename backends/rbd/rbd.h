@@ -112,7 +112,7 @@ struct ceph_queue {
 
 /*
  * Opens the device's image with a client, shared or new; *ret_image is the device's until
- * ceph_image_free. Returns 0 or -errno with words.
+ * ceph_images_free. Returns 0 or -errno with words.
  */
 int ceph_image_open(struct ceph_image **ret_image, struct ceph_device *device, char *error,
 		    size_t error_bytes);
@@ -161,7 +161,7 @@ void ceph_hold_init(struct ceph_queue *q);
 /* Keeps the request until there is an image. Returns 0, or -EIO: requests do not wait now. */
 int ceph_hold(struct ceph_queue *q, struct ceph_io *n);
 /* True: it was held, and is complete. */
-bool ceph_hold_cancel(struct ceph_queue *q, struct ceph_io *n);
+bool ceph_hold_cancel(struct ceph_io *n);
 void ceph_hold_fini(struct ceph_queue *q);
 
 /* ---- rbd.c ---- */

@@ -27,6 +27,12 @@ struct ceph_config {
 	struct net_outage_config outage;
 };
 
+/* What is acknowledged is in the memory of the client, until a FLUSH. */
+static inline bool ceph_cache_is_volatile(const struct ceph_config *config)
+{
+	return config->cache == CEPH_CACHE_WRITEBACK || config->cache == CEPH_CACHE_WRITEAROUND;
+}
+
 extern const struct option ceph_options[];
 extern const struct backend_uri ceph_backend_uri;
 

@@ -17,9 +17,9 @@ static void held_set(struct ceph_io *n, bool is_held)
 	__atomic_store_n(&n->is_held, is_held, __ATOMIC_RELAXED);
 }
 
-static struct ceph_io *held_take(struct ceph_queue *q)
+static struct ceph_io *held_take(struct list_node *list)
 {
-	struct list_node *node = list_pop_front(&q->held);
+	struct list_node *node = list_pop_front(list);
 	struct ceph_io *n = node ? list_entry(node, struct ceph_io, held) : NULL;
 
 	if (n)
@@ -31,22 +31,19 @@ static void held_fail_all(struct ceph_queue *q)
 {
 	struct ceph_io *n;
 
-	while ((n = held_take(q)))
+	while ((n = held_take(&q->held)))
 		backend_io_complete(n->io, -EIO);
 }
 
 static void held_send_all(struct ceph_queue *q)
 {
 	struct list_node all = LIST_INIT(all);
-	struct list_node *node;
+	struct ceph_io *n;
 
 	list_splice(&all, &q->held);
-	while ((node = list_pop_front(&all))) {
-		struct ceph_io *n = list_entry(node, struct ceph_io, held);
-		int ret;
+	while ((n = held_take(&all))) {
+		int ret = ceph_send(q, n);
 
-		held_set(n, false);
-		ret = ceph_send(q, n);
 		if (ret == -EAGAIN)
 			ret = ceph_hold(q, n);
 		if (ret < 0)
@@ -107,9 +104,8 @@ int ceph_hold(struct ceph_queue *q, struct ceph_io *n)
 	return 0;
 }
 
-bool ceph_hold_cancel(struct ceph_queue *q, struct ceph_io *n)
+bool ceph_hold_cancel(struct ceph_io *n)
 {
-	(void)q;
 	if (!n->is_held)
 		return false;
 	list_remove(&n->held);

@@ -23,9 +23,7 @@
 
 static uint32_t limits_caps(const struct ceph_device *d)
 {
-	bool is_volatile = d->config->cache == CEPH_CACHE_WRITEBACK ||
-			   d->config->cache == CEPH_CACHE_WRITEAROUND;
-	uint32_t caps = is_volatile ? BACKEND_CAP_FLUSH | BACKEND_CAP_FUA : 0;
+	uint32_t caps = ceph_cache_is_volatile(d->config) ? BACKEND_CAP_FLUSH | BACKEND_CAP_FUA : 0;
 
 	if (d->read_only)
 		return BACKEND_CAP_READ_ONLY;
@@ -127,9 +125,7 @@ int ceph_open(struct backend_device *device)
 	ret = open_target(device);
 	if (ret < 0)
 		return ret;
-	net_flush_init(&d->flush,
-		       d->config->cache == CEPH_CACHE_WRITEBACK ||
-			       d->config->cache == CEPH_CACHE_WRITEAROUND,
+	net_flush_init(&d->flush, ceph_cache_is_volatile(d->config),
 		       device->open_params.size_bytes > 0);
 	/* A cache in the memory of the one before is gone with it, and what it had acknowledged. */
 	if (device->open_params.size_bytes > 0)

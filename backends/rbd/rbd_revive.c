@@ -27,23 +27,26 @@
 
 #define PAUSE_MIN_MS 100u
 #define PAUSE_MAX_MS 5000u
-#define DRAIN_POLL_MS 10u
+#define POLL_MS 10u
+
+static void revive_nap(void)
+{
+	const struct timespec step = { .tv_nsec = (long)(POLL_MS * NS_PER_MS) };
+
+	nanosleep(&step, NULL);
+}
 
 static void revive_pause(struct ceph_device *d, unsigned ms)
 {
-	const struct timespec step = { .tv_nsec = (long)(DRAIN_POLL_MS * NS_PER_MS) };
-
-	for (unsigned i = 0; i < ms / DRAIN_POLL_MS && !atomic_load(&d->closing); i++)
-		nanosleep(&step, NULL);
+	for (unsigned i = 0; i < ms / POLL_MS && !atomic_load(&d->closing); i++)
+		revive_nap();
 }
 
 /* Requests of an image end by themselves, at the latest by the limit of a request. */
 static void revive_drain(struct ceph_image *image)
 {
-	const struct timespec step = { .tv_nsec = (long)(DRAIN_POLL_MS * NS_PER_MS) };
-
 	while (atomic_load(&image->out_nr) > 0)
-		nanosleep(&step, NULL);
+		revive_nap();
 }
 
 static bool revive_is_same(struct ceph_device *d, const struct ceph_image *old,
@@ -153,9 +156,7 @@ void ceph_revive(struct ceph_device *device, struct ceph_image *image, int err)
 
 void ceph_revive_stop(struct ceph_device *device)
 {
-	const struct timespec step = { .tv_nsec = (long)(DRAIN_POLL_MS * NS_PER_MS) };
-
 	atomic_store(&device->closing, true);
 	while (atomic_load(&device->revive_nr) > 0)
-		nanosleep(&step, NULL);
+		revive_nap();
 }
