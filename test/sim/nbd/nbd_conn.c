@@ -313,24 +313,6 @@ static uint32_t choose_error(const struct request *rq)
 	return error;
 }
 
-/* It has shaken hands, and does nothing: true; rq may be gone. */
-static bool is_mute(struct request *rq)
-{
-	const struct nbd_conn *conn = rq->conn;
-	struct server *server = conn->c.server;
-
-	if (!server_is_mute(server) && !rq->done && sim_fault(FAULT_NET_MUTE))
-		server_fall_mute(server);
-	if (!server_is_mute(server))
-		return false;
-	if (server->mute_hangs_up)
-		net_hang_up(conn->c.sock, 0);
-	else
-		sim_event_arm(&rq->event, server->mute_until_ns + sim_skewed(NS_PER_US, NS_PER_MS),
-			      serve);
-	return true;
-}
-
 static void serve(struct sim_event *event)
 {
 	struct request *rq = container_of(event, struct request, event);
@@ -340,7 +322,7 @@ static void serve(struct sim_event *event)
 		sim_event_arm(event, when(conn, NS_PER_MS), serve);
 		return;
 	}
-	if (is_mute(rq))
+	if (server_conn_is_mute(&conn->c, rq->done, event, serve))
 		return;
 	if (!rq->done) {
 		rq->done = true;

@@ -231,21 +231,9 @@ static void ask(struct target_command *cmd)
 /* The controller is up, and does nothing: true; cmd may be gone. */
 static bool is_mute(struct target_command *cmd)
 {
-	struct target_conn *conn = cmd->conn;
-	struct server *server = conn->c.server;
+	struct server_conn *c = &cmd->conn->c;
 
-	if (!conn->c.serves || cmd->aborted)
-		return false;
-	if (!server_is_mute(server) && !cmd->done && sim_fault(FAULT_NET_MUTE))
-		server_fall_mute(server);
-	if (!server_is_mute(server))
-		return false;
-	if (server->mute_hangs_up)
-		net_hang_up(conn->c.sock, 0);
-	else
-		sim_event_arm(&cmd->event, server->mute_until_ns + sim_skewed(NS_PER_US, NS_PER_MS),
-			      step);
-	return true;
+	return c->serves && !cmd->aborted && server_conn_is_mute(c, cmd->done, &cmd->event, step);
 }
 
 static void step(struct sim_event *event)

@@ -77,6 +77,23 @@ void server_conn_heard(const struct server_conn *conn, unsigned tag)
 		rq->heard_ns = sim.now_ns;
 }
 
+bool server_conn_is_mute(struct server_conn *conn, bool done, struct sim_event *event,
+			 sim_event_fn *again)
+{
+	struct server *server = conn->server;
+
+	if (!server_is_mute(server) && !done && sim_fault(FAULT_NET_MUTE))
+		server_fall_mute(server);
+	if (!server_is_mute(server))
+		return false;
+	if (server->mute_hangs_up)
+		net_hang_up(conn->sock, 0);
+	else
+		sim_event_arm(event, server->mute_until_ns + sim_skewed(NS_PER_US, NS_PER_MS),
+			      again);
+	return true;
+}
+
 /* ---- its life ---- */
 
 void server_conn_init(struct server_conn *conn, struct server *server, struct sim_socket *sock)

@@ -67,6 +67,12 @@ void server_conn_lost(struct server_conn *conn);
 /* The network cuts it, or it falls with its server; conn is gone. */
 void server_conn_cut(struct server_conn *conn, int err);
 /* The client has the whole hello, and no request has come. */
+/*
+ * The server does nothing now, or from now on: true, and `again` is called when it does something,
+ * or it has hung up and what hangs on the connection may be gone. done: of what it was asked for.
+ */
+bool server_conn_is_mute(struct server_conn *conn, bool done, struct sim_event *event,
+			 sim_event_fn *again);
 bool server_conn_is_fresh(const struct server_conn *conn);
 /* Until then its server does not read. */
 uint64_t server_conn_silent_until_ns(const struct server_conn *conn);
