@@ -220,6 +220,15 @@ static inline struct backend_io *vol_submit(struct vol_rig *rig, unsigned tag, e
 	return vol_submit_on(rig, 0, tag, op, 0, offset_bytes, length_bytes);
 }
 
+/* Of the first nr tags each a WRITE of a block of its own, full of its number from 1 on. */
+static inline void vol_submit_writes(struct vol_rig *rig, unsigned nr)
+{
+	for (unsigned tag = 0; tag < nr; tag++) {
+		memset(rig->queue[0].buf[tag], (int)tag + 1, 512);
+		vol_submit(rig, tag, BACKEND_WRITE, 512u * tag, 512);
+	}
+}
+
 static inline unsigned vol_out_nr(const struct vol_rig *rig)
 {
 	unsigned nr = 0;

@@ -101,10 +101,7 @@ static void test_many_at_once(void **state)
 	(void)state;
 	vol_open_rig(&rig, RBD_VOL);
 	fake_hold(true);
-	for (unsigned tag = 0; tag < RBD_DEPTH; tag++) {
-		memset(rig.queue[0].buf[tag], (int)tag + 1, 512);
-		vol_submit(&rig, tag, BACKEND_WRITE, 512u * tag, 512);
-	}
+	vol_submit_writes(&rig, RBD_DEPTH);
 	assert_int_equal(fake_out_nr(), RBD_DEPTH);
 	RBD_TURN_FOR_MS(&rig, 5);
 	assert_int_equal(vol_out_nr(&rig), RBD_DEPTH);

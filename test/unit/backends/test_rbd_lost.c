@@ -39,10 +39,7 @@ static void test_each_once(void **state)
 	(void)state;
 	vol_open_rig(&rig, RBD_VOL);
 	fake_hold(true);
-	for (unsigned tag = 0; tag < RBD_DEPTH - 2; tag++) {
-		memset(rig.queue[0].buf[tag], (int)tag + 1, 512);
-		vol_submit(&rig, tag, BACKEND_WRITE, 512u * tag, 512);
-	}
+	vol_submit_writes(&rig, RBD_DEPTH - 2);
 	fake_block_call("rbd_open");
 	fake_list_client(1);
 	RBD_TURN_UNTIL(&rig, fake_blocked_nr("rbd_open") > 0);

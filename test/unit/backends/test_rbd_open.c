@@ -393,6 +393,18 @@ static int record_copy(const struct vol_rig *rig)
 	return fd;
 }
 
+/* Of a device that was served by another client, and is closed. */
+static int record_of_one_before(void)
+{
+	struct vol_rig before;
+	int fd;
+
+	vol_open_rig(&before, RBD_VOL "user: a");
+	fd = record_copy(&before);
+	vol_close_rig(&before);
+	return fd;
+}
+
 static void open_over(struct vol_rig *rig, const char *yaml, int fd)
 {
 	vol_configure(rig, yaml);
@@ -431,13 +443,10 @@ static void test_it_cannot_be_listed(void **state)
 {
 	static const char *const calls[] = { "rados_blocklist_add",
 					     "rados_wait_for_latest_osdmap" };
-	struct vol_rig before, rig;
-	int fd;
+	int fd = record_of_one_before();
+	struct vol_rig rig;
 
 	(void)state;
-	vol_open_rig(&before, RBD_VOL "user: a");
-	fd = record_copy(&before);
-	vol_close_rig(&before);
 	for (unsigned i = 0; i < 2; i++) {
 		vol_configure(&rig, RBD_VOL);
 		rig.stored_fds[0] = fd;
@@ -456,13 +465,10 @@ static void test_it_cannot_be_listed(void **state)
 /* Nothing of it was written. */
 static void test_not_for_reading(void **state)
 {
-	struct vol_rig before, rig;
-	int fd;
+	int fd = record_of_one_before();
+	struct vol_rig rig;
 
 	(void)state;
-	vol_open_rig(&before, RBD_VOL "user: a");
-	fd = record_copy(&before);
-	vol_close_rig(&before);
 	vol_configure(&rig, RBD_VOL);
 	rig.stored_fds[0] = fd;
 	rig.params.read_only = true;
