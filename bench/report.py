@@ -26,7 +26,7 @@ FAMILIES = [
     ("ublkd-nbd-tcp", ["nbd-ko-tcp"], "nbd-floor-tcp"),
     ("ublkd-nvme", ["nvme-tcp"], None),
     ("ublkd-nvme-digest", ["nvme-tcp-digest"], None),
-    ("ublkd-rbd", ["rbd-nbd"], "rbd-fio"),
+    ("ublkd-rbd", ["rbd-kernel", "rbd-nbd"], "rbd-fio"),
 ]
 FAMILY_OF_MEM = ("ublkd-mem", [], None)
 LABELS = {
