@@ -42,6 +42,16 @@ delete() {
 	[ $((real_seconds - start)) -le "$2" ]
 }
 
+# ---- limits ----
+
+limit() { echo "/sys/block/$(basename "$(blk "$1")")/queue/$2"; } # NAME FILE
+limit_is() { # NAME FILE VALUE
+	local value=
+	read -r value <"$(limit "$1" "$2")"
+	[ "$value" = "$3" ] || { echo "$2 is $value" && return 1; }
+}
+bytes_are() { [ "$(blockdev --getsize64 "$(blk "$1")")" = "$2" ] || { blockdev --getsize64 "$(blk "$1")" && return 1; }; }
+
 # ---- data ----
 
 # Two jobs at QD32, each on a half of a disk of 24 MiB; those of one queue: one job.
@@ -53,6 +63,25 @@ verify_two() { verify "$(blk "$1")" $two_jobs --bsrange=4k-256k "${@:2}"; }
 verify_one() { verify "$(blk "$1")" $one_job --bsrange=4k-64k "${@:2}"; }
 # same_bytes NAME [DEVICE]: the file on the RAM disk holds what the device shows.
 same_bytes() { cmp "$disks/$1" "$(blk "${2:-$1}")"; }
+
+# zeroed NAME FROM BYTES COMMAND...: of 24 MiB these become zeroes by the command, and nothing else does
+zeroed() {
+	local device
+	device=$(blk "$1")
+	dd if=/dev/urandom of="$work/all" bs=1M count=24 status=none &&
+		dd if="$work/all" of="$device" bs=1M oflag=direct status=none &&
+		"${@:4}" -o "$2" -l "$3" "$device" || return
+	dd if=/dev/zero of="$work/all" bs=4k seek=$(($2 / 4096)) count=$(($3 / 4096)) conv=notrunc status=none
+	cmp "$work/all" <(dd if="$device" bs=1M count=24 iflag=direct status=none)
+}
+file_system() { # NAME
+	local device
+	device=$(blk "$1")
+	mkfs.ext4 -q "$device" && mkdir -p /mnt/fs && mount "$device" /mnt/fs || return
+	cp -r "$here" /mnt/fs/copy
+	sync && fstrim /mnt/fs && echo 3 >/proc/sys/vm/drop_caches
+	diff -r "$here" /mnt/fs/copy && umount /mnt/fs && fsck.ext4 -fn "$device"
+}
 
 daemon_lives() { kill -0 "$daemon_pid"; }
 
@@ -100,3 +129,60 @@ works() {
 	wait_for 300 worked_or_failed "$1" "$before" && more_completed "$1" "$before"
 }
 no_io_error() { ! dmesg | grep -E 'I/O error, dev ublkb'; }
+
+# ---- requests that wait, and what is said of it ----
+
+held() { ublkctl --json inflight "$1" | jq -e '[.. | objects | select(has("tag"))] | length > 0' >/dev/null; }
+no_more_completed() {
+	local before
+	completed "$1"
+	before=$completed
+	rest 1
+	completed "$1"
+	[ "$completed" = "$before" ]
+}
+# stands NAME: nothing has been completed for a second, and something waits
+stands() { wait_for 30 no_more_completed "$1" && held "$1"; }
+log_has() { grep -E "$@" "$work/ublkd.log"; }
+logs() { wait_for 30 log_has "$1" >/dev/null; } # WORDS
+
+# ---- the daemon dies, or is upgraded, under the loads ----
+
+all_work() {
+	local name
+	for name in "${!loads[@]}"; do works "$name" || return; done
+}
+kill_daemon() {
+	kill -KILL "$(server)"
+	wait "$daemon_pid" 2>/dev/null
+	wait_for 20 no_server
+}
+start_again() { # CONFIGURATION NAME...
+	ublkd --config "$1" 2>>"$work/ublkd.log" &
+	daemon_pid=$!
+	wait_for 60 settled && wait_for 60 are_live "${@:2}"
+}
+kill_and_start() { # TIMES CONFIGURATION NAME...
+	local i
+	for ((i = 0; i < $1; i++)); do
+		all_work && kill_daemon && start_again "${@:2}" || return
+	done
+	all_work
+}
+upgrade() { # TIMES
+	local before i
+	for ((i = 0; i < $1; i++)); do
+		before=$(server)
+		ublkctl upgrade && wait_for 60 settled && [ "$(server)" != "$before" ] && all_work || return
+	done
+	daemon_pid=$(server)
+}
+# ends LIMIT: within so many seconds.
+ends() {
+	real_time
+	local start=$real_seconds
+	end_server || return
+	real_time
+	echo "took $((real_seconds - start)) s"
+	[ $((real_seconds - start)) -le "$1" ]
+}

@@ -59,17 +59,11 @@ ok "the devices are live" start_nvme
 
 # ---- limits ----
 
-limit_is() { # NAME FILE VALUE
+limit_above() { # NAME FILE VALUE
 	local value=
-	read -r value <"/sys/block/$(basename "$(blk "$1")")/queue/$2"
-	[ "$value" = "$3" ] || { echo "$2 is $value" && return 1; }
-}
-limit_above() {
-	local value=
-	read -r value <"/sys/block/$(basename "$(blk "$1")")/queue/$2"
+	read -r value <"$(limit "$1" "$2")"
 	[ "$value" -gt "$3" ] || { echo "$2 is $value" && return 1; }
 }
-bytes_are() { [ "$(blockdev --getsize64 "$(blk "$1")")" = "$2" ] || { blockdev --getsize64 "$(blk "$1")" && return 1; }; }
 ok "size of a namespace on a loop device" bytes_are plain $((48 << 20))
 ok "... its blocks are of 512 bytes" limit_is plain logical_block_size 512
 ok "... on a file: of 4 KiB" limit_is digest logical_block_size 4096
@@ -85,25 +79,16 @@ for name in plain digest paths; do
 	ok "$name: fio verify, two queues at QD32" verify_two $name
 	ok "$name: the file holds what the device shows" same_bytes $name
 done
-# zeroed NAME COMMAND...: 8 MiB at 4 MiB become zeroes, and nothing else
-zeroed() {
-	local from=$((4 << 20)) bytes=$((8 << 20)) device
-	device=$(blk "$1")
-	dd if=/dev/urandom of="$work/all" bs=1M count=16 status=none &&
-		dd if="$work/all" of="$device" bs=1M oflag=direct status=none &&
-		"${@:2}" -o $from -l $bytes "$device" || return
-	dd if=/dev/zero of="$work/all" bs=1M seek=4 count=8 conv=notrunc status=none
-	cmp "$work/all" <(dd if="$device" bs=1M count=16 iflag=direct status=none)
-}
 blocks() { stat -c %b "$disks/$1"; }
+at="$((4 << 20)) $((8 << 20))"
 frees() { # NAME: discarded ranges take no room in the file
 	local before
 	before=$(blocks "$1")
-	zeroed "$1" blkdiscard -f && blkdiscard -f "$(blk "$1")" && echo "$before blocks, then $(blocks "$1")" &&
+	zeroed "$1" $at blkdiscard -f && blkdiscard -f "$(blk "$1")" && echo "$before blocks, then $(blocks "$1")" &&
 		[ "$(blocks "$1")" -lt 64 ]
 }
 for name in plain digest; do
-	ok "$name: zeroes are written where they should be" zeroed $name blkdiscard -f -z
+	ok "$name: zeroes are written where they should be" zeroed $name $at blkdiscard -f -z
 	ok "$name: what is discarded is freed" frees $name
 done
 by_word() {
@@ -114,20 +99,10 @@ ok "attached by one word, fio verify, detached" by_word
 fua_and_flush() { dd if=/dev/urandom of="$(blk plain)" bs=64k count=8 oflag=direct,dsync conv=fsync status=none && same_bytes plain; }
 ok "FUA and FLUSH" fua_and_flush
 
-file_system() {
-	local device
-	device=$(blk plain)
-	mkfs.ext4 -q "$device" && mkdir -p /mnt/fs && mount "$device" /mnt/fs || return
-	cp -r "$here" /mnt/fs/copy
-	sync && fstrim /mnt/fs && echo 3 >/proc/sys/vm/drop_caches
-	diff -r "$here" /mnt/fs/copy && umount /mnt/fs && fsck.ext4 -fn "$device"
-}
-ok "mkfs, mount, copy, trim, fsck" file_system
+ok "mkfs, mount, copy, trim, fsck" file_system plain
 
 # ---- paths ----
 
-log_has() { grep -E "$@" "$work/ublkd.log"; }
-logs() { wait_for 30 log_has "$1" >/dev/null; } # WORDS
 load paths
 ok "two paths, under load" works paths
 ok "one becomes inaccessible" eval 'nvmet_ana 4 1 inaccessible && works paths'
@@ -171,17 +146,6 @@ fi
 
 # ---- targets that vanish and change under load ----
 
-held() { ublkctl --json inflight "$1" | jq -e '[.. | objects | select(has("tag"))] | length > 0' >/dev/null; }
-# stands NAME: nothing has been completed for a second, and something waits
-no_more_completed() {
-	local before
-	completed "$1"
-	before=$completed
-	rest 1
-	completed "$1"
-	[ "$completed" = "$before" ]
-}
-stands() { wait_for 30 no_more_completed "$1" && held "$1"; }
 load away
 ok "a device on its only path, under load" works away
 ok "the target is removed: requests are held" eval 'nvmet_unlink 3 $nqn:away && ! nvmet_listens 4423 && wait_for 20 held away'
@@ -218,37 +182,14 @@ ok "no error has reached the block layer" no_io_error
 
 # ---- the daemon dies, or is upgraded ----
 
-kill_server() {
-	kill -KILL "$(server)"
-	wait "$daemon_pid" 2>/dev/null
-	wait_for 20 no_server
-}
-start_again() {
-	ublkd --config "$work/nvme.yaml" 2>>"$work/ublkd.log" &
-	daemon_pid=$!
-	# shellcheck disable=SC2086 # words
-	wait_for 60 settled && wait_for 60 are_live $all
-}
-kill_and_start() {
-	for _ in 1 2 3; do
-		works digest && works paths && kill_server && start_again || return
-	done
-	works digest && works paths
-}
-grows_unserved() { kill_server && nvmet_resize $nqn:shared 80M && start_again && wait_for 30 bytes_are shared $((80 << 20)); }
-upgrade_twice() {
-	local before
-	for _ in 1 2; do
-		before=$(server)
-		ublkctl upgrade && wait_for 30 settled && [ "$(server)" != "$before" ] && works digest && works paths || return
-	done
-	daemon_pid=$(server)
-}
+# shellcheck disable=SC2086 # words
+grows_unserved() { kill_daemon && nvmet_resize $nqn:shared 80M && start_again "$work/nvme.yaml" $all && wait_for 30 bytes_are shared $((80 << 20)); }
 load digest
 load paths
-ok "killed three times under load, it serves again" kill_and_start
+# shellcheck disable=SC2086 # words
+ok "killed three times under load, it serves again" kill_and_start 3 "$work/nvme.yaml" $all
 if driver_has QUIESCE; then
-	ok "upgraded twice under load" upgrade_twice
+	ok "upgraded twice under load" upgrade 2
 else
 	skip "upgraded twice under load" "an older driver cannot"
 fi
@@ -268,15 +209,7 @@ ok "a target that is gone, a device that waits for ever: a write waits" eval 'wa
 ok "... it stops within its deadline (3s)" delete dead 8 --force
 wait $writer
 nvmet_unlink 3 $nqn:away
-ends() {
-	real_time
-	local start=$real_seconds
-	end_server || return
-	real_time
-	echo "took $((real_seconds - start)) s"
-	[ $((real_seconds - start)) -le 10 ]
-}
-ok "the daemon ends with another target gone" ends
+ok "the daemon ends with another target gone" ends 10
 ok "no keeper is left" wait_for 10 no_keeper
 ok "no note is left" no_note
 ok "nothing is left of the target" nvmet_down
