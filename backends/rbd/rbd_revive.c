@@ -70,9 +70,10 @@ static void revive_serve(struct ceph_device *d, struct ceph_image *old, struct c
 		return;
 	}
 	ceph_size_changed(d, image);
-	atomic_store(&d->image, image);
 	log_info("the image is open again", "device=%s image=%s client=%s", d->name, d->address,
 		 ceph_client_addrs(image->client));
+	/* Last: from now on it may be lost again, and closed by another thread. */
+	atomic_store(&d->image, image);
 }
 
 /* False: the device closes. */
