@@ -155,4 +155,4 @@ ok "OSD and monitor are gone: a write fails when its time is over" eval \
 ok "the daemon ends without its cluster" ends 300
 ok "no keeper is left" wait_for 10 no_keeper
 ok "no note is left" no_note
-finish
+finish_rbd

@@ -18,8 +18,14 @@ ceph_up() {
 	return 1
 }
 
-# The user of the images is client.admin.
-rbd() { CEPH_CONF=$ceph_dir/ceph.conf command rbd --keyring "$ceph_dir/keyring" "$@"; }
+# The user of the images is client.admin. Without a cluster that answers it waits for ever, and does not mind SIGTERM.
+rbd() { CEPH_CONF=$ceph_dir/ceph.conf timeout -k 1 300 rbd --keyring "$ceph_dir/keyring" "$@"; }
+
+# Instead of finish: with what the cluster's daemons said last, if a test failed.
+finish_rbd() {
+	if [ "$bad" -gt 0 ]; then tail -n 40 "$ceph_dir"/*.log "$ceph_dir"/*.out | sed 's/^/# ceph: /'; fi
+	finish
+}
 image_size() { rbd info --format json "rbd/$1" | jq -r .size; }
 # watcher NAME: the address of the client that has the image open for writing.
 watcher() { rbd status --format json "rbd/$1" | jq -r '.watchers[0].address'; }
