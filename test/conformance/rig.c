@@ -7,7 +7,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +16,6 @@
 #include "base/assert.h"
 #include "base/util.h"
 #include "config/option.h"
-
-/* Present in the sanitizers' builds, where mallinfo2 knows nothing. */
-size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 static void on_done(struct backend_io *io)
 {
@@ -330,20 +326,4 @@ unsigned rig_count_fds(void)
 		nr++;
 	closedir(dir);
 	return nr;
-}
-
-uint64_t rig_heap_bytes(void)
-{
-	if (__sanitizer_get_current_allocated_bytes)
-		return __sanitizer_get_current_allocated_bytes();
-	return mallinfo2().uordblks;
-}
-
-/* Exact with a sanitizer; otherwise chunks in malloc's own caches count as allocated. */
-int64_t rig_heap_grew(uint64_t before_bytes)
-{
-	int64_t noise_bytes = __sanitizer_get_current_allocated_bytes ? 0 : 16384;
-	int64_t grew_bytes = (int64_t)(rig_heap_bytes() - before_bytes);
-
-	return grew_bytes > noise_bytes ? grew_bytes : 0;
 }

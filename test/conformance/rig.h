@@ -85,8 +85,5 @@ int rig_do(struct rig *rig, enum backend_op op, unsigned flags, uint64_t offset_
 	   uint32_t length_bytes, void *buf);
 
 unsigned rig_count_fds(void);
-/* Bytes allocated at this moment, and how many more than that there are now: 0 for noise. */
-uint64_t rig_heap_bytes(void);
-int64_t rig_heap_grew(uint64_t before_bytes);
 
 #endif

@@ -276,7 +276,8 @@ static void remove_files(void)
 #define RBD_VARIANT(suffix, block, extra)                                                          \
 	.name = "rbd-" suffix, .backend = "rbd",                                                   \
 	.yaml = "conf: %s/ceph.conf\nkeyring: %s/keyring\n" extra, .block_bytes = block,           \
-	.is_persistent = true, .teardown = rbd_stop
+	.is_persistent = true, .teardown = rbd_stop,                                               \
+	.allocates = "librbd's threads allocate; test_rbd_io checks the backend's own memory"
 
 #define STRIPE_MEM                                                                                 \
 	"type: stripe\nchunk: 16KiB\nbackends: [{type: mem, size: 1MiB}, {type: mem, size: "       \

@@ -15,6 +15,7 @@ struct variant {
 	bool is_persistent; /* its bytes are there after a close */
 	bool direct;	    /* must end up with O_DIRECT: the fixture demands it */
 	enum model_content content;
+	const char *allocates; /* whose I/O needs memory that is not ours, and what checks ours */
 	/* Makes what the backend opens, at variant_path; returns a reason to skip, or NULL. */
 	const char *(*setup)(void);
 	void (*teardown)(void);

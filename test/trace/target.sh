@@ -54,14 +54,18 @@ time.sleep(0.3)' || return
 		all(.[4].end == null or .[2] - .[1] < 250000000)' "$tmp/dump"
 }
 
-# The process PID records: it has its handlers (of SIGINT) then.
-await() {
+within_a_minute() { # COMMAND...
 	for _ in $(seq 600); do
-		grep -qs 'SigCgt:.*[2367abef]$' "/proc/$1/status" && return
+		"$@" && return
 		sleep 0.1
 	done
 	return 1
 }
+# It has its handler of SIGINT then. Until its exec the process is a bash, which has one, too.
+records() {
+	[ "$(cat "/proc/$1/comm")" = ublktrace ] && grep -qs 'SigCgt:.*[2367abef]$' "/proc/$1/status"
+}
+await() { within_a_minute records "$1"; }
 
 # ^C ends tee too, and then nobody reads what ublktrace says.
 no_reader() {
@@ -78,17 +82,15 @@ hangup() {
 	wait $pid && says '^lost: '
 }
 
-# Two ^C in turn: the first ends the recording, the second the command.
+# Two ^C in turn: the first ends the recording, the second the command, which ignores signals from its file on.
 stubborn() {
 	local pid
-	setsid "$build/bin/ublktrace" record -o "$tmp/s.csv" -c sh -c 'trap "" TERM INT; while :; do sleep 0.1; done' 2>"$tmp/err" &
+	setsid "$build/bin/ublktrace" record -o "$tmp/s.csv" -c sh -c \
+		'trap "" TERM INT; >"$1"; while :; do sleep 0.1; done' sh "$tmp/ignores" 2>"$tmp/err" &
 	pid=$!
-	await $pid || return
+	await $pid && within_a_minute [ -e "$tmp/ignores" ] || return
 	kill -INT $pid
-	for _ in $(seq 100); do
-		says 'has not exited after SIGTERM' && break
-		sleep 0.1
-	done
+	within_a_minute says 'has not exited after SIGTERM'
 	cat "$tmp/err"
 	says '^lost: ' && [ -s "$tmp/s.csv" ] || return
 	kill -INT $pid

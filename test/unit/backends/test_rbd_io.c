@@ -1,5 +1,6 @@
 /* Requests of an image: what reaches the library, and what is made of its answers. */
 #include "net/session_look.h"
+#include "test/rig/heap.h"
 #include "test/rig/rbd_rig.h"
 
 static void check_seen(enum fake_op op, uint64_t offset_bytes, uint64_t length_bytes, int op_flags,
@@ -241,14 +242,42 @@ static void test_looks(void **state)
 	vol_close_rig(&rig);
 }
 
+static void write_and_read(struct vol_rig *rig, unsigned rounds)
+{
+	for (unsigned i = 0; i < rounds; i++) {
+		vol_submit_writes(rig, RBD_DEPTH);
+		for (unsigned tag = 0; tag < RBD_DEPTH; tag++)
+			assert_int_equal(vol_wait(rig, tag), 0);
+		vol_reads(rig, 0, 512, 1);
+	}
+}
+
+/* The threads of the library may free what they had a moment after the answer. */
+static void test_no_allocation(void **state)
+{
+	struct vol_rig rig;
+	uint64_t heap_bytes;
+
+	(void)state;
+	vol_open_rig(&rig, RBD_VOL);
+	write_and_read(&rig, 2);
+	heap_bytes = heap_used_bytes();
+	write_and_read(&rig, 50);
+	for (unsigned i = 0; i < 1000 && heap_grew_bytes(heap_bytes) != 0; i++)
+		vol_pause_ms(1);
+	assert_int_equal(heap_grew_bytes(heap_bytes), 0);
+	vol_close_rig(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		RBD_TEST(test_bytes),	     RBD_TEST(test_zeroes_and_discard),
-		RBD_TEST(test_flags),	     RBD_TEST(test_no_flush_without_a_cache),
-		RBD_TEST(test_many_at_once), RBD_TEST(test_errors_pass),
-		RBD_TEST(test_told),	     RBD_TEST(test_short_read),
-		RBD_TEST(test_not_taken),    RBD_TEST(test_looks),
+		RBD_TEST(test_bytes),	      RBD_TEST(test_zeroes_and_discard),
+		RBD_TEST(test_flags),	      RBD_TEST(test_no_flush_without_a_cache),
+		RBD_TEST(test_many_at_once),  RBD_TEST(test_errors_pass),
+		RBD_TEST(test_told),	      RBD_TEST(test_short_read),
+		RBD_TEST(test_not_taken),     RBD_TEST(test_looks),
+		RBD_TEST(test_no_allocation),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
