@@ -125,6 +125,8 @@ if [ "$mode" != fast ]; then
 	guests "$both" 1200 '' nvme upgrade resize datapath recovery
 	guests "$(one 7.2)" 1200 '' stripe hostile_inuse
 	guests "$(one 6.12)" 1200 '' blocked
+	# numbers of docs/rbd.md
+	if [ "$mode" = soak ]; then guests "7.2" 1200 '' rbd_many; fi
 	# the kernel's target by its own initiator: for who doubts what the suite before says of ours
 	if [ "$mode" = soak ]; then guests "$both" 1200 '' nvme_target; fi
 	guests "$(one 7.2)" 1200 '' hostile_mounts

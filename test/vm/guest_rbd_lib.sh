@@ -23,7 +23,7 @@ rbd() { CEPH_CONF=$ceph_dir/ceph.conf timeout -k 1 300 rbd --keyring "$ceph_dir/
 
 # Instead of finish: with what the cluster's daemons said last, if a test failed.
 finish_rbd() {
-	if [ "$bad" -gt 0 ]; then tail -n 40 "$ceph_dir"/*.log "$ceph_dir"/*.out | sed 's/^/# ceph: /'; fi
+	if [ "$bad" -gt 0 ]; then tail -n 30 "$ceph_dir"/{mon,osd}.{log,out} | cut -c1-200 | sed 's/^/# ceph: /'; fi
 	finish
 }
 image_size() { rbd info --format json "rbd/$1" | jq -r .size; }
