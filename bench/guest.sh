@@ -263,6 +263,8 @@ start_ublkd_nvme_digest() { start_nvme_ublkd true; }
 
 start_ceph() {
 	ceph_up memstore || { why=$ceph_why; return 1; }
+	# no cache, as ublkd without one and krbd: with it librbd answers writes before the cluster does
+	printf '[client]\nrbd cache = false\n' >>"$ceph_dir/ceph.conf"
 	rbd create --size 256M rbd/bench 2>"$work/rbd" && return
 	why="no image: $(tail -n 1 "$work/rbd")"
 	stop_ceph
