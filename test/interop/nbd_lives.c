@@ -43,7 +43,8 @@ static void check_reconnects(struct fault_case *c, const void *arg)
 	while (nbd_peer_count(&c->peer, "connections") < nr + 10 * LINKS)
 		if (!lose_all(c))
 			return;
-	EXPECT(heap_grew_bytes(heap_bytes) == 0, "%lld bytes", (long long)rig_heap_grew(heap_bytes));
+	EXPECT(heap_grew_bytes(heap_bytes) == 0, "%lld bytes",
+	       (long long)heap_grew_bytes(heap_bytes));
 	EXPECT(rig_count_fds() == fds, "%u descriptors, were %u", rig_count_fds(), fds);
 	case_works(c, 100);
 }
