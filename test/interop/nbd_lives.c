@@ -10,6 +10,7 @@
 #include "base/util.h"
 #include "nbd_case.h"
 #include "net/session_look.h"
+#include "test/rig/heap.h"
 
 #define QUEUE "on_disconnect: {queue: 30s}\ncache: kept\nconnections: 1\n"
 
@@ -37,12 +38,13 @@ static void check_reconnects(struct fault_case *c, const void *arg)
 	for (int i = 0; i < 10; i++)
 		if (!lose_all(c))
 			return;
-	heap_bytes = rig_heap_bytes();
+	heap_bytes = heap_used_bytes();
 	fds = rig_count_fds();
 	while (nbd_peer_count(&c->peer, "connections") < nr + 10 * LINKS)
 		if (!lose_all(c))
 			return;
-	EXPECT(rig_heap_grew(heap_bytes) == 0, "%lld bytes", (long long)rig_heap_grew(heap_bytes));
+	EXPECT(heap_grew_bytes(heap_bytes) == 0, "%lld bytes",
+	       (long long)heap_grew_bytes(heap_bytes));
 	EXPECT(rig_count_fds() == fds, "%u descriptors, were %u", rig_count_fds(), fds);
 	case_works(c, 100);
 }
