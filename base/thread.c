@@ -1,13 +1,16 @@
 /*
  * Happy path: thread_start hands the new thread a small copy of what it is to do; the thread sets
  * its own name, since a detached one may have ended before its starter could. thread_state and
- * thread_function read one small file below /proc/self/task/TID. Failure modes: no memory or no
- * thread: nothing was started; a file that is missing, forbidden or empty: not known.
+ * thread_function read one small file below /proc/self/task/TID, thread_foreign_nr one of each TID.
+ * Failure modes: no memory or no thread: nothing was started; a file that is missing, forbidden or
+ * empty: not known.
  */
 #include "base/thread.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,13 +22,19 @@ struct thread_begin {
 	void *arg;
 };
 
+/* That thread_start has made, and that have not ended. */
+static atomic_uint thread_own_nr;
+
 static void *thread_run(void *arg)
 {
 	struct thread_begin begin = *(struct thread_begin *)arg;
+	void *ret;
 
 	free(arg);
 	pthread_setname_np(pthread_self(), begin.name);
-	return begin.run(begin.arg);
+	ret = begin.run(begin.arg);
+	atomic_fetch_sub(&thread_own_nr, 1);
+	return ret;
 }
 
 static int thread_set_attr(pthread_attr_t *attr, const struct thread_params *params, bool detached)
@@ -57,10 +66,12 @@ int thread_start(pthread_t *ret_thread, const struct thread_params *params)
 	snprintf(begin->name, sizeof(begin->name), "%s", params->name);
 	pthread_attr_init(&attr);
 	ret = thread_set_attr(&attr, params, !ret_thread);
+	atomic_fetch_add(&thread_own_nr, 1);
 	if (ret == 0)
 		ret = pthread_create(&thread, &attr, thread_run, begin);
 	pthread_attr_destroy(&attr);
 	if (ret != 0) {
+		atomic_fetch_sub(&thread_own_nr, 1);
 		free(begin);
 		return -ret;
 	}
@@ -110,4 +121,26 @@ void thread_function(pid_t tid, char *function, size_t bytes)
 		snprintf(function, bytes, "%s", name);
 	else if (thread_read_line(tid, "wchan", line, sizeof(line)) && strcmp(line, "0") != 0)
 		snprintf(function, bytes, "%s", line);
+}
+
+/* The kernel names the threads of io_uring so: workers and the one of SQPOLL. */
+static bool thread_is_kernels(pid_t tid)
+{
+	char name[32];
+
+	return thread_read_line(tid, "comm", name, sizeof(name)) && strncmp(name, "iou-", 4) == 0;
+}
+
+unsigned thread_foreign_nr(void)
+{
+	unsigned own_nr = 1 + atomic_load(&thread_own_nr), nr = 0;
+	const struct dirent *entry;
+	DIR *dir = opendir("/proc/self/task");
+
+	if (!dir)
+		return 0;
+	while ((entry = readdir(dir)))
+		nr += entry->d_name[0] != '.' && !thread_is_kernels(atoi(entry->d_name));
+	closedir(dir);
+	return nr > own_nr ? nr - own_nr : 0;
 }

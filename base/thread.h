@@ -41,6 +41,13 @@ struct thread_params {
  */
 int thread_start(pthread_t *ret_thread, const struct thread_params *params);
 
+/*
+ * Threads of this process that neither thread_start nor the kernel (the workers of io_uring) made,
+ * without the first one: those of libraries. One small file is read for each thread. About right
+ * while threads begin and end; 0 when /proc cannot be read.
+ */
+unsigned thread_foreign_nr(void);
+
 /* 'R', 'S', 'D' and so on, as in proc(5); '?': not known. One small file is read. */
 char thread_state(pid_t tid);
 

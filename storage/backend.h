@@ -436,6 +436,9 @@ struct backend {
 	bool (*connection)(const struct backend_queue *queue, unsigned idx,
 			   struct net_connection_look *ret_connection);
 
+	/* Main thread: its library's threads, in the whole process. NULL: its library has none. */
+	void (*library)(struct backend_library_look *ret_look);
+
 	/* For leaves. NULL: its size is for life. A node with children can what all of them can. */
 	const struct backend_resize *resize;
 };
@@ -462,13 +465,6 @@ void *backend_area_alloc(size_t bytes);
 /* For a backend's open: puts the words into device->error and returns err. */
 int backend_fail(struct backend_device *device, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-
-/*
- * Main thread, between queue_init and queue_fini: struct backend's connections of all leaves, one
- * after the other.
- */
-bool backend_connection(const struct backend_queue *top, unsigned idx,
-			struct net_connection_look *ret_connection);
 
 /*
  * Any thread that may block: the whole tree, without what its nodes have to say at the end

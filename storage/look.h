@@ -3,6 +3,10 @@
 #ifndef STORAGE_LOOK_H
 #define STORAGE_LOOK_H
 
+#include <stdbool.h>
+
+struct backend_device;
+struct backend_queue;
 struct net_connection_look;
 
 /* What an I/O that a backend has waits for. */
@@ -20,5 +24,28 @@ struct backend_wait {
 	enum backend_wait_kind kind;
 	const char *words; /* static, for people; NULL: nothing of its own */
 };
+
+/*
+ * A library whose clients have threads of their own, which several devices share: all of them that
+ * there are in the process.
+ */
+struct backend_library_look {
+	const char *name; /* static: "librbd" */
+	unsigned client_nr;
+	unsigned image_nr;  /* that use them */
+	unsigned thread_nr; /* of the process that are not ours; 0 without a client */
+};
+
+/*
+ * Main thread, from open to close: that of the first leaf that has one; false: there is none.
+ */
+bool backend_library(const struct backend_device *top, struct backend_library_look *ret_look);
+
+/*
+ * Main thread, between queue_init and queue_fini: struct backend's connections of all leaves, one
+ * after the other.
+ */
+bool backend_connection(const struct backend_queue *top, unsigned idx,
+			struct net_connection_look *ret_connection);
 
 #endif

@@ -342,6 +342,18 @@ void backend_abandon(const struct backend_device *top)
 		backend_abandon(c);
 }
 
+bool backend_library(const struct backend_device *top, struct backend_library_look *ret_look)
+{
+	if (top->ops->library) {
+		top->ops->library(ret_look);
+		return true;
+	}
+	for (const struct backend_device *c = top->child; c; c = c->sibling)
+		if (backend_library(c, ret_look))
+			return true;
+	return false;
+}
+
 /* Counts idx down by those that this part of the tree has. */
 static bool find_connection(const struct backend_queue *q, unsigned *idx,
 			    struct net_connection_look *ret_connection)

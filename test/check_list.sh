@@ -143,7 +143,7 @@ if [ "$mode" != fast ]; then
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	guests "$(one 7.2)" 1200 -i pause why stuck
 	guests "$(one 6.12)" 1200 -i throttle layers
-	guests "$(one 6.12)" 1200 '' cycle fs faults many histogram watchdog udev flush attach
+	guests "$(one 6.12)" 1200 '' cycle fs faults many histogram watchdog udev flush attach demo
 	for kernel in $(one 7.2); do
 		later tap_run "powercut-$kernel" 3600 test/vm/powercut.sh "$kernel"
 	done

@@ -148,6 +148,26 @@ static void print_backend(const json_t *options)
 		print_backend(value);
 }
 
+/* How many there are, in words. */
+static void print_number_of(const char *before, const json_t *object, const char *key,
+			    const char *one, const char *more)
+{
+	unsigned long long nr = client_number(object, key);
+
+	printf("%s%llu %s", before, nr, nr == 1 ? one : more);
+}
+
+/* "librbd: 16 threads in the process, of 1 client for 3 images" */
+static void print_library(const json_t *library)
+{
+	print_key("", "library");
+	printf("%s", client_text(library, "name"));
+	print_number_of(": ", library, "threads", "thread", "threads");
+	print_number_of(" in the process, of ", library, "clients", "client", "clients");
+	print_number_of(" for ", library, "images", "image", "images");
+	putchar('\n');
+}
+
 static void print_object(const json_t *object)
 {
 	json_t *value;
@@ -155,6 +175,10 @@ static void print_object(const json_t *object)
 
 	json_object_foreach((json_t *)object, key, value)
 	{
+		if (strcmp(key, "library") == 0) {
+			print_library(value);
+			continue;
+		}
 		if (json_is_object(value)) {
 			print_backend(value);
 			continue;

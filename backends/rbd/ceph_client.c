@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 
 #include "base/errname.h"
 #include "base/list.h"
+#include "base/thread.h"
 #include "base/util.h"
 
 #define CLIENT_KEY_BYTES 4096
@@ -37,6 +39,8 @@ struct ceph_client {
 
 static pthread_mutex_t clients_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list_node clients = LIST_INIT(clients);
+/* For people: of all clients, those that are not shared and those that are lost too. */
+static atomic_uint clients_nr, clients_image_nr;
 
 /* ---- the wish ---- */
 
@@ -243,6 +247,7 @@ static struct ceph_client *client_new(const struct ceph_api *api, const char *ke
 	}
 	c->api = api;
 	pthread_mutex_init(&c->connecting, NULL);
+	atomic_fetch_add(&clients_nr, 1);
 	return c;
 }
 
@@ -271,8 +276,10 @@ static struct ceph_client *client_find_or_make(const struct ceph_api *api, const
 			c->is_shared = true;
 		}
 	}
-	if (c)
+	if (c) {
 		c->image_nr++;
+		atomic_fetch_add(&clients_image_nr, 1);
+	}
 	pthread_mutex_unlock(&clients_lock);
 	return c;
 }
@@ -328,6 +335,7 @@ void ceph_client_put(struct ceph_client *client)
 		return;
 	pthread_mutex_lock(&clients_lock);
 	is_last = --client->image_nr == 0;
+	atomic_fetch_sub(&clients_image_nr, 1);
 	if (is_last && client->is_shared)
 		list_remove(&client->node);
 	pthread_mutex_unlock(&clients_lock);
@@ -338,6 +346,7 @@ void ceph_client_put(struct ceph_client *client)
 	pthread_mutex_destroy(&client->connecting);
 	free(client->key);
 	free(client);
+	atomic_fetch_sub(&clients_nr, 1);
 }
 
 /* ---- what it is for ---- */
@@ -350,6 +359,22 @@ rados_t ceph_client_rados(const struct ceph_client *client)
 const char *ceph_client_addrs(const struct ceph_client *client)
 {
 	return client->addrs;
+}
+
+/*
+ * librados says neither how many threads a client has nor which they are. There is no other library
+ * with threads here.
+ */
+void ceph_client_look(struct backend_library_look *ret_look)
+{
+	unsigned nr = atomic_load(&clients_nr);
+
+	*ret_look = (struct backend_library_look){
+		.name = "librbd",
+		.client_nr = nr,
+		.image_nr = atomic_load(&clients_image_nr),
+		.thread_nr = nr > 0 ? thread_foreign_nr() : 0,
+	};
 }
 
 /*

@@ -11,6 +11,7 @@
 
 #include "backends/rbd/ceph_api.h"
 #include "config/yaml.h"
+#include "storage/look.h"
 
 /* "10.0.0.1:0/1234567", the addresses of a client, as the cluster's blocklist names it. */
 #define CEPH_ADDRS_BYTES 256
@@ -54,5 +55,8 @@ const char *ceph_client_addrs(const struct ceph_client *client);
  * done by `client` from now on comes behind. Returns 0 or -errno.
  */
 int ceph_client_fence(const struct ceph_client *client, const char *addrs);
+
+/* Any thread: the clients of the process, the images that have one, and their threads. */
+void ceph_client_look(struct backend_library_look *ret_look);
 
 #endif

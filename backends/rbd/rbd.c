@@ -354,5 +354,6 @@ const struct backend backend_rbd = {
 	.stored_fd = ceph_stored_fd,
 	.failure = ceph_failure,
 	.connection = ceph_look,
+	.library = ceph_client_look,
 	.resize = &ceph_resize,
 };

@@ -348,6 +348,20 @@ static json_t *json_connections(const struct device *device, uint64_t now_ns)
 	return all;
 }
 
+/* Of the whole process: threads that it has besides ours. */
+static void set_library(json_t *object, const struct member *m)
+{
+	const struct backend_device *backend = member_backend(m);
+	struct backend_library_look look;
+
+	if (!backend || !backend_library(backend, &look))
+		return;
+	json_object_set_new(object, "library",
+			    json_pack("{s:s, s:i, s:i, s:i}", "name", look.name, "threads",
+				      (int)look.thread_nr, "clients", (int)look.client_nr, "images",
+				      (int)look.image_nr));
+}
+
 /* ---- all of it ---- */
 
 json_t *json_device_full(const struct member *m)
@@ -373,6 +387,7 @@ json_t *json_device_full(const struct member *m)
 		connections = json_connections(m->device, ring_clock_ns());
 	if (connections)
 		json_object_set_new(all, "connections", connections);
+	set_library(all, m);
 	json_set_command(all, m);
 	return all;
 }

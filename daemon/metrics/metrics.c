@@ -325,6 +325,52 @@ static void write_connections(const struct writer *w)
 		write_connection_times(w, i);
 }
 
+/* ---- libraries with threads of their own ---- */
+
+#define LIBRARIES_MAX 4
+
+static const struct {
+	const char *name, *help;
+	size_t offset;
+} library_metrics[] = {
+	{ "ublkd_library_threads", "Threads of the process that are a client library's.",
+	  offsetof(struct backend_library_look, thread_nr) },
+	{ "ublkd_library_clients", "Clients that the library has in the process.",
+	  offsetof(struct backend_library_look, client_nr) },
+	{ "ublkd_library_images", "Images that share these clients.",
+	  offsetof(struct backend_library_look, image_nr) },
+};
+
+/* Those that are in use. */
+static size_t libraries_take(struct backend_library_look looks[static LIBRARIES_MAX])
+{
+	size_t nr = 0;
+
+	for (const struct backend *const *b = backend_registry; *b && nr < LIBRARIES_MAX; b++) {
+		if (!(*b)->library)
+			continue;
+		(*b)->library(&looks[nr]);
+		nr += looks[nr].client_nr > 0;
+	}
+	return nr;
+}
+
+static void write_libraries(const struct writer *w)
+{
+	struct backend_library_look looks[LIBRARIES_MAX];
+	size_t nr = libraries_take(looks);
+
+	for (size_t m = 0; m < ARRAY_SIZE(library_metrics); m++) {
+		family(w, library_metrics[m].name, "gauge", library_metrics[m].help);
+		for (size_t i = 0; i < nr; i++) {
+			const char *number = (const char *)&looks[i] + library_metrics[m].offset;
+
+			fprintf(w->out, "%s{library=\"%s\"} %u\n", library_metrics[m].name,
+				looks[i].name, *(const unsigned *)number);
+		}
+	}
+}
+
 /* ---- reactors ---- */
 
 static const struct reactor_metric {
@@ -485,6 +531,7 @@ char *metrics_text(const struct metrics_source *source, enum metrics_format form
 		write_errors(&w);
 		write_latencies(&w);
 		write_connections(&w);
+		write_libraries(&w);
 		write_reactors(&w);
 		if (format == METRICS_OPENMETRICS)
 			fputs("# EOF\n", w.out);

@@ -331,6 +331,12 @@ QUEUE  CONN  STATE               SINCE  CONNECTS  LOST  FAILED  LAST END     RES
     1     0  waiting, 2.5s more    9ns         0     0       0  unreachable       0         0    0B    0.0        0B    0.0             -               -  [::1]:2'
 }
 
+ctl_show_library() {
+	told 0 show a '{"ok":true,"data":{"name":"a","library":{"name":"librbd","threads":16,"clients":1,"images":3}}}' &&
+		printed out 'name                  a
+library               librbd: 16 threads in the process, of 1 client for 3 images'
+}
+
 ctl_throttle() {
 	local some='{"ok":true,"data":{"total_bytes_sec":1048576,"total_iops_sec":8000,"total_iops_sec_max":9000,"total_iops_sec_max_length":60,"read_iops_sec":0,"read_iops_sec_max_length":1,"group":null}}'
 	fake "$some"$'\n' '{"ok":true,"data":{"read_iops_sec":0,"group":null}}'$'\n'
@@ -444,6 +450,7 @@ ok_unless "$cannot" "ublkctl: refusals" ctl_refused
 ok_unless "$cannot" "ublkctl show: options of a stack by the name of the backend" ctl_show_stack
 ok_unless "$cannot" "ublkctl show: an option that is a map" ctl_show_map
 ok_unless "$cannot" "ublkctl show: connections" ctl_show_connections
+ok_unless "$cannot" "ublkctl show: a library and its threads" ctl_show_library
 ok_unless "$cannot" "ublkctl throttle" ctl_throttle
 ok_unless "$cannot" "ublkctl stats, with and without --watch" ctl_stats
 ok_unless "$cannot" "ublkctl stats --layers" ctl_stats_layers

@@ -80,9 +80,19 @@ static int fake_null_open(struct backend_device *device)
 	return 0;
 }
 
+static unsigned fake_client_nr = 2;
+
+static void fake_library(struct backend_library_look *ret_look)
+{
+	*ret_look = (struct backend_library_look){
+		.name = "libfake", .client_nr = fake_client_nr, .image_nr = 3, .thread_nr = 29
+	};
+}
+
 static const struct backend fake_null = { .name = "null",
 					  .options = fake_null_options,
-					  .open = fake_null_open };
+					  .open = fake_null_open,
+					  .library = fake_library };
 
 #ifdef FAKE_PROBES
 /* One that asks its server when it opens: what its path says comes of it. */

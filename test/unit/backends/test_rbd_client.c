@@ -1,6 +1,7 @@
 /* Clients of clusters: who shares one, how it is configured, and what becomes of a failed one. */
 #include <pthread.h>
 
+#include "base/thread.h"
 #include "test/rig/rbd_rig.h"
 
 static struct config_check options_check;
@@ -70,6 +71,43 @@ static void test_equal_wishes_share(void **state)
 	ceph_client_put(d);
 	assert_int_equal(fake_client_nr(), 0);
 	ceph_client_put(NULL);
+}
+
+static void check_look(unsigned client_nr, unsigned image_nr, unsigned thread_nr)
+{
+	struct backend_library_look look;
+
+	backend_rbd.library(&look);
+	assert_string_equal(look.name, "librbd");
+	assert_int_equal(look.client_nr, client_nr);
+	assert_int_equal(look.image_nr, image_nr);
+	assert_int_equal(look.thread_nr, thread_nr);
+}
+
+static void test_look(void **state)
+{
+	const struct ceph_wish wish = wish_of(NULL);
+	/* The fake has three, however many clients there are; a sanitizer may have one. */
+	unsigned thread_nr = thread_foreign_nr();
+	struct ceph_client *c[4];
+
+	(void)state;
+	assert_in_range(thread_nr, 3, 4);
+	check_look(0, 0, 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(c); i++) {
+		c[i] = get(&wish);
+		check_look(i < 3 ? 1 : 2, i + 1, thread_nr);
+	}
+	/* One that is lost has its threads until its last image is closed. */
+	ceph_client_lost(c[3]);
+	check_look(2, 4, thread_nr);
+	ceph_client_put(c[3]);
+	check_look(1, 3, thread_nr);
+	for (unsigned i = 0; i < 3; i++)
+		ceph_client_put(c[i]);
+	fake_fail_call("rados_connect", -EIO, 1);
+	get_fails(&wish, -EIO, "the cluster cannot be reached: EIO");
+	check_look(0, 0, 0);
 }
 
 static void test_other_wishes_do_not(void **state)
@@ -380,6 +418,8 @@ static void test_one_fails_for_all(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		/* First: the threads of others may still be there for a moment after them. */
+		RBD_TEST(test_look),
 		RBD_TEST(test_equal_wishes_share),
 		RBD_TEST(test_other_wishes_do_not),
 		RBD_TEST(test_other_options_do_not),

@@ -176,12 +176,59 @@ static void test_what_the_kernel_says(void **state)
 	assert_string_equal(function, "");
 }
 
+/* A thread that was joined is there for a moment more. */
+static void wait_foreign(unsigned nr)
+{
+	for (unsigned i = 0; thread_foreign_nr() != nr && i < 10000; i++)
+		usleep(1000);
+	assert_int_equal(thread_foreign_nr(), nr);
+}
+
+static void *kernels_name(void *arg)
+{
+	pthread_setname_np(pthread_self(), "iou-wrk-1");
+	return look_around(arg);
+}
+
+/* A sanitizer may have one of its own, which it makes with the first of ours. */
+static void test_foreign_threads(void **state)
+{
+	struct seen seen[4];
+	struct thread_params params = { .name = "own", .run = look_around };
+	pthread_t threads[4];
+	unsigned before = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		seen_init(&seen[i]);
+	for (unsigned i = 0; i < 2; i++) {
+		params.arg = &seen[i];
+		assert_int_equal(thread_start(&threads[i], &params), 0);
+		seen_wait(&seen[i]);
+		if (i == 0)
+			before = thread_foreign_nr();
+	}
+	assert_in_range(before, 0, 1);
+	assert_int_equal(thread_foreign_nr(), before);
+	pthread_create(&threads[2], NULL, look_around, &seen[2]);
+	seen_wait(&seen[2]);
+	assert_int_equal(thread_foreign_nr(), before + 1);
+	pthread_create(&threads[3], NULL, kernels_name, &seen[3]);
+	seen_wait(&seen[3]);
+	assert_int_equal(thread_foreign_nr(), before + 1);
+	for (unsigned i = 0; i < 4; i++) {
+		sem_post(&seen[i].leave);
+		pthread_join(threads[i], NULL);
+		wait_foreign(i < 2 ? before + 1 : before);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_joinable),
-		cmocka_unit_test(test_detached_takes_no_signal),
-		cmocka_unit_test(test_cpus),
+		/* First: the others' threads may still be there for a moment after them. */
+		cmocka_unit_test(test_foreign_threads),		 cmocka_unit_test(test_joinable),
+		cmocka_unit_test(test_detached_takes_no_signal), cmocka_unit_test(test_cpus),
 		cmocka_unit_test(test_what_the_kernel_says),
 	};
 

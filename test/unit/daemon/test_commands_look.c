@@ -68,6 +68,30 @@ static void test_show_connections(void **state)
 	json_decref(data);
 }
 
+/* Of a tree, one of whose leaves has one. */
+static void test_show_library(void **state)
+{
+	struct backend_device second = { .ops = &fake_null, .name = "a" };
+	struct backend_device first = { .ops = &fake_mem, .name = "a", .sibling = &second };
+	struct backend_device top = { .ops = &fake_mem, .name = "a", .child = &first };
+	json_t *data, *library;
+
+	(void)state;
+	add("a");
+	data = ask("{\"command\":\"show\",\"name\":\"a\"}");
+	assert_null(json_object_get(data, "library"));
+	json_decref(data);
+	fake_backend = &top;
+	data = ask("{\"command\":\"show\",\"name\":\"a\"}");
+	fake_backend = NULL;
+	library = json_object_get(data, "library");
+	assert_string_equal(json_string_value(json_object_get(library, "name")), "libfake");
+	assert_int_equal(json_integer_value(json_object_get(library, "threads")), 29);
+	assert_int_equal(json_integer_value(json_object_get(library, "clients")), 2);
+	assert_int_equal(json_integer_value(json_object_get(library, "images")), 3);
+	json_decref(data);
+}
+
 static json_t *total_of(const json_t *op)
 {
 	return json_object_get(json_object_get(op, "layers"), "total");
@@ -144,6 +168,7 @@ int main(void)
 		TEST(test_list),
 		TEST(test_show),
 		TEST(test_show_connections),
+		TEST(test_show_library),
 		TEST(test_stats),
 		TEST(test_reactors_and_version),
 		TEST(test_inflight_asks_the_driver),

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "daemon/settings/listen_address.h"
 #include "daemon/metrics/http.h"
+#include "test/rig/fake_backends.h"
 #include "test/rig/fake_device.h"
 #include "test/rig/socket_check.h"
 
@@ -242,6 +243,26 @@ static void test_text(void **state)
 	free(text);
 }
 
+/* Of the process, not of a device; none is in use: none is there. */
+static void test_library(void **state)
+{
+	size_t bytes;
+	char *text;
+
+	(void)state;
+	text = metrics_text(&source, METRICS_OPENMETRICS, &bytes);
+	assert_non_null(strstr(text, "\nublkd_library_threads{library=\"libfake\"} 29\n"));
+	assert_non_null(strstr(text, "\nublkd_library_clients{library=\"libfake\"} 2\n"));
+	assert_non_null(strstr(text, "\nublkd_library_images{library=\"libfake\"} 3\n"));
+	read_text(text, bytes);
+	free(text);
+	fake_client_nr = 0;
+	text = metrics_text(&source, METRICS_OPENMETRICS, &bytes);
+	fake_client_nr = 2;
+	assert_null(strstr(text, "\nublkd_library_threads{"));
+	free(text);
+}
+
 #define TOTAL_OF_A(what) "\nublkd_latency_seconds_" what "{device=\"a\",op=\"read\",layer=\"total\""
 
 /* Slower than the last boundary: in +Inf, the count and the sum, and in no other bucket. */
@@ -453,7 +474,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_text),    TEST(test_slowest_request), TEST(test_heatmap),
 		TEST(test_server),  TEST(test_addresses),	TEST(test_dashboard),
-		TEST(test_formats),
+		TEST(test_formats), TEST(test_library),
 	};
 
 	log_init(LOG_LEVEL_ERROR);
