@@ -8,15 +8,19 @@
 #include "backends/rbd/ceph_client.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/errname.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/util.h"
+#include "net/secret_file.h"
 
 #define CLIENT_KEY_BYTES 4096
 
@@ -31,6 +35,7 @@ struct ceph_client {
 	bool is_connected;
 	int err;
 	char error[256];
+	pthread_mutex_t deriving;
 	rados_t rados;
 	char addrs[CEPH_ADDRS_BYTES];
 };
@@ -139,6 +144,59 @@ static int client_read_conf(struct ceph_client *c, const struct ceph_wish *w)
 	return ret;
 }
 
+/* ---- who may read the key ---- */
+
+/* 0, -EPERM: everybody may, or another -errno: nobody can; with words. */
+static int client_judge_file(const char *path, char *words, size_t words_bytes)
+{
+	size_t bytes;
+	int fd = secret_file_open(path, FILE_SECRET, &bytes, words, words_bytes);
+
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
+/*
+ * Ceph takes the first of these files that it can open. It is Ceph's, other programs use it too,
+ * and ceph auth -o makes it by the umask: not refused.
+ */
+static void client_judge_keyring(char *paths)
+{
+	static const char between[] = ";,= \t"; /* as Ceph's get_str_list has them */
+	char words[PATH_MAX + 128], *rest;
+	int ret = -ENOENT;
+
+	for (char *path = strtok_r(paths, between, &rest); path && ret < 0;
+	     path = strtok_r(NULL, between, &rest)) {
+		ret = client_judge_file(path, words, sizeof(words));
+		if (ret != -EPERM)
+			continue;
+		log_limited(LOG_LEVEL_WARN, "the key of the Ceph user is not secret",
+			    "keyring=\"%s\" why=\"%s\"", path, words);
+		return;
+	}
+}
+
+/* Asked of Ceph, which has put names into the paths ($cluster). */
+static int client_judge_keys(struct ceph_client *c, const struct ceph_wish *w)
+{
+	const char *option = w->key_file ? "keyfile" : "keyring";
+	char paths[2 * PATH_MAX];
+	int ret = c->api->rados_conf_get(c->rados, option, paths, sizeof(paths));
+
+	if (ret < 0) {
+		snprintf(c->error, sizeof(c->error), "Ceph does not tell the option %s: %s", option,
+			 errname(ret));
+		return ret;
+	}
+	if (w->key_file)
+		return client_judge_file(paths, c->error, sizeof(c->error));
+	client_judge_keyring(paths);
+	return 0;
+}
+
 static int client_connect_failed(struct ceph_client *c, const struct ceph_wish *w, int err)
 {
 	switch (-err) {
@@ -191,6 +249,8 @@ static int client_connect(struct ceph_client *c, const struct ceph_wish *w)
 	ret = client_read_conf(c, w);
 	if (ret == 0)
 		ret = client_configure(c, w);
+	if (ret == 0)
+		ret = client_judge_keys(c, w);
 	if (ret < 0)
 		return ret;
 	ret = c->api->rados_connect(c->rados);
@@ -216,6 +276,7 @@ static struct ceph_client *client_new(const struct ceph_api *api, const char *ke
 	}
 	c->api = api;
 	pthread_mutex_init(&c->connecting, NULL);
+	pthread_mutex_init(&c->deriving, NULL);
 	return c;
 }
 
@@ -309,11 +370,22 @@ void ceph_client_put(struct ceph_client *client)
 	if (client->rados)
 		client->api->rados_shutdown(client->rados);
 	pthread_mutex_destroy(&client->connecting);
+	pthread_mutex_destroy(&client->deriving);
 	free(client->key);
 	free(client);
 }
 
 /* ---- what it is for ---- */
+
+void ceph_client_derive_begin(struct ceph_client *client)
+{
+	pthread_mutex_lock(&client->deriving);
+}
+
+void ceph_client_derive_end(struct ceph_client *client)
+{
+	pthread_mutex_unlock(&client->deriving);
+}
 
 rados_t ceph_client_rados(const struct ceph_client *client)
 {
