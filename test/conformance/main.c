@@ -76,6 +76,7 @@ int main(int argc, char **argv)
 	file_cases_run();
 	mem_cases_run();
 	resize_cases_run();
+	rbd_cases_run();
 	contract_run(args.seed);
 	remove_dir();
 	return tap_finish();
