@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "rbd_cluster.h"
 #include "suite.h"
 #include "tap.h"
 #include "variants.h"
@@ -78,6 +79,7 @@ int main(int argc, char **argv)
 	resize_cases_run();
 	rbd_cases_run();
 	contract_run(args.seed);
+	rbd_end();
 	remove_dir();
 	return tap_finish();
 }

@@ -248,5 +248,6 @@ void rbd_cases_run(void)
 		return;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
 		run_case(i);
-	rbd_stop();
+	/* With all the images and clones. */
+	rbd_end();
 }

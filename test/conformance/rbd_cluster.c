@@ -2,6 +2,7 @@
 #include "rbd_cluster.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,22 +30,50 @@ int rbd_shell(const char *fmt, ...)
 	return system(command);
 }
 
-const char *rbd_start(void)
+/* ---- the cluster ---- */
+
+static bool runs;
+
+static const char *start(void)
 {
 	snprintf(variant_path, sizeof(variant_path), "%s/ceph", variant_dir);
+	if (runs)
+		return NULL;
 	if (rbd_shell("for tool in ceph-mon ceph-osd rbd; do command -v $tool; done") != 0)
 		return "ceph-mon, ceph-osd or rbd is missing";
-	return rbd_shell(CLUSTER " start $dir") == 0 ? NULL : "the Ceph cluster does not start";
+	if (rbd_shell(CLUSTER " start $dir") != 0)
+		return "the Ceph cluster does not start";
+	runs = true;
+	return NULL;
 }
+
+void rbd_end(void)
+{
+	if (!runs)
+		return;
+	runs = false;
+	snprintf(variant_path, sizeof(variant_path), "%s/ceph", variant_dir);
+	if (rbd_shell(CLUSTER " stop $dir; rm -rf $dir") != 0)
+		fprintf(stderr, "the Ceph cluster does not end\n");
+}
+
+/* ---- images ---- */
 
 static const char *start_with(const char *image)
 {
-	const char *words = rbd_start();
+	const char *words = start();
 
 	if (words || rbd_shell("%s", image) == 0)
 		return words;
-	rbd_stop();
+	rbd_end();
 	return "the image cannot be made";
+}
+
+/* One that a check has left open stays: the next check begins anew. */
+static void drop(const char *image)
+{
+	if (runs && rbd_shell("%s", image) != 0)
+		rbd_end();
 }
 
 const char *rbd_image(void)
@@ -59,32 +88,28 @@ const char *rbd_image_fancy(void)
 			  "--stripe-count 4 rbd/space/disk");
 }
 
-int rbd_make_luks(const char *image)
-{
-	return rbd_shell("(umask 077; echo secret >$dir/passphrase); rm -f $dir/luks; "
-			 "truncate -s 20M $dir/luks; "
-			 "cryptsetup luksFormat --batch-mode --type luks2 --sector-size 4096 "
-			 "--cipher aes-xts-plain64 --key-size 256 --pbkdf pbkdf2 "
-			 "--pbkdf-force-iterations 1000 $dir/luks $dir/passphrase; "
-			 "run import --no-progress $dir/luks rbd/%s",
-			 image);
-}
-
+/*
+ * As rbd encryption format does it, but for the passphrase's hash: that takes seconds for each
+ * opening, here it is a thousand rounds.
+ */
 const char *rbd_image_luks(void)
 {
-	const char *words;
-
 	if (system("command -v cryptsetup >/dev/null") != 0)
 		return "cryptsetup is missing";
-	words = rbd_start();
-	if (words || rbd_make_luks("disk") == 0)
-		return words;
-	rbd_stop();
-	return "the image cannot be made";
+	return start_with("(umask 077; echo secret >$dir/passphrase); rm -f $dir/luks; "
+			  "truncate -s 20M $dir/luks; "
+			  "cryptsetup luksFormat --batch-mode --type luks2 --sector-size 4096 "
+			  "--cipher aes-xts-plain64 --key-size 256 --pbkdf pbkdf2 "
+			  "--pbkdf-force-iterations 1000 $dir/luks $dir/passphrase; "
+			  "run import --no-progress $dir/luks rbd/disk");
 }
 
-void rbd_stop(void)
+void rbd_drop(void)
 {
-	if (rbd_shell(CLUSTER " stop $dir; rm -rf $dir") != 0)
-		fprintf(stderr, "the Ceph cluster does not end\n");
+	drop("run rm --no-progress rbd/disk");
+}
+
+void rbd_drop_fancy(void)
+{
+	drop("run rm --no-progress rbd/space/disk; run namespace remove rbd/space");
 }
