@@ -178,7 +178,7 @@ static int image_load_key(struct ceph_image *image, const char *text, size_t byt
  */
 static int image_try_passphrase(struct ceph_image *image, const char *text, size_t bytes)
 {
-	bool has_end = text[bytes - 1] == '\n';
+	bool has_end = bytes > 0 && text[bytes - 1] == '\n';
 	int ret = image_load_key(image, text, bytes - has_end);
 
 	return ret == -EPERM && has_end ? image_load_key(image, text, bytes) : ret;
