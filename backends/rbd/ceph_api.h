@@ -15,6 +15,7 @@
 	X(rados_create2)                                                                           \
 	X(rados_conf_read_file)                                                                    \
 	X(rados_conf_set)                                                                          \
+	X(rados_conf_get)                                                                          \
 	X(rados_connect)                                                                           \
 	X(rados_shutdown)                                                                          \
 	X(rados_cluster_fsid)                                                                      \

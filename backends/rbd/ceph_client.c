@@ -8,17 +8,21 @@
 #include "backends/rbd/ceph_client.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/errname.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "base/util.h"
+#include "net/secret_file.h"
 
 #define CLIENT_KEY_BYTES 4096
 
@@ -33,6 +37,7 @@ struct ceph_client {
 	bool is_connected;
 	int err;
 	char error[256];
+	pthread_mutex_t deriving;
 	rados_t rados;
 	char addrs[CEPH_ADDRS_BYTES];
 };
@@ -57,8 +62,8 @@ static size_t key_add(char *key, size_t at, const char *name, const char *value)
 /* All of a wish as one text; 0: it is too long, and the client is not shared. */
 static size_t wish_key(const struct ceph_wish *w, char key[static CLIENT_KEY_BYTES])
 {
-	size_t at = (size_t)snprintf(key, CLIENT_KEY_BYTES, "%u,%u,%u;", w->connect_s, w->request_s,
-				     w->image_nr_max);
+	size_t at = (size_t)snprintf(key, CLIENT_KEY_BYTES, "%u,%u,%u,%d;", w->connect_s,
+				     w->request_s, w->image_nr_max, w->derives);
 
 	at = key_add(key, at, "cluster", w->cluster);
 	at = key_add(key, at, "user", w->user);
@@ -114,12 +119,14 @@ static int client_set_ours(struct ceph_client *c, const struct ceph_wish *w)
 		{ "err_to_stderr", "false" },
 		{ "log_file", "" },
 		/*
-		 * Requests go down to the messenger in the thread of the reactor, answers come up in
-		 * one thread: each hop more costs 10,000 instructions at depth 1.
+		 * Requests go down to the messenger in the thread of the reactor, answers come up
+		 * in one thread: each hop more costs 10,000 instructions at depth 1. While a key is
+		 * computed in that one, another must do it.
 		 */
 		{ "rbd_non_blocking_aio", "false" },
-		{ "librados_thread_count", "1" },
-		/* Whoever is above these limits waits, and that may not be a reactor; tags are limit enough. */
+		{ "librados_thread_count", w->derives ? "2" : "1" },
+		/* Whoever is above these limits waits, and that may not be a reactor; tags are
+		   limit enough. */
 		{ "objecter_inflight_ops", "0" },
 		{ "objecter_inflight_op_bytes", "0" },
 		{ "mon_host", w->mon_host },
@@ -168,6 +175,59 @@ static int client_read_conf(struct ceph_client *c, const struct ceph_wish *w)
 				: "%s cannot be read (%s)",
 		 w->conf, errname(ret));
 	return ret;
+}
+
+/* ---- who may read the key ---- */
+
+/* 0, -EPERM: everybody may, or another -errno: nobody can; with words. */
+static int client_judge_file(const char *path, char *words, size_t words_bytes)
+{
+	size_t bytes;
+	int fd = secret_file_open(path, FILE_SECRET, &bytes, words, words_bytes);
+
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
+/*
+ * Ceph takes the first of these files that it can open. It is Ceph's, other programs use it too,
+ * and ceph auth -o makes it by the umask: not refused.
+ */
+static void client_judge_keyring(char *paths)
+{
+	static const char between[] = ";,= \t"; /* as Ceph's get_str_list has them */
+	char words[PATH_MAX + 128], *rest;
+	int ret = -ENOENT;
+
+	for (char *path = strtok_r(paths, between, &rest); path && ret < 0;
+	     path = strtok_r(NULL, between, &rest)) {
+		ret = client_judge_file(path, words, sizeof(words));
+		if (ret != -EPERM)
+			continue;
+		log_limited(LOG_LEVEL_WARN, "the key of the Ceph user is not secret",
+			    "keyring=\"%s\" why=\"%s\"", path, words);
+		return;
+	}
+}
+
+/* Asked of Ceph, which has put names into the paths ($cluster). */
+static int client_judge_keys(struct ceph_client *c, const struct ceph_wish *w)
+{
+	const char *option = w->key_file ? "keyfile" : "keyring";
+	char paths[2 * PATH_MAX];
+	int ret = c->api->rados_conf_get(c->rados, option, paths, sizeof(paths));
+
+	if (ret < 0) {
+		snprintf(c->error, sizeof(c->error), "Ceph does not tell the option %s: %s", option,
+			 errname(ret));
+		return ret;
+	}
+	if (w->key_file)
+		return client_judge_file(paths, c->error, sizeof(c->error));
+	client_judge_keyring(paths);
+	return 0;
 }
 
 static int client_connect_failed(struct ceph_client *c, const struct ceph_wish *w, int err)
@@ -222,6 +282,8 @@ static int client_connect(struct ceph_client *c, const struct ceph_wish *w)
 	ret = client_read_conf(c, w);
 	if (ret == 0)
 		ret = client_configure(c, w);
+	if (ret == 0)
+		ret = client_judge_keys(c, w);
 	if (ret < 0)
 		return ret;
 	ret = c->api->rados_connect(c->rados);
@@ -247,6 +309,7 @@ static struct ceph_client *client_new(const struct ceph_api *api, const char *ke
 	}
 	c->api = api;
 	pthread_mutex_init(&c->connecting, NULL);
+	pthread_mutex_init(&c->deriving, NULL);
 	atomic_fetch_add(&clients_nr, 1);
 	return c;
 }
@@ -344,12 +407,23 @@ void ceph_client_put(struct ceph_client *client)
 	if (client->rados)
 		client->api->rados_shutdown(client->rados);
 	pthread_mutex_destroy(&client->connecting);
+	pthread_mutex_destroy(&client->deriving);
 	free(client->key);
 	free(client);
 	atomic_fetch_sub(&clients_nr, 1);
 }
 
 /* ---- what it is for ---- */
+
+void ceph_client_derive_begin(struct ceph_client *client)
+{
+	pthread_mutex_lock(&client->deriving);
+}
+
+void ceph_client_derive_end(struct ceph_client *client)
+{
+	pthread_mutex_unlock(&client->deriving);
+}
 
 rados_t ceph_client_rados(const struct ceph_client *client)
 {

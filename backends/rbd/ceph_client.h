@@ -18,14 +18,15 @@
 
 /* Whose, where and how; texts may be NULL. Images with the same wish share clients. */
 struct ceph_wish {
-	const char *cluster, *user; /* "ceph", "admin" without "client." */
-	const char *conf;	    /* NULL: none is read */
-	const char *mon_host, *keyring, *key_file;
-	const char *cache;		 /* value of rbd_cache_policy, NULL: no cache */
-	const struct yaml_node *options; /* a map of scalars */
-	unsigned connect_s;		 /* limit of connecting */
-	unsigned request_s;		 /* limit of a request */
-	unsigned image_nr_max;		 /* that share a client */
+	const char *cluster, *user;		   /* "ceph", "admin" without "client." */
+	const char *conf;			   /* NULL: none is read */
+	const char *mon_host, *keyring, *key_file; /* key_file: not open to everybody */
+	const char *cache;			   /* value of rbd_cache_policy, NULL: no cache */
+	const struct yaml_node *options;	   /* a map of scalars */
+	unsigned connect_s;			   /* limit of connecting */
+	unsigned request_s;			   /* limit of a request */
+	unsigned image_nr_max;			   /* that share a client */
+	bool derives; /* keys from passphrases: see ceph_client_derive_begin */
 };
 
 struct ceph_client;
@@ -45,6 +46,14 @@ void ceph_client_put(struct ceph_client *client);
  * it, too.
  */
 bool ceph_client_lost(struct ceph_client *client);
+
+/*
+ * Around the computing of a key from a passphrase. One image of a client at a time: it takes
+ * seconds of one of the two threads on which such a client answers requests, and up to 1 GiB of
+ * memory.
+ */
+void ceph_client_derive_begin(struct ceph_client *client);
+void ceph_client_derive_end(struct ceph_client *client);
 
 rados_t ceph_client_rados(const struct ceph_client *client);
 /* CEPH_ADDRS_BYTES at most; stays as long as the client. */

@@ -72,6 +72,7 @@ static struct ceph_wish image_wish(const struct ceph_config *config)
 		.connect_s = image_seconds(config->outage.timeout_ns),
 		.request_s = image_request_s(&config->outage),
 		.image_nr_max = (unsigned)config->images_per_client,
+		.derives = config->encryption != CEPH_ENCRYPTION_NONE,
 	};
 }
 
@@ -153,9 +154,7 @@ static int image_read_passphrase(const struct ceph_image *image, char *text, siz
 		return image_fail(w, -EINVAL,
 				  "passphrase_file: %s is empty, or longer than %d bytes", path,
 				  PASSPHRASE_BYTES_MAX);
-	/* As cryptsetup and rbd take it from a file written by an editor, without the line's end.
-	 */
-	*ret_bytes = (size_t)nr - (text[nr - 1] == '\n');
+	*ret_bytes = (size_t)nr;
 	return 0;
 }
 
@@ -174,6 +173,43 @@ static int image_load_key(struct ceph_image *image, const char *text, size_t byt
 					sizeof(luks2));
 }
 
+/*
+ * Whether a line's end belongs to the passphrase depends on who has formatted the image: rbd of
+ * Ceph 16 and 17 leaves it out, rbd of later ones and cryptsetup --key-file take it.
+ */
+static int image_try_passphrase(struct ceph_image *image, const char *text, size_t bytes)
+{
+	bool has_end = bytes > 0 && text[bytes - 1] == '\n';
+	int ret = image_load_key(image, text, bytes - has_end);
+
+	return ret == -EPERM && has_end ? image_load_key(image, text, bytes) : ret;
+}
+
+static int image_decrypt_failed(const struct ceph_image *image, const struct image_words *w,
+				int err)
+{
+	const struct ceph_config *config = image->device->config;
+	const char *address = image->device->address;
+	const char *format = config->encryption == CEPH_ENCRYPTION_LUKS1 ? "LUKS1" : "LUKS2";
+
+	switch (-err) {
+	case EPERM:
+		return image_fail(w, err, "passphrase_file: the passphrase in %s does not open %s",
+				  config->passphrase_file, address);
+	case EINVAL:
+		return image_fail(w, err,
+				  "encryption: %s has no header of %s: see rbd encryption format",
+				  address, format);
+	case ENOTSUP:
+		return image_fail(w, err,
+				  "%s is in %s with a cipher that librbd does not have: it has "
+				  "aes-xts-plain64",
+				  address, format);
+	default:
+		return image_fail(w, err, "%s cannot be decrypted: %s", address, errname(err));
+	}
+}
+
 static int image_decrypt(struct ceph_image *image, const struct image_words *w)
 {
 	char text[PASSPHRASE_BYTES_MAX];
@@ -185,15 +221,11 @@ static int image_decrypt(struct ceph_image *image, const struct image_words *w)
 	ret = image_read_passphrase(image, text, &bytes, w);
 	if (ret < 0)
 		return ret;
-	ret = image_load_key(image, text, bytes);
+	ceph_client_derive_begin(image->client);
+	ret = image_try_passphrase(image, text, bytes);
+	ceph_client_derive_end(image->client);
 	explicit_bzero(text, sizeof(text));
-	if (ret == -EPERM)
-		return image_fail(w, ret, "the passphrase of passphrase_file does not open %s",
-				  image->device->address);
-	if (ret < 0)
-		return image_fail(w, ret, "%s is not encrypted as configured (%s): see encryption",
-				  image->device->address, errname(ret));
-	return 0;
+	return ret < 0 ? image_decrypt_failed(image, w, ret) : 0;
 }
 
 /* ---- the lock ---- */

@@ -27,7 +27,10 @@ static uint32_t limits_caps(const struct ceph_device *d)
 
 	if (d->read_only)
 		return BACKEND_CAP_READ_ONLY;
-	return caps | BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES;
+	/* Of what it encrypts librbd frees nothing: a discard is a write of encrypted zeroes. */
+	if (d->config->encryption == CEPH_ENCRYPTION_NONE)
+		caps |= BACKEND_CAP_DISCARD;
+	return caps | BACKEND_CAP_WRITE_ZEROES;
 }
 
 static int limits_find(struct backend_device *device, const struct ceph_image *image)

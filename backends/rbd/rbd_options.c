@@ -66,9 +66,11 @@ const struct option ceph_options[] = {
 	CEPH_TEXT("mon_host", mon_host, 1023,
 		  "Addresses of monitors, separated by commas. Default: those of conf."),
 	CEPH_TEXT("keyring", keyring, PATH_MAX - 1,
-		  "The keyring file with the user's key. Default: that of conf."),
+		  "The keyring file with the user's key. Default: that of conf. One that everybody "
+		  "on this machine may read is warned of."),
 	CEPH_TEXT("key_file", key_file, PATH_MAX - 1,
-		  "A file with nothing but the user's key, instead of a keyring."),
+		  "A file with nothing but the user's key, instead of a keyring. Only owner and "
+		  "group may have access to it."),
 	{ .name = "exclusive",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct ceph_config, exclusive),
@@ -91,10 +93,12 @@ const struct option ceph_options[] = {
 	  .offset = offsetof(struct ceph_config, encryption),
 	  .values = encryption_values,
 	  .def = "none",
-	  .help = "How the image is encrypted, by rbd encryption format." },
+	  .help = "How the image is encrypted, by rbd encryption format. luks2 wants block_size: "
+		  "4096. "
+		  "An encrypted device has no discard, and opening it takes seconds." },
 	CEPH_TEXT("passphrase_file", passphrase_file, PATH_MAX - 1,
-		  "File with the passphrase of an encrypted image. Only owner and group may have "
-		  "access to it."),
+		  "File with the passphrase of an encrypted image, with or without a line's end. "
+		  "Only owner and group may have access to it."),
 	{ .name = "images_per_client",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct ceph_config, images_per_client),

@@ -132,12 +132,15 @@ static const char *fd_store_cure(int err)
 	case -ECONNRESET:
 		return "ublkd-keeper does not answer: end that process, then reload";
 	case -EPROTO:
-		return "ublkd-keeper is of another version: remove the mem devices, or reboot";
+		return "ublkd-keeper is of another version: remove the mem and rbd devices, or "
+		       "reboot";
 	case -EPERM:
 		return "state_dir, or the keeper's socket in it, is not ublkd's own: see who made "
 		       "it, and remove it";
-	case -EMFILE:
 	case -ENOSPC:
+		return "ublkd-keeper is full: raise the limit of open files (LimitNOFILE) if it is "
+		       "below 1100, or have fewer mem and rbd devices";
+	case -EMFILE:
 		return "raise the limit of open files (LimitNOFILE)";
 	default:
 		return "see that state_dir can be written to, then reload";
@@ -216,9 +219,11 @@ static int tell_systemd(const char *what, const char *name, int fd)
 	return notify_send_fd(message, fd);
 }
 
+/* Whose it is, only the name says: a mem device's content, an rbd device's record of its client. */
 static void warn_not_stored(const char *name, int err, const char *what_cures)
 {
-	log_warn("memory is not in the fd store: its content would be lost with the daemon",
+	log_warn("a device's memory is not in the fd store: if the daemon dies, the content of a "
+		 "mem device is lost, and nobody fences the client of an rbd device",
 		 "name=\"%s\" error=%s cure=\"%s\"", name, errname(err), what_cures);
 }
 

@@ -1,6 +1,7 @@
 /*
- * Descriptors that must outlive this process, by name: the memory of mem devices ("mem-NAME").
- * They are held twice: here, to be found, and by a holder, which gives them to the next daemon.
+ * Descriptors that must outlive this process, by name ("mem-NAME"): the memory of mem devices, and
+ * the records of rbd devices, by which the next daemon fences this one's clients. They are held
+ * twice: here, to be found, and by a holder, which gives them to the next daemon.
  *
  * The holder is systemd, when NOTIFY_SOCKET is set and either FDSTORE (systemd 254 and later say so
  * when the unit has FileDescriptorStoreMax) or UBLKD_FDSTORE=1 (for those before). Otherwise it is
@@ -8,7 +9,7 @@
  *
  * Main thread. No call waits for a holder much longer than FD_STORE_TIMEOUT_MS, except the one that
  * starts a keeper from a slow disk. A holder's failure is logged with its cure: the device serves
- * on, and only its content would not survive this process.
+ * on, and only what should be stored would not survive this process.
  */
 #ifndef DAEMON_FDSTORE_FD_STORE_H
 #define DAEMON_FDSTORE_FD_STORE_H

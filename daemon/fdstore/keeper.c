@@ -1,6 +1,6 @@
 /*
- * ublkd-keeper: holds the memory of mem devices while no ublkd lives, and does nothing else. Owns
- * the descriptors that were put, and its sockets; no other file, so that it keeps no file system
+ * ublkd-keeper: holds memory of devices while no ublkd lives, and does nothing else. Owns the
+ * descriptors that were put, and its sockets; no other file, so that it keeps no file system
  * busy: its mount namespace is empty but for the root. One thread, no allocation once it serves.
  *
  * Happy path: ublkd starts it with the listening socket and a first connection -> it leaves its
@@ -241,8 +241,7 @@ int main(void)
 	pid_t child;
 
 	if (!is_listening(KEEPER_FD_LISTEN)) {
-		fputs("ublkd-keeper: is started by ublkd, to hold the memory of its mem devices\n",
-		      stderr);
+		fputs("ublkd-keeper: is started by ublkd, to hold memory of its devices\n", stderr);
 		return EXIT_USAGE;
 	}
 	/* Stderr as well, and as a socket, lest another descriptor takes its number. */

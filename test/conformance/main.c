@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "rbd_cluster.h"
 #include "suite.h"
 #include "tap.h"
 #include "variants.h"
@@ -76,7 +77,9 @@ int main(int argc, char **argv)
 	file_cases_run();
 	mem_cases_run();
 	resize_cases_run();
+	rbd_cases_run();
 	contract_run(args.seed);
+	rbd_end();
 	remove_dir();
 	return tap_finish();
 }

@@ -46,7 +46,7 @@ void model_init(struct model *model, const struct rig *rig, enum model_content c
 		return;
 	model->bytes = calloc(1, model->size_bytes);
 	model->known = malloc(block_nr);
-	memset(model->known, 1, block_nr);
+	memset(model->known, content != MODEL_UNKNOWN, block_nr);
 	if (content == MODEL_PATTERN)
 		fill_pattern(model);
 }

@@ -14,6 +14,7 @@
 enum model_content {
 	MODEL_ZEROES,	 /* a fresh device */
 	MODEL_PATTERN,	 /* each 8-byte word holds its offset */
+	MODEL_UNKNOWN,	 /* anything where nothing was written yet */
 	MODEL_UNDEFINED, /* null: reads return anything */
 };
 

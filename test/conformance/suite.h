@@ -16,6 +16,9 @@ void mem_cases_run(void);
 /* resize_cases.c: backends that become larger and smaller. */
 void resize_cases_run(void);
 
+/* rbd_cases.c: encrypted images. */
+void rbd_cases_run(void);
+
 /* contract.c: broken backends must be noticed by storage/io.c, or by the model. */
 void contract_run(uint64_t seed);
 

@@ -276,7 +276,7 @@ static void remove_files(void)
 #define RBD_VARIANT(suffix, block, extra)                                                          \
 	.name = "rbd-" suffix, .backend = "rbd",                                                   \
 	.yaml = "conf: %s/ceph.conf\nkeyring: %s/keyring\n" extra, .block_bytes = block,           \
-	.is_persistent = true, .teardown = rbd_stop,                                               \
+	.is_persistent = true,                                                                     \
 	.allocates = "librbd's threads allocate; test_rbd_io checks the backend's own memory"
 
 #define STRIPE_MEM                                                                                 \
@@ -368,10 +368,13 @@ const struct variant variants[] = {
 	  .setup = nvme_tls },
 	{ NVME_VARIANT("pieces-digests", 4096, "header_digest: true\ndata_digest: true"),
 	  .setup = nvme_pieces },
-	{ RBD_VARIANT("plain", 512, "pool: rbd\nimage: disk\nexclusive: hold"),
-	  .setup = rbd_image },
+	{ RBD_VARIANT("plain", 512, "pool: rbd\nimage: disk\nexclusive: hold"), .setup = rbd_image,
+	  .teardown = rbd_drop },
 	{ RBD_VARIANT("fancy", 4096, "uri: rbd:rbd/space/disk\nimages_per_client: 1"),
-	  .setup = rbd_image_fancy },
+	  .setup = rbd_image_fancy, .teardown = rbd_drop_fancy },
+	{ RBD_VARIANT("luks", 4096,
+		      "uri: rbd:rbd/disk\nencryption: luks2\npassphrase_file: %s/passphrase"),
+	  .content = MODEL_UNKNOWN, .setup = rbd_image_luks, .teardown = rbd_drop },
 	{ .name = "testdev", .backend = "testdev", .yaml = "size: 4MiB", .block_bytes = 512 },
 	{ STACK("delay-testdev", DELAY), .backend = "testdev", .yaml = "size: 4MiB" },
 	{ STACK("throttle-delay-error-testdev", ERROR, DELAY, THROTTLE), .backend = "testdev",

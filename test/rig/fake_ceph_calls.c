@@ -48,6 +48,23 @@ static int fake_rados_conf_set(rados_t cluster, const char *option, const char *
 	return 0;
 }
 
+static int fake_rados_conf_get(rados_t cluster, const char *option, char *buf, size_t bytes)
+{
+	const struct fake_client *c = cluster;
+	const char *value = "";
+	int err = fake_enter("rados_conf_get");
+
+	if (err < 0)
+		return err;
+	fake_lock();
+	for (unsigned i = 0; i < c->conf_nr; i++)
+		if (strcmp(c->conf[i].name, option) == 0)
+			value = c->conf[i].value;
+	err = snprintf(buf, bytes, "%s", value) < (int)bytes ? 0 : -ENAMETOOLONG;
+	fake_unlock();
+	return err;
+}
+
 static int fake_rados_conf_read_file(rados_t cluster, const char *path)
 {
 	int err = fake_enter("rados_conf_read_file");

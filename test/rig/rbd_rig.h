@@ -302,6 +302,32 @@ static inline const char *vol_log_end(void)
 	return text;
 }
 
+/* ---- threads ---- */
+
+/* proc_pid_stat(5): it waits for something. */
+static inline bool vol_is_asleep(int tid)
+{
+	char path[64], text[256] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
+	close(fd);
+	return strstr(text, ") S ") != NULL;
+}
+
+/* For good: several looks find it so. The thread sets its tid when it is about to wait. */
+static inline void vol_wait_asleep(atomic_int *tid)
+{
+	unsigned nr = 0;
+
+	while (nr < 5) {
+		nr = atomic_load(tid) && vol_is_asleep(atomic_load(tid)) ? nr + 1 : 0;
+		vol_pause_ms(5);
+	}
+}
+
 /* ---- setup of a test ---- */
 
 static inline int vol_setup(void **state)

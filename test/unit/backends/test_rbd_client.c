@@ -1,10 +1,12 @@
 /* Clients of clusters: who shares one, how it is configured, and what becomes of a failed one. */
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include "base/thread.h"
 #include "test/rig/rbd_rig.h"
 
 static struct config_check options_check;
+static char key_path[] = "/tmp/test_rbd_client.XXXXXX";
 
 static struct ceph_wish wish_of(const char *options)
 {
@@ -124,7 +126,7 @@ static void test_other_wishes_do_not(void **state)
 	w[2].conf = NULL;
 	w[3].mon_host = "h";
 	w[4].keyring = "h";
-	w[5].key_file = "h";
+	w[5].key_file = key_path;
 	w[6].cache = "writeback";
 	w[7].connect_s = 11;
 	w[8].request_s = 31;
@@ -158,6 +160,25 @@ static void test_other_options_do_not(void **state)
 	ceph_client_put(b);
 	ceph_client_put(c);
 	check_fini(&options_check);
+}
+
+/* Requests go down in the reactor's thread, so nothing may let it wait. */
+static void test_threads(void **state)
+{
+	struct ceph_wish wish = { .conf = "/c", .image_nr_max = 8 };
+	struct ceph_client *c = get(&wish), *derives;
+
+	(void)state;
+	assert_string_equal(fake_conf(1, "rbd_non_blocking_aio"), "false");
+	assert_string_equal(fake_conf(1, "objecter_inflight_ops"), "0");
+	assert_string_equal(fake_conf(1, "objecter_inflight_op_bytes"), "0");
+	assert_string_equal(fake_conf(1, "librados_thread_count"), "1");
+	wish.derives = true;
+	derives = get(&wish);
+	assert_ptr_not_equal(derives, c);
+	assert_string_equal(fake_conf(2, "librados_thread_count"), "2");
+	ceph_client_put(derives);
+	ceph_client_put(c);
 }
 
 /* Too long to be compared: each image has a client of its own. */
@@ -236,11 +257,11 @@ static void test_cache(void **state)
 	(void)state;
 	wish.cache = "writearound";
 	wish.conf = NULL;
-	wish.key_file = "/f";
+	wish.key_file = key_path;
 	c = get(&wish);
 	assert_string_equal(fake_conf(1, "rbd_cache"), "true");
 	assert_string_equal(fake_conf(1, "rbd_cache_policy"), "writearound");
-	assert_string_equal(fake_conf(1, "keyfile"), "/f");
+	assert_string_equal(fake_conf(1, "keyfile"), key_path);
 	assert_string_equal(fake_conf(1, "conf"), "");
 	ceph_client_put(c);
 }
@@ -318,6 +339,75 @@ static void test_no_addrs(void **state)
 	ceph_client_put(c);
 }
 
+/* ---- who may read the key ---- */
+
+static void set_key_mode(mode_t mode)
+{
+	assert_int_equal(chmod(key_path, mode), 0);
+}
+
+static void test_an_open_key_file(void **state)
+{
+	struct ceph_wish wish = wish_of(NULL);
+	char words[200];
+
+	(void)state;
+	wish.key_file = key_path;
+	snprintf(words, sizeof(words),
+		 "%s: its key is open to everybody on this machine: chmod o= %s", key_path,
+		 key_path);
+	set_key_mode(0644);
+	get_fails(&wish, -EPERM, words);
+	set_key_mode(0602);
+	get_fails(&wish, -EPERM, words);
+	/* The client is not connected with it. */
+	assert_int_equal(fake_call_nr("rados_connect"), 0);
+	set_key_mode(0660);
+	ceph_client_put(get(&wish));
+	set_key_mode(0600);
+	wish.key_file = "/nowhere/f";
+	get_fails(&wish, -ENOENT, "/nowhere/f: No such file or directory");
+	fake_fail_call("rados_conf_get", -EIO, 1);
+	get_fails(&wish, -EIO, "Ceph does not tell the option keyfile: EIO");
+}
+
+/* The paths as Ceph takes them: the first that it can open. */
+static bool is_warned(const char *paths)
+{
+	struct ceph_wish wish = wish_of(NULL);
+	struct ceph_client *c;
+	const char *log;
+
+	wish.keyring = paths;
+	vol_log_catch();
+	c = get(&wish);
+	log = vol_log_end();
+	ceph_client_put(c);
+	return strstr(log, "the key of the Ceph user is not secret") && strstr(log, key_path);
+}
+
+static void test_an_open_keyring(void **state)
+{
+	char paths[200], first_path[] = "/tmp/test_rbd_client.XXXXXX";
+	int fd = mkstemp(first_path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	close(fd);
+	assert_false(is_warned("/nowhere/f"));
+	assert_false(is_warned(key_path));
+	set_key_mode(0640);
+	assert_false(is_warned(key_path));
+	set_key_mode(0644);
+	assert_true(is_warned(key_path));
+	snprintf(paths, sizeof(paths), "/nowhere/f,%s", key_path);
+	assert_true(is_warned(paths));
+	snprintf(paths, sizeof(paths), "%s, %s", first_path, key_path);
+	assert_false(is_warned(paths));
+	set_key_mode(0600);
+	unlink(first_path);
+}
+
 /* ---- several at once ---- */
 
 struct getter {
@@ -341,30 +431,6 @@ static void *getter_run(void *arg)
 	return NULL;
 }
 
-/* proc_pid_stat(5): it waits for something. */
-static bool is_asleep(int tid)
-{
-	char path[64], text[256] = "";
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_true(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
-	close(fd);
-	return strstr(text, ") S ") != NULL;
-}
-
-/* For good: several looks find it so. */
-static void wait_asleep(struct getter *g)
-{
-	unsigned nr = 0;
-
-	while (nr < 5) {
-		nr = atomic_load(&g->tid) && is_asleep(atomic_load(&g->tid)) ? nr + 1 : 0;
-		vol_pause_ms(5);
-	}
-}
-
 /* One connects, and does not come to an end before the others wait for it. */
 static void get_at_once(struct getter *g, unsigned nr)
 {
@@ -376,7 +442,7 @@ static void get_at_once(struct getter *g, unsigned nr)
 		assert_int_equal(pthread_create(&g[i].thread, NULL, getter_run, &g[i]), 0);
 	}
 	for (unsigned i = 0; i < nr; i++)
-		wait_asleep(&g[i]);
+		vol_wait_asleep(&g[i].tid);
 	assert_int_equal(fake_blocked_nr("rados_connect"), 1);
 	fake_unblock_call("rados_connect");
 	for (unsigned i = 0; i < nr; i++)
@@ -415,6 +481,21 @@ static void test_one_fails_for_all(void **state)
 	assert_int_equal(fake_client_nr(), 0);
 }
 
+static int setup(void **state)
+{
+	int fd = mkstemp(key_path);
+
+	(void)state;
+	close(fd);
+	return fd < 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	return unlink(key_path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -425,15 +506,18 @@ int main(void)
 		RBD_TEST(test_other_options_do_not),
 		RBD_TEST(test_a_long_wish),
 		RBD_TEST(test_a_lost_one_is_not_shared),
+		RBD_TEST(test_threads),
 		RBD_TEST(test_configuration),
 		RBD_TEST(test_cache),
 		RBD_TEST(test_no_file),
 		RBD_TEST(test_refused_options),
 		RBD_TEST(test_not_connected),
 		RBD_TEST(test_no_addrs),
+		RBD_TEST(test_an_open_key_file),
+		RBD_TEST(test_an_open_keyring),
 		RBD_TEST(test_one_connects_for_all),
 		RBD_TEST(test_one_fails_for_all),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, setup, teardown);
 }

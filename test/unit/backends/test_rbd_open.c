@@ -1,8 +1,6 @@
 /* An image is opened: what fails, each in its words; what is found; whom the device is taken over
  * from.
  */
-#include <sys/stat.h>
-
 #include "net/session_look.h"
 #include "test/rig/rbd_rig.h"
 
@@ -79,106 +77,6 @@ static void test_the_lock(void **state)
 	      "exclusive-lock");
 	vol_open_rig(&rig, RBD_VOL "exclusive: off");
 	vol_close_rig(&rig);
-}
-
-/* ---- encryption ---- */
-
-static char key_path[] = "/tmp/test_rbd_open.XXXXXX";
-
-static void write_key(const char *text)
-{
-	int fd = open(key_path, O_WRONLY | O_TRUNC);
-
-	assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
-	close(fd);
-}
-
-static void encrypt(const char *passphrase, rbd_encryption_format_t format)
-{
-	snprintf(fake_image()->passphrase, sizeof(fake_image()->passphrase), "%s", passphrase);
-	fake_image()->format = format;
-}
-
-static char *encrypted(const char *type)
-{
-	static char yaml[200];
-
-	snprintf(yaml, sizeof(yaml), RBD_VOL "encryption: %s\npassphrase_file: %s", type, key_path);
-	return yaml;
-}
-
-static void test_a_key(void **state)
-{
-	struct vol_rig rig;
-
-	(void)state;
-	write_key("secret\n");
-	encrypt("secret", RBD_ENCRYPTION_FORMAT_LUKS1);
-	vol_open_rig(&rig, encrypted("luks1"));
-	assert_int_equal(rig.device->limits.size_bytes, (4u << 20) - FAKE_LUKS_HEADER_BYTES);
-	assert_int_equal(rig.device->limits.logical_block_bytes, 0);
-	assert_int_equal(vol_write(&rig, 0, 4096, 0x5a), 0);
-	assert_int_equal(fake_image()->data[FAKE_LUKS_HEADER_BYTES], 0x5a);
-	/* Growing would have to know the header. */
-	assert_int_equal(backend_grow(rig.device, 6u << 20, rig.error, sizeof(rig.error)),
-			 -EOPNOTSUPP);
-	assert_string_equal(rig.error, "the image is encrypted: let it grow by rbd resize, the "
-				       "device follows");
-	vol_close_rig(&rig);
-}
-
-static void test_luks2_blocks(void **state)
-{
-	struct vol_rig rig;
-
-	(void)state;
-	write_key("secret");
-	encrypt("secret", RBD_ENCRYPTION_FORMAT_LUKS2);
-	fails(encrypted("luks2"), NULL, -EINVAL,
-	      "cannot serve blocks of 512 bytes: set block_size: 4096");
-	vol_configure(&rig, encrypted("luks2"));
-	rig.params.logical_block_bytes = 4096;
-	assert_int_equal(vol_open_device(&rig), 0);
-	vol_close_rig(&rig);
-}
-
-static void test_a_wrong_key(void **state)
-{
-	char words[200];
-
-	(void)state;
-	write_key("secret\n\n");
-	encrypt("secret", RBD_ENCRYPTION_FORMAT_LUKS2);
-	fails(encrypted("luks2"), NULL, -EPERM,
-	      "the passphrase of passphrase_file does not open rbd/vol");
-	write_key("secret");
-	fails(encrypted("luks1"), NULL, -EINVAL,
-	      "rbd/vol is not encrypted as configured (EINVAL): see encryption");
-	snprintf(words, sizeof(words), "passphrase_file: %s is empty, or longer than 4096 bytes",
-		 key_path);
-	write_key("");
-	fails(encrypted("luks2"), NULL, -EINVAL, words);
-	write_key("\n");
-	fails(encrypted("luks2"), NULL, -EINVAL, words);
-	assert_int_equal(truncate(key_path, 4097), 0);
-	fails(encrypted("luks2"), NULL, -EINVAL, words);
-}
-
-static void test_no_key(void **state)
-{
-	struct vol_rig rig;
-
-	(void)state;
-	encrypt("secret", RBD_ENCRYPTION_FORMAT_LUKS2);
-	fails(RBD_VOL "encryption: luks2\npassphrase_file: /nowhere/f", NULL, -ENOENT,
-	      "/nowhere/f: No such file or directory");
-	write_key("secret");
-	assert_int_equal(chmod(key_path, 0644), 0);
-	vol_configure(&rig, encrypted("luks2"));
-	assert_int_equal(vol_open_device(&rig), -EPERM);
-	assert_non_null(strstr(rig.error, key_path));
-	vol_deconfigure(&rig);
-	assert_int_equal(chmod(key_path, 0600), 0);
 }
 
 /* ---- what is found ---- */
@@ -526,21 +424,6 @@ static void test_taken_over_from_a_cache(void **state)
 	vol_close_rig(&rig);
 }
 
-static int setup(void **state)
-{
-	int fd = mkstemp(key_path);
-
-	(void)state;
-	close(fd);
-	return fd < 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	return unlink(key_path);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -548,10 +431,6 @@ int main(void)
 		RBD_TEST(test_not_opened),
 		RBD_TEST(test_empty),
 		RBD_TEST(test_the_lock),
-		RBD_TEST(test_a_key),
-		RBD_TEST(test_luks2_blocks),
-		RBD_TEST(test_a_wrong_key),
-		RBD_TEST(test_no_key),
 		RBD_TEST(test_limits),
 		RBD_TEST(test_stripes),
 		RBD_TEST(test_caches),
@@ -569,5 +448,5 @@ int main(void)
 		RBD_TEST(test_taken_over_from_a_cache),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,18 +208,48 @@ static void test_keeper_hangs(void **state)
 	fd_store_close(&fd_store);
 }
 
+static int log_fd = -1, log_saved_fd;
+
+static void log_catch(void)
+{
+	fflush(stderr);
+	log_fd = memfd_create("log", MFD_CLOEXEC);
+	log_saved_fd = dup(STDERR_FILENO);
+	assert_true(log_fd >= 0 && dup2(log_fd, STDERR_FILENO) >= 0);
+}
+
+/* What has been logged since; valid until the next call. */
+static const char *log_end(void)
+{
+	static char text[4096];
+	ssize_t bytes = pread(log_fd, text, sizeof(text) - 1, 0);
+
+	dup2(log_saved_fd, STDERR_FILENO);
+	close(log_saved_fd);
+	close(log_fd);
+	text[bytes > 0 ? bytes : 0] = '\0';
+	return text;
+}
+
 /* No keeper can be had: the device serves on, and nothing is left about. */
 static void test_no_keeper(void **state)
 {
 	static const char *const exe[] = { "/nonexistent", "/bin/false", "/dev/null" };
 	unsigned fds = count_fds(getpid());
 	struct fd_store fd_store;
+	const char *log;
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(exe); i++) {
 		open_fd_store(&fd_store);
 		fd_store.keeper_exe = exe[i];
+		log_catch();
 		put_word(&fd_store, "mem-a", "a");
+		log = log_end();
+		/* What that means to each kind of device, and what to do. */
+		assert_non_null(strstr(log, "the content of a mem device is lost"));
+		assert_non_null(strstr(log, "nobody fences the client of an rbd device"));
+		assert_non_null(strstr(log, "cure=\"ublkd-keeper is missing or does not run"));
 		assert_true(holds(fd_store_find(&fd_store, "mem-a"), "a"));
 		assert_int_equal(access(socket_path, F_OK), -1);
 		fd_store_close(&fd_store);
