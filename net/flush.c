@@ -49,6 +49,19 @@ void net_flush_answered(struct net_flush *f, struct net_flush_mark *m, int resul
 	flush_uncover(f, m);
 }
 
+void net_flush_begin_own(struct net_flush *f, struct net_flush_mark *m)
+{
+	net_flush_came(f, m, true);
+	flush_cover(f, m);
+}
+
+void net_flush_end_own(struct net_flush *f, struct net_flush_mark *m, int result)
+{
+	if (m->covers && m->losses != atomic_load(&f->losses))
+		atomic_store(&f->lost_writes, true);
+	net_flush_answered(f, m, result);
+}
+
 /*
  * The server may have restarted, even if other connections are still there. Writes that a FLUSH on
  * this connection covers fail that FLUSH; those of a FLUSH on another connection fail the next,

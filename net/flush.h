@@ -59,6 +59,25 @@ static inline void net_flush_wrote(struct net_flush *f)
 /* The end of a FLUSH, that the server has answered by result. */
 void net_flush_answered(struct net_flush *f, struct net_flush_mark *m, int result);
 
+/* Nothing that a FLUSH could do for those that come: all is durable, or lost and not said yet. */
+static inline bool net_flush_is_settled(const struct net_flush *f)
+{
+	return !atomic_load(&f->unflushed) || atomic_load(&f->lost_writes);
+}
+
+/* All that was acknowledged is durable. */
+static inline bool net_flush_is_clean(const struct net_flush *f)
+{
+	return !atomic_load(&f->unflushed) && !atomic_load(&f->lost_writes);
+}
+
+/*
+ * Around a FLUSH that nobody has asked for, one at a time; any thread. What is lost meanwhile, the
+ * next FLUSH that somebody asks for says.
+ */
+void net_flush_begin_own(struct net_flush *f, struct net_flush_mark *m);
+void net_flush_end_own(struct net_flush *f, struct net_flush_mark *m, int result);
+
 /* A connection is lost; covering_nr: of the FLUSHes that it had, those that cover writes. */
 void net_flush_lost(struct net_flush *f, unsigned covering_nr);
 

@@ -417,9 +417,13 @@ struct backend {
 	 */
 	uint64_t (*memory_bytes)(const void *config);
 	/*
-	 * Another process is to serve the same bytes and this one to end: gives up what would keep
-	 * it out, at once, whatever else is open. No I/O is in flight; nothing follows, no close
-	 * either. NULL: there is nothing.
+	 * Main thread, before abandon, no I/O is in flight: again and again until true, which says
+	 * that no acknowledged write ends with this process. Does not wait. NULL: none does.
+	 */
+	bool (*settle)(struct backend_device *device);
+	/*
+	 * Another process is to serve the same bytes, this one to end: gives up what would keep it
+	 * out, at once, whatever is open. No I/O is in flight; nothing follows, not even a close.
 	 */
 	void (*abandon)(struct backend_device *device);
 	/*
@@ -494,6 +498,7 @@ unsigned backend_node_nr(const struct backend_device *top);
 
 /* Main thread: the end of a whole tree in an upgrade, instead of backend_close. */
 void backend_abandon(const struct backend_device *top);
+bool backend_settle(const struct backend_device *top);
 
 /*
  * Reactor thread. Allocates the queue's private areas; returns 0 or -errno. Must come before the

@@ -342,6 +342,16 @@ void backend_abandon(const struct backend_device *top)
 		backend_abandon(c);
 }
 
+bool backend_settle(const struct backend_device *top)
+{
+	struct backend_device *device = (struct backend_device *)(uintptr_t)top;
+	bool is_settled = !device->ops->settle || device->ops->settle(device);
+
+	for (const struct backend_device *c = top->child; c; c = c->sibling)
+		is_settled &= backend_settle(c);
+	return is_settled;
+}
+
 bool backend_library(const struct backend_device *top, struct backend_library_look *ret_look)
 {
 	if (top->ops->library) {

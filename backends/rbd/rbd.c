@@ -39,11 +39,6 @@ static int ceph_judge(const struct ceph_io *n, int ret)
 	return ret == 0 && io->offset_bytes + io->length_bytes <= size_bytes ? 0 : -EIO;
 }
 
-static bool ceph_is_lost(int result)
-{
-	return result == -ESHUTDOWN || result == -ETIMEDOUT;
-}
-
 static void ceph_count(struct ceph_queue *q, const struct ceph_io *n, uint64_t now_ns)
 {
 	counter_add(&q->answered, 1);
@@ -352,6 +347,8 @@ const struct backend backend_rbd = {
 	.wait = ceph_wait,
 	.identity = ceph_identity,
 	.stored_fd = ceph_stored_fd,
+	.settle = ceph_settle,
+	.abandon = ceph_abandon,
 	.failure = ceph_failure,
 	.connection = ceph_look,
 	.library = ceph_client_look,

@@ -23,6 +23,7 @@
 #ifndef BACKENDS_RBD_RBD_H
 #define BACKENDS_RBD_RBD_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -77,6 +78,12 @@ struct ceph_device {
 
 	struct net_changed changed;
 	struct net_flush flush;
+	/* rbd_settle.c's. */
+	struct ceph_settle {
+		atomic_bool is_out; /* librbd has a FLUSH of it */
+		struct ceph_image *image;
+		struct net_flush_mark mark;
+	} settle;
 	_Atomic uint64_t seen_bytes; /* its size as the cluster said it last */
 	pthread_mutex_t news_lock;
 	unsigned news_queue_nr; /* under news_lock: open queues, while which growing may be told */
@@ -144,6 +151,10 @@ int ceph_fence_predecessor(struct ceph_device *device, struct ceph_client *clien
 			   size_t error_bytes);
 /* Notes who is the device's client from now on, for its successor. */
 int ceph_fence_note(struct ceph_device *device, const struct ceph_client *client);
+/* Its last: nothing that it has acknowledged ends with it. */
+void ceph_fence_note_clean(const struct ceph_device *device);
+/* Whether the one before has said so; until ceph_fence_note. */
+bool ceph_fence_was_clean(const struct ceph_device *device);
 int ceph_fence_open(struct ceph_device *device, int stored_fd);
 void ceph_fence_close(struct ceph_device *device);
 int ceph_stored_fd(const struct backend_device *device);
@@ -155,6 +166,14 @@ void ceph_revive(struct ceph_device *device, struct ceph_image *image, int err);
 /* Helper: waits for the end of the thread; no queue is open. */
 void ceph_revive_stop(struct ceph_device *device);
 
+/* ---- rbd_settle.c: main thread ---- */
+
+/* As in struct backend. */
+bool ceph_settle(struct backend_device *device);
+void ceph_abandon(struct backend_device *device);
+/* Helper: waits for the answer, if one is to come; before the image is closed. */
+void ceph_settle_stop(struct ceph_device *device);
+
 /* ---- rbd_hold.c: reactor thread ---- */
 
 void ceph_hold_init(struct ceph_queue *q);
@@ -165,6 +184,12 @@ bool ceph_hold_cancel(struct ceph_io *n);
 void ceph_hold_fini(struct ceph_queue *q);
 
 /* ---- rbd.c ---- */
+
+/* The error of a request says that the cluster does not serve the image's client any more. */
+static inline bool ceph_is_lost(int result)
+{
+	return result == -ESHUTDOWN || result == -ETIMEDOUT;
+}
 
 /*
  * Any thread: the image, which is not closed until ceph_give_back_image; NULL: there is none. Waits

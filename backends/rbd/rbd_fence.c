@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,12 +24,14 @@ static const char record_magic[] = "ublkd rbd client 1\n";
 struct record {
 	char magic[sizeof(record_magic)];
 	char addrs[CEPH_ADDRS_BYTES];
+	bool is_clean; /* older ones end before */
 };
 
 /* From outside: what is no record of ours counts as none. */
 static bool record_read(int fd, struct record *r)
 {
-	return pread(fd, r, sizeof(*r), 0) == sizeof(*r) &&
+	memset(r, 0, sizeof(*r));
+	return pread(fd, r, sizeof(*r), 0) >= (ssize_t)offsetof(struct record, is_clean) &&
 	       memcmp(r->magic, record_magic, sizeof(r->magic)) == 0 &&
 	       r->addrs[sizeof(r->addrs) - 1] == '\0' && r->addrs[0] != '\0';
 }
@@ -87,4 +90,22 @@ int ceph_fence_note(struct ceph_device *device, const struct ceph_client *client
 	memcpy(r.magic, record_magic, sizeof(r.magic));
 	snprintf(r.addrs, sizeof(r.addrs), "%s", ceph_client_addrs(client));
 	return pwrite(device->record_fd, &r, sizeof(r), 0) == sizeof(r) ? 0 : -EIO;
+}
+
+void ceph_fence_note_clean(const struct ceph_device *device)
+{
+	struct record r;
+
+	if (!record_read(device->record_fd, &r))
+		return;
+	r.is_clean = true;
+	/* Should that fail, a FLUSH of the next one fails. */
+	(void)!pwrite(device->record_fd, &r, sizeof(r), 0);
+}
+
+bool ceph_fence_was_clean(const struct ceph_device *device)
+{
+	struct record r;
+
+	return record_read(device->record_fd, &r) && r.is_clean;
 }

@@ -130,8 +130,11 @@ int ceph_open(struct backend_device *device)
 		return ret;
 	net_flush_init(&d->flush, ceph_cache_is_volatile(d->config),
 		       device->open_params.size_bytes > 0);
-	/* A cache in the memory of the one before is gone with it, and what it had acknowledged. */
-	if (device->open_params.size_bytes > 0)
+	/*
+	 * A cache in the memory of the one before is gone with it, and what it had acknowledged,
+	 * unless it has handed over in order.
+	 */
+	if (device->open_params.size_bytes > 0 && !ceph_fence_was_clean(d))
 		net_flush_lost(&d->flush, 0);
 	return open_image(device);
 }
@@ -143,6 +146,7 @@ void ceph_close(struct backend_device *device)
 
 	if (!d->config)
 		return;
+	ceph_settle_stop(d);
 	ceph_revive_stop(d);
 	image = atomic_exchange(&d->image, NULL);
 	if (image)

@@ -139,16 +139,21 @@ static void quiesce_member(struct member *m, bool on)
 	}
 }
 
-/* The first that is quiesced and has requests under way, or NULL. */
+/*
+ * The first that is quiesced and has requests under way, or writes that would end with this
+ * process, or NULL. All are asked: what they do for it they do at the same time.
+ */
 static const struct member *find_busy(const struct upgrade *u)
 {
+	const struct member *busy = NULL;
+
 	list_for_each (node, &u->device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
-		if (m->quiesced && !device_quiet(m->device))
-			return m;
+		if (m->quiesced && !(device_quiet(m->device) && device_settle(m->device)) && !busy)
+			busy = m;
 	}
-	return NULL;
+	return busy;
 }
 
 /* Quiesces all: those that are quiesced already stay so from now on. */
@@ -419,7 +424,8 @@ static void on_upgrade_deadline(struct ev_loop *ev, struct ev_timer *w, int even
 	if (u->phase == UPGRADE_QUIESCING) {
 		busy = find_busy(u);
 		snprintf(words, sizeof(words),
-			 "requests of device %s did not come to an end within %.0f s",
+			 "%s of device %s did not come to an end within %.0f s",
+			 busy && device_quiet(busy->device) ? "writing the cache" : "requests",
 			 busy ? busy->settings->options.name : "?", QUIESCE_SECONDS);
 	} else if (u->phase == UPGRADE_HANDED) {
 		snprintf(words, sizeof(words), "it did not adopt all devices in time");

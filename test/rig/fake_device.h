@@ -477,6 +477,12 @@ bool device_quiet(const struct device *d)
 	return d->quiesced && (d->rested || !(fake_is(d, "restless") || fake_is(d, "leaning")));
 }
 
+bool device_settle(const struct device *d)
+{
+	ASSERT(device_quiet(d));
+	return d->rested || !fake_is(d, "cached");
+}
+
 static inline void fake_rest(const char *name)
 {
 	fake_get(name)->rested = true;
@@ -484,7 +490,7 @@ static inline void fake_rest(const char *name)
 
 void device_abandon(struct device *d)
 {
-	ASSERT(d->quiesced && !d->abandoned);
+	ASSERT(d->quiesced && !d->abandoned && device_settle(d));
 	d->abandoned = true;
 }
 

@@ -162,6 +162,25 @@ static inline void vol_open_rig(struct vol_rig *rig, const char *yaml)
 	vol_open_queue(rig);
 }
 
+/* The record of its client, for who takes the image over. */
+static inline int vol_record_copy(const struct vol_rig *rig)
+{
+	int fd = fcntl(backend_stored_fd(rig->device, 0), F_DUPFD_CLOEXEC, 3);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* Taken over from the one whose record it is. */
+static inline void vol_open_over(struct vol_rig *rig, const char *yaml, int fd)
+{
+	vol_configure(rig, yaml);
+	rig->stored_fds[0] = fd;
+	rig->params.size_bytes = 4u << 20;
+	assert_int_equal(vol_open_device(rig), 0);
+	vol_open_queue(rig);
+}
+
 static inline void vol_close_rig(struct vol_rig *rig)
 {
 	vol_close_queues(rig);

@@ -145,6 +145,19 @@ ok "a cache that is lost: one flush fails, and no more" lost_flush
 
 # ---- the daemon dies, or is upgraded ----
 
+# The first FLUSH lets librbd begin to keep writes back.
+cache_upgraded() {
+	local device
+	device=$(blk back)
+	dd if=/dev/zero of="$device" bs=4k count=1 oflag=direct conv=fsync status=none || return
+	dd if=/dev/urandom of="$work/cached" bs=4k count=256 status=none &&
+		dd if="$work/cached" of="$device" bs=4k oflag=direct status=none && ublkctl upgrade && wait_for 60 settled || return
+	daemon_pid=$(server)
+	dd if=/dev/zero of="$device" bs=4k count=1 seek=1000 oflag=direct conv=fsync status=none &&
+		cmp -n $((256 * 4096)) "$work/cached" <(rbd export --no-progress rbd/back -)
+}
+if driver_has QUIESCE; then ok "an upgrade writes the cache first: no flush fails" cache_upgraded; fi
+
 load plain
 load away
 # shellcheck disable=SC2086 # words

@@ -363,6 +363,11 @@ void device_quiesce(struct device *d, bool on)
 		queue_quiesce(&d->queues[i], on);
 }
 
+bool device_settle(const struct device *d)
+{
+	return backend_settle(d->backend);
+}
+
 bool device_quiet(const struct device *d)
 {
 	for (unsigned i = 0; i < d->attach_nr; i++)

@@ -154,6 +154,11 @@ int device_stop(struct device *device, bool force, uint64_t deadline_ns);
  */
 void device_quiesce(struct device *device, bool on);
 bool device_quiet(const struct device *device);
+/*
+ * LIVE and quiet: begins to bring to its storage what would end with this process. True: nothing
+ * is left of that. To be asked again until then, and not to be resumed after.
+ */
+bool device_settle(const struct device *device);
 
 /*
  * After its reactors have been abandoned: gives up the driver's end and the backend, so that

@@ -283,14 +283,6 @@ static void test_a_new_client_is_listed(void **state)
 
 /* ---- whom it is taken over from ---- */
 
-static int record_copy(const struct vol_rig *rig)
-{
-	int fd = fcntl(backend_stored_fd(rig->device, 0), F_DUPFD_CLOEXEC, 3);
-
-	assert_true(fd >= 0);
-	return fd;
-}
-
 /* Of a device that was served by another client, and is closed. */
 static int record_of_one_before(void)
 {
@@ -298,18 +290,9 @@ static int record_of_one_before(void)
 	int fd;
 
 	vol_open_rig(&before, RBD_VOL "user: a");
-	fd = record_copy(&before);
+	fd = vol_record_copy(&before);
 	vol_close_rig(&before);
 	return fd;
-}
-
-static void open_over(struct vol_rig *rig, const char *yaml, int fd)
-{
-	vol_configure(rig, yaml);
-	rig->stored_fds[0] = fd;
-	rig->params.size_bytes = 4u << 20;
-	assert_int_equal(vol_open_device(rig), 0);
-	vol_open_queue(rig);
 }
 
 static void test_the_one_before_is_listed_first(void **state)
@@ -319,18 +302,18 @@ static void test_the_one_before_is_listed_first(void **state)
 
 	(void)state;
 	vol_open_rig(&before, RBD_VOL "user: a");
-	fd = record_copy(&before);
+	fd = vol_record_copy(&before);
 	fake_events_clear();
-	open_over(&rig, RBD_VOL "user: b", fd);
+	vol_open_over(&rig, RBD_VOL "user: b", fd);
 	assert_string_equal(fake_events(), "connect 2;list 1 by 2;open 2;");
 	assert_int_equal(fake_call_nr("rados_wait_for_latest_osdmap"), 1);
 	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
 	vol_close_rig(&rig);
 	close(fd);
 	/* The next one finds its successor. */
-	fd = record_copy(&before);
+	fd = vol_record_copy(&before);
 	fake_events_clear();
-	open_over(&rig, RBD_VOL "user: b", fd);
+	vol_open_over(&rig, RBD_VOL "user: b", fd);
 	assert_string_equal(fake_events(), "connect 3;list 2 by 3;open 3;");
 	vol_close_rig(&rig);
 	vol_close_rig(&before);
@@ -400,13 +383,27 @@ static void test_garbage_is_no_record(void **state)
 		if (i == 6) /* whole, but of another kind */
 			text[0] = 'U';
 		assert_int_equal(write(fd, text, bytes[i]), bytes[i]);
-		open_over(&rig, RBD_VOL, fd);
+		vol_open_over(&rig, RBD_VOL, fd);
 		assert_int_equal(fake_call_nr("rados_blocklist_add"), 0);
 		/* From now on it is a record. */
-		assert_int_equal(lseek(fd, 0, SEEK_END), sizeof(text));
+		assert_int_equal(lseek(fd, 0, SEEK_END), sizeof(text) + 1);
 		vol_close_rig(&rig);
 		close(fd);
 	}
+}
+
+/* Of a program that does not know of a clean end. */
+static void test_an_older_record(void **state)
+{
+	int fd = record_of_one_before();
+	struct vol_rig rig;
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, lseek(fd, 0, SEEK_END) - 1), 0);
+	vol_open_over(&rig, RBD_VOL, fd);
+	assert_int_equal(fake_call_nr("rados_blocklist_add"), 1);
+	vol_close_rig(&rig);
+	close(fd);
 }
 
 /* The memory of the one before had what it acknowledged. */
@@ -415,7 +412,7 @@ static void test_taken_over_from_a_cache(void **state)
 	struct vol_rig rig;
 
 	(void)state;
-	open_over(&rig, RBD_VOL "cache: writeback", 0);
+	vol_open_over(&rig, RBD_VOL "cache: writeback", 0);
 	assert_int_equal(vol_do(&rig, BACKEND_FLUSH, 0, 0), -EIO);
 	assert_int_equal(vol_do(&rig, BACKEND_FLUSH, 0, 0), 0);
 	vol_close_rig(&rig);
@@ -445,6 +442,7 @@ int main(void)
 		RBD_TEST(test_it_cannot_be_listed),
 		RBD_TEST(test_not_for_reading),
 		RBD_TEST(test_garbage_is_no_record),
+		RBD_TEST(test_an_older_record),
 		RBD_TEST(test_taken_over_from_a_cache),
 	};
 

@@ -140,6 +140,21 @@ static void test_no_rest(void **state)
 	expect_served();
 }
 
+/* It has writes that would end with this process. */
+static void test_a_cache_is_not_written(void **state)
+{
+	(void)state;
+	add("cached", true);
+	run();
+	begin_until(READY WAITS, UPGRADE_QUIESCING);
+	peer_pump_for(.02);
+	assert_int_equal(up.phase, UPGRADE_QUIESCING);
+	deadline_is_now();
+	expect_words("writing the cache of device cached did not come to an end within 5 s");
+	expect_as_before(1);
+	expect_served();
+}
+
 static void test_fails_while_devices_come_to_rest(void **state)
 {
 	(void)state;
@@ -338,6 +353,7 @@ int main(int argc, char **argv)
 		UPGRADE(test_says_why),
 		UPGRADE(test_is_not_ready_in_time),
 		UPGRADE(test_no_rest),
+		UPGRADE(test_a_cache_is_not_written),
 		UPGRADE(test_fails_while_devices_come_to_rest),
 		UPGRADE(test_client_leaves),
 		UPGRADE(test_client_is_dropped),

@@ -55,10 +55,13 @@ static const char *acted_path(void)
 /* Once, in the turns of the loop that follow. */
 static void on_after_go(struct ev_loop *loop, struct ev_timer *w, int events)
 {
+	static const char *const late[] = { "restless", "cached" };
+
 	(void)events;
 	if (up.phase != UPGRADE_HANDED) {
-		if (up.phase == UPGRADE_QUIESCING && fake_find("restless"))
-			fake_rest("restless");
+		for (unsigned i = 0; i < ARRAY_SIZE(late) && up.phase == UPGRADE_QUIESCING; i++)
+			if (fake_find(late[i]))
+				fake_rest(late[i]);
 		return;
 	}
 	ev_timer_stop(loop, w);
@@ -215,6 +218,20 @@ static void test_device_over_a_device(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 	assert_int_equal(seen->quiesced, 3);
 	assert_int_equal(seen->abandoned, 3);
+	json_decref(answer());
+}
+
+static void test_writes_a_cache_before(void **state)
+{
+	int status;
+
+	(void)state;
+	add("cached", true);
+	run();
+	status = upgrade_to(NOTES_PID READY UNTIL_GO DONE, NULL);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(seen->abandoned, 2);
 	json_decref(answer());
 }
 
@@ -379,6 +396,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		UPGRADE(test_takes_over),
+		UPGRADE(test_writes_a_cache_before),
 		UPGRADE(test_device_over_a_device),
 		UPGRADE(test_client_has_left),
 		UPGRADE(test_tells_the_service_manager),

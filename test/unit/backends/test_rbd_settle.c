@@ -1,0 +1,177 @@
+/* An image with a cache that is handed over: what is acknowledged reaches the OSDs before, or is
+ * said to be lost. */
+#include "test/rig/rbd_rig.h"
+
+#define CACHED RBD_VOL "cache: writeback\non_disconnect: forever\n"
+
+/* As an upgrade does it: asked again and again. */
+static void settle(struct vol_rig *rig)
+{
+	for (unsigned i = 0; !backend_settle(rig->device); i++) {
+		assert_true(i < RBD_WAIT_SECONDS * 1000);
+		vol_pause_ms(1);
+	}
+}
+
+/* The rest of an upgrade; the result of the next one's first FLUSH. */
+static int flush_of_next(struct vol_rig *rig)
+{
+	struct vol_rig next;
+	int fd = vol_record_copy(rig), ret;
+
+	backend_abandon(rig->device);
+	vol_open_over(&next, CACHED, fd);
+	ret = vol_do(&next, BACKEND_FLUSH, 0, 0);
+	assert_int_equal(vol_do(&next, BACKEND_FLUSH, 0, 0), 0);
+	vol_close_rig(&next);
+	close(fd);
+	return ret;
+}
+
+static void test_nothing_to_do(void **state)
+{
+	static const char *const yaml[] = { RBD_VOL, RBD_VOL "cache: writethrough", CACHED };
+	struct vol_rig rig;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(yaml); i++) {
+		vol_open_rig(&rig, yaml[i]);
+		if (i < 2)
+			assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+		assert_true(backend_settle(rig.device));
+		vol_close_rig(&rig);
+	}
+	assert_int_equal(fake_call_nr("rbd_aio_flush"), 0);
+}
+
+static void test_settles(void **state)
+{
+	struct vol_rig rig;
+
+	(void)state;
+	vol_open_rig(&rig, CACHED);
+	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	fake_hold(true);
+	assert_false(backend_settle(rig.device));
+	assert_false(backend_settle(rig.device));
+	assert_int_equal(fake_call_nr("rbd_aio_flush"), 1);
+	fake_hold(false);
+	settle(&rig);
+	assert_int_equal(fake_call_nr("rbd_aio_flush"), 1);
+	assert_int_equal(flush_of_next(&rig), 0);
+	vol_close_rig(&rig);
+}
+
+/* The upgrade is called off, and the device goes on. */
+static void test_writes_after(void **state)
+{
+	struct vol_rig rig;
+
+	(void)state;
+	vol_open_rig(&rig, CACHED);
+	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	settle(&rig);
+	assert_int_equal(vol_write(&rig, 0, 512, 2), 0);
+	assert_int_equal(flush_of_next(&rig), -EIO);
+	vol_close_rig(&rig);
+}
+
+/* What the next one has acknowledged is its own. */
+static void test_the_next_is_killed(void **state)
+{
+	struct vol_rig rig, next;
+	int fd;
+
+	(void)state;
+	vol_open_rig(&rig, CACHED);
+	settle(&rig);
+	fd = vol_record_copy(&rig);
+	backend_abandon(rig.device);
+	vol_open_over(&next, CACHED, fd);
+	assert_int_equal(vol_write(&next, 0, 512, 2), 0);
+	vol_close_queues(&next);
+	backend_close(next.device);
+	next.params.size_bytes = 4u << 20;
+	assert_int_equal(vol_open_device(&next), 0);
+	vol_open_queue(&next);
+	assert_int_equal(vol_do(&next, BACKEND_FLUSH, 0, 0), -EIO);
+	vol_close_rig(&next);
+	vol_close_rig(&rig);
+	close(fd);
+}
+
+static void test_a_flush_that_fails(void **state)
+{
+	struct vol_rig rig;
+
+	(void)state;
+	vol_open_rig(&rig, CACHED);
+	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	fake_fail_call("rbd_aio_flush", -ENOMEM, 1);
+	assert_false(backend_settle(rig.device));
+	fake_fail_call("rbd_aio_create_completion", -ENOMEM, 1);
+	assert_false(backend_settle(rig.device));
+	fake_fail_answer(FAKE_FLUSH, -ENOSPC, 1);
+	settle(&rig);
+	assert_int_equal(fake_call_nr("rbd_aio_flush"), 3);
+	assert_int_equal(flush_of_next(&rig), 0);
+	vol_close_rig(&rig);
+}
+
+/* On the blocklist: what the cache had is lost. */
+static void test_lost(void **state)
+{
+	struct vol_rig rig;
+
+	(void)state;
+	vol_open_rig(&rig, CACHED);
+	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	fake_list_client(1);
+	settle(&rig);
+	assert_int_equal(flush_of_next(&rig), -EIO);
+	vol_close_rig(&rig);
+	assert_int_equal(fake_client_nr(), 0);
+}
+
+/* The same, but another has found out before our FLUSH is answered. */
+static void test_lost_meanwhile(void **state)
+{
+	struct vol_rig rig;
+
+	(void)state;
+	vol_open_rig(&rig, CACHED);
+	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	fake_hold(true);
+	assert_false(backend_settle(rig.device));
+	ceph_revive(vol_device(&rig), atomic_load(&vol_device(&rig)->image), -ESHUTDOWN);
+	fake_hold(false);
+	settle(&rig);
+	assert_int_equal(vol_do(&rig, BACKEND_FLUSH, 0, 0), -EIO);
+	assert_int_equal(vol_do(&rig, BACKEND_FLUSH, 0, 0), 0);
+	vol_close_rig(&rig);
+}
+
+/* The device is closed, and waits for the answer. */
+static void test_closed_meanwhile(void **state)
+{
+	struct vol_rig rig;
+
+	(void)state;
+	vol_open_rig(&rig, CACHED);
+	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	assert_false(backend_settle(rig.device));
+	vol_close_rig(&rig);
+	assert_int_equal(fake_client_nr(), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RBD_TEST(test_nothing_to_do),	   RBD_TEST(test_settles),
+		RBD_TEST(test_writes_after),	   RBD_TEST(test_the_next_is_killed),
+		RBD_TEST(test_a_flush_that_fails), RBD_TEST(test_lost),
+		RBD_TEST(test_lost_meanwhile),	   RBD_TEST(test_closed_meanwhile),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
