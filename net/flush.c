@@ -49,17 +49,19 @@ void net_flush_answered(struct net_flush *f, struct net_flush_mark *m, int resul
 	flush_uncover(f, m);
 }
 
-void net_flush_begin_own(struct net_flush *f, struct net_flush_mark *m)
+/* As flush_cover: a loss at any moment finds at least one of both. */
+void net_flush_begin_own(struct net_flush *f)
 {
-	net_flush_came(f, m, true);
-	flush_cover(f, m);
+	atomic_store(&f->own_covers, true);
+	if (!atomic_exchange(&f->unflushed, false))
+		atomic_store(&f->own_covers, false);
 }
 
-void net_flush_end_own(struct net_flush *f, struct net_flush_mark *m, int result)
+void net_flush_end_own(struct net_flush *f, int result)
 {
-	if (m->covers && m->losses != atomic_load(&f->losses))
-		atomic_store(&f->lost_writes, true);
-	net_flush_answered(f, m, result);
+	if (result < 0 && atomic_load(&f->own_covers))
+		net_flush_wrote(f);
+	atomic_store(&f->own_covers, false);
 }
 
 /*
@@ -75,6 +77,7 @@ void net_flush_lost(struct net_flush *f, unsigned covering_nr)
 	if (!f->is_volatile)
 		return;
 	unflushed = atomic_exchange(&f->unflushed, false);
+	unflushed |= atomic_exchange(&f->own_covers, false);
 	all_covering_nr = atomic_load(&f->covering_nr);
 	if (!unflushed && all_covering_nr == 0)
 		return;

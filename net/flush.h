@@ -23,6 +23,9 @@ struct net_flush {
 	 * may have been lost: no FLUSH of before succeeds by a server that is there afterwards.
 	 */
 	atomic_uint covering_nr, losses;
+	/* A FLUSH that nobody has asked for covers such writes: it cannot say that they are lost.
+	 */
+	atomic_bool own_covers;
 };
 
 /* Of a request. */
@@ -72,11 +75,11 @@ static inline bool net_flush_is_clean(const struct net_flush *f)
 }
 
 /*
- * Around a FLUSH that nobody has asked for, one at a time; any thread. What is lost meanwhile, the
- * next FLUSH that somebody asks for says.
+ * Around a FLUSH that nobody has asked for, one at a time; any thread. If what it covers is lost
+ * meanwhile, the next FLUSH that somebody asks for says so, from the loss on.
  */
-void net_flush_begin_own(struct net_flush *f, struct net_flush_mark *m);
-void net_flush_end_own(struct net_flush *f, struct net_flush_mark *m, int result);
+void net_flush_begin_own(struct net_flush *f);
+void net_flush_end_own(struct net_flush *f, int result);
 
 /* A connection is lost; covering_nr: of the FLUSHes that it had, those that cover writes. */
 void net_flush_lost(struct net_flush *f, unsigned covering_nr);

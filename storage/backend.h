@@ -496,9 +496,9 @@ const char *backend_failure(const struct backend_device *top,
 /* How many nodes the tree has: at most BACKEND_NODES_MAX. */
 unsigned backend_node_nr(const struct backend_device *top);
 
-/* Main thread: the end of a whole tree in an upgrade, instead of backend_close. */
-void backend_abandon(const struct backend_device *top);
+/* Main thread, in an upgrade: settle of all nodes, and their end, instead of backend_close. */
 bool backend_settle(const struct backend_device *top);
+void backend_abandon(const struct backend_device *top);
 
 /*
  * Reactor thread. Allocates the queue's private areas; returns 0 or -errno. Must come before the

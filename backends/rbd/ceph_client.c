@@ -119,14 +119,16 @@ static int client_set_ours(struct ceph_client *c, const struct ceph_wish *w)
 		{ "err_to_stderr", "false" },
 		{ "log_file", "" },
 		/*
-		 * Requests go down to the messenger in the thread of the reactor, answers come up
-		 * in one thread: each hop more costs 10,000 instructions at depth 1. While a key is
-		 * computed in that one, another must do it.
+		 * Requests go down to the messenger in the thread of the reactor, not by another
+		 * one: that saves 18,000 instructions at depth 1. Answers come up in one thread,
+		 * or, as a key may be computed in it, in one of two.
 		 */
 		{ "rbd_non_blocking_aio", "false" },
 		{ "librados_thread_count", w->derives ? "2" : "1" },
-		/* Whoever is above these limits waits, and that may not be a reactor; tags are
-		   limit enough. */
+		/*
+		 * Above these limits librados lets its caller wait, who is a reactor. The number of
+		 * tags is limit enough.
+		 */
 		{ "objecter_inflight_ops", "0" },
 		{ "objecter_inflight_op_bytes", "0" },
 		{ "mon_host", w->mon_host },

@@ -82,7 +82,6 @@ struct ceph_device {
 	struct ceph_settle {
 		atomic_bool is_out; /* librbd has a FLUSH of it */
 		struct ceph_image *image;
-		struct net_flush_mark mark;
 	} settle;
 	_Atomic uint64_t seen_bytes; /* its size as the cluster said it last */
 	pthread_mutex_t news_lock;
@@ -160,6 +159,9 @@ void ceph_fence_close(struct ceph_device *device);
 int ceph_stored_fd(const struct backend_device *device);
 
 /* ---- rbd_revive.c ---- */
+
+/* A thread that may block: 10 ms, between two looks at what others do. */
+void ceph_nap(void);
 
 /* Any thread: the cluster serves this image no more, err says how. Only the first one counts. */
 void ceph_revive(struct ceph_device *device, struct ceph_image *image, int err);

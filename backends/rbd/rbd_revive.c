@@ -29,7 +29,7 @@
 #define PAUSE_MAX_MS 5000u
 #define POLL_MS 10u
 
-static void revive_nap(void)
+void ceph_nap(void)
 {
 	const struct timespec step = { .tv_nsec = (long)(POLL_MS * NS_PER_MS) };
 
@@ -39,14 +39,14 @@ static void revive_nap(void)
 static void revive_pause(struct ceph_device *d, unsigned ms)
 {
 	for (unsigned i = 0; i < ms / POLL_MS && !atomic_load(&d->closing); i++)
-		revive_nap();
+		ceph_nap();
 }
 
 /* Requests of an image end by themselves, at the latest by the limit of a request. */
 static void revive_drain(struct ceph_image *image)
 {
 	while (atomic_load(&image->out_nr) > 0)
-		revive_nap();
+		ceph_nap();
 }
 
 static bool revive_is_same(struct ceph_device *d, const struct ceph_image *old,
@@ -159,5 +159,5 @@ void ceph_revive_stop(struct ceph_device *device)
 {
 	atomic_store(&device->closing, true);
 	while (atomic_load(&device->revive_nr) > 0)
-		revive_nap();
+		ceph_nap();
 }

@@ -8,9 +8,6 @@
  * fails: sent again with the next look; the image is lost: the writes are, which the next FLUSH of
  * the device says, here or there.
  */
-#include <errno.h>
-#include <time.h>
-
 #include "backends/rbd/rbd.h"
 
 /* A thread of librbd. From the store on the device may be closed. */
@@ -21,7 +18,7 @@ static void settle_answered(rbd_completion_t completion, void *arg)
 	int ret = (int)d->api->rbd_aio_get_return_value(completion);
 
 	d->api->rbd_aio_release(completion);
-	net_flush_end_own(&d->flush, &d->settle.mark, ret);
+	net_flush_end_own(&d->flush, ret);
 	if (ceph_is_lost(ret))
 		ceph_revive(d, image, ret);
 	ceph_give_back_image(image);
@@ -52,11 +49,11 @@ static void settle_begin(struct ceph_device *d)
 
 	if (!image)
 		return;
-	net_flush_begin_own(&d->flush, &d->settle.mark);
+	net_flush_begin_own(&d->flush);
 	ret = settle_send(d, image);
 	if (ret == 0)
 		return;
-	net_flush_end_own(&d->flush, &d->settle.mark, ret);
+	net_flush_end_own(&d->flush, ret);
 	ceph_give_back_image(image);
 }
 
@@ -76,10 +73,8 @@ bool ceph_settle(struct backend_device *device)
 
 void ceph_settle_stop(struct ceph_device *device)
 {
-	const struct timespec pause = { .tv_nsec = 1000000 };
-
 	while (atomic_load(&device->settle.is_out))
-		nanosleep(&pause, NULL);
+		ceph_nap();
 }
 
 void ceph_abandon(struct backend_device *device)

@@ -16,6 +16,7 @@
 #include "storage/registry.h"
 #include "test/rig/config_check.h"
 #include "test/rig/fake_ceph.h"
+#include "test/rig/log_catch.h"
 
 #define RBD_DEPTH 16
 #define RBD_QUEUES 2
@@ -293,32 +294,6 @@ static inline void vol_reads(struct vol_rig *rig, uint64_t offset_bytes, uint32_
 	assert_int_equal(vol_do(rig, BACKEND_READ, offset_bytes, length_bytes), 0);
 	for (uint32_t i = 0; i < length_bytes; i++)
 		assert_int_equal(rig->queue[0].buf[0][i], byte & 0xff);
-}
-
-/* ---- the log ---- */
-
-static int vol_log_fd = -1, vol_log_saved_fd;
-
-/* cmocka's own words must not come meanwhile. */
-static inline void vol_log_catch(void)
-{
-	fflush(stderr);
-	vol_log_fd = memfd_create("log", MFD_CLOEXEC);
-	vol_log_saved_fd = dup(STDERR_FILENO);
-	assert_true(vol_log_fd >= 0 && dup2(vol_log_fd, STDERR_FILENO) >= 0);
-}
-
-/* What has been logged since; valid until the next call. */
-static inline const char *vol_log_end(void)
-{
-	static char text[1 << 16];
-	ssize_t bytes = pread(vol_log_fd, text, sizeof(text) - 1, 0);
-
-	dup2(vol_log_saved_fd, STDERR_FILENO);
-	close(vol_log_saved_fd);
-	close(vol_log_fd);
-	text[bytes > 0 ? bytes : 0] = '\0';
-	return text;
 }
 
 /* ---- threads ---- */

@@ -3,10 +3,10 @@
 #include <sys/stat.h>
 
 #include "base/thread.h"
+#include "test/rig/key_file.h"
 #include "test/rig/rbd_rig.h"
 
 static struct config_check options_check;
-static char key_path[] = "/tmp/test_rbd_client.XXXXXX";
 
 static struct ceph_wish wish_of(const char *options)
 {
@@ -165,7 +165,7 @@ static void test_other_options_do_not(void **state)
 /* Requests go down in the reactor's thread, so nothing may let it wait. */
 static void test_threads(void **state)
 {
-	struct ceph_wish wish = { .conf = "/c", .image_nr_max = 8 };
+	struct ceph_wish wish = wish_of(NULL);
 	struct ceph_client *c = get(&wish), *derives;
 
 	(void)state;
@@ -379,9 +379,9 @@ static bool is_warned(const char *paths)
 	const char *log;
 
 	wish.keyring = paths;
-	vol_log_catch();
+	log_catch();
 	c = get(&wish);
-	log = vol_log_end();
+	log = log_end();
 	ceph_client_put(c);
 	return strstr(log, "the key of the Ceph user is not secret") && strstr(log, key_path);
 }
@@ -481,21 +481,6 @@ static void test_one_fails_for_all(void **state)
 	assert_int_equal(fake_client_nr(), 0);
 }
 
-static int setup(void **state)
-{
-	int fd = mkstemp(key_path);
-
-	(void)state;
-	close(fd);
-	return fd < 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	return unlink(key_path);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -519,5 +504,5 @@ int main(void)
 		RBD_TEST(test_one_fails_for_all),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, key_file_make, key_file_remove);
 }

@@ -155,12 +155,12 @@ static void test_told(void **state)
 
 	(void)state;
 	vol_open_rig(&rig, RBD_VOL);
-	vol_log_catch();
+	log_catch();
 	fake_fail_answer(FAKE_WRITE, -EROFS, 1);
 	vol_write(&rig, 0, 512, 1);
 	fake_fail_answer(FAKE_WRITE, -ENOSPC, 1);
 	vol_write(&rig, 0, 512, 1);
-	log = vol_log_end();
+	log = log_end();
 	assert_non_null(strstr(log,
 			       "msg=\"another client holds the lock of the image\" device=disk "
 			       "image=rbd/vol"));

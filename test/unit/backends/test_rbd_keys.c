@@ -2,9 +2,8 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include "test/rig/key_file.h"
 #include "test/rig/rbd_rig.h"
-
-static char key_path[] = "/tmp/test_rbd_keys.XXXXXX";
 
 static void write_key(const char *text)
 {
@@ -219,21 +218,6 @@ static void test_other_clients_do_not_wait(void **state)
 	open_two("images_per_client: 1", 2);
 }
 
-static int setup(void **state)
-{
-	int fd = mkstemp(key_path);
-
-	(void)state;
-	close(fd);
-	return fd < 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	return unlink(key_path);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,5 +232,5 @@ int main(void)
 		RBD_TEST(test_other_clients_do_not_wait),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, key_file_make, key_file_remove);
 }

@@ -88,10 +88,10 @@ static void test_tried_until_it_works(void **state)
 	vol_open_rig(&rig, RBD_VOL);
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
 		fake_fail_call(calls[i], -EIO, 1);
-	vol_log_catch();
+	log_catch();
 	fake_list_client(1);
 	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
-	log = vol_log_end();
+	log = log_end();
 	assert_non_null(strstr(log,
 			       "level=warn msg=\"the image is lost\" device=disk image=rbd/vol "
 			       "client=10.0.0.1:0/1 why=\"the cluster has put the client on "
@@ -200,9 +200,9 @@ static void test_smaller_when_it_is_back(void **state)
 	vol_open_rig(&rig, RBD_VOL);
 	fake_list_client(1);
 	fake_resize(1u << 20);
-	vol_log_catch();
+	log_catch();
 	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
-	assert_non_null(strstr(vol_log_end(), "msg=\"the image is smaller than the device"));
+	assert_non_null(strstr(log_end(), "msg=\"the image is smaller than the device"));
 	assert_int_equal(vol_write(&rig, 2u << 20, 512, 1), -EIO);
 	vol_close_rig(&rig);
 }
@@ -259,10 +259,10 @@ static void test_queue(void **state)
 	let_pass(&rig, 3000);
 	RBD_TURN_FOR_MS(&rig, 60);
 	assert_int_equal(vol_out_nr(&rig), 2);
-	vol_log_catch();
+	log_catch();
 	let_pass(&rig, 600);
 	assert_int_equal(vol_wait(&rig, 0), -EIO);
-	log = vol_log_end();
+	log = log_end();
 	assert_non_null(strstr(log,
 			       "level=error msg=\"requests fail until the image is open again\" "
 			       "device=disk queue=0 image=rbd/vol"));
@@ -303,11 +303,11 @@ static void check_timeout(const char *yaml, int result)
 
 	vol_open_rig(&rig, yaml);
 	fake_fail_answer(FAKE_READ, -ETIMEDOUT, 1);
-	vol_log_catch();
+	log_catch();
 	assert_int_equal(vol_do(&rig, BACKEND_READ, 0, 512), result);
 	RBD_TURN_UNTIL(&rig, atomic_load(&vol_device(&rig)->image));
 	assert_non_null(
-		strstr(vol_log_end(), "why=\"the cluster has not answered a request in time\""));
+		strstr(log_end(), "why=\"the cluster has not answered a request in time\""));
 	assert_int_equal(vol_do(&rig, BACKEND_READ, 0, 512), 0);
 	vol_close_rig(&rig);
 }

@@ -1,8 +1,14 @@
-/* An image with a cache that is handed over: what is acknowledged reaches the OSDs before, or is
- * said to be lost. */
+/* A cache before a hand over: what is acknowledged reaches the OSDs, or is said to be lost. */
 #include "test/rig/rbd_rig.h"
 
 #define CACHED RBD_VOL "cache: writeback\non_disconnect: forever\n"
+
+/* With a write that is in the cache only. */
+static void open_written(struct vol_rig *rig)
+{
+	vol_open_rig(rig, CACHED);
+	assert_int_equal(vol_write(rig, 0, 512, 1), 0);
+}
 
 /* As an upgrade does it: asked again and again. */
 static void settle(struct vol_rig *rig)
@@ -49,8 +55,7 @@ static void test_settles(void **state)
 	struct vol_rig rig;
 
 	(void)state;
-	vol_open_rig(&rig, CACHED);
-	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	open_written(&rig);
 	fake_hold(true);
 	assert_false(backend_settle(rig.device));
 	assert_false(backend_settle(rig.device));
@@ -68,8 +73,7 @@ static void test_writes_after(void **state)
 	struct vol_rig rig;
 
 	(void)state;
-	vol_open_rig(&rig, CACHED);
-	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	open_written(&rig);
 	settle(&rig);
 	assert_int_equal(vol_write(&rig, 0, 512, 2), 0);
 	assert_int_equal(flush_of_next(&rig), -EIO);
@@ -105,8 +109,7 @@ static void test_a_flush_that_fails(void **state)
 	struct vol_rig rig;
 
 	(void)state;
-	vol_open_rig(&rig, CACHED);
-	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	open_written(&rig);
 	fake_fail_call("rbd_aio_flush", -ENOMEM, 1);
 	assert_false(backend_settle(rig.device));
 	fake_fail_call("rbd_aio_create_completion", -ENOMEM, 1);
@@ -124,8 +127,7 @@ static void test_lost(void **state)
 	struct vol_rig rig;
 
 	(void)state;
-	vol_open_rig(&rig, CACHED);
-	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	open_written(&rig);
 	fake_list_client(1);
 	settle(&rig);
 	assert_int_equal(flush_of_next(&rig), -EIO);
@@ -139,8 +141,7 @@ static void test_lost_meanwhile(void **state)
 	struct vol_rig rig;
 
 	(void)state;
-	vol_open_rig(&rig, CACHED);
-	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	open_written(&rig);
 	fake_hold(true);
 	assert_false(backend_settle(rig.device));
 	ceph_revive(vol_device(&rig), atomic_load(&vol_device(&rig)->image), -ESHUTDOWN);
@@ -151,14 +152,31 @@ static void test_lost_meanwhile(void **state)
 	vol_close_rig(&rig);
 }
 
+/* The new image serves before librbd has answered our FLUSH of the old one. */
+static void test_flush_before_the_answer(void **state)
+{
+	struct net_flush *f;
+	struct vol_rig rig;
+
+	(void)state;
+	open_written(&rig);
+	f = &vol_device(&rig)->flush;
+	net_flush_begin_own(f);
+	fake_list_client(1);
+	vol_reads(&rig, 0, 512, 0);
+	assert_int_equal(vol_do(&rig, BACKEND_FLUSH, 0, 0), -EIO);
+	net_flush_end_own(f, -ESHUTDOWN);
+	assert_int_equal(vol_do(&rig, BACKEND_FLUSH, 0, 0), 0);
+	vol_close_rig(&rig);
+}
+
 /* The device is closed, and waits for the answer. */
 static void test_closed_meanwhile(void **state)
 {
 	struct vol_rig rig;
 
 	(void)state;
-	vol_open_rig(&rig, CACHED);
-	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	open_written(&rig);
 	assert_false(backend_settle(rig.device));
 	vol_close_rig(&rig);
 	assert_int_equal(fake_client_nr(), 0);
@@ -167,10 +185,15 @@ static void test_closed_meanwhile(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		RBD_TEST(test_nothing_to_do),	   RBD_TEST(test_settles),
-		RBD_TEST(test_writes_after),	   RBD_TEST(test_the_next_is_killed),
-		RBD_TEST(test_a_flush_that_fails), RBD_TEST(test_lost),
-		RBD_TEST(test_lost_meanwhile),	   RBD_TEST(test_closed_meanwhile),
+		RBD_TEST(test_nothing_to_do),
+		RBD_TEST(test_settles),
+		RBD_TEST(test_writes_after),
+		RBD_TEST(test_the_next_is_killed),
+		RBD_TEST(test_a_flush_that_fails),
+		RBD_TEST(test_lost),
+		RBD_TEST(test_lost_meanwhile),
+		RBD_TEST(test_closed_meanwhile),
+		RBD_TEST(test_flush_before_the_answer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,9 +107,9 @@ static void test_it_shrinks(void **state)
 
 	(void)state;
 	open_hearing(&rig, RBD_VOL);
-	vol_log_catch();
+	log_catch();
 	resize(2 * MEBI);
-	log = vol_log_end();
+	log = log_end();
 	assert_non_null(strstr(log, "level=error msg=\"the image is smaller than the device: "
 				    "requests behind its end fail\" device=disk image=rbd/vol "
 				    "image_size=2MiB device_size=4MiB"));

@@ -3,6 +3,7 @@
 #include <sys/un.h>
 
 #include "test/rig/fd_store_check.h"
+#include "test/rig/log_catch.h"
 
 /* Runs fn as a daemon does that is killed at its end. Returns whether fn was content. */
 static bool in_killed_daemon(bool (*fn)(struct fd_store *fd_store))
@@ -206,29 +207,6 @@ static void test_keeper_hangs(void **state)
 	fd_store_drop(&fd_store, "mem-b");
 	drop_and_end(&fd_store, "mem-a");
 	fd_store_close(&fd_store);
-}
-
-static int log_fd = -1, log_saved_fd;
-
-static void log_catch(void)
-{
-	fflush(stderr);
-	log_fd = memfd_create("log", MFD_CLOEXEC);
-	log_saved_fd = dup(STDERR_FILENO);
-	assert_true(log_fd >= 0 && dup2(log_fd, STDERR_FILENO) >= 0);
-}
-
-/* What has been logged since; valid until the next call. */
-static const char *log_end(void)
-{
-	static char text[4096];
-	ssize_t bytes = pread(log_fd, text, sizeof(text) - 1, 0);
-
-	dup2(log_saved_fd, STDERR_FILENO);
-	close(log_saved_fd);
-	close(log_fd);
-	text[bytes > 0 ? bytes : 0] = '\0';
-	return text;
 }
 
 /* No keeper can be had: the device serves on, and nothing is left about. */
