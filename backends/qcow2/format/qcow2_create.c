@@ -22,6 +22,7 @@
 /* With the field of the compression type, padded. */
 #define CREATE_V3_HEADER_BYTES 112u
 #define FEATURE_BYTES 48u
+#define FEATURES_CLUSTER_BYTES_OVER 4096u
 
 /* Numbers of clusters, in the order in which they lie. */
 struct create_layout {
@@ -246,15 +247,12 @@ static const struct {
 };
 _Static_assert(sizeof(feature_names[0]) == FEATURE_BYTES, "an entry as it is in the image");
 
-/* They help who does not know a feature; where they do not fit they are left out. */
+/* They help who does not know a feature; small clusters leave the room to names of files, as QEMU.
+ */
 static void header_feature_names(struct create_header *w, const struct qcow2_create *c)
 {
-	size_t behind = 8 + (c->backing_name ? strlen(c->backing_name) : 0);
-
-	if (create_version(c) == 2 ||
-	    w->bytes + 8 + sizeof(feature_names) + behind > create_cluster_bytes(c))
-		return;
-	header_extension(w, QCOW2_EXT_FEATURE_NAMES, feature_names, sizeof(feature_names));
+	if (create_version(c) > 2 && create_cluster_bytes(c) > FEATURES_CLUSTER_BYTES_OVER)
+		header_extension(w, QCOW2_EXT_FEATURE_NAMES, feature_names, sizeof(feature_names));
 }
 
 /* Extensions, then the backing file's name. Returns where that is. */
