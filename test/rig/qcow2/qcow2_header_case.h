@@ -1,6 +1,6 @@
 /* The first cluster of an image that is as it should be, for tests to bend. */
-#ifndef TEST_RIG_QCOW2_HEADER_CASE_H
-#define TEST_RIG_QCOW2_HEADER_CASE_H
+#ifndef TEST_RIG_QCOW2_QCOW2_HEADER_CASE_H
+#define TEST_RIG_QCOW2_QCOW2_HEADER_CASE_H
 
 #include <stdlib.h>
 

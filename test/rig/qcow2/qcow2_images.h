@@ -1,7 +1,6 @@
-/* A folder of images, qemu-img to make them, and what it says about one beside what we read of it.
- */
-#ifndef TEST_RIG_QCOW2_IMAGES_H
-#define TEST_RIG_QCOW2_IMAGES_H
+/* A folder of images, qemu-img to make them, and what it says beside what we read. */
+#ifndef TEST_RIG_QCOW2_QCOW2_IMAGES_H
+#define TEST_RIG_QCOW2_QCOW2_IMAGES_H
 
 #include <jansson.h>
 #include <stdarg.h>

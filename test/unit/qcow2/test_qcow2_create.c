@@ -10,7 +10,7 @@
 #include "backends/qcow2/format/qcow2_bytes.h"
 #include "backends/qcow2/format/qcow2_create.h"
 #include "base/prng.h"
-#include "test/rig/qcow2_images.h"
+#include "test/rig/qcow2/qcow2_images.h"
 
 static uint64_t image_bytes_of(const struct qcow2_create *c)
 {

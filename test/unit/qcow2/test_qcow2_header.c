@@ -8,8 +8,8 @@
 #include <errno.h>
 
 #include "backends/qcow2/format/qcow2_bytes.h"
-#include "test/rig/qcow2_header_case.h"
-#include "test/rig/qcow2_images.h"
+#include "test/rig/qcow2/qcow2_header_case.h"
+#include "test/rig/qcow2/qcow2_images.h"
 
 static struct header_case c;
 

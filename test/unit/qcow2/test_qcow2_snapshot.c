@@ -9,7 +9,7 @@
 
 #include "backends/qcow2/format/qcow2_bytes.h"
 #include "backends/qcow2/format/qcow2_snapshot.h"
-#include "test/rig/qcow2_images.h"
+#include "test/rig/qcow2/qcow2_images.h"
 
 static char words[QCOW2_WORDS_BYTES];
 

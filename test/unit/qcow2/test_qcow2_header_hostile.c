@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "test/rig/qcow2_header_case.h"
+#include "test/rig/qcow2/qcow2_header_case.h"
 
 static struct header_case c;
 
