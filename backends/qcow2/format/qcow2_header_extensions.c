@@ -165,7 +165,7 @@ static int extension_take(const struct qcow2_reader *r, struct qcow2_header *h,
 int qcow2_extensions_parse(const struct qcow2_reader *r, struct qcow2_header *h)
 {
 	uint64_t at = h->header_bytes, end = qcow2_extensions_end(r, h);
-	struct extension ext;
+	struct extension ext = { 0 };
 	unsigned seen = 0;
 	int err;
 
@@ -200,7 +200,7 @@ static const uint8_t *feature_find(const struct qcow2_reader *r, const struct qc
 				   unsigned bit)
 {
 	uint64_t at = h->header_bytes, end = qcow2_extensions_end(r, h);
-	struct extension ext;
+	struct extension ext = { 0 };
 
 	while (extension_next(r, end, &at, &ext) > 0) {
 		if (ext.type == QCOW2_EXT_FEATURE_NAMES)

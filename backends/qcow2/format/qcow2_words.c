@@ -8,10 +8,10 @@
 
 int qcow2_fail(char words[static QCOW2_WORDS_BYTES], int err, const char *format, ...)
 {
-	size_t at = strlen(PREFIX);
+	const size_t at = sizeof(PREFIX) - 1;
 	va_list args;
 
-	memcpy(words, PREFIX, at);
+	memcpy(words, PREFIX, sizeof(PREFIX));
 	va_start(args, format);
 	vsnprintf(words + at, QCOW2_WORDS_BYTES - at, format, args);
 	va_end(args);
