@@ -37,6 +37,7 @@ MAY = {
     "backends/nvme": STORAGE | {"net", "backends/nvme/keys", "backends/nvme/protocol"},
     "backends/nvme/protocol": {"base", "config", "net", "backends/nvme/keys"},
     "backends/nvme/keys": {"base"},
+    "backends/qcow2/codec": {"base"},
     "filters": STORAGE,
     "filters/stripe": STORAGE,
     "filters/throttle": STORAGE,
