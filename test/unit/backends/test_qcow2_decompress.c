@@ -16,7 +16,6 @@
 #include "base/prng.h"
 #include "base/util.h"
 #include "test/rig/heap.h"
-#include "test/rig/heap_calls.h"
 
 #define CLUSTER_BYTES 65536u
 #define CLUSTER_BYTES_MAX (2u << 20)
