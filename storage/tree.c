@@ -177,6 +177,7 @@ static struct backend_device *node_new(struct tree_making *t, const struct backe
 		return NULL;
 	device->parent = parent;
 	device->config = spec->config;
+	device->as = spec->as;
 	device->node_idx = t->node_idx++;
 	name_device(device, spec, above);
 	fill_params(t, spec, params, parent_spec, &device->open_params);

@@ -286,6 +286,17 @@ static void test_nodes_are_numbered(void **state)
 	open_queue();
 }
 
+/* A node knows which child of its parent it is. */
+static void test_nodes_know_their_place(void **state)
+{
+	(void)state;
+	spec_halves();
+	assert_int_equal(open_device(), 0);
+	assert_null(rig.device->as);
+	assert_ptr_equal(rig.device->child->as, &halves_children[0]);
+	assert_ptr_equal(rig.device->child->sibling->as, &halves_children[1]);
+}
+
 /* Too long to be stored: told apart all the same. */
 static void test_long_identity(void **state)
 {
@@ -331,12 +342,19 @@ int main(void)
 {
 #define RIG(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		RIG(test_pieces_are_windows), RIG(test_windows_without_memory),
-		RIG(test_busy_child),	      RIG(test_where),
-		RIG(test_own_requests),	      RIG(test_memory_is_counted),
-		RIG(test_second_child_fails), RIG(test_closed_from_the_top),
-		RIG(test_leaves_are_asked),   RIG(test_long_identity),
-		RIG(test_limits_are_joined),  RIG(test_nodes_are_numbered),
+		RIG(test_pieces_are_windows),
+		RIG(test_windows_without_memory),
+		RIG(test_busy_child),
+		RIG(test_where),
+		RIG(test_own_requests),
+		RIG(test_memory_is_counted),
+		RIG(test_second_child_fails),
+		RIG(test_closed_from_the_top),
+		RIG(test_leaves_are_asked),
+		RIG(test_long_identity),
+		RIG(test_limits_are_joined),
+		RIG(test_nodes_are_numbered),
+		RIG(test_nodes_know_their_place),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
