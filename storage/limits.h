@@ -12,6 +12,12 @@ enum backend_caps {
 	BACKEND_CAP_WRITE_ZEROES = 1u << 3,
 	BACKEND_CAP_READ_ONLY = 1u << 4,
 	BACKEND_CAP_ROTATIONAL = 1u << 5,
+	/*
+	 * A WRITE beyond the end makes the storage longer: a node over it may set a larger size
+	 * (backend_set_size) and write there. What was never written there cannot be read. Says
+	 * nothing about the block device, which has the size that it has.
+	 */
+	BACKEND_CAP_GROWS = 1u << 6,
 };
 
 struct backend_limits {

@@ -45,7 +45,10 @@ static uint64_t lower_limit(uint64_t a, uint64_t b)
 	return a && b ? MIN(a, b) : MAX(a, b);
 }
 
-/* Both, but a cache of one alone is a cache; and FUA of one without a cache is nothing special. */
+/*
+ * Both, but a cache of one alone is a cache; and FUA of one without a cache is nothing special.
+ * BACKEND_CAP_GROWS is lost: what is written beyond the end of several is at no place of one.
+ */
 static uint32_t join_caps(uint32_t a, uint32_t b)
 {
 	const uint32_t any = BACKEND_CAP_FLUSH | BACKEND_CAP_READ_ONLY | BACKEND_CAP_ROTATIONAL;

@@ -95,7 +95,7 @@ json_t *json_device_line(const struct member *m)
 			 "error", member_error(m));
 }
 
-/* Bits of caps by name. */
+/* Bits of caps by name. Without BACKEND_CAP_GROWS, which is for nodes and not for users. */
 static json_t *caps(uint32_t bits)
 {
 	static const struct {

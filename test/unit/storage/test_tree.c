@@ -324,8 +324,9 @@ static void test_limits_are_joined(void **state)
 {
 	(void)state;
 	leaves[1].size_bytes = 8192 + 512;
-	leaves[0].caps = BACKEND_CAP_FLUSH | BACKEND_CAP_FUA | BACKEND_CAP_DISCARD;
-	leaves[1].caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES;
+	leaves[0].caps =
+		BACKEND_CAP_FLUSH | BACKEND_CAP_FUA | BACKEND_CAP_DISCARD | BACKEND_CAP_GROWS;
+	leaves[1].caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES | BACKEND_CAP_GROWS;
 	open_stripe(3);
 	assert_int_equal(rig.device->limits.size_bytes, 3 * 8192);
 	assert_int_equal(rig.device->limits.boundary_bytes, 4096);
