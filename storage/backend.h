@@ -116,7 +116,7 @@ struct backend_device {
 	/* As which child of its parent; NULL: the root, or "backend". */
 	const struct backend_child_option *as;
 	struct backend_open_params open_params;
-	/* Out: by open. A node with children finds theirs here, joined: backend_limits_join. */
+	/* Out: by open. A node with children finds theirs here, joined: node.h. */
 	struct backend_limits limits;
 	void *priv; /* ops->device_bytes */
 	/* The first child, open before this one; the next child of the same parent. */

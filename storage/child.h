@@ -2,6 +2,8 @@
 #ifndef STORAGE_CHILD_H
 #define STORAGE_CHILD_H
 
+#include <stdbool.h>
+
 #include "config/option.h"
 
 struct backend;
@@ -16,6 +18,7 @@ struct backend;
 struct backend_child_option {
 	const char *name;	 /* "backend", "backends", "data" */
 	unsigned nr_min, nr_max; /* nr_max above 1: a list */
+	bool read_only;		 /* what stands here is only read, whatever the device is */
 	const char *help;
 };
 

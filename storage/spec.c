@@ -357,20 +357,32 @@ bool backend_spec_resized(const struct backend_spec *a, const struct backend_spe
 /* ---- leaves ---- */
 
 /* Counts idx down by the leaves that this part of the tree has. */
-static const struct backend_spec *spec_find_leaf(const struct backend_spec *spec, unsigned *idx)
+static const struct backend_spec *spec_find_leaf(const struct backend_spec *spec, unsigned *idx,
+						 bool *ret_only_read)
 {
 	const struct backend_spec *leaf = NULL;
 
-	if (!spec->child)
-		return (*idx)-- == 0 ? spec : NULL;
+	if (!spec->child && (*idx)-- == 0)
+		leaf = spec;
 	for (const struct backend_spec *child = spec->child; child && !leaf; child = child->sibling)
-		leaf = spec_find_leaf(child, idx);
+		leaf = spec_find_leaf(child, idx, ret_only_read);
+	*ret_only_read |= leaf && spec->as && spec->as->read_only;
 	return leaf;
 }
 
 const struct backend_spec *backend_spec_leaf(const struct backend_spec *spec, unsigned idx)
 {
-	return spec ? spec_find_leaf(spec, &idx) : NULL;
+	bool only_read = false;
+
+	return spec ? spec_find_leaf(spec, &idx, &only_read) : NULL;
+}
+
+bool backend_spec_leaf_is_only_read(const struct backend_spec *spec, unsigned idx)
+{
+	bool only_read = false;
+
+	spec_find_leaf(spec, &idx, &only_read);
+	return only_read;
 }
 
 const char *backend_spec_leaf_path(const struct backend_spec *leaf)

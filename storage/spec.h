@@ -44,6 +44,9 @@ unsigned backend_spec_child_nr(const struct backend_spec *spec);
  * fewer. Accepts NULL. */
 const struct backend_spec *backend_spec_leaf(const struct backend_spec *spec, unsigned idx);
 
+/* Whether that leaf stands where nothing is ever written: struct backend_child_option. */
+bool backend_spec_leaf_is_only_read(const struct backend_spec *spec, unsigned idx);
+
 /* The file that holds the bytes of a leaf, by its path as configured; NULL: it has none. */
 const char *backend_spec_leaf_path(const struct backend_spec *leaf);
 

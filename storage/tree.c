@@ -140,6 +140,7 @@ static void fill_params(struct tree_making *t, const struct backend_spec *spec,
 	bool leaf = !spec->child;
 
 	*ret_params = *above;
+	ret_params->read_only |= spec->as && spec->as->read_only;
 	if (ops) {
 		ret_params->depth += ops->own_nr;
 		if (above->size_bytes && ops->size_below)
@@ -222,11 +223,23 @@ void backend_tree_free(struct backend_device *device)
 
 /* ---- one node is opened and closed ---- */
 
+/* A child that is only read, beside others: what it cannot do, the node does not ask of it. */
+static void join_reader(struct backend_device *device, const struct backend_device *child)
+{
+	uint32_t rotational = child->limits.caps & BACKEND_CAP_ROTATIONAL;
+	uint32_t caps = device->limits.caps;
+
+	backend_limits_join(&device->limits, &child->limits);
+	device->limits.caps = caps | rotational;
+}
+
 static void join_children(struct backend_device *device)
 {
 	for (const struct backend_device *c = device->child; c; c = c->sibling) {
 		if (c == device->child)
 			device->limits = c->limits;
+		else if (c->as && c->as->read_only)
+			join_reader(device, c);
 		else
 			backend_limits_join(&device->limits, &c->limits);
 	}
