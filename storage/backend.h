@@ -111,10 +111,10 @@ struct backend_open_params {
 
 struct backend_device {
 	const struct backend *ops;
-	const char *name;   /* for messages: BACKEND_PATH_BYTES describes it */
-	const void *config; /* filled by ops->options; lives as long as the device */
-	/* As which child of its parent; NULL: the root, or "backend". */
-	const struct backend_child_option *as;
+	const char *name;		 /* for messages: BACKEND_PATH_BYTES describes it */
+	const void *config;		 /* filled by ops->options; lives as long as the device */
+	const struct backend_spec *spec; /* what it was made from; lives as long as the device */
+	const struct backend_child_option *as; /* the spec's */
 	struct backend_open_params open_params;
 	/* Out: by open. A node with children finds theirs here, joined: node.h. */
 	struct backend_limits limits;

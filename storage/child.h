@@ -13,12 +13,19 @@ struct backend;
 #define BACKEND_NODES_MAX 128
 #define BACKEND_LEAVES_MAX 64
 #define BACKEND_CHILDREN_MAX 32
+/* Rows of one backend's table of children. */
+#define BACKEND_CHILD_OPTIONS_MAX 4
 
 /* The children that a node has under one key of its configuration. */
 struct backend_child_option {
 	const char *name;	 /* "backend", "backends", "data" */
 	unsigned nr_min, nr_max; /* nr_max above 1: a list */
 	bool read_only;		 /* what stands here is only read, whatever the device is */
+	/*
+	 * Words that may stand there in the place of a backend, for the node to make sense of
+	 * (backend_spec_word); NULL at the end. NULL: none. Not of a list.
+	 */
+	const char *const *words;
 	const char *help;
 };
 
@@ -31,6 +38,8 @@ struct backend_spec {
 	/* As which child of its parent; NULL: the root, or "backend". In a list: at which index. */
 	const struct backend_child_option *as;
 	unsigned as_idx;
+	/* Of each row of ops->children, the word that stands there; NULL: none does. */
+	const char *word[BACKEND_CHILD_OPTIONS_MAX];
 	struct config_pos path_pos; /* of a leaf's path_option in the configuration, for messages */
 };
 

@@ -18,9 +18,6 @@
 #include "base/errname.h"
 #include "base/util.h"
 
-/* Kinds of children of one backend. */
-#define SPEC_CHILD_OPTIONS_MAX 4
-
 /* What `type` may say: the registry, as an option like any other. */
 static void spec_type_option(struct option ret_table[static 2],
 			     const char *names[static BACKEND_REGISTRY_MAX + 1])
@@ -60,7 +57,7 @@ static const struct backend *spec_find_type(const struct yaml_node *map, struct 
 
 /* The keys that are not in the option table: the type and the children. */
 static void spec_other_keys(const struct backend *ops,
-			    const char *keys[static SPEC_CHILD_OPTIONS_MAX + 3])
+			    const char *keys[static BACKEND_CHILD_OPTIONS_MAX + 3])
 {
 	size_t nr = 0;
 
@@ -68,7 +65,7 @@ static void spec_other_keys(const struct backend *ops,
 	/* One that no child stands below is told once, by spec_parse_children. */
 	keys[nr++] = "backend";
 	for (const struct backend_child_option *c = ops->children; c && c->name; c++) {
-		ASSERT(nr < SPEC_CHILD_OPTIONS_MAX + 2);
+		ASSERT(nr < BACKEND_CHILD_OPTIONS_MAX + 2);
 		keys[nr++] = c->name;
 	}
 	keys[nr] = NULL;
@@ -78,7 +75,7 @@ static void spec_other_keys(const struct backend *ops,
 static int spec_parse_options(struct backend_spec *spec, const struct yaml_node *map,
 			      struct config_errors *e)
 {
-	const char *other[SPEC_CHILD_OPTIONS_MAX + 3];
+	const char *other[BACKEND_CHILD_OPTIONS_MAX + 3];
 	size_t bytes = spec->ops->config_bytes;
 	/* Never NULL, also for a backend without options. */
 	void *config = calloc(1, bytes + 1);
@@ -154,6 +151,31 @@ static int spec_parse_list(struct parsing *p, const struct backend_spec ***end,
 	return ret;
 }
 
+/* One of the words of `as`, in the place of a backend. */
+static int spec_parse_word(struct parsing *p, struct backend_spec *spec,
+			   const struct backend_child_option *as, const struct yaml_node *word)
+{
+	const struct option table[] = {
+		{ .name = as->name, .type = OPTION_ENUM, .values = as->words }, OPTION_END
+	};
+	int idx = -1, ret = option_set(table, as->name, word->text, word->pos, &idx, p->e);
+
+	if (ret == 0)
+		spec->word[as - spec->ops->children] = as->words[idx];
+	return ret;
+}
+
+/* What stands below one key of the children's. */
+static int spec_parse_key(struct parsing *p, struct backend_spec *spec,
+			  const struct backend_spec ***end, const struct backend_child_option *as,
+			  const struct yaml_node *below, unsigned level)
+{
+	if (as->words && below->kind == YAML_SCALAR)
+		return spec_parse_word(p, spec, as, below);
+	return as->nr_max > 1 ? spec_parse_list(p, end, as, below, level)
+			      : spec_parse_child(p, end, as, 0, below, level);
+}
+
 static int spec_parse_children(struct parsing *p, struct backend_spec *spec,
 			       const struct yaml_node *map, unsigned level)
 {
@@ -170,10 +192,7 @@ static int spec_parse_children(struct parsing *p, struct backend_spec *spec,
 					  as->name, ops->name);
 			ret = worse_error(ret, -EINVAL);
 		} else if (below) {
-			ret = worse_error(
-				ret, as->nr_max > 1
-					     ? spec_parse_list(p, &end, as, below, level + 1)
-					     : spec_parse_child(p, &end, as, 0, below, level + 1));
+			ret = worse_error(ret, spec_parse_key(p, spec, &end, as, below, level + 1));
 		}
 	}
 	below = yaml_get(map, "backend");
@@ -268,6 +287,12 @@ unsigned backend_spec_child_nr(const struct backend_spec *spec)
 	return nr;
 }
 
+const char *backend_spec_word(const struct backend_spec *spec,
+			      const struct backend_child_option *as)
+{
+	return spec->word[as - spec->ops->children];
+}
+
 /* The field of a leaf's size option; NULL: it has none. */
 static uint64_t *spec_size_field(const struct backend_spec *leaf)
 {
@@ -327,7 +352,7 @@ static bool spec_equal(const struct backend_spec *a, const struct backend_spec *
 	const struct backend_spec *child_a, *child_b;
 
 	if (a->ops != b->ops || a->as != b->as || a->as_idx != b->as_idx ||
-	    !spec_options_equal(a, b, but_sizes))
+	    memcmp(a->word, b->word, sizeof(a->word)) != 0 || !spec_options_equal(a, b, but_sizes))
 		return false;
 	child_a = a->child;
 	child_b = b->child;

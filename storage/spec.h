@@ -40,6 +40,13 @@ const char *backend_spec_text(const struct backend_spec *spec,
 
 unsigned backend_spec_child_nr(const struct backend_spec *spec);
 
+/*
+ * Any thread. The word that stands in the place of the child `as`, a row of spec->ops->children; it
+ * is one of as->words, the pointer too. NULL: a backend does, or nothing.
+ */
+const char *backend_spec_word(const struct backend_spec *spec,
+			      const struct backend_child_option *as);
+
 /* Where bytes live: the leaf with this index, in the order of the configuration; NULL: there are
  * fewer. Accepts NULL. */
 const struct backend_spec *backend_spec_leaf(const struct backend_spec *spec, unsigned idx);

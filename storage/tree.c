@@ -181,6 +181,7 @@ static struct backend_device *node_new(struct tree_making *t, const struct backe
 		return NULL;
 	device->parent = parent;
 	device->config = spec->config;
+	device->spec = spec;
 	device->as = spec->as;
 	device->node_idx = t->node_idx++;
 	name_device(device, spec, above);
