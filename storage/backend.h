@@ -335,6 +335,12 @@ struct backend {
 	 */
 	uint64_t (*size_over)(const void *config, unsigned child_nr, uint64_t child_bytes);
 	uint64_t (*size_below)(const void *config, unsigned child_nr, uint64_t size_bytes);
+	/*
+	 * Instead: its size has nothing to do with those of its children, as that of an image that
+	 * says it. For sizes, a leaf: its own size_option and resize count, nothing below is asked
+	 * or changed. What its children must have it sees to by itself (backend_set_size).
+	 */
+	bool sizes_itself;
 
 	/*
 	 * What a QUEUED I/O waits for, for those who ask why it takes so long. Main thread, while
@@ -391,7 +397,10 @@ struct backend {
 	/* Main thread: its library's threads, in the whole process. NULL: its library has none. */
 	void (*library)(struct backend_library_look *ret_look);
 
-	/* For leaves. NULL: its size is for life. A node with children can what all of them can. */
+	/*
+	 * For leaves, and a node that sizes_itself. NULL: its size is for life. Another node with
+	 * children can what all of them can.
+	 */
 	const struct backend_resize *resize;
 };
 

@@ -293,21 +293,28 @@ const char *backend_spec_word(const struct backend_spec *spec,
 	return spec->word[as - spec->ops->children];
 }
 
-/* The field of a leaf's size option; NULL: it has none. */
-static uint64_t *spec_size_field(const struct backend_spec *leaf)
+/* A leaf, or a node whose size is not made of its children's. */
+static bool spec_sizes_itself(const struct backend_spec *spec)
 {
-	const struct option *o = leaf->ops && !leaf->child ? leaf->ops->size_option : NULL;
-
-	return o ? (uint64_t *)((uintptr_t)leaf->config + o->offset) : NULL;
+	return !spec->child || spec->ops->sizes_itself;
 }
 
-/* By the size options of all leaves; 0: one has none, or it is 0. */
+/* The field of the size option of such a one; NULL: it has none. */
+static uint64_t *spec_size_field(const struct backend_spec *spec)
+{
+	const struct option *o =
+		spec->ops && spec_sizes_itself(spec) ? spec->ops->size_option : NULL;
+
+	return o ? (uint64_t *)((uintptr_t)spec->config + o->offset) : NULL;
+}
+
+/* By the size options of all that size themselves; 0: one has none, or it is 0. */
 static uint64_t spec_size(const struct backend_spec *spec)
 {
 	uint64_t smallest_bytes = UINT64_MAX;
 	const uint64_t *field = spec_size_field(spec);
 
-	if (!spec->child)
+	if (spec_sizes_itself(spec))
 		return field ? *field : 0;
 	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
 		smallest_bytes = MIN(smallest_bytes, spec_size(child));
@@ -323,7 +330,9 @@ void backend_spec_set_size(struct backend_spec *spec, uint64_t size_bytes)
 
 	if (field)
 		*field = size_bytes;
-	if (spec->ops && spec->ops->size_below)
+	if (!spec->ops || spec_sizes_itself(spec))
+		return;
+	if (spec->ops->size_below)
 		size_bytes = spec->ops->size_below(spec->config, backend_spec_child_nr(spec),
 						   size_bytes);
 	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
@@ -354,6 +363,7 @@ static bool spec_equal(const struct backend_spec *a, const struct backend_spec *
 	if (a->ops != b->ops || a->as != b->as || a->as_idx != b->as_idx ||
 	    memcmp(a->word, b->word, sizeof(a->word)) != 0 || !spec_options_equal(a, b, but_sizes))
 		return false;
+	but_sizes = but_sizes && !a->ops->sizes_itself;
 	child_a = a->child;
 	child_b = b->child;
 	for (; child_a && child_b; child_a = child_a->sibling, child_b = child_b->sibling)

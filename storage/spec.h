@@ -25,13 +25,13 @@ void backend_spec_free(struct backend_spec *spec);
 bool backend_spec_equal(const struct backend_spec *a, const struct backend_spec *b);
 
 /*
- * Whether they are equal but for the size options of their leaves, which all have one and which do
- * not make the same size. Returns it in bytes.
+ * Whether they are equal but for the size options of their leaves, or of nodes that size
+ * themselves, which all have one and which do not make the same size. Returns it in bytes.
  */
 bool backend_spec_resized(const struct backend_spec *a, const struct backend_spec *b,
 			  uint64_t *ret_a_bytes, uint64_t *ret_b_bytes);
 
-/* Makes the size options of the leaves such that the device has this size, for the next open. */
+/* Makes these size options such that the device has this size, for the next open. */
 void backend_spec_set_size(struct backend_spec *spec, uint64_t size_bytes);
 
 /* "throttle > file", "stripe > (3 file, throttle > mem)". Returns buf. */

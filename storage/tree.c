@@ -143,7 +143,9 @@ static void fill_params(struct tree_making *t, const struct backend_spec *spec,
 	ret_params->read_only |= spec->as && spec->as->read_only;
 	if (ops) {
 		ret_params->depth += ops->own_nr;
-		if (above->size_bytes && ops->size_below)
+		if (ops->sizes_itself)
+			ret_params->size_bytes = 0;
+		else if (above->size_bytes && ops->size_below)
 			ret_params->size_bytes = ops->size_below(
 				parent->config, backend_spec_child_nr(parent), above->size_bytes);
 	}
