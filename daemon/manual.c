@@ -21,6 +21,8 @@ static void write_children(const struct backend *ops)
 			printf("list of %u to %u backends", c->nr_min, c->nr_max);
 		else
 			fputs("backend", stdout);
+		for (unsigned i = 0; c->words && c->words[i]; i++)
+			printf("%s%s", c->words[i + 1] ? ", " : " or ", c->words[i]);
 		printf("%s)\n%s\n", c->nr_min > 0 ? "; required" : "", c->help);
 	}
 }

@@ -1,6 +1,7 @@
 /*
  * What a backend is: a place where the bytes of a block device live. A backend never sees ublk;
- * the core never sees the inside of a backend. Everything between them is in this file.
+ * the core never sees the inside of a backend. Everything between them is in this file, in child.h
+ * (trees) and in limits.h (sizes and what a storage can).
  *
  * A backend is one const table (struct backend). The core allocates its private areas (zeroed),
  * parses its options, and calls:
@@ -38,6 +39,8 @@
 #include "base/list.h"
 #include "config/option.h"
 #include "reactor/reactor.h"
+#include "storage/child.h"
+#include "storage/limits.h"
 #include "storage/look.h"
 
 struct backend_io;
@@ -59,16 +62,6 @@ enum backend_io_flags {
 	BACKEND_NOUNMAP = 1u << 1, /* WRITE_ZEROES: keep the space allocated */
 };
 
-/* What open found; the core makes the block device's limits from it. */
-enum backend_caps {
-	BACKEND_CAP_FLUSH = 1u << 0, /* has a volatile cache: completed writes need a FLUSH */
-	BACKEND_CAP_FUA = 1u << 1,
-	BACKEND_CAP_DISCARD = 1u << 2,
-	BACKEND_CAP_WRITE_ZEROES = 1u << 3,
-	BACKEND_CAP_READ_ONLY = 1u << 4,
-	BACKEND_CAP_ROTATIONAL = 1u << 5,
-};
-
 /*
  * How a backend can get at the bytes of a READ or WRITE; none of these: in a buffer of memory. A
  * tree can do what all of its nodes can.
@@ -83,28 +76,6 @@ enum backend_data {
 	BACKEND_DATA_MOVES = 1u << 1,
 	/* Of nodes that do not look at the bytes: what is below decides. */
 	BACKEND_DATA_ANY = BACKEND_DATA_FIXED | BACKEND_DATA_MOVES,
-};
-
-struct backend_limits {
-	/* A multiple of the logical block. It may change while queues serve: backend_size(). */
-	uint64_t size_bytes;
-	uint32_t caps;		       /* enum backend_caps */
-	uint32_t logical_block_bytes;  /* smallest it can serve; 0: any from 512 */
-	uint32_t physical_block_bytes; /* 0: as the logical block */
-	uint32_t io_opt_bytes;	       /* 0: nothing special */
-	uint32_t max_io_bytes;	       /* 0: no limit of its own */
-	uint32_t discard_granularity_bytes;
-	uint64_t max_discard_bytes;	 /* 0: no limit of its own */
-	uint64_t max_write_zeroes_bytes; /* 0: no limit of its own */
-	/* 0: none. A READ or WRITE across a multiple of it costs more: the block layer cuts there.
-	 */
-	uint32_t boundary_bytes;
-	uint32_t queue_nr_max;	   /* 0: any number of queues */
-	const char *queue_nr_cure; /* with queue_nr_max: how to allow more, in words */
-	/* Of the device below, for requests whose pages go there as they are; 0: unknown. */
-	uint32_t max_segments, max_segment_bytes;
-	uint64_t virt_boundary_mask;
-	uint32_t dma_alignment_bytes; /* buffers are at least page aligned anyway */
 };
 
 /* Said once, by the device's configuration, before open. */
@@ -132,31 +103,6 @@ struct backend_open_params {
 	const int *stored_fds;
 };
 
-/* Nodes above each other, the leaf counted too; nodes and leaves of one tree. */
-#define BACKEND_DEPTH_MAX 8
-#define BACKEND_NODES_MAX 128
-#define BACKEND_LEAVES_MAX 64
-#define BACKEND_CHILDREN_MAX 32
-
-/* The children that a node has under one key of its configuration. */
-struct backend_child_option {
-	const char *name;	 /* "backend", "backends", "data" */
-	unsigned nr_min, nr_max; /* nr_max above 1: a list */
-	const char *help;
-};
-
-/* What to open: a node and what is below it. */
-struct backend_spec {
-	const struct backend *ops;
-	const void *config;		  /* filled by ops->options; lives as long as the device */
-	const struct backend_spec *child; /* the first; NULL: a leaf */
-	const struct backend_spec *sibling; /* the next child of the same parent */
-	/* As which child of its parent; NULL: the root, or "backend". In a list: at which index. */
-	const struct backend_child_option *as;
-	unsigned as_idx;
-	struct config_pos path_pos; /* of a leaf's path_option in the configuration, for messages */
-};
-
 /* "disk/backends/1": a node by the way from its device; a key "backend" is left out of it. */
 #define BACKEND_PATH_BYTES 128
 
@@ -165,10 +111,12 @@ struct backend_spec {
 
 struct backend_device {
 	const struct backend *ops;
-	const char *name;   /* for messages: BACKEND_PATH_BYTES describes it */
-	const void *config; /* filled by ops->options; lives as long as the device */
+	const char *name;		 /* for messages: BACKEND_PATH_BYTES describes it */
+	const void *config;		 /* filled by ops->options; lives as long as the device */
+	const struct backend_spec *spec; /* what it was made from; lives as long as the device */
+	const struct backend_child_option *as; /* the spec's */
 	struct backend_open_params open_params;
-	/* Out: by open. A node with children finds theirs here, joined: backend_limits_join. */
+	/* Out: by open. A node with children finds theirs here, joined: node.h. */
 	struct backend_limits limits;
 	void *priv; /* ops->device_bytes */
 	/* The first child, open before this one; the next child of the same parent. */
@@ -387,6 +335,12 @@ struct backend {
 	 */
 	uint64_t (*size_over)(const void *config, unsigned child_nr, uint64_t child_bytes);
 	uint64_t (*size_below)(const void *config, unsigned child_nr, uint64_t size_bytes);
+	/*
+	 * Instead: its size has nothing to do with those of its children, as that of an image that
+	 * says it. For sizes, a leaf: its own size_option and resize count, nothing below is asked
+	 * or changed. What its children must have it sees to by itself (backend_set_size).
+	 */
+	bool sizes_itself;
 
 	/*
 	 * What a QUEUED I/O waits for, for those who ask why it takes so long. Main thread, while
@@ -443,7 +397,10 @@ struct backend {
 	/* Main thread: its library's threads, in the whole process. NULL: its library has none. */
 	void (*library)(struct backend_library_look *ret_look);
 
-	/* For leaves. NULL: its size is for life. A node with children can what all of them can. */
+	/*
+	 * For leaves, and a node that sizes_itself. NULL: its size is for life. Another node with
+	 * children can what all of them can.
+	 */
 	const struct backend_resize *resize;
 };
 

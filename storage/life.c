@@ -100,6 +100,17 @@ static void life_begin_walk(struct backend_life *l, enum life_kind kind)
 
 /* ---- parts ---- */
 
+/* What is below a node that sizes itself does not grow with the device. */
+static bool life_leaves_alone(const struct backend_life *l)
+{
+	if (l->kind != LIFE_GROW)
+		return false;
+	for (const struct backend_device *d = l->at->parent; d; d = d->parent)
+		if (d->ops->sizes_itself)
+			return true;
+	return false;
+}
+
 static visit_start_fn *life_waiting_fn(const struct backend_life *l)
 {
 	const struct backend *ops = l->at->ops;
@@ -110,7 +121,7 @@ static visit_start_fn *life_waiting_fn(const struct backend_life *l)
 	case LIFE_CLOSE:
 		return l->at->open ? ops->close_async : NULL;
 	case LIFE_GROW:
-		return ops->resize ? ops->resize->grow_async : NULL;
+		return ops->resize && !life_leaves_alone(l) ? ops->resize->grow_async : NULL;
 	}
 	return NULL;
 }
@@ -126,7 +137,7 @@ static bool life_may_block(const struct backend_life *l)
 	case LIFE_CLOSE:
 		return ops->close && l->at->touched;
 	case LIFE_GROW:
-		return ops->resize && ops->resize->grow;
+		return ops->resize && ops->resize->grow && !life_leaves_alone(l);
 	}
 	return false;
 }
@@ -180,7 +191,8 @@ static int life_do_blocking(struct backend_life *l)
 		backend_device_close(l->at);
 		return 0;
 	case LIFE_GROW:
-		return backend_device_grow(l->at, life_size_at(l, l->at));
+		return life_leaves_alone(l) ? 0
+					    : backend_device_grow(l->at, life_size_at(l, l->at));
 	}
 	return 0;
 }

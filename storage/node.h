@@ -73,7 +73,7 @@ struct backend_own *backend_own_of(const struct backend_io *child);
 /*
  * Joins the limits of a second child into those of the first, for a node that uses both alike: the
  * larger blocks, the smaller size, what both can. The children of a node are joined so before its
- * open.
+ * open; of one that is only read (struct backend_child_option) all but what it can do.
  */
 void backend_limits_join(struct backend_limits *limits, const struct backend_limits *other);
 

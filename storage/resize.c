@@ -3,6 +3,7 @@
  * backend_can_resize, backend_check_size and backend_set_size (storage/backend.h).
  *
  * Happy path: backend_grow makes room in every leaf, and backend_set_size then lets requests in.
+ * Leaf here is also a node that sizes itself: what is below it is left alone.
  * Failure modes: a leaf that refuses says why, and is named; a size that cannot be changed stays as
  * it was, but for the leaves that have grown already.
  */
@@ -30,9 +31,21 @@ static uint64_t size_over(const struct backend_device *device, uint64_t child_by
 			      : child_bytes;
 }
 
+/* Its size is not made of its children's. */
+static bool sizes_itself(const struct backend_device *device)
+{
+	return !device->child || device->ops->sizes_itself;
+}
+
+/* The children whose sizes make this one's: the first; NULL: there are none. */
+static struct backend_device *first_sized(const struct backend_device *device)
+{
+	return sizes_itself(device) ? NULL : device->child;
+}
+
 bool backend_can_resize(const struct backend_device *device)
 {
-	if (!device->child)
+	if (sizes_itself(device))
 		return device->ops->resize;
 	for (const struct backend_device *c = device->child; c; c = c->sibling)
 		if (!backend_can_resize(c))
@@ -53,7 +66,7 @@ int backend_check_size(const struct backend_device *device, uint64_t size_bytes,
 			 (unsigned long long)over_bytes);
 		return -EINVAL;
 	}
-	for (const struct backend_device *c = device->child; c; c = c->sibling) {
+	for (const struct backend_device *c = first_sized(device); c; c = c->sibling) {
 		int ret = backend_check_size(c, below_bytes, error, error_bytes);
 
 		if (ret < 0)
@@ -101,7 +114,7 @@ int backend_size_now(struct backend_device *device, uint64_t *ret_bytes, char *e
 {
 	uint64_t smallest_bytes = UINT64_MAX;
 
-	if (!device->child)
+	if (sizes_itself(device))
 		return leaf_size_now(device, ret_bytes, error, error_bytes);
 	for (struct backend_device *c = device->child; c; c = c->sibling) {
 		uint64_t bytes = 0;
@@ -126,7 +139,7 @@ int backend_device_grow(struct backend_device *device, uint64_t size_bytes)
 	int ret = 0;
 
 	device->error[0] = '\0';
-	if (!device->child && !resize)
+	if (sizes_itself(device) && !resize)
 		return backend_fail(device, -EOPNOTSUPP, "the backend %s cannot change its size",
 				    device->ops->name);
 	/* A leaf beside smaller ones may be large enough already. */
@@ -150,7 +163,7 @@ enum backend_usage backend_usage(struct backend_device *device, uint64_t start_b
 {
 	enum backend_usage all = BACKEND_UNUSED;
 
-	if (!device->child)
+	if (sizes_itself(device))
 		return leaf_usage(device, start_bytes, end_bytes);
 	for (struct backend_device *c = device->child; c && all != BACKEND_USED; c = c->sibling) {
 		enum backend_usage one = backend_usage(c, size_below(device, start_bytes),
@@ -164,16 +177,16 @@ enum backend_usage backend_usage(struct backend_device *device, uint64_t start_b
 
 void backend_shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes)
 {
-	if (!device->child && device->ops->resize && device->ops->resize->shrink)
+	if (sizes_itself(device) && device->ops->resize && device->ops->resize->shrink)
 		device->ops->resize->shrink(device, start_bytes, end_bytes);
-	for (struct backend_device *c = device->child; c; c = c->sibling)
+	for (struct backend_device *c = first_sized(device); c; c = c->sibling)
 		backend_shrink(c, size_below(device, start_bytes), size_below(device, end_bytes));
 }
 
 void backend_set_size(struct backend_device *device, uint64_t size_bytes)
 {
 	__atomic_store_n(&device->limits.size_bytes, size_bytes, __ATOMIC_RELAXED);
-	for (struct backend_device *c = device->child; c; c = c->sibling)
+	for (struct backend_device *c = first_sized(device); c; c = c->sibling)
 		backend_set_size(c, size_below(device, size_bytes));
 }
 

@@ -18,9 +18,6 @@
 #include "base/errname.h"
 #include "base/util.h"
 
-/* Kinds of children of one backend. */
-#define SPEC_CHILD_OPTIONS_MAX 4
-
 /* What `type` may say: the registry, as an option like any other. */
 static void spec_type_option(struct option ret_table[static 2],
 			     const char *names[static BACKEND_REGISTRY_MAX + 1])
@@ -60,7 +57,7 @@ static const struct backend *spec_find_type(const struct yaml_node *map, struct 
 
 /* The keys that are not in the option table: the type and the children. */
 static void spec_other_keys(const struct backend *ops,
-			    const char *keys[static SPEC_CHILD_OPTIONS_MAX + 3])
+			    const char *keys[static BACKEND_CHILD_OPTIONS_MAX + 3])
 {
 	size_t nr = 0;
 
@@ -68,7 +65,7 @@ static void spec_other_keys(const struct backend *ops,
 	/* One that no child stands below is told once, by spec_parse_children. */
 	keys[nr++] = "backend";
 	for (const struct backend_child_option *c = ops->children; c && c->name; c++) {
-		ASSERT(nr < SPEC_CHILD_OPTIONS_MAX + 2);
+		ASSERT(nr < BACKEND_CHILD_OPTIONS_MAX + 2);
 		keys[nr++] = c->name;
 	}
 	keys[nr] = NULL;
@@ -78,7 +75,7 @@ static void spec_other_keys(const struct backend *ops,
 static int spec_parse_options(struct backend_spec *spec, const struct yaml_node *map,
 			      struct config_errors *e)
 {
-	const char *other[SPEC_CHILD_OPTIONS_MAX + 3];
+	const char *other[BACKEND_CHILD_OPTIONS_MAX + 3];
 	size_t bytes = spec->ops->config_bytes;
 	/* Never NULL, also for a backend without options. */
 	void *config = calloc(1, bytes + 1);
@@ -154,6 +151,31 @@ static int spec_parse_list(struct parsing *p, const struct backend_spec ***end,
 	return ret;
 }
 
+/* One of the words of `as`, in the place of a backend. */
+static int spec_parse_word(struct parsing *p, struct backend_spec *spec,
+			   const struct backend_child_option *as, const struct yaml_node *word)
+{
+	const struct option table[] = {
+		{ .name = as->name, .type = OPTION_ENUM, .values = as->words }, OPTION_END
+	};
+	int idx = -1, ret = option_set(table, as->name, word->text, word->pos, &idx, p->e);
+
+	if (ret == 0)
+		spec->word[as - spec->ops->children] = as->words[idx];
+	return ret;
+}
+
+/* What stands below one key of the children's. */
+static int spec_parse_key(struct parsing *p, struct backend_spec *spec,
+			  const struct backend_spec ***end, const struct backend_child_option *as,
+			  const struct yaml_node *below, unsigned level)
+{
+	if (as->words && below->kind == YAML_SCALAR)
+		return spec_parse_word(p, spec, as, below);
+	return as->nr_max > 1 ? spec_parse_list(p, end, as, below, level)
+			      : spec_parse_child(p, end, as, 0, below, level);
+}
+
 static int spec_parse_children(struct parsing *p, struct backend_spec *spec,
 			       const struct yaml_node *map, unsigned level)
 {
@@ -170,10 +192,7 @@ static int spec_parse_children(struct parsing *p, struct backend_spec *spec,
 					  as->name, ops->name);
 			ret = worse_error(ret, -EINVAL);
 		} else if (below) {
-			ret = worse_error(
-				ret, as->nr_max > 1
-					     ? spec_parse_list(p, &end, as, below, level + 1)
-					     : spec_parse_child(p, &end, as, 0, below, level + 1));
+			ret = worse_error(ret, spec_parse_key(p, spec, &end, as, below, level + 1));
 		}
 	}
 	below = yaml_get(map, "backend");
@@ -268,21 +287,34 @@ unsigned backend_spec_child_nr(const struct backend_spec *spec)
 	return nr;
 }
 
-/* The field of a leaf's size option; NULL: it has none. */
-static uint64_t *spec_size_field(const struct backend_spec *leaf)
+const char *backend_spec_word(const struct backend_spec *spec,
+			      const struct backend_child_option *as)
 {
-	const struct option *o = leaf->ops && !leaf->child ? leaf->ops->size_option : NULL;
-
-	return o ? (uint64_t *)((uintptr_t)leaf->config + o->offset) : NULL;
+	return spec->word[as - spec->ops->children];
 }
 
-/* By the size options of all leaves; 0: one has none, or it is 0. */
+/* A leaf, or a node whose size is not made of its children's. */
+static bool spec_sizes_itself(const struct backend_spec *spec)
+{
+	return !spec->child || spec->ops->sizes_itself;
+}
+
+/* The field of the size option of such a one; NULL: it has none. */
+static uint64_t *spec_size_field(const struct backend_spec *spec)
+{
+	const struct option *o =
+		spec->ops && spec_sizes_itself(spec) ? spec->ops->size_option : NULL;
+
+	return o ? (uint64_t *)((uintptr_t)spec->config + o->offset) : NULL;
+}
+
+/* By the size options of all that size themselves; 0: one has none, or it is 0. */
 static uint64_t spec_size(const struct backend_spec *spec)
 {
 	uint64_t smallest_bytes = UINT64_MAX;
 	const uint64_t *field = spec_size_field(spec);
 
-	if (!spec->child)
+	if (spec_sizes_itself(spec))
 		return field ? *field : 0;
 	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
 		smallest_bytes = MIN(smallest_bytes, spec_size(child));
@@ -298,7 +330,9 @@ void backend_spec_set_size(struct backend_spec *spec, uint64_t size_bytes)
 
 	if (field)
 		*field = size_bytes;
-	if (spec->ops && spec->ops->size_below)
+	if (!spec->ops || spec_sizes_itself(spec))
+		return;
+	if (spec->ops->size_below)
 		size_bytes = spec->ops->size_below(spec->config, backend_spec_child_nr(spec),
 						   size_bytes);
 	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
@@ -327,8 +361,9 @@ static bool spec_equal(const struct backend_spec *a, const struct backend_spec *
 	const struct backend_spec *child_a, *child_b;
 
 	if (a->ops != b->ops || a->as != b->as || a->as_idx != b->as_idx ||
-	    !spec_options_equal(a, b, but_sizes))
+	    memcmp(a->word, b->word, sizeof(a->word)) != 0 || !spec_options_equal(a, b, but_sizes))
 		return false;
+	but_sizes = but_sizes && !a->ops->sizes_itself;
 	child_a = a->child;
 	child_b = b->child;
 	for (; child_a && child_b; child_a = child_a->sibling, child_b = child_b->sibling)
@@ -357,20 +392,32 @@ bool backend_spec_resized(const struct backend_spec *a, const struct backend_spe
 /* ---- leaves ---- */
 
 /* Counts idx down by the leaves that this part of the tree has. */
-static const struct backend_spec *spec_find_leaf(const struct backend_spec *spec, unsigned *idx)
+static const struct backend_spec *spec_find_leaf(const struct backend_spec *spec, unsigned *idx,
+						 bool *ret_only_read)
 {
 	const struct backend_spec *leaf = NULL;
 
-	if (!spec->child)
-		return (*idx)-- == 0 ? spec : NULL;
+	if (!spec->child && (*idx)-- == 0)
+		leaf = spec;
 	for (const struct backend_spec *child = spec->child; child && !leaf; child = child->sibling)
-		leaf = spec_find_leaf(child, idx);
+		leaf = spec_find_leaf(child, idx, ret_only_read);
+	*ret_only_read |= leaf && spec->as && spec->as->read_only;
 	return leaf;
 }
 
 const struct backend_spec *backend_spec_leaf(const struct backend_spec *spec, unsigned idx)
 {
-	return spec ? spec_find_leaf(spec, &idx) : NULL;
+	bool only_read = false;
+
+	return spec ? spec_find_leaf(spec, &idx, &only_read) : NULL;
+}
+
+bool backend_spec_leaf_is_only_read(const struct backend_spec *spec, unsigned idx)
+{
+	bool only_read = false;
+
+	spec_find_leaf(spec, &idx, &only_read);
+	return only_read;
 }
 
 const char *backend_spec_leaf_path(const struct backend_spec *leaf)

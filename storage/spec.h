@@ -25,13 +25,13 @@ void backend_spec_free(struct backend_spec *spec);
 bool backend_spec_equal(const struct backend_spec *a, const struct backend_spec *b);
 
 /*
- * Whether they are equal but for the size options of their leaves, which all have one and which do
- * not make the same size. Returns it in bytes.
+ * Whether they are equal but for the size options of their leaves, or of nodes that size
+ * themselves, which all have one and which do not make the same size. Returns it in bytes.
  */
 bool backend_spec_resized(const struct backend_spec *a, const struct backend_spec *b,
 			  uint64_t *ret_a_bytes, uint64_t *ret_b_bytes);
 
-/* Makes the size options of the leaves such that the device has this size, for the next open. */
+/* Makes these size options such that the device has this size, for the next open. */
 void backend_spec_set_size(struct backend_spec *spec, uint64_t size_bytes);
 
 /* "throttle > file", "stripe > (3 file, throttle > mem)". Returns buf. */
@@ -40,9 +40,19 @@ const char *backend_spec_text(const struct backend_spec *spec,
 
 unsigned backend_spec_child_nr(const struct backend_spec *spec);
 
+/*
+ * Any thread. The word that stands in the place of the child `as`, a row of spec->ops->children; it
+ * is one of as->words, the pointer too. NULL: a backend does, or nothing.
+ */
+const char *backend_spec_word(const struct backend_spec *spec,
+			      const struct backend_child_option *as);
+
 /* Where bytes live: the leaf with this index, in the order of the configuration; NULL: there are
  * fewer. Accepts NULL. */
 const struct backend_spec *backend_spec_leaf(const struct backend_spec *spec, unsigned idx);
+
+/* Whether that leaf stands where nothing is ever written: struct backend_child_option. */
+bool backend_spec_leaf_is_only_read(const struct backend_spec *spec, unsigned idx);
 
 /* The file that holds the bytes of a leaf, by its path as configured; NULL: it has none. */
 const char *backend_spec_leaf_path(const struct backend_spec *leaf);

@@ -45,7 +45,10 @@ static uint64_t lower_limit(uint64_t a, uint64_t b)
 	return a && b ? MIN(a, b) : MAX(a, b);
 }
 
-/* Both, but a cache of one alone is a cache; and FUA of one without a cache is nothing special. */
+/*
+ * Both, but a cache of one alone is a cache; and FUA of one without a cache is nothing special.
+ * BACKEND_CAP_GROWS is lost: what is written beyond the end of several is at no place of one.
+ */
 static uint32_t join_caps(uint32_t a, uint32_t b)
 {
 	const uint32_t any = BACKEND_CAP_FLUSH | BACKEND_CAP_READ_ONLY | BACKEND_CAP_ROTATIONAL;
@@ -137,9 +140,12 @@ static void fill_params(struct tree_making *t, const struct backend_spec *spec,
 	bool leaf = !spec->child;
 
 	*ret_params = *above;
+	ret_params->read_only |= spec->as && spec->as->read_only;
 	if (ops) {
 		ret_params->depth += ops->own_nr;
-		if (above->size_bytes && ops->size_below)
+		if (ops->sizes_itself)
+			ret_params->size_bytes = 0;
+		else if (above->size_bytes && ops->size_below)
 			ret_params->size_bytes = ops->size_below(
 				parent->config, backend_spec_child_nr(parent), above->size_bytes);
 	}
@@ -177,6 +183,8 @@ static struct backend_device *node_new(struct tree_making *t, const struct backe
 		return NULL;
 	device->parent = parent;
 	device->config = spec->config;
+	device->spec = spec;
+	device->as = spec->as;
 	device->node_idx = t->node_idx++;
 	name_device(device, spec, above);
 	fill_params(t, spec, params, parent_spec, &device->open_params);
@@ -218,11 +226,23 @@ void backend_tree_free(struct backend_device *device)
 
 /* ---- one node is opened and closed ---- */
 
+/* A child that is only read, beside others: what it cannot do, the node does not ask of it. */
+static void join_reader(struct backend_device *device, const struct backend_device *child)
+{
+	uint32_t rotational = child->limits.caps & BACKEND_CAP_ROTATIONAL;
+	uint32_t caps = device->limits.caps;
+
+	backend_limits_join(&device->limits, &child->limits);
+	device->limits.caps = caps | rotational;
+}
+
 static void join_children(struct backend_device *device)
 {
 	for (const struct backend_device *c = device->child; c; c = c->sibling) {
 		if (c == device->child)
 			device->limits = c->limits;
+		else if (c->as && c->as->read_only)
+			join_reader(device, c);
 		else
 			backend_limits_join(&device->limits, &c->limits);
 	}

@@ -260,11 +260,14 @@ static void find_block_limits(struct backend_device *device)
 
 void file_find_limits(struct backend_device *device)
 {
+	const struct file_config *config = device->config;
 	const struct file_device *file = device->priv;
 
 	device->limits.caps = device->open_params.read_only ? BACKEND_CAP_READ_ONLY
 							    : BACKEND_CAP_FLUSH | BACKEND_CAP_FUA |
 								      BACKEND_CAP_WRITE_ZEROES;
+	if (!device->open_params.read_only && !file->is_block && config->size_bytes == 0)
+		device->limits.caps |= BACKEND_CAP_GROWS;
 	if (file->is_block)
 		find_block_limits(device);
 	else

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "storage/backend.h"
+#include "storage/spec.h"
 #include "filters/throttle/throttle.h"
 #include "base/errname.h"
 #include "base/histogram.h"
@@ -95,7 +95,7 @@ json_t *json_device_line(const struct member *m)
 			 "error", member_error(m));
 }
 
-/* Bits of caps by name. */
+/* Bits of caps by name. Without BACKEND_CAP_GROWS, which is for nodes and not for users. */
 static json_t *caps(uint32_t bits)
 {
 	static const struct {
@@ -226,6 +226,15 @@ static void add_child_options(json_t *all, const struct backend_spec *spec,
 	json_array_append_new(json_object_get(all, key), options);
 }
 
+/* Below the keys where a word stands in the place of a child. */
+static void add_child_words(json_t *all, const struct backend_spec *spec)
+{
+	for (const struct backend_child_option *as = spec->ops->children; as && as->name; as++)
+		if (backend_spec_word(spec, as))
+			json_object_set_new(all, as->name,
+					    json_string(backend_spec_word(spec, as)));
+}
+
 /*
  * As in the configuration. device is NULL, or the one that was opened by spec: then the limits of a
  * throttle are those in force.
@@ -240,6 +249,7 @@ static json_t *backend_options(const struct backend_spec *spec, struct backend_d
 		live = json_throttle(device);
 	json_object_update(all, live);
 	json_decref(live);
+	add_child_words(all, spec);
 	for (const struct backend_spec *child = spec->child; child; child = child->sibling) {
 		add_child_options(all, child, below);
 		below = below ? below->sibling : NULL;

@@ -546,7 +546,7 @@ void device_settings_conflict(const struct device_settings *d, const struct devi
 		config_errors_add(e, d->id_pos, "id: %lld is taken already by device \"%s\" (%s)",
 				  (long long)d->id, name, where);
 	same = settings_same_file(d, other);
-	if (!(d->options.read_only && other->options.read_only) && same)
+	if (same)
 		config_errors_add(e, same->pos,
 				  "path: \"%s\" is the file of device \"%s\" (%s) too; they would "
 				  "destroy each other's data",

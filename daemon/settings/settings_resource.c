@@ -81,6 +81,8 @@ int settings_resource_read(struct device_settings *d)
 			continue;
 		r->all[r->nr].path = path;
 		r->all[r->nr].pos = leaf->path_pos;
+		r->all[r->nr].only_read =
+			d->options.read_only || backend_spec_leaf_is_only_read(d->backend, i);
 		ret = look_at(&r->all[r->nr++]);
 	}
 	return ret;
@@ -94,8 +96,10 @@ void settings_resource_fini(struct settings_resources *r)
 	*r = (struct settings_resources){ 0 };
 }
 
-static bool resource_same_file(const struct settings_resource *a, const struct settings_resource *b)
+static bool resources_clash(const struct settings_resource *a, const struct settings_resource *b)
 {
+	if (a->only_read && b->only_read)
+		return false;
 	if (a->exists && b->exists)
 		return a->is_block == b->is_block && a->dev == b->dev && a->ino == b->ino;
 	return a->full && b->full && strcmp(a->full, b->full) == 0;
@@ -106,7 +110,7 @@ const struct settings_resource *settings_same_file(const struct device_settings 
 {
 	for (unsigned i = 0; i < a->resources.nr; i++)
 		for (unsigned j = 0; j < (a == b ? i : b->resources.nr); j++)
-			if (resource_same_file(&a->resources.all[i], &b->resources.all[j]))
+			if (resources_clash(&a->resources.all[i], &b->resources.all[j]))
 				return &a->resources.all[i];
 	return NULL;
 }
@@ -116,7 +120,7 @@ void settings_check_files(const struct device_settings *d, struct config_errors 
 	const struct settings_resource *twice = settings_same_file(d, d);
 	char excerpt[CONFIG_EXCERPT_BYTES];
 
-	if (twice && !d->options.read_only)
+	if (twice)
 		config_errors_add(e, twice->pos,
 				  "path: \"%s\" is the file of two backends of this device; they "
 				  "would destroy each other's data",

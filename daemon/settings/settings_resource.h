@@ -14,6 +14,7 @@ struct settings_resource {
 	const char *path; /* as configured; the spec's */
 	struct config_pos pos;
 	bool exists, is_block;
+	bool only_read;	   /* by the device, or where it stands in it */
 	uint64_t dev, ino; /* of the file; of a block device its own number and 0 */
 	char *full;	   /* absolute path where nothing exists yet, or NULL */
 };
@@ -37,8 +38,8 @@ int settings_resource_read(struct device_settings *d);
 void settings_resource_fini(struct settings_resources *r);
 
 /*
- * What of a's is the same file or block device as one of b's, whatever the paths look like; NULL:
- * nothing. With a for both: what it has twice.
+ * What of a's is the same file or block device as one of b's, whatever the paths look like, and is
+ * written by one of them; NULL: nothing. With a for both: what it has twice.
  */
 const struct settings_resource *settings_same_file(const struct device_settings *a,
 						   const struct device_settings *b);

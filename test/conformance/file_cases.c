@@ -165,6 +165,42 @@ static void case_sizes(void)
 	EXPECT(file_allocated_bytes(disk) <= KIB(64), "not sparse");
 }
 
+static bool grows(struct rig_params params)
+{
+	bool has_cap = false;
+	struct rig rig;
+
+	if (rig_open(&rig, &params) == 0) {
+		has_cap = rig.device->limits.caps & BACKEND_CAP_GROWS;
+		rig_close(&rig);
+	} else {
+		EXPECT(false, "%s", rig.error);
+	}
+	return has_cap;
+}
+
+/* Whoever sets a larger size may write there; without it the end is the end. */
+static void case_grows(void)
+{
+	struct rig_params params = on_path(disk, "");
+	struct rig rig;
+
+	make_file(disk, MIB(1));
+	EXPECT(grows(params), "a file with no size of its own");
+	EXPECT(!grows(on_path(disk, "size: 64KiB")), "a file with a fixed size");
+	params.read_only = true;
+	EXPECT(!grows(params), "a file that is only read");
+	params.read_only = false;
+	REQUIRE(rig_open(&rig, &params) == 0, "%s", rig.error);
+	EXPECT(rig_do(&rig, BACKEND_WRITE, 0, MIB(2), 4096, NULL) == -EIO, "beyond the size");
+	backend_set_size(rig.device, MIB(16));
+	EXPECT(rig_do(&rig, BACKEND_WRITE, 0, MIB(2), 4096, NULL) == 0, "beyond the end");
+	EXPECT(file_size(disk) == MIB(2) + 4096, "%llu", (unsigned long long)file_size(disk));
+	EXPECT(rig_do(&rig, BACKEND_READ, 0, MIB(2), 4096, NULL) == 0, "what was written");
+	EXPECT(rig_do(&rig, BACKEND_READ, 0, MIB(3), 4096, NULL) == -EIO, "beyond the new end");
+	rig_close(&rig);
+}
+
 static void case_cannot_grow(void)
 {
 	struct rlimit limit = { .rlim_cur = MIB(2), .rlim_max = RLIM_INFINITY };
@@ -496,6 +532,7 @@ void file_cases_run(void)
 	run_case("a directory, a fifo, a character device", case_not_a_file);
 	run_case("no permission", case_no_permission);
 	run_case("sizes", case_sizes);
+	run_case("a file that grows by being written", case_grows);
 	run_case("a file that cannot grow", case_cannot_grow);
 	run_case("locked by this process", case_locked_in_process);
 	run_case("shared by readers", case_shared_read_only);

@@ -63,6 +63,20 @@ static void test_keys_once(void **state)
 	}
 }
 
+static void test_words_of_children(void **state)
+{
+	(void)state;
+	for (const struct backend *const *b = backend_registry; *b; b++) {
+		const struct backend_child_option *first = (*b)->children, *c = first;
+
+		for (; c && c->name; c++)
+			if (c->words && c->nr_max > 1)
+				fail_msg("%s: %s is a list with words", (*b)->name, c->name);
+		if (c && c - first > BACKEND_CHILD_OPTIONS_MAX)
+			fail_msg("%s has more kinds of children than fit", (*b)->name);
+	}
+}
+
 /* Those who use such a row know only its own offset. */
 static void check_own_row(const struct backend *ops, const struct option *row)
 {
@@ -104,6 +118,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_keys_once),
+		cmocka_unit_test(test_words_of_children),
 		cmocka_unit_test(test_own_rows),
 		cmocka_unit_test(test_fields_inside),
 	};

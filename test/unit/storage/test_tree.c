@@ -286,6 +286,60 @@ static void test_nodes_are_numbered(void **state)
 	open_queue();
 }
 
+/* A node knows which child of its parent it is. */
+static void test_nodes_know_their_place(void **state)
+{
+	(void)state;
+	spec_halves();
+	assert_int_equal(open_device(), 0);
+	assert_null(rig.device->as);
+	assert_ptr_equal(rig.device->child->as, &halves_children[0]);
+	assert_ptr_equal(rig.device->child->sibling->as, &halves_children[1]);
+}
+
+static const struct backend_child_option over_base_children[] = {
+	{ .name = "data", .nr_min = 1, .nr_max = 1, .help = "It is written." },
+	{ .name = "base", .nr_max = 1, .read_only = true, .help = "It is only read." },
+	{ .name = NULL },
+};
+
+static struct backend backend_over_base;
+
+/* data and base, which is a node over leaf 1. */
+static void open_over_base(void)
+{
+	static struct backend_spec base;
+
+	backend_over_base = backend_halves;
+	backend_over_base.children = over_base_children;
+	base = (struct backend_spec){ .ops = &backend_stripe,
+				      .config = &chunk_bytes,
+				      .as = &over_base_children[1],
+				      .child = &leaf_spec[1] };
+	root_spec = (struct backend_spec){ .ops = &backend_over_base, .child = &leaf_spec[0] };
+	leaf_spec[0].as = &over_base_children[0];
+	leaf_spec[0].sibling = &base;
+	leaf_spec[1].as = backend_stripe.children;
+	assert_int_equal(open_device(), 0);
+}
+
+/* Whatever the device is. */
+static void test_base_is_only_read(void **state)
+{
+	const struct backend_device *base;
+
+	(void)state;
+	leaves[0].caps = BACKEND_CAP_DISCARD | BACKEND_CAP_GROWS;
+	leaves[1].caps = BACKEND_CAP_READ_ONLY | BACKEND_CAP_ROTATIONAL | BACKEND_CAP_FLUSH;
+	open_over_base();
+	base = rig.device->child->sibling;
+	assert_false(rig.device->open_params.read_only);
+	assert_false(rig.device->child->open_params.read_only);
+	assert_true(base->open_params.read_only);
+	assert_true(base->child->open_params.read_only);
+	assert_int_equal(rig.device->limits.caps, leaves[0].caps | BACKEND_CAP_ROTATIONAL);
+}
+
 /* Too long to be stored: told apart all the same. */
 static void test_long_identity(void **state)
 {
@@ -313,8 +367,9 @@ static void test_limits_are_joined(void **state)
 {
 	(void)state;
 	leaves[1].size_bytes = 8192 + 512;
-	leaves[0].caps = BACKEND_CAP_FLUSH | BACKEND_CAP_FUA | BACKEND_CAP_DISCARD;
-	leaves[1].caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES;
+	leaves[0].caps =
+		BACKEND_CAP_FLUSH | BACKEND_CAP_FUA | BACKEND_CAP_DISCARD | BACKEND_CAP_GROWS;
+	leaves[1].caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES | BACKEND_CAP_GROWS;
 	open_stripe(3);
 	assert_int_equal(rig.device->limits.size_bytes, 3 * 8192);
 	assert_int_equal(rig.device->limits.boundary_bytes, 4096);
@@ -331,12 +386,20 @@ int main(void)
 {
 #define RIG(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		RIG(test_pieces_are_windows), RIG(test_windows_without_memory),
-		RIG(test_busy_child),	      RIG(test_where),
-		RIG(test_own_requests),	      RIG(test_memory_is_counted),
-		RIG(test_second_child_fails), RIG(test_closed_from_the_top),
-		RIG(test_leaves_are_asked),   RIG(test_long_identity),
-		RIG(test_limits_are_joined),  RIG(test_nodes_are_numbered),
+		RIG(test_pieces_are_windows),
+		RIG(test_windows_without_memory),
+		RIG(test_busy_child),
+		RIG(test_where),
+		RIG(test_own_requests),
+		RIG(test_memory_is_counted),
+		RIG(test_second_child_fails),
+		RIG(test_closed_from_the_top),
+		RIG(test_leaves_are_asked),
+		RIG(test_long_identity),
+		RIG(test_limits_are_joined),
+		RIG(test_nodes_are_numbered),
+		RIG(test_nodes_know_their_place),
+		RIG(test_base_is_only_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,46 @@
+/* What stands where in a tree: the children that a node has, and a tree as it is configured. */
+#ifndef STORAGE_CHILD_H
+#define STORAGE_CHILD_H
+
+#include <stdbool.h>
+
+#include "config/option.h"
+
+struct backend;
+
+/* Nodes above each other, the leaf counted too; nodes and leaves of one tree. */
+#define BACKEND_DEPTH_MAX 8
+#define BACKEND_NODES_MAX 128
+#define BACKEND_LEAVES_MAX 64
+#define BACKEND_CHILDREN_MAX 32
+/* Rows of one backend's table of children. */
+#define BACKEND_CHILD_OPTIONS_MAX 4
+
+/* The children that a node has under one key of its configuration. */
+struct backend_child_option {
+	const char *name;	 /* "backend", "backends", "data" */
+	unsigned nr_min, nr_max; /* nr_max above 1: a list */
+	bool read_only;		 /* what stands here is only read, whatever the device is */
+	/*
+	 * Words that may stand there in the place of a backend, for the node to make sense of
+	 * (backend_spec_word); NULL at the end. NULL: none. Not of a list.
+	 */
+	const char *const *words;
+	const char *help;
+};
+
+/* What to open: a node and what is below it. */
+struct backend_spec {
+	const struct backend *ops;
+	const void *config;		  /* filled by ops->options; lives as long as the device */
+	const struct backend_spec *child; /* the first; NULL: a leaf */
+	const struct backend_spec *sibling; /* the next child of the same parent */
+	/* As which child of its parent; NULL: the root, or "backend". In a list: at which index. */
+	const struct backend_child_option *as;
+	unsigned as_idx;
+	/* Of each row of ops->children, the word that stands there; NULL: none does. */
+	const char *word[BACKEND_CHILD_OPTIONS_MAX];
+	struct config_pos path_pos; /* of a leaf's path_option in the configuration, for messages */
+};
+
+#endif

@@ -1,0 +1,45 @@
+/* What a storage can, how large it is, and how its requests must look. */
+#ifndef STORAGE_LIMITS_H
+#define STORAGE_LIMITS_H
+
+#include <stdint.h>
+
+/* What open found; the core makes the block device's limits from it. */
+enum backend_caps {
+	BACKEND_CAP_FLUSH = 1u << 0, /* has a volatile cache: completed writes need a FLUSH */
+	BACKEND_CAP_FUA = 1u << 1,
+	BACKEND_CAP_DISCARD = 1u << 2,
+	BACKEND_CAP_WRITE_ZEROES = 1u << 3,
+	BACKEND_CAP_READ_ONLY = 1u << 4,
+	BACKEND_CAP_ROTATIONAL = 1u << 5,
+	/*
+	 * A WRITE beyond the end makes the storage longer: a node over it may set a larger size
+	 * (backend_set_size) and write there. What was never written there cannot be read. Says
+	 * nothing about the block device, which has the size that it has.
+	 */
+	BACKEND_CAP_GROWS = 1u << 6,
+};
+
+struct backend_limits {
+	/* A multiple of the logical block. It may change while queues serve: backend_size(). */
+	uint64_t size_bytes;
+	uint32_t caps;		       /* enum backend_caps */
+	uint32_t logical_block_bytes;  /* smallest it can serve; 0: any from 512 */
+	uint32_t physical_block_bytes; /* 0: as the logical block */
+	uint32_t io_opt_bytes;	       /* 0: nothing special */
+	uint32_t max_io_bytes;	       /* 0: no limit of its own */
+	uint32_t discard_granularity_bytes;
+	uint64_t max_discard_bytes;	 /* 0: no limit of its own */
+	uint64_t max_write_zeroes_bytes; /* 0: no limit of its own */
+	/* 0: none. A READ or WRITE across a multiple of it costs more: the block layer cuts there.
+	 */
+	uint32_t boundary_bytes;
+	uint32_t queue_nr_max;	   /* 0: any number of queues */
+	const char *queue_nr_cure; /* with queue_nr_max: how to allow more, in words */
+	/* Of the device below, for requests whose pages go there as they are; 0: unknown. */
+	uint32_t max_segments, max_segment_bytes;
+	uint64_t virt_boundary_mask;
+	uint32_t dma_alignment_bytes; /* buffers are at least page aligned anyway */
+};
+
+#endif
