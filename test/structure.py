@@ -37,7 +37,7 @@ MAY = {
     "backends/nvme": STORAGE | {"net", "backends/nvme/keys", "backends/nvme/protocol"},
     "backends/nvme/protocol": {"base", "config", "net", "backends/nvme/keys"},
     "backends/nvme/keys": {"base"},
-    "backends/qcow2": STORAGE | {"backends/qcow2/format", "backends/qcow2/codec"},
+    "backends/qcow2": STORAGE | {"net"} | {"backends/qcow2/format", "backends/qcow2/codec"},
     "backends/qcow2/format": {"base"},
     "backends/qcow2/codec": {"base"},
     "filters": STORAGE,

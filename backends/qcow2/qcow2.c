@@ -20,6 +20,8 @@
 #include "base/util.h"
 #include "storage/registry.h"
 
+static const char *const qcow2_backing_words[] = { "auto", "none", NULL };
+
 static const struct backend_child_option qcow2_children[] = {
 	{ .name = "data",
 	  .nr_min = 1,
@@ -30,6 +32,8 @@ static const struct backend_child_option qcow2_children[] = {
 	  .help = "The external data file of an image that has one." },
 	{ .name = "backing",
 	  .nr_max = 1,
+	  .read_only = true,
+	  .words = qcow2_backing_words,
 	  .help = "What the image stands over: a backend of any type. It is only read." },
 	{ .name = NULL },
 };
@@ -549,6 +553,8 @@ const struct backend backend_qcow2 = {
 	.queue_bytes = sizeof(struct qcow2_queue),
 	.io_bytes = sizeof(struct qcow2_io),
 	.data = BACKEND_DATA_ANY,
+	.test_options = "create: true\nsize: 2MiB\ncluster_size: 4KiB",
+	.sizes_itself = true,
 	.children = qcow2_children,
 	.own_nr = QCOW2_OWN_NR,
 	.own_bytes = QCOW2_OWN_BYTES,

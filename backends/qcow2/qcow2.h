@@ -57,12 +57,15 @@ struct qcow2_device {
 	unsigned data_idx, guest_idx;
 	int backing_idx;
 	uint64_t backing_bytes;
+	bool ignores_backing; /* backing: none */
+	uint64_t image_bytes; /* of the image when it was opened */
 	uint64_t data_bytes;  /* of the child `data`: as far as it can be read */
 	bool data_grows;      /* what is beyond its end reads as zeroes, and may be written */
 	uint32_t chunk_bytes; /* of an own request, at most */
 	struct qcow2_luks *luks;     /* NULL: not encrypted */
 	struct qcow2_owner *owner;   /* NULL: only read */
 	struct qcow2_open *opening;  /* qcow2_open.c */
+	struct closing *closing;     /* qcow2_close.c */
 	_Atomic uint64_t epoch;	     /* qcow2_alloc.c */
 };
 
@@ -289,5 +292,7 @@ int qcow2_open(struct backend_device *device);
 void qcow2_open_async(struct backend_visit *visit);
 void qcow2_close_async(struct backend_visit *visit);
 void qcow2_close(struct backend_device *device);
+void qcow2_opening_free(struct qcow2_device *d);
+struct backend_device *qcow2_child(const struct backend_device *device, unsigned idx);
 
 #endif

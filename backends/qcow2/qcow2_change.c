@@ -126,7 +126,8 @@ static void use_allocated(struct qcow2_owner *o, struct qcow2_io *s, const struc
 	uint64_t now = qcow2_now(s), start = round_down(now, cluster_of(t));
 	uint64_t unit = 1ull << t->g.subcluster_bits;
 
-	s->now_bytes = MIN(s->now_bytes, MIN(run->bytes, start + cluster_of(t) - now));
+	s->now_bytes = MIN(s->now_bytes, run->bytes);
+	s->now_bytes = MIN(s->now_bytes, start + cluster_of(t) - now);
 	s->alloc.guest = round_down(now, unit);
 	s->alloc.bytes = round_up(now + s->now_bytes, unit) - s->alloc.guest;
 	s->alloc.cluster_host = run->host;
