@@ -85,9 +85,9 @@ struct backend_open_params {
 	uint32_t queue_nr, depth;
 	bool read_only;
 	/*
-	 * For the leaf: above 0, the content that it had before, as backend_stored_fd gave it, to
-	 * go on with. Borrowed until open returns; a backend that keeps it takes a duplicate, one
-	 * without the operation stored_fd does not look at it. 0 and -errno: there is none.
+	 * For the node, by tree.c: above 0, the content that it had before, as its operation
+	 * stored_fd gave it, to go on with. Borrowed until open returns; a backend that keeps it
+	 * takes a duplicate. 0 and -errno: there is none.
 	 */
 	int stored_fd;
 	/*
@@ -97,8 +97,8 @@ struct backend_open_params {
 	 */
 	uint64_t size_bytes;
 	/*
-	 * For who opens a tree, borrowed until that has ended: of each leaf, by its index, in the
-	 * order of the configuration. NULL: there are none.
+	 * For who opens a tree, borrowed until that has ended: BACKEND_STORED_MAX of them, by the
+	 * index of backend_stored_fd. NULL: there are none.
 	 */
 	const int *stored_fds;
 };
@@ -439,9 +439,15 @@ void backend_close(struct backend_device *device);
  */
 void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTITY_BYTES]);
 
-/* The same of the leaf with this index: a borrowed descriptor; -1: nothing is lost with the
- * process, or there is no such leaf. */
-int backend_stored_fd(const struct backend_device *top, unsigned leaf_idx);
+/*
+ * The same: struct backend's stored_fd of the node with this index, borrowed; -1: nothing of it is
+ * lost with the process. All leaves have an index, and the nodes that have this operation: in the
+ * order of the configuration, a node before what is below it. The next process numbers them in the
+ * same way.
+ */
+int backend_stored_fd(const struct backend_device *top, unsigned idx);
+/* How many have an index; at most BACKEND_STORED_MAX. */
+unsigned backend_stored_nr(const struct backend_device *top);
 
 /*
  * Main thread, from open to close: struct backend's failure of the first leaf that has one, and

@@ -13,6 +13,8 @@ struct backend;
 #define BACKEND_NODES_MAX 128
 #define BACKEND_LEAVES_MAX 64
 #define BACKEND_CHILDREN_MAX 32
+/* Nodes of one tree whose content may outlive the process: backend_stored_fd. */
+#define BACKEND_STORED_MAX BACKEND_NODES_MAX
 /* Rows of one backend's table of children. */
 #define BACKEND_CHILD_OPTIONS_MAX 4
 

@@ -115,8 +115,8 @@ static int check_limits(struct backend_device *device)
 /* What the recursion shares. */
 struct tree_making {
 	const struct backend_open_params *params;
-	unsigned leaf_idx; /* of the next leaf */
-	unsigned node_idx; /* of the next node */
+	unsigned stored_idx; /* of the next node that has one: backend_stored_fd */
+	unsigned node_idx;   /* of the next node */
 };
 
 static struct backend_device *device_alloc(const struct backend *ops)
@@ -131,13 +131,18 @@ static struct backend_device *device_alloc(const struct backend *ops)
 	return device;
 }
 
+/* Whether it has an index in backend_stored_fd: leaves always had. */
+static bool has_stored_idx(const struct backend *ops)
+{
+	return !ops->children || ops->stored_fd;
+}
+
 /* Of the node at spec; above: of its parent at parent, or what the opener says. */
 static void fill_params(struct tree_making *t, const struct backend_spec *spec,
 			const struct backend_open_params *above, const struct backend_spec *parent,
 			struct backend_open_params *ret_params)
 {
 	const struct backend *ops = parent ? parent->ops : NULL;
-	bool leaf = !spec->child;
 
 	*ret_params = *above;
 	ret_params->read_only |= spec->as && spec->as->read_only;
@@ -149,10 +154,13 @@ static void fill_params(struct tree_making *t, const struct backend_spec *spec,
 			ret_params->size_bytes = ops->size_below(
 				parent->config, backend_spec_child_nr(parent), above->size_bytes);
 	}
-	if (leaf && t->params->stored_fds)
-		ret_params->stored_fd = t->params->stored_fds[t->leaf_idx];
+	ret_params->stored_fd = 0;
 	ret_params->stored_fds = NULL;
-	t->leaf_idx += leaf;
+	if (!has_stored_idx(spec->ops))
+		return;
+	if (t->params->stored_fds)
+		ret_params->stored_fd = t->params->stored_fds[t->stored_idx];
+	t->stored_idx++;
 }
 
 /* "disk/backends/1"; without a step for a child that is "backend". */
@@ -317,26 +325,35 @@ unsigned backend_node_nr(const struct backend_device *top)
 	return nr;
 }
 
-/* ---- what the leaves say ---- */
+/* ---- what the nodes say ---- */
 
-/* The leaf with this index, counted down while looking; NULL: there are fewer. */
-static const struct backend_device *device_find_leaf(const struct backend_device *device,
-						     unsigned *idx)
+/* The node with this index, counted down while looking; NULL: there are fewer. */
+static const struct backend_device *device_find_stored(const struct backend_device *device,
+						       unsigned *idx)
 {
-	const struct backend_device *leaf = NULL;
+	const struct backend_device *found = NULL;
 
-	if (!device->child)
-		return (*idx)-- == 0 ? device : NULL;
-	for (const struct backend_device *c = device->child; c && !leaf; c = c->sibling)
-		leaf = device_find_leaf(c, idx);
-	return leaf;
+	if (has_stored_idx(device->ops) && (*idx)-- == 0)
+		return device;
+	for (const struct backend_device *c = device->child; c && !found; c = c->sibling)
+		found = device_find_stored(c, idx);
+	return found;
 }
 
-int backend_stored_fd(const struct backend_device *top, unsigned leaf_idx)
+int backend_stored_fd(const struct backend_device *top, unsigned idx)
 {
-	const struct backend_device *leaf = device_find_leaf(top, &leaf_idx);
+	const struct backend_device *node = device_find_stored(top, &idx);
 
-	return leaf && leaf->ops->stored_fd ? leaf->ops->stored_fd(leaf) : -1;
+	return node && node->ops->stored_fd ? node->ops->stored_fd(node) : -1;
+}
+
+unsigned backend_stored_nr(const struct backend_device *top)
+{
+	unsigned nr = has_stored_idx(top->ops);
+
+	for (const struct backend_device *c = top->child; c; c = c->sibling)
+		nr += backend_stored_nr(c);
+	return nr;
 }
 
 const char *backend_failure(const struct backend_device *top,

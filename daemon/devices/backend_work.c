@@ -22,7 +22,7 @@ struct backend_work {
 	struct backend_life *life; /* NULL: it has ended */
 	struct backend_work_host *host;
 	struct device_settings *settings;   /* a reference of our own */
-	int stored_fds[BACKEND_LEAVES_MAX]; /* our own; what is not above 0 is none */
+	int stored_fds[BACKEND_STORED_MAX]; /* our own; what is not above 0 is none */
 	struct backend_device *backend;	    /* what was opened, or could not even begin to close */
 	bool closes, has_ended;
 	bool begun;    /* the call that began the walk has returned */

@@ -27,14 +27,13 @@
 
 /* ---- names and marks ---- */
 
-void note_memory_name(char name[static NOTE_MEMORY_NAME_BYTES], const char *device,
-		      unsigned leaf_idx)
+void note_memory_name(char name[static NOTE_MEMORY_NAME_BYTES], const char *device, unsigned idx)
 {
 	int len = snprintf(name, NOTE_MEMORY_NAME_BYTES, "mem-%s", device);
 
 	/* No device's name has a slash. The first is what it was when there was no other. */
-	if (leaf_idx > 0)
-		snprintf(name + len, (size_t)(NOTE_MEMORY_NAME_BYTES - len), "/%u", leaf_idx);
+	if (idx > 0)
+		snprintf(name + len, (size_t)(NOTE_MEMORY_NAME_BYTES - len), "/%u", idx);
 }
 
 bool note_memory_is_of(const char *name, const char *device)
@@ -45,14 +44,35 @@ bool note_memory_is_of(const char *name, const char *device)
 	       (name[4 + len] == '\0' || name[4 + len] == '/');
 }
 
-void note_find_memory(const struct device_set *set, const struct member *m,
-		      int ret_fds[static BACKEND_LEAVES_MAX])
+/* The index in a name that is of the device; BACKEND_STORED_MAX: no name of ours has it. */
+static unsigned memory_idx(const char *name, const char *device)
 {
-	char name[NOTE_MEMORY_NAME_BYTES];
+	const char *digits = name + 4 + strlen(device);
+	unsigned idx = 0;
+	char end;
 
-	for (unsigned i = 0; i < BACKEND_LEAVES_MAX; i++) {
-		note_memory_name(name, m->settings->options.name, i);
-		ret_fds[i] = set->fd_store ? fd_store_find(set->fd_store, name) : -ENOENT;
+	if (*digits == '\0')
+		return 0;
+	if (sscanf(digits, "/%3u%c", &idx, &end) != 1 || idx == 0 || idx > BACKEND_STORED_MAX)
+		return BACKEND_STORED_MAX;
+	return idx;
+}
+
+void note_find_memory(const struct device_set *set, const struct member *m,
+		      int ret_fds[static BACKEND_STORED_MAX])
+{
+	const char *device = m->settings->options.name;
+
+	for (unsigned i = 0; i < BACKEND_STORED_MAX; i++)
+		ret_fds[i] = -ENOENT;
+	for (unsigned i = 0; set->fd_store && i < fd_store_nr(set->fd_store); i++) {
+		int fd;
+		const char *name = fd_store_at(set->fd_store, i, &fd);
+		unsigned idx = note_memory_is_of(name, device) ? memory_idx(name, device)
+							       : BACKEND_STORED_MAX;
+
+		if (idx < BACKEND_STORED_MAX)
+			ret_fds[idx] = fd;
 	}
 }
 
@@ -119,7 +139,7 @@ int note_adding(struct device_set *set, const struct member *m, char *error, siz
 {
 	struct state_record record = { .phase = STATE_ADDING, .id = -1 };
 	const char *device = m->settings->options.name;
-	int fds[BACKEND_LEAVES_MAX], ret;
+	int fds[BACKEND_STORED_MAX], ret;
 	bool has_memory = false;
 
 	if (!set->state)
@@ -153,7 +173,7 @@ static void store_memory(struct fd_store *fd_store, const struct member *m,
 {
 	char name[NOTE_MEMORY_NAME_BYTES];
 
-	for (unsigned i = 0; i < BACKEND_LEAVES_MAX; i++) {
+	for (unsigned i = 0; i < backend_stored_nr(backend); i++) {
 		int fd = backend_stored_fd(backend, i);
 
 		note_memory_name(name, m->settings->options.name, i);
@@ -249,12 +269,17 @@ void note_recovering(struct device_set *set, const struct member *m)
 
 void note_forget(struct device_set *set, const char *device)
 {
-	char memory[NOTE_MEMORY_NAME_BYTES];
+	char memory[FD_STORE_NAME_MAX + 1];
 
 	if (set->state)
 		state_remove(set->state, device);
-	for (unsigned i = 0; set->fd_store && i < BACKEND_LEAVES_MAX; i++) {
-		note_memory_name(memory, device, i);
+	for (unsigned i = set->fd_store ? fd_store_nr(set->fd_store) : 0; i-- > 0;) {
+		int fd;
+		const char *name = fd_store_at(set->fd_store, i, &fd);
+
+		if (!note_memory_is_of(name, device))
+			continue;
+		snprintf(memory, sizeof(memory), "%s", name);
 		fd_store_drop(set->fd_store, memory);
 	}
 }

@@ -55,16 +55,15 @@ void note_forget(struct device_set *set, const char *device);
 
 #define NOTE_MEMORY_NAME_BYTES 96
 
-/* The name that the memory of a device's leaf has in the fd store. */
-void note_memory_name(char name[static NOTE_MEMORY_NAME_BYTES], const char *device,
-		      unsigned leaf_idx);
+/* The name in the fd store of the memory of a device's node: by the index of backend_stored_fd. */
+void note_memory_name(char name[static NOTE_MEMORY_NAME_BYTES], const char *device, unsigned idx);
 
 /* Whether a name there is of this device's memory. */
 bool note_memory_is_of(const char *name, const char *device);
 
-/* What the fd store has for each leaf of a device: borrowed; -errno: nothing. */
+/* What the fd store has for a device, by these indices: borrowed; -errno: nothing. */
 void note_find_memory(const struct device_set *set, const struct member *m,
-		      int ret_fds[static BACKEND_LEAVES_MAX]);
+		      int ret_fds[static BACKEND_STORED_MAX]);
 
 /*
  * The mark tells whose a device in the driver is, and which: a number that the driver keeps with it

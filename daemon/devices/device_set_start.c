@@ -169,7 +169,7 @@ static void open_backend(struct device_set *set, struct member *m)
 {
 	struct backend_open_params open_params;
 	struct device_spec spec;
-	int stored_fds[BACKEND_LEAVES_MAX], ret;
+	int stored_fds[BACKEND_STORED_MAX], ret;
 
 	device_set_fill_spec(set, m, &spec);
 	device_open_params(&spec, m->past ? &m->past->device : NULL, &open_params);

@@ -151,7 +151,7 @@ static int open_tree(struct rig *rig, const struct rig_params *params,
 
 int rig_open_device(struct rig *rig, const struct rig_params *params)
 {
-	int stored_fds[BACKEND_LEAVES_MAX] = { 0 };
+	int stored_fds[BACKEND_STORED_MAX] = { 0 };
 	struct backend_open_params open_params = {
 		.logical_block_bytes = params->block_bytes,
 		.max_io_bytes = RIG_IO_BYTES,

@@ -14,7 +14,7 @@
 
 #define RIG_QUEUES_MAX 2
 #define RIG_DEPTH_MAX 32
-#define RIG_LEAVES_MAX 8
+#define RIG_STORED_MAX 8
 #define RIG_IO_BYTES (1u << 20)
 
 struct rig_io {
@@ -59,7 +59,7 @@ struct rig_params {
 	uint32_t block_bytes;
 	bool read_only;
 	unsigned queue_nr, depth;	/* 0: the device is opened without queues */
-	int stored_fds[RIG_LEAVES_MAX]; /* as in struct backend_open_params */
+	int stored_fds[RIG_STORED_MAX]; /* as in struct backend_open_params */
 	uint64_t size_bytes;		/* the same */
 };
 

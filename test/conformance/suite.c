@@ -322,17 +322,17 @@ static void check_reopen(const struct variant *v)
 	model_fini(&model);
 }
 
-static void close_all(const int fds[RIG_LEAVES_MAX])
+static void close_all(const int fds[RIG_STORED_MAX])
 {
-	for (unsigned i = 0; i < RIG_LEAVES_MAX; i++)
+	for (unsigned i = 0; i < RIG_STORED_MAX; i++)
 		if (fds[i] > 0)
 			close(fds[i]);
 }
 
-/* What the leaves would have kept over a restart. */
-static void dup_stored(const struct backend_device *device, int ret_fds[RIG_LEAVES_MAX])
+/* What the nodes would have kept over a restart. */
+static void dup_stored(const struct backend_device *device, int ret_fds[RIG_STORED_MAX])
 {
-	for (unsigned i = 0; i < RIG_LEAVES_MAX; i++) {
+	for (unsigned i = 0; i < RIG_STORED_MAX; i++) {
 		int fd = backend_stored_fd(device, i);
 
 		ret_fds[i] = fd > 0 ? dup(fd) : fd;
@@ -355,7 +355,7 @@ static void check_taken_over(const struct variant *v)
 	prng_init(&prng, suite_seed);
 	for (int round = 0; round < 3; round++) {
 		struct model_stats verified = { 0 }, stats;
-		int before[RIG_LEAVES_MAX];
+		int before[RIG_STORED_MAX];
 
 		memcpy(before, params.stored_fds, sizeof(before));
 		REQUIRE(rig_open(&rig, &params) == 0, "round %d: %s", round, rig.error);

@@ -41,7 +41,7 @@ struct vol_rig {
 	struct backend_device *device;
 	struct vol_queue queue[RBD_QUEUES];
 	unsigned queue_nr;
-	int stored_fds[BACKEND_LEAVES_MAX];
+	int stored_fds[BACKEND_STORED_MAX];
 	char error[BACKEND_ERROR_BYTES];
 	atomic_uint grown_nr;
 };

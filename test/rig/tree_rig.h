@@ -26,6 +26,7 @@ struct leaf {
 	struct backend_io *out[2 * DEPTH];
 	unsigned opened, closed, cancelled;
 	bool fails;
+	int stored_fd; /* what it was opened with */
 	const char *failure;
 	unsigned connection_nr;
 };
@@ -45,6 +46,7 @@ static int leaf_open(struct backend_device *device)
 	if (leaf->fails)
 		return backend_fail(device, -ENXIO, "is not there");
 	leaf->opened++;
+	leaf->stored_fd = device->open_params.stored_fd;
 	device->limits.size_bytes = leaf->size_bytes;
 	device->limits.caps = leaf->caps;
 	return 0;
@@ -181,7 +183,7 @@ static int teardown(void **state)
 
 static inline int open_device(void)
 {
-	static const int stored_fds[BACKEND_LEAVES_MAX] = { 7, 8, 9 };
+	static const int stored_fds[BACKEND_STORED_MAX] = { 7, 8, 9, 10, 11 };
 	const struct backend_open_params open_params = { .logical_block_bytes = 512,
 							 .max_io_bytes = 1 << 20,
 							 .queue_nr = 1,

@@ -293,7 +293,7 @@ int slot_open(struct slot *slot, const struct device_past *past, char *error, si
 	struct backend_open_params open_params;
 
 	device_open_params(&slot->spec, past, &open_params);
-	open_params.stored_fd = past ? slot->past.stored_fd : 0;
+	open_params.stored_fds = past ? slot->past.stored_fds : NULL;
 	slot->spec.opened = NULL;
 	return backend_open(&slot->spec.opened, slot->spec.backend, slot->name, &open_params, error,
 			    error_bytes);

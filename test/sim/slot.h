@@ -41,7 +41,7 @@ struct slot_past {
 	int64_t id;
 	uint64_t size_bytes;
 	char identity[BACKEND_IDENTITY_BYTES];
-	int stored_fd;		 /* the memory of mem; 0: none */
+	int stored_fds[BACKEND_STORED_MAX]; /* as in struct backend_open_params; 0: none */
 	uint64_t attach_excuses; /* as slot.excuses, for giving it up once it is served */
 	bool kept;		 /* not adopted: the driver still has it */
 	unsigned retries;	 /* since the server was killed */

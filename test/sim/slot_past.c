@@ -65,17 +65,23 @@ void slot_note_serving(struct slot *slot, const struct device *device)
 
 void slot_forget(struct slot *slot)
 {
-	if (slot->past.stored_fd)
-		sim_fd_close(slot->past.stored_fd);
+	for (unsigned i = 0; i < BACKEND_STORED_MAX; i++)
+		if (slot->past.stored_fds[i])
+			sim_fd_close(slot->past.stored_fds[i]);
 	slot->past = (struct slot_past){ .id = -1 };
 }
 
 static void park(struct slot *slot, const struct device *device)
 {
-	int fd = backend_stored_fd(device->backend, 0);
+	unsigned nr =
+		recovery_possible(device->info.flags) ? backend_stored_nr(device->backend) : 0;
 
-	if (fd >= 0 && recovery_possible(device->info.flags))
-		slot->past.stored_fd = sim_fd_dup(fd);
+	for (unsigned i = 0; i < nr; i++) {
+		int fd = backend_stored_fd(device->backend, i);
+
+		if (fd >= 0)
+			slot->past.stored_fds[i] = sim_fd_dup(fd);
+	}
 }
 
 int slot_added(struct device *device, void *arg, char *error, size_t error_bytes)
@@ -250,11 +256,13 @@ static void repair_file(const struct slot *slot, int fd)
 	sim_fd_close(fd);
 }
 
+/* Of mem, which in the sim is the only leaf. */
 static void spoil_memory(const struct slot *slot)
 {
-	if (slot->past.stored_fd && sim_defect_always(DEFECT_LOST_MEMORY) &&
-	    (ftruncate(slot->past.stored_fd, 0) < 0 ||
-	     ftruncate(slot->past.stored_fd, (off_t)slot->st->size_bytes) < 0))
+	int fd = slot->past.stored_fds[0];
+
+	if (fd && sim_defect_always(DEFECT_LOST_MEMORY) &&
+	    (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)slot->st->size_bytes) < 0))
 		sim_fail("ftruncate: %s", strerror(errno));
 }
 

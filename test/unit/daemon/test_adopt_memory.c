@@ -10,15 +10,21 @@
 
 static struct fd_store fd_store;
 
-static void fd_store_memory(const char *device)
+static void store_as(const char *name)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC);
-	char name[NOTE_MEMORY_NAME_BYTES];
 
 	assert_true(fd >= 0);
-	note_memory_name(name, device, 0);
 	fd_store_put(&fd_store, name, fd);
 	close(fd);
+}
+
+static void fd_store_memory(const char *device)
+{
+	char name[NOTE_MEMORY_NAME_BYTES];
+
+	note_memory_name(name, device, 0);
+	store_as(name);
 }
 
 static bool is_parked(const char *device)
@@ -129,6 +135,36 @@ static void test_memory_stays_while_a_device_has_another_id(void **state)
 	fd_store_close(&fd_store);
 }
 
+/* What each node kept, by its index; and all of it is forgotten with the device. */
+static void test_memory_of_many_nodes(void **state)
+{
+	static const char *const names[] = { "mem-a",		"mem-a/3", "mem-a/255",
+					     "mem-a/256",	"mem-a/x", "mem-a/0",
+					     "mem-ab",		"mem-b/3", "mem-a/1x",
+					     "mem-a/4294967298" };
+	struct device_settings settings = { .options = { .name = (char[]){ "a" } } };
+	const struct member m = { .settings = &settings };
+	int fds[BACKEND_STORED_MAX];
+	unsigned found = 0;
+
+	(void)state;
+	with_fd_store();
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		store_as(names[i]);
+	note_find_memory(&device_set, &m, fds);
+	for (unsigned i = 0; i < BACKEND_STORED_MAX; i++)
+		found += fds[i] >= 0;
+	assert_int_equal(found, BACKEND_STORED_MAX > 255 ? 3 : 2);
+	assert_int_equal(fds[0], fd_store_find(&fd_store, "mem-a"));
+	assert_int_equal(fds[3], fd_store_find(&fd_store, "mem-a/3"));
+	note_forget(&device_set, "a");
+	assert_int_equal(fd_store_nr(&fd_store), 2);
+	assert_true(fd_store_find(&fd_store, "mem-ab") >= 0);
+	assert_true(fd_store_find(&fd_store, "mem-b/3") >= 0);
+	fd_store_close(&fd_store);
+	device_set.fd_store = NULL;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -136,6 +172,7 @@ int main(void)
 		ADOPT(test_memory_stays_while_a_note_cannot_be_read),
 		ADOPT(test_memory_stays_while_a_device_has_no_note),
 		ADOPT(test_memory_stays_while_a_device_has_another_id),
+		ADOPT(test_memory_of_many_nodes),
 	};
 
 	return cmocka_run_group_tests_name("adopt_memory", tests, quiet, end);

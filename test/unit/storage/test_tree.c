@@ -241,6 +241,7 @@ static void test_leaves_are_asked(void **state)
 
 	(void)state;
 	open_stripe(3);
+	assert_int_equal(backend_stored_nr(rig.device), 3);
 	assert_int_equal(backend_stored_fd(rig.device, 2), 102);
 	assert_int_equal(backend_stored_fd(rig.device, 3), -1);
 	backend_identity(rig.device, text);
@@ -257,6 +258,52 @@ static void test_leaves_are_asked(void **state)
 	assert_int_equal(c.connects, 20);
 	assert_string_equal(c.node, "disk/backends/2");
 	assert_false(backend_connection(rig.queue, 3, &c));
+}
+
+static int kept_with;
+
+static int keeper_open(struct backend_device *device)
+{
+	kept_with = device->open_params.stored_fd;
+	return 0;
+}
+
+static int keeper_stored_fd(const struct backend_device *device)
+{
+	(void)device;
+	return 300;
+}
+
+/* A node that has something to keep is numbered before what is below it, others not at all. */
+static void test_nodes_keep_descriptors(void **state)
+{
+	static const int kept[] = { 100, 300, 101, 102, 103, -1 };
+	struct backend backend_keeper = backend_halves;
+	struct backend_spec keeper = { .ops = &backend_keeper,
+				       .as = backend_stripe.children,
+				       .as_idx = 1,
+				       .child = &leaf_spec[1],
+				       .sibling = &leaf_spec[3] };
+
+	(void)state;
+	backend_keeper.open = keeper_open;
+	backend_keeper.stored_fd = keeper_stored_fd;
+	spec_stripe(4);
+	leaf_spec[0].sibling = &keeper;
+	for (unsigned i = 0; i < 2; i++)
+		leaf_spec[1 + i].as = &halves_children[i];
+	leaf_spec[2].sibling = NULL;
+	assert_int_equal(open_device(), 0);
+	assert_int_equal(backend_stored_nr(rig.device), 5);
+	for (unsigned i = 0; i < 6; i++)
+		assert_int_equal(backend_stored_fd(rig.device, i), kept[i]);
+	assert_int_equal(kept_with, 8);
+	assert_int_equal(leaves[0].stored_fd, 7);
+	assert_int_equal(leaves[1].stored_fd, 9);
+	assert_int_equal(leaves[3].stored_fd, 11);
+	/* Borrowed until open has returned. */
+	assert_int_equal(rig.device->child->sibling->open_params.stored_fd, 0);
+	close_tree();
 }
 
 static void mark_nodes(const struct backend_device *device, bool seen[static 8], unsigned nr)
@@ -400,6 +447,7 @@ int main(void)
 		RIG(test_nodes_are_numbered),
 		RIG(test_nodes_know_their_place),
 		RIG(test_base_is_only_read),
+		RIG(test_nodes_keep_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
