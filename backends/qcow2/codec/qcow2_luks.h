@@ -14,7 +14,7 @@
 /* What the key slots may have at most: a larger header is refused. */
 #define QCOW2_LUKS_BYTES_MAX (16u << 20)
 
-struct qcow2_luks; /* the key of an unlocked image; read-only, any thread may use it */
+struct qcow2_luks;	  /* the key of an unlocked image; read-only, any thread may use it */
 struct qcow2_luks_cipher; /* of one thread */
 
 /*

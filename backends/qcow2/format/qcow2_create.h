@@ -6,9 +6,9 @@
 
 struct qcow2_create {
 	uint64_t size_bytes;
-	uint64_t cluster_bytes;	 /* 0: 64 KiB */
-	unsigned refcount_bits;	 /* 0: 16 */
-	unsigned version;	 /* 0: 3 */
+	uint64_t cluster_bytes; /* 0: 64 KiB */
+	unsigned refcount_bits; /* 0: 16 */
+	unsigned version;	/* 0: 3 */
 	bool extended_l2, lazy_refcounts, zstd;
 	const char *backing_name, *backing_format; /* NULL: none */
 	const char *data_file_name;		   /* NULL: none */

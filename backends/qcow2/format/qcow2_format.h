@@ -54,7 +54,7 @@ enum qcow2_extension {
 };
 
 /* Bits of an entry of L1, or of L2 that is not compressed. */
-#define QCOW2_COPIED (1ull << 63)     /* its reference count is exactly 1: may be written in place */
+#define QCOW2_COPIED (1ull << 63) /* its reference count is exactly 1: may be written in place */
 #define QCOW2_COMPRESSED (1ull << 62) /* L2 */
 #define QCOW2_ZERO (1ull << 0)	      /* L2 of version 3 without subclusters: reads as zeroes */
 #define QCOW2_OFFSET_MASK 0x00fffffffffffe00ull
@@ -67,11 +67,12 @@ enum qcow2_extension {
 /* What the header fixes for the life of an image. */
 struct qcow2_geometry {
 	uint8_t cluster_bits;
-	uint8_t l2_entry_bytes; /* 8; 16: with subclusters */
-	uint8_t l2_bits;	/* entries of an L2 table: 1 << l2_bits */
-	uint8_t refcount_order; /* a count has 1 << refcount_order bits */
-	uint8_t refblock_bits;	/* counts of a block: 1 << refblock_bits */
-	uint8_t subcluster_bits; /* bytes of a subcluster: 1 << subcluster_bits; else cluster_bits */
+	uint8_t l2_entry_bytes;	 /* 8; 16: with subclusters */
+	uint8_t l2_bits;	 /* entries of an L2 table: 1 << l2_bits */
+	uint8_t refcount_order;	 /* a count has 1 << refcount_order bits */
+	uint8_t refblock_bits;	 /* counts of a block: 1 << refblock_bits */
+	uint8_t subcluster_bits; /* bytes of a subcluster: 1 << subcluster_bits; else cluster_bits
+				  */
 	uint8_t version;
 };
 
