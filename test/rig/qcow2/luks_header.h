@@ -9,6 +9,7 @@
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,17 +107,18 @@ static inline void luks_encrypt_stripes(const struct luks_made *m, uint8_t *slot
 /* As QEMU lays it out: each slot has its place, on the border of 4 KiB. */
 static inline void luks_lay_out(struct luks_made *m, uint32_t sectors, struct prng *p)
 {
+	static const uint8_t begin[] = { 'L', 'U', 'K', 'S', 0xba, 0xbe, 0, 1 };
 	uint8_t *h = m->header;
 
-	memcpy(h, "LUKS\xba\xbe\x00\x01", 8);
-	memcpy(h + 8, "aes", 3);
-	memcpy(h + 40, m->mode, strlen(m->mode));
-	memcpy(h + 72, m->hash, strlen(m->hash));
+	memcpy(h, begin, sizeof(begin));
+	snprintf((char *)h + 8, 32, "aes");
+	snprintf((char *)h + 40, 32, "%s", m->mode);
+	snprintf((char *)h + 72, 32, "%s", m->hash);
 	luks_put32(h + 104, 8 + 8 * sectors);
 	luks_put32(h + 108, m->key_bytes);
 	luks_random(p, h + 132, 32);
 	luks_put32(h + 164, 1000);
-	memcpy(h + 168, "2c624ed1-96a1-4d50-8d5a-a0f4a1ba59f2", 36);
+	snprintf((char *)h + 168, 40, "2c624ed1-96a1-4d50-8d5a-a0f4a1ba59f2");
 	for (unsigned i = 0; i < 8; i++) {
 		luks_put32(h + LUKS_SLOT_AT(i), i == 0 ? 0x00ac71f3 : 0xdead);
 		luks_put32(h + LUKS_SLOT_AT(i) + 4, i == 0 ? 1100 : 0);
