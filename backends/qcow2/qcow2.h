@@ -150,6 +150,7 @@ struct qcow2_io {
 	int result;
 	bool is_zero; /* a WRITE_ZEROES: there are no bytes to get */
 	bool is_cancelled;
+	bool is_flushed; /* FUA: the flush has begun */
 	bool is_moving;
 	bool moves_middle; /* a piece of an allocating write is with data */
 	uint8_t epoch_idx;

@@ -57,8 +57,11 @@ static uint64_t cluster_limit(const struct qcow2_owner *o)
 	return o->d->data_bytes >> o->t->g.cluster_bits;
 }
 
-static int fail_no_space(const struct qcow2_owner *o, const char *what)
+/* What was given up becomes free with a commit. */
+static int fail_no_space(struct qcow2_owner *o, struct qcow2_io *s, const char *what)
 {
+	if (o->t->freed_nr > 0)
+		return qcow2_owner_hold(o, s);
 	log_limited(LOG_LEVEL_ERROR, "no cluster can be allocated", "node=%s reason=\"%s\"",
 		    o->d->device->name, what);
 	return -ENOSPC;
@@ -109,9 +112,9 @@ int qcow2_clusters_take(struct qcow2_owner *o, struct qcow2_io *s, uint64_t nr, 
 		int ret;
 
 		if (cluster >= cluster_limit(o))
-			return fail_no_space(o, "the storage below is full");
+			return fail_no_space(o, s, "the storage below is full");
 		if (cluster >> t->g.refblock_bits >= t->reftable_entries)
-			return fail_no_space(o, "the image's table of reference counts is full");
+			return fail_no_space(o, s, "the image's table of reference counts is full");
 		at = qcow2_refcount_slice(t, cluster, &idx);
 		if (at == 0)
 			return qcow2_job_refblock(o, s, cluster >> t->g.refblock_bits, cluster);

@@ -396,6 +396,7 @@ static void write_middle(struct qcow2_io *s)
 	s->moves_middle = true;
 	backend_piece(child, s->io, (uint32_t)s->at_bytes, (uint32_t)s->now_bytes,
 		      alloc_host(s, qcow2_now(s)));
+	child->flags = 0;
 	if (backend_child_submit(child) == BACKEND_DONE)
 		qcow2_bounce_moved(s, child);
 }

@@ -537,6 +537,11 @@ void qcow2_commit_ended(struct qcow2_commit *c, const struct qcow2_commit_io *io
 	case WHAT_REFTABLE:
 		chunk_written(t->reftable_dirty, idx, result);
 		break;
+	case WHAT_COUNTS:
+		/* There was no room for it in the cache: the next commit goes on. */
+		if (!qcow2_slot_find(t, io->at))
+			c->next = QCOW2_FREED_NR;
+		break;
 	}
 	qcow2_commit_pump(c);
 }

@@ -132,7 +132,7 @@ static void fill_caps(struct qcow2_device *d, struct backend_limits *limits)
 		limits->caps |= BACKEND_CAP_READ_ONLY;
 		return;
 	}
-	limits->caps |= BACKEND_CAP_FLUSH;
+	limits->caps |= BACKEND_CAP_FLUSH | BACKEND_CAP_FUA;
 	if (d->t->has_data_file)
 		return;
 	limits->caps |= BACKEND_CAP_DISCARD;
@@ -736,9 +736,6 @@ int qcow2_open(struct backend_device *device)
 	p->stored_fd = -1;
 	find_children(d);
 	find_data(d);
-	if (device->open_params.stored_fd < 0)
-		return backend_fail(device, device->open_params.stored_fd,
-				    "qcow2: the tables that the daemon before has left cannot be had");
 	if (device->open_params.stored_fd > 0)
 		p->stored_fd = fcntl(device->open_params.stored_fd, F_DUPFD_CLOEXEC, 3);
 	p->buf = aligned_alloc(4096, OPEN_BUFFER_BYTES);

@@ -353,15 +353,34 @@ static bool judge_entries(const struct qcow2_tables *t, uint64_t *slice)
 	return is_bad;
 }
 
+static bool slot_is_clean(const struct qcow2_slot *slot)
+{
+	return !atomic_load_explicit(&slot->is_dirty, memory_order_relaxed) && !slot->is_writing;
+}
+
+/*
+ * A handler needs two slices at once, and perhaps of one set: with fewer that can go they would
+ * take each other's place for ever.
+ */
+static bool has_enough_clean(const struct qcow2_slot *set)
+{
+	unsigned nr = 0;
+
+	for (unsigned way = 0; way < QCOW2_WAYS; way++)
+		nr += slot_is_clean(&set[way]);
+	return nr >= 3;
+}
+
 /* By a clock: one that was not used since the hand passed last. */
 static struct qcow2_slot *slot_to_replace(struct qcow2_slot *set)
 {
+	if (!has_enough_clean(set))
+		return NULL;
 	for (unsigned round = 0; round < 2; round++)
 		for (unsigned way = 0; way < QCOW2_WAYS; way++) {
 			struct qcow2_slot *slot = &set[way];
 
-			if (atomic_load_explicit(&slot->is_dirty, memory_order_relaxed) ||
-			    slot->is_writing)
+			if (!slot_is_clean(slot))
 				continue;
 			if (atomic_load_explicit(&slot->at, memory_order_relaxed) == 0 ||
 			    !atomic_load_explicit(&slot->was_used, memory_order_relaxed))
