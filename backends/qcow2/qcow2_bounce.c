@@ -37,7 +37,7 @@ static uint8_t *buffer_at(const struct qcow2_io *s, uint64_t offset)
 
 static void bounce_end(struct qcow2_io *s, int result)
 {
-	void (*then)(struct qcow2_io *s) = s->bounce.then;
+	void (*then)(struct qcow2_io * s) = s->bounce.then;
 
 	qcow2_own_release(qcow2_queue_of(s), s->bounce.own);
 	s->bounce.own = NULL;

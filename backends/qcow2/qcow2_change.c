@@ -1,6 +1,7 @@
 /*
- * Entries of L2 are changed: clusters for a write, their entry when the data is there, and unmapping.
- * The owner's reactor; each handler begins anew whenever what it has waited for has come.
+ * Entries of L2 are changed: clusters for a write, their entry when the data is there, and
+ * unmapping. The owner's reactor; each handler begins anew whenever what it has waited for has
+ * come.
  *
  * Happy path: ALLOC finds the first run of clusters that cannot be written in place, takes clusters
  * and notes the allocation; the queue writes; PUBLISH stores the entries. Who wants the same
@@ -160,8 +161,8 @@ static uint64_t count_new(const struct qcow2_tables *t, const struct qcow2_slot 
 static bool copies_whole(const struct qcow2_tables *t, const struct qcow2_slot *slot,
 			 uint64_t start)
 {
-	uint64_t entry = qcow2_entry_load(qcow2_slot_data(t, slot),
-					  slice_idx(t, start) * entry_words(t));
+	uint64_t entry =
+		qcow2_entry_load(qcow2_slot_data(t, slot), slice_idx(t, start) * entry_words(t));
 
 	return entry_words(t) == 1 || (entry & (QCOW2_OFFSET_MASK | QCOW2_COMPRESSED));
 }

@@ -440,15 +440,13 @@ static void commit_end(struct qcow2_commit *c)
 	c->done(c, result);
 }
 
-/* The requests of a phase have ended. */
-static void phase_ended(struct qcow2_commit *c)
+/* The requests of a phase have ended. True: so has the commit. */
+static bool phase_ended(struct qcow2_commit *c)
 {
 	struct qcow2_tables *t = c->d->t;
 
-	if (c->result < 0) {
-		commit_end(c);
-		return;
-	}
+	if (c->result < 0)
+		return true;
 	if (c->phase == QCOW2_COMMIT_FLUSH) {
 		freed_are_durable(t);
 		/* What allocations have made dirty meanwhile is told anew. */
@@ -456,8 +454,7 @@ static void phase_ended(struct qcow2_commit *c)
 			atomic_store_explicit(&t->is_changed, false, memory_order_relaxed);
 	}
 	enter_phase(c, phase_after(c));
-	if (c->phase == QCOW2_COMMIT_NONE)
-		commit_end(c);
+	return c->phase == QCOW2_COMMIT_NONE;
 }
 
 static bool next_request(struct qcow2_commit *c)
@@ -483,18 +480,15 @@ static bool next_request(struct qcow2_commit *c)
 
 void qcow2_commit_pump(struct qcow2_commit *c)
 {
-	if (c->is_pumping)
-		return;
-	c->is_pumping = true;
-	while (c->phase != QCOW2_COMMIT_NONE) {
+	do {
 		c->is_stuck = false;
 		while (c->result == 0 && next_request(c))
 			;
 		if (c->inflight > 0 || (c->is_stuck && c->result == 0))
-			break;
-		phase_ended(c);
-	}
-	c->is_pumping = false;
+			return;
+	} while (!phase_ended(c));
+	/* It may be gone then. */
+	commit_end(c);
 }
 
 /* ---- ends of requests ---- */

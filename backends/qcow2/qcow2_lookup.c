@@ -121,13 +121,14 @@ static bool cached_run(const struct qcow2_tables *t, uint64_t at, uint64_t offse
 	       atomic_load_explicit(&slot->at, memory_order_relaxed) == at;
 }
 
-void qcow2_lookup(const struct qcow2_tables *t, uint64_t offset, uint64_t bytes,
-		  const void *slice, struct qcow2_run *ret_run)
+void qcow2_lookup(const struct qcow2_tables *t, uint64_t offset, uint64_t bytes, const void *slice,
+		  struct qcow2_run *ret_run)
 {
 	const struct qcow2_geometry *g = &t->g;
 	uint64_t l1_bytes = 1ull << qcow2_l1_shift(g);
-	uint64_t table = atomic_load_explicit(&t->l1[offset >> qcow2_l1_shift(g)],
-					      memory_order_relaxed) & QCOW2_OFFSET_MASK;
+	uint64_t table =
+		atomic_load_explicit(&t->l1[offset >> qcow2_l1_shift(g)], memory_order_relaxed) &
+		QCOW2_OFFSET_MASK;
 
 	bytes = MIN(bytes, l1_bytes - (offset & (l1_bytes - 1)));
 	*ret_run = (struct qcow2_run){ .kind = QCOW2_BELOW, .bytes = bytes };

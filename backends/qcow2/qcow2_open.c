@@ -475,8 +475,9 @@ static void get_crypto(struct qcow2_open *p)
 		return;
 	}
 	if (!p->key) {
-		open_fail(p, -EINVAL, "qcow2: the image is encrypted: set key_file to the file with "
-				      "its passphrase");
+		open_fail(p, -EINVAL,
+			  "qcow2: the image is encrypted: set key_file to the file with "
+			  "its passphrase");
 		return;
 	}
 	if (h->crypto_bytes > QCOW2_LUKS_BYTES_MAX) {
@@ -502,9 +503,10 @@ static int judge_features(struct qcow2_open *p, char words[static QCOW2_WORDS_BY
 	bool wants_file = h->incompatible & QCOW2_INCOMPAT_DATA_FILE;
 
 	if (!d->is_read_only && (h->incompatible & QCOW2_INCOMPAT_CORRUPT)) {
-		snprintf(words, QCOW2_WORDS_BYTES,
-			 "qcow2: the image is marked corrupt: repair it with qemu-img check -r all, "
-			 "or open it read_only");
+		snprintf(
+			words, QCOW2_WORDS_BYTES,
+			"qcow2: the image is marked corrupt: repair it with qemu-img check -r all, "
+			"or open it read_only");
 		return -EINVAL;
 	}
 	if (!d->is_read_only && (h->incompatible & QCOW2_INCOMPAT_DIRTY)) {
@@ -520,16 +522,18 @@ static int judge_features(struct qcow2_open *p, char words[static QCOW2_WORDS_BY
 		return -EINVAL;
 	}
 	if (h->backing_name[0] && d->backing_idx < 0 && !d->ignores_backing) {
-		snprintf(words, QCOW2_WORDS_BYTES,
-			 "qcow2: the image stands over \"%.80s\": set backing to it, to auto, or to "
-			 "none", h->backing_name);
+		snprintf(
+			words, QCOW2_WORDS_BYTES,
+			"qcow2: the image stands over \"%.80s\": set backing to it, to auto, or to "
+			"none",
+			h->backing_name);
 		return -EINVAL;
 	}
 	if (qcow2_cluster_bytes(&h->g) < block_bytes(p)) {
 		snprintf(words, QCOW2_WORDS_BYTES,
 			 "qcow2: clusters of %llu bytes are smaller than a block of %u: set "
-			 "block_size", (unsigned long long)qcow2_cluster_bytes(&h->g),
-			 block_bytes(p));
+			 "block_size",
+			 (unsigned long long)qcow2_cluster_bytes(&h->g), block_bytes(p));
 		return -EINVAL;
 	}
 	return 0;
@@ -596,8 +600,10 @@ static void make_image(struct qcow2_open *p)
 	};
 	ret = qcow2_create_check(&p->create, &p->image_bytes, words);
 	if (ret == 0 && p->image_bytes > p->d->data_bytes) {
-		snprintf(words, sizeof(words), "qcow2: an empty image has %llu bytes, and `data` "
-			 "is smaller", (unsigned long long)p->image_bytes);
+		snprintf(words, sizeof(words),
+			 "qcow2: an empty image has %llu bytes, and `data` "
+			 "is smaller",
+			 (unsigned long long)p->image_bytes);
 		ret = -ENOSPC;
 	}
 	if (ret < 0) {
@@ -712,8 +718,10 @@ static int read_key(struct qcow2_device *d, struct qcow2_open *p)
 	if (p->key == MAP_FAILED)
 		p->key = NULL;
 	if (n < 0 || n == KEY_BYTES_MAX)
-		return backend_fail(d->device, -EINVAL, "qcow2: key_file cannot be read, or is longer "
-				    "than %u bytes", KEY_BYTES_MAX);
+		return backend_fail(d->device, -EINVAL,
+				    "qcow2: key_file cannot be read, or is longer "
+				    "than %u bytes",
+				    KEY_BYTES_MAX);
 	madvise(p->key, KEY_BYTES_MAX, MADV_DONTDUMP);
 	/* An editor's line end is no part of a passphrase. */
 	while (n > 0 && (p->key[n - 1] == '\n' || p->key[n - 1] == '\r'))

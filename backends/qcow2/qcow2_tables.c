@@ -179,8 +179,8 @@ struct qcow2_tables *qcow2_tables_new(const struct qcow2_header *h, uint64_t cac
 
 static bool kept_matches(const struct qcow2_kept *k, const struct qcow2_tables *t, off_t bytes)
 {
-	return k->magic == KEPT_MAGIC && k->version == KEPT_VERSION && is_power_of_two(k->slot_nr) &&
-	       k->slot_nr >= QCOW2_WAYS && k->slot_nr <= 1u << 24 &&
+	return k->magic == KEPT_MAGIC && k->version == KEPT_VERSION &&
+	       is_power_of_two(k->slot_nr) && k->slot_nr >= QCOW2_WAYS && k->slot_nr <= 1u << 24 &&
 	       k->area_bytes == (uint64_t)bytes && k->l1_offset == t->l1_offset &&
 	       k->l1_entries == t->l1_entries && k->reftable_offset == t->reftable_offset &&
 	       k->reftable_entries == t->reftable_entries &&
