@@ -2,10 +2,12 @@
 """Breaks one field of a qcow2 image at a time: qemu-img check and the oracle must think alike of it.
 
 usage: qcow2_corrupt.py QCOW2_CHECK SEED NUMBER IMAGE [QEMU_IMG_OPTIONS...]
+       qcow2_corrupt.py QCOW2_CHECK strict IMAGE
 
 NUMBER images are made of IMAGE, each with one change from SEED. The options stand before the image's name
 in a call of qemu-img, {} in them is the name. Prints what was found and exits with 1 when the two
-contradict each other without one of the reasons in EXCUSES.
+contradict each other without one of the reasons in EXCUSES. strict: each change of STRICT that can be done
+to the image; the oracle must see what qemu-img does not look for.
 """
 import concurrent.futures
 import json
@@ -291,7 +293,56 @@ def judge(program, image, image_name, options, nr, rng_seed):
     return case
 
 
+# ---- where the oracle is the stricter one ----
+
+
+def entry(image, value):
+    return value & OFFSET and not value & COMPRESSED
+
+
+# KIND of field or its note, which one of them, the new value, what the oracle must say.
+STRICT = [
+    ("L2", lambda image, v: not v and not image.data_file, lambda image, v: COPIED, "COPIED, and no cluster"),
+    ("L2", lambda image, v: not v and (image.version == 2 or image.extended), lambda image, v: 1,
+     "a zero flag where there is none"),
+    ("L2", lambda image, v: image.data_file and entry(image, v), lambda image, v: v + image.cluster,
+     "not where the guest's cluster is in the data file"),
+    ("L2", lambda image, v: image.snapshot_nr and entry(image, v) and not v & COPIED, lambda image, v: v | COMPRESSED,
+     "data, and "),
+    ("L2", lambda image, v: entry(image, v) and not image.data_file,
+     lambda image, v: next(f.get(image.data) for f in image.fields["L2"] if entry(image, f.get(image.data)) not in (0, v & OFFSET)),
+     r"shared [1-9]"),
+    ("autoclear", lambda image, v: not v, lambda image, v: 1, "bitmaps, but no extension says where"),
+    ("header_length", lambda image, v: True, lambda image, v: v + 1, "not a multiple of 8"),
+    # the last one is behind the end of the file
+    ("refcount", lambda image, v: not v and image.order >= 3, lambda image, v: 1, r"past_end [1-9]"),
+]
+
+
+def strict(program, image_name):
+    with open(image_name, "rb") as file:
+        image = Image(bytearray(file.read()))
+    wrong = 0
+    for kind, condition, new_value, words in STRICT:
+        fields = [f for kinds in image.fields.values() for f in kinds
+                  if kind in (f.kind, f.note) and condition(image, f.get(image.data))]
+        if not fields:
+            continue
+        data, name = bytearray(image.data), f"{image_name}.strict"
+        fields[-1].set(data, new_value(image, fields[-1].get(image.data)))
+        with open(name, "wb") as file:
+            file.write(data)
+        oracle = oracle_opinion(program, name)
+        seen = bool(re.search(words, oracle.words))
+        wrong += not seen
+        print(f"{'seen' if seen else 'NOT SEEN'}: {words}", "" if seen else oracle.words)
+        os.unlink(name)
+    return 1 if wrong else 0
+
+
 def main():
+    if sys.argv[2] == "strict":
+        return strict(sys.argv[1], sys.argv[3])
     program, seed, number, image_name, *options = sys.argv[1:]
     random.seed(int(seed))
     with open(image_name, "rb") as file:

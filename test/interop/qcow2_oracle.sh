@@ -179,6 +179,17 @@ corrupt() {
 	"$top/test/interop/qcow2_corrupt.py" "$program" "$seed" "$number" "$@"
 }
 
+# What the oracle sees and qemu-img check does not look for.
+stricter() {
+	local image
+	for image in w4k-16 v2 w64k-16,extended_l2=on away snapshots-cluster_size=4k; do
+		"$top/test/interop/qcow2_corrupt.py" "$program" strict $image || return
+	done >seen
+	cat seen
+	# each rule was tried on one of them at least
+	[ "$(cut -d: -f2 seen | sort -u | wc -l)" = 8 ]
+}
+
 ok "clusters of 512" widths 512 2M
 ok "clusters of 4k" widths 4k 4M
 ok "clusters of 64k" widths 64k 4M
@@ -207,6 +218,7 @@ for image in w64k-16 w512-1 w4k-64 w64k-8,extended_l2=on v2 packed compressed-zs
 	snapshots-cluster_size=16k,extended_l2=on away bitmaps over; do
 	ok "one field broken: $image" corrupt 40 $image
 done
+ok "what qemu-img check does not look for" stricter
 ok "one field broken: LUKS" corrupt 30 luks "${luks_options[@]}"
 
 echo "1..$n"
