@@ -67,6 +67,7 @@ tap cli 900 test/cli/cli.sh build/release/bin
 tap interop-nbd-info 900 test/interop/nbd_info.sh build/asan/bin
 tap interop-nvme-target 300 test/interop/nvme_target_test.py
 tap interop-nvme-discover 600 test/interop/nvme_discover.sh build/asan/bin
+tap interop-qcow2-oracle 900 test/interop/qcow2_oracle.sh build/asan
 tap ceph-cluster 900 test/ceph/cluster_test.sh
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin
