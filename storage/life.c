@@ -228,6 +228,7 @@ static bool life_begin_waiting(struct backend_life *l)
 		l->visit = (struct visit){
 			.visit = { .device = l->at,
 				   .reactor = l->home.reactor,
+				   .helpers = l->home.helpers,
 				   .size_bytes =
 					   l->kind == LIFE_GROW ? life_size_at(l, l->at) : 0 },
 			.done = life_waited,

@@ -12,6 +12,7 @@ extern const struct backend backend_nbd;
 extern const struct backend backend_nvme_tcp;
 extern const struct backend backend_null;
 extern const struct backend backend_pattern;
+extern const struct backend backend_qcow2;
 extern const struct backend backend_rbd;
 extern const struct backend backend_stripe;
 extern const struct backend backend_throttle;

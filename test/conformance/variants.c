@@ -406,6 +406,49 @@ const struct variant variants[] = {
 	{ STACK("throttle-delay-stripe", DELAY, THROTTLE), .backend = "stripe",
 	  .yaml = STRIPE_MEM },
 	{ STACK("throttle-testdev", THROTTLE), .backend = "testdev", .yaml = "size: 4MiB" },
+	{ .name = "qcow2-mem",
+	  .backend = "qcow2",
+	  .yaml = "type: qcow2\ncreate: true\nsize: 4MiB\ndata: {type: mem, size: 8MiB}\n",
+	  .block_bytes = 4096 },
+	{ .name = "qcow2-512",
+	  .backend = "qcow2",
+	  .yaml = "type: qcow2\ncreate: true\nsize: 2MiB\ncluster_size: 512\ncache: 64KiB\n"
+		  "data: {type: mem, size: 4MiB}\n",
+	  .block_bytes = 512 },
+	{ .name = "qcow2-backing",
+	  .backend = "qcow2",
+	  .yaml = "type: qcow2\ncreate: true\ncluster_size: 16KiB\n"
+		  "data: {type: mem, size: 8MiB}\nbacking: {type: pattern, size: 4MiB}\n",
+	  .block_bytes = 512,
+	  .content = MODEL_PATTERN },
+	{ .name = "qcow2-subclusters",
+	  .backend = "qcow2",
+	  .yaml = "type: qcow2\ncreate: true\ncluster_size: 64KiB\nextended_l2: true\n"
+		  "data: {type: mem, size: 8MiB}\nbacking: {type: pattern, size: 4MiB}\n",
+	  .block_bytes = 512,
+	  .content = MODEL_PATTERN },
+	{ .name = "qcow2-subclusters-mem",
+	  .backend = "qcow2",
+	  .yaml = "type: qcow2\ncreate: true\nsize: 4MiB\ncluster_size: 64KiB\n"
+		  "extended_l2: true\ndata: {type: mem, size: 8MiB}\n",
+	  .block_bytes = 512 },
+	{ .name = "qcow2-2M",
+	  .backend = "qcow2",
+	  .yaml = "type: qcow2\ncreate: true\ncluster_size: 2MiB\n"
+		  "data: {type: mem, size: 32MiB}\nbacking: {type: pattern, size: 7MiB}\n",
+	  .block_bytes = 512,
+	  .content = MODEL_PATTERN },
+	{ .name = "qcow2-file",
+	  .backend = "qcow2",
+	  .yaml = "type: qcow2\ncreate: true\nsize: 4MiB\ncluster_size: 16KiB\n"
+		  "data: {type: file, path: %s, size: 8MiB, create: true}\n",
+	  .block_bytes = 4096,
+	  .is_persistent = true,
+	  .setup = fresh,
+	  .teardown = remove_file },
+	{ STACK("delay-qcow2", DELAY), .backend = "qcow2",
+	  .yaml = "type: qcow2\ncreate: true\nsize: 4MiB\ndata: {type: delay, all: 30us, "
+		  "backend: {type: mem, size: 8MiB}}\n" },
 };
 
 const unsigned variant_nr = ARRAY_SIZE(variants);

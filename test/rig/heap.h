@@ -1,5 +1,5 @@
 /* How many bytes of the heap are in use: what I/Os keep is a leak, or memory that should have been
- * there before. */
+ * there before. And how often it was asked for memory. */
 #ifndef TEST_RIG_HEAP_H
 #define TEST_RIG_HEAP_H
 
@@ -24,6 +24,34 @@ static inline int64_t heap_grew_bytes(uint64_t before_bytes)
 	int64_t grew_bytes = (int64_t)(heap_used_bytes() - before_bytes);
 
 	return grew_bytes > noise_bytes ? grew_bytes : 0;
+}
+
+int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void *, size_t),
+					      void (*on_free)(const volatile void *))
+	__attribute__((weak));
+
+static volatile uint64_t heap_calls_nr;
+
+static inline void heap_calls_malloc(const volatile void *mem, size_t bytes)
+{
+	(void)mem;
+	(void)bytes;
+	heap_calls_nr++;
+}
+
+static inline void heap_calls_free(const volatile void *mem)
+{
+	(void)mem;
+}
+
+/*
+ * From here on heap_calls_nr counts the allocations of the process, those of libraries too: memory
+ * that came and went again is seen. Once; without a sanitizer it stays 0.
+ */
+static inline void heap_calls_start(void)
+{
+	if (__sanitizer_install_malloc_and_free_hooks)
+		__sanitizer_install_malloc_and_free_hooks(heap_calls_malloc, heap_calls_free);
 }
 
 #endif

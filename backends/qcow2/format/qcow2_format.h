@@ -25,6 +25,26 @@
 #define QCOW2_V2_HEADER_BYTES 72u
 #define QCOW2_V3_HEADER_BYTES 104u
 
+/* Where the fields of the header are. */
+#define QCOW2_AT_VERSION 4
+#define QCOW2_AT_BACKING_OFFSET 8
+#define QCOW2_AT_BACKING_BYTES 16
+#define QCOW2_AT_CLUSTER_BITS 20
+#define QCOW2_AT_SIZE 24
+#define QCOW2_AT_CRYPT 32
+#define QCOW2_AT_L1_ENTRIES 36
+#define QCOW2_AT_L1_OFFSET 40
+#define QCOW2_AT_REFTABLE_OFFSET 48
+#define QCOW2_AT_REFTABLE_CLUSTERS 56
+#define QCOW2_AT_SNAPSHOT_NR 60
+#define QCOW2_AT_SNAPSHOTS_OFFSET 64
+#define QCOW2_AT_INCOMPATIBLE 72
+#define QCOW2_AT_COMPATIBLE 80
+#define QCOW2_AT_AUTOCLEAR 88
+#define QCOW2_AT_REFCOUNT_ORDER 96
+#define QCOW2_AT_HEADER_BYTES 100
+#define QCOW2_AT_COMPRESSION 104
+
 enum qcow2_incompatible {
 	QCOW2_INCOMPAT_DIRTY = 1u << 0,
 	QCOW2_INCOMPAT_CORRUPT = 1u << 1,
@@ -54,7 +74,7 @@ enum qcow2_extension {
 };
 
 /* Bits of an entry of L1, or of L2 that is not compressed. */
-#define QCOW2_COPIED (1ull << 63)     /* its reference count is exactly 1: may be written in place */
+#define QCOW2_COPIED (1ull << 63) /* its reference count is exactly 1: may be written in place */
 #define QCOW2_COMPRESSED (1ull << 62) /* L2 */
 #define QCOW2_ZERO (1ull << 0)	      /* L2 of version 3 without subclusters: reads as zeroes */
 #define QCOW2_OFFSET_MASK 0x00fffffffffffe00ull
@@ -67,11 +87,12 @@ enum qcow2_extension {
 /* What the header fixes for the life of an image. */
 struct qcow2_geometry {
 	uint8_t cluster_bits;
-	uint8_t l2_entry_bytes; /* 8; 16: with subclusters */
-	uint8_t l2_bits;	/* entries of an L2 table: 1 << l2_bits */
-	uint8_t refcount_order; /* a count has 1 << refcount_order bits */
-	uint8_t refblock_bits;	/* counts of a block: 1 << refblock_bits */
-	uint8_t subcluster_bits; /* bytes of a subcluster: 1 << subcluster_bits; else cluster_bits */
+	uint8_t l2_entry_bytes;	 /* 8; 16: with subclusters */
+	uint8_t l2_bits;	 /* entries of an L2 table: 1 << l2_bits */
+	uint8_t refcount_order;	 /* a count has 1 << refcount_order bits */
+	uint8_t refblock_bits;	 /* counts of a block: 1 << refblock_bits */
+	uint8_t subcluster_bits; /* bytes of a subcluster: 1 << subcluster_bits; else cluster_bits
+				  */
 	uint8_t version;
 };
 

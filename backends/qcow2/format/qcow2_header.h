@@ -6,11 +6,11 @@
 #define BACKENDS_QCOW2_FORMAT_QCOW2_HEADER_H
 
 #include "backends/qcow2/format/qcow2_format.h"
+#include "backends/qcow2/format/qcow2_words.h"
 
 /* The header and its extensions end within it, and QEMU's do: they stay in the first cluster. */
 #define QCOW2_HEADER_READ_BYTES 65536u
 #define QCOW2_FORMAT_NAME_BYTES 16u
-#define QCOW2_WORDS_BYTES 192u
 
 /* All of it in the host's byte order, checked: see qcow2_header_parse. */
 struct qcow2_header {
@@ -47,6 +47,10 @@ struct qcow2_header {
  */
 int qcow2_header_parse(struct qcow2_header *ret_h, const void *bytes, size_t nr_bytes,
 		       uint64_t image_bytes, char words[static QCOW2_WORDS_BYTES]);
+
+/* All are in range: fills in what follows from them. */
+void qcow2_geometry_init(struct qcow2_geometry *g, unsigned version, unsigned cluster_bits,
+			 unsigned refcount_order, bool extended_l2);
 
 /* L1 entries that a disk of this size needs. */
 uint64_t qcow2_l1_entries_for(const struct qcow2_geometry *g, uint64_t size_bytes);

@@ -1,0 +1,122 @@
+/*
+ * The last commit of an image, and its end. The control reactor, when no queue is open: requests go
+ * to `data` by a visit, one at a time, until the disk has all and nothing that was given up waits.
+ *
+ * Failure modes: what cannot be written is told; the image is left as after a power cut, without
+ * corruption.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "backends/qcow2/qcow2_owner.h"
+#include "base/util.h"
+
+struct closing {
+	struct backend_visit *visit;
+	struct qcow2_commit commit;
+	struct qcow2_commit_io io; /* the one under way */
+	bool is_busy;
+	void *buf;
+};
+
+static struct closing *closing_of(struct backend_visit *visit)
+{
+	struct qcow2_device *d = visit->device->priv;
+
+	return d->closing;
+}
+
+static void closing_end(struct closing *p, int result)
+{
+	struct backend_visit *visit = p->visit;
+	struct qcow2_device *d = visit->device->priv;
+
+	d->closing = NULL;
+	qcow2_commit_fini(&p->commit);
+	free(p->buf);
+	free(p);
+	backend_visit_done(visit, result);
+}
+
+static void closing_io_ended(struct backend_visit *visit, int result)
+{
+	struct closing *p = closing_of(visit);
+
+	p->is_busy = false;
+	if (p->io.op == BACKEND_READ && result == 0)
+		qcow2_tables_install(p->commit.d->t, p->io.at, p->buf, false);
+	qcow2_commit_ended(&p->commit, &p->io, result);
+}
+
+static bool closing_issue(struct qcow2_commit *c, const struct qcow2_commit_io *io)
+{
+	struct closing *p = container_of(c, struct closing, commit);
+	void *buf = io->buf ? io->buf : p->buf;
+
+	if (p->is_busy)
+		return false;
+	p->io = *io;
+	if (io->fill)
+		io->fill(c, buf, io->at, io->bytes);
+	c->result = backend_visit_io(p->visit, io->child_idx, io->op, io->at, buf,
+				     (uint32_t)io->bytes, closing_io_ended);
+	p->is_busy = c->result == 0;
+	return p->is_busy;
+}
+
+static bool closing_is_quiet(struct qcow2_commit *c, unsigned epoch_idx)
+{
+	(void)c;
+	(void)epoch_idx;
+	return true;
+}
+
+static void closing_committed(struct qcow2_commit *c, int result)
+{
+	struct closing *p = container_of(c, struct closing, commit);
+
+	if (result == 0 && (qcow2_tables_are_dirty(c->d->t) || c->d->t->freed_nr > 0))
+		qcow2_commit_begin(c);
+	else
+		closing_end(p, result);
+}
+
+void qcow2_close_async(struct backend_visit *visit)
+{
+	struct qcow2_device *d = visit->device->priv;
+	struct closing *p;
+
+	if (!d->owner || !qcow2_tables_are_dirty(d->t)) {
+		backend_visit_done(visit, 0);
+		return;
+	}
+	p = calloc(1, sizeof(*p));
+	if (p)
+		p->buf = aligned_alloc(4096, QCOW2_CHUNK_BYTES);
+	if (!p || !p->buf || qcow2_commit_init(&p->commit, d) < 0) {
+		free(p ? p->buf : NULL);
+		free(p);
+		backend_visit_done(visit, -ENOMEM);
+		return;
+	}
+	p->visit = visit;
+	visit->doing = "writing the tables of the image";
+	p->commit.issue = closing_issue;
+	p->commit.done = closing_committed;
+	p->commit.is_quiet = closing_is_quiet;
+	d->closing = p;
+	qcow2_commit_begin(&p->commit);
+}
+
+void qcow2_close(struct backend_device *device)
+{
+	struct qcow2_device *d = device->priv;
+
+	qcow2_opening_free(d);
+	qcow2_owner_free(d->owner);
+	qcow2_tables_free(d->t);
+	qcow2_luks_free(d->luks);
+	d->owner = NULL;
+	d->t = NULL;
+	d->luks = NULL;
+}

@@ -1,0 +1,177 @@
+/*
+ * Who changes the tables of an image that is written: one thread, the reactor of queue 0. What
+ * qcow2_owner.c, qcow2_alloc.c, qcow2_change.c, qcow2_jobs.c and qcow2_commit.c share; nobody else
+ * includes it but open and close.
+ *
+ * A question (qcow2_io) is answered at once, or waits in one list: of a slice that is being read,
+ * of a table that is being made, of an allocation for the same clusters, for an own request, or
+ * until a commit has ended. When what it waited for has come it is asked again, from its beginning:
+ * a handler changes nothing before it has all that it needs.
+ */
+#ifndef BACKENDS_QCOW2_QCOW2_OWNER_H
+#define BACKENDS_QCOW2_QCOW2_OWNER_H
+
+#include "backends/qcow2/qcow2.h"
+
+/* Beside 0 and -errno: it stands in a list, and will be asked again. */
+#define QCOW2_WAITS 1
+
+#define QCOW2_JOBS_NR 4u
+
+/* A slice on its way from the disk. */
+struct qcow2_load {
+	struct qcow2_own *own; /* NULL: unused */
+	uint64_t at;
+	bool is_l2;
+	struct list_node waiters;
+};
+
+/* A table that is being made: of L2, or a block of reference counts. */
+struct qcow2_job {
+	struct qcow2_own *own; /* NULL: unused */
+	bool is_refblock;
+	uint64_t idx;	/* in L1, or in the reference count table */
+	uint64_t host;	/* where it will be */
+	uint64_t old;	/* L2: the table that it is a copy of; 0: none */
+	uint64_t at;	/* bytes of it that are written */
+	bool is_ready;	/* written: to be entered when no commit is under way */
+	struct list_node waiters;
+};
+
+enum qcow2_commit_phase {
+	QCOW2_COMMIT_NONE,
+	QCOW2_COMMIT_REFCOUNTS,	    /* dirty slices of blocks are written */
+	QCOW2_COMMIT_BLOCK_FLUSH,   /* new blocks are durable before the table names them */
+	QCOW2_COMMIT_REFTABLE,
+	QCOW2_COMMIT_FLUSH_BELOW,   /* data and counts are durable before L2 names them */
+	QCOW2_COMMIT_L2,	    /* slices of L2, and L1, whose new tables are durable */
+	QCOW2_COMMIT_FLUSH,
+	QCOW2_COMMIT_REAP,	    /* counts of what was freed fall */
+};
+
+struct qcow2_commit;
+
+/* What a commit asks for: a request to the image (or its data file). */
+struct qcow2_commit_io {
+	enum backend_op op;
+	unsigned child_idx;
+	uint64_t at, bytes;
+	void *buf;	     /* NULL: a buffer of who issues it, which fill fills (not for READ) */
+	void (*fill)(struct qcow2_commit *c, void *buf, uint64_t at, uint64_t bytes);
+	uint32_t what; /* the commit's */
+};
+
+/*
+ * The tables on their way to the disk. issue: takes it, and qcow2_commit_ended follows from a turn;
+ * false: not now, and qcow2_commit_pump is called when there is room again.
+ */
+struct qcow2_commit {
+	struct qcow2_device *d;
+	enum qcow2_commit_phase phase;
+	uint32_t *batch; /* slots of this phase */
+	uint32_t batch_nr, next;
+	unsigned inflight;
+	bool is_pumping, is_stuck;
+	int result;
+	bool (*issue)(struct qcow2_commit *c, const struct qcow2_commit_io *io);
+	/* Ended; may begin again. */
+	void (*done)(struct qcow2_commit *c, int result);
+	/* REAP: whether no request of this epoch is under way. */
+	bool (*is_quiet)(struct qcow2_commit *c, unsigned epoch_idx);
+	/* A count has fallen to 0; may be NULL. */
+	void (*freed_cluster)(struct qcow2_commit *c, uint64_t cluster);
+};
+
+struct qcow2_owner {
+	struct qcow2_device *d;
+	struct qcow2_tables *t;
+	struct qcow2_queue *q; /* queue 0 */
+	struct reactor *reactor;
+	struct qcow2_queue **queues; /* by index; NULL: not there */
+	unsigned queue_nr;
+
+	struct list_node asked; /* by queues of this reactor */
+	struct task task, commit_task;
+	struct list_node starved; /* for an own request */
+	struct list_node held;	  /* until the commit has ended */
+	struct list_node allocs;  /* struct qcow2_alloc under way */
+	struct list_node flushes; /* FLUSHes that the commit is for */
+	struct qcow2_load load[QCOW2_TABLE_OWN_NR];
+	struct qcow2_job job[QCOW2_JOBS_NR];
+	struct qcow2_commit commit;
+	struct qcow2_commit_io committing[QCOW2_OWN_NR]; /* by own request */
+
+	uint64_t next_cluster; /* where the search for a free one begins */
+	uint64_t allocations;  /* counter */
+};
+
+/* ---- qcow2_owner.c ---- */
+
+/* Asks again whoever stands in a list. */
+void qcow2_owner_wake(struct qcow2_owner *o, struct list_node *waiters, int result);
+/* Those in o->asked, later in this turn. */
+void qcow2_owner_ask_again(struct qcow2_owner *o);
+/* Waits until no commit is under way; one is begun if none is. */
+int qcow2_owner_hold(struct qcow2_owner *o, struct qcow2_io *s);
+int qcow2_owner_starve(struct qcow2_owner *o, struct qcow2_io *s);
+/* 0 with the slot of a slice, which stays until the handler returns; or WAITS. */
+int qcow2_owner_slot(struct qcow2_owner *o, struct qcow2_io *s, uint64_t at, bool is_l2,
+		     struct qcow2_slot **ret_slot);
+static inline bool qcow2_owner_commits(const struct qcow2_owner *o)
+{
+	return o->commit.phase != QCOW2_COMMIT_NONE;
+}
+void qcow2_owner_commit(struct qcow2_owner *o);
+/* An own request has become free. */
+void qcow2_owner_has_own(struct qcow2_owner *o);
+
+/* ---- qcow2_commit.c ---- */
+
+void qcow2_mark_dirty(struct qcow2_tables *t, struct qcow2_slot *slot);
+void qcow2_mark_l1(struct qcow2_tables *t, uint64_t idx);
+void qcow2_mark_reftable(struct qcow2_tables *t, uint64_t idx);
+
+/* ---- qcow2_alloc.c ---- */
+
+/*
+ * Up to nr clusters one after the other, each with a count of 1. 0, WAITS, or -ENOSPC. ret_is_fresh:
+ * the file has ended before them until now.
+ */
+int qcow2_clusters_take(struct qcow2_owner *o, struct qcow2_io *s, uint64_t nr, uint64_t *ret_host,
+			uint64_t *ret_nr, bool *ret_is_fresh);
+/* Of clusters that no table has ever named: at once. 0 or WAITS. */
+int qcow2_clusters_give_back(struct qcow2_owner *o, struct qcow2_io *s, uint64_t host, uint64_t nr);
+/* The slice with the count of a cluster, and which of it; 0: there is no block. */
+uint64_t qcow2_refcount_slice(const struct qcow2_tables *t, uint64_t cluster, unsigned *ret_idx);
+/* Whether so many more can be noted. */
+bool qcow2_freed_has_room(const struct qcow2_tables *t, unsigned nr);
+void qcow2_freed_add(struct qcow2_tables *t, uint64_t at, uint64_t bytes);
+/* Takes an entry out of the notes of what an L2 entry names: its clusters are given up. */
+void qcow2_freed_add_entry(struct qcow2_tables *t, uint64_t entry);
+
+/* ---- qcow2_jobs.c ---- */
+
+/* Has the L2 table of this L1 entry made, or copied when a snapshot has it too. WAITS or -errno. */
+int qcow2_job_l2(struct qcow2_owner *o, struct qcow2_io *s, uint64_t l1_idx);
+int qcow2_job_refblock(struct qcow2_owner *o, struct qcow2_io *s, uint64_t idx, uint64_t cluster);
+/* The commit has ended: what is ready is entered. */
+void qcow2_jobs_enter(struct qcow2_owner *o);
+
+/* ---- qcow2_change.c: handlers ---- */
+
+int qcow2_handle_alloc(struct qcow2_owner *o, struct qcow2_io *s);
+int qcow2_handle_publish(struct qcow2_owner *o, struct qcow2_io *s);
+int qcow2_handle_abort(struct qcow2_owner *o, struct qcow2_io *s);
+int qcow2_handle_unmap(struct qcow2_owner *o, struct qcow2_io *s);
+
+/* ---- qcow2_commit.c ---- */
+
+int qcow2_commit_init(struct qcow2_commit *c, struct qcow2_device *d);
+void qcow2_commit_fini(struct qcow2_commit *c);
+void qcow2_commit_begin(struct qcow2_commit *c);
+void qcow2_commit_pump(struct qcow2_commit *c);
+void qcow2_commit_ended(struct qcow2_commit *c, const struct qcow2_commit_io *io, int result);
+/* Whether there is anything that the disk does not have. */
+bool qcow2_tables_are_dirty(const struct qcow2_tables *t);
+
+#endif

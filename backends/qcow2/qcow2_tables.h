@@ -1,0 +1,201 @@
+/*
+ * The tables of an image in memory: L1, the reference count table, and a cache of slices of L2
+ * tables and of blocks of reference counts. Reactors look a guest's offset up in it without a lock
+ * while one of them, the owner, changes it.
+ *
+ * A slice is up to 4 KiB of a table as it is on disk, known by its offset in the image. A slot of
+ * the cache has a sequence number: odd while what is in it is being replaced. Who looks reads the
+ * number, what he wants, and the number again; the owner never waits for him.
+ *
+ * Of an image that is written all of it lies in a memfd, so that what has not reached the disk
+ * outlives the process (storage/backend.h, stored_fd); of one that is only read it is shared by all
+ * devices that stand on the same image.
+ */
+#ifndef BACKENDS_QCOW2_QCOW2_TABLES_H
+#define BACKENDS_QCOW2_QCOW2_TABLES_H
+
+#include <endian.h>
+#include <stdatomic.h>
+
+#include "backends/qcow2/format/qcow2_header.h"
+#include "base/list.h"
+
+#define QCOW2_SLICE_BYTES_MAX 4096u
+#define QCOW2_WAYS 8u
+/* Parts of L1 and of the reference count table that are written together. */
+#define QCOW2_CHUNK_BYTES 4096u
+
+enum qcow2_freed_stage {
+	QCOW2_FREED_NONE,
+	QCOW2_FREED_PENDING, /* the disk may still say that it is used */
+	QCOW2_FREED_DURABLE, /* it does not any more; requests may be under way there */
+	QCOW2_FREED_WAITING, /* for those of the epoch before */
+	QCOW2_FREED_QUIET,   /* its reference counts may fall */
+};
+
+/* What was given up and waits until nothing on the disk says any more that it is used. */
+#define QCOW2_FREED_NR 1024u
+struct qcow2_freed {
+	uint64_t at, end; /* what is left of it */
+	uint64_t stage;	  /* enum qcow2_freed_stage: 0: this place is free */
+};
+
+/* In the memfd: only numbers, and what a change in the middle of which the process dies leaves. */
+struct qcow2_slot {
+	_Atomic uint32_t seq;	   /* odd: being replaced */
+	_Atomic uint8_t is_dirty;  /* differs from the disk */
+	uint8_t is_writing;	   /* the owner's: on its way to the disk */
+	uint8_t is_l2;
+	uint8_t is_bad;		   /* an entry of it makes no sense: it is never changed */
+	_Atomic uint8_t was_used;  /* since the clock's hand passed */
+	_Atomic uint64_t at;	   /* offset of its slice in the image; 0: none */
+};
+
+struct qcow2_tables {
+	struct qcow2_geometry g;
+	uint32_t slice_bytes;
+	unsigned slice_bits; /* L2 entries of a slice: 1 << slice_bits */
+	/* Beyond it nothing is mapped: where the file ends, rounded up to a cluster. */
+	_Atomic uint64_t end_bytes;
+
+	uint64_t l1_offset, reftable_offset;
+	uint32_t l1_entries, reftable_entries;
+	/* Host order; written by the owner alone. */
+	_Atomic uint64_t *l1, *reftable;
+	uint64_t *l1_dirty, *reftable_dirty; /* bitmaps of chunks */
+
+	unsigned set_mask; /* sets of QCOW2_WAYS slots, minus 1 */
+	struct qcow2_slot *slot;
+	uint8_t *data; /* of slot i from i * QCOW2_SLICE_BYTES_MAX on */
+
+	bool has_data_file; /* the guest's clusters are in a file of their own */
+	/* The table of snapshots, which nothing may overwrite. */
+	uint64_t snapshots_offset, snapshots_bytes;
+
+	void *area; /* all of the above */
+	size_t area_bytes;
+	int fd; /* the memfd; -1: only read */
+
+	/* qcow2_commit.c: slots that are dirty, each once; room for all. Not in the memfd. */
+	uint32_t *dirty, dirty_nr;
+	_Atomic bool is_changed; /* a table differs from the disk, or is not durable there */
+
+	struct qcow2_freed *freed; /* qcow2_alloc.c: QCOW2_FREED_NR of them */
+	unsigned freed_last, freed_nr; /* the one noted last; how many are */
+	struct qcow2_kept *kept;   /* qcow2_tables.c: what says whose tables these are */
+
+	/* Of shared ones; qcow2_tables.c's. */
+	struct list_node shared;
+	unsigned user_nr;
+	char *key;
+};
+
+static inline unsigned qcow2_slot_nr(const struct qcow2_tables *t)
+{
+	return (t->set_mask + 1) * QCOW2_WAYS;
+}
+
+static inline unsigned qcow2_chunk_nr(uint32_t entries)
+{
+	return (unsigned)(((uint64_t)entries * 8 + QCOW2_CHUNK_BYTES - 1) / QCOW2_CHUNK_BYTES);
+}
+
+static inline bool qcow2_ranges_meet(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
+{
+	return a < b + b_bytes && b < a + a_bytes;
+}
+
+/* Whether a range of the image has something of the header or of a table that never moves. */
+static inline bool qcow2_range_is_table(const struct qcow2_tables *t, uint64_t at, uint64_t bytes)
+{
+	return at < qcow2_cluster_bytes(&t->g) ||
+	       qcow2_ranges_meet(at, bytes, t->l1_offset, (uint64_t)t->l1_entries * 8) ||
+	       qcow2_ranges_meet(at, bytes, t->reftable_offset,
+				 (uint64_t)t->reftable_entries * 8) ||
+	       qcow2_ranges_meet(at, bytes, t->snapshots_offset, t->snapshots_bytes);
+}
+
+static inline unsigned qcow2_slot_idx(const struct qcow2_tables *t, const struct qcow2_slot *slot)
+{
+	return (unsigned)(slot - t->slot);
+}
+
+static inline void *qcow2_slot_data(const struct qcow2_tables *t, const struct qcow2_slot *slot)
+{
+	return t->data + (size_t)qcow2_slot_idx(t, slot) * QCOW2_SLICE_BYTES_MAX;
+}
+
+static inline struct qcow2_slot *qcow2_set_of(const struct qcow2_tables *t, uint64_t at)
+{
+	uint64_t hash = (at / t->slice_bytes) * 0x9e3779b97f4a7c15ull;
+
+	return t->slot + ((hash >> 40) & t->set_mask) * QCOW2_WAYS;
+}
+
+/* Any thread: the slot that has the slice; NULL: none. It may have lost it by the time of use. */
+static inline struct qcow2_slot *qcow2_slot_find(const struct qcow2_tables *t, uint64_t at)
+{
+	struct qcow2_slot *set = qcow2_set_of(t, at);
+
+	for (unsigned way = 0; way < QCOW2_WAYS; way++)
+		if (atomic_load_explicit(&set[way].at, memory_order_relaxed) == at)
+			return &set[way];
+	return NULL;
+}
+
+/* Written only when it changes, as all reactors read it. */
+static inline void qcow2_slot_touch(struct qcow2_slot *slot)
+{
+	if (!atomic_load_explicit(&slot->was_used, memory_order_relaxed))
+		atomic_store_explicit(&slot->was_used, 1, memory_order_relaxed);
+}
+
+static inline uint64_t qcow2_entry_load(const void *entries, unsigned idx)
+{
+	return be64toh(__atomic_load_n((const uint64_t *)entries + idx, __ATOMIC_RELAXED));
+}
+
+static inline void qcow2_entry_store(void *entries, unsigned idx, uint64_t value)
+{
+	__atomic_store_n((uint64_t *)entries + idx, htobe64(value), __ATOMIC_RELAXED);
+}
+
+/*
+ * Makes empty tables for an image of this header. cache_bytes: of slices, as wished; what the whole
+ * disk needs is enough. in_memfd: for an image that is written. NULL: no memory (errno says).
+ */
+struct qcow2_tables *qcow2_tables_new(const struct qcow2_header *h, uint64_t cache_bytes,
+				      bool in_memfd);
+void qcow2_tables_free(struct qcow2_tables *t); /* accepts NULL; of shared ones: lets go */
+
+/*
+ * The tables in a memfd that a process before has left, of an image with this header; the
+ * descriptor is duplicated. NULL: they are none, or of another image or shape; words say.
+ */
+struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
+					char words[static QCOW2_WORDS_BYTES]);
+
+/*
+ * Main thread: those that another device of this process shares under the key, with their L1 table;
+ * NULL: there are none. share: offers these from now on.
+ */
+struct qcow2_tables *qcow2_tables_find(const char *key);
+int qcow2_tables_share(struct qcow2_tables *t, const char *key);
+
+/*
+ * Puts a slice that was read from the disk into the cache, in the place of one that is not dirty.
+ * Any thread for tables that are shared, else the owner's. NULL: all that could go are dirty, or
+ * somebody else is at it. The entries of an L2 slice are judged first (is_l2): those that make no
+ * sense are marked, in slice too.
+ */
+struct qcow2_slot *qcow2_tables_install(struct qcow2_tables *t, uint64_t at, void *slice,
+					bool is_l2);
+
+/* L1 and the reference count table are read: from now on the memfd may be adopted. */
+void qcow2_tables_filled(struct qcow2_tables *t);
+void qcow2_tables_set_end(struct qcow2_tables *t, uint64_t end_bytes);
+
+/* Bits that no valid entry has: set in memory, in entries that make no sense. */
+#define QCOW2_L2_BAD (1ull << 56)
+
+#endif
