@@ -273,6 +273,11 @@ struct backend {
 	 * do: commands of ublk for many tags at once pay (docs/performance.md).
 	 */
 	bool batches;
+	/*
+	 * Its children hold an image, which other programs (QEMU) understand too and look after:
+	 * file locks it as they do.
+	 */
+	bool is_image_format;
 	const struct backend_child_option *children; /* ends without a name; NULL: a leaf */
 	/*
 	 * Requests of its own that a queue may have under way at a time, and the bytes of the

@@ -14,8 +14,9 @@ enum backend_caps {
 	BACKEND_CAP_ROTATIONAL = 1u << 5,
 	/*
 	 * A WRITE beyond the end makes the storage longer: a node over it may set a larger size
-	 * (backend_set_size) and write there. What was never written there cannot be read. Says
-	 * nothing about the block device, which has the size that it has.
+	 * (backend_set_size) and write there. What was never written there cannot be read, but for
+	 * the file of an image (file.c). Says nothing about the block device, which has the size
+	 * that it has.
 	 */
 	BACKEND_CAP_GROWS = 1u << 6,
 };

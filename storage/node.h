@@ -67,6 +67,9 @@ bool backend_child_cancel(struct backend_io *child);
 struct backend_own *backend_own_take(struct backend_queue *queue);
 void backend_own_release(struct backend_own *own);
 
+/* Whether a node above it is an image format: struct backend's is_image_format. Any thread. */
+bool backend_is_in_image(const struct backend_device *device);
+
 /* The request to which a child's I/O belongs whose parent is NULL. */
 struct backend_own *backend_own_of(const struct backend_io *child);
 

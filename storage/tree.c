@@ -325,6 +325,14 @@ unsigned backend_node_nr(const struct backend_device *top)
 	return nr;
 }
 
+bool backend_is_in_image(const struct backend_device *device)
+{
+	for (const struct backend_device *d = device->parent; d; d = d->parent)
+		if (d->ops->is_image_format)
+			return true;
+	return false;
+}
+
 /* ---- what the nodes say ---- */
 
 /* The node with this index, counted down while looking; NULL: there are fewer. */

@@ -65,6 +65,7 @@ tap bench-report 600 test/bench/report.sh
 tap bench-host 600 test/bench/host.sh
 tap cli 900 test/cli/cli.sh build/release/bin
 tap interop-nbd-info 900 test/interop/nbd_info.sh build/asan/bin
+tap interop-qemu-locks 600 test/interop/qemu_locks.sh build/asan/test
 tap interop-nvme-target 300 test/interop/nvme_target_test.py
 tap interop-nvme-discover 600 test/interop/nvme_discover.sh build/asan/bin
 tap interop-qcow2-oracle 900 test/interop/qcow2_oracle.sh build/asan

@@ -12,10 +12,10 @@
  *   FALLOCATE, ZEROES ---(FUA)---> SYNC -> done
  *
  * Failure modes: a short transfer is continued where it stopped; one of nothing (the file was
- * truncated under us) is EIO; EINTR and EAGAIN are tried again for RETRY_NS; a file system without
- * hole punching is remembered and gets zeroes written instead (a discard gets EOPNOTSUPP); all else
- * (ENOSPC, EIO) is the request's answer and the device lives on. There is no cancel: the kernel
- * ends every file I/O by itself.
+ * truncated under us) is EIO, below an image format the end of the image; EINTR and EAGAIN are
+ * tried again for RETRY_NS; a file system without hole punching is remembered and gets zeroes
+ * written instead (a discard gets EOPNOTSUPP); all else (ENOSPC, EIO) is the request's answer and
+ * the device lives on. There is no cancel: the kernel ends every file I/O by itself.
  */
 #include "backends/file/file.h"
 
@@ -196,8 +196,35 @@ static void zeroed(struct file_io *f)
 		file_complete(f, 0);
 }
 
+/*
+ * A READ below an image format got less than it asked for: the file ends there, when nothing came,
+ * or with O_DIRECT less than a block. What is beyond the end is zeroes.
+ */
+static void read_short(struct file_io *f, uint32_t got_bytes)
+{
+	const struct file_device *file = file_of(f);
+	struct backend_io *io = f->io;
+	uint32_t block_bytes = io->queue->device->open_params.logical_block_bytes;
+	uint32_t done_bytes =
+		file->direct ? (uint32_t)round_down(got_bytes, block_bytes) : got_bytes;
+
+	if (done_bytes > 0) {
+		f->left_bytes -= done_bytes;
+		f->retry_until_ns = 0;
+		issue(&f->op);
+		return;
+	}
+	file_complete(f, backend_data_put_zeroes(io, io->length_bytes - f->left_bytes + got_bytes,
+						 f->left_bytes - got_bytes));
+}
+
 static void moved(struct file_io *f, int res)
 {
+	if (res >= 0 && f->state == FILE_READ && (uint32_t)res < f->left_bytes &&
+	    file_of(f)->in_image) {
+		read_short(f, (uint32_t)res);
+		return;
+	}
 	if (res <= 0) {
 		/* Nothing moved: the end of a truncated file, or a medium that takes no more. */
 		file_complete(f, res < 0 ? res : -EIO);

@@ -1,6 +1,6 @@
 /*
- * What file.c (I/O), file_open.c (opening), file_limits.c (what is below) and file_resize.c (while
- * it serves) share.
+ * What file.c (I/O), file_open.c (opening), file_lock.c (who else has it), file_limits.c (what is
+ * below) and file_resize.c (while it serves) share.
  */
 #ifndef BACKENDS_FILE_FILE_H
 #define BACKENDS_FILE_FILE_H
@@ -19,22 +19,26 @@
 
 enum file_direct { FILE_DIRECT_AUTO, FILE_DIRECT_ON, FILE_DIRECT_OFF };
 
+enum file_lock_mode { FILE_LOCK_AUTO, FILE_LOCK_ON, FILE_LOCK_OFF };
+
 struct file_config {
 	char *path;
 	uint64_t size_bytes; /* 0: that of the file */
 	bool create;
 	int direct; /* enum file_direct */
+	int lock;   /* enum file_lock_mode */
 };
 
 struct file_device {
 	int fd;
 	bool is_block;
 	bool direct;
+	bool in_image;	    /* below an image format: what is beyond its end reads as zeroes */
 	const void *zeroes; /* FILE_ZEROES_BYTES, read-only, shared by all queues */
 	struct stat stat;
 	char identity[BACKEND_IDENTITY_BYTES];
 	const char *name;	 /* of the device, for the next one that wants the same file */
-	struct list_node opened; /* file_open.c: all of this process */
+	struct list_node opened; /* file_lock.c: all of this process */
 
 	/* Learned from the first EOPNOTSUPP, by whichever queue gets it. */
 	_Atomic bool no_discard, no_punch, no_zero_range;
@@ -49,6 +53,16 @@ void file_identity(const struct backend_device *device, char text[BACKEND_IDENTI
 
 /* file_open.c: of the file or block device as it is now. Returns 0 or -errno with words. */
 int file_found_size(struct backend_device *device, uint64_t *ret_bytes);
+
+/*
+ * file_lock.c: against other devices and other processes. Returns 0, also where the file system has
+ * no locks (logged), or -EBUSY with words. The locks end with the process.
+ */
+int file_lock(struct backend_device *device);
+void file_unlock(struct file_device *file);
+/* The same: puts the file on the list of those that this process serves, and takes it off. */
+void file_remember(struct file_device *file);
+void file_forget(struct file_device *file);
 
 /* file_resize.c */
 extern const struct backend_resize file_resize;

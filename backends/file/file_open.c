@@ -1,16 +1,16 @@
 /*
  * Opening of the file backend: path, lock, size. Any thread, one per device: each call may block.
- * Owns the descriptor with its lock and the list of all files that this process serves (to name the
- * culprit when one is wanted twice), which has a lock of its own.
+ * Owns the descriptor.
  *
- * Happy path: look what the path is -> open -> lock -> size -> direct I/O and limits
+ * Happy path: look what the path is -> open -> lock (file_lock.c) -> size -> direct I/O and limits
  * (file_limits.c). Failure modes: each is told in words with its cure; whatever was done is undone
  * by file_close, except a file that was created: it stays, empty or of its size.
  *
- * The lock is an open file description lock (F_OFD_SETLK) on the whole file: exclusive for
- * writing, shared for read_only devices. It conflicts with every other lock of fcntl(2), of this
- * process too, by whatever path the file was found, and ends with the process. Block devices are
- * opened O_EXCL besides, which a mounted file system or a RAID refuses.
+ * Block devices are opened O_EXCL, which a mounted file system or a RAID refuses; but not those
+ * that are the base of images, which several devices read.
+ *
+ * An image ends anywhere. Below its format, the file has the blocks that it begins, and what is
+ * beyond its end reads as zeroes (file.c), as with QEMU.
  */
 #include "backends/file/file.h"
 
@@ -18,7 +18,6 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <linux/fs.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,11 +30,9 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "storage/node.h"
 
-/* Longer names are cut: they are for a message. */
-#define NAME_BYTES 64
-
-static const char *const direct_values[] = { "auto", "on", "off", NULL };
+static const char *const auto_values[] = { "auto", "on", "off", NULL };
 
 const struct option file_options[] = {
 	[FILE_OPTION_PATH] = { .name = "path",
@@ -43,9 +40,9 @@ const struct option file_options[] = {
 			       .offset = offsetof(struct file_config, path),
 			       .min = 1,
 			       .flags = OPTION_REQUIRED,
-			       .help = "A regular file or a block device. It is locked; a file "
-				       "that another device or "
-				       "process has locked is refused." },
+			       .help = "A regular file or a block device. It is locked (option "
+				       "lock); a file that another device or process has locked is "
+				       "refused." },
 	[FILE_OPTION_SIZE] = { .name = "size",
 			       .type = OPTION_SIZE,
 			       .offset = offsetof(struct file_config, size_bytes),
@@ -64,15 +61,23 @@ const struct option file_options[] = {
 	{ .name = "direct",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct file_config, direct),
-	  .values = direct_values,
+	  .values = auto_values,
 	  .def = "auto",
 	  .help = "Bypass the page cache (O_DIRECT). auto: if the file system supports it for "
 		  "blocks of block_size." },
+	{ .name = "lock",
+	  .type = OPTION_ENUM,
+	  .offset = offsetof(struct file_config, lock),
+	  .values = auto_values,
+	  .def = "auto",
+	  .help = "Lock the file as QEMU does, so that no virtual machine and no qemu-img writes "
+		  "to "
+		  "an image that is in use here, and the other way round. auto: below an image "
+		  "format; another file is locked as a whole, against every program that asks for "
+		  "a lock. on: as QEMU in any case. off: no lock; nothing prevents that others "
+		  "destroy what is written here." },
 	OPTION_END,
 };
-
-static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct list_node files = LIST_INIT(files);
 
 static const char *file_path(const struct backend_device *device)
 {
@@ -134,6 +139,11 @@ static int check_creation(struct backend_device *device)
 	return 0;
 }
 
+static bool is_shared_base(const struct backend_device *device)
+{
+	return device->open_params.read_only && backend_is_in_image(device);
+}
+
 /* The type is checked before the open, which could wait for ever (a fifo) or do something (a tape).
  */
 static int open_flags(struct backend_device *device, int *ret_flags)
@@ -145,7 +155,7 @@ static int open_flags(struct backend_device *device, int *ret_flags)
 	flags |= device->open_params.read_only ? O_RDONLY : O_RDWR;
 	if (stat(file_path(device), &stat_before) == 0) {
 		ret = check_type(device, stat_before.st_mode);
-		if (S_ISBLK(stat_before.st_mode))
+		if (S_ISBLK(stat_before.st_mode) && !is_shared_base(device))
 			flags |= O_EXCL;
 	} else if (errno == ENOENT) {
 		ret = check_creation(device);
@@ -206,68 +216,6 @@ static int open_path(struct backend_device *device)
 	return flags & O_CREAT ? sync_directory(device) : 0;
 }
 
-/* The device of this process that has the same file open, by name. True: there is one. */
-static bool find_opened(const struct file_device *file, char name[static NAME_BYTES])
-{
-	bool found = false;
-
-	pthread_mutex_lock(&files_lock);
-	list_for_each (node, &files) {
-		const struct file_device *other = list_entry(node, struct file_device, opened);
-
-		if (other->stat.st_dev == file->stat.st_dev &&
-		    other->stat.st_ino == file->stat.st_ino) {
-			snprintf(name, NAME_BYTES, "%s", other->name);
-			found = true;
-		}
-	}
-	pthread_mutex_unlock(&files_lock);
-	return found;
-}
-
-/* Only classic locks have an owner that can be named: those of a process, not of a description. */
-static int fail_locked(struct backend_device *device, struct flock lock)
-{
-	const struct file_device *file = device->priv;
-	char other[NAME_BYTES];
-
-	if (find_opened(file, other))
-		return backend_fail(device, -EBUSY, "%s is in use by device %s of this daemon",
-				    file_path(device), other);
-	if (fcntl(file->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0)
-		return backend_fail(device, -EBUSY, "%s is in use by process %d", file_path(device),
-				    (int)lock.l_pid);
-	return backend_fail(device, -EBUSY, "%s is in use by another process", file_path(device));
-}
-
-static int file_lock(struct backend_device *device)
-{
-	struct file_device *file = device->priv;
-	struct flock lock = {
-		.l_type = device->open_params.read_only ? F_RDLCK : F_WRLCK,
-		.l_whence = SEEK_SET,
-	};
-
-	if (fcntl(file->fd, F_OFD_SETLK, &lock) == 0)
-		return 0;
-	if (errno == EAGAIN || errno == EACCES)
-		return fail_locked(device, lock);
-	log_warn("file cannot be locked, nothing prevents its use by others",
-		 "device=%s path=\"%s\" error=%s", device->name, file_path(device), errname(errno));
-	return 0;
-}
-
-/*
- * By hand, because the last reference to the file can be that of a ring, which the kernel drops
- * only after its close: the device could not be opened again at once.
- */
-static void unlock_file(struct file_device *file)
-{
-	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
-
-	fcntl(file->fd, F_OFD_SETLK, &lock);
-}
-
 static int file_extend(struct backend_device *device, uint64_t have_bytes)
 {
 	const struct file_config *config = device->config;
@@ -303,17 +251,20 @@ int file_found_size(struct backend_device *device, uint64_t *ret_bytes)
 	return 0;
 }
 
-/* All of the file, but for a last block that is not whole. */
+/* All of the file, but for a last block that is not whole; of an image that one too. */
 static int whole_size(struct backend_device *device, uint64_t have_bytes)
 {
-	uint64_t size_bytes = round_down(have_bytes, device->open_params.logical_block_bytes);
+	const struct file_device *file = device->priv;
+	uint32_t block_bytes = device->open_params.logical_block_bytes;
+	uint64_t size_bytes = file->in_image ? round_up(have_bytes, (uint64_t)block_bytes)
+					     : round_down(have_bytes, block_bytes);
 
 	if (size_bytes == 0)
 		return backend_fail(device, -EINVAL,
 				    "%s has %llu bytes, less than a block: set size and create: "
 				    "true to let it grow",
 				    file_path(device), (unsigned long long)have_bytes);
-	if (size_bytes != have_bytes)
+	if (size_bytes < have_bytes)
 		log_warn("file does not end on a block: its last bytes are left out",
 			 "device=%s path=\"%s\" bytes=%llu", device->name, file_path(device),
 			 (unsigned long long)(have_bytes - size_bytes));
@@ -405,6 +356,7 @@ int file_open(struct backend_device *device)
 
 	file->fd = -1;
 	file->name = device->name;
+	file->in_image = backend_is_in_image(device);
 	list_init(&file->opened);
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		int ret = steps[i](device);
@@ -412,9 +364,7 @@ int file_open(struct backend_device *device)
 		if (ret < 0)
 			return ret;
 	}
-	pthread_mutex_lock(&files_lock);
-	list_push_back(&files, &file->opened);
-	pthread_mutex_unlock(&files_lock);
+	file_remember(file);
 	file_find_limits(device);
 	log_info("file opened", "device=%s path=\"%s\" size_bytes=%llu direct=%s", device->name,
 		 file_path(device), (unsigned long long)device->limits.size_bytes,
@@ -426,13 +376,11 @@ void file_close(struct backend_device *device)
 {
 	struct file_device *file = device->priv;
 
-	pthread_mutex_lock(&files_lock);
-	list_remove(&file->opened);
-	pthread_mutex_unlock(&files_lock);
+	file_forget(file);
 	if (file->zeroes)
 		munmap((void *)(uintptr_t)file->zeroes, FILE_ZEROES_BYTES);
 	if (file->fd < 0)
 		return;
-	unlock_file(file);
+	file_unlock(file);
 	close(file->fd);
 }
