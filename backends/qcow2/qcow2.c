@@ -52,7 +52,7 @@ static inline enum backend_submit submit_piece(struct qcow2_io *s, unsigned chil
 	return backend_child_submit(child);
 }
 
-static void piece_ended(struct qcow2_io *s, const struct backend_io *child)
+static void image_piece_ended(struct qcow2_io *s, const struct backend_io *child)
 {
 	s->io->throttle_ns += child->throttle_ns;
 	if (child->result < 0 && s->result == 0)
@@ -68,7 +68,7 @@ static bool piece_in_place(struct qcow2_io *s, uint64_t host, uint64_t bytes)
 	qcow2_set_state(s, QCOW2_IN_PLACE);
 	if (submit_piece(s, idx, host, bytes) == BACKEND_QUEUED)
 		return true;
-	piece_ended(s, &s->io->child[idx]);
+	image_piece_ended(s, &s->io->child[idx]);
 	return false;
 }
 
@@ -100,7 +100,7 @@ static bool read_below(struct qcow2_io *s, uint64_t bytes)
 	if (submit_piece(s, (unsigned)d->backing_idx, now, MIN(bytes, d->backing_bytes - now)) ==
 	    BACKEND_QUEUED)
 		return true;
-	piece_ended(s, &s->io->child[d->backing_idx]);
+	image_piece_ended(s, &s->io->child[d->backing_idx]);
 	return false;
 }
 
@@ -470,7 +470,7 @@ static void qcow2_child_done(struct backend_io *child)
 		qcow2_bounce_moved(s, child);
 		return;
 	}
-	piece_ended(s, child);
+	image_piece_ended(s, child);
 	qcow2_io_go_on(s);
 }
 
@@ -583,6 +583,7 @@ const struct backend backend_qcow2 = {
 	.data = BACKEND_DATA_ANY,
 	.test_options = "create: true\nsize: 2MiB\ncluster_size: 4KiB",
 	.sizes_itself = true,
+	.is_image_format = true,
 	.children = qcow2_children,
 	.own_nr = QCOW2_OWN_NR,
 	.own_bytes = QCOW2_OWN_BYTES,

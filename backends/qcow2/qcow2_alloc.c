@@ -68,8 +68,8 @@ static int fail_no_space(struct qcow2_owner *o, struct qcow2_io *s, const char *
 }
 
 /* From idx of a slice on: the first free one, and how many follow it. False: none. */
-static bool find_free(const struct qcow2_owner *o, const struct qcow2_slot *slot, unsigned idx,
-		      uint64_t wanted, unsigned *ret_idx, uint64_t *ret_nr)
+static bool counts_find_free(const struct qcow2_owner *o, const struct qcow2_slot *slot,
+			     unsigned idx, uint64_t wanted, unsigned *ret_idx, uint64_t *ret_nr)
 {
 	unsigned end = counts_of_slice(o->t);
 
@@ -121,7 +121,7 @@ int qcow2_clusters_take(struct qcow2_owner *o, struct qcow2_io *s, uint64_t nr, 
 		ret = qcow2_owner_slot(o, s, at, false, &slot);
 		if (ret != 0)
 			return ret;
-		if (!find_free(o, slot, idx, nr, &found, ret_nr)) {
+		if (!counts_find_free(o, slot, idx, nr, &found, ret_nr)) {
 			o->next_cluster = cluster - idx + counts_of_slice(t);
 			continue;
 		}

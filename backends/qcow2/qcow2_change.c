@@ -185,7 +185,7 @@ static void fill_new(struct qcow2_owner *o, struct qcow2_io *s, const struct qco
 	s->alloc.cluster_nr = (unsigned)nr;
 }
 
-static int take_new(struct qcow2_owner *o, struct qcow2_io *s, const struct qcow2_slot *slot)
+static int alloc_take_new(struct qcow2_owner *o, struct qcow2_io *s, const struct qcow2_slot *slot)
 {
 	struct qcow2_tables *t = o->t;
 	uint64_t now = qcow2_now(s), start = round_down(now, cluster_of(t)), host = start;
@@ -222,7 +222,7 @@ int qcow2_handle_alloc(struct qcow2_owner *o, struct qcow2_io *s)
 	s->now_bytes = bytes;
 	if (wants_new(o->t, qcow2_entry_load(qcow2_slot_data(o->t, slot),
 					     slice_idx(o->t, now) * entry_words(o->t))))
-		ret = take_new(o, s, slot);
+		ret = alloc_take_new(o, s, slot);
 	else
 		use_allocated(o, s, &run);
 	if (ret == 0)

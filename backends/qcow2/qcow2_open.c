@@ -1,7 +1,7 @@
 /*
- * An image is opened: a helper reads the key, the control reactor reads the image.
+ * An image is image_opened: a helper reads the key, the control reactor reads the image.
  *
- *   HEADER -> (CREATE: an empty one is written -> HEADER) -> (CRYPTO -> unlock on a helper)
+ *   HEADER -> (CREATE: an empty one is written -> HEADER) -> (CRYPTO -> unlock_begin on a helper)
  *   -> tables of a process before, or of another device, or L1 -> REFTABLE
  *   -> (CLEAR: what the image said of bitmaps holds no longer) -> done
  *
@@ -125,7 +125,7 @@ static uint64_t open_chunk(const struct qcow2_open *p, uint64_t left)
 
 /* ---- the end ---- */
 
-static void fill_caps(struct qcow2_device *d, struct backend_limits *limits)
+static void image_caps(struct qcow2_device *d, struct backend_limits *limits)
 {
 	limits->caps &= BACKEND_CAP_ROTATIONAL;
 	if (d->is_read_only) {
@@ -140,7 +140,7 @@ static void fill_caps(struct qcow2_device *d, struct backend_limits *limits)
 		limits->caps |= BACKEND_CAP_WRITE_ZEROES;
 }
 
-static void fill_limits(struct qcow2_device *d)
+static void image_limits(struct qcow2_device *d)
 {
 	struct backend_limits *limits = &d->device->limits;
 	uint32_t cluster = (uint32_t)qcow2_cluster_bytes(&d->header.g);
@@ -150,10 +150,10 @@ static void fill_limits(struct qcow2_device *d)
 	limits->max_discard_bytes = limits->max_write_zeroes_bytes = 0;
 	limits->boundary_bytes = 0;
 	limits->discard_granularity_bytes = cluster;
-	fill_caps(d, limits);
+	image_caps(d, limits);
 }
 
-static void opened(struct qcow2_open *p)
+static void image_opened(struct qcow2_open *p)
 {
 	struct qcow2_device *d = p->d;
 
@@ -165,8 +165,8 @@ static void opened(struct qcow2_open *p)
 			return;
 		}
 	}
-	fill_limits(d);
-	log_info("image opened", "node=%s size_bytes=%llu version=%u cluster_bytes=%llu",
+	image_limits(d);
+	log_info("image image_opened", "node=%s size_bytes=%llu version=%u cluster_bytes=%llu",
 		 d->device->name, (unsigned long long)d->header.size_bytes, d->header.g.version,
 		 (unsigned long long)qcow2_cluster_bytes(&d->header.g));
 	backend_visit_done(p->visit, 0);
@@ -174,14 +174,14 @@ static void opened(struct qcow2_open *p)
 
 /* ---- CLEAR ---- */
 
-static void cleared(struct backend_visit *visit, int result)
+static void header_cleared(struct backend_visit *visit, int result)
 {
 	struct qcow2_open *p = opening_of(visit);
 
 	if (result < 0)
 		open_fail(p, result, "qcow2: the header cannot be written");
 	else
-		opened(p);
+		image_opened(p);
 }
 
 static void header_read_again(struct backend_visit *visit, int result)
@@ -193,7 +193,7 @@ static void header_read_again(struct backend_visit *visit, int result)
 		return;
 	}
 	qcow2_header_update(p->buf, &p->d->header);
-	open_io(p, BACKEND_WRITE, 0, p->header_bytes, "writing the header", cleared);
+	open_io(p, BACKEND_WRITE, 0, p->header_bytes, "writing the header", header_cleared);
 }
 
 /* Writes do not keep up what others note of an image: they must not trust it any more. */
@@ -203,7 +203,7 @@ static void clear_features(struct qcow2_open *p)
 	uint64_t kept = h->autoclear & QCOW2_AUTOCLEAR_RAW_DATA_FILE;
 
 	if (p->d->is_read_only || h->autoclear == kept) {
-		opened(p);
+		image_opened(p);
 		return;
 	}
 	log_info("what the image notes besides its content is not kept up",
@@ -296,7 +296,7 @@ static void l1_done(struct qcow2_open *p)
 		backend_identity(qcow2_child(p->d->device, p->d->data_idx), key);
 		/* Without a share each has its own: no harm but memory. */
 		(void)qcow2_tables_share(t, key);
-		opened(p);
+		image_opened(p);
 		return;
 	}
 	p->at = t->reftable_offset;
@@ -371,7 +371,7 @@ static void get_tables(struct qcow2_open *p)
 
 	if (find_tables(p, words)) {
 		fill_tables(p);
-		opened(p);
+		image_opened(p);
 		return;
 	}
 	if (p->stored_fd >= 0) {
@@ -422,7 +422,7 @@ static void unlock_done(struct helper_job *job)
 	free(u);
 }
 
-static void unlock(struct qcow2_open *p)
+static void unlock_begin(struct qcow2_open *p)
 {
 	struct unlocking *u = calloc(1, sizeof(*u));
 
@@ -463,7 +463,7 @@ static void read_crypto(struct qcow2_open *p)
 		open_io(p, BACKEND_READ, p->at, open_chunk(p, p->end - p->at),
 			"reading the LUKS header", crypto_read);
 	else
-		unlock(p);
+		unlock_begin(p);
 }
 
 static void get_crypto(struct qcow2_open *p)
@@ -541,7 +541,7 @@ static int judge_features(struct qcow2_open *p, char words[static QCOW2_WORDS_BY
 
 static void read_header(struct qcow2_open *p);
 
-static bool is_blank(const struct qcow2_open *p)
+static bool header_is_blank(const struct qcow2_open *p)
 {
 	for (uint32_t i = 0; i < p->header_bytes; i++)
 		if (p->buf[i])
@@ -623,7 +623,8 @@ static void header_read(struct backend_visit *visit, int result)
 	char words[QCOW2_WORDS_BYTES] = "";
 	int ret = result;
 
-	if (ret == 0 && config->is_created && !p->is_made && !d->is_read_only && is_blank(p)) {
+	if (ret == 0 && config->is_created && !p->is_made && !d->is_read_only &&
+	    header_is_blank(p)) {
 		make_image(p);
 		return;
 	}

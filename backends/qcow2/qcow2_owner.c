@@ -151,7 +151,7 @@ static void commit_io_ended(struct qcow2_own *own, int result)
 	qcow2_owner_wake(o, &o->starved, 0);
 }
 
-static bool commit_issue(struct qcow2_commit *c, const struct qcow2_commit_io *io)
+static bool owner_issue(struct qcow2_commit *c, const struct qcow2_commit_io *io)
 {
 	struct qcow2_owner *o = container_of(c, struct qcow2_owner, commit);
 	struct qcow2_own *own = qcow2_own_take(o->q, true);
@@ -209,7 +209,7 @@ void qcow2_owner_commit(struct qcow2_owner *o)
 		qcow2_commit_begin(&o->commit);
 }
 
-static void commit_later(struct task *task)
+static void owner_commit_later(struct task *task)
 {
 	qcow2_owner_commit(container_of(task, struct qcow2_owner, commit_task));
 }
@@ -218,7 +218,7 @@ int qcow2_owner_hold(struct qcow2_owner *o, struct qcow2_io *s)
 {
 	list_push_back(&o->held, &s->waiting);
 	/* Not from inside of a handler, which may be a commit's own. */
-	reactor_defer(o->reactor, &o->commit_task, commit_later);
+	reactor_defer(o->reactor, &o->commit_task, owner_commit_later);
 	return QCOW2_WAITS;
 }
 
@@ -328,7 +328,7 @@ struct qcow2_owner *qcow2_owner_new(struct qcow2_device *d)
 		qcow2_owner_free(o);
 		return NULL;
 	}
-	o->commit.issue = commit_issue;
+	o->commit.issue = owner_issue;
 	o->commit.done = commit_done;
 	o->commit.is_quiet = commit_is_quiet;
 	o->commit.freed_cluster = commit_freed_cluster;
