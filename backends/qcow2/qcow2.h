@@ -150,7 +150,8 @@ struct qcow2_io {
 	int result;
 	bool is_zero; /* a WRITE_ZEROES: there are no bytes to get */
 	bool is_cancelled;
-	bool is_flushed; /* FUA: the flush has begun */
+	bool is_cancelling; /* cancel_mail is out */
+	bool is_flushed;    /* FUA: the flush has begun */
 	bool is_moving;
 	bool moves_middle; /* a piece of an allocating write is with data */
 	uint8_t epoch_idx;
@@ -161,7 +162,7 @@ struct qcow2_io {
 	enum qcow2_ask ask;
 	int answer;	     /* 0 or -errno */
 	bool flushes_itself; /* FLUSH: no table was dirty */
-	struct mail mail;
+	struct mail mail, cancel_mail;
 	struct task task;
 	struct qcow2_alloc alloc;
 
@@ -283,6 +284,12 @@ void qcow2_owner_remove_queue(struct qcow2_owner *o, struct qcow2_queue *q);
 /* From any queue: s->ask; the answer comes with qcow2_io_answered. */
 void qcow2_owner_ask(struct qcow2_io *s, enum qcow2_ask ask);
 void qcow2_io_answered(struct qcow2_io *s);
+/*
+ * The request is to end soon, and waits for the owner: what that has under way of its own is
+ * cancelled, for all. From another reactor qcow2_io_cancelled follows.
+ */
+void qcow2_owner_cancel(struct qcow2_io *s);
+void qcow2_io_cancelled(struct qcow2_io *s);
 /* Any thread: whether a FLUSH has to wait for tables. */
 bool qcow2_owner_is_dirty(const struct qcow2_owner *o);
 
