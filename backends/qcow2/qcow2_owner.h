@@ -165,6 +165,8 @@ int qcow2_handle_alloc(struct qcow2_owner *o, struct qcow2_io *s);
 int qcow2_handle_publish(struct qcow2_owner *o, struct qcow2_io *s);
 int qcow2_handle_abort(struct qcow2_owner *o, struct qcow2_io *s);
 int qcow2_handle_unmap(struct qcow2_owner *o, struct qcow2_io *s);
+/* A PUBLISH or ABORT fails: the allocation is not under way any more. */
+void qcow2_alloc_abandon(struct qcow2_owner *o, struct qcow2_io *s);
 
 /* ---- qcow2_commit.c ---- */
 
