@@ -209,7 +209,7 @@ static inline void qcow2_moving_begin(struct qcow2_io *s)
 	atomic_store_explicit(&q->moving[s->epoch_idx], nr + 1, memory_order_relaxed);
 	/* The owner changes an entry, then reads the count; here it is the other way round. */
 	if (__builtin_expect(atomic_load_explicit(&d->is_spread, memory_order_relaxed), 0))
-		atomic_thread_fence(memory_order_seq_cst);
+		qcow2_fence(memory_order_seq_cst);
 }
 
 static inline void qcow2_moving_end(struct qcow2_io *s)
