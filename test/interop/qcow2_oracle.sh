@@ -204,12 +204,12 @@ corrupt() {
 # What the oracle sees and qemu-img check does not look for.
 stricter() {
 	local image
-	for image in w4k-16 v2 w64k-16,extended_l2=on away snapshots-cluster_size=4k; do
+	for image in w4k-16 v2 w64k-16,extended_l2=on away snapshots-cluster_size=4k bitmaps; do
 		"$top/test/interop/qcow2_corrupt.py" "$program" strict $image >>seen || { cat seen && return 1; }
 	done
 	cat seen
 	# each rule was tried on one of them at least
-	[ "$(cut -d: -f2 seen | sort -u | wc -l)" = 8 ]
+	[ "$(cut -d: -f2 seen | sort -u | wc -l)" = 9 ]
 }
 
 # kind NAME COMMAND...: what it does depends on nothing before it.
