@@ -33,8 +33,9 @@ typedef void backend_visit_fn(struct backend_visit *visit, int result);
 struct backend_visit {
 	struct backend_device *device;
 	struct reactor *reactor; /* the control reactor */
-	struct helpers *helpers; /* for what may block; NULL: there are none, it has to be done here */
-	uint64_t size_bytes;	 /* grow_async: the new size of the device */
+	struct helpers
+		*helpers;    /* for what may block; NULL: there are none, it has to be done here */
+	uint64_t size_bytes; /* grow_async: the new size of the device */
 	/*
 	 * The node's to set, while the part runs: what it waits for, as in "reading the header";
 	 * static, or as long as the visit. NULL: what the core knows.

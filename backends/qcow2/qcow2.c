@@ -13,6 +13,7 @@
 #include "backends/qcow2/qcow2.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/assert.h"
 #include "base/counter.h"
@@ -46,11 +47,12 @@ static inline enum backend_submit submit_piece(struct qcow2_io *s, unsigned chil
 	struct backend_io *child = &s->io->child[child_idx];
 
 	backend_piece(child, s->io, (uint32_t)s->at_bytes, (uint32_t)bytes, host);
+	child->flags = 0;
 	s->now_bytes = bytes;
 	return backend_child_submit(child);
 }
 
-static void piece_ended(struct qcow2_io *s, const struct backend_io *child)
+static void image_piece_ended(struct qcow2_io *s, const struct backend_io *child)
 {
 	s->io->throttle_ns += child->throttle_ns;
 	if (child->result < 0 && s->result == 0)
@@ -66,7 +68,7 @@ static bool piece_in_place(struct qcow2_io *s, uint64_t host, uint64_t bytes)
 	qcow2_set_state(s, QCOW2_IN_PLACE);
 	if (submit_piece(s, idx, host, bytes) == BACKEND_QUEUED)
 		return true;
-	piece_ended(s, &s->io->child[idx]);
+	image_piece_ended(s, &s->io->child[idx]);
 	return false;
 }
 
@@ -98,7 +100,7 @@ static bool read_below(struct qcow2_io *s, uint64_t bytes)
 	if (submit_piece(s, (unsigned)d->backing_idx, now, MIN(bytes, d->backing_bytes - now)) ==
 	    BACKEND_QUEUED)
 		return true;
-	piece_ended(s, &s->io->child[d->backing_idx]);
+	image_piece_ended(s, &s->io->child[d->backing_idx]);
 	return false;
 }
 
@@ -282,6 +284,14 @@ static bool unmap_step(struct qcow2_io *s, uint64_t left)
 	return false;
 }
 
+static enum backend_submit flush_step(struct qcow2_io *s);
+
+/* FUA: all of it is done, and is flushed like a FLUSH, with the tables that it has changed. */
+static bool wants_flush(const struct qcow2_io *s)
+{
+	return (s->io->flags & BACKEND_FUA) && s->result == 0 && !s->is_flushed;
+}
+
 /* Until a step is under way, or the request has come to its end. */
 static enum backend_submit io_steps(struct qcow2_io *s)
 {
@@ -296,6 +306,8 @@ static enum backend_submit io_steps(struct qcow2_io *s)
 		qcow2_moving_end(s);
 	}
 	drop_loaded(s);
+	if (wants_flush(s) && flush_step(s) == BACKEND_QUEUED)
+		return BACKEND_QUEUED;
 	s->io->result = s->result;
 	return BACKEND_DONE;
 }
@@ -303,10 +315,19 @@ static enum backend_submit io_steps(struct qcow2_io *s)
 void qcow2_io_go_on(struct qcow2_io *s)
 {
 	qcow2_moving_end(s);
-	if (io_steps(s) == BACKEND_DONE) {
-		qcow2_set_state(s, QCOW2_IDLE);
+	if (io_steps(s) != BACKEND_DONE)
+		return;
+	qcow2_set_state(s, QCOW2_IDLE);
+	/* A mail of it is on its way: qcow2_io_cancelled. */
+	if (!s->is_cancelling)
 		backend_io_complete(s->io, s->result);
-	}
+}
+
+void qcow2_io_cancelled(struct qcow2_io *s)
+{
+	s->is_cancelling = false;
+	if (s->state == QCOW2_IDLE)
+		backend_io_complete(s->io, s->result);
 }
 
 void qcow2_io_fail(struct qcow2_io *s, int err)
@@ -324,6 +345,8 @@ static bool flush_child(struct qcow2_io *s, unsigned idx)
 	struct backend_io *child = &s->io->child[idx];
 
 	backend_piece(child, s->io, 0, 0, 0);
+	child->op = BACKEND_FLUSH;
+	child->flags = 0;
 	if (backend_child_submit(child) == BACKEND_QUEUED)
 		return true;
 	if (child->result < 0 && s->result == 0)
@@ -377,10 +400,11 @@ void qcow2_io_answered(struct qcow2_io *s)
 	qcow2_io_go_on(s);
 }
 
-static enum backend_submit submit_flush(struct qcow2_io *s)
+static enum backend_submit flush_step(struct qcow2_io *s)
 {
 	struct qcow2_device *d = qcow2_device_of(s);
 
+	s->is_flushed = true;
 	if (d->owner && qcow2_owner_is_dirty(d->owner)) {
 		qcow2_owner_ask(s, QCOW2_ASK_FLUSH);
 		return BACKEND_QUEUED;
@@ -396,7 +420,7 @@ static void io_begin(struct qcow2_io *s)
 {
 	s->result = 0;
 	s->at_bytes = 0;
-	s->is_cancelled = false;
+	s->is_cancelled = s->is_flushed = false;
 	s->is_zero = s->io->op == BACKEND_WRITE_ZEROES;
 }
 
@@ -408,7 +432,7 @@ static enum backend_submit qcow2_submit(struct backend_io *io)
 	uint64_t host;
 
 	io_begin(s);
-	if (io->op <= BACKEND_WRITE && !d->luks) {
+	if (io->op <= BACKEND_WRITE && !d->luks && !(io->flags & BACKEND_FUA)) {
 		qcow2_moving_begin(s);
 		host = qcow2_lookup_plain(d->t, io->offset_bytes, io->length_bytes,
 					  io->op == BACKEND_WRITE);
@@ -423,7 +447,7 @@ static enum backend_submit qcow2_submit(struct backend_io *io)
 		}
 	}
 	if (io->op == BACKEND_FLUSH)
-		return submit_flush(s);
+		return flush_step(s);
 	submit = io_steps(s);
 	if (submit == BACKEND_DONE)
 		qcow2_set_state(s, QCOW2_IDLE);
@@ -455,7 +479,7 @@ static void qcow2_child_done(struct backend_io *child)
 		qcow2_bounce_moved(s, child);
 		return;
 	}
-	piece_ended(s, child);
+	image_piece_ended(s, child);
 	qcow2_io_go_on(s);
 }
 
@@ -467,6 +491,8 @@ static void qcow2_cancel(struct backend_io *io)
 	for (unsigned i = 0; i < io->queue->device->child_nr; i++)
 		backend_child_cancel(&io->child[i]);
 	qcow2_own_cancel(s);
+	if (s->state == QCOW2_ASKING && !s->is_cancelling)
+		qcow2_owner_cancel(s);
 }
 
 static struct backend_wait qcow2_wait(const struct backend_io *io)
@@ -543,6 +569,19 @@ static int qcow2_io_init(struct backend_io *io)
 	return 0;
 }
 
+static void qcow2_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
+{
+	(void)device;
+	snprintf(text, BACKEND_IDENTITY_BYTES, "qcow2");
+}
+
+static int qcow2_stored_fd(const struct backend_device *device)
+{
+	const struct qcow2_device *d = device->priv;
+
+	return d->t ? d->t->fd : -1;
+}
+
 const struct backend backend_qcow2 = {
 	.name = "qcow2",
 	.summary = "An image in QEMU's format qcow2, with its backing images: thin, with overlays "
@@ -555,6 +594,7 @@ const struct backend backend_qcow2 = {
 	.data = BACKEND_DATA_ANY,
 	.test_options = "create: true\nsize: 2MiB\ncluster_size: 4KiB",
 	.sizes_itself = true,
+	.is_image_format = true,
 	.children = qcow2_children,
 	.own_nr = QCOW2_OWN_NR,
 	.own_bytes = QCOW2_OWN_BYTES,
@@ -569,4 +609,6 @@ const struct backend backend_qcow2 = {
 	.cancel = qcow2_cancel,
 	.child_done = qcow2_child_done,
 	.wait = qcow2_wait,
+	.identity = qcow2_identity,
+	.stored_fd = qcow2_stored_fd,
 };

@@ -11,7 +11,7 @@
  *   qcow2_alloc.c    clusters are taken and given back
  *   qcow2_change.c   entries of L2 are changed
  *   qcow2_commit.c   the tables reach the disk, in order
- *   qcow2_open.c     header, L1, reference count table are read; qcow2_close.c: the last commit
+ *   qcow2_open.c     an image is opened (qcow2_opening.h); qcow2_close.c: the last commit
  *
  * The way of a request. It looks up where its first bytes are. In place: it is passed on to `data`
  * as it is, from whichever queue. Else it asks the owner, which is the reactor of queue 0, and goes
@@ -57,16 +57,16 @@ struct qcow2_device {
 	unsigned data_idx, guest_idx;
 	int backing_idx;
 	uint64_t backing_bytes;
-	bool ignores_backing; /* backing: none */
-	uint64_t image_bytes; /* of the image when it was opened */
-	uint64_t data_bytes;  /* of the child `data`: as far as it can be read */
-	bool data_grows;      /* what is beyond its end reads as zeroes, and may be written */
-	uint32_t chunk_bytes; /* of an own request, at most */
-	struct qcow2_luks *luks;     /* NULL: not encrypted */
-	struct qcow2_owner *owner;   /* NULL: only read */
-	struct qcow2_open *opening;  /* qcow2_open.c */
-	struct closing *closing;     /* qcow2_close.c */
-	_Atomic uint64_t epoch;	     /* qcow2_alloc.c */
+	bool ignores_backing;	    /* backing: none */
+	uint64_t image_bytes;	    /* of the image when it was opened */
+	uint64_t data_bytes;	    /* of the child `data`: as far as it can be read */
+	bool data_grows;	    /* what is beyond its end reads as zeroes, and may be written */
+	uint32_t chunk_bytes;	    /* of an own request, at most */
+	struct qcow2_luks *luks;    /* NULL: not encrypted */
+	struct qcow2_owner *owner;  /* NULL: only read */
+	struct qcow2_open *opening; /* qcow2_open.c */
+	struct closing *closing;    /* qcow2_close.c */
+	_Atomic uint64_t epoch;	    /* qcow2_alloc.c */
 };
 
 /* What an own request is for, and who hears of its end. */
@@ -93,18 +93,18 @@ struct qcow2_queue {
 	struct task waiting_task;
 	struct qcow2_unpacked *unpacked;
 	struct qcow2_luks_cipher *cipher; /* NULL: not encrypted */
-	uint64_t hits, misses, copies;	 /* counters */
+	uint64_t hits, misses, copies;	  /* counters */
 };
 
 /* Where a request is; for its next step, and for why-stuck. */
 enum qcow2_state {
 	QCOW2_IDLE,
-	QCOW2_IN_PLACE,	   /* a piece is with data */
-	QCOW2_FROM_BACKING,  /* a piece is with backing */
-	QCOW2_LOADING,	   /* reads a slice itself: of an image that is only read */
-	QCOW2_ASKING,	   /* is with the owner: ask says what for */
-	QCOW2_NEEDS_BUFFER,  /* all own requests are in use */
-	QCOW2_BOUNCE_FILL, /* collects bytes in a buffer of ours */
+	QCOW2_IN_PLACE,	    /* a piece is with data */
+	QCOW2_FROM_BACKING, /* a piece is with backing */
+	QCOW2_LOADING,	    /* reads a slice itself: of an image that is only read */
+	QCOW2_ASKING,	    /* is with the owner: ask says what for */
+	QCOW2_NEEDS_BUFFER, /* all own requests are in use */
+	QCOW2_BOUNCE_FILL,  /* collects bytes in a buffer of ours */
 	QCOW2_BOUNCE_WRITE,
 	QCOW2_FLUSHING,
 };
@@ -133,13 +133,13 @@ struct qcow2_alloc {
 /* A part of a request that goes through memory of ours; qcow2_bounce.c. */
 struct qcow2_bounce {
 	struct qcow2_own *own;
-	uint64_t at, end;    /* of the guest: what is to be moved */
-	uint64_t chunk_end;  /* of what is in the buffer now */
-	uint64_t filled;     /* up to here */
-	uint64_t host;	     /* of `at`, to write to */
-	uint64_t read_bytes; /* being read into the buffer, */
-	uint64_t read_host;  /* from there, */
-	bool is_secret;	     /* encrypted */
+	uint64_t at, end;     /* of the guest: what is to be moved */
+	uint64_t chunk_end;   /* of what is in the buffer now */
+	uint64_t filled;      /* up to here */
+	uint64_t host;	      /* of `at`, to write to */
+	uint64_t read_bytes;  /* being read into the buffer, */
+	uint64_t read_host;   /* from there, */
+	bool is_secret;	      /* encrypted */
 	struct qcow2_run run; /* of a READ: all that is to be moved */
 	void (*then)(struct qcow2_io *s);
 };
@@ -150,17 +150,19 @@ struct qcow2_io {
 	int result;
 	bool is_zero; /* a WRITE_ZEROES: there are no bytes to get */
 	bool is_cancelled;
+	bool is_cancelling; /* cancel_mail is out */
+	bool is_flushed;    /* FUA: the flush has begun */
 	bool is_moving;
 	bool moves_middle; /* a piece of an allocating write is with data */
 	uint8_t epoch_idx;
-	uint64_t at_bytes;  /* done so far */
-	uint64_t now_bytes; /* of the step under way */
+	uint64_t at_bytes;	  /* done so far */
+	uint64_t now_bytes;	  /* of the step under way */
 	struct list_node waiting; /* in one list, of the owner or of the queue */
 
 	enum qcow2_ask ask;
-	int answer; /* 0 or -errno */
+	int answer;	     /* 0 or -errno */
 	bool flushes_itself; /* FLUSH: no table was dirty */
-	struct mail mail;
+	struct mail mail, cancel_mail;
 	struct task task;
 	struct qcow2_alloc alloc;
 
@@ -207,7 +209,7 @@ static inline void qcow2_moving_begin(struct qcow2_io *s)
 	atomic_store_explicit(&q->moving[s->epoch_idx], nr + 1, memory_order_relaxed);
 	/* The owner changes an entry, then reads the count; here it is the other way round. */
 	if (__builtin_expect(atomic_load_explicit(&d->is_spread, memory_order_relaxed), 0))
-		atomic_thread_fence(memory_order_seq_cst);
+		qcow2_fence(memory_order_seq_cst);
 }
 
 static inline void qcow2_moving_end(struct qcow2_io *s)
@@ -282,6 +284,12 @@ void qcow2_owner_remove_queue(struct qcow2_owner *o, struct qcow2_queue *q);
 /* From any queue: s->ask; the answer comes with qcow2_io_answered. */
 void qcow2_owner_ask(struct qcow2_io *s, enum qcow2_ask ask);
 void qcow2_io_answered(struct qcow2_io *s);
+/*
+ * The request is to end soon, and waits for the owner: what that has under way of its own is
+ * cancelled, for all. From another reactor qcow2_io_cancelled follows.
+ */
+void qcow2_owner_cancel(struct qcow2_io *s);
+void qcow2_io_cancelled(struct qcow2_io *s);
 /* Any thread: whether a FLUSH has to wait for tables. */
 bool qcow2_owner_is_dirty(const struct qcow2_owner *o);
 

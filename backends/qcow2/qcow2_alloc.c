@@ -57,16 +57,19 @@ static uint64_t cluster_limit(const struct qcow2_owner *o)
 	return o->d->data_bytes >> o->t->g.cluster_bits;
 }
 
-static int fail_no_space(const struct qcow2_owner *o, const char *what)
+/* What was given up becomes free with a commit. */
+static int fail_no_space(struct qcow2_owner *o, struct qcow2_io *s, const char *what)
 {
+	if (o->t->freed_nr > 0)
+		return qcow2_owner_hold(o, s);
 	log_limited(LOG_LEVEL_ERROR, "no cluster can be allocated", "node=%s reason=\"%s\"",
 		    o->d->device->name, what);
 	return -ENOSPC;
 }
 
 /* From idx of a slice on: the first free one, and how many follow it. False: none. */
-static bool find_free(const struct qcow2_owner *o, const struct qcow2_slot *slot, unsigned idx,
-		      uint64_t wanted, unsigned *ret_idx, uint64_t *ret_nr)
+static bool counts_find_free(const struct qcow2_owner *o, const struct qcow2_slot *slot,
+			     unsigned idx, uint64_t wanted, unsigned *ret_idx, uint64_t *ret_nr)
 {
 	unsigned end = counts_of_slice(o->t);
 
@@ -109,16 +112,16 @@ int qcow2_clusters_take(struct qcow2_owner *o, struct qcow2_io *s, uint64_t nr, 
 		int ret;
 
 		if (cluster >= cluster_limit(o))
-			return fail_no_space(o, "the storage below is full");
+			return fail_no_space(o, s, "the storage below is full");
 		if (cluster >> t->g.refblock_bits >= t->reftable_entries)
-			return fail_no_space(o, "the image's table of reference counts is full");
+			return fail_no_space(o, s, "the image's table of reference counts is full");
 		at = qcow2_refcount_slice(t, cluster, &idx);
 		if (at == 0)
 			return qcow2_job_refblock(o, s, cluster >> t->g.refblock_bits, cluster);
 		ret = qcow2_owner_slot(o, s, at, false, &slot);
 		if (ret != 0)
 			return ret;
-		if (!find_free(o, slot, idx, nr, &found, ret_nr)) {
+		if (!counts_find_free(o, slot, idx, nr, &found, ret_nr)) {
 			o->next_cluster = cluster - idx + counts_of_slice(t);
 			continue;
 		}

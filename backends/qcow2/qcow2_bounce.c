@@ -22,7 +22,7 @@
 
 static void bounce_go_on(struct qcow2_io *s);
 
-static struct qcow2_device *device_of(const struct qcow2_io *s)
+static struct qcow2_device *bounce_device(const struct qcow2_io *s)
 {
 	return qcow2_device_of(s);
 }
@@ -37,7 +37,7 @@ static uint8_t *buffer_at(const struct qcow2_io *s, uint64_t offset)
 
 static void bounce_end(struct qcow2_io *s, int result)
 {
-	void (*then)(struct qcow2_io *s) = s->bounce.then;
+	void (*then)(struct qcow2_io * s) = s->bounce.then;
 
 	qcow2_own_release(qcow2_queue_of(s), s->bounce.own);
 	s->bounce.own = NULL;
@@ -47,12 +47,12 @@ static void bounce_end(struct qcow2_io *s, int result)
 	then(s);
 }
 
-static void chunk_begin(struct qcow2_io *s)
+static void bounce_chunk_begin(struct qcow2_io *s)
 {
 	struct qcow2_bounce *b = &s->bounce;
 
 	b->filled = b->at;
-	b->chunk_end = MIN(b->end, b->at + device_of(s)->chunk_bytes);
+	b->chunk_end = MIN(b->end, b->at + bounce_device(s)->chunk_bytes);
 }
 
 static void bounce_take(struct qcow2_io *s)
@@ -66,7 +66,7 @@ static void bounce_take(struct qcow2_io *s)
 		return;
 	}
 	s->bounce.own->arg = s;
-	chunk_begin(s);
+	bounce_chunk_begin(s);
 	bounce_go_on(s);
 }
 
@@ -120,7 +120,7 @@ static bool fill_by_read(struct qcow2_io *s, unsigned child_idx, uint64_t host, 
 
 	b->read_bytes = bytes;
 	b->read_host = host;
-	b->is_secret = device_of(s)->luks && child_idx == device_of(s)->guest_idx;
+	b->is_secret = bounce_device(s)->luks && child_idx == bounce_device(s)->guest_idx;
 	qcow2_set_state(s, QCOW2_BOUNCE_FILL);
 	qcow2_own_submit(qcow2_queue_of(s), b->own, child_idx, BACKEND_READ, host,
 			 buffer_at(s, b->filled), bytes, filled_by_read);
@@ -136,7 +136,7 @@ static bool fill_zeroes(struct qcow2_io *s, uint64_t bytes)
 
 static bool fill_below(struct qcow2_io *s, uint64_t bytes)
 {
-	const struct qcow2_device *d = device_of(s);
+	const struct qcow2_device *d = bounce_device(s);
 	uint64_t from = s->bounce.filled;
 
 	if (qcow2_below_is_zero(d, from))
@@ -147,7 +147,7 @@ static bool fill_below(struct qcow2_io *s, uint64_t bytes)
 static bool fill_unpacked(struct qcow2_io *s, uint64_t entry, uint64_t bytes)
 {
 	const uint8_t *cluster = qcow2_unpacked_find(qcow2_queue_of(s), entry);
-	uint64_t mask = qcow2_cluster_bytes(&device_of(s)->header.g) - 1;
+	uint64_t mask = qcow2_cluster_bytes(&bounce_device(s)->header.g) - 1;
 
 	if (!cluster) {
 		qcow2_set_state(s, QCOW2_BOUNCE_FILL);
@@ -171,7 +171,7 @@ static bool fill_run(struct qcow2_io *s, const struct qcow2_run *run)
 	switch (run->kind) {
 	case QCOW2_SHARED:
 	case QCOW2_DATA:
-		return fill_by_read(s, device_of(s)->guest_idx, run->host, run->bytes);
+		return fill_by_read(s, bounce_device(s)->guest_idx, run->host, run->bytes);
 	case QCOW2_PACKED:
 		return fill_unpacked(s, run->host, run->bytes);
 	case QCOW2_ZEROES:
@@ -200,7 +200,7 @@ static bool fill_old(struct qcow2_io *s, uint64_t bytes)
 		if (run.kind != QCOW2_PACKED)
 			run.host += b->filled - qcow2_now(s);
 	} else {
-		qcow2_lookup(device_of(s)->t, b->filled, bytes, NULL, &run);
+		qcow2_lookup(bounce_device(s)->t, b->filled, bytes, NULL, &run);
 	}
 	return fill_run(s, &run);
 }
@@ -246,7 +246,7 @@ static bool bounce_fill(struct qcow2_io *s)
 
 /* ---- and emptied ---- */
 
-static void chunk_done(struct qcow2_io *s, int result)
+static void bounce_chunk_done(struct qcow2_io *s, int result)
 {
 	struct qcow2_bounce *b = &s->bounce;
 
@@ -256,22 +256,22 @@ static void chunk_done(struct qcow2_io *s, int result)
 		bounce_end(s, result);
 		return;
 	}
-	chunk_begin(s);
+	bounce_chunk_begin(s);
 	bounce_go_on(s);
 }
 
-static void chunk_written(struct qcow2_own *own, int result)
+static void bounce_written(struct qcow2_own *own, int result)
 {
-	chunk_done(own->arg, result);
+	bounce_chunk_done(own->arg, result);
 }
 
-static void chunk_write(struct qcow2_io *s)
+static void bounce_chunk_write(struct qcow2_io *s)
 {
 	struct qcow2_bounce *b = &s->bounce;
 	uint64_t bytes = b->chunk_end - b->at;
 	int ret = 0;
 
-	if (device_of(s)->luks)
+	if (bounce_device(s)->luks)
 		ret = qcow2_luks_encrypt(qcow2_queue_of(s)->cipher, b->host, b->own->own->buf,
 					 bytes);
 	if (ret < 0) {
@@ -279,16 +279,16 @@ static void chunk_write(struct qcow2_io *s)
 		return;
 	}
 	qcow2_set_state(s, QCOW2_BOUNCE_WRITE);
-	qcow2_own_submit(qcow2_queue_of(s), b->own, device_of(s)->guest_idx, BACKEND_WRITE, b->host,
-			 NULL, bytes, chunk_written);
+	qcow2_own_submit(qcow2_queue_of(s), b->own, bounce_device(s)->guest_idx, BACKEND_WRITE,
+			 b->host, NULL, bytes, bounce_written);
 }
 
-static void chunk_put(struct qcow2_io *s)
+static void bounce_chunk_put(struct qcow2_io *s)
 {
 	struct qcow2_bounce *b = &s->bounce;
 
-	chunk_done(s, backend_data_put(s->io, (uint32_t)(b->at - s->io->offset_bytes),
-				       b->own->own->buf, b->chunk_end - b->at));
+	bounce_chunk_done(s, backend_data_put(s->io, (uint32_t)(b->at - s->io->offset_bytes),
+					      b->own->own->buf, b->chunk_end - b->at));
 }
 
 static void bounce_go_on(struct qcow2_io *s)
@@ -296,9 +296,9 @@ static void bounce_go_on(struct qcow2_io *s)
 	if (bounce_fill(s))
 		return;
 	if (s->io->op == BACKEND_READ)
-		chunk_put(s);
+		bounce_chunk_put(s);
 	else
-		chunk_write(s);
+		bounce_chunk_write(s);
 }
 
 void qcow2_bounce_looked(struct qcow2_io *s)
@@ -336,7 +336,7 @@ void qcow2_bounce_in_place(struct qcow2_io *s, uint64_t host, uint64_t bytes)
 
 /* ---- new clusters ---- */
 
-static uint64_t alloc_end(const struct qcow2_io *s)
+static uint64_t written_end(const struct qcow2_io *s)
 {
 	return s->alloc.guest + s->alloc.bytes;
 }
@@ -357,7 +357,7 @@ static void alloc_written(struct qcow2_io *s)
  */
 static bool needs_no_copy(const struct qcow2_io *s, uint64_t at, uint64_t end)
 {
-	const struct qcow2_device *d = device_of(s);
+	const struct qcow2_device *d = bounce_device(s);
 	struct qcow2_run run;
 
 	if (at == end)
@@ -377,16 +377,16 @@ static void copy_tail(struct qcow2_io *s)
 {
 	uint64_t end = qcow2_now(s) + s->now_bytes;
 
-	if (s->result < 0 || needs_no_copy(s, end, alloc_end(s)))
+	if (s->result < 0 || needs_no_copy(s, end, written_end(s)))
 		alloc_written(s);
 	else
-		bounce_begin(s, end, alloc_end(s), alloc_host(s, end), alloc_written);
+		bounce_begin(s, end, written_end(s), alloc_host(s, end), alloc_written);
 }
 
 /* The request's bytes as they are. */
 static void write_middle(struct qcow2_io *s)
 {
-	struct backend_io *child = &s->io->child[device_of(s)->guest_idx];
+	struct backend_io *child = &s->io->child[bounce_device(s)->guest_idx];
 
 	if (s->result < 0) {
 		alloc_written(s);
@@ -396,6 +396,7 @@ static void write_middle(struct qcow2_io *s)
 	s->moves_middle = true;
 	backend_piece(child, s->io, (uint32_t)s->at_bytes, (uint32_t)s->now_bytes,
 		      alloc_host(s, qcow2_now(s)));
+	child->flags = 0;
 	if (backend_child_submit(child) == BACKEND_DONE)
 		qcow2_bounce_moved(s, child);
 }
@@ -413,12 +414,12 @@ void qcow2_bounce_alloc(struct qcow2_io *s)
 {
 	uint64_t start = qcow2_now(s), end = start + s->now_bytes;
 	bool no_head = needs_no_copy(s, s->alloc.guest, start);
-	bool no_tail = needs_no_copy(s, end, alloc_end(s));
-	bool is_small = s->alloc.bytes <= device_of(s)->chunk_bytes && !(no_head && no_tail);
+	bool no_tail = needs_no_copy(s, end, written_end(s));
+	bool is_small = s->alloc.bytes <= bounce_device(s)->chunk_bytes && !(no_head && no_tail);
 
 	qcow2_moving_begin(s);
-	if (s->is_zero || device_of(s)->luks || is_small)
-		bounce_begin(s, no_head ? start : s->alloc.guest, no_tail ? end : alloc_end(s),
+	if (s->is_zero || bounce_device(s)->luks || is_small)
+		bounce_begin(s, no_head ? start : s->alloc.guest, no_tail ? end : written_end(s),
 			     alloc_host(s, no_head ? start : s->alloc.guest), alloc_written);
 	else if (no_head)
 		write_middle(s);

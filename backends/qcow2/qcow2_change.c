@@ -1,6 +1,7 @@
 /*
- * Entries of L2 are changed: clusters for a write, their entry when the data is there, and unmapping.
- * The owner's reactor; each handler begins anew whenever what it has waited for has come.
+ * Entries of L2 are changed: clusters for a write, their entry when the data is there, and
+ * unmapping. The owner's reactor; each handler begins anew whenever what it has waited for has
+ * come.
  *
  * Happy path: ALLOC finds the first run of clusters that cannot be written in place, takes clusters
  * and notes the allocation; the queue writes; PUBLISH stores the entries. Who wants the same
@@ -160,8 +161,8 @@ static uint64_t count_new(const struct qcow2_tables *t, const struct qcow2_slot 
 static bool copies_whole(const struct qcow2_tables *t, const struct qcow2_slot *slot,
 			 uint64_t start)
 {
-	uint64_t entry = qcow2_entry_load(qcow2_slot_data(t, slot),
-					  slice_idx(t, start) * entry_words(t));
+	uint64_t entry =
+		qcow2_entry_load(qcow2_slot_data(t, slot), slice_idx(t, start) * entry_words(t));
 
 	return entry_words(t) == 1 || (entry & (QCOW2_OFFSET_MASK | QCOW2_COMPRESSED));
 }
@@ -184,7 +185,7 @@ static void fill_new(struct qcow2_owner *o, struct qcow2_io *s, const struct qco
 	s->alloc.cluster_nr = (unsigned)nr;
 }
 
-static int take_new(struct qcow2_owner *o, struct qcow2_io *s, const struct qcow2_slot *slot)
+static int alloc_take_new(struct qcow2_owner *o, struct qcow2_io *s, const struct qcow2_slot *slot)
 {
 	struct qcow2_tables *t = o->t;
 	uint64_t now = qcow2_now(s), start = round_down(now, cluster_of(t)), host = start;
@@ -221,7 +222,7 @@ int qcow2_handle_alloc(struct qcow2_owner *o, struct qcow2_io *s)
 	s->now_bytes = bytes;
 	if (wants_new(o->t, qcow2_entry_load(qcow2_slot_data(o->t, slot),
 					     slice_idx(o->t, now) * entry_words(o->t))))
-		ret = take_new(o, s, slot);
+		ret = alloc_take_new(o, s, slot);
 	else
 		use_allocated(o, s, &run);
 	if (ret == 0)
@@ -253,7 +254,7 @@ static void publish_cluster(struct qcow2_tables *t, void *slice, const struct qc
 		return;
 	bits = sub_bits(t, start, a->guest, a->guest + a->bytes);
 	/* The cluster first: who reads the bits first never finds one without it. */
-	atomic_thread_fence(memory_order_release);
+	qcow2_fence(memory_order_release);
 	qcow2_entry_store(slice, idx + 1,
 			  (qcow2_entry_load(slice, idx + 1) | bits) & ~(bits << 32));
 }
@@ -364,7 +365,7 @@ static void unmap_cluster(struct qcow2_owner *o, struct qcow2_io *s, struct qcow
 	qcow2_mark_dirty(t, slot);
 	if (words == 2) {
 		qcow2_entry_store(slice, idx + 1, c.bits);
-		atomic_thread_fence(memory_order_release);
+		qcow2_fence(memory_order_release);
 	}
 	qcow2_entry_store(slice, idx, c.entry);
 	if (c.frees)

@@ -312,6 +312,20 @@ static bool issue_counts(struct qcow2_commit *c, uint64_t slice_at)
 	return !c->is_stuck;
 }
 
+static bool issue_trim(struct qcow2_commit *c)
+{
+	struct qcow2_commit_io io = { .op = BACKEND_DISCARD,
+				      .child_idx = c->d->guest_idx,
+				      .at = c->trim_at,
+				      .bytes = c->trim_end - c->trim_at,
+				      .what = WHAT_TRIM };
+
+	c->is_stuck = !commit_issue(c, &io);
+	if (c->is_stuck)
+		c->trim_at = c->trim_end = 0;
+	return !c->is_stuck;
+}
+
 /* One after the other: a slice that was read must still be there. */
 static bool next_reap(struct qcow2_commit *c)
 {
@@ -332,6 +346,8 @@ static bool next_reap(struct qcow2_commit *c)
 			slice_at = qcow2_refcount_slice(t, cluster, &idx);
 			if (slice_at && !qcow2_slot_find(t, slice_at))
 				return issue_counts(c, slice_at);
+			if (slice_at && qcow2_trim_next(c, f))
+				return issue_trim(c);
 			/* First: a process that dies here leaves a count too many, not too few. */
 			__atomic_store_n(&f->at, round_down(f->at, cluster_bytes) + cluster_bytes,
 					 __ATOMIC_RELEASE);
@@ -365,6 +381,7 @@ static void take_batch(struct qcow2_commit *c, bool is_l2)
 static void enter_phase(struct qcow2_commit *c, enum qcow2_commit_phase phase)
 {
 	c->phase = phase;
+	c->trim_at = c->trim_end = 0;
 	c->next = 0;
 	c->batch_nr = 0;
 	switch (phase) {
@@ -440,15 +457,13 @@ static void commit_end(struct qcow2_commit *c)
 	c->done(c, result);
 }
 
-/* The requests of a phase have ended. */
-static void phase_ended(struct qcow2_commit *c)
+/* The requests of a phase have ended. True: so has the commit. */
+static bool phase_ended(struct qcow2_commit *c)
 {
 	struct qcow2_tables *t = c->d->t;
 
-	if (c->result < 0) {
-		commit_end(c);
-		return;
-	}
+	if (c->result < 0)
+		return true;
 	if (c->phase == QCOW2_COMMIT_FLUSH) {
 		freed_are_durable(t);
 		/* What allocations have made dirty meanwhile is told anew. */
@@ -456,8 +471,7 @@ static void phase_ended(struct qcow2_commit *c)
 			atomic_store_explicit(&t->is_changed, false, memory_order_relaxed);
 	}
 	enter_phase(c, phase_after(c));
-	if (c->phase == QCOW2_COMMIT_NONE)
-		commit_end(c);
+	return c->phase == QCOW2_COMMIT_NONE;
 }
 
 static bool next_request(struct qcow2_commit *c)
@@ -483,18 +497,15 @@ static bool next_request(struct qcow2_commit *c)
 
 void qcow2_commit_pump(struct qcow2_commit *c)
 {
-	if (c->is_pumping)
-		return;
-	c->is_pumping = true;
-	while (c->phase != QCOW2_COMMIT_NONE) {
+	do {
 		c->is_stuck = false;
 		while (c->result == 0 && next_request(c))
 			;
 		if (c->inflight > 0 || (c->is_stuck && c->result == 0))
-			break;
-		phase_ended(c);
-	}
-	c->is_pumping = false;
+			return;
+	} while (!phase_ended(c));
+	/* It may be gone then. */
+	commit_end(c);
 }
 
 /* ---- ends of requests ---- */
@@ -521,6 +532,11 @@ void qcow2_commit_ended(struct qcow2_commit *c, const struct qcow2_commit_io *io
 	uint32_t idx = io->what & ~WHAT_KIND;
 
 	c->inflight--;
+	if ((io->what & WHAT_KIND) == WHAT_TRIM) {
+		/* The space stays in use below: no harm to the image. */
+		c->no_trim |= result < 0;
+		result = 0;
+	}
 	if (result < 0 && c->result == 0) {
 		c->result = result;
 		log_limited(LOG_LEVEL_ERROR, "the tables of the image cannot be written",
@@ -536,6 +552,11 @@ void qcow2_commit_ended(struct qcow2_commit *c, const struct qcow2_commit_io *io
 		break;
 	case WHAT_REFTABLE:
 		chunk_written(t->reftable_dirty, idx, result);
+		break;
+	case WHAT_COUNTS:
+		/* There was no room for it in the cache: the next commit goes on. */
+		if (!qcow2_slot_find(t, io->at))
+			c->next = QCOW2_FREED_NR;
 		break;
 	}
 	qcow2_commit_pump(c);

@@ -197,8 +197,8 @@ int qcow2_job_l2(struct qcow2_owner *o, struct qcow2_io *s, uint64_t l1_idx)
 		return ret;
 	}
 	job_begin(o, job, own, false, l1_idx, host);
-	job->old = atomic_load_explicit(&o->t->l1[l1_idx], memory_order_relaxed) &
-		   QCOW2_OFFSET_MASK;
+	job->old =
+		atomic_load_explicit(&o->t->l1[l1_idx], memory_order_relaxed) & QCOW2_OFFSET_MASK;
 	job_wait(job, s);
 	job_go_on(job);
 	return QCOW2_WAITS;

@@ -57,7 +57,7 @@ void qcow2_entry_run(const struct qcow2_tables *t, const void *slice, unsigned i
 	/* The bits first: the owner stores them last when a cluster comes, first when it goes. */
 	uint64_t bits = words == 2 ? qcow2_entry_load(slice, idx * words + 1) : 0, entry;
 
-	atomic_thread_fence(memory_order_acquire);
+	qcow2_fence(memory_order_acquire);
 	entry = qcow2_entry_load(slice, idx * words);
 	if (entry & QCOW2_COMPRESSED) {
 		ret_run->kind = QCOW2_PACKED;
@@ -115,19 +115,20 @@ static bool cached_run(const struct qcow2_tables *t, uint64_t at, uint64_t offse
 		return false;
 	seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
 	slice_run(t, qcow2_slot_data(t, slot), offset, bytes, run);
-	atomic_thread_fence(memory_order_acquire);
+	qcow2_fence(memory_order_acquire);
 	qcow2_slot_touch(slot);
 	return !(seq & 1) && atomic_load_explicit(&slot->seq, memory_order_relaxed) == seq &&
 	       atomic_load_explicit(&slot->at, memory_order_relaxed) == at;
 }
 
-void qcow2_lookup(const struct qcow2_tables *t, uint64_t offset, uint64_t bytes,
-		  const void *slice, struct qcow2_run *ret_run)
+void qcow2_lookup(const struct qcow2_tables *t, uint64_t offset, uint64_t bytes, const void *slice,
+		  struct qcow2_run *ret_run)
 {
 	const struct qcow2_geometry *g = &t->g;
 	uint64_t l1_bytes = 1ull << qcow2_l1_shift(g);
-	uint64_t table = atomic_load_explicit(&t->l1[offset >> qcow2_l1_shift(g)],
-					      memory_order_relaxed) & QCOW2_OFFSET_MASK;
+	uint64_t table =
+		atomic_load_explicit(&t->l1[offset >> qcow2_l1_shift(g)], memory_order_relaxed) &
+		QCOW2_OFFSET_MASK;
 
 	bytes = MIN(bytes, l1_bytes - (offset & (l1_bytes - 1)));
 	*ret_run = (struct qcow2_run){ .kind = QCOW2_BELOW, .bytes = bytes };

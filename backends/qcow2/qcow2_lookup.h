@@ -7,8 +7,8 @@
 #include "backends/qcow2/qcow2_tables.h"
 
 enum qcow2_kind {
-	QCOW2_MISS,   /* its slice is not in the cache: at slice_at */
-	QCOW2_BAD,    /* the entry makes no sense */
+	QCOW2_MISS, /* its slice is not in the cache: at slice_at */
+	QCOW2_BAD,  /* the entry makes no sense */
 	QCOW2_ZEROES,
 	QCOW2_BELOW,  /* never written: what the backing file has, or zeroes */
 	QCOW2_SHARED, /* in the image, and a snapshot has it too: to read only */
@@ -28,7 +28,8 @@ struct qcow2_run {
 	uint64_t slice_at; /* the slice that says so; 0: there is no L2 table */
 };
 
-/* What one entry says of the bytes from `within` of its cluster on: at most to the cluster's end. */
+/* What one entry says of the bytes from `within` of its cluster on: at most to the cluster's end.
+ */
 void qcow2_entry_run(const struct qcow2_tables *t, const void *slice, unsigned idx, uint64_t within,
 		     struct qcow2_run *ret_run);
 
@@ -78,7 +79,7 @@ static inline uint64_t qcow2_lookup_plain(const struct qcow2_tables *t, uint64_t
 		return 0;
 	seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
 	entry = qcow2_entry_load(qcow2_slot_data(t, slot), idx & ((1u << t->slice_bits) - 1));
-	atomic_thread_fence(memory_order_acquire);
+	qcow2_fence(memory_order_acquire);
 	if ((seq & 1) || atomic_load_explicit(&slot->seq, memory_order_relaxed) != seq ||
 	    atomic_load_explicit(&slot->at, memory_order_relaxed) != qcow2_slice_at(t, table, idx))
 		return 0;

@@ -151,7 +151,7 @@ static void commit_io_ended(struct qcow2_own *own, int result)
 	qcow2_owner_wake(o, &o->starved, 0);
 }
 
-static bool commit_issue(struct qcow2_commit *c, const struct qcow2_commit_io *io)
+static bool owner_issue(struct qcow2_commit *c, const struct qcow2_commit_io *io)
 {
 	struct qcow2_owner *o = container_of(c, struct qcow2_owner, commit);
 	struct qcow2_own *own = qcow2_own_take(o->q, true);
@@ -171,7 +171,7 @@ static bool commit_is_quiet(struct qcow2_commit *c, unsigned epoch_idx)
 {
 	struct qcow2_owner *o = container_of(c, struct qcow2_owner, commit);
 
-	atomic_thread_fence(memory_order_seq_cst);
+	qcow2_fence(memory_order_seq_cst);
 	for (unsigned i = 0; i < o->queue_nr; i++)
 		if (o->queues[i] && atomic_load_explicit(&o->queues[i]->moving[epoch_idx],
 							 memory_order_acquire) > 0)
@@ -209,7 +209,7 @@ void qcow2_owner_commit(struct qcow2_owner *o)
 		qcow2_commit_begin(&o->commit);
 }
 
-static void commit_later(struct task *task)
+static void owner_commit_later(struct task *task)
 {
 	qcow2_owner_commit(container_of(task, struct qcow2_owner, commit_task));
 }
@@ -218,7 +218,7 @@ int qcow2_owner_hold(struct qcow2_owner *o, struct qcow2_io *s)
 {
 	list_push_back(&o->held, &s->waiting);
 	/* Not from inside of a handler, which may be a commit's own. */
-	reactor_defer(o->reactor, &o->commit_task, commit_later);
+	reactor_defer(o->reactor, &o->commit_task, owner_commit_later);
 	return QCOW2_WAITS;
 }
 
@@ -298,6 +298,38 @@ void qcow2_owner_ask(struct qcow2_io *s, enum qcow2_ask ask)
 	reactor_defer(o->reactor, &o->task, run_asked);
 }
 
+static void cancel_tables(struct qcow2_owner *o)
+{
+	for (unsigned i = 0; i < QCOW2_OWN_NR; i++)
+		if (o->q->own[i].is_table && o->q->own[i].child)
+			backend_child_cancel(o->q->own[i].child);
+}
+
+static void cancelled_by_mail(struct mail *mail)
+{
+	qcow2_io_cancelled(container_of(mail, struct qcow2_io, cancel_mail));
+}
+
+static void cancel_by_mail(struct mail *mail)
+{
+	struct qcow2_io *s = container_of(mail, struct qcow2_io, cancel_mail);
+
+	cancel_tables(qcow2_device_of(s)->owner);
+	reactor_post(s->io->queue->reactor, mail, cancelled_by_mail);
+}
+
+void qcow2_owner_cancel(struct qcow2_io *s)
+{
+	struct qcow2_owner *o = qcow2_device_of(s)->owner;
+
+	if (s->io->queue->reactor == o->reactor) {
+		cancel_tables(o);
+		return;
+	}
+	s->is_cancelling = true;
+	reactor_post(o->reactor, &s->cancel_mail, cancel_by_mail);
+}
+
 bool qcow2_owner_is_dirty(const struct qcow2_owner *o)
 {
 	return atomic_load_explicit(&o->t->is_changed, memory_order_acquire);
@@ -328,7 +360,7 @@ struct qcow2_owner *qcow2_owner_new(struct qcow2_device *d)
 		qcow2_owner_free(o);
 		return NULL;
 	}
-	o->commit.issue = commit_issue;
+	o->commit.issue = owner_issue;
 	o->commit.done = commit_done;
 	o->commit.is_quiet = commit_is_quiet;
 	o->commit.freed_cluster = commit_freed_cluster;

@@ -30,23 +30,23 @@ struct qcow2_load {
 struct qcow2_job {
 	struct qcow2_own *own; /* NULL: unused */
 	bool is_refblock;
-	uint64_t idx;	/* in L1, or in the reference count table */
-	uint64_t host;	/* where it will be */
-	uint64_t old;	/* L2: the table that it is a copy of; 0: none */
-	uint64_t at;	/* bytes of it that are written */
-	bool is_ready;	/* written: to be entered when no commit is under way */
+	uint64_t idx;  /* in L1, or in the reference count table */
+	uint64_t host; /* where it will be */
+	uint64_t old;  /* L2: the table that it is a copy of; 0: none */
+	uint64_t at;   /* bytes of it that are written */
+	bool is_ready; /* written: to be entered when no commit is under way */
 	struct list_node waiters;
 };
 
 enum qcow2_commit_phase {
 	QCOW2_COMMIT_NONE,
-	QCOW2_COMMIT_REFCOUNTS,	    /* dirty slices of blocks are written */
-	QCOW2_COMMIT_BLOCK_FLUSH,   /* new blocks are durable before the table names them */
+	QCOW2_COMMIT_REFCOUNTS,	  /* dirty slices of blocks are written */
+	QCOW2_COMMIT_BLOCK_FLUSH, /* new blocks are durable before the table names them */
 	QCOW2_COMMIT_REFTABLE,
-	QCOW2_COMMIT_FLUSH_BELOW,   /* data and counts are durable before L2 names them */
-	QCOW2_COMMIT_L2,	    /* slices of L2, and L1, whose new tables are durable */
+	QCOW2_COMMIT_FLUSH_BELOW, /* data and counts are durable before L2 names them */
+	QCOW2_COMMIT_L2,	  /* slices of L2, and L1, whose new tables are durable */
 	QCOW2_COMMIT_FLUSH,
-	QCOW2_COMMIT_REAP,	    /* counts of what was freed fall */
+	QCOW2_COMMIT_REAP, /* counts of what was freed fall */
 };
 
 struct qcow2_commit;
@@ -56,7 +56,7 @@ struct qcow2_commit_io {
 	enum backend_op op;
 	unsigned child_idx;
 	uint64_t at, bytes;
-	void *buf;	     /* NULL: a buffer of who issues it, which fill fills (not for READ) */
+	void *buf; /* NULL: a buffer of who issues it, which fill fills (not for READ) */
 	void (*fill)(struct qcow2_commit *c, void *buf, uint64_t at, uint64_t bytes);
 	uint32_t what; /* the commit's */
 };
@@ -71,13 +71,15 @@ struct qcow2_commit {
 	uint32_t *batch; /* slots of this phase */
 	uint32_t batch_nr, next;
 	unsigned inflight;
-	bool is_pumping, is_stuck;
+	bool is_stuck;
 	int result;
 	bool (*issue)(struct qcow2_commit *c, const struct qcow2_commit_io *io);
 	/* Ended; may begin again. */
 	void (*done)(struct qcow2_commit *c, int result);
 	/* REAP: whether no request of this epoch is under way. */
 	bool (*is_quiet)(struct qcow2_commit *c, unsigned epoch_idx);
+	uint64_t trim_at, trim_end; /* REAP: given back to the storage below, or not worth it */
+	bool no_trim;		    /* it does not take it */
 	/* A count has fallen to 0; may be NULL. */
 	void (*freed_cluster)(struct qcow2_commit *c, uint64_t cluster);
 };
@@ -134,8 +136,8 @@ void qcow2_mark_reftable(struct qcow2_tables *t, uint64_t idx);
 /* ---- qcow2_alloc.c ---- */
 
 /*
- * Up to nr clusters one after the other, each with a count of 1. 0, WAITS, or -ENOSPC. ret_is_fresh:
- * the file has ended before them until now.
+ * Up to nr clusters one after the other, each with a count of 1. 0, WAITS, or -ENOSPC.
+ * ret_is_fresh: the file has ended before them until now.
  */
 int qcow2_clusters_take(struct qcow2_owner *o, struct qcow2_io *s, uint64_t nr, uint64_t *ret_host,
 			uint64_t *ret_nr, bool *ret_is_fresh);
@@ -171,6 +173,12 @@ void qcow2_commit_fini(struct qcow2_commit *c);
 void qcow2_commit_begin(struct qcow2_commit *c);
 void qcow2_commit_pump(struct qcow2_commit *c);
 void qcow2_commit_ended(struct qcow2_commit *c, const struct qcow2_commit_io *io, int result);
+/*
+ * qcow2_trim.c: whether the storage below can have clusters from f->at on back: c->trim_at to
+ * c->trim_end. Before their counts fall, as then they may be taken again.
+ */
+bool qcow2_trim_next(struct qcow2_commit *c, const struct qcow2_freed *f);
+
 /* Whether there is anything that the disk does not have. */
 bool qcow2_tables_are_dirty(const struct qcow2_tables *t);
 

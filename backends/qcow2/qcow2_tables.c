@@ -179,8 +179,8 @@ struct qcow2_tables *qcow2_tables_new(const struct qcow2_header *h, uint64_t cac
 
 static bool kept_matches(const struct qcow2_kept *k, const struct qcow2_tables *t, off_t bytes)
 {
-	return k->magic == KEPT_MAGIC && k->version == KEPT_VERSION && is_power_of_two(k->slot_nr) &&
-	       k->slot_nr >= QCOW2_WAYS && k->slot_nr <= 1u << 24 &&
+	return k->magic == KEPT_MAGIC && k->version == KEPT_VERSION &&
+	       is_power_of_two(k->slot_nr) && k->slot_nr >= QCOW2_WAYS && k->slot_nr <= 1u << 24 &&
 	       k->area_bytes == (uint64_t)bytes && k->l1_offset == t->l1_offset &&
 	       k->l1_entries == t->l1_entries && k->reftable_offset == t->reftable_offset &&
 	       k->reftable_entries == t->reftable_entries &&
@@ -353,15 +353,34 @@ static bool judge_entries(const struct qcow2_tables *t, uint64_t *slice)
 	return is_bad;
 }
 
+static bool slot_is_clean(const struct qcow2_slot *slot)
+{
+	return !atomic_load_explicit(&slot->is_dirty, memory_order_relaxed) && !slot->is_writing;
+}
+
+/*
+ * A handler needs two slices at once, and perhaps of one set: with fewer that can go they would
+ * take each other's place for ever.
+ */
+static bool has_enough_clean(const struct qcow2_slot *set)
+{
+	unsigned nr = 0;
+
+	for (unsigned way = 0; way < QCOW2_WAYS; way++)
+		nr += slot_is_clean(&set[way]);
+	return nr >= 3;
+}
+
 /* By a clock: one that was not used since the hand passed last. */
 static struct qcow2_slot *slot_to_replace(struct qcow2_slot *set)
 {
+	if (!has_enough_clean(set))
+		return NULL;
 	for (unsigned round = 0; round < 2; round++)
 		for (unsigned way = 0; way < QCOW2_WAYS; way++) {
 			struct qcow2_slot *slot = &set[way];
 
-			if (atomic_load_explicit(&slot->is_dirty, memory_order_relaxed) ||
-			    slot->is_writing)
+			if (!slot_is_clean(slot))
 				continue;
 			if (atomic_load_explicit(&slot->at, memory_order_relaxed) == 0 ||
 			    !atomic_load_explicit(&slot->was_used, memory_order_relaxed))
@@ -378,7 +397,7 @@ static bool slot_begin(struct qcow2_slot *slot)
 
 	if ((seq & 1) || !atomic_compare_exchange_strong(&slot->seq, &seq, seq + 1))
 		return false;
-	atomic_thread_fence(memory_order_release);
+	qcow2_fence(memory_order_release);
 	return true;
 }
 

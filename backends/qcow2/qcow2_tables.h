@@ -42,13 +42,13 @@ struct qcow2_freed {
 
 /* In the memfd: only numbers, and what a change in the middle of which the process dies leaves. */
 struct qcow2_slot {
-	_Atomic uint32_t seq;	   /* odd: being replaced */
-	_Atomic uint8_t is_dirty;  /* differs from the disk */
-	uint8_t is_writing;	   /* the owner's: on its way to the disk */
+	_Atomic uint32_t seq;	  /* odd: being replaced */
+	_Atomic uint8_t is_dirty; /* differs from the disk */
+	uint8_t is_writing;	  /* the owner's: on its way to the disk */
 	uint8_t is_l2;
-	uint8_t is_bad;		   /* an entry of it makes no sense: it is never changed */
-	_Atomic uint8_t was_used;  /* since the clock's hand passed */
-	_Atomic uint64_t at;	   /* offset of its slice in the image; 0: none */
+	uint8_t is_bad;		  /* an entry of it makes no sense: it is never changed */
+	_Atomic uint8_t was_used; /* since the clock's hand passed */
+	_Atomic uint64_t at;	  /* offset of its slice in the image; 0: none */
 };
 
 struct qcow2_tables {
@@ -80,15 +80,28 @@ struct qcow2_tables {
 	uint32_t *dirty, dirty_nr;
 	_Atomic bool is_changed; /* a table differs from the disk, or is not durable there */
 
-	struct qcow2_freed *freed; /* qcow2_alloc.c: QCOW2_FREED_NR of them */
+	struct qcow2_freed *freed;     /* qcow2_alloc.c: QCOW2_FREED_NR of them */
 	unsigned freed_last, freed_nr; /* the one noted last; how many are */
-	struct qcow2_kept *kept;   /* qcow2_tables.c: what says whose tables these are */
+	struct qcow2_kept *kept;       /* qcow2_tables.c: what says whose tables these are */
 
 	/* Of shared ones; qcow2_tables.c's. */
 	struct list_node shared;
 	unsigned user_nr;
 	char *key;
 };
+
+/*
+ * ThreadSanitizer knows no fences. What they order here are atomic accesses, all of them: it has
+ * nothing to find without.
+ */
+static inline void qcow2_fence(memory_order order)
+{
+#ifdef __SANITIZE_THREAD__
+	(void)order;
+#else
+	atomic_thread_fence(order);
+#endif
+}
 
 static inline unsigned qcow2_slot_nr(const struct qcow2_tables *t)
 {

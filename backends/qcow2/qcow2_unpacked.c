@@ -22,10 +22,10 @@ struct qcow2_unpacked {
 	struct qcow2_decompress *decompress;
 	uint8_t *cluster, *packed;
 	size_t packed_bytes, cluster_bytes;
-	uint64_t entry;	       /* of cluster; 0: none */
-	uint64_t wanted;       /* being read */
+	uint64_t entry;		/* of cluster; 0: none */
+	uint64_t wanted;	/* being read */
 	uint64_t at, end, next; /* of the image: what is read for it */
-	struct qcow2_io *user; /* whose buffer reads it; NULL: nobody's */
+	struct qcow2_io *user;	/* whose buffer reads it; NULL: nobody's */
 	struct list_node waiting;
 };
 

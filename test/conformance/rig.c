@@ -218,8 +218,32 @@ void rig_close_queues(struct rig *rig)
 	}
 }
 
+static void on_closed(void *arg, const struct backend_life_end *end)
+{
+	(void)end;
+	*(bool *)arg = true;
+}
+
+/* With its last words. */
 void rig_close_device(struct rig *rig)
 {
+	struct reactor_params reactor_params = { .sq_entries = 32, .cq_entries = 128 };
+	const struct backend_home home = { .reactor = &rig->home };
+	struct backend_life *life;
+	bool is_closed = false;
+	const struct backend_life_owner owner = { .done = on_closed, .arg = &is_closed };
+
+	ASSERT(reactor_init(&rig->home, &reactor_params) == 0);
+	ASSERT(backend_close_begin(&life, &home, rig->device, &owner) == 0);
+	while (!is_closed)
+		reactor_turn(&rig->home, true);
+	reactor_fini(&rig->home);
+	free_config(rig);
+}
+
+void rig_crash(struct rig *rig)
+{
+	rig_close_queues(rig);
 	backend_close(rig->device);
 	free_config(rig);
 }

@@ -70,6 +70,8 @@ int rig_open_device(struct rig *rig, const struct rig_params *params);
 int rig_open_queues(struct rig *rig);
 void rig_close_queues(struct rig *rig);
 void rig_close(struct rig *rig);
+/* The same without any last words, as when the process dies. */
+void rig_crash(struct rig *rig);
 /* The end of rig_open_device alone. */
 void rig_close_device(struct rig *rig);
 

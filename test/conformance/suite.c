@@ -374,7 +374,7 @@ static void check_taken_over(const struct variant *v)
 		model_run(&model, &rig, &prng, 50, &stats);
 		EXPECT(stats.error_nr == 0, "round %d: %s", round, stats.first_error);
 		dup_stored(rig.device, params.stored_fds);
-		rig_close(&rig);
+		rig_crash(&rig);
 	}
 	close_all(params.stored_fds);
 	EXPECT(rig_count_fds() == fds, "descriptors left open");

@@ -37,6 +37,7 @@ struct qcow2_oracle_info {
 	uint32_t version, cluster_bits, refcount_bits, snapshot_nr, bitmap_nr;
 	uint32_t crypt; /* 0: none, 1: AES, 2: LUKS */
 	bool dirty, corrupt, lazy, extended_l2, zstd, data_file, data_file_raw;
+	bool bitmaps_missing; /* their feature bit, without their extension */
 	/* Terminated; "": none. */
 	char backing_name[QCOW2_ORACLE_NAME_BYTES], backing_format[QCOW2_ORACLE_NAME_BYTES];
 	char data_file_name[QCOW2_ORACLE_NAME_BYTES];

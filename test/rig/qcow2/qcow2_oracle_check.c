@@ -87,7 +87,10 @@ void oracle_refer(struct oracle_check *c, struct oracle_range range, enum oracle
 			     "%s at 0x%" PRIx64 " (0x%" PRIx64
 			     " bytes): behind the end of the file",
 			     kind_names[kind], range.offset, range.bytes);
-		return;
+		/* what is far outside is no reference to anything */
+		if (first >= o->cluster_nr || last != o->cluster_nr)
+			return;
+		last--;
 	}
 	for (uint64_t i = first; i <= last; i++) {
 		struct oracle_cluster *cluster = &o->clusters[i];
@@ -151,18 +154,21 @@ static void blocks_load(struct oracle_check *c)
 
 	for (uint64_t i = 0; i < o->reftable.bytes / 8; i++) {
 		uint64_t entry = oracle_window_get(o, &o->table, o->reftable.offset + i * 8, 8);
+		uint64_t block = entry & ~REFTABLE_RESERVED;
+		bool usable = !oracle_unaligned(o, block) &&
+			      block >> o->info.cluster_bits < o->cluster_nr;
 
 		if (!entry)
 			continue;
-		if (entry & REFTABLE_RESERVED || oracle_unaligned(o, entry) ||
-		    entry >> o->info.cluster_bits >= o->cluster_nr) {
+		if (entry != block || !usable)
 			oracle_fault(c, QCOW2_ORACLE_TABLE,
 				     "entry %" PRIu64 " of the reference count table: 0x%" PRIx64,
 				     i, entry);
-			continue;
-		}
-		oracle_refer(c, (struct oracle_range){ entry, o->cluster_bytes }, KIND_REFBLOCK, 0);
-		block_load(c, entry, i * per_block);
+		else
+			oracle_refer(c, (struct oracle_range){ block, o->cluster_bytes },
+				     KIND_REFBLOCK, 0);
+		if (block && usable)
+			block_load(c, block, i * per_block);
 	}
 }
 

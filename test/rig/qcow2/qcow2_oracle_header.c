@@ -147,8 +147,8 @@ static int version_read(struct qcow2_oracle *o, struct header *h)
 	o->cluster_bytes = UINT64_C(1) << o->info.cluster_bits;
 	o->csize_shift = 62 - (o->info.cluster_bits - 8);
 	h->header_bytes = o->info.version == 2 ? 72 : field(h, 100, 4);
-	if (o->info.version == 3 && h->header_bytes < 104)
-		return refuse(h, -EINVAL, "shorter than 104 bytes");
+	if (o->info.version == 3 && (h->header_bytes < 104 || h->header_bytes % 8))
+		return refuse(h, -EINVAL, "shorter than 104 bytes, or not a multiple of 8");
 	if (h->header_bytes > o->cluster_bytes)
 		return refuse(h, -EINVAL, "longer than a cluster");
 	return 0;
@@ -268,8 +268,7 @@ static int header_read(struct qcow2_oracle *o, struct header *h)
 		err = extensions_read(o, h);
 	if (!err)
 		err = crypt_read(o, h);
-	if (!err && (h->autoclear & 1) && !h->has_bitmaps)
-		err = refuse(h, -EINVAL, "bitmaps without their extension");
+	o->info.bitmaps_missing = (h->autoclear & 1) && !h->has_bitmaps;
 	return err;
 }
 

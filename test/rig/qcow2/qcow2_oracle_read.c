@@ -172,10 +172,12 @@ static int piece_read(const struct reading *r, uint64_t offset, uint8_t *buf, si
 {
 	struct qcow2_oracle *o = r->o;
 	uint64_t cluster = offset >> o->info.cluster_bits;
-	uint64_t l1_entry =
-		oracle_window_get(o, &o->l1, r->l1->offset + cluster / o->l2_entries * 8, 8);
-	uint64_t entry, bitmap;
+	uint64_t l1_idx = cluster / o->l2_entries;
+	uint64_t l1_entry = 0, entry, bitmap;
 
+	/* the table of a snapshot may be short: what is behind it is not allocated */
+	if (l1_idx < r->l1->entries)
+		l1_entry = oracle_window_get(o, &o->l1, r->l1->offset + l1_idx * 8, 8);
 	if (!(l1_entry & ENTRY_OFFSET))
 		return backing_bytes_read(r, offset, buf, n);
 	if (l1_entry & L1_RESERVED || oracle_unaligned(o, l1_entry & ENTRY_OFFSET))

@@ -250,10 +250,10 @@ static void test_other_size(void **state)
 
 static struct stream skippable_frame(uint8_t variant, uint8_t bytes)
 {
+	const uint8_t magic[] = { 0x50 | variant, 0x2a, 0x4d, 0x18 };
 	struct stream s = { calloc(1, 8u + bytes), 8u + bytes };
 
-	s.at[0] = 0x50 | variant;
-	memcpy(s.at + 1, "\x2a\x4d\x18", 3);
+	memcpy(s.at, magic, sizeof(magic));
 	s.at[4] = bytes;
 	return s;
 }

@@ -301,7 +301,7 @@ static void test_zero_in_name(void **state)
 static void test_encode(void **state)
 {
 	const struct qcow2_header h = header(3);
-	static const uint64_t vm_state[] = { 0, UINT32_MAX, 1ull << 32 };
+	static const uint64_t vm_state[] = { 0, UINT32_MAX, (1ull << 32) + 5 };
 	struct qcow2_snapshot s, again;
 	uint8_t at[QCOW2_SNAPSHOT_BYTES_MAX];
 
