@@ -92,6 +92,16 @@ static bool read_zeroes(struct qcow2_io *s, uint64_t bytes)
 	return false;
 }
 
+/* What the file of an image lacks at its end is zeroes. */
+static bool read_in_place(struct qcow2_io *s, uint64_t host, uint64_t bytes)
+{
+	uint64_t end = qcow2_device_of(s)->guest_bytes;
+
+	if (host >= end)
+		return read_zeroes(s, bytes);
+	return piece_in_place(s, host, MIN(bytes, end - host));
+}
+
 static bool read_below(struct qcow2_io *s, uint64_t bytes)
 {
 	struct qcow2_device *d = qcow2_device_of(s);
@@ -184,7 +194,7 @@ static bool read_run(struct qcow2_io *s, const struct qcow2_run *run)
 	case QCOW2_SHARED:
 	case QCOW2_DATA:
 		if (!qcow2_device_of(s)->luks)
-			return piece_in_place(s, run->host, run->bytes);
+			return read_in_place(s, run->host, run->bytes);
 		qcow2_bounce_read(s, run);
 		return true;
 	case QCOW2_PACKED:
@@ -439,7 +449,7 @@ static enum backend_submit qcow2_submit(struct backend_io *io)
 		qcow2_moving_begin(s);
 		host = qcow2_lookup_plain(d->t, io->offset_bytes, io->length_bytes,
 					  io->op == BACKEND_WRITE);
-		if (__builtin_expect(host != 0, 1)) {
+		if (__builtin_expect(host != 0 && host + io->length_bytes <= d->guest_bytes, 1)) {
 			qcow2_set_state(s, QCOW2_IN_PLACE);
 			submit = submit_piece(s, d->guest_idx, host, io->length_bytes);
 			if (submit == BACKEND_QUEUED)

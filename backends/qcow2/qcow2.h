@@ -62,6 +62,7 @@ struct qcow2_device {
 	bool ignores_backing;	    /* backing: none */
 	uint64_t image_bytes;	    /* of the image when it was opened */
 	uint64_t data_bytes;	    /* of the child `data`: as far as it can be read */
+	uint64_t guest_bytes;	    /* of the child guest_idx; its last cluster may end beyond */
 	bool data_grows;	    /* what is beyond its end reads as zeroes, and may be written */
 	uint32_t chunk_bytes;	    /* of an own request, at most */
 	struct qcow2_luks *luks;    /* NULL: not encrypted */

@@ -242,6 +242,7 @@ static void find_data(struct qcow2_device *d)
 	data = qcow2_child(d->device, d->guest_idx);
 	if (!d->is_read_only && (data->limits.caps & BACKEND_CAP_GROWS))
 		backend_set_size(data, GROWN_BYTES);
+	d->guest_bytes = backend_size(data);
 	atomic_store(&d->is_spread, params->queue_nr > 1);
 	d->chunk_bytes = QCOW2_OWN_BYTES;
 	if (params->max_io_bytes)

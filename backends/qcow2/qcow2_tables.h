@@ -82,6 +82,7 @@ struct qcow2_tables {
 
 	struct qcow2_freed *freed;     /* qcow2_alloc.c: QCOW2_FREED_NR of them */
 	unsigned freed_last, freed_nr; /* the one noted last; how many are */
+	unsigned freed_promised;       /* notes that copies of tables will need; not in the memfd */
 	struct qcow2_kept *kept;       /* qcow2_tables.c: what says whose tables these are */
 
 	/* Of shared ones; qcow2_tables.c's. */
