@@ -92,7 +92,7 @@ if [ "$mode" != fast ]; then
 	daemon='ublkd ublkd-keeper ublkctl'
 	# what has threads or talks to them
 	threaded='test_reactor test_mailbox test_reactors test_socket test_socket_turns test_commands test_device_set test_device_set_work
-		test_foreign_threads test_life test_nbd_examine test_rbd_keys test_rbd_lost test_rbd_settle test_rbd_threads test_throttle_threads test_watchdog'
+		test_foreign_threads test_life test_nbd_examine test_qcow2_threads test_rbd_keys test_rbd_lost test_rbd_settle test_rbd_threads test_throttle_threads test_watchdog'
 	# shellcheck disable=SC2086 # many targets
 	step build-tsan build tsan $daemon $threaded
 	for test in $threaded; do

@@ -315,10 +315,19 @@ static enum backend_submit io_steps(struct qcow2_io *s)
 void qcow2_io_go_on(struct qcow2_io *s)
 {
 	qcow2_moving_end(s);
-	if (io_steps(s) == BACKEND_DONE) {
-		qcow2_set_state(s, QCOW2_IDLE);
+	if (io_steps(s) != BACKEND_DONE)
+		return;
+	qcow2_set_state(s, QCOW2_IDLE);
+	/* A mail of it is on its way: qcow2_io_cancelled. */
+	if (!s->is_cancelling)
 		backend_io_complete(s->io, s->result);
-	}
+}
+
+void qcow2_io_cancelled(struct qcow2_io *s)
+{
+	s->is_cancelling = false;
+	if (s->state == QCOW2_IDLE)
+		backend_io_complete(s->io, s->result);
 }
 
 void qcow2_io_fail(struct qcow2_io *s, int err)
@@ -482,6 +491,8 @@ static void qcow2_cancel(struct backend_io *io)
 	for (unsigned i = 0; i < io->queue->device->child_nr; i++)
 		backend_child_cancel(&io->child[i]);
 	qcow2_own_cancel(s);
+	if (s->state == QCOW2_ASKING && !s->is_cancelling)
+		qcow2_owner_cancel(s);
 }
 
 static struct backend_wait qcow2_wait(const struct backend_io *io)

@@ -11,7 +11,7 @@
  *   qcow2_alloc.c    clusters are taken and given back
  *   qcow2_change.c   entries of L2 are changed
  *   qcow2_commit.c   the tables reach the disk, in order
- *   qcow2_open.c     header, L1, reference count table are read; qcow2_close.c: the last commit
+ *   qcow2_open.c     an image is opened (qcow2_opening.h); qcow2_close.c: the last commit
  *
  * The way of a request. It looks up where its first bytes are. In place: it is passed on to `data`
  * as it is, from whichever queue. Else it asks the owner, which is the reactor of queue 0, and goes
@@ -150,7 +150,8 @@ struct qcow2_io {
 	int result;
 	bool is_zero; /* a WRITE_ZEROES: there are no bytes to get */
 	bool is_cancelled;
-	bool is_flushed; /* FUA: the flush has begun */
+	bool is_cancelling; /* cancel_mail is out */
+	bool is_flushed;    /* FUA: the flush has begun */
 	bool is_moving;
 	bool moves_middle; /* a piece of an allocating write is with data */
 	uint8_t epoch_idx;
@@ -161,7 +162,7 @@ struct qcow2_io {
 	enum qcow2_ask ask;
 	int answer;	     /* 0 or -errno */
 	bool flushes_itself; /* FLUSH: no table was dirty */
-	struct mail mail;
+	struct mail mail, cancel_mail;
 	struct task task;
 	struct qcow2_alloc alloc;
 
@@ -208,7 +209,7 @@ static inline void qcow2_moving_begin(struct qcow2_io *s)
 	atomic_store_explicit(&q->moving[s->epoch_idx], nr + 1, memory_order_relaxed);
 	/* The owner changes an entry, then reads the count; here it is the other way round. */
 	if (__builtin_expect(atomic_load_explicit(&d->is_spread, memory_order_relaxed), 0))
-		atomic_thread_fence(memory_order_seq_cst);
+		qcow2_fence(memory_order_seq_cst);
 }
 
 static inline void qcow2_moving_end(struct qcow2_io *s)
@@ -283,6 +284,12 @@ void qcow2_owner_remove_queue(struct qcow2_owner *o, struct qcow2_queue *q);
 /* From any queue: s->ask; the answer comes with qcow2_io_answered. */
 void qcow2_owner_ask(struct qcow2_io *s, enum qcow2_ask ask);
 void qcow2_io_answered(struct qcow2_io *s);
+/*
+ * The request is to end soon, and waits for the owner: what that has under way of its own is
+ * cancelled, for all. From another reactor qcow2_io_cancelled follows.
+ */
+void qcow2_owner_cancel(struct qcow2_io *s);
+void qcow2_io_cancelled(struct qcow2_io *s);
 /* Any thread: whether a FLUSH has to wait for tables. */
 bool qcow2_owner_is_dirty(const struct qcow2_owner *o);
 

@@ -312,6 +312,20 @@ static bool issue_counts(struct qcow2_commit *c, uint64_t slice_at)
 	return !c->is_stuck;
 }
 
+static bool issue_trim(struct qcow2_commit *c)
+{
+	struct qcow2_commit_io io = { .op = BACKEND_DISCARD,
+				      .child_idx = c->d->guest_idx,
+				      .at = c->trim_at,
+				      .bytes = c->trim_end - c->trim_at,
+				      .what = WHAT_TRIM };
+
+	c->is_stuck = !commit_issue(c, &io);
+	if (c->is_stuck)
+		c->trim_at = c->trim_end = 0;
+	return !c->is_stuck;
+}
+
 /* One after the other: a slice that was read must still be there. */
 static bool next_reap(struct qcow2_commit *c)
 {
@@ -332,6 +346,8 @@ static bool next_reap(struct qcow2_commit *c)
 			slice_at = qcow2_refcount_slice(t, cluster, &idx);
 			if (slice_at && !qcow2_slot_find(t, slice_at))
 				return issue_counts(c, slice_at);
+			if (slice_at && qcow2_trim_next(c, f))
+				return issue_trim(c);
 			/* First: a process that dies here leaves a count too many, not too few. */
 			__atomic_store_n(&f->at, round_down(f->at, cluster_bytes) + cluster_bytes,
 					 __ATOMIC_RELEASE);
@@ -365,6 +381,7 @@ static void take_batch(struct qcow2_commit *c, bool is_l2)
 static void enter_phase(struct qcow2_commit *c, enum qcow2_commit_phase phase)
 {
 	c->phase = phase;
+	c->trim_at = c->trim_end = 0;
 	c->next = 0;
 	c->batch_nr = 0;
 	switch (phase) {
@@ -515,6 +532,11 @@ void qcow2_commit_ended(struct qcow2_commit *c, const struct qcow2_commit_io *io
 	uint32_t idx = io->what & ~WHAT_KIND;
 
 	c->inflight--;
+	if ((io->what & WHAT_KIND) == WHAT_TRIM) {
+		/* The space stays in use below: no harm to the image. */
+		c->no_trim |= result < 0;
+		result = 0;
+	}
 	if (result < 0 && c->result == 0) {
 		c->result = result;
 		log_limited(LOG_LEVEL_ERROR, "the tables of the image cannot be written",

@@ -171,7 +171,7 @@ static bool commit_is_quiet(struct qcow2_commit *c, unsigned epoch_idx)
 {
 	struct qcow2_owner *o = container_of(c, struct qcow2_owner, commit);
 
-	atomic_thread_fence(memory_order_seq_cst);
+	qcow2_fence(memory_order_seq_cst);
 	for (unsigned i = 0; i < o->queue_nr; i++)
 		if (o->queues[i] && atomic_load_explicit(&o->queues[i]->moving[epoch_idx],
 							 memory_order_acquire) > 0)
@@ -296,6 +296,38 @@ void qcow2_owner_ask(struct qcow2_io *s, enum qcow2_ask ask)
 	}
 	list_push_back(&o->asked, &s->waiting);
 	reactor_defer(o->reactor, &o->task, run_asked);
+}
+
+static void cancel_tables(struct qcow2_owner *o)
+{
+	for (unsigned i = 0; i < QCOW2_OWN_NR; i++)
+		if (o->q->own[i].is_table && o->q->own[i].child)
+			backend_child_cancel(o->q->own[i].child);
+}
+
+static void cancelled_by_mail(struct mail *mail)
+{
+	qcow2_io_cancelled(container_of(mail, struct qcow2_io, cancel_mail));
+}
+
+static void cancel_by_mail(struct mail *mail)
+{
+	struct qcow2_io *s = container_of(mail, struct qcow2_io, cancel_mail);
+
+	cancel_tables(qcow2_device_of(s)->owner);
+	reactor_post(s->io->queue->reactor, mail, cancelled_by_mail);
+}
+
+void qcow2_owner_cancel(struct qcow2_io *s)
+{
+	struct qcow2_owner *o = qcow2_device_of(s)->owner;
+
+	if (s->io->queue->reactor == o->reactor) {
+		cancel_tables(o);
+		return;
+	}
+	s->is_cancelling = true;
+	reactor_post(o->reactor, &s->cancel_mail, cancel_by_mail);
 }
 
 bool qcow2_owner_is_dirty(const struct qcow2_owner *o)

@@ -78,6 +78,8 @@ struct qcow2_commit {
 	void (*done)(struct qcow2_commit *c, int result);
 	/* REAP: whether no request of this epoch is under way. */
 	bool (*is_quiet)(struct qcow2_commit *c, unsigned epoch_idx);
+	uint64_t trim_at, trim_end; /* REAP: given back to the storage below, or not worth it */
+	bool no_trim;		    /* it does not take it */
 	/* A count has fallen to 0; may be NULL. */
 	void (*freed_cluster)(struct qcow2_commit *c, uint64_t cluster);
 };
@@ -171,6 +173,12 @@ void qcow2_commit_fini(struct qcow2_commit *c);
 void qcow2_commit_begin(struct qcow2_commit *c);
 void qcow2_commit_pump(struct qcow2_commit *c);
 void qcow2_commit_ended(struct qcow2_commit *c, const struct qcow2_commit_io *io, int result);
+/*
+ * qcow2_trim.c: whether the storage below can have clusters from f->at on back: c->trim_at to
+ * c->trim_end. Before their counts fall, as then they may be taken again.
+ */
+bool qcow2_trim_next(struct qcow2_commit *c, const struct qcow2_freed *f);
+
 /* Whether there is anything that the disk does not have. */
 bool qcow2_tables_are_dirty(const struct qcow2_tables *t);
 
