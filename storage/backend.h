@@ -152,6 +152,7 @@ struct backend_queue {
 	/* io.c: of a node that issues requests of its own. */
 	struct backend_own *own;
 	struct list_node own_free;
+	void *own_buffers; /* io_queue.c: mapped, ops->own_nr of them; NULL: none declared */
 };
 
 enum backend_io_state { BACKEND_IO_IDLE, BACKEND_IO_SUBMITTING, BACKEND_IO_QUEUED };
