@@ -2,7 +2,7 @@
  * An image is image_opened: a helper reads the key, the control reactor reads the image.
  *
  *   HEADER -> (CREATE: an empty one is written -> HEADER) -> (CRYPTO -> unlock_begin on a helper)
- *   -> tables of a process before, or of another device, or L1 -> REFTABLE
+ *   -> SNAPSHOTS -> tables of a process before, or of another device, or L1 -> REFTABLE
  *   -> (CLEAR: what the image said of bitmaps holds no longer) -> done
  *
  * Failure modes: whatever of the image makes no sense is told in words; nothing is written before
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "backends/qcow2/format/qcow2_create.h"
-#include "backends/qcow2/qcow2_owner.h"
+#include "backends/qcow2/qcow2_snapshot.h"
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -26,6 +26,7 @@
 
 #define OPEN_BUFFER_BYTES 65536u
 #define KEY_BYTES_MAX 4096u
+#define TABLES_KEY_BYTES (BACKEND_IDENTITY_BYTES + 24)
 /* As QEMU's default: L2 tables of 256 GiB with clusters of 64 KiB. */
 #define CACHE_DEFAULT "32MiB"
 /* A file may become as long as an entry can say. */
@@ -66,6 +67,11 @@ const struct option qcow2_options[] = {
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct qcow2_config, key_file),
 	  .help = "File with the passphrase of an encrypted image (LUKS)." },
+	{ .name = "snapshot",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct qcow2_config, snapshot),
+	  .help = "Read this internal snapshot, by its ID or its name, instead of the disk; "
+		  "read-only." },
 	OPTION_END,
 };
 
@@ -287,13 +293,23 @@ static void read_reftable(struct qcow2_open *p)
 		clear_features(p);
 }
 
+/* Which bytes, and which of their L1 tables. */
+static void tables_key(const struct qcow2_device *d, char key[static TABLES_KEY_BYTES])
+{
+	char identity[BACKEND_IDENTITY_BYTES];
+
+	backend_identity(qcow2_child(d->device, d->data_idx), identity);
+	snprintf(key, TABLES_KEY_BYTES, "%s@%llu", identity,
+		 (unsigned long long)d->header.l1_offset);
+}
+
 static void l1_done(struct qcow2_open *p)
 {
 	struct qcow2_tables *t = p->d->t;
-	char key[BACKEND_IDENTITY_BYTES];
+	char key[TABLES_KEY_BYTES];
 
 	if (p->d->is_read_only) {
-		backend_identity(qcow2_child(p->d->device, p->d->data_idx), key);
+		tables_key(p->d, key);
 		/* Without a share each has its own: no harm but memory. */
 		(void)qcow2_tables_share(t, key);
 		image_opened(p);
@@ -340,12 +356,12 @@ static void read_l1(struct qcow2_open *p)
 static bool find_tables(struct qcow2_open *p, char words[static QCOW2_WORDS_BYTES])
 {
 	struct qcow2_device *d = p->d;
-	char key[BACKEND_IDENTITY_BYTES];
+	char key[TABLES_KEY_BYTES];
 
 	if (p->stored_fd >= 0) {
 		d->t = qcow2_tables_adopt(&d->header, p->stored_fd, words);
 	} else if (d->is_read_only) {
-		backend_identity(qcow2_child(d->device, d->data_idx), key);
+		tables_key(d, key);
 		d->t = qcow2_tables_find(key);
 	}
 	return d->t;
@@ -355,12 +371,10 @@ static void fill_tables(struct qcow2_open *p)
 {
 	struct qcow2_device *d = p->d;
 	const struct qcow2_header *h = &d->header;
-	uint64_t cluster = qcow2_cluster_bytes(&h->g);
 
 	d->t->has_data_file = h->incompatible & QCOW2_INCOMPAT_DATA_FILE;
 	d->t->snapshots_offset = h->snapshots_offset;
-	/* Entries are of different lengths: all of the first cluster, at least. */
-	d->t->snapshots_bytes = h->snapshot_nr ? cluster : 0;
+	d->t->snapshots_bytes = d->snapshots ? d->snapshots->raw_bytes : 0;
 }
 
 static void get_tables(struct qcow2_open *p)
@@ -374,7 +388,7 @@ static void get_tables(struct qcow2_open *p)
 		image_opened(p);
 		return;
 	}
-	if (p->stored_fd >= 0) {
+	if (p->stored_fd >= 0 && words[0]) {
 		open_fail(p, -EINVAL, words);
 		return;
 	}
@@ -388,6 +402,23 @@ static void get_tables(struct qcow2_open *p)
 	p->at = d->header.l1_offset;
 	p->end = p->at + round_up((uint64_t)d->header.l1_entries * 8, block_bytes(p));
 	read_l1(p);
+}
+
+/* ---- SNAPSHOTS ---- */
+
+static void snapshots_read(struct backend_visit *visit, int ret, const char *words)
+{
+	struct qcow2_open *p = opening_of(visit);
+
+	if (ret < 0)
+		open_fail(p, ret, words[0] ? words : NULL);
+	else
+		get_tables(p);
+}
+
+static void get_snapshots(struct qcow2_open *p)
+{
+	qcow2_snapshots_read(p->visit, p->buf, OPEN_BUFFER_BYTES, snapshots_read);
 }
 
 /* ---- CRYPTO ---- */
@@ -418,7 +449,7 @@ static void unlock_done(struct helper_job *job)
 	if (u->ret < 0)
 		open_fail(p, u->ret, u->words);
 	else
-		get_tables(p);
+		get_snapshots(p);
 	free(u);
 }
 
@@ -471,7 +502,7 @@ static void get_crypto(struct qcow2_open *p)
 	const struct qcow2_header *h = &p->d->header;
 
 	if (h->crypt == QCOW2_CRYPT_NONE) {
-		get_tables(p);
+		get_snapshots(p);
 		return;
 	}
 	if (!p->key) {
@@ -686,8 +717,9 @@ static void find_data(struct qcow2_device *d)
 {
 	struct backend_device *data = qcow2_child(d->device, d->data_idx);
 	const struct backend_open_params *params = &d->device->open_params;
+	const struct qcow2_config *config = d->device->config;
 
-	d->is_read_only = params->read_only || (data->limits.caps & BACKEND_CAP_READ_ONLY);
+	d->is_read_only = params->read_only || config->snapshot || (data->limits.caps & BACKEND_CAP_READ_ONLY);
 	d->image_bytes = d->data_bytes = backend_size(data);
 	d->data_grows = !d->is_read_only && (data->limits.caps & BACKEND_CAP_GROWS);
 	if (d->data_grows) {
