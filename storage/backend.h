@@ -418,6 +418,10 @@ struct backend {
 	 * children can what all of them can.
 	 */
 	const struct backend_resize *resize;
+	/* snapshot.h; NULL: it has none. */
+	const struct backend_snapshots *snapshots;
+	/* Whether a node of this configuration writes nothing below it. NULL: it may write. */
+	bool (*only_reads)(const void *config);
 };
 
 /*
