@@ -306,13 +306,13 @@ static bool wants_flush(const struct qcow2_io *s)
 	return (s->io->flags & BACKEND_FUA) && s->result == 0 && !s->is_flushed;
 }
 
-/* Stopped as a whole, by a change of snapshots. Read behind moving_begin: see qcow2_moving_begin. */
+/* Stopped as a whole, by a change of snapshots. Read behind moving_begin: see qcow2_moving_begin.
+ */
 static inline bool io_is_stopped(struct qcow2_io *s)
 {
 	qcow2_moving_begin(s);
-	return __builtin_expect(atomic_load_explicit(&qcow2_device_of(s)->is_stopped,
-						     memory_order_relaxed),
-				0);
+	return __builtin_expect(
+		atomic_load_explicit(&qcow2_device_of(s)->is_stopped, memory_order_relaxed), 0);
 }
 
 /* Until a step is under way, or the request has come to its end. */
@@ -327,7 +327,7 @@ static enum backend_submit io_steps(struct qcow2_io *s)
 			qcow2_owner_ask(s, QCOW2_ASK_PASS);
 			return BACKEND_QUEUED;
 		} else if (s->io->op > BACKEND_WRITE ? unmap_step(s, length - s->at_bytes)
-						   : data_step(s, length - s->at_bytes)) {
+						     : data_step(s, length - s->at_bytes)) {
 			return BACKEND_QUEUED;
 		}
 		qcow2_moving_end(s);
@@ -462,10 +462,10 @@ static enum backend_submit qcow2_submit(struct backend_io *io)
 
 	io_begin(s);
 	if (io->op <= BACKEND_WRITE && !d->luks && !(io->flags & BACKEND_FUA)) {
-		host = io_is_stopped(s) ? 0
-					: qcow2_lookup_plain(d->t, io->offset_bytes,
-							     io->length_bytes,
-							     io->op == BACKEND_WRITE);
+		host = io_is_stopped(s)
+			       ? 0
+			       : qcow2_lookup_plain(d->t, io->offset_bytes, io->length_bytes,
+						    io->op == BACKEND_WRITE);
 		if (__builtin_expect(host != 0 && host + io->length_bytes <= d->guest_bytes, 1)) {
 			qcow2_set_state(s, QCOW2_IN_PLACE);
 			submit = submit_piece(s, d->guest_idx, host, io->length_bytes);

@@ -44,7 +44,7 @@ struct qcow2_config {
 	bool with_subclusters;
 	char *key_file;
 	char *backing_folder; /* NULL: that of the image */
-	char *snapshot; /* ID or name of the one to read; NULL: the disk itself */
+	char *snapshot;	      /* ID or name of the one to read; NULL: the disk itself */
 };
 
 struct qcow2_io;

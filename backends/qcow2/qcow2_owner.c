@@ -102,8 +102,7 @@ static struct qcow2_load *load_find(struct qcow2_owner *o, uint64_t at)
 void qcow2_owner_forget_loads(struct qcow2_owner *o, uint64_t at)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(o->load); i++)
-		if (o->load[i].at >= at &&
-		    o->load[i].at < at + qcow2_cluster_bytes(&o->t->g))
+		if (o->load[i].at >= at && o->load[i].at < at + qcow2_cluster_bytes(&o->t->g))
 			o->load[i].is_stale = true;
 }
 

@@ -105,8 +105,8 @@ struct qcow2_owner {
 	struct qcow2_commit_io committing[QCOW2_OWN_NR]; /* by own request */
 
 	struct qcow2_snapshot_op *snapshot_op; /* qcow2_snapshot_op.c: under way; or NULL */
-	uint64_t next_cluster; /* where the search for a free one begins */
-	uint64_t allocations;  /* counter */
+	uint64_t next_cluster;		       /* where the search for a free one begins */
+	uint64_t allocations;		       /* counter */
 };
 
 /* ---- qcow2_owner.c ---- */

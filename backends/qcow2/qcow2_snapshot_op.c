@@ -219,7 +219,7 @@ static void op_ended(struct mail *mail)
 /* ---- the control thread: its beginning ---- */
 
 __attribute__((format(printf, 3, 4))) static int refuse(struct backend_snapshot_change *change,
-							 int err, const char *format, ...)
+							int err, const char *format, ...)
 {
 	va_list args;
 
@@ -238,8 +238,7 @@ static int check_device(const struct qcow2_device *d, struct backend_snapshot_ch
 		return refuse(change, -EROFS, "the image is only read");
 	if (d->snapshot_op)
 		return refuse(change, -EBUSY, "a snapshot is being changed already: %s \"%.60s\"",
-			      op_names[d->snapshot_op->change->op],
-			      d->snapshot_op->change->name);
+			      op_names[d->snapshot_op->change->op], d->snapshot_op->change->name);
 	if (!d->owner->reactor)
 		return refuse(change, -EBUSY, "the device does not serve");
 	if (d->t->g.refcount_order == 0 && change->op != BACKEND_SNAPSHOT_DELETE)

@@ -348,8 +348,8 @@ static bool entry_is_sane(const struct qcow2_tables *t, uint64_t entry, uint64_t
 	 * No subcluster is data and zeroes, and none is data without a cluster; the first one of a
 	 * data file lies at 0.
 	 */
-	if (with_sub && (((uint32_t)bits & (bits >> 32)) ||
-			 (host == 0 && (uint32_t)bits && !t->has_data_file)))
+	if (with_sub &&
+	    (((uint32_t)bits & (bits >> 32)) || (host == 0 && (uint32_t)bits && !t->has_data_file)))
 		return false;
 	return host == 0 || (t->has_data_file ? (host & (qcow2_cluster_bytes(&t->g) - 1)) == 0
 					      : host_is_sane(t, host));
