@@ -146,8 +146,11 @@ static void write_yaml(FILE *out, const struct attach_device *d, const char *nam
 		fprintf(out, "queues: %lu\n", d->queues);
 	if (d->read_only)
 		fprintf(out, "read_only: true\n");
-	fprintf(out, "backend:\n  type: %s\n  %s: %s\n", d->word.backend->name,
-		d->word.option->name, value);
+	fprintf(out, "backend:\n  type: %s\n",
+		d->word.format ? d->word.format->name : d->word.backend->name);
+	if (d->word.format)
+		fprintf(out, "  backing: auto\n  data:\n    type: %s\n  ", d->word.backend->name);
+	fprintf(out, "  %s: %s\n", d->word.option->name, value);
 }
 
 char *attach_yaml(const struct attach_device *d)

@@ -11,6 +11,7 @@ struct attach_device {
 	const char *name;
 	struct word word;
 	const char *value; /* of word.option: an absolute path, or a URI */
+	/* word.format NULL: that is all; else an image over it, which finds what it stands over. */
 	unsigned long queues;
 	bool read_only;
 };
