@@ -229,6 +229,7 @@ void backend_tree_free(struct backend_device *device)
 		backend_tree_free(child);
 		child = sibling;
 	}
+	backend_spec_free(device->resolved);
 	free(device);
 }
 

@@ -11,7 +11,7 @@
  *   qcow2_alloc.c    clusters are taken and given back
  *   qcow2_change.c   entries of L2 are changed
  *   qcow2_commit.c   the tables reach the disk, in order
- *   qcow2_open.c     header, L1, reference count table are read; qcow2_close.c: the last commit
+ *   qcow2_open.c     an image is opened (qcow2_opening.h); qcow2_close.c: the last commit
  *
  * The way of a request. It looks up where its first bytes are. In place: it is passed on to `data`
  * as it is, from whichever queue. Else it asks the owner, which is the reactor of queue 0, and goes
@@ -209,7 +209,7 @@ static inline void qcow2_moving_begin(struct qcow2_io *s)
 	atomic_store_explicit(&q->moving[s->epoch_idx], nr + 1, memory_order_relaxed);
 	/* The owner changes an entry, then reads the count; here it is the other way round. */
 	if (__builtin_expect(atomic_load_explicit(&d->is_spread, memory_order_relaxed), 0))
-		atomic_thread_fence(memory_order_seq_cst);
+		qcow2_fence(memory_order_seq_cst);
 }
 
 static inline void qcow2_moving_end(struct qcow2_io *s)

@@ -171,7 +171,7 @@ static bool commit_is_quiet(struct qcow2_commit *c, unsigned epoch_idx)
 {
 	struct qcow2_owner *o = container_of(c, struct qcow2_owner, commit);
 
-	atomic_thread_fence(memory_order_seq_cst);
+	qcow2_fence(memory_order_seq_cst);
 	for (unsigned i = 0; i < o->queue_nr; i++)
 		if (o->queues[i] && atomic_load_explicit(&o->queues[i]->moving[epoch_idx],
 							 memory_order_acquire) > 0)

@@ -397,7 +397,7 @@ static bool slot_begin(struct qcow2_slot *slot)
 
 	if ((seq & 1) || !atomic_compare_exchange_strong(&slot->seq, &seq, seq + 1))
 		return false;
-	atomic_thread_fence(memory_order_release);
+	qcow2_fence(memory_order_release);
 	return true;
 }
 

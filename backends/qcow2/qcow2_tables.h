@@ -90,6 +90,19 @@ struct qcow2_tables {
 	char *key;
 };
 
+/*
+ * ThreadSanitizer knows no fences. What they order here are atomic accesses, all of them: it has
+ * nothing to find without.
+ */
+static inline void qcow2_fence(memory_order order)
+{
+#ifdef __SANITIZE_THREAD__
+	(void)order;
+#else
+	atomic_thread_fence(order);
+#endif
+}
+
 static inline unsigned qcow2_slot_nr(const struct qcow2_tables *t)
 {
 	return (t->set_mask + 1) * QCOW2_WAYS;
