@@ -57,7 +57,7 @@ static bool word_ends_in(const char *text, const char *name)
 	return dot && dot != text && dot[-1] != '/' && strcasecmp(dot + 1, name) == 0;
 }
 
-static void find_format(const char *text, struct word *word)
+static void word_find_format(const char *text, struct word *word)
 {
 	for (const struct backend *const *b = backend_registry; *b; b++) {
 		if (!(*b)->is_image_format)
@@ -76,7 +76,7 @@ static int find_path(const char *text, struct word *ret_word, char error[static 
 	for (const struct backend *const *b = backend_registry; *b; b++)
 		if ((*b)->path_option) {
 			*ret_word = (struct word){ .backend = *b, .option = (*b)->path_option };
-			find_format(text, ret_word);
+			word_find_format(text, ret_word);
 			return 0;
 		}
 	snprintf(error, WORD_ERROR_BYTES, "no backend of this ublkd has files");

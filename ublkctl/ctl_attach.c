@@ -64,6 +64,7 @@ static enum exit_code ask_settings(const struct ublkctl_args *a, json_t **ret_se
 struct attachment {
 	const struct ublkctl_args *args;
 	struct attach_device device;
+	char folder_below[PATH_MAX];
 	char value[PATH_MAX + 1], name[SETTINGS_NAME_MAX + 1];
 	json_t *list;	  /* of all devices, before this one */
 	json_t *settings; /* with --persist */
@@ -144,7 +145,10 @@ static enum exit_code read_path(struct attachment *at)
 	if (ret < 0)
 		return fail_path(at, path, ret);
 	at->device.value = at->value;
-	return ctl_image_check(at->args, &at->device.word, path);
+	code = ctl_image_folder(at->args, path, at->folder_below);
+	if (at->folder_below[0])
+		at->device.backing_folder = at->folder_below;
+	return code == EXIT_DONE ? ctl_image_check(at->args, &at->device.word, path) : code;
 }
 
 /* --raw takes back what the end of a name says, not what was said before it. */
@@ -160,6 +164,9 @@ static enum exit_code choose_format(struct attachment *at)
 				    at->args->name);
 	if (at->args->raw)
 		word->format = NULL;
+	if (at->args->backing_folder && !word->format)
+		ublkctl_usage_error("--backing-folder is for an image in a file, not ",
+				    at->args->name);
 	return word->is_uri ? EXIT_DONE : read_path(at);
 }
 

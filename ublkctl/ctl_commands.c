@@ -33,6 +33,7 @@ const char ublkctl_usage_text[] =
 	"        [--read-only] [--name NAME] [--queues N]\n"
 	"        [--raw]            the bytes of FILE.qcow2 as they are\n"
 	"        [--size SIZE] [--backing FILE]   make the image first\n"
+	"        [--backing-folder DIR]   where the images below it may be\n"
 	"        [--persist]        keep it when ublkd starts again\n"
 	"        [--show]           print nothing but its path, /dev/ublkbN\n"
 	"  detach NAME|NODE [--force]   stop and remove a device by its name or its path, and "

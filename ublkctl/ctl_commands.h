@@ -39,6 +39,7 @@ struct ublkctl_args {
 	unsigned long queues;
 	const char *host_nqn; /* of nvme-discover, and: */
 	double timeout;
+	const char *backing_folder;
 	bool read_only, show, persist, raw;
 	struct ublkctl_image image; /* of create-image, and of attach: size and backing */
 	bool json, force, remove, layers, batch, list, qmp_json;

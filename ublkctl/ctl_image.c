@@ -8,7 +8,9 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <libgen.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/format.h"
@@ -179,5 +181,38 @@ enum exit_code ctl_image_check(const struct ublkctl_args *a, const struct word *
 			"ublkctl: %s looks like a qcow2 image, and its bytes are served as they "
 			"are: attach qcow2:%s to serve what is in it\n",
 			path, path);
+	return EXIT_DONE;
+}
+
+/* The folder of a file, without links. False: it is not there. */
+static bool real_folder(const char *path, char ret_folder[static PATH_MAX])
+{
+	char file[PATH_MAX];
+
+	return realpath(path, file) && realpath(dirname(file), ret_folder);
+}
+
+static bool is_inside(const char *folder, const char *outer)
+{
+	size_t len = strlen(outer);
+
+	return strcmp(outer, "/") == 0 ||
+	       (strncmp(folder, outer, len) == 0 && (folder[len] == '/' || folder[len] == '\0'));
+}
+
+enum exit_code ctl_image_folder(const struct ublkctl_args *a, const char *path,
+				char ret_folder[static PATH_MAX])
+{
+	char own[PATH_MAX], base[PATH_MAX];
+
+	ret_folder[0] = '\0';
+	if (a->backing_folder && !realpath(a->backing_folder, ret_folder))
+		return refuse_image(a->backing_folder, "cannot be the backing folder",
+				    strerror(errno));
+	if (a->backing_folder || !a->image.backing)
+		return EXIT_DONE;
+	if (image_path_from(path, a->image.backing, base, sizeof(base)) == 0 &&
+	    real_folder(base, ret_folder) && real_folder(path, own) && is_inside(ret_folder, own))
+		ret_folder[0] = '\0';
 	return EXIT_DONE;
 }

@@ -2,6 +2,8 @@
 #ifndef UBLKCTL_CTL_IMAGE_H
 #define UBLKCTL_CTL_IMAGE_H
 
+#include <limits.h>
+
 #include "storage/word.h"
 #include "ublkctl/ctl_commands.h"
 #include "ublkctl/image/image_new.h"
@@ -16,5 +18,13 @@ enum exit_code ctl_image_make(const struct ublkctl_args *a, const char *path,
  */
 enum exit_code ctl_image_check(const struct ublkctl_args *a, const struct word *word,
 			       const char *path);
+
+/*
+ * Where the images below the one at this path may be, if that is not its own folder: as a->
+ * backing_folder says, or where the backing file is that was asked for; "": that is it. What is not
+ * there is printed: EXIT_REFUSED.
+ */
+enum exit_code ctl_image_folder(const struct ublkctl_args *a, const char *path,
+				char ret_folder[static PATH_MAX]);
 
 #endif

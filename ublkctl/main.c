@@ -37,6 +37,7 @@ enum {
 	OPT_HOST_NQN,
 	OPT_TIMEOUT,
 	OPT_RAW,
+	OPT_BACKING_FOLDER,
 	OPT_SIZE,
 	OPT_BACKING,
 	OPT_BACKING_FORMAT,
@@ -76,6 +77,7 @@ static const struct option options[] = {
 	{ "host-nqn", required_argument, NULL, OPT_HOST_NQN },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
 	{ "raw", no_argument, NULL, OPT_RAW },
+	{ "backing-folder", required_argument, NULL, OPT_BACKING_FOLDER },
 	{ "size", required_argument, NULL, OPT_SIZE },
 	{ "backing", required_argument, NULL, OPT_BACKING },
 	{ "backing-format", required_argument, NULL, OPT_BACKING_FORMAT },
@@ -197,6 +199,8 @@ static bool parse_attach_option(int opt, struct ublkctl_args *a)
 		a->persist = true;
 	else if (opt == OPT_RAW)
 		a->raw = true;
+	else if (opt == OPT_BACKING_FOLDER)
+		a->backing_folder = optarg;
 	else
 		return false;
 	return true;

@@ -35,7 +35,10 @@ static const struct backend_child_option qcow2_children[] = {
 	  .nr_max = 1,
 	  .read_only = true,
 	  .words = qcow2_backing_words,
-	  .help = "What the image stands over: a backend of any type. It is only read." },
+	  .help = "What the image stands over: a backend of any type. It is only read. auto: the "
+		  "file that the image names, as raw or qcow2, if `data` is a file; what that "
+		  "stands over is found in the same way (backing_folder). none: what the image "
+		  "does not have reads as zeroes, whatever it names." },
 	{ .name = NULL },
 };
 
@@ -601,6 +604,7 @@ const struct backend backend_qcow2 = {
 	.children = qcow2_children,
 	.own_nr = QCOW2_OWN_NR,
 	.own_bytes = QCOW2_OWN_BYTES,
+	.resolve = qcow2_resolve,
 	.open = qcow2_open,
 	.open_async = qcow2_open_async,
 	.close_async = qcow2_close_async,

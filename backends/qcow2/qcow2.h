@@ -11,6 +11,7 @@
  *   qcow2_alloc.c    clusters are taken and given back
  *   qcow2_change.c   entries of L2 are changed
  *   qcow2_commit.c   the tables reach the disk, in order
+ *   qcow2_resolve.c  what the image stands over, by its header
  *   qcow2_open.c     an image is opened (qcow2_opening.h); qcow2_close.c: the last commit
  *
  * The way of a request. It looks up where its first bytes are. In place: it is passed on to `data`
@@ -40,6 +41,7 @@ struct qcow2_config {
 	uint64_t size_bytes, cluster_bytes;
 	bool with_subclusters;
 	char *key_file;
+	char *backing_folder; /* NULL: that of the image */
 };
 
 struct qcow2_io;
@@ -294,7 +296,13 @@ void qcow2_io_cancelled(struct qcow2_io *s);
 /* Any thread: whether a FLUSH has to wait for tables. */
 bool qcow2_owner_is_dirty(const struct qcow2_owner *o);
 
-/* qcow2_look.c: struct backend's look */
+/* ---- qcow2_resolve.c: struct backend's resolve ---- */
+
+int qcow2_resolve(const struct backend_spec *spec, struct backend_spec **ret_child, char *error,
+		  size_t error_bytes);
+
+/* ---- qcow2_look.c: struct backend's look ---- */
+
 void qcow2_look(const struct backend_queue *queue, struct backend_image_look *look);
 
 /* ---- qcow2_open.c, qcow2_close.c ---- */

@@ -237,8 +237,18 @@ def new_image():
     expect(1, "new.qcow2 is there already: without --size", "attach", path, "--size", "2M")
     with open(path, "rb") as file:
         assert file.read() == before
+    os.makedirs(os.path.join(tmp.name, "sub"), exist_ok=True)
+    attach("sub/over.qcow2", "--backing", path)
+    attach("sub/over.qcow2", "--backing-folder", "/usr/../tmp", "--name", "n")
+    folder = '  backing: auto\n  backing_folder: "%s"\n'
+    over = yaml_of_image("over.qcow2", os.path.join(tmp.name, "sub/over.qcow2"))
+    assert daemon.yaml()[1:] == [over.replace("  backing: auto\n", folder % tmp.name),
+                                 over.replace("over", "n", 1).replace("n.qcow2", "n", 1)
+                                 .replace("  backing: auto\n", folder % "/tmp")], daemon.yaml()
+    expect(1, "none: No such file|cannot be the backing folder", "attach", path, "--backing-folder", "none")
+    expect(2, "--backing-folder is for an image", "attach", DISK, "--backing-folder", "/tmp")
     expect(1, "none.img: No such file", "attach", "other.qcow2", "--backing", "none.img")
-    assert not os.path.exists(os.path.join(tmp.name, "other.qcow2")) and len(daemon.yaml()) == 1
+    assert not os.path.exists(os.path.join(tmp.name, "other.qcow2")) and len(daemon.yaml()) == 3
 
 
 @check

@@ -25,7 +25,7 @@ _ublkctl() {
 			socket=(--socket "${COMP_WORDS[i + 1]}")
 			i=$((i + 1))
 			;;
-		-f | --file | --state-dir | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --name | --queues | --host-nqn | --timeout | --size | --backing | --backing-format | --cluster-size | --refcount-bits | --compat | --data-file | --boundaries*) i=$((i + 1)) ;;
+		-f | --file | --state-dir | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --name | --queues | --host-nqn | --timeout | --size | --backing | --backing-format | --backing-folder | --cluster-size | --refcount-bits | --compat | --data-file | --boundaries*) i=$((i + 1)) ;;
 		-*) ;;
 		*) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; fi ;;
 		esac
@@ -37,7 +37,7 @@ _ublkctl() {
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
-	--state-dir)
+	--state-dir | --backing-folder)
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;
@@ -78,7 +78,7 @@ _ublkctl() {
 		;;
 	show) words=$(_ublkctl_names "${socket[@]}") ;;
 	attach)
-		mapfile -t COMPREPLY < <(compgen -f -W '--read-only --name --queues --show --persist --raw --size --backing --backing-format --json' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -f -W '--read-only --name --queues --show --persist --raw --size --backing --backing-format --backing-folder --json' -- "$cur")
 		return
 		;;
 	create-image)
