@@ -410,6 +410,13 @@ struct backend {
 	bool (*connection)(const struct backend_queue *queue, unsigned idx,
 			   struct net_connection_look *ret_connection);
 
+	/*
+	 * Of an image format, and of a file that may be below it: as for connection, struct
+	 * backend_image_look but for what stands in the tree (node, file, depth). Sets what is the
+	 * device's, adds what this queue has counted; waits for no storage. NULL: nothing to see.
+	 */
+	void (*look)(const struct backend_queue *queue, struct backend_image_look *look);
+
 	/* Main thread: its library's threads, in the whole process. NULL: its library has none. */
 	void (*library)(struct backend_library_look *ret_look);
 

@@ -63,6 +63,7 @@ tap ceph-cluster 900 test/ceph/cluster_test.sh
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin
 tap attach 900 test/cli/attach.py build/asan/bin
+tap create-image 600 test/cli/create_image.sh build/asan/bin
 tap page 900 test/page/page.sh build/asan
 tap trace-timeline 1800 test/trace/timeline.sh build/asan
 tap trace-record 900 test/trace/record.sh build/release

@@ -106,7 +106,8 @@ struct qcow2_queue {
 	struct task waiting_task;
 	struct qcow2_unpacked *unpacked;
 	struct qcow2_luks_cipher *cipher; /* NULL: not encrypted */
-	uint64_t hits, misses, copies;	  /* counters */
+	uint64_t hits, misses;		  /* counters: lookups, by whether the cache had it */
+	uint64_t copies, unpacks;	  /* counters: backend_image_look's */
 };
 
 /* Where a request is; for its next step, and for why-stuck. */
@@ -313,6 +314,10 @@ bool qcow2_owner_is_dirty(const struct qcow2_owner *o);
 
 int qcow2_resolve(const struct backend_spec *spec, struct backend_spec **ret_child, char *error,
 		  size_t error_bytes);
+
+/* ---- qcow2_look.c: struct backend's look ---- */
+
+void qcow2_look(const struct backend_queue *queue, struct backend_image_look *look);
 
 /* ---- qcow2_open.c, qcow2_close.c ---- */
 

@@ -193,6 +193,7 @@ static void slots_revive(struct qcow2_tables *t)
 		uint32_t seq = atomic_load(&slot->seq);
 
 		/* It may have reached the disk, or not. */
+		t->used_nr += !(seq & 1) && atomic_load(&slot->at) != 0;
 		if (slot->is_writing)
 			atomic_store(&slot->is_dirty, 1);
 		slot->is_writing = 0;
@@ -444,6 +445,8 @@ struct qcow2_slot *qcow2_tables_install(struct qcow2_tables *t, uint64_t at, voi
 	slot = slot_to_replace(qcow2_set_of(t, at));
 	if (!slot || !slot_begin(slot))
 		return NULL;
+	if (atomic_load_explicit(&slot->at, memory_order_relaxed) == 0)
+		atomic_fetch_add_explicit(&t->used_nr, 1, memory_order_relaxed);
 	slot->is_l2 = is_l2;
 	slot->is_bad = is_bad;
 	atomic_store_explicit(&slot->was_used, 1, memory_order_relaxed);

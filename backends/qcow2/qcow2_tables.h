@@ -64,7 +64,8 @@ struct qcow2_tables {
 	_Atomic uint64_t *l1, *reftable;
 	uint64_t *l1_dirty, *reftable_dirty; /* bitmaps of chunks */
 
-	unsigned set_mask; /* sets of QCOW2_WAYS slots, minus 1 */
+	_Atomic unsigned used_nr; /* slots that have a slice, for people */
+	unsigned set_mask;	  /* sets of QCOW2_WAYS slots, minus 1 */
 	struct qcow2_slot *slot;
 	uint8_t *data; /* of slot i from i * QCOW2_SLICE_BYTES_MAX on */
 

@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "daemon/devices/device_notes.h"
 #include "daemon/api/json_histogram.h"
+#include "daemon/api/json_image.h"
 #include "net/session_look.h"
 #include "ublk/control.h"
 #include "ublk/device/inflight.h"
@@ -387,7 +388,7 @@ json_t *json_device_full(const struct member *m)
 {
 	const char *step = m->device && !m->ended ? device_state_name(device_state(m->device))
 						  : member_state_name(m);
-	json_t *all = json_device_line(m), *more, *connections = NULL;
+	json_t *all = json_device_line(m), *more, *connections = NULL, *images;
 	struct device_info info;
 
 	get_info(m, &info);
@@ -405,6 +406,9 @@ json_t *json_device_full(const struct member *m)
 		connections = json_connections(m->device, ring_clock_ns());
 	if (connections)
 		json_object_set_new(all, "connections", connections);
+	images = m->device && !m->ended ? json_images(m->device) : NULL;
+	if (images)
+		json_object_set_new(all, "images", images);
 	set_library(all, m);
 	json_set_command(all, m);
 	return all;
