@@ -119,8 +119,10 @@ static bool is_full(const struct disk *d, const struct disk_flight *f)
 
 static int error_for(struct disk *d, const struct disk_flight *f)
 {
-	if (is_full(d, f))
+	if (is_full(d, f)) {
+		d->has_failed = true;
 		return -ENOSPC;
+	}
 	if (!prng_one_in(d->prng, d->error_one_in))
 		return 0;
 	d->has_failed = true;

@@ -242,13 +242,10 @@ static bool judge_by_product(struct world *w, bool is_made)
 	return judge_opened(w, &rig, is_made);
 }
 
-/* Nothing of the image that is being made has reached the disk. */
-static bool is_blank(const struct world *w)
+/* The image that is being made has no header yet. */
+static bool has_no_header(const struct world *w)
 {
-	for (unsigned i = 0; w->shape.kind == IMAGE_NONE && i < CUTS_IO_BYTES; i++)
-		if (i < w->left->size && w->left->now[i])
-			return false;
-	return w->shape.kind == IMAGE_NONE;
+	return w->shape.kind == IMAGE_NONE && memcmp(w->left->now, "QFI\xfb", 4) != 0;
 }
 
 bool judge_cut(struct world *w)
@@ -257,7 +254,7 @@ bool judge_cut(struct world *w)
 
 	w->cut_nr++;
 	disk_cut(w->disk, w->left);
-	is_made = is_blank(w);
+	is_made = has_no_header(w);
 	if (!is_made && !judge_image(w, true, false, values_left))
 		return false;
 	if (w->is_soak && w->cut_nr % 100 == 0 && !is_made && !image_check(w->left))
