@@ -41,6 +41,8 @@ tap made-up 1200 test/made_up/made_up.sh build/asan
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
+# 10,000 power cuts, ten times as many with --soak
+tap qcow2-cuts 7200 build/asan/test/qcow2_cuts
 tap fuzz-yaml 1200 build/asan/test/fuzz_yaml
 tap fuzz-nbd-handshake 1200 build/asan/test/fuzz_nbd_handshake
 tap fuzz-nbd-reply 1200 build/asan/test/fuzz_nbd_reply

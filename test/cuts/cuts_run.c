@@ -40,7 +40,8 @@ static bool read_is_right(struct world *w, const struct rig_io *rio)
 		if (model_may_read(&w->model, first + i, value, rio->begin))
 			continue;
 		model_tell(&w->model, first + i, words, sizeof(words));
-		return world_fail(w, "a READ that began at %llu finds %u in sector %llu, allowed:%s",
+		return world_fail(w,
+				  "a READ that began at %llu finds %u in sector %llu, allowed:%s",
 				  (unsigned long long)rio->begin, value,
 				  (unsigned long long)(first + i), words);
 	}
@@ -75,8 +76,8 @@ static void guest_ended(struct rig_io *rio)
 		if (io->result == 0)
 			model_flushed(&w->model, rio->begin, oldest_read(rio->rig));
 	} else {
-		model_end(&w->model, rio->begin, io->offset_bytes, io->length_bytes,
-			  io->result < 0, io->flags & BACKEND_FUA);
+		model_end(&w->model, rio->begin, io->offset_bytes, io->length_bytes, io->result < 0,
+			  io->flags & BACKEND_FUA);
 	}
 }
 
@@ -197,16 +198,22 @@ static void one_step(struct world *w, struct rig *rig, bool may_submit)
 		guest_cancel(w, rig);
 }
 
-/* The disk has changed: this may be the moment. */
+/*
+ * The disk has changed: this may be the moment. More often while a FLUSH is under way: what must
+ * not be lost apart stands side by side then, if a FLUSH is missing.
+ */
 static void maybe_cut(struct world *w)
 {
 	static uint64_t seen;
-	uint64_t now = w->disk->seq;
+	const struct disk *d = w->disk;
+	unsigned one_in = w->cut_one_in;
 
-	if (now == seen || w->cut_nr >= w->cut_max)
+	if (d->seq == seen || w->cut_nr >= w->cut_max)
 		return;
-	seen = now;
-	if (prng_one_in(&w->prng, w->cut_one_in))
+	seen = d->seq;
+	if (d->flush_flight_nr > 0 && d->done_nr > 0)
+		one_in = one_in / 8 + 1;
+	if (prng_one_in(&w->prng, one_in))
 		judge_cut(w);
 }
 
