@@ -152,6 +152,7 @@ struct backend_queue {
 	/* io.c: of a node that issues requests of its own. */
 	struct backend_own *own;
 	struct list_node own_free;
+	void *own_buffers; /* io_queue.c: mapped, ops->own_nr of them; NULL: none declared */
 };
 
 enum backend_io_state { BACKEND_IO_IDLE, BACKEND_IO_SUBMITTING, BACKEND_IO_QUEUED };
@@ -424,6 +425,10 @@ struct backend {
 	 * children can what all of them can.
 	 */
 	const struct backend_resize *resize;
+	/* snapshot.h; NULL: it has none. */
+	const struct backend_snapshots *snapshots;
+	/* Whether a node of this configuration writes nothing below it. NULL: it may write. */
+	bool (*only_reads)(const void *config);
 };
 
 /*

@@ -427,7 +427,10 @@ static const struct backend_spec *spec_find_leaf(const struct backend_spec *spec
 		leaf = spec;
 	for (const struct backend_spec *child = spec->child; child && !leaf; child = child->sibling)
 		leaf = spec_find_leaf(child, idx, ret_only_read);
-	*ret_only_read |= leaf && spec->as && spec->as->read_only;
+	if (leaf && spec->as && spec->as->read_only)
+		*ret_only_read = true;
+	if (leaf && spec->child && spec->ops->only_reads && spec->ops->only_reads(spec->config))
+		*ret_only_read = true;
 	return leaf;
 }
 

@@ -148,6 +148,7 @@ static void fill_params(struct tree_making *t, const struct backend_spec *spec,
 	*ret_params = *above;
 	ret_params->read_only |= spec->as && spec->as->read_only;
 	if (ops) {
+		ret_params->read_only |= ops->only_reads && ops->only_reads(parent->config);
 		ret_params->depth += ops->own_nr;
 		if (ops->sizes_itself)
 			ret_params->size_bytes = 0;

@@ -11,6 +11,7 @@
  *   qcow2_alloc.c    clusters are taken and given back
  *   qcow2_change.c   entries of L2 are changed
  *   qcow2_commit.c   the tables reach the disk, in order
+ *   qcow2_snapshot*.c  internal snapshots: qcow2_snapshot.h
  *   qcow2_resolve.c  what the image stands over, by its header
  *   qcow2_open.c     an image is opened (qcow2_opening.h); qcow2_close.c: the last commit
  *
@@ -25,6 +26,7 @@
 #include "backends/qcow2/codec/qcow2_decompress.h"
 #include "backends/qcow2/codec/qcow2_luks.h"
 #include "backends/qcow2/qcow2_lookup.h"
+#include "backends/qcow2/qcow2_snapshots.h"
 #include "reactor/reactor.h"
 #include "storage/node.h"
 #include "storage/visit.h"
@@ -42,11 +44,14 @@ struct qcow2_config {
 	bool with_subclusters;
 	char *key_file;
 	char *backing_folder; /* NULL: that of the image */
+	char *snapshot;	      /* ID or name of the one to read; NULL: the disk itself */
 };
 
 struct qcow2_io;
 struct qcow2_owner;
 struct qcow2_open;
+struct qcow2_snapshots_reader;
+struct qcow2_snapshot_op;
 
 struct qcow2_device {
 	struct backend_device *device;
@@ -62,6 +67,7 @@ struct qcow2_device {
 	bool ignores_backing;	    /* backing: none */
 	uint64_t image_bytes;	    /* of the image when it was opened */
 	uint64_t data_bytes;	    /* of the child `data`: as far as it can be read */
+	uint64_t guest_bytes;	    /* of the child guest_idx; its last cluster may end beyond */
 	bool data_grows;	    /* what is beyond its end reads as zeroes, and may be written */
 	uint32_t chunk_bytes;	    /* of an own request, at most */
 	struct qcow2_luks *luks;    /* NULL: not encrypted */
@@ -69,6 +75,11 @@ struct qcow2_device {
 	struct qcow2_open *opening; /* qcow2_open.c */
 	struct closing *closing;    /* qcow2_close.c */
 	_Atomic uint64_t epoch;	    /* qcow2_alloc.c */
+	_Atomic bool is_stopped;    /* qcow2_snapshot_op.c: no request looks up */
+	/* Control thread: the table, what reads it, and what changes it. */
+	struct qcow2_snapshots *snapshots; /* NULL: none, or it is of no use */
+	struct qcow2_snapshots_reader *snapshots_reader;
+	struct qcow2_snapshot_op *snapshot_op;
 };
 
 /* What an own request is for, and who hears of its end. */
@@ -119,6 +130,8 @@ enum qcow2_ask {
 	QCOW2_ASK_ABORT,   /* it is not: give them back */
 	QCOW2_ASK_UNMAP,   /* whole clusters: DISCARD, WRITE_ZEROES */
 	QCOW2_ASK_FLUSH,
+	QCOW2_ASK_PASS,	    /* all requests are stopped: wait for the end of that */
+	QCOW2_ASK_SNAPSHOT, /* no request: the next step of a change of snapshots */
 };
 
 /* Clusters that a write has got and that no table names yet. */
@@ -165,6 +178,7 @@ struct qcow2_io {
 	enum qcow2_ask ask;
 	int answer;	     /* 0 or -errno */
 	bool flushes_itself; /* FLUSH: no table was dirty */
+	bool is_behind;	     /* waits for a change of snapshots; why-stuck reads it */
 	struct mail mail, cancel_mail;
 	struct task task;
 	struct qcow2_alloc alloc;

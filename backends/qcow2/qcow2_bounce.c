@@ -134,6 +134,16 @@ static bool fill_zeroes(struct qcow2_io *s, uint64_t bytes)
 	return false;
 }
 
+/* What the file of an image lacks at its end is zeroes. */
+static bool fill_in_place(struct qcow2_io *s, uint64_t host, uint64_t bytes)
+{
+	const struct qcow2_device *d = bounce_device(s);
+
+	if (host >= d->guest_bytes)
+		return fill_zeroes(s, bytes);
+	return fill_by_read(s, d->guest_idx, host, MIN(bytes, d->guest_bytes - host));
+}
+
 static bool fill_below(struct qcow2_io *s, uint64_t bytes)
 {
 	const struct qcow2_device *d = bounce_device(s);
@@ -171,7 +181,7 @@ static bool fill_run(struct qcow2_io *s, const struct qcow2_run *run)
 	switch (run->kind) {
 	case QCOW2_SHARED:
 	case QCOW2_DATA:
-		return fill_by_read(s, bounce_device(s)->guest_idx, run->host, run->bytes);
+		return fill_in_place(s, run->host, run->bytes);
 	case QCOW2_PACKED:
 		return fill_unpacked(s, run->host, run->bytes);
 	case QCOW2_ZEROES:

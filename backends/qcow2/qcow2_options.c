@@ -49,5 +49,10 @@ const struct option qcow2_options[] = {
 		  "over: in it or below, when all links are followed. Default: the folder of the "
 		  "image. An image can name any file, so allow no more than those who read the "
 		  "device may read." },
+	{ .name = "snapshot",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct qcow2_config, snapshot),
+	  .help = "Read this internal snapshot, by its ID or its name, instead of the disk; "
+		  "read-only." },
 	OPTION_END,
 };
