@@ -99,7 +99,6 @@ static void test_show_images(void **state)
 	assert_int_equal(number_of(tables, "slices"), 3);
 	assert_int_equal(number_of(tables, "slices_max"), 64);
 	assert_int_equal(number_of(tables, "slice_bytes"), 4096);
-	assert_int_equal(number_of(tables, "hits"), 900);
 	assert_int_equal(number_of(tables, "misses"), 11);
 	assert_true(json_is_true(json_object_get(tables, "dirty")));
 	assert_true(json_is_false(json_object_get(image, "read_only")));

@@ -240,9 +240,10 @@ static void test_text(void **state)
 	assert_non_null(strstr(whole, "\nublkd_connection_latency_seconds_count{device=\"net\","
 				      "part=\"answer\"} 2\n"));
 	assert_null(strstr(whole, "ublkd_connection_up{device=\"d\""));
-	assert_non_null(strstr(whole, "\nublkd_image_table_hits_total{device=\"image\"} 900\n"
-				      "ublkd_image_table_hits_total{device=\"image\",node=\"image/"
-				      "backing\"} 901\n"));
+	assert_non_null(strstr(whole,
+			       "\nublkd_image_table_misses_total{device=\"image\"} 11\n"
+			       "ublkd_image_table_misses_total{device=\"image\",node=\"image/"
+			       "backing\"} 12\n"));
 	assert_non_null(
 		strstr(whole, "\nublkd_image_allocated_clusters_total{device=\"image\"} 12"));
 	assert_non_null(strstr(whole, "\nublkd_image_end_bytes{device=\"image\"} 5242880\n"));
