@@ -116,6 +116,12 @@ int qcow2_clusters_take(struct qcow2_owner *o, struct qcow2_io *s, uint64_t nr, 
 		if (cluster >> t->g.refblock_bits >= t->reftable_entries)
 			return fail_no_space(o, s, "the image's table of reference counts is full");
 		at = qcow2_refcount_slice(t, cluster, &idx);
+		/* A block that is not there must not cost the image its tables. */
+		if (at == 0 && qcow2_range_is_table(t, cluster << t->g.cluster_bits,
+						    qcow2_cluster_bytes(&t->g))) {
+			o->next_cluster = cluster + 1;
+			continue;
+		}
 		if (at == 0)
 			return qcow2_job_refblock(o, s, cluster >> t->g.refblock_bits, cluster);
 		ret = qcow2_owner_slot(o, s, at, false, &slot);

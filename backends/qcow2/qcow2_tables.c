@@ -83,7 +83,7 @@ static size_t tables_place(struct qcow2_tables *t, uint8_t *area)
 	return at + (size_t)qcow2_slot_nr(t) * QCOW2_SLICE_BYTES_MAX;
 }
 
-static struct qcow2_tables *tables_alloc(const struct qcow2_header *h, bool in_memfd)
+static struct qcow2_tables *tables_alloc(const struct qcow2_header *h)
 {
 	struct qcow2_tables *t = calloc(1, sizeof(*t));
 
@@ -98,9 +98,8 @@ static struct qcow2_tables *tables_alloc(const struct qcow2_header *h, bool in_m
 	t->l1_offset = h->l1_offset;
 	t->l1_entries = h->l1_entries;
 	t->reftable_offset = h->reftable_offset;
-	if (in_memfd)
-		t->reftable_entries =
-			(uint32_t)((h->reftable_clusters * qcow2_cluster_bytes(&h->g)) / 8);
+	/* Also of an image that is only read: what lies there is no guest's. */
+	t->reftable_entries = (uint32_t)((h->reftable_clusters * qcow2_cluster_bytes(&h->g)) / 8);
 	return t;
 }
 
@@ -154,7 +153,7 @@ static void kept_fill(struct qcow2_tables *t)
 struct qcow2_tables *qcow2_tables_new(const struct qcow2_header *h, uint64_t cache_bytes,
 				      bool in_memfd)
 {
-	struct qcow2_tables *t = tables_alloc(h, in_memfd);
+	struct qcow2_tables *t = tables_alloc(h);
 	size_t bytes;
 	int ret = 0;
 
@@ -244,7 +243,7 @@ static int tables_take(struct qcow2_tables *t, int fd)
 struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
 					char words[static QCOW2_WORDS_BYTES])
 {
-	struct qcow2_tables *t = tables_alloc(h, true);
+	struct qcow2_tables *t = tables_alloc(h);
 	int ret = t ? tables_take(t, fd) : -ENOMEM;
 
 	if (ret < 0) {
