@@ -86,7 +86,7 @@ void qcow2_close_async(struct backend_visit *visit)
 	struct qcow2_device *d = visit->device->priv;
 	struct closing *p;
 
-	if (!d->owner || !qcow2_tables_are_dirty(d->t)) {
+	if (!d->owner || (!qcow2_tables_are_dirty(d->t) && d->t->freed_nr == 0)) {
 		backend_visit_done(visit, 0);
 		return;
 	}
