@@ -107,8 +107,7 @@ struct qcow2_queue {
 	struct task waiting_task;
 	struct qcow2_unpacked *unpacked;
 	struct qcow2_luks_cipher *cipher; /* NULL: not encrypted */
-	uint64_t hits, misses;		  /* counters: lookups, by whether the cache had it */
-	uint64_t copies, unpacks;	  /* counters: backend_image_look's */
+	uint64_t misses, copies, unpacks; /* counters: struct backend_image_look's */
 };
 
 /* Where a request is; for its next step, and for why-stuck. */
