@@ -25,19 +25,12 @@ if [ "$mode" != fast ]; then
 	tap_run nvme-faults 3600 build/asan/test/nvme_faults &
 	nvme_faults=$!
 	step build-fuzz build fuzz fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth \
-<<<<<<< HEAD
-		fuzz_qcow2_header fuzz_qcow2_snapshot
+		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress
 	fuzz_seconds=15
 	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
-	tap_run fuzz-network $((6 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
-		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth fuzz_qcow2_header fuzz_qcow2_snapshot &
-=======
-		fuzz_qcow2_luks fuzz_qcow2_decompress
-	fuzz_seconds=15
-	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
-	tap_run fuzz-network $((6 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
-		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth fuzz_qcow2_luks fuzz_qcow2_decompress &
->>>>>>> q-codec
+	tap_run fuzz-network $((8 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
+		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth \
+		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress &
 	fuzz_network=$!
 	# a minute: whatever a target sends goes through it
 	tap_run fuzz-nvme-target $((4 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $((4 * fuzz_seconds)) \
@@ -54,13 +47,10 @@ tap fuzz-nbd-reply 1200 build/asan/test/fuzz_nbd_reply
 tap fuzz-nvme-auth 1200 build/asan/test/fuzz_nvme_auth
 tap fuzz-nvme-fabrics 1200 build/asan/test/fuzz_nvme_fabrics
 tap fuzz-nvme-pdu 1200 build/asan/test/fuzz_nvme_pdu
-<<<<<<< HEAD
 tap fuzz-qcow2-header 1200 build/asan/test/fuzz_qcow2_header
 tap fuzz-qcow2-snapshot 1200 build/asan/test/fuzz_qcow2_snapshot
-=======
 tap fuzz-qcow2-decompress 1200 build/asan/test/fuzz_qcow2_decompress
 tap fuzz-qcow2-luks 1200 build/asan/test/fuzz_qcow2_luks
->>>>>>> q-codec
 tap bench-report 600 test/bench/report.sh
 tap bench-host 600 test/bench/host.sh
 tap cli 900 test/cli/cli.sh build/release/bin
@@ -73,6 +63,7 @@ tap ceph-cluster 900 test/ceph/cluster_test.sh
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin
 tap attach 900 test/cli/attach.py build/asan/bin
+tap create-image 600 test/cli/create_image.sh build/asan/bin
 tap page 900 test/page/page.sh build/asan
 tap trace-timeline 1800 test/trace/timeline.sh build/asan
 tap trace-record 900 test/trace/record.sh build/release
@@ -102,7 +93,7 @@ if [ "$mode" != fast ]; then
 	daemon='ublkd ublkd-keeper ublkctl'
 	# what has threads or talks to them
 	threaded='test_reactor test_mailbox test_reactors test_socket test_socket_turns test_commands test_device_set test_device_set_work
-		test_foreign_threads test_life test_nbd_examine test_rbd_keys test_rbd_lost test_rbd_settle test_rbd_threads test_throttle_threads test_watchdog'
+		test_foreign_threads test_life test_nbd_examine test_qcow2_threads test_rbd_keys test_rbd_lost test_rbd_settle test_rbd_threads test_throttle_threads test_watchdog'
 	# shellcheck disable=SC2086 # many targets
 	step build-tsan build tsan $daemon $threaded
 	for test in $threaded; do

@@ -427,6 +427,8 @@ void qcow2_bounce_alloc(struct qcow2_io *s)
 	bool no_tail = needs_no_copy(s, end, written_end(s));
 	bool is_small = s->alloc.bytes <= bounce_device(s)->chunk_bytes && !(no_head && no_tail);
 
+	if (!no_head || !no_tail)
+		counter_add(&qcow2_queue_of(s)->copies, 1);
 	qcow2_moving_begin(s);
 	if (s->is_zero || bounce_device(s)->luks || is_small)
 		bounce_begin(s, no_head ? start : s->alloc.guest, no_tail ? end : written_end(s),

@@ -254,7 +254,7 @@ static void publish_cluster(struct qcow2_tables *t, void *slice, const struct qc
 		return;
 	bits = sub_bits(t, start, a->guest, a->guest + a->bytes);
 	/* The cluster first: who reads the bits first never finds one without it. */
-	atomic_thread_fence(memory_order_release);
+	qcow2_fence(memory_order_release);
 	qcow2_entry_store(slice, idx + 1,
 			  (qcow2_entry_load(slice, idx + 1) | bits) & ~(bits << 32));
 }
@@ -365,7 +365,7 @@ static void unmap_cluster(struct qcow2_owner *o, struct qcow2_io *s, struct qcow
 	qcow2_mark_dirty(t, slot);
 	if (words == 2) {
 		qcow2_entry_store(slice, idx + 1, c.bits);
-		atomic_thread_fence(memory_order_release);
+		qcow2_fence(memory_order_release);
 	}
 	qcow2_entry_store(slice, idx, c.entry);
 	if (c.frees)

@@ -116,6 +116,10 @@ void qcow2_close(struct backend_device *device)
 	qcow2_owner_free(d->owner);
 	qcow2_tables_free(d->t);
 	qcow2_luks_free(d->luks);
+	qcow2_snapshots_free(d->snapshots);
+	free(d->snapshots_reader);
+	d->snapshots = NULL;
+	d->snapshots_reader = NULL;
 	d->owner = NULL;
 	d->t = NULL;
 	d->luks = NULL;

@@ -166,6 +166,8 @@ static void job_go_on(struct qcow2_job *job)
 static void job_begin(struct qcow2_owner *o, struct qcow2_job *job, struct qcow2_own *own,
 		      bool is_refblock, uint64_t idx, uint64_t host)
 {
+	qcow2_tables_forget(o->t, host);
+	qcow2_owner_forget_loads(o, host);
 	job->own = own;
 	job->is_refblock = is_refblock;
 	job->is_ready = false;

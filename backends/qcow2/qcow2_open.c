@@ -3,7 +3,7 @@
  *
  *   HEADER -> (an empty one is written: qcow2_make.c -> HEADER)
  *   -> (reference counts are made anew: qcow2_rebuild.c -> HEADER)
- *   -> tables of a process before, or of another device, or L1 -> REFTABLE
+ *   -> SNAPSHOTS -> tables of a process before, or of another device, or L1 -> REFTABLE
  *   -> (CLEAR: what the image said of bitmaps holds no longer) -> done
  *
  * Failure modes: whatever of the image makes no sense is told in words; nothing is written before
@@ -231,8 +231,10 @@ static void find_data(struct qcow2_device *d)
 {
 	struct backend_device *data = qcow2_child(d->device, d->data_idx);
 	const struct backend_open_params *params = &d->device->open_params;
+	const struct qcow2_config *config = d->device->config;
 
-	d->is_read_only = params->read_only || (data->limits.caps & BACKEND_CAP_READ_ONLY);
+	d->is_read_only = params->read_only || config->snapshot ||
+			  (data->limits.caps & BACKEND_CAP_READ_ONLY);
 	d->image_bytes = d->data_bytes = backend_size(data);
 	d->data_grows = !d->is_read_only && (data->limits.caps & BACKEND_CAP_GROWS);
 	if (d->data_grows) {

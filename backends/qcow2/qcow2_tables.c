@@ -178,12 +178,11 @@ struct qcow2_tables *qcow2_tables_new(const struct qcow2_header *h, uint64_t cac
 
 static bool kept_matches(const struct qcow2_kept *k, const struct qcow2_tables *t, off_t bytes)
 {
-	return k->magic == KEPT_MAGIC && k->version == KEPT_VERSION &&
-	       is_power_of_two(k->slot_nr) && k->slot_nr >= QCOW2_WAYS && k->slot_nr <= 1u << 24 &&
+	return is_power_of_two(k->slot_nr) && k->slot_nr >= QCOW2_WAYS && k->slot_nr <= 1u << 24 &&
 	       k->area_bytes == (uint64_t)bytes && k->l1_offset == t->l1_offset &&
 	       k->l1_entries == t->l1_entries && k->reftable_offset == t->reftable_offset &&
 	       k->reftable_entries == t->reftable_entries &&
-	       memcmp(&k->g, &t->g, sizeof(k->g)) == 0 && atomic_load(&k->is_filled);
+	       memcmp(&k->g, &t->g, sizeof(k->g)) == 0;
 }
 
 /* A slot in the middle of a change is empty; nothing is on its way to the disk. */
@@ -194,6 +193,7 @@ static void slots_revive(struct qcow2_tables *t)
 		uint32_t seq = atomic_load(&slot->seq);
 
 		/* It may have reached the disk, or not. */
+		t->used_nr += !(seq & 1) && atomic_load(&slot->at) != 0;
 		if (slot->is_writing)
 			atomic_store(&slot->is_dirty, 1);
 		slot->is_writing = 0;
@@ -226,7 +226,12 @@ static int tables_take(struct qcow2_tables *t, int fd)
 	struct stat st;
 
 	if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(k) ||
-	    pread(fd, &k, sizeof(k), 0) != (ssize_t)sizeof(k) || !kept_matches(&k, t, st.st_size))
+	    pread(fd, &k, sizeof(k), 0) != (ssize_t)sizeof(k) || k.magic != KEPT_MAGIC ||
+	    k.version != KEPT_VERSION)
+		return -EINVAL;
+	if (!atomic_load(&k.is_filled))
+		return -ENODATA;
+	if (!kept_matches(&k, t, st.st_size))
 		return -EINVAL;
 	t->set_mask = k.slot_nr / QCOW2_WAYS - 1;
 	if (tables_place(t, NULL) != (size_t)st.st_size)
@@ -242,8 +247,10 @@ struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
 	int ret = t ? tables_take(t, fd) : -ENOMEM;
 
 	if (ret < 0) {
-		snprintf(words, QCOW2_WORDS_BYTES,
-			 "qcow2: the tables that the daemon before has left are not of this image");
+		snprintf(words, QCOW2_WORDS_BYTES, "%s",
+			 ret == -ENODATA ? ""
+					 : "qcow2: the tables that the daemon before has left are "
+					   "not of this image");
 		qcow2_tables_free(t);
 		return NULL;
 	}
@@ -257,6 +264,17 @@ struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
 
 void qcow2_tables_filled(struct qcow2_tables *t)
 {
+	atomic_store(&t->kept->is_filled, 1);
+}
+
+void qcow2_tables_unfill(struct qcow2_tables *t)
+{
+	atomic_store(&t->kept->is_filled, 0);
+}
+
+void qcow2_tables_set_l1(struct qcow2_tables *t, uint64_t l1_offset)
+{
+	t->l1_offset = t->kept->l1_offset = l1_offset;
 	atomic_store(&t->kept->is_filled, 1);
 }
 
@@ -330,8 +348,8 @@ static bool entry_is_sane(const struct qcow2_tables *t, uint64_t entry, uint64_t
 	 * No subcluster is data and zeroes, and none is data without a cluster; the first one of a
 	 * data file lies at 0.
 	 */
-	if (with_sub && (((uint32_t)bits & (bits >> 32)) ||
-			 (host == 0 && (uint32_t)bits && !t->has_data_file)))
+	if (with_sub &&
+	    (((uint32_t)bits & (bits >> 32)) || (host == 0 && (uint32_t)bits && !t->has_data_file)))
 		return false;
 	return host == 0 || (t->has_data_file ? (host & (qcow2_cluster_bytes(&t->g) - 1)) == 0
 					      : host_is_sane(t, host));
@@ -400,7 +418,7 @@ static bool slot_begin(struct qcow2_slot *slot)
 
 	if ((seq & 1) || !atomic_compare_exchange_strong(&slot->seq, &seq, seq + 1))
 		return false;
-	atomic_thread_fence(memory_order_release);
+	qcow2_fence(memory_order_release);
 	return true;
 }
 
@@ -427,6 +445,8 @@ struct qcow2_slot *qcow2_tables_install(struct qcow2_tables *t, uint64_t at, voi
 	slot = slot_to_replace(qcow2_set_of(t, at));
 	if (!slot || !slot_begin(slot))
 		return NULL;
+	if (atomic_load_explicit(&slot->at, memory_order_relaxed) == 0)
+		atomic_fetch_add_explicit(&t->used_nr, 1, memory_order_relaxed);
 	slot->is_l2 = is_l2;
 	slot->is_bad = is_bad;
 	atomic_store_explicit(&slot->was_used, 1, memory_order_relaxed);
@@ -434,4 +454,32 @@ struct qcow2_slot *qcow2_tables_install(struct qcow2_tables *t, uint64_t at, voi
 	atomic_store_explicit(&slot->at, at, memory_order_relaxed);
 	slot_end(slot);
 	return slot;
+}
+
+/* One that is dirty is on its way to a table that is no more: not any longer. */
+static void slot_forget(struct qcow2_tables *t, struct qcow2_slot *slot)
+{
+	unsigned nr = 0;
+
+	if (atomic_load_explicit(&slot->is_dirty, memory_order_relaxed)) {
+		for (unsigned i = 0; i < t->dirty_nr; i++)
+			if (t->dirty[i] != qcow2_slot_idx(t, slot))
+				t->dirty[nr++] = t->dirty[i];
+		t->dirty_nr = nr;
+	}
+	if (!slot_begin(slot))
+		return;
+	atomic_store_explicit(&slot->at, 0, memory_order_relaxed);
+	atomic_store_explicit(&slot->is_dirty, 0, memory_order_relaxed);
+	slot_end(slot);
+}
+
+void qcow2_tables_forget(struct qcow2_tables *t, uint64_t at)
+{
+	for (uint64_t done = 0; done < qcow2_cluster_bytes(&t->g); done += t->slice_bytes) {
+		struct qcow2_slot *slot = qcow2_slot_find(t, at + done);
+
+		if (slot)
+			slot_forget(t, slot);
+	}
 }

@@ -64,7 +64,8 @@ struct qcow2_tables {
 	_Atomic uint64_t *l1, *reftable;
 	uint64_t *l1_dirty, *reftable_dirty; /* bitmaps of chunks */
 
-	unsigned set_mask; /* sets of QCOW2_WAYS slots, minus 1 */
+	_Atomic unsigned used_nr; /* slots that have a slice, for people */
+	unsigned set_mask;	  /* sets of QCOW2_WAYS slots, minus 1 */
 	struct qcow2_slot *slot;
 	uint8_t *data; /* of slot i from i * QCOW2_SLICE_BYTES_MAX on */
 
@@ -90,6 +91,19 @@ struct qcow2_tables {
 	unsigned user_nr;
 	char *key;
 };
+
+/*
+ * ThreadSanitizer knows no fences. What they order here are atomic accesses, all of them: it has
+ * nothing to find without.
+ */
+static inline void qcow2_fence(memory_order order)
+{
+#ifdef __SANITIZE_THREAD__
+	(void)order;
+#else
+	atomic_thread_fence(order);
+#endif
+}
 
 static inline unsigned qcow2_slot_nr(const struct qcow2_tables *t)
 {
@@ -171,7 +185,8 @@ void qcow2_tables_free(struct qcow2_tables *t); /* accepts NULL; of shared ones:
 
 /*
  * The tables in a memfd that a process before has left, of an image with this header; the
- * descriptor is duplicated. NULL: they are none, or of another image or shape; words say.
+ * descriptor is duplicated. NULL: they are none, or of another image or shape: words say; "": they
+ * are of no use, and nothing is lost with them.
  */
 struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
 					char words[static QCOW2_WORDS_BYTES]);
@@ -194,6 +209,17 @@ struct qcow2_slot *qcow2_tables_install(struct qcow2_tables *t, uint64_t at, voi
 
 /* L1 and the reference count table are read: from now on the memfd may be adopted. */
 void qcow2_tables_filled(struct qcow2_tables *t);
+/*
+ * The L1 table moves on the disk, when all tables are durable: between these two the memfd is of no
+ * use to a process to come, which reads the image instead.
+ */
+void qcow2_tables_unfill(struct qcow2_tables *t);
+void qcow2_tables_set_l1(struct qcow2_tables *t, uint64_t l1_offset);
+/*
+ * The owner: a cluster becomes a table: what the cache has of its life before, as another table, is
+ * of no use.
+ */
+void qcow2_tables_forget(struct qcow2_tables *t, uint64_t at);
 void qcow2_tables_set_end(struct qcow2_tables *t, uint64_t end_bytes);
 
 /* Bits that no valid entry has: set in memory, in entries that make no sense. */

@@ -482,7 +482,7 @@ completion() {
 		[ "$(complete_words detach a)" = 'alpha' ] &&
 		[ "$(complete_words detach beta --)" = '--force' ] &&
 		[ "$(complete_words at)" = 'attach' ] &&
-		[ "$(complete_words attach --)" = '--read-only --name --queues --show --persist --json' ] &&
+		[ "$(complete_words attach --)" = '--read-only --name --queues --show --persist --raw --size --backing --backing-format --backing-folder --json' ] &&
 		[ "$(complete_words attach --name x examples/mini)" = 'examples/minimal.yaml' ] &&
 		[ "$(complete_words attach --queues '')" = '' ] &&
 		[ "$(complete_words stats --w)" = '--watch' ] &&

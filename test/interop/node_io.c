@@ -338,9 +338,10 @@ static void do_probe(char *const *word)
 
 static void scribble(struct prng *prng, uint64_t blocks)
 {
-	static const enum backend_op ops[] = { BACKEND_WRITE,	     BACKEND_WRITE,
-					       BACKEND_WRITE,	     BACKEND_DISCARD,
-					       BACKEND_WRITE_ZEROES, BACKEND_READ };
+	static const enum backend_op ops[] = {
+		BACKEND_WRITE,	 BACKEND_WRITE,	       BACKEND_WRITE,
+		BACKEND_DISCARD, BACKEND_WRITE_ZEROES, BACKEND_READ
+	};
 	enum backend_op op = ops[prng_below(prng, ARRAY_SIZE(ops))];
 	uint64_t at = prng_below(prng, blocks);
 	uint64_t nr = 1 + prng_below(prng, MIN(blocks - at, 256ull));
@@ -387,10 +388,10 @@ static const struct {
 	const char *name;
 	void (*fn)(char *const *word);
 } commands[] = {
-	{ "zeroes", do_zeroes }, { "load", do_load },	    { "write", do_write },
-	{ "zero", do_zero },	 { "discard", do_discard }, { "flush", do_flush },
-	{ "read", do_read },	 { "fails", do_fails },	    { "verify", do_verify },
-	{ "random", do_random }, { "dump", do_dump },	    { "probe", do_probe },
+	{ "zeroes", do_zeroes }, { "load", do_load },	      { "write", do_write },
+	{ "zero", do_zero },	 { "discard", do_discard },   { "flush", do_flush },
+	{ "read", do_read },	 { "fails", do_fails },	      { "verify", do_verify },
+	{ "random", do_random }, { "dump", do_dump },	      { "probe", do_probe },
 	{ "close", do_close },	 { "scribble", do_scribble }, { "crash", do_crash },
 	{ "open", do_open },
 };
