@@ -132,10 +132,11 @@ static void choose_full(struct world *w, struct prng *p)
 
 static void choose_errors(struct world *w, struct prng *p)
 {
-	w->shape.cluster_bits = (unsigned)prng_between(p, 9, 13);
+	if (!w->shape.with_subclusters)
+		w->shape.cluster_bits = (unsigned)prng_between(p, 9, 13);
 	w->may_fail = true;
 	w->cancel_one_in = prng_one_in(p, 2) ? 50 : 0;
-	if (prng_one_in(p, 2))
+	if (!w->shape.with_subclusters && prng_one_in(p, 2))
 		choose_queues(w, p);
 	choose_disk(w, p, 4 * w->shape.bytes + MIB(1));
 	w->disk->error_one_in = 1u << prng_between(p, 3, 8);
