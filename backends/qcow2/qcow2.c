@@ -268,8 +268,6 @@ static bool data_step(struct qcow2_io *s, uint64_t bytes)
 
 	qcow2_moving_begin(s);
 	qcow2_lookup(d->t, qcow2_now(s), bytes, loaded_slice(s), &run);
-	if (run.kind != QCOW2_MISS)
-		counter_add(&qcow2_queue_of(s)->hits, 1);
 	drop_loaded(s);
 	if (s->io->op == BACKEND_READ)
 		return read_run(s, &run);
@@ -469,7 +467,6 @@ static enum backend_submit qcow2_submit(struct backend_io *io)
 			       : qcow2_lookup_plain(d->t, io->offset_bytes, io->length_bytes,
 						    io->op == BACKEND_WRITE);
 		if (__builtin_expect(host != 0 && host + io->length_bytes <= d->guest_bytes, 1)) {
-			counter_add(&qcow2_queue_of(s)->hits, 1);
 			qcow2_set_state(s, QCOW2_IN_PLACE);
 			submit = submit_piece(s, d->guest_idx, host, io->length_bytes);
 			if (submit == BACKEND_QUEUED)

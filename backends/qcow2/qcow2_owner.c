@@ -27,6 +27,8 @@ static void owner_answer(struct qcow2_owner *o, struct qcow2_io *s, int answer)
 {
 	struct reactor *home = s->io->queue->reactor;
 
+	if (answer < 0 && (s->ask == QCOW2_ASK_PUBLISH || s->ask == QCOW2_ASK_ABORT))
+		qcow2_alloc_abandon(o, s);
 	s->answer = answer;
 	if (s->ask == QCOW2_ASK_SNAPSHOT)
 		qcow2_snapshot_answered(o, s, answer);

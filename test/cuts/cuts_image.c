@@ -80,8 +80,9 @@ static bool convert(const struct image_shape *shape, const char *folder)
 {
 	char options[200];
 
-	snprintf(options, sizeof(options), "cluster_size=%u,compat=%s%s%s", 1u << shape->cluster_bits,
-		 shape->version == 2 ? "0.10" : "1.1", shape->with_subclusters ? ",extended_l2=on" : "",
+	snprintf(options, sizeof(options), "cluster_size=%u,compat=%s%s%s",
+		 1u << shape->cluster_bits, shape->version == 2 ? "0.10" : "1.1",
+		 shape->with_subclusters ? ",extended_l2=on" : "",
 		 shape->is_zstd ? ",compression_type=zstd" : "");
 	if (shape->version > 2)
 		snprintf(options + strlen(options), sizeof(options) - strlen(options),
@@ -89,7 +90,8 @@ static bool convert(const struct image_shape *shape, const char *folder)
 	return run("cd %s && qemu-img convert -q -f raw -O qcow2 %s -o %s raw qcow2", folder,
 		   shape->kind == IMAGE_PACKED ? "-c" : "", options) &&
 	       (shape->kind != IMAGE_SNAPSHOTS ||
-		run("cd %s && qemu-img snapshot -c a qcow2 && qemu-img snapshot -c b qcow2", folder));
+		run("cd %s && qemu-img snapshot -c a qcow2 && qemu-img snapshot -c b qcow2",
+		    folder));
 }
 
 static void put_file(const char *path, struct disk *d)

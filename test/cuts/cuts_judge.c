@@ -82,9 +82,9 @@ static bool take_values(struct world *w, const char *what, uint64_t offset, uint
 
 static bool oracle_open(struct world *w)
 {
-	const struct qcow2_oracle_file file = {
-		.read = read_left, .arg = w->left, .bytes = w->left->size
-	};
+	const struct qcow2_oracle_file file = { .read = read_left,
+						.arg = w->left,
+						.bytes = w->left->size };
 	char words[QCOW2_ORACLE_WORDS_BYTES];
 
 	if (!oracle)
@@ -96,9 +96,9 @@ static bool oracle_open(struct world *w)
 
 static bool oracle_read(struct world *w, int snapshot, uint64_t offset, size_t bytes)
 {
-	const struct qcow2_oracle_file backing = {
-		.read = read_backing, .arg = &w->shape, .bytes = w->shape.backing
-	};
+	const struct qcow2_oracle_file backing = { .read = read_backing,
+						   .arg = &w->shape,
+						   .bytes = w->shape.backing };
 	int ret = qcow2_oracle_read(oracle, w->shape.backing ? &backing : NULL, snapshot, offset,
 				    buf, bytes);
 
@@ -160,8 +160,8 @@ bool world_read_all(struct world *w, struct rig *rig, bool after_cut, uint32_t *
 		int ret = rig_do(rig, BACKEND_READ, at, (uint32_t)bytes);
 
 		if (ret < 0)
-			return world_fail(w, "a READ at %llu fails with %d",
-					  (unsigned long long)at, ret);
+			return world_fail(w, "a READ at %llu fails with %d", (unsigned long long)at,
+					  ret);
 		memcpy(buf, rig->io[0][0].buf, bytes);
 		if (!take_values(w, after_cut ? "opened after a cut" : "opened after a kill", at,
 				 bytes, after_cut, values))
@@ -181,7 +181,8 @@ static bool write_a_little(struct world *w, struct rig *rig, uint32_t *values)
 
 		for (uint64_t k = 0; k < nr; k++)
 			content_fill(rig->io[0][0].buf + k * SECTOR_BYTES, value, sector + k);
-		ret = rig_do(rig, BACKEND_WRITE, sector * SECTOR_BYTES, (uint32_t)nr * SECTOR_BYTES);
+		ret = rig_do(rig, BACKEND_WRITE, sector * SECTOR_BYTES,
+			     (uint32_t)nr * SECTOR_BYTES);
 		if (ret < 0 && ret != -ENOSPC)
 			return world_fail(w, "after a cut a WRITE fails with %d", ret);
 		for (uint64_t k = 0; k < nr; k++)

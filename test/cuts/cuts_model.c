@@ -39,9 +39,9 @@ uint64_t model_begin(struct model *m, uint64_t offset, uint64_t bytes, uint32_t 
 	for (uint64_t i = offset / SECTOR_BYTES; i < (offset + bytes) / SECTOR_BYTES; i++) {
 		struct model_sector *s = &m->sector[i];
 
-		s->entry[s->nr++] = (struct model_entry){
-			.value = value, .is_strong = is_strong, .begin = begin
-		};
+		s->entry[s->nr++] = (struct model_entry){ .value = value,
+							  .is_strong = is_strong,
+							  .begin = begin };
 	}
 	return begin;
 }

@@ -65,9 +65,8 @@ static void answer_mailbox(struct ring *ring, struct memory *m)
 	if (!m->mailbox || mailbox_empty(&r->mailbox))
 		return;
 	ASSERT(read(r->mailbox.efd, &count, sizeof(count)) == sizeof(count));
-	m->cqes[m->cq_tail++ & m->cq_mask] = (struct io_uring_cqe){
-		.user_data = m->mailbox, .res = sizeof(count)
-	};
+	m->cqes[m->cq_tail++ & m->cq_mask] =
+		(struct io_uring_cqe){ .user_data = m->mailbox, .res = sizeof(count) };
 	m->mailbox = 0;
 }
 

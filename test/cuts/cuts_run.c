@@ -40,7 +40,8 @@ static bool read_is_right(struct world *w, const struct rig_io *rio)
 		if (model_may_read(&w->model, first + i, value, rio->begin))
 			continue;
 		model_tell(&w->model, first + i, words, sizeof(words));
-		return world_fail(w, "a READ that began at %llu finds %u in sector %llu, allowed:%s",
+		return world_fail(w,
+				  "a READ that began at %llu finds %u in sector %llu, allowed:%s",
 				  (unsigned long long)rio->begin, value,
 				  (unsigned long long)(first + i), words);
 	}
@@ -75,8 +76,8 @@ static void guest_ended(struct rig_io *rio)
 		if (io->result == 0)
 			model_flushed(&w->model, rio->begin, oldest_read(rio->rig));
 	} else {
-		model_end(&w->model, rio->begin, io->offset_bytes, io->length_bytes,
-			  io->result < 0, io->flags & BACKEND_FUA);
+		model_end(&w->model, rio->begin, io->offset_bytes, io->length_bytes, io->result < 0,
+			  io->flags & BACKEND_FUA);
 	}
 }
 

@@ -20,10 +20,11 @@ struct world {
 	unsigned cancel_one_in;
 	bool is_killed; /* now and then */
 	bool is_soak;
-	bool may_fail; /* the disk is full or broken, or requests are cancelled: so may the guest's */
+	bool may_fail; /* the disk is full or broken, or requests are cancelled: so may the guest's
+			*/
 
 	uint64_t cut_nr, kill_nr, request_done_nr, failed_nr, checked_nr;
-	uint64_t points_left; /* until the process dies; 0: it does not */
+	uint64_t points_left;	       /* until the process dies; 0: it does not */
 	char words[WORLD_WORDS_BYTES]; /* what is wrong; "": nothing */
 };
 

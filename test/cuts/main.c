@@ -126,15 +126,17 @@ static void choose_full(struct world *w, struct prng *p)
 {
 	choose_small(w, p);
 	w->may_fail = true;
-	choose_disk(w, p, round_down(w->shape.bytes * prng_between(p, 50, 120) / 100 + KIB(64), 4096));
+	choose_disk(w, p,
+		    round_down(w->shape.bytes * prng_between(p, 50, 120) / 100 + KIB(64), 4096));
 }
 
 static void choose_errors(struct world *w, struct prng *p)
 {
-	w->shape.cluster_bits = (unsigned)prng_between(p, 9, 13);
+	if (!w->shape.with_subclusters)
+		w->shape.cluster_bits = (unsigned)prng_between(p, 9, 13);
 	w->may_fail = true;
 	w->cancel_one_in = prng_one_in(p, 2) ? 50 : 0;
-	if (prng_one_in(p, 2))
+	if (!w->shape.with_subclusters && prng_one_in(p, 2))
 		choose_queues(w, p);
 	choose_disk(w, p, 4 * w->shape.bytes + MIB(1));
 	w->disk->error_one_in = 1u << prng_between(p, 3, 8);
@@ -166,7 +168,7 @@ static void choose_packed(struct world *w, struct prng *p)
 static void choose_kills(struct world *w, struct prng *p)
 {
 	static void (*const kind[])(struct world *, struct prng *) = {
-		choose_small, choose_medium, choose_large, choose_counts,
+		choose_small,	  choose_medium,       choose_large,	   choose_counts,
 		choose_version_2, choose_over_backing, choose_subclusters, choose_queues,
 	};
 
@@ -313,8 +315,7 @@ static void run_scenario(const struct scenario *s, const struct args *args, uint
 		tap_end();
 		return;
 	}
-	while (!tap_failed() &&
-	       (args->run_nr ? sums.run_nr < args->run_nr : sums.cut_nr < cut_nr))
+	while (!tap_failed() && (args->run_nr ? sums.run_nr < args->run_nr : sums.cut_nr < cut_nr))
 		one_run(s, args->seed + sums.run_nr, args->is_soak, &sums);
 	printf("# %llu runs, %llu cuts, %llu kills, %llu requests, of which %llu failed\n",
 	       (unsigned long long)sums.run_nr, (unsigned long long)sums.cut_nr,
