@@ -18,7 +18,7 @@
  *   zero OFF LEN [nounmap]     WRITE_ZEROES
  *   discard OFF LEN, flush
  *   read OFF LEN               what is known must be read
- *   fails OFF LEN              a READ must end with an error
+ *   fails OFF LEN [write]      a READ, or a WRITE, must end with an error
  *   verify                     reads all
  *   random SEED N              N random requests, many in flight, and all is read
  *   dump FILE                  all that the tree has, as a file
@@ -142,7 +142,8 @@ static void on_done(struct rig_io *rio, void *arg)
 		return;
 	}
 	if (judgement == MUST_FAIL)
-		die("a READ of %llu did not fail", (unsigned long long)io->offset_bytes);
+		die("a %s of %llu did not fail", backend_op_name(io->op),
+		    (unsigned long long)io->offset_bytes);
 	if (judgement == MAY_FAIL || !has_model)
 		return;
 	wrong = io->op == BACKEND_READ ? model_compare(&model, io) : -1;
@@ -261,7 +262,7 @@ static void do_fails(char *const *word)
 {
 	rig_drain(&rig);
 	judgement = MUST_FAIL;
-	do_read(word);
+	start_all(word[3] ? BACKEND_WRITE : BACKEND_READ, 0, number(word[1]), number(word[2]), 1);
 	rig_drain(&rig);
 	judgement = MUST_SUCCEED;
 }

@@ -354,7 +354,7 @@ check "QEMU's: snapshots, version 2" snapshots compat=0.10,cluster_size=4k
 check "QEMU's: snapshots, reference counts of 4 bits" snapshots cluster_size=512,refcount_bits=4
 check "our snapshots" snapshots_of_ours cluster_size=4k
 check "our snapshots, subclusters" snapshots_of_ours cluster_size=16k,extended_l2=on
-check "our snapshots, clusters of 512" snapshots_of_ours cluster_size=512
+check "our snapshots, clusters of 1k" snapshots_of_ours cluster_size=1k
 check "our snapshots, version 2" snapshots_of_ours compat=0.10,cluster_size=64k
 check "QEMU's: data file" data_file cluster_size=64k
 check "QEMU's: raw data file" data_file cluster_size=64k,data_file_raw=on
