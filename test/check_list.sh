@@ -60,6 +60,8 @@ tap interop-qemu-locks 600 test/interop/qemu_locks.sh build/asan/test
 tap interop-nvme-target 300 test/interop/nvme_target_test.py
 tap interop-nvme-discover 600 test/interop/nvme_discover.sh build/asan/bin
 tap interop-qcow2-oracle 900 test/interop/qcow2_oracle.sh build/asan
+tap interop-qcow2-qemu 1800 test/interop/qcow2_qemu.sh build/asan
+tap interop-qcow2-hostile 1800 test/interop/qcow2_hostile.sh build/asan
 tap ceph-cluster 900 test/ceph/cluster_test.sh
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin

@@ -59,7 +59,7 @@ struct qcow2_slot {
 	_Atomic uint32_t seq;	  /* odd: being replaced */
 	_Atomic uint8_t is_dirty; /* differs from the disk */
 	uint8_t is_writing;	  /* the owner's: on its way to the disk */
-	uint8_t is_l2;
+	_Atomic uint8_t is_l2;	  /* has entries that were judged; 0: counts */
 	uint8_t is_bad;		  /* an entry of it makes no sense: it is never changed */
 	_Atomic uint8_t was_used; /* since the clock's hand passed */
 	_Atomic uint64_t at;	  /* offset of its slice in the image; 0: none */
