@@ -158,7 +158,8 @@ static inline void *qcow2_slot_data(const struct qcow2_tables *t, const struct q
 
 static inline struct qcow2_slot *qcow2_set_of(const struct qcow2_tables *t, uint64_t at)
 {
-	uint64_t hash = (at / t->slice_bytes) * 0x9e3779b97f4a7c15ull;
+	/* No slice is smaller than a sector. */
+	uint64_t hash = (at >> 9) * 0x9e3779b97f4a7c15ull;
 
 	return t->slot + ((hash >> 40) & t->set_mask) * QCOW2_WAYS;
 }
