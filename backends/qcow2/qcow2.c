@@ -19,7 +19,7 @@
 #include "base/counter.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "backends/qcow2/qcow2_snapshot.h"
+#include "backends/qcow2/qcow2_snapshot_change.h"
 #include "storage/registry.h"
 
 static const char *const qcow2_backing_words[] = { "auto", "none", NULL };

@@ -11,7 +11,7 @@
  *   qcow2_alloc.c    clusters are taken and given back
  *   qcow2_change.c   entries of L2 are changed
  *   qcow2_commit.c   the tables reach the disk, in order
- *   qcow2_snapshot*.c  internal snapshots: qcow2_snapshot.h
+ *   qcow2_snapshot*.c  internal snapshots: qcow2_snapshot_change.h
  *   qcow2_open.c     header, L1, reference count table are read; qcow2_close.c: the last commit
  *
  * The way of a request. It looks up where its first bytes are. In place: it is passed on to `data`

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "backends/qcow2/format/qcow2_create.h"
-#include "backends/qcow2/qcow2_snapshot.h"
+#include "backends/qcow2/qcow2_snapshot_change.h"
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/util.h"

@@ -174,6 +174,15 @@ ctl_usage() {
 		add -f x --force
 		throttle
 		throttle a total_iops_sec
+		snapshot
+		snapshot list
+		snapshot list a b
+		snapshot lost a
+		snapshot create a
+		snapshot create a b c
+		snapshot create a b --force
+		snapshot list a --op read
+		list --node a
 		list a=b
 		stats --count 2
 		stats --watch 0
@@ -337,18 +346,7 @@ ctl_show_library() {
 library               librbd: 16 threads in the process, of 1 client for 3 images'
 }
 
-ctl_throttle() {
-	local some='{"ok":true,"data":{"total_bytes_sec":1048576,"total_iops_sec":8000,"total_iops_sec_max":9000,"total_iops_sec_max_length":60,"read_iops_sec":0,"read_iops_sec_max_length":1,"group":null}}'
-	fake "$some"$'\n' '{"ok":true,"data":{"read_iops_sec":0,"group":null}}'$'\n'
-	ctl 0 throttle a total_iops_sec=8000 total_bytes_sec=1M &&
-		printed out 'total_bytes_sec       1MiB
-total_iops_sec        8000
-total_iops_sec_max    9000
-total_iops_sec_max_length 60' && ctl 0 throttle a && printed out 'no limits' && printed asked \
-		'{"command":"throttle","name":"a","set":{"total_iops_sec":"8000","total_bytes_sec":"1M"}}
-{"command":"throttle","name":"a"}'
-	unfake
-}
+. "$top/test/cli/ctl_changes.sh"
 
 op='"failed":0,"sum_ns":0,"buckets":[]'
 stats() {
@@ -452,6 +450,7 @@ ok_unless "$cannot" "ublkctl show: an option that is a map" ctl_show_map
 ok_unless "$cannot" "ublkctl show: connections" ctl_show_connections
 ok_unless "$cannot" "ublkctl show: a library and its threads" ctl_show_library
 ok_unless "$cannot" "ublkctl throttle" ctl_throttle
+ok_unless "$cannot" "ublkctl snapshot" ctl_snapshot
 ok_unless "$cannot" "ublkctl stats, with and without --watch" ctl_stats
 ok_unless "$cannot" "ublkctl stats --layers" ctl_stats_layers
 ok_unless "$cannot" "ublkctl stats: errors by name" ctl_errors_by_name

@@ -104,7 +104,7 @@ static void check_snapshots(const struct cut_expected *e)
 		EXPECT(reads_as((int)i, e->snapshot[i + first]), "snapshot %u", i);
 }
 
-/* COPIED that does not fit a count costs a copy or space, and no data: qcow2_snapshot.h. */
+/* COPIED that does not fit a count costs a copy or space, and no data: qcow2_snapshot_change.h. */
 static void check_image(void)
 {
 	const struct qcow2_oracle_file file = { read_image, NULL, cuts.bytes };
