@@ -88,6 +88,10 @@ cells_of() { # SYSTEM MODE
 			for size in "4k 1" "4k 32"; do echo "$1 $2 $rw $size"; done
 		elif [[ $1 == nbd-floor-* ]]; then
 			for size in "4k 1" "4k 32" "4k 128"; do echo "$1 $2 $rw $size"; done
+		elif [[ $1 == *-qcow2* ]]; then
+			# the overlay is only read, the empty image only written
+			if [[ $1$rw == *-backingrandwrite || $1$rw == *-allocrandread ]]; then continue; fi
+			for size in "4k 1" "4k 32" "4k 128"; do echo "$1 $2 $rw $size"; done
 		elif [[ $1 == rbd-* || $1 == ublkd-rbd ]]; then
 			for size in "4k 1" "4k 32"; do echo "$1 $2 $rw $size"; done
 		elif [[ $1 == nvme-tcp* || $1 == ublkd-nvme* ]]; then
@@ -111,7 +115,8 @@ modes_of() { # SYSTEM
 	case $1 in
 	null_blk | file | loop) echo default ;;
 	kublk-*) echo "$kublk_modes" ;;
-	ublkd-nbd-* | ublkd-nvme* | ublkd-rbd) echo auto ;;
+	ublkd-nbd-* | ublkd-nvme* | ublkd-rbd | ublkd-qcow2*) echo auto ;;
+	qemu-nbd-* | qsd-*) echo native io_uring ;;
 	nbd-ko-* | nbd-floor-* | nvme-tcp* | rbd-*) echo default ;;
 	ublkd-mem) echo auto copy user_copy copy+batch user_copy+batch ;;
 	ublkd-*) echo "$ublkd_modes" ;;
@@ -133,7 +138,8 @@ plan() {
 		ublkd-stripe ublkd-mem \
 		nbd-floor-unix nbd-ko-unix ublkd-nbd-unix nbd-floor-tcp nbd-ko-tcp ublkd-nbd-tcp \
 		nvme-tcp ublkd-nvme nvme-tcp-digest ublkd-nvme-digest \
-		rbd-kernel rbd-nbd rbd-fio ublkd-rbd; do
+		rbd-kernel rbd-nbd rbd-fio ublkd-rbd \
+		{qemu-nbd,qsd-vduse,qsd-fuse,ublkd}-qcow2{,-alloc,-backing}; do
 		modes=$(modes_of $system)
 		if [ $set = quick ]; then modes=$(quick_modes_of $system); fi
 		for mode in $modes; do cells_of $system "$mode"; done

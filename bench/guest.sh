@@ -5,11 +5,12 @@
 # each thread's share is printed.
 #
 # A line of the plan is SYSTEM MODE RW BS QD. Lines with the same system and mode are adjacent and
-# share one new device. A mode that is not available gets a row with "-" and the reason.
+# share one new device (but see group_of_cell). A mode that is not available gets a row with "-" and the reason.
 full_fio=1 # the committed rows were measured with it
 . "$(dirname "$(readlink -f "$0")")/../test/vm/guest_lib.sh"
 . "$here/guest_nvme_lib.sh"
 . "$here/guest_rbd_lib.sh"
+. "$(dirname "$(readlink -f "$0")")/guest_qcow2.sh"
 
 plan=/out/bench-plan.$1
 rows=/out/bench-rows.$1
@@ -306,6 +307,7 @@ start_ublkd_rbd() { # MODE
 
 stop() { # SYSTEM
 	case $1 in
+	*-qcow2*) stop_qcow2 "$1" ;;
 	nbd-floor-*) stop_nbdkit ;;
 	nbd-ko-*) nbd-client -d "$device" >/dev/null; stop_nbdkit ;;
 	ublkd-nbd-*) stop_daemon; stop_nbdkit ;;
@@ -324,7 +326,7 @@ stop() { # SYSTEM
 
 # --- cells ----------------------------------------------------------------------------------------
 
-# run_fio RW BS QD MILLISECONDS: writes its report to $work/fio.json. When a server hangs, fio waits
+# run_fio RW BS QD MILLISECONDS [OPTIONS]: writes its report to $work/fio.json. When a server hangs, fio waits
 # forever and cannot be killed; so the server is killed, and its other cells fail.
 run_fio() {
 	local dog code=0
@@ -351,9 +353,10 @@ fio_alone() {
 	# all that the servers use is to be of the cell itself
 	if is_ceph; then on=(--filename="$device" --ioengine=io_uring --direct=1); fi
 	if [ "$system" = rbd-fio ]; then on=(--ioengine=rbd --clientname=admin --pool=rbd --rbdname="$device"); fi
+	# shellcheck disable=SC2086 # $5: words
 	CEPH_CONF=$ceph_dir/ceph.conf CEPH_KEYRING=$ceph_dir/keyring fio --name=bench "${on[@]}" --rw="$1" --bs="$2" \
 		--iodepth="$3" --size=256M --norandommap=1 --randrepeat=1 --time_based=1 --runtime="$4ms" \
-		--output-format=json >"$work/fio.json" 2>"$work/fio.err"
+		--output-format=json ${5:-} >"$work/fio.json" 2>"$work/fio.err"
 }
 
 # row INSTRUCTIONS IOS RUNTIME NOTE: writes the row of the current cell.
@@ -373,7 +376,7 @@ load() {
 		ms=$((ns / 1000000))
 		return
 	fi
-	run_fio "$rw" "$bs" "$qd" "$UBLKD_BENCH_MS" || return
+	run_fio "$rw" "$bs" "$qd" "$UBLKD_BENCH_MS" "$(qcow2_load "$system")" || return
 	read -r ios ms < <(jq -r '.jobs[0] | "\(.read.total_ios + .write.total_ios) \(.read.runtime + .write.runtime)"' \
 		"$work/fio.json")
 }
@@ -429,14 +432,31 @@ measure() {
 # The first I/Os through a new device cost more, so they are not measured.
 warm_up() {
 	[[ $system != nbd-floor-* ]] || return 0
-	run_fio randwrite 4k 32 $warm_ms && run_fio randread 4k 32 $warm_ms
+	# what is written to an overlay no longer comes from below
+	[[ $system == *-backing ]] || run_fio randwrite 4k 32 $warm_ms
+	run_fio randread 4k 32 $warm_ms
+}
+
+start_system() {
+	case $system in
+	*-qcow2*) start_qcow2 "$system" "$mode" ;;
+	*) "start_${system//-/_}" "$mode" ;;
+	esac
+}
+
+# Cells of one group share a device. Those that use up an image have each their own.
+group_of_cell() {
+	case $system in
+	*-qcow2-alloc) echo "$system $mode $rw $bs $qd" ;;
+	*) echo "$system $mode" ;;
+	esac
 }
 
 begin_group() {
 	device='' why='' note=''
 	started=no
 	rm -f "$work/hung"
-	if "start_${system//-/_}" "$mode"; then
+	if start_system; then
 		started=yes
 		warm_up
 	fi
@@ -459,9 +479,9 @@ dd if=/dev/zero of="$file" bs=1M count=256 status=none || exit 1
 sync
 group='' started=no
 while read -r system mode rw bs qd; do
-	if [ "$system $mode" != "$group" ]; then
+	if [ "$(group_of_cell)" != "$group" ]; then
 		end_group
-		group="$system $mode"
+		group=$(group_of_cell)
 		begin_group
 	fi
 	if [ $started = yes ]; then measure; else row - - - "refused: $why"; fi

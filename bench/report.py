@@ -27,6 +27,9 @@ FAMILIES = [
     ("ublkd-nvme", ["nvme-tcp"], None),
     ("ublkd-nvme-digest", ["nvme-tcp-digest"], None),
     ("ublkd-rbd", ["rbd-kernel", "rbd-nbd"], "rbd-fio"),
+] + [
+    ("ublkd" + image, [server + image for server in ("qemu-nbd", "qsd-vduse", "qsd-fuse")], None)
+    for image in ("-qcow2", "-qcow2-alloc", "-qcow2-backing")
 ]
 FAMILY_OF_MEM = ("ublkd-mem", [], None)
 LABELS = {
@@ -55,6 +58,15 @@ LABELS = {
     "ublkd-nvme": "NVMe/TCP: ublkd",
     "ublkd-nvme-digest": "NVMe/TCP with digests: ublkd",
 }
+for _image, _words in (
+    ("-qcow2", "qcow2"),
+    ("-qcow2-alloc", "qcow2, new clusters"),
+    ("-qcow2-backing", "qcow2, from the backing image"),
+):
+    LABELS["ublkd" + _image] = f"{_words}: ublkd"
+    LABELS["qemu-nbd" + _image] = f"{_words}: qemu-nbd, kernel nbd.ko"
+    LABELS["qsd-vduse" + _image] = f"{_words}: qemu-storage-daemon, vduse"
+    LABELS["qsd-fuse" + _image] = f"{_words}: qemu-storage-daemon, FUSE, loop device"
 SIZES = ["4k", "64k", "1M"]
 COLUMNS = ["system", "mode", "rw", "bs", "qd", "instructions_per_io", "ios", "runtime_ms", "note"]
 

@@ -1,7 +1,8 @@
 /*
  * The queues of a tree and their I/Os: memory and ties. Reactor threads. A queue is one allocation
- * with the private areas of all its I/Os, and one more for the requests of a node's own: nothing is
- * allocated once a queue is open.
+ * with the private areas of all its I/Os, and two more for the requests of a node's own and their
+ * buffers: nothing is allocated once a queue is open. The buffers take memory when they are first
+ * used.
  *
  * Happy path: backend_queue_open from the bottom up, backend_io_init for each tag, requests (io.c),
  * backend_io_fini, backend_queue_close.
@@ -11,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "storage/io_internal.h"
 #include "storage/node.h"
@@ -56,6 +58,11 @@ static size_t own_buffer_bytes(const struct backend *ops)
 	return round_up(ops->own_bytes, OWN_BUFFER_ALIGN);
 }
 
+static size_t own_buffers_bytes(const struct backend *ops)
+{
+	return ops->own_nr * own_buffer_bytes(ops);
+}
+
 /* The children's queues have tags for the node's own requests too. */
 static unsigned child_depth(const struct backend *ops, unsigned depth)
 {
@@ -73,7 +80,7 @@ size_t backend_spec_queue_bytes(const struct backend_spec *spec, unsigned depth)
 		child_nr++;
 	}
 	return bytes + depth * io_area_bytes(ops, child_nr) + own_heads_bytes(ops) +
-	       ops->own_nr * (child_ios_bytes(child_nr) + own_buffer_bytes(ops));
+	       ops->own_nr * child_ios_bytes(child_nr) + own_buffers_bytes(ops);
 }
 
 /* ---- requests of a node's own ---- */
@@ -107,8 +114,6 @@ static int owns_init(struct backend_queue *queue)
 	const struct backend *ops = queue->device->ops;
 	size_t ios_bytes = child_ios_bytes(queue->device->child_nr);
 	uint8_t *area = (uint8_t *)queue->own + own_heads_bytes(ops);
-	uint8_t *buffers =
-		(uint8_t *)round_up((uintptr_t)(area + ops->own_nr * ios_bytes), OWN_BUFFER_ALIGN);
 
 	for (unsigned i = 0; i < ops->own_nr; i++) {
 		struct backend_own *own = &queue->own[i];
@@ -116,12 +121,28 @@ static int owns_init(struct backend_queue *queue)
 
 		own->queue = queue;
 		own->child = (struct backend_io *)(area + i * ios_bytes);
-		own->buf = ops->own_bytes ? buffers + i * own_buffer_bytes(ops) : NULL;
+		if (queue->own_buffers)
+			own->buf = (uint8_t *)queue->own_buffers + i * own_buffer_bytes(ops);
 		ret = own_init(own, queue->depth + i);
 		if (ret < 0)
 			return ret;
 		list_push_back(&queue->own_free, &own->free);
 	}
+	return 0;
+}
+
+/* From the kernel, which gives pages as they are touched: most devices use few of them, or none. */
+static int own_buffers_map(struct backend_queue *queue)
+{
+	size_t bytes = own_buffers_bytes(queue->device->ops);
+	void *buffers;
+
+	if (bytes == 0)
+		return 0;
+	buffers = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (buffers == MAP_FAILED)
+		return -ENOMEM;
+	queue->own_buffers = buffers;
 	return 0;
 }
 
@@ -132,10 +153,10 @@ static int owns_open(struct backend_queue *queue)
 	list_init(&queue->own_free);
 	if (ops->own_nr == 0)
 		return 0;
-	queue->own = backend_area_alloc(
-		own_heads_bytes(ops) +
-		ops->own_nr * (child_ios_bytes(queue->device->child_nr) + own_buffer_bytes(ops)) +
-		OWN_BUFFER_ALIGN);
+	if (own_buffers_map(queue) < 0)
+		return -ENOMEM;
+	queue->own = backend_area_alloc(own_heads_bytes(ops) +
+					ops->own_nr * child_ios_bytes(queue->device->child_nr));
 	return queue->own ? owns_init(queue) : -ENOMEM;
 }
 
@@ -146,6 +167,8 @@ static void owns_close(struct backend_queue *queue)
 		if (queue->own[i].queue)
 			own_fini(&queue->own[i]);
 	free(queue->own);
+	if (queue->own_buffers)
+		munmap(queue->own_buffers, own_buffers_bytes(queue->device->ops));
 }
 
 struct backend_own *backend_own_take(struct backend_queue *queue)

@@ -30,7 +30,7 @@ enum backend_snapshot_op {
 /* The owner's, from begin to done. */
 struct backend_snapshot_change {
 	enum backend_snapshot_op op;
-	const char *name; /* of a new one; else its ID or its name */
+	const char *name;	 /* of a new one; else its ID or its name */
 	struct reactor *reactor; /* the control reactor */
 	/* From a turn of it, never from inside of begin. ret: 0, or -errno with words. */
 	void (*done)(struct backend_snapshot_change *change, int ret);

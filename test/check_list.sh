@@ -25,19 +25,12 @@ if [ "$mode" != fast ]; then
 	tap_run nvme-faults 3600 build/asan/test/nvme_faults &
 	nvme_faults=$!
 	step build-fuzz build fuzz fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth \
-<<<<<<< HEAD
-		fuzz_qcow2_header fuzz_qcow2_snapshot
+		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress
 	fuzz_seconds=15
 	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
-	tap_run fuzz-network $((6 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
-		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth fuzz_qcow2_header fuzz_qcow2_snapshot &
-=======
-		fuzz_qcow2_luks fuzz_qcow2_decompress
-	fuzz_seconds=15
-	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
-	tap_run fuzz-network $((6 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
-		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth fuzz_qcow2_luks fuzz_qcow2_decompress &
->>>>>>> q-codec
+	tap_run fuzz-network $((8 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
+		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth \
+		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress &
 	fuzz_network=$!
 	# a minute: whatever a target sends goes through it
 	tap_run fuzz-nvme-target $((4 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $((4 * fuzz_seconds)) \
@@ -45,6 +38,7 @@ if [ "$mode" != fast ]; then
 	fuzz_nvme=$!
 fi
 tap made-up 1200 test/made_up/made_up.sh build/asan
+tap qcow2-look 600 build/asan/test/qcow2_look
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
@@ -54,13 +48,10 @@ tap fuzz-nbd-reply 1200 build/asan/test/fuzz_nbd_reply
 tap fuzz-nvme-auth 1200 build/asan/test/fuzz_nvme_auth
 tap fuzz-nvme-fabrics 1200 build/asan/test/fuzz_nvme_fabrics
 tap fuzz-nvme-pdu 1200 build/asan/test/fuzz_nvme_pdu
-<<<<<<< HEAD
 tap fuzz-qcow2-header 1200 build/asan/test/fuzz_qcow2_header
 tap fuzz-qcow2-snapshot 1200 build/asan/test/fuzz_qcow2_snapshot
-=======
 tap fuzz-qcow2-decompress 1200 build/asan/test/fuzz_qcow2_decompress
 tap fuzz-qcow2-luks 1200 build/asan/test/fuzz_qcow2_luks
->>>>>>> q-codec
 tap bench-report 600 test/bench/report.sh
 tap bench-host 600 test/bench/host.sh
 tap cli 900 test/cli/cli.sh build/release/bin
@@ -73,6 +64,7 @@ tap ceph-cluster 900 test/ceph/cluster_test.sh
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin
 tap attach 900 test/cli/attach.py build/asan/bin
+tap create-image 600 test/cli/create_image.sh build/asan/bin
 tap page 900 test/page/page.sh build/asan
 tap trace-timeline 1800 test/trace/timeline.sh build/asan
 tap trace-record 900 test/trace/record.sh build/release
@@ -102,7 +94,7 @@ if [ "$mode" != fast ]; then
 	daemon='ublkd ublkd-keeper ublkctl'
 	# what has threads or talks to them
 	threaded='test_reactor test_mailbox test_reactors test_socket test_socket_turns test_commands test_device_set test_device_set_work
-		test_foreign_threads test_life test_nbd_examine test_rbd_keys test_rbd_lost test_rbd_settle test_rbd_threads test_throttle_threads test_watchdog'
+		test_foreign_threads test_life test_nbd_examine test_qcow2_threads test_rbd_keys test_rbd_lost test_rbd_settle test_rbd_threads test_throttle_threads test_watchdog'
 	# shellcheck disable=SC2086 # many targets
 	step build-tsan build tsan $daemon $threaded
 	for test in $threaded; do
@@ -140,7 +132,7 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" 1200 '' hostile_state
 	guests "$(one 7.2)" $long '' rbd
 	guests "$(one 6.12)" $long '' nbd systemd
-	guests "$both" 1200 '' nvme upgrade resize datapath recovery
+	guests "$both" 1200 '' nvme qcow2 upgrade resize datapath recovery
 	guests "$(one 7.2)" 1200 '' stripe hostile_inuse
 	guests "$(one 6.12)" 1200 '' blocked
 	# numbers of docs/rbd.md
@@ -156,7 +148,7 @@ if [ "$mode" != fast ]; then
 	if [ "$mode" = soak ]; then guests 6.12 1200 -s bpftrace; fi
 	guests "$(one 6.12)" 1800 '-s -n' trace_points trace_stacks timeline
 	guests "$(one 7.2)" 1800 '-s -n' trace trace_latency
-	guests 7.2 1200 -i trace_loss trace_csv trace_cost
+	guests 7.2 1200 -i trace_loss trace_csv trace_cost qcow2_many
 	if [ "$mode" = soak ]; then guests 6.12 1800 '-s -n' trace_csv; fi
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	guests "$(one 7.2)" 1200 -i pause why stuck

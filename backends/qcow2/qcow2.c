@@ -36,7 +36,10 @@ static const struct backend_child_option qcow2_children[] = {
 	  .nr_max = 1,
 	  .read_only = true,
 	  .words = qcow2_backing_words,
-	  .help = "What the image stands over: a backend of any type. It is only read." },
+	  .help = "What the image stands over: a backend of any type. It is only read. auto: the "
+		  "file that the image names, as raw or qcow2, if `data` is a file; what that "
+		  "stands over is found in the same way (backing_folder). none: what the image "
+		  "does not have reads as zeroes, whatever it names." },
 	{ .name = NULL },
 };
 
@@ -88,6 +91,16 @@ static bool read_zeroes(struct qcow2_io *s, uint64_t bytes)
 	if (ret < 0)
 		s->result = ret;
 	return false;
+}
+
+/* What the file of an image lacks at its end is zeroes. */
+static bool read_in_place(struct qcow2_io *s, uint64_t host, uint64_t bytes)
+{
+	uint64_t end = qcow2_device_of(s)->guest_bytes;
+
+	if (host >= end)
+		return read_zeroes(s, bytes);
+	return piece_in_place(s, host, MIN(bytes, end - host));
 }
 
 static bool read_below(struct qcow2_io *s, uint64_t bytes)
@@ -182,7 +195,7 @@ static bool read_run(struct qcow2_io *s, const struct qcow2_run *run)
 	case QCOW2_SHARED:
 	case QCOW2_DATA:
 		if (!qcow2_device_of(s)->luks)
-			return piece_in_place(s, run->host, run->bytes);
+			return read_in_place(s, run->host, run->bytes);
 		qcow2_bounce_read(s, run);
 		return true;
 	case QCOW2_PACKED:
@@ -293,13 +306,13 @@ static bool wants_flush(const struct qcow2_io *s)
 	return (s->io->flags & BACKEND_FUA) && s->result == 0 && !s->is_flushed;
 }
 
-/* Stopped as a whole, by a change of snapshots. Read behind moving_begin: see qcow2_moving_begin. */
+/* Stopped as a whole, by a change of snapshots. Read behind moving_begin: see qcow2_moving_begin.
+ */
 static inline bool io_is_stopped(struct qcow2_io *s)
 {
 	qcow2_moving_begin(s);
-	return __builtin_expect(atomic_load_explicit(&qcow2_device_of(s)->is_stopped,
-						     memory_order_relaxed),
-				0);
+	return __builtin_expect(
+		atomic_load_explicit(&qcow2_device_of(s)->is_stopped, memory_order_relaxed), 0);
 }
 
 /* Until a step is under way, or the request has come to its end. */
@@ -314,7 +327,7 @@ static enum backend_submit io_steps(struct qcow2_io *s)
 			qcow2_owner_ask(s, QCOW2_ASK_PASS);
 			return BACKEND_QUEUED;
 		} else if (s->io->op > BACKEND_WRITE ? unmap_step(s, length - s->at_bytes)
-						   : data_step(s, length - s->at_bytes)) {
+						     : data_step(s, length - s->at_bytes)) {
 			return BACKEND_QUEUED;
 		}
 		qcow2_moving_end(s);
@@ -449,11 +462,11 @@ static enum backend_submit qcow2_submit(struct backend_io *io)
 
 	io_begin(s);
 	if (io->op <= BACKEND_WRITE && !d->luks && !(io->flags & BACKEND_FUA)) {
-		host = io_is_stopped(s) ? 0
-					: qcow2_lookup_plain(d->t, io->offset_bytes,
-							     io->length_bytes,
-							     io->op == BACKEND_WRITE);
-		if (__builtin_expect(host != 0, 1)) {
+		host = io_is_stopped(s)
+			       ? 0
+			       : qcow2_lookup_plain(d->t, io->offset_bytes, io->length_bytes,
+						    io->op == BACKEND_WRITE);
+		if (__builtin_expect(host != 0 && host + io->length_bytes <= d->guest_bytes, 1)) {
 			qcow2_set_state(s, QCOW2_IN_PLACE);
 			submit = submit_piece(s, d->guest_idx, host, io->length_bytes);
 			if (submit == BACKEND_QUEUED)
@@ -552,9 +565,6 @@ static int qcow2_queue_init(struct backend_queue *queue)
 
 	q->queue = queue;
 	q->d = d;
-	/* Perhaps of several reactors. */
-	if (queue->device->open_params.queue_nr > 1)
-		atomic_store_explicit(&d->is_spread, true, memory_order_relaxed);
 	list_init(&q->waiting);
 	for (unsigned i = 0; i < QCOW2_OWN_NR; i++)
 		q->own[i].own = &queue->own[i];
@@ -632,6 +642,7 @@ const struct backend backend_qcow2 = {
 	.children = qcow2_children,
 	.own_nr = QCOW2_OWN_NR,
 	.own_bytes = QCOW2_OWN_BYTES,
+	.resolve = qcow2_resolve,
 	.open = qcow2_open,
 	.open_async = qcow2_open_async,
 	.close_async = qcow2_close_async,
@@ -643,6 +654,7 @@ const struct backend backend_qcow2 = {
 	.cancel = qcow2_cancel,
 	.child_done = qcow2_child_done,
 	.wait = qcow2_wait,
+	.look = qcow2_look,
 	.identity = qcow2_identity,
 	.stored_fd = qcow2_stored_fd,
 	.snapshots = &qcow2_backend_snapshots,

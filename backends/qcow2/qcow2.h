@@ -9,10 +9,12 @@
  *   qcow2_tables.c   the tables in memory
  *   qcow2_owner.c    who changes tables: one reactor, which the others ask
  *   qcow2_alloc.c    clusters are taken and given back
+ *   qcow2_taken.c    ... and given back when the process dies in between
  *   qcow2_change.c   entries of L2 are changed
  *   qcow2_commit.c   the tables reach the disk, in order
  *   qcow2_snapshot*.c  internal snapshots: qcow2_snapshot_change.h
- *   qcow2_open.c     header, L1, reference count table are read; qcow2_close.c: the last commit
+ *   qcow2_resolve.c  what the image stands over, by its header
+ *   qcow2_open.c     an image is opened (qcow2_opening.h); qcow2_close.c: the last commit
  *
  * The way of a request. It looks up where its first bytes are. In place: it is passed on to `data`
  * as it is, from whichever queue. Else it asks the owner, which is the reactor of queue 0, and goes
@@ -42,7 +44,8 @@ struct qcow2_config {
 	uint64_t size_bytes, cluster_bytes;
 	bool with_subclusters;
 	char *key_file;
-	char *snapshot; /* ID or name of the one to read; NULL: the disk itself */
+	char *backing_folder; /* NULL: that of the image */
+	char *snapshot;	      /* ID or name of the one to read; NULL: the disk itself */
 };
 
 struct qcow2_io;
@@ -65,6 +68,7 @@ struct qcow2_device {
 	bool ignores_backing;	    /* backing: none */
 	uint64_t image_bytes;	    /* of the image when it was opened */
 	uint64_t data_bytes;	    /* of the child `data`: as far as it can be read */
+	uint64_t guest_bytes;	    /* of the child guest_idx; its last cluster may end beyond */
 	bool data_grows;	    /* what is beyond its end reads as zeroes, and may be written */
 	uint32_t chunk_bytes;	    /* of an own request, at most */
 	struct qcow2_luks *luks;    /* NULL: not encrypted */
@@ -103,7 +107,7 @@ struct qcow2_queue {
 	struct task waiting_task;
 	struct qcow2_unpacked *unpacked;
 	struct qcow2_luks_cipher *cipher; /* NULL: not encrypted */
-	uint64_t hits, misses, copies;	  /* counters */
+	uint64_t misses, copies, unpacks; /* counters: struct backend_image_look's */
 };
 
 /* Where a request is; for its next step, and for why-stuck. */
@@ -138,6 +142,7 @@ struct qcow2_alloc {
 	uint64_t host;		  /* of guest */
 	uint64_t cluster_host;	  /* of the first cluster; cluster_nr of them are new */
 	unsigned cluster_nr;
+	unsigned taken_idx; /* of new clusters: qcow2_taken.c */
 	bool is_new;   /* taken just now: an abort gives them back */
 	bool is_fresh; /* beyond the end of the file until now: reads as zeroes */
 };
@@ -222,7 +227,7 @@ static inline void qcow2_moving_begin(struct qcow2_io *s)
 	atomic_store_explicit(&q->moving[s->epoch_idx], nr + 1, memory_order_relaxed);
 	/* The owner changes an entry, then reads the count; here it is the other way round. */
 	if (__builtin_expect(atomic_load_explicit(&d->is_spread, memory_order_relaxed), 0))
-		atomic_thread_fence(memory_order_seq_cst);
+		qcow2_fence(memory_order_seq_cst);
 }
 
 static inline void qcow2_moving_end(struct qcow2_io *s)
@@ -305,6 +310,15 @@ void qcow2_owner_cancel(struct qcow2_io *s);
 void qcow2_io_cancelled(struct qcow2_io *s);
 /* Any thread: whether a FLUSH has to wait for tables. */
 bool qcow2_owner_is_dirty(const struct qcow2_owner *o);
+
+/* ---- qcow2_resolve.c: struct backend's resolve ---- */
+
+int qcow2_resolve(const struct backend_spec *spec, struct backend_spec **ret_child, char *error,
+		  size_t error_bytes);
+
+/* ---- qcow2_look.c: struct backend's look ---- */
+
+void qcow2_look(const struct backend_queue *queue, struct backend_image_look *look);
 
 /* ---- qcow2_open.c, qcow2_close.c ---- */
 

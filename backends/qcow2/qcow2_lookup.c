@@ -57,7 +57,7 @@ void qcow2_entry_run(const struct qcow2_tables *t, const void *slice, unsigned i
 	/* The bits first: the owner stores them last when a cluster comes, first when it goes. */
 	uint64_t bits = words == 2 ? qcow2_entry_load(slice, idx * words + 1) : 0, entry;
 
-	atomic_thread_fence(memory_order_acquire);
+	qcow2_fence(memory_order_acquire);
 	entry = qcow2_entry_load(slice, idx * words);
 	if (entry & QCOW2_COMPRESSED) {
 		ret_run->kind = QCOW2_PACKED;
@@ -115,7 +115,7 @@ static bool cached_run(const struct qcow2_tables *t, uint64_t at, uint64_t offse
 		return false;
 	seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
 	slice_run(t, qcow2_slot_data(t, slot), offset, bytes, run);
-	atomic_thread_fence(memory_order_acquire);
+	qcow2_fence(memory_order_acquire);
 	qcow2_slot_touch(slot);
 	return !(seq & 1) && atomic_load_explicit(&slot->seq, memory_order_relaxed) == seq &&
 	       atomic_load_explicit(&slot->at, memory_order_relaxed) == at;

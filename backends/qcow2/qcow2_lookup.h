@@ -79,7 +79,7 @@ static inline uint64_t qcow2_lookup_plain(const struct qcow2_tables *t, uint64_t
 		return 0;
 	seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
 	entry = qcow2_entry_load(qcow2_slot_data(t, slot), idx & ((1u << t->slice_bits) - 1));
-	atomic_thread_fence(memory_order_acquire);
+	qcow2_fence(memory_order_acquire);
 	if ((seq & 1) || atomic_load_explicit(&slot->seq, memory_order_relaxed) != seq ||
 	    atomic_load_explicit(&slot->at, memory_order_relaxed) != qcow2_slice_at(t, table, idx))
 		return 0;

@@ -27,6 +27,8 @@ static void owner_answer(struct qcow2_owner *o, struct qcow2_io *s, int answer)
 {
 	struct reactor *home = s->io->queue->reactor;
 
+	if (answer < 0 && (s->ask == QCOW2_ASK_PUBLISH || s->ask == QCOW2_ASK_ABORT))
+		qcow2_alloc_abandon(o, s);
 	s->answer = answer;
 	if (s->ask == QCOW2_ASK_SNAPSHOT)
 		qcow2_snapshot_answered(o, s, answer);
@@ -102,8 +104,7 @@ static struct qcow2_load *load_find(struct qcow2_owner *o, uint64_t at)
 void qcow2_owner_forget_loads(struct qcow2_owner *o, uint64_t at)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(o->load); i++)
-		if (o->load[i].at >= at &&
-		    o->load[i].at < at + qcow2_cluster_bytes(&o->t->g))
+		if (o->load[i].at >= at && o->load[i].at < at + qcow2_cluster_bytes(&o->t->g))
 			o->load[i].is_stale = true;
 }
 
@@ -183,7 +184,7 @@ static bool commit_is_quiet(struct qcow2_commit *c, unsigned epoch_idx)
 {
 	struct qcow2_owner *o = container_of(c, struct qcow2_owner, commit);
 
-	atomic_thread_fence(memory_order_seq_cst);
+	qcow2_fence(memory_order_seq_cst);
 	for (unsigned i = 0; i < o->queue_nr; i++)
 		if (o->queues[i] && atomic_load_explicit(&o->queues[i]->moving[epoch_idx],
 							 memory_order_acquire) > 0)

@@ -33,6 +33,7 @@ struct qcow2_job {
 	bool is_refblock;
 	uint64_t idx;  /* in L1, or in the reference count table */
 	uint64_t host; /* where it will be */
+	unsigned taken_idx; /* L2: qcow2_taken.c */
 	uint64_t old;  /* L2: the table that it is a copy of; 0: none */
 	uint64_t at;   /* bytes of it that are written */
 	bool is_ready; /* written: to be entered when no commit is under way */
@@ -105,8 +106,8 @@ struct qcow2_owner {
 	struct qcow2_commit_io committing[QCOW2_OWN_NR]; /* by own request */
 
 	struct qcow2_snapshot_op *snapshot_op; /* qcow2_snapshot_op.c: under way; or NULL */
-	uint64_t next_cluster; /* where the search for a free one begins */
-	uint64_t allocations;  /* counter */
+	uint64_t next_cluster;		       /* where the search for a free one begins */
+	uint64_t allocations;		       /* counter */
 };
 
 /* ---- qcow2_owner.c ---- */
@@ -155,6 +156,19 @@ void qcow2_freed_add(struct qcow2_tables *t, uint64_t at, uint64_t bytes);
 /* Takes an entry out of the notes of what an L2 entry names: its clusters are given up. */
 void qcow2_freed_add_entry(struct qcow2_tables *t, uint64_t entry);
 
+/* ---- qcow2_taken.c ---- */
+
+/* For one more write: if not, one of those under way has to end. */
+bool qcow2_taken_has_room(const struct qcow2_tables *t);
+/* Notes clusters that have been taken; returns where. */
+unsigned qcow2_taken_add(struct qcow2_tables *t, enum qcow2_taken_kind kind, uint64_t what,
+			 uint64_t host, uint64_t nr);
+/* A table names them, or they are being given back. */
+void qcow2_taken_end(struct qcow2_tables *t, unsigned idx);
+/* Of a new memfd, or of one that a process before has left: what no table names is given up. */
+void qcow2_taken_init(struct qcow2_tables *t);
+void qcow2_taken_revive(struct qcow2_tables *t);
+
 /* ---- qcow2_jobs.c ---- */
 
 /* Has the L2 table of this L1 entry made, or copied when a snapshot has it too. WAITS or -errno. */
@@ -169,6 +183,8 @@ int qcow2_handle_alloc(struct qcow2_owner *o, struct qcow2_io *s);
 int qcow2_handle_publish(struct qcow2_owner *o, struct qcow2_io *s);
 int qcow2_handle_abort(struct qcow2_owner *o, struct qcow2_io *s);
 int qcow2_handle_unmap(struct qcow2_owner *o, struct qcow2_io *s);
+/* A PUBLISH or ABORT fails: the allocation is not under way any more. */
+void qcow2_alloc_abandon(struct qcow2_owner *o, struct qcow2_io *s);
 
 /* ---- qcow2_commit.c ---- */
 

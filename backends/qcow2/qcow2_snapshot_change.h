@@ -8,9 +8,9 @@
  *
  *   create   counts of all that the disk has rise, COPIED goes -> L1 copy, new table of snapshots
  *            -> flush -> header
- *   delete   new table -> flush -> header -> flush -> counts of all that it had fall -> COPIED comes
- *   apply    counts of all that it has rise -> new L1 table -> flush -> header -> flush -> counts of
- *            what the disk had fall -> COPIED comes
+ *   delete   new table -> flush -> header -> flush -> counts of all that it had fall -> COPIED
+ * comes apply    counts of all that it has rise -> new L1 table -> flush -> header -> flush ->
+ * counts of what the disk had fall -> COPIED comes
  *
  * What a power cut leaves behind: counts that are too high (leaks), and COPIED that a count of 1
  * does not have yet, or a count of 2 still has: both cost space or a copy, and no data. QEMU leaves

@@ -229,7 +229,7 @@ __attribute__((format(printf, 3, 4))) static int refuse_change(struct backend_sn
 	return err;
 }
 
-static int check_image(const struct qcow2_device *d, struct backend_snapshot_change *change)
+static int check_image_device(const struct qcow2_device *d, struct backend_snapshot_change *change)
 {
 	if (d->t->has_data_file)
 		return refuse_change(change, -EOPNOTSUPP,
@@ -361,7 +361,7 @@ static int snapshots_begin(struct backend_device *device, struct backend_snapsho
 {
 	struct qcow2_device *d = device->priv;
 	struct qcow2_snapshot_op *p;
-	int ret = check_image(d, change);
+	int ret = check_image_device(d, change);
 
 	if (ret < 0)
 		return ret;

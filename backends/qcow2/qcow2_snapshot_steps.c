@@ -193,9 +193,8 @@ static int write_table_at(struct qcow2_snapshot_op *p, uint64_t host, uint64_t b
 
 static void note_progress(struct qcow2_snapshot_op *p)
 {
-	uint64_t part = p->walk.l1_entries
-				? (uint64_t)p->walk.l1_idx * 1000 / p->walk.l1_entries
-				: 1000;
+	uint64_t part =
+		p->walk.l1_entries ? (uint64_t)p->walk.l1_idx * 1000 / p->walk.l1_entries : 1000;
 	uint64_t permille = (p->walks_done * 1000ull + part) / p->walk_nr;
 
 	__atomic_store_n(&p->change->done_permille, (uint32_t)MIN(permille, 999ull),
@@ -249,10 +248,9 @@ static int step_raise(struct qcow2_snapshot_op *p)
 
 static int step_judge_lower(struct qcow2_snapshot_op *p)
 {
-	const struct qcow2_walk what = { .l1 = p->l1,
-					 .l1_entries = p->snapshot.l1_entries,
-					 .addend = -1,
-					 .judges = true };
+	const struct qcow2_walk what = {
+		.l1 = p->l1, .l1_entries = p->snapshot.l1_entries, .addend = -1, .judges = true
+	};
 
 	return walk(p, &what);
 }
@@ -404,9 +402,9 @@ static void fill_new_l1(const struct qcow2_snapshot_op *p, void *buf, uint64_t a
 		uint64_t idx = at / 8 + i, entry = 0;
 
 		if (idx < t->l1_entries)
-			entry = is_apply(p) ? p->l1[idx]
-					    : atomic_load_explicit(&t->l1[idx],
-								   memory_order_relaxed);
+			entry = is_apply(p)
+					? p->l1[idx]
+					: atomic_load_explicit(&t->l1[idx], memory_order_relaxed);
 		to[i] = htobe64(entry & ~QCOW2_COPIED);
 	}
 }
@@ -457,8 +455,8 @@ static int header_io(struct qcow2_snapshot_op *p)
 	case HEADER_WRITE:
 	case HEADER_RESTORE:
 		if (!p->io_ended)
-			qcow2_header_update(buf, p->sub == HEADER_WRITE ? &p->header
-									: &p->d->header);
+			qcow2_header_update(buf,
+					    p->sub == HEADER_WRITE ? &p->header : &p->d->header);
 		/* All that changes is in its first sector. */
 		return op_io(p, p->d->data_idx, BACKEND_WRITE, 0, block);
 	default:
@@ -587,21 +585,30 @@ static int step_undo_copied(struct qcow2_snapshot_op *p)
 }
 
 qcow2_snapshot_step *const qcow2_create_steps[] = {
-	step_judge, step_take_l1, step_take_table,  step_hold_changes, step_raise,
-	step_grace, step_write_l1, step_write_table, step_commit,	     step_header,
-	step_adopt, NULL,
+	step_judge,    step_take_l1,	 step_take_table, step_hold_changes, step_raise, step_grace,
+	step_write_l1, step_write_table, step_commit,	  step_header,	     step_adopt, NULL,
 };
 
 qcow2_snapshot_step *const qcow2_delete_steps[] = {
-	step_read_l1, step_judge_lower, step_take_table,   step_write_table, step_commit,
-	step_header,  step_adopt,	step_lower,	   step_hold_changes, step_reap,
-	step_copied,  step_commit,	NULL,
+	step_read_l1,
+	step_judge_lower,
+	step_take_table,
+	step_write_table,
+	step_commit,
+	step_header,
+	step_adopt,
+	step_lower,
+	step_hold_changes,
+	step_reap,
+	step_copied,
+	step_commit,
+	NULL,
 };
 
 qcow2_snapshot_step *const qcow2_apply_steps[] = {
-	step_read_l1, step_judge,    step_take_l1, step_hold_all, step_raise,
-	step_write_l1, step_commit,  step_header,  step_adopt_l1, step_lower,
-	step_reap,    step_copied,   step_commit,  NULL,
+	step_read_l1,  step_judge,  step_take_l1, step_hold_all, step_raise,
+	step_write_l1, step_commit, step_header,  step_adopt_l1, step_lower,
+	step_reap,     step_copied, step_commit,  NULL,
 };
 
 qcow2_snapshot_step *const qcow2_undo_steps[] = {

@@ -20,7 +20,7 @@
 enum { WALK_TABLE_FIRST, WALK_ENTRIES, WALK_TABLE_LAST };
 
 __attribute__((format(printf, 3, 4))) static int walk_fail(struct qcow2_walk *w, int err,
-							    const char *format, ...)
+							   const char *format, ...)
 {
 	va_list args;
 

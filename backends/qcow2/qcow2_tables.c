@@ -2,7 +2,7 @@
  * The memory of an image's tables: one area each, in a memfd or anonymous. Made and found on the
  * main thread; slices are put into it by the owner's reactor, or by all that share it.
  *
- *   | kept | freed | slots | L1 | reference count table | dirty bits of both | slices ... |
+ *   | kept | freed | taken | slots | L1 | reference count table | dirty bits of both | slices ... |
  *
  * Happy path: new -> open fills L1 -> install, lookups, changes -> free. A memfd that a process
  * before has left is mapped, compared, and used as it is: a slot with an odd sequence number was
@@ -10,7 +10,7 @@
  *
  * Failure modes: no memory; a memfd that does not belong to this image: refused in words.
  */
-#include "backends/qcow2/qcow2_tables.h"
+#include "backends/qcow2/qcow2_owner.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 #include "base/util.h"
 
 #define KEPT_MAGIC 0x71636f7732746162ull
-#define KEPT_VERSION 1u
+#define KEPT_VERSION 2u
 
 /* At the start of the area: which image, and in what shape. */
 struct qcow2_kept {
@@ -68,6 +68,8 @@ static size_t tables_place(struct qcow2_tables *t, uint8_t *area)
 	at += 4096;
 	t->freed = (struct qcow2_freed *)(area + at);
 	at += round_up(QCOW2_FREED_NR * sizeof(*t->freed), 4096);
+	t->taken = (struct qcow2_taken *)(area + at);
+	at += round_up(QCOW2_TAKEN_NR * sizeof(*t->taken), 4096);
 	t->slot = (struct qcow2_slot *)(area + at);
 	at += round_up(qcow2_slot_nr(t) * sizeof(*t->slot), 4096);
 	t->l1 = (_Atomic uint64_t *)(area + at);
@@ -83,7 +85,7 @@ static size_t tables_place(struct qcow2_tables *t, uint8_t *area)
 	return at + (size_t)qcow2_slot_nr(t) * QCOW2_SLICE_BYTES_MAX;
 }
 
-static struct qcow2_tables *tables_alloc(const struct qcow2_header *h, bool in_memfd)
+static struct qcow2_tables *tables_alloc(const struct qcow2_header *h)
 {
 	struct qcow2_tables *t = calloc(1, sizeof(*t));
 
@@ -98,9 +100,8 @@ static struct qcow2_tables *tables_alloc(const struct qcow2_header *h, bool in_m
 	t->l1_offset = h->l1_offset;
 	t->l1_entries = h->l1_entries;
 	t->reftable_offset = h->reftable_offset;
-	if (in_memfd)
-		t->reftable_entries =
-			(uint32_t)((h->reftable_clusters * qcow2_cluster_bytes(&h->g)) / 8);
+	/* Also of an image that is only read: what lies there is no guest's. */
+	t->reftable_entries = (uint32_t)((h->reftable_clusters * qcow2_cluster_bytes(&h->g)) / 8);
 	return t;
 }
 
@@ -154,7 +155,7 @@ static void kept_fill(struct qcow2_tables *t)
 struct qcow2_tables *qcow2_tables_new(const struct qcow2_header *h, uint64_t cache_bytes,
 				      bool in_memfd)
 {
-	struct qcow2_tables *t = tables_alloc(h, in_memfd);
+	struct qcow2_tables *t = tables_alloc(h);
 	size_t bytes;
 	int ret = 0;
 
@@ -174,6 +175,7 @@ struct qcow2_tables *qcow2_tables_new(const struct qcow2_header *h, uint64_t cac
 		return NULL;
 	}
 	kept_fill(t);
+	qcow2_taken_init(t);
 	return t;
 }
 
@@ -194,6 +196,7 @@ static void slots_revive(struct qcow2_tables *t)
 		uint32_t seq = atomic_load(&slot->seq);
 
 		/* It may have reached the disk, or not. */
+		t->used_nr += !(seq & 1) && atomic_load(&slot->at) != 0;
 		if (slot->is_writing)
 			atomic_store(&slot->is_dirty, 1);
 		slot->is_writing = 0;
@@ -243,7 +246,7 @@ static int tables_take(struct qcow2_tables *t, int fd)
 struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
 					char words[static QCOW2_WORDS_BYTES])
 {
-	struct qcow2_tables *t = tables_alloc(h, true);
+	struct qcow2_tables *t = tables_alloc(h);
 	int ret = t ? tables_take(t, fd) : -ENOMEM;
 
 	if (ret < 0) {
@@ -256,6 +259,7 @@ struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
 	}
 	slots_revive(t);
 	freed_revive(t);
+	qcow2_taken_revive(t);
 	/* Also when all has been written: perhaps nothing has been flushed. */
 	atomic_store(&t->is_changed, true);
 	atomic_store(&t->end_bytes, atomic_load(&t->kept->end_bytes));
@@ -344,8 +348,12 @@ static bool entry_is_sane(const struct qcow2_tables *t, uint64_t entry, uint64_t
 	}
 	if ((entry & QCOW2_L2_RESERVED) || ((entry & QCOW2_ZERO) && (with_sub || t->g.version < 3)))
 		return false;
-	/* No subcluster is data and zeroes, and none is data without a cluster. */
-	if (with_sub && (((uint32_t)bits & (bits >> 32)) || (host == 0 && (uint32_t)bits)))
+	/*
+	 * No subcluster is data and zeroes, and none is data without a cluster; the first one of a
+	 * data file lies at 0.
+	 */
+	if (with_sub &&
+	    (((uint32_t)bits & (bits >> 32)) || (host == 0 && (uint32_t)bits && !t->has_data_file)))
 		return false;
 	return host == 0 || (t->has_data_file ? (host & (qcow2_cluster_bytes(&t->g) - 1)) == 0
 					      : host_is_sane(t, host));
@@ -414,7 +422,7 @@ static bool slot_begin(struct qcow2_slot *slot)
 
 	if ((seq & 1) || !atomic_compare_exchange_strong(&slot->seq, &seq, seq + 1))
 		return false;
-	atomic_thread_fence(memory_order_release);
+	qcow2_fence(memory_order_release);
 	return true;
 }
 
@@ -441,6 +449,8 @@ struct qcow2_slot *qcow2_tables_install(struct qcow2_tables *t, uint64_t at, voi
 	slot = slot_to_replace(qcow2_set_of(t, at));
 	if (!slot || !slot_begin(slot))
 		return NULL;
+	if (atomic_load_explicit(&slot->at, memory_order_relaxed) == 0)
+		atomic_fetch_add_explicit(&t->used_nr, 1, memory_order_relaxed);
 	slot->is_l2 = is_l2;
 	slot->is_bad = is_bad;
 	atomic_store_explicit(&slot->was_used, 1, memory_order_relaxed);

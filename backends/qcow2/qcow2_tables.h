@@ -34,10 +34,24 @@ enum qcow2_freed_stage {
 };
 
 /* What was given up and waits until nothing on the disk says any more that it is used. */
-#define QCOW2_FREED_NR 1024u
+#define QCOW2_FREED_NR 1280u
 struct qcow2_freed {
 	uint64_t at, end; /* what is left of it */
 	uint64_t stage;	  /* enum qcow2_freed_stage: 0: this place is free */
+};
+
+enum qcow2_taken_kind {
+	QCOW2_TAKEN_NONE,
+	QCOW2_TAKEN_DATA,  /* for a guest's offset */
+	QCOW2_TAKEN_TABLE, /* for an L2 table */
+};
+
+/* Clusters that no table names yet: qcow2_taken.c. */
+#define QCOW2_TAKEN_NR 256u
+struct qcow2_taken {
+	uint64_t what; /* DATA: the guest's offset; TABLE: the index in L1 */
+	uint64_t host, nr;
+	uint64_t kind; /* enum qcow2_taken_kind: 0: this place is free */
 };
 
 /* In the memfd: only numbers, and what a change in the middle of which the process dies leaves. */
@@ -64,7 +78,8 @@ struct qcow2_tables {
 	_Atomic uint64_t *l1, *reftable;
 	uint64_t *l1_dirty, *reftable_dirty; /* bitmaps of chunks */
 
-	unsigned set_mask; /* sets of QCOW2_WAYS slots, minus 1 */
+	_Atomic unsigned used_nr; /* slots that have a slice, for people */
+	unsigned set_mask;	  /* sets of QCOW2_WAYS slots, minus 1 */
 	struct qcow2_slot *slot;
 	uint8_t *data; /* of slot i from i * QCOW2_SLICE_BYTES_MAX on */
 
@@ -82,6 +97,9 @@ struct qcow2_tables {
 
 	struct qcow2_freed *freed;     /* qcow2_alloc.c: QCOW2_FREED_NR of them */
 	unsigned freed_last, freed_nr; /* the one noted last; how many are */
+	unsigned freed_promised;       /* notes that copies of tables will need; not in the memfd */
+	struct qcow2_taken *taken;     /* qcow2_taken.c: QCOW2_TAKEN_NR of them */
+	uint16_t taken_free[QCOW2_TAKEN_NR], taken_free_nr;
 	struct qcow2_kept *kept;       /* qcow2_tables.c: what says whose tables these are */
 
 	/* Of shared ones; qcow2_tables.c's. */
@@ -89,6 +107,19 @@ struct qcow2_tables {
 	unsigned user_nr;
 	char *key;
 };
+
+/*
+ * ThreadSanitizer knows no fences. What they order here are atomic accesses, all of them: it has
+ * nothing to find without.
+ */
+static inline void qcow2_fence(memory_order order)
+{
+#ifdef __SANITIZE_THREAD__
+	(void)order;
+#else
+	atomic_thread_fence(order);
+#endif
+}
 
 static inline unsigned qcow2_slot_nr(const struct qcow2_tables *t)
 {

@@ -130,6 +130,9 @@ write_conf() {
 		# how soon it says that it is full
 		osd heartbeat interval = 1
 		osd mon report interval = 1
+		# A lease of an hour (180 heartbeat graces), not of 16 s. With one copy, ceph-osd 16 lets requests that it
+		# comes to after a pause, before it has renewed an expired lease of their PG, wait for ever (its issue 61650).
+		osd pool default read lease ratio = 180
 	END
 }
 

@@ -69,6 +69,24 @@ cluster stop "$tmp/other"
 
 # ---- bluestore: faults ----
 
+# copies NUMBER: of what is in the pool
+copies() {
+	cluster mon "$tmp/blue" "{\"prefix\": \"osd pool set\", \"pool\": \"rbd\", \"var\": \"size\", \"val\": \"$1\",
+		\"yes_i_really_mean_it\": true}"
+}
+# With another number of copies the PGs begin a new interval, and the OSD's log says what is left of the old one's lease
+# (pruub=SECONDS).
+long_lease() {
+	local i
+	copies 2 && copies 1 || return
+	for ((i = 0; i < 100; i++)); do
+		if grep -qE 'pruub=3[0-9]{3}\.' "$tmp/blue/osd.log"; then return; fi
+		sleep 0.1
+	done
+	grep -oE 'pruub=[^ ]*' "$tmp/blue/osd.log" | tail -n 1
+	return 1
+}
+
 ok "a cluster on bluestore starts" cluster start "$tmp/blue" --store bluestore
 use blue
 ok "an object is written" put first first
@@ -77,6 +95,7 @@ ok "writes wait" in_vain put second second
 ok "the OSD returns" cluster start-osd "$tmp/blue"
 ok "what was acknowledged is there" has first first
 ok "writes go on" put second second
+ok "its lease outlives every pause" long_lease
 ok "the OSD is paused" cluster pause-osd "$tmp/blue"
 ok "reads wait" in_vain has first first
 ok "the OSD goes on" cluster resume-osd "$tmp/blue"

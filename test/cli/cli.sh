@@ -346,6 +346,13 @@ ctl_show_library() {
 library               librbd: 16 threads in the process, of 1 client for 3 images'
 }
 
+ctl_show_images() {
+	local tables='"tables":{"slices":3,"slices_max":64,"slice_bytes":4096,"misses":1,"dirty":true}'
+	told 0 show a "{\"ok\":true,\"data\":{\"name\":\"a\",\"images\":[{\"node\":\"a\",\"format\":\"qcow2\",\"file\":\"/a.qcow2\",\"read_only\":false,\"size_bytes\":1073741824,\"stored_bytes\":4096,\"allocated_clusters\":12,\"copies\":13,\"compressed_reads\":14,$tables},{\"node\":\"a/backing\",\"format\":\"qcow2\",\"file\":null,\"read_only\":true,\"size_bytes\":0,\"stored_bytes\":null}]}}" &&
+		said out 'a          qcow2   1GiB    4KiB  dirty      12KiB of 256KiB       1         12      13          14  /a.qcow2' &&
+		said out 'a/backing  qcow2     0B       -  read-only         0B of 0B       0          0       0           0'
+}
+
 . "$top/test/cli/ctl_changes.sh"
 
 op='"failed":0,"sum_ns":0,"buckets":[]'
@@ -449,6 +456,7 @@ ok_unless "$cannot" "ublkctl show: options of a stack by the name of the backend
 ok_unless "$cannot" "ublkctl show: an option that is a map" ctl_show_map
 ok_unless "$cannot" "ublkctl show: connections" ctl_show_connections
 ok_unless "$cannot" "ublkctl show: a library and its threads" ctl_show_library
+ok_unless "$cannot" "ublkctl show: images" ctl_show_images
 ok_unless "$cannot" "ublkctl throttle" ctl_throttle
 ok_unless "$cannot" "ublkctl snapshot" ctl_snapshot
 ok_unless "$cannot" "ublkctl stats, with and without --watch" ctl_stats
@@ -481,7 +489,7 @@ completion() {
 		[ "$(complete_words detach a)" = 'alpha' ] &&
 		[ "$(complete_words detach beta --)" = '--force' ] &&
 		[ "$(complete_words at)" = 'attach' ] &&
-		[ "$(complete_words attach --)" = '--read-only --name --queues --show --persist --json' ] &&
+		[ "$(complete_words attach --)" = '--read-only --name --queues --show --persist --raw --size --backing --backing-format --backing-folder --json' ] &&
 		[ "$(complete_words attach --name x examples/mini)" = 'examples/minimal.yaml' ] &&
 		[ "$(complete_words attach --queues '')" = '' ] &&
 		[ "$(complete_words stats --w)" = '--watch' ] &&

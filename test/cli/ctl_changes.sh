@@ -8,8 +8,8 @@ ctl_snapshot() {
 		'{"ok":true,"data":{"name":"a"}}'$'\n' '{"ok":true,"data":{"name":"a"}}'$'\n' \
 		'{"ok":false,"error":"in use: mounted on /mnt"}'$'\n'
 	TZ=UTC ctl 0 snapshot list a &&
-		printed out 'ID  NAME         SIZE  VM STATE  CREATED
-1   before?[2J  1.0Gi        0  2001-09-09 01:46:40
+		printed out 'ID  NAME        SIZE  VM STATE  CREATED
+1   before?[2J  1GiB        0B  2001-09-09 01:46:40
 under way: create after, 43 %' &&
 		ctl 0 snapshot create a after --node a/data && [ ! -s "$tmp/out" ] &&
 		ctl 0 snapshot apply a 1 --force && ctl 1 snapshot delete a before && said err 'in use' &&

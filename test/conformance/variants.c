@@ -160,6 +160,38 @@ static void nbdkit_stop(void)
 		fprintf(stderr, "nbdkit does not end\n");
 }
 
+static const char *qemu_image(const char *options, const char *then)
+{
+	char command[4000];
+
+	if (system("command -v qemu-img >/dev/null") != 0)
+		return "qemu-img is not installed";
+	fresh();
+	snprintf(command, sizeof(command), "qemu-img create -q -f qcow2 -o %s %s 4M %s", options,
+		 variant_path, then);
+	return system(command) == 0 ? NULL : "qemu-img makes no image";
+}
+
+/* Its table of reference counts is too small for what it will hold. */
+static const char *qcow2_small(void)
+{
+	return qemu_image("cluster_size=512,refcount_bits=64", "");
+}
+
+/* Bit 0 of the incompatible features, and counts that nobody has kept up: all of them 0. */
+static const char *qcow2_dirty(void)
+{
+	char then[2400];
+
+	fresh();
+	snprintf(then, sizeof(then),
+		 "&& qemu-io -f qcow2 -c 'write -z 64k 1M' -c 'discard 0 4M' %s >/dev/null && "
+		 "printf '\\001' | dd of=%s bs=1 seek=79 conv=notrunc status=none && "
+		 "dd if=/dev/zero of=%s bs=64k seek=2 count=1 conv=notrunc status=none",
+		 variant_path, variant_path, variant_path);
+	return qemu_image("lazy_refcounts=on", then);
+}
+
 #define NVME_SUBSYSTEM "nqn.2026-01.org.example:disk"
 #define NVME_HOST "nqn.2026-01.org.example:host"
 /* 32 bytes and their CRC-32. */
@@ -445,6 +477,20 @@ const struct variant variants[] = {
 	  .block_bytes = 4096,
 	  .is_persistent = true,
 	  .setup = fresh,
+	  .teardown = remove_file },
+	{ .name = "qcow2-small",
+	  .backend = "qcow2",
+	  .yaml = "type: qcow2\ndata: {type: file, path: %s}\n",
+	  .block_bytes = 512,
+	  .is_persistent = true,
+	  .setup = qcow2_small,
+	  .teardown = remove_file },
+	{ .name = "qcow2-dirty",
+	  .backend = "qcow2",
+	  .yaml = "type: qcow2\ndata: {type: file, path: %s}\n",
+	  .block_bytes = 512,
+	  .is_persistent = true,
+	  .setup = qcow2_dirty,
 	  .teardown = remove_file },
 	{ STACK("delay-qcow2", DELAY), .backend = "qcow2",
 	  .yaml = "type: qcow2\ncreate: true\nsize: 4MiB\ndata: {type: delay, all: 30us, "

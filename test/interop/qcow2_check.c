@@ -178,6 +178,14 @@ static int read_all(const char *name, const char *out_name, int snapshot)
 	}
 	if (fclose(out))
 		fail(out_name, strerror(errno));
+	/* whatever the last cluster holds */
+	if (qcow2_oracle_read(image->oracle, NULL, snapshot, bytes, buf, PIECE_BYTES) ||
+	    qcow2_oracle_read(image->oracle, NULL, snapshot, bytes - 1, buf, PIECE_BYTES))
+		fail(name, "the end of the disk cannot be read");
+	for (unsigned i = 1; i < PIECE_BYTES; i++) {
+		if (buf[i])
+			fail(name, "no zeroes behind the end of the disk");
+	}
 	return 0;
 }
 

@@ -151,7 +151,7 @@ class Image:
             block = self.u64(self.reftable + i * 8)
             if block or i < 4:
                 self.add("reftable", self.reftable + i * 8, 8)
-            used = (len(self.data) // self.cluster << self.order) // 8 + 1
+            used = (-(-len(self.data) // self.cluster) << self.order) // 8 + 1
             for at in range(0, min(used, self.cluster) if block else 0, max(1, (1 << self.order) // 8)):
                 self.add("refcount", block + at, max(1, (1 << self.order) // 8))
         at = self.snapshots
@@ -205,8 +205,13 @@ def changed(image, field, rng):
     if bits == 64 and field.kind not in ("header", "refcount", "L2 bitmap", "snapshot L2 bitmap"):
         ways += [old & ~OFFSET | somewhere, old & ~OFFSET | somewhere, COPIED | somewhere, COPIED | somewhere, old + 512,
                  old ^ COPIED, old ^ COMPRESSED]
+    elif field.kind.endswith("L2 bitmap"):
+        # a subcluster that is allocated and reads as zeroes
+        ways += [old | old >> 32 | 1, old | old << 32 | 1 << 32, 1 << 32 | 1, old | 1]
     elif bits == 64:
         ways += [somewhere, somewhere]
+    if field.kind == "bitmap table":
+        ways += [old | 1, somewhere | 1]
     return rng.choice(ways) % (1 << bits)
 
 
@@ -314,6 +319,8 @@ STRICT = [
      r"shared [1-9]"),
     ("autoclear", lambda image, v: not v, lambda image, v: 1, "bitmaps, but no extension says where"),
     ("header_length", lambda image, v: True, lambda image, v: v + 1, "not a multiple of 8"),
+    # qemu-img sees this too, but chance rarely makes it
+    ("bitmap table", entry, lambda image, v: v | 1, r"bitmap \d+, entry"),
     # the last one is behind the end of the file
     ("refcount", lambda image, v: not v and image.order >= 3, lambda image, v: 1, r"past_end [1-9]"),
 ]

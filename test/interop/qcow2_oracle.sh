@@ -17,7 +17,6 @@ if ! command -v qemu-img >/dev/null || ! command -v qemu-io >/dev/null; then
 	exit 0
 fi
 cd "$tmp" || exit 1
-RANDOM=$seed
 echo "# seed $seed: UBLKD_SEED=$seed test/interop/qcow2_oracle.sh ${1:-}"
 
 # --- images -------------------------------------------------------------------------------------
@@ -95,9 +94,12 @@ lazy() {
 		qemu-img check -q -r all lazy && same lazy
 }
 
+# At most clusters are lost.
 killed() {
-	create cluster_size=512 killed 4M && { fill killed 4M 'flush' 'write -P 9 1M 100k' 'sigraise 9' || true; } &&
-		same killed
+	local code=0
+	create cluster_size=512 killed 4M && { fill killed 4M 'flush' 'write -P 9 1M 100k' 'sigraise 9' || true; }
+	qemu-img check -q -f qcow2 killed || code=$?
+	{ [ $code = 0 ] || [ $code = 3 ]; } && same killed $code
 }
 
 # compressed TYPE CLUSTER_BYTES
@@ -131,11 +133,21 @@ data_file() {
 luks_options=(--object "secret,id=key,data=pw" --image-opts
 	"driver=qcow2,encrypt.format=luks,encrypt.key-secret=key,file.filename={}")
 
+# qemu-img first measures how fast it hashes, and gives up where the clock of its CPU time stands still
+# meanwhile: on a busy guest. That is not what is tried here.
+luks_create() {
+	local i
+	for ((i = 0; i < 10; i++)); do
+		qemu-img create -q -f qcow2 --object secret,id=key,data=pw \
+			-o encrypt.format=luks,encrypt.key-secret=key,encrypt.iter-time=10,cluster_size=4k luks 1M 2>words && return
+		cat words
+		grep -q 'Unable to get accurate CPU usage' words || return 1
+	done
+	return 1
+}
+
 luks() {
-	local qemu=0
-	qemu-img create -q -f qcow2 --object secret,id=key,data=pw \
-		-o encrypt.format=luks,encrypt.key-secret=key,encrypt.iter-time=10,cluster_size=4k luks 1M &&
-		qemu-io "${luks_options[@]//\{\}/luks}" -c 'write -P 4 0 100k' >/dev/null &&
+	luks_create && qemu-io "${luks_options[@]//\{\}/luks}" -c 'write -P 4 0 100k' >/dev/null &&
 		qemu-img check "${luks_options[@]//\{\}/luks}" && "$program" check luks
 }
 
@@ -167,7 +179,17 @@ backed() {
 resized() {
 	create cluster_size=512 sized 1M && fill sized 1M && qemu-img resize -q sized 3M && fill sized 3M && same sized &&
 		qemu-img resize -q --shrink sized 700416 && same sized && qemu-img snapshot -c a sized &&
-		qemu-img resize -q sized 2M && fill sized 2M && same sized 0 a
+		qemu-img resize -q sized 2M && fill sized 2M && same sized 0 a &&
+		create cluster_size=64k tail 1M && qemu-io -f qcow2 -c 'write -P 5 0 1M' tail >/dev/null &&
+		qemu-img resize -q --shrink tail 700416 && same tail
+}
+
+# A snapshot's L1 table may be shorter than its disk: what is behind it is not allocated, here clusters leak.
+short_snapshot() {
+	local at
+	create cluster_size=4k short 4M && qemu-io -f qcow2 -c 'write -P 5 0 4M' short >/dev/null &&
+		qemu-img snapshot -c a short && at=$(od -An -tu8 --endian=big -j64 -N8 short) &&
+		printf '\0\0\0\1' | dd of=short bs=1 seek=$((at + 8)) conv=notrunc status=none && same short 3 a
 }
 
 # --- broken ones --------------------------------------------------------------------------------
@@ -182,44 +204,51 @@ corrupt() {
 # What the oracle sees and qemu-img check does not look for.
 stricter() {
 	local image
-	for image in w4k-16 v2 w64k-16,extended_l2=on away snapshots-cluster_size=4k; do
-		"$top/test/interop/qcow2_corrupt.py" "$program" strict $image || return
-	done >seen
+	for image in w4k-16 v2 w64k-16,extended_l2=on away snapshots-cluster_size=4k bitmaps; do
+		"$top/test/interop/qcow2_corrupt.py" "$program" strict $image >>seen || { cat seen && return 1; }
+	done
 	cat seen
 	# each rule was tried on one of them at least
-	[ "$(cut -d: -f2 seen | sort -u | wc -l)" = 8 ]
+	[ "$(cut -d: -f2 seen | sort -u | wc -l)" = 9 ]
 }
 
-ok "clusters of 512" widths 512 2M
-ok "clusters of 4k" widths 4k 4M
-ok "clusters of 64k" widths 64k 4M
-ok "clusters of 2M" widths 2M 16M
-ok "subclusters of 64k" widths 64k 4M ,extended_l2=on
-ok "subclusters of 2M" widths 2M 16M ,extended_l2=on
-ok "version 2" version_2
-ok "lazy reference counts, a writer that is killed, a repair" lazy
-ok "a writer that is killed" killed
+# kind NAME COMMAND...: what it does depends on nothing before it.
+kind() {
+	RANDOM=$seed
+	ok "$@"
+}
+
+kind "clusters of 512" widths 512 2M
+kind "clusters of 4k" widths 4k 4M
+kind "clusters of 64k" widths 64k 4M
+kind "clusters of 2M" widths 2M 16M
+kind "subclusters of 64k" widths 64k 4M ,extended_l2=on
+kind "subclusters of 2M" widths 2M 16M ,extended_l2=on
+kind "version 2" version_2
+kind "lazy reference counts, a writer that is killed, a repair" lazy
+kind "a writer that is killed" killed
 for type in zlib zstd; do
-	for size in 512 64k 2M; do ok "compressed by $type, clusters of $size" compressed $type $size; done
+	for size in 512 64k 2M; do kind "compressed by $type, clusters of $size" compressed $type $size; done
 done
-ok "compressed, with a snapshot" compressed_snapshot
-ok "snapshots" snapshots cluster_size=4k
-ok "snapshots, subclusters" snapshots cluster_size=16k,extended_l2=on
-ok "snapshots, reference counts of 4 bits" snapshots cluster_size=512,refcount_bits=4
-ok "data file" data_file away cluster_size=64k
-ok "raw data file, subclusters" data_file raw cluster_size=64k,extended_l2=on,data_file_raw=on
-ok "LUKS" luks
-ok "bitmaps" bitmaps
-ok "preallocated" preallocated
-ok "backing files" backed
-ok "resized" resized
+kind "compressed, with a snapshot" compressed_snapshot
+kind "snapshots" snapshots cluster_size=4k
+kind "snapshots, subclusters" snapshots cluster_size=16k,extended_l2=on
+kind "snapshots, reference counts of 4 bits" snapshots cluster_size=512,refcount_bits=4
+kind "data file" data_file away cluster_size=64k
+kind "raw data file, subclusters" data_file raw cluster_size=64k,extended_l2=on,data_file_raw=on
+kind "LUKS" luks
+kind "bitmaps" bitmaps
+kind "preallocated" preallocated
+kind "backing files" backed
+kind "resized" resized
+kind "a snapshot with a short L1 table" short_snapshot
 
 for image in w64k-16 w512-1 w4k-64 w64k-8,extended_l2=on v2 packed compressed-zstd-64k snapshots-cluster_size=4k \
 	snapshots-cluster_size=16k,extended_l2=on away bitmaps over; do
 	ok "one field broken: $image" corrupt 40 $image
 done
-ok "what qemu-img check does not look for" stricter
-ok "one field broken: LUKS" corrupt 30 luks "${luks_options[@]}"
+kind "what qemu-img check does not look for" stricter
+kind "one field broken: LUKS" corrupt 30 luks "${luks_options[@]}"
 
 echo "1..$n"
 exit $bad

@@ -463,6 +463,34 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 	return true;
 }
 
+/* Of a device whose name begins with "image": one over another that is only read. */
+bool device_image(const struct device *d, unsigned idx, struct backend_image_look *ret_look)
+{
+	if (strncmp(d->spec.name, "image", 5) != 0 || idx > 1)
+		return false;
+	*ret_look = (struct backend_image_look){
+		.format = "qcow2",
+		.node = idx ? "image/backing" : d->spec.name,
+		.file = idx ? NULL : "/srv/a.qcow2",
+		.depth = idx,
+		.is_read_only = idx,
+		.size_bytes = 1 << 30,
+		.cluster_bytes = 65536,
+		.end_bytes = 5 << 20,
+		.has_stored = idx == 0,
+		.stored_bytes = 4 << 20,
+		.slice_bytes = 4096,
+		.slice_nr = 3,
+		.slice_max = 64,
+		.is_dirty = idx == 0,
+		.misses = 11 + idx,
+		.allocations = 12,
+		.copies = 13,
+		.unpacked = 14,
+	};
+	return true;
+}
+
 /* Of a device whose name begins with "net": two queues with a connection each. */
 bool device_connection(const struct device *d, unsigned queue, unsigned idx,
 		       struct net_connection_look *ret_connection)

@@ -38,7 +38,7 @@ _ublkctl_snapshot_words() {
 
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del attach detach resize snapshot throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info nvme-discover doctor udev-name version'
+	local commands='list show add del attach detach create-image resize snapshot throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info nvme-discover doctor udev-name version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -47,7 +47,7 @@ _ublkctl() {
 			socket=(--socket "${COMP_WORDS[i + 1]}")
 			i=$((i + 1))
 			;;
-		-f | --file | --state-dir | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --name | --queues | --host-nqn | --timeout | --node | --boundaries*) i=$((i + 1)) ;;
+		-f | --file | --state-dir | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --name | --queues | --host-nqn | --timeout | --node | --size | --backing | --backing-format | --backing-folder | --cluster-size | --refcount-bits | --compat | --data-file | --boundaries*) i=$((i + 1)) ;;
 		-*) ;;
 		*) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; fi ;;
 		esac
@@ -55,15 +55,15 @@ _ublkctl() {
 
 	COMPREPLY=()
 	case $prev in
-	-s | --socket | -f | --file | --perfetto)
+	-s | --socket | -f | --file | --perfetto | --backing | --data-file)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
-	--state-dir)
+	--state-dir | --backing-folder)
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;
-	--watch | --interval | --count | -w | -n | --name | --queues | --host-nqn | --timeout | --node | --boundaries*) return ;;
+	--watch | --interval | --count | -w | -n | --name | --queues | --host-nqn | --timeout | --node | --size | --cluster-size | --refcount-bits | --boundaries*) return ;;
 	--layer)
 		mapfile -t COMPREPLY < <(compgen -W 'total throttle daemon backend' -- "$cur")
 		return
@@ -74,6 +74,14 @@ _ublkctl() {
 		;;
 	snapshot)
 		mapfile -t COMPREPLY < <(compgen -W 'list create delete apply' -- "$cur")
+		return
+		;;
+	--backing-format)
+		mapfile -t COMPREPLY < <(compgen -W 'qcow2 raw' -- "$cur")
+		return
+		;;
+	--compat)
+		mapfile -t COMPREPLY < <(compgen -W '0.10 1.1' -- "$cur")
 		return
 		;;
 	histogram)
@@ -96,7 +104,12 @@ _ublkctl() {
 		;;
 	show) words=$(_ublkctl_names "${socket[@]}") ;;
 	attach)
-		mapfile -t COMPREPLY < <(compgen -f -W '--read-only --name --queues --show --persist --json' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -f -W '--read-only --name --queues --show --persist --raw --size --backing --backing-format --backing-folder --json' -- "$cur")
+		return
+		;;
+	create-image)
+		mapfile -t COMPREPLY < <(compgen -f -W '--size --backing --backing-format --cluster-size --extended-l2
+			--refcount-bits --compat --lazy-refcounts --data-file --data-file-raw --force --json' -- "$cur")
 		return
 		;;
 	detach) words="$(_ublkctl_names "${socket[@]}") $(_ublkctl_nodes) --force" ;;

@@ -3,6 +3,8 @@
  * own, over leaves that do as they are told. What such a node needs is in this file
  * alone: nothing else had to change for it.
  */
+#include <sys/mman.h>
+
 #include "test/rig/tree_rig.h"
 #include "net/session_look.h"
 
@@ -196,6 +198,30 @@ static void test_own_requests(void **state)
 	leaf_complete(1, 0);
 	assert_int_equal(own_done_nr, 1);
 	assert_ptr_equal(backend_own_take(rig.queue), own[1]);
+}
+
+static bool is_in_memory(void *page)
+{
+	unsigned char in_core = 0;
+
+	assert_int_equal(mincore(page, 4096, &in_core), 0);
+	return in_core & 1;
+}
+
+/* Idle devices are many: a buffer takes memory when a request uses it, and not before. */
+static void test_own_buffers_come_with_their_use(void **state)
+{
+	struct backend_own *own[OWN_NR];
+
+	(void)state;
+	open_halves();
+	for (unsigned i = 0; i < OWN_NR; i++)
+		own[i] = backend_own_take(rig.queue);
+	for (unsigned i = 0; i < OWN_NR; i++)
+		assert_false(is_in_memory(own[i]->buf));
+	memset(own[1]->buf, 1, 4096);
+	assert_true(is_in_memory(own[1]->buf));
+	assert_false(is_in_memory(own[0]->buf));
 }
 
 static void test_memory_is_counted(void **state)
@@ -433,21 +459,14 @@ int main(void)
 {
 #define RIG(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		RIG(test_pieces_are_windows),
-		RIG(test_windows_without_memory),
-		RIG(test_busy_child),
-		RIG(test_where),
-		RIG(test_own_requests),
-		RIG(test_memory_is_counted),
-		RIG(test_second_child_fails),
-		RIG(test_closed_from_the_top),
-		RIG(test_leaves_are_asked),
-		RIG(test_long_identity),
-		RIG(test_limits_are_joined),
-		RIG(test_nodes_are_numbered),
-		RIG(test_nodes_know_their_place),
-		RIG(test_base_is_only_read),
-		RIG(test_nodes_keep_descriptors),
+		RIG(test_pieces_are_windows),  RIG(test_windows_without_memory),
+		RIG(test_busy_child),	       RIG(test_where),
+		RIG(test_own_requests),	       RIG(test_own_buffers_come_with_their_use),
+		RIG(test_memory_is_counted),   RIG(test_second_child_fails),
+		RIG(test_closed_from_the_top), RIG(test_leaves_are_asked),
+		RIG(test_long_identity),       RIG(test_limits_are_joined),
+		RIG(test_nodes_are_numbered),  RIG(test_nodes_know_their_place),
+		RIG(test_base_is_only_read),   RIG(test_nodes_keep_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,262 @@
+/*
+ * The tables of an image that is opened: those that a process before has left, or that another
+ * device has, or L1 and the reference count table are read. The control reactor.
+ *
+ * Failure modes: what lies outside of the image, or on another table, is refused in words.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "backends/qcow2/qcow2_opening.h"
+#include "backends/qcow2/qcow2_snapshot_change.h"
+#include "base/log.h"
+#include "base/util.h"
+
+#define TABLES_KEY_BYTES (BACKEND_IDENTITY_BYTES + 24)
+
+/* ---- CLEAR ---- */
+
+static void header_cleared(struct backend_visit *visit, int result)
+{
+	struct qcow2_open *p = qcow2_opening_of(visit);
+
+	if (result < 0)
+		qcow2_open_fail(p, result, "qcow2: the header cannot be written");
+	else
+		qcow2_open_done(p);
+}
+
+static void header_read_again(struct backend_visit *visit, int result)
+{
+	struct qcow2_open *p = qcow2_opening_of(visit);
+
+	if (result < 0) {
+		qcow2_open_fail(p, result, NULL);
+		return;
+	}
+	qcow2_header_update(p->buf, &p->d->header);
+	qcow2_open_io(p, BACKEND_WRITE, 0, p->header_bytes, "writing the header", header_cleared);
+}
+
+/* Writes do not keep up what others note of an image: they must not trust it any more. */
+static void clear_features(struct qcow2_open *p)
+{
+	struct qcow2_header *h = &p->d->header;
+	uint64_t kept = h->autoclear & QCOW2_AUTOCLEAR_RAW_DATA_FILE;
+
+	if (p->d->is_read_only || h->autoclear == kept) {
+		qcow2_open_done(p);
+		return;
+	}
+	log_info("what the image notes besides its content is not kept up",
+		 "node=%s autoclear_bits=0x%llx", p->d->device->name,
+		 (unsigned long long)h->autoclear);
+	h->autoclear = kept;
+	qcow2_open_io(p, BACKEND_READ, 0, p->header_bytes, "reading the header", header_read_again);
+}
+
+/* ---- tables ---- */
+
+static const char *judge_l1(const struct qcow2_tables *t, uint64_t entry)
+{
+	uint64_t table = entry & QCOW2_OFFSET_MASK, cluster = qcow2_cluster_bytes(&t->g);
+
+	if (table == 0)
+		return NULL;
+	if ((table & (cluster - 1)) || (entry & QCOW2_L1_RESERVED))
+		return "qcow2: the image is corrupt: an entry of its L1 table makes no sense";
+	if (table >= atomic_load(&t->end_bytes) || qcow2_range_is_table(t, table, cluster))
+		return "qcow2: the image is corrupt: an L2 table lies outside of it, or on another "
+		       "table";
+	return NULL;
+}
+
+static const char *judge_block(const struct qcow2_tables *t, uint64_t block)
+{
+	uint64_t cluster = qcow2_cluster_bytes(&t->g);
+
+	if (block && ((block & (cluster - 1)) || block >= atomic_load(&t->end_bytes) ||
+		      qcow2_range_is_table(t, block, cluster)))
+		return "qcow2: the image is corrupt: a block of reference counts lies outside of "
+		       "it, or on another table";
+	return NULL;
+}
+
+static const char *take_entries(struct qcow2_tables *t, _Atomic uint64_t *table, uint64_t first,
+				uint32_t entries, const uint64_t *from, uint64_t bytes,
+				const char *(*judge)(const struct qcow2_tables *, uint64_t))
+{
+	for (uint64_t i = 0; i < bytes / 8 && first + i < entries; i++) {
+		uint64_t entry = be64toh(from[i]);
+		const char *words = judge(t, entry);
+
+		if (words)
+			return words;
+		atomic_store_explicit(&table[first + i], entry, memory_order_relaxed);
+	}
+	return NULL;
+}
+
+static void read_reftable(struct qcow2_open *p);
+
+static void reftable_read(struct backend_visit *visit, int result)
+{
+	struct qcow2_open *p = qcow2_opening_of(visit);
+	struct qcow2_tables *t = p->d->t;
+	uint64_t bytes = qcow2_open_chunk(p, p->end - p->at);
+	const char *words;
+
+	if (result < 0) {
+		qcow2_open_fail(p, result, NULL);
+		return;
+	}
+	words = take_entries(t, t->reftable, (p->at - t->reftable_offset) / 8, t->reftable_entries,
+			     (const uint64_t *)p->buf, bytes, judge_block);
+	if (words) {
+		qcow2_open_fail(p, -EINVAL, words);
+		return;
+	}
+	p->at += bytes;
+	read_reftable(p);
+}
+
+static void read_reftable(struct qcow2_open *p)
+{
+	if (p->at < p->end)
+		qcow2_open_io(p, BACKEND_READ, p->at, qcow2_open_chunk(p, p->end - p->at),
+			      "reading the reference count table", reftable_read);
+	else if (atomic_load(&p->d->t->reftable[0]) == 0)
+		qcow2_open_fail(p, -EINVAL,
+				"qcow2: the image is corrupt: nothing counts its header as used: "
+				"repair it with qemu-img check -r all");
+	else
+		clear_features(p);
+}
+
+/* Which bytes, and which of their L1 tables. */
+static void tables_key(const struct qcow2_device *d, char key[static TABLES_KEY_BYTES])
+{
+	char identity[BACKEND_IDENTITY_BYTES];
+
+	backend_identity(qcow2_child(d->device, d->data_idx), identity);
+	snprintf(key, TABLES_KEY_BYTES, "%s@%llu", identity,
+		 (unsigned long long)d->header.l1_offset);
+}
+
+static void l1_done(struct qcow2_open *p)
+{
+	struct qcow2_tables *t = p->d->t;
+	char key[TABLES_KEY_BYTES];
+
+	if (p->d->is_read_only) {
+		tables_key(p->d, key);
+		/* Without a share each has its own: no harm but memory. */
+		(void)qcow2_tables_share(t, key);
+		qcow2_open_done(p);
+		return;
+	}
+	p->at = t->reftable_offset;
+	p->end = p->at + (uint64_t)t->reftable_entries * 8;
+	read_reftable(p);
+}
+
+static void read_l1(struct qcow2_open *p);
+
+static void l1_read(struct backend_visit *visit, int result)
+{
+	struct qcow2_open *p = qcow2_opening_of(visit);
+	struct qcow2_tables *t = p->d->t;
+	uint64_t bytes = qcow2_open_chunk(p, p->end - p->at);
+	const char *words;
+
+	if (result < 0) {
+		qcow2_open_fail(p, result, NULL);
+		return;
+	}
+	words = take_entries(t, t->l1, (p->at - t->l1_offset) / 8, t->l1_entries,
+			     (const uint64_t *)p->buf, bytes, judge_l1);
+	if (words) {
+		qcow2_open_fail(p, -EINVAL, words);
+		return;
+	}
+	p->at += bytes;
+	read_l1(p);
+}
+
+static void read_l1(struct qcow2_open *p)
+{
+	if (p->at < p->end)
+		qcow2_open_io(p, BACKEND_READ, p->at, qcow2_open_chunk(p, p->end - p->at),
+			      "reading the L1 table", l1_read);
+	else
+		l1_done(p);
+}
+
+/* True: there are tables already, of a process before or of another device. */
+static bool find_tables(struct qcow2_open *p, char words[static QCOW2_WORDS_BYTES])
+{
+	struct qcow2_device *d = p->d;
+	char key[TABLES_KEY_BYTES];
+
+	if (p->stored_fd >= 0) {
+		d->t = qcow2_tables_adopt(&d->header, p->stored_fd, words);
+	} else if (d->is_read_only) {
+		tables_key(d, key);
+		d->t = qcow2_tables_find(key);
+	}
+	return d->t;
+}
+
+static void fill_tables(struct qcow2_open *p)
+{
+	struct qcow2_device *d = p->d;
+	const struct qcow2_header *h = &d->header;
+
+	d->t->has_data_file = h->incompatible & QCOW2_INCOMPAT_DATA_FILE;
+	d->t->snapshots_offset = h->snapshots_offset;
+	d->t->snapshots_bytes = d->snapshots ? d->snapshots->raw_bytes : 0;
+}
+
+static void get_tables(struct qcow2_open *p)
+{
+	struct qcow2_device *d = p->d;
+	const struct qcow2_config *config = d->device->config;
+	char words[QCOW2_WORDS_BYTES];
+
+	if (find_tables(p, words)) {
+		fill_tables(p);
+		qcow2_open_done(p);
+		return;
+	}
+	if (p->stored_fd >= 0 && words[0]) {
+		qcow2_open_fail(p, -EINVAL, words);
+		return;
+	}
+	d->t = qcow2_tables_new(&d->header, config->cache_bytes, !d->is_read_only);
+	if (!d->t) {
+		qcow2_open_fail(p, -ENOMEM, "qcow2: out of memory for the tables of the image");
+		return;
+	}
+	fill_tables(p);
+	qcow2_tables_set_end(d->t, round_up(d->image_bytes, qcow2_cluster_bytes(&d->header.g)));
+	p->at = d->header.l1_offset;
+	p->end = p->at + round_up((uint64_t)d->header.l1_entries * 8, qcow2_open_block(p));
+	read_l1(p);
+}
+
+/* ---- SNAPSHOTS ---- */
+
+static void snapshots_read(struct backend_visit *visit, int ret, const char *words)
+{
+	struct qcow2_open *p = qcow2_opening_of(visit);
+
+	if (ret < 0)
+		qcow2_open_fail(p, ret, words[0] ? words : NULL);
+	else
+		get_tables(p);
+}
+
+void qcow2_open_tables(struct qcow2_open *p)
+{
+	qcow2_snapshots_read(p->visit, p->buf, QCOW2_OPEN_BUFFER_BYTES, snapshots_read);
+}
