@@ -72,8 +72,7 @@ static void check_words(const struct ublkctl_args *a, bool is_list)
 		ublkctl_usage_error("snapshot takes list, create, delete or apply, not ",
 				    a->action);
 	if (is_list && a->words[0])
-		ublkctl_usage_error("snapshot list takes only a device, unexpected: ",
-				    a->words[0]);
+		ublkctl_usage_error("snapshot list takes only a device, unexpected: ", a->words[0]);
 	if (!is_list && !a->words[0])
 		ublkctl_usage_error("the name of the snapshot is missing after ", a->name);
 	if (!is_list && a->words[1])

@@ -218,8 +218,8 @@ static void op_ended(struct mail *mail)
 
 /* ---- the control thread: its beginning ---- */
 
-__attribute__((format(printf, 3, 4))) static int refuse_change(struct backend_snapshot_change *change,
-							 int err, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int
+refuse_change(struct backend_snapshot_change *change, int err, const char *format, ...)
 {
 	va_list args;
 
@@ -232,20 +232,22 @@ __attribute__((format(printf, 3, 4))) static int refuse_change(struct backend_sn
 static int check_image_device(const struct qcow2_device *d, struct backend_snapshot_change *change)
 {
 	if (d->t->has_data_file)
-		return refuse_change(change, -EOPNOTSUPP,
-			      "an image with an external data file has no internal snapshots");
+		return refuse_change(
+			change, -EOPNOTSUPP,
+			"an image with an external data file has no internal snapshots");
 	if (!d->owner)
 		return refuse_change(change, -EROFS, "the image is only read");
 	if (d->snapshot_op)
-		return refuse_change(change, -EBUSY, "a snapshot is being changed already: %s \"%.60s\"",
-			      op_names[d->snapshot_op->change->op],
-			      d->snapshot_op->change->name);
+		return refuse_change(
+			change, -EBUSY, "a snapshot is being changed already: %s \"%.60s\"",
+			op_names[d->snapshot_op->change->op], d->snapshot_op->change->name);
 	if (!d->owner->reactor)
 		return refuse_change(change, -EBUSY, "the device does not serve");
 	if (d->t->g.refcount_order == 0 && change->op != BACKEND_SNAPSHOT_DELETE)
-		return refuse_change(change, -EOVERFLOW,
-			      "reference counts of 1 bit cannot count a snapshot beside the disk: "
-			      "convert the image with qemu-img convert -o refcount_bits=16");
+		return refuse_change(
+			change, -EOVERFLOW,
+			"reference counts of 1 bit cannot count a snapshot beside the disk: "
+			"convert the image with qemu-img convert -o refcount_bits=16");
 	return 0;
 }
 
@@ -255,7 +257,8 @@ static int check_new_name(const struct qcow2_device *d, struct backend_snapshot_
 	bool has_letter = false;
 
 	if (name[0] == '\0' || strlen(name) > QCOW2_SNAPSHOT_NAME_MAX)
-		return refuse_change(change, -EINVAL, "a name has 1 to %u bytes", QCOW2_SNAPSHOT_NAME_MAX);
+		return refuse_change(change, -EINVAL, "a name has 1 to %u bytes",
+				     QCOW2_SNAPSHOT_NAME_MAX);
 	for (const char *at = name; *at; at++) {
 		if (iscntrl((unsigned char)*at))
 			return refuse_change(change, -EINVAL, "a name has no control characters");
@@ -263,12 +266,13 @@ static int check_new_name(const struct qcow2_device *d, struct backend_snapshot_
 	}
 	if (!has_letter)
 		return refuse_change(change, -EINVAL,
-			      "a name of digits alone could be the ID of another snapshot");
+				     "a name of digits alone could be the ID of another snapshot");
 	if (qcow2_snapshots_find(d->snapshots, name) >= 0)
-		return refuse_change(change, -EEXIST, "there is a snapshot \"%.100s\" already", name);
+		return refuse_change(change, -EEXIST, "there is a snapshot \"%.100s\" already",
+				     name);
 	if (qcow2_snapshots_nr(d->snapshots) == QCOW2_SNAPSHOTS_MAX)
 		return refuse_change(change, -ENOSPC, "an image has at most %u snapshots",
-			      QCOW2_SNAPSHOTS_MAX);
+				     QCOW2_SNAPSHOTS_MAX);
 	return 0;
 }
 
@@ -304,8 +308,9 @@ static int prepare_old(struct qcow2_snapshot_op *p)
 
 	if (idx < 0) {
 		qcow2_snapshots_names(d->snapshots, names, sizeof(names));
-		return refuse_change(p->change, -ENOENT, "there is no snapshot \"%.60s\": there is %s",
-			      p->change->name, names);
+		return refuse_change(p->change, -ENOENT,
+				     "there is no snapshot \"%.60s\": there is %s", p->change->name,
+				     names);
 	}
 	p->snapshot = d->snapshots->entry[idx];
 	if (p->change->op == BACKEND_SNAPSHOT_DELETE)
@@ -333,11 +338,12 @@ static int prepare_apply(struct qcow2_snapshot_op *p)
 	if (ret < 0)
 		return ret;
 	if (p->snapshot.size_bytes != d->header.size_bytes)
-		return refuse_change(p->change, -EINVAL,
-			      "the disk of the snapshot has %llu bytes, and the device has %llu: "
-			      "use qemu-img snapshot -a while it does not serve",
-			      (unsigned long long)p->snapshot.size_bytes,
-			      (unsigned long long)d->header.size_bytes);
+		return refuse_change(
+			p->change, -EINVAL,
+			"the disk of the snapshot has %llu bytes, and the device has %llu: "
+			"use qemu-img snapshot -a while it does not serve",
+			(unsigned long long)p->snapshot.size_bytes,
+			(unsigned long long)d->header.size_bytes);
 	p->old_l1 = calloc(d->t->l1_entries, sizeof(*p->old_l1));
 	p->steps = qcow2_apply_steps;
 	p->walk_nr = 4;

@@ -36,7 +36,8 @@ static const char *wanted_snapshot(const struct qcow2_device *d)
 	return config->snapshot;
 }
 
-static int choose_snapshot(struct qcow2_device *d, const char *name, char words[static QCOW2_WORDS_BYTES])
+static int choose_snapshot(struct qcow2_device *d, const char *name,
+			   char words[static QCOW2_WORDS_BYTES])
 {
 	int idx = qcow2_snapshots_find(d->snapshots, name);
 	const struct qcow2_snapshot *s;

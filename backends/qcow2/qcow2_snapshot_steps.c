@@ -1,5 +1,6 @@
 /*
- * The steps of a change of snapshots; their order is that of qcow2_snapshot_change.h. The owner's reactor.
+ * The steps of a change of snapshots; their order is that of qcow2_snapshot_change.h. The owner's
+ * reactor.
  *
  * Happy path: a step is called until it returns 0, again whenever what it has waited for has come.
  * Failure modes: the header cannot be written: the one before is, so that nothing has changed;
@@ -97,7 +98,8 @@ static int step_hold_all(struct qcow2_snapshot_op *p)
 		return wait_for_commit(p);
 	ret = list_empty(&p->o->allocs) && !has_job(p->o) ? 0 : QCOW2_WAITS;
 	/* In this order: a request of the one may have become one of the other. */
-	return ret == 0 && epoch_is_quiet(p, 0) && epoch_is_quiet(p, 1) ? 0 : qcow2_snapshot_pause(p);
+	return ret == 0 && epoch_is_quiet(p, 0) && epoch_is_quiet(p, 1) ? 0
+									: qcow2_snapshot_pause(p);
 }
 
 /* Requests that have looked up before have ended. */
@@ -169,8 +171,8 @@ static uint64_t op_chunk(const struct qcow2_snapshot_op *p, uint64_t left)
 
 /* Writes bytes from `at` on; fill fills the buffer. */
 static int write_table_at(struct qcow2_snapshot_op *p, uint64_t host, uint64_t bytes,
-		     void (*fill)(const struct qcow2_snapshot_op *p, void *buf, uint64_t at,
-				  uint64_t bytes))
+			  void (*fill)(const struct qcow2_snapshot_op *p, void *buf, uint64_t at,
+				       uint64_t bytes))
 {
 	while (p->at < bytes) {
 		uint64_t chunk = op_chunk(p, bytes - p->at);

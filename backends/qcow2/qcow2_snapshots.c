@@ -88,7 +88,7 @@ static int entry_add(struct qcow2_snapshots *list, const struct qcow2_snapshot *
 
 /* Entries that are there as a whole. */
 static int parse_entries(struct qcow2_snapshots *list, const struct qcow2_header *h,
-			char words[static QCOW2_WORDS_BYTES])
+			 char words[static QCOW2_WORDS_BYTES])
 {
 	while (list->nr < h->snapshot_nr) {
 		struct qcow2_snapshot s;

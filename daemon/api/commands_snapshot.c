@@ -112,9 +112,10 @@ static void on_snapshot_deadline(struct ev_loop *ev, struct ev_timer *timer, int
 
 	(void)ev, (void)events;
 	device_snapshot_look(w->member->device, &look);
-	snprintf(words, sizeof(words),
-		 "is not done yet (%u %%); it goes on, and ublkctl snapshot list says how far it is",
-		 look.done_permille / 10);
+	snprintf(
+		words, sizeof(words),
+		"is not done yet (%u %%); it goes on, and ublkctl snapshot list says how far it is",
+		look.done_permille / 10);
 	socket_refuse(w->client, words, NULL);
 	free_snapshot_wait(w);
 }

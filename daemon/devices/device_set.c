@@ -332,9 +332,12 @@ static void name_in_flight(const struct device_set *set, const struct device *de
 static void on_device_event(struct device *device, enum device_event event, void *arg)
 {
 	static void (*const handler[])(struct member *) = {
-		[DEVICE_EVENT_LIVE] = on_live, [DEVICE_EVENT_FAILED] = on_failed,
-		[DEVICE_EVENT_GONE] = on_gone, [DEVICE_EVENT_STOP_REFUSED] = on_refused,
-		[DEVICE_EVENT_LATE] = on_late, [DEVICE_EVENT_RESIZED] = device_set_resized,
+		[DEVICE_EVENT_LIVE] = on_live,
+		[DEVICE_EVENT_FAILED] = on_failed,
+		[DEVICE_EVENT_GONE] = on_gone,
+		[DEVICE_EVENT_STOP_REFUSED] = on_refused,
+		[DEVICE_EVENT_LATE] = on_late,
+		[DEVICE_EVENT_RESIZED] = device_set_resized,
 		[DEVICE_EVENT_SNAPSHOT] = device_set_snapshot_ended,
 	};
 

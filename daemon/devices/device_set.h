@@ -59,7 +59,7 @@ enum device_set_outcome {
 	DEVICE_SET_REFUSED,
 	DEVICE_SET_GONE,
 	DEVICE_SET_LATE,
-	DEVICE_SET_RESIZED, /* of device_set_watch_resize only; REFUSED: its size is unchanged */
+	DEVICE_SET_RESIZED,  /* of device_set_watch_resize only; REFUSED: its size is unchanged */
 	DEVICE_SET_SNAPSHOT, /* of device_set_watch_snapshot only; REFUSED: it has failed */
 };
 

@@ -471,36 +471,7 @@ ok_unless "$cannot" "ublkctl: no permission" no_permission
 
 # --- completion, manual, installation -----------------------------------------------------------
 
-complete_words() {
-	(
-		. ublkctl/completion/ublkctl.bash
-		ublkctl() { printf 'NAME STATE\nalpha live\nbeta failed\nbeta: no such file\n'; }
-		COMP_WORDS=(ublkctl "$@") COMP_CWORD=$#
-		_ublkctl
-		echo "${COMPREPLY[*]}"
-	)
-}
-
-completion() {
-	[ "$(complete_words s)" = 'show stats' ] &&
-		[ "$(complete_words show '')" = 'alpha beta' ] &&
-		[ "$(complete_words --socket x del a)" = 'alpha' ] &&
-		[ "$(complete_words del alpha --)" = '--force' ] &&
-		[ "$(complete_words detach a)" = 'alpha' ] &&
-		[ "$(complete_words detach beta --)" = '--force' ] &&
-		[ "$(complete_words at)" = 'attach' ] &&
-		[ "$(complete_words attach --)" = '--read-only --name --queues --show --persist --raw --size --backing --backing-format --backing-folder --json' ] &&
-		[ "$(complete_words attach --name x examples/mini)" = 'examples/minimal.yaml' ] &&
-		[ "$(complete_words attach --queues '')" = '' ] &&
-		[ "$(complete_words stats --w)" = '--watch' ] &&
-		[ "$(complete_words top --)" = '--interval --batch --count' ] &&
-		[ "$(complete_words top --interval 2 b)" = 'beta' ] &&
-		[ "$(complete_words nbd-info --l)" = '--list' ] &&
-		[ "$(complete_words nvme-discover --)" = '--host-nqn --timeout --json' ] &&
-		[ "$(complete_words nvme-discover --timeout '')" = '' ] &&
-		[ "$(complete_words udev-name --st)" = '--state-dir' ] &&
-		[ "$(complete_words add -f examples/mini)" = 'examples/minimal.yaml' ]
-}
+. "$top/test/cli/completion.sh"
 
 manual() {
 	local page=$bin/../man/ublkd.yaml.5 word

@@ -1,6 +1,5 @@
 # shellcheck shell=bash
 # For cli.sh, which has fake, ctl, told, printed and said: commands that change a device that serves.
-# shellcheck disable=SC2154 # tmp is its folder
 
 ctl_snapshot() {
 	local one='{"id":"1","name":"before\u001b[2J","size_bytes":1073741824,"vm_state_bytes":0,"time_s":1000000000,"time_ns":5}'

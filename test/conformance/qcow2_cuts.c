@@ -85,8 +85,8 @@ static bool reads_as(int snapshot, const uint64_t *stamp)
 {
 	static uint8_t buf[DISK_BYTES_MAX];
 
-	if (!stamp || qcow2_oracle_read(cuts.oracle, NULL, snapshot, 0, buf,
-					cuts.expected->size_bytes) != 0)
+	if (!stamp ||
+	    qcow2_oracle_read(cuts.oracle, NULL, snapshot, 0, buf, cuts.expected->size_bytes) != 0)
 		return false;
 	for (uint64_t i = 0; i < cuts.expected->size_bytes / SECTOR; i++)
 		if (memcmp(buf + i * SECTOR, &stamp[i], 8) != 0)
@@ -114,8 +114,8 @@ static void check_image(void)
 	cuts.looked_nr++;
 	REQUIRE(qcow2_oracle_open(cuts.oracle, &file, NULL, words) == 0, "%s", words);
 	REQUIRE(qcow2_oracle_check(cuts.oracle, &r) == 0, "no memory");
-	EXPECT(r.corruptions + r.repairable == r.nr[QCOW2_ORACLE_COPIED], "%s; %s; %s",
-	       r.words[0], r.words[1], r.words[2]);
+	EXPECT(r.corruptions + r.repairable == r.nr[QCOW2_ORACLE_COPIED], "%s; %s; %s", r.words[0],
+	       r.words[1], r.words[2]);
 	EXPECT(reads_as(QCOW2_ORACLE_ACTIVE, cuts.expected->now) ||
 		       reads_as(QCOW2_ORACLE_ACTIVE, cuts.expected->then),
 	       "the disk is neither what it was nor what it becomes, moment %llu, %u snapshots",

@@ -20,7 +20,7 @@ _ublkctl_snapshot_words() {
 
 	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
 		case $word in
-		-* | snapshot | "${socket[1]}") ;;
+		-* | snapshot | "${socket[1]-}") ;;
 		*)
 			device=${action:+$word}
 			action=${action:-$word}
