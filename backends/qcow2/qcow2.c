@@ -19,7 +19,7 @@
 #include "base/counter.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "backends/qcow2/qcow2_snapshot.h"
+#include "backends/qcow2/qcow2_snapshot_change.h"
 #include "storage/registry.h"
 
 static const char *const qcow2_backing_words[] = { "auto", "none", NULL };
@@ -580,9 +580,6 @@ static int qcow2_queue_init(struct backend_queue *queue)
 
 	q->queue = queue;
 	q->d = d;
-	/* Perhaps of several reactors. */
-	if (queue->device->open_params.queue_nr > 1)
-		atomic_store_explicit(&d->is_spread, true, memory_order_relaxed);
 	list_init(&q->waiting);
 	for (unsigned i = 0; i < QCOW2_OWN_NR; i++)
 		q->own[i].own = &queue->own[i];

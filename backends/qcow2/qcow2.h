@@ -12,7 +12,7 @@
  *   qcow2_taken.c    ... and given back when the process dies in between
  *   qcow2_change.c   entries of L2 are changed
  *   qcow2_commit.c   the tables reach the disk, in order
- *   qcow2_snapshot*.c  internal snapshots: qcow2_snapshot.h
+ *   qcow2_snapshot*.c  internal snapshots: qcow2_snapshot_change.h
  *   qcow2_resolve.c  what the image stands over, by its header
  *   qcow2_open.c     an image is opened (qcow2_opening.h); qcow2_close.c: the last commit
  *
@@ -143,8 +143,8 @@ struct qcow2_alloc {
 	uint64_t cluster_host;	  /* of the first cluster; cluster_nr of them are new */
 	unsigned cluster_nr;
 	unsigned taken_idx; /* of new clusters: qcow2_taken.c */
-	bool is_new;   /* taken just now: an abort gives them back */
-	bool is_fresh; /* beyond the end of the file until now: reads as zeroes */
+	bool is_new;	    /* taken just now: an abort gives them back */
+	bool is_fresh;	    /* beyond the end of the file until now: reads as zeroes */
 };
 
 /* A part of a request that goes through memory of ours; qcow2_bounce.c. */

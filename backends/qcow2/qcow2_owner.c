@@ -12,7 +12,7 @@
 
 #include "base/assert.h"
 #include "base/util.h"
-#include "backends/qcow2/qcow2_snapshot.h"
+#include "backends/qcow2/qcow2_snapshot_change.h"
 
 static void owner_run(struct qcow2_owner *o, struct qcow2_io *s);
 

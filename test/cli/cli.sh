@@ -174,6 +174,15 @@ ctl_usage() {
 		add -f x --force
 		throttle
 		throttle a total_iops_sec
+		snapshot
+		snapshot list
+		snapshot list a b
+		snapshot lost a
+		snapshot create a
+		snapshot create a b c
+		snapshot create a b --force
+		snapshot list a --op read
+		list --node a
 		list a=b
 		stats --count 2
 		stats --watch 0
@@ -344,18 +353,7 @@ ctl_show_images() {
 		said out 'a/backing  qcow2     0B       -  read-only         0B of 0B       0          0       0           0'
 }
 
-ctl_throttle() {
-	local some='{"ok":true,"data":{"total_bytes_sec":1048576,"total_iops_sec":8000,"total_iops_sec_max":9000,"total_iops_sec_max_length":60,"read_iops_sec":0,"read_iops_sec_max_length":1,"group":null}}'
-	fake "$some"$'\n' '{"ok":true,"data":{"read_iops_sec":0,"group":null}}'$'\n'
-	ctl 0 throttle a total_iops_sec=8000 total_bytes_sec=1M &&
-		printed out 'total_bytes_sec       1MiB
-total_iops_sec        8000
-total_iops_sec_max    9000
-total_iops_sec_max_length 60' && ctl 0 throttle a && printed out 'no limits' && printed asked \
-		'{"command":"throttle","name":"a","set":{"total_iops_sec":"8000","total_bytes_sec":"1M"}}
-{"command":"throttle","name":"a"}'
-	unfake
-}
+. "$top/test/cli/ctl_changes.sh"
 
 op='"failed":0,"sum_ns":0,"buckets":[]'
 stats() {
@@ -460,6 +458,7 @@ ok_unless "$cannot" "ublkctl show: connections" ctl_show_connections
 ok_unless "$cannot" "ublkctl show: a library and its threads" ctl_show_library
 ok_unless "$cannot" "ublkctl show: images" ctl_show_images
 ok_unless "$cannot" "ublkctl throttle" ctl_throttle
+ok_unless "$cannot" "ublkctl snapshot" ctl_snapshot
 ok_unless "$cannot" "ublkctl stats, with and without --watch" ctl_stats
 ok_unless "$cannot" "ublkctl stats --layers" ctl_stats_layers
 ok_unless "$cannot" "ublkctl stats: errors by name" ctl_errors_by_name
@@ -472,36 +471,7 @@ ok_unless "$cannot" "ublkctl: no permission" no_permission
 
 # --- completion, manual, installation -----------------------------------------------------------
 
-complete_words() {
-	(
-		. ublkctl/completion/ublkctl.bash
-		ublkctl() { printf 'NAME STATE\nalpha live\nbeta failed\nbeta: no such file\n'; }
-		COMP_WORDS=(ublkctl "$@") COMP_CWORD=$#
-		_ublkctl
-		echo "${COMPREPLY[*]}"
-	)
-}
-
-completion() {
-	[ "$(complete_words s)" = 'show stats' ] &&
-		[ "$(complete_words show '')" = 'alpha beta' ] &&
-		[ "$(complete_words --socket x del a)" = 'alpha' ] &&
-		[ "$(complete_words del alpha --)" = '--force' ] &&
-		[ "$(complete_words detach a)" = 'alpha' ] &&
-		[ "$(complete_words detach beta --)" = '--force' ] &&
-		[ "$(complete_words at)" = 'attach' ] &&
-		[ "$(complete_words attach --)" = '--read-only --name --queues --show --persist --raw --size --backing --backing-format --backing-folder --json' ] &&
-		[ "$(complete_words attach --name x examples/mini)" = 'examples/minimal.yaml' ] &&
-		[ "$(complete_words attach --queues '')" = '' ] &&
-		[ "$(complete_words stats --w)" = '--watch' ] &&
-		[ "$(complete_words top --)" = '--interval --batch --count' ] &&
-		[ "$(complete_words top --interval 2 b)" = 'beta' ] &&
-		[ "$(complete_words nbd-info --l)" = '--list' ] &&
-		[ "$(complete_words nvme-discover --)" = '--host-nqn --timeout --json' ] &&
-		[ "$(complete_words nvme-discover --timeout '')" = '' ] &&
-		[ "$(complete_words udev-name --st)" = '--state-dir' ] &&
-		[ "$(complete_words add -f examples/mini)" = 'examples/minimal.yaml' ]
-}
+. "$top/test/cli/completion.sh"
 
 manual() {
 	local page=$bin/../man/ublkd.yaml.5 word

@@ -85,8 +85,8 @@ static bool reads_as(int snapshot, const uint64_t *stamp)
 {
 	static uint8_t buf[DISK_BYTES_MAX];
 
-	if (!stamp || qcow2_oracle_read(cuts.oracle, NULL, snapshot, 0, buf,
-					cuts.expected->size_bytes) != 0)
+	if (!stamp ||
+	    qcow2_oracle_read(cuts.oracle, NULL, snapshot, 0, buf, cuts.expected->size_bytes) != 0)
 		return false;
 	for (uint64_t i = 0; i < cuts.expected->size_bytes / SECTOR; i++)
 		if (memcmp(buf + i * SECTOR, &stamp[i], 8) != 0)
@@ -104,7 +104,7 @@ static void check_snapshots(const struct cut_expected *e)
 		EXPECT(reads_as((int)i, e->snapshot[i + first]), "snapshot %u", i);
 }
 
-/* COPIED that does not fit a count costs a copy or space, and no data: qcow2_snapshot.h. */
+/* COPIED that does not fit a count costs a copy or space, and no data: qcow2_snapshot_change.h. */
 static void check_image(void)
 {
 	const struct qcow2_oracle_file file = { read_image, NULL, cuts.bytes };
@@ -114,8 +114,8 @@ static void check_image(void)
 	cuts.looked_nr++;
 	REQUIRE(qcow2_oracle_open(cuts.oracle, &file, NULL, words) == 0, "%s", words);
 	REQUIRE(qcow2_oracle_check(cuts.oracle, &r) == 0, "no memory");
-	EXPECT(r.corruptions + r.repairable == r.nr[QCOW2_ORACLE_COPIED], "%s; %s; %s",
-	       r.words[0], r.words[1], r.words[2]);
+	EXPECT(r.corruptions + r.repairable == r.nr[QCOW2_ORACLE_COPIED], "%s; %s; %s", r.words[0],
+	       r.words[1], r.words[2]);
 	EXPECT(reads_as(QCOW2_ORACLE_ACTIVE, cuts.expected->now) ||
 		       reads_as(QCOW2_ORACLE_ACTIVE, cuts.expected->then),
 	       "the disk is neither what it was nor what it becomes, moment %llu, %u snapshots",

@@ -40,7 +40,8 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-	{ "4K", "cluster_size: 4KiB", "{type: file, path: %s, create: true, size: 16MiB}", MIB(1), false },
+	{ "4K", "cluster_size: 4KiB", "{type: file, path: %s, create: true, size: 16MiB}", MIB(1),
+	  false },
 	{ "512", "cluster_size: 512\ncache: 64KiB",
 	  "{type: file, path: %s, create: true, size: 16MiB}", KIB(256), false },
 	{ "64K", "cluster_size: 64KiB",
@@ -328,7 +329,8 @@ static int open_image(const char *more, bool is_new)
 	snprintf(data, sizeof(data), shape->data, path);
 	snprintf(yaml, sizeof(yaml), "type: qcow2\ndata: %s\n%s\n", data, more);
 	if (is_new)
-		snprintf(yaml, sizeof(yaml), "type: qcow2\ncreate: true\nsize: %llu\n%s\ndata: %s\n",
+		snprintf(yaml, sizeof(yaml),
+			 "type: qcow2\ncreate: true\nsize: %llu\n%s\ndata: %s\n",
 			 (unsigned long long)shape->size_bytes, shape->options, data);
 	return rig_open(&rig, &params);
 }
@@ -373,8 +375,7 @@ static void expect_apply(const char *name, const uint64_t *then)
 	flush_all();
 	read_stamps(QCOW2_ORACLE_ACTIVE, now);
 	for (uint64_t i = 0; i < sector_nr(); i++)
-		EXPECT(now[i] == then[i] || now[i] == is[i], "sector %llu",
-		       (unsigned long long)i);
+		EXPECT(now[i] == then[i] || now[i] == is[i], "sector %llu", (unsigned long long)i);
 	for (uint64_t i = 0; i < write_nr; i++) {
 		struct write_note *w = &written[i];
 
@@ -474,8 +475,8 @@ static void a_snapshot_is_opened(void)
 	EXPECT(open_image("snapshot: 1", false) == 0, "by its ID: %s", rig.error);
 	expect_reads(a);
 	rig_close(&rig);
-	EXPECT(open_image("snapshot: after", false) == -ENOENT && strstr(rig.error, "before"),
-	       "%s", rig.error);
+	EXPECT(open_image("snapshot: after", false) == -ENOENT && strstr(rig.error, "before"), "%s",
+	       rig.error);
 	EXPECT(open_image("", false) == 0, "%s", rig.error);
 	expect_reads(is);
 	end_case();
@@ -500,10 +501,9 @@ static void what_is_wrong_is_refused(void)
 	expect_refusal(BACKEND_SNAPSHOT_APPLY, "b", -ENOENT, "there is a");
 	EXPECT(begin_change(BACKEND_SNAPSHOT_CREATE, "c") == 0, "%s", change.words);
 	node = backend_snapshots_node(rig.device, "disk", name, sizeof(name));
-	other_change = (struct backend_snapshot_change){ .op = BACKEND_SNAPSHOT_DELETE,
-							 .name = "a",
-							 .reactor = &home,
-							 .done = on_changed };
+	other_change = (struct backend_snapshot_change){
+		.op = BACKEND_SNAPSHOT_DELETE, .name = "a", .reactor = &home, .done = on_changed
+	};
 	EXPECT(node->ops->snapshots->begin(node, &other_change) == -EBUSY, "%s",
 	       other_change.words);
 	while (!change_ended)
@@ -545,8 +545,8 @@ static void space_comes_back(void)
 
 /* ---- power cuts ---- */
 
-static void cut_change(struct cut_expected *expected, enum backend_snapshot_op op,
-		       const char *name, const uint64_t *then)
+static void cut_change(struct cut_expected *expected, enum backend_snapshot_op op, const char *name,
+		       const uint64_t *then)
 {
 	flush_all();
 	expected->size_bytes = shape->size_bytes;
