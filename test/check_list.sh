@@ -42,6 +42,8 @@ tap qcow2-look 600 build/asan/test/qcow2_look
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
+# 10,000 power cuts, ten times as many with --soak
+tap qcow2-cuts 7200 build/asan/test/qcow2_cuts
 tap fuzz-yaml 1200 build/asan/test/fuzz_yaml
 tap fuzz-nbd-handshake 1200 build/asan/test/fuzz_nbd_handshake
 tap fuzz-nbd-reply 1200 build/asan/test/fuzz_nbd_reply
