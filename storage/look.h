@@ -66,7 +66,11 @@ struct backend_image_look {
 	/* The cache of tables, by slices. */
 	uint64_t slice_bytes, slice_nr, slice_max;
 	bool is_dirty; /* tables in memory differ from the disk's */
-	uint64_t hits, misses;
+	/*
+	 * Lookups whose slice had to be read. All others of a request's pieces found theirs: these
+	 * are not counted, as each request would pay for it.
+	 */
+	uint64_t misses;
 	uint64_t allocations; /* clusters */
 	uint64_t copies;      /* writes that copied what surrounds them into a new cluster */
 	uint64_t unpacked;    /* compressed clusters read */

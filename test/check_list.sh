@@ -38,6 +38,7 @@ if [ "$mode" != fast ]; then
 	fuzz_nvme=$!
 fi
 tap made-up 1200 test/made_up/made_up.sh build/asan
+tap qcow2-look 600 build/asan/test/qcow2_look
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
@@ -61,6 +62,8 @@ tap interop-qemu-locks 600 test/interop/qemu_locks.sh build/asan/test
 tap interop-nvme-target 300 test/interop/nvme_target_test.py
 tap interop-nvme-discover 600 test/interop/nvme_discover.sh build/asan/bin
 tap interop-qcow2-oracle 900 test/interop/qcow2_oracle.sh build/asan
+tap interop-qcow2-qemu 1800 test/interop/qcow2_qemu.sh build/asan
+tap interop-qcow2-hostile 1800 test/interop/qcow2_hostile.sh build/asan
 tap ceph-cluster 900 test/ceph/cluster_test.sh
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin
@@ -133,7 +136,7 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" 1200 '' hostile_state
 	guests "$(one 7.2)" $long '' rbd
 	guests "$(one 6.12)" $long '' nbd systemd
-	guests "$both" 1200 '' nvme upgrade resize datapath recovery
+	guests "$both" 1200 '' nvme qcow2 upgrade resize datapath recovery
 	guests "$(one 7.2)" 1200 '' stripe hostile_inuse
 	guests "$(one 6.12)" 1200 '' blocked
 	# numbers of docs/rbd.md
@@ -149,7 +152,7 @@ if [ "$mode" != fast ]; then
 	if [ "$mode" = soak ]; then guests 6.12 1200 -s bpftrace; fi
 	guests "$(one 6.12)" 1800 '-s -n' trace_points trace_stacks timeline
 	guests "$(one 7.2)" 1800 '-s -n' trace trace_latency
-	guests 7.2 1200 -i trace_loss trace_csv trace_cost
+	guests 7.2 1200 -i trace_loss trace_csv trace_cost qcow2_many
 	if [ "$mode" = soak ]; then guests 6.12 1800 '-s -n' trace_csv; fi
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	guests "$(one 7.2)" 1200 -i pause why stuck

@@ -43,7 +43,9 @@ struct ublkctl_args {
 	bool read_only, show, persist, raw;
 	struct ublkctl_image image; /* of create-image, and of attach: size and backing */
 	bool json, force, remove, layers, batch, list, qmp_json;
-	const char *action, *layer, *op;       /* of histogram */
+	const char *action;		       /* of histogram and snapshot */
+	const char *node;		       /* of snapshot */
+	const char *layer, *op;		       /* of histogram */
 	const char *boundaries[BOUNDARIES_NR]; /* as written */
 };
 
@@ -69,6 +71,9 @@ enum exit_code ublkctl_stats(const struct ublkctl_args *a);
 enum exit_code ublkctl_histogram(const struct ublkctl_args *a);
 enum exit_code ublkctl_why_stuck(const struct ublkctl_args *a);
 enum exit_code ublkctl_top(const struct ublkctl_args *a);
+
+/* ctl_snapshot.c */
+enum exit_code ublkctl_snapshot(const struct ublkctl_args *a);
 
 /* ctl_attach.c */
 enum exit_code ublkctl_attach(const struct ublkctl_args *a);

@@ -268,18 +268,6 @@ static void print_connections(const json_t *connections)
 	table_fini(&t);
 }
 
-/* "hits of lookups": how often the cache had the table. */
-static void hits_cell(struct table *t, const json_t *tables)
-{
-	double hits = (double)client_number(tables, "hits");
-	double all = hits + (double)client_number(tables, "misses");
-
-	if (all > 0)
-		table_cell(t, TABLE_PLAIN, "%.1f%%", 100 * hits / all);
-	else
-		table_cell(t, TABLE_DIM, "-");
-}
-
 static void stored_cell(struct table *t, const json_t *image)
 {
 	char buf[FORMAT_BYTES];
@@ -308,7 +296,6 @@ static void image_row(struct table *t, const json_t *image)
 	table_cell(t, TABLE_PLAIN, "%s of %s",
 		   format_bytes(client_number(tables, "slices") * slice_bytes, used),
 		   format_bytes(client_number(tables, "slices_max") * slice_bytes, max));
-	hits_cell(t, tables);
 	count_cell_of(t, tables, "misses");
 	count_cell_of(t, image, "allocated_clusters");
 	count_cell_of(t, image, "copies");
@@ -319,16 +306,16 @@ static void image_row(struct table *t, const json_t *image)
 /* From the disk's own one down to what all of them stand over. */
 static void print_images(const json_t *images)
 {
-	static const char *const head[] = { "IMAGE",	 "FORMAT", "SIZE",	 "STORED",
-					    "STATE",	 "TABLES", "HITS",	 "MISSES",
-					    "ALLOCATED", "COPIES", "COMPRESSED", "FILE" };
+	static const char *const head[] = { "IMAGE",  "FORMAT",	    "SIZE",   "STORED",
+					    "STATE",  "TABLES",	    "MISSES", "ALLOCATED",
+					    "COPIES", "COMPRESSED", "FILE" };
 	struct table t;
 	json_t *image;
 	size_t i;
 
 	if (json_array_size(images) == 0)
 		return;
-	table_init(&t, "llrrlrrrrrrl");
+	table_init(&t, "llrrlrrrrrl");
 	for (i = 0; i < ARRAY_SIZE(head); i++)
 		table_cell(&t, TABLE_BOLD, "%s", head[i]);
 	json_array_foreach(images, i, image) image_row(&t, image);

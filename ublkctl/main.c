@@ -36,6 +36,7 @@ enum {
 	OPT_PERSIST,
 	OPT_HOST_NQN,
 	OPT_TIMEOUT,
+	OPT_NODE,
 	OPT_RAW,
 	OPT_BACKING_FOLDER,
 	OPT_SIZE,
@@ -76,6 +77,7 @@ static const struct option options[] = {
 	{ "persist", no_argument, NULL, OPT_PERSIST },
 	{ "host-nqn", required_argument, NULL, OPT_HOST_NQN },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
+	{ "node", required_argument, NULL, OPT_NODE },
 	{ "raw", no_argument, NULL, OPT_RAW },
 	{ "backing-folder", required_argument, NULL, OPT_BACKING_FOLDER },
 	{ "size", required_argument, NULL, OPT_SIZE },
@@ -114,7 +116,8 @@ static const struct command {
 	enum name_use name_use;
 	/* letters: F: --force, R: --remove, L: --list, i: --interval, b: --batch, P: --perfetto,
 	 * y: --layers, S: --state-dir, h: of histogram, a: of attach, d: of nvme-discover,
-	 * I: of create-image, B: of that and of attach, +: more words */
+	 * I: of create-image, B: of that and of attach, N: --node,
+	 * A: an action stands before the name, +: more words */
 	const char *options;
 } commands[] = {
 	{ "list", ublkctl_list, NAME_NONE, "" },
@@ -125,10 +128,11 @@ static const struct command {
 	{ "detach", ublkctl_detach, NAME_OR_NODE, "F" },
 	{ "create-image", ublkctl_create_image, NAME_IS_FILE, "BIF" },
 	{ "resize", ublkctl_resize, NAME_NEEDED, "F+" },
+	{ "snapshot", ublkctl_snapshot, NAME_NEEDED, "FNA+" },
 	{ "gc", ublkctl_gc, NAME_NONE, "R+" },
 	{ "stats", ublkctl_stats, NAME_OPTIONAL, "wny" },
 	{ "top", ublkctl_top, NAME_OPTIONAL, "nib" },
-	{ "histogram", ublkctl_histogram, NAME_NEEDED, "h" },
+	{ "histogram", ublkctl_histogram, NAME_NEEDED, "hA" },
 	{ "throttle", ublkctl_throttle, NAME_NEEDED, "+" },
 	{ "inflight", ublkctl_inflight, NAME_OPTIONAL, "" },
 	{ "why-stuck", ublkctl_why_stuck, NAME_OPTIONAL, "" },
@@ -313,6 +317,10 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 	case 'n':
 		a->count = parse_count("--count needs a number of at least 1, not ", optarg);
 		break;
+	case OPT_NODE:
+		a->node = optarg;
+		opt = 'N';
+		break;
 	case OPT_LAYERS:
 		a->layers = true;
 		opt = 'y';
@@ -379,9 +387,13 @@ int main(int argc, char **argv)
 		parse_ublkctl_option(opt, &a, used);
 	c = find_ublkctl_command(argv[optind]);
 	optind++;
-	if (c->fn == ublkctl_histogram) {
+	if (strchr(c->options, 'A')) {
 		if (optind >= argc)
-			ublkctl_usage_error("get, set or reset is missing after ", c->name);
+			ublkctl_usage_error(c->fn == ublkctl_histogram
+						    ? "get, set or reset is missing after "
+						    : "list, create, delete or apply is missing "
+						      "after ",
+					    c->name);
 		a.action = argv[optind++];
 	}
 	if (c->name_use != NAME_NONE && optind < argc)

@@ -19,7 +19,7 @@
 #include "base/counter.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "backends/qcow2/qcow2_snapshot.h"
+#include "backends/qcow2/qcow2_snapshot_change.h"
 #include "storage/registry.h"
 
 static const char *const qcow2_backing_words[] = { "auto", "none", NULL };
@@ -268,8 +268,6 @@ static bool data_step(struct qcow2_io *s, uint64_t bytes)
 
 	qcow2_moving_begin(s);
 	qcow2_lookup(d->t, qcow2_now(s), bytes, loaded_slice(s), &run);
-	if (run.kind != QCOW2_MISS)
-		counter_add(&qcow2_queue_of(s)->hits, 1);
 	drop_loaded(s);
 	if (s->io->op == BACKEND_READ)
 		return read_run(s, &run);
@@ -469,7 +467,6 @@ static enum backend_submit qcow2_submit(struct backend_io *io)
 			       : qcow2_lookup_plain(d->t, io->offset_bytes, io->length_bytes,
 						    io->op == BACKEND_WRITE);
 		if (__builtin_expect(host != 0 && host + io->length_bytes <= d->guest_bytes, 1)) {
-			counter_add(&qcow2_queue_of(s)->hits, 1);
 			qcow2_set_state(s, QCOW2_IN_PLACE);
 			submit = submit_piece(s, d->guest_idx, host, io->length_bytes);
 			if (submit == BACKEND_QUEUED)
@@ -495,6 +492,14 @@ static void flush_ended(struct qcow2_io *s, const struct backend_io *child)
 		qcow2_io_go_on(s);
 }
 
+/* Nearly all: the piece was the whole request, and all is well. */
+static inline bool is_whole_in_place(const struct qcow2_io *s, const struct backend_io *child)
+{
+	return s->state == QCOW2_IN_PLACE && child->result == 0 &&
+	       s->now_bytes == s->io->length_bytes && !s->moves_middle && !s->is_cancelling &&
+	       !(s->io->flags & BACKEND_FUA);
+}
+
 static void qcow2_child_done(struct backend_io *child)
 {
 	struct qcow2_io *s;
@@ -504,6 +509,13 @@ static void qcow2_child_done(struct backend_io *child)
 		return;
 	}
 	s = child->parent->priv;
+	if (__builtin_expect(is_whole_in_place(s, child), 1)) {
+		s->io->throttle_ns += child->throttle_ns;
+		qcow2_moving_end(s);
+		qcow2_set_state(s, QCOW2_IDLE);
+		backend_io_complete(s->io, 0);
+		return;
+	}
 	if (s->state == QCOW2_FLUSHING) {
 		flush_ended(s, child);
 		return;
@@ -568,9 +580,6 @@ static int qcow2_queue_init(struct backend_queue *queue)
 
 	q->queue = queue;
 	q->d = d;
-	/* Perhaps of several reactors. */
-	if (queue->device->open_params.queue_nr > 1)
-		atomic_store_explicit(&d->is_spread, true, memory_order_relaxed);
 	list_init(&q->waiting);
 	for (unsigned i = 0; i < QCOW2_OWN_NR; i++)
 		q->own[i].own = &queue->own[i];

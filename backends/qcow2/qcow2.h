@@ -9,9 +9,10 @@
  *   qcow2_tables.c   the tables in memory
  *   qcow2_owner.c    who changes tables: one reactor, which the others ask
  *   qcow2_alloc.c    clusters are taken and given back
+ *   qcow2_taken.c    ... and given back when the process dies in between
  *   qcow2_change.c   entries of L2 are changed
  *   qcow2_commit.c   the tables reach the disk, in order
- *   qcow2_snapshot*.c  internal snapshots: qcow2_snapshot.h
+ *   qcow2_snapshot*.c  internal snapshots: qcow2_snapshot_change.h
  *   qcow2_resolve.c  what the image stands over, by its header
  *   qcow2_open.c     an image is opened (qcow2_opening.h); qcow2_close.c: the last commit
  *
@@ -106,8 +107,7 @@ struct qcow2_queue {
 	struct task waiting_task;
 	struct qcow2_unpacked *unpacked;
 	struct qcow2_luks_cipher *cipher; /* NULL: not encrypted */
-	uint64_t hits, misses;		  /* counters: lookups, by whether the cache had it */
-	uint64_t copies, unpacks;	  /* counters: backend_image_look's */
+	uint64_t misses, copies, unpacks; /* counters: struct backend_image_look's */
 };
 
 /* Where a request is; for its next step, and for why-stuck. */
@@ -142,8 +142,9 @@ struct qcow2_alloc {
 	uint64_t host;		  /* of guest */
 	uint64_t cluster_host;	  /* of the first cluster; cluster_nr of them are new */
 	unsigned cluster_nr;
-	bool is_new;   /* taken just now: an abort gives them back */
-	bool is_fresh; /* beyond the end of the file until now: reads as zeroes */
+	unsigned taken_idx; /* of new clusters: qcow2_taken.c */
+	bool is_new;	    /* taken just now: an abort gives them back */
+	bool is_fresh;	    /* beyond the end of the file until now: reads as zeroes */
 };
 
 /* A part of a request that goes through memory of ours; qcow2_bounce.c. */

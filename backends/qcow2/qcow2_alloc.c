@@ -170,7 +170,8 @@ int qcow2_clusters_give_back(struct qcow2_owner *o, struct qcow2_io *s, uint64_t
 
 bool qcow2_freed_has_room(const struct qcow2_tables *t, unsigned nr)
 {
-	return t->freed_nr + t->freed_promised + nr <= QCOW2_FREED_NR;
+	/* The rest is for what a process that dies has taken. */
+	return t->freed_nr + t->freed_promised + nr <= QCOW2_FREED_NR - QCOW2_TAKEN_NR;
 }
 
 /* Behind one that is there already: a discard of many is one note. */

@@ -172,6 +172,7 @@ static bool fill_unpacked(struct qcow2_io *s, uint64_t entry, uint64_t bytes)
 /* The owner, or this queue, reads the slice; bounce_go_on looks again. */
 static bool fill_missed(struct qcow2_io *s)
 {
+	counter_add(&qcow2_queue_of(s)->misses, 1);
 	qcow2_owner_ask(s, QCOW2_ASK_MAP);
 	return true;
 }

@@ -120,6 +120,16 @@ static int own_slice(struct qcow2_owner *o, struct qcow2_io *s, uint64_t offset,
 
 /* ---- ALLOC ---- */
 
+/* As many as can be noted are under way. */
+static int wait_for_alloc(struct qcow2_owner *o, struct qcow2_io *s)
+{
+	struct qcow2_alloc *a = list_entry(o->allocs.next, struct qcow2_alloc, node);
+
+	ASSERT(!list_empty(&o->allocs));
+	list_push_back(&a->waiters, &s->waiting);
+	return QCOW2_WAITS;
+}
+
 /* A cluster that is there already, but reads as something else. */
 static void use_allocated(struct qcow2_owner *o, struct qcow2_io *s, const struct qcow2_run *run)
 {
@@ -194,11 +204,16 @@ static int alloc_take_new(struct qcow2_owner *o, struct qcow2_io *s, const struc
 
 	s->alloc.is_new = !t->has_data_file;
 	s->alloc.is_fresh = false;
+	if (s->alloc.is_new && !qcow2_taken_has_room(t))
+		return wait_for_alloc(o, s);
 	if (s->alloc.is_new)
 		ret = qcow2_clusters_take(o, s, nr, &host, &got, &s->alloc.is_fresh);
-	if (ret == 0)
-		fill_new(o, s, slot, host, got);
-	return ret;
+	if (ret != 0)
+		return ret;
+	if (s->alloc.is_new)
+		s->alloc.taken_idx = qcow2_taken_add(t, QCOW2_TAKEN_DATA, start, host, got);
+	fill_new(o, s, slot, host, got);
+	return 0;
 }
 
 int qcow2_handle_alloc(struct qcow2_owner *o, struct qcow2_io *s)
@@ -277,6 +292,8 @@ int qcow2_handle_publish(struct qcow2_owner *o, struct qcow2_io *s)
 	for (unsigned i = 0; i < a->cluster_nr; i++)
 		publish_cluster(t, qcow2_slot_data(t, slot), a, start + i * cluster_of(t),
 				a->cluster_host + i * cluster_of(t));
+	if (a->is_new)
+		qcow2_taken_end(t, a->taken_idx);
 	alloc_end(o, s);
 	return 0;
 }
@@ -289,6 +306,8 @@ int qcow2_handle_abort(struct qcow2_owner *o, struct qcow2_io *s)
 		ret = qcow2_clusters_give_back(o, s, s->alloc.cluster_host, s->alloc.cluster_nr);
 	if (ret == QCOW2_WAITS)
 		return ret;
+	if (s->alloc.is_new)
+		qcow2_taken_end(o->t, s->alloc.taken_idx);
 	alloc_end(o, s);
 	return ret;
 }

@@ -67,6 +67,7 @@ static void job_enter(struct qcow2_owner *o, struct qcow2_job *job)
 		qcow2_mark_l1(t, job->idx);
 		atomic_store_explicit(&t->l1[job->idx], job->host | QCOW2_COPIED,
 				      memory_order_release);
+		qcow2_taken_end(t, job->taken_idx);
 		if (job->old)
 			qcow2_freed_add(t, job->old, qcow2_cluster_bytes(&t->g));
 	}
@@ -83,8 +84,11 @@ void qcow2_jobs_enter(struct qcow2_owner *o)
 static void job_fail(struct qcow2_owner *o, struct qcow2_job *job, int err)
 {
 	/* No table names it: what is noted here falls with the next commit. */
-	if (!job->is_refblock && qcow2_freed_has_room(o->t, 1))
-		qcow2_freed_add(o->t, job->host, qcow2_cluster_bytes(&o->t->g));
+	if (!job->is_refblock) {
+		qcow2_taken_end(o->t, job->taken_idx);
+		if (qcow2_freed_has_room(o->t, 1))
+			qcow2_freed_add(o->t, job->host, qcow2_cluster_bytes(&o->t->g));
+	}
 	job_end(o, job, err);
 }
 
@@ -200,6 +204,7 @@ int qcow2_job_l2(struct qcow2_owner *o, struct qcow2_io *s, uint64_t l1_idx)
 		return ret;
 	}
 	job_begin(o, job, own, false, l1_idx, host);
+	job->taken_idx = qcow2_taken_add(o->t, QCOW2_TAKEN_TABLE, l1_idx, host, 1);
 	job->old =
 		atomic_load_explicit(&o->t->l1[l1_idx], memory_order_relaxed) & QCOW2_OFFSET_MASK;
 	o->t->freed_promised += job->old != 0;

@@ -24,7 +24,6 @@ void qcow2_look(const struct backend_queue *queue, struct backend_image_look *lo
 	const struct qcow2_queue *q = queue->priv;
 
 	look_at_image(queue->device->priv, look);
-	look->hits += LOAD(q->hits);
 	look->misses += LOAD(q->misses);
 	look->copies += LOAD(q->copies);
 	look->unpacked += LOAD(q->unpacks);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "backends/qcow2/qcow2_opening.h"
-#include "backends/qcow2/qcow2_snapshot.h"
+#include "backends/qcow2/qcow2_snapshot_change.h"
 #include "base/log.h"
 #include "base/util.h"
 

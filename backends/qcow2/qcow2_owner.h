@@ -31,11 +31,12 @@ struct qcow2_load {
 struct qcow2_job {
 	struct qcow2_own *own; /* NULL: unused */
 	bool is_refblock;
-	uint64_t idx;  /* in L1, or in the reference count table */
-	uint64_t host; /* where it will be */
-	uint64_t old;  /* L2: the table that it is a copy of; 0: none */
-	uint64_t at;   /* bytes of it that are written */
-	bool is_ready; /* written: to be entered when no commit is under way */
+	uint64_t idx;	    /* in L1, or in the reference count table */
+	uint64_t host;	    /* where it will be */
+	unsigned taken_idx; /* L2: qcow2_taken.c */
+	uint64_t old;	    /* L2: the table that it is a copy of; 0: none */
+	uint64_t at;	    /* bytes of it that are written */
+	bool is_ready;	    /* written: to be entered when no commit is under way */
 	struct list_node waiters;
 };
 
@@ -154,6 +155,19 @@ bool qcow2_freed_has_room(const struct qcow2_tables *t, unsigned nr);
 void qcow2_freed_add(struct qcow2_tables *t, uint64_t at, uint64_t bytes);
 /* Takes an entry out of the notes of what an L2 entry names: its clusters are given up. */
 void qcow2_freed_add_entry(struct qcow2_tables *t, uint64_t entry);
+
+/* ---- qcow2_taken.c ---- */
+
+/* For one more write: if not, one of those under way has to end. */
+bool qcow2_taken_has_room(const struct qcow2_tables *t);
+/* Notes clusters that have been taken; returns where. */
+unsigned qcow2_taken_add(struct qcow2_tables *t, enum qcow2_taken_kind kind, uint64_t what,
+			 uint64_t host, uint64_t nr);
+/* A table names them, or they are being given back. */
+void qcow2_taken_end(struct qcow2_tables *t, unsigned idx);
+/* Of a new memfd, or of one that a process before has left: what no table names is given up. */
+void qcow2_taken_init(struct qcow2_tables *t);
+void qcow2_taken_revive(struct qcow2_tables *t);
 
 /* ---- qcow2_jobs.c ---- */
 

@@ -29,7 +29,7 @@ static const char *const op_names[] = {
 	[BACKEND_SNAPSHOT_APPLY] = "apply",
 };
 
-static struct qcow2_snapshot_op *op_of(struct qcow2_io *s)
+static struct qcow2_snapshot_op *snapshot_op_of(struct qcow2_io *s)
 {
 	return container_of(s, struct qcow2_snapshot_op, s);
 }
@@ -94,7 +94,7 @@ int qcow2_snapshot_pause(struct qcow2_snapshot_op *p)
 
 void qcow2_snapshot_answered(struct qcow2_owner *o, struct qcow2_io *s, int answer)
 {
-	struct qcow2_snapshot_op *p = op_of(s);
+	struct qcow2_snapshot_op *p = snapshot_op_of(s);
 
 	(void)o;
 	p->err = answer;
@@ -152,7 +152,7 @@ static void leave(struct qcow2_snapshot_op *p)
 
 int qcow2_handle_snapshot(struct qcow2_owner *o, struct qcow2_io *s)
 {
-	struct qcow2_snapshot_op *p = op_of(s);
+	struct qcow2_snapshot_op *p = snapshot_op_of(s);
 
 	(void)o;
 	while (p->steps && p->steps[p->idx]) {
@@ -218,8 +218,8 @@ static void op_ended(struct mail *mail)
 
 /* ---- the control thread: its beginning ---- */
 
-__attribute__((format(printf, 3, 4))) static int refuse(struct backend_snapshot_change *change,
-							int err, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int
+refuse_change(struct backend_snapshot_change *change, int err, const char *format, ...)
 {
 	va_list args;
 
@@ -229,22 +229,25 @@ __attribute__((format(printf, 3, 4))) static int refuse(struct backend_snapshot_
 	return err;
 }
 
-static int check_device(const struct qcow2_device *d, struct backend_snapshot_change *change)
+static int check_image_device(const struct qcow2_device *d, struct backend_snapshot_change *change)
 {
 	if (d->t->has_data_file)
-		return refuse(change, -EOPNOTSUPP,
-			      "an image with an external data file has no internal snapshots");
+		return refuse_change(
+			change, -EOPNOTSUPP,
+			"an image with an external data file has no internal snapshots");
 	if (!d->owner)
-		return refuse(change, -EROFS, "the image is only read");
+		return refuse_change(change, -EROFS, "the image is only read");
 	if (d->snapshot_op)
-		return refuse(change, -EBUSY, "a snapshot is being changed already: %s \"%.60s\"",
-			      op_names[d->snapshot_op->change->op], d->snapshot_op->change->name);
+		return refuse_change(
+			change, -EBUSY, "a snapshot is being changed already: %s \"%.60s\"",
+			op_names[d->snapshot_op->change->op], d->snapshot_op->change->name);
 	if (!d->owner->reactor)
-		return refuse(change, -EBUSY, "the device does not serve");
+		return refuse_change(change, -EBUSY, "the device does not serve");
 	if (d->t->g.refcount_order == 0 && change->op != BACKEND_SNAPSHOT_DELETE)
-		return refuse(change, -EOVERFLOW,
-			      "reference counts of 1 bit cannot count a snapshot beside the disk: "
-			      "convert the image with qemu-img convert -o refcount_bits=16");
+		return refuse_change(
+			change, -EOVERFLOW,
+			"reference counts of 1 bit cannot count a snapshot beside the disk: "
+			"convert the image with qemu-img convert -o refcount_bits=16");
 	return 0;
 }
 
@@ -254,20 +257,22 @@ static int check_new_name(const struct qcow2_device *d, struct backend_snapshot_
 	bool has_letter = false;
 
 	if (name[0] == '\0' || strlen(name) > QCOW2_SNAPSHOT_NAME_MAX)
-		return refuse(change, -EINVAL, "a name has 1 to %u bytes", QCOW2_SNAPSHOT_NAME_MAX);
+		return refuse_change(change, -EINVAL, "a name has 1 to %u bytes",
+				     QCOW2_SNAPSHOT_NAME_MAX);
 	for (const char *at = name; *at; at++) {
 		if (iscntrl((unsigned char)*at))
-			return refuse(change, -EINVAL, "a name has no control characters");
+			return refuse_change(change, -EINVAL, "a name has no control characters");
 		has_letter |= !isdigit((unsigned char)*at);
 	}
 	if (!has_letter)
-		return refuse(change, -EINVAL,
-			      "a name of digits alone could be the ID of another snapshot");
+		return refuse_change(change, -EINVAL,
+				     "a name of digits alone could be the ID of another snapshot");
 	if (qcow2_snapshots_find(d->snapshots, name) >= 0)
-		return refuse(change, -EEXIST, "there is a snapshot \"%.100s\" already", name);
+		return refuse_change(change, -EEXIST, "there is a snapshot \"%.100s\" already",
+				     name);
 	if (qcow2_snapshots_nr(d->snapshots) == QCOW2_SNAPSHOTS_MAX)
-		return refuse(change, -ENOSPC, "an image has at most %u snapshots",
-			      QCOW2_SNAPSHOTS_MAX);
+		return refuse_change(change, -ENOSPC, "an image has at most %u snapshots",
+				     QCOW2_SNAPSHOTS_MAX);
 	return 0;
 }
 
@@ -291,7 +296,7 @@ static int prepare_create(struct qcow2_snapshot_op *p)
 	p->next = qcow2_snapshots_with(d->snapshots, &p->snapshot);
 	p->steps = qcow2_create_steps;
 	p->walk_nr = 2;
-	return p->next ? 0 : refuse(p->change, -ENOMEM, "out of memory");
+	return p->next ? 0 : refuse_change(p->change, -ENOMEM, "out of memory");
 }
 
 /* Of one that is deleted or applied: it is there, and its L1 table can be. */
@@ -303,8 +308,9 @@ static int prepare_old(struct qcow2_snapshot_op *p)
 
 	if (idx < 0) {
 		qcow2_snapshots_names(d->snapshots, names, sizeof(names));
-		return refuse(p->change, -ENOENT, "there is no snapshot \"%.60s\": there is %s",
-			      p->change->name, names);
+		return refuse_change(p->change, -ENOENT,
+				     "there is no snapshot \"%.60s\": there is %s", p->change->name,
+				     names);
 	}
 	p->snapshot = d->snapshots->entry[idx];
 	if (p->change->op == BACKEND_SNAPSHOT_DELETE)
@@ -312,7 +318,7 @@ static int prepare_old(struct qcow2_snapshot_op *p)
 	p->l1 = calloc(MAX(p->snapshot.l1_entries, d->t->l1_entries) + QCOW2_OWN_BYTES / 8,
 		       sizeof(*p->l1));
 	if (!p->l1 || (p->change->op == BACKEND_SNAPSHOT_DELETE && !p->next))
-		return refuse(p->change, -ENOMEM, "out of memory");
+		return refuse_change(p->change, -ENOMEM, "out of memory");
 	return qcow2_snapshot_check_place(d->t, &p->snapshot, p->change->words,
 					  sizeof(p->change->words));
 }
@@ -332,15 +338,16 @@ static int prepare_apply(struct qcow2_snapshot_op *p)
 	if (ret < 0)
 		return ret;
 	if (p->snapshot.size_bytes != d->header.size_bytes)
-		return refuse(p->change, -EINVAL,
-			      "the disk of the snapshot has %llu bytes, and the device has %llu: "
-			      "use qemu-img snapshot -a while it does not serve",
-			      (unsigned long long)p->snapshot.size_bytes,
-			      (unsigned long long)d->header.size_bytes);
+		return refuse_change(
+			p->change, -EINVAL,
+			"the disk of the snapshot has %llu bytes, and the device has %llu: "
+			"use qemu-img snapshot -a while it does not serve",
+			(unsigned long long)p->snapshot.size_bytes,
+			(unsigned long long)d->header.size_bytes);
 	p->old_l1 = calloc(d->t->l1_entries, sizeof(*p->old_l1));
 	p->steps = qcow2_apply_steps;
 	p->walk_nr = 4;
-	return p->old_l1 ? 0 : refuse(p->change, -ENOMEM, "out of memory");
+	return p->old_l1 ? 0 : refuse_change(p->change, -ENOMEM, "out of memory");
 }
 
 static int prepare(struct qcow2_snapshot_op *p)
@@ -360,13 +367,13 @@ static int snapshots_begin(struct backend_device *device, struct backend_snapsho
 {
 	struct qcow2_device *d = device->priv;
 	struct qcow2_snapshot_op *p;
-	int ret = check_device(d, change);
+	int ret = check_image_device(d, change);
 
 	if (ret < 0)
 		return ret;
 	p = calloc(1, sizeof(*p));
 	if (!p)
-		return refuse(change, -ENOMEM, "out of memory");
+		return refuse_change(change, -ENOMEM, "out of memory");
 	p->change = change;
 	p->d = d;
 	p->o = d->owner;

@@ -2,7 +2,7 @@
 #ifndef BACKENDS_QCOW2_QCOW2_SNAPSHOT_OP_H
 #define BACKENDS_QCOW2_QCOW2_SNAPSHOT_OP_H
 
-#include "backends/qcow2/qcow2_snapshot.h"
+#include "backends/qcow2/qcow2_snapshot_change.h"
 
 /* 0: the next step; QCOW2_WAITS: it is called again; or -errno, with words in walk or words. */
 typedef int qcow2_snapshot_step(struct qcow2_snapshot_op *p);

@@ -7,7 +7,7 @@
  * Failure modes: no such snapshot: the names that there are; a table that makes no sense: refused,
  * but for an image that is only read, and not by its snapshot: that is told in the log.
  */
-#include "backends/qcow2/qcow2_snapshot.h"
+#include "backends/qcow2/qcow2_snapshot_change.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -36,7 +36,8 @@ static const char *wanted_snapshot(const struct qcow2_device *d)
 	return config->snapshot;
 }
 
-static int choose(struct qcow2_device *d, const char *name, char words[static QCOW2_WORDS_BYTES])
+static int choose_snapshot(struct qcow2_device *d, const char *name,
+			   char words[static QCOW2_WORDS_BYTES])
 {
 	int idx = qcow2_snapshots_find(d->snapshots, name);
 	const struct qcow2_snapshot *s;
@@ -81,11 +82,11 @@ static void read_end(struct qcow2_snapshots_reader *r, int ret, char *words)
 		ret = 0;
 	}
 	if (ret == 0 && wanted)
-		ret = choose(d, wanted, words);
+		ret = choose_snapshot(d, wanted, words);
 	done(visit, ret, words);
 }
 
-static void read_next(struct qcow2_snapshots_reader *r);
+static void read_table(struct qcow2_snapshots_reader *r);
 
 static uint32_t reader_bytes(const struct qcow2_snapshots_reader *r)
 {
@@ -107,12 +108,12 @@ static void table_read(struct backend_visit *visit, int result)
 		ret = qcow2_snapshots_feed(d->snapshots, &d->header, r->buf, bytes, words);
 	r->at += bytes;
 	if (ret == -EAGAIN)
-		read_next(r);
+		read_table(r);
 	else
 		read_end(r, ret, words);
 }
 
-static void read_next(struct qcow2_snapshots_reader *r)
+static void read_table(struct qcow2_snapshots_reader *r)
 {
 	char words[QCOW2_WORDS_BYTES] = "";
 	int ret;
@@ -154,7 +155,7 @@ void qcow2_snapshots_read(struct backend_visit *visit, void *buf, uint32_t buf_b
 	d->snapshots = calloc(1, sizeof(*d->snapshots));
 	d->snapshots_reader = r;
 	if (d->snapshots)
-		read_next(r);
+		read_table(r);
 	else
 		read_end(r, -ENOMEM, words);
 }

@@ -1,5 +1,6 @@
 /*
- * The steps of a change of snapshots; their order is that of qcow2_snapshot.h. The owner's reactor.
+ * The steps of a change of snapshots; their order is that of qcow2_snapshot_change.h. The owner's
+ * reactor.
  *
  * Happy path: a step is called until it returns 0, again whenever what it has waited for has come.
  * Failure modes: the header cannot be written: the one before is, so that nothing has changed;
@@ -66,7 +67,7 @@ static int step_reap(struct qcow2_snapshot_op *p)
 	return p->sub ? begin_commit(p) : qcow2_snapshot_pause(p);
 }
 
-static bool is_quiet(const struct qcow2_snapshot_op *p, uint64_t epoch)
+static bool epoch_is_quiet(const struct qcow2_snapshot_op *p, uint64_t epoch)
 {
 	return p->o->commit.is_quiet(&p->o->commit, epoch & 1);
 }
@@ -97,7 +98,8 @@ static int step_hold_all(struct qcow2_snapshot_op *p)
 		return wait_for_commit(p);
 	ret = list_empty(&p->o->allocs) && !has_job(p->o) ? 0 : QCOW2_WAITS;
 	/* In this order: a request of the one may have become one of the other. */
-	return ret == 0 && is_quiet(p, 0) && is_quiet(p, 1) ? 0 : qcow2_snapshot_pause(p);
+	return ret == 0 && epoch_is_quiet(p, 0) && epoch_is_quiet(p, 1) ? 0
+									: qcow2_snapshot_pause(p);
 }
 
 /* Requests that have looked up before have ended. */
@@ -106,14 +108,14 @@ static int step_grace(struct qcow2_snapshot_op *p)
 	uint64_t epoch = atomic_load_explicit(&p->d->epoch, memory_order_relaxed);
 
 	if (p->sub == 0) {
-		if (!is_quiet(p, epoch + 1))
+		if (!epoch_is_quiet(p, epoch + 1))
 			return qcow2_snapshot_pause(p);
 		p->grace_epoch = epoch;
 		p->sub = 1;
 		atomic_store_explicit(&p->d->epoch, epoch + 1, memory_order_seq_cst);
 	}
 	/* A commit goes on to the next only when they have. */
-	if (epoch > p->grace_epoch + 1 || is_quiet(p, p->grace_epoch))
+	if (epoch > p->grace_epoch + 1 || epoch_is_quiet(p, p->grace_epoch))
 		return 0;
 	return qcow2_snapshot_pause(p);
 }
@@ -168,9 +170,9 @@ static uint64_t op_chunk(const struct qcow2_snapshot_op *p, uint64_t left)
 }
 
 /* Writes bytes from `at` on; fill fills the buffer. */
-static int write_all(struct qcow2_snapshot_op *p, uint64_t host, uint64_t bytes,
-		     void (*fill)(const struct qcow2_snapshot_op *p, void *buf, uint64_t at,
-				  uint64_t bytes))
+static int write_table_at(struct qcow2_snapshot_op *p, uint64_t host, uint64_t bytes,
+			  void (*fill)(const struct qcow2_snapshot_op *p, void *buf, uint64_t at,
+				       uint64_t bytes))
 {
 	while (p->at < bytes) {
 		uint64_t chunk = op_chunk(p, bytes - p->at);
@@ -411,7 +413,7 @@ static void fill_new_l1(const struct qcow2_snapshot_op *p, void *buf, uint64_t a
 
 static int step_write_l1(struct qcow2_snapshot_op *p)
 {
-	return write_all(p, p->l1_host, l1_bytes(p), fill_new_l1);
+	return write_table_at(p, p->l1_host, l1_bytes(p), fill_new_l1);
 }
 
 static void fill_table(const struct qcow2_snapshot_op *p, void *buf, uint64_t at, uint64_t bytes)
@@ -426,7 +428,7 @@ static int step_write_table(struct qcow2_snapshot_op *p)
 {
 	if (is_create(p) && p->at == 0)
 		qcow2_snapshots_place_last(p->next, p->l1_host);
-	return write_all(p, p->table_host, p->table_clusters * op_cluster(p), fill_table);
+	return write_table_at(p, p->table_host, p->table_clusters * op_cluster(p), fill_table);
 }
 
 /* ---- the header ---- */

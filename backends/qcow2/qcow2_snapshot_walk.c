@@ -9,7 +9,7 @@
  * Failure modes: an entry makes no sense, or a count would leave its range: words; a slice cannot
  * be read: its error.
  */
-#include "backends/qcow2/qcow2_snapshot.h"
+#include "backends/qcow2/qcow2_snapshot_change.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -87,8 +87,8 @@ static int entry_add(struct qcow2_snapshots *list, const struct qcow2_snapshot *
 /* ---- read ---- */
 
 /* Entries that are there as a whole. */
-static int take_entries(struct qcow2_snapshots *list, const struct qcow2_header *h,
-			char words[static QCOW2_WORDS_BYTES])
+static int parse_entries(struct qcow2_snapshots *list, const struct qcow2_header *h,
+			 char words[static QCOW2_WORDS_BYTES])
 {
 	while (list->nr < h->snapshot_nr) {
 		struct qcow2_snapshot s;
@@ -127,7 +127,7 @@ int qcow2_snapshots_feed(struct qcow2_snapshots *list, const struct qcow2_header
 		return ret;
 	memcpy(list->raw + list->fed_bytes, bytes, nr_bytes);
 	list->fed_bytes += nr_bytes;
-	return take_entries(list, h, words);
+	return parse_entries(list, h, words);
 }
 
 /* ---- made anew ---- */

@@ -2,7 +2,7 @@
  * The memory of an image's tables: one area each, in a memfd or anonymous. Made and found on the
  * main thread; slices are put into it by the owner's reactor, or by all that share it.
  *
- *   | kept | freed | slots | L1 | reference count table | dirty bits of both | slices ... |
+ *   | kept | freed | taken | slots | L1 | reference count table | dirty bits of both | slices ... |
  *
  * Happy path: new -> open fills L1 -> install, lookups, changes -> free. A memfd that a process
  * before has left is mapped, compared, and used as it is: a slot with an odd sequence number was
@@ -10,7 +10,7 @@
  *
  * Failure modes: no memory; a memfd that does not belong to this image: refused in words.
  */
-#include "backends/qcow2/qcow2_tables.h"
+#include "backends/qcow2/qcow2_owner.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 #include "base/util.h"
 
 #define KEPT_MAGIC 0x71636f7732746162ull
-#define KEPT_VERSION 1u
+#define KEPT_VERSION 2u
 
 /* At the start of the area: which image, and in what shape. */
 struct qcow2_kept {
@@ -68,6 +68,8 @@ static size_t tables_place(struct qcow2_tables *t, uint8_t *area)
 	at += 4096;
 	t->freed = (struct qcow2_freed *)(area + at);
 	at += round_up(QCOW2_FREED_NR * sizeof(*t->freed), 4096);
+	t->taken = (struct qcow2_taken *)(area + at);
+	at += round_up(QCOW2_TAKEN_NR * sizeof(*t->taken), 4096);
 	t->slot = (struct qcow2_slot *)(area + at);
 	at += round_up(qcow2_slot_nr(t) * sizeof(*t->slot), 4096);
 	t->l1 = (_Atomic uint64_t *)(area + at);
@@ -173,6 +175,7 @@ struct qcow2_tables *qcow2_tables_new(const struct qcow2_header *h, uint64_t cac
 		return NULL;
 	}
 	kept_fill(t);
+	qcow2_taken_init(t);
 	return t;
 }
 
@@ -256,6 +259,7 @@ struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
 	}
 	slots_revive(t);
 	freed_revive(t);
+	qcow2_taken_revive(t);
 	/* Also when all has been written: perhaps nothing has been flushed. */
 	atomic_store(&t->is_changed, true);
 	atomic_store(&t->end_bytes, atomic_load(&t->kept->end_bytes));
@@ -447,7 +451,7 @@ struct qcow2_slot *qcow2_tables_install(struct qcow2_tables *t, uint64_t at, voi
 		return NULL;
 	if (atomic_load_explicit(&slot->at, memory_order_relaxed) == 0)
 		atomic_fetch_add_explicit(&t->used_nr, 1, memory_order_relaxed);
-	slot->is_l2 = is_l2;
+	atomic_store_explicit(&slot->is_l2, is_l2, memory_order_relaxed);
 	slot->is_bad = is_bad;
 	atomic_store_explicit(&slot->was_used, 1, memory_order_relaxed);
 	copy_words(qcow2_slot_data(t, slot), slice, t->slice_bytes);

@@ -34,10 +34,24 @@ enum qcow2_freed_stage {
 };
 
 /* What was given up and waits until nothing on the disk says any more that it is used. */
-#define QCOW2_FREED_NR 1024u
+#define QCOW2_FREED_NR 1280u
 struct qcow2_freed {
 	uint64_t at, end; /* what is left of it */
 	uint64_t stage;	  /* enum qcow2_freed_stage: 0: this place is free */
+};
+
+enum qcow2_taken_kind {
+	QCOW2_TAKEN_NONE,
+	QCOW2_TAKEN_DATA,  /* for a guest's offset */
+	QCOW2_TAKEN_TABLE, /* for an L2 table */
+};
+
+/* Clusters that no table names yet: qcow2_taken.c. */
+#define QCOW2_TAKEN_NR 256u
+struct qcow2_taken {
+	uint64_t what; /* DATA: the guest's offset; TABLE: the index in L1 */
+	uint64_t host, nr;
+	uint64_t kind; /* enum qcow2_taken_kind: 0: this place is free */
 };
 
 /* In the memfd: only numbers, and what a change in the middle of which the process dies leaves. */
@@ -45,7 +59,7 @@ struct qcow2_slot {
 	_Atomic uint32_t seq;	  /* odd: being replaced */
 	_Atomic uint8_t is_dirty; /* differs from the disk */
 	uint8_t is_writing;	  /* the owner's: on its way to the disk */
-	uint8_t is_l2;
+	_Atomic uint8_t is_l2;	  /* has entries that were judged; 0: counts */
 	uint8_t is_bad;		  /* an entry of it makes no sense: it is never changed */
 	_Atomic uint8_t was_used; /* since the clock's hand passed */
 	_Atomic uint64_t at;	  /* offset of its slice in the image; 0: none */
@@ -84,7 +98,9 @@ struct qcow2_tables {
 	struct qcow2_freed *freed;     /* qcow2_alloc.c: QCOW2_FREED_NR of them */
 	unsigned freed_last, freed_nr; /* the one noted last; how many are */
 	unsigned freed_promised;       /* notes that copies of tables will need; not in the memfd */
-	struct qcow2_kept *kept;       /* qcow2_tables.c: what says whose tables these are */
+	struct qcow2_taken *taken;     /* qcow2_taken.c: QCOW2_TAKEN_NR of them */
+	uint16_t taken_free[QCOW2_TAKEN_NR], taken_free_nr;
+	struct qcow2_kept *kept; /* qcow2_tables.c: what says whose tables these are */
 
 	/* Of shared ones; qcow2_tables.c's. */
 	struct list_node shared;
@@ -142,7 +158,8 @@ static inline void *qcow2_slot_data(const struct qcow2_tables *t, const struct q
 
 static inline struct qcow2_slot *qcow2_set_of(const struct qcow2_tables *t, uint64_t at)
 {
-	uint64_t hash = (at / t->slice_bytes) * 0x9e3779b97f4a7c15ull;
+	/* No slice is smaller than a sector. */
+	uint64_t hash = (at >> 9) * 0x9e3779b97f4a7c15ull;
 
 	return t->slot + ((hash >> 40) & t->set_mask) * QCOW2_WAYS;
 }

@@ -10,10 +10,10 @@
 
 static json_t *image_tables(const struct backend_image_look *look)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:b}", "slices", (json_int_t)look->slice_nr,
+	return json_pack("{s:I, s:I, s:I, s:I, s:b}", "slices", (json_int_t)look->slice_nr,
 			 "slices_max", (json_int_t)look->slice_max, "slice_bytes",
-			 (json_int_t)look->slice_bytes, "hits", (json_int_t)look->hits, "misses",
-			 (json_int_t)look->misses, "dirty", look->is_dirty);
+			 (json_int_t)look->slice_bytes, "misses", (json_int_t)look->misses, "dirty",
+			 look->is_dirty);
 }
 
 static void set_image_numbers(json_t *object, const struct backend_image_look *look)

@@ -41,8 +41,6 @@ static const struct image_metric {
 	  offsetof(struct backend_image_look, slice_nr) },
 	{ "ublkd_image_table_slices_max", "gauge", "", "Slices that the cache has room for.",
 	  offsetof(struct backend_image_look, slice_max) },
-	{ "ublkd_image_table_hits", "counter", "_total", "Lookups that the cache answered.",
-	  offsetof(struct backend_image_look, hits) },
 	{ "ublkd_image_table_misses", "counter", "_total",
 	  "Lookups that had to read a slice of a table.",
 	  offsetof(struct backend_image_look, misses) },

@@ -71,7 +71,7 @@ churn() { # NAME
 	device=$(blk "$1")
 	while [ ! -e "$work/load/enough" ]; do
 		dd if=/dev/urandom of="$device" bs=64k seek=800 count=32 oflag=direct conv=notrunc status=none &&
-			sync "$device" && blkdiscard -f -o $((50 << 20)) -l $((2 << 20)) "$device" && sync "$device" ||
+			sync "$device" && blkdiscard -f -o $((50 << 20)) -l $((2 << 20)) "$device" 2>/dev/null && sync "$device" ||
 			touch "$work/churn.failed"
 	done
 }

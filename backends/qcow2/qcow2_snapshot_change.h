@@ -22,8 +22,8 @@
  * has it in the snapshot, or the write came after. delete: the same, but only while COPIED comes.
  * apply: all requests.
  */
-#ifndef BACKENDS_QCOW2_QCOW2_SNAPSHOT_H
-#define BACKENDS_QCOW2_QCOW2_SNAPSHOT_H
+#ifndef BACKENDS_QCOW2_QCOW2_SNAPSHOT_CHANGE_H
+#define BACKENDS_QCOW2_QCOW2_SNAPSHOT_CHANGE_H
 
 #include "backends/qcow2/qcow2_owner.h"
 #include "storage/snapshot.h"
