@@ -128,8 +128,8 @@ struct qcow2_alloc {
 	uint64_t cluster_host;	  /* of the first cluster; cluster_nr of them are new */
 	unsigned cluster_nr;
 	unsigned taken_idx; /* of new clusters: qcow2_taken.c */
-	bool is_new;   /* taken just now: an abort gives them back */
-	bool is_fresh; /* beyond the end of the file until now: reads as zeroes */
+	bool is_new;	    /* taken just now: an abort gives them back */
+	bool is_fresh;	    /* beyond the end of the file until now: reads as zeroes */
 };
 
 /* A part of a request that goes through memory of ours; qcow2_bounce.c. */

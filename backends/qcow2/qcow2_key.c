@@ -85,7 +85,7 @@ static void read_crypto(struct qcow2_open *p)
 {
 	if (p->at < p->end)
 		qcow2_open_io(p, BACKEND_READ, p->at, qcow2_open_chunk(p, p->end - p->at),
-			"reading the LUKS header", crypto_read);
+			      "reading the LUKS header", crypto_read);
 	else
 		unlock_begin(p);
 }
@@ -100,8 +100,8 @@ void qcow2_open_crypto(struct qcow2_open *p)
 	}
 	if (!p->key) {
 		qcow2_open_fail(p, -EINVAL,
-			  "qcow2: the image is encrypted: set key_file to the file with "
-			  "its passphrase");
+				"qcow2: the image is encrypted: set key_file to the file with "
+				"its passphrase");
 		return;
 	}
 	if (h->crypto_bytes > QCOW2_LUKS_BYTES_MAX) {
@@ -131,8 +131,8 @@ int qcow2_open_key(struct qcow2_device *d, struct qcow2_open *p)
 			      sizeof(d->device->error));
 	if (fd < 0)
 		return fd;
-	p->key = mmap(NULL, QCOW2_KEY_BYTES_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		      0);
+	p->key = mmap(NULL, QCOW2_KEY_BYTES_MAX, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	n = p->key == MAP_FAILED ? -1 : read(fd, p->key, QCOW2_KEY_BYTES_MAX);
 	close(fd);
 	if (p->key == MAP_FAILED)

@@ -120,7 +120,7 @@ static void read_reftable(struct qcow2_open *p)
 {
 	if (p->at < p->end)
 		qcow2_open_io(p, BACKEND_READ, p->at, qcow2_open_chunk(p, p->end - p->at),
-			"reading the reference count table", reftable_read);
+			      "reading the reference count table", reftable_read);
 	else
 		clear_features(p);
 }
@@ -169,7 +169,7 @@ static void read_l1(struct qcow2_open *p)
 {
 	if (p->at < p->end)
 		qcow2_open_io(p, BACKEND_READ, p->at, qcow2_open_chunk(p, p->end - p->at),
-			"reading the L1 table", l1_read);
+			      "reading the L1 table", l1_read);
 	else
 		l1_done(p);
 }

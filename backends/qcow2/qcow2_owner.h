@@ -30,12 +30,12 @@ struct qcow2_load {
 struct qcow2_job {
 	struct qcow2_own *own; /* NULL: unused */
 	bool is_refblock;
-	uint64_t idx;  /* in L1, or in the reference count table */
-	uint64_t host; /* where it will be */
+	uint64_t idx;	    /* in L1, or in the reference count table */
+	uint64_t host;	    /* where it will be */
 	unsigned taken_idx; /* L2: qcow2_taken.c */
-	uint64_t old;  /* L2: the table that it is a copy of; 0: none */
-	uint64_t at;   /* bytes of it that are written */
-	bool is_ready; /* written: to be entered when no commit is under way */
+	uint64_t old;	    /* L2: the table that it is a copy of; 0: none */
+	uint64_t at;	    /* bytes of it that are written */
+	bool is_ready;	    /* written: to be entered when no commit is under way */
 	struct list_node waiters;
 };
 

@@ -122,7 +122,8 @@ static bool count_range(struct qcow2_rebuild *r, uint64_t at, uint64_t bytes)
 	}
 	for (uint64_t c = first; c <= last; c++) {
 		if (r->counts[c] == UINT16_MAX || r->counts[c] >= qcow2_refcount_max(&r->h->g)) {
-			rebuild_fail(r, -EINVAL, "a cluster is in use more often than can be counted");
+			rebuild_fail(r, -EINVAL,
+				     "a cluster is in use more often than can be counted");
 			return false;
 		}
 		r->counts[c]++;
@@ -154,7 +155,8 @@ static bool count_fixed(struct qcow2_rebuild *r)
 	       count_range(r, h->crypto_offset, h->crypto_bytes);
 }
 
-/* ---- the walk through the tables: each returns whether a request is under way, or it failed ---- */
+/* ---- the walk through the tables: each returns whether a request is under way, or it failed ----
+ */
 
 static bool walk_begin_l1(struct qcow2_rebuild *r, uint64_t offset, uint64_t entries)
 {
@@ -458,8 +460,8 @@ static uint64_t blocks_wanted(const struct qcow2_header *h, uint64_t cluster_nr)
 bool qcow2_rebuild_is_wanted(const struct qcow2_open *p)
 {
 	const struct qcow2_header *h = &p->d->header;
-	uint64_t clusters = round_up(p->d->image_bytes, qcow2_cluster_bytes(&h->g)) >>
-			    h->g.cluster_bits;
+	uint64_t clusters =
+		round_up(p->d->image_bytes, qcow2_cluster_bytes(&h->g)) >> h->g.cluster_bits;
 	uint64_t disk = (h->size_bytes >> h->g.cluster_bits) + 1;
 	uint64_t have = ((uint64_t)h->reftable_clusters << h->g.cluster_bits) / 8;
 	uint64_t l2 = disk / (qcow2_cluster_bytes(&h->g) / h->g.l2_entry_bytes) + 1;

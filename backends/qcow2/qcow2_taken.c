@@ -51,9 +51,9 @@ void qcow2_taken_end(struct qcow2_tables *t, unsigned idx)
 /* What the L2 entry of a guest's offset names; 0: nothing, or its slice is not dirty. */
 static uint64_t named_by_l2(const struct qcow2_tables *t, uint64_t guest)
 {
-	uint64_t table = atomic_load_explicit(&t->l1[guest >> qcow2_l1_shift(&t->g)],
-					      memory_order_relaxed) &
-			 QCOW2_OFFSET_MASK;
+	uint64_t table =
+		atomic_load_explicit(&t->l1[guest >> qcow2_l1_shift(&t->g)], memory_order_relaxed) &
+		QCOW2_OFFSET_MASK;
 	unsigned idx = qcow2_l2_idx(&t->g, guest), words = t->g.l2_entry_bytes / 8u;
 	struct qcow2_slot *slot = NULL;
 

@@ -166,10 +166,14 @@ int main(void)
 {
 #define FRESH(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		FRESH(test_unnamed_is_given_up), FRESH(test_named_is_kept),
-		FRESH(test_half_named),		 FRESH(test_ended_is_forgotten),
-		FRESH(test_given_up_once),	 FRESH(test_tables),
-		FRESH(test_room),		 FRESH(test_no_room_for_notes),
+		FRESH(test_unnamed_is_given_up),
+		FRESH(test_named_is_kept),
+		FRESH(test_half_named),
+		FRESH(test_ended_is_forgotten),
+		FRESH(test_given_up_once),
+		FRESH(test_tables),
+		FRESH(test_room),
+		FRESH(test_no_room_for_notes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

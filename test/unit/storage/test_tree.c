@@ -459,22 +459,14 @@ int main(void)
 {
 #define RIG(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		RIG(test_pieces_are_windows),
-		RIG(test_windows_without_memory),
-		RIG(test_busy_child),
-		RIG(test_where),
-		RIG(test_own_requests),
-		RIG(test_own_buffers_come_with_their_use),
-		RIG(test_memory_is_counted),
-		RIG(test_second_child_fails),
-		RIG(test_closed_from_the_top),
-		RIG(test_leaves_are_asked),
-		RIG(test_long_identity),
-		RIG(test_limits_are_joined),
-		RIG(test_nodes_are_numbered),
-		RIG(test_nodes_know_their_place),
-		RIG(test_base_is_only_read),
-		RIG(test_nodes_keep_descriptors),
+		RIG(test_pieces_are_windows),  RIG(test_windows_without_memory),
+		RIG(test_busy_child),	       RIG(test_where),
+		RIG(test_own_requests),	       RIG(test_own_buffers_come_with_their_use),
+		RIG(test_memory_is_counted),   RIG(test_second_child_fails),
+		RIG(test_closed_from_the_top), RIG(test_leaves_are_asked),
+		RIG(test_long_identity),       RIG(test_limits_are_joined),
+		RIG(test_nodes_are_numbered),  RIG(test_nodes_know_their_place),
+		RIG(test_base_is_only_read),   RIG(test_nodes_keep_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
