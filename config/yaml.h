@@ -15,7 +15,7 @@
 
 #define YAML_FILE_BYTES_MAX (4u << 20)
 /* Levels of maps and lists, aliases expanded: what recursing over the tree can cost. */
-#define YAML_DEPTH_MAX 32
+#define YAML_DEPTH_MAX 80
 /*
  * Nodes counted with aliases expanded: what walking the tree can cost. A scalar counts once more
  * for each YAML_NODE_TEXT_BYTES of its text, so that copying what the tree says is bounded too.

@@ -272,7 +272,7 @@ static const char *alias_problem(struct build *b, const struct yaml_built *targe
 	if (expects_key(b) && target->node.kind != YAML_SCALAR)
 		return "a key must be a text, not a map or a list";
 	if (b->depth + target->height > YAML_DEPTH_MAX)
-		return "nested too deep with what the alias stands for (at most 32 levels)";
+		return "nested too deep with what the alias stands for (at most 80 levels)";
 	return NULL;
 }
 
@@ -304,7 +304,7 @@ static int build_start(struct build *b, enum yaml_kind kind, struct config_pos p
 	if (expects_key(b))
 		return build_fail(b, pos, "a key must be a text, not a map or a list");
 	if (b->depth == YAML_DEPTH_MAX)
-		return build_fail(b, pos, "nested too deep (at most 32 levels)");
+		return build_fail(b, pos, "nested too deep (at most 80 levels)");
 	err = pay(b, 1, pos);
 	if (err)
 		return err;

@@ -104,7 +104,7 @@ struct backend_open_params {
 };
 
 /* "disk/backends/1": a node by the way from its device; a key "backend" is left out of it. */
-#define BACKEND_PATH_BYTES 128
+#define BACKEND_PATH_BYTES 640
 
 #define BACKEND_ERROR_BYTES 256
 #define BACKEND_IDENTITY_BYTES 96
@@ -127,6 +127,7 @@ struct backend_device {
 	/* resize.c: of the top, who hears that storage has grown by itself. */
 	void (*hears)(void *arg);
 	void *hears_arg;
+	struct backend_spec *resolved;	 /* life.c: of the top, the spec when it is its own */
 	char path[BACKEND_PATH_BYTES];	 /* tree.c: name, when it is not the opener's */
 	char error[BACKEND_ERROR_BYTES]; /* out: when open fails, the reason and the cure in words
 					  */
@@ -293,6 +294,15 @@ struct backend {
 	 */
 	void (*check)(const void *config, const struct yaml_node *map, struct config_errors *e);
 
+	/*
+	 * A helper, before there is a device: finds a child that the configuration leaves to the
+	 * node, such as the image that this one says it stands over, by reading what spec says; it
+	 * may block. *ret_child is the caller's (backend_spec_from_text), with `as` set and no
+	 * sibling, and is asked in turn; NULL: none is wanted. Returns 0, or -errno with words. May
+	 * be NULL.
+	 */
+	int (*resolve)(const struct backend_spec *spec, struct backend_spec **ret_child,
+		       char *error, size_t error_bytes);
 	/* Returns 0 or -errno with device->error set. May be NULL: nothing to open. */
 	int (*open)(struct backend_device *device);
 	/*
@@ -400,6 +410,13 @@ struct backend {
 	bool (*connection)(const struct backend_queue *queue, unsigned idx,
 			   struct net_connection_look *ret_connection);
 
+	/*
+	 * Of an image format, and of a file that may be below it: as for connection, struct
+	 * backend_image_look but for what stands in the tree (node, file, depth). Sets what is the
+	 * device's, adds what this queue has counted; waits for no storage. NULL: nothing to see.
+	 */
+	void (*look)(const struct backend_queue *queue, struct backend_image_look *look);
+
 	/* Main thread: its library's threads, in the whole process. NULL: its library has none. */
 	void (*library)(struct backend_library_look *ret_look);
 
@@ -408,6 +425,10 @@ struct backend {
 	 * children can what all of them can.
 	 */
 	const struct backend_resize *resize;
+	/* snapshot.h; NULL: it has none. */
+	const struct backend_snapshots *snapshots;
+	/* Whether a node of this configuration writes nothing below it. NULL: it may write. */
+	bool (*only_reads)(const void *config);
 };
 
 /*

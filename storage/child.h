@@ -9,9 +9,9 @@
 struct backend;
 
 /* Nodes above each other, the leaf counted too; nodes and leaves of one tree. */
-#define BACKEND_DEPTH_MAX 8
-#define BACKEND_NODES_MAX 128
-#define BACKEND_LEAVES_MAX 64
+#define BACKEND_DEPTH_MAX 64
+#define BACKEND_NODES_MAX 256
+#define BACKEND_LEAVES_MAX 128
 #define BACKEND_CHILDREN_MAX 32
 /* Nodes of one tree whose content may outlive the process: backend_stored_fd. */
 #define BACKEND_STORED_MAX BACKEND_NODES_MAX
@@ -35,6 +35,7 @@ struct backend_child_option {
 struct backend_spec {
 	const struct backend *ops;
 	const void *config;		  /* filled by ops->options; lives as long as the device */
+	bool config_is_borrowed;	  /* chain.c: of another spec */
 	const struct backend_spec *child; /* the first; NULL: a leaf */
 	const struct backend_spec *sibling; /* the next child of the same parent */
 	/* As which child of its parent; NULL: the root, or "backend". In a list: at which index. */

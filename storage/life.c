@@ -3,8 +3,9 @@
  * control thread or a helper, which goes on until the next part is the other one's. Control thread,
  * but for what runs on a helper (life_run, life_drop).
  *
- * Happy path: begin -> life_go_on -> a helper: parts that may block, of as many nodes as come one
- * after the other -> the control thread: a part that waits (visit.c) -> ... -> done.
+ * Happy path: begin -> (a helper: the nodes find children: chain.c) -> life_go_on -> a helper:
+ * parts that may block, of as many nodes as come one after the other -> the control thread: a part
+ * that waits (visit.c) -> ... -> done.
  *
  * Failure modes: a node refuses to open: the walk turns round and closes what was touched, from the
  * top down, then done gets the words; cancelled: the same; no thread to be had: an open fails, a
@@ -19,6 +20,7 @@
 #include <string.h>
 
 #include "storage/life_internal.h"
+#include "storage/spec.h"
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
@@ -28,12 +30,20 @@ enum life_kind { LIFE_OPEN, LIFE_CLOSE, LIFE_GROW };
 
 enum life_part { LIFE_MAY_BLOCK, LIFE_WAITS, LIFE_PART_NR };
 
+/* What is to be opened, while that is not known as a whole. */
+struct unresolved {
+	const struct backend_spec *spec; /* NULL: it is */
+	const char *name;
+	struct backend_open_params params;
+};
+
 struct backend_life {
 	struct backend_home home;
 	struct backend_life_owner owner;
+	struct unresolved unresolved;
 	struct helper_job job;
 	enum life_kind kind;
-	struct backend_device *top;
+	struct backend_device *top;  /* NULL: unresolved */
 	struct backend_device *at;   /* whose turn it is; NULL: all had theirs */
 	unsigned part_idx;	     /* of its parts, in the order of the kind */
 	uint64_t size_bytes;	     /* GROW */
@@ -154,7 +164,8 @@ static void life_fail(struct backend_life *l, int err, const char *words)
 	l->ret = err;
 	snprintf(l->words, sizeof(l->words), "%s", words);
 	l->at = NULL;
-	if (l->kind == LIFE_OPEN)
+	l->unresolved.spec = NULL;
+	if (l->kind == LIFE_OPEN && l->top)
 		life_begin_walk(l, LIFE_CLOSE);
 }
 
@@ -166,6 +177,26 @@ static void life_fail_at(struct backend_life *l, int err)
 		backend_fail(l->at, err, "%s: %s", l->at->ops->name, errname(err));
 	backend_device_words(l->at, words, sizeof(words));
 	life_fail(l, err, words);
+}
+
+/* Before an open: the nodes find children, then there is a tree. It may block. */
+static void life_resolve(struct backend_life *l)
+{
+	struct unresolved *u = &l->unresolved;
+	struct backend_spec *resolved = NULL;
+	char words[BACKEND_ERROR_BYTES];
+	int ret = backend_resolve(u->spec, &resolved, words, sizeof(words));
+
+	if (ret == 0)
+		l->top = backend_tree_new(resolved, u->name, &u->params);
+	if (!l->top) {
+		backend_spec_free(resolved);
+		life_fail(l, ret < 0 ? ret : -ENOMEM, ret < 0 ? words : "out of memory");
+		return;
+	}
+	u->spec = NULL;
+	l->top->resolved = resolved;
+	life_begin_walk(l, LIFE_OPEN);
 }
 
 /* What a part came to. */
@@ -251,8 +282,12 @@ static bool life_begin_waiting(struct backend_life *l)
  */
 static bool life_run(struct backend_life *l, bool at_helper)
 {
-	while (l->at) {
-		if (life_part(l) == LIFE_MAY_BLOCK) {
+	while (l->at || l->unresolved.spec) {
+		if (l->unresolved.spec) {
+			if (!at_helper && l->home.helpers)
+				return false;
+			life_resolve(l);
+		} else if (life_part(l) == LIFE_MAY_BLOCK) {
 			if (!at_helper && l->home.helpers && life_may_block(l))
 				return false;
 			life_part_ended(l, life_do_blocking(l));
@@ -282,7 +317,7 @@ static void life_end(struct backend_life *l)
 	if (l->ended)
 		*l->ended = true;
 	if (l->kind == LIFE_CLOSE)
-		backend_tree_free(l->top);
+		backend_tree_free(l->top); /* of an open that failed, too */
 	else if (l->kind == LIFE_OPEN)
 		end.device = l->top;
 	if (dropped)
@@ -378,7 +413,9 @@ static int life_begin(struct backend_life **ret_life, struct backend_life *l, en
 	bool ended = false;
 
 	l->ended = &ended;
-	life_begin_walk(l, kind);
+	l->kind = kind;
+	if (!l->unresolved.spec)
+		life_begin_walk(l, kind);
 	life_go_on(l);
 	if (!ended)
 		l->ended = NULL;
@@ -391,11 +428,15 @@ int backend_open_begin(struct backend_life **ret_life, const struct backend_home
 		       const struct backend_open_params *open_params,
 		       const struct backend_life_owner *owner)
 {
-	struct backend_device *top = backend_tree_new(spec, name, open_params);
-	struct backend_life *l = top ? life_new(home, top, owner) : NULL;
+	bool resolves = backend_spec_resolves(spec);
+	struct backend_device *top = resolves ? NULL : backend_tree_new(spec, name, open_params);
+	struct backend_life *l = top || resolves ? life_new(home, top, owner) : NULL;
 
-	if (l)
+	if (l) {
+		if (resolves)
+			l->unresolved = (struct unresolved){ spec, name, *open_params };
 		return life_begin(ret_life, l, LIFE_OPEN);
+	}
 	if (top)
 		backend_tree_free(top);
 	return -ENOMEM;

@@ -46,8 +46,8 @@ struct backend_life_owner {
 };
 
 /*
- * backend_open without waiting: open_params and the files of stored_fds are borrowed until the end,
- * all else as there. Returns 0, and ret_life unless it has ended already (then NULL); or -ENOMEM,
+ * backend_open without waiting: stored_fds and their files are borrowed until the end, all else as
+ * there. Returns 0, and ret_life unless it has ended already (then NULL); or -ENOMEM,
  * and done does not follow.
  */
 int backend_open_begin(struct backend_life **ret_life, const struct backend_home *home,

@@ -6,6 +6,18 @@
 #include "storage/life.h"
 #include "storage/visit.h"
 
+/* ---- chain.c ---- */
+
+/* Whether a node of the tree may find children by itself. Any thread. */
+bool backend_spec_resolves(const struct backend_spec *spec);
+
+/*
+ * A helper. The same tree with what its nodes find: the caller's, and not to be used after spec is
+ * freed. Returns 0, or -errno with words.
+ */
+int backend_resolve(const struct backend_spec *spec, struct backend_spec **ret_spec, char *error,
+		    size_t error_bytes);
+
 /* ---- tree.c: any thread that has the tree to itself ---- */
 
 /*

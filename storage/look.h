@@ -4,6 +4,7 @@
 #define STORAGE_LOOK_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct backend_device;
 struct backend_queue;
@@ -47,5 +48,39 @@ bool backend_library(const struct backend_device *top, struct backend_library_lo
  */
 bool backend_connection(const struct backend_queue *top, unsigned idx,
 			struct net_connection_look *ret_connection);
+
+/*
+ * A node that is an image: what it holds, and its tables in memory. Counters are of all queues
+ * since the device started.
+ */
+struct backend_image_look {
+	const char *format; /* static: the node's type */
+	const char *node;   /* its name: BACKEND_PATH_BYTES describes it */
+	const char *file;   /* where it lies: the path, or the URI; NULL: no option says */
+	unsigned depth;	    /* images over it */
+	bool is_read_only;
+	uint64_t size_bytes, cluster_bytes; /* of the disk; the unit of its space */
+	uint64_t end_bytes;		    /* the image needs no more of its file than that */
+	bool has_stored;
+	uint64_t stored_bytes; /* with has_stored: what the file takes, as stat(2) counts it */
+	/* The cache of tables, by slices. */
+	uint64_t slice_bytes, slice_nr, slice_max;
+	bool is_dirty; /* tables in memory differ from the disk's */
+	/*
+	 * Lookups whose slice had to be read. All others of a request's pieces found theirs: these
+	 * are not counted, as each request would pay for it.
+	 */
+	uint64_t misses;
+	uint64_t allocations; /* clusters */
+	uint64_t copies;      /* writes that copied what surrounds them into a new cluster */
+	uint64_t unpacked;    /* compressed clusters read */
+};
+
+/*
+ * Main thread, between queue_init and queue_fini, for each queue of a device in turn, with *look
+ * zeroed before the first: the image of that index, in the order of the configuration (an image
+ * before what is below it), with what this queue has counted added to *look. False: there is none.
+ */
+bool backend_image(const struct backend_queue *top, unsigned idx, struct backend_image_look *look);
 
 #endif

@@ -260,12 +260,38 @@ int backend_spec_parse(struct backend_spec **ret_spec, const struct yaml_node *m
 	return ret == 0 && e->nr + e->dropped_nr > before_nr ? -EINVAL : ret;
 }
 
+int backend_spec_from_text(struct backend_spec **ret_spec, const char *yaml, char *error,
+			   size_t error_bytes)
+{
+	struct backend_spec *spec = NULL;
+	struct config_errors e;
+	struct yaml_doc doc;
+	char *words;
+	int ret;
+
+	config_errors_init(&e, "backend");
+	ret = yaml_parse(&doc, yaml, strlen(yaml), &e);
+	if (ret == 0)
+		ret = backend_spec_parse(&spec, doc.root, &e);
+	words = ret < 0 ? config_errors_text(&e) : NULL;
+	if (ret < 0) {
+		snprintf(error, error_bytes, "%s", words && *words ? words : errname(ret));
+		error[strcspn(error, "\n")] = '\0';
+		backend_spec_free(spec);
+	}
+	free(words);
+	yaml_doc_free(&doc);
+	config_errors_fini(&e);
+	*ret_spec = ret < 0 ? NULL : spec;
+	return ret;
+}
+
 /* The specs are const to everybody but their maker. */
 void backend_spec_free(struct backend_spec *spec)
 {
 	while (spec) {
 		struct backend_spec *sibling = (struct backend_spec *)(uintptr_t)spec->sibling;
-		void *config = (void *)(uintptr_t)spec->config;
+		void *config = spec->config_is_borrowed ? NULL : (void *)(uintptr_t)spec->config;
 
 		backend_spec_free((struct backend_spec *)(uintptr_t)spec->child);
 		if (config)
@@ -401,7 +427,10 @@ static const struct backend_spec *spec_find_leaf(const struct backend_spec *spec
 		leaf = spec;
 	for (const struct backend_spec *child = spec->child; child && !leaf; child = child->sibling)
 		leaf = spec_find_leaf(child, idx, ret_only_read);
-	*ret_only_read |= leaf && spec->as && spec->as->read_only;
+	if (leaf && spec->as && spec->as->read_only)
+		*ret_only_read = true;
+	if (leaf && spec->child && spec->ops->only_reads && spec->ops->only_reads(spec->config))
+		*ret_only_read = true;
 	return leaf;
 }
 

@@ -18,6 +18,13 @@
 int backend_spec_parse(struct backend_spec **ret_spec, const struct yaml_node *map,
 		       struct config_errors *e);
 
+/*
+ * Any thread. The same from a text of its own, for a node that resolves: 0, or -errno with words,
+ * and nothing to free. No option of it may borrow from the document (OPTION_NODE).
+ */
+int backend_spec_from_text(struct backend_spec **ret_spec, const char *yaml, char *error,
+			   size_t error_bytes);
+
 /* Accepts NULL. */
 void backend_spec_free(struct backend_spec *spec);
 

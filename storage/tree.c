@@ -17,6 +17,7 @@
 #include "storage/life_internal.h"
 #include "storage/node.h"
 #include "storage/spec.h"
+#include "storage/word.h"
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"
@@ -147,6 +148,7 @@ static void fill_params(struct tree_making *t, const struct backend_spec *spec,
 	*ret_params = *above;
 	ret_params->read_only |= spec->as && spec->as->read_only;
 	if (ops) {
+		ret_params->read_only |= ops->only_reads && ops->only_reads(parent->config);
 		ret_params->depth += ops->own_nr;
 		if (ops->sizes_itself)
 			ret_params->size_bytes = 0;
@@ -229,6 +231,7 @@ void backend_tree_free(struct backend_device *device)
 		backend_tree_free(child);
 		child = sibling;
 	}
+	backend_spec_free(device->resolved);
 	free(device);
 }
 
@@ -433,6 +436,59 @@ bool backend_connection(const struct backend_queue *top, unsigned idx,
 			struct net_connection_look *ret_connection)
 {
 	return find_connection(top, &idx, ret_connection);
+}
+
+/* ---- images ---- */
+
+/* Counts idx down by those that this part of the tree has. */
+static const struct backend_queue *find_image(const struct backend_queue *q, unsigned *idx)
+{
+	const struct backend_queue *found = NULL;
+
+	if (q->device->ops->is_image_format && q->device->ops->look && (*idx)-- == 0)
+		return q;
+	for (const struct backend_queue *c = q->child; c && !found; c = c->sibling)
+		found = find_image(c, idx);
+	return found;
+}
+
+/* What a user knows a leaf by. */
+static const char *leaf_place(const struct backend_device *leaf)
+{
+	const struct option *o = leaf->ops->path_option;
+
+	if (!o && leaf->ops->uri)
+		o = leaf->ops->uri->option;
+	return o ? *(char *const *)((const char *)leaf->config + o->offset) : NULL;
+}
+
+/* By way of its first child, which the image lies in, and filters over that. */
+static void look_below(const struct backend_queue *q, struct backend_image_look *look)
+{
+	while (q->child) {
+		q = q->child;
+		if (q->device->ops->is_image_format)
+			return;
+	}
+	look->file = leaf_place(q->device);
+	if (q->device->ops->look)
+		q->device->ops->look(q, look);
+}
+
+bool backend_image(const struct backend_queue *top, unsigned idx, struct backend_image_look *look)
+{
+	const struct backend_queue *q = find_image(top, &idx);
+
+	if (!q)
+		return false;
+	q->device->ops->look(q, look);
+	look->format = q->device->ops->name;
+	look->node = q->device->name;
+	look->depth = 0;
+	look_below(q, look);
+	while ((q = q->parent))
+		look->depth += q->device->ops->is_image_format;
+	return true;
 }
 
 /* ---- identity ---- */

@@ -1,8 +1,9 @@
 /*
  * Looks a word up in the registry. Pure; any thread.
  *
- * Happy path: the scheme of a URI is one that a backend names; or the word is a path, and there is
- * a backend of files. Failure modes: an unknown scheme, told with the nearest one or with all.
+ * Happy path: the scheme of a URI is one that a backend names; or the word is a path, with an image
+ * format before it or at its end, and there is a backend of files. Failure modes: an unknown
+ * scheme, told with the nearest one or with all.
  */
 #include "storage/word.h"
 
@@ -40,11 +41,42 @@ static bool word_is_of(const struct backend_uri *uri, const char *text)
 	return false;
 }
 
-static int find_path(struct word *ret_word, char error[static WORD_ERROR_BYTES])
+/* "qcow2:/srv/disk" */
+static bool word_begins_with(const char *text, const char *name)
+{
+	size_t len = strlen(name);
+
+	return strncasecmp(text, name, len) == 0 && text[len] == ':' && text[len + 1] != '\0';
+}
+
+/* "/srv/disk.qcow2" */
+static bool word_ends_in(const char *text, const char *name)
+{
+	const char *dot = strrchr(text, '.');
+
+	return dot && dot != text && dot[-1] != '/' && strcasecmp(dot + 1, name) == 0;
+}
+
+static void word_find_format(const char *text, struct word *word)
+{
+	for (const struct backend *const *b = backend_registry; *b; b++) {
+		if (!(*b)->is_image_format)
+			continue;
+		word->has_format = word_begins_with(text, (*b)->name);
+		if (!word->has_format && !word_ends_in(text, (*b)->name))
+			continue;
+		word->format = *b;
+		word->value_at = word->has_format ? strlen((*b)->name) + 1 : 0;
+		return;
+	}
+}
+
+static int find_path(const char *text, struct word *ret_word, char error[static WORD_ERROR_BYTES])
 {
 	for (const struct backend *const *b = backend_registry; *b; b++)
 		if ((*b)->path_option) {
 			*ret_word = (struct word){ .backend = *b, .option = (*b)->path_option };
+			word_find_format(text, ret_word);
 			return 0;
 		}
 	snprintf(error, WORD_ERROR_BYTES, "no backend of this ublkd has files");
@@ -96,5 +128,5 @@ int word_find(const char *text, struct word *ret_word, char error[static WORD_ER
 						   .is_uri = true };
 			return 0;
 		}
-	return len == 0 ? find_path(ret_word, error) : refuse_scheme(text, len, error);
+	return len == 0 ? find_path(text, ret_word, error) : refuse_scheme(text, len, error);
 }

@@ -1,6 +1,6 @@
 /*
  * From one word, as a person writes it on a command line, to the backend and the option that it is
- * the value of: nbd://host/export, /srv/disk.img. Pure; any thread.
+ * the value of: nbd://host/export, /srv/disk.img, qcow2:/srv/disk. Pure; any thread.
  */
 #ifndef STORAGE_WORD_H
 #define STORAGE_WORD_H
@@ -24,6 +24,14 @@ struct word {
 	const struct backend *backend;
 	const struct option *option; /* an OPTION_STRING: the word is its value */
 	bool is_uri;		     /* else a path */
+	/*
+	 * Of a path: the image format that is served of this file, a backend that has it as its
+	 * child `data`; NULL: the file's bytes. has_format: the word begins with "NAME:", which
+	 * value_at passes over; else the file's name ends in ".NAME".
+	 */
+	const struct backend *format;
+	bool has_format;
+	size_t value_at;
 };
 
 #define WORD_ERROR_BYTES 256
@@ -31,7 +39,8 @@ struct word {
 /*
  * A word that begins with "SCHEME://", or with a scheme that has a colon, is a URI; any other, also
  * "./x://y", is a path, for the backend that has a path_option. Returns 0, or -EINVAL with the
- * reason and the cure in words.
+ * reason and the cure in words. What the file holds has no say: whoever can write into a disk could
+ * make it an image (docs/security.md).
  */
 int word_find(const char *text, struct word *ret_word, char error[static WORD_ERROR_BYTES]);
 

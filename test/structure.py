@@ -61,9 +61,10 @@ MAY = {
     "daemon": DAEMON_GROUND
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/socket", "daemon/devices",
        "daemon/handover", "daemon/api", "daemon/metrics"},
-    # reads what ublkd writes; asks an NBD server or an NVMe target by itself
-    "ublkctl": DRIVER | {"net", "backends/nbd", "backends/nvme", "backends/nvme/protocol", "daemon/settings",
+    # reads what ublkd writes; asks an NBD server or an NVMe target, and makes qcow2 images by itself
+    "ublkctl": DRIVER | {"net", "ublkctl/image", "backends/qcow2/format", "backends/nbd", "backends/nvme", "backends/nvme/protocol", "daemon/settings",
                          "daemon/runtime", "daemon/socket", "daemon/verdict", "daemon/api", "tracefile"},
+    "ublkctl/image": {"base", "backends/qcow2/format"},
     "ublkctl/top": {"base", "daemon/runtime", "ublkctl"},
     "tracefile": {"base"},
     "ublktrace": {"base"},

@@ -138,26 +138,37 @@ static char *yaml_quoted(const char *text)
 	return quoted;
 }
 
+/* Each in double quotes; folder NULL: none. */
 static void write_yaml(FILE *out, const struct attach_device *d, const char *name,
-		       const char *value)
+		       const char *value, const char *folder)
 {
 	fprintf(out, "name: %s\n", name);
 	if (d->queues)
 		fprintf(out, "queues: %lu\n", d->queues);
 	if (d->read_only)
 		fprintf(out, "read_only: true\n");
-	fprintf(out, "backend:\n  type: %s\n  %s: %s\n", d->word.backend->name,
-		d->word.option->name, value);
+	fprintf(out, "backend:\n  type: %s\n",
+		d->word.format ? d->word.format->name : d->word.backend->name);
+	if (d->word.format)
+		fprintf(out, "  backing: auto\n");
+	if (d->word.format && folder)
+		fprintf(out, "  backing_folder: %s\n", folder);
+	if (d->word.format)
+		fprintf(out, "  data:\n    type: %s\n  ", d->word.backend->name);
+	fprintf(out, "  %s: %s\n", d->word.option->name, value);
 }
 
 char *attach_yaml(const struct attach_device *d)
 {
+	char *folder = d->backing_folder ? yaml_quoted(d->backing_folder) : NULL;
 	char *name = yaml_quoted(d->name), *value = yaml_quoted(d->value), *text = NULL;
+	bool is_text = name && value && (folder || !d->backing_folder);
 	size_t bytes;
-	FILE *out = name && value ? open_memstream(&text, &bytes) : NULL;
+	FILE *out = is_text ? open_memstream(&text, &bytes) : NULL;
 
 	if (out)
-		write_yaml(out, d, name, value);
+		write_yaml(out, d, name, value, folder);
+	free(folder);
 	free(name);
 	free(value);
 	if (out && fclose(out) != 0) {

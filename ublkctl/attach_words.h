@@ -11,6 +11,11 @@ struct attach_device {
 	const char *name;
 	struct word word;
 	const char *value; /* of word.option: an absolute path, or a URI */
+	/*
+	 * word.format NULL: that is all; else an image over it, which finds what it stands over: in
+	 * this folder, or in its own (NULL).
+	 */
+	const char *backing_folder;
 	unsigned long queues;
 	bool read_only;
 };

@@ -1,13 +1,13 @@
 /*
  * attach and detach: a device from one word, and its end.
  *
- * Happy path of attach: the word's backend -> a name -> YAML -> (--persist) a temporary snippet ->
- * the control command add -> the snippet gets its name -> the block device can be opened. In this
- * order a reload at any moment finds the device as it is, and what was not attached is not kept.
- * Failure modes: printed by whoever finds them, EXIT_REFUSED; a device that fails leaves nothing
- * behind. One that is not live before ublkd answers goes on, and is not kept. A snippet that cannot
- * be kept, or a node that does not come: told, and the device stays, since somebody may use it
- * already.
+ * Happy path of attach: the word's backend -> (--size, --backing) a new image -> a name -> YAML ->
+ * (--persist) a temporary snippet -> the control command add -> the snippet gets its name -> the
+ * block device can be opened. In this order a reload at any moment finds the device as it is, and
+ * what was not attached is not kept. Failure modes: printed by whoever finds them, EXIT_REFUSED; a
+ * device that fails leaves nothing behind. One that is not live before ublkd answers goes on, and
+ * is not kept. A snippet that cannot be kept, or a node that does not come: told, and the device
+ * stays, since somebody may use it already.
  *
  * Happy path of detach: the device by name or node -> del -> its snippet is removed. Failure modes:
  * a device in use stays, and its snippet too.
@@ -25,6 +25,7 @@
 #include "ublkctl/attach_words.h"
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_commands.h"
+#include "ublkctl/ctl_image.h"
 #include "ublkctl/ctl_print.h"
 #include "ublkctl/node_wait.h"
 #include "ublkctl/snippet.h"
@@ -63,6 +64,7 @@ static enum exit_code ask_settings(const struct ublkctl_args *a, json_t **ret_se
 struct attachment {
 	const struct ublkctl_args *args;
 	struct attach_device device;
+	char folder_below[PATH_MAX];
 	char value[PATH_MAX + 1], name[SETTINGS_NAME_MAX + 1];
 	json_t *list;	  /* of all devices, before this one */
 	json_t *settings; /* with --persist */
@@ -94,18 +96,78 @@ static int make_absolute(const char *path, char ret_path[static PATH_MAX])
 	return len < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-static enum exit_code read_path(struct attachment *at)
+static bool wants_new_image(const struct ublkctl_args *a)
 {
-	const char *path = at->args->name;
-	struct stat st;
-	int ret = stat(path, &st) < 0 ? -errno : make_absolute(path, at->value);
+	return a->image.size || a->image.backing || a->image.backing_format;
+}
 
-	if (ret < 0) {
-		fprintf(stderr, "ublkctl: %s: %s\n", path, strerror(-ret));
+static enum exit_code make_attached(const struct attachment *at, const char *path)
+{
+	struct image_made made;
+	struct stat st;
+
+	if (!at->device.word.format) {
+		fprintf(stderr,
+			"ublkctl: %s: --size and --backing make a new image: name it FILE.qcow2, "
+			"or qcow2:FILE\n",
+			path);
 		return EXIT_REFUSED;
 	}
+	if (lstat(path, &st) < 0)
+		return ctl_image_make(at->args, path, &made);
+	fprintf(stderr,
+		"ublkctl: %s is there already: without --size and --backing it is attached as it "
+		"is\n",
+		path);
+	return EXIT_REFUSED;
+}
+
+static enum exit_code fail_path(const struct attachment *at, const char *path, int err)
+{
+	bool is_image = at->device.word.format && err == -ENOENT;
+
+	fprintf(stderr, "ublkctl: %s: %s%s\n", path, strerror(-err),
+		is_image ? ": --size SIZE makes a new image" : "");
+	return EXIT_REFUSED;
+}
+
+static enum exit_code read_path(struct attachment *at)
+{
+	const char *path = at->args->name + at->device.word.value_at;
+	enum exit_code code;
+	struct stat st;
+	int ret;
+
+	code = wants_new_image(at->args) ? make_attached(at, path) : EXIT_DONE;
+	if (code != EXIT_DONE)
+		return code;
+	ret = stat(path, &st) < 0 ? -errno : make_absolute(path, at->value);
+	if (ret < 0)
+		return fail_path(at, path, ret);
 	at->device.value = at->value;
-	return EXIT_DONE;
+	code = ctl_image_folder(at->args, path, at->folder_below);
+	if (at->folder_below[0])
+		at->device.backing_folder = at->folder_below;
+	return code == EXIT_DONE ? ctl_image_check(at->args, &at->device.word, path) : code;
+}
+
+/* --raw takes back what the end of a name says, not what was said before it. */
+static enum exit_code choose_format(struct attachment *at)
+{
+	struct word *word = &at->device.word;
+	bool wants_image = word->has_format || wants_new_image(at->args);
+
+	if (at->args->raw && (word->is_uri || wants_image))
+		ublkctl_usage_error("--raw is for the path of a file alone, not ", at->args->name);
+	if (word->is_uri && wants_new_image(at->args))
+		ublkctl_usage_error("--size and --backing are for an image in a file, not ",
+				    at->args->name);
+	if (at->args->raw)
+		word->format = NULL;
+	if (at->args->backing_folder && !word->format)
+		ublkctl_usage_error("--backing-folder is for an image in a file, not ",
+				    at->args->name);
+	return word->is_uri ? EXIT_DONE : read_path(at);
 }
 
 static enum exit_code read_word(struct attachment *at)
@@ -119,7 +181,7 @@ static enum exit_code read_word(struct attachment *at)
 		fprintf(stderr, "ublkctl: %s: %s\n", at->args->name, error);
 		return EXIT_REFUSED;
 	}
-	return at->device.word.is_uri ? EXIT_DONE : read_path(at);
+	return choose_format(at);
 }
 
 static enum exit_code find_folder(struct attachment *at)

@@ -20,6 +20,13 @@ enum ublkctl_boundaries {
 	BOUNDARIES_NR,
 };
 
+/* What a new image shall be, as written; NULL, 0: not given. */
+struct ublkctl_image {
+	const char *size, *backing, *backing_format, *cluster_size, *compat, *data_file;
+	unsigned long refcount_bits;
+	bool extended_l2, lazy_refcounts, data_file_raw;
+};
+
 /* What an option is for and which default it has: ublkctl_usage_text. NULL, 0: not given. */
 struct ublkctl_args {
 	const char *socket_path, *state_dir;
@@ -32,9 +39,13 @@ struct ublkctl_args {
 	unsigned long queues;
 	const char *host_nqn; /* of nvme-discover, and: */
 	double timeout;
-	bool read_only, show, persist;
+	const char *backing_folder;
+	bool read_only, show, persist, raw;
+	struct ublkctl_image image; /* of create-image, and of attach: size and backing */
 	bool json, force, remove, layers, batch, list, qmp_json;
-	const char *action, *layer, *op;       /* of histogram */
+	const char *action;		       /* of histogram and snapshot */
+	const char *node;		       /* of snapshot */
+	const char *layer, *op;		       /* of histogram */
 	const char *boundaries[BOUNDARIES_NR]; /* as written */
 };
 
@@ -61,11 +72,15 @@ enum exit_code ublkctl_histogram(const struct ublkctl_args *a);
 enum exit_code ublkctl_why_stuck(const struct ublkctl_args *a);
 enum exit_code ublkctl_top(const struct ublkctl_args *a);
 
+/* ctl_snapshot.c */
+enum exit_code ublkctl_snapshot(const struct ublkctl_args *a);
+
 /* ctl_attach.c */
 enum exit_code ublkctl_attach(const struct ublkctl_args *a);
 enum exit_code ublkctl_detach(const struct ublkctl_args *a);
 
 /* These ask no daemon. */
+enum exit_code ublkctl_create_image(const struct ublkctl_args *a);
 enum exit_code ublkctl_flight(const struct ublkctl_args *a);
 enum exit_code ublkctl_nbd_info(const struct ublkctl_args *a);
 enum exit_code ublkctl_nvme_discover(const struct ublkctl_args *a);

@@ -184,7 +184,7 @@ static void print_object(const json_t *object)
 			continue;
 		}
 		/* They have a table of their own. */
-		if (strcmp(key, "connections") == 0 ||
+		if (strcmp(key, "connections") == 0 || strcmp(key, "images") == 0 ||
 		    (json_is_string(value) && json_string_length(value) == 0))
 			continue;
 		print_key("", key);
@@ -192,7 +192,7 @@ static void print_object(const json_t *object)
 	}
 }
 
-static void connection_count_cell(struct table *t, const json_t *o, const char *key)
+static void count_cell_of(struct table *t, const json_t *o, const char *key)
 {
 	char buf[FORMAT_BYTES];
 
@@ -232,12 +232,12 @@ static void connection_row(struct table *t, const json_t *c)
 	else
 		table_cell(t, up ? TABLE_GREEN : TABLE_YELLOW, "%s", client_text(c, "state"));
 	table_cell(t, TABLE_PLAIN, "%s", format_ns(client_number(c, "state_ns"), buf));
-	connection_count_cell(t, c, "connects");
-	connection_count_cell(t, c, "lost");
-	connection_count_cell(t, c, "failed_tries");
+	count_cell_of(t, c, "connects");
+	count_cell_of(t, c, "lost");
+	count_cell_of(t, c, "failed_tries");
 	table_cell(t, end[0] ? TABLE_PLAIN : TABLE_DIM, "%s", end[0] ? end : "-");
-	connection_count_cell(t, c, "resent");
-	connection_count_cell(t, c, "answered");
+	count_cell_of(t, c, "resent");
+	count_cell_of(t, c, "answered");
 	table_cell(t, TABLE_PLAIN, "%s", format_bytes(client_number(c, "sent_bytes"), buf));
 	ratio_cell(t, c, "answered", "sends");
 	table_cell(t, TABLE_PLAIN, "%s", format_bytes(client_number(c, "received_bytes"), buf));
@@ -268,9 +268,65 @@ static void print_connections(const json_t *connections)
 	table_fini(&t);
 }
 
+static void stored_cell(struct table *t, const json_t *image)
+{
+	char buf[FORMAT_BYTES];
+
+	if (json_is_integer(json_object_get(image, "stored_bytes")))
+		table_cell(t, TABLE_PLAIN, "%s",
+			   format_bytes(client_number(image, "stored_bytes"), buf));
+	else
+		table_cell(t, TABLE_DIM, "-");
+}
+
+static void image_row(struct table *t, const json_t *image)
+{
+	const json_t *tables = json_object_get(image, "tables");
+	uint64_t slice_bytes = client_number(tables, "slice_bytes");
+	const char *state = json_is_true(json_object_get(tables, "dirty")) ? "dirty" : "clean";
+	char size[FORMAT_BYTES], used[FORMAT_BYTES], max[FORMAT_BYTES];
+
+	if (json_is_true(json_object_get(image, "read_only")))
+		state = "read-only";
+	table_cell(t, TABLE_PLAIN, "%s", client_text(image, "node"));
+	table_cell(t, TABLE_PLAIN, "%s", client_text(image, "format"));
+	table_cell(t, TABLE_PLAIN, "%s", format_bytes(client_number(image, "size_bytes"), size));
+	stored_cell(t, image);
+	table_cell(t, TABLE_PLAIN, "%s", state);
+	table_cell(t, TABLE_PLAIN, "%s of %s",
+		   format_bytes(client_number(tables, "slices") * slice_bytes, used),
+		   format_bytes(client_number(tables, "slices_max") * slice_bytes, max));
+	count_cell_of(t, tables, "misses");
+	count_cell_of(t, image, "allocated_clusters");
+	count_cell_of(t, image, "copies");
+	count_cell_of(t, image, "compressed_reads");
+	table_cell(t, TABLE_PLAIN, "%s", client_text(image, "file"));
+}
+
+/* From the disk's own one down to what all of them stand over. */
+static void print_images(const json_t *images)
+{
+	static const char *const head[] = { "IMAGE",  "FORMAT",	    "SIZE",   "STORED",
+					    "STATE",  "TABLES",	    "MISSES", "ALLOCATED",
+					    "COPIES", "COMPRESSED", "FILE" };
+	struct table t;
+	json_t *image;
+	size_t i;
+
+	if (json_array_size(images) == 0)
+		return;
+	table_init(&t, "llrrlrrrrrl");
+	for (i = 0; i < ARRAY_SIZE(head); i++)
+		table_cell(&t, TABLE_BOLD, "%s", head[i]);
+	json_array_foreach(images, i, image) image_row(&t, image);
+	table_print(&t);
+	table_fini(&t);
+}
+
 void print_device(const json_t *device)
 {
 	print_object(device);
+	print_images(json_object_get(device, "images"));
 	print_connections(json_object_get(device, "connections"));
 }
 

@@ -36,6 +36,19 @@ enum {
 	OPT_PERSIST,
 	OPT_HOST_NQN,
 	OPT_TIMEOUT,
+	OPT_NODE,
+	OPT_RAW,
+	OPT_BACKING_FOLDER,
+	OPT_SIZE,
+	OPT_BACKING,
+	OPT_BACKING_FORMAT,
+	OPT_CLUSTER_SIZE,
+	OPT_EXTENDED_L2,
+	OPT_REFCOUNT_BITS,
+	OPT_COMPAT,
+	OPT_LAZY_REFCOUNTS,
+	OPT_DATA_FILE,
+	OPT_DATA_FILE_RAW,
 	OPT_BOUNDARIES, /* and those of enum ublkctl_boundaries after it */
 };
 
@@ -64,6 +77,19 @@ static const struct option options[] = {
 	{ "persist", no_argument, NULL, OPT_PERSIST },
 	{ "host-nqn", required_argument, NULL, OPT_HOST_NQN },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
+	{ "node", required_argument, NULL, OPT_NODE },
+	{ "raw", no_argument, NULL, OPT_RAW },
+	{ "backing-folder", required_argument, NULL, OPT_BACKING_FOLDER },
+	{ "size", required_argument, NULL, OPT_SIZE },
+	{ "backing", required_argument, NULL, OPT_BACKING },
+	{ "backing-format", required_argument, NULL, OPT_BACKING_FORMAT },
+	{ "cluster-size", required_argument, NULL, OPT_CLUSTER_SIZE },
+	{ "extended-l2", no_argument, NULL, OPT_EXTENDED_L2 },
+	{ "refcount-bits", required_argument, NULL, OPT_REFCOUNT_BITS },
+	{ "compat", required_argument, NULL, OPT_COMPAT },
+	{ "lazy-refcounts", no_argument, NULL, OPT_LAZY_REFCOUNTS },
+	{ "data-file", required_argument, NULL, OPT_DATA_FILE },
+	{ "data-file-raw", no_argument, NULL, OPT_DATA_FILE_RAW },
 	{ "boundaries", required_argument, NULL, OPT_BOUNDARIES + BOUNDARIES_ALL },
 	{ "boundaries-read", required_argument, NULL, OPT_BOUNDARIES + BOUNDARIES_READ },
 	{ "boundaries-write", required_argument, NULL, OPT_BOUNDARIES + BOUNDARIES_WRITE },
@@ -80,6 +106,7 @@ enum name_use {
 	NAME_IS_URI,
 	NAME_IS_WORD,
 	NAME_IS_TARGET,
+	NAME_IS_FILE,
 	NAME_OR_NODE
 };
 
@@ -89,20 +116,23 @@ static const struct command {
 	enum name_use name_use;
 	/* letters: F: --force, R: --remove, L: --list, i: --interval, b: --batch, P: --perfetto,
 	 * y: --layers, S: --state-dir, h: of histogram, a: of attach, d: of nvme-discover,
-	 * +: more words */
+	 * I: of create-image, B: of that and of attach, N: --node,
+	 * A: an action stands before the name, +: more words */
 	const char *options;
 } commands[] = {
 	{ "list", ublkctl_list, NAME_NONE, "" },
 	{ "show", ublkctl_show, NAME_NEEDED, "" },
 	{ "add", ublkctl_add, NAME_NONE, "f" },
 	{ "del", ublkctl_del, NAME_NEEDED, "F" },
-	{ "attach", ublkctl_attach, NAME_IS_WORD, "a" },
+	{ "attach", ublkctl_attach, NAME_IS_WORD, "aB" },
 	{ "detach", ublkctl_detach, NAME_OR_NODE, "F" },
+	{ "create-image", ublkctl_create_image, NAME_IS_FILE, "BIF" },
 	{ "resize", ublkctl_resize, NAME_NEEDED, "F+" },
+	{ "snapshot", ublkctl_snapshot, NAME_NEEDED, "FNA+" },
 	{ "gc", ublkctl_gc, NAME_NONE, "R+" },
 	{ "stats", ublkctl_stats, NAME_OPTIONAL, "wny" },
 	{ "top", ublkctl_top, NAME_OPTIONAL, "nib" },
-	{ "histogram", ublkctl_histogram, NAME_NEEDED, "h" },
+	{ "histogram", ublkctl_histogram, NAME_NEEDED, "hA" },
 	{ "throttle", ublkctl_throttle, NAME_NEEDED, "+" },
 	{ "inflight", ublkctl_inflight, NAME_OPTIONAL, "" },
 	{ "why-stuck", ublkctl_why_stuck, NAME_OPTIONAL, "" },
@@ -171,6 +201,47 @@ static bool parse_attach_option(int opt, struct ublkctl_args *a)
 		a->show = true;
 	else if (opt == OPT_PERSIST)
 		a->persist = true;
+	else if (opt == OPT_RAW)
+		a->raw = true;
+	else if (opt == OPT_BACKING_FOLDER)
+		a->backing_folder = optarg;
+	else
+		return false;
+	return true;
+}
+
+/* Those that attach has too. */
+static bool parse_new_image_option(int opt, struct ublkctl_image *image)
+{
+	if (opt == OPT_SIZE)
+		image->size = optarg;
+	else if (opt == OPT_BACKING)
+		image->backing = optarg;
+	else if (opt == OPT_BACKING_FORMAT)
+		image->backing_format = optarg;
+	else
+		return false;
+	return true;
+}
+
+/* Returns whether opt is one of them. */
+static bool parse_image_option(int opt, struct ublkctl_image *image)
+{
+	if (opt == OPT_CLUSTER_SIZE)
+		image->cluster_size = optarg;
+	else if (opt == OPT_EXTENDED_L2)
+		image->extended_l2 = true;
+	else if (opt == OPT_REFCOUNT_BITS)
+		image->refcount_bits =
+			parse_count("--refcount-bits needs a number of at least 1, not ", optarg);
+	else if (opt == OPT_COMPAT)
+		image->compat = optarg;
+	else if (opt == OPT_LAZY_REFCOUNTS)
+		image->lazy_refcounts = true;
+	else if (opt == OPT_DATA_FILE)
+		image->data_file = optarg;
+	else if (opt == OPT_DATA_FILE_RAW)
+		image->data_file_raw = true;
 	else
 		return false;
 	return true;
@@ -246,6 +317,10 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 	case 'n':
 		a->count = parse_count("--count needs a number of at least 1, not ", optarg);
 		break;
+	case OPT_NODE:
+		a->node = optarg;
+		opt = 'N';
+		break;
 	case OPT_LAYERS:
 		a->layers = true;
 		opt = 'y';
@@ -257,6 +332,10 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 			opt = 'h';
 		else if (parse_discover_option(opt, a))
 			opt = 'd';
+		else if (parse_new_image_option(opt, &a->image))
+			opt = 'B';
+		else if (parse_image_option(opt, &a->image))
+			opt = 'I';
 		else /* getopt_long has printed why */
 			exit(EXIT_USAGE);
 		break;
@@ -287,6 +366,8 @@ static void check_fit(const struct command *c, const struct ublkctl_args *a, con
 		ublkctl_usage_error("the name or the path of a device is missing after ", c->name);
 	if (c->name_use == NAME_IS_URI && !a->name)
 		ublkctl_usage_error("a URI is missing after ", c->name);
+	if (c->name_use == NAME_IS_FILE && !a->name)
+		ublkctl_usage_error("the name of the image is missing after ", c->name);
 	if (c->name_use == NAME_IS_TARGET && !a->name)
 		ublkctl_usage_error("a host or a URI is missing after ", c->name);
 	if (strchr(c->options, 'f') && !a->file)
@@ -298,7 +379,7 @@ int main(int argc, char **argv)
 	struct ublkctl_args a = { .socket_path = UBLKCTL_SOCKET_DEFAULT,
 				  .state_dir = UBLKCTL_STATE_DIR_DEFAULT };
 	const struct command *c;
-	char used[16] = "";
+	char used[32] = "";
 	int opt;
 
 	/* Options may stand anywhere: getopt_long moves them to the front. */
@@ -306,9 +387,13 @@ int main(int argc, char **argv)
 		parse_ublkctl_option(opt, &a, used);
 	c = find_ublkctl_command(argv[optind]);
 	optind++;
-	if (c->fn == ublkctl_histogram) {
+	if (strchr(c->options, 'A')) {
 		if (optind >= argc)
-			ublkctl_usage_error("get, set or reset is missing after ", c->name);
+			ublkctl_usage_error(c->fn == ublkctl_histogram
+						    ? "get, set or reset is missing after "
+						    : "list, create, delete or apply is missing "
+						      "after ",
+					    c->name);
 		a.action = argv[optind++];
 	}
 	if (c->name_use != NAME_NONE && optind < argc)

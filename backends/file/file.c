@@ -493,5 +493,6 @@ const struct backend backend_file = {
 	.wait = file_wait,
 	.identity = file_identity,
 	.abandon = file_close,
+	.look = file_look,
 	.resize = &file_resize,
 };

@@ -67,6 +67,9 @@ void file_forget(struct file_device *file);
 /* file_resize.c */
 extern const struct backend_resize file_resize;
 
+/* file_open.c: struct backend's look. */
+void file_look(const struct backend_queue *queue, struct backend_image_look *look);
+
 /* file_limits.c: direct I/O as wished or possible. Returns 0 or -errno with words. */
 int file_choose_direct(struct backend_device *device);
 

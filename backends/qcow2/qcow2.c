@@ -19,6 +19,7 @@
 #include "base/counter.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "backends/qcow2/qcow2_snapshot_change.h"
 #include "storage/registry.h"
 
 static const char *const qcow2_backing_words[] = { "auto", "none", NULL };
@@ -35,7 +36,10 @@ static const struct backend_child_option qcow2_children[] = {
 	  .nr_max = 1,
 	  .read_only = true,
 	  .words = qcow2_backing_words,
-	  .help = "What the image stands over: a backend of any type. It is only read." },
+	  .help = "What the image stands over: a backend of any type. It is only read. auto: the "
+		  "file that the image names, as raw or qcow2, if `data` is a file; what that "
+		  "stands over is found in the same way (backing_folder). none: what the image "
+		  "does not have reads as zeroes, whatever it names." },
 	{ .name = NULL },
 };
 
@@ -87,6 +91,16 @@ static bool read_zeroes(struct qcow2_io *s, uint64_t bytes)
 	if (ret < 0)
 		s->result = ret;
 	return false;
+}
+
+/* What the file of an image lacks at its end is zeroes. */
+static bool read_in_place(struct qcow2_io *s, uint64_t host, uint64_t bytes)
+{
+	uint64_t end = qcow2_device_of(s)->guest_bytes;
+
+	if (host >= end)
+		return read_zeroes(s, bytes);
+	return piece_in_place(s, host, MIN(bytes, end - host));
 }
 
 static bool read_below(struct qcow2_io *s, uint64_t bytes)
@@ -181,7 +195,7 @@ static bool read_run(struct qcow2_io *s, const struct qcow2_run *run)
 	case QCOW2_SHARED:
 	case QCOW2_DATA:
 		if (!qcow2_device_of(s)->luks)
-			return piece_in_place(s, run->host, run->bytes);
+			return read_in_place(s, run->host, run->bytes);
 		qcow2_bounce_read(s, run);
 		return true;
 	case QCOW2_PACKED:
@@ -292,17 +306,30 @@ static bool wants_flush(const struct qcow2_io *s)
 	return (s->io->flags & BACKEND_FUA) && s->result == 0 && !s->is_flushed;
 }
 
+/* Stopped as a whole, by a change of snapshots. Read behind moving_begin: see qcow2_moving_begin.
+ */
+static inline bool io_is_stopped(struct qcow2_io *s)
+{
+	qcow2_moving_begin(s);
+	return __builtin_expect(
+		atomic_load_explicit(&qcow2_device_of(s)->is_stopped, memory_order_relaxed), 0);
+}
+
 /* Until a step is under way, or the request has come to its end. */
 static enum backend_submit io_steps(struct qcow2_io *s)
 {
 	uint64_t length = s->io->length_bytes;
 
 	while (s->at_bytes < length && s->result == 0) {
-		if (s->is_cancelled)
+		if (s->is_cancelled) {
 			s->result = -ECANCELED;
-		else if (s->io->op > BACKEND_WRITE ? unmap_step(s, length - s->at_bytes)
-						   : data_step(s, length - s->at_bytes))
+		} else if (io_is_stopped(s)) {
+			qcow2_owner_ask(s, QCOW2_ASK_PASS);
 			return BACKEND_QUEUED;
+		} else if (s->io->op > BACKEND_WRITE ? unmap_step(s, length - s->at_bytes)
+						     : data_step(s, length - s->at_bytes)) {
+			return BACKEND_QUEUED;
+		}
 		qcow2_moving_end(s);
 	}
 	drop_loaded(s);
@@ -395,6 +422,8 @@ void qcow2_io_answered(struct qcow2_io *s)
 		}
 		break;
 	case QCOW2_ASK_ABORT:
+	case QCOW2_ASK_PASS:
+	case QCOW2_ASK_SNAPSHOT:
 		break;
 	}
 	qcow2_io_go_on(s);
@@ -433,10 +462,11 @@ static enum backend_submit qcow2_submit(struct backend_io *io)
 
 	io_begin(s);
 	if (io->op <= BACKEND_WRITE && !d->luks && !(io->flags & BACKEND_FUA)) {
-		qcow2_moving_begin(s);
-		host = qcow2_lookup_plain(d->t, io->offset_bytes, io->length_bytes,
-					  io->op == BACKEND_WRITE);
-		if (__builtin_expect(host != 0, 1)) {
+		host = io_is_stopped(s)
+			       ? 0
+			       : qcow2_lookup_plain(d->t, io->offset_bytes, io->length_bytes,
+						    io->op == BACKEND_WRITE);
+		if (__builtin_expect(host != 0 && host + io->length_bytes <= d->guest_bytes, 1)) {
 			qcow2_set_state(s, QCOW2_IN_PLACE);
 			submit = submit_piece(s, d->guest_idx, host, io->length_bytes);
 			if (submit == BACKEND_QUEUED)
@@ -527,13 +557,16 @@ static struct backend_wait qcow2_wait(const struct backend_io *io)
 		[QCOW2_ASK_ABORT] = "giving clusters back",
 		[QCOW2_ASK_UNMAP] = "waiting to unmap clusters",
 		[QCOW2_ASK_FLUSH] = "writing the tables of the image",
+		[QCOW2_ASK_PASS] = "waiting for a snapshot",
 	};
 	const struct qcow2_io *s = io->priv;
 	unsigned state = __atomic_load_n(&s->state, __ATOMIC_RELAXED);
 	unsigned ask = __atomic_load_n(&s->ask, __ATOMIC_RELAXED);
 	struct backend_wait wait = { .kind = BACKEND_WAIT_ANSWER };
 
-	if (state == QCOW2_ASKING && ask < ARRAY_SIZE(ask_words))
+	if (state == QCOW2_ASKING && __atomic_load_n(&s->is_behind, __ATOMIC_RELAXED))
+		wait.words = ask_words[QCOW2_ASK_PASS];
+	else if (state == QCOW2_ASKING && ask < ARRAY_SIZE(ask_words))
 		wait.words = ask_words[ask];
 	else if (state < ARRAY_SIZE(words))
 		wait.words = words[state];
@@ -586,8 +619,14 @@ static int qcow2_io_init(struct backend_io *io)
 
 static void qcow2_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
 {
-	(void)device;
-	snprintf(text, BACKEND_IDENTITY_BYTES, "qcow2");
+	const struct qcow2_device *d = device->priv;
+	const struct qcow2_config *config = device->config;
+
+	if (config->snapshot)
+		snprintf(text, BACKEND_IDENTITY_BYTES, "qcow2 snapshot at %llu",
+			 (unsigned long long)d->header.l1_offset);
+	else
+		snprintf(text, BACKEND_IDENTITY_BYTES, "qcow2");
 }
 
 static int qcow2_stored_fd(const struct backend_device *device)
@@ -595,6 +634,11 @@ static int qcow2_stored_fd(const struct backend_device *device)
 	const struct qcow2_device *d = device->priv;
 
 	return d->t ? d->t->fd : -1;
+}
+
+static bool qcow2_only_reads(const void *config)
+{
+	return ((const struct qcow2_config *)config)->snapshot;
 }
 
 const struct backend backend_qcow2 = {
@@ -613,6 +657,7 @@ const struct backend backend_qcow2 = {
 	.children = qcow2_children,
 	.own_nr = QCOW2_OWN_NR,
 	.own_bytes = QCOW2_OWN_BYTES,
+	.resolve = qcow2_resolve,
 	.open = qcow2_open,
 	.open_async = qcow2_open_async,
 	.close_async = qcow2_close_async,
@@ -624,6 +669,9 @@ const struct backend backend_qcow2 = {
 	.cancel = qcow2_cancel,
 	.child_done = qcow2_child_done,
 	.wait = qcow2_wait,
+	.look = qcow2_look,
 	.identity = qcow2_identity,
 	.stored_fd = qcow2_stored_fd,
+	.snapshots = &qcow2_backend_snapshots,
+	.only_reads = qcow2_only_reads,
 };

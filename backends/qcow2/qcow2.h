@@ -12,6 +12,8 @@
  *   qcow2_taken.c    ... and given back when the process dies in between
  *   qcow2_change.c   entries of L2 are changed
  *   qcow2_commit.c   the tables reach the disk, in order
+ *   qcow2_snapshot*.c  internal snapshots: qcow2_snapshot_change.h
+ *   qcow2_resolve.c  what the image stands over, by its header
  *   qcow2_open.c     an image is opened (qcow2_opening.h); qcow2_close.c: the last commit
  *
  * The way of a request. It looks up where its first bytes are. In place: it is passed on to `data`
@@ -25,6 +27,7 @@
 #include "backends/qcow2/codec/qcow2_decompress.h"
 #include "backends/qcow2/codec/qcow2_luks.h"
 #include "backends/qcow2/qcow2_lookup.h"
+#include "backends/qcow2/qcow2_snapshots.h"
 #include "reactor/reactor.h"
 #include "storage/node.h"
 #include "storage/visit.h"
@@ -41,11 +44,15 @@ struct qcow2_config {
 	uint64_t size_bytes, cluster_bytes;
 	bool with_subclusters;
 	char *key_file;
+	char *backing_folder; /* NULL: that of the image */
+	char *snapshot;	      /* ID or name of the one to read; NULL: the disk itself */
 };
 
 struct qcow2_io;
 struct qcow2_owner;
 struct qcow2_open;
+struct qcow2_snapshots_reader;
+struct qcow2_snapshot_op;
 
 struct qcow2_device {
 	struct backend_device *device;
@@ -61,6 +68,7 @@ struct qcow2_device {
 	bool ignores_backing;	    /* backing: none */
 	uint64_t image_bytes;	    /* of the image when it was opened */
 	uint64_t data_bytes;	    /* of the child `data`: as far as it can be read */
+	uint64_t guest_bytes;	    /* of the child guest_idx; its last cluster may end beyond */
 	bool data_grows;	    /* what is beyond its end reads as zeroes, and may be written */
 	uint32_t chunk_bytes;	    /* of an own request, at most */
 	struct qcow2_luks *luks;    /* NULL: not encrypted */
@@ -68,6 +76,11 @@ struct qcow2_device {
 	struct qcow2_open *opening; /* qcow2_open.c */
 	struct closing *closing;    /* qcow2_close.c */
 	_Atomic uint64_t epoch;	    /* qcow2_alloc.c */
+	_Atomic bool is_stopped;    /* qcow2_snapshot_op.c: no request looks up */
+	/* Control thread: the table, what reads it, and what changes it. */
+	struct qcow2_snapshots *snapshots; /* NULL: none, or it is of no use */
+	struct qcow2_snapshots_reader *snapshots_reader;
+	struct qcow2_snapshot_op *snapshot_op;
 };
 
 /* What an own request is for, and who hears of its end. */
@@ -94,7 +107,7 @@ struct qcow2_queue {
 	struct task waiting_task;
 	struct qcow2_unpacked *unpacked;
 	struct qcow2_luks_cipher *cipher; /* NULL: not encrypted */
-	uint64_t hits, misses, copies;	  /* counters */
+	uint64_t misses, copies, unpacks; /* counters: struct backend_image_look's */
 };
 
 /* Where a request is; for its next step, and for why-stuck. */
@@ -117,6 +130,8 @@ enum qcow2_ask {
 	QCOW2_ASK_ABORT,   /* it is not: give them back */
 	QCOW2_ASK_UNMAP,   /* whole clusters: DISCARD, WRITE_ZEROES */
 	QCOW2_ASK_FLUSH,
+	QCOW2_ASK_PASS,	    /* all requests are stopped: wait for the end of that */
+	QCOW2_ASK_SNAPSHOT, /* no request: the next step of a change of snapshots */
 };
 
 /* Clusters that a write has got and that no table names yet. */
@@ -164,6 +179,7 @@ struct qcow2_io {
 	enum qcow2_ask ask;
 	int answer;	     /* 0 or -errno */
 	bool flushes_itself; /* FLUSH: no table was dirty */
+	bool is_behind;	     /* waits for a change of snapshots; why-stuck reads it */
 	struct mail mail, cancel_mail;
 	struct task task;
 	struct qcow2_alloc alloc;
@@ -294,6 +310,15 @@ void qcow2_owner_cancel(struct qcow2_io *s);
 void qcow2_io_cancelled(struct qcow2_io *s);
 /* Any thread: whether a FLUSH has to wait for tables. */
 bool qcow2_owner_is_dirty(const struct qcow2_owner *o);
+
+/* ---- qcow2_resolve.c: struct backend's resolve ---- */
+
+int qcow2_resolve(const struct backend_spec *spec, struct backend_spec **ret_child, char *error,
+		  size_t error_bytes);
+
+/* ---- qcow2_look.c: struct backend's look ---- */
+
+void qcow2_look(const struct backend_queue *queue, struct backend_image_look *look);
 
 /* ---- qcow2_open.c, qcow2_close.c ---- */
 

@@ -116,6 +116,12 @@ int qcow2_clusters_take(struct qcow2_owner *o, struct qcow2_io *s, uint64_t nr, 
 		if (cluster >> t->g.refblock_bits >= t->reftable_entries)
 			return fail_no_space(o, s, "the image's table of reference counts is full");
 		at = qcow2_refcount_slice(t, cluster, &idx);
+		/* A block that is not there must not cost the image its tables. */
+		if (at == 0 && qcow2_range_is_table(t, cluster << t->g.cluster_bits,
+						    qcow2_cluster_bytes(&t->g))) {
+			o->next_cluster = cluster + 1;
+			continue;
+		}
 		if (at == 0)
 			return qcow2_job_refblock(o, s, cluster >> t->g.refblock_bits, cluster);
 		ret = qcow2_owner_slot(o, s, at, false, &slot);
@@ -165,7 +171,7 @@ int qcow2_clusters_give_back(struct qcow2_owner *o, struct qcow2_io *s, uint64_t
 bool qcow2_freed_has_room(const struct qcow2_tables *t, unsigned nr)
 {
 	/* The rest is for what a process that dies has taken. */
-	return t->freed_nr + nr <= QCOW2_FREED_NR - QCOW2_TAKEN_NR;
+	return t->freed_nr + t->freed_promised + nr <= QCOW2_FREED_NR - QCOW2_TAKEN_NR;
 }
 
 /* Behind one that is there already: a discard of many is one note. */

@@ -134,6 +134,16 @@ static bool fill_zeroes(struct qcow2_io *s, uint64_t bytes)
 	return false;
 }
 
+/* What the file of an image lacks at its end is zeroes. */
+static bool fill_in_place(struct qcow2_io *s, uint64_t host, uint64_t bytes)
+{
+	const struct qcow2_device *d = bounce_device(s);
+
+	if (host >= d->guest_bytes)
+		return fill_zeroes(s, bytes);
+	return fill_by_read(s, d->guest_idx, host, MIN(bytes, d->guest_bytes - host));
+}
+
 static bool fill_below(struct qcow2_io *s, uint64_t bytes)
 {
 	const struct qcow2_device *d = bounce_device(s);
@@ -162,6 +172,7 @@ static bool fill_unpacked(struct qcow2_io *s, uint64_t entry, uint64_t bytes)
 /* The owner, or this queue, reads the slice; bounce_go_on looks again. */
 static bool fill_missed(struct qcow2_io *s)
 {
+	counter_add(&qcow2_queue_of(s)->misses, 1);
 	qcow2_owner_ask(s, QCOW2_ASK_MAP);
 	return true;
 }
@@ -171,7 +182,7 @@ static bool fill_run(struct qcow2_io *s, const struct qcow2_run *run)
 	switch (run->kind) {
 	case QCOW2_SHARED:
 	case QCOW2_DATA:
-		return fill_by_read(s, bounce_device(s)->guest_idx, run->host, run->bytes);
+		return fill_in_place(s, run->host, run->bytes);
 	case QCOW2_PACKED:
 		return fill_unpacked(s, run->host, run->bytes);
 	case QCOW2_ZEROES:
@@ -417,6 +428,8 @@ void qcow2_bounce_alloc(struct qcow2_io *s)
 	bool no_tail = needs_no_copy(s, end, written_end(s));
 	bool is_small = s->alloc.bytes <= bounce_device(s)->chunk_bytes && !(no_head && no_tail);
 
+	if (!no_head || !no_tail)
+		counter_add(&qcow2_queue_of(s)->copies, 1);
 	qcow2_moving_begin(s);
 	if (s->is_zero || bounce_device(s)->luks || is_small)
 		bounce_begin(s, no_head ? start : s->alloc.guest, no_tail ? end : written_end(s),

@@ -312,6 +312,16 @@ int qcow2_handle_abort(struct qcow2_owner *o, struct qcow2_io *s)
 	return ret;
 }
 
+/* What never came to be named falls with a commit, if a note of it fits; else it is a leak. */
+void qcow2_alloc_abandon(struct qcow2_owner *o, struct qcow2_io *s)
+{
+	const struct qcow2_alloc *a = &s->alloc;
+
+	if (a->is_new && qcow2_freed_has_room(o->t, 1))
+		qcow2_freed_add(o->t, a->cluster_host, a->cluster_nr * cluster_of(o->t));
+	alloc_end(o, s);
+}
+
 /* ---- UNMAP ---- */
 
 /* What an entry becomes. */

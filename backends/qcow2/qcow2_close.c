@@ -86,7 +86,7 @@ void qcow2_close_async(struct backend_visit *visit)
 	struct qcow2_device *d = visit->device->priv;
 	struct closing *p;
 
-	if (!d->owner || !qcow2_tables_are_dirty(d->t)) {
+	if (!d->owner || (!qcow2_tables_are_dirty(d->t) && d->t->freed_nr == 0)) {
 		backend_visit_done(visit, 0);
 		return;
 	}
@@ -116,6 +116,10 @@ void qcow2_close(struct backend_device *device)
 	qcow2_owner_free(d->owner);
 	qcow2_tables_free(d->t);
 	qcow2_luks_free(d->luks);
+	qcow2_snapshots_free(d->snapshots);
+	free(d->snapshots_reader);
+	d->snapshots = NULL;
+	d->snapshots_reader = NULL;
 	d->owner = NULL;
 	d->t = NULL;
 	d->luks = NULL;

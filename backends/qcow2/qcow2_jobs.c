@@ -47,6 +47,7 @@ static void job_end(struct qcow2_owner *o, struct qcow2_job *job, int result)
 	list_init(&waiters);
 	while ((node = list_pop_front(&job->waiters)))
 		list_push_back(&waiters, node);
+	o->t->freed_promised -= job->old != 0;
 	qcow2_own_release(o->q, job->own);
 	job->own = NULL;
 	qcow2_owner_wake(o, &waiters, result);
@@ -169,6 +170,8 @@ static void job_go_on(struct qcow2_job *job)
 static void job_begin(struct qcow2_owner *o, struct qcow2_job *job, struct qcow2_own *own,
 		      bool is_refblock, uint64_t idx, uint64_t host)
 {
+	qcow2_tables_forget(o->t, host);
+	qcow2_owner_forget_loads(o, host);
 	job->own = own;
 	job->is_refblock = is_refblock;
 	job->is_ready = false;
@@ -204,6 +207,7 @@ int qcow2_job_l2(struct qcow2_owner *o, struct qcow2_io *s, uint64_t l1_idx)
 	job->taken_idx = qcow2_taken_add(o->t, QCOW2_TAKEN_TABLE, l1_idx, host, 1);
 	job->old =
 		atomic_load_explicit(&o->t->l1[l1_idx], memory_order_relaxed) & QCOW2_OFFSET_MASK;
+	o->t->freed_promised += job->old != 0;
 	job_wait(job, s);
 	job_go_on(job);
 	return QCOW2_WAITS;

@@ -3,7 +3,7 @@
  *
  *   HEADER -> (an empty one is written: qcow2_make.c -> HEADER)
  *   -> (reference counts are made anew: qcow2_rebuild.c -> HEADER)
- *   -> tables of a process before, or of another device, or L1 -> REFTABLE
+ *   -> SNAPSHOTS -> tables of a process before, or of another device, or L1 -> REFTABLE
  *   -> (CLEAR: what the image said of bitmaps holds no longer) -> done
  *
  * Failure modes: whatever of the image makes no sense is told in words; nothing is written before
@@ -150,14 +150,6 @@ static int judge_features(struct qcow2_open *p, char words[static QCOW2_WORDS_BY
 	return 0;
 }
 
-static bool header_is_blank(const struct qcow2_open *p)
-{
-	for (uint32_t i = 0; i < p->header_bytes; i++)
-		if (p->buf[i])
-			return false;
-	return true;
-}
-
 static void header_read(struct backend_visit *visit, int result)
 {
 	struct qcow2_open *p = qcow2_opening_of(visit);
@@ -167,7 +159,7 @@ static void header_read(struct backend_visit *visit, int result)
 	int ret = result;
 
 	if (ret == 0 && config->is_created && !p->is_made && !d->is_read_only &&
-	    header_is_blank(p)) {
+	    qcow2_open_is_blank(p)) {
 		qcow2_open_make(p);
 		return;
 	}
@@ -231,8 +223,10 @@ static void find_data(struct qcow2_device *d)
 {
 	struct backend_device *data = qcow2_child(d->device, d->data_idx);
 	const struct backend_open_params *params = &d->device->open_params;
+	const struct qcow2_config *config = d->device->config;
 
-	d->is_read_only = params->read_only || (data->limits.caps & BACKEND_CAP_READ_ONLY);
+	d->is_read_only = params->read_only || config->snapshot ||
+			  (data->limits.caps & BACKEND_CAP_READ_ONLY);
 	d->image_bytes = d->data_bytes = backend_size(data);
 	d->data_grows = !d->is_read_only && (data->limits.caps & BACKEND_CAP_GROWS);
 	if (d->data_grows) {
@@ -242,6 +236,7 @@ static void find_data(struct qcow2_device *d)
 	data = qcow2_child(d->device, d->guest_idx);
 	if (!d->is_read_only && (data->limits.caps & BACKEND_CAP_GROWS))
 		backend_set_size(data, GROWN_BYTES);
+	d->guest_bytes = backend_size(data);
 	atomic_store(&d->is_spread, params->queue_nr > 1);
 	d->chunk_bytes = QCOW2_OWN_BYTES;
 	if (params->max_io_bytes)

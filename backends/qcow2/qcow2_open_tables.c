@@ -5,10 +5,14 @@
  * Failure modes: what lies outside of the image, or on another table, is refused in words.
  */
 #include <errno.h>
+#include <stdio.h>
 
 #include "backends/qcow2/qcow2_opening.h"
+#include "backends/qcow2/qcow2_snapshot_change.h"
 #include "base/log.h"
 #include "base/util.h"
+
+#define TABLES_KEY_BYTES (BACKEND_IDENTITY_BYTES + 24)
 
 /* ---- CLEAR ---- */
 
@@ -121,17 +125,34 @@ static void read_reftable(struct qcow2_open *p)
 	if (p->at < p->end)
 		qcow2_open_io(p, BACKEND_READ, p->at, qcow2_open_chunk(p, p->end - p->at),
 			      "reading the reference count table", reftable_read);
+<<<<<<< HEAD
+=======
+	else if (atomic_load(&p->d->t->reftable[0]) == 0)
+		qcow2_open_fail(p, -EINVAL,
+				"qcow2: the image is corrupt: nothing counts its header as used: "
+				"repair it with qemu-img check -r all");
+>>>>>>> qcow2
 	else
 		clear_features(p);
+}
+
+/* Which bytes, and which of their L1 tables. */
+static void tables_key(const struct qcow2_device *d, char key[static TABLES_KEY_BYTES])
+{
+	char identity[BACKEND_IDENTITY_BYTES];
+
+	backend_identity(qcow2_child(d->device, d->data_idx), identity);
+	snprintf(key, TABLES_KEY_BYTES, "%s@%llu", identity,
+		 (unsigned long long)d->header.l1_offset);
 }
 
 static void l1_done(struct qcow2_open *p)
 {
 	struct qcow2_tables *t = p->d->t;
-	char key[BACKEND_IDENTITY_BYTES];
+	char key[TABLES_KEY_BYTES];
 
 	if (p->d->is_read_only) {
-		backend_identity(qcow2_child(p->d->device, p->d->data_idx), key);
+		tables_key(p->d, key);
 		/* Without a share each has its own: no harm but memory. */
 		(void)qcow2_tables_share(t, key);
 		qcow2_open_done(p);
@@ -178,12 +199,12 @@ static void read_l1(struct qcow2_open *p)
 static bool find_tables(struct qcow2_open *p, char words[static QCOW2_WORDS_BYTES])
 {
 	struct qcow2_device *d = p->d;
-	char key[BACKEND_IDENTITY_BYTES];
+	char key[TABLES_KEY_BYTES];
 
 	if (p->stored_fd >= 0) {
 		d->t = qcow2_tables_adopt(&d->header, p->stored_fd, words);
 	} else if (d->is_read_only) {
-		backend_identity(qcow2_child(d->device, d->data_idx), key);
+		tables_key(d, key);
 		d->t = qcow2_tables_find(key);
 	}
 	return d->t;
@@ -193,15 +214,13 @@ static void fill_tables(struct qcow2_open *p)
 {
 	struct qcow2_device *d = p->d;
 	const struct qcow2_header *h = &d->header;
-	uint64_t cluster = qcow2_cluster_bytes(&h->g);
 
 	d->t->has_data_file = h->incompatible & QCOW2_INCOMPAT_DATA_FILE;
 	d->t->snapshots_offset = h->snapshots_offset;
-	/* Entries are of different lengths: all of the first cluster, at least. */
-	d->t->snapshots_bytes = h->snapshot_nr ? cluster : 0;
+	d->t->snapshots_bytes = d->snapshots ? d->snapshots->raw_bytes : 0;
 }
 
-void qcow2_open_tables(struct qcow2_open *p)
+static void get_tables(struct qcow2_open *p)
 {
 	struct qcow2_device *d = p->d;
 	const struct qcow2_config *config = d->device->config;
@@ -212,7 +231,7 @@ void qcow2_open_tables(struct qcow2_open *p)
 		qcow2_open_done(p);
 		return;
 	}
-	if (p->stored_fd >= 0) {
+	if (p->stored_fd >= 0 && words[0]) {
 		qcow2_open_fail(p, -EINVAL, words);
 		return;
 	}
@@ -226,4 +245,21 @@ void qcow2_open_tables(struct qcow2_open *p)
 	p->at = d->header.l1_offset;
 	p->end = p->at + round_up((uint64_t)d->header.l1_entries * 8, qcow2_open_block(p));
 	read_l1(p);
+}
+
+/* ---- SNAPSHOTS ---- */
+
+static void snapshots_read(struct backend_visit *visit, int ret, const char *words)
+{
+	struct qcow2_open *p = qcow2_opening_of(visit);
+
+	if (ret < 0)
+		qcow2_open_fail(p, ret, words[0] ? words : NULL);
+	else
+		get_tables(p);
+}
+
+void qcow2_open_tables(struct qcow2_open *p)
+{
+	qcow2_snapshots_read(p->visit, p->buf, QCOW2_OPEN_BUFFER_BYTES, snapshots_read);
 }

@@ -41,5 +41,18 @@ const struct option qcow2_options[] = {
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct qcow2_config, key_file),
 	  .help = "File with the passphrase of an encrypted image (LUKS)." },
+	{ .name = "backing_folder",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct qcow2_config, backing_folder),
+	  .min = 1,
+	  .help = "With backing: auto, the folder where the files must be that the image stands "
+		  "over: in it or below, when all links are followed. Default: the folder of the "
+		  "image. An image can name any file, so allow no more than those who read the "
+		  "device may read." },
+	{ .name = "snapshot",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct qcow2_config, snapshot),
+	  .help = "Read this internal snapshot, by its ID or its name, instead of the disk; "
+		  "read-only." },
 	OPTION_END,
 };

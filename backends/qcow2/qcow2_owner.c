@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/util.h"
+#include "backends/qcow2/qcow2_snapshot_change.h"
 
 static void owner_run(struct qcow2_owner *o, struct qcow2_io *s);
 
@@ -26,8 +27,12 @@ static void owner_answer(struct qcow2_owner *o, struct qcow2_io *s, int answer)
 {
 	struct reactor *home = s->io->queue->reactor;
 
+	if (answer < 0 && (s->ask == QCOW2_ASK_PUBLISH || s->ask == QCOW2_ASK_ABORT))
+		qcow2_alloc_abandon(o, s);
 	s->answer = answer;
-	if (home == o->reactor)
+	if (s->ask == QCOW2_ASK_SNAPSHOT)
+		qcow2_snapshot_answered(o, s, answer);
+	else if (home == o->reactor)
 		qcow2_io_answered(s);
 	else
 		reactor_post(home, &s->mail, answered_by_mail);
@@ -75,11 +80,11 @@ static void load_ended(struct qcow2_own *own, int result)
 	list_init(&waiters);
 	while ((node = list_pop_front(&load->waiters)))
 		list_push_back(&waiters, node);
-	if (result == 0)
+	if (result == 0 && !load->is_stale)
 		slot = qcow2_tables_install(o->t, load->at, own->own->buf, load->is_l2);
 	load->own = NULL;
 	qcow2_own_release(o->q, own);
-	if (result == 0 && !slot) {
+	if (result == 0 && !slot && !load->is_stale) {
 		/* Every slot that it could have is dirty. */
 		while ((node = list_pop_front(&waiters)))
 			qcow2_owner_hold(o, list_entry(node, struct qcow2_io, waiting));
@@ -91,9 +96,16 @@ static void load_ended(struct qcow2_own *own, int result)
 static struct qcow2_load *load_find(struct qcow2_owner *o, uint64_t at)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(o->load); i++)
-		if (o->load[i].own && o->load[i].at == at)
+		if (o->load[i].own && o->load[i].at == at && !o->load[i].is_stale)
 			return &o->load[i];
 	return NULL;
+}
+
+void qcow2_owner_forget_loads(struct qcow2_owner *o, uint64_t at)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(o->load); i++)
+		if (o->load[i].at >= at && o->load[i].at < at + qcow2_cluster_bytes(&o->t->g))
+			o->load[i].is_stale = true;
 }
 
 static struct qcow2_load *load_begin(struct qcow2_owner *o, uint64_t at, bool is_l2)
@@ -108,6 +120,7 @@ static struct qcow2_load *load_begin(struct qcow2_owner *o, uint64_t at, bool is
 	load->own = own;
 	load->at = at;
 	load->is_l2 = is_l2;
+	load->is_stale = false;
 	own->arg = load;
 	own->owner = o;
 	qcow2_own_submit(o->q, own, o->d->data_idx, BACKEND_READ, at, NULL, o->t->slice_bytes,
@@ -122,6 +135,9 @@ int qcow2_owner_slot(struct qcow2_owner *o, struct qcow2_io *s, uint64_t at, boo
 	struct qcow2_load *load;
 
 	if (slot) {
+		/* A table in use as two: the image is corrupt, and gets no worse. */
+		if (slot->is_l2 != is_l2)
+			return -EIO;
 		qcow2_slot_touch(slot);
 		*ret_slot = slot;
 		return 0;
@@ -248,6 +264,14 @@ static int handle_flush(struct qcow2_owner *o, struct qcow2_io *s)
 	return QCOW2_WAITS;
 }
 
+/* All requests are stopped, or not any more. */
+static int handle_pass(struct qcow2_owner *o, struct qcow2_io *s)
+{
+	(void)o;
+	(void)s;
+	return 0;
+}
+
 static void owner_run(struct qcow2_owner *o, struct qcow2_io *s)
 {
 	static int (*const handler[])(struct qcow2_owner *, struct qcow2_io *) = {
@@ -257,9 +281,14 @@ static void owner_run(struct qcow2_owner *o, struct qcow2_io *s)
 		[QCOW2_ASK_ABORT] = qcow2_handle_abort,
 		[QCOW2_ASK_UNMAP] = qcow2_handle_unmap,
 		[QCOW2_ASK_FLUSH] = handle_flush,
+		[QCOW2_ASK_PASS] = handle_pass,
+		[QCOW2_ASK_SNAPSHOT] = qcow2_handle_snapshot,
 	};
-	int ret = handler[s->ask](o, s);
+	int ret;
 
+	if (qcow2_snapshot_holds(o, s))
+		return;
+	ret = handler[s->ask](o, s);
 	if (ret != QCOW2_WAITS)
 		owner_answer(o, s, ret);
 }
@@ -393,6 +422,7 @@ void qcow2_owner_remove_queue(struct qcow2_owner *o, struct qcow2_queue *q)
 	o->queues[q->queue->idx] = NULL;
 	if (o->q != q)
 		return;
+	o->reactor = NULL;
 	task_cancel(&o->task);
 	task_cancel(&o->commit_task);
 }

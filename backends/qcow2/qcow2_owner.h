@@ -23,6 +23,7 @@ struct qcow2_load {
 	struct qcow2_own *own; /* NULL: unused */
 	uint64_t at;
 	bool is_l2;
+	bool is_stale; /* the cluster has become another table meanwhile */
 	struct list_node waiters;
 };
 
@@ -104,8 +105,9 @@ struct qcow2_owner {
 	struct qcow2_commit commit;
 	struct qcow2_commit_io committing[QCOW2_OWN_NR]; /* by own request */
 
-	uint64_t next_cluster; /* where the search for a free one begins */
-	uint64_t allocations;  /* counter */
+	struct qcow2_snapshot_op *snapshot_op; /* qcow2_snapshot_op.c: under way; or NULL */
+	uint64_t next_cluster;		       /* where the search for a free one begins */
+	uint64_t allocations;		       /* counter */
 };
 
 /* ---- qcow2_owner.c ---- */
@@ -120,6 +122,8 @@ int qcow2_owner_starve(struct qcow2_owner *o, struct qcow2_io *s);
 /* 0 with the slot of a slice, which stays until the handler returns; or WAITS. */
 int qcow2_owner_slot(struct qcow2_owner *o, struct qcow2_io *s, uint64_t at, bool is_l2,
 		     struct qcow2_slot **ret_slot);
+/* A cluster becomes a table: slices of it that are being read are not. */
+void qcow2_owner_forget_loads(struct qcow2_owner *o, uint64_t at);
 static inline bool qcow2_owner_commits(const struct qcow2_owner *o)
 {
 	return o->commit.phase != QCOW2_COMMIT_NONE;
@@ -179,6 +183,8 @@ int qcow2_handle_alloc(struct qcow2_owner *o, struct qcow2_io *s);
 int qcow2_handle_publish(struct qcow2_owner *o, struct qcow2_io *s);
 int qcow2_handle_abort(struct qcow2_owner *o, struct qcow2_io *s);
 int qcow2_handle_unmap(struct qcow2_owner *o, struct qcow2_io *s);
+/* A PUBLISH or ABORT fails: the allocation is not under way any more. */
+void qcow2_alloc_abandon(struct qcow2_owner *o, struct qcow2_io *s);
 
 /* ---- qcow2_commit.c ---- */
 

@@ -465,11 +465,12 @@ bool qcow2_rebuild_is_wanted(const struct qcow2_open *p)
 	uint64_t disk = (h->size_bytes >> h->g.cluster_bits) + 1;
 	uint64_t have = ((uint64_t)h->reftable_clusters << h->g.cluster_bits) / 8;
 	uint64_t l2 = disk / (qcow2_cluster_bytes(&h->g) / h->g.l2_entry_bytes) + 1;
+	uint64_t need = ((clusters + disk + l2) >> h->g.refblock_bits) + 1;
 
 	if (h->incompatible & QCOW2_INCOMPAT_DIRTY)
 		return true;
-	/* Only a storage that can become longer can come to need more. */
-	return p->d->data_grows && have < ((clusters + disk + l2) >> h->g.refblock_bits) + 1 &&
+	/* Only a storage that can become longer can come to need more; the table has a limit. */
+	return p->d->data_grows && have < MIN(need, (uint64_t)QCOW2_REFTABLE_BYTES_MAX / 8) &&
 	       !(h->incompatible & QCOW2_INCOMPAT_DATA_FILE);
 }
 

@@ -85,7 +85,7 @@ static size_t tables_place(struct qcow2_tables *t, uint8_t *area)
 	return at + (size_t)qcow2_slot_nr(t) * QCOW2_SLICE_BYTES_MAX;
 }
 
-static struct qcow2_tables *tables_alloc(const struct qcow2_header *h, bool in_memfd)
+static struct qcow2_tables *tables_alloc(const struct qcow2_header *h)
 {
 	struct qcow2_tables *t = calloc(1, sizeof(*t));
 
@@ -100,9 +100,8 @@ static struct qcow2_tables *tables_alloc(const struct qcow2_header *h, bool in_m
 	t->l1_offset = h->l1_offset;
 	t->l1_entries = h->l1_entries;
 	t->reftable_offset = h->reftable_offset;
-	if (in_memfd)
-		t->reftable_entries =
-			(uint32_t)((h->reftable_clusters * qcow2_cluster_bytes(&h->g)) / 8);
+	/* Also of an image that is only read: what lies there is no guest's. */
+	t->reftable_entries = (uint32_t)((h->reftable_clusters * qcow2_cluster_bytes(&h->g)) / 8);
 	return t;
 }
 
@@ -156,7 +155,7 @@ static void kept_fill(struct qcow2_tables *t)
 struct qcow2_tables *qcow2_tables_new(const struct qcow2_header *h, uint64_t cache_bytes,
 				      bool in_memfd)
 {
-	struct qcow2_tables *t = tables_alloc(h, in_memfd);
+	struct qcow2_tables *t = tables_alloc(h);
 	size_t bytes;
 	int ret = 0;
 
@@ -182,12 +181,11 @@ struct qcow2_tables *qcow2_tables_new(const struct qcow2_header *h, uint64_t cac
 
 static bool kept_matches(const struct qcow2_kept *k, const struct qcow2_tables *t, off_t bytes)
 {
-	return k->magic == KEPT_MAGIC && k->version == KEPT_VERSION &&
-	       is_power_of_two(k->slot_nr) && k->slot_nr >= QCOW2_WAYS && k->slot_nr <= 1u << 24 &&
+	return is_power_of_two(k->slot_nr) && k->slot_nr >= QCOW2_WAYS && k->slot_nr <= 1u << 24 &&
 	       k->area_bytes == (uint64_t)bytes && k->l1_offset == t->l1_offset &&
 	       k->l1_entries == t->l1_entries && k->reftable_offset == t->reftable_offset &&
 	       k->reftable_entries == t->reftable_entries &&
-	       memcmp(&k->g, &t->g, sizeof(k->g)) == 0 && atomic_load(&k->is_filled);
+	       memcmp(&k->g, &t->g, sizeof(k->g)) == 0;
 }
 
 /* A slot in the middle of a change is empty; nothing is on its way to the disk. */
@@ -198,6 +196,7 @@ static void slots_revive(struct qcow2_tables *t)
 		uint32_t seq = atomic_load(&slot->seq);
 
 		/* It may have reached the disk, or not. */
+		t->used_nr += !(seq & 1) && atomic_load(&slot->at) != 0;
 		if (slot->is_writing)
 			atomic_store(&slot->is_dirty, 1);
 		slot->is_writing = 0;
@@ -230,7 +229,12 @@ static int tables_take(struct qcow2_tables *t, int fd)
 	struct stat st;
 
 	if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(k) ||
-	    pread(fd, &k, sizeof(k), 0) != (ssize_t)sizeof(k) || !kept_matches(&k, t, st.st_size))
+	    pread(fd, &k, sizeof(k), 0) != (ssize_t)sizeof(k) || k.magic != KEPT_MAGIC ||
+	    k.version != KEPT_VERSION)
+		return -EINVAL;
+	if (!atomic_load(&k.is_filled))
+		return -ENODATA;
+	if (!kept_matches(&k, t, st.st_size))
 		return -EINVAL;
 	t->set_mask = k.slot_nr / QCOW2_WAYS - 1;
 	if (tables_place(t, NULL) != (size_t)st.st_size)
@@ -242,12 +246,14 @@ static int tables_take(struct qcow2_tables *t, int fd)
 struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
 					char words[static QCOW2_WORDS_BYTES])
 {
-	struct qcow2_tables *t = tables_alloc(h, true);
+	struct qcow2_tables *t = tables_alloc(h);
 	int ret = t ? tables_take(t, fd) : -ENOMEM;
 
 	if (ret < 0) {
-		snprintf(words, QCOW2_WORDS_BYTES,
-			 "qcow2: the tables that the daemon before has left are not of this image");
+		snprintf(words, QCOW2_WORDS_BYTES, "%s",
+			 ret == -ENODATA ? ""
+					 : "qcow2: the tables that the daemon before has left are "
+					   "not of this image");
 		qcow2_tables_free(t);
 		return NULL;
 	}
@@ -262,6 +268,17 @@ struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
 
 void qcow2_tables_filled(struct qcow2_tables *t)
 {
+	atomic_store(&t->kept->is_filled, 1);
+}
+
+void qcow2_tables_unfill(struct qcow2_tables *t)
+{
+	atomic_store(&t->kept->is_filled, 0);
+}
+
+void qcow2_tables_set_l1(struct qcow2_tables *t, uint64_t l1_offset)
+{
+	t->l1_offset = t->kept->l1_offset = l1_offset;
 	atomic_store(&t->kept->is_filled, 1);
 }
 
@@ -331,8 +348,12 @@ static bool entry_is_sane(const struct qcow2_tables *t, uint64_t entry, uint64_t
 	}
 	if ((entry & QCOW2_L2_RESERVED) || ((entry & QCOW2_ZERO) && (with_sub || t->g.version < 3)))
 		return false;
-	/* No subcluster is data and zeroes, and none is data without a cluster. */
-	if (with_sub && (((uint32_t)bits & (bits >> 32)) || (host == 0 && (uint32_t)bits)))
+	/*
+	 * No subcluster is data and zeroes, and none is data without a cluster; the first one of a
+	 * data file lies at 0.
+	 */
+	if (with_sub &&
+	    (((uint32_t)bits & (bits >> 32)) || (host == 0 && (uint32_t)bits && !t->has_data_file)))
 		return false;
 	return host == 0 || (t->has_data_file ? (host & (qcow2_cluster_bytes(&t->g) - 1)) == 0
 					      : host_is_sane(t, host));
@@ -428,11 +449,41 @@ struct qcow2_slot *qcow2_tables_install(struct qcow2_tables *t, uint64_t at, voi
 	slot = slot_to_replace(qcow2_set_of(t, at));
 	if (!slot || !slot_begin(slot))
 		return NULL;
-	slot->is_l2 = is_l2;
+	if (atomic_load_explicit(&slot->at, memory_order_relaxed) == 0)
+		atomic_fetch_add_explicit(&t->used_nr, 1, memory_order_relaxed);
+	atomic_store_explicit(&slot->is_l2, is_l2, memory_order_relaxed);
 	slot->is_bad = is_bad;
 	atomic_store_explicit(&slot->was_used, 1, memory_order_relaxed);
 	copy_words(qcow2_slot_data(t, slot), slice, t->slice_bytes);
 	atomic_store_explicit(&slot->at, at, memory_order_relaxed);
 	slot_end(slot);
 	return slot;
+}
+
+/* One that is dirty is on its way to a table that is no more: not any longer. */
+static void slot_forget(struct qcow2_tables *t, struct qcow2_slot *slot)
+{
+	unsigned nr = 0;
+
+	if (atomic_load_explicit(&slot->is_dirty, memory_order_relaxed)) {
+		for (unsigned i = 0; i < t->dirty_nr; i++)
+			if (t->dirty[i] != qcow2_slot_idx(t, slot))
+				t->dirty[nr++] = t->dirty[i];
+		t->dirty_nr = nr;
+	}
+	if (!slot_begin(slot))
+		return;
+	atomic_store_explicit(&slot->at, 0, memory_order_relaxed);
+	atomic_store_explicit(&slot->is_dirty, 0, memory_order_relaxed);
+	slot_end(slot);
+}
+
+void qcow2_tables_forget(struct qcow2_tables *t, uint64_t at)
+{
+	for (uint64_t done = 0; done < qcow2_cluster_bytes(&t->g); done += t->slice_bytes) {
+		struct qcow2_slot *slot = qcow2_slot_find(t, at + done);
+
+		if (slot)
+			slot_forget(t, slot);
+	}
 }

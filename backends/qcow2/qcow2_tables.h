@@ -59,7 +59,7 @@ struct qcow2_slot {
 	_Atomic uint32_t seq;	  /* odd: being replaced */
 	_Atomic uint8_t is_dirty; /* differs from the disk */
 	uint8_t is_writing;	  /* the owner's: on its way to the disk */
-	uint8_t is_l2;
+	_Atomic uint8_t is_l2;	  /* has entries that were judged; 0: counts */
 	uint8_t is_bad;		  /* an entry of it makes no sense: it is never changed */
 	_Atomic uint8_t was_used; /* since the clock's hand passed */
 	_Atomic uint64_t at;	  /* offset of its slice in the image; 0: none */
@@ -78,7 +78,8 @@ struct qcow2_tables {
 	_Atomic uint64_t *l1, *reftable;
 	uint64_t *l1_dirty, *reftable_dirty; /* bitmaps of chunks */
 
-	unsigned set_mask; /* sets of QCOW2_WAYS slots, minus 1 */
+	_Atomic unsigned used_nr; /* slots that have a slice, for people */
+	unsigned set_mask;	  /* sets of QCOW2_WAYS slots, minus 1 */
 	struct qcow2_slot *slot;
 	uint8_t *data; /* of slot i from i * QCOW2_SLICE_BYTES_MAX on */
 
@@ -96,6 +97,7 @@ struct qcow2_tables {
 
 	struct qcow2_freed *freed;     /* qcow2_alloc.c: QCOW2_FREED_NR of them */
 	unsigned freed_last, freed_nr; /* the one noted last; how many are */
+	unsigned freed_promised;       /* notes that copies of tables will need; not in the memfd */
 	struct qcow2_taken *taken;     /* qcow2_taken.c: QCOW2_TAKEN_NR of them */
 	uint16_t taken_free[QCOW2_TAKEN_NR], taken_free_nr;
 	struct qcow2_kept *kept; /* qcow2_tables.c: what says whose tables these are */
@@ -200,7 +202,8 @@ void qcow2_tables_free(struct qcow2_tables *t); /* accepts NULL; of shared ones:
 
 /*
  * The tables in a memfd that a process before has left, of an image with this header; the
- * descriptor is duplicated. NULL: they are none, or of another image or shape; words say.
+ * descriptor is duplicated. NULL: they are none, or of another image or shape: words say; "": they
+ * are of no use, and nothing is lost with them.
  */
 struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
 					char words[static QCOW2_WORDS_BYTES]);
@@ -223,6 +226,17 @@ struct qcow2_slot *qcow2_tables_install(struct qcow2_tables *t, uint64_t at, voi
 
 /* L1 and the reference count table are read: from now on the memfd may be adopted. */
 void qcow2_tables_filled(struct qcow2_tables *t);
+/*
+ * The L1 table moves on the disk, when all tables are durable: between these two the memfd is of no
+ * use to a process to come, which reads the image instead.
+ */
+void qcow2_tables_unfill(struct qcow2_tables *t);
+void qcow2_tables_set_l1(struct qcow2_tables *t, uint64_t l1_offset);
+/*
+ * The owner: a cluster becomes a table: what the cache has of its life before, as another table, is
+ * of no use.
+ */
+void qcow2_tables_forget(struct qcow2_tables *t, uint64_t at);
 void qcow2_tables_set_end(struct qcow2_tables *t, uint64_t end_bytes);
 
 /* Bits that no valid entry has: set in memory, in entries that make no sense. */

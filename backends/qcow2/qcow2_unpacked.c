@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 
 #include "base/assert.h"
+#include "base/counter.h"
 #include "base/log.h"
 #include "base/util.h"
 
@@ -153,6 +154,7 @@ void qcow2_unpacked_ask(struct qcow2_io *s, uint64_t entry)
 		list_push_back(&u->waiting, &s->waiting);
 		return;
 	}
+	counter_add(&q->unpacks, 1);
 	u->user = s;
 	u->wanted = entry;
 	qcow2_compressed_range(&q->d->header.g, entry, &at, &bytes);

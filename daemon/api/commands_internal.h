@@ -26,6 +26,9 @@ void commands_del(struct commands *c, struct socket_client *client, const json_t
 void commands_throttle(struct commands *c, struct socket_client *client, const json_t *request);
 void commands_resize(struct commands *c, struct socket_client *client, const json_t *request);
 
+/* commands_snapshot.c: list answers at once, the others when it is done. */
+void commands_snapshot(struct commands *c, struct socket_client *client, const json_t *request);
+
 /* commands_histogram.c: all answer at once. */
 void commands_histogram_get(struct commands *c, struct socket_client *client,
 			    const json_t *request);

@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "daemon/devices/device_notes.h"
 #include "daemon/api/json_histogram.h"
+#include "daemon/api/json_image.h"
 #include "net/session_look.h"
 #include "ublk/control.h"
 #include "ublk/device/inflight.h"
@@ -374,29 +375,40 @@ static void set_library(json_t *object, const struct member *m)
 
 /* ---- all of it ---- */
 
+/* With the children that its nodes have found by themselves, when it is open. */
+static json_t *member_options(const struct member *m)
+{
+	struct backend_device *device = member_backend(m);
+
+	return backend_options(device && device->resolved ? device->resolved : m->settings->backend,
+			       device);
+}
+
 json_t *json_device_full(const struct member *m)
 {
 	const char *step = m->device && !m->ended ? device_state_name(device_state(m->device))
 						  : member_state_name(m);
-	json_t *all = json_device_line(m), *more, *connections = NULL;
+	json_t *all = json_device_line(m), *more, *connections = NULL, *images;
 	struct device_info info;
 
 	get_info(m, &info);
-	more = json_pack("{s:s, s:b, s:b, s:i, s:I, s:o, s:o, s:o, s:s, s:b, s:I, s:o}", "step",
-			 step, "from_file", m->from_file, "read_only",
-			 m->settings->options.read_only, "physical_block_bytes",
-			 (int)info.physical_block_bytes, "max_io_bytes",
-			 (json_int_t)info.max_io_bytes, "caps", caps(info.caps), "ublk_flags",
-			 flags(info.flags), "queue_reactors", queue_reactors(&info), "data_path",
-			 info.data_path ? info.data_path : "", "batch", info.batch,
-			 "buffer_bytes_max", (json_int_t)info.buffer_bytes_max, "options",
-			 backend_options(m->settings->backend, member_backend(m)));
+	more = json_pack(
+		"{s:s, s:b, s:b, s:i, s:I, s:o, s:o, s:o, s:s, s:b, s:I, s:o}", "step", step,
+		"from_file", m->from_file, "read_only", m->settings->options.read_only,
+		"physical_block_bytes", (int)info.physical_block_bytes, "max_io_bytes",
+		(json_int_t)info.max_io_bytes, "caps", caps(info.caps), "ublk_flags",
+		flags(info.flags), "queue_reactors", queue_reactors(&info), "data_path",
+		info.data_path ? info.data_path : "", "batch", info.batch, "buffer_bytes_max",
+		(json_int_t)info.buffer_bytes_max, "options", member_options(m));
 	json_object_update(all, more);
 	json_decref(more);
 	if (m->device && !m->ended)
 		connections = json_connections(m->device, ring_clock_ns());
 	if (connections)
 		json_object_set_new(all, "connections", connections);
+	images = m->device && !m->ended ? json_images(m->device) : NULL;
+	if (images)
+		json_object_set_new(all, "images", images);
 	set_library(all, m);
 	json_set_command(all, m);
 	return all;

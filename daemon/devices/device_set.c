@@ -115,6 +115,7 @@ struct member *device_set_new_member(struct device_set *set, struct device_setti
 	m->from_file = from_file;
 	list_init(&m->watches);
 	list_init(&m->resizes);
+	list_init(&m->snapshots);
 	list_push_back(&set->members, &m->node);
 	set->member_nr++;
 	return m;
@@ -331,9 +332,13 @@ static void name_in_flight(const struct device_set *set, const struct device *de
 static void on_device_event(struct device *device, enum device_event event, void *arg)
 {
 	static void (*const handler[])(struct member *) = {
-		[DEVICE_EVENT_LIVE] = on_live, [DEVICE_EVENT_FAILED] = on_failed,
-		[DEVICE_EVENT_GONE] = on_gone, [DEVICE_EVENT_STOP_REFUSED] = on_refused,
-		[DEVICE_EVENT_LATE] = on_late, [DEVICE_EVENT_RESIZED] = device_set_resized,
+		[DEVICE_EVENT_LIVE] = on_live,
+		[DEVICE_EVENT_FAILED] = on_failed,
+		[DEVICE_EVENT_GONE] = on_gone,
+		[DEVICE_EVENT_STOP_REFUSED] = on_refused,
+		[DEVICE_EVENT_LATE] = on_late,
+		[DEVICE_EVENT_RESIZED] = device_set_resized,
+		[DEVICE_EVENT_SNAPSHOT] = device_set_snapshot_ended,
 	};
 
 	if (event == DEVICE_EVENT_LIVE) {

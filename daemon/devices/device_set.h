@@ -46,7 +46,8 @@ struct member {
 	bool quiesced, settled;		  /* upgrade.c: while devices come to rest */
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;
-	struct list_node resizes;    /* watches that wait for the end of one */
+	/* Watches that wait for the end of one. */
+	struct list_node resizes, snapshots;
 	uint64_t reload_size_bytes;  /* a reload's, to be noted in settings; 0: none */
 	struct latency_view latency; /* of the device as it is now: a restart forgets it */
 };
@@ -58,7 +59,8 @@ enum device_set_outcome {
 	DEVICE_SET_REFUSED,
 	DEVICE_SET_GONE,
 	DEVICE_SET_LATE,
-	DEVICE_SET_RESIZED, /* of device_set_watch_resize only; REFUSED: its size is unchanged */
+	DEVICE_SET_RESIZED,  /* of device_set_watch_resize only; REFUSED: its size is unchanged */
+	DEVICE_SET_SNAPSHOT, /* of device_set_watch_snapshot only; REFUSED: it has failed */
 };
 
 /*
@@ -151,6 +153,14 @@ int device_set_resize(struct member *m, uint64_t size_bytes, bool force, char *e
 static inline void device_set_watch_resize(struct member *m, struct device_set_watch *watch)
 {
 	list_push_back(&m->resizes, &watch->node);
+}
+
+/* The same for device_snapshot. */
+int device_set_snapshot(struct member *m, const struct device_snapshot_wish *wish, char *error,
+			size_t error_bytes);
+static inline void device_set_watch_snapshot(struct member *m, struct device_set_watch *watch)
+{
+	list_push_back(&m->snapshots, &watch->node);
 }
 
 /* Makes the device set what settings says; takes the devices it needs from it. */

@@ -52,6 +52,29 @@ void device_set_resized(struct member *m)
 	device_set_tell(&m->resizes, r.err ? DEVICE_SET_REFUSED : DEVICE_SET_RESIZED, r.words);
 }
 
+/* ---- snapshots ---- */
+
+int device_set_snapshot(struct member *m, const struct device_snapshot_wish *wish, char *error,
+			size_t error_bytes)
+{
+	if (m->state == MEMBER_LIVE && m->device && !m->ended)
+		return device_snapshot(m->device, wish, error, error_bytes);
+	snprintf(error, error_bytes, "the device is not live: %s", member_state_name(m));
+	return -EBUSY;
+}
+
+void device_set_snapshot_ended(struct member *m)
+{
+	struct device_snapshot_look look;
+
+	device_snapshot_look(m->device, &look);
+	if (look.err < 0)
+		log_error("the snapshots of the device were not changed", "device=%s error=\"%s\"",
+			  m->settings->options.name, look.words);
+	device_set_tell(&m->snapshots, look.err < 0 ? DEVICE_SET_REFUSED : DEVICE_SET_SNAPSHOT,
+			look.words);
+}
+
 /* ---- a reload that changes nothing but the size ---- */
 
 static bool reload_grow(struct member *m, uint64_t wanted_bytes)

@@ -7,7 +7,7 @@
  * 8.6 s, which are borders of our own buckets: their counts are exact. Failure mode: no memory: no
  * text at all.
  */
-#include "daemon/metrics/metrics.h"
+#include "daemon/metrics/metrics_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,26 +24,19 @@
 #define LE_POWER_LAST 33u
 #define LE_NR (LE_POWER_LAST - LE_POWER_FIRST + 1)
 
-struct snapshot {
-	const char *name; /* letters, digits and ._- only (settings.c): nothing to escape */
-	bool live;
-	const struct device *device; /* NULL: there is none at the moment */
-	struct device_stats stats;
-};
-
-struct writer {
-	FILE *out;
-	enum metrics_format format;
-	const struct metrics_source *source;
-	struct snapshot *devices;
-	size_t nr;
-};
+static void snapshots_free(struct writer *w)
+{
+	for (size_t i = 0; i < w->nr; i++)
+		free(w->devices[i].images);
+	free(w->devices);
+}
 
 static int snapshots_take(struct writer *w)
 {
 	size_t i = 0;
 
 	w->devices = calloc(w->source->device_set->member_nr + 1, sizeof(w->devices[0]));
+	w->nr = 0;
 	if (!w->devices)
 		return -1;
 	list_for_each (node, &w->source->device_set->members) {
@@ -53,13 +46,14 @@ static int snapshots_take(struct writer *w)
 		w->devices[i].live = m->state == MEMBER_LIVE;
 		w->devices[i].device = m->ended ? NULL : m->device;
 		json_read_stats(m, &w->devices[i].stats);
-		i++;
+		w->nr = i + 1;
+		if (metrics_images_take(&w->devices[i++]) < 0)
+			return -1;
 	}
-	w->nr = i;
 	return 0;
 }
 
-static void family(const struct writer *w, const char *name, const char *type, const char *help)
+void metrics_family(const struct writer *w, const char *name, const char *type, const char *help)
 {
 	const char *suffix = "";
 
@@ -76,7 +70,7 @@ static void family(const struct writer *w, const char *name, const char *type, c
 
 static void write_up(const struct writer *w)
 {
-	family(w, "ublkd_device_live", "gauge", "Whether the device serves requests.");
+	metrics_family(w, "ublkd_device_live", "gauge", "Whether the device serves requests.");
 	for (size_t i = 0; i < w->nr; i++)
 		fprintf(w->out, "ublkd_device_live{device=\"%s\"} %d\n", w->devices[i].name,
 			w->devices[i].live);
@@ -97,7 +91,7 @@ static void write_op_counters(const struct writer *w)
 	};
 
 	for (size_t c = 0; c < ARRAY_SIZE(counters); c++) {
-		family(w, counters[c].name, "counter", counters[c].help);
+		metrics_family(w, counters[c].name, "counter", counters[c].help);
 		for (size_t i = 0; i < w->nr; i++)
 			for (unsigned op = 0; op < BACKEND_OP_NR; op++) {
 				const char *base = (const char *)&w->devices[i].stats.op[op];
@@ -132,7 +126,7 @@ static void write_device_numbers(const struct writer *w)
 	};
 
 	for (size_t n = 0; n < ARRAY_SIZE(numbers); n++) {
-		family(w, numbers[n].name, numbers[n].type, numbers[n].help);
+		metrics_family(w, numbers[n].name, numbers[n].type, numbers[n].help);
 		for (size_t i = 0; i < w->nr; i++) {
 			const char *base = (const char *)&w->devices[i].stats;
 
@@ -146,7 +140,7 @@ static void write_device_numbers(const struct writer *w)
 /* Only errors that occurred. */
 static void write_errors(const struct writer *w)
 {
-	family(w, "ublkd_errors", "counter", "Failed requests by error.");
+	metrics_family(w, "ublkd_errors", "counter", "Failed requests by error.");
 	for (size_t i = 0; i < w->nr; i++)
 		for (int err = 1; err < QUEUE_ERRNO_NR; err++)
 			if (w->devices[i].stats.errors[err])
@@ -182,7 +176,7 @@ static void write_latencies(const struct writer *w)
 {
 	char labels[128];
 
-	family(w, "ublkd_latency_seconds", "histogram", "Time of requests in each layer.");
+	metrics_family(w, "ublkd_latency_seconds", "histogram", "Time of requests in each layer.");
 	for (size_t i = 0; i < w->nr; i++)
 		for (unsigned op = 0; op < BACKEND_OP_NR; op++)
 			for (unsigned layer = 0; layer < QUEUE_LAYER_NR; layer++) {
@@ -280,7 +274,7 @@ static void write_connection_counters(const struct writer *w)
 	};
 
 	for (size_t m = 0; m < ARRAY_SIZE(counters); m++) {
-		family(w, counters[m].name, "counter", counters[m].help);
+		metrics_family(w, counters[m].name, "counter", counters[m].help);
 		for (size_t i = 0; i < w->nr; i++)
 			each_connection(w, i, write_connection_counter, &counters[m]);
 	}
@@ -312,15 +306,16 @@ static void write_connection_times(const struct writer *w, size_t device)
 
 static void write_connections(const struct writer *w)
 {
-	family(w, "ublkd_connection_up", "gauge", "Whether it takes requests.");
+	metrics_family(w, "ublkd_connection_up", "gauge", "Whether it takes requests.");
 	for (size_t i = 0; i < w->nr; i++)
 		each_connection(w, i, write_connection_up, NULL);
 	write_connection_counters(w);
-	family(w, "ublkd_connection_ends", "counter", "Losses and failed tries, by reason.");
+	metrics_family(w, "ublkd_connection_ends", "counter",
+		       "Losses and failed tries, by reason.");
 	for (size_t i = 0; i < w->nr; i++)
 		each_connection(w, i, write_connection_ends, NULL);
-	family(w, "ublkd_connection_latency_seconds", "histogram",
-	       "Time of answered requests until they were sent, and from then on.");
+	metrics_family(w, "ublkd_connection_latency_seconds", "histogram",
+		       "Time of answered requests until they were sent, and from then on.");
 	for (size_t i = 0; i < w->nr; i++)
 		write_connection_times(w, i);
 }
@@ -361,7 +356,7 @@ static void write_libraries(const struct writer *w)
 	size_t nr = libraries_take(looks);
 
 	for (size_t m = 0; m < ARRAY_SIZE(library_metrics); m++) {
-		family(w, library_metrics[m].name, "gauge", library_metrics[m].help);
+		metrics_family(w, library_metrics[m].name, "gauge", library_metrics[m].help);
 		for (size_t i = 0; i < nr; i++) {
 			const char *number = (const char *)&looks[i] + library_metrics[m].offset;
 
@@ -435,7 +430,8 @@ static void write_reactor_times(const struct writer *w)
 	char name[16];
 
 	for (size_t m = 0; m < ARRAY_SIZE(reactor_time_metrics); m++) {
-		family(w, reactor_time_metrics[m].name, "counter", reactor_time_metrics[m].help);
+		metrics_family(w, reactor_time_metrics[m].name, "counter",
+			       reactor_time_metrics[m].help);
 		for (unsigned i = 0; i <= w->source->reactors->nr; i++) {
 			struct reactor_times times;
 			const char *ns = (const char *)&times + reactor_time_metrics[m].offset;
@@ -465,8 +461,9 @@ static void write_pins(const struct writer *w)
 {
 	const struct reactors *rs = w->source->reactors;
 
-	family(w, "ublkd_reactor_pinned", "gauge",
-	       "1: the reactor is on its CPU; 0: that cannot be used, and it runs on others.");
+	metrics_family(
+		w, "ublkd_reactor_pinned", "gauge",
+		"1: the reactor is on its CPU; 0: that cannot be used, and it runs on others.");
 	for (unsigned i = 0; i < rs->nr; i++)
 		fprintf(w->out, "ublkd_reactor_pinned{reactor=\"%u\"} %d\n", i,
 			!rs->away || !rs->away[i]);
@@ -476,12 +473,13 @@ static void write_watchdog(const struct writer *w)
 {
 	const struct watchdog *watchdog = w->source->watchdog;
 
-	family(w, "ublkd_reactor_stuck_seconds", "gauge",
-	       "For how long the watchdog has known the reactor to be stuck; 0: it turns.");
+	metrics_family(w, "ublkd_reactor_stuck_seconds", "gauge",
+		       "For how long the watchdog has known the reactor to be stuck; 0: it turns.");
 	for (unsigned i = 0; i < w->source->reactors->nr; i++)
 		fprintf(w->out, "ublkd_reactor_stuck_seconds{reactor=\"%u\"} %.3f\n", i,
 			(double)watchdog_stuck_ns(watchdog, i) / NS_PER_SEC);
-	family(w, "ublkd_reactor_stuck", "counter", "Times that the reactor was found stuck.");
+	metrics_family(w, "ublkd_reactor_stuck", "counter",
+		       "Times that the reactor was found stuck.");
 	for (unsigned i = 0; i < w->source->reactors->nr; i++)
 		fprintf(w->out, "ublkd_reactor_stuck_total{reactor=\"%u\"} %" PRIu64 "\n", i,
 			watchdog_stuck_count(watchdog, i));
@@ -494,7 +492,7 @@ static void write_reactors(const struct writer *w)
 	for (size_t m = 0; m < ARRAY_SIZE(reactor_metrics); m++) {
 		const struct reactor_metric *metric = &reactor_metrics[m];
 
-		family(w, metric->name, metric->type, metric->help);
+		metrics_family(w, metric->name, metric->type, metric->help);
 		for (unsigned i = 0; i <= w->source->reactors->nr; i++) {
 			const struct reactor *r = reactor_at(w, i, name);
 
@@ -519,11 +517,10 @@ char *metrics_text(const struct metrics_source *source, enum metrics_format form
 	struct writer w = { .source = source, .format = format };
 	char *text = NULL;
 
-	if (snapshots_take(&w) < 0)
-		return NULL;
-	w.out = open_memstream(&text, ret_bytes);
+	if (snapshots_take(&w) == 0)
+		w.out = open_memstream(&text, ret_bytes);
 	if (w.out) {
-		family(&w, "ublkd_build", "info", "The program.");
+		metrics_family(&w, "ublkd_build", "info", "The program.");
 		fputs("ublkd_build_info{version=\"" UBLKD_VERSION "\"} 1\n", w.out);
 		write_up(&w);
 		write_op_counters(&w);
@@ -531,6 +528,7 @@ char *metrics_text(const struct metrics_source *source, enum metrics_format form
 		write_errors(&w);
 		write_latencies(&w);
 		write_connections(&w);
+		metrics_write_images(&w);
 		write_libraries(&w);
 		write_reactors(&w);
 		if (format == METRICS_OPENMETRICS)
@@ -540,6 +538,6 @@ char *metrics_text(const struct metrics_source *source, enum metrics_format form
 			text = NULL;
 		}
 	}
-	free(w.devices);
+	snapshots_free(&w);
 	return text;
 }

@@ -171,6 +171,86 @@ def uri():
     assert daemon.yaml() == ['name: "a-20b"\nbackend:\n  type: nbd\n  uri: "nbd+unix:///a%20b?socket=/run/x"\n']
 
 
+def image(name, *words):
+    path = os.path.join(tmp.name, name)
+    subprocess.run(["rm", "-f", path], check=True)
+    expect(0, "", "create-image", path, "--size", "1MiB", *words)
+    return path
+
+
+def yaml_of_image(name, path):
+    return f'name: "{name}"\nbackend:\n  type: qcow2\n  backing: auto\n  data:\n    type: file\n    path: "{path}"\n'
+
+
+@check
+def image_words():
+    """an image is served by its name's end, or by qcow2: before it; --raw: the file"""
+    path = image("vm.qcow2")
+    os.rename(image("x.qcow2"), DISK + ".x")
+    attach(path)
+    attach("QCOW2:disk.img.x")
+    got = attach("vm.qcow2", "--raw", "--name", "raw")
+    assert "looks like" not in got[2], got
+    assert daemon.yaml() == [yaml_of_image("vm.qcow2", path), yaml_of_image("disk.img.x", DISK + ".x"),
+                             f'name: "raw"\nbackend:\n  type: file\n  path: "{path}"\n']
+
+
+@check
+def image_inside():
+    """a file that only begins like an image is served as it is, and a hint says so"""
+    os.rename(image("x.qcow2"), DISK + ".x")
+    got = attach(DISK + ".x")
+    assert f"looks like a qcow2 image, and its bytes are served as they are: attach qcow2:{DISK}.x" in got[2], got
+    assert daemon.yaml() == [f'name: "disk.img.x"\nbackend:\n  type: file\n  path: "{DISK}.x"\n']
+
+
+@check
+def no_image():
+    """what is no image, or one that wants more than attach can say, is refused before ublkd is asked"""
+    plain, data = os.path.join(tmp.name, "plain.qcow2"), os.path.join(tmp.name, "d.data")
+    with open(plain, "wb") as file:
+        file.truncate(1 << 20)
+    expect(1, "is named as a qcow2 image, and is none: --raw serves", "attach", plain)
+    expect(1, "is no qcow2 image: ublkctl create-image makes one", "attach", "qcow2:" + plain)
+    with open(plain, "r+b") as file:
+        file.write(b"QFI\xfb\0\0\0\x03")
+    expect(1, "cannot be served: clusters have 2.0 bytes", "attach", plain)
+    expect(1, "none.qcow2: No such file or directory: --size SIZE makes a new image", "attach", "none.qcow2")
+    expect(1, "has its data in another file: name that as data_file", "attach", image("d.qcow2", "--data-file", data))
+    expect(2, "--raw is for the path of a file alone", "attach", "qcow2:" + plain, "--raw")
+    expect(2, "--raw is for the path of a file alone", "attach", "nbd://host/x", "--raw")
+    expect(2, "--size and --backing are for an image in a file", "attach", "nbd://host/x", "--size", "1M")
+    expect(2, "does not apply to attach", "attach", plain, "--cluster-size", "4096")
+    assert daemon.asked == []
+
+
+@check
+def new_image():
+    """--size makes the image first, over --backing; one that is there stays as it is"""
+    path = os.path.join(tmp.name, "new.qcow2")
+    expect(1, "disk.new: --size and --backing make a new image: name it", "attach", "disk.new", "--size", "1M")
+    got = attach("new.qcow2", "--backing", "disk.img")
+    assert "its format were raw" in got[2] and daemon.yaml() == [yaml_of_image("new.qcow2", path)], got
+    with open(path, "rb") as file:
+        before = file.read()
+    assert before[:4] == b"QFI\xfb" and int.from_bytes(before[24:32], "big") == 1 << 20
+    expect(1, "new.qcow2 is there already: without --size", "attach", path, "--size", "2M")
+    with open(path, "rb") as file:
+        assert file.read() == before
+    os.makedirs(os.path.join(tmp.name, "sub"), exist_ok=True)
+    attach("sub/over.qcow2", "--backing", path)
+    attach("sub/over.qcow2", "--backing-folder", "/usr/../tmp", "--name", "n")
+    folder = '  backing: auto\n  backing_folder: "%s"\n'
+    over = yaml_of_image("over.qcow2", os.path.join(tmp.name, "sub/over.qcow2"))
+    assert daemon.yaml()[1:] == [over.replace("  backing: auto\n", folder % tmp.name),
+                                 over.replace("over", "n", 1).replace("n.qcow2", "n", 1)
+                                 .replace("  backing: auto\n", folder % "/tmp")], daemon.yaml()
+    expect(1, "none: No such file|cannot be the backing folder", "attach", path, "--backing-folder", "none")
+    expect(2, "--backing-folder is for an image", "attach", DISK, "--backing-folder", "/tmp")
+    expect(1, "none.img: No such file", "attach", "other.qcow2", "--backing", "none.img")
+    assert not os.path.exists(os.path.join(tmp.name, "other.qcow2")) and len(daemon.yaml()) == 3
+
+
 @check
 def names():
     """a name that is taken gets a number, also one of a file in the folder"""

@@ -174,6 +174,15 @@ ctl_usage() {
 		add -f x --force
 		throttle
 		throttle a total_iops_sec
+		snapshot
+		snapshot list
+		snapshot list a b
+		snapshot lost a
+		snapshot create a
+		snapshot create a b c
+		snapshot create a b --force
+		snapshot list a --op read
+		list --node a
 		list a=b
 		stats --count 2
 		stats --watch 0
@@ -337,18 +346,14 @@ ctl_show_library() {
 library               librbd: 16 threads in the process, of 1 client for 3 images'
 }
 
-ctl_throttle() {
-	local some='{"ok":true,"data":{"total_bytes_sec":1048576,"total_iops_sec":8000,"total_iops_sec_max":9000,"total_iops_sec_max_length":60,"read_iops_sec":0,"read_iops_sec_max_length":1,"group":null}}'
-	fake "$some"$'\n' '{"ok":true,"data":{"read_iops_sec":0,"group":null}}'$'\n'
-	ctl 0 throttle a total_iops_sec=8000 total_bytes_sec=1M &&
-		printed out 'total_bytes_sec       1MiB
-total_iops_sec        8000
-total_iops_sec_max    9000
-total_iops_sec_max_length 60' && ctl 0 throttle a && printed out 'no limits' && printed asked \
-		'{"command":"throttle","name":"a","set":{"total_iops_sec":"8000","total_bytes_sec":"1M"}}
-{"command":"throttle","name":"a"}'
-	unfake
+ctl_show_images() {
+	local tables='"tables":{"slices":3,"slices_max":64,"slice_bytes":4096,"misses":1,"dirty":true}'
+	told 0 show a "{\"ok\":true,\"data\":{\"name\":\"a\",\"images\":[{\"node\":\"a\",\"format\":\"qcow2\",\"file\":\"/a.qcow2\",\"read_only\":false,\"size_bytes\":1073741824,\"stored_bytes\":4096,\"allocated_clusters\":12,\"copies\":13,\"compressed_reads\":14,$tables},{\"node\":\"a/backing\",\"format\":\"qcow2\",\"file\":null,\"read_only\":true,\"size_bytes\":0,\"stored_bytes\":null}]}}" &&
+		said out 'a          qcow2   1GiB    4KiB  dirty      12KiB of 256KiB       1         12      13          14  /a.qcow2' &&
+		said out 'a/backing  qcow2     0B       -  read-only         0B of 0B       0          0       0           0'
 }
+
+. "$top/test/cli/ctl_changes.sh"
 
 op='"failed":0,"sum_ns":0,"buckets":[]'
 stats() {
@@ -451,7 +456,9 @@ ok_unless "$cannot" "ublkctl show: options of a stack by the name of the backend
 ok_unless "$cannot" "ublkctl show: an option that is a map" ctl_show_map
 ok_unless "$cannot" "ublkctl show: connections" ctl_show_connections
 ok_unless "$cannot" "ublkctl show: a library and its threads" ctl_show_library
+ok_unless "$cannot" "ublkctl show: images" ctl_show_images
 ok_unless "$cannot" "ublkctl throttle" ctl_throttle
+ok_unless "$cannot" "ublkctl snapshot" ctl_snapshot
 ok_unless "$cannot" "ublkctl stats, with and without --watch" ctl_stats
 ok_unless "$cannot" "ublkctl stats --layers" ctl_stats_layers
 ok_unless "$cannot" "ublkctl stats: errors by name" ctl_errors_by_name
@@ -464,36 +471,7 @@ ok_unless "$cannot" "ublkctl: no permission" no_permission
 
 # --- completion, manual, installation -----------------------------------------------------------
 
-complete_words() {
-	(
-		. ublkctl/completion/ublkctl.bash
-		ublkctl() { printf 'NAME STATE\nalpha live\nbeta failed\nbeta: no such file\n'; }
-		COMP_WORDS=(ublkctl "$@") COMP_CWORD=$#
-		_ublkctl
-		echo "${COMPREPLY[*]}"
-	)
-}
-
-completion() {
-	[ "$(complete_words s)" = 'show stats' ] &&
-		[ "$(complete_words show '')" = 'alpha beta' ] &&
-		[ "$(complete_words --socket x del a)" = 'alpha' ] &&
-		[ "$(complete_words del alpha --)" = '--force' ] &&
-		[ "$(complete_words detach a)" = 'alpha' ] &&
-		[ "$(complete_words detach beta --)" = '--force' ] &&
-		[ "$(complete_words at)" = 'attach' ] &&
-		[ "$(complete_words attach --)" = '--read-only --name --queues --show --persist --json' ] &&
-		[ "$(complete_words attach --name x examples/mini)" = 'examples/minimal.yaml' ] &&
-		[ "$(complete_words attach --queues '')" = '' ] &&
-		[ "$(complete_words stats --w)" = '--watch' ] &&
-		[ "$(complete_words top --)" = '--interval --batch --count' ] &&
-		[ "$(complete_words top --interval 2 b)" = 'beta' ] &&
-		[ "$(complete_words nbd-info --l)" = '--list' ] &&
-		[ "$(complete_words nvme-discover --)" = '--host-nqn --timeout --json' ] &&
-		[ "$(complete_words nvme-discover --timeout '')" = '' ] &&
-		[ "$(complete_words udev-name --st)" = '--state-dir' ] &&
-		[ "$(complete_words add -f examples/mini)" = 'examples/minimal.yaml' ]
-}
+. "$top/test/cli/completion.sh"
 
 manual() {
 	local page=$bin/../man/ublkd.yaml.5 word

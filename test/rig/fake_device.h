@@ -8,6 +8,7 @@
  *   slow...    nothing happens until fake_release   busy...  a polite stop is refused
  *   held...    device_recover says that the backend is busy, fake_held_nr times
  *   rigid...   cannot be resized                    tight... a resize fails in the end
+ *   lame...    a change of its snapshots does not end
  *   lost...    recovery fails, and the driver has the device no more
  *   leaning... quiesced, it is not quiet before all devices called below... were open
  *   restless.. quiesced, it is not quiet until fake_rest
@@ -46,6 +47,8 @@ struct device {
 	struct backend_device *backend; /* as opened; the tests' own is fake_backend */
 	struct device_resized resized;
 	struct ev_timer resize;
+	struct ev_timer snapshot; /* a change of them; all fail of tight... */
+	struct device_snapshot_look snapshot_look;
 	bool quiesced, rested, abandoned;
 	unsigned quiesced_nr; /* how often it was quiesced */
 };
@@ -140,7 +143,8 @@ static inline bool fake_pending(void)
 {
 	for (unsigned i = 0; i < FAKE_DEVICES_MAX; i++)
 		if (fake_devices[i] && (ev_is_active(&fake_devices[i]->answer) ||
-					ev_is_active(&fake_devices[i]->resize)))
+					ev_is_active(&fake_devices[i]->resize) ||
+					ev_is_active(&fake_devices[i]->snapshot)))
 			return true;
 	return false;
 }
@@ -299,6 +303,39 @@ void device_resized(const struct device *d, struct device_resized *ret_resized)
 	*ret_resized = d->resized;
 }
 
+static void fake_snapshot_ends(struct ev_loop *ev, struct ev_timer *w, int events)
+{
+	struct device *d = container_of(w, struct device, snapshot);
+
+	(void)ev, (void)events;
+	d->snapshot_look.busy = false;
+	d->snapshot_look.err = fake_is(d, "tight") ? -ENOSPC : 0;
+	d->snapshot_look.words = fake_is(d, "tight") ? "there is no room" : "";
+	d->host->event(d, DEVICE_EVENT_SNAPSHOT, d->host->arg);
+}
+
+/* slow...: its end never comes. */
+int device_snapshot(struct device *d, const struct device_snapshot_wish *wish, char *error,
+		    size_t error_bytes)
+{
+	if (fake_is(d, "rigid") || (wish->op == BACKEND_SNAPSHOT_APPLY && !wish->force)) {
+		snprintf(error, error_bytes, "it has no snapshots");
+		return -EOPNOTSUPP;
+	}
+	d->snapshot_look = (struct device_snapshot_look){
+		.busy = true, .op = wish->op, .name = "x", .done_permille = 437, .words = ""
+	};
+	ev_timer_init(&d->snapshot, fake_snapshot_ends, 0.002, 0.);
+	if (!fake_is(d, "lame"))
+		ev_timer_start(ev_default_loop(0), &d->snapshot);
+	return 0;
+}
+
+void device_snapshot_look(const struct device *d, struct device_snapshot_look *ret_look)
+{
+	*ret_look = d->snapshot_look;
+}
+
 struct backend_device *device_take_backend(struct device *d)
 {
 	struct backend_device *backend = d->backend;
@@ -423,6 +460,34 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 		io.start_ns = ring_clock_ns();
 	*ret_queue = (struct inflight_queue){ .depth = 2, .tags = { 0, 1, 1 } };
 	fn(&io, arg);
+	return true;
+}
+
+/* Of a device whose name begins with "image": one over another that is only read. */
+bool device_image(const struct device *d, unsigned idx, struct backend_image_look *ret_look)
+{
+	if (strncmp(d->spec.name, "image", 5) != 0 || idx > 1)
+		return false;
+	*ret_look = (struct backend_image_look){
+		.format = "qcow2",
+		.node = idx ? "image/backing" : d->spec.name,
+		.file = idx ? NULL : "/srv/a.qcow2",
+		.depth = idx,
+		.is_read_only = idx,
+		.size_bytes = 1 << 30,
+		.cluster_bytes = 65536,
+		.end_bytes = 5 << 20,
+		.has_stored = idx == 0,
+		.stored_bytes = 4 << 20,
+		.slice_bytes = 4096,
+		.slice_nr = 3,
+		.slice_max = 64,
+		.is_dirty = idx == 0,
+		.misses = 11 + idx,
+		.allocations = 12,
+		.copies = 13,
+		.unpacked = 14,
+	};
 	return true;
 }
 

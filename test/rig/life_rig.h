@@ -253,7 +253,7 @@ static void begin_open(void)
 		0);
 }
 
-static void open_headed(void)
+static inline void open_headed(void)
 {
 	headed.answers_itself = true;
 	begin_open();

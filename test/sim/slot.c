@@ -496,6 +496,8 @@ void slot_event(struct device *device, enum device_event event)
 	case DEVICE_EVENT_RESIZED:
 		slot_resized(slot);
 		break;
+	case DEVICE_EVENT_SNAPSHOT: /* none is asked for */
+		break;
 	case DEVICE_EVENT_FAILED:
 	case DEVICE_EVENT_GONE:
 		ended(slot, event);

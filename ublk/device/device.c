@@ -289,6 +289,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.data_path = data_path_names[d->data.path],
 		.batch = d->data.batch,
 		.resizing = d->resize.busy,
+		.changes_snapshot = d->snapshot.busy,
 		.buffer_bytes_max = device_memory_max(&d->spec),
 		.queue_reactor_nr = MIN(d->placed_nr, (unsigned)sizeof(ret_info->queue_reactor)),
 	};

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "storage/backend.h"
+#include "storage/snapshot.h"
 #include "base/histogram.h"
 #include "reactor/helper.h"
 #include "ublk/control.h"
@@ -48,6 +48,7 @@ enum device_event {
 	DEVICE_EVENT_GONE,	   /* stopped and removed */
 	DEVICE_EVENT_LATE,	   /* a command or the stop is over its deadline: device_error */
 	DEVICE_EVENT_RESIZED,	   /* device_resize has ended: device_resized says how */
+	DEVICE_EVENT_SNAPSHOT,	   /* device_snapshot has: device_snapshot_look says how */
 };
 
 struct device;
@@ -184,6 +185,31 @@ struct device_resized {
 /* Of the last device_resize, from its event on. */
 void device_resized(const struct device *device, struct device_resized *ret_resized);
 
+struct device_snapshot_wish {
+	enum backend_snapshot_op op;
+	const char *name; /* copied; ID or name */
+	const char *node; /* backend_snapshots_node */
+	bool force;	  /* apply: also when somebody has the device open */
+};
+
+/*
+ * Begins to change the snapshots of a LIVE device. Returns 0 (DEVICE_EVENT_SNAPSHOT will come,
+ * before any end of the device), or -errno with words in error.
+ */
+int device_snapshot(struct device *device, const struct device_snapshot_wish *wish, char *error,
+		    size_t error_bytes);
+
+/* Of the last device_snapshot; what it points at stays until the next. */
+struct device_snapshot_look {
+	bool busy; /* it is under way */
+	enum backend_snapshot_op op;
+	const char *name;
+	uint32_t done_permille;
+	int err; /* how it ended: 0 or -errno with */
+	const char *words;
+};
+void device_snapshot_look(const struct device *device, struct device_snapshot_look *ret_look);
+
 /*
  * Only when GONE or FAILED: the backend, to be closed by the caller where that may block; or NULL.
  * Otherwise device_free closes it.
@@ -210,7 +236,7 @@ struct device_info {
 	uint64_t flags;	       /* UBLK_F_* in force */
 	const char *backend;   /* the stack, "throttle > file" */
 	const char *data_path; /* in use: "copy"; NULL before it is chosen */
-	bool batch, resizing;
+	bool batch, resizing, changes_snapshot;
 	uint64_t buffer_bytes_max;	 /* worst-case memory for data */
 	unsigned queue_reactor_nr;	 /* as queues */
 	unsigned char queue_reactor[64]; /* reactor index of the first 64 queues */

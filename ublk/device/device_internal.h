@@ -21,6 +21,16 @@ struct resize {
 	char words[DEVICE_ERROR_BYTES];
 };
 
+/* device_snapshot.c */
+struct snapshot_work {
+	bool busy;
+	bool in_call; /* device_snapshot has not returned: it says itself what is refused */
+	int err;
+	struct backend_device *node;
+	char name[BACKEND_SNAPSHOT_NAME_BYTES];
+	struct backend_snapshot_change change;
+};
+
 struct device {
 	const struct device_host *host;
 	struct device_spec spec; /* spec.name is owned */
@@ -39,8 +49,9 @@ struct device {
 	unsigned char cpu_mask[CPU_MASK_BYTES];
 	struct io_errors *errors;
 	struct resize resize;
+	struct snapshot_work snapshot;
 	struct device_follow *follow; /* device_follow.c; NULL: it has no backend */
-	struct helper_job job;	      /* what may block: of a resize, or of a recovery */
+	struct helper_job job;	      /* what may block: of a resize, a snapshot, or a recovery */
 	bool grows_to_driver;	      /* device_recover.c: the job does */
 	struct timer retry;	      /* node not there yet, stop refused by a probe of udev */
 	struct timer deadline;	      /* of the stop */

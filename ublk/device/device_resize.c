@@ -191,6 +191,8 @@ static int check_device(const struct device *d, const struct answer *a)
 {
 	if (d->resize.busy)
 		return refuse(a, -EBUSY, "the device is being resized already");
+	if (d->snapshot.busy)
+		return refuse(a, -EBUSY, "a snapshot of the device is being changed");
 	if (d->state != DEVICE_LIVE || d->stop_wanted || ctl_cmd_busy(&d->cmd))
 		return refuse(a, -EBUSY, "the device is not live: %s", device_state_name(d->state));
 	if (d->backend->limits.caps & BACKEND_CAP_READ_ONLY)

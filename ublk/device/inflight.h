@@ -56,6 +56,12 @@ bool device_connection(const struct device *device, unsigned queue, unsigned idx
 		for (unsigned idx = 0; device_connection(device, queue, idx, connection); idx++)
 
 /*
+ * Main thread. An image among the backends (storage/look.h); false: there is none of that index, or
+ * the device is on its way up or down.
+ */
+bool device_image(const struct device *device, unsigned idx, struct backend_image_look *ret_look);
+
+/*
  * Main thread. Whether an op in flight on this reactor, given by its user_data, is this device's:
  * sure for a command to the driver; for a backend's I/O it says that it can be.
  */

@@ -14,9 +14,31 @@ _ublkctl_limits() {
 	done
 }
 
+# Behind the action: a device, then one of its snapshots, but for a new one.
+_ublkctl_snapshot_words() {
+	local action='' device='' word
+
+	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+		case $word in
+		-* | snapshot | "${socket[1]-}") ;;
+		*)
+			device=${action:+$word}
+			action=${action:-$word}
+			[ -z "$device" ] || break
+			;;
+		esac
+	done
+	if [ -z "$device" ]; then
+		echo "$(_ublkctl_names "${socket[@]}") --node --json"
+	elif [ "$action" = delete ] || [ "$action" = apply ]; then
+		ublkctl "${socket[@]}" snapshot list "$device" 2>/dev/null | awk 'NR > 1 { print $2 }'
+		if [ "$action" = apply ]; then echo --force; fi
+	fi
+}
+
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del attach detach resize throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info nvme-discover doctor udev-name version'
+	local commands='list show add del attach detach create-image resize snapshot throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info nvme-discover doctor udev-name version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -25,7 +47,7 @@ _ublkctl() {
 			socket=(--socket "${COMP_WORDS[i + 1]}")
 			i=$((i + 1))
 			;;
-		-f | --file | --state-dir | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --name | --queues | --host-nqn | --timeout | --boundaries*) i=$((i + 1)) ;;
+		-f | --file | --state-dir | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --name | --queues | --host-nqn | --timeout | --node | --size | --backing | --backing-format | --backing-folder | --cluster-size | --refcount-bits | --compat | --data-file | --boundaries*) i=$((i + 1)) ;;
 		-*) ;;
 		*) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; fi ;;
 		esac
@@ -33,21 +55,33 @@ _ublkctl() {
 
 	COMPREPLY=()
 	case $prev in
-	-s | --socket | -f | --file | --perfetto)
+	-s | --socket | -f | --file | --perfetto | --backing | --data-file)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
-	--state-dir)
+	--state-dir | --backing-folder)
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;
-	--watch | --interval | --count | -w | -n | --name | --queues | --host-nqn | --timeout | --boundaries*) return ;;
+	--watch | --interval | --count | -w | -n | --name | --queues | --host-nqn | --timeout | --node | --size | --cluster-size | --refcount-bits | --boundaries*) return ;;
 	--layer)
 		mapfile -t COMPREPLY < <(compgen -W 'total throttle daemon backend' -- "$cur")
 		return
 		;;
 	--op)
 		mapfile -t COMPREPLY < <(compgen -W 'read write flush discard write_zeroes' -- "$cur")
+		return
+		;;
+	snapshot)
+		mapfile -t COMPREPLY < <(compgen -W 'list create delete apply' -- "$cur")
+		return
+		;;
+	--backing-format)
+		mapfile -t COMPREPLY < <(compgen -W 'qcow2 raw' -- "$cur")
+		return
+		;;
+	--compat)
+		mapfile -t COMPREPLY < <(compgen -W '0.10 1.1' -- "$cur")
 		return
 		;;
 	histogram)
@@ -70,11 +104,17 @@ _ublkctl() {
 		;;
 	show) words=$(_ublkctl_names "${socket[@]}") ;;
 	attach)
-		mapfile -t COMPREPLY < <(compgen -f -W '--read-only --name --queues --show --persist --json' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -f -W '--read-only --name --queues --show --persist --raw --size --backing --backing-format --backing-folder --json' -- "$cur")
+		return
+		;;
+	create-image)
+		mapfile -t COMPREPLY < <(compgen -f -W '--size --backing --backing-format --cluster-size --extended-l2
+			--refcount-bits --compat --lazy-refcounts --data-file --data-file-raw --force --json' -- "$cur")
 		return
 		;;
 	detach) words="$(_ublkctl_names "${socket[@]}") $(_ublkctl_nodes) --force" ;;
 	del | resize) words="$(_ublkctl_names "${socket[@]}") --force" ;;
+	snapshot) words=$(_ublkctl_snapshot_words) ;;
 	throttle) words="$(_ublkctl_names "${socket[@]}") $(_ublkctl_limits)" ;;
 	stats) words="$(_ublkctl_names "${socket[@]}") --watch --count --layers" ;;
 	top) words="$(_ublkctl_names "${socket[@]}") --interval --batch --count" ;;

@@ -7,6 +7,8 @@
 /* Of one device; of those, over each other at its top. */
 #define SIM_FILTERS_MAX 16
 #define SIM_STACK_MAX 3
+/* Nodes above each other, those included. */
+#define SIM_DEPTH_MAX 8
 
 struct sim_filters {
 	struct backend_spec spec[SIM_FILTERS_MAX];

@@ -123,7 +123,7 @@ const struct backend_spec *sim_tree_choose(struct sim_tree *t, const struct back
 		struct build b = { .t = t,
 				   .bottom = bottom,
 				   .leaves_left = (unsigned)sim_skewed(1, SIM_LEAVES_MAX - 1) };
-		struct built top = build_node(&b, BACKEND_DEPTH_MAX - SIM_STACK_MAX, all);
+		struct built top = build_node(&b, SIM_DEPTH_MAX - SIM_STACK_MAX, all);
 
 		t->row_bytes = top.row_bytes;
 		for (unsigned l = 0; l < t->leaf_nr; l++)

@@ -437,12 +437,15 @@ static void test_depth_limit(void **state)
 	free(good);
 	free(flow);
 	check_repeat("a: ", "[", YAML_DEPTH_MAX, "",
-		     "f:1:35: nested too deep (at most 32 levels)\n");
+		     "f:1:83: nested too deep (at most 80 levels)\n");
 	check_repeat("", "- ", YAML_DEPTH_MAX + 1, "x",
-		     "f:1:65: nested too deep (at most 32 levels)\n");
+		     "f:1:161: nested too deep (at most 80 levels)\n");
 	check_repeat("a: ", "{a: ", YAML_DEPTH_MAX, "",
-		     "f:1:128: nested too deep (at most 32 levels)\n");
+		     "f:1:320: nested too deep (at most 80 levels)\n");
 }
+
+#define TEN_OF "[[[[[[[[[["
+#define TEN_ENDS "]]]]]]]]]]"
 
 /* An alias brings the levels of what it stands for. */
 static void test_depth_limit_counts_aliases(void **state)
@@ -450,22 +453,23 @@ static void test_depth_limit_counts_aliases(void **state)
 	struct config_check c;
 
 	(void)state;
-	check_good(&c, "a: &a [[[[[[[[[[1]]]]]]]]]]\n"
-		       "b: &b [[[[[[[[[[*a]]]]]]]]]]\n"
-		       "c: [[[[[[[[[[[*b]]]]]]]]]]]\n");
+	check_good(&c, "a: &a " TEN_OF "1" TEN_ENDS "\n"
+		       "b: &b " TEN_OF TEN_OF TEN_OF "*a" TEN_ENDS TEN_ENDS TEN_ENDS "\n"
+		       "c: [" TEN_OF TEN_OF TEN_OF "[[[[[[[[*b]]]]]]]]" TEN_ENDS TEN_ENDS TEN_ENDS
+		       "]\n");
 	check_fini(&c);
-	check_bad("a: &a [[[[[[[[[[1]]]]]]]]]]\n"
-		  "b: &b [[[[[[[[[[*a]]]]]]]]]]\n"
-		  "c: [[[[[[[[[[[[*b]]]]]]]]]]]]\n",
-		  "f:3:16: *b: nested too deep with what the alias stands for (at most 32 "
+	check_bad("a: &a " TEN_OF "1" TEN_ENDS "\n"
+		  "b: &b " TEN_OF TEN_OF TEN_OF "*a" TEN_ENDS TEN_ENDS TEN_ENDS "\n"
+		  "c: " TEN_OF TEN_OF TEN_OF TEN_OF "*b" TEN_ENDS TEN_ENDS TEN_ENDS TEN_ENDS "\n",
+		  "f:3:44: *b: nested too deep with what the alias stands for (at most 80 "
 		  "levels)\n");
 	/* An empty list is a level too; a text is none. */
-	check_repeat("a: &a []\nb: ", "[", 31, "*a",
-		     "f:2:35: *a: nested too deep with what the alias stands for (at most 32 "
+	check_repeat("a: &a []\nb: ", "[", 79, "*a",
+		     "f:2:83: *a: nested too deep with what the alias stands for (at most 80 "
 		     "levels)\n");
-	check_good(
-		&c,
-		"a: &a x\nb: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[*a]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n");
+	check_good(&c, "a: &a x\nb: " TEN_OF TEN_OF TEN_OF TEN_OF TEN_OF TEN_OF TEN_OF
+		       "[[[[[[[[[*a]]]]]]]]]" TEN_ENDS TEN_ENDS TEN_ENDS TEN_ENDS TEN_ENDS TEN_ENDS
+			       TEN_ENDS "\n");
 	check_fini(&c);
 }
 

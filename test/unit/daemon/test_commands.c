@@ -253,6 +253,80 @@ static void test_resize_refuses(void **state)
 	       "+512MiB\"}");
 }
 
+static unsigned snapshots_of_two(const struct backend_device *device)
+{
+	(void)device;
+	return 2;
+}
+
+static void get_one_of_two(const struct backend_device *device, unsigned idx,
+			   struct backend_snapshot *ret_snapshot)
+{
+	(void)device;
+	*ret_snapshot = (struct backend_snapshot){ .size_bytes = 4096 * (idx + 1), .sec = 7 };
+	snprintf(ret_snapshot->id, sizeof(ret_snapshot->id), "%u", idx + 1);
+	snprintf(ret_snapshot->name, sizeof(ret_snapshot->name), "%s", idx ? "b\xff" : "a");
+}
+
+#define SNAPSHOT(more) "{\"command\":\"snapshot\",\"name\":\"a\"" more "}"
+
+static void test_snapshot_list(void **state)
+{
+	const struct backend_snapshots snapshots = { .nr = snapshots_of_two,
+						     .get = get_one_of_two };
+	const struct backend ops = { .name = "qcow2", .snapshots = &snapshots };
+	struct backend_device image = { .ops = &ops, .name = "a/data" };
+	struct backend_device top = { .ops = backend_find("mem"), .name = "a", .child = &image };
+
+	(void)state;
+	fake_backend = &top;
+	add("a");
+	expect(SNAPSHOT(",\"action\":\"list\""),
+	       "{\"ok\":true,\"data\":{\"name\":\"a\",\"node\":\"a/data\",\"snapshots\":["
+	       "{\"id\":\"1\",\"name\":\"a\",\"size_bytes\":4096,\"vm_state_bytes\":0,"
+	       "\"time_s\":7,\"time_ns\":0},{\"id\":\"2\",\"name\":\"b?\",\"size_bytes\":8192,"
+	       "\"vm_state_bytes\":0,\"time_s\":7,\"time_ns\":0}],\"change\":null}}");
+	expect(SNAPSHOT(",\"action\":\"list\",\"node\":\"a\""),
+	       "{\"ok\":false,\"error\":\"the device has no node \\\"a\\\" with snapshots\"}");
+	image.ops = top.ops;
+	expect(SNAPSHOT(",\"action\":\"list\""),
+	       "{\"ok\":false,\"error\":\"no backend of the device has internal snapshots: "
+	       "qcow2 has\"}");
+	fake_backend = NULL;
+}
+
+static void test_snapshot_changes(void **state)
+{
+	(void)state;
+	add("a");
+	add("tight");
+	expect(SNAPSHOT(",\"action\":\"create\",\"snapshot\":\"x\""),
+	       "{\"ok\":true,\"data\":{\"name\":\"a\"}}");
+	expect(SNAPSHOT(",\"action\":\"apply\",\"snapshot\":\"x\""),
+	       "{\"ok\":false,\"error\":\"it has no snapshots\"}");
+	expect(SNAPSHOT(",\"action\":\"apply\",\"snapshot\":\"x\",\"force\":true"),
+	       "{\"ok\":true,\"data\":{\"name\":\"a\"}}");
+	expect(SNAPSHOT(",\"action\":\"lose\",\"snapshot\":\"x\""),
+	       "{\"ok\":false,\"error\":\"action: expected list, create, delete or apply\"}");
+	expect(SNAPSHOT(",\"action\":\"delete\""),
+	       "{\"ok\":false,\"error\":\"the name of a snapshot is missing\"}");
+	expect("{\"command\":\"snapshot\",\"name\":\"tight\",\"action\":\"delete\","
+	       "\"snapshot\":\"x\"}",
+	       "{\"ok\":false,\"error\":\"there is no room\"}");
+}
+
+static void test_snapshot_is_late(void **state)
+{
+	(void)state;
+	add("lame");
+	commands.answer_seconds = 0.05;
+	expect("{\"command\":\"snapshot\",\"name\":\"lame\",\"action\":\"create\","
+	       "\"snapshot\":\"x\"}",
+	       "{\"ok\":false,\"error\":\"is not done yet (43 %); it goes on, and ublkctl snapshot "
+	       "list says how far it is\"}");
+	commands.answer_seconds = 60;
+}
+
 /* The resize goes on without whoever asked for it. */
 static void test_resize_client_leaves(void **state)
 {
@@ -418,6 +492,9 @@ int main(void)
 		TEST(test_resize_that_cannot_be_noted),
 		TEST(test_resize_refuses),
 		TEST(test_resize_client_leaves),
+		TEST(test_snapshot_list),
+		TEST(test_snapshot_changes),
+		TEST(test_snapshot_is_late),
 		TEST(test_throttle),
 		TEST(test_throttle_refuses),
 		TEST(test_two_wait_one_leaves),

@@ -68,6 +68,52 @@ static void test_show_connections(void **state)
 	json_decref(data);
 }
 
+static json_int_t number_of(const json_t *object, const char *key)
+{
+	assert_true(json_is_integer(json_object_get(object, key)));
+	return json_integer_value(json_object_get(object, key));
+}
+
+static void test_show_images(void **state)
+{
+	json_t *data, *all, *image, *tables;
+
+	(void)state;
+	add("image");
+	data = ask("{\"command\":\"show\",\"name\":\"image\"}");
+	all = json_object_get(data, "images");
+	assert_int_equal(json_array_size(all), 2);
+	image = json_array_get(all, 0);
+	tables = json_object_get(image, "tables");
+	assert_string_equal(json_string_value(json_object_get(image, "format")), "qcow2");
+	assert_string_equal(json_string_value(json_object_get(image, "node")), "image");
+	assert_string_equal(json_string_value(json_object_get(image, "file")), "/srv/a.qcow2");
+	assert_int_equal(number_of(image, "depth"), 0);
+	assert_int_equal(number_of(image, "size_bytes"), 1 << 30);
+	assert_int_equal(number_of(image, "cluster_bytes"), 65536);
+	assert_int_equal(number_of(image, "end_bytes"), 5 << 20);
+	assert_int_equal(number_of(image, "stored_bytes"), 4 << 20);
+	assert_int_equal(number_of(image, "allocated_clusters"), 12);
+	assert_int_equal(number_of(image, "copies"), 13);
+	assert_int_equal(number_of(image, "compressed_reads"), 14);
+	assert_int_equal(number_of(tables, "slices"), 3);
+	assert_int_equal(number_of(tables, "slices_max"), 64);
+	assert_int_equal(number_of(tables, "slice_bytes"), 4096);
+	assert_int_equal(number_of(tables, "misses"), 11);
+	assert_true(json_is_true(json_object_get(tables, "dirty")));
+	assert_true(json_is_false(json_object_get(image, "read_only")));
+	image = json_array_get(all, 1);
+	assert_int_equal(number_of(image, "depth"), 1);
+	assert_true(json_is_null(json_object_get(image, "stored_bytes")));
+	assert_true(json_is_null(json_object_get(image, "file")));
+	assert_true(json_is_true(json_object_get(image, "read_only")));
+	json_decref(data);
+	add("a");
+	data = ask("{\"command\":\"show\",\"name\":\"a\"}");
+	assert_null(json_object_get(data, "images"));
+	json_decref(data);
+}
+
 /* Of a tree, one of whose leaves has one. */
 static void test_show_library(void **state)
 {
@@ -168,6 +214,7 @@ int main(void)
 		TEST(test_list),
 		TEST(test_show),
 		TEST(test_show_connections),
+		TEST(test_show_images),
 		TEST(test_show_library),
 		TEST(test_stats),
 		TEST(test_reactors_and_version),

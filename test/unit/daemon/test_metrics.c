@@ -211,6 +211,7 @@ static void test_text(void **state)
 	add("a.b-c");
 	add("d");
 	add("net");
+	add("image");
 	text = metrics_text(&source, METRICS_OPENMETRICS, &bytes);
 	assert_non_null(text);
 	whole = strdup(text); /* reading cuts it into lines */
@@ -239,6 +240,16 @@ static void test_text(void **state)
 	assert_non_null(strstr(whole, "\nublkd_connection_latency_seconds_count{device=\"net\","
 				      "part=\"answer\"} 2\n"));
 	assert_null(strstr(whole, "ublkd_connection_up{device=\"d\""));
+	assert_non_null(strstr(whole,
+			       "\nublkd_image_table_misses_total{device=\"image\"} 11\n"
+			       "ublkd_image_table_misses_total{device=\"image\",node=\"image/"
+			       "backing\"} 12\n"));
+	assert_non_null(
+		strstr(whole, "\nublkd_image_allocated_clusters_total{device=\"image\"} 12"));
+	assert_non_null(strstr(whole, "\nublkd_image_end_bytes{device=\"image\"} 5242880\n"));
+	assert_non_null(strstr(whole, "\nublkd_image_tables_dirty{device=\"image\"} 1\n"));
+	assert_non_null(strstr(whole, "\nublkd_image_stored_bytes{device=\"image\"} 4194304\n#"));
+	assert_null(strstr(whole, "ublkd_image_size_bytes{device=\"d\""));
 	free(whole);
 	free(text);
 }

@@ -108,16 +108,24 @@ static void stack_of(char *text, size_t bytes, unsigned filter_nr)
 static void test_depth(void **state)
 {
 	struct settings s;
-	char text[512];
+	const struct backend_spec *spec;
+	unsigned depth = 0;
+	char text[2048];
 
 	(void)state;
-	stack_of(text, sizeof(text), BACKEND_DEPTH_MAX - 1);
+	stack_of(text, sizeof(text), 7);
 	parse(&s, text, "");
 	assert_string_equal(s.devices[0]->stack,
 			    "delay > delay > delay > delay > delay > delay > delay > null");
 	settings_free(&s);
+	stack_of(text, sizeof(text), BACKEND_DEPTH_MAX - 1);
+	parse(&s, text, "");
+	for (spec = s.devices[0]->backend; spec; spec = spec->child)
+		depth++;
+	assert_int_equal(depth, BACKEND_DEPTH_MAX);
+	settings_free(&s);
 	stack_of(text, sizeof(text), BACKEND_DEPTH_MAX);
-	bad(text, "f:2:194: backend: more than 8 above each other\n");
+	bad(text, "f:2:1482: backend: more than 64 above each other\n");
 }
 
 /* The file below is what two devices must not share. */

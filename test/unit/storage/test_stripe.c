@@ -163,12 +163,13 @@ static void test_config(void **state)
 static void test_config_bomb(void **state)
 {
 	(void)state;
-	check_spec("type: stripe\nbackends:\n- &c {type: stripe, backends: [&b {type: stripe, "
-		   "backends: [&a {type: stripe, backends: [&m {type: mem, size: 1M}, *m, *m, *m, "
-		   "*m]}, *a, *a, *a, *a]}, *b, *b, *b, *b]}\n- *c\n- *c\n",
-		   NULL,
-		   "f:3:90: backend: more than 128 backends in one device, or more than 64 of them "
-		   "with nothing below\n");
+	check_spec(
+		"type: stripe\nbackends:\n- &c {type: stripe, backends: [&b {type: stripe, "
+		"backends: [&a {type: stripe, backends: [&m {type: mem, size: 1M}, *m, *m, *m, "
+		"*m]}, *a, *a, *a, *a]}, *b, *b, *b, *b]}\n- *c\n- *c\n",
+		NULL,
+		"f:3:90: backend: more than 256 backends in one device, or more than 128 of them "
+		"with nothing below\n");
 }
 
 static uint64_t size_of(const struct backend_spec *spec, unsigned idx)

@@ -26,8 +26,10 @@ static const struct backend file = { .name = "file",
 				     .path_option = &file_options[1] };
 static const struct backend far = { .name = "far", .options = net_options, .uri = &far_uri };
 
+static const struct backend image = { .name = "image", .is_image_format = true };
+
 /* In the place of backends/registry.c. */
-const struct backend *const backend_registry[] = { &none, &net, &file, &far, NULL };
+const struct backend *const backend_registry[] = { &none, &net, &file, &image, &far, NULL };
 
 const struct backend *backend_find(const char *name)
 {
@@ -44,6 +46,21 @@ static void check(const char *text, const struct backend *backend, const struct 
 	assert_ptr_equal(word.backend, backend);
 	assert_ptr_equal(word.option, option);
 	assert_int_equal(word.is_uri, backend != &file);
+	assert_null(word.format);
+}
+
+/* value: what is left as the path. */
+static void check_image(const char *text, const char *value, bool has_format)
+{
+	char error[WORD_ERROR_BYTES];
+	struct word word;
+
+	assert_int_equal(word_find(text, &word, error), 0);
+	assert_ptr_equal(word.backend, &file);
+	assert_ptr_equal(word.format, &image);
+	assert_int_equal(word.has_format, has_format);
+	assert_string_equal(text + word.value_at, value);
+	assert_false(word.is_uri);
 }
 
 static void refused(const char *text, const char *expected)
@@ -76,6 +93,24 @@ static void test_paths(void **state)
 		check(paths[i], &file, &file_options[1]);
 }
 
+static void test_images(void **state)
+{
+	static const char *const plain[] = { "image",	    "image:",	 ".image",    "/srv/.image",
+					     "/x.image/y",  "ximage:/y", "/image:/x", "./image:x",
+					     "x.image.bak", "x.images",	 "ximage" };
+
+	(void)state;
+	check_image("image:/srv/disk", "/srv/disk", true);
+	check_image("Image:disk.raw", "disk.raw", true);
+	check_image("image:x.image", "x.image", true);
+	check_image("/srv/disk.image", "/srv/disk.image", false);
+	check_image("./a:b.IMAGE", "./a:b.IMAGE", false);
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
+		check(plain[i], &file, &file_options[1]);
+	refused("image://x", "unknown scheme \"image\": give the path of a file or a block device, "
+			     "or a URI of net, nets+unix, far");
+}
+
 static void test_unknown_schemes(void **state)
 {
 	char text[1024], *end = text + 900;
@@ -98,6 +133,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_uris),
 		cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_images),
 		cmocka_unit_test(test_unknown_schemes),
 	};
 

@@ -75,6 +75,7 @@ static void test_uris(void **state)
 	check_name("rbd:pool/disk", "disk");
 	check_name("rbd:pool/space/disk.1@monday", "disk.1-monday");
 	check_name("RBD:", "rbd");
+	check_name("/srv/vm.qcow2", "vm.qcow2");
 }
 
 static void check_free(const char *path, const char *taken, const char *expected)
@@ -178,12 +179,30 @@ static void test_uri_yaml(void **state)
 	settings_free(&s);
 }
 
+/* The daemon finds the file below the image. */
+static void test_image_yaml(void **state)
+{
+	struct attach_device d = { .name = "n", .value = "/srv/a: b.qcow2" };
+	char error[WORD_ERROR_BYTES];
+	struct settings s;
+
+	(void)state;
+	assert_int_equal(word_find(d.value, &d.word, error), 0);
+	read_back(&s, &d);
+	assert_string_equal(s.devices[0]->backend->ops->name, "qcow2");
+	assert_string_equal(*(char *const *)((const char *)s.devices[0]->backend->child->config +
+					     d.word.option->offset),
+			    d.value);
+	settings_free(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_paths),	    cmocka_unit_test(test_uris),
 		cmocka_unit_test(test_taken_names), cmocka_unit_test(test_any_character),
 		cmocka_unit_test(test_options),	    cmocka_unit_test(test_uri_yaml),
+		cmocka_unit_test(test_image_yaml),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,30 @@
+/*
+ * Power cuts of an image while a change of snapshots goes on: every request of the qcow2 node to
+ * its storage is noted, and at moments the image is looked at as it may be after a power cut then:
+ * what was flushed, and of the rest any sectors.
+ */
+#ifndef TEST_CONFORMANCE_QCOW2_CUTS_H
+#define TEST_CONFORMANCE_QCOW2_CUTS_H
+
+#include "rig.h"
+#include "test/rig/qcow2/qcow2_oracle.h"
+
+#define DISK_BYTES_MAX (2u << 20)
+#define CUT_SNAPSHOTS_MAX 2u
+
+/* What the image may hold: a number at the start of each sector. */
+struct cut_expected {
+	uint64_t size_bytes;
+	const uint64_t *now, *then; /* of the disk; then NULL: there is nothing else */
+	/* By index, when they are there. is_deleting: or the first is gone. */
+	const uint64_t *snapshot[CUT_SNAPSHOTS_MAX];
+	bool is_deleting;
+};
+
+/* All is flushed, no request is under way. path: the image, as a file. */
+void cuts_begin(const struct backend_device *qcow2, const char *path,
+		const struct cut_expected *expected);
+void cuts_end(void);
+unsigned cuts_nr(void); /* looked at since the program began */
+
+#endif

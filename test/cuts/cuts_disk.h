@@ -1,0 +1,76 @@
+/*
+ * The child `data`, and its medium. A write that has ended is read by all, but only a FLUSH that
+ * began after its end makes it durable; until then a cut may lose it, or tear it at 512 bytes.
+ * Requests end when disk_end_one says so. One thread.
+ */
+#ifndef TEST_CUTS_CUTS_DISK_H
+#define TEST_CUTS_CUTS_DISK_H
+
+#include "storage/backend.h"
+#include "test/cuts/cuts.h"
+
+#define DISK_FLIGHT_NR 512u
+#define DISK_DONE_NR 8192u
+#define DISK_LOG_BYTES (16u << 20)
+
+/* Under way. */
+struct disk_flight {
+	bool is_used;
+	uint8_t op;
+	uint64_t at, since;
+	uint32_t bytes;
+	struct backend_io *io;
+	uint8_t data[CUTS_IO_BYTES]; /* WRITE: as it was when it came */
+};
+
+/* Has ended, and is not durable. */
+struct disk_done {
+	uint64_t at, end_seq;
+	uint32_t bytes, log_at;
+};
+
+/* In memory that is shared with processes that die. */
+struct disk {
+	struct prng *prng;
+	uint64_t capacity;
+	bool grows, can_discard;
+	bool is_plain; /* requests end at once and are durable, nothing fails */
+	/* One request in so many; 0: none. */
+	unsigned error_one_in, sync_one_in, busy_one_in;
+	bool has_failed; /* some request has */
+
+	uint64_t size, durable_size; /* bytes that were written at most, when it grows */
+	uint8_t *now, *durable, *log;
+	struct disk_done done[DISK_DONE_NR];
+	unsigned done_nr;
+	uint32_t log_bytes;
+	struct disk_flight flight[DISK_FLIGHT_NR];
+	unsigned flight_nr, flush_flight_nr;
+	uint64_t seq;	   /* of begins and ends */
+	uint64_t write_nr; /* WRITEs and DISCARDs that came */
+	uint64_t flush_nr; /* FLUSHes that ended */
+};
+
+struct disk_config {
+	struct disk *disk;
+};
+
+extern const struct backend cuts_disk_backend;
+
+/* The content is garbage where it does not grow. */
+struct disk *disk_new(struct prng *prng, uint64_t capacity, bool grows, bool is_plain);
+void disk_free(struct disk *d);
+/* From outside, at once and durable. */
+void disk_put(struct disk *d, uint64_t at, const void *from, size_t bytes);
+void disk_get(const struct disk *d, uint64_t at, void *to, size_t bytes);
+
+/* Ends one of those under way, whichever; false: there is none. */
+bool disk_end_one(struct disk *d);
+/* Power is cut: to, a plain disk, becomes what is left. d goes on as if nothing had happened. */
+void disk_cut(const struct disk *d, struct disk *to);
+/* What is read of d now. */
+void disk_copy(const struct disk *d, struct disk *to);
+/* Who issued requests is dead: those under way land, or not, or in part. */
+void disk_orphan(struct disk *d);
+
+#endif

@@ -1,0 +1,96 @@
+/*
+ * A process works on the image and dies, at a basic block of the node that chance names
+ * (-fsanitize=...trace-pc); then the next one takes over what it has left: the disk, with all
+ * writes that had ended, and the memfd of the node's tables.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "test/cuts/cuts_world.h"
+
+#define LIVES_MAX 8u
+#define STATUS_KILLED 77
+#define STATUS_DONE 78
+
+static struct world *dying;
+
+void __sanitizer_cov_trace_pc(void);
+
+void __sanitizer_cov_trace_pc(void)
+{
+	if (dying && dying->points_left > 0 && --dying->points_left == 0)
+		_exit(STATUS_KILLED);
+}
+
+/* In a process of its own. */
+static void live(struct world *w, struct rig *rig)
+{
+	w->points_left = 1ull << prng_between(&w->prng, 3, 20);
+	w->points_left += prng_below(&w->prng, w->points_left);
+	dying = w;
+	if (run_guest(w, rig))
+		w->points_left = 0;
+	_exit(STATUS_DONE);
+}
+
+static bool life(struct world *w, int *stored_fd)
+{
+	static struct rig rig;
+	unsigned error_one_in = w->disk->error_one_in;
+	int ret, status, fd;
+	pid_t pid;
+
+	/* Not before all has been read. */
+	w->disk->error_one_in = 0;
+	run_rig_init(w, &rig);
+	ret = rig_open(&rig, &w->shape, w->disk, *stored_fd);
+	if (ret < 0)
+		return world_fail(w, "it cannot be opened: %d %s", ret, rig.words);
+	fd = fcntl(backend_stored_fd(rig.device, 0), F_DUPFD_CLOEXEC, 3);
+	if (*stored_fd > 0)
+		close(*stored_fd);
+	*stored_fd = fd;
+	if (!world_read_all(w, &rig, false, NULL))
+		return false;
+	w->disk->error_one_in = error_one_in;
+	pid = fork();
+	ASSERT(pid >= 0);
+	if (pid == 0)
+		live(w, &rig);
+	ASSERT(waitpid(pid, &status, 0) == pid);
+	if (!WIFEXITED(status) ||
+	    (WEXITSTATUS(status) != STATUS_KILLED && WEXITSTATUS(status) != STATUS_DONE))
+		return world_fail(w, "a process ends with status %x", (unsigned)status);
+	rig_drop(&rig);
+	disk_orphan(w->disk);
+	model_killed(&w->model);
+	w->kill_nr++;
+	return !world_failed(w);
+}
+
+void kill_world(struct world *w)
+{
+	unsigned lives = (unsigned)prng_between(&w->prng, 1, LIVES_MAX);
+	static struct rig rig;
+	int stored_fd = 0, ret;
+
+	for (unsigned i = 0; i < lives; i++) {
+		if (!life(w, &stored_fd))
+			return;
+		/* And power may be lost too. */
+		if (prng_one_in(&w->prng, 2) && !judge_cut(w))
+			return;
+	}
+	w->disk->error_one_in = 0;
+	run_rig_init(w, &rig);
+	ret = rig_open(&rig, &w->shape, w->disk, stored_fd);
+	if (ret < 0)
+		world_fail(w, "it cannot be opened: %d %s", ret, rig.words);
+	else if (world_read_all(w, &rig, false, NULL) && run_close(w, &rig))
+		judge_cut(w);
+	close(stored_fd);
+}

@@ -1,0 +1,59 @@
+/* One run: its image, its disk, what the guest knows. In memory that outlives killed processes. */
+#ifndef TEST_CUTS_CUTS_WORLD_H
+#define TEST_CUTS_CUTS_WORLD_H
+
+#include "test/cuts/cuts_rig.h"
+
+#define WORLD_WORDS_BYTES 512u
+
+struct world {
+	struct prng prng;
+	struct image_shape shape;
+	struct disk *disk, *left; /* left: what a cut has left, a plain one */
+	struct model model;
+	uint64_t cache_bytes;
+	unsigned queue_nr, reactor_nr, depth;
+	unsigned cut_one_in; /* of the steps after which the disk has changed */
+	unsigned submit_part, turn_part, end_part; /* how often what is done next, of their sum */
+	unsigned request_nr;			   /* of the guest, at most */
+	unsigned cut_max;
+	unsigned cancel_one_in;
+	bool is_killed; /* now and then */
+	bool is_soak;
+	bool may_fail; /* the disk is full or broken, or requests are cancelled: so may the guest's
+			*/
+
+	uint64_t cut_nr, kill_nr, request_done_nr, failed_nr, checked_nr;
+	uint64_t points_left;	       /* until the process dies; 0: it does not */
+	char words[WORLD_WORDS_BYTES]; /* what is wrong; "": nothing */
+};
+
+/* The first one is kept. Returns false. */
+bool world_fail(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static inline bool world_failed(const struct world *w)
+{
+	return w->words[0] != '\0';
+}
+
+/* What the guest may read of a device that is open and has nothing under way. */
+bool world_read_all(struct world *w, struct rig *rig, bool after_cut, uint32_t *values);
+
+/* cuts_judge.c: power is cut now; what is left is judged. False: world_fail. */
+bool judge_cut(struct world *w);
+/* w->left is judged by the oracle: no corruption, and each sector one of what may be left there
+ * (after_cut) or what the guest may read. values: what they are; may be NULL. */
+bool judge_image(struct world *w, bool after_cut, bool no_leaks, uint32_t *values);
+void judge_end(void);
+
+/* cuts_run.c: a run, from its image to its orderly end. What is wrong: w->words. */
+void run_world(struct world *w);
+void run_rig_init(struct world *w, struct rig *rig);
+/* The guest works, until it has had enough. */
+bool run_guest(struct world *w, struct rig *rig);
+/* Orderly, and judges what is there. */
+bool run_close(struct world *w, struct rig *rig);
+
+/* cuts_kill.c: the same, dying. */
+void kill_world(struct world *w);
+
+#endif

@@ -1,0 +1,144 @@
+/*
+ * Snapshots of a live device are changed, while it goes on serving. Main thread, but for the look
+ * at its users, which may block: a helper does it.
+ *
+ * Happy path: who has it open (apply without force) -> the node begins -> its end -> the event. The
+ * queues stay open until then: a stop waits for it at its end, as for a resize.
+ *
+ * Failure modes: it is not live, being resized, or changed already: refused; somebody has it open:
+ * the event says who; the node refuses or fails: its words.
+ */
+#include "ublk/device/device_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/errname.h"
+#include "base/util.h"
+#include "ublk/openers.h"
+
+static void snapshot_end(struct device *d, int err)
+{
+	struct snapshot_work *w = &d->snapshot;
+
+	w->busy = false;
+	w->err = err;
+	if (w->in_call)
+		return;
+	device_event(d, DEVICE_EVENT_SNAPSHOT);
+	if (d->stop_wanted || d->failed)
+		device_go_down(d);
+	else
+		device_follow_again(d);
+}
+
+static void snapshot_changed(struct backend_snapshot_change *change, int ret)
+{
+	snapshot_end(container_of(change, struct device, snapshot.change), ret);
+}
+
+static int snapshot_begin(struct device *d)
+{
+	struct snapshot_work *w = &d->snapshot;
+
+	return w->node->ops->snapshots->begin(w->node, &w->change);
+}
+
+/* By a helper. */
+static void look_for_users(struct helper_job *job)
+{
+	struct device *d = container_of(job, struct device, job);
+	char names[DEVICE_ERROR_BYTES / 4], words[BACKEND_ERROR_BYTES - 40];
+	enum block_users found = openers_find((int)d->info.dev_id, names, sizeof(names));
+
+	if (found < BLOCK_USERS_UNKNOWN)
+		return;
+	openers_words(found, names, words, sizeof(words));
+	snprintf(d->snapshot.change.words, sizeof(d->snapshot.change.words),
+		 "%s (--force applies it all the same)", words);
+	d->snapshot.err = -EBUSY;
+}
+
+/* While they were looked for, the device may have begun to stop. */
+static void looked_for_users(struct helper_job *job)
+{
+	struct device *d = container_of(job, struct device, job);
+	struct snapshot_work *w = &d->snapshot;
+	int ret = w->err;
+
+	if (ret == 0 && (d->state != DEVICE_LIVE || d->stop_wanted)) {
+		ret = -EBUSY;
+		snprintf(w->change.words, sizeof(w->change.words), "the device is not live: %s",
+			 device_state_name(d->state));
+	}
+	if (ret == 0)
+		ret = snapshot_begin(d);
+	if (ret < 0)
+		snapshot_end(d, ret);
+}
+
+static int snapshot_check_live(const struct device *d, char *error, size_t error_bytes)
+{
+	if (d->state != DEVICE_LIVE || d->stop_wanted || ctl_cmd_busy(&d->cmd))
+		snprintf(error, error_bytes, "the device is not live: %s",
+			 device_state_name(d->state));
+	else if (d->resize.busy)
+		snprintf(error, error_bytes, "the device is being resized");
+	else if (d->snapshot.busy)
+		snprintf(error, error_bytes, "a snapshot of the device is being changed already");
+	else
+		return 0;
+	return -EBUSY;
+}
+
+int device_snapshot(struct device *d, const struct device_snapshot_wish *wish, char *error,
+		    size_t error_bytes)
+{
+	struct snapshot_work *w = &d->snapshot;
+	int ret = snapshot_check_live(d, error, error_bytes);
+
+	if (ret < 0)
+		return ret;
+	memset(w, 0, sizeof(*w));
+	w->node = backend_snapshots_node(d->backend, wish->node, error, error_bytes);
+	if (!w->node)
+		return -EOPNOTSUPP;
+	snprintf(w->name, sizeof(w->name), "%s", wish->name);
+	w->change = (struct backend_snapshot_change){ .op = wish->op,
+						      .name = w->name,
+						      .reactor = d->host->ctl->reactor,
+						      .done = snapshot_changed };
+	/* Without helpers what is refused is known at once. */
+	w->busy = true;
+	w->in_call = !d->host->helpers;
+	if (strlen(wish->name) >= sizeof(w->name))
+		ret = -ENAMETOOLONG;
+	else if (wish->op == BACKEND_SNAPSHOT_APPLY && !wish->force)
+		ret = device_help(d, look_for_users, looked_for_users);
+	else
+		ret = snapshot_begin(d);
+	w->in_call = false;
+	if (ret == 0 && !w->busy)
+		ret = w->err;
+	if (ret < 0)
+		w->busy = false;
+	if (ret < 0)
+		snprintf(error, error_bytes, "%s",
+			 w->change.words[0] ? w->change.words : errname(ret));
+	return ret;
+}
+
+void device_snapshot_look(const struct device *d, struct device_snapshot_look *ret_look)
+{
+	const struct snapshot_work *w = &d->snapshot;
+
+	*ret_look = (struct device_snapshot_look){
+		.busy = w->busy,
+		.op = w->change.op,
+		.name = w->name,
+		.done_permille = __atomic_load_n(&w->change.done_permille, __ATOMIC_RELAXED),
+		.err = w->err,
+		.words = w->change.words,
+	};
+}
