@@ -125,13 +125,10 @@ static void read_reftable(struct qcow2_open *p)
 	if (p->at < p->end)
 		qcow2_open_io(p, BACKEND_READ, p->at, qcow2_open_chunk(p, p->end - p->at),
 			      "reading the reference count table", reftable_read);
-<<<<<<< HEAD
-=======
 	else if (atomic_load(&p->d->t->reftable[0]) == 0)
 		qcow2_open_fail(p, -EINVAL,
 				"qcow2: the image is corrupt: nothing counts its header as used: "
 				"repair it with qemu-img check -r all");
->>>>>>> qcow2
 	else
 		clear_features(p);
 }
