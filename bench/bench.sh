@@ -116,7 +116,7 @@ modes_of() { # SYSTEM
 	null_blk | file | loop) echo default ;;
 	kublk-*) echo "$kublk_modes" ;;
 	ublkd-nbd-* | ublkd-nvme* | ublkd-rbd | ublkd-qcow2*) echo auto ;;
-	qemu-nbd-* | qsd-*) echo native io_uring ;;
+	qemu-nbd-* | qsd-*) echo io_uring ;; # Linux AIO costs up to 12% more
 	nbd-ko-* | nbd-floor-* | nvme-tcp* | rbd-*) echo default ;;
 	ublkd-mem) echo auto copy user_copy copy+batch user_copy+batch ;;
 	ublkd-*) echo "$ublkd_modes" ;;

@@ -6,7 +6,7 @@
 #   SERVER-qcow2-alloc     an empty image for each cell; each write is the first one to its cluster
 #   SERVER-qcow2-backing   an empty overlay: every read comes from the image below
 #
-# A server of QEMU is the best one of its modes per cell: Linux AIO or io_uring below; cache=none, as ublkd.
+# All use direct I/O on the image, QEMU by io_uring.
 
 qcow2_dir=/mnt/qcow2
 qcow2_full=$qcow2_dir/full.qcow2 # all of its clusters have been written
@@ -14,12 +14,13 @@ qcow2_full=$qcow2_dir/full.qcow2 # all of its clusters have been written
 qcow2_sparse_gib=8 qcow2_alloc_from=1G
 
 # A disk for them that takes memory as it is written, in the place of those of the other rows: QEMU allocates
-# whole clusters for writes of 4k, far more than what is written. All rows of qcow2 are behind the others.
+# whole clusters for writes of 4k, far more than what is written. Its inodes are few and there from the beginning, as
+# the kernel would initialize them during the measurement. All rows of qcow2 are behind the others.
 make_qcow2_disk() {
 	if mountpoint -q $qcow2_dir; then return; fi
 	! mountpoint -q /mnt/stripe || umount /mnt/stripe
 	umount /mnt/ram && modprobe -r brd && modprobe brd rd_nr=1 rd_size=$((8 << 20)) max_part=0 &&
-		mkfs.ext4 -q -O ^has_journal /dev/ram0 && mkdir -p $qcow2_dir && mount /dev/ram0 $qcow2_dir &&
+		mkfs.ext4 -q -O ^has_journal -N 1024 -E lazy_itable_init=0 /dev/ram0 && mkdir -p $qcow2_dir && mount /dev/ram0 $qcow2_dir &&
 		qemu-img create -q -f qcow2 -o preallocation=full $qcow2_full 256M && sync &&
 		echo 1 >/proc/sys/vm/drop_caches # direct writes had to drop what is in the page cache
 }
@@ -55,7 +56,7 @@ start_qcow2_ublkd() { # MODE
 }
 
 # The kernel's nbd.ko on a unix socket.
-start_qcow2_qemu_nbd() { # native|io_uring
+start_qcow2_qemu_nbd() { # AIO
 	modprobe nbd nbds_max=1 || { why="no module nbd"; return 1; }
 	device=/dev/nbd0
 	mkdir -p /run/lock # its own socket is there
@@ -74,7 +75,7 @@ start_qsd() { # AIO EXPORT
 	return 1
 }
 
-start_qcow2_qsd_vduse() { # native|io_uring
+start_qcow2_qsd_vduse() { # AIO
 	modprobe -a vduse virtio_vdpa virtio_blk || { why="no module vduse"; return 1; }
 	start_qsd "$1" vduse-blk,id=export,node-name=disk,name=disk,writable=on,num-queues=1,queue-size=128 || return
 	device=/dev/vda
@@ -85,7 +86,7 @@ start_qcow2_qsd_vduse() { # native|io_uring
 }
 
 # FUSE gives a file: the block device is the loop device's, with direct I/O.
-start_qcow2_qsd_fuse() { # native|io_uring
+start_qcow2_qsd_fuse() { # AIO
 	touch "$work/fuse" && start_qsd "$1" "fuse,id=export,node-name=disk,mountpoint=$work/fuse,writable=on" || return
 	modprobe loop && device=$(losetup --find --show --direct-io=on "$work/fuse" 2>&1) && return
 	why="loop: $device"

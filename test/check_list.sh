@@ -42,6 +42,8 @@ tap qcow2-look 600 build/asan/test/qcow2_look
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
+# 10,000 power cuts, ten times as many with --soak
+tap qcow2-cuts 7200 build/asan/test/qcow2_cuts
 tap fuzz-yaml 1200 build/asan/test/fuzz_yaml
 tap fuzz-nbd-handshake 1200 build/asan/test/fuzz_nbd_handshake
 tap fuzz-nbd-reply 1200 build/asan/test/fuzz_nbd_reply
@@ -60,6 +62,8 @@ tap interop-qemu-locks 600 test/interop/qemu_locks.sh build/asan/test
 tap interop-nvme-target 300 test/interop/nvme_target_test.py
 tap interop-nvme-discover 600 test/interop/nvme_discover.sh build/asan/bin
 tap interop-qcow2-oracle 900 test/interop/qcow2_oracle.sh build/asan
+tap interop-qcow2-qemu 1800 test/interop/qcow2_qemu.sh build/asan
+tap interop-qcow2-hostile 1800 test/interop/qcow2_hostile.sh build/asan
 tap ceph-cluster 900 test/ceph/cluster_test.sh
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin

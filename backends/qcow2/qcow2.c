@@ -492,6 +492,14 @@ static void flush_ended(struct qcow2_io *s, const struct backend_io *child)
 		qcow2_io_go_on(s);
 }
 
+/* Nearly all: the piece was the whole request, and all is well. */
+static inline bool is_whole_in_place(const struct qcow2_io *s, const struct backend_io *child)
+{
+	return s->state == QCOW2_IN_PLACE && child->result == 0 &&
+	       s->now_bytes == s->io->length_bytes && !s->moves_middle && !s->is_cancelling &&
+	       !(s->io->flags & BACKEND_FUA);
+}
+
 static void qcow2_child_done(struct backend_io *child)
 {
 	struct qcow2_io *s;
@@ -501,6 +509,13 @@ static void qcow2_child_done(struct backend_io *child)
 		return;
 	}
 	s = child->parent->priv;
+	if (__builtin_expect(is_whole_in_place(s, child), 1)) {
+		s->io->throttle_ns += child->throttle_ns;
+		qcow2_moving_end(s);
+		qcow2_set_state(s, QCOW2_IDLE);
+		backend_io_complete(s->io, 0);
+		return;
+	}
 	if (s->state == QCOW2_FLUSHING) {
 		flush_ended(s, child);
 		return;

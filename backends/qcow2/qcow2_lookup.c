@@ -117,7 +117,8 @@ static bool cached_run(const struct qcow2_tables *t, uint64_t at, uint64_t offse
 	slice_run(t, qcow2_slot_data(t, slot), offset, bytes, run);
 	qcow2_fence(memory_order_acquire);
 	qcow2_slot_touch(slot);
-	return !(seq & 1) && atomic_load_explicit(&slot->seq, memory_order_relaxed) == seq &&
+	return !(seq & 1) && atomic_load_explicit(&slot->is_l2, memory_order_relaxed) &&
+	       atomic_load_explicit(&slot->seq, memory_order_relaxed) == seq &&
 	       atomic_load_explicit(&slot->at, memory_order_relaxed) == at;
 }
 

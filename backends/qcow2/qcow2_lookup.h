@@ -80,7 +80,8 @@ static inline uint64_t qcow2_lookup_plain(const struct qcow2_tables *t, uint64_t
 	seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
 	entry = qcow2_entry_load(qcow2_slot_data(t, slot), idx & ((1u << t->slice_bits) - 1));
 	qcow2_fence(memory_order_acquire);
-	if ((seq & 1) || atomic_load_explicit(&slot->seq, memory_order_relaxed) != seq ||
+	if ((seq & 1) || !atomic_load_explicit(&slot->is_l2, memory_order_relaxed) ||
+	    atomic_load_explicit(&slot->seq, memory_order_relaxed) != seq ||
 	    atomic_load_explicit(&slot->at, memory_order_relaxed) != qcow2_slice_at(t, table, idx))
 		return 0;
 	if ((entry & (QCOW2_COMPRESSED | QCOW2_L2_RESERVED | QCOW2_ZERO)) ||

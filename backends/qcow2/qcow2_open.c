@@ -150,14 +150,6 @@ static int judge_features(struct qcow2_open *p, char words[static QCOW2_WORDS_BY
 	return 0;
 }
 
-static bool header_is_blank(const struct qcow2_open *p)
-{
-	for (uint32_t i = 0; i < p->header_bytes; i++)
-		if (p->buf[i])
-			return false;
-	return true;
-}
-
 static void header_read(struct backend_visit *visit, int result)
 {
 	struct qcow2_open *p = qcow2_opening_of(visit);
@@ -167,7 +159,7 @@ static void header_read(struct backend_visit *visit, int result)
 	int ret = result;
 
 	if (ret == 0 && config->is_created && !p->is_made && !d->is_read_only &&
-	    header_is_blank(p)) {
+	    qcow2_open_is_blank(p)) {
 		qcow2_open_make(p);
 		return;
 	}

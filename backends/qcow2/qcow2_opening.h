@@ -20,7 +20,7 @@ struct qcow2_open {
 	uint8_t *crypto;       /* the LUKS header */
 	uint64_t at, end;      /* of what is being read or written */
 	uint64_t image_bytes;  /* of a new one */
-	bool is_made;
+	bool has_tables, is_made;
 	char *key;
 	size_t key_bytes;
 	int stored_fd; /* -1: none */
@@ -46,7 +46,9 @@ void qcow2_open_done(struct qcow2_open *p);
 
 /* ---- one after the other, each goes on with the next ---- */
 
-/* qcow2_make.c: writes a new image. */
+/* qcow2_make.c: whether nothing is there, or what a power cut has left of such an image: all but
+ * its header; and writes a new one. */
+bool qcow2_open_is_blank(struct qcow2_open *p);
 void qcow2_open_make(struct qcow2_open *p);
 /* qcow2_key.c: reads the LUKS header of an encrypted image and unlocks it. */
 void qcow2_open_crypto(struct qcow2_open *p);

@@ -135,6 +135,9 @@ int qcow2_owner_slot(struct qcow2_owner *o, struct qcow2_io *s, uint64_t at, boo
 	struct qcow2_load *load;
 
 	if (slot) {
+		/* A table in use as two: the image is corrupt, and gets no worse. */
+		if (slot->is_l2 != is_l2)
+			return -EIO;
 		qcow2_slot_touch(slot);
 		*ret_slot = slot;
 		return 0;

@@ -451,7 +451,7 @@ struct qcow2_slot *qcow2_tables_install(struct qcow2_tables *t, uint64_t at, voi
 		return NULL;
 	if (atomic_load_explicit(&slot->at, memory_order_relaxed) == 0)
 		atomic_fetch_add_explicit(&t->used_nr, 1, memory_order_relaxed);
-	slot->is_l2 = is_l2;
+	atomic_store_explicit(&slot->is_l2, is_l2, memory_order_relaxed);
 	slot->is_bad = is_bad;
 	atomic_store_explicit(&slot->was_used, 1, memory_order_relaxed);
 	copy_words(qcow2_slot_data(t, slot), slice, t->slice_bytes);

@@ -59,7 +59,7 @@ struct qcow2_slot {
 	_Atomic uint32_t seq;	  /* odd: being replaced */
 	_Atomic uint8_t is_dirty; /* differs from the disk */
 	uint8_t is_writing;	  /* the owner's: on its way to the disk */
-	uint8_t is_l2;
+	_Atomic uint8_t is_l2;	  /* has entries that were judged; 0: counts */
 	uint8_t is_bad;		  /* an entry of it makes no sense: it is never changed */
 	_Atomic uint8_t was_used; /* since the clock's hand passed */
 	_Atomic uint64_t at;	  /* offset of its slice in the image; 0: none */
@@ -158,7 +158,8 @@ static inline void *qcow2_slot_data(const struct qcow2_tables *t, const struct q
 
 static inline struct qcow2_slot *qcow2_set_of(const struct qcow2_tables *t, uint64_t at)
 {
-	uint64_t hash = (at / t->slice_bytes) * 0x9e3779b97f4a7c15ull;
+	/* No slice is smaller than a sector. */
+	uint64_t hash = (at >> 9) * 0x9e3779b97f4a7c15ull;
 
 	return t->slot + ((hash >> 40) & t->set_mask) * QCOW2_WAYS;
 }

@@ -21,7 +21,8 @@ static bool is_last_use(const struct qcow2_tables *t, uint64_t cluster)
 
 	at = qcow2_refcount_slice(t, cluster, &idx);
 	slot = at ? qcow2_slot_find(t, at) : NULL;
-	return slot && qcow2_refcount_get(qcow2_slot_data(t, slot), t->g.refcount_order, idx) == 1;
+	return slot && !slot->is_l2 &&
+	       qcow2_refcount_get(qcow2_slot_data(t, slot), t->g.refcount_order, idx) == 1;
 }
 
 static bool child_discards(const struct qcow2_device *d)

@@ -119,12 +119,21 @@ static bool is_full(const struct disk *d, const struct disk_flight *f)
 
 static int error_for(struct disk *d, const struct disk_flight *f)
 {
-	if (is_full(d, f))
+	if (is_full(d, f)) {
+		d->has_failed = true;
 		return -ENOSPC;
+	}
 	if (!prng_one_in(d->prng, d->error_one_in))
 		return 0;
 	d->has_failed = true;
 	return prng_one_in(d->prng, 3) ? -ENOSPC : -EIO;
+}
+
+static void flight_free(struct disk *d, struct disk_flight *f)
+{
+	f->is_used = false;
+	d->flight_nr--;
+	d->flush_flight_nr -= f->op == BACKEND_FLUSH;
 }
 
 /* Its effect; the flight is free then. */
@@ -132,8 +141,7 @@ static int flight_end(struct disk *d, struct disk_flight *f, int result)
 {
 	if (result == 0)
 		result = error_for(d, f);
-	f->is_used = false;
-	d->flight_nr--;
+	flight_free(d, f);
 	switch (f->op) {
 	case BACKEND_READ:
 		disk_get(d, f->at, f->io->buf, f->bytes);
@@ -172,6 +180,7 @@ static struct disk_flight *flight_begin(struct disk *d, struct backend_io *io)
 		memcpy(f->data, io->buf, io->length_bytes);
 	d->write_nr += io->op == BACKEND_WRITE || io->op == BACKEND_DISCARD;
 	d->flight_nr++;
+	d->flush_flight_nr += io->op == BACKEND_FLUSH;
 	return f;
 }
 
@@ -407,8 +416,7 @@ void disk_orphan(struct disk *d)
 
 		if (!f->is_used)
 			continue;
-		f->is_used = false;
-		d->flight_nr--;
+		flight_free(d, f);
 		if (prng_one_in(d->prng, 3))
 			continue;
 		if (f->op == BACKEND_WRITE && !is_full(d, f))

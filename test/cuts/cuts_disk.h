@@ -45,7 +45,7 @@ struct disk {
 	unsigned done_nr;
 	uint32_t log_bytes;
 	struct disk_flight flight[DISK_FLIGHT_NR];
-	unsigned flight_nr;
+	unsigned flight_nr, flush_flight_nr;
 	uint64_t seq;	   /* of begins and ends */
 	uint64_t write_nr; /* WRITEs and DISCARDs that came */
 	uint64_t flush_nr; /* FLUSHes that ended */

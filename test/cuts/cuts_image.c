@@ -1,6 +1,7 @@
 /* See cuts_image.h. Files are in a folder of their own, for as long as one image is made. */
 #include "test/cuts/cuts_image.h"
 
+#include <endian.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -111,6 +112,28 @@ static void put_file(const char *path, struct disk *d)
 	d->size = d->durable_size = round_up(d->size, SECTOR_BYTES);
 }
 
+static uint64_t number_at(const struct disk *d, uint64_t at)
+{
+	uint64_t n;
+
+	memcpy(&n, d->now + at, sizeof(n));
+	return be64toh(n);
+}
+
+/* As a program with lazy reference counts leaves it that has died. */
+static void make_dirty(const struct image_shape *shape, struct disk *d)
+{
+	uint64_t table = number_at(d, QCOW2_AT_REFTABLE_OFFSET),
+		 bytes = 1ull << shape->cluster_bits;
+	uint64_t features = htobe64(number_at(d, QCOW2_AT_INCOMPATIBLE) | QCOW2_INCOMPAT_DIRTY);
+	void *zeroes = calloc(1, bytes);
+
+	disk_put(d, QCOW2_AT_INCOMPATIBLE, &features, sizeof(features));
+	for (uint64_t at = table; at < table + bytes && number_at(d, at); at += 8)
+		disk_put(d, number_at(d, at), zeroes, bytes);
+	free(zeroes);
+}
+
 static bool put_converted(const struct image_shape *shape, struct disk *d)
 {
 	char folder[] = "/tmp/qcow2_cuts.XXXXXX", path[sizeof(folder) + 16];
@@ -123,6 +146,8 @@ static bool put_converted(const struct image_shape *shape, struct disk *d)
 	snprintf(path, sizeof(path), "%s/qcow2", folder);
 	if (is_made)
 		put_file(path, d);
+	if (is_made && shape->is_dirty)
+		make_dirty(shape, d);
 	run("rm -rf %s", folder);
 	return is_made;
 }

@@ -198,16 +198,22 @@ static void one_step(struct world *w, struct rig *rig, bool may_submit)
 		guest_cancel(w, rig);
 }
 
-/* The disk has changed: this may be the moment. */
+/*
+ * The disk has changed: this may be the moment. More often while a FLUSH is under way: what must
+ * not be lost apart stands side by side then, if a FLUSH is missing.
+ */
 static void maybe_cut(struct world *w)
 {
 	static uint64_t seen;
-	uint64_t now = w->disk->seq;
+	const struct disk *d = w->disk;
+	unsigned one_in = w->cut_one_in;
 
-	if (now == seen || w->cut_nr >= w->cut_max)
+	if (d->seq == seen || w->cut_nr >= w->cut_max)
 		return;
-	seen = now;
-	if (prng_one_in(&w->prng, w->cut_one_in))
+	seen = d->seq;
+	if (d->flush_flight_nr > 0 && d->done_nr > 0)
+		one_in = one_in / 8 + 1;
+	if (prng_one_in(&w->prng, one_in))
 		judge_cut(w);
 }
 
@@ -262,12 +268,15 @@ void run_rig_init(struct world *w, struct rig *rig)
 
 bool run_close(struct world *w, struct rig *rig)
 {
-	int ret = rig_close(rig);
+	int ret;
 
+	w->disk->has_failed = false;
+	ret = rig_close(rig);
 	if (ret < 0 && !w->may_fail)
 		return world_fail(w, "it cannot be closed: %d", ret);
+	/* Tables that cannot be written are lost, as with a cut. */
 	disk_copy(w->disk, w->left);
-	return judge_image(w, false, !w->may_fail && w->kill_nr == 0, NULL);
+	return judge_image(w, w->disk->has_failed, !w->may_fail && w->kill_nr == 0, NULL);
 }
 
 void run_world(struct world *w)

@@ -2,7 +2,7 @@
  * qcow2_cuts [--seed N] [--cuts N] [--only TEXT] [--run N] [--soak]: power is cut, or the process
  * killed, in the middle of writes to qcow2 images, so often in all. Each run is a process and has
  * a seed of its own, which is told when it fails: --seed that one --run 1 repeats it. --soak: ten
- * times as many, and qemu-img checks one of a hundred. Prints TAP.
+ * times as many, and qemu-img checks one of a hundred (UBLKD_SOAK=1: the same). Prints TAP.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void choose_all(struct world *w, struct prng *p)
 	w->cache_bytes = prng_one_in(p, 2) ? KIB(64) : MIB(1);
 	w->queue_nr = w->reactor_nr = 1;
 	w->depth = 1u << prng_below(p, 6);
-	w->cut_one_in = 1u << prng_between(p, 0, 6);
+	w->cut_one_in = 1u << prng_between(p, 1, 7);
 	w->submit_part = (unsigned)prng_between(p, 1, 8);
 	w->turn_part = (unsigned)prng_between(p, 1, 8);
 	w->end_part = (unsigned)prng_between(p, 1, 8);
@@ -145,6 +145,7 @@ static void choose_errors(struct world *w, struct prng *p)
 static void choose_qemu(struct world *w, struct prng *p)
 {
 	w->shape.cluster_bits = (unsigned)prng_between(p, 9, 14);
+	w->shape.version = 3;
 	if (prng_one_in(p, 3))
 		choose_version_2(w, p);
 	w->shape.backing = 0;
@@ -163,6 +164,24 @@ static void choose_packed(struct world *w, struct prng *p)
 	choose_qemu(w, p);
 	w->shape.kind = IMAGE_PACKED;
 	w->shape.is_zstd = w->shape.version > 2 && prng_one_in(p, 2);
+}
+
+static void choose_dirty(struct world *w, struct prng *p)
+{
+	do
+		choose_qemu(w, p);
+	while (w->shape.version == 2);
+	w->shape.is_dirty = true;
+	w->shape.kind = prng_one_in(p, 2) ? IMAGE_FULL : IMAGE_SNAPSHOTS;
+	w->request_nr = (unsigned)prng_between(p, 1, 100);
+	w->cut_one_in = 1u << prng_between(p, 0, 3);
+	w->cut_max = 40;
+	choose_disk(w, p, 4 * w->shape.bytes + MIB(1));
+	/* They go behind the end of the image. */
+	if (!w->disk->grows) {
+		disk_free(w->disk);
+		w->disk = disk_new(&w->prng, 4 * w->shape.bytes + MIB(1), true, false);
+	}
 }
 
 static void choose_kills(struct world *w, struct prng *p)
@@ -208,6 +227,7 @@ static const struct scenario scenarios[] = {
 	{ "the storage fails, requests are cancelled", false, choose_errors },
 	{ "snapshots", true, choose_snapshots },
 	{ "compressed clusters", true, choose_packed },
+	{ "reference counts are made anew", true, choose_dirty },
 	{ "the process is killed", false, choose_kills },
 	{ "the process is killed, snapshots and compressed clusters", true, choose_kills_qemu },
 	{ "the process is killed, the storage fails", false, choose_kills_errors },
@@ -344,8 +364,10 @@ static bool parse(int argc, char **argv, struct args *args)
 		else
 			return false;
 	}
-	if (args->is_soak)
+	if (args->is_soak || getenv("UBLKD_SOAK")) {
+		args->is_soak = true;
 		args->cut_nr *= 10;
+	}
 	return true;
 }
 
@@ -359,7 +381,7 @@ int main(int argc, char **argv)
 			argv[0]);
 		return 2;
 	}
-	log_init(LOG_LEVEL_ERROR);
+	log_init(getenv("CUTS_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
 	tap_init(argv[0], args.only, args.seed);
 	for (unsigned i = 0; i < ARRAY_SIZE(scenarios); i++)
 		run_scenario(&scenarios[i], &args, args.cut_nr / ARRAY_SIZE(scenarios) + 1);

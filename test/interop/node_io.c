@@ -18,13 +18,16 @@
  *   zero OFF LEN [nounmap]     WRITE_ZEROES
  *   discard OFF LEN, flush
  *   read OFF LEN               what is known must be read
- *   fails OFF LEN              a READ must end with an error
+ *   fails OFF LEN [write]      a READ, or a WRITE, must end with an error
  *   verify                     reads all
  *   random SEED N              N random requests, many in flight, and all is read
  *   dump FILE                  all that the tree has, as a file
  *   probe                      reads, whatever comes of it: the first 64 MiB, and other places
  *   scribble SEED N            N requests of all kinds, whatever comes of them
  *   close, crash, open         with or without last words, and again
+ *   snapshot create|delete|apply NAME [SEED N]   N writes meanwhile: what is there already to the
+ *                              first half, bytes of a generator to the second (all of which
+ *                              must be known: dump)
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,11 +42,14 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "storage/registry.h"
+#include "storage/snapshot.h"
 #include "test/conformance/model.h"
 
 #define YAML_BYTES 8192u
 #define WORDS_MAX 6
 #define PROBE_BYTES MIB(64)
+/* As a seed: what the model has. */
+#define SAME_BYTES UINT64_MAX
 
 static struct rig_params params = { .name = "node", .block_bytes = 512, .queue_nr = 2, .depth = 8 };
 static char yaml[YAML_BYTES];
@@ -136,7 +142,8 @@ static void on_done(struct rig_io *rio, void *arg)
 		return;
 	}
 	if (judgement == MUST_FAIL)
-		die("a READ of %llu did not fail", (unsigned long long)io->offset_bytes);
+		die("a %s of %llu did not fail", backend_op_name(io->op),
+		    (unsigned long long)io->offset_bytes);
 	if (judgement == MAY_FAIL || !has_model)
 		return;
 	wrong = io->op == BACKEND_READ ? model_compare(&model, io) : -1;
@@ -183,9 +190,12 @@ static void start(enum backend_op op, unsigned flags, uint64_t at, uint64_t byte
 	rio->io.offset_bytes = at;
 	rio->io.length_bytes = (uint32_t)bytes;
 	prng_init(&prng, seed ^ at);
-	for (uint64_t i = 0; op == BACKEND_WRITE && i < bytes / 8; i++)
-		((uint64_t *)rio->io.buf)[i] = prng_next(&prng);
-	if (op == BACKEND_READ)
+	if (op == BACKEND_WRITE && seed == SAME_BYTES)
+		memcpy(rio->io.buf, model.bytes + at, bytes);
+	else if (op == BACKEND_WRITE)
+		for (uint64_t i = 0; i < bytes / 8; i++)
+			((uint64_t *)rio->io.buf)[i] = prng_next(&prng);
+	else if (op == BACKEND_READ)
 		memset(rio->io.buf, 0xa5, bytes);
 	rig_submit(&rig, rio);
 }
@@ -252,7 +262,7 @@ static void do_fails(char *const *word)
 {
 	rig_drain(&rig);
 	judgement = MUST_FAIL;
-	do_read(word);
+	start_all(word[3] ? BACKEND_WRITE : BACKEND_READ, 0, number(word[1]), number(word[2]), 1);
 	rig_drain(&rig);
 	judgement = MUST_SUCCEED;
 }
@@ -285,7 +295,7 @@ static void do_load(char *const *word)
 	fclose(f);
 }
 
-/* What was discarded counts as it was read. */
+/* What was discarded counts as it was read, from now on. */
 static void do_dump(char *const *word)
 {
 	FILE *f = fopen(word[1], "we");
@@ -303,7 +313,11 @@ static void do_dump(char *const *word)
 		rig_drain(&rig);
 		if (fwrite(rio->io.buf, 1, bytes, f) != bytes)
 			die("%s: %s", word[1], strerror(errno));
+		if (has_model)
+			memcpy(model.bytes + at, rio->io.buf, bytes);
 	}
+	if (has_model)
+		memset(model.known, 1, size / model.block_bytes);
 	fclose(f);
 }
 
@@ -365,6 +379,67 @@ static void do_scribble(char *const *word)
 	judgement = MUST_SUCCEED;
 }
 
+/* ---- snapshots ---- */
+
+static int snapshot_ret; /* 1: the change goes on */
+
+static void on_changed(struct backend_snapshot_change *change, int ret)
+{
+	(void)change;
+	snapshot_ret = ret;
+}
+
+static enum backend_snapshot_op snapshot_op(const char *word)
+{
+	if (word && strcmp(word, "create") == 0)
+		return BACKEND_SNAPSHOT_CREATE;
+	if (word && strcmp(word, "apply") == 0)
+		return BACKEND_SNAPSHOT_APPLY;
+	if (!word || strcmp(word, "delete") != 0)
+		die("snapshot: create, delete or apply");
+	return BACKEND_SNAPSHOT_DELETE;
+}
+
+static void write_meanwhile(struct prng *prng)
+{
+	uint64_t blocks = model.size_bytes / model.block_bytes, at = prng_below(prng, blocks);
+	uint64_t nr = MIN(1 + prng_below(prng, 200), blocks - at);
+
+	if (at < blocks / 2)
+		nr = MIN(nr, blocks / 2 - at);
+	start(BACKEND_WRITE, 0, at * model.block_bytes, nr * model.block_bytes,
+	      at < blocks / 2 ? SAME_BYTES : prng_next(prng));
+}
+
+static void do_snapshot(char *const *word)
+{
+	struct reactor_params reactor_params = { .sq_entries = 32, .cq_entries = 128 };
+	struct backend_snapshot_change change = { .op = snapshot_op(word[1]),
+						  .name = word[2] ? word[2] : "",
+						  .reactor = &rig.home,
+						  .done = on_changed };
+	uint64_t left = word[3] ? number(word[4]) : 0;
+	struct prng prng;
+	int ret = reactor_init(&rig.home, &reactor_params);
+
+	prng_init(&prng, word[3] ? number(word[3]) : 1);
+	snapshot_ret = 1;
+	if (ret == 0 && rig.device->ops->snapshots)
+		ret = rig.device->ops->snapshots->begin(rig.device, &change);
+	if (ret < 0)
+		die("snapshot %s: %s (%s)", word[2], change.words, errname(ret));
+	for (; snapshot_ret > 0 || left > 0; left -= left > 0) {
+		if (left > 0)
+			write_meanwhile(&prng);
+		reactor_turn(&rig.home, false);
+		rig_turn(&rig);
+	}
+	rig_drain(&rig);
+	reactor_fini(&rig.home);
+	if (snapshot_ret < 0)
+		die("snapshot %s: %s (%s)", word[2], change.words, errname(snapshot_ret));
+}
+
 static void do_close(char *const *word)
 {
 	(void)word;
@@ -393,7 +468,7 @@ static const struct {
 	{ "read", do_read },	 { "fails", do_fails },	      { "verify", do_verify },
 	{ "random", do_random }, { "dump", do_dump },	      { "probe", do_probe },
 	{ "close", do_close },	 { "scribble", do_scribble }, { "crash", do_crash },
-	{ "open", do_open },
+	{ "open", do_open },	 { "snapshot", do_snapshot },
 };
 
 static void do_line(char *line)
