@@ -171,8 +171,7 @@ static ssize_t read_fd(void *arg, void *buf, size_t n, uint64_t offset)
 	return got < 0 ? -errno : got;
 }
 
-/* Flushed, so the file is the image. Each sector's write, of the disk or of a snapshot. */
-void read_stamps(int snapshot, uint64_t *ret_stamp)
+static void read_file(int snapshot, bool is_clean, uint64_t *ret_stamp)
 {
 	static struct qcow2_oracle *oracle;
 	static uint8_t buf[DISK_BYTES_MAX];
@@ -186,13 +185,23 @@ void read_stamps(int snapshot, uint64_t *ret_stamp)
 	struct qcow2_oracle_file file = { read_fd, &fd, (uint64_t)st.st_size };
 
 	EXPECT(qcow2_oracle_open(oracle, &file, NULL, words) == 0, "%s", words);
-	EXPECT(qcow2_oracle_check(oracle, &report) == 0 && report.corruptions == 0, "%s",
-	       report.words[0]);
+	EXPECT(!is_clean || (qcow2_oracle_check(oracle, &report) == 0 && report.corruptions == 0),
+	       "%s", report.words[0]);
 	EXPECT(qcow2_oracle_read(oracle, NULL, snapshot, 0, buf, shape->size_bytes) == 0,
 	       "snapshot %d", snapshot);
 	for (uint64_t i = 0; i < sector_nr(); i++)
 		memcpy(&ret_stamp[i], buf + i * SECTOR, 8);
 	close(fd);
+}
+
+void peek_stamps(int snapshot, uint64_t *ret_stamp)
+{
+	read_file(snapshot, false, ret_stamp);
+}
+
+void read_stamps(int snapshot, uint64_t *ret_stamp)
+{
+	read_file(snapshot, true, ret_stamp);
 }
 
 void expect_stamps(int snapshot, const uint64_t *stamp)

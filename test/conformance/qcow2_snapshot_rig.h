@@ -56,6 +56,8 @@ int begin_change(enum backend_snapshot_op op, const char *name);
 int make_change(enum backend_snapshot_op op, const char *name, bool with_writes);
 void expect_change(enum backend_snapshot_op op, const char *name, bool with_writes);
 void expect_refusal(enum backend_snapshot_op op, const char *name, int err, const char *words);
+/* What the file has, which need not be flushed; read_stamps: it is, and clean. */
+void peek_stamps(int snapshot, uint64_t *ret_stamp);
 void read_stamps(int snapshot, uint64_t *ret_stamp);
 void expect_stamps(int snapshot, const uint64_t *stamp);
 void expect_order(const uint64_t *stamp, uint64_t begun, uint64_t ended);

@@ -69,9 +69,11 @@ static void a_snapshot_is_a_moment(void)
 	begun = moment;
 	expect_change(BACKEND_SNAPSHOT_CREATE, "a", true);
 	ended = moment;
+	/* From now on, whatever is under way. */
+	peek_stamps(0, a);
 	write_about(200);
 	flush_all();
-	read_stamps(0, a);
+	expect_stamps(0, a);
 	expect_order(a, begun, ended);
 	begun = moment;
 	write_about(50);
