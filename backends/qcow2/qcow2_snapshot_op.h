@@ -3,6 +3,7 @@
 #define BACKENDS_QCOW2_QCOW2_SNAPSHOT_OP_H
 
 #include "backends/qcow2/qcow2_snapshot_change.h"
+#include "base/util.h"
 
 /* 0: the next step; QCOW2_WAITS: it is called again; or -errno, with words in walk or words. */
 typedef int qcow2_snapshot_step(struct qcow2_snapshot_op *p);
@@ -65,11 +66,38 @@ extern qcow2_snapshot_step *const qcow2_delete_steps[];
 extern qcow2_snapshot_step *const qcow2_apply_steps[];
 extern qcow2_snapshot_step *const qcow2_undo_steps[];
 
+/* Those that read and write: qcow2_snapshot_io.c. */
+int qcow2_step_read_l1(struct qcow2_snapshot_op *p);
+int qcow2_step_write_l1(struct qcow2_snapshot_op *p);
+int qcow2_step_write_table(struct qcow2_snapshot_op *p);
+int qcow2_step_header(struct qcow2_snapshot_op *p);
+
 /* Called again in a moment, or by a turn to come; both return QCOW2_WAITS. */
 int qcow2_snapshot_pause(struct qcow2_snapshot_op *p);
 int qcow2_snapshot_yield(struct qcow2_snapshot_op *p);
 void qcow2_snapshot_drop_own(struct qcow2_snapshot_op *p);
 /* From now on, until the end, those requests wait. */
 void qcow2_snapshot_hold(struct qcow2_snapshot_op *p, enum qcow2_snapshot_hold holds);
+
+static inline uint64_t qcow2_op_cluster(const struct qcow2_snapshot_op *p)
+{
+	return qcow2_cluster_bytes(&p->o->t->g);
+}
+
+static inline bool qcow2_op_is_create(const struct qcow2_snapshot_op *p)
+{
+	return p->change->op == BACKEND_SNAPSHOT_CREATE;
+}
+
+static inline bool qcow2_op_is_apply(const struct qcow2_snapshot_op *p)
+{
+	return p->change->op == BACKEND_SNAPSHOT_APPLY;
+}
+
+/* Of the table in use; tables fill whole clusters. */
+static inline uint64_t qcow2_op_l1_bytes(const struct qcow2_snapshot_op *p)
+{
+	return round_up((uint64_t)p->o->t->l1_entries * 8, qcow2_op_cluster(p));
+}
 
 #endif
