@@ -323,8 +323,6 @@ void qcow2_alloc_abandon(struct qcow2_owner *o, struct qcow2_io *s)
 		qcow2_taken_end(o->t, a->taken_idx);
 	if (a->is_new && qcow2_freed_has_room(o->t, 1))
 		qcow2_freed_add(o->t, a->cluster_host, a->cluster_nr * cluster_of(o->t));
-	if (a->is_new)
-		qcow2_taken_end(o->t, a->taken_idx);
 	alloc_end(o, s);
 }
 
