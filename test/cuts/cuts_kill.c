@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,6 +74,43 @@ static bool life(struct world *w, int *stored_fd)
 	return !world_failed(w);
 }
 
+static int copy_memory(int fd)
+{
+	int copy = memfd_create("cuts", MFD_CLOEXEC);
+	struct stat st;
+	void *from;
+
+	ASSERT(copy >= 0 && fstat(fd, &st) == 0);
+	from = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	ASSERT(from != MAP_FAILED && write(copy, from, (size_t)st.st_size) == st.st_size);
+	munmap(from, (size_t)st.st_size);
+	return copy;
+}
+
+/*
+ * A copy of all that the dead process has left is taken over and closed at once: nothing that comes
+ * later can make up for what was lost.
+ */
+static bool judge_taken_over(struct world *w, int stored_fd)
+{
+	static struct rig rig;
+	int copy = copy_memory(stored_fd), ret;
+
+	disk_copy(w->disk, w->left);
+	memset(&rig, 0, sizeof(rig));
+	rig.queue_nr = rig.depth = 1;
+	rig.home = rig_reactor(1, 0);
+	rig.reactor[0] = rig_reactor(1, 1);
+	rig.config.cache_bytes = w->cache_bytes;
+	ret = rig_open(&rig, &w->shape, w->left, copy);
+	close(copy);
+	if (ret < 0)
+		return world_fail(w, "what was left cannot be taken over: %d %s", ret, rig.words);
+	if (rig_close(&rig) < 0)
+		return world_fail(w, "what was taken over cannot be closed");
+	return judge_image(w, false, false, NULL);
+}
+
 void kill_world(struct world *w)
 {
 	unsigned lives = (unsigned)prng_between(&w->prng, 1, LIVES_MAX);
@@ -80,6 +119,8 @@ void kill_world(struct world *w)
 
 	for (unsigned i = 0; i < lives; i++) {
 		if (!life(w, &stored_fd))
+			return;
+		if (!judge_taken_over(w, stored_fd))
 			return;
 		/* And power may be lost too. */
 		if (prng_one_in(&w->prng, 2) && !judge_cut(w))
