@@ -288,9 +288,9 @@ static void drop_count(struct qcow2_commit *c, uint64_t cluster)
 
 	slot = qcow2_slot_find(t, qcow2_refcount_slice(t, cluster, &idx));
 	/* Counts in what is an L2 table too are left alone. */
-	count = slot->is_l2 ? 0
-			    : qcow2_refcount_get(qcow2_slot_data(t, slot), t->g.refcount_order,
-						 idx);
+	count = slot->is_l2
+			? 0
+			: qcow2_refcount_get(qcow2_slot_data(t, slot), t->g.refcount_order, idx);
 	if (count == 0) {
 		log_limited(LOG_LEVEL_WARN, "the image counts a cluster as unused that was in use",
 			    "node=%s cluster=%llu", c->d->device->name,

@@ -100,7 +100,7 @@ struct qcow2_tables {
 	unsigned freed_promised;       /* notes that copies of tables will need; not in the memfd */
 	struct qcow2_taken *taken;     /* qcow2_taken.c: QCOW2_TAKEN_NR of them */
 	uint16_t taken_free[QCOW2_TAKEN_NR], taken_free_nr;
-	struct qcow2_kept *kept;       /* qcow2_tables.c: what says whose tables these are */
+	struct qcow2_kept *kept; /* qcow2_tables.c: what says whose tables these are */
 
 	/* Of shared ones; qcow2_tables.c's. */
 	struct list_node shared;
