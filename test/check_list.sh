@@ -111,6 +111,8 @@ if [ "$mode" != fast ]; then
 	step guest-selftests bench/kublk.sh
 	# without one the tests that need it are skipped
 	step guest-qemu-nbd timeout 900 test/vm/qemu_nbd.sh
+	# what that brings knows the format as well
+	tap interop-qcow2-qemu-new 1800 test/interop/qcow2_qemu.sh build/asan build/vm/qemu-nbd
 	# the same
 	step guest-ceph test/ceph/prebuild.sh
 	tap sim-net 1800 build/release/bin/sim --net
