@@ -193,6 +193,15 @@ static void a_slow_request(enum backend_op op)
 	EXPECT(cuts_holds_one(), "it is in place");
 }
 
+/* Far longer than all of it takes. */
+static void turn_for(uint64_t ms)
+{
+	uint64_t end_ns = ring_clock_ns() + ms * 1000000;
+
+	while (ring_clock_ns() < end_ns)
+		turn();
+}
+
 /* An apply is under way: a read, even of what is in place, waits for it; other changes let it go.
  */
 static void expect_behind(enum backend_snapshot_op op)
@@ -206,8 +215,7 @@ static void expect_behind(enum backend_snapshot_op op)
 	rio->io.length_bytes = BLOCK;
 	rio->done = NULL;
 	rig_submit(&rig, rio);
-	for (unsigned i = 0; i < 1000; i++)
-		turn();
+	turn_for(100);
 	EXPECT(rio->out == (op == BACKEND_SNAPSHOT_APPLY), "a read");
 	if (!rio->out)
 		return;
@@ -219,8 +227,7 @@ static void expect_behind(enum backend_snapshot_op op)
 static void expect_to_wait(enum backend_snapshot_op op, const char *name)
 {
 	EXPECT(begin_change(op, name) == 0, "%s", change.words);
-	for (unsigned i = 0; i < 3000; i++)
-		turn();
+	turn_for(300);
 	EXPECT(!change_ended, "%s has not waited", name);
 	expect_behind(op);
 	cuts_let_go();
