@@ -2,7 +2,8 @@
  * qcow2: an image of QEMU's format as a node over `data` (and `backing`, `data_file`). What the
  * files of this folder share:
  *
- *   qcow2.c          the table, and a request's way as long as it touches no table
+ *   qcow2_node.c     the node's table
+ *   qcow2.c          a request's way as long as it touches no table
  *   qcow2_bounce.c   bytes that go through memory of our own: copies on write, LUKS, compressed
  *   qcow2_own.c      requests of the node's own
  *   qcow2_lookup.c   where a guest's bytes are; lock-free, any reactor
@@ -244,6 +245,10 @@ static inline void qcow2_moving_end(struct qcow2_io *s)
 }
 
 /* ---- qcow2.c ---- */
+
+enum backend_submit qcow2_submit(struct backend_io *io);
+void qcow2_child_done(struct backend_io *child);
+void qcow2_cancel(struct backend_io *io);
 
 /* After a step of a QUEUED request: the next one, or its end. */
 void qcow2_io_go_on(struct qcow2_io *s);

@@ -304,12 +304,13 @@ int qcow2_handle_abort(struct qcow2_owner *o, struct qcow2_io *s)
 
 	if (s->alloc.is_new)
 		ret = qcow2_clusters_give_back(o, s, s->alloc.cluster_host, s->alloc.cluster_nr);
-	if (ret == QCOW2_WAITS)
+	/* Of an error qcow2_alloc_abandon makes the best. */
+	if (ret != 0)
 		return ret;
 	if (s->alloc.is_new)
 		qcow2_taken_end(o->t, s->alloc.taken_idx);
 	alloc_end(o, s);
-	return ret;
+	return 0;
 }
 
 /* What never came to be named falls with a commit, if a note of it fits; else it is a leak. */
@@ -319,6 +320,8 @@ void qcow2_alloc_abandon(struct qcow2_owner *o, struct qcow2_io *s)
 
 	if (a->is_new && qcow2_freed_has_room(o->t, 1))
 		qcow2_freed_add(o->t, a->cluster_host, a->cluster_nr * cluster_of(o->t));
+	if (a->is_new)
+		qcow2_taken_end(o->t, a->taken_idx);
 	alloc_end(o, s);
 }
 

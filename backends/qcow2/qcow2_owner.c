@@ -225,9 +225,14 @@ void qcow2_owner_commit(struct qcow2_owner *o)
 		qcow2_commit_begin(&o->commit);
 }
 
+/* Only while somebody waits for it: no queue is closed while a request is out, but of the guest's.
+ */
 static void owner_commit_later(struct task *task)
 {
-	qcow2_owner_commit(container_of(task, struct qcow2_owner, commit_task));
+	struct qcow2_owner *o = container_of(task, struct qcow2_owner, commit_task);
+
+	if (!list_empty(&o->held))
+		qcow2_owner_commit(o);
 }
 
 int qcow2_owner_hold(struct qcow2_owner *o, struct qcow2_io *s)

@@ -106,7 +106,7 @@ static void note_words(struct qcow2_snapshot_op *p, int err)
 	const char *words = p->walk.words[0] ? p->walk.words : p->words;
 
 	if (words[0])
-		snprintf(p->change->words, sizeof(p->change->words), "%s%s", words,
+		snprintf(p->change->words, sizeof(p->change->words), "%.190s%s", words,
 			 p->is_adopted ? "; the snapshots are changed, but space is not given back"
 				       : "");
 	else

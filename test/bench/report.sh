@@ -178,7 +178,8 @@ ok "a part of the cells cannot be committed" partial
 
 list() {
 	run 0 "$tree/bench/bench.sh" --list && said out 'ublkd-file zero_copy+batch randwrite 1M 8' &&
-		said out 'null_blk default randread 4k 128'
+		said out 'null_blk default randread 4k 128' && said out 'ublkd-qcow2-alloc auto randwrite 4k 1' &&
+		not_said out 'qcow2-alloc auto randread' && not_said out 'qcow2-backing auto randwrite'
 }
 only() {
 	run 0 "$tree/bench/bench.sh" --list --only '^ublkd-null auto .* 4k 1$' &&
