@@ -318,10 +318,11 @@ void qcow2_alloc_abandon(struct qcow2_owner *o, struct qcow2_io *s)
 {
 	const struct qcow2_alloc *a = &s->alloc;
 
-	if (a->is_new && qcow2_freed_has_room(o->t, 1))
-		qcow2_freed_add(o->t, a->cluster_host, a->cluster_nr * cluster_of(o->t));
+	/* First: noted in both places they would be given back twice after a death. */
 	if (a->is_new)
 		qcow2_taken_end(o->t, a->taken_idx);
+	if (a->is_new && qcow2_freed_has_room(o->t, 1))
+		qcow2_freed_add(o->t, a->cluster_host, a->cluster_nr * cluster_of(o->t));
 	alloc_end(o, s);
 }
 

@@ -78,6 +78,18 @@ static bool is_named(const struct qcow2_tables *t, const struct qcow2_taken *tak
 	return named == taken->host + i * cluster;
 }
 
+/* The process has died in the middle of giving it back: somebody else may take it from now on. */
+static bool is_given_back(const struct qcow2_tables *t, uint64_t host)
+{
+	const struct qcow2_slot *slot;
+	uint64_t at;
+	unsigned idx;
+
+	at = qcow2_refcount_slice(t, host >> t->g.cluster_bits, &idx);
+	slot = at ? qcow2_slot_find(t, at) : NULL;
+	return slot && qcow2_refcount_get(qcow2_slot_data(t, slot), t->g.refcount_order, idx) == 0;
+}
+
 void qcow2_taken_revive(struct qcow2_tables *t)
 {
 	uint64_t cluster = qcow2_cluster_bytes(&t->g);
@@ -89,7 +101,9 @@ void qcow2_taken_revive(struct qcow2_tables *t)
 			continue;
 		/* Without room for a note, after many deaths in a row, nobody uses it any more. */
 		for (uint64_t c = 0; c < taken->nr; c++)
-			if (!is_named(t, taken, c) && t->freed_nr < QCOW2_FREED_NR)
+			if (!is_named(t, taken, c) &&
+			    !is_given_back(t, taken->host + c * cluster) &&
+			    t->freed_nr < QCOW2_FREED_NR)
 				qcow2_freed_add(t, taken->host + c * cluster, cluster);
 		taken->kind = QCOW2_TAKEN_NONE;
 	}

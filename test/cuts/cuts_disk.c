@@ -171,6 +171,7 @@ static struct disk_flight *flight_begin(struct disk *d, struct backend_io *io)
 	while (f->is_used)
 		f++;
 	f->is_used = true;
+	f->is_slow = io->op <= BACKEND_WRITE && prng_one_in(d->prng, 8);
 	f->op = io->op;
 	f->at = io->offset_bytes;
 	f->bytes = io->length_bytes;
@@ -233,7 +234,8 @@ bool disk_end_one(struct disk *d)
 	nr = (unsigned)prng_below(d->prng, d->flight_nr);
 	for (unsigned i = 0; i < DISK_FLIGHT_NR; i++)
 		if (d->flight[i].is_used && nr-- == 0) {
-			end_flight(d, &d->flight[i], 0);
+			if (!d->flight[i].is_slow || prng_one_in(d->prng, 16))
+				end_flight(d, &d->flight[i], 0);
 			return true;
 		}
 	ASSERT(!"flight_nr is wrong");

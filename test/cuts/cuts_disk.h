@@ -15,7 +15,7 @@
 
 /* Under way. */
 struct disk_flight {
-	bool is_used;
+	bool is_used, is_slow;
 	uint8_t op;
 	uint64_t at, since;
 	uint32_t bytes;
@@ -64,7 +64,7 @@ void disk_free(struct disk *d);
 void disk_put(struct disk *d, uint64_t at, const void *from, size_t bytes);
 void disk_get(const struct disk *d, uint64_t at, void *to, size_t bytes);
 
-/* Ends one of those under way, whichever; false: there is none. */
+/* Ends one of those under way, or none when it is slow; false: there is none. */
 bool disk_end_one(struct disk *d);
 /* Power is cut: to, a plain disk, becomes what is left. d goes on as if nothing had happened. */
 void disk_cut(const struct disk *d, struct disk *to);

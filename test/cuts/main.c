@@ -146,6 +146,7 @@ static void choose_qemu(struct world *w, struct prng *p)
 {
 	w->shape.cluster_bits = (unsigned)prng_between(p, 9, 14);
 	w->shape.version = 3;
+	w->shape.refcount_order = 4;
 	if (prng_one_in(p, 3))
 		choose_version_2(w, p);
 	w->shape.backing = 0;
@@ -371,6 +372,16 @@ static bool parse(int argc, char **argv, struct args *args)
 	return true;
 }
 
+/* Of the scenarios that are wanted, each has as many cuts. */
+static uint64_t cuts_of_each(uint64_t cut_nr)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(scenarios); i++)
+		nr += tap_is_wanted("%s", scenarios[i].name);
+	return cut_nr / MAX(nr, 1u) + 1;
+}
+
 int main(int argc, char **argv)
 {
 	struct args args;
@@ -384,6 +395,6 @@ int main(int argc, char **argv)
 	log_init(getenv("CUTS_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
 	tap_init(argv[0], args.only, args.seed);
 	for (unsigned i = 0; i < ARRAY_SIZE(scenarios); i++)
-		run_scenario(&scenarios[i], &args, args.cut_nr / ARRAY_SIZE(scenarios) + 1);
+		run_scenario(&scenarios[i], &args, cuts_of_each(args.cut_nr));
 	return tap_finish();
 }
