@@ -21,8 +21,7 @@ make_qcow2_disk() {
 	! mountpoint -q /mnt/stripe || umount /mnt/stripe
 	umount /mnt/ram && modprobe -r brd && modprobe brd rd_nr=1 rd_size=$((8 << 20)) max_part=0 &&
 		mkfs.ext4 -q -O ^has_journal -N 1024 -E lazy_itable_init=0 /dev/ram0 && mkdir -p $qcow2_dir && mount /dev/ram0 $qcow2_dir &&
-		qemu-img create -q -f qcow2 -o preallocation=full $qcow2_full 256M && sync &&
-		echo 1 >/proc/sys/vm/drop_caches # direct writes had to drop what is in the page cache
+		qemu-img create -q -f qcow2 -o preallocation=full $qcow2_full 256M && sync
 }
 
 # Sets $image. Only the overlay and the empty image are made anew.
@@ -38,7 +37,9 @@ make_qcow2_image() { # SYSTEM
 		image=$qcow2_dir/overlay.qcow2
 		why=$(qemu-img create -q -f qcow2 -b $qcow2_full -F qcow2 $image 2>&1)
 		;;
-	esac
+	esac || return
+	sync
+	echo 1 >/proc/sys/vm/drop_caches # direct writes had to drop what is in the page cache
 }
 
 # The memory of what is removed comes back, too.
@@ -68,9 +69,14 @@ start_qcow2_qemu_nbd() { # AIO
 qcow2_nbd_serves() { [ "$(cat /sys/block/nbd0/size)" != 0 ]; }
 
 start_qsd() { # AIO EXPORT
+	local below='' # what it opens by itself would not be direct
+	if [[ $image == *overlay* ]]; then
+		below=,backing.driver=qcow2,backing.file.driver=file,backing.file.filename=$qcow2_full
+		below+=,backing.file.cache.direct=on,backing.file.aio=$1
+	fi
 	qemu-storage-daemon --daemonize --pidfile "$work/qemu.pid" \
 		--blockdev "driver=file,node-name=file,filename=$image,cache.direct=on,aio=$1,discard=unmap" \
-		--blockdev driver=qcow2,node-name=disk,file=file,discard=unmap --export "$2" >"$work/qemu" 2>&1 && return
+		--blockdev "driver=qcow2,node-name=disk,file=file,discard=unmap$below" --export "$2" >"$work/qemu" 2>&1 && return
 	why="qemu-storage-daemon: $(tail -n 1 "$work/qemu")"
 	return 1
 }

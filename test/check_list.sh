@@ -44,7 +44,7 @@ tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
 # 10,000 power cuts, ten times as many with --soak
-tap qcow2-cuts 7200 build/asan/test/qcow2_cuts
+tap qcow2-cuts 7200 build/release/test/qcow2_cuts
 tap fuzz-yaml 1200 build/asan/test/fuzz_yaml
 tap fuzz-nbd-handshake 1200 build/asan/test/fuzz_nbd_handshake
 tap fuzz-nbd-reply 1200 build/asan/test/fuzz_nbd_reply
@@ -62,7 +62,8 @@ tap interop-nbd-info 900 test/interop/nbd_info.sh build/asan/bin
 tap interop-qemu-locks 600 test/interop/qemu_locks.sh build/asan/test
 tap interop-nvme-target 300 test/interop/nvme_target_test.py
 tap interop-nvme-discover 600 test/interop/nvme_discover.sh build/asan/bin
-tap interop-qcow2-oracle 900 test/interop/qcow2_oracle.sh build/asan
+# the oracle of the others, against qemu-img
+if [ "$mode" = soak ]; then tap interop-qcow2-oracle 900 test/interop/qcow2_oracle.sh build/asan; fi
 tap interop-qcow2-qemu 1800 test/interop/qcow2_qemu.sh build/asan
 tap interop-qcow2-hostile 1800 test/interop/qcow2_hostile.sh build/asan
 tap ceph-cluster 900 test/ceph/cluster_test.sh
@@ -111,6 +112,10 @@ if [ "$mode" != fast ]; then
 	step guest-selftests bench/kublk.sh
 	# without one the tests that need it are skipped
 	step guest-qemu-nbd timeout 900 test/vm/qemu_nbd.sh
+	# what that brings knows the format as well
+	if [ "$mode" = soak ]; then
+		tap interop-qcow2-qemu-new 1800 test/interop/qcow2_qemu.sh build/asan build/vm/qemu-nbd
+	fi
 	# the same
 	step guest-ceph test/ceph/prebuild.sh
 	tap sim-net 1800 build/release/bin/sim --net
@@ -137,7 +142,8 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" 1200 '' hostile_state
 	guests "$(one 7.2)" $long '' rbd
 	guests "$(one 6.12)" $long '' nbd systemd
-	guests "$both" 1200 '' nvme qcow2 upgrade resize datapath recovery
+	guests "$both" 1200 '' nvme upgrade resize datapath recovery
+	guests "$(one 7.2)" 1200 '' qcow2
 	guests "$(one 7.2)" 1200 '' stripe hostile_inuse
 	guests "$(one 6.12)" 1200 '' blocked
 	# numbers of docs/rbd.md

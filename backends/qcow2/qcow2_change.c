@@ -219,7 +219,7 @@ static int alloc_take_new(struct qcow2_owner *o, struct qcow2_io *s, const struc
 int qcow2_handle_alloc(struct qcow2_owner *o, struct qcow2_io *s)
 {
 	uint64_t now = qcow2_now(s);
-	struct qcow2_slot *slot;
+	struct qcow2_slot *slot = NULL;
 	struct qcow2_run run;
 	uint64_t bytes;
 	int ret;
@@ -279,7 +279,7 @@ int qcow2_handle_publish(struct qcow2_owner *o, struct qcow2_io *s)
 	struct qcow2_alloc *a = &s->alloc;
 	struct qcow2_tables *t = o->t;
 	uint64_t start = round_down(a->guest, cluster_of(t));
-	struct qcow2_slot *slot;
+	struct qcow2_slot *slot = NULL;
 	int ret;
 
 	if (qcow2_owner_commits(o) || !qcow2_freed_has_room(t, a->cluster_nr))
@@ -419,7 +419,7 @@ int qcow2_handle_unmap(struct qcow2_owner *o, struct qcow2_io *s)
 {
 	struct qcow2_tables *t = o->t;
 	uint64_t now = qcow2_now(s), bytes, done = 0;
-	struct qcow2_slot *slot;
+	struct qcow2_slot *slot = NULL;
 	int ret;
 
 	if (qcow2_owner_commits(o) || !qcow2_freed_has_room(t, 2))

@@ -187,8 +187,8 @@ int qcow2_job_l2(struct qcow2_owner *o, struct qcow2_io *s, uint64_t l1_idx)
 {
 	struct qcow2_job *job = job_find(o, false, l1_idx);
 	struct qcow2_own *own;
-	uint64_t host, nr;
-	bool is_fresh;
+	uint64_t host = 0, nr = 0;
+	bool is_fresh = false;
 	int ret;
 
 	if (job)

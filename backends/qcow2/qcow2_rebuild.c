@@ -165,7 +165,7 @@ static bool walk_begin_l1(struct qcow2_rebuild *r, uint64_t offset, uint64_t ent
 	if (!count_range(r, offset, entries * 8))
 		return true;
 	free(r->l1);
-	r->l1 = malloc(MAX(bytes, 1ull));
+	r->l1 = calloc(1, MAX(bytes, 1ull));
 	if (!r->l1) {
 		rebuild_fail(r, -ENOMEM, "out of memory");
 		return true;

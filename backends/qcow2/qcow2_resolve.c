@@ -275,7 +275,7 @@ static int find_format(const struct resolve *r, bool *ret_is_image)
 
 static int resolve_image(struct resolve *r, struct backend_spec **ret_child)
 {
-	bool is_image;
+	bool is_image = false;
 	int ret;
 
 	if (!read_header(r) || r->header.backing_name[0] == '\0')

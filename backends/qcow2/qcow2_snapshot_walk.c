@@ -60,7 +60,7 @@ static int count_cluster(struct qcow2_owner *o, struct qcow2_io *s, struct qcow2
 			 uint64_t cluster, bool is_compressed, uint64_t *ret_count)
 {
 	struct qcow2_tables *t = o->t;
-	struct qcow2_slot *slot;
+	struct qcow2_slot *slot = NULL;
 	unsigned idx;
 	uint64_t at = qcow2_refcount_slice(t, cluster, &idx);
 	int ret = at ? qcow2_owner_slot(o, s, at, false, &slot) : count_fits(o, w, 0, false);
@@ -174,7 +174,7 @@ static int walk_slice(struct qcow2_owner *o, struct qcow2_io *s, struct qcow2_wa
 {
 	const struct qcow2_tables *t = o->t;
 	uint64_t table = walk_l1(o, w) & QCOW2_OFFSET_MASK;
-	struct qcow2_slot *slot;
+	struct qcow2_slot *slot = NULL;
 	int ret;
 
 	do {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/util.h"
 
 void qcow2_snapshots_free(struct qcow2_snapshots *list)
@@ -141,6 +142,7 @@ static int list_append(struct qcow2_snapshots *list, const struct qcow2_snapshot
 		ret = entry_add(list, s);
 	if (ret < 0)
 		return ret;
+	ASSERT(list->raw != NULL);
 	if (raw)
 		memcpy(list->raw + list->raw_bytes, raw, s->entry_bytes);
 	else

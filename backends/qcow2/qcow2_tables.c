@@ -141,6 +141,8 @@ static void kept_fill(struct qcow2_tables *t)
 {
 	struct qcow2_kept *k = t->kept;
 
+	ASSERT(k != NULL);
+
 	k->version = KEPT_VERSION;
 	k->slot_nr = qcow2_slot_nr(t);
 	k->area_bytes = t->area_bytes;
@@ -191,6 +193,7 @@ static bool kept_matches(const struct qcow2_kept *k, const struct qcow2_tables *
 /* A slot in the middle of a change is empty; nothing is on its way to the disk. */
 static void slots_revive(struct qcow2_tables *t)
 {
+	ASSERT(t->slot != NULL);
 	for (unsigned i = 0; i < qcow2_slot_nr(t); i++) {
 		struct qcow2_slot *slot = &t->slot[i];
 		uint32_t seq = atomic_load(&slot->seq);
@@ -214,6 +217,7 @@ static void slots_revive(struct qcow2_tables *t)
 /* What was given up: requests of the process before are under way nowhere any more. */
 static void freed_revive(struct qcow2_tables *t)
 {
+	ASSERT(t->freed != NULL);
 	for (unsigned i = 0; i < QCOW2_FREED_NR; i++) {
 		struct qcow2_freed *f = &t->freed[i];
 

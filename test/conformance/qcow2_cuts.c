@@ -200,10 +200,37 @@ enum backend_submit __wrap_backend_child_submit(struct backend_io *child);
 void __real_backend_io_complete(struct backend_io *io, int result);
 void __wrap_backend_io_complete(struct backend_io *io, int result);
 
+static struct backend_io *held;
+static bool holds_next;
+
+void cuts_hold_next(void)
+{
+	holds_next = true;
+}
+
+bool cuts_holds_one(void)
+{
+	return held;
+}
+
+void cuts_let_go(void)
+{
+	struct backend_io *child = held;
+
+	held = NULL;
+	if (child && __real_backend_child_submit(child) == BACKEND_DONE)
+		child->queue->parent->device->ops->child_done(child);
+}
+
 enum backend_submit __wrap_backend_child_submit(struct backend_io *child)
 {
 	enum backend_submit submit;
 
+	if (holds_next && child->parent && child->op <= BACKEND_WRITE) {
+		holds_next = false;
+		held = child;
+		return BACKEND_QUEUED;
+	}
 	if (is_noted(child))
 		note_begin(child);
 	submit = __real_backend_child_submit(child);
@@ -239,9 +266,13 @@ void cuts_begin(const struct backend_device *qcow2, const char *path,
 	cuts.is_on = true;
 }
 
-void cuts_end(void)
+void cuts_end(unsigned snapshot_nr)
 {
 	cuts.is_on = false;
+	memcpy(cuts.image, cuts.durable, cuts.bytes);
+	check_image();
+	EXPECT(qcow2_oracle_info(cuts.oracle)->snapshot_nr == snapshot_nr, "%u snapshots, not %u",
+	       qcow2_oracle_info(cuts.oracle)->snapshot_nr, snapshot_nr);
 	for (unsigned i = 0; i < cuts.nr; i++)
 		free(cuts.note[i].data);
 	cuts.nr = 0;

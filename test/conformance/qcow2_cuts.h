@@ -24,7 +24,16 @@ struct cut_expected {
 /* All is flushed, no request is under way. path: the image, as a file. */
 void cuts_begin(const struct backend_device *qcow2, const char *path,
 		const struct cut_expected *expected);
-void cuts_end(void);
+/* The change has ended: what is durable has so many snapshots. */
+void cuts_end(unsigned snapshot_nr);
+/*
+ * The next request of a guest that the node passes on to its storage as it is waits until it is
+ * let go.
+ */
+void cuts_hold_next(void);
+bool cuts_holds_one(void);
+void cuts_let_go(void);
+
 unsigned cuts_nr(void); /* looked at since the program began */
 
 #endif

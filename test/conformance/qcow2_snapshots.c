@@ -178,6 +178,87 @@ static void what_is_wrong_is_refused(void)
 	end_case();
 }
 
+static void a_slow_request(enum backend_op op)
+{
+	struct rig_io *rio = &rig.queue[1].io[0];
+
+	cuts_hold_next();
+	rio->io.op = op;
+	rio->io.flags = 0;
+	rio->io.offset_bytes = 0;
+	rio->io.length_bytes = BLOCK;
+	memset(rio->io.buf, 0xff, BLOCK);
+	rio->done = NULL;
+	rig_submit(&rig, rio);
+	EXPECT(cuts_holds_one(), "it is in place");
+}
+
+/* Far longer than all of it takes. */
+static void turn_for(uint64_t ms)
+{
+	uint64_t end_ns = ring_clock_ns() + ms * 1000000;
+
+	while (ring_clock_ns() < end_ns)
+		turn();
+}
+
+/* An apply is under way: a read, even of what is in place, waits for it; other changes let it go.
+ */
+static void expect_behind(enum backend_snapshot_op op)
+{
+	struct rig_io *rio = &rig.queue[0].io[0];
+	struct backend_wait wait = { 0 };
+
+	rio->io.op = BACKEND_READ;
+	rio->io.flags = 0;
+	rio->io.offset_bytes = 0;
+	rio->io.length_bytes = BLOCK;
+	rio->done = NULL;
+	rig_submit(&rig, rio);
+	turn_for(100);
+	EXPECT(rio->out == (op == BACKEND_SNAPSHOT_APPLY), "a read");
+	if (!rio->out)
+		return;
+	backend_io_where(&rio->io, &wait);
+	EXPECT(wait.words && strcmp(wait.words, "waiting for a snapshot") == 0, "%s", wait.words);
+}
+
+/* It has looked up before: where it goes must not become a snapshot's, or be taken away. */
+static void expect_to_wait(enum backend_snapshot_op op, const char *name)
+{
+	EXPECT(begin_change(op, name) == 0, "%s", change.words);
+	turn_for(300);
+	EXPECT(!change_ended, "%s has not waited", name);
+	expect_behind(op);
+	cuts_let_go();
+	while (!change_ended)
+		turn();
+	EXPECT(change_ret == 0, "%s", change.words);
+	drain();
+}
+
+static void requests_in_place_are_waited_for(void)
+{
+	static uint64_t a[SECTORS_MAX];
+
+	if (!begin_case("requests in place are waited for"))
+		return;
+	/* So that the first block is there. */
+	while (is[0] == 0) {
+		write_about(20);
+		drain();
+	}
+	a_slow_request(BACKEND_WRITE);
+	expect_to_wait(BACKEND_SNAPSHOT_CREATE, "a");
+	flush_all();
+	read_stamps(0, a);
+	EXPECT(a[0] == UINT64_MAX, "the write is in it");
+	expect_stamps(QCOW2_ORACLE_ACTIVE, a);
+	a_slow_request(BACKEND_READ);
+	expect_to_wait(BACKEND_SNAPSHOT_APPLY, "a");
+	end_case();
+}
+
 /* Many times, so that what is freed is taken again, tables too. */
 static void space_comes_back(void)
 {
@@ -212,7 +293,7 @@ static void space_comes_back(void)
 /* ---- power cuts ---- */
 
 static void cut_change(struct cut_expected *expected, enum backend_snapshot_op op, const char *name,
-		       const uint64_t *then)
+		       const uint64_t *then, unsigned snapshot_nr)
 {
 	flush_all();
 	expected->size_bytes = shape->size_bytes;
@@ -220,7 +301,7 @@ static void cut_change(struct cut_expected *expected, enum backend_snapshot_op o
 	expected->then = then;
 	cuts_begin(rig.device, path, expected);
 	expect_change(op, name, false);
-	cuts_end();
+	cuts_end(snapshot_nr);
 }
 
 static void power_is_cut(void)
@@ -235,20 +316,20 @@ static void power_is_cut(void)
 	drain();
 	memcpy(a, is, sizeof(a));
 	expected.snapshot[0] = a;
-	cut_change(&expected, BACKEND_SNAPSHOT_CREATE, "a", NULL);
+	cut_change(&expected, BACKEND_SNAPSHOT_CREATE, "a", NULL, 1);
 	write_about(60);
 	drain();
 	memcpy(b, is, sizeof(b));
 	expected.snapshot[1] = b;
-	cut_change(&expected, BACKEND_SNAPSHOT_CREATE, "b", NULL);
+	cut_change(&expected, BACKEND_SNAPSHOT_CREATE, "b", NULL, 2);
 	write_about(60);
 	drain();
-	cut_change(&expected, BACKEND_SNAPSHOT_APPLY, "a", a);
+	cut_change(&expected, BACKEND_SNAPSHOT_APPLY, "a", a, 2);
 	memcpy(is, a, sizeof(is));
 	write_about(60);
 	drain();
 	expected.is_deleting = true;
-	cut_change(&expected, BACKEND_SNAPSHOT_DELETE, "a", NULL);
+	cut_change(&expected, BACKEND_SNAPSHOT_DELETE, "a", NULL, 1);
 	EXPECT(cuts_nr() > cuts_before + 20, "%u power cuts", cuts_nr() - cuts_before);
 	end_case();
 }
@@ -279,6 +360,7 @@ int main(int argc, char **argv)
 		a_snapshot_is_a_moment();
 		a_snapshot_is_opened();
 		what_is_wrong_is_refused();
+		requests_in_place_are_waited_for();
 		space_comes_back();
 		power_is_cut();
 	}

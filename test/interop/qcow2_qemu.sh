@@ -41,7 +41,7 @@ image_words() {
 	words=(-f qcow2 "$1")
 	if [ "$1" = luks.qcow2 ]; then words=("${luks_words[@]}" "driver=qcow2,encrypt.key-secret=key,file.filename=$1"); fi
 }
-luks_words=(--object secret,id=key,data=geheim --image-opts)
+luks_words=(--object "secret,id=key,data=geheim" --image-opts)
 
 # A random multiple of 512 below BYTES.
 place() { place=$(((RANDOM << 15 | RANDOM) % ($1 / 512) * 512)); }
@@ -320,6 +320,9 @@ check() {
 	ok "$@"
 }
 
+# What is between others that always run.
+rare() { if [ "${UBLKD_SOAK:-}" ]; then check "$@"; fi; }
+
 for size in 512 4k 64k 2M; do
 	bytes=4M
 	if [ $size = 2M ]; then bytes=24M; fi
@@ -338,15 +341,17 @@ done
 check "QEMU's: version 2" made compat=0.10,cluster_size=4k 4M
 check "QEMU's: lazy reference counts" made lazy_refcounts=on,cluster_size=4k 4M
 check "QEMU's: a writer that is killed" killed
-for mode in metadata falloc full; do
+for mode in metadata full; do
 	check "QEMU's: preallocation $mode" made preallocation=$mode,cluster_size=4k 4M
 done
+rare "QEMU's: preallocation falloc" made preallocation=falloc,cluster_size=4k 4M
 check "QEMU's: preallocated, subclusters" made preallocation=metadata,extended_l2=on 4M
 check "QEMU's: a disk that ends in a cluster" made cluster_size=64k 3333k
 check "ours: a disk that ends in a cluster" own "cluster_size: 64KiB" 3412992 3333k
-for type in zlib zstd; do
-	for size in 512 64k 2M; do check "QEMU's: compressed by $type, clusters of $size" compressed $type $size; done
-done
+for size in 512 2M; do check "QEMU's: compressed by zlib, clusters of $size" compressed zlib $size; done
+check "QEMU's: compressed by zstd, clusters of 64k" compressed zstd 64k
+rare "QEMU's: compressed by zlib, clusters of 64k" compressed zlib 64k
+for size in 512 2M; do rare "QEMU's: compressed by zstd, clusters of $size" compressed zstd $size; done
 check "QEMU's: compressed clusters among others" compressed_mixed
 check "QEMU's: snapshots" snapshots cluster_size=4k
 check "QEMU's: snapshots, subclusters" snapshots cluster_size=16k,extended_l2=on
@@ -359,7 +364,8 @@ check "our snapshots, version 2" snapshots_of_ours compat=0.10,cluster_size=64k
 check "QEMU's: data file" data_file cluster_size=64k
 check "QEMU's: raw data file" data_file cluster_size=64k,data_file_raw=on
 check "QEMU's: raw data file, subclusters" data_file cluster_size=64k,extended_l2=on,data_file_raw=on
-for depth in 1 2 3 4 5; do check "QEMU's: $depth over each other" chain $depth; done
+for depth in 2 4; do rare "QEMU's: $depth over each other" chain $depth; done
+for depth in 1 3 5; do check "QEMU's: $depth over each other" chain $depth; done
 check "ours: over a backing image" own_over "cluster_size: 4KiB"
 check "ours: subclusters over a backing image" own_over "extended_l2: true"
 for bytes in 32 64; do check "QEMU's: LUKS, a key of $bytes bytes" luks $bytes; done

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Puts a qemu-nbd that knows extended headers (8.2 and newer) into build/vm/qemu-nbd, where guests see it: this
-# machine's, or that of Debian 13 with the libraries it needs and their loader, kept in the cache.
+# machine's, or that of Debian 13 with the libraries it needs and their loader, kept in the cache. Then qemu-img
+# and qemu-io of the same version are beside it, for test/interop/qcow2_qemu.sh.
 #
 #   qemu_nbd.sh       print build/vm/qemu-nbd/qemu-nbd, a script that starts it
 #
@@ -45,16 +46,22 @@ pick() { # TREE DIR
 	for path in "$loader" $(awk -v tree="$1/" 'index($3, tree) == 1 { print $3 }' "$1/list"); do
 		cp -L "$path" "$2/lib/" || return
 	done
-	cp "$1/usr/bin/qemu-nbd" "$2/program"
+	# the libraries of the others are among these
+	mkdir -p "$2/program" && cp "$1"/usr/bin/qemu-{nbd,img,io} "$2/program/"
 }
 
-write_starter() { # DIR
-	cat >"$1/qemu-nbd" <<-'END'
-		#!/bin/sh
-		here=$(dirname "$(readlink -f "$0")")
-		exec "$here/lib/ld-linux-x86-64.so.2" --inhibit-cache --library-path "$here/lib" "$here/program" "$@"
-	END
-	chmod +x "$1/qemu-nbd"
+write_starters() { # DIR
+	local name
+	for name in nbd img io; do
+		cat >"$1/qemu-$name" <<-'END'
+			#!/bin/sh
+			here=$(dirname "$(readlink -f "$0")")
+			exec "$here/lib/ld-linux-x86-64.so.2" --inhibit-cache --library-path "$here/lib" \
+				"$here/program/$(basename "$0")" "$@"
+		END
+		chmod +x "$1/qemu-$name"
+		"$1/qemu-$name" --version >/dev/null || return
+	done
 }
 
 fetch() { # fills $kept
@@ -66,12 +73,13 @@ fetch() { # fills $kept
 	say_size "${packages[@]}"
 	download "$stage" "${packages[@]}" || return
 	for deb in "$stage"/*.deb; do dpkg-deb -x "$deb" "$stage/tree" || return; done
-	pick "$stage/tree" "$stage/new" && write_starter "$stage/new" &&
+	pick "$stage/tree" "$stage/new" && write_starters "$stage/new" &&
 		is_new_enough "$(version_of "$stage/new/qemu-nbd")" || return
-	mv -T "$stage/new" "$kept" && rm -rf "$stage"
+	rm -rf "$kept" && mv -T "$stage/new" "$kept" && rm -rf "$stage"
 }
 
-is_kept() { [ -x "$kept/qemu-nbd" ]; }
+# An older one had qemu-nbd alone.
+is_kept() { [ -x "$kept/qemu-io" ]; }
 
 get() {
 	if is_new_enough "$(version_of qemu-nbd)"; then
@@ -86,7 +94,7 @@ get() {
 	cp -a "$kept/." "$place.new/"
 }
 
-if [ ! -x "$place/qemu-nbd" ]; then
+if [ ! -x "$place/qemu-nbd" ] || { [ ! -L "$place/qemu-nbd" ] && [ ! -x "$place/qemu-io" ]; }; then
 	rm -rf "$place" "$place.new"
 	mkdir -p "$place.new"
 	get || echo "qemu-nbd here is $(version_of qemu-nbd), and Debian's archive could not give 8.2 or newer" >"$place.new/why"
