@@ -273,14 +273,16 @@ def test_pause(rig):
     screen.wait_text("1.00k")
     screen.press(" ")
     screen.wait_text("paused")
-    screen.press("?")  # whatever was under way has been answered when this is shown
+    screen.press("?")
     screen.wait_text("this help")
     samples = rig.daemon.samples
     screen.press("?jkjk")
     screen.wait_text("REACTOR")
     for _ in range(10):  # intervals, for what must not happen
         screen.read(float(INTERVAL))
-    equal(rig.daemon.samples, samples)
+    # the daemon may come late to the question that was under way when the pause began, not to more
+    assert rig.daemon.samples <= samples + 1, "%d more" % (rig.daemon.samples - samples)
+    samples = rig.daemon.samples
     screen.press(" ")
     screen.wait(lambda: rig.daemon.samples > samples + 3, "it goes on")
     screen.wait(lambda: "paused" not in screen.text())
