@@ -320,6 +320,8 @@ bool qcow2_owner_is_dirty(const struct qcow2_owner *o);
 
 int qcow2_resolve(const struct backend_spec *spec, struct backend_spec **ret_child, char *error,
 		  size_t error_bytes);
+/* What stands in the place of a backing backend: "auto", "none"; NULL: nothing, or a backend. */
+const char *qcow2_backing_word(const struct backend_spec *spec);
 
 /* ---- qcow2_look.c: struct backend's look ---- */
 

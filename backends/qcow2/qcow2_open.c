@@ -204,9 +204,11 @@ struct backend_device *qcow2_child(const struct backend_device *device, unsigned
 
 static void find_children(struct qcow2_device *d)
 {
+	const char *word = qcow2_backing_word(d->device->spec);
 	unsigned idx = 0;
 
 	d->backing_idx = -1;
+	d->ignores_backing = word && strcmp(word, "none") == 0;
 	for (struct backend_device *c = d->device->child; c; c = c->sibling, idx++) {
 		if (strcmp(c->as->name, "data") == 0) {
 			d->data_idx = d->guest_idx = idx;

@@ -286,11 +286,16 @@ static int resolve_image(struct resolve *r, struct backend_spec **ret_child)
 	return ret < 0 ? ret : make_spec(r, is_image, ret_child);
 }
 
+const char *qcow2_backing_word(const struct backend_spec *spec)
+{
+	return backend_spec_word(spec, child_row(spec, "backing"));
+}
+
 int qcow2_resolve(const struct backend_spec *spec, struct backend_spec **ret_child, char *error,
 		  size_t error_bytes)
 {
 	const struct backend_child_option *as = child_row(spec, "backing");
-	const char *word = backend_spec_word(spec, as);
+	const char *word = qcow2_backing_word(spec);
 	const struct backend_spec *leaf;
 	struct resolve *r;
 	int ret;

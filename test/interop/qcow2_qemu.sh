@@ -254,6 +254,15 @@ chain() {
 	return $code
 }
 
+# What was never written reads as zeroes, whatever the image stands over.
+without_backing() {
+	rm -f image ./*.tree base over*
+	head -c 2M /dev/urandom >base
+	truncate -s 2M want.raw
+	create cluster_size=4k -b base -F raw over 2M && echo "backing: none" >over.tree &&
+		ours over --read-only -- "load want.raw" verify
+}
+
 luks() {
 	rm -f image ./*.tree
 	"$build/luks_maker" . "$1" && echo "key_file: luks.key" >luks.qcow2.tree || return
@@ -368,6 +377,7 @@ for depth in 2 4; do rare "QEMU's: $depth over each other" chain $depth; done
 for depth in 1 3 5; do check "QEMU's: $depth over each other" chain $depth; done
 check "ours: over a backing image" own_over "cluster_size: 4KiB"
 check "ours: subclusters over a backing image" own_over "extended_l2: true"
+check "QEMU's: over a backing image, opened without" without_backing
 for bytes in 32 64; do check "QEMU's: LUKS, a key of $bytes bytes" luks $bytes; done
 check "QEMU's: bitmaps" bitmaps
 check "QEMU's: resized" resized
