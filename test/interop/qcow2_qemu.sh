@@ -256,7 +256,7 @@ chain() {
 
 # What was never written reads as zeroes, whatever the image stands over.
 without_backing() {
-	rm -f image ./*.tree base over*
+	rm -f image ./*.tree base over* want.raw
 	head -c 2M /dev/urandom >base
 	truncate -s 2M want.raw
 	create cluster_size=4k -b base -F raw over 2M && echo "backing: none" >over.tree &&

@@ -432,9 +432,7 @@ void device_stats(const struct device *d, struct device_stats *ret_stats)
 
 const char *inflight_state_name(enum inflight_state state)
 {
-	static const char *const name[] = { "down", "armed", "serving", "busy", "done" };
-
-	return name[state];
+	return ((const char *const[]){ "down", "armed", "serving", "busy", "done" })[state];
 }
 
 /* One tag is armed, one has an I/O. */
@@ -449,15 +447,13 @@ bool device_inflight(const struct device *d, unsigned queue, struct inflight_que
 		.op = BACKEND_WRITE,
 		.sector = 8,
 		.bytes = 4096,
-		.start_ns = 1,
+		.start_ns = fake_io_young && !fake_is(d, "stuck") ? ring_clock_ns() : 1,
 		.node = &fake_node,
 		.wait = { .words = "thinking" },
 	};
 
 	if (d->state != DEVICE_LIVE || queue > 0)
 		return false;
-	if (fake_io_young && !fake_is(d, "stuck"))
-		io.start_ns = ring_clock_ns();
 	*ret_queue = (struct inflight_queue){ .depth = 2, .tags = { 0, 1, 1 } };
 	fn(&io, arg);
 	return true;
