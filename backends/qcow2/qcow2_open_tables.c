@@ -97,12 +97,20 @@ static const char *take_entries(struct qcow2_tables *t, _Atomic uint64_t *table,
 	return NULL;
 }
 
-static void read_reftable(struct qcow2_open *p);
+/* What a table that is read whole is about: L1, or the reference count table. */
+struct table_reading {
+	const char *doing;
+	const char *(*judge)(const struct qcow2_tables *t, uint64_t entry);
+	void (*done)(struct qcow2_open *p);
+	bool is_l1;
+};
 
-static void reftable_read(struct backend_visit *visit, int result)
+static void table_read(struct qcow2_open *p, const struct table_reading *what);
+
+static void table_part_read(struct qcow2_open *p, const struct table_reading *what, int result)
 {
-	struct qcow2_open *p = qcow2_opening_of(visit);
 	struct qcow2_tables *t = p->d->t;
+	uint64_t table_at = what->is_l1 ? t->l1_offset : t->reftable_offset;
 	uint64_t bytes = qcow2_open_chunk(p, p->end - p->at);
 	const char *words;
 
@@ -110,28 +118,54 @@ static void reftable_read(struct backend_visit *visit, int result)
 		qcow2_open_fail(p, result, NULL);
 		return;
 	}
-	words = take_entries(t, t->reftable, (p->at - t->reftable_offset) / 8, t->reftable_entries,
-			     (const uint64_t *)p->buf, bytes, judge_block);
+	words = take_entries(t, what->is_l1 ? t->l1 : t->reftable, (p->at - table_at) / 8,
+			     what->is_l1 ? t->l1_entries : t->reftable_entries,
+			     (const uint64_t *)p->buf, bytes, what->judge);
 	if (words) {
 		qcow2_open_fail(p, -EINVAL, words);
 		return;
 	}
 	p->at += bytes;
-	read_reftable(p);
+	table_read(p, what);
 }
 
-static void read_reftable(struct qcow2_open *p)
+static const struct table_reading l1_reading, reftable_reading;
+
+static void l1_part_read(struct backend_visit *visit, int result)
+{
+	table_part_read(qcow2_opening_of(visit), &l1_reading, result);
+}
+
+static void reftable_part_read(struct backend_visit *visit, int result)
+{
+	table_part_read(qcow2_opening_of(visit), &reftable_reading, result);
+}
+
+/* From p->at to p->end. */
+static void table_read(struct qcow2_open *p, const struct table_reading *what)
 {
 	if (p->at < p->end)
 		qcow2_open_io(p, BACKEND_READ, p->at, qcow2_open_chunk(p, p->end - p->at),
-			      "reading the reference count table", reftable_read);
-	else if (atomic_load(&p->d->t->reftable[0]) == 0)
+			      what->doing, what->is_l1 ? l1_part_read : reftable_part_read);
+	else
+		what->done(p);
+}
+
+static void reftable_done(struct qcow2_open *p)
+{
+	if (atomic_load(&p->d->t->reftable[0]) == 0)
 		qcow2_open_fail(p, -EINVAL,
 				"qcow2: the image is corrupt: nothing counts its header as used: "
 				"repair it with qemu-img check -r all");
 	else
 		clear_features(p);
 }
+
+static const struct table_reading reftable_reading = {
+	.doing = "reading the reference count table",
+	.judge = judge_block,
+	.done = reftable_done,
+};
 
 /* Which bytes, and which of their L1 tables. */
 static void tables_key(const struct qcow2_device *d, char key[static TABLES_KEY_BYTES])
@@ -157,40 +191,15 @@ static void l1_done(struct qcow2_open *p)
 	}
 	p->at = t->reftable_offset;
 	p->end = p->at + (uint64_t)t->reftable_entries * 8;
-	read_reftable(p);
+	table_read(p, &reftable_reading);
 }
 
-static void read_l1(struct qcow2_open *p);
-
-static void l1_read(struct backend_visit *visit, int result)
-{
-	struct qcow2_open *p = qcow2_opening_of(visit);
-	struct qcow2_tables *t = p->d->t;
-	uint64_t bytes = qcow2_open_chunk(p, p->end - p->at);
-	const char *words;
-
-	if (result < 0) {
-		qcow2_open_fail(p, result, NULL);
-		return;
-	}
-	words = take_entries(t, t->l1, (p->at - t->l1_offset) / 8, t->l1_entries,
-			     (const uint64_t *)p->buf, bytes, judge_l1);
-	if (words) {
-		qcow2_open_fail(p, -EINVAL, words);
-		return;
-	}
-	p->at += bytes;
-	read_l1(p);
-}
-
-static void read_l1(struct qcow2_open *p)
-{
-	if (p->at < p->end)
-		qcow2_open_io(p, BACKEND_READ, p->at, qcow2_open_chunk(p, p->end - p->at),
-			      "reading the L1 table", l1_read);
-	else
-		l1_done(p);
-}
+static const struct table_reading l1_reading = {
+	.doing = "reading the L1 table",
+	.judge = judge_l1,
+	.done = l1_done,
+	.is_l1 = true,
+};
 
 /* True: there are tables already, of a process before or of another device. */
 static bool find_tables(struct qcow2_open *p, char words[static QCOW2_WORDS_BYTES])
@@ -241,7 +250,7 @@ static void get_tables(struct qcow2_open *p)
 	qcow2_tables_set_end(d->t, round_up(d->image_bytes, qcow2_cluster_bytes(&d->header.g)));
 	p->at = d->header.l1_offset;
 	p->end = p->at + round_up((uint64_t)d->header.l1_entries * 8, qcow2_open_block(p));
-	read_l1(p);
+	table_read(p, &l1_reading);
 }
 
 /* ---- SNAPSHOTS ---- */
