@@ -81,15 +81,9 @@ static uint64_t range_free_of_allocs(struct qcow2_owner *o, struct qcow2_io *s, 
 
 static void alloc_end(struct qcow2_owner *o, struct qcow2_io *s)
 {
-	struct list_node waiters, *node;
-
-	list_init(&waiters);
 	list_remove(&s->alloc.node);
-	while ((node = list_pop_front(&s->alloc.waiters)))
-		list_push_back(&waiters, node);
 	/* Behind the answer, which this is inside of. */
-	while ((node = list_pop_front(&waiters)))
-		list_push_back(&o->asked, node);
+	list_splice(&o->asked, &s->alloc.waiters);
 	if (!list_empty(&o->asked))
 		qcow2_owner_ask_again(o);
 }

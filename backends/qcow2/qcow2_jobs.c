@@ -42,11 +42,10 @@ static int job_wait(struct qcow2_job *job, struct qcow2_io *s)
 
 static void job_end(struct qcow2_owner *o, struct qcow2_job *job, int result)
 {
-	struct list_node waiters, *node;
+	struct list_node waiters;
 
 	list_init(&waiters);
-	while ((node = list_pop_front(&job->waiters)))
-		list_push_back(&waiters, node);
+	list_splice(&waiters, &job->waiters);
 	o->t->freed_promised -= job->old != 0;
 	qcow2_own_release(o->q, job->own);
 	job->own = NULL;

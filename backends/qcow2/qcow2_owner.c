@@ -43,8 +43,7 @@ void qcow2_owner_wake(struct qcow2_owner *o, struct list_node *waiters, int resu
 	struct list_node woken, *node;
 
 	list_init(&woken);
-	while ((node = list_pop_front(waiters)))
-		list_push_back(&woken, node);
+	list_splice(&woken, waiters);
 	while ((node = list_pop_front(&woken))) {
 		struct qcow2_io *s = list_entry(node, struct qcow2_io, waiting);
 
@@ -78,8 +77,7 @@ static void load_ended(struct qcow2_own *own, int result)
 	struct qcow2_slot *slot = NULL;
 
 	list_init(&waiters);
-	while ((node = list_pop_front(&load->waiters)))
-		list_push_back(&waiters, node);
+	list_splice(&waiters, &load->waiters);
 	if (result == 0 && !load->is_stale)
 		slot = qcow2_tables_install(o->t, load->at, own->own->buf, load->is_l2);
 	load->own = NULL;
@@ -209,10 +207,8 @@ static void commit_done(struct qcow2_commit *c, int result)
 
 	list_init(&flushes);
 	list_init(&held);
-	while ((node = list_pop_front(&o->flushes)))
-		list_push_back(&flushes, node);
-	while ((node = list_pop_front(&o->held)))
-		list_push_back(&held, node);
+	list_splice(&flushes, &o->flushes);
+	list_splice(&held, &o->held);
 	qcow2_jobs_enter(o);
 	while ((node = list_pop_front(&flushes)))
 		owner_answer(o, list_entry(node, struct qcow2_io, waiting), result);

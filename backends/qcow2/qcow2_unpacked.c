@@ -85,8 +85,7 @@ static void tell_all(struct qcow2_unpacked *u, struct qcow2_io *first, int resul
 
 	/* Those that begin to wait meanwhile wait for the next one. */
 	list_init(&waiting);
-	while ((node = list_pop_front(&u->waiting)))
-		list_push_back(&waiting, node);
+	list_splice(&waiting, &u->waiting);
 	first->answer = result;
 	qcow2_bounce_looked(first);
 	while ((node = list_pop_front(&waiting))) {
