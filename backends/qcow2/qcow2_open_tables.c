@@ -105,9 +105,9 @@ struct table_reading {
 	bool is_l1;
 };
 
-static void table_read(struct qcow2_open *p, const struct table_reading *what);
+static void table_read_on(struct qcow2_open *p, const struct table_reading *what);
 
-static void table_part_read(struct qcow2_open *p, const struct table_reading *what, int result)
+static void table_part_came(struct qcow2_open *p, const struct table_reading *what, int result)
 {
 	struct qcow2_tables *t = p->d->t;
 	uint64_t table_at = what->is_l1 ? t->l1_offset : t->reftable_offset;
@@ -126,23 +126,23 @@ static void table_part_read(struct qcow2_open *p, const struct table_reading *wh
 		return;
 	}
 	p->at += bytes;
-	table_read(p, what);
+	table_read_on(p, what);
 }
 
 static const struct table_reading l1_reading, reftable_reading;
 
 static void l1_part_read(struct backend_visit *visit, int result)
 {
-	table_part_read(qcow2_opening_of(visit), &l1_reading, result);
+	table_part_came(qcow2_opening_of(visit), &l1_reading, result);
 }
 
 static void reftable_part_read(struct backend_visit *visit, int result)
 {
-	table_part_read(qcow2_opening_of(visit), &reftable_reading, result);
+	table_part_came(qcow2_opening_of(visit), &reftable_reading, result);
 }
 
 /* From p->at to p->end. */
-static void table_read(struct qcow2_open *p, const struct table_reading *what)
+static void table_read_on(struct qcow2_open *p, const struct table_reading *what)
 {
 	if (p->at < p->end)
 		qcow2_open_io(p, BACKEND_READ, p->at, qcow2_open_chunk(p, p->end - p->at),
@@ -191,7 +191,7 @@ static void l1_done(struct qcow2_open *p)
 	}
 	p->at = t->reftable_offset;
 	p->end = p->at + (uint64_t)t->reftable_entries * 8;
-	table_read(p, &reftable_reading);
+	table_read_on(p, &reftable_reading);
 }
 
 static const struct table_reading l1_reading = {
@@ -250,7 +250,7 @@ static void get_tables(struct qcow2_open *p)
 	qcow2_tables_set_end(d->t, round_up(d->image_bytes, qcow2_cluster_bytes(&d->header.g)));
 	p->at = d->header.l1_offset;
 	p->end = p->at + round_up((uint64_t)d->header.l1_entries * 8, qcow2_open_block(p));
-	table_read(p, &l1_reading);
+	table_read_on(p, &l1_reading);
 }
 
 /* ---- SNAPSHOTS ---- */
