@@ -39,6 +39,7 @@ if [ "$mode" != fast ]; then
 fi
 tap made-up 1200 test/made_up/made_up.sh build/asan
 tap qcow2-snapshots 1200 build/asan/test/qcow2_snapshots
+tap qcow2-made 600 build/asan/test/qcow2_made
 tap qcow2-look 600 build/asan/test/qcow2_look
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps

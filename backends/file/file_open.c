@@ -9,8 +9,9 @@
  * Block devices are opened O_EXCL, which a mounted file system or a RAID refuses; but not those
  * that are the base of images, which several devices read.
  *
- * An image ends anywhere. Below its format, the file has the blocks that it begins, and what is
- * beyond its end reads as zeroes (file.c), as with QEMU.
+ * An image ends anywhere. Below its format, the file has the blocks that it begins, one at least,
+ * and what is beyond its end reads as zeroes (file.c), as with QEMU. So it is also created without
+ * a size, empty: the format fills it, at this start or at the next one.
  */
 #include "backends/file/file.h"
 
@@ -57,7 +58,8 @@ const struct option file_options[] = {
 	  .offset = offsetof(struct file_config, create),
 	  .def = "false",
 	  .help = "Create the file if it does not exist, and extend it (sparse) if it is shorter "
-		  "than size. It is never truncated." },
+		  "than size. It is never truncated. Below an image format no size is needed: "
+		  "the file is as long as the image." },
 	{ .name = "direct",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct file_config, direct),
@@ -88,13 +90,14 @@ static const char *file_path(const struct backend_device *device)
 
 static int fail_open(struct backend_device *device, int err)
 {
+	const struct file_device *file = device->priv;
 	const char *path = file_path(device);
 
 	switch (err) {
 	case -ENOENT:
 		return backend_fail(device, err,
-				    "%s does not exist: set create: true and size, or correct path",
-				    path);
+				    "%s does not exist: set create: true%s, or correct path", path,
+				    file->in_image ? "" : " and size");
 	case -EACCES:
 	case -EPERM:
 		return backend_fail(device, err, "%s: permission denied for user id %u", path,
@@ -126,6 +129,7 @@ static int check_type(struct backend_device *device, mode_t mode)
 static int check_creation(struct backend_device *device)
 {
 	const struct file_config *config = device->config;
+	const struct file_device *file = device->priv;
 
 	if (!config->create)
 		return fail_open(device, -ENOENT);
@@ -133,7 +137,7 @@ static int check_creation(struct backend_device *device)
 		return backend_fail(device, -ENOENT,
 				    "%s does not exist, and a read_only device does not create it",
 				    config->path);
-	if (config->size_bytes == 0)
+	if (config->size_bytes == 0 && !file->in_image)
 		return backend_fail(device, -EINVAL, "%s does not exist: create: true needs size",
 				    config->path);
 	return 0;
@@ -251,13 +255,14 @@ int file_found_size(struct backend_device *device, uint64_t *ret_bytes)
 	return 0;
 }
 
-/* All of the file, but for a last block that is not whole; of an image that one too. */
+/* All of the file, but for a last block that is not whole; of an image that one, or the first. */
 static int whole_size(struct backend_device *device, uint64_t have_bytes)
 {
 	const struct file_device *file = device->priv;
 	uint32_t block_bytes = device->open_params.logical_block_bytes;
-	uint64_t size_bytes = file->in_image ? round_up(have_bytes, (uint64_t)block_bytes)
-					     : round_down(have_bytes, block_bytes);
+	uint64_t size_bytes = file->in_image
+				      ? round_up(MAX(have_bytes, 1ull), (uint64_t)block_bytes)
+				      : round_down(have_bytes, block_bytes);
 
 	if (size_bytes == 0)
 		return backend_fail(device, -EINVAL,

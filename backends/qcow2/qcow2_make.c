@@ -78,15 +78,26 @@ static int choose_shape(struct qcow2_open *p, char words[static QCOW2_WORDS_BYTE
 	return qcow2_create_check(&p->create, &p->image_bytes, words);
 }
 
-bool qcow2_open_is_blank(struct qcow2_open *p)
+static bool is_zeroes(const uint8_t sector[static BLANK_BYTES])
 {
 	static const uint8_t zeroes[BLANK_BYTES];
+
+	return memcmp(sector, zeroes, BLANK_BYTES) == 0;
+}
+
+bool qcow2_open_begins_blank(const struct qcow2_open *p)
+{
+	return is_zeroes(p->buf);
+}
+
+bool qcow2_open_is_blank(struct qcow2_open *p)
+{
 	uint8_t wanted[BLANK_BYTES];
 	char words[QCOW2_WORDS_BYTES];
 	bool has_shape = choose_shape(p, words) == 0;
 
 	for (uint32_t at = 0; at < p->header_bytes; at += BLANK_BYTES) {
-		if (memcmp(p->buf + at, zeroes, BLANK_BYTES) == 0)
+		if (is_zeroes(p->buf + at))
 			continue;
 		if (at == 0 || !has_shape)
 			return false;

@@ -150,6 +150,20 @@ static int judge_features(struct qcow2_open *p, char words[static QCOW2_WORDS_BY
 	return 0;
 }
 
+/* The magic is missing: what else is there, in words that say what to do; or as they are. */
+static void explain_zeroes(const struct qcow2_open *p, char words[static QCOW2_WORDS_BYTES])
+{
+	const struct qcow2_config *config = p->d->device->config;
+
+	if (p->d->is_read_only || !qcow2_open_begins_blank(p))
+		return;
+	snprintf(words, QCOW2_WORDS_BYTES,
+		 config->is_created
+			 ? "qcow2: `data` begins with zeroes, but is not empty: remove what is in "
+			   "it, for a new image"
+			 : "qcow2: `data` begins with zeroes: set create: true for a new image");
+}
+
 static void header_read(struct backend_visit *visit, int result)
 {
 	struct qcow2_open *p = qcow2_opening_of(visit);
@@ -163,10 +177,13 @@ static void header_read(struct backend_visit *visit, int result)
 		qcow2_open_make(p);
 		return;
 	}
-	if (ret == 0)
+	if (ret == 0) {
 		ret = qcow2_header_parse(&d->header, p->buf, p->header_bytes,
 					 round_up(d->image_bytes, 1u << QCOW2_CLUSTER_BITS_MAX),
 					 words);
+		if (ret < 0)
+			explain_zeroes(p, words);
+	}
 	if (ret == 0)
 		ret = judge_features(p, words);
 	if (ret < 0)

@@ -47,8 +47,9 @@ void qcow2_open_done(struct qcow2_open *p);
 /* ---- one after the other, each goes on with the next ---- */
 
 /* qcow2_make.c: whether nothing is there, or what a power cut has left of such an image: all but
- * its header; and writes a new one. */
+ * its header; whether the header's place is zeroes; and writes a new one. */
 bool qcow2_open_is_blank(struct qcow2_open *p);
+bool qcow2_open_begins_blank(const struct qcow2_open *p);
 void qcow2_open_make(struct qcow2_open *p);
 /* qcow2_key.c: reads the LUKS header of an encrypted image and unlocks it. */
 void qcow2_open_crypto(struct qcow2_open *p);

@@ -473,7 +473,7 @@ const struct variant variants[] = {
 	{ .name = "qcow2-file",
 	  .backend = "qcow2",
 	  .yaml = "type: qcow2\ncreate: true\nsize: 4MiB\ncluster_size: 16KiB\n"
-		  "data: {type: file, path: %s, size: 8MiB, create: true}\n",
+		  "data: {type: file, path: %s, create: true}\n",
 	  .block_bytes = 4096,
 	  .is_persistent = true,
 	  .setup = fresh,

@@ -93,7 +93,7 @@ clean() {
 # The image's place in a tree: tree IMAGE. What else an image has is in IMAGE.tree.
 tree() {
 	echo "type: qcow2"
-	echo "data: {type: file, path: $1}"
+	echo "data: {type: file, path: $1, create: true}"
 	if [ -e "$1.tree" ]; then cat "$1.tree"; fi
 }
 
@@ -305,7 +305,6 @@ killed() {
 own() {
 	rm -f image ./*.tree
 	printf '%s\n' "$1" "create: true" "size: $2" >image.tree
-	truncate -s 512 image
 	ours image -- zeroes verify "random $RANDOM $request_nr" close open verify "dump ours.raw" && written image && both image "${3:-$2}"
 }
 
@@ -314,7 +313,6 @@ own_over() {
 	rm -f image base ./*.tree
 	create cluster_size=64k base 4M && fill base 4M && flatten base want.raw || return
 	printf '%s\n' "$1" "create: true" "backing: {type: qcow2, data: {type: file, path: base}}" >image.tree
-	truncate -s 512 image
 	ours image -- "load want.raw" verify "random $RANDOM $request_nr" close open verify "dump ours.raw" && clean image &&
 		qemu-img rebase -u -b base -F qcow2 image && written image && both image 4M
 }

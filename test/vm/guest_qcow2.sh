@@ -15,8 +15,7 @@ truncate -s 64M /mnt/ram/base.raw
 qemu-img convert -f raw -O qcow2 /mnt/ram/base.raw $base || exit 1
 
 # new NAME OPTIONS BACKING: an image that is made, in a file that grows.
-new() { echo "{type: qcow2, create: true$2, data: {type: file, path: /mnt/ram/$1.qcow2}$3}"; }
-truncate -s 4K /mnt/ram/{one,parts,over}.qcow2
+new() { echo "{type: qcow2, create: true$2, data: {type: file, path: /mnt/ram/$1.qcow2, create: true}$3}"; }
 cat >"$work/qcow2.yaml" <<YAML
 daemon: {reactors: $reactors}
 devices:
