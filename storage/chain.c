@@ -7,7 +7,7 @@
  * the device; what was found has its own.
  *
  * Failure modes: a node cannot find what it needs: its words; a chain that comes back to a file, or
- * is too long, or a tree too large: words that name the chain.
+ * is too long, or a tree too large: words that name the chain; one that would take too much memory.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -234,8 +234,28 @@ static int check_data(struct resolving *r, const struct backend_spec *spec,
 	return -EOPNOTSUPP;
 }
 
-int backend_resolve(const struct backend_spec *spec, struct backend_spec **ret_spec, char *error,
-		    size_t error_bytes)
+/*
+ * Who wrote the configuration chose its queues and their depth, but not how many nodes an image
+ * puts below each of them.
+ */
+static int check_memory(struct resolving *r, const struct backend_spec *spec,
+			const struct backend_spec *resolved,
+			const struct backend_open_params *params)
+{
+	uint64_t bytes = params->queue_nr * (backend_spec_queue_bytes(resolved, params->depth) -
+					     backend_spec_queue_bytes(spec, params->depth));
+
+	if (bytes <= BACKEND_FOUND_BYTES_MAX)
+		return 0;
+	snprintf(r->error, r->error_bytes,
+		 "what it stands over needs %llu MiB of memory for requests, and may have %llu: "
+		 "merge some of it, or set fewer queues or a smaller depth",
+		 (unsigned long long)(bytes >> 20), BACKEND_FOUND_BYTES_MAX >> 20);
+	return -E2BIG;
+}
+
+int backend_resolve(const struct backend_spec *spec, const struct backend_open_params *params,
+		    struct backend_spec **ret_spec, char *error, size_t error_bytes)
 {
 	struct resolving r = { .error = error, .error_bytes = error_bytes };
 	struct backend_spec *copy = spec_copy(spec);
@@ -249,6 +269,8 @@ int backend_resolve(const struct backend_spec *spec, struct backend_spec **ret_s
 	ret = resolve_node(&r, copy, 0);
 	if (ret == 0)
 		ret = check_data(&r, spec, copy);
+	if (ret == 0)
+		ret = check_memory(&r, spec, copy, params);
 	if (ret < 0) {
 		backend_spec_free(copy);
 		return ret;

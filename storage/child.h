@@ -15,6 +15,11 @@ struct backend;
 #define BACKEND_CHILDREN_MAX 32
 /* Nodes of one tree whose content may outlive the process: backend_stored_fd. */
 #define BACKEND_STORED_MAX BACKEND_NODES_MAX
+/*
+ * Memory for requests of all queues, of the nodes that others have found by themselves: the worst
+ * case, beyond what the configuration asks for.
+ */
+#define BACKEND_FOUND_BYTES_MAX (1ull << 30)
 /* Rows of one backend's table of children. */
 #define BACKEND_CHILD_OPTIONS_MAX 4
 

@@ -185,7 +185,7 @@ static void life_resolve(struct backend_life *l)
 	struct unresolved *u = &l->unresolved;
 	struct backend_spec *resolved = NULL;
 	char words[BACKEND_ERROR_BYTES];
-	int ret = backend_resolve(u->spec, &resolved, words, sizeof(words));
+	int ret = backend_resolve(u->spec, &u->params, &resolved, words, sizeof(words));
 
 	if (ret == 0)
 		l->top = backend_tree_new(resolved, u->name, &u->params);

@@ -12,11 +12,11 @@
 bool backend_spec_resolves(const struct backend_spec *spec);
 
 /*
- * A helper. The same tree with what its nodes find: the caller's, and not to be used after spec is
- * freed. Returns 0, or -errno with words.
+ * A helper. The same tree with what its nodes find, for a device with these params: the caller's,
+ * and not to be used after spec is freed. Returns 0, or -errno with words.
  */
-int backend_resolve(const struct backend_spec *spec, struct backend_spec **ret_spec, char *error,
-		    size_t error_bytes);
+int backend_resolve(const struct backend_spec *spec, const struct backend_open_params *params,
+		    struct backend_spec **ret_spec, char *error, size_t error_bytes);
 
 /* ---- tree.c: any thread that has the tree to itself ---- */
 

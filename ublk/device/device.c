@@ -270,6 +270,16 @@ struct backend_device *device_backend(struct device *d)
 	return d->backend;
 }
 
+/* With the nodes that were found when the backend was opened. */
+static uint64_t device_memory_found(const struct device *d)
+{
+	struct device_spec spec = d->spec;
+
+	if (d->backend)
+		spec.backend = d->backend->spec;
+	return device_memory_max(&spec);
+}
+
 void device_info(const struct device *d, struct device_info *ret_info)
 {
 	static const struct backend_limits none;
@@ -290,7 +300,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.batch = d->data.batch,
 		.resizing = d->resize.busy,
 		.changes_snapshot = d->snapshot.busy,
-		.buffer_bytes_max = device_memory_max(&d->spec),
+		.buffer_bytes_max = device_memory_found(d),
 		.queue_reactor_nr = MIN(d->placed_nr, (unsigned)sizeof(ret_info->queue_reactor)),
 	};
 	for (unsigned i = 0; i < ret_info->queue_reactor_nr; i++)

@@ -12,6 +12,7 @@
 #include "storage/spec.h"
 #include "test/rig/config_check.h"
 
+static const struct backend_open_params params = { .queue_nr = 1, .depth = 1 };
 static char folder[64], error[BACKEND_ERROR_BYTES], path_buf[8][256];
 
 /* A path in the folder of the test. */
@@ -82,7 +83,7 @@ static int resolve(const char *image, const char *options, struct backend_spec *
 	if (backend_spec_from_text(ret_spec, yaml, error, sizeof(error)) < 0)
 		fail_msg("%s: %s", yaml, error);
 	assert_true(backend_spec_resolves(*ret_spec));
-	return backend_resolve(*ret_spec, ret_resolved, error, sizeof(error));
+	return backend_resolve(*ret_spec, &params, ret_resolved, error, sizeof(error));
 }
 
 /* text and base NULL: any. */
@@ -321,7 +322,7 @@ static void test_data_is_no_file(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(data); i++) {
 		snprintf(yaml, sizeof(yaml), "{type: qcow2, backing: auto, data: %s}", data[i]);
 		assert_int_equal(backend_spec_from_text(&spec, yaml, error, sizeof(error)), 0);
-		assert_int_equal(backend_resolve(spec, &resolved, error, sizeof(error)),
+		assert_int_equal(backend_resolve(spec, &params, &resolved, error, sizeof(error)),
 				 -EOPNOTSUPP);
 		assert_non_null(strstr(error, "reads a file, and data is none"));
 		backend_spec_free(spec);

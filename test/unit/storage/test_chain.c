@@ -33,7 +33,7 @@ static const struct option named_options[] = {
 };
 static const struct option no_options[] = { OPTION_END };
 
-/* "/d/a" stands over "/d/b", and so on; in /n each over the next number. */
+/* "/d/a" stands over "/d/b", and so on; in /n each over the next number, in /m down to 0. */
 static const char *const links[][2] = {
 	{ "/d/a", "/d/b" },	   { "/d/b", "/d/c" },		 { "/d/p", "/d/q" },
 	{ "/d/q", "/d/r" },	   { "/d/r", "/d/q" },		 { "/d/self", "/d/self" },
@@ -49,6 +49,10 @@ static const char *next_of(const char *path, char buf[static 32])
 
 	if (sscanf(path, "/n/%u", &at) == 1) {
 		snprintf(buf, 32, "/n/%u", at + 1);
+		return buf;
+	}
+	if (sscanf(path, "/m/%u", &at) == 1 && at > 0) {
+		snprintf(buf, 32, "/m/%u", at - 1);
 		return buf;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(links); i++)
@@ -146,9 +150,14 @@ static const struct backend_open_params params = {
 };
 
 /* Without threads. */
+static int open_with(const char *yaml, const struct backend_open_params *with)
+{
+	return backend_open(&rig.device, parse(yaml), "disk", with, error, sizeof(error));
+}
+
 static int open_text(const char *yaml)
 {
-	return backend_open(&rig.device, parse(yaml), "disk", &params, error, sizeof(error));
+	return open_with(yaml, &params);
 }
 
 static void begin_text(const char *yaml)
@@ -264,6 +273,38 @@ static void test_long_chains(void **state)
 		"of them");
 }
 
+/* What is found would multiply what the queues take: depth by depth, to the last I/O that fits. */
+static void test_memory(void **state)
+{
+	struct backend_open_params many = params;
+	uint64_t found_bytes;
+
+	(void)state;
+	many.depth = 1024;
+	assert_int_equal(open_with(LINKED("/m/20"), &many), 0);
+	found_bytes = backend_spec_queue_bytes(rig.device->spec, many.depth) -
+		      backend_spec_queue_bytes(parsed, many.depth);
+	backend_close(rig.device);
+	backend_spec_free(parsed);
+	many.queue_nr = (uint32_t)(BACKEND_FOUND_BYTES_MAX / found_bytes);
+	assert_int_equal(open_with(LINKED("/m/20"), &many), 0);
+	backend_close(rig.device);
+	backend_spec_free(parsed);
+	rig.device = NULL;
+	many.queue_nr++;
+	assert_int_equal(open_with(LINKED("/m/20"), &many), -E2BIG);
+	assert_non_null(strstr(error, "MiB of memory for requests, and may have 1024: merge"));
+	assert_null(rig.device);
+	/* Who writes all of it has chosen it. */
+	backend_spec_free(parsed);
+	assert_int_equal(open_with("{type: linked, data: {type: named, path: /x}, backing: {type: "
+				   "linked, data: {type: named, path: /y}}}",
+				   &(struct backend_open_params){ .logical_block_bytes = 512,
+								  .queue_nr = UINT16_MAX,
+								  .depth = UINT16_MAX }),
+			 0);
+}
+
 static void test_words(void **state)
 {
 	(void)state;
@@ -363,6 +404,7 @@ int main(void)
 		HERE(test_place),
 		HERE(test_loops),
 		HERE(test_long_chains),
+		HERE(test_memory),
 		HERE(test_words),
 		HERE(test_other_ways_of_bytes),
 		HELPED(test_at_a_helper),
