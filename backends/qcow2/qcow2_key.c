@@ -90,6 +90,27 @@ static void read_crypto(struct qcow2_open *p)
 		unlock_begin(p);
 }
 
+/* Each image has a passphrase of its own: one that `auto` has found gets none. */
+static bool was_found(const struct backend_device *device)
+{
+	const struct backend_device *over = device->parent;
+	const char *word = over && over->ops == device->ops ? qcow2_backing_word(over->spec) : NULL;
+
+	return word && strcmp(word, "auto") == 0 && strcmp(device->as->name, "backing") == 0;
+}
+
+static void fail_without_key(struct qcow2_open *p)
+{
+	qcow2_open_fail(
+		p, -EINVAL,
+		was_found(p->d->device)
+			? "qcow2: the image is encrypted, and backing: auto has no key_file "
+			  "for it: write {type: qcow2, key_file: FILE, data: ...} in the "
+			  "place of auto"
+			: "qcow2: the image is encrypted: set key_file to the file with "
+			  "its passphrase");
+}
+
 void qcow2_open_crypto(struct qcow2_open *p)
 {
 	const struct qcow2_header *h = &p->d->header;
@@ -99,9 +120,7 @@ void qcow2_open_crypto(struct qcow2_open *p)
 		return;
 	}
 	if (!p->key) {
-		qcow2_open_fail(p, -EINVAL,
-				"qcow2: the image is encrypted: set key_file to the file with "
-				"its passphrase");
+		fail_without_key(p);
 		return;
 	}
 	if (h->crypto_bytes > QCOW2_LUKS_BYTES_MAX) {

@@ -272,6 +272,20 @@ luks() {
 	fill luks.qcow2 4M && both luks.qcow2 4M
 }
 
+# Below an overlay: what is found has no key of its own, what is written by hand has.
+luks_below() {
+	rm -f image over ./*.tree
+	"$build/luks_maker" . 64 && image_words luks.qcow2 || return
+	qemu-img check -q -r all "${words[@]}" >/dev/null
+	echo "key_file: luks.key" >luks.qcow2.tree && fill luks.qcow2 4M && flatten luks.qcow2 want.raw &&
+		create cluster_size=4k -u -b luks.qcow2 -F qcow2 over 4M && echo "backing: auto" >over.tree || return
+	if ours over -- "load want.raw" verify >refused; then return 1; fi
+	cat refused
+	grep -q 'backing: auto has no key_file for it: write {type: qcow2, key_file: FILE' refused &&
+		echo "backing: {type: qcow2, key_file: luks.key, data: {type: file, path: luks.qcow2}}" >over.tree &&
+		ours over -- "load want.raw" verify
+}
+
 # We do not keep them up: they count as leaks from then on, and qemu-img repairs that.
 bitmaps() {
 	rm -f image ./*.tree
@@ -377,6 +391,7 @@ check "ours: over a backing image" own_over "cluster_size: 4KiB"
 check "ours: subclusters over a backing image" own_over "extended_l2: true"
 check "QEMU's: over a backing image, opened without" without_backing
 for bytes in 32 64; do check "QEMU's: LUKS, a key of $bytes bytes" luks $bytes; done
+check "QEMU's: LUKS below an overlay" luks_below
 check "QEMU's: bitmaps" bitmaps
 check "QEMU's: resized" resized
 
