@@ -49,12 +49,12 @@ static uint8_t *say_option(struct nbd_handshake *h, uint32_t opt, size_t data_by
 {
 	uint8_t *at = handshake_say(h, 16 + data_bytes);
 
-	at = nbd_put64(at, NBD_OPTION_MAGIC);
-	at = nbd_put32(at, opt);
+	at = be_put64(at, NBD_OPTION_MAGIC);
+	at = be_put32(at, opt);
 	h->opt = opt;
 	h->reply_nr = 0;
 	handshake_expect(h, REPLY_HEADER, 20);
-	return nbd_put32(at, (uint32_t)data_bytes);
+	return be_put32(at, (uint32_t)data_bytes);
 }
 
 static uint8_t *handshake_put_text(uint8_t *at, const char *text, size_t bytes)
@@ -71,10 +71,10 @@ static void say_meta_context(struct nbd_handshake *h)
 	uint32_t name_bytes = (uint32_t)strlen(h->config.export_name);
 	uint8_t *at = say_option(h, NBD_OPT_SET_META_CONTEXT, 12 + name_bytes + query_bytes);
 
-	at = nbd_put32(at, name_bytes);
+	at = be_put32(at, name_bytes);
 	at = handshake_put_text(at, h->config.export_name, name_bytes);
-	at = nbd_put32(at, 1);
-	at = nbd_put32(at, query_bytes);
+	at = be_put32(at, 1);
+	at = be_put32(at, query_bytes);
 	handshake_put_text(at, query, query_bytes);
 }
 
@@ -88,11 +88,11 @@ static void say_go(struct nbd_handshake *h, uint32_t opt)
 	uint32_t name_bytes = (uint32_t)strlen(h->config.export_name);
 	uint8_t *at = say_option(h, opt, 6 + name_bytes + 2 * wanted_nr);
 
-	at = nbd_put32(at, name_bytes);
+	at = be_put32(at, name_bytes);
 	at = handshake_put_text(at, h->config.export_name, name_bytes);
-	at = nbd_put16(at, wanted_nr);
+	at = be_put16(at, wanted_nr);
 	for (unsigned i = 0; i < wanted_nr; i++)
-		at = nbd_put16(at, wanted[i]);
+		at = be_put16(at, wanted[i]);
 }
 
 static void say_export_name(struct nbd_handshake *h)
@@ -165,10 +165,10 @@ static void handshake_done(struct nbd_handshake *h)
 /* "Newstyle negotiation" */
 static void take_greeting(struct nbd_handshake *h)
 {
-	uint64_t magic = nbd_get64(h->in + 8);
+	uint64_t magic = be_get64(h->in + 8);
 	uint32_t flags;
 
-	if (nbd_get64(h->in) != NBD_MAGIC)
+	if (be_get64(h->in) != NBD_MAGIC)
 		return nbd_handshake_fail(h, -EPROTO, "what answers is no NBD server");
 	if (magic == NBD_OLDSTYLE_MAGIC)
 		return nbd_handshake_fail(h, -EOPNOTSUPP,
@@ -176,7 +176,7 @@ static void take_greeting(struct nbd_handshake *h)
 					  "of before 2011: start a newer one");
 	if (magic != NBD_OPTION_MAGIC)
 		return nbd_handshake_fail(h, -EPROTO, "the server greets with an unknown magic");
-	h->server_flags = nbd_get16(h->in + 16);
+	h->server_flags = be_get16(h->in + 16);
 	/* The client's flags have the bits of the server's. */
 	flags = h->server_flags & (NBD_FLAG_FIXED_NEWSTYLE | NBD_FLAG_NO_ZEROES);
 	if (!(flags & NBD_FLAG_FIXED_NEWSTYLE) && h->config.tls)
@@ -187,7 +187,7 @@ static void take_greeting(struct nbd_handshake *h)
 		return nbd_handshake_fail(h, -EOPNOTSUPP,
 					  "the server is too old to tell about its "
 					  "exports");
-	nbd_put32(handshake_say(h, 4), flags);
+	be_put32(handshake_say(h, 4), flags);
 	if (flags & NBD_FLAG_FIXED_NEWSTYLE)
 		say_next(h, 0);
 	else
@@ -196,17 +196,17 @@ static void take_greeting(struct nbd_handshake *h)
 
 static void take_header(struct nbd_handshake *h)
 {
-	uint32_t opt = nbd_get32(h->in + 8), bytes = nbd_get32(h->in + 16);
+	uint32_t opt = be_get32(h->in + 8), bytes = be_get32(h->in + 16);
 	const char *name = nbd_opt_name(opt);
 
-	if (nbd_get64(h->in) != NBD_OPTION_REPLY_MAGIC)
+	if (be_get64(h->in) != NBD_OPTION_REPLY_MAGIC)
 		return nbd_handshake_fail(h, -EPROTO, "the server's answer to %s has a wrong magic",
 					  nbd_opt_name(h->opt));
 	if (opt != h->opt)
 		return nbd_handshake_fail(h, -EPROTO, "asked for %s, the server answers to %s (%u)",
 					  nbd_opt_name(h->opt), name ? name : "something unknown",
 					  opt);
-	h->rep = nbd_get32(h->in + 12);
+	h->rep = be_get32(h->in + 12);
 	if (bytes > NBD_HANDSHAKE_REPLY_BYTES_MAX)
 		return nbd_handshake_fail(h, -EPROTO,
 					  "the server's answer to %s has %u bytes, above the limit "
@@ -297,7 +297,7 @@ static void take_reply(struct nbd_handshake *h)
 
 static void take_export_size(struct nbd_handshake *h)
 {
-	if (!nbd_handshake_take_size(h, nbd_get64(h->in), nbd_get16(h->in + 8)))
+	if (!nbd_handshake_take_size(h, be_get64(h->in), be_get16(h->in + 8)))
 		return;
 	if (h->server_flags & NBD_FLAG_NO_ZEROES)
 		handshake_done(h);

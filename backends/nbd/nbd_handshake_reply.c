@@ -37,7 +37,7 @@ static void take_server(struct nbd_handshake *h)
 
 	if (h->in_need < 4)
 		return wrong_length(h, "an export");
-	name_bytes = nbd_get32(h->in);
+	name_bytes = be_get32(h->in);
 	if (name_bytes > rest)
 		return nbd_handshake_fail(h, -EPROTO,
 					  "the server sent a name of %u bytes in a reply of %u",
@@ -78,8 +78,8 @@ bool nbd_handshake_take_size(struct nbd_handshake *h, uint64_t size_bytes, uint1
 /* "Size constraints" */
 static void take_block_sizes(struct nbd_handshake *h)
 {
-	uint32_t min = nbd_get32(h->in + 2), preferred = nbd_get32(h->in + 6);
-	uint32_t max = nbd_get32(h->in + 10);
+	uint32_t min = be_get32(h->in + 2), preferred = be_get32(h->in + 6);
+	uint32_t max = be_get32(h->in + 10);
 
 	if (!is_power_of_two(min) || min > 65536 || !is_power_of_two(preferred) ||
 	    preferred < MAX(min, 512u) || max < preferred)
@@ -101,11 +101,11 @@ static void take_info(struct nbd_handshake *h)
 
 	if (h->in_need < 2)
 		return wrong_length(h, "an information");
-	switch (nbd_get16(h->in)) {
+	switch (be_get16(h->in)) {
 	case NBD_INFO_EXPORT:
 		if (h->in_need != 12)
 			return wrong_length(h, "INFO_EXPORT");
-		nbd_handshake_take_size(h, nbd_get64(h->in + 2), nbd_get16(h->in + 10));
+		nbd_handshake_take_size(h, be_get64(h->in + 2), be_get16(h->in + 10));
 		return;
 	case NBD_INFO_BLOCK_SIZE:
 		if (h->in_need != 14)
@@ -115,7 +115,7 @@ static void take_info(struct nbd_handshake *h)
 	case NBD_INFO_DESCRIPTION:
 		if (text_bytes > NBD_STRING_BYTES_MAX)
 			return wrong_length(h, "a text");
-		if (nbd_get16(h->in) == NBD_INFO_NAME)
+		if (be_get16(h->in) == NBD_INFO_NAME)
 			printable(h->export.name, sizeof(h->export.name), text, text_bytes);
 		else
 			printable(h->export.description, sizeof(h->export.description), text,
@@ -141,7 +141,7 @@ static void take_context(struct nbd_handshake *h)
 	if (h->export.has_meta)
 		return nbd_handshake_fail(h, -EPROTO, "the server selected %s twice", wanted);
 	h->export.has_meta = true;
-	h->export.meta_context = nbd_get32(h->in);
+	h->export.meta_context = be_get32(h->in);
 }
 
 void nbd_handshake_take_data(struct nbd_handshake *h)

@@ -1,15 +1,16 @@
 /*
- * The NBD protocol: numbers, byte order, names. Pure, any thread. The facts are in doc/proto.md of
+ * The NBD protocol: numbers and names. Pure, any thread. The facts are in doc/proto.md of
  * https://github.com/NetworkBlockDevice/nbd, whose names are kept; sections are named in quotes.
  * What belongs to extended headers is in the same file of the branch extension-ext-header.
  */
 #ifndef BACKENDS_NBD_NBD_PROTO_H
 #define BACKENDS_NBD_NBD_PROTO_H
 
-#include <endian.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "base/big_endian.h"
 
 /* "Newstyle negotiation", "Oldstyle negotiation", "Fixed newstyle negotiation" */
 #define NBD_MAGIC 0x4e42444d41474943ull		 /* NBDMAGIC */
@@ -136,52 +137,6 @@ enum nbd_reply_type {
 
 /* "base:allocation metadata context" */
 #define NBD_META_ALLOCATION "base:allocation"
-
-static inline uint16_t nbd_get16(const uint8_t *at)
-{
-	uint16_t n;
-
-	memcpy(&n, at, sizeof(n));
-	return be16toh(n);
-}
-
-static inline uint32_t nbd_get32(const uint8_t *at)
-{
-	uint32_t n;
-
-	memcpy(&n, at, sizeof(n));
-	return be32toh(n);
-}
-
-static inline uint64_t nbd_get64(const uint8_t *at)
-{
-	uint64_t n;
-
-	memcpy(&n, at, sizeof(n));
-	return be64toh(n);
-}
-
-/* Each returns the byte behind. */
-static inline uint8_t *nbd_put16(uint8_t *at, uint16_t n)
-{
-	n = htobe16(n);
-	memcpy(at, &n, sizeof(n));
-	return at + sizeof(n);
-}
-
-static inline uint8_t *nbd_put32(uint8_t *at, uint32_t n)
-{
-	n = htobe32(n);
-	memcpy(at, &n, sizeof(n));
-	return at + sizeof(n);
-}
-
-static inline uint8_t *nbd_put64(uint8_t *at, uint64_t n)
-{
-	n = htobe64(n);
-	memcpy(at, &n, sizeof(n));
-	return at + sizeof(n);
-}
 
 /* The protocol's names without their prefix: "WRITE_ZEROES". Unknown numbers: NULL. */
 const char *nbd_cmd_name(uint32_t cmd);

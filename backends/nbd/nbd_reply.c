@@ -152,7 +152,7 @@ static enum nbd_reply_event check_content(struct nbd_reply *r, uint64_t offset, 
 
 static enum nbd_reply_event on_data_offset(struct nbd_reply *r, const uint8_t *at)
 {
-	enum nbd_reply_event event = check_content(r, nbd_get64(at), r->chunk_bytes - 8);
+	enum nbd_reply_event event = check_content(r, be_get64(at), r->chunk_bytes - 8);
 
 	if (unlikely(event != GO_ON))
 		return event;
@@ -162,12 +162,12 @@ static enum nbd_reply_event on_data_offset(struct nbd_reply *r, const uint8_t *a
 
 static enum nbd_reply_event on_hole(struct nbd_reply *r, const uint8_t *at)
 {
-	uint32_t bytes = nbd_get32(at + 8);
+	uint32_t bytes = be_get32(at + 8);
 	enum nbd_reply_event event;
 
 	if (bytes == 0)
 		return reply_broken(r, "a hole of 0 bytes");
-	event = check_content(r, nbd_get64(at), bytes);
+	event = check_content(r, be_get64(at), bytes);
 	if (event != GO_ON)
 		return event;
 	r->state = CHUNK_END;
@@ -187,10 +187,10 @@ void nbd_reply_took(struct nbd_reply *r, uint64_t bytes)
 
 static enum nbd_reply_event on_error_head(struct nbd_reply *r, const uint8_t *at)
 {
-	uint32_t error = nbd_get32(at);
+	uint32_t error = be_get32(at);
 	uint32_t fixed = r->chunk_type == NBD_REPLY_TYPE_ERROR_OFFSET ? 14 : 6;
 
-	r->text_bytes = nbd_get16(at + 4);
+	r->text_bytes = be_get16(at + 4);
 	r->text_have = 0;
 	if (error == 0)
 		return reply_broken(r, "an error chunk with error 0");
@@ -228,7 +228,7 @@ static enum nbd_reply_event on_error_text(struct nbd_reply *r, struct nbd_input 
 static enum nbd_reply_event on_error_offset(struct nbd_reply *r, const uint8_t *at)
 {
 	struct nbd_slot *slot = r->slot;
-	uint64_t offset = nbd_get64(at);
+	uint64_t offset = be_get64(at);
 
 	if (offset < slot->offset_bytes || offset - slot->offset_bytes >= slot->length_bytes)
 		return reply_broken(r, "an error at %llu, outside its %s",
@@ -338,14 +338,14 @@ static enum nbd_reply_event start_simple(struct nbd_reply *r, uint32_t error)
 
 static enum nbd_reply_event start_extended(struct nbd_reply *r, const uint8_t *at)
 {
-	uint64_t offset = nbd_get64(at + 16);
+	uint64_t offset = be_get64(at + 16);
 
 	/* "Extended reply chunk message": it MUST match. */
 	if (offset != r->slot->offset_bytes)
 		return reply_broken(
 			r, "a reply to %s at %llu says it is for %llu", reply_cmd_name(r->slot),
 			(unsigned long long)r->slot->offset_bytes, (unsigned long long)offset);
-	r->chunk_bytes = nbd_get64(at + 24);
+	r->chunk_bytes = be_get64(at + 24);
 	return start_chunk(r);
 }
 
@@ -363,8 +363,8 @@ static bool magic_allowed(const struct nbd_reply *r, uint32_t magic)
 
 static enum nbd_reply_event on_head(struct nbd_reply *r, const uint8_t *at)
 {
-	uint32_t magic = nbd_get32(at);
-	uint64_t cookie = nbd_get64(at + 8);
+	uint32_t magic = be_get32(at);
+	uint64_t cookie = be_get64(at + 8);
 
 	if (unlikely(!magic_allowed(r, magic)))
 		return reply_broken(r, "a reply with magic 0x%08x", magic);
@@ -373,15 +373,15 @@ static enum nbd_reply_event on_head(struct nbd_reply *r, const uint8_t *at)
 		return reply_broken(r, "a reply to nothing that waits, cookie 0x%llx",
 				    (unsigned long long)cookie);
 	if (magic == NBD_SIMPLE_REPLY_MAGIC)
-		return start_simple(r, nbd_get32(at + 4));
-	r->chunk_flags = nbd_get16(at + 4);
-	r->chunk_type = nbd_get16(at + 6);
+		return start_simple(r, be_get32(at + 4));
+	r->chunk_flags = be_get16(at + 4);
+	r->chunk_type = be_get16(at + 6);
 	return magic == NBD_EXTENDED_REPLY_MAGIC ? start_extended(r, at) : reply_go_on(r, LENGTH);
 }
 
 static enum nbd_reply_event on_length(struct nbd_reply *r, const uint8_t *at)
 {
-	r->chunk_bytes = nbd_get32(at);
+	r->chunk_bytes = be_get32(at);
 	return start_chunk(r);
 }
 

@@ -8,18 +8,18 @@ uint32_t nbd_request_encode(uint8_t buf[static NBD_REQUEST_BYTES_MAX], const str
 {
 	/* Extended headers say by a flag that the length is one of payload: "Request message". */
 	uint16_t payload = extended && r->cmd == NBD_CMD_WRITE ? NBD_CMD_FLAG_PAYLOAD_LEN : 0;
-	uint8_t *at = nbd_put32(buf, extended ? NBD_EXTENDED_REQUEST_MAGIC : NBD_REQUEST_MAGIC);
+	uint8_t *at = be_put32(buf, extended ? NBD_EXTENDED_REQUEST_MAGIC : NBD_REQUEST_MAGIC);
 
-	at = nbd_put16(at, r->flags | payload);
-	at = nbd_put16(at, r->cmd);
-	at = nbd_put64(at, r->cookie);
-	at = nbd_put64(at, r->offset_bytes);
+	at = be_put16(at, r->flags | payload);
+	at = be_put16(at, r->cmd);
+	at = be_put64(at, r->cookie);
+	at = be_put64(at, r->offset_bytes);
 	if (extended) {
-		nbd_put64(at, r->length_bytes);
+		be_put64(at, r->length_bytes);
 		return NBD_EXTENDED_REQUEST_BYTES;
 	}
 	ASSERT(r->length_bytes <= UINT32_MAX);
-	nbd_put32(at, (uint32_t)r->length_bytes);
+	be_put32(at, (uint32_t)r->length_bytes);
 	return NBD_REQUEST_BYTES;
 }
 

@@ -11,6 +11,7 @@
 
 #include "backends/qcow2/format/qcow2_create.h"
 #include "base/assert.h"
+#include "base/big_endian.h"
 
 #define CONTENT_RUN 8u /* sectors */
 
@@ -112,25 +113,18 @@ static void put_file(const char *path, struct disk *d)
 	d->size = d->durable_size = round_up(d->size, SECTOR_BYTES);
 }
 
-static uint64_t number_at(const struct disk *d, uint64_t at)
-{
-	uint64_t n;
-
-	memcpy(&n, d->now + at, sizeof(n));
-	return be64toh(n);
-}
-
 /* As a program with lazy reference counts leaves it that has died. */
 static void make_dirty(const struct image_shape *shape, struct disk *d)
 {
-	uint64_t table = number_at(d, QCOW2_AT_REFTABLE_OFFSET),
+	uint64_t table = be_get64(d->now + QCOW2_AT_REFTABLE_OFFSET),
 		 bytes = 1ull << shape->cluster_bits;
-	uint64_t features = htobe64(number_at(d, QCOW2_AT_INCOMPATIBLE) | QCOW2_INCOMPAT_DIRTY);
+	uint64_t features =
+		htobe64(be_get64(d->now + QCOW2_AT_INCOMPATIBLE) | QCOW2_INCOMPAT_DIRTY);
 	void *zeroes = calloc(1, bytes);
 
 	disk_put(d, QCOW2_AT_INCOMPATIBLE, &features, sizeof(features));
-	for (uint64_t at = table; at < table + bytes && number_at(d, at); at += 8)
-		disk_put(d, number_at(d, at), zeroes, bytes);
+	for (uint64_t at = table; at < table + bytes && be_get64(d->now + at); at += 8)
+		disk_put(d, be_get64(d->now + at), zeroes, bytes);
 	free(zeroes);
 }
 

@@ -10,6 +10,7 @@ seed=${UBLKD_SEED:-1}
 tmp=$(mktemp -d /tmp/ublkd-qcow2.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 . "$top/test/tap.sh"
+. "$top/test/interop/qcow2_fill.sh"
 
 if ! command -v qemu-img >/dev/null || ! command -v qemu-io >/dev/null; then
 	skip "the oracle of qcow2 images" "needs qemu-img and qemu-io"
@@ -20,33 +21,6 @@ cd "$tmp" || exit 1
 echo "# seed $seed: UBLKD_SEED=$seed test/interop/qcow2_oracle.sh ${1:-}"
 
 # --- images -------------------------------------------------------------------------------------
-
-# A random multiple of 512 below BYTES.
-place() { place=$(((RANDOM << 15 | RANDOM) % ($1 / 512) * 512)); }
-
-# fill IMAGE BYTES [COMMAND...]: writes, zeroes and discards in the first BYTES, then the commands.
-fill() {
-	local image=$1 bytes i at how commands=()
-	bytes=$(numfmt --from=iec "$2")
-	shift 2
-	for ((i = 0; i < 30; i++)); do
-		place "$bytes"
-		at=$place
-		place $((bytes / 16))
-		if ((place == 0 || at + place > bytes)); then continue; fi
-		case $((RANDOM % 8)) in
-		0) how="write -z" ;;
-		1) how="write -z -u" ;;
-		2) how="discard" ;;
-		*) how="write -P $((RANDOM % 255 + 1))" ;;
-		esac
-		commands+=(-c "$how $at $place")
-	done
-	for how in "$@"; do commands+=(-c "$how"); done
-	qemu-io -t unsafe -f qcow2 "${commands[@]}" "$image" >/dev/null
-}
-
-create() { qemu-img create -q -f qcow2 -o "$@"; }
 
 # same IMAGE [EXIT_CODE [SNAPSHOT...]]: both programs end with the code, both read the same.
 same() {

@@ -13,6 +13,7 @@ if [ "${UBLKD_SOAK:-}" ]; then request_nr=2000; fi
 tmp=$(mktemp -d /tmp/ublkd-qemu.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 . "$top/test/tap.sh"
+. "$top/test/interop/qcow2_fill.sh"
 
 # test/vm/qemu_nbd.sh puts another version there, or why it has none.
 if [ "${2:-}" ]; then
@@ -34,40 +35,12 @@ echo "# $(qemu-img --version | head -1)"
 
 # --- QEMU ---------------------------------------------------------------------------------------
 
-create() { timeout 60 qemu-img create -q -f qcow2 -o "$@"; }
-
-# The options of qemu-img and qemu-io that name an image: image_words IMAGE; encrypted ones need more.
+# Encrypted images need more.
 image_words() {
 	words=(-f qcow2 "$1")
 	if [ "$1" = luks.qcow2 ]; then words=("${luks_words[@]}" "driver=qcow2,encrypt.key-secret=key,file.filename=$1"); fi
 }
 luks_words=(--object "secret,id=key,data=geheim" --image-opts)
-
-# A random multiple of 512 below BYTES.
-place() { place=$(((RANDOM << 15 | RANDOM) % ($1 / 512) * 512)); }
-
-# fill IMAGE BYTES [COMMAND...]: qemu-io writes, zeroes and discards in the first BYTES, then the commands.
-fill() {
-	local image=$1 bytes i at how commands=()
-	bytes=$(numfmt --from=iec "${2^^}")
-	shift 2
-	for ((i = 0; i < 30; i++)); do
-		place "$bytes"
-		at=$place
-		place $((bytes / 16))
-		if ((place == 0 || at + place > bytes)); then continue; fi
-		case $((RANDOM % 8)) in
-		0) how="write -z" ;;
-		1) how="write -z -u" ;;
-		2) how="discard" ;;
-		*) how="write -P $((RANDOM % 255 + 1))" ;;
-		esac
-		commands+=(-c "$how $at $place")
-	done
-	for how in "$@"; do commands+=(-c "$how"); done
-	image_words "$image"
-	timeout 60 qemu-io -t unsafe "${commands[@]}" "${words[@]}" >/dev/null
-}
 
 # What QEMU reads, as a file: flatten IMAGE FILE [SNAPSHOT]
 flatten() {

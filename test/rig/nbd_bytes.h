@@ -19,17 +19,17 @@ static inline uint8_t *bytes_room(struct bytes *b, size_t nr)
 
 static inline void add16(struct bytes *b, uint16_t n)
 {
-	nbd_put16(bytes_room(b, 2), n);
+	be_put16(bytes_room(b, 2), n);
 }
 
 static inline void add32(struct bytes *b, uint32_t n)
 {
-	nbd_put32(bytes_room(b, 4), n);
+	be_put32(bytes_room(b, 4), n);
 }
 
 static inline void add64(struct bytes *b, uint64_t n)
 {
-	nbd_put64(bytes_room(b, 8), n);
+	be_put64(bytes_room(b, 8), n);
 }
 
 static inline void add_text(struct bytes *b, const char *text)

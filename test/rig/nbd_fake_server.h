@@ -100,7 +100,7 @@ static inline bool peer_starts_tls(struct peer *p)
 
 static inline void peer_answers_go(struct peer *p, const uint8_t *data)
 {
-	if (nbd_get32(data) == 4 && memcmp(data + 4, "none", 4) == 0) {
+	if (be_get32(data) == 4 && memcmp(data + 4, "none", 4) == 0) {
 		add_rep(&p->out, NBD_OPT_GO, NBD_REP_ERR_UNKNOWN, 9);
 		add_text(&p->out, "ask Paul.");
 		return;
@@ -136,9 +136,9 @@ static inline bool peer_option(struct peer *p)
 
 	if (!peer_read(p, head, sizeof(head)))
 		return false;
-	opt = nbd_get32(head + 8);
-	ASSERT(nbd_get32(head + 12) <= sizeof(data) && p->asked_nr < ARRAY_SIZE(p->asked));
-	if (!peer_read(p, data, nbd_get32(head + 12)))
+	opt = be_get32(head + 8);
+	ASSERT(be_get32(head + 12) <= sizeof(data) && p->asked_nr < ARRAY_SIZE(p->asked));
+	if (!peer_read(p, data, be_get32(head + 12)))
 		return false;
 	p->asked[p->asked_nr++] = opt;
 	if (opt == NBD_OPT_ABORT || !peer_goes_on(p, opt))
@@ -164,7 +164,7 @@ static inline void peer_talk(struct peer *p)
 		if (!peer_option(p))
 			return;
 	p->disc = peer_read(p, request, sizeof(request)) &&
-		  nbd_get32(request) == NBD_REQUEST_MAGIC && request[7] == NBD_CMD_DISC;
+		  be_get32(request) == NBD_REQUEST_MAGIC && request[7] == NBD_CMD_DISC;
 	p->bye = p->turned && peer_read(p, request, 1) && request[0] == 'B';
 }
 

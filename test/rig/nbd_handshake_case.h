@@ -127,9 +127,9 @@ static inline void said(const uint32_t *opts)
 	at += 4; /* client flags */
 	for (; *opts; opts++) {
 		assert_true(end - at >= 16);
-		assert_true(nbd_get64(at) == NBD_OPTION_MAGIC);
-		assert_int_equal(nbd_get32(at + 8), *opts);
-		at += 16 + nbd_get32(at + 12);
+		assert_true(be_get64(at) == NBD_OPTION_MAGIC);
+		assert_int_equal(be_get32(at + 8), *opts);
+		at += 16 + be_get32(at + 12);
 	}
 	assert_ptr_equal(at, end);
 }

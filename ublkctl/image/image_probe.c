@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/qcow2/format/qcow2_bytes.h"
+#include "base/big_endian.h"
 
 #define MAGIC_BYTES 4
 
@@ -57,7 +57,7 @@ static int probe_header(int fd, struct image_probe *p)
 	size_t nr_bytes;
 	int ret = buf ? probe_bytes(fd, buf, &nr_bytes) : -ENOMEM;
 
-	if (ret == 0 && nr_bytes >= MAGIC_BYTES && qcow2_get32(buf) == QCOW2_MAGIC)
+	if (ret == 0 && nr_bytes >= MAGIC_BYTES && be_get32(buf) == QCOW2_MAGIC)
 		parse_header(p, buf, nr_bytes);
 	free(buf);
 	return ret;

@@ -4,12 +4,12 @@
  */
 #include "backends/qcow2/codec/qcow2_luks_header.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/big_endian.h"
 #include "base/printable.h"
 #include "base/util.h"
 
@@ -62,14 +62,6 @@ struct luks_reader {
 uint32_t luks_hash_bytes(enum luks_hash hash)
 {
 	return hashes[hash].bytes;
-}
-
-static uint32_t luks_get32(const uint8_t *at)
-{
-	uint32_t n;
-
-	memcpy(&n, at, sizeof(n));
-	return be32toh(n);
 }
 
 __attribute__((format(printf, 3, 4))) static int luks_fail(const struct luks_reader *r, int err,
@@ -135,7 +127,7 @@ static int luks_read_cipher(const struct luks_reader *r, struct luks_header *h)
 			"aes-xts-plain64",
 			printable(cipher_text, sizeof(cipher_text), cipher, strlen(cipher)),
 			printable(mode_text, sizeof(mode_text), mode, strlen(mode)));
-	h->key_bytes = luks_get32(r->at + AT_KEY_BYTES);
+	h->key_bytes = be_get32(r->at + AT_KEY_BYTES);
 	if (h->key_bytes == 48)
 		return luks_fail(r, -EOPNOTSUPP,
 				 "qcow2: the image is encrypted with AES-192; known are AES-128 "
@@ -171,7 +163,7 @@ static int luks_read_digest(const struct luks_reader *r, struct luks_header *h)
 {
 	h->digest = r->at + AT_DIGEST;
 	h->salt = r->at + AT_SALT;
-	h->iterations = luks_get32(r->at + AT_ITERATIONS);
+	h->iterations = be_get32(r->at + AT_ITERATIONS);
 	if (h->iterations > 0)
 		return 0;
 	return luks_fail(r, -EINVAL, "qcow2: the LUKS header says that the key is hashed 0 times");
@@ -180,9 +172,9 @@ static int luks_read_digest(const struct luks_reader *r, struct luks_header *h)
 static int luks_read_material(const struct luks_reader *r, struct luks_header *h, unsigned nr)
 {
 	const uint8_t *at = r->at + AT_SLOTS + nr * SLOT_BYTES;
-	uint64_t offset = (uint64_t)luks_get32(at + IN_SLOT_OFFSET) * LUKS_SECTOR_BYTES;
+	uint64_t offset = (uint64_t)be_get32(at + IN_SLOT_OFFSET) * LUKS_SECTOR_BYTES;
 	uint64_t bytes = (uint64_t)h->key_bytes * LUKS_STRIPES;
-	uint32_t stripes = luks_get32(at + IN_SLOT_STRIPES);
+	uint32_t stripes = be_get32(at + IN_SLOT_STRIPES);
 
 	if (stripes != LUKS_STRIPES)
 		return luks_fail(r, -EINVAL,
@@ -200,7 +192,7 @@ static int luks_read_material(const struct luks_reader *r, struct luks_header *h
 static int luks_read_slot(const struct luks_reader *r, struct luks_header *h, unsigned nr)
 {
 	const uint8_t *at = r->at + AT_SLOTS + nr * SLOT_BYTES;
-	uint32_t state = luks_get32(at + IN_SLOT_STATE);
+	uint32_t state = be_get32(at + IN_SLOT_STATE);
 
 	if (state == SLOT_DISABLED)
 		return 0;
@@ -209,7 +201,7 @@ static int luks_read_slot(const struct luks_reader *r, struct luks_header *h, un
 				 "qcow2: key slot %u of LUKS is neither enabled nor disabled", nr);
 	h->slots[nr].is_enabled = true;
 	h->slots[nr].salt = at + IN_SLOT_SALT;
-	h->slots[nr].iterations = luks_get32(at + IN_SLOT_ITERATIONS);
+	h->slots[nr].iterations = be_get32(at + IN_SLOT_ITERATIONS);
 	if (h->slots[nr].iterations == 0)
 		return luks_fail(r, -EINVAL,
 				 "qcow2: key slot %u of LUKS hashes the passphrase 0 times", nr);

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "backends/qcow2/format/qcow2_bytes.h"
+#include "base/big_endian.h"
 #include "base/util.h"
 
 #define CLUSTER_BYTES_DEFAULT 65536u
@@ -216,8 +216,8 @@ static void header_extension(struct create_header *w, enum qcow2_extension type,
 			     size_t bytes)
 {
 	if (w->out) {
-		qcow2_put32(w->out + w->bytes, type);
-		qcow2_put32(w->out + w->bytes + 4, (uint32_t)bytes);
+		be_put32(w->out + w->bytes, type);
+		be_put32(w->out + w->bytes + 4, (uint32_t)bytes);
 		if (bytes != 0)
 			memcpy(w->out + w->bytes + 8, data, bytes);
 	}
@@ -316,14 +316,14 @@ static void create_header_fields(const struct qcow2_create *c, const struct crea
 		.autoclear = c->data_file_raw ? QCOW2_AUTOCLEAR_RAW_DATA_FILE : 0,
 	};
 
-	qcow2_put32(out, QCOW2_MAGIC);
-	qcow2_put32(out + QCOW2_AT_VERSION, l->g.version);
-	qcow2_put32(out + QCOW2_AT_CLUSTER_BITS, bits);
+	be_put32(out, QCOW2_MAGIC);
+	be_put32(out + QCOW2_AT_VERSION, l->g.version);
+	be_put32(out + QCOW2_AT_CLUSTER_BITS, bits);
 	qcow2_header_update(out, &h);
 	if (l->g.version == 2)
 		return;
-	qcow2_put32(out + QCOW2_AT_REFCOUNT_ORDER, l->g.refcount_order);
-	qcow2_put32(out + QCOW2_AT_HEADER_BYTES, CREATE_V3_HEADER_BYTES);
+	be_put32(out + QCOW2_AT_REFCOUNT_ORDER, l->g.refcount_order);
+	be_put32(out + QCOW2_AT_HEADER_BYTES, CREATE_V3_HEADER_BYTES);
 	out[QCOW2_AT_COMPRESSION] = c->zstd ? QCOW2_COMPRESSION_ZSTD : QCOW2_COMPRESSION_ZLIB;
 }
 
@@ -340,8 +340,8 @@ static size_t create_header(const struct qcow2_create *c, const struct create_la
 	create_header_fields(c, l, out);
 	name_at = header_extensions(&w, c);
 	if (c->backing_name) {
-		qcow2_put64(out + QCOW2_AT_BACKING_OFFSET, name_at);
-		qcow2_put32(out + QCOW2_AT_BACKING_BYTES, (uint32_t)strlen(c->backing_name));
+		be_put64(out + QCOW2_AT_BACKING_OFFSET, name_at);
+		be_put32(out + QCOW2_AT_BACKING_BYTES, (uint32_t)strlen(c->backing_name));
 	}
 	return w.bytes;
 }
@@ -373,7 +373,7 @@ static void part_reftable(const struct create_part *part, const struct create_la
 	for (uint64_t i = 0; i < l->refblocks; i++) {
 		uint8_t entry[8];
 
-		qcow2_put64(entry, first_block + (i << l->g.cluster_bits));
+		be_put64(entry, first_block + (i << l->g.cluster_bits));
 		part_put(part, table + i * sizeof(entry), entry, sizeof(entry));
 	}
 }

@@ -11,7 +11,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "backends/qcow2/format/qcow2_bytes.h"
+#include "backends/qcow2/format/qcow2_text.h"
+#include "base/big_endian.h"
 #include "backends/qcow2/format/qcow2_header_internal.h"
 #include "base/util.h"
 
@@ -32,7 +33,7 @@ static int header_short(const struct qcow2_reader *r)
 
 static int header_magic(const struct qcow2_reader *r)
 {
-	if (r->nr_bytes < 4 || qcow2_get32(r->at) != QCOW2_MAGIC)
+	if (r->nr_bytes < 4 || be_get32(r->at) != QCOW2_MAGIC)
 		return qcow2_fail(r->words, -EINVAL,
 				  "this is no qcow2 image: it does not begin with \"QFI\\xfb\"");
 	return r->nr_bytes < QCOW2_V2_HEADER_BYTES ? header_short(r) : 0;
@@ -40,7 +41,7 @@ static int header_magic(const struct qcow2_reader *r)
 
 static int header_version(const struct qcow2_reader *r, struct qcow2_header *h)
 {
-	uint32_t version = qcow2_get32(r->at + QCOW2_AT_VERSION);
+	uint32_t version = be_get32(r->at + QCOW2_AT_VERSION);
 
 	if (version < 2 || version > 3)
 		return qcow2_fail(r->words, -EOPNOTSUPP,
@@ -54,7 +55,7 @@ static int header_version(const struct qcow2_reader *r, struct qcow2_header *h)
 
 static int header_cluster(const struct qcow2_reader *r, struct qcow2_header *h)
 {
-	uint32_t bits = qcow2_get32(r->at + QCOW2_AT_CLUSTER_BITS);
+	uint32_t bits = be_get32(r->at + QCOW2_AT_CLUSTER_BITS);
 
 	if (bits < QCOW2_CLUSTER_BITS_MIN || bits > QCOW2_CLUSTER_BITS_MAX)
 		return qcow2_fail(r->words, -EINVAL,
@@ -73,7 +74,7 @@ static int header_length(const struct qcow2_reader *r, struct qcow2_header *h)
 		return 0;
 	if (r->nr_bytes < QCOW2_V3_HEADER_BYTES)
 		return header_short(r);
-	bytes = qcow2_get32(r->at + QCOW2_AT_HEADER_BYTES);
+	bytes = be_get32(r->at + QCOW2_AT_HEADER_BYTES);
 	if (bytes < QCOW2_V3_HEADER_BYTES || bytes % 8 != 0 || bytes > qcow2_cluster_bytes(&h->g))
 		return qcow2_fail(r->words, -EINVAL,
 				  "the header says that it has %" PRIu32 " bytes: it has %u at "
@@ -88,8 +89,8 @@ static int header_length(const struct qcow2_reader *r, struct qcow2_header *h)
 /* Not yet the name: features come first, they are the better message. */
 static int header_backing(struct qcow2_reader *r, const struct qcow2_header *h)
 {
-	uint64_t offset = qcow2_get64(r->at + QCOW2_AT_BACKING_OFFSET);
-	uint32_t bytes = qcow2_get32(r->at + QCOW2_AT_BACKING_BYTES);
+	uint64_t offset = be_get64(r->at + QCOW2_AT_BACKING_OFFSET);
+	uint32_t bytes = be_get32(r->at + QCOW2_AT_BACKING_BYTES);
 	uint64_t cluster_bytes = qcow2_cluster_bytes(&h->g);
 
 	if (offset == 0)
@@ -150,9 +151,9 @@ static int header_features(const struct qcow2_reader *r, struct qcow2_header *h)
 	int err;
 
 	if (h->g.version > 2) {
-		h->incompatible = qcow2_get64(r->at + QCOW2_AT_INCOMPATIBLE);
-		h->compatible = qcow2_get64(r->at + QCOW2_AT_COMPATIBLE);
-		h->autoclear = qcow2_get64(r->at + QCOW2_AT_AUTOCLEAR);
+		h->incompatible = be_get64(r->at + QCOW2_AT_INCOMPATIBLE);
+		h->compatible = be_get64(r->at + QCOW2_AT_COMPATIBLE);
+		h->autoclear = be_get64(r->at + QCOW2_AT_AUTOCLEAR);
 	}
 	if (h->incompatible & ~(uint64_t)QCOW2_INCOMPAT_KNOWN)
 		return qcow2_features_fail(r, h, h->incompatible & ~(uint64_t)QCOW2_INCOMPAT_KNOWN);
@@ -162,7 +163,7 @@ static int header_features(const struct qcow2_reader *r, struct qcow2_header *h)
 
 static int header_crypt(const struct qcow2_reader *r, struct qcow2_header *h)
 {
-	h->crypt = qcow2_get32(r->at + QCOW2_AT_CRYPT);
+	h->crypt = be_get32(r->at + QCOW2_AT_CRYPT);
 	if (h->crypt == QCOW2_CRYPT_AES)
 		return qcow2_fail(r->words, -EOPNOTSUPP,
 				  "the image is encrypted by the old method of qcow2 (AES), which "
@@ -177,8 +178,8 @@ static int header_crypt(const struct qcow2_reader *r, struct qcow2_header *h)
 
 static int header_geometry(const struct qcow2_reader *r, struct qcow2_header *h)
 {
-	uint32_t order = h->g.version == 2 ? REFCOUNT_ORDER_V2
-					   : qcow2_get32(r->at + QCOW2_AT_REFCOUNT_ORDER);
+	uint32_t order =
+		h->g.version == 2 ? REFCOUNT_ORDER_V2 : be_get32(r->at + QCOW2_AT_REFCOUNT_ORDER);
 	bool extended = h->incompatible & QCOW2_INCOMPAT_EXTENDED_L2;
 	struct qcow2_geometry *g = &h->g;
 
@@ -201,9 +202,9 @@ static int header_l1(const struct qcow2_reader *r, struct qcow2_header *h)
 {
 	uint64_t need;
 
-	h->size_bytes = qcow2_get64(r->at + QCOW2_AT_SIZE);
-	h->l1_entries = qcow2_get32(r->at + QCOW2_AT_L1_ENTRIES);
-	h->l1_offset = qcow2_get64(r->at + QCOW2_AT_L1_OFFSET);
+	h->size_bytes = be_get64(r->at + QCOW2_AT_SIZE);
+	h->l1_entries = be_get32(r->at + QCOW2_AT_L1_ENTRIES);
+	h->l1_offset = be_get64(r->at + QCOW2_AT_L1_OFFSET);
 	need = qcow2_l1_entries_for(&h->g, h->size_bytes);
 	if (need > h->l1_entries)
 		return qcow2_fail(r->words, -EINVAL,
@@ -221,8 +222,8 @@ static int header_reftable(const struct qcow2_reader *r, struct qcow2_header *h)
 {
 	uint32_t max = QCOW2_REFTABLE_BYTES_MAX >> h->g.cluster_bits;
 
-	h->reftable_offset = qcow2_get64(r->at + QCOW2_AT_REFTABLE_OFFSET);
-	h->reftable_clusters = qcow2_get32(r->at + QCOW2_AT_REFTABLE_CLUSTERS);
+	h->reftable_offset = be_get64(r->at + QCOW2_AT_REFTABLE_OFFSET);
+	h->reftable_clusters = be_get32(r->at + QCOW2_AT_REFTABLE_CLUSTERS);
 	if (h->reftable_clusters == 0 || h->reftable_clusters > max)
 		return qcow2_fail(r->words, -EINVAL,
 				  "the reference count table has %" PRIu32
@@ -233,8 +234,8 @@ static int header_reftable(const struct qcow2_reader *r, struct qcow2_header *h)
 
 static int header_snapshots(const struct qcow2_reader *r, struct qcow2_header *h)
 {
-	h->snapshot_nr = qcow2_get32(r->at + QCOW2_AT_SNAPSHOT_NR);
-	h->snapshots_offset = qcow2_get64(r->at + QCOW2_AT_SNAPSHOTS_OFFSET);
+	h->snapshot_nr = be_get32(r->at + QCOW2_AT_SNAPSHOT_NR);
+	h->snapshots_offset = be_get64(r->at + QCOW2_AT_SNAPSHOTS_OFFSET);
 	if (h->snapshot_nr > QCOW2_SNAPSHOTS_MAX)
 		return qcow2_fail(r->words, -EINVAL,
 				  "the image has %" PRIu32 " internal snapshots; %u can be",
@@ -384,16 +385,16 @@ void qcow2_header_update(void *bytes, const struct qcow2_header *h)
 {
 	uint8_t *at = bytes;
 
-	qcow2_put64(at + QCOW2_AT_SIZE, h->size_bytes);
-	qcow2_put32(at + QCOW2_AT_L1_ENTRIES, h->l1_entries);
-	qcow2_put64(at + QCOW2_AT_L1_OFFSET, h->l1_offset);
-	qcow2_put64(at + QCOW2_AT_REFTABLE_OFFSET, h->reftable_offset);
-	qcow2_put32(at + QCOW2_AT_REFTABLE_CLUSTERS, h->reftable_clusters);
-	qcow2_put32(at + QCOW2_AT_SNAPSHOT_NR, h->snapshot_nr);
-	qcow2_put64(at + QCOW2_AT_SNAPSHOTS_OFFSET, h->snapshots_offset);
+	be_put64(at + QCOW2_AT_SIZE, h->size_bytes);
+	be_put32(at + QCOW2_AT_L1_ENTRIES, h->l1_entries);
+	be_put64(at + QCOW2_AT_L1_OFFSET, h->l1_offset);
+	be_put64(at + QCOW2_AT_REFTABLE_OFFSET, h->reftable_offset);
+	be_put32(at + QCOW2_AT_REFTABLE_CLUSTERS, h->reftable_clusters);
+	be_put32(at + QCOW2_AT_SNAPSHOT_NR, h->snapshot_nr);
+	be_put64(at + QCOW2_AT_SNAPSHOTS_OFFSET, h->snapshots_offset);
 	if (h->g.version == 2)
 		return;
-	qcow2_put64(at + QCOW2_AT_INCOMPATIBLE, h->incompatible);
-	qcow2_put64(at + QCOW2_AT_COMPATIBLE, h->compatible);
-	qcow2_put64(at + QCOW2_AT_AUTOCLEAR, h->autoclear);
+	be_put64(at + QCOW2_AT_INCOMPATIBLE, h->incompatible);
+	be_put64(at + QCOW2_AT_COMPATIBLE, h->compatible);
+	be_put64(at + QCOW2_AT_AUTOCLEAR, h->autoclear);
 }

@@ -7,7 +7,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "backends/qcow2/format/qcow2_bytes.h"
+#include "backends/qcow2/format/qcow2_text.h"
+#include "base/big_endian.h"
 #include "backends/qcow2/format/qcow2_header_internal.h"
 #include "base/printable.h"
 #include "base/util.h"
@@ -52,8 +53,8 @@ static int extension_next(const struct qcow2_reader *r, uint64_t end, uint64_t *
 		return 0;
 	if (from + EXTENSION_HEAD_BYTES > limit)
 		return extension_cut(r, from, limit);
-	ret->type = qcow2_get32(r->at + from);
-	ret->bytes = qcow2_get32(r->at + from + 4);
+	ret->type = be_get32(r->at + from);
+	ret->bytes = be_get32(r->at + from + 4);
 	ret->data = r->at + from + EXTENSION_HEAD_BYTES;
 	if (ret->type == QCOW2_EXT_END)
 		return 0;
@@ -100,8 +101,8 @@ static int extension_crypto(const struct qcow2_reader *r, struct qcow2_header *h
 				  "the image has a LUKS header, and says that it is not encrypted");
 	if (ext->bytes != CRYPTO_BYTES)
 		return extension_length_fail(r, "the LUKS header", ext->bytes);
-	h->crypto_offset = qcow2_get64(ext->data);
-	h->crypto_bytes = qcow2_get64(ext->data + 8);
+	h->crypto_offset = be_get64(ext->data);
+	h->crypto_bytes = be_get64(ext->data + 8);
 	if (h->crypto_bytes == 0)
 		return qcow2_fail(r->words, -EINVAL, "the LUKS header has 0 bytes");
 	return 0;
@@ -118,17 +119,17 @@ static int extension_bitmaps(const struct qcow2_reader *r, struct qcow2_header *
 		return 0;
 	if (ext->bytes != BITMAPS_BYTES)
 		return extension_length_fail(r, "bitmaps", ext->bytes);
-	nr = qcow2_get32(ext->data);
-	bytes = qcow2_get64(ext->data + 8);
+	nr = be_get32(ext->data);
+	bytes = be_get64(ext->data + 8);
 	if (nr == 0 || nr > BITMAPS_MAX || bytes > BITMAPS_DIRECTORY_BYTES_MAX ||
-	    bytes / BITMAPS_ENTRY_BYTES_MIN < nr || qcow2_get32(ext->data + 4) != 0)
+	    bytes / BITMAPS_ENTRY_BYTES_MIN < nr || be_get32(ext->data + 4) != 0)
 		return qcow2_fail(r->words, -EINVAL,
 				  "%" PRIu32 " bitmaps in a directory of %" PRIu64
 				  " bytes cannot be",
 				  nr, bytes);
 	h->bitmap_nr = nr;
 	h->bitmaps_bytes = bytes;
-	h->bitmaps_offset = qcow2_get64(ext->data + 16);
+	h->bitmaps_offset = be_get64(ext->data + 16);
 	return 0;
 }
 

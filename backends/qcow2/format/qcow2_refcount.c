@@ -4,7 +4,7 @@
  * Those of 8 bits and more are big endian numbers; of narrower ones several share a byte, the first
  * in its lowest bits.
  */
-#include "backends/qcow2/format/qcow2_bytes.h"
+#include "base/big_endian.h"
 #include "backends/qcow2/format/qcow2_format.h"
 
 /* Of order 0 to 2: the byte that holds count idx, and where in it. */
@@ -31,11 +31,11 @@ uint64_t qcow2_refcount_get(const void *block, unsigned order, unsigned idx)
 	case 3:
 		return at[idx];
 	case 4:
-		return qcow2_get16(at + (size_t)idx * 2);
+		return be_get16(at + (size_t)idx * 2);
 	case 5:
-		return qcow2_get32(at + (size_t)idx * 4);
+		return be_get32(at + (size_t)idx * 4);
 	case 6:
-		return qcow2_get64(at + (size_t)idx * 8);
+		return be_get64(at + (size_t)idx * 8);
 	default:
 		return at[narrow_byte(order, idx)] >> narrow_shift(order, idx) & narrow_mask(order);
 	}
@@ -58,13 +58,13 @@ void qcow2_refcount_set(void *block, unsigned order, unsigned idx, uint64_t valu
 		at[idx] = (uint8_t)value;
 		break;
 	case 4:
-		qcow2_put16(at + (size_t)idx * 2, (uint16_t)value);
+		be_put16(at + (size_t)idx * 2, (uint16_t)value);
 		break;
 	case 5:
-		qcow2_put32(at + (size_t)idx * 4, (uint32_t)value);
+		be_put32(at + (size_t)idx * 4, (uint32_t)value);
 		break;
 	case 6:
-		qcow2_put64(at + (size_t)idx * 8, value);
+		be_put64(at + (size_t)idx * 8, value);
 		break;
 	default:
 		narrow_set(at, order, idx, value);

@@ -9,7 +9,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "backends/qcow2/format/qcow2_bytes.h"
+#include "backends/qcow2/format/qcow2_text.h"
+#include "base/big_endian.h"
 #include "base/util.h"
 
 #define AT_L1_OFFSET 0
@@ -34,24 +35,24 @@
 static void snapshot_extra(struct qcow2_snapshot *s, const uint8_t *extra, uint32_t extra_bytes)
 {
 	if (extra_bytes >= EXTRA_VM_STATE + 8)
-		s->vm_state_bytes = qcow2_get64(extra + EXTRA_VM_STATE);
+		s->vm_state_bytes = be_get64(extra + EXTRA_VM_STATE);
 	if (extra_bytes >= EXTRA_SIZE + 8)
-		s->size_bytes = qcow2_get64(extra + EXTRA_SIZE);
+		s->size_bytes = be_get64(extra + EXTRA_SIZE);
 	if (extra_bytes >= EXTRA_ICOUNT + 8)
-		s->icount = qcow2_get64(extra + EXTRA_ICOUNT);
+		s->icount = be_get64(extra + EXTRA_ICOUNT);
 }
 
 static void snapshot_fixed(struct qcow2_snapshot *s, const struct qcow2_header *h,
 			   const uint8_t *at)
 {
 	*s = (struct qcow2_snapshot){
-		.l1_offset = qcow2_get64(at + AT_L1_OFFSET),
-		.l1_entries = qcow2_get32(at + AT_L1_ENTRIES),
+		.l1_offset = be_get64(at + AT_L1_OFFSET),
+		.l1_entries = be_get32(at + AT_L1_ENTRIES),
 		.size_bytes = h->size_bytes,
-		.sec = qcow2_get32(at + AT_SEC),
-		.nsec = qcow2_get32(at + AT_NSEC),
-		.vm_clock_ns = qcow2_get64(at + AT_VM_CLOCK),
-		.vm_state_bytes = qcow2_get32(at + AT_VM_STATE_32),
+		.sec = be_get32(at + AT_SEC),
+		.nsec = be_get32(at + AT_NSEC),
+		.vm_clock_ns = be_get64(at + AT_VM_CLOCK),
+		.vm_state_bytes = be_get32(at + AT_VM_STATE_32),
 		.icount = QCOW2_SNAPSHOT_NO_ICOUNT,
 	};
 }
@@ -86,9 +87,9 @@ int qcow2_snapshot_parse(struct qcow2_snapshot *ret_s, const struct qcow2_header
 
 	if (nr_bytes < AT_EXTRA)
 		return -EAGAIN;
-	extra_bytes = qcow2_get32(at + AT_EXTRA_BYTES);
-	id_bytes = qcow2_get16(at + AT_ID_BYTES);
-	name_bytes = qcow2_get16(at + AT_NAME_BYTES);
+	extra_bytes = be_get32(at + AT_EXTRA_BYTES);
+	id_bytes = be_get16(at + AT_ID_BYTES);
+	name_bytes = be_get16(at + AT_NAME_BYTES);
 	if (extra_bytes > QCOW2_SNAPSHOT_EXTRA_MAX || id_bytes > QCOW2_SNAPSHOT_NAME_MAX ||
 	    name_bytes > QCOW2_SNAPSHOT_NAME_MAX)
 		return qcow2_fail(words, -EINVAL,
@@ -119,20 +120,20 @@ void qcow2_snapshot_encode(const struct qcow2_snapshot *s, void *ret_bytes)
 	uint8_t *at = ret_bytes, *extra = at + AT_EXTRA;
 
 	memset(at, 0, qcow2_snapshot_bytes(s));
-	qcow2_put64(at + AT_L1_OFFSET, s->l1_offset);
-	qcow2_put32(at + AT_L1_ENTRIES, s->l1_entries);
-	qcow2_put16(at + AT_ID_BYTES, (uint16_t)id_bytes);
-	qcow2_put16(at + AT_NAME_BYTES, (uint16_t)name_bytes);
-	qcow2_put32(at + AT_SEC, s->sec);
-	qcow2_put32(at + AT_NSEC, s->nsec);
-	qcow2_put64(at + AT_VM_CLOCK, s->vm_clock_ns);
+	be_put64(at + AT_L1_OFFSET, s->l1_offset);
+	be_put32(at + AT_L1_ENTRIES, s->l1_entries);
+	be_put16(at + AT_ID_BYTES, (uint16_t)id_bytes);
+	be_put16(at + AT_NAME_BYTES, (uint16_t)name_bytes);
+	be_put32(at + AT_SEC, s->sec);
+	be_put32(at + AT_NSEC, s->nsec);
+	be_put64(at + AT_VM_CLOCK, s->vm_clock_ns);
 	/* Who does not know the wide field shall see no state rather than a part of it. */
 	if (s->vm_state_bytes <= UINT32_MAX)
-		qcow2_put32(at + AT_VM_STATE_32, (uint32_t)s->vm_state_bytes);
-	qcow2_put32(at + AT_EXTRA_BYTES, EXTRA_BYTES);
-	qcow2_put64(extra + EXTRA_VM_STATE, s->vm_state_bytes);
-	qcow2_put64(extra + EXTRA_SIZE, s->size_bytes);
-	qcow2_put64(extra + EXTRA_ICOUNT, s->icount);
+		be_put32(at + AT_VM_STATE_32, (uint32_t)s->vm_state_bytes);
+	be_put32(at + AT_EXTRA_BYTES, EXTRA_BYTES);
+	be_put64(extra + EXTRA_VM_STATE, s->vm_state_bytes);
+	be_put64(extra + EXTRA_SIZE, s->size_bytes);
+	be_put64(extra + EXTRA_ICOUNT, s->icount);
 	memcpy(extra + EXTRA_BYTES, s->id, id_bytes);
 	memcpy(extra + EXTRA_BYTES + id_bytes, s->name, name_bytes);
 }

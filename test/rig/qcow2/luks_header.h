@@ -5,7 +5,6 @@
 #ifndef TEST_RIG_QCOW2_LUKS_HEADER_H
 #define TEST_RIG_QCOW2_LUKS_HEADER_H
 
-#include <endian.h>
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 #include <stdint.h>
@@ -14,6 +13,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/big_endian.h"
 #include "base/prng.h"
 #include "base/util.h"
 
@@ -29,12 +29,6 @@ struct luks_made {
 	size_t header_bytes;
 	uint8_t key[64];
 };
-
-static inline void luks_put32(uint8_t *at, uint32_t n)
-{
-	n = htobe32(n);
-	memcpy(at, &n, sizeof(n));
-}
 
 static inline void luks_random(struct prng *p, uint8_t *at, size_t bytes)
 {
@@ -61,7 +55,7 @@ static inline void luks_diffuse_key(const struct luks_made *m, uint8_t *key)
 	for (uint32_t at = 0; at < m->key_bytes; at += hash_bytes) {
 		uint32_t bytes = MIN(hash_bytes, m->key_bytes - at);
 
-		luks_put32(in, at / hash_bytes);
+		be_put32(in, at / hash_bytes);
 		memcpy(in + 4, key + at, bytes);
 		ASSERT(gnutls_hash_fast(digest, in, 4 + bytes, out) == 0);
 		memcpy(key + at, out, bytes);
@@ -114,17 +108,17 @@ static inline void luks_lay_out(struct luks_made *m, uint32_t sectors, struct pr
 	snprintf((char *)h + 8, 32, "aes");
 	snprintf((char *)h + 40, 32, "%s", m->mode);
 	snprintf((char *)h + 72, 32, "%s", m->hash);
-	luks_put32(h + 104, 8 + 8 * sectors);
-	luks_put32(h + 108, m->key_bytes);
+	be_put32(h + 104, 8 + 8 * sectors);
+	be_put32(h + 108, m->key_bytes);
 	luks_random(p, h + 132, 32);
-	luks_put32(h + 164, 1000);
+	be_put32(h + 164, 1000);
 	snprintf((char *)h + 168, 40, "2c624ed1-96a1-4d50-8d5a-a0f4a1ba59f2");
 	for (unsigned i = 0; i < 8; i++) {
-		luks_put32(h + LUKS_SLOT_AT(i), i == 0 ? 0x00ac71f3 : 0xdead);
-		luks_put32(h + LUKS_SLOT_AT(i) + 4, i == 0 ? 1100 : 0);
+		be_put32(h + LUKS_SLOT_AT(i), i == 0 ? 0x00ac71f3 : 0xdead);
+		be_put32(h + LUKS_SLOT_AT(i) + 4, i == 0 ? 1100 : 0);
 		luks_random(p, h + LUKS_SLOT_AT(i) + 8, 32);
-		luks_put32(h + LUKS_SLOT_AT(i) + 40, 8 + i * sectors);
-		luks_put32(h + LUKS_SLOT_AT(i) + 44, LUKS_STRIPES_NR);
+		be_put32(h + LUKS_SLOT_AT(i) + 40, 8 + i * sectors);
+		be_put32(h + LUKS_SLOT_AT(i) + 44, LUKS_STRIPES_NR);
 	}
 }
 

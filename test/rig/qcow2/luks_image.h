@@ -66,9 +66,9 @@ static inline void luks_image_encrypt(const struct luks_image *im, const struct 
 	static uint8_t others[4096];
 
 	ASSERT(pread(im->fd, others, sizeof(others), (off_t)header_bytes) == sizeof(others));
-	luks_put32(extension + 4, 16);
-	luks_put32(extension + 12, LUKS_IMAGE_HEADER_AT);
-	luks_put32(extension + 20, (uint32_t)m->header_bytes);
+	be_put32(extension + 4, 16);
+	be_put32(extension + 12, LUKS_IMAGE_HEADER_AT);
+	be_put32(extension + 20, (uint32_t)m->header_bytes);
 	luks_image_put(im, (off_t)header_bytes, extension, sizeof(extension));
 	luks_image_put(im, (off_t)header_bytes + 24, others, sizeof(others));
 	luks_image_put(im, 32, method, sizeof(method));

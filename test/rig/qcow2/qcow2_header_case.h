@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "backends/qcow2/format/qcow2_bytes.h"
+#include "base/big_endian.h"
 #include "backends/qcow2/format/qcow2_header.h"
 
 #define CASE_CLUSTER 65536u
@@ -26,24 +26,24 @@ static inline void case_init(struct header_case *c)
 	c->nr_bytes = sizeof(c->at);
 	c->image_bytes = 4 * CASE_CLUSTER;
 	c->extensions = CASE_HEADER_BYTES;
-	qcow2_put32(c->at, QCOW2_MAGIC);
-	qcow2_put32(c->at + QCOW2_AT_VERSION, 3);
-	qcow2_put32(c->at + QCOW2_AT_CLUSTER_BITS, 16);
-	qcow2_put64(c->at + QCOW2_AT_SIZE, 1ull << 30);
-	qcow2_put32(c->at + QCOW2_AT_L1_ENTRIES, 2);
-	qcow2_put64(c->at + QCOW2_AT_L1_OFFSET, 3 * CASE_CLUSTER);
-	qcow2_put64(c->at + QCOW2_AT_REFTABLE_OFFSET, CASE_CLUSTER);
-	qcow2_put32(c->at + QCOW2_AT_REFTABLE_CLUSTERS, 1);
-	qcow2_put32(c->at + QCOW2_AT_REFCOUNT_ORDER, 4);
-	qcow2_put32(c->at + QCOW2_AT_HEADER_BYTES, CASE_HEADER_BYTES);
+	be_put32(c->at, QCOW2_MAGIC);
+	be_put32(c->at + QCOW2_AT_VERSION, 3);
+	be_put32(c->at + QCOW2_AT_CLUSTER_BITS, 16);
+	be_put64(c->at + QCOW2_AT_SIZE, 1ull << 30);
+	be_put32(c->at + QCOW2_AT_L1_ENTRIES, 2);
+	be_put64(c->at + QCOW2_AT_L1_OFFSET, 3 * CASE_CLUSTER);
+	be_put64(c->at + QCOW2_AT_REFTABLE_OFFSET, CASE_CLUSTER);
+	be_put32(c->at + QCOW2_AT_REFTABLE_CLUSTERS, 1);
+	be_put32(c->at + QCOW2_AT_REFCOUNT_ORDER, 4);
+	be_put32(c->at + QCOW2_AT_HEADER_BYTES, CASE_HEADER_BYTES);
 }
 
 /* length_bytes: what the extension says of itself. */
 static inline void case_extension(struct header_case *c, uint32_t type, const void *data,
 				  uint32_t bytes, uint32_t length_bytes)
 {
-	qcow2_put32(c->at + c->extensions, type);
-	qcow2_put32(c->at + c->extensions + 4, length_bytes);
+	be_put32(c->at + c->extensions, type);
+	be_put32(c->at + c->extensions + 4, length_bytes);
 	memcpy(c->at + c->extensions + 8, data, bytes);
 	c->extensions += 8 + ((bytes + 7) & ~7u);
 }

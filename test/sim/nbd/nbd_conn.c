@@ -60,11 +60,11 @@ static void answer(struct nbd_conn *conn, uint32_t opt, uint32_t type, const voi
 		   uint32_t bytes)
 {
 	uint8_t head[20];
-	uint8_t *at = nbd_put64(head, NBD_OPTION_REPLY_MAGIC);
+	uint8_t *at = be_put64(head, NBD_OPTION_REPLY_MAGIC);
 
-	at = nbd_put32(at, opt);
-	at = nbd_put32(at, type);
-	nbd_put32(at, bytes);
+	at = be_put32(at, opt);
+	at = be_put32(at, type);
+	be_put32(at, bytes);
 	say(conn, head, sizeof(head));
 	say(conn, data, bytes);
 }
@@ -73,15 +73,15 @@ static void tell_export(struct nbd_conn *conn)
 {
 	const struct nbd_server *server = server_of(conn);
 	uint8_t info[14];
-	uint8_t *at = nbd_put16(info, NBD_INFO_EXPORT);
+	uint8_t *at = be_put16(info, NBD_INFO_EXPORT);
 
-	at = nbd_put64(at, nbd_server_size_bytes(server));
-	nbd_put16(at, server->flags);
+	at = be_put64(at, nbd_server_size_bytes(server));
+	be_put16(at, server->flags);
 	answer(conn, NBD_OPT_GO, NBD_REP_INFO, info, 12);
-	at = nbd_put16(info, NBD_INFO_BLOCK_SIZE);
-	at = nbd_put32(at, server->min_block_bytes);
-	at = nbd_put32(at, 4096);
-	nbd_put32(at, NBD_SERVER_MAX_PAYLOAD);
+	at = be_put16(info, NBD_INFO_BLOCK_SIZE);
+	at = be_put32(at, server->min_block_bytes);
+	at = be_put32(at, 4096);
+	be_put32(at, NBD_SERVER_MAX_PAYLOAD);
 	answer(conn, NBD_OPT_GO, NBD_REP_INFO, info, 14);
 	answer(conn, NBD_OPT_GO, NBD_REP_ACK, NULL, 0);
 	begin_requests(conn);
@@ -91,7 +91,7 @@ static void tell_by_name(struct nbd_conn *conn)
 {
 	uint8_t text[10 + 124] = { 0 };
 
-	nbd_put16(nbd_put64(text, nbd_server_size_bytes(server_of(conn))), server_of(conn)->flags);
+	be_put16(be_put64(text, nbd_server_size_bytes(server_of(conn))), server_of(conn)->flags);
 	say(conn, text, server_of(conn)->no_zeroes ? 10 : sizeof(text));
 	begin_requests(conn);
 }
@@ -114,7 +114,7 @@ static void on_option(struct nbd_conn *conn, uint32_t opt, const uint8_t *data, 
 		accept_or_not(conn, opt, server->has_structured, &conn->structured);
 		break;
 	case NBD_OPT_GO:
-		if (bytes < 10 || nbd_get32(data) != 4 || memcmp(data + 4, "disk", 4) != 0)
+		if (bytes < 10 || be_get32(data) != 4 || memcmp(data + 4, "disk", 4) != 0)
 			sim_fail("GO for another export");
 		if (server->has_go)
 			tell_export(conn);
@@ -139,8 +139,8 @@ static size_t take_flags(struct nbd_conn *conn, const uint8_t *at, size_t bytes)
 
 	if (bytes < 4)
 		return 0;
-	if (nbd_get32(at) != wanted)
-		sim_fail("client flags %x", nbd_get32(at));
+	if (be_get32(at) != wanted)
+		sim_fail("client flags %x", be_get32(at));
 	conn->state = OPTIONS;
 	return 4;
 }
@@ -151,12 +151,12 @@ static size_t take_option(struct nbd_conn *conn, const uint8_t *at, size_t bytes
 
 	if (bytes < OPTION_HEAD_BYTES)
 		return 0;
-	data_bytes = nbd_get32(at + 12);
-	if (nbd_get64(at) != NBD_OPTION_MAGIC || data_bytes > OPTION_BYTES_MAX)
+	data_bytes = be_get32(at + 12);
+	if (be_get64(at) != NBD_OPTION_MAGIC || data_bytes > OPTION_BYTES_MAX)
 		sim_fail("an option with a wrong magic or %u bytes", data_bytes);
 	if (bytes < OPTION_HEAD_BYTES + data_bytes)
 		return 0;
-	on_option(conn, nbd_get32(at + 8), at + OPTION_HEAD_BYTES, data_bytes);
+	on_option(conn, be_get32(at + 8), at + OPTION_HEAD_BYTES, data_bytes);
 	return OPTION_HEAD_BYTES + data_bytes;
 }
 
@@ -166,7 +166,7 @@ static void head_simple(const struct request *rq)
 {
 	uint8_t head[16];
 
-	nbd_put64(nbd_put32(nbd_put32(head, NBD_SIMPLE_REPLY_MAGIC), rq->error), rq->r.cookie);
+	be_put64(be_put32(be_put32(head, NBD_SIMPLE_REPLY_MAGIC), rq->error), rq->r.cookie);
 	say(rq->conn, head, sizeof(head));
 }
 
@@ -175,15 +175,15 @@ static void head_chunk(const struct request *rq, uint16_t type, bool last, uint3
 	bool extended = rq->conn->extended;
 	uint8_t head[32];
 	uint8_t *at =
-		nbd_put32(head, extended ? NBD_EXTENDED_REPLY_MAGIC : NBD_STRUCTURED_REPLY_MAGIC);
+		be_put32(head, extended ? NBD_EXTENDED_REPLY_MAGIC : NBD_STRUCTURED_REPLY_MAGIC);
 
-	at = nbd_put16(at, last ? NBD_REPLY_FLAG_DONE : 0);
-	at = nbd_put16(at, type);
-	at = nbd_put64(at, rq->r.cookie);
+	at = be_put16(at, last ? NBD_REPLY_FLAG_DONE : 0);
+	at = be_put16(at, type);
+	at = be_put64(at, rq->r.cookie);
 	if (extended)
-		at = nbd_put64(nbd_put64(at, rq->r.offset_bytes), bytes);
+		at = be_put64(be_put64(at, rq->r.offset_bytes), bytes);
 	else
-		at = nbd_put32(at, bytes);
+		at = be_put32(at, bytes);
 	say(rq->conn, head, (size_t)(at - head));
 }
 
@@ -202,7 +202,7 @@ static void say_data(struct request *rq, uint32_t bytes, bool last)
 	const uint8_t *data = medium_at(rq);
 	uint8_t place[12];
 
-	nbd_put32(nbd_put64(place, rq->r.offset_bytes + rq->said_bytes), bytes);
+	be_put32(be_put64(place, rq->r.offset_bytes + rq->said_bytes), bytes);
 	if (is_zero(data, bytes) && !sim_one_in(4)) {
 		head_chunk(rq, NBD_REPLY_TYPE_OFFSET_HOLE, last, 12);
 		say(rq->conn, place, 12);
@@ -222,7 +222,7 @@ static bool say_chunk(struct request *rq)
 	bool last;
 
 	if (rq->error) {
-		nbd_put16(nbd_put32(error, rq->error), 0);
+		be_put16(be_put32(error, rq->error), 0);
 		head_chunk(rq, NBD_REPLY_TYPE_ERROR, true, sizeof(error));
 		say(rq->conn, error, sizeof(error));
 		return true;
@@ -377,14 +377,14 @@ static void parse(const struct nbd_conn *conn, const uint8_t *at, struct nbd_req
 {
 	uint32_t magic = conn->extended ? NBD_EXTENDED_REQUEST_MAGIC : NBD_REQUEST_MAGIC;
 
-	if (nbd_get32(at) != magic)
-		sim_fail("a request with magic %x", nbd_get32(at));
+	if (be_get32(at) != magic)
+		sim_fail("a request with magic %x", be_get32(at));
 	*r = (struct nbd_request){
-		.flags = nbd_get16(at + 4),
-		.cmd = nbd_get16(at + 6),
-		.cookie = nbd_get64(at + 8),
-		.offset_bytes = nbd_get64(at + 16),
-		.length_bytes = conn->extended ? nbd_get64(at + 24) : nbd_get32(at + 24),
+		.flags = be_get16(at + 4),
+		.cmd = be_get16(at + 6),
+		.cookie = be_get64(at + 8),
+		.offset_bytes = be_get64(at + 16),
+		.length_bytes = conn->extended ? be_get64(at + 24) : be_get32(at + 24),
 	};
 	if (!conn->extended)
 		return;
@@ -476,12 +476,12 @@ static struct server_conn *accept_client(struct server *server, struct sim_socke
 {
 	struct nbd_conn *conn = calloc(1, sizeof(*conn));
 	uint8_t greeting[18];
-	uint8_t *at = nbd_put64(nbd_put64(greeting, NBD_MAGIC), NBD_OPTION_MAGIC);
+	uint8_t *at = be_put64(be_put64(greeting, NBD_MAGIC), NBD_OPTION_MAGIC);
 
 	server_conn_init(&conn->c, server, sock);
 	list_init(&conn->requests);
-	nbd_put16(at, NBD_FLAG_FIXED_NEWSTYLE |
-			      (server_of(conn)->no_zeroes ? (uint16_t)NBD_FLAG_NO_ZEROES : 0));
+	be_put16(at, NBD_FLAG_FIXED_NEWSTYLE |
+			     (server_of(conn)->no_zeroes ? (uint16_t)NBD_FLAG_NO_ZEROES : 0));
 	say(conn, greeting, sizeof(greeting));
 	return &conn->c;
 }

@@ -26,7 +26,7 @@ static void test_go(void **state)
 	assert_int_equal(used_bytes, clear.nr - 4);
 	SAID(NBD_OPT_EXTENDED_HEADERS, NBD_OPT_SET_META_CONTEXT, NBD_OPT_GO);
 	bytes = nbd_handshake_output(&h, &out);
-	assert_int_equal(nbd_get32(out), BOTH);
+	assert_int_equal(be_get32(out), BOTH);
 	assert_memory_equal(out + bytes - sizeof(go), go, sizeof(go));
 	assert_true(h.export.size_bytes == GIB(3));
 	assert_int_equal(h.export.flags, FLAGS | NBD_FLAG_SEND_DF);
@@ -129,7 +129,7 @@ static void test_export_name(void **state)
 	assert_int_equal(run(), NBD_HANDSHAKE_DONE);
 	assert_int_equal(used_bytes, clear.nr - 1);
 	SAID(NBD_OPT_EXPORT_NAME);
-	assert_int_equal(nbd_get32(h.out), 0);
+	assert_int_equal(be_get32(h.out), 0);
 	assert_true(h.export.by_name && h.export.size_bytes == MIB(6));
 }
 

@@ -63,7 +63,7 @@ static void test_hostile(void **state)
 	memcpy(clear.at, "HTTP/1.1", 8);
 	run_to_failure(-EPROTO, "no NBD server");
 	start(NBD_HANDSHAKE_GO);
-	nbd_put64(clear.at + 8, NBD_OLDSTYLE_MAGIC);
+	be_put64(clear.at + 8, NBD_OLDSTYLE_MAGIC);
 	run_to_failure(-EOPNOTSUPP, "oldstyle");
 	start(NBD_HANDSHAKE_GO);
 	clear.at[15] ^= 1;

@@ -93,9 +93,9 @@ static void test_extended(void **state)
 	r.cmd = NBD_CMD_WRITE;
 	r.flags = 0;
 	nbd_request_encode(buf, &r, true);
-	assert_int_equal(nbd_get16(buf + 4), NBD_CMD_FLAG_PAYLOAD_LEN);
+	assert_int_equal(be_get16(buf + 4), NBD_CMD_FLAG_PAYLOAD_LEN);
 	assert_int_equal(nbd_request_encode_disc(buf, true), 32);
-	assert_int_equal(nbd_get16(buf + 6), NBD_CMD_DISC);
+	assert_int_equal(be_get16(buf + 6), NBD_CMD_DISC);
 	for (int i = 8; i < 32; i++)
 		assert_int_equal(buf[i], 0);
 	assert_int_equal(nbd_request_encode_disc(buf, false), 28);

@@ -184,7 +184,7 @@ static void check_number(unsigned at, uint32_t value, int err, const char *part)
 {
 	struct luks_made m = copy_header();
 
-	luks_put32(m.header + at, value);
+	be_put32(m.header + at, value);
 	check_refused(&m, err, part);
 	free(m.header);
 }
@@ -283,15 +283,15 @@ static void test_rounds(void **state)
 
 	(void)state;
 	/* for 64 bytes of SHA-256 twice, and once to check the key */
-	luks_put32(m.header + 164, 2);
-	luks_put32(m.header + SLOT(0) + 4, (1u << 28) - 1);
+	be_put32(m.header + 164, 2);
+	be_put32(m.header + SLOT(0) + 4, (1u << 28) - 1);
 	check_rounds(&m, true);
-	luks_put32(m.header + 164, 3);
+	be_put32(m.header + 164, 3);
 	check_rounds(&m, false);
-	luks_put32(m.header + 164, UINT32_MAX);
+	be_put32(m.header + 164, UINT32_MAX);
 	check_rounds(&m, false);
-	luks_put32(m.header + 164, 1);
-	luks_put32(m.header + SLOT(0) + 4, UINT32_MAX);
+	be_put32(m.header + 164, 1);
+	be_put32(m.header + SLOT(0) + 4, UINT32_MAX);
 	check_rounds(&m, false);
 	free(m.header);
 }
@@ -304,15 +304,15 @@ static void test_sum_of_rounds(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 8; i++) {
 		memcpy(m.header + SLOT(i), m.header + SLOT(0), 48);
-		luks_put32(m.header + SLOT(i) + 4, 1u << 26);
+		be_put32(m.header + SLOT(i) + 4, 1u << 26);
 	}
 	check_rounds(&m, false);
 	for (unsigned i = 0; i < 8; i++)
-		luks_put32(m.header + SLOT(i) + 4, 1u << 28);
+		be_put32(m.header + SLOT(i) + 4, 1u << 28);
 	check_rounds(&m, false);
-	luks_put32(m.header + SLOT(0) + 4, 1000);
+	be_put32(m.header + SLOT(0) + 4, 1000);
 	for (unsigned i = 1; i < 8; i++)
-		luks_put32(m.header + SLOT(i), 0xdead);
+		be_put32(m.header + SLOT(i), 0xdead);
 	check_rounds(&m, true);
 	free(m.header);
 }
@@ -368,7 +368,7 @@ static void test_ignored(void **state)
 
 	(void)state;
 	m = copy_header();
-	luks_put32(m.header + 104, UINT32_MAX); /* the payload offset */
+	be_put32(m.header + 104, UINT32_MAX); /* the payload offset */
 	for (unsigned i = 1; i < 8; i++)
 		memset(m.header + SLOT(i) + 4, 0xff, 44);
 	qcow2_luks_free(unlock_well(&m));
@@ -383,7 +383,7 @@ static void test_other_slot(void **state)
 	(void)state;
 	m = copy_header();
 	memcpy(m.header + SLOT(7), m.header + SLOT(0), 48);
-	luks_put32(m.header + SLOT(0), 0xdead);
+	be_put32(m.header + SLOT(0), 0xdead);
 	qcow2_luks_free(unlock_well(&m));
 	memcpy(m.header + SLOT(0), m.header + SLOT(7), 48);
 	m.header[SLOT(0) + 8] ^= 1;

@@ -3,29 +3,8 @@
 #include <stdio.h>
 
 #include "daemon/settings/settings.h"
-#include "test/rig/config_check.h"
+#include "test/unit/daemon/settings_check.h"
 #include "ublk/device/device.h"
-
-/* Reads devices as ublkctl add sends them. "": no errors. */
-static void parse(struct settings *s, const char *text, const char *errors)
-{
-	struct config_errors e;
-	int ret;
-
-	config_errors_init(&e, "f");
-	ret = settings_parse_devices(s, text, strlen(text), &e);
-	check_errors(&e, errors);
-	assert_int_equal(ret, *errors ? -EINVAL : 0);
-	config_errors_fini(&e);
-}
-
-static void bad(const char *text, const char *errors)
-{
-	struct settings s;
-
-	parse(&s, text, errors);
-	settings_free(&s);
-}
 
 #define STACK_A                                                                                    \
 	"name: a\n"                                                                                \
@@ -43,7 +22,7 @@ static void test_stack(void **state)
 	const struct device_settings *d;
 
 	(void)state;
-	parse(&s, STACK_A, "");
+	settings_check_parse(&s, STACK_A, "");
 	d = s.devices[0];
 	assert_string_equal(d->stack, "throttle > delay > file");
 	assert_string_equal(d->backend->child->child->ops->name, "file");
@@ -68,29 +47,31 @@ static void test_errors_of_all_levels(void **state)
 	char text[1000];
 
 	(void)state;
-	bad("name: a\n"
-	    "backend:\n"
-	    "  type: throttle\n"
-	    "  total_iops_sec: 8000\n"
-	    "  total_iops_sec_max: 7500\n"
-	    "  backend:\n"
-	    "    type: delay\n"
-	    "    al: 1ms\n"
-	    "    backend: {type: file, pth: /x}\n",
-	    "f:5:23: total_iops_sec_max: 7500 cannot be lower than total_iops_sec: 8000\n"
-	    "f:8:5: unknown key \"al\" (did you mean \"all\"?)\n"
-	    "f:9:14: \"path\" is missing\n"
-	    "f:9:27: unknown key \"pth\" (did you mean \"path\"?)\n");
-	bad("name: a\nbackend: {type: throttle}\n",
-	    "f:2:10: \"backend\" is missing: throttle stands over other backends\n");
-	bad("name: a\nbackend: {type: delay, backend: mem}\n",
-	    "f:2:33: backend: expected a map, for example {type: mem, size: 1GiB}\n");
-	bad("name: a\nbackend: {type: delay, backend: {type: thro}}\n", unknown_type(text));
-	bad("name: a\nbackend: {type: mem, size: 1M, backend: {type: mem, size: 1M}}\n",
-	    "f:2:41: backend: mem is no filter, nothing can stand below it\n");
-	bad("name: a\nbackend: {type: delay, bakend: {type: null}}\n",
-	    "f:2:10: \"backend\" is missing: delay stands over other backends\n"
-	    "f:2:24: unknown key \"bakend\" (did you mean \"backend\"?)\n");
+	settings_check(
+		"name: a\n"
+		"backend:\n"
+		"  type: throttle\n"
+		"  total_iops_sec: 8000\n"
+		"  total_iops_sec_max: 7500\n"
+		"  backend:\n"
+		"    type: delay\n"
+		"    al: 1ms\n"
+		"    backend: {type: file, pth: /x}\n",
+		"f:5:23: total_iops_sec_max: 7500 cannot be lower than total_iops_sec: 8000\n"
+		"f:8:5: unknown key \"al\" (did you mean \"all\"?)\n"
+		"f:9:14: \"path\" is missing\n"
+		"f:9:27: unknown key \"pth\" (did you mean \"path\"?)\n");
+	settings_check("name: a\nbackend: {type: throttle}\n",
+		       "f:2:10: \"backend\" is missing: throttle stands over other backends\n");
+	settings_check("name: a\nbackend: {type: delay, backend: mem}\n",
+		       "f:2:33: backend: expected a map, for example {type: mem, size: 1GiB}\n");
+	settings_check("name: a\nbackend: {type: delay, backend: {type: thro}}\n",
+		       unknown_type(text));
+	settings_check("name: a\nbackend: {type: mem, size: 1M, backend: {type: mem, size: 1M}}\n",
+		       "f:2:41: backend: mem is no filter, nothing can stand below it\n");
+	settings_check("name: a\nbackend: {type: delay, bakend: {type: null}}\n",
+		       "f:2:10: \"backend\" is missing: delay stands over other backends\n"
+		       "f:2:24: unknown key \"bakend\" (did you mean \"backend\"?)\n");
 }
 
 /* filter_nr of them over null. */
@@ -114,28 +95,29 @@ static void test_depth(void **state)
 
 	(void)state;
 	stack_of(text, sizeof(text), 7);
-	parse(&s, text, "");
+	settings_check_parse(&s, text, "");
 	assert_string_equal(s.devices[0]->stack,
 			    "delay > delay > delay > delay > delay > delay > delay > null");
 	settings_free(&s);
 	stack_of(text, sizeof(text), BACKEND_DEPTH_MAX - 1);
-	parse(&s, text, "");
+	settings_check_parse(&s, text, "");
 	for (spec = s.devices[0]->backend; spec; spec = spec->child)
 		depth++;
 	assert_int_equal(depth, BACKEND_DEPTH_MAX);
 	settings_free(&s);
 	stack_of(text, sizeof(text), BACKEND_DEPTH_MAX);
-	bad(text, "f:2:1482: backend: more than 64 above each other\n");
+	settings_check(text, "f:2:1482: backend: more than 64 above each other\n");
 }
 
 /* The file below is what two devices must not share. */
 static void test_same_file_below(void **state)
 {
 	(void)state;
-	bad("- {name: a, backend: {type: file, path: /dev/null}}\n"
-	    "- {name: b, backend: {type: delay, backend: {type: file, path: /dev/null}}}\n",
-	    "f:2:64: path: \"/dev/null\" is the file of device \"a\" (line 1) too; they would "
-	    "destroy each other's data\n");
+	settings_check(
+		"- {name: a, backend: {type: file, path: /dev/null}}\n"
+		"- {name: b, backend: {type: delay, backend: {type: file, path: /dev/null}}}\n",
+		"f:2:64: path: \"/dev/null\" is the file of device \"a\" (line 1) too; they would "
+		"destroy each other's data\n");
 }
 
 static bool equal(const char *a, const char *b)
@@ -143,8 +125,8 @@ static bool equal(const char *a, const char *b)
 	struct settings x, y;
 	bool is_equal;
 
-	parse(&x, a, "");
-	parse(&y, b, "");
+	settings_check_parse(&x, a, "");
+	settings_check_parse(&y, b, "");
 	is_equal = device_settings_equal(x.devices[0], y.devices[0]);
 	settings_free(&x);
 	settings_free(&y);
@@ -178,7 +160,7 @@ static void test_memory(void **state)
 	(void)state;
 	for (unsigned filter_nr = 0; filter_nr < 3; filter_nr++) {
 		stack_of(text, sizeof(text), filter_nr);
-		parse(&s, text, "");
+		settings_check_parse(&s, text, "");
 		spec.backend = s.devices[0]->backend;
 		bytes[filter_nr] = device_memory_max(&spec);
 		settings_free(&s);

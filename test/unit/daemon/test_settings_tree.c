@@ -5,7 +5,7 @@
 #include "daemon/settings/settings.h"
 #include "storage/registry.h"
 #include "storage/spec.h"
-#include "test/rig/config_check.h"
+#include "test/unit/daemon/settings_check.h"
 
 static const char *const words[] = { "auto", "none", NULL };
 
@@ -34,27 +34,6 @@ const struct backend *backend_find(const char *name)
 	return NULL;
 }
 
-/* Reads devices as ublkctl add sends them. "": no errors. */
-static void parse(struct settings *s, const char *text, const char *errors)
-{
-	struct config_errors e;
-	int ret;
-
-	config_errors_init(&e, "f");
-	ret = settings_parse_devices(s, text, strlen(text), &e);
-	check_errors(&e, errors);
-	assert_int_equal(ret, *errors ? -EINVAL : 0);
-	config_errors_fini(&e);
-}
-
-static void check(const char *text, const char *errors)
-{
-	struct settings s;
-
-	parse(&s, text, errors);
-	settings_free(&s);
-}
-
 #define OVER(name, path, base)                                                                     \
 	"- {name: " name ", backend: {type: image, data: {type: file, path: " path                 \
 	"}, backing: {type: file, path: " base "}}}\n"
@@ -62,16 +41,19 @@ static void check(const char *text, const char *errors)
 static void test_files_that_are_only_read(void **state)
 {
 	(void)state;
-	check(OVER("a", "/x/a", "/x/base") OVER("b", "/x/b", "/x/base"), "");
-	check(OVER("a", "/x/a", "/x/base") "- {name: b, read_only: true, backend: {type: file, "
-					   "path: /x/base}}\n",
-	      "");
-	check(OVER("a", "/x/a", "/x/base") OVER("b", "/x/base", "/x/c"),
-	      "f:2:61: path: \"/x/base\" is the file of device \"a\" (line 1) too; they would "
-	      "destroy each other's data\n");
-	check(OVER("a", "/x/a", "/x/a"),
-	      "f:1:96: path: \"/x/a\" is the file of two backends of this device; they would "
-	      "destroy each other's data\n");
+	settings_check(OVER("a", "/x/a", "/x/base") OVER("b", "/x/b", "/x/base"), "");
+	settings_check(
+		OVER("a", "/x/a", "/x/base") "- {name: b, read_only: true, backend: {type: file, "
+					     "path: /x/base}}\n",
+		"");
+	settings_check(
+		OVER("a", "/x/a", "/x/base") OVER("b", "/x/base", "/x/c"),
+		"f:2:61: path: \"/x/base\" is the file of device \"a\" (line 1) too; they would "
+		"destroy each other's data\n");
+	settings_check(
+		OVER("a", "/x/a", "/x/a"),
+		"f:1:96: path: \"/x/a\" is the file of two backends of this device; they would "
+		"destroy each other's data\n");
 }
 
 #define WITH(backing) "{name: a, backend: {type: image, data: {type: null}" backing "}}\n"
@@ -83,10 +65,10 @@ static void check_word(const char *text, const char *word)
 	struct settings s, again;
 	json_t *json;
 
-	parse(&s, text, "");
+	settings_check_parse(&s, text, "");
 	json = device_settings_json(s.devices[0]);
 	from_json = device_json_text(json);
-	parse(&again, from_json, "");
+	settings_check_parse(&again, from_json, "");
 	assert_true(device_settings_equal(s.devices[0], again.devices[0]));
 	for (unsigned i = 0; i < 2; i++) {
 		const struct backend_spec *spec = (i ? &again : &s)->devices[0]->backend;
@@ -108,13 +90,13 @@ static void test_words(void **state)
 	check_word(WITH(", backing: auto"), words[0]);
 	check_word(WITH(", backing: none"), words[1]);
 	check_word(WITH(""), NULL);
-	check(WITH(", backing: atuo"),
-	      "f:1:63: backing: \"atuo\" is not one of auto, none (did you "
-	      "mean \"auto\"?)\n");
-	check(WITH(", backing: [auto]"),
-	      "f:1:63: backend: expected a map, for example {type: mem, size: 1GiB}\n");
-	check("{name: a, backend: {type: image, data: auto}}\n",
-	      "f:1:40: backend: expected a map, for example {type: mem, size: 1GiB}\n");
+	settings_check(WITH(", backing: atuo"),
+		       "f:1:63: backing: \"atuo\" is not one of auto, none (did you "
+		       "mean \"auto\"?)\n");
+	settings_check(WITH(", backing: [auto]"),
+		       "f:1:63: backend: expected a map, for example {type: mem, size: 1GiB}\n");
+	settings_check("{name: a, backend: {type: image, data: auto}}\n",
+		       "f:1:40: backend: expected a map, for example {type: mem, size: 1GiB}\n");
 }
 
 static bool equal(const char *a, const char *b)
@@ -122,8 +104,8 @@ static bool equal(const char *a, const char *b)
 	struct settings x, y;
 	bool is_equal;
 
-	parse(&x, a, "");
-	parse(&y, b, "");
+	settings_check_parse(&x, a, "");
+	settings_check_parse(&y, b, "");
 	is_equal = device_settings_equal(x.devices[0], y.devices[0]);
 	settings_free(&x);
 	settings_free(&y);

@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-#include "backends/qcow2/format/qcow2_bytes.h"
+#include "base/big_endian.h"
 #include "backends/qcow2/format/qcow2_create.h"
 #include "base/prng.h"
 #include "test/rig/qcow2/qcow2_images.h"
@@ -201,9 +201,9 @@ static void test_layout(void **state)
 		assert_int_equal(blocks,
 				 (clusters + (1ull << g->refblock_bits) - 1) >> g->refblock_bits);
 		for (uint64_t b = 0; b < blocks; b++)
-			assert_int_equal(qcow2_get64(image + h.reftable_offset + b * 8),
+			assert_int_equal(be_get64(image + h.reftable_offset + b * 8),
 					 at + (b << g->cluster_bits));
-		assert_int_equal(qcow2_get64(image + h.reftable_offset + blocks * 8), 0);
+		assert_int_equal(be_get64(image + h.reftable_offset + blocks * 8), 0);
 		for (uint64_t n = 0; n < blocks << g->refblock_bits; n++) {
 			unsigned idx = (unsigned)(n & ((1u << g->refblock_bits) - 1));
 			const uint8_t *block =

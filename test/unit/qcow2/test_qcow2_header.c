@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-#include "backends/qcow2/format/qcow2_bytes.h"
+#include "base/big_endian.h"
 #include "test/rig/qcow2/qcow2_header_case.h"
 #include "test/rig/qcow2/qcow2_images.h"
 
@@ -133,21 +133,21 @@ static void test_limits(void **state)
 	(void)state;
 	for (uint32_t bits = 9; bits <= 21; bits++) {
 		case_init(&c);
-		qcow2_put32(c.at + QCOW2_AT_CLUSTER_BITS, bits);
-		qcow2_put64(c.at + QCOW2_AT_SIZE, 1ull << (2 * bits - 3));
-		qcow2_put32(c.at + QCOW2_AT_L1_ENTRIES, 1);
-		qcow2_put64(c.at + QCOW2_AT_L1_OFFSET, 3ull << bits);
-		qcow2_put64(c.at + QCOW2_AT_REFTABLE_OFFSET, 1ull << bits);
+		be_put32(c.at + QCOW2_AT_CLUSTER_BITS, bits);
+		be_put64(c.at + QCOW2_AT_SIZE, 1ull << (2 * bits - 3));
+		be_put32(c.at + QCOW2_AT_L1_ENTRIES, 1);
+		be_put64(c.at + QCOW2_AT_L1_OFFSET, 3ull << bits);
+		be_put64(c.at + QCOW2_AT_REFTABLE_OFFSET, 1ull << bits);
 		c.image_bytes = 4ull << bits;
 		assert_int_equal(case_parse(&c), 0);
 		assert_int_equal(c.h.g.cluster_bits, bits);
 		assert_int_equal(c.h.g.subcluster_bits, bits);
-		qcow2_put64(c.at + QCOW2_AT_SIZE, (1ull << (2 * bits - 3)) + 1);
+		be_put64(c.at + QCOW2_AT_SIZE, (1ull << (2 * bits - 3)) + 1);
 		assert_int_equal(case_parse(&c), -EINVAL);
 	}
 	for (uint32_t order = 0; order <= 6; order++) {
 		case_init(&c);
-		qcow2_put32(c.at + QCOW2_AT_REFCOUNT_ORDER, order);
+		be_put32(c.at + QCOW2_AT_REFCOUNT_ORDER, order);
 		assert_int_equal(case_parse(&c), 0);
 		assert_int_equal(c.h.g.refcount_order, order);
 		assert_int_equal(qcow2_cluster_bytes(&c.h.g) * 8 >> order,
@@ -160,13 +160,13 @@ static void test_largest_tables(void **state)
 	(void)state;
 	case_init(&c);
 	c.image_bytes = UINT64_MAX;
-	qcow2_put64(c.at + QCOW2_AT_SIZE, 1ull << 51);
-	qcow2_put32(c.at + QCOW2_AT_L1_ENTRIES, QCOW2_L1_BYTES_MAX / 8);
-	qcow2_put64(c.at + QCOW2_AT_L1_OFFSET, (1ull << 56) - QCOW2_L1_BYTES_MAX);
-	qcow2_put64(c.at + QCOW2_AT_REFTABLE_OFFSET, 1ull << 40);
-	qcow2_put32(c.at + QCOW2_AT_REFTABLE_CLUSTERS, 128);
-	qcow2_put32(c.at + QCOW2_AT_SNAPSHOT_NR, 65536);
-	qcow2_put64(c.at + QCOW2_AT_SNAPSHOTS_OFFSET, 1ull << 41);
+	be_put64(c.at + QCOW2_AT_SIZE, 1ull << 51);
+	be_put32(c.at + QCOW2_AT_L1_ENTRIES, QCOW2_L1_BYTES_MAX / 8);
+	be_put64(c.at + QCOW2_AT_L1_OFFSET, (1ull << 56) - QCOW2_L1_BYTES_MAX);
+	be_put64(c.at + QCOW2_AT_REFTABLE_OFFSET, 1ull << 40);
+	be_put32(c.at + QCOW2_AT_REFTABLE_CLUSTERS, 128);
+	be_put32(c.at + QCOW2_AT_SNAPSHOT_NR, 65536);
+	be_put64(c.at + QCOW2_AT_SNAPSHOTS_OFFSET, 1ull << 41);
 	assert_int_equal(case_parse(&c), 0);
 	assert_int_equal(c.h.size_bytes, 1ull << 51);
 	assert_int_equal(c.h.l1_entries, 4u << 20);
@@ -182,7 +182,7 @@ static void test_version_2(void **state)
 {
 	(void)state;
 	case_init(&c);
-	qcow2_put32(c.at + QCOW2_AT_VERSION, 2);
+	be_put32(c.at + QCOW2_AT_VERSION, 2);
 	memset(c.at + 72, 0, 40);
 	c.extensions = 72;
 	case_extension(&c, QCOW2_EXT_BACKING_FORMAT, "vmdk", 4, 4);
@@ -198,11 +198,11 @@ static void test_features(void **state)
 {
 	(void)state;
 	case_init(&c);
-	qcow2_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_KNOWN);
+	be_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_KNOWN);
 	c.at[QCOW2_AT_COMPRESSION] = QCOW2_COMPRESSION_ZSTD;
-	qcow2_put32(c.at + QCOW2_AT_L1_ENTRIES, 4);
-	qcow2_put64(c.at + QCOW2_AT_COMPATIBLE, 1ull << 63 | 1);
-	qcow2_put64(c.at + QCOW2_AT_AUTOCLEAR, 1ull << 62 | QCOW2_AUTOCLEAR_RAW_DATA_FILE);
+	be_put32(c.at + QCOW2_AT_L1_ENTRIES, 4);
+	be_put64(c.at + QCOW2_AT_COMPATIBLE, 1ull << 63 | 1);
+	be_put64(c.at + QCOW2_AT_AUTOCLEAR, 1ull << 62 | QCOW2_AUTOCLEAR_RAW_DATA_FILE);
 	assert_int_equal(case_parse(&c), 0);
 	assert_int_equal(c.h.incompatible, 31);
 	assert_int_equal(c.h.compatible, 1ull << 63 | 1);
@@ -219,7 +219,7 @@ static void test_no_compression_field(void **state)
 {
 	(void)state;
 	case_init(&c);
-	qcow2_put32(c.at + QCOW2_AT_HEADER_BYTES, 104);
+	be_put32(c.at + QCOW2_AT_HEADER_BYTES, 104);
 	c.extensions = 104;
 	case_extension(&c, 0x01020304, "unknown", 7, 7);
 	case_extension(&c, QCOW2_EXT_BACKING_FORMAT, "raw", 3, 3);
@@ -234,7 +234,7 @@ static void test_longer_header(void **state)
 {
 	(void)state;
 	case_init(&c);
-	qcow2_put32(c.at + QCOW2_AT_HEADER_BYTES, 4096);
+	be_put32(c.at + QCOW2_AT_HEADER_BYTES, 4096);
 	memset(c.at + 112, 0xee, 4096 - 112);
 	c.extensions = 4096;
 	case_extension(&c, QCOW2_EXT_BACKING_FORMAT, "raw", 3, 3);
@@ -246,12 +246,12 @@ static void test_names(void **state)
 {
 	(void)state;
 	case_init(&c);
-	qcow2_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_DATA_FILE);
+	be_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_DATA_FILE);
 	case_extension(&c, QCOW2_EXT_DATA_FILE, "/data\0behind", 12, 12);
 	case_extension(&c, QCOW2_EXT_BACKING_FORMAT, "fifteen letters", 15, 15);
 	/* to the last byte of the cluster */
-	qcow2_put64(c.at + QCOW2_AT_BACKING_OFFSET, CASE_CLUSTER - 1023);
-	qcow2_put32(c.at + QCOW2_AT_BACKING_BYTES, 1023);
+	be_put64(c.at + QCOW2_AT_BACKING_OFFSET, CASE_CLUSTER - 1023);
+	be_put32(c.at + QCOW2_AT_BACKING_BYTES, 1023);
 	memset(c.at + CASE_CLUSTER - 1023, 'b', 1023);
 	assert_int_equal(case_parse(&c), 0);
 	assert_string_equal(c.h.data_file_name, "/data");
@@ -275,8 +275,8 @@ static void test_no_end_extension(void **state)
 	(void)state;
 	case_init(&c);
 	case_extension(&c, QCOW2_EXT_BACKING_FORMAT, "raw", 3, 3);
-	qcow2_put64(c.at + QCOW2_AT_BACKING_OFFSET, c.extensions);
-	qcow2_put32(c.at + QCOW2_AT_BACKING_BYTES, 4);
+	be_put64(c.at + QCOW2_AT_BACKING_OFFSET, c.extensions);
+	be_put32(c.at + QCOW2_AT_BACKING_BYTES, 4);
 	memcpy(c.at + c.extensions, "back", 4);
 	assert_int_equal(case_parse(&c), 0);
 	assert_string_equal(c.h.backing_name, "back");
@@ -333,8 +333,8 @@ static void test_update(void **state)
 	(void)state;
 	case_init(&c);
 	case_extension(&c, 0x01020304, "unknown", 7, 7);
-	qcow2_put64(c.at + QCOW2_AT_BACKING_OFFSET, 200);
-	qcow2_put32(c.at + QCOW2_AT_BACKING_BYTES, 4);
+	be_put64(c.at + QCOW2_AT_BACKING_OFFSET, 200);
+	be_put32(c.at + QCOW2_AT_BACKING_BYTES, 4);
 	memcpy(c.at + 200, "back", 4);
 	c.image_bytes = 9 * CASE_CLUSTER;
 	assert_int_equal(case_parse(&c), 0);
@@ -357,7 +357,7 @@ static void test_update_version_2(void **state)
 
 	(void)state;
 	case_init(&c);
-	qcow2_put32(c.at + QCOW2_AT_VERSION, 2);
+	be_put32(c.at + QCOW2_AT_VERSION, 2);
 	memset(c.at + 72, 0, 40);
 	c.extensions = 72;
 	case_extension(&c, QCOW2_EXT_BACKING_FORMAT, "raw", 3, 3);
@@ -365,7 +365,7 @@ static void test_update_version_2(void **state)
 	assert_int_equal(case_parse(&c), 0);
 	change(&c.h);
 	qcow2_header_update(c.at, &c.h);
-	assert_int_equal(qcow2_get64(c.at + QCOW2_AT_SIZE), GIB(2));
+	assert_int_equal(be_get64(c.at + QCOW2_AT_SIZE), GIB(2));
 	assert_memory_equal(c.at + 72, before.at + 72, sizeof(c.at) - 72);
 }
 

@@ -98,9 +98,9 @@ static const struct {
 static void put(unsigned at, unsigned width, uint64_t value)
 {
 	if (width == 8)
-		qcow2_put64(c.at + at, value);
+		be_put64(c.at + at, value);
 	else if (width == 4)
-		qcow2_put32(c.at + at, (uint32_t)value);
+		be_put32(c.at + at, (uint32_t)value);
 	else
 		c.at[at] = (uint8_t)value;
 }
@@ -123,8 +123,8 @@ static void test_short(void **state)
 	(void)state;
 	case_init(&c);
 	case_extension(&c, QCOW2_EXT_BACKING_FORMAT, "raw", 3, 3);
-	qcow2_put64(c.at + QCOW2_AT_BACKING_OFFSET, 300);
-	qcow2_put32(c.at + QCOW2_AT_BACKING_BYTES, 20);
+	be_put64(c.at + QCOW2_AT_BACKING_OFFSET, 300);
+	be_put32(c.at + QCOW2_AT_BACKING_BYTES, 20);
 	memset(c.at + 300, 'b', 20);
 	for (c.nr_bytes = 0; c.nr_bytes < 320; c.nr_bytes++)
 		refused(-EINVAL, c.nr_bytes < 4	    ? "no qcow2 image"
@@ -141,12 +141,12 @@ static void test_compression(void **state)
 {
 	(void)state;
 	case_init(&c);
-	qcow2_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_COMPRESSION);
+	be_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_COMPRESSION);
 	c.at[QCOW2_AT_COMPRESSION] = 2;
 	refused(-EOPNOTSUPP, "(type 2); known are zlib and zstd");
 	/* the field is behind the header's end: it is not there */
 	c.at[QCOW2_AT_COMPRESSION] = 1;
-	qcow2_put32(c.at + QCOW2_AT_HEADER_BYTES, 104);
+	be_put32(c.at + QCOW2_AT_HEADER_BYTES, 104);
 	refused(-EINVAL, "type is 0");
 }
 
@@ -155,9 +155,9 @@ static void test_extended_l2(void **state)
 	(void)state;
 	for (uint32_t bits = 9; bits <= 14; bits++) {
 		case_init(&c);
-		qcow2_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_EXTENDED_L2);
-		qcow2_put32(c.at + QCOW2_AT_CLUSTER_BITS, bits);
-		qcow2_put64(c.at + QCOW2_AT_SIZE, 512);
+		be_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_EXTENDED_L2);
+		be_put32(c.at + QCOW2_AT_CLUSTER_BITS, bits);
+		be_put64(c.at + QCOW2_AT_SIZE, 512);
 		if (bits < 14)
 			refused(-EINVAL, "need clusters of 2^14");
 		else
@@ -194,13 +194,13 @@ static void test_extension_over_name(void **state)
 	(void)state;
 	case_init(&c);
 	case_extension(&c, 0x01020304, "", 0, 81);
-	qcow2_put64(c.at + QCOW2_AT_BACKING_OFFSET, 200);
-	qcow2_put32(c.at + QCOW2_AT_BACKING_BYTES, 4);
+	be_put64(c.at + QCOW2_AT_BACKING_OFFSET, 200);
+	be_put32(c.at + QCOW2_AT_BACKING_BYTES, 4);
 	refused(-EINVAL, "header extension at offset 112");
 	/* 4 bytes before the name are no extension */
 	case_init(&c);
 	case_extension(&c, QCOW2_EXT_BACKING_FORMAT, "raw", 3, 3);
-	qcow2_put64(c.at + QCOW2_AT_BACKING_OFFSET, c.extensions + 4);
+	be_put64(c.at + QCOW2_AT_BACKING_OFFSET, c.extensions + 4);
 	refused(-EINVAL, "header extension at offset 128");
 }
 
@@ -208,15 +208,15 @@ static void test_extension_beyond_what_is_read(void **state)
 {
 	(void)state;
 	case_init(&c);
-	qcow2_put32(c.at + QCOW2_AT_CLUSTER_BITS, 21);
-	qcow2_put64(c.at + QCOW2_AT_L1_OFFSET, 3u << 21);
-	qcow2_put64(c.at + QCOW2_AT_REFTABLE_OFFSET, 1u << 21);
+	be_put32(c.at + QCOW2_AT_CLUSTER_BITS, 21);
+	be_put64(c.at + QCOW2_AT_L1_OFFSET, 3u << 21);
+	be_put64(c.at + QCOW2_AT_REFTABLE_OFFSET, 1u << 21);
 	c.image_bytes = 4u << 21;
 	case_extension(&c, 0x01020304, "", 0, CASE_CLUSTER);
 	refused(-EINVAL, "header extension at offset 112");
-	qcow2_put64(c.at + QCOW2_AT_BACKING_OFFSET, CASE_CLUSTER - 3);
-	qcow2_put32(c.at + QCOW2_AT_BACKING_BYTES, 4);
-	qcow2_put32(c.at + CASE_HEADER_BYTES + 4, 8);
+	be_put64(c.at + QCOW2_AT_BACKING_OFFSET, CASE_CLUSTER - 3);
+	be_put32(c.at + QCOW2_AT_BACKING_BYTES, 4);
+	be_put32(c.at + CASE_HEADER_BYTES + 4, 8);
 	refused(-EINVAL, "name of the backing file ends beyond the first 65536 bytes");
 }
 
@@ -227,17 +227,17 @@ static void test_names(void **state)
 	case_extension(&c, QCOW2_EXT_BACKING_FORMAT, "sixteen letters!", 16, 16);
 	refused(-EINVAL, "backing file's format has 16 bytes");
 	case_init(&c);
-	qcow2_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_DATA_FILE);
+	be_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_DATA_FILE);
 	case_extension(&c, QCOW2_EXT_DATA_FILE, "", 0, 1024);
 	refused(-EINVAL, "data file's name has 1024 bytes");
 	case_init(&c);
-	qcow2_put64(c.at + QCOW2_AT_BACKING_OFFSET, 1000);
-	qcow2_put32(c.at + QCOW2_AT_BACKING_BYTES, 1024);
+	be_put64(c.at + QCOW2_AT_BACKING_OFFSET, 1000);
+	be_put32(c.at + QCOW2_AT_BACKING_BYTES, 1024);
 	refused(-EINVAL, "has 1024 bytes: it has 1023 at most");
-	qcow2_put32(c.at + QCOW2_AT_BACKING_BYTES, UINT32_MAX);
+	be_put32(c.at + QCOW2_AT_BACKING_BYTES, UINT32_MAX);
 	refused(-EINVAL, "has 4294967295 bytes");
-	qcow2_put64(c.at + QCOW2_AT_BACKING_OFFSET, CASE_CLUSTER - 10);
-	qcow2_put32(c.at + QCOW2_AT_BACKING_BYTES, 11);
+	be_put64(c.at + QCOW2_AT_BACKING_OFFSET, CASE_CLUSTER - 10);
+	be_put32(c.at + QCOW2_AT_BACKING_BYTES, 11);
 	refused(-EINVAL, "has 11 bytes");
 }
 
@@ -245,12 +245,12 @@ static void test_raw_data_file_with_backing(void **state)
 {
 	(void)state;
 	case_init(&c);
-	qcow2_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_DATA_FILE);
-	qcow2_put64(c.at + QCOW2_AT_AUTOCLEAR, QCOW2_AUTOCLEAR_RAW_DATA_FILE);
+	be_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_DATA_FILE);
+	be_put64(c.at + QCOW2_AT_AUTOCLEAR, QCOW2_AUTOCLEAR_RAW_DATA_FILE);
 	assert_int_equal(case_parse(&c), 0);
-	qcow2_put64(c.at + QCOW2_AT_BACKING_OFFSET, 1000);
+	be_put64(c.at + QCOW2_AT_BACKING_OFFSET, 1000);
 	assert_int_equal(case_parse(&c), 0); /* "" is no name */
-	qcow2_put32(c.at + QCOW2_AT_BACKING_BYTES, 4);
+	be_put32(c.at + QCOW2_AT_BACKING_BYTES, 4);
 	refused(-EINVAL, "take the backing file away with qemu-img rebase");
 }
 
@@ -258,9 +258,9 @@ static void test_data_file_with_snapshots(void **state)
 {
 	(void)state;
 	case_init(&c);
-	qcow2_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_DATA_FILE);
-	qcow2_put32(c.at + QCOW2_AT_SNAPSHOT_NR, 1);
-	qcow2_put64(c.at + QCOW2_AT_SNAPSHOTS_OFFSET, 2 * CASE_CLUSTER);
+	be_put64(c.at + QCOW2_AT_INCOMPATIBLE, QCOW2_INCOMPAT_DATA_FILE);
+	be_put32(c.at + QCOW2_AT_SNAPSHOT_NR, 1);
+	be_put64(c.at + QCOW2_AT_SNAPSHOTS_OFFSET, 2 * CASE_CLUSTER);
 	refused(-EINVAL, "external data file and internal snapshots");
 }
 
@@ -268,8 +268,8 @@ static void put_crypto(uint64_t offset, uint64_t bytes, uint32_t length)
 {
 	uint8_t data[24] = { 0 };
 
-	qcow2_put64(data, offset);
-	qcow2_put64(data + 8, bytes);
+	be_put64(data, offset);
+	be_put64(data + 8, bytes);
 	case_extension(&c, QCOW2_EXT_CRYPTO, data, 16, length);
 }
 
@@ -294,14 +294,14 @@ static void test_luks(void **state)
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		case_init(&c);
-		qcow2_put32(c.at + QCOW2_AT_CRYPT, QCOW2_CRYPT_LUKS);
+		be_put32(c.at + QCOW2_AT_CRYPT, QCOW2_CRYPT_LUKS);
 		put_crypto(cases[i].offset, cases[i].bytes, cases[i].length);
 		refused(-EINVAL, cases[i].words);
 	}
 	case_init(&c);
 	put_crypto(2 * CASE_CLUSTER, CASE_CLUSTER, 16);
 	refused(-EINVAL, "says that it is not encrypted");
-	qcow2_put32(c.at + QCOW2_AT_CRYPT, QCOW2_CRYPT_LUKS);
+	be_put32(c.at + QCOW2_AT_CRYPT, QCOW2_CRYPT_LUKS);
 	assert_int_equal(case_parse(&c), 0);
 	assert_int_equal(c.h.crypto_offset, 2 * CASE_CLUSTER);
 	assert_int_equal(c.h.crypto_bytes, CASE_CLUSTER);
@@ -313,10 +313,10 @@ static void put_bitmaps(uint32_t nr, uint32_t reserved, uint64_t bytes, uint64_t
 {
 	uint8_t data[24];
 
-	qcow2_put32(data, nr);
-	qcow2_put32(data + 4, reserved);
-	qcow2_put64(data + 8, bytes);
-	qcow2_put64(data + 16, offset);
+	be_put32(data, nr);
+	be_put32(data + 4, reserved);
+	be_put64(data + 8, bytes);
+	be_put64(data + 16, offset);
 	case_extension(&c, QCOW2_EXT_BITMAPS, data, 24, 24);
 }
 
@@ -343,12 +343,12 @@ static void test_bitmaps(void **state)
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		case_init(&c);
-		qcow2_put64(c.at + QCOW2_AT_AUTOCLEAR, QCOW2_AUTOCLEAR_BITMAPS);
+		be_put64(c.at + QCOW2_AT_AUTOCLEAR, QCOW2_AUTOCLEAR_BITMAPS);
 		put_bitmaps(cases[i].nr, cases[i].reserved, cases[i].bytes, cases[i].offset);
 		refused(-EINVAL, cases[i].words);
 	}
 	case_init(&c);
-	qcow2_put64(c.at + QCOW2_AT_AUTOCLEAR, QCOW2_AUTOCLEAR_BITMAPS);
+	be_put64(c.at + QCOW2_AT_AUTOCLEAR, QCOW2_AUTOCLEAR_BITMAPS);
 	case_extension(&c, QCOW2_EXT_BITMAPS, "", 0, 16);
 	refused(-EINVAL, "bitmaps has 16 bytes");
 }
@@ -378,23 +378,23 @@ static void test_feature_names(void **state)
 	case_init(&c);
 	case_extension(&c, 0x01020304, "unknown", 7, 7);
 	case_extension(&c, QCOW2_EXT_FEATURE_NAMES, table, sizeof(table), sizeof(table));
-	qcow2_put64(c.at + QCOW2_AT_INCOMPATIBLE, 1u << 7);
+	be_put64(c.at + QCOW2_AT_INCOMPATIBLE, 1u << 7);
 	refused(-EOPNOTSUPP, "qcow2: the image needs the feature \"foo\" (incompatible bit 7), "
 			     "which ublkd does not know");
-	qcow2_put64(c.at + QCOW2_AT_INCOMPATIBLE, 1u << 7 | 1ull << 40);
+	be_put64(c.at + QCOW2_AT_INCOMPATIBLE, 1u << 7 | 1ull << 40);
 	refused(-EOPNOTSUPP, "\"foo\" (incompatible bit 7) and 1 more,");
-	qcow2_put64(c.at + QCOW2_AT_INCOMPATIBLE, 1u << 8);
+	be_put64(c.at + QCOW2_AT_INCOMPATIBLE, 1u << 8);
 	refused(-EOPNOTSUPP, longest);
-	qcow2_put64(c.at + QCOW2_AT_INCOMPATIBLE, 1u << 9);
+	be_put64(c.at + QCOW2_AT_INCOMPATIBLE, 1u << 9);
 	refused(-EOPNOTSUPP, "\"a?b?\"");
-	qcow2_put64(c.at + QCOW2_AT_INCOMPATIBLE, 1u << 10);
+	be_put64(c.at + QCOW2_AT_INCOMPATIBLE, 1u << 10);
 	refused(-EOPNOTSUPP, "without a name (incompatible bit 10)");
 	/* the table ends within the entry of bit 9 */
-	qcow2_put32(c.at + CASE_HEADER_BYTES + 20, 239);
-	qcow2_put64(c.at + QCOW2_AT_INCOMPATIBLE, 1u << 9);
+	be_put32(c.at + CASE_HEADER_BYTES + 20, 239);
+	be_put64(c.at + QCOW2_AT_INCOMPATIBLE, 1u << 9);
 	refused(-EOPNOTSUPP, "without a name (incompatible bit 9)");
 	/* it ends beyond the cluster: there are no names, and that is not the first thing to say */
-	qcow2_put32(c.at + CASE_HEADER_BYTES + 20, CASE_CLUSTER);
+	be_put32(c.at + CASE_HEADER_BYTES + 20, CASE_CLUSTER);
 	refused(-EOPNOTSUPP, "without a name (incompatible bit 9)");
 }
 

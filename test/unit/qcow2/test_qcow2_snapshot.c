@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-#include "backends/qcow2/format/qcow2_bytes.h"
+#include "base/big_endian.h"
 #include "backends/qcow2/format/qcow2_snapshot.h"
 #include "test/rig/qcow2/qcow2_images.h"
 
@@ -131,17 +131,17 @@ static void test_taken_by_qemu(void **state)
 static size_t entry(uint8_t *at, uint32_t extra_bytes, const char *id, const char *name)
 {
 	memset(at, 0, 40 + extra_bytes);
-	qcow2_put64(at, 0x50000);
-	qcow2_put32(at + 8, 2);
-	qcow2_put16(at + 12, (uint16_t)strlen(id));
-	qcow2_put16(at + 14, (uint16_t)strlen(name));
-	qcow2_put32(at + 16, 11);
-	qcow2_put32(at + 20, 12);
-	qcow2_put64(at + 24, 13);
-	qcow2_put32(at + 32, 14);
-	qcow2_put32(at + 36, extra_bytes);
+	be_put64(at, 0x50000);
+	be_put32(at + 8, 2);
+	be_put16(at + 12, (uint16_t)strlen(id));
+	be_put16(at + 14, (uint16_t)strlen(name));
+	be_put32(at + 16, 11);
+	be_put32(at + 20, 12);
+	be_put64(at + 24, 13);
+	be_put32(at + 32, 14);
+	be_put32(at + 36, extra_bytes);
 	for (uint32_t i = 0; i + 8 <= extra_bytes; i += 8)
-		qcow2_put64(at + 40 + i, (i + 1) << 20);
+		be_put64(at + 40 + i, (i + 1) << 20);
 	memcpy(at + 40 + extra_bytes, id, strlen(id));
 	memcpy(at + 40 + extra_bytes + strlen(id), name, strlen(name));
 	return 40 + extra_bytes + strlen(id) + strlen(name);
@@ -251,14 +251,14 @@ static void test_hostile(void **state)
 		uint8_t at[QCOW2_SNAPSHOT_BYTES_MAX];
 		size_t bytes = entry(at, 24, "id", "name");
 
-		qcow2_put64(at + 48, GIB(1));
+		be_put64(at + 48, GIB(1));
 		assert_int_equal(parse(&s, &h, at, bytes), 0);
 		if (hostile[i].width == 8)
-			qcow2_put64(at + hostile[i].at, hostile[i].value);
+			be_put64(at + hostile[i].at, hostile[i].value);
 		else if (hostile[i].width == 4)
-			qcow2_put32(at + hostile[i].at, (uint32_t)hostile[i].value);
+			be_put32(at + hostile[i].at, (uint32_t)hostile[i].value);
 		else
-			qcow2_put16(at + hostile[i].at, (uint16_t)hostile[i].value);
+			be_put16(at + hostile[i].at, (uint16_t)hostile[i].value);
 		assert_int_equal(parse(&s, &h, at, bytes), -EINVAL);
 		if (!strstr(words, hostile[i].words))
 			print_message("# \"%s\" instead of \"%s\"\n", words, hostile[i].words);
@@ -275,11 +275,11 @@ static void test_last_cluster(void **state)
 	struct qcow2_snapshot s;
 
 	(void)state;
-	qcow2_put64(at, (1ull << 56) - 65536);
+	be_put64(at, (1ull << 56) - 65536);
 	assert_int_equal(parse(&s, &h, at, bytes), 0);
-	qcow2_put32(at + 8, 65536 / 8);
+	be_put32(at + 8, 65536 / 8);
 	assert_int_equal(parse(&s, &h, at, bytes), 0);
-	qcow2_put32(at + 8, 65536 / 8 + 1);
+	be_put32(at + 8, 65536 / 8 + 1);
 	assert_int_equal(parse(&s, &h, at, bytes), -EINVAL);
 }
 
@@ -323,7 +323,7 @@ static void test_encode(void **state)
 		qcow2_snapshot_encode(&s, at);
 		assert_int_equal(s.entry_bytes, (40 + 24 + i + 255 + 7) & ~7u);
 		assert_int_equal(at[s.entry_bytes], 0xee);
-		assert_int_equal(qcow2_get32(at + 32), vm_state[i] > UINT32_MAX ? 0 : vm_state[i]);
+		assert_int_equal(be_get32(at + 32), vm_state[i] > UINT32_MAX ? 0 : vm_state[i]);
 		memset(&again, 0, sizeof(again));
 		assert_int_equal(parse(&again, &h, at, s.entry_bytes), 0);
 		assert_memory_equal(&again, &s, sizeof(s));
