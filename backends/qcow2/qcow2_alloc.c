@@ -67,6 +67,14 @@ static int fail_no_space(struct qcow2_owner *o, struct qcow2_io *s, const char *
 	return -ENOSPC;
 }
 
+/*
+ * A count of 0 is believed, but for the tables that are in memory as a whole
+ * (qcow2_range_is_table). Which L2 entry names a cluster nobody knows without reading all L2
+ * tables. Nor can a slice be judged by the counts when it is loaded: queues load slices on their
+ * reactors, the counts are the owner's, and those of the clusters that it names are perhaps not in
+ * memory. So an image whose counts lie can lose its own data.
+ */
+
 /* From idx of a slice on: the first free one, and how many follow it. False: none. */
 static bool counts_find_free(const struct qcow2_owner *o, const struct qcow2_slot *slot,
 			     unsigned idx, uint64_t wanted, unsigned *ret_idx, uint64_t *ret_nr)
