@@ -24,12 +24,14 @@ if [ "$mode" != fast ]; then
 	nbd_faults=$!
 	tap_run nvme-faults 3600 build/asan/test/nvme_faults &
 	nvme_faults=$!
-	step build-fuzz build fuzz fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth \
+	tap_run web-faults 3600 build/asan/test/web_faults &
+	web_faults=$!
+	step build-fuzz build fuzz fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth \
 		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress
 	fuzz_seconds=15
 	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
-	tap_run fuzz-network $((8 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
-		fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth \
+	tap_run fuzz-network $((9 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
+		fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth \
 		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress &
 	fuzz_network=$!
 	# a minute: whatever a target sends goes through it
@@ -47,6 +49,7 @@ tap reactor-steps 600 build/asan/test/reactor_steps
 # 10,000 power cuts, ten times as many with --soak
 tap qcow2-cuts 7200 build/release/test/qcow2_cuts
 tap fuzz-yaml 1200 build/asan/test/fuzz_yaml
+tap fuzz-http-answer 1200 build/asan/test/fuzz_http_answer
 tap fuzz-nbd-handshake 1200 build/asan/test/fuzz_nbd_handshake
 tap fuzz-nbd-reply 1200 build/asan/test/fuzz_nbd_reply
 tap fuzz-nvme-auth 1200 build/asan/test/fuzz_nvme_auth
@@ -122,11 +125,12 @@ if [ "$mode" != fast ]; then
 	tap sim-net 1800 build/release/bin/sim --net
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	tap sim 1800 build/release/bin/sim
-	wait $guest_runner $package $nbd_faults $nvme_faults $fuzz_network $fuzz_nvme
+	wait $guest_runner $package $nbd_faults $nvme_faults $web_faults $fuzz_network $fuzz_nvme
 	tap_count guest-runner
 	tap_count package
 	tap_count nbd-faults
 	tap_count nvme-faults
+	tap_count web-faults
 	tap_count fuzz-network
 	tap_count fuzz-nvme-target
 

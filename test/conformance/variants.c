@@ -249,6 +249,52 @@ static const char *nvme_tls(void)
 	return words || system(command) == 0 ? words : "no key file can be written";
 }
 
+/* A web server of ours whose object is the pattern; its port is the "path". */
+static const char *web_server(const char *args)
+{
+	char command[3000];
+	FILE *f;
+
+	snprintf(
+		command, sizeof(command),
+		"rm -f %s/web.port; setsid " UBLKD_SOURCE
+		"/test/interop/http_server.py --port-file %s/web.port %s >/dev/null 2>&1 "
+		"</dev/null & echo $! >%s/web.pid; "
+		"until [ -s %s/web.port ]; do kill -0 $(cat %s/web.pid) || exit 1; sleep .01; done",
+		variant_dir, variant_dir, args, variant_dir, variant_dir, variant_dir);
+	if (system(command) != 0)
+		return "the web server does not start";
+	snprintf(command, sizeof(command), "%s/web.port", variant_dir);
+	f = fopen(command, "re");
+	if (!f || fscanf(f, "%500s", variant_path) != 1)
+		return "the web server does not say its port";
+	fclose(f);
+	return NULL;
+}
+
+static const char *web_plain(void)
+{
+	return web_server("");
+}
+
+/* Answers come late. */
+static const char *web_slow(void)
+{
+	return web_server("--set delay_ms=1");
+}
+
+static void web_stop(void)
+{
+	char command[1400];
+
+	snprintf(command, sizeof(command),
+		 "pid=$(cat %s/web.pid 2>/dev/null) || exit 0; kill $pid; "
+		 "while kill -0 $pid 2>/dev/null; do sleep .01; done; rm -f %s/web.*",
+		 variant_dir, variant_dir);
+	if (system(command) != 0)
+		fprintf(stderr, "the web server does not end\n");
+}
+
 static const char *nvme_plain(void)
 {
 	return nvme_target("");
@@ -304,6 +350,12 @@ static void remove_files(void)
 	.yaml = "uri: nvme+tcp://127.0.0.1:%s/" NVME_SUBSYSTEM "\n"                                \
 		"host_nqn: " NVME_HOST "\n" extra,                                                 \
 	.block_bytes = block, .is_persistent = true, .teardown = nvme_stop
+
+#define WEB_VARIANT(suffix, block, extra)                                                          \
+	.name = "http-" suffix, .backend = "http",                                                 \
+	.yaml = "url: http://127.0.0.1:%s/disk.img\n" extra, .block_bytes = block,                 \
+	.is_persistent = true, .content = MODEL_PATTERN, .allocates = "libcurl allocates",         \
+	.teardown = web_stop
 
 #define RBD_VARIANT(suffix, block, extra)                                                          \
 	.name = "rbd-" suffix, .backend = "rbd",                                                   \
@@ -407,6 +459,8 @@ const struct variant variants[] = {
 	{ RBD_VARIANT("luks", 4096,
 		      "uri: rbd:rbd/disk\nencryption: luks2\npassphrase_file: %s/passphrase"),
 	  .content = MODEL_UNKNOWN, .setup = rbd_image_luks, .teardown = rbd_drop },
+	{ WEB_VARIANT("plain", 512, ""), .setup = web_plain },
+	{ WEB_VARIANT("slow", 4096, "connections: 3\nrequest_max: 64KiB\n"), .setup = web_slow },
 	{ .name = "testdev", .backend = "testdev", .yaml = "size: 4MiB", .block_bytes = 512 },
 	{ STACK("delay-testdev", DELAY), .backend = "testdev", .yaml = "size: 4MiB" },
 	{ STACK("throttle-delay-error-testdev", ERROR, DELAY, THROTTLE), .backend = "testdev",

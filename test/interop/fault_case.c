@@ -147,7 +147,7 @@ bool case_open_rig(struct fault_case *c, struct rig_params *params)
 	c->is_open = rig_open(&c->rig, params) == 0;
 	EXPECT(c->is_open, "%s", c->rig.error);
 	if (c->is_open)
-		model_init(&c->model, &c->rig, MODEL_ZEROES);
+		model_init(&c->model, &c->rig, c->content);
 	return c->is_open;
 }
 

@@ -21,7 +21,8 @@ struct fault_case {
 	struct model model;
 	struct prng prng;
 	bool is_open;
-	uint64_t had_bytes; /* above 0: the device is taken over, and had so many */
+	uint64_t had_bytes;	    /* above 0: the device is taken over, and had so many */
+	enum model_content content; /* when it is opened */
 };
 
 /* arg: whatever the check was given with. */

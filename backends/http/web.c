@@ -1,0 +1,178 @@
+/*
+ * http: a read-only device on an object of a web server. This file is its table: queues and
+ * requests as the core sees them. Reactor thread, but for web_wait and web_look.
+ *
+ * Failure modes: the server is away: on_disconnect decides, for each queue by itself; the object is
+ * another one than before: everything fails.
+ */
+#include "backends/http/web.h"
+
+#include <errno.h>
+
+#include "base/util.h"
+#include "storage/registry.h"
+
+/* ---- requests ---- */
+
+void web_io_end(struct web_io *w, int result)
+{
+	w->get = NULL;
+	web_io_set_state(w, WEB_IO_IDLE);
+	backend_io_complete(w->io, result);
+}
+
+void web_fail_waiting(struct web_queue *q, int result)
+{
+	struct list_node all = LIST_INIT(all), *node;
+
+	list_splice(&all, &q->waiting);
+	while ((node = list_pop_front(&all)))
+		web_io_end(list_entry(node, struct web_io, node), result);
+}
+
+static enum backend_submit web_submit(struct backend_io *io)
+{
+	struct web_queue *q = io->queue->priv;
+	struct web_io *w = io->priv;
+
+	io->result = -EIO;
+	if (net_has_changed(&q->d->changed) || !web_outage_may_wait(q))
+		return BACKEND_DONE;
+	w->came_ns = q->queue->reactor->now_ns;
+	w->was_sent = false;
+	web_io_set_state(w, q->is_away ? WEB_IO_HELD : WEB_IO_WAITS);
+	list_push_back(&q->waiting, &w->node);
+	web_gets_start(q);
+	return BACKEND_QUEUED;
+}
+
+static void web_cancel(struct backend_io *io)
+{
+	struct web_io *w = io->priv;
+
+	if (w->get)
+		web_get_forget(w);
+	else
+		list_remove(&w->node);
+	web_io_end(w, -ECANCELED);
+}
+
+static int web_io_init(struct backend_io *io)
+{
+	struct web_io *w = io->priv;
+
+	w->io = io;
+	list_init(&w->node);
+	return 0;
+}
+
+/* ---- queues ---- */
+
+static int web_queue_init(struct backend_queue *queue)
+{
+	struct web_queue *q = queue->priv;
+	char error[HTTP_ERROR_BYTES];
+	struct http_settings settings;
+	int ret;
+
+	q->d = queue->device->priv;
+	q->queue = queue;
+	q->last_end = -1;
+	web_outage_init(q);
+	web_place_begin(&q->place, q->d);
+	web_settings(q->d, &settings);
+	ret = http_client_create(&q->client, queue->reactor, &settings, error, sizeof(error));
+	if (ret < 0)
+		log_error("no client for a web server", "device=%s why=\"%s\"", q->d->name, error);
+	return ret < 0 ? ret : web_gets_init(q);
+}
+
+static void web_queue_fini(struct backend_queue *queue)
+{
+	struct web_queue *q = queue->priv;
+
+	web_gets_fini(q);
+	http_client_free(q->client);
+	web_outage_fini(q);
+}
+
+/* ---- for people ---- */
+
+static struct backend_wait web_wait(const struct backend_io *io)
+{
+	static const char *const words[] = {
+		[WEB_IO_IDLE] = NULL,
+		[WEB_IO_WAITS] = "waiting for one of the connections to be free",
+		[WEB_IO_HELD] = "waiting for the server to be back",
+		[WEB_IO_SENT] = "the server",
+	};
+	const struct web_io *w = io->priv;
+
+	return (struct backend_wait){ .words =
+					      words[__atomic_load_n(&w->state, __ATOMIC_RELAXED)] };
+}
+
+static uint64_t web_peek(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+static bool web_look(const struct backend_queue *queue, unsigned idx,
+		     struct net_connection_look *ret_look)
+{
+	const struct web_queue *q = queue->priv;
+	bool is_away = __atomic_load_n(&q->is_away, __ATOMIC_RELAXED);
+
+	if (idx > 0)
+		return false;
+	*ret_look = (struct net_connection_look){
+		.server = q->d->url.server,
+		.state = is_away ? "waiting" : "connected",
+		.since_ns = web_peek(&q->since_ns),
+		.next_try_ns = is_away ? web_peek(&q->pause.deadline_ns) : 0,
+		.connects = http_client_connects(q->client),
+		.lost = web_peek(&q->lost),
+		.last_end = __atomic_load_n(&q->last_end, __ATOMIC_RELAXED),
+		.resent = web_peek(&q->resent),
+		.answered = web_peek(&q->answered),
+		.received_bytes = web_peek(&q->received_bytes),
+		.wait = &q->wait,
+		.answer = &q->answer,
+	};
+	for (int end = 0; end < NET_END_NR; end++)
+		ret_look->ends[end] = web_peek(&q->ends[end]);
+	return true;
+}
+
+static const char *web_failure(const struct backend_device *device)
+{
+	const struct web_device *d = device->priv;
+
+	return net_changed_words(&d->changed);
+}
+
+const struct backend backend_http = {
+	.name = "http",
+	.summary = "An object of a web server, read-only.",
+	.options = web_options,
+	.uri = &web_backend_uri,
+	.config_bytes = sizeof(struct web_config),
+	.device_bytes = sizeof(struct web_device),
+	.queue_bytes = sizeof(struct web_queue),
+	.io_bytes = sizeof(struct web_io),
+	.batches = true,
+	.check = web_check,
+	.open = web_open,
+	.open_async = web_open_async,
+	.cancel_async = web_cancel_async,
+	.close = web_close,
+	.queue_init = web_queue_init,
+	.queue_fini = web_queue_fini,
+	.io_init = web_io_init,
+	.submit = web_submit,
+	.cancel = web_cancel,
+	.wait = web_wait,
+	.identity = web_identity,
+	.failure = web_failure,
+	.connection = web_look,
+};

@@ -1,0 +1,191 @@
+/* Reads header lines; owns nothing. Pure. */
+#include "net/http/http_answer.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "base/util.h"
+
+/* No pause is longer, whatever a server asks for. */
+#define RETRY_AFTER_S_MAX 3600u
+
+void http_answer_begin(struct http_answer *a)
+{
+	*a = (struct http_answer){ .content_bytes = HTTP_UNKNOWN, .total = HTTP_UNKNOWN };
+}
+
+/* Digits alone: no sign, no spaces, nothing beyond 63 bits. Moves *at behind them. */
+static bool answer_number(const char **at, const char *end, uint64_t *ret_number)
+{
+	const char *p = *at;
+	uint64_t n = 0;
+
+	for (; p < end && *p >= '0' && *p <= '9'; p++) {
+		if (n > (INT64_MAX - 9) / 10)
+			return false;
+		n = n * 10 + (uint64_t)(*p - '0');
+	}
+	if (p == *at)
+		return false;
+	*at = p;
+	*ret_number = n;
+	return true;
+}
+
+static bool answer_char(const char **at, const char *end, char c)
+{
+	if (*at == end || **at != c)
+		return false;
+	++*at;
+	return true;
+}
+
+static int answer_length(struct http_answer *a, const char *at, const char *end)
+{
+	return answer_number(&at, end, &a->content_bytes) && at == end ? 0 : -EPROTO;
+}
+
+/* RFC 9110, 14.4; of a 416 the range is "*". */
+static int answer_range(struct http_answer *a, const char *at, const char *end)
+{
+	static const char unit[] = "bytes ";
+
+	if ((size_t)(end - at) < sizeof(unit) - 1 || strncasecmp(at, unit, sizeof(unit) - 1) != 0)
+		return -EPROTO;
+	at += sizeof(unit) - 1;
+	if (answer_char(&at, end, '*'))
+		return 0;
+	if (!answer_number(&at, end, &a->first) || !answer_char(&at, end, '-') ||
+	    !answer_number(&at, end, &a->last) || !answer_char(&at, end, '/'))
+		return -EPROTO;
+	if (!answer_char(&at, end, '*') && !answer_number(&at, end, &a->total))
+		return -EPROTO;
+	if (at != end || a->last < a->first || (a->total != HTTP_UNKNOWN && a->last >= a->total))
+		return -EPROTO;
+	a->has_range = true;
+	return 0;
+}
+
+static int answer_text(char *to, size_t to_bytes, const char *at, const char *end)
+{
+	size_t bytes = (size_t)(end - at);
+
+	to[0] = '\0';
+	if (bytes < to_bytes && !memchr(at, '\0', bytes)) {
+		memcpy(to, at, bytes);
+		to[bytes] = '\0';
+	}
+	return 0;
+}
+
+static int answer_etag(struct http_answer *a, const char *at, const char *end)
+{
+	return answer_text(a->etag, sizeof(a->etag), at, end);
+}
+
+static int answer_modified(struct http_answer *a, const char *at, const char *end)
+{
+	return answer_text(a->last_modified, sizeof(a->last_modified), at, end);
+}
+
+static int answer_encoding(struct http_answer *a, const char *at, const char *end)
+{
+	static const char identity[] = "identity";
+	size_t bytes = (size_t)(end - at);
+
+	a->is_encoded = bytes > 0 &&
+			(bytes != sizeof(identity) - 1 || strncasecmp(at, identity, bytes) != 0);
+	return 0;
+}
+
+/* Seconds, or a date (RFC 9110, 10.2.3). What is neither is as if it were not there. */
+static void answer_retry(struct http_answer *a, const char *at, const char *end, int64_t now_s)
+{
+	char text[HTTP_DATE_BYTES];
+	struct tm tm = { 0 };
+	uint64_t seconds;
+
+	if (!answer_number(&at, end, &seconds)) {
+		const char *rest;
+
+		answer_text(text, sizeof(text), at, end);
+		rest = strptime(text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+		if (!rest || *rest || timegm(&tm) <= now_s)
+			return;
+		seconds = (uint64_t)(timegm(&tm) - now_s);
+	}
+	a->retry_after_ns = MIN(seconds, RETRY_AFTER_S_MAX) * NS_PER_SEC;
+}
+
+static int answer_field(struct http_answer *a, const char *name, size_t name_bytes, const char *at,
+			const char *end, int64_t now_s)
+{
+	static const struct {
+		const char *name;
+		int (*take)(struct http_answer *a, const char *at, const char *end);
+	} field[] = {
+		{ "content-length", answer_length },
+		{ "content-range", answer_range },
+		{ "etag", answer_etag },
+		{ "last-modified", answer_modified },
+		{ "content-encoding", answer_encoding },
+	};
+	static const char retry[] = "retry-after";
+
+	for (size_t i = 0; i < ARRAY_SIZE(field); i++)
+		if (strlen(field[i].name) == name_bytes &&
+		    strncasecmp(field[i].name, name, name_bytes) == 0)
+			return field[i].take(a, at, end);
+	if (name_bytes == sizeof(retry) - 1 && strncasecmp(name, retry, name_bytes) == 0)
+		answer_retry(a, at, end, now_s);
+	return 0;
+}
+
+/* "HTTP/1.1 206 Partial Content", "HTTP/2 206". */
+static int answer_status(struct http_answer *a, const char *line, const char *end)
+{
+	const char *at = memchr(line, ' ', (size_t)(end - line));
+	uint64_t status;
+
+	http_answer_begin(a);
+	if (!at)
+		return -EPROTO;
+	at++;
+	if (!answer_number(&at, end, &status) || status < 100 || status > 999 ||
+	    (at < end && *at != ' '))
+		return -EPROTO;
+	a->status = (unsigned)status;
+	return 0;
+}
+
+int http_answer_line(struct http_answer *a, const char *line, size_t bytes, int64_t now_s)
+{
+	static const char protocol[] = "HTTP/";
+	const char *end = line + bytes, *colon, *at;
+
+	while (end > line && strchr(" \t\r\n", end[-1]) && end[-1])
+		end--;
+	if (end == line) {
+		a->is_whole = a->status >= 200;
+		return 0;
+	}
+	if ((size_t)(end - line) >= sizeof(protocol) - 1 &&
+	    strncmp(line, protocol, sizeof(protocol) - 1) == 0)
+		return answer_status(a, line, end);
+	colon = memchr(line, ':', (size_t)(end - line));
+	if (!colon)
+		return 0;
+	at = colon + 1;
+	while (at < end && (*at == ' ' || *at == '\t'))
+		at++;
+	return answer_field(a, line, (size_t)(colon - line), at, end, now_s);
+}
+
+bool http_etag_is_strong(const char *etag)
+{
+	size_t bytes = strlen(etag);
+
+	return bytes >= 2 && etag[0] == '"' && etag[bytes - 1] == '"';
+}

@@ -1,0 +1,118 @@
+/*
+ * Requests to web servers, by libcurl: HTTP/1.1 and HTTP/2, TLS, connections kept and used again.
+ * libcurl never waits: its sockets are polled by the ring, its timers are the reactor's. It asks
+ *for memory while it works, and looks up names of hosts in a thread of its own; no byte of a disk
+ *goes through that thread.
+ *
+ *	http_client_create
+ *	http_transfer_init, once for each request that may be under way at a time
+ *	http_transfer_begin -> answered (the headers) -> body, body, ... -> done -> begin again
+ *	http_transfer_fini, http_client_free
+ *
+ * Redirections are not followed: who asked decides. Reactor thread, but for http_client_create:
+ *any.
+ */
+#ifndef NET_HTTP_HTTP_CLIENT_H
+#define NET_HTTP_HTTP_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "net/http/http_answer.h"
+#include "net/session_look.h"
+#include "reactor/reactor.h"
+
+struct http_client;
+struct http_transfer;
+
+#define HTTP_ERROR_BYTES 256
+#define HTTP_URL_BYTES 4096
+
+/* Texts are copied where nothing else is said. NULL: none. */
+struct http_settings {
+	const char *ca_file;	     /* PEM; NULL: the system's */
+	bool accepts_any_peer;	     /* certificates are not verified */
+	uint64_t timeout_ns;	     /* of a transfer, from its beginning to its end */
+	unsigned connection_nr;	     /* at most so many at a time */
+	const char *user, *password; /* basic authentication */
+	const char *token;	     /* bearer authentication */
+	/* "Name: value", of requests that are said to be secret (struct http_request). */
+	const char *const *headers;
+	unsigned header_nr;
+	const char *condition; /* "If-Match: ..."; of every request */
+};
+
+enum http_method { HTTP_GET, HTTP_HEAD };
+
+struct http_request {
+	const char *url; /* http or https; copied */
+	enum http_method method;
+	uint64_t first_bytes, length_bytes; /* Range; length 0: the whole */
+	/* The settings' user, token and headers go with it: not to a host that a server has named.
+	 */
+	bool is_secret;
+};
+
+/* How a transfer has ended. */
+struct http_end {
+	/*
+	 * 0: the answer is whole, whatever its status. -ECANCELED: answered or body refused it.
+	 * Else there is none: end and words say why.
+	 */
+	int result;
+	enum net_end end;
+	char words[HTTP_ERROR_BYTES];
+};
+
+/* Called from turns, never from http_transfer_begin. */
+struct http_transfer_ops {
+	/* t->answer is whole. False: the rest is of no use; done follows. */
+	bool (*answered)(struct http_transfer *t);
+	/* More of the body. False: as above. */
+	bool (*body)(struct http_transfer *t, const uint8_t *data, size_t bytes);
+	/* The last call; may begin t, or others, again, but not free them or the client. */
+	void (*done)(struct http_transfer *t, const struct http_end *end);
+};
+
+struct http_transfer {
+	struct http_client *client;
+	const struct http_transfer_ops *ops;
+	void *easy; /* NULL: not initialised */
+	struct http_answer answer;
+	bool is_under_way;
+	bool is_refused; /* by a function of ops, or by its headers */
+	char error[HTTP_ERROR_BYTES];
+};
+
+/*
+ * Any thread that may wait for files; the client is the reactor's from then on. Returns 0 or -errno
+ * with words.
+ */
+int http_client_create(struct http_client **ret_client, struct reactor *reactor,
+		       const struct http_settings *settings, char *error, size_t error_bytes);
+/* No transfer is initialised. It frees itself when the kernel has let go of its sockets. NULL:
+ * none. */
+void http_client_free(struct http_client *client);
+
+/* Returns 0 or -ENOMEM. The transfer starts zeroed. */
+int http_transfer_init(struct http_transfer *t, struct http_client *client,
+		       const struct http_transfer_ops *ops);
+/* Not under way. Accepts a zeroed one. */
+void http_transfer_fini(struct http_transfer *t);
+
+/* Returns 0: done follows; or -errno. */
+int http_transfer_begin(struct http_transfer *t, const struct http_request *request);
+/* Ends it without a done. Not from answered or body. Harmless when it is not under way. */
+void http_transfer_stop(struct http_transfer *t);
+
+/*
+ * Where the answer, a redirection, wants to be asked for, as a whole URL; NULL: nowhere. Within
+ * done, of an answer that answered has not refused.
+ */
+const char *http_transfer_location(const struct http_transfer *t);
+
+/* Connections made since the beginning; any thread. */
+uint64_t http_client_connects(const struct http_client *client);
+
+#endif

@@ -1,0 +1,208 @@
+/*
+ * One request and its answer. Owns libcurl's easy handle, used again and again. Reactor thread.
+ *
+ * Happy path: begin -> the lines of the headers are read as they come -> answered -> body -> done.
+ * Failure modes: whatever libcurl says, in a word (enum net_end) and in its words; headers that
+ * make no sense; an owner who does not want the rest.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/counter.h"
+#include "base/util.h"
+#include "net/http/http_client_internal.h"
+
+/* What libcurl reads at a time; one such buffer for each transfer. */
+#define RECEIVE_BYTES 65536L
+
+/* Within libcurl: anything but `bytes` ends the transfer. */
+static size_t transfer_header(char *line, size_t size, size_t nr, void *arg)
+{
+	struct http_transfer *t = arg;
+	size_t bytes = size * nr;
+
+	if (t->answer.is_whole)
+		return bytes; /* trailers */
+	if (http_answer_line(&t->answer, line, bytes, time(NULL)) < 0) {
+		snprintf(t->error, sizeof(t->error), "its headers make no sense");
+		return 0;
+	}
+	if (t->answer.is_whole && !t->ops->answered(t)) {
+		t->is_refused = true;
+		return 0;
+	}
+	return bytes;
+}
+
+static size_t transfer_body(char *data, size_t size, size_t nr, void *arg)
+{
+	struct http_transfer *t = arg;
+	size_t bytes = size * nr;
+
+	if (t->ops->body(t, (const uint8_t *)data, bytes))
+		return bytes;
+	t->is_refused = true;
+	return 0;
+}
+
+static enum net_end end_of(CURLcode code)
+{
+	switch (code) {
+	case CURLE_COULDNT_RESOLVE_HOST:
+	case CURLE_COULDNT_CONNECT:
+		return NET_END_UNREACHABLE;
+	case CURLE_OPERATION_TIMEDOUT:
+		return NET_END_SILENT;
+	case CURLE_SSL_CONNECT_ERROR:
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_CERTPROBLEM:
+	case CURLE_SSL_CACERT_BADFILE:
+		return NET_END_REFUSED;
+	case CURLE_PARTIAL_FILE:
+	case CURLE_GOT_NOTHING:
+	case CURLE_RECV_ERROR:
+	case CURLE_SEND_ERROR:
+		return NET_END_CLOSED;
+	default:
+		return NET_END_PROTOCOL;
+	}
+}
+
+static void end_fill(struct http_transfer *t, CURLcode code, struct http_end *end)
+{
+	*end = (struct http_end){ .end = end_of(code) };
+	if (code == CURLE_OK && t->answer.is_whole)
+		return;
+	end->result = t->is_refused ? -ECANCELED : -EIO;
+	snprintf(end->words, sizeof(end->words), "%s",
+		 t->error[0] ? t->error : t->client->curl->curl_easy_strerror(code));
+}
+
+static void transfer_count(struct http_transfer *t)
+{
+	long connects = 0;
+
+	t->client->curl->curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connects);
+	counter_add(&t->client->connects, (uint64_t)connects);
+}
+
+void http_transfer_ended(struct http_transfer *t, CURLcode code)
+{
+	struct http_end end;
+
+	transfer_count(t);
+	end_fill(t, code, &end);
+	t->client->curl->curl_multi_remove_handle(t->client->multi, t->easy);
+	t->is_under_way = false;
+	t->ops->done(t, &end);
+}
+
+static void transfer_set_secrets(struct http_transfer *t, bool is_secret)
+{
+	const struct http_client *c = t->client;
+	const struct http_curl *curl = c->curl;
+	const char *user = is_secret ? c->user : NULL, *token = is_secret ? c->token : NULL;
+	long kind = token ? (long)CURLAUTH_BEARER : (long)CURLAUTH_BASIC;
+
+	curl->curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER,
+			       is_secret ? c->secret_headers : c->headers);
+	curl->curl_easy_setopt(t->easy, CURLOPT_HTTPAUTH, kind);
+	curl->curl_easy_setopt(t->easy, CURLOPT_USERNAME, user);
+	curl->curl_easy_setopt(t->easy, CURLOPT_PASSWORD, user ? c->password : NULL);
+	curl->curl_easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER, token);
+}
+
+static void transfer_set_range(struct http_transfer *t, const struct http_request *request)
+{
+	char range[48];
+
+	if (request->length_bytes == 0) {
+		t->client->curl->curl_easy_setopt(t->easy, CURLOPT_RANGE, NULL);
+		return;
+	}
+	snprintf(range, sizeof(range), "%llu-%llu", (unsigned long long)request->first_bytes,
+		 (unsigned long long)(request->first_bytes + request->length_bytes - 1));
+	t->client->curl->curl_easy_setopt(t->easy, CURLOPT_RANGE, range);
+}
+
+int http_transfer_begin(struct http_transfer *t, const struct http_request *request)
+{
+	const struct http_curl *curl = t->client->curl;
+
+	http_answer_begin(&t->answer);
+	t->error[0] = '\0';
+	t->is_refused = false;
+	curl->curl_easy_setopt(t->easy, CURLOPT_NOBODY, request->method == HTTP_HEAD ? 1L : 0L);
+	if (request->method == HTTP_GET)
+		curl->curl_easy_setopt(t->easy, CURLOPT_HTTPGET, 1L);
+	transfer_set_range(t, request);
+	transfer_set_secrets(t, request->is_secret);
+	if (curl->curl_easy_setopt(t->easy, CURLOPT_URL, request->url) != CURLE_OK ||
+	    curl->curl_multi_add_handle(t->client->multi, t->easy) != CURLM_OK)
+		return -ENOMEM;
+	t->is_under_way = true;
+	return 0;
+}
+
+void http_transfer_stop(struct http_transfer *t)
+{
+	if (!t->is_under_way)
+		return;
+	t->is_under_way = false;
+	t->client->curl->curl_multi_remove_handle(t->client->multi, t->easy);
+}
+
+const char *http_transfer_location(const struct http_transfer *t)
+{
+	const char *url = NULL;
+
+	t->client->curl->curl_easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &url);
+	return url;
+}
+
+/* What is the same for all requests. */
+int http_transfer_init(struct http_transfer *t, struct http_client *c,
+		       const struct http_transfer_ops *ops)
+{
+	const struct http_curl *curl = c->curl;
+	CURL *easy = curl->curl_easy_init();
+
+	*t = (struct http_transfer){ .client = c, .ops = ops, .easy = easy };
+	if (!easy)
+		return -ENOMEM;
+	curl->curl_easy_setopt(easy, CURLOPT_PRIVATE, t);
+	curl->curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, t->error);
+	curl->curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, transfer_header);
+	curl->curl_easy_setopt(easy, CURLOPT_HEADERDATA, t);
+	curl->curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, transfer_body);
+	curl->curl_easy_setopt(easy, CURLOPT_WRITEDATA, t);
+	curl->curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, RECEIVE_BYTES);
+	curl->curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+	curl->curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 1L);
+	/* The thread of a name server that does not answer ends by itself. */
+	curl->curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
+	curl->curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl->curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+	/* What the environment says of proxies is not the configuration's. */
+	curl->curl_easy_setopt(easy, CURLOPT_PROXY, "");
+	curl->curl_easy_setopt(easy, CURLOPT_USERAGENT, "ublkd/" UBLKD_VERSION);
+	curl->curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)(c->timeout_ns / NS_PER_MS));
+	curl->curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)(c->timeout_ns / NS_PER_MS));
+	if (c->ca_file)
+		curl->curl_easy_setopt(easy, CURLOPT_CAINFO, c->ca_file);
+	if (c->accepts_any_peer) {
+		curl->curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+		curl->curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
+	}
+	return 0;
+}
+
+void http_transfer_fini(struct http_transfer *t)
+{
+	if (!t->easy)
+		return;
+	t->client->curl->curl_easy_cleanup(t->easy);
+	t->easy = NULL;
+}

@@ -1,0 +1,27 @@
+/* What checks of the http backend against http_server.py have beside fault_case.h. */
+#ifndef TEST_WEB_CASE_H
+#define TEST_WEB_CASE_H
+
+#include "test/interop/fault_case.h"
+
+/* The server, with these arguments, NULL at the end; may be NULL. */
+void web_serve(struct fault_case *c, const char *const *args);
+/* A command of its control socket. */
+void web_tell(struct fault_case *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+uint64_t web_count(struct fault_case *c, const char *name);
+
+/* The device on it, with these options beside `url`, a line each; and the model of what it holds.
+ */
+bool web_open_case(struct fault_case *c, const char *options, unsigned queue_nr);
+bool web_open_url(struct fault_case *c, const char *url, const char *options, unsigned queue_nr);
+/* It cannot be opened: the error matches the words (POSIX extended regular expression). */
+void web_refused(struct fault_case *c, const char *url, const char *options, const char *words);
+
+/* READs of all of it, in any order: all must succeed with the right bytes, and break no rule. */
+void web_works(struct fault_case *c);
+
+void web_answers_run(uint64_t seed);
+void web_outages_run(uint64_t seed);
+void web_opens_run(uint64_t seed);
+
+#endif

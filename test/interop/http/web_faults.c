@@ -1,0 +1,17 @@
+/*
+ * web_faults [--seed N] [--only TEXT]: the http backend on real rings against http_server.py, which
+ * breaks every rule. Prints TAP; needs python3 and certtool, no root.
+ */
+#include "web_case.h"
+
+static void run_all(uint64_t seed)
+{
+	web_opens_run(seed);
+	web_answers_run(seed);
+	web_outages_run(seed);
+}
+
+int main(int argc, char **argv)
+{
+	return fault_case_main(argc, argv, run_all);
+}
