@@ -125,14 +125,33 @@ static void job_write(struct qcow2_owner *o, struct qcow2_job *job)
 			 job_bytes(o, job), job_written);
 }
 
+/*
+ * The table that is copied is as on the disk, unless a process has died in a create: what it had
+ * not written yet is in the cache alone.
+ */
+static void job_take_dirty(const struct qcow2_owner *o, const struct qcow2_job *job, uint8_t *buf)
+{
+	const struct qcow2_tables *t = o->t;
+
+	for (uint32_t at = 0; at < job_bytes(o, job); at += t->slice_bytes) {
+		struct qcow2_slot *slot = qcow2_slot_find(t, job->old + job->at + at);
+
+		if (slot && (atomic_load_explicit(&slot->is_dirty, memory_order_relaxed) ||
+			     slot->is_writing))
+			memcpy(buf + at, qcow2_slot_data(t, slot), t->slice_bytes);
+	}
+}
+
 static void job_read(struct qcow2_own *own, int result)
 {
 	struct qcow2_job *job = own->arg;
 
-	if (result < 0)
+	if (result < 0) {
 		job_fail(own->owner, job, result);
-	else
-		job_write(own->owner, job);
+		return;
+	}
+	job_take_dirty(own->owner, job, own->own->buf);
+	job_write(own->owner, job);
 }
 
 /* The block counts its own cluster. */
