@@ -5,6 +5,7 @@
  *   main.c            scenarios, options, TAP
  *   cuts_run.c        one run: a guest, a disk, a clock that nobody waits for
  *   cuts_kill.c       a run whose process dies, again and again
+ *   cuts_change.c     internal snapshots: what each has, and changes of them
  *   cuts_judge.c      what a cut has left: judged by the oracle, and by the product opened on it
  *   cuts_rig.c        the product's node over made-up children
  *   cuts_disk.c       the child `data`: bytes, and the writes that no FLUSH has made durable

@@ -93,6 +93,7 @@ static int copy_memory(int fd)
  */
 static bool judge_taken_over(struct world *w, int stored_fd)
 {
+	static uint32_t values[MODEL_SECTORS_MAX];
 	static struct rig rig;
 	int copy = copy_memory(stored_fd), ret;
 
@@ -108,7 +109,7 @@ static bool judge_taken_over(struct world *w, int stored_fd)
 		return world_fail(w, "what was left cannot be taken over: %d %s", ret, rig.words);
 	if (rig_close(&rig) < 0)
 		return world_fail(w, "what was taken over cannot be closed");
-	return judge_image(w, false, false, NULL);
+	return judge_image(w, false, false, values) && change_killed(w, values);
 }
 
 void kill_world(struct world *w)

@@ -46,6 +46,20 @@ uint64_t model_begin(struct model *m, uint64_t offset, uint64_t bytes, uint32_t 
 	return begin;
 }
 
+uint64_t model_begin_values(struct model *m, const uint32_t *value)
+{
+	uint64_t begin = model_now(m);
+
+	for (uint64_t i = 0; i < m->sector_nr; i++) {
+		struct model_sector *s = &m->sector[i];
+
+		s->entry[s->nr++] = (struct model_entry){ .value = value[i],
+							  .is_strong = true,
+							  .begin = begin };
+	}
+	return begin;
+}
+
 void model_end(struct model *m, uint64_t begin, uint64_t offset, uint64_t bytes, bool is_failed,
 	       bool is_durable)
 {
@@ -120,6 +134,26 @@ void model_killed(struct model *m)
 		}
 }
 
+static void settle_one(struct model_sector *s, uint64_t begin, bool is_done)
+{
+	unsigned nr = 0;
+
+	for (unsigned k = 0; k < s->nr; k++) {
+		struct model_entry e = s->entry[k];
+
+		e.is_strong |= e.begin == begin;
+		if (e.begin != begin || is_done)
+			s->entry[nr++] = e;
+	}
+	s->nr = nr;
+}
+
+void model_settle(struct model *m, uint64_t begin, bool is_done)
+{
+	for (uint64_t i = 0; i < m->sector_nr; i++)
+		settle_one(&m->sector[i], begin, is_done);
+}
+
 static bool may_be(const struct model *m, uint64_t sector, uint32_t value, bool after_cut,
 		   uint64_t before)
 {
@@ -139,6 +173,41 @@ bool model_may_read(const struct model *m, uint64_t sector, uint32_t value, uint
 bool model_may_be_left(const struct model *m, uint64_t sector, uint32_t value)
 {
 	return may_be(m, sector, value, true, UINT64_MAX);
+}
+
+uint64_t model_began(const struct model *m, uint64_t sector, uint32_t value)
+{
+	const struct model_sector *s = &m->sector[sector];
+	uint64_t began = 0;
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < s->nr; i++)
+		if (s->entry[i].value == value) {
+			began = s->entry[i].begin;
+			nr++;
+		}
+	return nr == 1 ? began : 0;
+}
+
+int model_side(const struct model *m, uint64_t sector, uint32_t value, uint64_t begin,
+	       bool after_cut)
+{
+	const struct model_sector *s = &m->sector[sector];
+	bool by_it = false, by_older = false;
+
+	for (unsigned i = 0; i < s->nr; i++) {
+		const struct model_entry *e = &s->entry[i];
+
+		if (e->value != value || is_gone(s, e, after_cut, UINT64_MAX))
+			continue;
+		if (e->begin == begin)
+			by_it = true;
+		else if (e->end && e->end < begin)
+			by_older = true;
+		else
+			return 0;
+	}
+	return by_it - by_older;
 }
 
 void model_tell(const struct model *m, uint64_t sector, char *words, size_t bytes)

@@ -46,6 +46,10 @@ static inline uint64_t model_now(struct model *m)
 {
 	return ++m->clock;
 }
+/* The same for all sectors at once, each with a value of its own; strong. */
+uint64_t model_begin_values(struct model *m, const uint32_t *value);
+/* What began then, and had no end, is known to have had its effect or not. */
+void model_settle(struct model *m, uint64_t begin, bool is_done);
 /* A FLUSH that began then has succeeded. oldest_read: of the READs under way, when it began. */
 void model_flushed(struct model *m, uint64_t begin, uint64_t oldest_read);
 /* What is under way will never end. */
@@ -54,6 +58,14 @@ void model_killed(struct model *m);
 /* For a READ that began then. */
 bool model_may_read(const struct model *m, uint64_t sector, uint32_t value, uint64_t begin);
 bool model_may_be_left(const struct model *m, uint64_t sector, uint32_t value);
+/* When the only write of this value began that is known of the sector; else 0. */
+uint64_t model_began(const struct model *m, uint64_t sector, uint32_t value);
+/*
+ * Whether the value says that what began then, without an end, has had its effect there: 1; that it
+ * has not: -1; or neither: 0.
+ */
+int model_side(const struct model *m, uint64_t sector, uint32_t value, uint64_t begin,
+	       bool after_cut);
 /* Words for a person. */
 void model_tell(const struct model *m, uint64_t sector, char *words, size_t bytes);
 

@@ -256,3 +256,43 @@ int rig_do(struct rig *rig, enum backend_op op, uint64_t offset, uint32_t bytes)
 	}
 	return rio->io.result;
 }
+
+/* ---- snapshots ---- */
+
+static void change_done(struct backend_snapshot_change *change, int ret)
+{
+	struct rig *rig = container_of(change, struct rig, change);
+
+	rig->is_changing = false;
+	rig->end_ret = ret;
+	if (rig->on_changed)
+		rig->on_changed(rig, ret);
+}
+
+int rig_change(struct rig *rig, enum backend_snapshot_op op, const char *name)
+{
+	int ret;
+
+	rig->change = (struct backend_snapshot_change){
+		.op = op, .name = name, .reactor = rig->home, .done = change_done
+	};
+	ret = backend_qcow2.snapshots->begin(rig->device, &rig->change);
+	rig->is_changing = ret == 0;
+	return ret;
+}
+
+int rig_change_do(struct rig *rig, enum backend_snapshot_op op, const char *name)
+{
+	int ret = rig_change(rig, op, name);
+
+	if (ret < 0)
+		return ret;
+	for (unsigned i = 0; rig->is_changing; i++) {
+		if (i == TURNS_MAX)
+			return -ETIME;
+		rig_turn_all(rig);
+		reactor_turn(rig->home, false);
+		disk_end_one(rig->disk);
+	}
+	return rig->end_ret;
+}

@@ -6,6 +6,7 @@
 #define TEST_CUTS_CUTS_RIG_H
 
 #include "backends/qcow2/qcow2.h"
+#include "storage/snapshot.h"
 #include "storage/spec.h"
 #include "test/cuts/cuts_disk.h"
 #include "test/cuts/cuts_image.h"
@@ -39,6 +40,10 @@ struct rig {
 	/* While it opens or closes; may be NULL. */
 	void (*on_step)(void *arg);
 	void *arg;
+	/* Of snapshots: words is of the last one. May be NULL. */
+	struct backend_snapshot_change change;
+	bool is_changing;
+	void (*on_changed)(struct rig *rig, int ret);
 	int end_ret; /* of an open or close; 1: not yet */
 	char words[BACKEND_ERROR_BYTES];
 };
@@ -61,6 +66,10 @@ void rig_submit(struct rig *rig, struct rig_io *rio, enum backend_op op, unsigne
 		uint64_t offset, uint32_t bytes);
 /* Turns until it has ended, and returns its result; -ETIME: it never does. */
 int rig_do(struct rig *rig, enum backend_op op, uint64_t offset, uint32_t bytes);
+/* Begins a change of the snapshots; on_changed tells its end. 0, or -errno with change.words. */
+int rig_change(struct rig *rig, enum backend_snapshot_op op, const char *name);
+/* The same, and turns until it has ended: its result; -ETIME: it never does. */
+int rig_change_do(struct rig *rig, enum backend_snapshot_op op, const char *name);
 void rig_turn_all(struct rig *rig);
 
 #endif

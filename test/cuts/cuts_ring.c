@@ -1,6 +1,7 @@
 /*
  * reactor/ring.h for reactors that have nothing to do with a kernel: only the mailbox is read.
- * Time passes by a microsecond with each turn. The memory that a killed process leaves is here too.
+ * Time passes by 50 microseconds with each turn. The memory that a killed process leaves is here
+ * too.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -75,7 +76,7 @@ int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 	struct memory *m = ring->sim;
 
 	(void)wait_nr, (void)timeout_ns;
-	now_ns += 1000;
+	now_ns += 50000;
 	for (; m->sq_head != ring->uring.sq.sqe_tail; m->sq_head++) {
 		const struct io_uring_sqe *sqe = &m->sqes[m->sq_head & m->sq_mask];
 

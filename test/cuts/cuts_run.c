@@ -56,7 +56,7 @@ static uint64_t oldest_read(const struct rig *rig)
 		for (unsigned tag = 0; tag < rig->depth; tag++)
 			if (rig->io[q][tag].is_out && rig->io[q][tag].io.op == BACKEND_READ)
 				oldest = MIN(oldest, rig->io[q][tag].begin);
-	return oldest;
+	return rig->is_changing ? MIN(oldest, world->changes.begin) : oldest;
 }
 
 static void guest_ended(struct rig_io *rio)
@@ -73,8 +73,10 @@ static void guest_ended(struct rig_io *rio)
 		if (io->result == 0)
 			read_is_right(w, rio);
 	} else if (io->op == BACKEND_FLUSH) {
-		if (io->result == 0)
-			model_flushed(&w->model, rio->begin, oldest_read(rio->rig));
+		if (io->result < 0)
+			return;
+		model_flushed(&w->model, rio->begin, oldest_read(rio->rig));
+		change_flushed(&w->changes, rio->begin);
 	} else {
 		model_end(&w->model, rio->begin, io->offset_bytes, io->length_bytes, io->result < 0,
 			  io->flags & BACKEND_FUA);
@@ -196,6 +198,10 @@ static void one_step(struct world *w, struct rig *rig, bool may_submit)
 		disk_end_one(w->disk);
 	if (prng_one_in(&w->prng, w->cancel_one_in))
 		guest_cancel(w, rig);
+	if (may_submit)
+		change_maybe_begin(w, rig);
+	if (rig->is_changing)
+		reactor_turn(rig->home, false);
 }
 
 /*
@@ -222,10 +228,16 @@ static void on_step(void *arg)
 	maybe_cut(arg);
 }
 
+/* A change of snapshots goes through all tables, and requests may wait for it. */
+static unsigned steps_max(const struct rig *rig)
+{
+	return rig->is_changing ? 20 * STEPS_MAX : STEPS_MAX;
+}
+
 static bool drain(struct world *w, struct rig *rig)
 {
-	for (unsigned i = 0; rig->out_nr > 0 && !world_failed(w); i++) {
-		if (i == STEPS_MAX)
+	for (unsigned i = 0; (rig->out_nr > 0 || rig->is_changing) && !world_failed(w); i++) {
+		if (i == steps_max(rig))
 			return world_fail(w, "%u requests never end", rig->out_nr);
 		one_step(w, rig, false);
 		maybe_cut(w);
@@ -243,7 +255,7 @@ bool run_guest(struct world *w, struct rig *rig)
 		maybe_cut(w);
 		idle = w->request_done_nr == last ? idle + 1 : 0;
 		last = w->request_done_nr;
-		if (idle > STEPS_MAX)
+		if (idle > steps_max(rig))
 			return world_fail(w, "%u requests never end", rig->out_nr);
 	}
 	return !world_failed(w) && drain(w, rig);

@@ -2,6 +2,7 @@
 #ifndef TEST_CUTS_CUTS_WORLD_H
 #define TEST_CUTS_CUTS_WORLD_H
 
+#include "test/cuts/cuts_change.h"
 #include "test/cuts/cuts_rig.h"
 
 #define WORLD_WORDS_BYTES 512u
@@ -11,6 +12,7 @@ struct world {
 	struct image_shape shape;
 	struct disk *disk, *left; /* left: what a cut has left, a plain one */
 	struct model model;
+	struct changes changes;
 	uint64_t cache_bytes;
 	unsigned queue_nr, reactor_nr, depth;
 	unsigned cut_one_in; /* of the steps after which the disk has changed */
@@ -43,6 +45,11 @@ bool judge_cut(struct world *w);
 /* w->left is judged by the oracle: no corruption, and each sector one of what may be left there
  * (after_cut) or what the guest may read. values: what they are; may be NULL. */
 bool judge_image(struct world *w, bool after_cut, bool no_leaks, uint32_t *values);
+/* The oracle opens what is on a disk now. */
+bool judge_open(struct world *w, const struct disk *d);
+unsigned judge_snapshot_nr(void); /* of what it has opened */
+/* What it reads there: of a snapshot, or QCOW2_ORACLE_ACTIVE. */
+bool judge_read(struct world *w, const struct disk *d, int snapshot, uint32_t *ret_values);
 void judge_end(void);
 
 /* cuts_run.c: a run, from its image to its orderly end. What is wrong: w->words. */

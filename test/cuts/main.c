@@ -214,6 +214,41 @@ static void choose_kills_errors(struct world *w, struct prng *p)
 	choose_errors(w, p);
 }
 
+static void choose_changes(struct world *w, struct prng *p)
+{
+	static void (*const kind[])(struct world *, struct prng *) = {
+		choose_small,	     choose_medium,	 choose_counts, choose_version_2,
+		choose_over_backing, choose_subclusters, choose_queues,
+	};
+
+	kind[prng_below(p, ARRAY_SIZE(kind))](w, p);
+	/* Fewer bits than 8 do not count what a few kills leave. */
+	w->shape.refcount_order = MAX(w->shape.refcount_order, 3u);
+	w->changes.one_in = 1u << prng_between(p, 4, 9);
+	choose_disk(w, p, 8 * w->shape.bytes + MIB(2));
+}
+
+static void choose_changes_qemu(struct world *w, struct prng *p)
+{
+	if (prng_one_in(p, 2))
+		choose_snapshots(w, p);
+	else
+		choose_packed(w, p);
+	w->changes.one_in = 1u << prng_between(p, 4, 9);
+	choose_disk(w, p, 8 * w->shape.bytes + MIB(2));
+}
+
+static void choose_changes_kills(struct world *w, struct prng *p)
+{
+	if (prng_one_in(p, 3))
+		choose_changes_qemu(w, p);
+	else
+		choose_changes(w, p);
+	w->is_killed = true;
+	w->cut_one_in = 1u << prng_between(p, 4, 10);
+	w->request_nr = (unsigned)prng_between(p, 50, 400);
+}
+
 static const struct scenario scenarios[] = {
 	{ "clusters of 512 and 1024 bytes", false, choose_small },
 	{ "clusters of 2 to 8 KiB", false, choose_medium },
@@ -229,8 +264,11 @@ static const struct scenario scenarios[] = {
 	{ "snapshots", true, choose_snapshots },
 	{ "compressed clusters", true, choose_packed },
 	{ "reference counts are made anew", true, choose_dirty },
+	{ "snapshots are changed", false, choose_changes },
+	{ "snapshots are changed, of qemu-img's images", true, choose_changes_qemu },
 	{ "the process is killed", false, choose_kills },
 	{ "the process is killed, snapshots and compressed clusters", true, choose_kills_qemu },
+	{ "the process is killed, snapshots are changed", true, choose_changes_kills },
 	{ "the process is killed, the storage fails", false, choose_kills_errors },
 };
 
@@ -243,6 +281,28 @@ struct args {
 	bool is_soak;
 };
 
+/* qemu-img's, of the image as it is at first. */
+static void add_snapshots(struct world *w)
+{
+	static uint32_t value[MODEL_SECTORS_MAX];
+
+	if (w->shape.kind != IMAGE_SNAPSHOTS)
+		return;
+	for (uint64_t i = 0; i < w->model.sector_nr; i++)
+		value[i] = image_value(&w->shape, i);
+	changes_add(&w->changes, "a", value, w->model.sector_nr);
+	changes_add(&w->changes, "b", value, w->model.sector_nr);
+}
+
+static void run_one(struct world *w)
+{
+	add_snapshots(w);
+	if (w->is_killed)
+		kill_world(w);
+	else
+		run_world(w);
+}
+
 static void world_run(struct world *w)
 {
 	alarm(RUN_SECONDS_MAX);
@@ -250,10 +310,8 @@ static void world_run(struct world *w)
 		choose_disk(w, &w->prng, 4 * w->shape.bytes + MIB(1));
 	if (!image_put(&w->shape, w->disk, &w->model))
 		world_fail(w, "qemu-img fails");
-	else if (w->is_killed)
-		kill_world(w);
 	else
-		run_world(w);
+		run_one(w);
 	if (!world_failed(w))
 		rig_reactors_drop();
 	judge_end();
@@ -309,7 +367,7 @@ static void run_in_process(const struct scenario *s, struct world *w, uint64_t s
 }
 
 struct sums {
-	uint64_t cut_nr, kill_nr, request_nr, failed_nr, run_nr;
+	uint64_t cut_nr, kill_nr, request_nr, failed_nr, change_nr, run_nr;
 };
 
 static void one_run(const struct scenario *s, uint64_t seed, bool is_soak, struct sums *sums)
@@ -321,6 +379,7 @@ static void one_run(const struct scenario *s, uint64_t seed, bool is_soak, struc
 	sums->kill_nr += w->kill_nr;
 	sums->request_nr += w->request_done_nr;
 	sums->failed_nr += w->failed_nr;
+	sums->change_nr += w->changes.done_nr;
 	sums->run_nr++;
 	cuts_shared_free(w, sizeof(*w));
 }
@@ -338,10 +397,11 @@ static void run_scenario(const struct scenario *s, const struct args *args, uint
 	}
 	while (!tap_failed() && (args->run_nr ? sums.run_nr < args->run_nr : sums.cut_nr < cut_nr))
 		one_run(s, args->seed + sums.run_nr, args->is_soak, &sums);
-	printf("# %llu runs, %llu cuts, %llu kills, %llu requests, of which %llu failed\n",
+	printf("# %llu runs, %llu cuts, %llu kills, %llu requests, of which %llu failed, %llu "
+	       "changes of snapshots\n",
 	       (unsigned long long)sums.run_nr, (unsigned long long)sums.cut_nr,
 	       (unsigned long long)sums.kill_nr, (unsigned long long)sums.request_nr,
-	       (unsigned long long)sums.failed_nr);
+	       (unsigned long long)sums.failed_nr, (unsigned long long)sums.change_nr);
 	tap_end();
 }
 

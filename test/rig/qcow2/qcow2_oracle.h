@@ -67,6 +67,7 @@ struct qcow2_oracle_report {
 	 */
 	uint64_t corruptions, repairable;
 	uint64_t leaks;
+	uint64_t copied_shared;		 /* COPIED, and more than one reference */
 	uint64_t clusters;		 /* of the file */
 	uint64_t referenced;		 /* of these */
 	uint64_t data, zero, compressed; /* entries of the active L2 tables */

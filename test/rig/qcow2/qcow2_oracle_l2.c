@@ -133,6 +133,8 @@ static void copied_one(struct oracle_check *c, uint64_t entry, const char *what,
 
 	if (idx < o->cluster_nr)
 		count = o->info.dirty ? o->clusters[idx].refs : o->clusters[idx].count;
+	c->report->copied_shared +=
+		entry & ENTRY_COPIED && idx < o->cluster_nr && o->clusters[idx].refs > 1;
 	if ((count == 1) != !!(entry & ENTRY_COPIED))
 		oracle_fault(c, QCOW2_ORACLE_COPIED,
 			     "%s of 0x%" PRIx64 ": 0x%" PRIx64 ", reference count %" PRIu32, what,

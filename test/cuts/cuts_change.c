@@ -1,0 +1,236 @@
+/* See cuts_change.h. */
+#include "test/cuts/cuts_change.h"
+
+#include <stdio.h>
+
+#include "test/cuts/cuts_world.h"
+
+static uint32_t found[MODEL_SECTORS_MAX], made[MODEL_SECTORS_MAX];
+
+void changes_add(struct changes *c, const char *name, const uint32_t *value, uint64_t sector_nr)
+{
+	struct change_snapshot *s = &c->entry[c->nr++];
+
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	memcpy(s->value, value, sector_nr * sizeof(*value));
+}
+
+/* ---- its beginning ---- */
+
+static bool choose_change(struct world *w, enum backend_snapshot_op *ret_op, unsigned *ret_idx)
+{
+	struct changes *c = &w->changes;
+	unsigned n = (unsigned)prng_below(&w->prng, 3);
+
+	*ret_idx = c->nr;
+	*ret_op = BACKEND_SNAPSHOT_CREATE;
+	if (n > 0 && c->nr > 0) {
+		*ret_idx = (unsigned)prng_below(&w->prng, c->nr);
+		*ret_op = n == 1 ? BACKEND_SNAPSHOT_DELETE : BACKEND_SNAPSHOT_APPLY;
+	}
+	if (*ret_op == BACKEND_SNAPSHOT_APPLY)
+		return model_has_room(&w->model, 0, w->shape.bytes);
+	return *ret_op == BACKEND_SNAPSHOT_DELETE || c->nr + 1 < CHANGE_SNAPSHOTS_MAX;
+}
+
+static void change_ended(struct rig *rig, int ret);
+
+void change_maybe_begin(struct world *w, struct rig *rig)
+{
+	struct changes *c = &w->changes;
+	enum backend_snapshot_op op;
+	unsigned idx;
+	int ret;
+
+	if (c->state != CHANGE_NONE || !prng_one_in(&w->prng, c->one_in) ||
+	    !choose_change(w, &op, &idx))
+		return;
+	if (op == BACKEND_SNAPSHOT_CREATE)
+		snprintf(c->entry[idx].name, sizeof(c->entry[idx].name), "s%u", c->made_nr++);
+	c->op = op;
+	c->idx = idx;
+	c->begin = op == BACKEND_SNAPSHOT_APPLY ? model_begin_values(&w->model, c->entry[idx].value)
+						: model_now(&w->model);
+	c->state = CHANGE_RUNS;
+	rig->on_changed = change_ended;
+	ret = rig_change(rig, op, c->entry[idx].name);
+	if (ret < 0)
+		world_fail(w, "change %u of %s does not begin: %d, %s", op, c->entry[idx].name, ret,
+			   rig->change.words);
+}
+
+/* ---- its end ---- */
+
+static void settle(struct changes *c)
+{
+	if (c->op == BACKEND_SNAPSHOT_CREATE)
+		c->nr++;
+	if (c->op == BACKEND_SNAPSHOT_DELETE) {
+		c->nr--;
+		memmove(&c->entry[c->idx], &c->entry[c->idx + 1],
+			(c->nr - c->idx) * sizeof(c->entry[0]));
+	}
+	c->done_nr++;
+	c->state = CHANGE_NONE;
+}
+
+/*
+ * What a new snapshot has is the disk at one moment since the change began: nothing is there
+ * without all that had ended before it began.
+ */
+static bool judge_moment(struct world *w, const uint32_t *value)
+{
+	uint64_t last = w->changes.begin;
+	char words[300];
+
+	for (uint64_t i = 0; i < w->model.sector_nr; i++)
+		last = MAX(last, model_began(&w->model, i, value[i]));
+	for (uint64_t i = 0; i < w->model.sector_nr; i++) {
+		if (model_may_read(&w->model, i, value[i], last))
+			continue;
+		model_tell(&w->model, i, words, sizeof(words));
+		return world_fail(w, "a snapshot of %llu has %u in sector %llu, allowed at %llu:%s",
+				  (unsigned long long)w->changes.begin, value[i],
+				  (unsigned long long)i, (unsigned long long)last, words);
+	}
+	return true;
+}
+
+static bool take_created(struct world *w, const struct disk *d)
+{
+	struct changes *c = &w->changes;
+
+	return judge_read(w, d, (int)c->idx, c->entry[c->idx].value) &&
+	       judge_moment(w, c->entry[c->idx].value);
+}
+
+static void change_ended(struct rig *rig, int ret)
+{
+	struct world *w = rig->arg;
+	struct changes *c = &w->changes;
+
+	if (ret < 0) {
+		world_fail(w, "change %u of %s fails: %d, %s", c->op, c->entry[c->idx].name, ret,
+			   rig->change.words);
+		return;
+	}
+	if (c->op == BACKEND_SNAPSHOT_CREATE && !take_created(w, w->disk))
+		return;
+	if (c->op == BACKEND_SNAPSHOT_APPLY)
+		model_end(&w->model, c->begin, 0, w->shape.bytes, false, true);
+	settle(c);
+}
+
+void change_flushed(struct changes *c, uint64_t begin)
+{
+	if (c->state == CHANGE_UNFLUSHED && begin > c->since)
+		settle(c);
+}
+
+/* ---- what is left ---- */
+
+static unsigned nr_when_done(const struct changes *c)
+{
+	return c->nr + (c->op == BACKEND_SNAPSHOT_CREATE) - (c->op == BACKEND_SNAPSHOT_DELETE);
+}
+
+static bool nr_may_be(const struct changes *c, unsigned nr, bool after_cut)
+{
+	bool may_be_done = c->state != CHANGE_NONE;
+	bool must_be_done = c->state == CHANGE_UNFLUSHED && !after_cut;
+
+	return (nr == c->nr && !must_be_done) || (nr == nr_when_done(c) && may_be_done);
+}
+
+static bool judge_one(struct world *w, unsigned idx, const uint32_t *wanted)
+{
+	if (!judge_read(w, w->left, (int)idx, found))
+		return false;
+	for (uint64_t i = 0; i < w->model.sector_nr; i++)
+		if (found[i] != wanted[i])
+			return world_fail(w, "snapshot %u has %u in sector %llu, and had %u", idx,
+					  found[i], (unsigned long long)i, wanted[i]);
+	return true;
+}
+
+/* The last one is that of a create that had no end. */
+static bool judge_made(struct world *w, unsigned idx, bool again)
+{
+	if (again || w->changes.state == CHANGE_UNFLUSHED)
+		return judge_one(w, idx, again ? made : w->changes.entry[idx].value);
+	return judge_read(w, w->left, (int)idx, made) && judge_moment(w, made);
+}
+
+bool change_judge_snapshots(struct world *w, bool after_cut, bool again)
+{
+	static unsigned last_nr;
+	struct changes *c = &w->changes;
+	unsigned nr = judge_snapshot_nr();
+
+	if (!nr_may_be(c, nr, after_cut) || (again && nr != last_nr))
+		return world_fail(w, "there are %u snapshots, and were %u; change %u, state %u", nr,
+				  again ? last_nr : c->nr, c->op, c->state);
+	last_nr = nr;
+	for (unsigned i = 0; i < nr; i++) {
+		bool is_after = nr < c->nr && i >= c->idx;
+
+		if (i == c->nr ? !judge_made(w, i, again)
+			       : (c->state != CHANGE_NONE || prng_one_in(&w->prng, 3)) &&
+					 !judge_one(w, i, c->entry[i + is_after].value))
+			return false;
+	}
+	return true;
+}
+
+/* Bit 0: some sector says that the apply is not done; bit 1: that it is. */
+static unsigned sides_of_apply(const struct world *w, const uint32_t *values, bool after_cut)
+{
+	unsigned sides = 0;
+
+	for (uint64_t i = 0; i < w->model.sector_nr; i++) {
+		int side = model_side(&w->model, i, values[i], w->changes.begin, after_cut);
+
+		if (side)
+			sides |= side < 0 ? 1 : 2;
+	}
+	return sides;
+}
+
+bool change_judge_apply(struct world *w, const uint32_t *values, bool after_cut)
+{
+	const struct changes *c = &w->changes;
+
+	if (c->state != CHANGE_RUNS || c->op != BACKEND_SNAPSHOT_APPLY ||
+	    sides_of_apply(w, values, after_cut) != 3)
+		return true;
+	return world_fail(w, "an apply of %llu is done by half", (unsigned long long)c->begin);
+}
+
+static bool apply_killed(struct world *w, const uint32_t *values)
+{
+	unsigned sides = sides_of_apply(w, values, false);
+
+	if (sides)
+		model_settle(&w->model, w->changes.begin, sides == 2);
+	w->changes.state = CHANGE_NONE;
+	return true;
+}
+
+bool change_killed(struct world *w, const uint32_t *values)
+{
+	struct changes *c = &w->changes;
+	enum change_state was = c->state;
+
+	if (was == CHANGE_RUNS)
+		c->may_differ = true;
+	if (was != CHANGE_RUNS)
+		return true;
+	if (c->op == BACKEND_SNAPSHOT_APPLY)
+		return apply_killed(w, values);
+	if (!judge_open(w, w->disk))
+		return false;
+	c->state = judge_snapshot_nr() == c->nr ? CHANGE_NONE : CHANGE_UNFLUSHED;
+	c->since = model_now(&w->model);
+	return c->state == CHANGE_NONE || c->op != BACKEND_SNAPSHOT_CREATE ||
+	       take_created(w, w->disk);
+}
