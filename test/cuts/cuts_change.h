@@ -35,9 +35,9 @@ struct changes {
 
 	enum change_state state;
 	enum backend_snapshot_op op;
-	unsigned idx;	/* of the snapshot; of a new one: nr */
-	uint64_t begin; /* model.h's */
-	uint64_t since; /* UNFLUSHED: a FLUSH that began later makes it durable */
+	unsigned idx;	 /* of the snapshot; of a new one: nr */
+	uint64_t begin;	 /* model.h's */
+	uint64_t since;	 /* UNFLUSHED: a FLUSH that began later makes it durable */
 	bool may_differ; /* a process died in one: COPIED may not fit the counts any more */
 };
 

@@ -227,11 +227,13 @@ static void disk_cancel(struct backend_io *io)
 
 bool disk_end_one(struct disk *d)
 {
-	unsigned nr;
+	unsigned nr = d->flight_nr, beside_nr = d->beside ? d->beside->flight_nr : 0;
 
-	if (d->flight_nr == 0)
+	if (nr + beside_nr == 0)
 		return false;
-	nr = (unsigned)prng_below(d->prng, d->flight_nr);
+	nr = (unsigned)prng_below(d->prng, nr + beside_nr);
+	if (nr >= d->flight_nr)
+		return disk_end_one(d->beside);
 	for (unsigned i = 0; i < DISK_FLIGHT_NR; i++)
 		if (d->flight[i].is_used && nr-- == 0) {
 			if (!d->flight[i].is_slow || prng_one_in(d->prng, 16))
@@ -240,6 +242,17 @@ bool disk_end_one(struct disk *d)
 		}
 	ASSERT(!"flight_nr is wrong");
 	return false;
+}
+
+uint64_t disk_moment(const struct disk *d)
+{
+	return d->seq + (d->beside ? d->beside->seq : 0);
+}
+
+bool disk_is_flushing(const struct disk *d)
+{
+	return (d->flush_flight_nr > 0 && d->done_nr > 0) ||
+	       (d->beside && disk_is_flushing(d->beside));
 }
 
 /* ---- its life ---- */
@@ -289,6 +302,8 @@ struct disk *disk_new(struct prng *prng, uint64_t capacity, bool grows, bool is_
 
 void disk_free(struct disk *d)
 {
+	if (d->beside)
+		disk_free(d->beside);
 	if (!d->is_plain) {
 		cuts_shared_free(d->durable, d->capacity);
 		cuts_shared_free(d->log, DISK_LOG_BYTES);
@@ -393,6 +408,8 @@ static void copy_to(const struct disk *d, struct disk *to, const uint8_t *bytes,
 void disk_copy(const struct disk *d, struct disk *to)
 {
 	copy_to(d, to, d->now, d->size);
+	if (d->beside)
+		disk_copy(d->beside, to->beside);
 }
 
 void disk_cut(const struct disk *d, struct disk *to)
@@ -409,6 +426,8 @@ void disk_cut(const struct disk *d, struct disk *to)
 	if (prng_one_in(d->prng, 4))
 		to->size = MAX(to->size, d->size);
 	to->durable_size = to->size;
+	if (d->beside)
+		disk_cut(d->beside, to->beside);
 }
 
 void disk_orphan(struct disk *d)
@@ -426,4 +445,6 @@ void disk_orphan(struct disk *d)
 		else if (f->op == BACKEND_DISCARD)
 			land_discard(d, f->at, f->bytes, true);
 	}
+	if (d->beside)
+		disk_orphan(d->beside);
 }

@@ -49,6 +49,9 @@ struct disk {
 	uint64_t seq;	   /* of begins and ends */
 	uint64_t write_nr; /* WRITEs and DISCARDs that came */
 	uint64_t flush_nr; /* FLUSHes that ended */
+
+	/* The external data file, which loses what was not flushed apart; NULL: none. */
+	struct disk *beside;
 };
 
 struct disk_config {
@@ -59,13 +62,17 @@ extern const struct backend cuts_disk_backend;
 
 /* The content is garbage where it does not grow. */
 struct disk *disk_new(struct prng *prng, uint64_t capacity, bool grows, bool is_plain);
-void disk_free(struct disk *d);
+void disk_free(struct disk *d); /* and what is beside it; so do the rest of these */
 /* From outside, at once and durable. */
 void disk_put(struct disk *d, uint64_t at, const void *from, size_t bytes);
 void disk_get(const struct disk *d, uint64_t at, void *to, size_t bytes);
 
 /* Ends one of those under way, or none when it is slow; false: there is none. */
 bool disk_end_one(struct disk *d);
+/* Changes with each begin and end. */
+uint64_t disk_moment(const struct disk *d);
+/* A FLUSH is under way, and there is something that is not durable. */
+bool disk_is_flushing(const struct disk *d);
 /* Power is cut: to, a plain disk, becomes what is left. d goes on as if nothing had happened. */
 void disk_cut(const struct disk *d, struct disk *to);
 /* What is read of d now. */

@@ -37,7 +37,9 @@ static void put_empty(const struct image_shape *shape, struct disk *d)
 		.refcount_bits = 1u << shape->refcount_order,
 		.version = shape->version,
 		.extended_l2 = shape->with_subclusters,
+		.data_file_name = d->beside ? "data" : NULL,
 	};
+	static const uint8_t zeroes[SECTOR_BYTES];
 	char words[QCOW2_WORDS_BYTES];
 	uint64_t bytes;
 	uint8_t *buf;
@@ -46,6 +48,9 @@ static void put_empty(const struct image_shape *shape, struct disk *d)
 	buf = malloc(bytes);
 	qcow2_create_fill(&c, 0, buf, bytes);
 	disk_put(d, 0, buf, bytes);
+	/* A data file is as long as the disk from the beginning on. */
+	if (d->beside)
+		disk_put(d->beside, d->beside->capacity - SECTOR_BYTES, zeroes, SECTOR_BYTES);
 	free(buf);
 }
 

@@ -85,11 +85,14 @@ bool judge_open(struct world *w, const struct disk *d)
 	const struct qcow2_oracle_file file = { .read = read_disk,
 						.arg = (void *)d,
 						.bytes = d->size };
+	const struct qcow2_oracle_file data = { .read = read_disk,
+						.arg = d->beside,
+						.bytes = d->beside ? d->beside->size : 0 };
 	char words[QCOW2_ORACLE_WORDS_BYTES];
 
 	if (!oracle)
 		oracle = qcow2_oracle_create();
-	if (qcow2_oracle_open(oracle, &file, NULL, words) < 0)
+	if (qcow2_oracle_open(oracle, &file, d->beside ? &data : NULL, words) < 0)
 		return world_fail(w, "the oracle cannot open it: %s", words);
 	return true;
 }

@@ -83,12 +83,15 @@ static const struct backend_child_option *child_option(const char *name)
 
 static void make_spec(struct rig *rig, const struct image_shape *shape, struct disk *d)
 {
+	const struct backend_spec **next;
+
 	rig->config.is_created = shape->kind == IMAGE_NONE;
 	rig->config.size_bytes = shape->bytes;
 	rig->config.cluster_bytes = 1ull << shape->cluster_bits;
 	rig->config.with_subclusters = shape->with_subclusters;
 	rig->data_config.disk = d;
 	rig->disk = d;
+	rig->data_file_config.disk = d->beside;
 	rig->backing_bytes = shape->backing;
 	rig->data = (struct backend_spec){ .ops = &cuts_disk_backend,
 					   .config = &rig->data_config,
@@ -99,8 +102,16 @@ static void make_spec(struct rig *rig, const struct image_shape *shape, struct d
 	rig->qcow2 = (struct backend_spec){ .ops = &backend_qcow2,
 					    .config = &rig->config,
 					    .child = &rig->data };
+	rig->data_file = (struct backend_spec){ .ops = &cuts_disk_backend,
+						.config = &rig->data_file_config,
+						.as = child_option("data_file") };
+	next = &rig->data.sibling;
+	if (d->beside) {
+		*next = &rig->data_file;
+		next = &rig->data_file.sibling;
+	}
 	if (shape->backing)
-		rig->data.sibling = &rig->backing;
+		*next = &rig->backing;
 }
 
 static void on_opened(void *arg, const struct backend_life_end *end)

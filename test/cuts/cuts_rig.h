@@ -26,9 +26,9 @@ struct rig_io {
 };
 
 struct rig {
-	struct backend_spec qcow2, data, backing;
+	struct backend_spec qcow2, data, data_file, backing;
 	struct qcow2_config config;
-	struct disk_config data_config;
+	struct disk_config data_config, data_file_config;
 	struct disk *disk;
 	uint64_t backing_bytes;
 	struct backend_device *device;

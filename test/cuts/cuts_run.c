@@ -214,10 +214,10 @@ static void maybe_cut(struct world *w)
 	const struct disk *d = w->disk;
 	unsigned one_in = w->cut_one_in;
 
-	if (d->seq == seen || w->cut_nr >= w->cut_max)
+	if (disk_moment(d) == seen || w->cut_nr >= w->cut_max)
 		return;
-	seen = d->seq;
-	if (d->flush_flight_nr > 0 && d->done_nr > 0)
+	seen = disk_moment(d);
+	if (disk_is_flushing(d))
 		one_in = one_in / 8 + 1;
 	if (prng_one_in(&w->prng, one_in))
 		judge_cut(w);

@@ -214,6 +214,24 @@ static void choose_kills_errors(struct world *w, struct prng *p)
 	choose_errors(w, p);
 }
 
+static void choose_data_file(struct world *w, struct prng *p)
+{
+	static void (*const kind[])(struct world *, struct prng *) = {
+		choose_small,	     choose_medium,	 choose_large,
+		choose_over_backing, choose_subclusters, choose_queues,
+	};
+	uint64_t bytes;
+
+	kind[prng_below(p, ARRAY_SIZE(kind))](w, p);
+	choose_disk(w, p, 4 * w->shape.bytes + MIB(1));
+	bytes = round_up(w->shape.bytes, 1ull << w->shape.cluster_bits);
+	w->disk->beside = disk_new(&w->prng, bytes, !prng_one_in(p, 3), false);
+	w->left->beside = disk_new(&w->prng, bytes, true, true);
+	w->is_killed = prng_one_in(p, 4);
+	if (w->is_killed)
+		w->request_nr = (unsigned)prng_between(p, 50, 400);
+}
+
 static void choose_changes(struct world *w, struct prng *p)
 {
 	static void (*const kind[])(struct world *, struct prng *) = {
@@ -264,6 +282,7 @@ static const struct scenario scenarios[] = {
 	{ "snapshots", true, choose_snapshots },
 	{ "compressed clusters", true, choose_packed },
 	{ "reference counts are made anew", true, choose_dirty },
+	{ "an external data file", false, choose_data_file },
 	{ "snapshots are changed", false, choose_changes },
 	{ "snapshots are changed, of qemu-img's images", true, choose_changes_qemu },
 	{ "the process is killed", false, choose_kills },
