@@ -107,7 +107,7 @@ static void check_snapshots(const struct cut_expected *e)
 /* COPIED that does not fit a count costs a copy or space, and no data: qcow2_snapshot_change.h. */
 static void check_image(void)
 {
-	const struct qcow2_oracle_file file = { read_image, NULL, cuts.bytes };
+	const struct qcow2_oracle_file file = { .read = read_image, .bytes = cuts.bytes };
 	char words[QCOW2_ORACLE_WORDS_BYTES];
 	struct qcow2_oracle_report r;
 

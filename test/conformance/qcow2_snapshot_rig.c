@@ -182,7 +182,9 @@ static void read_file(int snapshot, bool is_clean, uint64_t *ret_stamp)
 
 	REQUIRE(fd >= 0 && fstat(fd, &st) == 0, "the image");
 	oracle = oracle ? oracle : qcow2_oracle_create();
-	struct qcow2_oracle_file file = { read_fd, &fd, (uint64_t)st.st_size };
+	struct qcow2_oracle_file file = { .read = read_fd,
+					  .arg = &fd,
+					  .bytes = (uint64_t)st.st_size };
 
 	EXPECT(qcow2_oracle_open(oracle, &file, NULL, words) == 0, "%s", words);
 	EXPECT(!is_clean || (qcow2_oracle_check(oracle, &report) == 0 && report.corruptions == 0),

@@ -10,6 +10,7 @@
  *   cuts_rig.c        the product's node over made-up children
  *   cuts_disk.c       the child `data`: bytes, and the writes that no FLUSH has made durable
  *   cuts_model.c      which values a sector may have
+ *   cuts_luks.c       their encryption
  *   cuts_image.c      the images that runs begin with
  *   cuts_ring.c       a kernel that does nothing
  */

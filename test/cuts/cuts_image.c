@@ -12,6 +12,7 @@
 #include "backends/qcow2/format/qcow2_create.h"
 #include "base/assert.h"
 #include "base/big_endian.h"
+#include "test/cuts/cuts_luks.h"
 
 #define CONTENT_RUN 8u /* sectors */
 
@@ -48,6 +49,8 @@ static void put_empty(const struct image_shape *shape, struct disk *d)
 	buf = malloc(bytes);
 	qcow2_create_fill(&c, 0, buf, bytes);
 	disk_put(d, 0, buf, bytes);
+	if (shape->is_encrypted)
+		cuts_luks_put(d, shape->cluster_bits);
 	/* A data file is as long as the disk from the beginning on. */
 	if (d->beside)
 		disk_put(d->beside, d->beside->capacity - SECTOR_BYTES, zeroes, SECTOR_BYTES);

@@ -21,6 +21,7 @@ struct image_shape {
 	enum image_kind kind;
 	unsigned cluster_bits, refcount_order, version;
 	bool with_subclusters, is_zstd;
+	bool is_encrypted;
 	bool is_dirty;	  /* its reference counts are old: the product makes them anew */
 	uint64_t bytes;	  /* of the disk */
 	uint64_t backing; /* bytes of what it stands over; 0: nothing */

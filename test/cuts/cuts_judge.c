@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "test/cuts/cuts_luks.h"
 #include "test/cuts/cuts_world.h"
 #include "test/rig/qcow2/qcow2_oracle.h"
 
@@ -20,6 +21,12 @@ static ssize_t read_disk(void *arg, void *to, size_t n, uint64_t offset)
 	n = offset < d->size ? MIN(n, d->size - offset) : 0;
 	memcpy(to, d->now + offset, n);
 	return (ssize_t)n;
+}
+
+static void decrypt_data(void *arg, void *data, size_t n, uint64_t offset)
+{
+	(void)arg;
+	cuts_luks_decrypt(data, n, offset);
 }
 
 static ssize_t read_backing(void *arg, void *to, size_t n, uint64_t offset)
@@ -82,9 +89,9 @@ static bool take_values(struct world *w, const char *what, uint64_t offset, uint
 
 bool judge_open(struct world *w, const struct disk *d)
 {
-	const struct qcow2_oracle_file file = { .read = read_disk,
-						.arg = (void *)d,
-						.bytes = d->size };
+	const struct qcow2_oracle_file file = {
+		.read = read_disk, .arg = (void *)d, .bytes = d->size, .decrypt = decrypt_data
+	};
 	const struct qcow2_oracle_file data = { .read = read_disk,
 						.arg = d->beside,
 						.bytes = d->beside ? d->beside->size : 0 };

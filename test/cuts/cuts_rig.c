@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "storage/life.h"
 #include "storage/registry.h"
+#include "test/cuts/cuts_luks.h"
 
 #define TURNS_MAX 200000u
 
@@ -89,6 +90,7 @@ static void make_spec(struct rig *rig, const struct image_shape *shape, struct d
 	rig->config.size_bytes = shape->bytes;
 	rig->config.cluster_bytes = 1ull << shape->cluster_bits;
 	rig->config.with_subclusters = shape->with_subclusters;
+	rig->config.key_file = shape->is_encrypted ? (char *)cuts_luks_key_file() : NULL;
 	rig->data_config.disk = d;
 	rig->disk = d;
 	rig->data_file_config.disk = d->beside;

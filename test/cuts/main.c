@@ -232,6 +232,22 @@ static void choose_data_file(struct world *w, struct prng *p)
 		w->request_nr = (unsigned)prng_between(p, 50, 400);
 }
 
+static void choose_encrypted(struct world *w, struct prng *p)
+{
+	w->shape.cluster_bits = (unsigned)prng_between(p, 12, 16);
+	if (w->shape.cluster_bits >= 14 && prng_one_in(p, 2))
+		w->shape.with_subclusters = true;
+	if (prng_one_in(p, 2))
+		choose_backing(w, p);
+	if (prng_one_in(p, 2))
+		w->changes.one_in = 1u << prng_between(p, 4, 9);
+	w->shape.is_encrypted = true;
+	choose_disk(w, p, 8 * w->shape.bytes + MIB(2));
+	w->is_killed = prng_one_in(p, 4);
+	if (w->is_killed)
+		w->request_nr = (unsigned)prng_between(p, 50, 400);
+}
+
 static void choose_changes(struct world *w, struct prng *p)
 {
 	static void (*const kind[])(struct world *, struct prng *) = {
@@ -283,6 +299,7 @@ static const struct scenario scenarios[] = {
 	{ "compressed clusters", true, choose_packed },
 	{ "reference counts are made anew", true, choose_dirty },
 	{ "an external data file", false, choose_data_file },
+	{ "encrypted", false, choose_encrypted },
 	{ "snapshots are changed", false, choose_changes },
 	{ "snapshots are changed, of qemu-img's images", true, choose_changes_qemu },
 	{ "the process is killed", false, choose_kills },

@@ -50,7 +50,9 @@ static struct qcow2_oracle_file file_open(const char *name)
 
 	if (fd < 0 || fstat(fd, &st))
 		fail(name, strerror(errno));
-	return (struct qcow2_oracle_file){ fd_read, (void *)(intptr_t)fd, (uint64_t)st.st_size };
+	return (struct qcow2_oracle_file){ .read = fd_read,
+					   .arg = (void *)(intptr_t)fd,
+					   .bytes = (uint64_t)st.st_size };
 }
 
 /* A guest's bytes of another image, as a file. */
@@ -104,8 +106,9 @@ static void image_follow(struct image *image, const char *name)
 		image->backing_file = image->backing->file;
 		if (image->backing->oracle)
 			image->backing_file = (struct qcow2_oracle_file){
-				image_read, image->backing,
-				qcow2_oracle_info(image->backing->oracle)->size_bytes
+				.read = image_read,
+				.arg = image->backing,
+				.bytes = qcow2_oracle_info(image->backing->oracle)->size_bytes
 			};
 	}
 }

@@ -29,6 +29,8 @@ struct qcow2_oracle_file {
 	ssize_t (*read)(void *arg, void *buf, size_t n, uint64_t offset);
 	void *arg;
 	uint64_t bytes;
+	/* Of an encrypted image: data that was read at offset; NULL: it stays as it is stored. */
+	void (*decrypt)(void *arg, void *buf, size_t n, uint64_t offset);
 };
 
 /* What the header says. */
@@ -99,7 +101,8 @@ int qcow2_oracle_check(struct qcow2_oracle *o, struct qcow2_oracle_report *ret_r
 /*
  * What a guest reads. snapshot: QCOW2_ORACLE_ACTIVE, or the index of one in the snapshot table.
  * backing: NULL reads as zeroes, and so does what is behind its end. Zeroes behind the end of the
- * disk. Encrypted clusters come as they are stored. Returns 0; -EIO: an entry is broken, a
+ * disk. Encrypted clusters come as they are stored, where the file has no
+ * decrypt. Returns 0; -EIO: an entry is broken, a
  * compressed cluster cannot be decompressed, a read failed; -ENOENT: there is no such snapshot;
  * -ENOMEM.
  */

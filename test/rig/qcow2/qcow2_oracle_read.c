@@ -116,6 +116,8 @@ static int data_read(const struct reading *r, uint64_t at, uint8_t *buf, size_t 
 
 	if (!file->read || oracle_file_read(file, buf, n, at))
 		return -EIO;
+	if (o->info.crypt && file->decrypt)
+		file->decrypt(file->arg, buf, n, at);
 	return 0;
 }
 
