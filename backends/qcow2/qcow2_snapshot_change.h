@@ -8,13 +8,19 @@
  *
  *   create   counts of all that the disk has rise, COPIED goes -> L1 copy, new table of snapshots
  *            -> flush -> header
- *   delete   new table -> flush -> header -> flush -> counts of all that it had fall -> COPIED
- * comes apply    counts of all that it has rise -> new L1 table -> flush -> header -> flush ->
- * counts of what the disk had fall -> COPIED comes
+ *   delete   new table -> flush -> header -> flush -> counts of all that it had fall
+ *            -> COPIED comes
+ *   apply    counts of all that it has rise -> new L1 table -> flush -> header -> flush
+ *            -> counts of what the disk had fall -> COPIED comes
  *
  * What a power cut leaves behind: counts that are too high (leaks), and COPIED that a count of 1
  * does not have yet, or a count of 2 still has: both cost space or a copy, and no data. QEMU leaves
  * the same; qemu-img check -r all mends it.
+ *
+ * A process that dies in it leaves the same to the one that adopts its tables. Where counts were
+ * rising, tables without COPIED may be dirty then: who copies one takes what the cache has of it
+ * (qcow2_jobs.c). Counts that have risen are not noted (qcow2_taken.c): to take them back is a
+ * walk.
  *
  * Who waits. create: what changes tables (writes to new clusters, discards) from when it raises
  * counts to its end; reads, writes in place and flushes go on. A write in place is in the snapshot
