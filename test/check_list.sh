@@ -122,6 +122,7 @@ if [ "$mode" != fast ]; then
 	fi
 	# the same
 	step guest-ceph test/ceph/prebuild.sh
+	step guest-nginx test/vm/nginx.sh
 	tap sim-net 1800 build/release/bin/sim --net
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	tap sim 1800 build/release/bin/sim
@@ -149,7 +150,7 @@ if [ "$mode" != fast ]; then
 	guests "$(one 6.12)" $long '' nbd systemd
 	guests "$both" 1200 '' nvme upgrade resize datapath recovery
 	guests "$(one 7.2)" 1200 '' qcow2
-	guests "$(one 7.2)" 1200 '' stripe hostile_inuse
+	guests "$(one 7.2)" 1200 '' stripe http hostile_inuse
 	guests "$(one 6.12)" 1200 '' blocked
 	# numbers of docs/rbd.md
 	if [ "$mode" = soak ]; then guests "7.2" 1200 '' rbd_many; fi
