@@ -325,6 +325,13 @@ struct backend {
 	/* Return 0 or -errno; queue_fini also runs after a failed queue_init. May be NULL. */
 	int (*queue_init)(struct backend_queue *queue);
 	void (*queue_fini)(struct backend_queue *queue);
+	/*
+	 * Of a node that has requests of its own under way for which no request waits. No request
+	 * is in flight: it begins no more of its own until one comes. Returns whether none is under
+	 * way; asked again and again until then, before queue_fini and before another process
+	 * serves the same bytes. NULL: it has none such.
+	 */
+	bool (*rest)(struct backend_queue *queue);
 	/* Once per I/O after queue_init, to set up its private area; may be NULL. 0 or -errno. */
 	int (*io_init)(struct backend_io *io);
 	void (*io_fini)(struct backend_io *io);
@@ -496,7 +503,12 @@ void backend_abandon(const struct backend_device *top);
  */
 int backend_queue_open(struct backend_queue **ret_queue, struct backend_device *device,
 		       struct reactor *reactor, unsigned idx, unsigned depth);
-/* Reactor thread; no I/O may be in flight. Accepts NULL. */
+/*
+ * Reactor thread, no I/O is in flight: struct backend's rest, of the whole tree. Again and again
+ * until true; then the queue may be closed. Accepts NULL.
+ */
+bool backend_queue_rest(struct backend_queue *queue);
+/* Reactor thread; no I/O may be in flight, and it rests. Accepts NULL. */
 void backend_queue_close(struct backend_queue *queue);
 
 /* The size as it is now. Any thread, also while it changes. */

@@ -28,6 +28,8 @@ struct backend_child_option {
 	const char *name;	 /* "backend", "backends", "data" */
 	unsigned nr_min, nr_max; /* nr_max above 1: a list */
 	bool read_only;		 /* what stands here is only read, whatever the device is */
+	/* The node keeps something of its own here, and writes it, whatever the device is. */
+	bool is_own;
 	/*
 	 * Words that may stand there in the place of a backend, for the node to make sense of
 	 * (backend_spec_word); NULL at the end. NULL: none. Not of a list.

@@ -269,6 +269,19 @@ int backend_queue_open(struct backend_queue **ret_queue, struct backend_device *
 	return 0;
 }
 
+bool backend_queue_rest(struct backend_queue *queue)
+{
+	bool rests = true;
+
+	if (!queue)
+		return true;
+	if (queue->device->ops->rest)
+		rests = queue->device->ops->rest(queue);
+	for (struct backend_queue *c = queue->child; c && rests; c = c->sibling)
+		rests = backend_queue_rest(c);
+	return rests;
+}
+
 void backend_queue_close(struct backend_queue *queue)
 {
 	if (!queue)

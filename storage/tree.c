@@ -147,6 +147,8 @@ static void fill_params(struct tree_making *t, const struct backend_spec *spec,
 
 	*ret_params = *above;
 	ret_params->read_only |= spec->as && spec->as->read_only;
+	if (spec->as && spec->as->is_own)
+		ret_params->read_only = false;
 	if (ops) {
 		ret_params->read_only |= ops->only_reads && ops->only_reads(parent->config);
 		ret_params->depth += ops->own_nr;

@@ -22,6 +22,9 @@
 #include "base/format.h"
 #include "base/util.h"
 
+/* Between two looks whether the children's queues rest. */
+#define REST_LOOK_NS (100 * NS_PER_US)
+
 /* One request to a child. */
 struct visit_request {
 	struct backend_io io;
@@ -90,11 +93,36 @@ static struct visit_child *visit_child_for(struct visit *v, unsigned idx, int *r
 
 /* ---- the end ---- */
 
+static bool visit_queues_rest(struct visit *v)
+{
+	bool rests = true;
+
+	for (unsigned i = 0; v->child && i < v->visit.device->child_nr; i++)
+		rests &= backend_queue_rest(v->child[i].queue);
+	return rests;
+}
+
+static void visit_end(struct task *task);
+
+static void visit_end_again(struct timer *timer)
+{
+	struct visit *v = container_of(timer, struct visit, deadline);
+
+	reactor_defer(v->visit.reactor, &v->end, visit_end);
+}
+
 static void visit_end(struct task *task)
 {
 	struct visit *v = container_of(task, struct visit, end);
 
 	ASSERT(v->busy_nr == 0);
+	if (!visit_queues_rest(v)) {
+		/* Of no use any more as what it was. */
+		reactor_timer_cancel(v->visit.reactor, &v->deadline);
+		timer_init(&v->deadline, visit_end_again);
+		reactor_timer_arm(v->visit.reactor, &v->deadline, ring_clock_ns() + REST_LOOK_NS);
+		return;
+	}
 	v->active = false;
 	reactor_timer_cancel(v->visit.reactor, &v->deadline);
 	for (unsigned i = 0; v->child && i < v->visit.device->child_nr; i++)

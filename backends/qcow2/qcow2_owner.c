@@ -375,8 +375,8 @@ struct qcow2_owner *qcow2_owner_new(struct qcow2_device *d)
 		return NULL;
 	o->d = d;
 	o->t = d->t;
-	o->queue_nr = d->device->open_params.queue_nr;
-	o->queues = calloc(MAX(o->queue_nr, 1u), sizeof(*o->queues));
+	o->queue_nr = MAX(d->device->open_params.queue_nr, 1u);
+	o->queues = calloc(o->queue_nr, sizeof(*o->queues));
 	list_init(&o->asked);
 	list_init(&o->starved);
 	list_init(&o->held);

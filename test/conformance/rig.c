@@ -212,6 +212,8 @@ void rig_close_queues(struct rig *rig)
 			free(q->io[tag].io.buf);
 			backend_io_fini(&q->io[tag].io);
 		}
+		while (!backend_queue_rest(q->queue))
+			reactor_turn(&q->reactor, true);
 		backend_queue_close(q->queue);
 		reactor_fini(&q->reactor);
 		memset(q, 0, sizeof(*q));

@@ -546,6 +546,41 @@ const struct variant variants[] = {
 	  .is_persistent = true,
 	  .setup = qcow2_dirty,
 	  .teardown = remove_file },
+	{ .name = "cache-small",
+	  .backend = "cache",
+	  .yaml = "type: cache\nmode: writethrough\nblock: 4KiB\n"
+		  "backend: {type: delay, all: 30us, backend: {type: mem, size: 4MiB}}\n"
+		  "store: {type: mem, size: 1MiB}\n",
+	  .block_bytes = 512 },
+	{ .name = "cache-readthrough",
+	  .backend = "cache",
+	  .yaml = "type: cache\nmode: readthrough\nblock: 256KiB\nprefetch: 2\n"
+		  "backend: {type: mem, size: 4194816}\nstore: {type: mem, size: 3MiB}\n",
+	  .block_bytes = 512 },
+	{ .name = "cache-pattern",
+	  .backend = "cache",
+	  .yaml = "type: cache\nblock: 16KiB\nbackend: {type: pattern, size: 4MiB}\n"
+		  "store: {type: mem, size: 1MiB}\n",
+	  .block_bytes = 512,
+	  .content = MODEL_PATTERN },
+	{ .name = "cache-writeback",
+	  .backend = "cache",
+	  .yaml = "type: cache\nmode: writeback\nblock: 8KiB\ndirty_time: 2ms\n"
+		  "backend: {type: delay, all: 30us, backend: {type: mem, size: 4MiB}}\n"
+		  "store: {type: mem, size: 1MiB}\n",
+	  .block_bytes = 512 },
+	{ .name = "cache-file",
+	  .backend = "cache",
+	  .yaml = "type: cache\nmode: writeback\nbackend: " STRIPE_FILE(
+		  ".0") "\nstore: " STRIPE_FILE(".1") "\n",
+	  .block_bytes = 4096,
+	  .is_persistent = true,
+	  .setup = fresh,
+	  .teardown = remove_files },
+	{ STACK("delay-cache", DELAY), .backend = "cache",
+	  .yaml = "type: cache\nbackend: {type: qcow2, create: true, size: 4MiB, data: {type: mem, "
+		  "size: 8MiB}}\nstore: {type: delay, all: 30us, backend: {type: mem, size: "
+		  "2MiB}}\n" },
 	{ STACK("delay-qcow2", DELAY), .backend = "qcow2",
 	  .yaml = "type: qcow2\ncreate: true\nsize: 4MiB\ndata: {type: delay, all: 30us, "
 		  "backend: {type: mem, size: 8MiB}}\n" },

@@ -244,13 +244,28 @@ static void released_on_main(struct mail *mail)
 	q->setup.released(q);
 }
 
+/* When the backend has nothing of its own under way. */
+static void release_look(struct timer *timer)
+{
+	struct queue *q = container_of(timer, struct queue, quiesce_timer);
+	struct reactor *r = q->setup.reactor;
+
+	if (!backend_queue_rest(q->backend)) {
+		reactor_timer_arm(r, &q->quiesce_timer, r->now_ns + QUIESCE_LOOK_NS);
+		return;
+	}
+	resources_fini(q);
+	reactor_post(q->setup.home, &q->released_mail, released_on_main);
+}
+
 static void release(struct mail *mail)
 {
 	struct queue *q = container_of(mail, struct queue, release_mail);
 
 	ASSERT(q->up_nr == 0 && q->inflight_nr == 0 && q->commit_nr == 0);
-	resources_fini(q);
-	reactor_post(q->setup.home, &q->released_mail, released_on_main);
+	reactor_timer_cancel(q->setup.reactor, &q->quiesce_timer);
+	timer_init(&q->quiesce_timer, release_look);
+	release_look(&q->quiesce_timer);
 }
 
 void queue_release(struct queue *q)
@@ -296,7 +311,7 @@ static void look_quiet(struct timer *timer)
 	struct queue *q = container_of(timer, struct queue, quiesce_timer);
 	struct reactor *r = q->setup.reactor;
 
-	q->quiet = q->inflight_nr == 0 && q->commit_nr == 0;
+	q->quiet = q->inflight_nr == 0 && q->commit_nr == 0 && backend_queue_rest(q->backend);
 	if (!q->quiet)
 		reactor_timer_arm(r, &q->quiesce_timer, r->now_ns + QUIESCE_LOOK_NS);
 }

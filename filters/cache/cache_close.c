@@ -1,0 +1,303 @@
+/*
+ * The last words of a cache, and its end. The control reactor, when no queue is open.
+ *
+ * Happy path: dirty blocks are written to the origin, a few at a time -> FLUSH of the origin: all
+ * that is kept is what the origin has for sure -> FLUSH of the store -> pages -> FLUSH. So the next
+ * start finds all of it.
+ *
+ * Failure modes: the origin cannot be written: its blocks stay dirty in the store's index, and the
+ * next start writes them. The store cannot: what it says stays true, as after a cut.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "filters/cache/cache_visit.h"
+#include "base/errname.h"
+#include "base/log.h"
+#include "base/util.h"
+
+/* ---- requests ---- */
+
+struct cache_visit *cache_visit_of(struct backend_visit *visit)
+{
+	struct cache_device *d = visit->device->priv;
+
+	return d->visit;
+}
+
+struct cache_visit *cache_visit_new(struct cache_device *d)
+{
+	struct cache_visit *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return NULL;
+	v->d = d;
+	d->visit = v;
+	v->buf = aligned_alloc(4096, CACHE_VISIT_BYTES);
+	for (unsigned i = 0; i < CACHE_DRAINS_NR; i++)
+		v->drain[i].buf = aligned_alloc(4096, CACHE_VISIT_BYTES);
+	for (unsigned i = 0; v->buf && i < CACHE_DRAINS_NR; i++)
+		if (!v->drain[i].buf)
+			return NULL;
+	return v->buf ? v : NULL;
+}
+
+void cache_visit_free(struct cache_device *d)
+{
+	struct cache_visit *v = d->visit;
+
+	if (!v)
+		return;
+	for (unsigned i = 0; i < CACHE_DRAINS_NR; i++)
+		free(v->drain[i].buf);
+	cache_index_free(v->ix);
+	free(v->buf);
+	free(v);
+	d->visit = NULL;
+}
+
+static void cache_visit_io_ended(struct backend_visit *visit, int result)
+{
+	struct cache_visit *v = cache_visit_of(visit);
+
+	v->then(v, result);
+}
+
+void cache_visit_io(struct cache_visit *v, unsigned child_idx, enum backend_op op, uint64_t offset,
+		    uint32_t bytes, const char *doing,
+		    void (*then)(struct cache_visit *v, int result))
+{
+	int ret;
+
+	v->visit->doing = doing;
+	v->then = then;
+	ret = backend_visit_io(v->visit, child_idx, op, offset, v->buf, bytes,
+			       cache_visit_io_ended);
+	if (ret < 0)
+		then(v, ret);
+}
+
+/* ---- dirty blocks ---- */
+
+static void cache_drain_pump(struct cache_visit *v);
+
+/* The next run of dirty units that one request can have. */
+static bool cache_drain_next(struct cache_visit *v, struct cache_drain *dr)
+{
+	struct cache_device *d = v->d;
+	struct cache_slot *slot;
+	unsigned first, run, most = MIN(CACHE_VISIT_BYTES, d->chunk_bytes) / CACHE_UNIT_BYTES;
+
+	while (v->left == 0) {
+		if (v->slot_idx == d->ix->header.slot_nr)
+			return false;
+		slot = &d->ix->slot[v->slot_idx++];
+		v->left = slot->is_used ? slot->dirty : 0;
+	}
+	slot = &d->ix->slot[v->slot_idx - 1];
+	first = (unsigned)__builtin_ctzll(v->left);
+	run = MIN(cache_units_run(v->left, first), most);
+	dr->offset = (slot->block << d->block_shift) + (uint64_t)first * CACHE_UNIT_BYTES;
+	dr->at = cache_slot_at(d->ix, slot) + (uint64_t)first * CACHE_UNIT_BYTES;
+	dr->bytes = (uint32_t)MIN((uint64_t)run * CACHE_UNIT_BYTES, d->origin_bytes - dr->offset);
+	v->left &=
+		~cache_units((uint64_t)first * CACHE_UNIT_BYTES, (uint64_t)run * CACHE_UNIT_BYTES);
+	return true;
+}
+
+/* Visits do not say which request has ended: those of a step are all of them. */
+static void cache_drain_ended(struct backend_visit *visit, int result)
+{
+	struct cache_visit *v = cache_visit_of(visit);
+
+	if (result < 0 && v->result == 0)
+		v->result = result;
+	if (--v->drain_nr == 0)
+		cache_drain_pump(v);
+}
+
+static void cache_drain_issue(struct cache_visit *v, struct cache_drain *dr, unsigned child_idx,
+			      enum backend_op op, uint64_t at)
+{
+	int ret = backend_visit_io(v->visit, child_idx, op, at, dr->buf, dr->bytes,
+				   cache_drain_ended);
+
+	if (ret < 0 && v->result == 0)
+		v->result = ret;
+	v->drain_nr += ret == 0;
+}
+
+static void cache_drained(struct cache_visit *v, int result)
+{
+	struct cache_device *d = v->d;
+
+	for (uint32_t i = 0; result == 0 && i < d->ix->header.slot_nr; i++)
+		if (d->ix->slot[i].is_used && d->ix->slot[i].dirty) {
+			cache_slot_set_dirty(d->ix, &d->ix->slot[i], 0);
+			cache_page_touch(d->ix, &d->ix->slot[i]);
+		}
+	log_info(result == 0 ? "dirty blocks were written to the origin"
+			     : "dirty blocks stay in the store: the next start writes them",
+		 "node=%s blocks=%u took_ms=%llu error=%s", d->device->name, v->began_nr,
+		 (unsigned long long)((ring_clock_ns() - v->began_ns) / NS_PER_MS),
+		 errname(result));
+	v->then(v, result);
+}
+
+static void cache_drain_flushed(struct backend_visit *visit, int result)
+{
+	cache_drained(cache_visit_of(visit), result);
+}
+
+/* Those that were read are written. */
+static void cache_drain_write(struct cache_visit *v)
+{
+	for (unsigned i = 0; i < CACHE_DRAINS_NR; i++)
+		if (v->drain[i].is_busy) {
+			v->drain[i].is_busy = false;
+			cache_drain_issue(v, &v->drain[i], CACHE_ORIGIN, BACKEND_WRITE,
+					  v->drain[i].offset);
+		}
+}
+
+static void cache_drain_read(struct cache_visit *v)
+{
+	for (unsigned i = 0; i < CACHE_DRAINS_NR; i++) {
+		v->drain[i].is_busy = cache_drain_next(v, &v->drain[i]);
+		if (v->drain[i].is_busy)
+			cache_drain_issue(v, &v->drain[i], CACHE_STORE, BACKEND_READ,
+					  v->drain[i].at);
+	}
+}
+
+/* Nothing is under way. */
+static void cache_drain_pump(struct cache_visit *v)
+{
+	int ret;
+
+	if (v->result == 0 && v->drain[0].is_busy)
+		cache_drain_write(v);
+	else if (v->result == 0)
+		cache_drain_read(v);
+	if (v->drain_nr > 0)
+		return;
+	ret = v->result ? v->result
+			: backend_visit_io(v->visit, CACHE_ORIGIN, BACKEND_FLUSH, 0, NULL, 0,
+					   cache_drain_flushed);
+	if (ret < 0)
+		cache_drained(v, ret);
+}
+
+void cache_drain_begin(struct cache_visit *v, void (*then)(struct cache_visit *v, int result))
+{
+	v->then = then;
+	v->began_ns = ring_clock_ns();
+	v->began_nr = v->d->ix->dirty_nr;
+	v->visit->doing = "writing dirty blocks to the origin";
+	/* As long as it takes; it can be cancelled. */
+	v->visit->timeout_ns = BACKEND_VISIT_OWN_DEADLINE;
+	cache_drain_pump(v);
+}
+
+/* ---- the last commit ---- */
+
+static void cache_last_end(struct cache_visit *v, int result)
+{
+	cache_naming_end(v->d->ix, result < 0);
+	v->committed(v, result);
+}
+
+static void cache_last_page(struct cache_visit *v, int result)
+{
+	uint64_t at;
+
+	if (result < 0)
+		cache_last_end(v, result);
+	else if (cache_naming_next(v->d->ix, &v->next, v->buf, &at))
+		cache_visit_io(v, CACHE_STORE, BACKEND_WRITE, at, CACHE_PAGE_BYTES,
+			       "writing the index", cache_last_page);
+	else
+		cache_visit_io(v, CACHE_STORE, BACKEND_FLUSH, 0, 0, "flushing the store",
+			       cache_last_end);
+}
+
+void cache_last_commit(struct cache_visit *v, void (*then)(struct cache_visit *v, int result))
+{
+	/* When the origin could not be flushed, nothing new is said to be as it has it. */
+	const struct cache_naming naming = { .flush_matters = v->result < 0 };
+	bool names;
+
+	for (uint32_t i = 0; i < v->d->ix->header.slot_nr; i++) {
+		struct cache_slot *slot = &v->d->ix->slot[i];
+
+		slot->is_fresh = slot->is_evicting = 0;
+		if (slot->is_used &&
+		    (slot->named != slot->valid || slot->named_dirty != slot->dirty))
+			cache_page_touch(v->d->ix, slot);
+	}
+	v->committed = then;
+	v->next = 0;
+	cache_naming_begin(v->d->ix, &naming, &names);
+	cache_visit_io(v, CACHE_STORE, BACKEND_FLUSH, 0, 0, "flushing the store", cache_last_page);
+}
+
+/* ---- close ---- */
+
+static void cache_closed(struct cache_visit *v, int result)
+{
+	struct backend_visit *visit = v->visit;
+
+	cache_visit_free(v->d);
+	backend_visit_done(visit, result);
+}
+
+static void cache_origin_flushed(struct cache_visit *v, int result)
+{
+	if (result < 0)
+		cache_closed(v, result);
+	else
+		cache_last_commit(v, cache_closed);
+}
+
+/* What stays dirty is named so already, but for what no FLUSH has asked for. */
+static void cache_close_drained(struct cache_visit *v, int result)
+{
+	(void)result;
+	cache_last_commit(v, cache_closed);
+}
+
+void cache_close_async(struct backend_visit *visit)
+{
+	struct cache_device *d = visit->device->priv;
+	struct cache_visit *v;
+
+	if (d->is_off) {
+		backend_visit_done(visit, 0);
+		return;
+	}
+	v = cache_visit_new(d);
+	if (!v) {
+		cache_visit_free(d);
+		backend_visit_done(visit, -ENOMEM);
+		return;
+	}
+	v->visit = visit;
+	if (d->ix->dirty_nr > 0)
+		cache_drain_begin(v, cache_close_drained);
+	else
+		cache_visit_io(v, CACHE_ORIGIN, BACKEND_FLUSH, 0, 0, "flushing the origin",
+			       cache_origin_flushed);
+}
+
+void cache_close(struct backend_device *device)
+{
+	struct cache_device *d = device->priv;
+
+	cache_visit_free(d);
+	if (d->stored_fd > 0)
+		close(d->stored_fd);
+	d->stored_fd = 0;
+	cache_index_free(d->ix);
+	d->ix = NULL;
+}

@@ -1,0 +1,445 @@
+/*
+ * A cache is opened: a helper makes the memory, the control reactor reads the store.
+ *
+ *   both headers -> (none: the store is made a cache) -> the memory of a process before, or pages
+ *   -> (of another origin or shape: only to see that nothing dirty is there; then made anew)
+ *   -> (dirty blocks, and the mode is not writeback: they are written to the origin)
+ *   -> FLUSH of the origin: what it has now is durable -> done
+ *
+ * Failure modes: a store that holds something else is refused, as is one whose dirty blocks would
+ * be lost; what is only clean is dropped with a line in the log. A store that cannot be read or
+ * written is refused: what it says of blocks could not be taken back.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "filters/cache/cache_visit.h"
+#include "base/errname.h"
+#include "base/log.h"
+#include "base/util.h"
+
+static void cache_open_end(struct cache_visit *v, int ret)
+{
+	struct backend_visit *visit = v->visit;
+
+	cache_visit_free(v->d);
+	backend_visit_done(visit, ret);
+}
+
+static void cache_open_fail(struct cache_visit *v, int err, const char *words)
+{
+	if (words)
+		backend_fail(v->d->device, err, "cache: %s", words);
+	cache_open_end(v, err);
+}
+
+/* ---- the end ---- */
+
+static void cache_set_limits(struct cache_device *d)
+{
+	const struct backend_limits *origin = &d->device->child->limits;
+	struct backend_limits *limits = &d->device->limits;
+	uint32_t origin_caps = origin->caps & ~(uint32_t)BACKEND_CAP_GROWS;
+
+	limits->size_bytes = origin->size_bytes;
+	limits->caps = origin_caps;
+	if (d->mode == CACHE_WRITEBACK)
+		limits->caps |= BACKEND_CAP_FLUSH | BACKEND_CAP_FUA;
+	limits->discard_granularity_bytes = origin->discard_granularity_bytes;
+	limits->max_discard_bytes = origin->max_discard_bytes;
+	limits->max_write_zeroes_bytes = origin->max_write_zeroes_bytes;
+	limits->boundary_bytes = d->block_bytes;
+	limits->queue_nr_max = 1;
+	limits->queue_nr_cure = "a cache has one queue";
+}
+
+static void cache_open_done(struct cache_visit *v)
+{
+	struct cache_device *d = v->d;
+
+	d->ix = v->ix;
+	v->ix = NULL;
+	for (uint32_t i = 0; i < d->ix->header.slot_nr; i++)
+		d->ix->slot[i].flushes = 0;
+	cache_index_set_filled(d->ix, true);
+	d->flush_begun = d->flushed_nr = 1;
+	d->dirty_max =
+		(uint32_t)MAX(1.0, ((const struct cache_config *)d->device->config)->dirty_max *
+					   (double)d->ix->header.slot_nr);
+	cache_set_limits(d);
+	log_info("cache opened", "node=%s blocks=%u used=%u dirty=%u memory_bytes=%zu",
+		 d->device->name, d->ix->header.slot_nr, d->ix->used_nr, d->ix->dirty_nr,
+		 d->ix->area_bytes);
+	cache_open_end(v, 0);
+}
+
+static void cache_open_flushed(struct cache_visit *v, int result)
+{
+	if (result < 0)
+		cache_open_fail(v, result, NULL);
+	else
+		cache_open_done(v);
+}
+
+static void cache_open_flush(struct cache_visit *v)
+{
+	cache_visit_io(v, CACHE_ORIGIN, BACKEND_FLUSH, 0, 0, "flushing the origin",
+		       cache_open_flushed);
+}
+
+/* ---- a new one ---- */
+
+static void cache_header_flushed(struct cache_visit *v, int result);
+
+static void cache_header_written(struct cache_visit *v, int result)
+{
+	if (result < 0)
+		cache_open_fail(v, result, NULL);
+	else
+		cache_visit_io(v, CACHE_STORE, BACKEND_FLUSH, 0, 0, "flushing the store",
+			       cache_header_flushed);
+}
+
+/* One after the other: one of them is good at each moment. */
+static void cache_header_next(struct cache_visit *v)
+{
+	cache_header_write(&v->wanted, v->buf);
+	cache_visit_io(v, CACHE_STORE, BACKEND_WRITE, (uint64_t)v->next * CACHE_PAGE_BYTES,
+		       CACHE_PAGE_BYTES, "writing the header of the cache", cache_header_written);
+}
+
+static void cache_header_flushed(struct cache_visit *v, int result)
+{
+	if (result < 0)
+		cache_open_fail(v, result, NULL);
+	else if (++v->next < CACHE_HEADER_NR)
+		cache_header_next(v);
+	else
+		cache_open_flush(v);
+}
+
+static void cache_make(struct cache_visit *v)
+{
+	int ret;
+
+	cache_index_free(v->ix);
+	v->ix = NULL;
+	v->wanted.generation = v->has_found ? v->found.generation + 1 : 1;
+	while (v->wanted.instance == 0)
+		if (getrandom(&v->wanted.instance, sizeof(v->wanted.instance), 0) < 0)
+			break;
+	ret = cache_index_new(&v->ix, &v->wanted);
+	if (ret < 0) {
+		cache_open_fail(v, ret, "no memory for the index");
+		return;
+	}
+	v->next = 0;
+	cache_header_next(v);
+}
+
+/* ---- one that is there ---- */
+
+static void cache_open_drained(struct cache_visit *v, int result)
+{
+	struct cache_device *d = v->d;
+
+	v->ix = d->ix;
+	d->ix = NULL;
+	if (result < 0)
+		cache_open_fail(v, result,
+				"dirty blocks of the store cannot be written to the "
+				"origin");
+	else
+		cache_open_flush(v);
+}
+
+static void cache_open_loaded(struct cache_visit *v)
+{
+	struct cache_device *d = v->d;
+
+	if (v->ix->lie_nr > 0)
+		log_warn("the index of a cache has entries that make no sense: they are dropped",
+			 "node=%s entries=%llu", d->device->name,
+			 (unsigned long long)v->ix->lie_nr);
+	if (v->is_other && v->ix->dirty_nr > 0) {
+		cache_open_fail(v, -EBUSY,
+				"the store has blocks that were never written to their origin, "
+				"and it is not this one, or its size or `block` have changed: "
+				"open it as it was, or clear the store to lose them");
+	} else if (v->is_other) {
+		log_warn("what the store of a cache holds is of another origin, size or block: it "
+			 "is dropped",
+			 "node=%s origin=\"%s\"", d->device->name, v->found.origin);
+		cache_make(v);
+	} else if (v->ix->dirty_nr > 0 && d->mode != CACHE_WRITEBACK) {
+		if (d->device->child->limits.caps & BACKEND_CAP_READ_ONLY) {
+			cache_open_fail(v, -EROFS,
+					"the store has blocks that were never written to the "
+					"origin, which is read-only now");
+			return;
+		}
+		d->ix = v->ix;
+		v->ix = NULL;
+		cache_drain_begin(v, cache_open_drained);
+	} else {
+		cache_open_flush(v);
+	}
+}
+
+static uint32_t cache_pages_at_once(const struct cache_visit *v)
+{
+	uint32_t most = MIN(CACHE_VISIT_BYTES, v->d->chunk_bytes) / (2 * CACHE_PAGE_BYTES);
+
+	return MIN(most, cache_page_nr(v->ix->header.slot_nr) - v->next);
+}
+
+static void cache_pages_read(struct cache_visit *v, int result);
+
+/* Both places of each; with requests of one page only, one after the other. */
+static void cache_pages_next(struct cache_visit *v)
+{
+	if (v->next == cache_page_nr(v->ix->header.slot_nr))
+		cache_open_loaded(v);
+	else
+		cache_visit_io(v, CACHE_STORE, BACKEND_READ, cache_page_at(v->next, 0),
+			       cache_pages_at_once(v) * 2 * CACHE_PAGE_BYTES, "reading the index",
+			       cache_pages_read);
+}
+
+static void cache_pages_read(struct cache_visit *v, int result)
+{
+	uint32_t nr;
+
+	if (result < 0) {
+		cache_open_fail(v, result, NULL);
+		return;
+	}
+	nr = cache_pages_at_once(v);
+	for (uint32_t i = 0; i < nr; i++)
+		cache_index_load(v->ix, v->next++, v->buf + (size_t)i * 2 * CACHE_PAGE_BYTES);
+	cache_pages_next(v);
+}
+
+static void cache_load(struct cache_visit *v)
+{
+	int ret = cache_index_new(&v->ix, &v->found);
+
+	if (ret < 0) {
+		cache_open_fail(v, ret, "no memory for the index");
+		return;
+	}
+	v->next = 0;
+	cache_pages_next(v);
+}
+
+/* The memory of a process before, if it is of this cache. */
+static void cache_open_found(struct cache_visit *v)
+{
+	struct cache_device *d = v->d;
+	int ret = d->stored_fd > 0 ? cache_index_adopt(&v->ix, &v->found, d->stored_fd) : -ENODATA;
+
+	if (ret == 0)
+		cache_open_loaded(v);
+	else if (ret == -ENODATA)
+		cache_load(v);
+	else if (ret == -EBUSY && d->mode != CACHE_WRITEBACK)
+		cache_make(v);
+	else
+		cache_open_fail(v, ret,
+				"the memory that the daemon before has left is not of this store");
+}
+
+static bool cache_shapes_are_equal(const struct cache_header *a, const struct cache_header *b)
+{
+	return a->block_bytes == b->block_bytes && a->slot_nr == b->slot_nr &&
+	       a->origin_bytes == b->origin_bytes &&
+	       memcmp(a->origin, b->origin, sizeof(a->origin)) == 0;
+}
+
+static bool cache_fits_store(const struct cache_header *h, uint64_t store_bytes)
+{
+	uint64_t at = cache_slots_at(h->slot_nr, h->block_bytes);
+
+	return at <= store_bytes && store_bytes - at >= (uint64_t)h->slot_nr * h->block_bytes;
+}
+
+/* Both headers have been looked at. */
+static void cache_headers_found(struct cache_visit *v)
+{
+	uint64_t store_bytes = backend_size(v->d->device->child->sibling);
+
+	/* The first header of a new cache may be torn by a cut; both never are. */
+	if (!v->has_found && (v->has_foreign || v->damaged_nr == CACHE_HEADER_NR)) {
+		cache_open_fail(
+			v, -EEXIST,
+			"the store holds something that is no cache, or one that is damaged: "
+			"clear its first 8 KiB if nobody needs it");
+		return;
+	}
+	if (!v->has_found || v->found.instance == 0) {
+		cache_make(v);
+		return;
+	}
+	if (cache_shapes_are_equal(&v->found, &v->wanted)) {
+		cache_open_found(v);
+		return;
+	}
+	v->is_other = true;
+	if (cache_fits_store(&v->found, store_bytes))
+		cache_load(v);
+	else
+		cache_open_fail(
+			v, -EINVAL,
+			"the store is smaller than when it was made a cache: give it back its "
+			"size, or clear its first 8 KiB to lose what it holds");
+}
+
+static bool cache_is_blank(const uint8_t *at, uint32_t bytes)
+{
+	return at[0] == 0 && memcmp(at, at + 1, bytes - 1) == 0;
+}
+
+static void cache_header_next_read(struct cache_visit *v);
+
+static void cache_header_read(struct cache_visit *v, int result)
+{
+	char words[CACHE_WORDS_BYTES];
+	struct cache_header h;
+	int ret;
+
+	if (result < 0) {
+		cache_open_fail(v, result, NULL);
+		return;
+	}
+	ret = cache_header_parse(&h, v->buf, words);
+	if (ret == 0 && (!v->has_found || h.generation > v->found.generation)) {
+		v->found = h;
+		v->has_found = true;
+	}
+	v->has_foreign |= ret == -ENODATA && !cache_is_blank(v->buf, CACHE_PAGE_BYTES);
+	v->damaged_nr += ret == -EINVAL;
+	if (++v->next < CACHE_HEADER_NR)
+		cache_header_next_read(v);
+	else
+		cache_headers_found(v);
+}
+
+static void cache_header_next_read(struct cache_visit *v)
+{
+	cache_visit_io(v, CACHE_STORE, BACKEND_READ, (uint64_t)v->next * CACHE_PAGE_BYTES,
+		       CACHE_PAGE_BYTES, "reading the header of the cache", cache_header_read);
+}
+
+void cache_open_async(struct backend_visit *visit)
+{
+	struct cache_visit *v = cache_visit_of(visit);
+
+	v->visit = visit;
+	cache_header_next_read(v);
+}
+
+/* ---- the part that may block ---- */
+
+static int cache_choose_mode(struct cache_device *d)
+{
+	const struct cache_config *config = d->device->config;
+	bool is_read_only = d->device->open_params.read_only ||
+			    (d->device->child->limits.caps & BACKEND_CAP_READ_ONLY);
+
+	d->mode = (enum cache_mode)config->mode;
+	if (is_read_only && d->mode == CACHE_WRITEBACK)
+		return backend_fail(d->device, -EROFS,
+				    "cache: mode: writeback needs an origin that can be written");
+	if (is_read_only)
+		d->mode = CACHE_READTHROUGH;
+	else if (d->mode == CACHE_MODE_AUTO)
+		d->mode = CACHE_WRITETHROUGH;
+	return 0;
+}
+
+static int cache_check_store(struct cache_device *d, uint32_t *ret_slot_nr)
+{
+	const struct backend_device *store = d->device->child->sibling;
+	uint32_t slot_nr = cache_slots_for(backend_size(store), d->block_bytes);
+
+	if (store->limits.caps & BACKEND_CAP_READ_ONLY)
+		return backend_fail(d->device, -EROFS, "cache: the store is read-only");
+	if (slot_nr < CACHE_SLOTS_MIN)
+		return backend_fail(d->device, -EINVAL,
+				    "cache: the store is too small: %u blocks of %u bytes and the "
+				    "index must fit",
+				    CACHE_SLOTS_MIN, d->block_bytes);
+	if (d->device->open_params.logical_block_bytes > CACHE_UNIT_BYTES)
+		return backend_fail(d->device, -EINVAL, "cache: block_size: at most %u",
+				    CACHE_UNIT_BYTES);
+	*ret_slot_nr = slot_nr;
+	return 0;
+}
+
+/* Whose bytes: as told, or as the origin says. */
+static void cache_name_origin(struct cache_device *d, char text[CACHE_ORIGIN_BYTES])
+{
+	const struct cache_config *config = d->device->config;
+	char identity[BACKEND_IDENTITY_BYTES];
+
+	if (config->origin_id && strcmp(config->origin_id, "auto") != 0) {
+		snprintf(text, CACHE_ORIGIN_BYTES, "id %s", config->origin_id);
+		return;
+	}
+	backend_identity(d->device->child, identity);
+	snprintf(text, CACHE_ORIGIN_BYTES, "auto %s", identity);
+}
+
+static void cache_init(struct cache_device *d)
+{
+	const struct backend_open_params *params = &d->device->open_params;
+	const struct cache_config *config = d->device->config;
+
+	d->block_bytes = (uint32_t)config->block_bytes;
+	d->block_shift = log2_floor(config->block_bytes);
+	d->origin_bytes = backend_size(d->device->child);
+	d->origin_flushes = d->device->child->limits.caps & BACKEND_CAP_FLUSH;
+	d->chunk_bytes = CACHE_BLOCK_BYTES_MAX;
+	if (params->max_io_bytes)
+		d->chunk_bytes = MIN(d->chunk_bytes,
+				     (uint32_t)round_down(params->max_io_bytes, CACHE_UNIT_BYTES));
+	list_init(&d->commit_waiters);
+	list_init(&d->block_waiters);
+	list_init(&d->dirty_waiters);
+	list_init(&d->woken);
+	list_init(&d->ranges);
+	for (unsigned i = 0; i < CACHE_CHANGE_BUCKETS; i++)
+		list_init(&d->change[i]);
+}
+
+int cache_open(struct backend_device *device)
+{
+	struct cache_device *d = device->priv;
+	struct cache_visit *v;
+	uint32_t slot_nr = 0;
+	int ret;
+
+	d->device = device;
+	cache_init(d);
+	ret = cache_choose_mode(d);
+	if (ret == 0)
+		ret = cache_check_store(d, &slot_nr);
+	if (ret < 0)
+		return ret;
+	if (d->chunk_bytes < 2 * CACHE_PAGE_BYTES)
+		return backend_fail(device, -EINVAL, "cache: requests of 8 KiB must be allowed");
+	v = cache_visit_new(d);
+	if (!v)
+		return -ENOMEM;
+	v->wanted = (struct cache_header){ .origin_bytes = d->origin_bytes,
+					   .block_bytes = d->block_bytes,
+					   .slot_nr = slot_nr };
+	cache_name_origin(d, v->wanted.origin);
+	if (device->open_params.stored_fd > 0)
+		d->stored_fd = fcntl(device->open_params.stored_fd, F_DUPFD_CLOEXEC, 3);
+	return 0;
+}

@@ -1,0 +1,63 @@
+/*
+ * What opening and closing a cache share: requests by a visit (storage/visit.h), one after the
+ * other but for the drain of dirty blocks. Control reactor.
+ */
+#ifndef FILTERS_CACHE_CACHE_VISIT_H
+#define FILTERS_CACHE_CACHE_VISIT_H
+
+#include "filters/cache/cache.h"
+
+#define CACHE_VISIT_BYTES 65536u
+#define CACHE_DRAINS_NR 4u
+
+/* A run of dirty units on its way to the origin. */
+struct cache_drain {
+	bool is_busy;
+	uint64_t offset; /* of the origin */
+	uint64_t at;	 /* in the store */
+	uint32_t bytes;
+	uint8_t *buf; /* CACHE_VISIT_BYTES */
+};
+
+struct cache_visit {
+	struct cache_device *d;
+	struct backend_visit *visit;
+	uint8_t *buf; /* CACHE_VISIT_BYTES */
+	void (*then)(struct cache_visit *v, int result);
+	void (*committed)(struct cache_visit *v, int result); /* the last commit has ended */
+
+	/* Of an open. */
+	struct cache_header wanted; /* as the configuration has it */
+	struct cache_header found;
+	bool has_found, has_foreign;
+	unsigned damaged_nr; /* headers that were ours once */
+	uint32_t next;
+	struct cache_index *ix; /* being loaded */
+	bool is_other;		/* of another origin, or shape: only dirty blocks matter */
+
+	/* Of a drain, and of the last commit. */
+	struct cache_drain drain[CACHE_DRAINS_NR];
+	uint32_t slot_idx;
+	uint64_t left; /* units of that slot */
+	unsigned drain_nr;
+	int result;
+	uint64_t began_ns;
+	uint32_t began_nr;
+};
+
+/* then is called from a turn; what fails to begin is told so too. */
+void cache_visit_io(struct cache_visit *v, unsigned child_idx, enum backend_op op, uint64_t offset,
+		    uint32_t bytes, const char *doing,
+		    void (*then)(struct cache_visit *v, int result));
+struct cache_visit *cache_visit_of(struct backend_visit *visit);
+/* NULL: no memory. Owned by d->visit. */
+struct cache_visit *cache_visit_new(struct cache_device *d);
+void cache_visit_free(struct cache_device *d);
+
+/* Writes all dirty blocks to the origin and flushes it; then all is clean in memory, or an error.
+ */
+void cache_drain_begin(struct cache_visit *v, void (*then)(struct cache_visit *v, int result));
+/* The index reaches the store. */
+void cache_last_commit(struct cache_visit *v, void (*then)(struct cache_visit *v, int result));
+
+#endif
