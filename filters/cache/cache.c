@@ -61,6 +61,8 @@ void cache_piece(struct cache_io *s, unsigned child_idx, uint32_t skip_bytes, ui
 	backend_piece(child, s->io, s->at_bytes + skip_bytes, bytes, offset);
 	if (child_idx == CACHE_STORE)
 		child->flags = 0;
+	else if (s->d->mode == CACHE_WRITEBACK)
+		child->flags &= (uint8_t)~BACKEND_FUA; /* a flush follows */
 	s->answer[child_idx] = 0;
 	if (backend_child_submit(child) == BACKEND_QUEUED)
 		s->pieces++;

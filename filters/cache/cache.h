@@ -112,8 +112,7 @@ struct cache_device {
 	const char *_Atomic failure;
 	/* FLUSHes of the origin: begun; the last one that went well; begun at the last write. */
 	uint64_t flush_begun, flushed_nr, wrote_at;
-	bool origin_changed; /* writeback: a change went to the origin and was not flushed */
-	uint32_t dirty_max;  /* slots */
+	uint32_t dirty_max; /* slots */
 
 	struct cache_queue *q;
 	struct cache_commit commit;

@@ -74,6 +74,8 @@ static bool cache_back_submit(struct cache_io *s, struct cache_slot *slot, uint6
 	slot->pins++;
 	slot->is_fresh = slot->was_used = 1;
 	slot->cleaning &= ~units;
+	/* A discard had asked for it; the next FLUSH names what is written now. */
+	slot->ban &= ~units;
 	/* From the first byte on; what is not valid yet is not anybody's. */
 	cache_slot_set_dirty(d->ix, slot, slot->dirty | (units & slot->valid));
 	cache_piece(s, CACHE_STORE, 0, bytes, cache_slot_at(d->ix, slot) + within);
@@ -127,8 +129,6 @@ static void cache_back_origin_flushed(struct cache_io *s)
 
 	if (s->answer[CACHE_ORIGIN] == 0)
 		d->flushed_nr = MAX(d->flushed_nr, s->flush_nr);
-	else
-		d->origin_changed = true;
 	cache_step_ended(s, s->answer[CACHE_ORIGIN]);
 }
 
@@ -139,9 +139,9 @@ static bool cache_back_flush_origin(struct cache_io *s)
 
 	s->is_flushed = true;
 	s->now_bytes = 0;
-	if (!d->origin_changed)
+	/* Another FLUSH that is under way may fail: it does not count before its end. */
+	if (d->flushed_nr > d->wrote_at)
 		return false;
-	d->origin_changed = false;
 	s->flush_nr = ++d->flush_begun;
 	backend_piece(child, s->io, 0, 0, 0);
 	child->op = BACKEND_FLUSH;

@@ -66,7 +66,6 @@ static void cache_change_end(struct cache_io *s)
 
 	list_remove(&s->change);
 	d->wrote_at = d->flush_begun;
-	d->origin_changed = true;
 	cache_wake(d, &d->block_waiters);
 }
 

@@ -1,0 +1,236 @@
+/*
+ * cache_cuts [--seed N] [--cuts N] [--only TEXT] [--run N] [--soak]: power is cut in the middle of
+ * what a cache does, or its process dies. No byte may be stale, torn or lost. Prints TAP.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "test/conformance/tap.h"
+#include "test/cuts/cache_rig.h"
+
+#define RUN_ALARM_S 300
+
+struct scenario {
+	const char *name;
+	int mode;
+	bool origin_fails, store_fails, cancels, dies, is_warm;
+};
+
+static const struct scenario scenarios[] = {
+	{ .name = "readthrough", .mode = CACHE_READTHROUGH },
+	{ .name = "readthrough, mostly read, processes die",
+	  .mode = CACHE_READTHROUGH,
+	  .is_warm = true,
+	  .dies = true },
+	{ .name = "writethrough", .mode = CACHE_WRITETHROUGH },
+	{ .name = "writethrough, processes die", .mode = CACHE_WRITETHROUGH, .dies = true },
+	{ .name = "writethrough, the store fails",
+	  .mode = CACHE_WRITETHROUGH,
+	  .store_fails = true },
+	{ .name = "writethrough, the origin fails, requests are cancelled",
+	  .mode = CACHE_WRITETHROUGH,
+	  .origin_fails = true,
+	  .cancels = true },
+	{ .name = "writeback", .mode = CACHE_WRITEBACK },
+	{ .name = "writeback, processes die", .mode = CACHE_WRITEBACK, .dies = true },
+	{ .name = "writeback, the origin fails, requests are cancelled",
+	  .mode = CACHE_WRITEBACK,
+	  .origin_fails = true,
+	  .cancels = true,
+	  .dies = true },
+	{ .name = "writeback, the store fails",
+	  .mode = CACHE_WRITEBACK,
+	  .store_fails = true,
+	  .dies = true },
+};
+
+struct args {
+	uint64_t seed, cut_nr;
+	unsigned run_nr;
+	const char *only;
+};
+
+static struct disk *disk_for(struct prng *p, uint64_t bytes, bool is_plain, bool is_blank)
+{
+	struct disk *d = disk_new(p, bytes, false, is_plain);
+
+	if (is_blank) {
+		memset(d->now, 0, bytes);
+		memset(d->durable, 0, bytes);
+	}
+	return d;
+}
+
+static void choose_config(struct cache_world *w, const struct scenario *s)
+{
+	static const uint64_t blocks[] = { 4096, 8192, 16384, 65536 };
+	struct prng *p = &w->prng;
+
+	w->config.mode = s->mode;
+	w->config.block_bytes = blocks[prng_below(p, ARRAY_SIZE(blocks))];
+	w->config.prefetch = prng_below(p, 4);
+	w->config.dirty_max = prng_one_in(p, 2) ? 0.5 : 0.2;
+	/* The clock goes on by a microsecond with each turn. */
+	w->config.clean_ns = prng_between(p, 20, 2000) * NS_PER_US;
+	w->origin_bytes = prng_between(p, 16, 64) * w->config.block_bytes;
+	w->origin_bytes = MIN(w->origin_bytes, MIB(1)) - prng_below(p, 8) * SECTOR_BYTES;
+	w->store_bytes = prng_between(p, 10, 40) * w->config.block_bytes + KIB(96);
+}
+
+static void choose_ways(struct cache_world *w, const struct scenario *s)
+{
+	struct prng *p = &w->prng;
+
+	w->depth = (unsigned)prng_between(p, 1, 16);
+	w->request_nr = (unsigned)prng_between(p, 200, 1500);
+	w->cut_max = 25;
+	w->cut_one_in = (unsigned)prng_between(p, 20, 200);
+	w->submit_part = (unsigned)prng_between(p, 1, 8);
+	w->turn_part = (unsigned)prng_between(p, 1, 8);
+	w->end_part = (unsigned)prng_between(p, 1, 8);
+	w->dies = s->dies;
+	w->is_warm = s->is_warm;
+	w->store_fails = s->store_fails;
+	/* In writeback the store has bytes that nobody else has. */
+	w->may_fail =
+		s->origin_fails || s->cancels || (s->store_fails && s->mode == CACHE_WRITEBACK);
+	w->cancel_one_in = s->cancels ? 100 : 0;
+}
+
+static struct cache_world *world_new(const struct scenario *s, uint64_t seed)
+{
+	struct cache_world *w = cuts_shared_alloc(sizeof(*w));
+	struct prng *p = &w->prng;
+
+	prng_init(p, seed);
+	choose_config(w, s);
+	choose_ways(w, s);
+	w->origin = disk_for(p, w->origin_bytes, false, false);
+	w->store = disk_for(p, w->store_bytes, false, true);
+	w->left_origin = disk_for(p, w->origin_bytes, true, false);
+	w->left_store = disk_for(p, w->store_bytes, true, true);
+	w->origin->can_discard = prng_one_in(p, 2);
+	w->left_origin->can_discard = w->origin->can_discard;
+	w->origin->error_one_in = s->origin_fails ? 200 : 0;
+	w->store->error_one_in = s->store_fails ? 400 : 0;
+	w->origin->sync_one_in = prng_one_in(p, 2) ? 5 : 0;
+	w->store->sync_one_in = prng_one_in(p, 2) ? 5 : 0;
+	w->origin->busy_one_in = w->store->busy_one_in = prng_one_in(p, 3) ? 5 : 0;
+	return w;
+}
+
+static void world_free(struct cache_world *w)
+{
+	disk_free(w->origin);
+	disk_free(w->store);
+	disk_free(w->left_origin);
+	disk_free(w->left_store);
+	cuts_shared_free(w, sizeof(*w));
+}
+
+static void run_in_process(const struct scenario *s, struct cache_world *w, uint64_t seed)
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	ASSERT(pid >= 0);
+	if (pid == 0) {
+		alarm(RUN_ALARM_S);
+		cache_run(w);
+		_exit(0);
+	}
+	ASSERT(waitpid(pid, &status, 0) == pid);
+	if (status != 0)
+		cache_world_fail(w, "the process ends with status 0x%x", status);
+	if (!cache_world_failed(w))
+		return;
+	tap_fail(__FILE__, __LINE__, "%s", w->words);
+	printf("# again: --seed %llu --run 1 --only '%s'\n", (unsigned long long)seed, s->name);
+}
+
+static void run_scenario(const struct scenario *s, const struct args *args, uint64_t cut_nr)
+{
+	uint64_t run_nr = 0, cuts = 0, deaths = 0, requests = 0, failed = 0, hits = 0, cleaned = 0;
+	uint64_t evictions = 0;
+
+	if (!tap_begin("%s", s->name))
+		return;
+	while (!tap_failed() && (args->run_nr ? run_nr < args->run_nr : cuts < cut_nr)) {
+		struct cache_world *w = world_new(s, args->seed + run_nr);
+
+		run_in_process(s, w, args->seed + run_nr);
+		run_nr++;
+		cuts += w->cut_nr;
+		deaths += w->death_nr;
+		requests += w->request_done_nr;
+		failed += w->failed_nr;
+		hits += w->hits;
+		evictions += w->evictions;
+		cleaned += w->cleaned_bytes;
+		world_free(w);
+	}
+	printf("# %llu runs, %llu cuts (%llu deaths), %llu requests (%llu failed), %llu hits, "
+	       "%llu blocks given up, %llu bytes cleaned\n",
+	       (unsigned long long)run_nr, (unsigned long long)cuts, (unsigned long long)deaths,
+	       (unsigned long long)requests, (unsigned long long)failed, (unsigned long long)hits,
+	       (unsigned long long)evictions, (unsigned long long)cleaned);
+	EXPECT(tap_failed() || args->run_nr || (hits > 0 && evictions > 0),
+	       "the cache does nothing");
+	tap_end();
+}
+
+/* By hand: getopt.h's struct option is not config/option.h's. */
+static bool parse(int argc, char **argv, struct args *args)
+{
+	*args = (struct args){ .seed = (uint64_t)time(NULL) * 100000, .cut_nr = 2250 };
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--soak") == 0)
+			args->cut_nr *= 10;
+		else if (i + 1 == argc)
+			return false;
+		else if (strcmp(argv[i], "--seed") == 0)
+			args->seed = strtoull(argv[++i], NULL, 0);
+		else if (strcmp(argv[i], "--cuts") == 0)
+			args->cut_nr = strtoull(argv[++i], NULL, 0);
+		else if (strcmp(argv[i], "--run") == 0)
+			args->run_nr = (unsigned)strtoul(argv[++i], NULL, 0);
+		else if (strcmp(argv[i], "--only") == 0)
+			args->only = argv[++i];
+		else
+			return false;
+	}
+	if (getenv("UBLKD_SOAK"))
+		args->cut_nr *= 10;
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	struct args args;
+	unsigned nr = 0;
+
+	if (!parse(argc, argv, &args)) {
+		fprintf(stderr,
+			"usage: %s [--seed N] [--cuts N] [--only TEXT] [--run N] [--soak]\n",
+			argv[0]);
+		return 2;
+	}
+	/* Stores that fail are told of by lines of errors. */
+	log_init(getenv("CUTS_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
+	if (!getenv("CUTS_LOG"))
+		ASSERT(freopen("/dev/null", "w", stderr));
+	tap_init(argv[0], args.only, args.seed);
+	for (unsigned i = 0; i < ARRAY_SIZE(scenarios); i++)
+		nr += tap_is_wanted("%s", scenarios[i].name);
+	for (unsigned i = 0; i < ARRAY_SIZE(scenarios); i++)
+		run_scenario(&scenarios[i], &args, args.cut_nr / MAX(nr, 1u) + 1);
+	return tap_finish();
+}

@@ -1,0 +1,294 @@
+/*
+ * One run: a guest with many requests under way, an origin and a store that answer in any order.
+ * After any step power may be cut, or the process die: what is left is judged, and the run goes on.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/assert.h"
+#include "test/cuts/cache_rig.h"
+
+/* So many steps without an end of anything: nothing will ever end. */
+#define STEPS_MAX 60000u
+
+static struct cache_world *world; /* of the request that ends */
+
+bool cache_world_fail(struct cache_world *w, const char *format, ...)
+{
+	va_list args;
+
+	if (cache_world_failed(w))
+		return false;
+	va_start(args, format);
+	vsnprintf(w->words, sizeof(w->words), format, args);
+	va_end(args);
+	return false;
+}
+
+/* ---- the guest ---- */
+
+static void check_read(struct cache_world *w, const struct cache_rig_io *rio)
+{
+	uint64_t first = rio->io.offset_bytes / SECTOR_BYTES;
+
+	for (uint64_t i = 0; i < rio->io.length_bytes / SECTOR_BYTES; i++) {
+		uint32_t value = cache_content_value(rio->buf + i * SECTOR_BYTES, first + i);
+		char words[300];
+
+		if (model_may_read(&w->model, first + i, cache_model_value(value), rio->begin))
+			continue;
+		model_tell(&w->model, first + i, words, sizeof(words));
+		cache_world_fail(w, "a READ that began at %llu finds %u in sector %llu, allowed:%s",
+				 (unsigned long long)rio->begin, value,
+				 (unsigned long long)(first + i), words);
+		return;
+	}
+}
+
+static uint64_t oldest_read(const struct cache_rig *rig)
+{
+	uint64_t oldest = UINT64_MAX;
+
+	for (unsigned tag = 0; tag < rig->depth; tag++)
+		if (rig->io[tag].is_out && rig->io[tag].io.op == BACKEND_READ)
+			oldest = MIN(oldest, rig->io[tag].begin);
+	return oldest;
+}
+
+static void guest_ended(struct cache_rig_io *rio)
+{
+	const struct backend_io *io = &rio->io;
+	struct cache_world *w = world;
+
+	w->request_done_nr++;
+	w->failed_nr += io->result < 0;
+	if (io->result < 0 && !w->may_fail)
+		cache_world_fail(w, "op %u at %llu, %u bytes: %d, and nothing is wrong", io->op,
+				 (unsigned long long)io->offset_bytes, io->length_bytes,
+				 io->result);
+	if (io->op == BACKEND_READ) {
+		if (io->result == 0)
+			check_read(w, rio);
+	} else if (io->op == BACKEND_FLUSH) {
+		if (io->result == 0)
+			model_flushed(&w->model, rio->begin, oldest_read(rio->rig));
+	} else {
+		model_end(&w->model, rio->begin, io->offset_bytes, io->length_bytes, io->result < 0,
+			  io->flags & BACKEND_FUA);
+	}
+}
+
+static enum backend_op choose_op(struct cache_world *w, const struct cache_rig *rig)
+{
+	uint32_t caps = rig->device->limits.caps;
+	unsigned n = (unsigned)prng_below(&w->prng, 100);
+
+	if (n < (w->is_warm ? 80u : 45u))
+		return BACKEND_READ;
+	if (n < 88)
+		return BACKEND_WRITE;
+	if (n < 95 || !(caps & BACKEND_CAP_DISCARD))
+		return BACKEND_FLUSH;
+	return BACKEND_DISCARD;
+}
+
+static void choose_range(struct cache_world *w, enum backend_op op, uint64_t *ret_offset,
+			 uint32_t *ret_bytes)
+{
+	static uint64_t last_end;
+	struct prng *p = &w->prng;
+	uint64_t block = w->config.block_bytes, max = CUTS_IO_BYTES, bytes, offset;
+
+	if (op > BACKEND_FLUSH)
+		max = prng_one_in(p, 4) ? w->origin_bytes : 4 * block;
+	max = MIN(max, w->origin_bytes);
+	bytes = prng_one_in(p, 3) ? prng_between(p, SECTOR_BYTES, max)
+				  : prng_between(p, SECTOR_BYTES, MIN(max, 6000u));
+	offset = prng_below(p, w->origin_bytes);
+	/* Half of it goes to one eighth; some goes on where the last one ended. */
+	if (prng_one_in(p, 2))
+		offset /= 8;
+	if (prng_one_in(p, 4) && last_end < w->origin_bytes)
+		offset = last_end;
+	if (prng_one_in(p, 3)) {
+		offset = round_down(offset, CACHE_UNIT_BYTES);
+		bytes = MIN(round_up(bytes, CACHE_UNIT_BYTES), max);
+	}
+	offset = round_down(offset, SECTOR_BYTES);
+	bytes = MIN(round_up(bytes, SECTOR_BYTES), w->origin_bytes - offset);
+	last_end = offset + bytes;
+	*ret_offset = offset;
+	*ret_bytes = (uint32_t)bytes;
+}
+
+static void begin_change(struct cache_world *w, struct cache_rig_io *rio, enum backend_op op,
+			 uint64_t offset, uint32_t bytes)
+{
+	uint32_t value = op == BACKEND_WRITE ? w->model.next_value++ : VALUE_ZERO;
+
+	for (uint32_t i = 0; op == BACKEND_WRITE && i < bytes; i += SECTOR_BYTES)
+		content_fill(rio->buf + i, value, (offset + i) / SECTOR_BYTES);
+	rio->begin = model_begin(&w->model, offset, bytes, value, op != BACKEND_DISCARD);
+}
+
+static void guest_submit(struct cache_world *w, struct cache_rig *rig)
+{
+	struct cache_rig_io *rio = &rig->io[prng_below(&w->prng, rig->depth)];
+	enum backend_op op = choose_op(w, rig);
+	unsigned flags = 0;
+	uint64_t offset = 0;
+	uint32_t bytes = 0;
+
+	if (rio->is_out)
+		return;
+	if (op != BACKEND_FLUSH)
+		choose_range(w, op, &offset, &bytes);
+	if (op != BACKEND_FLUSH && op != BACKEND_READ && !model_has_room(&w->model, offset, bytes))
+		op = BACKEND_FLUSH, offset = bytes = 0;
+	if (op == BACKEND_FLUSH || op == BACKEND_READ)
+		rio->begin = model_now(&w->model);
+	else
+		begin_change(w, rio, op, offset, bytes);
+	if (op == BACKEND_WRITE && (rig->device->limits.caps & BACKEND_CAP_FUA) &&
+	    prng_one_in(&w->prng, 10))
+		flags = BACKEND_FUA;
+	cache_rig_submit(rig, rio, op, flags, offset, bytes);
+}
+
+static void guest_cancel(struct cache_world *w, struct cache_rig *rig)
+{
+	struct cache_rig_io *rio = &rig->io[prng_below(&w->prng, rig->depth)];
+
+	if (rio->is_out)
+		backend_io_cancel(&rio->io);
+}
+
+/* ---- steps ---- */
+
+static void one_step(struct cache_world *w, struct cache_rig *rig, bool may_submit)
+{
+	unsigned submit = may_submit ? w->submit_part : 0;
+	unsigned n = (unsigned)prng_below(&w->prng, submit + w->turn_part + w->end_part);
+
+	if (n < submit)
+		guest_submit(w, rig);
+	else if (n < submit + w->turn_part)
+		reactor_turn(rig->reactor, false);
+	else
+		cache_rig_end_one(rig, &w->prng);
+	if (prng_one_in(&w->prng, w->cancel_one_in))
+		guest_cancel(w, rig);
+}
+
+/* The store could not be told that it counts no more: the log says that it must be removed. */
+static bool store_is_lost(const struct cache_world *w, const struct cache_rig *rig)
+{
+	const struct cache_device *d = rig->device ? rig->device->priv : NULL;
+
+	return w->store_fails && d && d->is_off && d->is_wiped && d->commit.result < 0;
+}
+
+/* One of the disks has changed: this may be the moment. */
+static void maybe_cut(struct cache_world *w, struct cache_rig *rig, bool is_open)
+{
+	static uint64_t seen;
+	uint64_t seq = w->store->seq + w->origin->seq;
+	unsigned one_in = w->cut_one_in;
+
+	if (seq == seen || w->cut_nr >= w->cut_max || cache_world_failed(w) ||
+	    store_is_lost(w, rig))
+		return;
+	seen = seq;
+	if (w->store->flush_flight_nr > 0 && w->store->done_nr > 0)
+		one_in = one_in / 4 + 1;
+	if (prng_one_in(&w->prng, one_in))
+		cache_judge(w, rig, is_open && w->dies && prng_one_in(&w->prng, 2));
+}
+
+static void on_life_step(void *arg)
+{
+	maybe_cut(world, arg, false);
+}
+
+static bool guest_works(struct cache_world *w, struct cache_rig *rig)
+{
+	uint64_t last = w->request_done_nr;
+	unsigned idle = 0;
+
+	while (!cache_world_failed(w)) {
+		bool is_over = w->request_done_nr >= w->request_nr || w->cut_nr >= w->cut_max;
+
+		if (is_over && rig->out_nr == 0)
+			return true;
+		one_step(w, rig, !is_over);
+		maybe_cut(w, rig, true);
+		idle = w->request_done_nr == last ? idle + 1 : 0;
+		last = w->request_done_nr;
+		if (idle > STEPS_MAX)
+			return cache_world_fail(w, "%u requests never end", rig->out_nr);
+	}
+	return false;
+}
+
+/* ---- begin and end ---- */
+
+static void note_stats(struct cache_world *w, const struct cache_rig *rig)
+{
+	const struct cache_device *d = rig->device->priv;
+
+	w->hits += d->stats.hits;
+	w->evictions += d->stats.evictions;
+	w->cleaned_bytes += d->stats.cleaned_bytes;
+}
+
+static void close_and_judge(struct cache_world *w, struct cache_rig *rig)
+{
+	bool is_lost = store_is_lost(w, rig);
+	int ret;
+
+	note_stats(w, rig);
+	ret = cache_rig_close(rig);
+	if (ret < 0 && !w->may_fail && !w->store_fails)
+		cache_world_fail(w, "it cannot be closed: %d", ret);
+	w->origin->error_one_in = w->store->error_one_in = 0;
+	if (!is_lost && !cache_world_failed(w))
+		cache_judge_closed(w, !w->may_fail && !w->store_fails);
+}
+
+static void fill_origin(struct cache_world *w)
+{
+	uint8_t sector[SECTOR_BYTES];
+
+	for (uint64_t i = 0; i < w->model.sector_nr; i++) {
+		content_fill(sector, VALUE_IMAGE, i);
+		disk_put(w->origin, i * SECTOR_BYTES, sector, SECTOR_BYTES);
+		model_set(&w->model, i, VALUE_IMAGE);
+	}
+}
+
+void cache_run(struct cache_world *w)
+{
+	static struct cache_rig rig;
+	int ret;
+
+	world = w;
+	model_init(&w->model, w->origin_bytes);
+	fill_origin(w);
+	cache_rig_init(&rig, 0);
+	rig.origin = w->origin;
+	rig.store = w->store;
+	rig.config = &w->config;
+	rig.depth = w->depth;
+	rig.on_end = guest_ended;
+	rig.on_step = on_life_step;
+	rig.arg = &rig;
+	ret = cache_rig_open(&rig, 0);
+	if (ret < 0) {
+		if (!w->may_fail && !w->store_fails)
+			cache_world_fail(w, "it cannot be opened: %d %s", ret, rig.words);
+		return;
+	}
+	if (guest_works(w, &rig))
+		close_and_judge(w, &rig);
+}
