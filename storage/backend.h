@@ -424,6 +424,9 @@ struct backend {
 	 */
 	void (*look)(const struct backend_queue *queue, struct backend_image_look *look);
 
+	/* Of a cache, as for look: struct backend_cache_look but for the node. NULL: it is none. */
+	void (*look_cache)(const struct backend_queue *queue, struct backend_cache_look *look);
+
 	/* Main thread: its library's threads, in the whole process. NULL: its library has none. */
 	void (*library)(struct backend_library_look *ret_look);
 

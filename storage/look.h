@@ -76,6 +76,30 @@ struct backend_image_look {
 	uint64_t unpacked;    /* compressed clusters read */
 };
 
+/* A node that is a cache. Counters are of all queues since the device started. */
+struct backend_cache_look {
+	const char *node; /* its name: BACKEND_PATH_BYTES describes it */
+	const char *mode; /* static */
+	bool is_off;	  /* its store has failed */
+	uint64_t block_bytes;
+	uint64_t block_nr, used_nr; /* blocks that it has room for; that are there */
+	uint64_t dirty_bytes;	    /* that the origin does not have yet */
+	uint64_t hits, misses;	    /* parts of reads: from the store, from the origin */
+	uint64_t hit_bytes, miss_bytes;
+	uint64_t filled_bytes;	/* read from the origin and kept */
+	uint64_t passed_by;	/* misses of which nothing was kept */
+	uint64_t prefetched;	/* blocks fetched ahead */
+	uint64_t evicted;	/* blocks given up */
+	uint64_t cleaned_bytes; /* dirty ones that were written to the origin */
+};
+
+/*
+ * As backend_image: the cache of that index, with what this queue has counted added to *look.
+ * False: there is none.
+ */
+bool backend_cache_at(const struct backend_queue *top, unsigned idx,
+		      struct backend_cache_look *look);
+
 /*
  * Main thread, between queue_init and queue_fini, for each queue of a device in turn, with *look
  * zeroed before the first: the image of that index, in the order of the configuration (an image

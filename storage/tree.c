@@ -493,6 +493,30 @@ bool backend_image(const struct backend_queue *top, unsigned idx, struct backend
 	return true;
 }
 
+/* Counts idx down by those that this part of the tree has. */
+static const struct backend_queue *find_cache(const struct backend_queue *q, unsigned *idx)
+{
+	const struct backend_queue *found = NULL;
+
+	if (q->device->ops->look_cache && (*idx)-- == 0)
+		return q;
+	for (const struct backend_queue *c = q->child; c && !found; c = c->sibling)
+		found = find_cache(c, idx);
+	return found;
+}
+
+bool backend_cache_at(const struct backend_queue *top, unsigned idx,
+		      struct backend_cache_look *look)
+{
+	const struct backend_queue *q = find_cache(top, &idx);
+
+	if (!q)
+		return false;
+	q->device->ops->look_cache(q, look);
+	look->node = q->device->name;
+	return true;
+}
+
 /* ---- identity ---- */
 
 /* Words of any length; what does not fit is told by its hashes: two of FNV-1a, from two bases. */

@@ -185,6 +185,7 @@ static void print_object(const json_t *object)
 		}
 		/* They have a table of their own. */
 		if (strcmp(key, "connections") == 0 || strcmp(key, "images") == 0 ||
+		    strcmp(key, "caches") == 0 ||
 		    (json_is_string(value) && json_string_length(value) == 0))
 			continue;
 		print_key("", key);
@@ -323,10 +324,61 @@ static void print_images(const json_t *images)
 	table_fini(&t);
 }
 
+static void bytes_cell_of(struct table *t, const json_t *o, const char *key)
+{
+	char buf[FORMAT_BYTES];
+
+	table_cell(t, TABLE_PLAIN, "%s", format_bytes(client_number(o, key), buf));
+}
+
+static void cache_row(struct table *t, const json_t *cache)
+{
+	uint64_t block_bytes = client_number(cache, "block_bytes");
+	const json_t *ratio = json_object_get(cache, "hit_ratio");
+	bool is_off = json_is_true(json_object_get(cache, "off"));
+	char used[FORMAT_BYTES], max[FORMAT_BYTES];
+
+	table_cell(t, TABLE_PLAIN, "%s", client_text(cache, "node"));
+	table_cell(t, is_off ? TABLE_YELLOW : TABLE_PLAIN, "%s",
+		   is_off ? "off" : client_text(cache, "mode"));
+	table_cell(t, TABLE_PLAIN, "%s of %s",
+		   format_bytes(client_number(cache, "used_blocks") * block_bytes, used),
+		   format_bytes(client_number(cache, "blocks") * block_bytes, max));
+	bytes_cell_of(t, cache, "dirty_bytes");
+	count_cell_of(t, cache, "hits");
+	count_cell_of(t, cache, "misses");
+	if (json_is_real(ratio))
+		table_cell(t, TABLE_PLAIN, "%.1f%%", 100 * json_real_value(ratio));
+	else
+		table_cell(t, TABLE_DIM, "-");
+	bytes_cell_of(t, cache, "filled_bytes");
+	count_cell_of(t, cache, "evicted_blocks");
+	bytes_cell_of(t, cache, "cleaned_bytes");
+}
+
+static void print_caches(const json_t *caches)
+{
+	static const char *const head[] = { "CACHE",  "MODE",	   "USED",   "DIRTY",	"HITS",
+					    "MISSES", "HIT BYTES", "FILLED", "EVICTED", "CLEANED" };
+	struct table t;
+	json_t *cache;
+	size_t i;
+
+	if (json_array_size(caches) == 0)
+		return;
+	table_init(&t, "llrrrrrrrr");
+	for (i = 0; i < ARRAY_SIZE(head); i++)
+		table_cell(&t, TABLE_BOLD, "%s", head[i]);
+	json_array_foreach(caches, i, cache) cache_row(&t, cache);
+	table_print(&t);
+	table_fini(&t);
+}
+
 void print_device(const json_t *device)
 {
 	print_object(device);
 	print_images(json_object_get(device, "images"));
+	print_caches(json_object_get(device, "caches"));
 	print_connections(json_object_get(device, "connections"));
 }
 

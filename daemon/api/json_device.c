@@ -388,7 +388,7 @@ json_t *json_device_full(const struct member *m)
 {
 	const char *step = m->device && !m->ended ? device_state_name(device_state(m->device))
 						  : member_state_name(m);
-	json_t *all = json_device_line(m), *more, *connections = NULL, *images;
+	json_t *all = json_device_line(m), *more, *connections = NULL, *images, *caches;
 	struct device_info info;
 
 	get_info(m, &info);
@@ -409,6 +409,9 @@ json_t *json_device_full(const struct member *m)
 	images = m->device && !m->ended ? json_images(m->device) : NULL;
 	if (images)
 		json_object_set_new(all, "images", images);
+	caches = m->device && !m->ended ? json_caches(m->device) : NULL;
+	if (caches)
+		json_object_set_new(all, "caches", caches);
 	set_library(all, m);
 	json_set_command(all, m);
 	return all;

@@ -1,6 +1,6 @@
 /*
- * What the images of a device say of themselves, as JSON. Main thread; reads live counters of the
- * reactors. Failure mode: out of memory makes parts of the answer null.
+ * What the images and caches of a device say of themselves, as JSON. Main thread; reads live
+ * counters of the reactors. Failure mode: out of memory makes parts of the answer null.
  */
 #include "daemon/api/json_image.h"
 
@@ -54,6 +54,56 @@ json_t *json_images(const struct device *device)
 		if (!all)
 			all = json_array();
 		json_array_append_new(all, json_image(&look));
+	}
+	return all;
+}
+
+/* The part of the bytes read that came from the store; null: nothing was read. */
+static json_t *hit_ratio(const struct backend_cache_look *look)
+{
+	double all = (double)look->hit_bytes + (double)look->miss_bytes;
+
+	return all > 0 ? json_real((double)look->hit_bytes / all) : json_null();
+}
+
+static json_t *json_cache(const struct backend_cache_look *look)
+{
+	json_t *all = json_pack("{s:s, s:s, s:b}", "node", look->node, "mode", look->mode, "off",
+				look->is_off);
+	const struct {
+		const char *key;
+		uint64_t value;
+	} field[] = {
+		{ "block_bytes", look->block_bytes },
+		{ "blocks", look->block_nr },
+		{ "used_blocks", look->used_nr },
+		{ "dirty_bytes", look->dirty_bytes },
+		{ "hits", look->hits },
+		{ "misses", look->misses },
+		{ "hit_bytes", look->hit_bytes },
+		{ "miss_bytes", look->miss_bytes },
+		{ "filled_bytes", look->filled_bytes },
+		{ "passed_by", look->passed_by },
+		{ "prefetched_blocks", look->prefetched },
+		{ "evicted_blocks", look->evicted },
+		{ "cleaned_bytes", look->cleaned_bytes },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(field); i++)
+		json_object_set_new(all, field[i].key, json_integer((json_int_t)field[i].value));
+	json_object_set_new(all, "hit_ratio", hit_ratio(look));
+	return all;
+}
+
+json_t *json_caches(const struct device *device)
+{
+	struct backend_cache_look look;
+	json_t *all = NULL;
+
+	for (unsigned i = 0; device_cache(device, i, &look); i++) {
+		if (!all)
+			all = json_array();
+		json_array_append_new(all, json_cache(&look));
 	}
 	return all;
 }

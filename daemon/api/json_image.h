@@ -8,5 +8,7 @@
 
 /* A new reference, in the order of the configuration; NULL: there are none. */
 json_t *json_images(const struct device *device);
+/* The same of its caches. */
+json_t *json_caches(const struct device *device);
 
 #endif

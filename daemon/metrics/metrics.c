@@ -26,8 +26,10 @@
 
 static void snapshots_free(struct writer *w)
 {
-	for (size_t i = 0; i < w->nr; i++)
+	for (size_t i = 0; i < w->nr; i++) {
 		free(w->devices[i].images);
+		free(w->devices[i].caches);
+	}
 	free(w->devices);
 }
 
@@ -47,7 +49,8 @@ static int snapshots_take(struct writer *w)
 		w->devices[i].device = m->ended ? NULL : m->device;
 		json_read_stats(m, &w->devices[i].stats);
 		w->nr = i + 1;
-		if (metrics_images_take(&w->devices[i++]) < 0)
+		if (metrics_images_take(&w->devices[i]) < 0 ||
+		    metrics_caches_take(&w->devices[i++]) < 0)
 			return -1;
 	}
 	return 0;
@@ -529,6 +532,7 @@ char *metrics_text(const struct metrics_source *source, enum metrics_format form
 		write_latencies(&w);
 		write_connections(&w);
 		metrics_write_images(&w);
+		metrics_write_caches(&w);
 		write_libraries(&w);
 		write_reactors(&w);
 		if (format == METRICS_OPENMETRICS)

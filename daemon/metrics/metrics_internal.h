@@ -14,6 +14,8 @@ struct snapshot {
 	const struct device *device; /* NULL: there is none at the moment */
 	struct device_stats stats;
 	struct backend_image_look *images; /* image_nr of them */
+	struct backend_cache_look *caches; /* cache_nr of them */
+	unsigned cache_nr;
 	unsigned image_nr;
 };
 
@@ -31,5 +33,7 @@ void metrics_family(const struct writer *w, const char *name, const char *type, 
 /* metrics_images.c. take: 0, or -1 without memory; s->images is the caller's to free. */
 int metrics_images_take(struct snapshot *s);
 void metrics_write_images(const struct writer *w);
+int metrics_caches_take(struct snapshot *s);
+void metrics_write_caches(const struct writer *w);
 
 #endif

@@ -220,7 +220,7 @@ static void cache_bucket_add(struct cache_index *ix, struct cache_slot *slot)
 
 	slot->next = *bucket;
 	*bucket = cache_slot_idx(ix, slot);
-	ix->used_nr++;
+	__atomic_store_n(&ix->used_nr, ix->used_nr + 1, __ATOMIC_RELAXED);
 }
 
 static void cache_bucket_remove(struct cache_index *ix, const struct cache_slot *slot)
@@ -230,7 +230,7 @@ static void cache_bucket_remove(struct cache_index *ix, const struct cache_slot 
 	while (*at != cache_slot_idx(ix, slot))
 		at = &ix->slot[*at].next;
 	*at = slot->next;
-	ix->used_nr--;
+	__atomic_store_n(&ix->used_nr, ix->used_nr - 1, __ATOMIC_RELAXED);
 }
 
 struct cache_slot *cache_slot_find(const struct cache_index *ix, uint64_t block)
@@ -267,7 +267,11 @@ void cache_slot_drop(struct cache_index *ix, struct cache_slot *slot)
 
 void cache_slot_set_dirty(struct cache_index *ix, struct cache_slot *slot, uint64_t dirty)
 {
+	uint64_t units = ix->dirty_units + (uint64_t)__builtin_popcountll(dirty) -
+			 (uint64_t)__builtin_popcountll(slot->dirty);
+
 	ix->dirty_nr += (dirty != 0) - (slot->dirty != 0);
+	__atomic_store_n(&ix->dirty_units, units, __ATOMIC_RELAXED);
 	slot->dirty = dirty;
 }
 

@@ -57,9 +57,9 @@ struct cache_index {
 	uint32_t *unused, unused_nr;   /* slots without a block */
 	uint32_t hand;
 	uint64_t *page_dirty, *page_now; /* bitmaps: to be written; by the commit under way */
-	/* Read by other threads. */
-	uint32_t used_nr, dirty_nr; /* slots; with dirty units */
-	uint64_t lie_nr;	    /* entries of the store that made no sense */
+	uint32_t used_nr, dirty_nr;	 /* slots; with dirty units */
+	uint64_t dirty_units;		 /* of all; other threads read it, and used_nr */
+	uint64_t lie_nr;		 /* entries of the store that made no sense */
 };
 
 /* 0 or -errno. */

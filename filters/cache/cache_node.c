@@ -105,6 +105,31 @@ static bool cache_rest(struct backend_queue *queue)
 	return q->nr[CACHE_OWN_FILL] == 0 && cache_clean_is_quiet(d) && cache_commit_is_quiet(d);
 }
 
+#define CACHE_LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+
+static void cache_look(const struct backend_queue *queue, struct backend_cache_look *look)
+{
+	static const char *const modes[] = { "", "readthrough", "writethrough", "writeback" };
+	const struct cache_device *d = queue->device->priv;
+	const struct cache_stats *stats = &d->stats;
+
+	look->mode = modes[d->mode];
+	look->is_off = CACHE_LOAD(d->is_off);
+	look->block_bytes = d->block_bytes;
+	look->block_nr = d->ix->header.slot_nr;
+	look->used_nr = CACHE_LOAD(d->ix->used_nr);
+	look->dirty_bytes = CACHE_LOAD(d->ix->dirty_units) * CACHE_UNIT_BYTES;
+	look->hits = CACHE_LOAD(stats->hits);
+	look->misses = CACHE_LOAD(stats->misses);
+	look->hit_bytes = CACHE_LOAD(stats->hit_bytes);
+	look->miss_bytes = CACHE_LOAD(stats->missed_bytes);
+	look->filled_bytes = CACHE_LOAD(stats->filled_bytes);
+	look->passed_by = CACHE_LOAD(stats->passed_by);
+	look->prefetched = CACHE_LOAD(stats->prefetches);
+	look->evicted = CACHE_LOAD(stats->evictions);
+	look->cleaned_bytes = CACHE_LOAD(stats->cleaned_bytes);
+}
+
 static void cache_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
 {
 	(void)device;
@@ -155,4 +180,5 @@ const struct backend backend_cache = {
 	.identity = cache_identity,
 	.stored_fd = cache_stored_fd,
 	.failure = cache_failure,
+	.look_cache = cache_look,
 };

@@ -267,6 +267,26 @@ static bool cache_fits_store(const struct cache_header *h, uint64_t store_bytes)
 	return at <= store_bytes && store_bytes - at >= (uint64_t)h->slot_nr * h->block_bytes;
 }
 
+/* Its bytes are gone with the process that had them. Recurses at most BACKEND_DEPTH_MAX deep. */
+static bool cache_is_in_memory(const struct backend_device *device)
+{
+	if (device->ops->memory_bytes)
+		return true;
+	for (const struct backend_device *c = device->child; c; c = c->sibling)
+		if (cache_is_in_memory(c))
+			return true;
+	return false;
+}
+
+static bool cache_is_of_origin(const struct cache_visit *v)
+{
+	const struct cache_device *d = v->d;
+
+	if (!cache_shapes_are_equal(&v->found, &v->wanted))
+		return false;
+	return d->stored_fd > 0 || !cache_is_in_memory(d->device->child);
+}
+
 /* Both headers have been looked at. */
 static void cache_headers_found(struct cache_visit *v)
 {
@@ -284,7 +304,7 @@ static void cache_headers_found(struct cache_visit *v)
 		cache_make(v);
 		return;
 	}
-	if (cache_shapes_are_equal(&v->found, &v->wanted)) {
+	if (cache_is_of_origin(v)) {
 		cache_open_found(v);
 		return;
 	}

@@ -16,9 +16,13 @@
 #define SLOTS 200u
 #define INSTANCE 5u
 
-const char *const fuzz_words[] = { "ublkdcac",	     "ublkdidx", "\x01\x00\x00\x00",
-				   "\x00\x10\x00\x00", "\xff\xff\xff\xff\xff\xff\xff\xff",
-				   "\x05\x00\x00\x00\x00\x00\x00\x00", NULL };
+const char *const fuzz_words[] = { "ublkdcac",
+				   "ublkdidx",
+				   "\x01\x00\x00\x00",
+				   "\x00\x10\x00\x00",
+				   "\xff\xff\xff\xff\xff\xff\xff\xff",
+				   "\x05\x00\x00\x00\x00\x00\x00\x00",
+				   NULL };
 
 static void check_header(const struct cache_header *h)
 {

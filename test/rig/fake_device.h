@@ -487,6 +487,29 @@ bool device_image(const struct device *d, unsigned idx, struct backend_image_loo
 	return true;
 }
 
+/* Of a device whose name begins with "cache": two, one over the other. */
+bool device_cache(const struct device *d, unsigned idx, struct backend_cache_look *ret_look)
+{
+	if (strncmp(d->spec.name, "cache", 5) != 0 || idx > 1)
+		return false;
+	*ret_look = (struct backend_cache_look){
+		.node = idx ? "cache/backend" : d->spec.name,
+		.mode = idx ? "readthrough" : "writeback",
+		.is_off = idx,
+		.block_bytes = 65536,
+		.block_nr = 1000,
+		.used_nr = 100,
+		.dirty_bytes = idx ? 0 : 8192,
+		.hits = 30,
+		.misses = 10,
+		.hit_bytes = idx ? 0 : 3000,
+		.miss_bytes = idx ? 0 : 1000,
+		.filled_bytes = 2000,
+		.evicted = 7,
+	};
+	return true;
+}
+
 /* Of a device whose name begins with "net": two queues with a connection each. */
 bool device_connection(const struct device *d, unsigned queue, unsigned idx,
 		       struct net_connection_look *ret_connection)

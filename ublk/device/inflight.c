@@ -112,6 +112,16 @@ bool device_image(const struct device *d, unsigned idx, struct backend_image_loo
 	return queue > 0;
 }
 
+bool device_cache(const struct device *d, unsigned idx, struct backend_cache_look *ret_look)
+{
+	unsigned queue = 0;
+
+	*ret_look = (struct backend_cache_look){ 0 };
+	while (has_tags(d, queue) && backend_cache_at(d->queues[queue].backend, idx, ret_look))
+		queue++;
+	return queue > 0;
+}
+
 static bool command_owns(const struct queue *q, uint64_t user_data)
 {
 	const struct op *op = &q->ios[user_data_tag(user_data)].op;

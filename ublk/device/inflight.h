@@ -61,6 +61,9 @@ bool device_connection(const struct device *device, unsigned queue, unsigned idx
  */
 bool device_image(const struct device *device, unsigned idx, struct backend_image_look *ret_look);
 
+/* The same of a cache. */
+bool device_cache(const struct device *device, unsigned idx, struct backend_cache_look *ret_look);
+
 /*
  * Main thread. Whether an op in flight on this reactor, given by its user_data, is this device's:
  * sure for a command to the driver; for a backend's I/O it says that it can be.

@@ -114,6 +114,36 @@ static void test_show_images(void **state)
 	json_decref(data);
 }
 
+static void test_show_caches(void **state)
+{
+	json_t *data, *all, *cache;
+
+	(void)state;
+	add("cache");
+	data = ask("{\"command\":\"show\",\"name\":\"cache\"}");
+	all = json_object_get(data, "caches");
+	assert_int_equal(json_array_size(all), 2);
+	cache = json_array_get(all, 0);
+	assert_string_equal(json_string_value(json_object_get(cache, "node")), "cache");
+	assert_string_equal(json_string_value(json_object_get(cache, "mode")), "writeback");
+	assert_true(json_is_false(json_object_get(cache, "off")));
+	assert_int_equal(number_of(cache, "blocks"), 1000);
+	assert_int_equal(number_of(cache, "used_blocks"), 100);
+	assert_int_equal(number_of(cache, "dirty_bytes"), 8192);
+	assert_int_equal(number_of(cache, "hits"), 30);
+	assert_int_equal(number_of(cache, "misses"), 10);
+	assert_int_equal(number_of(cache, "evicted_blocks"), 7);
+	assert_true(json_real_value(json_object_get(cache, "hit_ratio")) == 0.75);
+	cache = json_array_get(all, 1);
+	assert_true(json_is_true(json_object_get(cache, "off")));
+	assert_true(json_is_null(json_object_get(cache, "hit_ratio")));
+	json_decref(data);
+	add("a");
+	data = ask("{\"command\":\"show\",\"name\":\"a\"}");
+	assert_null(json_object_get(data, "caches"));
+	json_decref(data);
+}
+
 /* Of a tree, one of whose leaves has one. */
 static void test_show_library(void **state)
 {
@@ -215,6 +245,7 @@ int main(void)
 		TEST(test_show),
 		TEST(test_show_connections),
 		TEST(test_show_images),
+		TEST(test_show_caches),
 		TEST(test_show_library),
 		TEST(test_stats),
 		TEST(test_reactors_and_version),

@@ -19,7 +19,7 @@ static const struct metrics_source source = { &device_set, &reactors, &control, 
 
 /* ---- the reader ---- */
 
-#define FAMILIES_MAX 64
+#define FAMILIES_MAX 96
 #define SERIES_MAX 4096
 
 static struct family {
@@ -212,6 +212,7 @@ static void test_text(void **state)
 	add("d");
 	add("net");
 	add("image");
+	add("cache");
 	text = metrics_text(&source, METRICS_OPENMETRICS, &bytes);
 	assert_non_null(text);
 	whole = strdup(text); /* reading cuts it into lines */
@@ -250,6 +251,12 @@ static void test_text(void **state)
 	assert_non_null(strstr(whole, "\nublkd_image_tables_dirty{device=\"image\"} 1\n"));
 	assert_non_null(strstr(whole, "\nublkd_image_stored_bytes{device=\"image\"} 4194304\n#"));
 	assert_null(strstr(whole, "ublkd_image_size_bytes{device=\"d\""));
+	assert_non_null(strstr(whole, "\nublkd_cache_hits_total{device=\"cache\"} 30\n"
+				      "ublkd_cache_hits_total{device=\"cache\",node=\"cache/"
+				      "backend\"} 30\n"));
+	assert_non_null(strstr(whole, "\nublkd_cache_dirty_bytes{device=\"cache\"} 8192\n"));
+	assert_non_null(strstr(whole, "\nublkd_cache_off{device=\"cache\"} 0\n"));
+	assert_null(strstr(whole, "ublkd_cache_blocks{device=\"d\""));
 	free(whole);
 	free(text);
 }

@@ -186,7 +186,8 @@ static void test_slots(void **state)
 
 			assert_true(nr >= CACHE_SLOTS_MIN && nr <= CACHE_SLOTS_MAX);
 			assert_true(end <= stores[s]);
-			/* No more than a fiftieth of it is the index, but of the smallest blocks. */
+			/* No more than a fiftieth of it is the index, but of the smallest blocks.
+			 */
 			assert_true(nr == CACHE_SLOTS_MAX ||
 				    end >= stores[s] - stores[s] / 50 - 2 * blocks[b]);
 			assert_true(cache_page_at(cache_page_nr(nr) - 1, 1) + CACHE_PAGE_BYTES <=
@@ -199,9 +200,9 @@ static void test_slots(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sum),	   cmocka_unit_test(test_header),
+		cmocka_unit_test(test_sum),	    cmocka_unit_test(test_header),
 		cmocka_unit_test(test_header_lies), cmocka_unit_test(test_page),
-		cmocka_unit_test(test_page_torn),  cmocka_unit_test(test_entries),
+		cmocka_unit_test(test_page_torn),   cmocka_unit_test(test_entries),
 		cmocka_unit_test(test_slots),
 	};
 

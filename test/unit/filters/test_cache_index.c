@@ -126,7 +126,8 @@ static void test_store(void **state)
 	slot = cache_slot_find(ix, 3);
 	assert_true(slot && slot->valid == 0xff && slot->named == 0xff && slot->dirty == 0);
 	slot = cache_slot_find(ix, 4);
-	assert_true(slot && slot->valid == 0xf0 && slot->dirty == 0x30 && slot->named_dirty == 0x30);
+	assert_true(slot && slot->valid == 0xf0 && slot->dirty == 0x30 &&
+		    slot->named_dirty == 0x30);
 	assert_int_equal(ix->dirty_nr, 1);
 	assert_int_equal(ix->used_nr + ix->unused_nr, SLOTS);
 	free(store);
@@ -223,11 +224,11 @@ static void test_lies(void **state)
 
 	(void)state;
 	put(&page, 0, 5, 1, 0);
-	put(&page, 1, 5, 1, 1);		/* again */
-	put(&page, 2, 1600, 1, 0);	/* beyond the end */
+	put(&page, 1, 5, 1, 1);		 /* again */
+	put(&page, 2, 1600, 1, 0);	 /* beyond the end */
 	put(&page, 3, 6, 1ull << 16, 0); /* no such unit */
-	put(&page, 4, 7, 1, 2);		/* dirty, and not there */
-	put(&page, 50, 8, 1, 0);	/* of the last page: slot 304 of 300 */
+	put(&page, 4, 7, 1, 2);		 /* dirty, and not there */
+	put(&page, 50, 8, 1, 0);	 /* of the last page: slot 304 of 300 */
 	cache_page_write(&page, store + cache_page_at(2, 2), header.instance, 2);
 	/* In the other page's place, with a number of the wrong parity. */
 	page.seq = 8;
@@ -283,8 +284,9 @@ static void test_adopt(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		WITH_INDEX(test_find),	 WITH_INDEX(test_victims),	WITH_INDEX(test_store),
-		WITH_INDEX(test_two_places), WITH_INDEX(test_naming), WITH_INDEX(test_naming_dirty),
+		WITH_INDEX(test_find),	 WITH_INDEX(test_victims),
+		WITH_INDEX(test_store),	 WITH_INDEX(test_two_places),
+		WITH_INDEX(test_naming), WITH_INDEX(test_naming_dirty),
 		WITH_INDEX(test_lies),	 WITH_INDEX(test_adopt),
 	};
 
