@@ -27,12 +27,12 @@ if [ "$mode" != fast ]; then
 	tap_run web-faults 3600 build/asan/test/web_faults &
 	web_faults=$!
 	step build-fuzz build fuzz fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth \
-		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress
+		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress fuzz_cache_index
 	fuzz_seconds=15
 	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
-	tap_run fuzz-network $((9 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
+	tap_run fuzz-network $((10 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
 		fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth \
-		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress &
+		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress fuzz_cache_index &
 	fuzz_network=$!
 	# a minute: whatever a target sends goes through it
 	tap_run fuzz-nvme-target $((4 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $((4 * fuzz_seconds)) \
@@ -43,11 +43,13 @@ tap made-up 1200 test/made_up/made_up.sh build/asan
 tap qcow2-snapshots 1200 build/asan/test/qcow2_snapshots
 tap qcow2-made 600 build/asan/test/qcow2_made
 tap qcow2-look 600 build/asan/test/qcow2_look
+tap cache-look 600 build/asan/test/cache_look
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
 # 10,000 power cuts, ten times as many with --soak
 tap qcow2-cuts 7200 build/release/test/qcow2_cuts
+tap cache-cuts 3600 build/release/test/cache_cuts
 tap fuzz-yaml 1200 build/asan/test/fuzz_yaml
 tap fuzz-http-answer 1200 build/asan/test/fuzz_http_answer
 tap fuzz-nbd-handshake 1200 build/asan/test/fuzz_nbd_handshake
@@ -59,6 +61,7 @@ tap fuzz-qcow2-header 1200 build/asan/test/fuzz_qcow2_header
 tap fuzz-qcow2-snapshot 1200 build/asan/test/fuzz_qcow2_snapshot
 tap fuzz-qcow2-decompress 1200 build/asan/test/fuzz_qcow2_decompress
 tap fuzz-qcow2-luks 1200 build/asan/test/fuzz_qcow2_luks
+tap fuzz-cache-index 1200 build/asan/test/fuzz_cache_index
 tap bench-report 600 test/bench/report.sh
 tap bench-host 600 test/bench/host.sh
 tap cli 900 test/cli/cli.sh build/release/bin
@@ -149,7 +152,7 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" $long '' rbd
 	guests "$(one 6.12)" $long '' nbd systemd
 	guests "$both" 1200 '' nvme upgrade resize datapath recovery
-	guests "$(one 7.2)" 1200 '' qcow2
+	guests "$(one 7.2)" 1200 '' qcow2 cache
 	guests "$(one 7.2)" 1200 '' stripe http hostile_inuse
 	guests "$(one 6.12)" 1200 '' blocked
 	# numbers of docs/rbd.md

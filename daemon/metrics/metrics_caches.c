@@ -41,7 +41,8 @@ static const struct cache_metric {
 	  offsetof(struct backend_cache_look, dirty_bytes) },
 	{ "ublkd_cache_hits", "counter", "_total", "Parts of reads that the store had.",
 	  offsetof(struct backend_cache_look, hits) },
-	{ "ublkd_cache_misses", "counter", "_total", "Parts of reads that the origin was asked for.",
+	{ "ublkd_cache_misses", "counter", "_total",
+	  "Parts of reads that the origin was asked for.",
 	  offsetof(struct backend_cache_look, misses) },
 	{ "ublkd_cache_hit_bytes", "counter", "_total", "Bytes read that the store had.",
 	  offsetof(struct backend_cache_look, hit_bytes) },
@@ -90,7 +91,8 @@ static void write_cache_off(const struct writer *w)
 {
 	char labels[CACHE_LABELS_BYTES];
 
-	metrics_family(w, "ublkd_cache_off", "gauge", "Whether the cache is off: its store failed.");
+	metrics_family(w, "ublkd_cache_off", "gauge",
+		       "Whether the cache is off: its store failed.");
 	for (size_t i = 0; i < w->nr; i++)
 		for (unsigned j = 0; j < w->devices[i].cache_nr; j++) {
 			const struct backend_cache_look *look = &w->devices[i].caches[j];

@@ -1,12 +1,14 @@
 /*
  * The last words of a cache, and its end. The control reactor, when no queue is open.
  *
- * Happy path: dirty blocks are written to the origin, a few at a time -> FLUSH of the origin: all
- * that is kept is what the origin has for sure -> FLUSH of the store -> pages -> FLUSH. So the next
- * start finds all of it.
+ * Happy path: (what is dirty is named so -> dirty blocks are written to the origin, a few at a
+ * time)
+ * -> FLUSH of the origin: all that is kept is what the origin has for sure -> FLUSH of the store ->
+ * pages -> FLUSH. So the next start finds all of it.
  *
- * Failure modes: the origin cannot be written: its blocks stay dirty in the store's index, and the
- * next start writes them. The store cannot: what it says stays true, as after a cut.
+ * Failure modes: the origin cannot be written, or does not answer for a minute: its blocks stay
+ * dirty in the store's index, and the next start writes them. The store cannot: what it says stays
+ * true, as after a cut.
  */
 #include <errno.h>
 #include <string.h>
@@ -111,6 +113,7 @@ static void cache_drain_ended(struct backend_visit *visit, int result)
 {
 	struct cache_visit *v = cache_visit_of(visit);
 
+	v->ended_nr++;
 	if (result < 0 && v->result == 0)
 		v->result = result;
 	if (--v->drain_nr == 0)
@@ -132,6 +135,7 @@ static void cache_drained(struct cache_visit *v, int result)
 {
 	struct cache_device *d = v->d;
 
+	reactor_timer_cancel(v->visit->reactor, &v->stuck);
 	for (uint32_t i = 0; result == 0 && i < d->ix->header.slot_nr; i++)
 		if (d->ix->slot[i].is_used && d->ix->slot[i].dirty) {
 			cache_slot_set_dirty(d->ix, &d->ix->slot[i], 0);
@@ -225,7 +229,7 @@ static void cache_last_page(struct cache_visit *v, int result)
 void cache_last_commit(struct cache_visit *v, void (*then)(struct cache_visit *v, int result))
 {
 	/* When the origin could not be flushed, nothing new is said to be as it has it. */
-	const struct cache_naming naming = { .flush_matters = v->result < 0 };
+	const struct cache_naming naming = { .flush_matters = v->is_careful };
 	bool names;
 
 	for (uint32_t i = 0; i < v->d->ix->header.slot_nr; i++) {
@@ -260,11 +264,38 @@ static void cache_origin_flushed(struct cache_visit *v, int result)
 		cache_last_commit(v, cache_closed);
 }
 
-/* What stays dirty is named so already, but for what no FLUSH has asked for. */
 static void cache_close_drained(struct cache_visit *v, int result)
 {
-	(void)result;
+	v->is_careful = result < 0;
 	cache_last_commit(v, cache_closed);
+}
+
+/* What is under way is cancelled, and nobody hears of it. All that is dirty is named so. */
+static void cache_drain_look(struct timer *timer)
+{
+	struct cache_visit *v = container_of(timer, struct cache_visit, stuck);
+	struct reactor *r = v->visit->reactor;
+
+	if (v->ended_nr == v->stuck_nr) {
+		log_warn("the origin does not answer: dirty blocks stay in the store",
+			 "node=%s blocks=%u", v->d->device->name, v->began_nr);
+		/* Their memory is theirs until cache_close. */
+		backend_visit_done(v->visit, -ETIMEDOUT);
+		return;
+	}
+	v->stuck_nr = v->ended_nr;
+	reactor_timer_arm(r, &v->stuck, ring_clock_ns() + CACHE_STUCK_NS);
+}
+
+static void cache_close_named(struct cache_visit *v, int result)
+{
+	if (result < 0) {
+		cache_closed(v, result);
+		return;
+	}
+	timer_init(&v->stuck, cache_drain_look);
+	reactor_timer_arm(v->visit->reactor, &v->stuck, ring_clock_ns() + CACHE_STUCK_NS);
+	cache_drain_begin(v, cache_close_drained);
 }
 
 void cache_close_async(struct backend_visit *visit)
@@ -283,11 +314,14 @@ void cache_close_async(struct backend_visit *visit)
 		return;
 	}
 	v->visit = visit;
-	if (d->ix->dirty_nr > 0)
-		cache_drain_begin(v, cache_close_drained);
-	else
+	v->is_careful = d->ix->dirty_nr > 0;
+	if (v->is_careful) {
+		visit->timeout_ns = BACKEND_VISIT_OWN_DEADLINE;
+		cache_last_commit(v, cache_close_named);
+	} else {
 		cache_visit_io(v, CACHE_ORIGIN, BACKEND_FLUSH, 0, 0, "flushing the origin",
 			       cache_origin_flushed);
+	}
 }
 
 void cache_close(struct backend_device *device)

@@ -104,7 +104,7 @@ void cache_store_failed(struct cache_device *d, const char *what, int err)
 	log_error("the store of a cache fails: the cache is off until the device is opened again",
 		  "node=%s what=\"%s\" error=%s", d->device->name, what, errname(err));
 	__atomic_store_n(&d->is_off, true, __ATOMIC_RELAXED);
-	cache_index_set_filled(d->ix, false);
+	cache_index_set_off(d->ix);
 	cache_commit_want(d);
 }
 

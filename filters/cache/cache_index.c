@@ -27,6 +27,7 @@
 struct cache_kept {
 	uint64_t magic;
 	uint32_t version, is_filled;
+	uint32_t is_off, reserved;
 	uint64_t area_bytes;
 	struct cache_header header;
 };
@@ -100,10 +101,15 @@ static int cache_index_make(struct cache_index *ix)
 	return cache_index_map(ix);
 }
 
-void cache_index_set_filled(struct cache_index *ix, bool is_filled)
+void cache_index_set_filled(struct cache_index *ix)
 {
 	ix->kept->header = ix->header;
-	__atomic_store_n(&ix->kept->is_filled, is_filled, __ATOMIC_RELEASE);
+	__atomic_store_n(&ix->kept->is_filled, 1, __ATOMIC_RELEASE);
+}
+
+void cache_index_set_off(struct cache_index *ix)
+{
+	__atomic_store_n(&ix->kept->is_off, 1, __ATOMIC_RELEASE);
 }
 
 int cache_index_new(struct cache_index **ret_ix, const struct cache_header *h)
@@ -189,6 +195,8 @@ static int cache_index_take(struct cache_index *ix, int fd)
 	if (!cache_kept_is_ours(&k, &ix->header) || (uint64_t)st.st_size != ix->area_bytes ||
 	    k.area_bytes != ix->area_bytes)
 		return -EBUSY;
+	if (k.is_off)
+		return -ESTALE;
 	ix->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	return ix->fd < 0 ? -errno : cache_index_map(ix);
 }

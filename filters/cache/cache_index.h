@@ -66,12 +66,15 @@ struct cache_index {
 int cache_index_new(struct cache_index **ret_ix, const struct cache_header *h);
 /*
  * What a process before has left, for a store with this header; fd is duplicated. -ENODATA: it is
- * of no use, and nothing is lost with it. -EBUSY: it is of another cache, and has dirty blocks.
+ * of no use, and nothing is lost with it. -EBUSY: it is of another cache. -ESTALE: it says that
+ * this store has failed, and is not to be trusted.
  */
 int cache_index_adopt(struct cache_index **ret_ix, const struct cache_header *h, int fd);
 void cache_index_free(struct cache_index *ix); /* accepts NULL */
-/* From now on it may be adopted, or, when the store's index is not to be trusted, no more. */
-void cache_index_set_filled(struct cache_index *ix, bool is_filled);
+/* From now on it may be adopted. */
+void cache_index_set_filled(struct cache_index *ix);
+/* The store's index is not to be trusted any more: who adopts it hears that. */
+void cache_index_set_off(struct cache_index *ix);
 
 /* From the store, as it was opened: what both places of a page hold. Lies are counted. */
 void cache_index_load(struct cache_index *ix, uint32_t page_idx, const void *two_pages);

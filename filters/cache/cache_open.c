@@ -65,7 +65,7 @@ static void cache_open_done(struct cache_visit *v)
 	v->ix = NULL;
 	for (uint32_t i = 0; i < d->ix->header.slot_nr; i++)
 		d->ix->slot[i].flushes = 0;
-	cache_index_set_filled(d->ix, true);
+	cache_index_set_filled(d->ix);
 	d->flush_begun = d->flushed_nr = 1;
 	d->dirty_max =
 		(uint32_t)MAX(1.0, ((const struct cache_config *)d->device->config)->dirty_max *
@@ -246,7 +246,7 @@ static void cache_open_found(struct cache_visit *v)
 		cache_open_loaded(v);
 	else if (ret == -ENODATA)
 		cache_load(v);
-	else if (ret == -EBUSY && d->mode != CACHE_WRITEBACK)
+	else if (ret == -ESTALE || (ret == -EBUSY && d->mode != CACHE_WRITEBACK))
 		cache_make(v);
 	else
 		cache_open_fail(v, ret,

@@ -9,6 +9,8 @@
 
 #define CACHE_VISIT_BYTES 65536u
 #define CACHE_DRAINS_NR 4u
+/* So long without an end of anything, and the drain of a close is given up. */
+#define CACHE_STUCK_NS (60 * NS_PER_SEC)
 
 /* A run of dirty units on its way to the origin. */
 struct cache_drain {
@@ -41,6 +43,10 @@ struct cache_visit {
 	uint64_t left; /* units of that slot */
 	unsigned drain_nr;
 	int result;
+	bool is_careful; /* the last commit names nothing new as clean */
+	struct timer stuck;
+	unsigned stuck_nr; /* requests that had ended when it was armed */
+	unsigned ended_nr;
 	uint64_t began_ns;
 	uint32_t began_nr;
 };

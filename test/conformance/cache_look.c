@@ -1,6 +1,6 @@
 /*
- * What a cache does, seen from outside: its counters, how often the origin is asked, and what it says
- * of a store that is not its own. On a real ring, one thread. Prints TAP.
+ * What a cache does, seen from outside: its counters, how often the origin is asked, and what it
+ * says of a store that is not its own. On a real ring, one thread. Prints TAP.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -263,13 +263,15 @@ static void check_foreign(void)
 	int fd;
 
 	put_in("store", 0, word, sizeof(word));
-	EXPECT(try_open("", 1024, false) == -EEXIST && strstr(rig.error, "no cache"), "%s", rig.error);
+	EXPECT(try_open("", 1024, false) == -EEXIST && strstr(rig.error, "no cache"), "%s",
+	       rig.error);
 	snprintf(path, sizeof(path), "%s/store", folder);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	EXPECT(pread(fd, now, sizeof(now), 0) == sizeof(now) && memcmp(now, word, sizeof(now)) == 0,
 	       "it was written over");
 	close(fd);
-	EXPECT(try_open("", 256, false) == -EINVAL && strstr(rig.error, "too small"), "%s", rig.error);
+	EXPECT(try_open("", 256, false) == -EINVAL && strstr(rig.error, "too small"), "%s",
+	       rig.error);
 }
 
 /* One header, then both, of a cache that was good. */
@@ -288,7 +290,8 @@ static void check_damaged(void)
 	rig_close(&rig);
 	put_in("store", 40, &junk, 1);
 	put_in("store", CACHE_PAGE_BYTES + 40, &junk, 1);
-	EXPECT(try_open("", 1024, false) == -EEXIST && strstr(rig.error, "damaged"), "%s", rig.error);
+	EXPECT(try_open("", 1024, false) == -EEXIST && strstr(rig.error, "damaged"), "%s",
+	       rig.error);
 }
 
 /* Somebody cuts the file off: nothing of it is used as it was. */
@@ -302,7 +305,8 @@ static void check_truncated(void)
 	rig_close(&rig);
 	snprintf(path, sizeof(path), "%s/store", folder);
 	EXPECT(truncate(path, 1 << 20) == 0);
-	EXPECT(try_open("", 1024, false) == -EINVAL && strstr(rig.error, "smaller"), "%s", rig.error);
+	EXPECT(try_open("", 1024, false) == -EINVAL && strstr(rig.error, "smaller"), "%s",
+	       rig.error);
 }
 
 /* The index says what cannot be. */
@@ -323,7 +327,8 @@ static void check_lies(void)
 	close(fd);
 	ASSERT(cache_header_parse(&h, at, words) == 0);
 	for (unsigned i = 0; i < CACHE_PAGE_ENTRIES; i++)
-		page.entry[i] = (struct cache_entry){ .block = UINT64_MAX - i, .valid = UINT64_MAX };
+		page.entry[i] =
+			(struct cache_entry){ .block = UINT64_MAX - i, .valid = UINT64_MAX };
 	cache_page_write(&page, at, h.instance, 0);
 	put_in("store", cache_page_at(0, page.seq), at, sizeof(at));
 	if (!must_open("", 1024))

@@ -251,7 +251,7 @@ static void test_adopt(void **state)
 
 	(void)state;
 	assert_int_equal(cache_index_adopt(&next, &header, ix->fd), -ENODATA);
-	cache_index_set_filled(ix, true);
+	cache_index_set_filled(ix);
 	cache_slot_set_dirty(ix, slot, 4);
 	slot->named = 3;
 	slot->ban = 1;
@@ -267,6 +267,8 @@ static void test_adopt(void **state)
 	other.instance++;
 	assert_int_equal(cache_index_adopt(&next, &other, fd), -EBUSY);
 	assert_int_equal(cache_index_adopt(&ix, &header, fd), 0);
+	cache_index_set_off(ix);
+	assert_int_equal(cache_index_adopt(&next, &header, fd), -ESTALE);
 	close(fd);
 	slot = cache_slot_find(ix, 3);
 	assert_non_null(slot);
