@@ -211,6 +211,7 @@ int cache_index_adopt(struct cache_index **ret_ix, const struct cache_header *h,
 		return ret;
 	}
 	cache_index_revive(ix);
+	ix->writes_all = true;
 	*ret_ix = ix;
 	return 0;
 }
@@ -369,19 +370,23 @@ static uint64_t cache_slot_nameable(const struct cache_slot *slot,
 	return slot->valid;
 }
 
-/* Returns whether anything new is said of it. */
-static bool cache_slot_name(struct cache_slot *slot, const struct cache_naming *naming)
+/*
+ * Returns whether the page has to be written. *names: something new is said of it; that it is clean
+ * is new, too: what was written over dirty bytes may not be durable here, only at the origin.
+ */
+static bool cache_slot_name(struct cache_slot *slot, const struct cache_naming *naming, bool *names)
 {
 	uint64_t named = cache_slot_nameable(slot, naming) & ~slot->ban;
 	uint64_t dirty = slot->dirty & named;
-	bool is_new = (named & ~slot->named) || (dirty & ~slot->named_dirty);
+	bool has_changed = named != slot->named || dirty != slot->named_dirty || slot->moving;
 
+	*names |= (named & ~slot->named) || (dirty ^ (slot->named_dirty & named));
 	slot->moving |= (slot->named & ~named) | (dirty & ~slot->named_dirty);
 	slot->named = named;
 	slot->named_dirty = dirty;
 	slot->ban = 0;
 	slot->is_fresh = 0;
-	return is_new;
+	return has_changed;
 }
 
 /* Whether there is more to say of it later. */
@@ -390,21 +395,24 @@ static bool cache_slot_has_more(const struct cache_slot *slot)
 	return slot->valid != slot->named;
 }
 
-static void cache_page_name(struct cache_index *ix, uint32_t page_idx,
+/* Returns whether it has to be written. */
+static bool cache_page_name(struct cache_index *ix, uint32_t page_idx,
 			    const struct cache_naming *naming, bool *names)
 {
 	uint32_t first = page_idx * CACHE_PAGE_ENTRIES;
 	uint32_t end = MIN(first + CACHE_PAGE_ENTRIES, ix->header.slot_nr);
+	bool has_changed = ix->writes_all;
 
 	for (uint32_t i = first; i < end; i++) {
 		struct cache_slot *slot = &ix->slot[i];
 
 		if (!slot->is_used)
 			continue;
-		*names |= cache_slot_name(slot, naming);
+		has_changed |= cache_slot_name(slot, naming, names);
 		if (cache_slot_has_more(slot) && !slot->is_evicting)
 			cache_page_touch(ix, slot);
 	}
+	return has_changed;
 }
 
 uint32_t cache_naming_begin(struct cache_index *ix, const struct cache_naming *naming,
@@ -417,8 +425,10 @@ uint32_t cache_naming_begin(struct cache_index *ix, const struct cache_naming *n
 	*ret_names = false;
 	for (uint32_t i = 0; i < page_nr; i++)
 		if (ix->page_now[i / 64] >> (i % 64) & 1) {
-			cache_page_name(ix, i, naming, ret_names);
-			nr++;
+			if (cache_page_name(ix, i, naming, ret_names))
+				nr++;
+			else
+				ix->page_now[i / 64] &= ~(1ull << (i % 64));
 		}
 	return nr;
 }
@@ -462,6 +472,8 @@ void cache_naming_end(struct cache_index *ix, bool is_failed)
 {
 	uint32_t page_nr = cache_page_nr(ix->header.slot_nr);
 
+	/* What was to be written may be there or not. */
+	ix->writes_all = is_failed;
 	for (uint32_t i = 0; i < page_nr; i++) {
 		uint32_t first = i * CACHE_PAGE_ENTRIES;
 

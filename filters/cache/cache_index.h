@@ -56,7 +56,8 @@ struct cache_index {
 	uint32_t *bucket, bucket_mask; /* first slot of each */
 	uint32_t *unused, unused_nr;   /* slots without a block */
 	uint32_t hand;
-	uint64_t *page_dirty, *page_now; /* bitmaps: to be written; by the commit under way */
+	uint64_t *page_dirty, *page_now; /* bitmaps: to be looked at; by the commit under way */
+	bool writes_all;		 /* pages that are looked at are written, changed or not */
 	uint32_t used_nr, dirty_nr;	 /* slots; with dirty units */
 	uint64_t dirty_units;		 /* of all; other threads read it, and used_nr */
 	uint64_t lie_nr;		 /* entries of the store that made no sense */
@@ -97,7 +98,7 @@ struct cache_naming {
 };
 
 /*
- * Begins a commit: decides of all dirty pages what they will say. Returns how many there are.
+ * Begins a commit: decides of all dirty pages what they will say. Returns how many have changed.
  * *ret_names: some of it is new, and must be durable first.
  */
 uint32_t cache_naming_begin(struct cache_index *ix, const struct cache_naming *naming,

@@ -122,6 +122,9 @@ static void test_store(void **state)
 	cache_slot_set_dirty(ix, with(4, 0xf0), 0x30);
 	assert_int_equal(commit(store, false, &always), 1);
 	assert_int_equal(ix->page_seq[0], 1);
+	/* Nothing has changed: nothing is written. */
+	cache_page_touch(ix, cache_slot_find(ix, 3));
+	assert_int_equal(commit(store, false, &always), 0);
 	load_from(store);
 	slot = cache_slot_find(ix, 3);
 	assert_true(slot && slot->valid == 0xff && slot->named == 0xff && slot->dirty == 0);
@@ -209,6 +212,12 @@ static void test_naming_dirty(void **state)
 	assert_int_equal(slot->moving, 2);
 	cache_naming_end(ix, false);
 	assert_int_equal(slot->moving, 0);
+	/* Clean again: its bytes must be durable first. */
+	cache_slot_set_dirty(ix, slot, 0);
+	cache_page_touch(ix, slot);
+	cache_naming_begin(ix, &always, &names);
+	assert_true(names);
+	cache_naming_end(ix, false);
 	free(store);
 }
 
