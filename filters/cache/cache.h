@@ -58,10 +58,11 @@ enum cache_mode { CACHE_MODE_AUTO, CACHE_READTHROUGH, CACHE_WRITETHROUGH, CACHE_
 struct cache_config {
 	uint64_t block_bytes;
 	int mode;
-	uint64_t prefetch; /* blocks */
-	char *origin_id;   /* NULL: the origin's identity */
-	double dirty_max;  /* part of the slots */
-	uint64_t clean_ns; /* how long a dirty block may wait */
+	uint64_t prefetch;  /* blocks */
+	char *origin_id;    /* NULL: the origin's identity */
+	double dirty_max;   /* part of the slots */
+	uint64_t clean_ns;  /* how long a dirty block may wait */
+	uint64_t commit_ns; /* how long the index may, of what nobody waits for */
 };
 
 struct cache_io;

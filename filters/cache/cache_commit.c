@@ -21,8 +21,6 @@
 #include "base/log.h"
 #include "base/util.h"
 
-#define CACHE_COMMIT_NS (5 * NS_PER_SEC)
-
 static void cache_commit_step(struct cache_device *d);
 
 /* ---- its end ---- */
@@ -37,10 +35,11 @@ static bool cache_pages_are_dirty(const struct cache_index *ix)
 
 static void cache_commit_timer_arm(struct cache_device *d)
 {
+	const struct cache_config *config = d->device->config;
 	struct reactor *r = d->q->queue->reactor;
 
 	if (!d->commit.timer.armed && !d->is_resting && !d->is_off)
-		reactor_timer_arm(r, &d->commit.timer, r->now_ns + CACHE_COMMIT_NS);
+		reactor_timer_arm(r, &d->commit.timer, r->now_ns + config->commit_ns);
 }
 
 static void cache_commit_over(struct cache_device *d)
@@ -271,7 +270,9 @@ bool cache_commit_wait(struct cache_io *s)
 	struct cache_device *d = s->d;
 	struct cache_commit *c = &d->commit;
 
-	if (s->commit_nr > 0 && c->ended >= s->commit_nr && c->ended_result < 0) {
+	/* Else the store is being given up, and the step goes past it. */
+	if (d->mode == CACHE_WRITEBACK && s->commit_nr > 0 && c->ended >= s->commit_nr &&
+	    c->ended_result < 0) {
 		s->now_bytes = 0;
 		cache_step_ended(s, c->ended_result);
 		return false;

@@ -66,5 +66,12 @@ const struct option cache_options[] = {
 	  .def = "5s",
 	  .help = "With writeback, how long a written block may wait before it is written to the "
 		  "origin." },
+	{ .name = "commit_time",
+	  .type = OPTION_DURATION,
+	  .offset = offsetof(struct cache_config, commit_ns),
+	  .min = 1,
+	  .def = "5s",
+	  .flags = OPTION_HIDDEN,
+	  .help = "How long the index on the store may lack what nobody waits for." },
 	OPTION_END,
 };

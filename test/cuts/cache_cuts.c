@@ -77,6 +77,7 @@ static void choose_config(struct cache_world *w, const struct scenario *s)
 	w->config.prefetch = prng_below(p, 4);
 	w->config.dirty_max = prng_one_in(p, 2) ? 0.5 : 0.2;
 	/* The clock goes on by a microsecond with each turn. */
+	w->config.commit_ns = prng_between(p, 20, 2000) * NS_PER_US;
 	w->config.clean_ns = prng_between(p, 20, 2000) * NS_PER_US;
 	w->origin_bytes = prng_between(p, 16, 64) * w->config.block_bytes;
 	w->origin_bytes = MIN(w->origin_bytes, MIB(1)) - prng_below(p, 8) * SECTOR_BYTES;
