@@ -11,6 +11,7 @@ full_fio=1 # the committed rows were measured with it
 . "$here/guest_nvme_lib.sh"
 . "$here/guest_rbd_lib.sh"
 . "$(dirname "$(readlink -f "$0")")/guest_qcow2.sh"
+. "$(dirname "$(readlink -f "$0")")/guest_http.sh"
 
 plan=/out/bench-plan.$1
 rows=/out/bench-rows.$1
@@ -308,6 +309,8 @@ start_ublkd_rbd() { # MODE
 stop() { # SYSTEM
 	case $1 in
 	*-qcow2*) stop_qcow2 "$1" ;;
+	nbdkit-curl) nbd-client -d "$device" >/dev/null; stop_nbdkit; stop_http_server ;;
+	ublkd-http) stop_daemon; stop_http_server ;;
 	nbd-floor-*) stop_nbdkit ;;
 	nbd-ko-*) nbd-client -d "$device" >/dev/null; stop_nbdkit ;;
 	ublkd-nbd-*) stop_daemon; stop_nbdkit ;;
@@ -432,8 +435,8 @@ measure() {
 # The first I/Os through a new device cost more, so they are not measured.
 warm_up() {
 	[[ $system != nbd-floor-* ]] || return 0
-	# what is written to an overlay no longer comes from below
-	[[ $system == *-backing ]] || run_fio randwrite 4k 32 $warm_ms
+	# what is written to an overlay no longer comes from below; an object of a web server is only read
+	[[ $system == *-backing || $system == nbdkit-curl || $system == ublkd-http ]] || run_fio randwrite 4k 32 $warm_ms
 	run_fio randread 4k 32 $warm_ms
 }
 

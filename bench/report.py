@@ -27,6 +27,7 @@ FAMILIES = [
     ("ublkd-nvme", ["nvme-tcp"], None),
     ("ublkd-nvme-digest", ["nvme-tcp-digest"], None),
     ("ublkd-rbd", ["rbd-kernel", "rbd-nbd"], "rbd-fio"),
+    ("ublkd-http", ["nbdkit-curl"], None),
 ] + [
     ("ublkd" + image, [server + image for server in ("qemu-nbd", "qsd-vduse", "qsd-fuse")], None)
     for image in ("-qcow2", "-qcow2-alloc", "-qcow2-backing")
@@ -53,6 +54,8 @@ LABELS = {
     "rbd-nbd": "Ceph RBD: rbd-nbd",
     "rbd-fio": "Ceph RBD: fio's engine, no block device",
     "ublkd-rbd": "Ceph RBD: ublkd",
+    "nbdkit-curl": "http: nbdkit's curl plugin, kernel nbd.ko",
+    "ublkd-http": "http: ublkd",
     "nvme-tcp": "NVMe/TCP: kernel nvme-tcp",
     "nvme-tcp-digest": "NVMe/TCP with digests: kernel nvme-tcp",
     "ublkd-nvme": "NVMe/TCP: ublkd",
