@@ -23,12 +23,13 @@ devices:
   - {name: parts, queues: 2, depth: 64, backend: $(new parts ', size: 64MiB, cluster_size: 128KiB, extended_l2: true' '')}
   - {name: over, queues: 2, depth: 64,
      backend: $(new over '' ", backing: {type: qcow2, data: {type: file, path: $base}}")}
+  - {name: tiny, queues: 2, backend: $(new tiny ', cluster_size: 4KiB' ', backing: {type: file, path: /mnt/ram/base.raw}')}
 YAML
 all='one parts over'
 
 # ---- content ----
 
-ok "three devices start" start_daemon "$work/qcow2.yaml"
+ok "four devices start" start_daemon "$work/qcow2.yaml"
 # shellcheck disable=SC2086 # words
 ok "... and are live" are_live $all
 ok "the disk has its size" bytes_are one $((256 << 20))
@@ -42,6 +43,23 @@ for name in $all; do
 done
 # What lies below must not show.
 ok "over: a discard of all reads as zeroes" eval 'blkdiscard -f -z "$(blk over)" && cmp -n $((64 << 20)) /dev/zero "$(blk over)"'
+
+# As fsx(8): every kind of access, buffered and direct, each byte compared.
+exerciser=$(dirname "$(readlink -f "$(command -v ublktrace)")")/../test/exerciser
+exercise() { "$exerciser" --seed $RANDOM --ops 1500 --keep "$@"; }
+# before the loads, whose content it would take away
+for name in parts over tiny; do
+	ok "$name: any access, through the page cache" exercise --size $((64 << 20)) "$(blk $name)"
+	ok "$name: any access, direct" exercise --size $((64 << 20)) --direct --dump "$work/$name.model" "$(blk $name)"
+done
+exercise_file() {
+	mkfs.ext4 -Fq "$(blk one)" && mkdir -p /mnt/fs && mount "$(blk one)" /mnt/fs && touch /mnt/fs/x /mnt/fs/y || return
+	"$exerciser" --seed $RANDOM /mnt/fs/x && "$exerciser" --seed $RANDOM --direct /mnt/fs/y
+	local code=$?
+	umount /mnt/fs
+	return $code
+}
+ok "files of a file system: any access" exercise_file
 
 # ---- space ----
 
@@ -108,6 +126,8 @@ for name in $all; do
 	ok "$name: qemu-img reads what the device read" qemu-img compare -f raw -F qcow2 "/mnt/ram/$name.raw" \
 		"/mnt/ram/$name.qcow2"
 done
+ok "tiny: qemu-img check finds nothing" qemu-img check /mnt/ram/tiny.qcow2
+ok "tiny: qemu-img reads what was written at last" qemu-img compare -f raw -F qcow2 "$work/tiny.model" /mnt/ram/tiny.qcow2
 ok "the base is as it was" qemu-img compare -f raw -F qcow2 /mnt/ram/base.raw $base
 ok "... and so is its file" test "$(md5sum <$base)" = "$(qemu-img convert -f raw -O qcow2 /mnt/ram/base.raw /mnt/ram/again && md5sum </mnt/ram/again)"
 
