@@ -155,11 +155,10 @@ def line(label, cells):
 def family_lines(result, family, loads):
     ours, rivals, floor = family
     lines = []
-    if floor and result.modes(floor):
-        lines.append(line(LABELS[floor], [number(result.best([floor], load)[0]) for load in loads]))
-    for rival in rivals:
-        if result.modes(rival):
-            lines.append(line(LABELS[rival], [number(result.best([rival], load)[0]) for load in loads]))
+    for system in ([floor] if floor else []) + rivals:
+        values = [result.best([system], load)[0] for load in loads] if result.modes(system) else []
+        if any(value is not None for value in values):
+            lines.append(line(LABELS[system], [number(value) for value in values]))
     for mode in result.modes(ours):
         values = [result.values.get((ours, mode) + load) for load in loads]
         if any(value is not None for value in values):

@@ -151,12 +151,14 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" 1200 '' hostile_state
 	guests "$(one 7.2)" $long '' rbd
 	guests "$(one 6.12)" $long '' nbd systemd
-	guests "$both" 1200 '' nvme upgrade resize datapath recovery
+	guests "$(one 7.2)" 1200 '' nvme
+	guests "$(one 6.12)" 1200 '' resize
+	guests "$both" 1200 '' upgrade datapath recovery
 	guests "$(one 7.2)" 1200 '' qcow2 cache
 	guests "$(one 7.2)" 1200 '' stripe http hostile_inuse
 	guests "$(one 6.12)" 1200 '' blocked
-	# numbers of docs/rbd.md
-	if [ "$mode" = soak ]; then guests "7.2" 1200 '' rbd_many; fi
+	# numbers of docs/rbd.md and docs/performance.md
+	if [ "$mode" = soak ]; then guests "7.2" 1200 '' rbd_many; guests 7.2 1200 -i qcow2_many; fi
 	# the kernel's target by its own initiator: for who doubts what the suite before says of ours
 	if [ "$mode" = soak ]; then guests "$both" 1200 '' nvme_target; fi
 	guests "$(one 7.2)" 1200 '' hostile_mounts
@@ -168,7 +170,7 @@ if [ "$mode" != fast ]; then
 	if [ "$mode" = soak ]; then guests 6.12 1200 -s bpftrace; fi
 	guests "$(one 6.12)" 1800 '-s -n' trace_points trace_stacks timeline
 	guests "$(one 7.2)" 1800 '-s -n' trace trace_latency
-	guests 7.2 1200 -i trace_loss trace_csv trace_cost qcow2_many
+	guests 7.2 1200 -i trace_loss trace_csv trace_cost
 	if [ "$mode" = soak ]; then guests 6.12 1800 '-s -n' trace_csv; fi
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	guests "$(one 7.2)" 1200 -i pause why stuck
