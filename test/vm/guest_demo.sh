@@ -22,6 +22,14 @@ nothing_left() {
 ok "two disks" demo demo.sh '^ram +live' '^disk +live' '^ +write: IOPS=' '^done: '
 ok "nothing is left" nothing_left
 
+if [ -x "$(dirname "$(dirname "$here")")/build/vm/nginx/nginx" ]; then
+	ok "a lazy disk" demo demo_lazy.sh '^vm-1 +live' 'fetched: [0-9]+ KiB of an image of 262144 KiB \(([0-9]|1[0-9])%\)' \
+		'both files are right, with nobody to ask' 'gives an error' '^done: '
+	ok "nothing is left" nothing_left
+else
+	skip "a lazy disk" "no nginx: test/vm/nginx.sh"
+fi
+
 if ! ceph_why=$("$here/../ceph/cluster.sh" check 2>&1); then
 	skip "an image of a Ceph cluster" "$ceph_why"
 	finish
