@@ -5,7 +5,7 @@
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
 
-kills=5
+kills=3
 [ -z "${UBLKD_SOAK:-}" ] || kills=50
 ram_disk 900 || exit 1
 base=/mnt/ram/base.qcow2
