@@ -15,6 +15,7 @@ extern const struct backend backend_null;
 extern const struct backend backend_pattern;
 extern const struct backend backend_qcow2;
 extern const struct backend backend_rbd;
+extern const struct backend backend_s3;
 extern const struct backend backend_stripe;
 extern const struct backend backend_cache;
 extern const struct backend backend_throttle;

@@ -1,6 +1,6 @@
 /*
- * http: a read-only device on an object of a web server. This file is its table: queues and
- * requests as the core sees them. Reactor thread, but for web_wait and web_look.
+ * http and s3: a read-only device on an object of a web server. This file is their tables: queues
+ * and requests as the core sees them. Reactor thread, but for web_wait and web_look.
  *
  * Failure modes: the server is away: on_disconnect decides, for each queue by itself; the object is
  * another one than before: everything fails.
@@ -151,28 +151,33 @@ static const char *web_failure(const struct backend_device *device)
 	return net_changed_words(&d->changed);
 }
 
+/* What the rows of both have in common: all but what the user says. */
+#define WEB_ROW                                                                                    \
+	.device_bytes = sizeof(struct web_device), .queue_bytes = sizeof(struct web_queue),        \
+	.io_bytes = sizeof(struct web_io), .batches = true, .open_async = web_open_async,          \
+	.cancel_async = web_cancel_async, .close = web_close, .queue_init = web_queue_init,        \
+	.queue_fini = web_queue_fini, .io_init = web_io_init, .submit = web_submit,                \
+	.cancel = web_cancel, .wait = web_wait, .identity = web_identity, .failure = web_failure,  \
+	.connection = web_look
+
 const struct backend backend_http = {
 	.name = "http",
 	.summary = "An object of a web server, read-only.",
-	.options = web_options,
-	.uri = &web_backend_uri,
-	.config_bytes = sizeof(struct web_config),
-	.device_bytes = sizeof(struct web_device),
-	.queue_bytes = sizeof(struct web_queue),
-	.io_bytes = sizeof(struct web_io),
-	.batches = true,
-	.check = web_check,
-	.open = web_open,
-	.open_async = web_open_async,
-	.cancel_async = web_cancel_async,
-	.close = web_close,
-	.queue_init = web_queue_init,
-	.queue_fini = web_queue_fini,
-	.io_init = web_io_init,
-	.submit = web_submit,
-	.cancel = web_cancel,
-	.wait = web_wait,
-	.identity = web_identity,
-	.failure = web_failure,
-	.connection = web_look,
+	.options = web_http_options,
+	.uri = &web_http_uri,
+	.config_bytes = sizeof(struct web_http_config),
+	.check = web_http_check,
+	.open = web_http_open,
+	WEB_ROW,
+};
+
+const struct backend backend_s3 = {
+	.name = "s3",
+	.summary = "An object of an S3 bucket, read-only.",
+	.options = s3_options,
+	.uri = &s3_backend_uri,
+	.config_bytes = sizeof(struct s3_config),
+	.check = s3_check,
+	.open = s3_open,
+	WEB_ROW,
 };

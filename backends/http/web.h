@@ -1,14 +1,22 @@
 /*
- * What the files of the http backend share. Ours are called web_*, as http_* is net/http's.
+ * What the files of the backends http and s3 share. Ours are called web_*, as http_* is net/http's;
+ * those of s3 alone, s3_*: it says in other words which object of which server is meant, proves who
+ * asks by signatures, and reads the reasons that S3 gives.
  *
  *	web_url.c       the URL, in parts                               pure
- *	web_options.c   what the user can configure                     main thread
- *	web_open.c      open, limits, identity                          helper and control thread
+ *	web_options.c   what the user can configure, of both             main thread
+ *	web_http.c      what the user can configure of http; its open   main and helper thread
+ *	web_open.c      limits, identity                                control thread
  *	web_judge.c     whether an answer is about the object of before pure
  *	web_place.c     redirections
- *	web.c           the table of the backend: queues and requests
+ *	web.c           the tables of both backends: queues and requests
  *	web_get.c       requests of the queue become GETs of ranges
  *	web_outage.c    what waits while the server is away
+ *	s3_options.c    what the user can configure of s3               main thread
+ *	s3_open.c       its open: keys, the environment, the URL        helper thread
+ *	s3_target.c     bucket, key and endpoint become a URL           pure
+ *	s3_keys.c       the file of the keys                            pure
+ *	s3_refusal.c    what S3 says of a refusal, and the cure         pure
  *
  * Those without a thread run on the queue's reactor.
  *
@@ -20,6 +28,8 @@
 #ifndef BACKENDS_HTTP_WEB_H
 #define BACKENDS_HTTP_WEB_H
 
+#include "backends/http/s3_keys.h"
+#include "backends/http/s3_target.h"
 #include "backends/http/web_judge.h"
 #include "backends/http/web_url.h"
 #include "base/histogram.h"
@@ -37,10 +47,8 @@
 #define WEB_SECRET_BYTES 4096u
 #define WEB_HOPS_MAX 5u
 
+/* The beginning of both backends' configuration. */
 struct web_config {
-	char *url;
-	char *user, *password_file, *token_file;
-	struct yaml_node *headers;
 	char *ca_file;
 	bool verify_peer;
 	uint64_t connections;
@@ -48,16 +56,48 @@ struct web_config {
 	struct net_outage_config outage;
 };
 
-extern const struct option web_options[];
-extern const struct backend_uri web_backend_uri;
+extern const struct option web_options[]; /* a group: of struct web_config */
+
+struct web_http_config {
+	struct web_config web;
+	char *url;
+	char *user, *password_file, *token_file;
+	struct yaml_node *headers;
+};
+
+extern const struct option web_http_options[];
+extern const struct backend_uri web_http_uri;
+
+enum s3_path_style { S3_PATH_STYLE_AUTO, S3_PATH_STYLE_ON, S3_PATH_STYLE_OFF };
+
+struct s3_config {
+	struct web_config web;
+	char *uri, *bucket, *key;
+	char *endpoint, *region;
+	int path_style; /* enum s3_path_style */
+	char *credentials_file, *profile;
+};
+
+extern const struct option s3_options[];
+extern const struct backend_uri s3_backend_uri;
 
 struct web_device {
 	const struct web_config *config;
 	const struct backend_device *device;
 	const char *name;
-	struct web_url url;
+	/* What the backend's own open makes of its configuration. */
+	char start[HTTP_URL_BYTES]; /* where the object is asked for first */
+	struct web_url url;	    /* the same, in parts */
+	struct http_settings who;   /* its secrets */
+	/* Of an answer that does not bring the object: better words, perhaps another verdict. NULL:
+	 * none. */
+	enum web_verdict (*explain)(const struct web_device *d, const struct http_answer *answer,
+				    enum web_verdict verdict, const char *excuse, char *words,
+				    size_t words_bytes);
 	struct web_version version;
 	char password[WEB_SECRET_BYTES], token[WEB_SECRET_BYTES];
+	struct s3_keys keys;
+	char region[S3_REGION_BYTES];
 	char *header[WEB_HEADERS_MAX];
 	unsigned header_nr;
 	char condition[HTTP_ETAG_BYTES + 40];
@@ -98,7 +138,7 @@ struct web_get {
 	char words[HTTP_ERROR_BYTES];
 	uint64_t sent_ns;
 	unsigned place_nr;
-	unsigned excuse_bytes;
+	struct web_excuse excuse;
 	bool in_body; /* it cannot be stopped now */
 };
 
@@ -128,7 +168,6 @@ struct web_queue {
 };
 
 /* web_open.c */
-int web_open(struct backend_device *device);
 void web_open_async(struct backend_visit *visit);
 void web_cancel_async(struct backend_visit *visit);
 void web_close(struct backend_device *device);
@@ -136,8 +175,22 @@ void web_identity(const struct backend_device *device, char text[BACKEND_IDENTIT
 /* For who makes a client: the settings of the device, with the condition once it is open. */
 void web_settings(const struct web_device *d, struct http_settings *ret_settings);
 
-/* web_options.c */
-void web_check(const void *config, const struct yaml_node *map, struct config_errors *e);
+/* What explain says, where there is one. */
+void web_explain(const struct web_device *d, const struct http_answer *answer,
+		 enum web_verdict *verdict, const struct web_excuse *excuse, char *words,
+		 size_t words_bytes);
+/* In open: begins a device whose `start` is filled in; the next header of secret requests. Return
+ * 0 or -errno with the device's words. */
+int web_begin(struct backend_device *device);
+int web_add_header(struct backend_device *device, const char *name, const char *value);
+
+/* web_http.c */
+int web_http_open(struct backend_device *device);
+void web_http_check(const void *config, const struct yaml_node *map, struct config_errors *e);
+
+/* s3_options.c, s3_open.c */
+int s3_open(struct backend_device *device);
+void s3_check(const void *config, const struct yaml_node *map, struct config_errors *e);
 
 /* web_get.c */
 int web_gets_init(struct web_queue *q);

@@ -83,15 +83,8 @@ static bool get_answered(struct http_transfer *t)
 
 	g->verdict = web_judge(&g->q->d->version, &t->answer, g->first_bytes, g->length_bytes,
 			       g->words, sizeof(g->words));
-	g->excuse_bytes = 0;
+	web_excuse_begin(&g->excuse);
 	return true;
-}
-
-/* Bytes of an answer that is not good. */
-static bool get_passes_over(struct web_get *g, size_t bytes)
-{
-	g->excuse_bytes += MIN(bytes, WEB_EXCUSE_BYTES);
-	return g->excuse_bytes <= WEB_EXCUSE_BYTES;
 }
 
 static bool get_body(struct http_transfer *t, const uint8_t *data, size_t bytes)
@@ -99,7 +92,7 @@ static bool get_body(struct http_transfer *t, const uint8_t *data, size_t bytes)
 	struct web_get *g = get_of(t);
 
 	if (g->verdict != WEB_GOOD)
-		return get_passes_over(g, bytes);
+		return web_excuse_take(&g->excuse, data, bytes);
 	if (bytes > g->first_bytes + g->length_bytes - g->at_bytes) {
 		g->verdict = WEB_BROKEN;
 		snprintf(g->words, sizeof(g->words), "it sends more than it has announced");
@@ -255,6 +248,7 @@ static void get_done(struct http_transfer *t, const struct http_end *end)
 	struct web_get *g = get_of(t);
 	struct web_queue *q = g->q;
 
+	web_explain(q->d, &t->answer, &g->verdict, &g->excuse, g->words, sizeof(g->words));
 	get_judge_end(g, end);
 	list_push_back(&q->free_gets, &g->node);
 	web_gets_start(q);

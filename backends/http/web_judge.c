@@ -2,9 +2,10 @@
 #include "backends/http/web_judge.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/util.h"
 
 struct web_words {
 	char *text;
@@ -144,4 +145,22 @@ enum web_verdict web_judge_first(const struct http_answer *answer, struct web_ve
 	memcpy(ret_version->etag, answer->etag, sizeof(answer->etag));
 	memcpy(ret_version->last_modified, answer->last_modified, sizeof(answer->last_modified));
 	return WEB_GOOD;
+}
+
+void web_excuse_begin(struct web_excuse *excuse)
+{
+	excuse->bytes = 0;
+	excuse->text[0] = '\0';
+}
+
+bool web_excuse_take(struct web_excuse *excuse, const uint8_t *data, size_t bytes)
+{
+	if (excuse->bytes < WEB_EXCUSE_KEPT_BYTES - 1) {
+		size_t n = MIN(bytes, WEB_EXCUSE_KEPT_BYTES - 1 - excuse->bytes);
+
+		memcpy(excuse->text + excuse->bytes, data, n);
+		excuse->text[excuse->bytes + n] = '\0';
+	}
+	excuse->bytes += MIN(bytes, WEB_EXCUSE_BYTES);
+	return excuse->bytes <= WEB_EXCUSE_BYTES;
 }

@@ -5,6 +5,7 @@
 #ifndef BACKENDS_HTTP_WEB_JUDGE_H
 #define BACKENDS_HTTP_WEB_JUDGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,16 @@ struct web_version {
  * again; what is longer ends it.
  */
 #define WEB_EXCUSE_BYTES 65536u
+#define WEB_EXCUSE_KEPT_BYTES 1024u
+
+struct web_excuse {
+	size_t bytes;			  /* so far */
+	char text[WEB_EXCUSE_KEPT_BYTES]; /* its beginning, terminated */
+};
+
+void web_excuse_begin(struct web_excuse *excuse);
+/* False: it is too long. */
+bool web_excuse_take(struct web_excuse *excuse, const uint8_t *data, size_t bytes);
 
 enum web_verdict {
 	WEB_GOOD,    /* its body is what was asked for */

@@ -1,21 +1,19 @@
 /*
  * Opening an object: what the server says of it becomes the device's limits. Owns the secrets, and
- * the question to the server. web_open: helper; the rest: control thread.
+ * the question to the server. web_begin, web_add_header: helper; the rest: control thread.
  *
- * Happy path: web_open reads files; web_open_async asks for the first byte, follows redirections,
- * and takes size and version from the answer. Failure modes: each in words.
+ * Happy path: the backend's own open reads files; web_open_async asks for the first byte, follows
+ * redirections, and takes size and version from the answer. Failure modes: each in words.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/http/web.h"
 #include "base/hash.h"
 #include "base/util.h"
 #include "net/http/http_client.h"
-#include "net/secret_file.h"
 #include "storage/visit.h"
 
 #define WEB_BLOCK_BYTES 512u
@@ -29,88 +27,42 @@ struct web_question {
 	struct web_place place;
 	enum web_verdict verdict;
 	int result;
-	size_t body_bytes;
+	struct web_excuse excuse;
 	char words[HTTP_ERROR_BYTES];
 	struct task task;
 };
 
-/* ---- helper ---- */
-
-/* A line's end behind the secret does not belong to it. */
-static int secret_judge(struct backend_device *device, const char *path, char *text, size_t bytes)
-{
-	while (bytes > 0 && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r'))
-		bytes--;
-	text[bytes] = '\0';
-	if (bytes == 0)
-		return backend_fail(device, -EINVAL, "%s: is empty", path);
-	if (strlen(text) != bytes || strpbrk(text, "\r\n"))
-		return backend_fail(device, -EINVAL, "%s: expected nothing but one line", path);
-	return 0;
-}
-
-static int secret_read(struct backend_device *device, const char *path, char *text)
-{
-	size_t bytes = 0;
-	ssize_t n;
-	int fd;
-
-	if (!path)
-		return 0;
-	fd = secret_file_open(path, FILE_SECRET, &bytes, device->error, sizeof(device->error));
-	if (fd < 0)
-		return fd;
-	n = read(fd, text, WEB_SECRET_BYTES - 1);
-	close(fd);
-	if (n < 0 || bytes >= WEB_SECRET_BYTES)
-		return backend_fail(device, -EINVAL, "%s: is too large for a secret", path);
-	return secret_judge(device, path, text, (size_t)n);
-}
-
-static int headers_take(struct backend_device *device)
+int web_begin(struct backend_device *device)
 {
 	struct web_device *d = device->priv;
-	const struct yaml_node *headers = d->config->headers;
-
-	for (size_t i = 0; headers && i < headers->map.nr; i++) {
-		const struct yaml_pair *p = &headers->map.pairs[i];
-		const char *value = p->value->text;
-
-		/* libcurl: a header without a value ends with a semicolon. */
-		if (asprintf(&d->header[i], *value ? "%s: %s" : "%s;", p->key->text, value) < 0) {
-			d->header[i] = NULL;
-			return backend_fail(device, -ENOMEM, "out of memory");
-		}
-		d->header_nr++;
-	}
-	return 0;
-}
-
-int web_open(struct backend_device *device)
-{
-	struct web_device *d = device->priv;
-	int ret;
 
 	d->config = device->config;
 	d->device = device;
 	d->name = device->name;
-	ret = web_url_parse(d->config->url, &d->url, NULL, device->error, sizeof(device->error));
-	if (ret == 0)
-		ret = secret_read(device, d->config->password_file, d->password);
-	if (ret == 0)
-		ret = secret_read(device, d->config->token_file, d->token);
-	if (ret == 0)
-		ret = headers_take(device);
-	return ret;
+	return web_url_parse(d->start, &d->url, NULL, device->error, sizeof(device->error));
+}
+
+int web_add_header(struct backend_device *device, const char *name, const char *value)
+{
+	struct web_device *d = device->priv;
+
+	/* libcurl: a header without a value ends with a semicolon. */
+	if (asprintf(&d->header[d->header_nr], *value ? "%s: %s" : "%s;", name, value) < 0)
+		return backend_fail(device, -ENOMEM, "out of memory");
+	d->header_nr++;
+	return 0;
 }
 
 void web_close(struct backend_device *device)
 {
 	struct web_device *d = device->priv;
 
-	for (unsigned i = 0; i < d->header_nr; i++)
+	for (unsigned i = 0; i < d->header_nr; i++) {
+		explicit_bzero(d->header[i], strlen(d->header[i]));
 		free(d->header[i]);
+	}
 	d->header_nr = 0;
+	explicit_bzero(&d->keys, sizeof(d->keys));
 	explicit_bzero(d->password, sizeof(d->password));
 	explicit_bzero(d->token, sizeof(d->token));
 }
@@ -119,18 +71,25 @@ void web_settings(const struct web_device *d, struct http_settings *ret_settings
 {
 	const struct web_config *c = d->config;
 
-	*ret_settings = (struct http_settings){
-		.ca_file = c->ca_file,
-		.accepts_any_peer = !c->verify_peer,
-		.timeout_ns = c->outage.timeout_ns,
-		.connection_nr = (unsigned)c->connections,
-		.user = c->user,
-		.password = c->user ? d->password : NULL,
-		.token = c->token_file ? d->token : NULL,
-		.headers = (const char *const *)d->header,
-		.header_nr = d->header_nr,
-		.condition = d->condition[0] ? d->condition : NULL,
-	};
+	*ret_settings = d->who;
+	ret_settings->ca_file = c->ca_file;
+	ret_settings->accepts_any_peer = !c->verify_peer;
+	ret_settings->timeout_ns = c->outage.timeout_ns;
+	ret_settings->connection_nr = (unsigned)c->connections;
+	ret_settings->headers = (const char *const *)d->header;
+	ret_settings->header_nr = d->header_nr;
+	ret_settings->condition = d->condition[0] ? d->condition : NULL;
+}
+
+void web_explain(const struct web_device *d, const struct http_answer *answer,
+		 enum web_verdict *verdict, const struct web_excuse *excuse, char *words,
+		 size_t words_bytes)
+{
+	bool is_error = answer->is_whole && answer->status >= 300 && answer->status != 416;
+
+	if (d->explain && is_error &&
+	    (*verdict == WEB_REFUSED || *verdict == WEB_AGAIN || *verdict == WEB_MOVED))
+		*verdict = d->explain(d, answer, *verdict, excuse->text, words, words_bytes);
 }
 
 /* ---- the question: control thread ---- */
@@ -210,7 +169,7 @@ static bool web_question_answered(struct http_transfer *t)
 
 	question->verdict = web_judge_first(&t->answer, &question->d->version, question->words,
 					    sizeof(question->words));
-	question->body_bytes = 0;
+	web_excuse_begin(&question->excuse);
 	return true;
 }
 
@@ -218,9 +177,8 @@ static bool web_question_body(struct http_transfer *t, const uint8_t *data, size
 {
 	struct web_question *question = container_of(t, struct web_question, transfer);
 
-	(void)data;
-	question->body_bytes += MIN(bytes, WEB_EXCUSE_BYTES + 1);
-	return question->body_bytes <= (question->verdict == WEB_GOOD ? 1 : WEB_EXCUSE_BYTES);
+	return web_excuse_take(&question->excuse, data, bytes) &&
+	       (question->verdict != WEB_GOOD || question->excuse.bytes <= 1);
 }
 
 /* Returns 0: it has been asked again, at the other place. */
@@ -237,6 +195,8 @@ static void web_question_done(struct http_transfer *t, const struct http_end *en
 {
 	struct web_question *question = container_of(t, struct web_question, transfer);
 
+	web_explain(question->d, &t->answer, &question->verdict, &question->excuse, question->words,
+		    sizeof(question->words));
 	if (!t->answer.is_whole || (question->verdict == WEB_GOOD && end->result < 0)) {
 		question->result = -EIO;
 		snprintf(question->words, sizeof(question->words), "%s", end->words);
@@ -310,7 +270,7 @@ void web_cancel_async(struct backend_visit *visit)
 void web_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
 {
 	const struct web_device *d = device->priv;
-	uint64_t h = hash_text(HASH_START, d->config->url);
+	uint64_t h = hash_text(HASH_START, d->start);
 
 	h = hash_text(h, d->version.etag);
 	h = hash_text(h, d->version.last_modified);

@@ -10,7 +10,7 @@
 
 void web_place_begin(struct web_place *p, const struct web_device *d)
 {
-	snprintf(p->url, sizeof(p->url), "%s", d->config->url);
+	snprintf(p->url, sizeof(p->url), "%s", d->start);
 	p->is_home = p->is_start = true;
 	p->nr++;
 }

@@ -90,6 +90,11 @@ static int answer_modified(struct http_answer *a, const char *at, const char *en
 	return answer_text(a->last_modified, sizeof(a->last_modified), at, end);
 }
 
+static int answer_bucket_region(struct http_answer *a, const char *at, const char *end)
+{
+	return answer_text(a->bucket_region, sizeof(a->bucket_region), at, end);
+}
+
 static int answer_encoding(struct http_answer *a, const char *at, const char *end)
 {
 	static const char identity[] = "identity";
@@ -131,6 +136,7 @@ static int answer_field(struct http_answer *a, const char *name, size_t name_byt
 		{ "etag", answer_etag },
 		{ "last-modified", answer_modified },
 		{ "content-encoding", answer_encoding },
+		{ "x-amz-bucket-region", answer_bucket_region },
 	};
 	static const char retry[] = "retry-after";
 

@@ -12,6 +12,7 @@
 /* Longer ones are as if they were not there. */
 #define HTTP_ETAG_BYTES 200
 #define HTTP_DATE_BYTES 40
+#define HTTP_REGION_BYTES 64
 #define HTTP_UNKNOWN UINT64_MAX
 
 struct http_answer {
@@ -22,9 +23,10 @@ struct http_answer {
 	/* Content-Range: bytes first-last/total; total HTTP_UNKNOWN: "*". Valid with has_range. */
 	bool has_range;
 	uint64_t first, last, total;
-	char etag[HTTP_ETAG_BYTES];	     /* with its quotes, and W/ of a weak one; "": none */
-	char last_modified[HTTP_DATE_BYTES]; /* as it came; "": none */
-	uint64_t retry_after_ns;	     /* from now on; 0: it does not say */
+	char etag[HTTP_ETAG_BYTES];	       /* with its quotes, and W/ of a weak one; "": none */
+	char last_modified[HTTP_DATE_BYTES];   /* as it came; "": none */
+	uint64_t retry_after_ns;	       /* from now on; 0: it does not say */
+	char bucket_region[HTTP_REGION_BYTES]; /* S3: where the bucket is; "": it does not say */
 };
 
 void http_answer_begin(struct http_answer *a);

@@ -92,14 +92,11 @@ static int client_add_header(const struct http_client *c, struct curl_slist **li
 /* Both lists have what every request has; an empty Accept-Encoding is no wish at all. */
 static int client_add_headers(struct http_client *c, const struct http_settings *settings)
 {
-	static const char *const always[] = { "Accept-Encoding: identity", "Expect:" };
-	int ret = 0;
+	static const char always[] = "Accept-Encoding: identity";
+	int ret = client_add_header(c, &c->headers, always);
 
-	for (size_t i = 0; i < ARRAY_SIZE(always) && ret == 0; i++) {
-		ret = client_add_header(c, &c->headers, always[i]);
-		if (ret == 0)
-			ret = client_add_header(c, &c->secret_headers, always[i]);
-	}
+	if (ret == 0)
+		ret = client_add_header(c, &c->secret_headers, always);
 	if (ret == 0 && settings->condition) {
 		ret = client_add_header(c, &c->headers, settings->condition);
 		if (ret == 0)
@@ -116,12 +113,18 @@ static int client_take_settings(struct http_client *c, const struct http_setting
 
 	c->timeout_ns = settings->timeout_ns;
 	c->accepts_any_peer = settings->accepts_any_peer;
+	c->keeps_dots = settings->keeps_dots;
 	if (ret == 0)
 		ret = client_copy(&c->user, settings->user);
 	if (ret == 0)
 		ret = client_copy(&c->password, settings->password);
 	if (ret == 0)
 		ret = client_copy(&c->token, settings->token);
+	if (ret == 0 && settings->sign_region &&
+	    asprintf(&c->signing, "aws:amz:%s:s3", settings->sign_region) < 0) {
+		c->signing = NULL;
+		ret = -ENOMEM;
+	}
 	return ret == 0 ? client_add_headers(c, settings) : ret;
 }
 
@@ -156,6 +159,7 @@ static void client_destroy(struct http_client *c)
 	if (c->token)
 		explicit_bzero(c->token, strlen(c->token));
 	free(c->token);
+	free(c->signing);
 	free(c);
 }
 

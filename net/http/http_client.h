@@ -37,6 +37,13 @@ struct http_settings {
 	unsigned connection_nr;	     /* at most so many at a time */
 	const char *user, *password; /* basic authentication */
 	const char *token;	     /* bearer authentication */
+	/*
+	 * Requests that are secret are signed for S3 in this region (AWS Signature Version 4), with
+	 * user as access key and password as secret key. libcurl signs headers, too: those here
+	 * have a value, and x-amz-content-sha256 is one of them.
+	 */
+	const char *sign_region;
+	bool keeps_dots; /* /a/../b is sent as it is */
 	/* "Name: value", of requests that are said to be secret (struct http_request). */
 	const char *const *headers;
 	unsigned header_nr;

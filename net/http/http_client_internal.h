@@ -30,8 +30,8 @@ struct http_client {
 
 	/* Settings. */
 	uint64_t timeout_ns;
-	char *ca_file, *user, *password, *token;
-	bool accepts_any_peer;
+	char *ca_file, *user, *password, *token, *signing;
+	bool accepts_any_peer, keeps_dots;
 	struct curl_slist *headers, *secret_headers;
 };
 

@@ -104,7 +104,12 @@ static void transfer_set_secrets(struct http_transfer *t, bool is_secret)
 	const struct http_client *c = t->client;
 	const struct http_curl *curl = c->curl;
 	const char *user = is_secret ? c->user : NULL, *token = is_secret ? c->token : NULL;
+	const char *signing = user ? c->signing : NULL;
 	long kind = token ? (long)CURLAUTH_BEARER : (long)CURLAUTH_BASIC;
+
+	/* Where libcurl cannot sign, it sends none of them. */
+	if (signing)
+		kind = (long)CURLAUTH_AWS_SIGV4;
 
 	curl->curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER,
 			       is_secret ? c->secret_headers : c->headers);
@@ -112,6 +117,7 @@ static void transfer_set_secrets(struct http_transfer *t, bool is_secret)
 	curl->curl_easy_setopt(t->easy, CURLOPT_USERNAME, user);
 	curl->curl_easy_setopt(t->easy, CURLOPT_PASSWORD, user ? c->password : NULL);
 	curl->curl_easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER, token);
+	curl->curl_easy_setopt(t->easy, CURLOPT_AWS_SIGV4, signing);
 }
 
 static void transfer_set_range(struct http_transfer *t, const struct http_request *request)
@@ -185,6 +191,7 @@ int http_transfer_init(struct http_transfer *t, struct http_client *c,
 	curl->curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
 	curl->curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
 	curl->curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+	curl->curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, c->keeps_dots ? 1L : 0L);
 	/* What the environment says of proxies is not the configuration's. */
 	curl->curl_easy_setopt(easy, CURLOPT_PROXY, "");
 	curl->curl_easy_setopt(easy, CURLOPT_USERAGENT, "ublkd/" UBLKD_VERSION);

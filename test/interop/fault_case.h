@@ -69,6 +69,8 @@ bool case_reaches(struct fault_case *c, const char *name, uint64_t nr, unsigned 
 
 /* Expects that the log says so since the check began: a POSIX extended regular expression. */
 void case_logged(const char *words);
+/* That the log does not have this text, as it stands here. */
+void case_not_logged(const char *text);
 
 uint64_t case_now_ms(void);
 

@@ -7,10 +7,12 @@ The object is a file, or each of its 8-byte words is its own offset (little endi
 line per command and answers each with one line, "ok ..." or "error: ...":
 
     set KEY=VALUE ...   (_ stands for a space) size, etag, modified (of the object; "": none), auth (the Authorization that is wanted),
-                        path (of the object), delay_ms (before each answer), match=0 (If-Match is ignored)
+                        path (of the object), s3=ACCESS:SECRET:REGION[:TOKEN] (requests are signed for S3 with these; others
+                        are refused as S3 does, and violations; "": not), delay_ms (before each answer), match=0 (If-Match is ignored)
     fault KIND [N [ARG]] the next N requests (1; -1: all) get
                           status ARG       that status, ARG: CODE or CODE:RETRY-AFTER
                           redirect ARG     302 to that URL
+                          xml ARG          an error of S3, ARG: STATUS:CODE:MESSAGE[:REGION], _ for spaces in MESSAGE
                           whole            200 and the whole object
                           shift            the range behind the one that was asked for
                           unranged         206 without Content-Range
@@ -43,8 +45,10 @@ import struct
 import sys
 import threading
 import time
+from xml.sax.saxutils import escape
 
 sys.dont_write_bytecode = True  # the tree stays clean
+import s3_signature  # noqa: E402
 
 
 class Hangup(Exception):
@@ -60,7 +64,7 @@ class Server:
         self.faults = []
         self.counts = dict(requests=0, connections=0, open=0, body_bytes=0, violations=0, secrets=0, faults=0)
         self.last_violation = ""
-        self.settings = dict(size="4194304", etag='"v1"', modified="Mon, 01 Jun 2026 00:00:00 GMT", auth="", path="/disk.img",
+        self.settings = dict(size="4194304", etag='"v1"', modified="Mon, 01 Jun 2026 00:00:00 GMT", auth="", path="/disk.img", s3="",
                              delay_ms="0", match="1")
         self.change(args.set)
         self.sockets = set()
@@ -117,6 +121,18 @@ class Server:
     def plain(self, connection, status, extra=()):
         self.answer(connection, status, ["Content-Length: 0", *extra], version=False)
 
+    def s3_error(self, connection, status, code, message, region=""):
+        """Nobody reads the whole of a long message."""
+        document = (f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>{escape(message)}</Message>'
+                    f"<RequestId>tx1</RequestId></Error>").encode()
+        extra = [f"x-amz-bucket-region: {region}"] if region else []
+        self.answer(connection, status, ["Content-Type: application/xml", f"Content-Length: {len(document)}", *extra], document,
+                    version=False)
+
+    def signature_refusal(self, method, path, headers):
+        access, secret, region, token = (self.settings["s3"].split(":") + [""])[:4]
+        return s3_signature.refusal(method, path, headers, {access: secret}, region, token)
+
     def chunked(self, connection, head, body):
         self.answer(connection, 206, [head, "Transfer-Encoding: chunked"])
         connection.sendall(b"%x\r\n" % len(body) + body + b"\r\n0\r\n\r\n")
@@ -131,6 +147,9 @@ class Server:
         if fault == "status":
             code, _, after = arg.partition(":")
             self.plain(connection, code, [f"Retry-After: {after}"] if after else [])
+        elif fault == "xml":
+            status, code, message, region = (arg.split(":") + [""])[:4]
+            self.s3_error(connection, status, code, message.replace("_", " "), region)
         elif fault == "redirect":
             self.plain(connection, 302, [f"Location: {arg}"])
         elif fault == "whole":
@@ -200,6 +219,10 @@ class Server:
         first, last = int(want[1]), int(want[2])
         if last >= size > first and last > 0:
             self.violation(f"range {first}-{last} of {size}")
+        refusal = self.settings["s3"] and self.signature_refusal(method, path, headers)
+        if refusal:
+            self.violation(" ".join(refusal))
+            return self.s3_error(connection, 403, *refusal)
         fault, arg = self.take_fault()
         if fault:
             return self.misbehave(connection, fault, arg, first, min(last, size - 1))

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/util.h"
 
@@ -53,18 +54,25 @@ uint64_t web_count(struct fault_case *c, const char *name)
 	return web_peer_count(&c->peer, name);
 }
 
-bool web_open_url(struct fault_case *c, const char *url, const char *options, unsigned queue_nr)
+bool web_open_backend(struct fault_case *c, const char *backend, const char *yaml,
+		      unsigned queue_nr)
 {
-	char yaml[1024];
 	struct rig_params params = {
-		.ops = backend_find("http"),
+		.ops = backend_find(backend),
 		.yaml = yaml,
 		.block_bytes = 512,
 		.queue_nr = queue_nr,
 	};
 
-	snprintf(yaml, sizeof(yaml), "url: \"%s\"\n%s\n", url, options);
 	return case_open_rig(c, &params);
+}
+
+bool web_open_url(struct fault_case *c, const char *url, const char *options, unsigned queue_nr)
+{
+	char yaml[1024];
+
+	snprintf(yaml, sizeof(yaml), "url: \"%s\"\n%s\n", url, options);
+	return web_open_backend(c, "http", yaml, queue_nr);
 }
 
 bool web_open_case(struct fault_case *c, const char *options, unsigned queue_nr)
@@ -72,11 +80,11 @@ bool web_open_case(struct fault_case *c, const char *options, unsigned queue_nr)
 	return web_open_url(c, c->peer.uri, options, queue_nr);
 }
 
-void web_refused(struct fault_case *c, const char *url, const char *options, const char *words)
+void web_backend_refused(struct fault_case *c, const char *backend, const char *yaml,
+			 const char *words)
 {
-	char yaml[1024];
 	struct rig_params params = {
-		.ops = backend_find("http"),
+		.ops = backend_find(backend),
 		.name = "test",
 		.yaml = yaml,
 		.block_bytes = 512,
@@ -85,13 +93,33 @@ void web_refused(struct fault_case *c, const char *url, const char *options, con
 	};
 	regex_t regex;
 
-	snprintf(yaml, sizeof(yaml), "url: \"%s\"\n%s\n", url, options);
 	c->is_open = rig_open(&c->rig, &params) == 0;
 	EXPECT(!c->is_open, "it was opened");
 	if (regcomp(&regex, words, REG_EXTENDED | REG_NOSUB) != 0)
 		abort();
 	EXPECT(regexec(&regex, c->rig.error, 0, NULL, 0) == 0, "the error is: %s", c->rig.error);
 	regfree(&regex);
+}
+
+void web_refused(struct fault_case *c, const char *url, const char *options, const char *words)
+{
+	char yaml[1024];
+
+	snprintf(yaml, sizeof(yaml), "url: \"%s\"\n%s\n", url, options);
+	web_backend_refused(c, "http", yaml, words);
+}
+
+void web_write_secret(struct fault_case *c, const char *name, const char *text, char path[200])
+{
+	FILE *f;
+
+	snprintf(path, 200, "%s/%s", c->peer.dir, name);
+	umask(077);
+	f = fopen(path, "we");
+	if (!f)
+		abort();
+	fputs(text, f);
+	fclose(f);
 }
 
 void web_works(struct fault_case *c)

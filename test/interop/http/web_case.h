@@ -17,11 +17,21 @@ bool web_open_url(struct fault_case *c, const char *url, const char *options, un
 /* It cannot be opened: the error matches the words (POSIX extended regular expression). */
 void web_refused(struct fault_case *c, const char *url, const char *options, const char *words);
 
+/* The same of a backend with all of its options. */
+bool web_open_backend(struct fault_case *c, const char *backend, const char *yaml,
+		      unsigned queue_nr);
+void web_backend_refused(struct fault_case *c, const char *backend, const char *yaml,
+			 const char *words);
+
+/* A file that nobody else may read, in the server's folder. */
+void web_write_secret(struct fault_case *c, const char *name, const char *text, char path[200]);
+
 /* READs of all of it, in any order: all must succeed with the right bytes, and break no rule. */
 void web_works(struct fault_case *c);
 
 void web_answers_run(uint64_t seed);
 void web_outages_run(uint64_t seed);
 void web_opens_run(uint64_t seed);
+void s3_run(uint64_t seed);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * web_faults [--seed N] [--only TEXT]: the http backend on real rings against http_server.py, which
- * breaks every rule. Prints TAP; needs python3 and certtool, no root.
+ * web_faults [--seed N] [--only TEXT]: the backends http and s3 on real rings against
+ * http_server.py, which breaks every rule. Prints TAP; needs python3 and certtool, no root.
  */
 #include "web_case.h"
 
@@ -9,6 +9,7 @@ static void run_all(uint64_t seed)
 	web_opens_run(seed);
 	web_answers_run(seed);
 	web_outages_run(seed);
+	s3_run(seed);
 }
 
 int main(int argc, char **argv)

@@ -30,19 +30,6 @@ static void check_nobody(struct fault_case *c, const void *arg)
 	web_refused(c, c->peer.uri, "", "127.0.0.1:[0-9]+: .*[Cc]onnect");
 }
 
-static void write_secret(struct fault_case *c, const char *name, const char *text, char path[200])
-{
-	FILE *f;
-
-	snprintf(path, 200, "%s/%s", c->peer.dir, name);
-	umask(077);
-	f = fopen(path, "we");
-	if (!f)
-		abort();
-	fputs(text, f);
-	fclose(f);
-}
-
 static void check_password(struct fault_case *c, const void *arg)
 {
 	char options[400], path[200];
@@ -52,7 +39,7 @@ static void check_password(struct fault_case *c, const void *arg)
 	/* "user:secret" */
 	web_tell(c, "set auth=Basic_dXNlcjpzZWNyZXQ=");
 	web_refused(c, c->peer.uri, "", "does not let us read the object \\(401\\)");
-	write_secret(c, "password", "secret\n", path);
+	web_write_secret(c, "password", "secret\n", path);
 	snprintf(options, sizeof(options), "user: user\npassword_file: %s\n", path);
 	if (web_open_case(c, options, 1))
 		web_works(c);
@@ -66,7 +53,7 @@ static void check_secrets_stay(struct fault_case *c, const void *arg)
 
 	(void)arg;
 	web_serve(c, NULL);
-	write_secret(c, "token", "abc123", path);
+	web_write_secret(c, "token", "abc123", path);
 	snprintf(options, sizeof(options), "token_file: %s\nheaders: {X-Secret: abc}\n", path);
 	if (!web_open_case(c, options, 1))
 		return;

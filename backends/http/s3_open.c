@@ -1,0 +1,199 @@
+/*
+ * Opens an object of a bucket: what the configuration and the environment say becomes a URL and who
+ * asks for it. The rest is web_open.c's. Owns nothing. Helper thread.
+ *
+ * Happy path: keys of the file, or of the environment; region, endpoint -> the URL. Failure modes:
+ * each in words, in which no key stands.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/http/s3_config.h"
+#include "backends/http/s3_refusal.h"
+#include "net/secret_file.h"
+
+#define CREDENTIALS_BYTES 65536u
+
+/* Of no bytes: a GET has no body. */
+#define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+static const char *environment_of(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && *value ? value : NULL;
+}
+
+/* ---- keys ---- */
+
+static int credentials_parse(struct backend_device *device, const char *path, const char *profile,
+			     const char *text, size_t bytes)
+{
+	struct web_device *d = device->priv;
+	char words[200];
+	int ret;
+
+	if (strlen(text) != bytes)
+		return backend_fail(device, -EINVAL, "%s: is no text", path);
+	ret = s3_keys_parse(text, profile, &d->keys, words, sizeof(words));
+	return ret < 0 ? backend_fail(device, ret, "%s: %s", path, words) : 0;
+}
+
+static int credentials_read(struct backend_device *device, const char *path, const char *profile)
+{
+	char *text;
+	size_t bytes;
+	ssize_t n;
+	int fd, ret;
+
+	fd = secret_file_open(path, FILE_SECRET, &bytes, device->error, sizeof(device->error));
+	if (fd < 0)
+		return fd;
+	text = calloc(1, CREDENTIALS_BYTES);
+	n = text && bytes < CREDENTIALS_BYTES ? read(fd, text, CREDENTIALS_BYTES - 1) : -1;
+	close(fd);
+	if (n < 0)
+		ret = backend_fail(device, text ? -EINVAL : -ENOMEM,
+				   "%s: cannot be read, or is "
+				   "larger than 64 KiB",
+				   path);
+	else
+		ret = credentials_parse(device, path, profile, text, (size_t)n);
+	if (text)
+		explicit_bzero(text, CREDENTIALS_BYTES);
+	free(text);
+	return ret;
+}
+
+static int keys_read(struct backend_device *device, const struct s3_config *c)
+{
+	struct web_device *d = device->priv;
+	char words[200];
+	int ret;
+
+	if (c->credentials_file)
+		return credentials_read(device, c->credentials_file,
+					c->profile ? c->profile : "default");
+	ret = s3_keys_from(environment_of("AWS_ACCESS_KEY_ID"),
+			   environment_of("AWS_SECRET_ACCESS_KEY"),
+			   environment_of("AWS_SESSION_TOKEN"), &d->keys, words, sizeof(words));
+	return ret < 0 ? backend_fail(device, ret, "AWS_* of the environment: %s", words) : 0;
+}
+
+static int keys_use(struct backend_device *device)
+{
+	struct web_device *d = device->priv;
+	int ret;
+
+	if (!d->keys.access[0])
+		return 0;
+	d->who.user = d->keys.access;
+	d->who.password = d->keys.secret;
+	d->who.sign_region = d->region;
+	ret = web_add_header(device, "x-amz-content-sha256", EMPTY_SHA256);
+	if (ret == 0 && d->keys.session_token[0])
+		ret = web_add_header(device, "x-amz-security-token", d->keys.session_token);
+	return ret;
+}
+
+/* ---- the URL ---- */
+
+static int region_choose(struct backend_device *device, const struct s3_config *c)
+{
+	struct web_device *d = device->priv;
+	const char *region = c->region;
+	char words[100];
+
+	if (!region)
+		region = environment_of("AWS_REGION");
+	if (!region)
+		region = environment_of("AWS_DEFAULT_REGION");
+	if (!region)
+		region = "us-east-1";
+	if (s3_region_judge(region, words, sizeof(words)) < 0)
+		return backend_fail(device, -EINVAL, "AWS_REGION of the environment: %s", words);
+	snprintf(d->region, sizeof(d->region), "%s", region);
+	return 0;
+}
+
+/* *ret_is_own: somebody has said it. */
+static int endpoint_choose(struct backend_device *device, const struct s3_config *c,
+			   struct web_url *ret_endpoint, bool *ret_is_own)
+{
+	const struct web_device *d = device->priv;
+	const char *said = c->endpoint ? c->endpoint : environment_of("AWS_ENDPOINT_URL");
+	char text[128], words[200];
+
+	s3_endpoint_of(d->region, text, sizeof(text));
+	*ret_is_own = said;
+	if (s3_endpoint_parse(said ? said : text, ret_endpoint, words, sizeof(words)) < 0)
+		return backend_fail(device, -EINVAL, "AWS_ENDPOINT_URL of the environment: %s",
+				    words);
+	return 0;
+}
+
+static int style_choose(struct backend_device *device, const struct s3_config *c, bool is_own,
+			const struct s3_target *target, const struct web_url *endpoint,
+			bool *ret_is_path)
+{
+	bool is_label = s3_bucket_is_label(target->bucket);
+
+	*ret_is_path = c->path_style == S3_PATH_STYLE_ON ||
+		       (c->path_style == S3_PATH_STYLE_AUTO && (is_own || !is_label));
+	if (*ret_is_path || (is_label && s3_endpoint_has_name(endpoint)))
+		return 0;
+	return backend_fail(device, -EINVAL,
+			    "path_style: the bucket %s cannot stand before the host %s: set it to "
+			    "true",
+			    target->bucket, endpoint->host.host);
+}
+
+static int url_make(struct backend_device *device, const struct s3_config *c)
+{
+	struct web_device *d = device->priv;
+	struct web_url endpoint;
+	struct s3_target target;
+	bool is_own, is_path;
+	int ret = s3_config_target(c, &target, device->error, sizeof(device->error));
+
+	if (ret == 0)
+		ret = region_choose(device, c);
+	if (ret == 0)
+		ret = endpoint_choose(device, c, &endpoint, &is_own);
+	if (ret == 0)
+		ret = style_choose(device, c, is_own, &target, &endpoint, &is_path);
+	if (ret < 0)
+		return ret;
+	if (s3_target_url(&target, &endpoint, is_path, d->start, sizeof(d->start)) < 0)
+		return backend_fail(device, -ENAMETOOLONG, "the URL is too long");
+	return 0;
+}
+
+static enum web_verdict s3_explain(const struct web_device *d, const struct http_answer *answer,
+				   enum web_verdict verdict, const char *excuse, char *words,
+				   size_t words_bytes)
+{
+	const struct s3_asker asker = { .region = d->region, .is_anonymous = !d->who.user };
+
+	return s3_refusal_judge(&asker, answer, verdict, excuse, words, words_bytes);
+}
+
+int s3_open(struct backend_device *device)
+{
+	const struct s3_config *c = device->config;
+	struct web_device *d = device->priv;
+	int ret = url_make(device, c);
+
+	d->explain = s3_explain;
+	d->who.keeps_dots = true;
+	if (ret == 0)
+		ret = web_begin(device);
+	if (ret == 0)
+		ret = keys_read(device, c);
+	if (ret == 0)
+		ret = keys_use(device);
+	return ret;
+}

@@ -1,0 +1,116 @@
+/*
+ * Reads S3's errors; owns nothing. Pure.
+ *
+ * https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html has the codes.
+ */
+#include "backends/http/s3_refusal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/util.h"
+
+#define CODE_BYTES 48
+#define MESSAGE_BYTES 104
+
+struct s3_error {
+	char code[CODE_BYTES];	     /* "": it says none */
+	char message[MESSAGE_BYTES]; /* cut where it is longer */
+	char region[HTTP_REGION_BYTES];
+};
+
+/* The text of the first element of this name. What is not printable is a dot. */
+static void error_take(const char *document, const char *name, char *to, size_t to_bytes)
+{
+	char tag[32];
+	const char *at;
+	size_t n = 0;
+
+	to[0] = '\0';
+	snprintf(tag, sizeof(tag), "<%s>", name);
+	at = strstr(document, tag);
+	if (!at)
+		return;
+	for (at += strlen(tag); *at && *at != '<' && n + 1 < to_bytes; at++)
+		to[n++] = *at >= ' ' && *at < 0x7f ? *at : '.';
+	to[n] = '\0';
+}
+
+static void error_read(const struct http_answer *answer, const char *document, struct s3_error *e)
+{
+	error_take(document, "Code", e->code, sizeof(e->code));
+	error_take(document, "Message", e->message, sizeof(e->message));
+	error_take(document, "Region", e->region, sizeof(e->region));
+	if (answer->bucket_region[0])
+		snprintf(e->region, sizeof(e->region), "%s", answer->bucket_region);
+	if (strspn(e->region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(e->region))
+		e->region[0] = '\0';
+}
+
+static const char *cure_of_code(const struct s3_asker *asker, const char *code)
+{
+	static const struct {
+		const char *code, *cure;
+	} known[] = {
+		{ "AccessDenied", "see credentials_file and the policy of the bucket" },
+		{ "NoSuchKey", "see key" },
+		{ "NoSuchBucket", "see bucket" },
+		{ "InvalidAccessKeyId", "see the access key in credentials_file" },
+		{ "SignatureDoesNotMatch", "see the secret key in credentials_file" },
+		{ "AuthorizationHeaderMalformed", "see region" },
+		{ "PermanentRedirect", "see region and endpoint" },
+		{ "RequestTimeTooSkewed", "set the clock of this machine" },
+		{ "ExpiredToken", "get a new session token, then add the device again" },
+		{ "InvalidToken", "see aws_session_token in credentials_file" },
+		{ "InvalidObjectState", "the object is archived: restore it first" },
+	};
+
+	if (asker->is_anonymous && strcmp(code, "AccessDenied") == 0)
+		return "set credentials_file";
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		if (strcmp(known[i].code, code) == 0)
+			return known[i].cure;
+	return NULL;
+}
+
+static const char *cure_of_status(unsigned status)
+{
+	if (status == 401 || status == 403)
+		return "see credentials_file";
+	if (status == 404)
+		return "see bucket and key";
+	return status >= 300 && status < 400 ? "see region and endpoint" : NULL;
+}
+
+static void words_fill(const struct s3_asker *asker, const struct http_answer *answer,
+		       const struct s3_error *e, char *words, size_t words_bytes)
+{
+	const char *cure = cure_of_code(asker, e->code);
+	bool elsewhere = e->region[0] && strcmp(e->region, asker->region) != 0;
+	int n = snprintf(words, words_bytes, "it answers %u", answer->status);
+
+	if (!cure)
+		cure = cure_of_status(answer->status);
+	if (e->code[0])
+		n += snprintf(words + n, words_bytes - (size_t)n, " %s", e->code);
+	if (e->message[0])
+		n += snprintf(words + n, words_bytes - (size_t)n, " (%s)", e->message);
+	if (elsewhere)
+		snprintf(words + n, words_bytes - (size_t)n, ": set region: %s", e->region);
+	else if (cure)
+		snprintf(words + n, words_bytes - (size_t)n, ": %s", cure);
+}
+
+enum web_verdict s3_refusal_judge(const struct s3_asker *asker, const struct http_answer *answer,
+				  enum web_verdict verdict, const char *document, char *words,
+				  size_t words_bytes)
+{
+	struct s3_error e;
+
+	error_read(answer, document, &e);
+	words_fill(asker, answer, &e, words, words_bytes);
+	/* With status 400: the connection was too slow. */
+	if (strcmp(e.code, "RequestTimeout") == 0)
+		return WEB_AGAIN;
+	return verdict == WEB_MOVED ? WEB_REFUSED : verdict;
+}
