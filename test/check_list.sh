@@ -74,6 +74,7 @@ if [ "$mode" = soak ]; then tap interop-qcow2-oracle 900 test/interop/qcow2_orac
 tap interop-qcow2-qemu 1800 test/interop/qcow2_qemu.sh build/asan
 tap interop-qcow2-hostile 1800 test/interop/qcow2_hostile.sh build/asan
 tap ceph-cluster 900 test/ceph/cluster_test.sh
+tap ceph-s3 600 test/ceph/s3_test.sh build/asan/test
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin
 tap attach 900 test/cli/attach.py build/asan/bin

@@ -277,6 +277,11 @@ static const char *web_plain(void)
 	return web_server("");
 }
 
+static const char *web_bucket(void)
+{
+	return web_server("--set path=/images/disk.img");
+}
+
 /* Answers come late. */
 static const char *web_slow(void)
 {
@@ -356,6 +361,12 @@ static void remove_files(void)
 	.yaml = "url: http://127.0.0.1:%s/disk.img\n" extra, .block_bytes = block,                 \
 	.is_persistent = true, .content = MODEL_PATTERN, .allocates = "libcurl allocates",         \
 	.teardown = web_stop
+
+#define S3_VARIANT(suffix, block, extra)                                                           \
+	.name = "s3-" suffix, .backend = "s3",                                                     \
+	.yaml = "uri: s3://images/disk.img\nendpoint: http://127.0.0.1:%s\n" extra,                \
+	.block_bytes = block, .is_persistent = true, .content = MODEL_PATTERN,                     \
+	.allocates = "libcurl allocates", .teardown = web_stop
 
 #define RBD_VARIANT(suffix, block, extra)                                                          \
 	.name = "rbd-" suffix, .backend = "rbd",                                                   \
@@ -460,6 +471,7 @@ const struct variant variants[] = {
 		      "uri: rbd:rbd/disk\nencryption: luks2\npassphrase_file: %s/passphrase"),
 	  .content = MODEL_UNKNOWN, .setup = rbd_image_luks, .teardown = rbd_drop },
 	{ WEB_VARIANT("plain", 512, ""), .setup = web_plain },
+	{ S3_VARIANT("anonymous", 512, ""), .setup = web_bucket },
 	{ WEB_VARIANT("slow", 4096, "connections: 3\nrequest_max: 64KiB\n"), .setup = web_slow },
 	{ .name = "testdev", .backend = "testdev", .yaml = "size: 4MiB", .block_bytes = 512 },
 	{ STACK("delay-testdev", DELAY), .backend = "testdev", .yaml = "size: 4MiB" },

@@ -2,6 +2,8 @@
 
 import hashlib
 import hmac
+import http.client
+import sys
 import time
 
 ALGORITHM = "AWS4-HMAC-SHA256"
@@ -69,3 +71,23 @@ def signed_headers(method, target, headers, access, secret, region, payload=b"")
     value = signature(secret, scope, when, canonical_request(method, target, names, headers))
     return dict(headers, authorization=f"{ALGORITHM} Credential={access}/{scope}, SignedHeaders={';'.join(names)}, "
                                        f"Signature={value}")
+
+
+def main():
+    """s3_signature.py ENDPOINT ACCESS SECRET REGION PATH [FILE]: PUTs a bucket, or the file as an object. PATH is escaped."""
+    endpoint, access, secret, region, path = sys.argv[1:6]
+    host = endpoint.partition("://")[2]
+    payload = b""
+    if len(sys.argv) > 6:
+        with open(sys.argv[6], "rb") as f:
+            payload = f.read()
+    connection = http.client.HTTPConnection(host, timeout=60)
+    connection.request("PUT", path, payload, signed_headers("PUT", path, {"host": host}, access, secret, region, payload))
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    if answer.status != 200:
+        sys.exit(f"s3_signature.py: {path}: {answer.status} {text}")
+
+
+if __name__ == "__main__":
+    main()
