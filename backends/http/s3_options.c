@@ -20,7 +20,7 @@ static const char *const path_styles[] = { [S3_PATH_STYLE_AUTO] = "auto",
 					   NULL };
 
 const struct option s3_options[] = {
-	S3_TEXT("uri", uri, S3_BUCKET_BYTES + S3_OBJECT_BYTES + 5,
+	S3_TEXT("uri", uri, S3_BUCKET_BYTES + S3_OBJECT_BYTES + 4,
 		"The object: s3://BUCKET/KEY, nothing of it escaped. Instead of it: bucket and "
 		"key."),
 	S3_TEXT("bucket", bucket, S3_BUCKET_BYTES - 1, "The bucket of the object."),

@@ -15,8 +15,9 @@ struct s3_asker {
 
 /*
  * The answer was judged so; document: the beginning of its body, which nobody has looked at yet.
- * Fills words, in which nothing of the server is but printable characters, and returns the verdict.
- * A redirection is a refusal: S3 sends those there that it does not expect here.
+ * Fills words (at least HTTP_ERROR_BYTES), in which nothing of the server is but printable
+ * characters, and returns the verdict. A redirection is a refusal: S3 sends those there that it
+ * does not expect here.
  */
 enum web_verdict s3_refusal_judge(const struct s3_asker *asker, const struct http_answer *answer,
 				  enum web_verdict verdict, const char *document, char *words,

@@ -107,9 +107,11 @@ static void transfer_set_secrets(struct http_transfer *t, bool is_secret)
 	const char *signing = user ? c->signing : NULL;
 	long kind = token ? (long)CURLAUTH_BEARER : (long)CURLAUTH_BASIC;
 
-	/* Where libcurl cannot sign, it sends none of them. */
 	if (signing)
 		kind = (long)CURLAUTH_AWS_SIGV4;
+	/* One that cannot sign is not told the keys, which it might send as they are. */
+	if (curl->curl_easy_setopt(t->easy, CURLOPT_AWS_SIGV4, signing) != CURLE_OK && signing)
+		user = NULL;
 
 	curl->curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER,
 			       is_secret ? c->secret_headers : c->headers);
@@ -117,7 +119,6 @@ static void transfer_set_secrets(struct http_transfer *t, bool is_secret)
 	curl->curl_easy_setopt(t->easy, CURLOPT_USERNAME, user);
 	curl->curl_easy_setopt(t->easy, CURLOPT_PASSWORD, user ? c->password : NULL);
 	curl->curl_easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER, token);
-	curl->curl_easy_setopt(t->easy, CURLOPT_AWS_SIGV4, signing);
 }
 
 static void transfer_set_range(struct http_transfer *t, const struct http_request *request)

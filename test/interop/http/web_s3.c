@@ -113,6 +113,11 @@ static void check_virtual(struct fault_case *c, const void *arg)
 		return;
 	web_works(c);
 	expect_signed(c);
+	case_close(c);
+	c->is_open = false;
+	web_backend_refused(
+		c, "s3", object(c, "disk.img", "path_style: false"),
+		"the bucket images cannot stand before the host 127.0.0.1: set it to true");
 }
 
 /* All that a word of a command line does not say is the environment's. */

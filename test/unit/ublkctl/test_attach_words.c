@@ -67,6 +67,7 @@ static void test_uris(void **state)
 	check_name("nbd://[fe80::1]", "fe80--1");
 	check_name("nbd+unix:///?socket=/run/nbd/x", "nbd");
 	check_name("nbd://", "nbd");
+	check_name("s3://images/base/my disk.img", "my-disk.img");
 	check_name("nbd://host#/x", "host");
 	check_name("nvme+tcp://host:4420/nqn.2024-01.com.example:vms.disk-1/1?hdr_digest=1",
 		   "vms.disk-1");
