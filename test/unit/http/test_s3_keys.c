@@ -23,6 +23,8 @@ static void test_files(void **state)
 		{ "# x\n; y\n\n [ other ] \naws_access_key_id = no\n[p]\n" KEYS
 		  "aws_session_token = T==\nregion = eu-1\n",
 		  "p", "AK", "SK", "T==" },
+		{ "[default]\n" KEYS "[next]\naws_access_key_id = no\naws_session_token = no\n",
+		  "default", "AK", "SK", "" },
 		/* A profile may stand twice, and at the end of the file. */
 		{ "[p]\naws_access_key_id = AK\n[q]\n" KEYS "[p]\naws_secret_access_key = S2", "p",
 		  "AK", "S2", "" },

@@ -62,8 +62,8 @@ static void test_words(void **state)
 		{ 403, "", WEB_REFUSED, WEB_REFUSED, false, "<Code>Acc",
 		  "it answers 403 Acc: see credentials_file" },
 		{ 403, "", WEB_REFUSED, WEB_REFUSED, false,
-		  "<Code>A\n\x1b[31m\303\251</Code><Message></Message>",
-		  "it answers 403 A..[31m..: see credentials_file" },
+		  "<Code>A\n\x1b[31m\303\251\x7f</Code><Message></Message>",
+		  "it answers 403 A..[31m...: see credentials_file" },
 	};
 	char words[HTTP_ERROR_BYTES];
 
