@@ -156,7 +156,7 @@ static int url_make(struct backend_device *device, const struct s3_config *c)
 	struct web_device *d = device->priv;
 	struct web_url endpoint;
 	struct s3_target target;
-	bool is_own, is_path;
+	bool is_own = false, is_path = false;
 	int ret = s3_config_target(c, &target, device->error, sizeof(device->error));
 
 	if (ret == 0)
