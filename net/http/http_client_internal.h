@@ -11,6 +11,7 @@ struct http_socket {
 	struct op poll, cancel;
 	int fd;		 /* -1: none */
 	uint32_t wanted; /* POLLIN, POLLOUT */
+	uint32_t polled; /* the same, of the poll under way */
 };
 
 /* A connection that is tried by two addresses has two; those that are given up leave slowly. */

@@ -27,7 +27,8 @@ static void socket_poll(struct op *op)
 		op_park(op, socket_poll);
 		return;
 	}
-	io_uring_prep_poll_add(sqe, s->fd, s->wanted);
+	s->polled = s->wanted;
+	io_uring_prep_poll_add(sqe, s->fd, s->polled);
 	op_start(op, sqe);
 }
 
@@ -47,7 +48,10 @@ static void socket_cancel(struct op *op)
 	op_start(op, sqe);
 }
 
-/* The poll under way is not the one that is wanted. */
+/*
+ * Ends a poll that is not the one that is wanted. If another one is being cancelled still, this one
+ * is when that has ended: socket_cancelled.
+ */
 static void socket_stop(struct http_socket *s)
 {
 	if (op_unpark(&s->poll))
@@ -104,6 +108,8 @@ static void socket_cancelled(struct op *op, int res, uint32_t cqe_flags)
 
 	(void)res;
 	(void)cqe_flags;
+	if (op_inflight(&s->poll) && (s->fd < 0 || s->polled != s->wanted))
+		socket_stop(s);
 	socket_left(s);
 }
 
