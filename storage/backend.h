@@ -326,10 +326,9 @@ struct backend {
 	int (*queue_init)(struct backend_queue *queue);
 	void (*queue_fini)(struct backend_queue *queue);
 	/*
-	 * Of a node that has requests of its own under way for which no request waits. No request
-	 * is in flight: it begins no more of its own until one comes. Returns whether none is under
-	 * way; asked again and again until then, before queue_fini and before another process
-	 * serves the same bytes. NULL: it has none such.
+	 * Of a node with requests of its own that no request waits for. None is in flight: it
+	 * begins no more until one comes. Returns whether none of its own is under way; asked until
+	 * then, before queue_fini and before another process serves the bytes. NULL: it has none.
 	 */
 	bool (*rest)(struct backend_queue *queue);
 	/* Once per I/O after queue_init, to set up its private area; may be NULL. 0 or -errno. */
@@ -426,7 +425,6 @@ struct backend {
 
 	/* Of a cache, as for look: struct backend_cache_look but for the node. NULL: it is none. */
 	void (*look_cache)(const struct backend_queue *queue, struct backend_cache_look *look);
-
 	/* Main thread: its library's threads, in the whole process. NULL: its library has none. */
 	void (*library)(struct backend_library_look *ret_look);
 
@@ -506,10 +504,7 @@ void backend_abandon(const struct backend_device *top);
  */
 int backend_queue_open(struct backend_queue **ret_queue, struct backend_device *device,
 		       struct reactor *reactor, unsigned idx, unsigned depth);
-/*
- * Reactor thread, no I/O is in flight: struct backend's rest, of the whole tree. Again and again
- * until true; then the queue may be closed. Accepts NULL.
- */
+/* Reactor thread, no I/O is in flight: rest of the whole tree, until true. Accepts NULL. */
 bool backend_queue_rest(struct backend_queue *queue);
 /* Reactor thread; no I/O may be in flight, and it rests. Accepts NULL. */
 void backend_queue_close(struct backend_queue *queue);

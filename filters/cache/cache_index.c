@@ -121,6 +121,7 @@ int cache_index_new(struct cache_index **ret_ix, const struct cache_header *h)
 		cache_index_free(ix);
 		return ret;
 	}
+	ASSERT(ix->kept);
 	ix->kept->magic = CACHE_KEPT_MAGIC;
 	ix->kept->version = CACHE_KEPT_VERSION;
 	ix->kept->area_bytes = ix->area_bytes;
@@ -176,6 +177,7 @@ static void cache_slot_revive(struct cache_index *ix, struct cache_slot *slot)
 
 static void cache_index_revive(struct cache_index *ix)
 {
+	ASSERT(ix->slot);
 	for (uint32_t i = ix->header.slot_nr; i-- > 0;) {
 		if (ix->slot[i].is_used)
 			cache_slot_revive(ix, &ix->slot[i]);

@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "rbd_cluster.h"
 #include "testdev.h"
+#include "variant_peers.h"
 
 #define SIZE_BYTES MIB(4)
 
@@ -192,139 +193,6 @@ static const char *qcow2_dirty(void)
 	return qemu_image("lazy_refcounts=on", then);
 }
 
-#define NVME_SUBSYSTEM "nqn.2026-01.org.example:disk"
-#define NVME_HOST "nqn.2026-01.org.example:host"
-/* 32 bytes and their CRC-32. */
-#define NVME_TLS_KEY "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:"
-#define NVME_KEY_PATH "/tmp/ublkd-nvme-key.%s"
-
-/* What listens says its port, which is the "path". */
-static const char *nvme_listener(const char *program)
-{
-	char command[4096], ready[700];
-	FILE *f;
-	int port = 0;
-
-	snprintf(ready, sizeof(ready), "%s/nvme", variant_dir);
-	snprintf(command, sizeof(command),
-		 "rm -f %s.ready; mkfifo %s.ready; setsid %s >%s.ready & echo $! >>%s.pid", ready,
-		 ready, program, ready, ready);
-	if (system(command) != 0)
-		return "the NVMe target does not start";
-	snprintf(command, sizeof(command), "%s.ready", ready);
-	f = fopen(command, "re");
-	if (!f || fscanf(f, "ready 127.0.0.1:%d", &port) != 1)
-		return "the NVMe target does not say its port";
-	fclose(f);
-	snprintf(variant_path, sizeof(variant_path), "%d", port);
-	return NULL;
-}
-
-static const char *nvme_target(const char *args)
-{
-	char command[2000];
-
-	snprintf(command, sizeof(command),
-		 UBLKD_SOURCE
-		 "/test/interop/nvme_target.py --listen 127.0.0.1:0 --subsystem " NVME_SUBSYSTEM
-		 " --size 4194304 %s",
-		 args);
-	return nvme_listener(command);
-}
-
-/* The key is in a file that has the port in its name. */
-static const char *nvme_tls(void)
-{
-	const char *words = nvme_target("");
-	char command[2000];
-
-	if (words)
-		return words;
-	snprintf(command, sizeof(command),
-		 UBLKD_TESTS "/tls_proxy %s " NVME_TLS_KEY " " NVME_HOST " " NVME_SUBSYSTEM " 1",
-		 variant_path);
-	words = nvme_listener(command);
-	snprintf(command, sizeof(command),
-		 "(umask 077; echo '" NVME_TLS_KEY "' >" NVME_KEY_PATH ")", variant_path);
-	return words || system(command) == 0 ? words : "no key file can be written";
-}
-
-/* A web server of ours whose object is the pattern; its port is the "path". */
-static const char *web_server(const char *args)
-{
-	char command[3000];
-	FILE *f;
-
-	snprintf(
-		command, sizeof(command),
-		"rm -f %s/web.port; setsid " UBLKD_SOURCE
-		"/test/interop/http_server.py --port-file %s/web.port %s >/dev/null 2>&1 "
-		"</dev/null & echo $! >%s/web.pid; "
-		"until [ -s %s/web.port ]; do kill -0 $(cat %s/web.pid) || exit 1; sleep .01; done",
-		variant_dir, variant_dir, args, variant_dir, variant_dir, variant_dir);
-	if (system(command) != 0)
-		return "the web server does not start";
-	snprintf(command, sizeof(command), "%s/web.port", variant_dir);
-	f = fopen(command, "re");
-	if (!f || fscanf(f, "%500s", variant_path) != 1)
-		return "the web server does not say its port";
-	fclose(f);
-	return NULL;
-}
-
-static const char *web_plain(void)
-{
-	return web_server("");
-}
-
-static const char *web_bucket(void)
-{
-	return web_server("--set path=/images/disk.img");
-}
-
-/* Answers come late. */
-static const char *web_slow(void)
-{
-	return web_server("--set delay_ms=1");
-}
-
-static void web_stop(void)
-{
-	char command[1400];
-
-	snprintf(command, sizeof(command),
-		 "pid=$(cat %s/web.pid 2>/dev/null) || exit 0; kill $pid; "
-		 "while kill -0 $pid 2>/dev/null; do sleep .01; done; rm -f %s/web.*",
-		 variant_dir, variant_dir);
-	if (system(command) != 0)
-		fprintf(stderr, "the web server does not end\n");
-}
-
-static const char *nvme_plain(void)
-{
-	return nvme_target("");
-}
-
-/* Nothing in capsules, small H2CData, padding, data in pieces without SUCCESS. */
-static const char *nvme_pieces(void)
-{
-	return nvme_target("--block 4096 --set in_capsule_bytes=0 --set maxh2cdata=16384 --set "
-			   "cpda=31 --set c2h_bytes=20000 --set success=0 --set r2t_bytes=40960");
-}
-
-static void nvme_stop(void)
-{
-	char command[2000];
-
-	snprintf(command, sizeof(command),
-		 "pids=$(cat %s/nvme.pid 2>/dev/null) || exit 0; kill $pids; for pid in $pids; do "
-		 "while kill -0 $pid 2>/dev/null; do sleep .01; done; done; rm -f "
-		 "%s/nvme.* " NVME_KEY_PATH,
-		 variant_dir, variant_dir, variant_path);
-	if (system(command) != 0)
-		fprintf(stderr, "the NVMe target does not end\n");
-}
-
 static void remove_file(void)
 {
 	unlink(variant_path);
@@ -354,19 +222,19 @@ static void remove_files(void)
 	.name = "nvme-tcp-" suffix, .backend = "nvme-tcp",                                         \
 	.yaml = "uri: nvme+tcp://127.0.0.1:%s/" NVME_SUBSYSTEM "\n"                                \
 		"host_nqn: " NVME_HOST "\n" extra,                                                 \
-	.block_bytes = block, .is_persistent = true, .teardown = nvme_stop
+	.block_bytes = block, .is_persistent = true, .teardown = variant_nvme_stop
 
 #define WEB_VARIANT(suffix, block, extra)                                                          \
 	.name = "http-" suffix, .backend = "http",                                                 \
 	.yaml = "url: http://127.0.0.1:%s/disk.img\n" extra, .block_bytes = block,                 \
 	.is_persistent = true, .content = MODEL_PATTERN, .allocates = "libcurl allocates",         \
-	.teardown = web_stop
+	.teardown = variant_web_stop
 
 #define S3_VARIANT(suffix, block, extra)                                                           \
 	.name = "s3-" suffix, .backend = "s3",                                                     \
 	.yaml = "uri: s3://images/disk.img\nendpoint: http://127.0.0.1:%s\n" extra,                \
 	.block_bytes = block, .is_persistent = true, .content = MODEL_PATTERN,                     \
-	.allocates = "libcurl allocates", .teardown = web_stop
+	.allocates = "libcurl allocates", .teardown = variant_web_stop
 
 #define RBD_VARIANT(suffix, block, extra)                                                          \
 	.name = "rbd-" suffix, .backend = "rbd",                                                   \
@@ -458,11 +326,11 @@ const struct variant variants[] = {
 	  .setup = nbdkit_memory },
 	{ NBD_VARIANT("simple-replies", 512, "cache: kept"), .setup = nbdkit_old },
 	{ NBD_VARIANT("delay", 4096, "on_disconnect: forever"), .setup = nbdkit_delay },
-	{ NVME_VARIANT("plain", 512, ""), .setup = nvme_plain },
+	{ NVME_VARIANT("plain", 512, ""), .setup = variant_nvme_plain },
 	{ NVME_VARIANT("tls", 512, "data_digest: true\ntls_key_file: " NVME_KEY_PATH),
-	  .setup = nvme_tls },
+	  .setup = variant_nvme_tls },
 	{ NVME_VARIANT("pieces-digests", 4096, "header_digest: true\ndata_digest: true"),
-	  .setup = nvme_pieces },
+	  .setup = variant_nvme_pieces },
 	{ RBD_VARIANT("plain", 512, "pool: rbd\nimage: disk\nexclusive: hold"), .setup = rbd_image,
 	  .teardown = rbd_drop },
 	{ RBD_VARIANT("fancy", 4096, "uri: rbd:rbd/space/disk\nimages_per_client: 1"),
@@ -470,9 +338,10 @@ const struct variant variants[] = {
 	{ RBD_VARIANT("luks", 4096,
 		      "uri: rbd:rbd/disk\nencryption: luks2\npassphrase_file: %s/passphrase"),
 	  .content = MODEL_UNKNOWN, .setup = rbd_image_luks, .teardown = rbd_drop },
-	{ WEB_VARIANT("plain", 512, ""), .setup = web_plain },
-	{ S3_VARIANT("anonymous", 512, ""), .setup = web_bucket },
-	{ WEB_VARIANT("slow", 4096, "connections: 3\nrequest_max: 64KiB\n"), .setup = web_slow },
+	{ WEB_VARIANT("plain", 512, ""), .setup = variant_web_plain },
+	{ S3_VARIANT("anonymous", 512, ""), .setup = variant_web_bucket },
+	{ WEB_VARIANT("slow", 4096, "connections: 3\nrequest_max: 64KiB\n"),
+	  .setup = variant_web_slow },
 	{ .name = "testdev", .backend = "testdev", .yaml = "size: 4MiB", .block_bytes = 512 },
 	{ STACK("delay-testdev", DELAY), .backend = "testdev", .yaml = "size: 4MiB" },
 	{ STACK("throttle-delay-error-testdev", ERROR, DELAY, THROTTLE), .backend = "testdev",

@@ -464,51 +464,28 @@ bool device_image(const struct device *d, unsigned idx, struct backend_image_loo
 {
 	if (strncmp(d->spec.name, "image", 5) != 0 || idx > 1)
 		return false;
-	*ret_look = (struct backend_image_look){
-		.format = "qcow2",
-		.node = idx ? "image/backing" : d->spec.name,
-		.file = idx ? NULL : "/srv/a.qcow2",
-		.depth = idx,
-		.is_read_only = idx,
-		.size_bytes = 1 << 30,
-		.cluster_bytes = 65536,
-		.end_bytes = 5 << 20,
-		.has_stored = idx == 0,
-		.stored_bytes = 4 << 20,
-		.slice_bytes = 4096,
-		.slice_nr = 3,
-		.slice_max = 64,
-		.is_dirty = idx == 0,
-		.misses = 11 + idx,
-		.allocations = 12,
-		.copies = 13,
-		.unpacked = 14,
-	};
+	*ret_look = (struct backend_image_look){ .format = "qcow2",
+						 .node = idx ? "image/backing" : d->spec.name,
+						 .file = idx ? NULL : "/srv/a.qcow2",
+						 .depth = idx,
+						 .is_read_only = idx,
+						 .size_bytes = 1 << 30,
+						 .cluster_bytes = 65536,
+						 .end_bytes = 5 << 20,
+						 .has_stored = idx == 0,
+						 .stored_bytes = 4 << 20,
+						 .slice_bytes = 4096,
+						 .slice_nr = 3,
+						 .slice_max = 64,
+						 .is_dirty = idx == 0,
+						 .misses = 11 + idx,
+						 .allocations = 12,
+						 .copies = 13,
+						 .unpacked = 14 };
 	return true;
 }
 
-/* Of a device whose name begins with "cache": two, one over the other. */
-bool device_cache(const struct device *d, unsigned idx, struct backend_cache_look *ret_look)
-{
-	if (strncmp(d->spec.name, "cache", 5) != 0 || idx > 1)
-		return false;
-	*ret_look = (struct backend_cache_look){
-		.node = idx ? "cache/backend" : d->spec.name,
-		.mode = idx ? "readthrough" : "writeback",
-		.is_off = idx,
-		.block_bytes = 65536,
-		.block_nr = 1000,
-		.used_nr = 100,
-		.dirty_bytes = idx ? 0 : 8192,
-		.hits = 30,
-		.misses = 10,
-		.hit_bytes = idx ? 0 : 3000,
-		.miss_bytes = idx ? 0 : 1000,
-		.filled_bytes = 2000,
-		.evicted = 7,
-	};
-	return true;
-}
+#include "test/unit/daemon/fake_cache.h"
 
 /* Of a device whose name begins with "net": two queues with a connection each. */
 bool device_connection(const struct device *d, unsigned queue, unsigned idx,

@@ -1,0 +1,20 @@
+/* Setups and teardowns of variants (variants.h) that need a server: it listens when they return. */
+#ifndef TEST_VARIANT_PEERS_H
+#define TEST_VARIANT_PEERS_H
+
+#define NVME_SUBSYSTEM "nqn.2026-01.org.example:disk"
+#define NVME_HOST "nqn.2026-01.org.example:host"
+/* 32 bytes and their CRC-32. */
+#define NVME_TLS_KEY "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:"
+#define NVME_KEY_PATH "/tmp/ublkd-nvme-key.%s"
+
+const char *variant_nvme_plain(void);
+const char *variant_nvme_tls(void);
+const char *variant_nvme_pieces(void);
+void variant_nvme_stop(void);
+const char *variant_web_plain(void);
+const char *variant_web_bucket(void);
+const char *variant_web_slow(void);
+void variant_web_stop(void);
+
+#endif
