@@ -139,7 +139,6 @@ struct web_get {
 	uint64_t sent_ns;
 	unsigned place_nr;
 	struct web_excuse excuse;
-	bool in_body; /* it cannot be stopped now */
 };
 
 struct web_queue {
@@ -151,6 +150,7 @@ struct web_queue {
 	struct list_node free_gets;
 	struct list_node waiting; /* web_io */
 	struct task task;
+	bool has_unwanted; /* GETs that nobody waits for any more */
 
 	/* web_outage.c's. */
 	struct timer pause, outage;

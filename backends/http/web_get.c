@@ -99,9 +99,7 @@ static bool get_body(struct http_transfer *t, const uint8_t *data, size_t bytes)
 		return false;
 	}
 	counter_add(&g->q->received_bytes, bytes);
-	g->in_body = true;
 	get_deliver(g, data, bytes);
-	g->in_body = false;
 	return true;
 }
 
@@ -260,17 +258,18 @@ static const struct http_transfer_ops get_ops = {
 	.done = get_done,
 };
 
-void web_get_forget(struct web_io *w)
+/* Those whose reads have all been cancelled. */
+static void gets_stop_unwanted(struct web_queue *q)
 {
-	struct web_get *g = w->get;
+	q->has_unwanted = false;
+	for (unsigned i = 0; i < q->d->config->connections; i++) {
+		struct web_get *g = &q->get[i];
 
-	list_remove(&w->node);
-	w->get = NULL;
-	if (!list_empty(&g->ios) || g->in_body)
-		return;
-	http_transfer_stop(&g->transfer);
-	list_push_back(&g->q->free_gets, &g->node);
-	web_gets_start(g->q);
+		if (!g->transfer.is_under_way || !list_empty(&g->ios))
+			continue;
+		http_transfer_stop(&g->transfer);
+		list_push_back(&q->free_gets, &g->node);
+	}
 }
 
 /* ---- beginnings ---- */
@@ -351,6 +350,8 @@ static void gets_run(struct task *task)
 {
 	struct web_queue *q = container_of(task, struct web_queue, task);
 
+	if (q->has_unwanted)
+		gets_stop_unwanted(q);
 	while (!list_empty(&q->waiting) && !web_outage_pauses(q)) {
 		struct list_node *node = list_pop_front(&q->free_gets);
 
@@ -364,6 +365,20 @@ void web_gets_start(struct web_queue *q)
 {
 	if (!list_empty(&q->waiting))
 		reactor_defer(q->queue->reactor, &q->task, gets_run);
+}
+
+/* Libcurl may be in the middle of it, or of another one: it is stopped later in this turn. */
+void web_get_forget(struct web_io *w)
+{
+	struct web_get *g = w->get;
+	struct web_queue *q = g->q;
+
+	list_remove(&w->node);
+	w->get = NULL;
+	if (!list_empty(&g->ios))
+		return;
+	q->has_unwanted = true;
+	reactor_defer(q->queue->reactor, &q->task, gets_run);
 }
 
 int web_gets_init(struct web_queue *q)

@@ -199,7 +199,7 @@ void http_client_left(struct http_client *c)
 {
 	struct reactor *r = c->reactor;
 
-	if (!http_sockets_leave(c))
+	if (!http_sockets_are_free(c))
 		return;
 	client_destroy(c);
 	reactor_leave_end(r);
@@ -212,6 +212,7 @@ void http_client_free(struct http_client *c)
 	if (c->multi)
 		c->curl->curl_multi_cleanup(c->multi);
 	c->multi = NULL;
+	http_sockets_forget(c);
 	reactor_timer_cancel(c->reactor, &c->timer);
 	task_cancel(&c->task);
 	reactor_leave_begin(c->reactor);

@@ -38,8 +38,10 @@ struct http_client {
 
 /* http_socket.c */
 int http_sockets_init(struct http_client *c, unsigned nr);
-/* libcurl has closed all of them. True: the kernel has let go of them too. */
-bool http_sockets_leave(struct http_client *c);
+/* libcurl is gone: none is polled any more. */
+void http_sockets_forget(struct http_client *c);
+/* The kernel has let go of all. */
+bool http_sockets_are_free(const struct http_client *c);
 void http_sockets_fini(struct http_client *c);
 /* As CURLMOPT_SOCKETFUNCTION. */
 int http_socket_want(CURL *easy, curl_socket_t fd, int what, void *client, void *socket);

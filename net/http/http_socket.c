@@ -18,6 +18,12 @@ static bool socket_is_free(const struct http_socket *s)
 	return s->fd < 0 && s->poll.state == OP_IDLE && s->cancel.state == OP_IDLE;
 }
 
+static void socket_left(struct http_socket *s)
+{
+	if (s->client->is_leaving && socket_is_free(s))
+		http_client_left(s->client);
+}
+
 static void socket_poll(struct op *op)
 {
 	struct http_socket *s = container_of(op, struct http_socket, poll);
@@ -37,8 +43,10 @@ static void socket_cancel(struct op *op)
 	struct http_socket *s = container_of(op, struct http_socket, cancel);
 	struct io_uring_sqe *sqe;
 
-	if (!op_inflight(&s->poll))
+	if (!op_inflight(&s->poll)) {
+		socket_left(s);
 		return;
+	}
 	sqe = op_sqe(op);
 	if (!sqe) {
 		op_park(op, socket_cancel);
@@ -79,12 +87,6 @@ static int socket_events(int res)
 	if (res & POLLERR)
 		events |= CURL_CSELECT_ERR;
 	return events;
-}
-
-static void socket_left(struct http_socket *s)
-{
-	if (s->client->is_leaving && socket_is_free(s))
-		http_client_left(s->client);
 }
 
 static void socket_polled(struct op *op, int res, uint32_t cqe_flags)
@@ -129,6 +131,13 @@ static struct http_socket *socket_take(struct http_client *c, int fd)
 	return NULL;
 }
 
+static void socket_forget(struct http_socket *s)
+{
+	s->fd = -1;
+	s->wanted = 0;
+	socket_stop(s);
+}
+
 int http_socket_want(CURL *easy, curl_socket_t fd, int what, void *client, void *socket)
 {
 	struct http_client *c = client;
@@ -137,11 +146,8 @@ int http_socket_want(CURL *easy, curl_socket_t fd, int what, void *client, void 
 
 	(void)easy;
 	if (what == CURL_POLL_REMOVE) {
-		if (s) {
-			s->fd = -1;
-			s->wanted = 0;
-			socket_stop(s);
-		}
+		if (s)
+			socket_forget(s);
 		return 0;
 	}
 	if (!s)
@@ -183,7 +189,13 @@ int http_sockets_init(struct http_client *c, unsigned nr)
 	return ret;
 }
 
-bool http_sockets_leave(struct http_client *c)
+void http_sockets_forget(struct http_client *c)
+{
+	for (unsigned i = 0; i < c->socket_nr; i++)
+		socket_forget(&c->socket[i]);
+}
+
+bool http_sockets_are_free(const struct http_client *c)
 {
 	for (unsigned i = 0; i < c->socket_nr; i++)
 		if (!socket_is_free(&c->socket[i]))

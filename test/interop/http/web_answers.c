@@ -146,6 +146,45 @@ static void check_cancel(struct fault_case *c, const void *arg)
 	web_works(c);
 }
 
+/* With the end of the first read all others are cancelled, before anything else happens. */
+static void cancel_others(struct rig_io *rio, void *arg)
+{
+	struct fault_case *c = arg;
+
+	for (unsigned tag = 0; tag < CASE_DEPTH; tag++) {
+		struct rig_io *other = &c->rig.queue[0].io[tag];
+
+		other->done = NULL;
+		if (other != rio && other->out)
+			backend_io_cancel(&other->io);
+	}
+}
+
+static void cancel_from_the_first(struct fault_case *c)
+{
+	case_submit_all(c, BACKEND_READ, 4096);
+	for (unsigned tag = 0; tag < CASE_DEPTH; tag++) {
+		c->rig.queue[0].io[tag].done = cancel_others;
+		c->rig.queue[0].io[tag].arg = c;
+	}
+	if (case_drain(c, 10000))
+		web_works(c);
+}
+
+/* In the middle of a body, of its own and of others', and of an answer that fails all. */
+static void check_cancel_inside(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	web_serve(c, NULL);
+	if (!web_open_case(c, "connections: 4\nrequest_max: 32KiB\n", 1))
+		return;
+	for (unsigned i = 0; i < 20; i++) {
+		cancel_from_the_first(c);
+		web_tell(c, "fault status 1 403");
+		cancel_from_the_first(c);
+	}
+}
+
 /* The last block of an object that ends in the middle of it: zeroes behind. */
 static void check_tail(struct fault_case *c, const void *arg)
 {
@@ -216,5 +255,7 @@ void web_answers_run(uint64_t seed)
 	fault_case_run("reads next to each other are one request", 30, seed, check_coalescing,
 		       NULL);
 	fault_case_run("cancelled reads", 30, seed, check_cancel, NULL);
+	fault_case_run("reads that are cancelled when another one ends", 60, seed,
+		       check_cancel_inside, NULL);
 	fault_case_run("an object that is no whole block", 30, seed, check_tail, NULL);
 }
