@@ -191,6 +191,49 @@ struct backend_own *backend_own_of(const struct backend_io *child)
 	return &queue->own[child->tag - queue->depth];
 }
 
+static void own_tell(struct backend_own *own)
+{
+	int result = own->under_way->result;
+
+	own->under_way = NULL;
+	own->done(own, result);
+}
+
+static void own_tell_later(struct task *task)
+{
+	own_tell(container_of(task, struct backend_own, task));
+}
+
+void backend_own_submit(struct backend_own *own, unsigned child_idx, enum backend_op op,
+			uint64_t offset_bytes, void *buf, uint32_t bytes,
+			void (*done)(struct backend_own *own, int result))
+{
+	struct backend_io *child = &own->child[child_idx];
+
+	child->op = (uint8_t)op;
+	child->flags = 0;
+	child->offset_bytes = offset_bytes;
+	child->length_bytes = bytes;
+	child->buf = buf ? buf : own->buf;
+	child->buf_index = -1;
+	own->under_way = child;
+	own->done = done;
+	/* Inside of submit nobody may hear of it. */
+	if (backend_child_submit(child) == BACKEND_DONE)
+		reactor_defer(own->queue->reactor, &own->task, own_tell_later);
+}
+
+void backend_own_ended(struct backend_io *child)
+{
+	own_tell(backend_own_of(child));
+}
+
+void backend_own_cancel(struct backend_own *own)
+{
+	if (own->under_way)
+		backend_child_cancel(own->under_way);
+}
+
 /* ---- queues ---- */
 
 static struct backend_queue *io_queue_alloc(struct backend_device *device, unsigned depth)

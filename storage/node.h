@@ -22,6 +22,10 @@ struct backend_own {
 	struct backend_io *child;    /* an array, one for each child */
 	void *buf;		     /* ops->own_bytes, aligned to a page; NULL: none declared */
 	struct list_node free;	     /* io.c */
+	/* backend_own_submit's. */
+	struct backend_io *under_way; /* NULL: none; may be read */
+	void (*done)(struct backend_own *own, int result);
+	struct task task;
 };
 
 /*
@@ -72,6 +76,18 @@ bool backend_is_in_image(const struct backend_device *device);
 
 /* The request to which a child's I/O belongs whose parent is NULL. */
 struct backend_own *backend_own_of(const struct backend_io *child);
+
+/*
+ * For nodes that use one child of such a request at a time: submits the I/O of that child, on bytes
+ * from offset_bytes on; buf NULL: in own->buf. done is called once, from a turn or from child_done,
+ * never from inside. The node's child_done calls backend_own_ended for I/Os without a parent.
+ */
+void backend_own_submit(struct backend_own *own, unsigned child_idx, enum backend_op op,
+			uint64_t offset_bytes, void *buf, uint32_t bytes,
+			void (*done)(struct backend_own *own, int result));
+void backend_own_ended(struct backend_io *child);
+/* Asks what it has submitted to end soon; harmless when there is nothing. */
+void backend_own_cancel(struct backend_own *own);
 
 /*
  * Joins the limits of a second child into those of the first, for a node that uses both alike: the

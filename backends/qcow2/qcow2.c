@@ -122,7 +122,7 @@ static bool load_slice(struct qcow2_io *s, uint64_t at)
 	s->loaded->arg = s;
 	s->loaded_at = at;
 	qcow2_set_state(s, QCOW2_LOADING);
-	qcow2_own_submit(q, s->loaded, q->d->data_idx, BACKEND_READ, at, NULL, q->d->t->slice_bytes,
+	qcow2_own_submit(s->loaded, q->d->data_idx, BACKEND_READ, at, NULL, q->d->t->slice_bytes,
 			 slice_loaded);
 	return true;
 }
@@ -481,7 +481,7 @@ void qcow2_child_done(struct backend_io *child)
 	struct qcow2_io *s;
 
 	if (!child->parent) {
-		qcow2_own_ended(child);
+		backend_own_ended(child);
 		return;
 	}
 	s = child->parent->priv;

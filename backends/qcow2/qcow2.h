@@ -87,11 +87,9 @@ struct qcow2_device {
 /* What an own request is for, and who hears of its end. */
 struct qcow2_own {
 	struct backend_own *own;
-	struct backend_io *child; /* under way */
 	void (*done)(struct qcow2_own *own, int result);
 	void *arg;
 	struct qcow2_owner *owner; /* for a table */
-	struct task task;
 	bool is_table;
 };
 
@@ -266,10 +264,9 @@ void qcow2_own_release(struct qcow2_queue *q, struct qcow2_own *own);
  * A request to the child with this index; done is called from a turn, never from inside. buf NULL:
  * the own buffer.
  */
-void qcow2_own_submit(struct qcow2_queue *q, struct qcow2_own *own, unsigned child_idx,
-		      enum backend_op op, uint64_t offset, void *buf, uint64_t bytes,
+void qcow2_own_submit(struct qcow2_own *own, unsigned child_idx, enum backend_op op,
+		      uint64_t offset, void *buf, uint64_t bytes,
 		      void (*done)(struct qcow2_own *own, int result));
-void qcow2_own_ended(struct backend_io *child);
 /* Asks what a request has under way of its own to end soon. */
 void qcow2_own_cancel(struct qcow2_io *s);
 

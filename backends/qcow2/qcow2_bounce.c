@@ -122,8 +122,8 @@ static bool fill_by_read(struct qcow2_io *s, unsigned child_idx, uint64_t host, 
 	b->read_host = host;
 	b->is_secret = bounce_device(s)->luks && child_idx == bounce_device(s)->guest_idx;
 	qcow2_set_state(s, QCOW2_BOUNCE_FILL);
-	qcow2_own_submit(qcow2_queue_of(s), b->own, child_idx, BACKEND_READ, host,
-			 buffer_at(s, b->filled), bytes, filled_by_read);
+	qcow2_own_submit(b->own, child_idx, BACKEND_READ, host, buffer_at(s, b->filled), bytes,
+			 filled_by_read);
 	return true;
 }
 
@@ -290,8 +290,8 @@ static void bounce_chunk_write(struct qcow2_io *s)
 		return;
 	}
 	qcow2_set_state(s, QCOW2_BOUNCE_WRITE);
-	qcow2_own_submit(qcow2_queue_of(s), b->own, bounce_device(s)->guest_idx, BACKEND_WRITE,
-			 b->host, NULL, bytes, bounce_written);
+	qcow2_own_submit(b->own, bounce_device(s)->guest_idx, BACKEND_WRITE, b->host, NULL, bytes,
+			 bounce_written);
 }
 
 static void bounce_chunk_put(struct qcow2_io *s)

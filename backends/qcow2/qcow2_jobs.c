@@ -121,7 +121,7 @@ static void job_written(struct qcow2_own *own, int result)
 
 static void job_write(struct qcow2_owner *o, struct qcow2_job *job)
 {
-	qcow2_own_submit(o->q, job->own, o->d->data_idx, BACKEND_WRITE, job->host + job->at, NULL,
+	qcow2_own_submit(job->own, o->d->data_idx, BACKEND_WRITE, job->host + job->at, NULL,
 			 job_bytes(o, job), job_written);
 }
 
@@ -173,8 +173,8 @@ static void job_go_on(struct qcow2_job *job)
 	void *buf = job->own->own->buf;
 
 	if (job->old) {
-		qcow2_own_submit(o->q, job->own, o->d->data_idx, BACKEND_READ, job->old + job->at,
-				 NULL, job_bytes(o, job), job_read);
+		qcow2_own_submit(job->own, o->d->data_idx, BACKEND_READ, job->old + job->at, NULL,
+				 job_bytes(o, job), job_read);
 		return;
 	}
 	memset(buf, 0, job_bytes(o, job));

@@ -23,7 +23,6 @@ struct qcow2_own *qcow2_own_take(struct qcow2_queue *q, bool for_table)
 	(*nr)++;
 	o = &q->own[own - q->queue->own];
 	o->is_table = for_table;
-	o->child = NULL;
 	return o;
 }
 
@@ -59,48 +58,26 @@ void qcow2_own_release(struct qcow2_queue *q, struct qcow2_own *own)
 		reactor_defer(q->queue->reactor, &q->waiting_task, tell_waiting);
 }
 
-static void own_done_later(struct task *task)
+static void qcow2_own_done(struct backend_own *own, int result)
 {
-	struct qcow2_own *own = container_of(task, struct qcow2_own, task);
-	struct backend_io *child = own->child;
-
-	own->child = NULL;
-	own->done(own, child->result);
-}
-
-void qcow2_own_submit(struct qcow2_queue *q, struct qcow2_own *own, unsigned child_idx,
-		      enum backend_op op, uint64_t offset, void *buf, uint64_t bytes,
-		      void (*done)(struct qcow2_own *own, int result))
-{
-	struct backend_io *child = &own->own->child[child_idx];
-
-	child->op = (uint8_t)op;
-	child->flags = 0;
-	child->offset_bytes = offset;
-	child->length_bytes = (uint32_t)bytes;
-	child->buf = buf ? buf : own->own->buf;
-	child->buf_index = -1;
-	own->child = child;
-	own->done = done;
-	/* Inside of submit nobody may hear of it. */
-	if (backend_child_submit(child) == BACKEND_DONE)
-		reactor_defer(q->queue->reactor, &own->task, own_done_later);
-}
-
-void qcow2_own_ended(struct backend_io *child)
-{
-	struct backend_own *own = backend_own_of(child);
 	struct qcow2_queue *q = own->queue->priv;
 	struct qcow2_own *o = &q->own[own - own->queue->own];
 
-	o->child = NULL;
-	o->done(o, child->result);
+	o->done(o, result);
+}
+
+void qcow2_own_submit(struct qcow2_own *own, unsigned child_idx, enum backend_op op,
+		      uint64_t offset, void *buf, uint64_t bytes,
+		      void (*done)(struct qcow2_own *own, int result))
+{
+	own->done = done;
+	backend_own_submit(own->own, child_idx, op, offset, buf, (uint32_t)bytes, qcow2_own_done);
 }
 
 void qcow2_own_cancel(struct qcow2_io *s)
 {
 	struct qcow2_own *own = s->loaded ? s->loaded : s->bounce.own;
 
-	if (own && own->child)
-		backend_child_cancel(own->child);
+	if (own)
+		backend_own_cancel(own->own);
 }

@@ -121,7 +121,7 @@ static struct qcow2_load *load_begin(struct qcow2_owner *o, uint64_t at, bool is
 	load->is_stale = false;
 	own->arg = load;
 	own->owner = o;
-	qcow2_own_submit(o->q, own, o->d->data_idx, BACKEND_READ, at, NULL, o->t->slice_bytes,
+	qcow2_own_submit(own, o->d->data_idx, BACKEND_READ, at, NULL, o->t->slice_bytes,
 			 load_ended);
 	return load;
 }
@@ -176,8 +176,7 @@ static bool owner_issue(struct qcow2_commit *c, const struct qcow2_commit_io *io
 	o->committing[own - o->q->own] = *io;
 	if (io->fill)
 		io->fill(c, own->own->buf, io->at, io->bytes);
-	qcow2_own_submit(o->q, own, io->child_idx, io->op, io->at, io->buf, io->bytes,
-			 commit_io_ended);
+	qcow2_own_submit(own, io->child_idx, io->op, io->at, io->buf, io->bytes, commit_io_ended);
 	return true;
 }
 
@@ -331,8 +330,8 @@ void qcow2_owner_ask(struct qcow2_io *s, enum qcow2_ask ask)
 static void cancel_tables(struct qcow2_owner *o)
 {
 	for (unsigned i = 0; i < QCOW2_OWN_NR; i++)
-		if (o->q->own[i].is_table && o->q->own[i].child)
-			backend_child_cancel(o->q->own[i].child);
+		if (o->q->own[i].is_table)
+			backend_own_cancel(o->q->own[i].own);
 }
 
 static void cancelled_by_mail(struct mail *mail)

@@ -51,7 +51,7 @@ static int op_io(struct qcow2_snapshot_op *p, unsigned child_idx, enum backend_o
 		 uint64_t bytes)
 {
 	if (!p->io_ended) {
-		qcow2_own_submit(p->o->q, p->own, child_idx, op, at, NULL, bytes, op_io_ended);
+		qcow2_own_submit(p->own, child_idx, op, at, NULL, bytes, op_io_ended);
 		return QCOW2_WAITS;
 	}
 	p->io_ended = false;

@@ -138,8 +138,8 @@ static void read_next(struct qcow2_unpacked *u)
 	uint64_t from = u->next;
 
 	u->next += bytes;
-	qcow2_own_submit(u->q, u->user->bounce.own, u->q->d->data_idx, BACKEND_READ, from, to,
-			 bytes, packed_read);
+	qcow2_own_submit(u->user->bounce.own, u->q->d->data_idx, BACKEND_READ, from, to, bytes,
+			 packed_read);
 }
 
 void qcow2_unpacked_ask(struct qcow2_io *s, uint64_t entry)

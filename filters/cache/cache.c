@@ -211,7 +211,7 @@ void cache_child_done(struct backend_io *child)
 	struct cache_io *s;
 
 	if (!child->parent) {
-		cache_own_ended(child);
+		backend_own_ended(child);
 		return;
 	}
 	s = child->parent->priv;

@@ -140,9 +140,7 @@ struct cache_device {
 /* What an own request is for. */
 struct cache_own {
 	struct backend_own *own;
-	struct backend_io *child; /* under way */
 	void (*done)(struct cache_own *own, int result);
-	struct task task;
 	enum cache_own_kind kind;
 	/* A fill, a clean. */
 	struct cache_slot *slot;
@@ -317,10 +315,9 @@ bool cache_commit_is_quiet(const struct cache_device *d);
 struct cache_own *cache_own_take(struct cache_queue *q, enum cache_own_kind kind);
 void cache_own_release(struct cache_queue *q, struct cache_own *own);
 /* buf NULL: the own buffer. done is called from a turn, never from inside. */
-void cache_own_submit(struct cache_queue *q, struct cache_own *own, unsigned child_idx,
-		      enum backend_op op, uint64_t offset, void *buf, uint32_t bytes,
+void cache_own_submit(struct cache_own *own, unsigned child_idx, enum backend_op op,
+		      uint64_t offset, void *buf, uint32_t bytes,
 		      void (*done)(struct cache_own *own, int result));
-void cache_own_ended(struct backend_io *child);
 
 /* ---- cache_options.c, cache_open.c, cache_close.c ---- */
 

@@ -77,7 +77,7 @@ static void cache_clean_flush(struct cache_device *d)
 
 	d->clean_flushes = true;
 	own->offset = ++d->flush_begun;
-	cache_own_submit(d->q, own, CACHE_ORIGIN, BACKEND_FLUSH, 0, NULL, 0, cache_clean_flushed);
+	cache_own_submit(own, CACHE_ORIGIN, BACKEND_FLUSH, 0, NULL, 0, cache_clean_flushed);
 }
 
 /* ---- one slot ---- */
@@ -100,13 +100,12 @@ static void cache_clean_one_ended(struct cache_own *own, int result)
 
 static void cache_clean_read(struct cache_own *own, int result)
 {
-	struct cache_queue *q = own->own->queue->priv;
 
 	if (result < 0) {
 		cache_clean_one_ended(own, result);
 		return;
 	}
-	cache_own_submit(q, own, CACHE_ORIGIN, BACKEND_WRITE, own->offset, NULL, own->bytes,
+	cache_own_submit(own, CACHE_ORIGIN, BACKEND_WRITE, own->offset, NULL, own->bytes,
 			 cache_clean_one_ended);
 }
 
@@ -125,8 +124,8 @@ static void cache_clean_one(struct cache_device *d, struct cache_slot *slot)
 	slot->cleaning = own->units;
 	slot->is_cleaning = 1;
 	slot->pins++;
-	cache_own_submit(d->q, own, CACHE_STORE, BACKEND_READ, cache_slot_at(d->ix, slot) + within,
-			 NULL, own->bytes, cache_clean_read);
+	cache_own_submit(own, CACHE_STORE, BACKEND_READ, cache_slot_at(d->ix, slot) + within, NULL,
+			 own->bytes, cache_clean_read);
 }
 
 /* The next one that may be cleaned; NULL: none. */

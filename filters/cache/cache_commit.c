@@ -125,8 +125,8 @@ static void cache_commit_issue(struct cache_device *d, struct cache_own *own, en
 			       uint64_t at)
 {
 	d->commit.under_way++;
-	cache_own_submit(d->q, own, CACHE_STORE, op, at, NULL,
-			 op == BACKEND_FLUSH ? 0 : CACHE_PAGE_BYTES, cache_commit_io_ended);
+	cache_own_submit(own, CACHE_STORE, op, at, NULL, op == BACKEND_FLUSH ? 0 : CACHE_PAGE_BYTES,
+			 cache_commit_io_ended);
 }
 
 static bool cache_next_bytes(struct cache_device *d, void *buf, uint64_t *ret_at)

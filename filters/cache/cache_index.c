@@ -20,6 +20,8 @@
 
 #define CACHE_KEPT_MAGIC 0x63616368656d656dull
 #define CACHE_KEPT_VERSION 1u
+/* Where the numbers of the pages begin. */
+#define CACHE_KEPT_SEQ_AT 4096u
 /* Slots that the clock's hand passes at a time. */
 #define CACHE_HAND_STEPS 4096u
 
@@ -34,16 +36,17 @@ struct cache_kept {
 
 /* ---- memory ---- */
 
-static size_t cache_index_place(struct cache_index *ix, uint8_t *area)
+/* Where the slots begin in the memfd, in bytes. */
+static size_t cache_index_slots_at(const struct cache_header *h)
 {
-	uint32_t page_nr = cache_page_nr(ix->header.slot_nr);
-	size_t at = 4096;
+	return CACHE_KEPT_SEQ_AT + round_up(cache_page_nr(h->slot_nr) * sizeof(uint64_t), 4096);
+}
 
+static void cache_index_place(struct cache_index *ix, uint8_t *area)
+{
 	ix->kept = (struct cache_kept *)area;
-	ix->page_seq = (uint64_t *)(area + at);
-	at += round_up(page_nr * sizeof(uint64_t), 4096);
-	ix->slot = (struct cache_slot *)(area + at);
-	return at + round_up(ix->header.slot_nr * sizeof(struct cache_slot), 4096);
+	ix->page_seq = (uint64_t *)(area + CACHE_KEPT_SEQ_AT);
+	ix->slot = (struct cache_slot *)(area + cache_index_slots_at(&ix->header));
 }
 
 static size_t cache_bitmap_bytes(const struct cache_index *ix)
@@ -89,7 +92,8 @@ static struct cache_index *cache_index_alloc(const struct cache_header *h)
 	ix->fd = -1;
 	ix->header = *h;
 	ix->slots_at = cache_slots_at(h->slot_nr, h->block_bytes);
-	ix->area_bytes = cache_index_place(ix, NULL);
+	ix->area_bytes =
+		cache_index_slots_at(h) + round_up(h->slot_nr * sizeof(struct cache_slot), 4096);
 	return ix;
 }
 

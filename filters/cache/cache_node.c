@@ -86,10 +86,10 @@ static int cache_io_init(struct backend_io *io)
 static void cache_cancel_own(struct cache_queue *q)
 {
 	for (unsigned i = 0; i < CACHE_OWN_NR; i++) {
-		struct backend_io *child = q->own[i].child;
+		struct backend_own *own = q->own[i].own;
 
-		if (child && child == &q->own[i].own->child[CACHE_ORIGIN])
-			backend_child_cancel(child);
+		if (own->under_way == &own->child[CACHE_ORIGIN])
+			backend_own_cancel(own);
 	}
 }
 

@@ -21,7 +21,6 @@ struct cache_own *cache_own_take(struct cache_queue *q, enum cache_own_kind kind
 	q->nr[kind]++;
 	o = &q->own[own - q->queue->own];
 	o->kind = kind;
-	o->child = NULL;
 	o->s = NULL;
 	o->slot = NULL;
 	return o;
@@ -33,40 +32,18 @@ void cache_own_release(struct cache_queue *q, struct cache_own *own)
 	q->nr[own->kind]--;
 }
 
-static void cache_own_done_later(struct task *task)
+static void cache_own_done(struct backend_own *own, int result)
 {
-	struct cache_own *own = container_of(task, struct cache_own, task);
-	struct backend_io *child = own->child;
-
-	own->child = NULL;
-	own->done(own, child->result);
-}
-
-void cache_own_submit(struct cache_queue *q, struct cache_own *own, unsigned child_idx,
-		      enum backend_op op, uint64_t offset, void *buf, uint32_t bytes,
-		      void (*done)(struct cache_own *own, int result))
-{
-	struct backend_io *child = &own->own->child[child_idx];
-
-	child->op = (uint8_t)op;
-	child->flags = 0;
-	child->offset_bytes = offset;
-	child->length_bytes = bytes;
-	child->buf = buf ? buf : own->own->buf;
-	child->buf_index = -1;
-	own->child = child;
-	own->done = done;
-	/* Inside of submit nobody may hear of it. */
-	if (backend_child_submit(child) == BACKEND_DONE)
-		reactor_defer(q->queue->reactor, &own->task, cache_own_done_later);
-}
-
-void cache_own_ended(struct backend_io *child)
-{
-	struct backend_own *own = backend_own_of(child);
 	struct cache_queue *q = own->queue->priv;
 	struct cache_own *o = &q->own[own - own->queue->own];
 
-	o->child = NULL;
-	o->done(o, child->result);
+	o->done(o, result);
+}
+
+void cache_own_submit(struct cache_own *own, unsigned child_idx, enum backend_op op,
+		      uint64_t offset, void *buf, uint32_t bytes,
+		      void (*done)(struct cache_own *own, int result))
+{
+	own->done = done;
+	backend_own_submit(own->own, child_idx, op, offset, buf, bytes, cache_own_done);
 }

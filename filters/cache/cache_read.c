@@ -154,7 +154,7 @@ static void cache_fill_read(struct cache_own *own, int result)
 	if (result < 0 || q->d->is_off || (own->units & own->slot->will) == 0)
 		cache_fill_end(own);
 	else
-		cache_own_submit(q, own, CACHE_STORE, BACKEND_WRITE,
+		cache_own_submit(own, CACHE_STORE, BACKEND_WRITE,
 				 cache_slot_at(q->d->ix, own->slot) + within, NULL, own->bytes,
 				 cache_fill_written);
 	if (goes_on)
@@ -185,7 +185,7 @@ bool cache_fill_begin(struct cache_queue *q, struct cache_slot *slot, uint64_t u
 	slot->owned |= units;
 	slot->will |= units;
 	slot->pins++;
-	cache_own_submit(q, own, CACHE_ORIGIN, BACKEND_READ, own->offset, NULL, own->bytes,
+	cache_own_submit(own, CACHE_ORIGIN, BACKEND_READ, own->offset, NULL, own->bytes,
 			 cache_fill_read);
 	return true;
 }
