@@ -11,7 +11,6 @@
  */
 #include "daemon/daemon.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +18,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -392,17 +390,20 @@ static int daemon_prepare(struct daemon *d)
 
 static void make_device_set(struct daemon *d)
 {
-	d->ctl.deadline_ns = d->settings.daemon.command_timeout_ns;
+	const struct daemon_settings *settings = &d->settings.daemon;
+
+	d->ctl.deadline_ns = settings->command_timeout_ns;
 	d->host = (struct device_host){
 		.ctl = &d->ctl,
 		.reactors = d->reactors.reactor,
 		.reactor_cpus = d->reactors.cpu,
 		.reactor_nr = d->reactors.nr,
 		.helpers = d->helpers,
-		.stop_deadline_ns = DEVICE_SET_STOP_DEADLINE_NS(d->settings.daemon.stop_timeout_ns),
+		.stop_deadline_ns = DEVICE_SET_STOP_DEADLINE_NS(settings->stop_timeout_ns),
 	};
-	device_set_init(&d->device_set, d->loop.ev, &d->host, d->settings.daemon.stop_timeout_ns);
-	d->device_set.control = d->settings.daemon.control;
+	device_set_init(&d->device_set, d->loop.ev, &d->host, settings->stop_timeout_ns);
+	d->device_set.open_timeout_seconds = (double)settings->open_timeout_ns / NS_PER_SEC;
+	d->device_set.control = settings->control;
 	d->device_set.state = &d->state;
 	d->device_set.fd_store = &d->fd_store;
 	d->device_set.changed = on_device_set_changed;
@@ -499,8 +500,7 @@ static void daemon_serve(struct daemon *d)
 /* Accepts what prepare left half done. */
 static void tear_down(struct daemon *d)
 {
-	/* Devices that did not stop, or a driver that did not answer, use all this: exit ends it.
-	 */
+	/* Devices that did not stop, or a driver that did not answer, use this: exit ends it. */
 	if (d->device_set.member_nr > 0 || gc_busy() ||
 	    (d->ctl.fd >= 0 && ctl_cmd_busy(&d->ctl.features_cmd)))
 		return;

@@ -492,7 +492,7 @@ void device_set_init(struct device_set *set, struct ev_loop *ev, struct device_h
 		.ev = ev,
 		.host = host,
 		.stop_timeout_ns = stop_timeout_ns,
-		.outage_timeout_seconds = DEVICE_SET_OUTAGE_TIMEOUT_SECONDS,
+		.open_timeout_seconds = DEVICE_SET_OPEN_TIMEOUT_SECONDS,
 	};
 	list_init(&set->members);
 	ev_timer_init(&set->sweep, on_sweep, 0., 0.);

@@ -30,8 +30,8 @@ struct member {
 	struct device *device; /* NULL when WAITING or FAILED, or STARTING and not open yet */
 	/* STARTING: opens its backend; ended: closes it; or NULL */
 	struct backend_work *work;
-	uint64_t work_after_ns;		/* STARTING, without a device or a work: when to open */
-	struct ev_timer outage_timeout; /* runs while its backend is being opened or closed */
+	uint64_t work_after_ns;	      /* STARTING, without a device or a work: when to open */
+	struct ev_timer open_timeout; /* runs while its backend is being opened or closed */
 	struct device_set *device_set;
 	enum member_state state;
 	struct member_past *past; /* the driver has it since a crash and it is not LIVE again */
@@ -76,7 +76,7 @@ struct device_set_watch {
 struct state;
 struct fd_store;
 
-#define DEVICE_SET_OUTAGE_TIMEOUT_SECONDS 10.
+#define DEVICE_SET_OPEN_TIMEOUT_SECONDS 10.
 
 /* The other half is for cancelled requests to complete, and for the driver. */
 #define DEVICE_SET_STOP_DEADLINE_NS(stop_timeout_ns) ((stop_timeout_ns) / 2)
@@ -89,7 +89,7 @@ struct device_set {
 	struct fd_store *fd_store; /* memory that outlives us; NULL: none does */
 	uint64_t stop_timeout_ns;
 	/* How long a backend may take to open or close before nobody waits for it any more. */
-	double outage_timeout_seconds;
+	double open_timeout_seconds;
 	struct list_node members; /* in the order of adding */
 	unsigned member_nr;
 	bool closing;

@@ -8,7 +8,7 @@
  * Failure modes: a backend that cannot be opened: a new device has failed; one that is to be
  * adopted is tried again for a while, since its users wait. A node below /dev that is missing may
  * be that of another device of this daemon, which is waited for. A backend that is neither opened
- * nor closed in outage_timeout_seconds: the member is late, the reason is told, nobody waits for
+ * nor closed in open_timeout_seconds: the member is late, the reason is told, nobody waits for
  * it; it goes on when the call returns. An id that is taken: explained.
  */
 #include <errno.h>
@@ -55,11 +55,11 @@ void device_set_fill_spec(const struct device_set *set, const struct member *m,
 	};
 }
 
-/* ---- outage timeout ---- */
+/* ---- open timeout ---- */
 
 static void on_late_work(struct ev_loop *ev, struct ev_timer *w, int events)
 {
-	struct member *m = container_of(w, struct member, outage_timeout);
+	struct member *m = container_of(w, struct member, open_timeout);
 	const char *doing = "waiting to open its backend";
 	char where[WORKER_TEXT_BYTES] = "";
 	uint64_t since_ns;
@@ -69,18 +69,18 @@ static void on_late_work(struct ev_loop *ev, struct ev_timer *w, int events)
 	if (m->work)
 		doing = backend_work_doing(m->work, &since_ns, where);
 	snprintf(m->error, sizeof(m->error), "%s takes longer than %.0f s%s%s%s", doing,
-		 m->device_set->outage_timeout_seconds, where[0] ? " (in the kernel: " : "", where,
+		 m->device_set->open_timeout_seconds, where[0] ? " (in the kernel: " : "", where,
 		 where[0] ? ")" : "");
 	device_set_is_late(m, member_state_name(m), m->error);
 }
 
 /* From the first try on: another try gets no more time. */
-static void begin_outage_timeout(struct device_set *set, struct member *m)
+static void begin_open_timeout(struct device_set *set, struct member *m)
 {
-	if (ev_is_active(&m->outage_timeout) || m->late)
+	if (ev_is_active(&m->open_timeout) || m->late)
 		return;
-	ev_timer_init(&m->outage_timeout, on_late_work, set->outage_timeout_seconds, 0.);
-	ev_timer_start(set->ev, &m->outage_timeout);
+	ev_timer_init(&m->open_timeout, on_late_work, set->open_timeout_seconds, 0.);
+	ev_timer_start(set->ev, &m->open_timeout);
 }
 
 void device_set_did_not_start(struct device_set *set, struct member *m)
@@ -152,7 +152,7 @@ static void start_opened(struct device_set *set, struct member *m, struct backen
 
 void device_set_forget_work(struct member *m)
 {
-	ev_timer_stop(m->device_set->ev, &m->outage_timeout);
+	ev_timer_stop(m->device_set->ev, &m->open_timeout);
 	backend_work_free(m->work);
 	m->work = NULL;
 	m->work_after_ns = 0;
@@ -175,7 +175,7 @@ static void open_backend(struct device_set *set, struct member *m)
 	device_open_params(&spec, m->past ? &m->past->device : NULL, &open_params);
 	note_find_memory(set, m, stored_fds);
 	open_params.stored_fds = m->past ? stored_fds : NULL;
-	begin_outage_timeout(set, m);
+	begin_open_timeout(set, m);
 	ret = backend_work_open(&m->work, &set->work, m->settings, &open_params);
 	if (ret == -EAGAIN) {
 		open_later(set, m, 0);
@@ -255,7 +255,7 @@ static void work_has_ended(struct device_set *set, struct member *m)
 		backend_open_failed(set, m, ret);
 	}
 	if (m->device || m->state != MEMBER_STARTING)
-		ev_timer_stop(set->ev, &m->outage_timeout);
+		ev_timer_stop(set->ev, &m->open_timeout);
 }
 
 void device_set_start_opened(struct device_set *set)
@@ -294,7 +294,7 @@ bool device_set_close_backend(struct device_set *set, struct member *m)
 	struct backend_device *backend = m->device ? device_take_backend(m->device) : NULL;
 
 	if (backend && backend_work_close(&m->work, &set->work, m->settings, backend) == 0)
-		begin_outage_timeout(set, m);
+		begin_open_timeout(set, m);
 	if (!m->work || !backend_work_closes(m->work))
 		return false;
 	return !backend_work_ended(m->work);

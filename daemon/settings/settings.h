@@ -29,6 +29,7 @@ struct daemon_settings {
 	char *metrics;	   /* address to serve them at, or NULL */
 	uint64_t busy_poll_us;
 	uint64_t stop_timeout_ns;
+	uint64_t open_timeout_ns;
 	uint64_t command_timeout_ns;
 	uint64_t watchdog_ns; /* 0: none */
 	int log_level;	      /* enum log_level */

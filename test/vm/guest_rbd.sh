@@ -29,7 +29,7 @@ device() {
 	echo "     keyring: $ceph_dir/keyring, ${2:-on_disconnect: {queue: 2m\}}}}"
 }
 {
-	printf 'daemon: {reactors: %s, stop_timeout: 3s}\ndevices:\n' "$reactors"
+	printf 'daemon: {reactors: %s, stop_timeout: 3s, open_timeout: 60s}\ndevices:\n' "$reactors"
 	device plain
 	device fancy
 	device back "cache: writeback, on_disconnect: forever"

@@ -427,7 +427,7 @@ static void test_late_and_then_live(void **state)
 	struct told t;
 
 	(void)state;
-	device_set.outage_timeout_seconds = .05;
+	device_set.open_timeout_seconds = .05;
 	m = one_that_asks(ADDED);
 	watch(&t, m);
 	assert_false(device_set_settled(&device_set));
@@ -451,7 +451,7 @@ static void test_late_and_given_up(void **state)
 	struct told t;
 
 	(void)state;
-	device_set.outage_timeout_seconds = .05;
+	device_set.open_timeout_seconds = .05;
 	m = one_that_asks(ADOPTED);
 	while (!m->late)
 		turn(until_ns);
@@ -471,7 +471,7 @@ static void test_late_to_close(void **state)
 	struct told t;
 
 	(void)state;
-	device_set.outage_timeout_seconds = .05;
+	device_set.open_timeout_seconds = .05;
 	m = add("a", true);
 	run_until("a", "live");
 	atomic_store(&fake_close_waits, true);

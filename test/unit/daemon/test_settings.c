@@ -94,6 +94,7 @@ static void test_defaults(void **state)
 	assert_string_equal(s.daemon.control, SETTINGS_CONTROL_DEFAULT);
 	assert_int_equal(s.daemon.busy_poll_us, 0);
 	assert_int_equal(s.daemon.stop_timeout_ns, 30 * NS_PER_SEC);
+	assert_int_equal(s.daemon.open_timeout_ns, 10 * NS_PER_SEC);
 	assert_int_equal(s.daemon.watchdog_ns, 10 * NS_PER_SEC);
 	assert_int_equal(s.daemon.log_level, LOG_LEVEL_INFO);
 	assert_int_equal(s.device_nr, 1);
@@ -121,6 +122,7 @@ static void test_everything_said(void **state)
 		 "  busy_poll_us: 50\n"
 		 "  control: /x/y.sock\n"
 		 "  stop_timeout: 5s\n"
+		 "  open_timeout: 20s\n"
 		 "  watchdog: 0\n"
 		 "  log_level: debug\n"
 		 "devices:\n"
@@ -136,6 +138,7 @@ static void test_everything_said(void **state)
 	assert_int_equal(s.daemon.busy_poll_us, 50);
 	assert_string_equal(s.daemon.control, "/x/y.sock");
 	assert_int_equal(s.daemon.stop_timeout_ns, 5 * NS_PER_SEC);
+	assert_int_equal(s.daemon.open_timeout_ns, 20 * NS_PER_SEC);
 	assert_int_equal(s.daemon.watchdog_ns, 0);
 	assert_int_equal(s.daemon.log_level, LOG_LEVEL_DEBUG);
 	d = s.devices[0];
