@@ -12,8 +12,14 @@ step build-asan build asan
 # it mostly waits, as compilers do not
 tap_run conformance 1800 build/asan/test/conformance &
 conformance=$!
-step build-release build release
-step build-clang build clang
+# The unit tests run in the first build only; of the others what is run, and what clang-tidy reads.
+programs='ublkd ublkd-keeper ublkd-manual ublkctl ublktrace sim'
+released='cache_cuts qcow2_cuts known bad_server exerciser powercut mon_command test_trace_btf'
+if [ "$mode" = soak ]; then programs='' released=''; fi
+# shellcheck disable=SC2086 # many targets
+step build-release build release $programs $released
+# shellcheck disable=SC2086
+step build-clang build clang $programs
 # in what the others leave of the CPUs
 tap_run lint 3600 nice -n 19 test/lint.sh build/clang &
 lint=$!
@@ -47,7 +53,7 @@ tap cache-look 600 build/asan/test/cache_look
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
-# 10,000 power cuts, ten times as many with --soak
+# 10,000 power cuts each, ten times as many with --soak
 tap qcow2-cuts 7200 build/release/test/qcow2_cuts
 tap cache-cuts 3600 build/release/test/cache_cuts
 tap fuzz-yaml 1200 build/asan/test/fuzz_yaml
@@ -109,12 +115,12 @@ if [ "$mode" != fast ]; then
 	# what has threads or talks to them
 	threaded='test_reactor test_mailbox test_reactors test_socket test_socket_turns test_commands test_device_set test_device_set_work
 		test_foreign_threads test_life test_nbd_examine test_qcow2_threads test_rbd_keys test_rbd_lost test_rbd_settle test_rbd_threads test_throttle_threads test_watchdog'
-	# shellcheck disable=SC2086 # many targets
+	# shellcheck disable=SC2086
 	step build-tsan build tsan $daemon $threaded
 	for test in $threaded; do
 		CMOCKA_MESSAGE_OUTPUT=TAP tap "tsan-${test#test_}" 900 build/tsan/test/$test
 	done
-	# shellcheck disable=SC2086 # many targets
+	# shellcheck disable=SC2086
 	step build-faults build faults $daemon
 	step guest-fio test/vm/lean_fio.sh
 	step guest-selftests bench/kublk.sh
@@ -149,7 +155,6 @@ if [ "$mode" != fast ]; then
 		later tap_run "selftests-$kernel" 7200 test/selftests/selftests.sh "$kernel"
 	done
 	guests "$(one 7.2)" $long '' nbd_outage inuse
-	guests "$(one 7.2)" 1200 '' hostile_state
 	guests "$(one 7.2)" $long '' rbd
 	guests "$(one 6.12)" $long '' nbd systemd
 	guests "$(one 7.2)" 1200 '' nvme
@@ -176,18 +181,21 @@ if [ "$mode" != fast ]; then
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	guests "$(one 7.2)" 1200 -i pause why stuck
 	guests "$(one 6.12)" 1200 -i throttle layers
-	guests "$(one 6.12)" 1200 '' cycle fs faults many histogram watchdog udev flush attach demo
+	guests "$(one 6.12)" 1200 '' cycle fs histogram watchdog udev flush attach demo
 	for kernel in $(one 7.2); do
 		later tap_run "powercut-$kernel" 3600 test/vm/powercut.sh "$kernel"
 	done
 	guests "$(one 6.12)" 1200 '' gc
-	guests "$(one 7.2)" 1200 '' hostile_clients
 	guests "$(one 7.2)" 1200 '-m 800M' hostile_scarce
 	guests "$(one 7.2)" 1200 '' scaling
 	# the same daemon with every memory access, and every access of two threads, checked
 	later guest guest-6.12-many-tsan 6.12 many 1200 tsan
 	later guest guest-7.2-faults-asan 7.2 faults 1200 asan
-	if [ "$mode" = soak ]; then later guest guest-7.2-hostile_state-asan 7.2 hostile_state 1200 asan; fi
+	if [ "$mode" = soak ]; then
+		later guest guest-7.2-hostile_state-asan 7.2 hostile_state 1200 asan
+		# what those above run as well
+		guests "$both" 1200 '' hostile_state hostile_clients faults many
+	fi
 	later guest guest-6.12-hostile_clients-asan 6.12 hostile_clients 1200 asan
 	run_later
 fi

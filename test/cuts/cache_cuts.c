@@ -191,7 +191,7 @@ static void run_scenario(const struct scenario *s, const struct args *args, uint
 /* By hand: getopt.h's struct option is not config/option.h's. */
 static bool parse(int argc, char **argv, struct args *args)
 {
-	*args = (struct args){ .seed = (uint64_t)time(NULL) * 100000, .cut_nr = 2250 };
+	*args = (struct args){ .seed = (uint64_t)time(NULL) * 100000, .cut_nr = 10000 };
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--soak") == 0)
 			args->cut_nr *= 10;

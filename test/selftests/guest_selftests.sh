@@ -45,12 +45,7 @@ selftest() {
 }
 
 run() {
-	local start
-	real_time
-	start=$real_seconds
 	ok "$1" selftest "$1"
-	real_time
-	echo "# $((real_seconds - start)) s"
 	sort -u "$UBLKD_SELFTEST_NOTES" | sed 's/^/# /'
 	clear_away >"$work/cleared" 2>&1
 }

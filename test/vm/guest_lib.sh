@@ -16,10 +16,13 @@ if [ "$(nproc)" -ge 2 ]; then reactors='[0, 1]'; else reactors='[0]'; fi
 : "$reactors"
 
 # ok NAME COMMAND...: one TAP line; what the command printed follows a failure as comments.
+# A check that took long says so: which ones are worth their time is seen in each run.
 ok() {
-	local name=$1 code=0
+	local name=$1 code=0 begin
 	shift
 	n=$((n + 1))
+	real_time
+	begin=$real_seconds
 	"$@" >"$work/out" 2>&1 || code=$?
 	if [ $code -eq 0 ]; then
 		echo "ok $n - $name"
@@ -30,6 +33,8 @@ ok() {
 		tail -n 30 "$work/out" | sed 's/^/# /'
 		[ ! -s "$work/ublkd.log" ] || tail -n 15 "$work/ublkd.log" | cut -c1-300 | sed 's/^/# ublkd: /'
 	fi
+	real_time
+	[ $((real_seconds - begin)) -lt 5 ] || echo "# $((real_seconds - begin)) s"
 }
 
 skip() {
