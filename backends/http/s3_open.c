@@ -17,9 +17,6 @@
 
 #define CREDENTIALS_BYTES 65536u
 
-/* Of no bytes: a GET has no body. */
-#define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-
 static const char *environment_of(const char *name)
 {
 	const char *value = getenv(name);
@@ -86,17 +83,15 @@ static int keys_read(struct backend_device *device, const struct s3_config *c)
 static int keys_use(struct backend_device *device)
 {
 	struct web_device *d = device->priv;
-	int ret;
 
 	if (!d->keys.access[0])
 		return 0;
 	d->who.user = d->keys.access;
 	d->who.password = d->keys.secret;
 	d->who.sign_region = d->region;
-	ret = web_add_header(device, "x-amz-content-sha256", EMPTY_SHA256);
-	if (ret == 0 && d->keys.session_token[0])
-		ret = web_add_header(device, "x-amz-security-token", d->keys.session_token);
-	return ret;
+	if (!d->keys.session_token[0])
+		return 0;
+	return web_add_header(device, "x-amz-security-token", d->keys.session_token);
 }
 
 /* ---- the URL ---- */

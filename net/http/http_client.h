@@ -1,8 +1,8 @@
 /*
  * Requests to web servers, by libcurl: HTTP/1.1 and HTTP/2, TLS, connections kept and used again.
  * libcurl never waits: its sockets are polled by the ring, its timers are the reactor's. It asks
- *for memory while it works, and looks up names of hosts in a thread of its own; no byte of a disk
- *goes through that thread.
+ * for memory while it works, and looks up names of hosts in a thread of its own; no byte of a disk
+ * goes through that thread.
  *
  *	http_client_create
  *	http_transfer_init, once for each request that may be under way at a time
@@ -10,7 +10,7 @@
  *	http_transfer_fini, http_client_free
  *
  * Redirections are not followed: who asked decides. Reactor thread, but for http_client_create:
- *any.
+ * any.
  */
 #ifndef NET_HTTP_HTTP_CLIENT_H
 #define NET_HTTP_HTTP_CLIENT_H
@@ -25,6 +25,7 @@
 
 struct http_client;
 struct http_transfer;
+struct curl_slist;
 
 #define HTTP_ERROR_BYTES 256
 #define HTTP_URL_BYTES 4096
@@ -40,7 +41,7 @@ struct http_settings {
 	/*
 	 * Requests that are secret are signed for S3 in this region (AWS Signature Version 4), with
 	 * user as access key and password as secret key. libcurl signs headers, too: those here
-	 * have a value, and x-amz-content-sha256 is one of them.
+	 * have a value. The hash of a body is not signed.
 	 */
 	const char *sign_region;
 	bool keeps_dots; /* /a/../b is sent as it is */
@@ -50,11 +51,14 @@ struct http_settings {
 	const char *condition; /* "If-Match: ..."; of every request */
 };
 
-enum http_method { HTTP_GET, HTTP_HEAD };
+enum http_method { HTTP_GET, HTTP_HEAD, HTTP_PUT, HTTP_DELETE };
 
 struct http_request {
 	const char *url; /* http or https; copied */
 	enum http_method method;
+	const char *condition; /* "If-Match: ...", instead of the settings'; NULL: none; copied */
+	const void *body;      /* of a PUT: stays as it is until done */
+	size_t body_bytes;
 	uint64_t first_bytes, length_bytes; /* Range; length 0: the whole */
 	/* The settings' user, token and headers go with it: not to a host that a server has named.
 	 */
@@ -90,6 +94,10 @@ struct http_transfer {
 	bool is_under_way;
 	bool is_refused; /* by a function of ops, or by its headers */
 	char error[HTTP_ERROR_BYTES];
+	/* http_transfer.c: headers of this request alone, before those of the client. */
+	struct curl_slist *own_headers, *own_tail;
+	const uint8_t *body;
+	size_t body_bytes, body_at;
 };
 
 /*

@@ -16,6 +16,8 @@
 
 /* What libcurl reads at a time; one such buffer for each transfer. */
 #define RECEIVE_BYTES 65536L
+/* What it sends at a time. */
+#define SEND_BYTES 262144L
 
 /* Within libcurl: anything but `bytes` ends the transfer. */
 static size_t transfer_header(char *line, size_t size, size_t nr, void *arg)
@@ -99,11 +101,67 @@ void http_transfer_ended(struct http_transfer *t, CURLcode code)
 	t->ops->done(t, &end);
 }
 
-static void transfer_set_secrets(struct http_transfer *t, bool is_secret)
+/* ---- headers ---- */
+
+/* Of no bytes. */
+#define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+static void transfer_drop_headers(struct http_transfer *t)
+{
+	if (t->own_tail)
+		t->own_tail->next = NULL;
+	t->client->curl->curl_slist_free_all(t->own_headers);
+	t->own_headers = t->own_tail = NULL;
+}
+
+static int transfer_add_header(struct http_transfer *t, const char *text)
+{
+	struct curl_slist *longer = t->client->curl->curl_slist_append(t->own_headers, text);
+
+	if (!longer)
+		return -ENOMEM;
+	t->own_headers = longer;
+	t->own_tail = longer;
+	while (t->own_tail->next)
+		t->own_tail = t->own_tail->next;
+	return 0;
+}
+
+/*
+ * Those of this request, and behind them the client's, which both lists share. libcurl 7.88 takes
+ * what is signed as the hash of the body from a header; AWS says that a hash may be left out:
+ * https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
+ */
+static int transfer_set_headers(struct http_transfer *t, const struct http_request *request,
+				bool is_signed)
+{
+	const struct http_client *c = t->client;
+	int ret = 0;
+
+	transfer_drop_headers(t);
+	if (is_signed)
+		ret = transfer_add_header(t, request->body
+						     ? "x-amz-content-sha256: UNSIGNED-PAYLOAD"
+						     : "x-amz-content-sha256: " EMPTY_SHA256);
+	if (ret == 0 && request->condition)
+		ret = transfer_add_header(t, request->condition);
+	if (ret < 0)
+		return ret;
+	if (t->own_tail)
+		t->own_tail->next = request->is_secret ? c->secret_headers : c->headers;
+	c->curl->curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER,
+				  t->own_headers       ? t->own_headers
+				  : request->is_secret ? c->secret_headers
+						       : c->headers);
+	return 0;
+}
+
+static int transfer_set_secrets(struct http_transfer *t, const struct http_request *request)
 {
 	const struct http_client *c = t->client;
 	const struct http_curl *curl = c->curl;
-	const char *user = is_secret ? c->user : NULL, *token = is_secret ? c->token : NULL;
+	const char *user = request->is_secret ? c->user : NULL;
+	const char *token = request->is_secret ? c->token : NULL;
 	const char *signing = user ? c->signing : NULL;
 	long kind = token ? (long)CURLAUTH_BEARER : (long)CURLAUTH_BASIC;
 
@@ -112,13 +170,53 @@ static void transfer_set_secrets(struct http_transfer *t, bool is_secret)
 	/* One that cannot sign is not told the keys, which it might send as they are. */
 	if (curl->curl_easy_setopt(t->easy, CURLOPT_AWS_SIGV4, signing) != CURLE_OK && signing)
 		user = NULL;
-
-	curl->curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER,
-			       is_secret ? c->secret_headers : c->headers);
 	curl->curl_easy_setopt(t->easy, CURLOPT_HTTPAUTH, kind);
 	curl->curl_easy_setopt(t->easy, CURLOPT_USERNAME, user);
 	curl->curl_easy_setopt(t->easy, CURLOPT_PASSWORD, user ? c->password : NULL);
 	curl->curl_easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER, token);
+	return transfer_set_headers(t, request, signing);
+}
+
+/* ---- the request ---- */
+
+/* Within libcurl. */
+static size_t transfer_send(char *to, size_t size, size_t nr, void *arg)
+{
+	struct http_transfer *t = arg;
+	size_t n = MIN(size * nr, t->body_bytes - t->body_at);
+
+	memcpy(to, t->body + t->body_at, n);
+	t->body_at += n;
+	return n;
+}
+
+/* The same: a connection that was kept had been closed, the body goes to another one. */
+static int transfer_rewind(void *arg, curl_off_t offset, int origin)
+{
+	struct http_transfer *t = arg;
+
+	if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > t->body_bytes)
+		return CURL_SEEKFUNC_FAIL;
+	t->body_at = (size_t)offset;
+	return CURL_SEEKFUNC_OK;
+}
+
+static void transfer_set_method(struct http_transfer *t, const struct http_request *request)
+{
+	const struct http_curl *curl = t->client->curl;
+
+	t->body = request->body;
+	t->body_bytes = request->body_bytes;
+	t->body_at = 0;
+	curl->curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST,
+			       request->method == HTTP_DELETE ? "DELETE" : NULL);
+	curl->curl_easy_setopt(t->easy, CURLOPT_NOBODY, request->method == HTTP_HEAD ? 1L : 0L);
+	if (request->method == HTTP_GET || request->method == HTTP_DELETE)
+		curl->curl_easy_setopt(t->easy, CURLOPT_HTTPGET, 1L);
+	if (request->method != HTTP_PUT)
+		return;
+	curl->curl_easy_setopt(t->easy, CURLOPT_UPLOAD, 1L);
+	curl->curl_easy_setopt(t->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)request->body_bytes);
 }
 
 static void transfer_set_range(struct http_transfer *t, const struct http_request *request)
@@ -141,11 +239,10 @@ int http_transfer_begin(struct http_transfer *t, const struct http_request *requ
 	http_answer_begin(&t->answer);
 	t->error[0] = '\0';
 	t->is_refused = false;
-	curl->curl_easy_setopt(t->easy, CURLOPT_NOBODY, request->method == HTTP_HEAD ? 1L : 0L);
-	if (request->method == HTTP_GET)
-		curl->curl_easy_setopt(t->easy, CURLOPT_HTTPGET, 1L);
+	transfer_set_method(t, request);
 	transfer_set_range(t, request);
-	transfer_set_secrets(t, request->is_secret);
+	if (transfer_set_secrets(t, request) < 0)
+		return -ENOMEM;
 	if (curl->curl_easy_setopt(t->easy, CURLOPT_URL, request->url) != CURLE_OK ||
 	    curl->curl_multi_add_handle(t->client->multi, t->easy) != CURLM_OK)
 		return -ENOMEM;
@@ -186,6 +283,11 @@ int http_transfer_init(struct http_transfer *t, struct http_client *c,
 	curl->curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, transfer_body);
 	curl->curl_easy_setopt(easy, CURLOPT_WRITEDATA, t);
 	curl->curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, RECEIVE_BYTES);
+	curl->curl_easy_setopt(easy, CURLOPT_READFUNCTION, transfer_send);
+	curl->curl_easy_setopt(easy, CURLOPT_READDATA, t);
+	curl->curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, transfer_rewind);
+	curl->curl_easy_setopt(easy, CURLOPT_SEEKDATA, t);
+	curl->curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, SEND_BYTES);
 	curl->curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
 	curl->curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 1L);
 	/* The thread of a name server that does not answer ends by itself. */
@@ -212,5 +314,6 @@ void http_transfer_fini(struct http_transfer *t)
 	if (!t->easy)
 		return;
 	t->client->curl->curl_easy_cleanup(t->easy);
+	transfer_drop_headers(t);
 	t->easy = NULL;
 }
