@@ -71,9 +71,9 @@ static int keys_read(struct backend_device *device, const struct s3_config *c)
 	char words[200];
 	int ret;
 
-	if (c->credentials_file)
-		return credentials_read(device, c->credentials_file,
-					c->profile ? c->profile : "default");
+	if (c->server.credentials_file)
+		return credentials_read(device, c->server.credentials_file,
+					c->server.profile ? c->server.profile : "default");
 	ret = s3_keys_from(environment_of("AWS_ACCESS_KEY_ID"),
 			   environment_of("AWS_SECRET_ACCESS_KEY"),
 			   environment_of("AWS_SESSION_TOKEN"), &d->keys, words, sizeof(words));
@@ -99,7 +99,7 @@ static int keys_use(struct backend_device *device)
 static int region_choose(struct backend_device *device, const struct s3_config *c)
 {
 	struct web_device *d = device->priv;
-	const char *region = c->region;
+	const char *region = c->server.region;
 	char words[100];
 
 	if (!region)
@@ -119,7 +119,8 @@ static int endpoint_choose(struct backend_device *device, const struct s3_config
 			   struct web_url *ret_endpoint, bool *ret_is_own)
 {
 	const struct web_device *d = device->priv;
-	const char *said = c->endpoint ? c->endpoint : environment_of("AWS_ENDPOINT_URL");
+	const char *said =
+		c->server.endpoint ? c->server.endpoint : environment_of("AWS_ENDPOINT_URL");
 	char text[128], words[200];
 
 	s3_endpoint_of(d->region, text, sizeof(text));
@@ -136,8 +137,8 @@ static int style_choose(struct backend_device *device, const struct s3_config *c
 {
 	bool is_label = s3_bucket_is_label(target->bucket);
 
-	*ret_is_path = c->path_style == S3_PATH_STYLE_ON ||
-		       (c->path_style == S3_PATH_STYLE_AUTO && (is_own || !is_label));
+	*ret_is_path = c->server.path_style == S3_PATH_STYLE_ON ||
+		       (c->server.path_style == S3_PATH_STYLE_AUTO && (is_own || !is_label));
 	if (*ret_is_path || (is_label && s3_endpoint_has_name(endpoint)))
 		return 0;
 	return backend_fail(device, -EINVAL,

@@ -102,8 +102,7 @@ bool s3_endpoint_has_name(const struct web_url *endpoint)
 	return !strchr(host, ':') && inet_pton(AF_INET, host, &address) != 1;
 }
 
-/* RFC 3986, 2.3; slashes stay, as S3's signatures want it. */
-static size_t key_escape(const char *key, char *to, size_t to_bytes)
+size_t s3_key_escape(const char *key, char *to, size_t to_bytes)
 {
 	size_t n = 0;
 
@@ -124,7 +123,7 @@ int s3_target_url(const struct s3_target *t, const struct web_url *endpoint, boo
 	const char *host = strstr(endpoint->server, "://") + 3;
 	int scheme_bytes = (int)(host - endpoint->server), n;
 
-	key_escape(t->key, key, sizeof(key));
+	s3_key_escape(t->key, key, sizeof(key));
 	n = is_path ? snprintf(url, url_bytes, "%s/%s/%s", endpoint->server, t->bucket, key)
 		    : snprintf(url, url_bytes, "%.*s%s.%s/%s", scheme_bytes, endpoint->server,
 			       t->bucket, host, key);

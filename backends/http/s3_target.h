@@ -37,6 +37,12 @@ bool s3_bucket_is_label(const char *bucket);
 /* The endpoint has a name that the bucket can be put before. */
 bool s3_endpoint_has_name(const struct web_url *endpoint);
 
+/*
+ * As a part of an URL (RFC 3986, 2.3); slashes stay, as S3's signatures want it. Cuts what does not
+ * fit. Returns the bytes of the text.
+ */
+size_t s3_key_escape(const char *key, char *to, size_t to_bytes);
+
 /* Returns 0, or -ENAMETOOLONG. */
 int s3_target_url(const struct s3_target *target, const struct web_url *endpoint, bool is_path,
 		  char *url, size_t url_bytes);

@@ -70,14 +70,20 @@ extern const struct backend_uri web_http_uri;
 
 enum s3_path_style { S3_PATH_STYLE_AUTO, S3_PATH_STYLE_ON, S3_PATH_STYLE_OFF };
 
-struct s3_config {
-	struct web_config web;
-	char *uri, *bucket, *key;
+/* Where the buckets are, and who asks. */
+struct s3_server_config {
 	char *endpoint, *region;
 	int path_style; /* enum s3_path_style */
 	char *credentials_file, *profile;
 };
 
+struct s3_config {
+	struct web_config web;
+	struct s3_server_config server;
+	char *uri, *bucket, *key;
+};
+
+extern const struct option s3_server_options[]; /* a group: of struct s3_server_config */
 extern const struct option s3_options[];
 extern const struct backend_uri s3_backend_uri;
 

@@ -60,7 +60,7 @@ const char *variant_nvme_tls(void)
 }
 
 /* A web server of ours whose object is the pattern; its port is the "path". */
-static const char *web_server(const char *args)
+static const char *web_server_of(const char *program, const char *args)
 {
 	char command[3000];
 	FILE *f;
@@ -68,10 +68,10 @@ static const char *web_server(const char *args)
 	snprintf(
 		command, sizeof(command),
 		"rm -f %s/web.port; setsid " UBLKD_SOURCE
-		"/test/interop/http_server.py --port-file %s/web.port %s >/dev/null 2>&1 "
+		"/test/interop/%s --port-file %s/web.port %s >/dev/null 2>&1 "
 		"</dev/null & echo $! >%s/web.pid; "
 		"until [ -s %s/web.port ]; do kill -0 $(cat %s/web.pid) || exit 1; sleep .01; done",
-		variant_dir, variant_dir, args, variant_dir, variant_dir, variant_dir);
+		variant_dir, program, variant_dir, args, variant_dir, variant_dir, variant_dir);
 	if (system(command) != 0)
 		return "the web server does not start";
 	snprintf(command, sizeof(command), "%s/web.port", variant_dir);
@@ -80,6 +80,11 @@ static const char *web_server(const char *args)
 		return "the web server does not say its port";
 	fclose(f);
 	return NULL;
+}
+
+static const char *web_server(const char *args)
+{
+	return web_server_of("http_server.py", args);
 }
 
 const char *variant_web_plain(void)
@@ -96,6 +101,17 @@ const char *variant_web_bucket(void)
 const char *variant_web_slow(void)
 {
 	return web_server("--set delay_ms=1");
+}
+
+const char *variant_store_plain(void)
+{
+	return web_server_of("s3_store.py", "--set page=7");
+}
+
+/* Answers come late, get lost, or come for what is done later. */
+const char *variant_store_bad(void)
+{
+	return web_server_of("s3_store.py", "--set page=7 --set chaos=30");
 }
 
 void variant_web_stop(void)

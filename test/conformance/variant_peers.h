@@ -15,6 +15,9 @@ void variant_nvme_stop(void);
 const char *variant_web_plain(void);
 const char *variant_web_bucket(void);
 const char *variant_web_slow(void);
+/* The same of stores that can be written. */
+const char *variant_store_plain(void);
+const char *variant_store_bad(void);
 void variant_web_stop(void);
 
 #endif

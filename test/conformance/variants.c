@@ -236,6 +236,13 @@ static void remove_files(void)
 	.block_bytes = block, .is_persistent = true, .content = MODEL_PATTERN,                     \
 	.allocates = "libcurl allocates", .teardown = variant_web_stop
 
+#define S3_DISK_VARIANT(suffix, block, extra)                                                      \
+	.name = "s3-disk-" suffix, .backend = "s3-disk",                                           \
+	.yaml = "bucket: disks\nprefix: a b/1\nendpoint: http://127.0.0.1:%s\n"                    \
+		"create: true\nsize: 4MiB\nobject_size: 64KiB\nlease: 1s\n" extra,                 \
+	.block_bytes = block, .is_persistent = true, .allocates = "libcurl allocates",             \
+	.teardown = variant_web_stop
+
 #define RBD_VARIANT(suffix, block, extra)                                                          \
 	.name = "rbd-" suffix, .backend = "rbd",                                                   \
 	.yaml = "conf: %s/ceph.conf\nkeyring: %s/keyring\n" extra, .block_bytes = block,           \
@@ -340,6 +347,9 @@ const struct variant variants[] = {
 	  .content = MODEL_UNKNOWN, .setup = rbd_image_luks, .teardown = rbd_drop },
 	{ WEB_VARIANT("plain", 512, ""), .setup = variant_web_plain },
 	{ S3_VARIANT("anonymous", 512, ""), .setup = variant_web_bucket },
+	{ S3_DISK_VARIANT("plain", 512, ""), .setup = variant_store_plain },
+	{ S3_DISK_VARIANT("bad", 4096, "buffers: 2\nconnections: 2\n"),
+	  .setup = variant_store_bad },
 	{ WEB_VARIANT("slow", 4096, "connections: 3\nrequest_max: 64KiB\n"),
 	  .setup = variant_web_slow },
 	{ .name = "testdev", .backend = "testdev", .yaml = "size: 4MiB", .block_bytes = 512 },

@@ -206,14 +206,14 @@ class Server:
             return headers["if-unmodified-since"] == s["modified"]
         return True
 
-    def serve_one(self, connection, method, path, headers):
+    def serve_one(self, connection, method, path, headers, body):
         with self.lock:
             self.counts["requests"] += 1
             self.counts["secrets"] += "authorization" in headers or "x-secret" in headers
         time.sleep(int(self.settings["delay_ms"]) / 1000)
         size = self.size()
         want = re.fullmatch(r"bytes=(\d+)-(\d+)", headers.get("range", ""))
-        if method != "GET" or not want:
+        if method != "GET" or not want or body:
             self.violation(f"{method} {headers.get('range')}")
             return self.plain(connection, 400)
         first, last = int(want[1]), int(want[2])
@@ -258,7 +258,10 @@ class Server:
                         break
                     name, _, value = field.partition(":")
                     headers[name.lower()] = value.strip()
-                self.serve_one(connection, line[0], line[1], headers)
+                if headers.get("expect") == "100-continue":
+                    connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+                body = stream.read(int(headers.get("content-length", 0)))
+                self.serve_one(connection, line[0], line[1], headers, body)
         except (Hangup, OSError):
             pass
         finally:
@@ -368,7 +371,7 @@ class Server:
             threading.Thread(target=self.control, args=(connection,), daemon=True).start()
 
 
-def main():
+def run(kind):
     parser = argparse.ArgumentParser(description="a web server that misbehaves when told to")
     parser.add_argument("--control", metavar="PATH")
     parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:0")
@@ -379,11 +382,11 @@ def main():
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     try:
-        server = Server(args)
+        server = kind(args)
     except (ValueError, OSError) as error:
-        sys.exit(f"http_server.py: {error}")
+        sys.exit(f"{sys.argv[0]}: {error}")
     server.run()
 
 
 if __name__ == "__main__":
-    main()
+    run(Server)

@@ -1,0 +1,194 @@
+/*
+ * s3-disk: its table, queues and requests as the core sees them. Reactor thread, but for wait and
+ * look.
+ *
+ * Failure modes: the server is away: requests wait as on_disconnect allows, then fail; another one
+ * writes the disk: everything fails.
+ */
+#include "backends/s3_disk/s3_disk.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/util.h"
+#include "storage/registry.h"
+
+/* ---- requests ---- */
+
+static enum backend_submit s3_disk_submit(struct backend_io *io)
+{
+	struct s3_disk_queue *q = io->queue->priv;
+	struct s3_disk_io *w = io->priv;
+
+	io->result = -EIO;
+	if (net_has_changed(&q->d->changed))
+		return BACKEND_DONE;
+	if (q->is_resting)
+		s3_disk_fence_wake(q);
+	w->at_bytes = 0;
+	w->read = NULL;
+	list_push_back(&q->incoming, &w->node);
+	s3_disk_run_later(q);
+	return BACKEND_QUEUED;
+}
+
+static void s3_disk_cancel(struct backend_io *io)
+{
+	s3_disk_io_cancel(io->priv);
+}
+
+static int s3_disk_io_init(struct backend_io *io)
+{
+	struct s3_disk_io *w = io->priv;
+
+	w->io = io;
+	list_init(&w->node);
+	return 0;
+}
+
+/* ---- queues ---- */
+
+static int s3_disk_queue_init(struct backend_queue *queue)
+{
+	struct s3_disk_queue *q = queue->priv;
+	char error[HTTP_ERROR_BYTES];
+	int ret;
+
+	q->d = queue->device->priv;
+	q->queue = queue;
+	list_init(&q->incoming);
+	ret = s3_disk_client_init(&q->client, &q->d->web, queue->reactor, error, sizeof(error));
+	if (ret < 0)
+		log_error("no client for a web server", "device=%s why=\"%s\"", q->d->web.name,
+			  error);
+	if (ret == 0)
+		ret = s3_disk_reads_init(q);
+	if (ret == 0)
+		ret = s3_disk_slots_init(q);
+	if (ret == 0)
+		ret = s3_disk_deletes_init(q);
+	return ret == 0 ? s3_disk_fence_init(q) : ret;
+}
+
+static void s3_disk_queue_fini(struct backend_queue *queue)
+{
+	struct s3_disk_queue *q = queue->priv;
+
+	task_cancel(&q->task);
+	s3_disk_fence_fini(q);
+	s3_disk_deletes_fini(q);
+	s3_disk_slots_fini(q);
+	s3_disk_reads_fini(q);
+	s3_disk_client_fini(&q->client);
+}
+
+/* What is to be deleted, and is not yet, is garbage. */
+static bool s3_disk_rest(struct backend_queue *queue)
+{
+	struct s3_disk_queue *q = queue->priv;
+	bool rests = s3_disk_fence_rest(q);
+
+	q->deleting_nr = 0;
+	return s3_disk_deletes_rest(q) && rests;
+}
+
+/* ---- for people ---- */
+
+static struct backend_wait s3_disk_wait(const struct backend_io *io)
+{
+	static const char *const words[] = {
+		[S3_DISK_IO_IDLE] = NULL,
+		[S3_DISK_IO_WAITS_SLOT] = "waiting for one of the buffers to be free",
+		[S3_DISK_IO_WAITS_CALL] = "waiting for one of the connections to be free",
+		[S3_DISK_IO_LOADS] = "the server, for the object that is changed",
+		[S3_DISK_IO_WAITS_STORE] = "waiting for the object to be stored as it was before",
+		[S3_DISK_IO_READS] = "the server, for bytes of an object",
+		[S3_DISK_IO_STORES] = "the server, to store the object",
+		[S3_DISK_IO_CHECKS] = "the server, whether the disk is ours still",
+	};
+	const struct s3_disk_io *w = io->priv;
+
+	return (struct backend_wait){ .words =
+					      words[__atomic_load_n(&w->state, __ATOMIC_RELAXED)] };
+}
+
+static uint64_t client_peek(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+static bool s3_disk_look(const struct backend_queue *queue, unsigned idx,
+			 struct net_connection_look *ret_look)
+{
+	const struct s3_disk_queue *q = queue->priv;
+	const struct s3_disk_client *c = &q->client;
+
+	if (idx > 0)
+		return false;
+	*ret_look = (struct net_connection_look){
+		.server = q->d->web.url.server,
+		.state = s3_disk_client_is_away(c) ? "waiting" : "connected",
+		.since_ns = client_peek(&c->since_ns),
+		.connects = http_client_connects(c->http),
+		.lost = client_peek(&c->lost),
+		.last_end = __atomic_load_n(&c->last_end, __ATOMIC_RELAXED),
+		.resent = client_peek(&c->resent),
+		.answered = client_peek(&c->answered),
+		.sent_bytes = client_peek(&c->sent_bytes),
+		.received_bytes = client_peek(&c->received_bytes),
+		.wait = &c->wait,
+		.answer = &c->answer,
+	};
+	for (int end = 0; end < NET_END_NR; end++)
+		ret_look->ends[end] = client_peek(&c->ends[end]);
+	return true;
+}
+
+static const char *s3_disk_failure(const struct backend_device *device)
+{
+	const struct s3_disk *d = device->priv;
+
+	return net_changed_words(&d->changed);
+}
+
+static void s3_disk_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
+{
+	const struct s3_disk *d = device->priv;
+
+	snprintf(text, BACKEND_IDENTITY_BYTES, "s3-disk %s", d->manifest.id);
+}
+
+static int s3_disk_stored_fd(const struct backend_device *device)
+{
+	const struct s3_disk *d = device->priv;
+
+	return d->kept_fd;
+}
+
+const struct backend backend_s3_disk = {
+	.name = "s3-disk",
+	.summary = "A disk of many objects of an S3 bucket, which can be written.",
+	.options = s3_disk_options,
+	.config_bytes = sizeof(struct s3_disk_config),
+	.device_bytes = sizeof(struct s3_disk),
+	.queue_bytes = sizeof(struct s3_disk_queue),
+	.io_bytes = sizeof(struct s3_disk_io),
+	.batches = true,
+	.check = s3_disk_check,
+	.open = s3_disk_open,
+	.open_async = s3_disk_open_async,
+	.close_async = s3_disk_close_async,
+	.cancel_async = s3_disk_cancel_async,
+	.close = s3_disk_close,
+	.queue_init = s3_disk_queue_init,
+	.queue_fini = s3_disk_queue_fini,
+	.rest = s3_disk_rest,
+	.io_init = s3_disk_io_init,
+	.submit = s3_disk_submit,
+	.cancel = s3_disk_cancel,
+	.wait = s3_disk_wait,
+	.identity = s3_disk_identity,
+	.stored_fd = s3_disk_stored_fd,
+	.failure = s3_disk_failure,
+	.connection = s3_disk_look,
+};

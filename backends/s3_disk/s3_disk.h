@@ -1,0 +1,215 @@
+/*
+ * A disk that can be written, as objects under a prefix of an S3 bucket.
+ *
+ *	s3_disk_map.c       which object has which bytes                     pure
+ *	s3_disk_manifest.c  what the disk is, who writes it                  pure
+ *	s3_disk_options.c   what the user can configure                      main thread
+ *	s3_disk_call.c      a request that is sent until it is answered
+ *	s3_disk_lease.c     the manifest as a lock
+ *	s3_disk_open.c      the lease is taken, at the end given back        control reactor
+ *	s3_disk_load.c      the map of all generations before                control reactor
+ *	s3_disk.c           the table: queues and requests
+ *	s3_disk_part.c      a request, one object after the other
+ *	s3_disk_slot.c      objects in memory, which are being written
+ *	s3_disk_fence.c     FLUSH, and the lease while it serves
+ *	s3_disk_delete.c    objects that nothing refers to any more
+ *
+ * Those without a thread run on the reactor of the only queue.
+ *
+ * A write is complete when an object with its bytes is stored: the object is read, unless all of it
+ * is written or it is in memory still, changed, and stored by another name. Writes to an object
+ * that is being stored wait; then they are stored together. FLUSH asks whether the lease is ours
+ * still. Reads of what is not in memory are GETs of ranges.
+ */
+#ifndef BACKENDS_S3_DISK_S3_DISK_H
+#define BACKENDS_S3_DISK_S3_DISK_H
+
+#include "backends/http/s3_config.h"
+#include "backends/s3_disk/s3_disk_call.h"
+#include "backends/s3_disk/s3_disk_lease.h"
+#include "backends/s3_disk/s3_disk_map.h"
+
+/* Of the 1,024 bytes of a key: the rest is ours. */
+#define S3_DISK_PREFIX_BYTES 900
+
+struct s3_disk_config {
+	struct s3_config s3; /* key: the prefix */
+	uint64_t size_bytes; /* 0: as it is */
+	uint64_t object_bytes, buffers, lease_ns;
+	bool create;
+};
+
+extern const struct option s3_disk_options[];
+void s3_disk_check(const void *config, const struct yaml_node *map, struct config_errors *e);
+
+struct s3_disk {
+	struct web_device web; /* s3_open's: the URL of the prefix, the keys */
+	const struct s3_disk_config *config;
+	char owner[S3_DISK_ID_BYTES];
+	char former[S3_DISK_ID_BYTES]; /* of a dead process of ours; "": none */
+	/* As the store has it; of who has the lease: first the visit, then the queue. */
+	struct s3_disk_manifest manifest;
+	char etag[HTTP_ETAG_BYTES];
+	struct s3_disk_map map;
+	uint32_t seq; /* the last one given away, of this generation */
+	bool is_read_only;
+	int kept_fd; /* memfd with owner, which outlives the process; -1: none */
+	struct s3_disk_visit *visit;
+	struct net_changed changed; /* another one writes it */
+};
+
+enum s3_disk_io_state {
+	S3_DISK_IO_IDLE,
+	S3_DISK_IO_WAITS_SLOT,
+	S3_DISK_IO_WAITS_CALL,
+	S3_DISK_IO_LOADS,
+	S3_DISK_IO_WAITS_STORE,
+	S3_DISK_IO_READS,
+	S3_DISK_IO_STORES,
+	S3_DISK_IO_CHECKS,
+};
+
+struct s3_disk_read;
+
+struct s3_disk_io {
+	struct list_node node; /* of what it waits for */
+	struct backend_io *io;
+	uint32_t at_bytes;	  /* of the request: done so far */
+	struct s3_disk_read *read; /* that brings its bytes */
+	struct s3_disk_name name; /* that it has asked for */
+	uint64_t covers;	  /* FLUSH: writes that were complete before, counted */
+	uint8_t state;		  /* enum s3_disk_io_state; any thread may read it */
+};
+
+/* The part of a request that lies in one object. */
+struct s3_disk_part {
+	uint32_t index, in_bytes, bytes; /* the object, where in it, how much */
+	bool is_whole;			 /* all of the disk's bytes in it */
+};
+
+/* A GET of a range. */
+struct s3_disk_read {
+	struct s3_disk_call call;
+	struct s3_disk_queue *q;
+	struct list_node node; /* free */
+	struct s3_disk_io *w;  /* NULL: it was cancelled */
+};
+
+enum s3_disk_slot_state {
+	S3_DISK_SLOT_FREE,
+	S3_DISK_SLOT_LOADS,
+	S3_DISK_SLOT_READY, /* buf is what is stored */
+	S3_DISK_SLOT_CHANGED, /* buf has bytes of `storing` too: it will be stored in this turn */
+	S3_DISK_SLOT_STORES,
+};
+
+/* An object in memory. */
+struct s3_disk_slot {
+	struct s3_disk_call call;
+	struct s3_disk_queue *q;
+	struct list_node node; /* the one used longest ago first */
+	uint8_t state;	       /* enum s3_disk_slot_state */
+	uint32_t index;
+	struct s3_disk_name next; /* being stored by this name */
+	bool is_pinned;		  /* it is not to be taken */
+	bool is_hole;		  /* all of it is zeroes: it is stored without bytes */
+	uint8_t *buf;
+	struct list_node waiting; /* s3_disk_io: for it to be loaded or stored */
+	struct list_node storing; /* s3_disk_io: complete when it is stored */
+};
+
+#define S3_DISK_DELETES 4u
+#define S3_DISK_DELETES_WAITING 256u
+
+struct s3_disk_delete {
+	struct s3_disk_call call;
+	struct s3_disk_queue *q;
+	bool is_busy;
+};
+
+struct s3_disk_queue {
+	struct s3_disk *d;
+	struct backend_queue *queue;
+	struct s3_disk_client client;
+	struct task task;
+	struct list_node incoming; /* s3_disk_io */
+	struct s3_disk_read *read; /* connections */
+	struct list_node free_reads, reads_waiting, slots_waiting;
+	struct s3_disk_slot *slot; /* config->buffers */
+	struct list_node slots;
+	uint8_t *buffers;
+	size_t buffers_bytes;
+
+	/* s3_disk_fence.c's. */
+	struct s3_disk_lease lease;
+	struct timer renewal;
+	struct list_node flushes; /* s3_disk_io */
+	bool is_asking, is_resting;
+	uint64_t written, asked_covers, checked; /* writes that were complete */
+
+	struct s3_disk_delete deletes[S3_DISK_DELETES];
+	struct s3_disk_listed deleting[S3_DISK_DELETES_WAITING]; /* a ring */
+	unsigned deleting_first, deleting_nr;
+};
+
+/* s3_disk_open.c */
+int s3_disk_open(struct backend_device *device);
+void s3_disk_open_async(struct backend_visit *visit);
+void s3_disk_close_async(struct backend_visit *visit);
+void s3_disk_cancel_async(struct backend_visit *visit);
+void s3_disk_close(struct backend_device *device);
+
+static inline uint32_t s3_disk_object_nr(const struct s3_disk_manifest *m)
+{
+	return (uint32_t)((m->size_bytes + m->object_bytes - 1) / m->object_bytes);
+}
+
+/* s3_disk_part.c */
+/* What comes next of it; false: all is done. */
+bool s3_disk_io_part(const struct s3_disk_io *w, struct s3_disk_part *ret_part);
+/* Begins its next part, or completes it. It is in no list. */
+void s3_disk_io_go(struct s3_disk_io *w);
+/* The same, after this part is done. */
+void s3_disk_io_next(struct s3_disk_io *w);
+void s3_disk_io_end(struct s3_disk_io *w, int result);
+void s3_disk_io_cancel(struct s3_disk_io *w);
+/* All of the list ends with this. */
+void s3_disk_ios_fail(struct list_node *list, int result);
+int s3_disk_reads_init(struct s3_disk_queue *q);
+void s3_disk_reads_fini(struct s3_disk_queue *q);
+
+/* s3_disk_slot.c */
+struct s3_disk_slot *s3_disk_slot_find(struct s3_disk_queue *q, uint32_t index);
+/* For this part, whose object has none; is_overwritten: all of it will be. NULL: all are in use. */
+struct s3_disk_slot *s3_disk_slot_take(struct s3_disk_queue *q, uint32_t index,
+				       bool is_overwritten);
+/* Does the next part of a request with the object, now or when it can be. */
+void s3_disk_slot_use(struct s3_disk_slot *slot, struct s3_disk_io *w);
+/* Later in this turn: what has come begins, and objects that have changed are stored. */
+void s3_disk_run_later(struct s3_disk_queue *q);
+int s3_disk_slots_init(struct s3_disk_queue *q);
+void s3_disk_slots_fini(struct s3_disk_queue *q);
+
+/* s3_disk_fence.c */
+int s3_disk_fence_init(struct s3_disk_queue *q);
+void s3_disk_fence_fini(struct s3_disk_queue *q);
+/* Completes it when the disk was ours after all that was complete before. */
+void s3_disk_flush(struct s3_disk_io *w);
+/* It begins no renewal any more until a request comes; whether none is under way. */
+bool s3_disk_fence_rest(struct s3_disk_queue *q);
+void s3_disk_fence_wake(struct s3_disk_queue *q);
+
+/* s3_disk_delete.c */
+int s3_disk_deletes_init(struct s3_disk_queue *q);
+void s3_disk_deletes_fini(struct s3_disk_queue *q);
+/* Whether none is under way. */
+bool s3_disk_deletes_rest(const struct s3_disk_queue *q);
+/* Of this generation, and replaced. */
+void s3_disk_delete(struct s3_disk_queue *q, uint32_t index, struct s3_disk_name name);
+
+static inline void s3_disk_io_set_state(struct s3_disk_io *w, enum s3_disk_io_state state)
+{
+	__atomic_store_n(&w->state, (uint8_t)state, __ATOMIC_RELAXED);
+}
+
+#endif

@@ -1,0 +1,162 @@
+/*
+ * Whether the disk is ours still, while it serves. Owns the lease. Reactor thread.
+ *
+ * Happy path: FLUSH, or a WRITE with FUA that is stored -> the manifest is read -> it names us: all writes that were complete before
+ * are what the next writer finds. Every third of a lease it is written anew. Failure modes: it
+ * names another one: all requests fail from then on, until the device is opened again.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/s3_disk/s3_disk.h"
+#include "base/util.h"
+
+static void fence_ask(struct s3_disk_queue *q);
+
+static struct s3_disk_queue *queue_of(struct s3_disk_lease *lease)
+{
+	return container_of(lease, struct s3_disk_queue, lease);
+}
+
+static void fence_lost(struct s3_disk_queue *q)
+{
+	struct s3_disk *d = q->d;
+	char how[NET_CHANGED_BYTES];
+
+	snprintf(how, sizeof(how), "%s%.64s writes it now: only one may", q->lease.manifest.host[0] ? "" : "another host",
+		 q->lease.manifest.host);
+	net_changed_note(&d->changed, "the disk's writer", how, d->web.name, d->web.url.server);
+	s3_disk_ios_fail(&q->flushes, -EIO);
+}
+
+static void flushes_complete(struct s3_disk_queue *q, int result)
+{
+	struct list_node all = LIST_INIT(all), *node;
+
+	list_splice(&all, &q->flushes);
+	while ((node = list_pop_front(&all))) {
+		struct s3_disk_io *w = list_entry(node, struct s3_disk_io, node);
+
+		if (w->covers <= q->asked_covers)
+			s3_disk_io_end(w, result);
+		else
+			list_push_back(&q->flushes, &w->node);
+	}
+}
+
+static void fence_keep(struct s3_disk_queue *q)
+{
+	memcpy(q->d->etag, q->lease.etag, sizeof(q->d->etag));
+	q->d->manifest.beat = q->lease.manifest.beat;
+}
+
+static void fence_on_asked(struct s3_disk_lease *lease, int result)
+{
+	struct s3_disk_queue *q = queue_of(lease);
+	struct s3_disk *d = q->d;
+
+	q->is_asking = false;
+	if (result == -ENOENT ||
+	    (result == 0 && strcmp(lease->manifest.owner, d->owner) != 0)) {
+		fence_lost(q);
+		return;
+	}
+	if (result == 0) {
+		fence_keep(q);
+		q->checked = q->asked_covers;
+	} else {
+		log_limited_by(&d->web.refused_limit, LOG_LEVEL_ERROR, "a flush fails",
+			       "device=%s why=\"%s\"", d->web.name, lease->words);
+	}
+	flushes_complete(q, result);
+	if (!list_empty(&q->flushes))
+		fence_ask(q);
+}
+
+static void fence_ask(struct s3_disk_queue *q)
+{
+	if (q->is_asking)
+		return;
+	q->is_asking = true;
+	q->asked_covers = q->written;
+	s3_disk_lease_read(&q->lease, fence_on_asked);
+}
+
+void s3_disk_flush(struct s3_disk_io *w)
+{
+	struct s3_disk_queue *q = w->io->queue->priv;
+
+	if (net_has_changed(&q->d->changed) || q->written == q->checked) {
+		s3_disk_io_end(w, net_has_changed(&q->d->changed) ? -EIO : 0);
+		return;
+	}
+	w->covers = q->written;
+	s3_disk_io_set_state(w, S3_DISK_IO_CHECKS);
+	list_push_back(&q->flushes, &w->node);
+	fence_ask(q);
+}
+
+/* ---- renewal ---- */
+
+static void renewal_arm(struct s3_disk_queue *q)
+{
+	struct reactor *r = q->queue->reactor;
+
+	if (!q->is_resting && !q->d->is_read_only && !net_has_changed(&q->d->changed))
+		reactor_timer_arm(r, &q->renewal, r->now_ns + q->d->config->lease_ns / 3);
+}
+
+static void fence_on_renewed(struct s3_disk_lease *lease, int result)
+{
+	struct s3_disk_queue *q = queue_of(lease);
+
+	q->is_asking = false;
+	if (result == 0)
+		fence_keep(q);
+	renewal_arm(q);
+	if (result == -ESTALE || result == -ENOENT || !list_empty(&q->flushes))
+		fence_ask(q);
+}
+
+static void fence_on_time(struct timer *timer)
+{
+	struct s3_disk_queue *q = container_of(timer, struct s3_disk_queue, renewal);
+
+	if (q->is_asking) {
+		renewal_arm(q);
+		return;
+	}
+	q->is_asking = true;
+	q->lease.next = q->d->manifest;
+	s3_disk_lease_write(&q->lease, false, fence_on_renewed);
+}
+
+bool s3_disk_fence_rest(struct s3_disk_queue *q)
+{
+	q->is_resting = true;
+	reactor_timer_cancel(q->queue->reactor, &q->renewal);
+	return !q->is_asking;
+}
+
+void s3_disk_fence_wake(struct s3_disk_queue *q)
+{
+	q->is_resting = false;
+	renewal_arm(q);
+}
+
+int s3_disk_fence_init(struct s3_disk_queue *q)
+{
+	list_init(&q->flushes);
+	timer_init(&q->renewal, fence_on_time);
+	q->lease.manifest = q->d->manifest;
+	memcpy(q->lease.etag, q->d->etag, sizeof(q->lease.etag));
+	renewal_arm(q);
+	return s3_disk_lease_init(&q->lease, &q->client, q->d->owner);
+}
+
+void s3_disk_fence_fini(struct s3_disk_queue *q)
+{
+	reactor_timer_cancel(q->queue->reactor, &q->renewal);
+	s3_disk_lease_fini(&q->lease);
+}

@@ -1,0 +1,130 @@
+/*
+ * Reads and writes the manifest. Owns the text of it.
+ *
+ * Happy path: a PUT with If-Match -> its ETag is the next one's condition. Failure modes: a PUT
+ * whose answer was lost is sent again and finds itself: then who stands in the manifest decides.
+ */
+#include "backends/s3_disk/s3_disk_lease.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/util.h"
+
+static struct s3_disk_lease *lease_of(struct s3_disk_call *call)
+{
+	return container_of(call, struct s3_disk_lease, call);
+}
+
+/* ---- reading ---- */
+
+/* 0: manifest and etag are set. */
+static int lease_take(struct s3_disk_lease *l, int result)
+{
+	const struct s3_disk_call *call = &l->call;
+
+	if (result < 0) {
+		snprintf(l->words, sizeof(l->words), "the manifest: %s", call->words);
+		return result == -EMSGSIZE ? -EINVAL : result;
+	}
+	if (!call->etag[0]) {
+		snprintf(l->words, sizeof(l->words), "the server says no ETag of the manifest");
+		return -EINVAL;
+	}
+	memcpy(l->etag, call->etag, sizeof(l->etag));
+	return s3_disk_manifest_read(&l->manifest, l->text, call->got, l->words, sizeof(l->words));
+}
+
+static void lease_on_read(struct s3_disk_call *call, int result)
+{
+	struct s3_disk_lease *l = lease_of(call);
+
+	l->done(l, lease_take(l, result));
+}
+
+static void lease_get(struct s3_disk_lease *l, void (*done)(struct s3_disk_call *call, int result))
+{
+	struct s3_disk_call *call = &l->call;
+
+	s3_disk_call_reset(call);
+	snprintf(call->path, sizeof(call->path), "manifest");
+	call->to = (uint8_t *)l->text;
+	call->to_bytes = sizeof(l->text);
+	s3_disk_call_begin(call, done);
+}
+
+void s3_disk_lease_read(struct s3_disk_lease *l,
+			void (*done)(struct s3_disk_lease *lease, int result))
+{
+	l->done = done;
+	lease_get(l, lease_on_read);
+}
+
+/* ---- writing ---- */
+
+/* After a PUT that may have been executed before: is what is there ours? */
+static void lease_on_look(struct s3_disk_call *call, int result)
+{
+	struct s3_disk_lease *l = lease_of(call);
+	int ret = lease_take(l, result);
+
+	if (ret == 0 && (strcmp(l->manifest.owner, l->next.owner) != 0 ||
+			 l->manifest.beat != l->next.beat ||
+			 l->manifest.generation != l->next.generation))
+		ret = -ESTALE;
+	l->done(l, ret);
+}
+
+static void lease_on_written(struct s3_disk_call *call, int result)
+{
+	struct s3_disk_lease *l = lease_of(call);
+
+	if (result == -ESTALE && call->tries > 1) {
+		lease_get(l, lease_on_look);
+		return;
+	}
+	if (result == 0 && !call->etag[0]) {
+		lease_get(l, lease_on_look);
+		return;
+	}
+	if (result == 0) {
+		l->manifest = l->next;
+		memcpy(l->etag, call->etag, sizeof(l->etag));
+	} else {
+		snprintf(l->words, sizeof(l->words), "the manifest: %s", call->words);
+	}
+	l->done(l, result);
+}
+
+void s3_disk_lease_write(struct s3_disk_lease *l, bool is_new,
+			 void (*done)(struct s3_disk_lease *lease, int result))
+{
+	struct s3_disk_call *call = &l->call;
+	int bytes;
+
+	l->done = done;
+	l->next.beat++;
+	s3_disk_call_reset(call);
+	bytes = s3_disk_manifest_write(&l->next, l->text);
+	call->method = HTTP_PUT;
+	call->body = l->text;
+	call->body_bytes = bytes < 0 ? 0 : (size_t)bytes;
+	snprintf(call->path, sizeof(call->path), "manifest");
+	if (is_new)
+		snprintf(call->condition, sizeof(call->condition), "If-None-Match: *");
+	else
+		snprintf(call->condition, sizeof(call->condition), "If-Match: %s", l->etag);
+	s3_disk_call_begin(call, lease_on_written);
+}
+
+int s3_disk_lease_init(struct s3_disk_lease *l, struct s3_disk_client *client, const char *owner)
+{
+	l->owner = owner;
+	return s3_disk_call_init(&l->call, client);
+}
+
+void s3_disk_lease_fini(struct s3_disk_lease *l)
+{
+	s3_disk_call_fini(&l->call);
+}

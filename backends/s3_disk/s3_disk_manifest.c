@@ -1,0 +1,94 @@
+/* Reads and writes manifests, by jansson; owns nothing. Pure. */
+#include "backends/s3_disk/s3_disk_manifest.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/s3_disk/s3_disk_map.h"
+
+#define FORMAT "ublkd-s3-disk"
+#define VERSION 1
+
+int s3_disk_manifest_write(const struct s3_disk_manifest *m, char text[S3_DISK_MANIFEST_BYTES])
+{
+	json_t *all = json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:I}", "format",
+				FORMAT, "version", VERSION, "id", m->id, "size",
+				(json_int_t)m->size_bytes, "object_size",
+				(json_int_t)m->object_bytes, "generation",
+				(json_int_t)m->generation, "map", m->map, "owner", m->owner, "host",
+				m->host, "beat", (json_int_t)m->beat);
+	size_t bytes = all ? json_dumpb(all, text, S3_DISK_MANIFEST_BYTES, JSON_INDENT(1)) : 0;
+
+	json_decref(all);
+	return bytes > 0 && bytes <= S3_DISK_MANIFEST_BYTES ? (int)bytes : -ENOMEM;
+}
+
+static bool take_text(const json_t *all, const char *key, const char *letters, char *to,
+		      size_t to_bytes)
+{
+	const char *text = json_string_value(json_object_get(all, key));
+
+	if (!text || strlen(text) >= to_bytes || (letters && text[strspn(text, letters)]))
+		return false;
+	snprintf(to, to_bytes, "%s", text);
+	return true;
+}
+
+static bool take_number(const json_t *all, const char *key, uint64_t min, uint64_t max,
+			uint64_t *ret_value)
+{
+	const json_t *value = json_object_get(all, key);
+	json_int_t number = json_integer_value(value);
+
+	if (!json_is_integer(value) || number < 0 || (uint64_t)number < min ||
+	    (uint64_t)number > max)
+		return false;
+	*ret_value = (uint64_t)number;
+	return true;
+}
+
+static bool manifest_take(struct s3_disk_manifest *m, const json_t *all)
+{
+	static const char hex[] = "0123456789abcdef", name[] = "0123456789abcdef/.map";
+	uint64_t generation;
+	bool is_good = take_text(all, "id", hex, m->id, sizeof(m->id)) && m->id[0] &&
+		       take_text(all, "owner", hex, m->owner, sizeof(m->owner)) &&
+		       take_text(all, "map", name, m->map, sizeof(m->map)) &&
+		       take_text(all, "host", NULL, m->host, sizeof(m->host)) &&
+		       take_number(all, "object_size", S3_DISK_OBJECT_BYTES_MIN,
+				   S3_DISK_OBJECT_BYTES_MAX, &m->object_bytes) &&
+		       take_number(all, "size", 4096, INT64_MAX, &m->size_bytes) &&
+		       take_number(all, "generation", 1, S3_DISK_GENERATION_MAX, &generation) &&
+		       take_number(all, "beat", 0, INT64_MAX, &m->beat);
+
+	if (!is_good || (m->object_bytes & (m->object_bytes - 1)) || m->size_bytes % 4096)
+		return false;
+	m->generation = (uint32_t)generation;
+	return (m->size_bytes - 1) / m->object_bytes < S3_DISK_OBJECTS_MAX &&
+	       (m->map[0] == '\0' || strncmp(m->map, "map/", 4) == 0);
+}
+
+int s3_disk_manifest_read(struct s3_disk_manifest *ret_manifest, const char *text, size_t bytes,
+			  char *words, size_t words_bytes)
+{
+	json_t *all = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+	const char *format = json_string_value(json_object_get(all, "format"));
+	int ret = -EINVAL;
+
+	*ret_manifest = (struct s3_disk_manifest){ 0 };
+	if (!format || strcmp(format, FORMAT) != 0)
+		snprintf(words, words_bytes, "its manifest is none of ublkd's");
+	else if (json_integer_value(json_object_get(all, "version")) != VERSION)
+		snprintf(words, words_bytes,
+			 "its manifest has another version than %d: a newer ublkd is needed",
+			 VERSION);
+	else if (!manifest_take(ret_manifest, all))
+		snprintf(words, words_bytes, "its manifest makes no sense");
+	else
+		ret = 0;
+	json_decref(all);
+	return ret;
+}

@@ -1,0 +1,33 @@
+/* The one object that says what the disk is and who writes it: JSON. Pure; any thread. */
+#ifndef BACKENDS_S3_DISK_S3_DISK_MANIFEST_H
+#define BACKENDS_S3_DISK_S3_DISK_MANIFEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define S3_DISK_ID_BYTES 33 /* 128 bits, hexadecimal */
+#define S3_DISK_HOST_BYTES 65
+#define S3_DISK_MAP_BYTES 64
+#define S3_DISK_OBJECT_BYTES_MIN (64u << 10)
+#define S3_DISK_OBJECT_BYTES_MAX (64u << 20)
+#define S3_DISK_MANIFEST_BYTES 65536u
+
+struct s3_disk_manifest {
+	char id[S3_DISK_ID_BYTES]; /* of the disk */
+	uint64_t size_bytes, object_bytes;
+	uint32_t generation;
+	/* What all generations before this one have left; "": nothing. */
+	char map[S3_DISK_MAP_BYTES];
+	char owner[S3_DISK_ID_BYTES];	/* of the writer, new each time; "": nobody writes it */
+	char host[S3_DISK_HOST_BYTES];	/* of the writer, for people */
+	uint64_t beat;			/* of the writer: counts */
+};
+
+/* Returns the bytes of the text, or -ENOMEM. */
+int s3_disk_manifest_write(const struct s3_disk_manifest *manifest,
+			   char text[S3_DISK_MANIFEST_BYTES]);
+/* Returns 0, or -EINVAL with words. */
+int s3_disk_manifest_read(struct s3_disk_manifest *ret_manifest, const char *text, size_t bytes,
+			  char *words, size_t words_bytes);
+
+#endif

@@ -1,0 +1,284 @@
+/*
+ * Objects in memory. Owns the buffers. Reactor thread.
+ *
+ * Happy path: a WRITE -> the object is loaded, unless all of it is written -> changed -> stored by
+ * a new name at the end of the turn, with all that has come meanwhile -> the WRITEs are complete ->
+ * those that came while it was being stored change it next. It stays in memory until the slot is
+ * needed. Failure modes: it cannot be loaded or stored: its WRITEs fail, and the slot is free.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "backends/s3_disk/s3_disk.h"
+#include "base/util.h"
+
+static void slot_run(struct s3_disk_slot *slot);
+
+struct s3_disk_slot *s3_disk_slot_find(struct s3_disk_queue *q, uint32_t index)
+{
+	list_for_each (node, &q->slots) {
+		struct s3_disk_slot *slot = list_entry(node, struct s3_disk_slot, node);
+
+		if (slot->state != S3_DISK_SLOT_FREE && slot->index == index)
+			return slot;
+	}
+	return NULL;
+}
+
+static struct s3_disk_name map_name(const struct s3_disk_slot *slot)
+{
+	return slot->q->d->map.name[slot->index];
+}
+
+/* One that waits for a slot may have this one. */
+static void slots_offer(struct s3_disk_queue *q)
+{
+	struct list_node *node = list_pop_front(&q->slots_waiting);
+
+	if (node)
+		s3_disk_io_go(list_entry(node, struct s3_disk_io, node));
+}
+
+/* ---- loading ---- */
+
+static void slot_drop(struct s3_disk_slot *slot)
+{
+	slot->state = S3_DISK_SLOT_FREE;
+	s3_disk_ios_fail(&slot->waiting, -EIO);
+	s3_disk_ios_fail(&slot->storing, -EIO);
+}
+
+static void slot_on_loaded(struct s3_disk_call *call, int result)
+{
+	struct s3_disk_slot *slot = container_of(call, struct s3_disk_slot, call);
+	struct s3_disk_queue *q = slot->q;
+
+	if (result == 0 && call->got == q->d->manifest.object_bytes) {
+		slot->state = S3_DISK_SLOT_READY;
+		slot_run(slot);
+	} else {
+		log_limited_by(&q->d->web.refused_limit, LOG_LEVEL_ERROR, "an object cannot be read",
+			       "device=%s object=%s why=\"%s\"", q->d->web.name, call->path,
+			       result == 0	   ? "it is too short"
+			       : result == -ENOENT ? "it is missing"
+						   : call->words);
+		slot_drop(slot);
+	}
+	slots_offer(q);
+}
+
+static void slot_load(struct s3_disk_slot *slot, bool is_overwritten)
+{
+	struct s3_disk_call *call = &slot->call;
+
+	if (is_overwritten || s3_disk_name_is_hole(map_name(slot))) {
+		memset(slot->buf, 0, slot->q->d->manifest.object_bytes);
+		slot->is_hole = true;
+		slot->state = S3_DISK_SLOT_READY;
+		return;
+	}
+	slot->is_hole = false;
+	slot->state = S3_DISK_SLOT_LOADS;
+	s3_disk_call_reset(call);
+	s3_disk_name_text(map_name(slot), slot->index, call->path);
+	call->to = slot->buf;
+	call->to_bytes = slot->q->d->manifest.object_bytes;
+	s3_disk_call_begin(call, slot_on_loaded);
+}
+
+struct s3_disk_slot *s3_disk_slot_take(struct s3_disk_queue *q, uint32_t index, bool is_overwritten)
+{
+	list_for_each (node, &q->slots) {
+		struct s3_disk_slot *slot = list_entry(node, struct s3_disk_slot, node);
+
+		if (slot->is_pinned ||
+		    (slot->state != S3_DISK_SLOT_FREE && slot->state != S3_DISK_SLOT_READY))
+			continue;
+		slot->index = index;
+		slot_load(slot, is_overwritten);
+		return slot;
+	}
+	return NULL;
+}
+
+/* ---- changing ---- */
+
+/* Changes the object by the part of a WRITE and its like. */
+static void slot_change(struct s3_disk_slot *slot, struct s3_disk_io *w,
+			const struct s3_disk_part *part)
+{
+	const struct backend_io *io = w->io;
+	uint8_t *at = slot->buf + part->in_bytes;
+
+	if (io->op == BACKEND_WRITE) {
+		memcpy(at, (const uint8_t *)io->buf + w->at_bytes, part->bytes);
+		slot->is_hole = false;
+	} else {
+		memset(at, 0, part->bytes);
+		slot->is_hole = slot->is_hole || part->is_whole;
+	}
+	slot->state = S3_DISK_SLOT_CHANGED;
+	s3_disk_io_set_state(w, S3_DISK_IO_STORES);
+	list_push_back(&slot->storing, &w->node);
+}
+
+void s3_disk_slot_use(struct s3_disk_slot *slot, struct s3_disk_io *w)
+{
+	struct s3_disk_queue *q = slot->q;
+	struct backend_io *io = w->io;
+	struct s3_disk_part part;
+
+	list_remove(&slot->node);
+	list_push_back(&q->slots, &slot->node);
+	s3_disk_io_part(w, &part);
+	if (slot->state == S3_DISK_SLOT_LOADS ||
+	    (slot->state == S3_DISK_SLOT_STORES && io->op != BACKEND_READ)) {
+		s3_disk_io_set_state(w, slot->state == S3_DISK_SLOT_LOADS ? S3_DISK_IO_LOADS
+									  : S3_DISK_IO_WAITS_STORE);
+		list_push_back(&slot->waiting, &w->node);
+	} else if (io->op == BACKEND_READ) {
+		memcpy((uint8_t *)io->buf + w->at_bytes, slot->buf + part.in_bytes, part.bytes);
+		s3_disk_io_next(w);
+	} else {
+		slot_change(slot, w, &part);
+		s3_disk_run_later(q);
+	}
+}
+
+/*
+ * What it brings or has stored is there: what waits for that goes on. Requests go on to their next
+ * object meanwhile, which must not take this slot.
+ */
+static void slot_run(struct s3_disk_slot *slot)
+{
+	struct list_node stored = LIST_INIT(stored), waiting = LIST_INIT(waiting), *node;
+
+	slot->is_pinned = true;
+	list_splice(&stored, &slot->storing);
+	list_splice(&waiting, &slot->waiting);
+	while ((node = list_pop_front(&stored)))
+		s3_disk_io_next(list_entry(node, struct s3_disk_io, node));
+	while ((node = list_pop_front(&waiting)))
+		s3_disk_slot_use(slot, list_entry(node, struct s3_disk_io, node));
+	slot->is_pinned = false;
+}
+
+/* ---- storing ---- */
+
+static void slot_on_stored(struct s3_disk_call *call, int result)
+{
+	struct s3_disk_slot *slot = container_of(call, struct s3_disk_slot, call);
+	struct s3_disk_queue *q = slot->q;
+	struct s3_disk_name old = map_name(slot);
+
+	if (result < 0) {
+		log_limited_by(&q->d->web.refused_limit, LOG_LEVEL_ERROR,
+			       "an object cannot be stored", "device=%s object=%s why=\"%s\"",
+			       q->d->web.name, call->path, call->words);
+		/* It may have been: nobody is to find it. */
+		s3_disk_delete(q, slot->index, slot->next);
+		slot_drop(slot);
+		slots_offer(q);
+		return;
+	}
+	q->d->map.name[slot->index] = slot->next;
+	if (old.generation == q->d->manifest.generation)
+		s3_disk_delete(q, slot->index, old);
+	slot->state = S3_DISK_SLOT_READY;
+	slot_run(slot);
+	slots_offer(q);
+}
+
+static void slot_store(struct s3_disk_slot *slot)
+{
+	struct s3_disk_queue *q = slot->q;
+	struct s3_disk_call *call = &slot->call;
+
+	if (q->d->seq == S3_DISK_SEQ_MAX) {
+		log_error("no name is left for an object: add the device again", "device=%s",
+			  q->d->web.name);
+		slot_drop(slot);
+		return;
+	}
+	slot->state = S3_DISK_SLOT_STORES;
+	slot->next = (struct s3_disk_name){ .generation = q->d->manifest.generation,
+					    .seq = ++q->d->seq };
+	s3_disk_call_reset(call);
+	call->method = HTTP_PUT;
+	s3_disk_name_text(slot->next, slot->index, call->path);
+	call->body = slot->buf;
+	call->body_bytes = slot->is_hole ? 0 : q->d->manifest.object_bytes;
+	if (slot->is_hole)
+		slot->next.seq |= S3_DISK_HOLE;
+	s3_disk_call_begin(call, slot_on_stored);
+}
+
+static void io_begin(struct s3_disk_io *w)
+{
+	if (w->io->op == BACKEND_FLUSH)
+		s3_disk_flush(w);
+	else
+		s3_disk_io_go(w);
+}
+
+/* What has come begins; then the objects that have changed are stored. */
+static void queue_run(struct task *task)
+{
+	struct s3_disk_queue *q = container_of(task, struct s3_disk_queue, task);
+	struct list_node all = LIST_INIT(all), *node;
+
+	list_splice(&all, &q->incoming);
+	while ((node = list_pop_front(&all)))
+		io_begin(list_entry(node, struct s3_disk_io, node));
+	for (unsigned i = 0; i < q->d->config->buffers; i++)
+		if (q->slot[i].state == S3_DISK_SLOT_CHANGED)
+			slot_store(&q->slot[i]);
+}
+
+void s3_disk_run_later(struct s3_disk_queue *q)
+{
+	reactor_defer(q->queue->reactor, &q->task, queue_run);
+}
+
+/* ---- life ---- */
+
+int s3_disk_slots_init(struct s3_disk_queue *q)
+{
+	unsigned nr = (unsigned)q->d->config->buffers;
+	uint64_t object_bytes = q->d->manifest.object_bytes;
+
+	list_init(&q->slots);
+	list_init(&q->slots_waiting);
+	q->slot = calloc(nr, sizeof(*q->slot));
+	q->buffers_bytes = nr * object_bytes;
+	q->buffers = mmap(NULL, q->buffers_bytes, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (q->buffers == MAP_FAILED)
+		q->buffers = NULL;
+	if (!q->slot || !q->buffers)
+		return -ENOMEM;
+	for (unsigned i = 0; i < nr; i++) {
+		struct s3_disk_slot *slot = &q->slot[i];
+		int ret = s3_disk_call_init(&slot->call, &q->client);
+
+		if (ret < 0)
+			return ret;
+		slot->q = q;
+		slot->buf = q->buffers + i * object_bytes;
+		list_init(&slot->waiting);
+		list_init(&slot->storing);
+		list_push_back(&q->slots, &slot->node);
+	}
+	return 0;
+}
+
+void s3_disk_slots_fini(struct s3_disk_queue *q)
+{
+	for (unsigned i = 0; q->slot && i < q->d->config->buffers; i++)
+		s3_disk_call_fini(&q->slot[i].call);
+	free(q->slot);
+	if (q->buffers)
+		munmap(q->buffers, q->buffers_bytes);
+}
