@@ -74,11 +74,11 @@ struct s3_disk_read;
 struct s3_disk_io {
 	struct list_node node; /* of what it waits for */
 	struct backend_io *io;
-	uint32_t at_bytes;	  /* of the request: done so far */
+	uint32_t at_bytes;	   /* of the request: done so far */
 	struct s3_disk_read *read; /* that brings its bytes */
-	struct s3_disk_name name; /* that it has asked for */
-	uint64_t covers;	  /* FLUSH: writes that were complete before, counted */
-	uint8_t state;		  /* enum s3_disk_io_state; any thread may read it */
+	struct s3_disk_name name;  /* that it has asked for */
+	uint64_t covers;	   /* FLUSH: writes that were complete before, counted */
+	uint8_t state;		   /* enum s3_disk_io_state; any thread may read it */
 };
 
 /* The part of a request that lies in one object. */
@@ -98,7 +98,7 @@ struct s3_disk_read {
 enum s3_disk_slot_state {
 	S3_DISK_SLOT_FREE,
 	S3_DISK_SLOT_LOADS,
-	S3_DISK_SLOT_READY, /* buf is what is stored */
+	S3_DISK_SLOT_READY,   /* buf is what is stored */
 	S3_DISK_SLOT_CHANGED, /* buf has bytes of `storing` too: it will be stored in this turn */
 	S3_DISK_SLOT_STORES,
 };

@@ -1,9 +1,10 @@
 /*
  * Whether the disk is ours still, while it serves. Owns the lease. Reactor thread.
  *
- * Happy path: FLUSH, or a WRITE with FUA that is stored -> the manifest is read -> it names us: all writes that were complete before
- * are what the next writer finds. Every third of a lease it is written anew. Failure modes: it
- * names another one: all requests fail from then on, until the device is opened again.
+ * Happy path: FLUSH, or a WRITE with FUA that is stored -> the manifest is read -> it names us: all
+ * writes that were complete before are what the next writer finds. Every third of a lease it is
+ * written anew. Failure modes: it names another one: all requests fail from then on, until the
+ * device is opened again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,8 +25,8 @@ static void fence_lost(struct s3_disk_queue *q)
 	struct s3_disk *d = q->d;
 	char how[NET_CHANGED_BYTES];
 
-	snprintf(how, sizeof(how), "%s%.64s writes it now: only one may", q->lease.manifest.host[0] ? "" : "another host",
-		 q->lease.manifest.host);
+	snprintf(how, sizeof(how), "%s%.64s writes it now: only one may",
+		 q->lease.manifest.host[0] ? "" : "another host", q->lease.manifest.host);
 	net_changed_note(&d->changed, "the disk's writer", how, d->web.name, d->web.url.server);
 	s3_disk_ios_fail(&q->flushes, -EIO);
 }
@@ -57,8 +58,7 @@ static void fence_on_asked(struct s3_disk_lease *lease, int result)
 	struct s3_disk *d = q->d;
 
 	q->is_asking = false;
-	if (result == -ENOENT ||
-	    (result == 0 && strcmp(lease->manifest.owner, d->owner) != 0)) {
+	if (result == -ENOENT || (result == 0 && strcmp(lease->manifest.owner, d->owner) != 0)) {
 		fence_lost(q);
 		return;
 	}

@@ -69,9 +69,9 @@ static void lease_on_look(struct s3_disk_call *call, int result)
 	struct s3_disk_lease *l = lease_of(call);
 	int ret = lease_take(l, result);
 
-	if (ret == 0 && (strcmp(l->manifest.owner, l->next.owner) != 0 ||
-			 l->manifest.beat != l->next.beat ||
-			 l->manifest.generation != l->next.generation))
+	if (ret == 0 &&
+	    (strcmp(l->manifest.owner, l->next.owner) != 0 || l->manifest.beat != l->next.beat ||
+	     l->manifest.generation != l->next.generation))
 		ret = -ESTALE;
 	l->done(l, ret);
 }

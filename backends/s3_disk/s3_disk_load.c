@@ -69,8 +69,8 @@ static int load_query(struct s3_disk_visit *v)
 {
 	const struct s3_disk *d = v->d;
 	char key[3 * S3_OBJECT_BYTES], prefix[S3_OBJECT_BYTES], escaped[3 * S3_OBJECT_BYTES];
-	int bucket_bytes = (int)(strlen(d->web.start) -
-				 s3_key_escape(d->config->s3.key, key, sizeof(key)));
+	int bucket_bytes =
+		(int)(strlen(d->web.start) - s3_key_escape(d->config->s3.key, key, sizeof(key)));
 	int n = snprintf(prefix, sizeof(prefix), "%s/o/%08x/", d->config->s3.key,
 			 d->manifest.generation);
 

@@ -12,19 +12,47 @@
 #define FORMAT "ublkd-s3-disk"
 #define VERSION 1
 
+bool s3_disk_snapshot_name_is_good(const char *name)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "0123456789._-";
+	size_t bytes = strlen(name);
+
+	return bytes > 0 && bytes < S3_DISK_SNAPSHOT_BYTES && strspn(name, letters) == bytes;
+}
+
+/* ---- writing ---- */
+
+static json_t *snapshots_pack(const struct s3_disk_manifest *m)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < m->snapshot_nr; i++) {
+		const struct s3_disk_snapshot *s = &m->snapshot[i];
+
+		json_array_append_new(all,
+				      json_pack("{s:s, s:s, s:I, s:I}", "name", s->name, "map",
+						s->map, "generation", (json_int_t)s->generation,
+						"time", (json_int_t)s->sec));
+	}
+	return all;
+}
+
 int s3_disk_manifest_write(const struct s3_disk_manifest *m, char text[S3_DISK_MANIFEST_BYTES])
 {
-	json_t *all = json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:I}", "format",
-				FORMAT, "version", VERSION, "id", m->id, "size",
-				(json_int_t)m->size_bytes, "object_size",
-				(json_int_t)m->object_bytes, "generation",
-				(json_int_t)m->generation, "map", m->map, "owner", m->owner, "host",
-				m->host, "beat", (json_int_t)m->beat);
+	json_t *all = json_pack(
+		"{s:s, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:I, s:o}", "format", FORMAT,
+		"version", VERSION, "id", m->id, "size", (json_int_t)m->size_bytes, "object_size",
+		(json_int_t)m->object_bytes, "generation", (json_int_t)m->generation, "map", m->map,
+		"owner", m->owner, "host", m->host, "beat", (json_int_t)m->beat, "snapshots",
+		snapshots_pack(m));
 	size_t bytes = all ? json_dumpb(all, text, S3_DISK_MANIFEST_BYTES, JSON_INDENT(1)) : 0;
 
 	json_decref(all);
 	return bytes > 0 && bytes <= S3_DISK_MANIFEST_BYTES ? (int)bytes : -ENOMEM;
 }
+
+/* ---- reading ---- */
 
 static bool take_text(const json_t *all, const char *key, const char *letters, char *to,
 		      size_t to_bytes)
@@ -50,25 +78,57 @@ static bool take_number(const json_t *all, const char *key, uint64_t min, uint64
 	return true;
 }
 
+static bool take_map(const json_t *all, char map[S3_DISK_MAP_BYTES])
+{
+	return take_text(all, "map", "0123456789abcdef/.map", map, S3_DISK_MAP_BYTES) &&
+	       (map[0] == '\0' || strncmp(map, "map/", 4) == 0);
+}
+
+static bool take_generation(const json_t *all, uint32_t *ret_generation)
+{
+	uint64_t generation;
+
+	if (!take_number(all, "generation", 1, S3_DISK_GENERATION_MAX, &generation))
+		return false;
+	*ret_generation = (uint32_t)generation;
+	return true;
+}
+
+static bool take_snapshots(const json_t *all, struct s3_disk_manifest *m)
+{
+	const json_t *list = json_object_get(all, "snapshots"), *one;
+	size_t i;
+
+	if (!json_is_array(list) || json_array_size(list) > S3_DISK_SNAPSHOTS_MAX)
+		return false;
+	json_array_foreach(list, i, one)
+	{
+		struct s3_disk_snapshot *s = &m->snapshot[i];
+
+		if (!take_text(one, "name", NULL, s->name, sizeof(s->name)) ||
+		    !s3_disk_snapshot_name_is_good(s->name) || !take_map(one, s->map) ||
+		    !take_generation(one, &s->generation) || s->generation > m->generation ||
+		    !take_number(one, "time", 0, UINT32_MAX, &s->sec))
+			return false;
+	}
+	m->snapshot_nr = (unsigned)i;
+	return true;
+}
+
 static bool manifest_take(struct s3_disk_manifest *m, const json_t *all)
 {
-	static const char hex[] = "0123456789abcdef", name[] = "0123456789abcdef/.map";
-	uint64_t generation;
-	bool is_good = take_text(all, "id", hex, m->id, sizeof(m->id)) && m->id[0] &&
-		       take_text(all, "owner", hex, m->owner, sizeof(m->owner)) &&
-		       take_text(all, "map", name, m->map, sizeof(m->map)) &&
-		       take_text(all, "host", NULL, m->host, sizeof(m->host)) &&
-		       take_number(all, "object_size", S3_DISK_OBJECT_BYTES_MIN,
-				   S3_DISK_OBJECT_BYTES_MAX, &m->object_bytes) &&
-		       take_number(all, "size", 4096, INT64_MAX, &m->size_bytes) &&
-		       take_number(all, "generation", 1, S3_DISK_GENERATION_MAX, &generation) &&
-		       take_number(all, "beat", 0, INT64_MAX, &m->beat);
+	static const char hex[] = "0123456789abcdef";
 
-	if (!is_good || (m->object_bytes & (m->object_bytes - 1)) || m->size_bytes % 4096)
-		return false;
-	m->generation = (uint32_t)generation;
-	return (m->size_bytes - 1) / m->object_bytes < S3_DISK_OBJECTS_MAX &&
-	       (m->map[0] == '\0' || strncmp(m->map, "map/", 4) == 0);
+	return take_text(all, "id", hex, m->id, sizeof(m->id)) && m->id[0] &&
+	       take_text(all, "owner", hex, m->owner, sizeof(m->owner)) && take_map(all, m->map) &&
+	       take_text(all, "host", NULL, m->host, sizeof(m->host)) &&
+	       take_number(all, "object_size", S3_DISK_OBJECT_BYTES_MIN, S3_DISK_OBJECT_BYTES_MAX,
+			   &m->object_bytes) &&
+	       take_number(all, "size", 4096, INT64_MAX, &m->size_bytes) &&
+	       take_number(all, "beat", 0, INT64_MAX, &m->beat) &&
+	       take_generation(all, &m->generation) && take_snapshots(all, m) &&
+	       (m->object_bytes & (m->object_bytes - 1)) == 0 && m->size_bytes % 4096 == 0 &&
+	       (m->size_bytes - 1) / m->object_bytes < S3_DISK_OBJECTS_MAX;
 }
 
 int s3_disk_manifest_read(struct s3_disk_manifest *ret_manifest, const char *text, size_t bytes,

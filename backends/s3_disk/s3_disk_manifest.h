@@ -2,6 +2,7 @@
 #ifndef BACKENDS_S3_DISK_S3_DISK_MANIFEST_H
 #define BACKENDS_S3_DISK_S3_DISK_MANIFEST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,15 +13,26 @@
 #define S3_DISK_OBJECT_BYTES_MAX (64u << 20)
 #define S3_DISK_MANIFEST_BYTES 65536u
 
+#define S3_DISK_SNAPSHOT_BYTES 64
+#define S3_DISK_SNAPSHOTS_MAX 128u
+
+/* The disk as it was: of its size, all generations before this one. */
+struct s3_disk_snapshot {
+	char name[S3_DISK_SNAPSHOT_BYTES]; /* letters, digits and . _ - */
+	char map[S3_DISK_MAP_BYTES];
+	uint32_t generation;
+	uint64_t sec; /* since 1970 */
+};
+
 struct s3_disk_manifest {
 	char id[S3_DISK_ID_BYTES]; /* of the disk */
 	uint64_t size_bytes, object_bytes;
 	uint32_t generation;
 	/* What all generations before this one have left; "": nothing. */
 	char map[S3_DISK_MAP_BYTES];
-	char owner[S3_DISK_ID_BYTES];	/* of the writer, new each time; "": nobody writes it */
-	char host[S3_DISK_HOST_BYTES];	/* of the writer, for people */
-	uint64_t beat;			/* of the writer: counts */
+	char owner[S3_DISK_ID_BYTES];  /* of the writer, new each time; "": nobody writes it */
+	char host[S3_DISK_HOST_BYTES]; /* of the writer, for people */
+	uint64_t beat;		       /* of the writer: counts */
 };
 
 /* Returns the bytes of the text, or -ENOMEM. */

@@ -140,8 +140,8 @@ static bool map_take_entry(struct s3_disk_map *map, uint32_t generation, const u
 	    le32toh(e.seq) > S3_DISK_SEQ_MAX)
 		return false;
 	*next_index = index + 1;
-	map->name[index] = (struct s3_disk_name){ .generation = le32toh(e.generation),
-						  .seq = le32toh(e.seq) };
+	map->name[index] =
+		(struct s3_disk_name){ .generation = le32toh(e.generation), .seq = le32toh(e.seq) };
 	return true;
 }
 
@@ -156,9 +156,8 @@ int s3_disk_map_read(struct s3_disk_map *map, uint32_t generation, const uint8_t
 		return -EINVAL;
 	memcpy(&h, from, sizeof(h));
 	entry_nr = le32toh(h.entry_nr);
-	if (memcmp(h.magic, MAP_MAGIC, sizeof(h.magic)) != 0 ||
-	    le32toh(h.version) != MAP_VERSION || le32toh(h.nr) != map->nr ||
-	    le32toh(h.generation) != generation || entry_nr > map->nr ||
+	if (memcmp(h.magic, MAP_MAGIC, sizeof(h.magic)) != 0 || le32toh(h.version) != MAP_VERSION ||
+	    le32toh(h.nr) != map->nr || le32toh(h.generation) != generation || entry_nr > map->nr ||
 	    bytes != sizeof(h) + entry_nr * sizeof(struct map_entry))
 		return -EINVAL;
 	if (crc32_z(0, from + sizeof(h), bytes - sizeof(h)) != le32toh(h.crc)) {
@@ -268,8 +267,8 @@ static int page_end(const char *text, const char *end, struct s3_disk_page *page
 	page->is_last = !(bytes == 4 && memcmp(value, "true", 4) == 0);
 	if (page->is_last)
 		return 0;
-	if (!element(text, end, "NextContinuationToken", &value, &bytes) ||
-	    bytes == 0 || !s3_disk_escape(value, bytes, page->token, sizeof(page->token)))
+	if (!element(text, end, "NextContinuationToken", &value, &bytes) || bytes == 0 ||
+	    !s3_disk_escape(value, bytes, page->token, sizeof(page->token)))
 		return -EINVAL;
 	return 0;
 }

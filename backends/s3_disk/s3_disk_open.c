@@ -123,8 +123,8 @@ void s3_disk_visit_fail(struct s3_disk_visit *v, int err, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(words, sizeof(words), fmt, args);
 	va_end(args);
-	s3_disk_visit_end(v, backend_fail(v->visit->device, err, "%s: %s", v->d->web.url.server,
-					  words));
+	s3_disk_visit_end(
+		v, backend_fail(v->visit->device, err, "%s: %s", v->d->web.url.server, words));
 }
 
 static struct s3_disk_visit *visit_of(struct s3_disk_lease *lease)
@@ -142,8 +142,8 @@ static void limits_fill(struct s3_disk_visit *v)
 	v->visit->device->limits = (struct backend_limits){
 		.size_bytes = m->size_bytes,
 		.caps = d->is_read_only ? BACKEND_CAP_READ_ONLY
-					: BACKEND_CAP_FLUSH | BACKEND_CAP_FUA | BACKEND_CAP_DISCARD |
-						  BACKEND_CAP_WRITE_ZEROES,
+					: BACKEND_CAP_FLUSH | BACKEND_CAP_FUA |
+						  BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES,
 		.physical_block_bytes = 4096,
 		.io_opt_bytes = (uint32_t)m->object_bytes,
 		.discard_granularity_bytes = (uint32_t)m->object_bytes,
@@ -388,8 +388,7 @@ void s3_disk_close_async(struct backend_visit *visit)
 	struct s3_disk *d = visit->device->priv;
 	struct s3_disk_lease *lease;
 
-	if (d->is_read_only || net_has_changed(&d->changed) ||
-	    s3_disk_visit_begin(visit) < 0) {
+	if (d->is_read_only || net_has_changed(&d->changed) || s3_disk_visit_begin(visit) < 0) {
 		backend_visit_done(visit, 0);
 		return;
 	}

@@ -3,8 +3,8 @@
  * Reactor thread.
  *
  * Happy path: a part in an object in memory is copied; of one that is not, a READ is a GET straight
- * into the request, a WRITE takes a slot. Failure modes: the object is gone as a newer one has taken
- * its place: asked for anew; no newer one has: the disk is damaged, the READ fails.
+ * into the request, a WRITE takes a slot. Failure modes: the object is gone as a newer one has
+ * taken its place: asked for anew; no newer one has: the disk is damaged, the READ fails.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,11 +25,11 @@ bool s3_disk_io_part(const struct s3_disk_io *w, struct s3_disk_part *ret_part)
 		.index = (uint32_t)(at / object_bytes),
 		.in_bytes = (uint32_t)(at % object_bytes),
 	};
-	ret_part->bytes = (uint32_t)MIN(object_bytes - ret_part->in_bytes,
-					io->length_bytes - w->at_bytes);
+	ret_part->bytes =
+		(uint32_t)MIN(object_bytes - ret_part->in_bytes, io->length_bytes - w->at_bytes);
 	ret_part->is_whole =
-		ret_part->in_bytes == 0 && (ret_part->bytes == object_bytes ||
-					    at + ret_part->bytes == d->manifest.size_bytes);
+		ret_part->in_bytes == 0 &&
+		(ret_part->bytes == object_bytes || at + ret_part->bytes == d->manifest.size_bytes);
 	return true;
 }
 

@@ -59,8 +59,9 @@ static void slot_on_loaded(struct s3_disk_call *call, int result)
 		slot->state = S3_DISK_SLOT_READY;
 		slot_run(slot);
 	} else {
-		log_limited_by(&q->d->web.refused_limit, LOG_LEVEL_ERROR, "an object cannot be read",
-			       "device=%s object=%s why=\"%s\"", q->d->web.name, call->path,
+		log_limited_by(&q->d->web.refused_limit, LOG_LEVEL_ERROR,
+			       "an object cannot be read", "device=%s object=%s why=\"%s\"",
+			       q->d->web.name, call->path,
 			       result == 0	   ? "it is too short"
 			       : result == -ENOENT ? "it is missing"
 						   : call->words);

@@ -1,4 +1,5 @@
-/* What s3_disk_open.c and s3_disk_load.c share: the machine that opens or closes a disk. Control reactor. */
+/* What s3_disk_open.c and s3_disk_load.c share: the machine that opens or closes a disk. Control
+ * reactor. */
 #ifndef BACKENDS_S3_DISK_S3_DISK_VISIT_H
 #define BACKENDS_S3_DISK_S3_DISK_VISIT_H
 

@@ -15,7 +15,8 @@ As http_server.py, but for these settings and faults; objects are in memory, of 
                           half         a GET's answer has half of the bytes
     objects [PREFIX]    how many there are
     drop KEY            the object is gone
-    replace KEY TEXT    the object is this text, _ for a space
+    replace KEY :TEXT   the object is this text
+    touch KEY :MS       the object is written anew in MS ms, as it is
 """
 
 import hashlib
@@ -49,16 +50,23 @@ class Store(http_server.Server):
         if word == "objects":
             with self.lock:
                 return str(sum(key.startswith(rest) for key in self.objects))
+        key, _, text = rest.partition(" :")
         if word == "drop":
             with self.lock:
-                del self.objects[rest]
+                del self.objects[key]
             return ""
         if word == "replace":
-            key, _, text = rest.partition(" ")
             with self.lock:
-                self.put(key, text.replace("_", " ").encode())
+                self.put(key, text.encode())
+            return ""
+        if word == "touch":
+            threading.Timer(int(text) / 1000, self.touch, (key,)).start()
             return ""
         return super().command(line)
+
+    def touch(self, key):
+        with self.lock:
+            self.put(key, self.objects[key][0])
 
     # ---- objects: the lock is held ----
 

@@ -22,7 +22,7 @@ static uint64_t web_peer_count(struct fault_peer *peer, const char *name)
 	return strtoull(at + strlen(key), NULL, 10);
 }
 
-void web_serve(struct fault_case *c, const char *const *args)
+static void serve(struct fault_case *c, const char *program, const char *const *args)
 {
 	bool is_tls = false;
 
@@ -31,11 +31,22 @@ void web_serve(struct fault_case *c, const char *const *args)
 	if (c->peer.dir[0] == '\0')
 		fault_peer_init(&c->peer);
 	c->peer.count = web_peer_count;
-	fault_peer_start(&c->peer, "http_server.py", args);
+	fault_peer_start(&c->peer, program, args);
 	snprintf(c->peer.uri, sizeof(c->peer.uri), "%s://127.0.0.1:%d/disk.img",
 		 is_tls ? "https" : "http",
 		 atoi(fault_peer_ask(&c->peer, "where", "ok ") + strlen("ok ")));
+}
+
+void web_serve(struct fault_case *c, const char *const *args)
+{
+	serve(c, "http_server.py", args);
 	c->content = MODEL_PATTERN;
+}
+
+void web_serve_store(struct fault_case *c)
+{
+	serve(c, "s3_store.py", NULL);
+	c->content = MODEL_ZEROES;
 }
 
 void web_tell(struct fault_case *c, const char *fmt, ...)

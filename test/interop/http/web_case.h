@@ -6,6 +6,8 @@
 
 /* The server, with these arguments, NULL at the end; may be NULL. */
 void web_serve(struct fault_case *c, const char *const *args);
+/* A store that can be written, s3_store.py. */
+void web_serve_store(struct fault_case *c);
 /* A command of its control socket. */
 void web_tell(struct fault_case *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 uint64_t web_count(struct fault_case *c, const char *name);
@@ -33,5 +35,6 @@ void web_answers_run(uint64_t seed);
 void web_outages_run(uint64_t seed);
 void web_opens_run(uint64_t seed);
 void s3_run(uint64_t seed);
+void s3_disk_run(uint64_t seed);
 
 #endif

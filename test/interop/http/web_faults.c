@@ -1,6 +1,7 @@
 /*
- * web_faults [--seed N] [--only TEXT]: the backends http and s3 on real rings against
- * http_server.py, which breaks every rule. Prints TAP; needs python3 and certtool, no root.
+ * web_faults [--seed N] [--only TEXT]: the backends http, s3 and s3-disk on real rings
+ * against http_server.py and s3_store.py, which break every rule. Prints TAP; needs python3 and
+ * certtool, no root.
  */
 #include "web_case.h"
 
@@ -10,6 +11,7 @@ static void run_all(uint64_t seed)
 	web_answers_run(seed);
 	web_outages_run(seed);
 	s3_run(seed);
+	s3_disk_run(seed);
 }
 
 int main(int argc, char **argv)
