@@ -42,6 +42,8 @@ MAY = {
     "backends/qcow2": STORAGE | {"net"} | {"backends/qcow2/format", "backends/qcow2/codec"},
     "backends/qcow2/format": {"base"},
     "backends/qcow2/codec": {"base"},
+    # its servers, keys and refusals are those of the objects that s3 reads
+    "backends/s3_disk": STORAGE | {"net", "net/http", "backends/http"},
     "filters": STORAGE,
     "filters/stripe": STORAGE,
     "filters/throttle": STORAGE,

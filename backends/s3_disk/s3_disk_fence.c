@@ -15,7 +15,7 @@
 
 static void fence_ask(struct s3_disk_queue *q);
 
-static struct s3_disk_queue *queue_of(struct s3_disk_lease *lease)
+static struct s3_disk_queue *fence_queue(struct s3_disk_lease *lease)
 {
 	return container_of(lease, struct s3_disk_queue, lease);
 }
@@ -54,7 +54,7 @@ static void fence_keep(struct s3_disk_queue *q)
 
 static void fence_on_asked(struct s3_disk_lease *lease, int result)
 {
-	struct s3_disk_queue *q = queue_of(lease);
+	struct s3_disk_queue *q = fence_queue(lease);
 	struct s3_disk *d = q->d;
 
 	q->is_asking = false;
@@ -109,7 +109,7 @@ static void renewal_arm(struct s3_disk_queue *q)
 
 static void fence_on_renewed(struct s3_disk_lease *lease, int result)
 {
-	struct s3_disk_queue *q = queue_of(lease);
+	struct s3_disk_queue *q = fence_queue(lease);
 
 	q->is_asking = false;
 	if (result == 0)

@@ -33,7 +33,12 @@ struct s3_disk_manifest {
 	char owner[S3_DISK_ID_BYTES];  /* of the writer, new each time; "": nobody writes it */
 	char host[S3_DISK_HOST_BYTES]; /* of the writer, for people */
 	uint64_t beat;		       /* of the writer: counts */
+	struct s3_disk_snapshot snapshot[S3_DISK_SNAPSHOTS_MAX];
+	unsigned snapshot_nr;
 };
+
+/* Whether a snapshot may be called so. */
+bool s3_disk_snapshot_name_is_good(const char *name);
 
 /* Returns the bytes of the text, or -ENOMEM. */
 int s3_disk_manifest_write(const struct s3_disk_manifest *manifest,

@@ -127,14 +127,14 @@ void s3_disk_visit_fail(struct s3_disk_visit *v, int err, const char *fmt, ...)
 		v, backend_fail(v->visit->device, err, "%s: %s", v->d->web.url.server, words));
 }
 
-static struct s3_disk_visit *visit_of(struct s3_disk_lease *lease)
+static struct s3_disk_visit *open_visit(struct s3_disk_lease *lease)
 {
 	return container_of(lease, struct s3_disk_visit, lease);
 }
 
 /* ---- limits ---- */
 
-static void limits_fill(struct s3_disk_visit *v)
+static void open_limits(struct s3_disk_visit *v)
 {
 	const struct s3_disk *d = v->d;
 	const struct s3_disk_manifest *m = &d->manifest;
@@ -155,7 +155,7 @@ static void limits_fill(struct s3_disk_visit *v)
 
 static void open_done(struct s3_disk_visit *v)
 {
-	limits_fill(v);
+	open_limits(v);
 	s3_disk_visit_end(v, 0);
 }
 
@@ -174,7 +174,7 @@ static void open_load(struct s3_disk_visit *v)
 
 static void open_on_taken(struct s3_disk_lease *lease, int result)
 {
-	struct s3_disk_visit *v = visit_of(lease);
+	struct s3_disk_visit *v = open_visit(lease);
 
 	if (result == 0)
 		open_load(v);
@@ -187,7 +187,7 @@ static void open_on_taken(struct s3_disk_lease *lease, int result)
 
 static void open_on_created(struct s3_disk_lease *lease, int result)
 {
-	struct s3_disk_visit *v = visit_of(lease);
+	struct s3_disk_visit *v = open_visit(lease);
 
 	if (result == -ESTALE) {
 		s3_disk_visit_fail(v, -EBUSY, "another host makes the disk at this moment");
@@ -270,7 +270,7 @@ static int open_check(struct s3_disk_visit *v)
 
 static void open_on_second(struct s3_disk_lease *lease, int result)
 {
-	struct s3_disk_visit *v = visit_of(lease);
+	struct s3_disk_visit *v = open_visit(lease);
 
 	if (result < 0)
 		s3_disk_visit_fail(v, result, "%s", lease->words);
@@ -303,7 +303,7 @@ static void open_wait(struct s3_disk_visit *v)
 
 static void open_on_manifest(struct s3_disk_lease *lease, int result)
 {
-	struct s3_disk_visit *v = visit_of(lease);
+	struct s3_disk_visit *v = open_visit(lease);
 	const struct s3_disk *d = v->d;
 
 	if (result == -ENOENT && d->config->create && !d->is_read_only) {
@@ -375,7 +375,7 @@ void s3_disk_cancel_async(struct backend_visit *visit)
 
 static void close_on_released(struct s3_disk_lease *lease, int result)
 {
-	struct s3_disk_visit *v = visit_of(lease);
+	struct s3_disk_visit *v = open_visit(lease);
 
 	if (result < 0)
 		log_warn("the lease of a disk was not given back: the next writer waits for it",

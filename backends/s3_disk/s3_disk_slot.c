@@ -216,7 +216,7 @@ static void slot_store(struct s3_disk_slot *slot)
 	s3_disk_call_begin(call, slot_on_stored);
 }
 
-static void io_begin(struct s3_disk_io *w)
+static void queued_begin(struct s3_disk_io *w)
 {
 	if (w->io->op == BACKEND_FLUSH)
 		s3_disk_flush(w);
@@ -232,7 +232,7 @@ static void queue_run(struct task *task)
 
 	list_splice(&all, &q->incoming);
 	while ((node = list_pop_front(&all)))
-		io_begin(list_entry(node, struct s3_disk_io, node));
+		queued_begin(list_entry(node, struct s3_disk_io, node));
 	for (unsigned i = 0; i < q->d->config->buffers; i++)
 		if (q->slot[i].state == S3_DISK_SLOT_CHANGED)
 			slot_store(&q->slot[i]);

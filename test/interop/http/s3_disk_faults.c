@@ -25,8 +25,8 @@ static const char *disk_yaml(struct fault_case *c, const char *more)
 	static char yaml[1500];
 	char keys[200];
 
-	web_write_secret(c, "keys", "[default]\naws_access_key_id = AK\naws_secret_access_key = SK\n",
-			 keys);
+	web_write_secret(c, "keys",
+			 "[default]\naws_access_key_id = AK\naws_secret_access_key = SK\n", keys);
 	snprintf(yaml, sizeof(yaml),
 		 "bucket: disks\nprefix: \"vm 1/a\"\nendpoint: \"http://127.0.0.1:%d\"\n"
 		 "credentials_file: %s\nobject_size: 64KiB\nlease: 1s\n"
@@ -121,7 +121,8 @@ static void check_taken(struct fault_case *c, const void *arg)
 	EXPECT(read_byte(&other, 0) == 1, "what was flushed is there");
 	EXPECT(write_byte(&other, 0, 2) == 0, "a write of the new one");
 	EXPECT(write_byte(&other, OBJECT_BYTES, 3) == 0, "another one");
-	/* It wakes up: it does not know yet, but no flush of it may succeed, and nothing of it count. */
+	/* It wakes up: it does not know yet, but no flush of it may succeed, and nothing of it
+	 * count. */
 	write_byte(&c->rig, 0, 9);
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "a flush of the old one");
 	EXPECT(read_byte(&c->rig, 0) == -EIO, "a read of the old one");
@@ -180,8 +181,7 @@ static void check_sparse(struct fault_case *c, const void *arg)
 	for (unsigned i = 0; i < 3; i++)
 		EXPECT(write_byte(&c->rig, i * OBJECT_BYTES + 4096, 1) == 0, "a write");
 	case_turn_for(c, 300);
-	EXPECT(objects(c, "o/") == 8, "%u objects: those of before are deleted",
-	       objects(c, "o/"));
+	EXPECT(objects(c, "o/") == 8, "%u objects: those of before are deleted", objects(c, "o/"));
 	EXPECT(rig_do(&c->rig, BACKEND_DISCARD, 0, 0, 6 * OBJECT_BYTES, NULL) == 0, "a discard");
 	case_turn_for(c, 300);
 	EXPECT(web_count(c, "put_bytes") < 12 * OBJECT_BYTES, "no zeroes were stored");
@@ -310,7 +310,8 @@ static const struct refusal refusals[] = {
 	{ "nonsense", REPLACE "manifest :{\"format\":\"ublkd-s3-disk\",\"version\":1,\"size\":-1}",
 	  NEW, "makes no sense", true },
 	{ "refused", "fault xml -1 403:AccessDenied:no", NEW, "403 AccessDenied", false },
-	{ "no bucket", "fault xml -1 404:NoSuchBucket:no", NEW, "404 NoSuchBucket.*see bucket", false },
+	{ "no bucket", "fault xml -1 404:NoSuchBucket:no", NEW, "404 NoSuchBucket.*see bucket",
+	  false },
 };
 
 void s3_disk_run(uint64_t seed)
