@@ -63,8 +63,8 @@ static void read_give_back(struct s3_disk_read *r)
 
 	r->w = NULL;
 	list_push_back(&q->free_reads, &r->node);
-	node = list_pop_front(&q->reads_waiting);
-	if (node)
+	/* One that needs none any more leaves it to the next. */
+	while (!list_empty(&q->free_reads) && (node = list_pop_front(&q->reads_waiting)))
 		s3_disk_io_go(list_entry(node, struct s3_disk_io, node));
 }
 

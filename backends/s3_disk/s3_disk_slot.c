@@ -32,12 +32,25 @@ static struct s3_disk_name map_name(const struct s3_disk_slot *slot)
 	return slot->q->d->map.name[slot->index];
 }
 
-/* One that waits for a slot may have this one. */
+/* The one of those that may be taken that was used longest ago, or NULL. */
+static struct s3_disk_slot *slot_idle(struct s3_disk_queue *q)
+{
+	list_for_each (node, &q->slots) {
+		struct s3_disk_slot *slot = list_entry(node, struct s3_disk_slot, node);
+
+		if (!slot->is_pinned &&
+		    (slot->state == S3_DISK_SLOT_FREE || slot->state == S3_DISK_SLOT_READY))
+			return slot;
+	}
+	return NULL;
+}
+
+/* Those that wait for a slot may have one; one that needs none any more leaves it to the next. */
 static void slots_offer(struct s3_disk_queue *q)
 {
-	struct list_node *node = list_pop_front(&q->slots_waiting);
+	struct list_node *node;
 
-	if (node)
+	while (slot_idle(q) && (node = list_pop_front(&q->slots_waiting)))
 		s3_disk_io_go(list_entry(node, struct s3_disk_io, node));
 }
 
@@ -91,17 +104,13 @@ static void slot_load(struct s3_disk_slot *slot, bool is_overwritten)
 
 struct s3_disk_slot *s3_disk_slot_take(struct s3_disk_queue *q, uint32_t index, bool is_overwritten)
 {
-	list_for_each (node, &q->slots) {
-		struct s3_disk_slot *slot = list_entry(node, struct s3_disk_slot, node);
+	struct s3_disk_slot *slot = slot_idle(q);
 
-		if (slot->is_pinned ||
-		    (slot->state != S3_DISK_SLOT_FREE && slot->state != S3_DISK_SLOT_READY))
-			continue;
-		slot->index = index;
-		slot_load(slot, is_overwritten);
-		return slot;
-	}
-	return NULL;
+	if (!slot)
+		return NULL;
+	slot->index = index;
+	slot_load(slot, is_overwritten);
+	return slot;
 }
 
 /* ---- changing ---- */
@@ -178,8 +187,7 @@ static void slot_on_stored(struct s3_disk_call *call, int result)
 		log_limited_by(&q->d->web.refused_limit, LOG_LEVEL_ERROR,
 			       "an object cannot be stored", "device=%s object=%s why=\"%s\"",
 			       q->d->web.name, call->path, call->words);
-		/* It may have been: nobody is to find it. */
-		s3_disk_delete(q, slot->index, slot->next);
+		/* It may have been: then it stays, as another writer's map may have it. */
 		slot_drop(slot);
 		slots_offer(q);
 		return;
@@ -201,6 +209,7 @@ static void slot_store(struct s3_disk_slot *slot)
 		log_error("no name is left for an object: add the device again", "device=%s",
 			  q->d->web.name);
 		slot_drop(slot);
+		slots_offer(q);
 		return;
 	}
 	slot->state = S3_DISK_SLOT_STORES;
