@@ -127,6 +127,12 @@ struct s3_disk_delete {
 	bool is_busy;
 };
 
+/* What is to be deleted when it is known that the disk was ours after it was replaced. */
+struct s3_disk_deleting {
+	struct s3_disk_listed what;
+	uint64_t covers; /* q->written, then */
+};
+
 struct s3_disk_queue {
 	struct s3_disk *d;
 	struct backend_queue *queue;
@@ -145,10 +151,10 @@ struct s3_disk_queue {
 	struct timer renewal;
 	struct list_node flushes; /* s3_disk_io */
 	bool is_asking, is_resting;
-	uint64_t written, asked_covers, checked; /* writes that were complete */
+	uint64_t written, asked_covers, checked; /* writes, objects: that were stored */
 
 	struct s3_disk_delete deletes[S3_DISK_DELETES];
-	struct s3_disk_listed deleting[S3_DISK_DELETES_WAITING]; /* a ring */
+	struct s3_disk_deleting deleting[S3_DISK_DELETES_WAITING]; /* a ring */
 	unsigned deleting_first, deleting_nr;
 };
 
@@ -195,6 +201,8 @@ int s3_disk_fence_init(struct s3_disk_queue *q);
 void s3_disk_fence_fini(struct s3_disk_queue *q);
 /* Completes it when the disk was ours after all that was complete before. */
 void s3_disk_flush(struct s3_disk_io *w);
+/* Whether the disk is ours, after all that is stored so far. */
+void s3_disk_fence_ask(struct s3_disk_queue *q);
 /* It begins no renewal any more until a request comes; whether none is under way. */
 bool s3_disk_fence_rest(struct s3_disk_queue *q);
 void s3_disk_fence_wake(struct s3_disk_queue *q);
@@ -204,7 +212,9 @@ int s3_disk_deletes_init(struct s3_disk_queue *q);
 void s3_disk_deletes_fini(struct s3_disk_queue *q);
 /* Whether none is under way. */
 bool s3_disk_deletes_rest(const struct s3_disk_queue *q);
-/* Of this generation, and replaced. */
+/* The disk was ours after what is `checked`. */
+void s3_disk_deletes_go(struct s3_disk_queue *q);
+/* Of this generation, and replaced by one that is stored. */
 void s3_disk_delete(struct s3_disk_queue *q, uint32_t index, struct s3_disk_name name);
 
 static inline void s3_disk_io_set_state(struct s3_disk_io *w, enum s3_disk_io_state state)

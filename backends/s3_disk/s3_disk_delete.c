@@ -1,11 +1,10 @@
 /*
  * Deletes objects that a newer one of the same generation has replaced: no map and no snapshot
- * refers to them. Owns the list of them. Reactor thread. Failure modes: the list is full, or the
- * server does not do it: the object stays, as garbage.
+ * refers to them, if the disk was ours after the newer one was stored. The list of a writer that
+ * takes it later has the newer one. Owns the list of them. Reactor thread. Failure modes: the list
+ * is full, or the server does not do it: the object stays, as garbage.
  */
 #include "backends/s3_disk/s3_disk.h"
-
-static void deletes_begin(struct s3_disk_queue *q);
 
 static void delete_on_end(struct s3_disk_call *call, int result)
 {
@@ -13,7 +12,7 @@ static void delete_on_end(struct s3_disk_call *call, int result)
 
 	(void)result;
 	delete->is_busy = false;
-	deletes_begin(delete->q);
+	s3_disk_deletes_go(delete->q);
 }
 
 static void delete_begin(struct s3_disk_delete *delete, const struct s3_disk_listed *what)
@@ -27,12 +26,19 @@ static void delete_begin(struct s3_disk_delete *delete, const struct s3_disk_lis
 	s3_disk_call_begin(call, delete_on_end);
 }
 
-static void deletes_begin(struct s3_disk_queue *q)
+static struct s3_disk_deleting *deleting_first(struct s3_disk_queue *q)
 {
-	for (unsigned i = 0; i < S3_DISK_DELETES && q->deleting_nr > 0; i++) {
+	struct s3_disk_deleting *first = &q->deleting[q->deleting_first];
+
+	return q->deleting_nr > 0 && first->covers <= q->checked ? first : NULL;
+}
+
+void s3_disk_deletes_go(struct s3_disk_queue *q)
+{
+	for (unsigned i = 0; i < S3_DISK_DELETES && deleting_first(q); i++) {
 		if (q->deletes[i].is_busy)
 			continue;
-		delete_begin(&q->deletes[i], &q->deleting[q->deleting_first]);
+		delete_begin(&q->deletes[i], &deleting_first(q)->what);
 		q->deleting_first = (q->deleting_first + 1) % S3_DISK_DELETES_WAITING;
 		q->deleting_nr--;
 	}
@@ -44,9 +50,13 @@ void s3_disk_delete(struct s3_disk_queue *q, uint32_t index, struct s3_disk_name
 
 	if (q->deleting_nr == S3_DISK_DELETES_WAITING)
 		return;
-	q->deleting[at] = (struct s3_disk_listed){ .name = name, .index = index };
+	q->deleting[at] = (struct s3_disk_deleting){
+		.what = { .name = name, .index = index },
+		.covers = ++q->written,
+	};
 	q->deleting_nr++;
-	deletes_begin(q);
+	if (q->deleting_nr >= S3_DISK_DELETES_WAITING / 4)
+		s3_disk_fence_ask(q);
 }
 
 bool s3_disk_deletes_rest(const struct s3_disk_queue *q)

@@ -13,8 +13,6 @@
 #include "backends/s3_disk/s3_disk.h"
 #include "base/util.h"
 
-static void fence_ask(struct s3_disk_queue *q);
-
 static struct s3_disk_queue *fence_queue(struct s3_disk_lease *lease)
 {
 	return container_of(lease, struct s3_disk_queue, lease);
@@ -28,6 +26,8 @@ static void fence_lost(struct s3_disk_queue *q)
 	snprintf(how, sizeof(how), "%s%.64s writes it now: only one may",
 		 q->lease.manifest.host[0] ? "" : "another host", q->lease.manifest.host);
 	net_changed_note(&d->changed, "the disk's writer", how, d->web.name, d->web.url.server);
+	/* The ETag that the lease has is the other one's. */
+	reactor_timer_cancel(q->queue->reactor, &q->renewal);
 	s3_disk_ios_fail(&q->flushes, -EIO);
 }
 
@@ -50,6 +50,8 @@ static void fence_keep(struct s3_disk_queue *q)
 {
 	memcpy(q->d->etag, q->lease.etag, sizeof(q->d->etag));
 	q->d->manifest.beat = q->lease.manifest.beat;
+	q->checked = q->asked_covers;
+	s3_disk_deletes_go(q);
 }
 
 static void fence_on_asked(struct s3_disk_lease *lease, int result)
@@ -62,21 +64,19 @@ static void fence_on_asked(struct s3_disk_lease *lease, int result)
 		fence_lost(q);
 		return;
 	}
-	if (result == 0) {
+	if (result == 0)
 		fence_keep(q);
-		q->checked = q->asked_covers;
-	} else {
+	else
 		log_limited_by(&d->web.refused_limit, LOG_LEVEL_ERROR, "a flush fails",
 			       "device=%s why=\"%s\"", d->web.name, lease->words);
-	}
-	flushes_complete(q, result);
+	flushes_complete(q, result < 0 ? -EIO : 0);
 	if (!list_empty(&q->flushes))
-		fence_ask(q);
+		s3_disk_fence_ask(q);
 }
 
-static void fence_ask(struct s3_disk_queue *q)
+void s3_disk_fence_ask(struct s3_disk_queue *q)
 {
-	if (q->is_asking)
+	if (q->is_asking || net_has_changed(&q->d->changed))
 		return;
 	q->is_asking = true;
 	q->asked_covers = q->written;
@@ -94,7 +94,7 @@ void s3_disk_flush(struct s3_disk_io *w)
 	w->covers = q->written;
 	s3_disk_io_set_state(w, S3_DISK_IO_CHECKS);
 	list_push_back(&q->flushes, &w->node);
-	fence_ask(q);
+	s3_disk_fence_ask(q);
 }
 
 /* ---- renewal ---- */
@@ -116,7 +116,7 @@ static void fence_on_renewed(struct s3_disk_lease *lease, int result)
 		fence_keep(q);
 	renewal_arm(q);
 	if (result == -ESTALE || result == -ENOENT || !list_empty(&q->flushes))
-		fence_ask(q);
+		s3_disk_fence_ask(q);
 }
 
 static void fence_on_time(struct timer *timer)
@@ -128,6 +128,7 @@ static void fence_on_time(struct timer *timer)
 		return;
 	}
 	q->is_asking = true;
+	q->asked_covers = q->written;
 	q->lease.next = q->d->manifest;
 	s3_disk_lease_write(&q->lease, false, fence_on_renewed);
 }

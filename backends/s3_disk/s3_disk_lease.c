@@ -23,6 +23,7 @@ static struct s3_disk_lease *lease_of(struct s3_disk_call *call)
 static int lease_take(struct s3_disk_lease *l, int result)
 {
 	const struct s3_disk_call *call = &l->call;
+	int ret;
 
 	if (result < 0) {
 		snprintf(l->words, sizeof(l->words), "the manifest: %s", call->words);
@@ -32,8 +33,11 @@ static int lease_take(struct s3_disk_lease *l, int result)
 		snprintf(l->words, sizeof(l->words), "the server says no ETag of the manifest");
 		return -EINVAL;
 	}
-	memcpy(l->etag, call->etag, sizeof(l->etag));
-	return s3_disk_manifest_read(&l->manifest, l->text, call->got, l->words, sizeof(l->words));
+	ret = s3_disk_manifest_read(&l->manifest, l->text, call->got, l->words, sizeof(l->words));
+	/* What is not understood is not to be replaced. */
+	if (ret == 0)
+		memcpy(l->etag, call->etag, sizeof(l->etag));
+	return ret;
 }
 
 static void lease_on_read(struct s3_disk_call *call, int result)
@@ -97,6 +101,14 @@ static void lease_on_written(struct s3_disk_call *call, int result)
 	l->done(l, result);
 }
 
+static void lease_run_unwritable(struct task *task)
+{
+	struct s3_disk_lease *l = container_of(task, struct s3_disk_lease, task);
+
+	snprintf(l->words, sizeof(l->words), "out of memory");
+	l->done(l, -ENOMEM);
+}
+
 void s3_disk_lease_write(struct s3_disk_lease *l, bool is_new,
 			 void (*done)(struct s3_disk_lease *lease, int result))
 {
@@ -107,9 +119,13 @@ void s3_disk_lease_write(struct s3_disk_lease *l, bool is_new,
 	l->next.beat++;
 	s3_disk_call_reset(call);
 	bytes = s3_disk_manifest_write(&l->next, l->text);
+	if (bytes < 0) {
+		reactor_defer(call->client->reactor, &l->task, lease_run_unwritable);
+		return;
+	}
 	call->method = HTTP_PUT;
 	call->body = l->text;
-	call->body_bytes = bytes < 0 ? 0 : (size_t)bytes;
+	call->body_bytes = (size_t)bytes;
 	snprintf(call->path, sizeof(call->path), "manifest");
 	if (is_new)
 		snprintf(call->condition, sizeof(call->condition), "If-None-Match: *");
@@ -126,5 +142,6 @@ int s3_disk_lease_init(struct s3_disk_lease *l, struct s3_disk_client *client, c
 
 void s3_disk_lease_fini(struct s3_disk_lease *l)
 {
+	task_cancel(&l->task);
 	s3_disk_call_fini(&l->call);
 }

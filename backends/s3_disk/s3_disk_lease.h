@@ -21,6 +21,7 @@ struct s3_disk_lease {
 	char words[HTTP_ERROR_BYTES + 200];
 
 	struct s3_disk_manifest next; /* being written */
+	struct task task;	      /* it cannot be */
 	void (*done)(struct s3_disk_lease *lease, int result);
 	char text[S3_DISK_MANIFEST_BYTES];
 };
@@ -37,7 +38,8 @@ void s3_disk_lease_read(struct s3_disk_lease *lease,
 			void (*done)(struct s3_disk_lease *lease, int result));
 /*
  * Puts `next` in place of the manifest that was read or written last; is_new: where there is none.
- * done: 0; -ESTALE: somebody else has changed it; -EIO with words: unknown.
+ * done: 0; -ESTALE: somebody else has changed it; -EIO with words: unknown; -ENOMEM with words:
+ * nothing was sent.
  */
 void s3_disk_lease_write(struct s3_disk_lease *lease, bool is_new,
 			 void (*done)(struct s3_disk_lease *lease, int result));

@@ -140,6 +140,117 @@ static void check_taken(struct fault_case *c, const void *arg)
 	expect_no_violation(c);
 }
 
+/* What the new one's map refers to is not the old one's to delete. */
+static void check_old_deletes(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	store_serve(c);
+	if (!disk_open(c, NEW))
+		return;
+	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
+	REQUIRE(other_open(c) == 0, "%s", other.error);
+	/* It does not know yet that it is replaced. */
+	write_byte(&c->rig, 4096, 9);
+	case_turn_for(c, 500);
+	EXPECT(read_byte(&other, 0) == 1, "what was flushed is there");
+	rig_close(&other);
+	expect_no_violation(c);
+}
+
+/* However long it goes on, it takes nothing back. */
+static void check_old_renewals(struct fault_case *c, const void *arg)
+{
+	const char *manifest = arg;
+	uint64_t puts;
+
+	store_serve(c);
+	if (!disk_open(c, NEW))
+		return;
+	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
+	if (manifest) {
+		web_tell(c, "replace disks/vm 1/a/manifest :%s", manifest);
+	} else {
+		REQUIRE(other_open(c) == 0, "%s", other.error);
+		EXPECT(write_byte(&other, 0, 2) == 0, "a write of the new one");
+	}
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "a flush of the old one");
+	puts = web_count(c, "puts");
+	case_turn_for(c, 1500);
+	EXPECT(web_count(c, "puts") == puts, "it writes still");
+	if (manifest)
+		return;
+	EXPECT(rig_do(&other, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush of the new one");
+	EXPECT(read_byte(&other, 0) == 2, "the new one's byte");
+	rig_close(&other);
+}
+
+/* One that was stored, though nobody said so, may be in the next one's map. */
+static void check_failed_stays(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	store_serve(c);
+	if (!disk_open(c, NEW "on_disconnect: {queue: 1s}"))
+		return;
+	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
+	web_tell(c, "fault lost -1");
+	EXPECT(write_byte(&c->rig, 0, 2) == -EIO, "a write without an answer");
+	web_tell(c, "fault none");
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
+	case_turn_for(c, 500);
+	EXPECT(objects(c, "o/") == 2, "%u objects", objects(c, "o/"));
+	EXPECT(read_byte(&c->rig, 0) == 1, "the byte of before");
+	/* Now both are replaced. */
+	EXPECT(write_byte(&c->rig, 0, 3) == 0, "a write");
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
+	case_turn_for(c, 500);
+	EXPECT(objects(c, "o/") == 2, "%u objects: one is garbage", objects(c, "o/"));
+}
+
+/* Requests wait for a buffer when the disk is lost. */
+static void check_lost_waiters(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	store_serve(c);
+	if (!disk_open(c, NEW "buffers: 1\nconnections: 1"))
+		return;
+	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
+	REQUIRE(other_open(c) == 0, "%s", other.error);
+	rig_close(&other);
+	case_submit_all(c, BACKEND_WRITE, OBJECT_BYTES);
+	case_drain(c, 10000);
+	case_logged("the disk's writer.*writes it now");
+}
+
+static void submit(struct fault_case *c, unsigned tag, enum backend_op op, uint32_t index)
+{
+	struct rig_io *rio = &c->rig.queue[0].io[tag];
+
+	rio->done = NULL;
+	rio->io.op = (uint8_t)op;
+	rio->io.flags = 0;
+	rio->io.offset_bytes = index * OBJECT_BYTES;
+	rio->io.length_bytes = OBJECT_BYTES;
+	rig_submit(&c->rig, rio);
+}
+
+/* One that waits for a connection does not need it any more: the next one gets it. */
+static void check_waiting_reads(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	store_serve(c);
+	if (!disk_open(c, NEW "buffers: 1\nconnections: 1"))
+		return;
+	for (unsigned i = 0; i < 4; i++)
+		EXPECT(write_byte(&c->rig, i * OBJECT_BYTES, 1) == 0, "a write");
+	web_tell(c, "fault hold 1 300");
+	for (unsigned i = 0; i < 3; i++)
+		submit(c, i, BACKEND_READ, i);
+	case_turn_for(c, 50);
+	submit(c, 3, BACKEND_WRITE, 1);
+	case_drain(c, 5000);
+}
+
 /* Processes die in the middle of it, and what they sent may be done later. */
 static void check_deaths(struct fault_case *c, const void *arg)
 {
@@ -180,10 +291,10 @@ static void check_sparse(struct fault_case *c, const void *arg)
 		EXPECT(write_byte(&c->rig, i * OBJECT_BYTES, 1) == 0, "a write");
 	for (unsigned i = 0; i < 3; i++)
 		EXPECT(write_byte(&c->rig, i * OBJECT_BYTES + 4096, 1) == 0, "a write");
-	case_turn_for(c, 300);
+	case_turn_for(c, 600);
 	EXPECT(objects(c, "o/") == 8, "%u objects: those of before are deleted", objects(c, "o/"));
 	EXPECT(rig_do(&c->rig, BACKEND_DISCARD, 0, 0, 6 * OBJECT_BYTES, NULL) == 0, "a discard");
-	case_turn_for(c, 300);
+	case_turn_for(c, 600);
 	EXPECT(web_count(c, "put_bytes") < 12 * OBJECT_BYTES, "no zeroes were stored");
 	case_close(c);
 	if (!disk_open(c, NEW))
@@ -321,6 +432,16 @@ void s3_disk_run(uint64_t seed)
 	fault_case_run("s3-disk: it works", 60, seed, check_plain, NULL);
 	fault_case_run("s3-disk: a second writer", 60, seed, check_second, NULL);
 	fault_case_run("s3-disk: a writer is replaced", 60, seed, check_taken, NULL);
+	fault_case_run("s3-disk: a writer that is replaced deletes nothing", 60, seed,
+		       check_old_deletes, NULL);
+	fault_case_run("s3-disk: a writer that is replaced stays so", 60, seed, check_old_renewals,
+		       NULL);
+	fault_case_run("s3-disk: a writer whose manifest is another one's", 60, seed,
+		       check_old_renewals, "{\"format\":\"ublkd-s3-disk\",\"version\":2}");
+	fault_case_run("s3-disk: a failed write", 60, seed, check_failed_stays, NULL);
+	fault_case_run("s3-disk: the disk is lost while requests wait", 60, seed,
+		       check_lost_waiters, NULL);
+	fault_case_run("s3-disk: reads wait for a connection", 60, seed, check_waiting_reads, NULL);
 	fault_case_run("s3-disk: deaths and lost answers", 120, seed, check_deaths, NULL);
 	fault_case_run("s3-disk: sparse", 60, seed, check_sparse, NULL);
 	fault_case_run("s3-disk: objects that are gone", 60, seed, check_missing, NULL);
