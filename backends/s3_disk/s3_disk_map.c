@@ -6,6 +6,7 @@
  */
 #include "backends/s3_disk/s3_disk_map.h"
 
+#include <ctype.h>
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
@@ -193,21 +194,32 @@ static bool element(const char *from, const char *end, const char *name, const c
 	return true;
 }
 
+/* Two digits; -1: they are none. */
+static int unescape_byte(const char *from)
+{
+	const char digits[3] = { from[0], from[1], '\0' };
+
+	return isxdigit((unsigned char)from[0]) && isxdigit((unsigned char)from[1])
+		       ? (int)strtoul(digits, NULL, 16)
+		       : -1;
+}
+
 static bool unescape(const char *from, size_t bytes, char *to, size_t to_bytes)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < bytes; i++) {
-		unsigned byte = (unsigned char)from[i];
+		int byte = from[i] == '+' ? ' ' : (unsigned char)from[i];
 
-		if (n + 1 >= to_bytes)
-			return false;
-		if (byte == '%' && (i + 2 >= bytes || sscanf(from + i + 1, "%2x", &byte) != 1))
-			return false;
-		if (from[i] == '%')
+		if (from[i] == '%' && i + 2 < bytes) {
+			byte = unescape_byte(from + i + 1);
 			i += 2;
-		else if (byte == '+')
-			byte = ' ';
+		} else if (from[i] == '%') {
+			byte = -1;
+		}
+		/* No key has a zero. */
+		if (byte <= 0 || n + 1 >= to_bytes)
+			return false;
 		to[n++] = (char)byte;
 	}
 	to[n] = '\0';
@@ -255,6 +267,40 @@ bool s3_disk_escape(const char *from, size_t bytes, char *to, size_t to_bytes)
 	return true;
 }
 
+/* XML's own names of characters, in place; what is none stays. Returns the bytes that are left. */
+static size_t entities_replace(char *text, size_t bytes)
+{
+	static const struct {
+		const char *name;
+		char c;
+	} known[] = { { "&amp;", '&' },	  { "&lt;", '<' },  { "&gt;", '>' },   { "&quot;", '"' },
+		      { "&apos;", '\'' }, { "&#34;", '"' }, { "&#39;", '\'' }, { "&#43;", '+' } };
+	size_t n = 0;
+
+	for (size_t i = 0; i < bytes; n++) {
+		size_t k = 0;
+
+		while (k < ARRAY_SIZE(known) &&
+		       (strlen(known[k].name) > bytes - i ||
+			memcmp(text + i, known[k].name, strlen(known[k].name)) != 0))
+			k++;
+		text[n] = k < ARRAY_SIZE(known) ? known[k].c : text[i];
+		i += k < ARRAY_SIZE(known) ? strlen(known[k].name) : 1;
+	}
+	return n;
+}
+
+static bool token_take(const char *value, size_t bytes, struct s3_disk_page *page)
+{
+	char token[S3_DISK_TOKEN_BYTES];
+
+	if (bytes == 0 || bytes > sizeof(token))
+		return false;
+	memcpy(token, value, bytes);
+	return s3_disk_escape(token, entities_replace(token, bytes), page->token,
+			      sizeof(page->token));
+}
+
 static int page_end(const char *text, const char *end, struct s3_disk_page *page, char *words,
 		    size_t words_bytes)
 {
@@ -267,8 +313,8 @@ static int page_end(const char *text, const char *end, struct s3_disk_page *page
 	page->is_last = !(bytes == 4 && memcmp(value, "true", 4) == 0);
 	if (page->is_last)
 		return 0;
-	if (!element(text, end, "NextContinuationToken", &value, &bytes) || bytes == 0 ||
-	    !s3_disk_escape(value, bytes, page->token, sizeof(page->token)))
+	if (!element(text, end, "NextContinuationToken", &value, &bytes) ||
+	    !token_take(value, bytes, page))
 		return -EINVAL;
 	return 0;
 }

@@ -193,10 +193,23 @@ static void open_on_created(struct s3_disk_lease *lease, int result)
 		s3_disk_visit_fail(v, -EBUSY, "another host makes the disk at this moment");
 		return;
 	}
-	log_info("a new disk", "device=%s prefix=%s bytes=%llu object_bytes=%llu", v->d->web.name,
-		 v->d->config->s3.key, (unsigned long long)lease->next.size_bytes,
-		 (unsigned long long)lease->next.object_bytes);
+	if (result == 0)
+		log_info("a new disk", "device=%s prefix=%s bytes=%llu object_bytes=%llu",
+			 v->d->web.name, v->d->config->s3.key,
+			 (unsigned long long)lease->next.size_bytes,
+			 (unsigned long long)lease->next.object_bytes);
 	open_on_taken(lease, result);
+}
+
+/* For people: what is no letter of ASCII could not stand in JSON. */
+static void open_name_host(char host[S3_DISK_HOST_BYTES])
+{
+	memset(host, 0, S3_DISK_HOST_BYTES);
+	if (gethostname(host, S3_DISK_HOST_BYTES) < 0 || host[S3_DISK_HOST_BYTES - 1])
+		host[0] = '\0';
+	for (char *at = host; *at; at++)
+		if (*at <= ' ' || *at >= 0x7f)
+			*at = '?';
 }
 
 static void open_take(struct s3_disk_visit *v)
@@ -213,8 +226,7 @@ static void open_take(struct s3_disk_visit *v)
 		memcpy(next->id, v->d->owner, sizeof(next->id));
 	}
 	memcpy(next->owner, v->d->owner, sizeof(next->owner));
-	if (gethostname(next->host, sizeof(next->host) - 1) < 0)
-		next->host[0] = '\0';
+	open_name_host(next->host);
 	s3_disk_lease_write(&v->lease, v->is_new, v->is_new ? open_on_created : open_on_taken);
 }
 
