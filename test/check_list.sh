@@ -33,14 +33,16 @@ if [ "$mode" != fast ]; then
 	tap_run web-faults 3600 build/asan/test/web_faults &
 	web_faults=$!
 	step build-fuzz build fuzz fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth \
-		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress fuzz_cache_index
-	fuzz_seconds=15
+		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress fuzz_cache_index \
+		fuzz_s3_manifest fuzz_s3_map fuzz_s3_list fuzz_s3_refusal
+	fuzz_seconds=10
 	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
-	tap_run fuzz-network $((10 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
+	tap_run fuzz-network $((14 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
 		fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth \
-		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress fuzz_cache_index &
+		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress fuzz_cache_index \
+		fuzz_s3_manifest fuzz_s3_map fuzz_s3_list fuzz_s3_refusal &
 	fuzz_network=$!
-	# a minute: whatever a target sends goes through it
+	# longer: whatever a target sends goes through it
 	tap_run fuzz-nvme-target $((4 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $((4 * fuzz_seconds)) \
 		fuzz_nvme_pdu &
 	fuzz_nvme=$!
@@ -68,6 +70,10 @@ tap fuzz-qcow2-snapshot 1200 build/asan/test/fuzz_qcow2_snapshot
 tap fuzz-qcow2-decompress 1200 build/asan/test/fuzz_qcow2_decompress
 tap fuzz-qcow2-luks 1200 build/asan/test/fuzz_qcow2_luks
 tap fuzz-cache-index 1200 build/asan/test/fuzz_cache_index
+tap fuzz-s3-manifest 1200 build/asan/test/fuzz_s3_manifest
+tap fuzz-s3-map 1200 build/asan/test/fuzz_s3_map
+tap fuzz-s3-list 1200 build/asan/test/fuzz_s3_list
+tap fuzz-s3-refusal 1200 build/asan/test/fuzz_s3_refusal
 tap bench-report 600 test/bench/report.sh
 tap bench-host 600 test/bench/host.sh
 tap cli 900 test/cli/cli.sh build/release/bin

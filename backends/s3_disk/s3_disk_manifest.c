@@ -23,19 +23,24 @@ bool s3_disk_snapshot_name_is_good(const char *name)
 
 /* ---- writing ---- */
 
+/* NULL: out of memory. */
 static json_t *snapshots_pack(const struct s3_disk_manifest *m)
 {
 	json_t *all = json_array();
+	int ret = 0;
 
 	for (unsigned i = 0; i < m->snapshot_nr; i++) {
 		const struct s3_disk_snapshot *s = &m->snapshot[i];
 
-		json_array_append_new(all,
-				      json_pack("{s:s, s:s, s:I, s:I}", "name", s->name, "map",
-						s->map, "generation", (json_int_t)s->generation,
-						"time", (json_int_t)s->sec));
+		ret |= json_array_append_new(all, json_pack("{s:s, s:s, s:I, s:I}", "name", s->name,
+							    "map", s->map, "generation",
+							    (json_int_t)s->generation, "time",
+							    (json_int_t)s->sec));
 	}
-	return all;
+	if (ret == 0)
+		return all;
+	json_decref(all);
+	return NULL;
 }
 
 int s3_disk_manifest_write(const struct s3_disk_manifest *m, char text[S3_DISK_MANIFEST_BYTES])

@@ -1,0 +1,68 @@
+/*
+ * Any bytes as the manifest of a disk of objects. What is taken keeps every limit, and is the same
+ * when it was written and read again.
+ */
+#include "fuzz.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "backends/s3_disk/s3_disk_manifest.h"
+#include "backends/s3_disk/s3_disk_map.h"
+#include "base/assert.h"
+#include "base/util.h"
+
+const char *const fuzz_words[] = { "\"format\":\"ublkd-s3-disk\",",
+				   "\"version\":1,",
+				   "\"snapshots\":[",
+				   "{\"name\":\"a\",\"map\":\"\",\"generation\":1,\"time\":0}",
+				   "\"object_size\":65536",
+				   "\"map/00000001.0\"",
+				   "9223372036854775807",
+				   "4294967295",
+				   "\\u0000",
+				   NULL };
+
+static void check_snapshot(const struct s3_disk_manifest *m, const struct s3_disk_snapshot *s)
+{
+	ASSERT(memchr(s->name, 0, sizeof(s->name)) && memchr(s->map, 0, sizeof(s->map)));
+	ASSERT(s3_disk_snapshot_name_is_good(s->name));
+	ASSERT(s->generation > 0 && s->generation <= m->generation && s->sec <= UINT32_MAX);
+}
+
+static void check_manifest(const struct s3_disk_manifest *m)
+{
+	ASSERT(memchr(m->id, 0, sizeof(m->id)) && m->id[0]);
+	ASSERT(memchr(m->owner, 0, sizeof(m->owner)) && memchr(m->host, 0, sizeof(m->host)));
+	ASSERT(memchr(m->map, 0, sizeof(m->map)));
+	ASSERT(is_power_of_two(m->object_bytes) && m->object_bytes >= S3_DISK_OBJECT_BYTES_MIN);
+	ASSERT(m->object_bytes <= S3_DISK_OBJECT_BYTES_MAX && m->size_bytes >= 4096);
+	ASSERT(m->size_bytes % 4096 == 0);
+	ASSERT((m->size_bytes - 1) / m->object_bytes < S3_DISK_OBJECTS_MAX);
+	ASSERT(m->generation > 0 && m->generation <= S3_DISK_GENERATION_MAX);
+	ASSERT(m->snapshot_nr <= S3_DISK_SNAPSHOTS_MAX);
+	for (unsigned i = 0; i < m->snapshot_nr; i++)
+		check_snapshot(m, &m->snapshot[i]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	static char text[S3_DISK_MANIFEST_BYTES], again[S3_DISK_MANIFEST_BYTES];
+	static struct s3_disk_manifest m;
+	char words[200];
+	int ret, text_bytes, again_bytes;
+
+	memset(words, 'x', sizeof(words));
+	ret = s3_disk_manifest_read(&m, (const char *)data, bytes, words, sizeof(words));
+	if (ret < 0) {
+		ASSERT(ret == -EINVAL && memchr(words, 0, sizeof(words)));
+		return 0;
+	}
+	check_manifest(&m);
+	text_bytes = s3_disk_manifest_write(&m, text);
+	ASSERT(text_bytes > 0);
+	ASSERT(s3_disk_manifest_read(&m, text, (size_t)text_bytes, words, sizeof(words)) == 0);
+	again_bytes = s3_disk_manifest_write(&m, again);
+	ASSERT(again_bytes == text_bytes && memcmp(text, again, (size_t)text_bytes) == 0);
+	return 0;
+}
