@@ -3,6 +3,8 @@
  *
  * Happy path: a PUT with If-Match -> its ETag is the next one's condition. Failure modes: a PUT
  * whose answer was lost is sent again and finds itself: then who stands in the manifest decides.
+ * One that is refused though nobody has changed the manifest is sent again with the ETag without
+ * its quotes: Ceph's gateway (16.2) compares it so.
  */
 #include "backends/s3_disk/s3_disk_lease.h"
 
@@ -67,28 +69,38 @@ void s3_disk_lease_read(struct s3_disk_lease *l,
 
 /* ---- writing ---- */
 
-/* After a PUT that may have been executed before: is what is there ours? */
+static void lease_put(struct s3_disk_lease *l);
+
+/* After a PUT that was refused or may have been executed before: is what is there ours? */
 static void lease_on_look(struct s3_disk_call *call, int result)
 {
 	struct s3_disk_lease *l = lease_of(call);
-	int ret = lease_take(l, result);
+	char etag[HTTP_ETAG_BYTES];
+	int ret;
 
+	memcpy(etag, l->etag, sizeof(etag));
+	ret = lease_take(l, result);
+	if (ret == 0 && !l->is_new && !l->is_bare && strcmp(etag, l->etag) == 0) {
+		l->is_bare = true;
+		lease_put(l);
+		return;
+	}
 	if (ret == 0 &&
 	    (strcmp(l->manifest.owner, l->next.owner) != 0 || l->manifest.beat != l->next.beat ||
-	     l->manifest.generation != l->next.generation))
+	     l->manifest.generation != l->next.generation)) {
+		/* It is not ours to replace. */
+		memcpy(l->etag, etag, sizeof(etag));
 		ret = -ESTALE;
+	}
 	l->done(l, ret);
 }
 
 static void lease_on_written(struct s3_disk_call *call, int result)
 {
 	struct s3_disk_lease *l = lease_of(call);
+	bool is_unsure = result == -ESTALE && (call->tries > 1 || (!l->is_new && !l->is_bare));
 
-	if (result == -ESTALE && call->tries > 1) {
-		lease_get(l, lease_on_look);
-		return;
-	}
-	if (result == 0 && !call->etag[0]) {
+	if (is_unsure || (result == 0 && !call->etag[0])) {
 		lease_get(l, lease_on_look);
 		return;
 	}
@@ -101,6 +113,19 @@ static void lease_on_written(struct s3_disk_call *call, int result)
 	l->done(l, result);
 }
 
+static void lease_condition(const struct s3_disk_lease *l, char text[S3_DISK_CONDITION_BYTES])
+{
+	size_t bytes = strlen(l->etag);
+
+	if (l->is_new)
+		snprintf(text, S3_DISK_CONDITION_BYTES, "If-None-Match: *");
+	else if (l->is_bare && bytes > 2 && l->etag[0] == '"')
+		snprintf(text, S3_DISK_CONDITION_BYTES, "If-Match: %.*s", (int)bytes - 2,
+			 l->etag + 1);
+	else
+		snprintf(text, S3_DISK_CONDITION_BYTES, "If-Match: %s", l->etag);
+}
+
 static void lease_run_unwritable(struct task *task)
 {
 	struct s3_disk_lease *l = container_of(task, struct s3_disk_lease, task);
@@ -109,16 +134,12 @@ static void lease_run_unwritable(struct task *task)
 	l->done(l, -ENOMEM);
 }
 
-void s3_disk_lease_write(struct s3_disk_lease *l, bool is_new,
-			 void (*done)(struct s3_disk_lease *lease, int result))
+static void lease_put(struct s3_disk_lease *l)
 {
 	struct s3_disk_call *call = &l->call;
-	int bytes;
+	int bytes = s3_disk_manifest_write(&l->next, l->text);
 
-	l->done = done;
-	l->next.beat++;
 	s3_disk_call_reset(call);
-	bytes = s3_disk_manifest_write(&l->next, l->text);
 	if (bytes < 0) {
 		reactor_defer(call->client->reactor, &l->task, lease_run_unwritable);
 		return;
@@ -127,11 +148,17 @@ void s3_disk_lease_write(struct s3_disk_lease *l, bool is_new,
 	call->body = l->text;
 	call->body_bytes = (size_t)bytes;
 	snprintf(call->path, sizeof(call->path), "manifest");
-	if (is_new)
-		snprintf(call->condition, sizeof(call->condition), "If-None-Match: *");
-	else
-		snprintf(call->condition, sizeof(call->condition), "If-Match: %s", l->etag);
+	lease_condition(l, call->condition);
 	s3_disk_call_begin(call, lease_on_written);
+}
+
+void s3_disk_lease_write(struct s3_disk_lease *l, bool is_new,
+			 void (*done)(struct s3_disk_lease *lease, int result))
+{
+	l->done = done;
+	l->is_new = is_new;
+	l->next.beat++;
+	lease_put(l);
 }
 
 int s3_disk_lease_init(struct s3_disk_lease *l, struct s3_disk_client *client, const char *owner)

@@ -21,7 +21,9 @@ struct s3_disk_lease {
 	char words[HTTP_ERROR_BYTES + 200];
 
 	struct s3_disk_manifest next; /* being written */
-	struct task task;	      /* it cannot be */
+	bool is_new;		      /* where there is none */
+	bool is_bare;		      /* the server wants ETags without quotes */
+	struct task task;	      /* it cannot be written */
 	void (*done)(struct s3_disk_lease *lease, int result);
 	char text[S3_DISK_MANIFEST_BYTES];
 };

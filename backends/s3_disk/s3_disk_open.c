@@ -232,21 +232,52 @@ static void open_take(struct s3_disk_visit *v)
 
 /* ---- does the store keep to conditions? ---- */
 
+static void open_probe_put(struct s3_disk_visit *v, const char *condition,
+			   void (*done)(struct s3_disk_call *call, int result))
+{
+	struct s3_disk_call *call = &v->call;
+
+	s3_disk_call_reset(call);
+	call->method = HTTP_PUT;
+	snprintf(call->path, sizeof(call->path), "probe");
+	snprintf(call->condition, sizeof(call->condition), "%s", condition);
+	call->body = "ublkd";
+	call->body_bytes = 5;
+	s3_disk_call_begin(call, done);
+}
+
+static void open_probe_failed(struct s3_disk_visit *v, int result, const char *condition)
+{
+	if (result < 0)
+		s3_disk_visit_fail(v, result, "%s", v->call.words);
+	else
+		s3_disk_visit_fail(v, -EOPNOTSUPP,
+				   "the store ignores %s: two writers could damage the disk",
+				   condition);
+}
+
+static void open_on_matched(struct s3_disk_call *call, int result)
+{
+	struct s3_disk_visit *v = container_of(call, struct s3_disk_visit, call);
+
+	if (result == -ESTALE)
+		open_take(v);
+	else
+		open_probe_failed(v, result, "If-Match");
+}
+
 static void open_probe(struct s3_disk_visit *v);
 
 static void open_on_probed(struct s3_disk_call *call, int result)
 {
 	struct s3_disk_visit *v = container_of(call, struct s3_disk_visit, call);
 
-	if (result == -ESTALE)
-		open_take(v);
-	else if (result < 0)
-		s3_disk_visit_fail(v, result, "%s", call->words);
-	else if (v->was_probed && call->tries == 1)
-		s3_disk_visit_fail(v, -EOPNOTSUPP,
-				   "the store ignores If-None-Match: two writers could damage the "
-				   "disk");
-	else {
+	if (result == -ESTALE) {
+		open_probe_put(v, "If-Match: \"00000000000000000000000000000000\"",
+			       open_on_matched);
+	} else if (result < 0 || (v->was_probed && call->tries == 1)) {
+		open_probe_failed(v, result, "If-None-Match");
+	} else {
 		v->was_probed = true;
 		open_probe(v);
 	}
@@ -255,15 +286,7 @@ static void open_on_probed(struct s3_disk_call *call, int result)
 /* An object that is there is not to be replaced on this condition. */
 static void open_probe(struct s3_disk_visit *v)
 {
-	struct s3_disk_call *call = &v->call;
-
-	s3_disk_call_reset(call);
-	call->method = HTTP_PUT;
-	snprintf(call->path, sizeof(call->path), "probe");
-	snprintf(call->condition, sizeof(call->condition), "If-None-Match: *");
-	call->body = "ublkd";
-	call->body_bytes = 5;
-	s3_disk_call_begin(call, open_on_probed);
+	open_probe_put(v, "If-None-Match: *", open_on_probed);
 }
 
 /* ---- who has it ---- */

@@ -1,7 +1,7 @@
 #!/bin/bash
-# The s3 backend reads objects of Ceph's gateway (radosgw), which verifies signatures with code of its own. Prints
-# TAP; no root, no ublk. In a network namespace of its own where it may make one. Usage: s3_test.sh [TEST_FOLDER],
-# where node_io is; skipped without Ceph.
+# The s3 backend reads objects of Ceph's gateway (radosgw), which verifies signatures with code of its own, and s3-disk
+# has disks there. Prints TAP; no root, no ublk. In a network namespace of its own where it may make one. Usage:
+# s3_test.sh [TEST_FOLDER], where node_io is; skipped without Ceph.
 set -u
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
@@ -79,6 +79,25 @@ refused() {
 	cat "$tmp/words"
 	[ $code = 3 ] && grep -q -- "$words" "$tmp/words"
 }
+# disk PREFIX SCRIPT_LINE...: does so with the disk
+disk() {
+	printf '%s\n' 'type: delay' 'all: 1us' 'backend:' '  type: s3-disk' '  bucket: images' "  prefix: \"$1\"" \
+		"  endpoint: \"$endpoint\"" "  $with_keys" '  create: true' '  size: 64MiB' '  object_size: 64KiB' '  lease: 1s' >"$tmp/tree"
+	shift
+	printf '%s\n' "$@" >"$tmp/script"
+	timeout 120 "$tests/node_io" --queues 1 --depth 16 "$tmp/script" "$tmp/tree"
+}
+# conditionally HEADER PATH: the object is not replaced
+conditionally() {
+	put "$2" "$tmp/keys" "$1" >"$tmp/words" 2>&1 && return 1
+	cat "$tmp/words"
+	grep -q ' 412 .*PreconditionFailed' "$tmp/words"
+}
+# 700 objects: more than a page of the list
+many() {
+	local i
+	for ((i = 0; i < 700; i++)); do echo "write $((i * 64))k 64k $i"; done
+}
 keys() { printf '[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n' $access "$1"; } # SECRET
 
 head -c 4M /dev/urandom >"$tmp/disk"
@@ -99,5 +118,16 @@ ok "the other one is read" reads 'a b+c/é~(1)=@&.img' "$with_keys"
 ok "without keys it is refused" refused '403 AccessDenied.*: set credentials_file' disk.img
 ok "a wrong key is refused" refused '403 SignatureDoesNotMatch.*: see the secret key' disk.img "credentials_file: $tmp/wrong"
 ok "there is no such key" refused '404 NoSuchKey.*: see key' nothing.img "$with_keys"
+# Disks that can be written, with a prefix that is escaped in URLs and in XML.
+name='vm 1/a&b<é>+~'
+ok "an object that is there is not made anew" conditionally 'If-None-Match: *' /images/disk.img
+ok "an object that was changed is not replaced" conditionally 'If-Match: "0123456789abcdef0123456789abcdef"' /images/disk.img
+ok "a disk is made and written" disk "$name" zeroes "random 1 300" verify flush close open verify
+ok "another process reads and changes it" disk "$name" probe "dump $tmp/before" "load $tmp/before" "random 2 300" flush \
+	verify close open verify "discard 0 4M" "zero 8M 100k" flush close open verify "dump $tmp/before"
+ok "it is as before" disk "$name" "load $tmp/before" verify
+ok "its process dies" disk "$name" "load $tmp/before" "random 3 300" flush crash open verify "random 4 100" flush crash open verify
+mapfile -t lines < <(many)
+ok "many objects, and its process dies" disk 'many &<more>' "${lines[@]}" flush crash open verify close open verify
 echo "1..$n"
 exit $bad

@@ -74,15 +74,20 @@ def signed_headers(method, target, headers, access, secret, region, payload=b"")
 
 
 def main():
-    """s3_signature.py ENDPOINT ACCESS SECRET REGION PATH [FILE]: PUTs a bucket, or the file as an object. PATH is escaped."""
+    """s3_signature.py ENDPOINT ACCESS SECRET REGION PATH [FILE [HEADER]]: PUTs a bucket, or the file as an object, with a
+    condition. PATH is escaped."""
     endpoint, access, secret, region, path = sys.argv[1:6]
     host = endpoint.partition("://")[2]
     payload = b""
     if len(sys.argv) > 6:
         with open(sys.argv[6], "rb") as f:
             payload = f.read()
+    headers = {"host": host}
+    for header in sys.argv[7:]:
+        name, _, value = header.partition(": ")
+        headers[name.lower()] = value
     connection = http.client.HTTPConnection(host, timeout=60)
-    connection.request("PUT", path, payload, signed_headers("PUT", path, {"host": host}, access, secret, region, payload))
+    connection.request("PUT", path, payload, signed_headers("PUT", path, headers, access, secret, region, payload))
     answer = connection.getresponse()
     text = answer.read().decode()
     if answer.status != 200:

@@ -3,7 +3,8 @@
 
 As http_server.py, but for these settings and faults; objects are in memory, of any bucket.
 
-    set s3=..., delay_ms=MS, conditional=0 (conditions are ignored), page=N (keys in a list, at most), chaos=N (one request in N gets
+    set s3=..., delay_ms=MS, conditional=0 (conditions are ignored; new: but for If-None-Match), bare=1 (an ETag with quotes does not
+        match, as in Ceph 16.2), page=N (keys in a list, at most), chaos=N (one request in N gets
         one of lost, late, hangup and 503), seed=N (of it)
     fault KIND [N [ARG]] the next N requests (1; -1: all) get
                           status ARG   CODE or CODE:RETRY-AFTER, and nothing is done
@@ -38,6 +39,7 @@ class Store(http_server.Server):
 
     def change(self, pairs):
         self.settings.setdefault("conditional", "1")
+        self.settings.setdefault("bare", "0")
         self.settings.setdefault("page", "1000")
         self.settings.setdefault("chaos", "0")
         self.settings.setdefault("seed", "1")
@@ -82,9 +84,11 @@ class Store(http_server.Server):
         there = self.objects.get(key)
         if headers.get("if-none-match") == "*" and there:
             return 412
-        if "if-match" in headers and not there:
+        if "if-match" not in headers or self.settings["conditional"] == "new":
+            return None
+        if not there:
             return 404
-        if "if-match" in headers and headers["if-match"] != there[1]:
+        if headers["if-match"] != (there[1].strip('"') if self.settings["bare"] == "1" else there[1]):
             return 412
         return None
 

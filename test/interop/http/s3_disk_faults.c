@@ -94,6 +94,26 @@ static void check_plain(struct fault_case *c, const void *arg)
 	expect_no_violation(c);
 }
 
+static void check_bare(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	store_serve(c);
+	web_tell(c, "set bare=1");
+	if (!disk_open(c, NEW))
+		return;
+	case_works(c, 50);
+	/* Renewals too. */
+	case_turn_for(c, 1000);
+	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
+	REQUIRE(other_open(c) == 0, "%s", other.error);
+	write_byte(&c->rig, 0, 9);
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "a flush of the old one");
+	EXPECT(read_byte(&other, 0) == 1, "what was flushed");
+	rig_close(&other);
+	expect_no_violation(c);
+}
+
 /* ---- two writers ---- */
 
 static void check_second(struct fault_case *c, const void *arg)
@@ -414,6 +434,7 @@ static const struct refusal refusals[] = {
 	{ "no disk", NULL, "create: false", "there is no disk: create: true makes one", false },
 	{ "another size", NULL, "size: 8MiB", "has 4194304 bytes, not 8388608", true },
 	{ "no conditions", "set conditional=0", NEW, "the store ignores If-None-Match", false },
+	{ "one condition only", "set conditional=new", NEW, "the store ignores If-Match", false },
 	{ "no manifest of ours", REPLACE "manifest :{}", NEW, "is none of ublkd's", true },
 	{ "no JSON", REPLACE "manifest :[[[", NEW, "is none of ublkd's", true },
 	{ "a newer version", REPLACE "manifest :{\"format\":\"ublkd-s3-disk\",\"version\":2}", NEW,
@@ -430,6 +451,7 @@ void s3_disk_run(uint64_t seed)
 	char name[100];
 
 	fault_case_run("s3-disk: it works", 60, seed, check_plain, NULL);
+	fault_case_run("s3-disk: ETags without quotes", 60, seed, check_bare, NULL);
 	fault_case_run("s3-disk: a second writer", 60, seed, check_second, NULL);
 	fault_case_run("s3-disk: a writer is replaced", 60, seed, check_taken, NULL);
 	fault_case_run("s3-disk: a writer that is replaced deletes nothing", 60, seed,
