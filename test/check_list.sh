@@ -13,7 +13,7 @@ step build-asan build asan
 tap_run conformance 1800 build/asan/test/conformance &
 conformance=$!
 # The unit tests run in the first build only; of the others what is run, and what clang-tidy reads.
-programs='ublkd ublkd-keeper ublkd-manual ublkctl ublktrace sim'
+programs='ublkd ublkd-keeper ublkd-manual man ublkctl ublktrace sim'
 released='cache_cuts qcow2_cuts known bad_server exerciser powercut mon_command test_trace_btf'
 if [ "$mode" = soak ]; then programs='' released=''; fi
 # shellcheck disable=SC2086 # many targets
@@ -80,6 +80,7 @@ if [ "$mode" = soak ]; then tap interop-qcow2-oracle 900 test/interop/qcow2_orac
 tap interop-qcow2-qemu 1800 test/interop/qcow2_qemu.sh build/asan
 tap interop-qcow2-hostile 1800 test/interop/qcow2_hostile.sh build/asan
 tap ceph-cluster 900 test/ceph/cluster_test.sh
+tap s3-disk-snapshots 900 test/interop/s3_disk_snapshots.sh build/asan/test
 tap ceph-s3 600 test/ceph/s3_test.sh build/asan/test
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin
