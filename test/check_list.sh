@@ -13,7 +13,7 @@ step build-asan build asan
 tap_run conformance 1800 build/asan/test/conformance &
 conformance=$!
 # The unit tests run in the first build only; of the others what is run, and what clang-tidy reads.
-programs='ublkd ublkd-keeper ublkd-manual ublkctl ublktrace sim'
+programs='ublkd ublkd-keeper ublkd-manual man ublkctl ublktrace sim'
 released='cache_cuts qcow2_cuts known bad_server exerciser powercut mon_command test_trace_btf'
 if [ "$mode" = soak ]; then programs='' released=''; fi
 # shellcheck disable=SC2086 # many targets
@@ -86,6 +86,7 @@ if [ "$mode" = soak ]; then tap interop-qcow2-oracle 900 test/interop/qcow2_orac
 tap interop-qcow2-qemu 1800 test/interop/qcow2_qemu.sh build/asan
 tap interop-qcow2-hostile 1800 test/interop/qcow2_hostile.sh build/asan
 tap ceph-cluster 900 test/ceph/cluster_test.sh
+tap s3-disk-snapshots 900 test/interop/s3_disk_snapshots.sh build/asan/test
 tap ceph-s3 600 test/ceph/s3_test.sh build/asan/test
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin
@@ -165,25 +166,27 @@ if [ "$mode" != fast ]; then
 	guests "$(one 6.12)" $long '' nbd systemd
 	guests "$(one 7.2)" 1200 '' nvme
 	guests "$(one 6.12)" 1200 '' resize
-	guests "$both" 1200 '' upgrade datapath recovery
+	guests "$both" 1200 '' upgrade recovery
+	guests "$(one 7.2)" 1200 '' datapath
 	guests "$(one 7.2)" 1200 '' qcow2 cache
-	guests "$(one 7.2)" 1200 '' stripe http hostile_inuse
+	guests "$(one 7.2)" 1200 '' stripe http
 	guests "$(one 6.12)" 1200 '' blocked
 	# numbers of docs/rbd.md and docs/performance.md
 	if [ "$mode" = soak ]; then guests "7.2" 1200 '' rbd_many; guests 7.2 1200 -i qcow2_many; fi
 	# the kernel's target by its own initiator: for who doubts what the suite before says of ours
 	if [ "$mode" = soak ]; then guests "$both" 1200 '' nvme_target; fi
-	guests "$(one 7.2)" 1200 '' hostile_mounts
 	guests "$(one 7.2)" 1200 '' io
 	guests "$(one 6.12)" 1200 '' daemon
-	guests "$(one 6.12)" 1200 '-c 4' idle
 	# tracing patches the kernel's code: two CPUs on one kernel (-s), exact times on the other (-i)
 	guests 7.2 1200 -i bpftrace
 	if [ "$mode" = soak ]; then guests 6.12 1200 -s bpftrace; fi
 	guests "$(one 6.12)" 1800 '-s -n' trace_points trace_stacks timeline
 	guests "$(one 7.2)" 1800 '-s -n' trace trace_latency
-	guests 7.2 1200 -i trace_loss trace_csv trace_cost
-	if [ "$mode" = soak ]; then guests 6.12 1800 '-s -n' trace_csv; fi
+	guests 7.2 1200 -i trace_csv
+	if [ "$mode" = soak ]; then
+		guests 7.2 1200 -i trace_loss trace_cost
+		guests 6.12 1800 '-s -n' trace_csv
+	fi
 	# these compare times: on the instruction clock a busy machine does not disturb them
 	guests "$(one 7.2)" 1200 -i pause why stuck
 	guests "$(one 6.12)" 1200 -i throttle layers
@@ -200,7 +203,8 @@ if [ "$mode" != fast ]; then
 	if [ "$mode" = soak ]; then
 		later guest guest-7.2-hostile_state-asan 7.2 hostile_state 1200 asan
 		# what those above run as well
-		guests "$both" 1200 '' hostile_state hostile_clients faults many
+		guests "$both" 1200 '' hostile_state hostile_clients hostile_inuse hostile_mounts faults many
+		guests "$both" 1200 '-c 4' idle
 	fi
 	later guest guest-6.12-hostile_clients-asan 6.12 hostile_clients 1200 asan
 	run_later

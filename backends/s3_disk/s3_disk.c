@@ -27,6 +27,7 @@ static enum backend_submit s3_disk_submit(struct backend_io *io)
 		s3_disk_fence_wake(q);
 	w->at_bytes = 0;
 	w->read = NULL;
+	s3_disk_io_set_state(w, S3_DISK_IO_WAITS_CHANGE);
 	list_push_back(&q->incoming, &w->node);
 	s3_disk_run_later(q);
 	return BACKEND_QUEUED;
@@ -46,6 +47,27 @@ static int s3_disk_io_init(struct backend_io *io)
 	return 0;
 }
 
+/* ---- a change that has the disk for itself ---- */
+
+void s3_disk_queue_look(struct s3_disk_queue *q)
+{
+	if (q->change && !q->has_change_begun && q->begun_nr == 0 && !q->is_asking)
+		s3_disk_run_later(q);
+}
+
+void s3_disk_queue_hold(struct s3_disk_queue *q, struct s3_disk_change *change)
+{
+	q->change = change;
+	s3_disk_queue_look(q);
+}
+
+void s3_disk_queue_release(struct s3_disk_queue *q)
+{
+	q->change = NULL;
+	q->has_change_begun = false;
+	s3_disk_run_later(q);
+}
+
 /* ---- queues ---- */
 
 static int s3_disk_queue_init(struct backend_queue *queue)
@@ -56,6 +78,7 @@ static int s3_disk_queue_init(struct backend_queue *queue)
 
 	q->d = queue->device->priv;
 	q->queue = queue;
+	__atomic_store_n(&q->d->queue, q, __ATOMIC_RELEASE);
 	list_init(&q->incoming);
 	ret = s3_disk_client_init(&q->client, &q->d->web, queue->reactor, error, sizeof(error));
 	if (ret < 0)
@@ -74,6 +97,7 @@ static void s3_disk_queue_fini(struct backend_queue *queue)
 {
 	struct s3_disk_queue *q = queue->priv;
 
+	__atomic_store_n(&q->d->queue, NULL, __ATOMIC_RELEASE);
 	task_cancel(&q->task);
 	s3_disk_fence_fini(q);
 	s3_disk_deletes_fini(q);
@@ -105,6 +129,7 @@ static struct backend_wait s3_disk_wait(const struct backend_io *io)
 		[S3_DISK_IO_READS] = "the server, for bytes of an object",
 		[S3_DISK_IO_STORES] = "the server, to store the object",
 		[S3_DISK_IO_CHECKS] = "the server, whether the disk is ours still",
+		[S3_DISK_IO_WAITS_CHANGE] = "waiting for a change of snapshots to end",
 	};
 	const struct s3_disk_io *w = io->priv;
 
@@ -191,4 +216,5 @@ const struct backend backend_s3_disk = {
 	.stored_fd = s3_disk_stored_fd,
 	.failure = s3_disk_failure,
 	.connection = s3_disk_look,
+	.snapshots = &s3_disk_snapshots,
 };

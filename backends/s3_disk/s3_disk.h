@@ -12,6 +12,7 @@
  *	s3_disk_part.c      a request, one object after the other
  *	s3_disk_slot.c      objects in memory, which are being written
  *	s3_disk_fence.c     FLUSH, and the lease while it serves
+ *	s3_disk_snapshot.c  maps that are kept                               main thread too
  *	s3_disk_delete.c    objects that nothing refers to any more
  *
  * Those without a thread run on the reactor of the only queue.
@@ -37,6 +38,7 @@ struct s3_disk_config {
 	uint64_t size_bytes; /* 0: as it is */
 	uint64_t object_bytes, buffers, lease_ns;
 	bool create;
+	char *snapshot; /* to be read; NULL: none */
 };
 
 extern const struct option s3_disk_options[];
@@ -56,6 +58,11 @@ struct s3_disk {
 	int kept_fd; /* memfd with owner, which outlives the process; -1: none */
 	struct s3_disk_visit *visit;
 	struct net_changed changed; /* another one writes it */
+	/* Main thread, but for queue, which is atomic. */
+	struct s3_disk_queue *queue; /* while it is open */
+	struct s3_disk_change *change;
+	struct s3_disk_snapshot shown[S3_DISK_SNAPSHOTS_MAX];
+	unsigned shown_nr;
 };
 
 enum s3_disk_io_state {
@@ -67,6 +74,7 @@ enum s3_disk_io_state {
 	S3_DISK_IO_READS,
 	S3_DISK_IO_STORES,
 	S3_DISK_IO_CHECKS,
+	S3_DISK_IO_WAITS_CHANGE,
 };
 
 struct s3_disk_read;
@@ -77,6 +85,7 @@ struct s3_disk_io {
 	uint32_t at_bytes;	   /* of the request: done so far */
 	struct s3_disk_read *read; /* that brings its bytes */
 	struct s3_disk_name name;  /* that it has asked for */
+	bool has_begun;		   /* counted */
 	uint64_t covers;	   /* FLUSH: writes that were complete before, counted */
 	uint8_t state;		   /* enum s3_disk_io_state; any thread may read it */
 };
@@ -138,7 +147,10 @@ struct s3_disk_queue {
 	struct backend_queue *queue;
 	struct s3_disk_client client;
 	struct task task;
-	struct list_node incoming; /* s3_disk_io */
+	struct list_node incoming;     /* s3_disk_io */
+	unsigned begun_nr;	       /* requests that have begun and not ended */
+	struct s3_disk_change *change; /* of snapshots: what comes waits for it */
+	bool has_change_begun;
 	struct s3_disk_read *read; /* connections */
 	struct list_node free_reads, reads_waiting, slots_waiting;
 	struct s3_disk_slot *slot; /* config->buffers */
@@ -191,6 +203,8 @@ struct s3_disk_slot *s3_disk_slot_take(struct s3_disk_queue *q, uint32_t index,
 				       bool is_overwritten);
 /* Does the next part of a request with the object, now or when it can be. */
 void s3_disk_slot_use(struct s3_disk_slot *slot, struct s3_disk_io *w);
+/* All of them: what they hold is not the disk's any more. None is in use. */
+void s3_disk_slots_forget(struct s3_disk_queue *q);
 /* Later in this turn: what has come begins, and objects that have changed are stored. */
 void s3_disk_run_later(struct s3_disk_queue *q);
 int s3_disk_slots_init(struct s3_disk_queue *q);
@@ -203,6 +217,11 @@ void s3_disk_fence_fini(struct s3_disk_queue *q);
 void s3_disk_flush(struct s3_disk_io *w);
 /* Whether the disk is ours, after all that is stored so far. */
 void s3_disk_fence_ask(struct s3_disk_queue *q);
+/* Instead of a renewal: `next` becomes the manifest; then returned is to be called. Nothing is
+ * under way. */
+void s3_disk_fence_write(struct s3_disk_queue *q, const struct s3_disk_manifest *next,
+			 void (*done)(struct s3_disk_lease *lease, int result));
+void s3_disk_fence_returned(struct s3_disk_queue *q, int result);
 /* It begins no renewal any more until a request comes; whether none is under way. */
 bool s3_disk_fence_rest(struct s3_disk_queue *q);
 void s3_disk_fence_wake(struct s3_disk_queue *q);
@@ -216,6 +235,22 @@ bool s3_disk_deletes_rest(const struct s3_disk_queue *q);
 void s3_disk_deletes_go(struct s3_disk_queue *q);
 /* Of this generation, and replaced by one that is stored. */
 void s3_disk_delete(struct s3_disk_queue *q, uint32_t index, struct s3_disk_name name);
+
+/* s3_disk_snapshot.c */
+extern const struct backend_snapshots s3_disk_snapshots;
+/* Main thread. */
+void s3_disk_snapshots_show(struct s3_disk *d, const struct s3_disk_manifest *m);
+/* All that had begun has ended. */
+void s3_disk_change_go(struct s3_disk_queue *q);
+
+/* s3_disk.c: a change is to have the disk for itself, until release. */
+void s3_disk_queue_hold(struct s3_disk_queue *q, struct s3_disk_change *change);
+void s3_disk_queue_release(struct s3_disk_queue *q);
+/* Whenever something has ended: it may begin now. */
+void s3_disk_queue_look(struct s3_disk_queue *q);
+
+/* s3_disk_load.c: of two who try to be the next writer each has its own. */
+void s3_disk_map_name(const struct s3_disk *d, uint32_t generation, char name[S3_DISK_MAP_BYTES]);
 
 static inline void s3_disk_io_set_state(struct s3_disk_io *w, enum s3_disk_io_state state)
 {

@@ -20,11 +20,15 @@ static struct s3_disk_queue *fence_queue(struct s3_disk_lease *lease)
 
 static void fence_lost(struct s3_disk_queue *q)
 {
+	const struct s3_disk_manifest *m = &q->lease.manifest;
 	struct s3_disk *d = q->d;
 	char how[NET_CHANGED_BYTES];
 
-	snprintf(how, sizeof(how), "%s%.64s writes it now: only one may",
-		 q->lease.manifest.host[0] ? "" : "another host", q->lease.manifest.host);
+	if (strcmp(m->owner, d->owner) == 0)
+		snprintf(how, sizeof(how), "a change of snapshots was stored and not answered");
+	else
+		snprintf(how, sizeof(how), "%.64s writes it now: only one may",
+			 m->host[0] ? m->host : "another host");
 	net_changed_note(&d->changed, "the disk's writer", how, d->web.name, d->web.url.server);
 	/* The ETag that the lease has is the other one's. */
 	reactor_timer_cancel(q->queue->reactor, &q->renewal);
@@ -54,14 +58,23 @@ static void fence_keep(struct s3_disk_queue *q)
 	s3_disk_deletes_go(q);
 }
 
+/* Of another generation is one that a change has written which did not hear so. */
+static bool fence_is_ours(const struct s3_disk_queue *q)
+{
+	const struct s3_disk_manifest *m = &q->lease.manifest;
+
+	return strcmp(m->owner, q->d->owner) == 0 && m->generation == q->d->manifest.generation;
+}
+
 static void fence_on_asked(struct s3_disk_lease *lease, int result)
 {
 	struct s3_disk_queue *q = fence_queue(lease);
 	struct s3_disk *d = q->d;
 
 	q->is_asking = false;
-	if (result == -ENOENT || (result == 0 && strcmp(lease->manifest.owner, d->owner) != 0)) {
+	if (result == -ENOENT || (result == 0 && !fence_is_ours(q))) {
 		fence_lost(q);
+		s3_disk_queue_look(q);
 		return;
 	}
 	if (result == 0)
@@ -72,6 +85,7 @@ static void fence_on_asked(struct s3_disk_lease *lease, int result)
 	flushes_complete(q, result < 0 ? -EIO : 0);
 	if (!list_empty(&q->flushes))
 		s3_disk_fence_ask(q);
+	s3_disk_queue_look(q);
 }
 
 void s3_disk_fence_ask(struct s3_disk_queue *q)
@@ -107,30 +121,45 @@ static void renewal_arm(struct s3_disk_queue *q)
 		reactor_timer_arm(r, &q->renewal, r->now_ns + q->d->config->lease_ns / 3);
 }
 
+void s3_disk_fence_returned(struct s3_disk_queue *q, int result)
+{
+	q->is_asking = false;
+	if (result == 0)
+		fence_keep(q);
+	else
+		s3_disk_fence_ask(q);
+}
+
 static void fence_on_renewed(struct s3_disk_lease *lease, int result)
 {
 	struct s3_disk_queue *q = fence_queue(lease);
 
-	q->is_asking = false;
-	if (result == 0)
-		fence_keep(q);
+	s3_disk_fence_returned(q, result);
 	renewal_arm(q);
-	if (result == -ESTALE || result == -ENOENT || !list_empty(&q->flushes))
+	if (!list_empty(&q->flushes))
 		s3_disk_fence_ask(q);
+	s3_disk_queue_look(q);
+}
+
+void s3_disk_fence_write(struct s3_disk_queue *q, const struct s3_disk_manifest *next,
+			 void (*done)(struct s3_disk_lease *lease, int result))
+{
+	q->is_asking = true;
+	q->asked_covers = q->written;
+	q->lease.next = *next;
+	q->lease.next.beat = q->d->manifest.beat;
+	s3_disk_lease_write(&q->lease, false, done);
 }
 
 static void fence_on_time(struct timer *timer)
 {
 	struct s3_disk_queue *q = container_of(timer, struct s3_disk_queue, renewal);
 
-	if (q->is_asking) {
+	if (q->is_asking || q->change) {
 		renewal_arm(q);
 		return;
 	}
-	q->is_asking = true;
-	q->asked_covers = q->written;
-	q->lease.next = q->d->manifest;
-	s3_disk_lease_write(&q->lease, false, fence_on_renewed);
+	s3_disk_fence_write(q, &q->d->manifest, fence_on_renewed);
 }
 
 bool s3_disk_fence_rest(struct s3_disk_queue *q)

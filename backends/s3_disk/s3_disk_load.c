@@ -122,6 +122,8 @@ static void load_on_map(struct s3_disk_call *call, int result)
 	else if (s3_disk_map_read(&d->map, d->manifest.generation, v->buf, call->got, words,
 				  sizeof(words)) < 0)
 		s3_disk_visit_fail(v, -EINVAL, "%s", words);
+	else if (d->config->snapshot)
+		v->loaded(v);
 	else
 		load_begin_list(v);
 }
@@ -168,10 +170,9 @@ static void seal_on_named(struct s3_disk_lease *lease, int result)
 	v->sealed(v);
 }
 
-/* Of two who try to be the next writer each has its own. */
-static void seal_map_name(const struct s3_disk *d, char name[S3_DISK_MAP_BYTES])
+void s3_disk_map_name(const struct s3_disk *d, uint32_t generation, char name[S3_DISK_MAP_BYTES])
 {
-	snprintf(name, S3_DISK_MAP_BYTES, "map/%08x.%s", d->manifest.generation + 1, d->owner);
+	snprintf(name, S3_DISK_MAP_BYTES, "map/%08x.%s", generation, d->owner);
 }
 
 static void seal_on_stored(struct s3_disk_call *call, int result)
@@ -185,7 +186,7 @@ static void seal_on_stored(struct s3_disk_call *call, int result)
 	}
 	*next = v->lease.manifest;
 	next->generation++;
-	seal_map_name(v->d, next->map);
+	s3_disk_map_name(v->d, next->generation, next->map);
 	s3_disk_lease_write(&v->lease, false, seal_on_named);
 }
 
@@ -205,7 +206,7 @@ void s3_disk_seal(struct s3_disk_visit *v, void (*done)(struct s3_disk_visit *v)
 	s3_disk_map_write(&d->map, generation, v->buf);
 	s3_disk_call_reset(call);
 	call->method = HTTP_PUT;
-	seal_map_name(d, call->path);
+	s3_disk_map_name(d, generation, call->path);
 	call->body = v->buf;
 	call->body_bytes = v->buf_bytes;
 	s3_disk_call_begin(call, seal_on_stored);

@@ -62,7 +62,7 @@ int s3_disk_open(struct backend_device *device)
 
 	d->config = device->config;
 	d->kept_fd = -1;
-	d->is_read_only = device->open_params.read_only;
+	d->is_read_only = device->open_params.read_only || d->config->snapshot;
 	ret = s3_open(device);
 	if (ret < 0 || d->is_read_only)
 		return ret;
@@ -155,6 +155,7 @@ static void open_limits(struct s3_disk_visit *v)
 
 static void open_done(struct s3_disk_visit *v)
 {
+	s3_disk_snapshots_show(v->d, &v->d->manifest);
 	open_limits(v);
 	s3_disk_visit_end(v, 0);
 }
@@ -166,9 +167,28 @@ static void open_seal(struct s3_disk_visit *v)
 	s3_disk_seal(v, open_done);
 }
 
+/* Of the snapshot that is to be read: it is the disk. */
+static bool open_snapshot(struct s3_disk_manifest *m, const char *name)
+{
+	for (unsigned i = 0; i < m->snapshot_nr; i++) {
+		if (strcmp(m->snapshot[i].name, name) != 0)
+			continue;
+		m->generation = m->snapshot[i].generation;
+		memcpy(m->map, m->snapshot[i].map, sizeof(m->map));
+		return true;
+	}
+	return false;
+}
+
 static void open_load(struct s3_disk_visit *v)
 {
+	const char *snapshot = v->d->config->snapshot;
+
 	v->d->manifest = v->lease.manifest;
+	if (snapshot && !open_snapshot(&v->d->manifest, snapshot)) {
+		s3_disk_visit_fail(v, -ENOENT, "the disk has no snapshot \"%s\"", snapshot);
+		return;
+	}
 	s3_disk_load(v, v->d->is_read_only ? open_done : open_seal);
 }
 

@@ -42,6 +42,12 @@ const struct option s3_disk_options[] = {
 	  .flags = OPTION_POWER_OF_TWO,
 	  .help = "The size of the objects of a new disk. Each write of less stores a whole "
 		  "object." },
+	{ .name = "snapshot",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct s3_disk_config, snapshot),
+	  .min = 1,
+	  .max = S3_DISK_SNAPSHOT_BYTES - 1,
+	  .help = "Read this snapshot of the disk; nothing can be written." },
 	{ .name = "buffers",
 	  .type = OPTION_UINT,
 	  .offset = offsetof(struct s3_disk_config, buffers),

@@ -35,8 +35,14 @@ bool s3_disk_io_part(const struct s3_disk_io *w, struct s3_disk_part *ret_part)
 
 void s3_disk_io_end(struct s3_disk_io *w, int result)
 {
+	struct s3_disk_queue *q = w->io->queue->priv;
+
 	w->read = NULL;
+	if (w->has_begun)
+		q->begun_nr--;
+	w->has_begun = false;
 	s3_disk_io_set_state(w, S3_DISK_IO_IDLE);
+	s3_disk_queue_look(q);
 	backend_io_complete(w->io, result);
 }
 

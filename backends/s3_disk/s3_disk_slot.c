@@ -225,8 +225,10 @@ static void slot_store(struct s3_disk_slot *slot)
 	s3_disk_call_begin(call, slot_on_stored);
 }
 
-static void queued_begin(struct s3_disk_io *w)
+static void queued_begin(struct s3_disk_queue *q, struct s3_disk_io *w)
 {
+	w->has_begun = true;
+	q->begun_nr++;
 	if (w->io->op == BACKEND_FLUSH)
 		s3_disk_flush(w);
 	else
@@ -239,17 +241,28 @@ static void queue_run(struct task *task)
 	struct s3_disk_queue *q = container_of(task, struct s3_disk_queue, task);
 	struct list_node all = LIST_INIT(all), *node;
 
-	list_splice(&all, &q->incoming);
+	if (!q->change)
+		list_splice(&all, &q->incoming);
 	while ((node = list_pop_front(&all)))
-		queued_begin(list_entry(node, struct s3_disk_io, node));
+		queued_begin(q, list_entry(node, struct s3_disk_io, node));
 	for (unsigned i = 0; i < q->d->config->buffers; i++)
 		if (q->slot[i].state == S3_DISK_SLOT_CHANGED)
 			slot_store(&q->slot[i]);
+	if (q->change && !q->has_change_begun && q->begun_nr == 0 && !q->is_asking) {
+		q->has_change_begun = true;
+		s3_disk_change_go(q);
+	}
 }
 
 void s3_disk_run_later(struct s3_disk_queue *q)
 {
 	reactor_defer(q->queue->reactor, &q->task, queue_run);
+}
+
+void s3_disk_slots_forget(struct s3_disk_queue *q)
+{
+	for (unsigned i = 0; i < q->d->config->buffers; i++)
+		q->slot[i].state = S3_DISK_SLOT_FREE;
 }
 
 /* ---- life ---- */

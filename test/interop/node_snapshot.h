@@ -40,13 +40,15 @@ static void do_snapshot(char *const *word)
 						  .reactor = &rig.home,
 						  .done = on_changed };
 	uint64_t left = word[3] ? number(word[4]) : 0;
+	struct backend_device *node;
 	struct prng prng;
 	int ret = reactor_init(&rig.home, &reactor_params);
 
 	prng_init(&prng, word[3] ? number(word[3]) : 1);
 	snapshot_ret = 1;
-	if (ret == 0 && rig.device->ops->snapshots)
-		ret = rig.device->ops->snapshots->begin(rig.device, &change);
+	node = backend_snapshots_node(rig.device, NULL, change.words, sizeof(change.words));
+	if (ret == 0)
+		ret = node ? node->ops->snapshots->begin(node, &change) : -EOPNOTSUPP;
 	if (ret < 0)
 		die("snapshot %s: %s (%s)", word[2], change.words, errname(ret));
 	for (; snapshot_ret > 0 || left > 0; left -= left > 0) {

@@ -30,6 +30,10 @@ else
 	skip "a lazy disk" "no nginx: test/vm/nginx.sh"
 fi
 
+if [ -z "${UBLKD_SOAK:-}" ]; then
+	skip "an image of a Ceph cluster" "takes long: UBLKD_SOAK=1 runs it"
+	finish
+fi
 if ! ceph_why=$("$here/../ceph/cluster.sh" check 2>&1); then
 	skip "an image of a Ceph cluster" "$ceph_why"
 	finish

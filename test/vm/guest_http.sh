@@ -158,7 +158,7 @@ ok "a certificate of nobody's is refused" refused
 ublkctl del tls >/dev/null 2>&1
 add_tls() {
 	echo "{name: tls, backend: {type: http, url: 'https://127.0.0.1:8443/disk.img', ca_file: $work/cert.pem}}" |
-		ublkctl add -f - && cmp "$(node tls)" $www/disk.img && grep -q 'HTTP/2' /mnt/ram/nginx/access.log
+		ublkctl add -f - && cmp -n $((8 << 20)) "$(node tls)" $www/disk.img && grep -q 'HTTP/2' /mnt/ram/nginx/access.log
 }
 ok "TLS and HTTP/2" add_tls
 stop_daemon

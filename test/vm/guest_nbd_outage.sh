@@ -3,7 +3,7 @@
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_nbd_lib.sh"
 
-kills=5
+kills=2
 if [ -n "${UBLKD_SOAK:-}" ]; then kills=100; fi
 exec 3>&1 # for what is said while a check runs
 

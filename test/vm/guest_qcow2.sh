@@ -5,8 +5,8 @@
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
 
-kills=3
-[ -z "${UBLKD_SOAK:-}" ] || kills=50
+kills=2 upgrades=1
+[ -z "${UBLKD_SOAK:-}" ] || kills=50 upgrades=5
 ram_disk 900 || exit 1
 base=/mnt/ram/base.qcow2
 # 24 MiB of bytes, then zeroes.
@@ -103,7 +103,7 @@ done
 # shellcheck disable=SC2086 # words
 ok "killed $kills times under load, it serves again" kill_and_start $kills "$work/qcow2.yaml" $all
 if driver_has QUIESCE; then
-	ok "upgraded twice under load" upgrade 2
+	ok "upgraded under load" upgrade $upgrades
 else
 	skip "upgraded twice under load" "an older driver cannot"
 fi
