@@ -44,7 +44,7 @@ UNIT_SECONDS = 60
 FIRST_SECONDS = 300
 STEPS = ("file_steps", "queue_steps", "reactor_steps", "qcow2_look", "qcow2_snapshots", "fuzz_yaml", "fuzz_nbd_handshake", "fuzz_nbd_reply",
          "fuzz_nvme_fabrics", "fuzz_nvme_pdu", "fuzz_qcow2_decompress", "fuzz_qcow2_header", "fuzz_qcow2_luks",
-         "fuzz_qcow2_snapshot")
+         "fuzz_qcow2_snapshot", "fuzz_s3_list", "fuzz_s3_manifest", "fuzz_s3_map", "fuzz_s3_refusal")
 # Scripts: the programs (or other targets) that they use, a pattern for the files that they are about.
 Script = collections.namedtuple("Script", "command programs files seconds")
 SCRIPTS = [
