@@ -249,8 +249,8 @@ static void submit(struct fault_case *c, unsigned tag, enum backend_op op, uint3
 	rio->done = NULL;
 	rio->io.op = (uint8_t)op;
 	rio->io.flags = 0;
-	rio->io.offset_bytes = index * OBJECT_BYTES;
-	rio->io.length_bytes = OBJECT_BYTES;
+	rio->io.offset_bytes = op == BACKEND_FLUSH ? 0 : index * OBJECT_BYTES;
+	rio->io.length_bytes = op == BACKEND_FLUSH ? 0 : OBJECT_BYTES;
 	rig_submit(&c->rig, rio);
 }
 
@@ -269,6 +269,44 @@ static void check_waiting_reads(struct fault_case *c, const void *arg)
 	case_turn_for(c, 50);
 	submit(c, 3, BACKEND_WRITE, 1);
 	case_drain(c, 5000);
+}
+
+/* The object that a READ has asked for is replaced and deleted before the server looks for it. */
+static void check_replaced_read(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	store_serve(c);
+	if (!disk_open(c, NEW "buffers: 1"))
+		return;
+	for (unsigned i = 0; i < 2; i++)
+		EXPECT(write_byte(&c->rig, i * OBJECT_BYTES, 1) == 0, "a write");
+	web_tell(c, "fault hold 1 2000");
+	submit(c, 0, BACKEND_READ, 0);
+	case_turn_for(c, 50);
+	submit(c, 1, BACKEND_WRITE, 0);
+	case_turn_for(c, 100);
+	submit(c, 2, BACKEND_FLUSH, 0);
+	case_turn_for(c, 150);
+	EXPECT(rig_out_nr(&c->rig) == 1, "%u are out", rig_out_nr(&c->rig));
+	EXPECT(objects(c, "o/00000002/00000000.") == 1, "the one before is deleted");
+	case_drain(c, 5000);
+	EXPECT(c->rig.queue[0].io[0].io.result == 0, "%d", c->rig.queue[0].io[0].io.result);
+}
+
+/* Whatever is lost while it opens and closes: nobody else has it. */
+static void check_open_lossy(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	store_serve(c);
+	web_tell(c, "set chaos=3 seed=%u", (unsigned)prng_below(&c->prng, 1000000));
+	for (unsigned i = 0; i < 8; i++) {
+		if (!disk_open(c, NEW))
+			return;
+		EXPECT(read_byte(&c->rig, 0) == (int)i, "the byte of before");
+		EXPECT(write_byte(&c->rig, 0, (uint8_t)(i + 1)) == 0, "a write");
+		case_close(c);
+	}
+	expect_no_violation(c);
 }
 
 /* Processes die in the middle of it, and what they sent may be done later. */
@@ -309,13 +347,13 @@ static void check_sparse(struct fault_case *c, const void *arg)
 	EXPECT(objects(c, "o/") == 0, "a new disk has %u objects", objects(c, "o/"));
 	for (unsigned i = 0; i < 8; i++)
 		EXPECT(write_byte(&c->rig, i * OBJECT_BYTES, 1) == 0, "a write");
-	for (unsigned i = 0; i < 3; i++)
-		EXPECT(write_byte(&c->rig, i * OBJECT_BYTES + 4096, 1) == 0, "a write");
+	for (unsigned i = 0; i < 24; i++)
+		EXPECT(write_byte(&c->rig, (i & 7) * OBJECT_BYTES + 4096, 1) == 0, "a write");
 	case_turn_for(c, 600);
 	EXPECT(objects(c, "o/") == 8, "%u objects: those of before are deleted", objects(c, "o/"));
 	EXPECT(rig_do(&c->rig, BACKEND_DISCARD, 0, 0, 6 * OBJECT_BYTES, NULL) == 0, "a discard");
 	case_turn_for(c, 600);
-	EXPECT(web_count(c, "put_bytes") < 12 * OBJECT_BYTES, "no zeroes were stored");
+	EXPECT(web_count(c, "put_bytes") < 36 * OBJECT_BYTES, "no zeroes were stored");
 	case_close(c);
 	if (!disk_open(c, NEW))
 		return;
@@ -442,6 +480,8 @@ static const struct refusal refusals[] = {
 	{ "nonsense", REPLACE "manifest :{\"format\":\"ublkd-s3-disk\",\"version\":1,\"size\":-1}",
 	  NEW, "makes no sense", true },
 	{ "refused", "fault xml -1 403:AccessDenied:no", NEW, "403 AccessDenied", false },
+	{ "no bucket, no disk", "fault xml -1 404:NoSuchBucket:no", "create: false",
+	  "404 NoSuchBucket.*see bucket", false },
 	{ "no bucket", "fault xml -1 404:NoSuchBucket:no", NEW, "404 NoSuchBucket.*see bucket",
 	  false },
 };
@@ -464,6 +504,9 @@ void s3_disk_run(uint64_t seed)
 	fault_case_run("s3-disk: the disk is lost while requests wait", 60, seed,
 		       check_lost_waiters, NULL);
 	fault_case_run("s3-disk: reads wait for a connection", 60, seed, check_waiting_reads, NULL);
+	fault_case_run("s3-disk: replaced while it is read", 60, seed, check_replaced_read, NULL);
+	fault_case_run("s3-disk: answers get lost while it opens", 60, seed, check_open_lossy,
+		       NULL);
 	fault_case_run("s3-disk: deaths and lost answers", 120, seed, check_deaths, NULL);
 	fault_case_run("s3-disk: sparse", 60, seed, check_sparse, NULL);
 	fault_case_run("s3-disk: objects that are gone", 60, seed, check_missing, NULL);
