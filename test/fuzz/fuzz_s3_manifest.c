@@ -1,10 +1,13 @@
 /*
- * Any bytes as the manifest of a disk of objects. What is taken keeps every limit, and is the same
- * when it was written and read again.
+ * Any bytes as the manifest of a disk of objects. The first byte says what: 0, a manifest as it is;
+ * else the value of one field of a good one. What is taken keeps every limit, and is the same when
+ * it was written and read again.
  */
 #include "fuzz.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/s3_disk/s3_disk_manifest.h"
@@ -45,7 +48,7 @@ static void check_manifest(const struct s3_disk_manifest *m)
 		check_snapshot(m, &m->snapshot[i]);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+static void fuzz_manifest(const char *data, size_t bytes)
 {
 	static char text[S3_DISK_MANIFEST_BYTES], again[S3_DISK_MANIFEST_BYTES];
 	static struct s3_disk_manifest m;
@@ -53,10 +56,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	int ret, text_bytes, again_bytes;
 
 	memset(words, 'x', sizeof(words));
-	ret = s3_disk_manifest_read(&m, (const char *)data, bytes, words, sizeof(words));
+	ret = s3_disk_manifest_read(&m, data, bytes, words, sizeof(words));
 	if (ret < 0) {
 		ASSERT(ret == -EINVAL && memchr(words, 0, sizeof(words)));
-		return 0;
+		return;
 	}
 	check_manifest(&m);
 	text_bytes = s3_disk_manifest_write(&m, text);
@@ -64,5 +67,43 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	ASSERT(s3_disk_manifest_read(&m, text, (size_t)text_bytes, words, sizeof(words)) == 0);
 	again_bytes = s3_disk_manifest_write(&m, again);
 	ASSERT(again_bytes == text_bytes && memcmp(text, again, (size_t)text_bytes) == 0);
+}
+
+static const struct {
+	const char *key, *value;
+} fields[] = {
+	{ "version", "1" },	    { "id", "\"0a\"" },	   { "size", "65536" },
+	{ "object_size", "65536" }, { "generation", "9" }, { "map", "\"\"" },
+	{ "owner", "\"\"" },	    { "host", "\"\"" },	   { "beat", "1" },
+	{ "snapshots", "[]" },
+};
+
+static void fuzz_field(size_t field, const char *data, size_t bytes)
+{
+	size_t text_bytes = 1000 + bytes, n;
+	char *text = malloc(text_bytes);
+
+	ASSERT(text);
+	n = (size_t)snprintf(text, text_bytes, "{\"format\":\"ublkd-s3-disk\"");
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		const char *value = i == field ? data : fields[i].value;
+		int value_bytes = i == field ? (int)bytes : (int)strlen(value);
+
+		n += (size_t)snprintf(text + n, text_bytes - n, ",\"%s\":%.*s", fields[i].key,
+				      value_bytes, value);
+	}
+	n += (size_t)snprintf(text + n, text_bytes - n, "}");
+	fuzz_manifest(text, n);
+	free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	if (bytes == 0)
+		return 0;
+	if (data[0] == 0)
+		fuzz_manifest((const char *)data + 1, bytes - 1);
+	else
+		fuzz_field(data[0] % ARRAY_SIZE(fields), (const char *)data + 1, bytes - 1);
 	return 0;
 }

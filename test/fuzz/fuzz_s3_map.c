@@ -36,7 +36,9 @@ static void put32(uint8_t *at, uint32_t value)
 
 static void header_mend(uint8_t *at, size_t bytes)
 {
-	memcpy(at, "ublkdmap", 8);
+	static const uint8_t magic[8] = "ublkdmap";
+
+	memcpy(at, magic, sizeof(magic));
 	put32(at + 8, 1);
 	put32(at + 12, OBJECTS);
 	put32(at + 16, (uint32_t)((bytes - HEADER_BYTES) / ENTRY_BYTES));

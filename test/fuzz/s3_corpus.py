@@ -25,13 +25,17 @@ def snapshot(name, generation=3):
     return {"name": name, "map": "map/00000003.0b", "generation": generation, "time": 1795608000}
 
 
-write("s3_manifest", "plain", manifest())
-write("s3_manifest", "new", manifest(generation=1, map="", owner="", host=""))
-write("s3_manifest", "snapshots", manifest(snapshots=[snapshot("a"), snapshot("b.1", 9)]))
-write("s3_manifest", "many", manifest(snapshots=[snapshot(f"s{i}") for i in range(128)]))
-write("s3_manifest", "newer", manifest(version=2))
-write("s3_manifest", "small", manifest(size=4096, object_size=65536))
-write("s3_manifest", "empty", b"{}")
+write("s3_manifest", "plain", b"\0" + manifest())
+write("s3_manifest", "new", b"\0" + manifest(generation=1, map="", owner="", host=""))
+write("s3_manifest", "snapshots", b"\0" + manifest(snapshots=[snapshot("a"), snapshot("b.1", 9)]))
+write("s3_manifest", "many", b"\0" + manifest(snapshots=[snapshot(f"s{i}") for i in range(128)]))
+write("s3_manifest", "newer", b"\0" + manifest(version=2))
+write("s3_manifest", "small", b"\0" + manifest(size=4096, object_size=65536))
+write("s3_manifest", "empty", b"\0{}")
+for number, name, value in ((2, "size", b"1048576"), (3, "object-size", b"4194304"), (4, "generation", b"2147483647"),
+                            (5, "map", b'"map/00000001.0a"'), (7, "host", b'"vm"'), (8, "beat", b"7"),
+                            (9, "snapshots", json.dumps([snapshot("a"), snapshot("b", 9)]).encode())):
+    write("s3_manifest", f"field-{name}", bytes([10 + number]) + value)
 
 
 def entries(*of):
