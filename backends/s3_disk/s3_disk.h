@@ -130,6 +130,13 @@ struct s3_disk_slot {
 #define S3_DISK_DELETES 4u
 #define S3_DISK_DELETES_WAITING 256u
 
+/* An object that another one has replaced. */
+struct s3_disk_doomed {
+	struct s3_disk_name name;
+	uint32_t index;
+	uint64_t stores; /* of the queue when it was replaced */
+};
+
 struct s3_disk_delete {
 	struct s3_disk_call call;
 	struct s3_disk_queue *q;
@@ -157,10 +164,11 @@ struct s3_disk_queue {
 	struct timer renewal;
 	struct list_node flushes; /* s3_disk_io */
 	bool is_asking, is_resting;
-	uint64_t written, asked_covers, checked; /* writes that were complete */
+	uint64_t written, asked_covers, checked;       /* writes that were complete */
+	uint64_t stores, asked_stores, checked_stores; /* objects that were stored */
 
 	struct s3_disk_delete deletes[S3_DISK_DELETES];
-	struct s3_disk_listed deleting[S3_DISK_DELETES_WAITING]; /* a ring */
+	struct s3_disk_doomed deleting[S3_DISK_DELETES_WAITING]; /* a ring */
 	unsigned deleting_first, deleting_nr;
 };
 
@@ -209,6 +217,8 @@ int s3_disk_fence_init(struct s3_disk_queue *q);
 void s3_disk_fence_fini(struct s3_disk_queue *q);
 /* Completes it when the disk was ours after all that was complete before. */
 void s3_disk_flush(struct s3_disk_io *w);
+/* Asks whether the disk is ours still. */
+void s3_disk_fence_ask(struct s3_disk_queue *q);
 /* Instead of a renewal: `next` becomes the manifest; then returned is to be called. Nothing is
  * under way. */
 void s3_disk_fence_write(struct s3_disk_queue *q, const struct s3_disk_manifest *next,
@@ -223,8 +233,10 @@ int s3_disk_deletes_init(struct s3_disk_queue *q);
 void s3_disk_deletes_fini(struct s3_disk_queue *q);
 /* Whether none is under way. */
 bool s3_disk_deletes_rest(const struct s3_disk_queue *q);
-/* Of this generation, and replaced. */
+/* Of this generation, and replaced by what was stored just now. */
 void s3_disk_delete(struct s3_disk_queue *q, uint32_t index, struct s3_disk_name name);
+/* checked_stores has grown. */
+void s3_disk_deletes_go_on(struct s3_disk_queue *q);
 
 /* s3_disk_snapshot.c */
 extern const struct backend_snapshots s3_disk_snapshots;

@@ -1,6 +1,10 @@
 /*
  * Deletes objects that a newer one of the same generation has replaced: no map and no snapshot
- * refers to them. Owns the list of them. Reactor thread. Failure modes: the list is full, or the
+ * refers to them. Owns the list of them. Reactor thread.
+ *
+ * Another writer may have taken the disk before the newer one was stored: then its map names the
+ * older one. So each waits until the manifest has named us, asked for after the newer one was
+ * there: whoever takes the disk from then on finds that. Failure modes: the list is full, or the
  * server does not do it: the object stays, as garbage.
  */
 #include "backends/s3_disk/s3_disk.h"
@@ -16,7 +20,7 @@ static void delete_on_end(struct s3_disk_call *call, int result)
 	deletes_begin(delete->q);
 }
 
-static void delete_begin(struct s3_disk_delete *delete, const struct s3_disk_listed *what)
+static void delete_begin(struct s3_disk_delete *delete, const struct s3_disk_doomed *what)
 {
 	struct s3_disk_call *call = &delete->call;
 
@@ -30,9 +34,13 @@ static void delete_begin(struct s3_disk_delete *delete, const struct s3_disk_lis
 static void deletes_begin(struct s3_disk_queue *q)
 {
 	for (unsigned i = 0; i < S3_DISK_DELETES && q->deleting_nr > 0; i++) {
+		const struct s3_disk_doomed *doomed = &q->deleting[q->deleting_first];
+
+		if (doomed->stores > q->checked_stores)
+			return;
 		if (q->deletes[i].is_busy)
 			continue;
-		delete_begin(&q->deletes[i], &q->deleting[q->deleting_first]);
+		delete_begin(&q->deletes[i], doomed);
 		q->deleting_first = (q->deleting_first + 1) % S3_DISK_DELETES_WAITING;
 		q->deleting_nr--;
 	}
@@ -44,8 +52,16 @@ void s3_disk_delete(struct s3_disk_queue *q, uint32_t index, struct s3_disk_name
 
 	if (q->deleting_nr == S3_DISK_DELETES_WAITING)
 		return;
-	q->deleting[at] = (struct s3_disk_listed){ .name = name, .index = index };
+	q->deleting[at] =
+		(struct s3_disk_doomed){ .name = name, .index = index, .stores = q->stores };
 	q->deleting_nr++;
+	/* Where nobody flushes. */
+	if (q->deleting_nr == S3_DISK_DELETES_WAITING / 2)
+		s3_disk_fence_ask(q);
+}
+
+void s3_disk_deletes_go_on(struct s3_disk_queue *q)
+{
 	deletes_begin(q);
 }
 

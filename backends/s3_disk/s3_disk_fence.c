@@ -13,8 +13,6 @@
 #include "backends/s3_disk/s3_disk.h"
 #include "base/util.h"
 
-static void fence_ask(struct s3_disk_queue *q);
-
 static struct s3_disk_queue *fence_queue(struct s3_disk_lease *lease)
 {
 	return container_of(lease, struct s3_disk_queue, lease);
@@ -32,6 +30,7 @@ static void fence_lost(struct s3_disk_queue *q)
 		snprintf(how, sizeof(how), "%.64s writes it now: only one may",
 			 m->host[0] ? m->host : "another host");
 	net_changed_note(&d->changed, "the disk's writer", how, d->web.name, d->web.url.server);
+	reactor_timer_cancel(q->queue->reactor, &q->renewal);
 	s3_disk_ios_fail(&q->flushes, -EIO);
 }
 
@@ -50,8 +49,11 @@ static void flushes_complete(struct s3_disk_queue *q, int result)
 	}
 }
 
+/* The disk was ours, after all that had been done when we asked. */
 static void fence_keep(struct s3_disk_queue *q)
 {
+	q->checked_stores = q->asked_stores;
+	s3_disk_deletes_go_on(q);
 	memcpy(q->d->etag, q->lease.etag, sizeof(q->d->etag));
 	q->d->manifest.beat = q->lease.manifest.beat;
 }
@@ -84,16 +86,17 @@ static void fence_on_asked(struct s3_disk_lease *lease, int result)
 	}
 	flushes_complete(q, result);
 	if (!list_empty(&q->flushes))
-		fence_ask(q);
+		s3_disk_fence_ask(q);
 	s3_disk_queue_look(q);
 }
 
-static void fence_ask(struct s3_disk_queue *q)
+void s3_disk_fence_ask(struct s3_disk_queue *q)
 {
 	if (q->is_asking)
 		return;
 	q->is_asking = true;
 	q->asked_covers = q->written;
+	q->asked_stores = q->stores;
 	s3_disk_lease_read(&q->lease, fence_on_asked);
 }
 
@@ -108,7 +111,7 @@ void s3_disk_flush(struct s3_disk_io *w)
 	w->covers = q->written;
 	s3_disk_io_set_state(w, S3_DISK_IO_CHECKS);
 	list_push_back(&q->flushes, &w->node);
-	fence_ask(q);
+	s3_disk_fence_ask(q);
 }
 
 /* ---- renewal ---- */
@@ -127,7 +130,7 @@ void s3_disk_fence_returned(struct s3_disk_queue *q, int result)
 	if (result == 0)
 		fence_keep(q);
 	else
-		fence_ask(q);
+		s3_disk_fence_ask(q);
 }
 
 static void fence_on_renewed(struct s3_disk_lease *lease, int result)
@@ -137,7 +140,7 @@ static void fence_on_renewed(struct s3_disk_lease *lease, int result)
 	s3_disk_fence_returned(q, result);
 	renewal_arm(q);
 	if (!list_empty(&q->flushes))
-		fence_ask(q);
+		s3_disk_fence_ask(q);
 	s3_disk_queue_look(q);
 }
 
@@ -145,6 +148,9 @@ void s3_disk_fence_write(struct s3_disk_queue *q, const struct s3_disk_manifest 
 			 void (*done)(struct s3_disk_lease *lease, int result))
 {
 	q->is_asking = true;
+	q->asked_stores = q->stores;
+	/* That of a manifest which named us: the last one that was read may name another writer. */
+	memcpy(q->lease.etag, q->d->etag, sizeof(q->lease.etag));
 	q->lease.next = *next;
 	q->lease.next.beat = q->d->manifest.beat;
 	s3_disk_lease_write(&q->lease, false, done);

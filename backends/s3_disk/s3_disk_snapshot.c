@@ -173,8 +173,8 @@ static void change_on_map(struct s3_disk_call *call, int result)
 	char words[100];
 
 	if (result < 0)
-		change_fail(p, result == -ENOENT ? -EIO : result, "the snapshot's map: ",
-			    call->words);
+		change_fail(p, result == -ENOENT ? -EIO : result,
+			    "the snapshot's map: ", call->words);
 	else if (s3_disk_map_read(&p->map, p->next.snapshot[p->idx].generation, p->buf, call->got,
 				  words, sizeof(words)) < 0)
 		change_fail(p, -EINVAL, "the snapshot: ", words);

@@ -115,6 +115,7 @@ static void check_taken(struct fault_case *c, const void *arg)
 	if (!disk_open(c, NEW))
 		return;
 	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
+	EXPECT(write_byte(&c->rig, 2 * OBJECT_BYTES, 5) == 0, "a write elsewhere");
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
 	/* It stands still for the time of a lease, and is replaced. */
 	REQUIRE(other_open(c) == 0, "%s", other.error);
@@ -124,6 +125,10 @@ static void check_taken(struct fault_case *c, const void *arg)
 	/* It wakes up: it does not know yet, but no flush of it may succeed, and nothing of it
 	 * count. */
 	write_byte(&c->rig, 0, 9);
+	write_byte(&c->rig, 2 * OBJECT_BYTES, 9);
+	case_turn_for(c, 500);
+	EXPECT(read_byte(&other, 2 * OBJECT_BYTES) == 5,
+	       "what was flushed is not deleted by the old one");
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "a flush of the old one");
 	EXPECT(read_byte(&c->rig, 0) == -EIO, "a read of the old one");
 	EXPECT(write_byte(&c->rig, 4096, 9) == -EIO, "a write of the old one");
@@ -180,6 +185,7 @@ static void check_sparse(struct fault_case *c, const void *arg)
 		EXPECT(write_byte(&c->rig, i * OBJECT_BYTES, 1) == 0, "a write");
 	for (unsigned i = 0; i < 3; i++)
 		EXPECT(write_byte(&c->rig, i * OBJECT_BYTES + 4096, 1) == 0, "a write");
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
 	case_turn_for(c, 300);
 	EXPECT(objects(c, "o/") == 8, "%u objects: those of before are deleted", objects(c, "o/"));
 	EXPECT(rig_do(&c->rig, BACKEND_DISCARD, 0, 0, 6 * OBJECT_BYTES, NULL) == 0, "a discard");
