@@ -50,6 +50,8 @@ tap qcow2-snapshots 1200 build/asan/test/qcow2_snapshots
 tap qcow2-made 600 build/asan/test/qcow2_made
 tap qcow2-look 600 build/asan/test/qcow2_look
 tap cache-look 600 build/asan/test/cache_look
+tap cache-warms 600 build/asan/test/cache_warms
+tap cache-drops 600 build/asan/test/cache_drops
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap reactor-steps 600 build/asan/test/reactor_steps

@@ -42,7 +42,8 @@ NBD_FAULTS = ("nbd_faults", 600)
 NVME_FAULTS = ("nvme_faults", 600)
 UNIT_SECONDS = 60
 FIRST_SECONDS = 300
-STEPS = ("file_steps", "queue_steps", "reactor_steps", "qcow2_look", "qcow2_snapshots", "fuzz_yaml", "fuzz_nbd_handshake", "fuzz_nbd_reply",
+STEPS = ("file_steps", "queue_steps", "reactor_steps", "cache_drops", "cache_warms", "qcow2_look", "qcow2_snapshots", "fuzz_yaml",
+         "fuzz_nbd_handshake", "fuzz_nbd_reply",
          "fuzz_nvme_fabrics", "fuzz_nvme_pdu", "fuzz_qcow2_decompress", "fuzz_qcow2_header", "fuzz_qcow2_luks",
          "fuzz_qcow2_snapshot")
 # Scripts: the programs (or other targets) that they use, a pattern for the files that they are about.
