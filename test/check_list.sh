@@ -86,6 +86,7 @@ tap ceph-s3 600 test/ceph/s3_test.sh build/asan/test
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin
 tap attach 900 test/cli/attach.py build/asan/bin
+tap cli-cache 900 test/cli/cache.py build/asan/bin
 tap create-image 600 test/cli/create_image.sh build/asan/bin
 tap page 900 test/page/page.sh build/asan
 tap trace-timeline 1800 test/trace/timeline.sh build/asan

@@ -54,6 +54,7 @@ SCRIPTS = [
     Script(f"test/trace/timeline.sh {BUILD}", ["synth", "ublktrace"], r"(ublktrace|tracefile)/", 200),
     Script(f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"ublkctl/(top/|sample)", 120),
     Script(f"test/cli/attach.py {BUILD}/bin", ["ublkctl"], r"ublkctl/(ctl_attach|ctl_image|attach_words|client|node_wait|snippet)", 120),
+    Script(f"test/cli/cache.py {BUILD}/bin", ["ublkctl"], r"ublkctl/(ctl_cache|client)", 120),
     Script(f"test/cli/create_image.sh {BUILD}/bin", ["ublkctl"], r"ublkctl/(image/|ctl_image)", 120),
     Script(f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"ublkctl/ctl_nbd|backends/nbd/", 120),
     Script(f"test/interop/nvme_discover.sh {BUILD}/bin", ["ublkctl"],
