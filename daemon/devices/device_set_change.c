@@ -96,12 +96,12 @@ void device_set_cache_ended(struct member *m)
 
 	device_cache_look(m->device, &look);
 	op = look.job->op == BACKEND_CACHE_WARM ? "warm" : "drop";
-	if (look.err < 0)
-		log_warn("a command to a cache did not end well",
-			 "device=%s node=%s op=%s error=\"%s\"", name, look.node, op,
-			 look.job->words);
+	if (look.err < 0 && look.err != -ECANCELED)
+		log_warn("a command to a cache has failed", "device=%s node=%s op=%s error=\"%s\"",
+			 name, look.node, op, look.job->words);
 	else
-		log_info("a command to a cache has ended",
+		log_info(look.err < 0 ? "a command to a cache was ended early"
+				      : "a command to a cache has ended",
 			 "device=%s node=%s op=%s fetched_bytes=%llu dropped_bytes=%llu", name,
 			 look.node, op, (unsigned long long)look.job->fetched_bytes,
 			 (unsigned long long)look.job->dropped_bytes);
