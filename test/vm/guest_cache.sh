@@ -64,11 +64,12 @@ for name in $all; do
 	ok "$name: warmed until it is full" fills_up $name
 	ok "$name: a range outside of it is refused" refuses $name
 done
-# It may find no daemon at times.
+# It may find no daemon at times. Starting programs takes the guest's time.
 commands_go_on() {
 	while [ -e "$work/goes_on" ]; do
 		for name in $all; do
 			ublkctl cache warm $name && ublkctl cache drop $name
+			sleep 0.5
 		done
 	done >/dev/null 2>&1
 }
