@@ -43,8 +43,9 @@ struct ublkctl_args {
 	bool read_only, show, persist, raw;
 	struct ublkctl_image image; /* of create-image, and of attach: size and backing */
 	bool json, force, remove, layers, batch, list, qmp_json;
-	const char *action;		       /* of histogram and snapshot */
-	const char *node;		       /* of snapshot */
+	const char *action;		       /* of histogram, snapshot and cache */
+	const char *node;		       /* of snapshot and cache */
+	const char *offset, *length;	       /* of cache */
 	const char *layer, *op;		       /* of histogram */
 	const char *boundaries[BOUNDARIES_NR]; /* as written */
 };
@@ -74,6 +75,9 @@ enum exit_code ublkctl_top(const struct ublkctl_args *a);
 
 /* ctl_snapshot.c */
 enum exit_code ublkctl_snapshot(const struct ublkctl_args *a);
+
+/* ctl_cache.c */
+enum exit_code ublkctl_cache(const struct ublkctl_args *a);
 
 /* ctl_attach.c */
 enum exit_code ublkctl_attach(const struct ublkctl_args *a);

@@ -37,6 +37,8 @@ enum {
 	OPT_HOST_NQN,
 	OPT_TIMEOUT,
 	OPT_NODE,
+	OPT_OFFSET,
+	OPT_LENGTH,
 	OPT_RAW,
 	OPT_BACKING_FOLDER,
 	OPT_SIZE,
@@ -78,6 +80,8 @@ static const struct option options[] = {
 	{ "host-nqn", required_argument, NULL, OPT_HOST_NQN },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
 	{ "node", required_argument, NULL, OPT_NODE },
+	{ "offset", required_argument, NULL, OPT_OFFSET },
+	{ "length", required_argument, NULL, OPT_LENGTH },
 	{ "raw", no_argument, NULL, OPT_RAW },
 	{ "backing-folder", required_argument, NULL, OPT_BACKING_FOLDER },
 	{ "size", required_argument, NULL, OPT_SIZE },
@@ -116,7 +120,7 @@ static const struct command {
 	enum name_use name_use;
 	/* letters: F: --force, R: --remove, L: --list, i: --interval, b: --batch, P: --perfetto,
 	 * y: --layers, S: --state-dir, h: of histogram, a: of attach, d: of nvme-discover,
-	 * I: of create-image, B: of that and of attach, N: --node,
+	 * I: of create-image, B: of that and of attach, N: --node, O: of cache warm,
 	 * A: an action stands before the name, +: more words */
 	const char *options;
 } commands[] = {
@@ -129,6 +133,7 @@ static const struct command {
 	{ "create-image", ublkctl_create_image, NAME_IS_FILE, "BIF" },
 	{ "resize", ublkctl_resize, NAME_NEEDED, "F+" },
 	{ "snapshot", ublkctl_snapshot, NAME_NEEDED, "FNA+" },
+	{ "cache", ublkctl_cache, NAME_NEEDED, "NOA" },
 	{ "gc", ublkctl_gc, NAME_NONE, "R+" },
 	{ "stats", ublkctl_stats, NAME_OPTIONAL, "wny" },
 	{ "top", ublkctl_top, NAME_OPTIONAL, "nib" },
@@ -321,6 +326,11 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 		a->node = optarg;
 		opt = 'N';
 		break;
+	case OPT_OFFSET:
+	case OPT_LENGTH:
+		*(opt == OPT_OFFSET ? &a->offset : &a->length) = optarg;
+		opt = 'O';
+		break;
 	case OPT_LAYERS:
 		a->layers = true;
 		opt = 'y';
@@ -351,6 +361,16 @@ static const struct command *find_ublkctl_command(const char *name)
 			return &commands[i];
 	ublkctl_usage_error(name ? "unknown command: " : "the command is missing",
 			    name ? name : "");
+}
+
+/* Words for a usage error. */
+static const char *missing_action(const struct command *c)
+{
+	if (c->fn == ublkctl_histogram)
+		return "get, set or reset is missing after ";
+	if (c->fn == ublkctl_cache)
+		return "stats, warm or drop is missing after ";
+	return "list, create, delete or apply is missing after ";
 }
 
 static void check_fit(const struct command *c, const struct ublkctl_args *a, const char *used)
@@ -389,11 +409,7 @@ int main(int argc, char **argv)
 	optind++;
 	if (strchr(c->options, 'A')) {
 		if (optind >= argc)
-			ublkctl_usage_error(c->fn == ublkctl_histogram
-						    ? "get, set or reset is missing after "
-						    : "list, create, delete or apply is missing "
-						      "after ",
-					    c->name);
+			ublkctl_usage_error(missing_action(c), c->name);
 		a.action = argv[optind++];
 	}
 	if (c->name_use != NAME_NONE && optind < argc)

@@ -23,6 +23,11 @@ completion() {
 		[ "$(complete_words --socket x snapshot delete beta '')" = 'before after' ] &&
 		[ "$(complete_words snapshot apply beta a)" = 'after' ] &&
 		[ "$(complete_words snapshot create beta '')" = '' ] &&
+		[ "$(complete_words cache '')" = 'stats warm drop' ] &&
+		[ "$(complete_words cache warm '')" = 'alpha beta --json --offset --length --node' ] &&
+		[ "$(complete_words --socket x cache drop alpha --)" = '--json --node' ] &&
+		[ "$(complete_words cache stats b)" = 'beta' ] &&
+		[ "$(complete_words cache warm alpha --offset '')" = '' ] &&
 		[ "$(complete_words show '')" = 'alpha beta' ] &&
 		[ "$(complete_words --socket x del a)" = 'alpha' ] &&
 		[ "$(complete_words del alpha --)" = '--force' ] &&
