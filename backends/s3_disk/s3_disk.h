@@ -52,6 +52,7 @@ struct s3_disk {
 	/* As the store has it; of who has the lease: first the visit, then the queue. */
 	struct s3_disk_manifest manifest;
 	char etag[HTTP_ETAG_BYTES];
+	bool etag_is_bare; /* s3_disk_lease.h */
 	struct s3_disk_map map;
 	uint32_t seq; /* the last one given away, of this generation */
 	bool is_read_only;

@@ -55,6 +55,10 @@ static void fence_keep(struct s3_disk_queue *q)
 	q->checked_stores = q->asked_stores;
 	s3_disk_deletes_go_on(q);
 	memcpy(q->d->etag, q->lease.etag, sizeof(q->d->etag));
+	/* A change of them may have been stored and not answered. */
+	memcpy(q->d->manifest.snapshot, q->lease.manifest.snapshot,
+	       sizeof(q->d->manifest.snapshot));
+	q->d->manifest.snapshot_nr = q->lease.manifest.snapshot_nr;
 	q->d->manifest.beat = q->lease.manifest.beat;
 }
 
@@ -187,7 +191,7 @@ int s3_disk_fence_init(struct s3_disk_queue *q)
 	q->lease.manifest = q->d->manifest;
 	memcpy(q->lease.etag, q->d->etag, sizeof(q->lease.etag));
 	renewal_arm(q);
-	return s3_disk_lease_init(&q->lease, &q->client, q->d->owner);
+	return s3_disk_lease_init(&q->lease, &q->client, &q->d->etag_is_bare);
 }
 
 void s3_disk_fence_fini(struct s3_disk_queue *q)

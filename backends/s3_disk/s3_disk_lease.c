@@ -63,16 +63,30 @@ void s3_disk_lease_read(struct s3_disk_lease *l,
 
 /* ---- writing ---- */
 
-/* After a PUT that may have been executed before: is what is there ours? */
+static void lease_put(struct s3_disk_lease *l);
+
+static bool lease_is_next(const struct s3_disk_lease *l)
+{
+	const struct s3_disk_manifest *m = &l->manifest;
+
+	return strcmp(m->owner, l->next.owner) == 0 && m->beat == l->next.beat &&
+	       m->generation == l->next.generation;
+}
+
+/* After a PUT that was refused: by itself, done before; or by a store that wants no quotes. */
 static void lease_on_look(struct s3_disk_call *call, int result)
 {
 	struct s3_disk_lease *l = lease_of(call);
 	int ret = lease_take(l, result);
 
-	if (ret == 0 &&
-	    (strcmp(l->manifest.owner, l->next.owner) != 0 || l->manifest.beat != l->next.beat ||
-	     l->manifest.generation != l->next.generation))
+	if (ret == 0 && !lease_is_next(l)) {
+		if (!*l->is_bare && strcmp(l->etag, l->expected) == 0) {
+			*l->is_bare = true;
+			lease_put(l);
+			return;
+		}
 		ret = -ESTALE;
+	}
 	l->done(l, ret);
 }
 
@@ -80,11 +94,7 @@ static void lease_on_written(struct s3_disk_call *call, int result)
 {
 	struct s3_disk_lease *l = lease_of(call);
 
-	if (result == -ESTALE && call->tries > 1) {
-		lease_get(l, lease_on_look);
-		return;
-	}
-	if (result == 0 && !call->etag[0]) {
+	if (result == -ESTALE || (result == 0 && !call->etag[0])) {
 		lease_get(l, lease_on_look);
 		return;
 	}
@@ -97,30 +107,48 @@ static void lease_on_written(struct s3_disk_call *call, int result)
 	l->done(l, result);
 }
 
-void s3_disk_lease_write(struct s3_disk_lease *l, bool is_new,
-			 void (*done)(struct s3_disk_lease *lease, int result))
+static void lease_condition(const struct s3_disk_lease *l, char *condition, size_t bytes)
+{
+	const char *etag = l->expected;
+	size_t etag_bytes = strlen(etag);
+
+	if (!etag[0])
+		snprintf(condition, bytes, "If-None-Match: *");
+	else if (*l->is_bare && etag_bytes > 2 && etag[0] == '"')
+		snprintf(condition, bytes, "If-Match: %.*s", (int)etag_bytes - 2, etag + 1);
+	else
+		snprintf(condition, bytes, "If-Match: %s", etag);
+}
+
+static void lease_put(struct s3_disk_lease *l)
 {
 	struct s3_disk_call *call = &l->call;
-	int bytes;
+	int bytes = s3_disk_manifest_write(&l->next, l->text);
 
-	l->done = done;
-	l->next.beat++;
 	s3_disk_call_reset(call);
-	bytes = s3_disk_manifest_write(&l->next, l->text);
 	call->method = HTTP_PUT;
 	call->body = l->text;
 	call->body_bytes = bytes < 0 ? 0 : (size_t)bytes;
 	snprintf(call->path, sizeof(call->path), "manifest");
-	if (is_new)
-		snprintf(call->condition, sizeof(call->condition), "If-None-Match: *");
-	else
-		snprintf(call->condition, sizeof(call->condition), "If-Match: %s", l->etag);
+	lease_condition(l, call->condition, sizeof(call->condition));
 	s3_disk_call_begin(call, lease_on_written);
 }
 
-int s3_disk_lease_init(struct s3_disk_lease *l, struct s3_disk_client *client, const char *owner)
+void s3_disk_lease_write(struct s3_disk_lease *l, bool is_new,
+			 void (*done)(struct s3_disk_lease *lease, int result))
 {
-	l->owner = owner;
+	l->done = done;
+	l->next.beat++;
+	if (is_new)
+		l->expected[0] = '\0';
+	else
+		memcpy(l->expected, l->etag, sizeof(l->expected));
+	lease_put(l);
+}
+
+int s3_disk_lease_init(struct s3_disk_lease *l, struct s3_disk_client *client, bool *is_bare)
+{
+	l->is_bare = is_bare;
 	return s3_disk_call_init(&l->call, client);
 }
 

@@ -365,7 +365,7 @@ int s3_disk_visit_begin(struct backend_visit *visit)
 	if (ret == 0)
 		ret = s3_disk_call_init(&v->call, &v->client);
 	if (ret == 0)
-		ret = s3_disk_lease_init(&v->lease, &v->client, d->owner);
+		ret = s3_disk_lease_init(&v->lease, &v->client, &d->etag_is_bare);
 	if (ret < 0)
 		s3_disk_visit_free(v);
 	return ret;

@@ -3,7 +3,8 @@
 
 As http_server.py, but for these settings and faults; objects are in memory, of any bucket.
 
-    set s3=..., delay_ms=MS, conditional=0 (conditions are ignored), page=N (keys in a list, at most), chaos=N (one request in N gets
+    set s3=..., delay_ms=MS, conditional=0 (conditions are ignored), bare=1 (an ETag of If-Match of a
+        PUT has no quotes), page=N (keys in a list, at most), chaos=N (one request in N gets
         one of lost, late, hangup and 503), seed=N (of it)
     fault KIND [N [ARG]] the next N requests (1; -1: all) get
                           status ARG   CODE or CODE:RETRY-AFTER, and nothing is done
@@ -39,6 +40,7 @@ class Store(http_server.Server):
     def change(self, pairs):
         self.settings.setdefault("conditional", "1")
         self.settings.setdefault("page", "1000")
+        self.settings.setdefault("bare", "0")
         self.settings.setdefault("chaos", "0")
         self.settings.setdefault("seed", "1")
         super().change(pairs)
@@ -84,7 +86,7 @@ class Store(http_server.Server):
             return 412
         if "if-match" in headers and not there:
             return 404
-        if "if-match" in headers and headers["if-match"] != there[1]:
+        if "if-match" in headers and headers["if-match"] != (there[1].strip('"') if self.settings["bare"] == "1" else there[1]):
             return 412
         return None
 

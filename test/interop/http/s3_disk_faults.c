@@ -94,6 +94,22 @@ static void check_plain(struct fault_case *c, const void *arg)
 	expect_no_violation(c);
 }
 
+/* As Ceph's gateway has it. */
+static void check_bare(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	store_serve(c);
+	web_tell(c, "set bare=1");
+	if (!disk_open(c, NEW))
+		return;
+	case_works(c, 50);
+	case_turn_for(c, 800);
+	REQUIRE(other_open(c) == 0, "%s", other.error);
+	write_byte(&c->rig, 0, 9);
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "a flush of the old one");
+	rig_close(&other);
+}
+
 /* ---- two writers ---- */
 
 static void check_second(struct fault_case *c, const void *arg)
@@ -325,6 +341,7 @@ void s3_disk_run(uint64_t seed)
 	char name[100];
 
 	fault_case_run("s3-disk: it works", 60, seed, check_plain, NULL);
+	fault_case_run("s3-disk: ETags without quotes", 60, seed, check_bare, NULL);
 	fault_case_run("s3-disk: a second writer", 60, seed, check_second, NULL);
 	fault_case_run("s3-disk: a writer is replaced", 60, seed, check_taken, NULL);
 	fault_case_run("s3-disk: deaths and lost answers", 120, seed, check_deaths, NULL);
