@@ -123,14 +123,14 @@ static void show_s3_progress(void *arg, const struct s3_disk_gc_report *report)
 {
 	struct s3_gc_run *run = arg;
 	uint64_t now_ns = run->reactor.now_ns;
-	const struct s3_disk_gc_count *kept = &report->kept, *garbage = &report->garbage;
+	unsigned long long kept = report->kept.objects, garbage = report->garbage.objects;
 
 	if (!run->is_terminal || now_ns - run->told_ns < PROGRESS_NS)
 		return;
 	run->told_ns = now_ns;
 	fprintf(stderr, "\r\033[K%s: %llu objects, %llu of them garbage, %llu deleted",
-		report->doing, (unsigned long long)(kept->objects + garbage->objects),
-		(unsigned long long)garbage->objects, (unsigned long long)report->deleted.objects);
+		report->doing, kept + garbage, garbage,
+		(unsigned long long)report->deleted.objects);
 	fflush(stderr);
 }
 

@@ -17,7 +17,7 @@ complete_words() {
 }
 
 completion() {
-	[ "$(complete_words s)" = 's3-gc show snapshot stats' ] &&
+	[ "$(complete_words s)" = 'show s3-gc snapshot stats' ] &&
 		[ "$(complete_words snapshot d)" = 'delete' ] &&
 		[ "$(complete_words snapshot apply b)" = 'beta' ] &&
 		[ "$(complete_words --socket x snapshot delete beta '')" = 'before after' ] &&
