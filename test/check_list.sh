@@ -89,6 +89,7 @@ tap peers 900 test/cli/peers.py build/asan/bin
 tap attach 900 test/cli/attach.py build/asan/bin
 tap cli-cache 900 test/cli/cache.py build/asan/bin
 tap create-image 600 test/cli/create_image.sh build/asan/bin
+tap s3-gc 600 test/cli/s3_gc.py build/asan
 tap page 900 test/page/page.sh build/asan
 tap trace-timeline 1800 test/trace/timeline.sh build/asan
 tap trace-record 900 test/trace/record.sh build/release

@@ -39,6 +39,8 @@ enum {
 	OPT_NODE,
 	OPT_OFFSET,
 	OPT_LENGTH,
+	OPT_DEVICE,
+	OPT_DRY_RUN,
 	OPT_RAW,
 	OPT_BACKING_FOLDER,
 	OPT_SIZE,
@@ -82,6 +84,8 @@ static const struct option options[] = {
 	{ "node", required_argument, NULL, OPT_NODE },
 	{ "offset", required_argument, NULL, OPT_OFFSET },
 	{ "length", required_argument, NULL, OPT_LENGTH },
+	{ "device", required_argument, NULL, OPT_DEVICE },
+	{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
 	{ "raw", no_argument, NULL, OPT_RAW },
 	{ "backing-folder", required_argument, NULL, OPT_BACKING_FOLDER },
 	{ "size", required_argument, NULL, OPT_SIZE },
@@ -111,6 +115,7 @@ enum name_use {
 	NAME_IS_WORD,
 	NAME_IS_TARGET,
 	NAME_IS_FILE,
+	NAME_IS_CONFIGURATION,
 	NAME_OR_NODE
 };
 
@@ -120,7 +125,7 @@ static const struct command {
 	enum name_use name_use;
 	/* letters: F: --force, R: --remove, L: --list, i: --interval, b: --batch, P: --perfetto,
 	 * y: --layers, S: --state-dir, h: of histogram, a: of attach, d: of nvme-discover,
-	 * I: of create-image, B: of that and of attach, N: --node, O: of cache warm,
+	 * I: of create-image, B: of that and of attach, N: --node, O: of cache warm, g: of s3-gc,
 	 * A: an action stands before the name, +: more words */
 	const char *options;
 } commands[] = {
@@ -131,6 +136,7 @@ static const struct command {
 	{ "attach", ublkctl_attach, NAME_IS_WORD, "aB" },
 	{ "detach", ublkctl_detach, NAME_OR_NODE, "F" },
 	{ "create-image", ublkctl_create_image, NAME_IS_FILE, "BIF" },
+	{ "s3-gc", ublkctl_s3_gc, NAME_IS_CONFIGURATION, "g" },
 	{ "resize", ublkctl_resize, NAME_NEEDED, "F+" },
 	{ "snapshot", ublkctl_snapshot, NAME_NEEDED, "FNA+" },
 	{ "cache", ublkctl_cache, NAME_NEEDED, "NOA" },
@@ -265,6 +271,18 @@ static bool parse_discover_option(int opt, struct ublkctl_args *a)
 	return true;
 }
 
+/* Returns whether opt is one of them. */
+static bool parse_s3_option(int opt, struct ublkctl_args *a)
+{
+	if (opt == OPT_DEVICE)
+		a->gc_device = optarg;
+	else if (opt == OPT_DRY_RUN)
+		a->dry_run = true;
+	else
+		return false;
+	return true;
+}
+
 /* used: letters of the options given so far that belong to a command. */
 static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 {
@@ -342,6 +360,8 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 			opt = 'h';
 		else if (parse_discover_option(opt, a))
 			opt = 'd';
+		else if (parse_s3_option(opt, a))
+			opt = 'g';
 		else if (parse_new_image_option(opt, &a->image))
 			opt = 'B';
 		else if (parse_image_option(opt, &a->image))
@@ -388,6 +408,8 @@ static void check_fit(const struct command *c, const struct ublkctl_args *a, con
 		ublkctl_usage_error("a URI is missing after ", c->name);
 	if (c->name_use == NAME_IS_FILE && !a->name)
 		ublkctl_usage_error("the name of the image is missing after ", c->name);
+	if (c->name_use == NAME_IS_CONFIGURATION && !a->name)
+		ublkctl_usage_error("a file with the device is missing after ", c->name);
 	if (c->name_use == NAME_IS_TARGET && !a->name)
 		ublkctl_usage_error("a host or a URI is missing after ", c->name);
 	if (strchr(c->options, 'f') && !a->file)

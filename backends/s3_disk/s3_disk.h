@@ -14,6 +14,9 @@
  *	s3_disk_fence.c     FLUSH, and the lease while it serves
  *	s3_disk_snapshot.c  maps that are kept                               main thread too
  *	s3_disk_delete.c    objects that nothing refers to any more
+ *	s3_disk_list.c      the objects that the store has, page by page     any client
+ *	s3_disk_keep.c      what is garbage                                  pure
+ *	s3_disk_gc.c        finds and deletes it, beside a writer            ublkctl
  *
  * Those without a thread run on the reactor of the only queue.
  *
@@ -54,7 +57,8 @@ struct s3_disk {
 	char etag[HTTP_ETAG_BYTES];
 	bool etag_is_bare; /* s3_disk_lease.h */
 	struct s3_disk_map map;
-	uint32_t seq; /* the last one given away, of this generation */
+	uint32_t seq;	 /* the last one given away, of this generation */
+	uint32_t map_nr; /* maps that were stored, or tried to be */
 	bool is_read_only;
 	int kept_fd; /* memfd with owner, which outlives the process; -1: none */
 	struct s3_disk_visit *visit;
@@ -252,7 +256,10 @@ void s3_disk_queue_release(struct s3_disk_queue *q);
 /* Whenever something has ended: it may begin now. */
 void s3_disk_queue_look(struct s3_disk_queue *q);
 
-/* s3_disk_load.c: of two who try to be the next writer each has its own. */
+/*
+ * s3_disk_load.c: a name that nobody has used. Of two who try to be the next writer each has its
+ * own; map_nr tells those of one apart, of which the store may execute an earlier PUT later.
+ */
 void s3_disk_map_name(const struct s3_disk *d, uint32_t generation, char name[S3_DISK_MAP_BYTES]);
 
 static inline void s3_disk_io_set_state(struct s3_disk_io *w, enum s3_disk_io_state state)

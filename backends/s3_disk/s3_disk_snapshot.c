@@ -149,6 +149,7 @@ static void change_store_map(struct s3_disk_change *p, const struct s3_disk_map 
 		return;
 	}
 	p->next.generation++;
+	p->d->map_nr++;
 	s3_disk_map_name(p->d, p->next.generation, p->next.map);
 	if (p->change->op == BACKEND_SNAPSHOT_CREATE) {
 		struct s3_disk_snapshot *s = &p->next.snapshot[p->idx];

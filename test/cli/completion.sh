@@ -17,7 +17,7 @@ complete_words() {
 }
 
 completion() {
-	[ "$(complete_words s)" = 'show snapshot stats' ] &&
+	[ "$(complete_words s)" = 'show s3-gc snapshot stats' ] &&
 		[ "$(complete_words snapshot d)" = 'delete' ] &&
 		[ "$(complete_words snapshot apply b)" = 'beta' ] &&
 		[ "$(complete_words --socket x snapshot delete beta '')" = 'before after' ] &&
@@ -37,6 +37,9 @@ completion() {
 		[ "$(complete_words attach --)" = '--read-only --name --queues --show --persist --raw --size --backing --backing-format --backing-folder --json' ] &&
 		[ "$(complete_words attach --name x examples/mini)" = 'examples/minimal.yaml' ] &&
 		[ "$(complete_words attach --queues '')" = '' ] &&
+		[ "$(complete_words s3-gc --)" = '--device --dry-run --json' ] &&
+		[ "$(complete_words s3-gc --device x examples/mini)" = 'examples/minimal.yaml' ] &&
+		[ "$(complete_words s3-gc --device '')" = '' ] &&
 		[ "$(complete_words stats --w)" = '--watch' ] &&
 		[ "$(complete_words top --)" = '--interval --batch --count' ] &&
 		[ "$(complete_words top --interval 2 b)" = 'beta' ] &&
