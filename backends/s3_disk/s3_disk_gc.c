@@ -112,7 +112,8 @@ static int s3_gc_fail(struct s3_disk_gc *gc, int err, const char *what, const ch
 	if (gc->result < 0)
 		return gc->result;
 	gc->result = err;
-	snprintf(gc->words, sizeof(gc->words), "%s: %s%s", gc->web.url.server, what, words);
+	snprintf(gc->words, sizeof(gc->words), "%.200s: %.150s%.200s", gc->web.url.server, what,
+		 words);
 	return err;
 }
 
