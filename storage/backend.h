@@ -217,9 +217,9 @@ enum backend_submit {
 enum backend_usage { BACKEND_UNUSED, BACKEND_USED, BACKEND_USAGE_UNKNOWN };
 
 /*
- * How a backend changes its size while its queues serve. All on a helper, one call at a time; sizes
- * are whole blocks, of devices that are not read-only. The core changes limits.size_bytes, and in
- * this order:
+ * How a backend changes its size while its queues serve; of a whole tree: resize.h. All on a
+ * helper, one call at a time; sizes are whole blocks, of devices that are not read-only. The core
+ * changes limits.size_bytes, and in this order:
  *
  *   growing    grow -> the core raises the limits -> the block device grows
  *   shrinking  usage -> the block device shrinks -> the core lowers the limits, so that requests
@@ -435,6 +435,8 @@ struct backend {
 	const struct backend_resize *resize;
 	/* snapshot.h; NULL: it has none. */
 	const struct backend_snapshots *snapshots;
+	/* cache_control.h; NULL: it is no cache. */
+	const struct backend_cache_ops *cache_ops;
 	/* Whether a node of this configuration writes nothing below it. NULL: it may write. */
 	bool (*only_reads)(const void *config);
 };
@@ -514,27 +516,6 @@ static inline uint64_t backend_size(const struct backend_device *device)
 {
 	return __atomic_load_n(&device->limits.size_bytes, __ATOMIC_RELAXED);
 }
-
-/*
- * struct backend_resize for a whole tree, whose root is device. One thread at a time, which may
- * block (backend_can_resize, _check_size and _set_size: the main thread, and do not), while queues
- * serve. What needs them returns -EOPNOTSUPP with words where a leaf cannot. A tree that grows only
- * in part keeps what it has gained below; nothing is asked of it.
- */
-bool backend_can_resize(const struct backend_device *device);
-/* Whether the nodes can make this size of their children's; -EINVAL: words, with one they can. */
-int backend_check_size(const struct backend_device *device, uint64_t size_bytes, char *error,
-		       size_t error_bytes);
-int backend_size_now(struct backend_device *device, uint64_t *ret_bytes, char *error,
-		     size_t error_bytes);
-int backend_grow(struct backend_device *device, uint64_t size_bytes, char *error,
-		 size_t error_bytes);
-enum backend_usage backend_usage(struct backend_device *device, uint64_t start_bytes,
-				 uint64_t end_bytes);
-void backend_shrink(struct backend_device *device, uint64_t start_bytes, uint64_t end_bytes);
-
-/* The limits of the whole tree: from now on requests up to here are taken. */
-void backend_set_size(struct backend_device *device, uint64_t size_bytes);
 
 /* Bytes of memory behind the I/Os of a queue of this depth, of a whole tree: the worst case. */
 size_t backend_spec_queue_bytes(const struct backend_spec *spec, unsigned depth);

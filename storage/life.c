@@ -21,6 +21,7 @@
 
 #include "storage/life_internal.h"
 #include "storage/spec.h"
+#include "storage/resize.h"
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"

@@ -12,6 +12,7 @@
 
 #include "storage/life_internal.h"
 #include "storage/grown.h"
+#include "storage/resize.h"
 #include "base/errname.h"
 #include "base/util.h"
 

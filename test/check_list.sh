@@ -52,6 +52,8 @@ tap qcow2-snapshots 1200 build/asan/test/qcow2_snapshots
 tap qcow2-made 600 build/asan/test/qcow2_made
 tap qcow2-look 600 build/asan/test/qcow2_look
 tap cache-look 600 build/asan/test/cache_look
+tap cache-warms 600 build/asan/test/cache_warms
+tap cache-drops 600 build/asan/test/cache_drops
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
@@ -91,7 +93,9 @@ tap ceph-s3 600 test/ceph/s3_test.sh build/asan/test
 tap top 900 test/cli/top.py build/asan/bin
 tap peers 900 test/cli/peers.py build/asan/bin
 tap attach 900 test/cli/attach.py build/asan/bin
+tap cli-cache 900 test/cli/cache.py build/asan/bin
 tap create-image 600 test/cli/create_image.sh build/asan/bin
+tap s3-gc 600 test/cli/s3_gc.py build/asan
 tap page 900 test/page/page.sh build/asan
 tap trace-timeline 1800 test/trace/timeline.sh build/asan
 tap trace-record 900 test/trace/record.sh build/release

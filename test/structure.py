@@ -66,8 +66,8 @@ MAY = {
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/socket", "daemon/devices",
        "daemon/handover", "daemon/api", "daemon/metrics"},
     # reads what ublkd writes; asks an NBD server or an NVMe target, and makes qcow2 images by itself
-    "ublkctl": DRIVER | {"net", "ublkctl/image", "backends/qcow2/format", "backends/nbd", "backends/nvme", "backends/nvme/protocol", "daemon/settings",
-                         "daemon/runtime", "daemon/socket", "daemon/verdict", "daemon/api", "tracefile"},
+    "ublkctl": DRIVER | {"net", "ublkctl/image", "backends/qcow2/format", "backends/nbd", "backends/nvme", "backends/nvme/protocol", "backends/s3_disk",
+                         "daemon/settings", "daemon/runtime", "daemon/socket", "daemon/verdict", "daemon/api", "tracefile"},
     "ublkctl/image": {"base", "backends/qcow2/format"},
     "ublkctl/top": {"base", "daemon/runtime", "ublkctl"},
     "tracefile": {"base"},

@@ -8,6 +8,7 @@
 #include "ublkctl/client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,7 +148,16 @@ static json_t *read_reply(int fd, int *ret_err, bool *ret_any)
 	return reply;
 }
 
-static json_t *ask_socket(const char *path, const char *text, int seconds)
+static void wait_for_answer(int fd, const struct client_meanwhile *meanwhile)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	while (poll(&p, 1, meanwhile->every_ms) == 0)
+		meanwhile->fn(meanwhile->arg);
+}
+
+static json_t *ask_socket(const char *path, const char *text, int seconds,
+			  const struct client_meanwhile *meanwhile)
 {
 	int fd = connect_ublkd(path, seconds), ret, err;
 	json_t *reply;
@@ -158,6 +168,8 @@ static json_t *ask_socket(const char *path, const char *text, int seconds)
 		return NULL;
 	}
 	ret = send_line(fd, text);
+	if (ret == 0 && meanwhile)
+		wait_for_answer(fd, meanwhile);
 	/* Refused while sending (too many clients): the reason is there to be read. */
 	reply = read_reply(fd, &err, &any);
 	close(fd);
@@ -183,7 +195,7 @@ static void tell_versions(const char *version)
 /* Data of an unknown kind: asks for the version that sent it. */
 static void tell_strange(const char *path)
 {
-	json_t *reply = ask_socket(path, "{\"command\":\"version\"}", CLIENT_SECONDS);
+	json_t *reply = ask_socket(path, "{\"command\":\"version\"}", CLIENT_SECONDS, NULL);
 	const char *version =
 		json_string_value(json_object_get(json_object_get(reply, "data"), "version"));
 
@@ -223,7 +235,8 @@ void client_tell_refusal(const json_t *reply)
 }
 
 /* NULL: there is none, and why is printed. */
-static json_t *client_reply(const char *socket_path, const json_t *request, int seconds)
+static json_t *client_reply(const char *socket_path, const json_t *request, int seconds,
+			    const struct client_meanwhile *meanwhile)
 {
 	char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
 	json_t *reply = NULL;
@@ -233,15 +246,15 @@ static json_t *client_reply(const char *socket_path, const json_t *request, int 
 	else if (strlen(text) >= SOCKET_REQUEST_BYTES_MAX)
 		fprintf(stderr, "ublkctl: the request is longer than 1 MiB\n");
 	else
-		reply = ask_socket(socket_path, text, seconds);
+		reply = ask_socket(socket_path, text, seconds, meanwhile);
 	free(text);
 	return reply;
 }
 
-enum exit_code client_try(const char *socket_path, json_t *request, int seconds, json_t **ret_data,
-			  json_t **ret_refusal)
+/* request and reply are taken. */
+static enum exit_code judge_reply(const char *socket_path, json_t *request, json_t *reply,
+				  json_t **ret_data, json_t **ret_refusal)
 {
-	json_t *reply = client_reply(socket_path, request, seconds);
 	json_t *data = json_object_get(reply, "data");
 	bool accepted = json_is_true(json_object_get(reply, "ok"));
 	bool strange = accepted && !is_expected(request, data);
@@ -254,6 +267,21 @@ enum exit_code client_try(const char *socket_path, json_t *request, int seconds,
 	json_decref(reply);
 	json_decref(request);
 	return accepted && !strange ? EXIT_DONE : EXIT_REFUSED;
+}
+
+enum exit_code client_try(const char *socket_path, json_t *request, int seconds, json_t **ret_data,
+			  json_t **ret_refusal)
+{
+	return judge_reply(socket_path, request, client_reply(socket_path, request, seconds, NULL),
+			   ret_data, ret_refusal);
+}
+
+enum exit_code client_try_long(const char *socket_path, json_t *request,
+			       const struct client_meanwhile *meanwhile, json_t **ret_data,
+			       json_t **ret_refusal)
+{
+	return judge_reply(socket_path, request, client_reply(socket_path, request, 0, meanwhile),
+			   ret_data, ret_refusal);
 }
 
 enum exit_code client_ask(const char *socket_path, json_t *request, int seconds, json_t **ret_data)

@@ -31,6 +31,17 @@ void client_tell_refusal(const json_t *refusal);
 enum exit_code client_ask_and_print(const struct ublkctl_args *a, json_t *request, int seconds,
 				    void (*print)(const json_t *data));
 
+/* What is done again and again while an answer is awaited, as long as it takes. */
+struct client_meanwhile {
+	int every_ms;
+	void (*fn)(void *arg);
+	void *arg;
+};
+/* As client_try; meanwhile NULL: nothing is done. */
+enum exit_code client_try_long(const char *socket_path, json_t *request,
+			       const struct client_meanwhile *meanwhile, json_t **ret_data,
+			       json_t **ret_refusal);
+
 /* {"command":command,"name":name}; name NULL: without. */
 json_t *client_request(const char *command, const char *name);
 

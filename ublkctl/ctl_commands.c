@@ -18,8 +18,6 @@
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_print.h"
 
-#define YAML_BYTES_MAX (1u << 20)
-
 const char ublkctl_usage_text[] =
 	"usage: ublkctl [--socket PATH] [--json] COMMAND\n"
 	"\n"
@@ -45,6 +43,10 @@ const char ublkctl_usage_text[] =
 	"        [--cluster-size SIZE] [--extended-l2] [--refcount-bits N] [--lazy-refcounts]\n"
 	"        [--compat 0.10|1.1] [--data-file FILE [--data-file-raw]]\n"
 	"        [--force]          overwrite what is there\n"
+	"  s3-gc FILE [--device NAME]   delete the objects of an s3-disk that nothing refers to "
+	"any\n"
+	"                           more; FILE: as for add, or of ublkd (needs no ublkd)\n"
+	"        [--dry-run]        only say what there is\n"
 	"  resize NAME [SIZE] [--force]   change the size of a live device: 20GiB, or +1GiB;\n"
 	"                           without SIZE: the size of its storage; --force: shrink a\n"
 	"                           device that is in use or has data beyond the new end\n"
@@ -53,6 +55,12 @@ const char ublkctl_usage_text[] =
 	"                           delete and apply take an ID too\n"
 	"        [--force]          apply: even when the device is in use\n"
 	"        [--node PATH]      of this node of the device, as disk/backends/1\n"
+	"  cache stats NAME         the caches of a device, and what is under way with them\n"
+	"  cache warm NAME          fetch what is not in the cache yet, as long as there is room;\n"
+	"                           requests go first, ^C ends it\n"
+	"        [--offset BYTES] [--length BYTES]   of this range alone: 1GiB\n"
+	"  cache drop NAME          forget all that the storage behind the cache has too\n"
+	"        [--node PATH]      warm, drop: of this cache of the device, as disk/backends/1\n"
 	"  gc [ID ...] [--remove]   list devices in the kernel that no process serves; --remove\n"
 	"                           removes them\n"
 	"  throttle NAME [KEY=VALUE ...]   show or change the limits of a device\n"
@@ -110,9 +118,9 @@ enum exit_code ublkctl_show(const struct ublkctl_args *a)
 
 /* ---- add, del ---- */
 
-/* Returns the bytes read, or -1 with the reason printed. */
-static long read_yaml(const char *path, char *text, size_t max)
+long ctl_yaml_read(const char *path, char text[CTL_YAML_BYTES_MAX + 1])
 {
+	const size_t max = CTL_YAML_BYTES_MAX;
 	bool is_stdin = strcmp(path, "-") == 0;
 	FILE *file = is_stdin ? stdin : fopen(path, "re");
 	size_t bytes;
@@ -135,9 +143,9 @@ static long read_yaml(const char *path, char *text, size_t max)
 
 enum exit_code ublkctl_add(const struct ublkctl_args *a)
 {
-	static char text[YAML_BYTES_MAX + 1];
+	static char text[CTL_YAML_BYTES_MAX + 1];
 	const char *file = strcmp(a->file, "-") == 0 ? "<stdin>" : a->file;
-	long bytes = read_yaml(a->file, text, YAML_BYTES_MAX);
+	long bytes = ctl_yaml_read(a->file, text);
 	json_t *request = client_request("add", NULL), *yaml;
 
 	yaml = bytes < 0 ? NULL : json_stringn(text, (size_t)bytes);

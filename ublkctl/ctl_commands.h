@@ -43,8 +43,11 @@ struct ublkctl_args {
 	bool read_only, show, persist, raw;
 	struct ublkctl_image image; /* of create-image, and of attach: size and backing */
 	bool json, force, remove, layers, batch, list, qmp_json;
-	const char *action;		       /* of histogram and snapshot */
-	const char *node;		       /* of snapshot */
+	const char *action;	     /* of histogram, snapshot and cache */
+	const char *node;	     /* of snapshot and cache */
+	const char *offset, *length; /* of cache */
+	const char *gc_device;	     /* of s3-gc, and: */
+	bool dry_run;
 	const char *layer, *op;		       /* of histogram */
 	const char *boundaries[BOUNDARIES_NR]; /* as written */
 };
@@ -53,6 +56,10 @@ extern const char ublkctl_usage_text[];
 
 /* Ends the program with EXIT_USAGE. */
 _Noreturn void ublkctl_usage_error(const char *what, const char *value);
+
+/* ctl_commands.c: a file of devices, "-": standard input. Returns the bytes, or -1, told. */
+#define CTL_YAML_BYTES_MAX (1u << 20)
+long ctl_yaml_read(const char *path, char text[CTL_YAML_BYTES_MAX + 1]);
 
 /* ctl_commands.c: one question, one answer. */
 enum exit_code ublkctl_list(const struct ublkctl_args *a);
@@ -75,6 +82,9 @@ enum exit_code ublkctl_top(const struct ublkctl_args *a);
 /* ctl_snapshot.c */
 enum exit_code ublkctl_snapshot(const struct ublkctl_args *a);
 
+/* ctl_cache.c */
+enum exit_code ublkctl_cache(const struct ublkctl_args *a);
+
 /* ctl_attach.c */
 enum exit_code ublkctl_attach(const struct ublkctl_args *a);
 enum exit_code ublkctl_detach(const struct ublkctl_args *a);
@@ -84,6 +94,7 @@ enum exit_code ublkctl_create_image(const struct ublkctl_args *a);
 enum exit_code ublkctl_flight(const struct ublkctl_args *a);
 enum exit_code ublkctl_nbd_info(const struct ublkctl_args *a);
 enum exit_code ublkctl_nvme_discover(const struct ublkctl_args *a);
+enum exit_code ublkctl_s3_gc(const struct ublkctl_args *a);
 enum exit_code ublkctl_doctor(const struct ublkctl_args *a);
 enum exit_code ublkctl_udev_name(const struct ublkctl_args *a);
 

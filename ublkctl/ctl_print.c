@@ -356,7 +356,7 @@ static void cache_row(struct table *t, const json_t *cache)
 	bytes_cell_of(t, cache, "cleaned_bytes");
 }
 
-static void print_caches(const json_t *caches)
+void print_caches(const json_t *caches)
 {
 	static const char *const head[] = { "CACHE",  "MODE",	   "USED",   "DIRTY",	"HITS",
 					    "MISSES", "HIT BYTES", "FILLED", "EVICTED", "CLEANED" };

@@ -37,6 +37,10 @@ enum {
 	OPT_HOST_NQN,
 	OPT_TIMEOUT,
 	OPT_NODE,
+	OPT_OFFSET,
+	OPT_LENGTH,
+	OPT_DEVICE,
+	OPT_DRY_RUN,
 	OPT_RAW,
 	OPT_BACKING_FOLDER,
 	OPT_SIZE,
@@ -78,6 +82,10 @@ static const struct option options[] = {
 	{ "host-nqn", required_argument, NULL, OPT_HOST_NQN },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
 	{ "node", required_argument, NULL, OPT_NODE },
+	{ "offset", required_argument, NULL, OPT_OFFSET },
+	{ "length", required_argument, NULL, OPT_LENGTH },
+	{ "device", required_argument, NULL, OPT_DEVICE },
+	{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
 	{ "raw", no_argument, NULL, OPT_RAW },
 	{ "backing-folder", required_argument, NULL, OPT_BACKING_FOLDER },
 	{ "size", required_argument, NULL, OPT_SIZE },
@@ -107,6 +115,7 @@ enum name_use {
 	NAME_IS_WORD,
 	NAME_IS_TARGET,
 	NAME_IS_FILE,
+	NAME_IS_CONFIGURATION,
 	NAME_OR_NODE
 };
 
@@ -116,7 +125,7 @@ static const struct command {
 	enum name_use name_use;
 	/* letters: F: --force, R: --remove, L: --list, i: --interval, b: --batch, P: --perfetto,
 	 * y: --layers, S: --state-dir, h: of histogram, a: of attach, d: of nvme-discover,
-	 * I: of create-image, B: of that and of attach, N: --node,
+	 * I: of create-image, B: of that and of attach, N: --node, O: of cache warm, g: of s3-gc,
 	 * A: an action stands before the name, +: more words */
 	const char *options;
 } commands[] = {
@@ -127,8 +136,10 @@ static const struct command {
 	{ "attach", ublkctl_attach, NAME_IS_WORD, "aB" },
 	{ "detach", ublkctl_detach, NAME_OR_NODE, "F" },
 	{ "create-image", ublkctl_create_image, NAME_IS_FILE, "BIF" },
+	{ "s3-gc", ublkctl_s3_gc, NAME_IS_CONFIGURATION, "g" },
 	{ "resize", ublkctl_resize, NAME_NEEDED, "F+" },
 	{ "snapshot", ublkctl_snapshot, NAME_NEEDED, "FNA+" },
+	{ "cache", ublkctl_cache, NAME_NEEDED, "NOA" },
 	{ "gc", ublkctl_gc, NAME_NONE, "R+" },
 	{ "stats", ublkctl_stats, NAME_OPTIONAL, "wny" },
 	{ "top", ublkctl_top, NAME_OPTIONAL, "nib" },
@@ -260,6 +271,18 @@ static bool parse_discover_option(int opt, struct ublkctl_args *a)
 	return true;
 }
 
+/* Returns whether opt is one of them. */
+static bool parse_s3_option(int opt, struct ublkctl_args *a)
+{
+	if (opt == OPT_DEVICE)
+		a->gc_device = optarg;
+	else if (opt == OPT_DRY_RUN)
+		a->dry_run = true;
+	else
+		return false;
+	return true;
+}
+
 /* used: letters of the options given so far that belong to a command. */
 static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 {
@@ -321,6 +344,11 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 		a->node = optarg;
 		opt = 'N';
 		break;
+	case OPT_OFFSET:
+	case OPT_LENGTH:
+		*(opt == OPT_OFFSET ? &a->offset : &a->length) = optarg;
+		opt = 'O';
+		break;
 	case OPT_LAYERS:
 		a->layers = true;
 		opt = 'y';
@@ -332,6 +360,8 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 			opt = 'h';
 		else if (parse_discover_option(opt, a))
 			opt = 'd';
+		else if (parse_s3_option(opt, a))
+			opt = 'g';
 		else if (parse_new_image_option(opt, &a->image))
 			opt = 'B';
 		else if (parse_image_option(opt, &a->image))
@@ -353,6 +383,16 @@ static const struct command *find_ublkctl_command(const char *name)
 			    name ? name : "");
 }
 
+/* Words for a usage error. */
+static const char *missing_action(const struct command *c)
+{
+	if (c->fn == ublkctl_histogram)
+		return "get, set or reset is missing after ";
+	if (c->fn == ublkctl_cache)
+		return "stats, warm or drop is missing after ";
+	return "list, create, delete or apply is missing after ";
+}
+
 static void check_fit(const struct command *c, const struct ublkctl_args *a, const char *used)
 {
 	for (; *used; used++)
@@ -368,6 +408,8 @@ static void check_fit(const struct command *c, const struct ublkctl_args *a, con
 		ublkctl_usage_error("a URI is missing after ", c->name);
 	if (c->name_use == NAME_IS_FILE && !a->name)
 		ublkctl_usage_error("the name of the image is missing after ", c->name);
+	if (c->name_use == NAME_IS_CONFIGURATION && !a->name)
+		ublkctl_usage_error("a file with the device is missing after ", c->name);
 	if (c->name_use == NAME_IS_TARGET && !a->name)
 		ublkctl_usage_error("a host or a URI is missing after ", c->name);
 	if (strchr(c->options, 'f') && !a->file)
@@ -389,11 +431,7 @@ int main(int argc, char **argv)
 	optind++;
 	if (strchr(c->options, 'A')) {
 		if (optind >= argc)
-			ublkctl_usage_error(c->fn == ublkctl_histogram
-						    ? "get, set or reset is missing after "
-						    : "list, create, delete or apply is missing "
-						      "after ",
-					    c->name);
+			ublkctl_usage_error(missing_action(c), c->name);
 		a.action = argv[optind++];
 	}
 	if (c->name_use != NAME_NONE && optind < argc)

@@ -19,6 +19,7 @@
 #include "backends/qcow2/qcow2_opening.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "storage/resize.h"
 
 /* A file may become as long as an entry can say. */
 #define GROWN_BYTES (1ull << 55)

@@ -14,6 +14,9 @@
  *	s3_disk_fence.c     FLUSH, and the lease while it serves
  *	s3_disk_snapshot.c  maps that are kept                               main thread too
  *	s3_disk_delete.c    objects that nothing refers to any more
+ *	s3_disk_list.c      the objects that the store has, page by page     any client
+ *	s3_disk_keep.c      what is garbage                                  pure
+ *	s3_disk_gc.c        finds and deletes it, beside a writer            ublkctl
  *
  * Those without a thread run on the reactor of the only queue.
  *
@@ -52,8 +55,10 @@ struct s3_disk {
 	/* As the store has it; of who has the lease: first the visit, then the queue. */
 	struct s3_disk_manifest manifest;
 	char etag[HTTP_ETAG_BYTES];
+	bool etag_is_bare; /* s3_disk_lease.h */
 	struct s3_disk_map map;
-	uint32_t seq; /* the last one given away, of this generation */
+	uint32_t seq;	 /* the last one given away, of this generation */
+	uint32_t map_nr; /* maps that were stored, or tried to be */
 	bool is_read_only;
 	int kept_fd; /* memfd with owner, which outlives the process; -1: none */
 	struct s3_disk_visit *visit;
@@ -130,16 +135,17 @@ struct s3_disk_slot {
 #define S3_DISK_DELETES 4u
 #define S3_DISK_DELETES_WAITING 256u
 
+/* An object that another one has replaced. */
+struct s3_disk_doomed {
+	struct s3_disk_name name;
+	uint32_t index;
+	uint64_t stores; /* of the queue when it was replaced */
+};
+
 struct s3_disk_delete {
 	struct s3_disk_call call;
 	struct s3_disk_queue *q;
 	bool is_busy;
-};
-
-/* What is to be deleted when it is known that the disk was ours after it was replaced. */
-struct s3_disk_deleting {
-	struct s3_disk_listed what;
-	uint64_t covers; /* q->written, then */
 };
 
 struct s3_disk_queue {
@@ -163,10 +169,11 @@ struct s3_disk_queue {
 	struct timer renewal;
 	struct list_node flushes; /* s3_disk_io */
 	bool is_asking, is_resting;
-	uint64_t written, asked_covers, checked; /* writes, objects: that were stored */
+	uint64_t written, asked_covers, checked;       /* writes that were complete */
+	uint64_t stores, asked_stores, checked_stores; /* objects that were stored */
 
 	struct s3_disk_delete deletes[S3_DISK_DELETES];
-	struct s3_disk_deleting deleting[S3_DISK_DELETES_WAITING]; /* a ring */
+	struct s3_disk_doomed deleting[S3_DISK_DELETES_WAITING]; /* a ring */
 	unsigned deleting_first, deleting_nr;
 };
 
@@ -215,7 +222,7 @@ int s3_disk_fence_init(struct s3_disk_queue *q);
 void s3_disk_fence_fini(struct s3_disk_queue *q);
 /* Completes it when the disk was ours after all that was complete before. */
 void s3_disk_flush(struct s3_disk_io *w);
-/* Whether the disk is ours, after all that is stored so far. */
+/* Asks whether the disk is ours still. */
 void s3_disk_fence_ask(struct s3_disk_queue *q);
 /* Instead of a renewal: `next` becomes the manifest; then returned is to be called. Nothing is
  * under way. */
@@ -231,10 +238,10 @@ int s3_disk_deletes_init(struct s3_disk_queue *q);
 void s3_disk_deletes_fini(struct s3_disk_queue *q);
 /* Whether none is under way. */
 bool s3_disk_deletes_rest(const struct s3_disk_queue *q);
-/* The disk was ours after what is `checked`. */
-void s3_disk_deletes_go(struct s3_disk_queue *q);
-/* Of this generation, and replaced by one that is stored. */
+/* Of this generation, and replaced by what was stored just now. */
 void s3_disk_delete(struct s3_disk_queue *q, uint32_t index, struct s3_disk_name name);
+/* checked_stores has grown. */
+void s3_disk_deletes_go_on(struct s3_disk_queue *q);
 
 /* s3_disk_snapshot.c */
 extern const struct backend_snapshots s3_disk_snapshots;
@@ -249,7 +256,10 @@ void s3_disk_queue_release(struct s3_disk_queue *q);
 /* Whenever something has ended: it may begin now. */
 void s3_disk_queue_look(struct s3_disk_queue *q);
 
-/* s3_disk_load.c: of two who try to be the next writer each has its own. */
+/*
+ * s3_disk_load.c: a name that nobody has used. Of two who try to be the next writer each has its
+ * own; map_nr tells those of one apart, of which the store may execute an earlier PUT later.
+ */
 void s3_disk_map_name(const struct s3_disk *d, uint32_t generation, char name[S3_DISK_MAP_BYTES]);
 
 static inline void s3_disk_io_set_state(struct s3_disk_io *w, enum s3_disk_io_state state)

@@ -1,10 +1,15 @@
 /*
  * Deletes objects that a newer one of the same generation has replaced: no map and no snapshot
- * refers to them, if the disk was ours after the newer one was stored. The list of a writer that
- * takes it later has the newer one. Owns the list of them. Reactor thread. Failure modes: the list
- * is full, or the server does not do it: the object stays, as garbage.
+ * refers to them. Owns the list of them. Reactor thread.
+ *
+ * Another writer may have taken the disk before the newer one was stored: then its map names the
+ * older one. So each waits until the manifest has named us, asked for after the newer one was
+ * there: whoever takes the disk from then on finds that. Failure modes: the list is full, or the
+ * server does not do it: the object stays, as garbage.
  */
 #include "backends/s3_disk/s3_disk.h"
+
+static void deletes_begin(struct s3_disk_queue *q);
 
 static void delete_on_end(struct s3_disk_call *call, int result)
 {
@@ -12,10 +17,10 @@ static void delete_on_end(struct s3_disk_call *call, int result)
 
 	(void)result;
 	delete->is_busy = false;
-	s3_disk_deletes_go(delete->q);
+	deletes_begin(delete->q);
 }
 
-static void delete_begin(struct s3_disk_delete *delete, const struct s3_disk_listed *what)
+static void delete_begin(struct s3_disk_delete *delete, const struct s3_disk_doomed *what)
 {
 	struct s3_disk_call *call = &delete->call;
 
@@ -26,19 +31,16 @@ static void delete_begin(struct s3_disk_delete *delete, const struct s3_disk_lis
 	s3_disk_call_begin(call, delete_on_end);
 }
 
-static struct s3_disk_deleting *deleting_first(struct s3_disk_queue *q)
+static void deletes_begin(struct s3_disk_queue *q)
 {
-	struct s3_disk_deleting *first = &q->deleting[q->deleting_first];
+	for (unsigned i = 0; i < S3_DISK_DELETES && q->deleting_nr > 0; i++) {
+		const struct s3_disk_doomed *doomed = &q->deleting[q->deleting_first];
 
-	return q->deleting_nr > 0 && first->covers <= q->checked ? first : NULL;
-}
-
-void s3_disk_deletes_go(struct s3_disk_queue *q)
-{
-	for (unsigned i = 0; i < S3_DISK_DELETES && deleting_first(q); i++) {
+		if (doomed->stores > q->checked_stores)
+			return;
 		if (q->deletes[i].is_busy)
 			continue;
-		delete_begin(&q->deletes[i], &deleting_first(q)->what);
+		delete_begin(&q->deletes[i], doomed);
 		q->deleting_first = (q->deleting_first + 1) % S3_DISK_DELETES_WAITING;
 		q->deleting_nr--;
 	}
@@ -50,13 +52,17 @@ void s3_disk_delete(struct s3_disk_queue *q, uint32_t index, struct s3_disk_name
 
 	if (q->deleting_nr == S3_DISK_DELETES_WAITING)
 		return;
-	q->deleting[at] = (struct s3_disk_deleting){
-		.what = { .name = name, .index = index },
-		.covers = ++q->written,
-	};
+	q->deleting[at] =
+		(struct s3_disk_doomed){ .name = name, .index = index, .stores = q->stores };
 	q->deleting_nr++;
-	if (q->deleting_nr >= S3_DISK_DELETES_WAITING / 4)
+	/* Where nobody flushes. */
+	if (q->deleting_nr == S3_DISK_DELETES_WAITING / 2)
 		s3_disk_fence_ask(q);
+}
+
+void s3_disk_deletes_go_on(struct s3_disk_queue *q)
+{
+	deletes_begin(q);
 }
 
 bool s3_disk_deletes_rest(const struct s3_disk_queue *q)

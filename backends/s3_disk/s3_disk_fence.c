@@ -30,7 +30,6 @@ static void fence_lost(struct s3_disk_queue *q)
 		snprintf(how, sizeof(how), "%.64s writes it now: only one may",
 			 m->host[0] ? m->host : "another host");
 	net_changed_note(&d->changed, "the disk's writer", how, d->web.name, d->web.url.server);
-	/* The ETag that the lease has is the other one's. */
 	reactor_timer_cancel(q->queue->reactor, &q->renewal);
 	s3_disk_ios_fail(&q->flushes, -EIO);
 }
@@ -50,12 +49,17 @@ static void flushes_complete(struct s3_disk_queue *q, int result)
 	}
 }
 
+/* The disk was ours, after all that had been done when we asked. */
 static void fence_keep(struct s3_disk_queue *q)
 {
+	q->checked_stores = q->asked_stores;
+	s3_disk_deletes_go_on(q);
 	memcpy(q->d->etag, q->lease.etag, sizeof(q->d->etag));
+	/* A change of them may have been stored and not answered. */
+	memcpy(q->d->manifest.snapshot, q->lease.manifest.snapshot,
+	       sizeof(q->d->manifest.snapshot));
+	q->d->manifest.snapshot_nr = q->lease.manifest.snapshot_nr;
 	q->d->manifest.beat = q->lease.manifest.beat;
-	q->checked = q->asked_covers;
-	s3_disk_deletes_go(q);
 }
 
 /* Of another generation is one that a change has written which did not hear so. */
@@ -77,11 +81,13 @@ static void fence_on_asked(struct s3_disk_lease *lease, int result)
 		s3_disk_queue_look(q);
 		return;
 	}
-	if (result == 0)
+	if (result == 0) {
 		fence_keep(q);
-	else
+		q->checked = q->asked_covers;
+	} else {
 		log_limited_by(&d->web.refused_limit, LOG_LEVEL_ERROR, "a flush fails",
 			       "device=%s why=\"%s\"", d->web.name, lease->words);
+	}
 	flushes_complete(q, result < 0 ? -EIO : 0);
 	if (!list_empty(&q->flushes))
 		s3_disk_fence_ask(q);
@@ -94,6 +100,7 @@ void s3_disk_fence_ask(struct s3_disk_queue *q)
 		return;
 	q->is_asking = true;
 	q->asked_covers = q->written;
+	q->asked_stores = q->stores;
 	s3_disk_lease_read(&q->lease, fence_on_asked);
 }
 
@@ -145,7 +152,9 @@ void s3_disk_fence_write(struct s3_disk_queue *q, const struct s3_disk_manifest 
 			 void (*done)(struct s3_disk_lease *lease, int result))
 {
 	q->is_asking = true;
-	q->asked_covers = q->written;
+	q->asked_stores = q->stores;
+	/* That of a manifest which named us: the last one that was read may name another writer. */
+	memcpy(q->lease.etag, q->d->etag, sizeof(q->lease.etag));
 	q->lease.next = *next;
 	q->lease.next.beat = q->d->manifest.beat;
 	s3_disk_lease_write(&q->lease, false, done);
@@ -182,7 +191,7 @@ int s3_disk_fence_init(struct s3_disk_queue *q)
 	q->lease.manifest = q->d->manifest;
 	memcpy(q->lease.etag, q->d->etag, sizeof(q->lease.etag));
 	renewal_arm(q);
-	return s3_disk_lease_init(&q->lease, &q->client, q->d->owner);
+	return s3_disk_lease_init(&q->lease, &q->client, &q->d->etag_is_bare);
 }
 
 void s3_disk_fence_fini(struct s3_disk_queue *q)

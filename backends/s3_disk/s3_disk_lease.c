@@ -3,8 +3,6 @@
  *
  * Happy path: a PUT with If-Match -> its ETag is the next one's condition. Failure modes: a PUT
  * whose answer was lost is sent again and finds itself: then who stands in the manifest decides.
- * One that is refused though nobody has changed the manifest is sent again with the ETag without
- * its quotes: Ceph's gateway (16.2) compares it so.
  */
 #include "backends/s3_disk/s3_disk_lease.h"
 
@@ -25,7 +23,6 @@ static struct s3_disk_lease *lease_of(struct s3_disk_call *call)
 static int lease_take(struct s3_disk_lease *l, int result)
 {
 	const struct s3_disk_call *call = &l->call;
-	int ret;
 
 	if (result < 0) {
 		snprintf(l->words, sizeof(l->words), "the manifest: %s", call->words);
@@ -35,11 +32,8 @@ static int lease_take(struct s3_disk_lease *l, int result)
 		snprintf(l->words, sizeof(l->words), "the server says no ETag of the manifest");
 		return -EINVAL;
 	}
-	ret = s3_disk_manifest_read(&l->manifest, l->text, call->got, l->words, sizeof(l->words));
-	/* What is not understood is not to be replaced. */
-	if (ret == 0)
-		memcpy(l->etag, call->etag, sizeof(l->etag));
-	return ret;
+	memcpy(l->etag, call->etag, sizeof(l->etag));
+	return s3_disk_manifest_read(&l->manifest, l->text, call->got, l->words, sizeof(l->words));
 }
 
 static void lease_on_read(struct s3_disk_call *call, int result)
@@ -71,25 +65,26 @@ void s3_disk_lease_read(struct s3_disk_lease *l,
 
 static void lease_put(struct s3_disk_lease *l);
 
-/* After a PUT that was refused or may have been executed before: is what is there ours? */
+static bool lease_is_next(const struct s3_disk_lease *l)
+{
+	const struct s3_disk_manifest *m = &l->manifest;
+
+	return strcmp(m->owner, l->next.owner) == 0 && m->beat == l->next.beat &&
+	       m->generation == l->next.generation;
+}
+
+/* After a PUT that was refused: by itself, done before; or by a store that wants no quotes. */
 static void lease_on_look(struct s3_disk_call *call, int result)
 {
 	struct s3_disk_lease *l = lease_of(call);
-	char etag[HTTP_ETAG_BYTES];
-	int ret;
+	int ret = lease_take(l, result);
 
-	memcpy(etag, l->etag, sizeof(etag));
-	ret = lease_take(l, result);
-	if (ret == 0 && !l->is_new && !l->is_bare && strcmp(etag, l->etag) == 0) {
-		l->is_bare = true;
-		lease_put(l);
-		return;
-	}
-	if (ret == 0 &&
-	    (strcmp(l->manifest.owner, l->next.owner) != 0 || l->manifest.beat != l->next.beat ||
-	     l->manifest.generation != l->next.generation)) {
-		/* It is not ours to replace. */
-		memcpy(l->etag, etag, sizeof(etag));
+	if (ret == 0 && !lease_is_next(l)) {
+		if (!*l->is_bare && strcmp(l->etag, l->expected) == 0) {
+			*l->is_bare = true;
+			lease_put(l);
+			return;
+		}
 		ret = -ESTALE;
 	}
 	l->done(l, ret);
@@ -98,9 +93,8 @@ static void lease_on_look(struct s3_disk_call *call, int result)
 static void lease_on_written(struct s3_disk_call *call, int result)
 {
 	struct s3_disk_lease *l = lease_of(call);
-	bool is_unsure = result == -ESTALE && (call->tries > 1 || (!l->is_new && !l->is_bare));
 
-	if (is_unsure || (result == 0 && !call->etag[0])) {
+	if (result == -ESTALE || (result == 0 && !call->etag[0])) {
 		lease_get(l, lease_on_look);
 		return;
 	}
@@ -113,17 +107,17 @@ static void lease_on_written(struct s3_disk_call *call, int result)
 	l->done(l, result);
 }
 
-static void lease_condition(const struct s3_disk_lease *l, char text[S3_DISK_CONDITION_BYTES])
+static void lease_condition(const struct s3_disk_lease *l, char *condition, size_t bytes)
 {
-	size_t bytes = strlen(l->etag);
+	const char *etag = l->expected;
+	size_t etag_bytes = strlen(etag);
 
-	if (l->is_new)
-		snprintf(text, S3_DISK_CONDITION_BYTES, "If-None-Match: *");
-	else if (l->is_bare && bytes > 2 && l->etag[0] == '"')
-		snprintf(text, S3_DISK_CONDITION_BYTES, "If-Match: %.*s", (int)bytes - 2,
-			 l->etag + 1);
+	if (!etag[0])
+		snprintf(condition, bytes, "If-None-Match: *");
+	else if (*l->is_bare && etag_bytes > 2 && etag[0] == '"')
+		snprintf(condition, bytes, "If-Match: %.*s", (int)etag_bytes - 2, etag + 1);
 	else
-		snprintf(text, S3_DISK_CONDITION_BYTES, "If-Match: %s", l->etag);
+		snprintf(condition, bytes, "If-Match: %s", etag);
 }
 
 static void lease_run_unwritable(struct task *task)
@@ -148,7 +142,7 @@ static void lease_put(struct s3_disk_lease *l)
 	call->body = l->text;
 	call->body_bytes = (size_t)bytes;
 	snprintf(call->path, sizeof(call->path), "manifest");
-	lease_condition(l, call->condition);
+	lease_condition(l, call->condition, sizeof(call->condition));
 	s3_disk_call_begin(call, lease_on_written);
 }
 
@@ -156,14 +150,17 @@ void s3_disk_lease_write(struct s3_disk_lease *l, bool is_new,
 			 void (*done)(struct s3_disk_lease *lease, int result))
 {
 	l->done = done;
-	l->is_new = is_new;
 	l->next.beat++;
+	if (is_new)
+		l->expected[0] = '\0';
+	else
+		memcpy(l->expected, l->etag, sizeof(l->expected));
 	lease_put(l);
 }
 
-int s3_disk_lease_init(struct s3_disk_lease *l, struct s3_disk_client *client, const char *owner)
+int s3_disk_lease_init(struct s3_disk_lease *l, struct s3_disk_client *client, bool *is_bare)
 {
-	l->owner = owner;
+	l->is_bare = is_bare;
 	return s3_disk_call_init(&l->call, client);
 }
 

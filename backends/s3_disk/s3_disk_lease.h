@@ -14,22 +14,25 @@
 /* One question at a time. Reactor thread of its client. */
 struct s3_disk_lease {
 	struct s3_disk_call call;
-	const char *owner; /* ours */
+	/*
+	 * The disk's: the store compares the text of an ETag without its quotes (Ceph's gateway in
+	 * a PUT, rgw_rados.cc), against RFC 9110, 8.8.3. Found out by a write that is refused
+	 * though the ETag is right.
+	 */
+	bool *is_bare;
 	/* Of the manifest that was read or written last. */
 	struct s3_disk_manifest manifest;
 	char etag[HTTP_ETAG_BYTES];
+	char expected[HTTP_ETAG_BYTES]; /* by the write under way; "": no manifest */
 	char words[HTTP_ERROR_BYTES + 200];
 
 	struct s3_disk_manifest next; /* being written */
-	bool is_new;		      /* where there is none */
-	bool is_bare;		      /* the server wants ETags without quotes */
 	struct task task;	      /* it cannot be written */
 	void (*done)(struct s3_disk_lease *lease, int result);
 	char text[S3_DISK_MANIFEST_BYTES];
 };
 
-int s3_disk_lease_init(struct s3_disk_lease *lease, struct s3_disk_client *client,
-		       const char *owner);
+int s3_disk_lease_init(struct s3_disk_lease *lease, struct s3_disk_client *client, bool *is_bare);
 void s3_disk_lease_fini(struct s3_disk_lease *lease);
 
 /*

@@ -14,10 +14,6 @@
 #include "backends/s3_disk/s3_disk_visit.h"
 #include "base/util.h"
 
-#define QUERY_BYTES (2 * HTTP_URL_BYTES + S3_DISK_TOKEN_BYTES)
-
-static void load_list(struct s3_disk_visit *v);
-
 static struct s3_disk_visit *call_visit(struct s3_disk_call *call)
 {
 	return container_of(call, struct s3_disk_visit, call);
@@ -44,68 +40,25 @@ static void load_take(const struct s3_disk_listed *listed, void *arg)
 		s3_disk_map_take(&v->d->map, listed);
 }
 
-static void load_on_page(struct s3_disk_call *call, int result)
+static void load_on_listed(struct s3_disk_list *list, int result)
 {
-	struct s3_disk_visit *v = call_visit(call);
-	char words[100];
+	struct s3_disk_visit *v = container_of(list, struct s3_disk_visit, list);
 
-	if (result < 0) {
-		s3_disk_visit_fail(v, result, "the list of objects: %s", call->words);
-		return;
-	}
-	v->buf[call->got] = '\0';
-	if (strlen((const char *)v->buf) != call->got ||
-	    s3_disk_page_read((const char *)v->buf, v->d->config->s3.key, &v->page, load_take, v,
-			      words, sizeof(words)) < 0)
-		s3_disk_visit_fail(v, -EINVAL, "the list of objects makes no sense");
-	else if (!v->page.is_last)
-		load_list(v);
+	if (result < 0)
+		s3_disk_visit_fail(v, result, "%s", list->words);
 	else
 		v->loaded(v);
 }
 
-/* The parts of the query in ascending order, as signatures want them. */
-static int load_query(struct s3_disk_visit *v)
-{
-	const struct s3_disk *d = v->d;
-	char key[3 * S3_OBJECT_BYTES], prefix[S3_OBJECT_BYTES], escaped[3 * S3_OBJECT_BYTES];
-	int bucket_bytes =
-		(int)(strlen(d->web.start) - s3_key_escape(d->config->s3.key, key, sizeof(key)));
-	int n = snprintf(prefix, sizeof(prefix), "%s/o/%08x/", d->config->s3.key,
-			 d->manifest.generation);
-
-	if (!s3_disk_escape(prefix, (size_t)n, escaped, sizeof(escaped)))
-		return -ENAMETOOLONG;
-	n = snprintf(v->query, QUERY_BYTES,
-		     "%.*s?%s%s%sencoding-type=url&list-type=2&max-keys=%u&prefix=%s", bucket_bytes,
-		     d->web.start, v->page.token[0] ? "continuation-token=" : "", v->page.token,
-		     v->page.token[0] ? "&" : "", S3_DISK_PAGE_KEYS, escaped);
-	return n < QUERY_BYTES ? 0 : -ENAMETOOLONG;
-}
-
-static void load_list(struct s3_disk_visit *v)
-{
-	struct s3_disk_call *call = &v->call;
-
-	if (load_query(v) < 0) {
-		s3_disk_visit_fail(v, -ENAMETOOLONG, "the URL is too long");
-		return;
-	}
-	s3_disk_call_reset(call);
-	call->query = v->query;
-	call->to = v->buf;
-	call->to_bytes = v->buf_bytes;
-	s3_disk_call_begin(call, load_on_page);
-}
-
 static void load_begin_list(struct s3_disk_visit *v)
 {
-	v->page = (struct s3_disk_page){ 0 };
-	v->query = malloc(QUERY_BYTES);
-	if (!v->query)
-		s3_disk_visit_fail(v, -ENOMEM, "out of memory");
-	else if (load_buffer(v, S3_DISK_PAGE_BYTES))
-		load_list(v);
+	struct s3_disk_list *list = &v->list;
+
+	list->prefix = v->d->config->s3.key;
+	snprintf(list->under, sizeof(list->under), "o/%08x/", v->d->manifest.generation);
+	list->on_object = load_take;
+	list->arg = v;
+	s3_disk_list_begin(list, load_on_listed);
 }
 
 /* ---- the map ---- */
@@ -172,7 +125,7 @@ static void seal_on_named(struct s3_disk_lease *lease, int result)
 
 void s3_disk_map_name(const struct s3_disk *d, uint32_t generation, char name[S3_DISK_MAP_BYTES])
 {
-	snprintf(name, S3_DISK_MAP_BYTES, "map/%08x.%s", generation, d->owner);
+	snprintf(name, S3_DISK_MAP_BYTES, "map/%08x.%.24s%08x", generation, d->owner, d->map_nr);
 }
 
 static void seal_on_stored(struct s3_disk_call *call, int result)
@@ -197,6 +150,7 @@ void s3_disk_seal(struct s3_disk_visit *v, void (*done)(struct s3_disk_visit *v)
 	uint32_t generation = d->manifest.generation + 1;
 
 	v->sealed = done;
+	d->map_nr++;
 	if (generation > S3_DISK_GENERATION_MAX) {
 		s3_disk_visit_fail(v, -EOVERFLOW, "the disk has no generation left");
 		return;

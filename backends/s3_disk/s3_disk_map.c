@@ -226,25 +226,17 @@ static bool unescape(const char *from, size_t bytes, char *to, size_t to_bytes)
 	return true;
 }
 
-/* One <Contents>; false: it makes no sense. *ret_is_ours: it is an object of the disk. */
-static bool contents_read(const char *from, const char *end, const char *prefix,
-			  struct s3_disk_listed *ret_listed, bool *ret_is_ours)
+/* One <Contents>; false: it makes no sense. key: KEY_BYTES. */
+static bool contents_read(const char *from, const char *end, char *key, bool *ret_is_empty)
 {
 	const char *text;
-	size_t bytes, prefix_bytes = strlen(prefix);
-	char key[KEY_BYTES];
+	size_t bytes;
 
-	*ret_is_ours = false;
-	if (!element(from, end, "Key", &text, &bytes) || !unescape(text, bytes, key, sizeof(key)))
+	if (!element(from, end, "Key", &text, &bytes) || !unescape(text, bytes, key, KEY_BYTES))
 		return false;
 	if (!element(from, end, "Size", &text, &bytes) || bytes == 0)
 		return false;
-	if (strncmp(key, prefix, prefix_bytes) != 0 || key[prefix_bytes] != '/' ||
-	    !s3_disk_name_parse(key + prefix_bytes + 1, &ret_listed->name, &ret_listed->index))
-		return true;
-	if (bytes == 1 && text[0] == '0')
-		ret_listed->name.seq |= S3_DISK_HOLE;
-	*ret_is_ours = true;
+	*ret_is_empty = bytes == 1 && text[0] == '0';
 	return true;
 }
 
@@ -319,25 +311,56 @@ static int page_end(const char *text, const char *end, struct s3_disk_page *page
 	return 0;
 }
 
-int s3_disk_page_read(const char *text, const char *prefix, struct s3_disk_page *ret_page,
-		      void (*fn)(const struct s3_disk_listed *listed, void *arg), void *arg,
+int s3_disk_page_keys(const char *text, const char *prefix, struct s3_disk_page *ret_page,
+		      void (*fn)(const char *name, bool is_empty, void *arg), void *arg,
 		      char *words, size_t words_bytes)
 {
 	const char *end = text + strlen(text), *at = text, *close;
-	struct s3_disk_listed listed;
-	bool is_ours;
+	size_t prefix_bytes = strlen(prefix);
+	char key[KEY_BYTES];
+	bool is_empty;
 
 	*ret_page = (struct s3_disk_page){ 0 };
 	if (page_end(text, end, ret_page, words, words_bytes) < 0)
 		return -EINVAL;
 	while ((at = strstr(at, "<Contents>"))) {
 		close = strstr(at, "</Contents>");
-		if (!close || !contents_read(at, close, prefix, &listed, &is_ours))
+		if (!close || !contents_read(at, close, key, &is_empty))
 			return -EINVAL;
-		if (is_ours)
-			fn(&listed, arg);
-		ret_page->nr += is_ours;
+		if (strncmp(key, prefix, prefix_bytes) == 0 && key[prefix_bytes] == '/')
+			fn(key + prefix_bytes + 1, is_empty, arg);
 		at = close;
 	}
 	return 0;
+}
+
+struct page_objects {
+	void (*fn)(const struct s3_disk_listed *listed, void *arg);
+	void *arg;
+	unsigned nr;
+};
+
+static void page_take_object(const char *name, bool is_empty, void *arg)
+{
+	struct page_objects *o = arg;
+	struct s3_disk_listed listed;
+
+	if (!s3_disk_name_parse(name, &listed.name, &listed.index))
+		return;
+	if (is_empty)
+		listed.name.seq |= S3_DISK_HOLE;
+	o->fn(&listed, o->arg);
+	o->nr++;
+}
+
+int s3_disk_page_read(const char *text, const char *prefix, struct s3_disk_page *ret_page,
+		      void (*fn)(const struct s3_disk_listed *listed, void *arg), void *arg,
+		      char *words, size_t words_bytes)
+{
+	struct page_objects o = { .fn = fn, .arg = arg };
+	int ret =
+		s3_disk_page_keys(text, prefix, ret_page, page_take_object, &o, words, words_bytes);
+
+	ret_page->nr = o.nr;
+	return ret;
 }

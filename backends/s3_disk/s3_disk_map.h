@@ -82,6 +82,11 @@ int s3_disk_page_read(const char *text, const char *prefix, struct s3_disk_page 
 		      void (*fn)(const struct s3_disk_listed *listed, void *arg), void *arg,
 		      char *words, size_t words_bytes);
 
+/* The same of all keys below the prefix: fn gets what stands behind it and a slash. */
+int s3_disk_page_keys(const char *text, const char *prefix, struct s3_disk_page *ret_page,
+		      void (*fn)(const char *name, bool is_empty, void *arg), void *arg,
+		      char *words, size_t words_bytes);
+
 /* Takes a listed object into the map where it is newer than what is there. */
 void s3_disk_map_take(struct s3_disk_map *map, const struct s3_disk_listed *listed);
 

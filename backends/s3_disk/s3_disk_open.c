@@ -92,9 +92,9 @@ void s3_disk_visit_free(struct s3_disk_visit *v)
 	reactor_timer_cancel(v->visit->reactor, &v->wait);
 	s3_disk_call_fini(&v->call);
 	s3_disk_lease_fini(&v->lease);
+	s3_disk_list_fini(&v->list);
 	s3_disk_client_fini(&v->client);
 	free(v->buf);
-	free(v->query);
 	free(v);
 	d->visit = NULL;
 }
@@ -400,7 +400,9 @@ int s3_disk_visit_begin(struct backend_visit *visit)
 	if (ret == 0)
 		ret = s3_disk_call_init(&v->call, &v->client);
 	if (ret == 0)
-		ret = s3_disk_lease_init(&v->lease, &v->client, d->owner);
+		ret = s3_disk_lease_init(&v->lease, &v->client, &d->etag_is_bare);
+	if (ret == 0)
+		ret = s3_disk_list_init(&v->list, &v->client);
 	if (ret < 0)
 		s3_disk_visit_free(v);
 	return ret;

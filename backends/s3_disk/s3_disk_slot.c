@@ -187,12 +187,13 @@ static void slot_on_stored(struct s3_disk_call *call, int result)
 		log_limited_by(&q->d->web.refused_limit, LOG_LEVEL_ERROR,
 			       "an object cannot be stored", "device=%s object=%s why=\"%s\"",
 			       q->d->web.name, call->path, call->words);
-		/* It may have been: then it stays, as another writer's map may have it. */
+		/* It may have been. It is not deleted: who takes the disk meanwhile may name it. */
 		slot_drop(slot);
 		slots_offer(q);
 		return;
 	}
 	q->d->map.name[slot->index] = slot->next;
+	q->stores++;
 	if (old.generation == q->d->manifest.generation)
 		s3_disk_delete(q, slot->index, old);
 	slot->state = S3_DISK_SLOT_READY;

@@ -149,6 +149,7 @@ static void change_store_map(struct s3_disk_change *p, const struct s3_disk_map 
 		return;
 	}
 	p->next.generation++;
+	p->d->map_nr++;
 	s3_disk_map_name(p->d, p->next.generation, p->next.map);
 	if (p->change->op == BACKEND_SNAPSHOT_CREATE) {
 		struct s3_disk_snapshot *s = &p->next.snapshot[p->idx];
@@ -202,11 +203,25 @@ static void change_load_map(struct s3_disk_change *p)
 
 /* ---- its beginning ---- */
 
+/* Where it is, or will be, in the manifest. */
+static bool change_find(struct s3_disk_change *p)
+{
+	p->idx = 0;
+	while (p->idx < p->next.snapshot_nr &&
+	       strcmp(p->next.snapshot[p->idx].name, p->change->name) != 0)
+		p->idx++;
+	return p->idx < p->next.snapshot_nr || p->change->op == BACKEND_SNAPSHOT_CREATE;
+}
+
 void s3_disk_change_go(struct s3_disk_queue *q)
 {
 	struct s3_disk_change *p = q->change;
 
 	p->next = p->d->manifest;
+	if (!change_find(p)) {
+		change_fail(p, -ENOENT, "there is no such snapshot any more", "");
+		return;
+	}
 	if (p->change->op == BACKEND_SNAPSHOT_CREATE) {
 		struct s3_disk_snapshot *s = &p->next.snapshot[p->next.snapshot_nr++];
 
@@ -282,7 +297,6 @@ static int s3_disk_change_begin(struct backend_device *device,
 	p->change = change;
 	p->d = d;
 	p->q = d->queue;
-	p->idx = idx < 0 ? d->shown_nr : (unsigned)idx;
 	d->change = p;
 	reactor_post(p->q->queue->reactor, &p->mail, change_on_begun);
 	return 0;

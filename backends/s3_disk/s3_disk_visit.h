@@ -4,6 +4,7 @@
 #define BACKENDS_S3_DISK_S3_DISK_VISIT_H
 
 #include "backends/s3_disk/s3_disk.h"
+#include "backends/s3_disk/s3_disk_list.h"
 #include "storage/visit.h"
 
 struct s3_disk_visit {
@@ -17,8 +18,7 @@ struct s3_disk_visit {
 	bool is_new, was_probed;
 	uint8_t *buf;
 	size_t buf_bytes;
-	char *query; /* HTTP_URL_BYTES + S3_DISK_TOKEN_BYTES */
-	struct s3_disk_page page;
+	struct s3_disk_list list;
 	void (*loaded)(struct s3_disk_visit *v);
 	void (*sealed)(struct s3_disk_visit *v);
 	struct task task; /* ends it: not from inside of libcurl */

@@ -1,8 +1,9 @@
 /*
  * Reads a request, finds its command and answers. Main thread.
  *
- * Happy path: a line of JSON -> a row of the table -> an answer at once. add, del, resize, snapshot
- * and gc answer later (commands_wait.c, commands_change.c, commands_snapshot.c, commands_gc.c).
+ * Happy path: a line of JSON -> a row of the table -> an answer at once. add, del, resize,
+ * snapshot, cache and gc answer later (commands_wait.c, commands_change.c, commands_snapshot.c,
+ * commands_cache.c, commands_gc.c).
  * Failure modes: a line that is no JSON object is answered with an error and the connection is
  * closed, because the start of the next request is unknown; a wrong request is answered with an
  * error, and the connection stays open.
@@ -192,6 +193,7 @@ static const struct command commands[] = {
 	{ "histogram_reset", commands_histogram_reset, { "sname", "sop" } },
 	{ "resize", commands_resize, { "sname", "ssize", "bforce" } },
 	{ "snapshot", commands_snapshot, { "sname", "saction", "ssnapshot", "snode", "bforce" } },
+	{ "cache", commands_cache, { "sname", "saction", "snode", "soffset", "slength" } },
 	{ "gc", commands_gc, { "bremove", "nids" } },
 	{ "blockstats", commands_blockstats, { "sname", "slayer" } },
 };

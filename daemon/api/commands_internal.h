@@ -29,6 +29,9 @@ void commands_resize(struct commands *c, struct socket_client *client, const jso
 /* commands_snapshot.c: list answers at once, the others when it is done. */
 void commands_snapshot(struct commands *c, struct socket_client *client, const json_t *request);
 
+/* commands_cache.c: stats answers at once, the others when it is done. */
+void commands_cache(struct commands *c, struct socket_client *client, const json_t *request);
+
 /* commands_histogram.c: all answer at once. */
 void commands_histogram_get(struct commands *c, struct socket_client *client,
 			    const json_t *request);

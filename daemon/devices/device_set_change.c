@@ -75,6 +75,40 @@ void device_set_snapshot_ended(struct member *m)
 			look.words);
 }
 
+/* ---- caches ---- */
+
+int device_set_cache_command(struct member *m, const struct device_cache_wish *wish, char *error,
+			     size_t error_bytes)
+{
+	if (m->state == MEMBER_LIVE && m->device && !m->ended)
+		return device_cache_command(m->device, wish, error, error_bytes);
+	snprintf(error, error_bytes,
+		 "the device is not live (%s): try again when ublkctl list says that it is",
+		 member_state_name(m));
+	return -EBUSY;
+}
+
+void device_set_cache_ended(struct member *m)
+{
+	const char *name = m->settings->options.name;
+	struct device_cache_look look;
+	const char *op;
+
+	device_cache_look(m->device, &look);
+	op = look.job->op == BACKEND_CACHE_WARM ? "warm" : "drop";
+	if (look.err < 0 && look.err != -ECANCELED)
+		log_warn("a command to a cache has failed", "device=%s node=%s op=%s error=\"%s\"",
+			 name, look.node, op, look.job->words);
+	else
+		log_info(look.err < 0 ? "a command to a cache was ended early"
+				      : "a command to a cache has ended",
+			 "device=%s node=%s op=%s fetched_bytes=%llu dropped_bytes=%llu", name,
+			 look.node, op, (unsigned long long)look.job->fetched_bytes,
+			 (unsigned long long)look.job->dropped_bytes);
+	device_set_tell(&m->cache_commands, look.err < 0 ? DEVICE_SET_REFUSED : DEVICE_SET_CACHE,
+			look.job->words);
+}
+
 /* ---- a reload that changes nothing but the size ---- */
 
 static bool reload_grow(struct member *m, uint64_t wanted_bytes)

@@ -64,6 +64,9 @@ void device_set_resized(struct member *m);
 /* The device says that a change of its snapshots has ended. */
 void device_set_snapshot_ended(struct member *m);
 
+/* The device says that a command to a cache of it has ended. */
+void device_set_cache_ended(struct member *m);
+
 /* It is live: grows it, if a reload wanted that while it was being adopted. */
 void device_set_size_when_live(struct member *m);
 

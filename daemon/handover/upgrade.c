@@ -471,6 +471,9 @@ static const char *unfit(const struct upgrade *u)
 			return "a device is being resized; try again";
 		if (info.changes_snapshot)
 			return "a snapshot of a device is being changed; try again";
+		if (info.has_cache_command)
+			return "a cache of a device is being warmed or dropped; end ublkctl cache, "
+			       "or try again";
 	}
 	return NULL;
 }

@@ -17,6 +17,7 @@
 #include "daemon/socket/socket.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,14 @@ static void want_turn(struct socket_server *s)
  * Only marks the answer to be sent: it goes out from the loop. So a client with many requests in
  * its buffer cannot make handler and transport call each other ever deeper.
  */
+bool socket_client_left(const struct socket_client *client)
+{
+	struct pollfd p = { .fd = client->fd };
+
+	/* POLLHUP, which needs no asking for: of a stream socket, when both ends are shut down. */
+	return poll(&p, 1, 0) == 1;
+}
+
 void socket_reply(struct socket_client *c, char *text, bool close_after)
 {
 	ASSERT(c->state == CLIENT_HANDLING);

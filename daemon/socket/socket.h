@@ -103,6 +103,12 @@ void socket_stop_listening(struct socket_server *s);
 void socket_fini(struct socket_server *s);
 
 /*
+ * HANDLING, when nothing is read from it: whether it has closed its end, so that no answer is
+ * wanted. One that has only ended what it sends waits for its answer.
+ */
+bool socket_client_left(const struct socket_client *client);
+
+/*
  * The answer: text without newline, malloced, taken; NULL: out of memory, the client is dropped.
  * close_after: no further request is taken from this client.
  */

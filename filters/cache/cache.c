@@ -178,6 +178,15 @@ static void cache_io_begin(struct cache_io *s)
 	s->is_cancelled = s->is_flushed = s->avoids_store = false;
 }
 
+void cache_rest_ends(struct cache_device *d)
+{
+	if (!d->is_resting)
+		return;
+	d->is_resting = false;
+	cache_clean_kick(d);
+	cache_commit_later(d, NULL);
+}
+
 enum backend_submit cache_submit(struct backend_io *io)
 {
 	struct cache_io *s = io->priv;
@@ -186,11 +195,8 @@ enum backend_submit cache_submit(struct backend_io *io)
 	uint64_t at;
 
 	cache_io_begin(s);
-	if (__builtin_expect(d->is_resting, 0)) {
-		d->is_resting = false;
-		cache_clean_kick(d);
-		cache_commit_later(d, NULL);
-	}
+	if (__builtin_expect(d->is_resting, 0))
+		cache_rest_ends(d);
 	slot = io->op == BACKEND_READ ? cache_read_whole(d, io, &at) : NULL;
 	if (__builtin_expect(slot != NULL, 1)) {
 		s->slot = slot;

@@ -11,6 +11,9 @@
  *   cache_clean.c     ... and come to the origin later
  *   cache_commit.c    the index reaches the store, in order; the store is given up
  *   cache_own.c       requests of the node's own
+ *   cache_control.c   commands while it serves: their beginning and end
+ *   cache_warm.c      ... a range is fetched ahead
+ *   cache_drop.c      ... clean blocks are forgotten
  *   cache_index.c     what is in which slot (cache_index.h)
  *   cache_format.c    the store's bytes
  *   cache_open.c      a cache is opened; cache_close.c: the last words
@@ -33,7 +36,9 @@
 #define FILTERS_CACHE_CACHE_H
 
 #include "filters/cache/cache_index.h"
+#include "reactor/mailbox.h"
 #include "reactor/reactor.h"
+#include "storage/cache_control.h"
 #include "storage/node.h"
 #include "storage/visit.h"
 
@@ -49,6 +54,8 @@ enum cache_own_kind { CACHE_OWN_FILL, CACHE_OWN_CLEAN, CACHE_OWN_INDEX, CACHE_OW
 #define CACHE_OWN_NR (CACHE_FILLS_NR + CACHE_CLEANS_NR + CACHE_INDEX_NR)
 /* Fills that nobody waits for leave so many to those that somebody does. */
 #define CACHE_FILLS_KEPT 6u
+/* Fills of a warm at a time; one while others fill. */
+#define CACHE_WARM_NR 4u
 #define CACHE_STREAMS_NR 8u
 #define CACHE_EVICT_NR 256u
 #define CACHE_CHANGE_BUCKETS 256u
@@ -92,6 +99,30 @@ struct cache_commit {
 	struct task task;
 };
 
+enum cache_drop_phase {
+	CACHE_DROP_MARK,   /* slots forget, in memory */
+	CACHE_DROP_COMMIT, /* so does the store's index */
+	CACHE_DROP_FREE,   /* slots without a block */
+};
+
+/* A command under way. The control thread's before its beginning and after its end. */
+struct cache_control {
+	struct backend_cache_job *job; /* its owner's; NULL: none */
+	struct mail mail;
+	int result;
+	/* The rest is the reactor's, once it has begun. */
+	bool is_running;
+	struct timer timer; /* when to look again */
+	/* A warm. */
+	uint64_t next, end; /* bytes of the origin */
+	unsigned under_way; /* fills */
+	uint64_t busy_ns;   /* since when the next block has been in others' hands; 0: is not */
+	/* A drop. */
+	enum cache_drop_phase phase;
+	uint32_t slot_idx;
+	uint64_t commit_nr; /* the commit that it waits for */
+};
+
 /* Written by the reactor, read by anybody. */
 struct cache_stats {
 	uint64_t hits, misses; /* pieces of READs */
@@ -133,6 +164,7 @@ struct cache_device {
 	struct timer clean_timer;
 	struct task clean_task;
 
+	struct cache_control control;
 	struct cache_visit *visit; /* cache_open.c, cache_close.c */
 	int stored_fd;		   /* until open_async */
 };
@@ -147,6 +179,7 @@ struct cache_own {
 	uint64_t units, offset; /* of the origin */
 	uint32_t bytes;
 	struct cache_io *s; /* who waits for the bytes; NULL: nobody */
+	bool is_warm;	    /* a fill of the command under way */
 };
 
 struct cache_stream {
@@ -244,6 +277,8 @@ static inline struct cache_slot *cache_find(const struct cache_device *d, uint64
 enum backend_submit cache_submit(struct backend_io *io);
 void cache_child_done(struct backend_io *child);
 void cache_cancel(struct backend_io *io);
+/* Own requests begin again: harmless when they have not rested. */
+void cache_rest_ends(struct cache_device *d);
 /* After a step: the next one, or its end. From a turn. */
 void cache_io_go_on(struct cache_io *s);
 /* The same for all of a list, later in this turn: any caller. */
@@ -267,13 +302,20 @@ bool cache_read_step(struct cache_io *s, uint32_t left);
 struct cache_slot *cache_read_whole(struct cache_device *d, const struct backend_io *io,
 				    uint64_t *ret_at);
 void cache_read_hit_ended(struct cache_io *s);
-/* Begins to fetch units of a slot; s: waits for bytes of it (may be NULL). False: not now. */
-bool cache_fill_begin(struct cache_queue *q, struct cache_slot *slot, uint64_t units,
-		      struct cache_io *s);
+/* Begins to fetch units of a slot; s: waits for bytes of it (may be NULL). NULL: not now. */
+struct cache_own *cache_fill_begin(struct cache_queue *q, struct cache_slot *slot, uint64_t units,
+				   struct cache_io *s);
+/* Of those that are missing, the run from `from` on that one request may fetch. */
+uint64_t cache_fill_units(const struct cache_device *d, const struct cache_slot *slot,
+			  unsigned from, unsigned to);
+/* How many units a block has: the last one of the origin may have less. */
+unsigned cache_block_units(const struct cache_device *d, uint64_t block);
 /* A slot for a block that has none; NULL: not now. */
 struct cache_slot *cache_slot_new(struct cache_device *d, uint64_t block);
 /* Gives up blocks, so that slots become unused. */
 void cache_evict(struct cache_device *d);
+/* So many are unused, or will be, before a further one is taken. */
+uint32_t cache_evict_mark(const struct cache_device *d);
 void cache_evict_reap(struct cache_device *d);
 
 /* ---- cache_through.c ---- */
@@ -318,6 +360,31 @@ void cache_own_release(struct cache_queue *q, struct cache_own *own);
 void cache_own_submit(struct cache_own *own, unsigned child_idx, enum backend_op op,
 		      uint64_t offset, void *buf, uint32_t bytes,
 		      void (*done)(struct cache_own *own, int result));
+
+/* ---- cache_control.c ---- */
+
+extern const struct backend_cache_ops cache_control_ops;
+
+/* What a step of a command answers, beside 0 (its end) and -errno. */
+enum cache_control_step {
+	CACHE_CONTROL_WAITS = 1, /* for the end of something, or a while */
+	CACHE_CONTROL_YIELDS,	 /* goes on in another turn */
+};
+/* Something has ended for which the command may wait; harmless when none is under way. */
+void cache_control_go_on(struct cache_device *d);
+/* It ends now. */
+void cache_control_stop(struct cache_device *d);
+
+/* cache_warm.c; _init: the control thread, of the job that is to begin. */
+void cache_warm_init(struct cache_device *d);
+int cache_warm_step(struct cache_device *d);
+/* A fill of it has ended, of which so many bytes are kept. */
+void cache_warm_filled(struct cache_device *d, const struct cache_own *own, uint64_t kept,
+		       int result);
+
+/* cache_drop.c, the same. */
+void cache_drop_init(struct cache_device *d);
+int cache_drop_step(struct cache_device *d);
 
 /* ---- cache_options.c, cache_open.c, cache_close.c ---- */
 

@@ -89,6 +89,8 @@ static bool cache_back_is_clean(struct cache_device *d, struct cache_slot *slot,
 
 	if (clean) {
 		cache_slot_set_dirty(d->ix, slot, slot->dirty | (clean & slot->valid));
+		/* Else they may be clean again whenever the store has said so of the others. */
+		slot->cleaning &= ~units;
 		cache_page_touch(d->ix, slot);
 	}
 	return clean || (slot->moving & units);

@@ -59,6 +59,7 @@ static void cache_commit_over(struct cache_device *d)
 		cache_commit_want(d);
 	else if (cache_pages_are_dirty(d->ix))
 		cache_commit_timer_arm(d);
+	cache_control_go_on(d);
 }
 
 /* ---- the store is given up ---- */

@@ -164,11 +164,11 @@ static void cache_bucket_add(struct cache_index *ix, struct cache_slot *slot);
 /* Nothing is under way; what a commit was about may be on the store in either state. */
 static void cache_slot_revive(struct cache_index *ix, struct cache_slot *slot)
 {
-	uint64_t dirty = slot->dirty & slot->valid;
+	uint64_t dirty = slot->dirty & slot->valid, said = slot->named | slot->moving;
 
-	slot->named_dirty &= ~slot->moving;
-	slot->named = (slot->named | slot->moving) & slot->valid;
-	slot->moving &= ~slot->valid;
+	slot->named_dirty &= ~slot->moving & slot->valid;
+	slot->named = said & slot->valid;
+	slot->moving = said & ~slot->valid;
 	slot->owned = slot->will = slot->cleaning = slot->ban = 0;
 	slot->pins = 0;
 	slot->is_evicting = slot->is_marker = slot->is_cleaning = 0;

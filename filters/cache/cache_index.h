@@ -21,8 +21,12 @@
 struct cache_slot {
 	uint64_t block; /* of the origin */
 	uint64_t valid;
-	uint64_t dirty;	      /* of valid: the origin does not have it */
-	uint64_t named;	      /* of valid: the store's index may say that it is here, */
+	uint64_t dirty; /* of valid: the origin does not have it */
+	/*
+	 * The store's index may say that it is here: of valid, and of what was valid when the last
+	 * commit began.
+	 */
+	uint64_t named;
 	uint64_t named_dirty; /* of named: and that it is dirty */
 	uint64_t moving;      /* what the store's index says is between two states */
 	uint64_t owned;	      /* somebody is writing to the slot */

@@ -99,6 +99,7 @@ static bool cache_rest(struct backend_queue *queue)
 	struct cache_device *d = q->d;
 
 	d->is_resting = true;
+	cache_control_stop(d);
 	reactor_timer_cancel(queue->reactor, &d->commit.timer);
 	reactor_timer_cancel(queue->reactor, &d->clean_timer);
 	cache_cancel_own(q);
@@ -181,4 +182,5 @@ const struct backend backend_cache = {
 	.stored_fd = cache_stored_fd,
 	.failure = cache_failure,
 	.look_cache = cache_look,
+	.cache_ops = &cache_control_ops,
 };

@@ -23,6 +23,7 @@ struct cache_own *cache_own_take(struct cache_queue *q, enum cache_own_kind kind
 	o->kind = kind;
 	o->s = NULL;
 	o->slot = NULL;
+	o->is_warm = false;
 	return o;
 }
 

@@ -52,8 +52,7 @@ static void cache_evict_one(struct cache_device *d, struct cache_slot *slot)
 	cache_commit_want(d);
 }
 
-/* So many are unused, or will be. */
-static uint32_t cache_evict_mark(const struct cache_device *d)
+uint32_t cache_evict_mark(const struct cache_device *d)
 {
 	uint32_t nr = d->ix->header.slot_nr / 32;
 
@@ -86,16 +85,19 @@ struct cache_slot *cache_slot_new(struct cache_device *d, uint64_t block)
 
 /* ---- fills ---- */
 
-static void cache_fill_end(struct cache_own *own)
+static void cache_fill_end(struct cache_own *own, int result)
 {
 	struct cache_queue *q = own->own->queue->priv;
 	struct cache_slot *slot = own->slot;
+	uint64_t kept = own->units & slot->valid;
 
 	slot->owned &= ~own->units;
 	slot->will &= ~own->units;
 	slot->pins--;
 	cache_own_release(q, own);
 	cache_wake(q->d, &q->d->block_waiters);
+	if (own->is_warm)
+		cache_warm_filled(q->d, own, kept, result);
 }
 
 static void cache_fill_written(struct cache_own *own, int result)
@@ -112,7 +114,7 @@ static void cache_fill_written(struct cache_own *own, int result)
 		counter_add(&d->stats.filled_bytes, own->bytes);
 		cache_commit_later(d, slot);
 	}
-	cache_fill_end(own);
+	cache_fill_end(own, result);
 }
 
 /*
@@ -152,7 +154,7 @@ static void cache_fill_read(struct cache_own *own, int result)
 		goes_on = cache_fill_answer(own, s, result);
 	}
 	if (result < 0 || q->d->is_off || (own->units & own->slot->will) == 0)
-		cache_fill_end(own);
+		cache_fill_end(own, result);
 	else
 		cache_own_submit(own, CACHE_STORE, BACKEND_WRITE,
 				 cache_slot_at(q->d->ix, own->slot) + within, NULL, own->bytes,
@@ -161,8 +163,8 @@ static void cache_fill_read(struct cache_own *own, int result)
 		cache_io_go_on(s);
 }
 
-bool cache_fill_begin(struct cache_queue *q, struct cache_slot *slot, uint64_t units,
-		      struct cache_io *s)
+struct cache_own *cache_fill_begin(struct cache_queue *q, struct cache_slot *slot, uint64_t units,
+				   struct cache_io *s)
 {
 	unsigned first = (unsigned)__builtin_ctzll(units);
 	struct cache_device *d = q->d;
@@ -171,7 +173,7 @@ bool cache_fill_begin(struct cache_queue *q, struct cache_slot *slot, uint64_t u
 
 	if (slot->is_evicting ||
 	    q->nr[CACHE_OWN_FILL] + (s ? 0 : CACHE_FILLS_KEPT) >= CACHE_FILLS_NR)
-		return false;
+		return NULL;
 	own = cache_own_take(q, CACHE_OWN_FILL);
 	own->slot = slot;
 	own->units = units;
@@ -187,12 +189,11 @@ bool cache_fill_begin(struct cache_queue *q, struct cache_slot *slot, uint64_t u
 	slot->pins++;
 	cache_own_submit(own, CACHE_ORIGIN, BACKEND_READ, own->offset, NULL, own->bytes,
 			 cache_fill_read);
-	return true;
+	return own;
 }
 
-/* Of those that are missing, the run from `from` on that one request may fetch. */
-static uint64_t cache_fill_units(const struct cache_device *d, const struct cache_slot *slot,
-				 unsigned from, unsigned to)
+uint64_t cache_fill_units(const struct cache_device *d, const struct cache_slot *slot,
+			  unsigned from, unsigned to)
 {
 	uint64_t all = cache_units_all(d->block_bytes);
 	unsigned run = cache_units_run(all & ~slot->valid & ~slot->owned, from);
@@ -204,7 +205,7 @@ static uint64_t cache_fill_units(const struct cache_device *d, const struct cach
 
 /* ---- what will be read next ---- */
 
-static unsigned cache_block_units(const struct cache_device *d, uint64_t block)
+unsigned cache_block_units(const struct cache_device *d, uint64_t block)
 {
 	uint64_t at = block << d->block_shift;
 	uint64_t bytes = MIN((uint64_t)d->block_bytes, d->origin_bytes - at);
@@ -228,7 +229,7 @@ static bool cache_prefetch_one(struct cache_queue *q, uint64_t block, bool is_fi
 	slot->is_marker = is_first;
 	counter_add(&d->stats.prefetches, 1);
 	return cache_fill_begin(q, slot, cache_fill_units(d, slot, 0, cache_block_units(d, block)),
-				NULL);
+				NULL) != NULL;
 }
 
 static void cache_prefetch(struct cache_queue *q, uint64_t block)

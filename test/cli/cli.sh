@@ -182,6 +182,15 @@ ctl_usage() {
 		snapshot create a b c
 		snapshot create a b --force
 		snapshot list a --op read
+		cache
+		cache stats
+		cache stats a b
+		cache stats a --node a
+		cache stats a --offset 1
+		cache lose a
+		cache drop a --length 1
+		cache warm a --force
+		snapshot list a --offset 1
 		list --node a
 		list a=b
 		stats --count 2
@@ -459,6 +468,7 @@ ok_unless "$cannot" "ublkctl show: a library and its threads" ctl_show_library
 ok_unless "$cannot" "ublkctl show: images" ctl_show_images
 ok_unless "$cannot" "ublkctl throttle" ctl_throttle
 ok_unless "$cannot" "ublkctl snapshot" ctl_snapshot
+ok_unless "$cannot" "ublkctl cache" ctl_cache
 ok_unless "$cannot" "ublkctl stats, with and without --watch" ctl_stats
 ok_unless "$cannot" "ublkctl stats --layers" ctl_stats_layers
 ok_unless "$cannot" "ublkctl stats: errors by name" ctl_errors_by_name

@@ -17,12 +17,17 @@ complete_words() {
 }
 
 completion() {
-	[ "$(complete_words s)" = 'show snapshot stats' ] &&
+	[ "$(complete_words s)" = 'show s3-gc snapshot stats' ] &&
 		[ "$(complete_words snapshot d)" = 'delete' ] &&
 		[ "$(complete_words snapshot apply b)" = 'beta' ] &&
 		[ "$(complete_words --socket x snapshot delete beta '')" = 'before after' ] &&
 		[ "$(complete_words snapshot apply beta a)" = 'after' ] &&
 		[ "$(complete_words snapshot create beta '')" = '' ] &&
+		[ "$(complete_words cache '')" = 'stats warm drop' ] &&
+		[ "$(complete_words cache warm '')" = 'alpha beta --json --offset --length --node' ] &&
+		[ "$(complete_words --socket x cache drop alpha --)" = '--json --node' ] &&
+		[ "$(complete_words cache stats b)" = 'beta' ] &&
+		[ "$(complete_words cache warm alpha --offset '')" = '' ] &&
 		[ "$(complete_words show '')" = 'alpha beta' ] &&
 		[ "$(complete_words --socket x del a)" = 'alpha' ] &&
 		[ "$(complete_words del alpha --)" = '--force' ] &&
@@ -32,6 +37,9 @@ completion() {
 		[ "$(complete_words attach --)" = '--read-only --name --queues --show --persist --raw --size --backing --backing-format --backing-folder --json' ] &&
 		[ "$(complete_words attach --name x examples/mini)" = 'examples/minimal.yaml' ] &&
 		[ "$(complete_words attach --queues '')" = '' ] &&
+		[ "$(complete_words s3-gc --)" = '--device --dry-run --json' ] &&
+		[ "$(complete_words s3-gc --device x examples/mini)" = 'examples/minimal.yaml' ] &&
+		[ "$(complete_words s3-gc --device '')" = '' ] &&
 		[ "$(complete_words stats --w)" = '--watch' ] &&
 		[ "$(complete_words top --)" = '--interval --batch --count' ] &&
 		[ "$(complete_words top --interval 2 b)" = 'beta' ] &&

@@ -19,6 +19,39 @@ under way: create after, 43 %' &&
 	unfake
 }
 
+ctl_cache() {
+	local cache='{"node":"a","mode":"writeback","off":false,"block_bytes":65536,"blocks":1000,"used_blocks":100,"dirty_bytes":8192,"hits":30,"misses":10,"hit_bytes":3000,"miss_bytes":1000,"filled_bytes":2000,"passed_by":0,"prefetched_blocks":0,"evicted_blocks":7,"cleaned_bytes":0,"hit_ratio":0.75}'
+	local warm='"total_bytes":1073741824,"fetched_bytes":268435456,"present_bytes":1048576,"passed_bytes":4096'
+	fake "{\"ok\":true,\"data\":{\"name\":\"a\",\"caches\":[$cache],\"command\":{\"action\":\"warm\",\"node\":\"a\",$warm}}}"$'\n' \
+		"{\"ok\":true,\"data\":{\"name\":\"a\",\"caches\":[$cache],\"command\":null}}"$'\n' \
+		'{"ok":true,"data":{"total_bytes":8192,"fetched_bytes":8192,"present_bytes":0,"passed_bytes":0,"full":false}}'$'\n' \
+		"{\"ok\":true,\"data\":{$warm,\"full\":true}}"$'\n' \
+		'{"ok":true,"data":{"dropped_bytes":1048576,"dirty_bytes":0}}'$'\n' \
+		'{"ok":true,"data":{"dropped_bytes":1048576,"dirty_bytes":12288}}'$'\n' \
+		'{"ok":false,"error":"the device has no cache"}'$'\n'
+	ctl 0 cache stats a &&
+		printed out 'CACHE  MODE                    USED  DIRTY  HITS  MISSES  HIT BYTES  FILLED  EVICTED  CLEANED
+a      writeback  6.2MiB of 62.5MiB   8KiB    30      10      75.0%  2.0KiB        7       0B
+under way: warm a, 257.0MiB of 1GiB, 25 %' &&
+		ctl 0 cache stats a --json && said out '"command": null' &&
+		ctl 0 cache warm a && printed out '8KiB fetched, 0B there already' &&
+		ctl 0 cache warm a --offset 1MiB --length 1G --node a/data &&
+		printed out '256MiB fetched, 1MiB there already, 4KiB passed over as they were being changed
+the cache is full: 257.0MiB of 1GiB, 25 %; ublkctl cache drop makes room, a larger store keeps more' &&
+		ctl 0 cache drop a && printed out '1MiB dropped' &&
+		ctl 0 cache drop a --node a && printed out '1MiB dropped
+12KiB stay dirty: the storage behind the cache does not have them yet' &&
+		ctl 1 cache drop a && said err 'has no cache' &&
+		printed asked '{"command":"cache","name":"a","action":"stats"}
+{"command":"cache","name":"a","action":"stats"}
+{"command":"cache","name":"a","action":"warm"}
+{"command":"cache","name":"a","action":"warm","node":"a/data","offset":"1MiB","length":"1G"}
+{"command":"cache","name":"a","action":"drop"}
+{"command":"cache","name":"a","action":"drop","node":"a"}
+{"command":"cache","name":"a","action":"drop"}'
+	unfake
+}
+
 ctl_throttle() {
 	local some='{"ok":true,"data":{"total_bytes_sec":1048576,"total_iops_sec":8000,"total_iops_sec_max":9000,"total_iops_sec_max_length":60,"read_iops_sec":0,"read_iops_sec_max_length":1,"group":null}}'
 	fake "$some"$'\n' '{"ok":true,"data":{"read_iops_sec":0,"group":null}}'$'\n'

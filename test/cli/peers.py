@@ -17,7 +17,8 @@ tmp = tempfile.TemporaryDirectory(prefix="ublkd-peers.")
 PATH = os.path.join(tmp.name, "socket")
 OWN = subprocess.run([f"{BIN}/ublkctl", "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
 COMMANDS = [
-    ["list"], ["show", "a"], ["del", "a"], ["resize", "a", "1G"], ["snapshot", "list", "a"], ["snapshot", "create", "a", "b"], ["gc"], ["gc", "3", "--remove"], ["stats"],
+    ["list"], ["show", "a"], ["del", "a"], ["resize", "a", "1G"], ["snapshot", "list", "a"], ["snapshot", "create", "a", "b"],
+    ["cache", "stats", "a"], ["cache", "warm", "a"], ["cache", "drop", "a"], ["gc"], ["gc", "3", "--remove"], ["stats"],
     ["stats", "a", "--layers"], ["throttle", "a"], ["inflight"], ["why-stuck"], ["upgrade"], ["reactors"], ["version"],
     ["histogram", "get", "a"], ["histogram", "get", "a", "--qmp-json"], ["histogram", "set", "a"],
     ["histogram", "reset", "a"], ["attach", "/etc/passwd"], ["attach", "/etc/passwd", "--name", "a", "--persist"],

@@ -21,6 +21,7 @@
 #include "base/util.h"
 #include "tap.h"
 #include "variants.h"
+#include "storage/resize.h"
 
 static char disk[600], other[600];
 

@@ -14,6 +14,7 @@
 #include "rig.h"
 #include "tap.h"
 #include "variants.h"
+#include "storage/resize.h"
 
 #define PLAIN "what nobody but us may read"
 #define BLOCK_BYTES 4096u

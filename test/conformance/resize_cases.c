@@ -18,6 +18,7 @@
 #include "rig.h"
 #include "tap.h"
 #include "variants.h"
+#include "storage/resize.h"
 
 static const char *const filters[] = { "throttle: {total_iops_sec: 1000000}", NULL };
 static char path[600], error[BACKEND_ERROR_BYTES];

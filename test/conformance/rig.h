@@ -13,7 +13,7 @@
 #include "reactor/reactor.h"
 
 #define RIG_QUEUES_MAX 2
-#define RIG_DEPTH_MAX 32
+#define RIG_DEPTH_MAX 64
 #define RIG_STORED_MAX 8
 #define RIG_IO_BYTES (1u << 20)
 

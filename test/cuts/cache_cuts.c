@@ -102,6 +102,7 @@ static void choose_ways(struct cache_world *w, const struct scenario *s)
 	w->may_fail =
 		s->origin_fails || s->cancels || (s->store_fails && s->mode == CACHE_WRITEBACK);
 	w->cancel_one_in = s->cancels ? 100 : 0;
+	w->job_one_in = (unsigned)prng_between(p, 20, 2000);
 }
 
 static struct cache_world *world_new(const struct scenario *s, uint64_t seed)
@@ -160,7 +161,7 @@ static void run_in_process(const struct scenario *s, struct cache_world *w, uint
 static void run_scenario(const struct scenario *s, const struct args *args, uint64_t cut_nr)
 {
 	uint64_t run_nr = 0, cuts = 0, deaths = 0, requests = 0, failed = 0, hits = 0, cleaned = 0;
-	uint64_t evictions = 0;
+	uint64_t evictions = 0, warms = 0, warmed = 0, drops = 0, dropped = 0;
 
 	if (!tap_begin("%s", s->name))
 		return;
@@ -175,16 +176,24 @@ static void run_scenario(const struct scenario *s, const struct args *args, uint
 		failed += w->failed_nr;
 		hits += w->hits;
 		evictions += w->evictions;
+		warms += w->warm_nr;
+		warmed += w->warmed_bytes;
+		drops += w->drop_nr;
+		dropped += w->dropped_bytes;
 		cleaned += w->cleaned_bytes;
 		world_free(w);
 	}
 	printf("# %llu runs, %llu cuts (%llu deaths), %llu requests (%llu failed), %llu hits, "
-	       "%llu blocks given up, %llu bytes cleaned\n",
+	       "%llu blocks given up, %llu bytes cleaned, %llu warms (%llu bytes), %llu drops "
+	       "(%llu bytes)\n",
 	       (unsigned long long)run_nr, (unsigned long long)cuts, (unsigned long long)deaths,
 	       (unsigned long long)requests, (unsigned long long)failed, (unsigned long long)hits,
-	       (unsigned long long)evictions, (unsigned long long)cleaned);
+	       (unsigned long long)evictions, (unsigned long long)cleaned,
+	       (unsigned long long)warms, (unsigned long long)warmed, (unsigned long long)drops,
+	       (unsigned long long)dropped);
 	EXPECT(tap_failed() || args->run_nr || (hits > 0 && evictions > 0),
 	       "the cache does nothing");
+	EXPECT(tap_failed() || args->run_nr || (warmed > 0 && dropped > 0), "commands do nothing");
 	tap_end();
 }
 

@@ -137,8 +137,49 @@ int cache_rig_open(struct cache_rig *rig, int stored_fd)
 	return ret;
 }
 
+/* ---- commands ---- */
+
+static void on_job_done(struct backend_cache_job *job, int ret)
+{
+	struct cache_rig *rig = container_of(job, struct cache_rig, job);
+
+	ASSERT(rig->is_job_out);
+	rig->is_job_out = false;
+	rig->job_ret = ret;
+}
+
+int cache_rig_job(struct cache_rig *rig, enum backend_cache_op op, uint64_t offset, uint64_t bytes)
+{
+	int ret;
+
+	ASSERT(!rig->is_job_out);
+	rig->job = (struct backend_cache_job){ .op = op,
+					       .offset_bytes = offset,
+					       .length_bytes = bytes,
+					       .reactor = rig->home,
+					       .done = on_job_done };
+	ret = rig->device->ops->cache_ops->begin(rig->device, &rig->job);
+	rig->is_job_out = ret == 0;
+	return ret;
+}
+
+int cache_rig_wait_job(struct cache_rig *rig)
+{
+	for (unsigned i = 0; rig->is_job_out; i++) {
+		if (i == TURNS_MAX)
+			return -ETIME;
+		reactor_turn(rig->reactor, false);
+		reactor_turn(rig->home, false);
+		cache_rig_end_one(rig, rig->store->prng);
+		if (rig->on_step)
+			rig->on_step(rig->arg);
+	}
+	return rig->job_ret;
+}
+
 static bool close_queue(struct cache_rig *rig)
 {
+	ASSERT(!rig->is_job_out);
 	for (unsigned i = 0; !backend_queue_rest(rig->queue); i++) {
 		if (i == TURNS_MAX)
 			return false;

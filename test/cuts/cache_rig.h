@@ -39,6 +39,10 @@ struct cache_rig {
 	unsigned depth, out_nr;
 	struct cache_rig_io io[CACHE_RIG_DEPTH_MAX];
 	void (*on_end)(struct cache_rig_io *rio);
+	/* A command. */
+	struct backend_cache_job job;
+	bool is_job_out;
+	int job_ret;
 	void (*on_step)(void *arg); /* while it opens or closes; may be NULL */
 	void *arg;
 	int end_ret; /* of an open or close; 1: not yet */
@@ -52,15 +56,17 @@ struct cache_world {
 	uint64_t origin_bytes, store_bytes;
 	unsigned depth, request_nr, cut_max, cut_one_in, cancel_one_in;
 	unsigned submit_part, turn_part, end_part;
-	bool may_fail;	  /* the origin fails, or requests are cancelled: so may the guest's */
-	bool store_fails; /* nobody's failure but of dirty blocks */
-	bool dies;	  /* the process may be dead at a cut instead of the power */
-	bool is_warm;	  /* the guest mostly reads */
+	unsigned job_one_in; /* a command to the cache in so many steps */
+	bool may_fail;	     /* the origin fails, or requests are cancelled: so may the guest's */
+	bool store_fails;    /* nobody's failure but of dirty blocks */
+	bool dies;	     /* the process may be dead at a cut instead of the power */
+	bool is_warm;	     /* the guest mostly reads */
 	struct disk *origin, *store, *left_origin, *left_store;
 	struct model model;
 	uint64_t cut_nr, death_nr, request_done_nr, failed_nr, hits, cleaned_bytes;
 	uint64_t evictions;
-	char words[CACHE_WORLD_WORDS_BYTES]; /* what is wrong; "": nothing */
+	uint64_t warm_nr, warmed_bytes, drop_nr, dropped_bytes; /* of commands that went well */
+	char words[CACHE_WORLD_WORDS_BYTES];			/* what is wrong; "": nothing */
 };
 
 /* The first one is kept. Returns false. */
@@ -99,6 +105,10 @@ void cache_rig_submit(struct cache_rig *rig, struct cache_rig_io *rio, enum back
 		      unsigned flags, uint64_t offset, uint32_t bytes);
 /* Until it has ended: its result; -ETIME: it never does. */
 int cache_rig_do(struct cache_rig *rig, enum backend_op op, uint64_t offset, uint32_t bytes);
+/* Of a range; none is under way. 0, or as struct backend_cache_ops. */
+int cache_rig_job(struct cache_rig *rig, enum backend_cache_op op, uint64_t offset, uint64_t bytes);
+/* Until it has ended: its result; -ETIME: it never does. */
+int cache_rig_wait_job(struct cache_rig *rig);
 /* Something goes on at one of the disks. */
 void cache_rig_end_one(struct cache_rig *rig, struct prng *prng);
 

@@ -164,6 +164,68 @@ static void guest_cancel(struct cache_world *w, struct cache_rig *rig)
 		backend_io_cancel(&rio->io);
 }
 
+/* ---- commands ---- */
+
+static void check_job(struct cache_world *w, const struct cache_rig *rig)
+{
+	const struct backend_cache_job *job = &rig->job;
+	uint64_t looked = backend_cache_done_bytes(job);
+
+	if (rig->job_ret < 0) {
+		if (rig->job_ret != -ECANCELED && !w->may_fail && !w->store_fails)
+			cache_world_fail(w, "a command fails with %d: %s", rig->job_ret,
+					 job->words);
+	} else if (job->op == BACKEND_CACHE_DROP) {
+		w->drop_nr++;
+		w->dropped_bytes += job->dropped_bytes;
+	} else {
+		w->warm_nr++;
+		w->warmed_bytes += job->fetched_bytes;
+		if (looked > job->total_bytes || (looked < job->total_bytes && !job->is_full))
+			cache_world_fail(w, "a warm has looked at %llu of %llu bytes",
+					 (unsigned long long)looked,
+					 (unsigned long long)job->total_bytes);
+	}
+}
+
+static void begin_command(struct cache_world *w, struct cache_rig *rig)
+{
+	struct prng *p = &w->prng;
+	uint64_t offset = prng_one_in(p, 2) ? 0 : prng_below(p, w->origin_bytes);
+	uint64_t bytes = prng_one_in(p, 3) ? 0 : prng_between(p, 1, w->origin_bytes - offset);
+
+	cache_rig_job(rig, prng_one_in(p, 3) ? BACKEND_CACHE_DROP : BACKEND_CACHE_WARM, offset,
+		      bytes);
+}
+
+/* One begins, is cancelled, or has ended. */
+static void step_commands(struct cache_world *w, struct cache_rig *rig, bool may_begin)
+{
+	bool was_out = rig->is_job_out;
+
+	reactor_turn(rig->home, false);
+	if (was_out && !rig->is_job_out)
+		check_job(w, rig);
+	if (!prng_one_in(&w->prng, w->job_one_in))
+		return;
+	if (rig->is_job_out && prng_one_in(&w->prng, 4))
+		backend_cache_cancel(&rig->job);
+	else if (!rig->is_job_out && may_begin)
+		begin_command(w, rig);
+}
+
+static void end_commands(struct cache_world *w, struct cache_rig *rig)
+{
+	if (!rig->is_job_out)
+		return;
+	if (prng_one_in(&w->prng, 2))
+		backend_cache_cancel(&rig->job);
+	if (cache_rig_wait_job(rig) == -ETIME)
+		cache_world_fail(w, "a command never ends");
+	else
+		check_job(w, rig);
+}
+
 /* ---- steps ---- */
 
 static void one_step(struct cache_world *w, struct cache_rig *rig, bool may_submit)
@@ -179,6 +241,7 @@ static void one_step(struct cache_world *w, struct cache_rig *rig, bool may_subm
 		cache_rig_end_one(rig, &w->prng);
 	if (prng_one_in(&w->prng, w->cancel_one_in))
 		guest_cancel(w, rig);
+	step_commands(w, rig, may_submit);
 }
 
 /* The store could not be told that it counts no more: the log says that it must be removed. */
@@ -247,6 +310,7 @@ static void close_and_judge(struct cache_world *w, struct cache_rig *rig)
 	bool is_lost = store_is_lost(w, rig);
 	int ret;
 
+	end_commands(w, rig);
 	note_stats(w, rig);
 	ret = cache_rig_close(rig);
 	if (ret < 0 && !w->may_fail && !w->store_fails)

@@ -180,6 +180,7 @@ static struct disk_flight *flight_begin(struct disk *d, struct backend_io *io)
 	if (io->op == BACKEND_WRITE)
 		memcpy(f->data, io->buf, io->length_bytes);
 	d->write_nr += io->op == BACKEND_WRITE || io->op == BACKEND_DISCARD;
+	d->read_bytes += io->op == BACKEND_READ ? io->length_bytes : 0;
 	d->flight_nr++;
 	d->flush_flight_nr += io->op == BACKEND_FLUSH;
 	return f;

@@ -46,9 +46,10 @@ struct disk {
 	uint32_t log_bytes;
 	struct disk_flight flight[DISK_FLIGHT_NR];
 	unsigned flight_nr, flush_flight_nr;
-	uint64_t seq;	   /* of begins and ends */
-	uint64_t write_nr; /* WRITEs and DISCARDs that came */
-	uint64_t flush_nr; /* FLUSHes that ended */
+	uint64_t seq;	     /* of begins and ends */
+	uint64_t write_nr;   /* WRITEs and DISCARDs that came */
+	uint64_t flush_nr;   /* FLUSHes that ended */
+	uint64_t read_bytes; /* of READs that came */
 
 	/* The external data file, which loses what was not flushed apart; NULL: none. */
 	struct disk *beside;

@@ -154,7 +154,7 @@ bool case_open_rig(struct fault_case *c, struct rig_params *params)
 {
 	params->name = "test";
 	params->size_bytes = c->had_bytes;
-	params->depth = CASE_DEPTH;
+	params->depth = params->depth ? params->depth : CASE_DEPTH;
 	c->is_open = rig_open(&c->rig, params) == 0;
 	EXPECT(c->is_open, "%s", c->rig.error);
 	if (c->is_open)

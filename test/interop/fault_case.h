@@ -13,7 +13,7 @@
 #include "test/conformance/rig.h"
 #include "test/conformance/tap.h"
 
-#define CASE_DEPTH RIG_DEPTH_MAX
+#define CASE_DEPTH 32u
 
 struct fault_case {
 	struct fault_peer peer;
@@ -39,7 +39,8 @@ int fault_case_main(int argc, char **argv, void (*run)(uint64_t seed));
  * The rest is for checks. A failure is told by EXPECT; false: do not go on.
  */
 
-/* The device, whose name, size and depth are filled in; and the model of what it holds. */
+/* The device, whose name and size are filled in, and its depth where it is 0; and the model of what
+ * it holds. */
 bool case_open_rig(struct fault_case *c, struct rig_params *params);
 /* Back to before case_open_rig; expects that nothing of it is left in its reactors. */
 void case_close(struct fault_case *c);

@@ -8,6 +8,7 @@
 
 #include "base/util.h"
 #include "nvme_case.h"
+#include "storage/resize.h"
 
 #define QUEUE "on_disconnect: {queue: 60s}\ntimeout: 5s\n"
 #define FAIL "on_disconnect: fail\ntimeout: 5s\n"

@@ -42,7 +42,8 @@ NBD_FAULTS = ("nbd_faults", 600)
 NVME_FAULTS = ("nvme_faults", 600)
 UNIT_SECONDS = 60
 FIRST_SECONDS = 300
-STEPS = ("file_steps", "queue_steps", "reactor_steps", "qcow2_look", "qcow2_snapshots", "fuzz_yaml", "fuzz_nbd_handshake", "fuzz_nbd_reply",
+STEPS = ("file_steps", "queue_steps", "reactor_steps", "cache_drops", "cache_warms", "qcow2_look", "qcow2_snapshots", "fuzz_yaml",
+         "fuzz_nbd_handshake", "fuzz_nbd_reply",
          "fuzz_nvme_fabrics", "fuzz_nvme_pdu", "fuzz_qcow2_decompress", "fuzz_qcow2_header", "fuzz_qcow2_luks",
          "fuzz_qcow2_snapshot", "fuzz_s3_list", "fuzz_s3_manifest", "fuzz_s3_map", "fuzz_s3_refusal")
 # Scripts: the programs (or other targets) that they use, a pattern for the files that they are about.
@@ -53,6 +54,7 @@ SCRIPTS = [
     Script(f"test/trace/timeline.sh {BUILD}", ["synth", "ublktrace"], r"(ublktrace|tracefile)/", 200),
     Script(f"test/cli/top.py {BUILD}/bin", ["ublkctl"], r"ublkctl/(top/|sample)", 120),
     Script(f"test/cli/attach.py {BUILD}/bin", ["ublkctl"], r"ublkctl/(ctl_attach|ctl_image|attach_words|client|node_wait|snippet)", 120),
+    Script(f"test/cli/cache.py {BUILD}/bin", ["ublkctl"], r"ublkctl/(ctl_cache|client)", 120),
     Script(f"test/cli/create_image.sh {BUILD}/bin", ["ublkctl"], r"ublkctl/(image/|ctl_image)", 120),
     Script(f"test/interop/nbd_info.sh {BUILD}/bin", ["ublkctl"], r"ublkctl/ctl_nbd|backends/nbd/", 120),
     Script(f"test/interop/nvme_discover.sh {BUILD}/bin", ["ublkctl"],

@@ -53,6 +53,8 @@ struct device {
 	unsigned quiesced_nr; /* how often it was quiesced */
 };
 
+#include "test/unit/daemon/fake_cache.h"
+
 static struct device *fake_devices[FAKE_DEVICES_MAX];
 static unsigned fake_nr;	  /* devices that exist */
 static unsigned fake_starts;	  /* successful device_start calls */
@@ -408,6 +410,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.backend = d->spec.backend->ops->name,
 		.data_path = "copy",
 		.resizing = fake_resizing,
+		.has_cache_command = fake_cache_look.busy,
 		.queue_reactor_nr = 1,
 	};
 }
@@ -484,8 +487,6 @@ bool device_image(const struct device *d, unsigned idx, struct backend_image_loo
 						 .unpacked = 14 };
 	return true;
 }
-
-#include "test/unit/daemon/fake_cache.h"
 
 /* Of a device whose name begins with "net": two queues with a connection each. */
 bool device_connection(const struct device *d, unsigned queue, unsigned idx,

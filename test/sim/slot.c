@@ -497,6 +497,7 @@ void slot_event(struct device *device, enum device_event event)
 		slot_resized(slot);
 		break;
 	case DEVICE_EVENT_SNAPSHOT: /* none is asked for */
+	case DEVICE_EVENT_CACHE:
 		break;
 	case DEVICE_EVENT_FAILED:
 	case DEVICE_EVENT_GONE:

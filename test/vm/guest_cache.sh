@@ -1,7 +1,7 @@
 #!/bin/bash
 # In the guest: devices with a cache over a slow file. Content under fio verify, a file system, the death and the
 # upgrade of the daemon under loads that verify what they wrote, and at the end the origin, read without the cache,
-# has what the device read. Opened again the cache is warm.
+# has what the device read. Opened again the cache is warm. Caches are dropped and warmed, under a load too.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
 
@@ -45,11 +45,45 @@ hits_grow() { # NAME
 }
 for name in $all; do ok "$name: what was read is read from the store" hits_grow $name; done
 
+# ---- commands ----
+
+first_sum() { dd if="$(blk "$1")" bs=64k count=256 iflag=direct status=none | md5sum; }
+# Nothing of it is a miss then.
+dropped_and_warmed() { # NAME
+	local sum before
+	sum=$(first_sum "$1")
+	ublkctl cache drop "$1" | tee "$work/said" && grep -q ' dropped$' "$work/said" &&
+		ublkctl cache warm "$1" --length 16MiB | tee "$work/said" && grep -q ' fetched, .* there already$' "$work/said" || return
+	before=$(caches "$1" misses)
+	[ "$(first_sum "$1")" = "$sum" ] && [ "$(caches "$1" misses)" = "$before" ]
+}
+fills_up() { ublkctl cache warm "$1" | tee "$work/said" && grep -q '^the cache is full: ' "$work/said"; }
+refuses() { ! ublkctl cache warm "$1" --offset 1TiB 2>"$work/said" && grep -q 'smaller --offset' "$work/said"; }
+for name in $all; do
+	ok "$name: dropped, and warmed" dropped_and_warmed $name
+	ok "$name: warmed until it is full" fills_up $name
+	ok "$name: a range outside of it is refused" refuses $name
+done
+# It may find no daemon at times. Starting programs takes the guest's time.
+commands_go_on() {
+	while [ -e "$work/goes_on" ]; do
+		for name in $all; do
+			ublkctl cache warm $name && ublkctl cache drop $name
+			sleep 0.5
+		done
+	done >/dev/null 2>&1
+}
+
 # ---- the daemon dies, or is upgraded, under loads ----
 
 for name in $all; do load $name; done
+touch "$work/goes_on"
+commands_go_on &
+commands=$!
 # shellcheck disable=SC2086 # words
 ok "killed $kills times under load, it serves again" kill_and_start $kills "$work/cache.yaml" $all
+rm "$work/goes_on"
+wait $commands
 if driver_has QUIESCE; then
 	ok "upgraded under load" upgrade $upgrades
 else

@@ -29,7 +29,7 @@ make_gateway() {
 	ceph_up bluestore || { echo "$ceph_why" && return 1; }
 	gateway && radosgw-admin -c "$ceph_dir/ceph.conf" -n client.admin user create --uid=u --display-name=u \
 		--access-key=$access --secret-key="$secret" &&
-		python3 "$here/../interop/s3_signature.py" $endpoint $access "$secret" us-east-1 PUT /disks
+		python3 "$here/../interop/s3_signature.py" $endpoint $access "$secret" us-east-1 /disks
 }
 # Its objects are in its memory: to kill it is to close its connections and not to listen.
 ours() {

@@ -300,6 +300,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.batch = d->data.batch,
 		.resizing = d->resize.busy,
 		.changes_snapshot = d->snapshot.busy,
+		.has_cache_command = d->cache.busy,
 		.buffer_bytes_max = device_memory_found(d),
 		.queue_reactor_nr = MIN(d->placed_nr, (unsigned)sizeof(ret_info->queue_reactor)),
 	};

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "storage/cache_control.h"
 #include "storage/snapshot.h"
 #include "base/histogram.h"
 #include "reactor/helper.h"
@@ -49,6 +50,7 @@ enum device_event {
 	DEVICE_EVENT_LATE,	   /* a command or the stop is over its deadline: device_error */
 	DEVICE_EVENT_RESIZED,	   /* device_resize has ended: device_resized says how */
 	DEVICE_EVENT_SNAPSHOT,	   /* device_snapshot has: device_snapshot_look says how */
+	DEVICE_EVENT_CACHE,	   /* device_cache_command has: device_cache_look says how */
 };
 
 struct device;
@@ -210,6 +212,30 @@ struct device_snapshot_look {
 };
 void device_snapshot_look(const struct device *device, struct device_snapshot_look *ret_look);
 
+struct device_cache_wish {
+	enum backend_cache_op op;
+	const char *node;		     /* backend_cache_node */
+	uint64_t offset_bytes, length_bytes; /* struct backend_cache_job */
+};
+
+/*
+ * Begins a command to a cache of a LIVE device. Returns 0 (DEVICE_EVENT_CACHE will come, before any
+ * end of the device), or -errno with words in error.
+ */
+int device_cache_command(struct device *device, const struct device_cache_wish *wish, char *error,
+			 size_t error_bytes);
+/* Asks it to end soon, with what it has done; harmless when none is under way. */
+void device_cache_cancel(struct device *device);
+
+/* Of the last device_cache_command; what it points at stays until the next. */
+struct device_cache_look {
+	bool busy; /* it is under way */
+	const char *node;
+	const struct backend_cache_job *job; /* while busy: relaxed loads */
+	int err;			     /* how it ended: 0 or -errno with job->words */
+};
+void device_cache_look(const struct device *device, struct device_cache_look *ret_look);
+
 /*
  * Only when GONE or FAILED: the backend, to be closed by the caller where that may block; or NULL.
  * Otherwise device_free closes it.
@@ -236,7 +262,7 @@ struct device_info {
 	uint64_t flags;	       /* UBLK_F_* in force */
 	const char *backend;   /* the stack, "throttle > file" */
 	const char *data_path; /* in use: "copy"; NULL before it is chosen */
-	bool batch, resizing, changes_snapshot;
+	bool batch, resizing, changes_snapshot, has_cache_command;
 	uint64_t buffer_bytes_max;	 /* worst-case memory for data */
 	unsigned queue_reactor_nr;	 /* as queues */
 	unsigned char queue_reactor[64]; /* reactor index of the first 64 queues */

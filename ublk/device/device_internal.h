@@ -31,6 +31,14 @@ struct snapshot_work {
 	struct backend_snapshot_change change;
 };
 
+/* device_cache.c */
+struct cache_work {
+	bool busy;
+	int err;
+	const struct backend_device *node;
+	struct backend_cache_job job;
+};
+
 struct device {
 	const struct device_host *host;
 	struct device_spec spec; /* spec.name is owned */
@@ -50,6 +58,7 @@ struct device {
 	struct io_errors *errors;
 	struct resize resize;
 	struct snapshot_work snapshot;
+	struct cache_work cache;
 	struct device_follow *follow; /* device_follow.c; NULL: it has no backend */
 	struct helper_job job;	      /* what may block: of a resize, a snapshot, or a recovery */
 	bool grows_to_driver;	      /* device_recover.c: the job does */

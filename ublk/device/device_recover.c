@@ -18,6 +18,7 @@
 #include "base/errname.h"
 #include "base/util.h"
 #include "ublk/device/params.h"
+#include "storage/resize.h"
 
 /*
  * A server dies within milliseconds; its I/O, which the driver waits for, may take its time. Linux

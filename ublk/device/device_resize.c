@@ -22,6 +22,7 @@
 #include "base/errname.h"
 #include "base/util.h"
 #include "storage/life.h"
+#include "storage/resize.h"
 #include "ublk/openers.h"
 
 /* An answer to whoever asks, or of the end. */

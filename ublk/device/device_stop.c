@@ -372,7 +372,8 @@ void device_go_down(struct device *d)
 		return;
 	}
 	/* The queues owe an answer about requests that have ended by now: device_resize.c. */
-	if (d->resize.busy || d->snapshot.busy)
+	device_cache_cancel(d);
+	if (d->resize.busy || d->snapshot.busy || d->cache.busy)
 		return;
 	if (d->state != DEVICE_DRAINING && d->attach_nr > 0) {
 		release_queues(d);

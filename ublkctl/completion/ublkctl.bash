@@ -36,9 +36,23 @@ _ublkctl_snapshot_words() {
 	fi
 }
 
+# Behind the action: a device, and the options of that action.
+_ublkctl_cache_words() {
+	local word words
+
+	words="$(_ublkctl_names "${socket[@]}") --json"
+	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+		case $word in
+		warm) words="$words --offset --length --node" ;;
+		drop) words="$words --node" ;;
+		esac
+	done
+	echo "$words"
+}
+
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del attach detach create-image resize snapshot throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info nvme-discover doctor udev-name version'
+	local commands='list show add del attach detach create-image s3-gc resize snapshot cache throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info nvme-discover doctor udev-name version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -47,7 +61,7 @@ _ublkctl() {
 			socket=(--socket "${COMP_WORDS[i + 1]}")
 			i=$((i + 1))
 			;;
-		-f | --file | --state-dir | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --name | --queues | --host-nqn | --timeout | --node | --size | --backing | --backing-format | --backing-folder | --cluster-size | --refcount-bits | --compat | --data-file | --boundaries*) i=$((i + 1)) ;;
+		-f | --file | --state-dir | --watch | --interval | --count | --perfetto | -w | -n | --layer | --op | --device | --name | --queues | --host-nqn | --timeout | --node | --offset | --length | --size | --backing | --backing-format | --backing-folder | --cluster-size | --refcount-bits | --compat | --data-file | --boundaries*) i=$((i + 1)) ;;
 		-*) ;;
 		*) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; fi ;;
 		esac
@@ -63,7 +77,7 @@ _ublkctl() {
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;
-	--watch | --interval | --count | -w | -n | --name | --queues | --host-nqn | --timeout | --node | --size | --cluster-size | --refcount-bits | --boundaries*) return ;;
+	--watch | --interval | --count | -w | -n | --device | --name | --queues | --host-nqn | --timeout | --node | --offset | --length | --size | --cluster-size | --refcount-bits | --boundaries*) return ;;
 	--layer)
 		mapfile -t COMPREPLY < <(compgen -W 'total throttle daemon backend' -- "$cur")
 		return
@@ -74,6 +88,10 @@ _ublkctl() {
 		;;
 	snapshot)
 		mapfile -t COMPREPLY < <(compgen -W 'list create delete apply' -- "$cur")
+		return
+		;;
+	cache)
+		mapfile -t COMPREPLY < <(compgen -W 'stats warm drop' -- "$cur")
 		return
 		;;
 	--backing-format)
@@ -112,9 +130,14 @@ _ublkctl() {
 			--refcount-bits --compat --lazy-refcounts --data-file --data-file-raw --force --json' -- "$cur")
 		return
 		;;
+	s3-gc)
+		mapfile -t COMPREPLY < <(compgen -f -W '--device --dry-run --json' -- "$cur")
+		return
+		;;
 	detach) words="$(_ublkctl_names "${socket[@]}") $(_ublkctl_nodes) --force" ;;
 	del | resize) words="$(_ublkctl_names "${socket[@]}") --force" ;;
 	snapshot) words=$(_ublkctl_snapshot_words) ;;
+	cache) words=$(_ublkctl_cache_words) ;;
 	throttle) words="$(_ublkctl_names "${socket[@]}") $(_ublkctl_limits)" ;;
 	stats) words="$(_ublkctl_names "${socket[@]}") --watch --count --layers" ;;
 	top) words="$(_ublkctl_names "${socket[@]}") --interval --batch --count" ;;

@@ -94,6 +94,7 @@ static void check_plain(struct fault_case *c, const void *arg)
 	expect_no_violation(c);
 }
 
+/* As Ceph's gateway has it. */
 static void check_bare(struct fault_case *c, const void *arg)
 {
 	(void)arg;
@@ -135,6 +136,7 @@ static void check_taken(struct fault_case *c, const void *arg)
 	if (!disk_open(c, NEW))
 		return;
 	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
+	EXPECT(write_byte(&c->rig, 2 * OBJECT_BYTES, 5) == 0, "a write elsewhere");
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
 	/* It stands still for the time of a lease, and is replaced. */
 	REQUIRE(other_open(c) == 0, "%s", other.error);
@@ -144,6 +146,10 @@ static void check_taken(struct fault_case *c, const void *arg)
 	/* It wakes up: it does not know yet, but no flush of it may succeed, and nothing of it
 	 * count. */
 	write_byte(&c->rig, 0, 9);
+	write_byte(&c->rig, 2 * OBJECT_BYTES, 9);
+	case_turn_for(c, 500);
+	EXPECT(read_byte(&other, 2 * OBJECT_BYTES) == 5,
+	       "what was flushed is not deleted by the old one");
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "a flush of the old one");
 	EXPECT(read_byte(&c->rig, 0) == -EIO, "a read of the old one");
 	EXPECT(write_byte(&c->rig, 4096, 9) == -EIO, "a write of the old one");

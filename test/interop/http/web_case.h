@@ -32,6 +32,7 @@ void web_write_secret(struct fault_case *c, const char *name, const char *text, 
 void web_works(struct fault_case *c);
 
 void web_answers_run(uint64_t seed);
+void web_cache_run(uint64_t seed);
 void web_outages_run(uint64_t seed);
 void web_opens_run(uint64_t seed);
 void s3_run(uint64_t seed);

@@ -10,6 +10,7 @@ static void run_all(uint64_t seed)
 	web_opens_run(seed);
 	web_answers_run(seed);
 	web_outages_run(seed);
+	web_cache_run(seed);
 	s3_run(seed);
 	s3_disk_run(seed);
 }

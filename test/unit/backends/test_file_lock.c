@@ -13,6 +13,7 @@
 #include "base/util.h"
 #include "storage/node.h"
 #include "storage/registry.h"
+#include "storage/resize.h"
 #include "test/rig/config_check.h"
 
 static const struct backend_child_option image_children[] = {

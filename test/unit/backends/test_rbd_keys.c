@@ -4,6 +4,7 @@
 
 #include "test/rig/key_file.h"
 #include "test/rig/rbd_rig.h"
+#include "storage/resize.h"
 
 static void write_key(const char *text)
 {

@@ -1,5 +1,6 @@
 /* An image is resized while it is open, from elsewhere and from here. */
 #include "test/rig/rbd_rig.h"
+#include "storage/resize.h"
 
 #define MEBI (1ull << 20)
 

@@ -1,9 +1,15 @@
-/* The caches of the devices of test/rig/fake_device.h, which includes this. */
+/*
+ * The caches of the devices of test/rig/fake_device.h, which includes this, and commands to them:
+ * one at a time of all. Those to lame... end when they are cancelled, those to tight... fail.
+ */
 #ifndef TEST_UNIT_DAEMON_FAKE_CACHE_H
 #define TEST_UNIT_DAEMON_FAKE_CACHE_H
 
+#include <ev.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/util.h"
 #include "storage/look.h"
 #include "ublk/device/device.h"
 
@@ -26,6 +32,63 @@ bool device_cache(const struct device *d, unsigned idx, struct backend_cache_loo
 						 .filled_bytes = 2000,
 						 .evicted = 7 };
 	return true;
+}
+
+static struct backend_cache_job fake_cache_job;
+static struct device_cache_wish fake_cache_wish; /* as it came */
+static struct device_cache_look fake_cache_look = { .job = &fake_cache_job, .node = "cache" };
+static struct device *fake_cache_device;
+static struct ev_timer fake_cache_end;
+
+static inline void fake_cache_ends(struct ev_loop *ev, struct ev_timer *timer, int events)
+{
+	bool fails = strncmp(fake_cache_device->spec.name, "tight", 5) == 0;
+
+	(void)ev, (void)timer, (void)events;
+	fake_cache_look.busy = false;
+	fake_cache_look.err = fails || fake_cache_job.is_cancelled ? -EIO : 0;
+	if (fails)
+		snprintf(fake_cache_job.words, sizeof(fake_cache_job.words), "it is too tight");
+	fake_cache_device->host->event(fake_cache_device, DEVICE_EVENT_CACHE,
+				       fake_cache_device->host->arg);
+}
+
+int device_cache_command(struct device *d, const struct device_cache_wish *wish, char *error,
+			 size_t error_bytes)
+{
+	if (strncmp(d->spec.name, "rigid", 5) == 0) {
+		snprintf(error, error_bytes, "it has no cache");
+		return -EOPNOTSUPP;
+	}
+	fake_cache_device = d;
+	fake_cache_wish = *wish;
+	fake_cache_job = (struct backend_cache_job){ .op = wish->op,
+						     .total_bytes = 8192,
+						     .fetched_bytes = 4096,
+						     .present_bytes = 3000,
+						     .passed_bytes = 1096,
+						     .is_full = true,
+						     .dropped_bytes = 5,
+						     .dirty_bytes = 6 };
+	fake_cache_look.busy = true;
+	ev_timer_init(&fake_cache_end, fake_cache_ends, 0.002, 0.);
+	if (strncmp(d->spec.name, "lame", 4) != 0)
+		ev_timer_start(ev_default_loop(0), &fake_cache_end);
+	return 0;
+}
+
+void device_cache_cancel(struct device *d)
+{
+	if (!fake_cache_look.busy || fake_cache_device != d)
+		return;
+	fake_cache_job.is_cancelled = true;
+	ev_timer_start(ev_default_loop(0), &fake_cache_end);
+}
+
+void device_cache_look(const struct device *d, struct device_cache_look *ret_look)
+{
+	(void)d;
+	*ret_look = fake_cache_look;
 }
 
 #endif

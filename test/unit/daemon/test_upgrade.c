@@ -271,6 +271,10 @@ static void test_resizing(void **state)
 	fake_resizing = true;
 	expect_refused("a device is being resized; try again");
 	fake_resizing = false;
+	fake_cache_look.busy = true;
+	expect_refused("a cache of a device is being warmed or dropped; end ublkctl cache, or try "
+		       "again");
+	fake_cache_look.busy = false;
 }
 
 static void test_closing(void **state)

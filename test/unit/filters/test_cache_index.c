@@ -290,15 +290,43 @@ static void test_adopt(void **state)
 	assert_true(ix->page_dirty[0] & 1);
 }
 
+/* What was valid once the store may say still: a write must wait until it has forgotten it. */
+static void test_adopt_dropped(void **state)
+{
+	uint8_t *store = calloc(1, cache_slots_at(SLOTS, 65536));
+	struct cache_slot *slot = with(3, 7);
+	int fd;
+
+	(void)state;
+	cache_index_set_filled(ix);
+	commit(store, false, &always);
+	slot->valid = 1;
+	/* It dies here. */
+	fd = dup(ix->fd);
+	drop(NULL);
+	assert_int_equal(cache_index_adopt(&ix, &header, fd), 0);
+	close(fd);
+	slot = cache_slot_find(ix, 3);
+	assert_non_null(slot);
+	assert_int_equal(slot->named, 1);
+	assert_int_equal(slot->moving, 6);
+	assert_int_equal(commit(store, false, &always), 1);
+	assert_int_equal(slot->moving, 0);
+	load_from(store);
+	assert_int_equal(cache_slot_find(ix, 3)->valid, 1);
+	free(store);
+}
+
 #define WITH_INDEX(test) cmocka_unit_test_setup_teardown(test, make, drop)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		WITH_INDEX(test_find),	 WITH_INDEX(test_victims),
-		WITH_INDEX(test_store),	 WITH_INDEX(test_two_places),
-		WITH_INDEX(test_naming), WITH_INDEX(test_naming_dirty),
-		WITH_INDEX(test_lies),	 WITH_INDEX(test_adopt),
+		WITH_INDEX(test_find),		WITH_INDEX(test_victims),
+		WITH_INDEX(test_store),		WITH_INDEX(test_two_places),
+		WITH_INDEX(test_naming),	WITH_INDEX(test_naming_dirty),
+		WITH_INDEX(test_lies),		WITH_INDEX(test_adopt),
+		WITH_INDEX(test_adopt_dropped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
  * whatever becomes of the device's.
  */
 #include "test/rig/tree_rig.h"
+#include "storage/resize.h"
 
 #define BOXED_BYTES 8192u
 

@@ -1,6 +1,7 @@
 /* stripe: where requests go, in how many pieces, and what becomes of their ends; trees in
  * configuration. */
 #include "test/rig/tree_rig.h"
+#include "storage/resize.h"
 
 static void test_stripe_forwards_within_a_chunk(void **state)
 {

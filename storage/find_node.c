@@ -1,0 +1,113 @@
+/*
+ * Which node of a tree is meant by a command. Main thread. Owns nothing.
+ *
+ * Happy path: from the top down, the only one. Failure modes: none has it; several do: words name
+ * them.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "storage/cache_control.h"
+#include "storage/snapshot.h"
+
+struct node_sought {
+	bool (*has)(const struct backend_device *device);
+	/* What is below one that has it is that one's own affair: it is not looked at. */
+	bool hides_below;
+	/* Words, with the cure: "several %s: name one of ...", "the device has no node "x" %s". */
+	const char *several, *none_of_name, *none;
+};
+
+struct node_search {
+	const struct node_sought *sought;
+	const char *path;
+	struct backend_device *found;
+	unsigned nr;
+	char names[BACKEND_ERROR_BYTES / 2];
+};
+
+static void search_note(struct node_search *s, struct backend_device *device)
+{
+	size_t at = strlen(s->names);
+
+	snprintf(s->names + at, sizeof(s->names) - at, "%s%s", at ? ", " : "", device->name);
+	if (s->nr++ == 0)
+		s->found = device;
+}
+
+/* Recurses at most BACKEND_DEPTH_MAX deep. */
+static void search_node(struct node_search *s, struct backend_device *device)
+{
+	bool fits = !s->path || strcmp(s->path, device->name) == 0;
+
+	if (fits && s->sought->has(device)) {
+		search_note(s, device);
+		if (s->sought->hides_below)
+			return;
+	}
+	for (struct backend_device *c = device->child; c; c = c->sibling)
+		search_node(s, c);
+}
+
+/* path NULL: whichever has it. */
+static struct backend_device *find_node(struct backend_device *top, const char *path,
+					const struct node_sought *sought, char *words,
+					size_t words_bytes)
+{
+	struct node_search s = { .sought = sought, .path = path };
+
+	search_node(&s, top);
+	if (s.nr == 1)
+		return s.found;
+	if (s.nr > 1)
+		snprintf(words, words_bytes, "several %s: name one with --node: %s",
+			 sought->several, s.names);
+	else if (path)
+		snprintf(words, words_bytes, "the device has no node \"%s\" %s", path,
+			 sought->none_of_name);
+	else
+		snprintf(words, words_bytes, "%s", sought->none);
+	return NULL;
+}
+
+/* ---- snapshots ---- */
+
+static bool has_snapshots(const struct backend_device *device)
+{
+	return device->ops->snapshots != NULL;
+}
+
+struct backend_device *backend_snapshots_node(struct backend_device *top, const char *path,
+					      char *words, size_t words_bytes)
+{
+	static const struct node_sought sought = {
+		.has = has_snapshots,
+		.hides_below = true,
+		.several = "nodes of the device have snapshots",
+		.none_of_name = "with snapshots",
+		.none = "no backend of the device has internal snapshots: qcow2 has",
+	};
+
+	return find_node(top, path, &sought, words, words_bytes);
+}
+
+/* ---- caches ---- */
+
+static bool is_cache(const struct backend_device *device)
+{
+	return device->ops->cache_ops != NULL;
+}
+
+struct backend_device *backend_cache_node(struct backend_device *top, const char *path, char *words,
+					  size_t words_bytes)
+{
+	static const struct node_sought sought = {
+		.has = is_cache,
+		.several = "nodes of the device are caches",
+		.none_of_name = "that is a cache: ublkctl cache stats lists those that are",
+		.none = "the device has no cache: put the filter cache over its backend, and start "
+			"it again",
+	};
+
+	return find_node(top, path, &sought, words, words_bytes);
+}
