@@ -92,6 +92,13 @@ cells_of() { # SYSTEM MODE
 			# only read
 			if [ $rw = randwrite ]; then continue; fi
 			for size in "4k 1" "4k 32" "4k 128" "64k 8" "1M 8"; do echo "$1 $2 $rw $size"; done
+		elif [[ $1 == nbdkit-curl-cache || $1 == ublkd-http-cache ]]; then
+			# from one end to the other while the cache is empty; what it has
+			if [ $rw = randwrite ]; then continue; fi
+			echo "$1 $2 read 64k 8"
+			echo "$1 $2 read 1M 8"
+			echo "$1 $2 randread 4k 1"
+			echo "$1 $2 randread 4k 32"
 		elif [[ $1 == *-qcow2* ]]; then
 			# the overlay is only read, the empty image only written
 			if [[ $1$rw == *-backingrandwrite || $1$rw == *-allocrandread ]]; then continue; fi
@@ -119,9 +126,9 @@ modes_of() { # SYSTEM
 	case $1 in
 	null_blk | file | loop) echo default ;;
 	kublk-*) echo "$kublk_modes" ;;
-	ublkd-nbd-* | ublkd-nvme* | ublkd-rbd | ublkd-http | ublkd-qcow2*) echo auto ;;
+	ublkd-nbd-* | ublkd-nvme* | ublkd-rbd | ublkd-http* | ublkd-qcow2*) echo auto ;;
 	qemu-nbd-* | qsd-*) echo io_uring ;; # Linux AIO costs up to 12% more
-	nbd-ko-* | nbd-floor-* | nvme-tcp* | rbd-* | nbdkit-curl) echo default ;;
+	nbd-ko-* | nbd-floor-* | nvme-tcp* | rbd-* | nbdkit-curl*) echo default ;;
 	ublkd-mem) echo auto copy user_copy copy+batch user_copy+batch ;;
 	ublkd-*) echo "$ublkd_modes" ;;
 	esac
@@ -142,7 +149,7 @@ plan() {
 		ublkd-stripe ublkd-mem \
 		nbd-floor-unix nbd-ko-unix ublkd-nbd-unix nbd-floor-tcp nbd-ko-tcp ublkd-nbd-tcp \
 		nvme-tcp ublkd-nvme nvme-tcp-digest ublkd-nvme-digest \
-		rbd-kernel rbd-nbd rbd-fio ublkd-rbd nbdkit-curl ublkd-http \
+		rbd-kernel rbd-nbd rbd-fio ublkd-rbd nbdkit-curl ublkd-http nbdkit-curl-cache ublkd-http-cache \
 		{qemu-nbd,qsd-vduse,qsd-fuse,ublkd}-qcow2{,-alloc,-backing}; do
 		modes=$(modes_of $system)
 		if [ $set = quick ]; then modes=$(quick_modes_of $system); fi

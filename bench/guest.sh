@@ -309,8 +309,8 @@ start_ublkd_rbd() { # MODE
 stop() { # SYSTEM
 	case $1 in
 	*-qcow2*) stop_qcow2 "$1" ;;
-	nbdkit-curl) nbd-client -d "$device" >/dev/null; stop_nbdkit; stop_http_server ;;
-	ublkd-http) stop_daemon; stop_http_server ;;
+	nbdkit-curl*) nbd-client -d "$device" >/dev/null; stop_nbdkit; stop_http_server ;;
+	ublkd-http*) stop_daemon; stop_http_server; rm -f "${file%/*}/cache" ;;
 	nbd-floor-*) stop_nbdkit ;;
 	nbd-ko-*) nbd-client -d "$device" >/dev/null; stop_nbdkit ;;
 	ublkd-nbd-*) stop_daemon; stop_nbdkit ;;
@@ -379,7 +379,7 @@ load() {
 		ms=$((ns / 1000000))
 		return
 	fi
-	run_fio "$rw" "$bs" "$qd" "$UBLKD_BENCH_MS" "$(qcow2_load "$system")" || return
+	run_fio "$rw" "$bs" "$qd" "$UBLKD_BENCH_MS" "$(qcow2_load "$system") $(http_load "$system" "$rw")" || return
 	read -r ios ms < <(jq -r '.jobs[0] | "\(.read.total_ios + .write.total_ios) \(.read.runtime + .write.runtime)"' \
 		"$work/fio.json")
 }
@@ -436,8 +436,10 @@ measure() {
 warm_up() {
 	[[ $system != nbd-floor-* ]] || return 0
 	# what is written to an overlay no longer comes from below; an object of a web server is only read
-	[[ $system == *-backing || $system == nbdkit-curl || $system == ublkd-http ]] || run_fio randwrite 4k 32 $warm_ms
-	run_fio randread 4k 32 $warm_ms
+	! is_cold "$system" "$rw" || return 0
+	if [[ $system == *-cache ]]; then run_fio read 1M 8 60000 "$(http_load "$system" read)"; fi
+	[[ $system == *-backing || $system == nbdkit-curl* || $system == ublkd-http* ]] || run_fio randwrite 4k 32 $warm_ms
+	run_fio randread 4k 32 $warm_ms "$(http_load "$system" randread)"
 }
 
 start_system() {
@@ -451,6 +453,7 @@ start_system() {
 group_of_cell() {
 	case $system in
 	*-qcow2-alloc) echo "$system $mode $rw $bs $qd" ;;
+	*-http-cache | *-curl-cache) if is_cold "$system" "$rw"; then echo "$system $mode $rw $bs $qd"; else echo "$system $mode"; fi ;;
 	*) echo "$system $mode" ;;
 	esac
 }
@@ -477,7 +480,7 @@ for mode in copy zero_copy auto_zc user_copy get_data; do
 done
 
 modprobe ublk_drv || exit 1
-ram_disk 300 2 || exit 1
+ram_disk 400 2 || exit 1
 dd if=/dev/zero of="$file" bs=1M count=256 status=none || exit 1
 sync
 group='' started=no

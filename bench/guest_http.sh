@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # An object of nginx, in this guest, for bench/guest.sh, which sources this: ublkd's backend http, and nbdkit's curl
-# plugin behind nbd.ko. What nginx needs counts for both.
+# plugin behind nbd.ko, both also with a cache on the RAM disk. What nginx needs counts for both.
 
 http_nginx=$(dirname "$(dirname "$here")")/build/vm/nginx/nginx
 http_url=http://127.0.0.1:8080/file
@@ -32,11 +32,14 @@ stop_http_server() {
 	wait_for 5 eval '! pidof nginx >/dev/null'
 }
 
-start_nbdkit_curl() {
+# The part of the object that is read through a cache.
+http_cache_mib=64
+
+start_nbdkit_curl() { # MODE [FILTER [PARAMETER...]]
 	start_http_server || return
 	modprobe nbd nbds_max=1 || { why="no module nbd"; return 1; }
 	device=/dev/nbd0
-	if nbdkit -U "$nbd_socket" -P "$work/nbdkit.pid" curl url=$http_url >"$work/nbdkit" 2>&1 &&
+	if nbdkit -U "$nbd_socket" -P "$work/nbdkit.pid" ${2:+--filter=$2} curl url=$http_url "${@:3}" >"$work/nbdkit" 2>&1 &&
 		nbd-client -unix "$nbd_socket" $device >"$work/nbd-client" 2>&1; then return; fi
 	why="nbdkit: $(tail -qn 1 "$work/nbdkit" "$work/nbd-client")"
 	stop_http_server
@@ -48,4 +51,27 @@ start_ublkd_http() { # MODE
 	start_ublkd "$1" "{type: http, url: \"$http_url\"}" && return
 	stop_http_server
 	return 1
+}
+
+# Its file is in TMPDIR, and gone with it.
+start_nbdkit_curl_cache() { # MODE
+	TMPDIR=${file%/*} start_nbdkit_curl "$1" cache cache-on-read=true
+}
+
+start_ublkd_http_cache() { # MODE
+	start_http_server || return
+	start_ublkd "$1" "{type: cache, backend: {type: http, url: \"$http_url\"}, store: {type: file, path: ${file%/*}/cache, size: $((http_cache_mib + 16))MiB, create: true}}" &&
+		return
+	stop_http_server
+	return 1
+}
+
+# is_cold SYSTEM RW: nothing of it has been read before.
+is_cold() { [[ $1 == *-http-cache || $1 == *-curl-cache ]] && [ "$2" = read ]; }
+
+# Options of fio: once through it, or all over what is there.
+http_load() { # SYSTEM RW
+	[[ $1 == *-cache ]] || return 0
+	echo "--size=${http_cache_mib}M"
+	if is_cold "$1" "$2"; then echo "--time_based=0 --ramp_time=0"; fi
 }

@@ -279,9 +279,12 @@ static bool cache_read_miss(struct cache_io *s, struct cache_slot *slot, uint32_
 	unsigned from = (unsigned)((now & (d->block_bytes - 1)) / CACHE_UNIT_BYTES), to;
 	bool goes_on;
 
+	/* To read past the store would cost the origin the same, and keep nothing. */
+	if (!d->is_off && !cache_changing(d, block) && q->nr[CACHE_OWN_FILL] == CACHE_FILLS_NR)
+		return cache_wait_for(s, &d->block_waiters, CACHE_WAITS_FILL);
 	counter_add(&d->stats.misses, 1);
 	counter_add(&d->stats.missed_bytes, bytes);
-	if (d->is_off || cache_changing(d, block) || q->nr[CACHE_OWN_FILL] == CACHE_FILLS_NR)
+	if (d->is_off || cache_changing(d, block))
 		return cache_read_past(s, bytes);
 	if (!slot)
 		slot = cache_slot_new(d, block);

@@ -129,6 +129,31 @@ static void check_counts(void)
 	rig_close(&rig);
 }
 
+/* Reads of all of it, with all tags at once: nothing is read past the store. */
+static void check_all_is_kept(void)
+{
+	const uint32_t bytes = 512 << 10;
+	struct backend_cache_look look;
+
+	if (!must_open("block: 16KiB", 8192))
+		return;
+	for (unsigned tag = 0; tag < 8; tag++) {
+		struct backend_io *io = &rig.queue[0].io[tag].io;
+
+		io->op = BACKEND_READ;
+		io->flags = 0;
+		io->offset_bytes = (uint64_t)tag * bytes;
+		io->length_bytes = bytes;
+		rig_submit(&rig, &rig.queue[0].io[tag]);
+	}
+	rig_drain(&rig);
+	wait_filled(8 * bytes);
+	look_at(&look);
+	EXPECT(look.passed_by == 0 && look.filled_bytes == 8 * bytes, "%llu passed by, %llu filled",
+	       (unsigned long long)look.passed_by, (unsigned long long)look.filled_bytes);
+	rig_close(&rig);
+}
+
 /* Of many that want the same bytes one asks the origin. */
 static void check_single_flight(void)
 {
@@ -344,6 +369,8 @@ static const struct {
 	void (*run)(void);
 } checks[] = {
 	{ "what is counted", check_counts },
+	{ "all that is read at once is kept", check_all_is_kept },
+	{ "all that is read at once is kept", check_all_is_kept },
 	{ "of many one asks the origin", check_single_flight },
 	{ "reads that go on are fetched ahead", check_prefetch },
 	{ "opened again it is warm", check_warm },
