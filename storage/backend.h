@@ -557,7 +557,8 @@ int backend_data_from_driver(const struct backend_io *io, uint32_t at_bytes, voi
 /* The kinds of data that all nodes of a tree can do: enum backend_data. */
 uint8_t backend_spec_data(const struct backend_spec *spec);
 
-/* Whether a leaf says so: struct backend. */
+/* Whether a leaf says so (struct backend), of a node that keeps something of its own there: one of
+ * that. */
 bool backend_spec_batches(const struct backend_spec *spec);
 
 /*

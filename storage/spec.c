@@ -468,12 +468,23 @@ uint64_t backend_spec_memory_bytes(const struct backend_spec *spec)
 	return all;
 }
 
+static bool spec_has_own(const struct backend_spec *spec)
+{
+	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
+		if (child->as && child->as->is_own)
+			return true;
+	return false;
+}
+
+/* What a node keeps of its own is there for most requests to end in it. */
 bool backend_spec_batches(const struct backend_spec *spec)
 {
-	const struct backend_spec *leaf;
+	bool has_own = spec_has_own(spec);
 
-	for (unsigned i = 0; (leaf = backend_spec_leaf(spec, i)); i++)
-		if (leaf->ops->batches)
+	if (!spec->child)
+		return spec->ops->batches;
+	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
+		if ((!has_own || (child->as && child->as->is_own)) && backend_spec_batches(child))
 			return true;
 	return false;
 }

@@ -173,6 +173,7 @@ if [ "$mode" != fast ]; then
 	guests "$both" 1200 '' upgrade recovery
 	guests "$(one 7.2)" 1200 '' datapath
 	guests "$(one 7.2)" 1200 '' qcow2 cache
+	guests "$(one 7.2)" $long '' s3
 	guests "$(one 7.2)" 1200 '' stripe http
 	guests "$(one 6.12)" 1200 '' blocked
 	# numbers of docs/rbd.md and docs/performance.md

@@ -50,8 +50,9 @@ void s3_disk_check(const void *config, const struct yaml_node *map, struct confi
 struct s3_disk {
 	struct web_device web; /* s3_open's: the URL of the prefix, the keys */
 	const struct s3_disk_config *config;
+	/* The same for all processes that serve this device, one after the other. */
 	char owner[S3_DISK_ID_BYTES];
-	char former[S3_DISK_ID_BYTES]; /* of a dead process of ours; "": none */
+	char token[S3_DISK_ID_BYTES]; /* of this one: in names of maps */
 	/* As the store has it; of who has the lease: first the visit, then the queue. */
 	struct s3_disk_manifest manifest;
 	char etag[HTTP_ETAG_BYTES];

@@ -125,7 +125,7 @@ static void seal_on_named(struct s3_disk_lease *lease, int result)
 
 void s3_disk_map_name(const struct s3_disk *d, uint32_t generation, char name[S3_DISK_MAP_BYTES])
 {
-	snprintf(name, S3_DISK_MAP_BYTES, "map/%08x.%.24s%08x", generation, d->owner, d->map_nr);
+	snprintf(name, S3_DISK_MAP_BYTES, "map/%08x.%.24s%08x", generation, d->token, d->map_nr);
 }
 
 static void seal_on_stored(struct s3_disk_call *call, int result)

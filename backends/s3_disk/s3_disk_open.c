@@ -32,18 +32,19 @@ static int id_make(char id[S3_DISK_ID_BYTES])
 	return 0;
 }
 
-/* The name of the writer that this device was before, in a process that is dead. */
-static void former_take(struct s3_disk *d, int fd)
+/* Whether a process of ours has had it before, which is dead or has given the device away. */
+static bool owner_take(struct s3_disk *d, int fd)
 {
-	char text[S3_DISK_ID_BYTES] = "";
-
-	if (fd <= 0 || pread(fd, text, sizeof(text) - 1, 0) != sizeof(text) - 1)
-		return;
-	memcpy(d->former, text, sizeof(d->former));
+	if (fd <= 0 ||
+	    pread(fd, d->owner, sizeof(d->owner) - 1, 0) != (ssize_t)sizeof(d->owner) - 1)
+		return false;
+	d->kept_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	return d->kept_fd >= 0 && strspn(d->owner, "0123456789abcdef") == sizeof(d->owner) - 1;
 }
 
-static int owner_keep(struct s3_disk *d)
+static int owner_make(struct s3_disk *d)
 {
+	size_t bytes = sizeof(d->owner) - 1;
 	int ret = id_make(d->owner);
 
 	if (ret < 0)
@@ -51,8 +52,7 @@ static int owner_keep(struct s3_disk *d)
 	d->kept_fd = memfd_create("ublkd-s3-disk", MFD_CLOEXEC);
 	if (d->kept_fd < 0)
 		return -errno;
-	return pwrite(d->kept_fd, d->owner, sizeof(d->owner) - 1, 0) == sizeof(d->owner) - 1 ? 0
-											     : -EIO;
+	return pwrite(d->kept_fd, d->owner, bytes, 0) == (ssize_t)bytes ? 0 : -EIO;
 }
 
 int s3_disk_open(struct backend_device *device)
@@ -66,8 +66,9 @@ int s3_disk_open(struct backend_device *device)
 	ret = s3_open(device);
 	if (ret < 0 || d->is_read_only)
 		return ret;
-	former_take(d, device->open_params.stored_fd);
-	ret = owner_keep(d);
+	ret = id_make(d->token);
+	if (ret == 0 && !owner_take(d, device->open_params.stored_fd))
+		ret = owner_make(d);
 	return ret < 0 ? backend_fail(device, ret, "out of memory") : 0;
 }
 
@@ -371,7 +372,7 @@ static void open_on_manifest(struct s3_disk_lease *lease, int result)
 	} else if (open_check(v) == 0) {
 		if (d->is_read_only)
 			open_load(v);
-		else if (!lease->manifest.owner[0] || strcmp(lease->manifest.owner, d->former) == 0)
+		else if (!lease->manifest.owner[0] || strcmp(lease->manifest.owner, d->owner) == 0)
 			open_probe(v);
 		else
 			open_wait(v);

@@ -370,7 +370,6 @@ static const struct {
 } checks[] = {
 	{ "what is counted", check_counts },
 	{ "all that is read at once is kept", check_all_is_kept },
-	{ "all that is read at once is kept", check_all_is_kept },
 	{ "of many one asks the origin", check_single_flight },
 	{ "reads that go on are fetched ahead", check_prefetch },
 	{ "opened again it is warm", check_warm },

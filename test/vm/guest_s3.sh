@@ -83,13 +83,15 @@ ok "a file system" file_system cached
 
 for name in $all; do load $name; done
 ok "the store is killed: requests wait" eval 'kill_store && stands bare'
-ok "... why-stuck says for what" wait_for 20 said 'the server, to store the object|of an object|is ours still' ublkctl why-stuck bare
+ok "... why-stuck says for what" wait_for 20 said 's3-disk: the server' ublkctl why-stuck bare
 ok "... it is back: they go on" eval 'start_store && works bare && works cached'
 # shellcheck disable=SC2086 # words
 ok "killed $kills times, it serves again" kill_and_start $kills "$work/s3.yaml" $all
-if driver_has QUIESCE; then ok "upgraded" upgrade $upgrades; fi
 ok "a snapshot under a load" ublkctl snapshot create bare one
-ok "no error, no mismatch" load_ends
+# An emulated gateway takes longer for its requests than an upgrade waits for them.
+if [ -n "${UBLKD_SOAK:-}" ]; then ok "no error, no mismatch" load_ends; fi
+if driver_has QUIESCE; then ok "upgraded" upgrade $upgrades; fi
+if [ -z "${UBLKD_SOAK:-}" ]; then ok "no error, no mismatch" load_ends; fi
 ok "no error has reached the block layer" no_io_error
 
 # ---- afterwards ----

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "test/conformance/variants.h"
@@ -315,6 +316,36 @@ static void check_open_lossy(struct fault_case *c, const void *arg)
 	expect_no_violation(c);
 }
 
+/* The next process of the same device need not wait for its own lease, nor the one after that. */
+static void check_adopted(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	store_serve(c);
+	if (!disk_open(c, NEW))
+		return;
+	for (unsigned i = 0; i < 2; i++) {
+		struct rig_params params = {
+			.ops = backend_find("s3-disk"),
+			.name = "test",
+			.yaml = disk_yaml(c, NEW),
+			.block_bytes = 512,
+			.queue_nr = 1,
+			.depth = CASE_DEPTH,
+		};
+		int fd = dup(backend_stored_fd(c->rig.device, 0));
+
+		case_works(c, 50);
+		rig_crash(&c->rig);
+		params.stored_fds[0] = fd;
+		c->is_open = rig_open(&c->rig, &params) == 0;
+		close(fd);
+		REQUIRE(c->is_open, "%s", c->rig.error);
+	}
+	case_not_logged("is it there still");
+	case_works(c, 50);
+	expect_no_violation(c);
+}
+
 /* Processes die in the middle of it, and what they sent may be done later. */
 static void check_deaths(struct fault_case *c, const void *arg)
 {
@@ -513,6 +544,7 @@ void s3_disk_run(uint64_t seed)
 	fault_case_run("s3-disk: replaced while it is read", 60, seed, check_replaced_read, NULL);
 	fault_case_run("s3-disk: answers get lost while it opens", 60, seed, check_open_lossy,
 		       NULL);
+	fault_case_run("s3-disk: adopted", 60, seed, check_adopted, NULL);
 	fault_case_run("s3-disk: deaths and lost answers", 120, seed, check_deaths, NULL);
 	fault_case_run("s3-disk: sparse", 60, seed, check_sparse, NULL);
 	fault_case_run("s3-disk: objects that are gone", 60, seed, check_missing, NULL);
