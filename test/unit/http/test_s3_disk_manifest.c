@@ -300,6 +300,10 @@ static void test_snapshots(void **state)
 	snapshot_is("time", "4294967296", NONSENSE);
 	all = json_make();
 	list = json_object_get(all, "snapshots");
+	json_array_append_new(list, json_deep_copy(json_array_get(list, 1)));
+	json_is(all, NONSENSE); /* two of one name */
+	all = json_make();
+	list = json_object_get(all, "snapshots");
 	for (char name[] = "n000"; json_array_size(list) < S3_DISK_SNAPSHOTS_MAX;) {
 		json_t *one = json_deep_copy(json_array_get(list, 0));
 
