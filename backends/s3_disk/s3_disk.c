@@ -49,9 +49,15 @@ static int s3_disk_io_init(struct backend_io *io)
 
 /* ---- a change that has the disk for itself ---- */
 
+bool s3_disk_queue_is_free(const struct s3_disk_queue *q)
+{
+	return q->change && !q->has_change_begun && q->begun_nr == 0 && !q->is_asking &&
+	       s3_disk_slots_rest(q);
+}
+
 void s3_disk_queue_look(struct s3_disk_queue *q)
 {
-	if (q->change && !q->has_change_begun && q->begun_nr == 0 && !q->is_asking)
+	if (s3_disk_queue_is_free(q))
 		s3_disk_run_later(q);
 }
 

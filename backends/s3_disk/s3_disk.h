@@ -211,7 +211,9 @@ struct s3_disk_slot *s3_disk_slot_take(struct s3_disk_queue *q, uint32_t index,
 				       bool is_overwritten);
 /* Does the next part of a request with the object, now or when it can be. */
 void s3_disk_slot_use(struct s3_disk_slot *slot, struct s3_disk_io *w);
-/* All of them: what they hold is not the disk's any more. None is in use. */
+/* Whether none is being loaded or stored, also for requests that were cancelled. */
+bool s3_disk_slots_rest(const struct s3_disk_queue *q);
+/* All of them: what they hold is not the disk's any more. They rest. */
 void s3_disk_slots_forget(struct s3_disk_queue *q);
 /* Later in this turn: what has come begins, and objects that have changed are stored. */
 void s3_disk_run_later(struct s3_disk_queue *q);
@@ -254,6 +256,8 @@ void s3_disk_change_go(struct s3_disk_queue *q);
 /* s3_disk.c: a change is to have the disk for itself, until release. */
 void s3_disk_queue_hold(struct s3_disk_queue *q, struct s3_disk_change *change);
 void s3_disk_queue_release(struct s3_disk_queue *q);
+/* Whether one waits, and can begin now. */
+bool s3_disk_queue_is_free(const struct s3_disk_queue *q);
 /* Whenever something has ended: it may begin now. */
 void s3_disk_queue_look(struct s3_disk_queue *q);
 

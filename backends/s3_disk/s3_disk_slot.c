@@ -81,6 +81,7 @@ static void slot_on_loaded(struct s3_disk_call *call, int result)
 		slot_drop(slot);
 	}
 	slots_offer(q);
+	s3_disk_queue_look(q);
 }
 
 static void slot_load(struct s3_disk_slot *slot, bool is_overwritten)
@@ -190,6 +191,7 @@ static void slot_on_stored(struct s3_disk_call *call, int result)
 		/* It may have been. It is not deleted: who takes the disk meanwhile may name it. */
 		slot_drop(slot);
 		slots_offer(q);
+		s3_disk_queue_look(q);
 		return;
 	}
 	q->d->map.name[slot->index] = slot->next;
@@ -199,6 +201,7 @@ static void slot_on_stored(struct s3_disk_call *call, int result)
 	slot->state = S3_DISK_SLOT_READY;
 	slot_run(slot);
 	slots_offer(q);
+	s3_disk_queue_look(q);
 }
 
 static void slot_store(struct s3_disk_slot *slot)
@@ -249,7 +252,7 @@ static void queue_run(struct task *task)
 	for (unsigned i = 0; i < q->d->config->buffers; i++)
 		if (q->slot[i].state == S3_DISK_SLOT_CHANGED)
 			slot_store(&q->slot[i]);
-	if (q->change && !q->has_change_begun && q->begun_nr == 0 && !q->is_asking) {
+	if (s3_disk_queue_is_free(q)) {
 		q->has_change_begun = true;
 		s3_disk_change_go(q);
 	}
@@ -258,6 +261,14 @@ static void queue_run(struct task *task)
 void s3_disk_run_later(struct s3_disk_queue *q)
 {
 	reactor_defer(q->queue->reactor, &q->task, queue_run);
+}
+
+bool s3_disk_slots_rest(const struct s3_disk_queue *q)
+{
+	for (unsigned i = 0; i < q->d->config->buffers; i++)
+		if (q->slot[i].state != S3_DISK_SLOT_FREE && q->slot[i].state != S3_DISK_SLOT_READY)
+			return false;
+	return true;
 }
 
 void s3_disk_slots_forget(struct s3_disk_queue *q)
