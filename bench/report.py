@@ -28,6 +28,7 @@ FAMILIES = [
     ("ublkd-nvme-digest", ["nvme-tcp-digest"], None),
     ("ublkd-rbd", ["rbd-kernel", "rbd-nbd"], "rbd-fio"),
     ("ublkd-http", ["nbdkit-curl"], None),
+    ("ublkd-http-cache", ["nbdkit-curl-cache"], None),
 ] + [
     ("ublkd" + image, [server + image for server in ("qemu-nbd", "qsd-vduse", "qsd-fuse")], None)
     for image in ("-qcow2", "-qcow2-alloc", "-qcow2-backing")
@@ -56,6 +57,8 @@ LABELS = {
     "ublkd-rbd": "Ceph RBD: ublkd",
     "nbdkit-curl": "http: nbdkit's curl plugin, kernel nbd.ko",
     "ublkd-http": "http: ublkd",
+    "nbdkit-curl-cache": "http with a cache: nbdkit's curl plugin and cache filter, kernel nbd.ko",
+    "ublkd-http-cache": "http with a cache: ublkd",
     "nvme-tcp": "NVMe/TCP: kernel nvme-tcp",
     "nvme-tcp-digest": "NVMe/TCP with digests: kernel nvme-tcp",
     "ublkd-nvme": "NVMe/TCP: ublkd",
@@ -135,7 +138,9 @@ class Result:
 
 
 def heading(load):
-    return f"{load[0].removeprefix('rand')} QD{load[2]}"
+    # "read": from one end to the other, of what nobody has read before
+    name = "cold read" if load[0] == "read" else load[0].removeprefix("rand")
+    return f"{name} QD{load[2]}"
 
 
 def number(value):
