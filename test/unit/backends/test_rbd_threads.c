@@ -20,6 +20,7 @@ struct worker {
 	uint8_t byte[SLOTS]; /* what a slot of the image has */
 	bool busy[SLOTS];
 	unsigned slot[RBD_DEPTH];
+	bool is_judged[RBD_DEPTH]; /* its slot may be another one's since */
 };
 
 static struct worker workers[RBD_QUEUES];
@@ -47,6 +48,7 @@ static void worker_judge(struct worker *w, unsigned tag)
 		for (unsigned i = 0; i < 4096; i += 511)
 			assert_int_equal(w->queue->buf[tag][i], w->byte[slot]);
 	w->busy[slot] = false;
+	w->is_judged[tag] = true;
 }
 
 static void worker_submit(struct worker *w, unsigned tag)
@@ -58,6 +60,7 @@ static void worker_submit(struct worker *w, unsigned tag)
 		slot = (slot + 1) % SLOTS;
 	w->busy[slot] = true;
 	w->slot[tag] = slot;
+	w->is_judged[tag] = false;
 	if (op == BACKEND_WRITE)
 		w->byte[slot] = (uint8_t)next_random(w);
 	memset(w->queue->buf[tag], op == BACKEND_WRITE ? w->byte[slot] : ~w->byte[slot], 4096);
@@ -91,7 +94,7 @@ static void *worker_run(void *arg)
 		while (out_nr > 0 && w->queue->done_nr == done_nr)
 			reactor_turn(&w->queue->reactor, true);
 		for (unsigned tag = 0; tag < RBD_DEPTH; tag++)
-			if (w->busy[w->slot[tag]] && !w->queue->out[tag])
+			if (!w->is_judged[tag] && !w->queue->out[tag])
 				worker_judge(w, tag);
 	}
 	assert_int_equal(w->queue->done_nr, w->submitted_nr);
@@ -108,6 +111,7 @@ static void start(struct vol_rig *rig)
 		workers[i].idx = i;
 		workers[i].random = 1 + i;
 		workers[i].queue = &rig->queue[i];
+		memset(workers[i].is_judged, true, sizeof(workers[i].is_judged));
 		assert_int_equal(pthread_create(&workers[i].thread, NULL, worker_run, &workers[i]),
 				 0);
 	}
