@@ -99,7 +99,7 @@ static bool take_generation(const json_t *all, uint32_t *ret_generation)
 	return true;
 }
 
-static bool has_name(const struct s3_disk_manifest *m, unsigned nr, const char *name)
+static bool snapshot_is_known(const struct s3_disk_manifest *m, unsigned nr, const char *name)
 {
 	for (unsigned i = 0; i < nr; i++)
 		if (strcmp(m->snapshot[i].name, name) == 0)
@@ -119,9 +119,9 @@ static bool take_snapshots(const json_t *all, struct s3_disk_manifest *m)
 		struct s3_disk_snapshot *s = &m->snapshot[i];
 
 		if (!take_text(one, "name", NULL, s->name, sizeof(s->name)) ||
-		    !s3_disk_snapshot_name_is_good(s->name) || has_name(m, (unsigned)i, s->name) ||
-		    !take_map(one, s->map) || !take_generation(one, &s->generation) ||
-		    s->generation > m->generation ||
+		    !s3_disk_snapshot_name_is_good(s->name) ||
+		    snapshot_is_known(m, (unsigned)i, s->name) || !take_map(one, s->map) ||
+		    !take_generation(one, &s->generation) || s->generation > m->generation ||
 		    !take_number(one, "time", 0, UINT32_MAX, &s->sec))
 			return false;
 	}
