@@ -260,7 +260,10 @@ class Server:
                     headers[name.lower()] = value.strip()
                 if headers.get("expect") == "100-continue":
                     connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-                body = stream.read(int(headers.get("content-length", 0)))
+                nr = int(headers.get("content-length", 0))
+                body = stream.read(nr)
+                if len(body) < nr:
+                    break  # a request that was cut off is none
                 self.serve_one(connection, line[0], line[1], headers, body)
         except (Hangup, OSError):
             pass
