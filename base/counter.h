@@ -21,6 +21,12 @@ static inline void counter_add(uint64_t *counter, uint64_t n)
 #endif
 }
 
+/* By any thread. */
+static inline uint64_t counter_read(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
 static inline void counter_max(uint64_t *counter, uint64_t n)
 {
 	if (__builtin_expect(n > *counter, 0))

@@ -4,6 +4,7 @@
  * in them is read whole.
  */
 #include "net/session_internal.h"
+#include "base/counter.h"
 #include "base/util.h"
 
 const char *net_end_name(enum net_end end)
@@ -13,11 +14,6 @@ const char *net_end_name(enum net_end end)
 						      "cancelled", "changed" };
 
 	return end < NET_END_NR ? name[end] : "?";
-}
-
-static uint64_t session_peek(const uint64_t *counter)
-{
-	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
 const char *session_state_word(enum session_state state)
@@ -55,22 +51,22 @@ bool session_look(const struct session *session, unsigned idx, struct net_connec
 	*ret_look = (struct net_connection_look){
 		.server = c->server,
 		.state = session_word_of(c, state),
-		.since_ns = session_peek(&s->since_ns),
-		.next_try_ns = state == SESSION_DOWN ? session_peek(&s->next_try_ns) : 0,
-		.connects = session_peek(&s->connects),
-		.lost = session_peek(&s->lost),
-		.failed_tries = session_peek(&s->failed_tries),
+		.since_ns = counter_read(&s->since_ns),
+		.next_try_ns = state == SESSION_DOWN ? counter_read(&s->next_try_ns) : 0,
+		.connects = counter_read(&s->connects),
+		.lost = counter_read(&s->lost),
+		.failed_tries = counter_read(&s->failed_tries),
 		.last_end = __atomic_load_n(&s->last_end, __ATOMIC_RELAXED),
-		.resent = session_peek(&s->resent),
+		.resent = counter_read(&s->resent),
 		.answered = histogram_count(&s->answer),
-		.sends = session_peek(&c->stream.wire_sends),
-		.sent_bytes = session_peek(&c->stream.wire_sent_bytes),
-		.receives = session_peek(&c->stream.wire_receives),
-		.received_bytes = session_peek(&c->stream.wire_received_bytes),
+		.sends = counter_read(&c->stream.wire_sends),
+		.sent_bytes = counter_read(&c->stream.wire_sent_bytes),
+		.receives = counter_read(&c->stream.wire_receives),
+		.received_bytes = counter_read(&c->stream.wire_received_bytes),
 		.wait = &s->wait,
 		.answer = &s->answer,
 	};
 	for (int end = 0; end < NET_END_NR; end++)
-		ret_look->ends[end] = session_peek(&s->ends[end]);
+		ret_look->ends[end] = counter_read(&s->ends[end]);
 	return true;
 }

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 
+#include "base/counter.h"
 #include "base/util.h"
 #include "storage/registry.h"
 
@@ -112,11 +113,6 @@ static struct backend_wait web_wait(const struct backend_io *io)
 					      words[__atomic_load_n(&w->state, __ATOMIC_RELAXED)] };
 }
 
-static uint64_t web_peek(const uint64_t *counter)
-{
-	return __atomic_load_n(counter, __ATOMIC_RELAXED);
-}
-
 static bool web_look(const struct backend_queue *queue, unsigned idx,
 		     struct net_connection_look *ret_look)
 {
@@ -128,19 +124,19 @@ static bool web_look(const struct backend_queue *queue, unsigned idx,
 	*ret_look = (struct net_connection_look){
 		.server = q->d->url.server,
 		.state = is_away ? "waiting" : "connected",
-		.since_ns = web_peek(&q->since_ns),
-		.next_try_ns = is_away ? web_peek(&q->pause.deadline_ns) : 0,
+		.since_ns = counter_read(&q->since_ns),
+		.next_try_ns = is_away ? counter_read(&q->pause.deadline_ns) : 0,
 		.connects = http_client_connects(q->client),
-		.lost = web_peek(&q->lost),
+		.lost = counter_read(&q->lost),
 		.last_end = __atomic_load_n(&q->last_end, __ATOMIC_RELAXED),
-		.resent = web_peek(&q->resent),
-		.answered = web_peek(&q->answered),
-		.received_bytes = web_peek(&q->received_bytes),
+		.resent = counter_read(&q->resent),
+		.answered = counter_read(&q->answered),
+		.received_bytes = counter_read(&q->received_bytes),
 		.wait = &q->wait,
 		.answer = &q->answer,
 	};
 	for (int end = 0; end < NET_END_NR; end++)
-		ret_look->ends[end] = web_peek(&q->ends[end]);
+		ret_look->ends[end] = counter_read(&q->ends[end]);
 	return true;
 }
 

@@ -213,6 +213,8 @@ void web_outage_fini(struct web_queue *q);
 void web_outage_over(struct web_queue *q);
 /* It has not, or asks for a pause (0: it does not). What waits may fail. */
 void web_outage_note(struct web_queue *q, uint64_t retry_after_ns);
+/* Before the next try, after so many that failed before this one; at least retry_after_ns. */
+uint64_t web_pause_ns(struct prng *prng, unsigned tries, uint64_t retry_after_ns);
 /* True: no request is sent now. */
 bool web_outage_pauses(const struct web_queue *q);
 /* A request that has come, or comes back: true: it waits; false: it is to fail. */

@@ -44,13 +44,12 @@ static void outage_on_pause(struct timer *timer)
 	web_gets_start(container_of(timer, struct web_queue, pause));
 }
 
-static uint64_t outage_pause_ns(struct web_queue *q, uint64_t retry_after_ns)
+uint64_t web_pause_ns(struct prng *prng, unsigned tries, uint64_t retry_after_ns)
 {
-	unsigned doublings = MIN(q->tries, 16u);
+	unsigned doublings = MIN(tries, 16u);
 	uint64_t ns = MIN(PAUSE_FIRST_NS << doublings, PAUSE_MAX_NS);
 
-	q->tries++;
-	ns = ns - ns / 4 + prng_below(&q->prng, ns / 2);
+	ns = ns - ns / 4 + prng_below(prng, ns / 2);
 	return MAX(ns, retry_after_ns);
 }
 
@@ -64,7 +63,8 @@ void web_outage_note(struct web_queue *q, uint64_t retry_after_ns)
 	outage_set_away(q, true);
 	/* Those that were sent together fail together. */
 	if (!q->pause.armed)
-		reactor_timer_arm(r, &q->pause, r->now_ns + outage_pause_ns(q, retry_after_ns));
+		reactor_timer_arm(r, &q->pause,
+				  r->now_ns + web_pause_ns(&q->prng, q->tries++, retry_after_ns));
 	if (limit_ns == 0 && !q->gave_up)
 		outage_give_up(q);
 }

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/counter.h"
 #include "base/util.h"
 #include "storage/registry.h"
 
@@ -143,11 +144,6 @@ static struct backend_wait s3_disk_wait(const struct backend_io *io)
 					      words[__atomic_load_n(&w->state, __ATOMIC_RELAXED)] };
 }
 
-static uint64_t client_peek(const uint64_t *counter)
-{
-	return __atomic_load_n(counter, __ATOMIC_RELAXED);
-}
-
 static bool s3_disk_look(const struct backend_queue *queue, unsigned idx,
 			 struct net_connection_look *ret_look)
 {
@@ -159,19 +155,19 @@ static bool s3_disk_look(const struct backend_queue *queue, unsigned idx,
 	*ret_look = (struct net_connection_look){
 		.server = q->d->web.url.server,
 		.state = s3_disk_client_is_away(c) ? "waiting" : "connected",
-		.since_ns = client_peek(&c->since_ns),
+		.since_ns = counter_read(&c->since_ns),
 		.connects = http_client_connects(c->http),
-		.lost = client_peek(&c->lost),
+		.lost = counter_read(&c->lost),
 		.last_end = __atomic_load_n(&c->last_end, __ATOMIC_RELAXED),
-		.resent = client_peek(&c->resent),
-		.answered = client_peek(&c->answered),
-		.sent_bytes = client_peek(&c->sent_bytes),
-		.received_bytes = client_peek(&c->received_bytes),
+		.resent = counter_read(&c->resent),
+		.answered = counter_read(&c->answered),
+		.sent_bytes = counter_read(&c->sent_bytes),
+		.received_bytes = counter_read(&c->received_bytes),
 		.wait = &c->wait,
 		.answer = &c->answer,
 	};
 	for (int end = 0; end < NET_END_NR; end++)
-		ret_look->ends[end] = client_peek(&c->ends[end]);
+		ret_look->ends[end] = counter_read(&c->ends[end]);
 	return true;
 }
 

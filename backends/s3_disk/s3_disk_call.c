@@ -14,9 +14,6 @@
 #include "base/counter.h"
 #include "base/util.h"
 
-#define PAUSE_FIRST_NS (100 * NS_PER_MS)
-#define PAUSE_MAX_NS (5 * NS_PER_SEC)
-
 static void call_send(struct s3_disk_call *call);
 
 bool s3_disk_client_is_away(const struct s3_disk_client *c)
@@ -44,15 +41,6 @@ static void call_on_pause(struct timer *timer)
 	call_send(container_of(timer, struct s3_disk_call, pause));
 }
 
-static uint64_t call_pause_ns(struct s3_disk_call *call)
-{
-	unsigned doublings = MIN(call->tries - 1, 16u);
-	uint64_t ns = MIN(PAUSE_FIRST_NS << doublings, PAUSE_MAX_NS);
-
-	ns = ns - ns / 4 + prng_below(&call->client->prng, ns / 2);
-	return MAX(ns, call->transfer.answer.retry_after_ns);
-}
-
 static void call_count_loss(struct s3_disk_call *call, enum net_end end)
 {
 	struct s3_disk_client *c = call->client;
@@ -69,7 +57,8 @@ static void call_on_loss(struct s3_disk_call *call, enum net_end end)
 {
 	struct s3_disk_client *c = call->client;
 	uint64_t limit_ns = c->d->config->outage.outage_timeout_ns, now_ns = c->reactor->now_ns;
-	uint64_t pause_ns = call_pause_ns(call);
+	uint64_t pause_ns =
+		web_pause_ns(&c->prng, call->tries - 1, call->transfer.answer.retry_after_ns);
 
 	call_count_loss(call, end);
 	if (!s3_disk_client_is_away(c))

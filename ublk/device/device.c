@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/counter.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "ublk/device/device_internal.h"
@@ -308,15 +309,10 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		ret_info->queue_reactor[i] = (unsigned char)d->queues[i].setup.reactor->idx;
 }
 
-static uint64_t peek(const uint64_t *counter)
-{
-	return __atomic_load_n(counter, __ATOMIC_RELAXED);
-}
-
 /* What instrument_layers leaves out: I/Os that spent no time in a layer. */
 static void add_layers(struct device_op_stats *sum, const struct queue_op_stats *s)
 {
-	uint64_t done = peek(&s->done);
+	uint64_t done = counter_read(&s->done);
 
 	for (int layer = 0; layer < QUEUE_LAYER_NR; layer++) {
 		struct histogram h = { 0 };
@@ -338,19 +334,19 @@ static void add_queue_stats(struct device_stats *sum, const struct queue_stats *
 
 	for (int op = 0; op < BACKEND_OP_NR; op++) {
 		add_layers(&sum->op[op], &s->op[op]);
-		sum->op[op].failed += peek(&s->op[op].failed);
-		sum->op[op].bytes += peek(&s->op[op].bytes);
-		done += peek(&s->op[op].done);
+		sum->op[op].failed += counter_read(&s->op[op].failed);
+		sum->op[op].bytes += counter_read(&s->op[op].bytes);
+		done += counter_read(&s->op[op].done);
 	}
 	for (int err = 0; err < QUEUE_ERRNO_NR; err++)
-		sum->errors[err] += peek(&s->errors[err]);
+		sum->errors[err] += counter_read(&s->errors[err]);
 	/* Read after done, so that the difference is never negative. */
-	started = peek(&s->started);
+	started = counter_read(&s->started);
 	sum->inflight += started > done ? started - done : 0;
-	sum->inflight_max += peek(&s->inflight_max);
-	sum->busy_retries += peek(&s->busy_retries);
-	sum->fallbacks += peek(&s->fallbacks);
-	sum->lost_tags += peek(&s->lost_tags);
+	sum->inflight_max += counter_read(&s->inflight_max);
+	sum->busy_retries += counter_read(&s->busy_retries);
+	sum->fallbacks += counter_read(&s->fallbacks);
+	sum->lost_tags += counter_read(&s->lost_tags);
 }
 
 void device_stats(const struct device *d, struct device_stats *ret_stats)
