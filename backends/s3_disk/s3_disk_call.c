@@ -230,7 +230,7 @@ static void call_send(struct s3_disk_call *call)
 	call_on_loss(call, NET_END_UNREACHABLE);
 }
 
-void s3_disk_call_begin(struct s3_disk_call *call, void (*done)(struct s3_disk_call *call, int))
+void s3_disk_call_begin(struct s3_disk_call *call, s3_disk_call_done_fn *done)
 {
 	call->done = done;
 	call->is_under_way = true;
@@ -252,6 +252,39 @@ void s3_disk_call_reset(struct s3_disk_call *call)
 	call->first_bytes = call->length_bytes = 0;
 	call->to = NULL;
 	call->to_bytes = 0;
+}
+
+static void call_of_object(struct s3_disk_call *call, enum http_method method, const char *path)
+{
+	s3_disk_call_reset(call);
+	call->method = method;
+	snprintf(call->path, sizeof(call->path), "%s", path);
+}
+
+void s3_disk_call_get(struct s3_disk_call *call, const char *path, void *to, size_t to_bytes,
+		      s3_disk_call_done_fn *done)
+{
+	call_of_object(call, HTTP_GET, path);
+	call->to = to;
+	call->to_bytes = to_bytes;
+	s3_disk_call_begin(call, done);
+}
+
+void s3_disk_call_put(struct s3_disk_call *call, const char *path, const char *condition,
+		      const void *body, size_t body_bytes, s3_disk_call_done_fn *done)
+{
+	call_of_object(call, HTTP_PUT, path);
+	if (condition)
+		snprintf(call->condition, sizeof(call->condition), "%s", condition);
+	call->body = body;
+	call->body_bytes = body_bytes;
+	s3_disk_call_begin(call, done);
+}
+
+void s3_disk_call_delete(struct s3_disk_call *call, const char *path, s3_disk_call_done_fn *done)
+{
+	call_of_object(call, HTTP_DELETE, path);
+	s3_disk_call_begin(call, done);
 }
 
 int s3_disk_call_init(struct s3_disk_call *call, struct s3_disk_client *client)

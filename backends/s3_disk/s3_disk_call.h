@@ -71,9 +71,18 @@ int s3_disk_call_init(struct s3_disk_call *call, struct s3_disk_client *client);
 /* Ends it without a done. Not from inside of a done. Accepts a zeroed one. */
 void s3_disk_call_fini(struct s3_disk_call *call);
 
-/* All fields but the client are as after init. */
+typedef void s3_disk_call_done_fn(struct s3_disk_call *call, int result);
+
+/* Of an object; condition: NULL: none; texts are copied. A GET brings all of it. */
+void s3_disk_call_get(struct s3_disk_call *call, const char *path, void *to, size_t to_bytes,
+		      s3_disk_call_done_fn *done);
+void s3_disk_call_put(struct s3_disk_call *call, const char *path, const char *condition,
+		      const void *body, size_t body_bytes, s3_disk_call_done_fn *done);
+void s3_disk_call_delete(struct s3_disk_call *call, const char *path, s3_disk_call_done_fn *done);
+
+/* Others: all fields but the client are as after init, then the owner's; a GET. */
 void s3_disk_call_reset(struct s3_disk_call *call);
-void s3_disk_call_begin(struct s3_disk_call *call, void (*done)(struct s3_disk_call *call, int));
+void s3_disk_call_begin(struct s3_disk_call *call, s3_disk_call_done_fn *done);
 
 /* Whether the server is away. Any thread. */
 bool s3_disk_client_is_away(const struct s3_disk_client *client);

@@ -22,13 +22,11 @@ static void delete_on_end(struct s3_disk_call *call, int result)
 
 static void delete_begin(struct s3_disk_delete *delete, const struct s3_disk_doomed *what)
 {
-	struct s3_disk_call *call = &delete->call;
+	char path[S3_DISK_NAME_BYTES];
 
 	delete->is_busy = true;
-	s3_disk_call_reset(call);
-	call->method = HTTP_DELETE;
-	s3_disk_name_text(what->name, what->index, call->path);
-	s3_disk_call_begin(call, delete_on_end);
+	s3_disk_name_text(what->name, what->index, path);
+	s3_disk_call_delete(&delete->call, path, delete_on_end);
 }
 
 static void deletes_begin(struct s3_disk_queue *q)

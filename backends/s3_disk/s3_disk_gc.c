@@ -195,7 +195,7 @@ static void s3_gc_on_map(struct s3_disk_call *call, int result)
 static void s3_gc_read_map(struct s3_disk_gc *gc)
 {
 	uint32_t nr = s3_disk_object_nr(&gc->manifest), generation;
-	struct s3_disk_call *call = &gc->call;
+	const char *map = s3_gc_map(&gc->manifest, gc->map_idx, &generation);
 
 	s3_disk_map_fini(&gc->map);
 	free(gc->buf);
@@ -204,12 +204,7 @@ static void s3_gc_read_map(struct s3_disk_gc *gc)
 		s3_gc_next(gc, s3_gc_fail(gc, -ENOMEM, "out of memory", ""));
 		return;
 	}
-	s3_disk_call_reset(call);
-	snprintf(call->path, sizeof(call->path), "%s",
-		 s3_gc_map(&gc->manifest, gc->map_idx, &generation));
-	call->to = gc->buf;
-	call->to_bytes = s3_disk_map_bytes_max(nr);
-	s3_disk_call_begin(call, s3_gc_on_map);
+	s3_disk_call_get(&gc->call, map, gc->buf, s3_disk_map_bytes_max(nr), s3_gc_on_map);
 }
 
 /* ---- lists ---- */
@@ -306,21 +301,18 @@ static void s3_gc_on_deleted(struct s3_disk_call *call, int result)
 
 static void s3_gc_delete_one(struct s3_disk_gc *gc, struct s3_gc_delete *delete, size_t at)
 {
-	struct s3_disk_call *call = &delete->call;
 	const struct s3_disk_listed *object = &gc->object[at];
+	char path[S3_DISK_NAME_BYTES];
 
-	s3_disk_call_reset(call);
-	call->method = HTTP_DELETE;
 	delete->is_busy = true;
 	delete->is_map = at >= gc->object_nr;
 	delete->bytes = delete->is_map ? 0 : s3_gc_object_bytes(gc, object);
-	if (delete->is_map)
-		snprintf(call->path, sizeof(call->path), "%s",
-			 gc->map_name[at - gc->object_nr].text);
-	else
-		s3_disk_name_text(object->name, object->index, call->path);
+	if (!delete->is_map)
+		s3_disk_name_text(object->name, object->index, path);
 	gc->busy_nr++;
-	s3_disk_call_begin(call, s3_gc_on_deleted);
+	s3_disk_call_delete(&delete->call,
+			    delete->is_map ? gc->map_name[at - gc->object_nr].text : path,
+			    s3_gc_on_deleted);
 }
 
 /* As many as may be under way; when there is none any more, that was all. */

@@ -43,15 +43,9 @@ static void lease_on_read(struct s3_disk_call *call, int result)
 	l->done(l, lease_take(l, result));
 }
 
-static void lease_get(struct s3_disk_lease *l, void (*done)(struct s3_disk_call *call, int result))
+static void lease_get(struct s3_disk_lease *l, s3_disk_call_done_fn *done)
 {
-	struct s3_disk_call *call = &l->call;
-
-	s3_disk_call_reset(call);
-	snprintf(call->path, sizeof(call->path), "manifest");
-	call->to = (uint8_t *)l->text;
-	call->to_bytes = sizeof(l->text);
-	s3_disk_call_begin(call, done);
+	s3_disk_call_get(&l->call, "manifest", l->text, sizeof(l->text), done);
 }
 
 void s3_disk_lease_read(struct s3_disk_lease *l,
@@ -130,20 +124,15 @@ static void lease_run_unwritable(struct task *task)
 
 static void lease_put(struct s3_disk_lease *l)
 {
-	struct s3_disk_call *call = &l->call;
 	int bytes = s3_disk_manifest_write(&l->next, l->text);
+	char condition[S3_DISK_CONDITION_BYTES];
 
-	s3_disk_call_reset(call);
 	if (bytes < 0) {
-		reactor_defer(call->client->reactor, &l->task, lease_run_unwritable);
+		reactor_defer(l->call.client->reactor, &l->task, lease_run_unwritable);
 		return;
 	}
-	call->method = HTTP_PUT;
-	call->body = l->text;
-	call->body_bytes = (size_t)bytes;
-	snprintf(call->path, sizeof(call->path), "manifest");
-	lease_condition(l, call->condition, sizeof(call->condition));
-	s3_disk_call_begin(call, lease_on_written);
+	lease_condition(l, condition, sizeof(condition));
+	s3_disk_call_put(&l->call, "manifest", condition, l->text, (size_t)bytes, lease_on_written);
 }
 
 void s3_disk_lease_write(struct s3_disk_lease *l, bool is_new,

@@ -84,7 +84,6 @@ static void load_on_map(struct s3_disk_call *call, int result)
 void s3_disk_load(struct s3_disk_visit *v, void (*done)(struct s3_disk_visit *v))
 {
 	struct s3_disk *d = v->d;
-	struct s3_disk_call *call = &v->call;
 	uint32_t nr = s3_disk_object_nr(&d->manifest);
 
 	v->loaded = done;
@@ -96,13 +95,8 @@ void s3_disk_load(struct s3_disk_visit *v, void (*done)(struct s3_disk_visit *v)
 		load_begin_list(v);
 		return;
 	}
-	if (!load_buffer(v, s3_disk_map_bytes_max(nr)))
-		return;
-	s3_disk_call_reset(call);
-	snprintf(call->path, sizeof(call->path), "%s", d->manifest.map);
-	call->to = v->buf;
-	call->to_bytes = v->buf_bytes;
-	s3_disk_call_begin(call, load_on_map);
+	if (load_buffer(v, s3_disk_map_bytes_max(nr)))
+		s3_disk_call_get(&v->call, d->manifest.map, v->buf, v->buf_bytes, load_on_map);
 }
 
 /* ---- the next generation ---- */
@@ -146,7 +140,7 @@ static void seal_on_stored(struct s3_disk_call *call, int result)
 void s3_disk_seal(struct s3_disk_visit *v, void (*done)(struct s3_disk_visit *v))
 {
 	struct s3_disk *d = v->d;
-	struct s3_disk_call *call = &v->call;
+	char name[S3_DISK_MAP_BYTES];
 	uint32_t generation = d->manifest.generation + 1;
 
 	v->sealed = done;
@@ -158,10 +152,6 @@ void s3_disk_seal(struct s3_disk_visit *v, void (*done)(struct s3_disk_visit *v)
 	if (!load_buffer(v, s3_disk_map_bytes(&d->map)))
 		return;
 	s3_disk_map_write(&d->map, generation, v->buf);
-	s3_disk_call_reset(call);
-	call->method = HTTP_PUT;
-	s3_disk_map_name(d, generation, call->path);
-	call->body = v->buf;
-	call->body_bytes = v->buf_bytes;
-	s3_disk_call_begin(call, seal_on_stored);
+	s3_disk_map_name(d, generation, name);
+	s3_disk_call_put(&v->call, name, NULL, v->buf, v->buf_bytes, seal_on_stored);
 }

@@ -254,17 +254,9 @@ static void open_take(struct s3_disk_visit *v)
 /* ---- does the store keep to conditions? ---- */
 
 static void open_probe_put(struct s3_disk_visit *v, const char *condition,
-			   void (*done)(struct s3_disk_call *call, int result))
+			   s3_disk_call_done_fn *done)
 {
-	struct s3_disk_call *call = &v->call;
-
-	s3_disk_call_reset(call);
-	call->method = HTTP_PUT;
-	snprintf(call->path, sizeof(call->path), "probe");
-	snprintf(call->condition, sizeof(call->condition), "%s", condition);
-	call->body = "ublkd";
-	call->body_bytes = 5;
-	s3_disk_call_begin(call, done);
+	s3_disk_call_put(&v->call, "probe", condition, "ublkd", 5, done);
 }
 
 static void open_probe_failed(struct s3_disk_visit *v, int result, const char *condition)

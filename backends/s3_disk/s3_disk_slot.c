@@ -84,23 +84,31 @@ static void slot_on_loaded(struct s3_disk_call *call, int result)
 	s3_disk_queue_look(q);
 }
 
+/* Where zeroes are to be: of one that is overwritten, behind the end of the disk. */
+static void slot_zero(struct s3_disk_slot *slot, bool is_overwritten)
+{
+	const struct s3_disk_manifest *m = &slot->q->d->manifest;
+	uint64_t disk_bytes = MIN(m->object_bytes, m->size_bytes - slot->index * m->object_bytes);
+	uint64_t from = is_overwritten ? disk_bytes : 0;
+
+	memset(slot->buf + from, 0, m->object_bytes - from);
+}
+
 static void slot_load(struct s3_disk_slot *slot, bool is_overwritten)
 {
-	struct s3_disk_call *call = &slot->call;
+	char path[S3_DISK_NAME_BYTES];
 
 	if (is_overwritten || s3_disk_name_is_hole(map_name(slot))) {
-		memset(slot->buf, 0, slot->q->d->manifest.object_bytes);
+		slot_zero(slot, is_overwritten);
 		slot->is_hole = true;
 		slot->state = S3_DISK_SLOT_READY;
 		return;
 	}
 	slot->is_hole = false;
 	slot->state = S3_DISK_SLOT_LOADS;
-	s3_disk_call_reset(call);
-	s3_disk_name_text(map_name(slot), slot->index, call->path);
-	call->to = slot->buf;
-	call->to_bytes = slot->q->d->manifest.object_bytes;
-	s3_disk_call_begin(call, slot_on_loaded);
+	s3_disk_name_text(map_name(slot), slot->index, path);
+	s3_disk_call_get(&slot->call, path, slot->buf, slot->q->d->manifest.object_bytes,
+			 slot_on_loaded);
 }
 
 struct s3_disk_slot *s3_disk_slot_take(struct s3_disk_queue *q, uint32_t index, bool is_overwritten)
@@ -207,7 +215,7 @@ static void slot_on_stored(struct s3_disk_call *call, int result)
 static void slot_store(struct s3_disk_slot *slot)
 {
 	struct s3_disk_queue *q = slot->q;
-	struct s3_disk_call *call = &slot->call;
+	char path[S3_DISK_NAME_BYTES];
 
 	if (q->d->seq == S3_DISK_SEQ_MAX) {
 		log_error("no name is left for an object: add the device again", "device=%s",
@@ -219,14 +227,11 @@ static void slot_store(struct s3_disk_slot *slot)
 	slot->state = S3_DISK_SLOT_STORES;
 	slot->next = (struct s3_disk_name){ .generation = q->d->manifest.generation,
 					    .seq = ++q->d->seq };
-	s3_disk_call_reset(call);
-	call->method = HTTP_PUT;
-	s3_disk_name_text(slot->next, slot->index, call->path);
-	call->body = slot->buf;
-	call->body_bytes = slot->is_hole ? 0 : q->d->manifest.object_bytes;
+	s3_disk_name_text(slot->next, slot->index, path);
 	if (slot->is_hole)
 		slot->next.seq |= S3_DISK_HOLE;
-	s3_disk_call_begin(call, slot_on_stored);
+	s3_disk_call_put(&slot->call, path, NULL, slot->buf,
+			 slot->is_hole ? 0 : q->d->manifest.object_bytes, slot_on_stored);
 }
 
 static void queued_begin(struct s3_disk_queue *q, struct s3_disk_io *w)

@@ -142,8 +142,6 @@ static bool change_buffer(struct s3_disk_change *p, size_t bytes)
 /* The map becomes that of the next generation. */
 static void change_store_map(struct s3_disk_change *p, const struct s3_disk_map *map)
 {
-	struct s3_disk_call *call = &p->call;
-
 	if (p->next.generation == S3_DISK_GENERATION_MAX) {
 		change_fail(p, -EOVERFLOW, "the disk has no generation left", "");
 		return;
@@ -160,12 +158,7 @@ static void change_store_map(struct s3_disk_change *p, const struct s3_disk_map 
 	if (!change_buffer(p, s3_disk_map_bytes(map)))
 		return;
 	s3_disk_map_write(map, p->next.generation, p->buf);
-	s3_disk_call_reset(call);
-	call->method = HTTP_PUT;
-	snprintf(call->path, sizeof(call->path), "%s", p->next.map);
-	call->body = p->buf;
-	call->body_bytes = p->buf_bytes;
-	s3_disk_call_begin(call, change_on_stored);
+	s3_disk_call_put(&p->call, p->next.map, NULL, p->buf, p->buf_bytes, change_on_stored);
 }
 
 static void change_on_map(struct s3_disk_call *call, int result)
@@ -185,20 +178,15 @@ static void change_on_map(struct s3_disk_call *call, int result)
 
 static void change_load_map(struct s3_disk_change *p)
 {
-	struct s3_disk_call *call = &p->call;
 	uint32_t nr = p->d->map.nr;
 
 	if (s3_disk_map_init(&p->map, nr) < 0) {
 		change_fail(p, -ENOMEM, "out of memory", "");
 		return;
 	}
-	if (!change_buffer(p, s3_disk_map_bytes_max(nr)))
-		return;
-	s3_disk_call_reset(call);
-	snprintf(call->path, sizeof(call->path), "%s", p->next.snapshot[p->idx].map);
-	call->to = p->buf;
-	call->to_bytes = p->buf_bytes;
-	s3_disk_call_begin(call, change_on_map);
+	if (change_buffer(p, s3_disk_map_bytes_max(nr)))
+		s3_disk_call_get(&p->call, p->next.snapshot[p->idx].map, p->buf, p->buf_bytes,
+				 change_on_map);
 }
 
 /* ---- its beginning ---- */
