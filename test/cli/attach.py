@@ -13,6 +13,9 @@ import tempfile
 import threading
 import time
 
+sys.dont_write_bytecode = True  # the tree stays clean
+import tap  # noqa: E402
+
 BIN = os.path.realpath(sys.argv[1])
 tmp = tempfile.TemporaryDirectory(prefix="ublkd-attach.")
 SOCKET = os.path.join(tmp.name, "socket")
@@ -65,23 +68,14 @@ class Daemon:
 
 
 daemon = Daemon()
-number = failed = 0
 
 
 def check(fn):
     """Runs fn on a fresh daemon and an empty folder; its documentation is the name of the check."""
-    global number, failed
     daemon.__dict__.update(devices={"own": {"name": "own", "path": "/dev/ublkb5", "id": 5, "from_file": True}},
                            folder=None, refuse=None, before_add=None, asked=[], seen=[])
     subprocess.run(["rm", "-rf", FOLDER], check=True)
-    number += 1
-    try:
-        fn()
-        print(f"ok {number} - {fn.__doc__}", flush=True)
-    except Exception as error:  # whatever it is, the next check runs
-        failed += 1
-        print(f"not ok {number} - {fn.__doc__}\n# line {error.__traceback__.tb_next.tb_lineno}: "
-              + repr(error).replace("\\n", "\n# "), flush=True)
+    tap.run(fn)
 
 
 def ctl(*words, cwd=tmp.name):
@@ -394,5 +388,4 @@ def detach_others():
            "own")
 
 
-print(f"1..{number}")
-sys.exit(failed > 0)
+sys.exit(tap.end())

@@ -13,12 +13,14 @@ import sys
 import tempfile
 import threading
 
+sys.dont_write_bytecode = True  # the tree stays clean
+import tap  # noqa: E402
+
 BIN = os.path.realpath(sys.argv[1])
 PATIENCE = 60
 tmp = tempfile.TemporaryDirectory(prefix="ublkd-cache.")
 SOCKET = os.path.join(tmp.name, "socket")
 TOTAL = 1 << 30
-number = failed = 0
 
 
 class Daemon:
@@ -91,14 +93,7 @@ def rest(ours):
 
 
 def check(fn):
-    global number, failed
-    number += 1
-    try:
-        fn(Daemon())
-        print(f"ok {number} - {fn.__doc__}")
-    except Exception as e:  # pylint: disable=broad-except
-        failed += 1
-        print(f"not ok {number} - {fn.__doc__}\n# {type(e).__name__}: {e}")
+    tap.run(fn, Daemon())
 
 
 @check
@@ -153,5 +148,4 @@ def interrupted(daemon):
     rest(ours)
 
 
-print(f"1..{number}")
-sys.exit(failed > 0)
+sys.exit(tap.end())

@@ -16,6 +16,7 @@ import threading
 sys.dont_write_bytecode = True  # the tree stays clean
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../interop"))
 import s3_store  # noqa: E402
+import tap  # noqa: E402
 
 BUILD = os.path.realpath(sys.argv[1])
 PREFIX = "disks/vm 1/a/"  # of keys in the store: bucket and prefix
@@ -167,26 +168,15 @@ def garbage_disk():
     return gone, kept
 
 
-number = failed = 0
-
-
 def check(fn):
     """Runs fn on an empty store; its documentation is the name of the check."""
-    global number, failed
     if sys.argv[2:] and fn.__name__ not in sys.argv[2:]:
         return
     store.before = None
     with store.lock:
         store.objects, store.faults = {}, []
         store.counts["violations"] = 0
-    number += 1
-    try:
-        fn()
-        print(f"ok {number} - {fn.__doc__}", flush=True)
-    except Exception as error:  # whatever it is, the next check runs
-        failed += 1
-        print(f"not ok {number} - {fn.__doc__}\n# line {error.__traceback__.tb_next.tb_lineno}: "
-              + repr(error).replace("\\n", "\n# "), flush=True)
+    tap.run(fn)
 
 
 def untouched(code, words, *command):
@@ -595,5 +585,4 @@ def terminal():
     assert gc(ONE)[2] == ""
 
 
-print(f"1..{number}")
-os._exit(failed > 0)
+os._exit(tap.end())
