@@ -106,8 +106,8 @@ struct web_device {
 	char region[S3_REGION_BYTES];
 	char *header[WEB_HEADERS_MAX];
 	unsigned header_nr;
-	char condition[HTTP_ETAG_BYTES + 40];
-	struct web_question *question; /* while it opens */
+	char condition[HTTP_ETAG_BYTES + 40]; /* a header of each GET; "": none */
+	struct web_question *question;	      /* while it opens */
 	struct net_changed changed;
 	/* Of all its queues: how often the log is told. */
 	struct log_limit lost_limit[NET_END_NR], refused_limit, hold_limit;
@@ -178,7 +178,7 @@ void web_open_async(struct backend_visit *visit);
 void web_cancel_async(struct backend_visit *visit);
 void web_close(struct backend_device *device);
 void web_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
-/* For who makes a client: the settings of the device, with the condition once it is open. */
+/* For who makes a client: the settings of the device. */
 void web_settings(const struct web_device *d, struct http_settings *ret_settings);
 
 /* What explain says, where there is one. */

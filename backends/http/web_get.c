@@ -331,7 +331,11 @@ static void get_gather(struct web_get *g)
 static void get_begin(struct web_get *g)
 {
 	struct web_queue *q = g->q;
-	struct http_request request = { .url = q->place.url, .is_secret = q->place.is_home };
+	struct http_request request = {
+		.url = q->place.url,
+		.condition = q->d->condition[0] ? q->d->condition : NULL,
+		.is_secret = q->place.is_home,
+	};
 	int ret;
 
 	get_gather(g);

@@ -78,7 +78,6 @@ void web_settings(const struct web_device *d, struct http_settings *ret_settings
 	ret_settings->connection_nr = (unsigned)c->connections;
 	ret_settings->headers = (const char *const *)d->header;
 	ret_settings->header_nr = d->header_nr;
-	ret_settings->condition = d->condition[0] ? d->condition : NULL;
 }
 
 void web_explain(const struct web_device *d, const struct http_answer *answer,

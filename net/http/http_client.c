@@ -97,11 +97,6 @@ static int client_add_headers(struct http_client *c, const struct http_settings 
 
 	if (ret == 0)
 		ret = client_add_header(c, &c->secret_headers, always);
-	if (ret == 0 && settings->condition) {
-		ret = client_add_header(c, &c->headers, settings->condition);
-		if (ret == 0)
-			ret = client_add_header(c, &c->secret_headers, settings->condition);
-	}
 	for (unsigned i = 0; i < settings->header_nr && ret == 0; i++)
 		ret = client_add_header(c, &c->secret_headers, settings->headers[i]);
 	return ret;

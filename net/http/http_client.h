@@ -48,7 +48,6 @@ struct http_settings {
 	/* "Name: value", of requests that are said to be secret (struct http_request). */
 	const char *const *headers;
 	unsigned header_nr;
-	const char *condition; /* "If-Match: ..."; of every request */
 };
 
 enum http_method { HTTP_GET, HTTP_HEAD, HTTP_PUT, HTTP_DELETE };
@@ -56,7 +55,7 @@ enum http_method { HTTP_GET, HTTP_HEAD, HTTP_PUT, HTTP_DELETE };
 struct http_request {
 	const char *url; /* http or https; copied */
 	enum http_method method;
-	const char *condition; /* "If-Match: ...", instead of the settings'; NULL: none; copied */
+	const char *condition; /* a header, "If-Match: ..."; NULL: none; copied */
 	const void *body;      /* of a PUT: stays as it is until done */
 	size_t body_bytes;
 	uint64_t first_bytes, length_bytes; /* Range; length 0: the whole */
