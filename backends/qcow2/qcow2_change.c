@@ -239,6 +239,21 @@ int qcow2_handle_alloc(struct qcow2_owner *o, struct qcow2_io *s)
 	return ret;
 }
 
+/*
+ * A compressed cluster becomes something else, with subclusters. As long as the entry is compressed
+ * its bits mean nothing, so they come first: a process that dies in between has changed nothing
+ * (qcow2_tables_adopt clears them). Who has read the bits of before and then the new entry finds
+ * that the slot has changed, and looks again.
+ */
+static void replace_packed(struct qcow2_slot *slot, void *slice, unsigned idx, uint64_t entry,
+			   uint64_t bits)
+{
+	qcow2_entry_store(slice, idx + 1, bits);
+	atomic_fetch_add_explicit(&slot->seq, 2, memory_order_release);
+	qcow2_fence(memory_order_release);
+	qcow2_entry_store(slice, idx, entry);
+}
+
 /* ---- PUBLISH, ABORT ---- */
 
 /* The bits of subclusters of one cluster that a range covers. */
@@ -250,22 +265,35 @@ static uint32_t sub_bits(const struct qcow2_tables *t, uint64_t start, uint64_t 
 	return (uint32_t)(((1ull << nr) - 1) & ~((1ull << first) - 1));
 }
 
-static void publish_cluster(struct qcow2_tables *t, void *slice, const struct qcow2_alloc *a,
-			    uint64_t start, uint64_t host)
+static void publish_subclusters(struct qcow2_slot *slot, void *slice, unsigned idx, uint64_t entry,
+				uint64_t bits)
 {
-	unsigned words = entry_words(t), idx = slice_idx(t, start) * words;
-	uint64_t old = qcow2_entry_load(slice, idx), bits;
+	uint64_t old_bits = qcow2_entry_load(slice, idx + 1);
 
-	qcow2_entry_store(slice, idx, host | QCOW2_COPIED);
-	if (a->is_new)
-		qcow2_freed_add_entry(t, old);
-	if (words == 1)
+	if (qcow2_entry_load(slice, idx) & QCOW2_COMPRESSED) {
+		replace_packed(slot, slice, idx, entry, bits);
 		return;
-	bits = sub_bits(t, start, a->guest, a->guest + a->bytes);
+	}
+	qcow2_entry_store(slice, idx, entry);
 	/* The cluster first: who reads the bits first never finds one without it. */
 	qcow2_fence(memory_order_release);
-	qcow2_entry_store(slice, idx + 1,
-			  (qcow2_entry_load(slice, idx + 1) | bits) & ~(bits << 32));
+	qcow2_entry_store(slice, idx + 1, (old_bits | bits) & ~(bits << 32));
+}
+
+static void publish_cluster(struct qcow2_tables *t, struct qcow2_slot *slot,
+			    const struct qcow2_alloc *a, uint64_t start, uint64_t host)
+{
+	unsigned words = entry_words(t), idx = slice_idx(t, start) * words;
+	void *slice = qcow2_slot_data(t, slot);
+	uint64_t old = qcow2_entry_load(slice, idx);
+
+	if (words == 1)
+		qcow2_entry_store(slice, idx, host | QCOW2_COPIED);
+	else
+		publish_subclusters(slot, slice, idx, host | QCOW2_COPIED,
+				    sub_bits(t, start, a->guest, a->guest + a->bytes));
+	if (a->is_new)
+		qcow2_freed_add_entry(t, old);
 }
 
 int qcow2_handle_publish(struct qcow2_owner *o, struct qcow2_io *s)
@@ -284,7 +312,7 @@ int qcow2_handle_publish(struct qcow2_owner *o, struct qcow2_io *s)
 	/* First: a process that dies in the middle leaves nothing changed that is not dirty. */
 	qcow2_mark_dirty(t, slot);
 	for (unsigned i = 0; i < a->cluster_nr; i++)
-		publish_cluster(t, qcow2_slot_data(t, slot), a, start + i * cluster_of(t),
+		publish_cluster(t, slot, a, start + i * cluster_of(t),
 				a->cluster_host + i * cluster_of(t));
 	if (a->is_new)
 		qcow2_taken_end(t, a->taken_idx);
@@ -390,11 +418,14 @@ static void unmap_cluster(struct qcow2_owner *o, struct qcow2_io *s, struct qcow
 	if (c.entry == entry && c.bits == bits)
 		return;
 	qcow2_mark_dirty(t, slot);
-	if (words == 2) {
-		qcow2_entry_store(slice, idx + 1, c.bits);
+	if (words == 2 && (entry & QCOW2_COMPRESSED)) {
+		replace_packed(slot, slice, idx, c.entry, c.bits);
+	} else {
+		if (words == 2)
+			qcow2_entry_store(slice, idx + 1, c.bits);
 		qcow2_fence(memory_order_release);
+		qcow2_entry_store(slice, idx, c.entry);
 	}
-	qcow2_entry_store(slice, idx, c.entry);
 	if (c.frees)
 		qcow2_freed_add_entry(t, entry);
 }

@@ -214,6 +214,21 @@ static void slots_revive(struct qcow2_tables *t)
 	}
 }
 
+/* A process has died between the two words of an entry that was to be compressed no longer. */
+static void entries_revive(struct qcow2_tables *t)
+{
+	if (t->g.l2_entry_bytes != 16)
+		return;
+	for (uint32_t i = 0; i < t->dirty_nr; i++) {
+		struct qcow2_slot *slot = &t->slot[t->dirty[i]];
+		void *slice = qcow2_slot_data(t, slot);
+
+		for (unsigned k = 0; slot->is_l2 && k < 1u << t->slice_bits; k++)
+			if (qcow2_entry_load(slice, 2 * k) & QCOW2_COMPRESSED)
+				qcow2_entry_store(slice, 2 * k + 1, 0);
+	}
+}
+
 /* What was given up: requests of the process before are under way nowhere any more. */
 static void freed_revive(struct qcow2_tables *t)
 {
@@ -262,6 +277,7 @@ struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
 		return NULL;
 	}
 	slots_revive(t);
+	entries_revive(t);
 	freed_revive(t);
 	qcow2_taken_revive(t);
 	/* Also when all has been written: perhaps nothing has been flushed. */

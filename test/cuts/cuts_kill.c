@@ -17,22 +17,47 @@
 #define LIVES_MAX 8u
 #define STATUS_KILLED 77
 #define STATUS_DONE 78
+#define PLACES_NR 512u
 
 static struct world *dying;
 
 void __sanitizer_cov_trace_pc(void);
 
+/* Of PLACES_NR groups of basic blocks the one that the caller is of; the same in each process. */
+static unsigned place_of(const void *caller)
+{
+	uint64_t at = (uint64_t)caller - (uint64_t)&__sanitizer_cov_trace_pc;
+
+	return (unsigned)(at * 0x9e3779b97f4a7c15ull >> 40) % PLACES_NR;
+}
+
 void __sanitizer_cov_trace_pc(void)
 {
-	if (dying && dying->points_left > 0 && --dying->points_left == 0)
+	if (!dying || dying->points_left == 0)
+		return;
+	if (dying->place < PLACES_NR && place_of(__builtin_return_address(0)) != dying->place)
+		return;
+	if (--dying->points_left == 0)
 		_exit(STATUS_KILLED);
+}
+
+/* At any block, the more often it runs the likelier; or at one of a few, so that rare ones count.
+ */
+static void choose_points(struct world *w)
+{
+	w->place = PLACES_NR;
+	w->points_left = 1ull << prng_between(&w->prng, 3, 20);
+	w->points_left += prng_below(&w->prng, w->points_left);
+	if (prng_one_in(&w->prng, 2)) {
+		w->place = (unsigned)prng_below(&w->prng, PLACES_NR);
+		w->points_left = prng_between(&w->prng, 1, 64);
+	}
 }
 
 /* In a process of its own. */
 static void live(struct world *w, struct rig *rig)
 {
-	w->points_left = 1ull << prng_between(&w->prng, 3, 20);
-	w->points_left += prng_below(&w->prng, w->points_left);
+	choose_points(w);
 	dying = w;
 	if (run_guest(w, rig))
 		w->points_left = 0;
