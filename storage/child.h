@@ -28,6 +28,11 @@ struct backend_child_option {
 	const char *name;	 /* "backend", "backends", "data" */
 	unsigned nr_min, nr_max; /* nr_max above 1: a list */
 	bool read_only;		 /* what stands here is only read, whatever the device is */
+	/*
+	 * READs and WRITEs that this child cannot do as they are (enum backend_data) the node gives
+	 * it with bytes in memory of its own: what it can do does not count for the tree.
+	 */
+	bool in_memory;
 	/* The node keeps something of its own here, and writes it, whatever the device is. */
 	bool is_own;
 	/*

@@ -494,7 +494,8 @@ uint8_t backend_spec_data(const struct backend_spec *spec)
 	uint8_t data = spec->ops->data;
 
 	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
-		data &= backend_spec_data(child);
+		if (!child->as || !child->as->in_memory)
+			data &= backend_spec_data(child);
 	return data;
 }
 

@@ -45,12 +45,72 @@ bool cache_wait_for(struct cache_io *s, struct list_node *waiters, enum cache_st
 	return true;
 }
 
+/* ---- bytes for an origin that wants them in memory ---- */
+
+static bool cache_origin_does(const struct cache_io *s)
+{
+	const struct backend_io *io = s->io;
+
+	if ((io->op != BACKEND_READ && io->op != BACKEND_WRITE) || backend_io_in_memory(io))
+		return true;
+	return s->d->origin_data & (io->buf_index >= 0 ? BACKEND_DATA_FIXED : BACKEND_DATA_MOVES);
+}
+
+bool cache_pass_waits(struct cache_io *s)
+{
+	if (__builtin_expect(cache_origin_does(s), 1))
+		return false;
+	ASSERT(!s->pass);
+	s->pass = cache_own_take(cache_queue_of(s), CACHE_OWN_PASS);
+	return !s->pass && cache_wait_for(s, &s->d->pass_waiters, CACHE_WAITS_BUFFER);
+}
+
+/* The piece is of that buffer. Returns 0 or -errno. */
+static int cache_pass_begin(struct cache_io *s, struct backend_io *child, uint32_t at_bytes)
+{
+	void *buf = s->pass->own->buf;
+
+	child->buf = buf;
+	child->buf_index = -1;
+	if (s->io->op == BACKEND_READ)
+		return 0;
+	return backend_data_get(s->io, at_bytes, buf, child->length_bytes);
+}
+
+static int cache_pass_ended(struct cache_io *s, int result)
+{
+	const struct backend_io *child = &s->io->child[CACHE_ORIGIN];
+
+	if (result == 0 && s->io->op == BACKEND_READ)
+		result = backend_data_put(s->io, s->at_bytes, s->pass->own->buf,
+					  child->length_bytes);
+	cache_own_release(cache_queue_of(s), s->pass);
+	s->pass = NULL;
+	cache_wake(s->d, &s->d->pass_waiters);
+	return result;
+}
+
 /* ---- pieces ---- */
 
 static void cache_piece_ended(struct cache_io *s, const struct backend_io *child)
 {
-	s->answer[child - s->io->child] = child->result;
+	int result = child->result;
+
+	if (__builtin_expect(s->pass && child == &s->io->child[CACHE_ORIGIN], 0))
+		result = cache_pass_ended(s, result);
+	s->answer[child - s->io->child] = result;
 	s->io->throttle_ns = MAX(s->io->throttle_ns, child->throttle_ns);
+}
+
+/* False: it has ended. */
+static bool cache_piece_begin(struct cache_io *s, struct backend_io *child, uint32_t at_bytes)
+{
+	if (s->pass && child == &s->io->child[CACHE_ORIGIN]) {
+		child->result = cache_pass_begin(s, child, at_bytes);
+		if (child->result < 0)
+			return false;
+	}
+	return backend_child_submit(child) == BACKEND_QUEUED;
 }
 
 void cache_piece(struct cache_io *s, unsigned child_idx, uint32_t skip_bytes, uint32_t bytes,
@@ -64,7 +124,7 @@ void cache_piece(struct cache_io *s, unsigned child_idx, uint32_t skip_bytes, ui
 	else if (s->d->mode == CACHE_WRITEBACK)
 		child->flags &= (uint8_t)~BACKEND_FUA; /* a flush follows */
 	s->answer[child_idx] = 0;
-	if (backend_child_submit(child) == BACKEND_QUEUED)
+	if (cache_piece_begin(s, child, s->at_bytes + skip_bytes))
 		s->pieces++;
 	else
 		cache_piece_ended(s, child);

@@ -47,11 +47,18 @@
 #define CACHE_STORE 1u
 
 /* Own requests by what they are for, so that none waits for another. */
-enum cache_own_kind { CACHE_OWN_FILL, CACHE_OWN_CLEAN, CACHE_OWN_INDEX, CACHE_OWN_KIND_NR };
+enum cache_own_kind {
+	CACHE_OWN_FILL,
+	CACHE_OWN_CLEAN,
+	CACHE_OWN_INDEX,
+	CACHE_OWN_PASS, /* its buffer alone, for a piece of a request: cache_pass_waits */
+	CACHE_OWN_KIND_NR
+};
 #define CACHE_FILLS_NR 16u
 #define CACHE_CLEANS_NR 4u
 #define CACHE_INDEX_NR 4u
-#define CACHE_OWN_NR (CACHE_FILLS_NR + CACHE_CLEANS_NR + CACHE_INDEX_NR)
+#define CACHE_PASSES_NR 4u
+#define CACHE_OWN_NR (CACHE_FILLS_NR + CACHE_CLEANS_NR + CACHE_INDEX_NR + CACHE_PASSES_NR)
 /* Fills that nobody waits for leave so many to those that somebody does. */
 #define CACHE_FILLS_KEPT 6u
 /* Fills of a warm at a time; one while others fill. */
@@ -138,6 +145,7 @@ struct cache_device {
 	unsigned block_shift;
 	uint64_t origin_bytes;
 	bool origin_flushes; /* has a volatile cache */
+	uint8_t origin_data; /* enum backend_data */
 	bool is_off;	     /* the store has failed: all goes to the origin */
 	bool is_wiped;	     /* ... and has been told so, or cannot be */
 	bool is_resting;     /* no own request begins until a request comes */
@@ -151,6 +159,7 @@ struct cache_device {
 	struct list_node commit_waiters; /* I/Os that wait for the end of a commit */
 	struct list_node block_waiters;	 /* ... for somebody who is at their block */
 	struct list_node dirty_waiters;	 /* ... for fewer dirty blocks */
+	struct list_node pass_waiters;	 /* ... for a buffer */
 	struct list_node woken;
 	struct task wake_task;
 	struct list_node change[CACHE_CHANGE_BUCKETS]; /* I/Os that change a block at the origin */
@@ -204,6 +213,7 @@ enum cache_state {
 	CACHE_WAITS_FILL,   /* another one brings them */
 	CACHE_WAITS_COMMIT, /* the store's index must change first */
 	CACHE_WAITS_DIRTY,
+	CACHE_WAITS_BUFFER,
 	CACHE_STORING,
 	CACHE_FLUSHES,
 };
@@ -231,6 +241,7 @@ struct cache_io {
 	uint64_t flush_nr;		   /* of a FLUSH */
 	uint64_t commit_nr;		   /* the commit that it waits for; 0: none */
 	struct cache_own *fill;		   /* brings its bytes */
+	struct cache_own *pass;		   /* has the bytes of the origin's piece in its buffer */
 };
 
 static inline struct cache_queue *cache_queue_of(const struct cache_io *s)
@@ -285,12 +296,18 @@ void cache_io_go_on(struct cache_io *s);
 void cache_wake(struct cache_device *d, struct list_node *waiters);
 /* A step: waits there. Returns true. */
 bool cache_wait_for(struct cache_io *s, struct list_node *waiters, enum cache_state state);
+/*
+ * Before a piece of a READ or WRITE for the origin: true: the step waits for a buffer, which it
+ * needs when the origin wants the bytes in memory and they are elsewhere. False: it has one, or
+ * needs none.
+ */
+bool cache_pass_waits(struct cache_io *s);
 /* A piece of the step, of now_bytes from the request's at_bytes + skip_bytes on. */
 void cache_piece(struct cache_io *s, unsigned child_idx, uint32_t skip_bytes, uint32_t bytes,
 		 uint64_t offset);
 /* All pieces are submitted. True: under way; false: `then` has been called. */
 bool cache_pieces_end(struct cache_io *s, enum cache_state state, void (*then)(struct cache_io *s));
-/* A step: the origin does it, nothing is kept. */
+/* A step: the origin does it, nothing is kept. After cache_pass_waits. */
 bool cache_pass_by(struct cache_io *s, uint32_t bytes);
 /* Advances by what the step did, or fails by an answer. */
 void cache_step_ended(struct cache_io *s, int result);

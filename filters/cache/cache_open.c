@@ -423,6 +423,7 @@ static void cache_init(struct cache_device *d)
 	d->block_shift = log2_floor(config->block_bytes);
 	d->origin_bytes = backend_size(d->device->child);
 	d->origin_flushes = d->device->child->limits.caps & BACKEND_CAP_FLUSH;
+	d->origin_data = backend_spec_data(d->device->child->spec);
 	d->chunk_bytes = CACHE_BLOCK_BYTES_MAX;
 	if (params->max_io_bytes)
 		d->chunk_bytes = MIN(d->chunk_bytes,
@@ -430,6 +431,7 @@ static void cache_init(struct cache_device *d)
 	list_init(&d->commit_waiters);
 	list_init(&d->block_waiters);
 	list_init(&d->dirty_waiters);
+	list_init(&d->pass_waiters);
 	list_init(&d->woken);
 	list_init(&d->ranges);
 	for (unsigned i = 0; i < CACHE_CHANGE_BUCKETS; i++)

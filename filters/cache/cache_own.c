@@ -10,7 +10,7 @@
 struct cache_own *cache_own_take(struct cache_queue *q, enum cache_own_kind kind)
 {
 	static const unsigned most[CACHE_OWN_KIND_NR] = { CACHE_FILLS_NR, CACHE_CLEANS_NR,
-							  CACHE_INDEX_NR };
+							  CACHE_INDEX_NR, CACHE_PASSES_NR };
 	struct backend_own *own;
 	struct cache_own *o;
 

@@ -277,18 +277,19 @@ static bool cache_read_miss(struct cache_io *s, struct cache_slot *slot, uint32_
 	struct cache_queue *q = cache_queue_of(s);
 	uint64_t now = cache_now(s), block = now >> d->block_shift, units;
 	unsigned from = (unsigned)((now & (d->block_bytes - 1)) / CACHE_UNIT_BYTES), to;
-	bool goes_on;
+	bool is_kept = !d->is_off && !cache_changing(d, block), goes_on;
 
 	/* To read past the store would cost the origin the same, and keep nothing. */
-	if (!d->is_off && !cache_changing(d, block) && q->nr[CACHE_OWN_FILL] == CACHE_FILLS_NR)
+	if (is_kept && q->nr[CACHE_OWN_FILL] == CACHE_FILLS_NR)
 		return cache_wait_for(s, &d->block_waiters, CACHE_WAITS_FILL);
+	if (is_kept && !slot)
+		slot = cache_slot_new(d, block);
+	is_kept = is_kept && slot && !slot->is_evicting;
+	if (!is_kept && cache_pass_waits(s))
+		return true;
 	counter_add(&d->stats.misses, 1);
 	counter_add(&d->stats.missed_bytes, bytes);
-	if (d->is_off || cache_changing(d, block))
-		return cache_read_past(s, bytes);
-	if (!slot)
-		slot = cache_slot_new(d, block);
-	if (!slot || slot->is_evicting)
+	if (!is_kept)
 		return cache_read_past(s, bytes);
 	goes_on = cache_stream_goes_on(q, now, round_up(now + bytes, CACHE_UNIT_BYTES)) &&
 		  ((const struct cache_config *)d->device->config)->prefetch > 0;
@@ -384,6 +385,8 @@ bool cache_read_step(struct cache_io *s, uint32_t left)
 	struct cache_slot *slot;
 
 	if (s->avoids_store) {
+		if (cache_pass_waits(s))
+			return true;
 		s->avoids_store = false;
 		return cache_pass_by(s, s->now_bytes);
 	}

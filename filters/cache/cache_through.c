@@ -204,6 +204,8 @@ bool cache_through_step(struct cache_io *s, uint32_t left)
 		return cache_commit_wait(s);
 	if (!slot && d->mode == CACHE_WRITETHROUGH && cache_whole_units(d, now, bytes))
 		slot = cache_slot_new(d, block);
+	if (cache_pass_waits(s))
+		return true;
 	return cache_through_submit(s, slot, units, bytes);
 }
 

@@ -113,6 +113,7 @@ static struct cache_world *world_new(const struct scenario *s, uint64_t seed)
 	prng_init(p, seed);
 	choose_config(w, s);
 	choose_ways(w, s);
+	w->moves = seed & 1;
 	w->origin = disk_for(p, w->origin_bytes, false, false);
 	w->store = disk_for(p, w->store_bytes, false, true);
 	w->left_origin = disk_for(p, w->origin_bytes, true, false);

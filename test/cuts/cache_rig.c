@@ -46,9 +46,10 @@ static void make_specs(struct cache_rig *rig)
 {
 	rig->origin_config.disk = rig->origin;
 	rig->store_config.disk = rig->store;
-	rig->store_spec = (struct backend_spec){ .ops = &cuts_disk_backend,
-						 .config = &rig->store_config,
-						 .as = &backend_cache.children[CACHE_STORE] };
+	rig->store_spec =
+		(struct backend_spec){ .ops = rig->moves ? &cuts_mover_backend : &cuts_disk_backend,
+				       .config = &rig->store_config,
+				       .as = &backend_cache.children[CACHE_STORE] };
 	rig->origin_spec = (struct backend_spec){ .ops = &cuts_disk_backend,
 						  .config = &rig->origin_config,
 						  .as = &backend_cache.children[CACHE_ORIGIN],
@@ -108,7 +109,7 @@ static void open_queue(struct cache_rig *rig)
 		rio->buf = aligned_alloc(4096, CUTS_IO_BYTES);
 		ASSERT(backend_io_init(&rio->io, rig->queue, tag, on_io_done) == 0);
 		list_init(&rio->io.waiting);
-		rio->io.driver_fd = -1;
+		rio->io.driver_fd = CUTS_DRIVER_FD;
 	}
 }
 
@@ -132,6 +133,8 @@ int cache_rig_open(struct cache_rig *rig, int stored_fd)
 	rig->end_ret = 1;
 	ASSERT(backend_open_begin(&life, &home, &rig->cache, "cuts", &params, &owner) == 0);
 	ret = wait_for_end(rig);
+	if (ret == 0)
+		ASSERT(!rig->moves || backend_spec_data(&rig->cache) == BACKEND_DATA_MOVES);
 	if (ret == 0)
 		open_queue(rig);
 	return ret;
@@ -218,7 +221,8 @@ void cache_rig_submit(struct cache_rig *rig, struct cache_rig_io *rio, enum back
 	rio->io.flags = (uint8_t)flags;
 	rio->io.offset_bytes = offset;
 	rio->io.length_bytes = bytes;
-	rio->io.buf = rio->buf;
+	rio->io.buf = rig->moves ? NULL : rio->buf;
+	rio->io.driver_pos = (uintptr_t)rio->buf;
 	rio->io.buf_index = -1;
 	rio->is_out = true;
 	rig->out_nr++;

@@ -37,6 +37,7 @@ struct cache_rig {
 	struct reactor *home, *reactor;
 	struct backend_queue *queue;
 	unsigned depth, out_nr;
+	bool moves; /* the bytes of requests are with the driver alone, which the store can do */
 	struct cache_rig_io io[CACHE_RIG_DEPTH_MAX];
 	void (*on_end)(struct cache_rig_io *rio);
 	/* A command. */
@@ -61,6 +62,7 @@ struct cache_world {
 	bool store_fails;    /* nobody's failure but of dirty blocks */
 	bool dies;	     /* the process may be dead at a cut instead of the power */
 	bool is_warm;	     /* the guest mostly reads */
+	bool moves;	     /* struct cache_rig's */
 	struct disk *origin, *store, *left_origin, *left_store;
 	struct model model;
 	uint64_t cut_nr, death_nr, request_done_nr, failed_nr, hits, cleaned_bytes;

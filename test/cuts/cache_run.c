@@ -343,6 +343,7 @@ void cache_run(struct cache_world *w)
 	rig.origin = w->origin;
 	rig.store = w->store;
 	rig.config = &w->config;
+	rig.moves = w->moves;
 	rig.depth = w->depth;
 	rig.on_end = guest_ended;
 	rig.on_step = on_life_step;

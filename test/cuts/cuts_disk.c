@@ -70,11 +70,11 @@ static void land_in_part(struct disk *d, uint64_t at, const uint8_t *data, uint3
 }
 
 /* The bytes may be taken at any moment until the end. */
-static void land_write(struct disk *d, struct disk_flight *f, const uint8_t *buf, bool in_part)
+static void land_write(struct disk *d, struct disk_flight *f, struct backend_io *io, bool in_part)
 {
-	for (uint32_t i = 0; buf && i < f->bytes; i += SECTOR_BYTES)
+	for (uint32_t i = 0; io && i < f->bytes; i += SECTOR_BYTES)
 		if (prng_one_in(d->prng, 2))
-			memcpy(f->data + i, buf + i, SECTOR_BYTES);
+			ASSERT(backend_data_get(io, i, f->data + i, SECTOR_BYTES) == 0);
 	if (in_part)
 		land_in_part(d, f->at, f->data, f->bytes);
 	else
@@ -144,11 +144,12 @@ static int flight_end(struct disk *d, struct disk_flight *f, int result)
 	flight_free(d, f);
 	switch (f->op) {
 	case BACKEND_READ:
-		disk_get(d, f->at, f->io->buf, f->bytes);
+		disk_get(d, f->at, f->data, f->bytes);
+		ASSERT(backend_data_put(f->io, 0, f->data, f->bytes) == 0);
 		break;
 	case BACKEND_WRITE:
 		if (!is_full(d, f))
-			land_write(d, f, f->io->buf, result < 0);
+			land_write(d, f, f->io, result < 0);
 		break;
 	case BACKEND_DISCARD:
 		land_discard(d, f->at, f->bytes, result < 0);
@@ -168,6 +169,7 @@ static struct disk_flight *flight_begin(struct disk *d, struct backend_io *io)
 	struct disk_flight *f = d->flight;
 
 	ASSERT(d->flight_nr < DISK_FLIGHT_NR);
+	ASSERT(io->op > BACKEND_WRITE || io->length_bytes <= sizeof(f->data));
 	while (f->is_used)
 		f++;
 	f->is_used = true;
@@ -178,7 +180,7 @@ static struct disk_flight *flight_begin(struct disk *d, struct backend_io *io)
 	f->since = ++d->seq;
 	f->io = io;
 	if (io->op == BACKEND_WRITE)
-		memcpy(f->data, io->buf, io->length_bytes);
+		ASSERT(backend_data_get(io, 0, f->data, io->length_bytes) == 0);
 	d->write_nr += io->op == BACKEND_WRITE || io->op == BACKEND_DISCARD;
 	d->read_bytes += io->op == BACKEND_READ ? io->length_bytes : 0;
 	d->flight_nr++;
@@ -277,6 +279,15 @@ static int disk_open(struct backend_device *device)
 const struct backend cuts_disk_backend = {
 	.name = "cuts_disk",
 	.config_bytes = sizeof(struct disk_config),
+	.open = disk_open,
+	.submit = disk_submit,
+	.cancel = disk_cancel,
+};
+
+const struct backend cuts_mover_backend = {
+	.name = "cuts_mover",
+	.config_bytes = sizeof(struct disk_config),
+	.data = BACKEND_DATA_MOVES,
 	.open = disk_open,
 	.submit = disk_submit,
 	.cancel = disk_cancel,

@@ -59,7 +59,10 @@ struct disk_config {
 	struct disk *disk;
 };
 
-extern const struct backend cuts_disk_backend;
+/* The second one wants no bytes in memory: BACKEND_DATA_MOVES. */
+extern const struct backend cuts_disk_backend, cuts_mover_backend;
+/* Of requests whose bytes are with the driver alone: driver_pos is their address. */
+#define CUTS_DRIVER_FD 1000
 
 /* The content is garbage where it does not grow. */
 struct disk *disk_new(struct prng *prng, uint64_t capacity, bool grows, bool is_plain);

@@ -12,6 +12,7 @@
 #include "reactor/reactor.h"
 #include "reactor/user_data.h"
 #include "test/cuts/cuts.h"
+#include "test/cuts/cuts_disk.h"
 
 #define ENTRIES 32u
 
@@ -180,14 +181,17 @@ void ring_shutdown(int fd)
 	(void)fd;
 }
 
+/* The driver's bytes: its positions are addresses (cache_rig_submit). */
 ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset)
 {
-	(void)fd, (void)buf, (void)bytes, (void)offset;
-	return -EBADF;
+	ASSERT(fd == CUTS_DRIVER_FD);
+	memcpy(buf, (const void *)(uintptr_t)offset, bytes);
+	return (ssize_t)bytes;
 }
 
 ssize_t ring_pwrite(int fd, const void *buf, size_t bytes, uint64_t offset)
 {
-	(void)fd, (void)buf, (void)bytes, (void)offset;
-	return -EBADF;
+	ASSERT(fd == CUTS_DRIVER_FD);
+	memcpy((void *)(uintptr_t)offset, buf, bytes);
+	return (ssize_t)bytes;
 }
