@@ -9,13 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/http/s3_config.h"
 #include "backends/http/s3_refusal.h"
-#include "net/secret_file.h"
-
-#define CREDENTIALS_BYTES 65536u
 
 static const char *environment_of(const char *name)
 {
@@ -26,45 +22,6 @@ static const char *environment_of(const char *name)
 
 /* ---- keys ---- */
 
-static int credentials_parse(struct backend_device *device, const char *path, const char *profile,
-			     const char *text, size_t bytes)
-{
-	struct web_device *d = device->priv;
-	char words[200];
-	int ret;
-
-	if (strlen(text) != bytes)
-		return backend_fail(device, -EINVAL, "%s: is no text", path);
-	ret = s3_keys_parse(text, profile, &d->keys, words, sizeof(words));
-	return ret < 0 ? backend_fail(device, ret, "%s: %s", path, words) : 0;
-}
-
-static int credentials_read(struct backend_device *device, const char *path, const char *profile)
-{
-	char *text;
-	size_t bytes;
-	ssize_t n;
-	int fd, ret;
-
-	fd = secret_file_open(path, FILE_SECRET, &bytes, device->error, sizeof(device->error));
-	if (fd < 0)
-		return fd;
-	text = calloc(1, CREDENTIALS_BYTES);
-	n = text && bytes < CREDENTIALS_BYTES ? read(fd, text, CREDENTIALS_BYTES - 1) : -1;
-	close(fd);
-	if (n < 0)
-		ret = backend_fail(device, text ? -EINVAL : -ENOMEM,
-				   "%s: cannot be read, or is "
-				   "larger than 64 KiB",
-				   path);
-	else
-		ret = credentials_parse(device, path, profile, text, (size_t)n);
-	if (text)
-		explicit_bzero(text, CREDENTIALS_BYTES);
-	free(text);
-	return ret;
-}
-
 static int keys_read(struct backend_device *device, const struct s3_config *c)
 {
 	struct web_device *d = device->priv;
@@ -72,26 +29,22 @@ static int keys_read(struct backend_device *device, const struct s3_config *c)
 	int ret;
 
 	if (c->server.credentials_file)
-		return credentials_read(device, c->server.credentials_file,
-					c->server.profile ? c->server.profile : "default");
+		return s3_credentials_read(c->server.credentials_file, c->server.profile, &d->keys,
+					   device->error, sizeof(device->error));
 	ret = s3_keys_from(environment_of("AWS_ACCESS_KEY_ID"),
 			   environment_of("AWS_SECRET_ACCESS_KEY"),
 			   environment_of("AWS_SESSION_TOKEN"), &d->keys, words, sizeof(words));
 	return ret < 0 ? backend_fail(device, ret, "AWS_* of the environment: %s", words) : 0;
 }
 
-static int keys_use(struct backend_device *device)
+void s3_use_keys(struct web_device *d)
 {
-	struct web_device *d = device->priv;
-
 	if (!d->keys.access[0])
-		return 0;
+		return;
 	d->who.user = d->keys.access;
 	d->who.password = d->keys.secret;
 	d->who.sign_region = d->region;
-	if (!d->keys.session_token[0])
-		return 0;
-	return web_add_header(device, "x-amz-security-token", d->keys.session_token);
+	d->who.session_token = d->keys.session_token[0] ? d->keys.session_token : NULL;
 }
 
 /* ---- the URL ---- */
@@ -184,12 +137,12 @@ int s3_open(struct backend_device *device)
 	int ret = url_make(device, c);
 
 	d->explain = s3_explain;
+	d->server = &c->server;
 	d->who.keeps_dots = true;
 	if (ret == 0)
 		ret = web_begin(device);
 	if (ret == 0)
 		ret = keys_read(device, c);
-	if (ret == 0)
-		ret = keys_use(device);
+	s3_use_keys(d);
 	return ret;
 }

@@ -43,7 +43,8 @@ const struct option s3_server_options[] = {
 		"credentials_file", credentials_file, PATH_MAX - 1,
 		"A file with keys in the format of AWS's ~/.aws/credentials. Only owner and group "
 		"may "
-		"have access to it. Default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and "
+		"have access to it. It is read again when the keys have expired. Default: "
+		"AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and "
 		"AWS_SESSION_TOKEN of ublkd's environment; without them requests are anonymous."),
 	S3_SERVER_TEXT("profile", profile, 255,
 		       "The section of credentials_file. Default: default."),

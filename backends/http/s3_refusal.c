@@ -60,7 +60,7 @@ static const char *cure_of_code(const struct s3_asker *asker, const char *code)
 		{ "AuthorizationHeaderMalformed", "see region" },
 		{ "PermanentRedirect", "see region and endpoint" },
 		{ "RequestTimeTooSkewed", "set the clock of this machine" },
-		{ "ExpiredToken", "get a new session token, then add the device again" },
+		{ "ExpiredToken", "put a new session token into credentials_file" },
 		{ "InvalidToken", "see aws_session_token in credentials_file" },
 		{ "InvalidObjectState", "the object is archived: restore it first" },
 	};
@@ -101,6 +101,18 @@ static void words_fill(const struct s3_asker *asker, const struct http_answer *a
 		snprintf(words + n, words_bytes - (size_t)n, ": %s", cure);
 }
 
+/* Others may be good, and perhaps are there already. */
+static bool code_is_of_keys(const char *code)
+{
+	static const char *const known[] = { "ExpiredToken", "InvalidToken", "TokenRefreshRequired",
+					     "InvalidAccessKeyId" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		if (strcmp(known[i], code) == 0)
+			return true;
+	return false;
+}
+
 enum web_verdict s3_refusal_judge(const struct s3_asker *asker, const struct http_answer *answer,
 				  enum web_verdict verdict, const char *document, char *words,
 				  size_t words_bytes)
@@ -112,5 +124,7 @@ enum web_verdict s3_refusal_judge(const struct s3_asker *asker, const struct htt
 	/* With status 400: the connection was too slow. */
 	if (strcmp(e.code, "RequestTimeout") == 0)
 		return WEB_AGAIN;
+	if (verdict == WEB_REFUSED && !asker->is_anonymous && code_is_of_keys(e.code))
+		return WEB_KEYS;
 	return verdict == WEB_MOVED ? WEB_REFUSED : verdict;
 }

@@ -85,6 +85,8 @@ static int web_queue_init(struct backend_queue *queue)
 	ret = http_client_create(&q->client, queue->reactor, &settings, error, sizeof(error));
 	if (ret < 0)
 		log_error("no client for a web server", "device=%s why=\"%s\"", q->d->name, error);
+	if (ret == 0)
+		ret = s3_renew_init(&q->renew, q->d->server, q->d->name, q->client, &q->d->keys);
 	return ret < 0 ? ret : web_gets_init(q);
 }
 
@@ -93,6 +95,7 @@ static void web_queue_fini(struct backend_queue *queue)
 	struct web_queue *q = queue->priv;
 
 	web_gets_fini(q);
+	s3_renew_fini(&q->renew);
 	http_client_free(q->client);
 	web_outage_fini(q);
 }

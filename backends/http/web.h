@@ -16,6 +16,7 @@
  *	s3_open.c       its open: keys, the environment, the URL        helper thread
  *	s3_target.c     bucket, key and endpoint become a URL           pure
  *	s3_keys.c       the file of the keys                            pure
+ *	s3_renew.c      ... is read, and again when they are refused
  *	s3_refusal.c    what S3 says of a refusal, and the cure         pure
  *
  * Those without a thread run on the queue's reactor.
@@ -29,6 +30,7 @@
 #define BACKENDS_HTTP_WEB_H
 
 #include "backends/http/s3_keys.h"
+#include "backends/http/s3_renew.h"
 #include "backends/http/s3_target.h"
 #include "backends/http/web_judge.h"
 #include "backends/http/web_url.h"
@@ -102,6 +104,7 @@ struct web_device {
 				    size_t words_bytes);
 	struct web_version version;
 	char password[WEB_SECRET_BYTES], token[WEB_SECRET_BYTES];
+	const struct s3_server_config *server; /* NULL: not of S3 */
 	struct s3_keys keys;
 	char region[S3_REGION_BYTES];
 	char *header[WEB_HEADERS_MAX];
@@ -151,6 +154,7 @@ struct web_queue {
 	struct web_device *d;
 	struct backend_queue *queue;
 	struct http_client *client;
+	struct s3_renew renew;
 	struct web_place place;
 	struct web_get *get; /* config->connections */
 	struct list_node free_gets;
@@ -196,6 +200,8 @@ void web_http_check(const void *config, const struct yaml_node *map, struct conf
 
 /* s3_options.c, s3_open.c */
 int s3_open(struct backend_device *device);
+/* The device's keys become those of clients that are made from now on. */
+void s3_use_keys(struct web_device *d);
 void s3_check(const void *config, const struct yaml_node *map, struct config_errors *e);
 
 /* web_get.c */

@@ -233,7 +233,9 @@ static void get_judge_end(struct web_get *g, const struct http_end *end)
 		get_on_redirection(g);
 	else if (g->verdict == WEB_CHANGED)
 		get_on_change(g);
-	else if (g->verdict == WEB_REFUSED && !get_starts_over(g))
+	else if (g->verdict == WEB_KEYS && s3_renew_ask(&g->q->renew))
+		get_on_loss(g, NET_END_REFUSED, g->words);
+	else if ((g->verdict == WEB_REFUSED || g->verdict == WEB_KEYS) && !get_starts_over(g))
 		get_on_refusal(g);
 	else if (g->verdict == WEB_GOOD) {
 		g->q->place.hops = 0;

@@ -92,12 +92,24 @@ static int s3_disk_queue_init(struct backend_queue *queue)
 		log_error("no client for a web server", "device=%s why=\"%s\"", q->d->web.name,
 			  error);
 	if (ret == 0)
+		ret = s3_renew_init(&q->client.renew, q->d->web.server, q->d->web.name,
+				    q->client.http, &q->d->web.keys);
+	if (ret == 0)
 		ret = s3_disk_reads_init(q);
 	if (ret == 0)
 		ret = s3_disk_slots_init(q);
 	if (ret == 0)
 		ret = s3_disk_deletes_init(q);
 	return ret == 0 ? s3_disk_fence_init(q) : ret;
+}
+
+/* For what is said at the end. */
+static void s3_disk_keep_keys(struct s3_disk_queue *q)
+{
+	if (!q->client.renew.config)
+		return;
+	q->d->web.keys = q->client.renew.keys;
+	s3_use_keys(&q->d->web);
 }
 
 static void s3_disk_queue_fini(struct backend_queue *queue)
@@ -110,6 +122,7 @@ static void s3_disk_queue_fini(struct backend_queue *queue)
 	s3_disk_deletes_fini(q);
 	s3_disk_slots_fini(q);
 	s3_disk_reads_fini(q);
+	s3_disk_keep_keys(q);
 	s3_disk_client_fini(&q->client);
 }
 

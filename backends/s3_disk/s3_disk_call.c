@@ -154,7 +154,7 @@ static void call_on_refusal(struct s3_disk_call *call)
 
 	snprintf(call->words, sizeof(call->words), "it answers %u", a->status);
 	web_explain(call->client->d, a, &verdict, &call->excuse, call->words, sizeof(call->words));
-	if (verdict == WEB_AGAIN) {
+	if (verdict == WEB_AGAIN || (verdict == WEB_KEYS && s3_renew_ask(&call->client->renew))) {
 		call_on_loss(call, NET_END_REFUSED);
 		return;
 	}
@@ -321,6 +321,7 @@ int s3_disk_client_init(struct s3_disk_client *client, struct web_device *d,
 
 void s3_disk_client_fini(struct s3_disk_client *client)
 {
+	s3_renew_fini(&client->renew);
 	http_client_free(client->http);
 	client->http = NULL;
 }

@@ -9,6 +9,7 @@
 
 struct s3_disk_client {
 	struct http_client *http;
+	struct s3_renew renew; /* the queue's; zeroed: keys that are refused are no outage */
 	struct reactor *reactor;
 	struct web_device *d;
 	uint64_t away_since_ns; /* 0: the last request was answered */

@@ -102,6 +102,46 @@ static int client_add_headers(struct http_client *c, const struct http_settings 
 	return ret;
 }
 
+static void client_free_secret(char *secret)
+{
+	if (secret)
+		explicit_bzero(secret, strlen(secret));
+	free(secret);
+}
+
+static void client_free_keys(struct http_keys *keys)
+{
+	client_free_secret(keys->user);
+	client_free_secret(keys->password);
+	client_free_secret(keys->session_header);
+}
+
+static int client_copy_session(char **to, const char *token)
+{
+	if (token && asprintf(to, "x-amz-security-token: %s", token) < 0) {
+		*to = NULL;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Requests under way have copies of libcurl's. */
+int http_client_set_keys(struct http_client *c, const char *user, const char *password,
+			 const char *session_token)
+{
+	struct http_keys keys = { 0 }, old = c->keys;
+	int ret = client_copy(&keys.user, user);
+
+	if (ret == 0)
+		ret = client_copy(&keys.password, password);
+	if (ret == 0)
+		ret = client_copy_session(&keys.session_header, session_token);
+	if (ret == 0)
+		c->keys = keys;
+	client_free_keys(ret == 0 ? &old : &keys);
+	return ret;
+}
+
 static int client_take_settings(struct http_client *c, const struct http_settings *settings)
 {
 	int ret = client_copy(&c->ca_file, settings->ca_file);
@@ -110,9 +150,8 @@ static int client_take_settings(struct http_client *c, const struct http_setting
 	c->accepts_any_peer = settings->accepts_any_peer;
 	c->keeps_dots = settings->keeps_dots;
 	if (ret == 0)
-		ret = client_copy(&c->user, settings->user);
-	if (ret == 0)
-		ret = client_copy(&c->password, settings->password);
+		ret = http_client_set_keys(c, settings->user, settings->password,
+					   settings->session_token);
 	if (ret == 0)
 		ret = client_copy(&c->token, settings->token);
 	if (ret == 0 && settings->sign_region &&
@@ -147,13 +186,8 @@ static void client_destroy(struct http_client *c)
 	c->curl->curl_slist_free_all(c->headers);
 	c->curl->curl_slist_free_all(c->secret_headers);
 	free(c->ca_file);
-	free(c->user);
-	if (c->password)
-		explicit_bzero(c->password, strlen(c->password));
-	free(c->password);
-	if (c->token)
-		explicit_bzero(c->token, strlen(c->token));
-	free(c->token);
+	client_free_keys(&c->keys);
+	client_free_secret(c->token);
 	free(c->signing);
 	free(c);
 }
@@ -213,6 +247,11 @@ void http_client_free(struct http_client *c)
 	reactor_leave_begin(c->reactor);
 	c->is_leaving = true;
 	http_client_left(c);
+}
+
+struct reactor *http_client_reactor(const struct http_client *c)
+{
+	return c->reactor;
 }
 
 uint64_t http_client_connects(const struct http_client *c)

@@ -44,7 +44,8 @@ struct http_settings {
 	 * have a value. The hash of a body is not signed.
 	 */
 	const char *sign_region;
-	bool keeps_dots; /* /a/../b is sent as it is */
+	const char *session_token; /* of keys that are good for a while: a header, signed too */
+	bool keeps_dots;	   /* /a/../b is sent as it is */
 	/* "Name: value", of requests that are said to be secret (struct http_request). */
 	const char *const *headers;
 	unsigned header_nr;
@@ -125,6 +126,15 @@ void http_transfer_stop(struct http_transfer *t);
  * done, of an answer that answered has not refused.
  */
 const char *http_transfer_location(const struct http_transfer *t);
+
+/*
+ * Other keys to sign with, or another user, from the next request on; texts are copied,
+ * session_token: NULL: none. Returns 0 or -ENOMEM: all is as before.
+ */
+int http_client_set_keys(struct http_client *client, const char *user, const char *password,
+			 const char *session_token);
+/* The one that it was made for; any thread. */
+struct reactor *http_client_reactor(const struct http_client *client);
 
 /* Connections made since the beginning; any thread. */
 uint64_t http_client_connects(const struct http_client *client);

@@ -14,6 +14,12 @@ struct http_socket {
 	uint32_t polled; /* the same, of the poll under way */
 };
 
+/* NULL: none. */
+struct http_keys {
+	char *user, *password;
+	char *session_header; /* as it is sent */
+};
+
 /* A connection that is tried by two addresses has two; those that are given up leave slowly. */
 #define HTTP_SOCKETS_PER_CONNECTION 4u
 
@@ -31,7 +37,8 @@ struct http_client {
 
 	/* Settings. */
 	uint64_t timeout_ns;
-	char *ca_file, *user, *password, *token, *signing;
+	char *ca_file, *token, *signing;
+	struct http_keys keys;
 	bool accepts_any_peer, keeps_dots;
 	struct curl_slist *headers, *secret_headers;
 };

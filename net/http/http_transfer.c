@@ -143,6 +143,8 @@ static int transfer_set_headers(struct http_transfer *t, const struct http_reque
 		ret = transfer_add_header(t, request->body
 						     ? "x-amz-content-sha256: UNSIGNED-PAYLOAD"
 						     : "x-amz-content-sha256: " EMPTY_SHA256);
+	if (ret == 0 && is_signed && c->keys.session_header)
+		ret = transfer_add_header(t, c->keys.session_header);
 	if (ret == 0 && request->condition)
 		ret = transfer_add_header(t, request->condition);
 	if (ret < 0)
@@ -160,7 +162,7 @@ static int transfer_set_secrets(struct http_transfer *t, const struct http_reque
 {
 	const struct http_client *c = t->client;
 	const struct http_curl *curl = c->curl;
-	const char *user = request->is_secret ? c->user : NULL;
+	const char *user = request->is_secret ? c->keys.user : NULL;
 	const char *token = request->is_secret ? c->token : NULL;
 	const char *signing = user ? c->signing : NULL;
 	long kind = token ? (long)CURLAUTH_BEARER : (long)CURLAUTH_BASIC;
@@ -172,7 +174,7 @@ static int transfer_set_secrets(struct http_transfer *t, const struct http_reque
 		user = NULL;
 	curl->curl_easy_setopt(t->easy, CURLOPT_HTTPAUTH, kind);
 	curl->curl_easy_setopt(t->easy, CURLOPT_USERNAME, user);
-	curl->curl_easy_setopt(t->easy, CURLOPT_PASSWORD, user ? c->password : NULL);
+	curl->curl_easy_setopt(t->easy, CURLOPT_PASSWORD, user ? c->keys.password : NULL);
 	curl->curl_easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER, token);
 	return transfer_set_headers(t, request, signing);
 }

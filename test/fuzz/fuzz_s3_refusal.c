@@ -61,6 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	check_words(words, HTTP_ERROR_BYTES);
 	ASSERT(becomes != WEB_MOVED && becomes != WEB_GOOD);
 	ASSERT(becomes == verdict || becomes == WEB_AGAIN ||
+	       (verdict == WEB_REFUSED && becomes == WEB_KEYS) ||
 	       (verdict == WEB_MOVED && becomes == WEB_REFUSED));
 	free(words);
 	free(document);

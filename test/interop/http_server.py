@@ -8,7 +8,8 @@ line per command and answers each with one line, "ok ..." or "error: ...":
 
     set KEY=VALUE ...   (_ stands for a space) size, etag, modified (of the object; "": none), auth (the Authorization that is wanted),
                         path (of the object), s3=ACCESS:SECRET:REGION[:TOKEN] (requests are signed for S3 with these; others
-                        are refused as S3 does, and violations; "": not), delay_ms (before each answer), match=0 (If-Match is ignored)
+                        are refused as S3 does, and violations; "": not), expired (a TOKEN of S3: 400 ExpiredToken, which is
+                        counted), delay_ms (before each answer), match=0 (If-Match is ignored)
     fault KIND [N [ARG]] the next N requests (1; -1: all) get
                           status ARG       that status, ARG: CODE or CODE:RETRY-AFTER
                           redirect ARG     302 to that URL
@@ -62,10 +63,10 @@ class Server:
         self.port = int(self.port)
         self.lock = threading.Lock()
         self.faults = []
-        self.counts = dict(requests=0, connections=0, open=0, body_bytes=0, violations=0, secrets=0, faults=0)
+        self.counts = dict(requests=0, connections=0, open=0, body_bytes=0, violations=0, secrets=0, faults=0, expired=0)
         self.last_violation = ""
         self.settings = dict(size="4194304", etag='"v1"', modified="Mon, 01 Jun 2026 00:00:00 GMT", auth="", path="/disk.img", s3="",
-                             delay_ms="0", match="1")
+                             expired="", delay_ms="0", match="1")
         self.change(args.set)
         self.sockets = set()
         self.listener = None
@@ -128,6 +129,15 @@ class Server:
         extra = [f"x-amz-bucket-region: {region}"] if region else []
         self.answer(connection, status, ["Content-Type: application/xml", f"Content-Length: {len(document)}", *extra], document,
                     version=False)
+
+    def refuses_expired(self, connection, headers):
+        """True: that was the answer."""
+        if not self.settings["expired"] or headers.get("x-amz-security-token") != self.settings["expired"]:
+            return False
+        with self.lock:
+            self.counts["expired"] += 1
+        self.s3_error(connection, 400, "ExpiredToken", "The provided token has expired.")
+        return True
 
     def signature_refusal(self, method, path, headers):
         access, secret, region, token = (self.settings["s3"].split(":") + [""])[:4]
@@ -219,6 +229,8 @@ class Server:
         first, last = int(want[1]), int(want[2])
         if last >= size > first and last > 0:
             self.violation(f"range {first}-{last} of {size}")
+        if self.refuses_expired(connection, headers):
+            return None
         refusal = self.settings["s3"] and self.signature_refusal(method, path, headers)
         if refusal:
             self.violation(" ".join(refusal))

@@ -169,6 +169,8 @@ class Store(http_server.Server):
         with self.lock:
             self.counts["requests"] += 1
         time.sleep(int(self.settings["delay_ms"]) / 1000)
+        if self.refuses_expired(connection, headers):
+            return None
         refusal = self.settings["s3"] and self.signature_refusal(method, path, headers)
         if refusal:
             self.violation(" ".join(refusal))

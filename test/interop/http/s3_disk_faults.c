@@ -116,6 +116,43 @@ static void check_bare(struct fault_case *c, const void *arg)
 	expect_no_violation(c);
 }
 
+static void write_keys(struct fault_case *c, const char *token)
+{
+	char text[200], path[200];
+
+	snprintf(text, sizeof(text),
+		 "[default]\naws_access_key_id = AK\naws_secret_access_key = SK\n"
+		 "aws_session_token = %s\n",
+		 token);
+	web_write_secret(c, "keys", text, path);
+}
+
+/* Keys of a role: reads, writes, renewals of the lease and its end go on with the next ones. */
+static void check_keys_expire(struct fault_case *c, const void *arg)
+{
+	const char *yaml;
+	uint64_t nr;
+
+	(void)arg;
+	store_serve(c);
+	web_tell(c, "set s3=AK:SK:us-east-1:one");
+	yaml = disk_yaml(c, NEW);
+	write_keys(c, "one");
+	if (!web_open_backend(c, "s3-disk", yaml, 1))
+		return;
+	case_works(c, 20);
+	web_tell(c, "set s3=AK:SK:us-east-1:two expired=one");
+	write_keys(c, "two");
+	case_works(c, 50);
+	nr = web_count(c, "expired");
+	EXPECT(nr > 0, "the old token was not tried");
+	case_logged("new keys are used");
+	case_close(c);
+	c->is_open = false;
+	EXPECT(web_count(c, "expired") == nr, "closed with the old token");
+	expect_no_violation(c);
+}
+
 /* ---- two writers ---- */
 
 static void check_second(struct fault_case *c, const void *arg)
@@ -529,6 +566,7 @@ void s3_disk_run(uint64_t seed)
 
 	fault_case_run("s3-disk: it works", 60, seed, check_plain, NULL);
 	fault_case_run("s3-disk: ETags without quotes", 60, seed, check_bare, NULL);
+	fault_case_run("s3-disk: keys expire", 60, seed, check_keys_expire, NULL);
 	fault_case_run("s3-disk: a second writer", 60, seed, check_second, NULL);
 	fault_case_run("s3-disk: a writer is replaced", 60, seed, check_taken, NULL);
 	fault_case_run("s3-disk: a writer that is replaced deletes nothing", 60, seed,

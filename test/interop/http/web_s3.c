@@ -1,8 +1,10 @@
 /* Objects of S3: each request is signed, and http_server.py verifies it; keys; refusals. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "web_case.h"
@@ -215,6 +217,128 @@ static void check_serving(struct fault_case *c, const void *arg)
 	expect_signed(c);
 }
 
+/* ---- keys that are good for a while ---- */
+
+static const char *write_token(struct fault_case *c, const char *token)
+{
+	char line[100];
+
+	snprintf(line, sizeof(line), "aws_session_token = %s", token);
+	return credentials(c, SECRET, line);
+}
+
+/* Signed by the token "old", which the server takes no more from then on. */
+static bool open_to_expire(struct fault_case *c, const char *outage)
+{
+	char yaml[1000];
+
+	serve_signed(c, "/images/disk.img");
+	web_tell(c, "set s3=" ACCESS ":" SECRET ":us-east-1:old");
+	snprintf(yaml, sizeof(yaml),
+		 "uri: s3://images/disk.img\nendpoint: \"%s\"\ncredentials_file: %s\n%s\n",
+		 endpoint(c, "127.0.0.1"), write_token(c, "old"), outage);
+	if (!web_open_backend(c, "s3", yaml, 1))
+		return false;
+	web_works(c);
+	web_tell(c, "set s3=" ACCESS ":" SECRET ":us-east-1:new expired=old");
+	return true;
+}
+
+static void check_renewed(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	if (!open_to_expire(c, ""))
+		return;
+	write_token(c, "new");
+	web_works(c);
+	EXPECT(web_count(c, "expired") > 0, "the old token was not tried");
+	/* As many as were under way. */
+	EXPECT(web_count(c, "expired") < 20, "%llu requests with the old token",
+	       (unsigned long long)web_count(c, "expired"));
+	case_logged("new keys are used");
+	case_not_logged(SECRET);
+}
+
+static void write_token_later(struct fault_case *c, const char *token, unsigned ms)
+{
+	pid_t pid = fork();
+
+	if (pid != 0)
+		return;
+	usleep(ms * 1000);
+	write_token(c, token);
+	_exit(0);
+}
+
+static void check_renewed_late(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	if (!open_to_expire(c, ""))
+		return;
+	write_token_later(c, "new", 700);
+	web_works(c);
+	EXPECT(web_count(c, "expired") > 1, "asked again too late");
+	case_logged("the server refuses the keys, and their file has no others");
+	case_logged("new keys are used");
+}
+
+static void check_not_renewed(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	if (!open_to_expire(c, "on_disconnect: {queue: 1s}"))
+		return;
+	credentials(c, "two words", "");
+	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, 4096, NULL) == -EIO, "served");
+	case_logged(
+		"400 ExpiredToken \\(The provided token has expired.\\): put a new session token");
+	case_logged("new keys cannot be read.*line 6: aws_secret_access_key");
+	write_token(c, "new");
+	/* One request after each pause finds out. */
+	for (unsigned i = 0; i < 100 && rig_do(&c->rig, BACKEND_READ, 0, 0, 4096, NULL) < 0; i++)
+		case_turn_for(c, 100);
+	web_works(c);
+}
+
+/* Closed while the file is being read. */
+static void check_renewal_dropped(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	if (!open_to_expire(c, "on_disconnect: fail"))
+		return;
+	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, 4096, NULL) == -EIO, "served");
+	case_close(c);
+	c->is_open = false;
+	usleep(100000);
+}
+
+/* Nobody renews the environment. */
+static void check_expired_environment(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	serve_signed(c, "/images/disk.img");
+	web_tell(c, "set s3=" ACCESS ":" SECRET ":us-east-1:old");
+	setenv("AWS_ENDPOINT_URL", endpoint(c, "127.0.0.1"), 1);
+	setenv("AWS_ACCESS_KEY_ID", ACCESS, 1);
+	setenv("AWS_SECRET_ACCESS_KEY", SECRET, 1);
+	setenv("AWS_SESSION_TOKEN", "old", 1);
+	if (!web_open_backend(c, "s3", "uri: s3://images/disk.img\n", 1))
+		return;
+	web_tell(c, "set expired=old");
+	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, 4096, NULL) == -EIO, "served");
+	EXPECT(web_count(c, "expired") == 1, "asked again, for nothing");
+}
+
+static void run_renewals(uint64_t seed)
+{
+	fault_case_run("s3: keys expire, the file has others", 30, seed, check_renewed, NULL);
+	fault_case_run("s3: keys expire, others come later", 30, seed, check_renewed_late, NULL);
+	fault_case_run("s3: keys expire, others do not come", 30, seed, check_not_renewed, NULL);
+	fault_case_run("s3: keys expire, the device is closed", 30, seed, check_renewal_dropped,
+		       NULL);
+	fault_case_run("s3: keys of the environment expire", 30, seed, check_expired_environment,
+		       NULL);
+}
+
 /* A signature is for one server: no other is asked. */
 static void check_elsewhere(struct fault_case *c, const void *arg)
 {
@@ -276,5 +400,6 @@ void s3_run(uint64_t seed)
 	fault_case_run("s3: bad credentials", 30, seed, check_bad_credentials, NULL);
 	fault_case_run("s3: refusals while it serves", 60, seed, check_serving, NULL);
 	fault_case_run("s3: sent elsewhere", 30, seed, check_elsewhere, NULL);
+	run_renewals(seed);
 	run_refusals(seed);
 }

@@ -58,6 +58,13 @@ static void test_words(void **state)
 		  "it answers 503 SlowDown" },
 		{ 400, "", WEB_REFUSED, WEB_AGAIN, false, CODE("RequestTimeout"),
 		  "it answers 400 RequestTimeout" },
+		/* Other keys may be good. */
+		{ 400, "", WEB_REFUSED, WEB_KEYS, false, CODE("ExpiredToken"),
+		  "it answers 400 ExpiredToken: put a new session token into credentials_file" },
+		{ 403, "", WEB_REFUSED, WEB_KEYS, false, CODE("InvalidAccessKeyId"),
+		  "it answers 403 InvalidAccessKeyId: see the access key in credentials_file" },
+		{ 400, "", WEB_REFUSED, WEB_REFUSED, true, CODE("InvalidToken"),
+		  "it answers 400 InvalidToken: see aws_session_token in credentials_file" },
 		/* Cut, or without an end. */
 		{ 403, "", WEB_REFUSED, WEB_REFUSED, false, "<Code>Acc",
 		  "it answers 403 Acc: see credentials_file" },
