@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <liburing.h>
 
@@ -104,10 +105,12 @@ int ring_connect_unix(int fd, const struct sockaddr *address, socklen_t address_
 void ring_shutdown(int fd);
 
 /*
- * pread(2) and pwrite(2) on a device of ring_open: the bytes of a request, moved by hand. They do
- * not wait for anything but memory. Return bytes, which can be fewer than asked for, or -errno.
+ * pread(2), pwrite(2) and pwritev(2) on a device of ring_open: the bytes of a request, moved by
+ * hand. They do not wait for anything but memory. Return bytes, which can be fewer than asked for,
+ * or -errno.
  */
 ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset);
 ssize_t ring_pwrite(int fd, const void *buf, size_t bytes, uint64_t offset);
+ssize_t ring_pwritev(int fd, const struct iovec *iov, unsigned nr, uint64_t offset);
 
 #endif

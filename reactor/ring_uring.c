@@ -280,3 +280,10 @@ ssize_t ring_pwrite(int fd, const void *buf, size_t bytes, uint64_t offset)
 
 	return n < 0 ? -errno : n;
 }
+
+ssize_t ring_pwritev(int fd, const struct iovec *iov, unsigned nr, uint64_t offset)
+{
+	ssize_t n = pwritev(fd, iov, (int)nr, (off_t)offset);
+
+	return n < 0 ? -errno : n;
+}

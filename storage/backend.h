@@ -35,6 +35,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "base/list.h"
 #include "config/option.h"
@@ -544,6 +545,17 @@ void backend_io_complete(struct backend_io *io, int result);
 int backend_data_put(struct backend_io *io, uint32_t at_bytes, const void *from, size_t bytes);
 int backend_data_put_zeroes(struct backend_io *io, uint32_t at_bytes, size_t bytes);
 int backend_data_get(struct backend_io *io, uint32_t at_bytes, void *to, size_t bytes);
+
+/*
+ * The same of a READ's bytes that lie in pieces, at most BACKEND_PIECES_MAX, by one system call:
+ * the driver walks through the pages of a request from its start for each.
+ */
+#define BACKEND_PIECES_MAX 256u
+int backend_data_put_pieces(struct backend_io *io, uint32_t at_bytes, const struct iovec *iov,
+			    unsigned nr);
+/* So many zeroes, for such a piece. */
+#define BACKEND_ZEROES_BYTES (1u << 20)
+void *backend_data_zeroes(void);
 
 /*
  * For the core: the same, whether or not there is a buffer of ours, between memory and the

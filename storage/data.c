@@ -17,9 +17,12 @@
  * As long as most requests: the driver walks through a request's pages from its start for every
  * piece. Never written, so not const: that would put them into the program's file.
  */
-#define ZEROES_BYTES MIB(1)
+static uint8_t zeroes[BACKEND_ZEROES_BYTES];
 
-static uint8_t zeroes[ZEROES_BYTES];
+void *backend_data_zeroes(void)
+{
+	return zeroes;
+}
 
 int backend_data_to_driver(const struct backend_io *io, uint32_t at_bytes, const void *from,
 			   size_t bytes)
@@ -53,13 +56,40 @@ int backend_data_put_zeroes(struct backend_io *io, uint32_t at_bytes, size_t byt
 		return 0;
 	}
 	while (bytes > 0 && ret == 0) {
-		size_t now_bytes = MIN(bytes, ZEROES_BYTES);
+		size_t now_bytes = MIN(bytes, BACKEND_ZEROES_BYTES);
 
 		ret = backend_data_put(io, at_bytes, zeroes, now_bytes);
 		at_bytes += (uint32_t)now_bytes;
 		bytes -= now_bytes;
 	}
 	return ret;
+}
+
+static size_t pieces_bytes(const struct iovec *iov, unsigned nr)
+{
+	size_t bytes = 0;
+
+	for (unsigned i = 0; i < nr; i++)
+		bytes += iov[i].iov_len;
+	return bytes;
+}
+
+int backend_data_put_pieces(struct backend_io *io, uint32_t at_bytes, const struct iovec *iov,
+			    unsigned nr)
+{
+	ssize_t n;
+
+	if (nr == 1)
+		return backend_data_put(io, at_bytes, iov->iov_base, iov->iov_len);
+	if (!backend_io_in_memory(io)) {
+		n = ring_pwritev(io->driver_fd, iov, nr, io->driver_pos + at_bytes);
+		return n == (ssize_t)pieces_bytes(iov, nr) ? 0 : -EIO;
+	}
+	for (unsigned i = 0; i < nr; i++) {
+		backend_data_put(io, at_bytes, iov[i].iov_base, iov[i].iov_len);
+		at_bytes += (uint32_t)iov[i].iov_len;
+	}
+	return 0;
 }
 
 int backend_data_get(struct backend_io *io, uint32_t at_bytes, void *to, size_t bytes)

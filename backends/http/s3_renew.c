@@ -116,7 +116,8 @@ static void reading_judge(struct s3_renew *r, const struct s3_reading *reading)
 		log_limited(LOG_LEVEL_ERROR, "new keys cannot be read", "device=%s why=\"%s\"",
 			    r->name, reading->words);
 	else if (keys_are_same(&r->keys, &reading->keys))
-		log_limited(LOG_LEVEL_WARN, "the server refuses the keys, and their file has no others",
+		log_limited(LOG_LEVEL_WARN,
+			    "the server refuses the keys, and their file has no others",
 			    "device=%s file=\"%s\"", r->name, reading->path);
 	else if (renew_use(r, &reading->keys) == 0)
 		log_info("new keys are used", "device=%s file=\"%s\"", r->name, reading->path);

@@ -108,21 +108,35 @@ void mem_mark_present(struct mem_device *mem, uint64_t offset_bytes, uint64_t le
 			atomic_fetch_or(&mem->present[page / 64], 1ull << (page % 64));
 }
 
+/* The next run of a READ, from its byte done_bytes on, as a piece. */
+static struct iovec mem_piece(const struct mem_device *mem, const struct backend_io *io,
+			      uint32_t done_bytes)
+{
+	uint64_t offset_bytes = io->offset_bytes + done_bytes, bytes;
+	bool present;
+
+	bytes = mem_run(mem, offset_bytes, io->length_bytes - done_bytes, &present);
+	if (present)
+		return (struct iovec){ .iov_base = mem->base + offset_bytes, .iov_len = bytes };
+	return (struct iovec){ .iov_base = backend_data_zeroes(),
+			       .iov_len = MIN(bytes, BACKEND_ZEROES_BYTES) };
+}
+
 static int mem_read(struct mem_device *mem, struct backend_io *io)
 {
+	struct iovec piece[BACKEND_PIECES_MAX];
 	uint32_t done_bytes = 0;
 	int ret = 0;
 
 	while (done_bytes < io->length_bytes && ret == 0) {
-		uint64_t offset_bytes = io->offset_bytes + done_bytes;
-		bool present;
-		uint64_t run_bytes =
-			mem_run(mem, offset_bytes, io->length_bytes - done_bytes, &present);
+		uint32_t at_bytes = done_bytes;
+		unsigned nr = 0;
 
-		ret = present ? backend_data_put(io, done_bytes, mem->base + offset_bytes,
-						 run_bytes)
-			      : backend_data_put_zeroes(io, done_bytes, run_bytes);
-		done_bytes += (uint32_t)run_bytes;
+		while (done_bytes < io->length_bytes && nr < BACKEND_PIECES_MAX) {
+			piece[nr] = mem_piece(mem, io, done_bytes);
+			done_bytes += (uint32_t)piece[nr++].iov_len;
+		}
+		ret = backend_data_put_pieces(io, at_bytes, piece, nr);
 	}
 	return ret;
 }

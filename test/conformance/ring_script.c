@@ -208,3 +208,9 @@ ssize_t ring_pwrite(int fd, const void *buf, size_t bytes, uint64_t offset)
 	(void)fd, (void)buf, (void)bytes, (void)offset;
 	return -EBADF;
 }
+
+ssize_t ring_pwritev(int fd, const struct iovec *iov, unsigned nr, uint64_t offset)
+{
+	(void)fd, (void)iov, (void)nr, (void)offset;
+	return -EBADF;
+}

@@ -195,3 +195,12 @@ ssize_t ring_pwrite(int fd, const void *buf, size_t bytes, uint64_t offset)
 	memcpy((void *)(uintptr_t)offset, buf, bytes);
 	return (ssize_t)bytes;
 }
+
+ssize_t ring_pwritev(int fd, const struct iovec *iov, unsigned nr, uint64_t offset)
+{
+	ssize_t done = 0;
+
+	for (unsigned i = 0; i < nr; i++)
+		done += ring_pwrite(fd, iov[i].iov_base, iov[i].iov_len, offset + (uint64_t)done);
+	return done;
+}

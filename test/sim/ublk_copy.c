@@ -41,6 +41,15 @@ static struct client_rq *request_at(const struct model_dev *dev, uint64_t pos, s
 	return t->rq;
 }
 
+static size_t bytes_of(const struct iovec *iov, unsigned nr)
+{
+	size_t bytes = 0;
+
+	for (unsigned i = 0; i < nr; i++)
+		bytes += iov[i].iov_len;
+	return bytes;
+}
+
 /* How many of the bytes are moved, or -errno. */
 static ssize_t choose_bytes(struct client_rq *rq, size_t bytes)
 {
@@ -64,7 +73,19 @@ static ssize_t copy_out_of(struct client_rq *rq, void *buf, size_t bytes, uint32
 	return n;
 }
 
-static ssize_t copy_into(struct client_rq *rq, const void *buf, size_t bytes, uint32_t at)
+static void copy_pieces(struct client_rq *rq, const struct iovec *iov, size_t left, uint32_t at)
+{
+	for (; left > 0; iov++) {
+		size_t now = MIN(left, iov->iov_len);
+
+		memcpy(rq->pages + at, iov->iov_base, now);
+		memset(rq->touched + at, 1, now);
+		at += (uint32_t)now;
+		left -= now;
+	}
+}
+
+static ssize_t copy_into(struct client_rq *rq, const struct iovec *iov, size_t bytes, uint32_t at)
 {
 	ssize_t n = choose_bytes(rq, bytes);
 
@@ -73,8 +94,7 @@ static ssize_t copy_into(struct client_rq *rq, const void *buf, size_t bytes, ui
 			 rq->tag);
 	if (n <= 0 || sim_defect_always(DEFECT_NO_HAND_COPY))
 		return n;
-	memcpy(rq->pages + at, buf, (size_t)n);
-	memset(rq->touched + at, 1, (size_t)n);
+	copy_pieces(rq, iov, (size_t)n, at);
 	return n;
 }
 
@@ -94,12 +114,20 @@ ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset)
 
 ssize_t ring_pwrite(int fd, const void *buf, size_t bytes, uint64_t offset)
 {
+	const struct iovec piece = { .iov_base = (void *)(uintptr_t)buf, .iov_len = bytes };
+
+	return ring_pwritev(fd, &piece, 1, offset);
+}
+
+ssize_t ring_pwritev(int fd, const struct iovec *iov, unsigned nr, uint64_t offset)
+{
 	enum sim_side side = sim_cross(SIM_WORLD);
+	size_t bytes = bytes_of(iov, nr);
 	struct client_rq *rq = request_at(model_by_file(fd), offset, bytes);
 	ssize_t n;
 
 	sim_kill_point();
-	n = copy_into(rq, buf, bytes, place_of(offset));
+	n = copy_into(rq, iov, bytes, place_of(offset));
 
 	sim_trace("pwrite", (uint64_t)rq->queue << 32 | rq->tag, place_of(offset), bytes, n);
 	sim_cross(side);
