@@ -66,6 +66,7 @@ known_splats='WARNING: .*(io_buffer_register_bvec|ublk_ch_uring_cmd\+|nvmet_subs
 
 dmesg_clean() {
 	! dmesg | awk -v known="$known_splats" '
+		/ommand line: / { next } # has words of what it switches off
 		/cut here/ { inside = 1; splat = "" }
 		!inside { print }
 		inside { splat = splat $0 "\n" }
