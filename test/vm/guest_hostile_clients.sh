@@ -40,7 +40,7 @@ at_once() {
 	shift
 	for ((i = 0; i < 5; i++)); do timeout "$limit" "$@" >"$work/answer" || { echo "no answer to the $i. try" && return 1; }; done
 }
-scrape() { curl -sf --max-time 3 http://127.0.0.1:9740/metrics | grep -q '^# EOF'; }
+scrape() { curl -sf --max-time 10 http://127.0.0.1:9740/metrics | grep -q '^# EOF'; }
 scrapes() { local i; for ((i = 0; i < 5; i++)); do scrape || { echo "the $i. scrape fails" && return 1; }; done; }
 
 if command -v curl >/dev/null; then
@@ -54,7 +54,7 @@ else
 	skip "metrics" "no curl"
 fi
 ok "50 that pipeline stats are there" be_hostile pipeline $socket 50
-ok "... and let another have its turn" at_once 3 ublkctl list
+ok "... and let another have its turn" at_once 10 ublkctl list
 ok "... and are still there" make_peace
 
 # ---- ids ----
