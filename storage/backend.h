@@ -547,8 +547,8 @@ int backend_data_put_zeroes(struct backend_io *io, uint32_t at_bytes, size_t byt
 int backend_data_get(struct backend_io *io, uint32_t at_bytes, void *to, size_t bytes);
 
 /*
- * The same of a READ's bytes that lie in pieces, at most BACKEND_PIECES_MAX, by one system call:
- * the driver walks through the pages of a request from its start for each.
+ * Puts bytes that lie in pieces, at most BACKEND_PIECES_MAX, into a READ that is not in memory, by
+ * one system call: the driver walks through the pages of a request from its start for each.
  */
 #define BACKEND_PIECES_MAX 256u
 int backend_data_put_pieces(struct backend_io *io, uint32_t at_bytes, const struct iovec *iov,

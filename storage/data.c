@@ -80,16 +80,9 @@ int backend_data_put_pieces(struct backend_io *io, uint32_t at_bytes, const stru
 	ssize_t n;
 
 	if (nr == 1)
-		return backend_data_put(io, at_bytes, iov->iov_base, iov->iov_len);
-	if (!backend_io_in_memory(io)) {
-		n = ring_pwritev(io->driver_fd, iov, nr, io->driver_pos + at_bytes);
-		return n == (ssize_t)pieces_bytes(iov, nr) ? 0 : -EIO;
-	}
-	for (unsigned i = 0; i < nr; i++) {
-		backend_data_put(io, at_bytes, iov[i].iov_base, iov[i].iov_len);
-		at_bytes += (uint32_t)iov[i].iov_len;
-	}
-	return 0;
+		return backend_data_to_driver(io, at_bytes, iov->iov_base, iov->iov_len);
+	n = ring_pwritev(io->driver_fd, iov, nr, io->driver_pos + at_bytes);
+	return n == (ssize_t)pieces_bytes(iov, nr) ? 0 : -EIO;
 }
 
 int backend_data_get(struct backend_io *io, uint32_t at_bytes, void *to, size_t bytes)

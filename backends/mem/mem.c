@@ -122,7 +122,8 @@ static struct iovec mem_piece(const struct mem_device *mem, const struct backend
 			       .iov_len = MIN(bytes, BACKEND_ZEROES_BYTES) };
 }
 
-static int mem_read(struct mem_device *mem, struct backend_io *io)
+/* To the driver, with as few system calls as can be. */
+static int mem_read_pieces(const struct mem_device *mem, struct backend_io *io)
 {
 	struct iovec piece[BACKEND_PIECES_MAX];
 	uint32_t done_bytes = 0;
@@ -137,6 +138,25 @@ static int mem_read(struct mem_device *mem, struct backend_io *io)
 			done_bytes += (uint32_t)piece[nr++].iov_len;
 		}
 		ret = backend_data_put_pieces(io, at_bytes, piece, nr);
+	}
+	return ret;
+}
+
+static int mem_read(const struct mem_device *mem, struct backend_io *io)
+{
+	uint32_t done_bytes = 0;
+	int ret = 0;
+
+	if (!backend_io_in_memory(io))
+		return mem_read_pieces(mem, io);
+	while (done_bytes < io->length_bytes && ret == 0) {
+		uint64_t offset_bytes = io->offset_bytes + done_bytes, bytes;
+		bool present;
+
+		bytes = mem_run(mem, offset_bytes, io->length_bytes - done_bytes, &present);
+		ret = present ? backend_data_put(io, done_bytes, mem->base + offset_bytes, bytes)
+			      : backend_data_put_zeroes(io, done_bytes, bytes);
+		done_bytes += (uint32_t)bytes;
 	}
 	return ret;
 }
