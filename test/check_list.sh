@@ -35,7 +35,7 @@ if [ "$mode" != fast ]; then
 	step build-fuzz build fuzz fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth \
 		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress fuzz_cache_index \
 		fuzz_s3_manifest fuzz_s3_map fuzz_s3_list fuzz_s3_refusal
-	fuzz_seconds=10
+	fuzz_seconds=6
 	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
 	tap_run fuzz-network $((14 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
 		fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth \
