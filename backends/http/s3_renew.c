@@ -46,13 +46,14 @@ int s3_credentials_read(const char *path, const char *profile, struct s3_keys *r
 			char *error, size_t error_bytes)
 {
 	size_t bytes;
-	int fd = secret_file_open(path, FILE_SECRET, &bytes, error, error_bytes), ret = -EINVAL;
+	int fd = secret_file_open(path, FILE_SECRET, &bytes, error, error_bytes), ret;
 	char *text;
 	ssize_t n;
 
 	if (fd < 0)
 		return fd;
 	text = calloc(1, S3_CREDENTIALS_BYTES);
+	ret = text ? -EINVAL : -ENOMEM;
 	n = text && bytes < S3_CREDENTIALS_BYTES ? read(fd, text, S3_CREDENTIALS_BYTES - 1) : -1;
 	close(fd);
 	if (n >= 0)

@@ -240,13 +240,13 @@ int qcow2_handle_alloc(struct qcow2_owner *o, struct qcow2_io *s)
 }
 
 /*
- * A compressed cluster becomes something else, with subclusters. As long as the entry is compressed
- * its bits mean nothing, so they come first: a process that dies in between has changed nothing
- * (qcow2_tables_adopt clears them). Who has read the bits of before and then the new entry finds
- * that the slot has changed, and looks again.
+ * With subclusters: a cluster goes, or was compressed. The bits come first: a compressed entry does
+ * not use them, so a process that dies in between has changed nothing (qcow2_tables_adopt clears
+ * them). Who has read the bits of before and then the new entry finds that the slot has changed,
+ * and looks again.
  */
-static void replace_packed(struct qcow2_slot *slot, void *slice, unsigned idx, uint64_t entry,
-			   uint64_t bits)
+static void store_bits_first(struct qcow2_slot *slot, void *slice, unsigned idx, uint64_t entry,
+			     uint64_t bits)
 {
 	qcow2_entry_store(slice, idx + 1, bits);
 	atomic_fetch_add_explicit(&slot->seq, 2, memory_order_release);
@@ -271,7 +271,7 @@ static void publish_subclusters(struct qcow2_slot *slot, void *slice, unsigned i
 	uint64_t old_bits = qcow2_entry_load(slice, idx + 1);
 
 	if (qcow2_entry_load(slice, idx) & QCOW2_COMPRESSED) {
-		replace_packed(slot, slice, idx, entry, bits);
+		store_bits_first(slot, slice, idx, entry, bits);
 		return;
 	}
 	qcow2_entry_store(slice, idx, entry);
@@ -418,14 +418,10 @@ static void unmap_cluster(struct qcow2_owner *o, struct qcow2_io *s, struct qcow
 	if (c.entry == entry && c.bits == bits)
 		return;
 	qcow2_mark_dirty(t, slot);
-	if (words == 2 && (entry & QCOW2_COMPRESSED)) {
-		replace_packed(slot, slice, idx, c.entry, c.bits);
-	} else {
-		if (words == 2)
-			qcow2_entry_store(slice, idx + 1, c.bits);
-		qcow2_fence(memory_order_release);
+	if (words == 2)
+		store_bits_first(slot, slice, idx, c.entry, c.bits);
+	else
 		qcow2_entry_store(slice, idx, c.entry);
-	}
 	if (c.frees)
 		qcow2_freed_add_entry(t, entry);
 }

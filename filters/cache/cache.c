@@ -66,7 +66,7 @@ bool cache_pass_waits(struct cache_io *s)
 }
 
 /* The piece is of that buffer. Returns 0 or -errno. */
-static int cache_pass_begin(struct cache_io *s, struct backend_io *child, uint32_t at_bytes)
+static int cache_pass_begin(struct cache_io *s, struct backend_io *child)
 {
 	void *buf = s->pass->own->buf;
 
@@ -74,7 +74,7 @@ static int cache_pass_begin(struct cache_io *s, struct backend_io *child, uint32
 	child->buf_index = -1;
 	if (s->io->op == BACKEND_READ)
 		return 0;
-	return backend_data_get(s->io, at_bytes, buf, child->length_bytes);
+	return backend_data_get(s->io, s->at_bytes, buf, child->length_bytes);
 }
 
 static int cache_pass_ended(struct cache_io *s, int result)
@@ -103,10 +103,10 @@ static void cache_piece_ended(struct cache_io *s, const struct backend_io *child
 }
 
 /* False: it has ended. */
-static bool cache_piece_begin(struct cache_io *s, struct backend_io *child, uint32_t at_bytes)
+static bool cache_piece_begin(struct cache_io *s, struct backend_io *child)
 {
 	if (s->pass && child == &s->io->child[CACHE_ORIGIN]) {
-		child->result = cache_pass_begin(s, child, at_bytes);
+		child->result = cache_pass_begin(s, child);
 		if (child->result < 0)
 			return false;
 	}
@@ -124,7 +124,7 @@ void cache_piece(struct cache_io *s, unsigned child_idx, uint32_t skip_bytes, ui
 	else if (s->d->mode == CACHE_WRITEBACK)
 		child->flags &= (uint8_t)~BACKEND_FUA; /* a flush follows */
 	s->answer[child_idx] = 0;
-	if (cache_piece_begin(s, child, s->at_bytes + skip_bytes))
+	if (cache_piece_begin(s, child))
 		s->pieces++;
 	else
 		cache_piece_ended(s, child);

@@ -9,7 +9,8 @@
  * A block is given up by the clock: one that was read since the hand passed stays.
  *
  * Failure modes: the store cannot read: the origin does, but for dirty bytes: an I/O error. No
- * buffer, no slot, or a change of the block under way: the origin does it and nothing is kept.
+ * slot, or a change of the block under way: the origin does it and nothing is kept. No buffer: the
+ * read waits for one.
  */
 #include "filters/cache/cache.h"
 

@@ -130,18 +130,22 @@ class Server:
         self.answer(connection, status, ["Content-Type: application/xml", f"Content-Length: {len(document)}", *extra], document,
                     version=False)
 
-    def refuses_expired(self, connection, headers):
+    def refuses_keys(self, connection, method, path, headers):
         """True: that was the answer."""
-        if not self.settings["expired"] or headers.get("x-amz-security-token") != self.settings["expired"]:
+        if self.settings["expired"] and headers.get("x-amz-security-token") == self.settings["expired"]:
+            with self.lock:
+                self.counts["expired"] += 1
+            self.s3_error(connection, 400, "ExpiredToken", "The provided token has expired.")
+            return True
+        if not self.settings["s3"]:
             return False
-        with self.lock:
-            self.counts["expired"] += 1
-        self.s3_error(connection, 400, "ExpiredToken", "The provided token has expired.")
-        return True
-
-    def signature_refusal(self, method, path, headers):
         access, secret, region, token = (self.settings["s3"].split(":") + [""])[:4]
-        return s3_signature.refusal(method, path, headers, {access: secret}, region, token)
+        refusal = s3_signature.refusal(method, path, headers, {access: secret}, region, token)
+        if not refusal:
+            return False
+        self.violation(" ".join(refusal))
+        self.s3_error(connection, 403, *refusal)
+        return True
 
     def chunked(self, connection, head, body):
         self.answer(connection, 206, [head, "Transfer-Encoding: chunked"])
@@ -229,12 +233,8 @@ class Server:
         first, last = int(want[1]), int(want[2])
         if last >= size > first and last > 0:
             self.violation(f"range {first}-{last} of {size}")
-        if self.refuses_expired(connection, headers):
+        if self.refuses_keys(connection, method, path, headers):
             return None
-        refusal = self.settings["s3"] and self.signature_refusal(method, path, headers)
-        if refusal:
-            self.violation(" ".join(refusal))
-            return self.s3_error(connection, 403, *refusal)
         fault, arg = self.take_fault()
         if fault:
             return self.misbehave(connection, fault, arg, first, min(last, size - 1))

@@ -169,12 +169,8 @@ class Store(http_server.Server):
         with self.lock:
             self.counts["requests"] += 1
         time.sleep(int(self.settings["delay_ms"]) / 1000)
-        if self.refuses_expired(connection, headers):
+        if self.refuses_keys(connection, method, path, headers):
             return None
-        refusal = self.settings["s3"] and self.signature_refusal(method, path, headers)
-        if refusal:
-            self.violation(" ".join(refusal))
-            return self.s3_error(connection, 403, *refusal)
         fault, arg = self.choose()
         if fault == "status":
             code, _, after = arg.partition(":")
