@@ -2,6 +2,7 @@
 #ifndef NET_SESSION_LOOK_H
 #define NET_SESSION_LOOK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct histogram;
@@ -28,6 +29,7 @@ const char *net_end_name(enum net_end end);
  */
 struct net_connection_look {
 	const char *node;     /* whose it is, in words: of who shows it; net leaves it NULL */
+	bool is_repeated;     /* of who shows it, too: it is shared, and shown twice */
 	const char *server;   /* net_host_format */
 	const char *state;    /* "connected", "unusable", "connecting", "waiting", "leaving" */
 	uint64_t since_ns;    /* in that state, by ring_clock_ns */

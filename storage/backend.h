@@ -45,7 +45,8 @@
 #include "storage/look.h"
 
 struct backend_io;
-struct backend_visit; /* visit.h */
+struct backend_shared_ops; /* shared.h */
+struct backend_visit;	   /* visit.h */
 
 enum backend_op {
 	BACKEND_READ,
@@ -440,6 +441,8 @@ struct backend {
 	const struct backend_cache_ops *cache_ops;
 	/* Whether a node of this configuration writes nothing below it. NULL: it may write. */
 	bool (*only_reads)(const void *config);
+	/* shared.h: its one child is shared by several devices. NULL: children are its own. */
+	const struct backend_shared_ops *shared;
 };
 
 /*

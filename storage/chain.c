@@ -3,8 +3,7 @@
  * are copied, and what the nodes find is put in (struct backend's resolve). A helper; it may block.
  *
  * Happy path: copy -> from the top down, each node that has the operation finds children -> these
- * are asked in turn. The copies share the structs of options with the configuration, which outlives
- * the device; what was found has its own.
+ * are asked in turn. What devices share (shared.h) is left as it is: it is opened by itself.
  *
  * Failure modes: a node cannot find what it needs: its words; a chain that comes back to a file, or
  * is too long, or a tree too large: words that name the chain; one that would take too much memory.
@@ -26,49 +25,6 @@ struct resolving {
 	char *error;
 	size_t error_bytes;
 };
-
-/* ---- copies ---- */
-
-static struct backend_spec *specs_copy(const struct backend_spec *first);
-
-static struct backend_spec *spec_copy(const struct backend_spec *spec)
-{
-	struct backend_spec *copy = malloc(sizeof(*copy));
-
-	if (!copy)
-		return NULL;
-	*copy = *spec;
-	copy->config_is_borrowed = true;
-	copy->sibling = NULL;
-	copy->child = specs_copy(spec->child);
-	if (spec->child && !copy->child) {
-		free(copy);
-		return NULL;
-	}
-	return copy;
-}
-
-/* With all that follow. NULL: there is none, or no memory. */
-static struct backend_spec *specs_copy(const struct backend_spec *first)
-{
-	struct backend_spec *all = NULL;
-	const struct backend_spec **end = NULL;
-
-	for (const struct backend_spec *spec = first; spec; spec = spec->sibling) {
-		struct backend_spec *copy = spec_copy(spec);
-
-		if (!copy) {
-			backend_spec_free(all);
-			return NULL;
-		}
-		if (end)
-			*end = copy;
-		else
-			all = copy;
-		end = &copy->sibling;
-	}
-	return all;
-}
 
 /* ---- bounds ---- */
 
@@ -206,6 +162,8 @@ static int resolve_node(struct resolving *r, struct backend_spec *spec, unsigned
 	r->above[level] = spec;
 	if (spec->ops->resolve)
 		ret = chain_find(r, spec, level);
+	if (spec->ops->shared)
+		return ret;
 	for (const struct backend_spec *child = spec->child; child && ret == 0;
 	     child = child->sibling)
 		ret = resolve_node(r, (struct backend_spec *)(uintptr_t)child, level + 1);
@@ -216,6 +174,8 @@ bool backend_spec_resolves(const struct backend_spec *spec)
 {
 	if (spec->ops->resolve)
 		return true;
+	if (spec->ops->shared)
+		return false;
 	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
 		if (backend_spec_resolves(child))
 			return true;
@@ -258,7 +218,7 @@ int backend_resolve(const struct backend_spec *spec, const struct backend_open_p
 		    struct backend_spec **ret_spec, char *error, size_t error_bytes)
 {
 	struct resolving r = { .error = error, .error_bytes = error_bytes };
-	struct backend_spec *copy = spec_copy(spec);
+	struct backend_spec *copy = backend_spec_copy(spec);
 	int ret;
 
 	error[0] = '\0';

@@ -46,9 +46,13 @@ struct backend_child_option {
 /* What to open: a node and what is below it. */
 struct backend_spec {
 	const struct backend *ops;
-	const void *config;		  /* filled by ops->options; lives as long as the device */
-	bool config_is_borrowed;	  /* chain.c: of another spec */
-	const struct backend_spec *child; /* the first; NULL: a leaf */
+	const void *config; /* filled by ops->options; lives as long as the device */
+	/*
+	 * How many specs have it, any thread's; the last frees it. NULL: it is somebody else's, who
+	 * outlives the spec and its copies.
+	 */
+	unsigned *config_refs;
+	const struct backend_spec *child;   /* the first; NULL: a leaf */
 	const struct backend_spec *sibling; /* the next child of the same parent */
 	/* As which child of its parent; NULL: the root, or "backend". In a list: at which index. */
 	const struct backend_child_option *as;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "storage/cache_control.h"
+#include "storage/shared.h"
 #include "storage/snapshot.h"
 
 struct node_sought {
@@ -45,7 +46,7 @@ static void search_node(struct node_search *s, struct backend_device *device)
 		if (s->sought->hides_below)
 			return;
 	}
-	for (struct backend_device *c = device->child; c; c = c->sibling)
+	for (struct backend_device *c = backend_below(device); c; c = c->sibling)
 		search_node(s, c);
 }
 

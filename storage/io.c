@@ -19,6 +19,7 @@
 #include "storage/foreign.h"
 #include "storage/io_internal.h"
 #include "storage/node.h"
+#include "storage/shared.h"
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -389,9 +390,14 @@ const char *backend_wait_kind_name(enum backend_wait_kind kind)
 	return kind < BACKEND_WAIT_KIND_NR ? name[kind] : "?";
 }
 
-/* The first child that has it; NULL: none. */
+/* The first child that has it, or the request to what is shared; NULL: none. */
 static const struct backend_io *queued_child(const struct backend_io *io)
 {
+	const struct backend_shared_ops *shared = io->queue->device->ops->shared;
+	const struct backend_io *below = shared ? shared->io(io) : NULL;
+
+	if (below && io_state(below) == BACKEND_IO_QUEUED)
+		return below;
 	for (unsigned i = 0; io->child && i < io->queue->device->child_nr; i++)
 		if (io_state(&io->child[i]) == BACKEND_IO_QUEUED)
 			return &io->child[i];

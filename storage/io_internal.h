@@ -10,9 +10,4 @@ extern _Thread_local char backend_this_thread;
 /* The `done` of I/Os below a node that only forwards: completes the I/O above with the result. */
 void backend_forward_done(struct backend_io *child);
 
-/* For I/Os without a parent: submits, or lets it wait while the queue is BUSY. Never BUSY. */
-enum backend_submit backend_submit_or_wait(struct backend_io *io);
-/* From the `done` of such an I/O: those that wait are submitted again. */
-void backend_retry_waiting(struct backend_queue *queue);
-
 #endif

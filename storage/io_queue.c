@@ -75,7 +75,9 @@ size_t backend_spec_queue_bytes(const struct backend_spec *spec, unsigned depth)
 	unsigned child_nr = 0;
 	size_t bytes = 0;
 
-	for (const struct backend_spec *child = spec->child; child; child = child->sibling) {
+	/* What is shared has a queue of its own. */
+	for (const struct backend_spec *child = ops->shared ? NULL : spec->child; child;
+	     child = child->sibling) {
 		bytes += backend_spec_queue_bytes(child, child_depth(ops, depth));
 		child_nr++;
 	}

@@ -261,6 +261,7 @@ static bool life_begin_waiting(struct backend_life *l)
 			.visit = { .device = l->at,
 				   .reactor = l->home.reactor,
 				   .helpers = l->home.helpers,
+				   .home = &l->home,
 				   .size_bytes =
 					   l->kind == LIFE_GROW ? life_size_at(l, l->at) : 0 },
 			.done = life_waited,

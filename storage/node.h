@@ -90,6 +90,14 @@ void backend_own_ended(struct backend_io *child);
 void backend_own_cancel(struct backend_own *own);
 
 /*
+ * For who has a queue without being a node over it: submits an I/O, or lets it wait while the queue
+ * is BUSY (io->waiting is an empty list before the first time). Never BUSY.
+ */
+enum backend_submit backend_submit_or_wait(struct backend_io *io);
+/* From the `done` of such an I/O: those that wait are submitted again. */
+void backend_retry_waiting(struct backend_queue *queue);
+
+/*
  * Joins the limits of a second child into those of the first, for a node that uses both alike: the
  * larger blocks, the smaller size, what both can. The children of a node are joined so before its
  * open; of one that is only read (struct backend_child_option) all but what it can do.

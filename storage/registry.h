@@ -17,6 +17,7 @@ extern const struct backend backend_qcow2;
 extern const struct backend backend_rbd;
 extern const struct backend backend_s3;
 extern const struct backend backend_s3_disk;
+extern const struct backend backend_shared;
 extern const struct backend backend_stripe;
 extern const struct backend backend_cache;
 extern const struct backend backend_throttle;

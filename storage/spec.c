@@ -79,11 +79,17 @@ static int spec_parse_options(struct backend_spec *spec, const struct yaml_node 
 	size_t bytes = spec->ops->config_bytes;
 	/* Never NULL, also for a backend without options. */
 	void *config = calloc(1, bytes + 1);
+	unsigned *refs = calloc(1, sizeof(*refs));
 	int ret;
 
-	spec->config = config;
-	if (!config)
+	if (!config || !refs) {
+		free(config);
+		free(refs);
 		return -ENOMEM;
+	}
+	*refs = 1;
+	spec->config = config;
+	spec->config_refs = refs;
 	spec_other_keys(spec->ops, other);
 	ret = option_parse(spec->ops->options, map, other, config, bytes, e);
 	if (ret == 0 && spec->ops->check)
@@ -286,20 +292,70 @@ int backend_spec_from_text(struct backend_spec **ret_spec, const char *yaml, cha
 	return ret;
 }
 
+static void spec_put_config(struct backend_spec *spec)
+{
+	void *config = (void *)(uintptr_t)spec->config;
+
+	if (!spec->config_refs || __atomic_sub_fetch(spec->config_refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return;
+	option_free(spec->ops->options, config);
+	free(config);
+	free(spec->config_refs);
+}
+
 /* The specs are const to everybody but their maker. */
 void backend_spec_free(struct backend_spec *spec)
 {
 	while (spec) {
 		struct backend_spec *sibling = (struct backend_spec *)(uintptr_t)spec->sibling;
-		void *config = spec->config_is_borrowed ? NULL : (void *)(uintptr_t)spec->config;
 
 		backend_spec_free((struct backend_spec *)(uintptr_t)spec->child);
-		if (config)
-			option_free(spec->ops->options, config);
-		free(config);
+		spec_put_config(spec);
 		free(spec);
 		spec = sibling;
 	}
+}
+
+/* ---- copies ---- */
+
+/* With all that follow. NULL: there is none, or no memory. */
+static struct backend_spec *specs_copy(const struct backend_spec *first)
+{
+	struct backend_spec *all = NULL;
+	const struct backend_spec **end = NULL;
+
+	for (const struct backend_spec *spec = first; spec; spec = spec->sibling) {
+		struct backend_spec *copy = backend_spec_copy(spec);
+
+		if (!copy) {
+			backend_spec_free(all);
+			return NULL;
+		}
+		if (end)
+			*end = copy;
+		else
+			all = copy;
+		end = &copy->sibling;
+	}
+	return all;
+}
+
+struct backend_spec *backend_spec_copy(const struct backend_spec *spec)
+{
+	struct backend_spec *copy = malloc(sizeof(*copy));
+
+	if (!copy)
+		return NULL;
+	*copy = *spec;
+	copy->sibling = NULL;
+	copy->child = specs_copy(spec->child);
+	if (spec->child && !copy->child) {
+		free(copy);
+		return NULL;
+	}
+	if (copy->config_refs)
+		__atomic_add_fetch(copy->config_refs, 1, __ATOMIC_RELAXED);
+	return copy;
 }
 
 /* ---- sizes ---- */
@@ -413,90 +469,6 @@ bool backend_spec_resized(const struct backend_spec *a, const struct backend_spe
 	*ret_a_bytes = a_bytes;
 	*ret_b_bytes = b_bytes;
 	return true;
-}
-
-/* ---- leaves ---- */
-
-/* Counts idx down by the leaves that this part of the tree has. */
-static const struct backend_spec *spec_find_leaf(const struct backend_spec *spec, unsigned *idx,
-						 bool *ret_only_read)
-{
-	const struct backend_spec *leaf = NULL;
-
-	if (!spec->child && (*idx)-- == 0)
-		leaf = spec;
-	for (const struct backend_spec *child = spec->child; child && !leaf; child = child->sibling)
-		leaf = spec_find_leaf(child, idx, ret_only_read);
-	if (leaf && spec->as && spec->as->read_only)
-		*ret_only_read = true;
-	if (leaf && spec->child && spec->ops->only_reads && spec->ops->only_reads(spec->config))
-		*ret_only_read = true;
-	return leaf;
-}
-
-const struct backend_spec *backend_spec_leaf(const struct backend_spec *spec, unsigned idx)
-{
-	bool only_read = false;
-
-	return spec ? spec_find_leaf(spec, &idx, &only_read) : NULL;
-}
-
-bool backend_spec_leaf_is_only_read(const struct backend_spec *spec, unsigned idx)
-{
-	bool only_read = false;
-
-	spec_find_leaf(spec, &idx, &only_read);
-	return only_read;
-}
-
-const char *backend_spec_leaf_path(const struct backend_spec *leaf)
-{
-	const struct option *o = leaf->ops ? leaf->ops->path_option : NULL;
-
-	return o && leaf->config ? *(char *const *)((uintptr_t)leaf->config + o->offset) : NULL;
-}
-
-uint64_t backend_spec_memory_bytes(const struct backend_spec *spec)
-{
-	const struct backend_spec *leaf;
-	uint64_t all = 0;
-
-	for (unsigned i = 0; (leaf = backend_spec_leaf(spec, i)); i++)
-		if (leaf->ops && leaf->config && leaf->ops->memory_bytes &&
-		    __builtin_add_overflow(all, leaf->ops->memory_bytes(leaf->config), &all))
-			return UINT64_MAX;
-	return all;
-}
-
-static bool spec_has_own(const struct backend_spec *spec)
-{
-	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
-		if (child->as && child->as->is_own)
-			return true;
-	return false;
-}
-
-/* What a node keeps of its own is there for most requests to end in it. */
-bool backend_spec_batches(const struct backend_spec *spec)
-{
-	bool has_own = spec_has_own(spec);
-
-	if (!spec->child)
-		return spec->ops->batches;
-	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
-		if ((!has_own || (child->as && child->as->is_own)) && backend_spec_batches(child))
-			return true;
-	return false;
-}
-
-uint8_t backend_spec_data(const struct backend_spec *spec)
-{
-	uint8_t data = spec->ops->data;
-
-	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
-		if (!child->as || !child->as->in_memory)
-			data &= backend_spec_data(child);
-	return data;
 }
 
 /* ---- in words ---- */

@@ -25,7 +25,13 @@ int backend_spec_parse(struct backend_spec **ret_spec, const struct yaml_node *m
 int backend_spec_from_text(struct backend_spec **ret_spec, const char *yaml, char *error,
 			   size_t error_bytes);
 
-/* Accepts NULL. */
+/*
+ * Any thread. The same tree with the same structs of options, which live as long as the last spec
+ * that has them. NULL: out of memory.
+ */
+struct backend_spec *backend_spec_copy(const struct backend_spec *spec);
+
+/* Any thread. Accepts NULL. */
 void backend_spec_free(struct backend_spec *spec);
 
 /* Whether a device opened from a is what b asks for. */
@@ -58,8 +64,18 @@ const char *backend_spec_word(const struct backend_spec *spec,
  * fewer. Accepts NULL. */
 const struct backend_spec *backend_spec_leaf(const struct backend_spec *spec, unsigned idx);
 
-/* Whether that leaf stands where nothing is ever written: struct backend_child_option. */
-bool backend_spec_leaf_is_only_read(const struct backend_spec *spec, unsigned idx);
+/* Where a leaf stands. */
+struct backend_leaf_place {
+	/* Nothing writes it. Before: of the device; after: of the leaf. */
+	bool is_only_read;
+	/* The node above it that shares what is below with other devices (shared.h), of several the
+	 * lowest; NULL: none. */
+	const struct backend_spec *shared;
+};
+
+/* The same; *place says of the device what it says of the leaf when there is one. */
+const struct backend_spec *backend_spec_leaf_at(const struct backend_spec *spec, unsigned idx,
+						struct backend_leaf_place *place);
 
 /* The file that holds the bytes of a leaf, by its path as configured; NULL: it has none. */
 const char *backend_spec_leaf_path(const struct backend_spec *leaf);

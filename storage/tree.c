@@ -21,7 +21,6 @@
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"
-#include "net/session_look.h"
 
 const struct backend_child_option backend_one_child[] = {
 	{ .name = "backend", .nr_min = 1, .nr_max = 1, .help = "What is below." },
@@ -201,6 +200,8 @@ static struct backend_device *node_new(struct tree_making *t, const struct backe
 	name_device(device, spec, above);
 	fill_params(t, spec, params, parent_spec, &device->open_params);
 	end = &device->child;
+	if (spec->ops->shared)
+		return device;
 	for (const struct backend_spec *child = spec->child; child; child = child->sibling) {
 		*end = node_new(t, child, spec, device, device->name);
 		if (!*end) {
@@ -400,121 +401,6 @@ bool backend_settle(const struct backend_device *top)
 	for (const struct backend_device *c = top->child; c; c = c->sibling)
 		is_settled &= backend_settle(c);
 	return is_settled;
-}
-
-bool backend_library(const struct backend_device *top, struct backend_library_look *ret_look)
-{
-	if (top->ops->library) {
-		top->ops->library(ret_look);
-		return true;
-	}
-	for (const struct backend_device *c = top->child; c; c = c->sibling)
-		if (backend_library(c, ret_look))
-			return true;
-	return false;
-}
-
-/* Counts idx down by those that this part of the tree has. */
-static bool find_connection(const struct backend_queue *q, unsigned *idx,
-			    struct net_connection_look *ret_connection)
-{
-	const struct backend *ops = q->device->ops;
-	unsigned own_nr = 0;
-
-	if (ops->connection && ops->connection(q, *idx, ret_connection)) {
-		ret_connection->node = q->device->name;
-		return true;
-	}
-	while (ops->connection && ops->connection(q, own_nr, ret_connection))
-		own_nr++;
-	*idx -= own_nr;
-	for (const struct backend_queue *c = q->child; c; c = c->sibling)
-		if (find_connection(c, idx, ret_connection))
-			return true;
-	return false;
-}
-
-bool backend_connection(const struct backend_queue *top, unsigned idx,
-			struct net_connection_look *ret_connection)
-{
-	return find_connection(top, &idx, ret_connection);
-}
-
-/* ---- images ---- */
-
-/* Counts idx down by those that this part of the tree has. */
-static const struct backend_queue *find_image(const struct backend_queue *q, unsigned *idx)
-{
-	const struct backend_queue *found = NULL;
-
-	if (q->device->ops->is_image_format && q->device->ops->look && (*idx)-- == 0)
-		return q;
-	for (const struct backend_queue *c = q->child; c && !found; c = c->sibling)
-		found = find_image(c, idx);
-	return found;
-}
-
-/* What a user knows a leaf by. */
-static const char *leaf_place(const struct backend_device *leaf)
-{
-	const struct option *o = leaf->ops->path_option;
-
-	if (!o && leaf->ops->uri)
-		o = leaf->ops->uri->option;
-	return o ? *(char *const *)((const char *)leaf->config + o->offset) : NULL;
-}
-
-/* By way of its first child, which the image lies in, and filters over that. */
-static void look_below(const struct backend_queue *q, struct backend_image_look *look)
-{
-	while (q->child) {
-		q = q->child;
-		if (q->device->ops->is_image_format)
-			return;
-	}
-	look->file = leaf_place(q->device);
-	if (q->device->ops->look)
-		q->device->ops->look(q, look);
-}
-
-bool backend_image(const struct backend_queue *top, unsigned idx, struct backend_image_look *look)
-{
-	const struct backend_queue *q = find_image(top, &idx);
-
-	if (!q)
-		return false;
-	q->device->ops->look(q, look);
-	look->format = q->device->ops->name;
-	look->node = q->device->name;
-	look->depth = 0;
-	look_below(q, look);
-	while ((q = q->parent))
-		look->depth += q->device->ops->is_image_format;
-	return true;
-}
-
-/* Counts idx down by those that this part of the tree has. */
-static const struct backend_queue *find_cache(const struct backend_queue *q, unsigned *idx)
-{
-	const struct backend_queue *found = NULL;
-
-	if (q->device->ops->look_cache && (*idx)-- == 0)
-		return q;
-	for (const struct backend_queue *c = q->child; c && !found; c = c->sibling)
-		found = find_cache(c, idx);
-	return found;
-}
-
-bool backend_cache_at(const struct backend_queue *top, unsigned idx,
-		      struct backend_cache_look *look)
-{
-	const struct backend_queue *q = find_cache(top, &idx);
-
-	if (!q)
-		return false;
-	q->device->ops->look_cache(q, look);
-	look->node = q->device->name;
-	return true;
 }
 
 /* ---- identity ---- */

@@ -34,7 +34,9 @@ struct backend_visit {
 	struct backend_device *device;
 	struct reactor *reactor; /* the control reactor */
 	struct helpers
-		*helpers;    /* for what may block; NULL: there are none, it has to be done here */
+		*helpers; /* for what may block; NULL: there are none, it has to be done here */
+	const struct backend_home
+		*home;	     /* these two and more: life.h; for walks of the node's own */
 	uint64_t size_bytes; /* grow_async: the new size of the device */
 	/*
 	 * The node's to set, while the part runs: what it waits for, as in "reading the header";

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/shared.h"
 #include "storage/spec.h"
 #include "filters/throttle/throttle.h"
 #include "base/errname.h"
@@ -242,7 +243,9 @@ static void add_child_words(json_t *all, const struct backend_spec *spec)
  */
 static json_t *backend_options(const struct backend_spec *spec, struct backend_device *device)
 {
-	struct backend_device *below = device ? device->child : NULL;
+	struct backend_device *below = device ? backend_below(device) : NULL;
+	/* What is shared was opened by a copy, in which its nodes have found children. */
+	const struct backend_spec *child = spec->ops->shared && below ? below->spec : spec->child;
 	json_t *all = json_pack("{s:s}", "type", spec->ops->name), *live = NULL;
 
 	add_options(all, spec->ops->options, spec->config);
@@ -251,7 +254,7 @@ static json_t *backend_options(const struct backend_spec *spec, struct backend_d
 	json_object_update(all, live);
 	json_decref(live);
 	add_child_words(all, spec);
-	for (const struct backend_spec *child = spec->child; child; child = child->sibling) {
+	for (; child; child = child->sibling) {
 		add_child_options(all, child, below);
 		below = below ? below->sibling : NULL;
 	}
@@ -332,6 +335,8 @@ static json_t *json_connection(unsigned queue, unsigned idx, const struct net_co
 
 	if (c->next_try_ns)
 		json_object_set_new(o, "next_try_in_ns", ns_between(now_ns, c->next_try_ns));
+	if (c->is_repeated)
+		json_object_set_new(o, "repeated", json_true());
 	set_connection_counters(o, c);
 	json_object_set_new(o, "ends", connection_ends(c));
 	json_object_set_new(o, "last_end",

@@ -37,6 +37,8 @@ static json_t *json_image(const struct backend_image_look *look)
 				look->format, "file", look->file ? json_words(look->file) : NULL,
 				"depth", (int)look->depth, "read_only", look->is_read_only);
 
+	if (look->is_repeated)
+		json_object_set_new(all, "repeated", json_true());
 	set_image_numbers(all, look);
 	json_object_set_new(all, "stored_bytes",
 			    look->has_stored ? json_integer((json_int_t)look->stored_bytes)
@@ -92,6 +94,8 @@ static json_t *json_cache(const struct backend_cache_look *look)
 	for (size_t i = 0; i < ARRAY_SIZE(field); i++)
 		json_object_set_new(all, field[i].key, json_integer((json_int_t)field[i].value));
 	json_object_set_new(all, "hit_ratio", hit_ratio(look));
+	if (look->is_repeated)
+		json_object_set_new(all, "repeated", json_true());
 	return all;
 }
 

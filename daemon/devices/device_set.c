@@ -501,7 +501,9 @@ void device_set_init(struct device_set *set, struct ev_loop *ev, struct device_h
 	ev_timer_init(&set->retry, on_retry, 0., RETRY_SECONDS);
 	set->work = (struct backend_work_host){
 		.home = { .reactor = host->ctl ? host->ctl->reactor : NULL,
-			  .helpers = host->helpers },
+			  .helpers = host->helpers,
+			  .data = host->reactors,
+			  .data_nr = host->reactor_nr },
 		.ended = on_work_ended,
 		.arg = set,
 	};

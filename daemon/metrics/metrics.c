@@ -213,6 +213,8 @@ static void each_connection(const struct writer *w, size_t device,
 	{
 		bool below = strcmp(c.node, s->name) != 0;
 
+		if (c.is_repeated)
+			continue;
 		snprintf(labels, sizeof(labels),
 			 "device=\"%s\",queue=\"%u\",connection=\"%u\"%s%s%s", s->name, q, i,
 			 below ? ",node=\"" : "", below ? c.node : "", below ? "\"" : "");
@@ -295,6 +297,8 @@ static void write_connection_times(const struct writer *w, size_t device)
 		return;
 	DEVICE_FOR_EACH_CONNECTION(s->device, q, i, &c)
 	{
+		if (c.is_repeated)
+			continue;
 		histogram_add(&wait, c.wait);
 		histogram_add(&answer, c.answer);
 		nr++;

@@ -24,8 +24,10 @@ int metrics_caches_take(struct snapshot *s)
 	s->caches = calloc(nr, sizeof(*s->caches));
 	if (!s->caches)
 		return -1;
-	while (s->cache_nr < nr && device_cache(s->device, s->cache_nr, &s->caches[s->cache_nr]))
-		s->cache_nr++;
+	/* What devices share, one of them counts. */
+	for (unsigned i = 0; i < nr && device_cache(s->device, i, &look); i++)
+		if (!look.is_repeated)
+			s->caches[s->cache_nr++] = look;
 	return 0;
 }
 

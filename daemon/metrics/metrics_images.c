@@ -24,8 +24,10 @@ int metrics_images_take(struct snapshot *s)
 	s->images = calloc(nr, sizeof(*s->images));
 	if (!s->images)
 		return -1;
-	while (s->image_nr < nr && device_image(s->device, s->image_nr, &s->images[s->image_nr]))
-		s->image_nr++;
+	/* What devices share, one of them counts. */
+	for (unsigned i = 0; i < nr && device_image(s->device, i, &look); i++)
+		if (!look.is_repeated)
+			s->images[s->image_nr++] = look;
 	return 0;
 }
 

@@ -21,6 +21,7 @@
 #include "daemon/settings/listen_address.h"
 #include "daemon/settings/settings_internal.h"
 #include "host/cpus.h"
+#include "storage/shared.h"
 #include "ublk/data_path.h"
 
 struct top_options {
@@ -353,6 +354,26 @@ int settings_parse_devices(struct settings *s, const char *text, size_t bytes,
 	return settings_verdict(ret, e);
 }
 
+/* What devices share is the same for all of them. */
+static void check_shared(const struct device_settings *d, const struct device_settings *other,
+			 const char *where, struct config_errors *e)
+{
+	bool same_blocks = d->options.block_bytes == other->options.block_bytes;
+	const struct backend_spec *shared;
+
+	/* Both without errors: files are looked at last. */
+	if (!d->resources.all || !other->resources.all)
+		return;
+	shared = backend_spec_shares(d->backend, other->backend, same_blocks);
+	if (shared)
+		config_errors_add(e, d->pos,
+				  "shared: \"%s\" has another %s in device \"%s\" (%s): say the "
+				  "same one, or use another name",
+				  shared->ops->shared->name(shared->config),
+				  same_blocks ? "backend" : "block_size", other->options.name,
+				  where);
+}
+
 void device_settings_conflict(const struct device_settings *d, const struct device_settings *other,
 			      const char *where, struct config_errors *e)
 {
@@ -368,6 +389,7 @@ void device_settings_conflict(const struct device_settings *d, const struct devi
 	if (d->id >= 0 && d->id == other->id)
 		config_errors_add(e, d->id_pos, "id: %lld is taken already by device \"%s\" (%s)",
 				  (long long)d->id, name, where);
+	check_shared(d, other, where, e);
 	same = settings_same_file(d, other);
 	if (same)
 		config_errors_add(e, same->pos,

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "daemon/settings/settings.h"
+#include "storage/shared.h"
 
 static bool by_text;
 
@@ -64,26 +65,38 @@ static int look_at(struct settings_resource *r)
 	return 0;
 }
 
+/* False: it has no file. */
+static bool resource_from_leaf(struct settings_resource *r, const struct backend_spec *leaf,
+			       const struct backend_leaf_place *place)
+{
+	const struct backend_spec *shared = place->shared;
+
+	*r = (struct settings_resource){
+		.path = backend_spec_leaf_path(leaf),
+		.pos = leaf->path_pos,
+		.only_read = place->is_only_read,
+		.shared = shared ? shared->ops->shared->name(shared->config) : NULL,
+	};
+	return r->path;
+}
+
 int settings_resource_read(struct device_settings *d)
 {
 	struct settings_resources *r = &d->resources;
-	const struct backend_spec *leaf;
 	int ret = 0;
 
 	settings_resource_fini(r);
 	r->all = calloc(BACKEND_LEAVES_MAX, sizeof(r->all[0]));
 	if (!r->all)
 		return -ENOMEM;
-	for (unsigned i = 0; ret == 0 && (leaf = backend_spec_leaf(d->backend, i)); i++) {
-		const char *path = backend_spec_leaf_path(leaf);
+	for (unsigned i = 0; ret == 0; i++) {
+		struct backend_leaf_place place = { .is_only_read = d->options.read_only };
+		const struct backend_spec *leaf = backend_spec_leaf_at(d->backend, i, &place);
 
-		if (!path)
-			continue;
-		r->all[r->nr].path = path;
-		r->all[r->nr].pos = leaf->path_pos;
-		r->all[r->nr].only_read =
-			d->options.read_only || backend_spec_leaf_is_only_read(d->backend, i);
-		ret = look_at(&r->all[r->nr++]);
+		if (!leaf)
+			break;
+		if (resource_from_leaf(&r->all[r->nr], leaf, &place))
+			ret = look_at(&r->all[r->nr++]);
 	}
 	return ret;
 }
@@ -99,6 +112,9 @@ void settings_resource_fini(struct settings_resources *r)
 static bool resources_clash(const struct settings_resource *a, const struct settings_resource *b)
 {
 	if (a->only_read && b->only_read)
+		return false;
+	/* That it is the same tree is told apart: device_settings_conflict. */
+	if (a->shared && b->shared && strcmp(a->shared, b->shared) == 0)
 		return false;
 	if (a->exists && b->exists)
 		return a->is_block == b->is_block && a->dev == b->dev && a->ino == b->ino;

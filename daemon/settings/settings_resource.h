@@ -14,9 +14,10 @@ struct settings_resource {
 	const char *path; /* as configured; the spec's */
 	struct config_pos pos;
 	bool exists, is_block;
-	bool only_read;	   /* by the device, or where it stands in it */
-	uint64_t dev, ino; /* of the file; of a block device its own number and 0 */
-	char *full;	   /* absolute path where nothing exists yet, or NULL */
+	bool only_read;	    /* by the device, or where it stands in it */
+	const char *shared; /* the name under which it is shared (storage/shared.h), or NULL */
+	uint64_t dev, ino;  /* of the file; of a block device its own number and 0 */
+	char *full;	    /* absolute path where nothing exists yet, or NULL */
 };
 
 struct settings_resources {
@@ -39,7 +40,8 @@ void settings_resource_fini(struct settings_resources *r);
 
 /*
  * What of a's is the same file or block device as one of b's, whatever the paths look like, and is
- * written by one of them; NULL: nothing. With a for both: what it has twice.
+ * written by one of them, but not shared by them; NULL: nothing. With a for both: what it has
+ * twice.
  */
 const struct settings_resource *settings_same_file(const struct device_settings *a,
 						   const struct device_settings *b);

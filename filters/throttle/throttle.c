@@ -17,6 +17,7 @@
 
 #include "storage/node.h"
 #include "storage/registry.h"
+#include "storage/shared.h"
 #include "filters/throttle/throttle_group.h"
 #include "base/assert.h"
 #include "base/util.h"
@@ -145,7 +146,7 @@ struct backend_device *throttle_find(struct backend_device *top)
 
 	if (!top || throttle_is(top))
 		return top;
-	for (struct backend_device *c = top->child; c && !found; c = c->sibling)
+	for (struct backend_device *c = backend_below(top); c && !found; c = c->sibling)
 		found = throttle_find(c);
 	return found;
 }

@@ -1,0 +1,155 @@
+/*
+ * shared: one tree of nodes for several devices. Its users are the devices' nodes of this type; the
+ * first opens it, the last closes it. It has one queue, on a reactor that is chosen when it is
+ * opened: its home. Requests of users on other reactors go there and back by mail, with their
+ * bytes in memory.
+ *
+ *	shared_node.c    what the core sees: options, limits, who it is, what can be seen through it
+ *	shared_tree.c    opening and closing, who waits for what: the control reactor
+ *	shared_home.c    the queue of the tree and its tags: home
+ *	shared_queue.c   requests of users: their reactors
+ *
+ * What is shared is only read: nothing keeps the file systems of several devices from destroying
+ * each other on one disk.
+ */
+#ifndef FILTERS_SHARED_SHARED_H
+#define FILTERS_SHARED_SHARED_H
+
+#include <stdatomic.h>
+
+#include "storage/life.h"
+#include "storage/visit.h"
+
+/* Requests that the tree has at a time; more wait at home. */
+#define SHARED_DEPTH 128u
+#define SHARED_NAME_MAX 63u
+#define SHARED_PREFIX "shared/"
+/* How long a user waits for those of another tree of this name to stop, as in a reload. */
+#define SHARED_OTHERS_NS 10000000000ull
+
+struct shared_config {
+	char *name;
+};
+
+/* ---- at home ---- */
+
+/* One of the tree's requests. */
+struct shared_tag {
+	struct backend_io io;
+	struct shared_home *home;
+	struct shared_io *user; /* whose it is now */
+	struct list_node free;
+};
+
+struct shared_home {
+	struct backend_device *device; /* the tree */
+	struct reactor *reactor, *control;
+	struct backend_queue *queue;
+	struct shared_tag tag[SHARED_DEPTH];
+	struct list_node free, waiting; /* tags; struct shared_io that wait for one */
+	unsigned busy_nr;		/* in tags, or waiting */
+	int ret;			/* of shared_home_start */
+	struct mail mail;		/* of start and stop, there and back */
+	void (*answer)(struct shared_home *home);
+	struct timer rest_timer;
+
+	/* Of users' queues: any of their threads. */
+	_Atomic unsigned awake_nr; /* queues that are not at rest */
+	_Atomic bool rests;	   /* the tree's queue, as it was last asked */
+	_Atomic bool is_asked;	   /* rest_mail is under way */
+	struct mail rest_mail;
+};
+
+/*
+ * Control thread: opens the queue of device on home->reactor, and closes it when that rests; no
+ * user has a request. answer is called from a turn of the control reactor, with home->ret.
+ */
+void shared_home_start(struct shared_home *home, void (*answer)(struct shared_home *home));
+void shared_home_stop(struct shared_home *home, void (*answer)(struct shared_home *home));
+
+/*
+ * Home's thread. Takes a request of a user: true: it has ended, with s->result. False:
+ * shared_io_tell follows, from a turn or inside of shared_home_cancel.
+ */
+bool shared_home_begin(struct shared_home *home, struct shared_io *s);
+/* Asks it to end soon; harmless when it has. */
+void shared_home_cancel(struct shared_home *home, struct shared_io *s);
+/* Asks the tree's queue to rest, if it has no request. Returns whether it does. */
+bool shared_home_rest(struct shared_home *home);
+
+/* ---- requests of users ---- */
+
+struct shared_io {
+	struct backend_io *io;
+	struct shared_home *home;
+	struct mail mail, cancel_mail;
+	bool is_cancelling; /* its reactor's: cancel_mail is under way */
+	bool has_ended;	    /* its reactor's: meanwhile */
+
+	/* From submit to the end: home's. */
+	struct shared_tag *tag; /* relaxed loads by anybody; NULL: it waits for one, or has ended */
+	struct list_node waiting;
+	int result;
+	uint64_t throttle_ns;
+};
+
+struct shared_queue {
+	struct shared_home *home; /* NULL: not initialised */
+	bool is_resting;
+};
+
+/* Home's thread: s->result is there. */
+void shared_io_tell(struct shared_io *s);
+
+int shared_queue_init(struct backend_queue *queue);
+void shared_queue_fini(struct backend_queue *queue);
+bool shared_queue_rest(struct backend_queue *queue);
+int shared_io_init(struct backend_io *io);
+enum backend_submit shared_submit(struct backend_io *io);
+void shared_cancel(struct backend_io *io);
+const struct backend_io *shared_io_below(const struct backend_io *io);
+
+/* ---- trees: the control thread ---- */
+
+enum shared_state {
+	SHARED_OPENING,
+	SHARED_STARTING, /* its queue */
+	SHARED_OPEN,
+	SHARED_STOPPING, /* its queue */
+	SHARED_CLOSING,
+};
+
+struct shared_tree {
+	struct list_node node; /* of all */
+	char name[sizeof(SHARED_PREFIX) + SHARED_NAME_MAX];
+	struct backend_spec *spec; /* its own */
+	struct backend_device *device;
+	struct backend_open_params params;
+	struct backend_home where;
+	struct backend_life *life; /* it opens or closes */
+	enum shared_state state;
+	bool is_abandoned;
+	struct list_node users;	  /* struct shared_device that have it open, the longest first */
+	struct list_node joining; /* those that wait until it is open */
+	struct list_node later;	  /* those that wait until it is gone */
+	struct shared_device *last; /* the user that waits for its end; or NULL */
+	struct shared_home home;
+};
+
+/* A user. */
+struct shared_device {
+	struct backend_device *device;
+	struct backend_visit *visit; /* under way */
+	struct shared_tree *tree;    /* NULL: it has none */
+	struct list_node node;	     /* in one of the tree's lists */
+	struct timer others;	     /* in later, for another tree of this name */
+	bool is_timing;
+};
+
+void shared_open_async(struct backend_visit *visit);
+void shared_close_async(struct backend_visit *visit);
+void shared_cancel_async(struct backend_visit *visit);
+/* What close_async has left, when the process ends without it. */
+void shared_close(struct backend_device *device);
+
+#endif

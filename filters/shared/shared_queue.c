@@ -1,0 +1,181 @@
+/*
+ * Requests of a user of a shared tree, on the reactor of its queue. Owns nothing: the queues and
+ * I/Os are the core's, the tree is shared_tree.c's, which stays while a user has it open.
+ *
+ * Happy path: submit -> home is this reactor: the tree has it at once. Else: mail -> home -> mail
+ * -> complete.
+ *
+ * Failure mode: a cancel goes the same way by a mail of its own; a request that ends meanwhile
+ * waits until that mail is back, since its memory is used again.
+ */
+#include "filters/shared/shared.h"
+
+#include <errno.h>
+
+#include "base/assert.h"
+#include "base/util.h"
+
+static bool is_home(const struct shared_io *s)
+{
+	return s->io->queue->reactor == s->home->reactor;
+}
+
+static void io_complete(struct shared_io *s)
+{
+	s->io->throttle_ns += s->throttle_ns;
+	backend_io_complete(s->io, s->result);
+}
+
+static void io_answered(struct mail *mail)
+{
+	struct shared_io *s = container_of(mail, struct shared_io, mail);
+
+	if (s->is_cancelling)
+		s->has_ended = true;
+	else
+		io_complete(s);
+}
+
+void shared_io_tell(struct shared_io *s)
+{
+	if (is_home(s))
+		io_complete(s);
+	else
+		reactor_post(s->io->queue->reactor, &s->mail, io_answered);
+}
+
+static void io_asked(struct mail *mail)
+{
+	struct shared_io *s = container_of(mail, struct shared_io, mail);
+
+	if (shared_home_begin(s->home, s))
+		shared_io_tell(s);
+}
+
+/* It was at rest, and is asked again. */
+static void queue_wake(struct shared_queue *q)
+{
+	q->is_resting = false;
+	atomic_fetch_add_explicit(&q->home->awake_nr, 1, memory_order_seq_cst);
+}
+
+enum backend_submit shared_submit(struct backend_io *io)
+{
+	struct shared_queue *q = io->queue->priv;
+	struct shared_io *s = io->priv;
+
+	if (q->is_resting)
+		queue_wake(q);
+	if (!is_home(s)) {
+		reactor_post(s->home->reactor, &s->mail, io_asked);
+		return BACKEND_QUEUED;
+	}
+	if (!shared_home_begin(s->home, s))
+		return BACKEND_QUEUED;
+	io->throttle_ns += s->throttle_ns;
+	io->result = s->result;
+	return BACKEND_DONE;
+}
+
+/* ---- cancel ---- */
+
+static void cancel_answered(struct mail *mail)
+{
+	struct shared_io *s = container_of(mail, struct shared_io, cancel_mail);
+
+	s->is_cancelling = false;
+	if (!s->has_ended)
+		return;
+	s->has_ended = false;
+	io_complete(s);
+}
+
+static void cancel_asked(struct mail *mail)
+{
+	struct shared_io *s = container_of(mail, struct shared_io, cancel_mail);
+
+	shared_home_cancel(s->home, s);
+	reactor_post(s->io->queue->reactor, mail, cancel_answered);
+}
+
+void shared_cancel(struct backend_io *io)
+{
+	struct shared_io *s = io->priv;
+
+	if (is_home(s)) {
+		shared_home_cancel(s->home, s);
+	} else if (!s->is_cancelling) {
+		s->is_cancelling = true;
+		reactor_post(s->home->reactor, &s->cancel_mail, cancel_asked);
+	}
+}
+
+/* ---- rest ---- */
+
+static void rest_asked(struct mail *mail)
+{
+	struct shared_home *home = container_of(mail, struct shared_home, rest_mail);
+
+	atomic_store_explicit(&home->is_asked, false, memory_order_release);
+	shared_home_rest(home);
+}
+
+/* The tree rests when all of its users do: the last one waits for it. */
+bool shared_queue_rest(struct backend_queue *queue)
+{
+	struct shared_queue *q = queue->priv;
+	struct shared_home *home = q->home;
+
+	if (!q->is_resting) {
+		q->is_resting = true;
+		atomic_fetch_sub_explicit(&home->awake_nr, 1, memory_order_seq_cst);
+	}
+	if (atomic_load_explicit(&home->awake_nr, memory_order_seq_cst) > 0 ||
+	    atomic_load_explicit(&home->rests, memory_order_acquire))
+		return true;
+	if (queue->reactor == home->reactor)
+		return shared_home_rest(home);
+	if (!atomic_exchange_explicit(&home->is_asked, true, memory_order_acq_rel))
+		reactor_post(home->reactor, &home->rest_mail, rest_asked);
+	return false;
+}
+
+/* ---- queues ---- */
+
+int shared_queue_init(struct backend_queue *queue)
+{
+	const struct shared_device *d = queue->device->priv;
+	struct shared_queue *q = queue->priv;
+
+	q->home = &d->tree->home;
+	q->is_resting = true;
+	queue_wake(q);
+	return 0;
+}
+
+void shared_queue_fini(struct backend_queue *queue)
+{
+	struct shared_queue *q = queue->priv;
+
+	if (!q->is_resting)
+		atomic_fetch_sub_explicit(&q->home->awake_nr, 1, memory_order_seq_cst);
+}
+
+int shared_io_init(struct backend_io *io)
+{
+	const struct shared_queue *q = io->queue->priv;
+	struct shared_io *s = io->priv;
+
+	s->io = io;
+	s->home = q->home;
+	list_init(&s->waiting);
+	return 0;
+}
+
+const struct backend_io *shared_io_below(const struct backend_io *io)
+{
+	const struct shared_io *s = io->priv;
+	const struct shared_tag *tag = __atomic_load_n(&s->tag, __ATOMIC_RELAXED);
+
+	return tag ? &tag->io : NULL;
+}
