@@ -7,9 +7,8 @@
 
 static const char *shared_name_of(const struct backend_spec *spec)
 {
-	return spec->ops && spec->ops->shared && spec->child
-		       ? spec->ops->shared->name(spec->config)
-		       : NULL;
+	return spec->ops && spec->ops->shared && spec->child ? spec->ops->shared->name(spec->config)
+							     : NULL;
 }
 
 /* Whether a node of this tree shares something under this name: something else than other_than. */

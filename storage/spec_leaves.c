@@ -17,8 +17,8 @@ static bool spec_is_only_read(const struct backend_spec *spec, bool above)
 /* Whether its children are, but for what they are themselves. */
 static bool spec_only_reads(const struct backend_spec *spec, bool is_only_read)
 {
-	return is_only_read || (spec->child && spec->ops->only_reads &&
-				spec->ops->only_reads(spec->config));
+	return is_only_read ||
+	       (spec->child && spec->ops->only_reads && spec->ops->only_reads(spec->config));
 }
 
 /* Counts idx down by the leaves that this part of the tree has; place is as of what is above. */
@@ -103,4 +103,3 @@ uint8_t backend_spec_data(const struct backend_spec *spec)
 			data &= backend_spec_data(child);
 	return data;
 }
-

@@ -129,9 +129,9 @@ struct shared_tree {
 	struct backend_life *life; /* it opens or closes */
 	enum shared_state state;
 	bool is_abandoned;
-	struct list_node users;	  /* struct shared_device that have it open, the longest first */
-	struct list_node joining; /* those that wait until it is open */
-	struct list_node later;	  /* those that wait until it is gone */
+	struct list_node users;	    /* struct shared_device that have it open, the longest first */
+	struct list_node joining;   /* those that wait until it is open */
+	struct list_node later;	    /* those that wait until it is gone */
 	struct shared_device *last; /* the user that waits for its end; or NULL */
 	struct shared_home home;
 };

@@ -120,7 +120,10 @@ static void rest_asked(struct mail *mail)
 	shared_home_rest(home);
 }
 
-/* The tree rests when all of its users do: the last one waits for it. */
+/*
+ * The tree rests when all of its users do: the last one waits for it. An answer of home is good for
+ * one question: without a request of a user a command may give the tree something to do.
+ */
 bool shared_queue_rest(struct backend_queue *queue)
 {
 	struct shared_queue *q = queue->priv;
@@ -131,7 +134,7 @@ bool shared_queue_rest(struct backend_queue *queue)
 		atomic_fetch_sub_explicit(&home->awake_nr, 1, memory_order_seq_cst);
 	}
 	if (atomic_load_explicit(&home->awake_nr, memory_order_seq_cst) > 0 ||
-	    atomic_load_explicit(&home->rests, memory_order_acquire))
+	    atomic_exchange_explicit(&home->rests, false, memory_order_acquire))
 		return true;
 	if (queue->reactor == home->reactor)
 		return shared_home_rest(home);

@@ -212,7 +212,9 @@ static void tree_opened(void *arg, const struct backend_life_end *end)
 		tree_fail(t, end->ret, end->words);
 		tree_free(t);
 	} else if (is_memory(t->device)) {
-		tree_fail(t, -EINVAL, "memory of this process cannot be shared: use a file");
+		tree_fail(t, -EINVAL,
+			  "memory of this process cannot be shared: use a file, for a "
+			  "cache in memory one on tmpfs");
 		tree_close(t);
 	} else {
 		t->state = SHARED_STARTING;

@@ -129,13 +129,20 @@ static void on_opened(void *arg, const struct backend_life_end *end)
 		snprintf(rig->error, sizeof(rig->error), "%s", end->words);
 }
 
+static struct backend_home rig_home(struct rig *rig)
+{
+	return (struct backend_home){ .reactor = &rig->home,
+				      .data = &rig->data,
+				      .data_nr = rig->data != NULL };
+}
+
 /* A reactor of its own for as long as a server is asked. */
 static int open_tree(struct rig *rig, const struct rig_params *params,
 		     const struct backend_open_params *open_params)
 {
 	struct reactor_params reactor_params = { .sq_entries = 32, .cq_entries = 128 };
 	const struct backend_life_owner owner = { .done = on_opened, .arg = rig };
-	const struct backend_home home = { .reactor = &rig->home };
+	const struct backend_home home = rig_home(rig);
 	struct backend_life *life;
 	int ret = reactor_init(&rig->home, &reactor_params);
 
@@ -166,6 +173,7 @@ int rig_open_device(struct rig *rig, const struct rig_params *params)
 	memcpy(stored_fds, params->stored_fds, sizeof(params->stored_fds));
 	memset(rig, 0, sizeof(*rig));
 	rig->ops = params->ops;
+	rig->data = params->data;
 	rig->queue_nr = params->queue_nr;
 	rig->depth = params->depth;
 	ret = parse_config(rig, params);
@@ -212,8 +220,9 @@ void rig_close_queues(struct rig *rig)
 			free(q->io[tag].io.buf);
 			backend_io_fini(&q->io[tag].io);
 		}
+		/* Another reactor says nothing when what is there rests. */
 		while (!backend_queue_rest(q->queue))
-			reactor_turn(&q->reactor, true);
+			reactor_turn(&q->reactor, !rig->data);
 		backend_queue_close(q->queue);
 		reactor_fini(&q->reactor);
 		memset(q, 0, sizeof(*q));
@@ -230,7 +239,7 @@ static void on_closed(void *arg, const struct backend_life_end *end)
 void rig_close_device(struct rig *rig)
 {
 	struct reactor_params reactor_params = { .sq_entries = 32, .cq_entries = 128 };
-	const struct backend_home home = { .reactor = &rig->home };
+	const struct backend_home home = rig_home(rig);
 	struct backend_life *life;
 	bool is_closed = false;
 	const struct backend_life_owner owner = { .done = on_closed, .arg = &is_closed };

@@ -45,8 +45,9 @@ struct rig {
 	unsigned level_nr;
 	unsigned queue_nr, depth;
 	struct rig_queue queue[RIG_QUEUES_MAX];
-	struct reactor home; /* while it opens */
-	int open_ret;	     /* 1: it opens still */
+	struct reactor home;  /* while it opens */
+	struct reactor *data; /* as in struct rig_params */
+	int open_ret;	      /* 1: it opens still */
 	char error[BACKEND_ERROR_BYTES];
 };
 
@@ -61,6 +62,7 @@ struct rig_params {
 	unsigned queue_nr, depth;	/* 0: the device is opened without queues */
 	int stored_fds[RIG_STORED_MAX]; /* as in struct backend_open_params */
 	uint64_t size_bytes;		/* the same */
+	struct reactor *data; /* a reactor for what devices share, that turns by itself; or NULL */
 };
 
 /* Returns 0, or -errno with rig->error; then there is nothing to close. */

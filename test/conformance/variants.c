@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/util.h"
+#include "data_home.h"
 #include "rbd_cluster.h"
 #include "testdev.h"
 #include "variant_peers.h"
@@ -198,6 +199,18 @@ static void remove_file(void)
 	unlink(variant_path);
 }
 
+static const char *shared_setup(void)
+{
+	fresh();
+	return data_home_start();
+}
+
+static void shared_teardown(void)
+{
+	data_home_stop();
+	remove_file();
+}
+
 /* Those of a stripe. */
 static void remove_files(void)
 {
@@ -248,6 +261,15 @@ static void remove_files(void)
 	.yaml = "conf: %s/ceph.conf\nkeyring: %s/keyring\n" extra, .block_bytes = block,           \
 	.is_persistent = true,                                                                     \
 	.allocates = "librbd's threads allocate; test_rbd_io checks the backend's own memory"
+
+#define CACHE_PATTERN                                                                              \
+	"{type: cache, block: 16KiB, backend: {type: pattern, size: 4MiB}, store: {type: file, "   \
+	"path: %s, size: 1MiB, create: true}}"
+/* In two queues, whatever is below: its home is a reactor of its own. */
+#define SHARED_VARIANT(suffix, below)                                                              \
+	.name = "shared-" suffix, .backend = "shared",                                             \
+	.yaml = "type: shared\nname: a\nbackend: " below "\n", .content = MODEL_PATTERN,           \
+	.is_persistent = true, .setup = shared_setup, .teardown = shared_teardown
 
 #define STRIPE_MEM                                                                                 \
 	"type: stripe\nchunk: 16KiB\nbackends: [{type: mem, size: 1MiB}, {type: mem, size: "       \
@@ -468,6 +490,11 @@ const struct variant variants[] = {
 	  .is_persistent = true,
 	  .setup = fresh,
 	  .teardown = remove_files },
+	{ SHARED_VARIANT("pattern", "{type: pattern, size: 4MiB}"), .block_bytes = 512 },
+	{ SHARED_VARIANT("cache", "{type: delay, all: 30us, backend: " CACHE_PATTERN "}"),
+	  .block_bytes = 4096 },
+	{ SHARED_VARIANT("shared", "{type: shared, name: b, backend: " CACHE_PATTERN "}"),
+	  .block_bytes = 512, .filters = (const char *const[]){ DELAY, NULL } },
 	{ STACK("delay-cache", DELAY), .backend = "cache",
 	  .yaml = "type: cache\nbackend: {type: qcow2, create: true, size: 4MiB, data: {type: mem, "
 		  "size: 8MiB}}\nstore: {type: delay, all: 30us, backend: {type: mem, size: "
@@ -554,5 +581,6 @@ struct rig_params variant_params(const struct variant *variant, unsigned queue_n
 		.read_only = variant->read_only,
 		.queue_nr = queue_nr,
 		.depth = depth,
+		.data = data_home(),
 	};
 }

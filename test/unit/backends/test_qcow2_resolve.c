@@ -91,6 +91,7 @@ static void found_with(const char *image, const char *options, const char *text,
 {
 	struct backend_spec *spec, *resolved = NULL;
 	char buf[BACKEND_SPEC_TEXT_BYTES];
+	struct backend_leaf_place place = { 0 };
 	unsigned last = 0;
 
 	if (resolve(image, options, &spec, &resolved) < 0)
@@ -102,7 +103,8 @@ static void found_with(const char *image, const char *options, const char *text,
 	if (base)
 		assert_string_equal(backend_spec_leaf_path(backend_spec_leaf(resolved, last)),
 				    in_folder(base));
-	assert_int_equal(backend_spec_leaf_is_only_read(resolved, last), last > 0);
+	backend_spec_leaf_at(resolved, last, &place);
+	assert_int_equal(place.is_only_read, last > 0);
 	backend_spec_free(resolved);
 	backend_spec_free(spec);
 }
