@@ -154,6 +154,8 @@ ublkd_has_mode() { # MODE BATCH
 
 start_ublkd_null() { start_ublkd "$1" '{type: null, size: 256MiB}'; }
 start_ublkd_file() { start_ublkd "$1" "{type: file, path: $file}"; }
+# Its one device is at home: with others, requests come by mail.
+start_ublkd_shared() { start_ublkd "$1" "{type: shared, name: bench, backend: {type: file, path: $file}}"; }
 start_ublkd_stripe() {
 	local one backends=()
 	make_stripes || return
@@ -438,7 +440,7 @@ warm_up() {
 	# what is written to an overlay no longer comes from below; an object of a web server is only read
 	! is_cold "$system" "$rw" || return 0
 	if [[ $system == *-cache ]]; then run_fio read 1M 8 60000 "$(http_load "$system" read)"; fi
-	[[ $system == *-backing || $system == nbdkit-curl* || $system == ublkd-http* ]] || run_fio randwrite 4k 32 $warm_ms
+	[[ $system == *-backing || $system == nbdkit-curl* || $system == ublkd-http* || $system == ublkd-shared ]] || run_fio randwrite 4k 32 $warm_ms
 	run_fio randread 4k 32 $warm_ms "$(http_load "$system" randread)"
 }
 

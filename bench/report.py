@@ -33,7 +33,8 @@ FAMILIES = [
     ("ublkd" + image, [server + image for server in ("qemu-nbd", "qsd-vduse", "qsd-fuse")], None)
     for image in ("-qcow2", "-qcow2-alloc", "-qcow2-backing")
 ]
-FAMILY_OF_MEM = ("ublkd-mem", [], None)
+# Without a rival.
+FAMILIES_ALONE = [("ublkd-shared", [], None), ("ublkd-mem", [], None)]
 LABELS = {
     "null_blk": "null_blk: no server",
     "file": "the file, without a block device",
@@ -44,6 +45,7 @@ LABELS = {
     "ublkd-null": "null: ublkd",
     "ublkd-file": "file: ublkd",
     "ublkd-stripe": "stripe of four files: ublkd",
+    "ublkd-shared": "file, shared by devices: ublkd",
     "ublkd-mem": "mem: ublkd",
     "nbd-floor-unix": "NBD, unix socket: server and minimal client, without a block device",
     "nbd-floor-tcp": "NBD, TCP: server and minimal client, without a block device",
@@ -178,7 +180,7 @@ def size_table(result, size):
     if not loads:
         return []
     lines = []
-    for family in FAMILIES + [FAMILY_OF_MEM]:
+    for family in FAMILIES + FAMILIES_ALONE:
         lines += family_lines(result, family, loads)
     if not lines:
         return []
