@@ -94,12 +94,22 @@ bool backend_spec_batches(const struct backend_spec *spec)
 	return false;
 }
 
+/* What it can do best does not count for the tree: it is given memory, or makes do beside others.
+ */
+static bool takes_any_data(const struct backend_spec *child)
+{
+	return child->as && (child->as->in_memory || (child->as->read_only && child->ops->shared));
+}
+
 uint8_t backend_spec_data(const struct backend_spec *spec)
 {
 	uint8_t data = spec->ops->data;
 
+	/* It takes bytes wherever they are, and all but memory costs it a copy. */
+	if (spec->ops->shared)
+		return 0;
 	for (const struct backend_spec *child = spec->child; child; child = child->sibling)
-		if (!child->as || !child->as->in_memory)
+		if (!takes_any_data(child))
 			data &= backend_spec_data(child);
 	return data;
 }

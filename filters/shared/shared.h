@@ -2,12 +2,13 @@
  * shared: one tree of nodes for several devices. Its users are the devices' nodes of this type; the
  * first opens it, the last closes it. It has one queue, on a reactor that is chosen when it is
  * opened: its home. Requests of users on other reactors go there and back by mail, with their
- * bytes in memory.
+ * bytes in memory, or in a buffer of the user's queue.
  *
  *	shared_node.c    what the core sees: options, limits, who it is, what can be seen through it
  *	shared_tree.c    opening and closing, who waits for what: the control reactor
  *	shared_home.c    the queue of the tree and its tags: home
  *	shared_queue.c   requests of users: their reactors
+ *	shared_bounce.c  those whose bytes are not in memory
  *
  * What is shared is only read: nothing keeps the file systems of several devices from destroying
  * each other on one disk.
@@ -24,6 +25,9 @@
 #define SHARED_DEPTH 128u
 #define SHARED_NAME_MAX 63u
 #define SHARED_PREFIX "shared/"
+/* Buffers of each queue of a user. */
+#define SHARED_BOUNCE_NR 8u
+#define SHARED_BOUNCE_BYTES (128u << 10)
 /* How long a user waits for those of another tree of this name to stop, as in a reload. */
 #define SHARED_OTHERS_NS 10000000000ull
 
@@ -79,14 +83,32 @@ bool shared_home_rest(struct shared_home *home);
 
 /* ---- requests of users ---- */
 
+/*
+ * A buffer of a user's queue, for requests whose bytes are not in memory: they are read into it
+ * piece by piece, and go to the driver from there.
+ */
+struct shared_bounce {
+	uint8_t *buf; /* SHARED_BOUNCE_BYTES */
+	struct list_node free;
+};
+
 struct shared_io {
+	/* Its reactor's. */
 	struct backend_io *io;
 	struct shared_home *home;
 	struct mail mail, cancel_mail;
-	bool is_cancelling; /* its reactor's: cancel_mail is under way */
-	bool has_ended;	    /* its reactor's: meanwhile */
+	bool is_cancelling;	      /* cancel_mail is under way */
+	bool has_ended;		      /* meanwhile */
+	bool is_cancelled;	      /* no further piece is asked for */
+	struct shared_bounce *bounce; /* NULL: its bytes are in memory, or it waits for one */
+	struct list_node starved;     /* in its queue's list: it waits for one */
 
-	/* From submit to the end: home's. */
+	/* What home is asked for: its reactor's before and after. */
+	void *buf;
+	uint64_t offset_bytes;
+	uint32_t bytes;
+
+	/* From asking home to the answer: home's. */
 	struct shared_tag *tag; /* relaxed loads by anybody; NULL: it waits for one, or has ended */
 	struct list_node waiting;
 	int result;
@@ -96,11 +118,17 @@ struct shared_io {
 struct shared_queue {
 	struct shared_home *home; /* NULL: not initialised */
 	bool is_resting;
+	void *buffers; /* mapped, of all bounces */
+	struct shared_bounce bounce[SHARED_BOUNCE_NR];
+	struct list_node free;	  /* bounces */
+	struct list_node starved; /* struct shared_io */
+	struct task feed;
 };
 
 /* Home's thread: s->result is there. */
 void shared_io_tell(struct shared_io *s);
 
+struct backend_wait shared_wait(const struct backend_io *io);
 int shared_queue_init(struct backend_queue *queue);
 void shared_queue_fini(struct backend_queue *queue);
 bool shared_queue_rest(struct backend_queue *queue);
@@ -108,6 +136,23 @@ int shared_io_init(struct backend_io *io);
 enum backend_submit shared_submit(struct backend_io *io);
 void shared_cancel(struct backend_io *io);
 const struct backend_io *shared_io_below(const struct backend_io *io);
+
+/* ---- shared_bounce.c: buffers of a user's queue, on its reactor ---- */
+
+int shared_bounces_init(struct shared_queue *q);
+void shared_bounces_fini(struct shared_queue *q);
+/* Begins a request whose bytes are not in memory. False: it waits for a buffer, and shared_io_fed
+ * follows. */
+bool shared_bounce_begin(struct shared_queue *q, struct shared_io *s);
+/*
+ * A piece has ended with s->result, of a request in memory too: moves its bytes. True: the next one
+ * is to be asked for. False: the request has ended with s->result, and has no buffer any more.
+ */
+bool shared_bounce_next(struct shared_queue *q, struct shared_io *s);
+/* Whether it waited for a buffer, and does no longer. */
+bool shared_bounce_cancel(struct shared_io *s);
+/* shared_queue.c: it has its buffer. */
+void shared_io_fed(struct shared_io *s);
 
 /* ---- trees: the control thread ---- */
 

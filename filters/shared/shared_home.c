@@ -42,7 +42,7 @@ static void tag_release(struct shared_tag *tag)
 	struct shared_io *s = tag->user;
 
 	s->result = tag->io.result;
-	s->throttle_ns = tag->io.throttle_ns;
+	s->throttle_ns += tag->io.throttle_ns;
 	__atomic_store_n(&s->tag, NULL, __ATOMIC_RELAXED);
 	tag->user = NULL;
 	list_push_back(&tag->home->free, &tag->free);
@@ -56,11 +56,11 @@ static bool tag_take(struct shared_home *home, struct shared_io *s)
 
 	tag->user = s;
 	__atomic_store_n(&s->tag, tag, __ATOMIC_RELAXED);
-	tag->io.op = s->io->op;
-	tag->io.flags = s->io->flags;
-	tag->io.offset_bytes = s->io->offset_bytes;
-	tag->io.length_bytes = s->io->length_bytes;
-	tag->io.buf = s->io->buf;
+	tag->io.op = BACKEND_READ;
+	tag->io.flags = 0;
+	tag->io.offset_bytes = s->offset_bytes;
+	tag->io.length_bytes = s->bytes;
+	tag->io.buf = s->buf;
 	tag->io.buf_index = -1;
 	if (backend_submit_or_wait(&tag->io) == BACKEND_QUEUED)
 		return false;
@@ -94,7 +94,6 @@ bool shared_home_begin(struct shared_home *home, struct shared_io *s)
 {
 	atomic_store_explicit(&home->rests, false, memory_order_relaxed);
 	home->busy_nr++;
-	s->throttle_ns = 0;
 	if (list_empty(&home->waiting) && !list_empty(&home->free))
 		return tag_take(home, s);
 	list_push_back(&home->waiting, &s->waiting);

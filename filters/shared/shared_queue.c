@@ -3,7 +3,7 @@
  * I/Os are the core's, the tree is shared_tree.c's, which stays while a user has it open.
  *
  * Happy path: submit -> home is this reactor: the tree has it at once. Else: mail -> home -> mail
- * -> complete.
+ * -> complete. A request whose bytes are not in memory goes so piece by piece.
  *
  * Failure mode: a cancel goes the same way by a mail of its own; a request that ends meanwhile
  * waits until that mail is back, since its memory is used again.
@@ -20,8 +20,37 @@ static bool is_home(const struct shared_io *s)
 	return s->io->queue->reactor == s->home->reactor;
 }
 
-static void io_complete(struct shared_io *s)
+static struct shared_queue *queue_of(const struct shared_io *s)
 {
+	return s->io->queue->priv;
+}
+
+static void io_asked(struct mail *mail)
+{
+	struct shared_io *s = container_of(mail, struct shared_io, mail);
+
+	if (shared_home_begin(s->home, s))
+		shared_io_tell(s);
+}
+
+/* True: the request has ended. False: home will answer. */
+static bool io_ask(struct shared_io *s)
+{
+	while (is_home(s)) {
+		if (!shared_home_begin(s->home, s))
+			return false;
+		if (!shared_bounce_next(queue_of(s), s))
+			return true;
+	}
+	reactor_post(s->home->reactor, &s->mail, io_asked);
+	return false;
+}
+
+/* What home was asked for has ended. */
+static void io_ended(struct shared_io *s)
+{
+	if (shared_bounce_next(queue_of(s), s) && !io_ask(s))
+		return;
 	s->io->throttle_ns += s->throttle_ns;
 	backend_io_complete(s->io, s->result);
 }
@@ -33,23 +62,23 @@ static void io_answered(struct mail *mail)
 	if (s->is_cancelling)
 		s->has_ended = true;
 	else
-		io_complete(s);
+		io_ended(s);
 }
 
 void shared_io_tell(struct shared_io *s)
 {
 	if (is_home(s))
-		io_complete(s);
+		io_ended(s);
 	else
 		reactor_post(s->io->queue->reactor, &s->mail, io_answered);
 }
 
-static void io_asked(struct mail *mail)
+void shared_io_fed(struct shared_io *s)
 {
-	struct shared_io *s = container_of(mail, struct shared_io, mail);
-
-	if (shared_home_begin(s->home, s))
-		shared_io_tell(s);
+	if (!io_ask(s))
+		return;
+	s->io->throttle_ns += s->throttle_ns;
+	backend_io_complete(s->io, s->result);
 }
 
 /* It was at rest, and is asked again. */
@@ -59,6 +88,17 @@ static void queue_wake(struct shared_queue *q)
 	atomic_fetch_add_explicit(&q->home->awake_nr, 1, memory_order_seq_cst);
 }
 
+/* False: it waits for a buffer. */
+static bool io_begin(struct shared_queue *q, struct shared_io *s)
+{
+	s->throttle_ns = 0;
+	s->is_cancelled = false;
+	s->offset_bytes = s->io->offset_bytes;
+	s->bytes = s->io->length_bytes;
+	s->buf = s->io->buf;
+	return backend_io_in_memory(s->io) || shared_bounce_begin(q, s);
+}
+
 enum backend_submit shared_submit(struct backend_io *io)
 {
 	struct shared_queue *q = io->queue->priv;
@@ -66,11 +106,7 @@ enum backend_submit shared_submit(struct backend_io *io)
 
 	if (q->is_resting)
 		queue_wake(q);
-	if (!is_home(s)) {
-		reactor_post(s->home->reactor, &s->mail, io_asked);
-		return BACKEND_QUEUED;
-	}
-	if (!shared_home_begin(s->home, s))
+	if (!io_begin(q, s) || !io_ask(s))
 		return BACKEND_QUEUED;
 	io->throttle_ns += s->throttle_ns;
 	io->result = s->result;
@@ -87,7 +123,7 @@ static void cancel_answered(struct mail *mail)
 	if (!s->has_ended)
 		return;
 	s->has_ended = false;
-	io_complete(s);
+	io_ended(s);
 }
 
 static void cancel_asked(struct mail *mail)
@@ -102,7 +138,10 @@ void shared_cancel(struct backend_io *io)
 {
 	struct shared_io *s = io->priv;
 
-	if (is_home(s)) {
+	s->is_cancelled = true;
+	if (shared_bounce_cancel(s)) {
+		backend_io_complete(io, -ECANCELED);
+	} else if (is_home(s)) {
 		shared_home_cancel(s->home, s);
 	} else if (!s->is_cancelling) {
 		s->is_cancelling = true;
@@ -151,15 +190,15 @@ int shared_queue_init(struct backend_queue *queue)
 	struct shared_queue *q = queue->priv;
 
 	q->home = &d->tree->home;
-	q->is_resting = true;
 	queue_wake(q);
-	return 0;
+	return shared_bounces_init(q);
 }
 
 void shared_queue_fini(struct backend_queue *queue)
 {
 	struct shared_queue *q = queue->priv;
 
+	shared_bounces_fini(q);
 	if (!q->is_resting)
 		atomic_fetch_sub_explicit(&q->home->awake_nr, 1, memory_order_seq_cst);
 }
@@ -172,7 +211,21 @@ int shared_io_init(struct backend_io *io)
 	s->io = io;
 	s->home = q->home;
 	list_init(&s->waiting);
+	list_init(&s->starved);
 	return 0;
+}
+
+struct backend_wait shared_wait(const struct backend_io *io)
+{
+	const struct shared_io *s = io->priv;
+	const struct shared_bounce *bounce = __atomic_load_n(&s->bounce, __ATOMIC_RELAXED);
+
+	return (struct backend_wait){
+		.kind = BACKEND_WAIT_ANSWER,
+		.words = backend_io_in_memory(io) || bounce
+				 ? "waiting for its turn at what is shared"
+				 : "waiting for a buffer",
+	};
 }
 
 const struct backend_io *shared_io_below(const struct backend_io *io)
