@@ -207,6 +207,31 @@ static void check_propagation(void)
 		doctor_find(DOCTOR_OK, "mounts", "", "shared: mounts and umounts reach ublkd");
 }
 
+/* ---- what each request pays for, docs/performance.md ---- */
+
+/* Both are the default of most distributions, and make nothing fail. */
+static void check_scheduler(void)
+{
+	char autogroup[32];
+	bool groups, psi;
+
+	first_word("/proc/sys/kernel/sched_autogroup_enabled", autogroup, sizeof(autogroup));
+	groups = strcmp(autogroup, "1") == 0;
+	psi = access("/proc/pressure/cpu", R_OK) == 0;
+	if (groups)
+		doctor_find(
+			DOCTOR_OK, "autogroup",
+			"where requests come one by one: sysctl kernel.sched_autogroup_enabled=0",
+			"on: each wake-up of a reactor costs more");
+	if (psi)
+		doctor_find(DOCTOR_OK, "pressure",
+			    "where requests come one by one, and nobody reads /proc/pressure: "
+			    "boot with psi=0",
+			    "PSI counts each sleep and wake-up of a reactor");
+	if (!groups && !psi)
+		doctor_find(DOCTOR_OK, "scheduler", "", "neither autogroup nor PSI");
+}
+
 /* ---- printing ---- */
 
 static enum table_color verdict_color(const char *verdict)
@@ -246,6 +271,7 @@ enum exit_code ublkctl_doctor(const struct ublkctl_args *a)
 	check_cpus();
 	check_huge_pages();
 	check_propagation();
+	check_scheduler();
 	if (a->json)
 		print_json(findings);
 	else

@@ -62,8 +62,8 @@ bool shared_bounce_next(struct shared_queue *q, struct shared_io *s)
 	if (!s->bounce)
 		return false;
 	if (s->result == 0)
-		s->result = backend_data_to_driver(s->io, (uint32_t)at_bytes, s->bounce->buf,
-						   s->bytes);
+		s->result =
+			backend_data_to_driver(s->io, (uint32_t)at_bytes, s->bounce->buf, s->bytes);
 	s->offset_bytes += s->bytes;
 	s->bytes = MIN((uint32_t)(s->io->length_bytes - at_bytes - s->bytes), SHARED_BOUNCE_BYTES);
 	if (s->bytes > 0 && s->is_cancelled)

@@ -225,6 +225,7 @@ doctor() {
 	local code=0
 	timeout 120 ublkctl doctor >"$tmp/out" || code=$?
 	! grep -vE '^(OK  |WARN|FAIL)  [a-zA-Z]' "$tmp/out" && grep -q '^OK' "$tmp/out" &&
+		grep -qE '^OK    (autogroup|pressure|scheduler) ' "$tmp/out" &&
 		if grep -q '^FAIL' "$tmp/out"; then [ $code = 1 ]; else [ $code = 0 ]; fi &&
 		{ ublkctl --json doctor || true; } | grep -q '"verdict": "OK"'
 }
