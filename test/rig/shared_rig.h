@@ -128,8 +128,7 @@ static void gate_complete_at(struct gate *gate, unsigned idx, int result)
 
 	assert_true(idx < gate->out_nr);
 	gate->out_nr--;
-	memmove(&gate->out[idx], &gate->out[idx + 1],
-		(gate->out_nr - idx) * sizeof(gate->out[0]));
+	memmove(&gate->out[idx], &gate->out[idx + 1], (gate->out_nr - idx) * sizeof(gate->out[0]));
 	io->throttle_ns = 7;
 	backend_io_complete(io, result);
 }
@@ -441,6 +440,12 @@ static int log_errors_only(void **state)
 }
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-#define TEST_OTHER_HOME(fn) cmocka_unit_test_setup_teardown(fn, setup_other_home, teardown)
+/* With a name of its own. */
+#define TEST_OTHER_HOME(fn)                                                                        \
+	(struct CMUnitTest)                                                                        \
+	{                                                                                          \
+		.name = #fn "_other_home", .test_func = fn, .setup_func = setup_other_home,        \
+		.teardown_func = teardown                                                          \
+	}
 
 #endif
