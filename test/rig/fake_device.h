@@ -53,7 +53,7 @@ struct device {
 	unsigned quiesced_nr; /* how often it was quiesced */
 };
 
-#include "test/rig/fake_look.h"
+#include "test/unit/daemon/fake_look.h"
 #include "test/unit/daemon/fake_cache.h"
 
 static struct device *fake_devices[FAKE_DEVICES_MAX];

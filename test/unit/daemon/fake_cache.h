@@ -11,7 +11,7 @@
 
 #include "base/util.h"
 #include "storage/look.h"
-#include "test/rig/fake_look.h"
+#include "test/unit/daemon/fake_look.h"
 #include "ublk/device/device.h"
 
 /* Of a device whose name begins with "cache": two, one over the other. */

@@ -1,5 +1,5 @@
 /* shared: who opens, waits for, leaves and closes what devices share, and what they see of it. */
-#include "test/rig/shared_rig.h"
+#include "test/unit/filters/shared_rig.h"
 
 /* ---- one tree ---- */
 

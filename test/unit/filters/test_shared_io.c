@@ -2,7 +2,7 @@
  * shared: requests of users, whose reactor is the home of what they share (TEST) or another
  * one (TEST_OTHER_HOME), and when a queue rests.
  */
-#include "test/rig/shared_rig.h"
+#include "test/unit/filters/shared_rig.h"
 
 /* The users' reactor is always the control reactor. */
 static void start(struct user *u)

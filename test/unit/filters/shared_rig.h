@@ -3,8 +3,8 @@
  * requests until the test ends them. One thread, which turns two reactors: the control reactor, and
  * one more that can be the home of what is shared.
  */
-#ifndef TEST_RIG_SHARED_RIG_H
-#define TEST_RIG_SHARED_RIG_H
+#ifndef TEST_UNIT_FILTERS_SHARED_RIG_H
+#define TEST_UNIT_FILTERS_SHARED_RIG_H
 
 #include <errno.h>
 #include <stdio.h>

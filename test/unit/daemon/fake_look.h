@@ -1,6 +1,6 @@
 /* What can be seen of the devices of test/rig/fake_device.h, which includes this. */
-#ifndef TEST_RIG_FAKE_LOOK_H
-#define TEST_RIG_FAKE_LOOK_H
+#ifndef TEST_UNIT_DAEMON_FAKE_LOOK_H
+#define TEST_UNIT_DAEMON_FAKE_LOOK_H
 
 #include <string.h>
 
