@@ -212,6 +212,7 @@ struct user {
 	struct backend_io io[USER_DEPTH];
 	unsigned done_nr; /* requests, by done */
 	uint16_t done[2 * USER_DEPTH];
+	unsigned again_nr; /* requests to be submitted again by done, as soon as they end */
 };
 
 static struct shared_rig {
@@ -327,6 +328,8 @@ static void request_done(struct backend_io *io)
 		u++;
 	assert_true(u->done_nr < ARRAY_SIZE(u->done));
 	u->done[u->done_nr++] = io->tag;
+	if (u->again_nr > 0 && u->again_nr--)
+		assert_int_equal(backend_io_submit(io), BACKEND_QUEUED);
 }
 
 static inline void open_queue(struct user *u, struct reactor *reactor)

@@ -133,8 +133,7 @@ static void test_memory_is_refused(void **state)
 	gate_answer(&gates[0], 0);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(end_of(&users[i]), -EINVAL);
-		assert_string_equal(users[i].words, "shared: memory of this process cannot be "
-						    "shared: use a file");
+		assert_non_null(strstr(users[i].words, "memory of this process cannot be shared"));
 	}
 	TURN_UNTIL(gates[0].closed_nr == 1);
 }

@@ -161,9 +161,9 @@ static void test_nobody_overtakes(void **state)
 
 	(void)state;
 	start_many();
+	users[0].again_nr = 1; /* at home, before the tag goes to the next one */
 	gate_complete(&gates[0], 0);
 	TURN_UNTIL(users[0].done_nr == 1);
-	submit_read(&users[0], 0, 0);
 	turns(3);
 	assert_ptr_equal(last_buf(), buf_of(&users[1], first_waiting));
 	for (unsigned tag = first_waiting + 1; tag < USER_DEPTH; tag++)
@@ -360,8 +360,46 @@ static void test_last_one_waits_for_the_rest(void **state)
 	assert_false(backend_queue_rest(users[0].queue));
 	gates[0].is_busy = false;
 	TURN_UNTIL(backend_queue_rest(users[1].queue));
-	/* Of both, at once. */
-	assert_true(backend_queue_rest(users[0].queue));
+	TURN_UNTIL(backend_queue_rest(users[0].queue));
+}
+
+/* A command gives the tree something to do, without a request of a user. */
+static void test_no_rest_any_more(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		start(&users[i]);
+		backend_queue_rest(users[i].queue);
+	}
+	TURN_UNTIL(backend_queue_rest(users[0].queue));
+	gates[0].is_busy = true;
+	for (unsigned i = 0; i < 3; i++) {
+		assert_false(backend_queue_rest(users[0].queue));
+		turns(3);
+	}
+	gates[0].is_busy = false;
+	TURN_UNTIL(backend_queue_rest(users[0].queue));
+}
+
+/* One device that has it twice: both nodes rest, in one and the same look. */
+static void test_rests_with_two_nodes(void **state)
+{
+	static const uint64_t chunk_bytes = 4096;
+	struct backend_spec shared[2] = { users[0].spec, users[0].spec };
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		shared[i].as = backend_stripe.children;
+		shared[i].as_idx = i;
+	}
+	shared[0].sibling = &shared[1];
+	users[0].spec = (struct backend_spec){ .ops = &backend_stripe,
+					       .config = &chunk_bytes,
+					       .child = &shared[0] };
+	start(&users[0]);
+	TURN_UNTIL(backend_queue_rest(users[0].queue));
+	close_queue(&users[0]);
+	close_user(&users[0]);
 }
 
 /* A request wakes it: what was said of rest is no longer true. */
@@ -378,9 +416,10 @@ static void test_request_wakes_it(void **state)
 	assert_true(backend_queue_rest(users[0].queue));
 	gate_complete(&gates[0], 0);
 	TURN_UNTIL(users[1].done_nr == 1);
-	assert_false(backend_queue_rest(users[1].queue));
-	turns(3);
-	assert_false(backend_queue_rest(users[0].queue));
+	for (unsigned i = 0; i < 3; i++) {
+		assert_false(backend_queue_rest(users[1].queue));
+		turns(3);
+	}
 	gates[0].is_busy = false;
 	TURN_UNTIL(backend_queue_rest(users[1].queue));
 }
@@ -424,6 +463,8 @@ int main(void)
 		TEST_OTHER_HOME(test_cancel_just_as_it_ends),
 		BOTH(test_where_it_is),
 		BOTH(test_last_one_waits_for_the_rest),
+		BOTH(test_no_rest_any_more),
+		BOTH(test_rests_with_two_nodes),
 		BOTH(test_request_wakes_it),
 		BOTH(test_closed_queue_is_not_awake),
 	};
