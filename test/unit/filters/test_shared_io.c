@@ -410,6 +410,9 @@ static void test_request_wakes_it(void **state)
 		start(&users[i]);
 	assert_true(backend_queue_rest(users[0].queue));
 	TURN_UNTIL(backend_queue_rest(users[1].queue));
+	/* One more answer, which the other one does not take. */
+	backend_queue_rest(users[0].queue);
+	TURN_UNTIL(backend_queue_rest(users[0].queue));
 	gates[0].is_busy = true;
 	submit_read(&users[1], 0, 0);
 	TURN_UNTIL(gates[0].out_nr == 1);
