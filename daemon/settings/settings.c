@@ -111,6 +111,18 @@ static void check_data_path(const struct device_settings *d, struct config_error
 		config_errors_add(e, d->data_path_pos, "%s", error);
 }
 
+/* A device whose own nodes share different things under one name would wait for itself. */
+static void check_shared_within(const struct device_settings *d, struct config_errors *e)
+{
+	const struct backend_spec *shared = backend_spec_shares(d->backend, d->backend, true);
+
+	if (shared)
+		config_errors_add(e, d->pos,
+				  "shared: \"%s\" has another backend in the same device: say the "
+				  "same one, or use another name",
+				  shared->ops->shared->name(shared->config));
+}
+
 static int parse_backend(struct device_settings *d, struct config_errors *e)
 {
 	const struct yaml_node *map = d->options.backend;
@@ -123,6 +135,7 @@ static int parse_backend(struct device_settings *d, struct config_errors *e)
 	if (ret < 0)
 		return ret;
 	check_data_path(d, e);
+	check_shared_within(d, e);
 	ret = settings_resource_read(d);
 	if (ret == 0)
 		settings_check_files(d, e);

@@ -58,9 +58,9 @@ struct shared_home {
 	struct timer rest_timer;
 
 	/* Of users' queues: any of their threads. */
-	_Atomic unsigned awake_nr; /* queues that are not at rest */
-	_Atomic bool rests;	   /* the tree's queue, as it was last asked */
-	_Atomic bool is_asked;	   /* rest_mail is under way */
+	_Atomic unsigned awake_nr;  /* queues that are not at rest */
+	_Atomic unsigned rested_nr; /* how often the tree's queue has said that it rests */
+	_Atomic bool is_asked;	    /* rest_mail is under way */
 	struct mail rest_mail;
 };
 
@@ -118,7 +118,8 @@ struct shared_io {
 struct shared_queue {
 	struct shared_home *home; /* NULL: not initialised */
 	bool is_resting;
-	void *buffers; /* mapped, of all bounces */
+	unsigned rested_nr; /* home's, of the last answer that was taken, or when it came to rest */
+	void *buffers;	    /* mapped, of all bounces */
 	struct shared_bounce bounce[SHARED_BOUNCE_NR];
 	struct list_node free;	  /* bounces */
 	struct list_node starved; /* struct shared_io */

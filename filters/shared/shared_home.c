@@ -92,7 +92,6 @@ static void tag_ended(struct backend_io *io)
 
 bool shared_home_begin(struct shared_home *home, struct shared_io *s)
 {
-	atomic_store_explicit(&home->rests, false, memory_order_relaxed);
 	home->busy_nr++;
 	if (list_empty(&home->waiting) && !list_empty(&home->free))
 		return tag_take(home, s);
@@ -116,7 +115,8 @@ bool shared_home_rest(struct shared_home *home)
 {
 	bool rests = home->busy_nr == 0 && backend_queue_rest(home->queue);
 
-	atomic_store_explicit(&home->rests, rests, memory_order_release);
+	if (rests)
+		atomic_fetch_add_explicit(&home->rested_nr, 1, memory_order_release);
 	return rests;
 }
 

@@ -159,24 +159,41 @@ static void rest_asked(struct mail *mail)
 	shared_home_rest(home);
 }
 
+/* Of an answer of home that came after it was at rest, and that this queue has not taken yet. */
+static bool rest_answered(struct shared_queue *q)
+{
+	unsigned nr = atomic_load_explicit(&q->home->rested_nr, memory_order_acquire);
+	bool is_new = nr != q->rested_nr;
+
+	q->rested_nr = nr;
+	return is_new;
+}
+
+static void queue_come_to_rest(struct shared_queue *q)
+{
+	q->is_resting = true;
+	rest_answered(q);
+	atomic_fetch_sub_explicit(&q->home->awake_nr, 1, memory_order_seq_cst);
+}
+
 /*
  * The tree rests when all of its users do: the last one waits for it. An answer of home is good for
- * one question: without a request of a user a command may give the tree something to do.
+ * one question of each queue: without a request of a user a command may give the tree something to
+ * do. Several queues of one device may share a tree, and are asked in one look.
  */
 bool shared_queue_rest(struct backend_queue *queue)
 {
 	struct shared_queue *q = queue->priv;
 	struct shared_home *home = q->home;
 
-	if (!q->is_resting) {
-		q->is_resting = true;
-		atomic_fetch_sub_explicit(&home->awake_nr, 1, memory_order_seq_cst);
-	}
-	if (atomic_load_explicit(&home->awake_nr, memory_order_seq_cst) > 0 ||
-	    atomic_exchange_explicit(&home->rests, false, memory_order_acquire))
+	if (!q->is_resting)
+		queue_come_to_rest(q);
+	if (atomic_load_explicit(&home->awake_nr, memory_order_seq_cst) > 0)
 		return true;
 	if (queue->reactor == home->reactor)
 		return shared_home_rest(home);
+	if (rest_answered(q))
+		return true;
 	if (!atomic_exchange_explicit(&home->is_asked, true, memory_order_acq_rel))
 		reactor_post(home->reactor, &home->rest_mail, rest_asked);
 	return false;

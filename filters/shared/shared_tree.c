@@ -337,6 +337,7 @@ static void device_join(struct shared_device *d)
 	const struct shared_config *config = d->device->config;
 	struct shared_tree *t = tree_find(config->name);
 
+	d->visit->doing = "opening what devices share";
 	if (t) {
 		device_join_tree(d, t);
 		return;
@@ -356,7 +357,6 @@ void shared_open_async(struct backend_visit *visit)
 
 	d->device = visit->device;
 	d->visit = visit;
-	visit->doing = "opening what devices share";
 	/* The nodes of the tree have their own. */
 	visit->timeout_ns = BACKEND_VISIT_OWN_DEADLINE;
 	device_join(d);
@@ -380,6 +380,13 @@ void shared_close_async(struct backend_visit *visit)
 	tree_stop(t);
 }
 
+/* Nobody waits for it. Who comes before it has ended opens it anew. */
+static void tree_cancel(struct shared_tree *t)
+{
+	t->state = SHARED_CLOSING;
+	backend_life_cancel(t->life);
+}
+
 /* Only who waits to have it open: an end is waited for. */
 void shared_cancel_async(struct backend_visit *visit)
 {
@@ -393,7 +400,7 @@ void shared_cancel_async(struct backend_visit *visit)
 	d->tree = NULL;
 	device_answer(d, -ECANCELED);
 	if (t->life && t->state == SHARED_OPENING && list_empty(&t->joining))
-		backend_life_cancel(t->life);
+		tree_cancel(t);
 }
 
 void shared_close(struct backend_device *device)

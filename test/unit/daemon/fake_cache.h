@@ -11,6 +11,7 @@
 
 #include "base/util.h"
 #include "storage/look.h"
+#include "test/unit/daemon/fake_look.h"
 #include "ublk/device/device.h"
 
 /* Of a device whose name begins with "cache": two, one over the other. */
@@ -21,6 +22,7 @@ bool device_cache(const struct device *d, unsigned idx, struct backend_cache_loo
 	*ret_look = (struct backend_cache_look){ .node = idx ? "cache/backend" : d->spec.name,
 						 .mode = idx ? "readthrough" : "writeback",
 						 .is_off = idx,
+						 .is_repeated = idx == 0 && fake_repeats(d),
 						 .block_bytes = 65536,
 						 .block_nr = 1000,
 						 .used_nr = 100,

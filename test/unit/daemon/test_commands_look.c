@@ -144,6 +144,30 @@ static void test_show_caches(void **state)
 	json_decref(data);
 }
 
+/* What is shared is shown, and said to be another device's to count. */
+static void check_repeated(const char *name, const char *kind)
+{
+	char request[64];
+	json_t *data, *all;
+
+	add(name);
+	snprintf(request, sizeof(request), "{\"command\":\"show\",\"name\":\"%s\"}", name);
+	data = ask(request);
+	all = json_object_get(data, kind);
+	assert_int_equal(json_array_size(all), 2);
+	assert_true(json_is_true(json_object_get(json_array_get(all, 0), "repeated")));
+	assert_null(json_object_get(json_array_get(all, 1), "repeated"));
+	json_decref(data);
+}
+
+static void test_show_repeated(void **state)
+{
+	(void)state;
+	check_repeated("net_again", "connections");
+	check_repeated("image_again", "images");
+	check_repeated("cache_again", "caches");
+}
+
 /* Of a tree, one of whose leaves has one. */
 static void test_show_library(void **state)
 {
@@ -246,6 +270,7 @@ int main(void)
 		TEST(test_show_connections),
 		TEST(test_show_images),
 		TEST(test_show_caches),
+		TEST(test_show_repeated),
 		TEST(test_show_library),
 		TEST(test_stats),
 		TEST(test_reactors_and_version),

@@ -202,6 +202,31 @@ static void add(const char *name)
 	peer_pump_for(0.02);
 }
 
+/* What devices share stands there once, of the device that counts it; the rest of each as ever. */
+static void test_shared_is_counted_once(void **state)
+{
+	size_t bytes;
+	char *text;
+
+	(void)state;
+	add("net_again");
+	add("image_again");
+	add("cache_again");
+	text = metrics_text(&source, METRICS_OPENMETRICS, &bytes);
+	assert_non_null(text);
+	assert_null(strstr(text, "ublkd_connection_up{device=\"net_again\",queue=\"0\""));
+	assert_non_null(strstr(text, "ublkd_connection_up{device=\"net_again\",queue=\"1\""));
+	assert_non_null(strstr(text, "\nublkd_connection_latency_seconds_count{"
+				     "device=\"net_again\",part=\"answer\"} 1\n"));
+	assert_null(strstr(text, "ublkd_image_table_misses_total{device=\"image_again\"}"));
+	assert_non_null(strstr(text, "\nublkd_image_table_misses_total{device=\"image_again\","
+				     "node=\"image/backing\"} 12\n"));
+	assert_null(strstr(text, "ublkd_cache_hits_total{device=\"cache_again\"}"));
+	assert_non_null(strstr(text, "\nublkd_cache_hits_total{device=\"cache_again\","
+				     "node=\"cache/backend\"} 30\n"));
+	free(text);
+}
+
 static void test_text(void **state)
 {
 	size_t bytes;
@@ -490,9 +515,15 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_text),    TEST(test_slowest_request), TEST(test_heatmap),
-		TEST(test_server),  TEST(test_addresses),	TEST(test_dashboard),
-		TEST(test_formats), TEST(test_library),
+		TEST(test_text),
+		TEST(test_shared_is_counted_once),
+		TEST(test_slowest_request),
+		TEST(test_heatmap),
+		TEST(test_server),
+		TEST(test_addresses),
+		TEST(test_dashboard),
+		TEST(test_formats),
+		TEST(test_library),
 	};
 
 	log_init(LOG_LEVEL_ERROR);
