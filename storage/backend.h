@@ -45,7 +45,7 @@
 #include "storage/look.h"
 
 struct backend_io;
-struct backend_shared_ops; /* shared.h */
+struct backend_shared_ops; /* sharing.h */
 struct backend_visit;	   /* visit.h */
 
 enum backend_op {
@@ -441,7 +441,7 @@ struct backend {
 	const struct backend_cache_ops *cache_ops;
 	/* Whether a node of this configuration writes nothing below it. NULL: it may write. */
 	bool (*only_reads)(const void *config);
-	/* shared.h: its one child is shared by several devices. NULL: children are its own. */
+	/* sharing.h: its one child is shared by several devices. NULL: children are its own. */
 	const struct backend_shared_ops *shared;
 };
 

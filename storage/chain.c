@@ -3,7 +3,7 @@
  * are copied, and what the nodes find is put in (struct backend's resolve). A helper; it may block.
  *
  * Happy path: copy -> from the top down, each node that has the operation finds children -> these
- * are asked in turn. What devices share (shared.h) is left as it is: it is opened by itself.
+ * are asked in turn. What devices share (sharing.h) is left as it is: it is opened by itself.
  *
  * Failure modes: a node cannot find what it needs: its words; a chain that comes back to a file, or
  * is too long, or a tree too large: words that name the chain; one that would take too much memory.

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "storage/cache_control.h"
-#include "storage/shared.h"
+#include "storage/sharing.h"
 #include "storage/snapshot.h"
 
 struct node_sought {

@@ -19,7 +19,7 @@
 #include "storage/foreign.h"
 #include "storage/io_internal.h"
 #include "storage/node.h"
-#include "storage/shared.h"
+#include "storage/sharing.h"
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/util.h"

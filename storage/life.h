@@ -17,8 +17,8 @@ struct backend_home {
 	struct reactor *reactor; /* the control reactor; NULL: only trees that wait for nobody */
 	struct helpers *helpers; /* NULL: what may block runs inside of the calls (tests) */
 	/*
-	 * Reactors for queues of what devices share (shared.h); they outlive all walks and all that
-	 * these have opened. NULL: the control reactor.
+	 * Reactors for queues of what devices share (sharing.h); they outlive all walks and all
+	 * that these have opened. NULL: the control reactor.
 	 */
 	struct reactor *const *data;
 	unsigned data_nr;

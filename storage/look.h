@@ -59,7 +59,7 @@ struct backend_image_look {
 	const char *file;   /* where it lies: the path, or the URI; NULL: no option says */
 	unsigned depth;	    /* images over it */
 	bool is_read_only;
-	bool is_repeated; /* it is shared by devices (shared.h), and another one counts it */
+	bool is_repeated; /* it is shared by devices (sharing.h), and another one counts it */
 	uint64_t size_bytes, cluster_bytes; /* of the disk; the unit of its space */
 	uint64_t end_bytes;		    /* the image needs no more of its file than that */
 	bool has_stored;
@@ -82,7 +82,7 @@ struct backend_cache_look {
 	const char *node; /* its name: BACKEND_PATH_BYTES describes it */
 	const char *mode; /* static */
 	bool is_off;	  /* its store has failed */
-	bool is_repeated; /* it is shared by devices (shared.h), and another one counts it */
+	bool is_repeated; /* it is shared by devices (sharing.h), and another one counts it */
 	uint64_t block_bytes;
 	uint64_t block_nr, used_nr; /* blocks that it has room for; that are there */
 	uint64_t dirty_bytes;	    /* that the origin does not have yet */

@@ -68,8 +68,8 @@ const struct backend_spec *backend_spec_leaf(const struct backend_spec *spec, un
 struct backend_leaf_place {
 	/* Nothing writes it. Before: of the device; after: of the leaf. */
 	bool is_only_read;
-	/* The node above it that shares what is below with other devices (shared.h), of several the
-	 * lowest; NULL: none. */
+	/* The node above it that shares what is below with other devices (sharing.h), of several
+	 * the lowest; NULL: none. */
 	const struct backend_spec *shared;
 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "storage/shared.h"
+#include "storage/sharing.h"
 #include "storage/spec.h"
 #include "filters/throttle/throttle.h"
 #include "base/errname.h"

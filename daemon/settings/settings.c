@@ -21,7 +21,7 @@
 #include "daemon/settings/listen_address.h"
 #include "daemon/settings/settings_internal.h"
 #include "host/cpus.h"
-#include "storage/shared.h"
+#include "storage/sharing.h"
 #include "ublk/data_path.h"
 
 struct top_options {

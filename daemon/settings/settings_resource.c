@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 #include "daemon/settings/settings.h"
-#include "storage/shared.h"
+#include "storage/sharing.h"
 
 static bool by_text;
 

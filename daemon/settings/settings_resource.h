@@ -15,7 +15,7 @@ struct settings_resource {
 	struct config_pos pos;
 	bool exists, is_block;
 	bool only_read;	    /* by the device, or where it stands in it */
-	const char *shared; /* the name under which it is shared (storage/shared.h), or NULL */
+	const char *shared; /* the name under which it is shared (storage/sharing.h), or NULL */
 	uint64_t dev, ino;  /* of the file; of a block device its own number and 0 */
 	char *full;	    /* absolute path where nothing exists yet, or NULL */
 };

@@ -22,7 +22,7 @@ static void bounce_give(struct shared_io *s, struct shared_bounce *bounce)
 	s->bytes = MIN(s->io->length_bytes, SHARED_BOUNCE_BYTES);
 }
 
-static void feed(struct task *task)
+static void bounce_feed(struct task *task)
 {
 	struct shared_queue *q = container_of(task, struct shared_queue, feed);
 
@@ -42,7 +42,7 @@ static void bounce_release(struct shared_queue *q, struct shared_io *s)
 	list_push_back(&q->free, &s->bounce->free);
 	__atomic_store_n(&s->bounce, NULL, __ATOMIC_RELAXED);
 	if (!list_empty(&q->starved))
-		reactor_defer(s->io->queue->reactor, &q->feed, feed);
+		reactor_defer(s->io->queue->reactor, &q->feed, bounce_feed);
 }
 
 bool shared_bounce_begin(struct shared_queue *q, struct shared_io *s)

@@ -4,7 +4,7 @@
 
 #include "storage/node.h"
 #include "storage/registry.h"
-#include "storage/shared.h"
+#include "storage/sharing.h"
 
 static const struct option shared_options[] = {
 	{ .name = "name",

@@ -20,7 +20,7 @@ static bool is_home(const struct shared_io *s)
 	return s->io->queue->reactor == s->home->reactor;
 }
 
-static struct shared_queue *queue_of(const struct shared_io *s)
+static struct shared_queue *shared_queue_of(const struct shared_io *s)
 {
 	return s->io->queue->priv;
 }
@@ -39,7 +39,7 @@ static bool io_ask(struct shared_io *s)
 	while (is_home(s)) {
 		if (!shared_home_begin(s->home, s))
 			return false;
-		if (!shared_bounce_next(queue_of(s), s))
+		if (!shared_bounce_next(shared_queue_of(s), s))
 			return true;
 	}
 	reactor_post(s->home->reactor, &s->mail, io_asked);
@@ -49,7 +49,7 @@ static bool io_ask(struct shared_io *s)
 /* What home was asked for has ended. */
 static void io_ended(struct shared_io *s)
 {
-	if (shared_bounce_next(queue_of(s), s) && !io_ask(s))
+	if (shared_bounce_next(shared_queue_of(s), s) && !io_ask(s))
 		return;
 	s->io->throttle_ns += s->throttle_ns;
 	backend_io_complete(s->io, s->result);
@@ -89,7 +89,7 @@ static void queue_wake(struct shared_queue *q)
 }
 
 /* False: it waits for a buffer. */
-static bool io_begin(struct shared_queue *q, struct shared_io *s)
+static bool shared_io_begin(struct shared_queue *q, struct shared_io *s)
 {
 	s->throttle_ns = 0;
 	s->is_cancelled = false;
@@ -106,7 +106,7 @@ enum backend_submit shared_submit(struct backend_io *io)
 
 	if (q->is_resting)
 		queue_wake(q);
-	if (!io_begin(q, s) || !io_ask(s))
+	if (!shared_io_begin(q, s) || !io_ask(s))
 		return BACKEND_QUEUED;
 	io->throttle_ns += s->throttle_ns;
 	io->result = s->result;

@@ -22,18 +22,18 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "storage/shared.h"
+#include "storage/sharing.h"
 #include "storage/spec.h"
 
 static struct list_node trees = LIST_INIT(trees);
 static unsigned next_home; /* of the reactors: they take turns */
 
-static void device_join(struct shared_device *d);
+static void user_join(struct shared_device *d);
 static void tree_stop(struct shared_tree *t);
 
 /* ---- users that wait ---- */
 
-static void device_answer(struct shared_device *d, int ret)
+static void user_answer(struct shared_device *d, int ret)
 {
 	struct backend_visit *visit = d->visit;
 
@@ -41,20 +41,20 @@ static void device_answer(struct shared_device *d, int ret)
 	backend_visit_done(visit, ret);
 }
 
-static void device_fail(struct shared_device *d, int err, const char *words)
+static void user_fail(struct shared_device *d, int err, const char *words)
 {
 	backend_fail(d->device, err, "shared: %s", words);
-	device_answer(d, err);
+	user_answer(d, err);
 }
 
-static struct shared_device *pop_device(struct list_node *list)
+static struct shared_device *pop_user(struct list_node *list)
 {
 	struct list_node *node = list_pop_front(list);
 
 	return node ? list_entry(node, struct shared_device, node) : NULL;
 }
 
-static void device_stop_timing(struct shared_device *d)
+static void user_stop_timing(struct shared_device *d)
 {
 	if (d->is_timing)
 		reactor_timer_cancel(d->visit->reactor, &d->others);
@@ -62,7 +62,7 @@ static void device_stop_timing(struct shared_device *d)
 }
 
 /* What it is to the device: a leaf that is only read, in as many queues as one likes. */
-static void device_set_limits(struct shared_device *d)
+static void user_set_limits(struct shared_device *d)
 {
 	struct backend_limits *limits = &d->device->limits;
 
@@ -74,11 +74,11 @@ static void device_set_limits(struct shared_device *d)
 	limits->max_discard_bytes = limits->max_write_zeroes_bytes = 0;
 }
 
-static void device_opened(struct shared_device *d)
+static void user_opened(struct shared_device *d)
 {
 	list_push_back(&d->tree->users, &d->node);
-	device_set_limits(d);
-	device_answer(d, 0);
+	user_set_limits(d);
+	user_answer(d, 0);
 }
 
 /* ---- a tree ends ---- */
@@ -94,10 +94,10 @@ static void tree_free(struct shared_tree *t)
 	list_remove(&t->node);
 	backend_spec_free(t->spec);
 	free(t);
-	while ((d = pop_device(&later))) {
-		device_stop_timing(d);
+	while ((d = pop_user(&later))) {
+		user_stop_timing(d);
 		d->tree = NULL;
-		device_join(d);
+		user_join(d);
 	}
 }
 
@@ -105,9 +105,9 @@ static void tree_fail(struct shared_tree *t, int err, const char *words)
 {
 	struct shared_device *d;
 
-	while ((d = pop_device(&t->joining))) {
+	while ((d = pop_user(&t->joining))) {
 		d->tree = NULL;
-		device_fail(d, err, words);
+		user_fail(d, err, words);
 	}
 }
 
@@ -120,7 +120,7 @@ static void tree_gone(struct shared_tree *t)
 	if (!last)
 		return;
 	last->tree = NULL;
-	device_answer(last, 0);
+	user_answer(last, 0);
 }
 
 static void tree_closed(void *arg, const struct backend_life_end *end)
@@ -177,8 +177,8 @@ static void tree_started(struct shared_home *home)
 	log_info("shared backend opened", "name=%s reactor=%u size_bytes=%llu", t->name,
 		 t->where.data ? home->reactor->idx : 0,
 		 (unsigned long long)backend_size(t->device));
-	while ((d = pop_device(&t->joining)))
-		device_opened(d);
+	while ((d = pop_user(&t->joining)))
+		user_opened(d);
 	if (list_empty(&t->users))
 		tree_stop(t);
 }
@@ -303,10 +303,10 @@ static void others_stay(struct timer *timer)
 		 "other devices use \"%s\" with another backend or block_size: say the same one in "
 		 "each of them, or give this one a name of its own",
 		 config->name);
-	device_fail(d, -EBUSY, words);
+	user_fail(d, -EBUSY, words);
 }
 
-static void device_wait_for_others(struct shared_device *d)
+static void user_wait_for_others(struct shared_device *d)
 {
 	d->visit->doing = "waiting for devices that share another backend of this name to stop";
 	d->is_timing = true;
@@ -314,40 +314,40 @@ static void device_wait_for_others(struct shared_device *d)
 	reactor_timer_arm(d->visit->reactor, &d->others, ring_clock_ns() + SHARED_OTHERS_NS);
 }
 
-static void device_join_tree(struct shared_device *d, struct shared_tree *t)
+static void user_join_tree(struct shared_device *d, struct shared_tree *t)
 {
 	bool fits = tree_fits(t, d);
 
 	d->tree = t;
 	if (fits && t->state == SHARED_OPEN) {
-		device_opened(d);
+		user_opened(d);
 	} else if (fits && t->state < SHARED_OPEN) {
 		list_push_back(&t->joining, &d->node);
 	} else {
 		list_push_back(&t->later, &d->node);
 		if (!fits)
-			device_wait_for_others(d);
+			user_wait_for_others(d);
 		else
 			d->visit->doing = "waiting for the shared backend to be closed";
 	}
 }
 
-static void device_join(struct shared_device *d)
+static void user_join(struct shared_device *d)
 {
 	const struct shared_config *config = d->device->config;
 	struct shared_tree *t = tree_find(config->name);
 
 	d->visit->doing = "opening what devices share";
 	if (t) {
-		device_join_tree(d, t);
+		user_join_tree(d, t);
 		return;
 	}
 	t = tree_new(d);
 	if (!t) {
-		device_fail(d, -ENOMEM, "out of memory");
+		user_fail(d, -ENOMEM, "out of memory");
 		return;
 	}
-	device_join_tree(d, t);
+	user_join_tree(d, t);
 	tree_open(t);
 }
 
@@ -359,7 +359,7 @@ void shared_open_async(struct backend_visit *visit)
 	d->visit = visit;
 	/* The nodes of the tree have their own. */
 	visit->timeout_ns = BACKEND_VISIT_OWN_DEADLINE;
-	device_join(d);
+	user_join(d);
 }
 
 void shared_close_async(struct backend_visit *visit)
@@ -373,7 +373,7 @@ void shared_close_async(struct backend_visit *visit)
 	list_remove(&d->node);
 	if (!list_empty(&t->users)) {
 		d->tree = NULL;
-		device_answer(d, 0);
+		user_answer(d, 0);
 		return;
 	}
 	t->last = d;
@@ -395,10 +395,10 @@ void shared_cancel_async(struct backend_visit *visit)
 
 	if (!t || t->last == d || !d->visit)
 		return;
-	device_stop_timing(d);
+	user_stop_timing(d);
 	list_remove(&d->node);
 	d->tree = NULL;
-	device_answer(d, -ECANCELED);
+	user_answer(d, -ECANCELED);
 	if (t->life && t->state == SHARED_OPENING && list_empty(&t->joining))
 		tree_cancel(t);
 }

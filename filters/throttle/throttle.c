@@ -17,7 +17,7 @@
 
 #include "storage/node.h"
 #include "storage/registry.h"
-#include "storage/shared.h"
+#include "storage/sharing.h"
 #include "filters/throttle/throttle_group.h"
 #include "base/assert.h"
 #include "base/util.h"

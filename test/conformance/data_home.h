@@ -1,4 +1,4 @@
-/* A data reactor on a thread of its own, for queues of what devices share (storage/shared.h). */
+/* A data reactor on a thread of its own, for queues of what devices share (storage/sharing.h). */
 #ifndef TEST_DATA_HOME_H
 #define TEST_DATA_HOME_H
 

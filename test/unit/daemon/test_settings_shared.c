@@ -1,5 +1,5 @@
 /* settings: what devices share is the same for all of them, and its files are no clash. */
-#include "storage/shared.h"
+#include "storage/sharing.h"
 #include "storage/spec.h"
 #include "test/unit/daemon/settings_check.h"
 

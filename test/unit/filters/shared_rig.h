@@ -14,7 +14,7 @@
 #include "filters/shared/shared.h"
 #include "storage/node.h"
 #include "storage/registry.h"
-#include "storage/shared.h"
+#include "storage/sharing.h"
 #include "storage/spec.h"
 #include "test/rig/config_check.h"
 

@@ -9,7 +9,7 @@
 #include "storage/look.h"
 
 #include "storage/backend.h"
-#include "storage/shared.h"
+#include "storage/sharing.h"
 #include "storage/word.h"
 #include "net/session_look.h"
 

@@ -6,8 +6,8 @@
  * Who looks at a tree from outside (its caches, its connections) goes on through it, by what is
  * here.
  */
-#ifndef STORAGE_SHARED_H
-#define STORAGE_SHARED_H
+#ifndef STORAGE_SHARING_H
+#define STORAGE_SHARING_H
 
 #include "storage/backend.h"
 

@@ -1,5 +1,5 @@
 /* Which trees two configurations share. Any thread. Owns nothing. */
-#include "storage/shared.h"
+#include "storage/sharing.h"
 
 #include <string.h>
 
