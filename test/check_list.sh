@@ -174,7 +174,7 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" 1200 '' datapath
 	guests "$(one 7.2)" 1200 '' qcow2 cache
 	guests "$(one 7.2)" $long '' s3
-	guests "$(one 7.2)" 1200 '' stripe http
+	guests "$(one 7.2)" 1200 '' stripe http shared
 	guests "$(one 6.12)" 1200 '' blocked
 	# numbers of docs/rbd.md and docs/performance.md
 	if [ "$mode" = soak ]; then guests "7.2" 1200 '' rbd_many; guests 7.2 1200 -i qcow2_many; fi
