@@ -13,7 +13,7 @@ if [ ! -x "$nginx" ]; then
 	exit 0
 fi
 
-kills=2 upgrades=1
+kills=1 upgrades=1
 [ -z "${UBLKD_SOAK:-}" ] || kills=50 upgrades=5
 ram_disk 700 || exit 1
 ip link set lo up
@@ -96,13 +96,14 @@ devices:
   - {name: two, queues: $cpus, backend: *base}
   - {name: vm1, queues: $cpus, backend: $(overlay vm1)}
   - {name: vm2, queues: $cpus, backend: $(overlay vm2)}
+  - {name: alike, backend: {type: qcow2, create: true, size: 16MiB, data: {type: file, path: /mnt/ram/alike.qcow2, create: true}}}
 YAML
 plain='one two' overlays='vm1 vm2'
 all="$plain $overlays"
 
 serve() { dd if=/dev/urandom of=$image bs=$block count=$blocks status=none && start_nginx; }
 ok "nginx serves an image" serve
-ok "four devices start, with an alias of what they share" start_daemon "$work/shared.yaml"
+ok "they start, with an alias of what they share" start_daemon "$work/shared.yaml"
 # shellcheck disable=SC2086 # words
 ok "... and are live" are_live $all
 # One of them is the home of what they share; from the other its requests go there.
@@ -115,6 +116,13 @@ by_each_reactor() {
 }
 ok "... each with a queue on each reactor" by_each_reactor
 opened() { [ "$(grep -c 'shared backend opened' "$work/ublkd.log")" = "$1" ]; } # TIMES
+# What comes from below goes through a buffer then.
+same_path() { # NAME
+	ublkctl --json show "$1" | jq -r .data_path | tee "$work/said"
+	[ "$(cat "$work/said")" = "$(ublkctl --json show alike | jq -r .data_path)" ]
+}
+for name in $overlays; do ok "$name: has the data path of its own file" same_path $name; done
+ok "... and its device is deleted" delete alike 20
 ok "it was opened once" opened 1
 
 # ---- one request for all ----
