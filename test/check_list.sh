@@ -78,6 +78,7 @@ tap fuzz-s3-list 1200 build/asan/test/fuzz_s3_list
 tap fuzz-s3-refusal 1200 build/asan/test/fuzz_s3_refusal
 tap bench-report 600 test/bench/report.sh
 tap bench-host 600 test/bench/host.sh
+tap bench-metal 60 test/bench/metal.py
 tap cli 900 test/cli/cli.sh build/release/bin
 tap interop-nbd-info 900 test/interop/nbd_info.sh build/asan/bin
 tap interop-qemu-locks 600 test/interop/qemu_locks.sh build/asan/test
@@ -174,7 +175,7 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" 1200 '' datapath
 	guests "$(one 7.2)" 1200 '' qcow2 cache
 	guests "$(one 7.2)" $long '' s3
-	guests "$(one 7.2)" 1200 '' stripe http shared
+	guests "$(one 7.2)" 1200 '' stripe http shared metal
 	guests "$(one 6.12)" 1200 '' blocked
 	# numbers of docs/rbd.md and docs/performance.md
 	if [ "$mode" = soak ]; then guests "7.2" 1200 '' rbd_many; guests 7.2 1200 -i qcow2_many; fi
