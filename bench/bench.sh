@@ -89,7 +89,7 @@ cells_of() { # SYSTEM MODE
 			for size in "4k 1" "4k 32"; do echo "$1 $2 $rw $size"; done
 		elif [[ $1 == nbd-floor-* ]]; then
 			for size in "4k 1" "4k 32" "4k 128"; do echo "$1 $2 $rw $size"; done
-		elif [[ $1 == nbdkit-curl || $1 == ublkd-http || $1 == ublkd-shared ]]; then
+		elif [[ $1 == nbdkit-curl || $1 == ublkd-http || $1 == ublkd-shared || $1 == *-fragmented ]]; then
 			# only read
 			if [ $rw = randwrite ]; then continue; fi
 			for size in "4k 1" "4k 32" "4k 128" "64k 8" "1M 8"; do echo "$1 $2 $rw $size"; done
@@ -130,7 +130,7 @@ modes_of() { # SYSTEM
 	ublkd-shared | ublkd-nbd-* | ublkd-nvme* | ublkd-rbd | ublkd-http* | ublkd-qcow2*) echo auto ;;
 	qemu-nbd-* | qsd-*) echo io_uring ;; # Linux AIO costs up to 12% more
 	nbd-ko-* | nbd-floor-* | nvme-tcp* | rbd-* | nbdkit-curl*) echo default ;;
-	ublkd-mem) echo auto copy user_copy copy+batch user_copy+batch ;;
+	ublkd-mem*) echo auto copy user_copy copy+batch user_copy+batch ;;
 	ublkd-*) echo "$ublkd_modes" ;;
 	esac
 }
@@ -147,7 +147,7 @@ quick_modes_of() { # SYSTEM: the default of ublkd, and a mode of kublk that is g
 plan() {
 	local system mode modes
 	for system in null_blk kublk-null ublkd-null file loop kublk-loop ublkd-file kublk-stripe \
-		ublkd-stripe ublkd-shared ublkd-mem \
+		ublkd-stripe ublkd-shared ublkd-mem ublkd-mem-fragmented \
 		nbd-floor-unix nbd-ko-unix ublkd-nbd-unix nbd-floor-tcp nbd-ko-tcp ublkd-nbd-tcp \
 		nvme-tcp ublkd-nvme nvme-tcp-digest ublkd-nvme-digest \
 		rbd-kernel rbd-nbd rbd-fio ublkd-rbd nbdkit-curl ublkd-http nbdkit-curl-cache ublkd-http-cache \

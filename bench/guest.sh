@@ -163,6 +163,15 @@ start_ublkd_stripe() {
 	start_ublkd "$1" "{type: stripe, backends: [$(IFS=, && echo "${backends[*]}")]}"
 }
 start_ublkd_mem() { start_ublkd "$1" '{type: mem, size: 256MiB}'; }
+# Each other page is there: as many runs as there can be.
+start_ublkd_mem_fragmented() {
+	start_ublkd_mem "$1" || return
+	fio --name=fragments --filename=$device --rw=write:4k --bs=4k --iodepth=32 --ioengine=io_uring --direct=1 --io_size=128M \
+		>"$work/fragments" 2>&1 && return
+	why="fio: $(tail -n 1 "$work/fragments")"
+	stop_daemon
+	return 1
+}
 
 # --- NBD: one server for all clients, nbdkit's memory plugin, in this guest
 
@@ -440,7 +449,7 @@ warm_up() {
 	# what is written to an overlay no longer comes from below; an object of a web server is only read
 	! is_cold "$system" "$rw" || return 0
 	if [[ $system == *-cache ]]; then run_fio read 1M 8 60000 "$(http_load "$system" read)"; fi
-	[[ $system == *-backing || $system == nbdkit-curl* || $system == ublkd-http* || $system == ublkd-shared ]] || run_fio randwrite 4k 32 $warm_ms
+	[[ $system == *-backing || $system == nbdkit-curl* || $system == ublkd-http* || $system == ublkd-shared || $system == *-fragmented ]] || run_fio randwrite 4k 32 $warm_ms
 	run_fio randread 4k 32 $warm_ms "$(http_load "$system" randread)"
 }
 

@@ -34,7 +34,7 @@ FAMILIES = [
     for image in ("-qcow2", "-qcow2-alloc", "-qcow2-backing")
 ]
 # Without a rival.
-FAMILIES_ALONE = [("ublkd-shared", [], None), ("ublkd-mem", [], None)]
+FAMILIES_ALONE = [("ublkd-shared", [], None), ("ublkd-mem", [], None), ("ublkd-mem-fragmented", [], None)]
 LABELS = {
     "null_blk": "null_blk: no server",
     "file": "the file, without a block device",
@@ -47,6 +47,7 @@ LABELS = {
     "ublkd-stripe": "stripe of four files: ublkd",
     "ublkd-shared": "file, shared by devices: ublkd",
     "ublkd-mem": "mem: ublkd",
+    "ublkd-mem-fragmented": "mem, each other page absent: ublkd",
     "nbd-floor-unix": "NBD, unix socket: server and minimal client, without a block device",
     "nbd-floor-tcp": "NBD, TCP: server and minimal client, without a block device",
     "nbd-ko-unix": "NBD, unix socket: kernel nbd.ko",
