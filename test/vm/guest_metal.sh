@@ -13,9 +13,9 @@ kublk=$top/build/bench/kublk
 bin=$(dirname "$(command -v ublkd)")
 metal() { # OPTION...
 	"$top/bench/metal/metal.py" --dir /mnt/ram/metal --out "$work/metal" --bin "$bin" --kublk "$kublk" \
-		--size 32MiB --seconds 0.2 "$@" >"$work/table" 2>"$work/metal.err" || { cat "$work/metal.err"; return 1; }
+		--size 32MiB --seconds 1 "$@" >"$work/table" 2>"$work/metal.err" || { cat "$work/metal.err"; return 1; }
 }
-ok "two rounds of all, with one job" metal --quick --rounds 2 --jobs 1
+ok "two rounds of all, with one job" metal --only ' randread 4k 32 ' --rounds 2 --jobs 1
 result() { jq -r "$1" "$work/metal/metal.json" | tee "$work/said"; }
 # holds JQ: it is true of the result.
 holds() { [ "$(result "$1")" = true ] || { jq -c . "$work/metal/metal.json" && cat "$work/metal.err" && return 1; }; }
@@ -27,18 +27,18 @@ else
 	skip "nbd-ko was measured" "no nbd-client"
 fi
 for system in $systems; do
-	ok "$system was measured, at two depths" holds "[.cells[] | select(.system == \"$system\" and .rounds == 2 and .iops > 0
-		and .p50_us > 0 and .p999_us >= .p50_us and .cpu_s_per_mio > 0 and .switches_per_io > 0)] | length == 2"
+	ok "$system was measured" holds "[.cells[] | select(.system == \"$system\" and .rounds == 2 and .iops > 0
+		and .p50_us > 0 and .p999_us >= .p50_us and .cpu_s_per_mio > 0 and .switches_per_io > 0)] | length == 1"
 done
 if [ "$kublk" = none ]; then
 	skip "kublk was measured" "no build/bench/kublk: ./dev bench makes it"
 else
 	judged=$((judged + 1))
-	ok "kublk was measured" holds '[.cells[] | select(.system == "kublk-null" or .system == "kublk-loop")] | length == 4'
+	ok "kublk was measured" holds '[.cells[] | select(.system == "kublk-null" or .system == "kublk-loop")] | length == 2'
 fi
 ok "what is not there is told" holds '.refused["rublk-null"] == "rublk is not installed"'
-ok "two rounds are too few for a verdict" holds ".verdicts | length == $((2 * judged)) and all(.[]; .verdict == \"too few rounds\")"
-ok "a row for each round" test "$(grep -c '^file,ublkd-file,1,randread,4k,1,' "$work/metal/metal.csv")" = 2
+ok "two rounds are too few for a verdict" holds ".verdicts | length == $judged and all(.[]; .verdict == \"too few rounds\")"
+ok "a row for each round" test "$(grep -c '^file,ublkd-file,1,randread,4k,32,' "$work/metal/metal.csv")" = 2
 ok "a table and a plot" eval "grep -q '| ublkd-file |' '$work/table' && grep -q '</svg>' '$work/metal/metal.svg'"
 ok "three rounds of one, with two jobs" metal --only '^(ublkd-null|kublk-null|null_blk) randwrite 4k 32' --rounds 3 --jobs 2
 ok "... by two reactors" holds '[.cells[] | select(.system == "ublkd-null" and .jobs == 2 and .rounds == 3)] | length == 1'
