@@ -236,6 +236,11 @@ static void life_leave(struct backend_life *l)
 	reactor_leave_begin(l->home.reactor);
 }
 
+static void life_note_wait(struct backend_life *l, int ret)
+{
+	l->waited = ret < 0 && l->kind != LIFE_CLOSE && !l->visit.visit.has_answer;
+}
+
 static void life_waited(struct visit *v, int ret)
 {
 	struct backend_life *l = container_of(v, struct backend_life, visit);
@@ -243,7 +248,7 @@ static void life_waited(struct visit *v, int ret)
 	bool leaving = l->leaving;
 
 	l->leaving = false;
-	l->waited = ret < 0 && l->kind != LIFE_CLOSE;
+	life_note_wait(l, ret);
 	life_part_ended(l, ret);
 	life_go_on(l);
 	if (leaving)
@@ -272,7 +277,7 @@ static bool life_begin_waiting(struct backend_life *l)
 				life_leave(l);
 			return false;
 		}
-		l->waited = ret < 0 && l->kind != LIFE_CLOSE;
+		life_note_wait(l, ret);
 	}
 	life_part_ended(l, ret);
 	return true;

@@ -43,6 +43,11 @@ struct backend_visit {
 	 * static, or as long as the visit. NULL: what the core knows.
 	 */
 	const char *doing;
+	/*
+	 * The node's to set before the end: a failure is not that somebody who was waited for did
+	 * not answer as he should (struct backend_life_end).
+	 */
+	bool has_answer;
 	/* The node's to set before the first call of the part returns; 0: BACKEND_VISIT_NS. */
 	uint64_t timeout_ns;
 };

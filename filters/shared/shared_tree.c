@@ -41,9 +41,11 @@ static void user_answer(struct shared_device *d, int ret)
 	backend_visit_done(visit, ret);
 }
 
-static void user_fail(struct shared_device *d, int err, const char *words)
+/* waited: for somebody who did not answer as he should. */
+static void user_fail(struct shared_device *d, int err, const char *words, bool waited)
 {
 	backend_fail(d->device, err, "shared: %s", words);
+	d->visit->has_answer = !waited;
 	user_answer(d, err);
 }
 
@@ -101,13 +103,13 @@ static void tree_free(struct shared_tree *t)
 	}
 }
 
-static void tree_fail(struct shared_tree *t, int err, const char *words)
+static void tree_fail(struct shared_tree *t, int err, const char *words, bool waited)
 {
 	struct shared_device *d;
 
 	while ((d = pop_user(&t->joining))) {
 		d->tree = NULL;
-		user_fail(d, err, words);
+		user_fail(d, err, words, waited);
 	}
 }
 
@@ -169,7 +171,7 @@ static void tree_started(struct shared_home *home)
 	struct shared_device *d;
 
 	if (home->ret < 0) {
-		tree_fail(t, home->ret, "its queue cannot be opened");
+		tree_fail(t, home->ret, "its queue cannot be opened", false);
 		tree_close(t);
 		return;
 	}
@@ -209,12 +211,13 @@ static void tree_opened(void *arg, const struct backend_life_end *end)
 	t->life = NULL;
 	t->device = end->device;
 	if (end->ret < 0) {
-		tree_fail(t, end->ret, end->words);
+		tree_fail(t, end->ret, end->words, end->waited);
 		tree_free(t);
 	} else if (is_memory(t->device)) {
 		tree_fail(t, -EINVAL,
 			  "memory of this process cannot be shared: use a file, for a "
-			  "cache in memory one on tmpfs");
+			  "cache in memory one on tmpfs",
+			  false);
 		tree_close(t);
 	} else {
 		t->state = SHARED_STARTING;
@@ -262,7 +265,7 @@ static void tree_open(struct shared_tree *t)
 
 	ret = backend_open_begin(&life, &t->where, t->spec, t->name, &t->params, &owner);
 	if (ret < 0) {
-		tree_fail(t, ret, "out of memory");
+		tree_fail(t, ret, "out of memory", false);
 		tree_free(t);
 	} else if (life) {
 		t->life = life;
@@ -303,7 +306,7 @@ static void others_stay(struct timer *timer)
 		 "other devices use \"%s\" with another backend or block_size: say the same one in "
 		 "each of them, or give this one a name of its own",
 		 config->name);
-	user_fail(d, -EBUSY, words);
+	user_fail(d, -EBUSY, words, false);
 }
 
 static void user_wait_for_others(struct shared_device *d)
@@ -344,7 +347,7 @@ static void user_join(struct shared_device *d)
 	}
 	t = tree_new(d);
 	if (!t) {
-		user_fail(d, -ENOMEM, "out of memory");
+		user_fail(d, -ENOMEM, "out of memory", false);
 		return;
 	}
 	user_join_tree(d, t);

@@ -207,6 +207,7 @@ struct user {
 	struct backend_device *device;
 	unsigned ended_nr; /* walks */
 	int ret;
+	bool waited;
 	char words[BACKEND_LIFE_WORDS_BYTES];
 	struct backend_queue *queue;
 	struct backend_io io[USER_DEPTH];
@@ -231,6 +232,7 @@ static void user_ended(void *arg, const struct backend_life_end *end)
 	u->life = NULL;
 	u->ended_nr++;
 	u->ret = end->ret;
+	u->waited = end->waited;
 	u->device = end->device;
 	snprintf(u->words, sizeof(u->words), "%s", end->ret < 0 ? end->words : "");
 }

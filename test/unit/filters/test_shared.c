@@ -98,6 +98,7 @@ static void test_failure_reaches_all(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(end_of(&users[i]), -EIO);
 		assert_string_equal(users[i].words, "shared: does not answer");
+		assert_true(users[i].waited);
 	}
 	assert_int_equal(gates[0].closed_nr, 1);
 	/* Nothing is left of it. */
@@ -112,6 +113,8 @@ static void test_failure_at_once(void **state)
 	begin_open(&users[0]);
 	assert_int_equal(end_of(&users[0]), -ENXIO);
 	assert_string_equal(users[0].words, "shared: is not there");
+	/* So the device waits for its file, as without shared. */
+	assert_false(users[0].waited);
 }
 
 static uint64_t some_bytes(const void *config)
