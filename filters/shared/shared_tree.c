@@ -44,6 +44,7 @@ static void user_answer(struct shared_device *d, int ret)
 /* waited: for somebody who did not answer as he should. */
 static void user_fail(struct shared_device *d, int err, const char *words, bool waited)
 {
+	ASSERT(d->visit != NULL);
 	backend_fail(d->device, err, "shared: %s", words);
 	d->visit->has_answer = !waited;
 	user_answer(d, err);
