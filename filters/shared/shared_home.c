@@ -11,7 +11,6 @@
 
 #include <errno.h>
 
-#include "base/assert.h"
 #include "base/util.h"
 #include "storage/node.h"
 

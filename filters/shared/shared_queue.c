@@ -12,7 +12,6 @@
 
 #include <errno.h>
 
-#include "base/assert.h"
 #include "base/util.h"
 
 static bool is_home(const struct shared_io *s)
@@ -46,13 +45,17 @@ static bool io_ask(struct shared_io *s)
 	return false;
 }
 
+static void io_complete(struct shared_io *s)
+{
+	s->io->throttle_ns += s->throttle_ns;
+	backend_io_complete(s->io, s->result);
+}
+
 /* What home was asked for has ended. */
 static void io_ended(struct shared_io *s)
 {
-	if (shared_bounce_next(shared_queue_of(s), s) && !io_ask(s))
-		return;
-	s->io->throttle_ns += s->throttle_ns;
-	backend_io_complete(s->io, s->result);
+	if (!shared_bounce_next(shared_queue_of(s), s) || io_ask(s))
+		io_complete(s);
 }
 
 static void io_answered(struct mail *mail)
@@ -75,10 +78,8 @@ void shared_io_tell(struct shared_io *s)
 
 void shared_io_fed(struct shared_io *s)
 {
-	if (!io_ask(s))
-		return;
-	s->io->throttle_ns += s->throttle_ns;
-	backend_io_complete(s->io, s->result);
+	if (io_ask(s))
+		io_complete(s);
 }
 
 /* It was at rest, and is asked again. */
