@@ -500,9 +500,9 @@ static void daemon_serve(struct daemon *d)
 /* Accepts what prepare left half done. */
 static void tear_down(struct daemon *d)
 {
-	/* Devices that did not stop, or a driver that did not answer, use this: exit ends it. */
+	/* Who did not stop, did not answer or does not leave uses this: exit ends it. */
 	if (d->device_set.member_nr > 0 || gc_busy() ||
-	    (d->ctl.fd >= 0 && ctl_cmd_busy(&d->ctl.features_cmd)))
+	    (d->ctl.fd >= 0 && ctl_cmd_busy(&d->ctl.features_cmd)) || !loop_leave(&d->loop))
 		return;
 	pins_stop(&d->pins);
 	/* First: a thread whose last mail has been read may not have left mailbox_post yet. */

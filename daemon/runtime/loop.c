@@ -23,6 +23,7 @@
 #define CONTROL_OP_NR 65536
 #define TURNS_PER_ROUND_MAX 16
 #define POLL_SECONDS 0.001
+#define LEAVE_NS (5 * NS_PER_SEC)
 
 static double seconds_until(const struct loop *loop, uint64_t deadline_ns)
 {
@@ -124,6 +125,31 @@ int loop_init(struct loop *loop)
 	ev_check_start(loop->ev, &loop->after_sleep);
 	ev_timer_init(&loop->wakeup, on_wakeup, 0., 0.);
 	return 0;
+}
+
+struct leaving {
+	struct timer deadline;
+	bool is_late;
+};
+
+static void on_leave_late(struct timer *timer)
+{
+	container_of(timer, struct leaving, deadline)->is_late = true;
+}
+
+bool loop_leave(struct loop *loop)
+{
+	struct reactor *control = &loop->control;
+	struct leaving l = { .is_late = false };
+
+	if (control->leaving == 0)
+		return true;
+	timer_init(&l.deadline, on_leave_late);
+	reactor_timer_arm(control, &l.deadline, ring_clock_ns() + LEAVE_NS);
+	while (control->leaving > 0 && !l.is_late)
+		reactor_turn(control, true);
+	reactor_timer_cancel(control, &l.deadline);
+	return control->leaving == 0;
 }
 
 void loop_fini(struct loop *loop)

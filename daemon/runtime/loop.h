@@ -23,6 +23,12 @@ struct loop {
 
 /* Returns 0 or -errno of the control ring. */
 int loop_init(struct loop *loop);
+/*
+ * Waits, for some seconds at most, for those who are leaving the control reactor
+ * (reactor_leave_begin), while the data reactors and helpers that they need are there. Returns
+ * whether all have left. Accepts a zeroed loop.
+ */
+bool loop_leave(struct loop *loop);
 /* Accepts a zeroed loop. No op of the control reactor may be in flight. */
 void loop_fini(struct loop *loop);
 

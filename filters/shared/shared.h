@@ -116,7 +116,7 @@ struct shared_io {
 };
 
 struct shared_queue {
-	struct shared_home *home; /* NULL: not initialised */
+	struct shared_home *home;
 	bool is_resting;
 	unsigned rested_nr; /* home's, of the last answer that was taken, or when it came to rest */
 	void *buffers;	    /* mapped, of all bounces */
@@ -172,12 +172,13 @@ struct shared_tree {
 	struct backend_device *device;
 	struct backend_open_params params;
 	struct backend_home where;
-	struct backend_life *life; /* it opens or closes */
+	struct backend_life *life; /* it opens */
 	enum shared_state state;
 	bool is_abandoned;
-	struct list_node users;	    /* struct shared_device that have it open, the longest first */
-	struct list_node joining;   /* those that wait until it is open */
-	struct list_node later;	    /* those that wait until it is gone */
+	bool is_leaving;	  /* the control reactor stays until what is under way has ended */
+	struct list_node users;	  /* struct shared_device that have it open, the longest first */
+	struct list_node joining; /* those that wait until it is open */
+	struct list_node later;	  /* those that wait until it is gone */
 	struct shared_device *last; /* the user that waits for its end; or NULL */
 	struct shared_home home;
 };

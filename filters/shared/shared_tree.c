@@ -84,6 +84,19 @@ static void user_opened(struct shared_device *d)
 	user_answer(d, 0);
 }
 
+/*
+ * Between its opening and its being open, and from its stop to its end: perhaps nobody waits for
+ * it, and home, or the file systems below it, still have what is its own.
+ */
+static void tree_leave(struct shared_tree *t, bool is_leaving)
+{
+	if (is_leaving && !t->is_leaving)
+		reactor_leave_begin(t->where.reactor);
+	else if (!is_leaving && t->is_leaving)
+		reactor_leave_end(t->where.reactor);
+	t->is_leaving = is_leaving;
+}
+
 /* ---- a tree ends ---- */
 
 static void tree_free(struct shared_tree *t)
@@ -118,7 +131,7 @@ static void tree_gone(struct shared_tree *t)
 {
 	struct shared_device *last = t->last;
 
-	t->life = NULL;
+	tree_leave(t, false);
 	tree_free(t);
 	if (!last)
 		return;
@@ -146,6 +159,7 @@ static void tree_close(struct shared_tree *t)
 	struct backend_life *life = NULL;
 
 	t->state = SHARED_CLOSING;
+	tree_leave(t, true);
 	/* Without memory for a walk it ends without its last words. */
 	if (backend_close_begin(&life, &t->where, t->device, &owner) == 0)
 		return;
@@ -161,6 +175,7 @@ static void tree_stopped(struct shared_home *home)
 static void tree_stop(struct shared_tree *t)
 {
 	t->state = SHARED_STOPPING;
+	tree_leave(t, true);
 	shared_home_stop(&t->home, tree_stopped);
 }
 
@@ -177,6 +192,7 @@ static void tree_started(struct shared_home *home)
 		return;
 	}
 	t->state = SHARED_OPEN;
+	tree_leave(t, false);
 	log_info("shared backend opened", "name=%s reactor=%u size_bytes=%llu", t->name,
 		 t->where.data ? home->reactor->idx : 0,
 		 (unsigned long long)backend_size(t->device));
@@ -222,6 +238,7 @@ static void tree_opened(void *arg, const struct backend_life_end *end)
 		tree_close(t);
 	} else {
 		t->state = SHARED_STARTING;
+		tree_leave(t, true);
 		tree_choose_home(t);
 		shared_home_start(&t->home, tree_started);
 	}

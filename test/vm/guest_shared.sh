@@ -349,5 +349,17 @@ ok "a device has the store for itself, and it is warm" nothing_asked alone
 ok "it ends" end_server
 ok "no keeper is left" wait_for 10 no_keeper
 ok "no note is left" no_note
+
+# ---- the end, while a device is being opened over what is shared ----
+
+cat >"$work/opening.yaml" <<YAML
+daemon: {reactors: $reactors}
+devices:
+  - {name: opening, read_only: true, backend: {type: stripe, backends: [{type: shared, name: image, backend: {type: file, path: $image}}, $origin]}}
+YAML
+signal_nginx STOP
+ok "a device waits for a server that stands still" eval "start_daemon '$work/opening.yaml' && logs 'shared backend opened'"
+ok "the daemon ends all the same" end_server
+signal_nginx CONT
 stop_nginx
 finish

@@ -29,12 +29,16 @@ static void test_last_one_closes(void **state)
 	assert_int_equal(gates[0].closed_nr, 0);
 	gates[0].holds_close = true;
 	begin_close(&users[1]);
+	/* The daemon may be about to end: the reactors stay until this has. */
+	assert_int_equal(rig.control.leaving, 1);
 	TURN_UNTIL(gates[0].visit);
 	turns(3);
 	assert_int_equal(users[1].ended_nr, 0);
+	assert_int_equal(rig.control.leaving, 1);
 	gate_answer(&gates[0], 0);
 	assert_int_equal(end_of(&users[1]), 0);
 	assert_int_equal(gates[0].closed_nr, 1);
+	assert_int_equal(rig.control.leaving, 0);
 }
 
 /* A leaf that is only read, in as many queues as one likes. */
