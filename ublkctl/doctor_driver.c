@@ -15,6 +15,7 @@
 #include "base/util.h"
 #include "daemon/runtime/loop.h"
 #include "ublk/control.h"
+#include "ublk/partition_scan.h"
 
 #define ANSWER_TIMEOUT_NS (5 * NS_PER_SEC)
 
@@ -105,6 +106,17 @@ static void tell_missing(void)
 			    "this kernel has none");
 }
 
+/* Which says nothing about a host where nobody wants to go without: no warning. */
+static void tell_partition_scan(uint64_t features)
+{
+	char words[PARTITION_SCAN_ERROR_BYTES];
+
+	if (partition_scan_check(false, features, words) < 0)
+		doctor_find(DOCTOR_OK, "partition_scan", "", "cannot be switched off: %s", words);
+	else
+		doctor_find(DOCTOR_OK, "partition_scan", "", "can be switched off");
+}
+
 static void tell_features(uint64_t features)
 {
 	char have[512] = "", lack[512] = "";
@@ -123,6 +135,7 @@ static void tell_features(uint64_t features)
 		doctor_find(DOCTOR_WARN, "ublk features", "Linux 7.0 has it",
 			    "no SAFE_STOP_DEV: that a device is in use is found out by looking at "
 			    "all processes");
+	tell_partition_scan(features);
 	if (lack[0])
 		doctor_find(DOCTOR_OK, "not there yet", "", "%s", lack + 1);
 }

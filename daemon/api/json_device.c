@@ -75,6 +75,7 @@ static void get_info(const struct member *m, struct device_info *ret_info)
 		.depth = (uint32_t)o->depth,
 		.logical_block_bytes = (uint32_t)o->block_bytes,
 		.max_io_bytes = (uint32_t)o->max_io_bytes,
+		.partition_scan = o->partition_scan,
 		.backend = m->settings->stack,
 	};
 	/* The device exists in the driver before it is adopted: its users wait. */
@@ -397,14 +398,15 @@ json_t *json_device_full(const struct member *m)
 	struct device_info info;
 
 	get_info(m, &info);
-	more = json_pack(
-		"{s:s, s:b, s:b, s:i, s:I, s:o, s:o, s:o, s:s, s:b, s:I, s:o}", "step", step,
-		"from_file", m->from_file, "read_only", m->settings->options.read_only,
-		"physical_block_bytes", (int)info.physical_block_bytes, "max_io_bytes",
-		(json_int_t)info.max_io_bytes, "caps", caps(info.caps), "ublk_flags",
-		flags(info.flags), "queue_reactors", queue_reactors(&info), "data_path",
-		info.data_path ? info.data_path : "", "batch", info.batch, "buffer_bytes_max",
-		(json_int_t)info.buffer_bytes_max, "options", member_options(m));
+	more = json_pack("{s:s, s:b, s:b, s:b, s:i, s:I, s:o, s:o, s:o, s:s, s:b, s:I, s:o}",
+			 "step", step, "from_file", m->from_file, "read_only",
+			 m->settings->options.read_only, "partition_scan", info.partition_scan,
+			 "physical_block_bytes", (int)info.physical_block_bytes, "max_io_bytes",
+			 (json_int_t)info.max_io_bytes, "caps", caps(info.caps), "ublk_flags",
+			 flags(info.flags), "queue_reactors", queue_reactors(&info), "data_path",
+			 info.data_path ? info.data_path : "", "batch", info.batch,
+			 "buffer_bytes_max", (json_int_t)info.buffer_bytes_max, "options",
+			 member_options(m));
 	json_object_update(all, more);
 	json_decref(more);
 	if (m->device && !m->ended)

@@ -43,7 +43,7 @@ struct device_options {
 	uint64_t id;
 	uint64_t queues, depth;
 	uint64_t block_bytes, max_io_bytes;
-	bool read_only;
+	bool read_only, partition_scan;
 	int data_path; /* enum data_path */
 	int batch;     /* enum batch_wish */
 	int recovery;  /* enum recovery */

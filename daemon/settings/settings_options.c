@@ -153,6 +153,13 @@ const struct option settings_device_options[] = {
 	  .offset = offsetof(struct device_options, read_only),
 	  .def = "false",
 	  .help = "Refuse writes." },
+	{ .name = "partition_scan",
+	  .type = OPTION_BOOL,
+	  .offset = offsetof(struct device_options, partition_scan),
+	  .def = "true",
+	  .help = "Whether the kernel looks for partitions when the device starts. no (Linux 7.0): "
+		  "the host reads no partition table and makes no nodes of it, for an image "
+		  "that is somebody else's; partprobe(8) still does." },
 	{ .name = "data_path",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct device_options, data_path),

@@ -66,6 +66,7 @@ obstacle() { # TEST
 	if [ "$1" = generic_17 ] && [ ! -x "$folder/ublkd.faults" ]; then
 		echo "no build/faults: cmake --preset faults and build"
 	fi
+	if [ "$1" = part_01 ] && ! command -v sfdisk >/dev/null; then echo "no sfdisk: apt-get install fdisk"; fi
 	if [ "$1" = generic_02 ] && ! bpftrace_new_enough; then echo "bpftrace 0.18 is not here"; fi
 }
 

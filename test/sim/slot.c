@@ -17,6 +17,7 @@
 #include "test/sim/disk.h"
 #include "test/sim/server/server.h"
 #include "ublk/device/device_internal.h"
+#include "ublk/partition_scan.h"
 
 /* Of one reactor: queues of all devices, rounded up. */
 #define FETCH_NR_MAX 16
@@ -192,6 +193,15 @@ static enum recovery choose_recovery(const struct device_host *host)
 	return recovery;
 }
 
+/* By the seed and not by chance: what else happens to a seed stays what it was. */
+static bool forgoes_partition_scan(const struct slot *slot)
+{
+	char words[PARTITION_SCAN_ERROR_BYTES];
+
+	return sim.defect == DEFECT_NONE && (sim.seed + slot->idx) % 16 == 5 &&
+	       partition_scan_check(false, slot->host->ctl->features, words) == 0;
+}
+
 /* The top of the backend's tree, for a size that it can have. */
 static const struct backend_spec *choose_tree(struct slot *slot)
 {
@@ -225,6 +235,7 @@ static void choose_spec(struct slot *slot)
 		.logical_block_bytes = slot->st->block_bytes,
 		.max_io_bytes = 4096u << sim_below(7),
 		.read_only = sim.defect == DEFECT_NONE && !sim.cut.on && sim_one_in(16),
+		.no_partition_scan = forgoes_partition_scan(slot),
 		.recovery = choose_recovery(slot->host),
 		.mark = slot_mark(slot),
 		.backend = choose_tree(slot),
@@ -463,6 +474,7 @@ static void became_live(struct slot *slot)
 		if (slot->st->has_tree)
 			sim_saw(FAULT_TREE_RECOVERED);
 	}
+	slot_judge_live(slot);
 	slot_note_serving(slot, slot->dev);
 	slot->was_live = true;
 	slot->lives++;

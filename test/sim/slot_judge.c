@@ -4,6 +4,7 @@
  */
 #include "test/sim/slot.h"
 #include "ublk/device/device_internal.h"
+#include "ublk/partition_scan.h"
 
 static uint64_t sum_of(const enum fault *list, size_t nr)
 {
@@ -45,6 +46,17 @@ uint64_t slot_open_excuses(void)
 {
 	return sim.fault_nr[FAULT_BACKEND_OPEN] + sim.fault_nr[FAULT_NO_MEMORY] +
 	       sim.fault_nr[FAULT_NO_MAPPING];
+}
+
+/* What its user has switched off stays off, through recoveries too. */
+void slot_judge_live(const struct slot *slot)
+{
+	struct device_info info;
+
+	device_info(slot->dev, &info);
+	if (info.partition_scan == slot->spec.no_partition_scan ||
+	    partition_scan_of_flags(info.flags) == slot->spec.no_partition_scan)
+		sim_fail("%s: its partition scan is not what was asked for", slot->name);
 }
 
 /* A stop was late, and then refused: no request of later may come to a queue that cancels. */

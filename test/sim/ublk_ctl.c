@@ -214,6 +214,15 @@ static void start_answer(struct model_dev *dev, int res)
 	sim_op_done(op, res);
 }
 
+static bool scans(struct model_dev *dev)
+{
+	if (dev->info.flags & UBLK_F_NO_AUTO_PART_SCAN) {
+		sim_saw(FAULT_NO_PARTITION_SCAN);
+		return false;
+	}
+	return sim_one_in(2) && client_scan(dev->client);
+}
+
 /* add_disk(); up to Linux 6.x the partition scan belongs to it. */
 static void start_finish(struct sim_event *event)
 {
@@ -232,7 +241,7 @@ static void start_finish(struct sim_event *event)
 	dev->info.state = UBLK_S_DEV_LIVE;
 	sim_trace("live", dev->id, 0, 0, 0);
 	model.live(dev);
-	dev->scan_left = sim_one_in(2) && client_scan(dev->client) ? 1 : 0;
+	dev->scan_left = scans(dev) ? 1 : 0;
 	if (dev->scan_left == 0)
 		start_answer(dev, 0);
 }

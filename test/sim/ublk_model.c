@@ -27,7 +27,7 @@ void model_init(void)
 	};
 	/* Linux before 7.0 cannot be asked politely. */
 	if (sim_one_in(3)) {
-		model.features &= ~UBLK_F_SAFE_STOP_DEV;
+		model.features &= ~(UBLK_F_SAFE_STOP_DEV | UBLK_F_NO_AUTO_PART_SCAN);
 		sim_saw(FAULT_CTL_NO_TRY_STOP);
 	}
 	/* Older ones, or what an administrator has taken away. */

@@ -180,6 +180,7 @@ static const struct fault_row {
 	[FAULT_NVME_ABORTED] = { "nvme-aborted", 0 },
 	[FAULT_NVME_EVENT] = { "nvme-event", 300000 },
 	[FAULT_NVME_AWAY] = { "nvme-away", 2000 },
+	[FAULT_NO_PARTITION_SCAN] = { "no-partition-scan", 0 },
 };
 
 const char *fault_name(enum fault fault)

@@ -193,6 +193,7 @@ enum fault {
 	FAULT_NVME_ABORTED,
 	FAULT_NVME_EVENT,
 	FAULT_NVME_AWAY, /* the namespace is not there */
+	FAULT_NO_PARTITION_SCAN,
 	FAULT_NR,
 };
 

@@ -16,6 +16,7 @@
 #include "base/util.h"
 #include "ublk/device/device_internal.h"
 #include "ublk/device/params.h"
+#include "ublk/partition_scan.h"
 #include "ublk/queue/tag_io.h"
 
 const char *device_state_name(enum device_state state)
@@ -95,16 +96,28 @@ static int choose_data_path(struct device *d, char *error, size_t error_bytes)
 	return ret;
 }
 
-static int device_init(struct device *d, char *error, size_t error_bytes)
+_Static_assert(RECOVERY_ERROR_BYTES >= PARTITION_SCAN_ERROR_BYTES, "one buffer for either");
+
+/* What the backend has no say in. */
+static int check_driver(const struct device *d, char *error, size_t error_bytes)
 {
 	char words[RECOVERY_ERROR_BYTES];
-	int ret;
+	uint64_t features = d->host->ctl->features;
+	int ret = recovery_check(d->spec.recovery, features, words);
 
-	ret = recovery_check(d->spec.recovery, d->host->ctl->features, words);
-	if (ret < 0) {
+	if (ret == 0)
+		ret = partition_scan_check(!d->spec.no_partition_scan, features, words);
+	if (ret < 0)
 		snprintf(error, error_bytes, "%s", words);
+	return ret;
+}
+
+static int device_init(struct device *d, char *error, size_t error_bytes)
+{
+	int ret = check_driver(d, error, error_bytes);
+
+	if (ret < 0)
 		return ret;
-	}
 	d->queues = calloc(d->spec.queues, sizeof(*d->queues));
 	if (!d->queues || !d->spec.name) {
 		snprintf(error, error_bytes, "out of memory");
@@ -299,6 +312,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.backend = d->stack,
 		.data_path = data_path_names[d->data.path],
 		.batch = d->data.batch,
+		.partition_scan = !d->spec.no_partition_scan,
 		.resizing = d->resize.busy,
 		.changes_snapshot = d->snapshot.busy,
 		.has_cache_command = d->cache.busy,

@@ -82,7 +82,7 @@ struct device_spec {
 	uint32_t queues, depth;
 	uint32_t logical_block_bytes;
 	uint32_t max_io_bytes;
-	bool read_only;
+	bool read_only, no_partition_scan;
 	enum data_path data_path;
 	enum batch_choice batch;
 	enum recovery recovery;
@@ -122,9 +122,9 @@ struct device_past {
 
 /*
  * The same for a device that the driver has kept since its server died. past overrules what spec
- * says about id, queues, depth, max_io, data path, batches and recovery. -EBUSY: the backend is
- * still in use, by I/O of the dead server perhaps; try again. When the device cannot be adopted it
- * stays in the driver as it is, unless a stop is asked for meanwhile.
+ * says about id, queues, depth, max_io, data path, batches, partition scan and recovery. -EBUSY:
+ * the backend is still in use, by I/O of the dead server perhaps; try again. When the device cannot
+ * be adopted it stays in the driver as it is, unless a stop is asked for meanwhile.
  */
 int device_recover(struct device **ret_device, const struct device_host *host,
 		   const struct device_spec *spec, const struct device_past *past, void *owner,
@@ -262,6 +262,7 @@ struct device_info {
 	uint64_t flags;	       /* UBLK_F_* in force */
 	const char *backend;   /* the stack, "throttle > file" */
 	const char *data_path; /* in use: "copy"; NULL before it is chosen */
+	bool partition_scan;   /* the kernel looks for partitions when it starts */
 	bool batch, resizing, changes_snapshot, has_cache_command;
 	uint64_t buffer_bytes_max;	 /* worst-case memory for data */
 	unsigned queue_reactor_nr;	 /* as queues */

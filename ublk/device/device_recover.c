@@ -18,6 +18,7 @@
 #include "base/errname.h"
 #include "base/util.h"
 #include "ublk/device/params.h"
+#include "ublk/partition_scan.h"
 #include "storage/resize.h"
 
 /*
@@ -176,6 +177,7 @@ void device_spec_take_over(struct device_spec *spec, const struct device_past *p
 	spec->data_path = choice.path;
 	spec->batch = choice.batch ? BATCH_ON : BATCH_OFF;
 	spec->recovery = recovery_of(info->flags);
+	spec->no_partition_scan = !partition_scan_of_flags(info->flags);
 	spec->mark = info->ublksrv_flags;
 }
 

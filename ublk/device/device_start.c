@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "ublk/device/params.h"
+#include "ublk/partition_scan.h"
 
 #define NODE_RETRY_NS (2 * NS_PER_MS)
 #define NODE_DEADLINE_NS (10 * NS_PER_SEC)
@@ -295,10 +296,16 @@ static void params_done(struct ctl_cmd *cmd, int res)
 	device_open_driver(d);
 }
 
+static uint64_t wanted_flags(const struct device *d)
+{
+	return data_path_flags(&d->data) | recovery_flags(d->spec.recovery) |
+	       partition_scan_flags(!d->spec.no_partition_scan);
+}
+
 /* The driver may give less than was asked for. */
 static int check_negotiated(struct device *d)
 {
-	uint64_t flags = data_path_flags(&d->data) | recovery_flags(d->spec.recovery);
+	uint64_t flags = wanted_flags(d);
 
 	if ((d->info.flags & flags) != flags)
 		return -EOPNOTSUPP;
@@ -358,8 +365,7 @@ void device_go_up(struct device *d)
 		.max_io_buf_bytes = d->spec.max_io_bytes,
 		.dev_id = (uint32_t)d->spec.id,
 		.ublksrv_pid = getpid(),
-		.flags = UBLK_F_CMD_IOCTL_ENCODE | data_path_flags(&d->data) |
-			 recovery_flags(d->spec.recovery) |
+		.flags = UBLK_F_CMD_IOCTL_ENCODE | wanted_flags(d) |
 			 (d->host->ctl->features & UBLK_F_UPDATE_SIZE),
 		.ublksrv_flags = d->spec.mark,
 	};

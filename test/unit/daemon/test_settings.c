@@ -106,6 +106,7 @@ static void test_defaults(void **state)
 	assert_int_equal(d->options.block_bytes, 512);
 	assert_int_equal(d->options.max_io_bytes, KIB(512));
 	assert_false(d->options.read_only);
+	assert_true(d->options.partition_scan);
 	assert_ptr_equal(d->backend->ops, &fake_mem);
 	assert_int_equal(((const struct fake_config *)d->backend->config)->size_bytes, MIB(1));
 	settings_free(&s);
@@ -133,6 +134,7 @@ static void test_everything_said(void **state)
 		 "    block_size: 4096\n"
 		 "    max_io: 32MiB\n"
 		 "    read_only: yes\n"
+		 "    partition_scan: off\n"
 		 "    backend: {type: mem, size: 1GiB}\n");
 	assert_int_equal(s.daemon.reactors.nr, 1);
 	assert_int_equal(s.daemon.busy_poll_us, 50);
@@ -147,6 +149,7 @@ static void test_everything_said(void **state)
 	assert_int_equal(d->options.block_bytes, 4096);
 	assert_int_equal(d->options.max_io_bytes, MIB(32));
 	assert_true(d->options.read_only);
+	assert_false(d->options.partition_scan);
 	settings_free(&s);
 }
 

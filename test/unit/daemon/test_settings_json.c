@@ -119,11 +119,14 @@ static void test_every_option_of_a_device(void **state)
 {
 	(void)state;
 	check("{name: a.b_c-1, id: 0x3, queues: 1, depth: 0x20, block_size: 4k, max_io: 1MiB,"
-	      " read_only: yes, data_path: user_copy, batch: off, recovery: hold,"
+	      " read_only: yes, partition_scan: no, data_path: user_copy, batch: off, recovery: "
+	      "hold,"
 	      " backend: {type: mem, size: 1M}}");
 	check("{name: a, id: ~, queues: null, recovery: , backend: {type: 'null', size: 1T}}");
 	differ("[{name: a, id: 1, backend: {type: mem, size: 1M}},"
 	       " {name: b, id: 2, backend: {type: mem, size: 1M}}]");
+	differ("[{name: a, partition_scan: no, backend: {type: mem, size: 1M}},"
+	       " {name: b, partition_scan: yes, backend: {type: mem, size: 1M}}]");
 	differ("[{name: a, recovery: fail, backend: {type: mem, size: 1M}},"
 	       " {name: b, recovery: none, backend: {type: mem, size: 1M}}]");
 }
