@@ -266,6 +266,13 @@ static void spoil_memory(const struct slot *slot)
 		sim_fail("ftruncate: %s", strerror(errno));
 }
 
+/* By the seed and not by chance, as forgoes_partition_scan; only at the first try. */
+static bool slot_is_foreign(const struct slot *slot)
+{
+	return sim.defect == DEFECT_NONE && !sim.cut.on && (sim.seed + slot->idx) % 16 == 9 &&
+	       slot->past.retries == 0;
+}
+
 static void fill_past(const struct slot *slot, struct model_dev *dev, struct device_past *past)
 {
 	*past = (struct device_past){
@@ -273,6 +280,9 @@ static void fill_past(const struct slot *slot, struct model_dev *dev, struct dev
 		.size_bytes = slot->past.size_bytes,
 		.identity = slot->past.identity,
 	};
+	/* Another server has made it, which does what ublkd does not. */
+	if (slot_is_foreign(slot))
+		past->info.flags |= UBLK_F_NEED_GET_DATA;
 	/* Somebody is faster; only of an id that nobody else gets (visits.c). */
 	if (dev->id >= SLOT_ID_FIRST && sim_fault(FAULT_RECOVERY_VANISHED))
 		model_remove(dev);
@@ -296,7 +306,7 @@ static void recover(struct slot *slot, struct model_dev *dev)
 {
 	uint64_t open_faults = slot_open_excuses();
 	int file_fd = -1, ret;
-	bool spoiled = spoil_file(slot, dev, &file_fd);
+	bool foreign = slot_is_foreign(slot), spoiled = spoil_file(slot, dev, &file_fd);
 	char error[DEVICE_ERROR_BYTES] = "";
 	struct device_past past;
 
@@ -319,9 +329,11 @@ static void recover(struct slot *slot, struct model_dev *dev)
 	sim_trace("recover", slot->idx, past.info.dev_id, past.info.state, ret);
 	if (ret < 0) {
 		slot->dev = NULL;
-		refused(slot, ret, spoiled || slot_open_excuses() != open_faults, error);
+		refused(slot, ret, foreign || spoiled || slot_open_excuses() != open_faults, error);
 		return;
 	}
+	if (foreign)
+		sim_fail("%s is recovered with flags that nobody serves", slot->name);
 	if (spoiled)
 		sim_fail("%s is recovered with a file that is not what it was", slot->name);
 	slot->starts++;

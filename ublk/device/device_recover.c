@@ -5,9 +5,10 @@
  *               START_USER_RECOVERY, asked again until the driver has let go of the dead server
  *   OPENING     as a new device (device_start.c), with END_USER_RECOVERY in the place of START_DEV
  *
- * Failure modes: the backend is not what it was, or cannot do what the device promises: refused in
- * words before the driver is asked for anything. The driver does not let go in time, or refuses.
- * In all these the device stays in the driver as it is: its users wait, nothing is lost.
+ * Failure modes: the device wants of its server what ublkd does not do, the backend is not what it
+ * was, or cannot do what the device promises: refused in words before the driver is asked for
+ * anything. The driver does not let go in time, or refuses. In all these the device stays in the
+ * driver as it is: its users wait, nothing is lost.
  */
 #include "ublk/device/device_internal.h"
 
@@ -19,6 +20,7 @@
 #include "base/util.h"
 #include "ublk/device/params.h"
 #include "ublk/partition_scan.h"
+#include "ublk/servable.h"
 #include "storage/resize.h"
 
 /*
@@ -206,6 +208,16 @@ static int check_backend(const struct device *d, const struct device_past *past,
 	return 0;
 }
 
+static int check_flags(const struct device_past *past, char *error, size_t error_bytes)
+{
+	char words[SERVABLE_ERROR_BYTES];
+	int ret = servable_check(past->info.flags, words);
+
+	if (ret < 0)
+		snprintf(error, error_bytes, "%s", words);
+	return ret;
+}
+
 static struct device *adopt(struct device *d, const struct device_past *past)
 {
 	d->info = past->info;
@@ -219,8 +231,10 @@ int device_recover(struct device **ret_device, const struct device_host *host,
 {
 	struct device_spec same = *spec;
 	struct device *d = NULL;
-	int ret;
+	int ret = check_flags(past, error, error_bytes);
 
+	if (ret < 0)
+		return ret;
 	device_spec_take_over(&same, past);
 	ret = device_create(&d, host, &same, owner, error, error_bytes);
 	if (ret == 0)
