@@ -1,12 +1,11 @@
 #!/bin/bash
 # In the guest: partition_scan. A file with a partition table that somebody else wrote: the kernel makes nodes of
-# it, or none until it is asked; through a crash, an upgrade and a reload; with udev; and what an older driver
-# lacks is said.
+# it, or none until it is asked; through a crash, an upgrade and a reload; and what an older driver lacks is said.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 100 || exit 1
 
-# Two partitions, of 1 MiB at 1 MiB and at 2 MiB: a DOS table, as Documentation/admin-guide of any age has it.
+# A DOS table: two partitions of 1 MiB, at 1 MiB and at 2 MiB.
 with_table() { # FILE
 	python3 - "$1" <<'END'
 import struct, sys
@@ -35,7 +34,7 @@ has_none() { [ -b "/dev/ublkb$1" ] && ! ls "/dev/ublkb$1p"*; }
 shows() { ublkctl --json show "$1" | jq -e ".partition_scan == $2 and (.ublk_flags | contains([\"NO_AUTO_PART_SCAN\"])) == ($2 | not)"; }
 state_of() { ublkctl --json list | jq -r ".[] | select(.name == \"$1\").state"; }
 is_live() { [ "$(state_of "$1")" = live ]; }
-# One that comes late would be here by now: the other device's, of a scan that began later, is.
+# A scan takes milliseconds: one second after that of the other device this one would be over, too.
 settled_without() { wait_for 20 has_nodes 1 && rest 1 && has_none "$1"; }
 
 configure 'partition_scan: no,'
