@@ -5,6 +5,7 @@
 #   kublk.sh            build it unless it is in the cache
 #   kublk.sh --again    download and build it again
 #   kublk.sh --tests    print the folder of the selftests it comes from
+#   kublk.sh --source   print the folder of the source
 #
 # The kernel's headers are those of the source package, so that their version is the same. liburing is
 # downloaded too, because that of a stable Debian is older than the source. It is linked statically,
@@ -38,6 +39,8 @@ main() {
 	fi
 	if [ "${1:-}" = --tests ]; then
 		printf '%s\n' "$cache/source/tools/testing/selftests/ublk"
+	elif [ "${1:-}" = --source ]; then
+		printf '%s\n' "$cache/source"
 	else
 		printf '%s\n' "$cache/kublk"
 	fi

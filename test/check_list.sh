@@ -136,6 +136,7 @@ if [ "$mode" != fast ]; then
 	step build-faults build faults $daemon
 	step guest-fio test/vm/lean_fio.sh
 	step guest-selftests bench/kublk.sh
+	tap uapi 60 test/selftests/uapi.py
 	# without one the tests that need it are skipped
 	step guest-qemu-nbd timeout 900 test/vm/qemu_nbd.sh
 	# what that brings knows the format as well
@@ -177,7 +178,7 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" 1200 '' qcow2 cache
 	guests "$(one 7.2)" $long '' s3
 	guests "$(one 7.2)" 1200 '' stripe http shared metal
-	guests "$(one 6.12)" 1200 '' blocked
+	guests "$(one 6.12)" 1200 '' blocked cgroup
 	# numbers of docs/rbd.md and docs/performance.md
 	if [ "$mode" = soak ]; then guests "7.2" 1200 '' rbd_many; guests 7.2 1200 -i qcow2_many; fi
 	# the kernel's target by its own initiator: for who doubts what the suite before says of ours
