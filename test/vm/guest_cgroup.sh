@@ -52,9 +52,15 @@ slow() {
 	echo "$took ms"
 	[ "$took" -ge 2000 ]
 }
-not_slow() { ! slow "$@"; }
-ok "io.max of the client at the ublk device limits it" slow client "$above"
-ok "io.max of the client at the storage does not" not_slow client "$below"
+# A busy machine is slow now and then; under a limit it would be so each time.
+not_slow() {
+	for _ in 1 2 3 4 5 6; do
+		if ! slow "$@"; then return; fi
+	done
+	return 1
+}
+ok "io.max of the client at the storage does not limit it" not_slow client "$below"
+ok "io.max of the client at the ublk device does" slow client "$above"
 ok "io.max of the daemon at the storage limits it, too" slow daemon "$below"
 
 stop_daemon
