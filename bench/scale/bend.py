@@ -1,0 +1,135 @@
+"""Does a line bend? The lines, their rules, and what a measured line says. Pure: test/bench/scale.py tries it on made-up
+costs. Costs are instructions per I/O."""
+
+
+class Flat:
+    """At no number does an I/O cost more than at the first one, but for a part of it."""
+
+    def __init__(self, percent, since=1):
+        self.percent, self.since = percent, since
+
+    def words(self):
+        return f"at most {self.percent:g}% over the cost at {self.since}"
+
+    def breaks(self, costs):
+        """costs: {number: cost}. [(number, sentence)]; None: what it is compared with was not measured."""
+        if self.since not in costs or max(costs) == self.since:
+            return None
+        base = costs[self.since]
+        return [(number, f"{cost:,}, {(cost / base - 1) * 100:.1f}% over the {base:,} at {self.since}; {self.percent:g}% are allowed")
+                for number, cost in costs.items() if number > self.since and cost > base * (1 + self.percent / 100)]
+
+
+class First:
+    """The first of a kind may cost so many instructions more than none."""
+
+    def __init__(self, instructions, before, after):
+        self.instructions, self.before, self.after = instructions, before, after
+
+    def words(self):
+        return f"{self.after} at most {self.instructions:,} over {self.before}"
+
+    def breaks(self, costs):
+        if self.before not in costs or self.after not in costs:
+            return None
+        step = costs[self.after] - costs[self.before]
+        if step <= self.instructions:
+            return []
+        return [(self.after, f"{costs[self.after]:,}, {step:,} over the {costs[self.before]:,} at {self.before}; "
+                             f"{self.instructions:,} are allowed")]
+
+
+class Straight:
+    """No step costs more than the mean of the steps before it, but for so many instructions. A straight line passes,
+    however steep."""
+
+    def __init__(self, instructions):
+        self.instructions = instructions
+
+    def words(self):
+        return f"each step at most {self.instructions:,} over the mean of those before"
+
+    def breaks(self, costs):
+        numbers = sorted(costs)
+        if len(numbers) < 3:
+            return None
+        found, begin = [], numbers[0]
+        for before, number in zip(numbers[1:], numbers[2:]):
+            mean = (costs[before] - costs[begin]) / (before - begin)
+            step = (costs[number] - costs[before]) / (number - before)
+            if step > mean + self.instructions:
+                found.append((number, f"{costs[number]:,}, a step of {step:,.0f} after steps of {mean:,.0f}; "
+                                      f"{self.instructions:,} more are allowed"))
+        return found
+
+
+class Line:
+    """What is counted, the numbers of it that are measured, and the rules of each queue depth."""
+
+    def __init__(self, words, numbers, quick, rules):
+        self.words, self.numbers, self.quick, self.rules = words, numbers, quick, rules
+
+
+LINES = {
+    "devices": Line("devices, I/O on one", (1, 16, 128, 512), (1, 128), {1: [Flat(1)], 32: [Flat(2)]}),
+    "spread": Line("devices, I/O on all", (1, 16, 128, 512), (1, 16, 128), {1: [Flat(1)], 32: [Flat(2, since=16)]}),
+    "stripe": Line("children of a stripe", (1, 2, 4, 8), (1, 2, 8),
+                   {1: [First(600, 1, 2), Flat(1, since=2)], 32: [First(600, 1, 2), Flat(2, since=2)]}),
+    "filters": Line("filters in a row", (0, 1, 2, 3, 4), (0, 1, 2, 4),
+                    {1: [First(600, 0, 1), Straight(100)], 32: [First(600, 0, 1), Straight(100)]}),
+    "nbd": Line("NBD connections", (1, 4, 16, 64), (1, 16), {1: [Flat(2)], 32: [Flat(100)]}),
+}
+
+
+class Measured:
+    """One line at one queue depth: rows are dicts with number, cost (None: not measured), ios, runtime_ms, note."""
+
+    def __init__(self, name, depth, rows):
+        self.name, self.depth, self.rows = name, depth, rows
+        self.costs = {row["number"]: row["cost"] for row in rows if row["cost"] is not None}
+        self.rules = LINES[name].rules[depth]
+
+    def breaks(self):
+        """[(number, sentence)]: a cell that was not measured, too."""
+        found = [(row["number"], f"not measured: {row['note']}") for row in self.rows if row["cost"] is None]
+        for rule in self.rules:
+            found += (rule.breaks(self.costs) if self.costs else None) or []
+        return found
+
+    def is_judged(self):
+        return bool(self.costs) and any(rule.breaks(self.costs) is not None for rule in self.rules)
+
+    def verdict(self):
+        broken = self.breaks()
+        if broken:
+            return "bends at " + ", ".join(str(number) for number in dict.fromkeys(number for number, _ in broken))
+        return "holds" if self.is_judged() else "not judged"
+
+    def rule(self):
+        return "; ".join(rule.words() for rule in self.rules)
+
+
+def measured(rows):
+    """[Measured] in the order of LINES. rows: dicts with line and depth, too."""
+    found = []
+    for name, line in LINES.items():
+        for depth in line.rules:
+            of = sorted((row for row in rows if (row["line"], row["depth"]) == (name, depth)), key=lambda row: row["number"])
+            if of:
+                found.append(Measured(name, depth, of))
+    return found
+
+
+def sentences(lines):
+    """What makes the run fail: the line, the cell and why."""
+    return [f"{line.name} {number} at depth {line.depth}: {why}" for line in lines for number, why in line.breaks()]
+
+
+def table(lines):
+    columns = max(len(line.rows) for line in lines)
+    text = ["| 4k random reads | depth |" + " |" * columns + " verdict | rule |", "|---|---|" + "---|" * (columns + 2)]
+    for line in lines:
+        cells = [f"{row['number']}: {'-' if row['cost'] is None else format(row['cost'], ',')}" for row in line.rows]
+        cells += [""] * (columns - len(cells))
+        text.append(f"| {LINES[line.name].words} | {line.depth} | {' | '.join(cells)} | {line.verdict()} | {line.rule()} |")
+    return "\n".join(text) + "\n"
