@@ -40,14 +40,14 @@ class First:
 
 
 class Straight:
-    """No step costs more than the mean of the steps before it, but for so many instructions. A straight line passes,
+    """At no number does an I/O cost more than the line up to there leads to, but for a part of it. A straight line passes,
     however steep."""
 
-    def __init__(self, instructions):
-        self.instructions = instructions
+    def __init__(self, percent):
+        self.percent = percent
 
     def words(self):
-        return f"each step at most {self.instructions:,} over the mean of those before"
+        return f"at most {self.percent:g}% over the line before"
 
     def breaks(self, costs):
         numbers = sorted(costs)
@@ -56,10 +56,10 @@ class Straight:
         found, begin = [], numbers[0]
         for before, number in zip(numbers[1:], numbers[2:]):
             mean = (costs[before] - costs[begin]) / (before - begin)
-            step = (costs[number] - costs[before]) / (number - before)
-            if step > mean + self.instructions:
-                found.append((number, f"{costs[number]:,}, a step of {step:,.0f} after steps of {mean:,.0f}; "
-                                      f"{self.instructions:,} more are allowed"))
+            expected = costs[before] + mean * (number - before)
+            if costs[number] > expected * (1 + self.percent / 100):
+                found.append((number, f"{costs[number]:,}, {(costs[number] / expected - 1) * 100:.1f}% over the {expected:,.0f} "
+                                      f"that steps of {mean:,.0f} lead to; {self.percent:g}% are allowed"))
         return found
 
 
@@ -75,8 +75,8 @@ LINES = {
     "spread": Line("devices, I/O on all", (1, 16, 128, 512), (1, 16, 128), {1: [Flat(1)], 32: [Flat(2, since=16)]}),
     "stripe": Line("children of a stripe", (1, 2, 4, 8), (1, 2, 8),
                    {1: [First(600, 1, 2), Flat(1, since=2)], 32: [First(600, 1, 2), Flat(2, since=2)]}),
-    "filters": Line("filters in a row", (0, 1, 2, 3, 4), (0, 1, 2, 4),
-                    {1: [First(600, 0, 1), Straight(100)], 32: [First(600, 0, 1), Straight(100)]}),
+    "filters": Line("filters in a row", (0, 1, 2, 3, 4, 16), (0, 1, 4, 16),
+                    {1: [First(800, 0, 1), Straight(1)], 32: [First(600, 0, 1), Straight(1)]}),
     "nbd": Line("NBD connections", (1, 4, 16, 64), (1, 16), {1: [Flat(2)], 32: [Flat(100)]}),
 }
 

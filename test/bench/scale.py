@@ -40,7 +40,7 @@ def what_came_before_the_base_of_a_flat_line_does_not_count():
 def without_its_base_a_line_is_not_judged():
     assert broken(bend.Flat(1), {16: 10000, 512: 20000}) is None
     assert broken(bend.Flat(1), {1: 10000}) is None
-    assert broken(bend.Straight(10), {0: 10000, 1: 90000}) is None
+    assert broken(bend.Straight(1), {0: 10000, 1: 90000}) is None
     assert broken(bend.First(10, 1, 2), {2: 10000, 4: 90000}) is None
 
 
@@ -50,20 +50,21 @@ def the_first_of_a_kind_has_a_limit():
 
 
 def a_steep_line_is_straight():
-    assert broken(bend.Straight(10), {0: 10000, 1: 20000, 2: 30000, 3: 40000, 4: 50000}) == []
-    assert broken(bend.Straight(10), {0: 10000, 1: 20000, 4: 50030}) == []
+    assert broken(bend.Straight(1), {0: 10000, 1: 20000, 2: 30000, 3: 40000, 4: 50000}) == []
+    assert broken(bend.Straight(1), {0: 10000, 1: 20000, 4: 50500}) == []
+    assert broken(bend.Straight(1), {0: 10000, 1: 10500, 2: 10600, 4: 10700}) == []
 
 
 def a_line_that_turns_up_bends():
-    assert broken(bend.Straight(10), {0: 1000, 1: 1100, 2: 1210, 3: 1326}) == [3]
-    assert broken(bend.Straight(10), {0: 1000, 1: 1100, 2: 1211}) == [2]
+    assert broken(bend.Straight(1), {0: 10000, 1: 20000, 4: 50501}) == [4]
+    assert broken(bend.Straight(1), {0: 10000, 1: 10100, 2: 10303, 3: 10303}) == [2]
     # twice as many, four times as much
-    assert broken(bend.Straight(10), {0: 0, 1: 100, 2: 400, 3: 900, 4: 1600}) == [2, 3, 4]
+    assert broken(bend.Straight(1), {0: 0, 1: 100, 2: 400, 3: 900, 4: 1600}) == [2, 3, 4]
 
 
-def steps_are_per_one():
-    assert broken(bend.Straight(10), {0: 1000, 1: 1100, 3: 1320}) == []
-    assert broken(bend.Straight(10), {0: 1000, 1: 1100, 3: 1321}) == [3]
+def each_filter_that_walks_over_those_below_is_noticed():
+    costs = {number: 32000 + 500 * number + 20 * number * (number - 1) // 2 for number in bend.LINES["filters"].numbers}
+    assert bend.Measured("filters", 1, rows_of("filters", 1, costs)).verdict() == "bends at 16", costs
 
 
 def each_line_notices_a_loop_over_all():
@@ -163,7 +164,7 @@ def the_command_line_is_checked(tree):
         done = tree.run(*arguments)
         assert done.returncode == 2 and words in done.stderr, (arguments, done)
     done = tree.run("--list", "--only", "^(devices|filters) .* 32$", "--quick")
-    assert done.stdout.split("\n") == ["devices 1 32", "devices 128 32", "filters 0 32", "filters 1 32", "filters 2 32", "filters 4 32", ""], done
+    assert done.stdout.split("\n") == ["devices 1 32", "devices 128 32", "filters 0 32", "filters 1 32", "filters 4 32", "filters 16 32", ""], done
 
 
 def main():
