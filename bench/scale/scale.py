@@ -154,6 +154,7 @@ def as_json(meta, lines):
     return {"meta": meta, "lines": [
         {"line": line.name, "depth": line.depth, "verdict": line.verdict(), "rule": line.rule(),
          "breaks": [{"number": number, "why": why} for number, why in line.breaks()],
+         "not_measured": [number for number, _ in line.missing()],
          "cells": [{"number": row["number"], "instructions_per_io": row["cost"], "note": row["note"]} for row in line.rows]}
         for line in lines]}
 
@@ -169,7 +170,7 @@ def report(path, options):
     print(text["json" if options.json else "md"], end="")
     broken = bend.sentences(lines)
     for sentence in broken:
-        say(f"BENDS: {sentence}")
+        say(sentence)
     say("build/bench/scale has scale.csv, scale.json and scale.md")
     return 1 if broken else 0
 

@@ -87,15 +87,20 @@ def each_line_holds_when_nothing_grows():
 
 def what_was_not_measured_fails():
     measured = bend.Measured("devices", 1, rows_of("devices", 1, {1: 30000, 16: None, 128: 30000}))
-    assert measured.verdict() == "bends at 16"
-    assert bend.sentences([measured]) == ["devices 16 at depth 1: not measured: refused: no, thanks"]
-    assert bend.Measured("devices", 1, rows_of("devices", 1, {1: None})).verdict() == "bends at 1"
+    assert measured.verdict() == "not measured at 16", measured.verdict()
+    assert bend.sentences([measured]) == ["NOT MEASURED: devices 16 at depth 1: refused: no, thanks"]
+    assert bend.Measured("devices", 1, rows_of("devices", 1, {1: None})).verdict() == "not measured at 1"
+
+
+def a_part_of_a_line_is_not_judged():
+    measured = bend.Measured("devices", 1, rows_of("devices", 1, {16: 30000, 128: 90000}))
+    assert measured.verdict() == "not judged" and not bend.sentences([measured]), measured.verdict()
 
 
 def the_table_has_a_row_per_line_and_depth():
     lines = bend.measured(rows_of("nbd", 1, {1: 1000, 4: 1000}) + rows_of("devices", 1, {16: 99000, 1: 1000, 128: None}))
     text = bend.table(lines)
-    assert "| devices, I/O on one | 1 | 1: 1,000 | 16: 99,000 | 128: - | bends at 128, 16 |" in text, text
+    assert "| devices, I/O on one | 1 | 1: 1,000 | 16: 99,000 | 128: - | bends at 16 |" in text, text
     assert "| NBD connections | 1 | 1: 1,000 | 4: 1,000 |  | holds |" in text, text
     assert len({line.count("|") for line in text.splitlines()}) == 1, text
 
@@ -147,7 +152,7 @@ def a_line_that_bends_is_failure_with_its_name(tree):
 @in_tree
 def what_cannot_be_measured_any_more_is_failure(tree):
     done = tree.judge(HEADER + "nbd,4,32,-,-,-,failed: fio: broken\n")
-    assert done.returncode == 1 and "BENDS: nbd 4 at depth 32: not measured: failed: fio: broken" in done.stderr, done
+    assert done.returncode == 1 and "NOT MEASURED: nbd 4 at depth 32: failed: fio: broken" in done.stderr, done
 
 
 @in_tree
