@@ -79,7 +79,7 @@ LINES = {
     "filters": Line("filters in a row", (0, 1, 2, 3, 4, 16), (0, 1, 4, 16),
                     {1: [First(800, 0, 1), Straight(1)], 32: [First(600, 0, 1), Straight(2)]}),
     # Requests in flight share a system call only with those of their connection: 16 connections leave two of 32 to each.
-    "nbd": Line("NBD connections", (1, 4, 16, 64), (1, 16, 64), {1: [Flat(2)], 32: [First(30000, 1, 16), Flat(15, since=16)]}),
+    "nbd": Line("NBD connections", (1, 4, 16, 64), (1, 16, 64), {1: [Flat(4)], 32: [First(30000, 1, 16), Flat(15, since=16)]}),
 }
 
 
