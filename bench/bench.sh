@@ -5,6 +5,7 @@
 #   ./dev bench [OPTION...]
 #   ./dev bench --host [OPTION...]    compare the NBD client's CPU time with libnbd's, without a guest
 #   ./dev bench --metal [OPTION...]   measure on this machine's own kernel and clock: --metal --help
+#   ./dev bench --scale [OPTION...]   many devices, children, filters, connections: --scale --help
 #
 #   --quick          4k at queue depth 1 and 32, null, file and stripe: a few minutes
 #   --only PATTERN   cells that match an extended regular expression, as --list prints them:

@@ -12,6 +12,7 @@ full_fio=1 # the committed rows were measured with it
 . "$here/guest_rbd_lib.sh"
 . "$(dirname "$(readlink -f "$0")")/guest_qcow2.sh"
 . "$(dirname "$(readlink -f "$0")")/guest_http.sh"
+. "$(dirname "$(readlink -f "$0")")/scale/guest_scale.sh"
 
 plan=/out/bench-plan.$1
 rows=/out/bench-rows.$1
@@ -110,8 +111,8 @@ make_stripes() {
 	sync
 }
 
-# The mode auto is the daemon's default, without keys; other modes are set by keys.
-start_ublkd() { # MODE BACKEND
+# The mode auto is the daemon's default, without keys; other modes are set by keys. OTHERS: devices, a line each.
+start_ublkd() { # MODE BACKEND [OTHERS]
 	local keys='' batch=off
 	if [ "$1" != auto ]; then
 		if [[ $1 == *+batch ]]; then batch=on; fi
@@ -120,11 +121,11 @@ start_ublkd() { # MODE BACKEND
 	cat >"$work/bench.yaml" <<EOF
 daemon: {reactors: [0]}
 devices:
-  - {name: bench, id: 0, queues: 1, depth: 128, max_io: 1MiB, ${keys}backend: $2}
+${3:-}  - {name: bench, id: 0, queues: 1, depth: 128, max_io: 1MiB, ${keys}backend: $2}
 EOF
 	device=/dev/ublkb0
 	start_daemon "$work/bench.yaml" || true
-	wait_for 5 is_live_or_gone
+	wait_for 60 is_live_or_gone
 	ublkd_has_mode "$1" "$batch" && return
 	stop_daemon 2>/dev/null
 	return 1
@@ -319,6 +320,7 @@ start_ublkd_rbd() { # MODE
 
 stop() { # SYSTEM
 	case $1 in
+	scale-*) stop_scale "$1" ;;
 	*-qcow2*) stop_qcow2 "$1" ;;
 	nbdkit-curl*) nbd-client -d "$device" >/dev/null; stop_nbdkit; stop_http_server ;;
 	ublkd-http*) stop_daemon; stop_http_server; rm -f "${file%/*}/cache" ;;
@@ -390,7 +392,7 @@ load() {
 		ms=$((ns / 1000000))
 		return
 	fi
-	run_fio "$rw" "$bs" "$qd" "$UBLKD_BENCH_MS" "$(qcow2_load "$system") $(http_load "$system" "$rw")" || return
+	run_fio "$rw" "$bs" "$qd" "$UBLKD_BENCH_MS" "$(qcow2_load "$system") $(http_load "$system" "$rw") $(scale_load)" || return
 	read -r ios ms < <(jq -r '.jobs[0] | "\(.read.total_ios + .write.total_ios) \(.read.runtime + .write.runtime)"' \
 		"$work/fio.json")
 }
@@ -449,12 +451,13 @@ warm_up() {
 	# what is written to an overlay no longer comes from below; an object of a web server is only read
 	! is_cold "$system" "$rw" || return 0
 	if [[ $system == *-cache ]]; then run_fio read 1M 8 60000 "$(http_load "$system" read)"; fi
-	[[ $system == *-backing || $system == nbdkit-curl* || $system == ublkd-http* || $system == ublkd-shared || $system == *-fragmented ]] || run_fio randwrite 4k 32 $warm_ms
-	run_fio randread 4k 32 $warm_ms "$(http_load "$system" randread)"
+	[[ $system == *-backing || $system == nbdkit-curl* || $system == ublkd-http* || $system == ublkd-shared || $system == *-fragmented ]] || run_fio randwrite 4k 32 $warm_ms "$(scale_load)"
+	run_fio randread 4k 32 $warm_ms "$(http_load "$system" randread) $(scale_load)"
 }
 
 start_system() {
 	case $system in
+	scale-*) start_scale "$system" "$mode" ;;
 	*-qcow2*) start_qcow2 "$system" "$mode" ;;
 	*) "start_${system//-/_}" "$mode" ;;
 	esac
