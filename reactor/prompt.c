@@ -1,23 +1,15 @@
 /*
- * The look at what was slept over: a timeout that is set with the first prompt op, and again and
- * again until there were none for a whole period. It is not a timer: its CQE by itself ends a
- * sleep, and the turn that this begins runs every CQE.
+ * The look at what was slept over: a timeout that is set with the first prompt op and, when it went
+ * off, with the next one. Its CQE by itself ends a sleep, and the turn that this begins runs every
+ * CQE.
  */
 #include "reactor/prompt.h"
-
-#include <errno.h>
 
 #include "reactor/reactor.h"
 
 static void looked(struct op *op, int res, uint32_t cqe_flags)
 {
-	struct prompt *prompt = container_of(op, struct prompt, look);
-	bool again = prompt->used && res == -ETIME;
-
-	(void)cqe_flags;
-	prompt->used = false;
-	if (again)
-		prompt_look_set(prompt);
+	(void)res, (void)cqe_flags;
 	/* Nobody's work: no reason to poll for more. */
 	op->reactor->polled_cqes++;
 }

@@ -27,7 +27,6 @@
 
 struct prompt {
 	unsigned nr;		     /* ops since the last enter */
-	bool used;		     /* since look was set */
 	struct op look;		     /* the timeout */
 	struct __kernel_timespec ts; /* the SQE points at it */
 };
@@ -41,7 +40,6 @@ bool prompt_look_set(struct prompt *prompt);
 /* One more goes with the next enter. */
 static inline void prompt_add(struct prompt *prompt)
 {
-	prompt->used = true;
 	if (__builtin_expect(op_inflight(&prompt->look), 1) || prompt_look_set(prompt))
 		prompt->nr++;
 }
