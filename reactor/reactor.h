@@ -20,6 +20,7 @@
 #include "reactor/alarm.h"
 #include "reactor/mailbox.h"
 #include "reactor/op.h"
+#include "reactor/prompt.h"
 #include "reactor/ring.h"
 #include "reactor/timer.h"
 
@@ -123,6 +124,7 @@ struct reactor {
 	struct list_node running;  /* those of one of the lists above whose turn it is */
 	struct timer_heap timers;
 	struct alarm alarm;
+	struct prompt prompt;
 
 	struct mailbox mailbox;
 	struct op mailbox_op;
@@ -288,6 +290,17 @@ static inline void op_start(struct op *op, struct io_uring_sqe *sqe)
 	op->state = OP_INFLIGHT;
 	op->start_ns = op->reactor->now_ns;
 	sqe->user_data = op->user_data;
+}
+
+/*
+ * The same for an op of a data reactor whose CQE the enter that submits it posts, whatever the
+ * outcome, and whose success asks for nothing more: that enter does not end its sleep for it. See
+ * prompt.h.
+ */
+static inline void op_start_prompt(struct op *op, struct io_uring_sqe *sqe)
+{
+	op_start(op, sqe);
+	prompt_add(&op->reactor->prompt);
 }
 
 /* Any thread. */

@@ -273,8 +273,9 @@ struct backend {
 	 */
 	const char *test_options;
 	/*
-	 * Its requests end many in a turn even where few are in flight, as the answers of a peer
-	 * do: commands of ublk for many tags at once pay (docs/performance.md).
+	 * Its requests end later than in the turn that submits them, by a CQE or an answer of a peer:
+	 * where more than one is in flight, commands of ublk for many tags at once pay. Where
+	 * requests end at once they gain nothing (docs/performance.md).
 	 */
 	bool batches;
 	/*

@@ -80,7 +80,7 @@ static enum data_path best_path(uint8_t data, uint64_t features)
 	return DATA_PATH_COPY;
 }
 
-/* Where the backend gains nothing one command for each tag is cheaper. */
+/* Where the backend gains nothing by them, one command for each tag costs less at depth 1. */
 static bool best_batch(enum batch_choice wish, const struct backend_spec *spec, uint64_t features)
 {
 	if (wish == BATCH_AUTO)

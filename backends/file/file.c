@@ -483,6 +483,7 @@ const struct backend backend_file = {
 	.queue_bytes = sizeof(struct file_queue),
 	.io_bytes = sizeof(struct file_io),
 	.data = BACKEND_DATA_FIXED,
+	.batches = true,
 	.open = file_open,
 	.close = file_close,
 	.queue_init = file_queue_init,

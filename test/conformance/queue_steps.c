@@ -23,7 +23,7 @@
 
 static struct ublksrv_io_desc descs[DEPTH];
 static uint64_t fetches[DEPTH]; /* user_data of each tag's command, or 0: not armed */
-static uint64_t batch_fetch_data;
+static uint64_t batch_fetch_data, batch_commit_data;
 static unsigned fetch_nr, commit_nr;
 static int commit_res; /* of COMMITs to come: 0: all of it is taken */
 
@@ -38,6 +38,7 @@ static int on_batch_cmd(const struct io_uring_sqe *sqe, const struct ublk_batch_
 		return SCRIPT_LATER;
 	case UBLK_U_IO_COMMIT_IO_CMDS:
 		commit_nr++;
+		batch_commit_data = sqe->user_data;
 		return commit_res ? commit_res : bytes;
 	default:
 		return 0;
@@ -149,13 +150,8 @@ static void open_queue(bool batch)
 	EXPECT(attached, "the queue is not attached");
 }
 
-static void close_queue(bool batch)
+static void release_queue(void)
 {
-	if (batch)
-		ring_script_post(batch_fetch_data, UBLK_IO_RES_ABORT, 0);
-	for (unsigned tag = 0; !batch && tag < DEPTH; tag++)
-		ring_script_post(fetches[tag], UBLK_IO_RES_ABORT, 0);
-	turns(4);
 	EXPECT(drained, "the queue is not drained");
 	queue_release(&queue);
 	turns(4);
@@ -163,6 +159,16 @@ static void close_queue(bool batch)
 	backend_close(device);
 	free(io_errors);
 	reactor_fini(&reactor);
+}
+
+static void close_queue(bool batch)
+{
+	if (batch)
+		ring_script_post(batch_fetch_data, UBLK_IO_RES_ABORT, 0);
+	for (unsigned tag = 0; !batch && tag < DEPTH; tag++)
+		ring_script_post(fetches[tag], UBLK_IO_RES_ABORT, 0);
+	turns(4);
+	release_queue();
 }
 
 /* ---- buffers for the numbers of tags ---- */
@@ -261,6 +267,38 @@ static void answer(unsigned tag)
 {
 	out_nr--;
 	backend_io_complete(kept_of[tag], 0);
+}
+
+/* The FETCH ends before or after the news that a COMMIT has failed. */
+static void end_around_commit(bool before)
+{
+	open_queue(true);
+	keeps = true;
+	bring(0);
+	answer(0);
+	commit_res = SCRIPT_LATER;
+	turns(2);
+	commit_res = 0;
+	EXPECT(queue.ios[0].state == TAG_ARMED, "state %d", queue.ios[0].state);
+	if (before)
+		ring_script_post(batch_fetch_data, UBLK_IO_RES_ABORT, 0);
+	ring_script_post(batch_commit_data, -ENOMEM, 0);
+	if (!before)
+		ring_script_post(batch_fetch_data, UBLK_IO_RES_ABORT, 0);
+	turn();
+	EXPECT(queue.up_nr == 1, "%u tags are left", queue.up_nr);
+	turns(4);
+	EXPECT(commit_nr == 2, "%u COMMITs", commit_nr);
+	release_queue();
+}
+
+static void test_batch_ends(void)
+{
+	if (!tap_begin("batch: a failed COMMIT goes again after the FETCH"))
+		return;
+	end_around_commit(true);
+	end_around_commit(false);
+	tap_end();
 }
 
 static uint8_t pattern(unsigned at)
@@ -548,6 +586,7 @@ int main(int argc, char **argv)
 	log_init(LOG_LEVEL_ERROR);
 	alarm(300);
 	test_buffer_counts_wrap();
+	test_batch_ends();
 	test_slow_request();
 	test_quiesced_write();
 	test_refused_commit();

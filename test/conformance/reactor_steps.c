@@ -3,6 +3,7 @@
  * Prints TAP.
  */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,75 @@ static void test_refused_alarm(void)
 	reactor_turn(&r, true);
 	EXPECT(!timer.armed, "the timer has not run");
 	reactor_fini(&r);
+	tap_end();
+}
+
+/* ---- prompt ops ---- */
+
+static int at_once(const struct io_uring_sqe *sqe)
+{
+	(void)sqe;
+	return 0;
+}
+
+static void forget(struct op *op, int res, uint32_t cqe_flags)
+{
+	(void)op, (void)res, (void)cqe_flags;
+}
+
+static void start_prompt_nop(struct op *op)
+{
+	struct io_uring_sqe *sqe = op_sqe(op);
+
+	io_uring_prep_nop(sqe);
+	op_start_prompt(op, sqe);
+}
+
+static void test_prompt_waits_for_more(void)
+{
+	struct op_owner owner = { .kind = OP_KIND_BACKEND };
+	struct op op[2];
+
+	if (!tap_begin("an enter waits for one CQE more than it has prompt ops, the next for one"))
+		return;
+	open_reactor(at_once);
+	for (unsigned i = 0; i < ARRAY_SIZE(op); i++) {
+		op_init(&op[i], &r, owner, forget);
+		start_prompt_nop(&op[i]);
+	}
+	reactor_turn(&r, true);
+	EXPECT(ring_script.wait_nr == 3, "waited for %u", ring_script.wait_nr);
+	reactor_turn(&r, true);
+	EXPECT(ring_script.wait_nr == 1, "then for %u", ring_script.wait_nr);
+	for (unsigned i = 0; i < ARRAY_SIZE(op); i++)
+		op_fini(&op[i]);
+	reactor_fini(&r);
+	tap_end();
+}
+
+/* Nothing would end the sleep over a failure. */
+static void test_no_room_to_look(void)
+{
+	struct op_owner owner = { .kind = OP_KIND_BACKEND };
+	struct op op[7];
+
+	if (!tap_begin("without a look at prompt ops none is slept over"))
+		return;
+	open_reactor(later);
+	ring_script.refuse_nr = UINT_MAX;
+	/* The read of the mailbox is in the SQ: with these it is full. */
+	for (unsigned i = 0; i < ARRAY_SIZE(op); i++) {
+		struct io_uring_sqe *sqe;
+
+		op_init(&op[i], &r, owner, forget);
+		sqe = op_sqe(&op[i]);
+		io_uring_prep_nop(sqe);
+		if (i + 1 < ARRAY_SIZE(op))
+			op_start(&op[i], sqe);
+		else
+			op_start_prompt(&op[i], sqe);
+	}
+	EXPECT(!op_inflight(&r.prompt.look) && r.prompt.nr == 0, "%u are slept over", r.prompt.nr);
 	tap_end();
 }
 
@@ -331,6 +401,8 @@ int main(int argc, char **argv)
 	log_init(LOG_LEVEL_ERROR);
 	alarm(300);
 	test_refused_alarm();
+	test_prompt_waits_for_more();
+	test_no_room_to_look();
 	test_send();
 	test_receive();
 	test_second_life();

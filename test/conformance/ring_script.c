@@ -94,6 +94,7 @@ static void answer_mailbox(void)
 
 int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 {
+	ring_script.wait_nr = wait_nr;
 	ring_script.slept_ns = wait_nr ? timeout_ns : 0;
 	ring_script.now_ns += ring_script.step_ns;
 	if (ring_script.refuse_nr > 0) {

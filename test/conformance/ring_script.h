@@ -26,6 +26,7 @@ struct ring_script {
 	struct io_uring_buf_ring *group; /* as ring_group_set was told */
 	int alarm_res;			 /* of a reactor's alarm, at once; 0: it never goes off */
 	unsigned alarm_nr;
+	unsigned wait_nr;  /* for so many CQEs the last ring_enter would have waited */
 	uint64_t slept_ns; /* as long would the last ring_enter have waited at most */
 	int socket_fd;	   /* what ring_socket returns; 0: there is no network */
 };

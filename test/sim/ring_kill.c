@@ -48,7 +48,7 @@ void ring_fini(struct ring *ring)
 	list_for_each (node, &s->held) {
 		const struct sim_op *op = list_entry(node, struct sim_op, node);
 
-		if (op != s->mail && op != s->alarm)
+		if (op != s->mail && op != s->alarm[0] && op != s->alarm[1])
 			sim_fail("ring %u is closed with an SQE of kind %s in flight", s->idx,
 				 op_kind_name(user_data_kind(op->sqe.user_data)));
 	}

@@ -311,26 +311,28 @@ static void alarm_goes_off(struct sim_event *event)
 {
 	struct sim_op *op = container_of(event, struct sim_op, event);
 
-	op->ring->alarm = NULL;
+	op->ring->alarm[user_data_leg(op->sqe.user_data)] = NULL;
 	sim_op_done(op, -ETIME);
 }
 
-/* The only timeouts are absolute ones of the reactor's alarm. */
+/* The only timeouts are absolute ones of the reactor: its alarm, and its look at prompt ops. */
 static void alarm_set(struct sim_op *op)
 {
 	struct sim_ring *s = op->ring;
 	const struct __kernel_timespec *ts =
 		(const struct __kernel_timespec *)(uintptr_t)op->sqe.addr;
+	unsigned leg = user_data_leg(op->sqe.user_data);
 
-	if (op->sqe.timeout_flags != IORING_TIMEOUT_ABS || op->sqe.len != 1 || s->alarm)
+	if (op->sqe.timeout_flags != IORING_TIMEOUT_ABS || op->sqe.len != 1 ||
+	    leg >= ARRAY_SIZE(s->alarm) || s->alarm[leg])
 		sim_fail("ring %u: a strange timeout, or two of them", s->idx);
 	if (sim_fault(FAULT_TIMEOUT)) {
 		sim_op_done(op, -ENOMEM);
 		return;
 	}
-	s->alarm = op;
-	s->alarm_ns = (uint64_t)ts->tv_sec * NS_PER_SEC + (uint64_t)ts->tv_nsec;
-	sim_event_arm(&op->event, MAX(s->alarm_ns, sim.now_ns), alarm_goes_off);
+	s->alarm[leg] = op;
+	s->alarm_ns[leg] = (uint64_t)ts->tv_sec * NS_PER_SEC + (uint64_t)ts->tv_nsec;
+	sim_event_arm(&op->event, MAX(s->alarm_ns[leg], sim.now_ns), alarm_goes_off);
 }
 
 static void dispatch(struct sim_op *op)
@@ -404,8 +406,9 @@ static void check_sleep(struct sim_ring *s, unsigned wait_nr, uint64_t timeout_n
 	uint64_t deadline_ns = reactor_next_deadline_ns(r);
 
 	/* One that is due goes off at once. */
-	if (s->alarm)
-		timeout_ns = MIN(timeout_ns, MAX(s->alarm_ns, r->now_ns) - r->now_ns);
+	for (unsigned i = 0; i < ARRAY_SIZE(s->alarm); i++)
+		if (s->alarm[i])
+			timeout_ns = MIN(timeout_ns, MAX(s->alarm_ns[i], r->now_ns) - r->now_ns);
 
 	/* It expects all but one to be there by now. */
 	if (cq_used(s) + 1 < wait_nr)

@@ -5,7 +5,8 @@
  * the tags that have a request, up to 128 in each of its CQEs, in a buffer that we provided and
  * give back at once; at the end of a turn one COMMIT_IO_CMDS hands back all tags that are done.
  * While a COMMIT is in flight, what gets done meanwhile waits for its answer: that comes with the
- * same enter.
+ * same enter, which sleeps over it (op_start_prompt). Its tags count as armed from the COMMIT on,
+ * as those of other queues do.
  *
  * Failure modes: a COMMIT takes fewer tags than it was given (the rest goes again, and if then the
  * first is refused, it is lost), the FETCH ends for want of buffers, memory or room in the CQ
@@ -106,8 +107,8 @@ static void add_element(struct batch *b, struct tag_io *io)
 	b->sent[b->sent_nr++] = io->request.tag;
 }
 
-/* Sends what add_element collected. It is executed by the enter that submits it. */
-static void send_elements(struct batch *b, struct io_uring_sqe *sqe, uint32_t cmd_op)
+/* Prepares a command for what add_element collected. */
+static void prep_elements(struct batch *b, struct io_uring_sqe *sqe, uint32_t cmd_op)
 {
 	struct ublk_batch_io *cmd = (struct ublk_batch_io *)((char *)sqe + SQE_CMD_OFFSET);
 
@@ -116,7 +117,6 @@ static void send_elements(struct batch *b, struct io_uring_sqe *sqe, uint32_t cm
 	cmd->nr_elem = (uint16_t)b->sent_nr;
 	cmd->elem_bytes = element_bytes(b->queue);
 	sqe->addr = (uint64_t)(uintptr_t)b->elements;
-	op_start(&b->commit, sqe);
 }
 
 /* ---- commit ---- */
@@ -146,22 +146,36 @@ void batch_commit(struct queue *q)
 		tag_account_commit(io);
 		io->committing = true;
 		add_element(b, io);
+		/* Without a FETCH nothing comes for it any more. */
+		if (!b->fetch_ended)
+			tag_set_state(io, TAG_ARMED);
 	}
 	q->commit_nr = 0;
-	send_elements(b, sqe, UBLK_U_IO_COMMIT_IO_CMDS);
-}
-
-static void committed(struct batch *b, struct tag_io *io)
-{
-	if (b->fetch_ended)
-		tag_down(io, UBLK_IO_RES_ABORT);
-	else
-		tag_set_state(io, TAG_ARMED);
+	prep_elements(b, sqe, UBLK_U_IO_COMMIT_IO_CMDS);
+	op_start_prompt(&b->commit, sqe);
 }
 
 static bool is_transient(int res)
 {
 	return res == -ENOMEM || res == -EAGAIN || res == -EINTR;
+}
+
+/* Not all were taken, or those that were do not come back. */
+static __attribute__((cold, noinline)) void committed_in_part(struct batch *b, int res,
+							      unsigned done_nr)
+{
+	struct queue *q = b->queue;
+	unsigned i = 0;
+
+	for (; i < done_nr; i++)
+		if (b->fetch_ended)
+			tag_down(&q->ios[b->sent[i]], UBLK_IO_RES_ABORT);
+	if (res <= 0 && !is_transient(res))
+		tag_down(&q->ios[b->sent[i++]], res < 0 ? res : -EPROTO);
+	for (; i < b->sent_nr; i++) {
+		tag_set_state(&q->ios[b->sent[i]], TAG_DONE);
+		q->commits[q->commit_nr++] = &q->ios[b->sent[i]];
+	}
 }
 
 /* res: bytes of elements that were taken, or -errno for none. */
@@ -170,15 +184,10 @@ static void commit_event(struct op *op, int res, uint32_t cqe_flags)
 	struct batch *b = container_of(op, struct batch, commit);
 	struct queue *q = b->queue;
 	unsigned done_nr = res > 0 ? MIN((unsigned)res / element_bytes(q), b->sent_nr) : 0;
-	unsigned i = 0;
 
 	(void)cqe_flags;
-	for (; i < done_nr; i++)
-		committed(b, &q->ios[b->sent[i]]);
-	if (res <= 0 && !is_transient(res))
-		tag_down(&q->ios[b->sent[i++]], res < 0 ? res : -EPROTO);
-	for (; i < b->sent_nr; i++)
-		q->commits[q->commit_nr++] = &q->ios[b->sent[i]];
+	if (__builtin_expect(done_nr < b->sent_nr || b->fetch_ended, 0))
+		committed_in_part(b, res, done_nr);
 	b->sent_nr = 0;
 	if (q->commit_nr > 0)
 		tag_commits_wanted(q);
@@ -205,6 +214,9 @@ static void fetch_aborted(struct batch *b, int res)
 	struct queue *q = b->queue;
 
 	b->fetch_ended = true;
+	/* Not yet: the kernel has left their COMMIT in the SQ. */
+	for (unsigned i = 0; i < b->sent_nr; i++)
+		tag_set_state(&q->ios[b->sent[i]], TAG_DONE);
 	for (unsigned tag = 0; tag < q->setup.depth; tag++)
 		if (q->ios[tag].state == TAG_ARMED)
 			tag_down(&q->ios[tag], res);
@@ -307,7 +319,8 @@ static void batch_prepare(struct op *op)
 	}
 	for (unsigned tag = 0; tag < q->setup.depth; tag++)
 		add_element(b, &q->ios[tag]);
-	send_elements(b, sqe, UBLK_U_IO_PREP_IO_CMDS);
+	prep_elements(b, sqe, UBLK_U_IO_PREP_IO_CMDS);
+	op_start(op, sqe);
 }
 
 void batch_fetch(struct queue *q)

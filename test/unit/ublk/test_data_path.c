@@ -104,8 +104,12 @@ static void test_batches(void **state)
 	assert_false(choice.batch);
 	assert_int_equal(choose_for(&backend_nbd, DATA_PATH_AUTO, BATCH_OFF, LINUX_7_2), 0);
 	assert_false(choice.batch);
-	assert_int_equal(choose(DATA_PATH_AUTO, BATCH_AUTO, BACKEND_DATA_FIXED, LINUX_7_2), 0);
+	assert_int_equal(choose_for(&backend_file, DATA_PATH_AUTO, BATCH_AUTO, LINUX_7_2), 0);
+	assert_true(choice.batch);
+	assert_int_equal(choose_for(&backend_null, DATA_PATH_AUTO, BATCH_AUTO, LINUX_7_2), 0);
 	assert_false(choice.batch);
+	assert_int_equal(choose_for(&backend_null, DATA_PATH_AUTO, BATCH_ON, LINUX_7_2), 0);
+	assert_true(choice.batch);
 }
 
 /* A stack can do what all of it can. */
