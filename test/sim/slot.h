@@ -118,8 +118,9 @@ bool slot_is_excused(const struct slot *slot);
 uint64_t slot_excuses(void);
 uint64_t slot_attach_excuses(void);
 uint64_t slot_open_excuses(void);
-/* Before a stop: no queue cancels but for one that is late. */
+/* It became live. */
 void slot_judge_live(const struct slot *slot);
+/* Before a stop: no queue cancels but for one that is late. */
 void slot_judge_cancels(const struct slot *slot);
 /* After the last event (failed: it was that); past.kept is known. */
 void slot_judge_end(const struct slot *slot, bool failed);
