@@ -16,7 +16,7 @@ static void looked(struct op *op, int res, uint32_t cqe_flags)
 
 int prompt_init(struct prompt *prompt, struct reactor *r)
 {
-	struct op_owner owner = { .kind = OP_KIND_ALARM, .leg = 1 };
+	struct op_owner owner = { .kind = OP_KIND_ALARM, .leg = ALARM_TIMEOUT_NR };
 
 	*prompt = (struct prompt){ 0 };
 	return op_init(&prompt->look, r, owner, looked);

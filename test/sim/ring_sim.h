@@ -53,10 +53,10 @@ struct sim_ring {
 	struct sim_buffer *buffers;
 	unsigned buffers_nr;
 	struct sim_group groups[SIM_GROUP_NR];
-	struct sim_op *mail;	 /* the outstanding read of the mailbox's eventfd */
-	struct sim_op *alarm[2]; /* the outstanding timeouts: the reactor's alarm, its look at
-				    prompt ops */
-	uint64_t alarm_ns[2];	 /* when they end */
+	struct sim_op *mail; /* the outstanding read of the mailbox's eventfd */
+	/* The outstanding timeouts, and when they end: the alarm's, the look at prompt ops. */
+	struct sim_op *alarm[ALARM_TIMEOUT_NR + 1];
+	uint64_t alarm_ns[ALARM_TIMEOUT_NR + 1];
 	uint64_t recent[SIM_RECENT_NR]; /* user_data of the last CQEs */
 	unsigned recent_nr;
 	uint64_t stale_nr; /* CQEs made up and delivered */

@@ -446,7 +446,7 @@ static void settle(void)
 	}
 }
 
-/* slots_used: those of mailbox, alarm and the look at prompt ops. */
+/* slots_used: one of the mailbox, two of the alarm, one of the look at prompt ops. */
 static void check_reactor(struct reactor *reactor, unsigned slots_used)
 {
 	uint64_t made = sim_ring_stale_nr(&reactor->ring);
@@ -477,9 +477,9 @@ static void tear_down(void)
 	settle();
 	visits_fini();
 	ctl_close(&r.ctl);
-	check_reactor(&r.control, 3);
+	check_reactor(&r.control, 4);
 	for (unsigned i = 0; i < r.data_nr; i++)
-		check_reactor(&r.data[i], 3);
+		check_reactor(&r.data[i], 4);
 	if (sim_ring_files_nr() > 0 || model.ctl_fd >= 0)
 		sim_fail("files are left open");
 	for (unsigned i = 0; i < r.slot_nr; i++)
