@@ -107,7 +107,8 @@ static void check_data_path(const struct device_settings *d, struct config_error
 {
 	char error[DATA_PATH_ERROR_BYTES];
 
-	if (data_path_check((enum data_path)d->options.data_path, d->backend, error) < 0)
+	if (data_path_check((enum data_path)d->options.data_path,
+			    (enum batch_choice)d->options.batch, d->backend, error) < 0)
 		config_errors_add(e, d->data_path_pos, "%s", error);
 }
 
