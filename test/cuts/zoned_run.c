@@ -125,7 +125,8 @@ static void on_end(struct zcuts_io *zio, void *arg)
 
 static uint32_t some_bytes(struct prng *p, uint64_t most)
 {
-	return (uint32_t)(prng_between(p, 1, MIN(most / SECTOR_BYTES, (uint64_t)24)) * SECTOR_BYTES);
+	return (uint32_t)(prng_between(p, 1, MIN(most / SECTOR_BYTES, (uint64_t)24)) *
+			  SECTOR_BYTES);
 }
 
 static void guest_write(struct zcuts_world *w, struct zcuts_io *zio, uint32_t idx, bool is_append)
