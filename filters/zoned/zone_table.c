@@ -24,7 +24,7 @@ static enum zone_condition condition_of(const struct zone_table *t, uint32_t idx
 	return (enum zone_condition)t->zone[idx].condition;
 }
 
-static void count(struct zone_table *t, enum zone_condition condition, int by)
+static void zone_count(struct zone_table *t, enum zone_condition condition, int by)
 {
 	__atomic_store_n(&t->nr[condition], t->nr[condition] + (uint32_t)by, __ATOMIC_RELAXED);
 }
@@ -40,8 +40,8 @@ static void set_condition(struct zone_table *t, uint32_t idx, enum zone_conditio
 		list_remove(&t->now[idx].open);
 	if (to == ZONE_IMPLICIT)
 		list_push_back(&t->implicit, &t->now[idx].open);
-	count(t, from, -1);
-	count(t, to, 1);
+	zone_count(t, from, -1);
+	zone_count(t, to, 1);
 	__atomic_store_n(&t->zone[idx].condition, (uint32_t)to, __ATOMIC_RELEASE);
 	if (from == ZONE_FULL || to == ZONE_FULL)
 		t->changed(t, idx);
@@ -175,7 +175,7 @@ static void take_over_writes(struct zone_table *t)
 
 /* ---- init ---- */
 
-static bool is_sane(const struct zone_table *t, const struct zone_kept *z)
+static bool zone_is_sane(const struct zone_table *t, const struct zone_kept *z)
 {
 	return z->condition < ZONE_CONDITION_NR && z->written_bytes <= t->shape.capacity_bytes;
 }
@@ -204,11 +204,11 @@ static void settle_zone(struct zone_table *t, uint32_t idx)
 	list_init(&t->now[idx].open);
 	if (zone_is_conventional(t, idx))
 		return;
-	if (!is_sane(t, z))
+	if (!zone_is_sane(t, z))
 		*z = (struct zone_kept){ .condition = ZONE_FULL };
 	to = settled_condition(t, z);
 	z->condition = to;
-	count(t, to, 1);
+	zone_count(t, to, 1);
 	if (to == ZONE_IMPLICIT)
 		list_push_back(&t->implicit, &t->now[idx].open);
 }
@@ -239,14 +239,14 @@ void zone_table_fini(struct zone_table *t)
 
 /* ---- writes ---- */
 
-static int refuse(struct zone_table *t, int err)
+static int zone_refuse(struct zone_table *t, int err)
 {
 	counter_add(&t->refused, 1);
 	return err;
 }
 
-static void note(struct zone_table *t, unsigned tag, uint64_t offset_bytes, uint32_t length_bytes,
-		 bool is_append)
+static void zone_note(struct zone_table *t, unsigned tag, uint64_t offset_bytes,
+		      uint32_t length_bytes, bool is_append)
 {
 	struct zone_write *w = &t->write[tag];
 
@@ -261,7 +261,7 @@ static void note(struct zone_table *t, unsigned tag, uint64_t offset_bytes, uint
 }
 
 /* The pointer moves to the end of this write, unless it is there. */
-static void advance(struct zone_table *t, uint32_t idx, uint64_t end_bytes)
+static void zone_advance(struct zone_table *t, uint32_t idx, uint64_t end_bytes)
 {
 	if (end_bytes > t->zone[idx].written_bytes)
 		set_written(t, idx, end_bytes);
@@ -275,9 +275,9 @@ static int write_again(struct zone_table *t, unsigned tag, struct zone_write *w)
 	uint64_t offset_bytes = w->offset_bytes;
 	uint32_t length_bytes = w->length_bytes;
 
-	note(t, tag, offset_bytes, length_bytes, w->is_append);
+	zone_note(t, tag, offset_bytes, length_bytes, w->is_append);
 	w->state = ZONE_WRITE_NONE;
-	advance(t, idx, offset_bytes - zone_start(t, idx) + length_bytes);
+	zone_advance(t, idx, offset_bytes - zone_start(t, idx) + length_bytes);
 	counter_add(&t->redone, 1);
 	return 0;
 }
@@ -296,9 +296,9 @@ static int write_next(struct zone_table *t, unsigned tag, uint32_t idx, uint32_t
 	int ret = has_room(t, idx, length_bytes) ? open_as(t, idx, ZONE_IMPLICIT) : -EIO;
 
 	if (ret < 0)
-		return refuse(t, ret);
-	note(t, tag, zone_start(t, idx) + at_bytes, length_bytes, is_append);
-	advance(t, idx, at_bytes + length_bytes);
+		return zone_refuse(t, ret);
+	zone_note(t, tag, zone_start(t, idx) + at_bytes, length_bytes, is_append);
+	zone_advance(t, idx, at_bytes + length_bytes);
 	return 0;
 }
 
@@ -309,11 +309,11 @@ int zone_table_write(struct zone_table *t, unsigned tag, uint64_t offset_bytes,
 	struct zone_write *w;
 
 	if (t->now[idx].is_held)
-		return refuse(t, -EIO);
+		return zone_refuse(t, -EIO);
 	if (offset_bytes - zone_start(t, idx) == t->zone[idx].written_bytes)
 		return write_next(t, tag, idx, length_bytes, false);
 	w = find_old_write(t, offset_bytes, length_bytes);
-	return w ? write_again(t, tag, w) : refuse(t, -EIO);
+	return w ? write_again(t, tag, w) : zone_refuse(t, -EIO);
 }
 
 int zone_table_append(struct zone_table *t, unsigned tag, uint64_t *offset_bytes,
@@ -325,7 +325,7 @@ int zone_table_append(struct zone_table *t, unsigned tag, uint64_t *offset_bytes
 
 	if (t->now[idx].is_held || *offset_bytes != zone_start(t, idx) ||
 	    zone_is_conventional(t, idx))
-		return refuse(t, -EIO);
+		return zone_refuse(t, -EIO);
 	w = find_old_append(t, idx, length_bytes);
 	ret = w ? write_again(t, tag, w) : write_next(t, tag, idx, length_bytes, true);
 	if (ret == 0)

@@ -2,8 +2,8 @@
  * The zones of a device as a state machine: write pointers, conditions, limits. Pure, but for the
  * memory that it works on; the queue's reactor, or one thread before and after it.
  *
- * Two kinds of memory. What another process must know to go on is `kept` (zone_kept.h): where each
- * zone is written to, its condition, and which write each tag has. The rest is made from that:
+ * Two kinds of memory. What another process must know to go on is `kept` (zone_memory.h): where
+ * each zone is written to, its condition, and which write each tag has. The rest is made from that:
  * which zones are open by a write, oldest first, how many are in each condition, how many writes of
  * a zone are under way.
  *

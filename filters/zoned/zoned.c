@@ -57,7 +57,7 @@ static enum backend_submit pass_down(struct backend_io *io, uint32_t length_byte
 }
 
 /* What is below has answered: returns the request's result. */
-static int read_end(struct backend_io *io)
+static int zoned_read_end(struct backend_io *io)
 {
 	const struct zoned_io *z = io->priv;
 
@@ -77,17 +77,17 @@ static enum backend_submit zoned_read(struct zoned_device *d, struct backend_io 
 	if (pass_down(io, z->readable_bytes) == BACKEND_QUEUED)
 		return BACKEND_QUEUED;
 	io->throttle_ns += io->child->throttle_ns;
-	return answer(io, read_end(io));
+	return answer(io, zoned_read_end(io));
 }
 
-static void held_look(struct zoned_device *d);
+static void zoned_held_look(struct zoned_device *d);
 
 static int write_end(struct zoned_device *d, struct backend_io *io)
 {
 	uint32_t idx = zone_table_write_done(&d->table, io->tag, io->child->result == 0);
 
 	if (d->table.now[idx].is_held)
-		held_look(d);
+		zoned_held_look(d);
 	return io->child->result;
 }
 
@@ -116,7 +116,8 @@ void zoned_child_done(struct backend_io *child)
 		return;
 	}
 	io->throttle_ns += child->throttle_ns;
-	result = io->op == BACKEND_READ ? read_end(io) : write_end(io->queue->device->priv, io);
+	result = io->op == BACKEND_READ ? zoned_read_end(io)
+					: write_end(io->queue->device->priv, io);
 	backend_io_complete(io, result);
 }
 
@@ -164,7 +165,7 @@ void zoned_let_go(struct zoned_device *d, const struct backend_io *io)
 }
 
 /* Whether none of its zones has a write under way. */
-static bool is_quiet(const struct zoned_device *d, const struct backend_io *io)
+static bool zones_are_quiet(const struct zoned_device *d, const struct backend_io *io)
 {
 	uint32_t i, end;
 
@@ -201,7 +202,7 @@ static void change_zones(struct zoned_device *d, struct backend_io *io)
 }
 
 /* A write has ended: actions that have waited for it go on. */
-static void held_look(struct zoned_device *d)
+static void zoned_held_look(struct zoned_device *d)
 {
 	struct list_node *next;
 
@@ -209,7 +210,7 @@ static void held_look(struct zoned_device *d)
 		struct zoned_io *z = list_entry(n, struct zoned_io, waiting);
 
 		next = n->next;
-		if (!is_quiet(d, z->io))
+		if (!zones_are_quiet(d, z->io))
 			continue;
 		list_remove(n);
 		change_zones(d, z->io);
@@ -245,7 +246,7 @@ static enum backend_submit zoned_change(struct zoned_device *d, struct backend_i
 	if (is_reset_already(d, io))
 		return answer(io, 0);
 	set_held(d, io, true);
-	if (is_quiet(d, io)) {
+	if (zones_are_quiet(d, io)) {
 		change_zones(d, io);
 		return BACKEND_QUEUED;
 	}

@@ -70,7 +70,7 @@ void zoned_visit_io(struct zoned_visit *v, enum backend_op op, uint64_t offset, 
 
 /* ---- close ---- */
 
-static void closing_end(struct zoned_visit *v, int result)
+static void zoned_closing_end(struct zoned_visit *v, int result)
 {
 	zoned_pages_end(v->d, result == 0);
 	zoned_visit_end(v, result, NULL);
@@ -81,12 +81,13 @@ static void closing_page(struct zoned_visit *v, int result)
 	uint64_t at;
 
 	if (result < 0)
-		closing_end(v, result);
+		zoned_closing_end(v, result);
 	else if (zoned_pages_next(v->d, v->buf, &at))
 		zoned_visit_io(v, BACKEND_WRITE, at, ZONE_PAGE_BYTES, "writing the table of zones",
 			       closing_page);
 	else
-		zoned_visit_io(v, BACKEND_FLUSH, 0, 0, "flushing the table of zones", closing_end);
+		zoned_visit_io(v, BACKEND_FLUSH, 0, 0, "flushing the table of zones",
+			       zoned_closing_end);
 }
 
 void zoned_close_async(struct backend_visit *visit)

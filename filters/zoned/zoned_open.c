@@ -25,12 +25,12 @@
 /* ---- the end ---- */
 
 /* A limit that is none is 0: the driver refuses more than there are zones. */
-static uint32_t limit_of(uint64_t wanted, uint32_t zone_nr)
+static uint32_t zone_limit_of(uint64_t wanted, uint32_t zone_nr)
 {
 	return wanted < zone_nr ? (uint32_t)wanted : 0;
 }
 
-static void set_limits(struct zoned_device *d)
+static void zoned_set_limits(struct zoned_device *d)
 {
 	struct backend_device *device = d->device;
 	const struct backend_limits *child = &device->child->limits;
@@ -78,7 +78,7 @@ static void open_end(struct zoned_visit *v, bool is_again)
 		memset(d->pages.is_dirty, 1, d->pages.nr);
 	else
 		zone_memory_set_filled(&d->memory, &d->header);
-	set_limits(d);
+	zoned_set_limits(d);
 	log_info("zones opened",
 		 "node=%s zones=%u zone_bytes=%llu conventional=%u closed=%u full=%u again=%d",
 		 d->device->name, d->shape.zone_nr, (unsigned long long)d->shape.zone_bytes,
@@ -201,7 +201,7 @@ static void load_page(struct zoned_visit *v, int result)
 }
 
 /* The header that counts is known. */
-static int prepare(struct zoned_device *d)
+static int zoned_prepare(struct zoned_device *d)
 {
 	d->shape.zone_nr = d->header.zone_nr;
 	d->shape.conventional_nr = d->header.conventional_nr;
@@ -248,7 +248,7 @@ static void make_new(struct zoned_visit *v)
 	}
 	ret = draw_instance(&d->header.instance);
 	if (ret == 0)
-		ret = prepare(d);
+		ret = zoned_prepare(d);
 	if (ret < 0)
 		zoned_visit_end(v, ret, "no memory for the zones");
 	else
@@ -293,7 +293,7 @@ static void open_found(struct zoned_visit *v, const struct zone_header *found)
 		return;
 	}
 	d->header = *found;
-	ret = prepare(d);
+	ret = zoned_prepare(d);
 	if (ret < 0)
 		zoned_visit_end(v, ret, "no memory for the zones");
 	else
@@ -301,12 +301,12 @@ static void open_found(struct zoned_visit *v, const struct zone_header *found)
 			       "reading the table of zones", load_page);
 }
 
-static bool is_blank(const uint8_t *at, size_t bytes)
+static bool zoned_is_blank(const uint8_t *at, size_t bytes)
 {
 	return at[0] == 0 && memcmp(at, at + 1, bytes - 1) == 0;
 }
 
-static void header_read(struct zoned_visit *v, int result)
+static void zoned_header_read(struct zoned_visit *v, int result)
 {
 	struct zone_header found;
 	int ret;
@@ -318,7 +318,7 @@ static void header_read(struct zoned_visit *v, int result)
 	ret = zone_header_parse(&found, v->buf);
 	if (ret == 0)
 		open_found(v, &found);
-	else if (ret == -ENODATA && is_blank(v->buf, ZONE_PAGE_BYTES))
+	else if (ret == -ENODATA && zoned_is_blank(v->buf, ZONE_PAGE_BYTES))
 		make_new(v);
 	else
 		zoned_visit_end(v, -EEXIST,
@@ -335,7 +335,7 @@ void zoned_open_async(struct backend_visit *visit)
 		backend_visit_done(visit, -ENOMEM);
 	else
 		zoned_visit_io(v, BACKEND_READ, 0, ZONE_PAGE_BYTES,
-			       "reading the header of the zones", header_read);
+			       "reading the header of the zones", zoned_header_read);
 }
 
 /* ---- the part that may block ---- */
@@ -351,8 +351,8 @@ static void init_shape(struct zoned_device *d)
 	d->shape = (struct zone_shape){
 		.zone_bytes = wanted.zone_bytes,
 		.capacity_bytes = wanted.capacity_bytes,
-		.active_nr_max = limit_of(config->active_nr_max, written_nr),
-		.open_nr_max = limit_of(config->open_nr_max, written_nr),
+		.active_nr_max = zone_limit_of(config->active_nr_max, written_nr),
+		.open_nr_max = zone_limit_of(config->open_nr_max, written_nr),
 	};
 	/* What is open is active. */
 	if (d->shape.open_nr_max == 0)

@@ -62,7 +62,7 @@ static void take_page(struct zoned_device *d, uint32_t page)
 
 /* A zone is complete up to its first write that is under way: what follows belongs to a later
  * round. */
-static void take_back(struct zoned_device *d, const struct zone_write *w)
+static void zoned_take_back(struct zoned_device *d, const struct zone_write *w)
 {
 	uint32_t idx = zone_of(&d->table, w->offset_bytes);
 	uint64_t at_bytes = w->offset_bytes - zone_start(&d->table, idx);
@@ -86,7 +86,7 @@ void zoned_pages_begin(struct zoned_device *d)
 			take_page(d, i);
 	for (unsigned tag = 0; tag < d->shape.depth && d->table.under_way_nr > 0; tag++)
 		if (d->memory.write[tag].state == ZONE_WRITE_UNDER_WAY)
-			take_back(d, &d->memory.write[tag]);
+			zoned_take_back(d, &d->memory.write[tag]);
 }
 
 bool zoned_pages_next(struct zoned_device *d, void *buf, uint64_t *ret_at)

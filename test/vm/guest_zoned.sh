@@ -154,9 +154,14 @@ if modprobe btrfs && command -v mkfs.btrfs >/dev/null; then
 	ok "btrfs: made and mounted" made
 	copies() { cp -r "$here" "/mnt/fs/$1" && sync -f /mnt/fs; }
 	ok "btrfs: written" copies one
-	ok "btrfs: ... by appends" eval '[ "$(show fs "[.. | .zone_append? // empty | .done? // empty] | add")" -gt 0 ]'
-	# shellcheck disable=SC2086 # words
-	dies() { copies two & kill_daemon && start_again "$work/zoned.yaml" $all && wait $!; }
+	ok "btrfs: ... by appends" eval '[ "$(ublkctl --json stats fs | jq "[.. | objects | .zone_append? | objects | .done] | add")" -gt 0 ]'
+	dies() {
+		local copier
+		copies two &
+		copier=$!
+		# shellcheck disable=SC2086 # words
+		kill_daemon && start_again "$work/zoned.yaml" $all && wait $copier
+	}
 	ok "btrfs: the daemon dies meanwhile" dies
 	ok "btrfs: read again" eval 'echo 3 >/proc/sys/vm/drop_caches; diff -r "$here" /mnt/fs/one && diff -r "$here" /mnt/fs/two'
 	ok "btrfs: scrubbed" btrfs scrub start -B /mnt/fs
