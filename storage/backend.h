@@ -59,6 +59,7 @@ enum backend_op {
 	BACKEND_ZONE_APPEND,
 	BACKEND_ZONE_MANAGE,
 	BACKEND_OP_NR,
+	BACKEND_PLAIN_OP_NR = BACKEND_ZONE_APPEND, /* those of every device */
 };
 
 const char *backend_op_name(enum backend_op op);

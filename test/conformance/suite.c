@@ -82,7 +82,7 @@ static void check_random_depth_max(const struct variant *v)
  */
 static void check_random_two_queues(const struct variant *v)
 {
-	if (variant_has(v, "cache") || variant_has(v, "s3-disk")) {
+	if (variant_has(v, "cache") || variant_has(v, "s3-disk") || variant_has(v, "zoned")) {
 		tap_skip("it has one queue");
 		return;
 	}

@@ -175,7 +175,7 @@ fi
 
 # ---- over a restart ----
 
-ok "file: a zone is written" eval 'act file reset 5 && put file 5 0 3 && act file finish 6 && act file open 7'
+ok "file: a zone is written" eval 'act file reset 5 && put file 5 0 3 && act file finish 6 && act file reset 7 && act file open 7'
 bytes=$(sum file 5 0 4)
 ok "it ends" end_server
 ok "no keeper is left" wait_for 10 no_keeper

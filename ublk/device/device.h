@@ -288,7 +288,7 @@ struct device_stats {
 /* Requests of zones are told of only where there were any: few devices have zones. */
 static inline bool device_op_is_told(const struct device_stats *stats, unsigned op)
 {
-	return op < BACKEND_ZONE_APPEND || stats->op[op].done > 0;
+	return op < BACKEND_PLAIN_OP_NR || stats->op[op].done > 0;
 }
 /* Sums the queues' counters, live: any time from LIVE to DRAINING; zeroes otherwise. */
 void device_stats(const struct device *device, struct device_stats *ret_stats);
