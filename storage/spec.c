@@ -132,7 +132,7 @@ static int spec_parse_child(struct parsing *p, const struct backend_spec ***end,
 		return ret;
 	if (child->ops && child->ops->is_zoned) {
 		config_errors_add(p->e, map->pos,
-				  "%s: %s is zoned, and stands over others only: put this node "
+				  "%s: %s stands at the top of its device: put what is over it "
 				  "below it",
 				  as->name, child->ops->name);
 		ret = worse_error(ret, -EINVAL);

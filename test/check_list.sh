@@ -56,6 +56,7 @@ tap cache-warms 600 build/asan/test/cache_warms
 tap cache-drops 600 build/asan/test/cache_drops
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
+tap zone-steps 600 build/asan/test/zone_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
 # 10,000 power cuts each, ten times as many with --soak
 tap qcow2-cuts 7200 build/release/test/qcow2_cuts
