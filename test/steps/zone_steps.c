@@ -11,10 +11,10 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "ring_script.h"
+#include "test/conformance/ring_script.h"
 #include "storage/backend.h"
 #include "storage/zones.h"
-#include "tap.h"
+#include "test/conformance/tap.h"
 #include "ublk/queue/io_error.h"
 #include "ublk/queue/queue_internal.h"
 
