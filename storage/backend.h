@@ -43,31 +43,12 @@
 #include "storage/child.h"
 #include "storage/limits.h"
 #include "storage/look.h"
+#include "storage/op.h"
 
 struct backend_io;
 struct backend_shared_ops; /* sharing.h */
 struct backend_visit;	   /* visit.h */
 struct backend_zones_look; /* zones.h */
-
-enum backend_op {
-	BACKEND_READ,
-	BACKEND_WRITE,
-	BACKEND_FLUSH,
-	BACKEND_DISCARD,      /* content becomes undefined until written; may free space */
-	BACKEND_WRITE_ZEROES, /* reads back as zeroes */
-	/* Of what is zoned alone (limits.zones): zones.h. */
-	BACKEND_ZONE_APPEND,
-	BACKEND_ZONE_MANAGE,
-	BACKEND_OP_NR,
-	BACKEND_PLAIN_OP_NR = BACKEND_ZONE_APPEND, /* those of every device */
-};
-
-const char *backend_op_name(enum backend_op op);
-
-enum backend_io_flags {
-	BACKEND_FUA = 1u << 0,	   /* WRITE, WRITE_ZEROES: durable before completion */
-	BACKEND_NOUNMAP = 1u << 1, /* WRITE_ZEROES: keep the space allocated */
-};
 
 /*
  * How a backend can get at the bytes of a READ or WRITE; none of these: in a buffer of memory. A

@@ -96,11 +96,12 @@ ok "file: all are reset" blkzone reset "$(blk file)"
 ok "file: ... they are empty" eval 'zone_is file 7 em 0 && zone_is file 11 em 0'
 ok "file: ... and conventional ones keep their bytes" refused zeroes file 1 0 9
 
-# ---- the driver's side ----
+# ---- what is said of it ----
 
-# show NAME QUERY
-show() { ublkctl --json show "$1" | jq -r "$2"; }
-ok "one queue" test "$(show mem '.. | .queues? // empty' | head -1)" != 2
+ok "doctor: the kernel has zones" said '^OK +zones ' ublkctl doctor
+ok "mem: one queue" test "$(ublkctl --json list | jq '.. | objects | select(.name? == "mem") | .queues')" = 1
+ok "file: show has a line for its zones" said '^ *16 +4(\.0+)? ?MiB +2 +14 +0 of 3 +0 of 5 +0 +[0-9]+ +[1-9][0-9]*$' ublkctl show file
+ok "mem: cannot have another size" answers 'cannot change its size' refused ublkctl resize mem 128MiB
 
 # ---- fio ----
 
