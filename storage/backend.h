@@ -43,7 +43,7 @@
 #include "storage/child.h"
 #include "storage/limits.h"
 #include "storage/look.h"
-#include "storage/op.h"
+#include "storage/operation.h"
 
 struct backend_io;
 struct backend_shared_ops; /* sharing.h */

@@ -1,6 +1,6 @@
 /* What a request can ask of a backend. */
-#ifndef STORAGE_OP_H
-#define STORAGE_OP_H
+#ifndef STORAGE_OPERATION_H
+#define STORAGE_OPERATION_H
 
 enum backend_op {
 	BACKEND_READ,
