@@ -43,26 +43,12 @@
 #include "storage/child.h"
 #include "storage/limits.h"
 #include "storage/look.h"
+#include "storage/operation.h"
 
 struct backend_io;
 struct backend_shared_ops; /* sharing.h */
 struct backend_visit;	   /* visit.h */
-
-enum backend_op {
-	BACKEND_READ,
-	BACKEND_WRITE,
-	BACKEND_FLUSH,
-	BACKEND_DISCARD,      /* content becomes undefined until written; may free space */
-	BACKEND_WRITE_ZEROES, /* reads back as zeroes */
-	BACKEND_OP_NR,
-};
-
-const char *backend_op_name(enum backend_op op);
-
-enum backend_io_flags {
-	BACKEND_FUA = 1u << 0,	   /* WRITE, WRITE_ZEROES: durable before completion */
-	BACKEND_NOUNMAP = 1u << 1, /* WRITE_ZEROES: keep the space allocated */
-};
+struct backend_zones_look; /* zones.h */
 
 /*
  * How a backend can get at the bytes of a READ or WRITE; none of these: in a buffer of memory. A
@@ -172,6 +158,7 @@ struct backend_io {
 	uint8_t op;    /* enum backend_op */
 	uint8_t flags; /* enum backend_io_flags */
 	uint8_t state; /* enum backend_io_state: io.c's */
+	uint8_t zone;  /* ZONE_MANAGE: enum backend_zone_action */
 	uint16_t tag;
 	int32_t result; /* 0: all of it was done; -errno: nothing may be assumed. Never short. */
 	uint32_t length_bytes; /* DISCARD and WRITE_ZEROES can be nearly 4 GiB; 0 for FLUSH */
@@ -283,6 +270,11 @@ struct backend {
 	 * file locks it as they do.
 	 */
 	bool is_image_format;
+	/*
+	 * It is zoned (zones.h): it stands at the top of its device, for what a request of zones
+	 * answers is not passed on by other nodes.
+	 */
+	bool is_zoned;
 	const struct backend_child_option *children; /* ends without a name; NULL: a leaf */
 	/*
 	 * Requests of its own that a queue may have under way at a time, and the bytes of the
@@ -428,6 +420,8 @@ struct backend {
 
 	/* Of a cache, as for look: struct backend_cache_look but for the node. NULL: it is none. */
 	void (*look_cache)(const struct backend_queue *queue, struct backend_cache_look *look);
+	/* Of what is zoned, as for look. NULL: it is not. */
+	void (*look_zones)(const struct backend_queue *queue, struct backend_zones_look *look);
 	/* Main thread: its library's threads, in the whole process. NULL: its library has none. */
 	void (*library)(struct backend_library_look *ret_look);
 
@@ -591,7 +585,8 @@ extern const struct backend *const backend_registry[];
 /*
  * The one place where an errno of whatever origin becomes one that the block layer understands
  * (blk_status_t, block/blk-core.c): ENOSPC, EIO, EOPNOTSUPP, ETIMEDOUT, ENOLINK, EREMOTEIO,
- * ENODATA, EILSEQ, ENOMEM pass; EDQUOT becomes ENOSPC, all else EIO. err and result are negative.
+ * ENODATA, EILSEQ, ENOMEM, and of zones ETOOMANYREFS and EOVERFLOW pass; EDQUOT becomes ENOSPC, all
+ * else EIO. err and result are negative.
  */
 int backend_errno_map(int err);
 

@@ -105,6 +105,8 @@ int backend_errno_map(int err)
 	case -ENODATA:
 	case -EILSEQ:
 	case -ENOMEM:
+	case -ETOOMANYREFS: /* BLK_STS_ZONE_OPEN_RESOURCE */
+	case -EOVERFLOW:    /* BLK_STS_ZONE_ACTIVE_RESOURCE */
 		return err;
 	case -EDQUOT:
 		return -ENOSPC;
@@ -120,6 +122,8 @@ const char *backend_op_name(enum backend_op op)
 		[BACKEND_FLUSH] = "flush",
 		[BACKEND_DISCARD] = "discard",
 		[BACKEND_WRITE_ZEROES] = "write_zeroes",
+		[BACKEND_ZONE_APPEND] = "zone_append",
+		[BACKEND_ZONE_MANAGE] = "zone_manage",
 	};
 
 	return op < BACKEND_OP_NR ? name[op] : "?";

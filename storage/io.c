@@ -20,6 +20,7 @@
 #include "storage/io_internal.h"
 #include "storage/node.h"
 #include "storage/sharing.h"
+#include "storage/zones.h"
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -38,7 +39,7 @@ static bool io_modifies(const struct backend_io *io)
 
 static bool io_moves_data(const struct backend_io *io)
 {
-	return io->op == BACKEND_READ || io->op == BACKEND_WRITE;
+	return io->op <= BACKEND_WRITE || io->op == BACKEND_ZONE_APPEND;
 }
 
 static bool io_in_range(const struct backend_io *io, const struct backend_device *device)
@@ -85,6 +86,15 @@ static int io_check_caps(const struct backend_io *io, uint32_t caps)
 	return 0;
 }
 
+/* The rest is the node's to look at: zones.h. */
+static int io_check_manage(const struct backend_io *io, const struct backend_device *device)
+{
+	if (io->zone != BACKEND_ZONE_REPORT && (device->limits.caps & BACKEND_CAP_READ_ONLY))
+		return -EIO;
+	return io->zone < BACKEND_ZONE_ACTION_NR && io->offset_bytes < backend_size(device) ? 0
+											    : -EIO;
+}
+
 /* READ and WRITE of a device that allows both, as nearly all are: what io_admit asks, in short. */
 static inline bool io_is_plain(const struct backend_io *io, const struct backend_device *device)
 {
@@ -101,13 +111,16 @@ static __attribute__((noinline)) bool io_admit(struct backend_io *io,
 					       const struct backend_device *device)
 {
 	io->result = 0;
-	if (io->op >= BACKEND_OP_NR)
-		io->result = -EOPNOTSUPP;
-	else if (io->op == BACKEND_FLUSH)
+	if (io->op == BACKEND_FLUSH)
 		return device->limits.caps & BACKEND_CAP_FLUSH;
+	if (io->op >= BACKEND_OP_NR ||
+	    (io->op >= BACKEND_ZONE_APPEND && device->limits.zones.bytes == 0))
+		io->result = -EOPNOTSUPP;
+	else if (io->op == BACKEND_ZONE_MANAGE)
+		io->result = io_check_manage(io, device);
 	else
 		io->result = io_check_caps(io, device->limits.caps);
-	if (io->result == 0)
+	if (io->result == 0 && io->op != BACKEND_ZONE_MANAGE)
 		io->result = io_check_range(io, device);
 	return io->result == 0;
 }

@@ -21,6 +21,14 @@ enum backend_caps {
 	BACKEND_CAP_GROWS = 1u << 6,
 };
 
+/* Of what is zoned: zones of one size from the first byte to the last (zones.h). */
+struct backend_zone_limits {
+	uint64_t bytes;		/* a power of two; 0: it is not zoned */
+	uint32_t open_nr_max;	/* 0: no limit */
+	uint32_t active_nr_max; /* open or closed; 0: no limit */
+	uint32_t append_bytes;	/* of a ZONE_APPEND, at most */
+};
+
 struct backend_limits {
 	/* A multiple of the logical block. It may change while queues serve: backend_size(). */
 	uint64_t size_bytes;
@@ -41,6 +49,7 @@ struct backend_limits {
 	uint32_t max_segments, max_segment_bytes;
 	uint64_t virt_boundary_mask;
 	uint32_t dma_alignment_bytes; /* buffers are at least page aligned anyway */
+	struct backend_zone_limits zones;
 };
 
 #endif

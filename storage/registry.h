@@ -21,5 +21,6 @@ extern const struct backend backend_shared;
 extern const struct backend backend_stripe;
 extern const struct backend backend_cache;
 extern const struct backend backend_throttle;
+extern const struct backend backend_zoned;
 
 #endif

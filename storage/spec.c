@@ -108,6 +108,12 @@ struct parsing {
 static int spec_parse_node(struct parsing *p, struct backend_spec **ret_spec,
 			   const struct yaml_node *map, unsigned level);
 
+/* -ENOMEM before anything else. */
+static int worse_error(int a, int b)
+{
+	return a == 0 || b == -ENOMEM ? b : a;
+}
+
 /* One child more, behind the others. */
 static int spec_parse_child(struct parsing *p, const struct backend_spec ***end,
 			    const struct backend_child_option *as, unsigned idx,
@@ -124,17 +130,18 @@ static int spec_parse_child(struct parsing *p, const struct backend_spec ***end,
 	ret = spec_parse_node(p, &child, map, level);
 	if (!child)
 		return ret;
+	if (child->ops && child->ops->is_zoned) {
+		config_errors_add(p->e, map->pos,
+				  "%s: %s stands at the top of its device: put what is over it "
+				  "below it",
+				  as->name, child->ops->name);
+		ret = worse_error(ret, -EINVAL);
+	}
 	child->as = as;
 	child->as_idx = idx;
 	**end = child;
 	*end = &child->sibling;
 	return ret;
-}
-
-/* -ENOMEM before anything else. */
-static int worse_error(int a, int b)
-{
-	return a == 0 || b == -ENOMEM ? b : a;
 }
 
 static int spec_parse_list(struct parsing *p, const struct backend_spec ***end,

@@ -14,7 +14,7 @@ tap_run conformance 1800 build/asan/test/conformance &
 conformance=$!
 # The unit tests run in the first build only; of the others what is run, and what clang-tidy reads.
 programs='ublkd ublkd-keeper ublkd-manual man ublkctl ublktrace sim'
-released='cache_cuts qcow2_cuts known bad_server exerciser powercut mon_command test_trace_btf'
+released='zoned_cuts cache_cuts qcow2_cuts known bad_server exerciser powercut mon_command test_trace_btf'
 if [ "$mode" = soak ]; then programs='' released=''; fi
 # shellcheck disable=SC2086 # many targets
 step build-release build release $programs $released
@@ -56,10 +56,12 @@ tap cache-warms 600 build/asan/test/cache_warms
 tap cache-drops 600 build/asan/test/cache_drops
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
+tap zone-steps 600 build/asan/test/zone_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
 # 10,000 power cuts each, ten times as many with --soak
 tap qcow2-cuts 7200 build/release/test/qcow2_cuts
 tap cache-cuts 3600 build/release/test/cache_cuts
+tap zoned-cuts 3600 build/release/test/zoned_cuts
 tap fuzz-yaml 1200 build/asan/test/fuzz_yaml
 tap fuzz-http-answer 1200 build/asan/test/fuzz_http_answer
 tap fuzz-nbd-handshake 1200 build/asan/test/fuzz_nbd_handshake
@@ -174,6 +176,7 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" 1200 '' nvme
 	guests "$(one 6.12)" 1200 '' resize
 	guests "$both" 1200 '' upgrade recovery
+	guests "$(one 7.2)" 1200 '' zoned
 	guests "$(one 7.2)" 1200 '' setro partitions
 	guests "$(one 7.2)" 1200 '' datapath
 	guests "$(one 7.2)" 1200 '' qcow2 cache

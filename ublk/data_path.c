@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "storage/spec.h"
+#include "storage/zones.h"
 #include "ublk/ublk_abi.h"
 
 #define ZERO_COPY_FLAGS (UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_AUTO_BUF_REG | UBLK_F_USER_COPY)
@@ -30,22 +31,45 @@ static uint64_t flags_of(enum data_path path)
 
 uint64_t data_path_flags(const struct data_choice *choice)
 {
-	return flags_of(choice->path) | (choice->batch ? UBLK_F_BATCH_IO : 0);
+	return flags_of(choice->path) | (choice->batch ? UBLK_F_BATCH_IO : 0) |
+	       (choice->zoned ? UBLK_F_ZONED : 0);
 }
 
 void data_path_of_flags(struct data_choice *ret_choice, uint64_t flags)
 {
 	ret_choice->batch = flags & UBLK_F_BATCH_IO;
+	ret_choice->zoned = flags & UBLK_F_ZONED;
 	ret_choice->path = flags & UBLK_F_AUTO_BUF_REG ? DATA_PATH_ZERO_COPY
 			   : flags & UBLK_F_USER_COPY  ? DATA_PATH_USER_COPY
 						       : DATA_PATH_COPY;
 }
 
-int data_path_check(enum data_path wish, const struct backend_spec *spec,
+/* What the driver does not have for zones (ublk_ctrl_add_dev), or this server. */
+static int check_zoned(enum data_path wish, enum batch_choice batch,
+		       char error[static DATA_PATH_ERROR_BYTES])
+{
+	if (wish != DATA_PATH_AUTO && wish != DATA_PATH_USER_COPY) {
+		snprintf(error, DATA_PATH_ERROR_BYTES,
+			 "data_path: %s is impossible with zones: their requests go by user_copy; "
+			 "set data_path: auto",
+			 data_path_names[wish]);
+		return -EINVAL;
+	}
+	if (batch != BATCH_ON)
+		return 0;
+	snprintf(error, DATA_PATH_ERROR_BYTES,
+		 "batch: on is impossible with zones: each of their requests is answered by a "
+		 "command of its own; set batch: auto");
+	return -EINVAL;
+}
+
+int data_path_check(enum data_path wish, enum batch_choice batch, const struct backend_spec *spec,
 		    char error[static DATA_PATH_ERROR_BYTES])
 {
 	char backend[BACKEND_SPEC_TEXT_BYTES];
 
+	if (backend_spec_is_zoned(spec))
+		return check_zoned(wish, batch, error);
 	if (wish != DATA_PATH_ZERO_COPY || (backend_spec_data(spec) & BACKEND_DATA_FIXED))
 		return 0;
 	snprintf(error, DATA_PATH_ERROR_BYTES,
@@ -70,6 +94,21 @@ static int check_kernel(enum data_path wish, uint64_t features,
 	return -EOPNOTSUPP;
 }
 
+#define ZONED_FLAGS (UBLK_F_ZONED | UBLK_F_USER_COPY)
+
+static int choose_zoned(struct data_choice *ret_choice, uint64_t features,
+			char error[static DATA_PATH_ERROR_BYTES])
+{
+	if ((features & ZONED_FLAGS) != ZONED_FLAGS) {
+		snprintf(error, DATA_PATH_ERROR_BYTES,
+			 "zones need a kernel whose ublk driver has ZONED (Linux 6.6) and that is "
+			 "built with CONFIG_BLK_DEV_ZONED");
+		return -EOPNOTSUPP;
+	}
+	*ret_choice = (struct data_choice){ .path = DATA_PATH_USER_COPY, .zoned = true };
+	return 0;
+}
+
 /* docs/performance.md has the measurements behind this order. */
 static enum data_path best_path(uint8_t data, uint64_t features)
 {
@@ -92,12 +131,14 @@ int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum b
 		     const struct backend_spec *spec, uint64_t features,
 		     char error[static DATA_PATH_ERROR_BYTES])
 {
-	int ret = data_path_check(wish, spec, error);
+	int ret = data_path_check(wish, batch, spec, error);
 
 	if (ret == 0)
 		ret = check_kernel(wish, features, error);
 	if (ret < 0)
 		return ret;
+	if (backend_spec_is_zoned(spec))
+		return choose_zoned(ret_choice, features, error);
 	if (batch == BATCH_ON && !(features & UBLK_F_BATCH_IO)) {
 		snprintf(error, DATA_PATH_ERROR_BYTES,
 			 "batch: on needs a kernel whose ublk driver has BATCH_IO (Linux 7.0); set "

@@ -8,6 +8,10 @@
  *   zero_copy  the driver registers the request's pages as a buffer of the ring (AUTO_BUF_REG), and
  *              the backend's own I/O goes straight to and from them
  *
+ * A device that is zoned (UBLK_F_ZONED) goes by user_copy alone: in the place of a buffer's address
+ * a COMMIT says where a ZONE_APPEND has landed, and reads behind the write pointer are filled by
+ * hand.
+ *
  * batch (UBLK_F_BATCH_IO) is about commands, not about data: one multishot FETCH for a whole queue,
  * one COMMIT for all tags of a turn.
  */
@@ -37,6 +41,7 @@ extern const char *const batch_choice_names[];
 struct data_choice {
 	enum data_path path; /* not AUTO */
 	bool batch;
+	bool zoned; /* zones.h: the driver wants USER_COPY for it */
 };
 
 #define DATA_PATH_ERROR_BYTES 256
@@ -45,7 +50,7 @@ struct data_choice {
  * What the backends of spec alone forbid, whatever the kernel. Returns 0 or -EINVAL with words in
  * error.
  */
-int data_path_check(enum data_path wish, const struct backend_spec *spec,
+int data_path_check(enum data_path wish, enum batch_choice batch, const struct backend_spec *spec,
 		    char error[static DATA_PATH_ERROR_BYTES]);
 
 /*

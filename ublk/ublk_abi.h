@@ -40,12 +40,12 @@ struct ublksrv_io_cmd {
 	uint16_t q_id;
 	uint16_t tag;
 	int32_t result; /* COMMIT: bytes or -errno */
-	uint64_t addr;	/* of the tag's buffer */
+	uint64_t addr;	/* of the tag's buffer; of a ZONE_APPEND its sector: zone_append_lba */
 };
 
 struct ublksrv_io_desc {
-	uint32_t op_flags; /* op: bits 0-7; UBLK_IO_F_*: bits 8-31, in place */
-	uint32_t nr_sectors;
+	uint32_t op_flags;     /* op: bits 0-7; UBLK_IO_F_*: bits 8-31, in place */
+	uint32_t nr_sectors;   /* REPORT_ZONES: zones */
 	uint64_t start_sector; /* always of 512 bytes */
 	uint64_t addr;
 };
@@ -157,6 +157,14 @@ struct ublk_batch_io {
 #define UBLK_IO_OP_DISCARD 3
 #define UBLK_IO_OP_WRITE_SAME 4
 #define UBLK_IO_OP_WRITE_ZEROES 5
+/* Of zones: UBLK_F_ZONED. */
+#define UBLK_IO_OP_ZONE_OPEN 10
+#define UBLK_IO_OP_ZONE_CLOSE 11
+#define UBLK_IO_OP_ZONE_FINISH 12
+#define UBLK_IO_OP_ZONE_APPEND 13
+#define UBLK_IO_OP_ZONE_RESET_ALL 14
+#define UBLK_IO_OP_ZONE_RESET 15
+#define UBLK_IO_OP_REPORT_ZONES 18
 
 /* Bits of op_flags as it stands. */
 #define UBLK_IO_F_FUA (1u << 13)

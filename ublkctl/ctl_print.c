@@ -179,6 +179,8 @@ static void print_object(const json_t *object)
 			print_library(value);
 			continue;
 		}
+		if (strcmp(key, "zones") == 0)
+			continue;
 		if (json_is_object(value)) {
 			print_backend(value);
 			continue;
@@ -379,6 +381,7 @@ void print_device(const json_t *device)
 	print_object(device);
 	print_images(json_object_get(device, "images"));
 	print_caches(json_object_get(device, "caches"));
+	print_zones(json_object_get(device, "zones"));
 	print_connections(json_object_get(device, "connections"));
 }
 

@@ -8,6 +8,8 @@ void print_list(const json_t *devices);
 void print_device(const json_t *device);
 /* Nothing when there are none. */
 void print_caches(const json_t *caches);
+/* Accepts NULL: the device has none. */
+void print_zones(const json_t *zones);
 /* Limits that limit nothing are left out. */
 void print_throttle(const json_t *limits);
 void print_reactors(const json_t *reactors);

@@ -117,6 +117,32 @@ static void tell_partition_scan(uint64_t features)
 		doctor_find(DOCTOR_OK, "partition_scan", "", "can be switched off");
 }
 
+/* The driver names ZONED whether or not the kernel has zones: a function of block/blk-zoned.c. */
+static bool kernel_has_zones(void)
+{
+	FILE *file = fopen("/proc/kallsyms", "re");
+	bool found = false;
+	char line[512];
+
+	while (file && !found && fgets(line, sizeof(line), file))
+		found = strstr(line, " blk_revalidate_disk_zones\n") != NULL;
+	if (file)
+		fclose(file);
+	return found;
+}
+
+static void tell_zones(uint64_t features)
+{
+	if (!(features & UBLK_F_ZONED) || !(features & UBLK_F_USER_COPY))
+		doctor_find(DOCTOR_WARN, "zones", "Linux 6.6 has it",
+			    "no ZONED: devices of type zoned cannot be made");
+	else if (!kernel_has_zones())
+		doctor_find(DOCTOR_WARN, "zones", "run a kernel with CONFIG_BLK_DEV_ZONED",
+			    "the kernel has none: devices of type zoned cannot be made");
+	else
+		doctor_find(DOCTOR_OK, "zones", "", "the kernel and its driver have them");
+}
+
 static void tell_features(uint64_t features)
 {
 	char have[512] = "", lack[512] = "";
@@ -136,6 +162,7 @@ static void tell_features(uint64_t features)
 			    "no SAFE_STOP_DEV: that a device is in use is found out by looking at "
 			    "all processes");
 	tell_partition_scan(features);
+	tell_zones(features);
 	if (lack[0])
 		doctor_find(DOCTOR_OK, "not there yet", "", "%s", lack + 1);
 }

@@ -16,6 +16,7 @@
 #include "daemon/devices/device_notes.h"
 #include "daemon/api/json_histogram.h"
 #include "daemon/api/json_image.h"
+#include "daemon/api/json_zones.h"
 #include "net/session_look.h"
 #include "ublk/control.h"
 #include "ublk/device/inflight.h"
@@ -394,7 +395,7 @@ json_t *json_device_full(const struct member *m)
 {
 	const char *step = m->device && !m->ended ? device_state_name(device_state(m->device))
 						  : member_state_name(m);
-	json_t *all = json_device_line(m), *more, *connections = NULL, *images, *caches;
+	json_t *all = json_device_line(m), *more, *connections = NULL, *images, *caches, *zones;
 	struct device_info info;
 
 	get_info(m, &info);
@@ -419,6 +420,9 @@ json_t *json_device_full(const struct member *m)
 	caches = m->device && !m->ended ? json_caches(m->device) : NULL;
 	if (caches)
 		json_object_set_new(all, "caches", caches);
+	zones = m->device && !m->ended ? json_zones(m->device) : NULL;
+	if (zones)
+		json_object_set_new(all, "zones", zones);
 	set_library(all, m);
 	json_set_command(all, m);
 	return all;
@@ -481,8 +485,9 @@ json_t *json_device_stats(const struct member *m, bool buckets, bool layer_bucke
 
 	json_read_stats(m, &stats);
 	for (unsigned op = 0; op < BACKEND_OP_NR; op++)
-		json_object_set_new(ops, backend_op_name(op),
-				    op_stats(&stats.op[op], buckets, layer_buckets));
+		if (device_op_is_told(&stats, op))
+			json_object_set_new(ops, backend_op_name(op),
+					    op_stats(&stats.op[op], buckets, layer_buckets));
 	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "name",
 			 m->settings->options.name, "state", member_state_name(m), "inflight",
 			 (json_int_t)stats.inflight, "inflight_max", (json_int_t)stats.inflight_max,

@@ -99,6 +99,8 @@ static void write_op_counters(const struct writer *w)
 			for (unsigned op = 0; op < BACKEND_OP_NR; op++) {
 				const char *base = (const char *)&w->devices[i].stats.op[op];
 
+				if (!device_op_is_told(&w->devices[i].stats, op))
+					continue;
 				fprintf(w->out, "%s_total{device=\"%s\",op=\"%s\"} %" PRIu64 "\n",
 					counters[c].name, w->devices[i].name, backend_op_name(op),
 					*(const uint64_t *)(base + counters[c].offset));
@@ -537,6 +539,7 @@ char *metrics_text(const struct metrics_source *source, enum metrics_format form
 		write_connections(&w);
 		metrics_write_images(&w);
 		metrics_write_caches(&w);
+		metrics_write_zones(&w);
 		write_libraries(&w);
 		write_reactors(&w);
 		if (format == METRICS_OPENMETRICS)

@@ -35,5 +35,6 @@ int metrics_images_take(struct snapshot *s);
 void metrics_write_images(const struct writer *w);
 int metrics_caches_take(struct snapshot *s);
 void metrics_write_caches(const struct writer *w);
+void metrics_write_zones(const struct writer *w);
 
 #endif

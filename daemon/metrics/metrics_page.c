@@ -57,11 +57,12 @@ static json_t *page_ops(const struct device_stats *stats)
 	json_t *all = json_object();
 
 	for (unsigned op = 0; op < BACKEND_OP_NR; op++)
-		json_object_set_new(all, backend_op_name(op),
-				    json_pack("{s:I, s:I, s:I}", "done",
-					      (json_int_t)stats->op[op].done, "failed",
-					      (json_int_t)stats->op[op].failed, "bytes",
-					      (json_int_t)stats->op[op].bytes));
+		if (device_op_is_told(stats, op))
+			json_object_set_new(all, backend_op_name(op),
+					    json_pack("{s:I, s:I, s:I}", "done",
+						      (json_int_t)stats->op[op].done, "failed",
+						      (json_int_t)stats->op[op].failed, "bytes",
+						      (json_int_t)stats->op[op].bytes));
 	return all;
 }
 

@@ -107,7 +107,8 @@ static void check_data_path(const struct device_settings *d, struct config_error
 {
 	char error[DATA_PATH_ERROR_BYTES];
 
-	if (data_path_check((enum data_path)d->options.data_path, d->backend, error) < 0)
+	if (data_path_check((enum data_path)d->options.data_path,
+			    (enum batch_choice)d->options.batch, d->backend, error) < 0)
 		config_errors_add(e, d->data_path_pos, "%s", error);
 }
 
@@ -150,7 +151,7 @@ static int fill_device(struct device_settings *d, const struct yaml_node *map,
 	d->map = map;
 	d->pos = yaml_pos(map, "name");
 	d->id_pos = yaml_pos(map, "id");
-	d->data_path_pos = yaml_pos(map, "data_path");
+	d->data_path_pos = yaml_pos(map, is_given(map, "data_path") ? "data_path" : "batch");
 	ret = option_parse(settings_device_options, map, NULL, &d->options, sizeof(d->options), e);
 	if (ret == -ENOMEM)
 		return ret;

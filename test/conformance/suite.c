@@ -27,6 +27,14 @@ static bool writable(const struct rig *rig)
 	return !(rig->device->limits.caps & BACKEND_CAP_READ_ONLY);
 }
 
+/* It has to say so: nobody else refuses them. */
+static bool has_cap(const struct rig *rig, enum backend_caps cap)
+{
+	EXPECT((rig->device->limits.caps & cap) || rig->device->limits.zones.bytes,
+	       "it lacks a capability that it can have");
+	return rig->device->limits.caps & cap;
+}
+
 static void check_limits(const struct variant *v)
 {
 	struct rig_params params = variant_params(v, 1, 1);
@@ -82,7 +90,7 @@ static void check_random_depth_max(const struct variant *v)
  */
 static void check_random_two_queues(const struct variant *v)
 {
-	if (variant_has(v, "cache") || variant_has(v, "s3-disk")) {
+	if (variant_has(v, "cache") || variant_has(v, "s3-disk") || variant_has(v, "zoned")) {
 		tap_skip("it has one queue");
 		return;
 	}
@@ -213,7 +221,7 @@ static void check_zero_edges(const struct variant *v)
 	struct rig rig;
 
 	REQUIRE(rig_open(&rig, &params) == 0, "%s", rig.error);
-	if (!writable(&rig)) {
+	if (!writable(&rig) || !has_cap(&rig, BACKEND_CAP_WRITE_ZEROES)) {
 		expect_refused(&rig, BACKEND_WRITE_ZEROES, 0, v->block_bytes);
 		expect_refused(&rig, BACKEND_DISCARD, 0, v->block_bytes);
 	} else if (rig.device->limits.size_bytes < KIB(64)) {
@@ -235,7 +243,8 @@ static void check_zero_all(const struct variant *v)
 	struct rig rig;
 
 	REQUIRE(rig_open(&rig, &params) == 0, "%s", rig.error);
-	for (unsigned i = 0; i < 2 && writable(&rig); i++) {
+	for (unsigned i = 0; i < 2 && writable(&rig) && has_cap(&rig, BACKEND_CAP_WRITE_ZEROES);
+	     i++) {
 		uint64_t size = MIN(rig.device->limits.size_bytes, GIB(1));
 		uint64_t last = size / v->block_bytes - 1;
 
@@ -286,7 +295,11 @@ static void check_flush_and_fua(const struct variant *v)
 
 	REQUIRE(rig_open(&rig, &params) == 0, "%s", rig.error);
 	EXPECT(rig_do(&rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "flush of a clean device");
-	if (writable(&rig)) {
+	if (rig.device->limits.zones.bytes) {
+		EXPECT(rig_do(&rig, BACKEND_WRITE, BACKEND_FUA, 0, v->block_bytes, NULL) ==
+			       -EOPNOTSUPP,
+		       "fua");
+	} else if (writable(&rig)) {
 		EXPECT(rig_do(&rig, BACKEND_WRITE, BACKEND_FUA, 0, v->block_bytes, NULL) == 0,
 		       "fua");
 		EXPECT(rig_do(&rig, BACKEND_WRITE_ZEROES, BACKEND_FUA, 0, v->block_bytes, NULL) ==

@@ -73,7 +73,7 @@ void slot_judge_cancels(const struct slot *slot)
 /* Each request that the driver saw answered was counted once, by its kind. */
 static void check_stats(const struct slot *slot)
 {
-	static const uint8_t ublk_op[BACKEND_OP_NR] = {
+	static const uint8_t ublk_op[BACKEND_PLAIN_OP_NR] = {
 		[BACKEND_READ] = UBLK_IO_OP_READ,
 		[BACKEND_WRITE] = UBLK_IO_OP_WRITE,
 		[BACKEND_FLUSH] = UBLK_IO_OP_FLUSH,
@@ -90,7 +90,7 @@ static void check_stats(const struct slot *slot)
 		sim_fail("%s: statistics say %llu fallbacks, it were %llu", slot->name,
 			 (unsigned long long)stats.fallbacks,
 			 (unsigned long long)slot->st->fallback_nr);
-	for (int op = 0; op < BACKEND_OP_NR; op++)
+	for (int op = 0; op < BACKEND_PLAIN_OP_NR; op++)
 		if (stats.op[op].done != slot->st->done_nr[ublk_op[op]] ||
 		    stats.op[op].failed != slot->st->failed_nr[ublk_op[op]] ||
 		    histogram_count(&stats.op[op].layer[QUEUE_LAYER_TOTAL]) != stats.op[op].done)

@@ -277,14 +277,20 @@ struct device_op_stats {
 };
 
 struct device_stats {
-	struct device_op_stats op[BACKEND_OP_NR];
-	uint64_t inflight;		 /* in the daemon now */
-	uint64_t inflight_max;		 /* per queue, summed: an upper bound */
-	uint64_t busy_retries;		 /* a backend said BUSY */
-	uint64_t errors[QUEUE_ERRNO_NR]; /* by errno */
-	uint64_t fallbacks;		 /* zero copy: requests that were copied after all */
-	uint64_t lost_tags;		 /* a FETCH or COMMIT the driver refused */
+	struct device_op_stats op[BACKEND_OP_NR]; /* device_op_is_told says which to tell of */
+	uint64_t inflight;			  /* in the daemon now */
+	uint64_t inflight_max;			  /* per queue, summed: an upper bound */
+	uint64_t busy_retries;			  /* a backend said BUSY */
+	uint64_t errors[QUEUE_ERRNO_NR];	  /* by errno */
+	uint64_t fallbacks; /* zero copy: requests that were copied after all */
+	uint64_t lost_tags; /* a FETCH or COMMIT the driver refused */
 };
+
+/* Requests of zones are told of only where there were any: few devices have zones. */
+static inline bool device_op_is_told(const struct device_stats *stats, unsigned op)
+{
+	return op < BACKEND_PLAIN_OP_NR || stats->op[op].done > 0;
+}
 /* Sums the queues' counters, live: any time from LIVE to DRAINING; zeroes otherwise. */
 void device_stats(const struct device *device, struct device_stats *ret_stats);
 

@@ -31,6 +31,10 @@ void device_fail_cmd(struct device *d, const struct ctl_cmd *cmd, int err)
 {
 	const char *words = ctl_explain(cmd->request.cmd_op, err);
 
+	/* The driver names ZONED all the same (ublk_ctrl_add_dev). */
+	if (d->data.zoned && cmd->request.cmd_op == UBLK_U_CMD_ADD_DEV && err == -EINVAL)
+		words = "a kernel that is built without CONFIG_BLK_DEV_ZONED has no zones: run "
+			"another one";
 	device_set_error(d, "%s failed: %s%s%s", ctl_cmd_name(cmd->request.cmd_op), errname(err),
 			 *words ? ": " : "", words);
 	d->failed = true;

@@ -112,6 +112,11 @@ bool device_image(const struct device *d, unsigned idx, struct backend_image_loo
 	return queue > 0;
 }
 
+bool device_zones(const struct device *d, struct backend_zones_look *ret_look)
+{
+	return has_tags(d, 0) && backend_zones_look(d->queues[0].backend, ret_look);
+}
+
 bool device_cache(const struct device *d, unsigned idx, struct backend_cache_look *ret_look)
 {
 	unsigned queue = 0;

@@ -5,6 +5,7 @@
 #ifndef UBLK_DEVICE_INFLIGHT_H
 #define UBLK_DEVICE_INFLIGHT_H
 
+#include "storage/zones.h"
 #include "ublk/device/device.h"
 
 /* As enum tag_state. */
@@ -60,6 +61,9 @@ bool device_connection(const struct device *device, unsigned queue, unsigned idx
  * the device is on its way up or down.
  */
 bool device_image(const struct device *device, unsigned idx, struct backend_image_look *ret_look);
+
+/* Of its zones; false: it has none, or no queue. */
+bool device_zones(const struct device *device, struct backend_zones_look *ret_look);
 
 /* The same of a cache. */
 bool device_cache(const struct device *device, unsigned idx, struct backend_cache_look *ret_look);

@@ -85,6 +85,39 @@ static void fill_pages(struct ublk_params *params, const struct backend_limits *
 	};
 }
 
+/* Whole zones only: the driver counts them by dividing (ublk_get_nr_zones). */
+static void fill_zones(struct ublk_params *params, const struct backend_limits *limits)
+{
+	if (limits->zones.bytes == 0)
+		return;
+	params->types |= UBLK_PARAM_TYPE_ZONED;
+	params->basic.chunk_sectors = (uint32_t)(limits->zones.bytes >> SECTOR_SHIFT);
+	params->zoned = (struct ublk_param_zoned){
+		.max_open_zones = limits->zones.open_nr_max,
+		.max_active_zones = limits->zones.active_nr_max,
+		.max_zone_append_sectors =
+			MIN(limits->zones.append_bytes >> SECTOR_SHIFT, params->basic.max_sectors),
+	};
+}
+
+/* NULL: the zones are those that the device was made with. */
+static const char *zones_incompatible(const struct ublk_params *params,
+				      const struct backend_limits *limits)
+{
+	const struct backend_zone_limits *zones = &limits->zones;
+
+	if (!(params->types & UBLK_PARAM_TYPE_ZONED))
+		return zones->bytes ? "it is zoned now" : NULL;
+	if (zones->bytes == 0)
+		return "it is not zoned any more";
+	if (zones->bytes >> SECTOR_SHIFT != params->basic.chunk_sectors)
+		return "its zones have another size";
+	if (zones->open_nr_max != params->zoned.max_open_zones ||
+	    zones->active_nr_max != params->zoned.max_active_zones)
+		return "max_open or max_active have changed";
+	return NULL;
+}
+
 uint32_t params_queues(uint32_t wanted, const struct backend_limits *limits)
 {
 	return limits->queue_nr_max ? MIN(wanted, limits->queue_nr_max) : wanted;
@@ -113,6 +146,7 @@ void params_fill(struct ublk_params *params, const struct device_spec *spec,
 		},
 	};
 	fill_discard(params, spec, limits);
+	fill_zones(params, limits);
 	if (path == DATA_PATH_ZERO_COPY)
 		fill_pages(params, limits);
 }
@@ -124,6 +158,7 @@ const char *params_incompatible(const struct ublk_params *params, const struct d
 	const struct ublk_param_basic *basic = &params->basic;
 	bool writes = !(basic->attrs & UBLK_ATTR_READ_ONLY);
 	uint32_t attrs = attrs_of(spec, limits->caps);
+	const char *words;
 
 	if (basic->dev_sectors << SECTOR_SHIFT > limits->size_bytes)
 		return "it is smaller";
@@ -137,6 +172,9 @@ const char *params_incompatible(const struct ublk_params *params, const struct d
 		return "it has a volatile cache now";
 	if ((basic->attrs & UBLK_ATTR_FUA) && !(attrs & UBLK_ATTR_FUA))
 		return "it cannot write through its cache any more";
+	words = zones_incompatible(params, limits);
+	if (words)
+		return words;
 	if (spec->queues <= params_queues(spec->queues, limits))
 		return NULL;
 	snprintf(buf, PARAMS_WORDS_BYTES,

@@ -48,6 +48,10 @@ const char *io_error_words(int err)
 		return "the data does not match its checksum";
 	case ENOMEM:
 		return "out of memory: the block layer tries again";
+	case ETOOMANYREFS:
+		return "as many zones are open as can be, all by commands: close or finish one";
+	case EOVERFLOW:
+		return "as many zones are active as can be: finish or reset one";
 	default:
 		return "";
 	}

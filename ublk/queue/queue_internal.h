@@ -75,6 +75,23 @@ void tag_account_commit(struct tag_io *io);
 /* Tries those again that their backend was too busy for. */
 void tag_busy_timeout(struct timer *timer);
 
+/* ---- zone_requests.c: of a queue whose device is zoned ---- */
+
+/* Whether UBLK_IO_OP_* is of zones alone. */
+bool zone_request_is(unsigned ublk_op);
+
+/*
+ * The rest of decoding one: offset_bytes and length_bytes are set. length_bytes: as the descriptor
+ * says. Returns 0 or -errno for a malformed request.
+ */
+int zone_request_decode(struct tag_io *io, unsigned ublk_op, uint64_t length_bytes);
+
+/*
+ * Turn end, before the COMMITs of q->commits, which may have been here in a turn before: what they
+ * say beside a result.
+ */
+void zone_requests_answer(struct queue *q);
+
 /* ---- batch.c ---- */
 
 /* Memory and ops of a queue with batches. Returns 0 or -errno; batch_fini accepts what is left. */

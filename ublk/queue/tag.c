@@ -204,6 +204,8 @@ static int decode_other(struct tag_io *io, uint32_t op_flags, uint64_t length_by
 {
 	int op = backend_op_of(op_flags & 0xff);
 
+	if (io->queue->setup.data.zoned && zone_request_is(op_flags & 0xff))
+		return zone_request_decode(io, op_flags & 0xff, length_bytes);
 	io->request.op = io->flight_key.op = (uint8_t)(op < 0 ? BACKEND_FLUSH : op);
 	io->request.flags = (uint8_t)((op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0) |
 				      (op_flags & UBLK_IO_F_NOUNMAP ? BACKEND_NOUNMAP : 0));
@@ -328,6 +330,8 @@ static void commit_at_turn_end(struct task *task)
 		batch_commit(q);
 		return;
 	}
+	if (q->setup.data.zoned)
+		zone_requests_answer(q);
 	for (; nr < q->commit_nr; nr++) {
 		struct tag_io *io = q->commits[nr];
 		struct io_uring_sqe *sqe = op_sqe(&io->op);

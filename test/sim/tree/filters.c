@@ -72,8 +72,8 @@ static const struct backend *other_filter(uint64_t idx)
 		bool known =
 			*b == &backend_fault || *b == &backend_delay || *b == &backend_throttle;
 
-		if (!known && (*b)->children == backend_one_child && (*b)->test_options &&
-		    idx-- == 0)
+		if (!known && (*b)->children == backend_one_child && !(*b)->is_zoned &&
+		    (*b)->test_options && idx-- == 0)
 			return *b;
 	}
 	return NULL;

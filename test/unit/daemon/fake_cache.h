@@ -11,6 +11,7 @@
 
 #include "base/util.h"
 #include "storage/look.h"
+#include "storage/zones.h"
 #include "test/unit/daemon/fake_look.h"
 #include "ublk/device/device.h"
 
@@ -33,6 +34,30 @@ bool device_cache(const struct device *d, unsigned idx, struct backend_cache_loo
 						 .miss_bytes = idx ? 0 : 1000,
 						 .filled_bytes = 2000,
 						 .evicted = 7 };
+	return true;
+}
+
+/* Of a device whose name begins with "zones". */
+bool device_zones(const struct device *d, struct backend_zones_look *ret_look)
+{
+	if (strncmp(d->spec.name, "zones", 5) != 0)
+		return false;
+	*ret_look = (struct backend_zones_look){ .zone_bytes = 1 << 20,
+						 .capacity_bytes = 1 << 19,
+						 .zone_nr = 21,
+						 .conventional_nr = 1,
+						 .open_nr_max = 7,
+						 .active_nr_max = 9,
+						 .implicit_nr = 2,
+						 .explicit_nr = 3,
+						 .closed_nr = 4,
+						 .full_nr = 5,
+						 .empty_nr = 6,
+						 .resets = 11,
+						 .finishes = 12,
+						 .refused = 13,
+						 .redone = 14,
+						 .commits = 15 };
 	return true;
 }
 

@@ -114,6 +114,37 @@ static void test_show_images(void **state)
 	json_decref(data);
 }
 
+static void test_show_zones(void **state)
+{
+	json_t *data, *zones;
+
+	(void)state;
+	add("zones");
+	data = ask("{\"command\":\"show\",\"name\":\"zones\"}");
+	zones = json_object_get(data, "zones");
+	assert_int_equal(number_of(zones, "zone_bytes"), 1 << 20);
+	assert_int_equal(number_of(zones, "capacity_bytes"), 1 << 19);
+	assert_int_equal(number_of(zones, "zones"), 21);
+	assert_int_equal(number_of(zones, "conventional"), 1);
+	assert_int_equal(number_of(zones, "max_open"), 7);
+	assert_int_equal(number_of(zones, "max_active"), 9);
+	assert_int_equal(number_of(zones, "empty"), 6);
+	assert_int_equal(number_of(zones, "implicit_open"), 2);
+	assert_int_equal(number_of(zones, "explicit_open"), 3);
+	assert_int_equal(number_of(zones, "closed"), 4);
+	assert_int_equal(number_of(zones, "full"), 5);
+	assert_int_equal(number_of(zones, "resets"), 11);
+	assert_int_equal(number_of(zones, "finishes"), 12);
+	assert_int_equal(number_of(zones, "refused_writes"), 13);
+	assert_int_equal(number_of(zones, "redone_writes"), 14);
+	assert_int_equal(number_of(zones, "commits"), 15);
+	json_decref(data);
+	add("a");
+	data = ask("{\"command\":\"show\",\"name\":\"a\"}");
+	assert_null(json_object_get(data, "zones"));
+	json_decref(data);
+}
+
 static void test_show_caches(void **state)
 {
 	json_t *data, *all, *cache;
@@ -269,6 +300,7 @@ int main(void)
 		TEST(test_show),
 		TEST(test_show_connections),
 		TEST(test_show_images),
+		TEST(test_show_zones),
 		TEST(test_show_caches),
 		TEST(test_show_repeated),
 		TEST(test_show_library),

@@ -227,6 +227,34 @@ static void test_shared_is_counted_once(void **state)
 	free(text);
 }
 
+/* Of devices that have some, and requests of zones where there were any. */
+static void test_zones(void **state)
+{
+	size_t bytes;
+	char *text;
+
+	(void)state;
+	add("zones");
+	add("d");
+	text = metrics_text(&source, METRICS_OPENMETRICS, &bytes);
+	assert_non_null(text);
+	assert_non_null(strstr(text,
+			       "\nublkd_zones{device=\"zones\",condition=\"conventional\"} 1\n"
+			       "ublkd_zones{device=\"zones\",condition=\"empty\"} 6\n"
+			       "ublkd_zones{device=\"zones\",condition=\"implicit_open\"} 2\n"
+			       "ublkd_zones{device=\"zones\",condition=\"explicit_open\"} 3\n"
+			       "ublkd_zones{device=\"zones\",condition=\"closed\"} 4\n"
+			       "ublkd_zones{device=\"zones\",condition=\"full\"} 5\n"));
+	assert_non_null(strstr(text, "\nublkd_zone_resets_total{device=\"zones\"} 11\n"));
+	assert_non_null(strstr(text, "\nublkd_zone_finishes_total{device=\"zones\"} 12\n"));
+	assert_non_null(strstr(text, "\nublkd_zone_refused_writes_total{device=\"zones\"} 13\n"));
+	assert_non_null(strstr(text, "\nublkd_zone_redone_writes_total{device=\"zones\"} 14\n"));
+	assert_non_null(strstr(text, "\nublkd_zone_commits_total{device=\"zones\"} 15\n"));
+	assert_null(strstr(text, "ublkd_zones{device=\"d\""));
+	assert_null(strstr(text, "ublkd_requests_total{device=\"d\",op=\"zone_"));
+	free(text);
+}
+
 static void test_text(void **state)
 {
 	size_t bytes;
@@ -515,14 +543,9 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_text),
-		TEST(test_shared_is_counted_once),
-		TEST(test_slowest_request),
-		TEST(test_heatmap),
-		TEST(test_server),
-		TEST(test_addresses),
-		TEST(test_dashboard),
-		TEST(test_formats),
+		TEST(test_zones),	    TEST(test_text),	  TEST(test_shared_is_counted_once),
+		TEST(test_slowest_request), TEST(test_heatmap),	  TEST(test_server),
+		TEST(test_addresses),	    TEST(test_dashboard), TEST(test_formats),
 		TEST(test_library),
 	};
 

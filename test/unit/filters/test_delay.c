@@ -124,22 +124,22 @@ static void test_max(void **state)
 /* ---- the filter ---- */
 
 /* Submits one of each and notes when it is out. */
-static void waits_of(const char *yaml, const uint64_t expected_us[BACKEND_OP_NR])
+static void waits_of(const char *yaml, const uint64_t expected_us[BACKEND_PLAIN_OP_NR])
 {
 	uint64_t start_ns;
 
 	rig_open(&backend_delay, yaml);
 	start_ns = rig.reactor.now_ns;
-	for (unsigned op = 0; op < BACKEND_OP_NR; op++)
+	for (unsigned op = 0; op < BACKEND_PLAIN_OP_NR; op++)
 		assert_int_equal(rig_submit(op, op),
 				 expected_us[op] ? BACKEND_QUEUED : BACKEND_DONE);
 	for (uint64_t us = 10; us <= 50000; us += 10) {
 		rig_run_until(start_ns + us * 1000 - 1);
-		for (unsigned op = 0; op < BACKEND_OP_NR; op++)
+		for (unsigned op = 0; op < BACKEND_PLAIN_OP_NR; op++)
 			assert_int_equal(rig.out[op], expected_us[op] >= us);
 	}
-	assert_int_equal(low_nr, BACKEND_OP_NR);
-	for (unsigned op = 0; op < BACKEND_OP_NR; op++) {
+	assert_int_equal(low_nr, BACKEND_PLAIN_OP_NR);
+	for (unsigned op = 0; op < BACKEND_PLAIN_OP_NR; op++) {
 		assert_int_equal(rig.io[op].result, 0);
 		assert_int_equal(rig.io[op].throttle_ns, 0); /* it is the backend's time */
 	}

@@ -29,7 +29,7 @@ static void test_all_by_default(void **state)
 {
 	(void)state;
 	rig_open(&backend_fault, "{}");
-	for (int op = 0; op < BACKEND_OP_NR; op++) {
+	for (int op = 0; op < BACKEND_PLAIN_OP_NR; op++) {
 		assert_true(fails(op, 0, 8));
 		assert_int_equal(rig.io[0].result, -EIO);
 	}

@@ -97,7 +97,8 @@ static void test_data_paths_by_flags(void **state)
 	(void)state;
 	for (int path = DATA_PATH_COPY; path < DATA_PATH_NR; path++)
 		for (int batch = 0; batch < 2; batch++) {
-			choice = (struct data_choice){ (enum data_path)path, batch };
+			choice = (struct data_choice){ .path = (enum data_path)path,
+						       .batch = batch };
 			data_path_of_flags(&again, data_path_flags(&choice) | LINUX_6_13);
 			assert_int_equal(again.path, choice.path);
 			assert_int_equal(again.batch, choice.batch);

@@ -42,7 +42,8 @@ static void test_what_ublkd_makes(void **state)
 	for (int path = DATA_PATH_COPY; path < DATA_PATH_NR; path++)
 		for (int recovery = 0; recovery < RECOVERY_NR; recovery++)
 			for (int bits = 0; bits < 4; bits++) {
-				struct data_choice choice = { (enum data_path)path, bits & 1 };
+				struct data_choice choice = { .path = (enum data_path)path,
+							      .batch = bits & 1 };
 
 				check_flags(OF_THE_DRIVER | data_path_flags(&choice) |
 						    partition_scan_flags(bits & 2) |
@@ -63,10 +64,9 @@ static void test_what_others_make(void **state)
 	(void)state;
 	check_flags(OF_THE_DRIVER | UBLK_F_NEED_GET_DATA, "NEED_GET_DATA");
 	check_flags(UBLK_F_USER_RECOVERY | UBLK_F_UNPRIVILEGED_DEV, "UNPRIVILEGED_DEV");
-	check_flags(UBLK_F_USER_COPY | UBLK_F_ZONED, "ZONED");
 	check_flags(UBLK_F_USER_COPY | UBLK_F_INTEGRITY, "INTEGRITY");
 	check_flags(UBLK_F_SHMEM_ZC, "SHMEM_ZC");
-	check_flags(UBLK_F_ZONED | UBLK_F_SHMEM_ZC, "ZONED with SHMEM_ZC");
+	check_flags(UBLK_F_INTEGRITY | UBLK_F_SHMEM_ZC, "INTEGRITY with SHMEM_ZC");
 }
 
 static void test_other_ways_of_the_data(void **state)
@@ -78,6 +78,15 @@ static void test_other_ways_of_the_data(void **state)
 	check_flags(UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_BATCH_IO, "ZERO_COPY with BATCH_IO");
 }
 
+static void test_zones_by_user_copy(void **state)
+{
+	(void)state;
+	check_flags(OF_THE_DRIVER | UBLK_F_ZONED | UBLK_F_USER_COPY, NULL);
+	check_flags(OF_THE_DRIVER | UBLK_F_ZONED, "ZONED");
+	check_flags(UBLK_F_ZONED | UBLK_F_USER_COPY | UBLK_F_BATCH_IO,
+		    "USER_COPY with ZONED with BATCH_IO");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -85,6 +94,7 @@ int main(void)
 		cmocka_unit_test(test_flags_of_newer_drivers),
 		cmocka_unit_test(test_what_others_make),
 		cmocka_unit_test(test_other_ways_of_the_data),
+		cmocka_unit_test(test_zones_by_user_copy),
 	};
 
 	return cmocka_run_group_tests_name("servable", tests, NULL, NULL);

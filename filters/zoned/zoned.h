@@ -1,0 +1,146 @@
+/*
+ * zoned: a device with zones (storage/zones.h) over any backend that can be written.
+ *
+ *	zoned_node.c    what the core sees: options, limits, who it is, what can be seen
+ *	zoned.c         requests: reads, writes, appends, actions on zones
+ *	zoned_sync.c    what is to be durable, one round after the other
+ *	zoned_pages.c   the pages of the table: which are to be written, and with what
+ *	zoned_open.c    opening: the table is read, or made
+ *	zoned_close.c   the last words
+ *	zone_table.h    the zones as a state machine; zone_format.h: as bytes on the backend below;
+ *	zone_memory.h   the memory that outlives the process
+ *
+ * One queue, so that one reactor owns the zones. What a daemon that is killed knew is in memory
+ *that outlives it; what a power cut leaves is in the table on the backend below, in front of the
+ *bytes.
+ *
+ * That the table never says more than there is: a round of zoned_sync first flushes what is below,
+ * then writes to the table how far the zones were complete before that, and flushes again. A FLUSH
+ * is such a round; RESET and FINISH are complete when theirs is.
+ */
+#ifndef FILTERS_ZONED_ZONED_H
+#define FILTERS_ZONED_ZONED_H
+
+#include "filters/zoned/zone_format.h"
+#include "filters/zoned/zone_memory.h"
+#include "filters/zoned/zone_table.h"
+#include "storage/node.h"
+#include "storage/visit.h"
+#include "storage/zones.h"
+
+#define ZONED_ZONE_BYTES_MIN 65536u
+#define ZONED_ZONE_BYTES_MAX (1ull << 31)
+#define ZONED_OWN_NR 1u
+
+/* Filled by the options; NULL: as if it were empty. */
+struct zoned_zones_config {
+	uint64_t zone_bytes, capacity_bytes; /* capacity 0: the whole zone */
+	uint64_t open_nr_max, active_nr_max;
+	uint64_t conventional_nr;
+};
+
+struct zoned_config {
+	struct zoned_zones_config *zones;
+};
+
+extern const struct option zoned_options[];
+void zoned_check(const void *config, const struct yaml_node *map, struct config_errors *e);
+
+/* What a request of the node does now, in words for those who ask. */
+enum zoned_io_state { ZONED_BELOW, ZONED_HELD, ZONED_WAITS_SYNC, ZONED_SYNCS };
+
+struct zoned_io {
+	struct backend_io *io;
+	struct list_node waiting; /* in d->held, sync.waiting or sync.running */
+	uint32_t readable_bytes;  /* READ: so much comes from below, the rest is zeroes */
+	uint8_t state;		  /* enum zoned_io_state */
+};
+
+enum zoned_sync_step {
+	ZONED_SYNC_IDLE,
+	ZONED_SYNC_DATA,  /* flushing what is below */
+	ZONED_SYNC_PAGES, /* writing the table */
+	ZONED_SYNC_TABLE, /* flushing it */
+	ZONED_SYNC_TRIM,  /* giving space back of zones that were reset */
+};
+
+struct zoned_sync {
+	enum zoned_sync_step step;
+	struct list_node waiting, running; /* zoned_io: of the next round, of this one */
+	struct backend_own *own;
+	uint32_t trim_wanted_nr, trim_nr; /* zones: of the next round, of this one */
+	uint32_t trim_idx;		  /* the zone whose space is given back */
+	uint64_t trimmed_bytes;		  /* of it */
+};
+
+/* Of a zone that was reset: its space may be given back in the next round, in this one. */
+enum zoned_trim { ZONED_TRIM_NONE, ZONED_TRIM_WANTED, ZONED_TRIM_NOW };
+
+/* The pages of the table; zoned_pages.c. */
+struct zoned_pages {
+	uint64_t *seq;	   /* by page: of what is on the backend below */
+	uint8_t *is_dirty; /* by page: the backend below has other entries */
+	uint8_t *is_now;   /* by page: of this round */
+	uint64_t *entry;   /* by zone, a multiple of ZONE_PAGE_ENTRIES: of this round */
+	uint32_t nr, next;
+};
+
+struct zoned_visit;
+
+struct zoned_device {
+	struct backend_device *device;
+	struct zone_header header;
+	struct zone_shape shape;
+	uint64_t data_at; /* where the zones begin on the child */
+	int stored_fd;	  /* until open_async; 0: none */
+	struct zone_memory memory;
+	struct zone_table table;
+	struct zoned_pages pages;
+	struct backend_queue *queue;
+	struct zoned_sync sync;
+	struct list_node held; /* actions that wait for writes of their zones */
+	uint8_t *trim;	       /* by zone: enum zoned_trim */
+	bool child_discards, is_read_only;
+	uint64_t resets, finishes, commits; /* written by the reactor, read by the main thread */
+	struct zoned_visit *visit;
+};
+
+/* ---- zoned.c ---- */
+
+enum backend_submit zoned_submit(struct backend_io *io);
+void zoned_child_done(struct backend_io *child);
+void zoned_cancel(struct backend_io *io);
+/* The round of an action has ended: writes of its zones may begin. */
+void zoned_let_go(struct zoned_device *d, const struct backend_io *io);
+
+/* ---- zoned_sync.c ---- */
+
+/* QUEUED: it is complete when a round has ended that began after this. */
+void zoned_sync_join(struct zoned_device *d, struct zoned_io *z);
+void zoned_sync_cancel(struct zoned_device *d);
+/* A zone was reset: its space may be given back by the next round. */
+void zoned_sync_trim(struct zoned_device *d, uint32_t idx);
+
+/* ---- zoned_pages.c ---- */
+
+/* Return 0 or -ENOMEM; free accepts what is left. */
+int zoned_pages_alloc(struct zoned_pages *p, uint32_t zone_nr);
+void zoned_pages_free(struct zoned_pages *p);
+/* zone_table's `changed`. */
+void zoned_zone_changed(struct zone_table *t, uint32_t idx);
+bool zoned_pages_are_clean(const struct zoned_device *d);
+/* How far all zones of dirty pages are complete now. */
+void zoned_pages_begin(struct zoned_device *d);
+/* Fills buf with the next page, for the place *ret_at of the child; false: that was the last. */
+bool zoned_pages_next(struct zoned_device *d, void *buf, uint64_t *ret_at);
+/* is_good: they are durable. */
+void zoned_pages_end(struct zoned_device *d, bool is_good);
+
+/* ---- zoned_open.c, zoned_close.c ---- */
+
+int zoned_open(struct backend_device *device);
+void zoned_open_async(struct backend_visit *visit);
+void zoned_close_async(struct backend_visit *visit);
+void zoned_close(struct backend_device *device);
+
+#endif

@@ -1,0 +1,42 @@
+/* The zones of a device as text for people. */
+#include "base/format.h"
+#include "base/util.h"
+#include "ublkctl/client.h"
+#include "ublkctl/ctl_print.h"
+#include "ublkctl/table.h"
+
+/* "3 of 14"; no limit: "3" */
+static void limited_cell(struct table *t, unsigned long long nr, unsigned long long max)
+{
+	if (max > 0)
+		table_cell(t, TABLE_PLAIN, "%llu of %llu", nr, max);
+	else
+		table_cell(t, TABLE_PLAIN, "%llu", nr);
+}
+
+void print_zones(const json_t *zones)
+{
+	static const char *const head[] = { "ZONES",  "SIZE", "CONVENTIONAL", "EMPTY",	"OPEN",
+					    "ACTIVE", "FULL", "RESETS",	      "REFUSED" };
+	char buf[FORMAT_BYTES];
+	unsigned long long open;
+	struct table t;
+
+	if (!zones)
+		return;
+	open = client_number(zones, "implicit_open") + client_number(zones, "explicit_open");
+	table_init(&t, "rrrrrrrrr");
+	for (size_t i = 0; i < ARRAY_SIZE(head); i++)
+		table_cell(&t, TABLE_BOLD, "%s", head[i]);
+	table_cell(&t, TABLE_PLAIN, "%llu", client_number(zones, "zones"));
+	table_cell(&t, TABLE_PLAIN, "%s", format_bytes(client_number(zones, "zone_bytes"), buf));
+	table_cell(&t, TABLE_PLAIN, "%llu", client_number(zones, "conventional"));
+	table_cell(&t, TABLE_PLAIN, "%llu", client_number(zones, "empty"));
+	limited_cell(&t, open, client_number(zones, "max_open"));
+	limited_cell(&t, open + client_number(zones, "closed"), client_number(zones, "max_active"));
+	table_cell(&t, TABLE_PLAIN, "%llu", client_number(zones, "full"));
+	table_cell(&t, TABLE_PLAIN, "%llu", client_number(zones, "resets"));
+	table_cell(&t, TABLE_PLAIN, "%llu", client_number(zones, "refused_writes"));
+	table_print(&t);
+	table_fini(&t);
+}
