@@ -9,9 +9,9 @@
  * little later, and so does the end of the sleep; nothing hangs. When the kernel leaves an SQE in
  * the SQ it does not sleep.)
  *
- * A failure is a CQE as well, and is slept over like a success. A timeout in the ring limits that
- * to PROMPT_LOOK_NS: it is there as long as there are prompt ops; where it cannot be had no CQE is
- * slept over. Data reactors only, on their thread.
+ * A failure is a CQE as well, and is slept over like a success. A timeout in the ring, the look,
+ * limits that to PROMPT_LOOK_NS; while it cannot be set no CQE is slept over. Data reactors only,
+ * on their thread.
  */
 #ifndef REACTOR_PROMPT_H
 #define REACTOR_PROMPT_H

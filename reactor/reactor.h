@@ -126,7 +126,12 @@ struct reactor {
 	struct alarm alarm;
 	struct prompt prompt;
 
+	/* Written by other threads, and so a cache line apart from what each turn needs. */
+	char apart_before[64];
 	struct mailbox mailbox;
+	struct reactor_nudge *nudge; /* set by any thread, taken by the reactor */
+	char apart_behind[64];
+
 	struct op mailbox_op;
 	uint64_t mailbox_buf;
 	bool mailbox_pending;
@@ -142,7 +147,6 @@ struct reactor {
 	uint64_t polled_cqes; /* stats.cqes when it last polled: no new ones, no poll */
 	struct loop_stats stats;
 	uint64_t code_since_ns, doing; /* as in struct reactor_look, and written as stats are */
-	struct reactor_nudge *nudge;   /* set by any thread, taken by the reactor */
 
 	unsigned leaving; /* see reactor_leave_begin */
 

@@ -109,8 +109,17 @@ struct queue {
 	struct mail attached_mail, drained_mail, fenced_mail, released_mail; /* to it */
 	uint64_t fence_bytes;
 	struct timer fence_timer;
-	struct queue_stats stats;
+	struct queue_stats stats; /* last: see below */
 };
+
+/* The queues of a device are an array, and may be of different reactors. */
+_Static_assert(offsetof(struct queue, stats) + sizeof(struct queue_stats) == sizeof(struct queue) &&
+		       sizeof(((struct queue_stats *)0)->errors) >= 64 &&
+		       offsetof(struct queue_stats, errors) +
+				       sizeof(((struct queue_stats *)0)->errors) ==
+			       sizeof(struct queue_stats) &&
+		       offsetof(struct queue, setup) == 0 && sizeof(struct queue_setup) >= 64,
+	       "the line that two of them share has counters of errors and what is set up once");
 
 /* Main thread. Begins; setup->attached tells how it ended. */
 void queue_attach(struct queue *q, const struct queue_setup *setup);
