@@ -260,8 +260,8 @@ struct backend {
 	 */
 	const char *test_options;
 	/*
-	 * Its requests end later than in the turn that submits them, by a CQE or an answer of a peer:
-	 * where more than one is in flight, commands of ublk for many tags at once pay. Where
+	 * Its requests end later than in the turn that submits them, by a CQE or an answer of a
+	 * peer: where more than one is in flight, commands of ublk for many tags at once pay. Where
 	 * requests end at once they gain nothing (docs/performance.md).
 	 */
 	bool batches;
