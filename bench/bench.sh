@@ -15,6 +15,8 @@
 #   --commit         after a whole run: copy it to bench/results/VERSION.csv and the table to the docs
 #   --seconds N      guest time per cell (1; --quick: 0.5)
 #   --threads        print for each cell, too, which threads used the instructions
+#   --client-cpu N   give the guest two CPUs, fio the N-th of them (0 or 1) and the reactor of ublkd the first;
+#                    the clock counts what both execute. The result is not compared with the committed one
 #   --jobs N         distribute the cells over N guests that run at the same time (1); this does not
 #                    affect the instruction clock
 #   --rows FILE      report the rows of an earlier run (build/bench/result.csv) instead of measuring
@@ -37,7 +39,7 @@ usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$here/bench.sh"; }
 # --- options --------------------------------------------------------------------------------------
 
 parse_options() {
-	series=7.2 set=all pattern='' list='' format=table commit='' threads='' ms='' jobs=1 given=''
+	series=7.2 set=all pattern='' list='' format=table commit='' threads='' ms='' jobs=1 given='' client_cpu=''
 	while [ $# -gt 0 ]; do
 		case $1 in
 		--quick) set=quick ;;
@@ -46,7 +48,7 @@ parse_options() {
 		--commit) commit=1 ;;
 		--threads) threads=1 ;;
 		-h | --help) usage && exit 0 ;;
-		--only | --seconds | --jobs | --rows | -k)
+		--only | --seconds | --jobs | --rows | --client-cpu | -k)
 			[ $# -ge 2 ] || die "$1 needs a value"
 			take_value "$1" "$2"
 			shift
@@ -56,8 +58,8 @@ parse_options() {
 		shift
 	done
 	if [ -z "$ms" ]; then if [ $set = quick ]; then ms=500; else ms=1000; fi; fi
-	if [ -n "$commit" ] && [ "$set$pattern" != all ]; then
-		die "--commit needs a whole run, without --quick and --only"
+	if [ -n "$commit" ] && [ "$set$pattern$client_cpu" != all ]; then
+		die "--commit needs a whole run, without --quick, --only and --client-cpu"
 	fi
 }
 
@@ -72,6 +74,10 @@ take_value() {
 	--jobs)
 		[[ $2 =~ ^[1-9]$ ]] || die "--jobs needs a number from 1 to 9, not '$2'"
 		jobs=$2
+		;;
+	--client-cpu)
+		[[ $2 =~ ^[01]$ ]] || die "--client-cpu needs 0 or 1, not '$2'"
+		client_cpu=$2
 		;;
 	--rows)
 		[ -r "$2" ] || die "--rows: cannot read $2"
@@ -177,9 +183,10 @@ limit_of() { # PLAN
 one_guest() { # JOB
 	local job_plan=$top/build/out/bench-plan.$1
 	UBLKD_BENCH_MS=$ms UBLKD_BENCH_KUBLK=$out/kublk UBLKD_BENCH_FLOOR=$out/floor \
-		UBLKD_BENCH_THREADS=$threads \
-		UBLKD_VM_ENV='UBLKD_BENCH_MS UBLKD_BENCH_KUBLK UBLKD_BENCH_FLOOR UBLKD_BENCH_THREADS' UBLKD_VM_DMESG=$out/dmesg.$1 \
-		"$top/test/vm/vm.sh" -k "$series" -i -t "$(limit_of "$job_plan")" -- "$here/guest.sh" "$1" >&2
+		UBLKD_BENCH_THREADS=$threads UBLKD_BENCH_CLIENT_CPU=$client_cpu \
+		UBLKD_VM_ENV='UBLKD_BENCH_MS UBLKD_BENCH_KUBLK UBLKD_BENCH_FLOOR UBLKD_BENCH_THREADS UBLKD_BENCH_CLIENT_CPU' \
+		UBLKD_VM_DMESG=$out/dmesg.$1 \
+		"$top/test/vm/vm.sh" -k "$series" -i ${client_cpu:+-c 2} -t "$(limit_of "$job_plan")" -- "$here/guest.sh" "$1" >&2
 }
 
 run_guests() {
@@ -203,7 +210,7 @@ header() {
 	echo "# ublkd $(git -C "$top" describe --always --dirty 2>/dev/null || "$top/build/release/bin/ublkd" --version)"
 	echo "# rivals $(cat "$out/kublk.version")"
 	echo "# seconds $((ms / 1000)).$((ms % 1000 / 100))"
-	echo "# cells $set${pattern:+ only $pattern}"
+	echo "# cells $set${pattern:+ only $pattern}${client_cpu:+, two CPUs, the client on $client_cpu}"
 	echo "system,mode,rw,bs,qd,instructions_per_io,ios,runtime_ms,note"
 }
 
@@ -248,7 +255,7 @@ main() {
 	say "build/bench has result.csv, result.json, table.md and plot.svg"
 	if [ -n "$commit" ]; then
 		python3 "$report" commit "$result" "$results" "$doc"
-	else
+	elif [ -z "$client_cpu" ]; then
 		python3 "$report" compare "$result" "$results"
 	fi
 }

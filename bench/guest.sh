@@ -2,7 +2,7 @@
 # Runs in the guest on the instruction clock: measures the cells of /out/bench-plan.N (the argument is
 # N), and appends each to /out/bench-rows.N. bench.sh starts it. UBLKD_BENCH_MS is the length of a
 # measurement; UBLKD_BENCH_KUBLK and UBLKD_BENCH_FLOOR are the paths of programs. With UBLKD_BENCH_THREADS
-# each thread's share is printed.
+# each thread's share is printed. UBLKD_BENCH_CLIENT_CPU is fio's CPU; empty: any.
 #
 # A line of the plan is SYSTEM MODE RW BS QD. Lines with the same system and mode are adjacent and
 # share one new device (but see group_of_cell). A mode that is not available gets a row with "-" and the reason.
@@ -368,6 +368,7 @@ fio_alone() {
 	local on=(--filename="$device" --ioengine=io_uring --direct=1 --ramp_time="${ramp_ms}ms")
 	# all that the servers use is to be of the cell itself
 	if is_ceph; then on=(--filename="$device" --ioengine=io_uring --direct=1); fi
+	if [ -n "${UBLKD_BENCH_CLIENT_CPU:-}" ]; then on+=(--cpus_allowed="$UBLKD_BENCH_CLIENT_CPU"); fi
 	if [ "$system" = rbd-fio ]; then on=(--ioengine=rbd --clientname=admin --pool=rbd --rbdname="$device"); fi
 	# shellcheck disable=SC2086 # $5: words
 	CEPH_CONF=$ceph_dir/ceph.conf CEPH_KEYRING=$ceph_dir/keyring fio --name=bench "${on[@]}" --rw="$1" --bs="$2" \

@@ -10,7 +10,8 @@
 #       without the page cache (cache=none), or the socket of an NBD server
 #   -n  an NVMe disk, /dev/nvme0n1: 64 MiB of zeroes; the first read of sector 2048 fails, so that the
 #       driver retries that request
-#   -i  instruction clock: one CPU, one guest nanosecond per instruction, independent of the host's load
+#   -i  instruction clock: one guest nanosecond per instruction, independent of the host's load; one CPU,
+#       unless -c says more: their instructions then add up
 #   -s  all CPUs in one host thread: slower, but safe for commands that make the kernel patch its
 #       code again and again (tracepoints, kprobes, bpftrace); QEMU's threads race with that
 #
@@ -80,7 +81,7 @@ check_machine() {
 
 parse_options() {
 	local option
-	series=7.2 cpus=2 memory=4G limit=600 icount='' single='' disk='' nvme=''
+	series=7.2 cpus='' memory=4G limit=600 icount='' single='' disk='' nvme=''
 	while getopts ':k:c:m:t:d:nish' option; do
 		case $option in
 		k) series=$OPTARG ;;
@@ -95,11 +96,12 @@ parse_options() {
 		*) usage >&2 && die "unknown option, or an option without its value: -$OPTARG" ;;
 		esac
 	done
+	# the instruction clock counts what all CPUs execute, one after the other
+	if [ -z "$cpus" ]; then cpus=$([ -n "$icount" ] && echo 1 || echo 2); fi
 	[[ $cpus =~ ^[1-9][0-9]*$ ]] || die "-c needs a number of CPUs, not '$cpus'"
 	[[ $limit =~ ^[1-9][0-9]*$ ]] || die "-t needs whole seconds, not '$limit'"
 	[[ $memory =~ ^[1-9][0-9]*[MG]$ ]] || die "-m needs a size such as 4G or 512M, not '$memory'"
 	[ -z "$disk" ] || [ -f "$disk" ] || [ -S "$disk" ] || die "-d needs a raw file or a socket, not '$disk'"
-	if [ -n "$icount" ]; then cpus=1; fi # the instruction clock knows one CPU only
 }
 
 # --- the run ------------------------------------------------------------------------------------
