@@ -83,6 +83,8 @@ struct reactor_look {
 #define REACTOR_STALL_NS 10000000ull
 #define REACTOR_TIMER_LATE_NS 10000000ull
 #define REACTOR_OP_NR_DEFAULT (1u << USER_DATA_SLOT_BITS)
+/* Slots that it takes for itself: its mailbox, its alarm, the look at prompt ops. */
+#define REACTOR_OWN_OP_NR (2u + ALARM_TIMEOUT_NR)
 #define REACTOR_FILE_NR 1024
 #define REACTOR_GROUP_NR 1024
 /* IORING_MAX_REG_BUFFERS: 8 bytes each in the kernel, made when first asked for. */

@@ -408,7 +408,8 @@ static void check_taken_over(const struct variant *v)
 /* queue_init fails for want of a file slot, io_init for want of an op slot. */
 static void check_half_open_queue(const struct variant *v)
 {
-	static const unsigned op_nr[] = { 2, 3, 6 }; /* the reactor has two */
+	static const unsigned op_nr[] = { REACTOR_OWN_OP_NR, REACTOR_OWN_OP_NR + 1,
+					  REACTOR_OWN_OP_NR + 4 };
 	struct rig_params params = variant_params(v, 0, 0);
 	unsigned fds = rig_count_fds();
 	struct rig rig;

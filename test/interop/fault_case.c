@@ -172,19 +172,16 @@ static unsigned ops_out(const struct reactor *r)
 	return nr;
 }
 
-/* What every reactor has out: its mailbox and its alarm. */
-#define OWN_OPS 2
-
 /* A queue that is closed may need a little until the kernel has let go of its sockets. */
 static void expect_nothing_left(struct reactor *r)
 {
-	for (int i = 0; i < 1000 && (r->leaving > 0 || ops_out(r) > OWN_OPS); i++) {
+	for (int i = 0; i < 1000 && (r->leaving > 0 || ops_out(r) > REACTOR_OWN_OP_NR); i++) {
 		reactor_turn(r, false);
 		usleep(1000);
 	}
 	EXPECT(r->leaving == 0, "%u connections are left", r->leaving);
-	EXPECT(ops_out(r) <= OWN_OPS, "%u ops are left", ops_out(r));
-	if (ops_out(r) > OWN_OPS)
+	EXPECT(ops_out(r) <= REACTOR_OWN_OP_NR, "%u ops are left", ops_out(r));
+	if (ops_out(r) > REACTOR_OWN_OP_NR)
 		reactor_dump_ops(r, STDERR_FILENO);
 	EXPECT(reactor_next_deadline_ns(r) == RING_NO_TIMEOUT, "a timer is left");
 	EXPECT(r->stats.stale == 0, "%llu stale completions", (unsigned long long)r->stats.stale);

@@ -24,7 +24,7 @@
 #define JOB_NR_MAX 16
 #define RUN_SECONDS_MAX 600u
 #define OUTPUT_BYTES_MAX 16384
-#define DEFECT_SEEDS 10
+#define DEFECT_SEEDS 32
 /* Sessions that are cut at every byte: their requests. */
 #define CUT_IOS 12
 #define CUT_PAGE_STEP 29u

@@ -446,14 +446,13 @@ static void settle(void)
 	}
 }
 
-/* slots_used: one of the mailbox, two of the alarm, one of the look at prompt ops. */
-static void check_reactor(struct reactor *reactor, unsigned slots_used)
+static void check_reactor(struct reactor *reactor)
 {
 	uint64_t made = sim_ring_stale_nr(&reactor->ring);
 
-	if (reactor->slot_fresh - reactor->slot_free_nr != slots_used)
+	if (reactor->slot_fresh - reactor->slot_free_nr != REACTOR_OWN_OP_NR)
 		sim_fail("reactor %u: %u op slots in use at the end, not %u", reactor->idx,
-			 reactor->slot_fresh - reactor->slot_free_nr, slots_used);
+			 reactor->slot_fresh - reactor->slot_free_nr, REACTOR_OWN_OP_NR);
 	if (reactor->stats.stale != made)
 		sim_fail("reactor %u: %llu stale completions seen, %llu were made", reactor->idx,
 			 (unsigned long long)reactor->stats.stale, (unsigned long long)made);
@@ -477,9 +476,9 @@ static void tear_down(void)
 	settle();
 	visits_fini();
 	ctl_close(&r.ctl);
-	check_reactor(&r.control, 4);
+	check_reactor(&r.control);
 	for (unsigned i = 0; i < r.data_nr; i++)
-		check_reactor(&r.data[i], 4);
+		check_reactor(&r.data[i]);
 	if (sim_ring_files_nr() > 0 || model.ctl_fd >= 0)
 		sim_fail("files are left open");
 	for (unsigned i = 0; i < r.slot_nr; i++)

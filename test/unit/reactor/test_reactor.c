@@ -128,13 +128,14 @@ static void test_slots_run_out_and_come_back(void **state)
 	struct op op[4];
 
 	(void)state;
-	setup_with((struct reactor_params){ .sq_entries = 8, .cq_entries = 16, .op_nr = 7 });
-	for (unsigned i = 0; i < 3; i++) /* mailbox and look have one each, the alarm two */
+	setup_with((struct reactor_params){
+		.sq_entries = 8, .cq_entries = 16, .op_nr = REACTOR_OWN_OP_NR + 3 });
+	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(op_init(&op[i], &r, owner, on_probe), 0);
 	assert_int_equal(op_init(&op[3], &r, owner, on_probe), -ENOBUFS);
 	op_fini(&op[1]);
 	assert_int_equal(op_init(&op[3], &r, owner, on_probe), 0);
-	assert_int_equal(user_data_slot(op[3].user_data), 5);
+	assert_int_equal(user_data_slot(op[3].user_data), REACTOR_OWN_OP_NR + 1);
 	reactor_fini(&r);
 }
 
