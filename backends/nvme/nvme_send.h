@@ -2,7 +2,7 @@
 #ifndef BACKENDS_NVME_NVME_SEND_H
 #define BACKENDS_NVME_NVME_SEND_H
 
-#include "backends/nvme/protocol/nvme_digest.h"
+#include "base/crc32c.h"
 #include "backends/nvme/protocol/nvme_pdu.h"
 #include "net/stream.h"
 
@@ -16,7 +16,7 @@ static inline void nvme_send_data(struct stream *s, const struct nvme_wire *wire
 	stream_send(s, data, bytes);
 	if (!wire->data_digest)
 		return;
-	nvme_pdu_data_digest(digest, nvme_digest(0, data, bytes));
+	nvme_pdu_data_digest(digest, crc32c(0, data, bytes));
 	stream_send(s, digest, NVME_DIGEST_BYTES);
 }
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/crc32c.h"
 #include "base/util.h"
 
 #define CACHE_MAGIC "ublkdcac"
@@ -41,24 +42,6 @@ struct cache_page_disk {
 
 _Static_assert(sizeof(struct cache_page_disk) == CACHE_PAGE_BYTES, "a page");
 
-uint32_t cache_sum(const void *at, uint32_t bytes)
-{
-	/* Of four bits each, by the reflected polynomial 0x82f63b78. */
-	static const uint32_t table[16] = { 0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
-					    0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
-					    0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
-					    0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75 };
-	const uint8_t *byte = at;
-	uint32_t sum = UINT32_MAX;
-
-	for (uint32_t i = 0; i < bytes; i++) {
-		sum ^= byte[i];
-		sum = sum >> 4 ^ table[sum & 15];
-		sum = sum >> 4 ^ table[sum & 15];
-	}
-	return ~sum;
-}
-
 /* Of a page whose sum stands at sum_at. */
 static uint32_t cache_sum_of(const void *at, size_t sum_at)
 {
@@ -66,7 +49,7 @@ static uint32_t cache_sum_of(const void *at, size_t sum_at)
 
 	memcpy(page, at, sizeof(page));
 	memset(page + sum_at, 0, sizeof(uint32_t));
-	return cache_sum(page, sizeof(page));
+	return crc32c(0, page, sizeof(page));
 }
 
 /* ---- the header ---- */
@@ -124,7 +107,7 @@ void cache_header_write(const struct cache_header *h, void *at)
 	memcpy(disk.origin, h->origin, sizeof(disk.origin));
 	memset(at, 0, CACHE_PAGE_BYTES);
 	memcpy(at, &disk, sizeof(disk));
-	disk.sum = htole32(cache_sum(at, CACHE_PAGE_BYTES));
+	disk.sum = htole32(crc32c(0, at, CACHE_PAGE_BYTES));
 	memcpy(at, &disk, sizeof(disk));
 }
 
@@ -161,7 +144,7 @@ void cache_page_write(const struct cache_page *page, void *at, uint64_t instance
 		disk.entry[i].valid = htole64(page->entry[i].valid);
 		disk.entry[i].dirty = htole64(page->entry[i].dirty);
 	}
-	disk.sum = htole32(cache_sum(&disk, sizeof(disk)));
+	disk.sum = htole32(crc32c(0, &disk, sizeof(disk)));
 	memcpy(at, &disk, sizeof(disk));
 }
 

@@ -51,9 +51,6 @@ enum cache_page_kind {
 	CACHE_PAGE_TORN,  /* of this instance, and its sum is wrong */
 };
 
-/* CRC-32C. */
-uint32_t cache_sum(const void *at, uint32_t bytes);
-
 /* 0; -ENODATA: it is no header; -EINVAL: it makes no sense, or its sum is wrong; words say. */
 int cache_header_parse(struct cache_header *h, const void *at,
 		       char words[static CACHE_WORDS_BYTES]);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/crc32c.h"
 #include "base/util.h"
 
 #define ZONE_MAGIC "ublkdzon"
@@ -33,23 +34,6 @@ struct zone_page_disk {
 
 _Static_assert(sizeof(struct zone_page_disk) == ZONE_PAGE_BYTES, "a page");
 
-/* CRC-32C, four bits at a time: pages are few. */
-static uint32_t zone_sum(const uint8_t *at, size_t bytes)
-{
-	static const uint32_t table[16] = { 0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
-					    0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
-					    0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
-					    0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75 };
-	uint32_t sum = UINT32_MAX;
-
-	for (size_t i = 0; i < bytes; i++) {
-		sum ^= at[i];
-		sum = sum >> 4 ^ table[sum & 15];
-		sum = sum >> 4 ^ table[sum & 15];
-	}
-	return ~sum;
-}
-
 /* Of a page whose sum stands at sum_at. */
 static uint32_t zone_sum_of(const void *at, size_t sum_at)
 {
@@ -57,7 +41,7 @@ static uint32_t zone_sum_of(const void *at, size_t sum_at)
 
 	memcpy(page, at, sizeof(page));
 	memset(page + sum_at, 0, sizeof(uint32_t));
-	return zone_sum(page, sizeof(page));
+	return crc32c(0, page, sizeof(page));
 }
 
 uint32_t zone_page_nr(uint32_t zone_nr)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/crc32c.h"
 #include "base/util.h"
 #include "filters/cache/cache_index.h"
 
@@ -44,7 +45,7 @@ static void fuzz_header(const uint8_t *data, size_t bytes, bool is_mended)
 	if (is_mended) {
 		memcpy(at, "ublkdcac", 8);
 		memset(at + 12, 0, 4);
-		sum = cache_sum(at, sizeof(at));
+		sum = crc32c(0, at, sizeof(at));
 		memcpy(at + 12, &sum, sizeof(sum));
 	}
 	memset(words, 'x', sizeof(words));

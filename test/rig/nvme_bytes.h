@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "backends/nvme/protocol/nvme_digest.h"
+#include "base/crc32c.h"
 #include "backends/nvme/protocol/nvme_proto.h"
 #include "base/assert.h"
 
@@ -41,7 +41,7 @@ static inline uint8_t *add_header(struct bytes *b, struct pdu pdu)
 
 static inline void add_header_digest(struct bytes *b, const uint8_t *header)
 {
-	uint32_t crc = nvme_digest(0, header, header[2]);
+	uint32_t crc = crc32c(0, header, header[2]);
 
 	nvme_put32(bytes_room(b, 4), crc);
 }
@@ -112,7 +112,7 @@ static inline void add_data(struct bytes *b, unsigned digests, uint8_t flags, ui
 	for (uint32_t i = 0; i < bytes; i++)
 		payload[i] = data_byte(offset + i);
 	if (data)
-		nvme_put32(bytes_room(b, 4), nvme_digest(0, payload, bytes));
+		nvme_put32(bytes_room(b, 4), crc32c(0, payload, bytes));
 }
 
 #endif

@@ -5,7 +5,7 @@
  */
 #include "backends/nvme/protocol/nvme_pdu.h"
 
-#include "backends/nvme/protocol/nvme_digest.h"
+#include "base/crc32c.h"
 #include "base/assert.h"
 #include "base/util.h"
 
@@ -33,7 +33,7 @@ static uint32_t pdu_head(uint8_t *buf, const struct nvme_wire *wire, enum nvme_p
 	nvme_put32(buf + 4,
 		   bytes + data_bytes + (flags & NVME_PDU_FLAG_DDGST ? NVME_DIGEST_BYTES : 0));
 	if (wire->header_digest)
-		nvme_put32(buf + hlen, nvme_digest(0, buf, hlen));
+		nvme_put32(buf + hlen, crc32c(0, buf, hlen));
 	memset(buf + head, 0, bytes - head);
 	return bytes;
 }

@@ -48,7 +48,7 @@ uint32_t nvme_pdu_h2c_data(uint8_t buf[static NVME_PDU_HEAD_BYTES_MAX],
 /* The bytes of H2CData that may come next of the rest of an R2T. */
 uint32_t nvme_pdu_h2c_bytes(const struct nvme_wire *wire, uint32_t left_bytes);
 
-/* crc: nvme_digest of the data. */
+/* crc: crc32c of the data. */
 void nvme_pdu_data_digest(uint8_t buf[static NVME_DIGEST_BYTES], uint32_t crc);
 
 /*

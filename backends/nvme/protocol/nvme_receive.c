@@ -13,7 +13,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "backends/nvme/protocol/nvme_digest.h"
+#include "base/crc32c.h"
 #include "base/assert.h"
 #include "base/util.h"
 
@@ -181,7 +181,7 @@ static enum nvme_receive_event check_digest(struct nvme_receive *r, const uint8_
 	    at[AT_TYPE] == NVME_PDU_C2H_TERM)
 		return GO_ON;
 	came = nvme_get32(at + hlen);
-	is = nvme_digest(0, at, hlen);
+	is = crc32c(0, at, hlen);
 	if (unlikely(came != is))
 		return receive_broken(r, NVME_FES_HEADER_DIGEST, came,
 				      "%s with header digest 0x%08x, it is 0x%08x",
@@ -457,7 +457,7 @@ void nvme_receive_took(struct nvme_receive *r, const void *data, uint32_t bytes)
 {
 	ASSERT(r->state == PAYLOAD && bytes <= r->bytes);
 	if (r->wire.data_digest && bytes > 0)
-		r->digest = nvme_digest(r->digest, data, bytes);
+		r->digest = crc32c(r->digest, data, bytes);
 	r->slot->came_bytes += bytes;
 	r->at_bytes += bytes;
 	r->bytes -= bytes;

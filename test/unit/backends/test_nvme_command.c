@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "backends/nvme/protocol/nvme_command.h"
-#include "backends/nvme/protocol/nvme_digest.h"
+#include "base/crc32c.h"
 #include "backends/nvme/protocol/nvme_pdu.h"
 #include "base/util.h"
 
@@ -223,7 +223,7 @@ static void test_capsule(void **state)
 		assert_int_equal(nvme_get32(buf + 4), cases[i].plen);
 		assert_memory_equal(buf + 8, sqe, 64);
 		if (cases[i].header)
-			assert_int_equal(nvme_get32(buf + 72), nvme_digest(0, buf, 72));
+			assert_int_equal(nvme_get32(buf + 72), crc32c(0, buf, 72));
 		for (uint32_t at = cases[i].header ? 76 : 72; at < cases[i].head; at++)
 			assert_int_equal(buf[at], 0);
 	}

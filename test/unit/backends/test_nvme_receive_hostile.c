@@ -160,7 +160,7 @@ static void test_digests(void **state)
 		start(1);
 		response(0x104, 0);
 		b.at[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		is = nvme_digest(0, b.at, 24);
+		is = crc32c(0, b.at, 24);
 		snprintf(words, sizeof(words),
 			 "CapsuleResp with header digest 0x%08x, it is 0x%08x",
 			 nvme_get32(b.at + 24), is);
@@ -286,7 +286,7 @@ static void broken_pdo(unsigned with, uint8_t hpda, uint8_t pdo, const char *wor
 	data(0x100, 0, 0, 64);
 	if (with & 1) {
 		b.at[3] = pdo;
-		nvme_put32(b.at + 24, nvme_digest(0, b.at, 24));
+		nvme_put32(b.at + 24, crc32c(0, b.at, 24));
 	}
 	b.at[3] = pdo;
 	run_broken(FIELD, 3, words);

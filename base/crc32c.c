@@ -4,7 +4,7 @@
  * Happy path: x86-64 with SSE 4.2, eight bytes an instruction. Everywhere else a table, one byte at
  * a time. Nothing fails.
  */
-#include "backends/nvme/protocol/nvme_digest.h"
+#include "base/crc32c.h"
 
 #include <string.h>
 
@@ -51,7 +51,7 @@ static const uint32_t table[256] = {
 	0xbe2da0a5, 0x4c4623a6, 0x5f16d052, 0xad7d5351,
 };
 
-uint32_t nvme_digest_by_table(uint32_t crc, const void *data, size_t bytes)
+uint32_t crc32c_by_table(uint32_t crc, const void *data, size_t bytes)
 {
 	const uint8_t *at = data;
 
@@ -63,13 +63,13 @@ uint32_t nvme_digest_by_table(uint32_t crc, const void *data, size_t bytes)
 
 #ifdef __x86_64__
 
-bool nvme_digest_has_instruction(void)
+bool crc32c_has_instruction(void)
 {
 	return __builtin_cpu_supports("sse4.2");
 }
 
-__attribute__((target("sse4.2"))) uint32_t
-nvme_digest_by_instruction(uint32_t crc, const void *data, size_t bytes)
+__attribute__((target("sse4.2"))) uint32_t crc32c_by_instruction(uint32_t crc, const void *data,
+								 size_t bytes)
 {
 	const uint8_t *at = data;
 	uint64_t wide = ~crc, word;
@@ -86,21 +86,21 @@ nvme_digest_by_instruction(uint32_t crc, const void *data, size_t bytes)
 
 #else
 
-bool nvme_digest_has_instruction(void)
+bool crc32c_has_instruction(void)
 {
 	return false;
 }
 
-uint32_t nvme_digest_by_instruction(uint32_t crc, const void *data, size_t bytes)
+uint32_t crc32c_by_instruction(uint32_t crc, const void *data, size_t bytes)
 {
 	ASSERT(!"no such instruction");
-	return nvme_digest_by_table(crc, data, bytes);
+	return crc32c_by_table(crc, data, bytes);
 }
 
 #endif
 
-uint32_t nvme_digest(uint32_t crc, const void *data, size_t bytes)
+uint32_t crc32c(uint32_t crc, const void *data, size_t bytes)
 {
-	return nvme_digest_has_instruction() ? nvme_digest_by_instruction(crc, data, bytes)
-					     : nvme_digest_by_table(crc, data, bytes);
+	return crc32c_has_instruction() ? crc32c_by_instruction(crc, data, bytes)
+					: crc32c_by_table(crc, data, bytes);
 }
