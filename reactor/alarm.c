@@ -69,10 +69,7 @@ static bool alarm_set(struct alarm *alarm, uint64_t at_ns)
 	if (!sqe)
 		return false;
 	timeout->at_ns = alarm->at_ns = at_ns;
-	timeout->ts.tv_sec = (long long)(at_ns / NS_PER_SEC);
-	timeout->ts.tv_nsec = (long long)(at_ns % NS_PER_SEC);
-	io_uring_prep_timeout(sqe, &timeout->ts, 0, IORING_TIMEOUT_ABS);
-	op_start(&timeout->op, sqe);
+	op_start_timeout(&timeout->op, sqe, &timeout->ts, at_ns);
 	return true;
 }
 

@@ -25,13 +25,10 @@ int prompt_init(struct prompt *prompt, struct reactor *r)
 bool prompt_look_set(struct prompt *prompt)
 {
 	struct io_uring_sqe *sqe = op_sqe(&prompt->look);
-	uint64_t at_ns = prompt->look.reactor->now_ns + PROMPT_LOOK_NS;
 
 	if (!sqe)
 		return false;
-	prompt->ts.tv_sec = (long long)(at_ns / NS_PER_SEC);
-	prompt->ts.tv_nsec = (long long)(at_ns % NS_PER_SEC);
-	io_uring_prep_timeout(sqe, &prompt->ts, 0, IORING_TIMEOUT_ABS);
-	op_start(&prompt->look, sqe);
+	op_start_timeout(&prompt->look, sqe, &prompt->ts,
+			 prompt->look.reactor->now_ns + PROMPT_LOOK_NS);
 	return true;
 }

@@ -17,6 +17,7 @@
 #include "base/counter.h"
 #include "base/flight.h"
 #include "base/list.h"
+#include "base/util.h"
 #include "reactor/alarm.h"
 #include "reactor/mailbox.h"
 #include "reactor/op.h"
@@ -298,10 +299,20 @@ static inline void op_start(struct op *op, struct io_uring_sqe *sqe)
 	sqe->user_data = op->user_data;
 }
 
+/* A timeout in the ring at a time of ring_clock_ns(); *ts must last until the op ends. */
+static inline void op_start_timeout(struct op *op, struct io_uring_sqe *sqe,
+				    struct __kernel_timespec *ts, uint64_t at_ns)
+{
+	ts->tv_sec = (long long)(at_ns / NS_PER_SEC);
+	ts->tv_nsec = (long long)(at_ns % NS_PER_SEC);
+	io_uring_prep_timeout(sqe, ts, 0, IORING_TIMEOUT_ABS);
+	op_start(op, sqe);
+}
+
 /*
- * The same for an op of a data reactor whose CQE the enter that submits it posts, whatever the
- * outcome, and whose success asks for nothing more: that enter does not end its sleep for it. See
- * prompt.h.
+ * The same as op_start for an op of a data reactor whose CQE the enter that submits it posts,
+ * whatever the outcome, and whose success asks for nothing more: that enter does not end its sleep
+ * for it. See prompt.h.
  */
 static inline void op_start_prompt(struct op *op, struct io_uring_sqe *sqe)
 {
