@@ -99,14 +99,17 @@ start_kublk_loop() { start_kublk loop "$1" "$file"; }
 # The chunks of both are 64 KiB, the default of both.
 start_kublk_stripe() { make_stripes && start_kublk stripe "$1" "${stripes[@]}"; }
 
-# Files of their own on a disk of their own: $file stays where it is. Made once.
-make_stripes() {
-	local one
-	if mountpoint -q /mnt/stripe; then return; fi
-	mkdir -p /mnt/stripe
-	mkfs.ext4 -q -O ^has_journal /dev/ram1 && mount /dev/ram1 /mnt/stripe || { why="no second RAM disk"; return 1; }
-	for one in "${stripes[@]}"; do
-		dd if=/dev/zero of="$one" bs=1M count=64 status=none || { why="no room for $one"; return 1; }
+make_stripes() { make_files /mnt/stripe 64 "${stripes[@]}"; }
+
+# Files on a RAM disk of their own: $file stays where it is. Made once in a guest.
+make_files() { # MOUNT MIB FILE...
+	local one mount=$1 mib=$2
+	shift 2
+	if mountpoint -q "$mount"; then return; fi
+	mkdir -p "$mount"
+	mkfs.ext4 -q -O ^has_journal /dev/ram1 && mount /dev/ram1 "$mount" || { why="no second RAM disk"; return 1; }
+	for one; do
+		dd if=/dev/zero of="$one" bs=1M count="$mib" status=none || { why="no room for $one"; return 1; }
 	done
 	sync
 }

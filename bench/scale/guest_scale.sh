@@ -49,22 +49,11 @@ scale_all_live() { [ "$(ublkctl --json list 2>/dev/null | jq '[.[] | select(.sta
 # A stripe has two children at least: one is the file alone.
 start_scale_stripe() { # NUMBER
 	local backends i
-	make_scale_children || return
+	make_files /mnt/children 40 "${scale_children[@]}" || return
 	backends="{type: file, path: ${scale_children[0]}}"
 	if [ "$1" = 1 ]; then start_ublkd auto "$backends" && return; fi
 	for ((i = 1; i < $1; i++)); do backends+=", {type: file, path: ${scale_children[i]}}"; done
 	start_ublkd auto "{type: stripe, backends: [$backends]}"
-}
-
-make_scale_children() {
-	local one
-	if mountpoint -q /mnt/children; then return; fi
-	mkdir -p /mnt/children
-	mkfs.ext4 -q -O ^has_journal /dev/ram1 && mount /dev/ram1 /mnt/children || { why="no second RAM disk"; return 1; }
-	for one in "${scale_children[@]}"; do
-		dd if=/dev/zero of="$one" bs=1M count=40 status=none || { why="no room for $one"; return 1; }
-	done
-	sync
 }
 
 # Limits that nothing reaches: each request passes the arithmetic of all of them.

@@ -9,6 +9,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 METAL = os.path.join(HERE, "../../bench/metal")
 sys.path.insert(0, METAL)
 # pylint: disable=wrong-import-position,import-error
+import cases
 import measure
 import metal
 import verdict
@@ -93,19 +94,4 @@ def the_command_line_is_checked():
     assert done.stdout.splitlines() == [f"{name} randread 4k {qd} 1" for qd in (1, 32) for name in ("ublkd-nbd", "nbd-ko")], done
 
 
-def main():
-    cases = [function for name, function in globals().items() if callable(function) and function.__module__ == "__main__"
-             and name not in ("rows_of", "one", "command", "main")]
-    failed = 0
-    for number, case in enumerate(cases, 1):
-        try:
-            case()
-            print(f"ok {number} - {case.__name__.replace('_', ' ')}")
-        except AssertionError as why:
-            failed += 1
-            print(f"not ok {number} - {case.__name__.replace('_', ' ')}\n# {why}")
-    print(f"1..{len(cases)}")
-    sys.exit(failed > 0)
-
-
-main()
+cases.run("rows_of", "one", "command")

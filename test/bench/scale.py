@@ -11,6 +11,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 BENCH = os.path.join(HERE, "../../bench")
 sys.path.insert(0, os.path.join(BENCH, "scale"))
 # pylint: disable=wrong-import-position,import-error
+import cases
 import bend
 
 HEADER = "# kernel 7.2.1\nline,number,depth,instructions_per_io,ios,runtime_ms,note\n"
@@ -172,19 +173,4 @@ def the_command_line_is_checked(tree):
     assert done.stdout.split("\n") == ["devices 1 32", "devices 128 32", "filters 0 32", "filters 1 32", "filters 4 32", "filters 16 32", ""], done
 
 
-def main():
-    cases = [function for name, function in globals().items() if callable(function) and function.__module__ == "__main__"
-             and name not in ("rows_of", "broken", "Tree", "in_tree", "main")]
-    failed = 0
-    for number, case in enumerate(cases, 1):
-        try:
-            case()
-            print(f"ok {number} - {case.__name__.replace('_', ' ')}")
-        except AssertionError as why:
-            failed += 1
-            print(f"not ok {number} - {case.__name__.replace('_', ' ')}\n# {why}")
-    print(f"1..{len(cases)}")
-    sys.exit(failed > 0)
-
-
-main()
+cases.run("rows_of", "broken", "Tree", "in_tree")
