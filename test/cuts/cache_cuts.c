@@ -5,13 +5,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/log.h"
 #include "test/conformance/tap.h"
+#include "test/cuts/cuts_program.h"
 #include "test/cuts/cache_rig.h"
 
 #define RUN_ALARM_S 300
@@ -48,12 +47,6 @@ static const struct scenario scenarios[] = {
 	  .mode = CACHE_WRITEBACK,
 	  .store_fails = true,
 	  .dies = true },
-};
-
-struct args {
-	uint64_t seed, cut_nr;
-	unsigned run_nr;
-	const char *only;
 };
 
 static struct disk *disk_for(struct prng *p, uint64_t bytes, bool is_plain, bool is_blank)
@@ -137,20 +130,15 @@ static void world_free(struct cache_world *w)
 	cuts_shared_free(w, sizeof(*w));
 }
 
+static void world_run(void *world)
+{
+	cache_run(world);
+}
+
 static void run_in_process(const struct scenario *s, struct cache_world *w, uint64_t seed)
 {
-	int status;
-	pid_t pid;
+	int status = cuts_run_in_process(world_run, w, RUN_ALARM_S);
 
-	fflush(stdout);
-	pid = fork();
-	ASSERT(pid >= 0);
-	if (pid == 0) {
-		alarm(RUN_ALARM_S);
-		cache_run(w);
-		_exit(0);
-	}
-	ASSERT(waitpid(pid, &status, 0) == pid);
 	if (status != 0)
 		cache_world_fail(w, "the process ends with status 0x%x", status);
 	if (!cache_world_failed(w))
@@ -159,7 +147,7 @@ static void run_in_process(const struct scenario *s, struct cache_world *w, uint
 	printf("# again: --seed %llu --run 1 --only '%s'\n", (unsigned long long)seed, s->name);
 }
 
-static void run_scenario(const struct scenario *s, const struct args *args, uint64_t cut_nr)
+static void run_scenario(const struct scenario *s, const struct cuts_args *args, uint64_t cut_nr)
 {
 	uint64_t run_nr = 0, cuts = 0, deaths = 0, requests = 0, failed = 0, hits = 0, cleaned = 0;
 	uint64_t evictions = 0, warms = 0, warmed = 0, drops = 0, dropped = 0;
@@ -198,42 +186,13 @@ static void run_scenario(const struct scenario *s, const struct args *args, uint
 	tap_end();
 }
 
-/* By hand: getopt.h's struct option is not config/option.h's. */
-static bool parse(int argc, char **argv, struct args *args)
-{
-	*args = (struct args){ .seed = (uint64_t)time(NULL) * 100000, .cut_nr = 10000 };
-	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--soak") == 0)
-			args->cut_nr *= 10;
-		else if (i + 1 == argc)
-			return false;
-		else if (strcmp(argv[i], "--seed") == 0)
-			args->seed = strtoull(argv[++i], NULL, 0);
-		else if (strcmp(argv[i], "--cuts") == 0)
-			args->cut_nr = strtoull(argv[++i], NULL, 0);
-		else if (strcmp(argv[i], "--run") == 0)
-			args->run_nr = (unsigned)strtoul(argv[++i], NULL, 0);
-		else if (strcmp(argv[i], "--only") == 0)
-			args->only = argv[++i];
-		else
-			return false;
-	}
-	if (getenv("UBLKD_SOAK"))
-		args->cut_nr *= 10;
-	return true;
-}
-
 int main(int argc, char **argv)
 {
-	struct args args;
+	struct cuts_args args;
 	unsigned nr = 0;
 
-	if (!parse(argc, argv, &args)) {
-		fprintf(stderr,
-			"usage: %s [--seed N] [--cuts N] [--only TEXT] [--run N] [--soak]\n",
-			argv[0]);
+	if (!cuts_args_parse(argc, argv, &args))
 		return 2;
-	}
 	/* Stores that fail are told of by lines of errors. */
 	log_init(getenv("CUTS_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
 	if (!getenv("CUTS_LOG"))

@@ -6,8 +6,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -134,42 +132,14 @@ static bool judge_left(struct cache_world *w, int stored_fd, bool is_death)
 	return read_all(w, &rig, false, is_death) && cache_rig_close(&rig) == 0;
 }
 
-/* What is under way when the process dies lands, or not, or in part. */
-static void copy_of_dead(struct cache_world *w, const struct disk *d, struct disk *to)
-{
-	disk_copy(d, to);
-	for (unsigned i = 0; i < DISK_FLIGHT_NR; i++) {
-		const struct disk_flight *f = &d->flight[i];
-		unsigned part = (unsigned)prng_below(&w->prng, 3);
-
-		for (uint32_t k = 0; f->is_used && f->op == BACKEND_WRITE && k < f->bytes;
-		     k += SECTOR_BYTES)
-			if (part == 2 || (part == 1 && prng_one_in(&w->prng, 2)))
-				memcpy(to->now + f->at + k, f->data + k, SECTOR_BYTES);
-	}
-}
-
-static int copy_memory(int fd)
-{
-	int copy = memfd_create("cuts", MFD_CLOEXEC);
-	struct stat st;
-	void *from;
-
-	ASSERT(copy >= 0 && fstat(fd, &st) == 0);
-	from = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-	ASSERT(from != MAP_FAILED && write(copy, from, (size_t)st.st_size) == st.st_size);
-	munmap(from, (size_t)st.st_size);
-	return copy;
-}
-
 static bool judge_death(struct cache_world *w, const struct cache_rig *rig)
 {
-	int fd = copy_memory(backend_stored_fd(rig->device, 0));
+	int fd = cuts_copy_memory(backend_stored_fd(rig->device, 0));
 	bool good;
 
 	w->death_nr++;
-	copy_of_dead(w, w->origin, w->left_origin);
-	copy_of_dead(w, w->store, w->left_store);
+	disk_copy_of_dead(&w->prng, w->origin, w->left_origin);
+	disk_copy_of_dead(&w->prng, w->store, w->left_store);
 	good = judge_left(w, fd, true);
 	close(fd);
 	return good;
@@ -185,7 +155,7 @@ bool cache_judge(struct cache_world *w, const struct cache_rig *rig, bool is_dea
 	if (prng_one_in(&w->prng, 2))
 		disk_cut(w->origin, w->left_origin);
 	else
-		copy_of_dead(w, w->origin, w->left_origin);
+		disk_copy_of_dead(&w->prng, w->origin, w->left_origin);
 	return judge_left(w, 0, false);
 }
 

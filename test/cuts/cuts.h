@@ -72,5 +72,7 @@ static inline uint64_t prng_between(struct prng *p, uint64_t from, uint64_t to)
 /* Memory that a killed process leaves to the next one; zeroed. */
 void *cuts_shared_alloc(size_t bytes);
 void cuts_shared_free(void *at, size_t bytes);
+/* Another memfd with what this one holds. */
+int cuts_copy_memory(int fd);
 
 #endif

@@ -424,6 +424,20 @@ void disk_copy(const struct disk *d, struct disk *to)
 		disk_copy(d->beside, to->beside);
 }
 
+void disk_copy_of_dead(struct prng *p, const struct disk *d, struct disk *to)
+{
+	disk_copy(d, to);
+	for (unsigned i = 0; i < DISK_FLIGHT_NR; i++) {
+		const struct disk_flight *f = &d->flight[i];
+		unsigned part = (unsigned)prng_below(p, 3);
+
+		for (uint32_t k = 0; f->is_used && f->op == BACKEND_WRITE && k < f->bytes;
+		     k += SECTOR_BYTES)
+			if (part == 2 || (part == 1 && prng_one_in(p, 2)))
+				memcpy(to->now + f->at + k, f->data + k, SECTOR_BYTES);
+	}
+}
+
 void disk_cut(const struct disk *d, struct disk *to)
 {
 	enum cut_way way = (enum cut_way)prng_below(d->prng, CUT_WAY_NR);

@@ -81,6 +81,8 @@ bool disk_is_flushing(const struct disk *d);
 void disk_cut(const struct disk *d, struct disk *to);
 /* What is read of d now. */
 void disk_copy(const struct disk *d, struct disk *to);
+/* The same when a process dies: what is under way lands, or not, or in part. */
+void disk_copy_of_dead(struct prng *p, const struct disk *d, struct disk *to);
 /* Who issued requests is dead: those under way land, or not, or in part. */
 void disk_orphan(struct disk *d);
 

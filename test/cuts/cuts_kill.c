@@ -6,8 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,19 +97,6 @@ static bool life(struct world *w, int *stored_fd)
 	return !world_failed(w);
 }
 
-static int copy_memory(int fd)
-{
-	int copy = memfd_create("cuts", MFD_CLOEXEC);
-	struct stat st;
-	void *from;
-
-	ASSERT(copy >= 0 && fstat(fd, &st) == 0);
-	from = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-	ASSERT(from != MAP_FAILED && write(copy, from, (size_t)st.st_size) == st.st_size);
-	munmap(from, (size_t)st.st_size);
-	return copy;
-}
-
 /*
  * A copy of all that the dead process has left is taken over and closed at once: nothing that comes
  * later can make up for what was lost.
@@ -120,7 +105,7 @@ static bool judge_taken_over(struct world *w, int stored_fd)
 {
 	static uint32_t values[MODEL_SECTORS_MAX];
 	static struct rig rig;
-	int copy = copy_memory(stored_fd), ret;
+	int copy = cuts_copy_memory(stored_fd), ret;
 
 	disk_copy(w->disk, w->left);
 	memset(&rig, 0, sizeof(rig));

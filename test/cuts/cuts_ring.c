@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -108,6 +109,19 @@ void *cuts_shared_alloc(size_t bytes)
 void cuts_shared_free(void *at, size_t bytes)
 {
 	munmap(at, bytes);
+}
+
+int cuts_copy_memory(int fd)
+{
+	int copy = memfd_create("cuts", MFD_CLOEXEC);
+	struct stat st;
+	void *from;
+
+	ASSERT(copy >= 0 && fstat(fd, &st) == 0);
+	from = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	ASSERT(from != MAP_FAILED && write(copy, from, (size_t)st.st_size) == st.st_size);
+	munmap(from, (size_t)st.st_size);
+	return copy;
 }
 
 /* ---- nobody asks for the rest ---- */

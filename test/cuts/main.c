@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/log.h"
 #include "test/conformance/tap.h"
+#include "test/cuts/cuts_program.h"
 #include "test/cuts/cuts_world.h"
 
 /* A run that takes longer hangs; it has some hundred cuts at most. */
@@ -310,13 +310,6 @@ static const struct scenario scenarios[] = {
 
 /* ---- runs ---- */
 
-struct args {
-	uint64_t seed, cut_nr;
-	unsigned run_nr; /* of each scenario; 0: as many as it takes */
-	const char *only;
-	bool is_soak;
-};
-
 /* qemu-img's, of the image as it is at first. */
 static void add_snapshots(struct world *w)
 {
@@ -420,7 +413,7 @@ static void one_run(const struct scenario *s, uint64_t seed, bool is_soak, struc
 	cuts_shared_free(w, sizeof(*w));
 }
 
-static void run_scenario(const struct scenario *s, const struct args *args, uint64_t cut_nr)
+static void run_scenario(const struct scenario *s, const struct cuts_args *args, uint64_t cut_nr)
 {
 	struct sums sums = { 0 };
 
@@ -441,33 +434,6 @@ static void run_scenario(const struct scenario *s, const struct args *args, uint
 	tap_end();
 }
 
-/* By hand: getopt.h's struct option is not config/option.h's. */
-static bool parse(int argc, char **argv, struct args *args)
-{
-	*args = (struct args){ .seed = (uint64_t)time(NULL) * 100000, .cut_nr = 10000 };
-	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--soak") == 0)
-			args->is_soak = true;
-		else if (i + 1 == argc)
-			return false;
-		else if (strcmp(argv[i], "--seed") == 0)
-			args->seed = strtoull(argv[++i], NULL, 0);
-		else if (strcmp(argv[i], "--cuts") == 0)
-			args->cut_nr = strtoull(argv[++i], NULL, 0);
-		else if (strcmp(argv[i], "--run") == 0)
-			args->run_nr = (unsigned)strtoul(argv[++i], NULL, 0);
-		else if (strcmp(argv[i], "--only") == 0)
-			args->only = argv[++i];
-		else
-			return false;
-	}
-	if (args->is_soak || getenv("UBLKD_SOAK")) {
-		args->is_soak = true;
-		args->cut_nr *= 10;
-	}
-	return true;
-}
-
 /* Of the scenarios that are wanted, each has as many cuts. */
 static uint64_t cuts_of_each(uint64_t cut_nr)
 {
@@ -480,14 +446,10 @@ static uint64_t cuts_of_each(uint64_t cut_nr)
 
 int main(int argc, char **argv)
 {
-	struct args args;
+	struct cuts_args args;
 
-	if (!parse(argc, argv, &args)) {
-		fprintf(stderr,
-			"usage: %s [--seed N] [--cuts N] [--only TEXT] [--run N] [--soak]\n",
-			argv[0]);
+	if (!cuts_args_parse(argc, argv, &args))
 		return 2;
-	}
 	log_init(getenv("CUTS_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
 	tap_init(argv[0], args.only, args.seed);
 	for (unsigned i = 0; i < ARRAY_SIZE(scenarios); i++)

@@ -5,13 +5,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/log.h"
 #include "test/conformance/tap.h"
+#include "test/cuts/cuts_program.h"
 #include "test/cuts/zoned_rig.h"
 
 #define ZCUTS_ALARM_S 300
@@ -26,12 +25,6 @@ static const struct zcuts_scenario zcuts_scenarios[] = {
 	{ .name = "power is cut, the disk is busy", .is_busy = true },
 	{ .name = "processes die", .dies = true },
 	{ .name = "processes die, the disk is busy", .dies = true, .is_busy = true },
-};
-
-struct zcuts_args {
-	uint64_t seed, cut_nr;
-	unsigned run_nr;
-	const char *only;
 };
 
 static struct disk *blank_disk(struct prng *p, bool is_plain)
@@ -76,21 +69,16 @@ static void zcuts_world_free(struct zcuts_world *w)
 	cuts_shared_free(w, sizeof(*w));
 }
 
+static void zcuts_world_run(void *world)
+{
+	zcuts_run(world);
+}
+
 static void zcuts_run_in_process(const struct zcuts_scenario *s, struct zcuts_world *w,
 				 uint64_t seed)
 {
-	int status;
-	pid_t pid;
+	int status = cuts_run_in_process(zcuts_world_run, w, ZCUTS_ALARM_S);
 
-	fflush(stdout);
-	pid = fork();
-	ASSERT(pid >= 0);
-	if (pid == 0) {
-		alarm(ZCUTS_ALARM_S);
-		zcuts_run(w);
-		_exit(0);
-	}
-	ASSERT(waitpid(pid, &status, 0) == pid);
 	if (status != 0)
 		zcuts_fail(w, "the process ends with status 0x%x", status);
 	if (w->words[0] == '\0')
@@ -99,7 +87,7 @@ static void zcuts_run_in_process(const struct zcuts_scenario *s, struct zcuts_wo
 	printf("# again: --seed %llu --run 1 --only '%s'\n", (unsigned long long)seed, s->name);
 }
 
-static void zcuts_scenario_run(const struct zcuts_scenario *s, const struct zcuts_args *args,
+static void zcuts_scenario_run(const struct zcuts_scenario *s, const struct cuts_args *args,
 			       uint64_t cut_nr)
 {
 	uint64_t run_nr = 0, cuts = 0, deaths = 0, writes = 0, appends = 0, flushes = 0, resets = 0;
@@ -134,42 +122,13 @@ static void zcuts_scenario_run(const struct zcuts_scenario *s, const struct zcut
 	tap_end();
 }
 
-/* By hand: getopt.h's struct option is not config/option.h's. */
-static bool zcuts_parse(int argc, char **argv, struct zcuts_args *args)
-{
-	*args = (struct zcuts_args){ .seed = (uint64_t)time(NULL) * 100000, .cut_nr = 10000 };
-	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--soak") == 0)
-			args->cut_nr *= 10;
-		else if (i + 1 == argc)
-			return false;
-		else if (strcmp(argv[i], "--seed") == 0)
-			args->seed = strtoull(argv[++i], NULL, 0);
-		else if (strcmp(argv[i], "--cuts") == 0)
-			args->cut_nr = strtoull(argv[++i], NULL, 0);
-		else if (strcmp(argv[i], "--run") == 0)
-			args->run_nr = (unsigned)strtoul(argv[++i], NULL, 0);
-		else if (strcmp(argv[i], "--only") == 0)
-			args->only = argv[++i];
-		else
-			return false;
-	}
-	if (getenv("UBLKD_SOAK"))
-		args->cut_nr *= 10;
-	return true;
-}
-
 int main(int argc, char **argv)
 {
-	struct zcuts_args args;
+	struct cuts_args args;
 	unsigned nr = 0;
 
-	if (!zcuts_parse(argc, argv, &args)) {
-		fprintf(stderr,
-			"usage: %s [--seed N] [--cuts N] [--only TEXT] [--run N] [--soak]\n",
-			argv[0]);
+	if (!cuts_args_parse(argc, argv, &args))
 		return 2;
-	}
 	log_init(getenv("CUTS_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
 	tap_init(argv[0], args.only, args.seed);
 	for (unsigned i = 0; i < ARRAY_SIZE(zcuts_scenarios); i++)

@@ -9,8 +9,6 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -115,34 +113,6 @@ static bool judge_cut_zones(struct zcuts_world *w)
 
 /* ---- a death ---- */
 
-/* What is under way when the process dies lands, or not, or in part. */
-static void copy_with_flights(struct zcuts_world *w)
-{
-	disk_copy(w->disk, w->left);
-	for (unsigned i = 0; i < DISK_FLIGHT_NR; i++) {
-		const struct disk_flight *f = &w->disk->flight[i];
-		unsigned part = (unsigned)prng_below(&w->prng, 3);
-
-		for (uint32_t k = 0; f->is_used && f->op == BACKEND_WRITE && k < f->bytes;
-		     k += SECTOR_BYTES)
-			if (part == 2 || (part == 1 && prng_one_in(&w->prng, 2)))
-				memcpy(w->left->now + f->at + k, f->data + k, SECTOR_BYTES);
-	}
-}
-
-static int copy_kept(int fd)
-{
-	int copy = memfd_create("cuts", MFD_CLOEXEC);
-	struct stat st;
-	void *from;
-
-	ASSERT(copy >= 0 && fstat(fd, &st) == 0);
-	from = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-	ASSERT(from != MAP_FAILED && write(copy, from, (size_t)st.st_size) == st.st_size);
-	munmap(from, (size_t)st.st_size);
-	return copy;
-}
-
 /* Whether the driver sends it again: it was not answered, or the answer has not come through. */
 static bool comes_again(struct zcuts_world *w, const struct zcuts_io *zio)
 {
@@ -221,11 +191,11 @@ static bool judge_life(struct zcuts_world *w, const struct zcuts_rig *rig)
 
 static bool judge_death(struct zcuts_world *w, const struct zcuts_rig *rig)
 {
-	int fd = copy_kept(backend_stored_fd(rig->device, 0));
+	int fd = cuts_copy_memory(backend_stored_fd(rig->device, 0));
 	bool good;
 
 	w->death_nr++;
-	copy_with_flights(w);
+	disk_copy_of_dead(&w->prng, w->disk, w->left);
 	good = open_left(w, fd) && judge_life(w, rig) && close_left(w);
 	close(fd);
 	return good;
