@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/counter.h"
 #include "base/util.h"
@@ -27,13 +28,22 @@ struct histogram {
 /* What is not shorter than this lands in the last bucket. */
 #define HISTOGRAM_END_NS (1ull << HISTOGRAM_EXP_MAX)
 
-/* For less than HISTOGRAM_END_NS. Values below HISTOGRAM_SUB_NR have a bucket each. */
+/*
+ * For less than HISTOGRAM_END_NS. Values below HISTOGRAM_SUB_NR have a bucket each. Of the others
+ * the number as a double (IEEE 754, exact below 2^53) has the bucket in its upper bits: the
+ * exponent, and behind it the bits that follow the leading one.
+ */
 static inline unsigned histogram_index_short(uint64_t ns)
 {
-	/* How many low bits a bucket spans; the bits above it are the bucket's number in 16..31. */
-	unsigned shift = log2_floor(ns | HISTOGRAM_SUB_NR) - HISTOGRAM_SUB_BITS;
+	const unsigned fraction_bits = 52, bias = 1023;
+	double value = (double)(int64_t)ns;
+	uint64_t bits;
 
-	return (shift << HISTOGRAM_SUB_BITS) + (unsigned)(ns >> shift);
+	if (__builtin_expect(ns < HISTOGRAM_SUB_NR, 0))
+		return (unsigned)ns;
+	memcpy(&bits, &value, sizeof(bits));
+	return (unsigned)(bits >> (fraction_bits - HISTOGRAM_SUB_BITS)) -
+	       ((bias + HISTOGRAM_SUB_BITS - 1) << HISTOGRAM_SUB_BITS);
 }
 
 static inline unsigned histogram_index(uint64_t ns)

@@ -71,8 +71,10 @@ void op_fini(struct op *op)
 struct io_uring_sqe *op_sqe_slow(struct op *op)
 {
 	struct reactor *r = op->reactor;
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring.uring);
+	struct io_uring_sqe *sqe;
 
+	ASSERT(op->state == OP_IDLE);
+	sqe = io_uring_get_sqe(&r->ring.uring);
 	if (sqe)
 		return sqe;
 	/* Full: hand over what is there without waiting, then there is room unless the kernel is
@@ -95,6 +97,7 @@ void op_park(struct op *op, op_retry_fn *retry)
 	op->start_ns = op->reactor->now_ns;
 	counter_add(&op->reactor->stats.sq_full, 1);
 	list_push_back(&op->reactor->parked, &op->parked);
+	op->reactor->pending |= REACTOR_PENDING_PARKED;
 }
 
 bool op_unpark(struct op *op)

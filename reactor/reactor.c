@@ -43,7 +43,7 @@ static void mailbox_readable(struct op *op, int res, uint32_t cqe_flags)
 	(void)cqe_flags;
 	/* Interrupted or out of memory: the counter is still there, read it again. */
 	if (res > 0)
-		op->reactor->mailbox_pending = true;
+		op->reactor->pending |= REACTOR_PENDING_MAIL;
 	mailbox_arm(op);
 }
 
@@ -263,25 +263,55 @@ static void run_parked(struct reactor *r)
 	}
 }
 
-static void run_tasks(struct reactor *r, struct list_node *tasks)
+static void run_task(struct list_node *node)
 {
-	struct list_node *node;
+	struct task *task = list_entry(node, struct task, node);
 
-	list_splice(&r->running, tasks);
-	while ((node = list_pop_front(&r->running))) {
-		struct task *task = list_entry(node, struct task, node);
+	task->fn(task);
+}
 
-		task->fn(task);
+/* What these queue waits for the next time. */
+static void run_tasks(struct reactor *r, struct list_node *tasks, uint64_t doing)
+{
+	struct list_node *node = tasks->next;
+
+	if (list_empty(tasks))
+		return;
+	reactor_doing(r, doing);
+	/* One alone, as the commits of one queue are. */
+	if (__builtin_expect(node->next == tasks, 1)) {
+		list_init(tasks);
+		list_init(node);
+		run_task(node);
+		return;
 	}
+	list_splice(&r->running, tasks);
+	while ((node = list_pop_front(&r->running)))
+		run_task(node);
 }
 
 static void run_mailbox(struct reactor *r)
 {
-	if (!r->mailbox_pending)
-		return;
-	r->mailbox_pending = false;
 	reactor_doing(r, REACTOR_DOING_MAIL);
 	counter_add(&r->stats.mails, mailbox_drain(&r->mailbox));
+}
+
+static bool take_pending(struct reactor *r, enum reactor_pending what)
+{
+	bool pending = r->pending & what;
+
+	r->pending &= (uint8_t)~what;
+	return pending;
+}
+
+static __attribute__((noinline)) void run_pending(struct reactor *r)
+{
+	if (take_pending(r, REACTOR_PENDING_PARKED))
+		run_parked(r);
+	if (take_pending(r, REACTOR_PENDING_TASKS))
+		run_tasks(r, &r->tasks, REACTOR_DOING_TASK);
+	if (take_pending(r, REACTOR_PENDING_MAIL))
+		run_mailbox(r);
 }
 
 static void run_timers(struct reactor *r)
@@ -310,8 +340,7 @@ bool reactor_has_work(const struct reactor *r)
 {
 	const struct io_uring_sq *sq = &r->ring.uring.sq;
 
-	return sq->sqe_tail != *sq->khead || cqes_waiting(r) || !list_empty(&r->parked) ||
-	       !list_empty(&r->tasks) || !list_empty(&r->turn_end);
+	return sq->sqe_tail != *sq->khead || cqes_waiting(r) || r->pending;
 }
 
 uint32_t reactor_sq_mark(const struct reactor *r)
@@ -337,8 +366,7 @@ static uint64_t sleep_ns(const struct reactor *r, bool may_wait)
 {
 	uint64_t deadline_ns = timer_heap_next_ns(&r->timers);
 
-	if (!may_wait || cqes_waiting(r) || !list_empty(&r->parked) || !list_empty(&r->tasks) ||
-	    !list_empty(&r->turn_end))
+	if (!may_wait || r->pending || cqes_waiting(r))
 		return 0;
 	if (deadline_ns == RING_NO_TIMEOUT)
 		return RING_NO_TIMEOUT;
@@ -354,7 +382,8 @@ static __attribute__((cold, noinline)) void enter_failed(const struct reactor *r
 	ASSERT(!"io_uring_enter");
 }
 
-static void enter_kernel(struct reactor *r, uint64_t timeout_ns)
+static inline __attribute__((always_inline)) void enter_kernel(struct reactor *r,
+							       uint64_t timeout_ns)
 {
 	uint64_t before_ns = r->now_ns;
 	int ret = ring_enter(&r->ring, timeout_ns ? prompt_wait_nr(&r->prompt) : 0, timeout_ns);
@@ -418,11 +447,22 @@ static bool busy_poll(struct reactor *r)
 	return true;
 }
 
+/* Nothing is to be done before an alarm that is set, or at all: what alarm_limit_ns says nearly
+ * always, in short. */
+static inline bool alarm_wakes(const struct reactor *r)
+{
+	return !r->pending && timer_heap_next_ns(&r->timers) >= r->alarm.at_ns && !cqes_waiting(r);
+}
+
 static void enter(struct reactor *r, bool may_wait)
 {
+	uint64_t timeout_ns = RING_NO_TIMEOUT;
+
 	if (r->busy_poll_ns && may_wait && busy_poll(r))
 		return;
-	enter_kernel(r, alarm_limit_ns(&r->alarm, sleep_ns(r, may_wait)));
+	if (!may_wait || !alarm_wakes(r))
+		timeout_ns = alarm_limit_ns(&r->alarm, sleep_ns(r, may_wait));
+	enter_kernel(r, timeout_ns);
 }
 
 static void account(struct reactor *r, uint64_t start_ns, unsigned cqe_nr)
@@ -462,19 +502,12 @@ void reactor_turn(struct reactor *r, bool may_wait)
 	if (__atomic_load_n(&r->nudge, __ATOMIC_RELAXED))
 		nudge_watcher(r);
 	cqe_nr = run_cqes(r);
-	if (!list_empty(&r->parked))
-		run_parked(r);
-	if (!list_empty(&r->tasks)) {
-		reactor_doing(r, REACTOR_DOING_TASK);
-		run_tasks(r, &r->tasks);
-	}
-	run_mailbox(r);
+	if (r->pending & ~REACTOR_PENDING_TURN_END)
+		run_pending(r);
 	run_timers(r);
 	r->now_ns = ring_clock_ns();
-	if (!list_empty(&r->turn_end)) {
-		reactor_doing(r, REACTOR_DOING_TURN_END);
-		run_tasks(r, &r->turn_end);
-	}
+	if (take_pending(r, REACTOR_PENDING_TURN_END))
+		run_tasks(r, &r->turn_end, REACTOR_DOING_TURN_END);
 	account(r, start_ns, cqe_nr);
 	code_since(r, 0);
 	r->in_turn = false;
@@ -492,9 +525,11 @@ static void queue_task(struct list_node *tasks, struct task *task, task_fn *fn)
 void reactor_defer(struct reactor *r, struct task *task, task_fn *fn)
 {
 	queue_task(&r->tasks, task, fn);
+	r->pending |= REACTOR_PENDING_TASKS;
 }
 
 void reactor_at_turn_end(struct reactor *r, struct task *task, task_fn *fn)
 {
 	queue_task(&r->turn_end, task, fn);
+	r->pending |= REACTOR_PENDING_TURN_END;
 }

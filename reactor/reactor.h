@@ -111,6 +111,14 @@ struct reactor_params {
 	const char *flight_folder; /* of the flight recorder's file; NULL: in memory only */
 };
 
+/* Set with what is queued; a queue whose bit is set can be empty, for what it had is cancelled. */
+enum reactor_pending {
+	REACTOR_PENDING_PARKED = 1 << 0,
+	REACTOR_PENDING_TASKS = 1 << 1,
+	REACTOR_PENDING_MAIL = 1 << 2,
+	REACTOR_PENDING_TURN_END = 1 << 3,
+};
+
 struct reactor {
 	struct ring ring;
 	uint64_t now_ns; /* read once after and once before the kernel, each turn */
@@ -125,6 +133,7 @@ struct reactor {
 	struct list_node tasks;
 	struct list_node turn_end; /* tasks at the end of this turn */
 	struct list_node running;  /* those of one of the lists above whose turn it is */
+	uint8_t pending;	   /* enum reactor_pending: what there may be to do */
 	struct timer_heap timers;
 	struct alarm alarm;
 	struct prompt prompt;
@@ -137,7 +146,6 @@ struct reactor {
 
 	struct op mailbox_op;
 	uint64_t mailbox_buf;
-	bool mailbox_pending;
 
 	uint64_t file_used[REACTOR_FILE_NR / 64];     /* bitmap of the registered file table */
 	uint64_t buffer_used[REACTOR_BUFFER_NR / 64]; /* the same of the registered buffers */
@@ -272,22 +280,32 @@ void reactor_group_remove(struct reactor *r, int group);
 struct io_uring_sqe *op_sqe_slow(struct op *op);
 
 /*
- * An SQE to prepare for this idle op, or NULL. Each SQE got must be started before the next is
- * asked for. On a ring with 128-byte SQEs the second half is the caller's to clear.
- *
- * What io_uring_get_sqe does, without what only other rings need.
+ * What io_uring_get_sqe does, without what only other rings need. NULL: op_sqe_slow may have one.
+ * For those who have a slow path of their own; others call op_sqe.
  */
-static inline struct io_uring_sqe *op_sqe(struct op *op)
+static inline struct io_uring_sqe *op_sqe_at_hand(struct op *op)
 {
 	struct reactor *r = op->reactor;
 	struct io_uring_sq *sq = &r->ring.uring.sq;
 	unsigned tail = sq->sqe_tail;
 
-	ASSERT(op->state == OP_IDLE);
-	if (__builtin_expect(tail - IO_URING_READ_ONCE(*sq->khead) >= r->simple_sqe_nr, 0))
-		return op_sqe_slow(op);
+	if (__builtin_expect(op->state != OP_IDLE ||
+				     tail - IO_URING_READ_ONCE(*sq->khead) >= r->simple_sqe_nr,
+			     0))
+		return NULL;
 	sq->sqe_tail = tail + 1;
 	return &sq->sqes[tail & sq->ring_mask];
+}
+
+/*
+ * An SQE to prepare for this idle op, or NULL. Each SQE got must be started before the next is
+ * asked for. On a ring with 128-byte SQEs the second half is the caller's to clear.
+ */
+static inline struct io_uring_sqe *op_sqe(struct op *op)
+{
+	struct io_uring_sqe *sqe = op_sqe_at_hand(op);
+
+	return __builtin_expect(!sqe, 0) ? op_sqe_slow(op) : sqe;
 }
 
 /* After the prep_* call, which would overwrite what this sets. */

@@ -95,14 +95,22 @@ static int io_check_manage(const struct backend_io *io, const struct backend_dev
 											    : -EIO;
 }
 
-/* READ and WRITE of a device that allows both, as nearly all are: what io_admit asks, in short. */
+/*
+ * READ and WRITE of a device that allows both, as nearly all are: what io_admit asks, in short.
+ * Where there is no limit (0) this says no.
+ */
 static inline bool io_is_plain(const struct backend_io *io, const struct backend_device *device)
 {
 	const struct backend_limits *limits = &device->limits;
+	uint64_t block_mask = device->open_params.logical_block_bytes - 1;
+	uint64_t end_bytes;
 
 	return io->op <= BACKEND_WRITE && io->flags == 0 &&
-	       !(limits->caps & BACKEND_CAP_READ_ONLY) && io_in_range(io, device) &&
-	       io->length_bytes <= device->open_params.max_io_bytes;
+	       !(limits->caps & BACKEND_CAP_READ_ONLY) &&
+	       io->length_bytes - 1 < device->open_params.max_io_bytes &&
+	       ((io->offset_bytes | io->length_bytes) & block_mask) == 0 &&
+	       !__builtin_add_overflow(io->offset_bytes, io->length_bytes, &end_bytes) &&
+	       end_bytes <= backend_size(device);
 }
 
 /* What io_is_plain cannot say: true when the request is the backend's, or io->result is the answer.
@@ -125,12 +133,11 @@ static __attribute__((noinline)) bool io_admit(struct backend_io *io,
 	return io->result == 0;
 }
 
-static void io_check_buffer(const struct backend_io *io, const struct backend_device *device)
+/* Of what moves data: its bytes are where this backend can reach them. */
+static inline void io_check_buffer(const struct backend_io *io, const struct backend_device *device)
 {
 	uint32_t align_bytes = device->limits.dma_alignment_bytes;
 
-	if (!io_moves_data(io))
-		return;
 	if (io->buf_index >= 0)
 		ASSERT(device->ops->data & BACKEND_DATA_FIXED);
 	else if (!io->buf)
@@ -139,16 +146,15 @@ static void io_check_buffer(const struct backend_io *io, const struct backend_de
 		ASSERT(align_bytes == 0 || ((uintptr_t)io->buf & (align_bytes - 1)) == 0);
 }
 
-static enum backend_submit io_submitted(struct backend_io *io, struct backend_queue *queue,
-					enum backend_submit answer)
+/* The registered buffer of a request, and a backend that takes such. */
+static inline bool io_has_fixed_buffer(const struct backend_io *io, const struct backend *ops)
 {
-	/* It cannot have been completed: backend_io_complete asserts that. */
-	ASSERT(io->state == BACKEND_IO_SUBMITTING);
-	if (__builtin_expect(answer == BACKEND_QUEUED, 1)) {
-		io->state = BACKEND_IO_QUEUED;
-		queue->inflight++;
-		return answer;
-	}
+	return io->buf_index >= 0 && (ops->data & BACKEND_DATA_FIXED);
+}
+
+static __attribute__((cold, noinline)) enum backend_submit
+io_not_queued(struct backend_io *io, const struct backend_queue *queue, enum backend_submit answer)
+{
 	switch (answer) {
 	case BACKEND_DONE:
 		ASSERT(io->result <= 0);
@@ -168,27 +174,60 @@ static enum backend_submit io_submitted(struct backend_io *io, struct backend_qu
 	return answer;
 }
 
-enum backend_submit backend_io_submit(struct backend_io *io)
+/* The request is checked: the backend's turn. */
+static inline enum backend_submit hand_over(struct backend_io *io, struct backend_queue *queue,
+					    const struct backend *ops)
+{
+	enum backend_submit answer;
+
+	io->state = BACKEND_IO_SUBMITTING;
+	io->result = RESULT_UNSET;
+	queue->free_for = NULL;
+	answer = ops->submit(io);
+	queue->free_for = &backend_this_thread;
+	/* It cannot have been completed: backend_io_complete asserts that. */
+	ASSERT(io->state == BACKEND_IO_SUBMITTING);
+	if (__builtin_expect(answer != BACKEND_QUEUED, 0))
+		return io_not_queued(io, queue, answer);
+	io->state = BACKEND_IO_QUEUED;
+	queue->inflight++;
+	return BACKEND_QUEUED;
+}
+
+/* Every request, with every check. */
+static __attribute__((noinline)) enum backend_submit submit_checked(struct backend_io *io)
 {
 	struct backend_queue *queue = io->queue;
 	const struct backend_device *device = queue->device;
-	enum backend_submit answer;
 
 	ASSERT(queue->free_for == &backend_this_thread);
 	ASSERT(io->state == BACKEND_IO_IDLE);
 	io->throttle_ns = 0;
 	if (!io_is_plain(io, device) && !io_admit(io, device))
 		return BACKEND_DONE;
-	io_check_buffer(io, device);
-	io->state = BACKEND_IO_SUBMITTING;
-	io->result = RESULT_UNSET;
-	queue->free_for = NULL;
-	answer = device->ops->submit(io);
-	queue->free_for = &backend_this_thread;
-	return io_submitted(io, queue, answer);
+	if (io_moves_data(io))
+		io_check_buffer(io, device);
+	return hand_over(io, queue, device->ops);
 }
 
-void backend_io_complete(struct backend_io *io, int result)
+/* What nearly all are, without a call but to the backend. */
+enum backend_submit backend_io_submit(struct backend_io *io)
+{
+	struct backend_queue *queue = io->queue;
+	const struct backend_device *device = queue->device;
+	const struct backend *ops = device->ops;
+
+	if (__builtin_expect(queue->free_for != &backend_this_thread ||
+				     io->state != BACKEND_IO_IDLE || !io_is_plain(io, device) ||
+				     !io_has_fixed_buffer(io, ops),
+			     0))
+		return submit_checked(io);
+	io->throttle_ns = 0;
+	return hand_over(io, queue, ops);
+}
+
+/* Every end, with every check. */
+static __attribute__((noinline)) void complete_any(struct backend_io *io, int result)
 {
 	struct backend_queue *queue = io->queue;
 
@@ -201,6 +240,23 @@ void backend_io_complete(struct backend_io *io, int result)
 	queue->inflight--;
 	io->state = BACKEND_IO_IDLE;
 	io->result = result < 0 ? backend_errno_map(result) : 0;
+	io->done(io);
+}
+
+void backend_io_complete(struct backend_io *io, int result)
+{
+	struct backend_queue *queue = io->queue;
+
+	if (__builtin_expect(queue->free_for != &backend_this_thread ||
+				     io->state != BACKEND_IO_QUEUED || queue->inflight == 0 ||
+				     result != 0,
+			     0)) {
+		complete_any(io, result);
+		return;
+	}
+	queue->inflight--;
+	io->state = BACKEND_IO_IDLE;
+	io->result = 0;
 	io->done(io);
 }
 

@@ -102,31 +102,39 @@ static void file_complete(struct file_io *f, int result)
 	backend_io_complete(f->io, result);
 }
 
+/* READs have no flags that the kernel would have to know. */
+static int move_flags(const struct backend_io *io)
+{
+	return io->op == BACKEND_WRITE && (io->flags & BACKEND_FUA) ? RWF_DSYNC : 0;
+}
+
 /*
- * The rest of a READ or WRITE. What the kernel registered is addressed by offsets from 0 on.
+ * What is left of a READ or WRITE. What the kernel registered is addressed by offsets from 0 on.
  * Without io_uring_prep_rw, which sets each field by itself.
  */
-static inline void prep_move(const struct file_io *f, struct io_uring_sqe *sqe)
+static inline void prep_move(const struct file_io *f, const struct backend_io *io,
+			     struct io_uring_sqe *sqe, uint32_t left_bytes)
 {
-	const struct backend_io *io = f->io;
-	uint32_t done_bytes = io->length_bytes - f->left_bytes;
-	bool write = f->state == FILE_WRITE;
+	uint32_t done_bytes = io->length_bytes - left_bytes;
 
-	*sqe = (struct io_uring_sqe){
-		.opcode = (uint8_t)(io->buf_index < 0 ? IORING_OP_READ : IORING_OP_READ_FIXED) +
-			  write,
-		.flags = IOSQE_FIXED_FILE,
-		.fd = f->file_slot,
-		.off = io->offset_bytes + done_bytes,
-		.addr = (uintptr_t)io->buf + done_bytes,
-		.len = f->left_bytes,
-		.rw_flags = write && (io->flags & BACKEND_FUA) ? RWF_DSYNC : 0,
-		.buf_index = io->buf_index < 0 ? 0 : (uint16_t)io->buf_index,
-	};
+	*sqe = (struct io_uring_sqe){ .opcode = IORING_OP_READ, .flags = IOSQE_FIXED_FILE };
+	sqe->opcode += io->op;
+	sqe->fd = f->file_slot;
+	sqe->off = io->offset_bytes + done_bytes;
+	sqe->addr = (uintptr_t)io->buf + done_bytes;
+	sqe->len = left_bytes;
+	if (__builtin_expect(io->flags, 0))
+		sqe->rw_flags = move_flags(io);
+	if (io->buf_index < 0)
+		return;
+	sqe->opcode += IORING_OP_READ_FIXED - IORING_OP_READ;
+	sqe->buf_index = (uint16_t)io->buf_index;
 }
 _Static_assert(IORING_OP_WRITE == IORING_OP_READ + 1 &&
-		       IORING_OP_WRITE_FIXED == IORING_OP_READ_FIXED + 1,
-	       "prep_move");
+		       IORING_OP_WRITE_FIXED == IORING_OP_READ_FIXED + 1 &&
+		       (int)BACKEND_READ == 0 && (int)BACKEND_WRITE == 1 &&
+		       (int)FILE_READ + 1 == (int)FILE_WRITE,
+	       "prep_move, move_state");
 
 /*
  * IOSQE_ASYNC is not for speed: it makes the kernel copy the SQE. Without it a discard that finds
@@ -181,7 +189,7 @@ static void issue(struct op *op)
 		return;
 	}
 	if (is_move(f))
-		prep_move(f, sqe);
+		prep_move(f, f->io, sqe, f->left_bytes);
 	else
 		prep_other(f, sqe);
 	op_start(op, sqe);
@@ -404,22 +412,36 @@ static enum backend_submit submit_other(struct backend_io *io)
 	return BACKEND_QUEUED;
 }
 
-/* The first SQE of a READ or WRITE: `issue` for what is known of it. */
+static enum file_state move_state(const struct backend_io *io)
+{
+	return FILE_READ + io->op;
+}
+
+static __attribute__((noinline)) enum backend_submit file_submit_any(struct backend_io *io)
+{
+	if (io->op > BACKEND_WRITE)
+		return submit_other(io);
+	enter_state(io->priv, move_state(io));
+	return BACKEND_QUEUED;
+}
+
+/* A READ or WRITE that finds room in the SQ, as nearly all do: enter_state for what is known of it.
+ */
 static enum backend_submit file_submit(struct backend_io *io)
 {
 	struct file_io *f = io->priv;
 	struct io_uring_sqe *sqe;
 
 	if (io->op > BACKEND_WRITE)
-		return submit_other(io);
-	sqe = op_sqe(&f->op);
-	file_begin(f, io->op == BACKEND_READ ? FILE_READ : FILE_WRITE);
-	if (sqe) {
-		prep_move(f, sqe);
-		op_start(&f->op, sqe);
-	} else {
-		op_park(&f->op, issue);
-	}
+		return file_submit_any(io);
+	sqe = op_sqe_at_hand(&f->op);
+	if (!sqe)
+		return file_submit_any(io);
+	prep_move(f, io, sqe, io->length_bytes);
+	op_start(&f->op, sqe);
+	f->state = move_state(io);
+	f->left_bytes = io->length_bytes;
+	f->retry_until_ns = 0;
 	return BACKEND_QUEUED;
 }
 

@@ -66,7 +66,7 @@ void slot_judge_cancels(const struct slot *slot)
 	uint64_t until_ns = slot->st->cancel_until_ns;
 
 	for (unsigned i = 0; until_ns && sim.now_ns > until_ns && i < d->attach_nr; i++)
-		if (d->queues[i].cancelling)
+		if (d->queues[i].care & QUEUE_CANCELLING)
 			sim_fail("%s: queue %u cancels, but no stop is late", slot->name, i);
 }
 

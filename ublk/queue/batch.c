@@ -21,6 +21,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "ublk/queue/instruments.h"
 #include "ublk/queue/queue_internal.h"
 
 #define BUFFER_NR 16u
@@ -43,8 +44,8 @@ struct batch {
 	int group;			/* of the ring; -1: none */
 	uint16_t named;			/* buffers that CQEs gave back; wraps */
 	uint8_t *elements;		/* of the command in flight, depth at most */
-	uint16_t *sent;			/* their tags */
 	unsigned sent_nr;
+	uint8_t element_bytes;
 	bool fetch_ended; /* the driver will bring nothing any more */
 };
 
@@ -91,23 +92,27 @@ static void prep_batch_cmd(struct batch *b, struct io_uring_sqe *sqe, uint32_t c
 	*cmd = (struct ublk_batch_io){ .q_id = b->queue->setup.idx };
 }
 
-static void add_element(struct batch *b, struct tag_io *io)
+/* The element with this index of the command in flight. */
+static struct ublk_elem_header *batch_element(const struct batch *b, unsigned idx)
 {
-	struct queue *q = b->queue;
-	uint8_t *at = b->elements + (size_t)b->sent_nr * element_bytes(q);
-	const struct ublk_elem_header header = {
-		.tag = io->request.tag,
-		.buf_index = queue_buffer_index(q, io->request.tag),
-		.result = io->result,
-	};
-
-	memcpy(at, &header, sizeof(header));
-	if (has_address(q))
-		memcpy(at + sizeof(header), &io->copy_addr, sizeof(io->copy_addr));
-	b->sent[b->sent_nr++] = io->request.tag;
+	return (struct ublk_elem_header *)(b->elements + (size_t)idx * b->element_bytes);
 }
 
-/* Prepares a command for what add_element collected. */
+static struct tag_io *sent_tag(const struct batch *b, unsigned idx)
+{
+	return &b->queue->ios[batch_element(b, idx)->tag];
+}
+
+static inline void put_element(const struct batch *b, unsigned idx, const struct tag_io *io)
+{
+	uint8_t *at = b->elements + (size_t)idx * b->element_bytes;
+
+	memcpy(at, &io->element, sizeof(io->element));
+	if (b->element_bytes == ELEMENT_BYTES_MAX)
+		memcpy(at + sizeof(io->element), &io->copy_addr, sizeof(io->copy_addr));
+}
+
+/* Prepares a command for the elements that were put. */
 static void prep_elements(struct batch *b, struct io_uring_sqe *sqe, uint32_t cmd_op)
 {
 	struct ublk_batch_io *cmd = (struct ublk_batch_io *)((char *)sqe + SQE_CMD_OFFSET);
@@ -115,7 +120,7 @@ static void prep_elements(struct batch *b, struct io_uring_sqe *sqe, uint32_t cm
 	prep_batch_cmd(b, sqe, cmd_op);
 	cmd->flags = element_flags(b->queue);
 	cmd->nr_elem = (uint16_t)b->sent_nr;
-	cmd->elem_bytes = element_bytes(b->queue);
+	cmd->elem_bytes = b->element_bytes;
 	sqe->addr = (uint64_t)(uintptr_t)b->elements;
 }
 
@@ -124,6 +129,23 @@ static void prep_elements(struct batch *b, struct io_uring_sqe *sqe, uint32_t cm
 static void commit_retry(struct op *op)
 {
 	batch_commit(container_of(op, struct batch, commit)->queue);
+}
+
+static void put_all(const struct batch *b, struct queue *q)
+{
+	const struct reactor *r = q->setup.reactor;
+	/* Without a FETCH nothing comes for them any more. */
+	enum tag_state state = b->fetch_ended ? TAG_DONE : TAG_ARMED;
+	struct tag_io *const *commits = q->commits;
+
+	for (unsigned i = 0, nr = q->commit_nr; i < nr; i++) {
+		struct tag_io *io = commits[i];
+
+		tag_account_commit(q, r, io);
+		io->committing = true;
+		put_element(b, i, io);
+		tag_set_state(io, state);
+	}
 }
 
 void batch_commit(struct queue *q)
@@ -139,17 +161,8 @@ void batch_commit(struct queue *q)
 		op_park(&b->commit, commit_retry);
 		return;
 	}
-	b->sent_nr = 0;
-	for (unsigned i = 0; i < q->commit_nr; i++) {
-		struct tag_io *io = q->commits[i];
-
-		tag_account_commit(io);
-		io->committing = true;
-		add_element(b, io);
-		/* Without a FETCH nothing comes for it any more. */
-		if (!b->fetch_ended)
-			tag_set_state(io, TAG_ARMED);
-	}
+	put_all(b, q);
+	b->sent_nr = q->commit_nr;
 	q->commit_nr = 0;
 	prep_elements(b, sqe, UBLK_U_IO_COMMIT_IO_CMDS);
 	op_start_prompt(&b->commit, sqe);
@@ -169,12 +182,12 @@ static __attribute__((cold, noinline)) void committed_in_part(struct batch *b, i
 
 	for (; i < done_nr; i++)
 		if (b->fetch_ended)
-			tag_down(&q->ios[b->sent[i]], UBLK_IO_RES_ABORT);
+			tag_down(sent_tag(b, i), UBLK_IO_RES_ABORT);
 	if (res <= 0 && !is_transient(res))
-		tag_down(&q->ios[b->sent[i++]], res < 0 ? res : -EPROTO);
+		tag_down(sent_tag(b, i++), res < 0 ? res : -EPROTO);
 	for (; i < b->sent_nr; i++) {
-		tag_set_state(&q->ios[b->sent[i]], TAG_DONE);
-		q->commits[q->commit_nr++] = &q->ios[b->sent[i]];
+		tag_set_state(sent_tag(b, i), TAG_DONE);
+		q->commits[q->commit_nr++] = sent_tag(b, i);
 	}
 }
 
@@ -183,7 +196,7 @@ static void commit_event(struct op *op, int res, uint32_t cqe_flags)
 {
 	struct batch *b = container_of(op, struct batch, commit);
 	struct queue *q = b->queue;
-	unsigned done_nr = res > 0 ? MIN((unsigned)res / element_bytes(q), b->sent_nr) : 0;
+	unsigned done_nr = res > 0 ? MIN((unsigned)res / b->element_bytes, b->sent_nr) : 0;
 
 	(void)cqe_flags;
 	if (__builtin_expect(done_nr < b->sent_nr || b->fetch_ended, 0))
@@ -197,12 +210,10 @@ static void commit_event(struct op *op, int res, uint32_t cqe_flags)
 
 static void fetch(struct op *op);
 
-static void serve(struct batch *b, uint16_t tag)
+static void serve_tag(const struct queue *q, struct tag_io *ios, uint16_t tag)
 {
-	struct queue *q = b->queue;
-
-	if (tag < q->setup.depth && q->ios[tag].state == TAG_ARMED) {
-		tag_serve(&q->ios[tag]);
+	if (__builtin_expect(tag < q->setup.depth && ios[tag].state == TAG_ARMED, 1)) {
+		tag_serve(&ios[tag]);
 		return;
 	}
 	log_limited(LOG_LEVEL_ERROR, "the driver brought a tag that is not armed",
@@ -216,7 +227,7 @@ static void fetch_aborted(struct batch *b, int res)
 	b->fetch_ended = true;
 	/* Not yet: the kernel has left their COMMIT in the SQ. */
 	for (unsigned i = 0; i < b->sent_nr; i++)
-		tag_set_state(&q->ios[b->sent[i]], TAG_DONE);
+		tag_set_state(sent_tag(b, i), TAG_DONE);
 	for (unsigned tag = 0; tag < q->setup.depth; tag++)
 		if (q->ios[tag].state == TAG_ARMED)
 			tag_down(&q->ios[tag], res);
@@ -245,10 +256,12 @@ static void fetch_event(struct op *op, int res, uint32_t cqe_flags)
 	if (cqe_flags & IORING_CQE_F_BUFFER) {
 		unsigned idx = cqe_flags >> IORING_CQE_BUFFER_SHIFT;
 		unsigned nr = res > 0 ? (unsigned)res / sizeof(uint16_t) : 0;
+		const uint16_t *tags;
 
 		ASSERT(idx < BUFFER_NR && nr <= BUFFER_TAG_NR);
+		tags = buffer(b, idx);
 		for (unsigned i = 0; i < nr; i++)
-			serve(b, buffer(b, idx)[i]);
+			serve_tag(b->queue, b->queue->ios, tags[i]);
 		b->named++;
 		give_buffer(b, idx);
 	}
@@ -317,8 +330,9 @@ static void batch_prepare(struct op *op)
 		op_park(op, batch_prepare);
 		return;
 	}
+	b->sent_nr = q->setup.depth;
 	for (unsigned tag = 0; tag < q->setup.depth; tag++)
-		add_element(b, &q->ios[tag]);
+		put_element(b, tag, &q->ios[tag]);
 	prep_elements(b, sqe, UBLK_U_IO_PREP_IO_CMDS);
 	op_start(op, sqe);
 }
@@ -367,9 +381,9 @@ int batch_init(struct queue *q)
 	q->batch = b;
 	b->queue = q;
 	b->group = -1;
-	b->elements = calloc(q->setup.depth, element_bytes(q));
-	b->sent = calloc(q->setup.depth, sizeof(*b->sent));
-	if (!b->elements || !b->sent)
+	b->element_bytes = element_bytes(q);
+	b->elements = calloc(q->setup.depth, b->element_bytes);
+	if (!b->elements)
 		return -ENOMEM;
 	ret = batch_buffers_init(b);
 	return ret < 0 ? ret : ops_init(b);
@@ -398,7 +412,6 @@ void batch_fini(struct queue *q)
 	if (b->ring)
 		munmap(b->ring, MAP_BYTES);
 	free(b->elements);
-	free(b->sent);
 	free(b);
 	q->batch = NULL;
 }

@@ -55,22 +55,29 @@ static int queue_buffers_init(struct queue *q)
 	return 0;
 }
 
+static void care_set(struct queue *q, enum queue_care care, bool on)
+{
+	q->care = (uint8_t)(on ? q->care | care : q->care & ~care);
+}
+
 static void trim_at(struct queue *q, uint64_t ns)
 {
-	q->trim_armed = true;
+	care_set(q, QUEUE_TRIM_DUE, false);
 	reactor_timer_arm(q->setup.reactor, &q->trim_timer, q->setup.reactor->now_ns + ns);
 }
 
 void queue_trim_arm(struct queue *q)
 {
-	q->used = q->trim_marked = false;
+	q->trim_started = q->stats.started;
+	q->trim_marked = false;
 	trim_at(q, TRIM_NS);
 }
 
 /* Behind the gate a WRITE has its bytes in its buffer, and is not counted as in flight. */
 static bool buffers_unused(const struct queue *q)
 {
-	return !q->used && q->inflight_nr == 0 && q->commit_nr == 0 && list_empty(&q->kept);
+	return q->stats.started == q->trim_started && q->inflight_nr == 0 && q->commit_nr == 0 &&
+	       list_empty(&q->kept);
 }
 
 /*
@@ -83,7 +90,7 @@ static void queue_trim(struct timer *timer)
 {
 	struct queue *q = container_of(timer, struct queue, trim_timer);
 
-	q->trim_armed = false;
+	care_set(q, QUEUE_TRIM_DUE, true);
 	if (!buffers_unused(q)) {
 		queue_trim_arm(q);
 	} else if (!q->trim_marked) {
@@ -137,6 +144,8 @@ static int tag_init(struct queue *q, unsigned tag)
 		.queue = q->setup.idx,
 		.tag = (uint16_t)tag,
 	};
+	io->element.tag = (uint16_t)tag;
+	io->element.buf_index = queue_buffer_index(q, tag);
 	list_init(&io->busy);
 	/* With batches no tag has a command of its own. */
 	ret = q->batch ? 0 : op_init(&io->op, q->setup.reactor, owner, tag_event);
@@ -332,10 +341,10 @@ static void quiesce_changed(struct mail *mail)
 
 	/* First, so that a change behind it comes as a mail of its own. */
 	q->quiesce_posted = false;
-	q->quiesced = q->quiesce_wanted;
+	care_set(q, QUEUE_QUIESCED, q->quiesce_wanted);
 	q->quiet = false;
 	reactor_timer_cancel(q->setup.reactor, &q->quiesce_timer);
-	if (q->quiesced)
+	if (q->care & QUEUE_QUIESCED)
 		look_quiet(&q->quiesce_timer);
 	else
 		open_quiesce(q);
@@ -373,7 +382,12 @@ static void queue_attach_mail(struct mail *mail)
 
 void queue_attach(struct queue *q, const struct queue_setup *setup)
 {
-	*q = (struct queue){ .setup = *setup, .cdev_slot = -1, .first_buffer = -1 };
+	*q = (struct queue){
+		.setup = *setup,
+		.cdev_slot = -1,
+		.first_buffer = -1,
+		.care = QUEUE_TRIM_DUE,
+	};
 	list_init(&q->busy);
 	list_init(&q->kept);
 	timer_init(&q->busy_timer, tag_busy_timeout);
@@ -399,8 +413,9 @@ static void cancel_changed(struct mail *mail)
 
 	/* First, so that a change behind it comes as a mail of its own. */
 	q->cancel_posted = false;
-	q->cancelling = q->cancel_wanted;
-	for (unsigned tag = 0; q->cancelling && q->ios && tag < q->setup.depth; tag++)
+	care_set(q, QUEUE_CANCELLING, q->cancel_wanted);
+	for (unsigned tag = 0; (q->care & QUEUE_CANCELLING) && q->ios && tag < q->setup.depth;
+	     tag++)
 		cancel_io(&q->ios[tag]);
 }
 

@@ -70,6 +70,13 @@ struct queue_stats {
 	uint64_t errors[QUEUE_ERRNO_NR];
 };
 
+/* One byte for what each request would have to ask otherwise. */
+enum queue_care {
+	QUEUE_QUIESCED = 1 << 0,   /* it is kept */
+	QUEUE_CANCELLING = 1 << 1, /* it is refused */
+	QUEUE_TRIM_DUE = 1 << 2,   /* trim_timer is not armed */
+};
+
 struct queue {
 	struct queue_setup setup;
 
@@ -88,15 +95,15 @@ struct queue {
 	uint32_t fetch_mark;  /* reactor_sq_mark() after the last FETCH */
 	unsigned fetched_nr;  /* FETCHes prepared */
 	int first_error;      /* of a FETCH, while attaching */
-	bool attaching, cancelling;
+	uint8_t care;	      /* enum queue_care: why requests are not served as nearly all are */
+	bool attaching;
 	_Atomic bool cancel_wanted, cancel_posted;   /* written by the main thread; by both */
 	_Atomic bool quiesce_wanted, quiesce_posted; /* the same */
 	_Atomic bool quiet;			     /* gated, and nothing is in flight */
-	bool quiesced;
 	struct list_node kept;	    /* tags with requests that came behind the gate */
 	struct timer quiesce_timer; /* looks whether it is quiet */
 
-	bool used, trim_armed; /* a request since trim_timer was armed; whether it is */
+	uint64_t trim_started; /* stats.started when trim_timer was armed */
 	bool trim_marked;      /* unused, but for commands before trim_mark, perhaps */
 	uint32_t trim_mark;
 	struct timer trim_timer;

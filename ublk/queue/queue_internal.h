@@ -69,9 +69,6 @@ void tag_refuse(struct tag_io *io, int err);
 /* Commits what is done at the end of this turn. */
 void tag_commits_wanted(struct queue *q);
 
-/* The tag is answered: the request is about to be handed back; counts it. */
-void tag_account_commit(struct tag_io *io);
-
 /* Tries those again that their backend was too busy for. */
 void tag_busy_timeout(struct timer *timer);
 

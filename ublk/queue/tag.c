@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -42,15 +43,16 @@ void tag_sqe_init(struct queue *q)
 }
 
 /* FETCH_REQ and COMMIT_AND_FETCH_REQ differ only in the opcode and the result. */
-static inline void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uint32_t cmd_op)
+static inline void prep_tag_cmd(const struct queue *q, struct tag_io *io, struct io_uring_sqe *sqe,
+				uint32_t cmd_op)
 {
 	struct ublksrv_io_cmd *cmd = (struct ublksrv_io_cmd *)((char *)sqe + SQE_CMD_OFFSET);
 
-	*sqe = io->queue->sqe;
+	*sqe = q->sqe;
 	sqe->cmd_op = cmd_op;
 	sqe->addr = io->reg_addr;
 	cmd->tag = io->request.tag;
-	cmd->result = io->result;
+	cmd->result = io->element.result;
 	cmd->addr = io->copy_addr;
 	op_start(&io->op, sqe);
 	io->committing = cmd_op == UBLK_U_IO_COMMIT_AND_FETCH_REQ;
@@ -59,24 +61,25 @@ static inline void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uin
 
 /* ---- bytes by hand ---- */
 
-static __attribute__((cold, noinline)) void place_again(struct queue *q, struct tag_io *io,
-							bool by_hand)
+/* The pages are in the tag's registered buffer, or the driver could not put them there. */
+static void place_registered(struct queue *q, struct tag_io *io, bool by_hand)
 {
+	if (by_hand)
+		counter_add(&q->stats.fallbacks, 1);
 	io->by_hand = by_hand;
 	io->request.buf = by_hand ? queue_buffer(q, io->request.tag) : NULL;
 	io->request.buf_index = by_hand ? -1 : queue_buffer_index(q, io->request.tag);
-	if (by_hand)
-		counter_add(&q->stats.fallbacks, 1);
 }
 
-/* The pages are in the tag's registered buffer, or the driver could not put them there. */
-static inline void place_registered(struct queue *q, struct tag_io *io, uint32_t op_flags)
+/* Of a READ or WRITE whose bytes are copied by hand, or those of the tag's last one were. */
+static __attribute__((noinline)) int place_bytes(struct queue *q, struct tag_io *io,
+						 uint32_t op_flags)
 {
-	bool by_hand = op_flags & UBLK_IO_F_NEED_REG_BUF;
-
-	/* As it was for the request before, nearly always. */
-	if (__builtin_expect(by_hand || io->by_hand, 0))
-		place_again(q, io, by_hand);
+	if (q->setup.data.path == DATA_PATH_ZERO_COPY)
+		place_registered(q, io, op_flags & UBLK_IO_F_NEED_REG_BUF);
+	if (!io->by_hand || io->request.op == BACKEND_READ)
+		return 0;
+	return backend_data_from_driver(&io->request, 0, io->request.buf, io->request.length_bytes);
 }
 
 /* ---- there and back ---- */
@@ -97,30 +100,35 @@ static inline void commit_later(struct queue *q, struct tag_io *io)
 	q->commits[q->commit_nr++] = io;
 }
 
-/* Apart, so that its call costs those nothing that succeed. */
-static __attribute__((cold, noinline)) void tag_fail(struct queue *q, struct tag_io *io, int err)
+/* The request of this tag is answered: hand it back at the end of the turn. */
+static void tag_answer(struct queue *q, struct tag_io *io, int32_t result)
 {
-	io_error_tell(io, err);
-	io->result = err;
+	io->element.result = result;
 	io->committing = false;
 	commit_later(q, io);
 }
 
-/* The request of this tag is answered: hand it back at the end of the turn. */
+/* Of a request that failed, or whose bytes are copied by hand. */
+static __attribute__((noinline)) void tag_finish_any(struct queue *q, struct tag_io *io, int result)
+{
+	const struct backend_io *request = &io->request;
+	bool has_data = request->op == BACKEND_READ || request->op == BACKEND_WRITE;
+
+	if (io->by_hand && result == 0 && request->op == BACKEND_READ)
+		result = backend_data_to_driver(request, 0, request->buf, request->length_bytes);
+	if (result < 0)
+		io_error_tell(io, result);
+	else if (has_data)
+		result = (int)request->length_bytes;
+	tag_answer(q, io, result);
+}
+
 static inline void tag_finish(struct queue *q, struct tag_io *io, int result)
 {
-	bool has_data = io->request.op == BACKEND_READ || io->request.op == BACKEND_WRITE;
-
-	if (io->by_hand && result == 0 && io->request.op == BACKEND_READ)
-		result = backend_data_to_driver(&io->request, 0, io->request.buf,
-						io->request.length_bytes);
-	if (__builtin_expect(result < 0, 0)) {
-		tag_fail(q, io, result);
-		return;
-	}
-	io->result = has_data ? (int32_t)io->request.length_bytes : 0;
-	io->committing = false;
-	commit_later(q, io);
+	if (__builtin_expect(result != 0 || io->by_hand || io->request.op > BACKEND_WRITE, 0))
+		tag_finish_any(q, io, result);
+	else
+		tag_answer(q, io, (int32_t)io->request.length_bytes);
 }
 
 void tag_refuse(struct tag_io *io, int err)
@@ -137,34 +145,43 @@ void tag_backend_done(struct backend_io *request)
 {
 	struct tag_io *io = container_of(request, struct tag_io, request);
 	struct queue *q = io->queue;
+	const struct reactor *r = q->setup.reactor;
 
-	io->done_ns = q->setup.reactor->now_ns;
-	instrument_done(q, io);
-	tag_finish(q, io, request->result);
-	if (!list_empty(&q->busy))
+	io->done_ns = r->now_ns;
+	instrument_done(r, io);
+	if (__builtin_expect(!list_empty(&q->busy), 0))
 		reactor_defer(q->setup.reactor, &q->busy_task, busy_retry);
+	tag_finish(q, io, request->result);
 }
 
-static inline __attribute__((always_inline)) void tag_submit(struct queue *q, struct tag_io *io)
+/* The backend has not queued it. */
+static __attribute__((cold, noinline)) void tag_not_queued(struct queue *q, struct tag_io *io,
+							   enum backend_submit answer)
 {
+	if (answer == BACKEND_DONE) {
+		io->done_ns = io->submit_ns;
+		tag_finish(q, io, io->request.result);
+		return;
+	}
+	ASSERT(answer == BACKEND_BUSY);
+	tag_set_state(io, TAG_BUSY);
+	list_push_back(&q->busy, &io->busy);
+	instrument_busy(io);
+	reactor_timer_arm(q->setup.reactor, &q->busy_timer,
+			  q->setup.reactor->now_ns + BUSY_RETRY_NS);
+}
+
+static inline void tag_submit(struct queue *q, struct tag_io *io, uint64_t now_ns)
+{
+	enum backend_submit answer;
+
 	tag_set_state(io, TAG_SERVING);
-	io->submit_ns = io->done_ns = q->setup.reactor->now_ns;
+	io->submit_ns = now_ns;
 	instrument_submit(io);
 	fault_block(io->request.offset_bytes >> SECTOR_SHIFT);
-	switch (backend_io_submit(&io->request)) {
-	case BACKEND_DONE:
-		tag_finish(q, io, io->request.result);
-		break;
-	case BACKEND_QUEUED:
-		break;
-	case BACKEND_BUSY:
-		tag_set_state(io, TAG_BUSY);
-		list_push_back(&q->busy, &io->busy);
-		instrument_busy(io);
-		reactor_timer_arm(q->setup.reactor, &q->busy_timer,
-				  q->setup.reactor->now_ns + BUSY_RETRY_NS);
-		break;
-	}
+	answer = backend_io_submit(&io->request);
+	if (__builtin_expect(answer != BACKEND_QUEUED, 0))
+		tag_not_queued(q, io, answer);
 }
 
 static void busy_retry(struct task *task)
@@ -175,7 +192,7 @@ static void busy_retry(struct task *task)
 
 	list_splice(&list, &q->busy);
 	while ((node = list_pop_front(&list)))
-		tag_submit(q, list_entry(node, struct tag_io, busy));
+		tag_submit(q, list_entry(node, struct tag_io, busy), q->setup.reactor->now_ns);
 }
 
 void tag_busy_timeout(struct timer *timer)
@@ -221,7 +238,7 @@ _Static_assert((int)UBLK_IO_OP_READ == (int)BACKEND_READ &&
 	       "READ and WRITE have the same numbers");
 
 /* Reads the descriptor, once: it is shared memory. Returns 0 or -errno for a malformed request. */
-static inline int decode(struct queue *q, struct tag_io *io)
+static int decode(struct queue *q, struct tag_io *io)
 {
 	const struct ublksrv_io_desc *iod = &q->setup.descs[io->request.tag];
 	uint32_t op_flags = iod->op_flags;
@@ -236,40 +253,80 @@ static inline int decode(struct queue *q, struct tag_io *io)
 	io->request.flags = op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0;
 	if (length_bytes > q->setup.max_io_bytes)
 		return -EIO;
-	if (q->setup.data.path == DATA_PATH_ZERO_COPY)
-		place_registered(q, io, op_flags);
+	if (__builtin_expect(io->by_hand || (op_flags & UBLK_IO_F_NEED_REG_BUF), 0))
+		return place_bytes(q, io, op_flags);
 	return 0;
 }
 
-void tag_serve(struct tag_io *io)
+static inline void tag_begin(struct queue *q, struct tag_io *io, uint64_t now_ns)
 {
-	struct queue *q = io->queue;
+	io->start_ns = now_ns;
+	q->inflight_nr++;
+	counter_add(&q->stats.started, 1);
+	instrument_fetch(q, io, now_ns);
+}
+
+/* Every request, at any time. */
+static __attribute__((noinline)) void serve_any(struct queue *q, struct tag_io *io)
+{
+	uint64_t now_ns = q->setup.reactor->now_ns;
 	int ret;
 
-	if (fault_lose(q->setup.descs[io->request.tag].start_sector))
-		return;
-	if (__builtin_expect(q->quiesced, 0)) {
+	if (q->care & QUEUE_QUIESCED) {
 		list_push_back(&q->kept, &io->busy);
 		return;
 	}
-	io->start_ns = q->setup.reactor->now_ns;
-	q->inflight_nr++;
-	q->used = true;
-	if (!q->trim_armed)
+	if (q->care & QUEUE_TRIM_DUE)
 		queue_trim_arm(q);
 	ret = decode(q, io);
-	instrument_fetch(q, io);
-	if (q->cancelling && ret == 0)
+	tag_begin(q, io, now_ns);
+	if ((q->care & QUEUE_CANCELLING) && ret == 0)
 		ret = -EIO;
-	if (io->by_hand && ret == 0 && io->request.op == BACKEND_WRITE)
-		ret = backend_data_from_driver(&io->request, 0, io->request.buf,
-					       io->request.length_bytes);
 	if (ret == 0 && fault_no_fua())
 		io->request.flags &= (uint8_t)~BACKEND_FUA;
-	if (__builtin_expect(ret < 0, 0) || (io->request.op == BACKEND_FLUSH && fault_no_flush()))
+	if (ret < 0 || (io->request.op == BACKEND_FLUSH && fault_no_flush()))
 		tag_refuse(io, ret);
 	else
-		tag_submit(q, io);
+		tag_submit(q, io, now_ns);
+}
+
+/* Of a descriptor's op_flags, what has decode() do more than decode_plain. */
+#define NOT_PLAIN ((0xffu & ~(unsigned)UBLK_IO_OP_WRITE) | UBLK_IO_F_FUA | UBLK_IO_F_NEED_REG_BUF)
+
+/*
+ * What nearly all are: a READ or WRITE without FUA, whose bytes are in their place, of a queue that
+ * wants no care. False: nothing is changed.
+ */
+static inline bool decode_plain(const struct queue *q, struct tag_io *io)
+{
+	const struct ublksrv_io_desc *iod = &q->setup.descs[io->request.tag];
+	uint32_t op_flags = iod->op_flags;
+	uint64_t length_bytes = (uint64_t)iod->nr_sectors << SECTOR_SHIFT;
+
+	if (__builtin_expect(q->care || io->by_hand || (op_flags & NOT_PLAIN) ||
+				     length_bytes > q->setup.max_io_bytes,
+			     0))
+		return false;
+	io->request.offset_bytes = iod->start_sector << SECTOR_SHIFT;
+	io->request.length_bytes = (uint32_t)length_bytes;
+	io->request.op = io->flight_key.op = (uint8_t)op_flags;
+	io->request.flags = 0;
+	return true;
+}
+
+__attribute__((flatten)) void tag_serve(struct tag_io *io)
+{
+	struct queue *q = io->queue;
+	uint64_t now_ns = q->setup.reactor->now_ns;
+
+	if (fault_lose(q->setup.descs[io->request.tag].start_sector))
+		return;
+	if (!decode_plain(q, io)) {
+		serve_any(q, io);
+		return;
+	}
+	tag_begin(q, io, now_ns);
+	tag_submit(q, io, now_ns);
 }
 
 void tag_down(struct tag_io *io, int res)
@@ -306,24 +363,11 @@ void tag_event(struct op *op, int res, uint32_t cqe_flags)
 		tag_down(io, res);
 }
 
-static inline void account_commit(struct queue *q, struct tag_io *io)
-{
-	/* Not again what is only sent again. */
-	if (io->committing)
-		return;
-	instrument_commit(q, io);
-	q->inflight_nr--;
-}
-
-void tag_account_commit(struct tag_io *io)
-{
-	account_commit(io->queue, io);
-}
-
 /* All commits of the turn in one batch: they go to the kernel with the next enter. */
 static void commit_at_turn_end(struct task *task)
 {
 	struct queue *q = container_of(task, struct queue, commit_task);
+	const struct reactor *r = q->setup.reactor;
 	unsigned nr = 0;
 
 	if (q->batch) {
@@ -338,8 +382,8 @@ static void commit_at_turn_end(struct task *task)
 
 		if (!sqe)
 			break;
-		account_commit(q, io);
-		prep_tag_cmd(io, sqe, UBLK_U_IO_COMMIT_AND_FETCH_REQ);
+		tag_account_commit(q, r, io);
+		prep_tag_cmd(q, io, sqe, UBLK_U_IO_COMMIT_AND_FETCH_REQ);
 	}
 	q->commit_nr -= nr;
 	if (q->commit_nr == 0)
@@ -363,7 +407,7 @@ void tag_fetch(struct op *op)
 		op_park(op, tag_fetch);
 		return;
 	}
-	prep_tag_cmd(io, sqe, UBLK_U_IO_FETCH_REQ);
+	prep_tag_cmd(q, io, sqe, UBLK_U_IO_FETCH_REQ);
 	q->fetched_nr++;
 	q->fetch_mark = reactor_sq_mark(q->setup.reactor);
 }

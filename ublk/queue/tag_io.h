@@ -20,10 +20,11 @@ struct tag_io {
 	uint64_t start_ns;	      /* when the request was fetched */
 	uint64_t submit_ns;	      /* when the backend took it */
 	uint64_t done_ns;	      /* when the backend answered */
-	int32_t result;		      /* for the commit: bytes or -errno */
-	bool by_hand;	    /* the bytes are copied by pread and pwrite, to and from request.buf */
+	/* What hands it back together with others; result, bytes or -errno, of each COMMIT. */
+	struct ublk_elem_header element;
 	uint64_t copy_addr; /* for the driver's own copy: request.buf, or 0 */
 	uint64_t reg_addr;  /* for AUTO_BUF_REG: registered buffer and flags, or 0 */
+	bool by_hand;	    /* the bytes are copied by pread and pwrite, to and from request.buf */
 	bool committing; /* the command in flight is a COMMIT, which the driver may not have seen */
 	enum tag_state state;
 	struct queue *queue;

@@ -103,7 +103,7 @@ static void answer_report(struct tag_io *io)
 		ret = backend_data_to_driver(request, 0, request->buf, request->length_bytes);
 	if (ret < 0)
 		io_error_tell(io, ret);
-	io->result = ret < 0 ? ret : (int32_t)io->queue->setup.max_io_bytes;
+	io->element.result = ret < 0 ? ret : (int32_t)io->queue->setup.max_io_bytes;
 }
 
 void zone_requests_answer(struct queue *q)
@@ -112,7 +112,7 @@ void zone_requests_answer(struct queue *q)
 		struct tag_io *io = q->commits[i];
 
 		io->copy_addr = 0;
-		if (io->result < 0)
+		if (io->element.result < 0)
 			continue;
 		if (io->request.op == BACKEND_ZONE_APPEND)
 			io->copy_addr = io->request.offset_bytes >> ZONE_SECTOR_SHIFT;
