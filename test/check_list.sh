@@ -32,20 +32,22 @@ if [ "$mode" != fast ]; then
 	nvme_faults=$!
 	tap_run web-faults 3600 build/asan/test/web_faults &
 	web_faults=$!
-	step build-fuzz build fuzz fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics fuzz_nvme_auth \
-		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress fuzz_cache_index \
-		fuzz_s3_manifest fuzz_s3_map fuzz_s3_list fuzz_s3_refusal
-	fuzz_seconds=6
-	if [ "$mode" = soak ]; then fuzz_seconds=900; fi
-	tap_run fuzz-network $((14 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
-		fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth \
-		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress fuzz_cache_index \
-		fuzz_s3_manifest fuzz_s3_map fuzz_s3_list fuzz_s3_refusal &
-	fuzz_network=$!
-	# longer: whatever a target sends goes through it
-	tap_run fuzz-nvme-target $((4 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $((4 * fuzz_seconds)) \
-		fuzz_nvme_pdu &
-	fuzz_nvme=$!
+	# each of them finds new inputs for 15 minutes; what a check runs below mutates what is known
+	if [ "$mode" = soak ]; then
+		fuzz_seconds=900
+		step build-fuzz build fuzz fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics \
+			fuzz_nvme_auth fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress \
+			fuzz_cache_index fuzz_s3_manifest fuzz_s3_map fuzz_s3_list fuzz_s3_refusal
+		tap_run fuzz-network $((14 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
+			fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth \
+			fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress fuzz_cache_index \
+			fuzz_s3_manifest fuzz_s3_map fuzz_s3_list fuzz_s3_refusal &
+		fuzz_network=$!
+		# longer: whatever a target sends goes through it
+		tap_run fuzz-nvme-target $((4 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $((4 * fuzz_seconds)) \
+			fuzz_nvme_pdu &
+		fuzz_nvme=$!
+	fi
 fi
 tap made-up 1200 test/made_up/made_up.sh build/asan
 tap qcow2-snapshots 1200 build/asan/test/qcow2_snapshots
@@ -58,7 +60,7 @@ tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap zone-steps 600 build/asan/test/zone_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
-# 10,000 power cuts each, ten times as many with --soak
+# 4,000 power cuts each, 100,000 with --soak
 tap qcow2-cuts 7200 build/release/test/qcow2_cuts
 tap cache-cuts 3600 build/release/test/cache_cuts
 tap zoned-cuts 3600 build/release/test/zoned_cuts
@@ -152,16 +154,19 @@ if [ "$mode" != fast ]; then
 	tap sim-net 1800 build/release/bin/sim --net
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	tap sim 1800 build/release/bin/sim
-	wait $guest_runner $package $nbd_faults $nvme_faults $web_faults $fuzz_network $fuzz_nvme
+	wait $guest_runner $package $nbd_faults $nvme_faults $web_faults
 	tap_count guest-runner
 	tap_count package
 	tap_count nbd-faults
 	tap_count nvme-faults
 	tap_count web-faults
-	tap_count fuzz-network
-	tap_count fuzz-nvme-target
+	if [ "$mode" = soak ]; then
+		wait $fuzz_network $fuzz_nvme
+		tap_count fuzz-network
+		tap_count fuzz-nvme-target
+	fi
 
-	# Two guests at a time, the long ones first. Many suites have little to do with the kernel: they run on one
+	# Three guests at a time, the long ones first: many wait for what is gone to come back. Many suites have little to do with the kernel: they run on one
 	# of the two, on both with --soak.
 	both='7.2 6.12'
 	one() { if [ "$mode" = soak ]; then echo "$both"; else echo "$1"; fi; }

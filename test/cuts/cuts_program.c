@@ -34,7 +34,7 @@ static bool args_take(int argc, char **argv, struct cuts_args *args)
 
 bool cuts_args_parse(int argc, char **argv, struct cuts_args *args)
 {
-	*args = (struct cuts_args){ .seed = (uint64_t)time(NULL) * 100000, .cut_nr = 10000 };
+	*args = (struct cuts_args){ .seed = (uint64_t)time(NULL) * 100000, .cut_nr = 4000 };
 	if (!args_take(argc, argv, args)) {
 		fprintf(stderr,
 			"usage: %s [--seed N] [--cuts N] [--only TEXT] [--run N] [--soak]\n",
@@ -43,7 +43,7 @@ bool cuts_args_parse(int argc, char **argv, struct cuts_args *args)
 	}
 	args->is_soak |= getenv("UBLKD_SOAK") != NULL;
 	if (args->is_soak)
-		args->cut_nr *= 10;
+		args->cut_nr *= 25;
 	return true;
 }
 

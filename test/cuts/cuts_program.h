@@ -14,7 +14,7 @@ struct cuts_args {
 	bool is_soak;
 };
 
-/* --soak, or UBLKD_SOAK: ten times as many cuts. False: stderr says how it is used. */
+/* --soak, or UBLKD_SOAK: 25 times as many cuts. False: stderr says how it is used. */
 bool cuts_args_parse(int argc, char **argv, struct cuts_args *args);
 
 /* Runs run(arg) in a process that a signal ends after so many seconds; returns its wait status. */
