@@ -227,7 +227,7 @@ enum backend_submit backend_io_submit(struct backend_io *io)
 }
 
 /* Every end, with every check. */
-static __attribute__((noinline)) void complete_any(struct backend_io *io, int result)
+static __attribute__((noinline)) void complete_checked(struct backend_io *io, int result)
 {
 	struct backend_queue *queue = io->queue;
 
@@ -251,7 +251,7 @@ void backend_io_complete(struct backend_io *io, int result)
 				     io->state != BACKEND_IO_QUEUED || queue->inflight == 0 ||
 				     result != 0,
 			     0)) {
-		complete_any(io, result);
+		complete_checked(io, result);
 		return;
 	}
 	queue->inflight--;
