@@ -23,6 +23,17 @@ const struct option net_outage_options[] = {
 	OPTION_END,
 };
 
+const struct option net_fail_fast_options[] = {
+	{ .name = "failfast",
+	  .type = OPTION_BOOL,
+	  .offset = offsetof(struct net_outage_config, fail_fast),
+	  .def = "no",
+	  .help = "yes: a request that the kernel marks as failfast (from dm-multipath, from md "
+		  "with failfast, and all read-ahead) does not wait while the server is away: it "
+		  "fails at once with a transport error. no: it waits as all others do." },
+	OPTION_END,
+};
+
 static const char *const net_tls_types[] = { [NET_TLS_AUTO] = "auto",
 					     [NET_TLS_ANON] = "anon",
 					     [NET_TLS_X509] = "x509",

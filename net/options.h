@@ -25,9 +25,13 @@
 struct net_outage_config {
 	uint64_t outage_timeout_ns; /* on_disconnect: 0: fail, OPTION_FOREVER: for ever */
 	uint64_t timeout_ns;	    /* of a request, and of connect with handshake */
+	bool fail_fast;		    /* net_fail_fast_options */
 };
 
 extern const struct option net_outage_options[];
+/* A group for the same struct, of those whose session can (session_protocol.fails_fast):
+ * `failfast`. */
+extern const struct option net_fail_fast_options[];
 
 enum net_tls_type { NET_TLS_AUTO, NET_TLS_ANON, NET_TLS_X509, NET_TLS_PSK };
 

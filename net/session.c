@@ -33,10 +33,17 @@ static void session_hold(struct session *s, struct session_request *r)
 	list_push_back(&s->held, &r->node);
 }
 
+static bool session_fails_fast(const struct session *s, const struct session_request *r)
+{
+	return s->has_served && s->protocol->fails_fast && s->protocol->fails_fast(r);
+}
+
 int session_hold_new(struct session *s, struct session_request *r)
 {
 	if (s->gave_up)
 		return -EIO;
+	if (session_fails_fast(s, r))
+		return -ENOLINK;
 	session_hold(s, r);
 	return 0;
 }
@@ -131,6 +138,7 @@ static void session_judge(struct session *s)
 void session_gained(struct session *s)
 {
 	s->ready_nr++;
+	s->has_served = true;
 	session_judge(s);
 }
 
@@ -174,10 +182,13 @@ void session_take_back(struct session *s, struct session_request *r)
 	s->unconfirmed = true;
 	session_watch_outage(s, s->params.outage_timeout_ns);
 	c = session_choose(s, r->hint);
-	ret = c ? session_send(c, p, r) : 0;
-	if (!c)
+	if (!c && session_fails_fast(s, r))
+		ret = -ENOLINK;
+	else if (!c)
 		session_hold(s, r);
-	else if (ret < 0)
+	else
+		ret = session_send(c, p, r);
+	if (ret < 0)
 		session_end(p, r, ret);
 }
 

@@ -131,6 +131,11 @@ struct session_protocol {
 	 * Returns 0, or -errno that it ends with instead. NULL: all may be sent twice.
 	 */
 	int (*may_resend)(struct session_request *r);
+	/*
+	 * No connection can take this request, and one could before: it is not to wait, and ends
+	 * with -ENOLINK. NULL: all wait.
+	 */
+	bool (*fails_fast)(const struct session_request *r);
 	/* Nothing will be served any more: what is held fails, nothing is tried again. */
 	bool (*is_over)(const struct session *s);
 
@@ -266,6 +271,7 @@ struct session {
 	struct list_node held;
 	bool unconfirmed;    /* one had to be held, and none was answered since */
 	bool gave_up;	     /* what no connection can be given, or is lost, fails at once */
+	bool has_served;     /* a connection has been ready */
 	struct timer outage; /* no connection is ready, or unconfirmed: when to give up */
 	struct net_addresses addresses; /* where it was last known to be */
 	struct net_resolve *resolve;	/* asks anew; or NULL */

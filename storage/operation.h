@@ -20,6 +20,8 @@ const char *backend_op_name(enum backend_op op);
 enum backend_io_flags {
 	BACKEND_FUA = 1u << 0,	   /* WRITE, WRITE_ZEROES: durable before completion */
 	BACKEND_NOUNMAP = 1u << 1, /* WRITE_ZEROES: keep the space allocated */
+	/* Who asked would rather have an error than wait for a peer that is gone: net/options.h. */
+	BACKEND_FAIL_FAST = 1u << 2,
 };
 
 #endif

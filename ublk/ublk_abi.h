@@ -167,6 +167,7 @@ struct ublk_batch_io {
 #define UBLK_IO_OP_REPORT_ZONES 18
 
 /* Bits of op_flags as it stands. */
+#define UBLK_IO_F_FAILFAST_TRANSPORT (1u << 9)
 #define UBLK_IO_F_FUA (1u << 13)
 #define UBLK_IO_F_NOUNMAP (1u << 15)
 #define UBLK_IO_F_NEED_REG_BUF (1u << 17) /* AUTO_BUF_REG failed: it is not registered */

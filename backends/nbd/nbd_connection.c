@@ -157,6 +157,14 @@ static int nbd_connection_may_resend(struct session_request *r)
 	return net_flush_may_resend(&nbd->flush, &n->flush) ? 0 : -EIO;
 }
 
+static bool nbd_connection_fails_fast(const struct session_request *r)
+{
+	const struct backend_io *io = container_of(r, const struct nbd_io, request)->io;
+	const struct nbd_device *nbd = io->queue->device->priv;
+
+	return nbd->config->outage.fail_fast && (io->flags & BACKEND_FAIL_FAST);
+}
+
 static bool nbd_connection_is_over(const struct session *s)
 {
 	const struct nbd_queue *q = container_of(s, const struct nbd_queue, session);
@@ -232,6 +240,7 @@ const struct session_protocol nbd_protocol = {
 	.request_name = nbd_connection_request_name,
 	.lost = nbd_connection_lost,
 	.may_resend = nbd_connection_may_resend,
+	.fails_fast = nbd_connection_fails_fast,
 	.is_over = nbd_connection_is_over,
 	.goodbye = nbd_connection_goodbye,
 };

@@ -378,6 +378,14 @@ static int nvme_connection_may_resend(struct session_request *r)
 	return net_flush_may_resend(&nvme->flush, &n->flush) ? 0 : -EIO;
 }
 
+static bool nvme_connection_fails_fast(const struct session_request *r)
+{
+	const struct backend_io *io = container_of(r, const struct nvme_io, request)->io;
+	const struct nvme_device *nvme = io->queue->device->priv;
+
+	return nvme->config->outage.fail_fast && (io->flags & BACKEND_FAIL_FAST);
+}
+
 static bool nvme_connection_is_over(const struct session *s)
 {
 	const struct nvme_queue *q = container_of(s, const struct nvme_queue, session);
@@ -470,6 +478,7 @@ const struct session_protocol nvme_protocol = {
 	.closed = nvme_connection_leave,
 	.lost = nvme_connection_lost,
 	.may_resend = nvme_connection_may_resend,
+	.fails_fast = nvme_connection_fails_fast,
 	.is_over = nvme_connection_is_over,
 };
 

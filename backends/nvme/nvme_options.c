@@ -135,6 +135,9 @@ const struct option nvme_options[] = {
 	{ .type = OPTION_GROUP,
 	  .offset = offsetof(struct nvme_config, outage),
 	  .table = net_outage_options },
+	{ .type = OPTION_GROUP,
+	  .offset = offsetof(struct nvme_config, outage),
+	  .table = net_fail_fast_options },
 	OPTION_END,
 };
 

@@ -58,6 +58,7 @@ static struct toy {
 	struct session_log_limits limits;
 	bool over;
 	int may_resend;
+	unsigned fast; /* bits of those that fail fast, by their index in io */
 	unsigned lost_nr, left_nr, memory_nr;
 	struct toy_io *again; /* submitted when another one is done */
 } toy;
@@ -218,6 +219,11 @@ static int toy_may_resend(struct session_request *request)
 	return toy.may_resend;
 }
 
+static bool toy_fails_fast(const struct session_request *request)
+{
+	return toy.fast & 1u << (container_of(request, struct toy_io, r) - toy.io);
+}
+
 static bool toy_is_over(const struct session *s)
 {
 	assert_ptr_equal(s, &toy.s);
@@ -254,6 +260,7 @@ static const struct session_protocol toy_protocol = {
 	.request_name = toy_request_name,
 	.lost = toy_lost,
 	.may_resend = toy_may_resend,
+	.fails_fast = toy_fails_fast,
 	.is_over = toy_is_over,
 	.keepalive = toy_keepalive,
 	.goodbye = toy_goodbye,

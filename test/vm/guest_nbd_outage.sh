@@ -7,20 +7,22 @@ kills=2
 if [ -n "${UBLKD_SOAK:-}" ]; then kills=100; fi
 exec 3>&1 # for what is said while a check runs
 
-for name in kill qemu server hang dead; do disk $name 48M; done
+for name in kill qemu server hang dead fast; do disk $name 48M; done
 kill_server() { serve kill nbdkit -f -U "$run/kill" file "$disks/kill"; }
 qemu_server() { serve qemu qemu-nbd -t -e 8 -x "${1:-data}" -f raw --discard=unmap -k "$run/qemu" "$disks/qemu"; }
 memory_server() { serve memory nbdkit -f -U "$run/memory" memory "${1:-24M}"; }
 server_server() { nbd_server server "unixsock = $run/server"; }
 dead_server() { serve dead nbdkit -f -U "$run/dead" file "$disks/dead"; }
+fast_server() { serve fast nbdkit -f -U "$run/fast" file "$disks/fast"; }
 memory_server
+fast_server
 kill_server
 qemu_server
 server_server
 dead_server
 # Not nbdkit: 1.32 can die of an assertion (raw_send_socket, sock >= 0) when clients leave in the middle of requests.
 serve hang qemu-nbd -t -e 8 -f raw -k "$run/hang" "$disks/hang"
-ok "the servers listen" all_listen memory kill qemu server dead hang
+ok "the servers listen" all_listen memory kill qemu server dead fast hang
 
 configure memory 2 "$(unix memory)" 2
 configure kill 2 "$(unix kill)" 2
@@ -29,7 +31,8 @@ configure qemu 2 "$(unix qemu data)" 2 "timeout: 60s, on_disconnect: {queue: 60s
 configure server 2 "$(unix server disk)" 2 "timeout: 60s, on_disconnect: {queue: 900s}, cache: kept"
 configure hang 2 "$(unix hang)" 1 "timeout: 2s, on_disconnect: {queue: 60s}, cache: kept"
 configure dead 1 "$(unix dead)" 1 "on_disconnect: forever, cache: kept"
-ok "the devices are live" start_nbd memory kill qemu server hang dead
+configure fast 1 "$(unix fast)" 1 "on_disconnect: forever, failfast: yes"
+ok "the devices are live" start_nbd memory kill qemu server hang dead fast
 
 # ---- servers that die under load ----
 
@@ -84,6 +87,17 @@ ok "... it is seen what it waits for" said 'nbd' ublkctl inflight dead
 ok "... stops within its deadline (3s)" delete dead 8 --force
 wait $writer
 
+# ---- requests that are not to wait ----
+
+unserve fast
+dd if="$(blk fast)" of="$work/read" bs=64k count=1 status=none &
+reader=$!
+ok "a dead server, failfast: read-ahead fails at once" wait_for 20 said 'ENOLINK' ublkctl --json stats fast
+ok "... the read itself waits" kill -0 $reader
+fast_server
+ok "... until the server is back" wait $reader
+ok "... with the right bytes" cmp -n 65536 "$work/read" "$disks/fast"
+
 # ---- servers that come back as others ----
 
 small_write() { dd if=/dev/urandom of="$(blk "$1")" bs=4k count=1 oflag=direct status=none; }
@@ -92,12 +106,15 @@ qemu_server other
 wait_for 60 listens qemu
 small_write qemu &
 writer=$!
+dd if="$(blk qemu)" of=/dev/null bs=64k skip=100 count=1 status=none &
+reader=$!
 sleep 2
 ok "an export that vanished: its requests wait" kill -0 $writer
+ok "... read-ahead too, without failfast" eval 'kill -0 $reader && ! ublkctl --json stats qemu | grep ENOLINK'
 ok "... the log says why" wait_for 20 said 'export' grep -E 'device=qemu ' "$work/ublkd.log"
 unserve qemu
 qemu_server data
-ok "... it is there again: they are done" wait $writer
+ok "... it is there again: they are done" eval 'wait $writer && wait $reader'
 
 unserve memory
 memory_server 12M

@@ -217,6 +217,17 @@ static int backend_op_of(unsigned ublk_op)
 	return ublk_op < ARRAY_SIZE(map) ? map[ublk_op] : -1;
 }
 
+/*
+ * Failfast of the transport is what multipath and md ask for when they can do without this path; of
+ * the device and the driver it would be about the storage's own tries, of which there are none.
+ */
+static uint8_t tag_flags_of(uint32_t op_flags)
+{
+	return (uint8_t)((op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0) |
+			 (op_flags & UBLK_IO_F_NOUNMAP ? BACKEND_NOUNMAP : 0) |
+			 (op_flags & UBLK_IO_F_FAILFAST_TRANSPORT ? BACKEND_FAIL_FAST : 0));
+}
+
 static int decode_other(struct tag_io *io, uint32_t op_flags, uint64_t length_bytes)
 {
 	int op = backend_op_of(op_flags & 0xff);
@@ -224,8 +235,7 @@ static int decode_other(struct tag_io *io, uint32_t op_flags, uint64_t length_by
 	if (io->queue->setup.data.zoned && zone_request_is(op_flags & 0xff))
 		return zone_request_decode(io, op_flags & 0xff, length_bytes);
 	io->request.op = io->flight_key.op = (uint8_t)(op < 0 ? BACKEND_FLUSH : op);
-	io->request.flags = (uint8_t)((op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0) |
-				      (op_flags & UBLK_IO_F_NOUNMAP ? BACKEND_NOUNMAP : 0));
+	io->request.flags = tag_flags_of(op_flags);
 	if (op == BACKEND_FLUSH)
 		io->request.length_bytes = 0;
 	if (op < 0)
@@ -250,7 +260,7 @@ static int decode(struct queue *q, struct tag_io *io)
 	if (op > UBLK_IO_OP_WRITE)
 		return decode_other(io, op_flags, length_bytes);
 	io->request.op = io->flight_key.op = op;
-	io->request.flags = op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0;
+	io->request.flags = tag_flags_of(op_flags);
 	if (length_bytes > q->setup.max_io_bytes)
 		return -EIO;
 	if (__builtin_expect(io->by_hand || (op_flags & UBLK_IO_F_NEED_REG_BUF), 0))
@@ -291,7 +301,9 @@ static __attribute__((noinline)) void serve_any(struct queue *q, struct tag_io *
 }
 
 /* Of a descriptor's op_flags, what has decode() do more than decode_plain. */
-#define NOT_PLAIN ((0xffu & ~(unsigned)UBLK_IO_OP_WRITE) | UBLK_IO_F_FUA | UBLK_IO_F_NEED_REG_BUF)
+#define NOT_PLAIN                                                                                  \
+	((0xffu & ~(unsigned)UBLK_IO_OP_WRITE) | UBLK_IO_F_FAILFAST_TRANSPORT | UBLK_IO_F_FUA |    \
+	 UBLK_IO_F_NEED_REG_BUF)
 
 /*
  * What nearly all are: a READ or WRITE without FUA, whose bytes are in their place, of a queue that

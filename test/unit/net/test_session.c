@@ -150,6 +150,31 @@ static void test_no_outage(void **state)
 	assert_int_equal(submit(0), -EIO);
 }
 
+/* One that fails fast waits for the first connection, and for no other; another one waits. */
+static void test_fails_fast(void **state)
+{
+	(void)state;
+	begin();
+	toy.fast = 1u << 0;
+	assert_int_equal(submit(0), 0);
+	peer_serve(&peers[0]);
+	peer_expects_request(&peers[0], 0);
+	peer_say(&peers[0], 'a', 0);
+	expect_done(0, 1, 0);
+	assert_int_equal(submit(0), 0);
+	assert_int_equal(submit(1), 0);
+	peer_is_down(&peers[0]);
+	expect_done(0, 2, -ENOLINK);
+	assert_int_equal(submit(0), -ENOLINK);
+	turn_some();
+	assert_int_equal(toy.io[1].done_nr, 0);
+	peer_listen(&peers[0]);
+	peer_serve(&peers[0]);
+	peer_expects_request(&peers[0], 1);
+	peer_say(&peers[0], 'a', 1);
+	expect_done(1, 1, 0);
+}
+
 /* Another peer than before: nothing is sent again or tried again. */
 static void test_over(void **state)
 {
@@ -570,6 +595,7 @@ int main(void)
 		SESSION(test_outage),
 		SESSION(test_outage_of_one_that_accepts),
 		SESSION(test_no_outage),
+		SESSION(test_fails_fast),
 		SESSION(test_over),
 		SESSION(test_no_answer),
 		SESSION(test_answered_in_time),
