@@ -21,6 +21,7 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "storage/integrity.h"
 #include "ublk/queue/faults.h"
 #include "ublk/queue/instruments.h"
 #include "ublk/queue/io_error.h"
@@ -216,6 +217,15 @@ static int decode_other(struct tag_io *io, uint32_t op_flags, uint64_t length_by
 	return length_bytes > UINT32_MAX ? -EIO : 0;
 }
 
+/*
+ * Of a READ or WRITE, by one shift. UBLK_IO_F_INTEGRITY is set for devices with metadata alone.
+ */
+#define FLAG_SHIFT 13
+_Static_assert(UBLK_IO_F_FUA >> FLAG_SHIFT == BACKEND_FUA &&
+		       UBLK_IO_F_INTEGRITY >> FLAG_SHIFT == BACKEND_METADATA,
+	       "flags of READ and WRITE");
+_Static_assert(UBLKSRV_IO_INTEGRITY_FLAG == BACKEND_METADATA_POS, "where metadata are");
+
 _Static_assert((int)UBLK_IO_OP_READ == (int)BACKEND_READ &&
 		       (int)UBLK_IO_OP_WRITE == (int)BACKEND_WRITE && UBLK_IO_OP_WRITE == 1,
 	       "READ and WRITE have the same numbers");
@@ -233,7 +243,7 @@ static inline int decode(struct queue *q, struct tag_io *io)
 	if (op > UBLK_IO_OP_WRITE)
 		return decode_other(io, op_flags, length_bytes);
 	io->request.op = io->flight_key.op = op;
-	io->request.flags = op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0;
+	io->request.flags = (uint8_t)(op_flags >> FLAG_SHIFT & (BACKEND_FUA | BACKEND_METADATA));
 	if (length_bytes > q->setup.max_io_bytes)
 		return -EIO;
 	if (q->setup.data.path == DATA_PATH_ZERO_COPY)
