@@ -47,9 +47,9 @@
 
 struct backend_io;
 struct backend_integrity_look; /* integrity.h */
-struct backend_shared_ops; /* sharing.h */
-struct backend_visit;	   /* visit.h */
-struct backend_zones_look; /* zones.h */
+struct backend_shared_ops;     /* sharing.h */
+struct backend_visit;	       /* visit.h */
+struct backend_zones_look;     /* zones.h */
 
 /*
  * How a backend can get at the bytes of a READ or WRITE; none of these: in a buffer of memory. A
@@ -174,13 +174,13 @@ struct backend_io {
 	 */
 	void *buf;
 	int32_t buf_index;
-	int32_t driver_fd;   /* of the last two: where ring_pread finds them too, */
+	int32_t driver_fd; /* of the last two: where ring_pread finds them too, */
 	/*
 	 * and from which position on; with BACKEND_METADATA also its metadata, from
 	 * BACKEND_METADATA_POS behind that.
 	 */
 	uint64_t driver_pos;
-	void *priv;	     /* ops->io_bytes, zeroed once at start, kept between uses */
+	void *priv; /* ops->io_bytes, zeroed once at start, kept between uses */
 	/* How long it waited in throttles, of the whole way down. Zeroed by submit. */
 	uint64_t throttle_ns;
 	/*
@@ -281,8 +281,8 @@ struct backend {
 	 */
 	bool is_zoned;
 	/*
-	 * It keeps metadata (integrity.h): it stands at the top of its device, for where a request's
-	 * metadata are only the driver says.
+	 * It keeps metadata (integrity.h): it stands at the top of its device, for where a
+	 * request's metadata are only the driver says.
 	 */
 	bool has_integrity;
 	/* A leaf that takes requests from any byte to any other. */

@@ -42,8 +42,7 @@ unsigned backend_tuple_bytes(enum backend_checksum checksum)
 
 int backend_metadata_put(const struct backend_io *io, const void *from, size_t bytes)
 {
-	ssize_t n =
-		ring_pwrite(io->driver_fd, from, bytes, io->driver_pos + BACKEND_METADATA_POS);
+	ssize_t n = ring_pwrite(io->driver_fd, from, bytes, io->driver_pos + BACKEND_METADATA_POS);
 
 	return n == (ssize_t)bytes ? 0 : -EIO;
 }

@@ -4,9 +4,9 @@
  * nothing here does. What a node says and answers whose limits.integrity are set.
  *
  * The bytes of a device are intervals of 1 << interval_shift. Each has metadata_bytes of metadata.
- * From tuple_at on these are a tuple of checksum and tags, as in T10 PI and in NVMe, unless there is
- * no checksum: then all of them are the client's. The kernel's words: include/linux/blk-integrity.h,
- * block/t10-pi.c.
+ * From tuple_at on these are a tuple of checksum and tags, as in T10 PI and in NVMe, unless there
+ * is no checksum: then all of them are the client's. The kernel's words:
+ * include/linux/blk-integrity.h, block/t10-pi.c.
  *
  *   READ, WRITE with BACKEND_METADATA      with the bytes moves the metadata of their intervals, in
  *                                          the order of the intervals, without gaps
@@ -17,9 +17,9 @@
  * tuple are 0xff, which block/t10-pi.c passes over (T10_PI_APP_ESCAPE, T10_PI_REF_ESCAPE), all
  * others are 0.
  *
- * A request is complete when its bytes and its metadata are. FLUSH and FUA are for both. A READ gets
- * bytes and metadata of the same WRITE, or of the same forgetting, whatever else is under way: that
- * is the node's to see to, as the kernel would report an error of the storage.
+ * A request is complete when its bytes and its metadata are. FLUSH and FUA are for both. A READ
+ * gets bytes and metadata of the same WRITE, or of the same forgetting, whatever else is under way:
+ * that is the node's to see to, as the kernel would report an error of the storage.
  */
 #ifndef STORAGE_INTEGRITY_H
 #define STORAGE_INTEGRITY_H
@@ -59,8 +59,9 @@ extern const char *const backend_checksum_names[];
 unsigned backend_tuple_bytes(enum backend_checksum checksum);
 
 /*
- * Moves metadata of a request with BACKEND_METADATA, all of them at once: of a READ into the request
- * (put), of a WRITE out of it (get). Reactor thread, from submit until completion. Return 0 or -EIO.
+ * Moves metadata of a request with BACKEND_METADATA, all of them at once: of a READ into the
+ * request (put), of a WRITE out of it (get). Reactor thread, from submit until completion. Return 0
+ * or -EIO.
  */
 int backend_metadata_put(const struct backend_io *io, const void *from, size_t bytes);
 int backend_metadata_get(const struct backend_io *io, void *to, size_t bytes);

@@ -171,8 +171,7 @@ int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum b
 		return -EOPNOTSUPP;
 	}
 	*ret_choice = (struct data_choice){
-		.path = wish == DATA_PATH_AUTO ? best_path(spec, features)
-					       : wish,
+		.path = wish == DATA_PATH_AUTO ? best_path(spec, features) : wish,
 		.batch = best_batch(batch, spec, features),
 		.integrity = backend_spec_has_integrity(spec),
 	};

@@ -44,7 +44,7 @@ extern const char *const batch_choice_names[];
 struct data_choice {
 	enum data_path path; /* not AUTO */
 	bool batch;
-	bool zoned; /* zones.h: the driver wants USER_COPY for it */
+	bool zoned;	/* zones.h: the driver wants USER_COPY for it */
 	bool integrity; /* integrity.h: the same, but the bytes may go by zero_copy */
 };
 

@@ -13,8 +13,7 @@
 #include "ublk/ublk_abi.h"
 
 /* Each of these asks for commands, or for bytes in requests, that ublkd does not know. */
-#define NOT_SERVED                                                                                 \
-	(UBLK_F_NEED_GET_DATA | UBLK_F_UNPRIVILEGED_DEV | UBLK_F_SHMEM_ZC)
+#define NOT_SERVED (UBLK_F_NEED_GET_DATA | UBLK_F_UNPRIVILEGED_DEV | UBLK_F_SHMEM_ZC)
 
 #define DATA_FLAGS                                                                                 \
 	(UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_AUTO_BUF_REG | UBLK_F_USER_COPY | UBLK_F_BATCH_IO |     \

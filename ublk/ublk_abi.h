@@ -235,7 +235,7 @@ struct ublk_param_segment {
 #define LBMD_PI_CSUM_CRC64_NVME 4
 
 struct ublk_param_integrity {
-	uint32_t flags; /* LBMD_PI_CAP_* */
+	uint32_t flags;			 /* LBMD_PI_CAP_* */
 	uint16_t max_integrity_segments; /* 0: no limit */
 	uint8_t interval_exp;
 	uint8_t metadata_size;

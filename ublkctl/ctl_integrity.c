@@ -7,8 +7,8 @@
 
 void print_integrity(const json_t *integrity)
 {
-	static const char *const head[] = { "CHECKSUM", "METADATA",  "INTERVAL", "REFTAG", "READS",
-					    "WRITES",	"FORGOTTEN", "HELD" };
+	static const char *const head[] = { "CHECKSUM", "METADATA", "INTERVAL",	 "REFTAG",
+					    "READS",	"WRITES",   "FORGOTTEN", "HELD" };
 	static const char *const counts[] = { "reads", "writes", "forgotten", "held" };
 	char buf[FORMAT_BYTES];
 	struct table t;

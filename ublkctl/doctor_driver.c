@@ -149,9 +149,10 @@ static void tell_integrity(uint64_t features)
 	if (features & UBLK_F_INTEGRITY)
 		doctor_find(DOCTOR_OK, "integrity", "", "devices can keep checksums (T10 PI)");
 	else
-		doctor_find(DOCTOR_OK, "integrity", "",
-			    "no INTEGRITY: devices of type integrity cannot be made; Linux 7.0 with "
-			    "CONFIG_BLK_DEV_INTEGRITY has it");
+		doctor_find(
+			DOCTOR_OK, "integrity", "",
+			"no INTEGRITY: devices of type integrity cannot be made; Linux 7.0 with "
+			"CONFIG_BLK_DEV_INTEGRITY has it");
 }
 
 static void tell_features(uint64_t features)

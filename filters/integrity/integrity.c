@@ -1,10 +1,10 @@
 /*
  * Requests of a device that keeps metadata (integrity.h). The queue's reactor. Owns nothing.
  *
- * Happy path. A READ with metadata reads data and metadata at the same time; when both are there the
- * metadata go to the driver. A WRITE takes the metadata from the driver, and writes both. What leaves
- * no metadata behind (DISCARD, WRITE_ZEROES, a WRITE without) first has them forgotten, then goes to
- * the data: if it ends in between, the old bytes are there, unchecked. FLUSH goes to both.
+ * Happy path. A READ with metadata reads data and metadata at the same time; when both are there
+ * the metadata go to the driver. A WRITE takes the metadata from the driver, and writes both. What
+ * leaves no metadata behind (DISCARD, WRITE_ZEROES, a WRITE without) first has them forgotten, then
+ * goes to the data: if it ends in between, the old bytes are there, unchecked. FLUSH goes to both.
  *
  *   (HELD) -> (FORGETS) -> MOVES -> ENDED
  *

@@ -7,12 +7,12 @@
  *	integrity_range.h    which requests wait for which
  *	integrity_tuple.h    metadata as they are stored
  *
- * Two children: the data are a backend of any type, and see the requests that they would see without
- * this node; the metadata are a backend that takes requests from any byte to any other. Those of
- * interval N are at N * metadata_bytes there.
+ * Two children: the data are a backend of any type, and see the requests that they would see
+ *without this node; the metadata are a backend that takes requests from any byte to any other.
+ *Those of interval N are at N * metadata_bytes there.
  *
- * One queue, so that one reactor sees all requests: a READ beside a WRITE on the same bytes could get
- * the bytes of one and the metadata of the other.
+ * One queue, so that one reactor sees all requests: a READ beside a WRITE on the same bytes could
+ *get the bytes of one and the metadata of the other.
  */
 #ifndef FILTERS_INTEGRITY_INTEGRITY_H
 #define FILTERS_INTEGRITY_INTEGRITY_H

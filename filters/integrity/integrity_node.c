@@ -38,7 +38,8 @@ static const struct option integrity_options[] = {
 	  .offset = offsetof(struct integrity_config, metadata_bytes),
 	  .max = METADATA_BYTES_MAX,
 	  .def = "0",
-	  .help = "Bytes of metadata that each interval has. 0: what checksum needs: 8 bytes, or 16 "
+	  .help = "Bytes of metadata that each interval has. 0: what checksum needs: 8 bytes, or "
+		  "16 "
 		  "with nvme." },
 	{ .name = "pi_offset",
 	  .type = OPTION_UINT,
@@ -298,6 +299,7 @@ const struct backend backend_integrity = {
 	.device_bytes = sizeof(struct integrity_device),
 	.io_bytes = sizeof(struct integrity_io),
 	.data = BACKEND_DATA_ANY,
+	.test_options = "checksum: crc",
 	.sizes_itself = true,
 	.has_integrity = true,
 	.children = integrity_children,

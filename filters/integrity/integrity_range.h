@@ -1,6 +1,6 @@
 /*
- * Which requests wait for which: of two on the same bytes, one of which modifies them, the later one
- * waits until the earlier one has ended. So none waits for ever. The queue's reactor; pure.
+ * Which requests wait for which: of two on the same bytes, one of which modifies them, the later
+ * one waits until the earlier one has ended. So none waits for ever. The queue's reactor; pure.
  */
 #ifndef FILTERS_INTEGRITY_INTEGRITY_RANGE_H
 #define FILTERS_INTEGRITY_INTEGRITY_RANGE_H

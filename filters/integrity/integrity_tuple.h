@@ -1,7 +1,7 @@
 /*
  * Metadata as they are stored: as the client made them, but for two tuples that change places. All
- * bytes 0xff, which is "not to be checked", are stored as zeroes, and zeroes as 0xff. So a hole in a
- * sparse file and memory that was never written say "not to be checked", without a byte being
+ * bytes 0xff, which is "not to be checked", are stored as zeroes, and zeroes as 0xff. So a hole in
+ * a sparse file and memory that was never written say "not to be checked", without a byte being
  * written. Pure.
  */
 #ifndef FILTERS_INTEGRITY_INTEGRITY_TUPLE_H
