@@ -46,7 +46,7 @@
 #include "storage/operation.h"
 
 struct backend_io;
-struct backend_integrity_look; /* integrity.h */
+struct backend_integrity_look; /* metadata.h */
 struct backend_shared_ops;     /* sharing.h */
 struct backend_visit;	       /* visit.h */
 struct backend_zones_look;     /* zones.h */
@@ -174,13 +174,9 @@ struct backend_io {
 	 */
 	void *buf;
 	int32_t buf_index;
-	int32_t driver_fd; /* of the last two: where ring_pread finds them too, */
-	/*
-	 * and from which position on; with BACKEND_METADATA also its metadata, from
-	 * BACKEND_METADATA_POS behind that.
-	 */
-	uint64_t driver_pos;
-	void *priv; /* ops->io_bytes, zeroed once at start, kept between uses */
+	int32_t driver_fd;   /* of the last two: where ring_pread finds them too, */
+	uint64_t driver_pos; /* and from which position on; its metadata: metadata.h */
+	void *priv;	     /* ops->io_bytes, zeroed once at start, kept between uses */
 	/* How long it waited in throttles, of the whole way down. Zeroed by submit. */
 	uint64_t throttle_ns;
 	/*
@@ -276,17 +272,11 @@ struct backend {
 	 */
 	bool is_image_format;
 	/*
-	 * It is zoned (zones.h): it stands at the top of its device, for what a request of zones
-	 * answers is not passed on by other nodes.
+	 * It is zoned (zones.h), it keeps metadata (metadata.h): it stands at the top of its
+	 * device, for other nodes do not pass on what the driver alone knows of its requests.
 	 */
-	bool is_zoned;
-	/*
-	 * It keeps metadata (integrity.h): it stands at the top of its device, for where a
-	 * request's metadata are only the driver says.
-	 */
-	bool has_integrity;
-	/* A leaf that takes requests from any byte to any other. */
-	bool is_bytewise;
+	bool is_zoned, has_integrity;
+	bool is_bytewise; /* a leaf whose requests may begin and end at any byte */
 	const struct backend_child_option *children; /* ends without a name; NULL: a leaf */
 	/*
 	 * Requests of its own that a queue may have under way at a time, and the bytes of the
@@ -432,9 +422,8 @@ struct backend {
 
 	/* Of a cache, as for look: struct backend_cache_look but for the node. NULL: it is none. */
 	void (*look_cache)(const struct backend_queue *queue, struct backend_cache_look *look);
-	/* Of what is zoned, as for look. NULL: it is not. */
+	/* Of what is zoned, and of what keeps metadata, as for look. NULL: not of this. */
 	void (*look_zones)(const struct backend_queue *queue, struct backend_zones_look *look);
-	/* Of what keeps metadata, as for look. NULL: it keeps none. */
 	void (*look_integrity)(const struct backend_queue *queue,
 			       struct backend_integrity_look *look);
 	/* Main thread: its library's threads, in the whole process. NULL: its library has none. */

@@ -30,7 +30,7 @@ struct backend_zone_limits {
 	uint32_t append_bytes;	/* of a ZONE_APPEND, at most */
 };
 
-/* How the checksum of an interval is made: storage/integrity.h. */
+/* How the checksum of an interval is made: storage/metadata.h. */
 enum backend_checksum {
 	BACKEND_CHECKSUM_NONE,
 	BACKEND_CHECKSUM_IP,
@@ -39,7 +39,7 @@ enum backend_checksum {
 	BACKEND_CHECKSUM_NR,
 };
 
-/* Of what keeps metadata beside its bytes: integrity.h. */
+/* Of what keeps metadata beside its bytes: metadata.h. */
 struct backend_integrity_limits {
 	uint8_t metadata_bytes; /* of each interval; 0: it keeps none */
 	uint8_t interval_shift; /* log2 of the interval in bytes: from 9 to that of the block */

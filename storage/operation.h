@@ -20,7 +20,7 @@ const char *backend_op_name(enum backend_op op);
 enum backend_io_flags {
 	BACKEND_FUA = 1u << 0,	   /* WRITE, WRITE_ZEROES: durable before completion */
 	BACKEND_NOUNMAP = 1u << 1, /* WRITE_ZEROES: keep the space allocated */
-	/* READ, WRITE: its metadata moves with it (integrity.h); of devices that keep some. */
+	/* READ, WRITE: its metadata moves with it (metadata.h); of devices that keep some. */
 	BACKEND_METADATA = 1u << 5,
 };
 

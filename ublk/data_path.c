@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "storage/integrity.h"
+#include "storage/metadata.h"
 #include "storage/spec.h"
 #include "storage/zones.h"
 #include "ublk/ublk_abi.h"

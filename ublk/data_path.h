@@ -45,7 +45,7 @@ struct data_choice {
 	enum data_path path; /* not AUTO */
 	bool batch;
 	bool zoned;	/* zones.h: the driver wants USER_COPY for it */
-	bool integrity; /* integrity.h: the same, but the bytes may go by zero_copy */
+	bool integrity; /* metadata.h: the same, but the bytes may go by zero_copy */
 };
 
 #define DATA_PATH_ERROR_BYTES 256

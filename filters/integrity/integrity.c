@@ -142,7 +142,7 @@ static void begin_step(struct integrity_io *s, enum integrity_step step)
 	}
 }
 
-static void held_look(struct task *task);
+static void integrity_held_look(struct task *task);
 
 /* Nothing of it is under way, and nothing more will be. */
 static enum backend_submit end_request(struct integrity_io *s)
@@ -155,7 +155,7 @@ static enum backend_submit end_request(struct integrity_io *s)
 	if (s->io->op != BACKEND_FLUSH)
 		integrity_range_leave(&d->ranges, &s->range);
 	if (d->ranges.held_nr > 0)
-		reactor_defer(s->io->queue->reactor, &d->held_task, held_look);
+		reactor_defer(s->io->queue->reactor, &d->held_task, integrity_held_look);
 	s->io->result = s->result;
 	return BACKEND_DONE;
 }
@@ -180,7 +180,7 @@ static void go_on_queued(struct integrity_io *s)
 		backend_io_complete(s->io, s->result);
 }
 
-static void held_look(struct task *task)
+static void integrity_held_look(struct task *task)
 {
 	struct integrity_device *d = container_of(task, struct integrity_device, held_task);
 	struct integrity_range *range;

@@ -1,6 +1,6 @@
 /*
  * integrity: a device that keeps the metadata of its client, checksums above all, beside its bytes
- * (storage/integrity.h).
+ * (storage/metadata.h).
  *
  *	integrity_node.c     what the core sees: options, limits, who it is, what can be seen
  *	integrity.c          requests
@@ -18,7 +18,7 @@
 #define FILTERS_INTEGRITY_INTEGRITY_H
 
 #include "filters/integrity/integrity_range.h"
-#include "storage/integrity.h"
+#include "storage/metadata.h"
 #include "storage/node.h"
 
 /* The children, in the order of the table. */

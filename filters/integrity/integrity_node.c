@@ -143,7 +143,7 @@ static void integrity_shape(const struct backend_device *device,
 }
 
 /* A helper: a file without a size of its own becomes as long as needed. */
-static int make_room(struct backend_device *device, struct backend_device *metadata,
+static int metadata_room(struct backend_device *device, struct backend_device *metadata,
 		     uint64_t need_bytes)
 {
 	char have[32], need[32];
@@ -202,7 +202,7 @@ static int integrity_open(struct backend_device *device)
 					   d->shape.metadata_bytes,
 				   (size_t)BUFFER_ALIGN);
 	integrity_ranges_init(&d->ranges);
-	ret = make_room(device, metadata,
+	ret = metadata_room(device, metadata,
 			(backend_size(data) >> d->shape.interval_shift) * d->shape.metadata_bytes);
 	if (ret == 0)
 		integrity_limits(device, data, d);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "storage/integrity.h"
+#include "storage/metadata.h"
 
 /* Whether all bits of it are the same. */
 static bool word_is_uniform(uint64_t word)

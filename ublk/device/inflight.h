@@ -5,7 +5,7 @@
 #ifndef UBLK_DEVICE_INFLIGHT_H
 #define UBLK_DEVICE_INFLIGHT_H
 
-#include "storage/integrity.h"
+#include "storage/metadata.h"
 #include "storage/zones.h"
 #include "ublk/device/device.h"
 

@@ -21,7 +21,7 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "storage/integrity.h"
+#include "storage/metadata.h"
 #include "ublk/queue/faults.h"
 #include "ublk/queue/instruments.h"
 #include "ublk/queue/io_error.h"

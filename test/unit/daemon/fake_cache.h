@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "storage/integrity.h"
+#include "storage/metadata.h"
 #include "storage/look.h"
 #include "storage/zones.h"
 #include "test/unit/daemon/fake_look.h"

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "storage/integrity.h"
+#include "storage/metadata.h"
 #include "test/rig/tree_rig.h"
 
 enum { DATA, PI };

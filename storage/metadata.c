@@ -2,7 +2,7 @@
  * What can be asked of a tree about the metadata that it keeps: of its top, where alone such a node
  * stands; and how the metadata of a request are moved. Failure modes: as in data.c.
  */
-#include "storage/integrity.h"
+#include "storage/metadata.h"
 
 #include <errno.h>
 

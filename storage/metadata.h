@@ -21,8 +21,8 @@
  * gets bytes and metadata of the same WRITE, or of the same forgetting, whatever else is under way:
  * that is the node's to see to, as the kernel would report an error of the storage.
  */
-#ifndef STORAGE_INTEGRITY_H
-#define STORAGE_INTEGRITY_H
+#ifndef STORAGE_METADATA_H
+#define STORAGE_METADATA_H
 
 #include <stdbool.h>
 #include <stddef.h>
