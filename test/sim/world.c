@@ -117,6 +117,7 @@ static const struct fault_row {
 	[FAULT_PATH_USER_COPY] = { "path-user-copy", 0 },
 	[FAULT_PATH_FIXED] = { "path-fixed-buffer", 0 },
 	[FAULT_PATH_FALLBACK] = { "path-fallback", 0 },
+	[FAULT_PATH_METADATA] = { "path-metadata", 0 },
 	[FAULT_PATH_BATCH] = { "path-batch", 0 },
 	[FAULT_UNKNOWN_OP] = { "unknown-op", 1000 },
 	[FAULT_OPENER] = { "opener", 500000 },
