@@ -142,9 +142,18 @@ static void integrity_shape(const struct backend_device *device,
 	};
 }
 
+/* Of a device that is taken over, no more than it had: its data may have grown by themselves. */
+static uint64_t integrity_size(const struct backend_device *device)
+{
+	uint64_t data_bytes = backend_size(device->child);
+	uint64_t had_bytes = device->open_params.size_bytes;
+
+	return had_bytes ? MIN(had_bytes, data_bytes) : data_bytes;
+}
+
 /* A helper: a file without a size of its own becomes as long as needed. */
 static int metadata_room(struct backend_device *device, struct backend_device *metadata,
-		     uint64_t need_bytes)
+			 uint64_t need_bytes)
 {
 	char have[32], need[32];
 	int ret;
@@ -174,6 +183,7 @@ static void integrity_limits(struct backend_device *device, const struct backend
 	uint32_t caps = device->limits.caps; /* joined */
 
 	device->limits = data->limits;
+	device->limits.size_bytes = integrity_size(device);
 	device->limits.caps = caps & ~(uint32_t)BACKEND_CAP_DISCARD;
 	/* To discard, metadata are zeroed. */
 	if (caps & BACKEND_CAP_WRITE_ZEROES)
@@ -203,7 +213,8 @@ static int integrity_open(struct backend_device *device)
 				   (size_t)BUFFER_ALIGN);
 	integrity_ranges_init(&d->ranges);
 	ret = metadata_room(device, metadata,
-			(backend_size(data) >> d->shape.interval_shift) * d->shape.metadata_bytes);
+			    (integrity_size(device) >> d->shape.interval_shift) *
+				    d->shape.metadata_bytes);
 	if (ret == 0)
 		integrity_limits(device, data, d);
 	return ret;

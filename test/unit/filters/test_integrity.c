@@ -306,6 +306,17 @@ static void test_too_little_room(void **state)
 				      "that, or leave the size of a file out"));
 }
 
+/* The data have grown by themselves while nobody served them; the device has not. */
+static void test_taken_over_as_it_was(void **state)
+{
+	(void)state;
+	had_bytes = 1 << 20;
+	leaves[DATA].size_bytes = 4 << 20;
+	leaves[PI].size_bytes = 16384;
+	assert_int_equal(open_integrity("", ALL_CAPS), 0);
+	assert_int_equal(backend_size(rig.device), 1 << 20);
+}
+
 static void test_interval_is_too_long(void **state)
 {
 	(void)state;
@@ -340,6 +351,7 @@ int main(void)
 		RIG(test_limits),
 		RIG(test_metadata_that_cannot_be_zeroed),
 		RIG(test_too_little_room),
+		RIG(test_taken_over_as_it_was),
 		RIG(test_interval_is_too_long),
 		RIG(test_request_too_long),
 	};
