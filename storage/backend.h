@@ -277,6 +277,8 @@ struct backend {
 	 */
 	bool is_zoned, has_integrity;
 	bool is_bytewise; /* a leaf whose requests may begin and end at any byte */
+	/* Of has_integrity: the metadata of so many bytes, in blocks of so many. */
+	uint32_t (*metadata_bytes)(const void *config, uint32_t bytes, uint32_t block_bytes);
 	const struct backend_child_option *children; /* ends without a name; NULL: a leaf */
 	/*
 	 * Requests of its own that a queue may have under way at a time, and the bytes of the

@@ -6,8 +6,12 @@
 
 #include <errno.h>
 
+#include "base/util.h"
 #include "reactor/ring.h"
 #include "storage/backend.h"
+
+/* Buffers start on pages of their own, as those of data do. */
+#define METADATA_BUFFER_ALIGN 4096u
 
 const char *const backend_checksum_names[] = { "none", "ip", "crc", "nvme", NULL };
 
@@ -23,6 +27,16 @@ bool backend_integrity_look(const struct backend_queue *top,
 bool backend_spec_has_integrity(const struct backend_spec *spec)
 {
 	return spec->ops->has_integrity;
+}
+
+uint64_t backend_spec_metadata_bytes(const struct backend_spec *spec, uint32_t max_io_bytes,
+				     uint32_t block_bytes)
+{
+	if (!spec->ops->metadata_bytes)
+		return 0;
+	return round_up(
+		(uint64_t)spec->ops->metadata_bytes(spec->config, max_io_bytes, block_bytes),
+		METADATA_BUFFER_ALIGN);
 }
 
 unsigned backend_tuple_bytes(enum backend_checksum checksum)

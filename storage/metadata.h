@@ -52,6 +52,13 @@ bool backend_integrity_look(const struct backend_queue *top,
 /* Whether a device of this spec keeps metadata. Any thread. */
 bool backend_spec_has_integrity(const struct backend_spec *spec);
 
+/*
+ * Memory that each tag of such a device has for its metadata, where requests have so many bytes at
+ * most; 0: the device keeps none. Any thread.
+ */
+uint64_t backend_spec_metadata_bytes(const struct backend_spec *spec, uint32_t max_io_bytes,
+				     uint32_t block_bytes);
+
 /* "none", "ip", "crc", "nvme"; NULL behind the last. */
 extern const char *const backend_checksum_names[];
 

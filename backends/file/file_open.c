@@ -59,8 +59,8 @@ const struct option file_options[] = {
 	  .offset = offsetof(struct file_config, create),
 	  .def = "false",
 	  .help = "Create the file if it does not exist, and extend it (sparse) if it is shorter "
-		  "than size. It is never truncated. Below an image format no size is needed: "
-		  "the file is as long as the image." },
+		  "than size. It is never truncated. Below an image format, and for metadata, no "
+		  "size is needed: the file becomes as long as that needs." },
 	{ .name = "direct",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct file_config, direct),

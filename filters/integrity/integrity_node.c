@@ -14,7 +14,6 @@
 /* Of a request with metadata, where the core names no limit; each tag has a buffer for that. */
 #define MAX_IO_BYTES_DEFAULT MIB(1)
 #define METADATA_BYTES_MAX 255u /* the driver has a byte for it */
-#define BUFFER_ALIGN 4096u
 
 struct integrity_config {
 	int checksum; /* enum backend_checksum */
@@ -122,14 +121,25 @@ static void integrity_check(const void *arg, const struct yaml_node *map, struct
 				  "checksum, or leave reftag out");
 }
 
+static uint64_t interval_bytes_of(const struct integrity_config *config, uint32_t block_bytes)
+{
+	return config->interval_bytes ? config->interval_bytes : block_bytes;
+}
+
+static uint32_t integrity_metadata_bytes(const void *config, uint32_t bytes, uint32_t block_bytes)
+{
+	return (uint32_t)(bytes / interval_bytes_of(config, block_bytes) *
+			  metadata_bytes_of(config));
+}
+
 /* ---- open ---- */
 
 static void integrity_shape(const struct backend_device *device,
 			    struct backend_integrity_limits *shape)
 {
 	const struct integrity_config *config = device->config;
-	uint64_t interval_bytes = config->interval_bytes ? config->interval_bytes
-							 : device->open_params.logical_block_bytes;
+	uint64_t interval_bytes =
+		interval_bytes_of(config, device->open_params.logical_block_bytes);
 
 	*shape = (struct backend_integrity_limits){
 		.metadata_bytes = (uint8_t)metadata_bytes_of(config),
@@ -208,9 +218,7 @@ static int integrity_open(struct backend_device *device)
 				    1u << d->shape.interval_shift);
 	d->max_io_bytes = device->open_params.max_io_bytes ? device->open_params.max_io_bytes
 							   : (uint32_t)MAX_IO_BYTES_DEFAULT;
-	d->buffer_bytes = round_up((size_t)(d->max_io_bytes >> d->shape.interval_shift) *
-					   d->shape.metadata_bytes,
-				   (size_t)BUFFER_ALIGN);
+	d->buffer_bytes = backend_spec_metadata_bytes(device->spec, d->max_io_bytes, block_bytes);
 	integrity_ranges_init(&d->ranges);
 	ret = metadata_room(device, metadata,
 			    (integrity_size(device) >> d->shape.interval_shift) *
@@ -313,6 +321,7 @@ const struct backend backend_integrity = {
 	.test_options = "checksum: crc",
 	.sizes_itself = true,
 	.has_integrity = true,
+	.metadata_bytes = integrity_metadata_bytes,
 	.children = integrity_children,
 	.check = integrity_check,
 	.open = integrity_open,

@@ -285,6 +285,10 @@ static void test_limits(void **state)
 	assert_int_equal(rig.device->child->open_params.logical_block_bytes, 512);
 	assert_int_equal(rig.device->child->sibling->open_params.logical_block_bytes, 1);
 	backend_identity(rig.device, text);
+	/* 2048 intervals of 32 bytes. */
+	assert_int_equal(backend_spec_metadata_bytes(&root_spec, 1 << 20, 512), 65536);
+	assert_int_equal(backend_spec_metadata_bytes(&root_spec, 4096, 4096), 4096);
+	assert_int_equal(backend_spec_metadata_bytes(&leaf_spec[0], 1 << 20, 512), 0);
 	assert_string_equal(text, "integrity 32/512/nvme/16[leaf 0,leaf 1]");
 }
 
