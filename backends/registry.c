@@ -12,10 +12,11 @@ extern const struct backend UBLKD_ONE_MORE_BACKEND;
 #endif
 
 const struct backend *const backend_registry[] = {
-	&backend_null,	  &backend_mem,	    &backend_file,     &backend_nbd,	  &backend_nvme_tcp,
-	&backend_rbd,	  &backend_pattern, &backend_throttle, &backend_stripe,	  &backend_delay,
-	&backend_fault,	  &backend_cache,   &backend_qcow2,    &backend_http,	  &backend_s3,
-	&backend_s3_disk, &backend_shared,  &backend_zoned,    ONE_MORE_ROW NULL,
+	&backend_null,	   &backend_mem,   &backend_file,      &backend_nbd,
+	&backend_nvme_tcp, &backend_rbd,   &backend_pattern,   &backend_throttle,
+	&backend_stripe,   &backend_delay, &backend_fault,     &backend_cache,
+	&backend_qcow2,	   &backend_http,  &backend_s3,	       &backend_s3_disk,
+	&backend_shared,   &backend_zoned, &backend_integrity, ONE_MORE_ROW NULL,
 };
 
 const struct backend *backend_find(const char *name)

@@ -46,9 +46,10 @@
 #include "storage/operation.h"
 
 struct backend_io;
-struct backend_shared_ops; /* sharing.h */
-struct backend_visit;	   /* visit.h */
-struct backend_zones_look; /* zones.h */
+struct backend_integrity_look; /* metadata.h */
+struct backend_shared_ops;     /* sharing.h */
+struct backend_visit;	       /* visit.h */
+struct backend_zones_look;     /* zones.h */
 
 /*
  * How a backend can get at the bytes of a READ or WRITE; none of these: in a buffer of memory. A
@@ -174,7 +175,7 @@ struct backend_io {
 	void *buf;
 	int32_t buf_index;
 	int32_t driver_fd;   /* of the last two: where ring_pread finds them too, */
-	uint64_t driver_pos; /* and from which position on */
+	uint64_t driver_pos; /* and from which position on; its metadata: metadata.h */
 	void *priv;	     /* ops->io_bytes, zeroed once at start, kept between uses */
 	/* How long it waited in throttles, of the whole way down. Zeroed by submit. */
 	uint64_t throttle_ns;
@@ -271,10 +272,13 @@ struct backend {
 	 */
 	bool is_image_format;
 	/*
-	 * It is zoned (zones.h): it stands at the top of its device, for what a request of zones
-	 * answers is not passed on by other nodes.
+	 * It is zoned (zones.h), it keeps metadata (metadata.h): it stands at the top of its
+	 * device, for other nodes do not pass on what the driver alone knows of its requests.
 	 */
-	bool is_zoned;
+	bool is_zoned, has_integrity;
+	bool is_bytewise; /* a leaf whose requests may begin and end at any byte */
+	/* Of has_integrity: the metadata of so many bytes, in blocks of so many. */
+	uint32_t (*metadata_bytes)(const void *config, uint32_t bytes, uint32_t block_bytes);
 	const struct backend_child_option *children; /* ends without a name; NULL: a leaf */
 	/*
 	 * Requests of its own that a queue may have under way at a time, and the bytes of the
@@ -420,8 +424,10 @@ struct backend {
 
 	/* Of a cache, as for look: struct backend_cache_look but for the node. NULL: it is none. */
 	void (*look_cache)(const struct backend_queue *queue, struct backend_cache_look *look);
-	/* Of what is zoned, as for look. NULL: it is not. */
+	/* Of what is zoned, and of what keeps metadata, as for look. NULL: not of this. */
 	void (*look_zones)(const struct backend_queue *queue, struct backend_zones_look *look);
+	void (*look_integrity)(const struct backend_queue *queue,
+			       struct backend_integrity_look *look);
 	/* Main thread: its library's threads, in the whole process. NULL: its library has none. */
 	void (*library)(struct backend_library_look *ret_look);
 

@@ -36,6 +36,12 @@ struct backend_child_option {
 	/* The node keeps something of its own here, and writes it, whatever the device is. */
 	bool is_own;
 	/*
+	 * The node's requests there begin and end at any byte, whatever the device's block, and
+	 * what was never written reads as zeroes. The backend is one of those that can (struct
+	 * backend's is_bytewise).
+	 */
+	bool is_bytewise;
+	/*
 	 * Words that may stand there in the place of a backend, for the node to make sense of
 	 * (backend_spec_word); NULL at the end. NULL: none. Not of a list.
 	 */

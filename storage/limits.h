@@ -2,6 +2,7 @@
 #ifndef STORAGE_LIMITS_H
 #define STORAGE_LIMITS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What open found; the core makes the block device's limits from it. */
@@ -29,6 +30,26 @@ struct backend_zone_limits {
 	uint32_t append_bytes;	/* of a ZONE_APPEND, at most */
 };
 
+/* How the checksum of an interval is made: storage/metadata.h. */
+enum backend_checksum {
+	BACKEND_CHECKSUM_NONE,
+	BACKEND_CHECKSUM_IP,
+	BACKEND_CHECKSUM_CRC,
+	BACKEND_CHECKSUM_NVME,
+	BACKEND_CHECKSUM_NR,
+};
+
+/* Of what keeps metadata beside its bytes: metadata.h. */
+struct backend_integrity_limits {
+	uint8_t metadata_bytes; /* of each interval; 0: it keeps none */
+	uint8_t interval_shift; /* log2 of the interval in bytes: from 9 to that of the block */
+	uint8_t checksum;	/* enum backend_checksum */
+	uint8_t tuple_at;	/* where in the metadata the tuple of checksum and tags begins */
+	uint8_t tag_bytes;	/* of the tuple, that an application may use */
+	bool has_reftag;	/* the tuple names the place of the interval */
+	bool is_capable;	/* the block layer shows that the device keeps what it is given */
+};
+
 struct backend_limits {
 	/* A multiple of the logical block. It may change while queues serve: backend_size(). */
 	uint64_t size_bytes;
@@ -50,6 +71,7 @@ struct backend_limits {
 	uint64_t virt_boundary_mask;
 	uint32_t dma_alignment_bytes; /* buffers are at least page aligned anyway */
 	struct backend_zone_limits zones;
+	struct backend_integrity_limits integrity;
 };
 
 #endif

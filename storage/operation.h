@@ -22,6 +22,8 @@ enum backend_io_flags {
 	BACKEND_NOUNMAP = 1u << 1, /* WRITE_ZEROES: keep the space allocated */
 	/* Who asked would rather have an error than wait for a peer that is gone: net/options.h. */
 	BACKEND_FAIL_FAST = 1u << 2,
+	/* READ, WRITE: its metadata moves with it (metadata.h); of devices that keep some. */
+	BACKEND_METADATA = 1u << 5,
 };
 
 #endif

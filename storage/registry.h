@@ -8,6 +8,7 @@ extern const struct backend backend_delay;
 extern const struct backend backend_fault;
 extern const struct backend backend_file;
 extern const struct backend backend_http;
+extern const struct backend backend_integrity;
 extern const struct backend backend_mem;
 extern const struct backend backend_nbd;
 extern const struct backend backend_nvme_tcp;

@@ -130,10 +130,17 @@ static int spec_parse_child(struct parsing *p, const struct backend_spec ***end,
 	ret = spec_parse_node(p, &child, map, level);
 	if (!child)
 		return ret;
-	if (child->ops && child->ops->is_zoned) {
+	if (child->ops && (child->ops->is_zoned || child->ops->has_integrity)) {
 		config_errors_add(p->e, map->pos,
 				  "%s: %s stands at the top of its device: put what is over it "
 				  "below it",
+				  as->name, child->ops->name);
+		ret = worse_error(ret, -EINVAL);
+	}
+	if (child->ops && as->is_bytewise && !child->ops->is_bytewise) {
+		config_errors_add(p->e, map->pos,
+				  "%s: %s keeps nothing that is smaller than a block: use file, or "
+				  "mem",
 				  as->name, child->ops->name);
 		ret = worse_error(ret, -EINVAL);
 	}

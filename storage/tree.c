@@ -95,6 +95,11 @@ static int check_limits(struct backend_device *device)
 	uint32_t block_bytes = device->open_params.logical_block_bytes;
 
 	limits->physical_block_bytes = MAX(limits->physical_block_bytes, block_bytes);
+	if (limits->logical_block_bytes > block_bytes && block_bytes == 1)
+		return backend_fail(device, -EINVAL,
+				    "has blocks of %u bytes, and metadata are smaller: keep them "
+				    "in a regular file, without direct: on, or in mem",
+				    limits->logical_block_bytes);
 	if (limits->logical_block_bytes > block_bytes)
 		return backend_fail(device, -EINVAL,
 				    "cannot serve blocks of %u bytes: set block_size: %u",
@@ -148,6 +153,8 @@ static void fill_params(struct tree_making *t, const struct backend_spec *spec,
 	ret_params->read_only |= spec->as && spec->as->read_only;
 	if (spec->as && spec->as->is_own)
 		ret_params->read_only = false;
+	if (spec->as && spec->as->is_bytewise)
+		ret_params->logical_block_bytes = 1;
 	if (ops) {
 		ret_params->read_only |= ops->only_reads && ops->only_reads(parent->config);
 		ret_params->depth += ops->own_nr;

@@ -182,6 +182,7 @@ if [ "$mode" != fast ]; then
 	guests "$(one 6.12)" 1200 '' resize
 	guests "$both" 1200 '' upgrade recovery
 	guests "$(one 7.2)" 1200 '' zoned
+	guests "$both" 1200 '' integrity
 	guests "$(one 7.2)" 1200 '' setro partitions
 	guests "$(one 7.2)" 1200 '' datapath
 	guests "$(one 7.2)" 1200 '' qcow2 cache

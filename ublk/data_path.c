@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "storage/metadata.h"
 #include "storage/spec.h"
 #include "storage/zones.h"
 #include "ublk/ublk_abi.h"
@@ -32,13 +33,14 @@ static uint64_t flags_of(enum data_path path)
 uint64_t data_path_flags(const struct data_choice *choice)
 {
 	return flags_of(choice->path) | (choice->batch ? UBLK_F_BATCH_IO : 0) |
-	       (choice->zoned ? UBLK_F_ZONED : 0);
+	       (choice->zoned ? UBLK_F_ZONED : 0) | (choice->integrity ? UBLK_F_INTEGRITY : 0);
 }
 
 void data_path_of_flags(struct data_choice *ret_choice, uint64_t flags)
 {
 	ret_choice->batch = flags & UBLK_F_BATCH_IO;
 	ret_choice->zoned = flags & UBLK_F_ZONED;
+	ret_choice->integrity = flags & UBLK_F_INTEGRITY;
 	ret_choice->path = flags & UBLK_F_AUTO_BUF_REG ? DATA_PATH_ZERO_COPY
 			   : flags & UBLK_F_USER_COPY  ? DATA_PATH_USER_COPY
 						       : DATA_PATH_COPY;
@@ -70,6 +72,12 @@ int data_path_check(enum data_path wish, enum batch_choice batch, const struct b
 
 	if (backend_spec_is_zoned(spec))
 		return check_zoned(wish, batch, error);
+	if (wish == DATA_PATH_COPY && backend_spec_has_integrity(spec)) {
+		snprintf(error, DATA_PATH_ERROR_BYTES,
+			 "data_path: copy is impossible with integrity: the driver wants user_copy "
+			 "or zero_copy for metadata; set data_path: auto");
+		return -EINVAL;
+	}
 	if (wish != DATA_PATH_ZERO_COPY || (backend_spec_data(spec) & BACKEND_DATA_FIXED))
 		return 0;
 	snprintf(error, DATA_PATH_ERROR_BYTES,
@@ -109,14 +117,29 @@ static int choose_zoned(struct data_choice *ret_choice, uint64_t features,
 	return 0;
 }
 
-/* docs/performance.md has the measurements behind this order. */
-static enum data_path best_path(uint8_t data, uint64_t features)
+#define INTEGRITY_FLAGS (UBLK_F_INTEGRITY | UBLK_F_USER_COPY)
+
+static int check_integrity(uint64_t features, char error[static DATA_PATH_ERROR_BYTES])
 {
+	if ((features & INTEGRITY_FLAGS) == INTEGRITY_FLAGS)
+		return 0;
+	snprintf(error, DATA_PATH_ERROR_BYTES,
+		 "metadata need a kernel whose ublk driver has INTEGRITY (Linux 7.0) and that is "
+		 "built with CONFIG_BLK_DEV_INTEGRITY; set backend: to what stands in data:, "
+		 "without them");
+	return -EOPNOTSUPP;
+}
+
+/* docs/performance.md has the measurements behind this order. */
+static enum data_path best_path(const struct backend_spec *spec, uint64_t features)
+{
+	uint8_t data = backend_spec_data(spec);
+
 	if ((data & BACKEND_DATA_FIXED) && (features & ZERO_COPY_FLAGS) == ZERO_COPY_FLAGS)
 		return DATA_PATH_ZERO_COPY;
 	if ((data & BACKEND_DATA_MOVES) && (features & UBLK_F_USER_COPY))
 		return DATA_PATH_USER_COPY;
-	return DATA_PATH_COPY;
+	return backend_spec_has_integrity(spec) ? DATA_PATH_USER_COPY : DATA_PATH_COPY;
 }
 
 /* Where the backend gains nothing by them, one command for each tag costs less at depth 1. */
@@ -135,6 +158,8 @@ int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum b
 
 	if (ret == 0)
 		ret = check_kernel(wish, features, error);
+	if (ret == 0 && backend_spec_has_integrity(spec))
+		ret = check_integrity(features, error);
 	if (ret < 0)
 		return ret;
 	if (backend_spec_is_zoned(spec))
@@ -146,9 +171,9 @@ int data_path_choose(struct data_choice *ret_choice, enum data_path wish, enum b
 		return -EOPNOTSUPP;
 	}
 	*ret_choice = (struct data_choice){
-		.path = wish == DATA_PATH_AUTO ? best_path(backend_spec_data(spec), features)
-					       : wish,
+		.path = wish == DATA_PATH_AUTO ? best_path(spec, features) : wish,
 		.batch = best_batch(batch, spec, features),
+		.integrity = backend_spec_has_integrity(spec),
 	};
 	return 0;
 }

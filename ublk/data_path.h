@@ -12,6 +12,9 @@
  * a COMMIT says where a ZONE_APPEND has landed, and reads behind the write pointer are filled by
  * hand.
  *
+ * The metadata of a device that keeps some (UBLK_F_INTEGRITY) go by pread and pwrite, whichever way
+ * the bytes take; the driver wants USER_COPY for that, which copy excludes.
+ *
  * batch (UBLK_F_BATCH_IO) is about commands, not about data: one multishot FETCH for a whole queue,
  * one COMMIT for all tags of a turn.
  */
@@ -41,7 +44,8 @@ extern const char *const batch_choice_names[];
 struct data_choice {
 	enum data_path path; /* not AUTO */
 	bool batch;
-	bool zoned; /* zones.h: the driver wants USER_COPY for it */
+	bool zoned;	/* zones.h: the driver wants USER_COPY for it */
+	bool integrity; /* metadata.h: the same, but the bytes may go by zero_copy */
 };
 
 #define DATA_PATH_ERROR_BYTES 256

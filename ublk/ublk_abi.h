@@ -88,6 +88,8 @@ static inline uint64_t ublk_auto_buf_reg_addr(uint16_t index, uint8_t flags)
 
 /* Where pread and pwrite find the bytes of a request, with UBLK_F_USER_COPY. */
 #define UBLKSRV_IO_BUF_OFFSET 0x80000000ull
+/* And so much behind that, its metadata. */
+#define UBLKSRV_IO_INTEGRITY_FLAG (1ull << 62)
 #define UBLK_TAG_OFF 25
 #define UBLK_QID_OFF 41
 
@@ -171,6 +173,7 @@ struct ublk_batch_io {
 #define UBLK_IO_F_FUA (1u << 13)
 #define UBLK_IO_F_NOUNMAP (1u << 15)
 #define UBLK_IO_F_NEED_REG_BUF (1u << 17) /* AUTO_BUF_REG failed: it is not registered */
+#define UBLK_IO_F_INTEGRITY (1u << 18)	  /* it has metadata: UBLKSRV_IO_INTEGRITY_FLAG */
 
 static inline unsigned ublksrv_get_op(const struct ublksrv_io_desc *iod)
 {
@@ -224,12 +227,32 @@ struct ublk_param_segment {
 	uint8_t pad[2];
 };
 
+/* As in linux/fs.h since 6.17. */
+#define LBMD_PI_CAP_INTEGRITY (1 << 0)
+#define LBMD_PI_CAP_REFTAG (1 << 1)
+#define LBMD_PI_CSUM_NONE 0
+#define LBMD_PI_CSUM_IP 1
+#define LBMD_PI_CSUM_CRC16_T10DIF 2
+#define LBMD_PI_CSUM_CRC64_NVME 4
+
+struct ublk_param_integrity {
+	uint32_t flags;			 /* LBMD_PI_CAP_* */
+	uint16_t max_integrity_segments; /* 0: no limit */
+	uint8_t interval_exp;
+	uint8_t metadata_size;
+	uint8_t pi_offset;
+	uint8_t csum_type; /* LBMD_PI_CSUM_* */
+	uint8_t tag_size;
+	uint8_t pad[5];
+};
+
 #define UBLK_PARAM_TYPE_BASIC (1u << 0)
 #define UBLK_PARAM_TYPE_DISCARD (1u << 1)
 #define UBLK_PARAM_TYPE_DEVT (1u << 2)
 #define UBLK_PARAM_TYPE_ZONED (1u << 3)
 #define UBLK_PARAM_TYPE_DMA_ALIGN (1u << 4)
 #define UBLK_PARAM_TYPE_SEGMENT (1u << 5)
+#define UBLK_PARAM_TYPE_INTEGRITY (1u << 6)
 
 /* An older driver takes a longer struct and ignores the tail (len). */
 struct ublk_params {
@@ -241,9 +264,11 @@ struct ublk_params {
 	struct ublk_param_zoned zoned;
 	struct ublk_param_dma_align dma;
 	struct ublk_param_segment seg;
+	struct ublk_param_integrity integrity;
 };
 
 _Static_assert(sizeof(struct ublksrv_ctrl_cmd) == 32, "ABI");
+_Static_assert(sizeof(struct ublk_param_integrity) == 16, "ABI");
 _Static_assert(sizeof(struct ublksrv_ctrl_dev_info) == 64, "ABI");
 _Static_assert(sizeof(struct ublksrv_io_cmd) == 16, "ABI");
 _Static_assert(sizeof(struct ublksrv_io_desc) == 24, "ABI");

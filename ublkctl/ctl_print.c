@@ -179,7 +179,7 @@ static void print_object(const json_t *object)
 			print_library(value);
 			continue;
 		}
-		if (strcmp(key, "zones") == 0)
+		if (strcmp(key, "zones") == 0 || strcmp(key, "integrity") == 0)
 			continue;
 		if (json_is_object(value)) {
 			print_backend(value);
@@ -382,6 +382,7 @@ void print_device(const json_t *device)
 	print_images(json_object_get(device, "images"));
 	print_caches(json_object_get(device, "caches"));
 	print_zones(json_object_get(device, "zones"));
+	print_integrity(json_object_get(device, "integrity"));
 	print_connections(json_object_get(device, "connections"));
 }
 

@@ -10,6 +10,7 @@ void print_device(const json_t *device);
 void print_caches(const json_t *caches);
 /* Accepts NULL: the device has none. */
 void print_zones(const json_t *zones);
+void print_integrity(const json_t *integrity);
 /* Limits that limit nothing are left out. */
 void print_throttle(const json_t *limits);
 void print_reactors(const json_t *reactors);

@@ -143,6 +143,18 @@ static void tell_zones(uint64_t features)
 		doctor_find(DOCTOR_OK, "zones", "", "the kernel and its driver have them");
 }
 
+/* The driver names INTEGRITY when the kernel is built with CONFIG_BLK_DEV_INTEGRITY. */
+static void tell_integrity(uint64_t features)
+{
+	if (features & UBLK_F_INTEGRITY)
+		doctor_find(DOCTOR_OK, "integrity", "", "devices can keep checksums (T10 PI)");
+	else
+		doctor_find(
+			DOCTOR_OK, "integrity", "",
+			"no INTEGRITY: devices of type integrity cannot be made; Linux 7.0 with "
+			"CONFIG_BLK_DEV_INTEGRITY has it");
+}
+
 static void tell_features(uint64_t features)
 {
 	char have[512] = "", lack[512] = "";
@@ -163,6 +175,7 @@ static void tell_features(uint64_t features)
 			    "all processes");
 	tell_partition_scan(features);
 	tell_zones(features);
+	tell_integrity(features);
 	if (lack[0])
 		doctor_find(DOCTOR_OK, "not there yet", "", "%s", lack + 1);
 }

@@ -506,6 +506,7 @@ const struct backend backend_file = {
 	.io_bytes = sizeof(struct file_io),
 	.data = BACKEND_DATA_FIXED,
 	.batches = true,
+	.is_bytewise = true,
 	.open = file_open,
 	.close = file_close,
 	.queue_init = file_queue_init,

@@ -34,6 +34,7 @@ struct file_device {
 	bool is_block;
 	bool direct;
 	bool in_image;	    /* below an image format: what is beyond its end reads as zeroes */
+	bool ends_anywhere; /* images, metadata: created without a size */
 	const void *zeroes; /* FILE_ZEROES_BYTES, read-only, shared by all queues */
 	struct stat stat;
 	char identity[BACKEND_IDENTITY_BYTES];

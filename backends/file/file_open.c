@@ -11,7 +11,8 @@
  *
  * An image ends anywhere. Below its format, the file has the blocks that it begins, one at least,
  * and what is beyond its end reads as zeroes (file.c), as with QEMU. So it is also created without
- * a size, empty: the format fills it, at this start or at the next one.
+ * a size, empty: the format fills it, at this start or at the next one. So does a file of metadata,
+ * where a block is a byte.
  */
 #include "backends/file/file.h"
 
@@ -58,8 +59,8 @@ const struct option file_options[] = {
 	  .offset = offsetof(struct file_config, create),
 	  .def = "false",
 	  .help = "Create the file if it does not exist, and extend it (sparse) if it is shorter "
-		  "than size. It is never truncated. Below an image format no size is needed: "
-		  "the file is as long as the image." },
+		  "than size. It is never truncated. Below an image format, and for metadata, no "
+		  "size is needed: the file becomes as long as that needs." },
 	{ .name = "direct",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct file_config, direct),
@@ -97,7 +98,7 @@ static int fail_open(struct backend_device *device, int err)
 	case -ENOENT:
 		return backend_fail(device, err,
 				    "%s does not exist: set create: true%s, or correct path", path,
-				    file->in_image ? "" : " and size");
+				    file->ends_anywhere ? "" : " and size");
 	case -EACCES:
 	case -EPERM:
 		return backend_fail(device, err, "%s: permission denied for user id %u", path,
@@ -137,7 +138,7 @@ static int check_creation(struct backend_device *device)
 		return backend_fail(device, -ENOENT,
 				    "%s does not exist, and a read_only device does not create it",
 				    config->path);
-	if (config->size_bytes == 0 && !file->in_image)
+	if (config->size_bytes == 0 && !file->ends_anywhere)
 		return backend_fail(device, -EINVAL, "%s does not exist: create: true needs size",
 				    config->path);
 	return 0;
@@ -260,7 +261,7 @@ static int whole_size(struct backend_device *device, uint64_t have_bytes)
 {
 	const struct file_device *file = device->priv;
 	uint32_t block_bytes = device->open_params.logical_block_bytes;
-	uint64_t size_bytes = file->in_image
+	uint64_t size_bytes = file->ends_anywhere
 				      ? round_up(MAX(have_bytes, 1ull), (uint64_t)block_bytes)
 				      : round_down(have_bytes, block_bytes);
 
@@ -362,6 +363,7 @@ int file_open(struct backend_device *device)
 	file->fd = -1;
 	file->name = device->name;
 	file->in_image = backend_is_in_image(device);
+	file->ends_anywhere = file->in_image || (device->as && device->as->is_bytewise);
 	list_init(&file->opened);
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		int ret = steps[i](device);

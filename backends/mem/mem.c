@@ -237,6 +237,7 @@ const struct backend backend_mem = {
 	.io_bytes = sizeof(struct mem_io),
 	.data = BACKEND_DATA_MOVES,
 	.test_options = "size: 4MiB",
+	.is_bytewise = true,
 	.open = mem_open,
 	.close = mem_close,
 	.queue_init = mem_queue_init,

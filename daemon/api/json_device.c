@@ -16,6 +16,7 @@
 #include "daemon/devices/device_notes.h"
 #include "daemon/api/json_histogram.h"
 #include "daemon/api/json_image.h"
+#include "daemon/api/json_integrity.h"
 #include "daemon/api/json_zones.h"
 #include "net/session_look.h"
 #include "ublk/control.h"
@@ -395,7 +396,8 @@ json_t *json_device_full(const struct member *m)
 {
 	const char *step = m->device && !m->ended ? device_state_name(device_state(m->device))
 						  : member_state_name(m);
-	json_t *all = json_device_line(m), *more, *connections = NULL, *images, *caches, *zones;
+	json_t *all = json_device_line(m), *more, *connections = NULL, *images, *caches, *zones,
+	       *integrity;
 	struct device_info info;
 
 	get_info(m, &info);
@@ -423,6 +425,9 @@ json_t *json_device_full(const struct member *m)
 	zones = m->device && !m->ended ? json_zones(m->device) : NULL;
 	if (zones)
 		json_object_set_new(all, "zones", zones);
+	integrity = m->device && !m->ended ? json_integrity(m->device) : NULL;
+	if (integrity)
+		json_object_set_new(all, "integrity", integrity);
 	set_library(all, m);
 	json_set_command(all, m);
 	return all;

@@ -540,6 +540,7 @@ char *metrics_text(const struct metrics_source *source, enum metrics_format form
 		metrics_write_images(&w);
 		metrics_write_caches(&w);
 		metrics_write_zones(&w);
+		metrics_write_integrity(&w);
 		write_libraries(&w);
 		write_reactors(&w);
 		if (format == METRICS_OPENMETRICS)

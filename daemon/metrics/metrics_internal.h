@@ -36,5 +36,6 @@ void metrics_write_images(const struct writer *w);
 int metrics_caches_take(struct snapshot *s);
 void metrics_write_caches(const struct writer *w);
 void metrics_write_zones(const struct writer *w);
+void metrics_write_integrity(const struct writer *w);
 
 #endif

@@ -422,11 +422,11 @@ static void test_refused_commit(void)
 static void test_flags(void)
 {
 	static const struct {
-		uint32_t op_flags;
-		unsigned flags;
+		uint32_t op_flags, flags;
 	} cases[] = {
 		{ UBLK_IO_OP_WRITE, 0 },
 		{ UBLK_IO_OP_WRITE | UBLK_IO_F_FUA, BACKEND_FUA },
+		{ UBLK_IO_OP_READ | UBLK_IO_F_INTEGRITY, BACKEND_METADATA },
 		{ UBLK_IO_OP_WRITE_ZEROES, 0 },
 		{ UBLK_IO_OP_WRITE_ZEROES | UBLK_IO_F_NOUNMAP, BACKEND_NOUNMAP },
 		{ UBLK_IO_OP_WRITE_ZEROES | UBLK_IO_F_FUA, BACKEND_FUA },

@@ -90,7 +90,8 @@ static void check_random_depth_max(const struct variant *v)
  */
 static void check_random_two_queues(const struct variant *v)
 {
-	if (variant_has(v, "cache") || variant_has(v, "s3-disk") || variant_has(v, "zoned")) {
+	if (variant_has(v, "cache") || variant_has(v, "s3-disk") || variant_has(v, "zoned") ||
+	    variant_has(v, "integrity")) {
 		tap_skip("it has one queue");
 		return;
 	}

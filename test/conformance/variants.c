@@ -490,6 +490,20 @@ const struct variant variants[] = {
 	  .is_persistent = true,
 	  .setup = fresh,
 	  .teardown = remove_files },
+	{ .name = "integrity-file",
+	  .backend = "integrity",
+	  .yaml = "type: integrity\ninterval: 512\nchecksum: nvme\ndata: " STRIPE_FILE(
+		  ".0") "\nmetadata: {type: file, path: %s.1, create: true}\n",
+	  .block_bytes = 4096,
+	  .is_persistent = true,
+	  .setup = fresh,
+	  .teardown = remove_files },
+	{ .name = "integrity-qcow2",
+	  .backend = "integrity",
+	  .yaml = "type: integrity\ndata: {type: qcow2, create: true, size: 4MiB, data: {type: "
+		  "mem, "
+		  "size: 8MiB}}\nmetadata: {type: mem, size: 64KiB}\n",
+	  .block_bytes = 512 },
 	{ SHARED_VARIANT("pattern", "{type: pattern, size: 4MiB}"), .block_bytes = 512 },
 	{ SHARED_VARIANT("cache", "{type: delay, all: 30us, backend: " CACHE_PATTERN "}"),
 	  .block_bytes = 4096 },

@@ -138,6 +138,7 @@ static struct rig {
 static struct backend_spec leaf_spec[LEAVES], root_spec;
 static const uint64_t chunk_bytes = 4096;
 static char error[BACKEND_ERROR_BYTES];
+static uint64_t had_bytes; /* of a device that is taken over, the size that it had */
 
 static void rig_done(struct backend_io *io)
 {
@@ -153,6 +154,7 @@ static int setup(void **state)
 	memset(&rig, 0, sizeof(rig));
 	memset(leaves, 0, sizeof(leaves));
 	close_nr = 0;
+	had_bytes = 0;
 	for (unsigned i = 0; i < LEAVES; i++) {
 		leaves[i].size_bytes = 1 << 20;
 		leaves[i].room = DEPTH;
@@ -188,6 +190,7 @@ static inline int open_device(void)
 							 .max_io_bytes = 1 << 20,
 							 .queue_nr = 1,
 							 .depth = DEPTH,
+							 .size_bytes = had_bytes,
 							 .stored_fds = stored_fds };
 
 	return backend_open(&rig.device, &root_spec, "disk", &open_params, error, sizeof(error));

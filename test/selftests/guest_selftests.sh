@@ -56,6 +56,8 @@ bpftrace_new_enough() {
 		printf '0.18\n%s\n' "$version" | sort -V -C
 }
 
+fio_new_enough() { printf 'fio-3.42\n%s\n' "$(fio --version)" | sort -V -C; }
+
 # Why this test cannot run here, or nothing.
 obstacle() { # TEST
 	case $verdict in
@@ -67,6 +69,7 @@ obstacle() { # TEST
 		echo "no build/faults: cmake --preset faults and build"
 	fi
 	if [ "$1" = part_01 ] && ! command -v sfdisk >/dev/null; then echo "no sfdisk: apt-get install fdisk"; fi
+	if [ "$1" = integrity_02 ] && ! fio_new_enough; then echo "fio 3.42 is not here: $(fio --version) has no metadata options for io_uring"; fi
 	if [ "$1" = generic_02 ] && ! bpftrace_new_enough; then echo "bpftrace 0.18 is not here"; fi
 }
 

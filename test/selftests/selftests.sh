@@ -15,13 +15,15 @@ shift
 # Beside them the wrapper in kublk's place, kublk itself for what only the driver is asked, and a daemon
 # that can be made to hang in a recovery.
 unpack() { # FOLDER
-	local kublk tests
+	local kublk tests source
+	source=$("$top/bench/kublk.sh" --source)
 	kublk=$("$top/bench/kublk.sh")
 	tests=$("$top/bench/kublk.sh" --tests)
 	mkdir -p "$1"
 	cp -r "$tests"/test_*.sh "$tests"/trace "$1"
 	cp "$kublk" "$1/kublk.kernel"
 	cp "$here/kublk" "$1/kublk"
+	cc -O2 -w -static -I "$source/include/uapi" -o "$1/metadata_size" "$tests/metadata_size.c"
 	if [ -x "$top/build/faults/bin/ublkd" ]; then cp "$top/build/faults/bin/ublkd" "$1/ublkd.faults"; fi
 }
 

@@ -38,6 +38,7 @@ static void rq_free(struct client_rq *rq)
 {
 	free(rq->pages);
 	free(rq->touched);
+	free(rq->metadata);
 	free(rq);
 }
 
@@ -83,6 +84,39 @@ static bool collides(const struct client *c, const struct client_rq *rq)
 			return true;
 	}
 	return false;
+}
+
+uint32_t client_rq_metadata_bytes(const struct client_rq *rq)
+{
+	return (uint32_t)(bytes_of(rq) / rq->client->st->block_bytes) * CLIENT_METADATA_BYTES;
+}
+
+/* Who has switched checksums off sends, or wants, none. */
+static void choose_metadata(const struct client *c, struct client_rq *rq)
+{
+	if (c->dev->params.types & UBLK_PARAM_TYPE_INTEGRITY &&
+	    client_rq_op(rq) <= UBLK_IO_OP_WRITE && !sim_one_in(8))
+		rq->op_flags |= UBLK_IO_F_INTEGRITY;
+}
+
+/* Those of a WRITE; of a READ what nobody has given. */
+static void make_metadata(struct client_rq *rq)
+{
+	const struct storage *st = rq->client->st;
+	uint32_t bytes = client_rq_metadata_bytes(rq);
+	uint8_t *block;
+
+	if (!rq->metadata)
+		rq->metadata = malloc(bytes);
+	memset(rq->metadata, 0xa5, bytes);
+	if (client_rq_op(rq) == UBLK_IO_OP_READ)
+		return;
+	block = malloc(bytes_of(rq));
+	storage_pattern(block, rq->seed, start_of(rq), (uint32_t)bytes_of(rq));
+	for (uint32_t i = 0; i < bytes / CLIENT_METADATA_BYTES; i++)
+		rq->metadata[i] = storage_metadata_of(st, block + i * st->block_bytes,
+						      start_of(rq) + i * st->block_bytes);
+	free(block);
 }
 
 static bool choose_tag(const struct client *c, struct client_rq *rq)
@@ -165,6 +199,8 @@ static void send_request(struct client *c, const struct client_rq *like)
 	rq->start_seq = storage_next_seq();
 	rq->start_ns = sim.now_ns;
 	rq->told_ns = c->st->server ? c->st->server->told_ns : 0;
+	if (rq->op_flags & UBLK_IO_F_INTEGRITY)
+		make_metadata(rq);
 	list_push_back(&c->inflight, &rq->node);
 	c->inflight_nr++;
 	model_dispatch(c->dev, rq);
@@ -189,6 +225,7 @@ static bool make_one(struct client *c)
 	if (c->inflight_nr >= c->depth || *c->budget == 0 || !choose_tag(c, &rq))
 		return false;
 	choose_op(c, &rq);
+	choose_metadata(c, &rq);
 	if (collides(c, &rq))
 		return false;
 	*c->budget -= 1;
@@ -340,6 +377,9 @@ static void judge_success(struct client_rq *rq, const void *buf)
 		if (rq->cut)
 			break;
 		storage_check_read(st, buf, start_of(rq), (uint32_t)bytes_of(rq));
+		if (rq->metadata)
+			storage_check_metadata(st, buf, rq->metadata, start_of(rq),
+					       (uint32_t)bytes_of(rq));
 		break;
 	case UBLK_IO_OP_WRITE:
 		storage_acked_write(st, rq->seed, start_of(rq), (uint32_t)bytes_of(rq));
@@ -356,6 +396,9 @@ static void judge_success(struct client_rq *rq, const void *buf)
 	default:
 		sim_fail("op %u is answered as done", client_rq_op(rq));
 	}
+	if (modifies(rq))
+		storage_set_metadata(st, start_of(rq), (uint32_t)bytes_of(rq),
+				     rq->metadata ? STORAGE_OF_BYTES : STORAGE_UNCHECKED);
 	if (rq->tainted && modifies(rq))
 		storage_set_unknown(st, start_of(rq), (uint32_t)bytes_of(rq));
 	if (rq->op_flags & UBLK_IO_F_FUA && !rq->cut)
@@ -401,6 +444,8 @@ void client_rq_renew(struct client_rq *rq)
 	rq->needs_reg = false;
 	if (rq->touched)
 		memset(rq->touched, 0, client_rq_data_bytes(rq));
+	if (rq->metadata)
+		make_metadata(rq);
 }
 
 void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf)

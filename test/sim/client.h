@@ -9,6 +9,9 @@
 #include "test/sim/storage.h"
 #include "test/sim/ublk_model.h"
 
+/* Of each block, where a device keeps metadata. */
+#define CLIENT_METADATA_BYTES 8u
+
 struct client_rq {
 	struct sim_event event;
 	struct client *client;
@@ -29,6 +32,7 @@ struct client_rq {
 	uint32_t must_fail; /* as noted: one of these errnos must be the answer, if there are any */
 	uint8_t *pages;	    /* data, but for the driver's own copy: the request's memory, */
 	uint8_t *touched;   /* and of a READ, a byte for each that the server has written */
+	uint64_t *metadata; /* of each block, with UBLK_IO_F_INTEGRITY */
 	bool needs_reg;	    /* UBLK_IO_F_NEED_REG_BUF, once it was said */
 	struct list_node node;
 };
@@ -66,6 +70,9 @@ static inline uint32_t client_rq_data_bytes(const struct client_rq *rq)
 
 	return op == UBLK_IO_OP_READ || op == UBLK_IO_OP_WRITE ? rq->nr_sectors << 9 : 0;
 }
+
+/* Of a request with UBLK_IO_F_INTEGRITY. */
+uint32_t client_rq_metadata_bytes(const struct client_rq *rq);
 
 /* The driver: the server answered. buf: where its bytes are. */
 void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf);

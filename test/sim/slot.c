@@ -115,6 +115,7 @@ void slot_fini(struct slot *slot)
 	sim_event_cancel(&slot->resize_event);
 	sim_filters_fini(&slot->filters);
 	sim_tree_fini(&slot->tree);
+	sim_top_fini(&slot->top);
 	if (slot->config && backend_of(slot)->options)
 		option_free(backend_of(slot)->options, slot->config);
 	free(slot->config);
@@ -202,6 +203,15 @@ static bool forgoes_partition_scan(const struct slot *slot)
 	       partition_scan_check(false, slot->host->ctl->features, words) == 0;
 }
 
+/* By the seed, as above. */
+static bool keeps_metadata(const struct slot *slot)
+{
+	const uint64_t needed = UBLK_F_INTEGRITY | UBLK_F_USER_COPY;
+
+	return sim.defect == DEFECT_NONE && !sim.cut.on && is_scripted(slot) &&
+	       (sim.seed + slot->idx) % 8 == 3 && (slot->host->ctl->features & needed) == needed;
+}
+
 /* The top of the backend's tree, for a size that it can have. */
 static const struct backend_spec *choose_tree(struct slot *slot)
 {
@@ -217,7 +227,9 @@ static const struct backend_spec *choose_tree(struct slot *slot)
 		storage_resize(st, MAX(row_bytes, st->size_bytes - st->size_bytes % row_bytes));
 		sim_tree_count(&slot->tree);
 	}
-	return sim_filters_choose(&slot->filters, top);
+	top = sim_filters_choose(&slot->filters, top);
+	return keeps_metadata(slot) ? sim_top_make(&slot->top, top, st->size_bytes, st->block_bytes)
+				    : top;
 }
 
 static void choose_spec(struct slot *slot)
@@ -479,7 +491,9 @@ static void became_live(struct slot *slot)
 	slot->was_live = true;
 	slot->lives++;
 	slot->st->serve_nr++;
-	slot_resize_often(slot);
+	/* What keeps metadata has its size for life. */
+	if (!slot->top.config)
+		slot_resize_often(slot);
 	plan_stop(slot);
 }
 

@@ -9,6 +9,7 @@
 #include "test/sim/tree/filters.h"
 #include "test/sim/scripted.h"
 #include "test/sim/storage.h"
+#include "test/sim/tree/top.h"
 #include "test/sim/tree/tree.h"
 #include "test/sim/ublk_model.h"
 #include "ublk/device/device.h"
@@ -55,6 +56,7 @@ struct slot {
 	struct backend_spec backend;
 	struct sim_filters filters;
 	struct sim_tree tree; /* of a scripted backend */
+	struct sim_top top;   /* of one whose device keeps metadata */
 	struct storage *st;
 	void *config; /* of a product's backend */
 	struct scripted_config scripted;

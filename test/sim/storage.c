@@ -28,6 +28,7 @@ struct storage *storage_create(unsigned idx, uint64_t size_bytes, uint32_t block
 	};
 	st->image = calloc(1, st->max_bytes);
 	st->unknown = calloc(st->max_block_nr, 1);
+	st->metadata = calloc(st->max_block_nr, 1);
 	st->acked_seq = calloc(st->max_block_nr, sizeof(*st->acked_seq));
 	st->dirty_seq = calloc(st->max_block_nr, sizeof(*st->dirty_seq));
 	storages[idx] = st;
@@ -41,6 +42,7 @@ void storage_destroy(struct storage *st)
 	storages[st->idx] = NULL;
 	free(st->image);
 	free(st->unknown);
+	free(st->metadata);
 	free(st->acked_seq);
 	free(st->dirty_seq);
 	free(st->medium);
@@ -166,6 +168,7 @@ void storage_set_unknown(struct storage *st, uint64_t offset_bytes, uint32_t len
 
 	for (uint64_t i = first_block(st, offset_bytes); i < end; i++) {
 		st->unknown[i] = 1;
+		st->metadata[i] = STORAGE_ANY;
 		/* Not acknowledged: a flush owes it nothing. */
 		st->acked_seq[i] = 0;
 	}
@@ -205,6 +208,7 @@ void storage_reset(struct storage *st)
 {
 	memset(st->image, 0, st->max_bytes);
 	memset(st->unknown, 0, st->max_block_nr);
+	memset(st->metadata, STORAGE_UNCHECKED, st->max_block_nr);
 	memset(st->acked_seq, 0, st->max_block_nr * sizeof(*st->acked_seq));
 	memset(st->dirty_seq, 0, st->max_block_nr * sizeof(*st->dirty_seq));
 	st->has_inode = false;
@@ -227,6 +231,42 @@ void storage_check_read(const struct storage *st, const uint8_t *buf, uint64_t o
 		sim_fail("storage %u: read of %u bytes at %llu: byte %llu is %02x, not %02x",
 			 st->idx, length_bytes, (unsigned long long)offset_bytes,
 			 (unsigned long long)(place + i), buf[at + i], st->image[place + i]);
+	}
+}
+
+void storage_set_metadata(struct storage *st, uint64_t offset_bytes, uint32_t length_bytes,
+			  enum storage_metadata metadata)
+{
+	memset(st->metadata + first_block(st, offset_bytes), (int)metadata,
+	       length_bytes / st->block_bytes);
+}
+
+uint64_t storage_metadata_of(const struct storage *st, const uint8_t *buf, uint64_t offset_bytes)
+{
+	uint64_t hash = offset_bytes, word;
+
+	for (uint32_t i = 0; i < st->block_bytes; i += sizeof(word)) {
+		memcpy(&word, buf + i, sizeof(word));
+		hash = (hash ^ word) * 0x100000001b3ull;
+	}
+	return hash;
+}
+
+void storage_check_metadata(const struct storage *st, const uint8_t *buf, const uint64_t *metadata,
+			    uint64_t offset_bytes, uint32_t length_bytes)
+{
+	for (uint32_t at = 0; at < length_bytes; at += st->block_bytes, metadata++) {
+		uint64_t place = offset_bytes + at;
+		uint8_t state = st->metadata[first_block(st, place)];
+		uint64_t wanted = state == STORAGE_UNCHECKED
+					  ? UINT64_MAX
+					  : storage_metadata_of(st, buf + at, place);
+
+		if (state != STORAGE_ANY && *metadata != wanted)
+			sim_fail("storage %u: metadata of block %llu are %llx, not %llx (%s)",
+				 st->idx, (unsigned long long)first_block(st, place),
+				 (unsigned long long)*metadata, (unsigned long long)wanted,
+				 state == STORAGE_UNCHECKED ? "unchecked" : "of its bytes");
 	}
 }
 

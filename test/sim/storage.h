@@ -23,6 +23,13 @@ enum storage_gone {
 	STORAGE_LOST_TOLD, /* a FLUSH has failed since, or nobody could know */
 };
 
+/* What a block's metadata must be, where the device keeps some. */
+enum storage_metadata {
+	STORAGE_UNCHECKED, /* never written, or forgotten */
+	STORAGE_OF_BYTES,  /* those that its bytes came with */
+	STORAGE_ANY,
+};
+
 struct storage {
 	unsigned idx;
 	uint64_t size_bytes; /* of the block device, as its users see it */
@@ -31,6 +38,7 @@ struct storage {
 	uint64_t max_bytes, max_block_nr; /* that it can grow to */
 	uint8_t *image;			  /* the byte model */
 	uint8_t *unknown;		  /* per block: nobody may say what it holds */
+	uint8_t *metadata;		  /* per block: enum storage_metadata */
 	uint64_t *acked_seq;		  /* per block: of the last acknowledged write */
 	uint64_t *dirty_seq; /* per block: of the last write still in the volatile cache; 0: none */
 	bool has_data;	     /* false: reads mean nothing (null) */
@@ -83,12 +91,20 @@ void storage_acked_write(struct storage *st, uint64_t seed, uint64_t offset_byte
 			 uint32_t length_bytes);
 void storage_acked_zeroes(struct storage *st, uint64_t offset_bytes, uint32_t length_bytes);
 void storage_set_unknown(struct storage *st, uint64_t offset_bytes, uint32_t length_bytes);
+/* Behind one of these, of a device that keeps metadata. */
+void storage_set_metadata(struct storage *st, uint64_t offset_bytes, uint32_t length_bytes,
+			  enum storage_metadata metadata);
 /* All content is gone (a RAM disk was closed): zeroes. */
 void storage_reset(struct storage *st);
 
 /* Fails the run when the read is wrong. */
 void storage_check_read(const struct storage *st, const uint8_t *buf, uint64_t offset_bytes,
 			uint32_t length_bytes);
+/* The metadata of a block whose bytes are at buf, as the client makes them. */
+uint64_t storage_metadata_of(const struct storage *st, const uint8_t *buf, uint64_t offset_bytes);
+/* Fails the run when metadata that were read with these bytes are wrong. */
+void storage_check_metadata(const struct storage *st, const uint8_t *buf, const uint64_t *metadata,
+			    uint64_t offset_bytes, uint32_t length_bytes);
 /* Fails the run unless all that was acknowledged before seq is durable. */
 void storage_check_flushed(const struct storage *st, uint64_t before_seq);
 /* Fails the run unless the range is durable. */

@@ -20,6 +20,19 @@ static uint32_t place_of(uint64_t pos)
 	return (uint32_t)(pos - UBLKSRV_IO_BUF_OFFSET) & OFFSET_MASK;
 }
 
+/* At once, as the product does. */
+static void check_metadata(const struct model_dev *dev, const struct client_rq *rq, uint32_t at,
+			   size_t bytes)
+{
+	if (!(dev->info.flags & UBLK_F_INTEGRITY) || !rq->metadata)
+		sim_fail("dev %u queue %u tag %u: metadata, which it has not", dev->id, rq->queue,
+			 rq->tag);
+	if (at != 0 || bytes != client_rq_metadata_bytes(rq))
+		sim_fail("dev %u queue %u tag %u: %zu bytes of metadata at %u, not %u", dev->id,
+			 rq->queue, rq->tag, bytes, at, client_rq_metadata_bytes(rq));
+	sim_saw(FAULT_PATH_METADATA);
+}
+
 static struct client_rq *request_at(const struct model_dev *dev, uint64_t pos, size_t bytes)
 {
 	unsigned queue = (unsigned)((pos - UBLKSRV_IO_BUF_OFFSET) >> UBLK_QID_OFF) & QUEUE_MASK;
@@ -35,7 +48,9 @@ static struct client_rq *request_at(const struct model_dev *dev, uint64_t pos, s
 	if (!t->owned)
 		sim_fail("dev %u queue %u tag %u: user copy of a tag that the server does not have",
 			 dev->id, queue, tag);
-	if (bytes == 0 || at + bytes > client_rq_data_bytes(t->rq))
+	if (pos & UBLKSRV_IO_INTEGRITY_FLAG)
+		check_metadata(dev, t->rq, at, bytes);
+	else if (bytes == 0 || at + bytes > client_rq_data_bytes(t->rq))
 		sim_fail("dev %u queue %u tag %u: user copy of %zu bytes at %u, beyond the request",
 			 dev->id, queue, tag, bytes, at);
 	return t->rq;
@@ -59,7 +74,13 @@ static ssize_t choose_bytes(struct client_rq *rq, size_t bytes)
 	return sim_one_in(4) ? -EFAULT : (ssize_t)sim_below(bytes);
 }
 
-static ssize_t copy_out_of(struct client_rq *rq, void *buf, size_t bytes, uint32_t at)
+static const uint8_t *bytes_at(const struct client_rq *rq, uint64_t pos)
+{
+	return pos & UBLKSRV_IO_INTEGRITY_FLAG ? (const uint8_t *)rq->metadata
+					       : rq->pages + place_of(pos);
+}
+
+static ssize_t copy_out_of(struct client_rq *rq, void *buf, size_t bytes, uint64_t pos)
 {
 	ssize_t n = choose_bytes(rq, bytes);
 
@@ -69,7 +90,7 @@ static ssize_t copy_out_of(struct client_rq *rq, void *buf, size_t bytes, uint32
 	if (sim_one_in(20) && sim_defect(DEFECT_SHORT_COPY))
 		bytes /= 2;
 	if (n > 0)
-		memcpy(buf, rq->pages + at, MIN((size_t)n, bytes));
+		memcpy(buf, bytes_at(rq, pos), MIN((size_t)n, bytes));
 	return n;
 }
 
@@ -85,7 +106,7 @@ static void copy_pieces(struct client_rq *rq, const struct iovec *iov, size_t le
 	}
 }
 
-static ssize_t copy_into(struct client_rq *rq, const struct iovec *iov, size_t bytes, uint32_t at)
+static ssize_t copy_into(struct client_rq *rq, const struct iovec *iov, size_t bytes, uint64_t pos)
 {
 	ssize_t n = choose_bytes(rq, bytes);
 
@@ -94,7 +115,10 @@ static ssize_t copy_into(struct client_rq *rq, const struct iovec *iov, size_t b
 			 rq->tag);
 	if (n <= 0 || sim_defect_always(DEFECT_NO_HAND_COPY))
 		return n;
-	copy_pieces(rq, iov, (size_t)n, at);
+	if (pos & UBLKSRV_IO_INTEGRITY_FLAG)
+		memcpy(rq->metadata, iov->iov_base, (size_t)n);
+	else
+		copy_pieces(rq, iov, (size_t)n, place_of(pos));
 	return n;
 }
 
@@ -105,7 +129,7 @@ ssize_t ring_pread(int fd, void *buf, size_t bytes, uint64_t offset)
 	ssize_t n;
 
 	sim_kill_point();
-	n = copy_out_of(rq, buf, bytes, place_of(offset));
+	n = copy_out_of(rq, buf, bytes, offset);
 
 	sim_trace("pread", (uint64_t)rq->queue << 32 | rq->tag, place_of(offset), bytes, n);
 	sim_cross(side);
@@ -127,7 +151,7 @@ ssize_t ring_pwritev(int fd, const struct iovec *iov, unsigned nr, uint64_t offs
 	ssize_t n;
 
 	sim_kill_point();
-	n = copy_into(rq, iov, bytes, place_of(offset));
+	n = copy_into(rq, iov, bytes, offset);
 
 	sim_trace("pwrite", (uint64_t)rq->queue << 32 | rq->tag, place_of(offset), bytes, n);
 	sim_cross(side);

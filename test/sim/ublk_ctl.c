@@ -75,6 +75,8 @@ static int add_dev(const struct ublksrv_ctrl_cmd *cmd)
 	if (info.queue_depth > UBLK_MAX_QUEUE_DEPTH || !info.queue_depth ||
 	    info.nr_hw_queues > UBLK_MAX_NR_QUEUES || !info.nr_hw_queues || id != info.dev_id)
 		return -EINVAL;
+	if (info.flags & UBLK_F_INTEGRITY && !(info.flags & UBLK_F_USER_COPY))
+		return -EINVAL;
 	if (sim_fault(FAULT_CTL_ADD))
 		return -ENOMEM;
 	for (uint32_t i = 0; id == UINT32_MAX && i < MODEL_DEV_NR; i++)
@@ -119,6 +121,11 @@ static int validate_params(const struct model_dev *dev, const struct ublk_params
 			return -EINVAL;
 	}
 	if (params->types & (UBLK_PARAM_TYPE_DEVT | UBLK_PARAM_TYPE_ZONED))
+		return -EINVAL;
+	if (params->types & UBLK_PARAM_TYPE_INTEGRITY &&
+	    (!(dev->info.flags & UBLK_F_INTEGRITY) ||
+	     params->integrity.metadata_size != CLIENT_METADATA_BYTES ||
+	     params->integrity.interval_exp != p->logical_bs_shift))
 		return -EINVAL;
 	if (params->types & UBLK_PARAM_TYPE_DMA_ALIGN &&
 	    (params->dma.alignment >= PAGE_BYTES || !is_power_of_two_32(params->dma.alignment + 1)))

@@ -14,6 +14,7 @@
 #include "base/counter.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "storage/metadata.h"
 #include "ublk/device/device_internal.h"
 #include "ublk/device/params.h"
 #include "ublk/partition_scan.h"
@@ -372,7 +373,9 @@ void device_stats(const struct device *d, struct device_stats *ret_stats)
 
 uint64_t device_memory_max(const struct device_spec *spec)
 {
-	uint64_t per_tag = sizeof(struct tag_io) + sizeof(uint16_t);
+	uint64_t per_tag = sizeof(struct tag_io) + sizeof(uint16_t) +
+			   backend_spec_metadata_bytes(spec->backend, spec->max_io_bytes,
+						       spec->logical_block_bytes);
 
 	return spec->queues *
 	       (queue_buffer_bytes(spec->depth, spec->max_io_bytes) + spec->depth * per_tag +

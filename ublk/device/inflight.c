@@ -117,6 +117,11 @@ bool device_zones(const struct device *d, struct backend_zones_look *ret_look)
 	return has_tags(d, 0) && backend_zones_look(d->queues[0].backend, ret_look);
 }
 
+bool device_integrity(const struct device *d, struct backend_integrity_look *ret_look)
+{
+	return has_tags(d, 0) && backend_integrity_look(d->queues[0].backend, ret_look);
+}
+
 bool device_cache(const struct device *d, unsigned idx, struct backend_cache_look *ret_look)
 {
 	unsigned queue = 0;

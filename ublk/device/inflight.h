@@ -5,6 +5,7 @@
 #ifndef UBLK_DEVICE_INFLIGHT_H
 #define UBLK_DEVICE_INFLIGHT_H
 
+#include "storage/metadata.h"
 #include "storage/zones.h"
 #include "ublk/device/device.h"
 
@@ -64,6 +65,9 @@ bool device_image(const struct device *device, unsigned idx, struct backend_imag
 
 /* Of its zones; false: it has none, or no queue. */
 bool device_zones(const struct device *device, struct backend_zones_look *ret_look);
+
+/* The same of the metadata that it keeps. */
+bool device_integrity(const struct device *device, struct backend_integrity_look *ret_look);
 
 /* The same of a cache. */
 bool device_cache(const struct device *device, unsigned idx, struct backend_cache_look *ret_look);

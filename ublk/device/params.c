@@ -5,6 +5,7 @@
 #include "ublk/device/params.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/util.h"
 
@@ -118,6 +119,57 @@ static const char *zones_incompatible(const struct ublk_params *params,
 	return NULL;
 }
 
+/* What is one of these two is the other. */
+static uint8_t checksum_type(uint8_t checksum)
+{
+	static const uint8_t types[BACKEND_CHECKSUM_NR] = {
+		[BACKEND_CHECKSUM_NONE] = LBMD_PI_CSUM_NONE,
+		[BACKEND_CHECKSUM_IP] = LBMD_PI_CSUM_IP,
+		[BACKEND_CHECKSUM_CRC] = LBMD_PI_CSUM_CRC16_T10DIF,
+		[BACKEND_CHECKSUM_NVME] = LBMD_PI_CSUM_CRC64_NVME,
+	};
+
+	return types[checksum];
+}
+
+static struct ublk_param_integrity
+integrity_params(const struct backend_integrity_limits *integrity)
+{
+	return (struct ublk_param_integrity){
+		.flags = (uint32_t)(integrity->is_capable ? LBMD_PI_CAP_INTEGRITY : 0) |
+			 (uint32_t)(integrity->has_reftag ? LBMD_PI_CAP_REFTAG : 0),
+		.interval_exp = integrity->interval_shift,
+		.metadata_size = integrity->metadata_bytes,
+		.pi_offset = integrity->tuple_at,
+		.csum_type = checksum_type(integrity->checksum),
+		.tag_size = integrity->tag_bytes,
+	};
+}
+
+static void fill_integrity(struct ublk_params *params, const struct backend_limits *limits)
+{
+	if (limits->integrity.metadata_bytes == 0)
+		return;
+	params->types |= UBLK_PARAM_TYPE_INTEGRITY;
+	params->integrity = integrity_params(&limits->integrity);
+}
+
+/* NULL: what the block layer makes of the metadata is what it made before. */
+static const char *integrity_incompatible(const struct ublk_params *params,
+					  const struct backend_limits *limits)
+{
+	struct ublk_param_integrity now = integrity_params(&limits->integrity);
+	bool keeps = limits->integrity.metadata_bytes > 0;
+
+	if (!(params->types & UBLK_PARAM_TYPE_INTEGRITY))
+		return keeps ? "it keeps metadata now" : NULL;
+	if (!keeps)
+		return "it keeps no metadata any more";
+	return memcmp(&now, &params->integrity, offsetof(struct ublk_param_integrity, pad)) == 0
+		       ? NULL
+		       : "its metadata have another form";
+}
+
 uint32_t params_queues(uint32_t wanted, const struct backend_limits *limits)
 {
 	return limits->queue_nr_max ? MIN(wanted, limits->queue_nr_max) : wanted;
@@ -147,6 +199,7 @@ void params_fill(struct ublk_params *params, const struct device_spec *spec,
 	};
 	fill_discard(params, spec, limits);
 	fill_zones(params, limits);
+	fill_integrity(params, limits);
 	if (path == DATA_PATH_ZERO_COPY)
 		fill_pages(params, limits);
 }
@@ -173,6 +226,8 @@ const char *params_incompatible(const struct ublk_params *params, const struct d
 	if ((basic->attrs & UBLK_ATTR_FUA) && !(attrs & UBLK_ATTR_FUA))
 		return "it cannot write through its cache any more";
 	words = zones_incompatible(params, limits);
+	if (!words)
+		words = integrity_incompatible(params, limits);
 	if (words)
 		return words;
 	if (spec->queues <= params_queues(spec->queues, limits))

@@ -22,6 +22,7 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "storage/metadata.h"
 #include "ublk/queue/faults.h"
 #include "ublk/queue/instruments.h"
 #include "ublk/queue/io_error.h"
@@ -220,11 +221,13 @@ static int backend_op_of(unsigned ublk_op)
 /*
  * Failfast of the transport is what multipath and md ask for when they can do without this path; of
  * the device and the driver it would be about the storage's own tries, of which there are none.
+ * UBLK_IO_F_INTEGRITY is set for devices with metadata alone.
  */
 static uint8_t tag_flags_of(uint32_t op_flags)
 {
 	return (uint8_t)((op_flags & UBLK_IO_F_FUA ? BACKEND_FUA : 0) |
 			 (op_flags & UBLK_IO_F_NOUNMAP ? BACKEND_NOUNMAP : 0) |
+			 (op_flags & UBLK_IO_F_INTEGRITY ? BACKEND_METADATA : 0) |
 			 (op_flags & UBLK_IO_F_FAILFAST_TRANSPORT ? BACKEND_FAIL_FAST : 0));
 }
 
@@ -242,6 +245,8 @@ static int decode_other(struct tag_io *io, uint32_t op_flags, uint64_t length_by
 		return -EOPNOTSUPP;
 	return length_bytes > UINT32_MAX ? -EIO : 0;
 }
+
+_Static_assert(UBLKSRV_IO_INTEGRITY_FLAG == BACKEND_METADATA_POS, "where metadata are");
 
 _Static_assert((int)UBLK_IO_OP_READ == (int)BACKEND_READ &&
 		       (int)UBLK_IO_OP_WRITE == (int)BACKEND_WRITE && UBLK_IO_OP_WRITE == 1,
@@ -303,7 +308,7 @@ static __attribute__((noinline)) void serve_any(struct queue *q, struct tag_io *
 /* Of a descriptor's op_flags, what has decode() do more than decode_plain. */
 #define NOT_PLAIN                                                                                  \
 	((0xffu & ~(unsigned)UBLK_IO_OP_WRITE) | UBLK_IO_F_FAILFAST_TRANSPORT | UBLK_IO_F_FUA |    \
-	 UBLK_IO_F_NEED_REG_BUF)
+	 UBLK_IO_F_INTEGRITY | UBLK_IO_F_NEED_REG_BUF)
 
 /*
  * What nearly all are: a READ or WRITE without FUA, whose bytes are in their place, of a queue that

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "storage/metadata.h"
 #include "storage/look.h"
 #include "storage/zones.h"
 #include "test/unit/daemon/fake_look.h"
@@ -58,6 +59,26 @@ bool device_zones(const struct device *d, struct backend_zones_look *ret_look)
 						 .refused = 13,
 						 .redone = 14,
 						 .commits = 15 };
+	return true;
+}
+
+/* Of a device whose name begins with "integrity". */
+bool device_integrity(const struct device *d, struct backend_integrity_look *ret_look)
+{
+	if (strncmp(d->spec.name, "integrity", 9) != 0)
+		return false;
+	*ret_look = (struct backend_integrity_look){
+		.limits = { .metadata_bytes = 64,
+			    .interval_shift = 12,
+			    .checksum = BACKEND_CHECKSUM_NVME,
+			    .tuple_at = 48,
+			    .tag_bytes = 3,
+			    .has_reftag = true },
+		.reads = 21,
+		.writes = 22,
+		.forgotten = 23,
+		.held = 24,
+	};
 	return true;
 }
 

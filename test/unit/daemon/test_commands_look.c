@@ -114,6 +114,32 @@ static void test_show_images(void **state)
 	json_decref(data);
 }
 
+static void test_show_integrity(void **state)
+{
+	json_t *data, *integrity;
+
+	(void)state;
+	add("integrity");
+	data = ask("{\"command\":\"show\",\"name\":\"integrity\"}");
+	integrity = json_object_get(data, "integrity");
+	assert_string_equal(json_string_value(json_object_get(integrity, "checksum")), "nvme");
+	assert_int_equal(number_of(integrity, "metadata_bytes"), 64);
+	assert_int_equal(number_of(integrity, "interval_bytes"), 4096);
+	assert_int_equal(number_of(integrity, "pi_offset"), 48);
+	assert_int_equal(number_of(integrity, "tag_bytes"), 3);
+	assert_true(json_is_true(json_object_get(integrity, "reftag")));
+	assert_true(json_is_false(json_object_get(integrity, "capable")));
+	assert_int_equal(number_of(integrity, "reads"), 21);
+	assert_int_equal(number_of(integrity, "writes"), 22);
+	assert_int_equal(number_of(integrity, "forgotten"), 23);
+	assert_int_equal(number_of(integrity, "held"), 24);
+	json_decref(data);
+	add("other");
+	data = ask("{\"command\":\"show\",\"name\":\"other\"}");
+	assert_null(json_object_get(data, "integrity"));
+	json_decref(data);
+}
+
 static void test_show_zones(void **state)
 {
 	json_t *data, *zones;
@@ -301,6 +327,7 @@ int main(void)
 		TEST(test_show_connections),
 		TEST(test_show_images),
 		TEST(test_show_zones),
+		TEST(test_show_integrity),
 		TEST(test_show_caches),
 		TEST(test_show_repeated),
 		TEST(test_show_library),

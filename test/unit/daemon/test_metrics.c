@@ -255,6 +255,25 @@ static void test_zones(void **state)
 	free(text);
 }
 
+static void test_integrity(void **state)
+{
+	size_t bytes;
+	char *text;
+
+	(void)state;
+	add("integrity");
+	add("d");
+	text = metrics_text(&source, METRICS_OPENMETRICS, &bytes);
+	assert_non_null(text);
+	assert_non_null(strstr(text, "\nublkd_integrity_reads_total{device=\"integrity\"} 21\n"));
+	assert_non_null(strstr(text, "\nublkd_integrity_writes_total{device=\"integrity\"} 22\n"));
+	assert_non_null(
+		strstr(text, "\nublkd_integrity_forgotten_total{device=\"integrity\"} 23\n"));
+	assert_non_null(strstr(text, "\nublkd_integrity_held_total{device=\"integrity\"} 24\n"));
+	assert_null(strstr(text, "ublkd_integrity_reads_total{device=\"d\""));
+	free(text);
+}
+
 static void test_text(void **state)
 {
 	size_t bytes;
@@ -544,6 +563,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_zones),	    TEST(test_text),	  TEST(test_shared_is_counted_once),
+		TEST(test_integrity),	    TEST(test_text),	  TEST(test_shared_is_counted_once),
 		TEST(test_slowest_request), TEST(test_heatmap),	  TEST(test_server),
 		TEST(test_addresses),	    TEST(test_dashboard), TEST(test_formats),
 		TEST(test_library),
