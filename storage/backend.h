@@ -62,6 +62,13 @@ enum backend_data {
 	BACKEND_DATA_FIXED = 1u << 0,
 	/* By backend_data_put and _get alone, while the request is in its hands. */
 	BACKEND_DATA_MOVES = 1u << 1,
+	/*
+	 * In memory that a client shares: it can change the bytes while the request is in hand, and
+	 * what it takes away is EFAULT to the kernel. The node sends on what it reads at one time,
+	 * decides nothing by it, reads nothing back that it has written there, and lets EFAULT fail
+	 * that request alone.
+	 */
+	BACKEND_DATA_SHMEM = 1u << 2,
 	/* Of nodes that do not look at the bytes: what is below decides. */
 	BACKEND_DATA_ANY = BACKEND_DATA_FIXED | BACKEND_DATA_MOVES,
 };

@@ -53,7 +53,7 @@ MAY = {
     "daemon/settings": DRIVER | {"backends/mem"},
     "daemon/runtime": DRIVER | {"daemon/settings"},
     "daemon/fdstore": {"base", "host", "daemon/runtime"},
-    "daemon/socket": GROUND,
+    "daemon/socket": GROUND | {"daemon/runtime"},
     "daemon/devices": DAEMON_GROUND | {"ublk/device", "ublk/queue", "daemon/fdstore"},
     "daemon/handover": DAEMON_GROUND
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/devices", "daemon/socket"},

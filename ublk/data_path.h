@@ -42,6 +42,7 @@ struct data_choice {
 	enum data_path path; /* not AUTO */
 	bool batch;
 	bool zoned; /* zones.h: the driver wants USER_COPY for it */
+	bool shmem; /* shmem.h: with USER_COPY alone */
 };
 
 #define DATA_PATH_ERROR_BYTES 256

@@ -85,6 +85,10 @@ enum exit_code ublkctl_snapshot(const struct ublkctl_args *a);
 /* ctl_cache.c */
 enum exit_code ublkctl_cache(const struct ublkctl_args *a);
 
+/* ctl_shmem.c */
+enum exit_code ublkctl_share(const struct ublkctl_args *a);
+enum exit_code ublkctl_unshare(const struct ublkctl_args *a);
+
 /* ctl_attach.c */
 enum exit_code ublkctl_attach(const struct ublkctl_args *a);
 enum exit_code ublkctl_detach(const struct ublkctl_args *a);

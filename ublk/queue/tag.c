@@ -9,7 +9,8 @@
  *
  * Bytes (data_path.h): the driver's own copy needs nothing here; a backend that moves them by
  * itself or reads into a registered buffer neither; what is left is copied `by_hand`, before a
- * WRITE goes to the backend and after a READ came back from it. Failure modes: the backend is busy
+ * WRITE goes to the backend and after a READ came back from it; what is in memory that a client
+ * shares is there (shmem_request.c). Failure modes: the backend is busy
  * (the tag waits for the next completion or a millisecond), the SQ is full (the commits wait for
  * the next turn), the driver refuses a FETCH or COMMIT (the tag is lost, counted and told), the
  * driver aborts (the tag is down; when all are, the queue ends), a buffer could not be registered
@@ -62,7 +63,7 @@ static inline void prep_tag_cmd(struct tag_io *io, struct io_uring_sqe *sqe, uin
 static __attribute__((cold, noinline)) void place_again(struct queue *q, struct tag_io *io,
 							bool by_hand)
 {
-	io->by_hand = by_hand;
+	io->bytes_are = by_hand ? TAG_BYTES_BY_HAND : TAG_BYTES_THERE;
 	io->request.buf = by_hand ? queue_buffer(q, io->request.tag) : NULL;
 	io->request.buf_index = by_hand ? -1 : queue_buffer_index(q, io->request.tag);
 	if (by_hand)
@@ -75,7 +76,7 @@ static inline void place_registered(struct queue *q, struct tag_io *io, uint32_t
 	bool by_hand = op_flags & UBLK_IO_F_NEED_REG_BUF;
 
 	/* As it was for the request before, nearly always. */
-	if (__builtin_expect(by_hand || io->by_hand, 0))
+	if (__builtin_expect(by_hand || io->bytes_are, 0))
 		place_again(q, io, by_hand);
 }
 
@@ -106,14 +107,23 @@ static __attribute__((cold, noinline)) void tag_fail(struct queue *q, struct tag
 	commit_later(q, io);
 }
 
+/* What is left to do for the bytes of a request that the backend has done. Returns 0 or -errno. */
+static inline int tag_bytes_back(const struct queue *q, const struct tag_io *io)
+{
+	if (io->bytes_are == TAG_BYTES_SHMEM)
+		return tag_shmem_result(q, io);
+	if (io->request.op == BACKEND_WRITE)
+		return 0;
+	return backend_data_to_driver(&io->request, 0, io->request.buf, io->request.length_bytes);
+}
+
 /* The request of this tag is answered: hand it back at the end of the turn. */
 static inline void tag_finish(struct queue *q, struct tag_io *io, int result)
 {
 	bool has_data = io->request.op == BACKEND_READ || io->request.op == BACKEND_WRITE;
 
-	if (io->by_hand && result == 0 && io->request.op == BACKEND_READ)
-		result = backend_data_to_driver(&io->request, 0, io->request.buf,
-						io->request.length_bytes);
+	if (io->bytes_are && result == 0 && has_data)
+		result = tag_bytes_back(q, io);
 	if (__builtin_expect(result < 0, 0)) {
 		tag_fail(q, io, result);
 		return;
@@ -238,6 +248,8 @@ static inline int decode(struct queue *q, struct tag_io *io)
 		return -EIO;
 	if (q->setup.data.path == DATA_PATH_ZERO_COPY)
 		place_registered(q, io, op_flags);
+	else if (q->setup.shmem)
+		tag_place_shmem(q, io, op_flags, iod->addr);
 	return 0;
 }
 
@@ -261,7 +273,7 @@ void tag_serve(struct tag_io *io)
 	instrument_fetch(q, io);
 	if (q->cancelling && ret == 0)
 		ret = -EIO;
-	if (io->by_hand && ret == 0 && io->request.op == BACKEND_WRITE)
+	if (io->bytes_are == TAG_BYTES_BY_HAND && ret == 0 && io->request.op == BACKEND_WRITE)
 		ret = backend_data_from_driver(&io->request, 0, io->request.buf,
 					       io->request.length_bytes);
 	if (ret == 0 && fault_no_fua())
