@@ -34,7 +34,10 @@ FAMILIES = [
     for image in ("-qcow2", "-qcow2-alloc", "-qcow2-backing")
 ]
 # Without a rival.
-FAMILIES_ALONE = [("ublkd-shared", [], None), ("ublkd-mem", [], None), ("ublkd-mem-fragmented", [], None)]
+FAMILIES_ALONE = [("ublkd-shared", [], None), ("ublkd-mem", [], None), ("ublkd-mem-fragmented", [], None)] + [
+    (f"ublkd-{backend}-shmem{kind}", [], None)
+    for backend, kind in (("null", ""), ("mem", ""), ("mem", "-huge"), ("file", ""), ("file", "-huge"))
+]
 LABELS = {
     "null_blk": "null_blk: no server",
     "file": "the file, without a block device",
@@ -48,6 +51,11 @@ LABELS = {
     "ublkd-shared": "file, shared by devices: ublkd",
     "ublkd-mem": "mem: ublkd",
     "ublkd-mem-fragmented": "mem, each other page absent: ublkd",
+    "ublkd-null-shmem": "null, client's memory shared: ublkd",
+    "ublkd-mem-shmem": "mem, client's memory shared: ublkd",
+    "ublkd-mem-shmem-huge": "mem, client's huge pages shared: ublkd",
+    "ublkd-file-shmem": "file, client's memory shared: ublkd",
+    "ublkd-file-shmem-huge": "file, client's huge pages shared: ublkd",
     "nbd-floor-unix": "NBD, unix socket: server and minimal client, without a block device",
     "nbd-floor-tcp": "NBD, TCP: server and minimal client, without a block device",
     "nbd-ko-unix": "NBD, unix socket: kernel nbd.ko",

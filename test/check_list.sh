@@ -14,7 +14,7 @@ tap_run conformance 1800 build/asan/test/conformance &
 conformance=$!
 # The unit tests run in the first build only; of the others what is run, and what clang-tidy reads.
 programs='ublkd ublkd-keeper ublkd-manual man ublkctl ublktrace sim'
-released='zoned_cuts cache_cuts qcow2_cuts known bad_server exerciser powercut mon_command test_trace_btf'
+released='zoned_cuts cache_cuts qcow2_cuts known bad_server exerciser share_memory powercut mon_command test_trace_btf'
 if [ "$mode" = soak ]; then programs='' released=''; fi
 # shellcheck disable=SC2086 # many targets
 step build-release build release $programs $released
