@@ -4,7 +4,7 @@
  * reads it back to another place of it, compares, and takes the memory back.
  *
  *   cc -O2 -o share_memory share_memory.c
- *   ./share_memory [--huge] SOCKET NAME NODE     as /run/ublkd/ublkd.sock disk /dev/ublkb0
+ *   ./share_memory [--huge] SOCKET NAME NODE     as /run/ublkd/control.sock disk /dev/ublkb0
  *
  * Overwrites the first 64 KiB of the device. Exit code 0: what was read is what was written.
  */

@@ -330,6 +330,18 @@ static bool make_input_room(struct socket_client *c)
 	return true;
 }
 
+/* A request has one at most: with two it would not be known which is meant. False: it had two. */
+static bool keep_passed_fd(struct socket_client *c, int fd, int flags)
+{
+	bool one = !(flags & MSG_CTRUNC) && (fd < 0 || c->passed_fd < 0);
+
+	if (one)
+		c->passed_fd = MAX(fd, c->passed_fd);
+	else if (fd >= 0)
+		close(fd);
+	return one;
+}
+
 static void on_client_readable(struct ev_loop *ev, struct ev_io *w, int events)
 {
 	struct socket_client *c = container_of(w, struct socket_client, readable);
@@ -349,13 +361,10 @@ static void on_client_readable(struct ev_loop *ev, struct ev_io *w, int events)
 		drop_client(c);
 		return;
 	}
-	/* A request has one at most: with two it would not be known which is meant. */
-	if (fd >= 0 && c->passed_fd >= 0) {
-		close(fd);
+	if (!keep_passed_fd(c, fd, flags)) {
 		drop_client(c);
 		return;
 	}
-	c->passed_fd = MAX(fd, c->passed_fd);
 	c->eof = ret == 0;
 	c->in_bytes += (size_t)ret;
 	take_next_request(c);
