@@ -57,6 +57,7 @@ tap cache-drops 600 build/asan/test/cache_drops
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap zone-steps 600 build/asan/test/zone_steps
+tap shmem-steps 600 build/asan/test/shmem_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
 # 10,000 power cuts each, ten times as many with --soak
 tap qcow2-cuts 7200 build/release/test/qcow2_cuts
