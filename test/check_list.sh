@@ -178,7 +178,7 @@ if [ "$mode" != fast ]; then
 	guests "$(one 6.12)" 1200 '' resize
 	guests "$both" 1200 '' upgrade recovery
 	guests "$(one 7.2)" 1200 '' zoned
-	guests "$(one 7.2)" 1200 '' setro partitions
+	guests "$(one 7.2)" 1200 '' setro partitions shared_memory
 	guests "$(one 7.2)" 1200 '' datapath
 	guests "$(one 7.2)" 1200 '' qcow2 cache
 	guests "$(one 7.2)" $long '' s3

@@ -25,6 +25,7 @@ TRACER = {"base", "ublktrace", "ublktrace/events", "ublktrace/elf", "ublktrace/k
 # FOLDER: what its sources may include beside their own folder.
 MAY = {
     "base": set(),
+    "examples": set(),
     "reactor": {"base"},
     "config": {"base"},
     "host": {"base"},

@@ -69,8 +69,8 @@ static bool may_be_sealed(const struct stat *st)
 	return st->st_nlink == 0;
 }
 
-static int check_size(const struct stat *st, const struct shmem_file *file,
-		      char error[static SHMEM_ERROR_BYTES])
+static int shmem_check_size(const struct stat *st, const struct shmem_file *file,
+			    char error[static SHMEM_ERROR_BYTES])
 {
 	if (file->bytes == 0 || file->bytes % file->page_bytes != 0) {
 		snprintf(
@@ -115,5 +115,5 @@ int shmem_file_check(int fd, struct shmem_file *ret_file, char error[static SHME
 		.read_only = (flags & O_ACCMODE) == O_RDONLY ||
 			     (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)),
 	};
-	return check_size(&st, ret_file, error);
+	return shmem_check_size(&st, ret_file, error);
 }

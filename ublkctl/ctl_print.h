@@ -10,7 +10,6 @@ void print_device(const json_t *device);
 void print_caches(const json_t *caches);
 /* Accepts NULL: the device has none. */
 void print_zones(const json_t *zones);
-/* ctl_shmem.c */
 void print_shmem(const json_t *buffers);
 /* Limits that limit nothing are left out. */
 void print_throttle(const json_t *limits);
