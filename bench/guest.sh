@@ -187,10 +187,21 @@ share_huge() {
 	rm -f "$shmem.huge/file"
 	share_memory "$shmem.huge/file" mmaphuge
 }
+# nbd takes a memfd alone: fio gets at it by the path of a process that holds it.
+share_sealed() {
+	python3 "$here/../../bench/share_memfd.py" /run/ublkd/control.sock bench $((32 << 20)) >"$work/share" 2>&1 &
+	share_pid=$!
+	wait_for 20 grep -q / "$work/share" && fio_memory=--mem=mmapshared:$(cat "$work/share") && return
+	why="share_memfd.py: $(tail -n 1 "$work/share")"
+	stop_daemon
+	stop_nbdkit
+	return 1
+}
 start_ublkd_mem_shmem() { start_ublkd_mem "$1" && share_tmpfs; }
 start_ublkd_mem_shmem_huge() { start_ublkd_mem "$1" && share_huge; }
 start_ublkd_file_shmem() { start_ublkd_file "$1" && share_tmpfs; }
 start_ublkd_file_shmem_huge() { start_ublkd_file "$1" && share_huge; }
+start_ublkd_nbd_unix_shmem() { start_ublkd_nbd unix && share_sealed; }
 start_ublkd_null_shmem() { start_ublkd_null "$1" && share_tmpfs; }
 # Each other page is there: as many runs as there can be.
 start_ublkd_mem_fragmented() {
@@ -354,6 +365,7 @@ stop() { # SYSTEM
 	ublkd-http*) stop_daemon; stop_http_server; rm -f "${file%/*}/cache" ;;
 	nbd-floor-*) stop_nbdkit ;;
 	nbd-ko-*) nbd-client -d "$device" >/dev/null; stop_nbdkit ;;
+	ublkd-nbd-unix-shmem) stop_daemon; stop_nbdkit; kill "$share_pid" ;;
 	ublkd-nbd-*) stop_daemon; stop_nbdkit ;;
 	rbd-kernel) rbd unmap --options noudev "$device"; stop_ceph ;;
 	rbd-nbd) rbd-nbd unmap "$device"; stop_ceph ;;

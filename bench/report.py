@@ -36,7 +36,7 @@ FAMILIES = [
 # Without a rival.
 FAMILIES_ALONE = [("ublkd-shared", [], None), ("ublkd-mem", [], None), ("ublkd-mem-fragmented", [], None)] + [
     (f"ublkd-{backend}-shmem{kind}", [], None)
-    for backend, kind in (("null", ""), ("mem", ""), ("mem", "-huge"), ("file", ""), ("file", "-huge"))
+    for backend, kind in (("null", ""), ("nbd-unix", ""), ("mem", ""), ("mem", "-huge"), ("file", ""), ("file", "-huge"))
 ]
 LABELS = {
     "null_blk": "null_blk: no server",
@@ -52,6 +52,7 @@ LABELS = {
     "ublkd-mem": "mem: ublkd",
     "ublkd-mem-fragmented": "mem, each other page absent: ublkd",
     "ublkd-null-shmem": "null, client's memory shared: ublkd",
+    "ublkd-nbd-unix-shmem": "NBD, unix socket, client's memory shared: ublkd",
     "ublkd-mem-shmem": "mem, client's memory shared: ublkd",
     "ublkd-mem-shmem-huge": "mem, client's huge pages shared: ublkd",
     "ublkd-file-shmem": "file, client's memory shared: ublkd",

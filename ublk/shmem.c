@@ -38,11 +38,11 @@ int shmem_check(enum data_path wish, const struct backend_spec *spec, uint64_t f
 			 wish == DATA_PATH_ZERO_COPY ? ": zero_copy copies nothing anyway" : "");
 		return -EINVAL;
 	}
-	if (!(backend_spec_data(spec) & BACKEND_DATA_SHMEM)) {
+	if (!(backend_spec_data(spec) & BACKEND_DATA_SEALED)) {
 		snprintf(error, SHMEM_ERROR_BYTES,
 			 "shared_memory is impossible with the backend %s: a client can change "
-			 "shared memory while a request is served; mem, file, null and pattern, "
-			 "and stripe, throttle, delay and fault over them, can do with that",
+			 "shared memory while a request is served; mem, file, null, pattern and "
+			 "nbd, and stripe, throttle, delay and fault over them, can do with that",
 			 backend_spec_text(spec, backend));
 		return -EINVAL;
 	}
@@ -86,7 +86,13 @@ static int shmem_check_size(const struct stat *st, const struct shmem_file *file
 				  "share it as several files");
 }
 
-int shmem_file_check(int fd, struct shmem_file *ret_file, char error[static SHMEM_ERROR_BYTES])
+bool shmem_wants_sealed(const struct backend_spec *spec)
+{
+	return (backend_spec_data(spec) & BACKEND_DATA_SHMEM) != BACKEND_DATA_SHMEM;
+}
+
+int shmem_file_check(int fd, bool wants_sealed, struct shmem_file *ret_file,
+		     char error[static SHMEM_ERROR_BYTES])
 {
 	int seals = fcntl(fd, F_GET_SEALS), flags = fcntl(fd, F_GETFL);
 	struct statfs fs;
@@ -104,6 +110,13 @@ int shmem_file_check(int fd, struct shmem_file *ret_file, char error[static SHME
 	if ((flags & O_ACCMODE) == O_WRONLY)
 		return refuse_file(error, "the descriptor is open for writing alone: open it for "
 					  "reading and writing");
+	/* Huge pages can be taken away from a sealed file, too: shmem_map.h. */
+	if (wants_sealed && (!(seals & F_SEAL_SHRINK) || (unsigned long)fs.f_type == HUGETLBFS))
+		return refuse_file(error,
+				   "the backend takes only memory whose pages nobody can take "
+				   "away, or its connection could be lost: a memfd without huge "
+				   "pages, made with MFD_ALLOW_SEALING, and sealed by fcntl(fd, "
+				   "F_ADD_SEALS, F_SEAL_SHRINK)");
 	if (!(seals & F_SEAL_SHRINK) && may_be_sealed(&st))
 		return refuse_file(error, "the memory is not sealed against shrinking: make it by "
 					  "memfd_create(2) with MFD_ALLOW_SEALING, and seal it by "

@@ -4,7 +4,7 @@
  * frames; docs/shared-memory.md is for users.
  *
  * Who shares memory can change it at any time, and take it away. Backends see it only when all
- * nodes of the tree have BACKEND_DATA_SHMEM.
+ * nodes of the tree have BACKEND_DATA_SHMEM, or BACKEND_DATA_SEALED where it cannot be taken away.
  *
  * A device with shared memory goes by user_copy. So a request can be served by pread and pwrite on
  * /dev/ublkcN whatever the driver says of its memory: when a buffer is not known (any more), when
@@ -39,6 +39,9 @@ struct backend_spec;
 int shmem_check(enum data_path wish, const struct backend_spec *spec, uint64_t features,
 		char error[static SHMEM_ERROR_BYTES]);
 
+/* Of such a device: whether a page that goes missing would harm more than a request in it. */
+bool shmem_wants_sealed(const struct backend_spec *spec);
+
 /* What a descriptor that a client hands over is. */
 struct shmem_file {
 	uint64_t bytes;
@@ -49,9 +52,11 @@ struct shmem_file {
 /*
  * Any thread, waits for no storage: F_GET_SEALS, which only memory has, comes first. Refuses all
  * but a memfd that is sealed against shrinking and files in tmpfs and hugetlbfs, which no
- * descriptor can seal. Returns 0, or -EINVAL with words.
+ * descriptor can seal; with wants_sealed these, too, and huge pages. Returns 0, or -EINVAL with
+ * words.
  */
-int shmem_file_check(int fd, struct shmem_file *ret_file, char error[static SHMEM_ERROR_BYTES]);
+int shmem_file_check(int fd, bool wants_sealed, struct shmem_file *ret_file,
+		     char error[static SHMEM_ERROR_BYTES]);
 
 /*
  * A buffer by the driver's index. usable_bytes is the main thread's word to the reactors: 0 until

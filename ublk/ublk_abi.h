@@ -67,7 +67,8 @@ struct ublksrv_io_desc {
 #define UBLK_U_CMD_UPDATE_SIZE UBLK_U_CMD(_IOC_READ | _IOC_WRITE, 0x15)
 #define UBLK_U_CMD_QUIESCE_DEV UBLK_U_CMD(_IOC_READ | _IOC_WRITE, 0x16)
 #define UBLK_U_CMD_TRY_STOP_DEV UBLK_U_CMD(_IOC_READ | _IOC_WRITE, 0x17)
-#define UBLK_U_CMD_REG_BUF UBLK_U_CMD(_IOC_READ | _IOC_WRITE, 0x18)   /* res: the index, or -errno \
+#define UBLK_U_CMD_REG_BUF                                                                         \
+	UBLK_U_CMD(_IOC_READ | _IOC_WRITE, 0x18)		      /* res: the index, or -errno \
 								       */
 #define UBLK_U_CMD_UNREG_BUF UBLK_U_CMD(_IOC_READ | _IOC_WRITE, 0x19) /* data[0]: the index */
 

@@ -176,8 +176,8 @@ const struct option settings_device_options[] = {
 	  .max = 1ull << 40,
 	  .help = "How much memory clients may share with the device (Linux 7.1): their direct I/O "
 		  "in it is not copied. They hand it over with ublkctl share. 0: none. For the "
-		  "backends mem, file, null and pattern, and stripe, throttle, delay and fault "
-		  "over them." },
+		  "backends mem, file, null, pattern and nbd, and stripe, throttle, delay and "
+		  "fault over them." },
 	{ .name = "batch",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct device_options, batch),

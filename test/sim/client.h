@@ -29,6 +29,7 @@ struct client_rq {
 	uint32_t must_fail; /* as noted: one of these errnos must be the answer, if there are any */
 	uint8_t *pages;	    /* data, but for the driver's own copy: the request's memory, */
 	uint8_t *touched;   /* and of a READ, a byte for each that the server has written */
+	bool in_shmem;	    /* pages are in memory that the client shares, and stay there */
 	bool needs_reg;	    /* UBLK_IO_F_NEED_REG_BUF, once it was said */
 	struct list_node node;
 };

@@ -19,10 +19,13 @@ devices:
   - {name: file, id: 2, shared_memory: $1, backend: {type: file, path: /mnt/ram/file}}
   - {name: stripe, id: 3, shared_memory: $1, backend: {type: stripe, chunk: 64KiB, backends: [
       {type: file, path: /mnt/ram/a}, {type: file, path: /mnt/ram/b}]}}
+  - {name: nbd, id: 6, partition_scan: no, shared_memory: $1, backend: {type: nbd, uri: "nbd+unix:///?socket=/run/nbd.sock"}}
   - {name: plain, id: 4, partition_scan: no, backend: {type: mem, size: 4MiB}}
   - {name: slow, id: 5, partition_scan: no, shared_memory: $1, backend: {type: delay, write: 6s, backend: {type: null, size: 4MiB}}}
 END
 }
+
+nbdkit -U /run/nbd.sock memory 32M || exit 1
 
 state_of() { ublkctl --json list | jq -r ".[] | select(.name == \"$1\").state"; }
 is_live() { [ "$(state_of "$1")" = live ]; }
@@ -47,6 +50,7 @@ if ! driver_has SHMEM_ZC; then
 	finish
 fi
 
+fallocate -l 1M /run/sealless
 echo 16 >/proc/sys/vm/nr_hugepages
 huge=$(free_huge)
 configure 8MiB
@@ -57,6 +61,7 @@ ok "doctor says that the driver has it" said '^OK +shared_memory +the driver has
 ok "every byte of mem is where it belongs" "$client" check "$socket" mem /dev/ublkb1 - 200
 ok "... of a file" "$client" check "$socket" file /dev/ublkb2 /mnt/ram/file 200
 ok "... of a stripe" "$client" check "$socket" stripe /dev/ublkb3 - 200
+ok "... of an NBD server" "$client" check "$socket" nbd /dev/ublkb6 - 200
 ok "the example works" "$example" "$socket" mem /dev/ublkb1
 ok "... with huge pages" "$example" --huge "$socket" file /dev/ublkb2
 ok "what was taken back is free" huge_are_free
@@ -70,6 +75,8 @@ ok "a file on a disk" refuses 'is no memory' file
 ok "no descriptor" refuses 'no descriptor' none
 ok "two" refuses 'no descriptor|dropped' two
 ok "memory without a seal" refuses 'not sealed against shrinking' unsealed
+ok "... for a server's device also of huge pages" refuses 'whose pages nobody can take away' huge nbd
+ok "... and files" said 'whose pages nobody can take away' ublkctl share nbd /run/sealless
 ok "no bytes" refuses 'expected a multiple of its pages' empty
 ok "half a page" refuses 'expected a multiple of its pages' odd
 ok "what cannot be read" refuses 'for writing alone' writeonly
@@ -155,27 +162,32 @@ ok "a client dies under its load: others are served" verify /dev/ublkb2 --bs=4k 
 ok "... and it can be taken back" ublkctl unshare file 0
 
 torn_is() { buffers "$1" ".[0].torn == $2"; }
-tear() { # DEVICE: a file that nobody can seal
-	fallocate -l 2M /run/torn
-	ublkctl share "$1" /run/torn || return 1
-	fio --name=torn --filename="$2" --mem=mmapshared:/run/torn --direct=1 --ioengine=io_uring --rw="$3" --bs=16k --iodepth=16 \
+tear() { # DEVICE NODE RW FILE FIO_MEMORY: a file that nobody can seal
+	fallocate -l 2M "$4"
+	ublkctl share "$1" "$4" || return 1
+	fio --name=torn --filename="$2" --mem="$5:$4" --direct=1 --ioengine=io_uring --rw="$3" --bs=16k --iodepth=16 \
 		--size=16M --time_based --runtime=30 >"$work/torn" 2>&1 &
 	load_pid=$!
 	rest 2
-	truncate -s 0 /run/torn
+	truncate -s 0 "$4"
 	rest 2
 	end_fio
-	rm -f /run/torn
-	ublkctl list
+	rm -f "$4"
+	torn_is "$1" true
 }
 same_server() { [ "$(server)" = "$1" ]; }
 now=$(server)
-ok "a client truncates what it shares under its reads" tear mem /dev/ublkb1 randread
-ok "... under its writes" tear stripe /dev/ublkb3 randwrite
+ok "a client truncates what it shares under its reads" tear mem /dev/ublkb1 randread /run/torn mmapshared
+ok "... under its writes" tear stripe /dev/ublkb3 randwrite /run/torn mmapshared
 ok "... the daemon lives" same_server "$now"
 ok "... and serves mem" verify /dev/ublkb1 --bs=4k --size=4M
 ok "... and stripe" verify /dev/ublkb3 --bs=4k --size=4M
 ok "torn memory can be taken back" ublkctl unshare mem 0
+mkdir -p /run/huge && mount -t hugetlbfs none /run/huge
+ok "the same of huge pages" tear mem /dev/ublkb1 randwrite /run/huge/torn mmaphuge
+ok "... the daemon lives" same_server "$now"
+ok "... and gives them back" ublkctl unshare mem 0
+umount /run/huge
 
 dd if=/dev/zero of=/dev/ublkb5 bs=4k count=1 oflag=direct status=none &
 rest 2

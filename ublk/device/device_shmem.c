@@ -284,7 +284,7 @@ int device_shmem_share(struct device *d, int fd, bool read_only, char *error, si
 	if (ret < 0)
 		return ret;
 	s = d->shmem;
-	ret = shmem_file_check(fd, &file, words);
+	ret = shmem_file_check(fd, shmem_wants_sealed(d->spec.backend), &file, words);
 	if (ret < 0)
 		return shmem_refuse(ret, words, error, error_bytes);
 	ret = check_room(d, &file, error, error_bytes);
@@ -317,7 +317,7 @@ int device_shmem_restore(struct device *d, unsigned idx, int fd)
 
 	if (!d->shmem || idx >= SHMEM_BUFFERS_MAX || d->shmem->buffers.buffer[idx].map)
 		return -EINVAL;
-	ret = shmem_file_check(fd, &file, words);
+	ret = shmem_file_check(fd, shmem_wants_sealed(d->spec.backend), &file, words);
 	if (ret < 0)
 		return ret;
 	ret = shmem_map_open(&map, fd, file.bytes, file.page_bytes, file.read_only);

@@ -44,6 +44,7 @@ static void test_which_devices(void **state)
 	(void)state;
 	assert_int_equal(check(DATA_PATH_AUTO, BACKEND_DATA_SHMEM, LINUX_7_2), 0);
 	assert_int_equal(check(DATA_PATH_USER_COPY, BACKEND_DATA_SHMEM, ~0ull), 0);
+	assert_int_equal(check(DATA_PATH_AUTO, BACKEND_DATA_SEALED, ~0ull), 0);
 	assert_int_equal(check(DATA_PATH_COPY, BACKEND_DATA_SHMEM, ~0ull), -EINVAL);
 	assert_non_null(strstr(error, "data_path: copy"));
 	assert_int_equal(check(DATA_PATH_ZERO_COPY, BACKEND_DATA_SHMEM, ~0ull), -EINVAL);
@@ -65,15 +66,20 @@ static int make_memory(size_t bytes, int seals)
 	return fd;
 }
 
-static void refused(int fd, const char *words)
+static void refused_as(int fd, bool wants_sealed, const char *words)
 {
 	struct shmem_file file;
 
 	error[0] = '\0';
-	assert_int_equal(shmem_file_check(fd, &file, error), -EINVAL);
+	assert_int_equal(shmem_file_check(fd, wants_sealed, &file, error), -EINVAL);
 	if (!strstr(error, words))
 		fail_msg("\"%s\" is not in \"%s\"", words, error);
 	close(fd);
+}
+
+static void refused(int fd, const char *words)
+{
+	refused_as(fd, false, words);
 }
 
 static void test_which_descriptors(void **state)
@@ -83,12 +89,13 @@ static void test_which_descriptors(void **state)
 	int pipes[2], fd = make_memory(3 * PAGE, F_SEAL_SHRINK);
 
 	(void)state;
-	assert_int_equal(shmem_file_check(fd, &file, error), 0);
+	assert_int_equal(shmem_file_check(fd, false, &file, error), 0);
 	assert_int_equal(file.bytes, 3 * PAGE);
 	assert_int_equal(file.page_bytes, PAGE);
 	assert_false(file.read_only);
+	assert_int_equal(shmem_file_check(fd, true, &file, error), 0);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
-	assert_int_equal(shmem_file_check(fd, &file, error), 0);
+	assert_int_equal(shmem_file_check(fd, false, &file, error), 0);
 	assert_true(file.read_only);
 	close(fd);
 	refused(make_memory(3 * PAGE, 0), "not sealed against shrinking");
@@ -119,11 +126,12 @@ static void test_files_in_tmpfs(void **state)
 	if (fd < 0 || fcntl(fd, F_GET_SEALS) < 0)
 		skip();
 	assert_int_equal(ftruncate(fd, PAGE), 0);
-	assert_int_equal(shmem_file_check(fd, &file, error), 0);
+	assert_int_equal(shmem_file_check(fd, false, &file, error), 0);
 	assert_false(file.read_only);
 	close(fd);
+	refused_as(open(path, O_RDWR | O_CLOEXEC), true, "whose pages nobody can take away");
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_int_equal(shmem_file_check(fd, &file, error), 0);
+	assert_int_equal(shmem_file_check(fd, false, &file, error), 0);
 	assert_true(file.read_only);
 	close(fd);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
