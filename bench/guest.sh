@@ -197,6 +197,23 @@ share_sealed() {
 	stop_nbdkit
 	return 1
 }
+# The same memory, not shared: what is to be compared.
+own_huge() {
+	mkdir -p "$shmem.huge"
+	echo 32 >/proc/sys/vm/nr_hugepages
+	mountpoint -q "$shmem.huge" || mount -t hugetlbfs none "$shmem.huge" || { why="no huge pages" && stop_daemon && return 1; }
+	rm -f "$shmem.huge/file"
+	fallocate -l 32M "$shmem.huge/file" && fio_memory=--mem=mmaphuge:$shmem.huge/file
+}
+own_tmpfs() {
+	rm -f "$shmem"
+	fallocate -l 32M "$shmem" && fio_memory=--mem=mmapshared:$shmem
+}
+start_ublkd_mem_huge() { start_ublkd_mem "$1" && own_huge; }
+start_ublkd_file_huge() { start_ublkd_file "$1" && own_huge; }
+start_ublkd_mem_tmpfs() { start_ublkd_mem "$1" && own_tmpfs; }
+start_ublkd_file_tmpfs() { start_ublkd_file "$1" && own_tmpfs; }
+start_ublkd_nbd_unix_tmpfs() { start_ublkd_nbd unix && own_tmpfs; }
 start_ublkd_mem_shmem() { start_ublkd_mem "$1" && share_tmpfs; }
 start_ublkd_mem_shmem_huge() { start_ublkd_mem "$1" && share_huge; }
 start_ublkd_file_shmem() { start_ublkd_file "$1" && share_tmpfs; }

@@ -35,8 +35,9 @@ FAMILIES = [
 ]
 # Without a rival.
 FAMILIES_ALONE = [("ublkd-shared", [], None), ("ublkd-mem", [], None), ("ublkd-mem-fragmented", [], None)] + [
-    (f"ublkd-{backend}-shmem{kind}", [], None)
-    for backend, kind in (("null", ""), ("nbd-unix", ""), ("mem", ""), ("mem", "-huge"), ("file", ""), ("file", "-huge"))
+    (f"ublkd-{backend}", [], None)
+    for backend in ("null-shmem", "mem-tmpfs", "mem-shmem", "mem-huge", "mem-shmem-huge", "file-tmpfs", "file-shmem",
+                    "file-huge", "file-shmem-huge", "nbd-unix-tmpfs", "nbd-unix-shmem")
 ]
 LABELS = {
     "null_blk": "null_blk: no server",
@@ -53,6 +54,11 @@ LABELS = {
     "ublkd-mem-fragmented": "mem, each other page absent: ublkd",
     "ublkd-null-shmem": "null, client's memory shared: ublkd",
     "ublkd-nbd-unix-shmem": "NBD, unix socket, client's memory shared: ublkd",
+    "ublkd-nbd-unix-tmpfs": "NBD, unix socket, client's memory in tmpfs: ublkd",
+    "ublkd-mem-tmpfs": "mem, client's memory in tmpfs: ublkd",
+    "ublkd-mem-huge": "mem, client's memory in huge pages: ublkd",
+    "ublkd-file-tmpfs": "file, client's memory in tmpfs: ublkd",
+    "ublkd-file-huge": "file, client's memory in huge pages: ublkd",
     "ublkd-mem-shmem": "mem, client's memory shared: ublkd",
     "ublkd-mem-shmem-huge": "mem, client's huge pages shared: ublkd",
     "ublkd-file-shmem": "file, client's memory shared: ublkd",
