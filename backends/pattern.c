@@ -117,6 +117,7 @@ const struct backend backend_pattern = {
 	.size_option = &pattern_options[0],
 	.config_bytes = sizeof(struct pattern_config),
 	.io_bytes = sizeof(struct pattern_io),
+	.data = BACKEND_DATA_SHMEM,
 	.open = pattern_open,
 	.io_init = pattern_io_init,
 	.submit = pattern_submit,

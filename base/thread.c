@@ -43,6 +43,8 @@ static int thread_set_attr(pthread_attr_t *attr, const struct thread_params *par
 	int ret;
 
 	sigfillset(&all);
+	/* The kernel ends a process whose thread has blocked the signal of its own bad access. */
+	sigdelset(&all, SIGBUS);
 	ret = pthread_attr_setsigmask_np(attr, &all);
 	if (ret == 0 && detached)
 		ret = pthread_attr_setdetachstate(attr, PTHREAD_CREATE_DETACHED);

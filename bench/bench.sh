@@ -117,6 +117,8 @@ cells_of() { # SYSTEM MODE
 			for size in "4k 1" "4k 32" "4k 128"; do echo "$1 $2 $rw $size"; done
 			if [[ $1 == *-digest ]]; then continue; fi
 			for size in "64k 1" "64k 32" "64k 128"; do echo "$1 $2 $rw $size"; done
+		elif [[ $1 == *-shmem* || $1 == *-tmpfs || $1 == *-huge ]]; then
+			for size in "4k 1" "4k 32" "64k 8" "1M 8"; do echo "$1 $2 $rw $size"; done
 		else
 			for size in "4k 1" "4k 32" "4k 128" "64k 8" "1M 8"; do echo "$1 $2 $rw $size"; done
 			# a chunk each, of one disk at a time and of all at once
@@ -134,7 +136,7 @@ modes_of() { # SYSTEM
 	case $1 in
 	null_blk | file | loop) echo default ;;
 	kublk-*) echo "$kublk_modes" ;;
-	ublkd-shared | ublkd-nbd-* | ublkd-nvme* | ublkd-rbd | ublkd-http* | ublkd-qcow2*) echo auto ;;
+	*-shmem* | *-tmpfs | *-huge | ublkd-shared | ublkd-nbd-* | ublkd-nvme* | ublkd-rbd | ublkd-http* | ublkd-qcow2*) echo auto ;;
 	qemu-nbd-* | qsd-*) echo io_uring ;; # Linux AIO costs up to 12% more
 	nbd-ko-* | nbd-floor-* | nvme-tcp* | rbd-* | nbdkit-curl*) echo default ;;
 	ublkd-mem*) echo auto copy user_copy copy+batch user_copy+batch ;;
@@ -155,6 +157,8 @@ plan() {
 	local system mode modes
 	for system in null_blk kublk-null ublkd-null file loop kublk-loop ublkd-file kublk-stripe \
 		ublkd-stripe ublkd-shared ublkd-mem ublkd-mem-fragmented \
+		ublkd-{null,mem,file}-shmem ublkd-{mem,file}-shmem-huge ublkd-nbd-unix-shmem \
+		ublkd-{mem,file,nbd-unix}-tmpfs ublkd-{mem,file}-huge \
 		nbd-floor-unix nbd-ko-unix ublkd-nbd-unix nbd-floor-tcp nbd-ko-tcp ublkd-nbd-tcp \
 		nvme-tcp ublkd-nvme nvme-tcp-digest ublkd-nvme-digest \
 		rbd-kernel rbd-nbd rbd-fio ublkd-rbd nbdkit-curl ublkd-http nbdkit-curl-cache ublkd-http-cache \

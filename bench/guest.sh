@@ -121,6 +121,7 @@ start_ublkd() { # MODE BACKEND [OTHERS]
 		if [[ $1 == *+batch ]]; then batch=on; fi
 		keys="data_path: ${mode_path[$1]}, batch: $batch, "
 	fi
+	if [[ $system == *-shmem* ]]; then keys+="shared_memory: 32MiB, "; fi
 	cat >"$work/bench.yaml" <<EOF
 daemon: {reactors: [0]}
 devices:
@@ -167,6 +168,58 @@ start_ublkd_stripe() {
 	start_ublkd "$1" "{type: stripe, backends: [$(IFS=, && echo "${backends[*]}")]}"
 }
 start_ublkd_mem() { start_ublkd "$1" '{type: mem, size: 256MiB}'; }
+# fio's buffers lie in memory that it shares with the device: in tmpfs, or in huge pages.
+shmem=/run/bench-shmem
+share_memory() { # FILE, and its fio option
+	fallocate -l 32M "$1" && ublkctl share bench "$1" >"$work/share" 2>&1 && fio_memory=--mem=$2:$1 && return
+	why="ublkctl share: $(tail -n 1 "$work/share")"
+	stop_daemon
+	return 1
+}
+share_tmpfs() {
+	rm -f "$shmem"
+	share_memory "$shmem" mmapshared
+}
+share_huge() {
+	echo 32 >/proc/sys/vm/nr_hugepages
+	mkdir -p "$shmem.huge"
+	mountpoint -q "$shmem.huge" || mount -t hugetlbfs none "$shmem.huge" || { why="no huge pages" && stop_daemon && return 1; }
+	rm -f "$shmem.huge/file"
+	share_memory "$shmem.huge/file" mmaphuge
+}
+# nbd takes a memfd alone: fio gets at it by the path of a process that holds it.
+share_sealed() {
+	python3 "$here/../../bench/share_memfd.py" /run/ublkd/control.sock bench $((32 << 20)) >"$work/share" 2>&1 &
+	share_pid=$!
+	wait_for 20 grep -q / "$work/share" && fio_memory=--mem=mmapshared:$(cat "$work/share") && return
+	why="share_memfd.py: $(tail -n 1 "$work/share")"
+	stop_daemon
+	stop_nbdkit
+	return 1
+}
+# The same memory, not shared: what is to be compared.
+own_huge() {
+	mkdir -p "$shmem.huge"
+	echo 32 >/proc/sys/vm/nr_hugepages
+	mountpoint -q "$shmem.huge" || mount -t hugetlbfs none "$shmem.huge" || { why="no huge pages" && stop_daemon && return 1; }
+	rm -f "$shmem.huge/file"
+	fallocate -l 32M "$shmem.huge/file" && fio_memory=--mem=mmaphuge:$shmem.huge/file
+}
+own_tmpfs() {
+	rm -f "$shmem"
+	fallocate -l 32M "$shmem" && fio_memory=--mem=mmapshared:$shmem
+}
+start_ublkd_mem_huge() { start_ublkd_mem "$1" && own_huge; }
+start_ublkd_file_huge() { start_ublkd_file "$1" && own_huge; }
+start_ublkd_mem_tmpfs() { start_ublkd_mem "$1" && own_tmpfs; }
+start_ublkd_file_tmpfs() { start_ublkd_file "$1" && own_tmpfs; }
+start_ublkd_nbd_unix_tmpfs() { start_ublkd_nbd unix && own_tmpfs; }
+start_ublkd_mem_shmem() { start_ublkd_mem "$1" && share_tmpfs; }
+start_ublkd_mem_shmem_huge() { start_ublkd_mem "$1" && share_huge; }
+start_ublkd_file_shmem() { start_ublkd_file "$1" && share_tmpfs; }
+start_ublkd_file_shmem_huge() { start_ublkd_file "$1" && share_huge; }
+start_ublkd_nbd_unix_shmem() { start_ublkd_nbd unix && share_sealed; }
+start_ublkd_null_shmem() { start_ublkd_null "$1" && share_tmpfs; }
 # Each other page is there: as many runs as there can be.
 start_ublkd_mem_fragmented() {
 	start_ublkd_mem "$1" || return
@@ -329,6 +382,7 @@ stop() { # SYSTEM
 	ublkd-http*) stop_daemon; stop_http_server; rm -f "${file%/*}/cache" ;;
 	nbd-floor-*) stop_nbdkit ;;
 	nbd-ko-*) nbd-client -d "$device" >/dev/null; stop_nbdkit ;;
+	ublkd-nbd-unix-shmem) stop_daemon; stop_nbdkit; kill "$share_pid" ;;
 	ublkd-nbd-*) stop_daemon; stop_nbdkit ;;
 	rbd-kernel) rbd unmap --options noudev "$device"; stop_ceph ;;
 	rbd-nbd) rbd-nbd unmap "$device"; stop_ceph ;;
@@ -371,6 +425,7 @@ fio_alone() {
 	local on=(--filename="$device" --ioengine=io_uring --direct=1 --ramp_time="${ramp_ms}ms")
 	# all that the servers use is to be of the cell itself
 	if is_ceph; then on=(--filename="$device" --ioengine=io_uring --direct=1); fi
+	if [ -n "$fio_memory" ]; then on+=("$fio_memory"); fi
 	if [ -n "${UBLKD_BENCH_CLIENT_CPU:-}" ]; then on+=(--cpus_allowed="$UBLKD_BENCH_CLIENT_CPU"); fi
 	if [ "$system" = rbd-fio ]; then on=(--ioengine=rbd --clientname=admin --pool=rbd --rbdname="$device"); fi
 	# shellcheck disable=SC2086 # $5: words
@@ -477,7 +532,7 @@ group_of_cell() {
 }
 
 begin_group() {
-	device='' why='' note=''
+	device='' why='' note='' fio_memory=''
 	started=no
 	rm -f "$work/hung"
 	if start_system; then

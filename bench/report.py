@@ -34,7 +34,11 @@ FAMILIES = [
     for image in ("-qcow2", "-qcow2-alloc", "-qcow2-backing")
 ]
 # Without a rival.
-FAMILIES_ALONE = [("ublkd-shared", [], None), ("ublkd-mem", [], None), ("ublkd-mem-fragmented", [], None)]
+FAMILIES_ALONE = [("ublkd-shared", [], None), ("ublkd-mem", [], None), ("ublkd-mem-fragmented", [], None)] + [
+    (f"ublkd-{backend}", [], None)
+    for backend in ("null-shmem", "mem-tmpfs", "mem-shmem", "mem-huge", "mem-shmem-huge", "file-tmpfs", "file-shmem",
+                    "file-huge", "file-shmem-huge", "nbd-unix-tmpfs", "nbd-unix-shmem")
+]
 LABELS = {
     "null_blk": "null_blk: no server",
     "file": "the file, without a block device",
@@ -48,6 +52,17 @@ LABELS = {
     "ublkd-shared": "file, shared by devices: ublkd",
     "ublkd-mem": "mem: ublkd",
     "ublkd-mem-fragmented": "mem, each other page absent: ublkd",
+    "ublkd-null-shmem": "null, client's memory shared: ublkd",
+    "ublkd-nbd-unix-shmem": "NBD, unix socket, client's memory shared: ublkd",
+    "ublkd-nbd-unix-tmpfs": "NBD, unix socket, client's memory in tmpfs: ublkd",
+    "ublkd-mem-tmpfs": "mem, client's memory in tmpfs: ublkd",
+    "ublkd-mem-huge": "mem, client's memory in huge pages: ublkd",
+    "ublkd-file-tmpfs": "file, client's memory in tmpfs: ublkd",
+    "ublkd-file-huge": "file, client's memory in huge pages: ublkd",
+    "ublkd-mem-shmem": "mem, client's memory shared: ublkd",
+    "ublkd-mem-shmem-huge": "mem, client's huge pages shared: ublkd",
+    "ublkd-file-shmem": "file, client's memory shared: ublkd",
+    "ublkd-file-shmem-huge": "file, client's huge pages shared: ublkd",
     "nbd-floor-unix": "NBD, unix socket: server and minimal client, without a block device",
     "nbd-floor-tcp": "NBD, TCP: server and minimal client, without a block device",
     "nbd-ko-unix": "NBD, unix socket: kernel nbd.ko",

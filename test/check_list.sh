@@ -14,7 +14,7 @@ tap_run conformance 1800 build/asan/test/conformance &
 conformance=$!
 # The unit tests run in the first build only; of the others what is run, and what clang-tidy reads.
 programs='ublkd ublkd-keeper ublkd-manual man ublkctl ublktrace sim'
-released='zoned_cuts cache_cuts qcow2_cuts known bad_server exerciser powercut mon_command test_trace_btf'
+released='zoned_cuts cache_cuts qcow2_cuts known bad_server exerciser share_memory powercut mon_command test_trace_btf'
 if [ "$mode" = soak ]; then programs='' released=''; fi
 # shellcheck disable=SC2086 # many targets
 step build-release build release $programs $released
@@ -59,6 +59,7 @@ tap cache-drops 600 build/asan/test/cache_drops
 tap file-steps 600 build/asan/test/file_steps
 tap queue-steps 600 build/asan/test/queue_steps
 tap zone-steps 600 build/asan/test/zone_steps
+tap shmem-steps 600 build/asan/test/shmem_steps
 tap reactor-steps 600 build/asan/test/reactor_steps
 # 4,000 power cuts each, 100,000 with --soak
 tap qcow2-cuts 7200 build/release/test/qcow2_cuts
@@ -183,7 +184,7 @@ if [ "$mode" != fast ]; then
 	guests "$both" 1200 '' upgrade recovery
 	guests "$(one 7.2)" 1200 '' zoned
 	guests "$both" 1200 '' integrity
-	guests "$(one 7.2)" 1200 '' setro partitions
+	guests "$(one 7.2)" 1200 '' setro partitions shared_memory
 	guests "$(one 7.2)" 1200 '' datapath
 	guests "$(one 7.2)" 1200 '' qcow2 cache
 	guests "$(one 7.2)" $long '' s3

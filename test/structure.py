@@ -25,6 +25,7 @@ TRACER = {"base", "ublktrace", "ublktrace/events", "ublktrace/elf", "ublktrace/k
 # FOLDER: what its sources may include beside their own folder.
 MAY = {
     "base": set(),
+    "examples": set(),
     "reactor": {"base"},
     "config": {"base"},
     "host": {"base"},
@@ -53,7 +54,7 @@ MAY = {
     "daemon/settings": DRIVER | {"backends/mem"},
     "daemon/runtime": DRIVER | {"daemon/settings"},
     "daemon/fdstore": {"base", "host", "daemon/runtime"},
-    "daemon/socket": GROUND,
+    "daemon/socket": GROUND | {"daemon/runtime"},
     "daemon/devices": DAEMON_GROUND | {"ublk/device", "ublk/queue", "daemon/fdstore"},
     "daemon/handover": DAEMON_GROUND
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/devices", "daemon/socket"},

@@ -43,6 +43,8 @@ static const struct ctl_name {
 	{ UBLK_U_CMD_UPDATE_SIZE, "UPDATE_SIZE" },
 	{ UBLK_U_CMD_QUIESCE_DEV, "QUIESCE_DEV" },
 	{ UBLK_U_CMD_TRY_STOP_DEV, "TRY_STOP_DEV" },
+	{ UBLK_U_CMD_REG_BUF, "REG_BUF" },
+	{ UBLK_U_CMD_UNREG_BUF, "UNREG_BUF" },
 };
 
 const char *ctl_cmd_name(uint32_t cmd_op)
@@ -76,6 +78,10 @@ static const struct ctl_words {
 	{ UBLK_U_CMD_END_USER_RECOVERY, EINVAL,
 	  "the driver does not accept this process as the server" },
 	{ UBLK_U_CMD_GET_FEATURES, EOPNOTSUPP, "the ublk driver is older than Linux 6.5" },
+	{ UBLK_U_CMD_REG_BUF, EEXIST, "the device has some of this memory already" },
+	{ UBLK_U_CMD_REG_BUF, EFAULT,
+	  "not all pages of the memory can be had: there are too few huge pages, or its file "
+	  "system is full" },
 	{ 0, ENODEV, "the device does not exist (any more)" },
 	{ 0, EPERM, "no permission: CAP_SYS_ADMIN is needed" },
 	{ 0, ENOMEM, "the kernel is out of memory" },

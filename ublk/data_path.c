@@ -33,7 +33,8 @@ static uint64_t flags_of(enum data_path path)
 uint64_t data_path_flags(const struct data_choice *choice)
 {
 	return flags_of(choice->path) | (choice->batch ? UBLK_F_BATCH_IO : 0) |
-	       (choice->zoned ? UBLK_F_ZONED : 0) | (choice->integrity ? UBLK_F_INTEGRITY : 0);
+	       (choice->zoned ? UBLK_F_ZONED : 0) | (choice->integrity ? UBLK_F_INTEGRITY : 0) |
+	       (choice->shmem ? UBLK_F_SHMEM_ZC : 0);
 }
 
 void data_path_of_flags(struct data_choice *ret_choice, uint64_t flags)
@@ -41,6 +42,7 @@ void data_path_of_flags(struct data_choice *ret_choice, uint64_t flags)
 	ret_choice->batch = flags & UBLK_F_BATCH_IO;
 	ret_choice->zoned = flags & UBLK_F_ZONED;
 	ret_choice->integrity = flags & UBLK_F_INTEGRITY;
+	ret_choice->shmem = flags & UBLK_F_SHMEM_ZC;
 	ret_choice->path = flags & UBLK_F_AUTO_BUF_REG ? DATA_PATH_ZERO_COPY
 			   : flags & UBLK_F_USER_COPY  ? DATA_PATH_USER_COPY
 						       : DATA_PATH_COPY;

@@ -46,6 +46,7 @@ struct data_choice {
 	bool batch;
 	bool zoned;	/* zones.h: the driver wants USER_COPY for it */
 	bool integrity; /* metadata.h: the same, but the bytes may go by zero_copy */
+	bool shmem;	/* shmem.h: with USER_COPY alone */
 };
 
 #define DATA_PATH_ERROR_BYTES 256

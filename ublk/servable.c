@@ -13,11 +13,11 @@
 #include "ublk/ublk_abi.h"
 
 /* Each of these asks for commands, or for bytes in requests, that ublkd does not know. */
-#define NOT_SERVED (UBLK_F_NEED_GET_DATA | UBLK_F_UNPRIVILEGED_DEV | UBLK_F_SHMEM_ZC)
+#define NOT_SERVED (UBLK_F_NEED_GET_DATA | UBLK_F_UNPRIVILEGED_DEV)
 
 #define DATA_FLAGS                                                                                 \
 	(UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_AUTO_BUF_REG | UBLK_F_USER_COPY | UBLK_F_BATCH_IO |     \
-	 UBLK_F_ZONED | UBLK_F_INTEGRITY)
+	 UBLK_F_ZONED | UBLK_F_INTEGRITY | UBLK_F_SHMEM_ZC)
 
 /* A way of the data that no data_path has: nobody would move the bytes. */
 static uint64_t wrong_data_flags(uint64_t flags)
@@ -25,6 +25,8 @@ static uint64_t wrong_data_flags(uint64_t flags)
 	struct data_choice choice;
 
 	data_path_of_flags(&choice, flags);
+	if (choice.shmem && (choice.zoned || choice.path != DATA_PATH_USER_COPY))
+		return flags & DATA_FLAGS;
 	if (choice.zoned && (choice.batch || choice.path != DATA_PATH_USER_COPY))
 		return flags & DATA_FLAGS;
 	if (choice.integrity && (choice.zoned || choice.path == DATA_PATH_COPY))

@@ -67,6 +67,19 @@ struct ublksrv_io_desc {
 #define UBLK_U_CMD_UPDATE_SIZE UBLK_U_CMD(_IOC_READ | _IOC_WRITE, 0x15)
 #define UBLK_U_CMD_QUIESCE_DEV UBLK_U_CMD(_IOC_READ | _IOC_WRITE, 0x16)
 #define UBLK_U_CMD_TRY_STOP_DEV UBLK_U_CMD(_IOC_READ | _IOC_WRITE, 0x17)
+#define UBLK_U_CMD_REG_BUF                                                                         \
+	UBLK_U_CMD(_IOC_READ | _IOC_WRITE, 0x18)		      /* res: the index, or -errno \
+								       */
+#define UBLK_U_CMD_UNREG_BUF UBLK_U_CMD(_IOC_READ | _IOC_WRITE, 0x19) /* data[0]: the index */
+
+/* UBLK_F_SHMEM_ZC: at addr of REG_BUF. */
+struct ublk_shmem_buf_reg {
+	uint64_t addr, len; /* whole pages */
+	uint32_t flags;
+	uint32_t reserved;
+};
+
+#define UBLK_SHMEM_BUF_READ_ONLY (1u << 0) /* it serves WRITE only */
 
 #define UBLK_U_IO(nr, type) _IOC(_IOC_READ | _IOC_WRITE, 'u', nr, sizeof(struct type))
 #define UBLK_U_IO_FETCH_REQ UBLK_U_IO(0x20, ublksrv_io_cmd)
@@ -175,6 +188,22 @@ struct ublk_batch_io {
 #define UBLK_IO_F_NEED_REG_BUF (1u << 17) /* AUTO_BUF_REG failed: it is not registered */
 #define UBLK_IO_F_INTEGRITY (1u << 18)	  /* it has metadata: UBLKSRV_IO_INTEGRITY_FLAG */
 
+#define UBLK_IO_F_SHMEM_ZC (1u << 19) /* addr is a place in a buffer of REG_BUF: */
+
+#define UBLK_SHMEM_ZC_OFF_MASK 0xffffffffull
+#define UBLK_SHMEM_ZC_IDX_OFF 32
+#define UBLK_SHMEM_ZC_IDX_MASK 0xffffull
+
+static inline uint16_t ublk_shmem_zc_index(uint64_t addr)
+{
+	return (addr >> UBLK_SHMEM_ZC_IDX_OFF) & UBLK_SHMEM_ZC_IDX_MASK;
+}
+
+static inline uint32_t ublk_shmem_zc_offset(uint64_t addr)
+{
+	return (uint32_t)(addr & UBLK_SHMEM_ZC_OFF_MASK);
+}
+
 static inline unsigned ublksrv_get_op(const struct ublksrv_io_desc *iod)
 {
 	return iod->op_flags & 0xff;
@@ -274,5 +303,6 @@ _Static_assert(sizeof(struct ublksrv_io_cmd) == 16, "ABI");
 _Static_assert(sizeof(struct ublksrv_io_desc) == 24, "ABI");
 _Static_assert(sizeof(struct ublk_elem_header) == 8, "ABI");
 _Static_assert(sizeof(struct ublk_batch_io) == 16, "ABI");
+_Static_assert(sizeof(struct ublk_shmem_buf_reg) == 24, "ABI");
 
 #endif

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/errname.h"
+#include "daemon/runtime/fd_message.h"
 #include "daemon/socket/socket.h"
 #include "ublkctl/ctl_print.h"
 
@@ -99,10 +100,17 @@ static int connect_ublkd(const char *path, int seconds)
 	return ret;
 }
 
-static int send_line(int fd, const char *text)
+/* passed_fd: goes along with the first byte; -1: none. */
+static int send_line(int fd, const char *text, int passed_fd)
 {
 	size_t bytes = strlen(text), sent = 0;
 	ssize_t ret;
+
+	if (passed_fd >= 0) {
+		if (fd_message_send(fd, text, 1, passed_fd, 0) != 1)
+			return -errno;
+		sent = 1;
+	}
 
 	while (sent <= bytes) {
 		ret = sent < bytes ? send(fd, text + sent, bytes - sent, MSG_NOSIGNAL)
@@ -157,7 +165,7 @@ static void wait_for_answer(int fd, const struct client_meanwhile *meanwhile)
 }
 
 static json_t *ask_socket(const char *path, const char *text, int seconds,
-			  const struct client_meanwhile *meanwhile)
+			  const struct client_meanwhile *meanwhile, int passed_fd)
 {
 	int fd = connect_ublkd(path, seconds), ret, err;
 	json_t *reply;
@@ -167,7 +175,7 @@ static json_t *ask_socket(const char *path, const char *text, int seconds,
 		tell_no_connection(path, -fd);
 		return NULL;
 	}
-	ret = send_line(fd, text);
+	ret = send_line(fd, text, passed_fd);
 	if (ret == 0 && meanwhile)
 		wait_for_answer(fd, meanwhile);
 	/* Refused while sending (too many clients): the reason is there to be read. */
@@ -195,7 +203,7 @@ static void tell_versions(const char *version)
 /* Data of an unknown kind: asks for the version that sent it. */
 static void tell_strange(const char *path)
 {
-	json_t *reply = ask_socket(path, "{\"command\":\"version\"}", CLIENT_SECONDS, NULL);
+	json_t *reply = ask_socket(path, "{\"command\":\"version\"}", CLIENT_SECONDS, NULL, -1);
 	const char *version =
 		json_string_value(json_object_get(json_object_get(reply, "data"), "version"));
 
@@ -236,7 +244,7 @@ void client_tell_refusal(const json_t *reply)
 
 /* NULL: there is none, and why is printed. */
 static json_t *client_reply(const char *socket_path, const json_t *request, int seconds,
-			    const struct client_meanwhile *meanwhile)
+			    const struct client_meanwhile *meanwhile, int passed_fd)
 {
 	char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
 	json_t *reply = NULL;
@@ -246,7 +254,7 @@ static json_t *client_reply(const char *socket_path, const json_t *request, int 
 	else if (strlen(text) >= SOCKET_REQUEST_BYTES_MAX)
 		fprintf(stderr, "ublkctl: the request is longer than 1 MiB\n");
 	else
-		reply = ask_socket(socket_path, text, seconds, meanwhile);
+		reply = ask_socket(socket_path, text, seconds, meanwhile, passed_fd);
 	free(text);
 	return reply;
 }
@@ -272,16 +280,18 @@ static enum exit_code judge_reply(const char *socket_path, json_t *request, json
 enum exit_code client_try(const char *socket_path, json_t *request, int seconds, json_t **ret_data,
 			  json_t **ret_refusal)
 {
-	return judge_reply(socket_path, request, client_reply(socket_path, request, seconds, NULL),
-			   ret_data, ret_refusal);
+	return judge_reply(socket_path, request,
+			   client_reply(socket_path, request, seconds, NULL, -1), ret_data,
+			   ret_refusal);
 }
 
 enum exit_code client_try_long(const char *socket_path, json_t *request,
 			       const struct client_meanwhile *meanwhile, json_t **ret_data,
 			       json_t **ret_refusal)
 {
-	return judge_reply(socket_path, request, client_reply(socket_path, request, 0, meanwhile),
-			   ret_data, ret_refusal);
+	return judge_reply(socket_path, request,
+			   client_reply(socket_path, request, 0, meanwhile, -1), ret_data,
+			   ret_refusal);
 }
 
 enum exit_code client_ask(const char *socket_path, json_t *request, int seconds, json_t **ret_data)
@@ -295,21 +305,42 @@ enum exit_code client_ask(const char *socket_path, json_t *request, int seconds,
 	return code;
 }
 
-enum exit_code client_ask_and_print(const struct ublkctl_args *a, json_t *request, int seconds,
-				    void (*print)(const json_t *data))
+/* data is taken. */
+static void print_data(const struct ublkctl_args *a, json_t *data,
+		       void (*print)(const json_t *data))
 {
-	enum exit_code code;
-	json_t *data;
-
-	code = client_ask(a->socket_path, request, seconds, &data);
-	if (code != EXIT_DONE)
-		return code;
 	if (a->json)
 		print_json(data);
 	else if (print)
 		print(data);
 	json_decref(data);
-	return EXIT_DONE;
+}
+
+enum exit_code client_ask_and_print(const struct ublkctl_args *a, json_t *request, int seconds,
+				    void (*print)(const json_t *data))
+{
+	json_t *data;
+	enum exit_code code = client_ask(a->socket_path, request, seconds, &data);
+
+	if (code == EXIT_DONE)
+		print_data(a, data, print);
+	return code;
+}
+
+enum exit_code client_send_fd_and_print(const struct ublkctl_args *a, json_t *request, int fd,
+					void (*print)(const json_t *data))
+{
+	json_t *data, *refusal;
+	enum exit_code code =
+		judge_reply(a->socket_path, request,
+			    client_reply(a->socket_path, request, 0, NULL, fd), &data, &refusal);
+
+	if (refusal)
+		client_tell_refusal(refusal);
+	json_decref(refusal);
+	if (code == EXIT_DONE)
+		print_data(a, data, print);
+	return code;
 }
 
 json_t *client_request(const char *command, const char *name)

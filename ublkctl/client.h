@@ -31,6 +31,10 @@ void client_tell_refusal(const json_t *refusal);
 enum exit_code client_ask_and_print(const struct ublkctl_args *a, json_t *request, int seconds,
 				    void (*print)(const json_t *data));
 
+/* The same; fd goes along with the request and stays the caller's. As long as it takes. */
+enum exit_code client_send_fd_and_print(const struct ublkctl_args *a, json_t *request, int fd,
+					void (*print)(const json_t *data));
+
 /* What is done again and again while an answer is awaited, as long as it takes. */
 struct client_meanwhile {
 	int every_ms;

@@ -4,15 +4,19 @@
  * Happy path: a request is made of the command line, ublkd answers, the answer is printed.
  * Failure modes: a word of the command line that makes no request: EXIT_USAGE; a refusal, or no
  * answer: client.c prints the reason, EXIT_REFUSED. A command that waits for a device has no
- * timeout here: the daemon has its own deadline.
+ * timeout here: the daemon has its own deadline. share opens the file as whoever runs this may open
+ * it, and sends its descriptor along; nothing is sent of what is no memory.
  */
 #include "ublkctl/ctl_commands.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "ublkctl/client.h"
@@ -61,6 +65,10 @@ const char ublkctl_usage_text[] =
 	"        [--offset BYTES] [--length BYTES]   of this range alone: 1GiB\n"
 	"  cache drop NAME          forget all that the storage behind the cache has too\n"
 	"        [--node PATH]      warm, drop: of this cache of the device, as disk/backends/1\n"
+	"  share NAME FILE          memory of a client, a file in tmpfs or hugetlbfs: direct I/O\n"
+	"                           in it is not copied; prints the number of the buffer\n"
+	"        [--read-only]      for writes to the device only\n"
+	"  unshare NAME BUFFER      take it back\n"
 	"  gc [ID ...] [--remove]   list devices in the kernel that no process serves; --remove\n"
 	"                           removes them\n"
 	"  throttle NAME [KEY=VALUE ...]   show or change the limits of a device\n"
@@ -168,7 +176,7 @@ enum exit_code ublkctl_del(const struct ublkctl_args *a)
 	return client_ask_and_print(a, request, 0, NULL);
 }
 
-/* ---- resize, throttle ---- */
+/* ---- resize ---- */
 
 enum exit_code ublkctl_resize(const struct ublkctl_args *a)
 {
@@ -180,6 +188,69 @@ enum exit_code ublkctl_resize(const struct ublkctl_args *a)
 	client_set_text(&request, "size", a->words[0]);
 	return client_ask_and_print(a, request, 0, print_resize);
 }
+
+/* ---- share, unshare ---- */
+
+static void print_shared(const json_t *data)
+{
+	printf("%llu\n", client_number(data, "buffer"));
+}
+
+/* Opening a device or a pipe could do something, or wait: O_NONBLOCK. */
+static int open_memory(const char *path, bool read_only)
+{
+	int flags = O_CLOEXEC | O_NOCTTY | O_NONBLOCK, fd;
+
+	fd = open(path, flags | (read_only ? O_RDONLY : O_RDWR));
+	if (fd < 0) {
+		fprintf(stderr, "ublkctl: %s: %s\n", path, strerror(errno));
+		return -1;
+	}
+	if (fcntl(fd, F_GET_SEALS) >= 0)
+		return fd;
+	fprintf(stderr,
+		"ublkctl: %s is no memory: expected a file in tmpfs (as below /dev/shm) or in "
+		"hugetlbfs\n",
+		path);
+	close(fd);
+	return -1;
+}
+
+enum exit_code ublkctl_share(const struct ublkctl_args *a)
+{
+	json_t *request = client_request("share", a->name);
+	enum exit_code code;
+	int fd;
+
+	if (!a->words[0])
+		ublkctl_usage_error("the file to share is missing after ", "share NAME");
+	if (a->words[1])
+		ublkctl_usage_error("share takes one file, unexpected: ", a->words[1]);
+	fd = open_memory(a->words[0], a->read_only);
+	if (fd < 0) {
+		json_decref(request);
+		return EXIT_REFUSED;
+	}
+	if (a->read_only)
+		json_object_set_new(request, "read_only", json_true());
+	code = client_send_fd_and_print(a, request, fd, print_shared);
+	close(fd);
+	return code;
+}
+
+enum exit_code ublkctl_unshare(const struct ublkctl_args *a)
+{
+	json_t *request = client_request("unshare", a->name);
+
+	if (!a->words[0])
+		ublkctl_usage_error("the number of the buffer is missing after ", "unshare NAME");
+	if (a->words[1])
+		ublkctl_usage_error("unshare takes one buffer, unexpected: ", a->words[1]);
+	client_set_text(&request, "buffer", a->words[0]);
+	return client_ask_and_print(a, request, 0, NULL);
+}
+
+/* ---- throttle ---- */
 
 /* NULL: a word is no KEY=VALUE. */
 static json_t *key_values(char **words)

@@ -67,6 +67,8 @@ enum exit_code ublkctl_show(const struct ublkctl_args *a);
 enum exit_code ublkctl_add(const struct ublkctl_args *a);
 enum exit_code ublkctl_del(const struct ublkctl_args *a);
 enum exit_code ublkctl_resize(const struct ublkctl_args *a);
+enum exit_code ublkctl_share(const struct ublkctl_args *a);
+enum exit_code ublkctl_unshare(const struct ublkctl_args *a);
 enum exit_code ublkctl_throttle(const struct ublkctl_args *a);
 enum exit_code ublkctl_gc(const struct ublkctl_args *a);
 enum exit_code ublkctl_inflight(const struct ublkctl_args *a);

@@ -1,4 +1,5 @@
-/* What is special about a device, as text for people: its zones, the metadata that it keeps. */
+/* What is special about a device, as text for people: its zones, metadata, memory that clients
+ * share. */
 #include "base/format.h"
 #include "base/util.h"
 #include "ublkctl/client.h"
@@ -63,6 +64,39 @@ void print_integrity(const json_t *integrity)
 		   json_is_true(json_object_get(integrity, "reftag")) ? "yes" : "no");
 	for (size_t i = 0; i < ARRAY_SIZE(counts); i++)
 		table_cell(&t, TABLE_PLAIN, "%llu", client_number(integrity, counts[i]));
+	table_print(&t);
+	table_fini(&t);
+}
+
+static const char *shared_state(const json_t *buffer)
+{
+	if (json_is_true(json_object_get(buffer, "leaving")))
+		return "is being taken back";
+	if (json_is_true(json_object_get(buffer, "torn")))
+		return "pages are missing: copied";
+	return json_is_true(json_object_get(buffer, "read_only")) ? "writes only" : "in use";
+}
+
+void print_shmem(const json_t *buffers)
+{
+	static const char *const head[] = { "SHARED", "SIZE", "STATE", "FILE" };
+	char size[FORMAT_BYTES];
+	struct table t;
+	json_t *one;
+	size_t i;
+
+	if (json_array_size(buffers) == 0)
+		return;
+	table_init(&t, "rrll");
+	for (i = 0; i < ARRAY_SIZE(head); i++)
+		table_cell(&t, TABLE_BOLD, "%s", head[i]);
+	json_array_foreach(buffers, i, one)
+	{
+		table_cell(&t, TABLE_PLAIN, "%llu", client_number(one, "buffer"));
+		table_cell(&t, TABLE_PLAIN, "%s", format_bytes(client_number(one, "bytes"), size));
+		table_cell(&t, TABLE_PLAIN, "%s", shared_state(one));
+		table_cell(&t, TABLE_PLAIN, "%s", client_text(one, "file"));
+	}
 	table_print(&t);
 	table_fini(&t);
 }

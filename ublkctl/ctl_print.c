@@ -187,7 +187,7 @@ static void print_object(const json_t *object)
 		}
 		/* They have a table of their own. */
 		if (strcmp(key, "connections") == 0 || strcmp(key, "images") == 0 ||
-		    strcmp(key, "caches") == 0 ||
+		    strcmp(key, "caches") == 0 || strcmp(key, "shared_memory") == 0 ||
 		    (json_is_string(value) && json_string_length(value) == 0))
 			continue;
 		print_key("", key);
@@ -383,6 +383,7 @@ void print_device(const json_t *device)
 	print_caches(json_object_get(device, "caches"));
 	print_zones(json_object_get(device, "zones"));
 	print_integrity(json_object_get(device, "integrity"));
+	print_shmem(json_object_get(device, "shared_memory"));
 	print_connections(json_object_get(device, "connections"));
 }
 

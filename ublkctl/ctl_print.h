@@ -11,6 +11,7 @@ void print_caches(const json_t *caches);
 /* Accepts NULL: the device has none. */
 void print_zones(const json_t *zones);
 void print_integrity(const json_t *integrity);
+void print_shmem(const json_t *buffers);
 /* Limits that limit nothing are left out. */
 void print_throttle(const json_t *limits);
 void print_reactors(const json_t *reactors);

@@ -155,6 +155,17 @@ static void tell_integrity(uint64_t features)
 			"CONFIG_BLK_DEV_INTEGRITY has it");
 }
 
+/* As for partition_scan: few hosts have clients that share memory. */
+static void tell_shmem(uint64_t features)
+{
+	if (features & UBLK_F_SHMEM_ZC)
+		doctor_find(DOCTOR_OK, "shared_memory", "", "the driver has it (SHMEM_ZC)");
+	else
+		doctor_find(DOCTOR_OK, "shared_memory", "",
+			    "cannot be used: it needs a kernel whose ublk driver has SHMEM_ZC "
+			    "(Linux 7.1)");
+}
+
 static void tell_features(uint64_t features)
 {
 	char have[512] = "", lack[512] = "";
@@ -176,6 +187,7 @@ static void tell_features(uint64_t features)
 	tell_partition_scan(features);
 	tell_zones(features);
 	tell_integrity(features);
+	tell_shmem(features);
 	if (lack[0])
 		doctor_find(DOCTOR_OK, "not there yet", "", "%s", lack + 1);
 }

@@ -125,21 +125,23 @@ static const struct command {
 	enum name_use name_use;
 	/* letters: F: --force, R: --remove, L: --list, i: --interval, b: --batch, P: --perfetto,
 	 * y: --layers, S: --state-dir, h: of histogram, a: of attach, d: of nvme-discover,
-	 * I: of create-image, B: of that and of attach, N: --node, O: of cache warm, g: of s3-gc,
-	 * A: an action stands before the name, +: more words */
+	 * I: of create-image, B: of that and of attach, N: --node, O: of cache warm, r:
+	 * --read-only, g: of s3-gc, A: an action stands before the name, +: more words */
 	const char *options;
 } commands[] = {
 	{ "list", ublkctl_list, NAME_NONE, "" },
 	{ "show", ublkctl_show, NAME_NEEDED, "" },
 	{ "add", ublkctl_add, NAME_NONE, "f" },
 	{ "del", ublkctl_del, NAME_NEEDED, "F" },
-	{ "attach", ublkctl_attach, NAME_IS_WORD, "aB" },
+	{ "attach", ublkctl_attach, NAME_IS_WORD, "aBr" },
 	{ "detach", ublkctl_detach, NAME_OR_NODE, "F" },
 	{ "create-image", ublkctl_create_image, NAME_IS_FILE, "BIF" },
 	{ "s3-gc", ublkctl_s3_gc, NAME_IS_CONFIGURATION, "g" },
 	{ "resize", ublkctl_resize, NAME_NEEDED, "F+" },
 	{ "snapshot", ublkctl_snapshot, NAME_NEEDED, "FNA+" },
 	{ "cache", ublkctl_cache, NAME_NEEDED, "NOA" },
+	{ "share", ublkctl_share, NAME_NEEDED, "r+" },
+	{ "unshare", ublkctl_unshare, NAME_NEEDED, "+" },
 	{ "gc", ublkctl_gc, NAME_NONE, "R+" },
 	{ "stats", ublkctl_stats, NAME_OPTIONAL, "wny" },
 	{ "top", ublkctl_top, NAME_OPTIONAL, "nib" },
@@ -202,9 +204,7 @@ static bool parse_histogram_option(int opt, struct ublkctl_args *a)
 /* Returns whether opt is one of them. */
 static bool parse_attach_option(int opt, struct ublkctl_args *a)
 {
-	if (opt == OPT_READ_ONLY)
-		a->read_only = true;
-	else if (opt == OPT_NAME)
+	if (opt == OPT_NAME)
 		a->device_name = optarg;
 	else if (opt == OPT_QUEUES)
 		a->queues = parse_count("--queues needs a number of at least 1, not ", optarg);
@@ -348,6 +348,10 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 	case OPT_LENGTH:
 		*(opt == OPT_OFFSET ? &a->offset : &a->length) = optarg;
 		opt = 'O';
+		break;
+	case OPT_READ_ONLY:
+		a->read_only = true;
+		opt = 'r';
 		break;
 	case OPT_LAYERS:
 		a->layers = true;

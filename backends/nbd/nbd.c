@@ -113,6 +113,7 @@ const struct backend backend_nbd = {
 	.device_bytes = sizeof(struct nbd_device),
 	.queue_bytes = sizeof(struct nbd_queue),
 	.io_bytes = sizeof(struct nbd_io),
+	.data = BACKEND_DATA_SEALED,
 	.batches = true,
 	.check = nbd_check,
 	.open = nbd_open,

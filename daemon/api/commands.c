@@ -194,6 +194,8 @@ static const struct command commands[] = {
 	{ "resize", commands_resize, { "sname", "ssize", "bforce" } },
 	{ "snapshot", commands_snapshot, { "sname", "saction", "ssnapshot", "snode", "bforce" } },
 	{ "cache", commands_cache, { "sname", "saction", "snode", "soffset", "slength" } },
+	{ "share", commands_share, { "sname", "bread_only" } },
+	{ "unshare", commands_unshare, { "sname", "sbuffer" } },
 	{ "gc", commands_gc, { "bremove", "nids" } },
 	{ "blockstats", commands_blockstats, { "sname", "slayer" } },
 };

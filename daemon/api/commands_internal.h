@@ -32,6 +32,10 @@ void commands_snapshot(struct commands *c, struct socket_client *client, const j
 /* commands_cache.c: stats answers at once, the others when it is done. */
 void commands_cache(struct commands *c, struct socket_client *client, const json_t *request);
 
+/* commands_shmem.c: both answer when it is done. */
+void commands_share(struct commands *c, struct socket_client *client, const json_t *request);
+void commands_unshare(struct commands *c, struct socket_client *client, const json_t *request);
+
 /* commands_histogram.c: all answer at once. */
 void commands_histogram_get(struct commands *c, struct socket_client *client,
 			    const json_t *request);

@@ -17,6 +17,7 @@
 #include "daemon/api/json_histogram.h"
 #include "daemon/api/json_image.h"
 #include "daemon/api/json_integrity.h"
+#include "daemon/api/json_shmem.h"
 #include "daemon/api/json_zones.h"
 #include "net/session_look.h"
 #include "ublk/control.h"
@@ -397,7 +398,7 @@ json_t *json_device_full(const struct member *m)
 	const char *step = m->device && !m->ended ? device_state_name(device_state(m->device))
 						  : member_state_name(m);
 	json_t *all = json_device_line(m), *more, *connections = NULL, *images, *caches, *zones,
-	       *integrity;
+	       *integrity, *shmem;
 	struct device_info info;
 
 	get_info(m, &info);
@@ -428,6 +429,9 @@ json_t *json_device_full(const struct member *m)
 	integrity = m->device && !m->ended ? json_integrity(m->device) : NULL;
 	if (integrity)
 		json_object_set_new(all, "integrity", integrity);
+	shmem = m->device && !m->ended ? json_shmem(m->device) : NULL;
+	if (shmem)
+		json_object_set_new(all, "shared_memory", shmem);
 	set_library(all, m);
 	json_set_command(all, m);
 	return all;
@@ -493,10 +497,11 @@ json_t *json_device_stats(const struct member *m, bool buckets, bool layer_bucke
 		if (device_op_is_told(&stats, op))
 			json_object_set_new(ops, backend_op_name(op),
 					    op_stats(&stats.op[op], buckets, layer_buckets));
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "name",
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "name",
 			 m->settings->options.name, "state", member_state_name(m), "inflight",
 			 (json_int_t)stats.inflight, "inflight_max", (json_int_t)stats.inflight_max,
 			 "busy_retries", (json_int_t)stats.busy_retries, "fallbacks",
-			 (json_int_t)stats.fallbacks, "lost_tags", (json_int_t)stats.lost_tags,
-			 "errors", error_counts(&stats), "ops", ops);
+			 (json_int_t)stats.fallbacks, "in_shared_memory", (json_int_t)stats.shmem,
+			 "lost_tags", (json_int_t)stats.lost_tags, "errors", error_counts(&stats),
+			 "ops", ops);
 }

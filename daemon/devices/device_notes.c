@@ -40,7 +40,8 @@ bool note_memory_is_of(const char *name, const char *device)
 {
 	size_t len = strlen(device);
 
-	return strncmp(name, "mem-", 4) == 0 && strncmp(name + 4, device, len) == 0 &&
+	return (strncmp(name, "mem-", 4) == 0 || strncmp(name, "shm-", 4) == 0) &&
+	       strncmp(name + 4, device, len) == 0 &&
 	       (name[4 + len] == '\0' || name[4 + len] == '/');
 }
 
@@ -51,6 +52,8 @@ static unsigned memory_idx(const char *name, const char *device)
 	unsigned idx = 0;
 	char end;
 
+	if (name[0] != 'm')
+		return BACKEND_STORED_MAX;
 	if (*digits == '\0')
 		return 0;
 	if (sscanf(digits, "/%3u%c", &idx, &end) != 1 || idx == 0 || idx > BACKEND_STORED_MAX)

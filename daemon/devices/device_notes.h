@@ -58,7 +58,7 @@ void note_forget(struct device_set *set, const char *device);
 /* The name in the fd store of the memory of a device's node: by the index of backend_stored_fd. */
 void note_memory_name(char name[static NOTE_MEMORY_NAME_BYTES], const char *device, unsigned idx);
 
-/* Whether a name there is of this device's memory. */
+/* Whether a name there is of this device's memory, or of what clients share with it ("shm-"). */
 bool note_memory_is_of(const char *name, const char *device);
 
 /* What the fd store has for a device, by these indices: borrowed; -errno: nothing. */

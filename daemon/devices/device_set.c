@@ -117,6 +117,7 @@ struct member *device_set_new_member(struct device_set *set, struct device_setti
 	list_init(&m->resizes);
 	list_init(&m->snapshots);
 	list_init(&m->cache_commands);
+	list_init(&m->shmem_changes);
 	list_push_back(&set->members, &m->node);
 	set->member_nr++;
 	return m;
@@ -341,6 +342,7 @@ static void on_device_event(struct device *device, enum device_event event, void
 		[DEVICE_EVENT_RESIZED] = device_set_resized,
 		[DEVICE_EVENT_SNAPSHOT] = device_set_snapshot_ended,
 		[DEVICE_EVENT_CACHE] = device_set_cache_ended,
+		[DEVICE_EVENT_SHMEM] = device_set_shmem_ended,
 	};
 
 	if (event == DEVICE_EVENT_LIVE) {

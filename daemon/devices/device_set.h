@@ -47,7 +47,7 @@ struct member {
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;
 	/* Watches that wait for the end of one. */
-	struct list_node resizes, snapshots, cache_commands;
+	struct list_node resizes, snapshots, cache_commands, shmem_changes;
 	uint64_t reload_size_bytes;  /* a reload's, to be noted in settings; 0: none */
 	struct latency_view latency; /* of the device as it is now: a restart forgets it */
 };
@@ -62,6 +62,7 @@ enum device_set_outcome {
 	DEVICE_SET_RESIZED,  /* of device_set_watch_resize only; REFUSED: its size is unchanged */
 	DEVICE_SET_SNAPSHOT, /* of device_set_watch_snapshot only; REFUSED: it has failed */
 	DEVICE_SET_CACHE,    /* the same of device_set_watch_cache */
+	DEVICE_SET_SHMEM,    /* the same of device_set_watch_shmem */
 };
 
 /*
@@ -170,6 +171,14 @@ int device_set_cache_command(struct member *m, const struct device_cache_wish *w
 static inline void device_set_watch_cache(struct member *m, struct device_set_watch *watch)
 {
 	list_push_back(&m->cache_commands, &watch->node);
+}
+
+/* The same for device_shmem_share (fd stays the caller's) and device_shmem_unshare. */
+int device_set_share(struct member *m, int fd, bool read_only, char *error, size_t error_bytes);
+int device_set_unshare(struct member *m, unsigned idx, char *error, size_t error_bytes);
+static inline void device_set_watch_shmem(struct member *m, struct device_set_watch *watch)
+{
+	list_push_back(&m->shmem_changes, &watch->node);
 }
 
 /* Makes the device set what settings says; takes the devices it needs from it. */

@@ -67,6 +67,16 @@ void device_set_snapshot_ended(struct member *m);
 /* The device says that a command to a cache of it has ended. */
 void device_set_cache_ended(struct member *m);
 
+/* ---- device_set_shmem.c ---- */
+
+/* Memory is shared, or taken back, or that has failed. */
+void device_set_shmem_ended(struct member *m);
+
+/* Of a device that is being adopted, before it serves: what was shared with it. */
+void device_set_restore_shmem(struct member *m);
+
+/* ---- device_set_change.c ---- */
+
 /* It is live: grows it, if a reload wanted that while it was being adopted. */
 void device_set_size_when_live(struct member *m);
 

@@ -46,6 +46,8 @@ void device_set_fill_spec(const struct device_set *set, const struct member *m,
 		.depth = (uint32_t)o->depth,
 		.logical_block_bytes = (uint32_t)o->block_bytes,
 		.max_io_bytes = (uint32_t)o->max_io_bytes,
+		.has_shmem = o->shmem_bytes > 0,
+		.shmem_bytes = o->shmem_bytes,
 		.read_only = o->read_only,
 		.no_partition_scan = !o->partition_scan,
 		.data_path = (enum data_path)o->data_path,
@@ -129,6 +131,8 @@ static void adopt_member(struct device_set *set, struct member *m, struct device
 	ret = device_recover(&m->device, set->host, spec, &m->past->device, m, m->error,
 			     sizeof(m->error));
 	m->past->begun = ret == 0;
+	if (ret == 0)
+		device_set_restore_shmem(m);
 	if (ret < 0 && !try_adoption_again(set, m, ret))
 		device_set_did_not_start(set, m);
 }

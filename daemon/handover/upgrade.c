@@ -469,6 +469,8 @@ static const char *unfit(const struct upgrade *u)
 			       "remove those devices before";
 		if (info.resizing)
 			return "a device is being resized; try again";
+		if (device_shmem_busy(m->device))
+			return "memory is being shared with a device; try again";
 		if (info.changes_snapshot)
 			return "a snapshot of a device is being changed; try again";
 		if (info.has_cache_command)

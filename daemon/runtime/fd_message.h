@@ -6,6 +6,7 @@
 #define DAEMON_RUNTIME_FD_MESSAGE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -23,6 +23,7 @@
 #include "host/cpus.h"
 #include "storage/sharing.h"
 #include "ublk/data_path.h"
+#include "ublk/shmem.h"
 
 struct top_options {
 	struct yaml_node *daemon, *devices;
@@ -112,6 +113,16 @@ static void check_data_path(const struct device_settings *d, struct config_error
 		config_errors_add(e, d->data_path_pos, "%s", error);
 }
 
+/* What the driver has is known when the device starts. */
+static void check_shmem(const struct device_settings *d, struct config_errors *e)
+{
+	char error[SHMEM_ERROR_BYTES];
+
+	if (d->options.shmem_bytes > 0 &&
+	    shmem_check((enum data_path)d->options.data_path, d->backend, ~0ull, error) < 0)
+		config_errors_add(e, d->shmem_pos, "%s", error);
+}
+
 /* A device whose own nodes share different things under one name would wait for itself. */
 static void check_shared_within(const struct device_settings *d, struct config_errors *e)
 {
@@ -136,6 +147,7 @@ static int parse_backend(struct device_settings *d, struct config_errors *e)
 	if (ret < 0)
 		return ret;
 	check_data_path(d, e);
+	check_shmem(d, e);
 	check_shared_within(d, e);
 	ret = settings_resource_read(d);
 	if (ret == 0)
@@ -151,6 +163,7 @@ static int fill_device(struct device_settings *d, const struct yaml_node *map,
 	d->map = map;
 	d->pos = yaml_pos(map, "name");
 	d->id_pos = yaml_pos(map, "id");
+	d->shmem_pos = yaml_pos(map, "shared_memory");
 	d->data_path_pos = yaml_pos(map, is_given(map, "data_path") ? "data_path" : "batch");
 	ret = option_parse(settings_device_options, map, NULL, &d->options, sizeof(d->options), e);
 	if (ret == -ENOMEM)

@@ -43,6 +43,7 @@ struct device_options {
 	uint64_t id;
 	uint64_t queues, depth;
 	uint64_t block_bytes, max_io_bytes;
+	uint64_t shmem_bytes; /* of shared_memory */
 	bool read_only, partition_scan;
 	int data_path; /* enum data_path */
 	int batch;     /* enum batch_wish */
@@ -59,7 +60,7 @@ struct device_settings {
 	struct document *document;
 	const struct yaml_node *map; /* as it was written, in the document */
 	struct settings_resources resources;
-	struct config_pos pos, id_pos, data_path_pos;
+	struct config_pos pos, id_pos, data_path_pos, shmem_pos;
 };
 
 struct settings {

@@ -169,6 +169,15 @@ const struct option settings_device_options[] = {
 		  "kernel). user_copy: the backend copies, without an intermediate buffer "
 		  "(backends in memory; Linux 6.5). zero_copy: no copy (files; Linux 6.16). "
 		  "auto: the best that backend and kernel support." },
+	{ .name = "shared_memory",
+	  .type = OPTION_SIZE,
+	  .offset = offsetof(struct device_options, shmem_bytes),
+	  .def = "0",
+	  .max = 1ull << 40,
+	  .help = "How much memory clients may share with the device (Linux 7.1): their direct I/O "
+		  "in it is not copied. They hand it over with ublkctl share. 0: none. For the "
+		  "backends mem, file, null, pattern and nbd, and stripe, throttle, delay and "
+		  "fault over them." },
 	{ .name = "batch",
 	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct device_options, batch),

@@ -31,12 +31,28 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "daemon/runtime/fd_message.h"
 #include "reactor/ring.h"
 
 #define READ_BYTES 4096
 #define BACKLOG 64
 #define PAUSE_SECONDS 0.5
 #define ACCEPTS_PER_TURN 8
+
+static void forget_passed_fd(struct socket_client *c)
+{
+	if (c->passed_fd >= 0)
+		close(c->passed_fd);
+	c->passed_fd = -1;
+}
+
+int socket_take_fd(struct socket_client *c)
+{
+	int fd = c->passed_fd;
+
+	c->passed_fd = -1;
+	return fd;
+}
 
 static void drop_client(struct socket_client *c)
 {
@@ -56,6 +72,7 @@ static void drop_client(struct socket_client *c)
 	list_remove(&c->node);
 	s->client_nr--;
 	close(c->fd);
+	forget_passed_fd(c);
 	free(c->in);
 	free(c->out);
 	free(c);
@@ -81,6 +98,7 @@ static void answer_sent(struct socket_client *c)
 		return;
 	}
 	/* The request at the beginning of in is done with. */
+	forget_passed_fd(c);
 	memmove(c->in, c->in + c->line_bytes, c->in_bytes - c->line_bytes);
 	c->in_bytes -= c->line_bytes;
 	c->line_bytes = c->scanned = 0;
@@ -312,9 +330,22 @@ static bool make_input_room(struct socket_client *c)
 	return true;
 }
 
+/* A request has one at most: with two it would not be known which is meant. False: it had two. */
+static bool keep_passed_fd(struct socket_client *c, int fd, int flags)
+{
+	bool one = !(flags & MSG_CTRUNC) && (fd < 0 || c->passed_fd < 0);
+
+	if (one)
+		c->passed_fd = MAX(fd, c->passed_fd);
+	else if (fd >= 0)
+		close(fd);
+	return one;
+}
+
 static void on_client_readable(struct ev_loop *ev, struct ev_io *w, int events)
 {
 	struct socket_client *c = container_of(w, struct socket_client, readable);
+	int fd, flags;
 	ssize_t ret;
 
 	(void)ev, (void)events;
@@ -322,10 +353,15 @@ static void on_client_readable(struct ev_loop *ev, struct ev_io *w, int events)
 		drop_client(c);
 		return;
 	}
-	ret = recv(c->fd, c->in + c->in_bytes, c->in_size - c->in_bytes, 0);
+	ret = fd_message_receive(c->fd, c->in + c->in_bytes, c->in_size - c->in_bytes, 0, &fd,
+				 &flags);
 	if (ret < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (ret < 0) {
+		drop_client(c);
+		return;
+	}
+	if (!keep_passed_fd(c, fd, flags)) {
 		drop_client(c);
 		return;
 	}
@@ -359,6 +395,7 @@ static void take_client(struct socket_server *s, int fd)
 	c->in_size = READ_BYTES;
 	c->server = s;
 	c->fd = fd;
+	c->passed_fd = -1;
 	list_push_back(&s->clients, &c->node);
 	s->client_nr++;
 	ev_io_init(&c->readable, on_client_readable, fd, EV_READ);

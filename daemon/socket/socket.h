@@ -54,6 +54,7 @@ struct socket_client {
 	char *out;
 	size_t out_bytes, out_sent;
 	double answered; /* WRITING: when its answer was given, of ev_time */
+	int passed_fd;	 /* came along with what is in `in`, and nobody took it; -1: none */
 	void *request;	 /* the handler's, while HANDLING */
 	/* WAITING: in the server's queue, at its place in virtual time; else: where it was. */
 	struct list_node turn;
@@ -107,6 +108,12 @@ void socket_fini(struct socket_server *s);
  * wanted. One that has only ended what it sends waits for its answer.
  */
 bool socket_client_left(const struct socket_client *client);
+
+/*
+ * HANDLING: the descriptor that came along with the request (SCM_RIGHTS), the caller's from here
+ * on; -1: none. Whatever it may be is the client's choice.
+ */
+int socket_take_fd(struct socket_client *client);
 
 /*
  * The answer: text without newline, malloced, taken; NULL: out of memory, the client is dropped.

@@ -17,7 +17,7 @@ complete_words() {
 }
 
 completion() {
-	[ "$(complete_words s)" = 'show s3-gc snapshot stats' ] &&
+	[ "$(complete_words s)" = 'show s3-gc snapshot share stats' ] &&
 		[ "$(complete_words snapshot d)" = 'delete' ] &&
 		[ "$(complete_words snapshot apply b)" = 'beta' ] &&
 		[ "$(complete_words --socket x snapshot delete beta '')" = 'before after' ] &&
@@ -33,6 +33,8 @@ completion() {
 		[ "$(complete_words del alpha --)" = '--force' ] &&
 		[ "$(complete_words detach a)" = 'alpha' ] &&
 		[ "$(complete_words detach beta --)" = '--force' ] &&
+		[ "$(complete_words unshare a)" = 'alpha' ] &&
+		[ "$(complete_words share --)" = '--read-only --json' ] &&
 		[ "$(complete_words at)" = 'attach' ] &&
 		[ "$(complete_words attach --)" = '--read-only --name --queues --show --persist --raw --size --backing --backing-format --backing-folder --json' ] &&
 		[ "$(complete_words attach --name x examples/mini)" = 'examples/minimal.yaml' ] &&

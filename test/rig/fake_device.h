@@ -55,6 +55,7 @@ struct device {
 
 #include "test/unit/daemon/fake_look.h"
 #include "test/unit/daemon/fake_cache.h"
+#include "test/unit/daemon/fake_shmem.h"
 
 static struct device *fake_devices[FAKE_DEVICES_MAX];
 static unsigned fake_nr;	  /* devices that exist */

@@ -36,7 +36,8 @@ struct client *client_create(struct model_dev *dev, struct storage *st, uint64_t
 
 static void rq_free(struct client_rq *rq)
 {
-	free(rq->pages);
+	if (!rq->in_shmem)
+		free(rq->pages);
 	free(rq->touched);
 	free(rq->metadata);
 	free(rq);
@@ -465,5 +466,6 @@ void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf)
 	c->st->done_nr[op]++;
 	c->st->failed_nr[op] += result < 0;
 	c->st->fallback_nr += rq->needs_reg;
+	c->st->shmem_nr += rq->in_shmem;
 	rq_done(rq);
 }

@@ -33,6 +33,7 @@ struct client_rq {
 	uint8_t *pages;	    /* data, but for the driver's own copy: the request's memory, */
 	uint8_t *touched;   /* and of a READ, a byte for each that the server has written */
 	uint64_t *metadata; /* of each block, with UBLK_IO_F_INTEGRITY */
+	bool in_shmem;	    /* pages are in memory that the client shares, and stay there */
 	bool needs_reg;	    /* UBLK_IO_F_NEED_REG_BUF, once it was said */
 	struct list_node node;
 };

@@ -413,12 +413,13 @@ static const struct backend_resize scripted_resize = {
 const struct backend scripted_backend = {
 	.name = "scripted",
 	.summary = "the simulator's own",
+	.data = BACKEND_DATA_SHMEM,
 	SCRIPTED_OPS,
 };
 
 const struct backend scripted_mover = {
 	.name = "scripted_mover",
 	.summary = "the simulator's own, for user copy",
-	.data = BACKEND_DATA_MOVES,
+	.data = BACKEND_DATA_MOVES | BACKEND_DATA_SHMEM,
 	SCRIPTED_OPS,
 };

@@ -113,6 +113,7 @@ void slot_fini(struct slot *slot)
 	sim_event_cancel(&slot->truncate_event);
 	sim_event_cancel(&slot->tune_event);
 	sim_event_cancel(&slot->resize_event);
+	slot_shmem_fini(slot);
 	sim_filters_fini(&slot->filters);
 	sim_tree_fini(&slot->tree);
 	sim_top_fini(&slot->top);
@@ -260,6 +261,7 @@ static void choose_spec(struct slot *slot)
 	if (slot->st->has_tree)
 		slot->spec.depth = MIN(slot->spec.depth, TREE_DEPTH_MAX);
 	choose_data(slot, &slot->spec);
+	slot_shmem_choose(slot);
 }
 
 void slot_reset_counters(struct slot *slot)
@@ -268,7 +270,7 @@ void slot_reset_counters(struct slot *slot)
 	slot->st->cancel_until_ns = 0;
 	memset(slot->st->done_nr, 0, sizeof(slot->st->done_nr));
 	memset(slot->st->failed_nr, 0, sizeof(slot->st->failed_nr));
-	slot->st->fallback_nr = 0;
+	slot->st->fallback_nr = slot->st->shmem_nr = 0;
 }
 
 /* A RAM disk begins empty; its file is known only to itself. */
@@ -436,6 +438,7 @@ static void ended(struct slot *slot, enum device_event event)
 	sim_event_cancel(&slot->stop_event);
 	sim_event_cancel(&slot->tune_event);
 	sim_event_cancel(&slot->resize_event);
+	sim_event_cancel(&slot->shmem_event);
 	if (slot->resizing)
 		sim_fail("%s has ended before its resize", slot->name);
 	if (sim_one_in(2))
@@ -494,6 +497,7 @@ static void became_live(struct slot *slot)
 	/* What keeps metadata has its size for life. */
 	if (!slot->top.config)
 		slot_resize_often(slot);
+	slot_shmem_later(slot);
 	plan_stop(slot);
 }
 
@@ -521,6 +525,9 @@ void slot_event(struct device *device, enum device_event event)
 		break;
 	case DEVICE_EVENT_RESIZED:
 		slot_resized(slot);
+		break;
+	case DEVICE_EVENT_SHMEM:
+		slot_shmem_ended(slot);
 		break;
 	case DEVICE_EVENT_SNAPSHOT: /* none is asked for */
 	case DEVICE_EVENT_CACHE:
@@ -551,6 +558,7 @@ void slot_truncate_file(struct sim_event *event)
 void slot_live(struct slot *slot, struct model_dev *dev)
 {
 	slot->st->user = dev;
+	slot_shmem_live(slot, dev);
 	dev->client = client_create(dev, slot->st, slot->budget);
 	if (slot->kind == SLOT_FILE && sim_fault(FAULT_FILE_TRUNCATED))
 		sim_event_arm(&slot->truncate_event, sim.now_ns + sim_skewed(0, NS_PER_SEC),

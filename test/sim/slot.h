@@ -44,8 +44,10 @@ struct slot_past {
 	char identity[BACKEND_IDENTITY_BYTES];
 	int stored_fds[BACKEND_STORED_MAX]; /* as in struct backend_open_params; 0: none */
 	uint64_t attach_excuses; /* as slot.excuses, for giving it up once it is served */
-	bool kept;		 /* not adopted: the driver still has it */
-	unsigned retries;	 /* since the server was killed */
+	bool shmem;		 /* the fd store has the memory that is shared, as */
+	unsigned shmem_idx;
+	bool kept;	  /* not adopted: the driver still has it */
+	unsigned retries; /* since the server was killed */
 };
 
 struct slot {
@@ -70,10 +72,12 @@ struct slot {
 	uint64_t late_ns; /* no stop may be called late before */
 	uint64_t excuses; /* failures injected before this start */
 	uint64_t starts, lives, refusals;
-	struct sim_event event, stop_event, truncate_event, tune_event, resize_event;
+	struct sim_event event, stop_event, truncate_event, tune_event, resize_event, shmem_event;
 	bool resizing, resize_forced, resize_kept;
 	uint64_t resize_excuses;
 	uint64_t first_bytes; /* of a backend that forgets, at each start */
+	int shmem_fd;	      /* what its client shares */
+	uint8_t *shmem_view;
 	uint64_t *budget;
 	const struct device_host *host;
 };
@@ -112,6 +116,17 @@ void slot_forget(struct slot *slot);
 void slot_retry(struct slot *slot);
 /* Whether the driver has a reason not to let it be recovered. */
 bool slot_is_excused(const struct slot *slot);
+
+/* slot_shmem.c: what a client shares. Before a start: whether it may. */
+void slot_shmem_choose(struct slot *slot);
+void slot_shmem_fini(struct slot *slot);
+/* A client comes. */
+void slot_shmem_live(struct slot *slot, struct model_dev *dev);
+/* Of a live device: it shares memory after a while, or takes it back. */
+void slot_shmem_later(struct slot *slot);
+void slot_shmem_ended(struct slot *slot);
+/* Of one that is being recovered. */
+void slot_shmem_restore(struct slot *slot);
 
 /*
  * slot_judge.c: failures so far that a device may fail to start for; may be given up for in a

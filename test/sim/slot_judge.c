@@ -90,6 +90,11 @@ static void check_stats(const struct slot *slot)
 		sim_fail("%s: statistics say %llu fallbacks, it were %llu", slot->name,
 			 (unsigned long long)stats.fallbacks,
 			 (unsigned long long)slot->st->fallback_nr);
+	if (stats.shmem > slot->st->shmem_nr)
+		sim_fail("%s: statistics say %llu in shared memory, it were %llu", slot->name,
+			 (unsigned long long)stats.shmem, (unsigned long long)slot->st->shmem_nr);
+	if (stats.shmem > 0)
+		sim_saw(FAULT_PATH_SHMEM);
 	for (int op = 0; op < BACKEND_PLAIN_OP_NR; op++)
 		if (stats.op[op].done != slot->st->done_nr[ublk_op[op]] ||
 		    stats.op[op].failed != slot->st->failed_nr[ublk_op[op]] ||

@@ -126,6 +126,7 @@ void slot_killed(struct slot *slot)
 	sim_event_cancel(&slot->event);
 	sim_event_cancel(&slot->stop_event);
 	sim_event_cancel(&slot->tune_event);
+	sim_event_cancel(&slot->shmem_event);
 	slot_resize_killed(slot);
 	if (slot->kind == SLOT_FILE && sim.defect == DEFECT_NONE && sim_one_in(8))
 		slot_truncate_file(&slot->truncate_event);
@@ -323,6 +324,8 @@ static void recover(struct slot *slot, struct model_dev *dev)
 	if (ret == 0)
 		ret = device_recover(&slot->dev, slot->host, &slot->spec, &past, slot, error,
 				     sizeof(error));
+	if (ret == 0)
+		slot_shmem_restore(slot);
 	slot_opened(slot, ret);
 	sim_cross(SIM_WORLD);
 	repair_file(slot, file_fd);

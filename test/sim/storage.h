@@ -57,6 +57,7 @@ struct storage {
 	bool no_punch;			   /* the disk has said EOPNOTSUPP to a fallocate */
 	uint64_t done_nr[8], failed_nr[8]; /* answered requests of the user, by UBLK_IO_OP_ */
 	uint64_t fallback_nr;		   /* those that could not be registered */
+	uint64_t shmem_nr;		   /* those in memory that a client shares */
 };
 
 struct storage *storage_create(unsigned idx, uint64_t size_bytes, uint32_t block_bytes);

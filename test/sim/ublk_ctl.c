@@ -291,6 +291,7 @@ static void stop_finish(struct sim_event *event)
 /* del_gendisk() waits for the requests under way, then every idle tag is aborted. */
 void model_request_done(struct model_dev *dev)
 {
+	model_shmem_look(dev);
 	if ((dev->stop_op || dev->foreign_stop) && dev->inflight_nr == 0 &&
 	    dev->stop_event.pos == 0)
 		sim_event_arm(&dev->stop_event, sim.now_ns + sim_skewed(0, 5 * NS_PER_MS),
@@ -362,6 +363,10 @@ static void dev_cmd(struct model_dev *dev, struct sim_op *op)
 		return;
 	case UBLK_U_CMD_UPDATE_SIZE:
 		sim_op_done(op, update_size(dev, cmd));
+		return;
+	case UBLK_U_CMD_REG_BUF:
+	case UBLK_U_CMD_UNREG_BUF:
+		model_shmem_cmd(dev, op);
 		return;
 	case UBLK_U_CMD_GET_PARAMS:
 		sim_op_done(op, model_get_params(dev, cmd));

@@ -72,7 +72,11 @@ struct model_dev {
 	unsigned opener_nr, probe_nr;		    /* of the block device */
 	struct sim_op *start_op, *stop_op, *del_op; /* waiting commands */
 	struct sim_op *recover_op;		    /* END_USER_RECOVERY */
-	bool foreign_stop;			    /* somebody else's STOP_DEV is under way */
+	struct sim_op *shmem_op;		    /* REG_BUF or UNREG_BUF */
+	uint8_t *shmem_view;			    /* of its client's memory; NULL: it has none */
+	bool shmem_registered;
+	unsigned shmem_idx;
+	bool foreign_stop; /* somebody else's STOP_DEV is under way */
 	struct sim_event stop_event, scan_event, foreign_event, recover_event, release_event;
 	unsigned scan_left; /* reads of the partition scan before START_DEV answers */
 	struct client *client;
@@ -165,6 +169,16 @@ void model_waiters_die(struct model_dev *dev);
 void model_sweep(struct model_dev *dev);
 /* Somebody deletes it. */
 void model_remove(struct model_dev *dev);
+
+/* ublk_shmem.c */
+#define MODEL_SHMEM_BYTES MIB(2)
+void model_shmem_cmd(struct model_dev *dev, struct sim_op *op);
+/* A request has ended. */
+void model_shmem_look(struct model_dev *dev);
+/* Where a request's pages are in the client's memory, or NULL: elsewhere. */
+uint8_t *model_shmem_pages(const struct model_dev *dev, const struct client_rq *rq);
+/* Of such a request, when the memory is registered: addr of its descriptor. */
+uint64_t model_shmem_addr(const struct model_dev *dev, const struct client_rq *rq);
 
 /* ublk_batch.c */
 bool model_is_batch(const struct model_dev *dev);

@@ -271,7 +271,7 @@ void model_server_dies(uint64_t until_ns)
 
 void model_waiters_die(struct model_dev *dev)
 {
-	dev->start_op = dev->recover_op = dev->del_op = NULL;
+	dev->start_op = dev->recover_op = dev->del_op = dev->shmem_op = NULL;
 	dev->scan_left = 0;
 	sim_event_cancel(&dev->scan_event);
 	sim_event_cancel(&dev->recover_event);

@@ -39,6 +39,8 @@ bool model_tag_idle(const struct model_dev *dev, unsigned queue, unsigned tag)
 {
 	const struct model_tag *t = model_tag(dev, queue, tag);
 
+	if (dev->shmem_op)
+		return false;
 	/* Without a server there are tags all the same. */
 	if (dev->queues[queue].no_server)
 		return dev->has_disk && !dev->stopping && !t->rq;
@@ -218,11 +220,14 @@ void model_tag_cmd(struct model_dev *dev, struct sim_op *op)
 /* ---- to the server ---- */
 
 /* The request's own memory, as the block layer's: what is in it before belongs to others. */
-static uint8_t *make_pages(struct client_rq *rq, uint32_t bytes)
+static uint8_t *make_pages(const struct model_dev *dev, struct client_rq *rq, uint32_t bytes)
 {
 	if (rq->pages)
 		return rq->pages;
-	rq->pages = aligned_alloc(PAGE_BYTES, round_up(bytes, PAGE_BYTES));
+	rq->pages = model_shmem_pages(dev, rq);
+	rq->in_shmem = rq->pages;
+	if (!rq->in_shmem)
+		rq->pages = aligned_alloc(PAGE_BYTES, round_up(bytes, PAGE_BYTES));
 	if (client_rq_op(rq) == UBLK_IO_OP_READ)
 		rq->touched = calloc(1, bytes);
 	return rq->pages;
@@ -235,7 +240,7 @@ static void fill(struct model_dev *dev, const struct model_tag *t, struct client
 
 	if (bytes == 0)
 		return;
-	at = model_copies(dev) ? (uint8_t *)(uintptr_t)t->addr : make_pages(rq, bytes);
+	at = model_copies(dev) ? (uint8_t *)(uintptr_t)t->addr : make_pages(dev, rq, bytes);
 	sim_saw(model_copies(dev) ? FAULT_PATH_COPY : FAULT_PATH_USER_COPY);
 	if (client_rq_op(rq) == UBLK_IO_OP_WRITE)
 		storage_pattern(at, rq->seed, rq->start_sector << SECTOR_SHIFT, bytes);
@@ -259,14 +264,20 @@ static void register_pages(const struct model_dev *dev, struct model_tag *t, str
 void model_hand_over(struct model_dev *dev, struct model_tag *t, struct sim_ring *ring)
 {
 	struct client_rq *rq = t->rq;
+	bool shared;
 
 	fill(dev, t, rq);
 	register_pages(dev, t, ring);
+	shared = rq->in_shmem && dev->shmem_registered;
+	/* Who writes there is not seen; that the bytes are right, is. */
+	if (shared && rq->touched)
+		memset(rq->touched, 1, client_rq_data_bytes(rq));
 	dev->queues[rq->queue].descs[rq->tag] = (struct ublksrv_io_desc){
-		.op_flags = rq->op_flags | (rq->needs_reg ? UBLK_IO_F_NEED_REG_BUF : 0),
+		.op_flags = rq->op_flags | (rq->needs_reg ? UBLK_IO_F_NEED_REG_BUF : 0) |
+			    (shared ? UBLK_IO_F_SHMEM_ZC : 0),
 		.nr_sectors = rq->nr_sectors,
 		.start_sector = rq->start_sector,
-		.addr = t->addr,
+		.addr = shared ? model_shmem_addr(dev, rq) : t->addr,
 	};
 	rq->handed_ns = sim.now_ns;
 	t->active = false;

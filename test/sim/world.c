@@ -182,6 +182,9 @@ static const struct fault_row {
 	[FAULT_NVME_EVENT] = { "nvme-event", 300000 },
 	[FAULT_NVME_AWAY] = { "nvme-away", 2000 },
 	[FAULT_NO_PARTITION_SCAN] = { "no-partition-scan", 0 },
+	[FAULT_PATH_SHMEM] = { "path-shmem", 0 },
+	[FAULT_SHMEM_RESTORED] = { "shmem-restored", 0 },
+	[FAULT_CTL_SHMEM] = { "ctl-shmem", 100000 },
 };
 
 const char *fault_name(enum fault fault)
@@ -231,6 +234,9 @@ static bool fault_of_others(enum fault fault)
 		FAULT_RECOVERY_SHRUNK,
 		FAULT_RECOVERY_GROWN,
 		FAULT_RECOVERY_OTHER,
+		FAULT_PATH_SHMEM,
+		FAULT_SHMEM_RESTORED,
+		FAULT_CTL_SHMEM,
 		FAULT_TREE_RUN,
 		FAULT_TREE,
 		FAULT_TREE_DEEP,

@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/counter.h"
+#include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "storage/metadata.h"
@@ -19,6 +20,7 @@
 #include "ublk/device/params.h"
 #include "ublk/partition_scan.h"
 #include "ublk/queue/tag_io.h"
+#include "ublk/shmem.h"
 
 const char *device_state_name(enum device_state state)
 {
@@ -86,15 +88,35 @@ void device_open_params(const struct device_spec *spec, const struct device_past
 	};
 }
 
+/* What is not in shared memory goes by user_copy: shmem.h. */
+static int choose_shmem(struct device *d, char *error, size_t error_bytes)
+{
+	char words[SHMEM_ERROR_BYTES];
+	int ret = shmem_check(d->spec.data_path, d->spec.backend, d->host->ctl->features, words);
+
+	if (ret < 0) {
+		snprintf(error, error_bytes, "%s", words);
+		return ret;
+	}
+	d->data.path = DATA_PATH_USER_COPY;
+	d->data.shmem = true;
+	ret = device_shmem_init(d);
+	if (ret < 0)
+		snprintf(error, error_bytes, "shared memory: %s", errname(ret));
+	return ret;
+}
+
 static int choose_data_path(struct device *d, char *error, size_t error_bytes)
 {
 	char words[DATA_PATH_ERROR_BYTES];
 	int ret = data_path_choose(&d->data, d->spec.data_path, d->spec.batch, d->spec.backend,
 				   d->host->ctl->features, words);
 
-	if (ret < 0)
+	if (ret < 0) {
 		snprintf(error, error_bytes, "%s", words);
-	return ret;
+		return ret;
+	}
+	return d->spec.has_shmem ? choose_shmem(d, error, error_bytes) : 0;
 }
 
 _Static_assert(RECOVERY_ERROR_BYTES >= PARTITION_SCAN_ERROR_BYTES, "one buffer for either");
@@ -239,6 +261,7 @@ void device_free(struct device *d)
 	ASSERT(d->state == DEVICE_GONE || d->state == DEVICE_FAILED);
 	ctl_cmd_fini(&d->cmd);
 	ctl_cmd_fini(&d->ask);
+	device_shmem_fini(d);
 	device_follow_end(d);
 	backend_close(d->backend);
 	free(d->errors);
@@ -361,6 +384,7 @@ static void add_queue_stats(struct device_stats *sum, const struct queue_stats *
 	sum->inflight_max += counter_read(&s->inflight_max);
 	sum->busy_retries += counter_read(&s->busy_retries);
 	sum->fallbacks += counter_read(&s->fallbacks);
+	sum->shmem += counter_read(&s->shmem);
 	sum->lost_tags += counter_read(&s->lost_tags);
 }
 

@@ -51,6 +51,7 @@ enum device_event {
 	DEVICE_EVENT_RESIZED,	   /* device_resize has ended: device_resized says how */
 	DEVICE_EVENT_SNAPSHOT,	   /* device_snapshot has: device_snapshot_look says how */
 	DEVICE_EVENT_CACHE,	   /* device_cache_command has: device_cache_look says how */
+	DEVICE_EVENT_SHMEM,	   /* device_shmem_share or _unshare has: device_shmem_ended */
 };
 
 struct device;
@@ -82,6 +83,8 @@ struct device_spec {
 	uint32_t queues, depth;
 	uint32_t logical_block_bytes;
 	uint32_t max_io_bytes;
+	bool has_shmem; /* clients may share memory with it, at most: */
+	uint64_t shmem_bytes;
 	bool read_only, no_partition_scan;
 	enum data_path data_path;
 	enum batch_choice batch;
@@ -237,6 +240,49 @@ struct device_cache_look {
 void device_cache_look(const struct device *device, struct device_cache_look *ret_look);
 
 /*
+ * Begins to use memory that a client shares (ublk/shmem.h), of a LIVE device. fd stays the caller's
+ * and is looked at as a peer's. read_only: no request writes to the memory. Returns 0
+ * (DEVICE_EVENT_SHMEM will come, before any end of the device), or -errno with words in error.
+ */
+int device_shmem_share(struct device *device, int fd, bool read_only, char *error,
+		       size_t error_bytes);
+/* The same: takes the buffer of this index back. No request uses it when the event comes. */
+int device_shmem_unshare(struct device *device, unsigned idx, char *error, size_t error_bytes);
+
+/*
+ * After device_recover, before the device serves: the driver has kept this buffer under this index,
+ * and fd is the memory that the server before had mapped. Returns 0 or -errno: then requests in it
+ * are copied.
+ */
+int device_shmem_restore(struct device *device, unsigned idx, int fd);
+
+/* One of them is under way. */
+bool device_shmem_busy(const struct device *device);
+
+/* Of the last one, when its event comes. */
+struct device_shmem_end {
+	struct device *device;
+	bool shares;
+	unsigned idx;
+	int err; /* 0, or -errno with words */
+	int fd;	 /* shares: the memory, borrowed until the event's handler returns */
+	char words[DEVICE_ERROR_BYTES];
+};
+void device_shmem_ended(const struct device *device, struct device_shmem_end *ret_end);
+
+#define DEVICE_SHMEM_FILE_BYTES 128
+struct device_shmem_look {
+	uint64_t bytes;
+	const char *file; /* as its client calls it, "memfd:..." */
+	bool read_only;
+	bool torn;    /* its client has taken pages away: requests are copied again */
+	bool leaving; /* the driver is asked to forget it */
+};
+/* Main thread; idx below SHMEM_BUFFERS_MAX. False: there is none. */
+bool device_shmem_look(const struct device *device, unsigned idx,
+		       struct device_shmem_look *ret_look);
+
+/*
  * Only when GONE or FAILED: the backend, to be closed by the caller where that may block; or NULL.
  * Otherwise device_free closes it.
  */
@@ -283,6 +329,7 @@ struct device_stats {
 	uint64_t busy_retries;			  /* a backend said BUSY */
 	uint64_t errors[QUEUE_ERRNO_NR];	  /* by errno */
 	uint64_t fallbacks; /* zero copy: requests that were copied after all */
+	uint64_t shmem;	    /* requests in memory that a client shares */
 	uint64_t lost_tags; /* a FETCH or COMMIT the driver refused */
 };
 

@@ -39,6 +39,8 @@ struct cache_work {
 	struct backend_cache_job job;
 };
 
+struct device_shmem; /* device_shmem.c */
+
 struct device {
 	const struct device_host *host;
 	struct device_spec spec; /* spec.name is owned */
@@ -59,6 +61,7 @@ struct device {
 	struct resize resize;
 	struct snapshot_work snapshot;
 	struct cache_work cache;
+	struct device_shmem *shmem;   /* NULL: clients cannot share memory with it */
 	struct device_follow *follow; /* device_follow.c; NULL: it has no backend */
 	struct helper_job job;	      /* what may block: of a resize, a snapshot, or a recovery */
 	bool grows_to_driver;	      /* device_recover.c: the job does */
@@ -99,6 +102,15 @@ struct device {
 int device_follow_begin(struct device *d);
 void device_follow_again(struct device *d);
 void device_follow_end(struct device *d);
+
+/*
+ * device_shmem.c: after the data path is chosen; with the device's memory. Returns 0, -ENOMEM or
+ * -ENOBUFS.
+ */
+int device_shmem_init(struct device *d);
+void device_shmem_fini(struct device *d);
+/* For its queues; NULL: none. */
+const struct shmem_buffers *device_shmem_buffers(const struct device *d);
 
 /* The one setter of device->state: traces it. */
 void device_set_state(struct device *d, enum device_state state);

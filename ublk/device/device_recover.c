@@ -178,6 +178,7 @@ void device_spec_take_over(struct device_spec *spec, const struct device_past *p
 	spec->max_io_bytes = info->max_io_buf_bytes;
 	spec->data_path = choice.path;
 	spec->batch = choice.batch ? BATCH_ON : BATCH_OFF;
+	spec->has_shmem = choice.shmem;
 	spec->recovery = recovery_of(info->flags);
 	spec->no_partition_scan = !partition_scan_of_flags(info->flags);
 	spec->mark = info->ublksrv_flags;

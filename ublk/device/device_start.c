@@ -236,6 +236,7 @@ static int map_queue(struct device *d, unsigned idx)
 		.depth = (uint16_t)d->spec.depth,
 		.max_io_bytes = d->spec.max_io_bytes,
 		.data = d->data,
+		.shmem = device_shmem_buffers(d),
 		.backend_moves = backend_spec_data(d->spec.backend) & BACKEND_DATA_MOVES,
 		.attached = device_queue_attached,
 		.drained = device_queue_drained,

@@ -66,7 +66,7 @@ static void finish(struct device *d)
 	 * gone. */
 	reactor_timer_cancel(home, &d->deadline);
 	reactor_timer_cancel(home, &d->retry);
-	d->finish_waits = ctl_cmd_busy(&d->ask);
+	d->finish_waits = ctl_cmd_busy(&d->ask) || device_shmem_busy(d);
 	if (d->finish_waits)
 		return;
 	device_set_state(d, d->failed ? DEVICE_FAILED : DEVICE_GONE);

@@ -122,9 +122,7 @@ static void tag_data_init(struct tag_io *io, unsigned tag)
 						      UBLK_AUTO_BUF_REG_FALLBACK);
 		break;
 	case DATA_PATH_USER_COPY:
-		io->by_hand = !q->setup.backend_moves;
-		if (q->setup.backend_moves)
-			io->request.buf = NULL;
+		tag_place_user_copy(q, io);
 		break;
 	default:
 		io->copy_addr = (uint64_t)(uintptr_t)io->request.buf;

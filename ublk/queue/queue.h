@@ -24,6 +24,7 @@
 struct batch;
 struct io_errors;
 struct queue;
+struct shmem_buffers;
 struct tag_io;
 
 /* What the main thread says before attach; read-only for the reactor. */
@@ -40,7 +41,8 @@ struct queue_setup {
 	uint16_t idx, depth;
 	uint32_t max_io_bytes; /* size of a tag's buffer */
 	struct data_choice data;
-	bool backend_moves; /* the whole stack has BACKEND_DATA_MOVES */
+	const struct shmem_buffers *shmem; /* NULL: clients cannot share memory with it */
+	bool backend_moves;		   /* the whole stack has BACKEND_DATA_MOVES */
 	/* Main thread; each comes exactly once. After an error of attached, drained may come at
 	 * once (nothing was armed) or after the driver aborted the rest. */
 	void (*attached)(struct queue *q, int err);
@@ -67,6 +69,7 @@ struct queue_stats {
 	uint64_t busy_retries;
 	uint64_t lost_tags;
 	uint64_t fallbacks; /* zero copy: the buffer was not registered, copied by hand */
+	uint64_t shmem;	    /* READs and WRITEs in memory that a client shares: not copied */
 	uint64_t errors[QUEUE_ERRNO_NR];
 };
 

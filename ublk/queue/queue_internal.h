@@ -72,6 +72,23 @@ void tag_commits_wanted(struct queue *q);
 /* Tries those again that their backend was too busy for. */
 void tag_busy_timeout(struct timer *timer);
 
+/* ---- shmem_request.c: of a queue whose device has shared memory ---- */
+
+/*
+ * Says where the bytes of a READ or WRITE are, as the driver says: op_flags and addr of its
+ * descriptor. request.op and request.length_bytes are set.
+ */
+void tag_place_shmem(struct queue *q, struct tag_io *io, uint32_t op_flags, uint64_t addr);
+
+/*
+ * Of one in shared memory that the backend has done. Returns 0, or -EIO: pages of the memory are
+ * missing, so nothing may be assumed of what was read or written.
+ */
+int tag_shmem_result(const struct queue *q, const struct tag_io *io);
+
+/* Where the bytes of a request are that is not in shared memory: DATA_PATH_USER_COPY. */
+void tag_place_user_copy(const struct queue *q, struct tag_io *io);
+
 /* ---- zone_requests.c: of a queue whose device is zoned ---- */
 
 /* Whether UBLK_IO_OP_* is of zones alone. */

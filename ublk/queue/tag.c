@@ -9,7 +9,8 @@
  *
  * Bytes (data_path.h): the driver's own copy needs nothing here; a backend that moves them by
  * itself or reads into a registered buffer neither; what is left is copied `by_hand`, before a
- * WRITE goes to the backend and after a READ came back from it. Failure modes: the backend is busy
+ * WRITE goes to the backend and after a READ came back from it; what is in memory that a client
+ * shares is there (shmem_request.c). Failure modes: the backend is busy
  * (the tag waits for the next completion or a millisecond), the SQ is full (the commits wait for
  * the next turn), the driver refuses a FETCH or COMMIT (the tag is lost, counted and told), the
  * driver aborts (the tag is down; when all are, the queue ends), a buffer could not be registered
@@ -67,18 +68,23 @@ static void place_registered(struct queue *q, struct tag_io *io, bool by_hand)
 {
 	if (by_hand)
 		counter_add(&q->stats.fallbacks, 1);
-	io->by_hand = by_hand;
+	io->bytes_are = by_hand ? TAG_BYTES_BY_HAND : TAG_BYTES_THERE;
 	io->request.buf = by_hand ? queue_buffer(q, io->request.tag) : NULL;
 	io->request.buf_index = by_hand ? -1 : queue_buffer_index(q, io->request.tag);
 }
 
-/* Of a READ or WRITE whose bytes are copied by hand, or those of the tag's last one were. */
+/* Flags of READs and WRITEs whose bytes are not simply there. */
+#define NOT_IN_PLACE (UBLK_IO_F_NEED_REG_BUF | UBLK_IO_F_SHMEM_ZC)
+
+/* Of a READ or WRITE whose bytes are not simply there, or those of the tag's last one were not. */
 static __attribute__((noinline)) int place_bytes(struct queue *q, struct tag_io *io,
-						 uint32_t op_flags)
+						 uint32_t op_flags, uint64_t addr)
 {
 	if (q->setup.data.path == DATA_PATH_ZERO_COPY)
 		place_registered(q, io, op_flags & UBLK_IO_F_NEED_REG_BUF);
-	if (!io->by_hand || io->request.op == BACKEND_READ)
+	else if (q->setup.shmem)
+		tag_place_shmem(q, io, op_flags, addr);
+	if (io->bytes_are != TAG_BYTES_BY_HAND || io->request.op == BACKEND_READ)
 		return 0;
 	return backend_data_from_driver(&io->request, 0, io->request.buf, io->request.length_bytes);
 }
@@ -109,14 +115,24 @@ static void tag_answer(struct queue *q, struct tag_io *io, int32_t result)
 	commit_later(q, io);
 }
 
-/* Of a request that failed, or whose bytes are copied by hand. */
+/* What is left to do for the bytes of a request that the backend has done. Returns 0 or -errno. */
+static int tag_bytes_back(const struct queue *q, const struct tag_io *io)
+{
+	if (io->bytes_are == TAG_BYTES_SHMEM)
+		return tag_shmem_result(q, io);
+	if (io->bytes_are == TAG_BYTES_THERE || io->request.op == BACKEND_WRITE)
+		return 0;
+	return backend_data_to_driver(&io->request, 0, io->request.buf, io->request.length_bytes);
+}
+
+/* Of a request that failed, or whose bytes are not simply there. */
 static __attribute__((noinline)) void tag_finish_any(struct queue *q, struct tag_io *io, int result)
 {
 	const struct backend_io *request = &io->request;
 	bool has_data = request->op == BACKEND_READ || request->op == BACKEND_WRITE;
 
-	if (io->by_hand && result == 0 && request->op == BACKEND_READ)
-		result = backend_data_to_driver(request, 0, request->buf, request->length_bytes);
+	if (result == 0 && has_data)
+		result = tag_bytes_back(q, io);
 	if (result < 0)
 		io_error_tell(io, result);
 	else if (has_data)
@@ -126,7 +142,7 @@ static __attribute__((noinline)) void tag_finish_any(struct queue *q, struct tag
 
 static inline void tag_finish(struct queue *q, struct tag_io *io, int result)
 {
-	if (__builtin_expect(result != 0 || io->by_hand || io->request.op > BACKEND_WRITE, 0))
+	if (__builtin_expect(result != 0 || io->bytes_are || io->request.op > BACKEND_WRITE, 0))
 		tag_finish_any(q, io, result);
 	else
 		tag_answer(q, io, (int32_t)io->request.length_bytes);
@@ -268,8 +284,8 @@ static int decode(struct queue *q, struct tag_io *io)
 	io->request.flags = tag_flags_of(op_flags);
 	if (length_bytes > q->setup.max_io_bytes)
 		return -EIO;
-	if (__builtin_expect(io->by_hand || (op_flags & UBLK_IO_F_NEED_REG_BUF), 0))
-		return place_bytes(q, io, op_flags);
+	if (__builtin_expect(io->bytes_are || (op_flags & NOT_IN_PLACE), 0))
+		return place_bytes(q, io, op_flags, iod->addr);
 	return 0;
 }
 
@@ -308,7 +324,7 @@ static __attribute__((noinline)) void serve_any(struct queue *q, struct tag_io *
 /* Of a descriptor's op_flags, what has decode() do more than decode_plain. */
 #define NOT_PLAIN                                                                                  \
 	((0xffu & ~(unsigned)UBLK_IO_OP_WRITE) | UBLK_IO_F_FAILFAST_TRANSPORT | UBLK_IO_F_FUA |    \
-	 UBLK_IO_F_INTEGRITY | UBLK_IO_F_NEED_REG_BUF)
+	 UBLK_IO_F_INTEGRITY | NOT_IN_PLACE)
 
 /*
  * What nearly all are: a READ or WRITE without FUA, whose bytes are in their place, of a queue that
@@ -320,7 +336,7 @@ static inline bool decode_plain(const struct queue *q, struct tag_io *io)
 	uint32_t op_flags = iod->op_flags;
 	uint64_t length_bytes = (uint64_t)iod->nr_sectors << SECTOR_SHIFT;
 
-	if (__builtin_expect(q->care || io->by_hand || (op_flags & NOT_PLAIN) ||
+	if (__builtin_expect(q->care || io->bytes_are || (op_flags & NOT_PLAIN) ||
 				     length_bytes > q->setup.max_io_bytes,
 			     0))
 		return false;

@@ -12,6 +12,13 @@ enum tag_state {
 	TAG_DONE,    /* waits for the commit at the end of the turn */
 };
 
+/* Where the bytes of a READ or WRITE are. */
+enum tag_bytes {
+	TAG_BYTES_THERE,   /* where the backend or the driver moves them by itself */
+	TAG_BYTES_BY_HAND, /* copied by pread and pwrite, to and from request.buf */
+	TAG_BYTES_SHMEM,   /* in memory that a client shares: request.buf is an address in it */
+};
+
 struct tag_io {
 	struct op op; /* FETCH or COMMIT_AND_FETCH */
 	struct backend_io request;
@@ -24,7 +31,8 @@ struct tag_io {
 	struct ublk_elem_header element;
 	uint64_t copy_addr; /* for the driver's own copy: request.buf, or 0 */
 	uint64_t reg_addr;  /* for AUTO_BUF_REG: registered buffer and flags, or 0 */
-	bool by_hand;	    /* the bytes are copied by pread and pwrite, to and from request.buf */
+	uint8_t bytes_are;  /* enum tag_bytes */
+	uint8_t shmem_idx;  /* TAG_BYTES_SHMEM: which buffer */
 	bool committing; /* the command in flight is a COMMIT, which the driver may not have seen */
 	enum tag_state state;
 	struct queue *queue;

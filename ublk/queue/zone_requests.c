@@ -50,7 +50,7 @@ static int decode_append(struct tag_io *io, uint64_t length_bytes)
 
 	if (length_bytes > io->queue->setup.max_io_bytes)
 		return -EIO;
-	return io->by_hand
+	return io->bytes_are == TAG_BYTES_BY_HAND
 		       ? backend_data_from_driver(request, 0, request->buf, request->length_bytes)
 		       : 0;
 }
@@ -63,7 +63,7 @@ static int decode_report(struct tag_io *io, uint64_t zone_nr)
 	if (zone_nr == 0 || bytes > io->queue->setup.max_io_bytes)
 		return -EIO;
 	io->request.length_bytes = (uint32_t)bytes;
-	if (io->by_hand)
+	if (io->bytes_are == TAG_BYTES_BY_HAND)
 		memset(io->request.buf, 0, bytes);
 	return 0;
 }
@@ -99,7 +99,7 @@ static void answer_report(struct tag_io *io)
 	const struct backend_io *request = &io->request;
 	int ret = 0;
 
-	if (io->by_hand)
+	if (io->bytes_are == TAG_BYTES_BY_HAND)
 		ret = backend_data_to_driver(request, 0, request->buf, request->length_bytes);
 	if (ret < 0)
 		io_error_tell(io, ret);

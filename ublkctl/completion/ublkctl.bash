@@ -52,7 +52,7 @@ _ublkctl_cache_words() {
 
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del attach detach create-image s3-gc resize snapshot cache throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info nvme-discover doctor udev-name version'
+	local commands='list show add del attach detach create-image s3-gc resize snapshot cache share unshare throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info nvme-discover doctor udev-name version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -125,6 +125,11 @@ _ublkctl() {
 		mapfile -t COMPREPLY < <(compgen -f -W '--read-only --name --queues --show --persist --raw --size --backing --backing-format --backing-folder --json' -- "$cur")
 		return
 		;;
+	share)
+		mapfile -t COMPREPLY < <(compgen -f -W "$(_ublkctl_names "${socket[@]}") --read-only --json" -- "$cur")
+		return
+		;;
+	unshare) words=$(_ublkctl_names "${socket[@]}") ;;
 	create-image)
 		mapfile -t COMPREPLY < <(compgen -f -W '--size --backing --backing-format --cluster-size --extended-l2
 			--refcount-bits --compat --lazy-refcounts --data-file --data-file-raw --force --json' -- "$cur")

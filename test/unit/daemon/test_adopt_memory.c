@@ -165,6 +165,26 @@ static void test_memory_of_many_nodes(void **state)
 	device_set.fd_store = NULL;
 }
 
+/* What clients share with a device comes back under its numbers, once it is adopted. */
+static void test_shared_memory_comes_back(void **state)
+{
+	(void)state;
+	with_fd_store();
+	note("a", STATE_SERVING, quiesced("a"));
+	store_as("shm-a/0");
+	store_as("shm-a/5");
+	store_as("shm-ab/1");
+	fake_shmem_restored = 0;
+	start(1, "a");
+	assert_int_equal(fd_store_find(&fd_store, "shm-ab/1"), -ENOENT);
+	assert_string_equal(state_of("a"), "live");
+	assert_int_equal(fake_shmem_restored, 1u << 0 | 1u << 5);
+	note_forget(&device_set, "a");
+	assert_int_equal(fd_store_nr(&fd_store), 0);
+	device_set.fd_store = NULL;
+	fd_store_close(&fd_store);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -173,6 +193,7 @@ int main(void)
 		ADOPT(test_memory_stays_while_a_device_has_no_note),
 		ADOPT(test_memory_stays_while_a_device_has_another_id),
 		ADOPT(test_memory_of_many_nodes),
+		ADOPT(test_shared_memory_comes_back),
 	};
 
 	return cmocka_run_group_tests_name("adopt_memory", tests, quiet, end);

@@ -275,6 +275,10 @@ static void test_resizing(void **state)
 	expect_refused("a cache of a device is being warmed or dropped; end ublkctl cache, or try "
 		       "again");
 	fake_cache_look.busy = false;
+	fake_shmem_busy = true;
+	fake_shmem_end.device = device_set_find(&device_set, "a")->device;
+	expect_refused("memory is being shared with a device; try again");
+	fake_shmem_busy = false;
 }
 
 static void test_closing(void **state)

@@ -124,10 +124,10 @@ static void test_abilities_of_a_stack(void **state)
 				  far = { .ops = &backend_throttle, .child = &nbd };
 
 	(void)state;
-	assert_int_equal(backend_spec_data(&slow), BACKEND_DATA_FIXED);
-	assert_int_equal(backend_spec_data(&slower), BACKEND_DATA_MOVES);
-	assert_int_equal(backend_spec_data(&odd), 0);
-	assert_int_equal(backend_spec_data(&far), 0);
+	assert_int_equal(backend_spec_data(&slow), BACKEND_DATA_FIXED | BACKEND_DATA_SHMEM);
+	assert_int_equal(backend_spec_data(&slower), BACKEND_DATA_MOVES | BACKEND_DATA_SHMEM);
+	assert_int_equal(backend_spec_data(&odd), BACKEND_DATA_SHMEM);
+	assert_int_equal(backend_spec_data(&far), BACKEND_DATA_SEALED);
 }
 
 static void fill(struct ublk_params *p, struct backend_limits limits, enum data_path path)

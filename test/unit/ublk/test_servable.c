@@ -64,8 +64,6 @@ static void test_what_others_make(void **state)
 	(void)state;
 	check_flags(OF_THE_DRIVER | UBLK_F_NEED_GET_DATA, "NEED_GET_DATA");
 	check_flags(UBLK_F_USER_RECOVERY | UBLK_F_UNPRIVILEGED_DEV, "UNPRIVILEGED_DEV");
-	check_flags(UBLK_F_SHMEM_ZC, "SHMEM_ZC");
-	check_flags(UBLK_F_NEED_GET_DATA | UBLK_F_SHMEM_ZC, "NEED_GET_DATA with SHMEM_ZC");
 }
 
 static void test_other_ways_of_the_data(void **state)
@@ -99,6 +97,16 @@ static void test_integrity_by_user_copy(void **state)
 		    "USER_COPY with ZONED with INTEGRITY");
 }
 
+static void test_shared_memory_by_user_copy(void **state)
+{
+	(void)state;
+	check_flags(OF_THE_DRIVER | UBLK_F_SHMEM_ZC | UBLK_F_USER_COPY, NULL);
+	check_flags(OF_THE_DRIVER | UBLK_F_SHMEM_ZC | UBLK_F_USER_COPY | UBLK_F_BATCH_IO, NULL);
+	check_flags(UBLK_F_SHMEM_ZC, "SHMEM_ZC");
+	check_flags(UBLK_F_SHMEM_ZC | UBLK_F_ZONED | UBLK_F_USER_COPY,
+		    "USER_COPY with ZONED with SHMEM_ZC");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -108,6 +116,7 @@ int main(void)
 		cmocka_unit_test(test_other_ways_of_the_data),
 		cmocka_unit_test(test_zones_by_user_copy),
 		cmocka_unit_test(test_integrity_by_user_copy),
+		cmocka_unit_test(test_shared_memory_by_user_copy),
 	};
 
 	return cmocka_run_group_tests_name("servable", tests, NULL, NULL);
