@@ -43,6 +43,8 @@
 #include "daemon/devices/state.h"
 #include "daemon/handover/upgrade.h"
 #include "daemon/devices/watchdog.h"
+#include "host/caps.h"
+#include "host/user_paths.h"
 #include "ublk/control.h"
 
 struct daemon {
@@ -68,6 +70,7 @@ struct daemon {
 	struct ev_signal term, interrupt, hangup;
 	struct ev_timer stop_deadline;
 	int lock_fd;
+	bool privileged; /* host_is_privileged */
 	bool reloading; /* READY=1 is owed to the service manager */
 	bool stopping;
 	bool ended;
@@ -375,7 +378,7 @@ static int daemon_prepare(struct daemon *d)
 	int ret = process_check_kernel();
 
 	if (ret == 0)
-		ret = process_prepare();
+		ret = process_prepare(d->privileged);
 	if (ret < 0)
 		return ret;
 	d->lock_fd = standby_is(&d->standby) ? d->standby.lock_fd
@@ -393,6 +396,7 @@ static void make_device_set(struct daemon *d)
 	const struct daemon_settings *settings = &d->settings.daemon;
 
 	d->ctl.deadline_ns = settings->command_timeout_ns;
+	d->ctl.unprivileged = !d->privileged;
 	d->host = (struct device_host){
 		.ctl = &d->ctl,
 		.reactors = d->reactors.reactor,
@@ -537,10 +541,26 @@ static int daemon_load(struct settings *settings, const char *path)
 	return ret;
 }
 
-enum exit_code daemon_check(const char *config_path)
+/* Returns whether the process is privileged. */
+static bool settings_for_us(const struct daemon_params *params)
 {
+	bool privileged = host_is_privileged();
+	struct settings_mode mode = {
+		.unprivileged = !privileged,
+		.user_paths = user_paths_apply(),
+		.file_optional = params->config_optional,
+	};
+
+	settings_set_mode(&mode);
+	return privileged;
+}
+
+enum exit_code daemon_check(const struct daemon_params *params)
+{
+	const char *config_path = params->config_path;
 	struct settings settings;
 
+	settings_for_us(params);
 	if (daemon_load(&settings, config_path) < 0)
 		return EXIT_REFUSED;
 	settings_warn(&settings, config_path, false);
@@ -580,6 +600,7 @@ enum exit_code daemon_run(const struct daemon_params *params)
 	if (d->program[0] != '\0')
 		params->argv[0] = d->program;
 	settings_resource_by_text();
+	d->privileged = settings_for_us(params);
 	if (daemon_load(&d->settings, params->config_path) < 0)
 		return EXIT_REFUSED;
 	d->ctl.fd = -1;
