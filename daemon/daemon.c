@@ -71,7 +71,7 @@ struct daemon {
 	struct ev_timer stop_deadline;
 	int lock_fd;
 	bool privileged; /* host_is_privileged */
-	bool reloading; /* READY=1 is owed to the service manager */
+	bool reloading;	 /* READY=1 is owed to the service manager */
 	bool stopping;
 	bool ended;
 	enum exit_code exit_code;

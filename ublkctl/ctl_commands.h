@@ -41,7 +41,7 @@ struct ublkctl_args {
 	double timeout;
 	const char *backing_folder;
 	bool read_only, show, persist, raw;
-	bool set; /* of udev-owner */
+	bool set;		    /* of udev-owner */
 	struct ublkctl_image image; /* of create-image, and of attach: size and backing */
 	bool json, force, remove, layers, batch, list, qmp_json;
 	const char *action;	     /* of histogram, snapshot and cache */

@@ -426,7 +426,8 @@ static void check_fit(const struct command *c, const struct ublkctl_args *a, con
 		ublkctl_usage_error("-f FILE is missing after ", c->name);
 }
 
-/* Where the daemon of this user is, as it finds out itself. client.c has words for no runtime folder. */
+/* Where the daemon of this user is, as it finds out itself. client.c has words for no runtime
+ * folder. */
 static const char *default_socket(void)
 {
 	static char path[PATH_MAX];

@@ -4,11 +4,11 @@
  *
  *   ASKING -> LISTED | SKIPPED | REFUSED | STOPPING -> DELETING -> REMOVED
  *
- * Happy path: who holds which /dev/ublkcN is read from /proc once; GET_DEV_INFO2 of each; those that
- * are orphans are listed, or stopped and deleted. Failure modes: the driver refuses a command, or
- * does not answer before the deadline: told of that device; its memory stays until the kernel has
- * let go of it. In doubt a device has a server: one that may just be starting, or one whose server
- * lives without showing its files.
+ * Happy path: who holds which /dev/ublkcN is read from /proc once; GET_DEV_INFO2 of each; those
+ * that are orphans are listed, or stopped and deleted. Failure modes: the driver refuses a command,
+ * or does not answer before the deadline: told of that device; its memory stays until the kernel
+ * has let go of it. In doubt a device has a server: one that may just be starting, or one whose
+ * server lives without showing its files.
  */
 #include "daemon/devices/gc.h"
 

@@ -144,7 +144,8 @@ static int fill_device(struct device_settings *d, const struct yaml_node *map,
 	d->map = map;
 	d->pos = yaml_pos(map, "name");
 	d->id_pos = yaml_pos(map, "id");
-	d->data_path_pos = yaml_pos(map, settings_is_given(map, "data_path") ? "data_path" : "batch");
+	d->data_path_pos =
+		yaml_pos(map, settings_is_given(map, "data_path") ? "data_path" : "batch");
 	ret = option_parse(settings_device_options, map, NULL, &d->options, sizeof(d->options), e);
 	if (ret == -ENOMEM)
 		return ret;

@@ -46,8 +46,10 @@ static char *default_path(enum user_path which, size_t max, const char *option,
 		return NULL;
 	}
 	if (ret < 0 || strlen(path) > max) {
-		config_errors_add(e, pos, "%s: the default is longer than %zu characters: write %s: "
-				  "PATH below daemon:", option, max, option);
+		config_errors_add(e, pos,
+				  "%s: the default is longer than %zu characters: write %s: "
+				  "PATH below daemon:",
+				  option, max, option);
 		return NULL;
 	}
 	return strdup(path);

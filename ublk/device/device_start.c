@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "ublk/device/params.h"
+#include "ublk/disk_node.h"
 #include "ublk/partition_scan.h"
 
 #define NODE_RETRY_NS (2 * NS_PER_MS)
@@ -56,6 +57,34 @@ bool device_turned_back(struct device *d)
 	return d->stop_wanted;
 }
 
+static void is_live(struct device *d)
+{
+	/* Also when a stop was asked for meanwhile: it may yet be refused. */
+	device_set_state(d, DEVICE_LIVE);
+	device_event(d, DEVICE_EVENT_LIVE);
+	if (!device_turned_back(d))
+		device_check_drained(d);
+	device_follow_again(d);
+}
+
+/* Who is told that the device is live may open it: udev has to give it to its owner before. */
+static void look_for_disk_node(struct timer *timer)
+{
+	struct device *d = container_of(timer, struct device, retry);
+	struct reactor *home = d->host->ctl->reactor;
+	bool ours = disk_node_is_ours(d->info.dev_id);
+
+	if (!ours && !d->stop_wanted && home->now_ns < d->retry_until_ns) {
+		reactor_timer_arm(home, timer, home->now_ns + NODE_RETRY_NS);
+		return;
+	}
+	if (!ours && !d->stop_wanted)
+		log_warn("udev has not given the device to its owner",
+			 "dev=%s path=/dev/ublkb%u uid=%u cure=\"ublkctl doctor\"", d->spec.name,
+			 d->info.dev_id, (unsigned)geteuid());
+	is_live(d);
+}
+
 static void start_done(struct ctl_cmd *cmd, int res)
 {
 	struct device *d = container_of(cmd, struct device, cmd);
@@ -66,12 +95,13 @@ static void start_done(struct ctl_cmd *cmd, int res)
 	}
 	d->has_disk = true;
 	d->adopting = false;
-	/* Also when a stop was asked for meanwhile: it may yet be refused. */
-	device_set_state(d, DEVICE_LIVE);
-	device_event(d, DEVICE_EVENT_LIVE);
-	if (!device_turned_back(d))
-		device_check_drained(d);
-	device_follow_again(d);
+	if (!ctl_wants_path(d->info.flags)) {
+		is_live(d);
+		return;
+	}
+	timer_init(&d->retry, look_for_disk_node);
+	d->retry_until_ns = d->host->ctl->reactor->now_ns + NODE_DEADLINE_NS;
+	look_for_disk_node(&d->retry);
 }
 
 void device_begin_serving(struct device *d)

@@ -341,10 +341,15 @@ static void stop_done(struct ctl_cmd *cmd, int res)
 static bool refused_by_us(struct device *d)
 {
 	char names[DEVICE_ERROR_BYTES / 2];
+	enum block_users found;
 
 	if (!polite(d) || !d->has_disk || driver_refuses(d))
 		return false;
-	return openers_find((int)d->info.dev_id, names, sizeof(names)) != BLOCK_USERS_NONE;
+	found = openers_find((int)d->info.dev_id, names, sizeof(names));
+	/* Besides us only root can open an unprivileged device: whose processes we never see. */
+	if (found == BLOCK_USERS_UNKNOWN && ctl_wants_path(d->info.flags))
+		return false;
+	return found != BLOCK_USERS_NONE;
 }
 
 static void stop(struct device *d)
@@ -441,6 +446,11 @@ static void end_retry(struct device *d)
 
 	if (!d->retry.armed || d->state == DEVICE_DELETING)
 		return;
+	/* Served already, it waits for its node: live it is stopped as any other. */
+	if (d->state == DEVICE_STARTING) {
+		reactor_timer_arm(home, &d->retry, home->now_ns);
+		return;
+	}
 	reactor_timer_cancel(home, &d->retry);
 	d->waits_for_openers = false;
 	if (d->state == DEVICE_STOPPING)
