@@ -60,6 +60,7 @@ struct model_dev {
 	struct model_queue *queues;
 	size_t descs_bytes;  /* of one queue's mapping */
 	uint64_t node_at_ns; /* when /dev/ublkcN appears */
+	uint64_t disk_at_ns; /* when udev has given /dev/ublkbN to its owner */
 	bool used;	     /* has been started */
 	bool has_disk;	     /* can be opened */
 	bool live;	     /* and is served */
@@ -84,6 +85,7 @@ extern struct model {
 	unsigned cpu_nr;
 	uint64_t features;
 	bool has_del_async;
+	bool unprivileged; /* the servers have no CAP_SYS_ADMIN */
 	struct model_dev *devs[MODEL_DEV_NR];
 	int ctl_fd;
 	unsigned next_fd;

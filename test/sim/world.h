@@ -194,6 +194,8 @@ enum fault {
 	FAULT_NVME_EVENT,
 	FAULT_NVME_AWAY, /* the namespace is not there */
 	FAULT_NO_PARTITION_SCAN,
+	FAULT_UNPRIVILEGED,  /* a device of a server without CAP_SYS_ADMIN */
+	FAULT_NODE_NOT_OURS, /* a command to it, while udev has yet to give it its node */
 	FAULT_NR,
 };
 
