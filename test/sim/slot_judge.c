@@ -54,6 +54,11 @@ void slot_judge_live(const struct slot *slot)
 	struct device_info info;
 
 	device_info(slot->dev, &info);
+	if (info.flags & UBLK_F_UNPRIVILEGED_DEV) {
+		if (info.partition_scan)
+			sim_fail("%s: nobody scans partitions for a user", slot->name);
+		return;
+	}
 	if (info.partition_scan == slot->spec.no_partition_scan ||
 	    partition_scan_of_flags(info.flags) == slot->spec.no_partition_scan)
 		sim_fail("%s: its partition scan is not what was asked for", slot->name);
