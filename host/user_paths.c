@@ -35,7 +35,7 @@ bool user_paths_apply(void)
 }
 
 /* The specification: a path that is not absolute is as none. */
-static const char *absolute(const char *variable)
+static const char *absolute_variable(const char *variable)
 {
 	const char *value = getenv(variable);
 
@@ -45,7 +45,7 @@ static const char *absolute(const char *variable)
 int user_path(enum user_path which, char path[static PATH_MAX])
 {
 	const struct user_place *p = &user_places[which];
-	const char *folder = absolute(p->variable), *home = absolute("HOME");
+	const char *folder = absolute_variable(p->variable), *home = absolute_variable("HOME");
 	int len;
 
 	if (folder)

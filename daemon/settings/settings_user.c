@@ -26,6 +26,7 @@ static struct settings_mode mode;
 void settings_set_mode(const struct settings_mode *wanted)
 {
 	mode = *wanted;
+	option_outage_timeout_limit(mode.unprivileged ? UNPRIVILEGED_HOLD_SECONDS * NS_PER_SEC : 0);
 }
 
 bool settings_is_absent(const char *path)

@@ -229,6 +229,7 @@ forbidden() {
 	checks 'recovery: reissue, backend: {type: mem, size: 1MiB}' 'x.yaml:1:.*recovery: reissue is impossible.*set recovery: none' &&
 		checks 'data_path: user_copy, backend: {type: mem, size: 1MiB}' 'data_path: user_copy is impossible.*set data_path: auto' &&
 		checks 'data_path: zero_copy, backend: {type: file, path: /tmp/alice/disk.img}' 'zero_copy is impossible without CAP_SYS_ADMIN' &&
+		checks 'backend: {type: nbd, uri: "nbd://h", on_disconnect: forever}' 'at most {queue: 20s} without CAP_SYS_ADMIN' &&
 		checks 'backend: {type: zoned, zone_size: 4MiB, backend: {type: mem, size: 64MiB}}' 'zoned is impossible'
 }
 ok "what the driver keeps from users is refused with words" forbidden
