@@ -171,6 +171,21 @@ copies() {
 ok "dd and cmp on memory" copies /dev/ublkb3
 null_reads() { alice dd if=/dev/ublkb2 of=/dev/null bs=1M count=64 iflag=direct; }
 ok "she reads from null" null_reads
+served_over_network() {
+	session alice
+	"${session[@]}" nbdkit --foreground --unix /tmp/alice/nbd.sock memory 32M 2>"$work/nbdkit.log" &
+	local server=$! code=0
+	wait_for 20 test -S /tmp/alice/nbd.sock || return
+	ctl attach --name net 'nbd+unix:///?socket=/tmp/alice/nbd.sock' &&
+		copies "$(ctl --json show net | jq -r .path)" && ctl detach net || code=1
+	kill $server
+	return $code
+}
+if command -v nbdkit >/dev/null; then
+	ok "dd and cmp on an NBD server" served_over_network
+else
+	skip "dd and cmp on an NBD server" "no nbdkit"
+fi
 if driver_has UPDATE_SIZE; then
 	resizes() { ctl resize disk 96MiB && [ "$(alice blockdev --getsize64 /dev/ublkb1)" = $((96 << 20)) ]; }
 	ok "she resizes it" resizes
