@@ -292,14 +292,19 @@ void model_uring_cmd(struct sim_op *op)
 		model_tag_cmd(dev, op);
 }
 
+bool model_disk_is_ours(uint32_t id)
+{
+	const struct model_dev *dev = model_find(id);
+
+	return dev && dev->disk_at_ns <= sim.now_ns;
+}
+
 /* ublk/disk_node.h, in this world. */
 bool disk_node_is_ours(uint32_t dev_id)
 {
-	const struct model_dev *dev = model_find(dev_id);
-
 	if (!model.unprivileged)
 		sim_fail("the product asks for the node of a device of root's");
-	return dev && dev->has_disk && dev->disk_at_ns <= sim.now_ns;
+	return model_disk_is_ours(dev_id);
 }
 
 /* ublk/openers.h, in this world. */

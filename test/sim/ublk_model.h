@@ -100,6 +100,9 @@ void model_fini(void);
 unsigned model_dev_nr(void);
 struct model_dev *model_find(uint32_t id);
 
+/* Whether udev has given /dev/ublkbN to its owner. */
+bool model_disk_is_ours(uint32_t id);
+
 /* ring_sim.c: a uring_cmd on /dev/ublk-control or /dev/ublkcN. */
 void model_uring_cmd(struct sim_op *op);
 /* The device behind a descriptor of /dev/ublkcN; fails the run when there is none. */

@@ -182,7 +182,7 @@ static const struct fault_row {
 	[FAULT_NVME_AWAY] = { "nvme-away", 2000 },
 	[FAULT_NO_PARTITION_SCAN] = { "no-partition-scan", 0 },
 	[FAULT_UNPRIVILEGED] = { "unprivileged", 0 },
-	[FAULT_NODE_NOT_OURS] = { "node-not-ours", 20000 },
+	[FAULT_NODE_NOT_OURS] = { "node-not-ours", 60000 },
 };
 
 const char *fault_name(enum fault fault)
