@@ -43,8 +43,6 @@
 #include "daemon/devices/state.h"
 #include "daemon/handover/upgrade.h"
 #include "daemon/devices/watchdog.h"
-#include "host/caps.h"
-#include "host/user_paths.h"
 #include "ublk/control.h"
 
 struct daemon {
@@ -522,46 +520,13 @@ static void tear_down(struct daemon *d)
 		close(d->lock_fd);
 }
 
-/* Returns 0, or -errno with every error printed: plainly, for nothing else runs yet. */
-static int daemon_load(struct settings *settings, const char *path)
-{
-	struct config_errors errors;
-	char *text;
-	int ret;
-
-	config_errors_init(&errors, path);
-	ret = settings_load(settings, path, &errors);
-	if (ret < 0) {
-		text = config_errors_text(&errors);
-		fputs(text && text[0] ? text : "ublkd: out of memory\n", stderr);
-		free(text);
-		settings_free(settings);
-	}
-	config_errors_fini(&errors);
-	return ret;
-}
-
-/* Returns whether the process is privileged. */
-static bool settings_for_us(const struct daemon_params *params)
-{
-	bool privileged = host_is_privileged();
-	struct settings_mode mode = {
-		.unprivileged = !privileged,
-		.user_paths = user_paths_apply(),
-		.file_optional = params->config_optional,
-	};
-
-	settings_set_mode(&mode);
-	return privileged;
-}
-
 enum exit_code daemon_check(const struct daemon_params *params)
 {
 	const char *config_path = params->config_path;
 	struct settings settings;
 
-	settings_for_us(params);
-	if (daemon_load(&settings, config_path) < 0)
+	settings_mode_of_process(params->config_optional);
+	if (settings_load_or_print(&settings, config_path) < 0)
 		return EXIT_REFUSED;
 	settings_warn(&settings, config_path, false);
 	printf("%s: %zu device%s, no errors\n", config_path, settings.device_nr,
@@ -600,8 +565,8 @@ enum exit_code daemon_run(const struct daemon_params *params)
 	if (d->program[0] != '\0')
 		params->argv[0] = d->program;
 	settings_resource_by_text();
-	d->privileged = settings_for_us(params);
-	if (daemon_load(&d->settings, params->config_path) < 0)
+	d->privileged = settings_mode_of_process(params->config_optional);
+	if (settings_load_or_print(&d->settings, params->config_path) < 0)
 		return EXIT_REFUSED;
 	d->ctl.fd = -1;
 	set_log_level(d, &d->settings);

@@ -78,6 +78,12 @@ struct settings_mode {
 /* Once, before the first configuration is read. */
 void settings_set_mode(const struct settings_mode *wanted);
 
+/* As settings_set_mode, for this process. Returns whether it is privileged (host_is_privileged). */
+bool settings_mode_of_process(bool file_optional);
+
+/* As settings_load, but every error is printed on stderr, and nothing is to be freed then. */
+int settings_load_or_print(struct settings *settings, const char *path);
+
 /* Of what is not empty: NULL, or what keeps a device from having this name, as "has ...". */
 const char *settings_name_wrong(const char *name);
 

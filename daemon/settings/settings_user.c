@@ -7,6 +7,7 @@
  * error with its position and the cure.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "base/util.h"
 #include "config/yaml.h"
 #include "daemon/settings/settings_internal.h"
+#include "host/caps.h"
 #include "host/user_paths.h"
 #include "storage/zones.h"
 #include "ublk/data_path.h"
@@ -27,6 +29,37 @@ void settings_set_mode(const struct settings_mode *wanted)
 {
 	mode = *wanted;
 	option_outage_timeout_limit(mode.unprivileged ? UNPRIVILEGED_HOLD_SECONDS * NS_PER_SEC : 0);
+}
+
+bool settings_mode_of_process(bool file_optional)
+{
+	bool privileged = host_is_privileged();
+	struct settings_mode ours = {
+		.unprivileged = !privileged,
+		.user_paths = user_paths_apply(),
+		.file_optional = file_optional,
+	};
+
+	settings_set_mode(&ours);
+	return privileged;
+}
+
+int settings_load_or_print(struct settings *settings, const char *path)
+{
+	struct config_errors errors;
+	char *text;
+	int ret;
+
+	config_errors_init(&errors, path);
+	ret = settings_load(settings, path, &errors);
+	if (ret < 0) {
+		text = config_errors_text(&errors);
+		fputs(text && text[0] ? text : "ublkd: out of memory\n", stderr);
+		free(text);
+		settings_free(settings);
+	}
+	config_errors_fini(&errors);
+	return ret;
 }
 
 bool settings_is_absent(const char *path)

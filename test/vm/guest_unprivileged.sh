@@ -66,7 +66,7 @@ refused() {
 	answers "$@" || code=$?
 	[ $code != 0 ] && [ $code != 99 ]
 }
-live() { ctl list | grep -qE "^$1 +live"; }
+live() { ctl list | grep -qE "^$1 +live" || { tail -n 20 "$work/alice.log" && false; }; }
 owner_is() { [ "$(stat -c '%u:%g:%a' "$1")" = "$2" ] || { ls -ln "$1" && false; }; }
 owners_are() { wait_for 20 owner_is "/dev/ublkc$1" "$2" && wait_for 20 owner_is "/dev/ublkb$1" "$2"; }
 
