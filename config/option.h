@@ -118,6 +118,12 @@ int option_parse(const struct option *table, const struct yaml_node *map, const 
 int option_set(const struct option *table, const char *key, const char *text, struct config_pos pos,
 	       void *out, struct config_errors *e);
 
+/*
+ * The longest time that an OPTION_OUTAGE_TIMEOUT may say from now on: a longer default becomes
+ * this, a longer value is an error. 0: any. Not while another thread parses.
+ */
+void option_outage_timeout_limit(uint64_t max_ns);
+
 /* Frees strings and lists inside *out and zeroes them. Accepts a zeroed struct. */
 void option_free(const struct option *table, void *out);
 

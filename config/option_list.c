@@ -321,11 +321,9 @@ static int outage_set_queue(const struct option *o, const struct yaml_node *map,
 	return 0;
 }
 
-int option_outage_timeout_set(const struct option *o, struct yaml_node *value, void *field,
-			      struct config_errors *e)
+static int outage_read(const struct option *o, const struct yaml_node *value, uint64_t *ns,
+		       struct config_errors *e)
 {
-	uint64_t *ns = field;
-
 	if (value->kind == YAML_MAP)
 		return outage_set_queue(o, value, ns, e);
 	if (value->kind == YAML_SCALAR && strcmp(value->text, "fail") == 0)
@@ -335,4 +333,32 @@ int option_outage_timeout_set(const struct option *o, struct yaml_node *value, v
 	else
 		return outage_refuse(o, value, e);
 	return 0;
+}
+
+/* Set once, before anything is read; 0: none. */
+static uint64_t outage_max_ns;
+
+void option_outage_timeout_limit(uint64_t max_ns)
+{
+	outage_max_ns = max_ns;
+}
+
+int option_outage_timeout_set(const struct option *o, struct yaml_node *value, void *field,
+			      struct config_errors *e)
+{
+	uint64_t *ns = field;
+	int ret = outage_read(o, value, ns, e);
+	bool is_default = value->pos.line == 0;
+
+	if (ret < 0 || !outage_max_ns || *ns <= outage_max_ns)
+		return ret;
+	if (is_default) {
+		*ns = outage_max_ns;
+		return 0;
+	}
+	config_errors_add(e, value->pos,
+			  "%s: at most {queue: %us} without CAP_SYS_ADMIN: the kernel kills such a "
+			  "daemon when a request takes 30s",
+			  o->name, (unsigned)(outage_max_ns / 1000000000u));
+	return -EINVAL;
 }

@@ -68,7 +68,8 @@ struct daemon {
 	struct ev_signal term, interrupt, hangup;
 	struct ev_timer stop_deadline;
 	int lock_fd;
-	bool reloading; /* READY=1 is owed to the service manager */
+	bool privileged; /* host_is_privileged */
+	bool reloading;	 /* READY=1 is owed to the service manager */
 	bool stopping;
 	bool ended;
 	enum exit_code exit_code;
@@ -375,7 +376,7 @@ static int daemon_prepare(struct daemon *d)
 	int ret = process_check_kernel();
 
 	if (ret == 0)
-		ret = process_prepare();
+		ret = process_prepare(d->privileged);
 	if (ret < 0)
 		return ret;
 	d->lock_fd = standby_is(&d->standby) ? d->standby.lock_fd
@@ -393,6 +394,7 @@ static void make_device_set(struct daemon *d)
 	const struct daemon_settings *settings = &d->settings.daemon;
 
 	d->ctl.deadline_ns = settings->command_timeout_ns;
+	d->ctl.unprivileged = !d->privileged;
 	d->host = (struct device_host){
 		.ctl = &d->ctl,
 		.reactors = d->reactors.reactor,
@@ -518,30 +520,13 @@ static void tear_down(struct daemon *d)
 		close(d->lock_fd);
 }
 
-/* Returns 0, or -errno with every error printed: plainly, for nothing else runs yet. */
-static int daemon_load(struct settings *settings, const char *path)
+enum exit_code daemon_check(const struct daemon_params *params)
 {
-	struct config_errors errors;
-	char *text;
-	int ret;
-
-	config_errors_init(&errors, path);
-	ret = settings_load(settings, path, &errors);
-	if (ret < 0) {
-		text = config_errors_text(&errors);
-		fputs(text && text[0] ? text : "ublkd: out of memory\n", stderr);
-		free(text);
-		settings_free(settings);
-	}
-	config_errors_fini(&errors);
-	return ret;
-}
-
-enum exit_code daemon_check(const char *config_path)
-{
+	const char *config_path = params->config_path;
 	struct settings settings;
 
-	if (daemon_load(&settings, config_path) < 0)
+	settings_mode_of_process(params->config_optional);
+	if (settings_load_or_print(&settings, config_path) < 0)
 		return EXIT_REFUSED;
 	settings_warn(&settings, config_path, false);
 	printf("%s: %zu device%s, no errors\n", config_path, settings.device_nr,
@@ -580,7 +565,8 @@ enum exit_code daemon_run(const struct daemon_params *params)
 	if (d->program[0] != '\0')
 		params->argv[0] = d->program;
 	settings_resource_by_text();
-	if (daemon_load(&d->settings, params->config_path) < 0)
+	d->privileged = settings_mode_of_process(params->config_optional);
+	if (settings_load_or_print(&d->settings, params->config_path) < 0)
 		return EXIT_REFUSED;
 	d->ctl.fd = -1;
 	set_log_level(d, &d->settings);

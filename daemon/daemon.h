@@ -5,10 +5,13 @@
 #ifndef DAEMON_DAEMON_H
 #define DAEMON_DAEMON_H
 
+#include <stdbool.h>
+
 #include "daemon/runtime/exit_code.h"
 
 struct daemon_params {
 	const char *config_path;
+	bool config_optional; /* the default of a user: it may be missing */
 	int log_level; /* from the command line, or -1: the file decides */
 	char **argv;   /* of this process, for the one that follows it */
 };
@@ -17,6 +20,6 @@ struct daemon_params {
 enum exit_code daemon_run(const struct daemon_params *params);
 
 /* Reads the configuration and says on stdout or stderr what is to be said about it. */
-enum exit_code daemon_check(const char *config_path);
+enum exit_code daemon_check(const struct daemon_params *params);
 
 #endif

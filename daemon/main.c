@@ -5,12 +5,14 @@
  * code 2.
  */
 #include <getopt.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/daemon.h"
+#include "host/user_paths.h"
 
 struct args {
 	struct daemon_params params;
@@ -18,10 +20,11 @@ struct args {
 };
 
 static const char usage_text[] =
-	"usage: ublkd --config FILE [--check-config] [--log-level LEVEL]\n"
+	"usage: ublkd [--config FILE] [--check-config] [--log-level LEVEL]\n"
 	"       ublkd --version | --help\n"
 	"\n"
-	"  -c, --config FILE     the configuration, see ublkd.yaml(5)\n"
+	"  -c, --config FILE     the configuration, see ublkd.yaml(5);\n"
+	"                        default for users: $XDG_CONFIG_HOME/ublkd/ublkd.yaml\n"
 	"      --check-config    check it and exit\n"
 	"      --log-level LEVEL error, warn, info or debug; overrides log_level in the file\n"
 	"  -V, --version         print the version and exit\n"
@@ -77,6 +80,20 @@ static void parse_ublkd_option(int opt, struct args *a)
 	}
 }
 
+/* Root has none: a daemon by mistake would take the devices of the one that runs. */
+static void use_default_config(struct daemon_params *params)
+{
+	static char path[PATH_MAX];
+
+	if (!user_paths_apply())
+		ublkd_usage_error("--config FILE is missing", "");
+	if (user_path(USER_PATH_CONFIG, path) < 0)
+		ublkd_usage_error("--config FILE is missing, and there is no default: ",
+				  user_path_cure(USER_PATH_CONFIG));
+	params->config_path = path;
+	params->config_optional = true;
+}
+
 static struct args parse_args(int argc, char **argv)
 {
 	struct args a = { .params.log_level = -1 };
@@ -87,7 +104,7 @@ static struct args parse_args(int argc, char **argv)
 	if (optind < argc)
 		ublkd_usage_error("what is this: ", argv[optind]);
 	if (!a.params.config_path)
-		ublkd_usage_error("--config FILE is missing", "");
+		use_default_config(&a.params);
 	return a;
 }
 
@@ -97,6 +114,6 @@ int main(int argc, char **argv)
 
 	a.params.argv = argv;
 	if (a.check_only)
-		return daemon_check(a.params.config_path);
+		return daemon_check(&a.params);
 	return daemon_run(&a.params);
 }

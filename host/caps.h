@@ -8,4 +8,10 @@
  * read. */
 bool host_has_cap(unsigned cap);
 
+/*
+ * Whether this process has CAP_SYS_ADMIN as the kernel's capable() asks for it: in the first user
+ * namespace. In any other one the capability says nothing to a driver.
+ */
+bool host_is_privileged(void);
+
 #endif

@@ -215,14 +215,14 @@ if [ "$mode" != fast ]; then
 	done
 	guests "$(one 6.12)" 1200 '' gc
 	guests "$(one 7.2)" 1200 '-m 800M' hostile_scarce
-	guests "$(one 7.2)" 1200 '' scaling
+	guests "$(one 7.2)" 1200 '' scaling unprivileged
 	# the same daemon with every memory access, and every access of two threads, checked
 	later guest guest-6.12-many-tsan 6.12 many 1200 tsan
 	later guest guest-7.2-faults-asan 7.2 faults 1200 asan
 	if [ "$mode" = soak ]; then
 		later guest guest-7.2-hostile_state-asan 7.2 hostile_state 1200 asan
 		# what those above run as well
-		guests "$both" 1200 '' hostile_state hostile_clients hostile_inuse hostile_mounts faults many
+		guests "$both" 1200 '' hostile_state unprivileged hostile_clients hostile_inuse hostile_mounts faults many
 		guests "$both" 1200 '-c 4' idle
 	fi
 	later guest guest-6.12-hostile_clients-asan 6.12 hostile_clients 1200 asan

@@ -70,6 +70,7 @@ MAY = {
     "ublkctl": DRIVER | {"net", "ublkctl/image", "backends/qcow2/format", "backends/nbd", "backends/nvme", "backends/nvme/protocol", "backends/s3_disk",
                          "daemon/settings", "daemon/runtime", "daemon/socket", "daemon/verdict", "daemon/api", "tracefile"},
     "ublkctl/image": {"base", "backends/qcow2/format"},
+    "ublkctl/udev": DRIVER | {"ublkctl", "daemon/runtime", "daemon/settings"},
     "ublkctl/top": {"base", "daemon/runtime", "ublkctl"},
     "tracefile": {"base"},
     "ublktrace": {"base"},

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -18,6 +19,8 @@
 #include "ublk/worker.h"
 
 #define CONTROL_PATH "/dev/ublk-control"
+
+_Static_assert(CTL_PATH_BYTES >= sizeof("/dev/ublkc1048575"), "UBLK_MINORS is 1 << 20");
 
 /* The command's payload stands at byte 48 of the SQE, in 64- and in 128-byte ones alike. */
 #define SQE_CMD_OFFSET 48
@@ -82,6 +85,7 @@ static const struct ctl_words {
 	{ UBLK_U_CMD_REG_BUF, EFAULT,
 	  "not all pages of the memory can be had: there are too few huge pages, or its file "
 	  "system is full" },
+	{ 0, EACCES, "this user may not use the node /dev/ublkcN of the device" },
 	{ 0, ENODEV, "the device does not exist (any more)" },
 	{ 0, EPERM, "no permission: CAP_SYS_ADMIN is needed" },
 	{ 0, ENOMEM, "the kernel is out of memory" },
@@ -131,11 +135,33 @@ static void cmd_late(struct timer *timer)
 		cmd->late(cmd, waited_ns);
 }
 
+/* The driver looks the path up, and takes what is behind it for the payload. */
+static void put_path(struct ctl_cmd *cmd)
+{
+	const struct ctl_request *q = &cmd->request;
+
+	ASSERT(q->buf_bytes <= CTL_PAYLOAD_BYTES_MAX);
+	memset(cmd->with_path, 0, CTL_PATH_BYTES);
+	snprintf((char *)cmd->with_path, CTL_PATH_BYTES, "/dev/ublkc%u", q->dev_id);
+	if (q->buf_bytes > 0)
+		memcpy(cmd->with_path + CTL_PATH_BYTES, q->buf, q->buf_bytes);
+}
+
+static void take_answer(struct ctl_cmd *cmd)
+{
+	const struct ctl_request *q = &cmd->request;
+
+	if (q->with_path && q->buf_bytes > 0)
+		memcpy(q->buf, cmd->with_path + CTL_PATH_BYTES, q->buf_bytes);
+}
+
 static void cmd_done(struct op *op, int res, uint32_t cqe_flags)
 {
 	struct ctl_cmd *cmd = container_of(op, struct ctl_cmd, op);
 
 	(void)cqe_flags;
+	if (res >= 0)
+		take_answer(cmd);
 	reactor_timer_cancel(cmd->ctl->reactor, &cmd->deadline);
 	cmd->done(cmd, res);
 }
@@ -194,8 +220,9 @@ static void submit(struct op *op)
 	arg = (struct ublksrv_ctrl_cmd *)((char *)sqe + SQE_CMD_OFFSET);
 	arg->dev_id = q->dev_id;
 	arg->queue_id = (uint16_t)q->queue_id;
-	arg->addr = (uint64_t)(uintptr_t)q->buf;
-	arg->len = q->buf_bytes;
+	arg->addr = (uint64_t)(uintptr_t)(q->with_path ? cmd->with_path : q->buf);
+	arg->len = q->with_path ? CTL_PATH_BYTES + q->buf_bytes : q->buf_bytes;
+	arg->dev_path_len = q->with_path ? CTL_PATH_BYTES : 0;
 	arg->data[0] = q->data;
 	op_start(op, sqe);
 }
@@ -207,6 +234,8 @@ void ctl_cmd_send(struct ctl_cmd *cmd, const struct ctl_request *request, ctl_cm
 	ASSERT(!ctl_cmd_busy(cmd));
 	cmd->request = *request;
 	cmd->done = done;
+	if (request->with_path)
+		put_path(cmd);
 	/* Perhaps between two turns: then the reactor's own clock stands still. */
 	cmd->sent_ns = ring_clock_ns();
 	reactor_timer_arm(r, &cmd->deadline, cmd->sent_ns + cmd->ctl->deadline_ns);

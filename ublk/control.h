@@ -23,7 +23,12 @@ struct ctl_request {
 	void *buf;
 	uint16_t buf_bytes;
 	uint64_t data;
+	bool with_path; /* the driver wants the path of /dev/ublkcN before buf: ctl_wants_path */
 };
+
+/* Before the payload, padded with NULs: all that dev_path_len counts. */
+#define CTL_PATH_BYTES 32
+#define CTL_PAYLOAD_BYTES_MAX 1024
 
 /*
  * One command in flight, embedded in its owner. The kernel may write to buf until done ran: the
@@ -38,6 +43,7 @@ struct ctl_cmd {
 	ctl_cmd_fn *done;
 	void (*late)(struct ctl_cmd *cmd, uint64_t waited_ns); /* may be NULL */
 	uint64_t sent_ns;
+	unsigned char with_path[CTL_PATH_BYTES + CTL_PAYLOAD_BYTES_MAX]; /* what is sent then */
 };
 
 typedef void ctl_open_fn(struct ctl *ctl, int res);
@@ -46,6 +52,7 @@ struct ctl {
 	struct reactor *reactor;
 	int fd;		      /* /dev/ublk-control */
 	uint64_t features;    /* GET_FEATURES: UBLK_F_* the driver knows */
+	bool unprivileged;    /* set by the owner: ADD_DEV is refused without UNPRIVILEGED_DEV */
 	uint64_t deadline_ns; /* a command that takes longer is told, again and again */
 	struct ctl_cmd features_cmd;
 	ctl_open_fn *opened;
@@ -84,6 +91,16 @@ bool ctl_cmd_busy(const struct ctl_cmd *cmd);
 
 /* How long it has not been answered; 0: it is idle. */
 uint64_t ctl_cmd_waited_ns(const struct ctl_cmd *cmd);
+
+/*
+ * Whether commands to a device with these UBLK_F_* bring the path of its /dev/ublkcN: the driver
+ * looks up who may read and write that node, root not excepted (ublk_ctrl_uring_cmd_permission).
+ * GET_DEV_INFO2 brings it to any device, so that it can be asked without knowing the flags.
+ */
+static inline bool ctl_wants_path(uint64_t flags)
+{
+	return flags & UBLK_F_UNPRIVILEGED_DEV;
+}
 
 /* "START_DEV" for UBLK_U_CMD_START_DEV. */
 const char *ctl_cmd_name(uint32_t cmd_op);

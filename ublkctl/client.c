@@ -8,6 +8,7 @@
 #include "ublkctl/client.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,8 +21,21 @@
 
 #include "base/errname.h"
 #include "daemon/runtime/fd_message.h"
+#include "host/user_paths.h"
 #include "daemon/socket/socket.h"
 #include "ublkctl/ctl_print.h"
+
+/* Behind words about a socket that a user who is not root cannot use. */
+static const char *user_hint(void)
+{
+	char path[PATH_MAX];
+
+	if (geteuid() == 0)
+		return "";
+	if (user_path(USER_PATH_CONTROL, path) < 0)
+		return "; for a ublkd of your own XDG_RUNTIME_DIR must be set, as in a session";
+	return "; your own: systemctl --user start ublkd; the system's: sudo ublkctl";
+}
 
 void client_no_connection(const char *path, int err, char *ret_text, size_t bytes)
 {
@@ -29,8 +43,9 @@ void client_no_connection(const char *path, int err, char *ret_text, size_t byte
 	case ENOENT:
 	case ENOTDIR:
 		snprintf(ret_text, bytes,
-			 "no process serves %s: start ublkd, or give its socket with --socket PATH",
-			 path);
+			 "no process serves %s: start ublkd, or give its socket with --socket "
+			 "PATH%s",
+			 path, user_hint());
 		break;
 	case ECONNREFUSED:
 		snprintf(ret_text, bytes,
@@ -40,12 +55,14 @@ void client_no_connection(const char *path, int err, char *ret_text, size_t byte
 		break;
 	case EACCES:
 	case EPERM:
-		snprintf(ret_text, bytes, "no permission for %s: run as root, as ublkd does", path);
+		snprintf(ret_text, bytes, "no permission for %s: run as root, as ublkd does%s",
+			 path, user_hint());
 		break;
 	case EKEYREJECTED:
 		snprintf(ret_text, bytes,
 			 "%s belongs to a process of a user other than root: no request was sent; "
-			 "find out who created the socket",
+			 "find out who created the socket, and ask as that user: runuser -u USER "
+			 "-- ublkctl",
 			 path);
 		break;
 	case EAGAIN:

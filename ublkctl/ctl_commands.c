@@ -98,9 +98,12 @@ const char ublkctl_usage_text[] =
 	"        [--timeout SECONDS]\n"
 	"  doctor                   check whether this machine can run ublkd (needs no ublkd)\n"
 	"  udev-name NODE [--state-dir DIR]   the device name of ublkbN (needs no ublkd)\n"
+	"  udev-owner NODE [--set]  whose device ublkbN or ublkcN is, if a user's; --set: give\n"
+	"                           the node to that user (needs no ublkd)\n"
 	"  version                  versions of ublkd and ublkctl\n"
 	"\n"
-	"  -s, --socket PATH        control socket of ublkd (default " UBLKCTL_SOCKET_DEFAULT ")\n"
+	"  -s, --socket PATH        control socket of ublkd (default " UBLKCTL_SOCKET_DEFAULT ",\n"
+	"                           of users $XDG_RUNTIME_DIR/ublkd/control.sock)\n"
 	"  -j, --json               print the answer as JSON\n"
 	"  -V, --version            print the version of ublkctl\n"
 	"  -h, --help               print this help\n";

@@ -41,6 +41,7 @@ struct ublkctl_args {
 	double timeout;
 	const char *backing_folder;
 	bool read_only, show, persist, raw;
+	bool set;		    /* of udev-owner */
 	struct ublkctl_image image; /* of create-image, and of attach: size and backing */
 	bool json, force, remove, layers, batch, list, qmp_json;
 	const char *action;	     /* of histogram, snapshot and cache */
@@ -99,5 +100,7 @@ enum exit_code ublkctl_nvme_discover(const struct ublkctl_args *a);
 enum exit_code ublkctl_s3_gc(const struct ublkctl_args *a);
 enum exit_code ublkctl_doctor(const struct ublkctl_args *a);
 enum exit_code ublkctl_udev_name(const struct ublkctl_args *a);
+/* ctl_owner.c */
+enum exit_code ublkctl_udev_owner(const struct ublkctl_args *a);
 
 #endif

@@ -115,7 +115,8 @@ static void check_memlock(void)
 		doctor_find(DOCTOR_OK, "locked memory", "", "%s",
 			    can_lock ? "any amount" : "no limit");
 	else
-		doctor_find(DOCTOR_WARN, "locked memory", "LimitMEMLOCK=infinity, or CAP_IPC_LOCK",
+		doctor_find(host_is_privileged() ? DOCTOR_WARN : DOCTOR_OK, "locked memory",
+			    "LimitMEMLOCK=infinity, or CAP_IPC_LOCK",
 			    "at most %llu KiB: ublkd will run without locking its memory",
 			    (unsigned long long)limit.rlim_max / 1024);
 }
@@ -262,7 +263,10 @@ enum exit_code ublkctl_doctor(const struct ublkctl_args *a)
 	findings = json_array();
 	failed = false;
 	check_release();
-	check_privileges();
+	if (host_is_privileged())
+		check_privileges();
+	else
+		doctor_check_user();
 	check_uring_sysctl();
 	doctor_check_ring();
 	doctor_check_driver();
@@ -270,7 +274,9 @@ enum exit_code ublkctl_doctor(const struct ublkctl_args *a)
 	check_nofile();
 	check_cpus();
 	check_huge_pages();
-	check_propagation();
+	/* Without CAP_SYS_ADMIN there is no mount namespace of its own. */
+	if (host_is_privileged())
+		check_propagation();
 	check_scheduler();
 	if (a->json)
 		print_json(findings);

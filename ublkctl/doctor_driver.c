@@ -14,6 +14,7 @@
 #include "base/errname.h"
 #include "base/util.h"
 #include "daemon/runtime/loop.h"
+#include "host/caps.h"
 #include "ublk/control.h"
 #include "ublk/partition_scan.h"
 
@@ -184,10 +185,14 @@ static void tell_features(uint64_t features)
 		doctor_find(DOCTOR_WARN, "ublk features", "Linux 7.0 has it",
 			    "no SAFE_STOP_DEV: that a device is in use is found out by looking at "
 			    "all processes");
-	tell_partition_scan(features);
-	tell_zones(features);
-	tell_integrity(features);
-	tell_shmem(features);
+	if (host_is_privileged()) {
+		tell_partition_scan(features);
+		tell_zones(features);
+		tell_integrity(features);
+		tell_shmem(features);
+	} else {
+		doctor_user_features(features);
+	}
 	if (lack[0])
 		doctor_find(DOCTOR_OK, "not there yet", "", "%s", lack + 1);
 }
@@ -197,8 +202,7 @@ static void tell_driver(const struct question *q, int ret)
 	if (ret == -ENOENT || ret == -ENODEV || ret == -ENXIO)
 		tell_missing();
 	else if (ret == -EACCES || ret == -EPERM)
-		doctor_find(DOCTOR_FAIL, "ublk driver", "run as root",
-			    "no permission for /dev/ublk-control");
+		doctor_control_refused();
 	else if (ret == -ETIMEDOUT)
 		doctor_find(DOCTOR_FAIL, "ublk driver", "see dmesg; a restart helps",
 			    "does not answer");

@@ -1,6 +1,8 @@
-/* Between doctor.c and doctor_driver.c only. */
+/* Between doctor.c, doctor_driver.c and doctor_user.c only. */
 #ifndef UBLKCTL_DOCTOR_DRIVER_H
 #define UBLKCTL_DOCTOR_DRIVER_H
+
+#include <stdint.h>
 
 enum doctor_verdict { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL };
 
@@ -13,5 +15,12 @@ void doctor_check_ring(void);
 
 /* Whether there is a ublk driver, and what it can. */
 void doctor_check_driver(void);
+
+/* doctor_user.c: for a process without CAP_SYS_ADMIN. */
+void doctor_check_user(void);
+/* The driver's UBLK_F_* are known. */
+void doctor_user_features(uint64_t features);
+/* /dev/ublk-control cannot be opened: EACCES, EPERM. */
+void doctor_control_refused(void);
 
 #endif

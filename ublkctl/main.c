@@ -5,12 +5,15 @@
  * a refusal by ublkd, or no answer, is exit code 1; the reason is printed on stderr.
  */
 #include <getopt.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/util.h"
+#include "host/user_paths.h"
 #include "ublkctl/ctl_commands.h"
 
 #define INTERVAL_SECONDS_MIN 0.05
@@ -53,6 +56,7 @@ enum {
 	OPT_LAZY_REFCOUNTS,
 	OPT_DATA_FILE,
 	OPT_DATA_FILE_RAW,
+	OPT_SET,
 	OPT_BOUNDARIES, /* and those of enum ublkctl_boundaries after it */
 };
 
@@ -98,6 +102,7 @@ static const struct option options[] = {
 	{ "lazy-refcounts", no_argument, NULL, OPT_LAZY_REFCOUNTS },
 	{ "data-file", required_argument, NULL, OPT_DATA_FILE },
 	{ "data-file-raw", no_argument, NULL, OPT_DATA_FILE_RAW },
+	{ "set", no_argument, NULL, OPT_SET },
 	{ "boundaries", required_argument, NULL, OPT_BOUNDARIES + BOUNDARIES_ALL },
 	{ "boundaries-read", required_argument, NULL, OPT_BOUNDARIES + BOUNDARIES_READ },
 	{ "boundaries-write", required_argument, NULL, OPT_BOUNDARIES + BOUNDARIES_WRITE },
@@ -126,7 +131,8 @@ static const struct command {
 	/* letters: F: --force, R: --remove, L: --list, i: --interval, b: --batch, P: --perfetto,
 	 * y: --layers, S: --state-dir, h: of histogram, a: of attach, d: of nvme-discover,
 	 * I: of create-image, B: of that and of attach, N: --node, O: of cache warm, r:
-	 * --read-only, g: of s3-gc, A: an action stands before the name, +: more words */
+	 * --read-only, g: of s3-gc, o: of udev-owner, A: an action stands before the name, +: more
+	 * words */
 	const char *options;
 } commands[] = {
 	{ "list", ublkctl_list, NAME_NONE, "" },
@@ -156,6 +162,7 @@ static const struct command {
 	{ "nvme-discover", ublkctl_nvme_discover, NAME_IS_TARGET, "d" },
 	{ "doctor", ublkctl_doctor, NAME_NONE, "" },
 	{ "udev-name", ublkctl_udev_name, NAME_NEEDED, "S" },
+	{ "udev-owner", ublkctl_udev_owner, NAME_NEEDED, "o" },
 	{ "version", ublkctl_version, NAME_NONE, "" },
 };
 
@@ -353,6 +360,10 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 		a->read_only = true;
 		opt = 'r';
 		break;
+	case OPT_SET:
+		a->set = true;
+		opt = 'o';
+		break;
 	case OPT_LAYERS:
 		a->layers = true;
 		opt = 'y';
@@ -420,9 +431,20 @@ static void check_fit(const struct command *c, const struct ublkctl_args *a, con
 		ublkctl_usage_error("-f FILE is missing after ", c->name);
 }
 
+/* Where the daemon of this user is, as it finds out itself. client.c has words for no runtime
+ * folder. */
+static const char *default_socket(void)
+{
+	static char path[PATH_MAX];
+
+	if (geteuid() != 0 && user_path(USER_PATH_CONTROL, path) == 0)
+		return path;
+	return UBLKCTL_SOCKET_DEFAULT;
+}
+
 int main(int argc, char **argv)
 {
-	struct ublkctl_args a = { .socket_path = UBLKCTL_SOCKET_DEFAULT,
+	struct ublkctl_args a = { .socket_path = default_socket(),
 				  .state_dir = UBLKCTL_STATE_DIR_DEFAULT };
 	const struct command *c;
 	char used[32] = "";

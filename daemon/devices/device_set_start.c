@@ -12,8 +12,10 @@
  * it; it goes on when the call returns. An id that is taken: explained.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -320,12 +322,26 @@ static void note_id_server(int pid, unsigned id, void *arg)
 		s->pid = pid;
 }
 
+/* Its server is out of sight, but who made it is not. */
+static bool is_others_node(const char *folder, unsigned id, uid_t *ret_uid)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/ublkc%u", folder, id);
+	if (stat(path, &st) < 0 || st.st_uid == geteuid())
+		return false;
+	*ret_uid = st.st_uid;
+	return true;
+}
+
 void device_set_explain_id(const struct device_set *set, const struct member *m, const char *folder,
 			   char *text, size_t bytes)
 {
 	struct id_server server = { .id = (unsigned)m->settings->id };
 	struct device_info info;
 	char process[32];
+	uid_t uid;
 
 	list_for_each (node, &set->members) {
 		const struct member *other = list_entry(node, struct member, node);
@@ -343,6 +359,12 @@ void device_set_explain_id(const struct device_set *set, const struct member *m,
 		return;
 	}
 	servers_find(folder, note_id_server, &server);
+	if (!server.pid && is_others_node(folder, server.id, &uid)) {
+		snprintf(text, bytes,
+			 "id %u is taken by a device of user %u: choose another id and reload",
+			 server.id, (unsigned)uid);
+		return;
+	}
 	if (!server.pid) {
 		snprintf(text, bytes,
 			 "id %u is taken by a device that no process serves: choose another id, or "

@@ -4,11 +4,11 @@
  *
  *   ASKING -> LISTED | SKIPPED | REFUSED | STOPPING -> DELETING -> REMOVED
  *
- * Happy path: who holds which /dev/ublkcN is read from /proc once; GET_DEV_INFO of each; those that
- * are orphans are listed, or stopped and deleted. Failure modes: the driver refuses a command, or
- * does not answer before the deadline: told of that device; its memory stays until the kernel has
- * let go of it. In doubt a device has a server: one that may just be starting, or one whose server
- * lives without showing its files.
+ * Happy path: who holds which /dev/ublkcN is read from /proc once; GET_DEV_INFO2 of each; those
+ * that are orphans are listed, or stopped and deleted. Failure modes: the driver refuses a command,
+ * or does not answer before the deadline: told of that device; its memory stays until the kernel
+ * has let go of it. In doubt a device has a server: one that may just be starting, or one whose
+ * server lives without showing its files.
  */
 #include "daemon/devices/gc.h"
 
@@ -118,13 +118,14 @@ static void on_gc_answer(struct ctl_cmd *cmd, int res);
 
 static void gc_ask(struct gc_device *d, uint32_t cmd_op)
 {
-	bool wants_info = cmd_op == UBLK_U_CMD_GET_DEV_INFO;
+	bool wants_info = cmd_op == UBLK_U_CMD_GET_DEV_INFO2;
 	struct ctl_request request = {
 		.cmd_op = cmd_op,
 		.dev_id = d->id,
 		.queue_id = -1,
 		.buf = wants_info ? &d->info : NULL,
 		.buf_bytes = wants_info ? sizeof(d->info) : 0,
+		.with_path = wants_info || ctl_wants_path(d->info.flags),
 	};
 
 	commands_nr++;
@@ -223,8 +224,9 @@ static void gc_asked(struct gc_device *d, int res)
 {
 	if (res == 0)
 		gc_judge(d);
-	else if (res == -ENODEV && !d->job->params.ids)
-		device_ends(d, GC_SKIPPED); /* a node that is left, or it went meanwhile */
+	else if (!d->job->params.ids && (res == -ENODEV || res == -EPERM || res == -EACCES))
+		/* A node that is left, or it went meanwhile; or another user's. */
+		device_ends(d, GC_SKIPPED);
 	else
 		gc_fail(d, res);
 }
@@ -237,7 +239,8 @@ static void gc_stopped(struct gc_device *d, int res)
 		return;
 	}
 	d->step = GC_DELETING;
-	gc_ask(d, UBLK_U_CMD_DEL_DEV_ASYNC);
+	/* See del in device_stop.c. */
+	gc_ask(d, ctl_wants_path(d->info.flags) ? UBLK_U_CMD_DEL_DEV : UBLK_U_CMD_DEL_DEV_ASYNC);
 }
 
 static void gc_deleted(struct gc_device *d, int res)
@@ -313,7 +316,7 @@ static void gc_begin(struct gc_job *job)
 		int ret = ctl_cmd_init(&d->cmd, job->params.ctl);
 
 		if (ret == 0) {
-			gc_ask(d, UBLK_U_CMD_GET_DEV_INFO);
+			gc_ask(d, UBLK_U_CMD_GET_DEV_INFO2);
 			continue;
 		}
 		snprintf(d->error, sizeof(d->error), "too many commands at a time");

@@ -179,6 +179,11 @@ void old_driver_shorten_timeout(const struct device_host *host, const struct dev
 	if (!s)
 		return;
 	device_info(device, &info);
+	/* For a longer time than that the driver would kill us: ublk_timeout. */
+	if (ctl_wants_path(info.flags)) {
+		free(s);
+		return;
+	}
 	snprintf(s->path, sizeof(s->path), "/sys/block/ublkb%lld/queue/io_timeout",
 		 (long long)info.id);
 	s->job = (struct helper_job){ .work = shorten, .done = shorten_free, .drop = shorten_free };

@@ -48,7 +48,9 @@ static int adopt_ask(struct loop *loop, uint32_t cmd_op, uint32_t dev_id)
 {
 	struct ctl_request request = { .cmd_op = cmd_op, .dev_id = dev_id, .queue_id = -1 };
 
-	if (cmd_op == UBLK_U_CMD_GET_DEV_INFO) {
+	request.with_path = ctl_wants_path(question.info.flags);
+	if (cmd_op == UBLK_U_CMD_GET_DEV_INFO2) {
+		request.with_path = true;
 		request.buf = &question.info;
 		request.buf_bytes = sizeof(question.info);
 	} else if (cmd_op == UBLK_U_CMD_GET_PARAMS) {
@@ -155,7 +157,7 @@ static bool is_others(const struct state_record *r)
 static int adopt_look_at(struct adoption *a, struct loop *loop, const struct device_set *f,
 			 uint32_t dev_id)
 {
-	int ret = adopt_ask(loop, UBLK_U_CMD_GET_DEV_INFO, dev_id);
+	int ret = adopt_ask(loop, UBLK_U_CMD_GET_DEV_INFO2, dev_id);
 	struct state_record *r;
 
 	if (ret < 0 || !mark_is_of(question.info.ublksrv_flags, f->control))

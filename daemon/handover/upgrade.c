@@ -445,6 +445,13 @@ static bool is_old_driver(const struct upgrade *u)
 	return u->device_set->member_nr > 0 && !ctl_notices_end(u->device_set->host->ctl);
 }
 
+static bool is_unprivileged(const struct upgrade *u)
+{
+	const struct ctl *ctl = u->device_set->host->ctl;
+
+	return u->device_set->member_nr > 0 && ctl && ctl->unprivileged;
+}
+
 /* NULL: all devices can change hands now. */
 static const char *unfit(const struct upgrade *u)
 {
@@ -452,6 +459,9 @@ static const char *unfit(const struct upgrade *u)
 
 	if (u->device_set->closing)
 		return "the daemon is stopping";
+	if (is_unprivileged(u))
+		return "the devices of a daemon without CAP_SYS_ADMIN end with it: stop using "
+		       "them, and start the new program instead";
 	if (is_old_driver(u))
 		return "the driver is older than Linux 6.16 and can lose a request when a living "
 		       "server hands it over; kill -9 the daemon and start the new program: it "

@@ -33,7 +33,8 @@ static const char *driver_cure(int err)
 		return "the module is not loaded: modprobe ublk_drv";
 	case EACCES:
 	case EPERM:
-		return "run as root (CAP_SYS_ADMIN)";
+		return "run as root (CAP_SYS_ADMIN), or let users make devices of their own: see "
+		       "ublkctl doctor";
 	case ETIMEDOUT:
 		return "the driver does not answer; see the kernel's log";
 	default:

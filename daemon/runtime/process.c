@@ -1,9 +1,9 @@
 /*
  * Prepares the process. Runs once, on the main thread, before any other exists.
  *
- * Happy path: each step succeeds silently. Failure modes: most steps fail only without privileges;
- * then the daemon serves with less safety and says so. Serving from the host's mount namespace is
- * the one that is an error.
+ * Happy path: each step succeeds silently. Failure modes: most steps fail only without some of
+ * root's capabilities; then the daemon serves with less safety and says so. A privileged daemon in
+ * the host's mount namespace is the one that is an error.
  */
 #include "daemon/runtime/process.h"
 
@@ -31,6 +31,7 @@
 #ifndef PR_SET_IO_FLUSHER
 #define PR_SET_IO_FLUSHER 57
 #endif
+#define LOCK_FLAGS (MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)
 #define KERNEL_MIN_MAJOR 6
 #define KERNEL_MIN_MINOR 8
 
@@ -91,22 +92,37 @@ static bool may_lock_all(void)
  */
 static void lock_memory(void)
 {
-	int flags = MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT;
 	bool may = may_lock_all();
 
-	if (may && mlockall(flags) == 0)
+	if (may && mlockall(LOCK_FLAGS) == 0)
 		return;
 	log_warn("memory is not locked; swapping may hang this daemon's devices",
 		 "error=%s cure=\"CAP_IPC_LOCK, LimitMEMLOCK=infinity\"",
 		 may ? errname(errno) : "EPERM");
 }
 
-int process_prepare(void)
+/*
+ * A user has no devices that the kernel needs to free memory: only root can swap to one, or mount
+ * a file system for all. Nor can the death of this process take a mount namespace along, as it
+ * has none of its own: it stays in that of its session. What its limits let be locked is locked.
+ */
+static int prepare_as_user(void)
+{
+	bool locked = may_lock_all() && mlockall(LOCK_FLAGS) == 0;
+
+	log_info("no CAP_SYS_ADMIN: the devices are unprivileged and end with this daemon",
+		 "uid=%u memory_locked=%s", (unsigned)geteuid(), locked ? "yes" : "no");
+	return 0;
+}
+
+int process_prepare(bool privileged)
 {
 	/* Executed as /proc/self/exe (successor.c) we would be called "exe". */
 	prctl(PR_SET_NAME, "ublkd");
-	become_io_flusher();
 	raise_files();
+	if (!privileged)
+		return prepare_as_user();
+	become_io_flusher();
 	lock_memory();
 	return mount_namespace_make();
 }

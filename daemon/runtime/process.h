@@ -6,12 +6,13 @@
 #define DAEMON_RUNTIME_PROCESS_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 /*
  * Each step that fails is logged, with the cure. Returns 0, or -errno when the daemon must not go
- * on.
+ * on. Without privileges (host_is_privileged) what needs them is left out.
  */
-int process_prepare(void);
+int process_prepare(bool privileged);
 
 /* 0, or -ENOSYS when the running kernel is older than the oldest that ublkd supports. */
 int process_check_kernel(void);

@@ -62,13 +62,6 @@ struct document *document_new(const char *file)
 	return NULL;
 }
 
-static bool is_given(const struct yaml_node *map, const char *key)
-{
-	const struct yaml_node *value = yaml_get(map, key);
-
-	return value && !yaml_is_null(value);
-}
-
 const char *settings_name_wrong(const char *name)
 {
 	/* It becomes the name of files: its note, its symlink in /dev/ublkd. */
@@ -164,14 +157,16 @@ static int fill_device(struct device_settings *d, const struct yaml_node *map,
 	d->pos = yaml_pos(map, "name");
 	d->id_pos = yaml_pos(map, "id");
 	d->shmem_pos = yaml_pos(map, "shared_memory");
-	d->data_path_pos = yaml_pos(map, is_given(map, "data_path") ? "data_path" : "batch");
+	d->data_path_pos =
+		yaml_pos(map, settings_is_given(map, "data_path") ? "data_path" : "batch");
 	ret = option_parse(settings_device_options, map, NULL, &d->options, sizeof(d->options), e);
 	if (ret == -ENOMEM)
 		return ret;
-	d->id = is_given(map, "id") ? (int64_t)d->options.id : -1;
+	d->id = settings_is_given(map, "id") ? (int64_t)d->options.id : -1;
 	check_name(d, e);
 	check_numbers(d, map, e);
 	backend_ret = parse_backend(d, e);
+	settings_check_unprivileged(d, map, e);
 	return ret < 0 ? ret : backend_ret;
 }
 
@@ -304,6 +299,8 @@ static int parse_daemon(struct settings *s, const struct yaml_node *node, struct
 		node = NULL;
 	}
 	ret = option_parse(settings_daemon_options, node, NULL, &s->daemon, sizeof(s->daemon), e);
+	if (ret != -ENOMEM && settings_user_defaults(&s->daemon, node, e) < 0)
+		ret = -ENOMEM;
 	check_reactors(&s->daemon, node, e);
 	check_metrics(&s->daemon, node, e);
 	check_watchdog(&s->daemon, node, e);
@@ -343,7 +340,8 @@ int settings_load(struct settings *s, const char *path, struct config_errors *e)
 	*s = (struct settings){ 0 };
 	if (!doc)
 		return -ENOMEM;
-	ret = yaml_parse_file(&doc->yaml, path, e);
+	ret = settings_is_absent(path) ? yaml_parse_value(&doc->yaml, "{}", 2, e)
+				       : yaml_parse_file(&doc->yaml, path, e);
 	if (doc->yaml.root && ret != -ENOMEM)
 		ret = parse_top(s, doc, e);
 	document_put(doc);

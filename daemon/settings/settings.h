@@ -69,6 +69,22 @@ struct settings {
 	size_t device_nr;
 };
 
+/* For whom configurations are read. All zero: for root's daemon. */
+struct settings_mode {
+	bool unprivileged;  /* the daemon has no CAP_SYS_ADMIN: unprivileged.h */
+	bool user_paths;    /* its files have their places by user_paths.h */
+	bool file_optional; /* a file that is missing is as one without devices */
+};
+
+/* Once, before the first configuration is read. */
+void settings_set_mode(const struct settings_mode *wanted);
+
+/* As settings_set_mode, for this process. Returns whether it is privileged (host_is_privileged). */
+bool settings_mode_of_process(bool file_optional);
+
+/* As settings_load, but every error is printed on stderr, and nothing is to be freed then. */
+int settings_load_or_print(struct settings *settings, const char *path);
+
 /* Of what is not empty: NULL, or what keeps a device from having this name, as "has ...". */
 const char *settings_name_wrong(const char *name);
 

@@ -1,4 +1,4 @@
-/* Between settings.c and settings_snippets.c only. Main thread. */
+/* Between settings.c, settings_snippets.c and settings_user.c only. Main thread. */
 #ifndef DAEMON_SETTINGS_SETTINGS_INTERNAL_H
 #define DAEMON_SETTINGS_SETTINGS_INTERNAL_H
 
@@ -28,5 +28,24 @@ int settings_parse_document(struct settings *s, struct document *doc, struct con
  * without the folder, nothing. Returns as settings_parse_document.
  */
 int settings_add_snippets(struct settings *s, struct config_pos pos, struct config_errors *e);
+
+/* Whether a map has the key with a value other than null. */
+static inline bool settings_is_given(const struct yaml_node *map, const char *key)
+{
+	const struct yaml_node *value = yaml_get(map, key);
+
+	return value && !yaml_is_null(value);
+}
+
+/* settings_user.c: whether the file is missing and may be. */
+bool settings_is_absent(const char *path);
+
+/* settings_user.c: what a user's file does not say of the daemon. Returns 0 or -ENOMEM. */
+int settings_user_defaults(struct daemon_settings *d, const struct yaml_node *map,
+			   struct config_errors *e);
+
+/* settings_user.c: chooses or refuses what the driver keeps from a daemon without CAP_SYS_ADMIN. */
+void settings_check_unprivileged(struct device_settings *d, const struct yaml_node *map,
+				 struct config_errors *e);
 
 #endif

@@ -30,7 +30,8 @@ const struct option settings_daemon_options[] = {
 	  .max = 107, /* sun_path, unix(7) */
 	  .def = SETTINGS_CONTROL_DEFAULT,
 	  .help = "Path of the control socket that ublkctl(1) uses. The daemon creates it with "
-		  "mode 0600, and its folder if missing (0755)." },
+		  "mode 0600, and its folder if missing (0755). Default of a user who is not "
+		  "root: $XDG_RUNTIME_DIR/ublkd/control.sock." },
 	{ .name = "state_dir",
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct daemon_settings, state_dir),
@@ -38,7 +39,7 @@ const struct option settings_daemon_options[] = {
 	  .max = 200,
 	  .help = "Folder in which the daemon records its devices, to adopt them after a crash. "
 		  "It should be one that a reboot empties. Default: the path of the control "
-		  "socket followed by .state." },
+		  "socket followed by .state; of a user who is not root $XDG_STATE_HOME/ublkd." },
 	{ .name = "devices_dir",
 	  .type = OPTION_STRING,
 	  .offset = offsetof(struct daemon_settings, devices_dir),
@@ -47,7 +48,8 @@ const struct option settings_daemon_options[] = {
 	  .help = "Folder of files NAME.yaml with more devices, one or a list in each; an absolute "
 		  "path. The daemon reads them in the order of their names after this file, at "
 		  "start and at each reload. ublkctl attach --persist writes them. A missing "
-		  "folder is as an empty one. Default: none." },
+		  "folder is as an empty one. Default: none; of a user who is not root "
+		  "$XDG_CONFIG_HOME/ublkd/devices.d." },
 	{ .name = "stop_timeout",
 	  .type = OPTION_DURATION,
 	  .offset = offsetof(struct daemon_settings, stop_timeout_ns),
@@ -168,7 +170,8 @@ const struct option settings_device_options[] = {
 	  .help = "How data moves between kernel and backend. copy: the driver copies (any "
 		  "kernel). user_copy: the backend copies, without an intermediate buffer "
 		  "(backends in memory; Linux 6.5). zero_copy: no copy (files; Linux 6.16). "
-		  "auto: the best that backend and kernel support." },
+		  "auto: the best that backend and kernel support; without CAP_SYS_ADMIN only "
+		  "copy." },
 	{ .name = "shared_memory",
 	  .type = OPTION_SIZE,
 	  .offset = offsetof(struct device_options, shmem_bytes),
@@ -196,7 +199,8 @@ const struct option settings_device_options[] = {
 		  "daemon, and those in flight are sent again (a write may reach the storage "
 		  "twice, which is harmless). hold: those in flight fail, new ones wait. fail: "
 		  "all fail until the next daemon serves (Linux 6.13). none: all fail, and the "
-		  "device must be started again." },
+		  "device must be started again; it is the default, and the only choice, of a "
+		  "daemon without CAP_SYS_ADMIN." },
 	{ .name = "backend",
 	  .type = OPTION_NODE,
 	  .offset = offsetof(struct device_options, backend),

@@ -130,9 +130,14 @@ second_daemon() {
 no_root() {
 	cp "$(command -v ublkd)" "$tmp/ublkd"
 	chmod 755 "$tmp" "$tmp/ublkd"
-	printf 'daemon: {control: /tmp/x/control.sock}\n' >"$tmp/nobody.yaml"
-	run 1 setpriv --reuid 65534 --clear-groups "$tmp/ublkd" --config "$tmp/nobody.yaml" &&
-		said err 'run as root (CAP_SYS_ADMIN)'
+	printf 'daemon: {control: %s/nobody/control.sock, state_dir: %s/nobody/state}\n' "$tmp" "$tmp" >"$tmp/nobody.yaml"
+	install -d -o 65534 "$tmp/nobody"
+	run 1 setpriv --reuid 65534 --clear-groups env -i HOME=/nonexistent "$tmp/ublkd" --config "$tmp/nobody.yaml" &&
+		said err 'no CAP_SYS_ADMIN: the devices are unprivileged' && said err 'cannot use the ublk driver'
+}
+no_runtime_dir() {
+	run 1 setpriv --reuid 65534 --clear-groups env -i HOME=/nonexistent "$tmp/ublkd" &&
+		said err 'control: XDG_RUNTIME_DIR is not set' && said err 'write control: PATH'
 }
 
 ok "ublkd --version" ublkd_version
@@ -154,6 +159,7 @@ driver=$cannot
 ok_unless "$driver" "ublkd without the driver: one line with the cure" no_module
 ok_unless "$cannot" "a second ublkd on the same socket is refused" second_daemon
 ok_unless "$cannot" "ublkd without root says so" no_root
+ok_unless "$cannot" "... and needs a runtime folder" no_runtime_dir
 
 # --- ublkctl ------------------------------------------------------------------------------------
 

@@ -49,5 +49,6 @@ completion() {
 		[ "$(complete_words nvme-discover --)" = '--host-nqn --timeout --json' ] &&
 		[ "$(complete_words nvme-discover --timeout '')" = '' ] &&
 		[ "$(complete_words udev-name --st)" = '--state-dir' ] &&
+		[ "$(complete_words udev-owner --)" = '--set' ] &&
 		[ "$(complete_words add -f examples/mini)" = 'examples/minimal.yaml' ]
 }

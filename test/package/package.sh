@@ -67,6 +67,10 @@ verify_unit() {
 	inside systemd-analyze verify --man=no /usr/lib/systemd/system/ublkd.service >"$tmp/said" 2>&1 &&
 		! grep ublkd "$tmp/said"
 }
+verify_user_unit() {
+	inside systemd-analyze --user verify --man=no /usr/lib/systemd/user/ublkd.service >"$tmp/said" 2>&1
+	! grep ublkd "$tmp/said"
+}
 # Exposure is in tenths here: 43 is 4.3.
 hardened() { inside systemd-analyze security --offline=yes --threshold=50 ublkd.service; }
 type_fits() {
@@ -134,9 +138,12 @@ files >"$tmp/before"
 ok "it installs" run_dpkg -i /tmp/package.deb
 ok "all parts are there" has /usr/sbin/ublkd /usr/sbin/ublktrace /usr/bin/ublkctl /usr/libexec/ublkd/ublkd-keeper /etc/ublkd/ublkd.yaml \
 	/usr/lib/systemd/system/ublkd.service /usr/lib/udev/rules.d/60-ublkd.rules \
+	/usr/lib/systemd/user/ublkd.service /usr/lib/udev/rules.d/59-ublkd-owner.rules /usr/share/ublkd/ublk-control-for-users.rules \
 	/usr/lib/tmpfiles.d/ublkd.conf /usr/lib/modules-load.d/ublkd.conf \
 	/usr/share/bash-completion/completions/ublkctl /usr/share/ublkd/grafana-dashboard.json \
 	/usr/share/doc/ublkd/copyright /usr/share/doc/ublkd/deployment.md
+control_stays_roots() { ! grep -rl ublk-control "$root/usr/lib/udev/rules.d" "$root/etc/udev" 2>/dev/null; }
+ok "no active rule gives /dev/ublk-control to users" control_stays_roots
 ok "dpkg finds nothing changed" run_dpkg --verify ublkd
 ok "ublkd runs" says "^ublkd $(sed -nE 's/^project\(ublkd VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)$" inside ublkd --version
 ok "Ceph's libraries are recommended, not required" recommends_ceph
@@ -158,6 +165,7 @@ for page in 'ublkd.8 PRIVILEGES' 'ublkctl.1 udev-name' 'ublktrace.8 recursion' '
 done
 if command -v systemd-analyze >/dev/null; then
 	ok "the unit is well" verify_unit
+	ok "... and that of users" verify_user_unit
 	ok "... and has the type that this systemd knows" type_fits
 	ok "... and is hardened" hardened
 	ok "... and lets the daemon have each kind of socket that it makes" families_allowed
@@ -166,9 +174,9 @@ else
 	skip "the unit is well" "no systemd-analyze"
 fi
 if udevadm verify --help >/dev/null 2>&1; then
-	ok "the udev rule is well" inside udevadm verify --no-style /usr/lib/udev/rules.d/60-ublkd.rules
+	ok "the udev rules are well" inside udevadm verify --no-style /usr/lib/udev/rules.d/59-ublkd-owner.rules /usr/lib/udev/rules.d/60-ublkd.rules
 else
-	skip "the udev rule is well" "udevadm verify came with systemd 254"
+	skip "the udev rules are well" "udevadm verify came with systemd 254"
 fi
 ok "a second install keeps a changed configuration" conffile_kept
 ok "the folder of attached devices is root's" devices_folder

@@ -94,8 +94,9 @@ static inline int answer(const struct ctl_request *request)
 		((struct ublk_params *)request->buf)->basic.dev_sectors = d->sectors;
 		return d->sectors ? 0 : -EINVAL;
 	}
-	if (request->cmd_op != UBLK_U_CMD_GET_DEV_INFO)
+	if (request->cmd_op != UBLK_U_CMD_GET_DEV_INFO2)
 		return delete_device(d, request->cmd_op == UBLK_U_CMD_DEL_DEV_ASYNC);
+	assert_true(request->with_path);
 	assert_int_equal(request->buf_bytes, sizeof(d->info));
 	if (d->info_result == 0)
 		memcpy(request->buf, &d->info, sizeof(d->info));

@@ -163,6 +163,7 @@ static void open_ctl(struct sim_event *event)
 	ret = ctl_open(&r.ctl, &r.control, on_ctl_opened);
 	if (ret < 0)
 		sim_fail("ctl_open: %d", ret);
+	r.ctl.unprivileged = model.unprivileged;
 }
 
 static enum slot_kind choose_kind(void)

@@ -18,6 +18,7 @@
 #include "test/sim/server/server.h"
 #include "ublk/device/device_internal.h"
 #include "ublk/partition_scan.h"
+#include "ublk/unprivileged.h"
 
 /* Of one reactor: queues of all devices, rounded up. */
 #define FETCH_NR_MAX 16
@@ -163,6 +164,14 @@ static bool has_room_for_batches(const struct device_host *host)
 	return true;
 }
 
+/* UBLK_F_* that devices of this seed can have. */
+static uint64_t slot_features(const struct device_host *host)
+{
+	uint64_t features = host->ctl->features;
+
+	return host->ctl->unprivileged ? unprivileged_features(features) : features;
+}
+
 /* Any way that the kernel of this seed and the backends allow; as often what the product chooses.
  */
 static void choose_data(const struct slot *slot, struct device_spec *spec)
@@ -175,12 +184,12 @@ static void choose_data(const struct slot *slot, struct device_spec *spec)
 	spec->data_path = (enum data_path)sim_below(DATA_PATH_NR);
 	spec->batch = (enum batch_choice)sim_below(BATCH_NR);
 	if (data_path_choose(&choice, spec->data_path, BATCH_OFF, spec->backend,
-			     slot->host->ctl->features, words) < 0)
+			     slot_features(slot->host), words) < 0)
 		spec->data_path = DATA_PATH_AUTO;
 	if (!has_room_for_batches(slot->host))
 		spec->batch = backend_spec_batches(spec->backend) ? BATCH_OFF : BATCH_AUTO;
 	else if (data_path_choose(&choice, spec->data_path, spec->batch, spec->backend,
-				  slot->host->ctl->features, words) < 0)
+				  slot_features(slot->host), words) < 0)
 		spec->batch = BATCH_AUTO;
 }
 
@@ -190,8 +199,8 @@ static enum recovery choose_recovery(const struct device_host *host)
 	char words[RECOVERY_ERROR_BYTES];
 
 	if (sim.defect != DEFECT_NONE || sim_one_in(2) ||
-	    recovery_check(recovery, host->ctl->features, words) < 0)
-		return RECOVERY_REISSUE;
+	    recovery_check(recovery, slot_features(host), words) < 0)
+		return host->ctl->unprivileged ? RECOVERY_NONE : RECOVERY_REISSUE;
 	return recovery;
 }
 
@@ -201,7 +210,7 @@ static bool forgoes_partition_scan(const struct slot *slot)
 	char words[PARTITION_SCAN_ERROR_BYTES];
 
 	return sim.defect == DEFECT_NONE && (sim.seed + slot->idx) % 16 == 5 &&
-	       partition_scan_check(false, slot->host->ctl->features, words) == 0;
+	       partition_scan_check(false, slot_features(slot->host), words) == 0;
 }
 
 /* By the seed, as above. */

@@ -3,6 +3,7 @@
  * when it is asked to stop and when it has ended.
  */
 #include "test/sim/slot.h"
+#include "test/sim/ublk_model.h"
 #include "ublk/device/device_internal.h"
 #include "ublk/partition_scan.h"
 
@@ -54,6 +55,13 @@ void slot_judge_live(const struct slot *slot)
 	struct device_info info;
 
 	device_info(slot->dev, &info);
+	if (info.flags & UBLK_F_UNPRIVILEGED_DEV) {
+		if (info.partition_scan)
+			sim_fail("%s: nobody scans partitions for a user", slot->name);
+		if (!slot->stop_asked && !model_disk_is_ours((uint32_t)info.id))
+			sim_fail("%s is live, and its owner cannot open it", slot->name);
+		return;
+	}
 	if (info.partition_scan == slot->spec.no_partition_scan ||
 	    partition_scan_of_flags(info.flags) == slot->spec.no_partition_scan)
 		sim_fail("%s: its partition scan is not what was asked for", slot->name);

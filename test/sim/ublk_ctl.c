@@ -4,6 +4,7 @@
  * the device.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -64,6 +65,26 @@ static struct model_dev *dev_create(uint32_t id, const struct ublksrv_ctrl_dev_i
 	return dev;
 }
 
+/*
+ * The rules of ublk_ctrl_add_dev for servers without CAP_SYS_ADMIN. Flags of a recovery it takes
+ * away without a word; a server that asks for them has promised what will not be.
+ */
+static void check_unprivileged(const struct ublksrv_ctrl_dev_info *info)
+{
+	const uint64_t never = UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_REISSUE |
+			       UBLK_F_USER_RECOVERY_FAIL_IO | UBLK_F_USER_COPY |
+			       UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_AUTO_BUF_REG | UBLK_F_ZONED;
+
+	if (!(info->flags & UBLK_F_UNPRIVILEGED_DEV) != !model.unprivileged)
+		sim_fail("ADD_DEV with the flags %llx", (unsigned long long)info->flags);
+	if (!model.unprivileged)
+		return;
+	if (info->flags & never)
+		sim_fail("ADD_DEV of an unprivileged device with the flags %llx",
+			 (unsigned long long)info->flags);
+	sim_saw(FAULT_UNPRIVILEGED);
+}
+
 static int add_dev(const struct ublksrv_ctrl_cmd *cmd)
 {
 	struct ublksrv_ctrl_dev_info info;
@@ -77,6 +98,7 @@ static int add_dev(const struct ublksrv_ctrl_cmd *cmd)
 		return -EINVAL;
 	if (info.flags & UBLK_F_INTEGRITY && !(info.flags & UBLK_F_USER_COPY))
 		return -EINVAL;
+	check_unprivileged(&info);
 	if (sim_fault(FAULT_CTL_ADD))
 		return -ENOMEM;
 	for (uint32_t i = 0; id == UINT32_MAX && i < MODEL_DEV_NR; i++)
@@ -223,6 +245,8 @@ static void start_answer(struct model_dev *dev, int res)
 
 static bool scans(struct model_dev *dev)
 {
+	if (model.unprivileged)
+		return false;
 	if (dev->info.flags & UBLK_F_NO_AUTO_PART_SCAN) {
 		sim_saw(FAULT_NO_PARTITION_SCAN);
 		return false;
@@ -245,6 +269,8 @@ static void start_finish(struct sim_event *event)
 		return;
 	}
 	dev->live = dev->has_disk = dev->used = true;
+	if (model.unprivileged)
+		dev->disk_at_ns = sim.now_ns + sim_skewed(0, 100 * NS_PER_MS);
 	dev->info.state = UBLK_S_DEV_LIVE;
 	sim_trace("live", dev->id, 0, 0, 0);
 	model.live(dev);
@@ -407,11 +433,38 @@ static void dev_cmd(struct model_dev *dev, struct sim_op *op)
 	sim_fail("the product sends control command %x", op->sqe.cmd_op);
 }
 
+/* ublk_ctrl_uring_cmd_permission(): takes the path away, and leaves the payload behind it. */
+static int check_path(const struct model_dev *dev, struct sim_op *op)
+{
+	struct ublksrv_ctrl_cmd *cmd = sim_op_cmd(op);
+	char path[32];
+
+	if (!(dev->info.flags & UBLK_F_UNPRIVILEGED_DEV)) {
+		if (cmd->dev_path_len)
+			sim_fail("control command %x with a path", op->sqe.cmd_op);
+		return 0;
+	}
+	if (op->sqe.cmd_op == UBLK_U_CMD_DEL_DEV_ASYNC)
+		sim_fail("DEL_DEV_ASYNC is not for unprivileged devices");
+	snprintf(path, sizeof(path), "/dev/ublkc%u", dev->id);
+	if (!cmd->dev_path_len || cmd->len < cmd->dev_path_len ||
+	    strncmp(buffer(cmd), path, cmd->dev_path_len) != 0)
+		sim_fail("control command %x without the path of the node", op->sqe.cmd_op);
+	if (dev->node_at_ns > sim.now_ns)
+		return -ENOENT;
+	if (op->sqe.cmd_op == UBLK_U_CMD_DEL_DEV && sim_fault(FAULT_NODE_NOT_OURS))
+		return -EACCES;
+	cmd->len -= cmd->dev_path_len;
+	cmd->addr += cmd->dev_path_len;
+	return 0;
+}
+
 static void ctl_run(struct sim_event *event)
 {
 	struct sim_op *op = container_of(event, struct sim_op, event);
 	const struct ublksrv_ctrl_cmd *cmd = sim_op_cmd(op);
 	struct model_dev *dev;
+	int ret;
 
 	/* Not data: of START_DEV it is a process id. */
 	sim_trace("control", op->sqe.cmd_op & 0xff, cmd->dev_id, cmd->len, 0);
@@ -426,10 +479,11 @@ static void ctl_run(struct sim_event *event)
 		return;
 	}
 	dev = model_find(cmd->dev_id);
-	if (dev)
+	ret = dev ? check_path(dev, op) : -ENODEV;
+	if (ret == 0)
 		dev_cmd(dev, op);
 	else
-		sim_op_done(op, -ENODEV);
+		sim_op_done(op, ret);
 }
 
 /* The product loses its outage timeout, and cancels I/O of a device that it has to go on serving.

@@ -3,6 +3,7 @@
  * of the ring seam that a driver sees.
  */
 #include "test/sim/ublk_model.h"
+#include "ublk/disk_node.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -24,6 +25,8 @@ void model_init(void)
 		.features = (1ull << 21) - 1,
 		.has_del_async = !sim_one_in(4),
 		.ctl_fd = -1,
+		/* By the seed and not by chance: what happens to others stays what it was. */
+		.unprivileged = sim.defect == DEFECT_NONE && !sim.cut.on && sim.seed % 16 == 11,
 	};
 	/* Linux before 7.0 cannot be asked politely. */
 	if (sim_one_in(3)) {
@@ -287,6 +290,21 @@ void model_uring_cmd(struct sim_op *op)
 		model_batch_cmd(dev, op);
 	else
 		model_tag_cmd(dev, op);
+}
+
+bool model_disk_is_ours(uint32_t id)
+{
+	const struct model_dev *dev = model_find(id);
+
+	return dev && dev->disk_at_ns <= sim.now_ns;
+}
+
+/* ublk/disk_node.h, in this world. */
+bool disk_node_is_ours(uint32_t dev_id)
+{
+	if (!model.unprivileged)
+		sim_fail("the product asks for the node of a device of root's");
+	return model_disk_is_ours(dev_id);
 }
 
 /* ublk/openers.h, in this world. */

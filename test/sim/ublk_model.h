@@ -60,6 +60,7 @@ struct model_dev {
 	struct model_queue *queues;
 	size_t descs_bytes;  /* of one queue's mapping */
 	uint64_t node_at_ns; /* when /dev/ublkcN appears */
+	uint64_t disk_at_ns; /* when udev has given /dev/ublkbN to its owner */
 	bool used;	     /* has been started */
 	bool has_disk;	     /* can be opened */
 	bool live;	     /* and is served */
@@ -88,6 +89,7 @@ extern struct model {
 	unsigned cpu_nr;
 	uint64_t features;
 	bool has_del_async;
+	bool unprivileged; /* the servers have no CAP_SYS_ADMIN */
 	struct model_dev *devs[MODEL_DEV_NR];
 	int ctl_fd;
 	unsigned next_fd;
@@ -101,6 +103,9 @@ void model_init(void);
 void model_fini(void);
 unsigned model_dev_nr(void);
 struct model_dev *model_find(uint32_t id);
+
+/* Whether udev has given /dev/ublkbN to its owner. */
+bool model_disk_is_ours(uint32_t id);
 
 /* ring_sim.c: a uring_cmd on /dev/ublk-control or /dev/ublkcN. */
 void model_uring_cmd(struct sim_op *op);

@@ -185,6 +185,8 @@ static const struct fault_row {
 	[FAULT_PATH_SHMEM] = { "path-shmem", 0 },
 	[FAULT_SHMEM_RESTORED] = { "shmem-restored", 0 },
 	[FAULT_CTL_SHMEM] = { "ctl-shmem", 100000 },
+	[FAULT_UNPRIVILEGED] = { "unprivileged", 0 },
+	[FAULT_NODE_NOT_OURS] = { "node-not-ours", 60000 },
 };
 
 const char *fault_name(enum fault fault)

@@ -198,6 +198,8 @@ enum fault {
 	FAULT_PATH_SHMEM,
 	FAULT_SHMEM_RESTORED,
 	FAULT_CTL_SHMEM,
+	FAULT_UNPRIVILEGED,  /* a device of a server without CAP_SYS_ADMIN */
+	FAULT_NODE_NOT_OURS, /* a command to it, while udev has yet to give it its node */
 	FAULT_NR,
 };
 

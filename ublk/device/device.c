@@ -21,6 +21,7 @@
 #include "ublk/partition_scan.h"
 #include "ublk/queue/tag_io.h"
 #include "ublk/shmem.h"
+#include "ublk/unprivileged.h"
 
 const char *device_state_name(enum device_state state)
 {
@@ -88,11 +89,19 @@ void device_open_params(const struct device_spec *spec, const struct device_past
 	};
 }
 
+/* UBLK_F_* that a device of this daemon can have. */
+static uint64_t device_features(const struct device *d)
+{
+	uint64_t features = d->host->ctl->features;
+
+	return d->host->ctl->unprivileged ? unprivileged_features(features) : features;
+}
+
 /* What is not in shared memory goes by user_copy: shmem.h. */
 static int choose_shmem(struct device *d, char *error, size_t error_bytes)
 {
 	char words[SHMEM_ERROR_BYTES];
-	int ret = shmem_check(d->spec.data_path, d->spec.backend, d->host->ctl->features, words);
+	int ret = shmem_check(d->spec.data_path, d->spec.backend, device_features(d), words);
 
 	if (ret < 0) {
 		snprintf(error, error_bytes, "%s", words);
@@ -110,7 +119,7 @@ static int choose_data_path(struct device *d, char *error, size_t error_bytes)
 {
 	char words[DATA_PATH_ERROR_BYTES];
 	int ret = data_path_choose(&d->data, d->spec.data_path, d->spec.batch, d->spec.backend,
-				   d->host->ctl->features, words);
+				   device_features(d), words);
 
 	if (ret < 0) {
 		snprintf(error, error_bytes, "%s", words);
@@ -125,10 +134,11 @@ _Static_assert(RECOVERY_ERROR_BYTES >= PARTITION_SCAN_ERROR_BYTES, "one buffer f
 static int check_driver(const struct device *d, char *error, size_t error_bytes)
 {
 	char words[RECOVERY_ERROR_BYTES];
-	uint64_t features = d->host->ctl->features;
+	uint64_t features = device_features(d);
 	int ret = recovery_check(d->spec.recovery, features, words);
 
-	if (ret == 0)
+	/* Of an unprivileged device no driver scans them. */
+	if (ret == 0 && !d->host->ctl->unprivileged)
 		ret = partition_scan_check(!d->spec.no_partition_scan, features, words);
 	if (ret < 0)
 		snprintf(error, error_bytes, "%s", words);
@@ -270,6 +280,12 @@ void device_free(struct device *d)
 	free(d);
 }
 
+bool device_wants_path(const struct device *d, uint32_t cmd_op)
+{
+	/* No node is there yet. */
+	return ctl_wants_path(d->info.flags) && cmd_op != UBLK_U_CMD_ADD_DEV;
+}
+
 void device_send(struct device *d, uint32_t cmd_op, void *buf, uint16_t buf_bytes, ctl_cmd_fn *done)
 {
 	struct ctl_request request = {
@@ -278,6 +294,7 @@ void device_send(struct device *d, uint32_t cmd_op, void *buf, uint16_t buf_byte
 		.queue_id = -1,
 		.buf = buf,
 		.buf_bytes = buf_bytes,
+		.with_path = device_wants_path(d, cmd_op),
 	};
 
 	ctl_cmd_send(&d->cmd, &request, done);
@@ -336,7 +353,7 @@ void device_info(const struct device *d, struct device_info *ret_info)
 		.backend = d->stack,
 		.data_path = data_path_names[d->data.path],
 		.batch = d->data.batch,
-		.partition_scan = !d->spec.no_partition_scan,
+		.partition_scan = !d->spec.no_partition_scan && !d->host->ctl->unprivileged,
 		.resizing = d->resize.busy,
 		.changes_snapshot = d->snapshot.busy,
 		.has_cache_command = d->cache.busy,

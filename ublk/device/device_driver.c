@@ -50,6 +50,7 @@ void device_ask_driver(struct device *d)
 		.queue_id = -1,
 		.buf = &d->ask_info,
 		.buf_bytes = sizeof(d->ask_info),
+		.with_path = device_wants_path(d, UBLK_U_CMD_GET_DEV_INFO),
 	};
 
 	/* DEL_DEV is under way: its id may be another's by the time the driver looks. */

@@ -87,6 +87,7 @@ struct device {
 	bool stop_sent;		   /* aborts of the tags were asked for */
 	bool waits_for_openers;	   /* by the retry timer */
 	bool stopped_outside;	   /* by somebody else's STOP_DEV or DEL_DEV */
+	bool has_params;	   /* SET_PARAMS was done */
 	bool id_taken;		   /* ADD_DEV: another device has our id */
 	bool has_disk;		   /* START_DEV was done: /dev/ublkbN, which can be open */
 	bool cancelled;		   /* queue_cancel was sent */
@@ -122,6 +123,9 @@ void device_event(struct device *d, enum device_event event);
 /* Sends a command about this device on its one command slot. */
 void device_send(struct device *d, uint32_t cmd_op, void *buf, uint16_t buf_bytes,
 		 ctl_cmd_fn *done);
+
+/* For those who fill a ctl_request themselves: its with_path. */
+bool device_wants_path(const struct device *d, uint32_t cmd_op);
 
 /* Records why cmd failed, and goes down. */
 void device_fail_cmd(struct device *d, const struct ctl_cmd *cmd, int err);

@@ -145,6 +145,7 @@ static void update(struct device *d)
 		.dev_id = d->info.dev_id,
 		.queue_id = -1,
 		.data = size_bytes >> 9,
+		.with_path = device_wants_path(d, UBLK_U_CMD_UPDATE_SIZE),
 	};
 
 	if (size_bytes > d->resize.from_bytes)

@@ -3,7 +3,8 @@
  *
  *   ADDING     ADD_DEV: the driver makes /dev/ublkcN and negotiates queues, depth, max_io
  *   PARAMS     SET_PARAMS: sizes and limits
- *   OPENING    open /dev/ublkcN (udev may take its time), map the descriptors of every queue
+ *   OPENING    open /dev/ublkcN (udev may take its time), map the descriptors of every queue;
+ *              of an unprivileged device before PARAMS
  *   PLACING    GET_QUEUE_AFFINITY per queue: which reactor serves it
  *   ATTACHING  every reactor allocates and FETCHes every tag
  *   STARTING   START_DEV: only now, or it would wait for ever for the FETCHes
@@ -22,6 +23,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "ublk/device/params.h"
+#include "ublk/disk_node.h"
 #include "ublk/partition_scan.h"
 
 #define NODE_RETRY_NS (2 * NS_PER_MS)
@@ -55,6 +57,34 @@ bool device_turned_back(struct device *d)
 	return d->stop_wanted;
 }
 
+static void is_live(struct device *d)
+{
+	/* Also when a stop was asked for meanwhile: it may yet be refused. */
+	device_set_state(d, DEVICE_LIVE);
+	device_event(d, DEVICE_EVENT_LIVE);
+	if (!device_turned_back(d))
+		device_check_drained(d);
+	device_follow_again(d);
+}
+
+/* Who is told that the device is live may open it: udev has to give it to its owner before. */
+static void look_for_disk_node(struct timer *timer)
+{
+	struct device *d = container_of(timer, struct device, retry);
+	struct reactor *home = d->host->ctl->reactor;
+	bool ours = disk_node_is_ours(d->info.dev_id);
+
+	if (!ours && !d->stop_wanted && home->now_ns < d->retry_until_ns) {
+		reactor_timer_arm(home, timer, home->now_ns + NODE_RETRY_NS);
+		return;
+	}
+	if (!ours && !d->stop_wanted)
+		log_warn("udev has not given the device to its owner",
+			 "dev=%s path=/dev/ublkb%u uid=%u cure=\"ublkctl doctor\"", d->spec.name,
+			 d->info.dev_id, (unsigned)geteuid());
+	is_live(d);
+}
+
 static void start_done(struct ctl_cmd *cmd, int res)
 {
 	struct device *d = container_of(cmd, struct device, cmd);
@@ -65,12 +95,13 @@ static void start_done(struct ctl_cmd *cmd, int res)
 	}
 	d->has_disk = true;
 	d->adopting = false;
-	/* Also when a stop was asked for meanwhile: it may yet be refused. */
-	device_set_state(d, DEVICE_LIVE);
-	device_event(d, DEVICE_EVENT_LIVE);
-	if (!device_turned_back(d))
-		device_check_drained(d);
-	device_follow_again(d);
+	if (!ctl_wants_path(d->info.flags)) {
+		is_live(d);
+		return;
+	}
+	timer_init(&d->retry, look_for_disk_node);
+	d->retry_until_ns = d->host->ctl->reactor->now_ns + NODE_DEADLINE_NS;
+	look_for_disk_node(&d->retry);
 }
 
 void device_begin_serving(struct device *d)
@@ -82,6 +113,7 @@ void device_begin_serving(struct device *d)
 		.data = (uint64_t)getpid(),
 	};
 
+	request.with_path = device_wants_path(d, request.cmd_op);
 	device_set_state(d, DEVICE_STARTING);
 	ctl_cmd_send(&d->cmd, &request, start_done);
 }
@@ -185,6 +217,7 @@ static void place_next(struct device *d)
 		.buf = d->cpu_mask,
 		.buf_bytes = CPU_MASK_BYTES,
 		.data = d->placed_nr, /* the queue */
+		.with_path = device_wants_path(d, UBLK_U_CMD_GET_QUEUE_AFFINITY),
 	};
 
 	if (d->placed_nr == d->spec.queues)
@@ -248,6 +281,36 @@ static int map_queue(struct device *d, unsigned idx)
 	return 0;
 }
 
+static void set_params(struct device *d);
+
+/* The driver's end is open. */
+static void cdev_opened(struct device *d)
+{
+	for (unsigned i = 0; i < d->spec.queues; i++) {
+		int ret = map_queue(d, i);
+
+		if (ret < 0) {
+			device_fail(d, "mapping the queue's descriptors", ret);
+			return;
+		}
+	}
+	device_set_state(d, DEVICE_PLACING);
+	place_next(d);
+}
+
+/* Of an unprivileged device: DEL_DEV will be refused for the same reason. */
+static void fail_not_ours(struct device *d)
+{
+	device_set_error(d,
+			 "/dev/ublkc%u was not given to user %u in %llu s: udev and ublkd's rule "
+			 "59-ublkd-owner.rules must be there (ublkctl doctor); root removes the "
+			 "device: ublkctl gc --remove %u",
+			 d->info.dev_id, (unsigned)geteuid(), NODE_DEADLINE_NS / NS_PER_SEC,
+			 d->info.dev_id);
+	d->failed = true;
+	device_go_down(d);
+}
+
 static void try_open(struct timer *timer)
 {
 	struct device *d = container_of(timer, struct device, retry);
@@ -264,20 +327,14 @@ static void try_open(struct timer *timer)
 		reactor_timer_arm(home, timer, home->now_ns + NODE_RETRY_NS);
 		return;
 	}
-	if (d->cdev_fd < 0) {
+	if (d->cdev_fd == -EACCES && ctl_wants_path(d->info.flags))
+		fail_not_ours(d);
+	else if (d->cdev_fd < 0)
 		device_fail(d, path, d->cdev_fd);
-		return;
-	}
-	for (unsigned i = 0; i < d->spec.queues; i++) {
-		int ret = map_queue(d, i);
-
-		if (ret < 0) {
-			device_fail(d, "mapping the queue's descriptors", ret);
-			return;
-		}
-	}
-	device_set_state(d, DEVICE_PLACING);
-	place_next(d);
+	else if (d->adopting || d->has_params)
+		cdev_opened(d);
+	else
+		set_params(d);
 }
 
 void device_open_driver(struct device *d)
@@ -298,13 +355,26 @@ static void params_done(struct ctl_cmd *cmd, int res)
 		device_fail_cmd(d, cmd, res);
 		return;
 	}
-	device_open_driver(d);
+	d->has_params = true;
+	if (d->cdev_fd >= 0)
+		cdev_opened(d);
+	else
+		device_open_driver(d);
+}
+
+static void set_params(struct device *d)
+{
+	device_set_state(d, DEVICE_PARAMS);
+	device_send(d, UBLK_U_CMD_SET_PARAMS, &d->params, sizeof(d->params), params_done);
 }
 
 static uint64_t wanted_flags(const struct device *d)
 {
-	return data_path_flags(&d->data) | recovery_flags(d->spec.recovery) |
-	       partition_scan_flags(!d->spec.no_partition_scan);
+	uint64_t flags = data_path_flags(&d->data) | recovery_flags(d->spec.recovery);
+
+	if (d->host->ctl->unprivileged)
+		return flags | UBLK_F_UNPRIVILEGED_DEV;
+	return flags | partition_scan_flags(!d->spec.no_partition_scan);
 }
 
 /* The driver may give less than was asked for. */
@@ -358,8 +428,11 @@ static void add_done(struct ctl_cmd *cmd, int res)
 	if (told_added(d) < 0)
 		return;
 	params_fill(&d->params, &d->spec, &d->backend->limits, d->data.path);
-	device_set_state(d, DEVICE_PARAMS);
-	device_send(d, UBLK_U_CMD_SET_PARAMS, &d->params, sizeof(d->params), params_done);
+	/* SET_PARAMS of an unprivileged device needs its node, which udev gives us in its time. */
+	if (ctl_wants_path(d->info.flags))
+		device_open_driver(d);
+	else
+		set_params(d);
 }
 
 void device_go_up(struct device *d)

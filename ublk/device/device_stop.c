@@ -27,6 +27,7 @@
 /* A command that was interrupted or found no memory is sent again. */
 #define CMD_RETRY_NS (100 * NS_PER_MS)
 #define DEL_TRIES_MAX 100
+#define DEL_TRIES_NOT_OURS 20
 /* TRY_STOP_DEV tells at once when somebody has the device open, unless io-wq is slow. */
 #define TRY_STOP_GRACE_NS (5 * NS_PER_SEC)
 
@@ -86,6 +87,8 @@ static void del(struct device *d)
 	/* Those who had it open when it was stopped by force may stay for long: no waiting. */
 	bool wait = !d->stop_force && !d->stopped_outside;
 
+	/* Of DEL_DEV_ASYNC the driver does not know which right on the node it needs: -EINVAL. */
+	wait |= ctl_wants_path(d->info.flags);
 	device_send(d, wait ? UBLK_U_CMD_DEL_DEV : UBLK_U_CMD_DEL_DEV_ASYNC, NULL, 0, del_done);
 }
 
@@ -98,15 +101,22 @@ static void del_failed(struct device *d, int err)
 {
 	struct reactor *home = d->host->ctl->reactor;
 
-	if (++d->del_tries < DEL_TRIES_MAX) {
+	bool not_ours = err == -EACCES && ctl_wants_path(d->info.flags);
+
+	/* udev may be about to give us the node again, after an event of its own. */
+	if (++d->del_tries < (not_ours ? DEL_TRIES_NOT_OURS : DEL_TRIES_MAX)) {
 		timer_init(&d->retry, del_again);
 		reactor_timer_arm(home, &d->retry, home->now_ns + CMD_RETRY_NS);
 		return;
 	}
 	/* UNTESTED: the simulated driver gives in before. */
 	device_set_error(d, "DEL_DEV failed: %s", errname(err));
-	log_error("device could not be deleted", "dev=%s id=%u error=%s", d->spec.name,
-		  d->info.dev_id, errname(err));
+	log_error("device could not be deleted", "dev=%s id=%u error=%s%s", d->spec.name,
+		  d->info.dev_id, errname(err),
+		  not_ours ? " cure=\"root removes it: ublkctl gc --remove\"" : "");
+	/* Nothing of it is ours: not one to be adopted later. */
+	if (not_ours)
+		d->added = false;
 	finish(d);
 }
 
@@ -331,10 +341,15 @@ static void stop_done(struct ctl_cmd *cmd, int res)
 static bool refused_by_us(struct device *d)
 {
 	char names[DEVICE_ERROR_BYTES / 2];
+	enum block_users found;
 
 	if (!polite(d) || !d->has_disk || driver_refuses(d))
 		return false;
-	return openers_find((int)d->info.dev_id, names, sizeof(names)) != BLOCK_USERS_NONE;
+	found = openers_find((int)d->info.dev_id, names, sizeof(names));
+	/* Besides us only root can open an unprivileged device: whose processes we never see. */
+	if (found == BLOCK_USERS_UNKNOWN && ctl_wants_path(d->info.flags))
+		return false;
+	return found != BLOCK_USERS_NONE;
 }
 
 static void stop(struct device *d)
@@ -431,6 +446,11 @@ static void end_retry(struct device *d)
 
 	if (!d->retry.armed || d->state == DEVICE_DELETING)
 		return;
+	/* Served already, it waits for its node: live it is stopped as any other. */
+	if (d->state == DEVICE_STARTING) {
+		reactor_timer_arm(home, &d->retry, home->now_ns);
+		return;
+	}
 	reactor_timer_cancel(home, &d->retry);
 	d->waits_for_openers = false;
 	if (d->state == DEVICE_STOPPING)

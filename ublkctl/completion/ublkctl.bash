@@ -52,7 +52,7 @@ _ublkctl_cache_words() {
 
 _ublkctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='list show add del attach detach create-image s3-gc resize snapshot cache share unshare throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info nvme-discover doctor udev-name version'
+	local commands='list show add del attach detach create-image s3-gc resize snapshot cache share unshare throttle stats top histogram inflight why-stuck flight gc upgrade reactors nbd-info nvme-discover doctor udev-name udev-owner version'
 	local command='' socket=() i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -157,6 +157,7 @@ _ublkctl() {
 		;;
 	gc) words='--remove --json' ;;
 	add) words='-f' ;;
+	udev-owner) words="$(cd /dev && echo ublk[bc][0-9]*) --set" ;;
 	udev-name) words="$(cd /sys/block && echo ublkb[0-9]*) --state-dir" ;;
 	*) words='--json' ;;
 	esac

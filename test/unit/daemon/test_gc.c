@@ -38,6 +38,7 @@ static struct driver {
 	int pid;
 	bool hangs;    /* STOP_DEV does not answer */
 	bool no_async; /* knows no DEL_DEV_ASYNC */
+	bool unprivileged, of_others;
 	int stop_error;
 	struct ctl_cmd *owed;
 } driver[ID_NR];
@@ -55,19 +56,25 @@ static int execute(const struct ctl_request *q)
 	if (q->dev_id >= ID_NR || !d->exists)
 		return -ENODEV;
 	switch (q->cmd_op) {
-	case UBLK_U_CMD_GET_DEV_INFO:
+	case UBLK_U_CMD_GET_DEV_INFO2:
+		assert_true(q->with_path);
+		if (d->of_others)
+			return -EACCES;
 		*(struct ublksrv_ctrl_dev_info *)q->buf = (struct ublksrv_ctrl_dev_info){
 			.nr_hw_queues = 1,
 			.dev_id = q->dev_id,
 			.state = (uint16_t)d->state,
 			.ublksrv_pid = d->pid,
+			.flags = d->unprivileged ? UBLK_F_UNPRIVILEGED_DEV : 0,
 			.ublksrv_flags = MARK,
 		};
 		return 0;
 	case UBLK_U_CMD_STOP_DEV:
+		assert_int_equal(q->with_path, d->unprivileged);
 		d->state = UBLK_S_DEV_DEAD;
 		return d->stop_error;
 	case UBLK_U_CMD_DEL_DEV_ASYNC:
+		assert_false(d->unprivileged);
 		if (d->no_async)
 			return -EOPNOTSUPP;
 		d->exists = false;
@@ -259,6 +266,24 @@ static void test_remove(void **state)
 	assert_int_equal(outcome.step[1], GC_REMOVED);
 	assert_int_equal(outcome.step[2], GC_REMOVED);
 	assert_false(driver[1].exists || driver[2].exists);
+}
+
+/* Users' devices are asked and removed by path; those of others are for them to remove. */
+static void test_users_devices(void **state)
+{
+	unsigned ids[] = { 2 };
+
+	(void)state;
+	make(1, UBLK_S_DEV_DEAD, dead_pid);
+	make(2, UBLK_S_DEV_DEAD, dead_pid);
+	driver[1].unprivileged = true;
+	driver[2].of_others = true;
+	gc(true, NULL, 0);
+	assert_int_equal(outcome.step[1], GC_REMOVED);
+	assert_int_equal(outcome.step[2], GC_SKIPPED);
+	gc(true, ids, 1);
+	assert_int_equal(outcome.step[2], GC_FAILED);
+	assert_true(driver[2].exists);
 }
 
 static void test_remove_by_id(void **state)
@@ -470,6 +495,7 @@ int main(void)
 		TEST(test_nothing),
 		TEST(test_list_changes_nothing),
 		TEST(test_remove),
+		TEST(test_users_devices),
 		TEST(test_remove_by_id),
 		TEST(test_open_nodes_are_served),
 		TEST(test_live_with_a_living_pid),
