@@ -12,8 +12,8 @@
 struct daemon_params {
 	const char *config_path;
 	bool config_optional; /* the default of a user: it may be missing */
-	int log_level; /* from the command line, or -1: the file decides */
-	char **argv;   /* of this process, for the one that follows it */
+	int log_level;	      /* from the command line, or -1: the file decides */
+	char **argv;	      /* of this process, for the one that follows it */
 };
 
 /* Reads the configuration and serves until a signal ends it. */
