@@ -164,8 +164,7 @@ static bool has_room_for_batches(const struct device_host *host)
 	return true;
 }
 
-/* UBLK_F_* that devices of this seed can have. */
-static uint64_t slot_features(const struct device_host *host)
+uint64_t slot_features(const struct device_host *host)
 {
 	uint64_t features = host->ctl->features;
 
@@ -219,7 +218,7 @@ static bool keeps_metadata(const struct slot *slot)
 	const uint64_t needed = UBLK_F_INTEGRITY | UBLK_F_USER_COPY;
 
 	return sim.defect == DEFECT_NONE && !sim.cut.on && is_scripted(slot) &&
-	       (sim.seed + slot->idx) % 8 == 3 && (slot->host->ctl->features & needed) == needed;
+	       (sim.seed + slot->idx) % 8 == 3 && (slot_features(slot->host) & needed) == needed;
 }
 
 /* The top of the backend's tree, for a size that it can have. */

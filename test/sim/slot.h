@@ -97,6 +97,8 @@ int slot_added(struct device *device, void *arg, char *error, size_t error_bytes
 /* Between slot.c and slot_past.c. */
 void slot_begin_later(struct slot *slot);
 void slot_reset_counters(struct slot *slot);
+/* UBLK_F_* that devices of this seed can have. */
+uint64_t slot_features(const struct device_host *host);
 /*
  * Opens spec.opened, for a start or (past) a recovery, as its caller does who may block;
  * slot_opened follows with what came of both. Returns as backend_open.

@@ -21,7 +21,7 @@ void slot_shmem_choose(struct slot *slot)
 	char words[SHMEM_ERROR_BYTES];
 
 	if (!slot_shares(slot) ||
-	    shmem_check(DATA_PATH_AUTO, slot->spec.backend, slot->host->ctl->features, words) < 0)
+	    shmem_check(DATA_PATH_AUTO, slot->spec.backend, slot_features(slot->host), words) < 0)
 		return;
 	slot->spec.has_shmem = true;
 	slot->spec.shmem_bytes = MODEL_SHMEM_BYTES;
