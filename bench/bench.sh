@@ -6,6 +6,7 @@
 #   ./dev bench --host [OPTION...]    compare the NBD client's CPU time with libnbd's, without a guest
 #   ./dev bench --metal [OPTION...]   measure on this machine's own kernel and clock: --metal --help
 #   ./dev bench --scale [OPTION...]   many devices, children, filters, connections: --scale --help
+#   ./dev bench --own [OPTION...]     the daemon's own instructions per I/O, by function: --own --help
 #
 #   --quick          4k at queue depth 1 and 32, null, file and stripe: a few minutes
 #   --only PATTERN   cells that match an extended regular expression, as --list prints them:

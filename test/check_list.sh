@@ -85,6 +85,7 @@ tap bench-report 600 test/bench/report.sh
 tap bench-host 600 test/bench/host.sh
 tap bench-metal 60 test/bench/metal.py
 tap bench-scale 60 test/bench/scale.py
+tap bench-own 60 test/bench/own.py
 tap cli 900 test/cli/cli.sh build/release/bin
 tap interop-nbd-info 900 test/interop/nbd_info.sh build/asan/bin
 tap interop-qemu-locks 600 test/interop/qemu_locks.sh build/asan/test
