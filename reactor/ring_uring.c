@@ -186,9 +186,26 @@ static uint64_t monotonic_ns(void)
 
 static _Thread_local struct tsc_clock tsc_clock;
 
+/* More between two readings of the counter, and the thread was off its CPU. */
+#define CLOCK_PAIR_CYCLES 50000u
+
+static uint64_t clock_real_ns(uint64_t *tsc)
+{
+	uint64_t ns, before;
+
+	for (unsigned i = 0; i < 3; i++) {
+		before = __builtin_ia32_rdtsc();
+		ns = monotonic_ns();
+		*tsc = __builtin_ia32_rdtsc();
+		if (*tsc - before < CLOCK_PAIR_CYCLES)
+			break;
+	}
+	return ns;
+}
+
 static __attribute__((noinline)) uint64_t clock_ask_ns(uint64_t tsc)
 {
-	return tsc_clock_usable() ? tsc_clock_at(&tsc_clock, tsc, monotonic_ns) : monotonic_ns();
+	return tsc_clock_usable() ? tsc_clock_at(&tsc_clock, tsc, clock_real_ns) : monotonic_ns();
 }
 
 uint64_t ring_clock_ns(void)

@@ -53,10 +53,10 @@ static void tsc_measure(struct tsc_clock *c, uint64_t tsc, uint64_t ns)
 }
 
 static __attribute__((noinline)) uint64_t set_right(struct tsc_clock *c, uint64_t tsc,
-						    uint64_t (*real_ns)(void))
+						    uint64_t (*real_ns)(uint64_t *tsc))
 {
 	uint64_t said_ns = c->ns + (c->window_cycles * c->ns_per_cycle_32 >> 32);
-	uint64_t ns = real_ns();
+	uint64_t ns = real_ns(&tsc);
 
 	if (c->base_ns == 0)
 		measure_anew(c, tsc, ns);
@@ -67,7 +67,7 @@ static __attribute__((noinline)) uint64_t set_right(struct tsc_clock *c, uint64_
 	return c->ns;
 }
 
-uint64_t tsc_clock_at(struct tsc_clock *c, uint64_t tsc, uint64_t (*real_ns)(void))
+uint64_t tsc_clock_at(struct tsc_clock *c, uint64_t tsc, uint64_t (*real_ns)(uint64_t *tsc))
 {
 	return tsc_clock_knows(c, tsc) ? tsc_clock_count(c, tsc) : set_right(c, tsc, real_ns);
 }

@@ -6,7 +6,7 @@
  *
  * Each thread has its own view, set right by the real clock every TSC_CLOCK_WINDOW_NS: an error
  * lives no longer than that. On one thread the time never goes back; between threads it differs by
- * less than a microsecond.
+ * less than a microsecond, or, for such a window, by how long one of them was off its CPU.
  */
 #ifndef REACTOR_TSC_CLOCK_H
 #define REACTOR_TSC_CLOCK_H
@@ -35,10 +35,12 @@ static inline uint64_t tsc_clock_count(const struct tsc_clock *c, uint64_t tsc)
 }
 
 /*
- * The part of ring_clock_ns that needs no counter to be tested: the time at counter value tsc;
- * real_ns reads the real clock, when that is needed.
+ * The part of ring_clock_ns that needs no counter to be tested: the time at counter value tsc.
+ * real_ns is called when the real clock is needed: returns it, with *tsc the counter at that time
+ * or after it. A counter of before would put this clock ahead of the real one, for as long as the
+ * thread was off its CPU between the two readings.
  */
-uint64_t tsc_clock_at(struct tsc_clock *c, uint64_t tsc, uint64_t (*real_ns)(void));
+uint64_t tsc_clock_at(struct tsc_clock *c, uint64_t tsc, uint64_t (*real_ns)(uint64_t *tsc));
 
 /* Whether this machine's kernel keeps time by the counter. Any thread; asks the kernel once. */
 bool tsc_clock_usable(void);

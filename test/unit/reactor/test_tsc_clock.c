@@ -11,11 +11,17 @@
 #include "reactor/tsc_clock.h"
 
 static uint64_t real, asked;
+static uint64_t off_cpu_ns; /* between the two readings */
 
-static uint64_t read_real(void)
+static uint64_t read_real(uint64_t *tsc)
 {
+	uint64_t ns = real;
+
 	asked++;
-	return real;
+	*tsc += off_cpu_ns * 3;
+	real += off_cpu_ns;
+	off_cpu_ns = 0;
+	return ns;
 }
 
 /* A counter of three ticks a nanosecond. */
@@ -111,6 +117,27 @@ static uint64_t monotonic_ns(void)
 }
 
 /* On this machine, whatever it has: never back, and near the real clock. */
+/* A thread that loses its CPU between the readings: this clock is late for a window, never ahead.
+ */
+static void test_off_cpu(void **state)
+{
+	struct tsc_clock c = { 0 };
+	uint64_t ns = run_to(&c, NS_PER_SEC, NS_PER_SEC + 50 * NS_PER_MS, 1000);
+	uint64_t end_ns = ns + 20 * NS_PER_MS, last_ns = 0;
+
+	(void)state;
+	off_cpu_ns = 40000;
+	for (; ns < end_ns; ns = real + 1000) {
+		uint64_t said_ns = at(&c, ns);
+
+		assert_in_range(said_ns, ns - 42000, ns + 2);
+		assert_true(said_ns >= last_ns);
+		last_ns = said_ns;
+	}
+	assert_int_equal(off_cpu_ns, 0);
+	assert_in_range(last_ns, ns - 4000, ns + 2);
+}
+
 static void test_real_counter(void **state)
 {
 	uint64_t last_ns = ring_clock_ns(), start_ns = last_ns, before_ns;
@@ -130,9 +157,8 @@ static void test_real_counter(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_follows),
-		cmocka_unit_test(test_counter_jumps),
-		cmocka_unit_test(test_rate_changes),
+		cmocka_unit_test(test_follows),	     cmocka_unit_test(test_counter_jumps),
+		cmocka_unit_test(test_rate_changes), cmocka_unit_test(test_off_cpu),
 		cmocka_unit_test(test_real_counter),
 	};
 
