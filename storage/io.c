@@ -134,22 +134,16 @@ static __attribute__((noinline)) bool io_admit(struct backend_io *io,
 }
 
 /* Of what moves data: its bytes are where this backend can reach them. */
-static inline void io_check_buffer(const struct backend_io *io, const struct backend_device *device)
+static inline bool io_can_reach(const struct backend_io *io, const struct backend_device *device,
+				const struct backend *ops)
 {
 	uint32_t align_bytes = device->limits.dma_alignment_bytes;
 
 	if (io->buf_index >= 0)
-		ASSERT(device->ops->data & BACKEND_DATA_FIXED);
-	else if (!io->buf)
-		ASSERT(device->ops->data & BACKEND_DATA_MOVES);
-	else
-		ASSERT(align_bytes == 0 || ((uintptr_t)io->buf & (align_bytes - 1)) == 0);
-}
-
-/* The registered buffer of a request, and a backend that takes such. */
-static inline bool io_has_fixed_buffer(const struct backend_io *io, const struct backend *ops)
-{
-	return io->buf_index >= 0 && (ops->data & BACKEND_DATA_FIXED);
+		return ops->data & BACKEND_DATA_FIXED;
+	if (!io->buf)
+		return ops->data & BACKEND_DATA_MOVES;
+	return align_bytes == 0 || ((uintptr_t)io->buf & (align_bytes - 1)) == 0;
 }
 
 static __attribute__((cold, noinline)) enum backend_submit
@@ -205,8 +199,7 @@ static __attribute__((noinline)) enum backend_submit submit_checked(struct backe
 	io->throttle_ns = 0;
 	if (!io_is_plain(io, device) && !io_admit(io, device))
 		return BACKEND_DONE;
-	if (io_moves_data(io))
-		io_check_buffer(io, device);
+	ASSERT(!io_moves_data(io) || io_can_reach(io, device, device->ops));
 	return hand_over(io, queue, device->ops);
 }
 
@@ -219,7 +212,7 @@ enum backend_submit backend_io_submit(struct backend_io *io)
 
 	if (__builtin_expect(queue->free_for != &backend_this_thread ||
 				     io->state != BACKEND_IO_IDLE || !io_is_plain(io, device) ||
-				     !io_has_fixed_buffer(io, ops),
+				     !io_can_reach(io, device, ops),
 			     0))
 		return submit_checked(io);
 	io->throttle_ns = 0;
