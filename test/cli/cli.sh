@@ -558,8 +558,9 @@ installation() {
 	[ "$(stat -c %a "$tmp/root${config%/*}/devices.d")" = 755 ] || return
 	rm "$tmp/root$config"
 	{
-		printf '%s\n' lib/systemd/system/ublkd.service lib/udev/rules.d/60-ublkd.rules \
-			lib/tmpfiles.d/ublkd.conf lib/modules-load.d/ublkd.conf
+		printf '%s\n' lib/systemd/system/ublkd.service lib/systemd/user/ublkd.service \
+			lib/udev/rules.d/59-ublkd-owner.rules lib/udev/rules.d/60-ublkd.rules \
+			lib/tmpfiles.d/ublkd.conf lib/modules-load.d/ublkd.conf share/ublkd/ublk-control-for-users.rules
 		printf '%s\n' sbin/ublkd bin/ublkctl libexec/ublkd/ublkd-keeper share/man/man8/ublkd.8 share/man/man1/ublkctl.1 \
 			share/man/man5/ublkd.yaml.5 share/bash-completion/completions/ublkctl \
 			share/ublkd/grafana-dashboard.json
