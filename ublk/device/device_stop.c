@@ -81,9 +81,28 @@ void device_check_finish(struct device *d)
 }
 
 static void del_done(struct ctl_cmd *cmd, int res);
+static void del(struct device *d);
+
+static void del_again(struct timer *timer)
+{
+	del(container_of(timer, struct device, retry));
+}
+
+static void del_later(struct device *d)
+{
+	struct reactor *home = d->host->ctl->reactor;
+
+	timer_init(&d->retry, del_again);
+	reactor_timer_arm(home, &d->retry, home->now_ns + CMD_RETRY_NS);
+}
 
 static void del(struct device *d)
 {
+	/* A command that is still on its way would reach the next device of this number. */
+	if (device_shmem_busy(d)) {
+		del_later(d);
+		return;
+	}
 	/* Those who had it open when it was stopped by force may stay for long: no waiting. */
 	bool wait = !d->stop_force && !d->stopped_outside;
 
@@ -92,21 +111,13 @@ static void del(struct device *d)
 	device_send(d, wait ? UBLK_U_CMD_DEL_DEV : UBLK_U_CMD_DEL_DEV_ASYNC, NULL, 0, del_done);
 }
 
-static void del_again(struct timer *timer)
-{
-	del(container_of(timer, struct device, retry));
-}
-
 static void del_failed(struct device *d, int err)
 {
-	struct reactor *home = d->host->ctl->reactor;
-
 	bool not_ours = err == -EACCES && ctl_wants_path(d->info.flags);
 
 	/* udev may be about to give us the node again, after an event of its own. */
 	if (++d->del_tries < (not_ours ? DEL_TRIES_NOT_OURS : DEL_TRIES_MAX)) {
-		timer_init(&d->retry, del_again);
-		reactor_timer_arm(home, &d->retry, home->now_ns + CMD_RETRY_NS);
+		del_later(d);
 		return;
 	}
 	/* UNTESTED: the simulated driver gives in before. */

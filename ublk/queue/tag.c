@@ -262,6 +262,7 @@ static int decode_other(struct tag_io *io, uint32_t op_flags, uint64_t length_by
 	return length_bytes > UINT32_MAX ? -EIO : 0;
 }
 
+/* NOLINTNEXTLINE(misc-redundant-expression): each by the definition of its own side */
 _Static_assert(UBLKSRV_IO_INTEGRITY_FLAG == BACKEND_METADATA_POS, "where metadata are");
 
 _Static_assert((int)UBLK_IO_OP_READ == (int)BACKEND_READ &&

@@ -87,94 +87,6 @@ static void test_may_not_resend(void **state)
 	assert_true(peer_hears_nothing(&peers[0]));
 }
 
-/* {queue: 100ms}: held, then failed, and so is what comes; until an answer. */
-static void test_outage(void **state)
-{
-	(void)state;
-	params.outage_timeout_ns = 100 * NS_PER_MS;
-	begin();
-	peer_serve(&peers[0]);
-	peer_is_down(&peers[0]);
-	UNTIL(serving_nr() == 0);
-	assert_int_equal(submit(0), 0);
-	turn_some();
-	assert_int_equal(toy.io[0].done_nr, 0);
-	expect_done(0, 1, -EIO);
-	assert_int_equal(submit(0), -EIO);
-	assert_int_equal(toy.io[0].done_nr, 1);
-	peer_listen(&peers[0]);
-	peer_serve(&peers[0]);
-	/* It is there, and has answered nothing. */
-	assert_true(toy.s.gave_up);
-	assert_int_equal(submit(0), 0);
-	peer_expects_request(&peers[0], 0);
-	peer_say(&peers[0], 'a', 0);
-	expect_done(0, 2, 0);
-	assert_false(toy.s.gave_up);
-}
-
-/* A peer that takes requests and goes without a word is not back: the time goes on. */
-static void test_outage_of_one_that_accepts(void **state)
-{
-	(void)state;
-	params.timeout_ns = params.outage_timeout_ns = 300 * NS_PER_MS;
-	begin();
-	assert_int_equal(submit(0), 0);
-	while (toy.io[0].done_nr == 0) {
-		peers[0].fd = accept4(peers[0].listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (peers[0].fd >= 0) {
-			peer_say(&peers[0], 'O', 'K');
-			turn_some();
-			close(peers[0].fd);
-		}
-		peers[0].fd = -1;
-		reactor_turn(&r, false);
-	}
-	expect_done(0, 1, -EIO);
-	assert_true(look(0).connects > 1);
-}
-
-/* `fail`: what is lost fails at once, what comes too, and the first connection is waited for. */
-static void test_no_outage(void **state)
-{
-	(void)state;
-	params.outage_timeout_ns = 0;
-	begin();
-	assert_int_equal(submit(0), 0);
-	peer_serve(&peers[0]);
-	assert_int_equal(submit(1), 0);
-	peer_is_down(&peers[0]);
-	expect_done(0, 1, -EIO);
-	expect_done(1, 1, -EIO);
-	assert_int_equal(toy.io[0].asked_nr, 1);
-	assert_int_equal(submit(0), -EIO);
-}
-
-/* One that fails fast waits for the first connection, and for no other; another one waits. */
-static void test_fails_fast(void **state)
-{
-	(void)state;
-	begin();
-	toy.fast = 1u << 0;
-	assert_int_equal(submit(0), 0);
-	peer_serve(&peers[0]);
-	peer_expects_request(&peers[0], 0);
-	peer_say(&peers[0], 'a', 0);
-	expect_done(0, 1, 0);
-	assert_int_equal(submit(0), 0);
-	assert_int_equal(submit(1), 0);
-	peer_is_down(&peers[0]);
-	expect_done(0, 2, -ENOLINK);
-	assert_int_equal(submit(0), -ENOLINK);
-	turn_some();
-	assert_int_equal(toy.io[1].done_nr, 0);
-	peer_listen(&peers[0]);
-	peer_serve(&peers[0]);
-	peer_expects_request(&peers[0], 1);
-	peer_say(&peers[0], 'a', 1);
-	expect_done(1, 1, 0);
-}
-
 /* Another peer than before: nothing is sent again or tried again. */
 static void test_over(void **state)
 {
@@ -592,10 +504,6 @@ int main(void)
 		SESSION(test_held),
 		SESSION(test_resends),
 		SESSION(test_may_not_resend),
-		SESSION(test_outage),
-		SESSION(test_outage_of_one_that_accepts),
-		SESSION(test_no_outage),
-		SESSION(test_fails_fast),
 		SESSION(test_over),
 		SESSION(test_no_answer),
 		SESSION(test_answered_in_time),
