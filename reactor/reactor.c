@@ -447,8 +447,10 @@ static bool busy_poll(struct reactor *r)
 	return true;
 }
 
-/* Nothing is to be done before an alarm that is set, or at all: what alarm_limit_ns says nearly
- * always, in short. */
+/*
+ * Nothing is to be done before an alarm that is set, or at all: then the enter needs no time limit.
+ * What alarm_limit_ns says nearly always, in short.
+ */
 static inline bool alarm_wakes(const struct reactor *r)
 {
 	return !r->pending && timer_heap_next_ns(&r->timers) >= r->alarm.at_ns && !cqes_waiting(r);

@@ -425,8 +425,7 @@ static __attribute__((noinline)) enum backend_submit file_submit_any(struct back
 	return BACKEND_QUEUED;
 }
 
-/* A READ or WRITE that finds room in the SQ, as nearly all do: enter_state for what is known of it.
- */
+/* A READ or WRITE that finds room in the SQ: enter_state for what is known of it. */
 static enum backend_submit file_submit(struct backend_io *io)
 {
 	struct file_io *f = io->priv;
