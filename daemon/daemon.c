@@ -93,11 +93,12 @@ static void log_memory(const struct daemon *d)
 	for (size_t i = 0; i < d->settings.device_nr; i++) {
 		const struct device_settings *s = d->settings.devices[i];
 
-		devices_bytes += device_memory_max(
-			&(struct device_spec){ .queues = (uint32_t)s->options.queues,
-					       .depth = (uint32_t)s->options.depth,
-					       .max_io_bytes = (uint32_t)s->options.max_io_bytes,
-					       .backend = s->backend });
+		devices_bytes += device_memory_max(&(struct device_spec){
+			.queues = (uint32_t)s->options.queues,
+			.depth = (uint32_t)s->options.depth,
+			.logical_block_bytes = (uint32_t)s->options.block_bytes,
+			.max_io_bytes = (uint32_t)s->options.max_io_bytes,
+			.backend = s->backend });
 	}
 	log_info("worst-case memory",
 		 "devices_bytes=%llu reactors_bytes=%llu reactors=%u helpers_bytes=%u",

@@ -369,7 +369,10 @@ void device_command(const struct device *device, uint64_t as_of_ns,
 /* "QUIESCED" for UBLK_S_DEV_QUIESCED. */
 const char *device_driver_state_name(unsigned state);
 
-/* Bytes of memory the spec may take at most, for the sum printed at start. */
+/*
+ * Bytes of memory the spec may take at most, for the sum printed at start: by its queues, depth,
+ * logical_block_bytes, max_io_bytes and backend.
+ */
 uint64_t device_memory_max(const struct device_spec *spec);
 
 #endif
