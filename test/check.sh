@@ -101,7 +101,7 @@ guest() {
 		tap_run "$1" $(($4 + 60)) test/vm/vm.sh -k "$2" -t "$4" "${@:6}" -- "$top/test/vm/guest_$3.sh"
 }
 
-# What run_later runs, three at a time and in this order: words of guest or tap_run, the second is its name.
+# What run_later runs, two at a time and in this order: words of guest or tap_run, the second is its name.
 queue=()
 later() { queue+=("$*"); }
 
@@ -131,7 +131,7 @@ count_ended() {
 run_later() {
 	local entry running=0
 	for entry in "${queue[@]}"; do
-		if [ $running -ge 3 ]; then wait -n; else running=$((running + 1)); fi
+		if [ $running -ge 2 ]; then wait -n; else running=$((running + 1)); fi
 		count_ended
 		$entry &
 	done

@@ -168,7 +168,7 @@ if [ "$mode" != fast ]; then
 		tap_count fuzz-nvme-target
 	fi
 
-	# Three guests at a time, the long ones first: many wait for what is gone to come back. Many suites have little to do with the kernel: they run on one
+	# Two guests at a time, the long ones first. Many suites have little to do with the kernel: they run on one
 	# of the two, on both with --soak.
 	both='7.2 6.12'
 	one() { if [ "$mode" = soak ]; then echo "$both"; else echo "$1"; fi; }
@@ -223,7 +223,7 @@ if [ "$mode" != fast ]; then
 	if [ "$mode" = soak ]; then
 		later guest guest-7.2-hostile_state-asan 7.2 hostile_state 1200 asan
 		# what those above run as well
-		guests "$both" 1200 '' hostile_state unprivileged hostile_clients hostile_inuse hostile_mounts faults many
+		guests "$both" 1200 '' hostile_state hostile_clients hostile_inuse hostile_mounts faults many
 		guests "$both" 1200 '-c 4' idle
 	fi
 	later guest guest-6.12-hostile_clients-asan 6.12 hostile_clients 1200 asan
