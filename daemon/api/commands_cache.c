@@ -8,12 +8,11 @@
  */
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
 #include "config/option.h"
-#include "daemon/api/commands_internal.h"
+#include "daemon/api/device_wait.h"
 #include "daemon/api/json_image.h"
 
 /* So often it is looked whether the client is there. */
@@ -74,31 +73,6 @@ static void answer_cache_stats(struct socket_client *client, const struct member
 
 /* ---- warm, drop ---- */
 
-struct cache_wait {
-	struct commands_pending pending;
-	struct commands *commands;
-	struct socket_client *client;
-	struct member *member;
-	struct device_set_watch watch;
-	struct ev_timer look;
-};
-
-static void free_cache_wait(struct cache_wait *w)
-{
-	ev_timer_stop(w->commands->ev, &w->look);
-	device_set_unwatch(&w->watch);
-	free(w);
-}
-
-/* Nobody hears of its end. */
-static void cancel_cache_wait(struct commands_pending *pending)
-{
-	struct cache_wait *w = container_of(pending, struct cache_wait, pending);
-
-	device_cache_cancel(w->member->device);
-	free_cache_wait(w);
-}
-
 static json_t *warm_answer(const struct backend_cache_job *job)
 {
 	return json_pack("{s:I, s:I, s:I, s:I, s:b}", "total_bytes", (json_int_t)job->total_bytes,
@@ -113,68 +87,59 @@ static json_t *drop_answer(const struct backend_cache_job *job)
 			 "dirty_bytes", (json_int_t)job->dirty_bytes);
 }
 
-static void on_cache_ended(struct device_set_watch *watch, enum device_set_outcome outcome,
-			   const char *words)
+static void cache_ended(struct device_wait *w, enum device_set_outcome outcome, const char *words)
 {
-	struct cache_wait *w = container_of(watch, struct cache_wait, watch);
 	struct device_cache_look look;
 	json_t *all, *more;
 
-	if (outcome == DEVICE_SET_CACHE) {
-		device_cache_look(w->member->device, &look);
-		all = json_pack("{s:s, s:s}", "name", w->member->settings->options.name, "node",
-				look.node);
-		more = look.job->op == BACKEND_CACHE_WARM ? warm_answer(look.job)
-							  : drop_answer(look.job);
-		json_object_update(all, more);
-		json_decref(more);
-		socket_answer(w->client, all);
-	} else {
+	if (outcome != DEVICE_SET_CACHE) {
 		socket_refuse(w->client, words, NULL);
+		return;
 	}
-	free_cache_wait(w);
+	device_cache_look(w->member->device, &look);
+	all = json_pack("{s:s, s:s}", "name", w->member->settings->options.name, "node", look.node);
+	more = look.job->op == BACKEND_CACHE_WARM ? warm_answer(look.job) : drop_answer(look.job);
+	json_object_update(all, more);
+	json_decref(more);
+	socket_answer(w->client, all);
+}
+
+/* Nobody hears of its end. */
+static void cache_client_left(struct device_wait *w)
+{
+	device_cache_cancel(w->member->device);
 }
 
 /* Of one that has left the answer goes nowhere. */
-static void on_cache_look(struct ev_loop *ev, struct ev_timer *timer, int events)
+static bool cache_client_look(struct device_wait *w)
 {
-	struct cache_wait *w = container_of(timer, struct cache_wait, look);
-
-	(void)ev, (void)events;
 	if (socket_client_left(w->client))
-		device_cache_cancel(w->member->device);
+		cache_client_left(w);
+	return false;
 }
 
-static void wait_for_cache(struct commands *c, struct socket_client *client, struct member *m,
-			   struct cache_wait *w)
-{
-	w->commands = c;
-	w->client = client;
-	w->member = m;
-	w->pending.cancel = cancel_cache_wait;
-	w->watch.fn = on_cache_ended;
-	device_set_watch_cache(m, &w->watch);
-	ev_timer_init(&w->look, on_cache_look, CACHE_CLIENT_SECONDS, CACHE_CLIENT_SECONDS);
-	ev_timer_start(c->ev, &w->look);
-	client->request = &w->pending;
-}
+static const struct device_wait_kind cache_wait = {
+	.watch = device_set_watch_cache,
+	.ended = cache_ended,
+	.timer = cache_client_look,
+	.timer_seconds = CACHE_CLIENT_SECONDS,
+	.left = cache_client_left,
+};
 
 static void begin_cache_command(struct commands *c, struct socket_client *client, struct member *m,
 				const struct device_cache_wish *wish)
 {
 	char error[DEVICE_ERROR_BYTES] = "";
-	struct cache_wait *w = calloc(1, sizeof(*w));
+	struct device_wait *w = device_wait_new(c, client, m, &cache_wait);
 
-	if (!w) {
-		socket_refuse(client, "out of memory", NULL);
+	if (!w)
 		return;
-	}
 	if (device_set_cache_command(m, wish, error, sizeof(error)) == 0) {
-		wait_for_cache(c, client, m, w);
+		device_wait_begin(w);
 		return;
 	}
 	socket_refuse(client, error, NULL);
-	free(w);
+	device_wait_drop(w);
 }
 
 /* ---- the request ---- */

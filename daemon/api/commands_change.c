@@ -15,11 +15,10 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/util.h"
 #include "config/option.h"
-#include "daemon/api/commands_internal.h"
+#include "daemon/api/device_wait.h"
 #include "daemon/api/json_device.h"
 #include "daemon/devices/device_notes.h"
 #include "filters/throttle/throttle.h"
@@ -104,15 +103,6 @@ void commands_throttle(struct commands *c, struct socket_client *client, const j
 
 /* ---- resize ---- */
 
-struct resize_wait {
-	struct commands_pending pending;
-	struct commands *commands;
-	struct socket_client *client;
-	struct member *member;
-	struct device_set_watch watch;
-	struct ev_timer deadline;
-};
-
 static json_t *resize_answer(const char *name, uint64_t from_bytes, uint64_t to_bytes,
 			     const char *words)
 {
@@ -120,20 +110,8 @@ static json_t *resize_answer(const char *name, uint64_t from_bytes, uint64_t to_
 			 (json_int_t)from_bytes, "size_bytes", (json_int_t)to_bytes, "note", words);
 }
 
-static void free_resize(struct resize_wait *w)
-{
-	ev_timer_stop(w->commands->ev, &w->deadline);
-	device_set_unwatch(&w->watch);
-	free(w);
-}
-
-static void cancel_resize(struct commands_pending *pending)
-{
-	free_resize(container_of(pending, struct resize_wait, pending));
-}
-
 /* It is no success, and it is not undone either: users may have seen the new size. */
-static void refuse_unnoted(struct resize_wait *w, uint64_t bytes)
+static void refuse_unnoted(struct device_wait *w, uint64_t bytes)
 {
 	char words[DEVICE_ERROR_BYTES];
 
@@ -144,10 +122,8 @@ static void refuse_unnoted(struct resize_wait *w, uint64_t bytes)
 	socket_refuse(w->client, words, NULL);
 }
 
-static void on_resized(struct device_set_watch *watch, enum device_set_outcome outcome,
-		       const char *words)
+static void resize_ended(struct device_wait *w, enum device_set_outcome outcome, const char *words)
 {
-	struct resize_wait *w = container_of(watch, struct resize_wait, watch);
 	struct device_resized r;
 
 	device_resized(w->member->device, &r);
@@ -158,27 +134,19 @@ static void on_resized(struct device_set_watch *watch, enum device_set_outcome o
 						       r.from_bytes, r.to_bytes, words));
 	else
 		socket_refuse(w->client, words, NULL);
-	free_resize(w);
 }
 
-static void on_resize_deadline(struct ev_loop *ev, struct ev_timer *timer, int events)
+static bool resize_late(struct device_wait *w)
 {
-	struct resize_wait *w = container_of(timer, struct resize_wait, deadline);
-
-	(void)ev, (void)events;
 	socket_refuse(w->client, "is not done yet; it goes on", NULL);
-	free_resize(w);
+	return true;
 }
 
-static void wait_for_resize(struct resize_wait *w)
-{
-	w->pending.cancel = cancel_resize;
-	w->watch.fn = on_resized;
-	device_set_watch_resize(w->member, &w->watch);
-	ev_timer_init(&w->deadline, on_resize_deadline, w->commands->answer_seconds, 0.);
-	ev_timer_start(w->commands->ev, &w->deadline);
-	w->client->request = &w->pending;
-}
+static const struct device_wait_kind resize_wait = {
+	.watch = device_set_watch_resize,
+	.ended = resize_ended,
+	.timer = resize_late,
+};
 
 static uint64_t member_size(const struct member *m)
 {
@@ -202,7 +170,7 @@ static bool read_new_size(const struct member *m, const char *text, uint64_t *re
 	return !relative || !__builtin_add_overflow(*ret_bytes, member_size(m), ret_bytes);
 }
 
-static void begin_resize(struct resize_wait *w, uint64_t size_bytes, bool force)
+static void begin_resize(struct device_wait *w, uint64_t size_bytes, bool force)
 {
 	char error[DEVICE_ERROR_BYTES] = "";
 	uint64_t is_bytes = member_size(w->member);
@@ -214,7 +182,7 @@ static void begin_resize(struct resize_wait *w, uint64_t size_bytes, bool force)
 	if (ret == 0)
 		ret = device_set_resize(w->member, size_bytes, force, error, sizeof(error));
 	if (ret == 0) {
-		wait_for_resize(w);
+		device_wait_begin(w);
 		return;
 	}
 	if (ret == -EALREADY)
@@ -222,13 +190,13 @@ static void begin_resize(struct resize_wait *w, uint64_t size_bytes, bool force)
 						       is_bytes, ""));
 	else
 		socket_refuse(w->client, error, NULL);
-	free(w);
+	device_wait_drop(w);
 }
 
 void commands_resize(struct commands *c, struct socket_client *client, const json_t *request)
 {
 	struct member *m = commands_named(c, client, request);
-	struct resize_wait *w;
+	struct device_wait *w;
 	uint64_t size_bytes;
 
 	if (!m)
@@ -238,14 +206,7 @@ void commands_resize(struct commands *c, struct socket_client *client, const jso
 			      NULL);
 		return;
 	}
-	w = calloc(1, sizeof(*w));
-	if (!w) {
-		socket_refuse(client, "out of memory", NULL);
-		return;
-	}
-	w->commands = c;
-	w->client = client;
-	w->member = m;
-	list_init(&w->watch.node);
-	begin_resize(w, size_bytes, json_is_true(json_object_get(request, "force")));
+	w = device_wait_new(c, client, m, &resize_wait);
+	if (w)
+		begin_resize(w, size_bytes, json_is_true(json_object_get(request, "force")));
 }

@@ -9,96 +9,57 @@
  */
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-#include "base/util.h"
-#include "daemon/api/commands_internal.h"
+#include "daemon/api/device_wait.h"
 
-struct shmem_wait {
-	struct commands_pending pending;
-	struct commands *commands;
-	struct socket_client *client;
-	struct member *member;
-	struct device_set_watch watch;
-	struct ev_timer deadline;
-};
-
-static void free_shmem_wait(struct shmem_wait *w)
+static void share_ended(struct device_wait *w, enum device_set_outcome outcome, const char *words)
 {
-	ev_timer_stop(w->commands->ev, &w->deadline);
-	device_set_unwatch(&w->watch);
-	free(w);
-}
-
-static void cancel_shmem_wait(struct commands_pending *pending)
-{
-	free_shmem_wait(container_of(pending, struct shmem_wait, pending));
-}
-
-static void on_shmem_ended(struct device_set_watch *watch, enum device_set_outcome outcome,
-			   const char *words)
-{
-	struct shmem_wait *w = container_of(watch, struct shmem_wait, watch);
 	struct device_shmem_end end;
 
-	if (outcome == DEVICE_SET_SHMEM) {
-		device_shmem_ended(w->member->device, &end);
-		socket_answer(w->client,
-			      json_pack("{s:s, s:i}", "name", w->member->settings->options.name,
-					"buffer", (int)end.idx));
-	} else {
+	if (outcome != DEVICE_SET_SHMEM) {
 		socket_refuse(w->client, words, NULL);
+		return;
 	}
-	free_shmem_wait(w);
+	device_shmem_ended(w->member->device, &end);
+	socket_answer(w->client, json_pack("{s:s, s:i}", "name", w->member->settings->options.name,
+					   "buffer", (int)end.idx));
 }
 
-static void on_shmem_deadline(struct ev_loop *ev, struct ev_timer *timer, int events)
+static bool share_late(struct device_wait *w)
 {
-	struct shmem_wait *w = container_of(timer, struct shmem_wait, deadline);
-
-	(void)ev, (void)events;
 	socket_refuse(
 		w->client,
 		"is not done yet: the driver waits for the device's requests; it goes on, and "
 		"ublkctl show lists the buffers",
 		NULL);
-	free_shmem_wait(w);
+	return true;
 }
 
-static void wait_for_shmem(struct commands *c, struct socket_client *client, struct member *m,
-			   struct shmem_wait *w)
-{
-	w->commands = c;
-	w->client = client;
-	w->member = m;
-	w->pending.cancel = cancel_shmem_wait;
-	w->watch.fn = on_shmem_ended;
-	device_set_watch_shmem(m, &w->watch);
-	ev_timer_init(&w->deadline, on_shmem_deadline, c->answer_seconds, 0.);
-	ev_timer_start(c->ev, &w->deadline);
-	client->request = &w->pending;
-}
+static const struct device_wait_kind share_wait = {
+	.watch = device_set_watch_shmem,
+	.ended = share_ended,
+	.timer = share_late,
+};
 
 /* The end of either command: err is what its beginning returned, with words in error. */
-static void answer_later(struct commands *c, struct socket_client *client, struct member *m,
-			 struct shmem_wait *w, int err, const char *error)
+static void answer_later(struct device_wait *w, int err, const char *error)
 {
 	if (err == 0) {
-		wait_for_shmem(c, client, m, w);
+		device_wait_begin(w);
 		return;
 	}
-	free(w);
-	socket_refuse(client, error, NULL);
+	socket_refuse(w->client, error, NULL);
+	device_wait_drop(w);
 }
 
 void commands_share(struct commands *c, struct socket_client *client, const json_t *request)
 {
 	struct member *m = commands_named(c, client, request);
 	bool read_only = json_is_true(json_object_get(request, "read_only"));
-	char error[DEVICE_ERROR_BYTES] = "out of memory";
-	struct shmem_wait *w;
-	int fd, ret = -1;
+	char error[DEVICE_ERROR_BYTES] = "";
+	struct device_wait *w;
+	int fd;
 
 	if (!m)
 		return;
@@ -110,21 +71,19 @@ void commands_share(struct commands *c, struct socket_client *client, const json
 			      NULL);
 		return;
 	}
-	w = calloc(1, sizeof(*w));
+	w = device_wait_new(c, client, m, &share_wait);
 	if (w)
-		ret = device_set_share(m, fd, read_only, error, sizeof(error));
+		answer_later(w, device_set_share(m, fd, read_only, error, sizeof(error)), error);
 	close(fd);
-	answer_later(c, client, m, w, ret, error);
 }
 
 void commands_unshare(struct commands *c, struct socket_client *client, const json_t *request)
 {
 	struct member *m = commands_named(c, client, request);
 	const char *text = json_string_value(json_object_get(request, "buffer"));
-	char error[DEVICE_ERROR_BYTES] = "out of memory", end;
-	struct shmem_wait *w;
+	char error[DEVICE_ERROR_BYTES] = "", end;
+	struct device_wait *w;
 	unsigned idx;
-	int ret = -1;
 
 	if (!m)
 		return;
@@ -133,8 +92,7 @@ void commands_unshare(struct commands *c, struct socket_client *client, const js
 			      NULL);
 		return;
 	}
-	w = calloc(1, sizeof(*w));
+	w = device_wait_new(c, client, m, &share_wait);
 	if (w)
-		ret = device_set_unshare(m, idx, error, sizeof(error));
-	answer_later(c, client, m, w, ret, error);
+		answer_later(w, device_set_unshare(m, idx, error, sizeof(error)), error);
 }

@@ -7,11 +7,10 @@
  */
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "daemon/api/commands_internal.h"
+#include "daemon/api/device_wait.h"
 #include "daemon/api/json_device.h"
 
 static const char *const snapshot_actions[] = {
@@ -70,86 +69,50 @@ static void list_snapshots(struct socket_client *client, const struct member *m,
 
 /* ---- changes ---- */
 
-struct snapshot_wait {
-	struct commands_pending pending;
-	struct commands *commands;
-	struct socket_client *client;
-	struct member *member;
-	struct device_set_watch watch;
-	struct ev_timer deadline;
-};
-
-static void free_snapshot_wait(struct snapshot_wait *w)
+static void snapshot_ended(struct device_wait *w, enum device_set_outcome outcome,
+			   const char *words)
 {
-	ev_timer_stop(w->commands->ev, &w->deadline);
-	device_set_unwatch(&w->watch);
-	free(w);
-}
-
-static void cancel_snapshot_wait(struct commands_pending *pending)
-{
-	free_snapshot_wait(container_of(pending, struct snapshot_wait, pending));
-}
-
-static void on_snapshot(struct device_set_watch *watch, enum device_set_outcome outcome,
-			const char *words)
-{
-	struct snapshot_wait *w = container_of(watch, struct snapshot_wait, watch);
-
 	if (outcome == DEVICE_SET_SNAPSHOT)
 		socket_answer(w->client,
 			      json_pack("{s:s}", "name", w->member->settings->options.name));
 	else
 		socket_refuse(w->client, words, NULL);
-	free_snapshot_wait(w);
 }
 
-static void on_snapshot_deadline(struct ev_loop *ev, struct ev_timer *timer, int events)
+static bool snapshot_late(struct device_wait *w)
 {
-	struct snapshot_wait *w = container_of(timer, struct snapshot_wait, deadline);
 	struct device_snapshot_look look;
 	char words[DEVICE_ERROR_BYTES];
 
-	(void)ev, (void)events;
 	device_snapshot_look(w->member->device, &look);
 	snprintf(
 		words, sizeof(words),
 		"is not done yet (%u %%); it goes on, and ublkctl snapshot list says how far it is",
 		look.done_permille / 10);
 	socket_refuse(w->client, words, NULL);
-	free_snapshot_wait(w);
+	return true;
 }
 
-static void wait_for_snapshot(struct commands *c, struct socket_client *client, struct member *m,
-			      struct snapshot_wait *w)
-{
-	w->commands = c;
-	w->client = client;
-	w->member = m;
-	w->pending.cancel = cancel_snapshot_wait;
-	w->watch.fn = on_snapshot;
-	device_set_watch_snapshot(m, &w->watch);
-	ev_timer_init(&w->deadline, on_snapshot_deadline, c->answer_seconds, 0.);
-	ev_timer_start(c->ev, &w->deadline);
-	client->request = &w->pending;
-}
+static const struct device_wait_kind snapshot_wait = {
+	.watch = device_set_watch_snapshot,
+	.ended = snapshot_ended,
+	.timer = snapshot_late,
+};
 
 static void change_snapshot(struct commands *c, struct socket_client *client, struct member *m,
 			    const struct device_snapshot_wish *wish)
 {
 	char error[DEVICE_ERROR_BYTES] = "";
-	struct snapshot_wait *w = calloc(1, sizeof(*w));
+	struct device_wait *w = device_wait_new(c, client, m, &snapshot_wait);
 
-	if (!w) {
-		socket_refuse(client, "out of memory", NULL);
+	if (!w)
 		return;
-	}
 	if (device_set_snapshot(m, wish, error, sizeof(error)) == 0) {
-		wait_for_snapshot(c, client, m, w);
+		device_wait_begin(w);
 		return;
 	}
 	socket_refuse(client, error, NULL);
-	free(w);
+	device_wait_drop(w);
 }
 
 /* -1: it is none of those that change anything. */
