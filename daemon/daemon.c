@@ -91,14 +91,9 @@ static void log_memory(const struct daemon *d)
 	uint64_t reactors_bytes = d->reactors.nr * reactors_memory_each(), devices_bytes = 0;
 
 	for (size_t i = 0; i < d->settings.device_nr; i++) {
-		const struct device_settings *s = d->settings.devices[i];
+		const struct device_spec spec = device_set_spec_of(d->settings.devices[i]);
 
-		devices_bytes += device_memory_max(&(struct device_spec){
-			.queues = (uint32_t)s->options.queues,
-			.depth = (uint32_t)s->options.depth,
-			.logical_block_bytes = (uint32_t)s->options.block_bytes,
-			.max_io_bytes = (uint32_t)s->options.max_io_bytes,
-			.backend = s->backend });
+		devices_bytes += device_memory_max(&spec);
 	}
 	log_info("worst-case memory",
 		 "devices_bytes=%llu reactors_bytes=%llu reactors=%u helpers_bytes=%u",

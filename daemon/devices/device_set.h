@@ -135,6 +135,9 @@ struct member *device_set_adopt(struct device_set *set, struct state_record *rec
  */
 void device_set_del(struct device_set *set, struct member *m, bool force);
 
+/* What settings say of a device, without the mark of this daemon; pointers stay the settings'. */
+struct device_spec device_set_spec_of(const struct device_settings *settings);
+
 /* The member must have something under way, or nothing would be told. */
 void device_set_watch(struct member *m, struct device_set_watch *watch);
 static inline void device_set_unwatch(struct device_set_watch *watch)

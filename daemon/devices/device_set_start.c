@@ -36,14 +36,13 @@
 /* udev makes its links to a new device in less. */
 #define NODE_OUTAGE_TIMEOUT_NS (3 * NS_PER_SEC)
 
-void device_set_fill_spec(const struct device_set *set, const struct member *m,
-			  struct device_spec *spec)
+struct device_spec device_set_spec_of(const struct device_settings *settings)
 {
-	const struct device_options *o = &m->settings->options;
+	const struct device_options *o = &settings->options;
 
-	*spec = (struct device_spec){
+	return (struct device_spec){
 		.name = o->name,
-		.id = m->settings->id,
+		.id = settings->id,
 		.queues = (uint32_t)o->queues,
 		.depth = (uint32_t)o->depth,
 		.logical_block_bytes = (uint32_t)o->block_bytes,
@@ -55,9 +54,15 @@ void device_set_fill_spec(const struct device_set *set, const struct member *m,
 		.data_path = (enum data_path)o->data_path,
 		.batch = (enum batch_choice)o->batch,
 		.recovery = (enum recovery)o->recovery,
-		.mark = mark_of(set->control ? set->control : "", o->name),
-		.backend = m->settings->backend,
+		.backend = settings->backend,
 	};
+}
+
+void device_set_fill_spec(const struct device_set *set, const struct member *m,
+			  struct device_spec *spec)
+{
+	*spec = device_set_spec_of(m->settings);
+	spec->mark = mark_of(set->control ? set->control : "", spec->name);
 }
 
 /* ---- open timeout ---- */

@@ -20,43 +20,38 @@ static void test_good(void **state)
 	settings_free(&s);
 }
 
-static void expect(const char *yaml, const char *errors)
-{
-	struct settings s;
-
-	settings_check_parse(&s, yaml, errors);
-	settings_free(&s);
-}
-
 static void test_bad(void **state)
 {
 	(void)state;
-	expect("name: a\nbackend: " ZONES_OVER_MEM("size: 3MiB"),
-	       "f:2:38: size: 3MiB is not a power of two (nearest: 2MiB, 4MiB)\n");
-	expect("name: a\nbackend: " ZONES_OVER_MEM("size: 4MiB, capacity: 5MiB"),
-	       "f:2:54: capacity: is larger than size\n");
-	expect("name: a\nbackend: " ZONES_OVER_MEM("size: 4MiB, capacity: 5000"),
-	       "f:2:54: capacity: is not a multiple of 4096\n");
-	expect("name: a\nbackend: " ZONES_OVER_MEM("max_open: 5, max_active: 4"),
-	       "f:2:42: max_open: is more than max_active, and what is open is active\n");
-	expect("name: a\nbackend: {type: zoned, backend: {type: mem, size: 1GiB}}",
-	       "f:2:10: \"zones\" is missing\n");
+	settings_check("name: a\nbackend: " ZONES_OVER_MEM("size: 3MiB"),
+		       "f:2:38: size: 3MiB is not a power of two (nearest: 2MiB, 4MiB)\n");
+	settings_check("name: a\nbackend: " ZONES_OVER_MEM("size: 4MiB, capacity: 5MiB"),
+		       "f:2:54: capacity: is larger than size\n");
+	settings_check("name: a\nbackend: " ZONES_OVER_MEM("size: 4MiB, capacity: 5000"),
+		       "f:2:54: capacity: is not a multiple of 4096\n");
+	settings_check("name: a\nbackend: " ZONES_OVER_MEM("max_open: 5, max_active: 4"),
+		       "f:2:42: max_open: is more than max_active, and what is open is active\n");
+	settings_check("name: a\nbackend: {type: zoned, backend: {type: mem, size: 1GiB}}",
+		       "f:2:10: \"zones\" is missing\n");
 }
 
 static void test_place(void **state)
 {
 	(void)state;
-	expect("name: a\nbackend: {type: throttle, backend: " ZONES_OVER_MEM("") "}",
-	       "f:2:36: backend: zoned stands at the top of its device: put what is over it below "
-	       "it\n");
-	expect("name: a\nbackend: " ZONES_OVER_MEM("") "\ndata_path: copy",
-	       "f:3:12: data_path: copy is impossible with zones: their requests go by user_copy; "
-	       "set "
-	       "data_path: auto\n");
-	expect("name: a\nbackend: " ZONES_OVER_MEM("") "\nbatch: on",
-	       "f:3:8: batch: on is impossible with zones: each of their requests is answered by "
-	       "a "
-	       "command of its own; set batch: auto\n");
+	settings_check(
+		"name: a\nbackend: {type: throttle, backend: " ZONES_OVER_MEM("") "}",
+		"f:2:36: backend: zoned stands at the top of its device: put what is over it below "
+		"it\n");
+	settings_check(
+		"name: a\nbackend: " ZONES_OVER_MEM("") "\ndata_path: copy",
+		"f:3:12: data_path: copy is impossible with zones: their requests go by user_copy; "
+		"set "
+		"data_path: auto\n");
+	settings_check(
+		"name: a\nbackend: " ZONES_OVER_MEM("") "\nbatch: on",
+		"f:3:8: batch: on is impossible with zones: each of their requests is answered by "
+		"a "
+		"command of its own; set batch: auto\n");
 }
 
 int main(void)

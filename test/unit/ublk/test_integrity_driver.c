@@ -9,10 +9,9 @@
 
 #include <cmocka.h>
 
-#include "base/util.h"
 #include "storage/registry.h"
+#include "test/unit/ublk/params_check.h"
 #include "ublk/data_path.h"
-#include "ublk/device/params.h"
 #include "ublk/ublk_abi.h"
 
 #define ZERO_COPY (UBLK_F_SUPPORT_ZERO_COPY | UBLK_F_AUTO_BUF_REG)
@@ -76,10 +75,6 @@ static void test_refused(void **state)
 			 -EINVAL);
 }
 
-static const struct device_spec device = {
-	.queues = 1, .depth = 64, .logical_block_bytes = 4096, .max_io_bytes = MIB(1)
-};
-
 static struct backend_limits limits_of(enum backend_checksum checksum)
 {
 	return (struct backend_limits){ .size_bytes = GIB(1),
@@ -118,14 +113,6 @@ static void test_params(void **state)
 	limits.integrity = (struct backend_integrity_limits){ 0 };
 	params_fill(&params, &device, &limits, DATA_PATH_USER_COPY);
 	assert_false(params.types & UBLK_PARAM_TYPE_INTEGRITY);
-}
-
-static const char *fits(const struct ublk_params *params, const struct backend_limits *limits)
-{
-	static char buf[PARAMS_WORDS_BYTES];
-	const char *words = params_incompatible(params, &device, limits, buf);
-
-	return words ? words : "fits";
 }
 
 /* What a device that is taken over keeps is what the kernel makes and checks. */

@@ -14,7 +14,7 @@
 #include "daemon/devices/device_notes.h"
 #include "reactor/reactor.h"
 #include "ublk/data_path.h"
-#include "ublk/device/params.h"
+#include "test/unit/ublk/params_check.h"
 #include "ublk/recovery.h"
 #include "ublk/ublk_abi.h"
 
@@ -128,10 +128,7 @@ static struct fit made_with(uint32_t caps, bool read_only)
 
 static const char *incompatible(const struct fit *f)
 {
-	static char buf[PARAMS_WORDS_BYTES];
-	const char *words = params_incompatible(&f->params, &f->spec, &f->limits, buf);
-
-	return words ? words : "fits";
+	return params_words(&f->params, &f->spec, &f->limits);
 }
 
 static void test_size_and_blocks(void **state)

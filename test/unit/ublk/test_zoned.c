@@ -8,10 +8,9 @@
 
 #include <cmocka.h>
 
-#include "base/util.h"
 #include "storage/registry.h"
+#include "test/unit/ublk/params_check.h"
 #include "ublk/data_path.h"
-#include "ublk/device/params.h"
 #include "ublk/ublk_abi.h"
 
 #define LINUX_6_5 UBLK_F_USER_COPY
@@ -63,10 +62,6 @@ static void test_refused(void **state)
 	assert_int_equal(choose(DATA_PATH_AUTO, BATCH_AUTO, UBLK_F_ZONED), -EOPNOTSUPP);
 }
 
-static const struct device_spec device = {
-	.queues = 1, .depth = 64, .logical_block_bytes = 4096, .max_io_bytes = MIB(1)
-};
-
 static struct backend_limits limits_with(uint64_t zone_bytes)
 {
 	return (struct backend_limits){ .size_bytes = GIB(1),
@@ -94,14 +89,6 @@ static void test_params(void **state)
 	limits.zones = (struct backend_zone_limits){ 0 };
 	params_fill(&params, &device, &limits, DATA_PATH_USER_COPY);
 	assert_false(params.types & UBLK_PARAM_TYPE_ZONED);
-}
-
-static const char *fits(const struct ublk_params *params, const struct backend_limits *limits)
-{
-	static char buf[PARAMS_WORDS_BYTES];
-	const char *words = params_incompatible(params, &device, limits, buf);
-
-	return words ? words : "fits";
 }
 
 /* A device that is taken over has the zones that the kernel knows. */
