@@ -98,14 +98,14 @@ static void del_later(struct device *d)
 
 static void del(struct device *d)
 {
+	/* Those who had it open when it was stopped by force may stay for long: no waiting. */
+	bool wait = !d->stop_force && !d->stopped_outside;
+
 	/* A command that is still on its way would reach the next device of this number. */
 	if (device_shmem_busy(d)) {
 		del_later(d);
 		return;
 	}
-	/* Those who had it open when it was stopped by force may stay for long: no waiting. */
-	bool wait = !d->stop_force && !d->stopped_outside;
-
 	/* Of DEL_DEV_ASYNC the driver does not know which right on the node it needs: -EINVAL. */
 	wait |= ctl_wants_path(d->info.flags);
 	device_send(d, wait ? UBLK_U_CMD_DEL_DEV : UBLK_U_CMD_DEL_DEV_ASYNC, NULL, 0, del_done);
