@@ -293,12 +293,14 @@ void client_cut(struct client *c, uint64_t end_bytes)
 	}
 }
 
-/* Some pieces have failed by themselves, but its end is that of those that were cancelled. */
+/* Some pieces, or the data of its metadata, have failed by themselves, but its end is that of those
+ * that were cancelled. */
 static bool is_cancelled_in_pieces(const struct client_rq *rq, int result)
 {
 	const struct storage *st = rq->client->st;
 
-	return st->has_tree && result == -EIO && sim.now_ns < st->cancel_until_ns;
+	return (st->has_tree || rq->client->dev->info.flags & UBLK_F_INTEGRITY) && result == -EIO &&
+	       sim.now_ns < st->cancel_until_ns;
 }
 
 /* What the block layer must be told, from what happened below. */

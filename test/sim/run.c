@@ -100,8 +100,8 @@ static void make_reactor(struct reactor *reactor, unsigned idx, bool control)
 	int ret;
 
 	if (!control && sim.defect == DEFECT_NONE && !sim.cut.on && sim_one_in(8)) {
-		/* Connections take three each, before any request can be made. */
-		params.op_nr = (unsigned)sim_between(r.net || sim.only_net ? 100 : 4, 200);
+		/* A reactor takes three, a connection three before any request can be made. */
+		params.op_nr = (unsigned)sim_between(r.net || sim.only_net ? 100 : 12, 200);
 		sim.few_op_slots = true;
 		sim_saw(FAULT_NO_OP_SLOTS);
 	}

@@ -76,8 +76,8 @@ pinned() {
 	for task in /proc/"$daemon_pid"/task/*; do
 		if grep -q '^reactor-' "$task/comm"; then
 			cpus+=" $(awk '/Cpus_allowed_list/ { print $2 }' "$task/status")"
-			# Every signal blocked but those that cannot be.
-			grep -qi '^SigBlk:.*fffffffe7ffbfeff' "$task/status" || { grep SigBlk "$task/status"; return 1; }
+			# Every signal blocked but those that cannot be, and SIGBUS: shared memory that its client cut short.
+			grep -qi '^SigBlk:.*fffffffe7ffbfebf' "$task/status" || { grep SigBlk "$task/status"; return 1; }
 		fi
 	done
 	[ "$cpus" = ' 0 1' ] || { echo "reactors on$cpus"; return 1; }

@@ -47,7 +47,7 @@ ok "another daemon starts" start_other
 ok "what it serves is no orphan" answers '^no orphaned devices$' ublkctl gc
 ok "nor can it be removed by its id" refused "is served by the living process $other_pid" ublkctl gc --remove 5
 ok "nor what this daemon serves" refused 'is served by this ublkd' ublkctl gc --remove 1
-ok "what is not there cannot be removed" refused 'GET_DEV_INFO failed: ENODEV' ublkctl gc --remove 40
+ok "what is not there cannot be removed" refused 'GET_DEV_INFO2 failed: ENODEV' ublkctl gc --remove 40
 wrong_id() {
 	ublkctl gc x
 	[ $? = 2 ]
