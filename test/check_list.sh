@@ -141,7 +141,7 @@ if [ "$mode" != fast ]; then
 	done
 	# shellcheck disable=SC2086
 	step build-faults build faults $daemon
-	step guest-fio test/vm/lean_fio.sh
+	step guest-programs test/vm/lean_programs.sh
 	step guest-selftests bench/kublk.sh
 	tap uapi 60 test/selftests/uapi.py
 	# without one the tests that need it are skipped

@@ -8,7 +8,7 @@ mkdir -p "$work"
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 : "$here"
 n=0 bad=0 daemon_pid=
-# It starts in a quarter of the time (lean_fio.sh).
+# fio and jq that start in a part of the time (lean_programs.sh).
 lean=$(dirname "$(dirname "$here")")/build/vm/lean
 if [ -z "${full_fio:-}" ] && [ -x "$lean/fio" ]; then PATH=$lean:$PATH; fi
 # Two reactors, or one where the guest has one CPU (on the instruction clock).
