@@ -21,7 +21,7 @@ devices:
       {type: file, path: /mnt/ram/a}, {type: file, path: /mnt/ram/b}]}}
   - {name: nbd, id: 6, partition_scan: no, shared_memory: $1, backend: {type: nbd, uri: "nbd+unix:///?socket=/run/nbd.sock"}}
   - {name: plain, id: 4, partition_scan: no, backend: {type: mem, size: 4MiB}}
-  - {name: slow, id: 5, partition_scan: no, shared_memory: $1, backend: {type: delay, write: 6s, backend: {type: null, size: 4MiB}}}
+  - {name: slow, id: 5, partition_scan: no, shared_memory: $1, backend: {type: delay, write: 10s, backend: {type: null, size: 4MiB}}}
 END
 }
 
@@ -85,9 +85,9 @@ ok "more than the driver takes" refuses 'larger than 4 GiB' gigantic
 ok "a device without it" refuses 'started without shared_memory' sealed plain
 too_many() {
 	local i
-	for i in $(seq 1 8); do hands mem sealed; done
-	refuses 'above the device' sealed
-	for i in $(seq 0 7); do ublkctl unshare mem "$i" || return 1; done
+	for i in $(seq 0 7); do fallocate -l 1M "/run/many$i" && ublkctl share mem "/run/many$i" || return 1; done
+	refuses 'above the device' sealed || return
+	for i in $(seq 0 7); do ublkctl unshare mem "$i" && rm "/run/many$i" || return 1; done
 }
 ok "one more than fits" too_many
 fallocate -l 1M /run/memory
@@ -139,7 +139,7 @@ rest 2
 ok "it is taken back and shared again under a load" taken_back
 ok "... which reads what it wrote" load_ends
 
-load /dev/ublkb2 --time_based --runtime=45 &
+(until [ -e "$work/enough" ]; do load /dev/ublkb2 --rate_iops=400 || exit 1; done) &
 load_pid=$!
 rest 2
 kill -KILL "$(server)"
@@ -151,6 +151,7 @@ ok "... which the load goes on with" wait_for 20 counted file 100
 ok "an upgrade" ublkctl upgrade
 ok "... keeps it, too" buffers file '.[0].bytes == 2097152'
 ok "... in which requests still are" wait_for 20 counted file 10
+touch "$work/enough"
 ok "... and the load reads what it wrote" load_ends
 
 fio --name=dies --filename=/dev/ublkb2 --mem=mmapshared:/run/load --direct=1 --ioengine=io_uring --rw=randrw --bs=16k \
@@ -191,10 +192,11 @@ ok "... and gives them back" ublkctl unshare mem 0
 umount /run/huge
 
 dd if=/dev/zero of=/dev/ublkb5 bs=4k count=1 oflag=direct status=none &
+slow_pid=$!
 rest 2
-ok "the driver is not let wait for a request that takes long" said 'a request has been served for' hands slow sealed
-wait $!
-ok "... and is asked afterwards" said '"ok": true' hands slow sealed
+ok "the driver is not let wait for a request that takes long" said 'a request has been served for' ublkctl share slow /run/memory
+wait $slow_pid
+ok "... and is asked afterwards" ublkctl share slow /run/memory
 
 ok "huge pages are shared by a client that is gone" said '"ok": true' hands mem huge
 ok "... they are not free" [ "$(free_huge)" -lt "$huge" ]

@@ -11,10 +11,8 @@ import fcntl
 import json
 import mmap
 import os
-import random
 import socket
 import sys
-import tempfile
 
 F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
 MIB = 1 << 20
@@ -29,14 +27,20 @@ def memory(size, sealed=True, flags=0):
     return fd
 
 
+def temporary(folder):
+    import tempfile  # takes long, and few need it: the same of random
+
+    return tempfile.mkstemp(dir=folder)
+
+
 def disk_file(size):
-    fd, path = tempfile.mkstemp(dir="/mnt/ram")
+    fd, path = temporary("/mnt/ram")
     os.truncate(path, size)
     return fd
 
 
 def write_only():
-    fd, path = tempfile.mkstemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else "/tmp")
+    fd, path = temporary("/dev/shm" if os.path.isdir("/dev/shm") else "/tmp")
     os.truncate(path, MIB)
     os.close(fd)
     return os.open(path, os.O_WRONLY)
@@ -107,6 +111,8 @@ class Below:
 
 
 def check(path, name, node, file, count):
+    import random
+
     daemon, below = Daemon(path), Below(node, file)
     fd = memory(4 * MIB)
     buf = memoryview(mmap.mmap(fd, 4 * MIB))
