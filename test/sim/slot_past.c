@@ -342,7 +342,7 @@ static void recover_zones(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, event);
 
-	recover_opened(slot, slot->zones.ret, false, slot->zones.words);
+	recover_opened(slot, slot->zones.ret, slot_is_foreign(slot), slot->zones.words);
 }
 
 static void recover(struct slot *slot, struct model_dev *dev)

@@ -245,8 +245,7 @@ static void command_done(struct client_rq *rq, uint32_t idx)
 		closed(rq, idx);
 		break;
 	case UBLK_IO_OP_ZONE_FINISH:
-		zone_in(rq, idx)->conds = COND(FULL);
-		zone_in(rq, idx)->unsure = false;
+		sim_zone_fill(zone_in(rq, idx));
 		break;
 	default:
 		sim_zone_empty(rq->client->st, idx);

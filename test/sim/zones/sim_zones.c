@@ -19,6 +19,7 @@ void sim_zones_reset(struct sim_zones *z)
 	memset(z->zone, 0, z->nr * sizeof(*z->zone));
 	for (uint32_t i = 0; i < z->nr; i++)
 		z->zone[i].conds = COND(EMPTY);
+	z->begun_active_nr = 0;
 	z->life++;
 }
 
@@ -36,10 +37,12 @@ static void close_zone(struct sim_zone *zone)
 
 void sim_zones_restart(struct sim_zones *z)
 {
+	z->begun_active_nr = 0;
 	for (uint32_t i = 0; i < z->nr; i++) {
 		struct sim_zone *zone = &z->zone[i];
 
 		close_zone(zone);
+		z->begun_active_nr += i >= z->conventional_nr && zone->conds & COND(CLOSED);
 		zone->write_nr = zone->append_nr = zone->manage_nr = 0;
 		zone->mixed = zone->has_holes = false;
 	}
@@ -65,6 +68,13 @@ void sim_zone_settle(struct storage *st, uint32_t idx, uint64_t bytes)
 	zone->low_bytes = zone->high_bytes = bytes;
 	zone->unsure = false;
 	storage_forget(st, sim_zone_start(st->zones, idx) + bytes, st->zones->zone_bytes - bytes);
+}
+
+void sim_zone_fill(struct sim_zone *zone)
+{
+	zone->conds = COND(FULL);
+	zone->unsure = false;
+	zone->high_bytes = zone->low_bytes;
 }
 
 void sim_zone_empty(struct storage *st, uint32_t idx)
@@ -124,7 +134,7 @@ void sim_zones_judge_limits(const struct storage *st, const struct blk_zone *fou
 		active_nr += !!(1u << found[i].cond & CONDS_ACTIVE);
 	}
 	if ((z->open_nr_max && open_nr > z->open_nr_max) ||
-	    (z->active_nr_max && active_nr > z->active_nr_max))
+	    (z->active_nr_max && active_nr > MAX(z->active_nr_max, z->begun_active_nr)))
 		sim_fail("storage %u: %u zones are open and %u active, but %u and %u can be",
 			 st->idx, open_nr, active_nr, z->open_nr_max, z->active_nr_max);
 }
@@ -210,9 +220,11 @@ void sim_zone_judge(struct storage *st, uint32_t idx, const struct blk_zone *fou
 		report_is_wrong(st, idx, found, "not this pointer");
 	if (zone->unsure && !can_settle)
 		return;
-	zone->conds = 1u << found->cond;
+	/* Where a write of elsewhere may have closed it, an older report may come yet. */
+	zone->conds =
+		1u << found->cond | (st->zones->open_nr_max ? zone->conds & COND(IMP_OPEN) : 0);
 	if (!full && zone->unsure)
 		sim_zone_settle(st, idx, at_bytes);
 	else if (full)
-		zone->unsure = false;
+		sim_zone_fill(zone);
 }

@@ -36,6 +36,7 @@ struct sim_zones {
 	uint64_t zone_bytes, capacity_bytes;
 	uint32_t nr, conventional_nr;
 	uint32_t open_nr_max, active_nr_max; /* 0: no limit */
+	uint32_t begun_active_nr; /* at the start, by a limit that was higher then */
 	unsigned life;			     /* counts devices; from 1 */
 	struct sim_zone *zone;
 };
@@ -57,6 +58,8 @@ static inline unsigned sim_zone_inflight(const struct sim_zone *zone)
 
 /* Nothing but the bytes of its writes is known of the zone. */
 void sim_zone_lose(struct storage *st, uint32_t idx);
+/* It is full: where its pointer was is of no more interest. */
+void sim_zone_fill(struct sim_zone *zone);
 /* It is empty. */
 void sim_zone_empty(struct storage *st, uint32_t idx);
 /* The pointer is there: what is behind it reads zeroes, and is nothing that a flush owes. */

@@ -12,13 +12,17 @@
 /* The page of the table is read with its two places at once. */
 #define IO_BYTES_MIN 8192u
 
+bool slot_zones_seed(unsigned idx)
+{
+	return sim.defect == DEFECT_NONE && !sim.cut.on && (getenv("ZALL") || (sim.seed + idx) % 8 == 6);
+}
+
 bool slot_zones_wanted(const struct slot *slot)
 {
 	const uint64_t needed = UBLK_F_ZONED | UBLK_F_USER_COPY;
 
-	return sim.defect == DEFECT_NONE && !sim.cut.on &&
-	       (slot->kind == SLOT_SCRIPTED || slot->kind == SLOT_MOVER) &&
-	       (sim.seed + slot->idx) % 8 == 6 && (slot_features(slot->host) & needed) == needed;
+	return slot_zones_seed(slot->idx) &&
+	       (slot->kind == SLOT_SCRIPTED || slot->kind == SLOT_MOVER) && (slot_features(slot->host) & needed) == needed;
 }
 
 void slot_zones_choose(struct slot *slot)

@@ -28,7 +28,9 @@ struct slot_zones {
 	char words[BACKEND_LIFE_WORDS_BYTES];
 };
 
-/* Whether its devices have zones, by the seed and not by chance. */
+/* By the seed and not by chance: whether there are zones in the slot with this number. */
+bool slot_zones_seed(unsigned idx);
+/* Whether its devices have zones: where the driver can have them, too. */
 bool slot_zones_wanted(const struct slot *slot);
 /* Before the spec of a device is chosen: the size of its medium. */
 void slot_zones_choose(struct slot *slot);
