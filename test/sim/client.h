@@ -37,7 +37,7 @@ struct client_rq {
 	uint64_t *metadata; /* of each block, with UBLK_IO_F_INTEGRITY */
 	bool in_shmem;	    /* pages are in memory that the client shares, and stay there */
 	bool needs_reg;	    /* UBLK_IO_F_NEED_REG_BUF, once it was said */
-	struct client_zone_rq { /* of a device with zones: client_zones.h */
+	struct client_zone_rq {	 /* of a device with zones: client_zones.h */
 		unsigned life;	 /* of the zones that it is for; 0: none */
 		uint64_t sector; /* where an append has landed, as the driver was told */
 		bool must_fail;	 /* it is for no place that a write may begin at */

@@ -594,13 +594,3 @@ void slot_live(struct slot *slot, struct model_dev *dev)
 			      slot_truncate_file);
 	plan_stop(slot);
 }
-
-void slot_dump(const struct slot *slot)
-{
-	fprintf(stderr,
-		"slot %u kind=%d path=%s batch=%s state=%s over=%d stop_asked=%d error=\"%s\"\n",
-		slot->idx, slot->kind, data_path_names[slot->spec.data_path],
-		batch_choice_names[slot->spec.batch],
-		slot->dev ? device_state_name(device_state(slot->dev)) : "none", slot->over,
-		slot->stop_asked, slot->dev ? device_error(slot->dev) : "");
-}

@@ -58,8 +58,8 @@ struct slot {
 	struct device_spec spec;
 	struct backend_spec backend;
 	struct sim_filters filters;
-	struct sim_tree tree; /* of a scripted backend */
-	struct sim_top top;   /* of one whose device keeps metadata */
+	struct sim_tree tree;	 /* of a scripted backend */
+	struct sim_top top;	 /* of one whose device keeps metadata */
 	struct slot_zones zones; /* of one whose device has some */
 	struct storage *st;
 	void *config; /* of a product's backend */

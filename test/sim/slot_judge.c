@@ -2,6 +2,8 @@
  * What the world may see of a slot's device: which failures it has a reason for, and what must hold
  * when it is asked to stop and when it has ended.
  */
+#include <stdio.h>
+
 #include "test/sim/slot.h"
 #include "test/sim/ublk_model.h"
 #include "ublk/device/device_internal.h"
@@ -150,4 +152,14 @@ void slot_judge_end(const struct slot *slot, bool failed)
 		sim_fail("%s could not be recovered, and is lost: %s", slot->name,
 			 device_error(slot->dev));
 	check_gone(slot);
+}
+
+void slot_dump(const struct slot *slot)
+{
+	fprintf(stderr,
+		"slot %u kind=%d path=%s batch=%s state=%s over=%d stop_asked=%d error=\"%s\"\n",
+		slot->idx, slot->kind, data_path_names[slot->spec.data_path],
+		batch_choice_names[slot->spec.batch],
+		slot->dev ? device_state_name(device_state(slot->dev)) : "none", slot->over,
+		slot->stop_asked, slot->dev ? device_error(slot->dev) : "");
 }

@@ -55,19 +55,19 @@ struct storage {
 	bool has_inode;
 	dev_t dev;
 	ino_t ino;
-	uint64_t serve_nr;		   /* servers that have served it */
-	uint8_t *medium;		   /* of the scripted backend and of a server, or NULL */
-	uint8_t *gone;			   /* per block: enum storage_gone; NULL: none can be */
-	struct server *server;		   /* or NULL */
-	struct model_dev *user;		   /* the block device it is behind, or NULL */
+	uint64_t serve_nr;	/* servers that have served it */
+	uint8_t *medium;	/* of the scripted backend and of a server, or NULL */
+	uint8_t *gone;		/* per block: enum storage_gone; NULL: none can be */
+	struct server *server;	/* or NULL */
+	struct model_dev *user; /* the block device it is behind, or NULL */
 	/* Zones: what must be in them, or NULL; the table that stands in front of them on a medium
 	 * that is larger than the device. */
 	struct sim_zones *zones;
 	uint64_t data_at, medium_bytes;
 	struct backend_device *leaf; /* of a scripted backend: the one that was opened last */
-	uint64_t visit_faults; /* of what opens and closes a device, since it was begun */
-	uint64_t cancel_until_ns;	   /* until then I/Os may fail with EIO: a stop was late */
-	bool no_punch;			   /* the disk has said EOPNOTSUPP to a fallocate */
+	uint64_t visit_faults;	     /* of what opens and closes a device, since it was begun */
+	uint64_t cancel_until_ns;    /* until then I/Os may fail with EIO: a stop was late */
+	bool no_punch;		     /* the disk has said EOPNOTSUPP to a fallocate */
 	uint64_t done_nr[8], failed_nr[8]; /* answered requests of the user, by UBLK_IO_OP_ */
 	uint64_t fallback_nr;		   /* those that could not be registered */
 	uint64_t shmem_nr;		   /* those in memory that a client shares */

@@ -156,8 +156,8 @@ static bool choose_append(const struct client *c, struct client_rq *rq, uint32_t
 		return false;
 	bytes = choose_bytes(c, max_sectors, sim_one_in(8) ? c->st->zones->zone_bytes : room);
 	set_place(c, rq, UBLK_IO_OP_ZONE_APPEND, idx, 0, bytes);
-	rq->zone.must_fail = is_full(zone) || (sim_zone_inflight(zone) == 0 && bytes > room &&
-					       !zone->has_holes);
+	rq->zone.must_fail =
+		is_full(zone) || (sim_zone_inflight(zone) == 0 && bytes > room && !zone->has_holes);
 	return true;
 }
 
@@ -237,8 +237,7 @@ static bool choose_read(const struct client *c, struct client_rq *rq, uint32_t i
 	if (sim_zone_inflight(zone) == 0 || zone->mixed)
 		return true;
 	return zone->manage_nr == 0 &&
-	       (at >= zone->high_bytes ||
-		at + bytes <= (zone->has_holes ? 0 : zone->low_bytes));
+	       (at >= zone->high_bytes || at + bytes <= (zone->has_holes ? 0 : zone->low_bytes));
 }
 
 static bool choose_unknown(const struct client *c, struct client_rq *rq)

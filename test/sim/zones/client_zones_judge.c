@@ -349,9 +349,8 @@ static void judge_report(struct client_rq *rq, const struct blk_zone *found)
 	for (uint32_t i = 0; i < rq->nr_sectors; i++) {
 		uint64_t start = sim_zone_start(z, first + i);
 
-		sim_zone_judge(
-			st, first + i, &found[i], rq->start_seq,
-			!client_zones_is_read(rq->client, start, start + z->zone_bytes));
+		sim_zone_judge(st, first + i, &found[i], rq->start_seq,
+			       !client_zones_is_read(rq->client, start, start + z->zone_bytes));
 	}
 	if (rq->nr_sectors == z->nr)
 		sim_zones_judge_limits(st, found, z->nr);

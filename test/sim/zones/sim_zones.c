@@ -163,8 +163,7 @@ static void judge_shape(const struct storage *st, uint32_t idx, const struct blk
 	    found->len != z->zone_bytes >> SECTOR_SHIFT ||
 	    found->capacity != capacity_bytes >> SECTOR_SHIFT)
 		report_is_wrong(st, idx, found, "its place");
-	if (found->type !=
-	    (conventional ? BLK_ZONE_TYPE_CONVENTIONAL : BLK_ZONE_TYPE_SEQWRITE_REQ))
+	if (found->type != (conventional ? BLK_ZONE_TYPE_CONVENTIONAL : BLK_ZONE_TYPE_SEQWRITE_REQ))
 		report_is_wrong(st, idx, found, "its type");
 	if (conventional != (found->cond == BLK_ZONE_COND_NOT_WP))
 		report_is_wrong(st, idx, found, "its condition");

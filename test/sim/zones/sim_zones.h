@@ -36,7 +36,7 @@ struct sim_zones {
 	uint64_t zone_bytes, capacity_bytes;
 	uint32_t nr, conventional_nr;
 	uint32_t open_nr_max, active_nr_max; /* 0: no limit */
-	uint32_t begun_active_nr; /* at the start, by a limit that was higher then */
+	uint32_t begun_active_nr;	     /* at the start, by a limit that was higher then */
 	unsigned life;			     /* counts devices; from 1 */
 	struct sim_zone *zone;
 };

@@ -14,7 +14,7 @@
 
 bool slot_zones_seed(unsigned idx)
 {
-	return sim.defect == DEFECT_NONE && !sim.cut.on && (getenv("ZALL") || (sim.seed + idx) % 8 == 6);
+	return sim.defect == DEFECT_NONE && !sim.cut.on && (sim.seed + idx) % 8 == 6;
 }
 
 bool slot_zones_wanted(const struct slot *slot)
@@ -22,7 +22,8 @@ bool slot_zones_wanted(const struct slot *slot)
 	const uint64_t needed = UBLK_F_ZONED | UBLK_F_USER_COPY;
 
 	return slot_zones_seed(slot->idx) &&
-	       (slot->kind == SLOT_SCRIPTED || slot->kind == SLOT_MOVER) && (slot_features(slot->host) & needed) == needed;
+	       (slot->kind == SLOT_SCRIPTED || slot->kind == SLOT_MOVER) &&
+	       (slot_features(slot->host) & needed) == needed;
 }
 
 void slot_zones_choose(struct slot *slot)
@@ -95,9 +96,8 @@ const struct backend_spec *slot_zones_make(struct slot *slot, const struct backe
 		choose_shape(&s->zones, st->medium_bytes);
 	free_config(s);
 	s->config = choose_limits(&s->zones);
-	s->spec = (struct backend_spec){ .ops = &backend_zoned,
-					 .config = s->config,
-					 .child = below };
+	s->spec =
+		(struct backend_spec){ .ops = &backend_zoned, .config = s->config, .child = below };
 	st->zones = &s->zones;
 	st->data_at = zone_data_at(s->zones.nr);
 	storage_resize(st, s->zones.nr * s->zones.zone_bytes);
