@@ -286,12 +286,12 @@ static void count_end(struct sim_zone *zone, unsigned op)
 static void mixed_end(const struct client_rq *rq, uint32_t idx, int result)
 {
 	const struct sim_zones *z = rq->client->st->zones;
-	uint64_t at = (rq->zone.sector << SECTOR_SHIFT) - sim_zone_start(z, idx);
+	uint64_t place = rq->zone.sector << SECTOR_SHIFT, start = sim_zone_start(z, idx);
 
 	sim_zone_lose(rq->client->st, idx);
 	sim_saw(FAULT_ZONE_MIXED);
 	if (result >= 0 && client_rq_op(rq) == UBLK_IO_OP_ZONE_APPEND &&
-	    at + client_zones_bytes(rq) > z->capacity_bytes)
+	    (place < start || place + client_zones_bytes(rq) > start + z->capacity_bytes))
 		answer_is_wrong(rq, result, "an append elsewhere");
 }
 

@@ -56,9 +56,17 @@ static uint32_t limit_of(const struct sim_zones *z, uint32_t wanted)
 	return wanted < z->nr - z->conventional_nr ? wanted : 0;
 }
 
+/* Sometimes more than there are zones: on a medium that has grown it must stay none. */
+static uint32_t choose_active(const struct sim_zones *z)
+{
+	if (sim_one_in(2))
+		return 0;
+	return sim_one_in(4) ? z->nr + (uint32_t)sim_below(3) : (uint32_t)sim_between(2, 6);
+}
+
 static void *choose_limits(struct sim_zones *z)
 {
-	uint32_t active = sim_one_in(2) ? (uint32_t)sim_between(2, 6) : 0;
+	uint32_t active = choose_active(z);
 	uint32_t open = sim_one_in(2) ? (uint32_t)sim_between(1, active ? active : 4) : 0;
 	char yaml[200];
 
