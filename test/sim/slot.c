@@ -515,6 +515,8 @@ static void became_live(struct slot *slot)
 		sim_saw(FAULT_RECOVERED);
 		if (slot->st->has_tree)
 			sim_saw(FAULT_TREE_RECOVERED);
+		if (slot->st->zones)
+			sim_saw(FAULT_ZONE_RECOVERED);
 	}
 	slot_judge_live(slot);
 	slot_note_serving(slot, slot->dev);

@@ -185,6 +185,8 @@ static void append_done(struct client_rq *rq, uint32_t idx)
 	storage_acked_append(st, rq->seed, client_zones_at(rq), place, (uint32_t)bytes);
 	zone->acked_bytes = MAX(zone->acked_bytes, at + bytes);
 	sim_saw(FAULT_ZONE_APPEND);
+	if (rq->zone.again)
+		sim_saw(FAULT_ZONE_AGAIN);
 }
 
 /* The last of some. */

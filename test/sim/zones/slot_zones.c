@@ -134,8 +134,6 @@ void slot_zones_live(struct slot *slot)
 {
 	slot->zones.visit_faults = slot->st->visit_faults;
 	sim_saw(FAULT_ZONED);
-	if (slot->past.note == NOTE_RECOVERING)
-		sim_saw(FAULT_ZONE_RECOVERED);
 }
 
 void slot_zones_ended(struct slot *slot, bool failed)
