@@ -200,20 +200,39 @@ static void load_page(struct zoned_visit *v, int result)
 			       "reading the table of zones", load_page);
 }
 
+static const struct zoned_zones_config *zones_config(const struct zoned_device *d)
+{
+	return ((const struct zoned_config *)d->device->config)->zones;
+}
+
+/* By the zones that are there: the backend may have grown since they were made. */
+static void set_shape(struct zoned_device *d)
+{
+	const struct zoned_zones_config *config = zones_config(d);
+	const struct zone_header *h = &d->header;
+	uint32_t written_nr = h->zone_nr - h->conventional_nr;
+
+	d->shape = (struct zone_shape){
+		.zone_bytes = h->zone_bytes,
+		.capacity_bytes = h->capacity_bytes,
+		.zone_nr = h->zone_nr,
+		.conventional_nr = h->conventional_nr,
+		.active_nr_max = zone_limit_of(config->active_nr_max, written_nr),
+		.open_nr_max = zone_limit_of(config->open_nr_max, written_nr),
+	};
+	/* What is open is active. */
+	if (d->shape.open_nr_max == 0)
+		d->shape.open_nr_max = d->shape.active_nr_max;
+}
+
 /* The header that counts is known. */
 static int zoned_prepare(struct zoned_device *d)
 {
-	d->shape.zone_nr = d->header.zone_nr;
-	d->shape.conventional_nr = d->header.conventional_nr;
+	set_shape(d);
 	d->data_at = zone_data_at(d->header.zone_nr);
 	if (zoned_pages_alloc(&d->pages, d->header.zone_nr) < 0)
 		return -ENOMEM;
 	return zone_memory_new(&d->memory, &d->header, d->device->open_params.depth);
-}
-
-static const struct zoned_zones_config *zones_config(const struct zoned_device *d)
-{
-	return ((const struct zoned_config *)d->device->config)->zones;
 }
 
 /* As the configuration wants them, on this child. */
@@ -340,25 +359,6 @@ void zoned_open_async(struct backend_visit *visit)
 
 /* ---- the part that may block ---- */
 
-static void init_shape(struct zoned_device *d)
-{
-	const struct zoned_zones_config *config = zones_config(d);
-	struct zone_header wanted;
-	uint32_t written_nr;
-
-	wanted_header(d, &wanted);
-	written_nr = wanted.zone_nr - wanted.conventional_nr;
-	d->shape = (struct zone_shape){
-		.zone_bytes = wanted.zone_bytes,
-		.capacity_bytes = wanted.capacity_bytes,
-		.active_nr_max = zone_limit_of(config->active_nr_max, written_nr),
-		.open_nr_max = zone_limit_of(config->open_nr_max, written_nr),
-	};
-	/* What is open is active. */
-	if (d->shape.open_nr_max == 0)
-		d->shape.open_nr_max = d->shape.active_nr_max;
-}
-
 int zoned_open(struct backend_device *device)
 {
 	struct zoned_device *d = device->priv;
@@ -377,7 +377,6 @@ int zoned_open(struct backend_device *device)
 	if (device->open_params.max_io_bytes &&
 	    device->open_params.max_io_bytes < 2 * ZONE_PAGE_BYTES)
 		return backend_fail(device, -EINVAL, "zoned: requests of 8 KiB must be allowed");
-	init_shape(d);
 	if (device->open_params.stored_fd > 0)
 		d->stored_fd = fcntl(device->open_params.stored_fd, F_DUPFD_CLOEXEC, 3);
 	return 0;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "test/sim/server/server.h"
+#include "test/sim/zones/client_zones.h"
 
 #define SECTOR_SHIFT 9
 #define BURST_MAX 16
@@ -120,7 +121,7 @@ static void make_metadata(struct client_rq *rq)
 	free(block);
 }
 
-static bool choose_tag(const struct client *c, struct client_rq *rq)
+bool client_choose_tag(const struct client *c, struct client_rq *rq)
 {
 	const struct model_dev *dev = c->dev;
 	unsigned first_queue = (unsigned)sim_below(dev->info.nr_hw_queues);
@@ -154,6 +155,11 @@ static void choose_range(const struct client *c, struct client_rq *rq, uint64_t 
 	rq->nr_sectors = (uint32_t)(nr * block >> SECTOR_SHIFT);
 }
 
+void client_choose_unknown(struct client_rq *rq)
+{
+	rq->op_flags = sim_one_in(2) ? 4 : (uint32_t)sim_between(6, 200);
+}
+
 static void choose_op(const struct client *c, struct client_rq *rq)
 {
 	const struct ublk_params *p = &c->dev->params;
@@ -163,7 +169,7 @@ static void choose_op(const struct client *c, struct client_rq *rq)
 	uint64_t dice = sim.cut.on && sim_one_in(4) ? 57 : sim_below(100);
 
 	if (sim_fault(FAULT_UNKNOWN_OP)) {
-		rq->op_flags = sim_one_in(2) ? 4 : (uint32_t)sim_between(6, 200);
+		client_choose_unknown(rq);
 		choose_range(c, rq, max_bytes);
 	} else if (writable && dice < 45) {
 		rq->op_flags = UBLK_IO_OP_WRITE;
@@ -190,7 +196,7 @@ static void choose_op(const struct client *c, struct client_rq *rq)
 	}
 }
 
-static void send_request(struct client *c, const struct client_rq *like)
+void client_send(struct client *c, const struct client_rq *like)
 {
 	struct client_rq *rq = malloc(sizeof(*rq));
 
@@ -202,6 +208,8 @@ static void send_request(struct client *c, const struct client_rq *like)
 	rq->told_ns = c->st->server ? c->st->server->told_ns : 0;
 	if (rq->op_flags & UBLK_IO_F_INTEGRITY)
 		make_metadata(rq);
+	if (c->st->zones)
+		client_zones_begin(rq);
 	list_push_back(&c->inflight, &rq->node);
 	c->inflight_nr++;
 	model_dispatch(c->dev, rq);
@@ -212,9 +220,9 @@ bool client_scan(struct client *c)
 	struct client_rq rq = { .op_flags = UBLK_IO_OP_READ };
 
 	rq.nr_sectors = c->st->block_bytes >> SECTOR_SHIFT;
-	if (!choose_tag(c, &rq) || collides(c, &rq))
+	if (!client_choose_tag(c, &rq) || collides(c, &rq))
 		return false;
-	send_request(c, &rq);
+	client_send(c, &rq);
 	return true;
 }
 
@@ -223,14 +231,19 @@ static bool make_one(struct client *c)
 {
 	struct client_rq rq = { 0 };
 
-	if (c->inflight_nr >= c->depth || *c->budget == 0 || !choose_tag(c, &rq))
+	if (c->inflight_nr >= c->depth || *c->budget == 0 || !client_choose_tag(c, &rq))
 		return false;
-	choose_op(c, &rq);
-	choose_metadata(c, &rq);
-	if (collides(c, &rq))
-		return false;
+	if (c->st->zones) {
+		if (!client_zones_choose(c, &rq))
+			return false;
+	} else {
+		choose_op(c, &rq);
+		choose_metadata(c, &rq);
+		if (collides(c, &rq))
+			return false;
+	}
 	*c->budget -= 1;
-	send_request(c, &rq);
+	client_send(c, &rq);
 	return true;
 }
 
@@ -303,15 +316,22 @@ static bool is_cancelled_in_pieces(const struct client_rq *rq, int result)
 	       sim.now_ns < st->cancel_until_ns;
 }
 
+static bool is_unknown(const struct client_rq *rq)
+{
+	unsigned op = client_rq_op(rq);
+
+	return (op > UBLK_IO_OP_WRITE_ZEROES && !client_zones_is(rq)) || op == 4;
+}
+
 /* What the block layer must be told, from what happened below. */
-static bool error_is_honest(const struct client_rq *rq, int result)
+bool client_rq_is_honest(const struct client_rq *rq, int result)
 {
 	static const int passed[] = { -EIO,	  -ENOSPC,  -EOPNOTSUPP, -ETIMEDOUT, -ENOLINK,
 				      -EREMOTEIO, -ENODATA, -EILSEQ,	 -ENOMEM };
 	/* Not EINTR and EAGAIN, which are to be tried again. */
 	static const int others[] = { -ECANCELED, -EBADF, -EINVAL };
 
-	if (client_rq_op(rq) > UBLK_IO_OP_WRITE_ZEROES || client_rq_op(rq) == 4)
+	if (is_unknown(rq))
 		return result == -EOPNOTSUPP;
 	if (client_rq_op(rq) == UBLK_IO_OP_DISCARD && rq->client->st->no_punch &&
 	    result == -EOPNOTSUPP)
@@ -344,7 +364,7 @@ static void judge_failure(struct client_rq *rq, int result)
 	struct storage *st = rq->client->st;
 	unsigned op = client_rq_op(rq);
 
-	if (!error_is_honest(rq, result))
+	if (!client_rq_is_honest(rq, result))
 		sim_fail("dev %u queue %u tag %u op %u: answer %d, but what happened is %x "
 			 "(must be of %x)",
 			 rq->client->dev->id, rq->queue, rq->tag, op, result, rq->noted,
@@ -421,7 +441,9 @@ static void rq_done(struct client_rq *rq)
 
 void client_rq_fail(struct client_rq *rq)
 {
-	if (modifies(rq))
+	if (rq->zone.life)
+		client_zones_fail(rq);
+	else if (modifies(rq))
 		storage_set_unknown(rq->client->st, start_of(rq), (uint32_t)bytes_of(rq));
 	/* Where all fail at once nobody tries on and on. */
 	rq->client->think_ns = MIN(rq->client->think_ns * 2, IDLE_NS_MAX);
@@ -431,9 +453,11 @@ void client_rq_fail(struct client_rq *rq)
 void client_abandon(struct client *c)
 {
 	list_for_each (node, &c->inflight) {
-		const struct client_rq *rq = list_entry(node, struct client_rq, node);
+		struct client_rq *rq = list_entry(node, struct client_rq, node);
 
-		if (modifies(rq))
+		if (rq->zone.life)
+			client_zones_abandon(rq);
+		else if (modifies(rq))
 			storage_set_unknown(c->st, start_of(rq), (uint32_t)bytes_of(rq));
 	}
 }
@@ -445,6 +469,8 @@ void client_rq_renew(struct client_rq *rq)
 	rq->heard_ns = 0;
 	rq->again_nr = 0;
 	rq->needs_reg = false;
+	if (rq->zone.life)
+		client_zones_renew(rq);
 	if (rq->touched)
 		memset(rq->touched, 0, client_rq_data_bytes(rq));
 	if (rq->metadata)
@@ -458,13 +484,17 @@ void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf)
 
 	if (c->st->server)
 		judge_ended(c->st->server, rq);
-	if (result < 0)
+	if (rq->zone.life && client_zones_judge(rq, result, buf))
+		;
+	else if (result < 0)
 		judge_failure(rq, result);
 	else
 		judge_success(rq, buf);
 	/* What no server knows counts as a flush there. */
-	if (op > UBLK_IO_OP_WRITE_ZEROES || op == 4)
+	if (is_unknown(rq))
 		op = UBLK_IO_OP_FLUSH;
+	else if (client_zones_is(rq))
+		op = op == UBLK_IO_OP_ZONE_APPEND ? STORAGE_OP_APPEND : STORAGE_OP_MANAGE;
 	c->st->done_nr[op]++;
 	c->st->failed_nr[op] += result < 0;
 	c->st->fallback_nr += rq->needs_reg;

@@ -11,6 +11,8 @@
 
 /* Of each block, where a device keeps metadata. */
 #define CLIENT_METADATA_BYTES 8u
+/* Of each zone of a report: struct blk_zone. */
+#define CLIENT_REPORT_BYTES 64u
 
 struct client_rq {
 	struct sim_event event;
@@ -35,6 +37,12 @@ struct client_rq {
 	uint64_t *metadata; /* of each block, with UBLK_IO_F_INTEGRITY */
 	bool in_shmem;	    /* pages are in memory that the client shares, and stay there */
 	bool needs_reg;	    /* UBLK_IO_F_NEED_REG_BUF, once it was said */
+	struct client_zone_rq {	 /* of a device with zones: client_zones.h */
+		unsigned life;	 /* of the zones that it is for; 0: none */
+		uint64_t sector; /* where an append has landed, as the driver was told */
+		bool must_fail;	 /* it is for no place that a write may begin at */
+		bool again;	 /* it was perhaps done by a server that died */
+	} zone;
 	struct list_node node;
 };
 
@@ -64,12 +72,25 @@ void client_taint(struct client *client, uint64_t from_bytes);
 /* The device ends there from now on: who is in flight beyond may fail, and what it did is lost. */
 void client_cut(struct client *client, uint64_t end_bytes);
 
-/* READ and WRITE: how much it moves; 0 for the others. */
+/* What moves bytes: how many; 0 for the others. */
 static inline uint32_t client_rq_data_bytes(const struct client_rq *rq)
 {
 	unsigned op = rq->op_flags & 0xff;
 
-	return op == UBLK_IO_OP_READ || op == UBLK_IO_OP_WRITE ? rq->nr_sectors << 9 : 0;
+	if (op == UBLK_IO_OP_REPORT_ZONES && rq->zone.life)
+		return rq->nr_sectors * CLIENT_REPORT_BYTES;
+	return op == UBLK_IO_OP_READ || op == UBLK_IO_OP_WRITE ||
+			       (op == UBLK_IO_OP_ZONE_APPEND && rq->zone.life)
+		       ? rq->nr_sectors << 9
+		       : 0;
+}
+
+/* Its bytes go to the server. */
+static inline bool client_rq_gives(const struct client_rq *rq)
+{
+	unsigned op = rq->op_flags & 0xff;
+
+	return op == UBLK_IO_OP_WRITE || (op == UBLK_IO_OP_ZONE_APPEND && rq->zone.life);
 }
 
 /* Of a request with UBLK_IO_F_INTEGRITY. */
@@ -77,6 +98,13 @@ uint32_t client_rq_metadata_bytes(const struct client_rq *rq);
 
 /* The driver: the server answered. buf: where its bytes are. */
 void client_rq_answer(struct client_rq *rq, int32_t result, const void *buf);
+
+/* Whether such an end is one that what happened to the request is a reason for. */
+bool client_rq_is_honest(const struct client_rq *rq, int result);
+/* What is a client's own, in client.c: a tag for a request that then is sent. */
+bool client_choose_tag(const struct client *c, struct client_rq *rq);
+void client_send(struct client *c, const struct client_rq *rq);
+void client_choose_unknown(struct client_rq *rq);
 
 /* The driver: there was nobody to answer it, and it fails. */
 void client_rq_fail(struct client_rq *rq);

@@ -166,7 +166,7 @@ static void open_ctl(struct sim_event *event)
 	r.ctl.unprivileged = model.unprivileged;
 }
 
-static enum slot_kind choose_kind(void)
+static enum slot_kind choose_any_kind(void)
 {
 	if (sim.defect == DEFECT_LOST_MEMORY)
 		return SLOT_MEM;
@@ -194,6 +194,16 @@ static enum slot_kind choose_kind(void)
 	}
 }
 
+/* Where zones are to be: a backend that they can stand over. */
+static enum slot_kind choose_kind(unsigned idx)
+{
+	enum slot_kind kind = choose_any_kind();
+
+	if (kind >= SLOT_NBD || !slot_zones_seed(idx))
+		return kind;
+	return sim.seed / 8 % 2 ? SLOT_MOVER : SLOT_SCRIPTED;
+}
+
 /* The server is up; perhaps not for the first time. */
 static void ctl_is_open(void)
 {
@@ -210,7 +220,7 @@ static void ctl_is_open(void)
 		return;
 	r.slot_nr = sim.cut.on ? 1 : (unsigned)sim_between(1, SLOT_NR_MAX);
 	for (unsigned i = 0; i < r.slot_nr; i++)
-		slot_init(&r.slots[i], i, choose_kind(), &r.host, &r.budget);
+		slot_init(&r.slots[i], i, choose_kind(i), &r.host, &r.budget);
 }
 
 /* A server begins. */

@@ -13,6 +13,7 @@
 #include "reactor/reactor.h"
 #include "test/sim/client.h"
 #include "test/sim/ublk_model.h"
+#include "test/sim/zones/client_zones.h"
 
 struct scripted_device {
 	uint8_t *data;
@@ -48,11 +49,20 @@ static uint64_t leaf_bytes(const struct scripted_config *config, uint64_t device
 	       config->extra_bytes;
 }
 
+static uint64_t medium_bytes(const struct storage *st)
+{
+	/* What is kept is no shorter than any device of it was. */
+	if (st->keeps)
+		return st->max_bytes;
+	return st->medium_bytes ? st->medium_bytes : st->size_bytes;
+}
+
 static int scripted_open(struct backend_device *device)
 {
 	const struct scripted_config *config = device->config;
 	struct scripted_device *s = device->priv;
 
+	config->st->leaf = device;
 	if (sim_fault(FAULT_BACKEND_OPEN))
 		return backend_fail(device, -ENXIO, "the script says no");
 	list_init(&s->inflight);
@@ -63,9 +73,7 @@ static int scripted_open(struct backend_device *device)
 		leak = malloc(64);
 	leak = NULL;
 	device->limits = (struct backend_limits){
-		/* What is kept is no shorter than any device of it was. */
-		.size_bytes = leaf_bytes(config, config->st->keeps ? config->st->max_bytes
-								   : config->st->size_bytes),
+		.size_bytes = leaf_bytes(config, medium_bytes(config->st)),
 		.caps = BACKEND_CAP_DISCARD | BACKEND_CAP_WRITE_ZEROES |
 			(config->has_cache ? BACKEND_CAP_FLUSH : 0) |
 			(config->has_fua ? BACKEND_CAP_FUA : 0) |
@@ -82,12 +90,34 @@ static void leaked(struct op *op, int res, uint32_t cqe_flags)
 	(void)cqe_flags;
 }
 
+/* Of what opens or closes the device, on the control reactor: its tags are nobody's. */
+static bool is_of_visit(const struct backend_queue *queue)
+{
+	return queue->reactor->event_fd >= 0;
+}
+
+static bool is_visit(const struct backend_io *io)
+{
+	return is_of_visit(io->queue);
+}
+
+/* Here, for what a visit may fail. */
+static bool queue_fault(const struct backend_queue *queue, enum fault fault)
+{
+	const struct scripted_config *config = queue->device->config;
+
+	if (!sim_fault(fault))
+		return false;
+	config->st->visit_faults += is_of_visit(queue);
+	return true;
+}
+
 static int scripted_queue_init(struct backend_queue *queue)
 {
 	struct scripted_queue *q = queue->priv;
 	struct op_owner owner = { .kind = OP_KIND_BACKEND };
 
-	if (sim_fault(FAULT_BACKEND_QUEUE_INIT))
+	if (queue_fault(queue, FAULT_BACKEND_QUEUE_INIT))
 		return -ENOMEM;
 	return sim_defect(DEFECT_LEAKED_OP) ? op_init(&q->leak, queue->reactor, owner, leaked) : 0;
 }
@@ -110,7 +140,7 @@ static int scripted_io_init(struct backend_io *io)
 	s->io = io;
 	list_init(&s->inflight);
 	timer_init(&s->timer, by_timer);
-	return sim_fault(FAULT_BACKEND_IO_INIT) ? -ENOMEM : 0;
+	return queue_fault(io->queue, FAULT_BACKEND_IO_INIT) ? -ENOMEM : 0;
 }
 
 static void scripted_io_fini(struct backend_io *io)
@@ -121,20 +151,32 @@ static void scripted_io_fini(struct backend_io *io)
 		sim_fail("an I/O is freed while the backend has it");
 }
 
-static void note(const struct backend_io *io, int err, bool must_fail)
+/* NULL: an I/O of a node's own. */
+static struct client_rq *request_of(const struct backend_io *io)
 {
 	const struct storage *st = config_of(io)->st;
-	struct client_rq *rq = st->user ? model_rq(st->user, io->queue->idx, io->tag) : NULL;
+
+	return st->user && !is_visit(io) ? model_rq(st->user, io->queue->idx, io->tag) : NULL;
+}
+
+static void note(const struct backend_io *io, int err, bool must_fail)
+{
+	struct storage *st = config_of(io)->st;
+	struct client_rq *rq = request_of(io);
 
 	if (rq)
 		client_rq_note(rq, err, must_fail);
+	else if (is_visit(io))
+		st->visit_faults++;
+	else if (st->zones && st->user)
+		client_zones_note(st->user->client, err);
 }
 
 /* Not the whole request: there may be more of it here, later, and in other leaves. */
 static bool is_piece(const struct backend_io *io)
 {
 	const struct storage *st = config_of(io)->st;
-	const struct client_rq *rq = st->user ? model_rq(st->user, io->queue->idx, io->tag) : NULL;
+	const struct client_rq *rq = request_of(io);
 
 	if (io->op == BACKEND_FLUSH)
 		return st->has_tree;
@@ -306,7 +348,7 @@ static enum backend_submit scripted_submit(struct backend_io *io)
 	s->start_seq = storage_next_seq();
 	s->result = plan_error(io);
 	s->lost = sim_one_in(100) && sim_defect(DEFECT_LOST_TAG);
-	if (s->lost || sim_fault(FAULT_BACKEND_HANG))
+	if (s->lost || queue_fault(io->queue, FAULT_BACKEND_HANG))
 		return queued(s);
 	switch (sim_below(4)) {
 	case 0:
@@ -334,7 +376,7 @@ static void scripted_cancel(struct backend_io *io)
 	struct reactor *r = io->queue->reactor;
 	bool hangs = !s->timer.armed && !task_queued(s);
 
-	if (sim.now_ns > config_of(io)->st->cancel_until_ns)
+	if (sim.now_ns > config_of(io)->st->cancel_until_ns && !is_visit(io))
 		sim_fail("an I/O is cancelled, but no stop is late");
 	if (s->lost || task_queued(s) || (!hangs && sim_one_in(3)))
 		return;

@@ -118,6 +118,7 @@ void slot_fini(struct slot *slot)
 	sim_filters_fini(&slot->filters);
 	sim_tree_fini(&slot->tree);
 	sim_top_fini(&slot->top);
+	slot_zones_fini(slot);
 	if (slot->config && backend_of(slot)->options)
 		option_free(backend_of(slot)->options, slot->config);
 	free(slot->config);
@@ -228,6 +229,7 @@ static const struct backend_spec *choose_tree(struct slot *slot)
 	const struct backend_spec *top = &slot->backend;
 	uint64_t row_bytes;
 
+	slot_zones_choose(slot);
 	if (is_scripted(slot))
 		top = sim_tree_choose(&slot->tree, top);
 	st->has_tree = sim_tree_is(&slot->tree);
@@ -237,6 +239,8 @@ static const struct backend_spec *choose_tree(struct slot *slot)
 		sim_tree_count(&slot->tree);
 	}
 	top = sim_filters_choose(&slot->filters, top);
+	if (slot_zones_wanted(slot))
+		return slot_zones_make(slot, top);
 	return keeps_metadata(slot) ? sim_top_make(&slot->top, top, st->size_bytes, st->block_bytes)
 				    : top;
 }
@@ -268,6 +272,8 @@ static void choose_spec(struct slot *slot)
 	/* Each leaf has I/Os of its own for all tags. */
 	if (slot->st->has_tree)
 		slot->spec.depth = MIN(slot->spec.depth, TREE_DEPTH_MAX);
+	if (slot->st->zones)
+		slot_zones_fit(slot);
 	choose_data(slot, &slot->spec);
 	slot_shmem_choose(slot);
 }
@@ -289,6 +295,10 @@ static void prepare_storage(struct slot *slot)
 	slot_reset_counters(slot);
 	if (slot->kind == SLOT_FILE || slot_on_server(slot))
 		return;
+	if (slot->st->zones) {
+		slot_zones_begin(slot);
+		return;
+	}
 	storage_reset(slot->st);
 	for (uint64_t i = 0; slot->kind == SLOT_PATTERN && i < slot->st->size_bytes; i += 8)
 		memcpy(slot->st->image + i, &i, sizeof(i));
@@ -307,7 +317,7 @@ static void prepare_storage(struct slot *slot)
 
 void slot_begin_later(struct slot *slot)
 {
-	if (*slot->budget == 0)
+	if (*slot->budget == 0 && !slot_zones_are_busy(slot))
 		slot->over = true;
 	else
 		sim_event_arm(&slot->event, sim.now_ns + sim_skewed(0, 100 * NS_PER_MS), begin);
@@ -321,33 +331,56 @@ static void retune(struct sim_event *event)
 	sim_event_arm(event, sim.now_ns + sim_skewed(NS_PER_US, 10 * NS_PER_SEC), retune);
 }
 
-int slot_open(struct slot *slot, const struct device_past *past, char *error, size_t error_bytes)
+/* ret, error: of opening its backend. */
+static void start(struct slot *slot, int ret, char error[static DEVICE_ERROR_BYTES])
 {
-	struct backend_open_params open_params;
-
-	device_open_params(&slot->spec, past, &open_params);
-	open_params.stored_fds = past ? slot->past.stored_fds : NULL;
-	slot->spec.opened = NULL;
-	return backend_open(&slot->spec.opened, slot->spec.backend, slot->name, &open_params, error,
-			    error_bytes);
+	sim_cross(SIM_PRODUCT);
+	if (ret == 0)
+		ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error,
+				   DEVICE_ERROR_BYTES);
+	slot_opened(slot, ret);
+	sim_cross(SIM_WORLD);
+	sim_trace("start", slot->idx, slot->spec.queues,
+		  slot->spec.depth | slot->spec.data_path << 16 | slot->spec.batch << 20, ret);
+	if (ret < 0) {
+		slot->dev = NULL;
+		slot_forget(slot);
+		if (ret == -EBUSY && disk_has_orphans(slot->file_fd))
+			sim_saw(FAULT_RECOVERY_LOCKED);
+		else if (!slot_may_not_open(slot) || error[0] == '\0')
+			sim_fail("device_start: %d: %s", ret, error);
+		slot_begin_later(slot);
+		return;
+	}
+	prepare_storage(slot);
+	if (slot->filters.nr > 0 && sim_one_in(2))
+		sim_event_arm(&slot->tune_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), retune);
+	if (sim_fault(FAULT_STOP_ON_WAY_UP))
+		sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, 300 * NS_PER_MS),
+			      slot_ask_stop);
 }
 
-void slot_opened(struct slot *slot, int err)
+static void start_zones(struct sim_event *event)
 {
-	if (err < 0)
-		backend_close(slot->spec.opened);
-	slot->spec.opened = NULL;
+	struct slot *slot = container_of(event, struct slot, event);
+
+	start(slot, slot->zones.ret, slot->zones.words);
 }
 
 static void begin(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, event);
-	uint64_t open_faults = slot_open_excuses();
 	char error[DEVICE_ERROR_BYTES] = "";
 	int ret;
 
+	if (slot_zones_are_busy(slot) || (slot->st->zones && *slot->budget == 0)) {
+		slot_begin_later(slot);
+		return;
+	}
+	slot->open_excuses = slot_open_excuses();
 	choose_spec(slot);
-	slot->st->keeps = false;
+	slot->st->keeps = slot->zones.is_kept;
+	slot->st->visit_faults = 0;
 	slot_note_adding(slot);
 	slot->excuses = slot_excuses();
 	slot->starts++;
@@ -360,30 +393,13 @@ static void begin(struct sim_event *event)
 		sim_fail("ftruncate: %s", strerror(errno));
 	storage_forget(slot->st, slot->st->size_bytes, slot->st->max_bytes - slot->st->size_bytes);
 	slot_server_begin(slot, true);
-	sim_cross(SIM_PRODUCT);
-	ret = slot_open(slot, NULL, error, sizeof(error));
-	if (ret == 0)
-		ret = device_start(&slot->dev, slot->host, &slot->spec, slot, error, sizeof(error));
-	slot_opened(slot, ret);
-	sim_cross(SIM_WORLD);
-	sim_trace("start", slot->idx, slot->spec.queues,
-		  slot->spec.depth | slot->spec.data_path << 16 | slot->spec.batch << 20, ret);
-	if (ret < 0) {
-		slot->dev = NULL;
-		slot_forget(slot);
-		if (ret == -EBUSY && disk_has_orphans(slot->file_fd))
-			sim_saw(FAULT_RECOVERY_LOCKED);
-		else if (slot_open_excuses() == open_faults || error[0] == '\0')
-			sim_fail("device_start: %d: %s", ret, error);
-		slot_begin_later(slot);
+	if (slot->st->zones) {
+		slot_zones_open(slot, NULL, start_zones);
 		return;
 	}
-	prepare_storage(slot);
-	if (slot->filters.nr > 0 && sim_one_in(2))
-		sim_event_arm(&slot->tune_event, sim.now_ns + sim_skewed(0, NS_PER_SEC), retune);
-	if (sim_fault(FAULT_STOP_ON_WAY_UP))
-		sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, 300 * NS_PER_MS),
-			      slot_ask_stop);
+	sim_cross(SIM_PRODUCT);
+	ret = slot_open(slot, NULL, error, sizeof(error));
+	start(slot, ret, error);
 }
 
 uint64_t slot_choose_deadline(void)
@@ -419,6 +435,8 @@ void slot_ask_stop(struct sim_event *event)
 
 static void reap(struct slot *slot)
 {
+	if (slot->st->zones)
+		slot_zones_close(slot, device_take_backend(slot->dev));
 	device_free(slot->dev);
 	slot->dev = NULL;
 	if (slot->past.kept) {
@@ -438,6 +456,7 @@ static void ended(struct slot *slot, enum device_event event)
 {
 	slot->past.kept = device_kept(slot->dev);
 	slot_judge_end(slot, event == DEVICE_EVENT_FAILED);
+	slot_zones_ended(slot, event == DEVICE_EVENT_FAILED);
 	if (slot->past.kept)
 		sim_saw(FAULT_RECOVERY_KEPT);
 	else
@@ -496,14 +515,18 @@ static void became_live(struct slot *slot)
 		sim_saw(FAULT_RECOVERED);
 		if (slot->st->has_tree)
 			sim_saw(FAULT_TREE_RECOVERED);
+		if (slot->st->zones)
+			sim_saw(FAULT_ZONE_RECOVERED);
 	}
 	slot_judge_live(slot);
 	slot_note_serving(slot, slot->dev);
 	slot->was_live = true;
 	slot->lives++;
 	slot->st->serve_nr++;
-	/* What keeps metadata has its size for life. */
-	if (!slot->top.config)
+	/* What keeps metadata, or has zones, has its size for life. */
+	if (slot->st->zones)
+		slot_zones_live(slot);
+	else if (!slot->top.config)
 		slot_resize_often(slot);
 	slot_shmem_later(slot);
 	plan_stop(slot);
@@ -572,14 +595,4 @@ void slot_live(struct slot *slot, struct model_dev *dev)
 		sim_event_arm(&slot->truncate_event, sim.now_ns + sim_skewed(0, NS_PER_SEC),
 			      slot_truncate_file);
 	plan_stop(slot);
-}
-
-void slot_dump(const struct slot *slot)
-{
-	fprintf(stderr,
-		"slot %u kind=%d path=%s batch=%s state=%s over=%d stop_asked=%d error=\"%s\"\n",
-		slot->idx, slot->kind, data_path_names[slot->spec.data_path],
-		batch_choice_names[slot->spec.batch],
-		slot->dev ? device_state_name(device_state(slot->dev)) : "none", slot->over,
-		slot->stop_asked, slot->dev ? device_error(slot->dev) : "");
 }

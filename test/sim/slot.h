@@ -12,6 +12,7 @@
 #include "test/sim/tree/top.h"
 #include "test/sim/tree/tree.h"
 #include "test/sim/ublk_model.h"
+#include "test/sim/zones/slot_zones.h"
 #include "ublk/device/device.h"
 
 /* Ids below are the driver's to give. */
@@ -57,8 +58,9 @@ struct slot {
 	struct device_spec spec;
 	struct backend_spec backend;
 	struct sim_filters filters;
-	struct sim_tree tree; /* of a scripted backend */
-	struct sim_top top;   /* of one whose device keeps metadata */
+	struct sim_tree tree;	 /* of a scripted backend */
+	struct sim_top top;	 /* of one whose device keeps metadata */
+	struct slot_zones zones; /* of one whose device has some */
 	struct storage *st;
 	void *config; /* of a product's backend */
 	struct scripted_config scripted;
@@ -71,6 +73,8 @@ struct slot {
 	bool was_live, stop_asked, stop_forced, ended;
 	uint64_t late_ns; /* no stop may be called late before */
 	uint64_t excuses; /* failures injected before this start */
+	uint64_t open_excuses;
+	struct device_past adopted; /* by the recovery that is under way */
 	uint64_t starts, lives, refusals;
 	struct sim_event event, stop_event, truncate_event, tune_event, resize_event, shmem_event;
 	bool resizing, resize_forced, resize_kept;
@@ -105,6 +109,8 @@ uint64_t slot_features(const struct device_host *host);
  */
 int slot_open(struct slot *slot, const struct device_past *past, char *error, size_t error_bytes);
 void slot_opened(struct slot *slot, int err);
+/* Whether there is a reason that it could not be opened. */
+bool slot_may_not_open(const struct slot *slot);
 void slot_ask_stop(struct sim_event *event);
 uint64_t slot_choose_deadline(void);
 void slot_truncate_file(struct sim_event *event);

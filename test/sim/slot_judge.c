@@ -2,6 +2,8 @@
  * What the world may see of a slot's device: which failures it has a reason for, and what must hold
  * when it is asked to stop and when it has ended.
  */
+#include <stdio.h>
+
 #include "test/sim/slot.h"
 #include "test/sim/ublk_model.h"
 #include "ublk/device/device_internal.h"
@@ -81,12 +83,14 @@ void slot_judge_cancels(const struct slot *slot)
 /* Each request that the driver saw answered was counted once, by its kind. */
 static void check_stats(const struct slot *slot)
 {
-	static const uint8_t ublk_op[BACKEND_PLAIN_OP_NR] = {
+	static const uint8_t ublk_op[BACKEND_OP_NR] = {
 		[BACKEND_READ] = UBLK_IO_OP_READ,
 		[BACKEND_WRITE] = UBLK_IO_OP_WRITE,
 		[BACKEND_FLUSH] = UBLK_IO_OP_FLUSH,
 		[BACKEND_DISCARD] = UBLK_IO_OP_DISCARD,
 		[BACKEND_WRITE_ZEROES] = UBLK_IO_OP_WRITE_ZEROES,
+		[BACKEND_ZONE_APPEND] = STORAGE_OP_APPEND,
+		[BACKEND_ZONE_MANAGE] = STORAGE_OP_MANAGE,
 	};
 	static struct device_stats stats;
 
@@ -103,7 +107,7 @@ static void check_stats(const struct slot *slot)
 			 (unsigned long long)stats.shmem, (unsigned long long)slot->st->shmem_nr);
 	if (stats.shmem > 0)
 		sim_saw(FAULT_PATH_SHMEM);
-	for (int op = 0; op < BACKEND_PLAIN_OP_NR; op++)
+	for (int op = 0; op < BACKEND_OP_NR; op++)
 		if (stats.op[op].done != slot->st->done_nr[ublk_op[op]] ||
 		    stats.op[op].failed != slot->st->failed_nr[ublk_op[op]] ||
 		    histogram_count(&stats.op[op].layer[QUEUE_LAYER_TOTAL]) != stats.op[op].done)
@@ -134,7 +138,9 @@ static void check_gone(const struct slot *slot)
 
 void slot_judge_end(const struct slot *slot, bool failed)
 {
-	if (failed && slot_excuses() == slot->excuses && !sim.few_op_slots &&
+	bool excused = sim.few_op_slots || slot->st->visit_faults > 0;
+
+	if (failed && slot_excuses() == slot->excuses && !excused &&
 	    !(slot->past.kept && (slot->stop_asked || slot_is_excused(slot))))
 		sim_fail("%s failed for no reason: %s", slot->name, device_error(slot->dev));
 	if (failed && device_error(slot->dev)[0] == '\0')
@@ -142,8 +148,18 @@ void slot_judge_end(const struct slot *slot, bool failed)
 	if (!failed && !slot->stop_asked)
 		sim_fail("%s is gone without being asked", slot->name);
 	if (failed && slot->past.note == NOTE_RECOVERING && !slot->past.kept && !slot->stop_asked &&
-	    slot_attach_excuses() == slot->past.attach_excuses && !sim.few_op_slots)
+	    slot_attach_excuses() == slot->past.attach_excuses && !excused)
 		sim_fail("%s could not be recovered, and is lost: %s", slot->name,
 			 device_error(slot->dev));
 	check_gone(slot);
+}
+
+void slot_dump(const struct slot *slot)
+{
+	fprintf(stderr,
+		"slot %u kind=%d path=%s batch=%s state=%s over=%d stop_asked=%d error=\"%s\"\n",
+		slot->idx, slot->kind, data_path_names[slot->spec.data_path],
+		batch_choice_names[slot->spec.batch],
+		slot->dev ? device_state_name(device_state(slot->dev)) : "none", slot->over,
+		slot->stop_asked, slot->dev ? device_error(slot->dev) : "");
 }

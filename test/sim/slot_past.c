@@ -110,7 +110,7 @@ static void leave_lists(const struct backend_device *device)
 {
 	if (device->ops == &backend_file)
 		list_remove(&((struct file_device *)device->priv)->opened);
-	if (device->ops == &backend_throttle)
+	if (device->ops == &backend_throttle && ((struct throttle_device *)device->priv)->group)
 		list_remove(&((struct throttle_device *)device->priv)->group->node);
 	for (struct backend_device *c = device->child; c; c = c->sibling)
 		leave_lists(c);
@@ -118,8 +118,12 @@ static void leave_lists(const struct backend_device *device)
 
 void slot_killed(struct slot *slot)
 {
+	const struct backend_device *walked = slot_zones_killed(slot);
+
 	if (slot->dev && slot->dev->backend)
 		leave_lists(slot->dev->backend);
+	if (walked)
+		leave_lists(walked);
 	slot->dev = NULL;
 	slot->ended = slot->past.kept = false;
 	slot->past.retries = 0;
@@ -303,42 +307,30 @@ static void refused(struct slot *slot, int err, bool excused, const char *error)
 	slot_retry(slot);
 }
 
-static void recover(struct slot *slot, struct model_dev *dev)
+/* What came of opening its backend, and whether that had a reason to fail. */
+static void recover_opened(struct slot *slot, int ret, bool excused,
+			   char error[static DEVICE_ERROR_BYTES])
 {
-	uint64_t open_faults = slot_open_excuses();
-	int file_fd = -1, ret;
-	bool foreign = slot_is_foreign(slot), spoiled = spoil_file(slot, dev, &file_fd);
-	char error[DEVICE_ERROR_BYTES] = "";
-	struct device_past past;
+	const struct device_past *past = &slot->adopted;
 
-	fill_past(slot, dev, &past);
-	slot->st->keeps = true;
-	slot->excuses = slot_excuses();
-	slot->past.attach_excuses = slot_attach_excuses();
-	slot->past.note = NOTE_RECOVERING;
-	slot->past.kept = false;
-	spoil_memory(slot);
-	slot_server_begin(slot, false);
 	sim_cross(SIM_PRODUCT);
-	ret = slot_open(slot, &past, error, sizeof(error));
 	if (ret == 0)
-		ret = device_recover(&slot->dev, slot->host, &slot->spec, &past, slot, error,
-				     sizeof(error));
+		ret = device_recover(&slot->dev, slot->host, &slot->spec, past, slot, error,
+				     DEVICE_ERROR_BYTES);
 	if (ret == 0)
 		slot_shmem_restore(slot);
 	slot_opened(slot, ret);
 	sim_cross(SIM_WORLD);
-	repair_file(slot, file_fd);
-	sim_trace("recover", slot->idx, past.info.dev_id, past.info.state, ret);
+	sim_trace("recover", slot->idx, past->info.dev_id, past->info.state, ret);
 	if (ret < 0) {
 		slot->dev = NULL;
-		refused(slot, ret, foreign || spoiled || slot_open_excuses() != open_faults, error);
+		refused(slot, ret, excused || slot_may_not_open(slot), error);
 		return;
 	}
-	if (foreign)
-		sim_fail("%s is recovered with flags that nobody serves", slot->name);
-	if (spoiled)
-		sim_fail("%s is recovered with a file that is not what it was", slot->name);
+	if (excused)
+		sim_fail("%s is recovered with flags that nobody serves, or a file that is not "
+			 "what it was",
+			 slot->name);
 	slot->starts++;
 	slot_reset_counters(slot);
 	if (sim_fault(FAULT_STOP_ON_WAY_UP))
@@ -346,11 +338,50 @@ static void recover(struct slot *slot, struct model_dev *dev)
 			      slot_ask_stop);
 }
 
+static void recover_zones(struct sim_event *event)
+{
+	struct slot *slot = container_of(event, struct slot, event);
+
+	recover_opened(slot, slot->zones.ret, slot_is_foreign(slot), slot->zones.words);
+}
+
+static void recover(struct slot *slot, struct model_dev *dev)
+{
+	int file_fd = -1, ret;
+	bool foreign = slot_is_foreign(slot), spoiled = spoil_file(slot, dev, &file_fd);
+	char error[DEVICE_ERROR_BYTES] = "";
+
+	slot->open_excuses = slot_open_excuses();
+	fill_past(slot, dev, &slot->adopted);
+	slot->st->keeps = true;
+	slot->st->visit_faults = 0;
+	slot->excuses = slot_excuses();
+	slot->past.attach_excuses = slot_attach_excuses();
+	slot->past.note = NOTE_RECOVERING;
+	slot->past.kept = false;
+	if (slot->st->zones) {
+		slot_zones_open(slot, &slot->adopted, recover_zones);
+		return;
+	}
+	spoil_memory(slot);
+	slot_server_begin(slot, false);
+	sim_cross(SIM_PRODUCT);
+	ret = slot_open(slot, &slot->adopted, error, sizeof(error));
+	sim_cross(SIM_WORLD);
+	repair_file(slot, file_fd);
+	recover_opened(slot, ret, foreign || spoiled, error);
+}
+
 static void adopt(struct sim_event *event)
 {
 	struct slot *slot = container_of(event, struct slot, event);
 	struct model_dev *dev = find(slot);
 
+	/* What the last try has opened is still being closed. */
+	if (slot_zones_are_busy(slot)) {
+		adopt_later(slot, NS_PER_MS);
+		return;
+	}
 	if (!dev) {
 		begin_anew(slot);
 		return;

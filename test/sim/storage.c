@@ -104,6 +104,15 @@ static enum storage_gone gone(const struct storage *st, uint64_t block)
 	return st->gone ? (enum storage_gone)st->gone[block] : STORAGE_KEPT;
 }
 
+/* On the medium; beyond its end: of nobody. */
+static uint64_t *dirty_of(const struct storage *st, uint64_t block)
+{
+	static uint64_t none;
+	uint64_t place = block + st->data_at / st->block_bytes;
+
+	return place < st->max_block_nr ? &st->dirty_seq[place] : &none;
+}
+
 void storage_clean(struct storage *st, uint64_t offset_bytes, uint64_t length_bytes)
 {
 	uint64_t end = end_block(st, offset_bytes + length_bytes);
@@ -152,7 +161,13 @@ static void known(struct storage *st, uint64_t offset_bytes, uint32_t length_byt
 void storage_acked_write(struct storage *st, uint64_t seed, uint64_t offset_bytes,
 			 uint32_t length_bytes)
 {
-	storage_pattern(st->image + offset_bytes, seed, offset_bytes, length_bytes);
+	storage_acked_append(st, seed, offset_bytes, offset_bytes, length_bytes);
+}
+
+void storage_acked_append(struct storage *st, uint64_t seed, uint64_t pattern_at,
+			  uint64_t offset_bytes, uint32_t length_bytes)
+{
+	storage_pattern(st->image + offset_bytes, seed, pattern_at, length_bytes);
 	known(st, offset_bytes, length_bytes);
 }
 
@@ -188,7 +203,17 @@ void storage_forget(struct storage *st, uint64_t offset_bytes, uint64_t length_b
 
 	memset(st->image + offset_bytes, 0, length_bytes);
 	for (uint64_t i = first_block(st, offset_bytes); i < end; i++)
-		st->unknown[i] = st->acked_seq[i] = st->dirty_seq[i] = 0;
+		st->unknown[i] = st->acked_seq[i] = *dirty_of(st, i) = 0;
+}
+
+bool storage_is_acked(const struct storage *st, uint64_t offset_bytes, uint64_t length_bytes)
+{
+	uint64_t end = end_block(st, offset_bytes + length_bytes);
+
+	for (uint64_t i = first_block(st, offset_bytes); i < end; i++)
+		if (st->acked_seq[i] && !st->unknown[i])
+			return true;
+	return false;
 }
 
 bool storage_has_data(const struct storage *st, uint64_t offset_bytes, uint64_t length_bytes)
@@ -273,7 +298,7 @@ void storage_check_metadata(const struct storage *st, const uint8_t *buf, const 
 /* A write that was acknowledged, and that nothing has made durable. */
 static bool is_owed(const struct storage *st, uint64_t block, uint64_t before_seq)
 {
-	uint64_t dirty = st->dirty_seq[block], acked = st->acked_seq[block];
+	uint64_t dirty = *dirty_of(st, block), acked = st->acked_seq[block];
 
 	if (dirty == 0 || dirty >= before_seq || acked == 0 || acked >= before_seq)
 		return false;
@@ -299,7 +324,7 @@ void storage_check_durable(const struct storage *st, uint64_t offset_bytes, uint
 	if (!st->has_cache)
 		return;
 	for (uint64_t i = first_block(st, offset_bytes); i < end; i++)
-		if (st->dirty_seq[i] != 0)
+		if (*dirty_of(st, i) != 0)
 			sim_fail("storage %u: a FUA write is answered, but block %llu is not "
 				 "durable",
 				 st->idx, (unsigned long long)i);

@@ -15,6 +15,8 @@
 struct model_dev;
 struct client_rq;
 struct server;
+struct sim_zones;
+struct backend_device;
 
 /* What a block's last write has come to, where it was lost with a server's cache. */
 enum storage_gone {
@@ -30,6 +32,10 @@ enum storage_metadata {
 	STORAGE_ANY,
 };
 
+/* In the place of UBLK_IO_OP_: those that have larger numbers. */
+#define STORAGE_OP_APPEND 6
+#define STORAGE_OP_MANAGE 7
+
 struct storage {
 	unsigned idx;
 	uint64_t size_bytes; /* of the block device, as its users see it */
@@ -40,7 +46,8 @@ struct storage {
 	uint8_t *unknown;		  /* per block: nobody may say what it holds */
 	uint8_t *metadata;		  /* per block: enum storage_metadata */
 	uint64_t *acked_seq;		  /* per block: of the last acknowledged write */
-	uint64_t *dirty_seq; /* per block: of the last write still in the volatile cache; 0: none */
+	uint64_t *dirty_seq; /* per block of the medium: of the last write still in the volatile
+			      * cache; 0: none */
 	bool has_data;	     /* false: reads mean nothing (null) */
 	bool keeps;	     /* the medium is what a server before has written */
 	bool has_tree;	     /* several leaves may serve a request of it */
@@ -48,13 +55,19 @@ struct storage {
 	bool has_inode;
 	dev_t dev;
 	ino_t ino;
-	uint64_t serve_nr;		   /* servers that have served it */
-	uint8_t *medium;		   /* of the scripted backend and of a server, or NULL */
-	uint8_t *gone;			   /* per block: enum storage_gone; NULL: none can be */
-	struct server *server;		   /* or NULL */
-	struct model_dev *user;		   /* the block device it is behind, or NULL */
-	uint64_t cancel_until_ns;	   /* until then I/Os may fail with EIO: a stop was late */
-	bool no_punch;			   /* the disk has said EOPNOTSUPP to a fallocate */
+	uint64_t serve_nr;	/* servers that have served it */
+	uint8_t *medium;	/* of the scripted backend and of a server, or NULL */
+	uint8_t *gone;		/* per block: enum storage_gone; NULL: none can be */
+	struct server *server;	/* or NULL */
+	struct model_dev *user; /* the block device it is behind, or NULL */
+	/* Zones: what must be in them, or NULL; the table that stands in front of them on a medium
+	 * that is larger than the device. */
+	struct sim_zones *zones;
+	uint64_t data_at, medium_bytes;
+	struct backend_device *leaf; /* of a scripted backend: the one that was opened last */
+	uint64_t visit_faults;	     /* of what opens and closes a device, since it was begun */
+	uint64_t cancel_until_ns;    /* until then I/Os may fail with EIO: a stop was late */
+	bool no_punch;		     /* the disk has said EOPNOTSUPP to a fallocate */
 	uint64_t done_nr[8], failed_nr[8]; /* answered requests of the user, by UBLK_IO_OP_ */
 	uint64_t fallback_nr;		   /* those that could not be registered */
 	uint64_t shmem_nr;		   /* those in memory that a client shares */
@@ -67,6 +80,8 @@ void storage_destroy(struct storage *st);
 void storage_resize(struct storage *st, uint64_t size_bytes);
 /* Thrown away: it reads as zeroes, whoever grows to it, and owes nothing to a flush. */
 void storage_forget(struct storage *st, uint64_t offset_bytes, uint64_t length_bytes);
+/* Whether something of it was acknowledged, and nothing has undone that since. */
+bool storage_is_acked(const struct storage *st, uint64_t offset_bytes, uint64_t length_bytes);
 /* Whether an acknowledged write left other bytes than zeroes there. */
 bool storage_has_data(const struct storage *st, uint64_t offset_bytes, uint64_t length_bytes);
 
@@ -90,6 +105,9 @@ void storage_pattern(uint8_t *buf, uint64_t seed, uint64_t offset_bytes, uint32_
 /* Acknowledged changes of content. */
 void storage_acked_write(struct storage *st, uint64_t seed, uint64_t offset_bytes,
 			 uint32_t length_bytes);
+/* Of an append: its bytes are those of a write to pattern_at, and lie elsewhere. */
+void storage_acked_append(struct storage *st, uint64_t seed, uint64_t pattern_at,
+			  uint64_t offset_bytes, uint32_t length_bytes);
 void storage_acked_zeroes(struct storage *st, uint64_t offset_bytes, uint32_t length_bytes);
 void storage_set_unknown(struct storage *st, uint64_t offset_bytes, uint32_t length_bytes);
 /* Behind one of these, of a device that keeps metadata. */

@@ -84,7 +84,7 @@ static ssize_t copy_out_of(struct client_rq *rq, void *buf, size_t bytes, uint64
 {
 	ssize_t n = choose_bytes(rq, bytes);
 
-	if (client_rq_op(rq) != UBLK_IO_OP_WRITE)
+	if (!client_rq_gives(rq))
 		sim_fail("queue %u tag %u: pread of a request that is no WRITE", rq->queue,
 			 rq->tag);
 	if (sim_one_in(20) && sim_defect(DEFECT_SHORT_COPY))
@@ -100,7 +100,8 @@ static void copy_pieces(struct client_rq *rq, const struct iovec *iov, size_t le
 		size_t now = MIN(left, iov->iov_len);
 
 		memcpy(rq->pages + at, iov->iov_base, now);
-		memset(rq->touched + at, 1, now);
+		if (rq->touched)
+			memset(rq->touched + at, 1, now);
 		at += (uint32_t)now;
 		left -= now;
 	}
@@ -110,7 +111,7 @@ static ssize_t copy_into(struct client_rq *rq, const struct iovec *iov, size_t b
 {
 	ssize_t n = choose_bytes(rq, bytes);
 
-	if (client_rq_op(rq) != UBLK_IO_OP_READ)
+	if (client_rq_gives(rq) || client_rq_data_bytes(rq) == 0)
 		sim_fail("queue %u tag %u: pwrite of a request that is no READ", rq->queue,
 			 rq->tag);
 	if (n <= 0 || sim_defect_always(DEFECT_NO_HAND_COPY))

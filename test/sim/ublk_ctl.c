@@ -12,6 +12,7 @@
 #include "test/sim/client.h"
 #include "test/sim/ublk_model.h"
 #include "test/sim/visits.h"
+#include "test/sim/zones/client_zones.h"
 
 #define PAGE_BYTES 4096u
 #define PAGE_SECTORS (PAGE_BYTES >> 9)
@@ -98,6 +99,9 @@ static int add_dev(const struct ublksrv_ctrl_cmd *cmd)
 		return -EINVAL;
 	if (info.flags & UBLK_F_INTEGRITY && !(info.flags & UBLK_F_USER_COPY))
 		return -EINVAL;
+	if (info.flags & UBLK_F_ZONED &&
+	    !(info.flags & (UBLK_F_USER_COPY | UBLK_F_SUPPORT_ZERO_COPY)))
+		return -EINVAL;
 	check_unprivileged(&info);
 	if (sim_fault(FAULT_CTL_ADD))
 		return -ENOMEM;
@@ -142,7 +146,7 @@ static int validate_params(const struct model_dev *dev, const struct ublk_params
 		if (!d->discard_granularity)
 			return -EINVAL;
 	}
-	if (params->types & (UBLK_PARAM_TYPE_DEVT | UBLK_PARAM_TYPE_ZONED))
+	if (params->types & UBLK_PARAM_TYPE_DEVT || model_zones_validate(dev, params) < 0)
 		return -EINVAL;
 	if (params->types & UBLK_PARAM_TYPE_INTEGRITY &&
 	    (!(dev->info.flags & UBLK_F_INTEGRITY) ||
@@ -247,6 +251,9 @@ static bool scans(struct model_dev *dev)
 {
 	if (model.unprivileged)
 		return false;
+	/* blk_revalidate_disk_zones(), before add_disk() */
+	if (dev->info.flags & UBLK_F_ZONED)
+		return client_zones_scan(dev->client);
 	if (dev->info.flags & UBLK_F_NO_AUTO_PART_SCAN) {
 		sim_saw(FAULT_NO_PARTITION_SCAN);
 		return false;

@@ -185,6 +185,16 @@ uint8_t *model_shmem_pages(const struct model_dev *dev, const struct client_rq *
 /* Of such a request, when the memory is registered: addr of its descriptor. */
 uint64_t model_shmem_addr(const struct model_dev *dev, const struct client_rq *rq);
 
+/* zones/ublk_zones.c: what the driver has of UBLK_F_ZONED. Of SET_PARAMS: 0 or -errno. */
+int model_zones_validate(const struct model_dev *dev, const struct ublk_params *params);
+/* Whether a command's addr is the sector of an append, and no buffer. */
+bool model_takes_sector(const struct model_dev *dev, const struct ublksrv_io_cmd *cmd);
+/* Gives the append in a COMMIT its sector. Returns the address that is left of the command. */
+uint64_t model_zones_take_sector(const struct model_dev *dev, struct client_rq *rq,
+				 const struct ublksrv_io_cmd *cmd);
+/* True: the result is one of a zone request, whose bytes the driver does not count. */
+bool model_zones_check_result(const struct client_rq *rq, int32_t result);
+
 /* ublk_batch.c */
 bool model_is_batch(const struct model_dev *dev);
 void model_batch_cmd(struct model_dev *dev, struct sim_op *op);

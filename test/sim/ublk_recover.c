@@ -19,6 +19,7 @@
 
 #include "test/sim/client.h"
 #include "test/sim/ublk_model.h"
+#include "test/sim/zones/client_zones.h"
 
 #define REQUEST_TIMEOUT_NS (30 * NS_PER_SEC)
 
@@ -256,6 +257,8 @@ static void lose_server(struct model_dev *dev, uint64_t until_ns)
 	dev->map_nr = dev->file_ref_nr = 0;
 	dev->live = false;
 	dev->releasing = true;
+	if (dev->client)
+		client_zones_lost(dev->client);
 	for (unsigned q = 0; q < dev->info.nr_hw_queues; q++)
 		lose_queue(dev, &dev->queues[q]);
 	sim_event_arm(&dev->release_event, MAX(until_ns, sim.now_ns) + delay_ns, release);

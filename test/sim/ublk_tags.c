@@ -86,6 +86,8 @@ static void take_buffer(const struct model_dev *dev, struct model_tag *t, const 
 
 static void check_addr(const struct model_dev *dev, const struct ublksrv_io_cmd *cmd)
 {
+	if (model_takes_sector(dev, cmd))
+		return;
 	if ((cmd->addr != 0) != model_copies(dev))
 		sim_fail("dev %u queue %u tag %u: a command %s a buffer", dev->id, cmd->q_id,
 			 cmd->tag, cmd->addr ? "with" : "without");
@@ -121,6 +123,8 @@ static void check_result(const struct model_dev *dev, const struct client_rq *rq
 	if (result < -4095)
 		sim_fail("dev %u queue %u tag %u: result %d is no errno", dev->id, rq->queue,
 			 rq->tag, result);
+	if (model_zones_check_result(rq, result))
+		return;
 	if (result >= 0 && bytes > 0 && (uint32_t)result != bytes)
 		sim_fail("dev %u queue %u tag %u: COMMIT of %d bytes, %u were asked for", dev->id,
 			 rq->queue, rq->tag, result, bytes);
@@ -164,6 +168,8 @@ void model_commit(struct model_dev *dev, struct model_tag *t, struct sim_ring *r
 static void commit(struct model_dev *dev, struct model_tag *t, struct sim_op *op,
 		   const struct ublksrv_io_cmd *cmd)
 {
+	uint64_t addr;
+
 	if (t->ring != op->ring)
 		sim_fail("dev %u queue %u tag %u: COMMIT from another task than FETCH", dev->id,
 			 cmd->q_id, cmd->tag);
@@ -176,9 +182,10 @@ static void commit(struct model_dev *dev, struct model_tag *t, struct sim_op *op
 		sim_op_done(op, -ENOMEM);
 		return;
 	}
-	model_commit(dev, t, op->ring, cmd->result, cmd->addr);
+	addr = model_zones_take_sector(dev, t->rq, cmd);
+	model_commit(dev, t, op->ring, cmd->result, addr);
 	take_buffer(dev, t, op);
-	hold(t, op, cmd->addr);
+	hold(t, op, addr);
 }
 
 /* Defects of the way to the driver; true when the command is to be left alone. */
@@ -242,10 +249,10 @@ static void fill(struct model_dev *dev, const struct model_tag *t, struct client
 		return;
 	at = model_copies(dev) ? (uint8_t *)(uintptr_t)t->addr : make_pages(dev, rq, bytes);
 	sim_saw(model_copies(dev) ? FAULT_PATH_COPY : FAULT_PATH_USER_COPY);
-	if (client_rq_op(rq) == UBLK_IO_OP_WRITE)
+	if (client_rq_gives(rq))
 		storage_pattern(at, rq->seed, rq->start_sector << SECTOR_SHIFT, bytes);
-	else
-		memset(at, POISON_READ, bytes);
+	else /* ublk_report_zones() has zeroes in its buffer */
+		memset(at, client_rq_op(rq) == UBLK_IO_OP_READ ? POISON_READ : 0, bytes);
 }
 
 /* ublk_auto_buf_register(). The flag stays, also when it works the next time. */

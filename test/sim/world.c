@@ -187,6 +187,17 @@ static const struct fault_row {
 	[FAULT_CTL_SHMEM] = { "ctl-shmem", 100000 },
 	[FAULT_UNPRIVILEGED] = { "unprivileged", 0 },
 	[FAULT_NODE_NOT_OURS] = { "node-not-ours", 60000 },
+	[FAULT_ZONED] = { "zoned", 0 },
+	[FAULT_ZONE_APPEND] = { "zone-append", 0 },
+	[FAULT_ZONE_RESET] = { "zone-reset", 0 },
+	[FAULT_ZONE_REPORT] = { "zone-report", 0 },
+	[FAULT_ZONE_REFUSED] = { "zone-refused", 0 },
+	[FAULT_ZONE_LIMIT] = { "zone-limit", 0 },
+	[FAULT_ZONE_MIXED] = { "zone-mixed", 0 },
+	[FAULT_ZONE_GIVEN_BACK] = { "zone-given-back", 0 },
+	[FAULT_ZONE_AGAIN] = { "zone-again", 0 },
+	[FAULT_ZONE_RECOVERED] = { "zone-recovered", 0 },
+	[FAULT_ZONE_RESTARTED] = { "zone-restarted", 0 },
 };
 
 const char *fault_name(enum fault fault)
@@ -254,7 +265,7 @@ static bool fault_of_others(enum fault fault)
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (others[i] == fault)
 			return true;
-	return false;
+	return fault >= FAULT_ZONED && fault <= FAULT_ZONE_RESTARTED;
 }
 
 bool fault_possible(enum fault fault)

@@ -200,6 +200,18 @@ enum fault {
 	FAULT_CTL_SHMEM,
 	FAULT_UNPRIVILEGED,  /* a device of a server without CAP_SYS_ADMIN */
 	FAULT_NODE_NOT_OURS, /* a command to it, while udev has yet to give it its node */
+	/* zones */
+	FAULT_ZONED, /* such a device became live */
+	FAULT_ZONE_APPEND,
+	FAULT_ZONE_RESET,
+	FAULT_ZONE_REPORT,
+	FAULT_ZONE_REFUSED,    /* a write that no zone has a place for */
+	FAULT_ZONE_LIMIT,      /* as many are open or active as can be */
+	FAULT_ZONE_MIXED,      /* requests whose order nobody knows */
+	FAULT_ZONE_GIVEN_BACK, /* a write failed, and its place is the next one's */
+	FAULT_ZONE_AGAIN,      /* a write of a server that died */
+	FAULT_ZONE_RECOVERED,
+	FAULT_ZONE_RESTARTED,
 	FAULT_NR,
 };
 
