@@ -356,7 +356,8 @@ void file_identity(const struct backend_device *device, char text[BACKEND_IDENTI
 int file_open(struct backend_device *device)
 {
 	static int (*const steps[])(struct backend_device *) = {
-		open_path, file_lock, file_find_size, find_identity, file_choose_direct, map_zeroes,
+		open_path,	    file_lock,	      file_find_size, find_identity,
+		file_choose_direct, file_check_zones, map_zeroes,
 	};
 	struct file_device *file = device->priv;
 
