@@ -44,7 +44,8 @@ const struct option file_options[] = {
 			       .flags = OPTION_REQUIRED,
 			       .help = "A regular file or a block device. It is locked (option "
 				       "lock); a file that another device or process has locked is "
-				       "refused." },
+				       "refused. A zoned block device stands directly below the "
+				       "filter zoned, or is read_only." },
 	[FILE_OPTION_SIZE] = { .name = "size",
 			       .type = OPTION_SIZE,
 			       .offset = offsetof(struct file_config, size_bytes),

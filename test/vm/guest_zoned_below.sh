@@ -5,7 +5,7 @@
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
 
-kills=3 upgrades=1
+kills=2 upgrades=1
 [ -z "${UBLKD_SOAK:-}" ] || kills=30 upgrades=5
 
 # null NAME KEY=VALUE...: /dev/NAME
