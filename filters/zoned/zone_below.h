@@ -23,7 +23,8 @@ struct zone_below_found {
 
 /*
  * The same while a device is opened, zone by zone from 0 on: the first one that is not conventional
- * says the capacity of all (shape->capacity_bytes, 0 before). Returns 0 or -EINVAL with words.
+ * and can be written says the capacity of all (shape->capacity_bytes, 0 before; of what is full
+ * before it, too). Returns 0 or -EINVAL with words.
  */
 int zone_below_first_look(struct zone_below_found *found, struct zone_shape *shape, uint32_t idx,
 			  const struct blk_zone *zone, struct zone_kept *ret_kept);

@@ -380,16 +380,16 @@ static bool is_written_below(const struct zone_table *t, const struct zone_write
 
 unsigned zone_table_forget_unwritten(struct zone_table *t)
 {
-	unsigned append_nr = 0;
+	unsigned left_nr = 0;
 
 	for (unsigned i = 0; i < old_nr(t); i++) {
 		struct zone_write *w = &t->old[i];
 
 		if (w->state && !is_written_below(t, w))
 			w->state = ZONE_WRITE_NONE;
-		append_nr += w->state && w->is_append;
+		left_nr += w->state != ZONE_WRITE_NONE;
 	}
-	return append_nr;
+	return left_nr;
 }
 
 struct zone_write *zone_table_old_append(struct zone_table *t, uint32_t idx, uint32_t length_bytes,
@@ -405,8 +405,19 @@ struct zone_write *zone_table_old_append(struct zone_table *t, uint32_t idx, uin
 	return NULL;
 }
 
-void zone_table_append_again(struct zone_table *t, unsigned tag, struct zone_write *w,
-			     uint64_t *offset_bytes)
+struct zone_write *zone_table_old_of_full(struct zone_table *t, uint64_t offset_bytes,
+					  uint32_t length_bytes)
+{
+	struct zone_write *w = find_old_write(t, offset_bytes, length_bytes);
+
+	return w && w->state == ZONE_WRITE_UNDER_WAY &&
+			       condition_of(t, zone_of(t, offset_bytes)) == ZONE_FULL
+		       ? w
+		       : NULL;
+}
+
+void zone_table_found_again(struct zone_table *t, unsigned tag, struct zone_write *w,
+			    uint64_t *offset_bytes)
 {
 	*offset_bytes = w->offset_bytes;
 	write_again(t, tag, w);

@@ -143,7 +143,7 @@ uint32_t zone_table_write_done(struct zone_table *t, unsigned tag, bool is_good)
 /*
  * Of zones below, when the table is new: of writes of daemons before, forgets those that are
  * written as if they had never been: what begins at the pointer or behind it, and appends, but for
- * those that were not answered below and are there as a whole. Returns how many appends are left.
+ * those that were not answered below and are there as a whole. Returns how many are left.
  */
 unsigned zone_table_forget_unwritten(struct zone_table *t);
 /*
@@ -153,9 +153,15 @@ unsigned zone_table_forget_unwritten(struct zone_table *t);
  */
 struct zone_write *zone_table_old_append(struct zone_table *t, uint32_t idx, uint32_t length_bytes,
 					 unsigned nr);
+/*
+ * The same of a write to a zone that is full, or cannot be written any more: nobody says how far it
+ * is written.
+ */
+struct zone_write *zone_table_old_of_full(struct zone_table *t, uint64_t offset_bytes,
+					  uint32_t length_bytes);
 /* It is: *offset_bytes becomes where. zone_table_write_done follows. */
-void zone_table_append_again(struct zone_table *t, unsigned tag, struct zone_write *w,
-			     uint64_t *offset_bytes);
+void zone_table_found_again(struct zone_table *t, unsigned tag, struct zone_write *w,
+			    uint64_t *offset_bytes);
 /*
  * Who is below says so of a zone without a write under way. Returns 0, or -EIO: it makes no sense
  * (zone_below.h), and nothing has changed.

@@ -9,7 +9,7 @@
  *	zoned_open.c    opening: the table is read, or made
  *	zoned_close.c   the last words
  *	zoned_below.c, zoned_below_open.c   the same over zones below: requests, opening
- *	zoned_again.c   there, appends of the daemon before that come again
+ *	zoned_again.c   there, writes of the daemon before that come again
  *	zone_table.h    the zones as a state machine; zone_format.h: as bytes on the backend below;
  *	zone_memory.h   the memory that outlives the process; zone_below.h: as a drive reports them
  *
@@ -64,7 +64,7 @@ struct zoned_io {
 	struct list_node waiting; /* in d->held, sync.waiting, sync.running or a lane */
 	uint64_t asked_at;	  /* REPORT of zones below: zoned_below's clock */
 	uint32_t readable_bytes;  /* READ: so much comes from below, the rest is zeroes */
-	/* APPEND over zones below: what it is compared with; NULL: nothing (zoned_again.c). */
+	/* Over zones below, what a write is compared with; NULL: nothing (zoned_again.c). */
 	struct zone_write *old;
 	uint32_t old_nr, compared_bytes;
 	uint8_t state; /* enum zoned_io_state */
@@ -112,7 +112,7 @@ struct zoned_below {
 	struct zoned_lane *lane;  /* by zone; NULL: the zones are our own */
 	struct list_node asking;  /* zoned_lane: to be asked, the first one is being asked */
 	uint64_t clock, asked_at; /* counts what changes zones; when the first one was asked */
-	uint8_t *compare;	  /* by tag, ZONE_PAGE_BYTES; NULL: no append can come again */
+	uint8_t *compare;	  /* by tag, ZONE_PAGE_BYTES; NULL: no write can come again */
 };
 
 struct zoned_visit;
@@ -200,8 +200,8 @@ enum backend_submit zoned_below_ended(struct zoned_device *d, struct backend_io 
 /* ---- zoned_again.c ---- */
 
 /*
- * Compares an append with what the daemon before had under way. Returns true: *ret_submit is its
- * answer as that of submit; false: it is a new one.
+ * Compares a write with what the daemon before had under way. Returns true: *ret_submit is its
+ * answer as that of submit; false: there is nothing to compare it with.
  */
 bool zoned_again_begin(struct zoned_device *d, struct backend_io *io,
 		       enum backend_submit *ret_submit);

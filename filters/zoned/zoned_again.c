@@ -1,18 +1,20 @@
 /*
- * Appends over zones below that the driver sends again after the death of a daemon (zoned.h). The
- * queue's reactor. Owns nothing.
+ * Writes over zones below that the driver sends again after the death of a daemon, and of which the
+ * write pointer does not say whether they are there (zoned.h). The queue's reactor. Owns nothing.
  *
  * An append that the dead daemon had under way may be below as a whole, and cannot be written to
  * its place once more. Nothing but its bytes says which one it was: several of one length may come
- * again, of which only one had begun.
+ * again, of which only one had begun. Of a zone that is full, or cannot be written any more, nobody
+ * knows how far it is written: so it is with writes there.
  *
  * Happy path: what it had under way in the zone with the length of this one -> read from below,
  * page by page -> the same bytes: this one is answered with that place. Meanwhile the zone has a
  * write under way, as far as others can tell.
  *
  * Failure modes: other bytes, or none that can be read: the next one with that length is compared;
- * when there is none left, it is a new append.
+ * when there is none left, it is a new append. A write fails then.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "base/util.h"
@@ -47,8 +49,15 @@ static bool page_is_same(const struct zoned_device *d, struct zoned_io *z)
 
 static void take_old(struct zoned_device *d, struct zoned_io *z, uint32_t nr)
 {
-	z->old = zone_table_old_append(&d->table, zone_of(&d->table, z->io->offset_bytes),
-				       z->io->length_bytes, nr);
+	struct zone_table *t = &d->table;
+
+	if (z->io->op == BACKEND_ZONE_APPEND)
+		z->old = zone_table_old_append(t, zone_of(t, z->io->offset_bytes),
+					       z->io->length_bytes, nr);
+	else
+		z->old = nr > 0 ? NULL
+				: zone_table_old_of_full(t, z->io->offset_bytes,
+							 z->io->length_bytes);
 	z->old_nr = nr;
 	z->compared_bytes = 0;
 }
@@ -64,7 +73,7 @@ static void hold_zone(struct zoned_device *d, const struct zoned_io *z, int by)
 static enum backend_submit again_found(struct zoned_device *d, struct zoned_io *z)
 {
 	hold_zone(d, z, -1);
-	zone_table_append_again(&d->table, z->io->tag, z->old, &z->io->offset_bytes);
+	zone_table_found_again(&d->table, z->io->tag, z->old, &z->io->offset_bytes);
 	z->old = NULL;
 	return zoned_below_ended(d, z->io, 0);
 }
@@ -85,7 +94,10 @@ enum backend_submit zoned_again_read(struct zoned_device *d, struct backend_io *
 	if (z->old)
 		return BACKEND_QUEUED;
 	hold_zone(d, z, -1);
-	return zoned_below_append(d, io);
+	if (io->op == BACKEND_ZONE_APPEND)
+		return zoned_below_append(d, io);
+	io->result = -EIO;
+	return BACKEND_DONE;
 }
 
 bool zoned_again_begin(struct zoned_device *d, struct backend_io *io,
@@ -95,7 +107,8 @@ bool zoned_again_begin(struct zoned_device *d, struct backend_io *io,
 	uint32_t idx = zone_of(&d->table, io->offset_bytes);
 
 	/* What the table refuses anyway. */
-	if (d->table.now[idx].is_held || io->offset_bytes != zone_start(&d->table, idx))
+	if (d->table.now[idx].is_held ||
+	    (io->op == BACKEND_ZONE_APPEND && io->offset_bytes != zone_start(&d->table, idx)))
 		return false;
 	take_old(d, z, 0);
 	if (!z->old)

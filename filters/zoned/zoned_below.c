@@ -156,10 +156,10 @@ static enum backend_submit write_turn(struct zoned_device *d, struct backend_io 
 					       (uint64_t)io->length_bytes);
 	enum backend_submit submit;
 
+	if (d->below.compare && zoned_again_begin(d, io, &submit))
+		return submit;
 	if (io->op == BACKEND_ZONE_APPEND)
-		return d->below.compare && zoned_again_begin(d, io, &submit)
-			       ? submit
-			       : zoned_below_append(d, io);
+		return zoned_below_append(d, io);
 	io->result = zone_table_write(&d->table, io->tag, io->offset_bytes, io->length_bytes);
 	return io->result < 0 ? BACKEND_DONE : write_pass(d, io, written_bytes);
 }

@@ -74,6 +74,10 @@ static void below_reported(struct zoned_visit *v)
 
 	if (d->shape.capacity_bytes == 0)
 		d->shape.capacity_bytes = d->shape.zone_bytes;
+	/* Of those that stand before the first that says it. */
+	for (uint32_t i = 0; i < d->shape.zone_nr; i++)
+		if (d->memory.zone[i].condition == ZONE_FULL)
+			d->memory.zone[i].written_bytes = d->shape.capacity_bytes;
 	if (d->shape.open_nr_max >= written_nr)
 		d->shape.open_nr_max = 0;
 	if (d->shape.active_nr_max >= written_nr)

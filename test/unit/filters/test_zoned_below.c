@@ -737,6 +737,53 @@ static void test_again_from_the_start(void **state)
 	is_answered(0, -EIO);
 }
 
+/* The drive has these bytes in the page that is read from it. */
+static void page_is(uint64_t bytes, uint8_t value)
+{
+	drive_has(BACKEND_READ, at(1, bytes), 4096);
+	memset(drive.kept[0]->buf, value, 4096);
+	drive_end(0, 0);
+}
+
+/* A write that fills its zone was under way; what is there of it then, and how the zone is. */
+static void last_write_again(uint32_t there_bytes, unsigned cond, uint8_t value, int result)
+{
+	int fd;
+
+	drive_set(1, BLK_ZONE_COND_CLOSED, BELOW_CAPACITY - 4096);
+	below_open(0);
+	memset(below.buf, 0x11, 4096);
+	write_at(0, 1, BELOW_CAPACITY - 4096, 4096);
+	fd = memory_now();
+	drive_end(-EIO, there_bytes);
+	turn();
+	below_close();
+	drive.zone[1].cond = (uint8_t)cond;
+	assert_int_equal(below_open(fd), 0);
+	close(fd);
+	write_at(0, 1, BELOW_CAPACITY - 4096, 4096);
+	page_is(BELOW_CAPACITY - 4096, value);
+	is_answered(0, result);
+	assert_int_equal(drive.kept_nr, 0);
+	/* Once. */
+	if (result == 0) {
+		write_at(0, 1, BELOW_CAPACITY - 4096, 4096);
+		is_answered(0, -EIO);
+	}
+}
+
+static void test_last_write_again(void **state)
+{
+	(void)state;
+	last_write_again(4096, BLK_ZONE_COND_FULL, 0x11, 0);
+}
+
+static void test_write_to_what_is_read_only(void **state)
+{
+	(void)state;
+	last_write_again(0, BLK_ZONE_COND_READONLY, 0, -EIO);
+}
+
 /* An append of two pages was under way, and is there as a whole. */
 static void append_is_there(void)
 {
@@ -750,14 +797,6 @@ static void append_is_there(void)
 	below_close();
 	assert_int_equal(below_open(fd), 0);
 	close(fd);
-}
-
-/* The drive has these bytes in the page that is read from it. */
-static void page_is(uint64_t bytes, uint8_t value)
-{
-	drive_has(BACKEND_READ, at(1, bytes), 4096);
-	memset(drive.kept[0]->buf, value, 4096);
-	drive_end(0, 0);
 }
 
 static void test_append_again(void **state)
@@ -859,6 +898,8 @@ int main(void)
 		BELOW_TEST(test_reads),
 		BELOW_TEST(test_again),
 		BELOW_TEST(test_again_from_the_start),
+		BELOW_TEST(test_last_write_again),
+		BELOW_TEST(test_write_to_what_is_read_only),
 		BELOW_TEST(test_append_again),
 		BELOW_TEST(test_other_append),
 		BELOW_TEST(test_reset_while_compared),
