@@ -18,6 +18,9 @@
  * a command; EOVERFLOW, the same of active ones. What only is open because it was written is closed
  * for another one.
  *
+ * A leaf over a drive with zones may have them too, below a node that is_zoned: it answers
+ * ZONE_MANAGE, no APPEND, and its reads behind the write pointer and its limits are the drive's.
+ *
  * After a power cut a zone has all that was flushed, and nothing behind its pointer. RESET,
  * RESET_ALL and FINISH are durable when they are complete.
  */

@@ -183,7 +183,7 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" 1200 '' nvme
 	guests "$(one 6.12)" 1200 '' resize
 	guests "$both" 1200 '' upgrade recovery
-	guests "$(one 7.2)" 1200 '' zoned
+	guests "$(one 7.2)" 1200 '' zoned zoned_below
 	guests "$both" 1200 '' integrity
 	guests "$(one 7.2)" 1200 '' setro partitions shared_memory
 	guests "$(one 7.2)" 1200 '' datapath

@@ -44,6 +44,7 @@
 
 struct file_queue {
 	int file_slot;
+	struct file_zones *zones; /* NULL: the file has none */
 };
 
 enum file_state {
@@ -54,6 +55,7 @@ enum file_state {
 	FILE_FALLOCATE,
 	FILE_ZEROES,
 	FILE_SYNC,
+	FILE_ZONE, /* file_zones.c has it */
 };
 
 struct file_io {
@@ -173,6 +175,7 @@ static void prep_other(struct file_io *f, struct io_uring_sqe *sqe)
 		break;
 	case FILE_READ:
 	case FILE_WRITE:
+	case FILE_ZONE:
 	case FILE_IDLE:
 		ASSERT(!"an idle I/O has nothing to issue");
 	}
@@ -376,6 +379,7 @@ static __attribute__((noinline)) void went_on(struct file_io *f, int res)
 	case FILE_SYNC:
 		file_complete(f, res);
 		break;
+	case FILE_ZONE:
 	case FILE_IDLE:
 		ASSERT(!"a completion for an idle I/O");
 	}
@@ -394,6 +398,7 @@ static void on_cqe(struct op *op, int res, uint32_t cqe_flags)
 
 static enum backend_submit submit_other(struct backend_io *io)
 {
+	const struct file_queue *q = io->queue->priv;
 	struct file_io *f = io->priv;
 
 	switch (io->op) {
@@ -408,6 +413,13 @@ static enum backend_submit submit_other(struct backend_io *io)
 	case BACKEND_WRITE_ZEROES:
 		start_zeroing(f);
 		break;
+	case BACKEND_ZONE_MANAGE:
+		f->state = FILE_ZONE;
+		return file_zones_submit(q->zones, io);
+	case BACKEND_ZONE_APPEND:
+		/* No program can ask a block device for one. */
+		io->result = -EOPNOTSUPP;
+		return BACKEND_DONE;
 	}
 	return BACKEND_QUEUED;
 }
@@ -447,9 +459,13 @@ static enum backend_submit file_submit(struct backend_io *io)
 static struct backend_wait file_wait(const struct backend_io *io)
 {
 	static const char *const name[] = {
-		[FILE_READ] = "reading",	  [FILE_WRITE] = "writing",
-		[FILE_DISCARD] = "discarding",	  [FILE_FALLOCATE] = "in fallocate",
-		[FILE_ZEROES] = "writing zeroes", [FILE_SYNC] = "syncing",
+		[FILE_READ] = "reading",
+		[FILE_WRITE] = "writing",
+		[FILE_DISCARD] = "discarding",
+		[FILE_FALLOCATE] = "in fallocate",
+		[FILE_ZEROES] = "writing zeroes",
+		[FILE_SYNC] = "syncing",
+		[FILE_ZONE] = "in a command for a zone",
 	};
 	const struct file_io *f = io->priv;
 	unsigned state = __atomic_load_n(&f->state, __ATOMIC_RELAXED);
@@ -461,15 +477,19 @@ static int file_queue_init(struct backend_queue *queue)
 {
 	const struct file_device *file = queue->device->priv;
 	struct file_queue *q = queue->priv;
+	int ret = 0;
 
 	q->file_slot = reactor_file_add(queue->reactor, file->fd);
-	return MIN(q->file_slot, 0);
+	if (q->file_slot >= 0 && file->is_zoned)
+		q->zones = file_zones_create(queue, &ret);
+	return MIN(q->file_slot, ret);
 }
 
 static void file_queue_fini(struct backend_queue *queue)
 {
 	struct file_queue *q = queue->priv;
 
+	file_zones_free(q->zones);
 	reactor_file_remove(queue->reactor, q->file_slot);
 }
 

@@ -1,6 +1,6 @@
 /*
  * What file.c (I/O), file_open.c (opening), file_lock.c (who else has it), file_limits.c (what is
- * below) and file_resize.c (while it serves) share.
+ * below), file_zones.c (zoned block devices) and file_resize.c (while it serves) share.
  */
 #ifndef BACKENDS_FILE_FILE_H
 #define BACKENDS_FILE_FILE_H
@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/stat.h>
 
 #include "storage/backend.h"
@@ -32,10 +33,12 @@ struct file_config {
 struct file_device {
 	int fd;
 	bool is_block;
+	bool is_zoned; /* a block device with zones, served as such: file_zones.c */
 	bool direct;
-	bool in_image;	    /* below an image format: what is beyond its end reads as zeroes */
-	bool ends_anywhere; /* images, metadata: created without a size */
-	const void *zeroes; /* FILE_ZEROES_BYTES, read-only, shared by all queues */
+	bool in_image;	      /* below an image format: what is beyond its end reads as zeroes */
+	bool ends_anywhere;   /* images, metadata: created without a size */
+	uint64_t zoned_bytes; /* of the block device with zones, with a last one that is smaller */
+	const void *zeroes;   /* FILE_ZEROES_BYTES, read-only, shared by all queues */
 	struct stat stat;
 	char identity[BACKEND_IDENTITY_BYTES];
 	const char *name;	 /* of the device, for the next one that wants the same file */
@@ -76,5 +79,30 @@ int file_choose_direct(struct backend_device *device);
 
 /* file_limits.c: fills device->limits but for the size. */
 void file_find_limits(struct backend_device *device);
+
+/*
+ * file_limits.c: a value of the queue in sysfs of the block device dev, or of the disk of which it
+ * is a partition. 0, NULL: there is none; the stream is the caller's to close.
+ */
+uint64_t file_queue_limit(dev_t dev, const char *name);
+FILE *file_queue_limit_open(dev_t dev, const char *name);
+
+/*
+ * file_zones.c, at open: whether the block device has zones, and whether it is served as such.
+ * Returns 0, or -errno with words: it has zones, and nothing over it that writes them in order.
+ */
+int file_check_zones(struct backend_device *device);
+/* The same, after the other limits: those of zones, and a size of whole ones. */
+void file_find_zones(struct backend_device *device);
+
+/*
+ * file_zones.c: the requests ZONE_MANAGE of a queue (storage/zones.h), one after the other, each
+ * as an ioctl on a helper thread. The queue's reactor. NULL with -errno in *ret_err: no memory.
+ */
+struct file_zones *file_zones_create(struct backend_queue *queue, int *ret_err);
+/* None of them is under way. Accepts NULL. */
+void file_zones_free(struct file_zones *zones);
+/* As struct backend's submit: DONE only when it cannot begin. */
+enum backend_submit file_zones_submit(struct file_zones *zones, struct backend_io *io);
 
 #endif

@@ -136,17 +136,21 @@ static bool disk_path(dev_t dev, char path[static 64])
 	return false;
 }
 
-/* A number of a block device's queue in sysfs; 0 when there is none. */
-static uint64_t limit_of(dev_t dev, const char *name)
+FILE *file_queue_limit_open(dev_t dev, const char *name)
 {
-	unsigned long long value = 0;
 	char disk[64], path[128];
-	FILE *f;
 
 	if (!disk_path(dev, disk))
-		return 0;
+		return NULL;
 	snprintf(path, sizeof(path), "%s/queue/%s", disk, name);
-	f = fopen(path, "re");
+	return fopen(path, "re");
+}
+
+uint64_t file_queue_limit(dev_t dev, const char *name)
+{
+	FILE *f = file_queue_limit_open(dev, name);
+	unsigned long long value = 0;
+
 	if (!f)
 		return 0;
 	if (fscanf(f, "%llu", &value) != 1)
@@ -175,7 +179,7 @@ static bool takes_any_pages(dev_t dev, const struct backend_limits *limits)
 
 static uint64_t queue_limit(const struct file_device *file, const char *name)
 {
-	return limit_of(file->stat.st_rdev, name);
+	return file_queue_limit(file->stat.st_rdev, name);
 }
 
 /* Of the device below; a file system on several devices, or on none, has no queue to ask. */
@@ -187,9 +191,9 @@ static void find_page_limits(struct backend_device *device)
 
 	if (!file->direct)
 		return;
-	limits->max_segments = (uint32_t)limit_of(dev, "max_segments");
-	limits->max_segment_bytes = (uint32_t)limit_of(dev, "max_segment_size");
-	limits->virt_boundary_mask = limit_of(dev, "virt_boundary_mask");
+	limits->max_segments = (uint32_t)file_queue_limit(dev, "max_segments");
+	limits->max_segment_bytes = (uint32_t)file_queue_limit(dev, "max_segment_size");
+	limits->virt_boundary_mask = file_queue_limit(dev, "virt_boundary_mask");
 	if (takes_any_pages(dev, limits))
 		limits->max_segments = limits->max_segment_bytes = 0;
 }
@@ -273,4 +277,6 @@ void file_find_limits(struct backend_device *device)
 	else
 		find_file_limits(device);
 	find_page_limits(device);
+	if (file->is_zoned)
+		file_find_zones(device);
 }

@@ -44,7 +44,8 @@ const struct option file_options[] = {
 			       .flags = OPTION_REQUIRED,
 			       .help = "A regular file or a block device. It is locked (option "
 				       "lock); a file that another device or process has locked is "
-				       "refused." },
+				       "refused. A zoned block device stands directly below the "
+				       "filter zoned, or is read_only." },
 	[FILE_OPTION_SIZE] = { .name = "size",
 			       .type = OPTION_SIZE,
 			       .offset = offsetof(struct file_config, size_bytes),
@@ -356,7 +357,8 @@ void file_identity(const struct backend_device *device, char text[BACKEND_IDENTI
 int file_open(struct backend_device *device)
 {
 	static int (*const steps[])(struct backend_device *) = {
-		open_path, file_lock, file_find_size, find_identity, file_choose_direct, map_zeroes,
+		open_path,	    file_lock,	      file_find_size, find_identity,
+		file_choose_direct, file_check_zones, map_zeroes,
 	};
 	struct file_device *file = device->priv;
 

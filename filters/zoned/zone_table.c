@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/counter.h"
 #include "base/util.h"
+#include "filters/zoned/zone_below.h"
 
 #define ZONE_SECTOR_SHIFT 9
 
@@ -71,7 +72,7 @@ static uint32_t open_nr(const struct zone_table *t)
 
 static bool may_be_active(const struct zone_table *t)
 {
-	return t->shape.active_nr_max == 0 ||
+	return t->shape.active_nr_max == 0 || t->shape.is_below ||
 	       open_nr(t) + t->nr[ZONE_CLOSED] < t->shape.active_nr_max;
 }
 
@@ -83,7 +84,7 @@ static int make_room(struct zone_table *t)
 	if (t->shape.open_nr_max == 0 || open_nr(t) < t->shape.open_nr_max)
 		return 0;
 	if (list_empty(&t->implicit))
-		return -ETOOMANYREFS;
+		return t->shape.is_below ? 0 : -ETOOMANYREFS;
 	idx = (uint32_t)(list_entry(t->implicit.next, struct zone_now, open) - t->now);
 	set_condition(t, idx, condition_when_closed(t, idx));
 	return 0;
@@ -191,7 +192,8 @@ static enum zone_condition settled_condition(const struct zone_table *t, const s
 		return ZONE_CLOSED;
 	if (condition == ZONE_CLOSED && z->written_bytes == 0)
 		return ZONE_EMPTY;
-	if (is_open(condition) && t->shape.open_nr_max && open_nr(t) == t->shape.open_nr_max)
+	if (is_open(condition) && t->shape.open_nr_max && !t->shape.is_below &&
+	    open_nr(t) == t->shape.open_nr_max)
 		return z->written_bytes ? ZONE_CLOSED : ZONE_EMPTY;
 	return condition;
 }
@@ -326,7 +328,7 @@ int zone_table_append(struct zone_table *t, unsigned tag, uint64_t *offset_bytes
 	if (t->now[idx].is_held || *offset_bytes != zone_start(t, idx) ||
 	    zone_is_conventional(t, idx))
 		return zone_refuse(t, -EIO);
-	w = find_old_append(t, idx, length_bytes);
+	w = t->shape.is_below ? NULL : find_old_append(t, idx, length_bytes);
 	ret = w ? write_again(t, tag, w) : write_next(t, tag, idx, length_bytes, true);
 	if (ret == 0)
 		*offset_bytes = t->write[tag].offset_bytes;
@@ -360,6 +362,80 @@ uint32_t zone_table_write_done(struct zone_table *t, unsigned tag, bool is_good)
 	t->now[idx].under_way_nr--;
 	t->under_way_nr--;
 	return idx;
+}
+
+/* ---- zones below ---- */
+
+/* Of such a write something is there. */
+static bool is_written_below(const struct zone_table *t, const struct zone_write *w)
+{
+	uint64_t readable_bytes;
+
+	if (w->offset_bytes >= t->shape.zone_nr * t->shape.zone_bytes)
+		return false;
+	readable_bytes = zone_table_readable(t, w->offset_bytes);
+	return w->is_append ? w->state == ZONE_WRITE_UNDER_WAY && readable_bytes >= w->length_bytes
+			    : readable_bytes > 0;
+}
+
+unsigned zone_table_forget_unwritten(struct zone_table *t)
+{
+	unsigned left_nr = 0;
+
+	for (unsigned i = 0; i < old_nr(t); i++) {
+		struct zone_write *w = &t->old[i];
+
+		if (w->state && !is_written_below(t, w))
+			w->state = ZONE_WRITE_NONE;
+		left_nr += w->state != ZONE_WRITE_NONE;
+	}
+	return left_nr;
+}
+
+struct zone_write *zone_table_old_append(struct zone_table *t, uint32_t idx, uint32_t length_bytes,
+					 unsigned nr)
+{
+	for (unsigned i = 0; i < old_nr(t); i++) {
+		struct zone_write *w = &t->old[i];
+
+		if (w->state && w->is_append && zone_of(t, w->offset_bytes) == idx &&
+		    w->length_bytes == length_bytes && nr-- == 0)
+			return w;
+	}
+	return NULL;
+}
+
+struct zone_write *zone_table_old_of_full(struct zone_table *t, uint64_t offset_bytes,
+					  uint32_t length_bytes)
+{
+	struct zone_write *w = find_old_write(t, offset_bytes, length_bytes);
+
+	return w && w->state == ZONE_WRITE_UNDER_WAY &&
+			       condition_of(t, zone_of(t, offset_bytes)) == ZONE_FULL
+		       ? w
+		       : NULL;
+}
+
+void zone_table_found_again(struct zone_table *t, unsigned tag, struct zone_write *w,
+			    uint64_t *offset_bytes)
+{
+	*offset_bytes = w->offset_bytes;
+	write_again(t, tag, w);
+}
+
+int zone_table_learn(struct zone_table *t, uint32_t idx, const struct blk_zone *zone)
+{
+	struct zone_kept found;
+	int ret = zone_below_parse(&t->shape, idx, zone, &found);
+
+	if (ret == 0 && found.is_conventional != t->zone[idx].is_conventional)
+		ret = -EIO;
+	if (ret < 0 || found.is_conventional)
+		return ret;
+	if (found.written_bytes != t->zone[idx].written_bytes)
+		set_written(t, idx, found.written_bytes);
+	set_condition(t, idx, (enum zone_condition)found.condition);
+	return 0;
 }
 
 uint64_t zone_table_readable(const struct zone_table *t, uint64_t offset_bytes)

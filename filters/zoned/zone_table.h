@@ -34,6 +34,11 @@ struct zone_shape {
 	uint32_t zone_nr, conventional_nr;
 	uint32_t open_nr_max, active_nr_max; /* 0: no limit */
 	uint32_t depth;
+	/*
+	 * Who is below has the zones and keeps the limits: conditions are what it is likely to say,
+	 * and nothing is refused for them.
+	 */
+	bool is_below;
 };
 
 enum zone_condition {
@@ -49,7 +54,8 @@ enum zone_condition {
 struct zone_kept {
 	uint64_t written_bytes; /* from its start; a FULL zone may end behind it */
 	uint32_t condition;	/* enum zone_condition */
-	uint32_t reserved;
+	/* Nor is it one of the first, conventional_nr: of zones below. */
+	uint32_t is_conventional;
 };
 
 enum zone_write_state {
@@ -114,7 +120,7 @@ static inline uint64_t zone_start(const struct zone_table *t, uint32_t idx)
 
 static inline bool zone_is_conventional(const struct zone_table *t, uint32_t idx)
 {
-	return idx < t->shape.conventional_nr;
+	return idx < t->shape.conventional_nr || t->zone[idx].is_conventional;
 }
 
 /*
@@ -133,6 +139,34 @@ int zone_table_append(struct zone_table *t, unsigned tag, uint64_t *offset_bytes
  * there is not defined. Returns the zone.
  */
 uint32_t zone_table_write_done(struct zone_table *t, unsigned tag, bool is_good);
+
+/*
+ * Of zones below, when the table is new: of writes of daemons before, forgets those that are
+ * written as if they had never been: what begins at the pointer or behind it, and appends, but for
+ * those that were not answered below and are there as a whole. Returns how many are left.
+ */
+unsigned zone_table_forget_unwritten(struct zone_table *t);
+/*
+ * Of these, the one with this number (from 0 on) in the zone that is as long; NULL: there are not
+ * so many. It may be the one that comes again, when it has the same bytes: it was not answered, so
+ * its place is nobody's. Valid until the zone is reset or finished.
+ */
+struct zone_write *zone_table_old_append(struct zone_table *t, uint32_t idx, uint32_t length_bytes,
+					 unsigned nr);
+/*
+ * The same of a write to a zone that is full, or cannot be written any more: nobody says how far it
+ * is written.
+ */
+struct zone_write *zone_table_old_of_full(struct zone_table *t, uint64_t offset_bytes,
+					  uint32_t length_bytes);
+/* It is: *offset_bytes becomes where. zone_table_write_done follows. */
+void zone_table_found_again(struct zone_table *t, unsigned tag, struct zone_write *w,
+			    uint64_t *offset_bytes);
+/*
+ * Who is below says so of a zone without a write under way. Returns 0, or -EIO: it makes no sense
+ * (zone_below.h), and nothing has changed.
+ */
+int zone_table_learn(struct zone_table *t, uint32_t idx, const struct blk_zone *zone);
 
 /* How many of the bytes from here to the end of the zone have been written. */
 uint64_t zone_table_readable(const struct zone_table *t, uint64_t offset_bytes);

@@ -8,6 +8,8 @@
  *
  * Failure modes: a request that touches a zone with a pointer and another one too is refused, as by
  * real drives; the block layer makes none. A write that fails below: zone_table_write_done.
+ *
+ * Over zones below, writes and actions are zoned_below.c's.
  */
 #include "filters/zoned/zoned.h"
 
@@ -38,21 +40,22 @@ static enum zoned_range range_of(const struct zoned_device *d, const struct back
 	uint32_t first = zone_of(&d->table, io->offset_bytes);
 	uint32_t last = zone_of(&d->table, io->offset_bytes + io->length_bytes - 1);
 
-	if (last < d->shape.conventional_nr)
+	if (zone_is_conventional(&d->table, first) && zone_is_conventional(&d->table, last))
 		return ZONED_RANGE_CONVENTIONAL;
 	return first == last ? ZONED_RANGE_ONE : ZONED_RANGE_ACROSS;
 }
 
-/* From here on the child has it; BACKEND_QUEUED: zoned_child_done follows. */
-static enum backend_submit pass_down(struct backend_io *io, uint32_t length_bytes)
+enum backend_submit zoned_pass_down(struct backend_io *io, uint32_t at_bytes, uint32_t length_bytes)
 {
 	const struct zoned_device *d = io->queue->device->priv;
 	struct zoned_io *z = io->priv;
 
 	__atomic_store_n(&z->state, (uint8_t)ZONED_BELOW, __ATOMIC_RELAXED);
-	backend_piece(io->child, io, 0, length_bytes, d->data_at + io->offset_bytes);
+	backend_piece(io->child, io, at_bytes, length_bytes,
+		      d->data_at + io->offset_bytes + at_bytes);
 	if (io->op == BACKEND_ZONE_APPEND)
 		io->child->op = BACKEND_WRITE;
+	io->child->zone = io->zone;
 	return backend_child_submit(io->child);
 }
 
@@ -74,13 +77,11 @@ static enum backend_submit zoned_read(struct zoned_device *d, struct backend_io 
 					  (uint64_t)io->length_bytes);
 	if (z->readable_bytes == 0)
 		return answer(io, backend_data_put_zeroes(io, 0, io->length_bytes));
-	if (pass_down(io, z->readable_bytes) == BACKEND_QUEUED)
+	if (zoned_pass_down(io, 0, z->readable_bytes) == BACKEND_QUEUED)
 		return BACKEND_QUEUED;
 	io->throttle_ns += io->child->throttle_ns;
 	return answer(io, zoned_read_end(io));
 }
-
-static void zoned_held_look(struct zoned_device *d);
 
 static int write_end(struct zoned_device *d, struct backend_io *io)
 {
@@ -93,14 +94,16 @@ static int write_end(struct zoned_device *d, struct backend_io *io)
 
 static enum backend_submit zoned_write(struct zoned_device *d, struct backend_io *io)
 {
-	int ret =
-		io->op == BACKEND_ZONE_APPEND
-			? zone_table_append(&d->table, io->tag, &io->offset_bytes, io->length_bytes)
-			: zone_table_write(&d->table, io->tag, io->offset_bytes, io->length_bytes);
+	int ret;
 
+	if (d->below.lane)
+		return zoned_below_write(d, io);
+	ret = io->op == BACKEND_ZONE_APPEND
+		      ? zone_table_append(&d->table, io->tag, &io->offset_bytes, io->length_bytes)
+		      : zone_table_write(&d->table, io->tag, io->offset_bytes, io->length_bytes);
 	if (ret < 0)
 		return answer(io, ret);
-	if (pass_down(io, io->length_bytes) == BACKEND_QUEUED)
+	if (zoned_pass_down(io, 0, io->length_bytes) == BACKEND_QUEUED)
 		return BACKEND_QUEUED;
 	io->throttle_ns += io->child->throttle_ns;
 	return answer(io, write_end(d, io));
@@ -108,6 +111,7 @@ static enum backend_submit zoned_write(struct zoned_device *d, struct backend_io
 
 void zoned_child_done(struct backend_io *child)
 {
+	struct zoned_device *d = child->queue->parent->device->priv;
 	struct backend_io *io = child->parent;
 	int result;
 
@@ -116,8 +120,15 @@ void zoned_child_done(struct backend_io *child)
 		return;
 	}
 	io->throttle_ns += child->throttle_ns;
-	result = io->op == BACKEND_READ ? zoned_read_end(io)
-					: write_end(io->queue->device->priv, io);
+	if (io->op == BACKEND_READ)
+		result = zoned_read_end(io);
+	else if (io->op == BACKEND_ZONE_MANAGE)
+		result = zoned_below_act_end(d, io);
+	else if (d->below.lane) {
+		zoned_below_write_done(d, io);
+		return;
+	} else
+		result = write_end(d, io);
 	backend_io_complete(io, result);
 }
 
@@ -140,9 +151,8 @@ static enum backend_submit zoned_report(struct zoned_device *d, struct backend_i
 	return answer(io, ret);
 }
 
-/* The zones of an action: [*ret_first, *ret_end). */
-static void zones_of(const struct zoned_device *d, const struct backend_io *io, uint32_t *ret_first,
-		     uint32_t *ret_end)
+void zoned_zones_of(const struct zoned_device *d, const struct backend_io *io, uint32_t *ret_first,
+		    uint32_t *ret_end)
 {
 	bool is_all = io->zone == BACKEND_ZONE_RESET_ALL;
 
@@ -154,7 +164,7 @@ static void set_held(struct zoned_device *d, const struct backend_io *io, bool i
 {
 	uint32_t i, end;
 
-	for (zones_of(d, io, &i, &end); i < end; i++)
+	for (zoned_zones_of(d, io, &i, &end); i < end; i++)
 		d->table.now[i].is_held = is_held;
 }
 
@@ -169,7 +179,7 @@ static bool zones_are_quiet(const struct zoned_device *d, const struct backend_i
 {
 	uint32_t i, end;
 
-	for (zones_of(d, io, &i, &end); i < end; i++)
+	for (zoned_zones_of(d, io, &i, &end); i < end; i++)
 		if (d->table.now[i].under_way_nr > 0)
 			return false;
 	return true;
@@ -186,11 +196,13 @@ static void reset_zone(struct zoned_device *d, uint32_t idx)
 }
 
 /* The zones are held and quiet. */
-static void change_zones(struct zoned_device *d, struct backend_io *io)
+static enum backend_submit change_zones(struct zoned_device *d, struct backend_io *io)
 {
 	uint32_t i, end;
 
-	for (zones_of(d, io, &i, &end); i < end; i++) {
+	if (d->below.lane)
+		return zoned_below_act(d, io);
+	for (zoned_zones_of(d, io, &i, &end); i < end; i++) {
 		if (io->zone != BACKEND_ZONE_FINISH) {
 			reset_zone(d, i);
 		} else {
@@ -199,10 +211,10 @@ static void change_zones(struct zoned_device *d, struct backend_io *io)
 		}
 	}
 	zoned_sync_join(d, io->priv);
+	return BACKEND_QUEUED;
 }
 
-/* A write has ended: actions that have waited for it go on. */
-static void zoned_held_look(struct zoned_device *d)
+void zoned_held_look(struct zoned_device *d)
 {
 	struct list_node *next;
 
@@ -213,7 +225,8 @@ static void zoned_held_look(struct zoned_device *d)
 		if (!zones_are_quiet(d, z->io))
 			continue;
 		list_remove(n);
-		change_zones(d, z->io);
+		if (change_zones(d, z->io) == BACKEND_DONE)
+			backend_io_complete(z->io, z->io->result);
 	}
 }
 
@@ -221,7 +234,7 @@ static bool is_any_held(const struct zoned_device *d, const struct backend_io *i
 {
 	uint32_t i, end;
 
-	for (zones_of(d, io, &i, &end); i < end; i++)
+	for (zoned_zones_of(d, io, &i, &end); i < end; i++)
 		if (d->table.now[i].is_held)
 			return true;
 	return false;
@@ -236,20 +249,17 @@ static bool is_reset_already(const struct zoned_device *d, const struct backend_
 	       !d->pages.is_dirty[page] && !d->pages.is_now[page];
 }
 
-/* RESET, RESET_ALL, FINISH. */
-static enum backend_submit zoned_change(struct zoned_device *d, struct backend_io *io)
+enum backend_submit zoned_change(struct zoned_device *d, struct backend_io *io)
 {
 	struct zoned_io *z = io->priv;
 
 	if (is_any_held(d, io))
 		return answer(io, -EIO);
-	if (is_reset_already(d, io))
+	if (!d->below.lane && is_reset_already(d, io))
 		return answer(io, 0);
 	set_held(d, io, true);
-	if (zones_are_quiet(d, io)) {
-		change_zones(d, io);
-		return BACKEND_QUEUED;
-	}
+	if (zones_are_quiet(d, io))
+		return change_zones(d, io);
 	__atomic_store_n(&z->state, (uint8_t)ZONED_HELD, __ATOMIC_RELAXED);
 	list_push_back(&d->held, &z->waiting);
 	return BACKEND_QUEUED;
@@ -285,12 +295,14 @@ enum backend_submit zoned_submit(struct backend_io *io)
 {
 	struct zoned_device *d = io->queue->device->priv;
 
+	if (io->op == BACKEND_FLUSH && d->below.lane)
+		return backend_forward_to(io, 0, io->offset_bytes);
 	if (io->op == BACKEND_FLUSH) {
 		zoned_sync_join(d, io->priv);
 		return BACKEND_QUEUED;
 	}
 	if (io->op == BACKEND_ZONE_MANAGE)
-		return zoned_manage(d, io);
+		return d->below.lane ? zoned_below_manage(d, io) : zoned_manage(d, io);
 	switch (range_of(d, io)) {
 	case ZONED_RANGE_ONE:
 		return io->op == BACKEND_READ ? zoned_read(d, io) : zoned_write(d, io);
@@ -308,7 +320,7 @@ void zoned_cancel(struct backend_io *io)
 {
 	const struct zoned_io *z = io->priv;
 
-	/* What is held ends with the writes before it, which are cancelled too. */
+	/* What is held or waits ends with the writes before it, which are cancelled too. */
 	if (backend_child_cancel(io->child))
 		return;
 	if (!list_empty(&z->waiting))

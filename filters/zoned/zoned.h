@@ -1,5 +1,6 @@
 /*
- * zoned: a device with zones (storage/zones.h) over any backend that can be written.
+ * zoned: a device with zones (storage/zones.h) over any backend that can be written, or over one
+ * that has zones itself (zoned_below.c), whose they are then.
  *
  *	zoned_node.c    what the core sees: options, limits, who it is, what can be seen
  *	zoned.c         requests: reads, writes, appends, actions on zones
@@ -7,12 +8,14 @@
  *	zoned_pages.c   the pages of the table: which are to be written, and with what
  *	zoned_open.c    opening: the table is read, or made
  *	zoned_close.c   the last words
+ *	zoned_below.c, zoned_below_open.c   the same over zones below: requests, opening
+ *	zoned_again.c   there, writes of the daemon before that come again
  *	zone_table.h    the zones as a state machine; zone_format.h: as bytes on the backend below;
- *	zone_memory.h   the memory that outlives the process
+ *	zone_memory.h   the memory that outlives the process; zone_below.h: as a drive reports them
  *
  * One queue, so that one reactor owns the zones. What a daemon that is killed knew is in memory
- *that outlives it; what a power cut leaves is in the table on the backend below, in front of the
- *bytes.
+ * that outlives it; what a power cut leaves is in the table on the backend below, in front of the
+ * bytes.
  *
  * That the table never says more than there is: a round of zoned_sync first flushes what is below,
  * then writes to the table how far the zones were complete before that, and flushes again. A FLUSH
@@ -47,13 +50,24 @@ extern const struct option zoned_options[];
 void zoned_check(const void *config, const struct yaml_node *map, struct config_errors *e);
 
 /* What a request of the node does now, in words for those who ask. */
-enum zoned_io_state { ZONED_BELOW, ZONED_HELD, ZONED_WAITS_SYNC, ZONED_SYNCS };
+enum zoned_io_state {
+	ZONED_BELOW,
+	ZONED_HELD,
+	ZONED_WAITS_SYNC,
+	ZONED_SYNCS,
+	ZONED_WAITS_TURN,
+	ZONED_IO_STATE_NR,
+};
 
 struct zoned_io {
 	struct backend_io *io;
-	struct list_node waiting; /* in d->held, sync.waiting or sync.running */
+	struct list_node waiting; /* in d->held, sync.waiting, sync.running or a lane */
+	uint64_t asked_at;	  /* REPORT of zones below: zoned_below's clock */
 	uint32_t readable_bytes;  /* READ: so much comes from below, the rest is zeroes */
-	uint8_t state;		  /* enum zoned_io_state */
+	/* Over zones below, what a write is compared with; NULL: nothing (zoned_again.c). */
+	struct zone_write *old;
+	uint32_t old_nr, compared_bytes;
+	uint8_t state; /* enum zoned_io_state */
 };
 
 enum zoned_sync_step {
@@ -85,6 +99,22 @@ struct zoned_pages {
 	uint32_t nr, next;
 };
 
+/* Of a zone below. */
+struct zoned_lane {
+	struct list_node waiting; /* zoned_io: writes that wait for their turn, in their order */
+	struct list_node asking;  /* in zoned_below's asking */
+	uint64_t changed_at;	  /* zoned_below's clock, when a write or action ended */
+	bool is_unsure; /* how far it is written is to be asked below before the next write */
+};
+
+/* zoned_below.c. */
+struct zoned_below {
+	struct zoned_lane *lane;  /* by zone; NULL: the zones are our own */
+	struct list_node asking;  /* zoned_lane: to be asked, the first one is being asked */
+	uint64_t clock, asked_at; /* counts what changes zones; when the first one was asked */
+	uint8_t *compare;	  /* by tag, ZONE_PAGE_BYTES; NULL: no write can come again */
+};
+
 struct zoned_visit;
 
 struct zoned_device {
@@ -100,6 +130,7 @@ struct zoned_device {
 	struct zoned_sync sync;
 	struct list_node held; /* actions that wait for writes of their zones */
 	uint8_t *trim;	       /* by zone: enum zoned_trim */
+	struct zoned_below below;
 	bool child_discards, is_read_only;
 	uint64_t resets, finishes, commits; /* written by the reactor, read by the main thread */
 	struct zoned_visit *visit;
@@ -112,6 +143,29 @@ void zoned_child_done(struct backend_io *child);
 void zoned_cancel(struct backend_io *io);
 /* The round of an action has ended: writes of its zones may begin. */
 void zoned_let_go(struct zoned_device *d, const struct backend_io *io);
+/* A write of a zone that is held has ended: actions that have waited for it go on. */
+void zoned_held_look(struct zoned_device *d);
+/* RESET, RESET_ALL, FINISH: hold their zones until no write is under way, and on. */
+enum backend_submit zoned_change(struct zoned_device *d, struct backend_io *io);
+/* The zones of an action: [*ret_first, *ret_end). */
+void zoned_zones_of(const struct zoned_device *d, const struct backend_io *io, uint32_t *ret_first,
+		    uint32_t *ret_end);
+/*
+ * Gives the child length_bytes of the request from its byte at_bytes on. As backend_child_submit:
+ * QUEUED, zoned_child_done follows.
+ */
+enum backend_submit zoned_pass_down(struct backend_io *io, uint32_t at_bytes,
+				    uint32_t length_bytes);
+
+/* ---- zoned_below.c ---- */
+
+/* APPEND, and WRITE to a zone with a pointer; its end. */
+enum backend_submit zoned_below_write(struct zoned_device *d, struct backend_io *io);
+void zoned_below_write_done(struct zoned_device *d, struct backend_io *io);
+/* ZONE_MANAGE; of a change, once its zones are held and quiet; its end: returns the result. */
+enum backend_submit zoned_below_manage(struct zoned_device *d, struct backend_io *io);
+enum backend_submit zoned_below_act(struct zoned_device *d, struct backend_io *io);
+int zoned_below_act_end(struct zoned_device *d, struct backend_io *io);
 
 /* ---- zoned_sync.c ---- */
 
@@ -136,11 +190,39 @@ bool zoned_pages_next(struct zoned_device *d, void *buf, uint64_t *ret_at);
 /* is_good: they are durable. */
 void zoned_pages_end(struct zoned_device *d, bool is_good);
 
+/* As struct backend's rest: a zone may be asked for that no request waits for. */
+bool zoned_below_rest(struct backend_queue *queue);
+/* Its turn has come, and it has no place yet. DONE: io->result is set. */
+enum backend_submit zoned_below_append(struct zoned_device *d, struct backend_io *io);
+/* It has been answered, by the child or without it: DONE with this result. */
+enum backend_submit zoned_below_ended(struct zoned_device *d, struct backend_io *io, int result);
+
+/* ---- zoned_again.c ---- */
+
+/*
+ * Compares a write with what the daemon before had under way. Returns true: *ret_submit is its
+ * answer as that of submit; false: there is nothing to compare it with.
+ */
+bool zoned_again_begin(struct zoned_device *d, struct backend_io *io,
+		       enum backend_submit *ret_submit);
+/* The child has read a part of that: DONE, io->result is set; QUEUED, not yet. */
+enum backend_submit zoned_again_read(struct zoned_device *d, struct backend_io *io);
+
 /* ---- zoned_open.c, zoned_close.c ---- */
 
 int zoned_open(struct backend_device *device);
+/* The zones are in d->memory; a process before has left more, or nothing. */
+void zoned_open_loaded(struct zoned_visit *v);
 void zoned_open_async(struct backend_visit *visit);
 void zoned_close_async(struct backend_visit *visit);
 void zoned_close(struct backend_device *device);
+
+/* ---- zoned_below_open.c ---- */
+
+/* The options have no zones: those below are served. Returns 0 or -errno with words. */
+int zoned_below_open(struct zoned_device *d);
+void zoned_below_open_async(struct zoned_visit *v);
+/* zone_table's `changed`: nothing is kept. */
+void zoned_below_changed(struct zone_table *t, uint32_t idx);
 
 #endif

@@ -116,7 +116,11 @@ void zoned_close(struct backend_device *device)
 	zone_table_fini(&d->table);
 	zoned_pages_free(&d->pages);
 	free(d->trim);
+	free(d->below.lane);
+	free(d->below.compare);
+	d->below.compare = NULL;
 	d->trim = NULL;
+	d->below.lane = NULL;
 	if (d->device)
 		zone_memory_free(&d->memory);
 	if (d->stored_fd > 0)

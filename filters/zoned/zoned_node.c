@@ -58,9 +58,9 @@ const struct option zoned_options[] = {
 	  .offset = offsetof(struct zoned_config, zones),
 	  .table = zones_options,
 	  .table_bytes = sizeof(struct zoned_zones_config),
-	  .flags = OPTION_REQUIRED,
 	  .help = "What the zones are like. size, capacity and conventional are for the life of "
-		  "what the backend holds." },
+		  "what the backend holds. Without it, the backend is of type file on a zoned "
+		  "block device, and the device has the zones and limits of that one." },
 	OPTION_END,
 };
 
@@ -118,11 +118,12 @@ static int zoned_io_init(struct backend_io *io)
 
 static struct backend_wait zoned_wait(const struct backend_io *io)
 {
-	static const char *const words[] = {
+	static const char *const words[ZONED_IO_STATE_NR] = {
 		[ZONED_BELOW] = NULL,
 		[ZONED_HELD] = "waiting for writes of the zone",
 		[ZONED_WAITS_SYNC] = "waiting for others that make their zones durable",
 		[ZONED_SYNCS] = "making zones and their write pointers durable",
+		[ZONED_WAITS_TURN] = "waiting for the write before it in its zone",
 	};
 	const struct zoned_io *z = io->priv;
 	unsigned state = __atomic_load_n(&z->state, __ATOMIC_RELAXED);
@@ -144,7 +145,7 @@ static void zoned_look(const struct backend_queue *queue, struct backend_zones_l
 		.zone_bytes = d->shape.zone_bytes,
 		.capacity_bytes = d->shape.capacity_bytes,
 		.zone_nr = d->shape.zone_nr,
-		.conventional_nr = d->shape.conventional_nr,
+		.conventional_nr = d->header.conventional_nr,
 		.open_nr_max = d->shape.open_nr_max,
 		.active_nr_max = d->shape.active_nr_max,
 		.empty_nr = condition_nr(d, ZONE_EMPTY),
@@ -178,7 +179,8 @@ static int zoned_stored_fd(const struct backend_device *device)
 const struct backend backend_zoned = {
 	.name = "zoned",
 	.summary = "A device with zones that are written one byte after the other, as on "
-		   "shingled disks and zoned NVMe drives, over a backend of any type.",
+		   "shingled disks and zoned NVMe drives, over a backend of any type; or with the "
+		   "zones of such a drive.",
 	.options = zoned_options,
 	.config_bytes = sizeof(struct zoned_config),
 	.device_bytes = sizeof(struct zoned_device),
@@ -197,6 +199,7 @@ const struct backend backend_zoned = {
 	.close = zoned_close,
 	.queue_init = zoned_queue_init,
 	.queue_fini = zoned_queue_fini,
+	.rest = zoned_below_rest,
 	.io_init = zoned_io_init,
 	.submit = zoned_submit,
 	.cancel = zoned_cancel,

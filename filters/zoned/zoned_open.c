@@ -56,12 +56,20 @@ static void zoned_set_limits(struct zoned_device *d)
 
 static int make_table(struct zoned_device *d, bool is_again)
 {
+	int ret;
+
 	d->shape.depth = d->memory.depth;
 	d->trim = calloc(d->shape.zone_nr, 1);
 	if (!d->trim)
 		return -ENOMEM;
-	return zone_table_init(&d->table, &d->shape, d->memory.zone, d->memory.write, d->memory.old,
-			       is_again, zoned_zone_changed);
+	ret = zone_table_init(&d->table, &d->shape, d->memory.zone, d->memory.write, d->memory.old,
+			      is_again, d->below.lane ? zoned_below_changed : zoned_zone_changed);
+	if (ret == 0 && d->below.lane && zone_table_forget_unwritten(&d->table) > 0) {
+		d->below.compare =
+			aligned_alloc(ZONE_PAGE_BYTES, (size_t)d->shape.depth * ZONE_PAGE_BYTES);
+		ret = d->below.compare ? 0 : -ENOMEM;
+	}
+	return ret;
 }
 
 static void open_end(struct zoned_visit *v, bool is_again)
@@ -74,21 +82,21 @@ static void open_end(struct zoned_visit *v, bool is_again)
 		return;
 	}
 	/* Of the table on the child nothing is known that the memory does not know better. */
-	if (is_again)
+	if (is_again && !d->below.lane)
 		memset(d->pages.is_dirty, 1, d->pages.nr);
-	else
+	else if (!is_again)
 		zone_memory_set_filled(&d->memory, &d->header);
 	zoned_set_limits(d);
 	log_info("zones opened",
-		 "node=%s zones=%u zone_bytes=%llu conventional=%u closed=%u full=%u again=%d",
+		 "node=%s zones=%u zone_bytes=%llu conventional=%u closed=%u full=%u below=%d "
+		 "again=%d",
 		 d->device->name, d->shape.zone_nr, (unsigned long long)d->shape.zone_bytes,
-		 d->shape.conventional_nr, d->table.nr[ZONE_CLOSED], d->table.nr[ZONE_FULL],
-		 is_again);
+		 d->header.conventional_nr, d->table.nr[ZONE_CLOSED], d->table.nr[ZONE_FULL],
+		 d->below.lane != NULL, is_again);
 	zoned_visit_end(v, 0, NULL);
 }
 
-/* The table is in memory; a process before has left more, or nothing. */
-static void open_loaded(struct zoned_visit *v)
+void zoned_open_loaded(struct zoned_visit *v)
 {
 	struct zoned_device *d = v->d;
 	struct zone_memory loaded = d->memory;
@@ -100,6 +108,10 @@ static void open_loaded(struct zoned_visit *v)
 	}
 	ret = zone_memory_adopt(&d->memory, &d->header, d->device->open_params.depth, d->stored_fd);
 	if (ret == 0) {
+		/* Zones below are as they say, whatever the process before has thought. */
+		if (d->below.lane)
+			memcpy(d->memory.zone, loaded.zone,
+			       d->shape.zone_nr * sizeof(*loaded.zone));
 		zone_memory_free(&loaded);
 		open_end(v, true);
 	} else if (ret == -ENODATA) {
@@ -119,7 +131,7 @@ static void header_flushed(struct zoned_visit *v, int result)
 	if (result < 0)
 		zoned_visit_end(v, result, "the table of zones cannot be written");
 	else
-		open_loaded(v);
+		zoned_open_loaded(v);
 }
 
 static void header_written(struct zoned_visit *v, int result)
@@ -194,7 +206,7 @@ static void load_page(struct zoned_visit *v, int result)
 			.condition = v->entry[i] & ZONE_ENTRY_FULL ? ZONE_FULL : ZONE_EMPTY,
 		};
 	if (++v->next == d->pages.nr)
-		open_loaded(v);
+		zoned_open_loaded(v);
 	else
 		zoned_visit_io(v, BACKEND_READ, zone_page_at(v->next, 0), 2 * ZONE_PAGE_BYTES,
 			       "reading the table of zones", load_page);
@@ -352,6 +364,8 @@ void zoned_open_async(struct backend_visit *visit)
 
 	if (!v)
 		backend_visit_done(visit, -ENOMEM);
+	else if (d->below.lane)
+		zoned_below_open_async(v);
 	else
 		zoned_visit_io(v, BACKEND_READ, 0, ZONE_PAGE_BYTES,
 			       "reading the header of the zones", zoned_header_read);
@@ -377,7 +391,14 @@ int zoned_open(struct backend_device *device)
 	if (device->open_params.max_io_bytes &&
 	    device->open_params.max_io_bytes < 2 * ZONE_PAGE_BYTES)
 		return backend_fail(device, -EINVAL, "zoned: requests of 8 KiB must be allowed");
+	if (zones_config(d) && device->child->limits.zones.bytes)
+		return backend_fail(
+			device, -EINVAL,
+			"zoned: the backend has zones of its own, which are served as they "
+			"are: leave out zones");
 	if (device->open_params.stored_fd > 0)
 		d->stored_fd = fcntl(device->open_params.stored_fd, F_DUPFD_CLOEXEC, 3);
+	if (!zones_config(d))
+		return zoned_below_open(d);
 	return 0;
 }

@@ -2,6 +2,7 @@
 #ifndef FILTERS_ZONED_ZONED_VISIT_H
 #define FILTERS_ZONED_ZONED_VISIT_H
 
+#include "filters/zoned/zone_below.h"
 #include "filters/zoned/zoned.h"
 
 struct zoned_visit {
@@ -9,7 +10,8 @@ struct zoned_visit {
 	struct backend_visit *visit;
 	uint8_t *buf; /* 2 * ZONE_PAGE_BYTES */
 	void (*then)(struct zoned_visit *v, int result);
-	uint32_t next; /* page */
+	uint32_t next; /* page; of zones below: zone */
+	struct zone_below_found found;
 	uint64_t entry[ZONE_PAGE_ENTRIES];
 };
 
