@@ -59,10 +59,10 @@ ok "three reads" reads 3
 
 # The line of those who asked for it, as they wrote it for QEMU.
 jq_line() {
-	ublkctl histogram get slow --qmp-json | jq -c '.return[] | { qdev: .qdev, rd: .stats.rd_latency_histogram, wr: .stats.wr_latency_histogram, flush: .stats.flush_latency_histogram } | { qdev, rd: ([.rd.boundaries, .rd.bins] | transpose), wr: ([.wr.boundaries, .wr.bins] | transpose), flush: ([.flush.boundaries, .flush.bins] | transpose) }'
+	ublkctl histogram get slow --qmp-json | jq -c '.return[] | { qdev: .qdev, rd: .stats.rd_latency_histogram, wr: .stats.wr_latency_histogram, flush: .stats.flush_latency_histogram } | { flush: ([.flush.boundaries, .flush.bins] | transpose), qdev, rd: ([.rd.boundaries, .rd.bins] | transpose), wr: ([.wr.boundaries, .wr.bins] | transpose) }'
 }
 ok "--qmp-json through jq" is "$(jq_line)" \
-	'{"qdev":"slow","rd":[[1000,0],[1000000,0],[1000000000,3],[null,0]],"wr":[[5000000,0],[null,0]],"flush":[[5000000,0],[null,0]]}'
+	'{"flush":[[5000000,0],[null,0]],"qdev":"slow","rd":[[1000,0],[1000000,0],[1000000000,3],[null,0]],"wr":[[5000000,0],[null,0]]}'
 ok "set none" ublkctl histogram set slow
 ok "... removes them" is "$(of slow .boundaries)" null
 ok "... and QEMU's histograms with them" is \
