@@ -16,8 +16,6 @@ import sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent.parent
-
-
 SERVERS = ("same", "other", "both")
 
 

@@ -15,10 +15,10 @@
 int zone_below_parse(const struct zone_shape *shape, uint32_t idx, const struct blk_zone *zone,
 		     struct zone_kept *ret_kept);
 
-/* The words for the user of what cannot be served, static. */
+/* What has been seen of the zones. */
 struct zone_below_found {
 	uint32_t conventional_nr;
-	const char *words; /* NULL: all is well */
+	const char *words; /* for the user, static: what cannot be served; NULL: all is well */
 };
 
 /*

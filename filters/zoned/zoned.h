@@ -166,6 +166,12 @@ void zoned_below_write_done(struct zoned_device *d, struct backend_io *io);
 enum backend_submit zoned_below_manage(struct zoned_device *d, struct backend_io *io);
 enum backend_submit zoned_below_act(struct zoned_device *d, struct backend_io *io);
 int zoned_below_act_end(struct zoned_device *d, struct backend_io *io);
+/* As struct backend's rest: a zone may be asked for that no request waits for. */
+bool zoned_below_rest(struct backend_queue *queue);
+/* Its turn has come, and it has no place yet. DONE: io->result is set. */
+enum backend_submit zoned_below_append(struct zoned_device *d, struct backend_io *io);
+/* It has been answered, by the child or without it: DONE with this result. */
+enum backend_submit zoned_below_ended(struct zoned_device *d, struct backend_io *io, int result);
 
 /* ---- zoned_sync.c ---- */
 
@@ -190,13 +196,6 @@ bool zoned_pages_next(struct zoned_device *d, void *buf, uint64_t *ret_at);
 /* is_good: they are durable. */
 void zoned_pages_end(struct zoned_device *d, bool is_good);
 
-/* As struct backend's rest: a zone may be asked for that no request waits for. */
-bool zoned_below_rest(struct backend_queue *queue);
-/* Its turn has come, and it has no place yet. DONE: io->result is set. */
-enum backend_submit zoned_below_append(struct zoned_device *d, struct backend_io *io);
-/* It has been answered, by the child or without it: DONE with this result. */
-enum backend_submit zoned_below_ended(struct zoned_device *d, struct backend_io *io, int result);
-
 /* ---- zoned_again.c ---- */
 
 /*
@@ -211,6 +210,8 @@ enum backend_submit zoned_again_read(struct zoned_device *d, struct backend_io *
 /* ---- zoned_open.c, zoned_close.c ---- */
 
 int zoned_open(struct backend_device *device);
+/* A limit that is none is 0: the driver refuses more than there are zones. */
+uint32_t zone_limit_of(uint64_t wanted, uint32_t zone_nr);
 /* The zones are in d->memory; a process before has left more, or nothing. */
 void zoned_open_loaded(struct zoned_visit *v);
 void zoned_open_async(struct backend_visit *visit);

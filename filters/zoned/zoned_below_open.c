@@ -32,7 +32,7 @@ int zoned_below_open(struct zoned_device *d)
 		return backend_fail(device, -EINVAL,
 				    "zoned: the backend has no zones of its own: say what they are "
 				    "to be like, as in zones: {size: 256MiB}");
-	if ((zones->bytes & (zones->bytes - 1)) || zones->bytes < ZONED_ZONE_BYTES_MIN ||
+	if (!is_power_of_two(zones->bytes) || zones->bytes < ZONED_ZONE_BYTES_MIN ||
 	    zones->bytes > ZONED_ZONE_BYTES_MAX)
 		return backend_fail(device, -EINVAL,
 				    "zoned: the zones below have %llu bytes, and those of a device "
@@ -66,7 +66,7 @@ void zoned_below_changed(struct zone_table *t, uint32_t idx)
 	(void)idx;
 }
 
-/* All zones are known. A limit of more than there are is none, and the driver refuses it. */
+/* All zones are known. */
 static void below_reported(struct zoned_visit *v)
 {
 	struct zoned_device *d = v->d;
@@ -78,10 +78,8 @@ static void below_reported(struct zoned_visit *v)
 	for (uint32_t i = 0; i < d->shape.zone_nr; i++)
 		if (d->memory.zone[i].condition == ZONE_FULL)
 			d->memory.zone[i].written_bytes = d->shape.capacity_bytes;
-	if (d->shape.open_nr_max >= written_nr)
-		d->shape.open_nr_max = 0;
-	if (d->shape.active_nr_max >= written_nr)
-		d->shape.active_nr_max = 0;
+	d->shape.open_nr_max = zone_limit_of(d->shape.open_nr_max, written_nr);
+	d->shape.active_nr_max = zone_limit_of(d->shape.active_nr_max, written_nr);
 	d->header = (struct zone_header){
 		.instance = ZONED_BELOW_INSTANCE,
 		.zone_bytes = d->shape.zone_bytes,

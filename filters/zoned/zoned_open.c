@@ -24,8 +24,7 @@
 
 /* ---- the end ---- */
 
-/* A limit that is none is 0: the driver refuses more than there are zones. */
-static uint32_t zone_limit_of(uint64_t wanted, uint32_t zone_nr)
+uint32_t zone_limit_of(uint64_t wanted, uint32_t zone_nr)
 {
 	return wanted < zone_nr ? (uint32_t)wanted : 0;
 }

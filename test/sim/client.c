@@ -306,8 +306,7 @@ void client_cut(struct client *c, uint64_t end_bytes)
 	}
 }
 
-/* Some pieces, or the data of its metadata, have failed by themselves, but its end is that of those
- * that were cancelled. */
+/* Some pieces have failed by themselves, but its end is that of those that were cancelled. */
 static bool is_cancelled_in_pieces(const struct client_rq *rq, int result)
 {
 	const struct storage *st = rq->client->st;

@@ -3,6 +3,7 @@
 # it verifies, btrfs on zones; the death and the upgrade of the daemon meanwhile; write pointers over a restart.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
+. "$here/guest_zones.sh"
 
 kills=2 upgrades=1
 [ -z "${UBLKD_SOAK:-}" ] || kills=30 upgrades=5
@@ -43,20 +44,11 @@ ok "file: max_active" limit_is file max_active_zones 5
 
 # ---- zones by command ----
 
-# zone NAME INDEX: its condition and how many sectors of it are written, as blkzone says.
-zone() {
-	blkzone report -o $(($2 * 8192)) -c 1 "$(blk "$1")" |
-		sed -nE 's/.* wptr 0x0*([0-9a-f]+) .*zcond: *[0-9]+\(([a-z]+)\).*/\2 \1/p'
-}
 zone_is() { # NAME INDEX CONDITION SECTORS
 	local found
-	found=$(zone "$1" "$2")
+	found=$(zone "$(blk "$1")" "$2")
 	[ "$found" = "$3 $4" ] || { echo "zone $2 of $1 is $found, not $3 $4" && return 1; }
 }
-act() { blkzone "$2" -o $(($3 * 8192)) -c "${4:-1}" "$(blk "$1")"; } # NAME COMMAND INDEX [NUMBER]
-refused() { ! "$@" 2>&1; }
-# put NAME ZONE BLOCK BLOCKS: random blocks of 4 KiB from that one of the zone on.
-put() { dd if=/dev/urandom of="$(blk "$1")" bs=4k seek=$(($2 * 1024 + $3)) count="$4" oflag=direct conv=notrunc status=none; }
 sum() { dd if="$(blk "$1")" bs=4k skip=$(($2 * 1024 + $3)) count="$4" iflag=direct status=none | md5sum; }
 zeroes() { [ "$(sum "$@")" = "$(head -c $(($4 * 4096)) /dev/zero | md5sum)" ]; }
 
@@ -105,12 +97,6 @@ ok "mem: cannot have another size" answers 'cannot (change its size|resize)' ref
 
 # ---- fio ----
 
-# zbd NAME [OPTION...]: writes at the pointers of random zones, and what it reads back is what it wrote.
-zbd() {
-	fio --name=zbd --filename="$(blk "$1")" --ioengine=io_uring --direct=1 --zonemode=zbd --verify=crc32c --verify_fatal=1 \
-		--do_verify=1 --randrepeat=0 --verify_state_save=0 --minimal "${@:2}" >"$work/fio.log" 2>&1 ||
-		{ cat "$work/fio.log"; return 1; }
-}
 for name in mem file; do
 	first=0
 	[ $name = mem ] || first=8M
@@ -121,18 +107,6 @@ done
 
 # ---- the daemon dies, or is upgraded, under loads ----
 
-# load_zones NAME: fio in zones, again and again, until load_ends.
-load_zones() {
-	mkdir -p "$work/load/$1"
-	(
-		work=$work/load/$1
-		while [ ! -e "$work/../enough" ]; do
-			zbd "$1" --rw=randwrite --bsrange=4k-64k --blockalign=4k --iodepth=16 --offset=8M --size=48M --io_size=24M \
-				--max_open_zones=3 || exit 1
-		done
-	) &
-	loads[$1]=$!
-}
 for name in mem file; do load_zones $name; done
 # shellcheck disable=SC2086 # words
 ok "killed $kills times under load, it serves again" kill_and_start $kills "$work/zoned.yaml" $all
@@ -153,7 +127,6 @@ if modprobe btrfs && command -v mkfs.btrfs >/dev/null; then
 	mkdir -p /mnt/fs
 	made() { mkfs.btrfs -f -q -O zoned -d single -m single "$(blk fs)" && mount "$(blk fs)" /mnt/fs; }
 	ok "btrfs: made and mounted" made
-	copies() { cp -r "$here" "/mnt/fs/$1" && sync -f /mnt/fs; }
 	ok "btrfs: written" copies one
 	ok "btrfs: ... by appends" eval '[ "$(ublkctl --json stats fs | jq "[.. | objects | .zone_append? | objects | .done] | add")" -gt 0 ]'
 	dies() {
@@ -191,7 +164,6 @@ if [ -n "$has_btrfs" ]; then
 	ok "btrfs: the same files" eval 'diff -r "$here" /mnt/fs/one && diff -r "$here" /mnt/fs/two'
 	ok "btrfs: unmounted again" umount /mnt/fs
 fi
-
 
 # ---- refused ----
 

@@ -4,6 +4,7 @@
 # resets, or that are read-only; the death and the upgrade of the daemon meanwhile.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
+. "$here/guest_zones.sh"
 
 kills=2 upgrades=1
 [ -z "${UBLKD_SOAK:-}" ] || kills=30 upgrades=5
@@ -36,11 +37,6 @@ all='smr plain fs'
 
 # same NAME: both say the same of all zones.
 same() { diff <(blkzone report "/dev/$1") <(blkzone report "$(blk "$1")"); }
-# zone DEVICE INDEX: its condition and how many sectors of it are written.
-zone() {
-	blkzone report -o $(($2 * 8192)) -c 1 "$1" |
-		sed -nE 's/.* wptr 0x0*([0-9a-f]+) .*zcond: *[0-9]+\(([a-z]+)\).*/\2 \1/p'
-}
 # zone_is NAME INDEX CONDITION SECTORS: of both.
 zone_is() {
 	local device found
@@ -49,10 +45,6 @@ zone_is() {
 		[ "$found" = "$3 $4" ] || { echo "zone $2 of $device is $found, not $3 $4" && return 1; }
 	done
 }
-act() { blkzone "$2" -o $(($3 * 8192)) -c "${4:-1}" "$(blk "$1")"; } # NAME COMMAND INDEX [NUMBER]
-refused() { ! "$@" 2>&1; }
-# put NAME ZONE BLOCK BLOCKS: random blocks of 4 KiB from that one of the zone on.
-put() { dd if=/dev/urandom of="$(blk "$1")" bs=4k seek=$(($2 * 1024 + $3)) count="$4" oflag=direct conv=notrunc status=none; }
 sum() { dd if="$1" bs=4k skip=$(($2 * 1024 + $3)) count="$4" iflag=direct status=none | md5sum; }
 same_sum() { [ "$(sum "$(blk "$1")" "${@:2}")" = "$(sum "/dev/$1" "${@:2}")" ]; }
 zeroes() { [ "$(sum "$(blk "$1")" "${@:2}")" = "$(head -c $(($4 * 4096)) /dev/zero | md5sum)" ]; }
@@ -127,12 +119,6 @@ ok "plain: ... and writable again" eval 'echo $((6 * 8192)) >/sys/kernel/config/
 
 # ---- fio ----
 
-# zbd NAME [OPTION...]: writes at the pointers of random zones, and what it reads back is what it wrote.
-zbd() {
-	fio --name=zbd --filename="$(blk "$1")" --ioengine=io_uring --direct=1 --zonemode=zbd --verify=crc32c --verify_fatal=1 \
-		--do_verify=1 --randrepeat=0 --verify_state_save=0 --minimal "${@:2}" >"$work/fio.log" 2>&1 ||
-		{ cat "$work/fio.log"; return 1; }
-}
 for name in smr plain; do
 	ok "$name: fio in zones, one after the other" zbd $name --rw=write --bs=64k --iodepth=8 --offset=8M --size=24M
 	ok "$name: ... in several at random" zbd $name --rw=randwrite --bs=16k --iodepth=16 --offset=8M --size=32M --io_size=12M \
@@ -142,18 +128,6 @@ done
 
 # ---- the daemon dies, or is upgraded, under loads ----
 
-# load_zones NAME: fio in zones, again and again, until load_ends.
-load_zones() {
-	mkdir -p "$work/load/$1"
-	(
-		work=$work/load/$1
-		while [ ! -e "$work/../enough" ]; do
-			zbd "$1" --rw=randwrite --bsrange=4k-64k --blockalign=4k --iodepth=16 --offset=8M --size=48M --io_size=24M \
-				--max_open_zones=3 || exit 1
-		done
-	) &
-	loads[$1]=$!
-}
 # Of writes that were refused below.
 errors_below() { dmesg | grep -cE 'I/O error, dev (smr|plain|fs)'; }
 errors_before=$(errors_below)
@@ -179,7 +153,6 @@ if modprobe btrfs && command -v mkfs.btrfs >/dev/null; then
 	mkdir -p /mnt/fs
 	formatted() { mkfs.btrfs -f -q -O zoned -d single -m single "$(blk fs)" && mount "$(blk fs)" /mnt/fs; }
 	ok "btrfs: made and mounted" formatted
-	copies() { cp -r "$here" "/mnt/fs/$1" && sync -f /mnt/fs; }
 	ok "btrfs: written" copies one
 	ok "btrfs: ... by appends" eval '[ "$(ublkctl --json stats fs | jq "[.. | objects | .zone_append? | objects | .done] | add")" -gt 0 ]'
 	dies() {

@@ -12,7 +12,9 @@ lean=$top/build/vm/lean
 fio=$(command -v fio) || { echo "lean_programs.sh: no fio: apt-get install fio" >&2; exit 1; }
 heavy='^lib(gfapi|nbd|ibverbs|rdmacm|rados|rbd|pmemblk|pmem2?|iscsi)\.so'
 
-if [ "$lean/fio" -nt "$fio" ] && [ "$lean/fio" -nt "${BASH_SOURCE[0]}" ]; then exit 0; fi
+gojq=$(command -v gojq || true)
+
+if [ "$lean/fio" -nt "$fio" ] && [ "$lean/fio" -nt "${BASH_SOURCE[0]}" ] && { [ -z "$gojq" ] || [ -e "$lean/jq" ]; }; then exit 0; fi
 rm -rf "$lean"
 mkdir -p "$top/build/vm"
 new=$(mktemp -d "$lean.XXXXXX")
@@ -55,7 +57,7 @@ if ! LD_LIBRARY_PATH=$new "$fio" --version >/dev/null; then
 	echo "lean_programs.sh: fio does not start without its libraries; it is used as it is" >&2
 	exit 0
 fi
-if gojq=$(command -v gojq); then ln -s "$gojq" "$new/jq"; fi
+if [ -n "$gojq" ]; then ln -s "$gojq" "$new/jq"; fi
 rm -rf "$new"/{empty.c,empty.map,wanted,libraries,fio.c}
 mv "$new" "$lean"
 chmod 755 "$lean"
