@@ -152,8 +152,10 @@ int reactor_init(struct reactor *r, const struct reactor_params *params)
 
 	*r = (struct reactor){
 		.idx = params->idx,
+		.timers = TIMER_HEAP_INIT,
 		.event_fd = -1,
 		.busy_poll_ns = params->busy_poll_ns,
+		.before_enter = params->control || params->busy_poll_ns > 0,
 	};
 	r->mailbox.efd = -1;
 	list_init(&r->parked);
@@ -185,7 +187,7 @@ void reactor_fini(struct reactor *r)
 		close(r->event_fd);
 	slots_fini(r);
 	flight_close(r->flight);
-	*r = (struct reactor){ .event_fd = -1 };
+	*r = (struct reactor){ .timers = TIMER_HEAP_INIT, .event_fd = -1 };
 }
 
 static inline void reactor_doing(struct reactor *r, uint64_t what)
@@ -232,7 +234,7 @@ static void dispatch(struct reactor *r, const struct io_uring_cqe *cqe)
  * Callbacks may enter the kernel to make room in the SQ; that only appends CQEs behind tail:
  * entries are the kernel's again when head moves, after the last callback.
  */
-static unsigned run_cqes(struct reactor *r)
+static inline __attribute__((always_inline)) unsigned run_cqes(struct reactor *r)
 {
 	struct io_uring_cq *cq = &r->ring.uring.cq;
 	const struct io_uring_cqe *cqes = cq->cqes;
@@ -314,14 +316,11 @@ static __attribute__((noinline)) void run_pending(struct reactor *r)
 		run_mailbox(r);
 }
 
-static void run_timers(struct reactor *r)
+static __attribute__((noinline)) void run_timers(struct reactor *r)
 {
-	uint64_t deadline_ns = timer_heap_next_ns(&r->timers);
 	unsigned nr;
 
-	if (deadline_ns > r->now_ns)
-		return;
-	if (r->now_ns - deadline_ns > REACTOR_TIMER_LATE_NS)
+	if (r->now_ns - timer_heap_next_ns(&r->timers) > REACTOR_TIMER_LATE_NS)
 		counter_add(&r->stats.timers_late, 1);
 	reactor_doing(r, REACTOR_DOING_TIMER);
 	nr = timer_heap_run(&r->timers, r->now_ns);
@@ -373,26 +372,32 @@ static uint64_t sleep_ns(const struct reactor *r, bool may_wait)
 	return deadline_ns > r->now_ns ? deadline_ns - r->now_ns : 0;
 }
 
-/* -EAGAIN, -EBUSY: out of memory or the CQ is full; reaping is the cure. */
+/* -EAGAIN, -EBUSY: out of memory or the CQ is full; reaping is the cure. -EINTR: a signal. */
 static __attribute__((cold, noinline)) void enter_failed(const struct reactor *r, int err)
 {
-	if (err == -EAGAIN || err == -EBUSY)
+	if (err == -EAGAIN || err == -EBUSY || err == -EINTR)
 		return;
 	log_error("io_uring_enter failed", "reactor=%u error=%s", r->idx, errname(err));
 	ASSERT(!"io_uring_enter");
 }
 
-static inline __attribute__((always_inline)) void enter_kernel(struct reactor *r,
-							       uint64_t timeout_ns)
+/* ret: of ring_wait or ring_enter. */
+static inline __attribute__((always_inline)) void entered(struct reactor *r, int ret)
 {
 	uint64_t before_ns = r->now_ns;
-	int ret = ring_enter(&r->ring, timeout_ns ? prompt_wait_nr(&r->prompt) : 0, timeout_ns);
 
 	r->prompt.nr = 0;
-	if (ret < 0)
+	if (__builtin_expect(ret < 0, 0))
 		enter_failed(r, ret);
 	r->now_ns = ring_clock_ns();
 	counter_add(&r->stats.enter_ns, r->now_ns - before_ns);
+}
+
+static __attribute__((noinline)) void enter_kernel(struct reactor *r, uint64_t timeout_ns)
+{
+	unsigned wait_nr = timeout_ns ? prompt_wait_nr(&r->prompt) : 0;
+
+	entered(r, ring_enter(&r->ring, wait_nr, timeout_ns));
 }
 
 static void cpu_relax(void)
@@ -449,25 +454,32 @@ static bool busy_poll(struct reactor *r)
 
 /*
  * Nothing is to be done before an alarm that is set, or at all: then the enter needs no time limit.
- * What alarm_limit_ns says nearly always, in short.
+ * What alarm_limit_ns says nearly always, in short. A CQE that waits to be run does not matter: it
+ * is one of those that the enter waits for (io_cqring_wait counts from the CQ's head).
  */
 static inline bool alarm_wakes(const struct reactor *r)
 {
-	return !r->pending && timer_heap_next_ns(&r->timers) >= r->alarm.at_ns && !cqes_waiting(r);
+	return !r->pending && timer_heap_next_ns(&r->timers) >= r->alarm.at_ns;
 }
 
-static void enter(struct reactor *r, bool may_wait)
+static inline __attribute__((always_inline)) void enter(struct reactor *r, bool may_wait)
 {
-	uint64_t timeout_ns = RING_NO_TIMEOUT;
-
-	if (r->busy_poll_ns && may_wait && busy_poll(r))
-		return;
-	if (!may_wait || !alarm_wakes(r))
-		timeout_ns = alarm_limit_ns(&r->alarm, sleep_ns(r, may_wait));
-	enter_kernel(r, timeout_ns);
+	if (may_wait && __builtin_expect(alarm_wakes(r), 1))
+		entered(r, ring_wait(&r->ring, prompt_wait_nr(&r->prompt)));
+	else
+		enter_kernel(r, alarm_limit_ns(&r->alarm, sleep_ns(r, may_wait)));
 }
 
-static void account(struct reactor *r, uint64_t start_ns, unsigned cqe_nr)
+/* A turn that was longer than all before it, or than REACTOR_STALL_NS. */
+static __attribute__((cold, noinline)) void account_long(struct reactor *r, uint64_t busy_ns)
+{
+	counter_max(&r->stats.turn_ns_max, busy_ns);
+	if (busy_ns > REACTOR_STALL_NS)
+		counter_add(&r->stats.stalls, 1);
+	r->notable_ns = MIN(r->stats.turn_ns_max, REACTOR_STALL_NS);
+}
+
+static inline void account(struct reactor *r, uint64_t start_ns, unsigned cqe_nr)
 {
 	uint64_t busy_ns = r->now_ns - start_ns;
 
@@ -475,13 +487,12 @@ static void account(struct reactor *r, uint64_t start_ns, unsigned cqe_nr)
 	counter_add(&r->stats.cqes, cqe_nr);
 	counter_add(&r->stats.callback_ns, busy_ns);
 	counter_max(&r->stats.cqes_max, cqe_nr);
-	counter_max(&r->stats.turn_ns_max, busy_ns);
-	if (busy_ns > REACTOR_STALL_NS)
-		counter_add(&r->stats.stalls, 1);
+	if (__builtin_expect(busy_ns > r->notable_ns, 0))
+		account_long(r, busy_ns);
 }
 
 /* Before the CQEs are read, so that none is missed. */
-static __attribute__((noinline)) void event_fd_clear(const struct reactor *r)
+static void event_fd_clear(const struct reactor *r)
 {
 	uint64_t signalled;
 
@@ -489,16 +500,23 @@ static __attribute__((noinline)) void event_fd_clear(const struct reactor *r)
 		ASSERT(errno == EAGAIN);
 }
 
-void reactor_turn(struct reactor *r, bool may_wait)
+/* What few reactors have. True: busy polling found work, so that the turn need not enter. */
+static __attribute__((noinline)) bool before_enter(struct reactor *r, bool may_wait)
+{
+	if (r->event_fd >= 0)
+		event_fd_clear(r);
+	return r->busy_poll_ns && may_wait && busy_poll(r);
+}
+
+static inline __attribute__((always_inline)) void turn(struct reactor *r, bool may_wait)
 {
 	uint64_t start_ns;
 	unsigned cqe_nr;
 
 	ASSERT(!r->in_turn);
 	r->in_turn = true;
-	if (r->event_fd >= 0)
-		event_fd_clear(r);
-	enter(r, may_wait);
+	if (__builtin_expect(!r->before_enter, 1) || !before_enter(r, may_wait))
+		enter(r, may_wait);
 	start_ns = r->now_ns;
 	code_since(r, start_ns);
 	if (__atomic_load_n(&r->nudge, __ATOMIC_RELAXED))
@@ -506,13 +524,25 @@ void reactor_turn(struct reactor *r, bool may_wait)
 	cqe_nr = run_cqes(r);
 	if (r->pending & ~REACTOR_PENDING_TURN_END)
 		run_pending(r);
-	run_timers(r);
+	if (timer_heap_next_ns(&r->timers) <= r->now_ns)
+		run_timers(r);
 	r->now_ns = ring_clock_ns();
 	if (take_pending(r, REACTOR_PENDING_TURN_END))
 		run_tasks(r, &r->turn_end, REACTOR_DOING_TURN_END);
 	account(r, start_ns, cqe_nr);
 	code_since(r, 0);
 	r->in_turn = false;
+}
+
+void reactor_turn(struct reactor *r, bool may_wait)
+{
+	turn(r, may_wait);
+}
+
+void reactor_run(struct reactor *r, const bool *stop)
+{
+	while (!__atomic_load_n(stop, __ATOMIC_RELAXED))
+		turn(r, true);
 }
 
 static void queue_task(struct list_node *tasks, struct task *task, task_fn *fn)

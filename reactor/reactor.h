@@ -154,9 +154,11 @@ struct reactor {
 	struct flight_file *flight;		    /* not for control */
 	int event_fd; /* control only: readable when a turn has something to do */
 	bool in_turn;
+	bool before_enter; /* it has an eventfd to clear, or polls */
 	uint64_t busy_poll_ns;
 	uint64_t polled_cqes; /* stats.cqes when it last polled: no new ones, no poll */
 	struct loop_stats stats;
+	uint64_t notable_ns; /* a turn not longer than this is neither the longest nor a stall */
 	uint64_t code_since_ns, doing; /* as in struct reactor_look, and written as stats are */
 
 	unsigned leaving; /* see reactor_leave_begin */
@@ -180,6 +182,9 @@ void reactor_fini(struct reactor *r);
 
 /* One turn. may_wait: sleep in the kernel until there is something to do. */
 void reactor_turn(struct reactor *r, bool may_wait);
+
+/* Turns, and sleeps, until a callback sets *stop. */
+void reactor_run(struct reactor *r, const bool *stop);
 
 /*
  * Main thread, while the reactor's thread lives: the times since reactor_init. For the control

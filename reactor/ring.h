@@ -52,6 +52,12 @@ void ring_fini(struct ring *ring);
  */
 int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns);
 
+/*
+ * The same without a time limit, which is what nearly every turn wants. Returns at least 0, or as
+ * ring_enter does, or -EINTR after a signal.
+ */
+int ring_wait(struct ring *ring, unsigned wait_nr);
+
 /* Puts fd (or -1 to clear) into a slot of the registered file table. Returns 0 or -errno. */
 int ring_file_set(struct ring *ring, unsigned slot, int fd);
 

@@ -65,10 +65,11 @@ int ring_init(struct ring *ring, const struct ring_params *params)
 		return ret;
 	fill_sq_array(&ring->uring.sq);
 	ring->enter_fd = ring->uring.ring_fd;
+	ring->enter_flags = IORING_ENTER_GETEVENTS;
 	/* The registered ring fd saves an fdget per enter; it is this thread's alone. */
 	if (params->single_issuer && io_uring_register_ring_fd(&ring->uring) == 1) {
 		ring->enter_fd = ring->uring.enter_ring_fd;
-		ring->enter_flags = IORING_ENTER_REGISTERED_RING;
+		ring->enter_flags |= IORING_ENTER_REGISTERED_RING;
 	}
 	/* A reactor that has nothing to do is idle: no iowait, no boost of its CPU's frequency. */
 	if (ring->uring.features & FEAT_NO_IOWAIT)
@@ -98,8 +99,7 @@ static unsigned flush_sq(struct io_uring_sq *sq)
 
 /* Apart: what it has on its stack costs the other way, too. */
 static __attribute__((noinline)) int enter_for(struct ring *ring, unsigned to_submit,
-					       unsigned wait_nr, unsigned flags,
-					       uint64_t timeout_ns)
+					       unsigned wait_nr, uint64_t timeout_ns)
 {
 	struct __kernel_timespec ts = {
 		.tv_sec = (long long)(timeout_ns / NS_PER_SEC),
@@ -111,20 +111,23 @@ static __attribute__((noinline)) int enter_for(struct ring *ring, unsigned to_su
 	};
 
 	return io_uring_enter2((unsigned)ring->enter_fd, to_submit, wait_nr,
-			       flags | IORING_ENTER_EXT_ARG, (void *)&arg, sizeof(arg));
+			       ring->enter_flags | IORING_ENTER_EXT_ARG, (void *)&arg, sizeof(arg));
+}
+
+int ring_wait(struct ring *ring, unsigned wait_nr)
+{
+	return io_uring_enter2((unsigned)ring->enter_fd, flush_sq(&ring->uring.sq), wait_nr,
+			       ring->enter_flags, NULL, _NSIG / 8);
 }
 
 int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 {
-	unsigned to_submit = flush_sq(&ring->uring.sq);
-	unsigned flags = ring->enter_flags | IORING_ENTER_GETEVENTS;
 	int ret;
 
 	if (wait_nr == 0 || timeout_ns == RING_NO_TIMEOUT)
-		ret = io_uring_enter2((unsigned)ring->enter_fd, to_submit, wait_nr, flags, NULL,
-				      _NSIG / 8);
+		ret = ring_wait(ring, wait_nr);
 	else
-		ret = enter_for(ring, to_submit, wait_nr, flags, timeout_ns);
+		ret = enter_for(ring, flush_sq(&ring->uring.sq), wait_nr, timeout_ns);
 	return ret >= 0 || ret == -ETIME || ret == -EINTR ? 0 : ret;
 }
 

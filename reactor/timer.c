@@ -63,6 +63,12 @@ static void unlink_from_parent(struct timer *timer)
 		timer->sibling->prev = timer->prev;
 }
 
+static void set_root(struct timer_heap *heap, struct timer *root)
+{
+	heap->root = root;
+	heap->next_ns = root ? root->deadline_ns : RING_NO_TIMEOUT;
+}
+
 void timer_heap_cancel(struct timer_heap *heap, struct timer *timer)
 {
 	struct timer *rest;
@@ -71,10 +77,10 @@ void timer_heap_cancel(struct timer_heap *heap, struct timer *timer)
 		return;
 	rest = meld_children(timer->child);
 	if (timer == heap->root) {
-		heap->root = rest;
+		set_root(heap, rest);
 	} else {
 		unlink_from_parent(timer);
-		heap->root = meld(heap->root, rest);
+		set_root(heap, meld(heap->root, rest));
 	}
 	timer->child = timer->sibling = timer->prev = NULL;
 	timer->armed = false;
@@ -86,7 +92,7 @@ void timer_heap_arm(struct timer_heap *heap, struct timer *timer, uint64_t deadl
 	/* Never due within the run that arms it: a run must end. */
 	timer->deadline_ns = MAX(deadline_ns, heap->floor_ns);
 	timer->armed = true;
-	heap->root = meld(heap->root, timer);
+	set_root(heap, meld(heap->root, timer));
 }
 
 unsigned timer_heap_run(struct timer_heap *heap, uint64_t now_ns)
@@ -94,7 +100,7 @@ unsigned timer_heap_run(struct timer_heap *heap, uint64_t now_ns)
 	unsigned nr = 0;
 
 	heap->floor_ns = now_ns + 1;
-	while (heap->root && heap->root->deadline_ns <= now_ns) {
+	while (heap->next_ns <= now_ns) {
 		struct timer *timer = heap->root;
 
 		timer_heap_cancel(heap, timer);
@@ -102,9 +108,4 @@ unsigned timer_heap_run(struct timer_heap *heap, uint64_t now_ns)
 		nr++;
 	}
 	return nr;
-}
-
-uint64_t timer_heap_next_ns(const struct timer_heap *heap)
-{
-	return heap->root ? heap->root->deadline_ns : RING_NO_TIMEOUT;
 }

@@ -21,8 +21,14 @@ struct timer {
 
 struct timer_heap {
 	struct timer *root;
+	uint64_t next_ns;  /* deadline of the root; none: RING_NO_TIMEOUT */
 	uint64_t floor_ns; /* nothing is armed before: end of the last run */
 };
+
+#define TIMER_HEAP_INIT                                                                            \
+	{                                                                                          \
+		.next_ns = UINT64_MAX                                                              \
+	}
 
 static inline void timer_init(struct timer *timer, timer_fn *fn)
 {
@@ -42,6 +48,9 @@ void timer_heap_cancel(struct timer_heap *heap, struct timer *timer);
 unsigned timer_heap_run(struct timer_heap *heap, uint64_t now_ns);
 
 /* Deadline of the next timer, or RING_NO_TIMEOUT. */
-uint64_t timer_heap_next_ns(const struct timer_heap *heap);
+static inline uint64_t timer_heap_next_ns(const struct timer_heap *heap)
+{
+	return heap->next_ns;
+}
 
 #endif

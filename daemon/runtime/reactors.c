@@ -63,8 +63,7 @@ static void *reactor_thread_main(void *arg)
 		return NULL;
 	}
 	sem_post(&t->settled);
-	while (!t->stop)
-		reactor_turn(&t->reactor, true);
+	reactor_run(&t->reactor, &t->stop);
 	/* The mail to stop can be here before main has left mailbox_post. */
 	while (sem_wait(&t->posted) < 0)
 		;

@@ -90,6 +90,11 @@ int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 	return 0;
 }
 
+int ring_wait(struct ring *ring, unsigned wait_nr)
+{
+	return ring_enter(ring, wait_nr, RING_NO_TIMEOUT);
+}
+
 uint64_t ring_clock_ns(void)
 {
 	return now_ns;

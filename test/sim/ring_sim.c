@@ -476,6 +476,11 @@ int ring_enter(struct ring *ring, unsigned wait_nr, uint64_t timeout_ns)
 	return take < 0 ? take : 0;
 }
 
+int ring_wait(struct ring *ring, unsigned wait_nr)
+{
+	return ring_enter(ring, wait_nr, RING_NO_TIMEOUT);
+}
+
 int ring_file_set(struct ring *ring, unsigned slot, int fd)
 {
 	struct sim_ring *s = sim_of(ring);

@@ -1,4 +1,4 @@
-/* reactor: ops and their slots, parking, stale completions, tasks, files, the turn's numbers. */
+/* reactor: ops and their slots, parking, stale completions, tasks, files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -10,73 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "base/util.h"
-#include "reactor/reactor.h"
-
-struct probe {
-	struct op op;
-	unsigned called_nr;
-	int res;
-	uint32_t cqe_flags;
-	bool free_in_callback;
-};
-
-static struct reactor r;
-
-static void setup_with(struct reactor_params params)
-{
-	assert_int_equal(reactor_init(&r, &params), 0);
-}
-
-static int setup(void **state)
-{
-	(void)state;
-	setup_with((struct reactor_params){ .sq_entries = 8, .cq_entries = 64 });
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	reactor_fini(&r);
-	return 0;
-}
-
-static void on_probe(struct op *op, int res, uint32_t cqe_flags)
-{
-	struct probe *p = container_of(op, struct probe, op);
-
-	p->called_nr++;
-	p->res = res;
-	p->cqe_flags = cqe_flags;
-	if (p->free_in_callback)
-		op_fini(op);
-}
-
-static void probe_init(struct probe *p)
-{
-	struct op_owner owner = { .kind = OP_KIND_BACKEND, .queue = 5, .tag = 77, .leg = 3 };
-
-	*p = (struct probe){ 0 };
-	assert_int_equal(op_init(&p->op, &r, owner, on_probe), 0);
-}
-
-static void nop_or_park(struct op *op)
-{
-	struct io_uring_sqe *sqe = op_sqe(op);
-
-	if (!sqe) {
-		op_park(op, nop_or_park);
-		return;
-	}
-	io_uring_prep_nop(sqe);
-	op_start(op, sqe);
-}
+#include "test/unit/reactor/reactor_rig.h"
 
 static void test_op_round_trip(void **state)
 {
@@ -339,164 +277,6 @@ static void test_tasks_run_once_per_turn(void **state)
 	assert_false(reactor_has_work(&r));
 }
 
-struct alarm_clock {
-	struct timer timer;
-	unsigned ran_nr;
-};
-
-static void on_alarm(struct timer *timer)
-{
-	container_of(timer, struct alarm_clock, timer)->ran_nr++;
-}
-
-static void test_turn_sleeps_until_the_timer(void **state)
-{
-	struct alarm_clock a = { 0 };
-	uint64_t start_ns = ring_clock_ns();
-	uint64_t deadline_ns = start_ns + 20 * NS_PER_MS;
-
-	(void)state;
-	timer_init(&a.timer, on_alarm);
-	reactor_timer_arm(&r, &a.timer, deadline_ns);
-	assert_int_equal(reactor_next_deadline_ns(&r), deadline_ns);
-	reactor_turn(&r, false);
-	assert_int_equal(a.ran_nr, 0);
-	while (a.ran_nr == 0)
-		reactor_turn(&r, true);
-	assert_true(ring_clock_ns() >= deadline_ns);
-	assert_true(r.stats.turns < 10); /* slept, did not spin */
-	assert_int_equal(r.stats.timers, 1);
-}
-
-static void sleep_ms(long ms)
-{
-	struct timespec ts = { .tv_nsec = ms * (long)NS_PER_MS };
-
-	nanosleep(&ts, NULL);
-}
-
-static void run_slowly(struct task *task)
-{
-	(void)task;
-	sleep_ms(15);
-}
-
-static void test_turn_is_accounted(void **state)
-{
-	struct task task = { 0 };
-	struct alarm_clock a = { 0 };
-	struct probe p[3];
-	uint64_t stalls;
-
-	(void)state;
-	timer_init(&a.timer, on_alarm);
-	for (unsigned i = 0; i < ARRAY_SIZE(p); i++) {
-		probe_init(&p[i]);
-		nop_or_park(&p[i].op);
-	}
-	reactor_turn(&r, true);
-	assert_int_equal(r.stats.cqes, 3);
-	assert_int_equal(r.stats.cqes_max, 3);
-	stalls = r.stats.stalls;
-	/* One may be: another process had the CPU. */
-	assert_true(stalls == 0 || r.stats.turn_ns_max >= REACTOR_STALL_NS);
-	reactor_defer(&r, &task, run_slowly);
-	reactor_turn(&r, true);
-	assert_int_equal(r.stats.turns, 2);
-	assert_int_equal(r.stats.stalls, stalls + 1);
-	assert_true(r.stats.turn_ns_max >= 15 * NS_PER_MS);
-	assert_true(r.stats.callback_ns >= 15 * NS_PER_MS);
-	reactor_timer_arm(&r, &a.timer, r.now_ns);
-	sleep_ms(15);
-	reactor_turn(&r, true);
-	assert_int_equal(r.stats.timers_late, 1);
-	for (unsigned i = 0; i < ARRAY_SIZE(p); i++)
-		op_fini(&p[i].op);
-}
-
-/* 30 ms of the thread's CPU time. */
-static void burn(struct task *task)
-{
-	clock_t end = clock() + 30 * CLOCKS_PER_SEC / 1000;
-
-	(void)task;
-	while (clock() < end)
-		;
-}
-
-static void fill_memory(struct probe *p, int fd)
-{
-	static char megabyte[1 << 20];
-	struct io_uring_sqe *sqe = op_sqe(&p->op);
-
-	io_uring_prep_read(sqe, fd, megabyte, sizeof(megabyte), 0);
-	op_start(&p->op, sqe);
-}
-
-/*
- * Sleep is idle, a callback is callback, and a copy by the kernel is kernel: each where it belongs.
- * Another process that gets the CPU adds to any of them, so that each has to be seen once only.
- */
-#define TRIES 50
-
-static void test_sleep_is_idle(void **state)
-{
-	struct reactor_times before, after;
-	unsigned tries = 0;
-
-	(void)state;
-	do {
-		struct alarm_clock a = { 0 };
-
-		assert_true(tries++ < TRIES);
-		reactor_turn(&r, false);
-		reactor_times(&r, &before);
-		timer_init(&a.timer, on_alarm);
-		reactor_timer_arm(&r, &a.timer, r.now_ns + 60 * NS_PER_MS);
-		while (a.ran_nr == 0)
-			reactor_turn(&r, true);
-		reactor_times(&r, &after);
-	} while (after.idle_ns - before.idle_ns < 40 * NS_PER_MS ||
-		 after.callback_ns - before.callback_ns > 20 * NS_PER_MS);
-}
-
-static void test_a_callback_is_callback(void **state)
-{
-	struct reactor_times before, after;
-	struct task task = { 0 };
-	unsigned tries = 0;
-
-	(void)state;
-	reactor_turn(&r, false);
-	do {
-		assert_true(tries++ < TRIES);
-		reactor_times(&r, &before);
-		reactor_defer(&r, &task, burn);
-		reactor_turn(&r, false);
-		reactor_times(&r, &after);
-		assert_in_range(after.callback_ns - before.callback_ns, 30 * NS_PER_MS, UINT64_MAX);
-	} while (after.idle_ns - before.idle_ns > 20 * NS_PER_MS);
-}
-
-static void test_a_copy_is_kernel(void **state)
-{
-	int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-	struct reactor_times before, after;
-	struct probe p;
-
-	(void)state;
-	reactor_turn(&r, false);
-	reactor_times(&r, &before);
-	probe_init(&p);
-	for (after = before; after.kernel_ns - before.kernel_ns < 5 * NS_PER_MS;) {
-		fill_memory(&p, zero);
-		reactor_turn(&r, true);
-		reactor_times(&r, &after);
-	}
-	op_fini(&p.op);
-	close(zero);
-}
-
 static void test_control_reactor_signals_its_eventfd(void **state)
 {
 	struct pollfd pfd = { .events = POLLIN };
@@ -560,8 +340,6 @@ static void test_failed_init_leaves_nothing(void **state)
 	reactor_fini(&r);
 }
 
-#define WITH_REACTOR(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -576,11 +354,6 @@ int main(void)
 		cmocka_unit_test(test_full_sq_parks),
 		WITH_REACTOR(test_kept_cqes_are_work),
 		WITH_REACTOR(test_tasks_run_once_per_turn),
-		WITH_REACTOR(test_turn_sleeps_until_the_timer),
-		WITH_REACTOR(test_turn_is_accounted),
-		WITH_REACTOR(test_sleep_is_idle),
-		WITH_REACTOR(test_a_callback_is_callback),
-		WITH_REACTOR(test_a_copy_is_kernel),
 		cmocka_unit_test(test_control_reactor_signals_its_eventfd),
 		WITH_REACTOR(test_dump_names_what_is_in_flight),
 		cmocka_unit_test(test_failed_init_leaves_nothing),

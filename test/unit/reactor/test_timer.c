@@ -78,7 +78,7 @@ static void test_timers_against_a_model(void **state)
 	static struct alarm_clock clocks[CLOCK_NR];
 	static uint64_t model[CLOCK_NR];
 	uint64_t seed = (uint64_t)time(NULL);
-	struct timer_heap h = { 0 };
+	struct timer_heap h = TIMER_HEAP_INIT;
 	struct prng prng;
 
 	(void)state;
@@ -99,7 +99,7 @@ static void test_timers_against_a_model(void **state)
 static void test_timer_callbacks_arm_and_cancel(void **state)
 {
 	struct alarm_clock a = { 0 }, b = { 0 }, c = { 0 };
-	struct timer_heap h = { 0 };
+	struct timer_heap h = TIMER_HEAP_INIT;
 
 	(void)state;
 	heap = &h;
