@@ -215,7 +215,8 @@ static __attribute__((cold, noinline)) void stale(struct reactor *r, const struc
 		    r->idx, (unsigned long long)cqe->user_data, cqe->res);
 }
 
-static void dispatch(struct reactor *r, const struct io_uring_cqe *cqe)
+static inline __attribute__((always_inline)) void dispatch(struct reactor *r,
+							   const struct io_uring_cqe *cqe)
 {
 	unsigned slot = user_data_slot(cqe->user_data);
 	struct op *op = slot < r->slot_fresh ? r->slot[slot] : NULL;

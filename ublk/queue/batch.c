@@ -103,13 +103,13 @@ static struct tag_io *sent_tag(const struct batch *b, unsigned idx)
 	return &b->queue->ios[batch_element(b, idx)->tag];
 }
 
-static inline void put_element(const struct batch *b, unsigned idx, const struct tag_io *io)
+/* bytes: of an element. Returns where the next one goes. */
+static inline uint8_t *put_element(uint8_t *at, size_t bytes, const struct tag_io *io)
 {
-	uint8_t *at = b->elements + (size_t)idx * b->element_bytes;
-
 	memcpy(at, &io->element, sizeof(io->element));
-	if (b->element_bytes == ELEMENT_BYTES_MAX)
+	if (bytes == ELEMENT_BYTES_MAX)
 		memcpy(at + sizeof(io->element), &io->copy_addr, sizeof(io->copy_addr));
+	return at + bytes;
 }
 
 /* Prepares a command for the elements that were put. */
@@ -137,13 +137,15 @@ static void put_all(const struct batch *b, struct queue *q)
 	/* Without a FETCH nothing comes for them any more. */
 	enum tag_state state = b->fetch_ended ? TAG_DONE : TAG_ARMED;
 	struct tag_io *const *commits = q->commits;
+	size_t bytes = b->element_bytes;
+	uint8_t *at = b->elements;
 
 	for (unsigned i = 0, nr = q->commit_nr; i < nr; i++) {
 		struct tag_io *io = commits[i];
 
 		tag_account_commit(q, r, io);
 		io->committing = true;
-		put_element(b, i, io);
+		at = put_element(at, bytes, io);
 		tag_set_state(io, state);
 	}
 }
@@ -325,6 +327,7 @@ static void batch_prepare(struct op *op)
 	struct batch *b = container_of(op, struct batch, commit);
 	struct queue *q = b->queue;
 	struct io_uring_sqe *sqe = op_sqe(op);
+	uint8_t *at = b->elements;
 
 	if (!sqe) {
 		op_park(op, batch_prepare);
@@ -332,7 +335,7 @@ static void batch_prepare(struct op *op)
 	}
 	b->sent_nr = q->setup.depth;
 	for (unsigned tag = 0; tag < q->setup.depth; tag++)
-		put_element(b, tag, &q->ios[tag]);
+		at = put_element(at, b->element_bytes, &q->ios[tag]);
 	prep_elements(b, sqe, UBLK_U_IO_PREP_IO_CMDS);
 	op_start(op, sqe);
 }
