@@ -204,10 +204,12 @@ static void test_signal_ends_the_sleep(void **state)
 	struct itimerval soon = { .it_value.tv_usec = 20000 };
 
 	(void)state;
+	/* An enter that submits something tells of that. */
+	reactor_turn(&r, false);
 	assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
 	assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
 	reactor_turn(&r, true);
-	assert_int_equal(r.stats.turns, 1);
+	assert_int_equal(r.stats.turns, 2);
 	assert_int_equal(r.stats.cqes, 0);
 	sigaction(SIGALRM, &before, NULL);
 }
