@@ -542,8 +542,8 @@ int backend_data_get(struct backend_io *io, uint32_t at_bytes, void *to, size_t 
 #define BACKEND_PIECES_MAX 256u
 int backend_data_put_pieces(struct backend_io *io, uint32_t at_bytes, const struct iovec *iov,
 			    unsigned nr);
-/* So many zeroes, for such a piece; to be read only. */
-#define BACKEND_ZEROES_BYTES (64u << 10)
+/* So many zeroes, for such a piece. */
+#define BACKEND_ZEROES_BYTES (1u << 20)
 void *backend_data_zeroes(void);
 
 /*

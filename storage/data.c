@@ -14,15 +14,14 @@
 #include "reactor/ring.h"
 
 /*
- * In the program's file. Memory that nobody has written would be the kernel's zero page, which it
- * pins page by page (gup_fast_pte_range leaves special ones alone): a third more instructions for a
- * READ of 1 MiB. Few of them stay in the CPU's cache, and pieces make them as long as a request.
+ * As long as most requests: the driver walks through a request's pages from its start for every
+ * piece. Never written, so not const: that would put them into the program's file.
  */
-static const uint8_t zeroes[BACKEND_ZEROES_BYTES] __attribute__((aligned(4096)));
+static uint8_t zeroes[BACKEND_ZEROES_BYTES];
 
 void *backend_data_zeroes(void)
 {
-	return (void *)(uintptr_t)zeroes;
+	return zeroes;
 }
 
 int backend_data_to_driver(const struct backend_io *io, uint32_t at_bytes, const void *from,
@@ -48,6 +47,24 @@ int backend_data_put(struct backend_io *io, uint32_t at_bytes, const void *from,
 	return 0;
 }
 
+int backend_data_put_zeroes(struct backend_io *io, uint32_t at_bytes, size_t bytes)
+{
+	int ret = 0;
+
+	if (backend_io_in_memory(io)) {
+		memset((uint8_t *)io->buf + at_bytes, 0, bytes);
+		return 0;
+	}
+	while (bytes > 0 && ret == 0) {
+		size_t now_bytes = MIN(bytes, BACKEND_ZEROES_BYTES);
+
+		ret = backend_data_put(io, at_bytes, zeroes, now_bytes);
+		at_bytes += (uint32_t)now_bytes;
+		bytes -= now_bytes;
+	}
+	return ret;
+}
+
 static size_t pieces_bytes(const struct iovec *iov, unsigned nr)
 {
 	size_t bytes = 0;
@@ -66,36 +83,6 @@ int backend_data_put_pieces(struct backend_io *io, uint32_t at_bytes, const stru
 		return backend_data_to_driver(io, at_bytes, iov->iov_base, iov->iov_len);
 	n = ring_pwritev(io->driver_fd, iov, nr, io->driver_pos + at_bytes);
 	return n == (ssize_t)pieces_bytes(iov, nr) ? 0 : -EIO;
-}
-
-/* bytes: BACKEND_PIECES_MAX times BACKEND_ZEROES_BYTES at most. */
-static int put_zero_pieces(struct backend_io *io, uint32_t at_bytes, size_t bytes)
-{
-	struct iovec piece[BACKEND_PIECES_MAX];
-	unsigned nr = 0;
-
-	for (size_t left = bytes; left > 0; left -= piece[nr++].iov_len)
-		piece[nr] = (struct iovec){ .iov_base = backend_data_zeroes(),
-					    .iov_len = MIN(left, BACKEND_ZEROES_BYTES) };
-	return backend_data_put_pieces(io, at_bytes, piece, nr);
-}
-
-int backend_data_put_zeroes(struct backend_io *io, uint32_t at_bytes, size_t bytes)
-{
-	int ret = 0;
-
-	if (backend_io_in_memory(io)) {
-		memset((uint8_t *)io->buf + at_bytes, 0, bytes);
-		return 0;
-	}
-	while (bytes > 0 && ret == 0) {
-		size_t now_bytes = MIN(bytes, (size_t)BACKEND_PIECES_MAX * BACKEND_ZEROES_BYTES);
-
-		ret = put_zero_pieces(io, at_bytes, now_bytes);
-		at_bytes += (uint32_t)now_bytes;
-		bytes -= now_bytes;
-	}
-	return ret;
 }
 
 int backend_data_get(struct backend_io *io, uint32_t at_bytes, void *to, size_t bytes)
