@@ -11,15 +11,14 @@ tap structure 600 test/structure.py
 tap check-queue 300 test/check_queue_test.sh
 
 # What comes from the network comes while compilers run.
-things='guest-install guest-kernel-7.2 guest-kernel-6.12 guest-selftests guest-qemu-nbd guest-ceph guest-nginx guest-programs'
+things='guest-install guest-kernel-7.2 guest-kernel-6.12 guest-selftests guest-qemu-nbd guest-nginx guest-programs'
 get_things() {
 	step_run guest-install test/vm/vm.sh --install
 	step_run guest-kernel-7.2 test/vm/kernel.sh get 7.2
 	step_run guest-kernel-6.12 test/vm/kernel.sh get 6.12
 	step_run guest-selftests bench/kublk.sh
-	# without one the tests that need it are skipped, as without the next two
+	# without one the tests that need it are skipped, as without the next
 	step_run guest-qemu-nbd timeout 900 test/vm/qemu_nbd.sh
-	step_run guest-ceph test/ceph/prebuild.sh
 	step_run guest-nginx test/vm/nginx.sh
 	step_run guest-programs test/vm/lean_programs.sh
 }
@@ -43,6 +42,10 @@ released='zoned_cuts cache_cuts qcow2_cuts known bad_server exerciser share_memo
 if [ "$mode" = soak ]; then programs='' released=''; fi
 # shellcheck disable=SC2086 # many targets
 step build-release build release $programs $released
+if [ "$mode" != fast ]; then
+	step_run guest-ceph test/ceph/prebuild.sh & # needs mon_command
+	making=$!
+fi
 # shellcheck disable=SC2086
 step build-clang build clang $programs
 if [ "$mode" != fast ]; then
@@ -54,8 +57,8 @@ if [ "$mode" != fast ]; then
 	step build-tsan build tsan $daemon $threaded
 	# shellcheck disable=SC2086
 	step build-faults build faults $daemon
-	wait $getting
-	for name in $things; do step_count "$name"; done
+	wait $getting $making
+	for name in $things guest-ceph; do step_count "$name"; done
 fi
 
 # ---- this machine: one test at a time, beside two guests ----

@@ -7,7 +7,7 @@ kills=2
 if [ -n "${UBLKD_SOAK:-}" ]; then kills=100; fi
 exec 3>&1 # for what is said while a check runs
 
-for name in kill qemu server hang dead fast; do disk $name 48M; done
+for name in kill qemu server hang dead fast; do disk $name; done
 kill_server() { serve kill nbdkit -f -U "$run/kill" file "$disks/kill"; }
 qemu_server() { serve qemu qemu-nbd -t -e 8 -x "${1:-data}" -f raw --discard=unmap -k "$run/qemu" "$disks/qemu"; }
 memory_server() { serve memory nbdkit -f -U "$run/memory" memory "${1:-24M}"; }
