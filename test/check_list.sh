@@ -125,7 +125,9 @@ host trace-timeline 1800 test/trace/timeline.sh build/asan
 host trace-record 900 test/trace/record.sh build/release
 host trace-target 1800 test/trace/target.sh build/release
 host trace-selftest 900 test/trace/selftest.sh build/release/bin
-host sim-asan 1800 build/asan/bin/sim --runs 128 --ios 1000
+sim_runs=64
+if [ "$mode" = soak ]; then sim_runs=128; fi
+host sim-asan 1800 build/asan/bin/sim --runs $sim_runs --ios 1000
 # an adopted device fails while requests wait for a server that is gone: its end has a deadline
 host sim-unasked-stop 600 build/release/bin/sim --only-runs --seed 20261123000027931 --runs 1
 # seeds that no check has had before, beside those that all have
@@ -193,13 +195,14 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" 1200 '' datapath
 	guests "$(one 7.2)" 1200 '' qcow2 cache
 	guests "$(one 7.2)" $long '' s3
-	guests "$(one 7.2)" 1200 '' stripe http shared metal
+	guests "$(one 7.2)" 1200 '' stripe http shared
 	guests "$(one 6.12)" 1200 '' blocked cgroup
 	# numbers of docs/rbd.md and docs/performance.md
 	if [ "$mode" = soak ]; then guests "7.2" 1200 '' rbd_many; guests 7.2 1200 -i qcow2_many; fi
 	# the kernel's target by its own initiator: for who doubts what the suite before says of ours
 	if [ "$mode" = soak ]; then guests "$both" 1200 '' nvme_target; fi
-	guests "$(one 7.2)" 1200 '' io
+	# loads that datapath has as well, with other depths; a tool for who measures
+	if [ "$mode" = soak ]; then guests "$both" 1200 '' io metal; fi
 	guests "$(one 6.12)" 1200 '' daemon
 	# tracing patches the kernel's code: two CPUs on one kernel (-s), exact times on the other (-i)
 	guests 7.2 1200 -i bpftrace

@@ -3,7 +3,7 @@
 # upgraded and the devices grow. Every copy must be equal and the file systems clean.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
-rounds=2
+rounds=1
 [ -z "${UBLKD_SOAK:-}" ] || rounds=10
 tree=$(dirname "$(dirname "$here")")
 source=$work/source

@@ -16,10 +16,7 @@ devices:
 EOF
 start_daemon "$work/io.yaml"
 
-# guest_datapath.sh has loads on mem and on a file with direct I/O as well.
-names="mem1 direct2 buffered2"
-if [ -n "${UBLKD_SOAK:-}" ]; then names="mem1 mem2 direct1 direct2 buffered1 buffered2"; fi
-for name in $names; do
+for name in mem1 mem2 direct1 direct2 buffered1 buffered2; do
 	device=$(node $name)
 	smallest=512
 	if [ $name = buffered2 ]; then smallest=4096; fi
