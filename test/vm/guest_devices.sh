@@ -97,7 +97,7 @@ load() {
 		work=$work/load/$1 # of its own, for what fio says
 		renice -n 19 -p $BASHPID >/dev/null
 		while [ ! -e "$work/../enough" ]; do
-			verify_two "$1" --size=10M --io_size=8M --bsrange=4k-64k >/dev/null || exit 1
+			verify_two "$1" --size=10M --io_size=6M --bsrange=4k-64k >/dev/null || exit 1
 		done
 	) &
 	load_pid=$!

@@ -6,7 +6,7 @@
 . "$here/guest_rbd_lib.sh"
 . "$here/guest_devices.sh"
 
-paused=8 kills=2 upgrades=1
+paused=8 kills=1 upgrades=1
 if [ -n "${UBLKD_SOAK:-}" ]; then paused=30 kills=20 upgrades=5; fi
 
 if ! ceph_up bluestore; then

@@ -53,7 +53,7 @@ sum() { dd if="$(blk "$1")" bs=4k skip=$(($2 * 1024 + $3)) count="$4" iflag=dire
 zeroes() { [ "$(sum "$@")" = "$(head -c $(($4 * 4096)) /dev/zero | md5sum)" ]; }
 
 # What keeps zones is the same over both.
-stepped=file
+stepped='file'
 [ -z "${UBLKD_SOAK:-}" ] || stepped='mem file'
 for name in $stepped; do
 	ok "$name: a zone is empty" zone_is $name 5 em 0
