@@ -182,6 +182,7 @@ if [ "$mode" != fast ]; then
 	if [ "$mode" = soak ]; then long=3600; fi
 	for kernel in $(one 7.2); do
 		later guest tap_run "selftests-$kernel" 7200 test/selftests/selftests.sh "$kernel"
+		later guest tap_run "powercut-$kernel" 3600 test/vm/powercut.sh "$kernel"
 	done
 	guests "$(one 7.2)" $long '' nbd_outage inuse
 	guests "$(one 7.2)" $long '' rbd
@@ -218,9 +219,6 @@ if [ "$mode" != fast ]; then
 	guests "$(one 7.2)" 1200 -i pause why stuck
 	guests "$(one 6.12)" 1200 -i throttle layers
 	guests "$(one 6.12)" 1200 '' cycle fs histogram watchdog udev flush attach demo
-	for kernel in $(one 7.2); do
-		later guest tap_run "powercut-$kernel" 3600 test/vm/powercut.sh "$kernel"
-	done
 	guests "$(one 6.12)" 1200 '' gc
 	guests "$(one 7.2)" 1200 '-m 800M' hostile_scarce
 	guests "$(one 7.2)" 1200 '' scaling unprivileged

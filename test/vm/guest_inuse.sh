@@ -28,6 +28,7 @@ use() {
 	mkfs."$type" "$([ "$type" = ext4 ] && echo -F || echo -f)" -q "$device" && mount "$device" "/mnt/$type" ||
 		return
 	(
+		renice -n 19 -p $BASHPID >/dev/null
 		copies=0
 		while [ ! -e "$work/enough" ]; do
 			place=/mnt/$type/copy$((copies % 3))
