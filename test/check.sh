@@ -52,6 +52,11 @@ build() {
 	cmake --preset "$1" && cmake --build "build/$1" ${2:+--target "${@:2}"}
 }
 
+# build_niced PRESET [TARGET...]: beside tests
+build_niced() {
+	nice -n 10 cmake --preset "$1" && nice -n 10 cmake --build "build/$1" -j 2 ${2:+--target "${@:2}"}
+}
+
 # host NAME SECONDS COMMAND...: a TAP program of this machine, in the lane of those
 host() { later host tap_run "$@"; }
 

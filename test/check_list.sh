@@ -45,10 +45,6 @@ step build-release build release $programs $released
 if [ "$mode" != fast ]; then
 	step_run guest-ceph test/ceph/prebuild.sh & # needs mon_command
 	making=$!
-fi
-# shellcheck disable=SC2086
-step build-clang build clang $programs
-if [ "$mode" != fast ]; then
 	daemon='ublkd ublkd-keeper ublkctl'
 	# what has threads or talks to them
 	threaded='test_reactor test_mailbox test_reactors test_socket test_socket_turns test_commands test_device_set test_device_set_work
@@ -61,10 +57,51 @@ if [ "$mode" != fast ]; then
 	for name in $things guest-ceph; do step_count "$name"; done
 fi
 
-# ---- this machine: one test at a time, beside two guests ----
+# ---- in what the others leave of the CPUs ----
+
+later nice step_run build-clang build_niced clang "$programs"
+later nice tap_run lint 5400 nice -n 10 test/lint.sh build/clang
+if [ "$mode" != fast ]; then
+	later nice tap_run package 5400 nice -n 10 env CMAKE_BUILD_PARALLEL_LEVEL=2 test/package/package.sh
+fi
+
+# ---- this machine: what talks to others, and may mind that a machine is busy: before the guests ----
 
 export CMOCKA_MESSAGE_OUTPUT=TAP
 units asan
+if [ "$mode" != fast ]; then
+	for test in $threaded; do host "tsan-${test#test_}" 900 build/tsan/test/$test; done
+	host uapi 60 test/selftests/uapi.py
+fi
+host bench-report 600 test/bench/report.sh
+host bench-host 600 test/bench/host.sh
+host bench-metal 60 test/bench/metal.py
+host bench-scale 60 test/bench/scale.py
+host bench-own 60 test/bench/own.py
+host cli 900 test/cli/cli.sh build/release/bin
+host interop-nbd-info 900 test/interop/nbd_info.sh build/asan/bin
+host interop-qemu-locks 600 test/interop/qemu_locks.sh build/asan/test
+host interop-nvme-target 300 test/interop/nvme_target_test.py
+host interop-nvme-discover 600 test/interop/nvme_discover.sh build/asan/bin
+host ceph-cluster 900 test/ceph/cluster_test.sh
+host s3-disk-snapshots 900 test/interop/s3_disk_snapshots.sh build/asan/test
+host ceph-s3 600 test/ceph/s3_test.sh build/asan/test
+host top 900 test/cli/top.py build/asan/bin
+host peers 900 test/cli/peers.py build/asan/bin
+host attach 900 test/cli/attach.py build/asan/bin
+host cli-cache 900 test/cli/cache.py build/asan/bin
+host create-image 600 test/cli/create_image.sh build/asan/bin
+host s3-gc 600 test/cli/s3_gc.py build/asan
+host page 900 test/page/page.sh build/asan
+host trace-timeline 1800 test/trace/timeline.sh build/asan
+host trace-record 900 test/trace/record.sh build/release
+host trace-target 1800 test/trace/target.sh build/release
+host trace-selftest 900 test/trace/selftest.sh build/release/bin
+phase 'tests of this machine'
+run_later host
+
+# ---- this machine: what only computes: beside two guests ----
+
 host made-up 1200 test/made_up/made_up.sh build/asan
 host qcow2-snapshots 1200 build/asan/test/qcow2_snapshots
 host qcow2-made 600 build/asan/test/qcow2_made
@@ -97,34 +134,10 @@ host fuzz-s3-manifest 1200 build/asan/test/fuzz_s3_manifest
 host fuzz-s3-map 1200 build/asan/test/fuzz_s3_map
 host fuzz-s3-list 1200 build/asan/test/fuzz_s3_list
 host fuzz-s3-refusal 1200 build/asan/test/fuzz_s3_refusal
-host bench-report 600 test/bench/report.sh
-host bench-host 600 test/bench/host.sh
-host bench-metal 60 test/bench/metal.py
-host bench-scale 60 test/bench/scale.py
-host bench-own 60 test/bench/own.py
-host cli 900 test/cli/cli.sh build/release/bin
-host interop-nbd-info 900 test/interop/nbd_info.sh build/asan/bin
-host interop-qemu-locks 600 test/interop/qemu_locks.sh build/asan/test
-host interop-nvme-target 300 test/interop/nvme_target_test.py
-host interop-nvme-discover 600 test/interop/nvme_discover.sh build/asan/bin
 # the oracle of the others, against qemu-img
 if [ "$mode" = soak ]; then host interop-qcow2-oracle 900 test/interop/qcow2_oracle.sh build/asan; fi
 host interop-qcow2-qemu 1800 test/interop/qcow2_qemu.sh build/asan
 host interop-qcow2-hostile 1800 test/interop/qcow2_hostile.sh build/asan
-host ceph-cluster 900 test/ceph/cluster_test.sh
-host s3-disk-snapshots 900 test/interop/s3_disk_snapshots.sh build/asan/test
-host ceph-s3 600 test/ceph/s3_test.sh build/asan/test
-host top 900 test/cli/top.py build/asan/bin
-host peers 900 test/cli/peers.py build/asan/bin
-host attach 900 test/cli/attach.py build/asan/bin
-host cli-cache 900 test/cli/cache.py build/asan/bin
-host create-image 600 test/cli/create_image.sh build/asan/bin
-host s3-gc 600 test/cli/s3_gc.py build/asan
-host page 900 test/page/page.sh build/asan
-host trace-timeline 1800 test/trace/timeline.sh build/asan
-host trace-record 900 test/trace/record.sh build/release
-host trace-target 1800 test/trace/target.sh build/release
-host trace-selftest 900 test/trace/selftest.sh build/release/bin
 sim_runs=64
 if [ "$mode" = soak ]; then sim_runs=128; fi
 host sim-asan 1800 build/asan/bin/sim --runs $sim_runs --ios 1000
@@ -137,8 +150,6 @@ echo "sim-new: $new_seed_nr seeds from $new_seeds"
 if [ "$mode" = soak ]; then host mutate 7200 test/mutate/mutate.py; fi
 host sim-new 7200 build/release/bin/sim --only-runs --seed "$new_seeds" --runs $new_seed_nr
 if [ "$mode" != fast ]; then
-	for test in $threaded; do host "tsan-${test#test_}" 900 build/tsan/test/$test; done
-	host uapi 60 test/selftests/uapi.py
 	host sim-net 1800 build/release/bin/sim --net
 	# more than a million I/Os: 256 seeds of 4000 requests and more
 	host sim 1800 build/release/bin/sim
@@ -160,13 +171,9 @@ if [ "$mode" = soak ]; then
 		fuzz_nvme_pdu
 fi
 
-# ---- in what the others leave of the CPUs ----
-
-later nice tap_run lint 5400 nice -n 10 test/lint.sh build/clang
-if [ "$mode" != fast ]; then later nice tap_run package 5400 nice -n 10 test/package/package.sh; fi
-# the long runs take both CPUs for hours: no guest beside them
+# these take both CPUs for hours: no guest beside them
 if [ "$mode" = soak ]; then
-	phase 'tests of this machine'
+	phase 'long tests of this machine'
 	run_later
 fi
 
@@ -233,5 +240,5 @@ if [ "$mode" != fast ]; then
 	fi
 	later guest guest guest-6.12-hostile_clients-asan 6.12 hostile_clients 1200 asan
 fi
-phase tests
+phase 'guests, and what computes'
 run_later

@@ -137,21 +137,28 @@ count_ended() { # PID
 	fi
 }
 
-in_lane() { # LANE
-	local entry number=0
-	for entry in "${running[@]}"; do [ "${entry%% *}" != "$1" ] || number=$((number + 1)); done
-	echo $number
+# Sets $busy: how many of each lane run.
+declare -A busy=()
+count_busy() {
+	local entry lane
+	busy=([guest]=0 [host]=0 [nice]=0)
+	for entry in "${running[@]}"; do
+		lane=${entry%% *}
+		busy[$lane]=$((${busy[$lane]:-0} + 1))
+	done
 }
 
 # Starts what has its turn, in the order of later.
 start_waiting() {
 	local name lane words left=()
+	count_busy
 	for name in "${order[@]}"; do
-		read -ra words <<<"${waiting[$name]}"
-		lane=${words[0]}
-		if [ "$(in_lane "$lane")" -lt "${limit[$lane]}" ]; then
+		lane=${waiting[$name]%% *}
+		if [ "${busy[$lane]}" -lt "${limit[$lane]}" ]; then
+			read -ra words <<<"${waiting[$name]}"
 			"${words[@]:1}" &
 			running[$!]="$lane $name"
+			busy[$lane]=$((busy[$lane] + 1))
 		else
 			left+=("$name")
 		fi
@@ -159,11 +166,12 @@ start_waiting() {
 	order=("${left[@]}")
 }
 
-# Runs what waits, and returns when all has ended, also what was begun by beside.
+# run_later [LANE]: runs what waits, and returns when all has ended, also what was begun by beside; or when nothing of
+# this lane is left.
 run_later() {
 	local pid
 	start_waiting
-	while [ ${#running[@]} -gt 0 ]; do
+	while [ ${#running[@]} -gt 0 ] && { [ $# = 0 ] || [ "${busy[$1]}" -gt 0 ]; }; do
 		# it fails where one has ended before
 		wait -n "${!running[@]}"
 		for pid in "${!running[@]}"; do kill -0 "$pid" 2>/dev/null || count_ended "$pid"; done

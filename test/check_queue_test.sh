@@ -30,7 +30,13 @@ dies) ;;
 esac
 rm "$at/$BASHPID"
 END
-chmod +x "$tmp/program"
+cat >"$tmp/waits" <<'END'
+#!/bin/bash
+until [ -e "$1" ]; do sleep 0.1; done
+echo 1..1
+echo ok 1 - it is there
+END
+chmod +x "$tmp/program" "$tmp/waits"
 
 # in_queue COMMAND...: with a queue of its own; what it prints is in $tmp/said
 in_queue() {
@@ -83,5 +89,16 @@ ok "three lanes" sums '24 passed, 0 failed, 0 skipped' many
 ok "two guests at a time" most guest 2
 ok "one test of this machine" most host 1
 ok "one in the background" most nice 1
+one_lane() {
+	later host tap_run first 20 "$tmp/program" host well
+	later host tap_run second 20 "$tmp/program" host well
+	later nice tap_run long 20 "$tmp/waits" "$tmp/go"
+	rm -f "$tmp/go"
+	run_later host
+	[ ! -e "$logs/long.end" ] && [ -e "$logs/second.end" ] && echo "the other lane goes on"
+	touch "$tmp/go"
+}
+ok "a lane is waited for" sums '5 passed, 0 failed, 0 skipped' one_lane
+ok "... and no other" says 'the other lane goes on'
 echo "1..$n"
 exit $bad
