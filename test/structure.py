@@ -227,7 +227,7 @@ def missing_checks():
     missing |= {f"program {name}" for name in re.findall(r"build/\w+/(?:test|bin)/(\w+)", text) if name not in targets}
     missing |= {f"script {path}" for path in re.findall(r"\b((?:test|bench)/[\w/]+\.(?:sh|py))\b", text) if path not in everything}
     suites = re.findall(r"""\bguests (?:"[^"]*"|\S+) \S+ (?:'[^']*'|\S+) ([\w ]+)""", text)
-    suites += re.findall(r"\blater guest \S+ \S+ (\w+)", text)
+    suites += re.findall(r"\blater guest guest \S+ \S+ (\w+)", text)
     for suite in " ".join(suites).split():
         if f"test/vm/guest_{suite}.sh" not in everything:
             missing.add(f"guest suite {suite}")

@@ -1,9 +1,9 @@
 #!/bin/bash
 # In the guest: adds and removes devices, idle and under I/O. Checks the error messages, and that no
-# file descriptors, memory or devices leak. $CYCLES: number of cycles (40; 200 with UBLKD_SOAK=1).
+# file descriptors, memory or devices leak. $CYCLES: number of cycles (20; 200 with UBLKD_SOAK=1).
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
-cycles=${CYCLES:-40}
+cycles=${CYCLES:-20}
 [ -z "${UBLKD_SOAK:-}" ] || cycles=200
 cat >"$work/empty.yaml" <<'EOF'
 daemon: {reactors: [0, 1]}

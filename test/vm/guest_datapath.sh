@@ -66,17 +66,19 @@ for mode in copy user_copy zero_copy; do
 		fi
 		backends="mem file"
 		if [ $mode = zero_copy ]; then backends='file'; fi
+		if [ $mode = copy ]; then backends+=' buffered'; fi
 		for backend in $backends; do
 			rm -f /mnt/ram/one
 			spec='{type: mem, size: 64MiB}'
-			if [ $backend = file ]; then
-				spec='{type: file, path: /mnt/ram/one, size: 64MiB, create: true}'
-			fi
+			case $backend in
+			file) spec='{type: file, path: /mnt/ram/one, size: 64MiB, create: true}' ;;
+			buffered) spec='{type: file, path: /mnt/ram/one, size: 64MiB, create: true, direct: off}' ;;
+			esac
 			queues=2 use $mode $batch "$spec"
 			ok "$backend, $label: is in use" shows $mode "$([ $batch = on ] && echo true || echo false)"
 			ok "$backend, $label: QD1" verify "$device" --bs=4k --iodepth=1 --size=2M
 			ok "$backend, $label: QD32, mixed blocks, two jobs" verify "$device" --iodepth=32 \
-				--numjobs=2 --size=24M --io_size=12M --offset_increment=32M \
+				--numjobs=2 --size=24M --io_size=6M --offset_increment=32M \
 				--bsrange=512-512k --blockalign=512 --bs_unaligned=0
 			stop_daemon
 		done
@@ -87,7 +89,7 @@ for mode in copy user_copy zero_copy; do
 		[ $mode != zero_copy ] || continue
 		for spec in '{type: mem, size: 64MiB}' '{type: null, size: 64MiB}'; do
 			use $mode $batch "$spec"
-			ok "$spec, $label: nothing of the kernel's memory shows" all_zero "$device" 64
+			ok "$spec, $label: nothing of the kernel's memory shows" all_zero "$device" 16
 			stop_daemon
 		done
 	done

@@ -88,14 +88,16 @@ daemon_lives() { kill -0 "$daemon_pid"; }
 # ---- loads ----
 
 # load NAME: verifies until load_ends, beside others. Sets $load_pid. Not by --loops: with them fio misses its own
-# headers, on any file.
+# headers, on any file. Its last round is waited for: rounds are short. It is niced, so that what happens beside it
+# takes no longer than it must. It stays in 24 MiB.
 declare -A loads
 load() {
 	mkdir -p "$work/load/$1"
 	(
 		work=$work/load/$1 # of its own, for what fio says
+		renice -n 19 -p $BASHPID >/dev/null
 		while [ ! -e "$work/../enough" ]; do
-			verify_two "$1" --size=20M --io_size=20M --offset_increment=24M --bsrange=4k-64k >/dev/null || exit 1
+			verify_two "$1" --size=10M --io_size=6M --bsrange=4k-64k >/dev/null || exit 1
 		done
 	) &
 	load_pid=$!

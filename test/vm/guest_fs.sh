@@ -31,10 +31,12 @@ copy_tree() {
 	return $code
 }
 
-for name in mem file; do
-	ok "$name: ext4, a tree copied, checked, compared" copy_tree "$(node $name)" ext4
-	ok "$name: xfs, a tree copied, checked, compared" copy_tree "$(node $name)" xfs
-done
+ok "mem: ext4, a tree copied, checked, compared" copy_tree "$(node mem)" ext4
+ok "file: xfs, a tree copied, checked, compared" copy_tree "$(node file)" xfs
+if [ -n "${UBLKD_SOAK:-}" ]; then
+	ok "mem: xfs, a tree copied, checked, compared" copy_tree "$(node mem)" xfs
+	ok "file: ext4, a tree copied, checked, compared" copy_tree "$(node file)" ext4
+fi
 
 # zeroed DEVICE OFFSET BYTES
 zeroed() {

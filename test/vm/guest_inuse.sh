@@ -3,7 +3,7 @@
 # upgraded and the devices grow. Every copy must be equal and the file systems clean.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
-rounds=2
+rounds=1
 [ -z "${UBLKD_SOAK:-}" ] || rounds=10
 tree=$(dirname "$(dirname "$here")")
 source=$work/source
@@ -28,6 +28,7 @@ use() {
 	mkfs."$type" "$([ "$type" = ext4 ] && echo -F || echo -f)" -q "$device" && mount "$device" "/mnt/$type" ||
 		return
 	(
+		renice -n 19 -p $BASHPID >/dev/null
 		copies=0
 		while [ ! -e "$work/enough" ]; do
 			place=/mnt/$type/copy$((copies % 3))

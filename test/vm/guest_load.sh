@@ -12,7 +12,7 @@ EOF
 }
 
 # load NAME [FIO OPTION...]: writes and checks one device over and over until $work/enough is there. Its
-# verdict is for loads_well.
+# verdict is for loads_well, which waits for the last round.
 loaded=()
 nodes=
 load() {
@@ -22,7 +22,7 @@ load() {
 	(
 		while [ ! -e "$work/enough" ]; do
 			nice -n 19 fio --name=load --filename="$device" --ioengine=io_uring --direct=1 --rw=randwrite \
-				--bs=4k-64k --size=16M --numjobs=2 --offset_increment=32M --iodepth=32 \
+				--bs=4k-64k --size=16M --io_size=8M --numjobs=2 --offset_increment=32M --iodepth=32 \
 				--verify=crc32c --verify_fatal=1 --do_verify=1 --randrepeat=0 \
 				--verify_state_save=0 --minimal "$@" >"$work/$name.fio" 2>&1 || exit 1
 		done

@@ -3,11 +3,11 @@
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_nbd_lib.sh"
 
-kills=2
-if [ -n "${UBLKD_SOAK:-}" ]; then kills=100; fi
+kills=2 kills_once=1
+if [ -n "${UBLKD_SOAK:-}" ]; then kills=100 kills_once=100; fi
 exec 3>&1 # for what is said while a check runs
 
-for name in kill qemu server hang dead fast; do disk $name 48M; done
+for name in kill qemu server hang dead fast; do disk $name; done
 kill_server() { serve kill nbdkit -f -U "$run/kill" file "$disks/kill"; }
 qemu_server() { serve qemu qemu-nbd -t -e 8 -x "${1:-data}" -f raw --discard=unmap -k "$run/qemu" "$disks/qemu"; }
 memory_server() { serve memory nbdkit -f -U "$run/memory" memory "${1:-24M}"; }
@@ -59,7 +59,7 @@ killed() {
 	ok "... the file holds what the device shows" same_bytes "$2"
 }
 killed nbdkit kill $kills kill_server
-killed qemu-nbd qemu $kills qemu_server
+killed qemu-nbd qemu $kills_once qemu_server
 killed nbd-server server $(((kills + 3) / 4)) server_server
 ok "no error has reached the block layer" no_io_error
 

@@ -7,6 +7,8 @@
 . "$here/guest_devices.sh"
 
 nqn=nqn.2026-01.org.example
+kills=1
+[ -z "${UBLKD_SOAK:-}" ] || kills=2
 ram_disk 700 || exit 1
 if ! nvmet_up; then
 	skip "nvme-tcp" "$(cat "$work/modprobe")"
@@ -17,11 +19,11 @@ fi
 
 # on_file NAME, on_loop NAME NSID: a subsystem of that name on a file of the RAM disk, with blocks of 4 KiB or 512
 # bytes
-on_file() { truncate -s 48M "$disks/$1" && nvmet_subsystem "$nqn:$1" "$disks/$1"; }
+on_file() { truncate -s 24M "$disks/$1" && nvmet_subsystem "$nqn:$1" "$disks/$1"; }
 loops=()
 on_loop() {
 	local it
-	it=$(loop_disk "$disks/$1" 48M) && loops+=("$it") && nvmet_subsystem "$nqn:$1" "$it" "$2"
+	it=$(loop_disk "$disks/$1" 24M) && loops+=("$it") && nvmet_subsystem "$nqn:$1" "$it" "$2"
 }
 make_target() {
 	on_loop plain 1 && on_loop word 3 && on_file digest && on_file shared && on_file away && on_file paths &&
@@ -64,7 +66,7 @@ limit_above() { # NAME FILE VALUE
 	read -r value <"$(limit "$1" "$2")"
 	[ "$value" -gt "$3" ] || { echo "$2 is $value" && return 1; }
 }
-ok "size of a namespace on a loop device" bytes_are plain $((48 << 20))
+ok "size of a namespace on a loop device" bytes_are plain $((24 << 20))
 ok "... its blocks are of 512 bytes" limit_is plain logical_block_size 512
 ok "... on a file: of 4 KiB" limit_is digest logical_block_size 4096
 ok "... by the number 7, its size" bytes_are null $((1 << 30))
@@ -87,7 +89,9 @@ frees() { # NAME: discarded ranges take no room in the file
 	zeroed "$1" $at blkdiscard -f && blkdiscard -f "$(blk "$1")" && echo "$before blocks, then $(blocks "$1")" &&
 		[ "$(blocks "$1")" -lt 64 ]
 }
-for name in plain digest; do
+trimmed=digest
+[ -z "${UBLKD_SOAK:-}" ] || trimmed="plain digest"
+for name in $trimmed; do
 	ok "$name: zeroes are written where they should be" zeroed $name $at blkdiscard -f -z
 	ok "$name: what is discarded is freed" frees $name
 done
@@ -187,7 +191,7 @@ grows_unserved() { kill_daemon && nvmet_resize $nqn:shared 80M && start_again "$
 load digest
 load paths
 # shellcheck disable=SC2086 # words
-ok "killed twice under load, it serves again" kill_and_start 2 "$work/nvme.yaml" $all
+ok "killed $kills times under load, it serves again" kill_and_start $kills "$work/nvme.yaml" $all
 if driver_has QUIESCE; then
 	ok "upgraded under load" upgrade 1
 else

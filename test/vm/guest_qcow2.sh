@@ -5,7 +5,7 @@
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
 
-kills=2 upgrades=1
+kills=1 upgrades=1
 [ -z "${UBLKD_SOAK:-}" ] || kills=50 upgrades=5
 ram_disk 900 || exit 1
 base=/mnt/ram/base.qcow2

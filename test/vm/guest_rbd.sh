@@ -6,7 +6,7 @@
 . "$here/guest_rbd_lib.sh"
 . "$here/guest_devices.sh"
 
-paused=8 kills=2 upgrades=1
+paused=8 kills=1 upgrades=1
 if [ -n "${UBLKD_SOAK:-}" ]; then paused=30 kills=20 upgrades=5; fi
 
 if ! ceph_up bluestore; then
@@ -18,7 +18,7 @@ fi
 
 make_images() {
 	local name
-	for name in plain back away dead word lock; do rbd create --size 48M "rbd/$name" || return; done
+	for name in plain back away dead word lock; do rbd create --size 24M "rbd/$name" || return; done
 	rbd create --size 48M --object-size 1M --stripe-unit 64K --stripe-count 4 rbd/fancy
 }
 ok "a cluster, seven images" make_images
@@ -41,7 +41,7 @@ all="plain fancy back away dead"
 start_rbd() { start_daemon "$work/rbd.yaml" && wait_for 60 are_live $all; }
 ok "the devices are live" start_rbd
 
-ok "the size of the image" bytes_are plain $((48 << 20))
+ok "the size of the image" bytes_are plain $((24 << 20))
 ok "without a cache nothing is volatile" limit_is plain write_cache 'write through'
 ok "with one there is" limit_is back write_cache 'write back'
 ok "discards are of whole objects" limit_is plain discard_granularity $((4 << 20))

@@ -7,7 +7,7 @@
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_load.sh"
 
-kills=${UBLKD_KILLS:-10}
+kills=${UBLKD_KILLS:-6}
 [ -z "${UBLKD_SOAK:-}" ] || kills=100
 RANDOM=${UBLKD_SEED:=$(od -An -N2 -tu2 /dev/urandom | xargs)}
 echo "# seed $UBLKD_SEED, $kills kills"

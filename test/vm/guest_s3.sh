@@ -6,7 +6,7 @@
 . "$here/guest_rbd_lib.sh"
 . "$here/guest_devices.sh"
 
-kills=2 upgrades=1
+kills=1 upgrades=1
 [ -z "${UBLKD_SOAK:-}" ] || kills=10 upgrades=3
 ram_disk 900 || exit 1
 access=AKIDTEST secret='wJalr/secret+key='

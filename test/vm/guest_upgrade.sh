@@ -5,7 +5,7 @@
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_load.sh"
 
-upgrades=${UBLKD_UPGRADES:-4}
+upgrades=${UBLKD_UPGRADES:-2}
 [ -z "${UBLKD_SOAK:-}" ] || upgrades=50
 
 ram_disk 300 || exit 1

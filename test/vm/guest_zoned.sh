@@ -5,7 +5,7 @@
 . "$here/guest_devices.sh"
 . "$here/guest_zones.sh"
 
-kills=2 upgrades=1
+kills=1 upgrades=1
 [ -z "${UBLKD_SOAK:-}" ] || kills=30 upgrades=5
 ram_disk 1000 || exit 1
 mib=$((1 << 20))
@@ -52,7 +52,10 @@ zone_is() { # NAME INDEX CONDITION SECTORS
 sum() { dd if="$(blk "$1")" bs=4k skip=$(($2 * 1024 + $3)) count="$4" iflag=direct status=none | md5sum; }
 zeroes() { [ "$(sum "$@")" = "$(head -c $(($4 * 4096)) /dev/zero | md5sum)" ]; }
 
-for name in mem file; do
+# What keeps zones is the same over both.
+stepped='file'
+[ -z "${UBLKD_SOAK:-}" ] || stepped='mem file'
+for name in $stepped; do
 	ok "$name: a zone is empty" zone_is $name 5 em 0
 	ok "$name: ... written at its start" put $name 5 0 3
 	ok "$name: ... open by that" zone_is $name 5 oi 18
@@ -100,8 +103,8 @@ ok "mem: cannot have another size" answers 'cannot (change its size|resize)' ref
 for name in mem file; do
 	first=0
 	[ $name = mem ] || first=8M
-	ok "$name: fio in zones, one after the other" zbd $name --rw=write --bs=64k --iodepth=8 --offset=$first --size=24M
-	ok "$name: ... in several at random" zbd $name --rw=randwrite --bs=16k --iodepth=16 --offset=$first --size=32M --io_size=12M \
+	ok "$name: fio in zones, one after the other" zbd $name --rw=write --bs=64k --iodepth=8 --offset=$first --size=12M
+	ok "$name: ... in several at random" zbd $name --rw=randwrite --bs=16k --iodepth=16 --offset=$first --size=32M --io_size=6M \
 		--max_open_zones=3
 done
 

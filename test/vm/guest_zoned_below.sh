@@ -6,7 +6,7 @@
 . "$here/guest_devices.sh"
 . "$here/guest_zones.sh"
 
-kills=2 upgrades=1
+kills=1 upgrades=1
 [ -z "${UBLKD_SOAK:-}" ] || kills=30 upgrades=5
 
 # null NAME KEY=VALUE...: /dev/NAME
@@ -65,7 +65,9 @@ done
 ok "plain: what was written before" same_sum plain 9 0 7
 ok "plain: ... goes on at the write pointer" eval 'put plain 9 7 1 && zone_is plain 9 oi 40'
 
-for name in smr plain; do
+stepped=smr
+[ -z "${UBLKD_SOAK:-}" ] || stepped='smr plain'
+for name in $stepped; do
 	ok "$name: a zone is empty" zone_is $name 5 em 0
 	ok "$name: ... written at its start" put $name 5 0 3
 	ok "$name: ... open by that" zone_is $name 5 oi 18
@@ -120,8 +122,8 @@ ok "plain: ... and writable again" eval 'echo $((6 * 8192)) >/sys/kernel/config/
 # ---- fio ----
 
 for name in smr plain; do
-	ok "$name: fio in zones, one after the other" zbd $name --rw=write --bs=64k --iodepth=8 --offset=8M --size=24M
-	ok "$name: ... in several at random" zbd $name --rw=randwrite --bs=16k --iodepth=16 --offset=8M --size=32M --io_size=12M \
+	ok "$name: fio in zones, one after the other" zbd $name --rw=write --bs=64k --iodepth=8 --offset=8M --size=12M
+	ok "$name: ... in several at random" zbd $name --rw=randwrite --bs=16k --iodepth=16 --offset=8M --size=32M --io_size=6M \
 		--max_open_zones=3
 	ok "$name: ... all as below" same $name
 done

@@ -18,13 +18,14 @@ zbd() {
 		{ cat "$work/fio.log"; return 1; }
 }
 
-# load_zones NAME: fio in zones, again and again, until load_ends.
+# load_zones NAME: fio in zones, again and again, until load_ends. As load of guest_devices.sh.
 load_zones() {
 	mkdir -p "$work/load/$1"
 	(
 		work=$work/load/$1
+		renice -n 19 -p $BASHPID >/dev/null
 		while [ ! -e "$work/../enough" ]; do
-			zbd "$1" --rw=randwrite --bsrange=4k-64k --blockalign=4k --iodepth=16 --offset=8M --size=48M --io_size=24M \
+			zbd "$1" --rw=randwrite --bsrange=4k-64k --blockalign=4k --iodepth=16 --offset=8M --size=48M --io_size=8M \
 				--max_open_zones=3 || exit 1
 		done
 	) &
