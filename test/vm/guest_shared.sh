@@ -291,9 +291,7 @@ ok "no error, no mismatch" load_ends
 ok "no error has reached the block layer" no_io_error
 
 # What the loads do not write.
-base_is_below() { # NAME
-	cmp -i 20MiB -n 4MiB "$(blk "$1")" $image && cmp -i 44MiB "$(blk "$1")" $image
-}
+base_is_below() { cmp -i 24MiB "$(blk "$1")" $image; } # NAME
 for name in $overlays; do ok "$name: the image is where nothing was written" base_is_below $name; done
 for name in $plain; do ok "$name: reads the image" whole_image $name; done
 
