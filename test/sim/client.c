@@ -322,6 +322,15 @@ static bool is_unknown(const struct client_rq *rq)
 	return (op > UBLK_IO_OP_WRITE_ZEROES && !client_zones_is(rq)) || op == 4;
 }
 
+/* A table of zones that has changed before the device became read-only cannot be made durable. */
+static bool is_flush_of_kept_table(const struct client_rq *rq)
+{
+	const struct client *c = rq->client;
+
+	return client_rq_op(rq) == UBLK_IO_OP_FLUSH && c->st->zones &&
+	       c->dev->params.basic.attrs & UBLK_ATTR_READ_ONLY;
+}
+
 /* What the block layer must be told, from what happened below. */
 bool client_rq_is_honest(const struct client_rq *rq, int result)
 {
@@ -339,6 +348,8 @@ bool client_rq_is_honest(const struct client_rq *rq, int result)
 		return true;
 	if (rq->must_fail)
 		return (rq->must_fail & errno_bit(result)) || is_cancelled_in_pieces(rq, result);
+	if (result == -EIO && is_flush_of_kept_table(rq))
+		return true;
 	for (size_t i = 0; i < ARRAY_SIZE(passed); i++)
 		if (result == passed[i] && rq->noted & errno_bit(result))
 			return true;
