@@ -44,21 +44,27 @@ static void sleep_ms(long ms)
 	nanosleep(&ts, NULL);
 }
 
+struct slow_task {
+	struct task task;
+	long ms;
+};
+
 static void run_slowly(struct task *task)
 {
-	(void)task;
-	sleep_ms(15);
+	sleep_ms(container_of(task, struct slow_task, task)->ms);
 }
 
-static void run_more_slowly(struct task *task)
+/* A turn with a task that takes so long. */
+static void turn_slowly(long ms)
 {
-	(void)task;
-	sleep_ms(60);
+	struct slow_task slow = { .ms = ms };
+
+	reactor_defer(&r, &slow.task, run_slowly);
+	reactor_turn(&r, true);
 }
 
 static void test_turn_is_accounted(void **state)
 {
-	struct task task = { 0 };
 	struct alarm_clock a = { 0 };
 	struct probe p[3];
 	uint64_t stalls;
@@ -75,17 +81,14 @@ static void test_turn_is_accounted(void **state)
 	stalls = r.stats.stalls;
 	/* One may be: another process had the CPU. */
 	assert_true(stalls == 0 || r.stats.turn_ns_max >= REACTOR_STALL_NS);
-	reactor_defer(&r, &task, run_slowly);
-	reactor_turn(&r, true);
+	turn_slowly(15);
 	assert_int_equal(r.stats.turns, 2);
 	assert_int_equal(r.stats.stalls, stalls + 1);
 	assert_true(r.stats.turn_ns_max >= 15 * NS_PER_MS);
 	assert_true(r.stats.callback_ns >= 15 * NS_PER_MS);
 	/* A stall is counted though it is not the longest. */
-	reactor_defer(&r, &task, run_more_slowly);
-	reactor_turn(&r, true);
-	reactor_defer(&r, &task, run_slowly);
-	reactor_turn(&r, true);
+	turn_slowly(60);
+	turn_slowly(15);
 	assert_int_equal(r.stats.stalls, stalls + 3);
 	assert_true(r.stats.turn_ns_max >= 60 * NS_PER_MS);
 	reactor_timer_arm(&r, &a.timer, r.now_ns);
