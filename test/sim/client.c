@@ -322,7 +322,7 @@ static bool is_unknown(const struct client_rq *rq)
 	return (op > UBLK_IO_OP_WRITE_ZEROES && !client_zones_is(rq)) || op == 4;
 }
 
-/* A table of zones that has changed before the device became read-only cannot be made durable. */
+/* Changes of a table of zones that are not durable cannot become so on a read-only device. */
 static bool is_flush_of_kept_table(const struct client_rq *rq)
 {
 	const struct client *c = rq->client;
