@@ -12,8 +12,9 @@ As http_server.py, but for these settings and faults; objects are in memory, of 
                           hangup       the end of the connection, and nothing is done
                           lost         it is done, and the connection ends without an answer
                           late ARG     the connection ends; it is done ARG ms later
-                          hold ARG     it is done ARG ms later, and answered
+                          hold ARG     it is done ARG ms later or at `release`, and answered
                           half         a GET's answer has half of the bytes
+    release             what is held is done now, and what would be held later
     objects [PREFIX]    how many there are
     drop KEY            the object is gone
     replace KEY :TEXT   the object is this text
@@ -33,6 +34,7 @@ import http_server
 class Store(http_server.Server):
     def __init__(self, args):
         self.objects = {}
+        self.released = threading.Event()
         self.random = random.Random(1)
         super().__init__(args)
         self.counts.update(gets=0, puts=0, deletes=0, lists=0, put_bytes=0)
@@ -49,6 +51,9 @@ class Store(http_server.Server):
 
     def command(self, line):
         word, _, rest = line.partition(" ")
+        if word == "release":
+            self.released.set()
+            return ""
         if word == "objects":
             with self.lock:
                 return str(sum(key.startswith(rest) for key in self.objects))
@@ -183,7 +188,7 @@ class Store(http_server.Server):
             threading.Timer(int(arg) / 1000, self.act, (method, path, headers, body)).start()
             raise http_server.Hangup
         if fault == "hold":
-            time.sleep(int(arg) / 1000)
+            self.released.wait(int(arg) / 1000)
         status, extra, answer = self.act(method, path, headers, body)
         if fault == "lost":
             raise http_server.Hangup
