@@ -189,6 +189,10 @@ void zoned_pages_free(struct zoned_pages *p);
 /* zone_table's `changed`. */
 void zoned_zone_changed(struct zone_table *t, uint32_t idx);
 bool zoned_pages_are_clean(const struct zoned_device *d);
+/* The memory of a process before is used beside a table on the child: all pages are written with
+ * the next FLUSH, as writes of that process may still be under way to the child. A read-only device
+ * can write none: FLUSH fails there only when the table on the child differs. */
+void zoned_pages_adopt(struct zoned_device *d, const struct zone_kept *on_child);
 /* How far all zones of dirty pages are complete now. */
 void zoned_pages_begin(struct zoned_device *d);
 /* Fills buf with the next page, for the place *ret_at of the child; false: that was the last. */

@@ -71,18 +71,20 @@ static int make_table(struct zoned_device *d, bool is_again)
 	return ret;
 }
 
-static void open_end(struct zoned_visit *v, bool is_again)
+/* on_child: what the table on the child says, when the memory of a process before is used; or NULL.
+ */
+static void open_end(struct zoned_visit *v, const struct zone_kept *on_child)
 {
 	struct zoned_device *d = v->d;
+	bool is_again = on_child != NULL;
 	int ret = make_table(d, is_again);
 
 	if (ret < 0) {
 		zoned_visit_end(v, ret, "no memory for the zones");
 		return;
 	}
-	/* Of the table on the child nothing is known that the memory does not know better. */
 	if (is_again && !d->below.lane)
-		memset(d->pages.is_dirty, 1, d->pages.nr);
+		zoned_pages_adopt(d, on_child);
 	else if (!is_again)
 		zone_memory_set_filled(&d->memory, &d->header);
 	zoned_set_limits(d);
@@ -102,7 +104,7 @@ void zoned_open_loaded(struct zoned_visit *v)
 	int ret;
 
 	if (d->stored_fd <= 0) {
-		open_end(v, false);
+		open_end(v, NULL);
 		return;
 	}
 	ret = zone_memory_adopt(&d->memory, &d->header, d->device->open_params.depth, d->stored_fd);
@@ -111,11 +113,11 @@ void zoned_open_loaded(struct zoned_visit *v)
 		if (d->below.lane)
 			memcpy(d->memory.zone, loaded.zone,
 			       d->shape.zone_nr * sizeof(*loaded.zone));
+		open_end(v, loaded.zone);
 		zone_memory_free(&loaded);
-		open_end(v, true);
 	} else if (ret == -ENODATA) {
 		d->memory = loaded;
-		open_end(v, false);
+		open_end(v, NULL);
 	} else {
 		zone_memory_free(&loaded);
 		zoned_visit_end(v, ret,

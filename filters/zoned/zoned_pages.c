@@ -60,6 +60,14 @@ static void take_page(struct zoned_device *d, uint32_t page)
 			zone_is_conventional(&d->table, i) ? 0 : entry_of(&d->memory.zone[i]);
 }
 
+void zoned_pages_adopt(struct zoned_device *d, const struct zone_kept *on_child)
+{
+	for (uint32_t i = 0; i < d->shape.zone_nr; i++)
+		if (!d->is_read_only || (!zone_is_conventional(&d->table, i) &&
+					 entry_of(&d->memory.zone[i]) != entry_of(&on_child[i])))
+			d->pages.is_dirty[i / ZONE_PAGE_ENTRIES] = 1;
+}
+
 /* A zone is complete up to its first write that is under way: what follows belongs to a later
  * round. */
 static void zoned_take_back(struct zoned_device *d, const struct zone_write *w)

@@ -131,8 +131,11 @@ static void trim_next(struct zoned_device *d)
 static void page_next(struct zoned_device *d)
 {
 	uint64_t at;
+	bool is_any = zoned_pages_next(d, d->sync.own->buf, &at);
 
-	if (zoned_pages_next(d, d->sync.own->buf, &at))
+	if (is_any && d->is_read_only)
+		sync_fail(d, -EIO);
+	else if (is_any)
 		sync_submit(d, ZONED_SYNC_PAGES, BACKEND_WRITE, at, ZONE_PAGE_BYTES);
 	else if (d->sync.step == ZONED_SYNC_DATA)
 		sync_end(d, 0);

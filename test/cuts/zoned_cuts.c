@@ -2,6 +2,7 @@
  * zoned_cuts [--seed N] [--cuts N] [--only TEXT] [--run N] [--soak]: power is cut in the middle of
  * what a device with zones does, or its process dies. Prints TAP.
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +123,26 @@ static void zcuts_scenario_run(const struct zcuts_scenario *s, const struct cuts
 	tap_end();
 }
 
+/* A table that is on the disk is durable when the disk says so; one that is not cannot get there.
+ */
+static void next_is_read_only(uint64_t seed)
+{
+	static const int results[] = { [false] = -EIO, [true] = 0 };
+	struct prng p;
+
+	if (!tap_begin("the next process is read-only"))
+		return;
+	prng_init(&p, seed);
+	for (unsigned flushes = 0; flushes < 2; flushes++) {
+		struct disk *disk = blank_disk(&p, true), *left = blank_disk(&p, true);
+
+		zcuts_read_only(disk, left, flushes, results[flushes]);
+		disk_free(disk);
+		disk_free(left);
+	}
+	tap_end();
+}
+
 int main(int argc, char **argv)
 {
 	struct cuts_args args;
@@ -135,5 +156,6 @@ int main(int argc, char **argv)
 		nr += tap_is_wanted("%s", zcuts_scenarios[i].name);
 	for (unsigned i = 0; i < ARRAY_SIZE(zcuts_scenarios); i++)
 		zcuts_scenario_run(&zcuts_scenarios[i], &args, args.cut_nr / MAX(nr, 1u) + 1);
+	next_is_read_only(args.seed);
 	return tap_finish();
 }

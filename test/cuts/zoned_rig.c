@@ -113,6 +113,7 @@ int zcuts_rig_open(struct zcuts_rig *rig, int stored_fd)
 		.max_io_bytes = CUTS_IO_BYTES,
 		.queue_nr = 1,
 		.depth = ZCUTS_DEPTH,
+		.read_only = rig->is_read_only,
 		.stored_fds = stored,
 	};
 	const struct backend_life_owner owner = { .done = zcuts_opened, .arg = rig };

@@ -2,10 +2,11 @@
  * The product's zones over a made-up disk, with one queue on a reactor that one thread turns: what
  * the files of zoned_cuts share. See also cuts.h.
  *
- *   zoned_cuts.c    scenarios, options, TAP
- *   zoned_run.c     one run: a guest, a disk, cuts and deaths
- *   zoned_judge.c   what a cut, or the death of the process, has left
- *   zoned_rig.c     the node over the disk
+ *   zoned_cuts.c       scenarios, options, TAP
+ *   zoned_run.c        one run: a guest, a disk, cuts and deaths
+ *   zoned_judge.c      what a cut, or the death of the process, has left
+ *   zoned_rig.c        the node over the disk
+ *   zoned_read_only.c  a process dies, and the next one may not write
  */
 #ifndef TEST_CUTS_ZONED_RIG_H
 #define TEST_CUTS_ZONED_RIG_H
@@ -47,7 +48,7 @@ struct zcuts_rig {
 	struct backend_device *device;
 	struct reactor *home, *reactor;
 	struct backend_queue *queue;
-	bool moves;
+	bool moves, is_read_only;
 	unsigned out_nr;
 	struct zcuts_io io[ZCUTS_DEPTH];
 	void (*on_end)(struct zcuts_io *zio, void *arg);
@@ -108,5 +109,8 @@ void zcuts_run(struct zcuts_world *w);
 bool zcuts_judge(struct zcuts_world *w, const struct zcuts_rig *rig, bool is_death);
 /* It was closed: all is as the guest knows it. */
 bool zcuts_judge_closed(struct zcuts_world *w);
+/* zoned_read_only.c: result: of a FLUSH there, when the process before has flushed what it wrote,
+ * or has not. Both disks are blank. */
+void zcuts_read_only(struct disk *disk, struct disk *left, bool flushes, int result);
 
 #endif

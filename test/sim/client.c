@@ -322,15 +322,6 @@ static bool is_unknown(const struct client_rq *rq)
 	return (op > UBLK_IO_OP_WRITE_ZEROES && !client_zones_is(rq)) || op == 4;
 }
 
-/* Changes of a table of zones that are not durable cannot become so on a read-only device. */
-static bool is_flush_of_kept_table(const struct client_rq *rq)
-{
-	const struct client *c = rq->client;
-
-	return client_rq_op(rq) == UBLK_IO_OP_FLUSH && c->st->zones &&
-	       c->dev->params.basic.attrs & UBLK_ATTR_READ_ONLY;
-}
-
 /* What the block layer must be told, from what happened below. */
 bool client_rq_is_honest(const struct client_rq *rq, int result)
 {
@@ -348,8 +339,6 @@ bool client_rq_is_honest(const struct client_rq *rq, int result)
 		return true;
 	if (rq->must_fail)
 		return (rq->must_fail & errno_bit(result)) || is_cancelled_in_pieces(rq, result);
-	if (result == -EIO && is_flush_of_kept_table(rq))
-		return true;
 	for (size_t i = 0; i < ARRAY_SIZE(passed); i++)
 		if (result == passed[i] && rq->noted & errno_bit(result))
 			return true;
