@@ -38,21 +38,18 @@ if [ "$mode" != fast ]; then
 fi
 # The unit tests run in the first build only; of the others what is run, and what clang-tidy reads.
 programs='ublkd ublkd-keeper ublkd-manual man ublkctl ublktrace sim'
-released='zoned_cuts cache_cuts qcow2_cuts known bad_server exerciser share_memory powercut mon_command test_trace_btf'
-if [ "$mode" = soak ]; then programs='' released=''; fi
+released='ublkd-faults zoned_cuts cache_cuts qcow2_cuts known bad_server exerciser share_memory powercut mon_command test_trace_btf'
+if [ "$mode" = soak ]; then programs='' released='all ublkd-faults'; fi
 # shellcheck disable=SC2086 # many targets
 step build-release build release $programs $released
 if [ "$mode" != fast ]; then
 	step_run guest-ceph test/ceph/prebuild.sh & # needs mon_command
 	making=$!
-	daemon='ublkd ublkd-keeper ublkctl'
 	# what has threads or talks to them
 	threaded='test_reactor test_mailbox test_reactors test_socket test_socket_turns test_commands test_device_set test_device_set_work
 		test_foreign_threads test_life test_nbd_examine test_qcow2_threads test_rbd_keys test_rbd_lost test_rbd_settle test_rbd_threads test_throttle_threads test_watchdog'
 	# shellcheck disable=SC2086
-	step build-tsan build tsan $daemon $threaded
-	# shellcheck disable=SC2086
-	step build-faults build faults $daemon
+	step build-tsan build tsan ublkd ublkd-keeper ublkctl $threaded
 	wait $getting $making
 	for name in $things guest-ceph; do step_count "$name"; done
 fi

@@ -66,7 +66,7 @@ obstacle() { # TEST
 	esac
 	if [[ $verdict = soak* && -z ${UBLKD_SOAK:-} ]]; then echo "takes long: UBLKD_SOAK=1 runs it"; fi
 	if [ "$1" = generic_17 ] && [ ! -x "$folder/ublkd.faults" ]; then
-		echo "no build/faults: cmake --preset faults and build"
+		echo "no build/release/faults: cmake --build build/release --target ublkd-faults"
 	fi
 	if [ "$1" = part_01 ] && ! command -v sfdisk >/dev/null; then echo "no sfdisk: apt-get install fdisk"; fi
 	if [ "$1" = integrity_02 ] && ! fio_new_enough; then echo "fio 3.42 is not here: $(fio --version) has no metadata options for io_uring"; fi

@@ -24,7 +24,7 @@ unpack() { # FOLDER
 	cp "$kublk" "$1/kublk.kernel"
 	cp "$here/kublk" "$1/kublk"
 	cc -O2 -w -static -I "$source/include/uapi" -o "$1/metadata_size" "$tests/metadata_size.c"
-	if [ -x "$top/build/faults/bin/ublkd" ]; then cp "$top/build/faults/bin/ublkd" "$1/ublkd.faults"; fi
+	if [ -x "$top/build/release/faults/ublkd" ]; then cp "$top/build/release/faults/ublkd" "$1/ublkd.faults"; fi
 }
 
 # Of its own: two series may run at once.

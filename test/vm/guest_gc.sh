@@ -127,7 +127,7 @@ else
 	ok "it goes when it is let go" wait_for 10 mine_gone
 fi
 
-faults=$here/../../build/faults/bin/ublkd
+faults=$here/../../build/release/faults/ublkd
 if [ -x "$faults" ]; then
 	stop_daemon
 	printf 'daemon: {reactors: %s, command_timeout: 1s, stop_timeout: 4s}\ndevices: []\n' "$reactors" >"$work/empty.yaml"
@@ -147,7 +147,7 @@ if [ -x "$faults" ]; then
 	daemon_pid=
 	start_daemon "$work/main.yaml"
 else
-	skip "START_DEV that waits for a tag" "no build/faults: cmake --preset faults and build"
+	skip "START_DEV that waits for a tag" "no build/release/faults: cmake --build build/release --target ublkd-faults"
 fi
 
 # The next daemon on the same socket deletes the devices that the first one left.

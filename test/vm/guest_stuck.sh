@@ -1,7 +1,6 @@
 #!/bin/bash
 # In the guest: finds an I/O that hangs by name, tag and age; reads the last events of a killed
-# daemon; reports a tag that was never armed (a fault of the build with -DUBLKD_FAULTS=ON, in
-# build/faults).
+# daemon; reports a tag that was never armed (a fault of ublkd-faults, ublk/queue/faults.h).
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 # recovery: none: whoever waits for a request is let go when the daemon is killed.
@@ -56,7 +55,7 @@ old_runs() {
 ok "flight keeps the run before as .old" said 'hangs +0 +[0-9]+ +write +fetch +24' old_runs
 stop_daemon
 
-faults=$here/../../build/faults/bin/ublkd
+faults=$here/../../build/release/faults/ublkd
 if [ -x "$faults" ]; then
 	printf 'daemon: {reactors: %s}\ndevices: []\n' "$reactors" >"$work/empty.yaml"
 	printf 'name: lame\nid: 4\ndepth: 8\nrecovery: none\nbackend: {type: mem, size: 1MiB}\n' >"$work/lame.yaml"
@@ -71,6 +70,6 @@ if [ -x "$faults" ]; then
 	wait "$daemon_pid" 2>/dev/null
 	start_daemon "$work/good.yaml"
 else
-	skip "why-stuck: a tag that was never armed" "no build/faults: cmake --preset faults and build"
+	skip "why-stuck: a tag that was never armed" "no build/release/faults: cmake --build build/release --target ublkd-faults"
 fi
 finish

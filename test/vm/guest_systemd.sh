@@ -6,7 +6,7 @@
 . "$here/guest_load.sh"
 
 build=$(dirname "$(dirname "$(command -v ublkd)")")
-faults=$here/../../build/faults/bin/ublkd
+faults=$here/../../build/release/faults/ublkd
 systemd=/lib/systemd/systemd
 config=/usr/local/etc/ublkd/ublkd.yaml
 unit=/usr/local/lib/systemd/system/ublkd.service
@@ -243,7 +243,7 @@ if [ -x "$faults" ]; then
 	ok "... the request that was stuck is answered" wait $reader
 	had=$((had + 1)) before=$(server)
 else
-	skip "a reactor is stuck: systemd ends the daemon and starts it again" "no build/faults: cmake --preset faults and build"
+	skip "a reactor is stuck: systemd ends the daemon and starts it again" "no build/release/faults: cmake --build build/release --target ublkd-faults"
 fi
 kill -STOP "$before"
 ok "all of the daemon stands still: it is started again" serves_again "$before" "$had"

@@ -1,12 +1,12 @@
 #!/bin/bash
-# In the guest: a reactor that does not turn (a fault of the build with -DUBLKD_FAULTS=ON, in
-# build/faults: a request that blocks it) is reported with its current activity, and the service
+# In the guest: a reactor that does not turn (a fault of ublkd-faults, ublk/queue/faults.h:
+# a request that blocks it) is reported with its current activity, and the service
 # manager gets no watchdog message until it turns again.
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
-faults=$here/../../build/faults/bin/ublkd
+faults=$here/../../build/release/faults/ublkd
 if [ ! -x "$faults" ]; then
-	skip "a reactor that does not turn" "no build/faults: cmake --preset faults and build"
+	skip "a reactor that does not turn" "no build/release/faults: cmake --build build/release --target ublkd-faults"
 	finish
 fi
 if ! command -v python3 >/dev/null; then

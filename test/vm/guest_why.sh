@@ -1,7 +1,7 @@
 #!/bin/bash
 # In the guest: failed I/Os in the log; why-stuck with the kernel's view: the ring's fdinfo, the
 # device's state in the driver, debugfs. A reactor that blocks and a request that the daemon forgets
-# are deliberate bugs of the build with -DUBLKD_FAULTS=ON in build/faults.
+# are deliberate bugs of ublkd-faults (ublk/queue/faults.h).
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 id=1
@@ -89,9 +89,9 @@ stop_daemon
 
 # ---- bugs on purpose ----
 
-faults=$here/../../build/faults/bin/ublkd
+faults=$here/../../build/release/faults/ublkd
 if [ ! -x "$faults" ]; then
-	skip "why-stuck: a reactor that blocks" "no build/faults: cmake --preset faults and build"
+	skip "why-stuck: a reactor that blocks" "no build/release/faults: cmake --build build/release --target ublkd-faults"
 	finish
 fi
 

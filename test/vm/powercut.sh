@@ -111,7 +111,7 @@ power_cut() {
 is_caught() { # ENVIRONMENT SEED
 	local code=0
 	(
-		export "${1?}" UBLKD_VM_ENV=${1%%=*} UBLKD_BIN_DIR=$top/build/faults/bin
+		export "${1?}" UBLKD_VM_ENV=${1%%=*} UBLKD_BIN_DIR=$top/build/release/faults
 		power_cut "$2"
 	) >"$tmp/caught" 2>&1 || code=$?
 	cat "$tmp/caught"
@@ -131,9 +131,9 @@ for ((i = 0; i < cuts; i++)); do
 	ok "cut $cut: $disk disk, direct $direct, $sync, $delay_ms ms; again: $0 $series 1 $cut" power_cut "$cut"
 	tail -n 1 "$tmp/log" | sed 's/^/# /'
 done
-if [ ! -x "$top/build/faults/bin/ublkd" ]; then
-	skip "forgotten flushes are caught" "no build/faults: cmake --preset faults and build"
-	skip "forgotten FUA is caught" "no build/faults: cmake --preset faults and build"
+if [ ! -x "$top/build/release/faults/ublkd" ]; then
+	skip "forgotten flushes are caught" "no build/release/faults: cmake --build build/release --target ublkd-faults"
+	skip "forgotten FUA is caught" "no build/release/faults: cmake --build build/release --target ublkd-faults"
 else
 	# seeds of the kinds that are meant: flush or fua, volatile disk, buffered
 	ok "forgotten flushes are caught" is_caught UBLKD_FAULT_NO_FLUSH=1 11

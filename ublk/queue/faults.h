@@ -1,6 +1,6 @@
 /*
- * Bugs on purpose, to test what finds them: only in a build with -DUBLKD_FAULTS=ON, and there only
- * when asked for by an environment variable.
+ * Bugs on purpose, to test what finds them: only in the program ublkd-faults, and there only when
+ * asked for by an environment variable.
  *
  *   UBLKD_FAULT_NO_FETCH=QUEUE:TAG     that tag is never armed, of each device
  *   UBLKD_FAULT_BLOCK=SECTOR:SECONDS   a request at this sector blocks its reactor
