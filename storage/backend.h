@@ -322,7 +322,8 @@ struct backend {
 	enum backend_submit (*submit)(struct backend_io *io);
 	/*
 	 * Asks a QUEUED I/O to come to an end soon, with any result (a completion that was on its
-	 * way wins). It still completes exactly once, perhaps before cancel returns. NULL: I/Os
+	 * way wins). It still completes exactly once, perhaps before cancel returns. It is asked
+	 * once: whatever waits, or takes several steps, must not go below after that. NULL: I/Os
 	 * always end by themselves.
 	 */
 	void (*cancel)(struct backend_io *io);

@@ -316,13 +316,24 @@ enum backend_submit zoned_submit(struct backend_io *io)
 	return answer(io, -EIO);
 }
 
+/*
+ * A request that waits ends at once: what it waits for is cancelled too, and with the end of that
+ * it would go below, where nobody cancels it any more.
+ */
 void zoned_cancel(struct backend_io *io)
 {
-	const struct zoned_io *z = io->priv;
+	struct zoned_device *d = io->queue->device->priv;
+	struct zoned_io *z = io->priv;
 
-	/* What is held or waits ends with the writes before it, which are cancelled too. */
-	if (backend_child_cancel(io->child))
+	if (backend_child_cancel(io->child) || list_empty(&z->waiting))
 		return;
-	if (!list_empty(&z->waiting))
-		zoned_sync_cancel(io->queue->device->priv);
+	if (z->state == ZONED_SYNCS) {
+		zoned_sync_cancel(d);
+		return;
+	}
+	list_remove(&z->waiting);
+	if (z->state == ZONED_WAITS_SYNC)
+		zoned_sync_leave(d, io);
+	zoned_let_go(d, io);
+	backend_io_complete(io, -ECANCELED);
 }

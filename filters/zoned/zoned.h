@@ -83,6 +83,7 @@ struct zoned_sync {
 	struct list_node waiting, running; /* zoned_io: of the next round, of this one */
 	struct backend_own *own;
 	uint32_t trim_wanted_nr, trim_nr; /* zones: of the next round, of this one */
+	bool is_cancelled;		  /* this round begins no further step */
 	uint32_t trim_idx;		  /* the zone whose space is given back */
 	uint64_t trimmed_bytes;		  /* of it */
 };
@@ -177,7 +178,10 @@ enum backend_submit zoned_below_ended(struct zoned_device *d, struct backend_io 
 
 /* QUEUED: it is complete when a round has ended that began after this. */
 void zoned_sync_join(struct zoned_device *d, struct zoned_io *z);
+/* Asks the round that is under way to end soon. */
 void zoned_sync_cancel(struct zoned_device *d);
+/* A request that has waited for the next round is not part of it. */
+void zoned_sync_leave(struct zoned_device *d, const struct backend_io *io);
 /* A zone was reset: its space may be given back by the next round. */
 void zoned_sync_trim(struct zoned_device *d, uint32_t idx);
 

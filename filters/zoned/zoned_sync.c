@@ -9,8 +9,11 @@
  *
  * Who comes while a round is under way waits for the next one, which begins with its end. Failure
  * modes: a step before TRIM fails: all that wait for the round get its errno, and the pages are
- * written again by the next; a DISCARD fails: the space is not given back, nothing else.
+ * written again by the next; a DISCARD fails: the space is not given back, nothing else. The round
+ * is cancelled: it begins no further step, and fails unless the table is durable by then.
  */
+#include <errno.h>
+
 #include "base/assert.h"
 #include "base/util.h"
 #include "filters/zoned/zoned.h"
@@ -57,6 +60,7 @@ static void sync_begin(struct zoned_device *d)
 	struct zoned_sync *s = &d->sync;
 
 	list_splice(&s->running, &s->waiting);
+	s->is_cancelled = false;
 	for (struct list_node *n = s->running.next; n != &s->running; n = n->next)
 		sync_set_state(container_of(n, struct zoned_io, waiting), ZONED_SYNCS);
 	take_trims(d);
@@ -98,12 +102,18 @@ static void end_trim(struct zoned_device *d)
 	d->sync.trimmed_bytes = 0;
 }
 
-/* Nothing is known of what the table says: the space stays until the zones are reset again. */
+/* The space stays until the zones are reset again. */
+static void drop_trims(struct zoned_device *d)
+{
+	while (find_trim(d))
+		end_trim(d);
+}
+
+/* Nothing is known of what the table says. */
 static void sync_fail(struct zoned_device *d, int err)
 {
 	zoned_pages_end(d, false);
-	while (find_trim(d))
-		end_trim(d);
+	drop_trims(d);
 	sync_end(d, err);
 }
 
@@ -116,6 +126,8 @@ static void trim_next(struct zoned_device *d)
 
 	if (s->trimmed_bytes == d->shape.zone_bytes)
 		end_trim(d);
+	if (s->is_cancelled)
+		drop_trims(d);
 	if (!find_trim(d)) {
 		sync_end(d, 0);
 		return;
@@ -143,10 +155,17 @@ static void page_next(struct zoned_device *d)
 		sync_submit(d, ZONED_SYNC_TABLE, BACKEND_FLUSH, 0, 0);
 }
 
+static bool is_before_table(enum zoned_sync_step step)
+{
+	return step == ZONED_SYNC_DATA || step == ZONED_SYNC_PAGES;
+}
+
 static void sync_step_done(struct backend_own *own, int result)
 {
 	struct zoned_device *d = own->queue->device->priv;
 
+	if (result == 0 && d->sync.is_cancelled && is_before_table(d->sync.step))
+		result = -ECANCELED;
 	if (result < 0 && d->sync.step != ZONED_SYNC_TRIM) {
 		sync_fail(d, result);
 		return;
@@ -178,5 +197,21 @@ void zoned_sync_join(struct zoned_device *d, struct zoned_io *z)
 
 void zoned_sync_cancel(struct zoned_device *d)
 {
+	d->sync.is_cancelled = true;
 	backend_own_cancel(d->sync.own);
+}
+
+/* Its zones are let go: a DISCARD in the next round would hit what is written there until then. */
+void zoned_sync_leave(struct zoned_device *d, const struct backend_io *io)
+{
+	uint32_t i, end;
+
+	if (io->op != BACKEND_ZONE_MANAGE)
+		return;
+	for (zoned_zones_of(d, io, &i, &end); i < end; i++) {
+		if (d->trim[i] != ZONED_TRIM_WANTED)
+			continue;
+		d->trim[i] = ZONED_TRIM_NONE;
+		d->sync.trim_wanted_nr--;
+	}
 }

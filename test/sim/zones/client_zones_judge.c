@@ -256,12 +256,12 @@ static void command_done(struct client_rq *rq, uint32_t idx)
 }
 
 /* It may have been done all the same. */
-static void command_failed(struct client_rq *rq, uint32_t idx, int result)
+static void command_failed(struct client_rq *rq, uint32_t idx, int result, bool is_told)
 {
 	unsigned op = client_rq_op(rq);
 
-	/* Nothing was done. */
-	if (result == -EIO && !rq->zone.again && !rq->noted &&
+	/* Nothing was done; what a dead server had done, its answer would have said. */
+	if (is_told && result == -EIO && !rq->zone.again && !rq->noted &&
 	    (op == UBLK_IO_OP_ZONE_OPEN || op == UBLK_IO_OP_ZONE_CLOSE))
 		return;
 	if (op == UBLK_IO_OP_ZONE_RESET || op == UBLK_IO_OP_ZONE_RESET_ALL) {
@@ -324,7 +324,7 @@ static void end_in(struct client_rq *rq, uint32_t idx, int result, bool is_told)
 	} else if (result >= 0) {
 		command_done(rq, idx);
 	} else {
-		command_failed(rq, idx, result);
+		command_failed(rq, idx, result, is_told);
 	}
 }
 

@@ -1,7 +1,7 @@
 /*
  * zoned over zones below, for its tests: a drive of their own, which reports at once (or when the
- * test lets it) and keeps all else until the test ends it, whole, in part or with an error; and the
- * device over it.
+ * test lets it) and keeps all else until the test ends or cancels it, whole, in part or with an
+ * error; and the device over it. With drive_make_plain: zones of our own over a disk without any.
  */
 #ifndef TEST_ZONE_DRIVE_H
 #define TEST_ZONE_DRIVE_H
@@ -36,6 +36,8 @@ static struct {
 	unsigned kept_nr, report_nr, most_of_a_zone;
 	int report_with;
 	bool keeps_reports;
+	uint8_t *plain; /* its bytes; it keeps only while `keeps` is set */
+	bool keeps, ignores_cancel;
 } drive;
 
 static inline void drive_make(void)
@@ -58,6 +60,21 @@ static inline void drive_make(void)
 			.cond = is_conventional ? BLK_ZONE_COND_NOT_WP : BLK_ZONE_COND_EMPTY,
 		};
 	}
+}
+
+/* Room for the table and BELOW_ZONES - 1 zones. */
+static inline void drive_make_plain(void)
+{
+	drive.zone_bytes = 0;
+	drive.plain = calloc(1, drive.size_bytes);
+}
+
+static inline void plain_move(const struct backend_io *io)
+{
+	if (io->op == BACKEND_READ)
+		memcpy(io->buf, drive.plain + io->offset_bytes, io->length_bytes);
+	else if (io->op == BACKEND_WRITE)
+		memcpy(drive.plain + io->offset_bytes, io->buf, io->length_bytes);
 }
 
 static inline struct blk_zone *drive_zone(uint64_t offset_bytes)
@@ -112,6 +129,11 @@ static inline enum backend_submit drive_submit(struct backend_io *io)
 		io->result = drive_report(io);
 		return BACKEND_DONE;
 	}
+	if (drive.plain && !drive.keeps) {
+		plain_move(io);
+		io->result = 0;
+		return BACKEND_DONE;
+	}
 	assert_true(drive.kept_nr < KEPT_MAX);
 	drive.kept[drive.kept_nr++] = io;
 	if (io->op == BACKEND_WRITE && zone->type != BLK_ZONE_TYPE_CONVENTIONAL)
@@ -139,7 +161,9 @@ static inline void drive_end(int result, uint32_t bytes)
 
 	assert_true(drive.kept_nr > 0);
 	memmove(drive.kept, drive.kept + 1, --drive.kept_nr * sizeof(*drive.kept));
-	if (io->op == BACKEND_WRITE)
+	if (drive.plain && result == 0)
+		plain_move(io);
+	else if (!drive.plain && io->op == BACKEND_WRITE)
 		drive_write(io, bytes);
 	if (io->op == BACKEND_ZONE_MANAGE && io->zone == BACKEND_ZONE_RESET && result == 0)
 		drive_set((unsigned)(io->offset_bytes / BELOW_ZONE), BLK_ZONE_COND_EMPTY, 0);
@@ -151,8 +175,25 @@ static inline void drive_write_ends(void)
 	drive_end(0, drive.kept[0]->length_bytes);
 }
 
+static inline void drive_cancel(struct backend_io *io)
+{
+	unsigned i = 0;
+
+	if (drive.ignores_cancel)
+		return;
+	while (drive.kept[i] != io)
+		assert_true(++i < drive.kept_nr);
+	drive.kept[i] = drive.kept[0];
+	drive.kept[0] = io;
+	drive_end(-ECANCELED, 0);
+}
+
 static const struct backend drive_backend = {
-	.name = "drive", .data = BACKEND_DATA_ANY, .open = drive_open, .submit = drive_submit
+	.name = "drive",
+	.data = BACKEND_DATA_ANY,
+	.open = drive_open,
+	.submit = drive_submit,
+	.cancel = drive_cancel,
 };
 
 /* ---- the device ---- */
@@ -249,6 +290,7 @@ static inline int below_teardown(void **state)
 	if (below.device)
 		below_close();
 	reactor_fini(&below.reactor);
+	free(drive.plain);
 	free(below.buf);
 	return 0;
 }
@@ -268,6 +310,12 @@ static inline void ask(unsigned tag, enum backend_op op, enum backend_zone_actio
 	io->buf_index = -1;
 	if (backend_io_submit(io) == BACKEND_DONE)
 		below_done(io);
+}
+
+static inline void cancel(unsigned tag)
+{
+	assert_false(below.is_done[tag]);
+	backend_io_cancel(&below.io[tag]);
 }
 
 static inline uint64_t at(unsigned idx, uint64_t bytes)
