@@ -159,7 +159,7 @@ plan() {
 	for system in null_blk kublk-null ublkd-null file loop kublk-loop ublkd-file kublk-stripe \
 		ublkd-stripe ublkd-shared ublkd-mem ublkd-mem-fragmented \
 		ublkd-{null,mem,file}-shmem ublkd-{mem,file}-shmem-huge ublkd-nbd-unix-shmem \
-		ublkd-{mem,file,nbd-unix}-tmpfs ublkd-{mem,file}-huge \
+		ublkd-{mem,file,nbd-unix}-tmpfs ublkd-{null,mem,file}-huge \
 		nbd-floor-unix nbd-ko-unix ublkd-nbd-unix nbd-floor-tcp nbd-ko-tcp ublkd-nbd-tcp \
 		nvme-tcp ublkd-nvme nvme-tcp-digest ublkd-nvme-digest \
 		rbd-kernel rbd-nbd rbd-fio ublkd-rbd nbdkit-curl ublkd-http nbdkit-curl-cache ublkd-http-cache \

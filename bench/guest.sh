@@ -209,6 +209,7 @@ own_tmpfs() {
 	rm -f "$shmem"
 	fallocate -l 32M "$shmem" && fio_memory=--mem=mmapshared:$shmem
 }
+start_ublkd_null_huge() { start_ublkd_null "$1" && own_huge; }
 start_ublkd_mem_huge() { start_ublkd_mem "$1" && own_huge; }
 start_ublkd_file_huge() { start_ublkd_file "$1" && own_huge; }
 start_ublkd_mem_tmpfs() { start_ublkd_mem "$1" && own_tmpfs; }

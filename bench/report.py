@@ -36,7 +36,7 @@ FAMILIES = [
 # Without a rival.
 FAMILIES_ALONE = [("ublkd-shared", [], None), ("ublkd-mem", [], None), ("ublkd-mem-fragmented", [], None)] + [
     (f"ublkd-{backend}", [], None)
-    for backend in ("null-shmem", "mem-tmpfs", "mem-shmem", "mem-huge", "mem-shmem-huge", "file-tmpfs", "file-shmem",
+    for backend in ("null-shmem", "null-huge", "mem-tmpfs", "mem-shmem", "mem-huge", "mem-shmem-huge", "file-tmpfs", "file-shmem",
                     "file-huge", "file-shmem-huge", "nbd-unix-tmpfs", "nbd-unix-shmem")
 ]
 LABELS = {
@@ -53,6 +53,7 @@ LABELS = {
     "ublkd-mem": "mem: ublkd",
     "ublkd-mem-fragmented": "mem, each other page absent: ublkd",
     "ublkd-null-shmem": "null, client's memory shared: ublkd",
+    "ublkd-null-huge": "null, client's memory in huge pages: ublkd",
     "ublkd-nbd-unix-shmem": "NBD, unix socket, client's memory shared: ublkd",
     "ublkd-nbd-unix-tmpfs": "NBD, unix socket, client's memory in tmpfs: ublkd",
     "ublkd-mem-tmpfs": "mem, client's memory in tmpfs: ublkd",
