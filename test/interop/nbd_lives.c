@@ -114,7 +114,8 @@ static void check_counters(struct fault_case *c, const void *arg)
 	       (unsigned long long)b.failed_tries);
 }
 
-/* Where the time of a request was: a server that is slow, and not the wait for it. */
+/* Where the time of a request was: a server that is slow by more than a busy machine is, and not
+ * the wait for it. */
 static void check_times(struct fault_case *c, const void *arg)
 {
 	struct net_connection_look seen;
@@ -125,13 +126,13 @@ static void check_times(struct fault_case *c, const void *arg)
 		return;
 	case_works(c, 50);
 	seen = look_at(c);
-	EXPECT(histogram_max_ns(seen.answer) < 300 * 1000000ull, "it is slow already");
-	nbd_peer_tell(&c->peer, "fault slow seconds=0.4 times=1");
+	EXPECT(histogram_max_ns(seen.answer) < 2000 * 1000000ull, "it is slow already");
+	nbd_peer_tell(&c->peer, "fault slow seconds=3 times=1");
 	EXPECT(rig_do(&c->rig, BACKEND_READ, 0, 0, 4096, NULL) == 0, "read");
 	seen = look_at(c);
-	EXPECT(histogram_max_ns(seen.answer) > 380 * 1000000ull, "%llu ns",
+	EXPECT(histogram_max_ns(seen.answer) > 2900 * 1000000ull, "%llu ns",
 	       (unsigned long long)histogram_max_ns(seen.answer));
-	EXPECT(histogram_max_ns(seen.wait) < 300 * 1000000ull, "it did not wait: %llu ns",
+	EXPECT(histogram_max_ns(seen.wait) < 2000 * 1000000ull, "it did not wait: %llu ns",
 	       (unsigned long long)histogram_max_ns(seen.wait));
 }
 

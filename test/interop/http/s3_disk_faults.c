@@ -6,116 +6,41 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "s3_disk_case.h"
 #include "test/conformance/variants.h"
-#include "web_case.h"
 
 #define OBJECT_BYTES (64u << 10)
-#define NEW "create: true\nsize: 4MiB\n"
 #define FIRST_BLOCK "o/00000002/00000000."
-
-/* Of the disk that c has too. */
-static struct rig other;
-
-static void store_serve(struct fault_case *c)
-{
-	web_serve_store(c);
-	web_tell(c, "set s3=AK:SK:us-east-1");
-}
-
-static const char *disk_yaml(struct fault_case *c, const char *more)
-{
-	static char yaml[1500];
-	char keys[200];
-
-	web_write_secret(c, "keys",
-			 "[default]\naws_access_key_id = AK\naws_secret_access_key = SK\n", keys);
-	snprintf(yaml, sizeof(yaml),
-		 "bucket: disks\nprefix: \"vm 1/a\"\nendpoint: \"http://127.0.0.1:%d\"\n"
-		 "credentials_file: %s\nobject_size: 64KiB\nlease: 1s\n"
-		 "%s%s\n",
-		 atoi(strrchr(c->peer.uri, ':') + 1), keys,
-		 strstr(more, "timeout:") ? "" : "timeout: 2s\n", more);
-	return yaml;
-}
-
-static bool disk_open(struct fault_case *c, const char *more)
-{
-	return web_open_backend(c, "s3-disk", disk_yaml(c, more), 1);
-}
-
-static int other_open(struct fault_case *c)
-{
-	struct rig_params params = {
-		.ops = backend_find("s3-disk"),
-		.name = "other",
-		.yaml = disk_yaml(c, NEW),
-		.block_bytes = 512,
-		.queue_nr = 1,
-		.depth = CASE_DEPTH,
-	};
-
-	return rig_open(&other, &params);
-}
-
-/* Of the store: how many objects have keys that begin so. */
-static unsigned objects(struct fault_case *c, const char *prefix)
-{
-	char line[100];
-
-	snprintf(line, sizeof(line), "objects disks/vm 1/a/%s", prefix);
-	return (unsigned)atoi(fault_peer_ask(&c->peer, line, "ok ") + strlen("ok "));
-}
-
-static void expect_no_violation(struct fault_case *c)
-{
-	EXPECT(web_count(c, "violations") == 0, "%s", fault_peer_ask(&c->peer, "stats", "ok"));
-}
-
-static int write_byte(struct rig *rig, uint64_t offset_bytes, uint8_t byte)
-{
-	static _Alignas(4096) uint8_t buf[4096];
-
-	memset(buf, byte, sizeof(buf));
-	return rig_do(rig, BACKEND_WRITE, 0, offset_bytes, sizeof(buf), buf);
-}
-
-static int read_byte(struct rig *rig, uint64_t offset_bytes)
-{
-	static _Alignas(4096) uint8_t buf[4096];
-	int ret = rig_do(rig, BACKEND_READ, 0, offset_bytes, sizeof(buf), buf);
-
-	return ret < 0 ? ret : buf[0];
-}
 
 static void check_plain(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
-	if (!disk_open(c, NEW))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
 	case_works(c, 300);
-	expect_no_violation(c);
+	s3_case_is_whole(c);
 }
 
 /* As Ceph's gateway has it. */
 static void check_bare(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
+	s3_case_serve(c);
 	web_tell(c, "set bare=1");
-	if (!disk_open(c, NEW))
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
 	case_works(c, 50);
 	/* Renewals too. */
 	case_turn_for(c, 1000);
-	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
+	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
-	REQUIRE(other_open(c) == 0, "%s", other.error);
-	write_byte(&c->rig, 0, 9);
+	REQUIRE(s3_case_open_other(c) == 0, "%s", s3_case_other.error);
+	s3_case_write(&c->rig, 0, 9);
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "a flush of the old one");
-	EXPECT(read_byte(&other, 0) == 1, "what was flushed");
-	rig_close(&other);
-	expect_no_violation(c);
+	EXPECT(s3_case_read(&s3_case_other, 0) == 1, "what was flushed");
+	rig_close(&s3_case_other);
+	s3_case_is_whole(c);
 }
 
 static void write_keys(struct fault_case *c, const char *token)
@@ -136,9 +61,9 @@ static void check_keys_expire(struct fault_case *c, const void *arg)
 	uint64_t nr;
 
 	(void)arg;
-	store_serve(c);
+	s3_case_serve(c);
 	web_tell(c, "set s3=AK:SK:us-east-1:one");
-	yaml = disk_yaml(c, NEW);
+	yaml = s3_case_yaml(c, S3_CASE_NEW);
 	write_keys(c, "one");
 	if (!web_open_backend(c, "s3-disk", yaml, 1))
 		return;
@@ -152,7 +77,7 @@ static void check_keys_expire(struct fault_case *c, const void *arg)
 	case_close(c);
 	c->is_open = false;
 	EXPECT(web_count(c, "expired") == nr, "closed with the old token");
-	expect_no_violation(c);
+	s3_case_is_whole(c);
 }
 
 /* ---- two writers ---- */
@@ -160,68 +85,69 @@ static void check_keys_expire(struct fault_case *c, const void *arg)
 static void check_second(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
-	if (!disk_open(c, NEW))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
 	/* As the writer does, which has no turns while the other one opens. */
 	web_tell(c, "touch disks/vm 1/a/manifest :300");
-	EXPECT(other_open(c) == -EBUSY, "%s", other.error);
-	EXPECT(strstr(other.error, "writes the disk: stop its device first"), "%s", other.error);
+	EXPECT(s3_case_open_other(c) == -EBUSY, "%s", s3_case_other.error);
+	EXPECT(strstr(s3_case_other.error, "writes the disk: stop its device first"), "%s",
+	       s3_case_other.error);
 }
 
 static void check_taken(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
-	if (!disk_open(c, NEW))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
-	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
-	EXPECT(write_byte(&c->rig, 2 * OBJECT_BYTES, 5) == 0, "a write elsewhere");
+	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
+	EXPECT(s3_case_write(&c->rig, 2 * OBJECT_BYTES, 5) == 0, "a write elsewhere");
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
 	/* It stands still for the time of a lease, and is replaced. */
-	REQUIRE(other_open(c) == 0, "%s", other.error);
-	EXPECT(read_byte(&other, 0) == 1, "what was flushed is there");
-	EXPECT(write_byte(&other, 0, 2) == 0, "a write of the new one");
-	EXPECT(write_byte(&other, OBJECT_BYTES, 3) == 0, "another one");
+	REQUIRE(s3_case_open_other(c) == 0, "%s", s3_case_other.error);
+	EXPECT(s3_case_read(&s3_case_other, 0) == 1, "what was flushed is there");
+	EXPECT(s3_case_write(&s3_case_other, 0, 2) == 0, "a write of the new one");
+	EXPECT(s3_case_write(&s3_case_other, OBJECT_BYTES, 3) == 0, "another one");
 	/* It wakes up: it does not know yet, but no flush of it may succeed, and nothing of it
 	 * count. */
-	write_byte(&c->rig, 0, 9);
-	write_byte(&c->rig, 2 * OBJECT_BYTES, 9);
+	s3_case_write(&c->rig, 0, 9);
+	s3_case_write(&c->rig, 2 * OBJECT_BYTES, 9);
 	case_turn_for(c, 500);
-	EXPECT(read_byte(&other, 2 * OBJECT_BYTES) == 5,
+	EXPECT(s3_case_read(&s3_case_other, 2 * OBJECT_BYTES) == 5,
 	       "what was flushed is not deleted by the old one");
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "a flush of the old one");
-	EXPECT(read_byte(&c->rig, 0) == -EIO, "a read of the old one");
-	EXPECT(write_byte(&c->rig, 4096, 9) == -EIO, "a write of the old one");
+	EXPECT(s3_case_read(&c->rig, 0) == -EIO, "a read of the old one");
+	EXPECT(s3_case_write(&c->rig, 4096, 9) == -EIO, "a write of the old one");
 	case_logged("the disk's writer.*writes it now");
-	EXPECT(read_byte(&other, 0) == 2, "the new one's byte");
-	rig_crash(&other);
-	REQUIRE(other_open(c) == 0, "%s", other.error);
-	EXPECT(read_byte(&other, 0) == 2, "the new one's byte, opened again");
-	EXPECT(read_byte(&other, OBJECT_BYTES) == 3, "the new one's other byte");
-	rig_close(&other);
+	EXPECT(s3_case_read(&s3_case_other, 0) == 2, "the new one's byte");
+	rig_crash(&s3_case_other);
+	REQUIRE(s3_case_open_other(c) == 0, "%s", s3_case_other.error);
+	EXPECT(s3_case_read(&s3_case_other, 0) == 2, "the new one's byte, opened again");
+	EXPECT(s3_case_read(&s3_case_other, OBJECT_BYTES) == 3, "the new one's other byte");
+	rig_close(&s3_case_other);
 	/* Nobody waits for a lease that was given back. */
-	REQUIRE(other_open(c) == 0, "%s", other.error);
-	rig_close(&other);
-	expect_no_violation(c);
+	REQUIRE(s3_case_open_other(c) == 0, "%s", s3_case_other.error);
+	rig_close(&s3_case_other);
+	s3_case_is_whole(c);
 }
 
 /* What the new one's map refers to is not the old one's to delete. */
 static void check_old_deletes(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
-	if (!disk_open(c, NEW))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
-	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
+	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
-	REQUIRE(other_open(c) == 0, "%s", other.error);
+	REQUIRE(s3_case_open_other(c) == 0, "%s", s3_case_other.error);
 	/* It does not know yet that it is replaced. */
-	write_byte(&c->rig, 4096, 9);
+	s3_case_write(&c->rig, 4096, 9);
 	case_turn_for(c, 500);
-	EXPECT(read_byte(&other, 0) == 1, "what was flushed is there");
-	rig_close(&other);
-	expect_no_violation(c);
+	EXPECT(s3_case_read(&s3_case_other, 0) == 1, "what was flushed is there");
+	rig_close(&s3_case_other);
+	s3_case_is_whole(c);
 }
 
 /* However long it goes on, it takes nothing back. */
@@ -230,15 +156,15 @@ static void check_old_renewals(struct fault_case *c, const void *arg)
 	const char *manifest = arg;
 	uint64_t puts;
 
-	store_serve(c);
-	if (!disk_open(c, NEW))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
-	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
+	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	if (manifest) {
 		web_tell(c, "replace disks/vm 1/a/manifest :%s", manifest);
 	} else {
-		REQUIRE(other_open(c) == 0, "%s", other.error);
-		EXPECT(write_byte(&other, 0, 2) == 0, "a write of the new one");
+		REQUIRE(s3_case_open_other(c) == 0, "%s", s3_case_other.error);
+		EXPECT(s3_case_write(&s3_case_other, 0, 2) == 0, "a write of the new one");
 	}
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "a flush of the old one");
 	puts = web_count(c, "puts");
@@ -246,43 +172,44 @@ static void check_old_renewals(struct fault_case *c, const void *arg)
 	EXPECT(web_count(c, "puts") == puts, "it writes still");
 	if (manifest)
 		return;
-	EXPECT(rig_do(&other, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush of the new one");
-	EXPECT(read_byte(&other, 0) == 2, "the new one's byte");
-	rig_close(&other);
+	EXPECT(rig_do(&s3_case_other, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush of the new one");
+	EXPECT(s3_case_read(&s3_case_other, 0) == 2, "the new one's byte");
+	rig_close(&s3_case_other);
 }
 
 /* One that was stored, though nobody said so, may be in the next one's map. */
 static void check_failed_stays(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
-	if (!disk_open(c, NEW "on_disconnect: {queue: 1s}"))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW "on_disconnect: {queue: 1s}"))
 		return;
-	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
+	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	web_tell(c, "fault lost -1");
-	EXPECT(write_byte(&c->rig, 0, 2) == -EIO, "a write without an answer");
+	EXPECT(s3_case_write(&c->rig, 0, 2) == -EIO, "a write without an answer");
 	web_tell(c, "fault none");
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
 	case_turn_for(c, 500);
-	EXPECT(objects(c, "o/") == 2, "%u objects", objects(c, "o/"));
-	EXPECT(read_byte(&c->rig, 0) == 1, "the byte of before");
+	EXPECT(s3_case_objects(c, "o/") == 2, "%u objects", s3_case_objects(c, "o/"));
+	EXPECT(s3_case_read(&c->rig, 0) == 1, "the byte of before");
 	/* Now both are replaced. */
-	EXPECT(write_byte(&c->rig, 0, 3) == 0, "a write");
+	EXPECT(s3_case_write(&c->rig, 0, 3) == 0, "a write");
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
 	case_turn_for(c, 500);
-	EXPECT(objects(c, "o/") == 2, "%u objects: one is garbage", objects(c, "o/"));
+	EXPECT(s3_case_objects(c, "o/") == 2, "%u objects: one is garbage",
+	       s3_case_objects(c, "o/"));
 }
 
 /* Requests wait for a buffer when the disk is lost. */
 static void check_lost_waiters(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
-	if (!disk_open(c, NEW "buffers: 1\nconnections: 1"))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW "buffers: 1\nconnections: 1"))
 		return;
-	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
-	REQUIRE(other_open(c) == 0, "%s", other.error);
-	rig_close(&other);
+	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
+	REQUIRE(s3_case_open_other(c) == 0, "%s", s3_case_other.error);
+	rig_close(&s3_case_other);
 	case_submit_all(c, BACKEND_WRITE, OBJECT_BYTES);
 	case_drain(c, 10000);
 	case_logged("the disk's writer.*writes it now");
@@ -304,11 +231,11 @@ static void submit(struct fault_case *c, unsigned tag, enum backend_op op, uint3
 static void check_waiting_reads(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
-	if (!disk_open(c, NEW "buffers: 1\nconnections: 1"))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW "buffers: 1\nconnections: 1"))
 		return;
 	for (unsigned i = 0; i < 4; i++)
-		EXPECT(write_byte(&c->rig, i * OBJECT_BYTES, 1) == 0, "a write");
+		EXPECT(s3_case_write(&c->rig, i * OBJECT_BYTES, 1) == 0, "a write");
 	web_tell(c, "fault hold 1 300");
 	for (unsigned i = 0; i < 3; i++)
 		submit(c, i, BACKEND_READ, i);
@@ -319,19 +246,19 @@ static void check_waiting_reads(struct fault_case *c, const void *arg)
 
 static bool replaced(struct fault_case *c)
 {
-	return rig_out_nr(&c->rig) == 1 && objects(c, FIRST_BLOCK) == 1;
+	return rig_out_nr(&c->rig) == 1 && s3_case_objects(c, FIRST_BLOCK) == 1;
 }
 
 /* The object that a READ has asked for is replaced and deleted before the server looks for it. */
 static void check_replaced_read(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
+	s3_case_serve(c);
 	/* The READ asks once, and its answer comes when the test has seen all of the rest. */
-	if (!disk_open(c, NEW "buffers: 1\ntimeout: 40s"))
+	if (!s3_case_open(c, S3_CASE_NEW "buffers: 1\ntimeout: 40s"))
 		return;
 	for (unsigned i = 0; i < 2; i++)
-		EXPECT(write_byte(&c->rig, i * OBJECT_BYTES, 1) == 0, "a write");
+		EXPECT(s3_case_write(&c->rig, i * OBJECT_BYTES, 1) == 0, "a write");
 	web_tell(c, "fault hold 1 30000");
 	submit(c, 0, BACKEND_READ, 0);
 	case_turn_for(c, 50);
@@ -342,7 +269,7 @@ static void check_replaced_read(struct fault_case *c, const void *arg)
 	for (unsigned i = 0; i < 100 && !replaced(c); i++)
 		case_turn_for(c, 100);
 	EXPECT(replaced(c), "%u are out, %u objects", rig_out_nr(&c->rig),
-	       objects(c, FIRST_BLOCK));
+	       s3_case_objects(c, FIRST_BLOCK));
 	web_tell(c, "release");
 	case_drain(c, 5000);
 	EXPECT(c->rig.queue[0].io[0].io.result == 0, "%d", c->rig.queue[0].io[0].io.result);
@@ -352,30 +279,30 @@ static void check_replaced_read(struct fault_case *c, const void *arg)
 static void check_open_lossy(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
+	s3_case_serve(c);
 	web_tell(c, "set chaos=3 seed=%u", (unsigned)prng_below(&c->prng, 1000000));
 	for (unsigned i = 0; i < 8; i++) {
-		if (!disk_open(c, NEW))
+		if (!s3_case_open(c, S3_CASE_NEW))
 			return;
-		EXPECT(read_byte(&c->rig, 0) == (int)i, "the byte of before");
-		EXPECT(write_byte(&c->rig, 0, (uint8_t)(i + 1)) == 0, "a write");
+		EXPECT(s3_case_read(&c->rig, 0) == (int)i, "the byte of before");
+		EXPECT(s3_case_write(&c->rig, 0, (uint8_t)(i + 1)) == 0, "a write");
 		case_close(c);
 	}
-	expect_no_violation(c);
+	s3_case_is_whole(c);
 }
 
 /* The next process of the same device need not wait for its own lease, nor the one after that. */
 static void check_adopted(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
-	if (!disk_open(c, NEW))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
 	for (unsigned i = 0; i < 2; i++) {
 		struct rig_params params = {
 			.ops = backend_find("s3-disk"),
 			.name = "test",
-			.yaml = disk_yaml(c, NEW),
+			.yaml = s3_case_yaml(c, S3_CASE_NEW),
 			.block_bytes = 512,
 			.queue_nr = 1,
 			.depth = CASE_DEPTH,
@@ -391,22 +318,22 @@ static void check_adopted(struct fault_case *c, const void *arg)
 	}
 	case_not_logged("is it there still");
 	case_works(c, 50);
-	expect_no_violation(c);
+	s3_case_is_whole(c);
 }
 
 /* Processes die in the middle of it, and what they sent may be done later. */
 static void check_deaths(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
+	s3_case_serve(c);
 	web_tell(c, "set chaos=25 seed=%u page=5", (unsigned)prng_below(&c->prng, 1000000));
-	if (!disk_open(c, NEW "buffers: 3\nconnections: 4"))
+	if (!s3_case_open(c, S3_CASE_NEW "buffers: 3\nconnections: 4"))
 		return;
 	for (unsigned i = 0; i < 4; i++) {
 		struct rig_params params = {
 			.ops = backend_find("s3-disk"),
 			.name = "test",
-			.yaml = disk_yaml(c, NEW "buffers: 3\nconnections: 4"),
+			.yaml = s3_case_yaml(c, S3_CASE_NEW "buffers: 3\nconnections: 4"),
 			.block_bytes = 512,
 			.queue_nr = 1,
 			.depth = CASE_DEPTH,
@@ -418,7 +345,7 @@ static void check_deaths(struct fault_case *c, const void *arg)
 		REQUIRE(c->is_open, "%s", c->rig.error);
 	}
 	case_works(c, 10);
-	expect_no_violation(c);
+	s3_case_is_whole(c);
 }
 
 /* ---- objects ---- */
@@ -426,50 +353,52 @@ static void check_deaths(struct fault_case *c, const void *arg)
 static void check_sparse(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
-	if (!disk_open(c, NEW))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
-	EXPECT(objects(c, "o/") == 0, "a new disk has %u objects", objects(c, "o/"));
+	EXPECT(s3_case_objects(c, "o/") == 0, "a new disk has %u objects",
+	       s3_case_objects(c, "o/"));
 	for (unsigned i = 0; i < 8; i++)
-		EXPECT(write_byte(&c->rig, i * OBJECT_BYTES, 1) == 0, "a write");
+		EXPECT(s3_case_write(&c->rig, i * OBJECT_BYTES, 1) == 0, "a write");
 	for (unsigned i = 0; i < 24; i++)
-		EXPECT(write_byte(&c->rig, (i & 7) * OBJECT_BYTES + 4096, 1) == 0, "a write");
+		EXPECT(s3_case_write(&c->rig, (i & 7) * OBJECT_BYTES + 4096, 1) == 0, "a write");
 	case_turn_for(c, 600);
-	EXPECT(objects(c, "o/") == 8, "%u objects: those of before are deleted", objects(c, "o/"));
+	EXPECT(s3_case_objects(c, "o/") == 8, "%u objects: those of before are deleted",
+	       s3_case_objects(c, "o/"));
 	EXPECT(rig_do(&c->rig, BACKEND_DISCARD, 0, 0, 6 * OBJECT_BYTES, NULL) == 0, "a discard");
 	case_turn_for(c, 600);
 	EXPECT(web_count(c, "put_bytes") < 36 * OBJECT_BYTES, "no zeroes were stored");
 	case_close(c);
-	if (!disk_open(c, NEW))
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
-	EXPECT(read_byte(&c->rig, 0) == 0, "discarded");
-	EXPECT(read_byte(&c->rig, 7 * OBJECT_BYTES) == 1, "kept");
+	EXPECT(s3_case_read(&c->rig, 0) == 0, "discarded");
+	EXPECT(s3_case_read(&c->rig, 7 * OBJECT_BYTES) == 1, "kept");
 }
 
 static void check_missing(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
-	if (!disk_open(c, NEW))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
-	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
+	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	case_close(c);
 	web_tell(c, "drop disks/vm 1/a/o/00000002/00000000.00000001");
-	if (!disk_open(c, NEW))
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
-	EXPECT(read_byte(&c->rig, 0) == 0, "one that the list has not is a hole");
-	EXPECT(write_byte(&c->rig, 0, 1) == 0, "a write");
+	EXPECT(s3_case_read(&c->rig, 0) == 0, "one that the list has not is a hole");
+	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	case_close(c);
 	/* Now the map of the next generation has it. */
-	if (!disk_open(c, NEW))
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
 	case_close(c);
-	if (!disk_open(c, NEW))
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
 	web_tell(c, "drop disks/vm 1/a/o/00000003/00000000.00000001");
-	EXPECT(read_byte(&c->rig, 0) == -EIO, "a read of what is gone");
-	EXPECT(write_byte(&c->rig, 0, 2) == -EIO, "a write to what is gone");
-	EXPECT(read_byte(&c->rig, OBJECT_BYTES) == 0, "elsewhere");
+	EXPECT(s3_case_read(&c->rig, 0) == -EIO, "a read of what is gone");
+	EXPECT(s3_case_write(&c->rig, 0, 2) == -EIO, "a write to what is gone");
+	EXPECT(s3_case_read(&c->rig, OBJECT_BYTES) == 0, "elsewhere");
 	case_logged("an object cannot be read.*it is missing");
 }
 
@@ -478,8 +407,8 @@ static void check_missing(struct fault_case *c, const void *arg)
 static void check_outage(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
-	if (!disk_open(c, NEW "on_disconnect: {queue: 60s}"))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW "on_disconnect: {queue: 60s}"))
 		return;
 	case_works(c, 50);
 	fault_peer_ask(&c->peer, "down", "ok");
@@ -491,14 +420,14 @@ static void check_outage(struct fault_case *c, const void *arg)
 	case_expect_all(c, 0);
 	case_forget(c);
 	case_works(c, 50);
-	expect_no_violation(c);
+	s3_case_is_whole(c);
 }
 
 static void check_give_up(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
-	if (!disk_open(c, NEW "on_disconnect: {queue: 1s}"))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW "on_disconnect: {queue: 1s}"))
 		return;
 	fault_peer_ask(&c->peer, "down", "ok");
 	case_submit_all(c, BACKEND_WRITE, 4096);
@@ -512,8 +441,8 @@ static void check_give_up(struct fault_case *c, const void *arg)
 static void check_cancel(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	store_serve(c);
-	if (!disk_open(c, NEW))
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW))
 		return;
 	case_works(c, 50);
 	web_tell(c, "fault hold -1 200");
@@ -539,16 +468,16 @@ static void check_refusal(struct fault_case *c, const void *arg)
 {
 	const struct refusal *r = arg;
 
-	store_serve(c);
+	s3_case_serve(c);
 	if (r->is_there) {
-		if (!disk_open(c, NEW))
+		if (!s3_case_open(c, S3_CASE_NEW))
 			return;
-		write_byte(&c->rig, 0, 1);
+		s3_case_write(&c->rig, 0, 1);
 		case_close(c);
 	}
 	if (r->tell)
 		web_tell(c, "%s", r->tell);
-	web_backend_refused(c, "s3-disk", disk_yaml(c, r->more), r->words);
+	web_backend_refused(c, "s3-disk", s3_case_yaml(c, r->more), r->words);
 }
 
 #define REPLACE "replace disks/vm 1/a/"
@@ -556,19 +485,21 @@ static void check_refusal(struct fault_case *c, const void *arg)
 static const struct refusal refusals[] = {
 	{ "no disk", NULL, "create: false", "there is no disk: create: true makes one", false },
 	{ "another size", NULL, "size: 8MiB", "has 4194304 bytes, not 8388608", true },
-	{ "no conditions", "set conditional=0", NEW, "the store ignores If-None-Match", false },
-	{ "one condition only", "set conditional=new", NEW, "the store ignores If-Match", false },
-	{ "no manifest of ours", REPLACE "manifest :{}", NEW, "is none of ublkd's", true },
-	{ "no JSON", REPLACE "manifest :[[[", NEW, "is none of ublkd's", true },
-	{ "a newer version", REPLACE "manifest :{\"format\":\"ublkd-s3-disk\",\"version\":2}", NEW,
-	  "a newer ublkd is needed", true },
+	{ "no conditions", "set conditional=0", S3_CASE_NEW, "the store ignores If-None-Match",
+	  false },
+	{ "one condition only", "set conditional=new", S3_CASE_NEW, "the store ignores If-Match",
+	  false },
+	{ "no manifest of ours", REPLACE "manifest :{}", S3_CASE_NEW, "is none of ublkd's", true },
+	{ "no JSON", REPLACE "manifest :[[[", S3_CASE_NEW, "is none of ublkd's", true },
+	{ "a newer version", REPLACE "manifest :{\"format\":\"ublkd-s3-disk\",\"version\":2}",
+	  S3_CASE_NEW, "a newer ublkd is needed", true },
 	{ "nonsense", REPLACE "manifest :{\"format\":\"ublkd-s3-disk\",\"version\":1,\"size\":-1}",
-	  NEW, "makes no sense", true },
-	{ "refused", "fault xml -1 403:AccessDenied:no", NEW, "403 AccessDenied", false },
+	  S3_CASE_NEW, "makes no sense", true },
+	{ "refused", "fault xml -1 403:AccessDenied:no", S3_CASE_NEW, "403 AccessDenied", false },
 	{ "no bucket, no disk", "fault xml -1 404:NoSuchBucket:no", "create: false",
 	  "404 NoSuchBucket.*see bucket", false },
-	{ "no bucket", "fault xml -1 404:NoSuchBucket:no", NEW, "404 NoSuchBucket.*see bucket",
-	  false },
+	{ "no bucket", "fault xml -1 404:NoSuchBucket:no", S3_CASE_NEW,
+	  "404 NoSuchBucket.*see bucket", false },
 };
 
 void s3_disk_run(uint64_t seed)
