@@ -3,17 +3,24 @@
 # and prints its path. ./dev package installs the build dependencies and calls it. It uses dpkg-deb
 # directly, because debhelper would add more than it saves.
 #
-#   UBLKD_LTO    OFF: without optimisation across files, for tests of what is in the package: half the time (ON)
+#   UBLKD_PACKAGE_BUILD   a folder where the preset release has built already, with CMAKE_INSTALL_PREFIX=/usr: its programs
+#                         are packed, and nothing is compiled
 set -euo pipefail
 
 top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$top"
 out=build/package
 stage=$out/stage
+build=${UBLKD_PACKAGE_BUILD:-$out/build}
 
 build() {
 	mkdir -p "$out"
-	if ! { cmake --preset package -D UBLKD_LTO="${UBLKD_LTO:-ON}" && cmake --build $out/build --target ublkd ublkctl ublktrace man; } >$out/build.log 2>&1; then
+	if [ -n "${UBLKD_PACKAGE_BUILD:-}" ]; then
+		grep -qx 'CMAKE_INSTALL_PREFIX:PATH=/usr' "$build/CMakeCache.txt" && return
+		echo "package.sh: $build is not configured with CMAKE_INSTALL_PREFIX=/usr" >&2
+		exit 1
+	fi
+	if ! { cmake --preset package && cmake --build "$build" --target ublkd ublkctl ublktrace man; } >$out/build.log 2>&1; then
 		cat $out/build.log >&2
 		echo "package.sh: the build failed" >&2
 		exit 1
@@ -21,11 +28,11 @@ build() {
 }
 
 # Prints the version of project() from CMake's cache.
-version() { sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' $out/build/CMakeCache.txt; }
+version() { sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt"; }
 
 install_files() {
 	rm -rf $stage
-	DESTDIR=$PWD/$stage cmake --install $out/build --strip >/dev/null
+	DESTDIR=$PWD/$stage cmake --install "$build" --strip >/dev/null
 	install -D -m 644 deploy/debian/copyright $stage/usr/share/doc/ublkd/copyright
 	install -m 644 README.md docs/*.md -t $stage/usr/share/doc/ublkd
 	find $stage/usr/share/man -type f -exec gzip -9n {} +

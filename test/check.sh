@@ -50,9 +50,9 @@ guests() {
 	done
 }
 
-# build PRESET [TARGET...]
+# build PRESET [TARGET...]; what is built can be put into the package
 build() {
-	cmake --preset "$1" && cmake --build "build/$1" ${2:+--target "${@:2}"}
+	cmake --preset "$1" -D CMAKE_INSTALL_PREFIX=/usr && cmake --build "build/$1" ${2:+--target "${@:2}"}
 }
 
 # build_niced PRESET [TARGET...]: beside tests

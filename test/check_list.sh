@@ -36,7 +36,7 @@ if [ "$mode" != fast ]; then
 	beside tap_run nvme-faults 3600 build/asan/test/nvme_faults
 	beside tap_run web-faults 3600 build/asan/test/web_faults
 fi
-# The unit tests run in the first build only; of the others what is run, and what clang-tidy reads.
+# The unit tests run in the first build only; of the others what is run.
 programs='ublkd ublkd-keeper ublkd-manual man ublkctl ublktrace sim'
 released='ublkd-faults zoned_cuts cache_cuts qcow2_cuts known bad_server exerciser share_memory powercut mon_command test_trace_btf'
 if [ "$mode" = soak ]; then programs='' released='all ublkd-faults'; fi
@@ -56,7 +56,10 @@ fi
 
 # ---- in what the others leave of the CPUs ----
 
-later nice step_run build-clang build_niced clang "$programs"
+# clang-tidy compiles what it reads, with all warnings; --soak also links it
+clang_targets=skeletons
+if [ "$mode" = soak ]; then clang_targets=''; fi
+later nice step_run build-clang build_niced clang $clang_targets
 later nice tap_run lint 5400 nice -n 10 test/lint.sh build/clang
 if [ "$mode" != fast ]; then
 	later nice tap_run package 5400 nice -n 10 env CMAKE_BUILD_PARALLEL_LEVEL=2 test/package/package.sh
@@ -75,6 +78,7 @@ host bench-host 600 test/bench/host.sh
 host bench-metal 60 test/bench/metal.py
 host bench-scale 60 test/bench/scale.py
 host bench-own 60 test/bench/own.py
+host bench-per-io 60 test/bench/per_io.py
 host cli 900 test/cli/cli.sh build/release/bin
 host interop-nbd-info 900 test/interop/nbd_info.sh build/asan/bin
 host interop-qemu-locks 600 test/interop/qemu_locks.sh build/asan/test

@@ -20,7 +20,7 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-enum state {
+enum reply_state {
 	HEAD,	     /* 16 bytes, which all kinds have; 32 of an extended one */
 	LENGTH,	     /* the 4 bytes more of a structured one */
 	DATA_OFFSET, /* 8 */
@@ -83,7 +83,7 @@ static inline const uint8_t *reply_take(struct nbd_reply *r, struct nbd_input *i
 	return r->head;
 }
 
-static enum nbd_reply_event reply_go_on(struct nbd_reply *r, enum state state)
+static enum nbd_reply_event reply_go_on(struct nbd_reply *r, enum reply_state state)
 {
 	r->state = state;
 	return GO_ON;
@@ -397,7 +397,7 @@ static size_t need(const struct nbd_reply *r)
 
 static enum nbd_reply_event on_bytes(struct nbd_reply *r, const uint8_t *at)
 {
-	switch ((enum state)r->state) {
+	switch ((enum reply_state)r->state) {
 	case LENGTH:
 		return on_length(r, at);
 	case DATA_OFFSET:
@@ -415,7 +415,7 @@ static enum nbd_reply_event reply_step(struct nbd_reply *r, struct nbd_input *in
 {
 	const uint8_t *at;
 
-	switch ((enum state)r->state) {
+	switch ((enum reply_state)r->state) {
 	case HEAD:
 		at = reply_take(r, in, r->mode == NBD_REPLIES_EXTENDED ? 32 : 16);
 		return at ? on_head(r, at) : NBD_REPLY_MORE;

@@ -391,7 +391,7 @@ int nvme_admin_new(struct nvme_admin **ret_admin, struct reactor *reactor,
 						   .send = a->pieces,
 						   .send_nr = PIECES,
 						   .receive = a->received,
-						   .receive_bytes = RECEIVE_BYTES,
+						   .receive_bytes = ADMIN_RECEIVE_BYTES,
 						   .plain = a->plain,
 						   .hear_out = true });
 	if (ret == 0 && params->tls && tls_new(&a->tls.tls, params->tls, NULL) < 0) {

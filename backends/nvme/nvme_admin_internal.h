@@ -8,7 +8,7 @@
 #include "net/tls_start.h"
 
 /* Answers are a page at most, of data and a few PDUs around it. */
-#define RECEIVE_BYTES (8u << 10)
+#define ADMIN_RECEIVE_BYTES (8u << 10)
 /* Head, data and digest of each command, and of one that was answered before its end was seen. */
 #define PIECES (2u * COMMAND_NR * 3u)
 enum command { ASK, EVENT, KEEP_ALIVE, ABORT, SHUTDOWN, COMMAND_NR };
@@ -46,7 +46,7 @@ struct nvme_admin {
 	int err;
 	char words[NVME_FABRICS_ERROR_BYTES];
 	struct iovec pieces[PIECES];
-	uint8_t received[RECEIVE_BYTES], plain[STREAM_PLAIN_BYTES];
+	uint8_t received[ADMIN_RECEIVE_BYTES], plain[STREAM_PLAIN_BYTES];
 };
 
 /* nvme_admin_command.c */

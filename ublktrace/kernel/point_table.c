@@ -17,10 +17,10 @@
 #define UBLK(name, text, ...) FUNCTION(name, text, .module = "ublk_drv", ##__VA_ARGS__)
 #define PROBE(name, text)                                                                          \
 	{                                                                                          \
-		.what = text, .symbol = name, .how = POINT_USDT, .instead = daemon                 \
+		.what = text, .symbol = name, .how = POINT_USDT, .instead = by_slice               \
 	}
 
-static const char daemon[] = "the daemon is one slice, from dispatch to commit";
+static const char by_slice[] = "the daemon is one slice, from dispatch to commit";
 static const char by_entry[] = "ublk_ctrl_uring_cmd, which sees all control commands";
 static const char by_block[] = "tracepoint block_rq_issue";
 static const char by_complete[] = "tracepoint block_rq_complete";

@@ -41,7 +41,7 @@ enum state {
 	END,
 };
 
-static const char *const names[] = {
+static const char *const state_names[] = {
 	[CONNECT] = "Connect",
 	[AUTHENTICATE] = "Authentication",
 	[CAP] = "Property Get CAP",
@@ -468,7 +468,7 @@ static void fabrics_fail_status(struct nvme_fabrics *f, uint16_t status)
 				    "attached to this controller: look with nvme list-ns at the "
 				    "target",
 				    f->namespace.nsid);
-	fabrics_fail(f, v.err, "the controller answers to %s: %s", names[f->state],
+	fabrics_fail(f, v.err, "the controller answers to %s: %s", state_names[f->state],
 		     nvme_status_format(status, words, sizeof(words)));
 	f->may_retry = v.retry != NVME_RETRY_NEVER;
 }
@@ -553,7 +553,7 @@ enum nvme_fabrics_step nvme_fabrics_completed(struct nvme_fabrics *f, const stru
 			fabrics_fail_status(f, cqe->status);
 	} else if (in_bytes < f->in_bytes)
 		fabrics_fail(f, -EPROTO, "the controller answers to %s with %u bytes of %u",
-			     names[f->state], in_bytes, f->in_bytes);
+			     state_names[f->state], in_bytes, f->in_bytes);
 	else
 		fabrics_take(f, cqe);
 	return f->step;
@@ -570,14 +570,15 @@ enum nvme_fabrics_step nvme_fabrics_gone(struct nvme_fabrics *f, int err)
 		return f->step;
 	}
 	if (err == -ETIMEDOUT)
-		fabrics_fail(f, err, "the target does not answer to %s in time", names[f->state]);
+		fabrics_fail(f, err, "the target does not answer to %s in time",
+			     state_names[f->state]);
 	else if (f->state == CONNECT)
 		fabrics_fail(f, err,
 			     "the target closed the connection instead of an answer to Connect: it "
 			     "wants TLS, or its log says why");
 	else
 		fabrics_fail(f, err, "the connection ended while the target was asked for %s",
-			     names[f->state]);
+			     state_names[f->state]);
 	f->may_retry = true;
 	return f->step;
 }

@@ -20,7 +20,7 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define likely(x) __builtin_expect(!!(x), 1)
 
-enum state {
+enum receive_state {
 	CONNECTING, /* nothing but ICResp may come */
 	HEADER,
 	PADDING,
@@ -544,7 +544,7 @@ static enum nvme_receive_event on_header(struct nvme_receive *r, struct nvme_inp
 
 static enum nvme_receive_event receive_step(struct nvme_receive *r, struct nvme_input *in)
 {
-	switch ((enum state)r->state) {
+	switch ((enum receive_state)r->state) {
 	case CONNECTING:
 	case HEADER:
 		return on_header(r, in);
