@@ -174,7 +174,7 @@ plan() {
 
 # Distributes the plan over the guests. All cells of a system in one mode go to one guest.
 deal() {
-	rm -f "$top"/build/out/bench-{plan,rows}.* "$top/build/out/bench-kernel"
+	rm -f "$top"/build/out/bench-{plan,rows}.[0-9]* "$top/build/out/bench-kernel"
 	plan >"$out/plan"
 	awk -v jobs="$jobs" -v prefix="$top/build/out/bench-plan." \
 		'{ k = $1 " " $2; if (!(k in job)) job[k] = n++ % jobs; print >(prefix job[k]) }' "$out/plan"

@@ -78,8 +78,9 @@ LINES = {
                    {1: [First(600, 1, 2), Flat(1, since=2)], 32: [First(600, 1, 2), Flat(2, since=2)]}),
     "filters": Line("filters in a row", (0, 1, 2, 3, 4, 16), (0, 1, 4, 16),
                     {1: [First(800, 0, 1), Straight(1)], 32: [First(600, 0, 1), Straight(2)]}),
-    # Requests in flight share a system call only with those of their connection: 16 connections leave two of 32 to each.
-    "nbd": Line("NBD connections", (1, 4, 16, 64), (1, 16, 64), {1: [Flat(4)], 32: [First(30000, 1, 16), Flat(15, since=16)]}),
+    # Requests in flight share a system call only with those of their connection: at most, each of 32 has its own. How many do
+    # with 16 connections differs between runs.
+    "nbd": Line("NBD connections", (1, 4, 16, 64), (1, 16, 64), {1: [Flat(4)], 32: [First(30000, 1, 16), First(30000, 1, 64)]}),
 }
 
 

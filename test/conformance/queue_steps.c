@@ -333,6 +333,12 @@ static void pass(unsigned seconds)
 	}
 }
 
+/* Timers of many queues are due at few times. */
+static bool is_trimmed_with_others(void)
+{
+	return queue.trim_timer.armed && queue.trim_timer.deadline_ns % (100 * NS_PER_MS) == 0;
+}
+
 static void test_slow_request(void)
 {
 	uint8_t *buf;
@@ -343,7 +349,10 @@ static void test_slow_request(void)
 	keeps = true;
 	for (unsigned op = BACKEND_READ; op <= BACKEND_WRITE; op++) {
 		buf = fill(1);
+		ring_script.now_ns += 7 * NS_PER_MS;
+		turn();
 		bring_request(1, op);
+		EXPECT(is_trimmed_with_others(), "it goes off when those of other queues do");
 		for (unsigned seconds = 1; seconds <= 9; seconds++) {
 			pass(1);
 			EXPECT(holds(buf, true), "%s lost its bytes after %u s",

@@ -26,6 +26,10 @@
 
 /* Buffers of a queue without requests for as long as this, twice at most, are given back. */
 #define TRIM_NS (2 * NS_PER_SEC)
+/* They go off at multiples of this, those of all queues of a reactor: with one every few
+ * milliseconds each sleep would need a time limit (reactor/alarm.c), and with all at once a turn
+ * would take long. */
+#define TRIM_STEP_NS (100 * NS_PER_MS)
 /* Between two looks whether the kernel has taken what was prepared: nearly always it has. */
 #define TRIM_LOOK_NS NS_PER_MS
 /* Between two looks whether a gated queue is quiet: a part of an upgrade's pause. */
@@ -60,17 +64,20 @@ static void care_set(struct queue *q, enum queue_care care, bool on)
 	q->care = (uint8_t)(on ? q->care | care : q->care & ~care);
 }
 
-static void trim_at(struct queue *q, uint64_t ns)
+static void trim_at(struct queue *q, uint64_t at_ns)
 {
 	care_set(q, QUEUE_TRIM_DUE, false);
-	reactor_timer_arm(q->setup.reactor, &q->trim_timer, q->setup.reactor->now_ns + ns);
+	reactor_timer_arm(q->setup.reactor, &q->trim_timer, at_ns);
 }
 
 void queue_trim_arm(struct queue *q)
 {
+	uint64_t at_ns;
+
 	q->trim_started = q->stats.started;
 	q->trim_marked = false;
-	trim_at(q, TRIM_NS);
+	at_ns = q->setup.reactor->now_ns + TRIM_NS;
+	trim_at(q, at_ns - at_ns % TRIM_STEP_NS);
 }
 
 /* Behind the gate a WRITE has its bytes in its buffer, and is not counted as in flight. */
@@ -89,6 +96,7 @@ static bool buffers_unused(const struct queue *q)
 static void queue_trim(struct timer *timer)
 {
 	struct queue *q = container_of(timer, struct queue, trim_timer);
+	uint64_t look_ns = q->setup.reactor->now_ns + TRIM_LOOK_NS;
 
 	care_set(q, QUEUE_TRIM_DUE, true);
 	if (!buffers_unused(q)) {
@@ -96,9 +104,9 @@ static void queue_trim(struct timer *timer)
 	} else if (!q->trim_marked) {
 		q->trim_marked = true;
 		q->trim_mark = reactor_sq_mark(q->setup.reactor);
-		trim_at(q, TRIM_LOOK_NS);
+		trim_at(q, look_ns);
 	} else if (!reactor_sq_passed(q->setup.reactor, q->trim_mark)) {
-		trim_at(q, TRIM_LOOK_NS);
+		trim_at(q, look_ns);
 	} else {
 		madvise(q->buffers, queue_buffer_bytes(q->setup.depth, q->setup.max_io_bytes),
 			MADV_DONTNEED_LOCKED);
