@@ -62,7 +62,10 @@ if [ "$mode" = soak ]; then clang_targets=''; fi
 later nice step_run build-clang build_niced clang $clang_targets
 later nice tap_run lint 5400 nice -n 10 test/lint.sh build/clang
 if [ "$mode" != fast ]; then
-	later nice tap_run package 5400 nice -n 10 env CMAKE_BUILD_PARALLEL_LEVEL=2 test/package/package.sh
+	# of what the tests run; --soak builds it as a user does
+	packed=UBLKD_PACKAGE_BUILD=build/release
+	if [ "$mode" = soak ]; then packed=CMAKE_BUILD_PARALLEL_LEVEL=2; fi
+	later nice tap_run package 5400 nice -n 10 env $packed test/package/package.sh
 fi
 
 # ---- this machine: what talks to others, and may mind that a machine is busy: before the guests ----

@@ -76,8 +76,6 @@ def run(command):
                           errors="replace")
 
 
-# What a program has not freed at its end is no leak, and looking for it takes half of its time.
-os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=0")
 number = failed = 0
 
 

@@ -129,10 +129,6 @@ only_config_left() {
 		! grep -vE '^> \./(etc|run|var/lib)/(ublkd|systemd)(/|$)' "$tmp/said" && ! grep usr "$tmp/said"
 }
 
-# The programs of the release build, where it was made for this: ./dev check.
-if [ -z "${UBLKD_SOAK:-}" ] && grep -qx 'CMAKE_INSTALL_PREFIX:PATH=/usr' build/release/CMakeCache.txt 2>/dev/null; then
-	export UBLKD_PACKAGE_BUILD=build/release
-fi
 ok "it is built" deploy/package.sh
 cp build/package/ublkd_*.deb "$root/tmp/package.deb" || { echo "1..$n"; exit 1; }
 run_dpkg --purge ublkd >/dev/null 2>&1 # one that this system has

@@ -26,7 +26,7 @@
 
 /* Buffers of a queue without requests for as long as this, twice at most, are given back. */
 #define TRIM_NS (2 * NS_PER_SEC)
-/* They go off at multiples of this, those of all queues of a reactor: with one every few
+/* The timers of all queues go off at multiples of this, so by as much earlier: with one every few
  * milliseconds each sleep would need a time limit (reactor/alarm.c), and with all at once a turn
  * would take long. */
 #define TRIM_STEP_NS (100 * NS_PER_MS)
