@@ -200,12 +200,20 @@ static void life_resolve(struct backend_life *l)
 	life_begin_walk(l, LIFE_OPEN);
 }
 
+/* All else is closed all the same. */
+static void life_note_last_word(struct backend_life *l, int ret)
+{
+	log_warn("a backend was closed without its last word", "node=%s error=\"%s\"", l->at->name,
+		 l->at->error[0] ? l->at->error : errname(ret));
+	if (l->ret == 0)
+		l->ret = ret;
+}
+
 /* What a part came to. */
 static void life_part_ended(struct backend_life *l, int ret)
 {
 	if (l->kind == LIFE_CLOSE && ret < 0)
-		log_warn("a backend was closed without its last word", "node=%s error=\"%s\"",
-			 l->at->name, l->at->error[0] ? l->at->error : errname(ret));
+		life_note_last_word(l, ret);
 	else if (ret == 0 && l->kind == LIFE_OPEN && l->part_idx == LIFE_PART_NR - 1)
 		ret = backend_device_opened(l->at);
 	if (l->kind == LIFE_CLOSE || ret == 0)

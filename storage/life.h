@@ -30,7 +30,7 @@ struct backend_life; /* a walk under way */
 
 /* How a walk has ended. */
 struct backend_life_end {
-	int ret;		       /* 0 or -errno */
+	int ret; /* 0 or -errno; of a close: of the first last word that failed */
 	struct backend_device *device; /* of an open that has succeeded: the owner's */
 	const char *words;	       /* of a failure, for the user; valid during the call */
 	bool waited; /* of a failure: somebody who was waited for did not answer as he should */
@@ -61,7 +61,10 @@ int backend_open_begin(struct backend_life **ret_life, const struct backend_home
 		       const struct backend_open_params *open_params,
 		       const struct backend_life_owner *owner);
 
-/* The same of backend_close: the device is the walk's from now on. -ENOMEM: it is still there. */
+/*
+ * The same of backend_close: the device is the walk's from now on, and is closed also when a node's
+ * last word fails. -ENOMEM: it is still there.
+ */
 int backend_close_begin(struct backend_life **ret_life, const struct backend_home *home,
 			struct backend_device *device, const struct backend_life_owner *owner);
 

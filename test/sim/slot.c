@@ -525,7 +525,7 @@ static void became_live(struct slot *slot)
 	slot->st->serve_nr++;
 	/* What keeps metadata, or has zones, has its size for life. */
 	if (slot->st->zones)
-		slot_zones_live(slot);
+		sim_saw(FAULT_ZONED);
 	else if (!slot->top.config)
 		slot_resize_often(slot);
 	slot_shmem_later(slot);

@@ -130,12 +130,6 @@ void slot_zones_begin(struct slot *slot)
 	sim_zones_reset(slot->st->zones);
 }
 
-void slot_zones_live(struct slot *slot)
-{
-	slot->zones.visit_faults = slot->st->visit_faults;
-	sim_saw(FAULT_ZONED);
-}
-
 void slot_zones_ended(struct slot *slot, bool failed)
 {
 	slot->zones.ended_well = !failed && slot->was_live && !slot->past.kept;
@@ -189,7 +183,7 @@ static void has_closed(void *arg, const struct backend_life_end *end)
 
 	s->life = NULL;
 	s->closing = NULL;
-	if (end->ret < 0 || ((struct slot *)arg)->st->visit_faults != s->visit_faults)
+	if (end->ret < 0)
 		s->ended_well = false;
 }
 

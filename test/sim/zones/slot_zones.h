@@ -19,7 +19,6 @@ struct slot_zones {
 	struct sim_zones zones;
 	bool is_kept;	 /* the device of now begins with what the one before has left */
 	bool ended_well; /* that one has said so */
-	uint64_t visit_faults;
 	/* The walk that opens or closes a backend. */
 	struct backend_life *life;
 	struct backend_device *closing;
@@ -40,8 +39,7 @@ const struct backend_spec *slot_zones_make(struct slot *slot, const struct backe
 void slot_zones_fit(struct slot *slot);
 /* It begins, with nothing or with what was there. */
 void slot_zones_begin(struct slot *slot);
-/* It is live; it has ended. */
-void slot_zones_live(struct slot *slot);
+/* It has ended. */
 void slot_zones_ended(struct slot *slot, bool failed);
 /*
  * Opens spec.opened, for a start or (past) a recovery; the slot's event follows as `then`, with

@@ -236,15 +236,15 @@ static void test_last_word(void **state)
 	assert_int_equal(leaves[0].closed, 1);
 }
 
-/* Nothing depends on it. */
-static void test_last_word_is_not_heard(void **state)
+/* It is closed all the same, and the owner is told. */
+static void test_last_word_fails(void **state)
 {
 	(void)state;
 	open_headed();
 	close_headed();
 	leaf_complete(0, -EIO);
 	turn_until_done();
-	assert_int_equal(walk.ret, 0);
+	assert_int_equal(walk.ret, -EIO);
 	assert_string_equal(order, "written close ");
 	assert_int_equal(leaves[0].closed, 1);
 }
@@ -425,7 +425,7 @@ int main(void)
 		LIFE(test_cannot_be_cancelled),
 		LIFE(test_request_left_behind_stays),
 		LIFE(test_last_word),
-		LIFE(test_last_word_is_not_heard),
+		LIFE(test_last_word_fails),
 		LIFE(test_grows_from_the_bottom),
 		LIFE(test_cannot_grow),
 		HELPED(test_threads),
