@@ -8,10 +8,14 @@
 build=$(dirname "$(dirname "$(command -v ublkd)")")
 faults=$here/../../build/release/faults/ublkd
 systemd=/lib/systemd/systemd
-config=/usr/local/etc/ublkd/ublkd.yaml
-unit=/usr/local/lib/systemd/system/ublkd.service
+# where this build belongs: /usr when a package is made of it
+prefix=$(sed -n 's/^CMAKE_INSTALL_PREFIX:PATH=//p' "$build/CMakeCache.txt")
+etc=$prefix/etc
+if [ "$prefix" = /usr ]; then etc=/etc; fi
+config=$etc/ublkd/ublkd.yaml
+unit=$prefix/lib/systemd/system/ublkd.service
 run_units=/run/systemd/system
-export SYSTEMD_UNIT_PATH=$run_units:${unit%/*}
+export SYSTEMD_UNIT_PATH=$run_units # only: in /usr are those of the whole system
 
 skip_all() {
 	skip "the service under systemd" "$1"
@@ -31,9 +35,12 @@ over() {
 		mount -t overlay -o "lowerdir=$1,upperdir=$layer/upper,workdir=$layer/work" over "$1"
 }
 # CMake writes into the folder of the build what it has installed.
-install_it() { over /usr/local && over "$build" && cmake --install "$build" && ls -l $unit; }
+install_it() {
+	over "$prefix" && over "$build" && mkdir -p "$etc" && { [ "$etc" != /etc ] || over /etc; } &&
+		cmake --install "$build" && mkdir -p $run_units && ln -s "$unit" $run_units
+}
 verified() {
-	systemd-analyze verify --man=no $unit >"$work/verified" 2>&1 && ! grep . "$work/verified"
+	systemd-analyze verify --man=no "$unit" >"$work/verified" 2>&1 && ! grep . "$work/verified"
 }
 
 # --- its systemd --------------------------------------------------------------------------------
@@ -99,7 +106,7 @@ configure() { # DEVICE...: besides two
 	{
 		two_devices | sed 's/^daemon: {/&watchdog: 1s, /'
 		for name; do echo "  - {name: $name, id: 9, backend: {type: mem, size: 16M}}"; done
-	} >$config
+	} >"$config"
 }
 # What the load leaves alone.
 mark() { dd if=/dev/urandom of="$work/mark" bs=1M count=4 status=none && dd if="$work/mark" of="$1" oflag=direct bs=1M status=none; }
@@ -152,13 +159,13 @@ ok "systemctl start returns ..." systemctl start ublkd
 ok "... when devices are there" test -b /dev/ublkb0 -a -b /dev/ublkb1
 ok "... runs, and has parked the memory with systemd" shows SubState=running NFileDescriptorStore=1
 memory=$(basename "$(node memory)") pid=$(server)
-ok "its main process is the installed program" test "/proc/$pid/exe" -ef /usr/local/sbin/ublkd
+ok "its main process is the installed program" test "/proc/$pid/exe" -ef "$prefix/sbin/ublkd"
 ok "NoNewPrivileges" status_has NoNewPrivs 1
 ok "system calls are filtered" status_has Seccomp 2
 ok "six capabilities, and no others" six_caps
 ok "limits and OOMScoreAdjust" limits
 ok "kernel, programs, configuration and control groups are read-only" \
-	may_not /sys/kernel/mm/transparent_hugepage/enabled /proc/sys/vm/swappiness /usr/local $config /boot /sys/fs/cgroup/cgroup.procs
+	may_not /sys/kernel/mm/transparent_hugepage/enabled /proc/sys/vm/swappiness "$prefix" "$config" /boot /sys/fs/cgroup/cgroup.procs
 ok "files of devices, state and the disks' settings are not" \
 	may_write /mnt/ram /run/ublkd "/sys/block/$memory/queue/io_timeout"
 ok "all filters are understood" forbidden SystemCallFilter RestrictAddressFamilies RestrictNamespaces
@@ -200,7 +207,7 @@ fi
 ok "it is parked, too" wait_for 10 shows NFileDescriptorStore=2 SubState=running
 more=/dev/ublkb9
 ok "it is written to" mark $more
-echo 'devices: 7' >$config
+echo 'devices: 7' >"$config"
 systemctl reload ublkd
 ok "a configuration with errors changes nothing" wait_for 10 eval 'grep "nothing was changed" "$work/ublkd.log" && shows SubState=running && marked $more'
 configure more
@@ -256,7 +263,7 @@ ok "... no device" eval '! find /dev -name "ublk[bc]*" | grep .'
 ok "... no note" no_note
 ok "... but its folder, where the state is" test -d /run/ublkd
 
-echo 'devices: 7' >$config
+echo 'devices: 7' >"$config"
 ok "with errors in the configuration it does not start" eval '! systemctl start ublkd'
 configure
 ok "... until there are none: it was tried again" wait_for 40 ublkctl list
