@@ -147,9 +147,11 @@ if [ "$mode" = soak ]; then sim_runs=128; fi
 host sim-asan 1800 build/asan/bin/sim --runs $sim_runs --ios 1000
 # an adopted device fails while requests wait for a server that is gone: its end has a deadline
 host sim-unasked-stop 600 build/release/bin/sim --only-runs --seed 20261123000027931 --runs 1
-# seeds that no check has had before, beside those that all have
-new_seeds=$(date -u +%Y%m%d%H%M)00000 new_seed_nr=512
-if [ "$mode" = soak ]; then new_seed_nr=100000; fi
+# Seeds of this state of the tree, beside those that all have: each change brings others, and who checks a change again
+# has the same. --soak: such that nobody has had.
+tree=$(git rev-parse 'HEAD^{tree}' 2>/dev/null | cut -c -14)
+new_seeds=$((16#${tree:-1})) new_seed_nr=512
+if [ "$mode" = soak ]; then new_seeds=$(date -u +%Y%m%d%H%M)00000 new_seed_nr=100000; fi
 echo "sim-new: $new_seed_nr seeds from $new_seeds"
 if [ "$mode" = soak ]; then host mutate 7200 test/mutate/mutate.py; fi
 host sim-new 7200 build/release/bin/sim --only-runs --seed "$new_seeds" --runs $new_seed_nr
