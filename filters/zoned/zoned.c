@@ -325,6 +325,7 @@ void zoned_cancel(struct backend_io *io)
 	struct zoned_device *d = io->queue->device->priv;
 	struct zoned_io *z = io->priv;
 
+	z->is_cancelled = true;
 	if (backend_child_cancel(io->child) || list_empty(&z->waiting))
 		return;
 	if (z->state == ZONED_SYNCS) {

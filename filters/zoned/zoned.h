@@ -67,7 +67,8 @@ struct zoned_io {
 	/* Over zones below, what a write is compared with; NULL: nothing (zoned_again.c). */
 	struct zone_write *old;
 	uint32_t old_nr, compared_bytes;
-	uint8_t state; /* enum zoned_io_state */
+	bool is_cancelled; /* while it is compared */
+	uint8_t state;	   /* enum zoned_io_state */
 };
 
 enum zoned_sync_step {

@@ -12,7 +12,8 @@
  * write under way, as far as others can tell.
  *
  * Failure modes: other bytes, or none that can be read: the next one with that length is compared;
- * when there is none left, it is a new append. A write fails then.
+ * when there is none left, it is a new append. A write fails then. It is cancelled: it reads no
+ * further, and fails, unless all of it has been found by then.
  */
 #include <errno.h>
 #include <string.h>
@@ -78,6 +79,19 @@ static enum backend_submit again_found(struct zoned_device *d, struct zoned_io *
 	return zoned_below_ended(d, z->io, 0);
 }
 
+/* It is not there, or nobody wants to know any more. */
+static enum backend_submit again_not_found(struct zoned_device *d, struct zoned_io *z)
+{
+	struct backend_io *io = z->io;
+
+	hold_zone(d, z, -1);
+	z->old = NULL;
+	if (io->op == BACKEND_ZONE_APPEND && !z->is_cancelled)
+		return zoned_below_append(d, io);
+	io->result = z->is_cancelled ? -ECANCELED : -EIO;
+	return BACKEND_DONE;
+}
+
 enum backend_submit zoned_again_read(struct zoned_device *d, struct backend_io *io)
 {
 	struct zoned_io *z = io->priv;
@@ -90,14 +104,10 @@ enum backend_submit zoned_again_read(struct zoned_device *d, struct backend_io *
 			if (z->compared_bytes == io->length_bytes)
 				return again_found(d, z);
 		}
-	} while (z->old && read_page(d, z) == BACKEND_DONE);
-	if (z->old)
-		return BACKEND_QUEUED;
-	hold_zone(d, z, -1);
-	if (io->op == BACKEND_ZONE_APPEND)
-		return zoned_below_append(d, io);
-	io->result = -EIO;
-	return BACKEND_DONE;
+		if (!z->old || z->is_cancelled)
+			return again_not_found(d, z);
+	} while (read_page(d, z) == BACKEND_DONE);
+	return BACKEND_QUEUED;
 }
 
 bool zoned_again_begin(struct zoned_device *d, struct backend_io *io,
@@ -113,6 +123,7 @@ bool zoned_again_begin(struct zoned_device *d, struct backend_io *io,
 	take_old(d, z, 0);
 	if (!z->old)
 		return false;
+	z->is_cancelled = false;
 	hold_zone(d, z, 1);
 	__atomic_store_n(&z->state, (uint8_t)ZONED_BELOW, __ATOMIC_RELAXED);
 	*ret_submit = read_page(d, z) == BACKEND_QUEUED ? BACKEND_QUEUED : zoned_again_read(d, io);

@@ -207,6 +207,35 @@ static void test_reset_while_compared(void **state)
 	appended(0, 1, 0);
 }
 
+/* No further page is read, and nothing is written, where nobody would cancel it. */
+static void test_cancelled_while_compared(void **state)
+{
+	(void)state;
+	append_is_there();
+	append_to(0, 1, 8192);
+	cancel(0);
+	is_answered(0, -EIO);
+	turn();
+	assert_int_equal(drive.kept_nr, 0);
+	/* A page that has come all the same, though not the last one. */
+	drive.ignores_cancel = true;
+	append_to(0, 1, 8192);
+	cancel(0);
+	page_is(0, 0x11);
+	is_answered(0, -EIO);
+	assert_int_equal(drive.kept_nr, 0);
+	/* The last one: it has been found. */
+	append_to(0, 1, 8192);
+	page_is(0, 0x11);
+	cancel(0);
+	page_is(4096, 0x11);
+	appended(0, 1, 0);
+	/* It is a new one now, and goes on as any other. */
+	append_to(0, 1, 8192);
+	drive_write_ends();
+	appended(0, 1, 8192);
+}
+
 /* Of one that is there in part nothing is kept. */
 static void test_append_in_part(void **state)
 {
@@ -236,6 +265,7 @@ int main(void)
 		BELOW_TEST(test_append_again),
 		BELOW_TEST(test_other_append),
 		BELOW_TEST(test_reset_while_compared),
+		BELOW_TEST(test_cancelled_while_compared),
 		BELOW_TEST(test_append_in_part),
 	};
 
