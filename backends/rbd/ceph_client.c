@@ -34,7 +34,7 @@ struct ceph_client {
 	bool is_shared;	   /* the same: it is in the list */
 	/* Under `connecting`: whoever comes while the first one connects waits for its end. */
 	pthread_mutex_t connecting;
-	bool is_connected;
+	atomic_bool is_connected; /* read without it, too */
 	int err;
 	char error[256];
 	pthread_mutex_t deriving;
@@ -349,7 +349,7 @@ static struct ceph_client *client_find_or_make(const struct ceph_api *api, const
 	return c;
 }
 
-int ceph_client_get(struct ceph_client **ret_client, const struct ceph_api *api,
+int ceph_client_get(struct ceph_client **ret_client, bool *ret_is_older, const struct ceph_api *api,
 		    const struct ceph_wish *wish, char *error, size_t error_bytes)
 {
 	char key[CLIENT_KEY_BYTES];
@@ -363,6 +363,7 @@ int ceph_client_get(struct ceph_client **ret_client, const struct ceph_api *api,
 		snprintf(error, error_bytes, "out of memory");
 		return -ENOMEM;
 	}
+	*ret_is_older = atomic_load(&c->is_connected);
 	pthread_mutex_lock(&c->connecting);
 	if (!c->is_connected && c->err == 0)
 		c->err = client_connect(c, wish);
@@ -379,17 +380,13 @@ int ceph_client_get(struct ceph_client **ret_client, const struct ceph_api *api,
 	return ret;
 }
 
-bool ceph_client_lost(struct ceph_client *client)
+void ceph_client_lost(struct ceph_client *client)
 {
-	bool has_others;
-
 	pthread_mutex_lock(&clients_lock);
 	if (client->is_shared)
 		list_remove(&client->node);
 	client->is_shared = false;
-	has_others = client->image_nr > 1;
 	pthread_mutex_unlock(&clients_lock);
-	return has_others;
 }
 
 void ceph_client_put(struct ceph_client *client)

@@ -33,19 +33,17 @@ struct ceph_client;
 
 /*
  * A connected client for one image more. Returns 0, or -errno with words for the user; it may take
- * connect_s.
+ * connect_s. ret_is_older: it was connected before, for other images: it may be lost already, and
+ * none of them has noticed.
  */
-int ceph_client_get(struct ceph_client **ret_client, const struct ceph_api *api,
+int ceph_client_get(struct ceph_client **ret_client, bool *ret_is_older, const struct ceph_api *api,
 		    const struct ceph_wish *wish, char *error, size_t error_bytes);
 
 /* The image is closed; the last one ends the client, which may block. Accepts NULL. */
 void ceph_client_put(struct ceph_client *client);
 
-/*
- * The cluster takes nothing more from it: the next image gets another one. True: other images have
- * it, too.
- */
-bool ceph_client_lost(struct ceph_client *client);
+/* The cluster takes nothing more from it: the next image gets another one. */
+void ceph_client_lost(struct ceph_client *client);
 
 /*
  * Around the computing of a key from a passphrase. One image of a client at a time: it takes

@@ -324,7 +324,8 @@ static int image_open_steps(struct ceph_image *image, const struct image_words *
 {
 	struct ceph_device *d = image->device;
 	const struct ceph_wish wish = image_wish(d->config);
-	int ret = ceph_client_get(&image->client, d->api, &wish, w->error, w->bytes);
+	int ret = ceph_client_get(&image->client, &image->has_older_client, d->api, &wish, w->error,
+				  w->bytes);
 
 	if (ret == 0)
 		ret = ceph_fence_predecessor(d, image->client, w->error, w->bytes);
@@ -340,13 +341,15 @@ static int image_open_steps(struct ceph_image *image, const struct image_words *
 }
 
 /*
- * True: the client of other images is on the blocklist, and none of them has noticed. It is not
- * taken again; each time there is one less.
+ * True: the client, which was other images', is on the blocklist. It is not taken again; each time
+ * there is one less of those that were connected before.
  */
 static bool image_client_is_stale(struct ceph_image *image)
 {
-	bool is_stale = image->client && ceph_client_lost(image->client);
+	bool is_stale = image->client && image->has_older_client;
 
+	if (is_stale)
+		ceph_client_lost(image->client);
 	ceph_image_close(image);
 	return is_stale;
 }

@@ -43,6 +43,7 @@
 struct ceph_image {
 	struct ceph_device *device;
 	struct ceph_client *client;
+	bool has_older_client; /* it was connected before, for other images */
 	rados_ioctx_t ioctx;
 	rbd_image_t rbd;
 	uint64_t watch;

@@ -29,9 +29,10 @@ static struct ceph_client *get(const struct ceph_wish *wish)
 	struct ceph_client *client = NULL;
 	const struct ceph_api *api;
 	char error[256] = "";
+	bool is_older;
 
 	assert_int_equal(ceph_api_get(&api, error, sizeof(error)), 0);
-	assert_int_equal(ceph_client_get(&client, api, wish, error, sizeof(error)), 0);
+	assert_int_equal(ceph_client_get(&client, &is_older, api, wish, error, sizeof(error)), 0);
 	assert_string_equal(error, "");
 	return client;
 }
@@ -41,9 +42,10 @@ static void get_fails(const struct ceph_wish *wish, int err, const char *words)
 	struct ceph_client *client = NULL;
 	const struct ceph_api *api;
 	char error[256] = "";
+	bool is_older;
 
 	assert_int_equal(ceph_api_get(&api, error, sizeof(error)), 0);
-	assert_int_equal(ceph_client_get(&client, api, wish, error, sizeof(error)), err);
+	assert_int_equal(ceph_client_get(&client, &is_older, api, wish, error, sizeof(error)), err);
 	assert_string_equal(error, words);
 	assert_int_equal(fake_client_nr(), 0);
 }
@@ -423,11 +425,13 @@ static void *getter_run(void *arg)
 {
 	struct getter *g = arg;
 	const struct ceph_api *api;
+	bool is_older;
 
 	g->ret = ceph_api_get(&api, g->error, sizeof(g->error));
 	atomic_store(&g->tid, gettid());
 	if (g->ret == 0)
-		g->ret = ceph_client_get(&g->client, api, &g->wish, g->error, sizeof(g->error));
+		g->ret = ceph_client_get(&g->client, &is_older, api, &g->wish, g->error,
+					 sizeof(g->error));
 	return NULL;
 }
 

@@ -249,6 +249,38 @@ static void test_a_listed_client_is_replaced(void **state)
 	vol_close_rig(&idle);
 }
 
+static void *open_run(void *arg)
+{
+	struct vol_rig *rig = arg;
+
+	vol_configure(rig, RBD_VOL);
+	assert_int_equal(vol_open_device(rig), 0);
+	return NULL;
+}
+
+/* The same, and the image that had it is closed before that is noticed. */
+static void test_a_listed_client_is_left_behind(void **state)
+{
+	struct vol_rig idle, rig;
+	pthread_t thread;
+
+	(void)state;
+	vol_open_rig(&idle, RBD_VOL);
+	fake_block_call("rbd_open");
+	assert_int_equal(pthread_create(&thread, NULL, open_run, &rig), 0);
+	while (fake_blocked_nr("rbd_open") == 0)
+		vol_pause_ms(1);
+	fake_list_client(1);
+	vol_close_rig(&idle);
+	fake_unblock_call("rbd_open");
+	pthread_join(thread, NULL);
+	assert_int_equal(fake_client_nr(), 1);
+	vol_open_queue(&rig);
+	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
+	assert_int_equal(fake_seen_last().client, 2);
+	vol_close_rig(&rig);
+}
+
 /* The same of several clients, one after the other. */
 static void test_listed_clients_are_replaced(void **state)
 {
@@ -436,6 +468,7 @@ int main(void)
 		RBD_TEST(test_identity),
 		RBD_TEST(test_images_share_clients),
 		RBD_TEST(test_a_listed_client_is_replaced),
+		RBD_TEST(test_a_listed_client_is_left_behind),
 		RBD_TEST(test_listed_clients_are_replaced),
 		RBD_TEST(test_a_new_client_is_listed),
 		RBD_TEST(test_the_one_before_is_listed_first),
