@@ -228,8 +228,8 @@ if driver_has QUIESCE; then
 else
 	skip "ublkctl upgrade under I/O" "needs a ublk driver of Linux 6.16"
 fi
+ok "both were busy" wait_for 60 were_busy
 ok "no write was lost, no request failed" loads_well
-ok "both were busy" were_busy
 ok "the memory is the same" marked $more
 
 # Who is stuck: the program with the fault is what the unit starts at first, its successor is not.
