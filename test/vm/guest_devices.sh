@@ -124,12 +124,8 @@ more_completed() { completed "$1" && [ "$completed" -gt $(($2 + 100)) ]; }
 # works NAME: its load goes on. One that has failed does not: nobody waits for it.
 load_failed() { [ -n "${loads[$1]:-}" ] && ! kill -0 "${loads[$1]}" 2>/dev/null && echo "the load of $1 has ended"; }
 worked_or_failed() { load_failed "$1" || more_completed "$@"; }
-works() {
-	local before
-	completed "$1"
-	before=$completed
-	wait_for 300 worked_or_failed "$1" "$before" && more_completed "$1" "$before"
-}
+goes_on() { wait_for 300 worked_or_failed "$1" "$2" && more_completed "$1" "$2"; } # NAME COMPLETED
+works() { completed "$1" && goes_on "$1" "$completed"; }
 no_io_error() { ! dmesg | grep -E 'I/O error, dev ublkb'; }
 
 # ---- requests that wait, and what is said of it ----
@@ -150,9 +146,12 @@ logs() { wait_for 30 log_has "$1" >/dev/null; } # WORDS
 
 # ---- the daemon dies, or is upgraded, under the loads ----
 
+# From one moment on: they go on beside each other.
 all_work() {
 	local name
-	for name in "${!loads[@]}"; do works "$name" || return; done
+	local -A begun=()
+	for name in "${!loads[@]}"; do completed "$name" && begun[$name]=$completed; done
+	for name in "${!loads[@]}"; do goes_on "$name" "${begun[$name]}" || return; done
 }
 kill_daemon() {
 	kill -KILL "$(server)"
