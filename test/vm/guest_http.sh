@@ -57,8 +57,8 @@ stop_nginx() {
 
 make_disk() { # an ext4 with files
 	mkdir -p "$work/files" && cp -r "$here" "$work/files/" &&
-		dd if=/dev/urandom of="$work/files/random" bs=1M count=40 status=none &&
-		truncate -s 128M $www/disk.img && mkfs.ext4 -Fq -d "$work/files" $www/disk.img
+		dd if=/dev/urandom of="$work/files/random" bs=1M count=20 status=none &&
+		truncate -s 64M $www/disk.img && mkfs.ext4 -Fq -d "$work/files" $www/disk.img
 }
 
 cat >"$work/one.yaml" <<YAML
@@ -79,13 +79,13 @@ ok "nginx serves an image" serve
 two_devices() { start_daemon "$work/one.yaml" && [ -b "$(node base)" ] && [ -b "$(node vm)" ]; }
 ok "two devices on it" two_devices
 base=$(node base)
-ok "the size is the object's" test "$(blockdev --getsize64 "$base")" = $((128 << 20))
+ok "the size is the object's" test "$(blockdev --getsize64 "$base")" = $((64 << 20))
 ok "it is read-only" test "$(blockdev --getro "$base")" = 1
 ok "the content is the object's" cmp "$base" $www/disk.img
 # direct, of any size, many at a time, each compared
 reads() {
 	fio --name=read --filename="$base" --readonly --ioengine=io_uring --direct=1 --rw=randread --bsrange=512-1M \
-		--blockalign=512 --bs_unaligned=0 --iodepth=32 --io_size=64M --size=100% --minimal >"$work/fio.log" 2>&1 || cat "$work/fio.log"
+		--blockalign=512 --bs_unaligned=0 --iodepth=32 --io_size=32M --size=100% --minimal >"$work/fio.log" 2>&1 || cat "$work/fio.log"
 	cmp <(dd if="$base" bs=1M iflag=direct status=none) $www/disk.img
 }
 ok "direct reads of any size" reads
