@@ -67,7 +67,10 @@ struct ceph_device {
 	bool read_only;
 	char identity[BACKEND_IDENTITY_BYTES]; /* made by open: an image may be closed later */
 	cpu_set_t cpus; /* of who opens: threads of librbd and ours are not pinned to a reactor */
-	int record_fd;	/* rbd_fence.c: -1: none */
+	/* rbd_fence.c's. */
+	int record_fd; /* -1: none */
+	pthread_mutex_t record_lock;
+	atomic_bool is_given_away; /* set under it: the record is the next process's */
 
 	/* NULL: there is none now. */
 	_Atomic(struct ceph_image *) image;
@@ -149,10 +152,13 @@ void ceph_news_end(struct ceph_device *device);
  */
 int ceph_fence_predecessor(struct ceph_device *device, struct ceph_client *client, char *error,
 			   size_t error_bytes);
-/* Notes who is the device's client from now on, for its successor. */
+/*
+ * Notes who is the device's client from now on, for its successor. Returns 0 or -errno; -ECANCELED:
+ * the record is the next process's.
+ */
 int ceph_fence_note(struct ceph_device *device, const struct ceph_client *client);
-/* Its last: nothing that it has acknowledged ends with it. */
-void ceph_fence_note_clean(const struct ceph_device *device);
+/* Main thread: the record is the next process's. is_clean: all that was acknowledged is durable. */
+void ceph_fence_give_away(struct ceph_device *device, bool is_clean);
 /* Whether the one before has said so; until ceph_fence_note. */
 bool ceph_fence_was_clean(const struct ceph_device *device);
 int ceph_fence_open(struct ceph_device *device, int stored_fd);

@@ -1,13 +1,14 @@
 /*
  * What one client leaves to the next: a record, in memory that outlives the process
  * (struct backend's stored_fd), of the addresses of the client that serves the device. Owns
- * record_fd. Helper, and the thread of rbd_revive.c; never both.
+ * record_fd. Helper, and the thread of rbd_revive.c; never both. Main thread: the end of it.
  *
  * Happy path: the record is empty, the device's first client is noted. Taken over after a crash, by
  * an upgrade, or opened anew here: the client in the record goes to the cluster's blocklist first,
  * so that none of its writes lands later, and its exclusive lock is free at once (librbd takes the
  * lock of a listed owner without waiting for its watch to expire). Failure modes: the cluster does
- * not list it: the image is not opened.
+ * not list it: the image is not opened. The image is lost while the device is handed over: from
+ * then on the record is the next process's, whose client must not be listed by this one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -70,6 +71,12 @@ int ceph_fence_predecessor(struct ceph_device *device, struct ceph_client *clien
 	if (device->read_only || !record_read(device->record_fd, &r) ||
 	    strcmp(r.addrs, ceph_client_addrs(client)) == 0)
 		return 0;
+	/* Asked behind the reading: what was read is of before then. */
+	if (atomic_load(&device->is_given_away)) {
+		snprintf(error, error_bytes, "%s is handed over to another process",
+			 device->address);
+		return -ECANCELED;
+	}
 	ret = ceph_client_fence(client, r.addrs);
 	if (ret < 0) {
 		snprintf(error, error_bytes,
@@ -86,13 +93,18 @@ int ceph_fence_predecessor(struct ceph_device *device, struct ceph_client *clien
 int ceph_fence_note(struct ceph_device *device, const struct ceph_client *client)
 {
 	struct record r = { 0 };
+	int ret = -ECANCELED;
 
 	memcpy(r.magic, record_magic, sizeof(r.magic));
 	snprintf(r.addrs, sizeof(r.addrs), "%s", ceph_client_addrs(client));
-	return pwrite(device->record_fd, &r, sizeof(r), 0) == sizeof(r) ? 0 : -EIO;
+	pthread_mutex_lock(&device->record_lock);
+	if (!atomic_load(&device->is_given_away))
+		ret = pwrite(device->record_fd, &r, sizeof(r), 0) == sizeof(r) ? 0 : -EIO;
+	pthread_mutex_unlock(&device->record_lock);
+	return ret;
 }
 
-void ceph_fence_note_clean(const struct ceph_device *device)
+static void fence_note_clean(const struct ceph_device *device)
 {
 	struct record r;
 
@@ -101,6 +113,15 @@ void ceph_fence_note_clean(const struct ceph_device *device)
 	r.is_clean = true;
 	/* Should that fail, a FLUSH of the next one fails. */
 	(void)!pwrite(device->record_fd, &r, sizeof(r), 0);
+}
+
+void ceph_fence_give_away(struct ceph_device *device, bool is_clean)
+{
+	pthread_mutex_lock(&device->record_lock);
+	atomic_store(&device->is_given_away, true);
+	if (is_clean)
+		fence_note_clean(device);
+	pthread_mutex_unlock(&device->record_lock);
 }
 
 bool ceph_fence_was_clean(const struct ceph_device *device)

@@ -125,6 +125,7 @@ int ceph_open(struct backend_device *device)
 	d->name = device->name;
 	d->record_fd = -1;
 	pthread_mutex_init(&d->news_lock, NULL);
+	pthread_mutex_init(&d->record_lock, NULL);
 	ret = open_target(device);
 	if (ret < 0)
 		return ret;
@@ -153,6 +154,7 @@ void ceph_close(struct backend_device *device)
 		ceph_image_close(image);
 	ceph_images_free(d);
 	ceph_fence_close(d);
+	pthread_mutex_destroy(&d->record_lock);
 	pthread_mutex_destroy(&d->news_lock);
 }
 

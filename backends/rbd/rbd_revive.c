@@ -12,7 +12,8 @@
  *      that is told, and requests behind its end fail;
  *   4. the device has the new image: what is held is sent;
  *   5. when librbd has answered all that the old image had, it is closed.
- * Failure modes: 2 or 3 fail: tried again, with pauses that grow to 5 s, until the device closes.
+ * Failure modes: 2 or 3 fail: tried again, with pauses that grow to 5 s, until the device closes or
+ * is handed over to another process.
  */
 #include <errno.h>
 #include <limits.h>
@@ -63,9 +64,11 @@ static bool revive_is_same(struct ceph_device *d, const struct ceph_image *old,
 
 static void revive_serve(struct ceph_device *d, struct ceph_image *old, struct ceph_image *image)
 {
-	if (ceph_fence_note(d, image->client) < 0)
+	int ret = ceph_fence_note(d, image->client);
+
+	if (ret < 0 && ret != -ECANCELED)
 		log_warn("the new client of the image cannot be noted", "device=%s", d->name);
-	if (!revive_is_same(d, old, image)) {
+	if (ret == -ECANCELED || !revive_is_same(d, old, image)) {
 		ceph_image_close(image);
 		return;
 	}

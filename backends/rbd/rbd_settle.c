@@ -81,6 +81,7 @@ void ceph_abandon(struct backend_device *device)
 {
 	struct ceph_device *d = device->priv;
 
-	if (d->flush.is_volatile && net_flush_is_clean(&d->flush))
-		ceph_fence_note_clean(d);
+	/* A thread that opens the image again ends, as soon as it can. */
+	atomic_store(&d->closing, true);
+	ceph_fence_give_away(d, d->flush.is_volatile && net_flush_is_clean(&d->flush));
 }

@@ -1,6 +1,9 @@
 /* A cache before a hand over: what is acknowledged reaches the OSDs, or is said to be lost. */
 #include "test/rig/rbd_rig.h"
 
+/* Behind the magic of a record: rbd_fence.c. */
+#define RECORD_ADDRS_AT sizeof("ublkd rbd client 1\n")
+
 #define CACHED RBD_VOL "cache: writeback\non_disconnect: forever\n"
 
 /* With a write that is in the cache only. */
@@ -170,6 +173,65 @@ static void test_flush_before_the_answer(void **state)
 	vol_close_rig(&rig);
 }
 
+/* Writes the record as another process does, whose client has these addresses. */
+static void note_other(int fd, const char *addrs)
+{
+	char record[CEPH_ADDRS_BYTES] = "";
+
+	snprintf(record, sizeof(record), "%s", addrs);
+	assert_int_equal(pwrite(fd, record, sizeof(record), RECORD_ADDRS_AT), sizeof(record));
+}
+
+static void record_says(int fd, const char *addrs)
+{
+	char record[CEPH_ADDRS_BYTES];
+
+	assert_int_equal(pread(fd, record, sizeof(record), RECORD_ADDRS_AT), sizeof(record));
+	assert_string_equal(record, addrs);
+}
+
+/*
+ * The image is being opened again, as far as this call, when another process takes it: that one is
+ * neither put on the blocklist nor is its note overwritten.
+ */
+static void lost_when_handed_over(const char *call, unsigned listed_nr)
+{
+	struct vol_rig rig;
+	int fd;
+
+	vol_open_rig(&rig, RBD_VOL);
+	fd = vol_record_copy(&rig);
+	record_says(fd, "10.0.0.1:0/1");
+	fake_block_call(call);
+	fake_list_client(1);
+	vol_submit(&rig, 0, BACKEND_READ, 0, 512);
+	RBD_TURN_UNTIL(&rig, fake_blocked_nr(call) == 1);
+	backend_abandon(rig.device);
+	note_other(fd, "10.0.0.9:0/9");
+	fake_unblock_call(call);
+	RBD_TURN_UNTIL(&rig, atomic_load(&vol_device(&rig)->revive_nr) == 0);
+	assert_null(atomic_load(&vol_device(&rig)->image));
+	assert_int_equal(fake_call_nr("rados_blocklist_add"), listed_nr);
+	record_says(fd, "10.0.0.9:0/9");
+	backend_io_cancel(&rig.queue[0].io[0]);
+	assert_int_equal(vol_wait(&rig, 0), -EIO);
+	vol_close_rig(&rig);
+	close(fd);
+}
+
+static void test_lost_when_handed_over(void **state)
+{
+	(void)state;
+	lost_when_handed_over("rados_connect", 0);
+}
+
+/* Its own client of before is on the blocklist, as the next process wants it. */
+static void test_lost_just_before(void **state)
+{
+	(void)state;
+	lost_when_handed_over("rbd_open", 1);
+}
+
 /* The device is closed, and waits for the answer. */
 static void test_closed_meanwhile(void **state)
 {
@@ -192,6 +254,8 @@ int main(void)
 		RBD_TEST(test_a_flush_that_fails),
 		RBD_TEST(test_lost),
 		RBD_TEST(test_lost_meanwhile),
+		RBD_TEST(test_lost_when_handed_over),
+		RBD_TEST(test_lost_just_before),
 		RBD_TEST(test_closed_meanwhile),
 		RBD_TEST(test_flush_before_the_answer),
 	};
