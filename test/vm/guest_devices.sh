@@ -170,11 +170,18 @@ kill_and_start() { # TIMES CONFIGURATION NAME...
 	done
 	all_work
 }
+# Where requests take longer than an upgrade waits for them, of an emulated cluster say, it is called off: nothing has
+# changed, and it can be asked for again. Of all else the process that serves says that it has failed.
+upgraded_or_failed() {
+	ublkctl upgrade 2>"$work/upgrade.err" && return
+	cat "$work/upgrade.err"
+	! grep -q 'requests of device .* did not come to an end' "$work/upgrade.err"
+}
 upgrade() { # TIMES
 	local before i
 	for ((i = 0; i < $1; i++)); do
 		before=$(server)
-		ublkctl upgrade && wait_for 60 settled && [ "$(server)" != "$before" ] && all_work || return
+		wait_for 120 upgraded_or_failed && wait_for 60 settled && [ "$(server)" != "$before" ] && all_work || return
 	done
 	daemon_pid=$(server)
 }
