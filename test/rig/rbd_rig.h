@@ -54,6 +54,13 @@ static inline void vol_pause_ms(unsigned ms)
 	nanosleep(&time, NULL);
 }
 
+/* Another thread is in this call, which fake_block_call keeps it in. */
+static inline void vol_wait_blocked(const char *call)
+{
+	while (fake_blocked_nr(call) == 0)
+		vol_pause_ms(1);
+}
+
 /* ---- the device ---- */
 
 static inline void vol_configure(struct vol_rig *rig, const char *yaml)

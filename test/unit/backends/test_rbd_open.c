@@ -268,8 +268,7 @@ static void test_a_listed_client_is_left_behind(void **state)
 	vol_open_rig(&idle, RBD_VOL);
 	fake_block_call("rbd_open");
 	assert_int_equal(pthread_create(&thread, NULL, open_run, &rig), 0);
-	while (fake_blocked_nr("rbd_open") == 0)
-		vol_pause_ms(1);
+	vol_wait_blocked("rbd_open");
 	fake_list_client(1);
 	vol_close_rig(&idle);
 	fake_unblock_call("rbd_open");

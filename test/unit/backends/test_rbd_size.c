@@ -78,8 +78,7 @@ static void test_nobody_hears(void **state)
 /* While it is opened: between the question and its answer's use. */
 static void *resize_and_go_on(void *arg)
 {
-	while (fake_blocked_nr("rbd_get_stripe_unit") == 0)
-		vol_pause_ms(1);
+	vol_wait_blocked("rbd_get_stripe_unit");
 	resize(5 * MEBI);
 	fake_unblock_call("rbd_get_stripe_unit");
 	return arg;
@@ -195,8 +194,7 @@ static void test_grow_while_it_is_lost(void **state)
 	open_hearing(&rig, RBD_VOL);
 	fake_block_call("rbd_resize2");
 	assert_int_equal(pthread_create(&thread, NULL, grow_run, &rig), 0);
-	while (fake_blocked_nr("rbd_resize2") == 0)
-		vol_pause_ms(1);
+	vol_wait_blocked("rbd_resize2");
 	fake_list_client(1);
 	assert_int_equal(vol_write(&rig, 0, 512, 1), 0);
 	vol_pause_ms(50);
