@@ -81,8 +81,6 @@ def run(command):
                           errors="replace", env={**os.environ, "ASAN_OPTIONS": f"detect_leaks={leaks:d}"})
 
 
-
-
 def check(name, problems):
     global number, failed
     number += 1

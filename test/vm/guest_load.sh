@@ -44,8 +44,9 @@ loads_well() {
 	return $failed
 }
 
-# Hundreds of requests on each, or all of it proved nothing.
-were_busy() {
+# Hundreds of requests on each, or all of it proved nothing: the loads run until then, so before loads_well.
+were_busy() { wait_for 60 are_busy; }
+are_busy() {
 	local node
 	for node in $nodes; do
 		awk -v node="$node" '{ print node, $1, $5; exit !($1 > 300 && $5 > 300) }' "/sys/block/${node#/dev/}/stat" ||

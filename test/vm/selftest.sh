@@ -1,6 +1,6 @@
 #!/bin/bash
-# Tests the runner of the guest itself (vm.sh); prints TAP. How a command's end, and a guest's, is told; with
-# UBLKD_SOAK=1 all that it promises, which takes 100 seconds on a quiet machine: every suite uses it.
+# Tests the runner of the guest itself (vm.sh); prints TAP. How the end of a command and of a guest is told; with
+# UBLKD_SOAK=1 also what each suite relies on anyway, which takes 100 seconds on a quiet machine.
 # shellcheck disable=SC2317 # check calls the functions that it thinks nobody calls
 set -uo pipefail
 
