@@ -1,18 +1,22 @@
 #!/bin/bash
-# The inside of one run of vm.sh: lays out the guest's root, starts virtiofsd and QEMU, carries the
-# output, waits. Its mounts and processes are private (vm.sh starts it in namespaces of its own), so
+# The inside of one run of vm.sh: lays out the guest's root, starts the machine (machine_qemu.sh or machine_uml.sh),
+# carries the output, waits. Its mounts and processes are private (vm.sh starts it in namespaces of its own), so
 # it cleans up nothing: everything left ends with the namespaces. vm.sh exports the settings it uses.
 #
-#   $run/root     served as the guest's root: the machine's folders, read-only, and our init
-#   $run/share    orders to init (argv, env, cwd, binds), its answers (exit, dmesg), and out/
-#   $run/console  the kernel's serial console; stdout, stderr: the command's
+#   $run/root        served as the guest's root: the machine's folders, read-only, and our init
+#   $run/share       the guest's /.vm: orders to init (argv, env, cwd, binds), its answers (exit, dmesg)
+#   $out             the guest's /out
+#   $run/console     the kernel's console; stdout, stderr: the command's
+#   $run/orders.in   the order to init: stop
 set -euo pipefail
 # shellcheck disable=SC2154 # exported by vm.sh
-: "$top" "$out" "$bin" "$dmesg" "$virtiofsd" "$kernel" "$series" "$cpus" "$memory" "$limit" "$disk" "$nvme"
+: "$top" "$out" "$bin" "$dmesg" "$virtiofsd" "$kernel" "$orders" "$series" "$cpus" "$memory" "$limit" "$disk" "$nvme"
 
 run=/dev/shm
 root=$run/root
 share=$run/share
+# shellcheck source=test/vm/machine_qemu.sh
+. "$(dirname "$(readlink -f "$0")")/machine_$kind.sh"
 own_places="/tmp /run /var/tmp /mnt /root" # init mounts tmpfs there
 
 say() { printf 'vm.sh: %s\n' "$*" >&2; }
@@ -79,120 +83,31 @@ environment() {
 	done
 }
 
-# --- processes ----------------------------------------------------------------------------------
+# --- the output, and the end ---------------------------------------------------------------------
 
-start_virtiofsd() { # TAG FOLDER CACHE
-	local tries options=(-o "source=$2" -o "cache=$3")
-	if "$virtiofsd" --help 2>&1 | grep -q -- --shared-dir; then # the one written in Rust
-		options=(--shared-dir "$2" --cache "$3" --no-announce-submounts)
-	fi
-	"$virtiofsd" --socket-path="$run/$1.sock" "${options[@]}" >"$run/$1.log" 2>&1 &
-	for ((tries = 0; tries < 500; tries++)); do
-		if [ -S "$run/$1.sock" ]; then return; fi
-		sleep 0.02
-	done
-	die "virtiofsd did not start: $(tail -n 3 "$run/$1.log")"
-}
-
-# CPU features that are hidden or set, and why:
-# cx16: QEMU 7.2 corrupts EFLAGS on cmpxchg16b, and 6.12 crashes now and then. erms, fsrm: rep movs
-# is slow byte by byte. la57, smap, smep, pku and the unused parts of q35: time at start.
-machine_options() {
-	local accel=(-accel "tcg,thread=multi")
-	local cpu=max,-la57,-smap,-smep,-pku,-erms,-fsrm,-cx16
-	if [ -n "$icount" ]; then
-		accel=(-accel "tcg,thread=single" -icount "shift=0,sleep=off")
-	elif [ -n "$single" ]; then
-		accel=(-accel "tcg,thread=single")
-	elif [ "${UBLKD_VM_ACCEL:-tcg}" = kvm ]; then
-		accel=(-accel kvm) cpu=host
-	fi
-	machine=("${accel[@]}" -cpu "$cpu" -smp "$cpus"
-		-M "q35,smm=off,hpet=off,sata=off,usb=off,vmport=off,memory-backend=mem"
-		-m "$memory" -object "memory-backend-memfd,id=mem,size=$memory,share=on"
-		-nodefaults -display none -no-reboot -device "isa-debug-exit,iobase=0xf4,iosize=4")
-}
-
-# maxcpus: init brings the others up. QEMU before 8.1 can run code that another CPU is patching,
-# which the boot does a lot: one in thirty crashed. noreplace-smp, because that would patch once
-# more. lpj (3 GHz at 250 Hz: longer delays do no harm) and no_ipi_broadcast: where emulation is slow,
-# a CPU that came up hung while it measured its speed, or missed an interrupt that was sent to all.
-# The watchdogs would measure the host's load, and console noise costs time.
-kernel_line() {
-	local hung=
-	# on the instruction clock a guest that waits for the host is hours ahead
-	if [ -n "$icount" ]; then hung=sysctl.kernel.hung_task_timeout_secs=0; fi
-	echo "root=rootfs rootfstype=virtiofs rw init=/init console=ttyS0 quiet panic=-1 oops=panic" \
-		"tsc=reliable mitigations=off nokaslr no_timer_check rcupdate.rcu_expedited=1" \
-		"cryptomgr.notests nowatchdog maxcpus=1 noreplace-smp log_buf_len=1M" \
-		"no_ipi_broadcast=1 lpj=12000000 $hung"
-}
-
-add_share() { # TAG SOCKET
-	devices+=(-chardev "socket,id=$1,path=$2" -device "vhost-user-fs-pci,chardev=$1,tag=$1")
-}
-
-# The guest's hvc0, hvc1 and so on, in the order of the calls.
-add_console() { # NAME CHARDEV
-	devices+=(-chardev "$2,id=$1" -device "virtconsole,chardev=$1")
-}
-
-# The guest sees a write-back cache and has to flush. A file is written past this machine's page cache,
-# as a disk would be.
-add_disk() { # FILE or SOCKET, or nothing
-	local blockdev
-	if [ -S "$1" ]; then
-		blockdev="driver=nbd,server.type=unix,server.path=$1"
-	elif [ -n "$1" ]; then
-		blockdev="driver=file,filename=$1,cache.direct=on,cache.no-flush=off,aio=threads,locking=off"
-	else
-		return 0
-	fi
-	devices+=(-blockdev "node-name=disk,$blockdev" -device "virtio-blk-pci,drive=disk,write-cache=on")
-}
-
-add_nvme() {
-	devices+=(-blockdev "node-name=zeroes,driver=null-co,size=67108864,read-zeroes=on"
-		-blockdev "node-name=nvme,driver=blkdebug,image=zeroes,inject-error.0.event=none,inject-error.0.iotype=read,inject-error.0.sector=2048,inject-error.0.once=on"
-		-device "nvme,serial=guest,drive=nvme")
-}
-
-start_qemu() {
-	local devices=(-device "virtio-serial-pci,max_ports=4") machine
-	machine_options
-	mkfifo "$run/orders.in" "$run/orders.out"
-	touch "$run/console" "$run/stdout" "$run/stderr"
-	add_share rootfs "$run/rootfs.sock"
-	add_share share "$run/share.sock"
-	# Files, not pipes: a virtconsole drops what a full pipe does not take.
-	add_console stdout "file,path=$run/stdout"
-	add_console stderr "file,path=$run/stderr"
-	add_console orders "pipe,path=$run/orders"
-	add_disk "$disk"
-	if [ -n "$nvme" ]; then add_nvme; fi
-	"${UBLKD_VM_QEMU:-qemu-system-x86_64}" "${machine[@]}" "${devices[@]}" \
-		-serial "file:$run/console" -kernel "$kernel/vmlinux" -append "$(kernel_line)" \
-		>"$run/qemu.log" 2>&1 &
-	qemu=$!
-}
-
-# tail sees qemu end, reads what is left, and ends too.
+# tail sees the machine end, reads what is left, and ends too.
 carry_output() {
-	tail -c +1 -s 0.05 -f --pid="$qemu" "$run/stdout" 2>/dev/null &
+	tail -c +1 -s 0.05 -f --pid="$machine" "$run/stdout" 2>/dev/null &
 	tails=($!)
-	tail -c +1 -s 0.05 -f --pid="$qemu" "$run/stderr" >&2 2>/dev/null &
+	tail -c +1 -s 0.05 -f --pid="$machine" "$run/stderr" >&2 2>/dev/null &
 	tails+=($!)
 }
 
-# --- the end ------------------------------------------------------------------------------------
-
 panicked() { grep -q 'Kernel panic' "$run/console"; }
 
-wait_seconds() { # SECONDS: true when qemu has ended before
-	local ended=
-	sleep "$1" &
-	wait -n -p ended "$qemu" $! || true
-	[ "$ended" = "$qemu" ]
+# Waits that long for the machine or an order from vm.sh to end; sets $ended: machine, order, or nothing.
+wait_seconds() { # SECONDS
+	local pid='' code=0 pause
+	(read -rt "$1" -u "$orders") &
+	pause=$!
+	wait -n -p pid "$machine" "$pause" || code=$?
+	ended=
+	if [ "$pid" != "$pause" ]; then
+		ended=machine
+		kill "$pause" 2>/dev/null || true
+	elif [ "$code" = 0 ]; then
+		ended=order
+	fi
 }
 
 is_read() { # tail ends when its reader has gone
@@ -200,12 +115,17 @@ is_read() { # tail ends when its reader has gone
 }
 
 # Returns when the guest has ended, or must be ended: then $why and $why_code are set. A panic
-# ends QEMU (panic=-1, -no-reboot) unless the panic itself hangs: that is given 5 to 10 seconds.
+# ends the machine (panic=-1) unless the panic itself hangs: that is given 5 to 10 seconds.
 wait_guest() {
-	local deadline=$((SECONDS + limit)) left was_panicked=''
+	local deadline=$((SECONDS + limit)) left was_panicked='' ended
 	why_code=125
 	while ((left = deadline - SECONDS, left > 0)); do
-		if wait_seconds $((left < 5 ? left : 5)); then return; fi
+		wait_seconds $((left < 5 ? left : 5))
+		if [ "$ended" = machine ]; then return; fi
+		if [ "$ended" = order ]; then
+			why="vm.sh was told to end" why_code=143
+			return
+		fi
 		if [ -n "$was_panicked" ]; then why="the guest's kernel panicked" && return; fi
 		if panicked; then was_panicked=1; fi
 		if ! is_read; then
@@ -218,10 +138,12 @@ wait_guest() {
 
 # init reports the blocked tasks and saves dmesg, if it still can.
 stop_guest() {
+	local ended
 	printf 'stop\n' >"$run/orders.in" &
-	if ! wait_seconds 10; then
-		kill -KILL "$qemu"
-		wait "$qemu" || true
+	wait_seconds 10
+	if [ "$ended" != machine ]; then
+		kill -KILL "$machine"
+		wait "$machine" || true
 	fi
 }
 
@@ -245,25 +167,22 @@ report() {
 }
 
 main() {
-	local why='' why_code qemu tails
+	local why='' why_code machine tails
 	# Hides nothing that the guest needs: no tree is there, and the guest has a /dev of its own.
 	mount -t tmpfs -o mode=755,size=1g tmpfs "$run"
 	mkdir "$root" "$share"
+	mkfifo "$run/orders.in"
+	touch "$run/console" "$run/stdout" "$run/stderr"
 	mount -t tmpfs -o size=64m tmpfs "$share" # of its own: endless output leaves it room
 	mkdir "$share/out"
-	# Debian 12's virtiofsd keeps lock files there, named after the socket: private, two can run.
-	mkdir -p /run/virtiofsd && mount -t tmpfs tmpfs /run/virtiofsd
 	mkdir -p /usr/lib/modules # a machine without kernels lacks it, and modules are bound there
 	build_root
 	bind_hidden "$top" "$(readlink -m "$bin")" "$PWD"
 	make_read_only
-	mount --bind "$out" "$share/out"
 	printf '%s\0' "$@" >"$share/argv"
 	printf '%s\0' "$PWD" >"$share/cwd"
 	environment >"$share/env"
-	start_virtiofsd rootfs "$root" always
-	start_virtiofsd share "$share" auto
-	start_qemu
+	machine_start
 	carry_output
 	wait_guest
 	if [ -n "$why" ]; then stop_guest; fi

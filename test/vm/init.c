@@ -3,8 +3,8 @@
  *
  * vm.sh leaves the orders in the share (argv, env, cwd, binds: strings that end in NUL), and finds
  * the answers there (exit, dmesg). The command writes into pipes, and this process carries them to
- * two virtio consoles: pipes can be opened again (/dev/stderr) and are no terminals. A third
- * console brings vm.sh's only order, "stop": the time is up, say who is blocked, and end.
+ * two consoles (virtio, or serial lines of User-mode Linux): pipes can be opened again (/dev/stderr)
+ * and are no terminals. A third console brings vm.sh's only order, "stop": say who is blocked, and end.
  *
  * Failure: anything that makes a run pointless is printed to the kernel's console and ends the
  * guest without an exit file, which vm.sh reports. One thread; nothing is freed, the machine ends.
@@ -26,17 +26,31 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
 #define SHARE "/.vm"
-#define EXIT_PORT 0xf4 /* isa-debug-exit, as vm.sh configures it */
+#define EXIT_PORT 0xf4 /* isa-debug-exit, as machine_qemu.sh configures it */
+#define HOSTFS_MAGIC 0x00c0ffee /* fs/hostfs/hostfs_kern.c */
+
+/* Set by mount_all: User-mode Linux, whose root is a hostfs that has the share and /out mounted in it. */
+static int is_uml;
+
+static void write_all(int fd, const char *data, size_t bytes);
+
+static void sysrq(const char *key)
+{
+	write_all(open("/proc/sysrq-trigger", O_WRONLY), key, 1);
+}
 
 static void power_off(void)
 {
 	/* At once: a shutdown would wait for the hung devices that some tests leave behind. */
-	if (ioperm(EXIT_PORT, 4, 1) == 0)
+	if (is_uml)
+		sysrq("b"); /* an end, with "noreboot" */
+	else if (ioperm(EXIT_PORT, 4, 1) == 0)
 		outl(0, EXIT_PORT);
 	reboot(RB_POWER_OFF);
 	_exit(1); /* the kernel panics, and vm.sh sees that */
@@ -136,40 +150,47 @@ static void dmesg_save(void)
 
 struct mount_row {
 	const char *type, *target, *options;
+	int if_known; /* not every kernel has it */
 };
 
 /* In this order: later ones lie on earlier ones. The root comes from the host and is read-only. */
 static const struct mount_row mounts[] = {
-	{ "devtmpfs", "/dev", "mode=755" },
-	{ "proc", "/proc", NULL },
-	{ "sysfs", "/sys", NULL },
-	{ "tmpfs", "/run", "mode=755" },
-	{ "tmpfs", "/tmp", "mode=1777" },
-	{ "tmpfs", "/var/tmp", "mode=1777" },
-	{ "tmpfs", "/mnt", "mode=755" },
-	{ "tmpfs", "/root", "mode=700" },
-	{ "tmpfs", "/dev/shm", "mode=1777" },
-	{ "devpts", "/dev/pts", "ptmxmode=666" },
-	{ "debugfs", "/sys/kernel/debug", NULL },
-	{ "tracefs", "/sys/kernel/tracing", NULL },
-	{ "bpf", "/sys/fs/bpf", NULL },
-	{ "cgroup2", "/sys/fs/cgroup", NULL },
-	{ "virtiofs", SHARE, NULL },
+	{ "devtmpfs", "/dev", "mode=755", 0 },
+	{ "proc", "/proc", NULL, 0 },
+	{ "sysfs", "/sys", NULL, 0 },
+	{ "tmpfs", "/run", "mode=755", 0 },
+	{ "tmpfs", "/tmp", "mode=1777", 0 },
+	{ "tmpfs", "/var/tmp", "mode=1777", 0 },
+	{ "tmpfs", "/mnt", "mode=755", 0 },
+	{ "tmpfs", "/root", "mode=700", 0 },
+	{ "tmpfs", "/dev/shm", "mode=1777", 0 },
+	{ "devpts", "/dev/pts", "ptmxmode=666", 0 },
+	{ "debugfs", "/sys/kernel/debug", NULL, 1 },
+	{ "tracefs", "/sys/kernel/tracing", NULL, 1 },
+	{ "bpf", "/sys/fs/bpf", NULL, 1 },
+	{ "cgroup2", "/sys/fs/cgroup", NULL, 0 },
 };
 
 static void mount_all(void)
 {
+	struct statfs root;
+
+	if (statfs("/", &root))
+		die("statfs");
+	is_uml = root.f_type == HOSTFS_MAGIC;
 	for (size_t i = 0; i < sizeof(mounts) / sizeof(mounts[0]); i++) {
 		const struct mount_row *row = &mounts[i];
-		const char *source = strcmp(row->type, "virtiofs") ? row->type : "share";
 
 		mkdir(row->target, 0755); /* only in /dev is this ever needed */
 		/* EBUSY: the kernel has mounted /dev itself. */
-		if (mount(source, row->target, row->type, 0, row->options) && errno != EBUSY)
+		if (mount(row->type, row->target, row->type, 0, row->options) && errno != EBUSY &&
+		    !row->if_known)
 			die("mount %s on %s", row->type, row->target);
 	}
-	if (mount(SHARE "/out", "/out", NULL, MS_BIND, NULL))
-		die("mount /out");
+	if (is_uml)
+		return;
+	if (mount("share", SHARE, "virtiofs", 0, NULL) || mount(SHARE "/out", "/out", NULL, MS_BIND, NULL))
+		die("mount " SHARE);
 }
 
 static void make_folders(const char *path)
@@ -332,8 +353,8 @@ static pid_t command_start(struct stream *streams)
 	int out, err;
 	pid_t pid;
 
-	stream_open(&streams[0], "/dev/hvc0", &out);
-	stream_open(&streams[1], "/dev/hvc1", &err);
+	stream_open(&streams[0], is_uml ? "/dev/ttyS0" : "/dev/hvc0", &out);
+	stream_open(&streams[1], is_uml ? "/dev/ttyS1" : "/dev/hvc1", &err);
 	pid = fork();
 	if (pid == 0)
 		command_exec(out, err);
@@ -396,10 +417,8 @@ static void streams_finish(struct stream *streams)
 
 static void report_blocked(void)
 {
-	int fd = open("/proc/sysrq-trigger", O_WRONLY);
-
 	klogctl(8 /* console level */, NULL, 7);
-	write_all(fd, "w", 1);
+	sysrq("w");
 }
 
 static void report_exit(int ended, int status)
@@ -436,7 +455,7 @@ int main(void)
 	sigprocmask(SIG_BLOCK, &child, NULL);
 	signals = signalfd(-1, &child, SFD_CLOEXEC);
 	pid = command_start(streams);
-	orders = console_open("/dev/hvc2");
+	orders = console_open(is_uml ? "/dev/ttyS2" : "/dev/hvc2");
 	ended = command_wait(pid, streams, orders, signals, &status);
 	streams_finish(streams);
 	report_exit(ended, status);

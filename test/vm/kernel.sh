@@ -11,11 +11,12 @@
 set -euo pipefail
 
 . "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/archive.sh"
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/source.sh"
 
 suites_of() { # SERIES: where Debian has it, the most stable place first
 	case $1 in
 	6.12) echo "trixie-security trixie-updates trixie" ;;
-	7.2) echo "trixie-backports forky sid" ;;
+	7.2) echo "$source_suites" ;;
 	liburing) echo "forky sid" ;;
 	*) die "unknown kernel series '$1': 7.2 and 6.12 are supported (add its suites to suites_of)" ;;
 	esac
@@ -126,28 +127,17 @@ update_kernel() { # SERIES
 
 # --- source -------------------------------------------------------------------------------------
 
-source_package() { apt-cache "${apt[@]}" pkgnames | grep -x "linux-source-$1"; }
-
-fetch_source() { # SERIES DIR
-	local series=$1 dir=$2 stage package suite apt deb
-	find_suite "$series" "$(suites_of "$series")" source_package "$series" || return 1
+fetch_source() { # DIR
+	local dir=$1 stage source_deb
+	get_source_deb || return 1
 	stage=$(mktemp -d "$cache/.source-XXXXXX")
-	if ! download "$stage" "$package" || ! deb=$(ls "$stage"/*.deb); then
-		rm -rf "$stage"
-		return 1
-	fi
-	mkdir "$stage/tree"
-	say "unpacking (this takes a minute)"
-	dpkg-deb --fsys-tarfile "$deb" | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' |
-		xz -dc | tar -x -C "$stage/tree" --strip-components=1 --wildcards \
-		'*/tools/testing/selftests/ublk' '*/tools/testing/selftests/kselftest*' \
+	unpack_source "$stage" '*/tools/testing/selftests/ublk' '*/tools/testing/selftests/kselftest*' \
 		'*/tools/testing/selftests/lib.mk' '*/tools/include' '*/tools/scripts' \
 		'*/scripts/subarch.include' '*/include/uapi/linux/ublk_cmd.h' \
 		'*/include/uapi/linux/io_uring*' '*/include/uapi/linux/'{fs,blkdev}.h \
 		'*/drivers/block/ublk_drv.c' '*/Documentation/block/ublk.rst' || return 1
-	basename "$deb" >"$stage/tree/package"
-	mkdir -p "$(dirname "$dir")" && mv -T "$stage/tree" "$dir" || return 1
-	rm -rf "$stage"
+	basename "$source_deb" >"$stage/package"
+	mkdir -p "$(dirname "$dir")" && mv -T "$stage" "$dir" || return 1
 }
 
 get_source() { # DIR
@@ -155,7 +145,7 @@ get_source() { # DIR
 	if [ ! -e "$1/package" ]; then
 		lock
 		rm -rf "$cache"/.source-*
-		fetch_source 7.2 "$1" || die "cannot fetch linux-source-7.2: is the network up?"
+		fetch_source "$1" || die "cannot fetch linux-source-7.2: is the network up?"
 	fi
 	readlink -f "$1"
 }
