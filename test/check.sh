@@ -29,6 +29,8 @@ logs=build/check
 rm -rf "$logs"
 mkdir -p "$logs" build/out
 . test/check_queue.sh
+tap_watch=$top/$logs/tap_watch
+build_watch "$tap_watch" || exit 1
 
 # guest NAME KERNEL SUITE SECONDS BUILD [FLAG...]: one guest suite with the programs of a build. Flags go to
 # vm.sh: -i for suites that compare times, -s for those that trace, -c for those that want more CPUs.

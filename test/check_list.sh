@@ -9,6 +9,7 @@ if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
 # folders, names, and that what is listed here exists
 tap structure 600 test/structure.py
 tap check-queue 300 test/check_queue_test.sh
+tap tap-watch 300 test/tap_watch_test.sh
 
 # What comes from the network comes while compilers run.
 things='guest-install guest-kernel-7.2 guest-kernel-6.12 guest-selftests guest-qemu-nbd guest-nginx guest-programs'
