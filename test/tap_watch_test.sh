@@ -47,7 +47,8 @@ ok "one that does not exist" watch 127 'exec /nonexistent/program'
 ok "a last line without a newline" watch 0 'echo ok 1 - one; printf "ok 2 - two"'
 ok "... is carried" says '^ok 2 - two$'
 pieces() {
-	watch 0 'printf "ok "; sleep 0.1; printf "1 - o"; sleep 0.1; echo ne' && says '^ok 1 - one$'
+	watch 0 'printf "ok "; sleep 0.1; printf "1 - one\nok 2 - t"; sleep 0.1; echo wo' &&
+		says '^ok 1 - one$' && says '^ok 2 - two$'
 }
 ok "a line that comes in pieces" pieces
 ok "a line longer than any buffer" watch 0 'head -c 200000 /dev/zero | tr "\0" x; echo; echo ok 1'
