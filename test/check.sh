@@ -29,15 +29,26 @@ logs=build/check
 rm -rf "$logs"
 mkdir -p "$logs" build/out
 . test/check_queue.sh
+tap_watch=$top/$logs/tap_watch
+build_watch "$tap_watch" || exit 1
+
+# What tap_watch must know of a guest: its suites wait for deadlines of a minute, QEMU uses CPU time for a guest that
+# waits (on the instruction clock all of it), and who runs the guest is asked for its state, which takes a while.
+guest_limits() { echo "-s 90 -c 30 -b $1 -q 25"; }
 
 # guest NAME KERNEL SUITE SECONDS BUILD [FLAG...]: one guest suite with the programs of a build. Flags go to
 # vm.sh: -i for suites that compare times, -s for those that trace, -c for those that want more CPUs.
 # UBLKD_SOAK: the long form.
+# shellcheck disable=SC2046 # words
 guest() {
 	TSAN_OPTIONS="suppressions=$top/test/tsan.supp" UBLKD_VM_ENV="TSAN_OPTIONS UBLKD_SOAK" \
 		UBLKD_BIN_DIR=$top/build/$5/bin UBLKD_VM_DMESG=$top/$logs/$1.dmesg \
-		tap_run "$1" $(($4 + 60)) test/vm/vm.sh -k "$2" -t "$4" "${@:6}" -- "$top/test/vm/guest_$3.sh"
+		tap_run "$1" $(($4 + 60)) $(guest_limits "$4") test/vm/vm.sh -k "$2" -t "$4" "${@:6}" -- "$top/test/vm/guest_$3.sh"
 }
+
+# guest_script NAME SECONDS SCRIPT...: one that runs guests itself
+# shellcheck disable=SC2046 # words
+guest_script() { tap_run "$1" "$2" $(guest_limits "$2") "${@:3}"; }
 
 # guests KERNELS SECONDS FLAGS SUITE...: each suite on each kernel, in the lane of guests
 guests() {
@@ -62,6 +73,9 @@ build_niced() {
 
 # host NAME SECONDS COMMAND...: a TAP program of this machine, in the lane of those
 host() { later host tap_run "$@"; }
+
+# computes NAME SECONDS COMMAND...: one that has no more to say for as long as it works
+computes() { host "$1" "$2" -b "$2" "${@:3}"; }
 
 units() {
 	local preset=$1 program

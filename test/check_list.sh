@@ -2,13 +2,14 @@
 # What ./dev check runs, in order: the cheapest and most telling first. Sourced by check.sh.
 #
 # Only what hangs reaches a time limit: each is ten times and more of what the test takes on two CPUs with
-# nothing beside it.
+# nothing beside it. What hangs and neither works nor waits for a CPU has ten seconds for a line (test/watch/tap_watch.c).
 
 if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
 
 # folders, names, and that what is listed here exists
 tap structure 600 test/structure.py
 tap check-queue 300 test/check_queue_test.sh
+tap tap-watch 300 test/tap_watch_test.sh
 
 # What comes from the network comes while compilers run.
 things='guest-install guest-kernel-7.2 guest-kernel-6.12 guest-selftests guest-qemu-nbd guest-nginx guest-programs'
@@ -60,12 +61,12 @@ fi
 clang_targets=skeletons
 if [ "$mode" = soak ]; then clang_targets=''; fi
 later nice step_run build-clang build_niced clang $clang_targets
-later nice tap_run lint 5400 nice -n 10 test/lint.sh build/clang
+later nice tap_run lint 5400 -b 20000 nice -n 10 test/lint.sh build/clang
 if [ "$mode" != fast ]; then
 	# of what the tests run; --soak builds it as a user does
 	packed=UBLKD_PACKAGE_BUILD=build/release
 	if [ "$mode" = soak ]; then packed=CMAKE_BUILD_PARALLEL_LEVEL=2; fi
-	later nice tap_run package 5400 nice -n 10 env $packed test/package/package.sh
+	later nice tap_run package 5400 -s 120 -b 20000 nice -n 10 env $packed test/package/package.sh
 fi
 
 # ---- this machine: what talks to others, and may mind that a machine is busy: before the guests ----
@@ -92,7 +93,8 @@ host s3-disk-snapshots 900 test/interop/s3_disk_snapshots.sh build/asan/test
 host ceph-s3 600 test/ceph/s3_test.sh build/asan/test
 host top 900 test/cli/top.py build/asan/bin
 host peers 900 test/cli/peers.py build/asan/bin
-host attach 900 test/cli/attach.py build/asan/bin
+# ublkctl gives a node that never comes 10 s
+host attach 900 -s 20 test/cli/attach.py build/asan/bin
 host cli-cache 900 test/cli/cache.py build/asan/bin
 host create-image 600 test/cli/create_image.sh build/asan/bin
 host s3-gc 600 test/cli/s3_gc.py build/asan
@@ -106,7 +108,7 @@ run_later host
 
 # ---- this machine: what only computes: beside two guests ----
 
-host made-up 1200 test/made_up/made_up.sh build/asan
+computes made-up 1200 test/made_up/made_up.sh build/asan
 host qcow2-snapshots 1200 build/asan/test/qcow2_snapshots
 host qcow2-made 600 build/asan/test/qcow2_made
 host qcow2-look 600 build/asan/test/qcow2_look
@@ -119,47 +121,47 @@ host zone-steps 600 build/asan/test/zone_steps
 host shmem-steps 600 build/asan/test/shmem_steps
 host reactor-steps 600 build/asan/test/reactor_steps
 # 4,000 power cuts each, 100,000 with --soak
-host qcow2-cuts 7200 build/release/test/qcow2_cuts
-host cache-cuts 3600 build/release/test/cache_cuts
-host zoned-cuts 3600 build/release/test/zoned_cuts
-host fuzz-yaml 1200 build/asan/test/fuzz_yaml
-host fuzz-http-answer 1200 build/asan/test/fuzz_http_answer
-host fuzz-nbd-handshake 1200 build/asan/test/fuzz_nbd_handshake
-host fuzz-nbd-reply 1200 build/asan/test/fuzz_nbd_reply
-host fuzz-nvme-auth 1200 build/asan/test/fuzz_nvme_auth
-host fuzz-nvme-fabrics 1200 build/asan/test/fuzz_nvme_fabrics
-host fuzz-nvme-pdu 1200 build/asan/test/fuzz_nvme_pdu
-host fuzz-qcow2-header 1200 build/asan/test/fuzz_qcow2_header
-host fuzz-qcow2-snapshot 1200 build/asan/test/fuzz_qcow2_snapshot
-host fuzz-qcow2-decompress 1200 build/asan/test/fuzz_qcow2_decompress
-host fuzz-qcow2-luks 1200 build/asan/test/fuzz_qcow2_luks
-host fuzz-cache-index 1200 build/asan/test/fuzz_cache_index
-host fuzz-s3-manifest 1200 build/asan/test/fuzz_s3_manifest
-host fuzz-s3-map 1200 build/asan/test/fuzz_s3_map
-host fuzz-s3-list 1200 build/asan/test/fuzz_s3_list
-host fuzz-s3-refusal 1200 build/asan/test/fuzz_s3_refusal
+computes qcow2-cuts 7200 build/release/test/qcow2_cuts
+computes cache-cuts 3600 build/release/test/cache_cuts
+computes zoned-cuts 3600 build/release/test/zoned_cuts
+computes fuzz-yaml 1200 build/asan/test/fuzz_yaml
+computes fuzz-http-answer 1200 build/asan/test/fuzz_http_answer
+computes fuzz-nbd-handshake 1200 build/asan/test/fuzz_nbd_handshake
+computes fuzz-nbd-reply 1200 build/asan/test/fuzz_nbd_reply
+computes fuzz-nvme-auth 1200 build/asan/test/fuzz_nvme_auth
+computes fuzz-nvme-fabrics 1200 build/asan/test/fuzz_nvme_fabrics
+computes fuzz-nvme-pdu 1200 build/asan/test/fuzz_nvme_pdu
+computes fuzz-qcow2-header 1200 build/asan/test/fuzz_qcow2_header
+computes fuzz-qcow2-snapshot 1200 build/asan/test/fuzz_qcow2_snapshot
+computes fuzz-qcow2-decompress 1200 build/asan/test/fuzz_qcow2_decompress
+computes fuzz-qcow2-luks 1200 build/asan/test/fuzz_qcow2_luks
+computes fuzz-cache-index 1200 build/asan/test/fuzz_cache_index
+computes fuzz-s3-manifest 1200 build/asan/test/fuzz_s3_manifest
+computes fuzz-s3-map 1200 build/asan/test/fuzz_s3_map
+computes fuzz-s3-list 1200 build/asan/test/fuzz_s3_list
+computes fuzz-s3-refusal 1200 build/asan/test/fuzz_s3_refusal
 # the oracle of the others, against qemu-img
-if [ "$mode" = soak ]; then host interop-qcow2-oracle 900 test/interop/qcow2_oracle.sh build/asan; fi
+if [ "$mode" = soak ]; then computes interop-qcow2-oracle 900 test/interop/qcow2_oracle.sh build/asan; fi
 host interop-qcow2-qemu 1800 test/interop/qcow2_qemu.sh build/asan
 host interop-qcow2-hostile 1800 test/interop/qcow2_hostile.sh build/asan
 # what is put in on purpose, and connections cut at every byte, run without ASan
 sim_only=--only-runs
 if [ "$mode" = soak ]; then sim_only=; fi
-host sim-asan 1800 build/asan/bin/sim $sim_only --runs 128 --ios 1000
+computes sim-asan 1800 build/asan/bin/sim $sim_only --runs 128 --ios 1000
 # an adopted device fails while requests wait for a server that is gone: its end has a deadline
-host sim-unasked-stop 600 build/release/bin/sim --only-runs --seed 20261123000027931 --runs 1
+computes sim-unasked-stop 600 build/release/bin/sim --only-runs --seed 20261123000027931 --runs 1
 # Seeds of this state of the tree, beside those that all have: each change brings others, and who checks a change again
 # has the same. --soak: such that nobody has had.
 tree=$(git rev-parse 'HEAD^{tree}' 2>/dev/null | cut -c -14)
 new_seeds=$((16#${tree:-1})) new_seed_nr=256
 if [ "$mode" = soak ]; then new_seeds=$(date -u +%Y%m%d%H%M)00000 new_seed_nr=100000; fi
 echo "sim-new: $new_seed_nr seeds from $new_seeds"
-if [ "$mode" = soak ]; then host mutate 7200 test/mutate/mutate.py; fi
-host sim-new 7200 build/release/bin/sim --only-runs --seed "$new_seeds" --runs $new_seed_nr
+if [ "$mode" = soak ]; then computes mutate 7200 test/mutate/mutate.py; fi
+computes sim-new 7200 build/release/bin/sim --only-runs --seed "$new_seeds" --runs $new_seed_nr
 if [ "$mode" != fast ]; then
-	host sim-net 1800 build/release/bin/sim --net
+	computes sim-net 1800 build/release/bin/sim --net
 	# more than a million I/Os: 256 seeds of 4000 requests and more
-	host sim 1800 build/release/bin/sim
+	computes sim 1800 build/release/bin/sim
 fi
 if [ "$mode" = soak ]; then
 	# what that brings knows the format as well
@@ -169,12 +171,12 @@ if [ "$mode" = soak ]; then
 	step build-fuzz build fuzz fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics \
 		fuzz_nvme_auth fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress \
 		fuzz_cache_index fuzz_s3_manifest fuzz_s3_map fuzz_s3_list fuzz_s3_refusal
-	beside tap_run fuzz-network $((14 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
+	beside tap_run fuzz-network $((14 * fuzz_seconds + 900)) -b $((4 * fuzz_seconds)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
 		fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth \
 		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress fuzz_cache_index \
 		fuzz_s3_manifest fuzz_s3_map fuzz_s3_list fuzz_s3_refusal
 	# longer: whatever a target sends goes through it
-	beside tap_run fuzz-nvme-target $((4 * fuzz_seconds + 900)) test/fuzz/libfuzzer.sh build/fuzz $((4 * fuzz_seconds)) \
+	beside tap_run fuzz-nvme-target $((4 * fuzz_seconds + 900)) -b $((8 * fuzz_seconds)) test/fuzz/libfuzzer.sh build/fuzz $((4 * fuzz_seconds)) \
 		fuzz_nvme_pdu
 fi
 
@@ -187,7 +189,7 @@ fi
 # ---- guests ----
 
 if [ "$mode" != fast ]; then
-	later guest tap_run guest-runner 1800 test/vm/selftest.sh
+	later guest guest_script guest-runner 1800 test/vm/selftest.sh
 	# Two guests at a time, the long ones first. Many suites have little to do with the kernel: they run on one
 	# of the two, on both with --soak.
 	both='7.2 6.12'
@@ -195,8 +197,8 @@ if [ "$mode" != fast ]; then
 	long=2700
 	if [ "$mode" = soak ]; then long=3600; fi
 	for kernel in $(one 7.2); do
-		later guest tap_run "selftests-$kernel" 7200 test/selftests/selftests.sh "$kernel"
-		later guest tap_run "powercut-$kernel" 3600 test/vm/powercut.sh "$kernel"
+		later guest guest_script "selftests-$kernel" 7200 test/selftests/selftests.sh "$kernel"
+		later guest guest_script "powercut-$kernel" 3600 test/vm/powercut.sh "$kernel"
 	done
 	guests "$(one 7.2)" $long '' nbd_outage inuse
 	guests "$(one 7.2)" $long '' rbd

@@ -6,6 +6,9 @@ top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 . "$top/test/tap.sh"
 tmp=$(mktemp -d /tmp/ublkd-queue.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
+. "$top/test/check_queue.sh"
+tap_watch=$tmp/tap_watch
+build_watch "$tap_watch" || exit 1
 
 cat >"$tmp/program" <<'END'
 #!/bin/bash
@@ -69,9 +72,14 @@ ok "one that fails" fails fails '1 passed, 1 failed, 0 skipped'
 ok "... is named, with how to run it again" says "fails: not ok 2 - two   again: $tmp/program host fails "
 ok "one that ends before its plan" fails dies '1 passed, 1 failed, 0 skipped'
 ok "one that says that all is well, and crashes" fails crashes '2 passed, 1 failed, 0 skipped'
-hang() { program hangs 1; }
-hangs() { ! in_queue hang && says '1 passed, 1 failed, 0 skipped'; }
-ok "one that hangs" hangs
+hang() { later host tap_run "$1" 20 "${@:2}" "$tmp/program" host hangs; }
+hangs() { ! in_queue hang "$@" && says '1 passed, 1 failed, 0 skipped'; }
+ok "one that hangs" hangs idle -s 1
+ok "... is one failure, with its last line and how to run it again" says \
+	"idle: not ok 2 - hung: no output for 1 s after \"ok 1 - one\"   again: $tmp/program host hangs "
+ok "... and where it waits" says '# .* sleep: S, clock_nanosleep, .*'
+ok "one that does not end in time" hangs slow -t 1
+ok "... is one failure" says 'slow: not ok 2 - hung: not done after 1 s.*'
 vanish() { later host false vanished; }
 vanishes() { ! in_queue vanish && says 'vanished: has not run to its end' && says '0 passed, 1 failed, 0 skipped'; }
 ok "one that leaves nothing" vanishes
