@@ -61,9 +61,12 @@ guests() {
 	done
 }
 
-# build PRESET [TARGET...]; what is built can be put into the package
+# build PRESET [TARGET...]; what is built can be put into the package. LTO costs a second compilation of the data path,
+# for speed that no test measures: --soak has it, as users do. `./dev build` and `./dev bench` turn it on again.
 build() {
-	cmake --preset "$1" -D CMAKE_INSTALL_PREFIX=/usr && cmake --build "build/$1" ${2:+--target "${@:2}"}
+	local lto=OFF
+	if [ "$mode" = soak ] && [ "$1" = release ]; then lto=ON; fi
+	cmake --preset "$1" -D CMAKE_INSTALL_PREFIX=/usr -D UBLKD_LTO=$lto && cmake --build "build/$1" ${2:+--target "${@:2}"}
 }
 
 # build_niced PRESET [TARGET...]: beside tests

@@ -31,15 +31,36 @@ formatted() { sources '*.c' '*.h' | xargs clang-format --dry-run -Werror; }
 analyzer=(--extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=10000)
 if [ -n "${UBLKD_SOAK:-}" ]; then analyzer=(); fi
 
-# Two at a time.
-tidy() {
+# What is compiled into the product.
+product() {
 	sources 'base/*.c' 'reactor/*.c' 'config/*.c' 'net/*.c' 'storage/*.c' 'backends/*.c' 'filters/*.c' 'ublk/*.c' \
-		'host/*.c' 'daemon/*.c' 'ublkctl/*.c' 'tracefile/*.c' 'ublktrace/*.c' ':!ublktrace/bpf' |
-		xargs -P 2 -n 6 clang-tidy --quiet -p "$build" "${analyzer[@]}" 2>/dev/null | grep -E 'error:|warning:' |
-		sort -u | sed 's/^/ /'
-	# grep finds nothing when all is well
-	[ "${PIPESTATUS[1]}" = 0 ]
+		'host/*.c' 'daemon/*.c' 'ublkctl/*.c' 'tracefile/*.c' 'ublktrace/*.c' ':!ublktrace/bpf'
 }
+
+# What the commits of the last two days and the working tree have changed. The days end at HEAD's own date, so that a
+# commit has the same on each day. Fails when nobody can say.
+changed() {
+	local end base
+	end=$(git log -1 --format=%ct) || return
+	base=$(git rev-list -1 --first-parent --before="@$((end - 2 * 86400))" HEAD) && [ -n "$base" ] || return
+	git diff --name-only "$base" && git ls-files -o --exclude-standard
+}
+
+# Product sources that changed, or that include a header that did; all of them with UBLKD_ALL or --soak, or when the
+# rules changed.
+product_changed() {
+	local changes
+	if [ -n "${UBLKD_ALL:-}${UBLKD_SOAK:-}" ] || ! changes=$(changed) || grep -qxF .clang-tidy <<<"$changes"; then
+		product
+		return
+	fi
+	{
+		product | grep -xFf <(grep '\.c$' <<<"$changes")
+		product | xargs grep -lFf <(sed -n 's/.*\.h$/#include "&"/p' <<<"$changes")
+	} | sort -u
+}
+
+tidy() { product_changed | test/tidy.py "$build" "${analyzer[@]}"; }
 
 scripts() {
 	sources | while read -r file; do

@@ -227,10 +227,10 @@ class CleanTree(Tree):
         self.lock, self.seen = threading.Lock(), {}
 
     def prepare(self):
-        # As cmake links, with a map for each program: which objects it has.
+        # As cmake links, with a map for each program: which objects it has. As ld writes it.
         link = ("<CMAKE_C_COMPILER> <FLAGS> <CMAKE_C_LINK_FLAGS> <LINK_FLAGS> <OBJECTS> -o <TARGET> "
                 "<LINK_LIBRARIES> -Wl,-Map=<TARGET>.map")
-        self.configure(f"-DCMAKE_C_LINK_EXECUTABLE={link}")
+        self.configure(f"-DCMAKE_C_LINK_EXECUTABLE={link}", "-DUBLKD_FAST_LINK=OFF")
         self.run_build("cmake", "--build", BUILD)
         self.read_maps()
 
