@@ -1,9 +1,10 @@
 #!/bin/bash
 # Builds every flavour and runs every test; ./dev check calls it with everything installed.
 #
-#   check.sh          all of it
+#   check.sh          what guards most, and a third of the rest by turns
 #   check.sh --fast   what needs no root, no ublk and no network
-#   check.sh --soak   also the long runs
+#   check.sh --all    without turns: every suite on each kernel that it is for
+#   check.sh --soak   also the long runs, for a night
 #
 # Every test program prints TAP; this adds them up and ends with `N passed, N failed, N skipped`.
 set -uo pipefail
@@ -15,9 +16,10 @@ mode=full
 case ${1:-} in
 '') ;;
 --fast) mode=fast ;;
+--all) mode=all ;;
 --soak) mode=soak ;;
 *)
-	echo "usage: ./dev check [--fast|--soak]" >&2
+	echo "usage: ./dev check [--fast|--all|--soak]" >&2
 	exit 2
 	;;
 esac
@@ -29,12 +31,14 @@ logs=build/check
 rm -rf "$logs"
 mkdir -p "$logs" build/out
 . test/check_queue.sh
+. test/check_turns.sh
 tap_watch=$top/$logs/tap_watch
 build_watch "$tap_watch" || exit 1
 
 # What tap_watch must know of a guest: its suites wait for deadlines of a minute, QEMU uses CPU time for a guest that
 # waits (on the instruction clock all of it), and who runs the guest is asked for its state, which takes a while.
 guest_limits() { echo "-s 90 -c 30 -b $1 -q 25"; }
+guest_seconds=2700
 
 # guest NAME KERNEL SUITE SECONDS BUILD [FLAG...]: one guest suite with the programs of a build. Flags go to
 # vm.sh: -i for suites that compare times, -s for those that trace, -c for those that want more CPUs.
@@ -49,17 +53,6 @@ guest() {
 # guest_script NAME SECONDS SCRIPT...: one that runs guests itself
 # shellcheck disable=SC2046 # words
 guest_script() { tap_run "$1" "$2" $(guest_limits "$2") "${@:3}"; }
-
-# guests KERNELS SECONDS FLAGS SUITE...: each suite on each kernel, in the lane of guests
-guests() {
-	local kernels=$1 seconds=$2 flags=$3 suite kernel
-	shift 3
-	for suite in "$@"; do
-		for kernel in $kernels; do
-			later guest guest "guest-$kernel-$suite" "$kernel" "$suite" "$seconds" release "$flags"
-		done
-	done
-}
 
 # build PRESET [TARGET...]; what is built can be put into the package. LTO costs a second compilation of the data path,
 # for speed that no test measures: --soak has it, as users do. `./dev build` and `./dev bench` turn it on again.
@@ -91,4 +84,5 @@ units() {
 
 printf '\n'
 print_times 25
+print_left_out
 print_results

@@ -4,7 +4,10 @@
 # Only what hangs reaches a time limit: each is ten times and more of what the test takes on two CPUs with
 # nothing beside it. What hangs and neither works nor waits for a CPU has ten seconds for a line (test/watch/tap_watch.c).
 
-if [ "$mode" = soak ]; then export UBLKD_SOAK=1; fi
+case $mode in
+all) export UBLKD_ALL=1 ;;
+soak) export UBLKD_ALL=1 UBLKD_SOAK=1 ;;
+esac
 
 # folders, names, and that what is listed here exists
 tap structure 600 test/structure.py
@@ -12,7 +15,7 @@ tap check-queue 300 test/check_queue_test.sh
 tap tap-watch 300 test/tap_watch_test.sh
 
 # What comes from the network comes while compilers run.
-things='guest-install guest-kernel-7.2 guest-kernel-6.12 guest-selftests guest-qemu-nbd guest-nginx guest-programs'
+things='guest-install guest-kernel-7.2 guest-kernel-6.12 guest-selftests guest-qemu-nbd guest-nginx guest-programs guest-kernel-uml'
 get_things() {
 	step_run guest-install test/vm/vm.sh --install
 	step_run guest-kernel-7.2 test/vm/kernel.sh get 7.2
@@ -22,6 +25,7 @@ get_things() {
 	step_run guest-qemu-nbd timeout 900 test/vm/qemu_nbd.sh
 	step_run guest-nginx test/vm/nginx.sh
 	step_run guest-programs test/vm/lean_programs.sh
+	step_run guest-kernel-uml test/vm/vm.sh --uml # compiles for minutes
 }
 if [ "$mode" != fast ]; then
 	get_things &
@@ -33,9 +37,9 @@ step build-asan build asan
 # every rule of the protocol broken, connections cut at every byte: they mostly wait, as compilers do not
 beside tap_run conformance 1800 build/asan/test/conformance
 if [ "$mode" != fast ]; then
-	beside tap_run nbd-faults 3600 build/asan/test/nbd_faults
-	beside tap_run nvme-faults 3600 build/asan/test/nvme_faults
-	beside tap_run web-faults 3600 build/asan/test/web_faults
+	if turn nbd-faults net backends/nbd test/interop; then beside tap_run nbd-faults 3600 build/asan/test/nbd_faults; fi
+	if turn nvme-faults net backends/nvme test/interop; then beside tap_run nvme-faults 3600 build/asan/test/nvme_faults; fi
+	if turn web-faults net backends/http backends/s3_disk; then beside tap_run web-faults 3600 build/asan/test/web_faults; fi
 fi
 # The unit tests run in the first build only; of the others what is run.
 programs='ublkd ublkd-keeper ublkd-manual man ublkctl ublktrace sim'
@@ -52,6 +56,10 @@ if [ "$mode" != fast ]; then
 	# shellcheck disable=SC2086
 	step build-tsan build tsan ublkd ublkd-keeper ublkctl $threaded
 	wait $getting $making
+	if ! test/vm/uml/kernel.sh is_built; then
+		no_uml=1 things=${things% guest-kernel-uml} skipped=$((skipped + 1))
+		printf 'SKIP guest-kernel-uml: see %s; the suites of the quick guest run on the emulated 7.2\n' "$logs/guest-kernel-uml.log"
+	fi
 	for name in $things guest-ceph; do step_count "$name"; done
 fi
 
@@ -142,8 +150,8 @@ computes fuzz-s3-list 1200 build/asan/test/fuzz_s3_list
 computes fuzz-s3-refusal 1200 build/asan/test/fuzz_s3_refusal
 # the oracle of the others, against qemu-img
 if [ "$mode" = soak ]; then computes interop-qcow2-oracle 900 test/interop/qcow2_oracle.sh build/asan; fi
-host interop-qcow2-qemu 1800 test/interop/qcow2_qemu.sh build/asan
-host interop-qcow2-hostile 1800 test/interop/qcow2_hostile.sh build/asan
+if turn interop-qcow2-qemu backends/qcow2; then host interop-qcow2-qemu 1800 test/interop/qcow2_qemu.sh build/asan; fi
+if turn interop-qcow2-hostile backends/qcow2; then host interop-qcow2-hostile 1800 test/interop/qcow2_hostile.sh build/asan; fi
 # what is put in on purpose, and connections cut at every byte, run without ASan
 sim_only=--only-runs
 if [ "$mode" = soak ]; then sim_only=; fi
@@ -152,8 +160,7 @@ computes sim-asan 1800 build/asan/bin/sim $sim_only --runs 128 --ios 1000
 computes sim-unasked-stop 600 build/release/bin/sim --only-runs --seed 20261123000027931 --runs 1
 # Seeds of this state of the tree, beside those that all have: each change brings others, and who checks a change again
 # has the same. --soak: such that nobody has had.
-tree=$(git rev-parse 'HEAD^{tree}' 2>/dev/null | cut -c -14)
-new_seeds=$((16#${tree:-1})) new_seed_nr=256
+new_seeds=$tree_number new_seed_nr=256
 if [ "$mode" = soak ]; then new_seeds=$(date -u +%Y%m%d%H%M)00000 new_seed_nr=100000; fi
 echo "sim-new: $new_seed_nr seeds from $new_seeds"
 if [ "$mode" = soak ]; then computes mutate 7200 test/mutate/mutate.py; fi
@@ -188,66 +195,20 @@ fi
 
 # ---- guests ----
 
+# Two at a time, the long ones first. Where a suite runs is in its head (docs/hacking.md).
 if [ "$mode" != fast ]; then
+	if [ "$mode" = soak ]; then guest_seconds=3600; fi
+	if turn powercut-7.2 test/vm/powercut.sh; then later guest guest_script powercut-7.2 3600 test/vm/powercut.sh 7.2; fi
+	if [ "$mode" = full ]; then
+		export UBLKD_THIRD=$((tree_number % 3))
+		left_out+=("two thirds of selftests-7.2")
+	fi
+	later guest guest_script selftests-7.2 7200 test/selftests/selftests.sh 7.2
+	if [ "$mode" = soak ]; then add_guests 'With --soak' always; fi
+	if [ "$mode" != full ]; then add_guests 'With --all' always; fi
+	add_guests 'By turns'
+	add_guests 'Runs on' always
 	later guest guest_script guest-runner 1800 test/vm/selftest.sh
-	# Two guests at a time, the long ones first. Many suites have little to do with the kernel: they run on one
-	# of the two, on both with --soak.
-	both='7.2 6.12'
-	one() { if [ "$mode" = soak ]; then echo "$both"; else echo "$1"; fi; }
-	long=2700
-	if [ "$mode" = soak ]; then long=3600; fi
-	for kernel in $(one 7.2); do
-		later guest guest_script "selftests-$kernel" 7200 test/selftests/selftests.sh "$kernel"
-		later guest guest_script "powercut-$kernel" 3600 test/vm/powercut.sh "$kernel"
-	done
-	guests "$(one 7.2)" $long '' nbd_outage inuse
-	guests "$(one 7.2)" $long '' rbd
-	guests "$(one 6.12)" $long '' nbd systemd
-	guests "$(one 7.2)" 1200 '' nvme
-	guests "$(one 6.12)" 1200 '' resize
-	guests "$both" 1200 '' upgrade recovery
-	guests "$(one 7.2)" 1200 '' zoned zoned_below
-	guests "$both" 1200 '' integrity
-	guests "$(one 7.2)" 1200 '' setro partitions shared_memory
-	guests "$(one 7.2)" 1200 '' datapath
-	guests "$(one 7.2)" 1200 '' qcow2 cache
-	guests "$(one 7.2)" $long '' s3
-	guests "$(one 7.2)" 1200 '' stripe http shared
-	guests "$(one 6.12)" 1200 '' blocked cgroup
-	# numbers of docs/rbd.md and docs/performance.md
-	if [ "$mode" = soak ]; then guests "7.2" 1200 '' rbd_many; guests 7.2 1200 -i qcow2_many; fi
-	# the kernel's target by its own initiator: for who doubts what the suite before says of ours
-	if [ "$mode" = soak ]; then guests "$both" 1200 '' nvme_target; fi
-	# loads that datapath has as well, with other depths; a tool for who measures
-	if [ "$mode" = soak ]; then guests "$both" 1200 '' io metal; fi
-	guests "$(one 6.12)" 1200 '' daemon
-	# tracing patches the kernel's code: two CPUs on one kernel (-s), exact times on the other (-i)
-	guests 7.2 1200 -i bpftrace
-	if [ "$mode" = soak ]; then guests 6.12 1200 -s bpftrace; fi
-	guests "$(one 6.12)" 1800 '-s -n' trace_points trace_stacks timeline
-	guests "$(one 7.2)" 1800 '-s -n' trace trace_latency
-	guests 7.2 1200 -i trace_csv
-	if [ "$mode" = soak ]; then
-		guests 7.2 1200 -i trace_loss trace_cost
-		guests 6.12 1800 '-s -n' trace_csv
-	fi
-	# these compare times: on the instruction clock a busy machine does not disturb them
-	guests "$(one 7.2)" 1200 -i pause why stuck
-	guests "$(one 6.12)" 1200 -i throttle layers
-	guests "$(one 6.12)" 1200 '' cycle fs histogram watchdog udev flush attach demo
-	guests "$(one 6.12)" 1200 '' gc
-	guests "$(one 7.2)" 1200 '-m 800M' hostile_scarce
-	guests "$(one 7.2)" 1200 '' scaling unprivileged
-	# the same daemon with every memory access, and every access of two threads, checked
-	later guest guest guest-6.12-many-tsan 6.12 many 1200 tsan
-	later guest guest guest-7.2-faults-asan 7.2 faults 1200 asan
-	if [ "$mode" = soak ]; then
-		later guest guest guest-7.2-hostile_state-asan 7.2 hostile_state 1200 asan
-		# what those above run as well
-		guests "$both" 1200 '' hostile_state hostile_clients hostile_inuse hostile_mounts faults many
-		guests "$both" 1200 '-c 4' idle
-	fi
-	later guest guest guest-6.12-hostile_clients-asan 6.12 hostile_clients 1200 asan
 fi
 phase 'guests, and what computes'
 run_later

@@ -6,6 +6,7 @@ set -uo pipefail
 top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$top" || exit 1
 build=${1:-build/clang}
+. test/changed.sh
 n=0 bad=0
 
 ok() {
@@ -37,20 +38,11 @@ product() {
 		'host/*.c' 'daemon/*.c' 'ublkctl/*.c' 'tracefile/*.c' 'ublktrace/*.c' ':!ublktrace/bpf'
 }
 
-# What the commits of the last two days and the working tree have changed. The days end at HEAD's own date, so that a
-# commit has the same on each day. Fails when nobody can say.
-changed() {
-	local end base
-	end=$(git log -1 --format=%ct) || return
-	base=$(git rev-list -1 --first-parent --before="@$((end - 2 * 86400))" HEAD) && [ -n "$base" ] || return
-	git diff --name-only "$base" && git ls-files -o --exclude-standard
-}
-
-# Product sources that changed, or that include a header that did; all of them with UBLKD_ALL or --soak, or when the
+# Product sources that changed, or that include a header that did; all of them with --all, or when the
 # rules changed.
 product_changed() {
 	local changes
-	if [ -n "${UBLKD_ALL:-}${UBLKD_SOAK:-}" ] || ! changes=$(changed) || grep -qxF .clang-tidy <<<"$changes"; then
+	if [ -n "${UBLKD_ALL:-}" ] || ! changes=$(changed) || grep -qxF .clang-tidy <<<"$changes"; then
 		product
 		return
 	fi

@@ -226,12 +226,30 @@ def missing_checks():
     missing = {f"test {name}" for name in re.findall(r"\btest_\w+(?!\w|/)", text)} - {f"test {name}" for name in units}
     missing |= {f"program {name}" for name in re.findall(r"build/\w+/(?:test|bin)/(\w+)", text) if name not in targets}
     missing |= {f"script {path}" for path in re.findall(r"\b((?:test|bench)/[\w/]+\.(?:sh|py))\b", text) if path not in everything}
-    suites = re.findall(r"""\bguests (?:"[^"]*"|\S+) \S+ (?:'[^']*'|\S+) ([\w ]+)""", text)
-    suites += re.findall(r"\blater guest guest \S+ \S+ (\w+)", text)
-    for suite in " ".join(suites).split():
-        if f"test/vm/guest_{suite}.sh" not in everything:
-            missing.add(f"guest suite {suite}")
     return sorted(missing)
+
+
+ENTRY = r"(uml|7\.2|6\.12)(?: (?:asan|tsan))?(?: -(?:[nis]|[cm] \w+))*"
+
+
+def wrong_heads():
+    """Heads of guest suites that test/check_turns.sh would misread: such a suite would run nowhere."""
+    everything = listed()
+    wrong = []
+    for file in everything:
+        if not re.fullmatch(r"test/vm/guest_\w+\.sh", file) or not read(file).startswith("#!"):
+            continue
+        head = re.match(r"(?:#.*\n)+", read(file)).group()
+        said = re.findall(r"^# (Runs on|By turns|With --all|With --soak): (.*)$", head, re.M)
+        if not said and "\n# Run by: " not in head:
+            wrong.append(f"{file}: its head does not say where it runs")
+        for entry in [entry for _, entries in said for entry in entries.split(", ")]:
+            if not re.fullmatch(ENTRY, entry):
+                wrong.append(f"{file}: '{entry}' is no KERNEL [BUILD] [FLAG...]")
+        for path in " ".join(re.findall(r"^# When these change: (.*)$", head, re.M)).split():
+            if not any(f == path or f.startswith(path + "/") for f in everything):
+                wrong.append(f"{file}: there is no {path}")
+    return wrong
 
 
 def table():
@@ -264,6 +282,7 @@ def main():
         ("no two sources have one name", shared_names(product)),
         ("no two sources have functions of one name", shared_functions(product)),
         (f"{CHECK_LIST} names tests that exist", missing_checks()),
+        ("guest suites say where they run", wrong_heads()),
         ("docs name no file that is not there", stale_names((f, read(f)) for f in listed("*.md", "docs/man/*"))),
         ("comments name no file that is not there", stale_names((f, comments(f)) for f in files)),
     ]

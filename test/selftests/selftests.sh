@@ -4,7 +4,7 @@
 #
 #   selftests.sh SERIES [TEST...]    all of the table, or those named (loop_01), whatever it says
 #
-# UBLKD_SOAK=1: also those that take long. UBLKD_BIN_DIR: the programs to test (build/release/bin).
+# UBLKD_SOAK=1: also those that take long. UBLKD_THIRD, 0 to 2: this third of the table alone. UBLKD_BIN_DIR: the programs to test (build/release/bin).
 set -euo pipefail
 
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
@@ -31,5 +31,5 @@ unpack() { # FOLDER
 folder=$top/build/selftests/$series
 rm -rf "$folder"
 unpack "$folder" >&2
-UBLKD_VM_ENV="${UBLKD_VM_ENV:-} UBLKD_SOAK" exec "$top/test/vm/vm.sh" \
+UBLKD_VM_ENV="${UBLKD_VM_ENV:-} UBLKD_SOAK UBLKD_THIRD" exec "$top/test/vm/vm.sh" \
 	-s -k "$series" -t 7000 -- "$here/guest_selftests.sh" "$folder" "$@"

@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: ublkctl attach makes devices of a file, of a block device and of an NBD server's export, keeps
 # them with --persist over a restart and a reload, and detach ends them.
+# Runs on: uml
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 100 || exit 1

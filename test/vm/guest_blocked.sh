@@ -2,6 +2,8 @@
 # In the guest: file systems that do not answer. A FUSE file whose server is stopped stands for a dead
 # network file system: every call on it blocks. A frozen ext4 blocks calls that change a file's
 # length. The daemon and the other devices must not wait for them.
+# Runs on: uml
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 fuse_pid=

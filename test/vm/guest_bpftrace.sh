@@ -3,6 +3,9 @@
 # The scripts must print exactly these. Needs vm.sh -i or -s, like every test that patches the
 # kernel's code. With one CPU it assumes the instruction clock (-i). With more, a busy host can delay
 # any I/O: then it checks no upper limit of a time, and adds up two queues.
+# By turns: 7.2 -i
+# With --all: 6.12 -s
+# When these change: ublktrace tracefile test/trace
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_rbd_lib.sh"
 

@@ -2,6 +2,8 @@
 # In the guest: devices with a cache over a slow file. Content under fio verify, a file system, the death and the
 # upgrade of the daemon under loads that verify what they wrote, and at the end the origin, read without the cache,
 # has what the device read. Opened again the cache is warm. Caches are dropped and warmed, under a load too.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
 

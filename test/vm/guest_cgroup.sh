@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: whose I/O is it? What docs/ublk.md says about control groups and I/O priorities: a client is counted
 # and limited at /dev/ublkbN in its own group, the storage below in the daemon's.
+# Runs on: uml
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 groups=/mnt/groups

@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: adds and removes devices, idle and under I/O. Checks the error messages, and that no
 # file descriptors, memory or devices leak. $CYCLES: number of cycles (20; 200 with UBLKD_SOAK=1).
+# Runs on: uml
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 cycles=${CYCLES:-20}

@@ -1,5 +1,7 @@
 #!/bin/bash
 # In the guest: the daemon from the user's view: start, control socket, SIGHUP, SIGTERM, kill -9.
+# Runs on: uml
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 config=$work/daemon.yaml

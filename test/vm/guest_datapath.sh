@@ -2,6 +2,7 @@
 # In the guest: every data path, with and without batches, on each backend that supports it: content
 # under fio verify, the fallback from zero copy, files that shrink, reads that must not expose stale
 # kernel pages, and impossible configurations. Modes that this kernel lacks are skipped by name.
+# Runs on: uml, 7.2, 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 500 || exit 1

@@ -1,5 +1,7 @@
 #!/bin/bash
 # In the guest: the demos of ./dev demo show what they promise, and leave nothing behind, also when they are ended.
+# Runs on: uml
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_rbd_lib.sh"
 

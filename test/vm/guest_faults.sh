@@ -1,5 +1,7 @@
 #!/bin/bash
 # In the guest: a failure below one device affects only that device, and returns the right errno.
+# Runs on: uml asan
+# By turns: 7.2 asan
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 64 || exit 1

@@ -1,6 +1,7 @@
 #!/bin/bash
 # In the guest: flushes and FUA writes reach the file. ftrace counts every fsync of the daemon in the
 # kernel, and the test compares the count with the clients' requests.
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 200 || exit 1

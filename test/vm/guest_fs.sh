@@ -1,5 +1,7 @@
 #!/bin/bash
 # In the guest: file systems on the devices; the effects of discard and write zeroes.
+# Runs on: uml
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 900 || exit 1

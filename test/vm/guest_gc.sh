@@ -2,6 +2,8 @@
 # In the guest: gc finds and removes devices of a killed daemon, and never those of a living process.
 # A command to the driver that hangs is reported with the kernel function that it waits in, and blocks
 # nothing else.
+# Runs on: uml
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 cat >"$work/main.yaml" <<EOF

@@ -1,5 +1,7 @@
 #!/bin/bash
 # In the guest: histograms with boundaries like QEMU's, stats --layers, errors by name.
+# Runs on: uml
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 cat >"$work/histogram.yaml" <<'EOC'

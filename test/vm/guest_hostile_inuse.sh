@@ -3,6 +3,8 @@
 # with other names, other mount namespaces, device-mapper, md, swap, file systems that are no longer
 # mounted anywhere. del without --force, a shrink, and a reload that restarts the device are refused
 # with the reason; --force works.
+# Runs on: uml
+# With --all: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 names=(loop node mount space lazy luks lvm md swap part deep btrfs)

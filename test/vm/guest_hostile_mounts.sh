@@ -3,6 +3,8 @@
 # starts must not stay in its mount namespace: file systems on its own devices, under any name and
 # through any device in between, are not in it at all; others leave it when the host unmounts them.
 # Paths of backends can still be opened.
+# Runs on: uml
+# With --all: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 modprobe brd rd_nr=2 rd_size=$((100 * 1024)) max_part=0

@@ -2,6 +2,8 @@
 # In the guest: the daemon with missing resources: a full /run, CPUs that go offline, memory disks
 # larger than the memory or than the control group's limit, few descriptors, no locked memory, swap on
 # a device. Needs little memory (vm.sh -m 800M) and two CPUs.
+# Runs on: uml -m 800M
+# By turns: 7.2 -m 800M
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 cgroup2 /sys/fs/cgroup || exit 1

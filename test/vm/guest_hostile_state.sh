@@ -3,6 +3,8 @@
 # 65534): state files with impossible names, unusable state files, files of another user in the place
 # of the lock, the socket, the state or the flight recorders; no space for state; two daemons that
 # request the same id.
+# Runs on: uml
+# With --all: 7.2 asan
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }

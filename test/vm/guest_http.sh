@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: disks of nginx. Content, a writable overlay with a file system, a server that ends and comes back
 # under a load, the death of the daemon, an object that is replaced, TLS.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 nginx=$(dirname "$(dirname "$here")")/build/vm/nginx/nginx

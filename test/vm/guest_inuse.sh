@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: copies files to mounted file systems all the time, while the daemon is killed and
 # upgraded and the devices grow. Every copy must be equal and the file systems clean.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 rounds=1

@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: data integrity under fio on mem and file (direct and buffered), one and two queues,
 # queue depths 1, 32 and 128, block sizes from 512 bytes to 1 MiB in unaligned mixes.
+# Runs on: uml
+# With --all: 7.2, 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 700 || exit 1

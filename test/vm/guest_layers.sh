@@ -1,6 +1,7 @@
 #!/bin/bash
 # In the guest: latency by layer. A delay of known length shows in the backend's layer only, a
 # throttle in its own layer; histograms count the same I/Os as fio; fio's mean is our total.
+# By turns: 6.12 -i
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 cat >"$work/layers.yaml" <<EOF

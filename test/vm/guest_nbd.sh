@@ -2,6 +2,8 @@
 # In the guest: devices on real NBD servers (nbdkit with its filters, qemu-nbd old and new,
 # nbd-server), over unix, TCP and vsock, with TLS: data under fio, a file system, the effects of
 # filters. guest_nbd_outage.sh tests servers that fail.
+# Runs on: uml
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_nbd_lib.sh"
 

@@ -1,5 +1,7 @@
 #!/bin/bash
 # In the guest: NBD servers that are killed, stop, lose their export or shrink, under load.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_nbd_lib.sh"
 

@@ -2,6 +2,8 @@
 # In the guest: nvme-tcp on the kernel's own NVMe/TCP target: limits, data under fio with and without digests, a file
 # system, several paths, a target that is removed, silent, grown or switched off under load, the death and the upgrade
 # of the daemon. guest_nvme_target.sh tests what this stands on.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_nvme_lib.sh"
 . "$here/guest_devices.sh"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # In the guest: what guest_nvme.sh and the bench rows stand on, without ublkd: the kernel's NVMe/TCP target, made and
 # changed by guest_nvme_lib.sh, as the kernel's own initiator sees it.
+# With --soak: 7.2, 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_nvme_lib.sh"
 

@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: partition_scan. A file with a partition table that somebody else wrote: the kernel makes nodes of
 # it, or none until it is asked; through a crash, an upgrade and a reload; and what an older driver lacks is said.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 100 || exit 1

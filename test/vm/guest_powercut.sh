@@ -5,6 +5,7 @@
 # no change of metadata it sends FUA alone. So for fua the records go to a file on the device.
 #
 #   guest_powercut.sh POWERCUT_PROGRAM NOTES SEED flush|fua|both DIRECT(on|off)
+# Run by: test/vm/powercut.sh
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 program=$1 notes=$2 seed=$3 sync=$4 direct=$5

@@ -2,6 +2,8 @@
 # In the guest: devices on images in QEMU's format qcow2. Content under fio verify by two queues on two reactors, a
 # file system, fstrim, the death and the upgrade of the daemon under loads that flush and discard, and what
 # QEMU says of the images afterwards: no error, no leak, the same content. The same with an overlay.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
 

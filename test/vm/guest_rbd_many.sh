@@ -1,5 +1,6 @@
 #!/bin/bash
 # In the guest: sixteen images of one cluster under load, by one ublkd and by sixteen rbd-nbd: threads and memory.
+# With --soak: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_rbd_lib.sh"
 

@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: grows and shrinks devices in use. On a kernel without UPDATE_SIZE (before 6.16) resize
 # is refused with the reason, and a reload restarts the device.
+# Runs on: uml, 6.12
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 1100 || exit 1

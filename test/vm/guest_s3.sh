@@ -2,6 +2,8 @@
 # In the guest: disks of objects, bare and below a cache that writes back. Content under fio verify, the store that is
 # killed and back, the death and the upgrade of the daemon, snapshots, and at the end the objects, opened anew without
 # the cache, have what the devices read. The store is Ceph's gateway with UBLKD_SOAK=1, else one of ours.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_rbd_lib.sh"
 . "$here/guest_devices.sh"

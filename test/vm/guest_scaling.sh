@@ -2,6 +2,8 @@
 # In the guest: two reactors share the work of one device. The fast form counts the I/Os of each
 # reactor. With UBLKD_SOAK=1 it also measures the gain from the second reactor, which needs a machine
 # with two free CPUs: docs/performance.md explains the expected gain.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 if [ "$(nproc)" != 2 ]; then

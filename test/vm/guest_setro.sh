@@ -2,6 +2,8 @@
 # In the guest: who may write to a device, and who changes that. BLKROSET (blockdev --setro, --setrw) on a device
 # that is writable and on those that are read_only; what a crash, an upgrade and a resize leave of it; a file system
 # that is mounted meanwhile.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 200 || exit 1

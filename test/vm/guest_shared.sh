@@ -3,6 +3,8 @@
 # One request for what all of them ask for at once; the death and the upgrade of the daemon under loads, while the cache
 # is dropped again and again; a reload with another tree; a server that is gone; devices that leave, and who has the
 # store after the last one.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
 

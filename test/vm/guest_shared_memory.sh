@@ -2,6 +2,8 @@
 # In the guest: memory that clients share with a device (shared_memory). Data both ways on mem and file; clients
 # that die, take the memory back, or truncate it while I/O runs; kills and upgrades of the daemon; descriptors and
 # clients that are refused; what an older driver lacks is said.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 client=$here/shared_client.py

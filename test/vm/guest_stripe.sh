@@ -2,6 +2,8 @@
 # In the guest: stripe. Content under fio verify on every data path, where it lies on the backends, what
 # goes to several of them at once, a backend that fails, sizes, and the death and the upgrade of the
 # daemon under a load. Data paths that this kernel lacks are skipped by name.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_load.sh"
 

@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: finds an I/O that hangs by name, tag and age; reads the last events of a killed
 # daemon; reports a tag that was never armed (a fault of ublkd-faults, ublk/queue/faults.h).
+# Runs on: uml
+# By turns: 7.2 -i
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 # recovery: none: whoever waits for a request is let go when the daemon is killed.

@@ -2,6 +2,8 @@
 # In the guest: the service as installed by `cmake --install`, run by a real systemd that is PID 1 of
 # its own namespaces: start, hardening, reload, kill -9 under I/O, upgrade, watchdog, stop. Besides
 # the service this systemd has four empty targets, and no journal.
+# Runs on: uml
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_load.sh"
 

@@ -2,6 +2,7 @@
 # In the guest: filters from a client's view. Rates under each kind of limit within 2%, bursts,
 # groups, a change of limits under load, flushes that are not limited, and a request that hangs until
 # it is cancelled.
+# By turns: 6.12 -i
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 100 || exit 1

@@ -2,6 +2,8 @@
 # In the guest: ublktrace record of fio on a device of ublkd, as Perfetto protobuf and as FXT. The
 # strict readers read both, and their counts must equal fio's. Needs vm.sh -s or -i, like every test
 # that patches the kernel's code. SAMPLE=1 prints the first trace, gzip and base64, as comments.
+# By turns: 6.12 -s -n
+# When these change: ublktrace tracefile test/trace
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 readers=$here/../trace

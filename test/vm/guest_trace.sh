@@ -2,6 +2,8 @@
 # In the guest: ublktrace record of a ublkd that does a known number of I/Os. The records must agree
 # with the ring's own counters and the daemon's statistics, or the reported losses must explain the
 # difference exactly. Needs vm.sh -i or -s, like every test that patches the kernel's code.
+# By turns: 7.2 -s -n
+# When these change: ublktrace tracefile test/trace
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 if ! command -v ublktrace >/dev/null; then

@@ -2,6 +2,7 @@
 # In the guest, on the instruction clock (vm.sh -i): the cost of tracing, in instructions per I/O of
 # everything that runs, including ublktrace: 4k random reads at queue depth 32 from a null device.
 # Writes its table to /out/trace-cost-KERNEL.
+# With --soak: 7.2 -i
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 table=/out/trace-cost-$(uname -r | cut -d. -f1-2)

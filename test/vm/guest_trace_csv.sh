@@ -3,6 +3,9 @@
 # of its io_uring work, and for the daemon and fio on its device, whose commands have matching names
 # and numbers; and checks the tables of names against this kernel's BTF. Needs vm.sh -i or -s, like
 # every test that patches the kernel's code.
+# By turns: 7.2 -i
+# With --all: 6.12 -s -n
+# When these change: ublktrace tracefile test/trace
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 top=$(readlink -f "$here/../..")

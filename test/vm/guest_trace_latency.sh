@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: `ublktrace latency` on loads with known numbers, waits and failures must report
 # exactly these. Needs vm.sh -s or -i, like every test that patches the kernel's code.
+# By turns: 7.2 -s -n
+# When these change: ublktrace tracefile test/trace
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 cat >"$work/latency.yaml" <<EOF

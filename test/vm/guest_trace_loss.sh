@@ -3,6 +3,7 @@
 # threads preempt each other inside BPF programs, it skips these programs for the other threads. Every
 # SUBMIT and COMPLETE must be recorded. Other missing records, and all missing records of a user who
 # cannot use perf, must be counted as skipped runs of exactly that kind. Needs vm.sh -s or -i.
+# With --soak: 7.2 -i
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 if ! command -v ublktrace >/dev/null; then

@@ -2,6 +2,8 @@
 # In the guest: the output of ublktrace probes, selftest and control must agree with the known
 # properties of this kernel, and everything missing must have a reason. Needs vm.sh -s or -i, like
 # every test that patches the kernel's code.
+# By turns: 6.12 -s -n
+# When these change: ublktrace tracefile test/trace
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 if ! command -v ublktrace >/dev/null; then

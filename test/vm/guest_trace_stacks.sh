@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: `ublktrace stacks` on loads with known paths through the block layer. Needs vm.sh -s
 # or -i; with -n it also tests an NVMe disk.
+# By turns: 6.12 -s -n
+# When these change: ublktrace tracefile test/trace
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 cat >"$work/stacks.yaml" <<EOF

@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: a real systemd-udevd with the udev rule creates /dev/ublkd/NAME for a device and for a
 # partition of it, and not for a device without a state file.
+# Runs on: uml
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 udevd=$(ls /lib/systemd/systemd-udevd /usr/lib/systemd/systemd-udevd 2>/dev/null | head -1)

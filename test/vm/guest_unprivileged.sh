@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: users who are not root, alice and bob, with a real systemd-udevd and the rules as they are
 # installed. Alice runs ublkd for herself and uses her devices; bob can do nothing to them, root can.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 udevd=$(ls /lib/systemd/systemd-udevd /usr/lib/systemd/systemd-udevd 2>/dev/null | head -1)

@@ -2,6 +2,8 @@
 # In the guest: upgrades to a new program again and again, while the devices are under a load with
 # verified content; programs that cannot take over do not affect the old one. $UBLKD_UPGRADES: number
 # of upgrades.
+# Runs on: uml, 7.2
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_load.sh"
 

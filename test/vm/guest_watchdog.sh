@@ -2,6 +2,8 @@
 # In the guest: a reactor that does not turn (a fault of ublkd-faults, ublk/queue/faults.h:
 # a request that blocks it) is reported with its current activity, and the service
 # manager gets no watchdog message until it turns again.
+# Runs on: uml
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 faults=$here/../../build/release/faults/ublkd

@@ -2,6 +2,8 @@
 # In the guest: failed I/Os in the log; why-stuck with the kernel's view: the ring's fdinfo, the
 # device's state in the driver, debugfs. A reactor that blocks and a request that the daemon forgets
 # are deliberate bugs of ublkd-faults (ublk/queue/faults.h).
+# Runs on: uml
+# By turns: 7.2 -i
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 id=1

@@ -1,6 +1,8 @@
 #!/bin/bash
 # In the guest: devices with zones, over memory and over a file. blkzone's commands, fio's zonemode=zbd with content that
 # it verifies, btrfs on zones; the death and the upgrade of the daemon meanwhile; write pointers over a restart.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
 . "$here/guest_zones.sh"

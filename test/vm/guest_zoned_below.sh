@@ -2,6 +2,8 @@
 # In the guest: devices over zoned block devices (null_blk, which keeps its bytes in memory): both say the same of their
 # zones, what is done to one is seen at the other; limits, fio's zonemode=zbd with verify, btrfs, zones that somebody else
 # resets, or that are read-only; the death and the upgrade of the daemon meanwhile.
+# Runs on: uml
+# By turns: 7.2
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
 . "$here/guest_zones.sh"

@@ -60,11 +60,13 @@ virtiofsd_path() {
 	done
 }
 
-install_packages() {
-	local name missing=()
-	for name in $(packages); do
-		dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q ' installed$' || missing+=("$name")
-	done
+# Those that build the kernel of the quick guest.
+uml_packages() { echo make flex bison bc patch libelf-dev; }
+
+install_packages() { # PACKAGE...
+	local missing
+	mapfile -t missing < <(comm -13 <(dpkg-query -W -f '${Package} ${Status}\n' "$@" 2>/dev/null |
+		sed -n 's/ .* installed$//p' | sort) <(printf '%s\n' "$@" | sort))
 	if [ ${#missing[@]} -eq 0 ]; then return; fi
 	say "installing ${missing[*]}"
 	[ "$(id -u)" = 0 ] || die "that needs root: sudo $0 --install"
@@ -92,7 +94,7 @@ check_machine() {
 
 parse_options() {
 	local option
-	series= cpus='' memory=4G limit=600 icount='' single='' disk='' nvme=''
+	series='' cpus='' memory=4G limit=600 icount='' single='' disk='' nvme=''
 	while getopts ':k:c:m:t:d:nish' option; do
 		case $option in
 		k) series=$OPTARG ;;
@@ -166,9 +168,14 @@ run_guest() {
 }
 
 main() {
-	if [ "${1:-}" = --install ]; then install_packages && exit; fi
+	if [ "${1:-}" = --install ]; then
+		# shellcheck disable=SC2046 # words
+		install_packages $(packages)
+		exit
+	fi
 	if [ "${1:-}" = --uml ]; then
-		install_packages
+		# shellcheck disable=SC2046 # words
+		install_packages $(packages) $(uml_packages)
 		"$here/uml/kernel.sh" get >/dev/null || exit 125
 		exit
 	fi

@@ -33,7 +33,7 @@ unpack() {
 	unpack_source "$work/source" --exclude '*/Documentation/*.rst' --exclude '*/Documentation/*.yaml' \
 		--exclude '*/tools/testing/*' --exclude '*/drivers/gpu/*.[ch]' --exclude '*/drivers/net/*/*.[ch]' \
 		--exclude '*/drivers/media/*.[ch]' --exclude '*/drivers/staging/*.[ch]' --exclude '*/sound/*.[ch]' \
-		--exclude '*/arch/[abcdhlmnop]*/*' --exclude '*/arch/r*' --exclude '*/arch/s[hp]*/*' --exclude '*/arch/xtensa/*'
+		--exclude '*/arch/[abcdhlmnop]*/*.[chS]' --exclude '*/arch/[rsx][3ihpt]*/*.[chS]' --exclude '*.dts*'
 	patch -s -p1 -d "$work/source" <"$here/fixes.patch"
 }
 
