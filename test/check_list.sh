@@ -77,7 +77,25 @@ if [ "$mode" != fast ]; then
 	later nice tap_run package 5400 -s 120 -b 20000 nice -n 10 env $packed test/package/package.sh
 fi
 
-# ---- this machine: what talks to others, and may mind that a machine is busy: before the guests ----
+# ---- guests ----
+
+# One beside the tests of this machine that talk to others, then two at a time; the long ones first. Where a suite runs is
+# in its head (docs/hacking.md).
+if [ "$mode" != fast ]; then
+	if [ "$mode" = soak ]; then guest_seconds=3600; fi
+	if turn powercut-7.2 test/vm/powercut.sh; then later guest guest_script powercut-7.2 3600 test/vm/powercut.sh 7.2; fi
+	if [ "$mode" = full ]; then
+		export UBLKD_THIRD=$((tree_number % 3))
+		left_out+=("two thirds of selftests-7.2")
+	fi
+	later guest guest_script selftests-7.2 7200 test/selftests/selftests.sh 7.2
+	if [ "$mode" = soak ]; then add_guests 'With --soak' always; fi
+	if [ "$mode" != full ]; then add_guests 'With --all' always; fi
+	add_guests 'By turns'
+	add_guests 'Runs on' always
+	later guest guest_script guest-runner 1800 test/vm/selftest.sh
+fi
+# ---- this machine: what talks to others ----
 
 export CMOCKA_MESSAGE_OUTPUT=TAP
 units asan
@@ -111,8 +129,11 @@ host trace-timeline 1800 test/trace/timeline.sh build/asan
 host trace-record 900 test/trace/record.sh build/release
 host trace-target 1800 test/trace/target.sh build/release
 host trace-selftest 900 test/trace/selftest.sh build/release/bin
-phase 'tests of this machine'
+phase 'tests of this machine, beside a guest'
+limit[guest]=1
+if [ "$mode" = soak ]; then limit[guest]=0; fi
 run_later host
+limit[guest]=2
 
 # ---- this machine: what only computes: beside two guests ----
 
@@ -190,25 +211,10 @@ fi
 # these take both CPUs for hours: no guest beside them
 if [ "$mode" = soak ]; then
 	phase 'long tests of this machine'
-	run_later
+	limit[guest]=0
+	run_later host
+	limit[guest]=2
 fi
 
-# ---- guests ----
-
-# Two at a time, the long ones first. Where a suite runs is in its head (docs/hacking.md).
-if [ "$mode" != fast ]; then
-	if [ "$mode" = soak ]; then guest_seconds=3600; fi
-	if turn powercut-7.2 test/vm/powercut.sh; then later guest guest_script powercut-7.2 3600 test/vm/powercut.sh 7.2; fi
-	if [ "$mode" = full ]; then
-		export UBLKD_THIRD=$((tree_number % 3))
-		left_out+=("two thirds of selftests-7.2")
-	fi
-	later guest guest_script selftests-7.2 7200 test/selftests/selftests.sh 7.2
-	if [ "$mode" = soak ]; then add_guests 'With --soak' always; fi
-	if [ "$mode" != full ]; then add_guests 'With --all' always; fi
-	add_guests 'By turns'
-	add_guests 'Runs on' always
-	later guest guest_script guest-runner 1800 test/vm/selftest.sh
-fi
 phase 'guests, and what computes'
 run_later
