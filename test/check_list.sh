@@ -12,6 +12,7 @@ esac
 # folders, names, and that what is listed here exists
 tap structure 600 test/structure.py
 tap check-queue 300 test/check_queue_test.sh
+tap check-turns 60 test/check_turns_test.sh
 tap tap-watch 300 test/tap_watch_test.sh
 
 # What comes from the network comes while compilers run.

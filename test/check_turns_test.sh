@@ -1,0 +1,83 @@
+#!/bin/bash
+# Tests check_turns.sh: what one check leaves to others; prints TAP.
+set -uo pipefail
+
+top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cd "$top" || exit 1
+. test/tap.sh
+mode=full
+. test/check_turns.sh
+
+names='one two three four five six seven eight nine'
+changes=docs/some.md
+
+# runs TREE_NUMBER [PATH...]: the names that a check of that tree runs
+runs() {
+	local name
+	tree_number=$1
+	for name in $names; do
+		if turn "$name" "${@:2}"; then echo "$name"; fi
+	done
+}
+
+three_checks_run_each_once() {
+	diff <(for number in 70 71 72; do runs $number; done | sort) <(tr ' ' '\n' <<<"$names" | sort)
+}
+same_tree_same_runs() { diff <(runs 70) <(runs 70); }
+all_runs_all() { [ "$(mode=all && runs 70 | wc -l)" = 9 ]; }
+changed_runs_all() { [ "$(changes=backends/nbd/nbd.c && runs 70 net backends/nbd | wc -l)" = 9 ]; }
+other_changes_do_not() { [ "$(changes=backends/nbdkit/x.c && runs 70 backends/nbd)" = "$(runs 70)" ]; }
+unknown_changes_run_all() { [ "$(changes='' && runs 70 net | wc -l)" = 9 ]; }
+left_out_is_told() {
+	left_out=()
+	runs 70 >"$tmp/ran"
+	[ $(($(wc -l <"$tmp/ran") + ${#left_out[@]})) = 9 ] && print_left_out | grep -q "${left_out[0]}"
+}
+
+ok "three checks one after the other run each once" three_checks_run_each_once
+ok "the same tree runs the same" same_tree_same_runs
+ok "--all runs all" all_runs_all
+ok "what has changed runs" changed_runs_all
+ok "a folder with a longer name is another" other_changes_do_not
+ok "when nobody knows what has changed, all run" unknown_changes_run_all
+ok "what is left out is told" left_out_is_told
+
+# ---- heads of suites, of a made-up folder ----
+
+mkdir -p "$tmp/test/vm"
+cd "$tmp" || exit 1
+cat >test/vm/guest_one.sh <<'EOF2'
+#!/bin/bash
+# In the guest: a test.
+# Runs on: uml, 7.2 asan -m 800M, 6.12
+# By turns: 7.2 -i
+# When these change: net storage
+echo no head
+# Runs on: 6.12 tsan
+EOF2
+printf '#!/bin/bash\n# In the guest: another.\n# By turns: uml\n' >test/vm/guest_two.sh
+guest_seconds=9
+later() { echo "$*"; }
+adds() { # HEADING [ALWAYS]: what is added, sorted
+	added=()
+	add_guests "$@" | sort
+}
+always_in() {
+	diff <(adds 'Runs on' always) <(printf '%s\n' 'guest guest guest-6.12-one 6.12 one 9 release' \
+		'guest guest guest-7.2-one-asan 7.2 one 9 asan -m 800M' 'guest guest guest-uml-one uml one 9 release')
+}
+by_turns() {
+	changes=net/stream.c
+	adds 'By turns' | grep -qx 'guest guest guest-7.2-one 7.2 one 9 release -i'
+}
+without_uml() {
+	no_uml=1
+	adds 'Runs on' always | grep -qx 'guest guest guest-7.2-one 7.2 one 9 release' && ! adds 'Runs on' always | grep uml
+}
+ok "a suite runs where its head says" always_in
+ok "... by turns also when something has changed" by_turns
+ok "... without the quick guest on the emulated one" without_uml
+echo "1..$n"
+exit $bad
