@@ -171,9 +171,9 @@ in_call() {
 	[[ " ${*:2} " == *" $call "* ]]
 }
 
-# shows FILE WORDS: prints the file; true when one of its lines has WORDS (an extended regular expression). By the
+# lines_have FILE WORDS: prints the file; true when one of its lines has WORDS (an extended regular expression). By the
 # shell alone: hundreds of checks look at what a command said, and each process costs them 20 to 60 ms.
-shows() {
+lines_have() {
 	local lines line found=1
 	mapfile -t lines <"$1"
 	for line in "${lines[@]}"; do
@@ -186,14 +186,14 @@ shows() {
 # said WORDS COMMAND...: the command prints WORDS (an extended regular expression), with any exit code.
 said() {
 	"${@:2}" >"$work/said" 2>&1
-	shows "$work/said" "$1"
+	lines_have "$work/said" "$1"
 }
 
 # answers WORDS COMMAND...: the exit code of the command, or failure when it does not print WORDS.
 answers() {
 	local code=0
 	"${@:2}" >"$work/said" 2>&1 || code=$?
-	shows "$work/said" "$1" || return 99
+	lines_have "$work/said" "$1" || return 99
 	return $code
 }
 

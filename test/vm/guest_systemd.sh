@@ -167,7 +167,7 @@ ok "system calls are filtered" status_has Seccomp 2
 ok "six capabilities, and no others" six_caps
 ok "limits and OOMScoreAdjust" limits
 ok "kernel, programs, configuration and control groups are read-only" \
-	may_not /sys/kernel/mm/transparent_hugepage/enabled /proc/sys/vm/swappiness "$prefix" "$config" /boot /sys/fs/cgroup/cgroup.procs
+	may_not /sys/module/ublk_drv/parameters/ublks_max /proc/sys/vm/swappiness "$prefix" "$config" /boot /sys/fs/cgroup/cgroup.procs
 ok "files of devices, state and the disks' settings are not" \
 	may_write /mnt/ram /run/ublkd "/sys/block/$memory/queue/io_timeout"
 ok "all filters are understood" forbidden SystemCallFilter RestrictAddressFamilies RestrictNamespaces
