@@ -35,9 +35,9 @@ mkdir -p "$logs" build/out
 tap_watch=$top/$logs/tap_watch
 build_watch "$tap_watch" || exit 1
 
-# What tap_watch must know of a guest: its suites wait for deadlines of a minute, QEMU uses CPU time for a guest that
+# What tap_watch must know of a guest: its suites wait for deadlines, QEMU uses CPU time for a guest that
 # waits (on the instruction clock all of it), and who runs the guest is asked for its state, which takes a while.
-guest_limits() { echo "-s 90 -c 30 -b $1 -q 25"; }
+guest_limits() { echo "-s 30 -c 30 -b $1 -q 25"; }
 guest_seconds=2700
 
 # guest NAME KERNEL SUITE SECONDS BUILD [FLAG...]: one guest suite with the programs of a build. Flags go to

@@ -35,11 +35,12 @@ fi
 
 phase builds
 step build-asan build asan
-# every rule of the protocol broken, connections cut at every byte: they mostly wait, as compilers do not
-beside tap_run conformance 1800 build/asan/test/conformance
+# Every rule of the protocol broken, connections cut at every byte: they mostly wait, as compilers do not. Some of their
+# cases are about deadlines of 10 s.
+beside tap_run conformance 1800 -s 20 build/asan/test/conformance
 if [ "$mode" != fast ]; then
-	if turn nbd-faults net backends/nbd test/interop; then beside tap_run nbd-faults 3600 build/asan/test/nbd_faults; fi
-	if turn nvme-faults net backends/nvme test/interop; then beside tap_run nvme-faults 3600 build/asan/test/nvme_faults; fi
+	if turn nbd-faults net backends/nbd test/interop; then beside tap_run nbd-faults 3600 -s 20 build/asan/test/nbd_faults; fi
+	if turn nvme-faults net backends/nvme test/interop; then beside tap_run nvme-faults 3600 -s 20 build/asan/test/nvme_faults; fi
 	if turn web-faults net backends/http backends/s3_disk; then beside tap_run web-faults 3600 build/asan/test/web_faults; fi
 fi
 # The unit tests run in the first build only; of the others what is run.
