@@ -7,6 +7,7 @@
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 fuse_pid=
+modprobe -q fuse # built into the stock kernels
 
 # A file of 64 MiB at /mnt/ram/far, served by a process that can be stopped.
 start_fuse() {
