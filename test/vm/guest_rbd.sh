@@ -2,8 +2,8 @@
 # In the guest: rbd on a real Ceph cluster: limits, data under fio, a file system, snapshots and clones, an image that
 # is resized, OSD and monitor that die or stand still, a client on the blocklist, a lock that another has, a full
 # pool, the death and the upgrade of the daemon.
-# Runs on: uml
-# By turns: 7.2
+# By turns: uml, 7.2
+# When these change: backends/rbd
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_rbd_lib.sh"
 . "$here/guest_devices.sh"

@@ -3,8 +3,9 @@
  *
  * vm.sh leaves the orders in the share (argv, env, cwd, binds: strings that end in NUL), and finds
  * the answers there (exit, dmesg). The command writes into pipes, and this process carries them to
- * two consoles (virtio, or serial lines of User-mode Linux): pipes can be opened again (/dev/stderr)
- * and are no terminals. A third console brings vm.sh's only order, "stop": say who is blocked, and end.
+ * two consoles (virtio, or serial lines of User-mode Linux): pipes can be opened again
+ * (/dev/stderr) and are no terminals. A third console brings vm.sh's only order, "stop": say who is
+ * blocked, and end.
  *
  * Failure: anything that makes a run pointless is printed to the kernel's console and ends the
  * guest without an exit file, which vm.sh reports. One thread; nothing is freed, the machine ends.
@@ -32,10 +33,11 @@
 #include <unistd.h>
 
 #define SHARE "/.vm"
-#define EXIT_PORT 0xf4 /* isa-debug-exit, as machine_qemu.sh configures it */
+#define EXIT_PORT 0xf4		/* isa-debug-exit, as machine_qemu.sh configures it */
 #define HOSTFS_MAGIC 0x00c0ffee /* fs/hostfs/hostfs_kern.c */
 
-/* Set by mount_all: User-mode Linux, whose root is a hostfs that has the share and /out mounted in it. */
+/* Set by mount_all: User-mode Linux, whose root is a hostfs that has the share and /out mounted in
+ * it. */
 static int is_uml;
 
 static void write_all(int fd, const char *data, size_t bytes);
@@ -189,7 +191,8 @@ static void mount_all(void)
 	}
 	if (is_uml)
 		return;
-	if (mount("share", SHARE, "virtiofs", 0, NULL) || mount(SHARE "/out", "/out", NULL, MS_BIND, NULL))
+	if (mount("share", SHARE, "virtiofs", 0, NULL) ||
+	    mount(SHARE "/out", "/out", NULL, MS_BIND, NULL))
 		die("mount " SHARE);
 }
 
