@@ -2,7 +2,7 @@
 # In the guest: clients of the control socket and of the metrics that try to occupy the daemon; ids
 # that are already in use; an upgrade of devices that depend on each other through an NBD server.
 # Runs on: uml
-# By turns: 6.12 asan
+# By turns: uml asan, 6.12 asan
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_load.sh"
 

@@ -174,15 +174,15 @@ in_call() {
 # lines_have FILE WORDS: prints the file; true when one of its lines has WORDS (an extended regular expression). By the
 # shell alone: hundreds of checks look at what a command said, and each process costs them 20 to 60 ms.
 lines_have() {
-	local lines line words=$2 found=1
+	local lines line words=$2 missing=1
 	# a brace that begins no interval is itself, as grep -E has it
 	if [[ $words =~ (^|[^\\])\{[^0-9] ]]; then words=${words//\{/\\{}; fi
 	mapfile -t lines <"$1"
 	for line in "${lines[@]}"; do
 		printf '%s\n' "$line"
-		if [[ $line =~ $words ]]; then found=0; fi
+		if [[ $line =~ $words ]]; then missing=0; fi
 	done
-	return $found
+	return $missing
 }
 
 # said WORDS COMMAND...: the command prints WORDS (an extended regular expression), with any exit code.

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Tests the runner of the guest itself (vm.sh); prints TAP. How the end of a command and of a guest is told; with
-# UBLKD_SOAK=1 also what each suite relies on anyway, which takes 100 seconds on a quiet machine.
+# Tests the runner of the guest itself (vm.sh); prints TAP. How the end of a command and of a guest is told, by the kind of
+# guest that vm.sh takes by itself; with UBLKD_ALL=1 by the stock kernels too, with UBLKD_SOAK=1 also what each suite
+# relies on anyway, which takes 100 seconds on a quiet machine.
 # shellcheck disable=SC2317 # check calls the functions that it thinks nobody calls
 set -uo pipefail
 
@@ -11,12 +12,13 @@ trap 'rm -rf "$tmp" "$top/build/out/selftest.$$"' EXIT
 export UBLKD_VM_DMESG=$tmp/dmesg
 number=0
 failed=0
+kind=() # arguments of vm.sh that say which guest
 
 # Runs vm.sh; leaves its exit code in $code, its seconds in $took, its output in $tmp/out and $tmp/err.
 vm() {
 	local begin=$SECONDS
 	code=0
-	"$here/vm.sh" "$@" >"$tmp/out" 2>"$tmp/err" || code=$?
+	"$here/vm.sh" "${kind[@]}" "$@" >"$tmp/out" 2>"$tmp/err" || code=$?
 	took=$((SECONDS - begin))
 }
 
@@ -120,11 +122,27 @@ test_ends() {
 	vm -- sh -c 'echo o >/proc/sysrq-trigger; sleep 100'
 	check "the guest vanishes: 125" code_is 125
 	code=0
-	"$here/vm.sh" -- yes 2>"$tmp/err" | head -n 1 >"$tmp/out"
+	"$here/vm.sh" "${kind[@]}" -- yes 2>"$tmp/err" | head -n 1 >"$tmp/out"
 	code=${PIPESTATUS[0]}
 	check "nobody reads the output: 141" code_is 141
 	vm -k 1.0 -- true
 	check "unknown kernel: 125" code_is 125
+}
+
+# Whoever ends a run that hangs gets to know where.
+test_told_to_end() {
+	local pid
+	"$here/vm.sh" "${kind[@]}" -- sh -c 'echo before; sleep 1000' >"$tmp/out" 2>"$tmp/err" &
+	pid=$!
+	for _ in {1..600}; do
+		if out_is before; then break; fi
+		sleep 0.1
+	done
+	kill -TERM "$pid"
+	code=0
+	wait "$pid" || code=$?
+	check "told to end: 143" code_is 143
+	check "told to end: the guest says which tasks are blocked" grep -q 'sysrq: Show Blocked State' "$tmp/dmesg"
 }
 
 no_guest() { ! pgrep -f "mem,size=$1,share=on" >/dev/null; }
@@ -183,6 +201,16 @@ test_instruction_clock() {
 
 test_streams
 test_ends
+test_told_to_end
+if [ -n "${UBLKD_ALL:-}" ]; then
+	for series in 7.2 6.12; do
+		kind=(-k "$series")
+		test_streams
+		test_ends
+		test_told_to_end
+	done
+	kind=()
+fi
 if [ "${UBLKD_SOAK:-}" = 1 ]; then
 	test_kernels
 	test_live_output
