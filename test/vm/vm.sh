@@ -3,7 +3,7 @@
 #
 #   vm.sh [-k uml|7.2|6.12] [-c CPUS] [-m MEM] [-t SECONDS] [-d DISK] [-n] [-i] [-s] [--] COMMAND [ARG...]
 #   vm.sh --install      install the Debian packages that this needs
-#   vm.sh --uml          also build the kernel of the quick guest (five minutes, once)
+#   vm.sh --uml          also build the kernel of the quick guest (five to ten minutes, once)
 #
 #   -k  the kernel. uml: the quick guest, Linux 7.2 as a program of this machine (User-mode Linux), about as fast
 #       as the machine itself at all but system calls. 7.2, 6.12: Debian's stock kernels, emulated (QEMU).
