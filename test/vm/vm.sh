@@ -143,6 +143,7 @@ build_init() {
 
 # guest.sh has the guest report its state and ends; what does not is killed.
 stop_run() { # PID
+	local tries
 	echo >&"$orders"
 	for ((tries = 0; tries < 150; tries++)); do
 		kill -0 "$1" 2>/dev/null || return 0
