@@ -236,6 +236,7 @@ END
 chmod 755 "$work" && chmod 644 "$work/listen.py"
 # impostor PATH TYPE: a process of nobody's that listens there.
 impostor() {
+	rm -f "$work/impostor" # what the one before said
 	nobody python3 "$work/listen.py" "$1" "$2" >"$work/impostor" 2>&1 &
 	impostor_pid=$!
 	wait_for 20 grep -q listening "$work/impostor"
