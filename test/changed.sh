@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # What has changed lately, for checks that look at that alone. Sourced.
 
-# Names of files that the commits of the last two days and the working tree have changed. The days end at HEAD's own
-# date, so that a commit has the same on each day. Fails when nobody can say.
+# changed HOURS: names of files that the commits of the last hours and the working tree have changed. The hours end at
+# HEAD's own date, so that a commit has the same on each day. Fails when nobody can say.
 changed() {
 	local end base
 	end=$(git log -1 --format=%ct) || return
-	base=$(git rev-list -1 --first-parent --before="@$((end - 2 * 86400))" HEAD) && [ -n "$base" ] || return
+	base=$(git rev-list -1 --first-parent --before="@$((end - $1 * 3600))" HEAD) && [ -n "$base" ] || return
 	git diff --name-only "$base" && git ls-files -o --exclude-standard
 }

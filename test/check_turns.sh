@@ -9,7 +9,8 @@
 
 tree=$(git rev-parse 'HEAD^{tree}' 2>/dev/null | cut -c -14)
 tree_number=$((16#${tree:-1}))
-changes=$(changed) || changes=
+# What was committed before had its check with those commits.
+changes=$(changed 12) || changes=
 left_out=()
 
 # third NAME: 0, 1 or 2: which third of the checks it is run in, counted from this tree's
@@ -34,7 +35,7 @@ turn() {
 	case $mode in all | soak) return ;; esac
 	if [ $# -gt 1 ] && has_changed "${@:2}"; then return; fi
 	if [ "$(third "$1")" = 0 ]; then return; fi
-	left_out+=("$1")
+	if [[ " ${left_out[*]} " != *" $1 "* ]]; then left_out+=("$1"); fi
 	return 1
 }
 
@@ -60,7 +61,7 @@ guest_suites() {
 }
 
 # add_guest SUITE ENTRY ALWAYS: an entry is KERNEL [BUILD] [FLAG OF vm.sh...]. Without the quick guest its suites run
-# on the emulated 7.2.
+# on the emulated 7.2. What is for the build with TSan runs where check_list.sh has made it.
 declare -A added=()
 add_guest() {
 	local suite=$1 always=$3 kernel build=release name words changes_of
@@ -72,6 +73,7 @@ add_guest() {
 		build=${words[0]}
 		words=("${words[@]:1}")
 	fi
+	if [ "$build" = tsan ] && [ -z "${with_tsan:-}" ]; then return; fi
 	name=guest-$kernel-$suite
 	if [ "$build" != release ]; then name+=-$build; fi
 	if [ -n "${added[$name]:-}" ]; then return; fi

@@ -51,7 +51,7 @@ cd "$tmp" || exit 1
 cat >test/vm/guest_one.sh <<'EOF2'
 #!/bin/bash
 # In the guest: a test.
-# Runs on: uml, 7.2 asan -m 800M, 6.12
+# Runs on: uml, 7.2 asan -m 800M, 6.12, 6.12 tsan
 # By turns: 7.2 -i
 # When these change: net storage
 echo no head
@@ -76,8 +76,13 @@ without_uml() {
 	no_uml=1
 	adds 'Runs on' always | grep -qx 'guest guest guest-7.2-one 7.2 one 9 release' && ! adds 'Runs on' always | grep uml
 }
+where_tsan_is_built() {
+	with_tsan=1
+	adds 'Runs on' always | grep -qx 'guest guest guest-6.12-one-tsan 6.12 one 9 tsan'
+}
 ok "a suite runs where its head says" always_in
 ok "... by turns also when something has changed" by_turns
+ok "... with TSan where that is built" where_tsan_is_built
 ok "... without the quick guest on the emulated one" without_uml
 echo "1..$n"
 exit $bad

@@ -42,7 +42,7 @@ product() {
 # rules changed.
 product_changed() {
 	local changes
-	if [ -n "${UBLKD_ALL:-}" ] || ! changes=$(changed) || grep -qxF .clang-tidy <<<"$changes"; then
+	if [ -n "${UBLKD_ALL:-}" ] || ! changes=$(changed 48) || grep -qxF .clang-tidy <<<"$changes"; then
 		product
 		return
 	fi

@@ -1,7 +1,7 @@
 #!/bin/bash
 # In the guest: 16 devices on 2 reactors under I/O at once, then the daemon stops under load.
-# Runs on: uml tsan
-# By turns: 6.12 tsan
+# Runs on: uml, uml tsan
+# With --all: 6.12 tsan
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 
 ram_disk 400 || exit 1

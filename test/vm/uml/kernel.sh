@@ -37,12 +37,19 @@ unpack() {
 	patch -s -p1 -d "$work/source" <"$here/fixes.patch"
 }
 
-# Each word is an argument of make. The names and the time make the program the same each time.
+# With CCACHE_DEPEND, ccache does not see what an assembler file includes (.incbin).
+make_compiler() {
+	local ccache=''
+	if command -v ccache >/dev/null; then ccache='CCACHE_DEPEND=1 ccache '; fi
+	printf '#!/bin/sh\ncase $* in *.S) exec gcc "$@" ;; esac\n%sgcc "$@"\n' "$ccache" >"$work/cc"
+	chmod 755 "$work/cc"
+}
+
+# Each word is an argument of make. The names and the time make the program the same each time. -O1 takes the compiler a
+# sixth less than -Os, and -O2 a third more.
 compile() {
-	local cc=gcc
-	if command -v ccache >/dev/null; then cc='ccache gcc' && export CCACHE_DEPEND=1; fi
 	export KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 2026' KBUILD_BUILD_USER=ublkd KBUILD_BUILD_HOST=ublkd
-	make -s -C "$work/source" ARCH=um O="$work/build" CC="$cc" -j "$(nproc)" "$@"
+	make -s -C "$work/source" ARCH=um O="$work/build" CC="$work/cc" KCFLAGS=-O1 -j "$(nproc)" "$@"
 }
 
 # An option that the source does not take (its dependency is missing, or its name has changed) is an error.
@@ -58,6 +65,7 @@ build() {
 	rm -rf "$work"
 	mkdir -p "$work"
 	unpack
+	make_compiler
 	configure
 	say "building the kernel of the quick guest"
 	compile linux modules
