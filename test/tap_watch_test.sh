@@ -15,14 +15,26 @@ PATH=$tmp:$PATH
 export TAP_WATCH_GDB=false # it takes longer than all else
 
 cat >"$tmp/loop.c" <<'END'
+#include <time.h>
 #include <unistd.h>
 
 volatile int done;
 int main(int argc, char **argv)
 {
-	while (!done)
-		if (argc > 1)
+	char how = argc > 1 ? argv[1][0] : 'l';
+
+	if (how == 'd' && vfork() == 0) { /* its parent is in D meanwhile */
+		sleep(2);
+		_exit(0);
+	}
+	while (!done && how != 'd') {
+		clock_t until = how == 't' ? clock() + CLOCKS_PER_SEC / 1000 : 0;
+
+		while (until && clock() < until)
+			;
+		if (how != 'l')
 			usleep(20000);
+	}
 }
 END
 cc -O0 -w -o "$tmp/$looper" "$tmp/loop.c" || exit 1
@@ -73,6 +85,10 @@ ok "one that polls, and what is polled for never comes" watch 124 'echo ok 1; $l
 ok "one whose grandchild hangs in a session of its own" watch 124 \
 	'(setsid bash -c "trap : TERM; $sleeper 100; $sleeper 100" &); echo ok 1; tail -f /dev/null'
 ok "... which is seen" says "^# process [0-9]+ $sleeper, "
+ok "one that uses a twentieth of a CPU" watch 0 -c 2 'echo ok 1; timeout 5 $looper twentieth; echo ok 2'
+ok "... hangs where one that only waits may use more" watch 124 -c 50 -t 60 'echo ok 1; $looper twentieth; :'
+ok "... and not for its time" says '^not ok 2 - hung: no output for 1 s '
+ok "one that waits for a slow disk" watch 0 -s 0.5 'echo ok 1; $looper disk; echo ok 2'
 ok "one that prints slowly but steadily" watch 0 'for n in 1 2 3 4 5; do echo "ok $n"; sleep 0.5; done'
 ok "... and only comments" watch 0 'for n in 1 2 3 4 5; do echo "# waits"; sleep 0.5; done'
 works() { watch 0 'echo ok 1; end=$((SECONDS + 3)); while ((SECONDS < end)); do :; done; echo ok 2'; }
