@@ -6,6 +6,7 @@
 #   $run/root        served as the guest's root: the machine's folders, read-only, and our init
 #   $run/share       the guest's /.vm: orders to init (argv, env, cwd, binds), its answers (exit, dmesg)
 #   $out             the guest's /out
+#   $run/memory      its memory, a file that grows as it is used
 #   $run/console     the kernel's console; stdout, stderr: the command's
 #   $run/orders.in   the order to init: stop
 set -euo pipefail
@@ -59,6 +60,13 @@ is_hidden() { # PATH: below a place that is a tmpfs in the guest
 		if [[ $1 == "$place"/* ]]; then return 0; fi
 	done
 	return 1
+}
+
+# In huge pages where this machine's kernel has them for tmpfs: a boot takes a tenth less.
+mount_memory() {
+	mkdir "$run/memory"
+	mount -t tmpfs -o "size=$memory,huge=within_size" tmpfs "$run/memory" 2>/dev/null ||
+		mount -t tmpfs -o "size=$memory" tmpfs "$run/memory"
 }
 
 bind_hidden() { # PATH...
@@ -182,6 +190,7 @@ main() {
 	printf '%s\0' "$@" >"$share/argv"
 	printf '%s\0' "$PWD" >"$share/cwd"
 	environment >"$share/env"
+	mount_memory
 	machine_start
 	carry_output
 	wait_guest

@@ -31,7 +31,7 @@ machine_options() {
 	fi
 	options=("${accel[@]}" -cpu "$cpu" -smp "$cpus"
 		-M "q35,smm=off,hpet=off,sata=off,usb=off,vmport=off,memory-backend=mem"
-		-m "$memory" -object "memory-backend-memfd,id=mem,size=$memory,share=on"
+		-m "$memory" -object "memory-backend-file,id=mem,size=$memory,share=on,mem-path=$run/memory/guest"
 		-nodefaults -display none -no-reboot -device "isa-debug-exit,iobase=0xf4,iosize=4")
 }
 

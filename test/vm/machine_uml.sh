@@ -4,11 +4,10 @@
 #
 # machine_start: sets $machine, the process whose end is the guest's.
 
-# The memory is a file that grows as the guest uses it. Processes run in stubs under seccomp, which SMP needs.
+# Its memory is a file in $run/memory. Processes run in stubs under seccomp, which SMP needs.
 # noreboot: a guest that panics or restarts ends. The hardening is that of the emulated guests: none.
 machine_start() {
-	mkdir "$run/memory" "$run/uml"
-	mount -t tmpfs -o "size=$memory" tmpfs "$run/memory"
+	mkdir "$run/uml"
 	mount --bind "$share" "$root/.vm"
 	mount --bind "$out" "$root/out"
 	TMPDIR=$run/memory "$kernel/linux" "mem=$memory" "ncpus=$cpus" umid=guest "uml_dir=$run/uml" \
