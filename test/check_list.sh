@@ -183,7 +183,7 @@ if turn interop-qcow2-hostile backends/qcow2; then host interop-qcow2-hostile 18
 # what is put in on purpose, and connections cut at every byte, run without ASan
 sim_only=--only-runs
 if [ "$mode" = soak ]; then sim_only=; fi
-computes sim-asan 1800 build/asan/bin/sim $sim_only --runs 128 --ios 1000
+computes sim-asan 1800 build/asan/bin/sim $sim_only --runs 64 --ios 1000
 # an adopted device fails while requests wait for a server that is gone: its end has a deadline
 computes sim-unasked-stop 600 build/release/bin/sim --only-runs --seed 20261123000027931 --runs 1
 # Seeds of this state of the tree, beside those that all have: each change brings others, and who checks a change again

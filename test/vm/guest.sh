@@ -11,7 +11,7 @@
 #   $run/orders.in   the order to init: stop
 set -euo pipefail
 # shellcheck disable=SC2154 # exported by vm.sh
-: "$top" "$out" "$bin" "$dmesg" "$virtiofsd" "$kernel" "$orders" "$series" "$cpus" "$memory" "$limit" "$disk" "$nvme"
+: "$top" "$out" "$bin" "$dmesg" "$virtiofsd" "$qemu" "$kernel" "$orders" "$series" "$cpus" "$memory" "$limit" "$disk" "$nvme"
 
 run=/dev/shm
 root=$run/root

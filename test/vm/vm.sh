@@ -2,7 +2,7 @@
 # Runs one command as root in a guest with the real ublk driver.
 #
 #   vm.sh [-k uml|7.2|6.12] [-c CPUS] [-m MEM] [-t SECONDS] [-d DISK] [-n] [-i] [-s] [--] COMMAND [ARG...]
-#   vm.sh --install      install the Debian packages that this needs
+#   vm.sh --install      install the Debian packages that this needs, and a newer QEMU where that is old
 #   vm.sh --uml          also build the kernel of the quick guest (five to ten minutes, once)
 #
 #   -k  the kernel. uml: the quick guest, Linux 7.2 as a program of this machine (User-mode Linux), about as fast
@@ -31,7 +31,7 @@
 #   UBLKD_VM_ENV      names of variables to pass on, separated by spaces
 #   UBLKD_VM_DMESG    where dmesg goes (build/out/dmesg-KERNEL.txt)
 #   UBLKD_VM_ACCEL    kvm or tcg (tcg: works everywhere)
-#   UBLKD_VM_QEMU     another qemu-system-x86_64
+#   UBLKD_VM_QEMU     another qemu-system-x86_64 (that of qemu.sh, which is fast; with -i this machine's)
 #   UBLKD_CACHE       where kernels are kept (~/.cache/ublkd/guest)
 set -euo pipefail
 
@@ -130,6 +130,13 @@ choose_kernel() {
 	if [ "$series" = uml ]; then kind=uml; fi
 }
 
+# The numbers of the instruction clock are to be compared with those of other machines: it stays with their QEMU.
+choose_qemu() {
+	qemu='qemu-system-x86_64'
+	if [ -z "$icount" ]; then qemu=$("$here/qemu.sh" path); fi
+	qemu=${UBLKD_VM_QEMU:-$qemu}
+}
+
 # --- the run ------------------------------------------------------------------------------------
 
 build_init() {
@@ -172,6 +179,7 @@ main() {
 	if [ "${1:-}" = --install ]; then
 		# shellcheck disable=SC2046 # words
 		install_packages $(packages)
+		"$here/qemu.sh" get || say "no newer QEMU: emulated guests take half as long again"
 		exit
 	fi
 	if [ "${1:-}" = --uml ]; then
@@ -186,17 +194,19 @@ main() {
 	if [ $# -eq 0 ]; then usage >&2 && die "no command given"; fi
 	check_machine
 	build_init
+	qemu=
 	if [ "$kind" = uml ]; then
 		kernel=$("$here/uml/kernel.sh" get) || exit 125
 	else
 		kernel=$("$here/kernel.sh" get "$series") || exit 125
+		choose_qemu
 	fi
 	out=$top/build/out
 	mkdir -p "$out"
 	bin=${UBLKD_BIN_DIR:-$top/build/release/bin}
 	dmesg=${UBLKD_VM_DMESG:-$out/dmesg-$series.txt}
 	virtiofsd=$(virtiofsd_path)
-	export top out bin dmesg virtiofsd kernel kind series cpus memory limit icount single disk nvme
+	export top out bin dmesg virtiofsd qemu kernel kind series cpus memory limit icount single disk nvme
 	run_guest "$@"
 }
 
