@@ -38,18 +38,20 @@ product() {
 		'host/*.c' 'daemon/*.c' 'ublkctl/*.c' 'tracefile/*.c' 'ublktrace/*.c' ':!ublktrace/bpf'
 }
 
-# Product sources that changed, or that include a header that did; all of them with --all, or when the
-# rules changed.
+# Product sources that changed, and for each header that did one that includes it: what is found in a header is found
+# through any. All of them with --all, or when the rules changed.
 product_changed() {
-	local changes
+	local changes seen header including
 	if [ -n "${UBLKD_ALL:-}" ] || ! changes=$(changed 48) || grep -qxF .clang-tidy <<<"$changes"; then
 		product
 		return
 	fi
-	{
-		product | grep -xFf <(grep '\.c$' <<<"$changes")
-		product | xargs grep -lFf <(sed -n 's/.*\.h$/#include "&"/p' <<<"$changes")
-	} | sort -u
+	seen=$(product | grep -xFf <(grep '\.c$' <<<"$changes"))
+	for header in $(grep '\.h$' <<<"$changes"); do
+		including=$(product | xargs grep -lF "#include \"$header\"")
+		if ! grep -qxFf <(echo "$including") <<<"$seen"; then seen+=$'\n'$(head -n 1 <<<"$including"); fi
+	done
+	grep . <<<"$seen"
 }
 
 tidy() { product_changed | test/tidy.py "$build" "${analyzer[@]}"; }

@@ -29,7 +29,7 @@ pick() { # TREE DIR PROGRAM...
 	mkdir -p "$dir/lib" "$dir/program"
 	for name; do
 		cp "$tree/usr/bin/$name" "$dir/program/" || return
-		"$loader" --inhibit-cache --library-path "$libraries:$libraries/pulseaudio" --list "$tree/usr/bin/$name" >"$tree/list"
+		"$loader" --inhibit-cache --library-path "$libraries" --list "$tree/usr/bin/$name" >"$tree/list"
 		if grep -F 'not found' "$tree/list" >&2; then return 1; fi
 		for path in "$loader" $(awk -v tree="$tree/" 'index($3, tree) == 1 { print $3 }' "$tree/list"); do
 			cp -L "$path" "$dir/lib/" || return
