@@ -1,12 +1,53 @@
 /* Servers on this machine that variants have as their peers: an NVMe/TCP target, a web server. */
 #include "variant_peers.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "variants.h"
+
+/* A shell that waits starts a program for each look, and takes more CPU time than who it waits for.
+ */
+#define WAIT_MS 10000
+#define LOOK_MS 2
+
+bool variant_says(const char *path)
+{
+	struct stat st;
+
+	for (int i = 0; i < WAIT_MS / LOOK_MS; i++, usleep(LOOK_MS * 1000))
+		if (stat(path, &st) == 0 && st.st_size > 0)
+			return true;
+	return false;
+}
+
+/* A process has ended before its parent has taken notice of that, which may take long. */
+void variant_end(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	struct pollfd wait = { .events = POLLIN };
+	int pid;
+
+	while (f && fscanf(f, "%d", &pid) == 1) {
+		wait.fd = (int)syscall(SYS_pidfd_open, pid, 0);
+		if (wait.fd < 0)
+			continue; /* it is gone */
+		kill(pid, SIGTERM);
+		if (poll(&wait, 1, WAIT_MS) != 1)
+			fprintf(stderr, "process %d of %s does not end\n", pid, path);
+		close(wait.fd);
+	}
+	if (f)
+		fclose(f);
+	unlink(path);
+}
 
 /* What listens says its port, which is the "path". */
 static const char *nvme_listener(const char *program)
@@ -62,20 +103,18 @@ const char *variant_nvme_tls(void)
 /* A web server of ours whose object is the pattern; its port is the "path". */
 static const char *web_server_of(const char *program, const char *args)
 {
-	char command[3000];
+	char command[3000], port[600];
 	FILE *f;
 
-	snprintf(
-		command, sizeof(command),
-		"rm -f %s/web.port; setsid " UBLKD_SOURCE
-		"/test/interop/%s --port-file %s/web.port %s >/dev/null 2>&1 "
-		"</dev/null & echo $! >%s/web.pid; "
-		"until [ -s %s/web.port ]; do kill -0 $(cat %s/web.pid) || exit 1; sleep .01; done",
-		variant_dir, program, variant_dir, args, variant_dir, variant_dir, variant_dir);
-	if (system(command) != 0)
+	snprintf(port, sizeof(port), "%s/web.port", variant_dir);
+	snprintf(command, sizeof(command),
+		 "rm -f %s; setsid " UBLKD_SOURCE
+		 "/test/interop/%s --port-file %s %s >/dev/null 2>&1 "
+		 "</dev/null & echo $! >%s/web.pid",
+		 port, program, port, args, variant_dir);
+	if (system(command) != 0 || !variant_says(port))
 		return "the web server does not start";
-	snprintf(command, sizeof(command), "%s/web.port", variant_dir);
-	f = fopen(command, "re");
+	f = fopen(port, "re");
 	if (!f || fscanf(f, "%500s", variant_path) != 1)
 		return "the web server does not say its port";
 	fclose(f);
@@ -116,14 +155,12 @@ const char *variant_store_bad(void)
 
 void variant_web_stop(void)
 {
-	char command[1400];
+	char path[600];
 
-	snprintf(command, sizeof(command),
-		 "pid=$(cat %s/web.pid 2>/dev/null) || exit 0; kill $pid; "
-		 "while kill -0 $pid 2>/dev/null; do sleep .01; done; rm -f %s/web.*",
-		 variant_dir, variant_dir);
-	if (system(command) != 0)
-		fprintf(stderr, "the web server does not end\n");
+	snprintf(path, sizeof(path), "%s/web.pid", variant_dir);
+	variant_end(path);
+	snprintf(path, sizeof(path), "%s/web.port", variant_dir);
+	unlink(path);
 }
 
 const char *variant_nvme_plain(void)
@@ -140,13 +177,12 @@ const char *variant_nvme_pieces(void)
 
 void variant_nvme_stop(void)
 {
-	char command[2000];
+	char path[700];
 
-	snprintf(command, sizeof(command),
-		 "pids=$(cat %s/nvme.pid 2>/dev/null) || exit 0; kill $pids; for pid in $pids; do "
-		 "while kill -0 $pid 2>/dev/null; do sleep .01; done; done; rm -f "
-		 "%s/nvme.* " NVME_KEY_PATH,
-		 variant_dir, variant_dir, variant_path);
-	if (system(command) != 0)
-		fprintf(stderr, "the NVMe target does not end\n");
+	snprintf(path, sizeof(path), "%s/nvme.pid", variant_dir);
+	variant_end(path);
+	snprintf(path, sizeof(path), "%s/nvme.ready", variant_dir);
+	unlink(path);
+	snprintf(path, sizeof(path), NVME_KEY_PATH, variant_path);
+	unlink(path);
 }

@@ -125,11 +125,13 @@ static const char *nbdkit(const char *args)
 		return "nbdkit is not installed";
 	snprintf(variant_path, sizeof(variant_path), "%s/nbd.sock", variant_dir);
 	/* The file with its number comes a little after it is in the background. */
-	snprintf(command, sizeof(command),
-		 "nbdkit -U %s -P %s.pid %s && until [ -s %s.pid ]; do sleep .01; done",
-		 variant_path, variant_path, args, variant_path);
+	snprintf(command, sizeof(command), "nbdkit -U %s -P %s.pid %s", variant_path, variant_path,
+		 args);
 	unlink(variant_path);
-	return system(command) == 0 ? NULL : "nbdkit does not start";
+	if (system(command) != 0)
+		return "nbdkit does not start";
+	snprintf(command, sizeof(command), "%s.pid", variant_path);
+	return variant_says(command) ? NULL : "nbdkit does not say its number";
 }
 
 static const char *nbdkit_memory(void)
@@ -152,14 +154,13 @@ static const char *nbdkit_old(void)
 
 static void nbdkit_stop(void)
 {
-	char command[2000];
+	char path[700];
 
-	snprintf(command, sizeof(command),
-		 "pid=$(cat %s.pid 2>/dev/null) || exit 0; kill $pid; "
-		 "while kill -0 $pid 2>/dev/null; do sleep .01; done; rm -f %s %s.pid",
-		 variant_path, variant_path, variant_path);
-	if (variant_path[0] && system(command) != 0)
-		fprintf(stderr, "nbdkit does not end\n");
+	if (!variant_path[0])
+		return;
+	snprintf(path, sizeof(path), "%s.pid", variant_path);
+	variant_end(path);
+	unlink(variant_path);
 }
 
 static const char *qemu_image(const char *options, const char *then)
