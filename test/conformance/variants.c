@@ -116,7 +116,8 @@ static const char *huge_pages(void)
 	return free_nr >= 3 ? NULL : "fewer than 3 free huge pages (sysctl vm.nr_hugepages=3)";
 }
 
-/* It goes into the background once it listens; a variant's content is that of one server. */
+/* In the background it listens, and says its number a little later; a variant's content is that of
+ * one server. */
 static const char *nbdkit(const char *args)
 {
 	char command[3000];
@@ -124,7 +125,6 @@ static const char *nbdkit(const char *args)
 	if (system("command -v nbdkit >/dev/null") != 0)
 		return "nbdkit is not installed";
 	snprintf(variant_path, sizeof(variant_path), "%s/nbd.sock", variant_dir);
-	/* The file with its number comes a little after it is in the background. */
 	snprintf(command, sizeof(command), "nbdkit -U %s -P %s.pid %s", variant_path, variant_path,
 		 args);
 	unlink(variant_path);
