@@ -116,8 +116,7 @@ static const char *huge_pages(void)
 	return free_nr >= 3 ? NULL : "fewer than 3 free huge pages (sysctl vm.nr_hugepages=3)";
 }
 
-/* In the background it listens, and says its number a little later; a variant's content is that of
- * one server. */
+/* In the background it listens, then writes its number; its content is one variant's. */
 static const char *nbdkit(const char *args)
 {
 	char command[3000];
