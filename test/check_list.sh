@@ -181,9 +181,10 @@ if [ "$mode" = soak ]; then computes interop-qcow2-oracle 900 test/interop/qcow2
 if turn interop-qcow2-qemu backends/qcow2; then host interop-qcow2-qemu 1800 test/interop/qcow2_qemu.sh build/asan; fi
 if turn interop-qcow2-hostile backends/qcow2; then host interop-qcow2-hostile 1800 test/interop/qcow2_hostile.sh build/asan; fi
 # what is put in on purpose, and connections cut at every byte, run without ASan
-sim_only=--only-runs
+sim_only=--only-runs sim_runs=64
 if [ "$mode" = soak ]; then sim_only=; fi
-computes sim-asan 1800 build/asan/bin/sim $sim_only --runs 64 --ios 1000
+if [ -n "${UBLKD_ALL:-}" ]; then sim_runs=128; fi
+computes sim-asan 1800 build/asan/bin/sim $sim_only --runs $sim_runs --ios 1000
 # an adopted device fails while requests wait for a server that is gone: its end has a deadline
 computes sim-unasked-stop 600 build/release/bin/sim --only-runs --seed 20261123000027931 --runs 1
 # Seeds of this state of the tree, beside those that all have: each change brings others, and who checks a change again

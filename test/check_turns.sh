@@ -35,7 +35,7 @@ turn() {
 	case $mode in all | soak) return ;; esac
 	if [ $# -gt 1 ] && has_changed "${@:2}"; then return; fi
 	if [ "$(third "$1")" = 0 ]; then return; fi
-	if [[ " ${left_out[*]} " != *" $1 "* ]]; then left_out+=("$1"); fi
+	left_out+=("$1")
 	return 1
 }
 

@@ -41,14 +41,15 @@ product() {
 # Product sources that changed, and for each header that did one that includes it: what is found in a header is found
 # through any. All of them with --all, or when the rules changed.
 product_changed() {
-	local changes seen header including
+	local changes all seen header including
 	if [ -n "${UBLKD_ALL:-}" ] || ! changes=$(changed 48) || grep -qxF .clang-tidy <<<"$changes"; then
 		product
 		return
 	fi
-	seen=$(product | grep -xFf <(grep '\.c$' <<<"$changes"))
+	all=$(product)
+	seen=$(grep -xFf <(grep '\.c$' <<<"$changes") <<<"$all")
 	for header in $(grep '\.h$' <<<"$changes"); do
-		including=$(product | xargs grep -lF "#include \"$header\"")
+		including=$(xargs grep -lF "#include \"$header\"" <<<"$all")
 		if ! grep -qxFf <(echo "$including") <<<"$seen"; then seen+=$'\n'$(head -n 1 <<<"$including"); fi
 	done
 	grep . <<<"$seen"

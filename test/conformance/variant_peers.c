@@ -13,8 +13,7 @@
 #include "base/util.h"
 #include "variants.h"
 
-/* A shell that waits starts a program for each look, and takes more CPU time than who it waits for.
- */
+/* In C, as a shell starts a program for each look: more CPU time than the server takes. */
 #define WAIT_MS 10000
 #define LOOK_MS 2
 

@@ -62,13 +62,6 @@ is_hidden() { # PATH: below a place that is a tmpfs in the guest
 	return 1
 }
 
-# In huge pages where this machine's kernel has them for tmpfs: a boot takes a tenth less.
-mount_memory() {
-	mkdir "$run/memory"
-	mount -t tmpfs -o "size=$memory,huge=within_size" tmpfs "$run/memory" 2>/dev/null ||
-		mount -t tmpfs -o "size=$memory" tmpfs "$run/memory"
-}
-
 bind_hidden() { # PATH...
 	local path number=0
 	: >"$share/binds"
@@ -89,6 +82,13 @@ environment() {
 	for name in ${UBLKD_VM_ENV:-}; do
 		if [ -n "${!name+set}" ]; then printf '%s=%s\0' "$name" "${!name}"; fi
 	done
+}
+
+# In huge pages where this machine's kernel has them for tmpfs: a boot takes a tenth less.
+mount_memory() {
+	mkdir "$run/memory"
+	mount -t tmpfs -o "size=$memory,huge=within_size" tmpfs "$run/memory" 2>/dev/null ||
+		mount -t tmpfs -o "size=$memory" tmpfs "$run/memory"
 }
 
 # --- the output, and the end ---------------------------------------------------------------------

@@ -4,7 +4,7 @@
 
 version_of() { "$@" --version 2>/dev/null | sed -nE '1s/^[^0-9]* ([0-9]+\.[0-9]+).*/\1/p'; }
 
-is_version() { # WANTED VERSION
+is_at_least() { # WANTED VERSION
 	[ -n "$2" ] && [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
 }
 
@@ -52,12 +52,21 @@ write_starters() { # DIR PROGRAM...
 	done
 }
 
-# fetch_newer KEPT PACKAGE PATTERN PROGRAM...: fills the folder KEPT of the cache. What else it takes of the packages is
-# up to take_more TREE DIR, if the caller has one.
+has_programs() { # DIR PROGRAM...
+	local dir=$1 name
+	shift
+	for name; do [ -x "$dir/$name" ] || return; done
+}
+
+# fetch_newer KEPT VERSION PACKAGE PATTERN PROGRAM...: fills the folder KEPT of the cache, unless it has the programs. The
+# first must have that version or a newer one. What else it takes of the packages is up to take_more TREE DIR, if the
+# caller has one.
 fetch_newer() {
-	local kept=$1 wanted=$2 pattern=$3 stage package suite apt packages deb
-	shift 3
+	local kept=$1 version=$2 wanted=$3 pattern=$4 stage package suite apt packages deb
+	shift 4
+	if has_programs "$kept" "$@"; then return; fi
 	lock
+	if has_programs "$kept" "$@"; then return; fi # by another run, meanwhile
 	rm -rf "$cache/.${kept##*/}"-*
 	find_suite "$wanted" trixie newer_package "$wanted" || return
 	mapfile -t packages < <(with_libraries "$wanted" "$pattern")
@@ -66,7 +75,8 @@ fetch_newer() {
 	say_size "${packages[@]}"
 	download "$stage" "${packages[@]}" || return
 	for deb in "$stage"/*.deb; do dpkg-deb -x "$deb" "$stage/tree" || return; done
-	pick "$stage/tree" "$stage/new" "$@" && write_starters "$stage/new" "$@" || return
+	pick "$stage/tree" "$stage/new" "$@" && write_starters "$stage/new" "$@" &&
+		is_at_least "$version" "$(version_of "$stage/new/$1")" || return
 	if declare -F take_more >/dev/null; then take_more "$stage/tree" "$stage/new" || return; fi
 	rm -rf "$kept" && mv -T "$stage/new" "$kept" && rm -rf "$stage"
 }

@@ -20,8 +20,8 @@ take_more() { # TREE DIR
 
 case ${1:-} in
 get)
-	if is_version 9 "$(version_of "$name")" || [ -x "$kept/$name" ]; then exit; fi
-	fetch_newer "$kept" qemu-system-x86 'qemu-system-(common|data)|seabios' "$name"
+	if is_at_least 9 "$(version_of "$name")"; then exit; fi
+	fetch_newer "$kept" 9 qemu-system-x86 'qemu-system-(common|data)|seabios' "$name"
 	;;
 path) if [ -x "$kept/$name" ]; then echo "$kept/$name"; else echo "$name"; fi ;;
 *) sed -n '2,7s/^# \{0,1\}//p' "$0" && exit 2 ;;

@@ -14,15 +14,12 @@ here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 kept=$cache/qemu-nbd
 place=$(dirname "$(dirname "$here")")/build/vm/qemu-nbd
 
-# An older one had qemu-nbd alone.
-is_kept() { [ -x "$kept/qemu-io" ]; }
-
 get() {
-	if is_version 8.2 "$(version_of qemu-nbd)"; then
+	if is_at_least 8.2 "$(version_of qemu-nbd)"; then
 		ln -s "$(command -v qemu-nbd)" "$place.new/qemu-nbd"
 		return
 	fi
-	is_kept || fetch_newer "$kept" qemu-utils - qemu-nbd qemu-img qemu-io || return
+	fetch_newer "$kept" 8.2 qemu-utils - qemu-nbd qemu-img qemu-io || return
 	cp -a "$kept/." "$place.new/"
 }
 

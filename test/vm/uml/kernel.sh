@@ -46,7 +46,7 @@ make_compiler() {
 }
 
 # Each word is an argument of make. The names and the time make the program the same each time. -O1 takes the compiler a
-# sixth less than -Os, and -O2 a third more.
+# sixth less than -Os.
 compile() {
 	export KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 2026' KBUILD_BUILD_USER=ublkd KBUILD_BUILD_HOST=ublkd
 	make -s -C "$work/source" ARCH=um O="$work/build" CC="$work/cc" KCFLAGS=-O1 -j "$(nproc)" "$@"
