@@ -39,10 +39,10 @@ product() {
 }
 
 # Product sources that changed, and for each header that did one that includes it: what is found in a header is found
-# through any. All of them with --all, or when the rules changed.
+# through any. All of them with --all.
 product_changed() {
 	local changes all seen header including
-	if [ -n "${UBLKD_ALL:-}" ] || ! changes=$(changed 48) || grep -qxF .clang-tidy <<<"$changes"; then
+	if [ -n "${UBLKD_ALL:-}" ] || ! changes=$(changed 48); then
 		product
 		return
 	fi

@@ -85,7 +85,7 @@ ok "a file system" file_system cached
 
 for name in $all; do load $name; done
 ok "the store is killed: requests wait" eval 'kill_store && stands bare'
-ok "... why-stuck says for what" wait_for 20 said 's3-disk: (the server|waiting for one of the buffers)' ublkctl why-stuck bare
+ok "... why-stuck says for what" wait_for 20 said 's3-disk: (the server|waiting for one of the (buffers|connections))' ublkctl why-stuck bare
 ok "... it is back: they go on" eval 'start_store && works bare && works cached'
 # shellcheck disable=SC2086 # words
 ok "killed $kills times, it serves again" kill_and_start $kills "$work/s3.yaml" $all
