@@ -55,7 +55,7 @@ if [ "$mode" != fast ]; then
 	# what has threads or talks to them
 	threaded='test_reactor test_mailbox test_reactors test_socket test_socket_turns test_commands test_device_set test_device_set_work
 		test_foreign_threads test_life test_nbd_examine test_qcow2_threads test_rbd_keys test_rbd_lost test_rbd_settle test_rbd_threads test_throttle_threads test_watchdog'
-	if turn tsan base reactor daemon net storage backends/rbd filters/throttle; then
+	if turn tsan reactor backends/rbd filters/throttle filters/shared; then
 		# shellcheck disable=SC2086
 		step build-tsan build tsan ublkd ublkd-keeper ublkctl $threaded
 		with_tsan=1

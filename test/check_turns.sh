@@ -3,7 +3,8 @@
 # which sets $mode.
 #
 # A turn comes by the hash of the tree: each change runs another third, and who checks a change again runs the same.
-# A name is in the same third for all suites that have it, so a run of a guest is named by its kernel too.
+# A name is in the same third for all suites that have it, so a run of a guest is named by its kernel too. What each check
+# runs on the quick guest, which is 7.2, runs on the stock 7.2 in each sixth.
 
 . test/changed.sh
 
@@ -13,11 +14,11 @@ tree_number=$((16#${tree:-1}))
 changes=$(changed 12) || changes=
 left_out=()
 
-# third NAME: 0, 1 or 2: which third of the checks it is run in, counted from this tree's
-third() {
+# part NAME OF: from 0 on: in which of so many parts of the checks it is run, counted from this tree's
+part() {
 	local sum
 	sum=$(cksum <<<"$1")
-	echo $(((${sum%% *} + tree_number) % 3))
+	echo $(((${sum%% *} + tree_number) % $2))
 }
 
 # has_changed PATH...: one of these files, or something in one of these folders. Also when nobody can say.
@@ -30,11 +31,12 @@ has_changed() {
 	return 1
 }
 
-# turn NAME [PATH...]: whether this check runs it: because all do, or one of these has changed, or it has its turn
+# turn NAME [PATH...]: whether this check runs it: because all do, or one of these has changed, or it has its turn, which
+# is each third, or $parts
 turn() {
 	case $mode in all | soak) return ;; esac
 	if [ $# -gt 1 ] && has_changed "${@:2}"; then return; fi
-	if [ "$(third "$1")" = 0 ]; then return; fi
+	if [ "$(part "$1" "${parts:-3}")" = 0 ]; then return; fi
 	left_out+=("$1")
 	return 1
 }
@@ -64,7 +66,7 @@ guest_suites() {
 # on the emulated 7.2. What is for the build with TSan runs where check_list.sh has made it.
 declare -A added=()
 add_guest() {
-	local suite=$1 always=$3 kernel build=release name words changes_of
+	local suite=$1 always=$3 kernel build=release name words changes_of parts=3
 	read -ra words <<<"$2"
 	kernel=${words[0]}
 	if [ "$kernel" = uml ] && [ -n "${no_uml:-}" ]; then kernel=7.2; fi
@@ -78,6 +80,7 @@ add_guest() {
 	if [ "$build" != release ]; then name+=-$build; fi
 	if [ -n "${added[$name]:-}" ]; then return; fi
 	read -ra changes_of < <(said_in "$suite" 'When these change')
+	if [ "$kernel" = 7.2 ] && said_in "$suite" 'Runs on' | grep -q '^uml'; then parts=6; fi
 	if [ -n "$always" ] || turn "$name" "${changes_of[@]}"; then
 		added[$name]=1
 		later guest guest "$name" "$kernel" "$suite" "$guest_seconds" "$build" "${words[@]}"

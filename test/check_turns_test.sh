@@ -68,6 +68,18 @@ always_in() {
 	diff <(adds 'Runs on' always) <(printf '%s\n' 'guest guest guest-6.12-one 6.12 one 9 release' \
 		'guest guest guest-7.2-one-asan 7.2 one 9 asan -m 800M' 'guest guest guest-uml-one uml one 9 release')
 }
+# What the quick guest has anyway: by its number, which part is its turn.
+sixth() {
+	local number
+	changes=docs/some.md
+	for number in 70 71 72 73 74 75; do
+		tree_number=$number
+		adds 'By turns'
+	done | sort | uniq -c | sed 's/^ *//'
+}
+seldom_where_the_quick_guest_has_it() {
+	diff <(sixth) <(printf '%s\n' '1 guest guest guest-7.2-one 7.2 one 9 release -i' '2 guest guest guest-uml-two uml two 9 release')
+}
 by_turns() {
 	changes=net/stream.c
 	adds 'By turns' | grep -qx 'guest guest guest-7.2-one 7.2 one 9 release -i'
@@ -81,6 +93,7 @@ where_tsan_is_built() {
 	adds 'Runs on' always | grep -qx 'guest guest guest-6.12-one-tsan 6.12 one 9 tsan'
 }
 ok "a suite runs where its head says" always_in
+ok "... on the stock 7.2 seldom where the quick guest runs it" seldom_where_the_quick_guest_has_it
 ok "... by turns also when something has changed" by_turns
 ok "... with TSan where that is built" where_tsan_is_built
 ok "... without the quick guest on the emulated one" without_uml
