@@ -139,8 +139,9 @@ no_more_completed() {
 	completed "$1"
 	[ "$completed" = "$before" ]
 }
-# stands NAME: nothing has been completed for a second, and something waits
-stands() { wait_for 30 no_more_completed "$1" && held "$1"; }
+stands_now() { no_more_completed "$1" && held "$1"; }
+# stands NAME: nothing has been completed for a second, and something waits. A load that begins anew has nothing for longer.
+stands() { wait_for 30 stands_now "$1"; }
 log_has() { grep -E "$@" "$work/ublkd.log"; }
 logs() { wait_for 30 log_has "$1" >/dev/null; } # WORDS
 
