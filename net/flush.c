@@ -2,7 +2,7 @@
  * The marks of flush.h. Owns struct net_flush; reactor threads.
  *
  * Happy path: a write is acknowledged: unflushed -> a FLUSH is sent: it covers them -> answered:
- * nothing is left. Failure modes: the connection is lost meanwhile: that FLUSH or the next fails.
+ * nothing is left. Failure modes: the connection is lost meanwhile: the writes may be.
  */
 #include "net/flush.h"
 
@@ -13,7 +13,7 @@ void net_flush_init(struct net_flush *f, bool is_volatile, bool unflushed)
 }
 
 /* Counted before `unflushed` is cleared: a loss at that moment finds at least one of both. */
-static void flush_cover(struct net_flush *f, struct net_flush_mark *m)
+void net_flush_begin(struct net_flush *f, struct net_flush_mark *m)
 {
 	bool counts = f->is_volatile && !m->covers;
 
@@ -28,20 +28,6 @@ static void flush_uncover(struct net_flush *f, struct net_flush_mark *m)
 	m->covers = false;
 }
 
-/*
- * False: lost_writes was set, and is reported by it; or writes were lost since it came, which it
- * stands for as much as the FLUSH that covered them.
- */
-bool net_flush_begin(struct net_flush *f, struct net_flush_mark *m)
-{
-	unsigned losses = atomic_load(&f->losses);
-
-	if (m->losses != losses || atomic_exchange(&f->lost_writes, false))
-		return false;
-	flush_cover(f, m);
-	return true;
-}
-
 void net_flush_answered(struct net_flush *f, struct net_flush_mark *m, int result)
 {
 	if (result < 0 && m->covers)
@@ -49,7 +35,7 @@ void net_flush_answered(struct net_flush *f, struct net_flush_mark *m, int resul
 	flush_uncover(f, m);
 }
 
-/* As flush_cover: a loss at any moment finds at least one of both. */
+/* As net_flush_begin: a loss at any moment finds at least one of both. */
 void net_flush_begin_own(struct net_flush *f)
 {
 	atomic_store(&f->own_covers, true);
@@ -64,26 +50,16 @@ void net_flush_end_own(struct net_flush *f, int result)
 	atomic_store(&f->own_covers, false);
 }
 
-/*
- * The server may have restarted, even if other connections are still there. Writes that a FLUSH on
- * this connection covers fail that FLUSH; those of a FLUSH on another connection fail the next,
- * too.
- */
-void net_flush_lost(struct net_flush *f, unsigned covering_nr)
+/* The server may have restarted, even if other connections are still there. */
+bool net_flush_lost(struct net_flush *f)
 {
-	bool unflushed;
-	unsigned all_covering_nr;
+	bool lost;
 
 	if (!f->is_volatile)
-		return;
-	unflushed = atomic_exchange(&f->unflushed, false);
-	unflushed |= atomic_exchange(&f->own_covers, false);
-	all_covering_nr = atomic_load(&f->covering_nr);
-	if (!unflushed && all_covering_nr == 0)
-		return;
-	atomic_fetch_add(&f->losses, 1);
-	if (unflushed || all_covering_nr > covering_nr)
-		atomic_store(&f->lost_writes, true);
+		return false;
+	lost = atomic_exchange(&f->unflushed, false);
+	lost |= atomic_exchange(&f->own_covers, false);
+	return lost || atomic_load(&f->covering_nr) > 0;
 }
 
 bool net_flush_may_resend(struct net_flush *f, struct net_flush_mark *m)

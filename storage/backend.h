@@ -45,6 +45,7 @@
 #include "storage/limits.h"
 #include "storage/look.h"
 #include "storage/operation.h"
+#include "storage/owed.h"
 
 struct backend_io;
 struct backend_integrity_look; /* metadata.h */
@@ -75,6 +76,8 @@ struct backend_open_params {
 	 * index of backend_stored_fd. NULL: there are none.
 	 */
 	const int *stored_fds;
+	/* The same: above 0, a file of BACKEND_OWED_BYTES, where owed.h keeps its counts. */
+	int owed_fd;
 };
 
 /* "disk/backends/1": a node by the way from its device; a key "backend" is left out of it. */
@@ -97,7 +100,9 @@ struct backend_device {
 	struct backend_device *parent, *child, *sibling;
 	unsigned child_nr;
 	bool touched, open; /* life.c: ops->open was called; it is open, as a whole */
-	unsigned node_idx;  /* tree.c: in its tree, below backend_node_nr(); 0: the top */
+	bool has_copies;    /* owed.h's, set by the node above at open */
+	struct backend_owed *owed, owed_here, *owed_kept; /* owed.h's; kept: of the top */
+	unsigned node_idx; /* tree.c: in its tree, below backend_node_nr(); 0: the top */
 	/* resize.c: of the top, who hears that storage has grown by itself. */
 	void (*hears)(void *arg);
 	void *hears_arg;
@@ -129,7 +134,12 @@ struct backend_queue {
 	void *own_buffers; /* io_queue.c: mapped, ops->own_nr of them; NULL: none declared */
 };
 
-enum backend_io_state { BACKEND_IO_IDLE, BACKEND_IO_SUBMITTING, BACKEND_IO_QUEUED };
+enum backend_io_state {
+	BACKEND_IO_IDLE,
+	BACKEND_IO_SUBMITTING,
+	BACKEND_IO_QUEUED,
+	BACKEND_IO_QUEUED_FLUSH, /* the same, of a FLUSH: its end is judged */
+};
 
 typedef void backend_done_fn(struct backend_io *io);
 
@@ -146,6 +156,7 @@ struct backend_io {
 	uint8_t state; /* enum backend_io_state: io.c's */
 	uint8_t zone;  /* ZONE_MANAGE: enum backend_zone_action */
 	uint16_t tag;
+	uint16_t flush_told; /* owed.h's, of a FLUSH under way */
 	int32_t result; /* 0: all of it was done; -errno: nothing may be assumed. Never short. */
 	uint32_t length_bytes; /* DISCARD and WRITE_ZEROES can be nearly 4 GiB; 0 for FLUSH */
 	uint64_t offset_bytes;
@@ -178,6 +189,10 @@ static inline bool backend_io_in_memory(const struct backend_io *io)
 	return io->buf_index < 0 && io->buf;
 }
 
+static inline bool backend_io_is_queued(const struct backend_io *io)
+{
+	return __atomic_load_n(&io->state, __ATOMIC_RELAXED) >= BACKEND_IO_QUEUED;
+}
 enum backend_submit {
 	BACKEND_DONE,	/* io->result is set; done is not called */
 	BACKEND_QUEUED, /* backend_io_complete exactly once later, never from inside submit */

@@ -11,7 +11,8 @@
  * A request from outside that makes no sense (beyond the end, across blocks, writing to a read-only
  * device) fails here and never reaches the backend. A child that is BUSY: the I/O waits in the
  * child's queue and is submitted again when another one there is complete, which must come: BUSY is
- * legal only while one is in flight. So a node never sees BUSY of a child and never answers it.
+ * legal only while one is in flight. So a node never sees BUSY of a child and never answers it. A
+ * FLUSH that failed, of whatever node and whoever wanted it: owed.h.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -188,6 +189,20 @@ static inline enum backend_submit hand_over(struct backend_io *io, struct backen
 	return BACKEND_QUEUED;
 }
 
+/* Its end is judged, before who waits for it hears of it. */
+static enum backend_submit hand_over_flush(struct backend_io *io, struct backend_queue *queue)
+{
+	enum backend_submit answer;
+
+	backend_owed_flush_begin(io);
+	answer = hand_over(io, queue, queue->device->ops);
+	if (answer == BACKEND_QUEUED)
+		io->state = BACKEND_IO_QUEUED_FLUSH;
+	else if (answer == BACKEND_DONE)
+		io->result = backend_owed_flush_judge(io, io->result);
+	return answer;
+}
+
 /* Every request, with every check. */
 static __attribute__((noinline)) enum backend_submit submit_checked(struct backend_io *io)
 {
@@ -200,6 +215,8 @@ static __attribute__((noinline)) enum backend_submit submit_checked(struct backe
 	if (!io_is_plain(io, device) && !io_admit(io, device))
 		return BACKEND_DONE;
 	ASSERT(!io_moves_data(io) || io_can_reach(io, device, device->ops));
+	if (io->op == BACKEND_FLUSH)
+		return hand_over_flush(io, queue);
 	return hand_over(io, queue, device->ops);
 }
 
@@ -227,12 +244,15 @@ static __attribute__((noinline)) void complete_checked(struct backend_io *io, in
 	/* Not even another I/O than the one that is submitted just now: its done would submit
 	 * again, and so on without end. */
 	ASSERT(queue->free_for == &backend_this_thread);
-	ASSERT(io->state == BACKEND_IO_QUEUED);
+	ASSERT(backend_io_is_queued(io));
 	ASSERT(queue->inflight > 0);
 	ASSERT(result <= 0);
 	queue->inflight--;
-	io->state = BACKEND_IO_IDLE;
 	io->result = result < 0 ? backend_errno_map(result) : 0;
+	/* One that was cancelled says nothing of what is below. */
+	if (io->state == BACKEND_IO_QUEUED_FLUSH && result != -ECANCELED)
+		io->result = backend_owed_flush_judge(io, io->result);
+	io->state = BACKEND_IO_IDLE;
 	io->done(io);
 }
 
@@ -274,7 +294,7 @@ void backend_io_cancel(struct backend_io *io)
 
 	ASSERT(queue->free_for == &backend_this_thread);
 	/* It may have come to its end by itself just before. */
-	if (io->state == BACKEND_IO_QUEUED && queue->device->ops->cancel)
+	if (backend_io_is_queued(io) && queue->device->ops->cancel)
 		queue->device->ops->cancel(io);
 }
 
@@ -382,7 +402,7 @@ enum backend_submit backend_forward(struct backend_io *io)
 
 void backend_forward_queued(struct backend_io *io)
 {
-	ASSERT(io->state == BACKEND_IO_QUEUED);
+	ASSERT(backend_io_is_queued(io));
 	copy_request(io->child, io);
 	if (submit_or_wait(io->child) == BACKEND_DONE)
 		forward_complete(io->child);
@@ -423,7 +443,7 @@ enum backend_submit backend_child_submit(struct backend_io *child)
 
 bool backend_child_cancel(struct backend_io *child)
 {
-	bool under_way = child->state == BACKEND_IO_QUEUED;
+	bool under_way = backend_io_is_queued(child);
 
 	if (list_empty(&child->waiting)) {
 		backend_io_cancel(child);
@@ -440,11 +460,6 @@ void backend_forward_cancel(struct backend_io *io)
 	backend_child_cancel(io->child);
 }
 
-static uint8_t io_state(const struct backend_io *io)
-{
-	return __atomic_load_n(&io->state, __ATOMIC_RELAXED);
-}
-
 const char *backend_wait_kind_name(enum backend_wait_kind kind)
 {
 	static const char *const name[BACKEND_WAIT_KIND_NR] = { "answer", "throttle", "delay" };
@@ -458,10 +473,10 @@ static const struct backend_io *queued_child(const struct backend_io *io)
 	const struct backend_shared_ops *shared = io->queue->device->ops->shared;
 	const struct backend_io *below = shared ? shared->io(io) : NULL;
 
-	if (below && io_state(below) == BACKEND_IO_QUEUED)
+	if (below && backend_io_is_queued(below))
 		return below;
 	for (unsigned i = 0; io->child && i < io->queue->device->child_nr; i++)
-		if (io_state(&io->child[i]) == BACKEND_IO_QUEUED)
+		if (backend_io_is_queued(&io->child[i]))
 			return &io->child[i];
 	return NULL;
 }
@@ -473,7 +488,7 @@ const struct backend_device *backend_io_where(const struct backend_io *io,
 	const struct backend_device *device;
 	const struct backend_io *below;
 
-	if (io_state(io) != BACKEND_IO_QUEUED)
+	if (!backend_io_is_queued(io))
 		return NULL;
 	while ((below = queued_child(io)))
 		io = below;

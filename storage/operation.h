@@ -5,6 +5,13 @@
 enum backend_op {
 	BACKEND_READ,
 	BACKEND_WRITE,
+	/*
+	 * All that was acknowledged before it began is durable when it succeeds. When one fails, or
+	 * the storage finds out otherwise that it may have lost writes, what was acknowledged since
+	 * the last good one counts as not written: the next FLUSH from above fails, whoever issued
+	 * the one that failed, and no state may call it clean, named, committed or freed because a
+	 * later one succeeds. owed.h keeps the first for all nodes; docs/durability.md.
+	 */
 	BACKEND_FLUSH,
 	BACKEND_DISCARD,      /* content becomes undefined until written; may free space */
 	BACKEND_WRITE_ZEROES, /* reads back as zeroes */

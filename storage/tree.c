@@ -120,8 +120,9 @@ static int check_limits(struct backend_device *device)
 /* What the recursion shares. */
 struct tree_making {
 	const struct backend_open_params *params;
-	unsigned stored_idx; /* of the next node that has one: backend_stored_fd */
-	unsigned node_idx;   /* of the next node */
+	unsigned stored_idx;	   /* of the next node that has one: backend_stored_fd */
+	unsigned node_idx;	   /* of the next node */
+	struct backend_owed *owed; /* what is kept, by node_idx; or NULL */
 };
 
 static struct backend_device *device_alloc(const struct backend *ops)
@@ -204,6 +205,7 @@ static struct backend_device *node_new(struct tree_making *t, const struct backe
 	device->spec = spec;
 	device->as = spec->as;
 	device->node_idx = t->node_idx++;
+	backend_owed_begin(device, t->owed ? &t->owed[device->node_idx] : NULL);
 	name_device(device, spec, above);
 	fill_params(t, spec, params, parent_spec, &device->open_params);
 	end = &device->child;
@@ -225,10 +227,21 @@ struct backend_device *backend_tree_new(const struct backend_spec *spec, const c
 					const struct backend_open_params *open_params)
 {
 	struct tree_making t = { .params = open_params };
+	struct backend_device *top;
 
 	ASSERT(is_power_of_two(open_params->logical_block_bytes) &&
 	       open_params->logical_block_bytes >= 512);
-	return node_new(&t, spec, NULL, NULL, name);
+	if (open_params->owed_fd > 0) {
+		t.owed = backend_owed_map(open_params->owed_fd);
+		if (!t.owed)
+			return NULL;
+	}
+	top = node_new(&t, spec, NULL, NULL, name);
+	if (top)
+		top->owed_kept = t.owed;
+	else
+		backend_owed_unmap(t.owed);
+	return top;
 }
 
 void backend_tree_free(struct backend_device *device)
@@ -242,6 +255,7 @@ void backend_tree_free(struct backend_device *device)
 		child = sibling;
 	}
 	backend_spec_free(device->resolved);
+	backend_owed_unmap(device->owed_kept);
 	free(device);
 }
 

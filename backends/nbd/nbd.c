@@ -28,7 +28,7 @@ static enum backend_submit nbd_submit(struct backend_io *io)
 		io->result = -EIO;
 		return BACKEND_DONE;
 	}
-	net_flush_came(&q->nbd->flush, &n->flush, io->op == BACKEND_FLUSH);
+	net_flush_came(&n->flush);
 	io->result = nbd_connection_submit(q, n);
 	return io->result < 0 ? BACKEND_DONE : BACKEND_QUEUED;
 }

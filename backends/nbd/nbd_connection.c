@@ -118,8 +118,8 @@ static int nbd_connection_send(struct session_connection *c, struct session_requ
 {
 	struct nbd_io *n = nbd_io_of(r);
 
-	if (n->io->op == BACKEND_FLUSH && !net_flush_begin(&nbd_queue_of(c)->nbd->flush, &n->flush))
-		return -EIO;
+	if (n->io->op == BACKEND_FLUSH)
+		net_flush_begin(&nbd_queue_of(c)->nbd->flush, &n->flush);
 	nbd_transfer_send(nbd_connection_of(c), n);
 	return 0;
 }
@@ -141,12 +141,10 @@ static const char *nbd_connection_request_name(const struct session_request *r)
 
 static void nbd_connection_lost(struct session_connection *c)
 {
-	unsigned covering_nr = 0;
+	struct nbd_queue *q = nbd_queue_of(c);
 
-	list_for_each (node, &c->sent)
-		covering_nr +=
-			nbd_io_of(list_entry(node, struct session_request, node))->flush.covers;
-	net_flush_lost(&nbd_queue_of(c)->nbd->flush, covering_nr);
+	if (net_flush_lost(&q->nbd->flush))
+		backend_owe(q->queue->device);
 }
 
 static int nbd_connection_may_resend(struct session_request *r)

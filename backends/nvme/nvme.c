@@ -32,7 +32,7 @@ static enum backend_submit nvme_submit(struct backend_io *io)
 	if (q->out_nr >= q->out_max)
 		return BACKEND_BUSY;
 	n->tries = 0;
-	net_flush_came(&q->nvme->flush, &n->flush, io->op == BACKEND_FLUSH);
+	net_flush_came(&n->flush);
 	io->result = nvme_connection_submit(q, n);
 	if (io->result < 0)
 		return BACKEND_DONE;

@@ -318,9 +318,8 @@ static int nvme_connection_send(struct session_connection *c, struct session_req
 {
 	struct nvme_io *n = nvme_io_of(r);
 
-	if (n->io->op == BACKEND_FLUSH &&
-	    !net_flush_begin(&nvme_queue_of(c)->nvme->flush, &n->flush))
-		return -EIO;
+	if (n->io->op == BACKEND_FLUSH)
+		net_flush_begin(&nvme_queue_of(c)->nvme->flush, &n->flush);
 	nvme_transfer_send(nvme_connection_of(c), n);
 	return 0;
 }
@@ -359,15 +358,13 @@ static uint64_t nvme_connection_late(struct session_connection *c, struct sessio
 /* What was to be sent of a request will not be: it is sent again as a whole. */
 static void nvme_connection_lost(struct session_connection *c)
 {
-	unsigned covering_nr = 0;
+	struct nvme_queue *q = nvme_queue_of(c);
 
-	list_for_each (node, &c->sent) {
-		struct nvme_io *n = nvme_io_of(list_entry(node, struct session_request, node));
-
-		nvme_transfer_left(nvme_connection_of(c), n);
-		covering_nr += n->flush.covers;
-	}
-	net_flush_lost(&nvme_queue_of(c)->nvme->flush, covering_nr);
+	list_for_each (node, &c->sent)
+		nvme_transfer_left(nvme_connection_of(c),
+				   nvme_io_of(list_entry(node, struct session_request, node)));
+	if (net_flush_lost(&q->nvme->flush))
+		backend_owe(q->queue->device);
 }
 
 static int nvme_connection_may_resend(struct session_request *r)

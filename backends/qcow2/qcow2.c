@@ -282,6 +282,20 @@ static bool wants_flush(const struct qcow2_io *s)
 	return (s->io->flags & BACKEND_FUA) && s->result == 0 && !s->is_flushed;
 }
 
+static void begin_fua(struct qcow2_io *s)
+{
+	s->at_bytes = 0;
+	s->is_flushed = false;
+	s->undo_nr = atomic_load(&qcow2_device_of(s)->undo_nr);
+}
+
+/* FUA: where it was written was perhaps taken back (qcow2_undo.c) before the flush. */
+static bool is_undone(const struct qcow2_io *s)
+{
+	return (s->io->flags & BACKEND_FUA) && s->result == 0 &&
+	       s->undo_nr != atomic_load(&qcow2_device_of(s)->undo_nr);
+}
+
 /* Stopped as a whole, by a change of snapshots. Read behind moving_begin: see qcow2_moving_begin.
  */
 static inline bool io_is_stopped(struct qcow2_io *s)
@@ -311,6 +325,10 @@ static enum backend_submit io_steps(struct qcow2_io *s)
 	drop_loaded(s);
 	if (wants_flush(s) && flush_step(s) == BACKEND_QUEUED)
 		return BACKEND_QUEUED;
+	if (is_undone(s)) {
+		begin_fua(s);
+		return io_steps(s);
+	}
 	s->io->result = s->result;
 	return BACKEND_DONE;
 }
@@ -454,6 +472,7 @@ enum backend_submit qcow2_submit(struct backend_io *io)
 	}
 	if (io->op == BACKEND_FLUSH)
 		return flush_step(s);
+	begin_fua(s);
 	submit = io_steps(s);
 	if (submit == BACKEND_DONE)
 		qcow2_set_state(s, QCOW2_IDLE);

@@ -13,6 +13,7 @@
  *   qcow2_taken.c    ... and given back when the process dies in between
  *   qcow2_change.c   entries of L2 are changed
  *   qcow2_commit.c   the tables reach the disk, in order
+ *   qcow2_undo.c     ... and what a failed FLUSH takes back
  *   qcow2_snapshot*.c  internal snapshots: qcow2_snapshot_change.h
  *   qcow2_resolve.c  what the image stands over, by its header
  *   qcow2_open.c     an image is opened (qcow2_opening.h); qcow2_close.c: the last commit
@@ -77,6 +78,7 @@ struct qcow2_device {
 	struct qcow2_open *opening; /* qcow2_open.c */
 	struct closing *closing;    /* qcow2_close.c */
 	_Atomic uint64_t epoch;	    /* qcow2_alloc.c */
+	_Atomic uint32_t undo_nr;   /* qcow2_undo.c: how often */
 	_Atomic bool is_stopped;    /* qcow2_snapshot_op.c: no request looks up */
 	/* Control thread: the table, what reads it, and what changes it. */
 	struct qcow2_snapshots *snapshots; /* NULL: none, or it is of no use */
@@ -142,6 +144,8 @@ struct qcow2_alloc {
 	uint64_t cluster_host;	  /* of the first cluster; cluster_nr of them are new */
 	unsigned cluster_nr;
 	unsigned taken_idx; /* of new clusters: qcow2_taken.c */
+	uint32_t losses;    /* qcow2_losses when it began */
+	bool is_stale;	    /* cluster_host is not of guest any more */
 	bool is_new;	    /* taken just now: an abort gives them back */
 	bool is_fresh;	    /* beyond the end of the file until now: reads as zeroes */
 };
@@ -168,6 +172,7 @@ struct qcow2_io {
 	bool is_cancelled;
 	bool is_cancelling; /* cancel_mail is out */
 	bool is_flushed;    /* FUA: the flush has begun */
+	uint32_t undo_nr;   /* FUA: of the device, when it began */
 	bool is_moving;
 	bool moves_middle; /* a piece of an allocating write is with data */
 	uint8_t epoch_idx;

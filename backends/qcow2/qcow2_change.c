@@ -88,6 +88,16 @@ static void alloc_end(struct qcow2_owner *o, struct qcow2_io *s)
 		qcow2_owner_ask_again(o);
 }
 
+void qcow2_allocs_are_stale(struct qcow2_owner *o, uint64_t guest)
+{
+	for (struct list_node *n = o->allocs.next; n != &o->allocs; n = n->next) {
+		struct qcow2_alloc *a = list_entry(n, struct qcow2_alloc, node);
+
+		a->is_stale |= !a->is_new &&
+			       qcow2_ranges_meet(guest, cluster_of(o->t), a->guest, a->bytes);
+	}
+}
+
 /* ---- the slice of an offset ---- */
 
 /*
@@ -219,6 +229,8 @@ int qcow2_handle_alloc(struct qcow2_owner *o, struct qcow2_io *s)
 	int ret;
 
 	s->alloc.bytes = 0;
+	s->alloc.is_stale = false;
+	s->alloc.losses = qcow2_losses(o->d);
 	bytes = range_free_of_allocs(o, s, now, MIN(s->now_bytes, slice_end(o->t, now) - now));
 	if (bytes == 0)
 		return QCOW2_WAITS;
@@ -239,14 +251,8 @@ int qcow2_handle_alloc(struct qcow2_owner *o, struct qcow2_io *s)
 	return ret;
 }
 
-/*
- * With subclusters: a cluster goes, or was compressed. The bits come first: a compressed entry does
- * not use them, so a process that dies in between has changed nothing (qcow2_tables_adopt clears
- * them). Who has read the bits of before and then the new entry finds that the slot has changed,
- * and looks again.
- */
-static void store_bits_first(struct qcow2_slot *slot, void *slice, unsigned idx, uint64_t entry,
-			     uint64_t bits)
+void qcow2_entry_store_bits_first(struct qcow2_slot *slot, void *slice, unsigned idx,
+				  uint64_t entry, uint64_t bits)
 {
 	qcow2_entry_store(slice, idx + 1, bits);
 	atomic_fetch_add_explicit(&slot->seq, 2, memory_order_release);
@@ -271,7 +277,7 @@ static void publish_subclusters(struct qcow2_slot *slot, void *slice, unsigned i
 	uint64_t old_bits = qcow2_entry_load(slice, idx + 1);
 
 	if (qcow2_entry_load(slice, idx) & QCOW2_COMPRESSED) {
-		store_bits_first(slot, slice, idx, entry, bits);
+		qcow2_entry_store_bits_first(slot, slice, idx, entry, bits);
 		return;
 	}
 	qcow2_entry_store(slice, idx, entry);
@@ -285,15 +291,31 @@ static void publish_cluster(struct qcow2_tables *t, struct qcow2_slot *slot,
 {
 	unsigned words = entry_words(t), idx = slice_idx(t, start) * words;
 	void *slice = qcow2_slot_data(t, slot);
-	uint64_t old = qcow2_entry_load(slice, idx);
+	const struct qcow2_undo undo = {
+		.kind = QCOW2_UNDO_ENTRY,
+		.what = start,
+		.old = qcow2_entry_load(slice, idx),
+		.old_bits = words == 2 ? qcow2_entry_load(slice, idx + 1) : 0,
+		.host = host,
+		.is_new = a->is_new,
+	};
 
+	qcow2_undo_add(t, &undo, a->losses);
 	if (words == 1)
 		qcow2_entry_store(slice, idx, host | QCOW2_COPIED);
 	else
 		publish_subclusters(slot, slice, idx, host | QCOW2_COPIED,
 				    sub_bits(t, start, a->guest, a->guest + a->bytes));
-	if (a->is_new)
-		qcow2_freed_add_entry(t, old);
+}
+
+/* What it has written is perhaps lost, or its place is: the request begins this step anew. */
+static int begin_write_anew(struct qcow2_owner *o, struct qcow2_io *s)
+{
+	int ret = qcow2_handle_abort(o, s);
+
+	if (ret == 0)
+		s->now_bytes = 0;
+	return ret;
 }
 
 int qcow2_handle_publish(struct qcow2_owner *o, struct qcow2_io *s)
@@ -304,11 +326,18 @@ int qcow2_handle_publish(struct qcow2_owner *o, struct qcow2_io *s)
 	struct qcow2_slot *slot = NULL;
 	int ret;
 
-	if (qcow2_owner_commits(o) || !qcow2_freed_has_room(t, a->cluster_nr))
+	if (a->is_stale || a->losses != qcow2_losses(o->d))
+		return begin_write_anew(o, s);
+	if (qcow2_owner_commits(o) || !qcow2_freed_has_room(t, a->cluster_nr) ||
+	    !qcow2_undo_has_room(t, a->cluster_nr))
 		return qcow2_owner_hold(o, s);
 	ret = own_slice(o, s, start, &slot);
 	if (ret != 0)
 		return ret;
+	if (qcow2_undo_is_wanted(&o->commit)) {
+		qcow2_undo_run(&o->commit);
+		return qcow2_handle_publish(o, s);
+	}
 	/* First: a process that dies in the middle leaves nothing changed that is not dirty. */
 	qcow2_mark_dirty(t, slot);
 	for (unsigned i = 0; i < a->cluster_nr; i++)
@@ -419,7 +448,7 @@ static void unmap_cluster(struct qcow2_owner *o, struct qcow2_io *s, struct qcow
 		return;
 	qcow2_mark_dirty(t, slot);
 	if (words == 2)
-		store_bits_first(slot, slice, idx, c.entry, c.bits);
+		qcow2_entry_store_bits_first(slot, slice, idx, c.entry, c.bits);
 	else
 		qcow2_entry_store(slice, idx, c.entry);
 	if (c.frees)

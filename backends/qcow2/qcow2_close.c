@@ -2,8 +2,9 @@
  * The last commit of an image, and its end. The control reactor, when no queue is open: requests go
  * to `data` by a visit, one at a time, until the disk has all and nothing that was given up waits.
  *
- * Failure modes: what cannot be written is told; the image is left as after a power cut, without
- * corruption.
+ * Failure modes: a commit fails: another one, as it may have told what was lost before
+ * (storage/owed.h); what cannot be written then is told, and the image is left as after a power
+ * cut, without corruption.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ struct closing {
 	struct backend_visit *visit;
 	struct qcow2_commit commit;
 	struct qcow2_commit_io io; /* the one under way */
-	bool is_busy;
+	bool is_busy, has_failed;
 	void *buf;
 };
 
@@ -75,7 +76,10 @@ static void closing_committed(struct qcow2_commit *c, int result)
 {
 	struct closing *p = container_of(c, struct closing, commit);
 
-	if (result == 0 && (qcow2_tables_are_dirty(c->d->t) || c->d->t->freed_nr > 0))
+	bool again = result < 0 && !p->has_failed;
+
+	p->has_failed |= result < 0;
+	if (again || (result == 0 && (qcow2_tables_are_dirty(c->d->t) || c->d->t->freed_nr > 0)))
 		qcow2_commit_begin(c);
 	else
 		closing_end(p, result);

@@ -4,8 +4,7 @@
  * queue is open, the control reactor.
  *
  *   REFCOUNTS    counts, among them those of new clusters
- *   BLOCK_FLUSH  only when there are new blocks of counts: they are durable
- *   REFTABLE     ... before the table of reference counts names them
+ *   REFTABLE     the table of reference counts names new blocks of them, which are durable
  *   FLUSH_BELOW  data, copies and counts are durable, and so are new tables of L2 (zeroes)
  *   L2           ... before L2 names them; L1, which names new tables of L2
  *   FLUSH        all of it is durable: FLUSH of the guest is answered
@@ -14,8 +13,9 @@
  * So a FLUSH costs two flushes of the disk when tables have changed, and one when they have not. No
  * entry of L2 or L1 is changed meanwhile; reads and writes in place go on.
  *
- * Failure modes: what could not be written stays dirty, the FLUSHes that waited fail, and the next
- * commit tries again.
+ * Failure modes: a write or a FLUSH fails, or the storage has lost writes since the commit began:
+ * all that it has written is dirty again, as none of it need be there, the FLUSHes that waited
+ * fail, and the next commit tries again. What no table in memory has is undone: qcow2_undo.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -147,7 +147,8 @@ static bool issue_slot(struct qcow2_commit *c, uint32_t idx)
 		.what = WHAT_SLOT | idx,
 	};
 
-	/* In this order: a process that dies in between has it dirty, or on its way. */
+	/* In this order: a process that dies before the end of the commit has it dirty, or on its
+	 * way. */
 	slot->is_writing = 1;
 	atomic_store_explicit(&slot->is_dirty, 0, memory_order_release);
 	if (commit_issue(c, &io))
@@ -191,12 +192,19 @@ static bool issue_chunk(struct qcow2_commit *c, uint64_t table_at, uint32_t entr
 
 static bool next_slot(struct qcow2_commit *c)
 {
-	if (c->next == c->batch_nr)
+	const struct qcow2_tables *t = c->d->t;
+
+	/* Those that were forgotten since the phase began. */
+	while (c->batch_next < c->batch_nr &&
+	       !atomic_load_explicit(&t->slot[c->batch[c->batch_next]].is_dirty,
+				     memory_order_relaxed))
+		c->batch_next++;
+	if (c->batch_next == c->batch_nr)
 		return false;
-	c->is_stuck = !issue_slot(c, c->batch[c->next]);
+	c->is_stuck = !issue_slot(c, c->batch[c->batch_next]);
 	if (c->is_stuck)
 		return false;
-	c->next++;
+	c->batch_next++;
 	return true;
 }
 
@@ -228,23 +236,18 @@ static bool next_reftable(struct qcow2_commit *c)
 	return !c->is_stuck;
 }
 
-/* Slices first, then L1, whose chunks count from batch_nr on. */
+/* Slices first, then L1. */
 static bool next_l2(struct qcow2_commit *c)
 {
 	struct qcow2_tables *t = c->d->t;
-	bool is_issued;
 
-	if (c->next < c->batch_nr)
+	if (c->batch_next < c->batch_nr)
 		return next_slot(c);
-	c->next -= c->batch_nr;
-	is_issued = next_chunk(c, t->l1_dirty, t->l1_entries);
-	if (is_issued) {
-		c->is_stuck = !issue_chunk(c, t->l1_offset, t->l1_entries, WHAT_L1, fill_l1);
-		is_issued = !c->is_stuck;
-		c->next += is_issued;
-	}
-	c->next += c->batch_nr;
-	return is_issued;
+	if (!next_chunk(c, t->l1_dirty, t->l1_entries))
+		return false;
+	c->is_stuck = !issue_chunk(c, t->l1_offset, t->l1_entries, WHAT_L1, fill_l1);
+	c->next += !c->is_stuck;
+	return !c->is_stuck;
 }
 
 /* ---- REAP ---- */
@@ -371,7 +374,6 @@ static void take_batch(struct qcow2_commit *c, bool is_l2)
 	struct qcow2_tables *t = c->d->t;
 	uint32_t left = 0;
 
-	c->batch_nr = 0;
 	for (uint32_t i = 0; i < t->dirty_nr; i++) {
 		if (t->slot[t->dirty[i]].is_l2 == is_l2)
 			c->batch[c->batch_nr++] = t->dirty[i];
@@ -386,7 +388,6 @@ static void enter_phase(struct qcow2_commit *c, enum qcow2_commit_phase phase)
 	c->phase = phase;
 	c->trim_at = c->trim_end = 0;
 	c->next = 0;
-	c->batch_nr = 0;
 	switch (phase) {
 	case QCOW2_COMMIT_REFCOUNTS:
 		take_batch(c, false);
@@ -399,7 +400,6 @@ static void enter_phase(struct qcow2_commit *c, enum qcow2_commit_phase phase)
 		end_epoch(c);
 		break;
 	case QCOW2_COMMIT_NONE:
-	case QCOW2_COMMIT_BLOCK_FLUSH:
 	case QCOW2_COMMIT_REFTABLE:
 	case QCOW2_COMMIT_FLUSH_BELOW:
 	case QCOW2_COMMIT_FLUSH:
@@ -422,10 +422,8 @@ static enum qcow2_commit_phase phase_after(const struct qcow2_commit *c)
 	switch (c->phase) {
 	case QCOW2_COMMIT_REFCOUNTS:
 		if (any_chunk(t->reftable_dirty, t->reftable_entries))
-			return QCOW2_COMMIT_BLOCK_FLUSH;
+			return QCOW2_COMMIT_REFTABLE;
 		return has_l2(t) ? QCOW2_COMMIT_FLUSH_BELOW : QCOW2_COMMIT_FLUSH;
-	case QCOW2_COMMIT_BLOCK_FLUSH:
-		return QCOW2_COMMIT_REFTABLE;
 	case QCOW2_COMMIT_REFTABLE:
 		return has_l2(t) ? QCOW2_COMMIT_FLUSH_BELOW : QCOW2_COMMIT_FLUSH;
 	case QCOW2_COMMIT_FLUSH_BELOW:
@@ -449,29 +447,68 @@ static void freed_are_durable(struct qcow2_tables *t)
 			t->freed[i].stage = QCOW2_FREED_DURABLE;
 }
 
+/* Tables that the commit has written: they are durable, or to be written again. */
+static void settle_written(struct qcow2_commit *c, bool is_durable)
+{
+	struct qcow2_tables *t = c->d->t;
+
+	for (uint32_t i = 0; i < c->batch_next; i++) {
+		struct qcow2_slot *slot = &t->slot[c->batch[i]];
+
+		/* Without a place: it was of a table that is no more. */
+		if (!is_durable && atomic_load_explicit(&slot->at, memory_order_relaxed))
+			qcow2_mark_dirty(t, slot);
+		slot->is_writing = 0;
+	}
+	/* Those of a phase that was not begun, or not to its end. */
+	for (uint32_t i = c->batch_next; i < c->batch_nr; i++)
+		t->dirty[t->dirty_nr++] = c->batch[i];
+	c->batch_nr = c->batch_next = 0;
+	if (!is_durable)
+		return;
+	/* None has been marked since it began. */
+	memset(t->l1_dirty, 0, round_up(qcow2_chunk_nr(t->l1_entries), 64) / 8);
+	memset(t->reftable_dirty, 0, round_up(qcow2_chunk_nr(t->reftable_entries), 64) / 8);
+	/* What allocations have made dirty meanwhile is told anew. */
+	if (t->dirty_nr == 0)
+		atomic_store_explicit(&t->is_changed, false, memory_order_relaxed);
+}
+
 static void commit_end(struct qcow2_commit *c)
 {
 	int result = c->result;
 
-	/* Those of a phase that was not begun, or not to its end. */
-	for (; c->next < c->batch_nr; c->next++)
-		c->d->t->dirty[c->d->t->dirty_nr++] = c->batch[c->next];
+	if (c->phase != QCOW2_COMMIT_REAP)
+		settle_written(c, false);
 	c->phase = QCOW2_COMMIT_NONE;
+	/* Before anybody hears of the failure, so that what he writes then is not undone. */
+	if (result < 0 && qcow2_undo_is_wanted(c))
+		qcow2_undo_run(c);
 	c->done(c, result);
+}
+
+/* A FLUSH has succeeded; it proves nothing about what was lost before. */
+static int flush_proves(const struct qcow2_commit *c)
+{
+	return qcow2_losses(c->d) == c->losses && !qcow2_undo_is_wanted(c) ? 0 : -EIO;
 }
 
 /* The requests of a phase have ended. True: so has the commit. */
 static bool phase_ended(struct qcow2_commit *c)
 {
-	struct qcow2_tables *t = c->d->t;
+	bool is_flush = c->phase == QCOW2_COMMIT_FLUSH_BELOW || c->phase == QCOW2_COMMIT_FLUSH;
 
+	if (is_flush && c->result == 0) {
+		c->result = flush_proves(c);
+		c->flush_failed |= c->result < 0;
+	}
 	if (c->result < 0)
 		return true;
+	if (is_flush)
+		qcow2_undo_settle(c->d->t);
 	if (c->phase == QCOW2_COMMIT_FLUSH) {
-		freed_are_durable(t);
-		/* What allocations have made dirty meanwhile is told anew. */
-		if (t->dirty_nr == 0)
-			atomic_store_explicit(&t->is_changed, false, memory_order_relaxed);
+		freed_are_durable(c->d->t);
+		settle_written(c, true);
 	}
 	enter_phase(c, phase_after(c));
 	return c->phase == QCOW2_COMMIT_NONE;
@@ -486,7 +523,6 @@ static bool next_request(struct qcow2_commit *c)
 		return next_reftable(c);
 	case QCOW2_COMMIT_L2:
 		return next_l2(c);
-	case QCOW2_COMMIT_BLOCK_FLUSH:
 	case QCOW2_COMMIT_FLUSH_BELOW:
 	case QCOW2_COMMIT_FLUSH:
 		return next_flush(c);
@@ -513,55 +549,24 @@ void qcow2_commit_pump(struct qcow2_commit *c)
 
 /* ---- ends of requests ---- */
 
-static void slot_written(struct qcow2_commit *c, uint32_t idx, int result)
-{
-	struct qcow2_tables *t = c->d->t;
-	struct qcow2_slot *slot = &t->slot[idx];
-
-	if (result < 0)
-		qcow2_mark_dirty(t, slot);
-	slot->is_writing = 0;
-}
-
-static void chunk_written(uint64_t *bitmap, uint32_t chunk, int result)
-{
-	if (result == 0)
-		bitmap[chunk / 64] &= ~(1ull << (chunk % 64));
-}
-
 void qcow2_commit_ended(struct qcow2_commit *c, const struct qcow2_commit_io *io, int result)
 {
-	struct qcow2_tables *t = c->d->t;
-	uint32_t idx = io->what & ~WHAT_KIND;
-
 	c->inflight--;
 	if ((io->what & WHAT_KIND) == WHAT_TRIM) {
 		/* The space stays in use below: no harm to the image. */
 		c->no_trim |= result < 0;
 		result = 0;
 	}
+	c->flush_failed |= result < 0 && (io->what & WHAT_KIND) == WHAT_FLUSH;
 	if (result < 0 && c->result == 0) {
 		c->result = result;
 		log_limited(LOG_LEVEL_ERROR, "the tables of the image cannot be written",
 			    "node=%s offset_bytes=%llu", c->d->device->name,
 			    (unsigned long long)io->at);
 	}
-	switch (io->what & WHAT_KIND) {
-	case WHAT_SLOT:
-		slot_written(c, idx, result);
-		break;
-	case WHAT_L1:
-		chunk_written(t->l1_dirty, idx, result);
-		break;
-	case WHAT_REFTABLE:
-		chunk_written(t->reftable_dirty, idx, result);
-		break;
-	case WHAT_COUNTS:
-		/* There was no room for it in the cache: the next commit goes on. */
-		if (!qcow2_slot_find(t, io->at))
-			c->next = QCOW2_FREED_NR;
-		break;
-	}
+	/* There was no room for counts in the cache: the next commit goes on. */
+	if ((io->what & WHAT_KIND) == WHAT_COUNTS && !qcow2_slot_find(c->d->t, io->at))
+		c->next = QCOW2_FREED_NR;
 	qcow2_commit_pump(c);
 }
 
@@ -582,7 +587,14 @@ void qcow2_commit_fini(struct qcow2_commit *c)
 void qcow2_commit_begin(struct qcow2_commit *c)
 {
 	ASSERT(c->phase == QCOW2_COMMIT_NONE);
+	if (c->owes)
+		backend_owe(c->d->device);
+	c->owes = false;
+	if (qcow2_undo_is_wanted(c))
+		qcow2_undo_run(c);
 	c->result = 0;
+	c->flush_failed = false;
+	c->losses = qcow2_losses(c->d);
 	enter_phase(c, QCOW2_COMMIT_REFCOUNTS);
 	qcow2_commit_pump(c);
 }

@@ -5,7 +5,8 @@
  * Happy path: a cluster is taken -> written, piece by piece -> entered into L1 or the reference
  * count table, not while a commit is under way -> those who wait are asked again. A new table is on
  * the disk before anything names it, so a commit may write L1 and the entries of the new table at
- * the same time: what the disk has of it is zeroes or all.
+ * the same time: what the disk has of it is zeroes or all. A block of reference counts is durable
+ * before, as it is not undone (qcow2_undo.c).
  *
  * Failure modes: a write fails: those who wait fail, and the cluster is given up.
  */
@@ -15,6 +16,9 @@
 #include "backends/qcow2/qcow2_owner.h"
 #include "base/assert.h"
 #include "base/util.h"
+
+/* Tries to make a block of reference counts durable. */
+#define FLUSHES_NR 3u
 
 static struct qcow2_job *job_find(struct qcow2_owner *o, bool is_refblock, uint64_t idx)
 {
@@ -53,22 +57,43 @@ static void job_end(struct qcow2_owner *o, struct qcow2_job *job, int result)
 	qcow2_owner_has_own(o);
 }
 
+static void job_begin_anew(struct qcow2_owner *o, struct qcow2_job *job);
+
+static void enter_l2(struct qcow2_tables *t, struct qcow2_job *job)
+{
+	const struct qcow2_undo undo = {
+		.kind = QCOW2_UNDO_TABLE,
+		.what = job->idx,
+		.old = atomic_load_explicit(&t->l1[job->idx], memory_order_relaxed),
+		.host = job->host,
+		.is_new = true,
+	};
+
+	qcow2_undo_add(t, &undo, job->losses);
+	qcow2_mark_l1(t, job->idx);
+	atomic_store_explicit(&t->l1[job->idx], job->host | QCOW2_COPIED, memory_order_release);
+	qcow2_taken_end(t, job->taken_idx);
+}
+
+/* No commit is under way. */
 static void job_enter(struct qcow2_owner *o, struct qcow2_job *job)
 {
 	struct qcow2_tables *t = o->t;
 
+	/* What it has written is perhaps lost. */
+	if (job->losses != qcow2_losses(o->d)) {
+		job_begin_anew(o, job);
+		return;
+	}
+	if (qcow2_undo_is_wanted(&o->commit))
+		qcow2_undo_run(&o->commit);
 	if (job->is_refblock) {
 		qcow2_mark_reftable(t, job->idx);
 		atomic_store_explicit(&t->reftable[job->idx], job->host, memory_order_relaxed);
 		if (job->host + qcow2_cluster_bytes(&t->g) > atomic_load(&t->end_bytes))
 			qcow2_tables_set_end(t, job->host + qcow2_cluster_bytes(&t->g));
 	} else {
-		qcow2_mark_l1(t, job->idx);
-		atomic_store_explicit(&t->l1[job->idx], job->host | QCOW2_COPIED,
-				      memory_order_release);
-		qcow2_taken_end(t, job->taken_idx);
-		if (job->old)
-			qcow2_freed_add(t, job->old, qcow2_cluster_bytes(&t->g));
+		enter_l2(t, job);
 	}
 	job_end(o, job, 0);
 }
@@ -100,6 +125,35 @@ static uint32_t job_bytes(const struct qcow2_owner *o, const struct qcow2_job *j
 	return (uint32_t)MIN(qcow2_cluster_bytes(&o->t->g) - job->at, o->d->chunk_bytes);
 }
 
+static void job_ready(struct qcow2_owner *o, struct qcow2_job *job)
+{
+	job->is_ready = true;
+	if (!qcow2_owner_commits(o))
+		job_enter(o, job);
+}
+
+static void job_begin_anew(struct qcow2_owner *o, struct qcow2_job *job)
+{
+	job->losses = qcow2_losses(o->d);
+	job->at = 0;
+	job->is_ready = false;
+	job_go_on(job);
+}
+
+/* What was perhaps lost is written again, some times. */
+static void job_flushed(struct qcow2_own *own, int result)
+{
+	struct qcow2_job *job = own->arg;
+	struct qcow2_owner *o = own->owner;
+
+	if (result == 0)
+		job_ready(o, job);
+	else if (++job->flush_nr == FLUSHES_NR)
+		job_fail(o, job, result);
+	else
+		job_begin_anew(o, job);
+}
+
 static void job_written(struct qcow2_own *own, int result)
 {
 	struct qcow2_job *job = own->arg;
@@ -114,9 +168,10 @@ static void job_written(struct qcow2_own *own, int result)
 		job_go_on(job);
 		return;
 	}
-	job->is_ready = true;
-	if (!qcow2_owner_commits(o))
-		job_enter(o, job);
+	if (job->is_refblock)
+		qcow2_own_submit(own, o->d->data_idx, BACKEND_FLUSH, 0, NULL, 0, job_flushed);
+	else
+		job_ready(o, job);
 }
 
 static void job_write(struct qcow2_owner *o, struct qcow2_job *job)
@@ -197,6 +252,8 @@ static void job_begin(struct qcow2_owner *o, struct qcow2_job *job, struct qcow2
 	job->host = host;
 	job->old = 0;
 	job->at = 0;
+	job->losses = qcow2_losses(o->d);
+	job->flush_nr = 0;
 	own->arg = job;
 	own->owner = o;
 }
@@ -215,8 +272,9 @@ int qcow2_job_l2(struct qcow2_owner *o, struct qcow2_io *s, uint64_t l1_idx)
 	own = job ? qcow2_own_take(o->q, true) : NULL;
 	if (!own)
 		return qcow2_owner_starve(o, s);
-	ret = qcow2_freed_has_room(o->t, 2) ? qcow2_clusters_take(o, s, 1, &host, &nr, &is_fresh)
-					    : qcow2_owner_hold(o, s);
+	ret = qcow2_freed_has_room(o->t, 2) && qcow2_undo_has_room(o->t, 1)
+		      ? qcow2_clusters_take(o, s, 1, &host, &nr, &is_fresh)
+		      : qcow2_owner_hold(o, s);
 	if (ret != 0) {
 		qcow2_own_release(o->q, own);
 		return ret;

@@ -199,19 +199,28 @@ static void commit_freed_cluster(struct qcow2_commit *c, uint64_t cluster)
 	o->next_cluster = MIN(o->next_cluster, cluster);
 }
 
+static void owner_commit_later(struct task *task);
+
 static void commit_done(struct qcow2_commit *c, int result)
 {
 	struct qcow2_owner *o = container_of(c, struct qcow2_owner, commit);
 	struct list_node flushes, held, *node;
 
+	/* What was lost is told to the FLUSHes; the others need not fail. */
+	bool again = result < 0 && !o->commits_again && c->flush_failed;
+
 	list_init(&flushes);
 	list_init(&held);
 	list_splice(&flushes, &o->flushes);
-	list_splice(&held, &o->held);
+	if (!again)
+		list_splice(&held, &o->held);
+	o->commits_again = again && !list_empty(&o->held);
 	qcow2_jobs_enter(o);
 	while ((node = list_pop_front(&flushes)))
 		owner_answer(o, list_entry(node, struct qcow2_io, waiting), result);
 	qcow2_owner_wake(o, &held, result);
+	if (o->commits_again)
+		reactor_defer(o->reactor, &o->commit_task, owner_commit_later);
 }
 
 void qcow2_owner_commit(struct qcow2_owner *o)

@@ -36,14 +36,15 @@ struct qcow2_job {
 	unsigned taken_idx; /* L2: qcow2_taken.c */
 	uint64_t old;	    /* L2: the table that it is a copy of; 0: none */
 	uint64_t at;	    /* bytes of it that are written */
+	uint32_t losses;    /* qcow2_losses when it began */
+	unsigned flush_nr;  /* refblock: tries to make it durable */
 	bool is_ready;	    /* written: to be entered when no commit is under way */
 	struct list_node waiters;
 };
 
 enum qcow2_commit_phase {
 	QCOW2_COMMIT_NONE,
-	QCOW2_COMMIT_REFCOUNTS,	  /* dirty slices of blocks are written */
-	QCOW2_COMMIT_BLOCK_FLUSH, /* new blocks are durable before the table names them */
+	QCOW2_COMMIT_REFCOUNTS, /* dirty slices of blocks are written */
 	QCOW2_COMMIT_REFTABLE,
 	QCOW2_COMMIT_FLUSH_BELOW, /* data and counts are durable before L2 names them */
 	QCOW2_COMMIT_L2,	  /* slices of L2, and L1, whose new tables are durable */
@@ -70,8 +71,12 @@ struct qcow2_commit_io {
 struct qcow2_commit {
 	struct qcow2_device *d;
 	enum qcow2_commit_phase phase;
-	uint32_t *batch; /* slots of this phase */
-	uint32_t batch_nr, next;
+	/* Slots that it writes, and up to which one it has begun: is_writing until its end. */
+	uint32_t *batch, batch_nr, batch_next;
+	uint32_t next;	 /* of a phase: a chunk, a child, a note of what is freed */
+	uint32_t losses; /* qcow2_losses when it began */
+	bool flush_failed;
+	bool owes; /* writes that an undo has met under way may be lost: the next one says so */
 	unsigned inflight;
 	bool is_stuck;
 	int result;
@@ -103,6 +108,7 @@ struct qcow2_owner {
 	struct qcow2_load load[QCOW2_TABLE_OWN_NR];
 	struct qcow2_job job[QCOW2_JOBS_NR];
 	struct qcow2_commit commit;
+	bool commits_again; /* for those in held, as the last one has met a loss */
 	struct qcow2_commit_io committing[QCOW2_OWN_NR]; /* by own request */
 
 	struct qcow2_snapshot_op *snapshot_op; /* qcow2_snapshot_op.c: under way; or NULL */
@@ -185,6 +191,36 @@ int qcow2_handle_abort(struct qcow2_owner *o, struct qcow2_io *s);
 int qcow2_handle_unmap(struct qcow2_owner *o, struct qcow2_io *s);
 /* A PUBLISH or ABORT fails: the allocation is not under way any more. */
 void qcow2_alloc_abandon(struct qcow2_owner *o, struct qcow2_io *s);
+/* What those under way for the cluster at this offset of the guest write into is given up. */
+void qcow2_allocs_are_stale(struct qcow2_owner *o, uint64_t guest);
+/*
+ * With subclusters: a cluster goes, or was compressed. The bits come first: a compressed entry does
+ * not use them, so a process that dies in between has changed nothing (qcow2_tables_adopt clears
+ * them). Who has read the bits of before and then the new entry finds that the slot has changed,
+ * and looks again.
+ */
+void qcow2_entry_store_bits_first(struct qcow2_slot *slot, void *slice, unsigned idx,
+				  uint64_t entry, uint64_t bits);
+
+/* ---- qcow2_undo.c ---- */
+
+/* How often writes to the image, or to its data file, may have been lost: storage/owed.h. */
+uint32_t qcow2_losses(const struct qcow2_device *d);
+uint32_t qcow2_undo_nr(const struct qcow2_tables *t);
+bool qcow2_undo_has_room(const struct qcow2_tables *t, unsigned nr);
+/*
+ * Before the entry changes; no undo is wanted. losses: qcow2_losses since what it will name was
+ * begun, and now.
+ */
+void qcow2_undo_add(struct qcow2_tables *t, const struct qcow2_undo *note, uint32_t losses);
+/* All that is noted is durable. */
+void qcow2_undo_settle(struct qcow2_tables *t);
+/* Something was lost since the oldest of what is noted was begun. */
+bool qcow2_undo_is_wanted(const struct qcow2_commit *c);
+/* Takes all that is noted back. No commit is under way, or one that has failed. */
+void qcow2_undo_run(struct qcow2_commit *c);
+/* Of a memfd that a process before has left. */
+void qcow2_undo_revive(struct qcow2_tables *t);
 
 /* ---- qcow2_commit.c ---- */
 

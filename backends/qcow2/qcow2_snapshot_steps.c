@@ -40,10 +40,16 @@ static int step_commit(struct qcow2_snapshot_op *p)
 	return begin_commit(p);
 }
 
+/* Changes are held: no FLUSH that fails takes one back behind the back of a walk. */
+static int step_settle(struct qcow2_snapshot_op *p)
+{
+	return qcow2_undo_nr(p->o->t) == 0 ? 0 : step_commit(p);
+}
+
 /* Counts of what was given up have fallen. */
 static int step_reap(struct qcow2_snapshot_op *p)
 {
-	if (p->o->t->freed_nr == 0)
+	if (p->o->t->freed_nr == 0 && qcow2_undo_nr(p->o->t) == 0)
 		return 0;
 	if (qcow2_owner_commits(p->o))
 		return wait_for_commit(p);
@@ -321,9 +327,19 @@ static int step_undo_copied(struct qcow2_snapshot_op *p)
 }
 
 qcow2_snapshot_step *const qcow2_create_steps[] = {
-	step_judge,  step_take_l1,	step_take_table,     step_hold_changes,
-	step_raise,  step_grace,	qcow2_step_write_l1, qcow2_step_write_table,
-	step_commit, qcow2_step_header, step_adopt,	     NULL,
+	step_judge,
+	step_take_l1,
+	step_take_table,
+	step_hold_changes,
+	step_settle,
+	step_raise,
+	step_grace,
+	qcow2_step_write_l1,
+	qcow2_step_write_table,
+	step_commit,
+	qcow2_step_header,
+	step_adopt,
+	NULL,
 };
 
 qcow2_snapshot_step *const qcow2_delete_steps[] = {
@@ -343,9 +359,9 @@ qcow2_snapshot_step *const qcow2_delete_steps[] = {
 };
 
 qcow2_snapshot_step *const qcow2_apply_steps[] = {
-	qcow2_step_read_l1,  step_judge,  step_take_l1,	     step_hold_all, step_raise,
-	qcow2_step_write_l1, step_commit, qcow2_step_header, step_adopt_l1, step_lower,
-	step_reap,	     step_copied, step_commit,	     NULL,
+	qcow2_step_read_l1, step_judge,		 step_take_l1, step_hold_all,	  step_settle,
+	step_raise,	    qcow2_step_write_l1, step_commit,  qcow2_step_header, step_adopt_l1,
+	step_lower,	    step_reap,		 step_copied,  step_commit,	  NULL,
 };
 
 qcow2_snapshot_step *const qcow2_undo_steps[] = {

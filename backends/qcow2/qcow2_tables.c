@@ -2,7 +2,8 @@
  * The memory of an image's tables: one area each, in a memfd or anonymous. Made and found on the
  * main thread; slices are put into it by the owner's reactor, or by all that share it.
  *
- *   | kept | freed | taken | slots | L1 | reference count table | dirty bits of both | slices ... |
+ *   | kept | freed | taken | slots | L1 | reference count table | dirty bits of both | slices ...
+ *   | notes of what can be undone |
  *
  * Happy path: new -> open fills L1 -> install, lookups, changes -> free. A memfd that a process
  * before has left is mapped, compared, and used as it is: a slot with an odd sequence number was
@@ -25,7 +26,9 @@
 #include "base/util.h"
 
 #define KEPT_MAGIC 0x71636f7732746162ull
-#define KEPT_VERSION 2u
+#define KEPT_VERSION 3u
+/* Without the notes of qcow2_undo.c, which begin at the end of it. */
+#define KEPT_VERSION_2 2u
 
 /* At the start of the area: which image, and in what shape. */
 struct qcow2_kept {
@@ -39,6 +42,8 @@ struct qcow2_kept {
 	_Atomic uint64_t end_bytes;
 	_Atomic uint32_t changed; /* the header on the disk says "dirty" */
 };
+
+#define UNDO_BYTES round_up(sizeof(struct qcow2_undo_log), 4096)
 
 static struct list_node shared_tables = LIST_INIT(shared_tables);
 
@@ -82,7 +87,9 @@ static size_t tables_place(struct qcow2_tables *t, uint8_t *area)
 	at += round_up(qcow2_chunk_nr(t->reftable_entries), 64) / 8;
 	at = round_up(at, 4096);
 	t->data = area + at;
-	return at + (size_t)qcow2_slot_nr(t) * QCOW2_SLICE_BYTES_MAX;
+	at += (size_t)qcow2_slot_nr(t) * QCOW2_SLICE_BYTES_MAX;
+	t->undo = (struct qcow2_undo_log *)(area + at);
+	return at + UNDO_BYTES;
 }
 
 static struct qcow2_tables *tables_alloc(const struct qcow2_header *h)
@@ -183,7 +190,8 @@ struct qcow2_tables *qcow2_tables_new(const struct qcow2_header *h, uint64_t cac
 
 static bool kept_matches(const struct qcow2_kept *k, const struct qcow2_tables *t, off_t bytes)
 {
-	return is_power_of_two(k->slot_nr) && k->slot_nr >= QCOW2_WAYS && k->slot_nr <= 1u << 24 &&
+	return (k->version == KEPT_VERSION || k->version == KEPT_VERSION_2) &&
+	       is_power_of_two(k->slot_nr) && k->slot_nr >= QCOW2_WAYS && k->slot_nr <= 1u << 24 &&
 	       k->area_bytes == (uint64_t)bytes && k->l1_offset == t->l1_offset &&
 	       k->l1_entries == t->l1_entries && k->reftable_offset == t->reftable_offset &&
 	       k->reftable_entries == t->reftable_entries &&
@@ -246,20 +254,27 @@ static int tables_take(struct qcow2_tables *t, int fd)
 {
 	struct qcow2_kept k;
 	struct stat st;
+	size_t bytes;
+	int ret;
 
 	if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(k) ||
-	    pread(fd, &k, sizeof(k), 0) != (ssize_t)sizeof(k) || k.magic != KEPT_MAGIC ||
-	    k.version != KEPT_VERSION)
+	    pread(fd, &k, sizeof(k), 0) != (ssize_t)sizeof(k) || k.magic != KEPT_MAGIC)
 		return -EINVAL;
 	if (!atomic_load(&k.is_filled))
 		return -ENODATA;
 	if (!kept_matches(&k, t, st.st_size))
 		return -EINVAL;
 	t->set_mask = k.slot_nr / QCOW2_WAYS - 1;
-	if (tables_place(t, NULL) != (size_t)st.st_size)
+	bytes = tables_place(t, NULL);
+	if (bytes != (size_t)st.st_size + (k.version == KEPT_VERSION ? 0 : UNDO_BYTES))
 		return -EINVAL;
 	t->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	return t->fd < 0 ? -errno : tables_map(t, (size_t)st.st_size);
+	if (t->fd < 0 || ftruncate(t->fd, (off_t)bytes) < 0)
+		return -errno;
+	ret = tables_map(t, bytes);
+	if (ret == 0)
+		kept_fill(t);
+	return ret;
 }
 
 struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
@@ -280,6 +295,7 @@ struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
 	entries_revive(t);
 	freed_revive(t);
 	qcow2_taken_revive(t);
+	qcow2_undo_revive(t);
 	/* Also when all has been written: perhaps nothing has been flushed. */
 	atomic_store(&t->is_changed, true);
 	atomic_store(&t->end_bytes, atomic_load(&t->kept->end_bytes));

@@ -54,6 +54,25 @@ struct qcow2_taken {
 	uint64_t kind; /* enum qcow2_taken_kind: 0: this place is free */
 };
 
+enum qcow2_undo_kind { QCOW2_UNDO_ENTRY, QCOW2_UNDO_TABLE };
+
+/* An entry that has come to name a place of which nothing is durable yet: qcow2_undo.c. */
+struct qcow2_undo {
+	uint64_t what;		/* ENTRY: the guest's offset of a cluster; TABLE: the index in L1 */
+	uint64_t old, old_bits; /* as it was before */
+	uint64_t host;		/* what it names */
+	uint32_t kind;		/* enum qcow2_undo_kind */
+	uint32_t is_new;	/* host was taken for it */
+};
+
+/* More of them are durable by a commit. */
+#define QCOW2_UNDO_NR 16384u
+struct qcow2_undo_log {
+	_Atomic uint32_t nr;
+	uint32_t losses; /* of what is below (qcow2_losses), since they were begun */
+	struct qcow2_undo note[QCOW2_UNDO_NR];
+};
+
 /* In the memfd: only numbers, and what a change in the middle of which the process dies leaves. */
 struct qcow2_slot {
 	_Atomic uint32_t seq;	  /* odd: being replaced */
@@ -97,10 +116,11 @@ struct qcow2_tables {
 
 	struct qcow2_freed *freed;     /* qcow2_alloc.c: QCOW2_FREED_NR of them */
 	unsigned freed_last, freed_nr; /* the one noted last; how many are */
-	unsigned freed_promised;       /* notes that copies of tables will need; not in the memfd */
+	unsigned freed_promised;       /* notes that copies and undo will need; not in the memfd */
 	struct qcow2_taken *taken;     /* qcow2_taken.c: QCOW2_TAKEN_NR of them */
 	uint16_t taken_free[QCOW2_TAKEN_NR], taken_free_nr;
-	struct qcow2_kept *kept; /* qcow2_tables.c: what says whose tables these are */
+	struct qcow2_undo_log *undo; /* qcow2_undo.c; at the end of the area */
+	struct qcow2_kept *kept;     /* qcow2_tables.c: what says whose tables these are */
 
 	/* Of shared ones; qcow2_tables.c's. */
 	struct list_node shared;

@@ -57,8 +57,8 @@ static void ceph_note_success(struct ceph_device *d, struct ceph_io *n,
 		 !(io->flags & BACKEND_FUA)) {
 		net_flush_wrote(&d->flush);
 		/* Its cache may be gone already: then this write was not counted as lost yet. */
-		if (atomic_load(&d->image) != image)
-			net_flush_lost(&d->flush, UINT_MAX);
+		if (atomic_load(&d->image) != image && net_flush_lost(&d->flush))
+			backend_owe(d->device);
 	}
 }
 
@@ -215,10 +215,8 @@ int ceph_send(struct ceph_queue *q, struct ceph_io *n)
 
 	if (!image)
 		return -EAGAIN;
-	if (n->io->op == BACKEND_FLUSH && !net_flush_begin(&d->flush, &n->flush)) {
-		ceph_give_back_image(image);
-		return -EIO;
-	}
+	if (n->io->op == BACKEND_FLUSH)
+		net_flush_begin(&d->flush, &n->flush);
 	ret = ceph_give(q, n, image);
 	if (ret < 0) {
 		ceph_give_back_image(image);
@@ -237,7 +235,7 @@ static enum backend_submit ceph_submit(struct backend_io *io)
 		return BACKEND_DONE;
 	n->came_ns = q->queue->reactor->now_ns;
 	n->is_cancelled = false;
-	net_flush_came(&q->device->flush, &n->flush, io->op == BACKEND_FLUSH);
+	net_flush_came(&n->flush);
 	io->result = ceph_send(q, n);
 	if (io->result == -EAGAIN)
 		io->result = ceph_hold(q, n);

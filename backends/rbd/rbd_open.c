@@ -135,8 +135,9 @@ int ceph_open(struct backend_device *device)
 	 * A cache in the memory of the one before is gone with it, and what it had acknowledged,
 	 * unless it has handed over in order.
 	 */
-	if (device->open_params.size_bytes > 0 && !ceph_fence_was_clean(d))
-		net_flush_lost(&d->flush, 0);
+	if (device->open_params.size_bytes > 0 && !ceph_fence_was_clean(d) &&
+	    net_flush_lost(&d->flush))
+		backend_owe(device);
 	return open_image(device);
 }
 

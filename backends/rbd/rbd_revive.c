@@ -145,7 +145,8 @@ void ceph_revive(struct ceph_device *device, struct ceph_image *image, int err)
 		       "device=%s image=%s client=%s why=\"%s\"", device->name, device->address,
 		       ceph_client_addrs(image->client), revive_words(err));
 	/* Each FLUSH that the image has says by itself what became of it. */
-	net_flush_lost(&device->flush, UINT_MAX);
+	if (net_flush_lost(&device->flush))
+		backend_owe(device->device);
 	atomic_fetch_add(&device->lost_nr, 1);
 	atomic_fetch_add(&device->revive_nr, 1);
 	ret = revive_start(device, image);

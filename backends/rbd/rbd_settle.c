@@ -5,8 +5,8 @@
  *
  * Happy path: acknowledged writes that no FLUSH has covered -> a FLUSH of our own -> answered:
  * settled -> abandon notes it in the record (rbd_fence.c), for the next process. Failure modes: it
- * fails: sent again with the next look; the image is lost: the writes are, which the next FLUSH of
- * the device says, here or there.
+ * fails: sent again with the next look; the image is lost: the writes are. The next FLUSH of the
+ * device says so, here or there.
  */
 #include "backends/rbd/rbd.h"
 
@@ -19,6 +19,8 @@ static void settle_answered(rbd_completion_t completion, void *arg)
 
 	d->api->rbd_aio_release(completion);
 	net_flush_end_own(&d->flush, ret);
+	if (ret < 0)
+		backend_owe(d->device);
 	if (ceph_is_lost(ret))
 		ceph_revive(d, image, ret);
 	ceph_give_back_image(image);
@@ -83,5 +85,6 @@ void ceph_abandon(struct backend_device *device)
 
 	/* A thread that opens the image again ends, as soon as it can. */
 	atomic_store(&d->closing, true);
-	ceph_fence_give_away(d, d->flush.is_volatile && net_flush_is_clean(&d->flush));
+	ceph_fence_give_away(d, d->flush.is_volatile && net_flush_is_settled(&d->flush) &&
+					!backend_is_owed(device));
 }

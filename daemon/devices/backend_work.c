@@ -23,6 +23,7 @@ struct backend_work {
 	struct backend_work_host *host;
 	struct device_settings *settings;   /* a reference of our own */
 	int stored_fds[BACKEND_STORED_MAX]; /* our own; what is not above 0 is none */
+	int owed_fd;			    /* the same */
 	struct backend_device *backend;	    /* what was opened, or could not even begin to close */
 	bool closes, has_ended;
 	bool begun;    /* the call that began the walk has returned */
@@ -37,6 +38,8 @@ static void work_destroy(struct backend_work *w)
 	for (size_t i = 0; i < ARRAY_SIZE(w->stored_fds); i++)
 		if (w->stored_fds[i] > 0)
 			close(w->stored_fds[i]);
+	if (w->owed_fd > 0)
+		close(w->owed_fd);
 	device_settings_free(w->settings);
 	free(w);
 }
@@ -92,26 +95,29 @@ static struct backend_life_owner work_owner(struct backend_work *w)
 	return (struct backend_life_owner){ .done = work_done, .drop = work_dropped, .arg = w };
 }
 
-/* The descriptors are the caller's: the walk has duplicates. */
-static int work_take_stored(struct backend_work *w, const int *stored_fds)
+static int work_take_fd(int *ret_fd, int fd)
 {
-	for (size_t i = 0; stored_fds && i < ARRAY_SIZE(w->stored_fds); i++) {
-		w->stored_fds[i] = stored_fds[i];
-		if (stored_fds[i] <= 0)
-			continue;
-		w->stored_fds[i] = fcntl(stored_fds[i], F_DUPFD_CLOEXEC, 3);
-		if (w->stored_fds[i] < 0)
-			return -errno;
-	}
-	return 0;
+	*ret_fd = fd > 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : fd;
+	return fd > 0 && *ret_fd < 0 ? -errno : 0;
+}
+
+/* The descriptors are the caller's: the walk has duplicates. */
+static int work_take_fds(struct backend_work *w, const struct backend_open_params *params)
+{
+	int ret = work_take_fd(&w->owed_fd, params->owed_fd);
+
+	for (size_t i = 0; params->stored_fds && ret == 0 && i < ARRAY_SIZE(w->stored_fds); i++)
+		ret = work_take_fd(&w->stored_fds[i], params->stored_fds[i]);
+	return ret;
 }
 
 static int work_begin_open(struct backend_work *w, const struct backend_open_params *open_params)
 {
 	struct backend_open_params params = *open_params;
 	struct backend_life_owner owner = work_owner(w);
-	int ret = work_take_stored(w, open_params->stored_fds);
+	int ret = work_take_fds(w, open_params);
 
+	params.owed_fd = w->owed_fd;
 	params.stored_fds = open_params->stored_fds ? w->stored_fds : NULL;
 	if (ret == 0)
 		ret = backend_open_begin(&w->life, &w->host->home, w->settings->backend,

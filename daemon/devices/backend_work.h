@@ -29,8 +29,8 @@ struct backend_work_host {
 
 /*
  * Begins to open the backend of a device. The work holds settings until it is freed; while the
- * backend is open the caller must, since the backend reads them. open_params->stored_fds are
- * duplicated. Returns 0; -EAGAIN: too many are under way, try later; or -ENOMEM.
+ * backend is open the caller must, since the backend reads them. Its descriptors
+ * in open_params are duplicated. Returns 0; -EAGAIN: too many are under way, try later; or -ENOMEM.
  */
 int backend_work_open(struct backend_work **ret_work, struct backend_work_host *host,
 		      struct device_settings *settings,

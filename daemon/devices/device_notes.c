@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/errname.h"
 #include "base/log.h"
@@ -185,18 +186,47 @@ static void store_memory(struct fd_store *fd_store, const struct member *m,
 	}
 }
 
+int note_open_owed(const struct device_set *set, struct member *m, char *error, size_t error_bytes)
+{
+	int fd = 0;
+
+	note_close_owed(m);
+	if (set->state && m->past)
+		fd = state_open_owed(set->state, m->settings->options.name);
+	else if (set->state)
+		fd = state_new_owed(set->state);
+	if (fd < 0)
+		return note_result(set, fd, error, error_bytes);
+	m->owed_fd = fd;
+	return 0;
+}
+
+void note_close_owed(struct member *m)
+{
+	if (m->owed_fd > 0)
+		close(m->owed_fd);
+	m->owed_fd = 0;
+}
+
 int note_added(struct device *device, void *device_set, char *error, size_t error_bytes)
 {
 	struct member *m = device_owner(device);
 	struct device_set *set = device_set;
 	struct device_info info;
+	int ret;
 
 	if (!set->state)
 		return 0;
 	device_info(device, &info);
 	if (set->fd_store && recovery_possible(info.flags))
 		store_memory(set->fd_store, m, device_backend(device));
-	return note_result(set, write_serving(set, m, device), error, error_bytes);
+	ret = m->owed_fd > 0 && !m->past
+		      ? state_link_owed(set->state, m->settings->options.name, m->owed_fd)
+		      : 0;
+	note_close_owed(m);
+	if (ret == 0)
+		ret = write_serving(set, m, device);
+	return note_result(set, ret, error, error_bytes);
 }
 
 int note_before_change(struct device_set *set, struct member *m, char *error, size_t error_bytes)

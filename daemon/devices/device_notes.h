@@ -66,6 +66,13 @@ void note_find_memory(const struct device_set *set, const struct member *m,
 		      int ret_fds[static BACKEND_STORED_MAX]);
 
 /*
+ * m->owed_fd: the file of what it owes, for who opens its backend (state.h); 0: nothing is noted.
+ * Of a new device it has its name from note_added on. Returns 0, or -errno with words.
+ */
+int note_open_owed(const struct device_set *set, struct member *m, char *error, size_t error_bytes);
+void note_close_owed(struct member *m);
+
+/*
  * The mark tells whose a device in the driver is, and which: a number that the driver keeps with it
  * (ublksrv_flags) and does not look at. Of the device `name` of the daemon with this control
  * socket.

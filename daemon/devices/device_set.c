@@ -95,6 +95,7 @@ static void free_member(struct member *m)
 	device_set_forget_work(m);
 	free(m->past);
 	latency_fini(&m->latency);
+	note_close_owed(m);
 	free(m);
 }
 

@@ -43,6 +43,7 @@ struct member {
 	bool absent;			  /* STARTING: its file is missing, perhaps not for long */
 	uint64_t absent_until_ns;	  /* how long to look for it */
 	bool note_owed;			  /* device_notes.c: its note could not be written */
+	int owed_fd;			  /* device_notes.c: what its backend owes; 0: none */
 	bool quiesced, settled;		  /* upgrade.c: while devices come to rest */
 	char error[DEVICE_ERROR_BYTES];
 	struct list_node watches;

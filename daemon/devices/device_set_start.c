@@ -187,7 +187,12 @@ static void open_backend(struct device_set *set, struct member *m)
 	device_open_params(&spec, m->past ? &m->past->device : NULL, &open_params);
 	note_find_memory(set, m, stored_fds);
 	open_params.stored_fds = m->past ? stored_fds : NULL;
+	if (note_open_owed(set, m, m->error, sizeof(m->error)) < 0) {
+		device_set_did_not_start(set, m);
+		return;
+	}
 	begin_open_timeout(set, m);
+	open_params.owed_fd = m->owed_fd;
 	ret = backend_work_open(&m->work, &set->work, m->settings, &open_params);
 	if (ret == -EAGAIN) {
 		open_later(set, m, 0);

@@ -25,6 +25,7 @@
 #define STATE_VERSION 1
 #define STATE_SUFFIX ".json"
 #define STATE_TEMPORARY STATE_SUFFIX ".new" /* no note ends so */
+#define STATE_OWED ".owed"
 #define STATE_FILE_BYTES_MAX (4u << 20)
 
 static const char *const phase_names[] = {
@@ -143,14 +144,68 @@ int state_write(const struct state *s, const struct state_record *record)
 	return ret;
 }
 
-void state_remove(const struct state *s, const char *device)
+/* fd, or -errno and it is closed. */
+static int owe_nothing(int fd)
+{
+	static const char nothing[BACKEND_OWED_BYTES];
+	ssize_t n = pwrite(fd, nothing, sizeof(nothing), 0);
+	int ret = n < 0 ? -errno : -ENOSPC;
+
+	if (n == sizeof(nothing))
+		return fd;
+	close(fd);
+	return ret;
+}
+
+int state_open_owed(const struct state *s, const char *device)
+{
+	char name[64];
+	struct stat stat;
+	int fd;
+
+	note_file_name(name, device, STATE_OWED);
+	fd = openat(s->fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &stat) < 0 || path_file_not_own(&stat)) {
+		close(fd);
+		return -EPERM;
+	}
+	return stat.st_size == BACKEND_OWED_BYTES ? fd : owe_nothing(fd);
+}
+
+int state_new_owed(const struct state *s)
+{
+	int fd = openat(s->fd, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+
+	return fd < 0 ? -errno : owe_nothing(fd);
+}
+
+int state_link_owed(const struct state *s, const char *device, int fd)
+{
+	char name[64], from[32];
+
+	note_file_name(name, device, STATE_OWED);
+	snprintf(from, sizeof(from), "/proc/self/fd/%d", fd);
+	if (unlinkat(s->fd, name, 0) < 0 && errno != ENOENT)
+		return -errno;
+	return linkat(AT_FDCWD, from, s->fd, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+static void remove_file(const struct state *s, const char *device, const char *suffix)
 {
 	char name[64];
 
-	note_file_name(name, device, STATE_SUFFIX);
+	note_file_name(name, device, suffix);
 	if (unlinkat(s->fd, name, 0) < 0 && errno != ENOENT)
 		log_warn("cannot remove a state file", "folder=\"%s\" file=%s error=%s", s->path,
 			 name, errname(errno));
+}
+
+void state_remove(const struct state *s, const char *device)
+{
+	remove_file(s, device, STATE_SUFFIX);
+	remove_file(s, device, STATE_OWED);
 }
 
 /* ---- reading ---- */

@@ -54,7 +54,16 @@ int state_check(const struct state *s, const char *name);
 /* Replaces the file of the device as a whole. Returns 0, or -errno: then it is what it was. */
 int state_write(const struct state *s, const struct state_record *record);
 
-/* Also when there is none. Failures are logged. */
+/*
+ * The file of what a device owes (storage/owed.h), for who opens its backend: the descriptor is the
+ * caller's, or -errno. open: as a process before has left it; when there is none, nothing is owed.
+ * new: it has no name before link gives it one; whatever had that is no more. link: 0 or -errno.
+ */
+int state_open_owed(const struct state *s, const char *name);
+int state_new_owed(const struct state *s);
+int state_link_owed(const struct state *s, const char *name, int fd);
+
+/* The files of a device, also when there are none. Failures are logged. */
 void state_remove(const struct state *s, const char *name);
 
 /*

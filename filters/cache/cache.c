@@ -166,6 +166,7 @@ static void cache_flushed(struct cache_io *s)
 {
 	struct cache_device *d = s->d;
 
+	cache_look_for_losses(d);
 	if (s->answer[CACHE_ORIGIN] == 0)
 		d->flushed_nr = MAX(d->flushed_nr, s->flush_nr);
 	cache_step_ended(s, s->answer[CACHE_ORIGIN]);
@@ -224,6 +225,8 @@ static bool cache_io_steps(struct cache_io *s)
 
 void cache_io_go_on(struct cache_io *s)
 {
+	if (s->d->is_lost && s->result == 0)
+		s->result = -EIO;
 	if (cache_io_steps(s))
 		return;
 	cache_set_state(s, CACHE_IDLE);
@@ -240,7 +243,7 @@ static void cache_io_begin(struct cache_io *s)
 
 void cache_rest_ends(struct cache_device *d)
 {
-	if (!d->is_resting)
+	if (!d->is_resting || d->is_lost)
 		return;
 	d->is_resting = false;
 	cache_clean_kick(d);
@@ -255,8 +258,12 @@ enum backend_submit cache_submit(struct backend_io *io)
 	uint64_t at;
 
 	cache_io_begin(s);
-	if (__builtin_expect(d->is_resting, 0))
+	if (__builtin_expect(d->is_resting, 0)) {
 		cache_rest_ends(d);
+		io->result = -EIO;
+		if (d->is_lost)
+			return BACKEND_DONE;
+	}
 	slot = io->op == BACKEND_READ ? cache_read_whole(d, io, &at) : NULL;
 	if (__builtin_expect(slot != NULL, 1)) {
 		s->slot = slot;

@@ -149,6 +149,10 @@ struct cache_device {
 	bool is_off;	     /* the store has failed: all goes to the origin */
 	bool is_wiped;	     /* ... and has been told so, or cannot be */
 	bool is_resting;     /* no own request begins until a request comes */
+	/* cache_lost.c: of writeback, it serves no more; it rests then, too. */
+	bool is_lost;
+	bool is_doubtful; /* cache_lost.c: what is read from the origin need not be durable there */
+	uint32_t losses[2]; /* backend_losses by child, when they were looked at last */
 	const char *_Atomic failure;
 	/* FLUSHes of the origin: begun; the last one that went well; begun at the last write. */
 	uint64_t flush_begun, flushed_nr, wrote_at;
@@ -170,6 +174,7 @@ struct cache_device {
 	/* cache_clean.c */
 	uint32_t clean_hand, cleaned_nr, cleaned[CACHE_CLEANS_NR * 8];
 	bool clean_flushes, clean_all, clean_waits;
+	bool clean_lost; /* what is on its way to the origin is perhaps lost there */
 	struct timer clean_timer;
 	struct task clean_task;
 
@@ -367,6 +372,20 @@ void cache_commit_later(struct cache_device *d, const struct cache_slot *slot);
 /* The store has failed at something that is no write of the user's. */
 void cache_store_failed(struct cache_device *d, const char *what, int err);
 bool cache_commit_is_quiet(const struct cache_device *d);
+
+/* ---- cache_lost.c ---- */
+
+/* At the end of each FLUSH, and before something is said to be durable. */
+void cache_look_for_losses(struct cache_device *d);
+/* Of the origin alone, also when no queue is open: whether there were any. */
+bool cache_look_at_origin(struct cache_device *d);
+/*
+ * Open: what was lost before is no news. Returns whether the origin has lost something that no
+ * FLUSH has told, so that the first one will fail: of a process before.
+ */
+bool cache_losses_begin(struct cache_device *d);
+/* What the cache has of what the origin has perhaps lost is not valid. */
+void cache_forget_unflushed(struct cache_device *d);
 
 /* ---- cache_own.c ---- */
 

@@ -129,6 +129,7 @@ static void cache_back_origin_flushed(struct cache_io *s)
 {
 	struct cache_device *d = s->d;
 
+	cache_look_for_losses(d);
 	if (s->answer[CACHE_ORIGIN] == 0)
 		d->flushed_nr = MAX(d->flushed_nr, s->flush_nr);
 	cache_step_ended(s, s->answer[CACHE_ORIGIN]);

@@ -6,8 +6,9 @@
  * again meanwhile is clean. It begins when a dirty block has waited for its time, when half of what
  * may be dirty is, and when a discard waits for it.
  *
- * Failure modes: the origin or the store fails: the blocks stay dirty and are tried again when
- * their time has come again; writes that wait for fewer dirty blocks fail.
+ * Failure modes: the origin or the store fails, or the origin has lost some of them before the
+ * FLUSH that succeeds: the blocks stay dirty and are tried again when their time has come again;
+ * writes that wait for fewer dirty blocks fail.
  */
 #include "filters/cache/cache.h"
 
@@ -62,8 +63,12 @@ static void cache_clean_flushed(struct cache_own *own, int result)
 	struct cache_device *d = q->d;
 
 	d->clean_flushes = false;
+	cache_look_for_losses(d);
 	if (result == 0)
 		d->flushed_nr = MAX(d->flushed_nr, own->offset);
+	if (result == 0 && d->clean_lost)
+		result = -EIO;
+	d->clean_lost = false;
 	cache_own_release(q, own);
 	cache_clean_settle(d, result == 0);
 	if (result < 0)
@@ -100,7 +105,10 @@ static void cache_clean_one_ended(struct cache_own *own, int result)
 
 static void cache_clean_read(struct cache_own *own, int result)
 {
+	const struct cache_queue *q = own->own->queue->priv;
 
+	if (result == 0 && q->d->is_lost)
+		result = -EIO;
 	if (result < 0) {
 		cache_clean_one_ended(own, result);
 		return;

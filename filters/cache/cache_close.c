@@ -149,9 +149,14 @@ static void cache_drained(struct cache_visit *v, int result)
 	v->then(v, result);
 }
 
+/* What the origin has lost meanwhile is not there by a FLUSH that succeeds. */
 static void cache_drain_flushed(struct backend_visit *visit, int result)
 {
-	cache_drained(cache_visit_of(visit), result);
+	struct cache_visit *v = cache_visit_of(visit);
+
+	if (cache_look_at_origin(v->d) && result == 0)
+		result = -EIO;
+	cache_drained(v, result);
 }
 
 /* Those that were read are written. */
@@ -195,6 +200,7 @@ static void cache_drain_pump(struct cache_visit *v)
 
 void cache_drain_begin(struct cache_visit *v, void (*then)(struct cache_visit *v, int result))
 {
+	cache_look_at_origin(v->d);
 	v->then = then;
 	v->began_ns = ring_clock_ns();
 	v->began_nr = v->d->ix->dirty_nr;
@@ -303,8 +309,8 @@ void cache_close_async(struct backend_visit *visit)
 	struct cache_device *d = visit->device->priv;
 	struct cache_visit *v;
 
-	if (d->is_off) {
-		backend_visit_done(visit, 0);
+	if (d->is_off || d->is_lost) {
+		backend_visit_done(visit, d->is_lost ? -EIO : 0);
 		return;
 	}
 	v = cache_visit_new(d);

@@ -184,6 +184,10 @@ static void cache_commit_next_phase(struct cache_device *d)
 {
 	struct cache_commit *c = &d->commit;
 
+	if (c->phase != CACHE_COMMIT_WIPE)
+		cache_look_for_losses(d);
+	if (d->is_lost && c->result == 0)
+		c->result = -EIO;
 	if (c->phase == CACHE_COMMIT_WIPE) {
 		cache_wipe_step(d);
 	} else if (c->result < 0 || c->phase == CACHE_COMMIT_FLUSH ||
@@ -234,6 +238,14 @@ static void cache_commit_begin(struct cache_device *d)
 	cache_commit_step(d);
 }
 
+/* Nothing of it may be named in the store any more. */
+static void cache_commit_fail(struct cache_device *d)
+{
+	d->commit.ended = ++d->commit.begun;
+	d->commit.ended_result = -EIO;
+	cache_wake(d, &d->commit_waiters);
+}
+
 static void cache_commit_start(struct cache_device *d)
 {
 	struct cache_commit *c = &d->commit;
@@ -241,7 +253,10 @@ static void cache_commit_start(struct cache_device *d)
 	if (c->phase != CACHE_COMMIT_NONE)
 		return;
 	c->is_wanted = false;
-	if (!d->is_off)
+	cache_look_for_losses(d);
+	if (d->is_lost)
+		cache_commit_fail(d);
+	else if (!d->is_off)
 		cache_commit_begin(d);
 	else if (!d->is_wiped)
 		cache_wipe_begin(d);

@@ -116,6 +116,11 @@ void cache_index_set_off(struct cache_index *ix)
 	__atomic_store_n(&ix->kept->is_off, 1, __ATOMIC_RELEASE);
 }
 
+void cache_index_set_lost(struct cache_index *ix)
+{
+	__atomic_store_n(&ix->kept->is_filled, 0, __ATOMIC_RELEASE);
+}
+
 int cache_index_new(struct cache_index **ret_ix, const struct cache_header *h)
 {
 	struct cache_index *ix = cache_index_alloc(h);
@@ -367,7 +372,8 @@ void cache_index_load(struct cache_index *ix, uint32_t page_idx, const void *two
 static uint64_t cache_slot_nameable(const struct cache_slot *slot,
 				    const struct cache_naming *naming)
 {
-	bool is_durable = !naming->flush_matters || naming->flushed_nr > slot->flushes;
+	bool is_durable = slot->flushes != CACHE_FLUSHES_NEVER &&
+			  (!naming->flush_matters || naming->flushed_nr > slot->flushes);
 
 	if (slot->is_evicting)
 		return 0;

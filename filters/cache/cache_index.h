@@ -16,6 +16,7 @@
 #include "filters/cache/cache_format.h"
 
 #define CACHE_NO_SLOT UINT32_MAX
+#define CACHE_FLUSHES_NEVER UINT64_MAX
 
 /* All uint64_t but block and flushes: bits of units. In the memfd. */
 struct cache_slot {
@@ -33,15 +34,17 @@ struct cache_slot {
 	uint64_t will;	      /* of owned: valid when that has ended */
 	uint64_t cleaning;    /* of dirty: on its way to the origin, and not changed since */
 	uint64_t ban;	      /* the next commit is not to name it */
-	uint64_t flushes;     /* of the origin that had begun when it changed */
-	uint32_t pins;	      /* requests that read or write here */
-	uint32_t next;	      /* of the same bucket; CACHE_NO_SLOT: the last */
-	uint8_t is_used;      /* has a block */
-	uint8_t was_used;     /* since the clock's hand passed */
-	uint8_t is_evicting;  /* gives up its block when the store has forgotten it */
-	uint8_t is_fresh;     /* was written since the last commit: perhaps again soon */
-	uint8_t is_marker;    /* a read of it asks for what follows */
-	uint8_t is_cleaning;  /* cache_clean.c has it */
+	/* Of the origin, that had begun when it changed; CACHE_FLUSHES_NEVER: none makes it
+	 * durable. */
+	uint64_t flushes;
+	uint32_t pins;	     /* requests that read or write here */
+	uint32_t next;	     /* of the same bucket; CACHE_NO_SLOT: the last */
+	uint8_t is_used;     /* has a block */
+	uint8_t was_used;    /* since the clock's hand passed */
+	uint8_t is_evicting; /* gives up its block when the store has forgotten it */
+	uint8_t is_fresh;    /* was written since the last commit: perhaps again soon */
+	uint8_t is_marker;   /* a read of it asks for what follows */
+	uint8_t is_cleaning; /* cache_clean.c has it */
 };
 
 struct cache_kept;
@@ -80,6 +83,8 @@ void cache_index_free(struct cache_index *ix); /* accepts NULL */
 void cache_index_set_filled(struct cache_index *ix);
 /* The store's index is not to be trusted any more: who adopts it hears that. */
 void cache_index_set_off(struct cache_index *ix);
+/* The other way round: who would adopt it reads the store's. */
+void cache_index_set_lost(struct cache_index *ix);
 
 /* From the store, as it was opened: what both places of a page hold. Lies are counted. */
 void cache_index_load(struct cache_index *ix, uint32_t page_idx, const void *two_pages);

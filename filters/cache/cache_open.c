@@ -64,9 +64,11 @@ static void cache_open_done(struct cache_visit *v)
 	d->ix = v->ix;
 	v->ix = NULL;
 	for (uint32_t i = 0; i < d->ix->header.slot_nr; i++)
-		d->ix->slot[i].flushes = 0;
+		if (d->ix->slot[i].flushes != CACHE_FLUSHES_NEVER)
+			d->ix->slot[i].flushes = 0;
 	cache_index_set_filled(d->ix);
 	d->flush_begun = d->flushed_nr = 1;
+	cache_losses_begin(d);
 	d->dirty_max =
 		(uint32_t)MAX(1.0, ((const struct cache_config *)d->device->config)->dirty_max *
 					   (double)d->ix->header.slot_nr);
@@ -85,10 +87,29 @@ static void cache_open_flushed(struct cache_visit *v, int result)
 		cache_open_done(v);
 }
 
-static void cache_open_flush(struct cache_visit *v)
+static void cache_open_told(struct cache_visit *v, int result)
 {
+	(void)result;
 	cache_visit_io(v, CACHE_ORIGIN, BACKEND_FLUSH, 0, 0, "flushing the origin",
 		       cache_open_flushed);
+}
+
+/* Of a process before it may have lost what the cache has of it; the first FLUSH says so. */
+static void cache_open_flush(struct cache_visit *v)
+{
+	struct cache_device *d = v->d;
+
+	if (!cache_losses_begin(d)) {
+		cache_open_told(v, 0);
+		return;
+	}
+	d->is_doubtful = true;
+	d->flushed_nr = 0;
+	d->ix = v->ix;
+	cache_forget_unflushed(d);
+	d->ix = NULL;
+	cache_visit_io(v, CACHE_ORIGIN, BACKEND_FLUSH, 0, 0, "flushing the origin",
+		       cache_open_told);
 }
 
 /* ---- a new one ---- */
@@ -240,7 +261,10 @@ static void cache_load(struct cache_visit *v)
 static void cache_open_found(struct cache_visit *v)
 {
 	struct cache_device *d = v->d;
-	int ret = d->stored_fd > 0 ? cache_index_adopt(&v->ix, &v->found, d->stored_fd) : -ENODATA;
+	/* What the store has perhaps lost is not what the process before thinks. */
+	bool is_owed = backend_is_owed(d->device->child->sibling);
+	int ret = d->stored_fd > 0 && !is_owed ? cache_index_adopt(&v->ix, &v->found, d->stored_fd)
+					       : -ENODATA;
 
 	if (ret == 0)
 		cache_open_loaded(v);
@@ -454,6 +478,7 @@ int cache_open(struct backend_device *device)
 		return ret;
 	if (d->chunk_bytes < 2 * CACHE_PAGE_BYTES)
 		return backend_fail(device, -EINVAL, "cache: requests of 8 KiB must be allowed");
+	device->child->sibling->has_copies = d->mode != CACHE_WRITEBACK;
 	v = cache_visit_new(d);
 	if (!v)
 		return -ENOMEM;

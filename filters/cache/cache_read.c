@@ -111,7 +111,8 @@ static void cache_fill_written(struct cache_own *own, int result)
 		cache_store_failed(d, "a block cannot be written to the store", result);
 	} else if (!d->is_off) {
 		slot->valid |= own->units & slot->will;
-		slot->flushes = MAX(slot->flushes, d->wrote_at);
+		slot->flushes =
+			MAX(slot->flushes, d->is_doubtful ? CACHE_FLUSHES_NEVER : d->wrote_at);
 		counter_add(&d->stats.filled_bytes, own->bytes);
 		cache_commit_later(d, slot);
 	}

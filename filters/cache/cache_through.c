@@ -119,7 +119,7 @@ static void cache_through_stored(struct cache_io *s)
 	slot->will &= ~s->owns;
 	slot->pins--;
 	slot->is_fresh = 1;
-	slot->flushes = d->flush_begun;
+	slot->flushes = MAX(slot->flushes, d->flush_begun);
 	if (s->answer[CACHE_ORIGIN] == 0 && s->answer[CACHE_STORE] == 0 && !d->is_off) {
 		slot->valid |= good;
 		cache_commit_later(d, slot);

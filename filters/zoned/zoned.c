@@ -295,6 +295,8 @@ enum backend_submit zoned_submit(struct backend_io *io)
 {
 	struct zoned_device *d = io->queue->device->priv;
 
+	if (__builtin_expect(d->is_lost, 0))
+		return answer(io, -EIO);
 	if (io->op == BACKEND_FLUSH && d->below.lane)
 		return backend_forward_to(io, 0, io->offset_bytes);
 	if (io->op == BACKEND_FLUSH) {

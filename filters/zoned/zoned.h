@@ -19,7 +19,9 @@
  *
  * That the table never says more than there is: a round of zoned_sync first flushes what is below,
  * then writes to the table how far the zones were complete before that, and flushes again. A FLUSH
- * is such a round; RESET and FINISH are complete when theirs is.
+ * is such a round; RESET and FINISH are complete when theirs is. When what is below has lost writes
+ * (storage/owed.h), how far a zone is written is known from the table alone: the device fails all
+ * requests until it is opened again, from that.
  */
 #ifndef FILTERS_ZONED_ZONED_H
 #define FILTERS_ZONED_ZONED_H
@@ -134,6 +136,10 @@ struct zoned_device {
 	uint8_t *trim;	       /* by zone: enum zoned_trim */
 	struct zoned_below below;
 	bool child_discards, is_read_only;
+	/* What is below has lost writes to zones of our own: it serves no more. */
+	bool is_lost;
+	uint32_t losses; /* backend_losses of what is below, when it was looked at last */
+	const char *_Atomic failure;
 	uint64_t resets, finishes, commits; /* written by the reactor, read by the main thread */
 	struct zoned_visit *visit;
 };
@@ -179,6 +185,11 @@ enum backend_submit zoned_below_ended(struct zoned_device *d, struct backend_io 
 
 /* QUEUED: it is complete when a round has ended that began after this. */
 void zoned_sync_join(struct zoned_device *d, struct zoned_io *z);
+/*
+ * At the end of a FLUSH of what is below, also when no queue is open: whether that has lost writes
+ * since it was asked last. If zones may have had them, is_lost from now on.
+ */
+bool zoned_has_lost(struct zoned_device *d);
 /* Asks the round that is under way to end soon. */
 void zoned_sync_cancel(struct zoned_device *d);
 /* A request that has waited for the next round is not part of it. */
@@ -194,6 +205,8 @@ void zoned_pages_free(struct zoned_pages *p);
 /* zone_table's `changed`. */
 void zoned_zone_changed(struct zone_table *t, uint32_t idx);
 bool zoned_pages_are_clean(const struct zoned_device *d);
+/* What the table has to say is not durable there, perhaps under way. */
+bool zoned_pages_are_owed(const struct zoned_device *d);
 /* The memory of a process before is used beside a table on the child: all pages are written with
  * the next FLUSH, as writes of that process may still be under way to the child. A read-only device
  * can write none: FLUSH fails there only when the table on the child differs. */

@@ -80,6 +80,8 @@ static void closing_page(struct zoned_visit *v, int result)
 {
 	uint64_t at;
 
+	if (v->d->is_lost && result == 0)
+		result = -EIO;
 	if (result < 0)
 		zoned_closing_end(v, result);
 	else if (zoned_pages_next(v->d, v->buf, &at))
@@ -90,13 +92,19 @@ static void closing_page(struct zoned_visit *v, int result)
 			       zoned_closing_end);
 }
 
+static void closing_flushed(struct zoned_visit *v, int result)
+{
+	zoned_has_lost(v->d);
+	closing_page(v, result);
+}
+
 void zoned_close_async(struct backend_visit *visit)
 {
 	struct zoned_device *d = visit->device->priv;
 	struct zoned_visit *v;
 
-	if (d->is_read_only || zoned_pages_are_clean(d)) {
-		backend_visit_done(visit, 0);
+	if (d->is_read_only || d->is_lost || zoned_pages_are_clean(d)) {
+		backend_visit_done(visit, d->is_lost ? -EIO : 0);
 		return;
 	}
 	v = zoned_visit_new(d, visit);
@@ -105,7 +113,7 @@ void zoned_close_async(struct backend_visit *visit)
 		return;
 	}
 	zoned_pages_begin(d);
-	zoned_visit_io(v, BACKEND_FLUSH, 0, 0, "flushing the zones", closing_page);
+	zoned_visit_io(v, BACKEND_FLUSH, 0, 0, "flushing the zones", closing_flushed);
 }
 
 void zoned_close(struct backend_device *device)

@@ -171,6 +171,13 @@ static void zoned_identity(const struct backend_device *device, char text[BACKEN
 		 d->header.conventional_nr);
 }
 
+static const char *zoned_failure(const struct backend_device *device)
+{
+	const struct zoned_device *d = device->priv;
+
+	return atomic_load_explicit(&d->failure, memory_order_relaxed);
+}
+
 static int zoned_stored_fd(const struct backend_device *device)
 {
 	return ((const struct zoned_device *)device->priv)->memory.fd;
@@ -206,6 +213,7 @@ const struct backend backend_zoned = {
 	.child_done = zoned_child_done,
 	.wait = zoned_wait,
 	.identity = zoned_identity,
+	.failure = zoned_failure,
 	.stored_fd = zoned_stored_fd,
 	.look_zones = zoned_look,
 };

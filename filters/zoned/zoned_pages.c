@@ -60,6 +60,14 @@ static void take_page(struct zoned_device *d, uint32_t page)
 			zone_is_conventional(&d->table, i) ? 0 : entry_of(&d->memory.zone[i]);
 }
 
+bool zoned_pages_are_owed(const struct zoned_device *d)
+{
+	for (uint32_t i = 0; i < d->pages.nr; i++)
+		if (d->pages.is_now[i] || d->pages.is_dirty[i])
+			return true;
+	return false;
+}
+
 void zoned_pages_adopt(struct zoned_device *d, const struct zone_kept *on_child)
 {
 	for (uint32_t i = 0; i < d->shape.zone_nr; i++)

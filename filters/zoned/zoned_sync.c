@@ -15,6 +15,7 @@
 #include <errno.h>
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "base/util.h"
 #include "filters/zoned/zoned.h"
 
@@ -160,10 +161,33 @@ static bool is_before_table(enum zoned_sync_step step)
 	return step == ZONED_SYNC_DATA || step == ZONED_SYNC_PAGES;
 }
 
+bool zoned_has_lost(struct zoned_device *d)
+{
+	uint32_t losses = backend_losses(d->device->child);
+	bool has = losses != d->losses;
+
+	d->losses = losses;
+	if (!has || d->is_lost || d->below.lane || !zoned_pages_are_owed(d))
+		return has;
+	d->is_lost = true;
+	atomic_store(&d->failure, "what is below has perhaps lost writes: zones are written as far "
+				  "as at the last good FLUSH when the device is opened again");
+	log_error(
+		"zones have perhaps lost writes: the device fails all requests until it is opened "
+		"again",
+		"node=%s", d->device->name);
+	return has;
+}
+
 static void sync_step_done(struct backend_own *own, int result)
 {
 	struct zoned_device *d = own->queue->device->priv;
+	bool is_flush = d->sync.step == ZONED_SYNC_DATA || d->sync.step == ZONED_SYNC_TABLE;
 
+	if (is_flush && zoned_has_lost(d) && result == 0)
+		result = -EIO;
+	if (d->is_lost && result == 0)
+		result = -EIO;
 	if (result == 0 && d->sync.is_cancelled && is_before_table(d->sync.step))
 		result = -ECANCELED;
 	if (result < 0 && d->sync.step != ZONED_SYNC_TRIM) {

@@ -152,7 +152,7 @@ static enum backend_submit testdev_submit(struct backend_io *io)
 		backend_io_complete(io, 0);
 		return BACKEND_QUEUED;
 	case FAULT_OTHER:
-		if (last && last != io && last->state == BACKEND_IO_QUEUED)
+		if (last && last != io && backend_io_is_queued(last))
 			complete_early(last);
 		last = io;
 		return queue_up(io);

@@ -18,7 +18,7 @@
 struct scenario {
 	const char *name;
 	int mode;
-	bool origin_fails, store_fails, cancels, dies, is_warm;
+	bool origin_fails, store_fails, cancels, dies, is_warm, origin_loses, store_loses;
 };
 
 static const struct scenario scenarios[] = {
@@ -42,6 +42,22 @@ static const struct scenario scenarios[] = {
 	  .mode = CACHE_WRITEBACK,
 	  .origin_fails = true,
 	  .cancels = true,
+	  .dies = true },
+	{ .name = "readthrough, FLUSHes of the origin fail, and what they cover is lost",
+	  .mode = CACHE_READTHROUGH,
+	  .origin_loses = true,
+	  .dies = true },
+	{ .name = "writethrough, FLUSHes of the origin fail, and what they cover is lost",
+	  .mode = CACHE_WRITETHROUGH,
+	  .origin_loses = true,
+	  .dies = true },
+	{ .name = "writeback, FLUSHes of the origin fail, and what they cover is lost",
+	  .mode = CACHE_WRITEBACK,
+	  .origin_loses = true,
+	  .dies = true },
+	{ .name = "writeback, FLUSHes of the store fail, and what they cover is lost",
+	  .mode = CACHE_WRITEBACK,
+	  .store_loses = true,
 	  .dies = true },
 	{ .name = "writeback, the store fails",
 	  .mode = CACHE_WRITEBACK,
@@ -94,6 +110,8 @@ static void choose_ways(struct cache_world *w, const struct scenario *s)
 	/* In writeback the store has bytes that nobody else has. */
 	w->may_fail =
 		s->origin_fails || s->cancels || (s->store_fails && s->mode == CACHE_WRITEBACK);
+	w->loses = s->origin_loses || s->store_loses;
+	w->may_fail |= w->loses;
 	w->cancel_one_in = s->cancels ? 100 : 0;
 	w->job_one_in = (unsigned)prng_between(p, 20, 2000);
 }
@@ -115,6 +133,8 @@ static struct cache_world *world_new(const struct scenario *s, uint64_t seed)
 	w->left_origin->can_discard = w->origin->can_discard;
 	w->origin->error_one_in = s->origin_fails ? 200 : 0;
 	w->store->error_one_in = s->store_fails ? 400 : 0;
+	w->origin->flush_error_one_in = s->origin_loses ? 4 : 0;
+	w->store->flush_error_one_in = s->store_loses ? 30 : 0;
 	w->origin->sync_one_in = prng_one_in(p, 2) ? 5 : 0;
 	w->store->sync_one_in = prng_one_in(p, 2) ? 5 : 0;
 	w->origin->busy_one_in = w->store->busy_one_in = prng_one_in(p, 3) ? 5 : 0;

@@ -105,16 +105,21 @@ static void init_left(struct cache_world *w, struct cache_rig *rig)
 	rig->depth = 1;
 }
 
-static bool judge_left(struct cache_world *w, int stored_fd, bool is_death)
+static bool judge_left(struct cache_world *w, int stored_fd, int owed_fd, bool is_death)
 {
 	static struct cache_rig rig;
 	bool is_back = w->config.mode == CACHE_WRITEBACK;
 	int ret;
 
 	init_left(w, &rig);
+	rig.owed_fd = owed_fd;
 	ret = cache_rig_open(&rig, stored_fd);
 	if (ret < 0)
 		return cache_world_fail(w, "it cannot be opened: %d %s", ret, rig.words);
+	if (is_death && w->owes && !backend_is_owed(rig.device))
+		return cache_world_fail(w, "nothing is owed, though a FLUSH has failed");
+	if (backend_is_owed(rig.device) && cache_rig_do(&rig, BACKEND_FLUSH, 0, 0) == 0)
+		return cache_world_fail(w, "a FLUSH succeeds, though one before has failed");
 	if (!read_all(w, &rig, true, is_death) ||
 	    (!is_back && !is_in_origin(w, w->left_origin, "a stale sector")) ||
 	    !read_all(w, &rig, false, is_death))
@@ -135,13 +140,15 @@ static bool judge_left(struct cache_world *w, int stored_fd, bool is_death)
 static bool judge_death(struct cache_world *w, const struct cache_rig *rig)
 {
 	int fd = cuts_copy_memory(backend_stored_fd(rig->device, 0));
+	int owed_fd = cuts_copy_memory(rig->owed_fd);
 	bool good;
 
 	w->death_nr++;
 	disk_copy_of_dead(&w->prng, w->origin, w->left_origin);
 	disk_copy_of_dead(&w->prng, w->store, w->left_store);
-	good = judge_left(w, fd, true);
+	good = judge_left(w, fd, owed_fd, true);
 	close(fd);
+	close(owed_fd);
 	return good;
 }
 
@@ -156,7 +163,7 @@ bool cache_judge(struct cache_world *w, const struct cache_rig *rig, bool is_dea
 		disk_cut(w->origin, w->left_origin);
 	else
 		disk_copy_of_dead(&w->prng, w->origin, w->left_origin);
-	return judge_left(w, 0, false);
+	return judge_left(w, 0, 0, false);
 }
 
 bool cache_judge_closed(struct cache_world *w, bool is_whole)
@@ -168,5 +175,6 @@ bool cache_judge_closed(struct cache_world *w, bool is_whole)
 				    cache_model_value(origin_value(w->left_origin, i)), UINT64_MAX))
 			return fail_sector(w, "closed: the origin", i,
 					   origin_value(w->left_origin, i));
-	return judge_left(w, 0, true);
+	w->owes = w->loses = false;
+	return judge_left(w, 0, 0, true);
 }

@@ -123,6 +123,7 @@ int cache_rig_open(struct cache_rig *rig, int stored_fd)
 		.queue_nr = 1,
 		.depth = rig->depth,
 		.stored_fds = stored,
+		.owed_fd = rig->owed_fd,
 	};
 	const struct backend_life_owner owner = { .done = on_opened, .arg = rig };
 	const struct backend_home home = { .reactor = rig->home };

@@ -37,7 +37,8 @@ struct cache_rig {
 	struct reactor *home, *reactor;
 	struct backend_queue *queue;
 	unsigned depth, out_nr;
-	bool moves; /* the bytes of requests are with the driver alone, which the store can do */
+	bool moves;  /* the bytes of requests are with the driver alone, which the store can do */
+	int owed_fd; /* backend_open_params's; 0: none */
 	struct cache_rig_io io[CACHE_RIG_DEPTH_MAX];
 	void (*on_end)(struct cache_rig_io *rio);
 	/* A command. */
@@ -60,10 +61,14 @@ struct cache_world {
 	unsigned job_one_in; /* a command to the cache in so many steps */
 	bool may_fail;	     /* the origin fails, or requests are cancelled: so may the guest's */
 	bool store_fails;    /* nobody's failure but of dirty blocks */
+	bool loses;	     /* FLUSHes fail, and what they cover is lost */
+	bool owes;	     /* one has, and no FLUSH has told the guest so */
+	uint64_t told;	     /* model's clock when a FLUSH of the guest failed last */
 	bool dies;	     /* the process may be dead at a cut instead of the power */
 	bool is_warm;	     /* the guest mostly reads */
 	bool moves;	     /* struct cache_rig's */
 	struct disk *origin, *store, *left_origin, *left_store;
+	int owed_fd;
 	struct model model;
 	uint64_t cut_nr, death_nr, request_done_nr, failed_nr, hits, cleaned_bytes;
 	uint64_t evictions;

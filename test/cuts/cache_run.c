@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "test/cuts/cache_rig.h"
@@ -68,14 +70,23 @@ static void guest_ended(struct cache_rig_io *rio)
 				 (unsigned long long)io->offset_bytes, io->length_bytes,
 				 io->result);
 	if (io->op == BACKEND_READ) {
-		if (io->result == 0)
+		/* What is lost reads as anything until that is told. */
+		if (io->result == 0 && !w->owes && rio->begin > w->told)
 			check_read(w, rio);
+	} else if (io->op == BACKEND_FLUSH && io->result < 0) {
+		if (w->loses)
+			model_lost(&w->model);
+		w->told = model_now(&w->model);
+		w->owes = false;
 	} else if (io->op == BACKEND_FLUSH) {
-		if (io->result == 0)
-			model_flushed(&w->model, rio->begin, oldest_read(rio->rig));
+		if (w->owes)
+			cache_world_fail(w, "a FLUSH succeeds, though one below has failed");
+		model_flushed(&w->model, rio->begin, oldest_read(rio->rig));
 	} else {
-		model_end(&w->model, rio->begin, io->offset_bytes, io->length_bytes, io->result < 0,
-			  io->flags & BACKEND_FUA);
+		bool is_fua = io->flags & BACKEND_FUA;
+
+		model_end(&w->model, rio->begin, io->offset_bytes, io->length_bytes,
+			  io->result < 0 || (w->owes && !is_fua), is_fua);
 	}
 }
 
@@ -316,6 +327,7 @@ static void close_and_judge(struct cache_world *w, struct cache_rig *rig)
 	if (ret < 0 && !w->may_fail && !w->store_fails)
 		cache_world_fail(w, "it cannot be closed: %d", ret);
 	w->origin->error_one_in = w->store->error_one_in = 0;
+	w->origin->flush_error_one_in = w->store->flush_error_one_in = 0;
 	if (!is_lost && !cache_world_failed(w))
 		cache_judge_closed(w, !w->may_fail && !w->store_fails);
 }
@@ -331,6 +343,26 @@ static void fill_origin(struct cache_world *w)
 	}
 }
 
+static void flush_failed(void *arg)
+{
+	struct cache_world *w = arg;
+
+	w->owes = true;
+	if (w->loses)
+		model_lost(&w->model);
+}
+
+static void hear_of_flushes(struct cache_world *w)
+{
+	w->origin->on_flush_failed = flush_failed;
+	w->origin->on_flush_failed_arg = w->store->on_flush_failed_arg = w;
+	/* Else it has copies alone. */
+	if (w->config.mode == CACHE_WRITEBACK)
+		w->store->on_flush_failed = flush_failed;
+	w->owed_fd = memfd_create("owed", MFD_CLOEXEC);
+	ASSERT(w->owed_fd > 0 && ftruncate(w->owed_fd, BACKEND_OWED_BYTES) == 0);
+}
+
 void cache_run(struct cache_world *w)
 {
 	static struct cache_rig rig;
@@ -340,6 +372,8 @@ void cache_run(struct cache_world *w)
 	model_init(&w->model, w->origin_bytes);
 	fill_origin(w);
 	cache_rig_init(&rig, 0);
+	hear_of_flushes(w);
+	rig.owed_fd = w->owed_fd;
 	rig.origin = w->origin;
 	rig.store = w->store;
 	rig.config = &w->config;

@@ -21,10 +21,10 @@ static void forget_done(struct disk *d, unsigned nr)
 {
 	uint32_t log_at = nr < d->done_nr ? d->done[nr].log_at : d->log_bytes;
 
-	d->done_nr -= nr;
-	d->log_bytes -= log_at;
 	if (nr == 0)
 		return;
+	d->done_nr -= nr;
+	d->log_bytes -= log_at;
 	memmove(d->done, d->done + nr, d->done_nr * sizeof(*d->done));
 	memmove(d->log, d->log + log_at, d->log_bytes);
 	for (unsigned i = 0; i < d->done_nr; i++)
@@ -110,6 +110,29 @@ static void flush_ended(struct disk *d, const struct disk_flight *f)
 	d->flush_nr++;
 }
 
+/*
+ * What was not durable is lost, but for some of it. Half of the time all goes on being read as if
+ * it were there, as from a page cache whose writing has failed: only a cut tells.
+ */
+static void lose(struct disk *d)
+{
+	bool is_read = prng_one_in(d->prng, 2);
+	unsigned kept_one_in = (unsigned)prng_below(d->prng, 4), nr = 0;
+
+	for (unsigned i = 0; i < d->done_nr && !is_read; i++)
+		memcpy(d->now + d->done[i].at, d->durable + d->done[i].at, d->done[i].bytes);
+	for (unsigned i = 0; i < d->done_nr; i++) {
+		const struct disk_done *w = &d->done[i];
+
+		if (!prng_one_in(d->prng, kept_one_in))
+			continue;
+		if (!is_read)
+			memcpy(d->now + w->at, d->log + w->log_at, w->bytes);
+		d->done[nr++] = *w;
+	}
+	d->done_nr = nr;
+}
+
 /* ---- requests ---- */
 
 static bool is_full(const struct disk *d, const struct disk_flight *f)
@@ -123,6 +146,11 @@ static int error_for(struct disk *d, const struct disk_flight *f)
 		d->has_failed = true;
 		return -ENOSPC;
 	}
+	if (f->op == BACKEND_FLUSH && prng_one_in(d->prng, d->flush_error_one_in)) {
+		lose(d);
+		d->has_failed = true;
+		return -EIO;
+	}
 	if (!prng_one_in(d->prng, d->error_one_in))
 		return 0;
 	d->has_failed = true;
@@ -134,6 +162,12 @@ static void flight_free(struct disk *d, struct disk_flight *f)
 	f->is_used = false;
 	d->flight_nr--;
 	d->flush_flight_nr -= f->op == BACKEND_FLUSH;
+}
+
+static void tell_flush_failed(struct disk *d)
+{
+	if (d->on_flush_failed)
+		d->on_flush_failed(d->on_flush_failed_arg);
 }
 
 /* Its effect; the flight is free then. */
@@ -157,6 +191,8 @@ static int flight_end(struct disk *d, struct disk_flight *f, int result)
 	case BACKEND_FLUSH:
 		if (result == 0)
 			flush_ended(d, f);
+		else if (result != -ECANCELED)
+			tell_flush_failed(d);
 		break;
 	default:
 		ASSERT(!"not of this disk");

@@ -38,6 +38,11 @@ struct disk {
 	/* One request in so many; 0: none. */
 	unsigned error_one_in, sync_one_in, busy_one_in;
 	bool has_failed; /* some request has */
+	/* FLUSHes that fail, of so many one; what was not durable then is lost, in part or all. */
+	unsigned flush_error_one_in;
+	/* Of any FLUSH, whether something was lost or not. */
+	void (*on_flush_failed)(void *arg);
+	void *on_flush_failed_arg;
 
 	uint64_t size, durable_size; /* bytes that were written at most, when it grows */
 	uint8_t *now, *durable, *log;

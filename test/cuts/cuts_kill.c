@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,16 +63,18 @@ static void live(struct world *w, struct rig *rig)
 	_exit(STATUS_DONE);
 }
 
-static bool life(struct world *w, int *stored_fd)
+static bool life(struct world *w, int *stored_fd, int owed_fd)
 {
 	static struct rig rig;
 	unsigned error_one_in = w->disk->error_one_in;
+	unsigned flush_error_one_in = w->disk->flush_error_one_in;
 	int ret, status, fd;
 	pid_t pid;
 
 	/* Not before all has been read. */
-	w->disk->error_one_in = 0;
+	w->disk->error_one_in = w->disk->flush_error_one_in = 0;
 	run_rig_init(w, &rig);
+	rig.owed_fd = owed_fd;
 	ret = rig_open(&rig, &w->shape, w->disk, *stored_fd);
 	if (ret < 0)
 		return world_fail(w, "it cannot be opened: %d %s", ret, rig.words);
@@ -82,6 +85,7 @@ static bool life(struct world *w, int *stored_fd)
 	if (!world_read_all(w, &rig, false, NULL))
 		return false;
 	w->disk->error_one_in = error_one_in;
+	w->disk->flush_error_one_in = flush_error_one_in;
 	pid = fork();
 	ASSERT(pid >= 0);
 	if (pid == 0)
@@ -101,11 +105,12 @@ static bool life(struct world *w, int *stored_fd)
  * A copy of all that the dead process has left is taken over and closed at once: nothing that comes
  * later can make up for what was lost.
  */
-static bool judge_taken_over(struct world *w, int stored_fd)
+static bool judge_taken_over(struct world *w, int stored_fd, int owed_fd)
 {
 	static uint32_t values[MODEL_SECTORS_MAX];
 	static struct rig rig;
 	int copy = cuts_copy_memory(stored_fd), ret;
+	int owed_copy = cuts_copy_memory(owed_fd);
 
 	disk_copy(w->disk, w->left);
 	memset(&rig, 0, sizeof(rig));
@@ -113,8 +118,10 @@ static bool judge_taken_over(struct world *w, int stored_fd)
 	rig.home = rig_reactor(1, 0);
 	rig.reactor[0] = rig_reactor(1, 1);
 	rig.config.cache_bytes = w->cache_bytes;
+	rig.owed_fd = owed_copy;
 	ret = rig_open(&rig, &w->shape, w->left, copy);
 	close(copy);
+	close(owed_copy);
 	if (ret < 0)
 		return world_fail(w, "what was left cannot be taken over: %d %s", ret, rig.words);
 	if (rig_close(&rig) < 0)
@@ -126,23 +133,26 @@ void kill_world(struct world *w)
 {
 	unsigned lives = (unsigned)prng_between(&w->prng, 1, LIVES_MAX);
 	static struct rig rig;
-	int stored_fd = 0, ret;
+	int stored_fd = 0, owed_fd = memfd_create("owed", MFD_CLOEXEC), ret;
 
+	ASSERT(owed_fd > 0 && ftruncate(owed_fd, BACKEND_OWED_BYTES) == 0);
 	for (unsigned i = 0; i < lives; i++) {
-		if (!life(w, &stored_fd))
+		if (!life(w, &stored_fd, owed_fd))
 			return;
-		if (!judge_taken_over(w, stored_fd))
+		if (!judge_taken_over(w, stored_fd, owed_fd))
 			return;
 		/* And power may be lost too. */
 		if (prng_one_in(&w->prng, 2) && !judge_cut(w))
 			return;
 	}
-	w->disk->error_one_in = 0;
+	w->disk->error_one_in = w->disk->flush_error_one_in = 0;
 	run_rig_init(w, &rig);
+	rig.owed_fd = owed_fd;
 	ret = rig_open(&rig, &w->shape, w->disk, stored_fd);
 	if (ret < 0)
 		world_fail(w, "it cannot be opened: %d %s", ret, rig.words);
 	else if (world_read_all(w, &rig, false, NULL) && run_close(w, &rig))
 		judge_cut(w);
 	close(stored_fd);
+	close(owed_fd);
 }

@@ -119,6 +119,13 @@ void model_flushed(struct model *m, uint64_t begin, uint64_t oldest_read)
 	}
 }
 
+void model_lost(struct model *m)
+{
+	for (uint64_t i = 0; i < m->sector_nr; i++)
+		for (unsigned k = 0; k < m->sector[i].nr; k++)
+			m->sector[i].entry[k].is_strong &= m->sector[i].entry[k].is_durable;
+}
+
 void model_killed(struct model *m)
 {
 	uint64_t end = model_now(m);

@@ -52,6 +52,8 @@ uint64_t model_begin_values(struct model *m, const uint32_t *value);
 void model_settle(struct model *m, uint64_t begin, bool is_done);
 /* A FLUSH that began then has succeeded. oldest_read: of the READs under way, when it began. */
 void model_flushed(struct model *m, uint64_t begin, uint64_t oldest_read);
+/* What is not durable may be lost, whether it has ended or not. */
+void model_lost(struct model *m);
 /* What is under way will never end. */
 void model_killed(struct model *m);
 

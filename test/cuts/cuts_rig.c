@@ -182,6 +182,7 @@ int rig_open(struct rig *rig, const struct image_shape *shape, struct disk *d, i
 		.queue_nr = rig->queue_nr,
 		.depth = rig->depth,
 		.stored_fds = stored,
+		.owed_fd = rig->owed_fd,
 	};
 	const struct backend_life_owner owner = { .done = on_opened, .arg = rig };
 	const struct backend_home home = { .reactor = rig->home };

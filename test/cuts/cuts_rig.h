@@ -44,6 +44,7 @@ struct rig {
 	struct backend_snapshot_change change;
 	bool is_changing;
 	void (*on_changed)(struct rig *rig, int ret);
+	int owed_fd; /* backend_open_params's; 0: none */
 	int end_ret; /* of an open or close; 1: not yet */
 	char words[BACKEND_ERROR_BYTES];
 };

@@ -70,16 +70,24 @@ static void guest_ended(struct rig_io *rio)
 		world_fail(w, "op %u at %llu, %u bytes: %d, and nothing is wrong", io->op,
 			   (unsigned long long)io->offset_bytes, io->length_bytes, io->result);
 	if (io->op == BACKEND_READ) {
-		if (io->result == 0)
+		/* What is lost reads as anything until that is told. */
+		if (io->result == 0 && !w->owes && rio->begin > w->told)
 			read_is_right(w, rio);
+	} else if (io->op == BACKEND_FLUSH && io->result < 0) {
+		/* All that was not durable counts as not written. */
+		model_lost(&w->model);
+		w->told = model_now(&w->model);
+		w->owes = false;
 	} else if (io->op == BACKEND_FLUSH) {
-		if (io->result < 0)
-			return;
+		if (w->owes)
+			world_fail(w, "a FLUSH succeeds, though one of the disk has failed");
 		model_flushed(&w->model, rio->begin, oldest_read(rio->rig));
 		change_flushed(&w->changes, rio->begin);
 	} else {
-		model_end(&w->model, rio->begin, io->offset_bytes, io->length_bytes, io->result < 0,
-			  io->flags & BACKEND_FUA);
+		bool is_fua = io->flags & BACKEND_FUA;
+
+		model_end(&w->model, rio->begin, io->offset_bytes, io->length_bytes,
+			  io->result < 0 || (w->owes && !is_fua), is_fua);
 	}
 }
 
@@ -263,6 +271,14 @@ bool run_guest(struct world *w, struct rig *rig)
 
 /* ---- begin and end ---- */
 
+static void flush_failed(void *arg)
+{
+	struct world *w = arg;
+
+	w->owes = true;
+	model_lost(&w->model);
+}
+
 void run_rig_init(struct world *w, struct rig *rig)
 {
 	memset(rig, 0, sizeof(*rig));
@@ -276,6 +292,10 @@ void run_rig_init(struct world *w, struct rig *rig)
 	rig->on_end = guest_ended;
 	rig->on_step = on_step;
 	rig->arg = w;
+	for (struct disk *d = w->disk; d; d = d->beside) {
+		d->on_flush_failed = flush_failed;
+		d->on_flush_failed_arg = w;
+	}
 }
 
 bool run_close(struct world *w, struct rig *rig)

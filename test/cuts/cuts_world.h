@@ -22,6 +22,8 @@ struct world {
 	unsigned cancel_one_in;
 	bool is_killed; /* now and then */
 	bool is_soak;
+	uint64_t told; /* model's clock when a FLUSH of the guest failed last */
+	bool owes;     /* a FLUSH of the disk has failed, and no FLUSH has told the guest so */
 	bool may_fail; /* the disk is full or broken, or requests are cancelled: so may the guest's
 			*/
 

@@ -142,6 +142,28 @@ static void choose_errors(struct world *w, struct prng *p)
 	w->disk->error_one_in = 1u << prng_between(p, 3, 8);
 }
 
+/* Nothing else fails. */
+static void choose_lost(struct world *w, struct prng *p)
+{
+	static void (*const kind[])(struct world *, struct prng *) = {
+		choose_small,	     choose_medium,	 choose_large,	choose_counts,
+		choose_over_backing, choose_subclusters, choose_queues,
+	};
+
+	kind[prng_below(p, ARRAY_SIZE(kind))](w, p);
+	w->may_fail = true;
+	choose_disk(w, p, 4 * w->shape.bytes + MIB(1));
+	w->disk->flush_error_one_in = 1u << prng_between(p, 1, 5);
+}
+
+static void choose_lost_killed(struct world *w, struct prng *p)
+{
+	choose_lost(w, p);
+	w->is_killed = true;
+	w->cut_one_in = 1u << prng_between(p, 4, 10);
+	w->request_nr = (unsigned)prng_between(p, 50, 400);
+}
+
 static void choose_qemu(struct world *w, struct prng *p)
 {
 	w->shape.cluster_bits = (unsigned)prng_between(p, 9, 14);
@@ -295,6 +317,8 @@ static const struct scenario scenarios[] = {
 	{ "a new image is made", false, choose_made },
 	{ "the storage is full", false, choose_full },
 	{ "the storage fails, requests are cancelled", false, choose_errors },
+	{ "FLUSHes fail, and what they cover is lost", false, choose_lost },
+	{ "the same, and the process is killed", false, choose_lost_killed },
 	{ "snapshots", true, choose_snapshots },
 	{ "compressed clusters", true, choose_packed },
 	{ "reference counts are made anew", true, choose_dirty },

@@ -18,7 +18,7 @@
 
 struct zcuts_scenario {
 	const char *name;
-	bool dies, is_busy;
+	bool dies, is_busy, loses;
 };
 
 static const struct zcuts_scenario zcuts_scenarios[] = {
@@ -26,6 +26,7 @@ static const struct zcuts_scenario zcuts_scenarios[] = {
 	{ .name = "power is cut, the disk is busy", .is_busy = true },
 	{ .name = "processes die", .dies = true },
 	{ .name = "processes die, the disk is busy", .dies = true, .is_busy = true },
+	{ .name = "FLUSHes fail, and what they cover is lost", .dies = true, .loses = true },
 };
 
 static struct disk *blank_disk(struct prng *p, bool is_plain)
@@ -52,6 +53,7 @@ static struct zcuts_world *zcuts_world_new(const struct zcuts_scenario *s, uint6
 	w->disk->can_discard = prng_one_in(p, 2);
 	w->left->can_discard = w->disk->can_discard;
 	w->disk->sync_one_in = prng_one_in(p, 2) ? 5 : 0;
+	w->disk->flush_error_one_in = s->loses ? 1u << prng_between(p, 3, 7) : 0;
 	w->disk->busy_one_in = s->is_busy ? 5 : 0;
 	w->request_nr = (unsigned)prng_between(p, 100, 1000);
 	w->cut_max = 25;

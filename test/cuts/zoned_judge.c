@@ -87,11 +87,12 @@ static bool judge_zone(struct zcuts_world *w, uint32_t idx)
 	return judge_pointer(w, idx) && judge_content(w, idx, written(idx), "cut");
 }
 
-static bool open_left(struct zcuts_world *w, int stored_fd)
+static bool open_left(struct zcuts_world *w, int stored_fd, int owed_fd)
 {
 	int ret;
 
 	zcuts_rig_init(&judge, 1, w->left, w->moves);
+	judge.owed_fd = owed_fd;
 	ret = zcuts_rig_open(&judge, stored_fd);
 	return ret == 0 || zcuts_fail(w, "it cannot be opened: %d %s", ret, judge.words);
 }
@@ -101,14 +102,17 @@ static bool close_left(struct zcuts_world *w)
 	return zcuts_rig_close(&judge) == 0 || zcuts_fail(w, "it cannot be closed");
 }
 
-static bool judge_cut_zones(struct zcuts_world *w)
+static bool judge_zones(struct zcuts_world *w)
 {
-	if (!open_left(w, 0))
-		return false;
 	for (uint32_t i = ZCUTS_CONVENTIONAL; i < ZCUTS_ZONES; i++)
 		if (!judge_zone(w, i))
 			return false;
-	return close_left(w);
+	return true;
+}
+
+static bool judge_cut_zones(struct zcuts_world *w)
+{
+	return open_left(w, 0, 0) && judge_zones(w) && close_left(w);
 }
 
 /* ---- a death ---- */
@@ -189,15 +193,30 @@ static bool judge_life(struct zcuts_world *w, const struct zcuts_rig *rig)
 	return w->words[0] == '\0';
 }
 
+/* What was owed still is. */
+static bool judge_owed(struct zcuts_world *w)
+{
+	struct zcuts_io *zio = &judge.io[0];
+
+	if (!backend_is_owed(judge.device))
+		return !w->owes || zcuts_fail(w, "a FLUSH has failed, and nothing is owed");
+	zcuts_rig_submit(&judge, zio, BACKEND_FLUSH, 0, 0, 0);
+	return zcuts_rig_wait(&judge, zio) < 0 || zcuts_fail(w, "a FLUSH succeeds that is owed");
+}
+
 static bool judge_death(struct zcuts_world *w, const struct zcuts_rig *rig)
 {
 	int fd = cuts_copy_memory(backend_stored_fd(rig->device, 0));
+	int owed_fd = cuts_copy_memory(rig->owed_fd);
+	bool is_lost = zcuts_device(rig)->is_lost;
 	bool good;
 
 	w->death_nr++;
 	disk_copy_of_dead(&w->prng, w->disk, w->left);
-	good = open_left(w, fd) && judge_life(w, rig) && close_left(w);
+	good = open_left(w, fd, owed_fd) && judge_owed(w) &&
+	       (is_lost ? judge_zones(w) : judge_life(w, rig)) && close_left(w);
 	close(fd);
+	close(owed_fd);
 	return good;
 }
 

@@ -115,6 +115,7 @@ int zcuts_rig_open(struct zcuts_rig *rig, int stored_fd)
 		.depth = ZCUTS_DEPTH,
 		.read_only = rig->is_read_only,
 		.stored_fds = stored,
+		.owed_fd = rig->owed_fd,
 	};
 	const struct backend_life_owner owner = { .done = zcuts_opened, .arg = rig };
 	const struct backend_home home = { .reactor = rig->home };

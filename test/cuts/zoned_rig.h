@@ -49,6 +49,7 @@ struct zcuts_rig {
 	struct reactor *home, *reactor;
 	struct backend_queue *queue;
 	bool moves, is_read_only;
+	int owed_fd; /* backend_open_params's; 0: none */
 	unsigned out_nr;
 	struct zcuts_io io[ZCUTS_DEPTH];
 	void (*on_end)(struct zcuts_io *zio, void *arg);
@@ -72,6 +73,8 @@ struct zcuts_world {
 	struct prng prng;
 	struct disk *disk, *left;
 	bool moves, dies;
+	bool owes; /* a FLUSH of the disk has failed, and no FLUSH has told the guest so */
+	int owed_fd;
 	unsigned request_nr, cut_max, cut_one_in, turn_part, end_part, submit_part;
 	uint32_t next_value;
 	struct zcuts_zone zone[ZCUTS_ZONES];

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "test/cuts/zoned_rig.h"
@@ -101,6 +103,12 @@ static void on_end(struct zcuts_io *zio, void *arg)
 	struct zcuts_world *w = arg;
 
 	w->done_nr++;
+	if (zio->io.op == BACKEND_FLUSH && zio->io.result == 0 && w->owes)
+		zcuts_fail(w, "a FLUSH succeeds, though one of the disk has failed");
+	if (zio->io.op == BACKEND_FLUSH && zio->io.result < 0)
+		w->owes = false;
+	if (zio->io.result < 0 && w->disk->flush_error_one_in)
+		return;
 	if (zio->io.result < 0) {
 		zcuts_fail(w, "%s at %llu fails with %d", backend_op_name(zio->io.op),
 			   (unsigned long long)zio->asked_bytes, zio->io.result);
@@ -252,20 +260,42 @@ static bool step(struct zcuts_world *w, bool may_submit)
 	return zcuts_judge(w, &live, w->dies && prng_one_in(&w->prng, 2));
 }
 
+static void flush_failed(void *arg)
+{
+	struct zcuts_world *w = arg;
+
+	w->owes = true;
+}
+
+/* What is left as after a cut. */
+static bool ends_lost(struct zcuts_world *w)
+{
+	if (zcuts_rig_close(&live) == 0)
+		return zcuts_fail(w, "it is closed as if all were well");
+	return zcuts_judge(w, NULL, false);
+}
+
 void zcuts_run(struct zcuts_world *w)
 {
-	unsigned left = 1000000;
+	unsigned left = 1000000, flush_error_one_in = w->disk->flush_error_one_in;
 	int ret;
 
 	zcuts_rig_init(&live, 0, w->disk, w->moves);
 	live.on_end = on_end;
 	live.arg = w;
+	w->disk->on_flush_failed = flush_failed;
+	w->disk->on_flush_failed_arg = w;
+	w->owed_fd = memfd_create("owed", MFD_CLOEXEC);
+	ASSERT(w->owed_fd > 0 && ftruncate(w->owed_fd, BACKEND_OWED_BYTES) == 0);
+	live.owed_fd = w->owed_fd;
+	w->disk->flush_error_one_in = 0;
 	ret = zcuts_rig_open(&live, 0);
+	w->disk->flush_error_one_in = flush_error_one_in;
 	if (ret < 0) {
 		zcuts_fail(w, "it cannot be opened: %d %s", ret, live.words);
 		return;
 	}
-	while (w->done_nr < w->request_nr)
+	while (w->done_nr < w->request_nr && !zcuts_device(&live)->is_lost)
 		if (!step(w, true))
 			return;
 	while (live.out_nr > 0 && left-- > 0)
@@ -273,6 +303,8 @@ void zcuts_run(struct zcuts_world *w)
 			return;
 	if (live.out_nr > 0)
 		zcuts_fail(w, "requests never end");
+	else if (zcuts_device(&live)->is_lost)
+		ends_lost(w);
 	else if (zcuts_rig_close(&live) < 0)
 		zcuts_fail(w, "it cannot be closed");
 	else

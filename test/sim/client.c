@@ -281,6 +281,8 @@ static uint32_t errno_bit(int err)
 
 void client_rq_note(struct client_rq *rq, int err, bool must_fail)
 {
+	if (client_rq_op(rq) == UBLK_IO_OP_FLUSH && must_fail)
+		rq->client->st->flush_failed_seq = storage_next_seq();
 	rq->noted |= errno_bit(err);
 	if (must_fail)
 		rq->must_fail |= errno_bit(err);
@@ -347,6 +349,10 @@ bool client_rq_is_honest(const struct client_rq *rq, int result)
 			return true;
 	if (result == -EIO && sim.now_ns < rq->client->st->cancel_until_ns)
 		return true;
+	/* It is owed: storage/owed.h. */
+	if (result == -EIO && client_rq_op(rq) == UBLK_IO_OP_FLUSH &&
+	    MIN(rq->start_seq, rq->client->st->flush_good_seq) < rq->client->st->flush_failed_seq)
+		return true;
 	return result == -EIO && rq->client->st->server &&
 	       judge_excuses(rq->client->st->server, rq);
 }
@@ -372,6 +378,8 @@ static void judge_failure(struct client_rq *rq, int result)
 		judge_failed(st->server, rq);
 	if (op == UBLK_IO_OP_FLUSH && st->server)
 		judge_flush_failed(st->server);
+	if (op == UBLK_IO_OP_FLUSH)
+		st->flush_failed_seq = storage_next_seq();
 	if (modifies(rq))
 		storage_set_unknown(st, start_of(rq), (uint32_t)bytes_of(rq));
 }
@@ -408,6 +416,7 @@ static void judge_success(struct client_rq *rq, const void *buf)
 		break;
 	case UBLK_IO_OP_FLUSH:
 		storage_check_flushed(st, rq->start_seq);
+		st->flush_good_seq = MAX(st->flush_good_seq, rq->start_seq);
 		break;
 	case UBLK_IO_OP_DISCARD:
 		storage_set_unknown(st, start_of(rq), (uint32_t)bytes_of(rq));

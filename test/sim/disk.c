@@ -67,6 +67,9 @@ static int fault_of(const struct sim_op *op, struct storage *st)
 		return note(op, st, -ECANCELED, false);
 	switch (op->sqe.opcode) {
 	case IORING_OP_FSYNC:
+		/* Zones are as after a power cut then: test/cuts. */
+		if (st && st->zones)
+			return 0;
 		return sim_fault(FAULT_DISK_EIO_FSYNC) ? note(op, st, -EIO, true) : 0;
 	case IORING_OP_FALLOCATE:
 		if (sim_fault(FAULT_DISK_EIO_FALLOCATE))
@@ -215,6 +218,8 @@ static int execute(struct sim_op *op, struct storage *st)
 	if (err < 0) {
 		if (err != -EINTR && err != -EAGAIN)
 			write_half(op, st);
+		if (op->sqe.opcode == IORING_OP_FSYNC && st)
+			st->flush_failed_seq = storage_next_seq();
 		return err;
 	}
 	switch (op->sqe.opcode) {

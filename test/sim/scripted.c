@@ -216,6 +216,9 @@ static int plan_error(struct backend_io *io)
 	};
 	size_t i = sim_below(ARRAY_SIZE(errors));
 
+	/* Zones are as after a power cut then: test/cuts. */
+	if (io->op == BACKEND_FLUSH && config_of(io)->st->zones)
+		return 0;
 	if (!sim_fault(FAULT_BACKEND_ERROR))
 		return 0;
 	note(io, errors[i].told, true);
@@ -289,6 +292,8 @@ static void perform(struct scripted_io *s)
 	struct backend_io *io = s->io;
 	const struct scripted_config *config = config_of(io);
 
+	if (s->result < 0 && io->op == BACKEND_FLUSH)
+		config->st->flush_failed_seq = storage_next_seq();
 	if (s->result < 0)
 		return;
 	switch (io->op) {

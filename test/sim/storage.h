@@ -66,6 +66,8 @@ struct storage {
 	uint64_t data_at, medium_bytes;
 	struct backend_device *leaf; /* of a scripted backend: the one that was opened last */
 	uint64_t visit_faults;	     /* of what opens and closes a device, since it was begun */
+	uint64_t flush_failed_seq;   /* when a FLUSH has failed last, of whomever; 0: none has */
+	uint64_t flush_good_seq;     /* when the last one began that has succeeded */
 	uint64_t cancel_until_ns;    /* until then I/Os may fail with EIO: a stop was late */
 	bool no_punch;		     /* the disk has said EOPNOTSUPP to a fallocate */
 	uint64_t done_nr[8], failed_nr[8]; /* answered requests of the user, by UBLK_IO_OP_ */

@@ -281,7 +281,7 @@ static const struct defect_row {
 	const char *words;
 } defect_rows[DEFECT_NR] = {
 	[DEFECT_NONE] = { "none", "" },
-	[DEFECT_DOUBLE_COMPLETE] = { "double-complete", "io->state == BACKEND_IO_QUEUED" },
+	[DEFECT_DOUBLE_COMPLETE] = { "double-complete", "backend_io_is_queued(io)" },
 	[DEFECT_DOUBLE_COMMIT] = { "double-commit", "COMMIT of a tag that the server does not" },
 	[DEFECT_SHORT_COMMIT] = { "short-commit", "were asked for" },
 	[DEFECT_LOST_TAG] = { "lost-tag", "no progress" },

@@ -1,0 +1,241 @@
+/*
+ * What a failed FLUSH takes back. An allocation copies bytes of the guest that nobody will write
+ * again, and an L2 table that is made is written once: until a FLUSH of the storage has succeeded
+ * behind them they may be lost there, though the table in memory names them. So each entry that has
+ * come to name such a place is noted with what it was before. The owner's reactor; at the end, when
+ * no queue is open, the control reactor; revive: the main thread.
+ *
+ * Happy path: add, before the entry changes -> a commit's FLUSH below succeeds, and nothing was
+ * lost since the oldest of them was begun: settle: what the entries named before is given up.
+ *
+ * Failure modes: something was lost: run: the entries are what they were, the last one first, and
+ * the new places are given up. What the user wrote there is not written, which the FLUSH that
+ * failed has told. A process dies: the notes are in the memfd.
+ */
+#include <errno.h>
+
+#include "backends/qcow2/qcow2_owner.h"
+#include "base/assert.h"
+#include "base/log.h"
+#include "base/util.h"
+
+static const struct qcow2_undo *note_of(const struct qcow2_tables *t, uint32_t idx)
+{
+	return &t->undo->note[idx];
+}
+
+uint32_t qcow2_losses(const struct qcow2_device *d)
+{
+	uint32_t losses = backend_losses(qcow2_child(d->device, d->data_idx));
+
+	if (d->guest_idx != d->data_idx)
+		losses += backend_losses(qcow2_child(d->device, d->guest_idx));
+	return losses;
+}
+
+/* What an entry names, without what is said about it. */
+static uint64_t place_of(uint64_t entry)
+{
+	return entry & QCOW2_COMPRESSED ? 0 : entry & QCOW2_OFFSET_MASK;
+}
+
+uint32_t qcow2_undo_nr(const struct qcow2_tables *t)
+{
+	return atomic_load_explicit(&t->undo->nr, memory_order_relaxed);
+}
+
+bool qcow2_undo_has_room(const struct qcow2_tables *t, unsigned nr)
+{
+	/* The rest is for tables that are being made. */
+	return qcow2_undo_nr(t) + nr <= QCOW2_UNDO_NR - QCOW2_JOBS_NR;
+}
+
+/* Whether what it was before is given up when it is settled. */
+static bool gives_up_old(const struct qcow2_undo *u)
+{
+	return u->is_new && (u->old & (QCOW2_COMPRESSED | QCOW2_OFFSET_MASK));
+}
+
+/* Another part of the cluster that was noted last. */
+static bool is_noted(const struct qcow2_tables *t, const struct qcow2_undo *u, uint32_t nr)
+{
+	const struct qcow2_undo *last = nr ? note_of(t, nr - 1) : NULL;
+
+	return last && !u->is_new && last->kind == u->kind && last->what == u->what &&
+	       last->host == u->host;
+}
+
+void qcow2_undo_add(struct qcow2_tables *t, const struct qcow2_undo *note, uint32_t losses)
+{
+	uint32_t nr = qcow2_undo_nr(t);
+
+	/* Those of before were settled, or undone. */
+	ASSERT(nr == 0 || t->undo->losses == losses);
+	t->undo->losses = losses;
+	if (is_noted(t, note, nr))
+		return;
+	ASSERT(nr < QCOW2_UNDO_NR);
+	t->undo->note[nr] = *note;
+	t->freed_promised += gives_up_old(note);
+	/* Last: a process that dies before has noted nothing. */
+	atomic_store_explicit(&t->undo->nr, nr + 1, memory_order_release);
+}
+
+bool qcow2_undo_is_wanted(const struct qcow2_commit *c)
+{
+	const struct qcow2_tables *t = c->d->t;
+
+	return qcow2_undo_nr(t) > 0 && t->undo->losses != qcow2_losses(c->d);
+}
+
+/* ---- settled ---- */
+
+static void give_up_old(struct qcow2_tables *t, const struct qcow2_undo *u)
+{
+	if (!gives_up_old(u))
+		return;
+	t->freed_promised--;
+	if (u->kind == QCOW2_UNDO_TABLE)
+		qcow2_freed_add(t, u->old & QCOW2_OFFSET_MASK, qcow2_cluster_bytes(&t->g));
+	else
+		qcow2_freed_add_entry(t, u->old);
+}
+
+/* The note goes first: a process that dies in between leaves a cluster that nobody uses. */
+static struct qcow2_undo take_last(struct qcow2_tables *t)
+{
+	uint32_t idx = qcow2_undo_nr(t) - 1;
+	struct qcow2_undo u = *note_of(t, idx);
+
+	atomic_store_explicit(&t->undo->nr, idx, memory_order_release);
+	return u;
+}
+
+void qcow2_undo_settle(struct qcow2_tables *t)
+{
+	while (qcow2_undo_nr(t) > 0) {
+		struct qcow2_undo u = take_last(t);
+
+		give_up_old(t, &u);
+	}
+}
+
+/* ---- taken back ---- */
+
+/* Of a place that nothing names any more; without room for a note nobody uses it again. */
+static void give_up_new(struct qcow2_tables *t, const struct qcow2_undo *u)
+{
+	if (!u->is_new)
+		return;
+	t->freed_promised -= gives_up_old(u);
+	if (qcow2_freed_has_room(t, 1))
+		qcow2_freed_add(t, u->host, qcow2_cluster_bytes(&t->g));
+}
+
+/* The slice of an entry; *ret_idx: its first word. NULL: not in memory, so it was not changed. */
+static struct qcow2_slot *slot_of(const struct qcow2_tables *t, uint64_t guest, unsigned *ret_idx)
+{
+	uint64_t l1 =
+		atomic_load_explicit(&t->l1[guest >> qcow2_l1_shift(&t->g)], memory_order_relaxed);
+	unsigned idx = qcow2_l2_idx(&t->g, guest);
+
+	*ret_idx = (idx & ((1u << t->slice_bits) - 1)) * (t->g.l2_entry_bytes / 8u);
+	return l1 & QCOW2_OFFSET_MASK
+		       ? qcow2_slot_find(t, qcow2_slice_at(t, l1 & QCOW2_OFFSET_MASK, idx))
+		       : NULL;
+}
+
+/* Whether the entry is still what the note made of it: false: it was unmapped since. */
+static bool is_still_so(const struct qcow2_tables *t, const struct qcow2_undo *u)
+{
+	struct qcow2_slot *slot;
+	unsigned idx;
+
+	if (u->kind == QCOW2_UNDO_TABLE)
+		return place_of(atomic_load_explicit(&t->l1[u->what], memory_order_relaxed)) ==
+		       u->host;
+	slot = slot_of(t, u->what, &idx);
+	return slot && place_of(qcow2_entry_load(qcow2_slot_data(t, slot), idx)) == u->host;
+}
+
+static void restore_entry(struct qcow2_tables *t, const struct qcow2_undo *u)
+{
+	struct qcow2_slot *slot;
+	unsigned idx;
+
+	slot = slot_of(t, u->what, &idx);
+	qcow2_mark_dirty(t, slot);
+	if (t->g.l2_entry_bytes == 16)
+		qcow2_entry_store_bits_first(slot, qcow2_slot_data(t, slot), idx, u->old,
+					     u->old_bits);
+	else
+		qcow2_entry_store(qcow2_slot_data(t, slot), idx, u->old);
+}
+
+static void restore_table(struct qcow2_commit *c, const struct qcow2_undo *u)
+{
+	struct qcow2_tables *t = c->d->t;
+
+	qcow2_mark_l1(t, u->what);
+	atomic_store_explicit(&t->l1[u->what], u->old, memory_order_release);
+	qcow2_tables_forget(t, u->host);
+	qcow2_owner_forget_loads(c->d->owner, u->host);
+}
+
+static void undo_one(struct qcow2_commit *c, const struct qcow2_undo *u)
+{
+	struct qcow2_tables *t = c->d->t;
+
+	if (!is_still_so(t, u)) {
+		give_up_old(t, u);
+		return;
+	}
+	if (u->kind == QCOW2_UNDO_TABLE) {
+		restore_table(c, u);
+	} else {
+		restore_entry(t, u);
+		qcow2_allocs_are_stale(c->d->owner, u->what);
+	}
+	give_up_new(t, u);
+}
+
+void qcow2_undo_run(struct qcow2_commit *c)
+{
+	struct qcow2_tables *t = c->d->t;
+	uint32_t nr = qcow2_undo_nr(t);
+
+	while (qcow2_undo_nr(t) > 0) {
+		struct qcow2_undo u = take_last(t);
+
+		undo_one(c, &u);
+	}
+	backend_owe(c->d->device);
+	atomic_fetch_add(&c->d->undo_nr, 1);
+	/* Who has looked up before may still write to a place that is given up, and succeed when
+	 * the failure has been told. */
+	qcow2_fence(memory_order_seq_cst);
+	c->owes |= !c->is_quiet(c, 0) || !c->is_quiet(c, 1);
+	log_limited(
+		LOG_LEVEL_WARN,
+		"the storage of the image has perhaps lost writes: what was allocated since its "
+		"last FLUSH is not written",
+		"node=%s clusters=%u", c->d->device->name, nr);
+}
+
+/* ---- after the process ---- */
+
+/* A note whose entry the process did not come to change must not give up what that names. */
+void qcow2_undo_revive(struct qcow2_tables *t)
+{
+	uint32_t nr = MIN(qcow2_undo_nr(t), QCOW2_UNDO_NR), kept = 0;
+
+	for (uint32_t i = 0; i < nr; i++) {
+		struct qcow2_undo u = *note_of(t, i);
+
+		if (!is_still_so(t, &u))
+			continue;
+		t->undo->note[kept++] = u;
+		t->freed_promised += gives_up_old(&u);
+	}
+	atomic_store_explicit(&t->undo->nr, kept, memory_order_relaxed);
+}

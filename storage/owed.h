@@ -1,0 +1,68 @@
+/*
+ * A FLUSH that failed is owed to those above: docs/durability.md. What was acknowledged since the
+ * last good FLUSH of a node counts as not written from the moment when a FLUSH of it fails, or when
+ * it finds out by itself that writes may be lost (its server was restarted). Two rules follow.
+ *
+ * The first is kept here, for all nodes: the next FLUSH from above fails, whoever issued the one
+ * that failed. Each node has a count of its losses and of how many of them a failed FLUSH has told;
+ * io.c compares them around every FLUSH, of a device and between nodes. What a node has below
+ * counts as its own, but for a child that has copies alone (has_copies).
+ *
+ * The second is each node's with bytes of its own (tables, an index, pointers): nothing that it
+ * wrote since the last good FLUSH may be called clean, named, committed or freed because a later
+ * FLUSH succeeds. It compares backend_losses of what is below before it wrote with those after its
+ * FLUSH.
+ *
+ * The counts stand in a file when the opener gives one (struct backend_open_params), so that they
+ * outlive the process: a loss that no good FLUSH has followed is owed again then.
+ */
+#ifndef STORAGE_OWED_H
+#define STORAGE_OWED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "storage/child.h"
+
+struct backend_device; /* has_copies: all that it has others have, too: what it loses is no loss */
+struct backend_io;
+
+/* Of one node. Any thread; kept over a process, so its layout is for ever: add behind. */
+struct backend_owed {
+	_Atomic uint32_t losses; /* FLUSHes that failed, and losses found otherwise */
+	_Atomic uint32_t told;	 /* of this node and below: so many a failed FLUSH has said */
+	/* The same when a FLUSH succeeded last: what came since is owed again by the next process.
+	 */
+	_Atomic uint32_t settled;
+	uint32_t reserved;
+};
+
+/* What is kept: those of a tree, by node_idx. */
+#define BACKEND_OWED_BYTES (BACKEND_NODES_MAX * sizeof(struct backend_owed))
+
+/* Any thread: writes to this node that were acknowledged may be lost. */
+void backend_owe(const struct backend_device *device);
+
+/*
+ * Any thread: how often writes to this node, or to one below it, may have been lost since it was
+ * opened. Only grows.
+ */
+uint32_t backend_losses(const struct backend_device *device);
+
+/* Any thread: a failed FLUSH has still to be told. */
+bool backend_is_owed(const struct backend_device *device);
+
+/*
+ * tree.c: maps what is kept in a file; NULL: it cannot (errno says). From begin on the node's
+ * counts are there (kept NULL: in the node), as the process before has left them, if any.
+ */
+struct backend_owed *backend_owed_map(int fd);
+void backend_owed_unmap(struct backend_owed *kept); /* accepts NULL */
+void backend_owed_begin(struct backend_device *device, struct backend_owed *kept);
+
+/* io.c: around a FLUSH. Judge: what it may answer, of what the node has. */
+void backend_owed_flush_begin(struct backend_io *io);
+int backend_owed_flush_judge(struct backend_io *io, int result);
+
+#endif
