@@ -339,6 +339,10 @@ bool client_rq_is_honest(const struct client_rq *rq, int result)
 		return true;
 	if (rq->cut && result == -EIO)
 		return true;
+	/* It is owed: storage/owed.h. */
+	if (result == -EIO && client_rq_op(rq) == UBLK_IO_OP_FLUSH &&
+	    MIN(rq->start_seq, rq->client->st->flush_good_seq) < rq->client->st->flush_failed_seq)
+		return true;
 	if (rq->must_fail)
 		return (rq->must_fail & errno_bit(result)) || is_cancelled_in_pieces(rq, result);
 	for (size_t i = 0; i < ARRAY_SIZE(passed); i++)
@@ -348,10 +352,6 @@ bool client_rq_is_honest(const struct client_rq *rq, int result)
 		if (result == -EIO && rq->noted & errno_bit(others[i]))
 			return true;
 	if (result == -EIO && sim.now_ns < rq->client->st->cancel_until_ns)
-		return true;
-	/* It is owed: storage/owed.h. */
-	if (result == -EIO && client_rq_op(rq) == UBLK_IO_OP_FLUSH &&
-	    MIN(rq->start_seq, rq->client->st->flush_good_seq) < rq->client->st->flush_failed_seq)
 		return true;
 	return result == -EIO && rq->client->st->server &&
 	       judge_excuses(rq->client->st->server, rq);
