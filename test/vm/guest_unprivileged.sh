@@ -139,8 +139,11 @@ is_unprivileged() {
 ok "they are unprivileged, with what works" is_unprivileged
 her_files() {
 	[ -S /run/user/1001/ublkd/control.sock ] && [ "$(ls /tmp/alice/.local/state/ublkd)" = "disk.json
+disk.owed
 memory.json
-void.json" ]
+memory.owed
+void.json
+void.owed" ]
 }
 ok "her daemon's files are in her folders" her_files
 roots_stay() { udevadm trigger --action=change --settle /sys/block/ublkb9 && owner_is /dev/ublkb9 0:6:660; }
