@@ -216,8 +216,9 @@ static int execute(struct sim_op *op, struct storage *st)
 	int err = fault_of(op, st);
 
 	if (err < 0) {
-		if (err != -EINTR && err != -EAGAIN)
-			write_half(op, st);
+		if (err == -EINTR || err == -EAGAIN)
+			return err;
+		write_half(op, st);
 		if (op->sqe.opcode == IORING_OP_FSYNC && st)
 			st->flush_failed_seq = storage_next_seq();
 		return err;
