@@ -171,6 +171,9 @@ unsigned qcow2_taken_add(struct qcow2_tables *t, enum qcow2_taken_kind kind, uin
 			 uint64_t host, uint64_t nr);
 /* A table names them, or they are being given back. */
 void qcow2_taken_end(struct qcow2_tables *t, unsigned idx);
+/* The slot that has a guest's L2 entry, and its first word there; NULL: not in memory. */
+struct qcow2_slot *qcow2_entry_slot(const struct qcow2_tables *t, uint64_t guest,
+				    unsigned *ret_idx);
 /* Of a new memfd, or of one that a process before has left: what no table names is given up. */
 void qcow2_taken_init(struct qcow2_tables *t);
 void qcow2_taken_revive(struct qcow2_tables *t);

@@ -48,22 +48,25 @@ void qcow2_taken_end(struct qcow2_tables *t, unsigned idx)
 
 /* ---- after the process ---- */
 
-/* What the L2 entry of a guest's offset names; 0: nothing, or its slice is not dirty. */
-static uint64_t named_by_l2(const struct qcow2_tables *t, uint64_t guest)
+struct qcow2_slot *qcow2_entry_slot(const struct qcow2_tables *t, uint64_t guest, unsigned *ret_idx)
 {
 	uint64_t table =
 		atomic_load_explicit(&t->l1[guest >> qcow2_l1_shift(&t->g)], memory_order_relaxed) &
 		QCOW2_OFFSET_MASK;
 	unsigned idx = qcow2_l2_idx(&t->g, guest), words = t->g.l2_entry_bytes / 8u;
-	struct qcow2_slot *slot = NULL;
 
-	if (table)
-		slot = qcow2_slot_find(t, qcow2_slice_at(t, table, idx));
-	if (!slot)
-		return 0;
-	return qcow2_entry_load(qcow2_slot_data(t, slot),
-				(idx & ((1u << t->slice_bits) - 1)) * words) &
-	       QCOW2_OFFSET_MASK;
+	*ret_idx = (idx & ((1u << t->slice_bits) - 1)) * words;
+	return table ? qcow2_slot_find(t, qcow2_slice_at(t, table, idx)) : NULL;
+}
+
+/* What the L2 entry of a guest's offset names; 0: nothing, or its slice is not dirty. */
+static uint64_t named_by_l2(const struct qcow2_tables *t, uint64_t guest)
+{
+	const struct qcow2_slot *slot;
+	unsigned idx;
+
+	slot = qcow2_entry_slot(t, guest, &idx);
+	return slot ? qcow2_entry_load(qcow2_slot_data(t, slot), idx) & QCOW2_OFFSET_MASK : 0;
 }
 
 static bool is_named(const struct qcow2_tables *t, const struct qcow2_taken *taken, uint64_t i)

@@ -132,19 +132,6 @@ static void give_up_new(struct qcow2_tables *t, const struct qcow2_undo *u)
 		qcow2_freed_add(t, u->host, qcow2_cluster_bytes(&t->g));
 }
 
-/* The slice of an entry; *ret_idx: its first word. NULL: not in memory, so it was not changed. */
-static struct qcow2_slot *slot_of(const struct qcow2_tables *t, uint64_t guest, unsigned *ret_idx)
-{
-	uint64_t l1 =
-		atomic_load_explicit(&t->l1[guest >> qcow2_l1_shift(&t->g)], memory_order_relaxed);
-	unsigned idx = qcow2_l2_idx(&t->g, guest);
-
-	*ret_idx = (idx & ((1u << t->slice_bits) - 1)) * (t->g.l2_entry_bytes / 8u);
-	return l1 & QCOW2_OFFSET_MASK
-		       ? qcow2_slot_find(t, qcow2_slice_at(t, l1 & QCOW2_OFFSET_MASK, idx))
-		       : NULL;
-}
-
 /* Whether the entry is still what the note made of it: false: it was unmapped since. */
 static bool is_still_so(const struct qcow2_tables *t, const struct qcow2_undo *u)
 {
@@ -154,7 +141,7 @@ static bool is_still_so(const struct qcow2_tables *t, const struct qcow2_undo *u
 	if (u->kind == QCOW2_UNDO_TABLE)
 		return place_of(atomic_load_explicit(&t->l1[u->what], memory_order_relaxed)) ==
 		       u->host;
-	slot = slot_of(t, u->what, &idx);
+	slot = qcow2_entry_slot(t, u->what, &idx);
 	return slot && place_of(qcow2_entry_load(qcow2_slot_data(t, slot), idx)) == u->host;
 }
 
@@ -163,7 +150,7 @@ static void restore_entry(struct qcow2_tables *t, const struct qcow2_undo *u)
 	struct qcow2_slot *slot;
 	unsigned idx;
 
-	slot = slot_of(t, u->what, &idx);
+	slot = qcow2_entry_slot(t, u->what, &idx);
 	qcow2_mark_dirty(t, slot);
 	if (t->g.l2_entry_bytes == 16)
 		qcow2_entry_store_bits_first(slot, qcow2_slot_data(t, slot), idx, u->old,
