@@ -76,8 +76,7 @@ struct backend_open_params {
 	 * index of backend_stored_fd. NULL: there are none.
 	 */
 	const int *stored_fds;
-	/* The same: above 0, a file of BACKEND_OWED_BYTES, where owed.h keeps its counts. */
-	int owed_fd;
+	int owed_fd; /* the same: above 0, a file of BACKEND_OWED_BYTES, for owed.h's counts */
 };
 
 /* "disk/backends/1": a node by the way from its device; a key "backend" is left out of it. */
@@ -193,6 +192,7 @@ static inline bool backend_io_is_queued(const struct backend_io *io)
 {
 	return __atomic_load_n(&io->state, __ATOMIC_RELAXED) >= BACKEND_IO_QUEUED;
 }
+
 enum backend_submit {
 	BACKEND_DONE,	/* io->result is set; done is not called */
 	BACKEND_QUEUED, /* backend_io_complete exactly once later, never from inside submit */
