@@ -153,7 +153,10 @@ struct backend_io {
 	uint8_t op;    /* enum backend_op */
 	uint8_t flags; /* enum backend_io_flags */
 	uint8_t state; /* enum backend_io_state: io.c's */
-	uint8_t zone;  /* ZONE_MANAGE: enum backend_zone_action */
+	union {
+		uint8_t zone;	      /* ZONE_MANAGE: enum backend_zone_action */
+		bool loss_is_counted; /* owed.h's, of a FLUSH: by a node below */
+	};
 	uint16_t tag;
 	uint16_t flush_told; /* owed.h's, of a FLUSH under way */
 	int32_t result; /* 0: all of it was done; -errno: nothing may be assumed. Never short. */

@@ -72,6 +72,15 @@ static void settle(const struct backend_device *device)
 void backend_owed_flush_begin(struct backend_io *io)
 {
 	io->flush_told = (uint16_t)atomic_load(&io->queue->device->owed->told);
+	io->loss_is_counted = false;
+}
+
+/* One loss is one at each node above: counted again it would fail FLUSHes that began after it. */
+static int fail(struct backend_io *io, int result)
+{
+	if (io->parent && io->parent->op == BACKEND_FLUSH && !io->queue->device->has_copies)
+		io->parent->loss_is_counted = true;
+	return result;
 }
 
 int backend_owed_flush_judge(struct backend_io *io, int result)
@@ -80,7 +89,7 @@ int backend_owed_flush_judge(struct backend_io *io, int result)
 	struct backend_owed *owed = device->owed;
 	uint32_t losses;
 
-	if (result < 0)
+	if (result < 0 && !io->loss_is_counted)
 		backend_owe(device);
 	losses = backend_losses(device);
 	if (result == 0 && (uint16_t)losses == io->flush_told) {
@@ -89,8 +98,8 @@ int backend_owed_flush_judge(struct backend_io *io, int result)
 	}
 	grow_to(&owed->told, losses);
 	if (result < 0)
-		return result;
+		return fail(io, result);
 	log_limited(LOG_LEVEL_WARN, "a FLUSH fails, as writes before it may be lost", "node=%s",
 		    device->name);
-	return -EIO;
+	return fail(io, -EIO);
 }

@@ -214,6 +214,32 @@ static void test_all_that_are_under_way_fail(void **state)
 	assert_int_equal(flush(0), 0);
 }
 
+/* A failure below is one loss, also for those above: what began after it hears nothing of it. */
+static void test_one_loss_is_one_at_each_node(void **state)
+{
+	(void)state;
+	begin_flush(0);
+	begin_flush(1);
+	end_flush(-EIO);
+	assert_int_equal(backend_losses(top), 1);
+	begin_flush(2);
+	end_flush(0);
+	assert_int_equal(io[1].result, -EIO);
+	end_flush(0);
+	assert_int_equal(io[2].result, 0);
+	assert_int_equal(backend_losses(top), 1);
+}
+
+/* What others have, too, is no loss: the node above has one of its own if it fails. */
+static void test_of_copies_the_node_above_loses(void **state)
+{
+	(void)state;
+	middle()->child->has_copies = true;
+	assert_int_equal(flush(-EIO), -EIO);
+	assert_int_equal(backend_losses(middle()), 1);
+	assert_int_equal(flush(0), 0);
+}
+
 static void test_at_once(void **state)
 {
 	(void)state;
@@ -316,6 +342,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_each_node_is_told, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_found_while_one_is_under_way, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_all_that_are_under_way_fail, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_one_loss_is_one_at_each_node, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_of_copies_the_node_above_loses, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_others_are_not_judged, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_loss_is_kept, setup, teardown),
