@@ -76,7 +76,7 @@ void backend_owed_flush_begin(struct backend_io *io)
 }
 
 /* One loss is one at each node above: counted again it would fail FLUSHes that began after it. */
-static int fail(struct backend_io *io, int result)
+static int tell_above(struct backend_io *io, int result)
 {
 	if (io->parent && io->parent->op == BACKEND_FLUSH && !io->queue->device->has_copies)
 		io->parent->loss_is_counted = true;
@@ -98,8 +98,8 @@ int backend_owed_flush_judge(struct backend_io *io, int result)
 	}
 	grow_to(&owed->told, losses);
 	if (result < 0)
-		return fail(io, result);
+		return tell_above(io, result);
 	log_limited(LOG_LEVEL_WARN, "a FLUSH fails, as writes before it may be lost", "node=%s",
 		    device->name);
-	return fail(io, -EIO);
+	return tell_above(io, -EIO);
 }

@@ -37,10 +37,12 @@ phase builds
 step build-asan build asan
 # Every rule of the protocol broken, connections cut at every byte: they mostly wait, as compilers do not. Some of their
 # cases are about deadlines of 10 s.
-beside tap_run conformance 1800 -s 20 build/asan/test/conformance
+beside tap_run conformance 1800 -s 20 build/asan/test/conformance --only ^rbd-
 if [ "$mode" != fast ]; then
 	if turn nbd-faults net backends/nbd test/interop; then beside tap_run nbd-faults 3600 -s 20 build/asan/test/nbd_faults; fi
 	if turn nvme-faults net backends/nvme test/interop; then beside tap_run nvme-faults 3600 -s 20 build/asan/test/nvme_faults; fi
+	# librbd and its cluster
+	if turn conformance-rbd backends/rbd storage/io.c test/conformance; then beside tap_run conformance-rbd 1800 -s 60 -b 60 build/asan/test/conformance --only rbd-; fi
 	if turn web-faults net backends/http backends/s3_disk; then beside tap_run web-faults 3600 build/asan/test/web_faults; fi
 fi
 # The unit tests run in the first build only; of the others what is run.
@@ -123,14 +125,14 @@ host interop-nvme-target 300 test/interop/nvme_target_test.py
 host interop-nvme-discover 600 test/interop/nvme_discover.sh build/asan/bin
 host ceph-cluster 900 test/ceph/cluster_test.sh
 host s3-disk-snapshots 900 test/interop/s3_disk_snapshots.sh build/asan/test
-host ceph-s3 600 test/ceph/s3_test.sh build/asan/test
+if turn ceph-s3 backends/s3_disk backends/http net/http test/ceph; then host ceph-s3 600 test/ceph/s3_test.sh build/asan/test; fi
 host top 900 test/cli/top.py build/asan/bin
-host peers 900 test/cli/peers.py build/asan/bin
+if turn peers net backends/nbd backends/nvme daemon/api test/cli; then host peers 900 test/cli/peers.py build/asan/bin; fi
 # ublkctl gives a node that never comes 10 s
 host attach 900 -s 20 test/cli/attach.py build/asan/bin
 host cli-cache 900 test/cli/cache.py build/asan/bin
 host create-image 600 test/cli/create_image.sh build/asan/bin
-host s3-gc 600 test/cli/s3_gc.py build/asan
+if turn s3-gc backends/s3_disk net/http test/cli; then host s3-gc 600 test/cli/s3_gc.py build/asan; fi
 host page 900 test/page/page.sh build/asan
 host trace-timeline 1800 test/trace/timeline.sh build/asan
 host trace-record 900 test/trace/record.sh build/release
@@ -160,22 +162,26 @@ host reactor-steps 600 build/asan/test/reactor_steps
 computes qcow2-cuts 7200 build/release/test/qcow2_cuts
 computes cache-cuts 3600 build/release/test/cache_cuts
 computes zoned-cuts 3600 build/release/test/zoned_cuts
-computes fuzz-yaml 1200 build/asan/test/fuzz_yaml
-computes fuzz-http-answer 1200 build/asan/test/fuzz_http_answer
-computes fuzz-nbd-handshake 1200 build/asan/test/fuzz_nbd_handshake
-computes fuzz-nbd-reply 1200 build/asan/test/fuzz_nbd_reply
-computes fuzz-nvme-auth 1200 build/asan/test/fuzz_nvme_auth
-computes fuzz-nvme-fabrics 1200 build/asan/test/fuzz_nvme_fabrics
-computes fuzz-nvme-pdu 1200 build/asan/test/fuzz_nvme_pdu
-computes fuzz-qcow2-header 1200 build/asan/test/fuzz_qcow2_header
-computes fuzz-qcow2-snapshot 1200 build/asan/test/fuzz_qcow2_snapshot
-computes fuzz-qcow2-decompress 1200 build/asan/test/fuzz_qcow2_decompress
-computes fuzz-qcow2-luks 1200 build/asan/test/fuzz_qcow2_luks
-computes fuzz-cache-index 1200 build/asan/test/fuzz_cache_index
-computes fuzz-s3-manifest 1200 build/asan/test/fuzz_s3_manifest
-computes fuzz-s3-map 1200 build/asan/test/fuzz_s3_map
-computes fuzz-s3-list 1200 build/asan/test/fuzz_s3_list
-computes fuzz-s3-refusal 1200 build/asan/test/fuzz_s3_refusal
+# fuzz PROGRAM FOLDER: inputs that are kept, and some made of them
+fuzz() {
+	if turn "${1//_/-}" "$2" test/fuzz; then computes "${1//_/-}" 1200 build/asan/test/$1; fi
+}
+fuzz fuzz_yaml config
+fuzz fuzz_http_answer net/http
+fuzz fuzz_nbd_handshake backends/nbd
+fuzz fuzz_nbd_reply backends/nbd
+fuzz fuzz_nvme_auth backends/nvme
+fuzz fuzz_nvme_fabrics backends/nvme
+fuzz fuzz_nvme_pdu backends/nvme
+fuzz fuzz_qcow2_header backends/qcow2
+fuzz fuzz_qcow2_snapshot backends/qcow2
+fuzz fuzz_qcow2_decompress backends/qcow2
+fuzz fuzz_qcow2_luks backends/qcow2
+fuzz fuzz_cache_index filters/cache
+fuzz fuzz_s3_manifest backends/s3_disk
+fuzz fuzz_s3_map backends/s3_disk
+fuzz fuzz_s3_list backends/s3_disk
+fuzz fuzz_s3_refusal backends/s3_disk
 # the oracle of the others, against qemu-img
 if [ "$mode" = soak ]; then computes interop-qcow2-oracle 900 test/interop/qcow2_oracle.sh build/asan; fi
 if turn interop-qcow2-qemu backends/qcow2; then host interop-qcow2-qemu 1800 test/interop/qcow2_qemu.sh build/asan; fi
@@ -203,16 +209,16 @@ if [ "$mode" = soak ]; then
 	# what that brings knows the format as well
 	host interop-qcow2-qemu-new 1800 test/interop/qcow2_qemu.sh build/asan build/vm/qemu-nbd
 	# each of them finds new inputs for 15 minutes; what runs above mutates what is known
-	fuzz_seconds=900
+	libfuzzer_seconds=900
 	step build-fuzz build fuzz fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_pdu fuzz_nvme_fabrics \
 		fuzz_nvme_auth fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress \
 		fuzz_cache_index fuzz_s3_manifest fuzz_s3_map fuzz_s3_list fuzz_s3_refusal
-	beside tap_run fuzz-network $((14 * fuzz_seconds + 900)) -b $((4 * fuzz_seconds)) test/fuzz/libfuzzer.sh build/fuzz $fuzz_seconds \
+	beside tap_run fuzz-network $((14 * libfuzzer_seconds + 900)) -b $((4 * libfuzzer_seconds)) test/fuzz/libfuzzer.sh build/fuzz $libfuzzer_seconds \
 		fuzz_http_answer fuzz_nbd_handshake fuzz_nbd_reply fuzz_nvme_fabrics fuzz_nvme_auth \
 		fuzz_qcow2_header fuzz_qcow2_snapshot fuzz_qcow2_luks fuzz_qcow2_decompress fuzz_cache_index \
 		fuzz_s3_manifest fuzz_s3_map fuzz_s3_list fuzz_s3_refusal
 	# longer: whatever a target sends goes through it
-	beside tap_run fuzz-nvme-target $((4 * fuzz_seconds + 900)) -b $((8 * fuzz_seconds)) test/fuzz/libfuzzer.sh build/fuzz $((4 * fuzz_seconds)) \
+	beside tap_run fuzz-nvme-target $((4 * libfuzzer_seconds + 900)) -b $((8 * libfuzzer_seconds)) test/fuzz/libfuzzer.sh build/fuzz $((4 * libfuzzer_seconds)) \
 		fuzz_nvme_pdu
 fi
 

@@ -225,6 +225,10 @@ def missing_checks():
         targets |= set(re.findall(r"^\s*(?:add_executable|ublkd_\w+)\((\w+)", read(cmake), re.M))
     missing = {f"test {name}" for name in re.findall(r"\btest_\w+(?!\w|/)", text)} - {f"test {name}" for name in units}
     missing |= {f"program {name}" for name in re.findall(r"build/\w+/(?:test|bin)/(\w+)", text) if name not in targets}
+    missing |= {f"program {name}" for name in re.findall(r"\bfuzz_\w+", text) if name not in targets}
+    folders = {os.path.dirname(f) for f in everything}
+    turns = re.findall(r"\bturn \S+((?: [\w./]+)+);", text) + re.findall(r"^fuzz \w+ (\S+)", text, re.M)
+    missing |= {f"folder {path}" for path in " ".join(turns).split() if path not in everything and not any(f"{f}/".startswith(f"{path}/") for f in folders)}
     missing |= {f"script {path}" for path in re.findall(r"\b((?:test|bench)/[\w/]+\.(?:sh|py))\b", text) if path not in everything}
     return sorted(missing)
 

@@ -1,6 +1,7 @@
 /*
  * conformance [--seed N] [--only TEXT] [--ios N]: every backend on real rings, in one thread,
- * without need of root. Prints TAP. What it makes is in a directory below TMPDIR that it removes.
+ * without need of root. --only ^TEXT: all but those. Prints TAP. What it makes is in a directory
+ * below TMPDIR that it removes.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -25,6 +25,13 @@ void tap_init(const char *program, const char *only, unsigned long long seed)
 	printf("# seed %llu\n", seed);
 }
 
+static bool is_wanted(const char *name)
+{
+	if (!tap.only)
+		return true;
+	return tap.only[0] == '^' ? !strstr(name, tap.only + 1) : strstr(name, tap.only) != NULL;
+}
+
 bool tap_is_wanted(const char *fmt, ...)
 {
 	char name[sizeof(tap.name)];
@@ -33,7 +40,7 @@ bool tap_is_wanted(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(name, sizeof(name), fmt, ap);
 	va_end(ap);
-	return !tap.only || strstr(name, tap.only);
+	return is_wanted(name);
 }
 
 bool tap_begin(const char *fmt, ...)
@@ -45,7 +52,7 @@ bool tap_begin(const char *fmt, ...)
 	va_end(ap);
 	tap.message_nr = 0;
 	tap.skip[0] = '\0';
-	return !tap.only || strstr(tap.name, tap.only);
+	return is_wanted(tap.name);
 }
 
 void tap_fail(const char *file, int line, const char *fmt, ...)
