@@ -98,8 +98,8 @@ struct backend_device {
 	/* The first child, open before this one; the next child of the same parent. */
 	struct backend_device *parent, *child, *sibling;
 	unsigned child_nr;
-	bool touched, open; /* life.c: ops->open was called; it is open, as a whole */
-	bool has_copies;    /* owed.h's, set by the node above at open */
+	bool touched, open;	   /* life.c: ops->open was called; it is open, as a whole */
+	bool has_copies, was_owed; /* owed.h's; the first is set by the node above at open */
 	struct backend_owed *owed, owed_here, *owed_kept; /* owed.h's; kept: of the top */
 	unsigned node_idx; /* tree.c: in its tree, below backend_node_nr(); 0: the top */
 	/* resize.c: of the top, who hears that storage has grown by itself. */

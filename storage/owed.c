@@ -52,6 +52,21 @@ void backend_owed_begin(struct backend_device *device, struct backend_owed *kept
 	atomic_store(&device->owed->told, atomic_load(&device->owed->settled));
 }
 
+void backend_owed_open(struct backend_device *device)
+{
+	uint32_t losses = backend_losses(device);
+
+	device->was_owed = atomic_load(&device->owed->settled) != losses;
+	/* The node above asks; of the top only a FLUSH can tell the user. */
+	if (device->parent)
+		atomic_store(&device->owed->told, losses);
+}
+
+bool backend_was_owed(const struct backend_device *child)
+{
+	return child->was_owed;
+}
+
 /* Counts only grow: of two that tell at once the later one stands. */
 static void grow_to(_Atomic uint32_t *count, uint32_t value)
 {

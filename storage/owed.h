@@ -14,7 +14,9 @@
  * FLUSH.
  *
  * The counts stand in a file when the opener gives one (struct backend_open_params), so that they
- * outlive the process: a loss that no good FLUSH has followed is owed again then.
+ * outlive the process: a loss that no good FLUSH has followed is owed again then, to the user. The
+ * nodes ask for it when they open (backend_was_owed), and their own FLUSHes do not hear of it
+ * again.
  */
 #ifndef STORAGE_OWED_H
 #define STORAGE_OWED_H
@@ -53,13 +55,18 @@ uint32_t backend_losses(const struct backend_device *device);
 /* Any thread: a failed FLUSH has still to be told. */
 bool backend_is_owed(const struct backend_device *device);
 
+/* In open: of the process before a loss is owed, by a child of this one. */
+bool backend_was_owed(const struct backend_device *child);
+
 /*
  * tree.c: maps what is kept in a file; NULL: it cannot (errno says). From begin on the node's
- * counts are there (kept NULL: in the node), as the process before has left them, if any.
+ * counts are there (kept NULL: in the node), as the process before has left them, if any. Open: its
+ * children are open, and it is about to be.
  */
 struct backend_owed *backend_owed_map(int fd);
 void backend_owed_unmap(struct backend_owed *kept); /* accepts NULL */
 void backend_owed_begin(struct backend_device *device, struct backend_owed *kept);
+void backend_owed_open(struct backend_device *device);
 
 /* io.c: around a FLUSH. Judge: what it may answer, of what the node has. */
 void backend_owed_flush_begin(struct backend_io *io);

@@ -296,6 +296,7 @@ int backend_device_open(struct backend_device *device)
 	int ret;
 
 	join_children(device);
+	backend_owed_open(device);
 	device->touched = true;
 	ret = device->ops->open ? device->ops->open(device) : 0;
 	device->open_params.stored_fd = 0; /* the caller may close it now */

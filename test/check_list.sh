@@ -158,6 +158,8 @@ host queue-steps 600 build/asan/test/queue_steps
 host zone-steps 600 build/asan/test/zone_steps
 host shmem-steps 600 build/asan/test/shmem_steps
 host reactor-steps 600 build/asan/test/reactor_steps
+# FLUSHes that fail, over each node
+host lost-flushes 900 build/asan/test/lost_flushes
 # 4,000 power cuts each, 100,000 with --soak
 computes qcow2-cuts 7200 build/release/test/qcow2_cuts
 computes cache-cuts 3600 build/release/test/cache_cuts

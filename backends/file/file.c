@@ -359,6 +359,12 @@ static bool tried_again(struct file_io *f, int res)
 	return true;
 }
 
+void file_drop_cached(const struct file_device *file)
+{
+	if (!file->direct)
+		posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
+}
+
 /* What is not simply all of a READ or WRITE. */
 static __attribute__((noinline)) void went_on(struct file_io *f, int res)
 {
@@ -377,6 +383,8 @@ static __attribute__((noinline)) void went_on(struct file_io *f, int res)
 		fallocated(f, res);
 		break;
 	case FILE_SYNC:
+		if (res < 0)
+			file_drop_cached(file_of(f));
 		file_complete(f, res);
 		break;
 	case FILE_ZONE:

@@ -74,6 +74,13 @@ extern const struct backend_resize file_resize;
 /* file_open.c: struct backend's look. */
 void file_look(const struct backend_queue *queue, struct backend_image_look *look);
 
+/*
+ * file.c, any thread: after an fsync that failed the page cache calls clean what is perhaps not on
+ * the disk (mm/filemap.c, file_check_and_advance_wb_err); from here on what is there is read. Pages
+ * that are dirty again stay.
+ */
+void file_drop_cached(const struct file_device *file);
+
 /* file_limits.c: direct I/O as wished or possible. Returns 0 or -errno with words. */
 int file_choose_direct(struct backend_device *device);
 

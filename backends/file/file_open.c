@@ -373,6 +373,8 @@ int file_open(struct backend_device *device)
 		if (ret < 0)
 			return ret;
 	}
+	if (device->was_owed)
+		file_drop_cached(file);
 	file_remember(file);
 	file_find_limits(device);
 	log_info("file opened", "device=%s path=\"%s\" size_bytes=%llu direct=%s", device->name,

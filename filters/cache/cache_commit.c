@@ -73,6 +73,8 @@ static void cache_wipe_over(struct cache_device *d)
 			  "before the device is opened again",
 			  "node=%s error=%s", d->device->name, errname(c->result));
 	c->phase = CACHE_COMMIT_NONE;
+	/* Who has wanted one meanwhile goes past it. */
+	c->is_wanted = false;
 	c->ended = c->begun;
 	c->ended_result = 0;
 	d->is_wiped = true;

@@ -102,5 +102,5 @@ bool cache_losses_begin(struct cache_device *d)
 {
 	d->losses[CACHE_ORIGIN] = backend_losses(cache_child(d, CACHE_ORIGIN));
 	d->losses[CACHE_STORE] = backend_losses(cache_child(d, CACHE_STORE));
-	return backend_is_owed(cache_child(d, CACHE_ORIGIN));
+	return backend_was_owed(cache_child(d, CACHE_ORIGIN));
 }

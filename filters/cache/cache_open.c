@@ -87,29 +87,20 @@ static void cache_open_flushed(struct cache_visit *v, int result)
 		cache_open_done(v);
 }
 
-static void cache_open_told(struct cache_visit *v, int result)
-{
-	(void)result;
-	cache_visit_io(v, CACHE_ORIGIN, BACKEND_FLUSH, 0, 0, "flushing the origin",
-		       cache_open_flushed);
-}
-
-/* Of a process before it may have lost what the cache has of it; the first FLUSH says so. */
 static void cache_open_flush(struct cache_visit *v)
 {
 	struct cache_device *d = v->d;
 
-	if (!cache_losses_begin(d)) {
-		cache_open_told(v, 0);
-		return;
+	/* Of a process before it may have lost what the cache has of it. */
+	if (cache_losses_begin(d)) {
+		d->is_doubtful = true;
+		d->flushed_nr = 0;
+		d->ix = v->ix;
+		cache_forget_unflushed(d);
+		d->ix = NULL;
 	}
-	d->is_doubtful = true;
-	d->flushed_nr = 0;
-	d->ix = v->ix;
-	cache_forget_unflushed(d);
-	d->ix = NULL;
 	cache_visit_io(v, CACHE_ORIGIN, BACKEND_FLUSH, 0, 0, "flushing the origin",
-		       cache_open_told);
+		       cache_open_flushed);
 }
 
 /* ---- a new one ---- */
@@ -262,7 +253,7 @@ static void cache_open_found(struct cache_visit *v)
 {
 	struct cache_device *d = v->d;
 	/* What the store has perhaps lost is not what the process before thinks. */
-	bool is_owed = backend_is_owed(d->device->child->sibling);
+	bool is_owed = backend_was_owed(d->device->child->sibling);
 	int ret = d->stored_fd > 0 && !is_owed ? cache_index_adopt(&v->ix, &v->found, d->stored_fd)
 					       : -ENODATA;
 

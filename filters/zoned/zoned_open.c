@@ -400,7 +400,7 @@ int zoned_open(struct backend_device *device)
 	d->losses = backend_losses(device->child);
 	/* What the process before knew of our own zones is perhaps lost below: the table counts. */
 	if (device->open_params.stored_fd > 0 &&
-	    !(zones_config(d) && backend_is_owed(device->child)))
+	    !(zones_config(d) && backend_was_owed(device->child)))
 		d->stored_fd = fcntl(device->open_params.stored_fd, F_DUPFD_CLOEXEC, 3);
 	if (!zones_config(d))
 		return zoned_below_open(d);

@@ -167,6 +167,7 @@ int rig_open_device(struct rig *rig, const struct rig_params *params)
 		.read_only = params->read_only,
 		.stored_fds = stored_fds,
 		.size_bytes = params->size_bytes,
+		.owed_fd = params->owed_fd,
 	};
 	int ret;
 

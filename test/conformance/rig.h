@@ -62,6 +62,7 @@ struct rig_params {
 	unsigned queue_nr, depth;	/* 0: the device is opened without queues */
 	int stored_fds[RIG_STORED_MAX]; /* as in struct backend_open_params */
 	uint64_t size_bytes;		/* the same */
+	int owed_fd;			/* the same */
 	struct reactor *data; /* a reactor for what devices share, that turns by itself; or NULL */
 };
 

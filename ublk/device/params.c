@@ -190,8 +190,12 @@ void params_fill(struct ublk_params *params, const struct device_spec *spec,
 			.logical_bs_shift = shift_of(block, 512),
 			.physical_bs_shift = shift_of(limits->physical_block_bytes, block),
 			.io_min_shift = shift_of(limits->physical_block_bytes, block),
-			.io_opt_shift = shift_of(limits->io_opt_bytes,
-						 MAX(limits->physical_block_bytes, block)),
+			/* 0: one byte, which the block layer rounds down to none. */
+			.io_opt_shift =
+				limits->io_opt_bytes
+					? shift_of(limits->io_opt_bytes,
+						   MAX(limits->physical_block_bytes, block))
+					: 0,
 			.max_sectors = MAX(max_io, PAGE_BYTES) >> SECTOR_SHIFT,
 			.chunk_sectors = limits->boundary_bytes >> SECTOR_SHIFT,
 			.dev_sectors = limits->size_bytes >> SECTOR_SHIFT,

@@ -300,9 +300,13 @@ static void test_a_loss_is_kept(void **state)
 	open_again();
 	open_again();
 	assert_true(backend_is_owed(top));
+	/* The nodes have asked. */
+	assert_true(backend_was_owed(middle()));
+	assert_false(backend_is_owed(middle()));
 	assert_int_equal(flush(0), -EIO);
 	assert_int_equal(flush(0), 0);
 	open_again();
+	assert_false(backend_was_owed(middle()));
 	assert_int_equal(flush(0), 0);
 }
 

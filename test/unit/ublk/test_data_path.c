@@ -150,6 +150,21 @@ static void test_boundary(void **state)
 	assert_int_equal(p.basic.chunk_sectors, 128);
 }
 
+/* None where the backend has none: file systems take it for the size of their writes. */
+static void test_best_size(void **state)
+{
+	struct ublk_params p;
+
+	(void)state;
+	fill(&p, (struct backend_limits){ .physical_block_bytes = 4096 }, DATA_PATH_COPY);
+	assert_int_equal(p.basic.io_opt_shift, 0);
+	fill(&p, (struct backend_limits){ .io_opt_bytes = 512, .physical_block_bytes = 4096 },
+	     DATA_PATH_COPY);
+	assert_int_equal(p.basic.io_opt_shift, 12);
+	fill(&p, (struct backend_limits){ .io_opt_bytes = KIB(64) }, DATA_PATH_COPY);
+	assert_int_equal(p.basic.io_opt_shift, 16);
+}
+
 /* Limits of pages matter only when the pages themselves go below. */
 static void test_limits_of_pages(void **state)
 {
@@ -206,10 +221,15 @@ static void test_caches(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_auto_takes_the_best),  cmocka_unit_test(test_open_params),
-		cmocka_unit_test(test_what_cannot_be_had),   cmocka_unit_test(test_batches),
-		cmocka_unit_test(test_abilities_of_a_stack), cmocka_unit_test(test_boundary),
-		cmocka_unit_test(test_limits_of_pages),	     cmocka_unit_test(test_caches),
+		cmocka_unit_test(test_auto_takes_the_best),
+		cmocka_unit_test(test_open_params),
+		cmocka_unit_test(test_what_cannot_be_had),
+		cmocka_unit_test(test_batches),
+		cmocka_unit_test(test_abilities_of_a_stack),
+		cmocka_unit_test(test_boundary),
+		cmocka_unit_test(test_limits_of_pages),
+		cmocka_unit_test(test_best_size),
+		cmocka_unit_test(test_caches),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
