@@ -20,10 +20,10 @@
 #include "base/log.h"
 #include "base/prng.h"
 #include "base/util.h"
-#include "rig.h"
 #include "storage/registry.h"
-#include "tap.h"
-#include "volatile.h"
+#include "test/conformance/rig.h"
+#include "test/conformance/tap.h"
+#include "test/lost_flushes/volatile.h"
 
 #define SECTOR_BYTES 512u
 #define BLOCK_BYTES 4096u

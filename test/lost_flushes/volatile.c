@@ -2,7 +2,7 @@
  * Sectors that differ from what is durable are marked; a FLUSH makes them durable, or forgets the
  * mark. I/Os complete by timers in random order, as testdev's do, and take effect then.
  */
-#include "volatile.h"
+#include "test/lost_flushes/volatile.h"
 
 #include <errno.h>
 #include <stdatomic.h>
