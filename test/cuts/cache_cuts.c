@@ -112,6 +112,8 @@ static void choose_ways(struct cache_world *w, const struct scenario *s)
 		s->origin_fails || s->cancels || (s->store_fails && s->mode == CACHE_WRITEBACK);
 	w->loses = s->origin_loses || s->store_loses;
 	w->may_fail |= w->loses;
+	/* What a FLUSH of it did not cover is not in the index that the next process reads. */
+	w->loses |= s->store_fails && s->mode == CACHE_WRITEBACK;
 	w->cancel_one_in = s->cancels ? 100 : 0;
 	w->job_one_in = (unsigned)prng_between(p, 20, 2000);
 }

@@ -213,8 +213,11 @@ static bool judge_death(struct zcuts_world *w, const struct zcuts_rig *rig)
 
 	w->death_nr++;
 	disk_copy_of_dead(&w->prng, w->disk, w->left);
-	good = open_left(w, fd, owed_fd) && judge_owed(w) &&
-	       (is_lost ? judge_zones(w) : judge_life(w, rig)) && close_left(w);
+	good = open_left(w, fd, owed_fd);
+	/* Nobody has looked for the loss yet: the next process has the table alone. */
+	is_lost = is_lost || (good && backend_was_owed(judge.device->child));
+	good = good && judge_owed(w) && (is_lost ? judge_zones(w) : judge_life(w, rig)) &&
+	       close_left(w);
 	close(fd);
 	close(owed_fd);
 	return good;
