@@ -9,6 +9,12 @@ all) export UBLKD_ALL=1 ;;
 soak) export UBLKD_ALL=1 UBLKD_SOAK=1 ;;
 esac
 
+# Seeds of this state of the tree, beside those that all have: each change brings others, and who checks a change again
+# has the same. --soak: such that nobody has had.
+new_seeds=$tree_number new_seed_nr=256
+if [ "$mode" = soak ]; then new_seeds=$(date -u +%Y%m%d%H%M)00000 new_seed_nr=100000; fi
+echo "new seeds: from $new_seeds"
+
 # folders, names, and that what is listed here exists
 tap structure 600 test/structure.py
 tap check-queue 300 test/check_queue_test.sh
@@ -37,12 +43,12 @@ phase builds
 step build-asan build asan
 # Every rule of the protocol broken, connections cut at every byte: they mostly wait, as compilers do not. Some of their
 # cases are about deadlines of 10 s.
-beside tap_run conformance 1800 -s 20 build/asan/test/conformance --only ^rbd-
+beside tap_run conformance 1800 -s 20 build/asan/test/conformance --seed "$new_seeds" --only ^rbd-
 if [ "$mode" != fast ]; then
 	if turn nbd-faults net backends/nbd test/interop; then beside tap_run nbd-faults 3600 -s 20 build/asan/test/nbd_faults; fi
 	if turn nvme-faults net backends/nvme test/interop; then beside tap_run nvme-faults 3600 -s 20 build/asan/test/nvme_faults; fi
 	# librbd and its cluster
-	if turn conformance-rbd backends/rbd storage/io.c test/conformance; then beside tap_run conformance-rbd 1800 -s 60 -b 60 build/asan/test/conformance --only rbd-; fi
+	if turn conformance-rbd backends/rbd storage/io.c test/conformance; then beside tap_run conformance-rbd 1800 -s 60 -b 60 build/asan/test/conformance --seed "$new_seeds" --only rbd-; fi
 	if turn web-faults net backends/http backends/s3_disk; then beside tap_run web-faults 3600 build/asan/test/web_faults; fi
 fi
 # The unit tests run in the first build only; of the others what is run.
@@ -147,7 +153,7 @@ limit[guest]=2
 # ---- this machine: what only computes: beside two guests ----
 
 computes made-up 1200 test/made_up/made_up.sh build/asan
-host qcow2-snapshots 1200 build/asan/test/qcow2_snapshots
+host qcow2-snapshots 1200 build/asan/test/qcow2_snapshots --seed "$new_seeds"
 host qcow2-made 600 build/asan/test/qcow2_made
 host qcow2-look 600 build/asan/test/qcow2_look
 host cache-look 600 build/asan/test/cache_look
@@ -159,11 +165,11 @@ host zone-steps 600 build/asan/test/zone_steps
 host shmem-steps 600 build/asan/test/shmem_steps
 host reactor-steps 600 build/asan/test/reactor_steps
 # FLUSHes that fail, over each node
-host lost-flushes 900 build/asan/test/lost_flushes
+host lost-flushes 900 build/asan/test/lost_flushes --seed "$new_seeds"
 # 4,000 power cuts each, 100,000 with --soak
-computes qcow2-cuts 7200 build/release/test/qcow2_cuts
-computes cache-cuts 3600 build/release/test/cache_cuts
-computes zoned-cuts 3600 build/release/test/zoned_cuts
+computes qcow2-cuts 7200 build/release/test/qcow2_cuts --seed "$new_seeds"
+computes cache-cuts 3600 build/release/test/cache_cuts --seed "$new_seeds"
+computes zoned-cuts 3600 build/release/test/zoned_cuts --seed "$new_seeds"
 # fuzz PROGRAM FOLDER: inputs that are kept, and some made of them
 fuzz() {
 	if turn "${1//_/-}" "$2" test/fuzz; then computes "${1//_/-}" 1200 build/asan/test/$1; fi
@@ -195,11 +201,6 @@ if [ -n "${UBLKD_ALL:-}" ]; then sim_runs=128; fi
 computes sim-asan 1800 build/asan/bin/sim $sim_only --runs $sim_runs --ios 1000
 # an adopted device fails while requests wait for a server that is gone: its end has a deadline
 computes sim-unasked-stop 600 build/release/bin/sim --only-runs --seed 20261123000027931 --runs 1
-# Seeds of this state of the tree, beside those that all have: each change brings others, and who checks a change again
-# has the same. --soak: such that nobody has had.
-new_seeds=$tree_number new_seed_nr=256
-if [ "$mode" = soak ]; then new_seeds=$(date -u +%Y%m%d%H%M)00000 new_seed_nr=100000; fi
-echo "sim-new: $new_seed_nr seeds from $new_seeds"
 if [ "$mode" = soak ]; then computes mutate 7200 test/mutate/mutate.py; fi
 computes sim-new 7200 build/release/bin/sim --only-runs --seed "$new_seeds" --runs $new_seed_nr
 if [ "$mode" != fast ]; then
