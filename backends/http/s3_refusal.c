@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/http/s3_xml.h"
 #include "base/util.h"
 
 #define CODE_BYTES 48
@@ -19,32 +20,50 @@ struct s3_error {
 	char region[HTTP_REGION_BYTES];
 };
 
-/* The text of the first element of this name. What is not printable is a dot. */
-static void error_take(const char *document, const char *name, char *to, size_t to_bytes)
+/* The first of a name counts. */
+static bool error_take(const char *path, const char *text, void *arg)
 {
-	char tag[32];
-	const char *at;
-	size_t n = 0;
+	struct s3_error *e = arg;
+	const struct {
+		const char *path;
+		char *to;
+		size_t to_bytes;
+	} known[] = {
+		{ "Error/Code", e->code, sizeof(e->code) },
+		{ "Error/Message", e->message, sizeof(e->message) },
+		{ "Error/Region", e->region, sizeof(e->region) },
+	};
 
-	to[0] = '\0';
-	snprintf(tag, sizeof(tag), "<%s>", name);
-	at = strstr(document, tag);
-	if (!at)
-		return;
-	for (at += strlen(tag); *at && *at != '<' && n + 1 < to_bytes; at++)
-		to[n++] = *at >= ' ' && *at < 0x7f ? *at : '.';
-	to[n] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		if (strcmp(path, known[i].path) == 0 && !known[i].to[0])
+			s3_xml_printable(text, known[i].to, known[i].to_bytes);
+	return true;
+}
+
+/* It may be cut, or none of S3's: what is whole of it counts. */
+static void error_parse(const char *document, struct s3_error *e)
+{
+	char words[100];
+
+	*e = (struct s3_error){ 0 };
+	(void)s3_xml_read(document, strlen(document), error_take, e, words, sizeof(words));
 }
 
 static void error_read(const struct http_answer *answer, const char *document, struct s3_error *e)
 {
-	error_take(document, "Code", e->code, sizeof(e->code));
-	error_take(document, "Message", e->message, sizeof(e->message));
-	error_take(document, "Region", e->region, sizeof(e->region));
+	error_parse(document, e);
 	if (answer->bucket_region[0])
 		snprintf(e->region, sizeof(e->region), "%s", answer->bucket_region);
 	if (strspn(e->region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(e->region))
 		e->region[0] = '\0';
+}
+
+bool s3_refusal_is(const char *document, const char *code)
+{
+	struct s3_error e;
+
+	error_parse(document, &e);
+	return strcmp(e.code, code) == 0;
 }
 
 static const char *cure_of_code(const struct s3_asker *asker, const char *code)

@@ -23,4 +23,7 @@ enum web_verdict s3_refusal_judge(const struct s3_asker *asker, const struct htt
 				  enum web_verdict verdict, const char *document, char *words,
 				  size_t words_bytes);
 
+/* Whether the document has this code, "NoSuchBucket". */
+bool s3_refusal_is(const char *document, const char *code);
+
 #endif

@@ -15,6 +15,7 @@
  *	s3_disk_snapshot.c  maps that are kept                               main thread too
  *	s3_disk_delete.c    objects that nothing refers to any more
  *	s3_disk_list.c      the objects that the store has, page by page     any client
+ *	s3_disk_page.c      a page                                           pure
  *	s3_disk_keep.c      what is garbage                                  pure
  *	s3_disk_gc.c        finds and deletes it, beside a writer            ublkctl
  *
@@ -44,6 +45,12 @@ struct s3_disk_config {
 	char *snapshot; /* to be read; NULL: none */
 };
 
+/* What a process leaves to the next one of the device: what it has seen stored. */
+struct s3_disk_kept {
+	uint32_t generation; /* 0: nothing */
+	struct s3_disk_tally stored;
+};
+
 extern const struct option s3_disk_options[];
 void s3_disk_check(const void *config, const struct yaml_node *map, struct config_errors *e);
 
@@ -61,7 +68,10 @@ struct s3_disk {
 	uint32_t seq;	 /* the last one given away, of this generation */
 	uint32_t map_nr; /* maps that were stored, or tried to be */
 	bool is_read_only;
-	int kept_fd; /* memfd with owner, which outlives the process; -1: none */
+	/* memfd with owner and, behind it, a struct s3_disk_kept; it outlives the process. -1: none
+	 */
+	int kept_fd;
+	struct s3_disk_kept kept; /* by the process before */
 	struct s3_disk_visit *visit;
 	struct net_changed changed; /* another one writes it */
 	/* Main thread, but for queue, which is atomic. */

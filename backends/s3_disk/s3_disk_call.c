@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/http/s3_refusal.h"
 #include "base/counter.h"
 #include "base/util.h"
 
@@ -161,7 +162,7 @@ static void call_on_refusal(struct s3_disk_call *call)
 	client_set_away(call->client, 0);
 	if (a->status == 412)
 		call_end(call, -ESTALE);
-	else if (a->status == 404 && !strstr(call->excuse.text, "NoSuchBucket"))
+	else if (a->status == 404 && !s3_refusal_is(call->excuse.text, "NoSuchBucket"))
 		call_end(call, -ENOENT);
 	else
 		call_end(call, -EIO);

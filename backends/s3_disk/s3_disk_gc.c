@@ -4,8 +4,9 @@
  * Happy path: the manifest -> each map that it names -> all objects and maps that the store lists:
  * what is of an earlier generation and in no map is garbage -> the manifest again, which keeps the
  * same -> the garbage is deleted. Failure modes: the manifest keeps something else now: all over
- * again, GC_STARTS times; a map that cannot be read: nothing is deleted; the store refuses to
- * delete one: no further ones are.
+ * again, GC_STARTS times; a map that cannot be read, a list that lacks what the maps name or what
+ * the manifest says was stored: nothing is deleted; the store refuses to delete one: no further
+ * ones are.
  *
  * Why it is safe, whoever writes the disk meanwhile. Let M be the manifest as it was read first, g
  * its generation, K the objects that its map and the maps of its snapshots name. Garbage has a
@@ -86,6 +87,8 @@ struct s3_disk_gc {
 	struct s3_disk_map map;
 	uint8_t *buf;
 	struct s3_disk_keep keep;
+	struct s3_disk_tally shown; /* by the list, of the manifest's generation */
+	bool is_list_short;
 	/* Garbage; deleted from the front on. */
 	struct s3_disk_listed *object;
 	struct s3_gc_map_name *map_name;
@@ -135,6 +138,7 @@ static void s3_gc_begin_anew(struct s3_disk_gc *gc)
 	s3_disk_keep_fini(&gc->keep);
 	gc->object_nr = gc->map_nr = gc->map_idx = 0;
 	gc->result = 0;
+	gc->is_list_short = false;
 	gc->manifest = gc->lease.manifest;
 	gc->report.generation = gc->manifest.generation;
 	gc->report.snapshots = gc->manifest.snapshot_nr;
@@ -191,16 +195,21 @@ static void s3_gc_on_map(struct s3_disk_call *call, int result)
 	s3_gc_next(gc, ret);
 }
 
-/* What is left of the map before is not this one's: it gets a map of zeroes. */
+/* A map of zeroes: what is left of the one before is not this one's. */
+static int s3_gc_empty_map(struct s3_disk_gc *gc)
+{
+	s3_disk_map_fini(&gc->map);
+	return s3_disk_map_init(&gc->map, s3_disk_object_nr(&gc->manifest));
+}
+
 static void s3_gc_read_map(struct s3_disk_gc *gc)
 {
 	uint32_t nr = s3_disk_object_nr(&gc->manifest), generation;
 	const char *map = s3_gc_map(&gc->manifest, gc->map_idx, &generation);
 
-	s3_disk_map_fini(&gc->map);
 	free(gc->buf);
 	gc->buf = malloc(s3_disk_map_bytes_max(nr));
-	if (!gc->buf || s3_disk_map_init(&gc->map, nr) < 0) {
+	if (!gc->buf || s3_gc_empty_map(gc) < 0) {
 		s3_gc_next(gc, s3_gc_fail(gc, -ENOMEM, "out of memory", ""));
 		return;
 	}
@@ -230,29 +239,67 @@ static uint64_t s3_gc_object_bytes(const struct s3_disk_gc *gc, const struct s3_
 	return object->name.seq & S3_DISK_HOLE ? 0 : gc->manifest.object_bytes;
 }
 
-static void s3_gc_on_object(const struct s3_disk_listed *object, void *arg)
+/* Of the manifest's generation: counted; of one before: whether a map names it. */
+static void s3_gc_show(struct s3_disk_gc *gc, const struct s3_disk_listed *object)
+{
+	uint32_t generation = gc->manifest.generation;
+
+	s3_disk_keep_show(&gc->keep, object);
+	if (object->name.generation != generation)
+		return;
+	s3_disk_tally_add(&gc->shown, generation, gc->map.name[object->index], object->name);
+	s3_disk_map_take(&gc->map, object);
+}
+
+static bool s3_gc_on_object(const struct s3_disk_listed *object, uint64_t size_bytes, void *arg)
 {
 	struct s3_disk_gc *gc = arg;
 	bool is_garbage = s3_disk_object_is_garbage(&gc->manifest, &gc->keep, object);
 	struct s3_disk_gc_count *count = is_garbage ? &gc->report.garbage : &gc->report.kept;
 
+	if (!s3_disk_object_is_possible(&gc->manifest, object, size_bytes))
+		return false;
+	s3_gc_show(gc, object);
 	count->objects++;
 	count->bytes += s3_gc_object_bytes(gc, object);
 	if (is_garbage && s3_gc_room(gc, (void **)&gc->object, gc->object_nr, &gc->object_max,
 				     sizeof(*gc->object)))
 		gc->object[gc->object_nr++] = *object;
+	return true;
 }
 
-static void s3_gc_on_map_name(const char *name, bool is_empty, void *arg)
+static bool s3_gc_on_map_name(const char *name, uint64_t size_bytes, void *arg)
 {
 	struct s3_disk_gc *gc = arg;
 	bool is_garbage = s3_disk_map_is_garbage(&gc->manifest, name);
 
-	(void)is_empty;
+	(void)size_bytes;
+	if (!s3_disk_map_name_is_good(name))
+		return false;
 	(is_garbage ? &gc->report.garbage : &gc->report.kept)->maps++;
 	if (is_garbage &&
 	    s3_gc_room(gc, (void **)&gc->map_name, gc->map_nr, &gc->map_max, sizeof(*gc->map_name)))
 		snprintf(gc->map_name[gc->map_nr++].text, S3_DISK_MAP_BYTES, "%s", name);
+	return true;
+}
+
+/* Returns 0, or -errno with words. */
+static int s3_gc_check_list(struct s3_disk_gc *gc)
+{
+	const struct s3_disk_tally *known = &gc->manifest.stored;
+	char words[200];
+
+	gc->is_list_short =
+		gc->keep.shown_nr < gc->keep.nr || !s3_disk_tally_has(&gc->shown, known);
+	if (!gc->is_list_short)
+		return 0;
+	snprintf(words, sizeof(words),
+		 "it has %zu of %zu objects that the maps name, and of generation %x %u, the last "
+		 "%x; stored were %u, the last %x",
+		 gc->keep.shown_nr, gc->keep.nr, gc->manifest.generation, gc->shown.objects,
+		 gc->shown.seq, known->objects, known->seq);
+	return s3_gc_fail(gc, -EIO,
+			  "nothing was deleted: the list of objects is not whole: ", words);
 }
 
 static void s3_gc_on_listed(struct s3_disk_list *list, int result)
@@ -260,9 +307,11 @@ static void s3_gc_on_listed(struct s3_disk_list *list, int result)
 	struct s3_disk_gc *gc = container_of(list, struct s3_disk_gc, list);
 
 	if (result < 0)
-		s3_gc_fail(gc, result, "", list->words);
+		s3_gc_fail(gc, result, "nothing was deleted: ", list->words);
 	else if (gc->is_out_of_memory)
 		result = s3_gc_fail(gc, -ENOMEM, "out of memory", "");
+	else if (gc->state == GC_LIST_OBJECTS)
+		result = s3_gc_check_list(gc);
 	s3_gc_next(gc, result);
 }
 
@@ -271,10 +320,14 @@ static void s3_gc_list(struct s3_disk_gc *gc)
 	struct s3_disk_list *list = &gc->list;
 	bool is_maps = gc->state == GC_LIST_MAPS;
 
-	snprintf(list->under, sizeof(list->under), "%s", is_maps ? "map/" : "o/");
-	list->on_object = is_maps ? NULL : s3_gc_on_object;
-	list->on_key = is_maps ? s3_gc_on_map_name : NULL;
-	s3_disk_list_begin(list, s3_gc_on_listed);
+	snprintf(list->ask.under, sizeof(list->ask.under), "%s", is_maps ? "map/" : "o/");
+	list->ask.on_object = is_maps ? NULL : s3_gc_on_object;
+	list->ask.on_key = is_maps ? s3_gc_on_map_name : NULL;
+	gc->shown = (struct s3_disk_tally){ 0 };
+	if (s3_gc_empty_map(gc) < 0)
+		s3_gc_next(gc, s3_gc_fail(gc, -ENOMEM, "out of memory", ""));
+	else
+		s3_disk_list_begin(list, s3_gc_on_listed);
 }
 
 /* ---- deleting ---- */
@@ -402,8 +455,9 @@ static void s3_gc_judge(struct s3_disk_gc *gc)
 /* What the state was for has ended. */
 static void s3_gc_next(struct s3_disk_gc *gc, int result)
 {
-	if (result < 0 && gc->state == GC_MAPS) {
-		/* It may be of a snapshot that was deleted meanwhile. */
+	if (result < 0 &&
+	    (gc->state == GC_MAPS || (gc->state == GC_LIST_OBJECTS && gc->is_list_short))) {
+		/* What is missing may be of a snapshot that was deleted meanwhile. */
 		s3_gc_enter(gc, GC_MANIFEST_AGAIN);
 		return;
 	}
@@ -446,8 +500,8 @@ static int s3_gc_init(struct s3_disk_gc *gc, struct reactor *reactor)
 	device->name = gc->params.name;
 	device->config = c;
 	device->priv = &gc->web;
-	gc->list.prefix = c->s3.key;
-	gc->list.arg = gc;
+	gc->list.ask.prefix = c->s3.key;
+	gc->list.ask.arg = gc;
 	ret = s3_open(device);
 	if (ret == 0)
 		ret = s3_disk_client_init(&gc->client, &gc->web, reactor, device->error,

@@ -9,6 +9,7 @@
 void s3_disk_keep_fini(struct s3_disk_keep *keep)
 {
 	free(keep->name);
+	free(keep->is_shown);
 	*keep = (struct s3_disk_keep){ 0 };
 }
 
@@ -49,9 +50,15 @@ static size_t keep_merge(const struct s3_disk_keep *keep, const struct s3_disk_m
 int s3_disk_keep_map(struct s3_disk_keep *keep, const struct s3_disk_map *map)
 {
 	struct s3_disk_listed *to = calloc(keep->nr + map->nr, sizeof(*to)), *fitting;
+	bool *is_shown = calloc(keep->nr + map->nr, sizeof(*is_shown));
 
-	if (!to)
+	if (!to || !is_shown) {
+		free(to);
+		free(is_shown);
 		return -ENOMEM;
+	}
+	free(keep->is_shown);
+	keep->is_shown = is_shown;
 	keep->nr = keep_merge(keep, map, to);
 	free(keep->name);
 	fitting = reallocarray(to, keep->nr + 1, sizeof(*to));
@@ -59,14 +66,39 @@ int s3_disk_keep_map(struct s3_disk_keep *keep, const struct s3_disk_map *map)
 	return 0;
 }
 
-bool s3_disk_object_is_garbage(const struct s3_disk_manifest *m, const struct s3_disk_keep *keep,
-			       const struct s3_disk_listed *object)
+static const struct s3_disk_listed *keep_find(const struct s3_disk_keep *keep,
+					      const struct s3_disk_listed *object)
 {
 	struct s3_disk_listed key = *object;
 
 	key.name.seq &= ~S3_DISK_HOLE;
-	return key.name.generation < m->generation &&
-	       (keep->nr == 0 || !bsearch(&key, keep->name, keep->nr, sizeof(key), listed_compare));
+	return keep->nr == 0 ? NULL
+			     : bsearch(&key, keep->name, keep->nr, sizeof(key), listed_compare);
+}
+
+void s3_disk_keep_show(struct s3_disk_keep *keep, const struct s3_disk_listed *object)
+{
+	bool is_hole = s3_disk_name_is_hole(object->name);
+	const struct s3_disk_listed *there = is_hole ? NULL : keep_find(keep, object);
+	bool *is_shown = there ? &keep->is_shown[there - keep->name] : NULL;
+
+	if (!is_shown || *is_shown)
+		return;
+	*is_shown = true;
+	keep->shown_nr++;
+}
+
+bool s3_disk_object_is_possible(const struct s3_disk_manifest *m,
+				const struct s3_disk_listed *object, uint64_t size_bytes)
+{
+	return object->index <= (m->size_bytes - 1) / m->object_bytes &&
+	       (size_bytes == 0 || size_bytes == m->object_bytes);
+}
+
+bool s3_disk_object_is_garbage(const struct s3_disk_manifest *m, const struct s3_disk_keep *keep,
+			       const struct s3_disk_listed *object)
+{
+	return object->name.generation < m->generation && !keep_find(keep, object);
 }
 
 /* map/GENERATION.OWNER, exactly as a writer makes it. */
@@ -80,6 +112,13 @@ static bool map_name_parse(const char *name, uint32_t *ret_generation)
 	snprintf(again, sizeof(again), "map/%08x.%s", generation, owner);
 	*ret_generation = generation;
 	return strcmp(name, again) == 0 && generation > 0 && generation <= S3_DISK_GENERATION_MAX;
+}
+
+bool s3_disk_map_name_is_good(const char *name)
+{
+	uint32_t generation;
+
+	return map_name_parse(name, &generation);
 }
 
 bool s3_disk_map_is_garbage(const struct s3_disk_manifest *m, const char *name)

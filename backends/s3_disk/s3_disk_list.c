@@ -19,36 +19,40 @@
 
 static void list_ask(struct s3_disk_list *l);
 
-static int list_take(struct s3_disk_list *l)
+/* One that returns the token it was asked with would be asked for ever. */
+static int list_take(struct s3_disk_list *l, char *words, size_t words_bytes)
 {
-	const char *text = (const char *)l->buf;
-	char words[100];
+	char before[S3_DISK_TOKEN_BYTES];
+	int ret;
 
-	l->buf[l->call.got] = '\0';
-	if (strlen(text) != l->call.got)
+	memcpy(before, l->page.token, sizeof(before));
+	ret = s3_disk_page_read(&l->ask, (const char *)l->buf, l->call.got, &l->page, words,
+				words_bytes);
+	if (ret == 0 && before[0] && strcmp(before, l->page.token) == 0) {
+		snprintf(words, words_bytes, "NextContinuationToken is the one before");
 		return -EINVAL;
-	if (l->on_key)
-		return s3_disk_page_keys(text, l->prefix, &l->page, l->on_key, l->arg, words,
-					 sizeof(words));
-	return s3_disk_page_read(text, l->prefix, &l->page, l->on_object, l->arg, words,
-				 sizeof(words));
+	}
+	return ret;
 }
 
 static void list_on_page(struct s3_disk_call *call, int result)
 {
 	struct s3_disk_list *l = container_of(call, struct s3_disk_list, call);
+	char words[HTTP_ERROR_BYTES];
 
 	if (result < 0) {
 		snprintf(l->words, sizeof(l->words), "the list of objects: %s", call->words);
 		l->done(l, result);
-	} else if (list_take(l) < 0) {
-		snprintf(l->words, sizeof(l->words), "the list of objects makes no sense");
-		l->done(l, -EINVAL);
-	} else if (l->page.is_last) {
-		l->done(l, 0);
-	} else {
-		list_ask(l);
+		return;
 	}
+	result = list_take(l, words, sizeof(words));
+	if (result < 0)
+		snprintf(l->words, sizeof(l->words), "the list of objects makes no sense: %s",
+			 words);
+	if (result < 0 || l->page.is_last)
+		l->done(l, result);
+	else
+		list_ask(l);
 }
 
 /* The parts of the query in ascending order, as signatures want them. */
@@ -56,8 +60,8 @@ static void list_query(struct s3_disk_list *l)
 {
 	const char *start = l->call.client->d->start, *token = l->page.token;
 	char key[3 * S3_OBJECT_BYTES], prefix[S3_OBJECT_BYTES], escaped[3 * S3_OBJECT_BYTES];
-	int bucket_bytes = (int)(strlen(start) - s3_key_escape(l->prefix, key, sizeof(key)));
-	int n = snprintf(prefix, sizeof(prefix), "%s/%s", l->prefix, l->under);
+	int bucket_bytes = (int)(strlen(start) - s3_key_escape(l->ask.prefix, key, sizeof(key)));
+	int n = snprintf(prefix, sizeof(prefix), "%s/%s", l->ask.prefix, l->ask.under);
 
 	/* A prefix has less than S3_DISK_PREFIX_BYTES. */
 	ASSERT(s3_disk_escape(prefix, (size_t)n, escaped, sizeof(escaped)));
@@ -94,7 +98,7 @@ int s3_disk_list_init(struct s3_disk_list *l, struct s3_disk_client *client)
 	if (ret < 0)
 		return ret;
 	l->query = malloc(QUERY_BYTES);
-	l->buf = malloc(S3_DISK_PAGE_BYTES + 1);
+	l->buf = malloc(S3_DISK_PAGE_BYTES);
 	return l->query && l->buf ? 0 : -ENOMEM;
 }
 

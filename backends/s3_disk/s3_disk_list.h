@@ -6,24 +6,16 @@
 #define BACKENDS_S3_DISK_S3_DISK_LIST_H
 
 #include "backends/s3_disk/s3_disk_call.h"
-#include "backends/s3_disk/s3_disk_map.h"
-
-#define S3_DISK_UNDER_BYTES 16
+#include "backends/s3_disk/s3_disk_page.h"
 
 struct s3_disk_list {
-	/* The owner's, before begin; borrowed until done. */
-	const char *prefix;		 /* the disk's, as it is */
-	char under[S3_DISK_UNDER_BYTES]; /* behind that and a slash: "map/" */
-	/* One of them, for each key of a page that has come: s3_disk_page_read, _keys. */
-	void (*on_object)(const struct s3_disk_listed *listed, void *arg);
-	void (*on_key)(const char *name, bool is_empty, void *arg);
-	void *arg;
-	/* From a turn, never from inside of begin: 0: that was all; -errno with words. May begin it
-	 * again. */
+	struct s3_disk_ask ask; /* the owner's, before begin; borrowed until done */
+	/* From a turn, never from inside of begin: 0: that was all; -errno with words: what was
+	 * taken is of no use. May begin it again. */
 	void (*done)(struct s3_disk_list *list, int result);
 
 	/* Out. */
-	char words[HTTP_ERROR_BYTES + 40];
+	char words[HTTP_ERROR_BYTES + 60];
 
 	/* s3_disk_list.c's. */
 	struct s3_disk_call call;

@@ -4,13 +4,15 @@
  *
  * Happy path: the map's object -> pages of the list of this generation, until the last -> all of it
  * is stored as the map of the next generation, which the manifest then names. Failure modes: a map
- * or a list that makes no sense, another writer meanwhile: in words.
+ * or a list that makes no sense, a list that has less than was stored, another writer meanwhile: in
+ * words.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/s3_disk/s3_disk_keep.h"
 #include "backends/s3_disk/s3_disk_visit.h"
 #include "base/util.h"
 
@@ -32,20 +34,45 @@ static bool load_buffer(struct s3_disk_visit *v, size_t bytes)
 
 /* ---- the list ---- */
 
-static void load_take(const struct s3_disk_listed *listed, void *arg)
+static bool load_take(const struct s3_disk_listed *listed, uint64_t size_bytes, void *arg)
 {
 	struct s3_disk_visit *v = arg;
+	struct s3_disk *d = v->d;
+	uint32_t generation = d->manifest.generation;
 
-	if (listed->name.generation == v->d->manifest.generation)
-		s3_disk_map_take(&v->d->map, listed);
+	if (listed->name.generation != generation ||
+	    !s3_disk_object_is_possible(&d->manifest, listed, size_bytes))
+		return false;
+	s3_disk_tally_add(&v->shown, generation, d->map.name[listed->index], listed->name);
+	s3_disk_map_take(&d->map, listed);
+	return true;
+}
+
+/* By the manifest, and by the process before, if nobody has begun a generation since. */
+static struct s3_disk_tally load_known(const struct s3_disk *d)
+{
+	struct s3_disk_tally known = d->manifest.stored;
+
+	if (d->kept.generation == d->manifest.generation) {
+		known.objects = MAX(known.objects, d->kept.stored.objects);
+		known.seq = MAX(known.seq, d->kept.stored.seq);
+	}
+	return known;
 }
 
 static void load_on_listed(struct s3_disk_list *list, int result)
 {
 	struct s3_disk_visit *v = container_of(list, struct s3_disk_visit, list);
+	const struct s3_disk_tally known = load_known(v->d);
 
 	if (result < 0)
 		s3_disk_visit_fail(v, result, "%s", list->words);
+	else if (!s3_disk_tally_has(&v->shown, &known))
+		s3_disk_visit_fail(v, -EIO,
+				   "the list of objects is not whole: of generation %x it has %u, "
+				   "the last %x; stored were %u, the last %x",
+				   v->d->manifest.generation, v->shown.objects, v->shown.seq,
+				   known.objects, known.seq);
 	else
 		v->loaded(v);
 }
@@ -54,10 +81,13 @@ static void load_begin_list(struct s3_disk_visit *v)
 {
 	struct s3_disk_list *list = &v->list;
 
-	list->prefix = v->d->config->s3.key;
-	snprintf(list->under, sizeof(list->under), "o/%08x/", v->d->manifest.generation);
-	list->on_object = load_take;
-	list->arg = v;
+	v->shown = (struct s3_disk_tally){ 0 };
+	list->ask = (struct s3_disk_ask){
+		.prefix = v->d->config->s3.key,
+		.on_object = load_take,
+		.arg = v,
+	};
+	snprintf(list->ask.under, sizeof(list->ask.under), "o/%08x/", v->d->manifest.generation);
 	s3_disk_list_begin(list, load_on_listed);
 }
 
@@ -133,6 +163,7 @@ static void seal_on_stored(struct s3_disk_call *call, int result)
 	}
 	*next = v->lease.manifest;
 	next->generation++;
+	next->stored = (struct s3_disk_tally){ 0 };
 	s3_disk_map_name(v->d, next->generation, next->map);
 	s3_disk_lease_write(&v->lease, false, seal_on_named);
 }

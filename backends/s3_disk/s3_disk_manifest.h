@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backends/s3_disk/s3_disk_map.h"
+
 #define S3_DISK_ID_BYTES 33 /* 128 bits, hexadecimal */
 #define S3_DISK_HOST_BYTES 65
 #define S3_DISK_MAP_BYTES 64
@@ -28,6 +30,7 @@ struct s3_disk_manifest {
 	char id[S3_DISK_ID_BYTES]; /* of the disk */
 	uint64_t size_bytes, object_bytes;
 	uint32_t generation;
+	struct s3_disk_tally stored; /* of it, at least; zeroes: not known */
 	/* What all generations before this one have left; "": nothing. */
 	char map[S3_DISK_MAP_BYTES];
 	char owner[S3_DISK_ID_BYTES];  /* of the writer, new each time; "": nobody writes it */

@@ -1,12 +1,11 @@
 /*
- * The map, its object and the server's lists; owns the array of names. Pure.
+ * The map and its object; owns the array of names. Pure.
  *
  * The object, little endian: "ublkdmap", version, objects of the disk, entries, generation, CRC-32
  * of the entries (zlib's), 0; then the entries in ascending order: index, generation, seq.
  */
 #include "backends/s3_disk/s3_disk_map.h"
 
-#include <ctype.h>
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
@@ -74,6 +73,18 @@ static bool name_is_newer(struct s3_disk_name name, struct s3_disk_name than)
 	if (name.generation != than.generation)
 		return name.generation > than.generation;
 	return (name.seq & ~S3_DISK_HOLE) > (than.seq & ~S3_DISK_HOLE);
+}
+
+void s3_disk_tally_add(struct s3_disk_tally *tally, uint32_t generation, struct s3_disk_name before,
+		       struct s3_disk_name name)
+{
+	tally->objects += before.generation != generation;
+	tally->seq = MAX(tally->seq, name.seq & ~S3_DISK_HOLE);
+}
+
+bool s3_disk_tally_has(const struct s3_disk_tally *tally, const struct s3_disk_tally *known)
+{
+	return tally->objects >= known->objects && tally->seq >= known->seq;
 }
 
 void s3_disk_map_take(struct s3_disk_map *map, const struct s3_disk_listed *listed)
@@ -170,197 +181,4 @@ int s3_disk_map_read(struct s3_disk_map *map, uint32_t generation, const uint8_t
 				    from + sizeof(h) + i * sizeof(struct map_entry), &next_index))
 			return -EINVAL;
 	return 0;
-}
-
-/* ---- lists ---- */
-
-/* The text of the first element of this name before end; false: there is none. */
-static bool element(const char *from, const char *end, const char *name, const char **ret_text,
-		    size_t *ret_bytes)
-{
-	char tag[40];
-	const char *at, *close;
-
-	snprintf(tag, sizeof(tag), "<%s>", name);
-	at = memmem(from, (size_t)(end - from), tag, strlen(tag));
-	if (!at)
-		return false;
-	at += strlen(tag);
-	close = memchr(at, '<', (size_t)(end - at));
-	if (!close)
-		return false;
-	*ret_text = at;
-	*ret_bytes = (size_t)(close - at);
-	return true;
-}
-
-/* Two digits; -1: they are none. */
-static int unescape_byte(const char *from)
-{
-	const char digits[3] = { from[0], from[1], '\0' };
-
-	return isxdigit((unsigned char)from[0]) && isxdigit((unsigned char)from[1])
-		       ? (int)strtoul(digits, NULL, 16)
-		       : -1;
-}
-
-static bool unescape(const char *from, size_t bytes, char *to, size_t to_bytes)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < bytes; i++) {
-		int byte = from[i] == '+' ? ' ' : (unsigned char)from[i];
-
-		if (from[i] == '%' && i + 2 < bytes) {
-			byte = unescape_byte(from + i + 1);
-			i += 2;
-		} else if (from[i] == '%') {
-			byte = -1;
-		}
-		/* No key has a zero. */
-		if (byte <= 0 || n + 1 >= to_bytes)
-			return false;
-		to[n++] = (char)byte;
-	}
-	to[n] = '\0';
-	return true;
-}
-
-/* One <Contents>; false: it makes no sense. key: KEY_BYTES. */
-static bool contents_read(const char *from, const char *end, char *key, bool *ret_is_empty)
-{
-	const char *text;
-	size_t bytes;
-
-	if (!element(from, end, "Key", &text, &bytes) || !unescape(text, bytes, key, KEY_BYTES))
-		return false;
-	if (!element(from, end, "Size", &text, &bytes) || bytes == 0)
-		return false;
-	*ret_is_empty = bytes == 1 && text[0] == '0';
-	return true;
-}
-
-bool s3_disk_escape(const char *from, size_t bytes, char *to, size_t to_bytes)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < bytes; i++) {
-		unsigned char c = (unsigned char)from[i];
-
-		if (n + 4 >= to_bytes)
-			return false;
-		if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-		    c == '-' || c == '.' || c == '_' || c == '~')
-			to[n++] = (char)c;
-		else
-			n += (size_t)snprintf(to + n, 4, "%%%02X", c);
-	}
-	to[n] = '\0';
-	return true;
-}
-
-/* XML's own names of characters, in place; what is none stays. Returns the bytes that are left. */
-static size_t entities_replace(char *text, size_t bytes)
-{
-	static const struct {
-		const char *name;
-		char c;
-	} known[] = { { "&amp;", '&' },	  { "&lt;", '<' },  { "&gt;", '>' },   { "&quot;", '"' },
-		      { "&apos;", '\'' }, { "&#34;", '"' }, { "&#39;", '\'' }, { "&#43;", '+' } };
-	size_t n = 0;
-
-	for (size_t i = 0; i < bytes; n++) {
-		size_t k = 0;
-
-		while (k < ARRAY_SIZE(known) &&
-		       (strlen(known[k].name) > bytes - i ||
-			memcmp(text + i, known[k].name, strlen(known[k].name)) != 0))
-			k++;
-		text[n] = k < ARRAY_SIZE(known) ? known[k].c : text[i];
-		i += k < ARRAY_SIZE(known) ? strlen(known[k].name) : 1;
-	}
-	return n;
-}
-
-static bool token_take(const char *value, size_t bytes, struct s3_disk_page *page)
-{
-	char token[S3_DISK_TOKEN_BYTES];
-
-	if (bytes == 0 || bytes > sizeof(token))
-		return false;
-	memcpy(token, value, bytes);
-	return s3_disk_escape(token, entities_replace(token, bytes), page->token,
-			      sizeof(page->token));
-}
-
-static int page_end(const char *text, const char *end, struct s3_disk_page *page, char *words,
-		    size_t words_bytes)
-{
-	const char *value;
-	size_t bytes;
-
-	snprintf(words, words_bytes, "the server's list makes no sense");
-	if (!element(text, end, "IsTruncated", &value, &bytes))
-		return -EINVAL;
-	page->is_last = !(bytes == 4 && memcmp(value, "true", 4) == 0);
-	if (page->is_last)
-		return 0;
-	if (!element(text, end, "NextContinuationToken", &value, &bytes) ||
-	    !token_take(value, bytes, page))
-		return -EINVAL;
-	return 0;
-}
-
-int s3_disk_page_keys(const char *text, const char *prefix, struct s3_disk_page *ret_page,
-		      void (*fn)(const char *name, bool is_empty, void *arg), void *arg,
-		      char *words, size_t words_bytes)
-{
-	const char *end = text + strlen(text), *at = text, *close;
-	size_t prefix_bytes = strlen(prefix);
-	char key[KEY_BYTES];
-	bool is_empty;
-
-	*ret_page = (struct s3_disk_page){ 0 };
-	if (page_end(text, end, ret_page, words, words_bytes) < 0)
-		return -EINVAL;
-	while ((at = strstr(at, "<Contents>"))) {
-		close = strstr(at, "</Contents>");
-		if (!close || !contents_read(at, close, key, &is_empty))
-			return -EINVAL;
-		if (strncmp(key, prefix, prefix_bytes) == 0 && key[prefix_bytes] == '/')
-			fn(key + prefix_bytes + 1, is_empty, arg);
-		at = close;
-	}
-	return 0;
-}
-
-struct page_objects {
-	void (*fn)(const struct s3_disk_listed *listed, void *arg);
-	void *arg;
-	unsigned nr;
-};
-
-static void page_take_object(const char *name, bool is_empty, void *arg)
-{
-	struct page_objects *o = arg;
-	struct s3_disk_listed listed;
-
-	if (!s3_disk_name_parse(name, &listed.name, &listed.index))
-		return;
-	if (is_empty)
-		listed.name.seq |= S3_DISK_HOLE;
-	o->fn(&listed, o->arg);
-	o->nr++;
-}
-
-int s3_disk_page_read(const char *text, const char *prefix, struct s3_disk_page *ret_page,
-		      void (*fn)(const struct s3_disk_listed *listed, void *arg), void *arg,
-		      char *words, size_t words_bytes)
-{
-	struct page_objects o = { .fn = fn, .arg = arg };
-	int ret =
-		s3_disk_page_keys(text, prefix, ret_page, page_take_object, &o, words, words_bytes);
-
-	ret_page->nr = o.nr;
-	return ret;
 }

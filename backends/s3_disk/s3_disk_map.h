@@ -55,39 +55,27 @@ void s3_disk_map_write(const struct s3_disk_map *map, uint32_t generation, uint8
 int s3_disk_map_read(struct s3_disk_map *map, uint32_t generation, const uint8_t *from,
 		     size_t bytes, char *words, size_t words_bytes);
 
-/* A page of ListObjectsV2, asked for with encoding-type=url. */
-#define S3_DISK_TOKEN_BYTES 2048
-#define S3_DISK_PAGE_KEYS 500u
-#define S3_DISK_PAGE_BYTES (2u << 20)
-
 struct s3_disk_listed {
 	struct s3_disk_name name;
 	uint32_t index;
 };
 
-struct s3_disk_page {
-	bool is_last;
-	char token[S3_DISK_TOKEN_BYTES]; /* of the next page, escaped for an URL */
-	uint32_t nr;			 /* objects in it */
-};
-
-/* RFC 3986, 2.3, slashes too. False: it is longer than to_bytes. */
-bool s3_disk_escape(const char *from, size_t bytes, char *to, size_t to_bytes);
-
-/*
- * text: terminated. prefix: of the disk, as it is, without a slash at its end. fn is called for
- * each name of ours; others are passed over. Returns 0, or -EINVAL with words.
- */
-int s3_disk_page_read(const char *text, const char *prefix, struct s3_disk_page *ret_page,
-		      void (*fn)(const struct s3_disk_listed *listed, void *arg), void *arg,
-		      char *words, size_t words_bytes);
-
-/* The same of all keys below the prefix: fn gets what stands behind it and a slash. */
-int s3_disk_page_keys(const char *text, const char *prefix, struct s3_disk_page *ret_page,
-		      void (*fn)(const char *name, bool is_empty, void *arg), void *arg,
-		      char *words, size_t words_bytes);
-
 /* Takes a listed object into the map where it is newer than what is there. */
 void s3_disk_map_take(struct s3_disk_map *map, const struct s3_disk_listed *listed);
+
+/*
+ * What a generation has stored: of how many parts of the disk, and the highest seq. Within a
+ * generation neither ever shrinks, as an object is deleted after a newer one of its index is there:
+ * a list that has less than somebody has seen stored is not whole.
+ */
+struct s3_disk_tally {
+	uint32_t objects, seq;
+};
+
+/* An object of the generation in place of `before`, which may be of an earlier one. */
+void s3_disk_tally_add(struct s3_disk_tally *tally, uint32_t generation, struct s3_disk_name before,
+		       struct s3_disk_name name);
+/* Whether all that is known is in it. */
+bool s3_disk_tally_has(const struct s3_disk_tally *tally, const struct s3_disk_tally *known);
 
 #endif

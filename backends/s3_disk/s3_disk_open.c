@@ -38,6 +38,9 @@ static bool owner_take(struct s3_disk *d, int fd)
 	if (fd <= 0 ||
 	    pread(fd, d->owner, sizeof(d->owner) - 1, 0) != (ssize_t)sizeof(d->owner) - 1)
 		return false;
+	/* One of an older version has left no more than its name. */
+	if (pread(fd, &d->kept, sizeof(d->kept), sizeof(d->owner) - 1) != sizeof(d->kept))
+		d->kept = (struct s3_disk_kept){ 0 };
 	d->kept_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	return d->kept_fd >= 0 && strspn(d->owner, "0123456789abcdef") == sizeof(d->owner) - 1;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "backends/s3_disk/s3_disk.h"
 #include "base/util.h"
@@ -186,6 +187,18 @@ static void slot_run(struct s3_disk_slot *slot)
 
 /* ---- storing ---- */
 
+/* Whoever lists this generation must find it, or a newer one of its index. */
+static void slot_note_stored(const struct s3_disk_slot *slot)
+{
+	struct s3_disk *d = slot->q->d;
+	struct s3_disk_kept kept = { .generation = d->manifest.generation };
+
+	s3_disk_tally_add(&d->manifest.stored, d->manifest.generation, map_name(slot), slot->next);
+	kept.stored = d->manifest.stored;
+	/* Without it the next process knows less, not something else. */
+	(void)!pwrite(d->kept_fd, &kept, sizeof(kept), sizeof(d->owner) - 1);
+}
+
 static void slot_on_stored(struct s3_disk_call *call, int result)
 {
 	struct s3_disk_slot *slot = container_of(call, struct s3_disk_slot, call);
@@ -202,6 +215,7 @@ static void slot_on_stored(struct s3_disk_call *call, int result)
 		s3_disk_queue_look(q);
 		return;
 	}
+	slot_note_stored(slot);
 	q->d->map.name[slot->index] = slot->next;
 	q->stores++;
 	if (old.generation == q->d->manifest.generation)

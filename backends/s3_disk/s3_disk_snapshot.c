@@ -147,6 +147,7 @@ static void change_store_map(struct s3_disk_change *p, const struct s3_disk_map 
 		return;
 	}
 	p->next.generation++;
+	p->next.stored = (struct s3_disk_tally){ 0 };
 	p->d->map_nr++;
 	s3_disk_map_name(p->d, p->next.generation, p->next.map);
 	if (p->change->op == BACKEND_SNAPSHOT_CREATE) {

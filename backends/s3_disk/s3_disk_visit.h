@@ -19,6 +19,7 @@ struct s3_disk_visit {
 	uint8_t *buf;
 	size_t buf_bytes;
 	struct s3_disk_list list;
+	struct s3_disk_tally shown; /* by it, of the manifest's generation */
 	void (*loaded)(struct s3_disk_visit *v);
 	void (*sealed)(struct s3_disk_visit *v);
 	struct task task; /* ends it: not from inside of libcurl */

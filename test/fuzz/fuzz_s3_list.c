@@ -1,6 +1,7 @@
 /*
  * Any text as a page of a store's list of the objects below "vm 1/a". What is taken are names that
- * can be, into a map, of which the newest stays; the token can stand in an URL.
+ * can be, into a map, of which the newest stays; the token can stand in an URL. What is refused has
+ * words, which are printable.
  */
 #include "fuzz.h"
 
@@ -8,15 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/s3_disk/s3_disk_map.h"
+#include "backends/s3_disk/s3_disk_page.h"
 #include "base/assert.h"
 #include "base/util.h"
 
 #define OBJECTS 50u
 #define PREFIX "vm 1/a"
 
-const char *const fuzz_words[] = { "<IsTruncated>false</IsTruncated>",
-				   "<IsTruncated>true</IsTruncated>",
+const char *const fuzz_words[] = { "<ListBucketResult>",
+				   "</ListBucketResult>",
+				   "<IsTruncated>false</IsTruncated>",
+				   "<IsTruncated> 1 </IsTruncated>",
+				   "<KeyCount>1</KeyCount>",
+				   "<Contents xmlns=\"x\">",
+				   "<![CDATA[",
+				   "]]>",
+				   "<!DOCTYPE x [<!ENTITY e 'x'>]>",
+				   "&e;",
+				   "&#37;",
 				   "<NextContinuationToken>t&amp;</NextContinuationToken>",
 				   "<Contents>",
 				   "</Contents>",
@@ -32,7 +42,7 @@ struct listing {
 	uint32_t nr;
 };
 
-static void on_listed(const struct s3_disk_listed *listed, void *arg)
+static bool on_listed(const struct s3_disk_listed *listed, uint64_t size_bytes, void *arg)
 {
 	struct listing *l = arg;
 	char text[S3_DISK_NAME_BYTES];
@@ -44,12 +54,14 @@ static void on_listed(const struct s3_disk_listed *listed, void *arg)
 	ASSERT(s3_disk_name_parse(text, &name, &index));
 	ASSERT(index == listed->index && name.generation == listed->name.generation);
 	ASSERT(name.seq == (listed->name.seq & ~S3_DISK_HOLE));
+	ASSERT(s3_disk_name_is_hole(listed->name) == (size_bytes == 0));
 	s3_disk_map_take(&l->map, listed);
 	if (index < OBJECTS) {
 		ASSERT(l->map.name[index].generation >= name.generation);
 		ASSERT(l->map.name[index].generation > name.generation ||
 		       (l->map.name[index].seq & ~S3_DISK_HOLE) >= name.seq);
 	}
+	return true;
 }
 
 static void check_page(const struct s3_disk_page *page, const struct listing *l)
@@ -63,23 +75,34 @@ static void check_page(const struct s3_disk_page *page, const struct listing *l)
 	ASSERT(page->is_last == !page->token[0]);
 }
 
+static void check_words(const char *words, size_t words_bytes)
+{
+	const char *end = memchr(words, 0, words_bytes);
+
+	ASSERT(end && end > words);
+	for (; words < end; words++)
+		ASSERT(*words >= ' ' && *words < 0x7f);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct listing l = { .nr = 0 };
+	const struct s3_disk_ask ask = {
+		.prefix = PREFIX, .under = "o/", .on_object = on_listed, .arg = &l
+	};
 	struct s3_disk_page page;
-	char *text = malloc(bytes + 1), words[100];
+	char words[200];
 	int ret;
 
-	ASSERT(text && s3_disk_map_init(&l.map, OBJECTS) == 0);
-	memcpy(text, data, bytes);
-	text[bytes] = '\0';
-	memset(words, 'x', sizeof(words));
-	ret = s3_disk_page_read(text, PREFIX, &page, on_listed, &l, words, sizeof(words));
-	if (ret == 0)
+	ASSERT(s3_disk_map_init(&l.map, OBJECTS) == 0);
+	memset(words, '\x01', sizeof(words));
+	ret = s3_disk_page_read(&ask, (const char *)data, bytes, &page, words, sizeof(words));
+	if (ret == 0) {
 		check_page(&page, &l);
-	else
-		ASSERT(ret == -EINVAL && memchr(words, 0, sizeof(words)));
+	} else {
+		ASSERT(ret == -EINVAL);
+		check_words(words, sizeof(words));
+	}
 	s3_disk_map_fini(&l.map);
-	free(text);
 	return 0;
 }

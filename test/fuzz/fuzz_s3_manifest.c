@@ -43,6 +43,7 @@ static void check_manifest(const struct s3_disk_manifest *m)
 	ASSERT(m->size_bytes % 4096 == 0);
 	ASSERT((m->size_bytes - 1) / m->object_bytes < S3_DISK_OBJECTS_MAX);
 	ASSERT(m->generation > 0 && m->generation <= S3_DISK_GENERATION_MAX);
+	ASSERT(m->stored.objects <= S3_DISK_OBJECTS_MAX && m->stored.seq <= S3_DISK_SEQ_MAX);
 	ASSERT(m->snapshot_nr <= S3_DISK_SNAPSHOTS_MAX);
 	for (unsigned i = 0; i < m->snapshot_nr; i++)
 		check_snapshot(m, &m->snapshot[i]);
@@ -72,10 +73,17 @@ static void fuzz_manifest(const char *data, size_t bytes)
 static const struct {
 	const char *key, *value;
 } fields[] = {
-	{ "version", "1" },	    { "id", "\"0a\"" },	   { "size", "65536" },
-	{ "object_size", "65536" }, { "generation", "9" }, { "map", "\"\"" },
-	{ "owner", "\"\"" },	    { "host", "\"\"" },	   { "beat", "1" },
+	{ "version", "1" },
+	{ "id", "\"0a\"" },
+	{ "size", "65536" },
+	{ "object_size", "65536" },
+	{ "generation", "9" },
+	{ "map", "\"\"" },
+	{ "owner", "\"\"" },
+	{ "host", "\"\"" },
+	{ "beat", "1" },
 	{ "snapshots", "[]" },
+	{ "stored", "{\"generation\":9,\"objects\":3,\"seq\":7}" },
 };
 
 static void fuzz_field(size_t field, const char *data, size_t bytes)

@@ -13,12 +13,17 @@
 #include "base/util.h"
 #include "net/http/http_client.h"
 
-const char *const fuzz_words[] = { "<Code>AccessDenied</Code>",
+const char *const fuzz_words[] = { "<Error>",
+				   "</Error>",
+				   "<Code>AccessDenied</Code>",
 				   "<Code>RequestTimeout</Code>",
 				   "<Code>PermanentRedirect</Code>",
 				   "<Message>",
 				   "</Message>",
 				   "<Region>eu-1</Region>",
+				   "<![CDATA[",
+				   "]]>",
+				   "&#65;",
 				   "eu-central-1",
 				   NULL };
 

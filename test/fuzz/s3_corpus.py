@@ -3,7 +3,12 @@
 import json
 import os
 import struct
+import sys
 import zlib
+
+sys.dont_write_bytecode = True  # the tree stays clean
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interop"))
+import s3_store  # noqa: E402
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 
@@ -30,12 +35,13 @@ write("s3_manifest", "new", b"\0" + manifest(generation=1, map="", owner="", hos
 write("s3_manifest", "snapshots", b"\0" + manifest(snapshots=[snapshot("a"), snapshot("b.1", 9)]))
 write("s3_manifest", "many", b"\0" + manifest(snapshots=[snapshot(f"s{i}") for i in range(128)]))
 write("s3_manifest", "newer", b"\0" + manifest(version=2))
+write("s3_manifest", "stored", b"\0" + manifest(stored={"generation": 9, "objects": 5, "seq": 17}))
 write("s3_manifest", "small", b"\0" + manifest(size=4096, object_size=65536))
 write("s3_manifest", "empty", b"\0{}")
 for number, name, value in ((2, "size", b"1048576"), (3, "object-size", b"4194304"), (4, "generation", b"2147483647"),
                             (5, "map", b'"map/00000001.0a"'), (7, "host", b'"vm"'), (8, "beat", b"7"),
-                            (9, "snapshots", json.dumps([snapshot("a"), snapshot("b", 9)]).encode())):
-    write("s3_manifest", f"field-{name}", bytes([10 + number]) + value)
+                            (9, "snapshots", json.dumps([snapshot("a"), snapshot("b", 9)]).encode()), (10, "stored", b'{"generation":9,"objects":16777216,"seq":2147483647}')):
+    write("s3_manifest", f"field-{name}", bytes([11 + number]) + value)
 
 
 def entries(*of):
@@ -68,8 +74,12 @@ write("s3_list", "empty", page())
 write("s3_list", "one", page((OBJECT, 65536)))
 write("s3_list", "hole", page((OBJECT, 65536), ("vm+1/a/o/00000002/0000000a.00000004", 0)))
 write("s3_list", "more", page((OBJECT, 65536), token="vm 1/a&amp;b/o"))
-write("s3_list", "foreign", page(("vm%201/a/manifest", 700), ("other", 0), (OBJECT, 65536)))
+write("s3_list", "foreign", page((OBJECT, 65536), ("vm%201/a/manifest", 700), ("other", 0)))
 write("s3_list", "cut", page((OBJECT, 65536))[:-60])
+for name in ("capital", "one", "space", "attribute", "namespace", "tags", "cdata", "comment", "reference", "doctype", "count", "common",
+             "slash", "maybe"):
+    of = page((OBJECT, 65536), token="vm 1/a&amp;b/o").decode().replace("<Name>b</Name>", "<KeyCount>1</KeyCount>")
+    write("s3_list", f"written-{name}", s3_store.LISTS[name](of, "vm 1/a/o/").encode())
 
 
 def refusal(verdict, status, document, region=b""):
@@ -83,3 +93,5 @@ write("s3_refusal", "slow", refusal(1, 10, "<Error><Code>SlowDown</Code></Error>
 write("s3_refusal", "timeout", refusal(0, 2, "<Error><Code>RequestTimeout</Code></Error>"))
 write("s3_refusal", "long", refusal(0, 4, "<Error><Code>" + "c" * 200 + "</Code><Message>" + "m" * 500))
 write("s3_refusal", "html", refusal(0, 5, "<html>nginx</html>"))
+write("s3_refusal", "cdata", refusal(0, 4, '<e:Error xmlns:e="x"><Code a="b"><![CDATA[AccessDenied]]></Code ></e:Error>'))
+write("s3_refusal", "entity", refusal(0, 4, "<!DOCTYPE Error [<!ENTITY e 'x'>]><Error><Code>&e;</Code></Error>"))

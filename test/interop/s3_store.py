@@ -4,8 +4,8 @@
 As http_server.py, but for these settings and faults; objects are in memory, of any bucket.
 
     set s3=..., delay_ms=MS, conditional=0 (conditions are ignored; new: but for If-None-Match), bare=1 (an ETag with quotes does not
-        match, as in Ceph 16.2), page=N (keys in a list, at most), chaos=N (one request in N gets
-        one of lost, late, hangup and 503), seed=N (of it)
+        match, as in Ceph 16.2), page=N (keys in a list, at most), list=NAME (how lists are written: LISTS below, or
+        stuck: 50 times the first page), chaos=N (one request in N gets one of lost, late, hangup and 503), seed=N (of it)
     fault KIND [N [ARG]] the next N requests (1; -1: all) get
                           status ARG   CODE or CODE:RETRY-AFTER, and nothing is done
                           xml ARG      an error of S3, as http_server.py has it, and nothing is done
@@ -31,11 +31,63 @@ from urllib.parse import parse_qs, quote, unquote
 import http_server
 
 
+def with_key(text, key):
+    """A key more, of 5 bytes."""
+    text = re.sub(r"<KeyCount>(\d+)", lambda count: f"<KeyCount>{int(count[1]) + 1}", text)
+    return text.replace("</ListBucketResult>", f"<Contents><Key>{quote(key, safe='')}</Key><Size>5</Size></Contents></ListBucketResult>")
+
+
+def without_last(text):
+    text = re.sub(r"<KeyCount>(\d+)", lambda count: f"<KeyCount>{int(count[1]) - 1}", text)
+    return re.sub(r"(.*)<Contents>.*?</Contents>", r"\1", text)
+
+
+CONTENTS = "<Contents>"
+# What becomes of the document of a list of the keys below a prefix.
+LISTS = {
+    "": lambda text, _: text,
+    # The same list, in other words.
+    "capital": lambda text, _: text.replace(">true<", ">True<").replace(">false<", ">False<"),
+    "one": lambda text, _: text.replace(">true<", ">1<").replace(">false<", ">0<"),
+    "space": lambda text, _: re.sub(r">(true|false|\d+)<", r">\n \1\t<", text),
+    "attribute": lambda text, _: text.replace(CONTENTS, '<Contents a="&gt;" xmlns="x">'),
+    "namespace": lambda text, _: re.sub(r"<(/?)(?=[A-Z])", r"<\1s3:", text).replace("s3:ListBucketResult>",
+                                                                                   's3:ListBucketResult xmlns:s3="http://x/">', 1),
+    "tags": lambda text, _: text.replace(CONTENTS, "<Contents\n>").replace("</Key>", "</Key >").replace("</Size>", "</Size><Owner/>"),
+    "cdata": lambda text, _: re.sub(r"<(Key|NextContinuationToken)>(.*?)</", r"<\1><![CDATA[\2]]></", text),
+    "comment": lambda text, _: text.replace(CONTENTS, "<!-- <Contents> --><Contents><?x?>").replace("%2F", "%<!-- -->2F"),
+    "reference": lambda text, _: text.replace("%2F", "&#x25;&#50;F"),
+    "nocount": lambda text, _: re.sub(r"<KeyCount>.*</KeyCount>", "", text),
+    # None, or not all of one.
+    "nothing": lambda text, _: "",
+    "half": lambda text, _: text[:len(text) // 2],
+    "unended": lambda text, _: text[:-len("</ListBucketResult>")],
+    "html": lambda text, _: "<html><body>Welcome</body></html>",
+    "error": lambda text, _: "<Error><Code>InternalError</Code></Error>",
+    "doctype": lambda text, _: text.replace("<ListBucketResult>", "<!DOCTYPE x [<!ENTITY o 'o'>]><ListBucketResult>"),
+    "maybe": lambda text, _: re.sub(r">(true|false)<", ">maybe<", text),
+    "endless": lambda text, _: re.sub(r"<IsTruncated>.*</IsTruncated>", "", text),
+    "notoken": lambda text, _: re.sub(r"<NextContinuationToken>.*</NextContinuationToken>", "", text),
+    "last": lambda text, _: text.replace(">true<", ">false<"),
+    "slash": lambda text, _: text.replace("<Key>", "<Key>%2F"),
+    "small": lambda text, _: text.replace("Contents>", "contents>"),
+    "count": lambda text, _: re.sub(r"<KeyCount>", "<KeyCount>1", text),
+    "common": lambda text, prefix: text.replace(CONTENTS, f"<CommonPrefixes><Prefix>{prefix}</Prefix></CommonPrefixes><Contents>", 1),
+    "foreign": lambda text, prefix: with_key(text, prefix + "README"),
+    "other": lambda text, prefix: with_key(text, "other/" + prefix),
+    # A whole one, which lacks what was stored.
+    "short": lambda text, _: without_last(text),
+    "smaller": lambda text, _: LISTS["nocount"](LISTS["small"](text, _), _),
+    "lastnotoken": lambda text, _: LISTS["notoken"](LISTS["last"](text, _), _),
+}
+
+
 class Store(http_server.Server):
     def __init__(self, args):
         self.objects = {}
         self.released = threading.Event()
         self.random = random.Random(1)
+        self.stuck = 0
         super().__init__(args)
         self.counts.update(gets=0, puts=0, deletes=0, lists=0, put_bytes=0)
 
@@ -43,6 +95,7 @@ class Store(http_server.Server):
         self.settings.setdefault("conditional", "1")
         self.settings.setdefault("bare", "0")
         self.settings.setdefault("page", "1000")
+        self.settings.setdefault("list", "")
         self.settings.setdefault("chaos", "0")
         self.settings.setdefault("seed", "1")
         super().change(pairs)
@@ -130,13 +183,20 @@ class Store(http_server.Server):
         fields = {name: values[0] for name, values in parse_qs(query).items()}
         prefix = bucket + "/" + fields.get("prefix", "")
         nr = min(int(fields.get("max-keys", 1000)), int(self.settings["page"]))
-        keys = sorted(key for key in self.objects if key.startswith(prefix) and key > fields.get("continuation-token", ""))
+        after = fields.get("continuation-token", "")
+        if self.settings["list"] == "stuck":
+            self.stuck += 1
+            # Who asks again and again comes to an end: a test fails, and does not hang.
+            after = "" if self.stuck < 50 else after
+        keys = sorted(key for key in self.objects if key.startswith(prefix) and key > after)
         text = "".join(f"<Contents><Key>{quote(key.partition('/')[2], safe='')}</Key><ETag>&quot;x&quot;</ETag>"
                        f"<Size>{len(self.objects[key][0])}</Size></Contents>" for key in keys[:nr])
         more = "true" if len(keys) > nr else "false"
         token = f"<NextContinuationToken>{keys[nr - 1]}</NextContinuationToken>" if len(keys) > nr else ""
-        return 200, [], (f'<?xml version="1.0"?><ListBucketResult><IsTruncated>{more}</IsTruncated>{token}{text}'
-                         f"</ListBucketResult>").encode()
+        text = (f'<?xml version="1.0"?><ListBucketResult><KeyCount>{len(keys[:nr])}</KeyCount><IsTruncated>{more}</IsTruncated>'
+                f"{token}{text}</ListBucketResult>")
+        write = LISTS.get(self.settings["list"], LISTS[""])
+        return 200, [], write(text, fields.get("prefix", "")).encode()
 
     def act(self, method, path, headers, body):
         """Returns the status, headers and the body of the answer."""

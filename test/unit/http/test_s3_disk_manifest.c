@@ -27,6 +27,7 @@ static void manifest_make(struct s3_disk_manifest *m)
 		.size_bytes = 64u << 20,
 		.object_bytes = 4u << 20,
 		.generation = 9,
+		.stored = { .objects = 11, .seq = 1234 },
 		.map = "map/00000009.fedcba9876543210fedcba9876543210",
 		.owner = "fedcba9876543210fedcba9876543210",
 		.host = "vm-1",
@@ -66,6 +67,8 @@ static void round_trip(const struct s3_disk_manifest *m)
 	assert_int_equal(again.size_bytes, m->size_bytes);
 	assert_int_equal(again.object_bytes, m->object_bytes);
 	assert_int_equal(again.generation, m->generation);
+	assert_int_equal(again.stored.objects, m->stored.objects);
+	assert_int_equal(again.stored.seq, m->stored.seq);
 	assert_string_equal(again.map, m->map);
 	assert_string_equal(again.owner, m->owner);
 	assert_string_equal(again.host, m->host);
@@ -98,6 +101,7 @@ static void test_round_trip(void **state)
 	m.object_bytes = S3_DISK_OBJECT_BYTES_MAX;
 	m.size_bytes = S3_DISK_OBJECT_BYTES_MAX * (uint64_t)S3_DISK_OBJECTS_MAX;
 	m.generation = S3_DISK_GENERATION_MAX;
+	m.stored = (struct s3_disk_tally){ S3_DISK_OBJECTS_MAX, S3_DISK_SEQ_MAX };
 	m.beat = INT64_MAX;
 	round_trip(&m);
 }
@@ -327,6 +331,62 @@ static void test_snapshot_name(void **state)
 	assert_false(s3_disk_snapshot_name_is_good("\303\251"));
 }
 
+static void stored_is(const char *key, const char *value, const char *expected)
+{
+	json_t *all = json_make(), *new = json_loads(value, JSON_DECODE_ANY, NULL);
+
+	assert_non_null(new);
+	json_object_set_new(json_object_get(all, "stored"), key, new);
+	json_is(all, expected);
+}
+
+static void test_stored_bad(void **state)
+{
+	static const char *const keys[] = { "generation", "objects", "seq" };
+
+	(void)state;
+	field_is("stored", "null", NONSENSE);
+	field_is("stored", "7", NONSENSE);
+	field_is("stored", "{}", NONSENSE);
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		json_t *all = json_make();
+
+		assert_int_equal(json_object_del(json_object_get(all, "stored"), keys[i]), 0);
+		json_is(all, NONSENSE);
+		stored_is(keys[i], "null", NONSENSE);
+		stored_is(keys[i], "\"1\"", NONSENSE);
+		stored_is(keys[i], "-1", NONSENSE);
+		stored_is(keys[i], "1.0", NONSENSE);
+		stored_is(keys[i], "1", "");
+		stored_is(keys[i], "2147483648", NONSENSE);
+	}
+	stored_is("generation", "0", NONSENSE);
+	stored_is("objects", "16777216", "");
+	stored_is("objects", "16777217", NONSENSE);
+	stored_is("seq", "2147483647", "");
+}
+
+/* Versions before do not say it; of an earlier generation it says nothing. */
+static void test_stored_unknown(void **state)
+{
+	json_t *older = json_make(), *other = json_make();
+	struct s3_disk_manifest m;
+	char words[200];
+	size_t bytes;
+
+	(void)state;
+	assert_int_equal(json_object_del(older, "stored"), 0);
+	json_object_set_new(json_object_get(other, "stored"), "generation", json_integer(8));
+	for (unsigned i = 0; i < 2; i++) {
+		bytes = json_dumpb(i ? other : older, text, sizeof(text), 0);
+		assert_int_equal(read_text(&m, bytes, words), 0);
+		assert_int_equal(m.stored.objects, 0);
+		assert_int_equal(m.stored.seq, 0);
+	}
+	json_decref(older);
+	json_decref(other);
+}
+
 /* ---- what is none ---- */
 
 static void text_is(const char *what, const char *expected)
@@ -385,6 +445,7 @@ int main(void)
 		cmocka_unit_test(test_unwritable), cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_numbers),	   cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_snapshots),  cmocka_unit_test(test_snapshot_name),
+		cmocka_unit_test(test_stored_bad), cmocka_unit_test(test_stored_unknown),
 		cmocka_unit_test(test_foreign),	   cmocka_unit_test(test_cut),
 	};
 

@@ -1,4 +1,4 @@
-/* Which object has which bytes: names, the map's object, the server's lists. */
+/* Which object has which bytes: names, the map's object, what a list must have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -320,218 +320,46 @@ static void test_entry_bad(void **state)
 	}
 }
 
-/* ---- lists ---- */
+/* ---- what must be listed ---- */
 
-struct seen {
-	unsigned nr;
-	struct s3_disk_listed listed[8];
-};
-
-static void on_listed(const struct s3_disk_listed *listed, void *arg)
+static void tally_is(struct s3_disk_tally tally, uint32_t objects, uint32_t seq)
 {
-	struct seen *seen = arg;
-
-	assert_true(seen->nr < ARRAY_SIZE(seen->listed));
-	seen->listed[seen->nr++] = *listed;
+	assert_int_equal(tally.objects, objects);
+	assert_int_equal(tally.seq, seq);
 }
 
-static int read_page(const char *text, const char *prefix, struct s3_disk_page *page,
-		     struct seen *seen)
+static void test_tally(void **state)
 {
-	char words[100] = "";
-	int ret;
-
-	*seen = (struct seen){ 0 };
-	ret = s3_disk_page_read(text, prefix, page, on_listed, seen, words, sizeof(words));
-	if (ret < 0)
-		assert_string_equal(words, "the server's list makes no sense");
-	return ret;
-}
-
-#define LAST "<IsTruncated>false</IsTruncated>"
-#define ENTRY(key, size) "<Contents><Key>" key "</Key><Size>" size "</Size></Contents>"
-#define NAME "o%2F00000002%2F0000000a.00000003"
-
-static void test_page(void **state)
-{
-	struct s3_disk_page page;
-	struct seen seen;
+	const struct s3_disk_name none = { 0 }, old = { .generation = 6, .seq = 9 };
+	const struct s3_disk_name three = { .generation = 7, .seq = 3 };
+	const struct s3_disk_name hole = { .generation = 7, .seq = 5 | S3_DISK_HOLE };
+	struct s3_disk_tally tally = { 0 };
 
 	(void)state;
-	assert_int_equal(
-		read_page("<ListBucketResult>" LAST "</ListBucketResult>", "p", &page, &seen), 0);
-	assert_true(page.is_last);
-	assert_int_equal(seen.nr, 0);
-	/* Escaped, or not; with elements before, between and behind them. */
-	assert_int_equal(
-		read_page("<?xml version=\"1.0\"?><ListBucketResult><Name>b</Name>" LAST
-			  "<Contents><Key>a%20b%2F%c3%a9/" NAME "</Key><LastModified>x"
-			  "</LastModified><ETag>&quot;x&quot;</ETag><Size>65536</Size>"
-			  "<StorageClass>STANDARD</StorageClass></Contents>\n"
-			  "<Contents><Size>0</Size><Key>a+b/%C3%A9/o/00000002/00000001.00000004"
-			  "</Key></Contents></ListBucketResult>",
-			  "a b/\303\251", &page, &seen),
-		0);
-	assert_int_equal(page.nr, 2);
-	assert_int_equal(seen.nr, 2);
-	name_is(seen.listed[0].name, 2, 3);
-	assert_int_equal(seen.listed[0].index, 10);
-	/* One of no bytes says that there are zeroes. */
-	name_is(seen.listed[1].name, 2, 4 | S3_DISK_HOLE);
-	assert_int_equal(seen.listed[1].index, 1);
+	s3_disk_tally_add(&tally, 7, none, three);
+	tally_is(tally, 1, 3);
+	/* In the place of one of before, of an index that has none of this generation. */
+	s3_disk_tally_add(&tally, 7, old, hole);
+	tally_is(tally, 2, 5);
+	/* A newer one of the same index, and an older one. */
+	s3_disk_tally_add(&tally, 7, three, (struct s3_disk_name){ .generation = 7, .seq = 8 });
+	tally_is(tally, 2, 8);
+	s3_disk_tally_add(&tally, 7, hole, three);
+	tally_is(tally, 2, 8);
 }
 
-static void test_page_size(void **state)
+static void test_tally_has(void **state)
 {
-	struct s3_disk_page page;
-	struct seen seen;
+	const struct s3_disk_tally known = { .objects = 3, .seq = 9 };
 
 	(void)state;
-	assert_int_equal(read_page(LAST ENTRY("p/" NAME, "0") ENTRY("p/" NAME, "00")
-					   ENTRY("p/" NAME, "10"),
-				   "p", &page, &seen),
-			 0);
-	assert_int_equal(seen.nr, 3);
-	name_is(seen.listed[0].name, 2, 3 | S3_DISK_HOLE);
-	name_is(seen.listed[1].name, 2, 3);
-	name_is(seen.listed[2].name, 2, 3);
-}
-
-static void test_page_foreign(void **state)
-{
-	static const char *const foreign[] = {
-		"q/" NAME,   "pp/" NAME,    "p" NAME,
-		"p//" NAME,  NAME,	    "",
-		"p",	     "p/",	    "p/manifest",
-		"p/probe",   "p/" NAME "x", "p/map/00000001.0",
-		"p/o/1/0.1", "p%2fx/" NAME, "p/o%2F00000000%2F0000000a.00000003",
-		"p/x/" NAME,
-	};
-	char text[400];
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(foreign); i++) {
-		struct s3_disk_page page;
-		struct seen seen;
-
-		snprintf(text, sizeof(text), "%s<Contents><Key>%s</Key><Size>5</Size></Contents>%s",
-			 LAST, foreign[i], ENTRY("p/" NAME, "5"));
-		assert_int_equal(read_page(text, "p", &page, &seen), 0);
-		if (seen.nr != 1 || page.nr != 1)
-			fail_msg("taken: \"%s\"", foreign[i]);
-		assert_int_equal(seen.listed[0].index, 10);
-	}
-}
-
-static void test_page_more(void **state)
-{
-	static const struct {
-		const char *token, *escaped;
-	} cases[] = {
-		{ "p/o/1", "p%2Fo%2F1" },
-		{ "Az09-._~", "Az09-._~" },
-		{ "a+b=/%2F", "a%2Bb%3D%2F%252F" },
-		/* It is XML. */
-		{ "a&amp;b&lt;&gt;&quot;&apos;&#39;", "a%26b%3C%3E%22%27%27" },
-		{ "&amp;amp;", "%26amp%3B" },
-		{ "&am", "%26am" },
-		{ "&", "%26" },
-		{ "\303\251 ", "%C3%A9%20" },
-	};
-	char text[400];
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct s3_disk_page page;
-		struct seen seen;
-
-		snprintf(text, sizeof(text),
-			 "<IsTruncated>true</IsTruncated>%s"
-			 "<NextContinuationToken>%s</NextContinuationToken>",
-			 ENTRY("p/" NAME, "5"), cases[i].token);
-		assert_int_equal(read_page(text, "p", &page, &seen), 0);
-		assert_false(page.is_last);
-		assert_string_equal(page.token, cases[i].escaped);
-		assert_int_equal(page.nr, 1);
-	}
-}
-
-static void test_page_bad(void **state)
-{
-	static const char *const bad[] = {
-		"",
-		"<html>nginx</html>",
-		ENTRY("p/" NAME, "5"),
-		"<IsTruncated>true",
-		"<IsTruncated>false",
-		"<IsTruncated>true</IsTruncated>",
-		"<IsTruncated>true</IsTruncated><NextContinuationToken></NextContinuationToken>",
-		"<IsTruncated>true</IsTruncated><NextContinuationToken>x",
-		LAST "<Contents>",
-		LAST "<Contents><Key>p/" NAME "</Key><Size>5</Size>",
-		LAST "<Contents></Contents>",
-		LAST "<Contents><Key>p/" NAME "</Key></Contents>",
-		LAST "<Contents><Key>p/" NAME "</Key><Size></Size></Contents>",
-		LAST "<Contents><Size>5</Size></Contents>",
-		/* Of the next one, or behind the end of this. */
-		LAST "<Contents><Size>5</Size></Contents><Key>p/" NAME "</Key>",
-		LAST ENTRY("p%", "5"),
-		LAST ENTRY("p%2", "5"),
-		LAST ENTRY("p%zz", "5"),
-		LAST ENTRY("p%-1", "5"),
-		LAST ENTRY("p% 1", "5"),
-		LAST ENTRY("p%00/" NAME, "5"),
-	};
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct s3_disk_page page;
-		struct seen seen;
-
-		if (read_page(bad[i], "p", &page, &seen) != -EINVAL)
-			fail_msg("taken: \"%s\"", bad[i]);
-	}
-}
-
-/* Keys and tokens longer than any that there can be. */
-static void test_page_long(void **state)
-{
-	static char text[8000];
-	struct s3_disk_page page;
-	struct seen seen;
-	int n;
-
-	(void)state;
-	n = snprintf(text, sizeof(text), LAST "<Contents><Key>");
-	memset(text + n, 'k', 4000);
-	snprintf(text + n + 4000, 100, "</Key><Size>5</Size></Contents>");
-	assert_int_equal(read_page(text, "p", &page, &seen), -EINVAL);
-	n = snprintf(text, sizeof(text), "<IsTruncated>true</IsTruncated><NextContinuationToken>");
-	memset(text + n, 't', 4000);
-	snprintf(text + n + 4000, 100, "</NextContinuationToken>");
-	assert_int_equal(read_page(text, "p", &page, &seen), -EINVAL);
-	/* Escaped it is longer. */
-	memset(text + n, '/', 4000);
-	snprintf(text + n + S3_DISK_TOKEN_BYTES / 2, 100, "</NextContinuationToken>");
-	assert_int_equal(read_page(text, "p", &page, &seen), -EINVAL);
-	snprintf(text + n + S3_DISK_TOKEN_BYTES / 4, 100, "</NextContinuationToken>");
-	assert_int_equal(read_page(text, "p", &page, &seen), 0);
-	assert_int_equal(strlen(page.token), 3 * S3_DISK_TOKEN_BYTES / 4);
-}
-
-static void test_escape(void **state)
-{
-	char to[16];
-
-	(void)state;
-	assert_true(s3_disk_escape("a b/c", 5, to, sizeof(to)));
-	assert_string_equal(to, "a%20b%2Fc");
-	assert_true(s3_disk_escape("", 0, to, sizeof(to)));
-	assert_string_equal(to, "");
-	assert_true(s3_disk_escape("\0\xff", 2, to, sizeof(to)));
-	assert_string_equal(to, "%00%FF");
-	assert_true(s3_disk_escape("////", 4, to, sizeof(to)));
-	assert_false(s3_disk_escape("/////", 5, to, sizeof(to)));
+	assert_true(s3_disk_tally_has(&known, &known));
+	assert_true(s3_disk_tally_has(&(struct s3_disk_tally){ 4, 9 }, &known));
+	assert_true(s3_disk_tally_has(&(struct s3_disk_tally){ 3, 10 }, &known));
+	assert_false(s3_disk_tally_has(&(struct s3_disk_tally){ 2, 10 }, &known));
+	assert_false(s3_disk_tally_has(&(struct s3_disk_tally){ 4, 8 }, &known));
+	/* Of an older manifest nothing is known. */
+	assert_true(s3_disk_tally_has(&(struct s3_disk_tally){ 0 }, &(struct s3_disk_tally){ 0 }));
 }
 
 int main(void)
@@ -541,10 +369,8 @@ int main(void)
 		cmocka_unit_test(test_hole),	   cmocka_unit_test(test_take),
 		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_header_bad), cmocka_unit_test(test_length_bad),
-		cmocka_unit_test(test_entry_bad),  cmocka_unit_test(test_page),
-		cmocka_unit_test(test_page_size),  cmocka_unit_test(test_page_foreign),
-		cmocka_unit_test(test_page_more),  cmocka_unit_test(test_page_bad),
-		cmocka_unit_test(test_page_long),  cmocka_unit_test(test_escape),
+		cmocka_unit_test(test_entry_bad),  cmocka_unit_test(test_tally),
+		cmocka_unit_test(test_tally_has),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

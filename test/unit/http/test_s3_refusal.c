@@ -48,7 +48,7 @@ static void test_words(void **state)
 		{ 301, "us-east-1", WEB_MOVED, WEB_REFUSED, false, "",
 		  "it answers 301: see region and endpoint" },
 		{ 400, "", WEB_REFUSED, WEB_REFUSED, false,
-		  CODE("AuthorizationHeaderMalformed") "<Region>eu-1</Region>",
+		  CODE("AuthorizationHeaderMalformed") "<Region>eu-1</Region></Error>",
 		  "it answers 400 AuthorizationHeaderMalformed: set region: eu-1" },
 		{ 400, "a b\"", WEB_REFUSED, WEB_REFUSED, false,
 		  CODE("AuthorizationHeaderMalformed"),
@@ -65,11 +65,34 @@ static void test_words(void **state)
 		  "it answers 403 InvalidAccessKeyId: see the access key in credentials_file" },
 		{ 400, "", WEB_REFUSED, WEB_REFUSED, true, CODE("InvalidToken"),
 		  "it answers 400 InvalidToken: see aws_session_token in credentials_file" },
-		/* Cut, or without an end. */
-		{ 403, "", WEB_REFUSED, WEB_REFUSED, false, "<Code>Acc",
-		  "it answers 403 Acc: see credentials_file" },
+		/* Written otherwise. */
 		{ 403, "", WEB_REFUSED, WEB_REFUSED, false,
-		  "<Code>A\n\x1b[31m\303\251\x7f</Code><Message></Message>",
+		  "<e:Error xmlns:e=\"x\" a=\"b\"><Resource>/a</Resource><Code >Acce<!-- x -->ss"
+		  "<![CDATA[Denied]]></Code ></e:Error>",
+		  "it answers 403 AccessDenied: see credentials_file and the policy of the "
+		  "bucket" },
+		{ 403, "", WEB_REFUSED, WEB_REFUSED, false, CODE("X") MESSAGE("a&lt;b&amp;&#67;"),
+		  "it answers 403 X (a<b&C): see "
+		  "credentials_file" },
+		/* What stands elsewhere is not S3's code. */
+		{ 403, "", WEB_REFUSED, WEB_REFUSED, false,
+		  "<Error><!-- <Code>A</Code> --><Detail><Code>B</Code></Detail></Error>",
+		  "it answers 403: see credentials_file" },
+		{ 403, "", WEB_REFUSED, WEB_REFUSED, false, "<Code>AccessDenied</Code>",
+		  "it answers 403: see credentials_file" },
+		{ 403, "", WEB_REFUSED, WEB_REFUSED, false,
+		  "<!DOCTYPE Error [<!ENTITY e 'AccessDenied'>]><Error><Code>&e;</Code></Error>",
+		  "it answers 403: see credentials_file" },
+		/* Cut: what is whole of it counts. */
+		{ 403, "", WEB_REFUSED, WEB_REFUSED, false, "<Error><Code>Acc",
+		  "it answers 403: see credentials_file" },
+		{ 403, "", WEB_REFUSED, WEB_REFUSED, false, CODE("X") "<Message>m",
+		  "it answers 403 X: see credentials_file" },
+		/* The first counts. */
+		{ 403, "", WEB_REFUSED, WEB_REFUSED, false, CODE("X") "<Code>AccessDenied</Code>",
+		  "it answers 403 X: see credentials_file" },
+		{ 403, "", WEB_REFUSED, WEB_REFUSED, false,
+		  CODE("A\n\t[31m\303\251\x7f") "<Message></Message>",
 		  "it answers 403 A..[31m...: see credentials_file" },
 	};
 	char words[HTTP_ERROR_BYTES];
@@ -86,16 +109,33 @@ static void test_words(void **state)
 /* However much it says, the cure is there. */
 static void test_long(void **state)
 {
-	char words[HTTP_ERROR_BYTES], document[1200] = "<Code>AccessDenied</Code><Message>";
+	char words[HTTP_ERROR_BYTES], document[1200] = CODE("AccessDenied") "<Message>";
 	const char *cure = ": see credentials_file and the policy of the bucket";
+	const size_t open_bytes = strlen(CODE("")) - strlen("</Code>");
 
 	(void)state;
-	memset(document + strlen(document), 'm', 1000);
+	memset(document + strlen(document), 'm', 1100 - strlen(document));
+	strcpy(document + 1100, "</Message></Error>");
 	judge(403, "", WEB_REFUSED, false, document, words);
 	assert_string_equal(words + strlen(words) - strlen(cure), cure);
-	memset(document + strlen("<Code>"), 'c', 1100);
+	assert_non_null(strstr(words, "AccessDenied (mmmm"));
+	memset(document + open_bytes, 'c', 1100 - open_bytes);
+	strcpy(document + 1100, "</Code></Error>");
 	judge(403, "", WEB_REFUSED, false, document, words);
+	assert_non_null(strstr(words, "cccc"));
 	assert_non_null(strstr(words, ": see credentials_file"));
+}
+
+static void test_is(void **state)
+{
+	(void)state;
+	assert_true(s3_refusal_is(CODE("NoSuchBucket"), "NoSuchBucket"));
+	assert_true(s3_refusal_is(CODE("NoSuchBucket") MESSAGE("x") "</Error>", "NoSuchBucket"));
+	assert_false(
+		s3_refusal_is(CODE("NoSuchKey") "<Key>NoSuchBucket</Key></Error>", "NoSuchBucket"));
+	assert_false(s3_refusal_is(CODE("NoSuchBuckets"), "NoSuchBucket"));
+	assert_false(s3_refusal_is("NoSuchBucket", "NoSuchBucket"));
+	assert_false(s3_refusal_is("", "NoSuchBucket"));
 }
 
 static void test_excuse(void **state)
@@ -120,6 +160,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_long),
+		cmocka_unit_test(test_is),
 		cmocka_unit_test(test_excuse),
 	};
 

@@ -1,0 +1,170 @@
+/* Disks of objects in a store whose lists are written otherwise, or are not whole. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "s3_disk_case.h"
+#include "test/conformance/variants.h"
+
+#define OBJECT_BYTES (64u << 10)
+#define OBJECTS 8u
+
+struct written {
+	const char *list;  /* of s3_store.py */
+	const char *words; /* it is refused; NULL: it is read */
+};
+
+static bool lists_write(struct fault_case *c)
+{
+	s3_case_serve(c);
+	web_tell(c, "set page=3");
+	if (!s3_case_open(c, S3_CASE_NEW))
+		return false;
+	for (unsigned i = 0; i < OBJECTS; i++)
+		EXPECT(s3_case_write(&c->rig, i * OBJECT_BYTES, (uint8_t)(i + 1)) == 0, "a write");
+	return true;
+}
+
+/* By a writer, whose next map is made of what it has found. */
+static void lists_are_whole(struct fault_case *c)
+{
+	if (!s3_case_open(c, S3_CASE_NEW))
+		return;
+	for (unsigned i = 0; i < OBJECTS; i++)
+		EXPECT(s3_case_read(&c->rig, i * OBJECT_BYTES) == (int)i + 1, "object %u", i);
+	case_close(c);
+}
+
+static void check_written(struct fault_case *c, const void *arg)
+{
+	const struct written *w = arg;
+
+	if (!lists_write(c))
+		return;
+	case_close(c);
+	web_tell(c, "set list=%s", w->list);
+	if (w->words)
+		web_backend_refused(c, "s3-disk", s3_case_yaml(c, S3_CASE_NEW), w->words);
+	else
+		lists_are_whole(c);
+	if (c->is_open)
+		return;
+	web_tell(c, "set list=");
+	lists_are_whole(c);
+	s3_case_is_whole(c);
+}
+
+/* Its manifest has the number since the last renewal. */
+static void check_crashed(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	if (!lists_write(c))
+		return;
+	case_turn_for(c, 700);
+	rig_crash(&c->rig);
+	model_fini(&c->model);
+	c->is_open = false;
+	web_tell(c, "set list=short");
+	web_backend_refused(c, "s3-disk", s3_case_yaml(c, S3_CASE_NEW),
+			    "not whole: of generation 2 it has 5, .*; stored were 8, the last 8");
+	if (c->is_open)
+		return;
+	web_tell(c, "set list=");
+	lists_are_whole(c);
+}
+
+/* One that was stored just now, which the manifest does not count: the process before has noted it.
+ */
+static void check_adopted(struct fault_case *c, const void *arg)
+{
+	struct rig_params params = {
+		.ops = backend_find("s3-disk"),
+		.name = "test",
+		.block_bytes = 512,
+		.queue_nr = 1,
+		.depth = CASE_DEPTH,
+	};
+
+	(void)arg;
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW))
+		return;
+	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
+	params.yaml = s3_case_yaml(c, S3_CASE_NEW);
+	params.stored_fds[0] = dup(backend_stored_fd(c->rig.device, 0));
+	rig_crash(&c->rig);
+	web_tell(c, "set list=short");
+	c->is_open = rig_open(&c->rig, &params) == 0;
+	REQUIRE(!c->is_open, "it was opened");
+	EXPECT(strstr(c->rig.error, "it has 0, the last 0; stored were 1, the last 1"), "%s",
+	       c->rig.error);
+	web_tell(c, "set list=");
+	c->is_open = rig_open(&c->rig, &params) == 0;
+	close(params.stored_fds[0]);
+	REQUIRE(c->is_open, "%s", c->rig.error);
+	EXPECT(s3_case_read(&c->rig, 0) == 1, "what was stored");
+}
+
+/* An object that is gone: the map does not have it yet. */
+static void check_gone(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	if (!lists_write(c))
+		return;
+	case_close(c);
+	web_tell(c, "drop disks/vm 1/a/o/00000002/00000003.00000004");
+	web_backend_refused(c, "s3-disk", s3_case_yaml(c, S3_CASE_NEW),
+			    "the list of objects is not whole: of generation 2 it has 7, the last "
+			    "8; stored were 8, the last 8");
+}
+
+#define NONSENSE "the list of objects makes no sense: "
+#define SHORT "the list of objects is not whole: of generation 2 it has "
+
+static const struct written all_written[] = {
+	{ "capital", NULL },
+	{ "one", NULL },
+	{ "space", NULL },
+	{ "attribute", NULL },
+	{ "namespace", NULL },
+	{ "tags", NULL },
+	{ "cdata", NULL },
+	{ "comment", NULL },
+	{ "reference", NULL },
+	{ "nocount", NULL },
+	{ "nothing", NONSENSE "no element found" },
+	{ "half", NONSENSE },
+	{ "unended", NONSENSE "no element found" },
+	{ "html", NONSENSE "the document is \"html/body\"" },
+	{ "error", NONSENSE "the document is \"Error/Code\"" },
+	{ "doctype", NONSENSE "it has a document type" },
+	{ "maybe", NONSENSE "IsTruncated is \"maybe\"" },
+	{ "endless", NONSENSE "it does not say IsTruncated" },
+	{ "notoken", NONSENSE "IsTruncated is true, and there is no NextContinuationToken" },
+	{ "last", NONSENSE "IsTruncated is false, and there is a NextContinuationToken" },
+	{ "stuck", NONSENSE "NextContinuationToken is the one before" },
+	{ "slash", NONSENSE "it has a key that was not asked for: /vm 1/a/o/00000002/" },
+	{ "small", NONSENSE "KeyCount is 3, and there are 0 keys" },
+	{ "count", NONSENSE "KeyCount is 13, and there are 3 keys" },
+	{ "common", NONSENSE "CommonPrefixes is \"vm 1/a/o/00000002/\"" },
+	{ "foreign", NONSENSE "it has a key that is none of this disk's: vm 1/a/o/00000002/README "
+			      "\\(5 bytes\\)" },
+	{ "other", NONSENSE "it has a key that was not asked for: other/vm 1/a/o/00000002/" },
+	{ "short", SHORT "5, the last 7; stored were 8, the last 8" },
+	{ "smaller", SHORT "0, the last 0; stored were 8, the last 8" },
+	{ "lastnotoken", SHORT "3, the last 3; stored were 8, the last 8" },
+};
+
+void s3_disk_lists_run(uint64_t seed)
+{
+	char name[100];
+
+	for (size_t i = 0; i < ARRAY_SIZE(all_written); i++) {
+		snprintf(name, sizeof(name), "s3-disk list: %s", all_written[i].list);
+		fault_case_run(name, 60, seed, check_written, &all_written[i]);
+	}
+	fault_case_run("s3-disk list: short after a crash", 60, seed, check_crashed, NULL);
+	fault_case_run("s3-disk list: short for the next process", 60, seed, check_adopted, NULL);
+	fault_case_run("s3-disk list: an object is gone", 60, seed, check_gone, NULL);
+}
