@@ -9,6 +9,7 @@
 
 #include <errno.h>
 
+#include "storage/snapshot.h"
 #include "storage/node.h"
 #include "storage/registry.h"
 #include "base/util.h"
@@ -194,4 +195,5 @@ const struct backend backend_delay = {
 	.submit = delay_submit,
 	.cancel = delay_cancel,
 	.wait = delay_wait,
+	.above = &backend_above_passes,
 };

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "storage/snapshot.h"
 #include "storage/node.h"
 #include "storage/registry.h"
 #include "base/errname.h"
@@ -289,4 +290,5 @@ const struct backend backend_fault = {
 	.submit = fault_submit,
 	.cancel = fault_cancel,
 	.wait = fault_wait,
+	.above = &backend_above_passes,
 };

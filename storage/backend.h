@@ -47,6 +47,7 @@
 #include "storage/operation.h"
 #include "storage/owed.h"
 
+struct backend_above; /* snapshot.h */
 struct backend_io;
 struct backend_integrity_look; /* metadata.h */
 struct backend_shared_ops;     /* sharing.h */
@@ -107,8 +108,7 @@ struct backend_device {
 	void *hears_arg;
 	struct backend_spec *resolved;	 /* life.c: of the top, the spec when it is its own */
 	char path[BACKEND_PATH_BYTES];	 /* tree.c: name, when it is not the opener's */
-	char error[BACKEND_ERROR_BYTES]; /* out: when open fails, the reason and the cure in words
-					  */
+	char error[BACKEND_ERROR_BYTES]; /* out: of a failed open, the reason and the cure */
 };
 
 struct backend_queue {
@@ -390,10 +390,7 @@ struct backend {
 	 * backend's. NULL: nothing is lost with the process.
 	 */
 	int (*stored_fd)(const struct backend_device *device);
-	/*
-	 * How much of the machine's memory the content may come to use, by its configuration. NULL:
-	 * none.
-	 */
+	/* So much of the machine's memory may the content come to use. NULL: none. */
 	uint64_t (*memory_bytes)(const void *config);
 	/*
 	 * Main thread, before abandon, no I/O is in flight: again and again until true, which says
@@ -440,8 +437,9 @@ struct backend {
 	 * children can what all of them can.
 	 */
 	const struct backend_resize *resize;
-	/* snapshot.h; NULL: it has none. */
+	/* snapshot.h. NULL: it has none. Above: what those below are to it; NULL: a leaf. */
 	const struct backend_snapshots *snapshots;
+	const struct backend_above *above;
 	/* cache_control.h; NULL: it is no cache. */
 	const struct backend_cache_ops *cache_ops;
 	/* Whether a node of this configuration writes nothing below it. NULL: it may write. */
@@ -450,9 +448,7 @@ struct backend {
 	const struct backend_shared_ops *shared;
 };
 
-/*
- * A device with its whole tree, made from configuration.
- */
+/* A device with its whole tree, made from configuration. */
 
 /*
  * Any thread that may block; of trees whose nodes have nothing to wait for (open_async): else see

@@ -1,5 +1,6 @@
 /*
- * What can be asked of a cache while it serves: to fetch a range ahead, to forget what it has.
+ * What can be asked of a cache while it serves: to fetch a range ahead, to forget what it has, to
+ * stand aside.
  * Main thread, from open to close, where nothing else is said.
  *
  * A job runs on the reactor of the node's queue, beside requests, which go first. One job of a node
@@ -22,6 +23,20 @@ enum backend_cache_op {
 	 * child. What only the cache has stays.
 	 */
 	BACKEND_CACHE_DROP,
+	/*
+	 * A snapshot of what is below is about to be created: the child gets all that only the
+	 * cache has, durably, and from before the end of that until BACK all that is written. What
+	 * it has at any moment between is what a read would have found.
+	 */
+	BACKEND_CACHE_YIELD,
+	/*
+	 * One is about to be applied: the same, and the cache forgets all, durably, and keeps
+	 * nothing until BACK.
+	 */
+	BACKEND_CACHE_EMPTY,
+	/* After one of the two that went well: as before. It does not fail while a queue is open.
+	 */
+	BACKEND_CACHE_BACK,
 };
 
 /* The owner's, from begin to done. */
@@ -76,5 +91,9 @@ static inline uint64_t backend_cache_done_bytes(const struct backend_cache_job *
  */
 struct backend_device *backend_cache_node(struct backend_device *top, const char *path, char *words,
 					  size_t words_bytes);
+
+/* The caches of a tree above this node of it, the top first. Main thread, from open to close. */
+unsigned backend_caches_above(struct backend_device *top, const struct backend_device *node,
+			      struct backend_device *caches[static BACKEND_DEPTH_MAX]);
 
 #endif

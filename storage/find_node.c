@@ -1,9 +1,11 @@
 /*
- * Which node of a tree is meant by a command. Main thread. Owns nothing.
+ * Which node of a tree is meant by a command, and whether those above it let it be. Main thread.
+ * Owns nothing.
  *
  * Happy path: from the top down, the only one. Failure modes: none has it; several do: words name
- * them.
+ * them; one above has a state that the command does not fit: its words.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,6 +92,87 @@ struct backend_device *backend_snapshots_node(struct backend_device *top, const 
 	};
 
 	return find_node(top, path, &sought, words, words_bytes);
+}
+
+/* ---- those above ---- */
+
+const struct backend_above backend_above_passes = { .create = NULL, .apply = NULL };
+
+struct above_question {
+	const struct backend_device *node;
+	enum backend_snapshot_op op;
+	const struct backend_device *refuser; /* NULL: none has refused */
+	const char *words;
+};
+
+static const char *above_says(const struct above_question *q, const struct backend_device *device,
+			      const struct backend_device *child)
+{
+	const struct backend_above *above = device->ops->above;
+	backend_above_fn *fn;
+
+	if (!above)
+		return "does not say what it keeps of the bytes below: stop the device first";
+	fn = q->op == BACKEND_SNAPSHOT_CREATE ? above->create : above->apply;
+	return fn ? fn(device, child) : NULL;
+}
+
+/* Whether the node is here or below. Recurses at most BACKEND_DEPTH_MAX deep. */
+static bool above_leads(struct above_question *q, const struct backend_device *device)
+{
+	if (device == q->node)
+		return true;
+	for (const struct backend_device *c = backend_below(device); c; c = c->sibling) {
+		if (!above_leads(q, c))
+			continue;
+		if (!q->refuser)
+			q->words = above_says(q, device, c);
+		if (!q->refuser && q->words)
+			q->refuser = device;
+		return true;
+	}
+	return false;
+}
+
+int backend_above_ask(struct backend_device *top, const struct backend_device *node,
+		      enum backend_snapshot_op op, char *words, size_t words_bytes)
+{
+	struct above_question q = { .node = node, .op = op };
+
+	if (op == BACKEND_SNAPSHOT_DELETE)
+		return 0;
+	above_leads(&q, top);
+	if (!q.refuser)
+		return 0;
+	snprintf(words, words_bytes, "the node above, %.100s (%s), %s", q.refuser->name,
+		 q.refuser->ops->name, q.words);
+	return -EOPNOTSUPP;
+}
+
+/* As above_leads. What was added on a way that does not lead there is taken back. */
+static bool caches_lead(struct backend_device *device, const struct backend_device *node,
+			struct backend_device *caches[static BACKEND_DEPTH_MAX], unsigned *nr)
+{
+	unsigned before = *nr;
+
+	if (device == node)
+		return true;
+	if (device->ops->cache_ops)
+		caches[(*nr)++] = device;
+	for (struct backend_device *c = backend_below(device); c; c = c->sibling)
+		if (caches_lead(c, node, caches, nr))
+			return true;
+	*nr = before;
+	return false;
+}
+
+unsigned backend_caches_above(struct backend_device *top, const struct backend_device *node,
+			      struct backend_device *caches[static BACKEND_DEPTH_MAX])
+{
+	unsigned nr = 0;
+
+	caches_lead(top, node, caches, &nr);
+	return nr;
 }
 
 /* ---- caches ---- */

@@ -60,4 +60,38 @@ struct backend_snapshots {
 struct backend_device *backend_snapshots_node(struct backend_device *top, const char *path,
 					      char *words, size_t words_bytes);
 
+/*
+ * What stands above such a node. To create a snapshot freezes the bytes of the node, to apply one
+ * makes them others, behind the back of each node above: one that keeps some of them (a cache), or
+ * something that fits them (tables, write pointers, checksums), has a state of its own, and would
+ * serve what is wrong from then on. So each node with children says what the two are to it: struct
+ * backend's `above`. One that says nothing is taken for one with a state. A cache stands
+ * aside meanwhile (cache_control.h).
+ *
+ * Main thread, while queues serve. child: the child of device in which the snapshots are, or below
+ * which (of a node that shares a tree: the top of that). Why it must not be done, with the cure:
+ * static words that follow on "the node above, NAME,"; NULL: it may. The answer holds until the
+ * device is closed.
+ */
+typedef const char *backend_above_fn(const struct backend_device *device,
+				     const struct backend_device *child);
+
+struct backend_above {
+	/* NULL: it may always. What was flushed at this node must be in the snapshot. */
+	backend_above_fn *create;
+	/* The same. What is read at this node afterwards must be the snapshot's. */
+	backend_above_fn *apply;
+};
+
+/* Of a node that keeps nothing of what passes through it, and nothing about it. */
+extern const struct backend_above backend_above_passes;
+
+/*
+ * Asks all nodes from top down to node, which is in its tree, the lowest first. Returns 0, or
+ * -EOPNOTSUPP with the words of the first that refuses. Main thread, from open to close. To delete
+ * one changes no byte: nobody is asked.
+ */
+int backend_above_ask(struct backend_device *top, const struct backend_device *node,
+		      enum backend_snapshot_op op, char *words, size_t words_bytes);
+
 #endif

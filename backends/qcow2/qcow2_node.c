@@ -6,6 +6,7 @@
 
 #include "backends/qcow2/qcow2_snapshot_change.h"
 #include "base/util.h"
+#include "storage/snapshot.h"
 #include "storage/registry.h"
 
 static const char *const qcow2_backing_words[] = { "auto", "none", NULL };
@@ -130,6 +131,34 @@ static bool qcow2_only_reads(const void *config)
 	return ((const struct qcow2_config *)config)->snapshot;
 }
 
+/* ---- snapshots of what is below ---- */
+
+static const char *qcow2_above_create(const struct backend_device *device,
+				      const struct backend_device *child)
+{
+	const struct qcow2_device *d = device->priv;
+
+	if (!d->t->has_data_file || child->as->read_only)
+		return NULL;
+	return "has its tables in `data` and its bytes in `data_file`, and a snapshot of one has "
+	       "nothing of the other: remove the device, and create one of each, each with a "
+	       "device of its own";
+}
+
+static const char *qcow2_above_apply(const struct backend_device *device,
+				     const struct backend_device *child)
+{
+	(void)device;
+	if (child->as->read_only)
+		return "is an overlay, and fits the bytes of its `backing` as they are alone: make "
+		       "a new overlay over the snapshot (snapshot: NAME)";
+	return "has the tables of the image in memory: apply a snapshot of the image itself, or "
+	       "remove the device, and apply this one with a device of what is below alone";
+}
+
+static const struct backend_above qcow2_above = { .create = qcow2_above_create,
+						  .apply = qcow2_above_apply };
+
 const struct backend backend_qcow2 = {
 	.name = "qcow2",
 	.summary = "An image in QEMU's format qcow2, with its backing images: thin, with overlays "
@@ -163,4 +192,5 @@ const struct backend backend_qcow2 = {
 	.stored_fd = qcow2_stored_fd,
 	.snapshots = &qcow2_backend_snapshots,
 	.only_reads = qcow2_only_reads,
+	.above = &qcow2_above,
 };

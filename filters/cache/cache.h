@@ -14,6 +14,7 @@
  *   cache_control.c   commands while it serves: their beginning and end
  *   cache_warm.c      ... a range is fetched ahead
  *   cache_drop.c      ... clean blocks are forgotten
+ *   cache_aside.c     ... the origin has all, while a snapshot of it is created or applied
  *   cache_index.c     what is in which slot (cache_index.h)
  *   cache_format.c    the store's bytes
  *   cache_open.c      a cache is opened; cache_close.c: the last words
@@ -117,6 +118,7 @@ struct cache_control {
 	struct backend_cache_job *job; /* its owner's; NULL: none */
 	struct mail mail;
 	int result;
+	bool is_aside; /* until BACK: no other command */
 	/* The rest is the reactor's, once it has begun. */
 	bool is_running;
 	struct timer timer; /* when to look again */
@@ -152,6 +154,9 @@ struct cache_device {
 	/* cache_lost.c: of writeback, it serves no more; it rests then, too. */
 	bool is_lost;
 	bool is_doubtful; /* cache_lost.c: what is read from the origin need not be durable there */
+	bool is_aside;	  /* cache_aside.c: writes go to the origin */
+	bool keeps_nothing; /* ... and nothing that is not here is kept */
+	unsigned back_nr;   /* pieces of writes that are on their way to the store alone */
 	uint32_t losses[2]; /* backend_losses by child, when they were looked at last */
 	const char *_Atomic failure;
 	/* FLUSHes of the origin: begun; the last one that went well; begun at the last write. */
@@ -421,6 +426,15 @@ void cache_warm_filled(struct cache_device *d, const struct cache_own *own, uint
 /* cache_drop.c, the same. */
 void cache_drop_init(struct cache_device *d);
 int cache_drop_step(struct cache_device *d);
+
+/* cache_aside.c, the same. */
+int cache_aside_step(struct cache_device *d);
+/* It is not aside any more; harmless when it was not. */
+void cache_aside_end(struct cache_device *d);
+/* A step of a write of writeback, to units of this block, while it is aside. slot: may be NULL. */
+bool cache_aside_write_step(struct cache_io *s, struct cache_slot *slot, uint64_t units,
+			    uint32_t left);
+extern const struct backend_above cache_above;
 
 /* ---- cache_options.c, cache_open.c, cache_close.c ---- */
 

@@ -7,8 +7,8 @@
  * store -> dirty. A FLUSH waits for a commit, which names all that is dirty, and for the origin
  * when something went there.
  *
- * Failure modes: no slot: the origin does it. Too much is dirty: the write waits. The store fails:
- * so does the write, or the FLUSH.
+ * Failure modes: no slot, or it is aside: the origin does it. Too much is dirty: the write waits.
+ * The store fails: so does the write, or the FLUSH.
  */
 #include "filters/cache/cache.h"
 
@@ -51,6 +51,7 @@ static void cache_back_ended(struct cache_io *s)
 
 	slot->owned &= ~s->owns;
 	slot->pins--;
+	d->back_nr--;
 	if (s->answer[CACHE_STORE] == 0) {
 		slot->valid |= s->owns;
 		cache_slot_set_dirty(d->ix, slot, slot->dirty | s->owns);
@@ -72,6 +73,7 @@ static bool cache_back_submit(struct cache_io *s, struct cache_slot *slot, uint6
 	s->now_bytes = bytes;
 	slot->owned |= units;
 	slot->pins++;
+	d->back_nr++;
 	slot->is_fresh = slot->was_used = 1;
 	slot->cleaning &= ~units;
 	/* A discard had asked for it; the next FLUSH names what is written now. */
@@ -103,12 +105,14 @@ bool cache_back_step(struct cache_io *s, uint32_t left)
 	uint32_t bytes = (uint32_t)MIN((uint64_t)left, d->block_bytes - within);
 	struct cache_slot *slot = cache_find(d, now >> d->block_shift);
 
+	units = cache_units(within, bytes);
+	if (d->is_aside)
+		return cache_aside_write_step(s, slot, units, left);
 	if (!slot && d->ix->dirty_nr < d->dirty_max)
 		slot = cache_slot_new(d, now >> d->block_shift);
 	if (!slot)
 		return cache_through_step(s, left);
 	slot->is_evicting = 0;
-	units = cache_units(within, bytes);
 	missing = cache_missing_units(s, slot, units, bytes);
 	if (missing)
 		return cache_back_fetch(s, slot, missing);

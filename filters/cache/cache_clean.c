@@ -43,6 +43,8 @@ static void cache_clean_settle(struct cache_device *d, bool is_durable)
 	d->cleaned_nr = 0;
 	if (is_durable)
 		cache_wake(d, &d->dirty_waiters);
+	if (d->is_aside)
+		cache_wake(d, &d->block_waiters);
 }
 
 /* Those that wait for fewer dirty blocks would wait for ever. */
@@ -55,6 +57,7 @@ static void cache_clean_failed(struct cache_device *d, int err)
 	cache_wake(d, &d->dirty_waiters);
 	d->clean_all = false;
 	d->clean_waits = true;
+	cache_control_go_on(d);
 }
 
 static void cache_clean_flushed(struct cache_own *own, int result)
@@ -74,6 +77,7 @@ static void cache_clean_flushed(struct cache_own *own, int result)
 	if (result < 0)
 		cache_clean_failed(d, result);
 	cache_clean_kick(d);
+	cache_control_go_on(d);
 }
 
 static void cache_clean_flush(struct cache_device *d)

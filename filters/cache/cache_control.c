@@ -2,8 +2,9 @@
  * Commands while the cache serves (storage/cache_control.h). The control thread begins and ends
  * one; in between it is the reactor's of the queue.
  *
- * Happy path: begin: what can be refused at once is -> mail -> steps (cache_warm.c, cache_drop.c),
- * each when something has ended that it may have waited for, or after a while -> mail -> done.
+ * Happy path: begin: what can be refused at once is -> mail -> steps (cache_warm.c, cache_drop.c,
+ * cache_aside.c), each when something has ended that it may have waited for, or after a while ->
+ * mail -> done.
  *
  * Failure modes: it is cancelled, the store fails, or the node comes to rest: it ends with what it
  * has done; fills that it has begun go on without it, as those that nobody waits for do.
@@ -20,6 +21,16 @@
 /* Whether it was cancelled, and what others may have ended, is looked at so often. */
 #define CACHE_CONTROL_LOOK_NS (5 * NS_PER_MS)
 
+static bool cache_op_is_command(enum backend_cache_op op)
+{
+	return op == BACKEND_CACHE_WARM || op == BACKEND_CACHE_DROP;
+}
+
+static bool cache_op_stands_aside(enum backend_cache_op op)
+{
+	return op == BACKEND_CACHE_YIELD || op == BACKEND_CACHE_EMPTY;
+}
+
 /* ---- its end ---- */
 
 static void cache_control_ended(struct mail *mail)
@@ -28,6 +39,7 @@ static void cache_control_ended(struct mail *mail)
 	struct backend_cache_job *job = d->control.job;
 
 	d->control.job = NULL;
+	d->control.is_aside = cache_op_stands_aside(job->op) && d->control.result == 0;
 	job->done(job, d->control.result);
 }
 
@@ -39,6 +51,8 @@ static void cache_control_end(struct cache_device *d, int result, const char *wo
 
 	c->is_running = false;
 	c->result = result;
+	if (result < 0 && cache_op_stands_aside(job->op))
+		cache_aside_end(d);
 	reactor_timer_cancel(d->q->queue->reactor, &c->timer);
 	for (unsigned i = 0; i < CACHE_OWN_NR; i++)
 		d->q->own[i].is_warm = false;
@@ -56,6 +70,19 @@ void cache_control_stop(struct cache_device *d)
 
 /* ---- its steps ---- */
 
+static int cache_control_step(struct cache_device *d)
+{
+	struct backend_cache_job *job = d->control.job;
+
+	if (!cache_op_is_command(job->op))
+		return cache_aside_step(d);
+	if (!d->is_off)
+		return job->op == BACKEND_CACHE_WARM ? cache_warm_step(d) : cache_drop_step(d);
+	snprintf(job->words, sizeof(job->words),
+		 "the store has failed, and the cache is off until the device is started again");
+	return -EIO;
+}
+
 void cache_control_go_on(struct cache_device *d)
 {
 	struct cache_control *c = &d->control;
@@ -64,17 +91,12 @@ void cache_control_go_on(struct cache_device *d)
 
 	if (!c->is_running)
 		return;
-	if (__atomic_load_n(&c->job->is_cancelled, __ATOMIC_RELAXED)) {
+	if (c->job->op != BACKEND_CACHE_BACK &&
+	    __atomic_load_n(&c->job->is_cancelled, __ATOMIC_RELAXED)) {
 		cache_control_end(d, -ECANCELED, "ended early: it was cancelled");
 		return;
 	}
-	if (d->is_off) {
-		cache_control_end(d, -EIO,
-				  "the store has failed, and the cache is off until the device is "
-				  "started again");
-		return;
-	}
-	ret = c->job->op == BACKEND_CACHE_WARM ? cache_warm_step(d) : cache_drop_step(d);
+	ret = cache_control_step(d);
 	r = d->q->queue->reactor;
 	if (ret <= 0)
 		cache_control_end(d, ret, NULL);
@@ -135,14 +157,20 @@ static int cache_control_check_range(const struct cache_device *d, struct backen
 
 static int cache_control_check(const struct cache_device *d, struct backend_cache_job *job)
 {
-	if (d->control.job)
+	const struct cache_control *c = &d->control;
+
+	if (c->is_aside || (c->job && !cache_op_is_command(c->job->op)))
+		return cache_control_refuse(
+			job, -EBUSY,
+			"a snapshot of what is below the cache is being changed: wait for its end");
+	if (c->job)
 		return cache_control_refuse(
 			job, -EBUSY,
 			"the cache is being %s already: wait for its end, or end that command",
-			d->control.job->op == BACKEND_CACHE_WARM ? "warmed" : "dropped");
+			c->job->op == BACKEND_CACHE_WARM ? "warmed" : "dropped");
 	if (!d->q)
 		return cache_control_refuse(job, -EBUSY, "the device does not serve");
-	if (__atomic_load_n(&d->is_off, __ATOMIC_RELAXED))
+	if (cache_op_is_command(job->op) && __atomic_load_n(&d->is_off, __ATOMIC_RELAXED))
 		return cache_control_refuse(
 			job, -EIO,
 			"the store of the cache has failed, and it keeps nothing: repair what "
@@ -153,8 +181,11 @@ static int cache_control_check(const struct cache_device *d, struct backend_cach
 static int cache_control_begin(struct backend_device *device, struct backend_cache_job *job)
 {
 	struct cache_device *d = device->priv;
-	int ret = cache_control_check(d, job);
+	int ret;
 
+	if (job->op == BACKEND_CACHE_BACK)
+		d->control.is_aside = false;
+	ret = cache_control_check(d, job);
 	if (ret < 0)
 		return ret;
 	d->control.job = job;

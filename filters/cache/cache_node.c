@@ -55,7 +55,8 @@ static int cache_queue_init(struct backend_queue *queue)
 	d->q = q;
 	for (unsigned i = 0; i < CACHE_OWN_NR; i++)
 		q->own[i].own = &queue->own[i];
-	d->is_resting = false;
+	d->is_resting = d->is_aside = d->keeps_nothing = false;
+	d->back_nr = 0;
 	cache_commit_init(d);
 	cache_clean_init(d);
 	return 0;
@@ -185,4 +186,5 @@ const struct backend backend_cache = {
 	.failure = cache_failure,
 	.look_cache = cache_look,
 	.cache_ops = &cache_control_ops,
+	.above = &cache_above,
 };

@@ -78,7 +78,7 @@ void cache_evict(struct cache_device *d)
 
 struct cache_slot *cache_slot_new(struct cache_device *d, uint64_t block)
 {
-	if (d->is_off)
+	if (d->is_off || d->keeps_nothing)
 		return NULL;
 	cache_evict(d);
 	return cache_slot_take(d->ix, block);
@@ -279,7 +279,7 @@ static bool cache_read_miss(struct cache_io *s, struct cache_slot *slot, uint32_
 	struct cache_queue *q = cache_queue_of(s);
 	uint64_t now = cache_now(s), block = now >> d->block_shift, units;
 	unsigned from = (unsigned)((now & (d->block_bytes - 1)) / CACHE_UNIT_BYTES), to;
-	bool is_kept = !d->is_off && !cache_changing(d, block), goes_on;
+	bool is_kept = !d->is_off && !d->keeps_nothing && !cache_changing(d, block), goes_on;
 
 	/* To read past the store would cost the origin the same, and keep nothing. */
 	if (is_kept && q->nr[CACHE_OWN_FILL] == CACHE_FILLS_NR)

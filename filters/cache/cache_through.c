@@ -102,7 +102,7 @@ static uint64_t cache_kept_units(const struct cache_io *s, const struct cache_sl
 	uint64_t now = cache_now(s),
 		 units = cache_units(now & (d->block_bytes - 1), bytes) & slot->valid;
 
-	if (slot->is_evicting)
+	if (slot->is_evicting || d->keeps_nothing)
 		return 0;
 	if (d->mode == CACHE_WRITETHROUGH)
 		units |= cache_whole_units(d, now, bytes);

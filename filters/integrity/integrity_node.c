@@ -8,6 +8,7 @@
 #include "base/counter.h"
 #include "base/errname.h"
 #include "base/util.h"
+#include "storage/snapshot.h"
 #include "storage/registry.h"
 #include "storage/resize.h"
 
@@ -309,6 +310,18 @@ static void integrity_identity(const struct backend_device *device,
 		 d->shape.tuple_at);
 }
 
+/* The metadata are elsewhere. Create: the snapshot has the bytes, to be read without this node. */
+static const char *integrity_above_apply(const struct backend_device *device,
+					 const struct backend_device *child)
+{
+	(void)device, (void)child;
+	return "has the checksums of the bytes as they are, and every read would fail: remove the "
+	       "device, apply the snapshot with a device of `data` alone, and remove the file of "
+	       "`metadata`: what has none is read unchecked";
+}
+
+static const struct backend_above integrity_above = { .apply = integrity_above_apply };
+
 const struct backend backend_integrity = {
 	.name = "integrity",
 	.summary = "A device that keeps checksums which the kernel makes (T10 PI), and other "
@@ -334,4 +347,5 @@ const struct backend backend_integrity = {
 	.wait = integrity_wait,
 	.identity = integrity_identity,
 	.look_integrity = integrity_look,
+	.above = &integrity_above,
 };

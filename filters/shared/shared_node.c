@@ -2,6 +2,7 @@
  */
 #include "filters/shared/shared.h"
 
+#include "storage/snapshot.h"
 #include "storage/node.h"
 #include "storage/registry.h"
 #include "storage/sharing.h"
@@ -92,6 +93,17 @@ static const struct backend_shared_ops shared_ops = {
 	.name = shared_name,
 };
 
+/* Nodes above it in other devices are not asked. Create: it is only read, and refuses by itself. */
+static const char *shared_above_apply(const struct backend_device *device,
+				      const struct backend_device *child)
+{
+	(void)device, (void)child;
+	return "serves the same bytes to other devices: remove all of them, and apply the snapshot "
+	       "with a device of what is below alone";
+}
+
+static const struct backend_above shared_above = { .apply = shared_above_apply };
+
 const struct backend backend_shared = {
 	.name = "shared",
 	.summary = "A filter that opens one backend for several devices, to be read by all of "
@@ -122,4 +134,5 @@ const struct backend backend_shared = {
 	.settle = shared_settle,
 	.abandon = shared_abandon,
 	.failure = shared_failure,
+	.above = &shared_above,
 };

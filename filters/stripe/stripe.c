@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "storage/snapshot.h"
 #include "storage/node.h"
 #include "storage/registry.h"
 #include "base/util.h"
@@ -261,6 +262,29 @@ static int stripe_open(struct backend_device *device)
 	return 0;
 }
 
+/* ---- snapshots of a child ---- */
+
+static const char *stripe_above_create(const struct backend_device *device,
+				       const struct backend_device *child)
+{
+	(void)device, (void)child;
+	return "lays its bytes out over several backends, and a snapshot of one has none of the "
+	       "others: remove the device, and create one of each backend, each with a device of "
+	       "its own";
+}
+
+static const char *stripe_above_apply(const struct backend_device *device,
+				      const struct backend_device *child)
+{
+	(void)device, (void)child;
+	return "lays its bytes out over several backends, and those of the others would stay as "
+	       "they are: remove the device, and apply one of each backend, each with a device of "
+	       "its own";
+}
+
+static const struct backend_above stripe_above = { .create = stripe_above_create,
+						   .apply = stripe_above_apply };
+
 const struct backend backend_stripe = {
 	.name = "stripe",
 	.summary = "A filter over 2 to 32 backends that lays the bytes out over them in turn "
@@ -279,4 +303,5 @@ const struct backend backend_stripe = {
 	.size_over = stripe_size_over,
 	.size_below = stripe_size_below,
 	.identity = stripe_identity,
+	.above = &stripe_above,
 };

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "storage/snapshot.h"
 #include "storage/node.h"
 #include "storage/registry.h"
 #include "storage/sharing.h"
@@ -185,4 +186,5 @@ const struct backend backend_throttle = {
 	.submit = throttle_submit,
 	.cancel = throttle_cancel,
 	.wait = throttle_wait,
+	.above = &backend_above_passes,
 };

@@ -6,6 +6,7 @@
 
 #include "base/counter.h"
 #include "base/util.h"
+#include "storage/snapshot.h"
 #include "storage/registry.h"
 
 /* ---- options ---- */
@@ -183,6 +184,18 @@ static int zoned_stored_fd(const struct backend_device *device)
 	return ((const struct zoned_device *)device->priv)->memory.fd;
 }
 
+/* Of zones below, there are no snapshots there. Create: the table there says what was flushed. */
+static const char *zoned_above_apply(const struct backend_device *device,
+				     const struct backend_device *child)
+{
+	(void)device, (void)child;
+	return "has the write pointers of the zones in memory, and they would stay: remove the "
+	       "device, apply the snapshot with a device of what is below alone, and start this "
+	       "one again";
+}
+
+static const struct backend_above zoned_above = { .apply = zoned_above_apply };
+
 const struct backend backend_zoned = {
 	.name = "zoned",
 	.summary = "A device with zones that are written one byte after the other, as on "
@@ -216,4 +229,5 @@ const struct backend backend_zoned = {
 	.failure = zoned_failure,
 	.stored_fd = zoned_stored_fd,
 	.look_zones = zoned_look,
+	.above = &zoned_above,
 };

@@ -172,7 +172,8 @@ static void run_in_process(const struct scenario *s, struct cache_world *w, uint
 static void run_scenario(const struct scenario *s, const struct cuts_args *args, uint64_t cut_nr)
 {
 	uint64_t run_nr = 0, cuts = 0, deaths = 0, requests = 0, failed = 0, hits = 0, cleaned = 0;
-	uint64_t evictions = 0, warms = 0, warmed = 0, drops = 0, dropped = 0;
+	uint64_t evictions = 0, warms = 0, warmed = 0, drops = 0, dropped = 0, asides = 0;
+	uint64_t aside_writes = 0;
 
 	if (!tap_begin("%s", s->name))
 		return;
@@ -191,20 +192,25 @@ static void run_scenario(const struct scenario *s, const struct cuts_args *args,
 		warmed += w->warmed_bytes;
 		drops += w->drop_nr;
 		dropped += w->dropped_bytes;
+		asides += w->aside_nr;
+		aside_writes += w->aside_write_nr;
 		cleaned += w->cleaned_bytes;
 		world_free(w);
 	}
 	printf("# %llu runs, %llu cuts (%llu deaths), %llu requests (%llu failed), %llu hits, "
 	       "%llu blocks given up, %llu bytes cleaned, %llu warms (%llu bytes), %llu drops "
-	       "(%llu bytes)\n",
+	       "(%llu bytes), %llu times aside (%llu writes meanwhile)\n",
 	       (unsigned long long)run_nr, (unsigned long long)cuts, (unsigned long long)deaths,
 	       (unsigned long long)requests, (unsigned long long)failed, (unsigned long long)hits,
 	       (unsigned long long)evictions, (unsigned long long)cleaned,
 	       (unsigned long long)warms, (unsigned long long)warmed, (unsigned long long)drops,
-	       (unsigned long long)dropped);
+	       (unsigned long long)dropped, (unsigned long long)asides,
+	       (unsigned long long)aside_writes);
 	EXPECT(tap_failed() || args->run_nr || (hits > 0 && evictions > 0),
 	       "the cache does nothing");
 	EXPECT(tap_failed() || args->run_nr || (warmed > 0 && dropped > 0), "commands do nothing");
+	EXPECT(tap_failed() || args->run_nr || (asides > 0 && aside_writes > 0),
+	       "it does not stand aside");
 	tap_end();
 }
 

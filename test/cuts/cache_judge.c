@@ -166,6 +166,28 @@ bool cache_judge(struct cache_world *w, const struct cache_rig *rig, bool is_dea
 	return judge_left(w, 0, 0, false);
 }
 
+/* A snapshot of the origin may be made of what it has now, by a storage that has what is durable.
+ */
+bool cache_judge_aside(struct cache_world *w)
+{
+	uint64_t now = model_now(&w->model);
+
+	/* What is lost, or owed, is nobody's. */
+	if (w->loses)
+		return true;
+	disk_cut(w->origin, w->left_origin);
+	for (uint64_t i = 0; i < w->model.sector_nr; i++) {
+		uint32_t value = origin_value(w->origin, i);
+		uint32_t left = origin_value(w->left_origin, i);
+
+		if (!model_may_read(&w->model, i, cache_model_value(value), now))
+			return fail_sector(w, "aside: the origin", i, value);
+		if (!model_may_be_left(&w->model, i, cache_model_value(left)))
+			return fail_sector(w, "aside: the origin after a cut", i, left);
+	}
+	return true;
+}
+
 bool cache_judge_closed(struct cache_world *w, bool is_whole)
 {
 	disk_copy(w->origin, w->left_origin);

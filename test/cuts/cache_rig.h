@@ -73,7 +73,9 @@ struct cache_world {
 	uint64_t cut_nr, death_nr, request_done_nr, failed_nr, hits, cleaned_bytes;
 	uint64_t evictions;
 	uint64_t warm_nr, warmed_bytes, drop_nr, dropped_bytes; /* of commands that went well */
-	char words[CACHE_WORLD_WORDS_BYTES];			/* what is wrong; "": nothing */
+	bool is_aside;			     /* the cache: a YIELD or an EMPTY has gone well */
+	uint64_t aside_nr, aside_write_nr;   /* the same; WRITEs that ended meanwhile */
+	char words[CACHE_WORLD_WORDS_BYTES]; /* what is wrong; "": nothing */
 };
 
 /* The first one is kept. Returns false. */
@@ -123,6 +125,8 @@ void cache_rig_end_one(struct cache_rig *rig, struct prng *prng);
 void cache_run(struct cache_world *w);
 /* cache_judge.c: now. rig: what lives. False: cache_world_fail. */
 bool cache_judge(struct cache_world *w, const struct cache_rig *rig, bool is_death);
+/* While it stands aside: the origin has what a read finds, and what was flushed, durably. */
+bool cache_judge_aside(struct cache_world *w);
 /* What was closed in order. */
 bool cache_judge_closed(struct cache_world *w, bool is_whole);
 

@@ -64,6 +64,7 @@ static void guest_ended(struct cache_rig_io *rio)
 	struct cache_world *w = world;
 
 	w->request_done_nr++;
+	w->aside_write_nr += w->is_aside && io->op == BACKEND_WRITE;
 	w->failed_nr += io->result < 0;
 	if (io->result < 0 && !w->may_fail)
 		cache_world_fail(w, "op %u at %llu, %u bytes: %d, and nothing is wrong", io->op,
@@ -186,6 +187,12 @@ static void check_job(struct cache_world *w, const struct cache_rig *rig)
 		if (rig->job_ret != -ECANCELED && !w->may_fail && !w->store_fails)
 			cache_world_fail(w, "a command fails with %d: %s", rig->job_ret,
 					 job->words);
+	} else if (job->op == BACKEND_CACHE_YIELD || job->op == BACKEND_CACHE_EMPTY) {
+		w->is_aside = true;
+		w->aside_nr++;
+		cache_judge_aside(w);
+	} else if (job->op == BACKEND_CACHE_BACK) {
+		w->is_aside = false;
 	} else if (job->op == BACKEND_CACHE_DROP) {
 		w->drop_nr++;
 		w->dropped_bytes += job->dropped_bytes;
@@ -205,8 +212,14 @@ static void begin_command(struct cache_world *w, struct cache_rig *rig)
 	uint64_t offset = prng_one_in(p, 2) ? 0 : prng_below(p, w->origin_bytes);
 	uint64_t bytes = prng_one_in(p, 3) ? 0 : prng_between(p, 1, w->origin_bytes - offset);
 
-	cache_rig_job(rig, prng_one_in(p, 3) ? BACKEND_CACHE_DROP : BACKEND_CACHE_WARM, offset,
-		      bytes);
+	enum backend_cache_op op = prng_one_in(p, 3) ? BACKEND_CACHE_DROP : BACKEND_CACHE_WARM;
+
+	if (prng_one_in(p, 3))
+		op = prng_one_in(p, 2) ? BACKEND_CACHE_YIELD : BACKEND_CACHE_EMPTY;
+	if (w->is_aside && cache_judge_aside(w))
+		op = BACKEND_CACHE_BACK;
+	if (cache_rig_job(rig, op, offset, bytes) < 0 && op == BACKEND_CACHE_BACK)
+		cache_world_fail(w, "it does not come back: %s", rig->job.words);
 }
 
 /* One begins, is cancelled, or has ended. */
@@ -219,6 +232,8 @@ static void step_commands(struct cache_world *w, struct cache_rig *rig, bool may
 		check_job(w, rig);
 	if (!prng_one_in(&w->prng, w->job_one_in))
 		return;
+	if (w->is_aside && !cache_judge_aside(w))
+		return;
 	if (rig->is_job_out && prng_one_in(&w->prng, 4))
 		backend_cache_cancel(&rig->job);
 	else if (!rig->is_job_out && may_begin)
@@ -227,14 +242,18 @@ static void step_commands(struct cache_world *w, struct cache_rig *rig, bool may
 
 static void end_commands(struct cache_world *w, struct cache_rig *rig)
 {
-	if (!rig->is_job_out)
+	if (!rig->is_job_out && !w->is_aside)
 		return;
-	if (prng_one_in(&w->prng, 2))
+	if (!rig->is_job_out)
+		begin_command(w, rig);
+	else if (prng_one_in(&w->prng, 2))
 		backend_cache_cancel(&rig->job);
 	if (cache_rig_wait_job(rig) == -ETIME)
 		cache_world_fail(w, "a command never ends");
 	else
 		check_job(w, rig);
+	if (w->is_aside && !cache_world_failed(w))
+		end_commands(w, rig);
 }
 
 /* ---- steps ---- */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "storage/snapshot.h"
 #include "storage/node.h"
 #include "base/util.h"
 
@@ -106,4 +107,5 @@ const struct backend backend_halves = {
 	.submit = halves_submit,
 	.cancel = halves_cancel,
 	.child_done = halves_child_done,
+	.above = &backend_above_passes,
 };

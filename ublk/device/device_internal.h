@@ -29,6 +29,11 @@ struct snapshot_work {
 	struct backend_device *node;
 	char name[BACKEND_SNAPSHOT_NAME_BYTES];
 	struct backend_snapshot_change change;
+	/* Caches above the node; so many of them stand aside. */
+	struct backend_device *cache[BACKEND_DEPTH_MAX];
+	unsigned cache_nr, aside_nr;
+	struct backend_cache_job job; /* to one of them */
+	int ret;		      /* of the change */
 };
 
 /* device_cache.c */
@@ -165,6 +170,9 @@ void device_free_unstarted(struct device *d);
  * that can be what it waited for.
  */
 void device_go_down(struct device *d);
+
+/* device_snapshot.c: caches that do not stand aside yet give it up. */
+void device_snapshot_hurry(struct device *d);
 
 /* Goes down when the driver has aborted all tags without being asked. */
 void device_check_drained(struct device *d);

@@ -2,11 +2,14 @@
  * Snapshots of a live device are changed, while it goes on serving. Main thread, but for the look
  * at its users, which may block: a helper does it.
  *
- * Happy path: who has it open (apply without force) -> the node begins -> its end -> the event. The
- * queues stay open until then: a stop waits for it at its end, as for a resize.
+ * Happy path: who has it open (apply without force) -> caches above the node stand aside, one after
+ * the other (storage/cache_control.h) -> the node begins -> its end -> they come back -> the event.
+ * The queues stay open until then: a stop waits for it at its end, as for a resize, but for caches
+ * that do not stand aside yet.
  *
- * Failure modes: it is not live, being resized, or changed already: refused; somebody has it open:
- * the event says who; the node refuses or fails: its words.
+ * Failure modes: it is not live, being resized, or changed already, or a node above that of the
+ * snapshots has a state that the change does not fit (storage/snapshot.h): refused; somebody has it
+ * open: the event says who; the node refuses or fails: its words.
  */
 #include "ublk/device/device_internal.h"
 
@@ -33,17 +36,114 @@ static void snapshot_end(struct device *d, int err)
 		device_follow_again(d);
 }
 
+/* ---- the change, while caches stand aside ---- */
+
+static int ask_cache(struct device *d, unsigned idx, enum backend_cache_op op,
+		     void (*done)(struct backend_cache_job *job, int ret))
+{
+	struct snapshot_work *w = &d->snapshot;
+	struct backend_device *cache = w->cache[idx];
+
+	w->job = (struct backend_cache_job){ .op = op,
+					     .reactor = d->host->ctl->reactor,
+					     .done = done };
+	return cache->ops->cache_ops->begin(cache, &w->job);
+}
+
+static void caches_come_back(struct device *d);
+
+static void cache_is_back(struct backend_cache_job *job, int ret)
+{
+	(void)ret;
+	caches_come_back(container_of(job, struct device, snapshot.job));
+}
+
+/* One that cannot be asked has no queue, and is as before when it has one. */
+static void caches_come_back(struct device *d)
+{
+	struct snapshot_work *w = &d->snapshot;
+
+	while (w->aside_nr > 0)
+		if (ask_cache(d, --w->aside_nr, BACKEND_CACHE_BACK, cache_is_back) == 0)
+			return;
+	snapshot_end(d, w->ret);
+}
+
+static void snapshot_leave(struct device *d, int ret)
+{
+	d->snapshot.ret = ret;
+	caches_come_back(d);
+}
+
 static void snapshot_changed(struct backend_snapshot_change *change, int ret)
 {
-	snapshot_end(container_of(change, struct device, snapshot.change), ret);
+	snapshot_leave(container_of(change, struct device, snapshot.change), ret);
+}
+
+static int snapshot_go_on(struct device *d);
+
+static void cache_is_aside(struct backend_cache_job *job, int ret)
+{
+	struct device *d = container_of(job, struct device, snapshot.job);
+	struct snapshot_work *w = &d->snapshot;
+
+	if (ret < 0) {
+		snprintf(w->change.words, sizeof(w->change.words), "%s", job->words);
+		snapshot_leave(d, ret);
+		return;
+	}
+	w->aside_nr++;
+	ret = snapshot_go_on(d);
+	if (ret < 0)
+		snapshot_leave(d, ret);
+}
+
+/* The next cache stands aside, or all do. Returns 0, or -errno: the caller ends it. */
+static int snapshot_go_on(struct device *d)
+{
+	struct snapshot_work *w = &d->snapshot;
+	bool applies = w->change.op == BACKEND_SNAPSHOT_APPLY;
+	int ret;
+
+	if (w->aside_nr == w->cache_nr)
+		return w->node->ops->snapshots->begin(w->node, &w->change);
+	ret = ask_cache(d, w->aside_nr, applies ? BACKEND_CACHE_EMPTY : BACKEND_CACHE_YIELD,
+			cache_is_aside);
+	if (ret < 0)
+		snprintf(w->change.words, sizeof(w->change.words), "%s", w->job.words);
+	return ret;
+}
+
+/* For one that is not there no cache forgets anything: the node refuses. */
+static bool wants_caches_aside(const struct snapshot_work *w)
+{
+	const struct backend_snapshots *ops = w->node->ops->snapshots;
+	struct backend_snapshot s;
+
+	for (unsigned i = 0; w->change.op == BACKEND_SNAPSHOT_APPLY && i < ops->nr(w->node); i++) {
+		ops->get(w->node, i, &s);
+		if (strcmp(s.id, w->name) == 0 || strcmp(s.name, w->name) == 0)
+			return true;
+	}
+	return w->change.op == BACKEND_SNAPSHOT_CREATE;
 }
 
 static int snapshot_begin(struct device *d)
 {
 	struct snapshot_work *w = &d->snapshot;
 
-	return w->node->ops->snapshots->begin(w->node, &w->change);
+	if (wants_caches_aside(w))
+		w->cache_nr = backend_caches_above(d->backend, w->node, w->cache);
+	return snapshot_go_on(d);
 }
+
+void device_snapshot_hurry(struct device *d)
+{
+	if (d->snapshot.busy)
+		backend_cache_cancel(&d->snapshot.job);
+}
+
+/* ---- who has it open ---- */
 
 /* By a helper. */
 static void look_for_users(struct helper_job *job)
@@ -104,6 +204,9 @@ int device_snapshot(struct device *d, const struct device_snapshot_wish *wish, c
 	w->node = backend_snapshots_node(d->backend, wish->node, error, error_bytes);
 	if (!w->node)
 		return -EOPNOTSUPP;
+	ret = backend_above_ask(d->backend, w->node, wish->op, error, error_bytes);
+	if (ret < 0)
+		return ret;
 	snprintf(w->name, sizeof(w->name), "%s", wish->name);
 	w->change = (struct backend_snapshot_change){ .op = wish->op,
 						      .name = w->name,

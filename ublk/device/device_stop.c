@@ -399,6 +399,7 @@ void device_go_down(struct device *d)
 	}
 	/* The queues owe an answer about requests that have ended by now: device_resize.c. */
 	device_cache_cancel(d);
+	device_snapshot_hurry(d);
 	if (d->resize.busy || d->snapshot.busy || d->cache.busy)
 		return;
 	if (d->state != DEVICE_DRAINING && d->attach_nr > 0) {
