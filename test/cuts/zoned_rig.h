@@ -36,7 +36,8 @@ struct zcuts_io {
 	/* FLUSH: how far zones were complete when it began, and in which life of theirs. */
 	uint64_t complete[ZCUTS_ZONES];
 	uint32_t life[ZCUTS_ZONES];
-	uint8_t *buf; /* CUTS_IO_BYTES */
+	uint32_t lost_nr; /* READ: the world's, when it began */
+	uint8_t *buf;	  /* CUTS_IO_BYTES */
 };
 
 struct zcuts_rig {
@@ -74,6 +75,7 @@ struct zcuts_world {
 	struct disk *disk, *left;
 	bool moves, dies;
 	bool owes; /* a FLUSH of the disk has failed, and no FLUSH has told the guest so */
+	uint32_t lost_nr;
 	int owed_fd;
 	unsigned request_nr, cut_max, cut_one_in, turn_part, end_part, submit_part;
 	uint32_t next_value;

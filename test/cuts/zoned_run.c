@@ -84,6 +84,9 @@ static void check_read(struct zcuts_world *w, const struct zcuts_io *zio)
 	const struct zcuts_zone *z = &w->zone[zone_idx(zio->io.offset_bytes)];
 	uint64_t at = zio->io.offset_bytes % ZCUTS_ZONE_BYTES / SECTOR_BYTES;
 
+	/* What is lost reads as anything until that is told. */
+	if (w->owes || zio->lost_nr != w->lost_nr)
+		return;
 	/* Others have been at it meanwhile. */
 	if (zio->life[0] != z->life || z->is_resetting ||
 	    first_out(zone_idx(zio->io.offset_bytes)) != UINT64_MAX ||
@@ -179,6 +182,7 @@ static void guest_read(struct zcuts_world *w, struct zcuts_io *zio, uint32_t idx
 	uint64_t at = prng_below(&w->prng, ZCUTS_SECTORS) * SECTOR_BYTES;
 
 	zio->life[0] = w->zone[idx].life;
+	zio->lost_nr = w->lost_nr;
 	/* None under way, or it is not judged. */
 	zio->complete[0] = first_out(idx) == UINT64_MAX ? w->zone[idx].issued : UINT64_MAX;
 	zcuts_rig_submit(&live, zio, BACKEND_READ, 0, (uint64_t)idx * ZCUTS_ZONE_BYTES + at,
@@ -265,6 +269,7 @@ static void flush_failed(void *arg)
 	struct zcuts_world *w = arg;
 
 	w->owes = true;
+	w->lost_nr++;
 }
 
 /* What is left as after a cut. */
