@@ -25,6 +25,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/printable.h"
+
 #define LINE_BYTES_MAX 2048
 
 static enum log_level level_max = LOG_LEVEL_INFO;
@@ -61,38 +63,53 @@ static void log_put_text(struct line *l, const char *text)
 		put_char(l, *text++);
 }
 
+/* As JSON escapes them; what is no UTF-8, which JSON has no escape for, as printable.h does. */
+static void put_escape(struct line *l, unsigned char c, const char *escape)
+{
+	if (c == '"' || c == '\\') {
+		put_char(l, '\\');
+		put_char(l, (char)c);
+	} else if (c == '\n' || c == '\t' || c == '\r') {
+		put_char(l, '\\');
+		put_char(l, c == '\n' ? 'n' : c == '\t' ? 't' : 'r');
+	} else if (c < 0x80) {
+		log_put_text(l, "\\u00");
+		log_put_text(l, escape + 2);
+	} else {
+		log_put_text(l, escape);
+	}
+}
+
 static void put_escaped(struct line *l, const char *text, size_t max)
 {
-	static const char hex[] = "0123456789abcdef";
+	char escape[PRINTABLE_ESCAPE_BYTES];
 
-	for (; max > 0 && *text; text++, max--) {
-		unsigned char c = (unsigned char)*text;
+	max = strnlen(text, max);
+	while (max > 0) {
+		size_t nr = printable_next(text, max, escape);
 
-		if (c == '"' || c == '\\') {
-			put_char(l, '\\');
-			put_char(l, *text);
-		} else if (c == '\n' || c == '\t' || c == '\r') {
-			put_char(l, '\\');
-			put_char(l, c == '\n' ? 'n' : c == '\t' ? 't' : 'r');
-		} else if (c < ' ' || c == 0x7f) {
-			log_put_text(l, "\\u00");
-			put_char(l, hex[c >> 4]);
-			put_char(l, hex[c & 15]);
-		} else {
-			put_char(l, *text);
-		}
+		if (escape[0] || *text == '"' || *text == '\\')
+			put_escape(l, (unsigned char)*text, escape);
+		else
+			for (size_t i = 0; i < nr; i++)
+				put_char(l, text[i]);
+		text += nr;
+		max -= nr;
 	}
 }
 
 /* Empty, or with what would end or split an unquoted value. */
 static bool wants_quotes(const char *text, size_t max)
 {
-	if (*text == '\0' || max == 0)
-		return true;
-	for (; max > 0 && *text; text++, max--)
-		if ((unsigned char)*text <= ' ' || strchr("\"=\\\177", *text))
-			return true;
-	return false;
+	char escape[PRINTABLE_ESCAPE_BYTES] = "";
+	bool wants = *text == '\0' || max == 0;
+
+	max = strnlen(text, max);
+	for (size_t nr; max > 0 && !wants; text += nr, max -= nr) {
+		nr = printable_next(text, max, escape);
+		wants = escape[0] || strchr(" \"=\\", *text);
+	}
+	return wants;
 }
 
 /* A value that begins here stands alone behind its '='. */
@@ -235,6 +252,7 @@ void log_line(enum log_level level, const char *msg, const char *fmt, ...)
 		put_format(&l, fmt, &ap);
 		va_end(ap);
 	}
+	l.len = utf8_whole(l.text, l.len);
 	l.text[l.len++] = '\n';
 	log_write_line(&l, lost);
 }

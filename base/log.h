@@ -15,9 +15,9 @@ void log_init(enum log_level max_level);
 
 /*
  * fmt makes the rest of the line as key=value pairs and may be "". What a %s brings is escaped as
- * in JSON, so that no text from outside ends its quotes or its line, and is put into quotes where
- * it needs them and the format has none. Never waits: a line that stderr does not take is lost,
- * counted.
+ * in JSON, so that no text from outside ends its quotes or its line or moves a cursor
+ * (printable.h), and is put into quotes where it needs them and the format has none. Never waits: a
+ * line that stderr does not take is lost, counted.
  */
 void log_line(enum log_level level, const char *msg, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -5,9 +5,12 @@
  */
 #include "config/errors.h"
 
+#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/printable.h"
 
 #define MESSAGE_BYTES_MAX 512
 #define NO_FILE SIZE_MAX
@@ -54,14 +57,6 @@ void config_errors_enter(struct config_errors *e, const char *file)
 	e->file_idx = file && idx == e->file_nr ? errors_remember(e, file) : idx;
 }
 
-/* The largest n' <= n that does not cut an UTF-8 sequence of text. */
-static size_t utf8_floor(const char *text, size_t n)
-{
-	while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
-		n--;
-	return n;
-}
-
 const char *config_excerpt(const char *text, char buf[static CONFIG_EXCERPT_BYTES])
 {
 	size_t len = strnlen(text, CONFIG_EXCERPT_BYTES);
@@ -70,50 +65,22 @@ const char *config_excerpt(const char *text, char buf[static CONFIG_EXCERPT_BYTE
 		memcpy(buf, text, len + 1);
 		return buf;
 	}
-	len = utf8_floor(text, CONFIG_EXCERPT_BYTES - sizeof("..."));
+	len = utf8_whole(text, CONFIG_EXCERPT_BYTES - sizeof("..."));
 	memcpy(buf, text, len);
 	memcpy(buf + len, "...", sizeof("..."));
 	return buf;
 }
 
-/* C0, DEL, and C1 in its UTF-8 form, which terminals obey too. */
-static bool errors_is_control(const unsigned char *at)
-{
-	return at[0] < 0x20 || at[0] == 0x7f || (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0);
-}
-
-/* out holds 4 bytes for each of text, and a terminator. */
-static void errors_escape(const char *text, char *out)
-{
-	static const char hex[] = "0123456789abcdef";
-	const unsigned char *at = (const unsigned char *)text;
-
-	for (; *at; at++) {
-		if (!errors_is_control(at)) {
-			*out++ = (char)*at;
-			continue;
-		}
-		if (*at == 0xc2)
-			at++;
-		*out++ = '\\';
-		*out++ = 'x';
-		*out++ = hex[*at >> 4];
-		*out++ = hex[*at & 15];
-	}
-	*out = '\0';
-}
-
 static char *format_message(const char *fmt, va_list ap)
 {
-	char raw[MESSAGE_BYTES_MAX], escaped[4 * MESSAGE_BYTES_MAX];
+	char raw[MESSAGE_BYTES_MAX], shown[PRINTABLE_GROWTH * MESSAGE_BYTES_MAX];
 	int n = vsnprintf(raw, sizeof(raw), fmt, ap);
 
 	if (n < 0) /* UNTESTED: only for a format of wide characters */
 		return NULL;
 	if ((size_t)n >= sizeof(raw))
-		memcpy(raw + utf8_floor(raw, sizeof(raw) - sizeof("...")), "...", sizeof("..."));
-	errors_escape(raw, escaped);
-	return strdup(escaped);
+		memcpy(raw + utf8_whole(raw, sizeof(raw) - sizeof("...")), "...", sizeof("..."));
+	return strdup(printable(shown, sizeof(shown), raw, strlen(raw)));
 }
 
 static bool known(const struct config_errors *e, struct config_pos pos, const char *message)
@@ -177,16 +144,21 @@ static void sort(struct config_errors *e)
 	}
 }
 
-static const char *errors_file(const struct config_errors *e, size_t idx)
+/* Files of a folder have names that anybody may have chosen. */
+static const char *errors_file(const struct config_errors *e, size_t idx, char buf[static PATH_MAX])
 {
-	return idx < e->file_nr ? e->files[idx] : "?";
+	const char *name = idx < e->file_nr ? e->files[idx] : "?";
+
+	return printable(buf, PATH_MAX, name, strlen(name));
 }
 
 static void write_lines(const struct config_errors *e, FILE *out)
 {
+	char shown[PATH_MAX];
+
 	for (size_t i = 0; i < e->nr; i++) {
 		const struct config_error *error = &e->list[i];
-		const char *file = errors_file(e, error->file_idx);
+		const char *file = errors_file(e, error->file_idx, shown);
 
 		if (error->pos.line == 0)
 			fprintf(out, "%s: %s\n", file, error->message);
@@ -195,7 +167,7 @@ static void write_lines(const struct config_errors *e, FILE *out)
 				error->message);
 	}
 	if (e->dropped_nr != 0)
-		fprintf(out, "%s: %zu more errors are not shown\n", errors_file(e, 0),
+		fprintf(out, "%s: %zu more errors are not shown\n", errors_file(e, 0, shown),
 			e->dropped_nr);
 }
 

@@ -20,6 +20,7 @@
 #include "storage/word.h"
 #include "base/assert.h"
 #include "base/errname.h"
+#include "base/printable.h"
 #include "base/util.h"
 
 const struct backend_child_option backend_one_child[] = {
@@ -474,4 +475,6 @@ void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTI
 		snprintf(text, BACKEND_IDENTITY_BYTES,
 			 "%s tree of %zu letters, hash %016llx%016llx", top->ops->name, w.len,
 			 (unsigned long long)w.hash[0], (unsigned long long)w.hash[1]);
+	/* It is kept as JSON, and a name in it may be cut, or of any bytes. */
+	utf8_repair(text);
 }

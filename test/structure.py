@@ -54,24 +54,26 @@ MAY = {
     "daemon/settings": DRIVER | {"backends/mem"},
     "daemon/runtime": DRIVER | {"daemon/settings"},
     "daemon/fdstore": {"base", "host", "daemon/runtime"},
-    "daemon/socket": GROUND | {"daemon/runtime"},
+    "daemon/wire": {"base"},
+    "daemon/socket": GROUND | {"daemon/runtime", "daemon/wire"},
     "daemon/devices": DAEMON_GROUND | {"ublk/device", "ublk/queue", "daemon/fdstore"},
     "daemon/handover": DAEMON_GROUND
-    | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/devices", "daemon/socket"},
+    | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/devices", "daemon/socket", "daemon/wire"},
     "daemon/api": DAEMON_GROUND
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/devices", "daemon/socket",
-       "daemon/handover", "filters/throttle", "net"},
+       "daemon/handover", "daemon/wire", "filters/throttle", "net"},
     "daemon/verdict": {"base"},
-    "daemon/metrics": DAEMON_GROUND | {"net", "daemon/verdict", "ublk/device", "ublk/queue", "daemon/devices", "daemon/api"},
+    "daemon/metrics": DAEMON_GROUND | {"net", "daemon/verdict", "daemon/wire", "ublk/device", "ublk/queue", "daemon/devices", "daemon/api"},
     "daemon": DAEMON_GROUND
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/socket", "daemon/devices",
        "daemon/handover", "daemon/api", "daemon/metrics"},
     # reads what ublkd writes; asks an NBD server or an NVMe target, and makes qcow2 images by itself
-    "ublkctl": DRIVER | {"net", "ublkctl/image", "backends/qcow2/format", "backends/nbd", "backends/nvme", "backends/nvme/protocol", "backends/s3_disk",
-                         "daemon/settings", "daemon/runtime", "daemon/socket", "daemon/verdict", "daemon/api", "tracefile"},
+    "ublkctl": DRIVER | {"net", "ublkctl/image", "ublkctl/print", "backends/qcow2/format", "backends/nbd", "backends/nvme", "backends/nvme/protocol", "backends/s3_disk",
+                         "daemon/settings", "daemon/runtime", "daemon/socket", "daemon/verdict", "daemon/wire", "tracefile"},
     "ublkctl/image": {"base", "backends/qcow2/format"},
-    "ublkctl/udev": DRIVER | {"ublkctl", "daemon/runtime", "daemon/settings"},
-    "ublkctl/top": {"base", "daemon/runtime", "ublkctl"},
+    "ublkctl/print": {"base"},
+    "ublkctl/udev": DRIVER | {"ublkctl", "ublkctl/print", "daemon/runtime", "daemon/settings"},
+    "ublkctl/top": {"base", "daemon/runtime", "ublkctl", "ublkctl/print"},
     "tracefile": {"base"},
     "ublktrace": {"base"},
     "ublktrace/events": {"base"},
@@ -212,6 +214,12 @@ def comments(file):
     return " ".join(re.findall(r"/\*.*?\*/", read(file), re.S))
 
 
+def unescaped_prints(files):
+    """Where ublkctl prints past ublkctl/print/say.c, which makes printable what others may have written."""
+    return [f"{file}: {line.strip()}" for file in files if file.startswith("ublkctl/") and file.endswith(".c") and file != "ublkctl/print/say.c"
+            for line in read(file).splitlines() if re.search(r"(?<!\w)(printf\(|v?fprintf\(std(out|err)\b)", line)]
+
+
 CHECK_LIST = "test/check_list.sh"
 
 
@@ -285,6 +293,7 @@ def main():
         (f"no folder holds more than {SOURCES_MAX} sources", full_folders(files)),
         ("no two sources have one name", shared_names(product)),
         ("no two sources have functions of one name", shared_functions(product)),
+        ("ublkctl prints by ublkctl/print/say.c alone", unescaped_prints(product)),
         (f"{CHECK_LIST} names tests that exist", missing_checks()),
         ("guest suites say where they run", wrong_heads()),
         ("docs name no file that is not there", stale_names((f, read(f)) for f in listed("*.md", "docs/man/*"))),

@@ -24,6 +24,7 @@
 #include "host/user_paths.h"
 #include "daemon/socket/socket.h"
 #include "ublkctl/ctl_print.h"
+#include "ublkctl/print/say.h"
 
 /* Behind words about a socket that a user who is not root cannot use. */
 static const char *user_hint(void)
@@ -79,7 +80,7 @@ static void tell_no_connection(const char *path, int err)
 	char text[CLIENT_TEXT_BYTES];
 
 	client_no_connection(path, err, text, sizeof(text));
-	fprintf(stderr, "ublkctl: %s\n", text);
+	say_to(stderr, "ublkctl: %s\n", text);
 }
 
 bool client_may_ask(int fd)
@@ -201,20 +202,20 @@ static json_t *ask_socket(const char *path, const char *text, int seconds,
 	if (!reply && (ret < 0 || err))
 		tell_no_connection(path, err ? err : -ret);
 	else if (!reply)
-		fprintf(stderr, "ublkctl: %s\n",
-			any ? "the answer is truncated, or not from ublkd: did ublkd exit, or does "
-			      "another program serve this socket?"
-			    : "ublkd exited before it answered");
+		say_to(stderr, "ublkctl: %s\n",
+		       any ? "the answer is truncated, or not from ublkd: did ublkd exit, or does "
+			     "another program serve this socket?"
+			   : "ublkd exited before it answered");
 	return reply;
 }
 
 static void tell_versions(const char *version)
 {
 	if (strcmp(version, UBLKD_VERSION) != 0)
-		fprintf(stderr,
-			"ublkctl: this is ublkctl %s and the daemon is ublkd %s: use the ublkctl "
-			"of the same version\n",
-			UBLKD_VERSION, version);
+		say_to(stderr,
+		       "ublkctl: this is ublkctl %s and the daemon is ublkd %s: use the ublkctl "
+		       "of the same version\n",
+		       UBLKD_VERSION, version);
 }
 
 /* Data of an unknown kind: asks for the version that sent it. */
@@ -224,9 +225,9 @@ static void tell_strange(const char *path)
 	const char *version =
 		json_string_value(json_object_get(json_object_get(reply, "data"), "version"));
 
-	fprintf(stderr, "ublkctl: ublkctl %s does not understand the answer; it is from %s%s\n",
-		UBLKD_VERSION, version ? "ublkd " : "a program without a ublkd version",
-		version ? version : "");
+	say_to(stderr, "ublkctl: ublkctl %s does not understand the answer; it is from %s%s\n",
+	       UBLKD_VERSION, version ? "ublkd " : "a program without a ublkd version",
+	       version ? version : "");
 	json_decref(reply);
 }
 
@@ -251,10 +252,10 @@ void client_tell_refusal(const json_t *reply)
 
 	/* A single error is the same as the summary. */
 	if (json_array_size(errors) != 1 || !json_is_string(json_array_get(errors, 0)))
-		fprintf(stderr, "ublkctl: %s\n",
-			error ? error : "the request was refused without a reason");
+		say_to(stderr, "ublkctl: %s\n",
+		       error ? error : "the request was refused without a reason");
 	json_array_foreach(errors, i, line) if (json_is_string(line))
-		fprintf(stderr, "%s\n", json_string_value(line));
+		say_to(stderr, "%s\n", json_string_value(line));
 	if (json_is_string(json_object_get(reply, "version")))
 		tell_versions(json_string_value(json_object_get(reply, "version")));
 }
@@ -267,9 +268,9 @@ static json_t *client_reply(const char *socket_path, const json_t *request, int 
 	json_t *reply = NULL;
 
 	if (!text)
-		fprintf(stderr, "ublkctl: the request cannot be encoded as JSON\n");
+		say_to(stderr, "ublkctl: the request cannot be encoded as JSON\n");
 	else if (strlen(text) >= SOCKET_REQUEST_BYTES_MAX)
-		fprintf(stderr, "ublkctl: the request is longer than 1 MiB\n");
+		say_to(stderr, "ublkctl: the request is longer than 1 MiB\n");
 	else
 		reply = ask_socket(socket_path, text, seconds, meanwhile, passed_fd);
 	free(text);

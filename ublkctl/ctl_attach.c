@@ -26,8 +26,10 @@
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_commands.h"
 #include "ublkctl/ctl_image.h"
+#include "daemon/wire/json_words.h"
 #include "ublkctl/ctl_print.h"
 #include "ublkctl/node_wait.h"
+#include "ublkctl/print/say.h"
 #include "ublkctl/snippet.h"
 
 /* Names that others may take before us. */
@@ -107,18 +109,18 @@ static enum exit_code make_attached(const struct attachment *at, const char *pat
 	struct stat st;
 
 	if (!at->device.word.format) {
-		fprintf(stderr,
-			"ublkctl: %s: --size and --backing make a new image: name it FILE.qcow2, "
-			"or qcow2:FILE\n",
-			path);
+		say_to(stderr,
+		       "ublkctl: %s: --size and --backing make a new image: name it FILE.qcow2, "
+		       "or qcow2:FILE\n",
+		       path);
 		return EXIT_REFUSED;
 	}
 	if (lstat(path, &st) < 0)
 		return ctl_image_make(at->args, path, &made);
-	fprintf(stderr,
-		"ublkctl: %s is there already: without --size and --backing it is attached as it "
-		"is\n",
-		path);
+	say_to(stderr,
+	       "ublkctl: %s is there already: without --size and --backing it is attached as it "
+	       "is\n",
+	       path);
 	return EXIT_REFUSED;
 }
 
@@ -126,8 +128,8 @@ static enum exit_code fail_path(const struct attachment *at, const char *path, i
 {
 	bool is_image = at->device.word.format && err == -ENOENT;
 
-	fprintf(stderr, "ublkctl: %s: %s%s\n", path, strerror(-err),
-		is_image ? ": --size SIZE makes a new image" : "");
+	say_to(stderr, "ublkctl: %s: %s%s\n", path, strerror(-err),
+	       is_image ? ": --size SIZE makes a new image" : "");
 	return EXIT_REFUSED;
 }
 
@@ -178,7 +180,7 @@ static enum exit_code read_word(struct attachment *at)
 	at->device.read_only = at->args->read_only;
 	at->device.value = at->args->name;
 	if (word_find(at->args->name, &at->device.word, error) < 0) {
-		fprintf(stderr, "ublkctl: %s: %s\n", at->args->name, error);
+		say_to(stderr, "ublkctl: %s: %s\n", at->args->name, error);
 		return EXIT_REFUSED;
 	}
 	return choose_format(at);
@@ -193,10 +195,10 @@ static enum exit_code find_folder(struct attachment *at)
 	at->folder = json_string_value(json_object_get(at->settings, "devices_dir"));
 	if (at->folder)
 		return EXIT_DONE;
-	fprintf(stderr,
-		"ublkctl: --persist: ublkd has no folder to keep devices in: set devices_dir in "
-		"the section daemon of %s, for example to /etc/ublkd/devices.d, and reload it\n",
-		client_text(at->settings, "config"));
+	say_to(stderr,
+	       "ublkctl: --persist: ublkd has no folder to keep devices in: set devices_dir in "
+	       "the section daemon of %s, for example to /etc/ublkd/devices.d, and reload it\n",
+	       client_text(at->settings, "config"));
 	return EXIT_REFUSED;
 }
 
@@ -235,7 +237,7 @@ static enum exit_code make_yaml(struct attachment *at)
 	free(at->yaml);
 	at->yaml = attach_yaml(&at->device);
 	if (!at->yaml) {
-		fprintf(stderr, "ublkctl: %s: not valid UTF-8\n", at->args->name);
+		say_to(stderr, "ublkctl: %s: not valid UTF-8\n", at->args->name);
 		return EXIT_REFUSED;
 	}
 	return at->folder ? begin_snippet(at) : EXIT_DONE;
@@ -245,7 +247,7 @@ static enum exit_code keep_attached(struct attachment *at)
 {
 	if (!at->folder || snippet_keep(&at->snippet) == 0)
 		return EXIT_DONE;
-	fprintf(stderr, "ublkctl: the device %s is attached, but not kept\n", at->device.name);
+	say_to(stderr, "ublkctl: the device %s is attached, but not kept\n", at->device.name);
 	return EXIT_REFUSED;
 }
 
@@ -313,15 +315,15 @@ static void print_attached(const struct attachment *at, const json_t *shown)
 	json_t *json;
 
 	if (at->args->json) {
-		json = json_pack("{s:s, s:s, s:I, s:s?}", "name", at->device.name, "path", path,
+		json = json_pack("{s:s, s:s, s:I, s:o?}", "name", at->device.name, "path", path,
 				 "id", (json_int_t)client_number(shown, "id"), "snippet",
-				 at->folder ? at->snippet.path : NULL);
+				 at->folder ? json_words(at->snippet.path) : NULL);
 		print_json(json);
 		json_decref(json);
 	} else if (at->args->show) {
-		printf("%s\n", path);
+		say_to(stdout, "%s\n", path);
 	} else {
-		printf("%s is %s\n", path, at->device.name);
+		say_to(stdout, "%s is %s\n", path, at->device.name);
 	}
 }
 
@@ -338,11 +340,11 @@ static enum exit_code attach_await(const struct attachment *at)
 		return code;
 	path = client_text(shown, "path");
 	if (strncmp(path, NODE_PREFIX, strlen(NODE_PREFIX)) != 0) {
-		fprintf(stderr, "ublkctl: the device %s is not live any more\n", at->device.name);
+		say_to(stderr, "ublkctl: the device %s is not live any more\n", at->device.name);
 		code = EXIT_REFUSED;
 	} else if (node_wait(path, NODE_WAIT_UDEV, NODE_WAIT_SECONDS, error) < 0) {
-		fprintf(stderr, "ublkctl: the device %s is attached, but after %.0f s: %s\n",
-			at->device.name, NODE_WAIT_SECONDS, error);
+		say_to(stderr, "ublkctl: the device %s is attached, but after %.0f s: %s\n",
+		       at->device.name, NODE_WAIT_SECONDS, error);
 		code = EXIT_REFUSED;
 	} else {
 		print_attached(at, shown);
@@ -405,11 +407,11 @@ static enum exit_code detach_unkeep(const struct ublkctl_args *a, const char *na
 	if (folder)
 		ret = snippet_remove(folder, name);
 	if (ret == -ENOENT && from_file)
-		fprintf(stderr,
-			"ublkctl: %s is still in the configuration, and starts again with the "
-			"next reload: remove it from %s%s%s\n",
-			name, client_text(settings, "config"), folder ? ", or from a file in " : "",
-			folder ? folder : "");
+		say_to(stderr,
+		       "ublkctl: %s is still in the configuration, and starts again with the "
+		       "next reload: remove it from %s%s%s\n",
+		       name, client_text(settings, "config"), folder ? ", or from a file in " : "",
+		       folder ? folder : "");
 	json_decref(settings);
 	return ret == 0 || ret == -ENOENT ? EXIT_DONE : EXIT_REFUSED;
 }
@@ -455,8 +457,8 @@ static enum exit_code detach_snippet(const struct ublkctl_args *a)
 	if (folder && !settings_name_wrong(name))
 		ret = snippet_remove(folder, name);
 	if (ret == -ENOENT)
-		fprintf(stderr, "ublkctl: ublkd has no device %s: ublkctl list shows all\n",
-			a->name);
+		say_to(stderr, "ublkctl: ublkd has no device %s: ublkctl list shows all\n",
+		       a->name);
 	json_decref(settings);
 	return ret == 0 ? EXIT_DONE : EXIT_REFUSED;
 }

@@ -16,6 +16,7 @@
 #include "base/util.h"
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_print.h"
+#include "ublkctl/print/say.h"
 
 #define PROGRESS_MS 500
 
@@ -33,7 +34,7 @@ static void print_progress(const json_t *job)
 	unsigned long long done = looked_at(job), total = client_number(job, "total_bytes");
 	char now[FORMAT_BYTES], all[FORMAT_BYTES];
 
-	printf("%s of %s, %.0f %%", format_bytes(done, now), format_bytes(total, all),
+	say_to(stdout, "%s of %s, %.0f %%", format_bytes(done, now), format_bytes(total, all),
 	       total > 0 ? 100. * (double)done / (double)total : 100.);
 }
 
@@ -44,9 +45,9 @@ static void print_cache_stats(const json_t *data)
 	print_caches(json_object_get(data, "caches"));
 	if (!json_is_object(job))
 		return;
-	printf("under way: %s %s", client_text(job, "action"), client_text(job, "node"));
+	say_to(stdout, "under way: %s %s", client_text(job, "action"), client_text(job, "node"));
 	if (client_number(job, "total_bytes") > 0) {
-		printf(", ");
+		say_to(stdout, ", ");
 		print_progress(job);
 	}
 	putchar('\n');
@@ -59,17 +60,18 @@ static void print_warmed(const json_t *data)
 	unsigned long long passed = client_number(data, "passed_bytes");
 	char fetched[FORMAT_BYTES], here[FORMAT_BYTES], words[FORMAT_BYTES];
 
-	printf("%s fetched, %s there already",
+	say_to(stdout, "%s fetched, %s there already",
 	       format_bytes(client_number(data, "fetched_bytes"), fetched),
 	       format_bytes(client_number(data, "present_bytes"), here));
 	if (passed > 0)
-		printf(", %s passed over as they were being changed", format_bytes(passed, words));
+		say_to(stdout, ", %s passed over as they were being changed",
+		       format_bytes(passed, words));
 	putchar('\n');
 	if (!json_is_true(json_object_get(data, "full")))
 		return;
-	printf("the cache is full: ");
+	say_to(stdout, "the cache is full: ");
 	print_progress(data);
-	printf("; ublkctl cache drop makes room, a larger store keeps more\n");
+	say_to(stdout, "; ublkctl cache drop makes room, a larger store keeps more\n");
 }
 
 static void print_dropped(const json_t *data)
@@ -77,9 +79,10 @@ static void print_dropped(const json_t *data)
 	unsigned long long dirty = client_number(data, "dirty_bytes");
 	char bytes[FORMAT_BYTES];
 
-	printf("%s dropped\n", format_bytes(client_number(data, "dropped_bytes"), bytes));
+	say_to(stdout, "%s dropped\n", format_bytes(client_number(data, "dropped_bytes"), bytes));
 	if (dirty > 0)
-		printf("%s stay dirty: the storage behind the cache does not have them yet\n",
+		say_to(stdout,
+		       "%s stay dirty: the storage behind the cache does not have them yet\n",
 		       format_bytes(dirty, bytes));
 }
 
@@ -99,7 +102,7 @@ static void show_progress(void *arg)
 	client_try(p->a->socket_path, request, CLIENT_SECONDS, &data, &refusal);
 	job = json_object_get(data, "command");
 	if (json_is_object(job)) {
-		printf("\r\033[K");
+		fputs("\r\033[K", stdout);
 		print_progress(job);
 		fflush(stdout);
 		p->is_shown = true;
@@ -120,7 +123,7 @@ static enum exit_code wait_for_job(const struct ublkctl_args *a, json_t *request
 
 	code = client_try_long(a->socket_path, request, shows ? &meanwhile : NULL, &data, &refusal);
 	if (progress.is_shown) {
-		printf("\r\033[K");
+		fputs("\r\033[K", stdout);
 		fflush(stdout);
 	}
 	if (refusal)

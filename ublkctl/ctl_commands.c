@@ -21,6 +21,7 @@
 #include "base/util.h"
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_print.h"
+#include "ublkctl/print/say.h"
 
 const char ublkctl_usage_text[] =
 	"usage: ublkctl [--socket PATH] [--json] COMMAND\n"
@@ -110,7 +111,8 @@ const char ublkctl_usage_text[] =
 
 void ublkctl_usage_error(const char *what, const char *value)
 {
-	fprintf(stderr, "ublkctl: %s%s\n%s", what, value, ublkctl_usage_text);
+	say_to(stderr, "ublkctl: %s%s\n", what, value);
+	fputs(ublkctl_usage_text, stderr);
 	exit(EXIT_USAGE);
 }
 
@@ -137,14 +139,14 @@ long ctl_yaml_read(const char *path, char text[CTL_YAML_BYTES_MAX + 1])
 	size_t bytes;
 
 	if (!file) {
-		fprintf(stderr, "ublkctl: %s: %m\n", path);
+		say_to(stderr, "ublkctl: %s: %m\n", path);
 		return -1;
 	}
 	bytes = fread(text, 1, max + 1, file);
 	if (ferror(file))
-		fprintf(stderr, "ublkctl: %s: %m\n", path);
+		say_to(stderr, "ublkctl: %s: %m\n", path);
 	else if (bytes > max)
-		fprintf(stderr, "ublkctl: %s: longer than 1 MiB\n", path);
+		say_to(stderr, "ublkctl: %s: longer than 1 MiB\n", path);
 	if (ferror(file))
 		bytes = max + 1;
 	if (!is_stdin)
@@ -161,7 +163,7 @@ enum exit_code ublkctl_add(const struct ublkctl_args *a)
 
 	yaml = bytes < 0 ? NULL : json_stringn(text, (size_t)bytes);
 	if (bytes >= 0 && !yaml)
-		fprintf(stderr, "ublkctl: %s: not valid UTF-8\n", file);
+		say_to(stderr, "ublkctl: %s: not valid UTF-8\n", file);
 	if (!yaml) {
 		json_decref(request);
 		return EXIT_REFUSED;
@@ -196,7 +198,7 @@ enum exit_code ublkctl_resize(const struct ublkctl_args *a)
 
 static void print_shared(const json_t *data)
 {
-	printf("%llu\n", client_number(data, "buffer"));
+	say_to(stdout, "%llu\n", client_number(data, "buffer"));
 }
 
 /* Opening a device or a pipe could do something, or wait: O_NONBLOCK. */
@@ -206,15 +208,15 @@ static int open_memory(const char *path, bool read_only)
 
 	fd = open(path, flags | (read_only ? O_RDONLY : O_RDWR));
 	if (fd < 0) {
-		fprintf(stderr, "ublkctl: %s: %s\n", path, strerror(errno));
+		say_to(stderr, "ublkctl: %s: %s\n", path, strerror(errno));
 		return -1;
 	}
 	if (fcntl(fd, F_GET_SEALS) >= 0)
 		return fd;
-	fprintf(stderr,
-		"ublkctl: %s is no memory: expected a file in tmpfs (as below /dev/shm) or in "
-		"hugetlbfs\n",
-		path);
+	say_to(stderr,
+	       "ublkctl: %s is no memory: expected a file in tmpfs (as below /dev/shm) or in "
+	       "hugetlbfs\n",
+	       path);
 	close(fd);
 	return -1;
 }
@@ -298,10 +300,10 @@ static json_t *parse_ids(char **words)
 		unsigned long id = strtoul(*words, &end, 10);
 
 		if ((*words)[0] < '0' || (*words)[0] > '9' || *end || id >= INT32_MAX) {
-			fprintf(stderr,
-				"ublkctl: gc takes numbers of devices, as N in /dev/ublkcN, not "
-				"%s\n",
-				*words);
+			say_to(stderr,
+			       "ublkctl: gc takes numbers of devices, as N in /dev/ublkcN, not "
+			       "%s\n",
+			       *words);
 			json_decref(all);
 			return NULL;
 		}
@@ -350,7 +352,7 @@ enum exit_code ublkctl_reactors(const struct ublkctl_args *a)
 
 static void print_upgrade(const json_t *data)
 {
-	printf("upgraded to %s, pid %llu: %llu devices, pause %.1f ms\n",
+	say_to(stdout, "upgraded to %s, pid %llu: %llu devices, pause %.1f ms\n",
 	       client_text(data, "version"), client_number(data, "pid"),
 	       client_number(data, "devices"), json_real_value(json_object_get(data, "pause_ms")));
 }
@@ -361,7 +363,7 @@ enum exit_code ublkctl_upgrade(const struct ublkctl_args *a)
 	json_t *request;
 
 	if (a->name && !realpath(a->name, path)) {
-		fprintf(stderr, "ublkctl: %s: %m\n", a->name);
+		say_to(stderr, "ublkctl: %s: %m\n", a->name);
 		return EXIT_REFUSED;
 	}
 	request = client_request("upgrade", NULL);
@@ -371,7 +373,8 @@ enum exit_code ublkctl_upgrade(const struct ublkctl_args *a)
 
 static void print_version(const json_t *data)
 {
-	printf("ublkctl %s\nublkd %s\n", UBLKD_VERSION, client_text(data, "version"));
+	say_to(stdout, "ublkctl %s\n", UBLKD_VERSION);
+	say_to(stdout, "ublkd %s\n", client_text(data, "version"));
 }
 
 enum exit_code ublkctl_version(const struct ublkctl_args *a)

@@ -4,7 +4,7 @@
 #include "base/util.h"
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_print.h"
-#include "ublkctl/table.h"
+#include "ublkctl/print/table.h"
 
 /* "3 of 14"; no limit: "3" */
 static void limited_cell(struct table *t, unsigned long long nr, unsigned long long max)

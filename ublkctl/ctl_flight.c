@@ -21,8 +21,10 @@
 #include "ublkctl/ctl_print.h"
 #include "ublkctl/flight_log.h"
 #include "daemon/runtime/path.h"
+#include "daemon/wire/json_words.h"
 #include "ublkctl/flight_perfetto.h"
-#include "ublkctl/table.h"
+#include "ublkctl/print/say.h"
+#include "ublkctl/print/table.h"
 #include "base/format.h"
 
 /* ---- finding and reading ---- */
@@ -51,14 +53,13 @@ static int add_file(struct flight_log *log, const char *path, uint32_t *pid)
 	int ret = flight_log_load(path, &file, &head_after);
 
 	if (ret < 0) {
-		fprintf(stderr, "ublkctl: %s: %s\n", path, why_not(path, ret));
+		say_to(stderr, "ublkctl: %s: %s\n", path, why_not(path, ret));
 		return ret;
 	}
 	/* An older daemon that had more reactors left files behind. */
 	if (*pid && file->pid != *pid)
-		fprintf(stderr,
-			"ublkctl: %s: skipped: it is of another run, pid %u instead of %u\n", path,
-			file->pid, *pid);
+		say_to(stderr, "ublkctl: %s: skipped: it is of another run, pid %u instead of %u\n",
+		       path, file->pid, *pid);
 	else
 		ret = flight_log_add(log, file, head_after);
 	if (!*pid)
@@ -92,10 +93,10 @@ static int add_beside(struct flight_log *log, const char *socket_path)
 		globfree(&found);
 	}
 	if (ret < 0)
-		fprintf(stderr,
-			"ublkctl: no readable flight recorder in %s: give the control socket with "
-			"--socket PATH, or a file, and run as root\n",
-			folder);
+		say_to(stderr,
+		       "ublkctl: no readable flight recorder in %s: give the control socket with "
+		       "--socket PATH, or a file, and run as root\n",
+		       folder);
 	return ret;
 }
 
@@ -133,24 +134,26 @@ static void print_line(const struct flight_line *line)
 	bool has_request = r->key.event != FLIGHT_ABORT;
 
 	format_wall(line->wall_ns, wall, sizeof(wall));
-	printf("%s  %-12s %5u %5u  %-12s  %-6s  ", wall, line->name, r->key.queue, r->key.tag,
-	       has_request ? backend_op_name(r->key.op) : "-", flight_event_name(r->key.event));
+	say_to(stdout, "%s  %-12s %5u %5u  %-12s  %-6s  ", wall, line->name, r->key.queue,
+	       r->key.tag, has_request ? backend_op_name(r->key.op) : "-",
+	       flight_event_name(r->key.event));
 	if (has_request)
-		printf("%12llu  ", (unsigned long long)r->sector);
+		say_to(stdout, "%12llu  ", (unsigned long long)r->sector);
 	else
-		printf("%12s  ", "-");
-	printf("%-9s  %s\n", value_text(r, value),
+		say_to(stdout, "%12s  ", "-");
+	say_to(stdout, "%-9s  %s\n", value_text(r, value),
 	       line->latency_ns ? format_ns(line->latency_ns, latency) : "");
 }
 
 static json_t *json_line(const struct flight_line *line)
 {
 	const struct flight_record *r = &line->record;
-	json_t *o = json_pack("{s:I, s:I, s:s, s:i, s:i, s:i, s:i, s:s, s:I}", "time_ns",
-			      (json_int_t)r->time_ns, "wall_ns", (json_int_t)line->wall_ns, "name",
-			      line->name, "id", (int)r->key.device, "queue", (int)r->key.queue,
-			      "tag", (int)r->key.tag, "reactor", (int)line->reactor, "event",
-			      flight_event_name(r->key.event), "value", (json_int_t)r->value);
+	json_t *o =
+		json_pack("{s:I, s:I, s:o, s:i, s:i, s:i, s:i, s:s, s:I}", "time_ns",
+			  (json_int_t)r->time_ns, "wall_ns", (json_int_t)line->wall_ns, "name",
+			  json_words(line->name), "id", (int)r->key.device, "queue",
+			  (int)r->key.queue, "tag", (int)r->key.tag, "reactor", (int)line->reactor,
+			  "event", flight_event_name(r->key.event), "value", (json_int_t)r->value);
 
 	if (r->key.event != FLIGHT_ABORT) {
 		json_object_set_new(o, "op", json_string(backend_op_name(r->key.op)));
@@ -168,22 +171,22 @@ static json_t *json_line(const struct flight_line *line)
 static void tell_left_out(const struct flight_log *log)
 {
 	if (log->torn)
-		fprintf(stderr, "ublkctl: %llu invalid records were skipped\n",
-			(unsigned long long)log->torn);
+		say_to(stderr, "ublkctl: %llu invalid records were skipped\n",
+		       (unsigned long long)log->torn);
 	if (log->overwritten)
-		fprintf(stderr, "ublkctl: %llu records were overwritten during the read\n",
-			(unsigned long long)log->overwritten);
+		say_to(stderr, "ublkctl: %llu records were overwritten during the read\n",
+		       (unsigned long long)log->overwritten);
 }
 
 static void print_log(const struct flight_log *log, size_t from)
 {
 	if (log->nr == 0) {
-		printf("no events\n");
+		say_to(stdout, "no events\n");
 		return;
 	}
-	printf("%s%-29s  %-12s %5s %5s  %-12s  %-6s  %12s  %-9s  %s%s\n",
-	       table_color_on(TABLE_BOLD), "TIME", "DEVICE", "QUEUE", "TAG", "OP", "EVENT",
-	       "SECTOR", "RESULT", "LATENCY", table_color_off());
+	table_say(TABLE_BOLD, "%-29s  %-12s %5s %5s  %-12s  %-6s  %12s  %-9s  %s", "TIME", "DEVICE",
+		  "QUEUE", "TAG", "OP", "EVENT", "SECTOR", "RESULT", "LATENCY");
+	putchar('\n');
 	for (size_t i = from; i < log->nr; i++)
 		print_line(&log->lines[i]);
 }
@@ -207,10 +210,10 @@ static enum exit_code write_trace(struct flight_log *log, const char *path)
 	int ret = file ? perfetto_write(file, log) : -errno;
 
 	if (ret < 0) {
-		fprintf(stderr, "ublkctl: %s: %s\n", path, strerror(-ret));
+		say_to(stderr, "ublkctl: %s: %s\n", path, strerror(-ret));
 		return EXIT_REFUSED;
 	}
-	printf("%s: %zu events; open it in https://ui.perfetto.dev\n", path, nr);
+	say_to(stdout, "%s: %zu events; open it in https://ui.perfetto.dev\n", path, nr);
 	return EXIT_DONE;
 }
 

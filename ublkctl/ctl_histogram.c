@@ -13,8 +13,9 @@
 
 #include "base/histogram.h"
 #include "base/util.h"
-#include "daemon/api/json_histogram.h"
+#include "daemon/wire/json_histogram.h"
 #include "ublkctl/client.h"
+#include "ublkctl/print/say.h"
 #include "base/format.h"
 
 #define BAR_WIDTH 52
@@ -32,7 +33,8 @@ static void print_bar(const char *label, uint64_t count, uint64_t count_max)
 	static const char bar[] = "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@";
 	int width = count_max ? (int)((double)count / (double)count_max * BAR_WIDTH) : 0;
 
-	printf("%-18s %10llu |%-*.*s|\n", label, (unsigned long long)count, BAR_WIDTH, width, bar);
+	say_to(stdout, "%-18s %10llu |%-*.*s|\n", label, (unsigned long long)count, BAR_WIDTH,
+	       width, bar);
 }
 
 /* As bpftrace: 512, 4K, 1M; K is 1024. */
@@ -106,9 +108,10 @@ static void print_histogram_summary(const json_t *h)
 		       { "max_ns", "max" } };
 	char buf[FORMAT_BYTES];
 
-	printf("count %llu", client_number(h, "count"));
+	say_to(stdout, "count %llu", client_number(h, "count"));
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		printf("  %s %s", fields[i].label, format_ns(client_number(h, fields[i].key), buf));
+		say_to(stdout, "  %s %s", fields[i].label,
+		       format_ns(client_number(h, fields[i].key), buf));
 	putchar('\n');
 }
 
@@ -117,7 +120,7 @@ static void print_histogram(const json_t *h)
 	static struct histogram read;
 	const json_t *boundaries = json_object_get(h, "boundaries");
 
-	printf("%s, layer %s%s:\n", client_text(h, "op"), client_text(h, "layer"),
+	say_to(stdout, "%s, layer %s%s:\n", client_text(h, "op"), client_text(h, "layer"),
 	       boundaries ? "" : " (ns)");
 	json_read_buckets(h, &read);
 	if (boundaries)
@@ -145,7 +148,7 @@ static void print_histograms(const json_t *data)
 		print_histogram(h);
 	}
 	if (first)
-		printf("no requests\n");
+		say_to(stdout, "no requests\n");
 }
 
 /* ---- asking ---- */
@@ -184,11 +187,11 @@ static json_t *parse_boundaries(const char *list)
 		size_t len = strcspn(list, ",");
 
 		if (!parse_ns(list, len, &ns)) {
-			fprintf(stderr,
-				"ublkctl: \"%.*s\" is not a boundary: use a number of ns, or with "
-				"us, ms, "
-				"s\n",
-				(int)len, list);
+			say_to(stderr,
+			       "ublkctl: \"%.*s\" is not a boundary: use a number of ns, or with "
+			       "us, ms, "
+			       "s\n",
+			       (int)len, list);
 			json_decref(all);
 			return NULL;
 		}
@@ -274,12 +277,12 @@ enum exit_code ublkctl_histogram(const struct ublkctl_args *a)
 	const char *error = incompatible_option(a);
 
 	if (error) {
-		fprintf(stderr, "ublkctl: %s\n", error);
+		say_to(stderr, "ublkctl: %s\n", error);
 		return EXIT_USAGE;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
 		if (strcmp(a->action, actions[i].name) == 0)
 			return actions[i].fn(a);
-	fprintf(stderr, "ublkctl: histogram needs get, set or reset, not \"%s\"\n", a->action);
+	say_to(stderr, "ublkctl: histogram needs get, set or reset, not \"%s\"\n", a->action);
 	return EXIT_USAGE;
 }

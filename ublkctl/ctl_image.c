@@ -15,7 +15,9 @@
 
 #include "base/format.h"
 #include "config/option.h"
+#include "daemon/wire/json_words.h"
 #include "ublkctl/ctl_print.h"
+#include "ublkctl/print/say.h"
 
 /* ---- options ---- */
 
@@ -89,25 +91,25 @@ enum exit_code ctl_image_make(const struct ublkctl_args *a, const char *path,
 
 	read_image_options(a, path, &n);
 	if (image_new_make(&n, ret_made, error) < 0) {
-		fprintf(stderr, "ublkctl: %s\n", error);
+		say_to(stderr, "ublkctl: %s\n", error);
 		return EXIT_REFUSED;
 	}
 	if (ret_made->is_detected)
-		fprintf(stderr,
-			"ublkctl: the backing file %s looks as if its format were %s, which is now "
-			"written into %s: --backing-format says it without looking\n",
-			a->image.backing, ret_made->backing_format, path);
+		say_to(stderr,
+		       "ublkctl: the backing file %s looks as if its format were %s, which is now "
+		       "written into %s: --backing-format says it without looking\n",
+		       a->image.backing, ret_made->backing_format, path);
 	return EXIT_DONE;
 }
 
 static json_t *made_json(const struct ublkctl_args *a, const struct image_made *made)
 {
-	return json_pack("{s:o, s:I, s:I, s:o?, s:s?, s:b, s:o?}", "path", json_of_text(a->name),
+	return json_pack("{s:o, s:I, s:I, s:o?, s:s?, s:b, s:o?}", "path", json_words(a->name),
 			 "size_bytes", (json_int_t)made->size_bytes, "file_bytes",
 			 (json_int_t)made->image_bytes, "backing",
-			 a->image.backing ? json_of_text(a->image.backing) : NULL, "backing_format",
+			 a->image.backing ? json_words(a->image.backing) : NULL, "backing_format",
 			 made->backing_format, "backing_format_detected", made->is_detected,
-			 "data_file", a->image.data_file ? json_of_text(a->image.data_file) : NULL);
+			 "data_file", a->image.data_file ? json_words(a->image.data_file) : NULL);
 }
 
 enum exit_code ublkctl_create_image(const struct ublkctl_args *a)
@@ -125,10 +127,10 @@ enum exit_code ublkctl_create_image(const struct ublkctl_args *a)
 		json_decref(json);
 		return EXIT_DONE;
 	}
-	printf("%s: a disk of %s, in a file of %s", a->name, format_bytes(made.size_bytes, size),
-	       format_bytes(made.image_bytes, file));
+	say_to(stdout, "%s: a disk of %s, in a file of %s", a->name,
+	       format_bytes(made.size_bytes, size), format_bytes(made.image_bytes, file));
 	if (made.backing_format)
-		printf(", over %s (%s)", a->image.backing, made.backing_format);
+		say_to(stdout, ", over %s (%s)", a->image.backing, made.backing_format);
 	putchar('\n');
 	return EXIT_DONE;
 }
@@ -137,7 +139,7 @@ enum exit_code ublkctl_create_image(const struct ublkctl_args *a)
 
 static enum exit_code refuse_image(const char *path, const char *what, const char *cure)
 {
-	fprintf(stderr, "ublkctl: %s %s: %s\n", path, what, cure);
+	say_to(stderr, "ublkctl: %s %s: %s\n", path, what, cure);
 	return EXIT_REFUSED;
 }
 
@@ -177,10 +179,10 @@ enum exit_code ctl_image_check(const struct ublkctl_args *a, const struct word *
 	if (word->format)
 		return check_image(word, path, &p);
 	if (p.kind != IMAGE_PLAIN && !a->raw)
-		fprintf(stderr,
-			"ublkctl: %s looks like a qcow2 image, and its bytes are served as they "
-			"are: attach qcow2:%s to serve what is in it\n",
-			path, path);
+		say_to(stderr,
+		       "ublkctl: %s looks like a qcow2 image, and its bytes are served as they "
+		       "are: attach qcow2:%s to serve what is in it\n",
+		       path, path);
 	return EXIT_DONE;
 }
 

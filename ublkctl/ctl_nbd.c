@@ -18,8 +18,9 @@
 #include "backends/nbd/nbd_examine.h"
 #include "base/util.h"
 #include "ublkctl/client.h"
+#include "daemon/wire/json_words.h"
 #include "ublkctl/ctl_print.h"
-#include "base/printable.h"
+#include "ublkctl/print/say.h"
 #include "base/format.h"
 
 /* For one connection. */
@@ -163,13 +164,13 @@ static int ask_export(struct server *s, const char *name, const char *descriptio
 	struct nbd_export e = { 0 };
 	int ret = nbd_question(s, NBD_HANDSHAKE_GO, name, &e);
 
-	set_key(json, "name", json_of_text(name));
+	set_key(json, "name", json_words(name));
 	set_key(json, "description",
-		json_of_text(description && description[0] ? description : e.description));
+		json_words(description && description[0] ? description : e.description));
 	if (ret == 0)
 		add_export(json, &e);
 	else
-		set_key(json, "error", json_string(s->error));
+		set_key(json, "error", json_words(s->error));
 	json_array_append_new(exports, json);
 	return ret;
 }
@@ -197,13 +198,6 @@ static int ask_all_exports(struct server *s, json_t *exports)
 
 /* ---- for people ---- */
 
-static const char *text_for_terminal(const json_t *o, const char *key, char buf[static 256])
-{
-	const char *value = client_text(o, key);
-
-	return printable(buf, 256, value, strlen(value));
-}
-
 static bool is_true(const json_t *o, const char *key)
 {
 	return json_is_true(json_object_get(o, key));
@@ -213,10 +207,10 @@ static void print_abilities(const json_t *o)
 {
 	bool any = false;
 
-	printf("  can           ");
+	say_to(stdout, "  can           ");
 	for (size_t i = 0; i < ARRAY_SIZE(abilities); i++)
 		if (is_true(o, abilities[i].key)) {
-			printf(" %s", abilities[i].key);
+			say_to(stdout, " %s", abilities[i].key);
 			any = true;
 		}
 	puts(any ? "" : " only read and write");
@@ -226,7 +220,7 @@ static void print_blocks(const json_t *o)
 {
 	char min[FORMAT_BYTES], preferred[FORMAT_BYTES], max[FORMAT_BYTES];
 
-	printf("  blocks         from %s, best %s, requests up to %s%s\n",
+	say_to(stdout, "  blocks         from %s, best %s, requests up to %s%s\n",
 	       format_bytes(client_number(o, "min_block_bytes"), min),
 	       format_bytes(client_number(o, "preferred_block_bytes"), preferred),
 	       format_bytes(client_number(o, "max_payload_bytes"), max),
@@ -238,42 +232,44 @@ static void print_blocks(const json_t *o)
 static void print_export(const json_t *o)
 {
 	const json_t *contexts = json_object_get(o, "block_status");
-	char buf[256], size[FORMAT_BYTES];
+	char size[FORMAT_BYTES];
 
-	printf("\nexport \"%s\"\n", text_for_terminal(o, "name", buf));
-	if (text_for_terminal(o, "description", buf)[0] != '\0')
-		printf("  description    %s\n", buf);
+	putchar('\n');
+	say_to(stdout, "export \"%s\"\n", client_text(o, "name"));
+	if (client_text(o, "description")[0] != '\0')
+		say_to(stdout, "  description    %s\n", client_text(o, "description"));
 	if (json_object_get(o, "error")) {
-		printf("  error          %s\n", json_string_value(json_object_get(o, "error")));
+		say_to(stdout, "  error          %s\n",
+		       json_string_value(json_object_get(o, "error")));
 		return;
 	}
-	printf("  size           %llu bytes (%s)\n", client_number(o, "size_bytes"),
+	say_to(stdout, "  size           %llu bytes (%s)\n", client_number(o, "size_bytes"),
 	       format_bytes(client_number(o, "size_bytes"), size));
-	printf("  access         %s\n", is_true(o, "read_only") ? "read-only" : "read and write");
+	say_to(stdout, "  access         %s\n",
+	       is_true(o, "read_only") ? "read-only" : "read and write");
 	print_abilities(o);
-	printf("  block status   %s\n",
+	say_to(stdout, "  block status   %s\n",
 	       json_array_size(contexts) ? json_string_value(json_array_get(contexts, 0)) : "no");
 	print_blocks(o);
-	printf("  replies        %s%s%s\n", text_for_terminal(o, "replies", buf),
+	say_to(stdout, "  replies        %s%s%s\n", client_text(o, "replies"),
 	       is_true(o, "tls") ? ", TLS" : "",
 	       is_true(o, "by_name") ? ", the server does not support GO" : "");
-	printf("  device         %s\n", text_for_terminal(o, "device", buf));
+	say_to(stdout, "  device         %s\n", client_text(o, "device"));
 }
 
 static void print_server(const json_t *data)
 {
 	const json_t *exports = json_object_get(data, "exports");
-	char buf[256];
 	json_t *o;
 	size_t i;
 
-	printf("server %s%s\n", text_for_terminal(data, "address", buf),
+	say_to(stdout, "server %s%s\n", client_text(data, "address"),
 	       is_true(data, "tls") ? ", TLS" : "");
 	if (json_object_get(data, "list_error"))
-		printf("it does not list its exports: %s\n",
+		say_to(stdout, "it does not list its exports: %s\n",
 		       json_string_value(json_object_get(data, "list_error")));
 	else if (json_array_size(exports) == 0)
-		printf("it lists no exports\n");
+		say_to(stdout, "it lists no exports\n");
 	json_array_foreach(exports, i, o) print_export(o);
 }
 
@@ -310,7 +306,7 @@ static int ask_server(struct server *s, bool all, json_t *data)
 		return ask_all_exports(s, exports);
 	if (!lists_nothing(ret))
 		return ret;
-	set_key(data, "list_error", json_string(s->error));
+	set_key(data, "list_error", json_words(s->error));
 	return ask_export(s, s->uri.export_name, NULL, exports);
 }
 
@@ -319,7 +315,7 @@ static json_t *server_json(const struct server *s)
 	char where[160];
 
 	return json_pack("{s:o, s:b, s:[]}", "address",
-			 json_of_text(net_host_format(&s->uri.server, where, sizeof(where))), "tls",
+			 json_words(net_host_format(&s->uri.server, where, sizeof(where))), "tls",
 			 s->uri.tls, "exports");
 }
 
@@ -338,8 +334,8 @@ static void print_nbd_errors(const struct server *s, const json_t *data)
 	const json_t *list_error = json_object_get(data, "list_error");
 
 	if (list_error)
-		fprintf(stderr, "ublkctl: %s\n", json_string_value(list_error));
-	fprintf(stderr, "ublkctl: %s\n", s->error);
+		say_to(stderr, "ublkctl: %s\n", json_string_value(list_error));
+	say_to(stderr, "ublkctl: %s\n", s->error);
 }
 
 static enum exit_code ask_and_print_exports(struct server *s, bool all, bool json)
@@ -366,11 +362,11 @@ enum exit_code ublkctl_nbd_info(const struct ublkctl_args *a)
 	if (!s)
 		return EXIT_REFUSED;
 	if (nbd_uri_parse(a->name, &s->uri, &e) < 0) {
-		fprintf(stderr, "ublkctl: %s\nublkctl: column %zu: %s\n", a->name, e.column,
-			e.text);
+		say_to(stderr, "ublkctl: %s\n", a->name);
+		say_to(stderr, "ublkctl: column %zu: %s\n", e.column, e.text);
 		code = EXIT_USAGE;
 	} else if (nbd_credentials_new(&s->uri, &s->tls, s->error, sizeof(s->error)) < 0) {
-		fprintf(stderr, "ublkctl: %s\n", s->error);
+		say_to(stderr, "ublkctl: %s\n", s->error);
 	} else {
 		code = ask_and_print_exports(s, a->list, a->json);
 	}

@@ -4,7 +4,7 @@
  *
  * Happy path: HOST or URI -> who we are -> the log page -> JSON -> text of it. Failure modes: what
  * is no target: EXIT_USAGE; no answer, or a refusal: told, with the cure. Texts of entries are
- * printable ASCII, but as hostile as their sender: a URI is made only of what one may be pasted of.
+ * printable, but as hostile as their sender: a URI is made only of what one may be pasted of.
  */
 #include "ublkctl/ctl_commands.h"
 
@@ -21,8 +21,10 @@
 #include "backends/nvme/protocol/nvme_uri.h"
 #include "base/util.h"
 #include "ublkctl/client.h"
+#include "daemon/wire/json_words.h"
 #include "ublkctl/ctl_print.h"
-#include "ublkctl/table.h"
+#include "ublkctl/print/say.h"
+#include "ublkctl/print/table.h"
 
 #define SCHEME "nvme+tcp://"
 #define TIMEOUT_SECONDS 10.0
@@ -90,17 +92,17 @@ static int parse_discovery(const struct ublkctl_args *a, struct nvme_uri *uri)
 	char words[160];
 
 	if (parse_word(a->name, uri, &e) < 0) {
-		fprintf(stderr, "ublkctl: %s\nublkctl: column %zu: %s\n", a->name, e.column,
-			e.text);
+		say_to(stderr, "ublkctl: %s\n", a->name);
+		say_to(stderr, "ublkctl: column %zu: %s\n", e.column, e.text);
 	} else if (!uri->discovery) {
-		fprintf(stderr,
-			"ublkctl: %s: it is the target that lists subsystems: leave %s out\n",
-			a->name, uri->subsystem_nqn);
+		say_to(stderr,
+		       "ublkctl: %s: it is the target that lists subsystems: leave %s out\n",
+		       a->name, uri->subsystem_nqn);
 	} else if (a->host_nqn && uri->host_nqn[0] != '\0') {
-		fprintf(stderr, "ublkctl: --host-nqn: the URI has it too, as hostnqn: say it "
-				"once\n");
+		say_to(stderr, "ublkctl: --host-nqn: the URI has it too, as hostnqn: say it "
+			       "once\n");
 	} else if (a->host_nqn && nvme_nqn_check(a->host_nqn, words, sizeof(words)) < 0) {
-		fprintf(stderr, "ublkctl: --host-nqn %s: %s\n", a->host_nqn, words);
+		say_to(stderr, "ublkctl: --host-nqn %s: %s\n", a->host_nqn, words);
 	} else {
 		if (a->host_nqn)
 			snprintf(uri->host_nqn, sizeof(uri->host_nqn), "%s", a->host_nqn);
@@ -140,14 +142,14 @@ static void print_discovery_error(const struct discovery *d, int err)
 	struct net_host other = *server;
 	char where[300];
 
-	fprintf(stderr, "ublkctl: %s\n", d->error);
+	say_to(stderr, "ublkctl: %s\n", d->error);
 	if (err != -ECONNREFUSED || server->port != NVME_TCP_DISCOVERY_PORT)
 		return;
 	other.port = NVME_TCP_PORT;
-	fprintf(stderr,
-		"ublkctl: Linux' target lists its subsystems on the ports where they are: try "
-		"ublkctl nvme-discover %s\n",
-		net_host_format(&other, where, sizeof(where)));
+	say_to(stderr,
+	       "ublkctl: Linux' target lists its subsystems on the ports where they are: try "
+	       "ublkctl nvme-discover %s\n",
+	       net_host_format(&other, where, sizeof(where)));
 }
 
 /* ---- URIs ---- */
@@ -167,10 +169,16 @@ static char *add_encoded(char *at, const char *text)
 	return at;
 }
 
-/* Only an NQN that came as it was: printable writes ? for a byte that is not ASCII. */
+/* Only an NQN of ASCII that came as it was: without the escapes and the "..." of printable. */
 static bool is_whole(const struct nvme_discovery_entry *e)
 {
-	return !strchr(e->subnqn, '?') && strlen(e->subnqn) <= NVME_NQN_BYTES_MAX;
+	size_t bytes = strlen(e->subnqn);
+
+	for (const char *at = e->subnqn; *at; at++)
+		if ((unsigned char)*at >= 0x80 || *at == '\\')
+			return false;
+	return bytes <= NVME_NQN_BYTES_MAX &&
+	       (bytes < 3 || strcmp(e->subnqn + bytes - 3, "...") != 0);
 }
 
 /*
@@ -227,8 +235,8 @@ static json_t *discovery_json(const struct discovery *d)
 	for (size_t i = 0; i < d->nr; i++)
 		json_array_append_new(records, entry_json(d, &d->entries[i]));
 	net_host_format(&d->uri.server, where, sizeof(where));
-	return json_pack("{s:o, s:o, s:o}", "address", json_of_text(where), "hostnqn",
-			 json_of_text(d->uri.host_nqn), "records", records);
+	return json_pack("{s:o, s:o, s:o}", "address", json_words(where), "hostnqn",
+			 json_words(d->uri.host_nqn), "records", records);
 }
 
 /* ---- for people ---- */
@@ -282,12 +290,13 @@ static void print_next_command(const json_t *record)
 	if (uri[0] == '\0')
 		return;
 	if (!needs_tls(record))
-		printf("ublkctl %s %s%s%s\n", refers ? "nvme-discover" : "attach", quote, uri,
-		       quote);
+		say_to(stdout, "ublkctl %s %s%s%s\n", refers ? "nvme-discover" : "attach", quote,
+		       uri, quote);
 	else if (refers)
-		printf("%s requires TLS: nvme-discover cannot ask it\n", uri);
+		say_to(stdout, "%s requires TLS: nvme-discover cannot ask it\n", uri);
 	else
-		printf("%s requires TLS: write a file for ublkctl add, with this uri and "
+		say_to(stdout,
+		       "%s requires TLS: write a file for ublkctl add, with this uri and "
 		       "tls_key_file\n",
 		       uri);
 }
@@ -298,9 +307,10 @@ static void print_discovery(const json_t *data)
 	json_t *record;
 	size_t i;
 
-	printf("discovery controller %s\n", client_text(data, "address"));
+	say_to(stdout, "discovery controller %s\n", client_text(data, "address"));
 	if (json_array_size(records) == 0) {
-		printf("it lists no subsystems to this host: does the target allow "
+		say_to(stdout,
+		       "it lists no subsystems to this host: does the target allow "
 		       "%s?\n",
 		       client_text(data, "hostnqn"));
 		return;
@@ -321,8 +331,8 @@ static enum exit_code discover(struct discovery *d, const struct ublkctl_args *a
 	d->has_host_nqn = d->uri.host_nqn[0] != '\0';
 	ret = nvme_host_complete(&d->uri, d->error, sizeof(d->error));
 	if (ret == -ENOENT) {
-		fprintf(stderr, "ublkctl: this host has no name: say --host-nqn NQN, or make "
-				"/etc/nvme/hostnqn with nvme gen-hostnqn\n");
+		say_to(stderr, "ublkctl: this host has no name: say --host-nqn NQN, or make "
+			       "/etc/nvme/hostnqn with nvme gen-hostnqn\n");
 		return EXIT_REFUSED;
 	}
 	if (ret == 0)

@@ -4,12 +4,15 @@
  */
 #include "ublkctl/ctl_print.h"
 
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
 #include "ublkctl/client.h"
-#include "ublkctl/table.h"
+#include "ublkctl/print/say.h"
+#include "ublkctl/print/table.h"
 #include "base/format.h"
 #include "base/printable.h"
 
@@ -44,7 +47,7 @@ void print_list(const json_t *devices)
 	size_t i;
 
 	if (json_array_size(devices) == 0) {
-		printf("no devices\n");
+		say_to(stdout, "no devices\n");
 		return;
 	}
 	table_init(&t, "lllrlrrr");
@@ -54,7 +57,7 @@ void print_list(const json_t *devices)
 	table_print(&t);
 	table_fini(&t);
 	json_array_foreach(devices, i, d) if (client_text(d, "error")[0])
-		printf("%s: %s\n", client_text(d, "name"), client_text(d, "error"));
+		say_to(stdout, "%s: %s\n", client_text(d, "name"), client_text(d, "error"));
 }
 
 static void print_value(const char *key, const json_t *value)
@@ -66,23 +69,24 @@ static void print_value(const char *key, const json_t *value)
 	size_t i;
 
 	if (json_is_integer(value) && len > 6 && strstr(key, "_bytes")) {
-		printf("%s", format_bytes((uint64_t)json_integer_value(value), size));
+		say_to(stdout, "%s", format_bytes((uint64_t)json_integer_value(value), size));
 	} else if (json_is_integer(value)) {
-		printf("%lld", (long long)json_integer_value(value));
+		say_to(stdout, "%lld", (long long)json_integer_value(value));
 	} else if (json_is_string(value)) {
-		printf("%s", json_string_value(value));
+		say_to(stdout, "%s", json_string_value(value));
 	} else if (json_is_real(value)) {
-		printf("%g", json_real_value(value));
+		say_to(stdout, "%g", json_real_value(value));
 	} else if (json_is_boolean(value)) {
-		printf("%s", json_is_true(value) ? "yes" : "no");
+		say_to(stdout, "%s", json_is_true(value) ? "yes" : "no");
 	} else {
 		json_array_foreach(value, i, item)
 		{
 			item_text = json_string_value(item);
 			if (item_text)
-				printf("%s%s", i ? " " : "", item_text);
+				say_to(stdout, "%s%s", i ? " " : "", item_text);
 			else
-				printf("%s%lld", i ? " " : "", (long long)json_integer_value(item));
+				say_to(stdout, "%s%lld", i ? " " : "",
+				       (long long)json_integer_value(item));
 		}
 	}
 	putchar('\n');
@@ -103,7 +107,8 @@ static void print_key(const char *prefix, const char *key)
 	char name[64];
 
 	snprintf(name, sizeof(name), "%s%s", prefix, key);
-	printf("%s%-21s%s ", table_color_on(TABLE_BOLD), name, table_color_off());
+	table_say(TABLE_BOLD, "%-21s", name);
+	putchar(' ');
 }
 
 /* A map among the options: "nbd.tls.username". */
@@ -154,14 +159,14 @@ static void print_number_of(const char *before, const json_t *object, const char
 {
 	unsigned long long nr = client_number(object, key);
 
-	printf("%s%llu %s", before, nr, nr == 1 ? one : more);
+	say_to(stdout, "%s%llu %s", before, nr, nr == 1 ? one : more);
 }
 
 /* "librbd: 16 threads in the process, of 1 client for 3 images" */
 static void print_library(const json_t *library)
 {
 	print_key("", "library");
-	printf("%s", client_text(library, "name"));
+	say_to(stdout, "%s", client_text(library, "name"));
 	print_number_of(": ", library, "threads", "thread", "threads");
 	print_number_of(" in the process, of ", library, "clients", "client", "clients");
 	print_number_of(" for ", library, "images", "image", "images");
@@ -402,7 +407,7 @@ void print_throttle(const json_t *limits)
 		nr++;
 	}
 	if (nr == 0)
-		printf("no limits\n");
+		say_to(stdout, "no limits\n");
 }
 
 static void reactor_row(struct table *t, const json_t *r)
@@ -498,10 +503,10 @@ void print_inflight(const json_t *data)
 	if (nr > 0)
 		table_print(&t);
 	else
-		printf("no I/O in the daemon\n");
+		say_to(stdout, "no I/O in the daemon\n");
 	table_fini(&t);
 	json_array_foreach(devices, i, device) if (client_number(device, "left_out"))
-		printf("%s: and %llu more\n", client_text(device, "name"),
+		say_to(stdout, "%s: and %llu more\n", client_text(device, "name"),
 		       client_number(device, "left_out"));
 }
 
@@ -544,7 +549,7 @@ void print_orphans(const json_t *data)
 	size_t i;
 
 	if (json_array_size(devices) == 0) {
-		printf("no orphaned devices\n");
+		say_to(stdout, "no orphaned devices\n");
 		return;
 	}
 	table_init(&t, "rlrrlll");
@@ -565,23 +570,26 @@ void print_resize(const json_t *data)
 	format_bytes(old_bytes, old_size);
 	format_bytes(bytes, size);
 	if (bytes == old_bytes)
-		printf("%s: %s, unchanged\n", name, size);
+		say_to(stdout, "%s: %s, unchanged\n", name, size);
 	else
-		printf("%s: %s -> %s\n", name, old_size, size);
+		say_to(stdout, "%s: %s -> %s\n", name, old_size, size);
 	if (note[0])
-		printf("%s\n", note);
-}
-
-json_t *json_of_text(const char *text)
-{
-	json_t *json = json_string(text);
-	char shown[4097]; /* the longest are names of NBD exports */
-
-	return json ? json : json_string(printable(shown, sizeof(shown), text, strlen(text)));
+		say_to(stdout, "%s\n", note);
 }
 
 void print_json(const json_t *data)
 {
-	json_dumpf(data, stdout, JSON_INDENT(2));
+	char *text = json_dumps(data, JSON_INDENT(2)), escape[PRINTABLE_ESCAPE_BYTES];
+	size_t bytes = text ? strlen(text) : 0;
+	uint32_t code;
+
+	for (size_t at = 0, nr; at < bytes; at += nr) {
+		nr = printable_next(text + at, bytes - at, escape);
+		if (escape[0] && text[at] != '\n' && utf8_letter(text + at, nr, &code) > 0)
+			say_to(stdout, "\\u%04x", code);
+		else
+			fwrite(text + at, 1, nr, stdout);
+	}
 	putchar('\n');
+	free(text);
 }

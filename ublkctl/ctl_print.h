@@ -19,10 +19,7 @@ void print_inflight(const json_t *data);
 void print_orphans(const json_t *data);
 void print_resize(const json_t *data);
 
-/* Text that anybody may have written: as it is where it is UTF-8, else what is printable of it. */
-json_t *json_of_text(const char *text);
-
-/* As it came, for other programs. */
+/* As it came, for other programs; what does something to a terminal has JSON's own escapes. */
 void print_json(const json_t *data);
 
 #endif

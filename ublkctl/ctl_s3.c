@@ -23,7 +23,9 @@
 #include "daemon/settings/settings.h"
 #include "storage/child.h"
 #include "storage/registry.h"
+#include "daemon/wire/json_words.h"
 #include "ublkctl/ctl_print.h"
+#include "ublkctl/print/say.h"
 
 #define PROGRESS_NS (100 * NS_PER_MS)
 
@@ -60,7 +62,8 @@ static enum exit_code s3_settings_read(struct settings *s, const char *path)
 		      : settings_parse_devices(s, text, (size_t)bytes, &errors);
 	if (ret < 0) {
 		words = config_errors_text(&errors);
-		fprintf(stderr, "%s", words && words[0] ? words : "ublkctl: out of memory\n");
+		/* Its lines are printable already. */
+		fputs(words && words[0] ? words : "ublkctl: out of memory\n", stderr);
 		free(words);
 	}
 	config_errors_fini(&errors);
@@ -89,17 +92,17 @@ static const struct device_settings *choose_s3_device(const struct settings *s,
 		if (!is_named || count_s3_disks(d->backend) == 0)
 			continue;
 		if (found) {
-			fprintf(stderr,
-				"ublkctl: %s: %s and %s have disks of S3 objects: --device NAME "
-				"says which\n",
-				a->name, found->options.name, d->options.name);
+			say_to(stderr,
+			       "ublkctl: %s: %s and %s have disks of S3 objects: --device NAME "
+			       "says which\n",
+			       a->name, found->options.name, d->options.name);
 			return NULL;
 		}
 		found = d;
 	}
 	if (!found)
-		fprintf(stderr, "ublkctl: %s: no device%s%s with a backend s3-disk\n", a->name,
-			a->gc_device ? " named " : "", a->gc_device ? a->gc_device : "");
+		say_to(stderr, "ublkctl: %s: no device%s%s with a backend s3-disk\n", a->name,
+		       a->gc_device ? " named " : "", a->gc_device ? a->gc_device : "");
 	return found;
 }
 
@@ -128,9 +131,9 @@ static void show_s3_progress(void *arg, const struct s3_disk_gc_report *report)
 	if (!run->is_terminal || now_ns - run->told_ns < PROGRESS_NS)
 		return;
 	run->told_ns = now_ns;
-	fprintf(stderr, "\r\033[K%s: %llu objects, %llu of them garbage, %llu deleted",
-		report->doing, kept + garbage, garbage,
-		(unsigned long long)report->deleted.objects);
+	fputs("\r\033[K", stderr);
+	say_to(stderr, "%s: %llu objects, %llu of them garbage, %llu deleted", report->doing,
+	       kept + garbage, garbage, (unsigned long long)report->deleted.objects);
 	fflush(stderr);
 }
 
@@ -151,26 +154,27 @@ static json_t *s3_count_json(const struct s3_disk_gc_count *count)
 
 static json_t *s3_disk_json(const struct s3_gc_run *run, const struct s3_disk_gc_report *report)
 {
-	return json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "disk", json_of_text(run->where),
+	return json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "disk", json_words(run->where),
 			 "generation", (json_int_t)report->generation, "snapshots",
 			 (json_int_t)report->snapshots, "kept", s3_count_json(&report->kept),
 			 "garbage", s3_count_json(&report->garbage), "deleted",
 			 s3_count_json(&report->deleted), "error",
-			 run->result < 0 ? json_of_text(run->words) : json_null());
+			 run->result < 0 ? json_words(run->words) : json_null());
 }
 
 static void print_s3_count(const char *what, const struct s3_disk_gc_count *count)
 {
 	char bytes[FORMAT_BYTES];
 
-	printf("%s %llu object%s (%s) and %llu map%s", what, (unsigned long long)count->objects,
-	       count->objects == 1 ? "" : "s", format_bytes(count->bytes, bytes),
-	       (unsigned long long)count->maps, count->maps == 1 ? "" : "s");
+	say_to(stdout, "%s %llu object%s (%s) and %llu map%s", what,
+	       (unsigned long long)count->objects, count->objects == 1 ? "" : "s",
+	       format_bytes(count->bytes, bytes), (unsigned long long)count->maps,
+	       count->maps == 1 ? "" : "s");
 }
 
 static void print_s3_disk(const struct s3_gc_run *run, const struct s3_disk_gc_report *report)
 {
-	printf("%s: ", run->where);
+	say_to(stdout, "%s: ", run->where);
 	print_s3_count("kept", &report->kept);
 	if (run->args->dry_run)
 		print_s3_count("; would delete", &report->garbage);
@@ -188,7 +192,7 @@ static void tell_s3_disk(struct s3_gc_run *run, const struct s3_disk_gc *gc)
 	if (run->is_terminal)
 		fputs("\r\033[K", stderr);
 	if (run->result < 0) {
-		fprintf(stderr, "ublkctl: %s: %s\n", run->where, run->words);
+		say_to(stderr, "ublkctl: %s: %s\n", run->where, run->words);
 		run->code = EXIT_REFUSED;
 	}
 	if (run->args->json)

@@ -10,11 +10,11 @@
 #include <time.h>
 
 #include "base/format.h"
-#include "base/printable.h"
 #include "base/util.h"
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_print.h"
-#include "ublkctl/table.h"
+#include "ublkctl/print/say.h"
+#include "ublkctl/print/table.h"
 
 static void format_time(time_t seconds, char *buf, size_t bytes)
 {
@@ -24,18 +24,10 @@ static void format_time(time_t seconds, char *buf, size_t bytes)
 		snprintf(buf, bytes, "-");
 }
 
-/* Names are another program's, perhaps: nothing of them moves the cursor. */
-static void name_cell(struct table *t, const char *name)
-{
-	char shown[TABLE_CELL_BYTES];
-
-	table_cell(t, TABLE_PLAIN, "%s", printable(shown, sizeof(shown), name, strlen(name)));
-}
-
 static void print_snapshots(const json_t *data)
 {
 	const json_t *change = json_object_get(data, "change"), *one;
-	char size[FORMAT_BYTES], state[FORMAT_BYTES], when[40], shown[TABLE_CELL_BYTES];
+	char size[FORMAT_BYTES], state[FORMAT_BYTES], when[40];
 	struct table t;
 	size_t i;
 
@@ -50,8 +42,8 @@ static void print_snapshots(const json_t *data)
 		format_bytes(client_number(one, "size_bytes"), size);
 		format_bytes(client_number(one, "vm_state_bytes"), state);
 		format_time((time_t)client_number(one, "time_s"), when, sizeof(when));
-		name_cell(&t, client_text(one, "id"));
-		name_cell(&t, client_text(one, "name"));
+		table_cell(&t, TABLE_PLAIN, "%s", client_text(one, "id"));
+		table_cell(&t, TABLE_PLAIN, "%s", client_text(one, "name"));
 		table_cell(&t, TABLE_PLAIN, "%s", size);
 		table_cell(&t, TABLE_PLAIN, "%s", state);
 		table_cell(&t, TABLE_PLAIN, "%s", when);
@@ -59,10 +51,8 @@ static void print_snapshots(const json_t *data)
 	table_print(&t);
 	table_fini(&t);
 	if (json_is_object(change))
-		printf("under way: %s %s, %llu %%\n", client_text(change, "action"),
-		       printable(shown, sizeof(shown), client_text(change, "name"),
-				 strlen(client_text(change, "name"))),
-		       client_number(change, "done_permille") / 10);
+		say_to(stdout, "under way: %s %s, %llu %%\n", client_text(change, "action"),
+		       client_text(change, "name"), client_number(change, "done_permille") / 10);
 }
 
 static void check_words(const struct ublkctl_args *a, bool is_list)

@@ -19,7 +19,8 @@
 #include "base/util.h"
 #include "ublkctl/client.h"
 #include "ublkctl/sample.h"
-#include "ublkctl/table.h"
+#include "ublkctl/print/say.h"
+#include "ublkctl/print/table.h"
 #include "base/format.h"
 
 /* The next sample, or EXIT_REFUSED with the reason printed. */
@@ -109,7 +110,7 @@ static void print_table(const struct sample *s, double seconds)
 	table_fini(&t);
 	for (size_t i = 0; i < s->device_nr; i++)
 		if (s->devices[i].errors[0])
-			printf("%s: errors since the start: %s\n", s->devices[i].name,
+			say_to(stdout, "%s: errors since the start: %s\n", s->devices[i].name,
 			       s->devices[i].errors);
 	fflush(stdout);
 }

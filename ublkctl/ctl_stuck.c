@@ -18,8 +18,10 @@
 #include "ublkctl/client.h"
 #include "ublkctl/ctl_kernel.h"
 #include "ublkctl/ctl_print.h"
+#include "ublkctl/print/say.h"
 #include "daemon/verdict/stuck.h"
-#include "ublkctl/table.h"
+#include "daemon/wire/json_words.h"
+#include "ublkctl/print/table.h"
 #include "base/format.h"
 
 /* Longer than STUCK_REACTOR_NS. */
@@ -85,7 +87,8 @@ static void print_queues(const json_t *device, const json_t *reactors)
 		uint64_t silent_ns = client_number(r, "silent_ns");
 		bool turns = silent_ns < STUCK_REACTOR_NS;
 
-		printf("  daemon  queue %llu: %llu of %llu tags armed, %u in flight; reactor %llu "
+		say_to(stdout,
+		       "  daemon  queue %llu: %llu of %llu tags armed, %u in flight; reactor %llu "
 		       "%s%s, %llu turns\n",
 		       client_number(q, "queue"), client_number(q, "armed"),
 		       client_number(q, "depth"), stuck_queue_inflight(q),
@@ -97,18 +100,18 @@ static void print_queues(const json_t *device, const json_t *reactors)
 static void print_kernel(const struct kernel_view *k)
 {
 	if (kernel_nr(k) < 0) {
-		printf("  kernel  no block device, or it is not visible here\n");
+		say_to(stdout, "  kernel  no block device, or it is not visible here\n");
 		return;
 	}
 	if (k->inflight >= 0)
-		printf("  kernel  %ld in flight", k->inflight);
+		say_to(stdout, "  kernel  %ld in flight", k->inflight);
 	else
-		printf("  kernel  (sysfs cannot be read)");
+		say_to(stdout, "  kernel  (sysfs cannot be read)");
 	if (k->busy >= 0)
-		printf(", %ld tags busy", k->busy);
+		say_to(stdout, ", %ld tags busy", k->busy);
 	else
-		printf(" (debugfs cannot be read)");
-	printf("%s%s\n", k->state[0] ? ", hctx0 state " : "", k->state);
+		say_to(stdout, " (debugfs cannot be read)");
+	say_to(stdout, "%s%s\n", k->state[0] ? ", hctx0 state " : "", k->state);
 }
 
 static void print_driver(const struct stuck_view *v)
@@ -116,18 +119,19 @@ static void print_driver(const struct stuck_view *v)
 	char age[FORMAT_BYTES];
 
 	if (v->driver_error)
-		printf("  driver  refuses to report its state: %s\n", v->driver_error);
+		say_to(stdout, "  driver  refuses to report its state: %s\n", v->driver_error);
 	else if (!v->driver_state)
-		printf("  driver  %s\n", v->driver_owed_ns
-						 ? "has not answered yet"
-						 : "was not asked: the device is not added");
+		say_to(stdout, "  driver  %s\n",
+		       v->driver_owed_ns ? "has not answered yet"
+					 : "was not asked: the device is not added");
 	else if (v->server_pid > 0)
-		printf("  driver  %s, its server is pid %d%s\n", v->driver_state, v->server_pid,
-		       v->server_pid == v->daemon_pid ? " (this ublkd)" : "");
+		say_to(stdout, "  driver  %s, its server is pid %d%s\n", v->driver_state,
+		       v->server_pid, v->server_pid == v->daemon_pid ? " (this ublkd)" : "");
 	else
-		printf("  driver  %s, without a server\n", v->driver_state);
+		say_to(stdout, "  driver  %s, without a server\n", v->driver_state);
 	if (v->driver_owed_ns >= STUCK_REACTOR_NS)
-		printf("  driver  has not answered for %s\n", format_ns(v->driver_owed_ns, age));
+		say_to(stdout, "  driver  has not answered for %s\n",
+		       format_ns(v->driver_owed_ns, age));
 }
 
 static void print_command(const json_t *device)
@@ -138,7 +142,7 @@ static void print_command(const json_t *device)
 
 	if (!name[0])
 		return;
-	printf("  driver  %s has not completed for %s%s%s\n", name,
+	say_to(stdout, "  driver  %s has not completed for %s%s%s\n", name,
 	       format_ns(client_number(device, "command_waited_ns"), waited),
 	       where[0] ? ": waits in " : "", where);
 }
@@ -161,11 +165,12 @@ static const char *unread_ring_hint(int err)
 static void print_ring(uint64_t reactor, const struct kernel_ring *ring)
 {
 	if (ring->err < 0)
-		printf("  ring    reactor %llu: cannot be read: %s%s\n",
+		say_to(stdout, "  ring    reactor %llu: cannot be read: %s%s\n",
 		       (unsigned long long)reactor, errname(ring->err),
 		       unread_ring_hint(ring->err));
 	else
-		printf("  ring    reactor %llu: %u submissions not consumed, %u completions not "
+		say_to(stdout,
+		       "  ring    reactor %llu: %u submissions not consumed, %u completions not "
 		       "reaped, "
 		       "%u overflowed\n",
 		       (unsigned long long)reactor, ring->sq_waiting, ring->cq_unseen,
@@ -201,10 +206,10 @@ static void print_oldest(const struct stuck_view *v)
 
 	if (!v->has_oldest)
 		return;
-	printf("  oldest  queue %u tag %u: %s of %s at sector %llu, %s old, %s%s%s%s%s\n", v->queue,
-	       v->tag, v->op, format_bytes(v->bytes, bytes), (unsigned long long)v->sector,
-	       format_ns(v->age_ns, age), v->state, v->backend ? " in " : "",
-	       v->backend ? v->backend : "", v->backend_state ? ": " : "",
+	say_to(stdout, "  oldest  queue %u tag %u: %s of %s at sector %llu, %s old, %s%s%s%s%s\n",
+	       v->queue, v->tag, v->op, format_bytes(v->bytes, bytes),
+	       (unsigned long long)v->sector, format_ns(v->age_ns, age), v->state,
+	       v->backend ? " in " : "", v->backend ? v->backend : "", v->backend_state ? ": " : "",
 	       v->backend_state ? v->backend_state : "");
 }
 
@@ -237,12 +242,12 @@ static json_t *json_rings(struct looks *l, const json_t *device)
 static json_t *verdict_json(struct looks *l, const json_t *device, const struct kernel_view *k,
 			    const struct stuck_verdict *verdict)
 {
-	json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:o}", "verdict",
-			      stuck_kind_name(verdict->kind), "where", verdict->where, "cure",
-			      verdict->cure, "kernel_inflight", (json_int_t)k->inflight,
-			      "kernel_busy", (json_int_t)k->busy, "kernel_hctx0", k->state, "pid",
-			      (json_int_t)client_number(l->second, "pid"), "rings",
-			      json_rings(l, device));
+	json_t *o = json_pack(
+		"{s:s, s:o, s:s, s:I, s:I, s:o, s:I, s:o}", "verdict",
+		stuck_kind_name(verdict->kind), "where", json_words(verdict->where), "cure",
+		verdict->cure, "kernel_inflight", (json_int_t)k->inflight, "kernel_busy",
+		(json_int_t)k->busy, "kernel_hctx0", json_words(k->state), "pid",
+		(json_int_t)client_number(l->second, "pid"), "rings", json_rings(l, device));
 
 	json_object_update_missing(o, (json_t *)device);
 	return o;
@@ -252,10 +257,11 @@ static void print_verdict(const struct stuck_verdict *verdict)
 {
 	bool bad = verdict->kind != STUCK_NOTHING;
 
-	printf("  %s%s%s\n", table_color_on(bad ? TABLE_RED : TABLE_GREEN), verdict->where,
-	       table_color_off());
+	fputs("  ", stdout);
+	table_say(bad ? TABLE_RED : TABLE_GREEN, "%s", verdict->where);
+	putchar('\n');
 	if (verdict->cure[0])
-		printf("  to do:  %s\n", verdict->cure);
+		say_to(stdout, "  to do:  %s\n", verdict->cure);
 }
 
 /* ---- two looks ---- */
@@ -307,8 +313,8 @@ static void judge_device(struct looks *l, const json_t *device, json_t *all,
 		json_array_append_new(all, verdict_json(l, device, &kernel, &verdict));
 		return;
 	}
-	printf("%s%s%s (%s)\n", table_color_on(TABLE_BOLD), view.name, table_color_off(),
-	       view.step);
+	table_say(TABLE_BOLD, "%s", view.name);
+	say_to(stdout, " (%s)\n", view.step);
 	print_queues(device, json_object_get(l->second, "reactors"));
 	print_kernel(&kernel);
 	print_driver(&view);
@@ -350,7 +356,7 @@ static void print_looks(struct looks *l, bool json)
 	if (json)
 		print_json(all);
 	else if (json_array_size(devices) == 0)
-		printf("no devices\n");
+		say_to(stdout, "no devices\n");
 	json_decref(all);
 }
 

@@ -19,10 +19,12 @@
 
 #include "base/util.h"
 #include "ublkctl/client.h"
+#include "daemon/wire/json_words.h"
 #include "ublkctl/ctl_print.h"
 #include "ublkctl/doctor_driver.h"
+#include "ublkctl/print/say.h"
 #include "daemon/runtime/process.h"
-#include "ublkctl/table.h"
+#include "ublkctl/print/table.h"
 #include "host/caps.h"
 #include "host/mounts.h"
 
@@ -44,9 +46,9 @@ void doctor_find(enum doctor_verdict verdict, const char *what, const char *cure
 	va_end(ap);
 	if (verdict == DOCTOR_FAIL)
 		failed = true;
-	json_array_append_new(findings,
-			      json_pack("{s:s, s:s, s:s, s:s}", "verdict", verdict_name[verdict],
-					"what", what, "found", text, "cure", cure));
+	json_array_append_new(findings, json_pack("{s:s, s:s, s:o, s:o}", "verdict",
+						  verdict_name[verdict], "what", what, "found",
+						  json_words(text), "cure", json_words(cure)));
 }
 
 /* The first number or word of a file, or "" when it cannot be read. */
@@ -252,8 +254,8 @@ static void print_findings(void)
 		const char *verdict = client_text(finding, "verdict"),
 			   *cure = client_text(finding, "cure");
 
-		printf("%s%-4s%s  %-14s %s%s%s\n", table_color_on(verdict_color(verdict)), verdict,
-		       table_color_off(), client_text(finding, "what"),
+		table_say(verdict_color(verdict), "%-4s", verdict);
+		say_to(stdout, "  %-14s %s%s%s\n", client_text(finding, "what"),
 		       client_text(finding, "found"), cure[0] ? " -> " : "", cure);
 	}
 }

@@ -6,6 +6,7 @@
  */
 #include <getopt.h>
 #include <limits.h>
+#include <locale.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "base/util.h"
 #include "host/user_paths.h"
 #include "ublkctl/ctl_commands.h"
+#include "ublkctl/print/say.h"
 
 #define INTERVAL_SECONDS_MIN 0.05
 #define INTERVAL_SECONDS_MAX 86400.0
@@ -301,7 +303,7 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 		a->json = true;
 		return;
 	case 'V':
-		printf("ublkctl %s\n", UBLKD_VERSION);
+		say_to(stdout, "ublkctl %s\n", UBLKD_VERSION);
 		exit(EXIT_DONE);
 	case 'h':
 		fputs(ublkctl_usage_text, stdout);
@@ -450,6 +452,7 @@ int main(int argc, char **argv)
 	char used[32] = "";
 	int opt;
 
+	setlocale(LC_CTYPE, "C.UTF-8"); /* the width of letters in tables */
 	/* Options may stand anywhere: getopt_long moves them to the front. */
 	while ((opt = getopt_long(argc, argv, "s:jf:w:n:Vh", options, NULL)) != -1)
 		parse_ublkctl_option(opt, &a, used);

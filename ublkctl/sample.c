@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "daemon/api/json_histogram.h"
+#include "daemon/wire/json_histogram.h"
 #include "ublkctl/client.h"
 
 static const char *const op_names[SAMPLE_OP_NR] = {

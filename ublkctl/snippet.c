@@ -18,13 +18,14 @@
 #include <unistd.h>
 
 #include "config/yaml.h"
+#include "ublkctl/print/say.h"
 
 #define SNIPPET_MODE 0644
 #define FOLDER_MODE 0755
 
 static int snippet_fail(const char *path, int err, const char *what)
 {
-	fprintf(stderr, "ublkctl: %s: %s%s\n", path, what, strerror(-err));
+	say_to(stderr, "ublkctl: %s: %s%s\n", path, what, strerror(-err));
 	return err;
 }
 
@@ -44,10 +45,10 @@ bool snippet_exists(const char *folder, const char *name)
 
 static int refuse_existing(const char *path, const char *name)
 {
-	fprintf(stderr,
-		"ublkctl: %s exists already: choose another --name, or remove it by "
-		"ublkctl detach %s\n",
-		path, name);
+	say_to(stderr,
+	       "ublkctl: %s exists already: choose another --name, or remove it by "
+	       "ublkctl detach %s\n",
+	       path, name);
 	return -EEXIST;
 }
 
@@ -181,10 +182,10 @@ int snippet_remove(const char *folder, const char *name)
 		return -ENOENT;
 	snippet_path(folder, name, path);
 	if (!snippet_is_of(path, name)) {
-		fprintf(stderr,
-			"ublkctl: %s holds more than the device \"%s\": it stays, remove the "
-			"device from it\n",
-			path, name);
+		say_to(stderr,
+		       "ublkctl: %s holds more than the device \"%s\": it stays, remove the "
+		       "device from it\n",
+		       path, name);
 		return -EBUSY;
 	}
 	if (unlink(path) < 0)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "base/util.h"
 
 struct web_words {
@@ -89,7 +90,8 @@ static enum web_verdict judge_version(const struct web_version *v, const struct 
 	if (v->etag[0] && a->etag[0])
 		return strcmp(v->etag, a->etag) == 0
 			       ? WEB_GOOD
-			       : judge_say(w, WEB_CHANGED, "its ETag was %.80s, is %.80s", v->etag,
+			       : judge_say(w, WEB_CHANGED, "its ETag was %.*s, is %.*s",
+					   utf8_fit(v->etag, 80), v->etag, utf8_fit(a->etag, 80),
 					   a->etag);
 	if (v->last_modified[0] && a->last_modified[0])
 		return strcmp(v->last_modified, a->last_modified) == 0

@@ -18,6 +18,7 @@
 
 #include "backends/qcow2/qcow2_opening.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/util.h"
 #include "storage/resize.h"
 
@@ -134,11 +135,10 @@ static int judge_features(struct qcow2_open *p, char words[static QCOW2_WORDS_BY
 		return -EINVAL;
 	}
 	if (h->backing_name[0] && d->backing_idx < 0 && !d->ignores_backing) {
-		snprintf(
-			words, QCOW2_WORDS_BYTES,
-			"qcow2: the image stands over \"%.80s\": set backing to it, to auto, or to "
-			"none",
-			h->backing_name);
+		snprintf(words, QCOW2_WORDS_BYTES,
+			 "qcow2: the image stands over \"%.*s\": set backing to it, to auto, or to "
+			 "none",
+			 utf8_fit(h->backing_name, 80), h->backing_name);
 		return -EINVAL;
 	}
 	if (qcow2_cluster_bytes(&h->g) < qcow2_open_block(p)) {

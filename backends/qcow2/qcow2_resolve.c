@@ -30,6 +30,7 @@
 
 #include "backends/qcow2/format/qcow2_header.h"
 #include "base/errname.h"
+#include "base/printable.h"
 #include "base/util.h"
 #include "storage/registry.h"
 #include "storage/spec.h"
@@ -142,9 +143,9 @@ static int path_of(const struct resolve *r, const char *name, char ret_path[stat
 		len = snprintf(ret_path, PATH_MAX, "%s/%s", dirname(image), name);
 	return len < PATH_MAX ? 0
 			      : resolve_fail(r, -ENAMETOOLONG,
-					     "qcow2: the path of what %.100s stands over is too "
+					     "qcow2: the path of what %.*s stands over is too "
 					     "long",
-					     r->path);
+					     utf8_fit(r->path, 100), r->path);
 }
 
 static int backing_folder_find(struct resolve *r)
@@ -158,8 +159,8 @@ static int backing_folder_find(struct resolve *r)
 		folder = dirname(image);
 	return realpath(folder, r->folder)
 		       ? 0
-		       : resolve_fail(r, -errno, "qcow2: backing_folder %.150s: %s", folder,
-				      errname(errno));
+		       : resolve_fail(r, -errno, "qcow2: backing_folder %.*s: %s",
+				      utf8_fit(folder, 150), folder, errname(errno));
 }
 
 static bool is_in_folder(const char *path, const char *folder)
@@ -179,23 +180,25 @@ static int backing_find(struct resolve *r)
 		name += 5;
 	else if (has_protocol(name))
 		return resolve_fail(r, -EOPNOTSUPP,
-				    "qcow2: %.80s stands over \"%.60s\", which is no path: write "
+				    "qcow2: %.*s stands over \"%.*s\", which is no path: write "
 				    "the backend for it in the place of backing: auto",
-				    r->path, name);
+				    utf8_fit(r->path, 80), r->path, utf8_fit(name, 60), name);
 	ret = path_of(r, name, path);
 	if (ret == 0)
 		ret = backing_folder_find(r);
 	if (ret < 0)
 		return ret;
 	if (!realpath(path, r->base))
-		return resolve_fail(r, -errno, "qcow2: %.80s stands over %.80s: %s%s", r->path,
-				    path, errname(errno), errno == ENOENT ? ", it is missing" : "");
+		return resolve_fail(r, -errno, "qcow2: %.*s stands over %.*s: %s%s",
+				    utf8_fit(r->path, 80), r->path, utf8_fit(path, 80), path,
+				    errname(errno), errno == ENOENT ? ", it is missing" : "");
 	if (is_in_folder(r->base, r->folder))
 		return 0;
 	return resolve_fail(r, -EACCES,
-			    "qcow2: %.60s stands over %.60s, which is not in %.60s: set "
+			    "qcow2: %.*s stands over %.*s, which is not in %.*s: set "
 			    "backing_folder if it may",
-			    r->path, r->base, r->folder);
+			    utf8_fit(r->path, 60), r->path, utf8_fit(r->base, 60), r->base,
+			    utf8_fit(r->folder, 60), r->folder);
 }
 
 /* ---- its spec ---- */
@@ -263,14 +266,16 @@ static int find_format(const struct resolve *r, bool *ret_is_image)
 		return 0;
 	if (format[0])
 		return resolve_fail(r, -EOPNOTSUPP,
-				    "qcow2: %.80s stands over \"%.60s\" of the format %s: only raw "
+				    "qcow2: %.*s stands over \"%.*s\" of the format %s: only raw "
 				    "and qcow2 can be read",
-				    r->path, r->header.backing_name, format);
-	return resolve_fail(
-		r, -EINVAL,
-		"qcow2: %.60s does not say of which format \"%.60s\" is, which it stands "
-		"over: say it with qemu-img rebase -u -F qcow2 (or raw) -b NAME IMAGE",
-		r->path, r->header.backing_name);
+				    utf8_fit(r->path, 80), r->path,
+				    utf8_fit(r->header.backing_name, 60), r->header.backing_name,
+				    format);
+	return resolve_fail(r, -EINVAL,
+			    "qcow2: %.*s does not say of which format \"%.*s\" is, which it stands "
+			    "over: say it with qemu-img rebase -u -F qcow2 (or raw) -b NAME IMAGE",
+			    utf8_fit(r->path, 60), r->path, utf8_fit(r->header.backing_name, 60),
+			    r->header.backing_name);
 }
 
 static int resolve_image(struct resolve *r, struct backend_spec **ret_child)

@@ -19,6 +19,7 @@
 
 #include "base/errname.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/util.h"
 
 #define PAUSE_NS 500000ull
@@ -106,7 +107,8 @@ static void note_words(struct qcow2_snapshot_op *p, int err)
 	const char *words = p->walk.words[0] ? p->walk.words : p->words;
 
 	if (words[0])
-		snprintf(p->change->words, sizeof(p->change->words), "%.190s%s", words,
+		snprintf(p->change->words, sizeof(p->change->words), "%.*s%s", utf8_fit(words, 190),
+			 words,
 			 p->is_adopted ? "; the snapshots are changed, but space is not given back"
 				       : "");
 	else
@@ -239,8 +241,9 @@ static int check_image_device(const struct qcow2_device *d, struct backend_snaps
 		return refuse_change(change, -EROFS, "the image is only read");
 	if (d->snapshot_op)
 		return refuse_change(
-			change, -EBUSY, "a snapshot is being changed already: %s \"%.60s\"",
-			op_names[d->snapshot_op->change->op], d->snapshot_op->change->name);
+			change, -EBUSY, "a snapshot is being changed already: %s \"%.*s\"",
+			op_names[d->snapshot_op->change->op],
+			utf8_fit(d->snapshot_op->change->name, 60), d->snapshot_op->change->name);
 	if (!d->owner->reactor)
 		return refuse_change(change, -EBUSY, "the device does not serve");
 	if (d->t->g.refcount_order == 0 && change->op != BACKEND_SNAPSHOT_DELETE)
@@ -268,8 +271,8 @@ static int check_new_name(const struct qcow2_device *d, struct backend_snapshot_
 		return refuse_change(change, -EINVAL,
 				     "a name of digits alone could be the ID of another snapshot");
 	if (qcow2_snapshots_find(d->snapshots, name) >= 0)
-		return refuse_change(change, -EEXIST, "there is a snapshot \"%.100s\" already",
-				     name);
+		return refuse_change(change, -EEXIST, "there is a snapshot \"%.*s\" already",
+				     utf8_fit(name, 100), name);
 	if (qcow2_snapshots_nr(d->snapshots) == QCOW2_SNAPSHOTS_MAX)
 		return refuse_change(change, -ENOSPC, "an image has at most %u snapshots",
 				     QCOW2_SNAPSHOTS_MAX);
@@ -309,8 +312,8 @@ static int prepare_old(struct qcow2_snapshot_op *p)
 	if (idx < 0) {
 		qcow2_snapshots_names(d->snapshots, names, sizeof(names));
 		return refuse_change(p->change, -ENOENT,
-				     "there is no snapshot \"%.60s\": there is %s", p->change->name,
-				     names);
+				     "there is no snapshot \"%.*s\": there is %s",
+				     utf8_fit(p->change->name, 60), p->change->name, names);
 	}
 	p->snapshot = d->snapshots->entry[idx];
 	if (p->change->op == BACKEND_SNAPSHOT_DELETE)

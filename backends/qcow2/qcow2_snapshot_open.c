@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/util.h"
 
 struct qcow2_snapshots_reader {
@@ -46,15 +47,16 @@ static int choose_snapshot(struct qcow2_device *d, const char *name,
 	if (idx < 0) {
 		qcow2_snapshots_names(d->snapshots, names, sizeof(names));
 		snprintf(words, QCOW2_WORDS_BYTES,
-			 "qcow2: the image has no snapshot \"%.40s\"; it has: %s", name, names);
+			 "qcow2: the image has no snapshot \"%.*s\"; it has: %s",
+			 utf8_fit(name, 40), name, names);
 		return -ENOENT;
 	}
 	s = &d->snapshots->entry[idx];
 	if (s->l1_offset + (uint64_t)s->l1_entries * 8 >
 	    round_up(d->image_bytes, qcow2_cluster_bytes(&d->header.g))) {
 		snprintf(words, QCOW2_WORDS_BYTES,
-			 "qcow2: the L1 table of snapshot \"%.60s\" lies outside of the image",
-			 name);
+			 "qcow2: the L1 table of snapshot \"%.*s\" lies outside of the image",
+			 utf8_fit(name, 60), name);
 		return -EINVAL;
 	}
 	d->header.l1_offset = s->l1_offset;

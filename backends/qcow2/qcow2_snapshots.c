@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "base/printable.h"
 #include "base/util.h"
 
 void qcow2_snapshots_free(struct qcow2_snapshots *list)
@@ -48,7 +49,7 @@ void qcow2_snapshots_names(const struct qcow2_snapshots *list, char *buf, size_t
 		at += nr > 0 ? (size_t)nr : 0;
 	}
 	if (at + 4 >= bytes)
-		memcpy(buf + bytes - 4, "...", 4);
+		memcpy(buf + utf8_whole(buf, bytes - 4), "...", 4);
 }
 
 /* ---- memory ---- */
@@ -211,13 +212,14 @@ int qcow2_snapshot_check_place(const struct qcow2_tables *t, const struct qcow2_
 			       char *words, size_t words_bytes)
 {
 	uint64_t bytes = (uint64_t)s->l1_entries * 8;
+	const char *name = s->name[0] ? s->name : s->id;
 
 	if (bytes == 0 || (s->l1_offset + bytes <= atomic_load(&t->end_bytes) &&
 			   !qcow2_range_is_table(t, s->l1_offset, bytes)))
 		return 0;
 	snprintf(words, words_bytes,
-		 "qcow2: the image is corrupt: the L1 table of snapshot \"%.60s\" lies outside of "
+		 "qcow2: the image is corrupt: the L1 table of snapshot \"%.*s\" lies outside of "
 		 "it, or on another table",
-		 s->name[0] ? s->name : s->id);
+		 utf8_fit(name, 60), name);
 	return -EINVAL;
 }

@@ -22,6 +22,7 @@
 #include "daemon/api/json_device.h"
 #include "daemon/api/json_inflight.h"
 #include "daemon/api/json_reactor.h"
+#include "daemon/wire/json_words.h"
 
 struct member *commands_named(struct commands *c, struct socket_client *client,
 			      const json_t *request)
@@ -33,7 +34,7 @@ struct member *commands_named(struct commands *c, struct socket_client *client,
 	if (!name) {
 		socket_refuse(client, "the name of a device is missing", NULL);
 	} else if (!m) {
-		text = json_sprintf("there is no device \"%s\"", name);
+		text = json_words_format("there is no device \"%s\"", name);
 		socket_refuse(client, text ? json_string_value(text) : "out of memory", NULL);
 		json_decref(text);
 	}
@@ -157,11 +158,12 @@ static void answer_inflight(struct commands *c, struct socket_client *client, co
 /* What a client needs to keep a device in the configuration. */
 static void answer_settings(struct commands *c, struct socket_client *client, const json_t *request)
 {
+	const char *path = c->config_path;
 	const char *folder = c->settings ? c->settings->devices_dir : NULL;
 
 	(void)request;
-	socket_answer(client,
-		      json_pack("{s:s?, s:s?}", "config", c->config_path, "devices_dir", folder));
+	socket_answer(client, json_pack("{s:o?, s:o?}", "config", path ? json_words(path) : NULL,
+					"devices_dir", folder ? json_words(folder) : NULL));
 }
 
 /* ---- finding the command ---- */
@@ -274,8 +276,8 @@ static const char *wrong_key(const struct command *cmd, json_t *request)
 static void refuse_unknown(struct socket_client *client, const char *fmt, const char *what)
 {
 	socket_answer_json(client,
-			   json_pack("{s:b, s:o, s:s}", "ok", 0, "error", json_sprintf(fmt, what),
-				     "version", UBLKD_VERSION),
+			   json_pack("{s:b, s:o, s:s}", "ok", 0, "error",
+				     json_words_format(fmt, what), "version", UBLKD_VERSION),
 			   false);
 }
 
@@ -315,9 +317,10 @@ static void on_command_line(struct socket_client *client, char *line, size_t byt
 	else
 		socket_answer_json(
 			client,
-			json_pack("{s:b, s:o}", "ok", 0, "error",
-				  json_sprintf("a request must be a JSON object on one line: %s",
-					       request ? "it is something else" : error.text)),
+			json_pack(
+				"{s:b, s:o}", "ok", 0, "error",
+				json_words_format("a request must be a JSON object on one line: %s",
+						  request ? "it is something else" : error.text)),
 			true);
 	json_decref(request);
 }

@@ -16,6 +16,7 @@
 #include "daemon/devices/gc.h"
 #include "daemon/devices/device_notes.h"
 #include "daemon/devices/state.h"
+#include "daemon/wire/json_words.h"
 
 /* Every command of a job together. */
 #define GC_SECONDS 15.
@@ -68,16 +69,16 @@ static bool is_named_by_state(const struct ublksrv_ctrl_dev_info *info, void *ar
 
 static json_t *orphan_row(const struct gc_device *d, const char *control)
 {
-	json_t *o = json_pack("{s:i, s:b, s:s}", "id", (int)d->id, "removed", d->step == GC_REMOVED,
-			      "error", d->error);
+	json_t *o = json_pack("{s:i, s:b, s:o}", "id", (int)d->id, "removed", d->step == GC_REMOVED,
+			      "error", json_words(d->error));
 	json_t *more;
 
 	if (d->info.nr_hw_queues == 0)
 		return o; /* the driver did not answer */
-	more = json_pack("{s:s, s:i, s:I, s:s, s:s}", "state",
+	more = json_pack("{s:s, s:i, s:I, s:o, s:s}", "state",
 			 device_driver_state_name(d->info.state), "server_pid", d->info.ublksrv_pid,
-			 "size_bytes", (json_int_t)d->size_bytes, "users", d->users, "owner",
-			 orphan_owner(d->info.ublksrv_flags, control));
+			 "size_bytes", (json_int_t)d->size_bytes, "users", json_words(d->users),
+			 "owner", orphan_owner(d->info.ublksrv_flags, control));
 	json_object_update(o, more);
 	json_decref(more);
 	return o;

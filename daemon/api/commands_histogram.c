@@ -12,7 +12,7 @@
 #include "base/util.h"
 #include "daemon/api/commands_internal.h"
 #include "daemon/api/json_device.h"
-#include "daemon/api/json_histogram.h"
+#include "daemon/wire/json_histogram.h"
 
 #define ALL_OPS ((1u << BACKEND_OP_NR) - 1)
 

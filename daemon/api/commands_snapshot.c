@@ -11,7 +11,7 @@
 
 #include "base/util.h"
 #include "daemon/api/device_wait.h"
-#include "daemon/api/json_device.h"
+#include "daemon/wire/json_words.h"
 
 static const char *const snapshot_actions[] = {
 	[BACKEND_SNAPSHOT_CREATE] = "create",

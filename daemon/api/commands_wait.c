@@ -13,6 +13,7 @@
 
 #include "base/util.h"
 #include "daemon/api/commands_internal.h"
+#include "daemon/wire/json_words.h"
 
 struct wait;
 
@@ -46,7 +47,7 @@ static void free_wait(struct wait *w)
 
 static void add_error(struct wait *w, const char *name, const char *error)
 {
-	json_array_append_new(w->errors, json_sprintf("%s: %s", name, error));
+	json_array_append_new(w->errors, json_words_format("%s: %s", name, error));
 }
 
 /* The names that were waited for: what was asked is done. */

@@ -14,33 +14,18 @@
 #include "base/histogram.h"
 #include "base/util.h"
 #include "daemon/devices/device_notes.h"
-#include "daemon/api/json_histogram.h"
+#include "daemon/wire/json_histogram.h"
 #include "daemon/api/json_image.h"
 #include "daemon/api/json_integrity.h"
 #include "daemon/api/json_shmem.h"
 #include "daemon/api/json_zones.h"
+#include "daemon/wire/json_words.h"
 #include "net/session_look.h"
 #include "ublk/control.h"
 #include "ublk/device/inflight.h"
 
 /* The driver answers most commands sooner: where they wait is not worth looking for. */
 #define COMMAND_LONG_NS NS_PER_SEC
-
-json_t *json_words(const char *text)
-{
-	json_t *words = json_string(text);
-	char *ascii;
-
-	if (words)
-		return words;
-	ascii = strdup(text);
-	for (char *c = ascii; c && *c; c++)
-		if ((unsigned char)*c >= 0x80)
-			*c = '?';
-	words = json_string(ascii);
-	free(ascii);
-	return words;
-}
 
 /* ---- what it is ---- */
 
@@ -55,17 +40,16 @@ static json_t *member_error(const struct member *m)
 	const struct backend_device *backend = member_backend(m), *node = NULL;
 	const char *error = m->device && !m->ended ? device_error(m->device) : m->error;
 	const char *failure = backend && error[0] == '\0' ? backend_failure(backend, &node) : NULL;
-	char words[BACKEND_PATH_BYTES + BACKEND_ERROR_BYTES];
 
 	if (!failure || node->name == backend->name)
 		return json_words(failure ? failure : error);
-	snprintf(words, sizeof(words), "%s: %s", node->name, failure);
-	return json_words(words);
+	return json_words_format("%s: %s", node->name, failure);
 }
 
 static json_t *device_path(const struct device_info *info)
 {
-	return info->id < 0 ? json_null() : json_sprintf("/dev/ublkb%lld", (long long)info->id);
+	return info->id < 0 ? json_null()
+			    : json_words_format("/dev/ublkb%lld", (long long)info->id);
 }
 
 static void get_info(const struct member *m, struct device_info *ret_info)
@@ -131,7 +115,7 @@ static json_t *flags(uint64_t bits)
 		if (bits >> i & 1)
 			json_array_append_new(all, ctl_feature_name(i)
 							   ? json_string(ctl_feature_name(i))
-							   : json_sprintf("bit %u", i));
+							   : json_words_format("bit %u", i));
 	return all;
 }
 
@@ -162,7 +146,7 @@ static json_t *option_value(const struct option *o, const void *field)
 {
 	switch (o->type) {
 	case OPTION_STRING:
-		return *(char *const *)field ? json_string(*(char *const *)field) : json_null();
+		return *(char *const *)field ? json_words(*(char *const *)field) : json_null();
 	case OPTION_BOOL:
 		return json_boolean(*(const bool *)field);
 	case OPTION_UINT:
@@ -237,8 +221,7 @@ static void add_child_words(json_t *all, const struct backend_spec *spec)
 {
 	for (const struct backend_child_option *as = spec->ops->children; as && as->name; as++)
 		if (backend_spec_word(spec, as))
-			json_object_set_new(all, as->name,
-					    json_string(backend_spec_word(spec, as)));
+			json_object_set_new(all, as->name, json_words(backend_spec_word(spec, as)));
 }
 
 /*
@@ -286,7 +269,7 @@ void json_set_command(json_t *object, const struct member *m)
 		return;
 	json_object_set_new(object, "command", json_string(c.name));
 	json_object_set_new(object, "command_waited_ns", json_integer((json_int_t)c.waited_ns));
-	json_object_set_new(object, "command_waits_in", json_string(c.where));
+	json_object_set_new(object, "command_waits_in", json_words(c.where));
 }
 
 /* ---- its connections ---- */
@@ -333,9 +316,9 @@ static json_t *json_connection(unsigned queue, unsigned idx, const struct net_co
 			       uint64_t now_ns)
 {
 	json_t *wait = json_object(), *answer = json_object();
-	json_t *o = json_pack("{s:i, s:i, s:s, s:s, s:s, s:o}", "queue", (int)queue, "connection",
-			      (int)idx, "node", c->node, "server", c->server, "state", c->state,
-			      "state_ns", ns_between(c->since_ns, now_ns));
+	json_t *o = json_pack("{s:i, s:i, s:s, s:o, s:s, s:o}", "queue", (int)queue, "connection",
+			      (int)idx, "node", c->node, "server", json_words(c->server), "state",
+			      c->state, "state_ns", ns_between(c->since_ns, now_ns));
 
 	if (c->next_try_ns)
 		json_object_set_new(o, "next_try_in_ns", ns_between(now_ns, c->next_try_ns));

@@ -7,9 +7,6 @@
 
 #include "daemon/devices/device_set.h"
 
-/* A string of any bytes: where they are not UTF-8, as a server's or a cut text's, '?' for each. */
-json_t *json_words(const char *text);
-
 /* A device in the answer to `list`. */
 json_t *json_device_line(const struct member *m);
 

@@ -5,7 +5,7 @@
 #include "daemon/api/json_image.h"
 
 #include "base/util.h"
-#include "daemon/api/json_device.h"
+#include "daemon/wire/json_words.h"
 #include "ublk/device/inflight.h"
 
 static json_t *image_tables(const struct backend_image_look *look)

@@ -10,6 +10,7 @@
 #include "base/errname.h"
 #include "base/util.h"
 #include "daemon/api/json_device.h"
+#include "daemon/wire/json_words.h"
 #include "ublk/device/inflight.h"
 
 struct found {
@@ -53,7 +54,7 @@ static json_t *json_io(const struct inflight_io *io, uint64_t now_ns)
 	if (io->node) {
 		json_object_set_new(o, "backend", json_string(io->node->ops->name));
 		json_object_set_new(o, "node", json_string(io->node->name));
-		json_object_set_new(o, "backend_state", json_string(io->wait.words));
+		json_object_set_new(o, "backend_state", json_words(io->wait.words));
 		json_object_set_new(o, "backend_wait",
 				    json_string(backend_wait_kind_name(io->wait.kind)));
 	}

@@ -9,6 +9,7 @@
 
 #include "base/util.h"
 #include "daemon/devices/doing.h"
+#include "daemon/wire/json_words.h"
 #include "reactor/reactor.h"
 
 static const struct {
@@ -66,7 +67,7 @@ static void set_doing(json_t *o, const struct device_set *f, const struct reacto
 	reactor_look(rs->reactor[idx], &look);
 	doing_find(f, rs, idx, &look, &doing);
 	doing_text(&doing, text, sizeof(text));
-	json_object_set_new(o, "doing", json_string(text));
+	json_object_set_new(o, "doing", json_words(text));
 }
 
 static json_t *json_reactor_alive(const struct reactors *rs, unsigned idx, uint64_t silent_ns)

@@ -31,6 +31,7 @@
 #include "daemon/socket/answer.h"
 #include "daemon/runtime/notify.h"
 #include "daemon/handover/successor.h"
+#include "daemon/wire/json_words.h"
 
 /* A program that is not ready by then never will be. */
 #define PREPARE_SECONDS 30.
@@ -301,8 +302,8 @@ _Noreturn static void succeed(struct upgrade *u, unsigned devices)
 	snprintf(message, sizeof(message), "MAINPID=%d", (int)u->pid);
 	notify_send(message);
 	upgrade_answer(u,
-		       json_pack("{s:s, s:i, s:i, s:f}", "version", u->version, "pid", (int)u->pid,
-				 "devices", (int)devices, "pause_ms", pause_ms),
+		       json_pack("{s:o, s:i, s:i, s:f}", "version", json_words(u->version), "pid",
+				 (int)u->pid, "devices", (int)devices, "pause_ms", pause_ms),
 		       NULL);
 	flush_answers(u);
 	if (u->end_wanted)
@@ -373,17 +374,6 @@ static void is_ready(struct upgrade *u, const char *text)
 	upgrade_fail(u, words);
 }
 
-/* Words may have been cut in the middle of a character, and JSON takes UTF-8 only. */
-static void make_utf8(char *text)
-{
-	json_t *valid = json_string(text);
-
-	for (; !valid && *text; text++)
-		if (*text & 0x80)
-			*text = '?';
-	json_decref(valid);
-}
-
 static void on_message(struct upgrade *u, const char *text)
 {
 	if (strncmp(text, "ready ", 6) == 0 && u->phase == UPGRADE_PREPARING)
@@ -410,7 +400,6 @@ static void on_successor_readable(struct ev_loop *ev, struct ev_io *w, int event
 		return;
 	}
 	text[bytes] = '\0';
-	make_utf8(text);
 	on_message(u, text);
 }
 

@@ -45,6 +45,7 @@ static int snapshots_take(struct writer *w)
 		const struct member *m = list_entry(node, struct member, node);
 
 		w->devices[i].name = m->settings->options.name;
+		metrics_escape(w->devices[i].label, METRICS_LABEL_BYTES, w->devices[i].name, true);
 		w->devices[i].live = m->state == MEMBER_LIVE;
 		w->devices[i].device = m->ended ? NULL : m->device;
 		json_read_stats(m, &w->devices[i].stats);
@@ -59,6 +60,7 @@ static int snapshots_take(struct writer *w)
 void metrics_family(const struct writer *w, const char *name, const char *type, const char *help)
 {
 	const char *suffix = "";
+	char shown[256];
 
 	if (w->format == METRICS_PROMETHEUS && strcmp(type, "counter") == 0)
 		suffix = "_total";
@@ -66,7 +68,8 @@ void metrics_family(const struct writer *w, const char *name, const char *type, 
 		suffix = "_info";
 		type = "gauge";
 	}
-	fprintf(w->out, "# TYPE %s%s %s\n# HELP %s%s %s\n", name, suffix, type, name, suffix, help);
+	fprintf(w->out, "# TYPE %s%s %s\n# HELP %s%s %s\n", name, suffix, type, name, suffix,
+		metrics_escape(shown, sizeof(shown), help, w->format == METRICS_OPENMETRICS));
 }
 
 /* ---- devices ---- */
@@ -75,7 +78,7 @@ static void write_up(const struct writer *w)
 {
 	metrics_family(w, "ublkd_device_live", "gauge", "Whether the device serves requests.");
 	for (size_t i = 0; i < w->nr; i++)
-		fprintf(w->out, "ublkd_device_live{device=\"%s\"} %d\n", w->devices[i].name,
+		fprintf(w->out, "ublkd_device_live{device=\"%s\"} %d\n", w->devices[i].label,
 			w->devices[i].live);
 }
 
@@ -102,7 +105,7 @@ static void write_op_counters(const struct writer *w)
 				if (!device_op_is_told(&w->devices[i].stats, op))
 					continue;
 				fprintf(w->out, "%s_total{device=\"%s\",op=\"%s\"} %" PRIu64 "\n",
-					counters[c].name, w->devices[i].name, backend_op_name(op),
+					counters[c].name, w->devices[i].label, backend_op_name(op),
 					*(const uint64_t *)(base + counters[c].offset));
 			}
 	}
@@ -139,7 +142,7 @@ static void write_device_numbers(const struct writer *w)
 			const char *base = (const char *)&w->devices[i].stats;
 
 			fprintf(w->out, "%s%s{device=\"%s\"} %" PRIu64 "\n", numbers[n].name,
-				numbers[n].suffix, w->devices[i].name,
+				numbers[n].suffix, w->devices[i].label,
 				*(const uint64_t *)(base + numbers[n].offset));
 		}
 	}
@@ -155,7 +158,7 @@ static void write_errors(const struct writer *w)
 				fprintf(w->out,
 					"ublkd_errors_total{device=\"%s\",errno=\"%s\"} %" PRIu64
 					"\n",
-					w->devices[i].name, errname(err),
+					w->devices[i].label, errname(err),
 					w->devices[i].stats.errors[err]);
 }
 
@@ -182,7 +185,7 @@ static void write_histogram(const struct writer *w, const char *name, const char
 /* Only of kinds of request that there were: each is a hundred lines. */
 static void write_latencies(const struct writer *w)
 {
-	char labels[128];
+	char labels[METRICS_LABELS_BYTES];
 
 	metrics_family(w, "ublkd_latency_seconds", "histogram", "Time of requests in each layer.");
 	for (size_t i = 0; i < w->nr; i++)
@@ -193,8 +196,9 @@ static void write_latencies(const struct writer *w)
 				if (s->done == 0)
 					break;
 				snprintf(labels, sizeof(labels),
-					 "device=\"%s\",op=\"%s\",layer=\"%s\"", w->devices[i].name,
-					 backend_op_name(op), queue_layer_name(layer));
+					 "device=\"%s\",op=\"%s\",layer=\"%s\"",
+					 w->devices[i].label, backend_op_name(op),
+					 queue_layer_name(layer));
 				write_histogram(w, "ublkd_latency_seconds", labels,
 						&s->layer[layer]);
 			}
@@ -210,19 +214,16 @@ static void each_connection(const struct writer *w, size_t device,
 {
 	const struct snapshot *s = &w->devices[device];
 	struct net_connection_look c;
-	char labels[160 + BACKEND_PATH_BYTES];
+	char labels[METRICS_LABELS_BYTES], node[METRICS_LABELS_BYTES];
 
 	if (!s->device)
 		return;
 	DEVICE_FOR_EACH_CONNECTION(s->device, q, i, &c)
 	{
-		bool below = strcmp(c.node, s->name) != 0;
-
 		if (c.is_repeated)
 			continue;
-		snprintf(labels, sizeof(labels),
-			 "device=\"%s\",queue=\"%u\",connection=\"%u\"%s%s%s", s->name, q, i,
-			 below ? ",node=\"" : "", below ? c.node : "", below ? "\"" : "");
+		snprintf(labels, sizeof(labels), "%s,queue=\"%u\",connection=\"%u\"",
+			 metrics_node_labels(s, c.node, node), q, i);
 		fn(w, labels, &c, arg);
 	}
 }
@@ -295,7 +296,7 @@ static void write_connection_times(const struct writer *w, size_t device)
 	const struct snapshot *s = &w->devices[device];
 	struct histogram wait = { .sum_ns = 0 }, answer = { .sum_ns = 0 };
 	struct net_connection_look c;
-	char labels[128];
+	char labels[METRICS_LABELS_BYTES];
 	unsigned nr = 0;
 
 	if (!s->device)
@@ -310,9 +311,9 @@ static void write_connection_times(const struct writer *w, size_t device)
 	}
 	if (nr == 0)
 		return;
-	snprintf(labels, sizeof(labels), "device=\"%s\",part=\"wait\"", s->name);
+	snprintf(labels, sizeof(labels), "device=\"%s\",part=\"wait\"", s->label);
 	write_histogram(w, "ublkd_connection_latency_seconds", labels, &wait);
-	snprintf(labels, sizeof(labels), "device=\"%s\",part=\"answer\"", s->name);
+	snprintf(labels, sizeof(labels), "device=\"%s\",part=\"answer\"", s->label);
 	write_histogram(w, "ublkd_connection_latency_seconds", labels, &answer);
 }
 

@@ -63,27 +63,16 @@ static const struct cache_metric {
 	  offsetof(struct backend_cache_look, cleaned_bytes) },
 };
 
-#define CACHE_LABELS_BYTES (160 + BACKEND_PATH_BYTES)
-
-static void cache_labels(const struct snapshot *s, const struct backend_cache_look *look,
-			 char labels[static CACHE_LABELS_BYTES])
-{
-	bool below = strcmp(look->node, s->name) != 0;
-
-	snprintf(labels, CACHE_LABELS_BYTES, "device=\"%s\"%s%s%s", s->name,
-		 below ? ",node=\"" : "", below ? look->node : "", below ? "\"" : "");
-}
-
 static void write_cache_metric(const struct writer *w, const struct cache_metric *m)
 {
-	char labels[CACHE_LABELS_BYTES];
+	char labels[METRICS_LABELS_BYTES];
 
 	metrics_family(w, m->name, m->type, m->help);
 	for (size_t i = 0; i < w->nr; i++)
 		for (unsigned j = 0; j < w->devices[i].cache_nr; j++) {
 			const struct backend_cache_look *look = &w->devices[i].caches[j];
 
-			cache_labels(&w->devices[i], look, labels);
+			metrics_node_labels(&w->devices[i], look->node, labels);
 			fprintf(w->out, "%s%s{%s} %" PRIu64 "\n", m->name, m->suffix, labels,
 				*(const uint64_t *)((const char *)look + m->offset));
 		}
@@ -91,7 +80,7 @@ static void write_cache_metric(const struct writer *w, const struct cache_metric
 
 static void write_cache_off(const struct writer *w)
 {
-	char labels[CACHE_LABELS_BYTES];
+	char labels[METRICS_LABELS_BYTES];
 
 	metrics_family(w, "ublkd_cache_off", "gauge",
 		       "Whether the cache is off: its store failed.");
@@ -99,7 +88,7 @@ static void write_cache_off(const struct writer *w)
 		for (unsigned j = 0; j < w->devices[i].cache_nr; j++) {
 			const struct backend_cache_look *look = &w->devices[i].caches[j];
 
-			cache_labels(&w->devices[i], look, labels);
+			metrics_node_labels(&w->devices[i], look->node, labels);
 			fprintf(w->out, "ublkd_cache_off{%s} %d\n", labels, look->is_off);
 		}
 }

@@ -55,27 +55,16 @@ static const struct image_metric {
 	  offsetof(struct backend_image_look, unpacked) },
 };
 
-#define IMAGE_LABELS_BYTES (160 + BACKEND_PATH_BYTES)
-
-static void image_labels(const struct snapshot *s, const struct backend_image_look *look,
-			 char labels[static IMAGE_LABELS_BYTES])
-{
-	bool below = strcmp(look->node, s->name) != 0;
-
-	snprintf(labels, IMAGE_LABELS_BYTES, "device=\"%s\"%s%s%s", s->name,
-		 below ? ",node=\"" : "", below ? look->node : "", below ? "\"" : "");
-}
-
 static void write_image_metric(const struct writer *w, const struct image_metric *m)
 {
-	char labels[IMAGE_LABELS_BYTES];
+	char labels[METRICS_LABELS_BYTES];
 
 	metrics_family(w, m->name, m->type, m->help);
 	for (size_t i = 0; i < w->nr; i++)
 		for (unsigned j = 0; j < w->devices[i].image_nr; j++) {
 			const struct backend_image_look *look = &w->devices[i].images[j];
 
-			image_labels(&w->devices[i], look, labels);
+			metrics_node_labels(&w->devices[i], look->node, labels);
 			fprintf(w->out, "%s%s{%s} %" PRIu64 "\n", m->name, m->suffix, labels,
 				*(const uint64_t *)((const char *)look + m->offset));
 		}
@@ -84,7 +73,7 @@ static void write_image_metric(const struct writer *w, const struct image_metric
 /* Only of images whose file says it. */
 static void write_stored(const struct writer *w)
 {
-	char labels[IMAGE_LABELS_BYTES];
+	char labels[METRICS_LABELS_BYTES];
 
 	metrics_family(w, "ublkd_image_stored_bytes", "gauge",
 		       "Space that the image's file takes.");
@@ -92,7 +81,7 @@ static void write_stored(const struct writer *w)
 		for (unsigned j = 0; j < w->devices[i].image_nr; j++) {
 			const struct backend_image_look *look = &w->devices[i].images[j];
 
-			image_labels(&w->devices[i], look, labels);
+			metrics_node_labels(&w->devices[i], look->node, labels);
 			if (look->has_stored)
 				fprintf(w->out, "ublkd_image_stored_bytes{%s} %" PRIu64 "\n",
 					labels, look->stored_bytes);
@@ -101,7 +90,7 @@ static void write_stored(const struct writer *w)
 
 static void write_tables_dirty(const struct writer *w)
 {
-	char labels[IMAGE_LABELS_BYTES];
+	char labels[METRICS_LABELS_BYTES];
 
 	metrics_family(w, "ublkd_image_tables_dirty", "gauge",
 		       "Whether tables in memory differ from the disk's.");
@@ -109,7 +98,7 @@ static void write_tables_dirty(const struct writer *w)
 		for (unsigned j = 0; j < w->devices[i].image_nr; j++) {
 			const struct backend_image_look *look = &w->devices[i].images[j];
 
-			image_labels(&w->devices[i], look, labels);
+			metrics_node_labels(&w->devices[i], look->node, labels);
 			fprintf(w->out, "ublkd_image_tables_dirty{%s} %d\n", labels,
 				look->is_dirty);
 		}

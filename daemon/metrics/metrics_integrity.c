@@ -28,7 +28,7 @@ static void write_integrity_metric(const struct writer *w, const struct integrit
 	for (size_t i = 0; i < w->nr; i++)
 		if (w->devices[i].device && device_integrity(w->devices[i].device, &look))
 			fprintf(w->out, "%s_total{device=\"%s\"} %" PRIu64 "\n", m->name,
-				w->devices[i].name,
+				w->devices[i].label,
 				*(const uint64_t *)((const char *)&look + m->offset));
 }
 

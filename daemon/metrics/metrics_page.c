@@ -19,10 +19,11 @@
 #include "base/histogram.h"
 #include "base/util.h"
 #include "daemon/api/json_device.h"
-#include "daemon/api/json_histogram.h"
 #include "daemon/api/json_inflight.h"
 #include "daemon/api/json_reactor.h"
 #include "daemon/verdict/stuck.h"
+#include "daemon/wire/json_histogram.h"
+#include "daemon/wire/json_words.h"
 #include "net/session_look.h"
 #include "ublk/device/inflight.h"
 

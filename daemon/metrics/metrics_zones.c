@@ -8,7 +8,7 @@
 static void write_condition(const struct writer *w, const struct snapshot *s, const char *condition,
 			    uint32_t nr)
 {
-	fprintf(w->out, "ublkd_zones{device=\"%s\",condition=\"%s\"} %" PRIu32 "\n", s->name,
+	fprintf(w->out, "ublkd_zones{device=\"%s\",condition=\"%s\"} %" PRIu32 "\n", s->label,
 		condition, nr);
 }
 
@@ -57,7 +57,7 @@ static void write_zone_metric(const struct writer *w, const struct zone_metric *
 	for (size_t i = 0; i < w->nr; i++)
 		if (w->devices[i].device && device_zones(w->devices[i].device, &look))
 			fprintf(w->out, "%s_total{device=\"%s\"} %" PRIu64 "\n", m->name,
-				w->devices[i].name,
+				w->devices[i].label,
 				*(const uint64_t *)((const char *)&look + m->offset));
 }
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/errname.h"
+#include "base/printable.h"
 
 #define OTHERS_WRITE (S_IWGRP | S_IWOTH)
 
@@ -34,18 +35,21 @@ static bool others_may_write(const struct stat *st)
 	return (st->st_mode & S_IWOTH) || ((st->st_mode & S_IWGRP) && !group_is_ours);
 }
 
+/* For "%.*s": as much of a path as leaves room for what is said of it. */
+#define PATH_SHOWN(path) utf8_fit(path, 300), path
+
 static int path_say(const char *path, int err, char words[static PATH_WORDS_BYTES])
 {
-	snprintf(words, PATH_WORDS_BYTES, "%.300s: %s", path, errname(err));
+	snprintf(words, PATH_WORDS_BYTES, "%.*s: %s", PATH_SHOWN(path), errname(err));
 	return err;
 }
 
 static int path_say_owner(const char *path, uid_t uid, char words[static PATH_WORDS_BYTES])
 {
 	snprintf(words, PATH_WORDS_BYTES,
-		 "%.300s belongs to user %u, who could put other files in the place of ublkd's: "
+		 "%.*s belongs to user %u, who could put other files in the place of ublkd's: "
 		 "use a folder of root's, such as /run/ublkd",
-		 path, (unsigned)uid);
+		 PATH_SHOWN(path), (unsigned)uid);
 	return -EPERM;
 }
 
@@ -60,9 +64,9 @@ static int check_folder(const char *path, const struct stat *st,
 	if (!others_may_write(st) || (st->st_mode & S_ISVTX))
 		return 0;
 	snprintf(words, PATH_WORDS_BYTES,
-		 "others may replace what is in %.300s (its mode is %04o): chmod go-w or +t it, "
+		 "others may replace what is in %.*s (its mode is %04o): chmod go-w or +t it, "
 		 "or use another folder",
-		 path, (unsigned)st->st_mode & 07777);
+		 PATH_SHOWN(path), (unsigned)st->st_mode & 07777);
 	return -EPERM;
 }
 
@@ -135,7 +139,8 @@ int path_open_own_folder(const char *path, int flags, char words[static PATH_WOR
 
 	if (fd < 0 && lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
 		snprintf(words, PATH_WORDS_BYTES,
-			 "%.300s is a symlink: remove it, or name the folder it leads to", path);
+			 "%.*s is a symlink: remove it, or name the folder it leads to",
+			 PATH_SHOWN(path));
 		return -EPERM;
 	}
 	if (fd < 0)
@@ -143,17 +148,16 @@ int path_open_own_folder(const char *path, int flags, char words[static PATH_WOR
 	if (fstat(fd, &st) < 0) {
 		ret = path_say(path, -errno, words);
 	} else if (st.st_uid != geteuid()) {
-		snprintf(
-			words, PATH_WORDS_BYTES,
-			"%.300s belongs to user %u: what is in it is not trusted; see who made it, "
-			"and remove it",
-			path, (unsigned)st.st_uid);
+		snprintf(words, PATH_WORDS_BYTES,
+			 "%.*s belongs to user %u: what is in it is not trusted; see who made it, "
+			 "and remove it",
+			 PATH_SHOWN(path), (unsigned)st.st_uid);
 		ret = -EPERM;
 	} else if (st.st_mode & OTHERS_WRITE) {
 		snprintf(words, PATH_WORDS_BYTES,
-			 "others may write in %.300s (its mode is %04o): what is in it is not "
+			 "others may write in %.*s (its mode is %04o): what is in it is not "
 			 "trusted; see what is in it, and chmod it to 0700",
-			 path, (unsigned)st.st_mode & 07777);
+			 PATH_SHOWN(path), (unsigned)st.st_mode & 07777);
 		ret = -EPERM;
 	}
 	if (ret == 0)

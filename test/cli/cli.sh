@@ -475,6 +475,8 @@ ok_unless "$cannot" "ublkctl show: a library and its threads" ctl_show_library
 ok_unless "$cannot" "ublkctl show: images" ctl_show_images
 ok_unless "$cannot" "ublkctl throttle" ctl_throttle
 ok_unless "$cannot" "ublkctl snapshot" ctl_snapshot
+ok_unless "$cannot" "ublkctl: hostile words do nothing to a terminal" ctl_hostile_words
+ok_unless "$cannot" "ublkctl --json has them exactly" ctl_hostile_json
 ok_unless "$cannot" "ublkctl cache" ctl_cache
 ok_unless "$cannot" "ublkctl stats, with and without --watch" ctl_stats
 ok_unless "$cannot" "ublkctl stats --layers" ctl_stats_layers

@@ -2,13 +2,15 @@
 # For cli.sh, which has fake, ctl, told, printed and said: commands that change a device that serves.
 
 ctl_snapshot() {
-	local one='{"id":"1","name":"before\u001b[2J","size_bytes":1073741824,"vm_state_bytes":0,"time_s":1000000000,"time_ns":5}'
-	fake "{\"ok\":true,\"data\":{\"name\":\"a\",\"node\":\"a\",\"snapshots\":[$one],\"change\":{\"action\":\"create\",\"name\":\"after\",\"done_permille\":437}}}"$'\n' \
+	local rest='"size_bytes":1073741824,"vm_state_bytes":0,"time_s":1000000000,"time_ns":5'
+	local some="{\"id\":\"1\",\"name\":\"before\\u001b[2J\",$rest},{\"id\":\"2\",\"name\":\"漢字é\",$rest}"
+	fake "{\"ok\":true,\"data\":{\"name\":\"a\",\"node\":\"a\",\"snapshots\":[$some],\"change\":{\"action\":\"create\",\"name\":\"after\",\"done_permille\":437}}}"$'\n' \
 		'{"ok":true,"data":{"name":"a"}}'$'\n' '{"ok":true,"data":{"name":"a"}}'$'\n' \
 		'{"ok":false,"error":"in use: mounted on /mnt"}'$'\n'
 	TZ=UTC ctl 0 snapshot list a &&
-		printed out 'ID  NAME        SIZE  VM STATE  CREATED
-1   before?[2J  1GiB        0B  2001-09-09 01:46:40
+		printed out 'ID  NAME           SIZE  VM STATE  CREATED
+1   before\x1b[2J  1GiB        0B  2001-09-09 01:46:40
+2   漢字é          1GiB        0B  2001-09-09 01:46:40
 under way: create after, 43 %' &&
 		ctl 0 snapshot create a after --node a/data && [ ! -s "$tmp/out" ] &&
 		ctl 0 snapshot apply a 1 --force && ctl 1 snapshot delete a before && said err 'in use' &&
@@ -17,6 +19,34 @@ under way: create after, 43 %' &&
 {"command":"snapshot","name":"a","action":"apply","force":true,"snapshot":"1"}
 {"command":"snapshot","name":"a","action":"delete","snapshot":"before"}'
 	unfake
+}
+
+printable() { python3 "$top/test/cli/printable.py" "$tmp/$1"; }
+
+# What a server or an image may have in it: an escape, a bell, a line of its own, C1, an override.
+hostile='a\u001b]0;owned\u0007b\nublkctl: all is well\r\t\u007f\u009b31m\u202ec漢'
+shown='a\x1b]0;owned\x07b\x0aublkctl: all is well\x0d\x09\x7f\u009b31m\u202ec漢'
+
+ctl_hostile_words() {
+	local device=${device_b/no such file/"$hostile"}
+	told 0 list "{\"ok\":true,\"data\":[$device]}" && printable out && said out "long-name: $shown" &&
+		[ "$(wc -l <"$tmp/out")" = 3 ] &&
+		told 0 list "{\"ok\":true,\"data\":[$device_b, {\"name\":\"$hostile\",\"backend\":\"$hostile\"}]}" &&
+		printable out && [ "$(wc -l <"$tmp/out")" = 4 ] && said out "$shown  " &&
+		told 0 show x "{\"ok\":true,\"data\":{\"name\":\"x\",\"error\":\"$hostile\",\"more\":[\"$hostile\"],\"options\":{\"type\":\"file\",\"path\":\"$hostile\"}}}" &&
+		printable out && said out "error                 $shown" && said out "file.path             $shown" &&
+		said out "more                  $shown" &&
+		told 1 del x "{\"ok\":false,\"error\":\"$hostile\"}" && printable err && printed err "ublkctl: $shown" &&
+		told 1 del x "{\"ok\":false,\"error\":\"two\",\"errors\":[\"$hostile\",\"$hostile\"]}" && printable err &&
+		[ "$(wc -l <"$tmp/err")" = 3 ] &&
+		run 2 ublkctl list $'x\e[31m' && said err 'unexpected argument: x\x1b[31m'
+}
+
+# For programs: nothing is lost, and nothing in it does something to a terminal.
+ctl_hostile_json() {
+	local data="{\"name\":\"$hostile\",\"ascii\":\"\\\\x1b\"}"
+	told 0 --json show x "{\"ok\":true,\"data\":$data}" && printable out && said out '漢' &&
+		python3 -c 'import json, sys; sys.exit(json.load(open(sys.argv[1])) != json.loads(sys.argv[2]))' "$tmp/out" "$data"
 }
 
 ctl_cache() {

@@ -93,7 +93,7 @@ many() {
 
 # The command goes through a shell that would do harm, and names the same subsystem.
 pasted() {
-	local evil="$nqn:a/b\$(touch\${IFS}$tmp/harm);#'\"" line args
+	local evil="$nqn:a/b?\$(touch\${IFS}$tmp/harm);#'\"" line args
 	target --subsystem "$evil" && discover 0 "$at" && printed "$evil" &&
 		line=$(grep '^ublkctl attach ' "$tmp/out") && args=$(sh -c "${line/ublkctl attach/printf %s}") &&
 		[ ! -e "$tmp/harm" ] && discover 0 "$at" --json && is '.records[0].uri == $uri' --arg uri "$args" &&
@@ -109,7 +109,8 @@ not_for_us() {
 	target --set listed_traddr='1.2.3.4/$(x)' && no_uri && target --set listed_traddr='::1]x' && no_uri &&
 		target --set listed_trsvcid=70000 && no_uri && target --set listed_trsvcid='1 -x' && no_uri &&
 		target --set listed_trtype=1 && no_uri && printed 'rdma  ' && target --set listed_subtype=3 && no_uri &&
-		printed 'current discovery subsystem' && target --subsystem "$nqn:what?" && no_uri
+		printed 'current discovery subsystem' &&
+		target --subsystem "$nqn:x..." && no_uri
 }
 
 tls() {

@@ -12,7 +12,7 @@
 
 #define LIFE_SECONDS 900.
 /* Settings allow no such name: it must do no harm all the same. */
-#define HOSTILE_NAME "<img src=x onerror=\"document.title='owned'\">"
+#define HOSTILE_NAME "<img src=x onerror=\"document.title='owned'\">\\\n\xe6\xbc\xa2"
 
 static struct device_set device_set;
 static struct device_host host;

@@ -68,9 +68,10 @@ static uint64_t fake_slow_ns;	 /* of one more read; 0: there is none */
 static int fake_server_pid = 42; /* what the driver says */
 static bool fake_io_young;	 /* I/Os of all devices but stuck... were fetched just now */
 
-static struct backend_device *fake_backend; /* of every device */
-static bool fake_resizing;		    /* what all devices say of themselves */
-static uint64_t fake_flags = 1u << 6;	    /* the driver's, of every device */
+static struct backend_device *fake_backend;	   /* of every device */
+static const char *fake_no = "the driver says no"; /* of sour... */
+static bool fake_resizing;			   /* what all devices say of themselves */
+static uint64_t fake_flags = 1u << 6;		   /* the driver's, of every device */
 
 static inline bool fake_is(const struct device *d, const char *kind)
 {
@@ -124,8 +125,7 @@ static inline void fake_plan_end(struct device *d)
 		fake_is(d, "sour") || fake_is(d, "taken") || (fake_is(d, "lost") && d->adopting);
 
 	if (!d->stop_wanted)
-		fake_plan(d, fails ? DEVICE_EVENT_FAILED : DEVICE_EVENT_LIVE,
-			  fails ? "the driver says no" : "");
+		fake_plan(d, fails ? DEVICE_EVENT_FAILED : DEVICE_EVENT_LIVE, fails ? fake_no : "");
 	else if (fake_is(d, "busy") && !d->force && d->adopting)
 		fake_plan(d, DEVICE_EVENT_FAILED, "in use: by the test");
 	else if (fake_is(d, "busy") && !d->force)

@@ -13,6 +13,7 @@
 #include "base/assert.h"
 #include "base/prng.h"
 #include "base/util.h"
+#include "test/unit/base/printable_check.h"
 
 #define RIG_SLOTS 8u
 #define RIG_BUFFER_BYTES 4096u
@@ -102,8 +103,7 @@ static inline void rig_done(struct reply_rig *rig)
 
 static inline void rig_check_text(const char *text)
 {
-	for (; *text; text++)
-		ASSERT(*text >= ' ' && *text <= '~');
+	check_printable(text);
 }
 
 /* Until all of the piece is used, or the connection is broken. */

@@ -13,6 +13,7 @@
 #include "base/assert.h"
 #include "base/prng.h"
 #include "base/util.h"
+#include "test/unit/base/printable_check.h"
 
 #define RIG_SLOTS 8u
 #define RIG_BUFFER_BYTES 8192u
@@ -121,8 +122,7 @@ static inline void rig_done(struct receive_rig *rig)
 static inline void rig_check_text(const char *text)
 {
 	ASSERT(*text);
-	for (; *text; text++)
-		ASSERT(*text >= ' ' && *text <= '~');
+	check_printable(text);
 }
 
 static inline void rig_ended(struct receive_rig *rig)

@@ -23,6 +23,7 @@
 #include "base/assert.h"
 #include "base/prng.h"
 #include "base/util.h"
+#include "test/unit/base/printable_check.h"
 
 #define TRY(call) ASSERT((call) >= 0)
 #define DAY (24 * 3600L)
@@ -518,8 +519,7 @@ static inline void assert_words(const char *part)
 
 	if (!words || !strstr(words, part))
 		fail_msg("\"%s\" is not in: %s", part, words ? words : "nothing");
-	for (; words && *words; words++)
-		assert_in_range(*words, ' ', '~');
+	check_printable(words);
 }
 
 #endif

@@ -192,6 +192,13 @@ static int snapshot_check_live(const struct device *d, char *error, size_t error
 	return -EBUSY;
 }
 
+static int refuse_long_name(struct snapshot_work *w, size_t bytes)
+{
+	snprintf(w->change.words, sizeof(w->change.words),
+		 "the name has %zu bytes: at most %zu are possible", bytes, sizeof(w->name) - 1);
+	return -ENAMETOOLONG;
+}
+
 int device_snapshot(struct device *d, const struct device_snapshot_wish *wish, char *error,
 		    size_t error_bytes)
 {
@@ -216,7 +223,7 @@ int device_snapshot(struct device *d, const struct device_snapshot_wish *wish, c
 	w->busy = true;
 	w->in_call = !d->host->helpers;
 	if (strlen(wish->name) >= sizeof(w->name))
-		ret = -ENAMETOOLONG;
+		ret = refuse_long_name(w, strlen(wish->name));
 	else if (wish->op == BACKEND_SNAPSHOT_APPLY && !wish->force)
 		ret = device_help(d, look_for_users, looked_for_users);
 	else

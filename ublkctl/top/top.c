@@ -9,6 +9,7 @@
  * a signal: the terminal is given back, then the signal does what it does.
  */
 #include "ublkctl/ctl_commands.h"
+#include "ublkctl/print/say.h"
 
 #include <errno.h>
 #include <langinfo.h>
@@ -309,9 +310,9 @@ static void open_screen(struct top *t)
 		show_frame(t);
 		return;
 	}
-	fprintf(stderr,
-		"ublkctl: this terminal cannot move the cursor (TERM=%s): printing plain text\n",
-		getenv("TERM") ? getenv("TERM") : "");
+	say_to(stderr,
+	       "ublkctl: this terminal cannot move the cursor (TERM=%s): printing plain text\n",
+	       getenv("TERM") ? getenv("TERM") : "");
 }
 
 /* As if it had not been caught, for the parent process. */

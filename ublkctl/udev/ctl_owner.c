@@ -10,6 +10,7 @@
  * exit code 1.
  */
 #include "ublkctl/ctl_commands.h"
+#include "ublkctl/print/say.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -166,10 +167,10 @@ enum exit_code ublkctl_udev_owner(const struct ublkctl_args *a)
 	if (ret == 0 && a->set)
 		ret = give_node(fd, &info);
 	if (ret < 0) {
-		fprintf(stderr, "ublkctl: %s: %s\n", a->name, errname(ret));
+		say_to(stderr, "ublkctl: %s: %s\n", a->name, errname(ret));
 		return EXIT_REFUSED;
 	}
 	if (!a->set)
-		printf("%u:%u\n", info.owner_uid, info.owner_gid);
+		say_to(stdout, "%u:%u\n", info.owner_uid, info.owner_gid);
 	return EXIT_DONE;
 }

@@ -8,6 +8,7 @@
  * configuration allows: it becomes a path in /dev.
  */
 #include "ublkctl/ctl_commands.h"
+#include "ublkctl/print/say.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -86,7 +87,7 @@ static bool print_name_in(int dir_fd, const char *file, long long id)
 		     has_id(state, id) && is_name_of(name, file);
 
 	if (found)
-		printf("%s\n", name);
+		say_to(stdout, "%s\n", name);
 	json_decref(state);
 	return found;
 }

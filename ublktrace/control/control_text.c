@@ -158,11 +158,13 @@ const char *control_where(const struct control_event *e, char *buf, size_t bytes
 	return buf;
 }
 
+#define COMM_TEXT_BYTES (PRINTABLE_GROWTH * 16 + 1)
+
 /* The name that a process gave itself: any bytes, of which neither a terminal nor JSON takes all.
  */
-static const char *control_comm(const struct control_event *e, char buf[static 17])
+static const char *control_comm(const struct control_event *e, char buf[static COMM_TEXT_BYTES])
 {
-	return printable(buf, 17, e->comm, strnlen(e->comm, sizeof(e->comm)));
+	return printable(buf, COMM_TEXT_BYTES, e->comm, strnlen(e->comm, sizeof(e->comm)));
 }
 
 static void control_print_time(FILE *out, uint64_t time_ns, int64_t wall_offset_ns)
@@ -205,7 +207,8 @@ static void control_print_result(FILE *out, const struct control_event *e, bool 
 void control_print(FILE *out, const struct control_event *e, int64_t wall_offset_ns, unsigned more,
 		   bool colour)
 {
-	char name[CONTROL_TEXT_BYTES], device[64], where[64], process[32], comm[17];
+	char name[CONTROL_TEXT_BYTES], device[64], where[64], process[COMM_TEXT_BYTES + 12],
+		comm[COMM_TEXT_BYTES];
 
 	control_print_time(out, e->time_ns, wall_offset_ns);
 	snprintf(process, sizeof(process), "%s/%u", control_comm(e, comm), e->pid);
@@ -222,7 +225,7 @@ void control_print(FILE *out, const struct control_event *e, int64_t wall_offset
 void control_print_json(FILE *out, const struct control_event *e, int64_t wall_offset_ns,
 			unsigned more)
 {
-	char name[CONTROL_TEXT_BYTES], where[64], comm[17];
+	char name[CONTROL_TEXT_BYTES], where[64], comm[COMM_TEXT_BYTES];
 	bool data = e->type == CONTROL_DATA, ended = e->type != CONTROL_BEGIN;
 	uint32_t dev = e->new_id != UNKNOWN ? e->new_id : e->dev_id;
 	json_int_t wall_ns = (json_int_t)e->time_ns + wall_offset_ns;

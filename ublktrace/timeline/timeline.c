@@ -19,7 +19,7 @@
 
 const char *comm_text(const char *comm, char *buf)
 {
-	return printable(buf, EVENT_COMM_BYTES + 1, comm, strnlen(comm, EVENT_COMM_BYTES));
+	return printable(buf, COMM_TEXT_BYTES, comm, strnlen(comm, EVENT_COMM_BYTES));
 }
 
 void process_rename(struct timeline *t, struct process *p, const char *name)
@@ -34,7 +34,7 @@ void process_rename(struct timeline *t, struct process *p, const char *name)
 struct process *process_of(struct timeline *t, const struct event *e)
 {
 	struct process *p = map_get(&t->processes, e->pid, 0);
-	char comm[EVENT_COMM_BYTES + 1], name[TIMELINE_NAME_BYTES];
+	char comm[COMM_TEXT_BYTES], name[TIMELINE_NAME_BYTES];
 
 	snprintf(name, sizeof(name), "%s (%u)", comm_text(e->comm, comm), e->pid);
 	if (!p) {

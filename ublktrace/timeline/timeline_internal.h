@@ -6,6 +6,7 @@
 #ifndef UBLKTRACE_TIMELINE_TIMELINE_INTERNAL_H
 #define UBLKTRACE_TIMELINE_TIMELINE_INTERNAL_H
 
+#include "base/printable.h"
 #include "ublktrace/timeline/timeline_hold.h"
 #include "ublktrace/timeline/timeline_track.h"
 
@@ -69,7 +70,8 @@ struct timeline {
 	struct map tags;      /* by id: struct tag of timeline_ublk.c */
 };
 
-/* comm as text that every viewer takes. Returns buf, of EVENT_COMM_BYTES + 1. */
+/* comm as text that every viewer takes. Returns buf, of COMM_TEXT_BYTES. */
+#define COMM_TEXT_BYTES (PRINTABLE_GROWTH * EVENT_COMM_BYTES + 1)
 const char *comm_text(const char *comm, char *buf);
 struct process *process_of(struct timeline *t, const struct event *e);
 void process_rename(struct timeline *t, struct process *p, const char *name);

@@ -14,7 +14,7 @@
 
 static void ring_name(const struct ring *ring, const struct event *e, char *name, size_t bytes)
 {
-	char comm[EVENT_COMM_BYTES + 1];
+	char comm[COMM_TEXT_BYTES];
 
 	comm_text(e->comm, comm);
 	if (ring->fd >= 0)

@@ -16,7 +16,7 @@
 
 static const char *thread_name(const struct event *e, const char *what, char *name, size_t bytes)
 {
-	char comm[EVENT_COMM_BYTES + 1];
+	char comm[COMM_TEXT_BYTES];
 
 	snprintf(name, bytes, "%s %u%s", comm_text(e->comm, comm), e->tid, what);
 	return name;

@@ -48,7 +48,7 @@ static void test_texts_of_the_server(void **state)
 	add_worst(&clear);
 	add_rep(&clear, NBD_OPT_GO, NBD_REP_ERR_UNKNOWN, 8200);
 	add_fill(&clear, 0x1b, 8200);
-	run_to_failure(-ENOENT, "???...\"");
+	run_to_failure(-ENOENT, "\\x1b\\x1b...\"");
 	start(NBD_HANDSHAKE_GO);
 	add_worst(&clear);
 	add_rep(&clear, NBD_OPT_GO, NBD_REP_ERR_UNKNOWN, 8201);
@@ -152,7 +152,7 @@ static void test_hostile_contexts(void **state)
 		add_rep(&clear, NBD_OPT_EXTENDED_HEADERS, NBD_REP_ACK, 0);
 		if (i == 0) {
 			add_context(&clear, 1, "qemu:dirty\n");
-			run_to_failure(-EPROTO, "\"qemu:dirty?\" unasked");
+			run_to_failure(-EPROTO, "\"qemu:dirty\\x0a\" unasked");
 		} else if (i == 1) {
 			add_context(&clear, 1, NBD_META_ALLOCATION);
 			add_context(&clear, 2, NBD_META_ALLOCATION);

@@ -10,7 +10,6 @@
 #include "backends/nbd/nbd_proto.h"
 #include "backends/nbd/nbd_request.h"
 #include "base/util.h"
-#include "base/printable.h"
 
 static void test_names(void **state)
 {
@@ -44,17 +43,6 @@ static void test_errors(void **state)
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
 		assert_int_equal(nbd_errno(cases[i].wire), cases[i].err);
-}
-
-static void test_printable(void **state)
-{
-	char buf[8];
-
-	(void)state;
-	assert_string_equal(printable(buf, sizeof(buf), "", 0), "");
-	assert_string_equal(printable(buf, sizeof(buf), "a\0b\n\xff~", 6), "a?b??~");
-	assert_string_equal(printable(buf, sizeof(buf), "1234567", 7), "1234567");
-	assert_string_equal(printable(buf, sizeof(buf), "12345678", 8), "1234...");
 }
 
 static void test_compact(void **state)
@@ -146,9 +134,9 @@ static void test_allowed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),	  cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_printable), cmocka_unit_test(test_compact),
-		cmocka_unit_test(test_extended),  cmocka_unit_test(test_allowed),
+		cmocka_unit_test(test_names),	cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_compact), cmocka_unit_test(test_extended),
+		cmocka_unit_test(test_allowed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

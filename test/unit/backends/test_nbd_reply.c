@@ -122,7 +122,7 @@ static void test_errors(void **state)
 		add16(&b, 2);
 		add_text(&b, "hi12345");
 		run("error 3 -28 WRITE failed: the server gives no reason\ndone 3 -28\n"
-		    "error 0 -5 READ failed: the server says \"bad? sector\"\n"
+		    "error 0 -5 READ failed: the server says \"bad\\x0a sector\"\n"
 		    "error 0 -12 READ failed: the server says \"x\"\ndone 0 -5\n"
 		    "error 1 -1 READ failed at 5119: the server says \"there\"\ndone 1 -1\n"
 		    "error 5 -22 TRIM failed: the server says \"hi\"\ndone 5 -22\n"

@@ -98,7 +98,7 @@ static void test_entry(void **state)
 	assert_int_equal(e.cntlid, 0xffff);
 	assert_string_equal(e.trsvcid, "4420");
 	assert_string_equal(e.subnqn, "nqn.2024-01.com.example:0");
-	assert_string_equal(e.traddr, "::1 ?");
+	assert_string_equal(e.traddr, "::1 \\x01");
 	assert_false(e.tls);
 	at[3] = 1;
 	nvme_discovery_decode(at, &e);

@@ -51,7 +51,7 @@ static void test_controller(void **state)
 	memset(page + 64, ' ', 8);
 	memset(page + 768, 'n', 256);
 	nvme_identify_controller(page, &id);
-	assert_string_equal(id.serial, "S?N");
+	assert_string_equal(id.serial, "S\\x01N");
 	assert_int_equal(strlen(id.model), 40);
 	assert_string_equal(id.firmware, "");
 	assert_int_equal(strlen(id.subnqn), 255);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/printable.h"
 #include "backends/qcow2/format/qcow2_create.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -284,6 +285,29 @@ static void test_missing(void **state)
 	refused("images/top", -ENOENT, "images/gone: ENOENT, it is missing");
 }
 
+/* Names in messages end at a letter, wherever they are cut. */
+static void test_long_names(void **state)
+{
+	char name[160];
+
+	(void)state;
+	for (size_t shift = 0; shift < 3; shift++) {
+		uint32_t code;
+		size_t bytes;
+
+		memset(name, 'x', shift);
+		for (size_t i = 0; i < 50; i++)
+			memcpy(name + shift + 3 * i, "\xe6\xbc\xa2", 4);
+		make_image("images/top", name, "raw");
+		refused("images/top", -ENOENT, ": ENOENT, it is missing");
+		bytes = strlen(error);
+		for (size_t at = 0, nr; at < bytes; at += nr) {
+			nr = utf8_letter(error + at, bytes - at, &code);
+			assert_true(nr > 0);
+		}
+	}
+}
+
 static void test_loop(void **state)
 {
 	(void)state;
@@ -345,6 +369,7 @@ int main(void)
 		FOLDER(test_formats),
 		FOLDER(test_protocols),
 		FOLDER(test_missing),
+		FOLDER(test_long_names),
 		FOLDER(test_loop),
 		FOLDER(test_long_chain),
 		FOLDER(test_data_is_no_file),

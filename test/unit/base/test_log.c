@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "base/printable.h"
 
 static int saved_fd;
 static char text[1 << 16];
@@ -60,8 +61,15 @@ static void test_escapes(void **state)
 	assert_string_equal(LOGGED("m", "path=\"%s\"", "a\"b\\c\nd\te\rf\x01g\x7f"),
 			    "msg=\"m\" path=\"a\\\"b\\\\c\\nd\\te\\rf\\u0001g\\u007f\"\n");
 	assert_string_equal(LOGGED("say \"it\"", "a=1"), "msg=\"say \\\"it\\\"\" a=1\n");
-	/* UTF-8 is text. */
+	/* UTF-8 is text, but for what a terminal obeys; what is none is shown. */
 	assert_string_equal(LOGGED("m", "a=%s", "\xc3\xa4"), "msg=\"m\" a=\xc3\xa4\n");
+	assert_string_equal(LOGGED("m", "a=%s b=%s",
+				   "\xc2\x9b"
+				   "31m",
+				   "x\xe2\x80\xae"),
+			    "msg=\"m\" a=\"\\u009b31m\" b=\"x\\u202e\"\n");
+	assert_string_equal(LOGGED("m", "a=%s b=%.*s", "\xff/", 2, "\xe6\xbc\xa2"),
+			    "msg=\"m\" a=\"\\xff/\" b=\"...\"\n");
 }
 
 static void test_quotes_what_needs_it(void **state)
@@ -94,6 +102,25 @@ static void test_cuts_what_is_too_long(void **state)
 	len = strlen(LOGGED("m", "a=%s", words));
 	assert_in_range(len, 1000, 2048);
 	assert_null(strchr(strstr(text, "a="), '\n')[1] ? "more" : NULL);
+}
+
+/* The line ends at a letter, wherever its limit falls. */
+static void test_cuts_at_a_letter(void **state)
+{
+	static char words[3][3001];
+	const char *last;
+	uint32_t code;
+
+	(void)state;
+	for (unsigned shift = 0; shift < 3; shift++) {
+		memset(words[shift], 'x', shift);
+		for (size_t i = shift; i + 3 < sizeof(words[shift]); i += 3)
+			memcpy(&words[shift][i], "\xe6\xbc\xa2", 3);
+		last = LOGGED("m", "a=%s", words[shift]);
+		last += strlen(last) - 4;
+		assert_int_equal(utf8_letter(last, 3, &code), 3);
+		assert_string_equal(last + 3, "\n");
+	}
 }
 
 static uint64_t now_ms(void)
@@ -228,7 +255,7 @@ int main(void)
 		cmocka_unit_test(test_numbers),	     cmocka_unit_test(test_cuts_what_is_too_long),
 		cmocka_unit_test(test_full_pipe),    cmocka_unit_test(test_full_socket),
 		cmocka_unit_test(test_file),	     cmocka_unit_test(test_limit),
-		cmocka_unit_test(test_limits_apart),
+		cmocka_unit_test(test_limits_apart), cmocka_unit_test(test_cuts_at_a_letter),
 	};
 
 	unsetenv("JOURNAL_STREAM");

@@ -92,7 +92,19 @@ static void test_nothing_for_the_terminal(void **state)
 	config_errors_add(&e, at(1, 3), "\xc2\x80\xc2\x9f\xc2\xa0\xc3\x80\xc3\xa9");
 	check_errors(&e, "f:1:1: \n"
 			 "f:1:2: a\\x1b[31m\\x0a\\x0d\\x1f\\x7f ~\n"
-			 "f:1:3: \\x80\\x9f\xc2\xa0\xc3\x80\xc3\xa9\n");
+			 "f:1:3: \\u0080\\u009f\xc2\xa0\xc3\x80\xc3\xa9\n");
+	config_errors_fini(&e);
+}
+
+/* Nor from the name of a file, of a folder that others may write. */
+static void test_hostile_file_name(void **state)
+{
+	struct config_errors e;
+
+	(void)state;
+	config_errors_init(&e, "a\n\x1b[31m\xff.yaml");
+	config_errors_add(&e, at(1, 1), "x");
+	check_errors(&e, "a\\x0a\\x1b[31m\\xff.yaml:1:1: x\n");
 	config_errors_fini(&e);
 }
 
@@ -168,6 +180,7 @@ int main(void)
 		cmocka_unit_test(test_told_once),
 		cmocka_unit_test(test_kept_up_to_a_number),
 		cmocka_unit_test(test_nothing_for_the_terminal),
+		cmocka_unit_test(test_hostile_file_name),
 		cmocka_unit_test(test_message_length),
 		cmocka_unit_test(test_long_message_is_cut_between_characters),
 		cmocka_unit_test(test_excerpt),

@@ -1,4 +1,6 @@
 /* commands: what each request is answered with, over the real transport, on fake devices. */
+#include "base/printable.h"
+#include "daemon/socket/answer.h"
 #include "filters/throttle/throttle.h"
 #include "test/rig/commands_rig.h"
 
@@ -45,6 +47,63 @@ static void test_add_that_fails(void **state)
 	assert_int_equal(device_set.member_nr, 1);
 }
 
+/* An error with a byte of an image's header, and cut within a letter: an answer all the same. */
+static void test_words_of_any_bytes(void **state)
+{
+	static const char letters[] = "\xe6\xbc\xa2\xf0\x9f\x98\x80\xc3\xa4";
+	char words[32], request[128], answer[256];
+	size_t whole;
+
+	(void)state;
+	fake_no = "/etc/\xffshadow\x1b[31m";
+	expect("{\"command\":\"add\",\"yaml\":\"" ADD("sour") "\"}",
+	       "{\"ok\":false,\"error\":\"sour: /etc/\\\\xffshadow\\u001B[31m\",\"errors\":["
+	       "\"sour: /etc/\\\\xffshadow\\u001B[31m\"]}");
+	for (size_t bytes = 1; bytes < sizeof(letters); bytes++) {
+		whole = utf8_whole(letters, bytes);
+		snprintf(words, sizeof(words), "%.*s", (int)bytes, letters);
+		fake_no = words;
+		snprintf(request, sizeof(request),
+			 "{\"command\":\"add\",\"yaml\":\"" ADD("sour%zu") "\"}", bytes);
+		snprintf(answer, sizeof(answer),
+			 "{\"ok\":false,\"error\":\"sour%zu: %.*s%s\",\"errors\":[\"sour%zu: "
+			 "%.*s%s\"]}",
+			 bytes, (int)whole, letters, whole < bytes ? "..." : "", bytes, (int)whole,
+			 letters, whole < bytes ? "..." : "");
+		expect(request, answer);
+	}
+	fake_no = "the driver says no";
+}
+
+static void answer_nothing(struct socket_client *client, char *line, size_t bytes)
+{
+	(void)line, (void)bytes;
+	socket_answer(client, NULL);
+}
+
+/* An answer that could not be made is one all the same. */
+static void test_no_memory_for_an_answer(void **state)
+{
+	(void)state;
+	server.request = answer_nothing;
+	expect("{}", "{\"ok\":false,\"error\":\"ublkd is out of memory for the answer\"}");
+	expect("{}", "{\"ok\":false,\"error\":\"ublkd is out of memory for the answer\"}");
+}
+
+/* Words about a request quote it: they are an answer too. */
+static void test_request_of_any_bytes(void **state)
+{
+	char *line;
+
+	(void)state;
+	assert_true(peer_send(&peer, "{\"command\":\"\xe6\xbc\xff\"}\n"));
+	line = peer_line(&peer);
+	assert_non_null(line);
+	assert_non_null(strstr(line, "{\"ok\":false,\"error\":\"a request must be a JSON object"));
+	free(line);
+	assert_true(peer_closed(&peer));
+}
+
 static void test_settings(void **state)
 {
 	const struct daemon_settings with = { .devices_dir = (char[]){ "/etc/x.d" } },
@@ -53,6 +112,9 @@ static void test_settings(void **state)
 	(void)state;
 	expect("{\"command\":\"settings\"}",
 	       "{\"ok\":true,\"data\":{\"config\":null,\"devices_dir\":null}}");
+	commands.config_path = "\xff.yaml";
+	expect("{\"command\":\"settings\"}",
+	       "{\"ok\":true,\"data\":{\"config\":\"\\\\xff.yaml\",\"devices_dir\":null}}");
 	commands.config_path = "x.yaml";
 	commands.settings = &without;
 	expect("{\"command\":\"settings\"}",
@@ -284,7 +346,8 @@ static void test_snapshot_list(void **state)
 	expect(SNAPSHOT(",\"action\":\"list\""),
 	       "{\"ok\":true,\"data\":{\"name\":\"a\",\"node\":\"a/data\",\"snapshots\":["
 	       "{\"id\":\"1\",\"name\":\"a\",\"size_bytes\":4096,\"vm_state_bytes\":0,"
-	       "\"time_s\":7,\"time_ns\":0},{\"id\":\"2\",\"name\":\"b?\",\"size_bytes\":8192,"
+	       "\"time_s\":7,\"time_ns\":0},{\"id\":\"2\",\"name\":\"b\\\\xff\",\"size_bytes\":"
+	       "8192,"
 	       "\"vm_state_bytes\":0,\"time_s\":7,\"time_ns\":0}],\"change\":null}}");
 	expect(SNAPSHOT(",\"action\":\"list\",\"node\":\"a\""),
 	       "{\"ok\":false,\"error\":\"the device has no node \\\"a\\\" with snapshots\"}");
@@ -483,6 +546,9 @@ int main(void)
 		TEST(test_add_several),
 		TEST(test_add_with_errors),
 		TEST(test_add_that_fails),
+		TEST(test_words_of_any_bytes),
+		TEST(test_no_memory_for_an_answer),
+		TEST(test_request_of_any_bytes),
 		TEST(test_settings),
 		TEST(test_del),
 		TEST(test_del_in_use),

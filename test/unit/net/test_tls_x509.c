@@ -131,7 +131,7 @@ static void test_purpose(void **state)
 {
 	(void)state;
 	refused(&for_clients, "ca", "a.example", "it is not one for servers");
-	refused(&for_clients, "ca", "a.example", "it is for \"?[2Jclient\", not for");
+	refused(&for_clients, "ca", "a.example", "it is for \"\\x1b[2Jclient\", not for");
 }
 
 static void test_client_certificate(void **state)

@@ -413,6 +413,19 @@ static void test_base_is_only_read(void **state)
 	assert_int_equal(rig.device->limits.caps, leaves[0].caps | BACKEND_CAP_ROTATIONAL);
 }
 
+/* It is kept as JSON: of a name that was cut, or never was UTF-8, too. */
+static void test_identity_of_any_bytes(void **state)
+{
+	char text[BACKEND_IDENTITY_BYTES];
+
+	(void)state;
+	leaf_words = " \xe6\xbc\xa2\xff\xe6\xbc";
+	open_stripe(2);
+	backend_identity(rig.device, text);
+	leaf_words = "";
+	assert_string_equal(text, "stripe 4096[leaf 0 \xe6\xbc\xa2???,leaf 1 \xe6\xbc\xa2???]");
+}
+
 /* Too long to be stored: told apart all the same. */
 static void test_long_identity(void **state)
 {
@@ -459,14 +472,23 @@ int main(void)
 {
 #define RIG(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		RIG(test_pieces_are_windows),  RIG(test_windows_without_memory),
-		RIG(test_busy_child),	       RIG(test_where),
-		RIG(test_own_requests),	       RIG(test_own_buffers_come_with_their_use),
-		RIG(test_memory_is_counted),   RIG(test_second_child_fails),
-		RIG(test_closed_from_the_top), RIG(test_leaves_are_asked),
-		RIG(test_long_identity),       RIG(test_limits_are_joined),
-		RIG(test_nodes_are_numbered),  RIG(test_nodes_know_their_place),
-		RIG(test_base_is_only_read),   RIG(test_nodes_keep_descriptors),
+		RIG(test_pieces_are_windows),
+		RIG(test_windows_without_memory),
+		RIG(test_busy_child),
+		RIG(test_where),
+		RIG(test_own_requests),
+		RIG(test_own_buffers_come_with_their_use),
+		RIG(test_memory_is_counted),
+		RIG(test_second_child_fails),
+		RIG(test_closed_from_the_top),
+		RIG(test_leaves_are_asked),
+		RIG(test_long_identity),
+		RIG(test_identity_of_any_bytes),
+		RIG(test_limits_are_joined),
+		RIG(test_nodes_are_numbered),
+		RIG(test_nodes_know_their_place),
+		RIG(test_base_is_only_read),
+		RIG(test_nodes_keep_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

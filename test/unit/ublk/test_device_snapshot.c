@@ -89,12 +89,17 @@ static int fresh(void **state)
 
 static char error[DEVICE_ERROR_BYTES];
 
-static int ask(enum backend_snapshot_op op, bool force)
+static int ask_of(const char *name, enum backend_snapshot_op op, bool force)
 {
-	const struct device_snapshot_wish wish = { .op = op, .name = "a", .force = force };
+	const struct device_snapshot_wish wish = { .op = op, .name = name, .force = force };
 
 	error[0] = '\0';
 	return device_snapshot(&d, &wish, error, sizeof(error));
+}
+
+static int ask(enum backend_snapshot_op op, bool force)
+{
+	return ask_of("a", op, force);
 }
 
 static void test_it_ends_with_an_event(void **state)
@@ -371,6 +376,20 @@ static void test_a_stop_hurries_caches(void **state)
 	assert_string_equal(events, "snapshot gone ");
 }
 
+static void test_long_name(void **state)
+{
+	char name[BACKEND_SNAPSHOT_NAME_BYTES + 1];
+
+	(void)state;
+	memset(name, 'x', sizeof(name));
+	name[BACKEND_SNAPSHOT_NAME_BYTES] = '\0';
+	assert_int_equal(ask_of(name, BACKEND_SNAPSHOT_CREATE, false), -ENAMETOOLONG);
+	assert_string_equal(error, "the name has 256 bytes: at most 255 are possible");
+	assert_null(under_way);
+	assert_int_equal(ask_of(name + 1, BACKEND_SNAPSHOT_CREATE, false), 0);
+	under_way->done(under_way, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -387,6 +406,7 @@ int main(void)
 		cmocka_unit_test_setup(test_a_cache_fails, fresh_caches),
 		cmocka_unit_test_setup(test_the_node_refuses_behind_caches, fresh_caches),
 		cmocka_unit_test_setup(test_a_stop_hurries_caches, fresh_caches),
+		cmocka_unit_test_setup(test_long_name, fresh),
 	};
 
 	return cmocka_run_group_tests_name("device_snapshot", tests, NULL, NULL);

@@ -3,7 +3,7 @@
  * thread of ublkd and in ublkctl. Failure mode: out of memory makes parts of the JSON null; jansson
  * takes NULL everywhere.
  */
-#include "daemon/api/json_histogram.h"
+#include "daemon/wire/json_histogram.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Text in columns, for a terminal or a pipe. Owned by its user; nothing is shared. */
-#ifndef UBLKCTL_TABLE_H
-#define UBLKCTL_TABLE_H
+#ifndef UBLKCTL_PRINT_TABLE_H
+#define UBLKCTL_PRINT_TABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,15 +26,17 @@ struct table {
 void table_init(struct table *t, const char *align);
 void table_fini(struct table *t);
 
-/* The next cell, row by row; what is too long is cut. */
+/* The next cell, row by row; what is too long is cut, what is not printable becomes an escape. */
 void table_cell(struct table *t, enum table_color color, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* To stdout, each column as wide as its widest cell; colours only on a terminal. */
 void table_print(const struct table *t);
 
-/* For text outside of tables: the escape sequence, or "" when stdout is no terminal. */
-const char *table_color_on(enum table_color color);
-const char *table_color_off(void);
+/*
+ * Text outside of tables: in that colour where stdout is a terminal, and printable as in say.h. The
+ * newline belongs to what follows it. At most 1 KiB.
+ */
+void table_say(enum table_color color, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

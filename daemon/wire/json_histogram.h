@@ -2,8 +2,8 @@
  * Histograms as JSON: ublkd writes them in the answers of the control socket and of the page at the
  * metrics port, ublkctl reads them. Pure.
  */
-#ifndef DAEMON_API_JSON_HISTOGRAM_H
-#define DAEMON_API_JSON_HISTOGRAM_H
+#ifndef DAEMON_WIRE_JSON_HISTOGRAM_H
+#define DAEMON_WIRE_JSON_HISTOGRAM_H
 
 #include <jansson.h>
 
