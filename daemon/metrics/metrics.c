@@ -33,6 +33,14 @@ static void snapshots_free(struct writer *w)
 	free(w->devices);
 }
 
+static bool is_degraded(const struct member *m)
+{
+	const struct backend_device *backend =
+		m->device && !m->ended ? device_backend(m->device) : NULL;
+
+	return backend && backend_failure(backend, NULL);
+}
+
 static int snapshots_take(struct writer *w)
 {
 	size_t i = 0;
@@ -47,6 +55,7 @@ static int snapshots_take(struct writer *w)
 		w->devices[i].name = m->settings->options.name;
 		metrics_escape(w->devices[i].label, METRICS_LABEL_BYTES, w->devices[i].name, true);
 		w->devices[i].live = m->state == MEMBER_LIVE;
+		w->devices[i].degraded = is_degraded(m);
 		w->devices[i].device = m->ended ? NULL : m->device;
 		json_read_stats(m, &w->devices[i].stats);
 		w->nr = i + 1;
@@ -80,6 +89,16 @@ static void write_up(const struct writer *w)
 	for (size_t i = 0; i < w->nr; i++)
 		fprintf(w->out, "ublkd_device_live{device=\"%s\"} %d\n", w->devices[i].label,
 			w->devices[i].live);
+}
+
+/* Why, and what helps, is in list and show. */
+static void write_degraded(const struct writer *w)
+{
+	metrics_family(w, "ublkd_device_degraded", "gauge",
+		       "Whether a backend fails what comes, though the device is live.");
+	for (size_t i = 0; i < w->nr; i++)
+		fprintf(w->out, "ublkd_device_degraded{device=\"%s\"} %d\n", w->devices[i].label,
+			w->devices[i].degraded);
 }
 
 static void write_op_counters(const struct writer *w)
@@ -536,6 +555,7 @@ char *metrics_text(const struct metrics_source *source, enum metrics_format form
 		metrics_family(&w, "ublkd_build", "info", "The program.");
 		fputs("ublkd_build_info{version=\"" UBLKD_VERSION "\"} 1\n", w.out);
 		write_up(&w);
+		write_degraded(&w);
 		write_op_counters(&w);
 		write_device_numbers(&w);
 		write_errors(&w);

@@ -16,7 +16,7 @@
 struct snapshot {
 	const char *name;
 	char label[METRICS_LABEL_BYTES]; /* name, escaped */
-	bool live;
+	bool live, degraded;
 	const struct device *device; /* NULL: there is none at the moment */
 	struct device_stats stats;
 	struct backend_image_look *images; /* image_nr of them */

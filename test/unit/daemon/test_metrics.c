@@ -291,6 +291,7 @@ static void test_text(void **state)
 	read_text(text, bytes);
 	assert_true(has_series("ublkd_requests_total{device=\"a.b-c\",op=\"read\"}"));
 	assert_true(has_series("ublkd_device_live{device=\"d\"}"));
+	assert_true(has_series("ublkd_device_degraded{device=\"d\"}"));
 	assert_true(has_series("ublkd_build_info{version=\"" UBLKD_VERSION "\"}"));
 	assert_true(has_series("ublkd_reactor_turns_total{reactor=\"control\"}"));
 	assert_true(has_series("ublkd_latency_seconds_count{device=\"d\",op=\"read\",layer="
