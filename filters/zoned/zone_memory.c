@@ -76,6 +76,13 @@ void zone_memory_set_filled(struct zone_memory *m, const struct zone_header *h)
 	__atomic_store_n(&head->is_filled, 1, __ATOMIC_RELEASE);
 }
 
+void zone_memory_set_lost(struct zone_memory *m)
+{
+	struct zone_memory_head *head = m->area;
+
+	__atomic_store_n(&head->is_filled, 0, __ATOMIC_RELEASE);
+}
+
 int zone_memory_adopt(struct zone_memory *m, const struct zone_header *h, uint32_t depth, int fd)
 {
 	struct zone_memory_head head;

@@ -28,6 +28,8 @@ int zone_memory_new(struct zone_memory *m, const struct zone_header *h, uint32_t
 int zone_memory_adopt(struct zone_memory *m, const struct zone_header *h, uint32_t depth, int fd);
 /* The memory holds the truth from here on. */
 void zone_memory_set_filled(struct zone_memory *m, const struct zone_header *h);
+/* It holds it no more: a process that adopts is to read the table. */
+void zone_memory_set_lost(struct zone_memory *m);
 void zone_memory_free(struct zone_memory *m);
 
 #endif

@@ -170,6 +170,8 @@ bool zoned_has_lost(struct zoned_device *d)
 	if (!has || d->is_lost || d->below.lane || !zoned_pages_are_owed(d))
 		return has;
 	d->is_lost = true;
+	/* A FLUSH that was under way may yet be good, and settle what is owed. */
+	zone_memory_set_lost(&d->memory);
 	atomic_store(&d->failure, "what is below has perhaps lost writes: zones are written as far "
 				  "as at the last good FLUSH when the device is opened again");
 	log_error(
