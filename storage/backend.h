@@ -72,6 +72,7 @@ struct backend_open_params {
 	 * does not grow.
 	 */
 	uint64_t size_bytes;
+	bool is_taken_over; /* tree.c: the device is, though size_bytes may be 0 for this node */
 	/*
 	 * For who opens a tree, borrowed until that has ended: BACKEND_STORED_MAX of them, by the
 	 * index of backend_stored_fd. NULL: there are none.

@@ -61,7 +61,7 @@ bool backend_was_owed(const struct backend_device *child);
 /*
  * tree.c: maps what is kept in a file; NULL: it cannot (errno says). From begin on the node's
  * counts are there (kept NULL: in the node), as the process before has left them, if any. Open: its
- * children are open, and it is about to be.
+ * children are open, and it is about to be; and when it is, before the node above is.
  */
 struct backend_owed *backend_owed_map(int fd);
 void backend_owed_unmap(struct backend_owed *kept); /* accepts NULL */

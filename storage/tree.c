@@ -166,6 +166,7 @@ static void fill_params(struct tree_making *t, const struct backend_spec *spec,
 			ret_params->size_bytes = ops->size_below(
 				parent->config, backend_spec_child_nr(parent), above->size_bytes);
 	}
+	ret_params->is_taken_over = t->params->size_bytes > 0;
 	ret_params->stored_fd = 0;
 	ret_params->stored_fds = NULL;
 	if (!has_stored_idx(spec->ops))
@@ -307,6 +308,8 @@ int backend_device_open(struct backend_device *device)
 int backend_device_opened(struct backend_device *device)
 {
 	device->open = true;
+	/* Again: its open may have found a loss, or named a child that has copies. */
+	backend_owed_open(device);
 	return check_limits(device);
 }
 

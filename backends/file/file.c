@@ -383,7 +383,7 @@ static __attribute__((noinline)) void went_on(struct file_io *f, int res)
 		fallocated(f, res);
 		break;
 	case FILE_SYNC:
-		if (res < 0)
+		if (res < 0 && res != -ECANCELED)
 			file_drop_cached(file_of(f));
 		file_complete(f, res);
 		break;

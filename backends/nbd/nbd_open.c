@@ -87,7 +87,7 @@ int nbd_open(struct backend_device *device)
 	nbd->name = device->name;
 	/* Who served it before may have left writes that no flush has covered. */
 	net_flush_init(&nbd->flush, nbd->config->cache == NBD_CACHE_VOLATILE,
-		       device->open_params.size_bytes > 0);
+		       device->open_params.is_taken_over);
 	ret = nbd_config_uri(nbd->config, &nbd->uri, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;

@@ -158,7 +158,7 @@ static void nvme_answered(void *arg, int ret, const struct nvme_fabrics *found, 
 	net_flush_init(&nvme->flush,
 		       nvme->config->cache == NVME_CACHE_VOLATILE &&
 			       nvme->controller.has_write_cache,
-		       device->open_params.size_bytes > 0);
+		       device->open_params.is_taken_over);
 	nvme->block_shift = (unsigned)__builtin_ctz(found->namespace.block_bytes);
 	atomic_store(&nvme->seen_bytes, found->namespace.size_bytes);
 	if (nvme->namespace.read_only && !device->open_params.read_only)

@@ -130,12 +130,12 @@ int ceph_open(struct backend_device *device)
 	if (ret < 0)
 		return ret;
 	net_flush_init(&d->flush, ceph_cache_is_volatile(d->config),
-		       device->open_params.size_bytes > 0);
+		       device->open_params.is_taken_over);
 	/*
 	 * A cache in the memory of the one before is gone with it, and what it had acknowledged,
 	 * unless it has handed over in order.
 	 */
-	if (device->open_params.size_bytes > 0 && !ceph_fence_was_clean(d) &&
+	if (device->open_params.is_taken_over && !ceph_fence_was_clean(d) &&
 	    net_flush_lost(&d->flush))
 		backend_owe(device);
 	return open_image(device);

@@ -107,6 +107,11 @@ static int snapshot_go_on(struct device *d)
 
 	if (w->aside_nr == w->cache_nr)
 		return w->node->ops->snapshots->begin(w->node, &w->change);
+	/* Between two caches nobody hears that it is to hurry. */
+	if (d->stop_wanted || d->failed) {
+		snprintf(w->change.words, sizeof(w->change.words), "the device is being stopped");
+		return -ECANCELED;
+	}
 	ret = ask_cache(d, w->aside_nr, applies ? BACKEND_CACHE_EMPTY : BACKEND_CACHE_YIELD,
 			cache_is_aside);
 	if (ret < 0)

@@ -35,8 +35,18 @@ static enum backend_submit leaf_submit(struct backend_io *io)
 
 static const struct backend leaf = { .name = "leaf", .open = leaf_open, .submit = leaf_submit };
 
+/* As a cache over its store. */
+static bool has_copies;
+
+static int pass_open(struct backend_device *device)
+{
+	device->child->has_copies = has_copies && device->child->ops == &leaf;
+	return 0;
+}
+
 static const struct backend pass = { .name = "pass",
 				     .children = backend_one_child,
+				     .open = pass_open,
 				     .submit = backend_forward,
 				     .cancel = backend_forward_cancel };
 
@@ -310,6 +320,20 @@ static void test_a_loss_is_kept(void **state)
 	assert_int_equal(flush(0), 0);
 }
 
+/* Of before, too: nobody is owed it. */
+static void test_copies_over_a_process(void **state)
+{
+	(void)state;
+	keep();
+	backend_owe(middle()->child);
+	has_copies = true;
+	open_again();
+	has_copies = false;
+	assert_false(backend_was_owed(middle()));
+	assert_int_equal(flush(0), 0);
+	assert_int_equal(flush(0), 0);
+}
+
 /* The answer has perhaps never reached the user. */
 static void test_told_without_a_good_one(void **state)
 {
@@ -352,6 +376,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_others_are_not_judged, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_loss_is_kept, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_copies_over_a_process, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_told_without_a_good_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_to_keep_it_in, setup, teardown),
 	};
