@@ -8,7 +8,7 @@
 
 #include "base/printable.h"
 
-/* to: PRINTABLE_GROWTH times bytes. Returns how many there are. */
+/* to: PRINTABLE_GROWTH times bytes, and one. Returns how many there are. */
 static size_t words_copy(char *to, const char *text, size_t bytes)
 {
 	char escape[PRINTABLE_ESCAPE_BYTES];
@@ -22,8 +22,7 @@ static size_t words_copy(char *to, const char *text, size_t bytes)
 			len += nr;
 		} else {
 			nr = printable_next(text, bytes, escape);
-			memcpy(to + len, escape, strlen(escape));
-			len += strlen(escape);
+			len = (size_t)(stpcpy(to + len, escape) - to);
 		}
 	}
 	return len;
