@@ -77,9 +77,6 @@ static const struct tree trees[] = {
 	  .must_reopen = true },
 	{ .name = "stripe of qcow2 and a disk",
 	  .yaml = "type: stripe\nbackends: [{" QCOW2 "}, " DISK("b") "]" },
-	{ .name = "cache over qcow2",
-	  .yaml = "type: cache\nmode: writethrough\nblock: 16KiB\nbackend: {" QCOW2
-		  "}\nstore: " SMALL_DISK("b") },
 };
 
 /* ---- the model ---- */
