@@ -62,9 +62,9 @@ void backend_owed_open(struct backend_device *device)
 		atomic_store(&device->owed->told, losses);
 }
 
-bool backend_was_owed(const struct backend_device *child)
+bool backend_was_owed(const struct backend_device *device)
 {
-	return child->was_owed;
+	return device->was_owed;
 }
 
 /* Counts only grow: of two that tell at once the later one stands. */

@@ -55,8 +55,8 @@ uint32_t backend_losses(const struct backend_device *device);
 /* Any thread: a failed FLUSH has still to be told. */
 bool backend_is_owed(const struct backend_device *device);
 
-/* In open: of the process before a loss is owed, by a child of this one. */
-bool backend_was_owed(const struct backend_device *child);
+/* From open on: when it was opened, a loss was owed of the process before, by it or one below. */
+bool backend_was_owed(const struct backend_device *device);
 
 /*
  * tree.c: maps what is kept in a file; NULL: it cannot (errno says). From begin on the node's

@@ -373,7 +373,7 @@ int file_open(struct backend_device *device)
 		if (ret < 0)
 			return ret;
 	}
-	if (device->was_owed)
+	if (backend_was_owed(device))
 		file_drop_cached(file);
 	file_remember(file);
 	file_find_limits(device);

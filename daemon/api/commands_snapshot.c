@@ -47,14 +47,15 @@ static json_t *change_under_way(const struct device *device)
 static void list_snapshots(struct socket_client *client, const struct member *m, const char *path)
 {
 	char words[DEVICE_ERROR_BYTES];
+	struct backend_device *backend = member_backend(m);
 	const struct backend_device *node;
 	json_t *all;
 
-	if (!m->device || m->ended || !device_backend(m->device)) {
+	if (!backend) {
 		socket_refuse(client, "the device does not run", NULL);
 		return;
 	}
-	node = backend_snapshots_node(device_backend(m->device), path, words, sizeof(words));
+	node = backend_snapshots_node(backend, path, words, sizeof(words));
 	if (!node) {
 		socket_refuse(client, words, NULL);
 		return;

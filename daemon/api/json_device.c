@@ -29,11 +29,6 @@
 
 /* ---- what it is ---- */
 
-static struct backend_device *member_backend(const struct member *m)
-{
-	return m->device && !m->ended ? device_backend(m->device) : NULL;
-}
-
 /* Of the device's life; or why a backend of it fails all that comes, though it is live. */
 static json_t *member_error(const struct member *m)
 {

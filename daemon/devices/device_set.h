@@ -200,4 +200,10 @@ bool device_set_settled(const struct device_set *set);
 /* "live", "failed", "waiting", or the device's own state. */
 const char *member_state_name(const struct member *m);
 
+/* The top of its stack while its device is there; NULL: it is not, or it has ended. */
+static inline struct backend_device *member_backend(const struct member *m)
+{
+	return m->device && !m->ended ? device_backend(m->device) : NULL;
+}
+
 #endif

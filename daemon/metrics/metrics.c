@@ -35,8 +35,7 @@ static void snapshots_free(struct writer *w)
 
 static bool is_degraded(const struct member *m)
 {
-	const struct backend_device *backend =
-		m->device && !m->ended ? device_backend(m->device) : NULL;
+	const struct backend_device *backend = member_backend(m);
 
 	return backend && backend_failure(backend, NULL);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "storage/life.h"
 #include "storage/spec.h"
@@ -258,6 +259,22 @@ void rig_crash(struct rig *rig)
 	rig_close_queues(rig);
 	backend_close(rig->device);
 	free_config(rig);
+}
+
+void rig_stored_dup(const struct rig *rig, int ret_fds[static RIG_STORED_MAX])
+{
+	for (unsigned i = 0; i < RIG_STORED_MAX; i++) {
+		int fd = backend_stored_fd(rig->device, i);
+
+		ret_fds[i] = fd > 0 ? dup(fd) : fd;
+	}
+}
+
+void rig_stored_close(const int fds[static RIG_STORED_MAX])
+{
+	for (unsigned i = 0; i < RIG_STORED_MAX; i++)
+		if (fds[i] > 0)
+			close(fds[i]);
 }
 
 void rig_close(struct rig *rig)

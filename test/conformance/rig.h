@@ -75,6 +75,9 @@ void rig_close_queues(struct rig *rig);
 void rig_close(struct rig *rig);
 /* The same without any last words, as when the process dies. */
 void rig_crash(struct rig *rig);
+/* What the nodes have kept for the next one to open: duplicates, to be closed. */
+void rig_stored_dup(const struct rig *rig, int ret_fds[static RIG_STORED_MAX]);
+void rig_stored_close(const int fds[static RIG_STORED_MAX]);
 /* The end of rig_open_device alone. */
 void rig_close_device(struct rig *rig);
 

@@ -343,23 +343,6 @@ static void check_reopen(const struct variant *v)
 	model_fini(&model);
 }
 
-static void close_all(const int fds[RIG_STORED_MAX])
-{
-	for (unsigned i = 0; i < RIG_STORED_MAX; i++)
-		if (fds[i] > 0)
-			close(fds[i]);
-}
-
-/* What the nodes would have kept over a restart. */
-static void dup_stored(const struct backend_device *device, int ret_fds[RIG_STORED_MAX])
-{
-	for (unsigned i = 0; i < RIG_STORED_MAX; i++) {
-		int fd = backend_stored_fd(device, i);
-
-		ret_fds[i] = fd > 0 ? dup(fd) : fd;
-	}
-}
-
 /*
  * As one daemon after the other has it, with what the one before parked: the same bytes and, where
  * there are any to lose, in the same place, which identity tells.
@@ -384,7 +367,7 @@ static void check_taken_over(const struct variant *v)
 
 		memcpy(before, params.stored_fds, sizeof(before));
 		REQUIRE(rig_open(&rig, &params) == 0, "round %d: %s", round, rig.error);
-		close_all(before);
+		rig_stored_close(before);
 		backend_identity(rig.device, text);
 		EXPECT(text[0] != '\0', "no identity");
 		EXPECT(round == 0 || strcmp(text, first) == 0, "\"%s\" was \"%s\"", text, first);
@@ -398,10 +381,10 @@ static void check_taken_over(const struct variant *v)
 		EXPECT(verified.error_nr == 0, "round %d: %s", round, verified.first_error);
 		model_run(&model, &rig, &prng, 50, &stats);
 		EXPECT(stats.error_nr == 0, "round %d: %s", round, stats.first_error);
-		dup_stored(rig.device, params.stored_fds);
+		rig_stored_dup(&rig, params.stored_fds);
 		rig_crash(&rig);
 	}
-	close_all(params.stored_fds);
+	rig_stored_close(params.stored_fds);
 	EXPECT(rig_count_fds() == fds, "descriptors left open");
 	model_fini(&model);
 }

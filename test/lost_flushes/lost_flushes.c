@@ -296,16 +296,10 @@ static int lose_process(void)
 {
 	int fds[RIG_STORED_MAX], ret;
 
-	for (unsigned i = 0; i < RIG_STORED_MAX; i++) {
-		int fd = backend_stored_fd(run.rig.device, i);
-
-		fds[i] = fd > 0 ? dup(fd) : fd;
-	}
+	rig_stored_dup(&run.rig, fds);
 	rig_crash(&run.rig);
 	ret = open_tree(fds);
-	for (unsigned i = 0; i < RIG_STORED_MAX; i++)
-		if (fds[i] > 0)
-			close(fds[i]);
+	rig_stored_close(fds);
 	return ret;
 }
 

@@ -228,6 +228,9 @@ static void test_size_of_a_device_taken_over(void **state)
 	assert_int_equal(rig.device->child->open_params.size_bytes, 4096);
 	assert_int_equal(rig.device->child->child->open_params.size_bytes, 0);
 	assert_int_equal(rig.device->child->child->sibling->open_params.size_bytes, 0);
+	/* That it is taken over they hear all the same. */
+	assert_true(rig.device->child->open_params.is_taken_over);
+	assert_true(rig.device->child->child->open_params.is_taken_over);
 }
 
 /* ---- the configuration ---- */
