@@ -59,11 +59,12 @@ guest() {
 guest_script() { tap_run "$1" "$2" $(guest_limits "$2") "${@:3}"; }
 
 # build PRESET [TARGET...]; what is built can be put into the package. LTO costs a second compilation of the data path,
-# for speed that no test measures: --soak has it, as users do. `./dev build` and `./dev bench` turn it on again.
+# for speed that no test measures: --soak has it, as users do. `./dev build` and `./dev bench` turn it on again, and all
+# that a debugger wants to know.
 build() {
 	local lto=OFF
 	if [ "$mode" = soak ] && [ "$1" = release ]; then lto=ON; fi
-	cmake --preset "$1" -D CMAKE_INSTALL_PREFIX=/usr -D UBLKD_LTO=$lto && cmake --build "build/$1" ${2:+--target "${@:2}"}
+	cmake --preset "$1" -D CMAKE_INSTALL_PREFIX=/usr -D UBLKD_LTO=$lto -D UBLKD_LINES_ONLY=ON && cmake --build "build/$1" ${2:+--target "${@:2}"}
 }
 
 # build_niced PRESET [TARGET...]: beside tests
