@@ -92,6 +92,10 @@ static inline uint64_t backend_cache_done_bytes(const struct backend_cache_job *
 struct backend_device *backend_cache_node(struct backend_device *top, const char *path, char *words,
 					  size_t words_bytes);
 
+/* All caches of a tree, but for what it shares with others; the top first. The same. */
+unsigned backend_caches(struct backend_device *top,
+			struct backend_device *caches[static BACKEND_NODES_MAX]);
+
 /* The caches of a tree above this node of it, the top first. Main thread, from open to close. */
 unsigned backend_caches_above(struct backend_device *top, const struct backend_device *node,
 			      struct backend_device *caches[static BACKEND_DEPTH_MAX]);

@@ -182,6 +182,24 @@ static bool is_cache(const struct backend_device *device)
 	return device->ops->cache_ops != NULL;
 }
 
+/* Recurses at most BACKEND_DEPTH_MAX deep. */
+static void caches_add(struct backend_device *device, struct backend_device **caches, unsigned *nr)
+{
+	if (is_cache(device))
+		caches[(*nr)++] = device;
+	for (struct backend_device *c = device->child; c; c = c->sibling)
+		caches_add(c, caches, nr);
+}
+
+unsigned backend_caches(struct backend_device *top,
+			struct backend_device *caches[static BACKEND_NODES_MAX])
+{
+	unsigned nr = 0;
+
+	caches_add(top, caches, &nr);
+	return nr;
+}
+
 struct backend_device *backend_cache_node(struct backend_device *top, const char *path, char *words,
 					  size_t words_bytes)
 {

@@ -203,10 +203,14 @@ static void life_resolve(struct backend_life *l)
 /* All else is closed all the same. */
 static void life_note_last_word(struct backend_life *l, int ret)
 {
+	const char *why = l->at->error[0] ? l->at->error : errname(ret);
+
 	log_warn("a backend was closed without its last word", "node=%s error=\"%s\"", l->at->name,
-		 l->at->error[0] ? l->at->error : errname(ret));
-	if (l->ret == 0)
-		l->ret = ret;
+		 why);
+	if (l->ret < 0)
+		return;
+	l->ret = ret;
+	snprintf(l->words, sizeof(l->words), "%s: %s", l->at->name, why);
 }
 
 /* What a part came to. */

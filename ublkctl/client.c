@@ -260,6 +260,15 @@ void client_tell_refusal(const json_t *reply)
 		tell_versions(json_string_value(json_object_get(reply, "version")));
 }
 
+static void tell_warnings(const json_t *data)
+{
+	json_t *warning;
+	size_t i;
+
+	json_array_foreach(json_object_get(data, "warnings"), i, warning)
+		say_to(stderr, "ublkctl: warning: %s\n", json_string_value(warning));
+}
+
 /* NULL: there is none, and why is printed. */
 static json_t *client_reply(const char *socket_path, const json_t *request, int seconds,
 			    const struct client_meanwhile *meanwhile, int passed_fd)
@@ -286,8 +295,10 @@ static enum exit_code judge_reply(const char *socket_path, json_t *request, json
 	bool strange = accepted && !is_expected(request, data);
 
 	*ret_refusal = reply && !accepted ? json_incref(reply) : NULL;
-	if (accepted && !strange)
+	if (accepted && !strange) {
 		*ret_data = json_incref(data);
+		tell_warnings(data);
+	}
 	if (strange)
 		tell_strange(socket_path);
 	json_decref(reply);

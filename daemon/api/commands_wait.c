@@ -2,7 +2,8 @@
  * add and del: answered when the devices are live or gone. Main thread.
  *
  * Happy path: a wait with one watch per device; each watch counts down; the last one answers and
- * frees the wait. Failure modes: a device that fails or refuses has an error in the answer; at the
+ * frees the wait. Failure modes: a device that fails or refuses has an error in the answer, and one
+ * that is gone but has lost what was written (by force: the answer warns, and succeeds); at the
  * deadline the answer names the devices that are not done; if the client disconnects, the wait is
  * freed and the devices continue.
  */
@@ -29,8 +30,9 @@ struct wait {
 	struct commands *commands;
 	struct socket_client *client;
 	enum device_set_outcome wanted;
+	bool by_force;
 	struct ev_timer deadline;
-	json_t *errors;
+	json_t *errors, *warnings;
 	size_t nr, done_nr;
 	struct waited waited[];
 };
@@ -42,12 +44,18 @@ static void free_wait(struct wait *w)
 		if (!w->waited[i].done)
 			device_set_unwatch(&w->waited[i].watch);
 	json_decref(w->errors);
+	json_decref(w->warnings);
 	free(w);
+}
+
+static void add_words(json_t *list, const char *name, const char *words)
+{
+	json_array_append_new(list, json_words_format("%s: %s", name, words));
 }
 
 static void add_error(struct wait *w, const char *name, const char *error)
 {
-	json_array_append_new(w->errors, json_words_format("%s: %s", name, error));
+	add_words(w->errors, name, error);
 }
 
 /* The names that were waited for: what was asked is done. */
@@ -67,7 +75,8 @@ static void finish_wait(struct wait *w)
 	char several[64];
 
 	if (error_nr == 0) {
-		socket_answer(client, json_pack("{s:o}", "devices", waited_names(w)));
+		socket_answer(client, json_pack("{s:o, s:O}", "devices", waited_names(w),
+						"warnings", w->warnings));
 	} else if (error_nr == 1) {
 		socket_refuse(client, json_string_value(json_array_get(w->errors, 0)),
 			      json_incref(w->errors));
@@ -91,6 +100,8 @@ static void on_outcome(struct device_set_watch *watch, enum device_set_outcome o
 			  : outcome == DEVICE_SET_GONE ? "was deleted meanwhile"
 			  : outcome == DEVICE_SET_LIVE ? "is live"
 						       : "failed");
+	else if (error[0] != '\0')
+		add_words(w->by_force ? w->warnings : w->errors, d->name, error);
 	if (++w->done_nr == w->nr)
 		finish_wait(w);
 }
@@ -123,6 +134,7 @@ static struct wait *new_wait(struct commands *c, struct socket_client *client, s
 	w->client = client;
 	w->wanted = wanted;
 	w->errors = json_array();
+	w->warnings = json_array();
 	ev_timer_init(&w->deadline, on_wait_deadline, c->answer_seconds, 0.);
 	ev_timer_start(c->ev, &w->deadline);
 	w->pending.cancel = cancel_wait;
@@ -166,7 +178,8 @@ void commands_del(struct commands *c, struct socket_client *client, const json_t
 		socket_refuse(client, "out of memory", NULL);
 		return;
 	}
-	device_set_del(c->device_set, m, json_is_true(json_object_get(request, "force")));
+	w->by_force = json_is_true(json_object_get(request, "force"));
+	device_set_del(c->device_set, m, w->by_force);
 	wait_for_member(w, m);
 }
 

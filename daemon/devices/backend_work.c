@@ -200,6 +200,12 @@ int backend_work_result(struct backend_work *w, struct backend_device **ret_back
 	return 0;
 }
 
+const char *backend_work_loss(const struct backend_work *w)
+{
+	ASSERT(w->has_ended && w->closes);
+	return w->words;
+}
+
 const char *backend_work_doing(const struct backend_work *w, uint64_t *ret_since_ns,
 			       char where[static WORKER_TEXT_BYTES])
 {

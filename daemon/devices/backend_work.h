@@ -54,6 +54,12 @@ int backend_work_result(struct backend_work *work, struct backend_device **ret_b
 			const char **ret_words, bool *ret_unanswered);
 
 /*
+ * Of a close that has ended: the first last word that could not be said, and why; "": its storage
+ * has all that was acknowledged and flushed. Valid until it is freed.
+ */
+const char *backend_work_loss(const struct backend_work *work);
+
+/*
  * What it does now, in words ("opening its backend", "asking its server"), since when
  * (ring_clock_ns), and where in the kernel its thread waits (worker_thread_where; "" when that
  * cannot be told).

@@ -17,7 +17,7 @@
  * device_set_change.c.
  *
  * Failure modes: a device that does not start (the member stays, FAILED, when it is from the file),
- * that is in use (stays live), that does not answer (late: its watches are told, nobody waits for
+ * that is in use, or whose storage does not take what it has acknowledged (stays live), that does not answer (late: its watches are told, nobody waits for
  * it any more).
  */
 #include "daemon/devices/device_set.h"
@@ -277,10 +277,11 @@ static void on_live(struct member *m)
 
 static void on_refused(struct member *m)
 {
-	log_warn("device is in use and stays", "device=%s reason=\"%s\"", m->settings->options.name,
-		 device_error(m->device));
+	log_warn("device is not stopped and stays as it is", "device=%s reason=\"%s\"",
+		 m->settings->options.name, device_error(m->device));
 	device_set_set_next(m, NULL);
 	m->state = MEMBER_LIVE;
+	m->late = false;
 	device_set_tell(&m->watches, DEVICE_SET_REFUSED, device_error(m->device));
 }
 
@@ -380,24 +381,44 @@ void device_set_start_as_next(struct member *m)
 	m->state = MEMBER_WAITING;
 }
 
-static void sweep_gone(struct device_set *set, struct member *m)
+/* What it would be next may be another way to the same bytes, of which some are missing now. */
+static void stays_for_its_loss(struct member *m)
+{
+	log_error("device is not started as configured", "device=%s error=\"%s\" cure=\"look "
+		  "after its storage, then reload again: that starts it\"",
+		  m->settings->options.name, m->error);
+	device_set_set_next(m, NULL);
+	m->state = MEMBER_FAILED;
+	device_set_tell(&m->watches, DEVICE_SET_FAILED, m->error);
+}
+
+/* lost: as backend_work_loss says. */
+static void sweep_gone(struct device_set *set, struct member *m, const char *lost)
 {
 	forget_past(m);
-	if (m->next) {
-		device_set_start_as_next(m);
-		return;
-	}
 	m->error[0] = '\0';
-	retire(set, m, DEVICE_SET_GONE);
+	if (*lost)
+		snprintf(m->error, sizeof(m->error),
+			 "the device is gone, but its storage has not all that was written: %s",
+			 lost);
+	if (m->next && *lost)
+		stays_for_its_loss(m);
+	else if (m->next)
+		device_set_start_as_next(m);
+	else
+		retire(set, m, DEVICE_SET_GONE);
 }
 
 /* False: its backend is being closed; the end of that comes back here. */
 static bool sweep_member(struct device_set *set, struct member *m)
 {
+	char lost[DEVICE_ERROR_BYTES] = "";
 	bool given_up;
 
 	if (device_set_close_backend(set, m))
 		return false;
+	if (m->work && backend_work_closes(m->work))
+		snprintf(lost, sizeof(lost), "%s", backend_work_loss(m->work));
 	given_up = m->given_up;
 	device_set_forget_work(m);
 	device_free(m->device);
@@ -412,7 +433,7 @@ static bool sweep_member(struct device_set *set, struct member *m)
 	else if (m->state == MEMBER_FAILED)
 		retire(set, m, DEVICE_SET_FAILED);
 	else
-		sweep_gone(set, m);
+		sweep_gone(set, m, lost);
 	return true;
 }
 

@@ -68,7 +68,8 @@ enum device_set_outcome {
 
 /*
  * Called once, when what is under way with a member has ended, and taken off its list before.
- * error: words, or "". Embedded in what waits.
+ * error: words, or ""; with GONE too: the storage has not all that was written. Embedded in what
+ * waits.
  */
 struct device_set_watch {
 	struct list_node node;
@@ -131,8 +132,8 @@ struct member *device_set_adopt(struct device_set *set, struct state_record *rec
 				const struct ublksrv_ctrl_dev_info *info);
 
 /*
- * Begins to remove a member; watch it to hear how that ends. Without force a device that somebody
- * has open stays.
+ * Begins to remove a member; watch it to hear how that ends. Without force a device stays that
+ * somebody has open, or whose storage does not take what it has acknowledged (device_stop).
  */
 void device_set_del(struct device_set *set, struct member *m, bool force);
 

@@ -262,6 +262,19 @@ static void cache_closed(struct cache_visit *v, int result)
 	backend_visit_done(visit, result);
 }
 
+/* What is said to whoever stopped the device: it is not where he may look for it. */
+static void cache_closed_dirty(struct cache_visit *v, int result)
+{
+	struct cache_device *d = v->d;
+
+	if (result == 0)
+		result = backend_fail(d->device, -EIO,
+				      "%llu bytes are in its `store` alone, as its `backend` did "
+				      "not take them: a start with this cache writes them there",
+				      (unsigned long long)d->ix->dirty_units * CACHE_UNIT_BYTES);
+	cache_closed(v, result);
+}
+
 static void cache_origin_flushed(struct cache_visit *v, int result)
 {
 	if (result < 0)
@@ -273,7 +286,7 @@ static void cache_origin_flushed(struct cache_visit *v, int result)
 static void cache_close_drained(struct cache_visit *v, int result)
 {
 	v->is_careful = result < 0;
-	cache_last_commit(v, cache_closed);
+	cache_last_commit(v, v->is_careful ? cache_closed_dirty : cache_closed);
 }
 
 /* What is under way is cancelled, and nobody hears of it. All that is dirty is named so. */
@@ -285,6 +298,11 @@ static void cache_drain_look(struct timer *timer)
 	if (v->ended_nr == v->stuck_nr) {
 		log_warn("the origin does not answer: dirty blocks stay in the store",
 			 "node=%s blocks=%u", v->d->device->name, v->began_nr);
+		backend_fail(
+			v->d->device, -ETIMEDOUT,
+			"%llu bytes are in its `store` alone, as its `backend` does not answer: "
+			"a start with this cache writes them there",
+			(unsigned long long)v->d->ix->dirty_units * CACHE_UNIT_BYTES);
 		/* Their memory is theirs until cache_close. */
 		backend_visit_done(v->visit, -ETIMEDOUT);
 		return;

@@ -419,6 +419,95 @@ static void test_late_refusal(void)
 	tap_end();
 }
 
+/* ---- a FLUSH of its own ---- */
+
+static void begin_flush(void)
+{
+	qrig.flushed = 1;
+	queue_flush(&qrig.queue);
+	qrig_turns(3);
+}
+
+static void test_flush(void)
+{
+	if (!tap_begin("flush: requests go on, what comes for its tag waits for its end"))
+		return;
+	qrig_open(false);
+	keeps = true;
+	begin_flush();
+	EXPECT(submitted_nr == 1 && kept_of[0]->op == BACKEND_FLUSH, "no FLUSH was submitted");
+	qrig_bring(0, BACKEND_READ);
+	EXPECT(submitted_nr == 1, "its tag is used for a request");
+	qrig_bring(1, BACKEND_READ);
+	EXPECT(submitted_nr == 2, "other tags do not serve");
+	qrig_answer(1);
+	pass(1);
+	EXPECT(qrig.flushed == 1, "it has ended before its answer");
+	qrig_answer(0);
+	qrig_turns(3);
+	EXPECT(qrig.flushed == 0, "it has not ended: %d", qrig.flushed);
+	EXPECT(submitted_nr == 3 && kept_of[0]->op == BACKEND_READ, "what was kept is not served");
+	qrig_answer(0);
+	pass(1);
+	EXPECT(qrig.commit_nr == 2, "%u requests of 2 are handed back", qrig.commit_nr);
+	qrig_close(false);
+	tap_end();
+}
+
+static void test_flush_waits_for_a_tag(void)
+{
+	if (!tap_begin("flush: when all tags are at work it waits for one, a stop for it"))
+		return;
+	qrig_open(false);
+	keeps = true;
+	for (unsigned tag = 0; tag < DEPTH; tag++)
+		qrig_bring(tag, BACKEND_READ);
+	begin_flush();
+	EXPECT(submitted_nr == DEPTH, "a FLUSH without a tag");
+	qrig_answer(2);
+	pass(2);
+	EXPECT(submitted_nr == DEPTH + 1 && kept_of[2]->op == BACKEND_FLUSH, "no FLUSH");
+	for (unsigned tag = 0; tag < DEPTH; tag++)
+		if (tag != 2)
+			qrig_answer(tag);
+	pass(1);
+	for (unsigned tag = 0; tag < DEPTH; tag++)
+		ring_script_post(qrig.fetches[tag], UBLK_IO_RES_ABORT, 0);
+	qrig_turns(4);
+	EXPECT(qrig.drained && qrig.flushed == 1, "the end of its tag ends it");
+	qrig_answer(2);
+	qrig_turns(3);
+	EXPECT(qrig.flushed == 0, "it has not ended: %d", qrig.flushed);
+	qrig_release();
+	tap_end();
+}
+
+static void test_flush_is_cancelled(void)
+{
+	if (!tap_begin("flush: a stop by force ends it, also one that waits for a tag"))
+		return;
+	qrig_open(false);
+	keeps = true;
+	for (unsigned tag = 0; tag < DEPTH; tag++)
+		qrig_bring(tag, BACKEND_READ);
+	begin_flush();
+	queue_cancel(&qrig.queue, true);
+	pass(2);
+	EXPECT(qrig.flushed == -ECANCELED, "it goes on: %d", qrig.flushed);
+	queue_cancel(&qrig.queue, false);
+	qrig_turns(3);
+	for (unsigned tag = 0; tag < DEPTH; tag++)
+		qrig_answer(tag);
+	pass(1);
+	begin_flush();
+	EXPECT(qrig.flushed == 1, "it is over before its answer");
+	qrig_answer(0);
+	qrig_turns(3);
+	EXPECT(qrig.flushed == 0, "%d", qrig.flushed);
+	qrig_close(false);
+	tap_end();
+}
+
 int main(int argc, char **argv)
 {
 	bool has_only = argc > 2 && strcmp(argv[argc - 2], "--only") == 0;
@@ -436,6 +525,9 @@ int main(int argc, char **argv)
 	test_busy();
 	test_quiet();
 	test_fence();
+	test_flush();
+	test_flush_waits_for_a_tag();
+	test_flush_is_cancelled();
 	test_late_refusal();
 	return tap_finish();
 }

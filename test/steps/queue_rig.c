@@ -66,6 +66,12 @@ static void on_fenced(struct queue *q)
 	qrig.fenced = true;
 }
 
+static void on_flushed(struct queue *q, int result)
+{
+	(void)q;
+	qrig.flushed = result;
+}
+
 static void on_released(struct queue *q)
 {
 	(void)q;
@@ -103,6 +109,7 @@ void qrig_open(bool batch)
 		.drained = on_drained,
 		.released = on_released,
 		.fenced = on_fenced,
+		.flushed = on_flushed,
 	};
 	char error[BACKEND_ERROR_BYTES];
 
@@ -114,6 +121,7 @@ void qrig_open(bool batch)
 	qrig.fetch_nr = qrig.commit_nr = submitted_nr = out_nr = 0;
 	room = DEPTH;
 	qrig.commit_res = 0;
+	qrig.flushed = 1;
 	if (reactor_init(&qrig.reactor, &params) < 0 ||
 	    backend_open(&qrig.device, &spec, "t", &open_params, error, sizeof(error)) < 0)
 		abort();

@@ -24,6 +24,7 @@ struct queue_rig {
 	struct backend_device *device;
 	struct io_errors *io_errors;
 	bool attached, drained, released, fenced;
+	int flushed; /* what queue_flush has said; 1: nothing */
 };
 extern struct queue_rig qrig;
 

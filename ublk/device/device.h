@@ -4,7 +4,7 @@
  *
  *   device_start:   ADDING -> PARAMS -> OPENING -> PLACING -> ATTACHING -> STARTING -> LIVE
  *   device_recover: RECOVERING -------> OPENING -> ...
- *   device_stop:    STOPPING -> DRAINING -> DELETING -> GONE
+ *   device_stop:    (FLUSHING ->) STOPPING -> DRAINING -> DELETING -> GONE
  *
  * A failure on the way up runs the way down from where it stood and ends in FAILED. Each device is
  * its own failure domain: nothing here can stop another one.
@@ -32,6 +32,7 @@ enum device_state {
 	DEVICE_ATTACHING,
 	DEVICE_STARTING,
 	DEVICE_LIVE,
+	DEVICE_FLUSHING,
 	DEVICE_STOPPING,
 	DEVICE_DRAINING,
 	DEVICE_DELETING,
@@ -43,15 +44,19 @@ enum device_state {
 const char *device_state_name(enum device_state state);
 
 enum device_event {
-	DEVICE_EVENT_LIVE,	   /* serves */
-	DEVICE_EVENT_FAILED,	   /* start failed: device_error says why */
-	DEVICE_EVENT_STOP_REFUSED, /* somebody has it open: device_error names them; still LIVE */
-	DEVICE_EVENT_GONE,	   /* stopped and removed */
-	DEVICE_EVENT_LATE,	   /* a command or the stop is over its deadline: device_error */
-	DEVICE_EVENT_RESIZED,	   /* device_resize has ended: device_resized says how */
-	DEVICE_EVENT_SNAPSHOT,	   /* device_snapshot has: device_snapshot_look says how */
-	DEVICE_EVENT_CACHE,	   /* device_cache_command has: device_cache_look says how */
-	DEVICE_EVENT_SHMEM,	   /* device_shmem_share or _unshare has: device_shmem_ended */
+	DEVICE_EVENT_LIVE,   /* serves */
+	DEVICE_EVENT_FAILED, /* start failed: device_error says why */
+	/*
+	 * Somebody has it open, or what it has acknowledged does not reach its storage:
+	 * device_error says so; still LIVE.
+	 */
+	DEVICE_EVENT_STOP_REFUSED,
+	DEVICE_EVENT_GONE,     /* stopped and removed */
+	DEVICE_EVENT_LATE,     /* a command or the stop is over its deadline: device_error */
+	DEVICE_EVENT_RESIZED,  /* device_resize has ended: device_resized says how */
+	DEVICE_EVENT_SNAPSHOT, /* device_snapshot has: device_snapshot_look says how */
+	DEVICE_EVENT_CACHE,    /* device_cache_command has: device_cache_look says how */
+	DEVICE_EVENT_SHMEM,    /* device_shmem_share or _unshare has: device_shmem_ended */
 };
 
 struct device;
@@ -148,9 +153,11 @@ bool device_kept(const struct device *device);
 bool device_id_taken(const struct device *device);
 
 /*
- * Begins to stop a LIVE (or still starting) device. force: also when somebody has it open; they get
- * I/O errors. After deadline_ns (relative) the backend's outstanding I/Os are cancelled. Asking
- * again makes a polite stop a forced one. Returns 0 or -EALREADY.
+ * Begins to stop a LIVE (or still starting) device. Without force it is refused when somebody has
+ * it open, and when what it has acknowledged cannot be brought to its storage: a FLUSH fails, or a
+ * cache cannot write what only it has. force: they get I/O errors, and that may be lost. After
+ * deadline_ns (relative) the backend's outstanding I/Os are cancelled, or, while that is being
+ * brought there, it is told. Asking again makes a polite stop a forced one. Returns 0 or -EALREADY.
  */
 int device_stop(struct device *device, bool force, uint64_t deadline_ns);
 

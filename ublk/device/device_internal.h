@@ -29,11 +29,28 @@ struct snapshot_work {
 	struct backend_device *node;
 	char name[BACKEND_SNAPSHOT_NAME_BYTES];
 	struct backend_snapshot_change change;
-	/* Caches above the node; so many of them stand aside. */
-	struct backend_device *cache[BACKEND_DEPTH_MAX];
-	unsigned cache_nr, aside_nr;
+	int ret; /* of the change */
+};
+
+/* device_aside.c: of a snapshot_work or a flush_work, of which one is busy at a time */
+struct aside {
+	/* These are to stand aside, and so many of them do. */
+	struct backend_device *cache[BACKEND_NODES_MAX];
+	unsigned cache_nr, nr;
+	enum backend_cache_op op;
 	struct backend_cache_job job; /* to one of them */
-	int ret;		      /* of the change */
+	bool is_hurried;
+	void (*done)(struct device *d, int ret);
+	void (*ended)(struct device *d);
+};
+
+/* device_flush.c */
+struct flush_work {
+	bool busy;
+	bool is_good; /* of the stop that is wanted: it has been done */
+	bool is_told; /* the stop before was refused as its FLUSH failed */
+	struct timer soon;
+	char words[DEVICE_ERROR_BYTES - 64]; /* why it failed */
 };
 
 /* device_cache.c */
@@ -66,6 +83,8 @@ struct device {
 	struct resize resize;
 	struct snapshot_work snapshot;
 	struct cache_work cache;
+	struct aside aside;
+	struct flush_work flush;
 	struct device_shmem *shmem;   /* NULL: clients cannot share memory with it */
 	struct device_follow *follow; /* device_follow.c; NULL: it has no backend */
 	struct helper_job job;	      /* what may block: of a resize, a snapshot, or a recovery */
@@ -86,6 +105,7 @@ struct device {
 
 	bool added;	  /* exists in the driver: DEL_DEV at the end */
 	bool adopting;	  /* device_recover, not LIVE yet */
+	bool was_adopted; /* it has served before this process */
 	bool failed;	  /* on the way down because of an error */
 	bool stop_wanted; /* device_stop came */
 	bool stop_force;
@@ -174,6 +194,28 @@ void device_go_down(struct device *d);
 /* device_snapshot.c: caches that do not stand aside yet give it up. */
 void device_snapshot_hurry(struct device *d);
 
+/*
+ * device_aside.c: the aside.cache_nr caches of aside.cache, at least one, stand aside. Returns 0,
+ * and done follows, from a turn; or -errno: none does. Words say which of them failed and why.
+ */
+int device_aside_begin(struct device *d, enum backend_cache_op op,
+		       void (*done)(struct device *d, int ret));
+/* Those that do come back, and then `ended` is called, perhaps from inside. */
+void device_aside_end(struct device *d, void (*ended)(struct device *d));
+/* Those that do not yet give it up. Harmless at any time. */
+void device_aside_hurry(struct device *d);
+const char *device_aside_words(const struct device *d);
+
+/* device_flush.c: whether a stop waits for it, which comes back to device_go_down then. */
+bool device_flush_first(struct device *d);
+/* A stop by force waits for its end. */
+void device_flush_hurry(struct device *d);
+/* The device stays live. */
+void device_flush_undo(struct device *d);
+
+/* device_stop.c: a polite stop is given up for this reason; the device goes on as it was. */
+void device_refuse_stop(struct device *d, const char *words);
+
 /* Goes down when the driver has aborted all tags without being asked. */
 void device_check_drained(struct device *d);
 
@@ -199,5 +241,6 @@ void device_queue_attached(struct queue *q, int err);
 void device_queue_drained(struct queue *q);
 void device_queue_released(struct queue *q);
 void device_queue_fenced(struct queue *q);
+void device_queue_flushed(struct queue *q, int result);
 
 #endif

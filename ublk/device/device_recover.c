@@ -222,7 +222,7 @@ static int check_flags(const struct device_past *past, char *error, size_t error
 static struct device *adopt(struct device *d, const struct device_past *past)
 {
 	d->info = past->info;
-	d->added = d->has_disk = d->adopting = true;
+	d->added = d->has_disk = d->adopting = d->was_adopted = true;
 	return d;
 }
 

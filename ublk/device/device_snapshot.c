@@ -38,41 +38,15 @@ static void snapshot_end(struct device *d, int err)
 
 /* ---- the change, while caches stand aside ---- */
 
-static int ask_cache(struct device *d, unsigned idx, enum backend_cache_op op,
-		     void (*done)(struct backend_cache_job *job, int ret))
+static void caches_are_back(struct device *d)
 {
-	struct snapshot_work *w = &d->snapshot;
-	struct backend_device *cache = w->cache[idx];
-
-	w->job = (struct backend_cache_job){ .op = op,
-					     .reactor = d->host->ctl->reactor,
-					     .done = done };
-	return cache->ops->cache_ops->begin(cache, &w->job);
-}
-
-static void caches_come_back(struct device *d);
-
-static void cache_is_back(struct backend_cache_job *job, int ret)
-{
-	(void)ret;
-	caches_come_back(container_of(job, struct device, snapshot.job));
-}
-
-/* One that cannot be asked has no queue, and is as before when it has one. */
-static void caches_come_back(struct device *d)
-{
-	struct snapshot_work *w = &d->snapshot;
-
-	while (w->aside_nr > 0)
-		if (ask_cache(d, --w->aside_nr, BACKEND_CACHE_BACK, cache_is_back) == 0)
-			return;
-	snapshot_end(d, w->ret);
+	snapshot_end(d, d->snapshot.ret);
 }
 
 static void snapshot_leave(struct device *d, int ret)
 {
 	d->snapshot.ret = ret;
-	caches_come_back(d);
+	device_aside_end(d, caches_are_back);
 }
 
 static void snapshot_changed(struct backend_snapshot_change *change, int ret)
@@ -80,43 +54,27 @@ static void snapshot_changed(struct backend_snapshot_change *change, int ret)
 	snapshot_leave(container_of(change, struct device, snapshot.change), ret);
 }
 
-static int snapshot_go_on(struct device *d);
-
-static void cache_is_aside(struct backend_cache_job *job, int ret)
+static int snapshot_change(struct device *d)
 {
-	struct device *d = container_of(job, struct device, snapshot.job);
 	struct snapshot_work *w = &d->snapshot;
 
-	if (ret < 0) {
-		snprintf(w->change.words, sizeof(w->change.words), "%s", job->words);
-		snapshot_leave(d, ret);
-		return;
-	}
-	w->aside_nr++;
-	ret = snapshot_go_on(d);
-	if (ret < 0)
-		snapshot_leave(d, ret);
+	return w->node->ops->snapshots->begin(w->node, &w->change);
 }
 
-/* The next cache stands aside, or all do. Returns 0, or -errno: the caller ends it. */
-static int snapshot_go_on(struct device *d)
+static void note_why_not_aside(struct device *d)
 {
-	struct snapshot_work *w = &d->snapshot;
-	bool applies = w->change.op == BACKEND_SNAPSHOT_APPLY;
-	int ret;
+	snprintf(d->snapshot.change.words, sizeof(d->snapshot.change.words), "%s",
+		 device_aside_words(d));
+}
 
-	if (w->aside_nr == w->cache_nr)
-		return w->node->ops->snapshots->begin(w->node, &w->change);
-	/* Between two caches nobody hears that it is to hurry. */
-	if (d->stop_wanted || d->failed) {
-		snprintf(w->change.words, sizeof(w->change.words), "the device is being stopped");
-		return -ECANCELED;
-	}
-	ret = ask_cache(d, w->aside_nr, applies ? BACKEND_CACHE_EMPTY : BACKEND_CACHE_YIELD,
-			cache_is_aside);
+static void caches_are_aside(struct device *d, int ret)
+{
 	if (ret < 0)
-		snprintf(w->change.words, sizeof(w->change.words), "%s", w->job.words);
-	return ret;
+		note_why_not_aside(d);
+	else
+		ret = snapshot_change(d);
+	if (ret < 0)
+		snapshot_leave(d, ret);
 }
 
 /* For one that is not there no cache forgets anything: the node refuses. */
@@ -136,16 +94,26 @@ static bool wants_caches_aside(const struct snapshot_work *w)
 static int snapshot_begin(struct device *d)
 {
 	struct snapshot_work *w = &d->snapshot;
+	struct aside *a = &d->aside;
+	bool applies = w->change.op == BACKEND_SNAPSHOT_APPLY;
+	int ret;
 
+	a->nr = a->cache_nr = 0;
 	if (wants_caches_aside(w))
-		w->cache_nr = backend_caches_above(d->backend, w->node, w->cache);
-	return snapshot_go_on(d);
+		a->cache_nr = backend_caches_above(d->backend, w->node, a->cache);
+	if (a->cache_nr == 0)
+		return snapshot_change(d);
+	ret = device_aside_begin(d, applies ? BACKEND_CACHE_EMPTY : BACKEND_CACHE_YIELD,
+				 caches_are_aside);
+	if (ret < 0)
+		note_why_not_aside(d);
+	return ret;
 }
 
 void device_snapshot_hurry(struct device *d)
 {
 	if (d->snapshot.busy)
-		backend_cache_cancel(&d->snapshot.job);
+		device_aside_hurry(d);
 }
 
 /* ---- who has it open ---- */

@@ -275,6 +275,7 @@ static int map_queue(struct device *d, unsigned idx)
 		.drained = device_queue_drained,
 		.released = device_queue_released,
 		.fenced = device_queue_fenced,
+		.flushed = device_queue_flushed,
 		.owner = d,
 	};
 	d->mapped_nr++;

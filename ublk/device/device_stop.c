@@ -1,15 +1,16 @@
 /*
  * The way down, from wherever the way up had come. Main thread.
  *
+ *   FLUSHING  before a polite stop: what was acknowledged reaches its storage (device_flush.c)
  *   STOPPING  the driver finishes what is under way (the reactors go on serving), removes
  *             /dev/ublkbN, aborts every idle tag
  *   DRAINING  the reactors report that every tag is back, then give everything back
  *   DELETING  unmapped and closed (DEL_DEV waits for both), DEL_DEV
  *
- * Failure modes: somebody has the device open (a polite stop is refused, by name); a backend does
- * not answer (at the deadline its I/Os are cancelled); a command hangs (told at each deadline). A
- * device that goes down without device_stop, because it failed or others stopped it, has the
- * deadline of its host.
+ * Failure modes: somebody has the device open, or its storage fails (a polite stop is refused, in
+ * words); a backend does not answer (at the deadline its I/Os are cancelled); a command hangs (told
+ * at each deadline). A device that goes down without device_stop, because it failed or others
+ * stopped it, has the deadline of its host.
  */
 #include "ublk/device/device_internal.h"
 
@@ -44,6 +45,15 @@ static void arm_deadline(struct device *d, uint64_t now_ns, uint64_t deadline_ns
 	/* It may be armed: a polite stop becomes a forced one. timer_init would tear the heap. */
 	d->deadline.fn = stop_late;
 	reactor_timer_arm(d->host->ctl->reactor, &d->deadline, now_ns + deadline_ns);
+}
+
+/* Not by the reactor's clock: between two turns of the control loop it stands still. */
+static void limit_stop(struct device *d, uint64_t deadline_ns)
+{
+	uint64_t now_ns = ring_clock_ns();
+
+	d->retry_until_ns = now_ns + PROBE_OUTAGE_TIMEOUT_NS;
+	arm_deadline(d, now_ns, deadline_ns);
 }
 
 /*
@@ -232,9 +242,8 @@ static void cancel_queues(struct device *d, bool cancel)
 		queue_cancel(&d->queues[i], cancel);
 }
 
-static void refuse_stop(struct device *d, enum block_users found, const char *names)
+void device_refuse_stop(struct device *d, const char *words)
 {
-	char words[DEVICE_ERROR_BYTES - 64];
 	bool unserved = d->adopting && d->attach_nr == 0;
 
 	d->error[0] = '\0';
@@ -244,9 +253,9 @@ static void refuse_stop(struct device *d, enum block_users found, const char *na
 		device_go_down(d);
 		return;
 	}
-	openers_words(found, names, words, sizeof(words));
 	device_set_error(d, "%s (--force stops it all the same)", words);
 	d->stop_wanted = d->stop_sent = false;
+	device_flush_undo(d);
 	cancel_queues(d, false);
 	reactor_timer_cancel(d->host->ctl->reactor, &d->deadline);
 	d->stop_deadline_ns = 0;
@@ -264,6 +273,14 @@ static void refuse_stop(struct device *d, enum block_users found, const char *na
 	device_set_state(d, DEVICE_LIVE);
 	device_event(d, DEVICE_EVENT_STOP_REFUSED);
 	d->error[0] = '\0';
+}
+
+static void refuse_for_users(struct device *d, enum block_users found, const char *names)
+{
+	char words[DEVICE_ERROR_BYTES - 64];
+
+	openers_words(found, names, words, sizeof(words));
+	device_refuse_stop(d, words);
 }
 
 static void stop_again(struct timer *timer)
@@ -299,7 +316,7 @@ static void stop_is_busy(struct timer *timer)
 		reactor_timer_arm(home, &d->retry, home->now_ns + PROBE_RETRY_NS);
 		return;
 	}
-	refuse_stop(d, found, names);
+	refuse_for_users(d, found, names);
 }
 
 /* From the loop: whoever asked for the stop must not hear of its end before its call returns. */
@@ -367,6 +384,8 @@ static void stop(struct device *d)
 {
 	bool try = polite(d) && d->has_disk && driver_refuses(d);
 
+	if (d->state == DEVICE_FLUSHING)
+		limit_stop(d, d->stop_deadline_ns);
 	device_set_state(d, DEVICE_STOPPING);
 	d->stop_sent = true;
 	if (refused_by_us(d))
@@ -390,7 +409,7 @@ void device_go_down(struct device *d)
 	    d->grows_to_driver)
 		return;
 	/* All is given back; only the answer to a question is awaited (device_check_finish). */
-	if (d->finish_waits)
+	if (d->finish_waits || device_flush_first(d))
 		return;
 	if (d->drained_nr < d->attach_nr || has_unserved_disk(d)) {
 		if (!d->stop_sent)
@@ -400,7 +419,8 @@ void device_go_down(struct device *d)
 	/* The queues owe an answer about requests that have ended by now: device_resize.c. */
 	device_cache_cancel(d);
 	device_snapshot_hurry(d);
-	if (d->resize.busy || d->snapshot.busy || d->cache.busy)
+	device_flush_hurry(d);
+	if (d->resize.busy || d->snapshot.busy || d->cache.busy || d->flush.busy)
 		return;
 	if (d->state != DEVICE_DRAINING && d->attach_nr > 0) {
 		release_queues(d);
@@ -427,7 +447,7 @@ static bool stop_late_politely(struct device *d)
 		reactor_timer_cancel(home, &d->retry);
 		d->waits_for_openers = false;
 		found = openers_find((int)d->info.dev_id, names, sizeof(names));
-		refuse_stop(d, found, names);
+		refuse_for_users(d, found, names);
 		return true;
 	}
 	if (!ctl_cmd_busy(&d->cmd) || home->now_ns >= d->cmd.sent_ns + TRY_STOP_GRACE_NS)
@@ -442,6 +462,12 @@ static void stop_late(struct timer *timer)
 
 	if (stop_late_politely(d))
 		return;
+	if (d->state == DEVICE_FLUSHING) {
+		device_set_error(d, "the stop waits until what was written is in its storage, and "
+				    "goes on (--force stops it without)");
+		device_event(d, DEVICE_EVENT_LATE);
+		return;
+	}
 	log_warn("stop is over its deadline, cancelling the backend's I/O", "dev=%s id=%u state=%s",
 		 d->spec.name, d->info.dev_id, device_state_name(d->state));
 	cancel_queues(d, true);
@@ -471,17 +497,13 @@ static void end_retry(struct device *d)
 
 int device_stop(struct device *d, bool force, uint64_t deadline_ns)
 {
-	/* Not the reactor's: between two turns of the control loop its clock stands still. */
-	uint64_t now_ns = ring_clock_ns();
-
 	if (d->state == DEVICE_GONE || d->state == DEVICE_FAILED)
 		return -EALREADY;
 	if (d->stop_wanted && (d->stop_force || !force))
 		return -EALREADY;
 	d->stop_wanted = true;
 	d->stop_force = force;
-	d->retry_until_ns = now_ns + PROBE_OUTAGE_TIMEOUT_NS;
-	arm_deadline(d, now_ns, deadline_ns);
+	limit_stop(d, deadline_ns);
 	end_retry(d);
 	device_go_down(d);
 	return 0;

@@ -59,14 +59,9 @@ static int queue_buffers_init(struct queue *q)
 	return 0;
 }
 
-static void care_set(struct queue *q, enum queue_care care, bool on)
-{
-	q->care = (uint8_t)(on ? q->care | care : q->care & ~care);
-}
-
 static void trim_at(struct queue *q, uint64_t at_ns)
 {
-	care_set(q, QUEUE_TRIM_DUE, false);
+	queue_care_set(q, QUEUE_TRIM_DUE, false);
 	reactor_timer_arm(q->setup.reactor, &q->trim_timer, at_ns);
 }
 
@@ -98,7 +93,7 @@ static void queue_trim(struct timer *timer)
 	struct queue *q = container_of(timer, struct queue, trim_timer);
 	uint64_t look_ns = q->setup.reactor->now_ns + TRIM_LOOK_NS;
 
-	care_set(q, QUEUE_TRIM_DUE, true);
+	queue_care_set(q, QUEUE_TRIM_DUE, true);
 	if (!buffers_unused(q)) {
 		queue_trim_arm(q);
 	} else if (!q->trim_marked) {
@@ -277,7 +272,7 @@ static void release(struct mail *mail)
 {
 	struct queue *q = container_of(mail, struct queue, release_mail);
 
-	ASSERT(q->up_nr == 0 && q->inflight_nr == 0 && q->commit_nr == 0);
+	ASSERT(q->up_nr == 0 && q->inflight_nr == 0 && q->commit_nr == 0 && !q->flush_io);
 	reactor_timer_cancel(q->setup.reactor, &q->quiesce_timer);
 	timer_init(&q->quiesce_timer, release_look);
 	release_look(&q->quiesce_timer);
@@ -331,7 +326,7 @@ static void look_quiet(struct timer *timer)
 		reactor_timer_arm(r, &q->quiesce_timer, r->now_ns + QUIESCE_LOOK_NS);
 }
 
-static void open_quiesce(struct queue *q)
+void queue_serve_kept(struct queue *q)
 {
 	struct list_node list = LIST_INIT(list);
 	struct list_node *node;
@@ -347,13 +342,13 @@ static void quiesce_changed(struct mail *mail)
 
 	/* First, so that a change behind it comes as a mail of its own. */
 	q->quiesce_posted = false;
-	care_set(q, QUEUE_QUIESCED, q->quiesce_wanted);
+	queue_care_set(q, QUEUE_QUIESCED, q->quiesce_wanted);
 	q->quiet = false;
 	reactor_timer_cancel(q->setup.reactor, &q->quiesce_timer);
 	if (q->care & QUEUE_QUIESCED)
 		look_quiet(&q->quiesce_timer);
 	else
-		open_quiesce(q);
+		queue_serve_kept(q);
 }
 
 void queue_quiesce(struct queue *q, bool on)
@@ -400,6 +395,7 @@ void queue_attach(struct queue *q, const struct queue_setup *setup)
 	timer_init(&q->quiesce_timer, look_quiet);
 	timer_init(&q->trim_timer, queue_trim);
 	timer_init(&q->fence_timer, queue_fence_look);
+	timer_init(&q->flush_timer, queue_flush_look);
 	reactor_post(setup->reactor, &q->attach_mail, queue_attach_mail);
 }
 
@@ -419,10 +415,12 @@ static void cancel_changed(struct mail *mail)
 
 	/* First, so that a change behind it comes as a mail of its own. */
 	q->cancel_posted = false;
-	care_set(q, QUEUE_CANCELLING, q->cancel_wanted);
+	queue_care_set(q, QUEUE_CANCELLING, q->cancel_wanted);
 	for (unsigned tag = 0; (q->care & QUEUE_CANCELLING) && q->ios && tag < q->setup.depth;
 	     tag++)
 		cancel_io(&q->ios[tag]);
+	if (q->care & QUEUE_CANCELLING)
+		queue_flush_cancel(q);
 }
 
 void queue_cancel(struct queue *q, bool cancel)

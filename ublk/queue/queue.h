@@ -48,8 +48,9 @@ struct queue_setup {
 	void (*attached)(struct queue *q, int err);
 	void (*drained)(struct queue *q);
 	void (*released)(struct queue *q);
-	/* Once per queue_fence. */
+	/* Once per queue_fence, and per queue_flush, with 0 or its -errno. */
 	void (*fenced)(struct queue *q);
+	void (*flushed)(struct queue *q, int result);
 	void *owner;
 };
 
@@ -78,6 +79,7 @@ enum queue_care {
 	QUEUE_QUIESCED = 1 << 0,   /* it is kept */
 	QUEUE_CANCELLING = 1 << 1, /* it is refused */
 	QUEUE_TRIM_DUE = 1 << 2,   /* trim_timer is not armed */
+	QUEUE_FLUSHING = 1 << 3,   /* of one tag it is kept: queue_flush.c */
 };
 
 struct queue {
@@ -113,12 +115,15 @@ struct queue {
 
 	struct list_node busy; /* tags whose backend said BUSY */
 	struct timer busy_timer;
-	struct task busy_task, commit_task, attach_task;
-	struct mail attach_mail, cancel_mail, quiesce_mail, fence_mail,
-		release_mail;						     /* from main */
-	struct mail attached_mail, drained_mail, fenced_mail, released_mail; /* to it */
+	struct task busy_task, commit_task, attach_task, flush_task;
+	struct mail attach_mail, cancel_mail, quiesce_mail, fence_mail, flush_mail,
+		release_mail; /* from main */
+	struct mail attached_mail, drained_mail, fenced_mail, flushed_mail, released_mail;
 	uint64_t fence_bytes;
 	struct timer fence_timer;
+	struct tag_io *flush_io; /* queue_flush: what has the FLUSH; NULL: nothing has */
+	int flush_result;
+	struct timer flush_timer;
 	struct queue_stats stats; /* last: see below */
 };
 
@@ -158,7 +163,13 @@ static inline bool queue_quiet(const struct queue *q)
  */
 void queue_fence(struct queue *q, uint64_t size_bytes);
 
-/* Main thread, after drained (and fenced): gives everything back. */
+/*
+ * Main thread, the same, one at a time: a FLUSH of the backend, whose result comes with `flushed`.
+ * Requests go on being served.
+ */
+void queue_flush(struct queue *q);
+
+/* Main thread, after drained (and fenced, and flushed): gives everything back. */
 void queue_release(struct queue *q);
 
 /* Worst-case bytes of data buffers of one queue. */

@@ -22,6 +22,15 @@
  */
 void queue_trim_arm(struct queue *q);
 
+/* Says whether it wants this care. */
+static inline void queue_care_set(struct queue *q, enum queue_care care, bool on)
+{
+	q->care = (uint8_t)(on ? q->care | care : q->care & ~care);
+}
+
+/* What was kept, in the order in which it came. */
+void queue_serve_kept(struct queue *q);
+
 /* The reactor has lost a tag for good: when it was the last one, the queue is drained. */
 void queue_tag_gone(struct queue *q);
 
@@ -42,6 +51,20 @@ static inline uint16_t queue_buffer_index(const struct queue *q, unsigned tag)
 
 /* Is everything before the fence at its end? */
 void queue_fence_look(struct timer *timer);
+
+/* ---- queue_flush.c ---- */
+
+/* Begins the FLUSH, when a tag is free for it. */
+void queue_flush_look(struct timer *timer);
+
+/* Whether this tag has the FLUSH: what the driver has put into it waits for its end. */
+static inline bool queue_flush_keeps(const struct queue *q, const struct tag_io *io)
+{
+	return io == q->flush_io;
+}
+
+/* QUEUE_CANCELLING is set: it is to end soon. */
+void queue_flush_cancel(struct queue *q);
 
 /* ---- tag.c ---- */
 

@@ -304,7 +304,7 @@ static __attribute__((noinline)) void serve_any(struct queue *q, struct tag_io *
 	uint64_t now_ns = q->setup.reactor->now_ns;
 	int ret;
 
-	if (q->care & QUEUE_QUIESCED) {
+	if ((q->care & QUEUE_QUIESCED) || queue_flush_keeps(q, io)) {
 		list_push_back(&q->kept, &io->busy);
 		return;
 	}

@@ -110,7 +110,7 @@ static void test_a_stop_ends_it(void **state)
 {
 	(void)state;
 	assert_int_equal(ask(BACKEND_CACHE_WARM, NULL), 0);
-	d.stop_wanted = true;
+	d.stop_wanted = d.stop_force = true;
 	device_go_down(&d);
 	assert_true(under_way->is_cancelled);
 	assert_string_equal(events, "");
@@ -139,7 +139,7 @@ static void test_what_is_refused(void **state)
 	assert_int_equal(ask(BACKEND_CACHE_WARM, NULL), -EINVAL);
 	assert_string_equal(error, "the node says no");
 	begin_ret = 0;
-	d.stop_wanted = true;
+	d.stop_wanted = d.stop_force = true;
 	assert_int_equal(ask(BACKEND_CACHE_WARM, NULL), -EBUSY);
 	d.stop_wanted = false;
 	d.state = DEVICE_STARTING;

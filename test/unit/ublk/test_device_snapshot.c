@@ -125,7 +125,7 @@ static void test_a_stop_waits_for_it(void **state)
 {
 	(void)state;
 	assert_int_equal(ask(BACKEND_SNAPSHOT_CREATE, false), 0);
-	d.stop_wanted = true;
+	d.stop_wanted = d.stop_force = true;
 	device_go_down(&d);
 	assert_string_equal(events, "");
 	under_way->done(under_way, -EIO);
@@ -166,7 +166,7 @@ static void test_what_is_refused(void **state)
 	d.resize.busy = true;
 	assert_int_equal(ask(BACKEND_SNAPSHOT_CREATE, false), -EBUSY);
 	d.resize.busy = false;
-	d.stop_wanted = true;
+	d.stop_wanted = d.stop_force = true;
 	assert_int_equal(ask(BACKEND_SNAPSHOT_CREATE, false), -EBUSY);
 	d.stop_wanted = false;
 	node.ops = &plain;
@@ -367,7 +367,7 @@ static void test_a_stop_hurries_caches(void **state)
 	(void)state;
 	assert_int_equal(ask(BACKEND_SNAPSHOT_CREATE, false), 0);
 	assert_false(cache_job->is_cancelled);
-	d.stop_wanted = true;
+	d.stop_wanted = d.stop_force = true;
 	device_go_down(&d);
 	assert_true(cache_job->is_cancelled);
 	cache_answers(-ECANCELED);

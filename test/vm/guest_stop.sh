@@ -1,0 +1,115 @@
+#!/bin/bash
+# In the guest: a device is stopped politely while its storage takes no writes. It stays, the reason is said, and when the
+# storage is well again the next stop loses nothing; by force it is gone, and what that has lost is said. A reload does not
+# start another tree over bytes that a cache has alone.
+# Runs on: uml
+# By turns: 7.2 6.12
+. "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
+. "$here/guest_devices.sh"
+
+ram_disk 300 || exit 1
+
+bad=/mnt/ram/bad
+failing() { echo "{type: error, errno: EIO, op: [write, flush], trigger: $bad, backend: {type: file, path: /mnt/ram/$1, size: ${2:-32MiB}, create: true}}"; }
+image="{type: qcow2, create: true, size: 16MiB, data: $(failing image)}"
+cached="{type: cache, mode: writeback, dirty_time: 600s, block: 64KiB, store: {type: file, path: /mnt/ram/store, size: 16MiB, create: true}, backend: $(failing origin)}"
+device() { printf 'name: %s\nbackend: %s\n' "$1" "$2" >"$work/$1.yaml"; } # NAME BACKEND
+device image "$image"
+device cached "$cached"
+device plain "$(failing plain)"
+device alone '{type: file, path: /mnt/ram/origin}'
+
+fill() { # NAME LETTER MIB [FLAG]: the first of them
+	head -c $(($3 << 20)) < <(yes "$2" | tr -d '\n') | dd of="$(blk "$1")" bs=1M iflag=fullblock oflag=direct "${@:4}" conv=notrunc status=none
+}
+has() { head -c $(($3 << 20)) < <(yes "$2" | tr -d '\n') | cmp - <(dd if="$(blk "$1")" bs=1M count="$3" iflag=direct status=none); }
+add() { ublkctl add -f "$work/$1.yaml" && are_live "$1"; }
+# says CODE WORDS COMMAND...: its exit code, and words in what it says.
+says() {
+	local code=0
+	"${@:3}" >"$work/said" 2>&1 || code=$?
+	cat "$work/said"
+	[ $code = "$1" ] && grep -q "$2" "$work/said"
+}
+flushed() { dd if=/dev/zero of="$(blk "$1")" bs=4k count=1 seek=2000 oflag=direct conv=notrunc,fsync status=none; }
+
+echo 'devices: []' >"$work/none.yaml"
+ok "a daemon starts" start_daemon "$work/none.yaml"
+
+# ---- what is written and not flushed ----
+
+ok "image: it is added" add image
+ok "image: A, not flushed" fill image A 4
+touch $bad
+ok "image: a stop is refused, and says why" says 1 'a FLUSH failed.*--force' ublkctl del image
+ok "image: it is live" are_live image
+ok "image: its user hears of it, too" says 1 'Input/output error' flushed image
+rm $bad
+ok "image: A is written again" fill image A 4 conv=fsync
+ok "image: it is stopped" ublkctl del image
+ok "image: it is well" qemu-img check -q /mnt/ram/image
+ok "image: it is added again" add image
+ok "image: ... and has A" has image A 4
+ok "image: B, not flushed" fill image B 4
+touch $bad
+ok "image: by force it is gone, with a warning" says 0 'warning: image: .* its storage has not all' ublkctl del image --force
+ok "image: ... it is" gone image
+rm $bad
+
+ok "plain: what was only read is stopped at once" add plain
+touch $bad
+ok "plain: ... with a storage that takes nothing" ublkctl del plain
+rm $bad
+ok "plain: it is added again" add plain
+ok "plain: A, not flushed" fill plain A 1
+touch $bad
+ok "plain: a stop is refused" says 1 'a FLUSH failed' ublkctl del plain
+rm $bad
+ok "plain: nobody has flushed since: the next stop was told, and goes on" ublkctl del plain
+
+# ---- what a cache has alone ----
+
+dirty() { ublkctl --json show cached | jq '[.. | objects | select(has("hit_ratio"))][0].dirty_bytes'; }
+ok "cached: it is added" add cached
+ok "cached: A, flushed" fill cached A 4 conv=fsync
+touch $bad
+ok "cached: a stop is refused, and says why" says 1 'dirty blocks of the cache.*--force' ublkctl del cached
+ok "cached: it is live" are_live cached
+ok "cached: ... and takes writes as before" fill cached B 4 conv=fsync
+ok "cached: ... its store has them" test "$(dirty)" = $((4 << 20))
+ok "cached: by force it is gone, and says where they are" says 0 'warning: .*4194304 bytes are in its .store. alone' ublkctl del cached --force
+rm $bad
+ok "cached: it is added again" add cached
+ok "cached: ... and has B" has cached B 4
+ok "cached: C, flushed" fill cached C 4 conv=fsync
+ok "cached: it is stopped" ublkctl del cached
+ok "cached: the origin has C" cmp -n $((4 << 20)) <(yes C | tr -d '\n') /mnt/ram/origin
+stop_daemon
+
+# ---- a reload ----
+
+configure() { # FILE: what the device vm is
+	{
+		echo "devices:"
+		sed "1s/^name: .*/  - name: vm/; 2s/^/    /" "$work/$1.yaml"
+	} >"$work/vm.yaml"
+}
+logged() { grep -q "$1" "$work/ublkd.log"; }
+configure cached
+ok "reload: a device with a cache starts" start_daemon "$work/vm.yaml"
+ok "reload: ... and is live" wait_for 10 are_live vm
+ok "reload: A, flushed" fill vm A 2 conv=fsync
+touch $bad
+configure alone
+kill -HUP "$daemon_pid"
+ok "reload: without the cache, while the origin fails: it is refused in words" \
+	wait_for 10 logged 'device is not stopped and stays as it is.*dirty blocks of the cache'
+ok "reload: the device is live" are_live vm
+ok "reload: ... and has A" has vm A 2
+rm $bad
+kill -HUP "$daemon_pid"
+plain_now() { ublkctl show vm | grep -q 'file' && ! ublkctl show vm | grep -q 'cache' && are_live vm; }
+ok "reload: when the origin is well it is done" wait_for 10 plain_now
+ok "reload: ... and the origin has A" has vm A 2
+
+finish

@@ -1,0 +1,176 @@
+/*
+ * Before a polite stop: what the device has acknowledged reaches its storage, while it is live and
+ * can stay so. Nobody has it open, so nothing of its user is left to tell him that it did not. Main
+ * thread.
+ *
+ * Happy path: FLUSHING -> caches write what only they have, and stand aside -> a FLUSH -> the stop
+ * goes on (device_stop.c). Failure modes: a cache cannot, or the FLUSH fails: the caches come back,
+ * the stop is refused in words, the device stays live, and its next FLUSH fails too
+ * (storage/owed.h); it takes long: told at the deadline, and it goes on; a stop by force meanwhile:
+ * it is hurried, and nobody asks how it ended.
+ */
+#include "ublk/device/device_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/counter.h"
+#include "base/errname.h"
+#include "base/util.h"
+#include "storage/cache_control.h"
+#include "storage/owed.h"
+#include "ublk/openers.h"
+
+static bool flush_matters(const struct device *d)
+{
+	return d->stop_wanted && !d->stop_force && !d->failed && d->drained_nr == 0;
+}
+
+/* ---- whether there is anything to write ---- */
+
+static bool op_writes(enum backend_op op)
+{
+	return op != BACKEND_READ && op != BACKEND_FLUSH;
+}
+
+/* One that was adopted has been written to by the process before, for all that we know. */
+static bool was_written(const struct device *d)
+{
+	if (d->was_adopted || backend_is_owed(d->backend))
+		return true;
+	for (unsigned i = 0; i < d->attach_nr; i++)
+		for (unsigned op = 0; op < BACKEND_OP_NR; op++) {
+			const struct queue_op_stats *s = &d->queues[i].stats.op[op];
+
+			if (op_writes(op) && counter_read(&s->done) + counter_read(&s->failed) > 0)
+				return true;
+		}
+	return false;
+}
+
+/* The driver will say so: what the caches write before that would be in vain. */
+static bool is_open(const struct device *d)
+{
+	char names[DEVICE_ERROR_BYTES / 4];
+
+	return openers_find((int)d->info.dev_id, names, sizeof(names)) > BLOCK_USERS_UNKNOWN;
+}
+
+/* ---- the end ---- */
+
+static void flush_refuse(struct device *d)
+{
+	d->flush.busy = false;
+	if (flush_matters(d))
+		device_refuse_stop(d, d->flush.words);
+	else
+		device_go_down(d);
+}
+
+static void flush_end(struct device *d, int ret)
+{
+	d->flush.is_good = ret == 0;
+	if (ret < 0 && flush_matters(d)) {
+		device_aside_end(d, flush_refuse);
+		return;
+	}
+	d->flush.busy = false;
+	device_go_down(d);
+}
+
+/*
+ * One that fails has told of the loss, but not to the user: it is owed again. Who asked for the
+ * stop was told. For him a second one says whether the storage is well now.
+ */
+void device_queue_flushed(struct queue *q, int result)
+{
+	struct device *d = q->setup.owner;
+	struct flush_work *w = &d->flush;
+
+	if (result < 0 && w->is_told && flush_matters(d)) {
+		w->is_told = false;
+		queue_flush(&d->queues[0]);
+		return;
+	}
+	w->is_told = result < 0 && result != -ECANCELED;
+	if (w->is_told)
+		backend_owe(d->backend);
+	snprintf(d->flush.words, sizeof(d->flush.words),
+		 "what was written to the device may not be in its storage: a FLUSH failed (%s)",
+		 errname(result));
+	flush_end(d, result);
+}
+
+static void flush_below(struct device *d, int ret)
+{
+	if (ret == 0 && flush_matters(d)) {
+		queue_flush(&d->queues[0]);
+		return;
+	}
+	snprintf(d->flush.words, sizeof(d->flush.words), "%s: %s",
+		 d->aside.cache[d->aside.nr < d->aside.cache_nr ? d->aside.nr : 0]->name,
+		 device_aside_words(d));
+	flush_end(d, ret);
+}
+
+/* From the loop: whoever asked for the stop must not hear of its end before its call returns. */
+static void flush_begin(struct timer *timer)
+{
+	struct device *d = container_of(timer, struct device, flush.soon);
+	int ret = 0;
+
+	d->aside.nr = 0;
+	d->aside.cache_nr = backend_caches(d->backend, d->aside.cache);
+	if (!flush_matters(d) || (d->aside.cache_nr > 0 && is_open(d)))
+		flush_end(d, 0);
+	else if (d->aside.cache_nr > 0)
+		ret = device_aside_begin(d, BACKEND_CACHE_YIELD, flush_below);
+	else if (was_written(d))
+		queue_flush(&d->queues[0]);
+	else
+		flush_end(d, 0);
+	if (ret < 0)
+		flush_below(d, ret);
+}
+
+bool device_flush_first(struct device *d)
+{
+	struct flush_work *w = &d->flush;
+
+	if (!flush_matters(d) || w->is_good ||
+	    (d->state != DEVICE_LIVE && d->state != DEVICE_FLUSHING))
+		return false;
+	/* Each comes back to device_go_down. */
+	device_cache_cancel(d);
+	device_snapshot_hurry(d);
+	if (w->busy || d->cache.busy || d->snapshot.busy)
+		return true;
+	w->busy = true;
+	device_set_state(d, DEVICE_FLUSHING);
+	timer_init(&w->soon, flush_begin);
+	reactor_timer_arm(d->host->ctl->reactor, &w->soon, d->host->ctl->reactor->now_ns);
+	return true;
+}
+
+void device_flush_hurry(struct device *d)
+{
+	if (d->flush.busy)
+		device_aside_hurry(d);
+}
+
+/* The stop is refused for another reason. */
+static void flush_undone(struct device *d)
+{
+	d->flush.busy = false;
+	if (d->stop_wanted || d->failed)
+		device_go_down(d);
+}
+
+void device_flush_undo(struct device *d)
+{
+	d->flush.is_good = false;
+	if (d->flush.busy || d->aside.nr == 0)
+		return;
+	d->flush.busy = true;
+	device_aside_end(d, flush_undone);
+}
