@@ -3,7 +3,8 @@
 # storage is well again the next stop loses nothing; by force it is gone, and what that has lost is said. A reload does not
 # start another tree over bytes that a cache has alone.
 # Runs on: uml
-# By turns: 7.2 6.12
+# By turns: 7.2
+# By turns: 6.12
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
 
