@@ -48,14 +48,14 @@ static void free_wait(struct wait *w)
 	free(w);
 }
 
-static void add_words(json_t *list, const char *name, const char *words)
+static void append_words(json_t *list, const char *name, const char *words)
 {
 	json_array_append_new(list, json_words_format("%s: %s", name, words));
 }
 
 static void add_error(struct wait *w, const char *name, const char *error)
 {
-	add_words(w->errors, name, error);
+	append_words(w->errors, name, error);
 }
 
 /* The names that were waited for: what was asked is done. */
@@ -101,7 +101,7 @@ static void on_outcome(struct device_set_watch *watch, enum device_set_outcome o
 			  : outcome == DEVICE_SET_LIVE ? "is live"
 						       : "failed");
 	else if (error[0] != '\0')
-		add_words(w->by_force ? w->warnings : w->errors, d->name, error);
+		append_words(w->by_force ? w->warnings : w->errors, d->name, error);
 	if (++w->done_nr == w->nr)
 		finish_wait(w);
 }

@@ -33,7 +33,7 @@ static void flush_let_go(struct task *task)
 	reactor_post(q->setup.home, &q->flushed_mail, flushed_on_main);
 }
 
-static void flush_end(struct queue *q, int result)
+static void own_flush_end(struct queue *q, int result)
 {
 	if (q->flush_io)
 		q->flush_io->request.done = tag_backend_done;
@@ -43,9 +43,9 @@ static void flush_end(struct queue *q, int result)
 	reactor_defer(q->setup.reactor, &q->flush_task, flush_let_go);
 }
 
-static void flush_done(struct backend_io *request)
+static void own_flush_done(struct backend_io *request)
 {
-	flush_end(container_of(request, struct tag_io, request)->queue, request->result);
+	own_flush_end(container_of(request, struct tag_io, request)->queue, request->result);
 }
 
 static bool flush_is_free(const struct tag_io *io)
@@ -61,13 +61,13 @@ static struct tag_io *flush_free_tag(struct queue *q)
 	return NULL;
 }
 
-static enum backend_submit flush_submit(struct queue *q, struct tag_io *io)
+static enum backend_submit own_flush_submit(struct queue *q, struct tag_io *io)
 {
 	io->request.op = BACKEND_FLUSH;
 	io->request.flags = 0;
 	io->request.offset_bytes = 0;
 	io->request.length_bytes = 0;
-	io->request.done = flush_done;
+	io->request.done = own_flush_done;
 	q->flush_io = io;
 	return backend_io_submit(&io->request);
 }
@@ -80,13 +80,13 @@ void queue_flush_look(struct timer *timer)
 	enum backend_submit taken = BACKEND_BUSY;
 
 	if (q->care & QUEUE_CANCELLING) {
-		flush_end(q, -ECANCELED);
+		own_flush_end(q, -ECANCELED);
 		return;
 	}
 	if (io)
-		taken = flush_submit(q, io);
+		taken = own_flush_submit(q, io);
 	if (taken == BACKEND_DONE) {
-		flush_done(&io->request);
+		own_flush_done(&io->request);
 	} else if (taken == BACKEND_BUSY && io) {
 		q->flush_io = NULL;
 		io->request.done = tag_backend_done;
@@ -103,7 +103,7 @@ void queue_flush_cancel(struct queue *q)
 		reactor_timer_arm(q->setup.reactor, &q->flush_timer, q->setup.reactor->now_ns);
 }
 
-static void flush_begin(struct mail *mail)
+static void own_flush_begin(struct mail *mail)
 {
 	struct queue *q = container_of(mail, struct queue, flush_mail);
 
@@ -114,5 +114,5 @@ static void flush_begin(struct mail *mail)
 
 void queue_flush(struct queue *q)
 {
-	reactor_post(q->setup.reactor, &q->flush_mail, flush_begin);
+	reactor_post(q->setup.reactor, &q->flush_mail, own_flush_begin);
 }
