@@ -49,7 +49,7 @@ static bool was_written(const struct device *d)
 }
 
 /* The driver will say so: what the caches write before that would be in vain. */
-static bool is_open(const struct device *d)
+static bool is_in_use(const struct device *d)
 {
 	char names[DEVICE_ERROR_BYTES / 4];
 
@@ -121,7 +121,7 @@ static void flush_begin(struct timer *timer)
 
 	d->aside.nr = 0;
 	d->aside.cache_nr = backend_caches(d->backend, d->aside.cache);
-	if (!flush_matters(d) || (d->aside.cache_nr > 0 && is_open(d)))
+	if (!flush_matters(d) || (d->aside.cache_nr > 0 && is_in_use(d)))
 		flush_end(d, 0);
 	else if (d->aside.cache_nr > 0)
 		ret = device_aside_begin(d, BACKEND_CACHE_YIELD, flush_below);
