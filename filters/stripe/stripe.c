@@ -1,7 +1,8 @@
 /*
  * stripe: RAID-0. Chunks of the device lie on the children in turn, so that many requests reach
  * many children at a time. Reactor threads, but for open. Chunk c is on child c % N, as that one's
- * chunk c / N: a row of chunks is one of each child.
+ * chunk c / N, or the one behind it where the first has a label (`verify`, stripe_label.h): a row
+ * of chunks is one of each child.
  *
  * Happy path: the block layer cuts READ and WRITE at chunks (limits.boundary_bytes), and such a
  * request is forwarded whole. One that crosses a chunk becomes pieces: of each child one after the
@@ -14,6 +15,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "filters/stripe/stripe.h"
 #include "storage/snapshot.h"
 #include "storage/node.h"
 #include "storage/registry.h"
@@ -21,10 +23,6 @@
 
 #define CHUNK_BYTES_MIN 4096u
 #define CHUNK_BYTES_MAX MIB(128)
-
-struct stripe_config {
-	uint64_t chunk_bytes;
-};
 
 static const struct option stripe_options[] = {
 	{ .name = "chunk",
@@ -37,6 +35,14 @@ static const struct option stripe_options[] = {
 	  .help = "How many bytes lie on one backend before the next one has its turn. Requests up "
 		  "to this size go to one backend; it cannot be changed without losing the "
 		  "content." },
+	{ .name = "verify",
+	  .type = OPTION_BOOL,
+	  .offset = offsetof(struct stripe_config, verify),
+	  .def = "false",
+	  .help = "A label at the beginning of each backend says which stripe it belongs to, and "
+		  "its place there: in another order, or with one of another stripe, the device is "
+		  "refused. It costs a chunk of each backend, and is for new stripes: one that was "
+		  "made without it has its data there." },
 	OPTION_END,
 };
 
@@ -46,11 +52,6 @@ static const struct backend_child_option stripe_children[] = {
 	  .nr_max = BACKEND_CHILDREN_MAX,
 	  .help = "Where the chunks lie, in this order: backends of any type." },
 	{ .name = NULL },
-};
-
-struct stripe_device {
-	unsigned shift; /* of chunk_bytes */
-	unsigned child_nr;
 };
 
 /* Of a request in pieces. */
@@ -64,8 +65,9 @@ struct stripe_io {
 static uint64_t stripe_size_over(const void *config, unsigned child_nr, uint64_t child_bytes)
 {
 	const struct stripe_config *c = config;
+	uint64_t rows = child_bytes / c->chunk_bytes;
 
-	return round_down(child_bytes, c->chunk_bytes) * child_nr;
+	return (rows - (c->verify && rows > 0)) * c->chunk_bytes * child_nr;
 }
 
 static uint64_t stripe_size_below(const void *config, unsigned child_nr, uint64_t size_bytes)
@@ -73,7 +75,7 @@ static uint64_t stripe_size_below(const void *config, unsigned child_nr, uint64_
 	const struct stripe_config *c = config;
 	uint64_t row_bytes = c->chunk_bytes * child_nr;
 
-	return (size_bytes + row_bytes - 1) / row_bytes * c->chunk_bytes;
+	return ((size_bytes + row_bytes - 1) / row_bytes + c->verify) * c->chunk_bytes;
 }
 
 static inline const struct stripe_device *stripe_of(const struct backend_io *io)
@@ -91,7 +93,7 @@ static uint64_t child_offset_from(const struct stripe_device *d, unsigned idx,
 				  uint64_t offset_bytes)
 {
 	uint64_t chunk = offset_bytes >> d->shift;
-	uint64_t row = chunk / d->child_nr;
+	uint64_t row = chunk / d->child_nr + d->first_row;
 	unsigned at = (unsigned)(chunk % d->child_nr);
 
 	if (at > idx)
@@ -115,8 +117,8 @@ static bool next_piece(struct backend_io *io, unsigned idx, uint64_t from_bytes)
 		return false;
 	if (io->op <= BACKEND_WRITE)
 		end_bytes = MIN(end_bytes, (row + 1) << d->shift);
-	at_bytes = ((row * d->child_nr + idx) << d->shift) + (from_bytes & chunk_mask(d)) -
-		   io->offset_bytes;
+	at_bytes = (((row - d->first_row) * d->child_nr + idx) << d->shift) +
+		   (from_bytes & chunk_mask(d)) - io->offset_bytes;
 	backend_piece(&io->child[idx], io, (uint32_t)at_bytes, (uint32_t)(end_bytes - from_bytes),
 		      from_bytes);
 	return true;
@@ -190,7 +192,8 @@ static enum backend_submit stripe_submit(struct backend_io *io)
 	    __builtin_expect((uint64_t)within_bytes + io->length_bytes > 1u << d->shift, 0))
 		return submit_split(io);
 	return backend_forward_to(io, (unsigned)(chunk % d->child_nr),
-				  ((chunk / d->child_nr) << d->shift) + within_bytes);
+				  ((chunk / d->child_nr + d->first_row) << d->shift) +
+					  within_bytes);
 }
 
 static void drop_piece(struct backend_io *io)
@@ -235,8 +238,8 @@ static void stripe_identity(const struct backend_device *device, char text[BACKE
 {
 	const struct stripe_config *config = device->config;
 
-	snprintf(text, BACKEND_IDENTITY_BYTES, "stripe %llu",
-		 (unsigned long long)config->chunk_bytes);
+	snprintf(text, BACKEND_IDENTITY_BYTES, "stripe %llu%s",
+		 (unsigned long long)config->chunk_bytes, config->verify ? " verified" : "");
 }
 
 static int stripe_open(struct backend_device *device)
@@ -250,16 +253,24 @@ static int stripe_open(struct backend_device *device)
 				    (unsigned long long)config->chunk_bytes);
 	d->shift = log2_floor(config->chunk_bytes);
 	d->child_nr = device->child_nr;
+	d->first_row = config->verify;
 	limits->size_bytes = stripe_size_over(config, d->child_nr, limits->size_bytes);
 	if (limits->size_bytes == 0)
 		return backend_fail(device, -EINVAL,
-				    "the smallest of the backends has less than a chunk of %llu "
+				    "the smallest of the backends has less than %s of %llu "
 				    "bytes",
+				    config->verify ? "two chunks" : "a chunk",
 				    (unsigned long long)config->chunk_bytes);
 	limits->boundary_bytes = (uint32_t)config->chunk_bytes;
 	limits->io_opt_bytes =
 		(uint32_t)MIN(config->chunk_bytes * d->child_nr, (uint64_t)UINT32_MAX);
 	return 0;
+}
+
+/* An open that was given up may have left it. */
+static void stripe_close(struct backend_device *device)
+{
+	stripe_open_end(device->priv);
 }
 
 /* ---- snapshots of a child ---- */
@@ -297,6 +308,8 @@ const struct backend backend_stripe = {
 	.test_options = "chunk: 16KiB",
 	.children = stripe_children,
 	.open = stripe_open,
+	.open_async = stripe_open_async,
+	.close = stripe_close,
 	.submit = stripe_submit,
 	.cancel = stripe_cancel,
 	.child_done = stripe_child_done,

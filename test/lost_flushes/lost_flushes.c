@@ -53,6 +53,9 @@ static const struct tree trees[] = {
 	{ .name = "error", .yaml = "type: error\ntrigger: /nonexistent\nbackend: " DISK("a") },
 	{ .name = "stripe",
 	  .yaml = "type: stripe\nchunk: 8KiB\nbackends: [" DISK("a") ", " DISK("b") "]" },
+	{ .name = "stripe with labels",
+	  .yaml = "type: stripe\nverify: true\nchunk: 8KiB\nbackends: [" DISK("a") ", " DISK(
+		  "b") "]" },
 	{ .name = "zoned",
 	  .yaml = "type: zoned\nzones: {size: 64KiB, conventional: 1000000}\nbackend: " DISK("a"),
 	  .must_reopen = true },

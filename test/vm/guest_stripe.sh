@@ -126,6 +126,44 @@ twice() {
 }
 ok "one file as two backends is refused" twice
 
+# ---- backends in another order ----
+
+labelled="verify: true, chunk: 64KiB"
+rm -f "${disks[@]}"
+# labelled_as DISK...: the daemon with a stripe of them, whether or not it serves.
+labelled_as() {
+	local all=()
+	for disk; do all+=("{type: file, path: $disk, size: 16MiB, create: true}"); done
+	printf 'daemon: {reactors: %s}\ndevices:\n  - {name: one, backend: {type: stripe, %s, backends: [%s]}}\n' "$reactors" "$labelled" \
+		"$(IFS=, && echo "${all[*]}")" >"$work/one.yaml"
+	start_daemon "$work/one.yaml"
+	device=$(node one)
+}
+refused() { said "$1" ublkctl list; }
+ok "verify: a stripe is made" labelled_as "${disks[@]}"
+ok "verify: it costs a chunk of each" test "$(blockdev --getsize64 "$device")" = $(((64 << 20) - 4 * chunk))
+ok "verify: content" verify "$device" --bsrange=4k-256k --blockalign=4k --iodepth=16 --size=32M --io_size=16M
+dd if=/dev/urandom of="$work/all" bs=1M count=9 status=none
+dd if="$work/all" of="$device" bs=1M oflag=direct conv=fsync status=none
+stop_daemon
+labelled_as "${disks[1]}" "${disks[0]}" "${disks[2]}" "${disks[3]}"
+ok "verify: in another order it is refused, and which is right is said" refused 'give them as 2, 1, 3, 4'
+stop_daemon
+labelled_as "${disks[0]}" "${disks[1]}" "${disks[2]}"
+ok "verify: with one missing, too" refused 'was made of 4 backends, and has 3'
+stop_daemon
+labelled="verify: true, chunk: 128KiB" labelled_as "${disks[@]}"
+ok "verify: with another chunk, too" refused 'chunk: 65536'
+stop_daemon
+mv "${disks[3]}" "$work/aside"
+labelled_as "${disks[@]}"
+ok "verify: with an empty one in the place of another, too" refused 'backend 4 of the stripe is empty'
+stop_daemon
+mv "$work/aside" "${disks[3]}"
+ok "verify: as it was made it starts" labelled_as "${disks[@]}"
+ok "verify: ... and has its content" cmp "$work/all" <(dd if="$device" bs=1M count=9 iflag=direct status=none)
+stop_daemon
+
 # ---- a backend that fails ----
 
 use "[{type: mem, size: 16MiB}, {type: error, trigger: $work/fail, backend: {type: mem, size: 16MiB}},

@@ -26,13 +26,19 @@
 const char *device_state_name(enum device_state state)
 {
 	static const char *const name[DEVICE_STATE_NR] = {
-		[DEVICE_ADDING] = "adding",	    [DEVICE_PARAMS] = "params",
-		[DEVICE_OPENING] = "opening",	    [DEVICE_PLACING] = "placing",
-		[DEVICE_ATTACHING] = "attaching",   [DEVICE_STARTING] = "starting",
-		[DEVICE_RECOVERING] = "recovering", [DEVICE_LIVE] = "live",
+		[DEVICE_ADDING] = "adding",
+		[DEVICE_PARAMS] = "params",
+		[DEVICE_OPENING] = "opening",
+		[DEVICE_PLACING] = "placing",
+		[DEVICE_ATTACHING] = "attaching",
+		[DEVICE_STARTING] = "starting",
+		[DEVICE_RECOVERING] = "recovering",
+		[DEVICE_LIVE] = "live",
 		[DEVICE_FLUSHING] = "flushing",
-		[DEVICE_STOPPING] = "stopping",	    [DEVICE_DRAINING] = "draining",
-		[DEVICE_DELETING] = "deleting",	    [DEVICE_GONE] = "gone",
+		[DEVICE_STOPPING] = "stopping",
+		[DEVICE_DRAINING] = "draining",
+		[DEVICE_DELETING] = "deleting",
+		[DEVICE_GONE] = "gone",
 		[DEVICE_FAILED] = "failed",
 	};
 
