@@ -515,6 +515,8 @@ static int connection_init_stream(struct session_connection *c, const struct ses
 		.receive = c->received,
 		.receive_bytes = params->receive_bytes,
 		.plain = c->tls ? c->received + params->receive_bytes : NULL,
+		/* A peer that ends the connection for our fault says which, and hangs up. */
+		.hear_out = true,
 	};
 
 	return stream_init(&c->stream, params->reactor, &stream);
