@@ -45,8 +45,7 @@ static void on_export(void *ctx, const uint8_t *name, size_t name_bytes, const u
 static void check_text(const char *text, size_t bytes_max)
 {
 	ASSERT(strnlen(text, bytes_max) < bytes_max);
-	for (; *text; text++)
-		ASSERT(*text >= ' ' && *text <= '~');
+	fuzz_expect_printable(text);
 }
 
 static void check(const struct nbd_handshake *h)
