@@ -139,7 +139,7 @@ static struct rig {
 } rig;
 
 static struct backend_spec leaf_spec[LEAVES], root_spec;
-static const uint64_t chunk_bytes = 4096;
+static const uint64_t chunk_bytes[] = { 4096, 0 }; /* a stripe's configuration, without verify */
 static char error[BACKEND_ERROR_BYTES];
 static uint64_t had_bytes; /* of a device that is taken over, the size that it had */
 

@@ -152,7 +152,8 @@ static void test_memory_under_a_filter_is_refused(void **state)
 	struct backend_spec low = { .ops = &memory,
 				    .config = &gates[0],
 				    .as = backend_stripe.children };
-	static const uint64_t chunk_bytes = 4096;
+	static const uint64_t chunk_bytes[] = { 4096,
+						0 }; /* a stripe's configuration, without verify */
 
 	(void)state;
 	memory.memory_bytes = some_bytes;

@@ -384,7 +384,8 @@ static void test_no_rest_any_more(void **state)
 /* One device that has it twice: both nodes rest, in one and the same look. */
 static void test_rests_with_two_nodes(void **state)
 {
-	static const uint64_t chunk_bytes = 4096;
+	static const uint64_t chunk_bytes[] = { 4096,
+						0 }; /* a stripe's configuration, without verify */
 	struct backend_spec shared[2] = { users[0].spec, users[0].spec };
 
 	(void)state;
