@@ -10,8 +10,8 @@
 
 ram_disk 300 || exit 1
 
-bad=/mnt/ram/bad
-failing() { echo "{type: error, errno: EIO, op: [write, flush], trigger: $bad, backend: {type: file, path: /mnt/ram/$1, size: ${2:-32MiB}, create: true}}"; }
+trigger=/mnt/ram/bad
+failing() { echo "{type: error, errno: EIO, op: [read, write, flush], trigger: $trigger, backend: {type: file, path: /mnt/ram/$1, size: ${2:-32MiB}, create: true}}"; }
 image="{type: qcow2, create: true, size: 16MiB, data: $(failing image)}"
 cached="{type: cache, mode: writeback, dirty_time: 600s, block: 64KiB, store: {type: file, path: /mnt/ram/store, size: 16MiB, create: true}, backend: $(failing origin)}"
 device() { printf 'name: %s\nbackend: %s\n' "$1" "$2" >"$work/$1.yaml"; } # NAME BACKEND
@@ -32,7 +32,18 @@ says() {
 	cat "$work/said"
 	[ $code = "$1" ] && grep -q "$2" "$work/said"
 }
-flushed() { dd if=/dev/zero of="$(blk "$1")" bs=4k count=1 seek=2000 oflag=direct conv=notrunc,fsync status=none; }
+# goes_bad NAME: its storage takes nothing from now on. It looks for the trigger now and then; each block is asked for once, as
+# a cache keeps it. goes_well NAME: it does again.
+nr=0
+reads() { # an image has only the first of them, and a cache has those already
+	local first=1024
+	[ "$1" != image ] || first=0
+	nr=$((nr + 1)) && dd if="$(blk "$1")" of=/dev/null bs=4k count=1 skip=$((first + nr)) iflag=direct status=none 2>/dev/null
+}
+reads_not() { ! reads "$1"; }
+goes_bad() { touch $trigger && wait_for 10 reads_not "$1"; }
+goes_well() { rm $trigger && wait_for 10 reads "$1"; }
+flushed() { dd if=/dev/zero of="$(blk "$1")" bs=4k count=1 oflag=direct conv=notrunc,fsync status=none; }
 
 echo 'devices: []' >"$work/none.yaml"
 ok "a daemon starts" start_daemon "$work/none.yaml"
@@ -41,31 +52,31 @@ ok "a daemon starts" start_daemon "$work/none.yaml"
 
 ok "image: it is added" add image
 ok "image: A, not flushed" fill image A 4
-touch $bad
+goes_bad image
 ok "image: a stop is refused, and says why" says 1 'a FLUSH failed.*--force' ublkctl del image
 ok "image: it is live" are_live image
 ok "image: its user hears of it, too" says 1 'Input/output error' flushed image
-rm $bad
+goes_well image
 ok "image: A is written again" fill image A 4 conv=fsync
 ok "image: it is stopped" ublkctl del image
 ok "image: it is well" qemu-img check -q /mnt/ram/image
 ok "image: it is added again" add image
 ok "image: ... and has A" has image A 4
-ok "image: B, not flushed" fill image B 4
-touch $bad
+ok "image: B, not flushed, in new clusters" fill image B 8
+goes_bad image
 ok "image: by force it is gone, with a warning" says 0 'warning: image: .* its storage has not all' ublkctl del image --force
 ok "image: ... it is" gone image
-rm $bad
+rm $trigger
 
 ok "plain: what was only read is stopped at once" add plain
-touch $bad
+goes_bad plain
 ok "plain: ... with a storage that takes nothing" ublkctl del plain
-rm $bad
+rm $trigger
 ok "plain: it is added again" add plain
 ok "plain: A, not flushed" fill plain A 1
-touch $bad
+goes_bad plain
 ok "plain: a stop is refused" says 1 'a FLUSH failed' ublkctl del plain
-rm $bad
+goes_well plain
 ok "plain: nobody has flushed since: the next stop was told, and goes on" ublkctl del plain
 
 # ---- what a cache has alone ----
@@ -73,13 +84,14 @@ ok "plain: nobody has flushed since: the next stop was told, and goes on" ublkct
 dirty() { ublkctl --json show cached | jq '[.. | objects | select(has("hit_ratio"))][0].dirty_bytes'; }
 ok "cached: it is added" add cached
 ok "cached: A, flushed" fill cached A 4 conv=fsync
-touch $bad
+goes_bad cached
 ok "cached: a stop is refused, and says why" says 1 'dirty blocks of the cache.*--force' ublkctl del cached
 ok "cached: it is live" are_live cached
+ok "cached: a FLUSH of its origin has failed, and its user hears of that" says 1 'Input/output error' flushed cached
 ok "cached: ... and takes writes as before" fill cached B 4 conv=fsync
 ok "cached: ... its store has them" test "$(dirty)" = $((4 << 20))
 ok "cached: by force it is gone, and says where they are" says 0 'warning: .*4194304 bytes are in its .store. alone' ublkctl del cached --force
-rm $bad
+rm $trigger
 ok "cached: it is added again" add cached
 ok "cached: ... and has B" has cached B 4
 ok "cached: C, flushed" fill cached C 4 conv=fsync
@@ -100,16 +112,16 @@ configure cached
 ok "reload: a device with a cache starts" start_daemon "$work/vm.yaml"
 ok "reload: ... and is live" wait_for 10 are_live vm
 ok "reload: A, flushed" fill vm A 2 conv=fsync
-touch $bad
+goes_bad vm
 configure alone
 kill -HUP "$daemon_pid"
 ok "reload: without the cache, while the origin fails: it is refused in words" \
 	wait_for 10 logged 'device is not stopped and stays as it is.*dirty blocks of the cache'
 ok "reload: the device is live" are_live vm
 ok "reload: ... and has A" has vm A 2
-rm $bad
+goes_well vm
 kill -HUP "$daemon_pid"
-plain_now() { ublkctl show vm | grep -q 'file' && ! ublkctl show vm | grep -q 'cache' && are_live vm; }
+plain_now() { ublkctl --json show vm | jq -e '.backend == "file"' && are_live vm; }
 ok "reload: when the origin is well it is done" wait_for 10 plain_now
 ok "reload: ... and the origin has A" has vm A 2
 

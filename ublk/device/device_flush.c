@@ -71,6 +71,7 @@ static void flush_end(struct device *d, int ret)
 {
 	d->flush.is_good = ret == 0;
 	if (ret < 0 && flush_matters(d)) {
+		d->flush.is_told = true;
 		device_aside_end(d, flush_refuse);
 		return;
 	}
@@ -92,8 +93,7 @@ void device_queue_flushed(struct queue *q, int result)
 		queue_flush(&d->queues[0]);
 		return;
 	}
-	w->is_told = result < 0 && result != -ECANCELED;
-	if (w->is_told)
+	if (result < 0 && result != -ECANCELED)
 		backend_owe(d->backend);
 	snprintf(d->flush.words, sizeof(d->flush.words),
 		 "what was written to the device may not be in its storage: a FLUSH failed (%s)",

@@ -48,7 +48,7 @@ struct aside {
 struct flush_work {
 	bool busy;
 	bool is_good; /* of the stop that is wanted: it has been done */
-	bool is_told; /* the stop before was refused as its FLUSH failed */
+	bool is_told; /* the stop before was refused: what is owed was told to who wanted it */
 	struct timer soon;
 	char words[DEVICE_ERROR_BYTES - 64]; /* why it failed */
 };
