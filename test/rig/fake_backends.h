@@ -200,6 +200,15 @@ static void fake_net_cancel(struct backend_visit *visit)
 	fake_net_answer(net, -ECANCELED);
 }
 
+/* "lossy...": its storage does not take all. */
+static void fake_net_last_word(struct backend_visit *visit)
+{
+	const struct fake_config *config = visit->device->config;
+	bool loses = strncmp(config->path, "lossy", 5) == 0;
+
+	backend_visit_done(visit, loses ? backend_fail(visit->device, -EIO, "2 blocks") : 0);
+}
+
 static const struct backend fake_net = { .name = "net",
 					 .options = fake_file_options,
 					 .path_option = &fake_file_options[0],
@@ -207,6 +216,7 @@ static const struct backend fake_net = { .name = "net",
 					 .device_bytes = sizeof(struct fake_net_device),
 					 .open = fake_net_open,
 					 .open_async = fake_net_ask,
+					 .close_async = fake_net_last_word,
 					 .cancel_async = fake_net_cancel,
 					 .close = fake_net_close };
 
