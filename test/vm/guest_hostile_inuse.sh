@@ -113,7 +113,7 @@ if [ "$can_resize" ]; then
 	ok "a reload with another size makes it larger" reloaded 192MiB 'device is resized.*device=space'
 else
 	ok "a reload with another size leaves it as it is" \
-		reloaded 192MiB 'device is in use and stays.*device=space.*mounted on /mnt/space'
+		reloaded 192MiB 'device is not stopped and stays as it is.*device=space.*mounted on /mnt/space'
 fi
 ok "the container's file system is whole" \
 	cmp /bin/bash "/proc/$held/root/mnt/space/file"
