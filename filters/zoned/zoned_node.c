@@ -49,7 +49,7 @@ static const struct option zones_options[] = {
 	  .max = UINT32_MAX,
 	  .def = "0",
 	  .help = "So many zones at the start have no write pointer: they are written in any "
-		  "order." },
+		  "order. At least one zone remains that is not conventional." },
 	OPTION_END,
 };
 
