@@ -13,6 +13,7 @@
 #include "storage/life_internal.h"
 #include "storage/grown.h"
 #include "storage/resize.h"
+#include "storage/tail.h"
 #include "base/errname.h"
 #include "base/util.h"
 
@@ -105,8 +106,10 @@ static int leaf_size_now(struct backend_device *leaf, uint64_t *ret_bytes, char 
 	}
 	leaf->error[0] = '\0';
 	ret = leaf->ops->resize->size_now(leaf, &bytes);
-	if (ret == 0)
+	if (ret == 0) {
+		backend_tail_found(leaf, bytes);
 		*ret_bytes = round_down(bytes, leaf->open_params.logical_block_bytes);
+	}
 	return resize_result(leaf, ret, error, error_bytes);
 }
 
@@ -187,6 +190,7 @@ void backend_shrink(struct backend_device *device, uint64_t start_bytes, uint64_
 void backend_set_size(struct backend_device *device, uint64_t size_bytes)
 {
 	__atomic_store_n(&device->limits.size_bytes, size_bytes, __ATOMIC_RELAXED);
+	backend_tail_follow(device);
 	for (struct backend_device *c = first_sized(device); c; c = c->sibling)
 		backend_set_size(c, size_below(device, size_bytes));
 }

@@ -280,6 +280,7 @@ static enum exit_code attach_add(struct attachment *at, bool *ret_again)
 	client_set_text(&request, "yaml", at->yaml);
 	code = client_try(at->args->socket_path, request, 0, &data, &refusal);
 	if (code == EXIT_DONE) {
+		client_say_notes(stderr, "ublkctl", data);
 		json_decref(data);
 		return keep_attached(at);
 	}

@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "storage/tail.h"
 #include "storage/visit.h"
 
 static bool wants_simple(const struct nbd_config *config, const struct net_addresses *addresses)
@@ -51,10 +52,10 @@ static void fill_limits(struct backend_device *device, const struct nbd_export *
 {
 	struct nbd_device *nbd = device->priv;
 	uint32_t block_bytes = MAX(export->min_block_bytes, 512u);
+	uint64_t rest_bytes = export->size_bytes % MAX(export->min_block_bytes, 1u);
 	bool several = export->flags & NBD_FLAG_CAN_MULTI_CONN;
 
 	device->limits = (struct backend_limits){
-		.size_bytes = export->size_bytes - export->size_bytes % block_bytes,
 		.caps = caps_of(export),
 		.logical_block_bytes = block_bytes,
 		.io_opt_bytes = export->has_block_sizes ? export->preferred_block_bytes : 0,
@@ -65,6 +66,10 @@ static void fill_limits(struct backend_device *device, const struct nbd_export *
 		.queue_nr_max = several ? 0 : 1,
 		.queue_nr_cure = "let the NBD server allow several connections (multi-conn)",
 	};
+	backend_set_found_size(device, export->size_bytes - rest_bytes);
+	if (rest_bytes)
+		device->note = "the export ends within a block of its server: the last bytes are "
+			       "left out, for no request can reach them";
 	nbd->conns_per_queue = several ? (unsigned)nbd->config->connections : 1;
 	if (!several && nbd->config->connections > 1)
 		log_info("the server allows one connection at a time", "device=%s export=\"%s\"",

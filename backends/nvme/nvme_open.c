@@ -14,6 +14,7 @@
 #include "backends/nvme/nvme_examine.h"
 #include "backends/nvme/nvme_host.h"
 #include "base/util.h"
+#include "storage/tail.h"
 #include "storage/visit.h"
 
 struct nvme_fabrics_config nvme_fabrics_wish(const struct nvme_device *nvme)
@@ -78,8 +79,6 @@ static void namespace_limits(struct backend_device *device)
 	uint32_t block = ns->block_bytes;
 
 	device->limits = (struct backend_limits){
-		.size_bytes =
-			taken_over_bytes ? MIN(taken_over_bytes, ns->size_bytes) : ns->size_bytes,
 		.caps = namespace_caps(nvme),
 		.logical_block_bytes = block,
 		/* What is written as a whole even when the power fails. */
@@ -94,6 +93,9 @@ static void namespace_limits(struct backend_device *device)
 			MIN((uint64_t)controller->max_zeroes_bytes, 65536ull * block), block),
 		.boundary_bytes = ns->boundary_bytes,
 	};
+	backend_set_found_size(device, ns->size_bytes);
+	if (taken_over_bytes)
+		device->limits.size_bytes = MIN(taken_over_bytes, device->limits.size_bytes);
 }
 
 /* ---- open ---- */

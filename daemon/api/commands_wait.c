@@ -13,6 +13,7 @@
 
 #include "base/util.h"
 #include "daemon/api/commands_internal.h"
+#include "daemon/api/json_device.h"
 #include "daemon/wire/json_words.h"
 
 struct wait;
@@ -60,6 +61,24 @@ static json_t *waited_names(const struct wait *w)
 	return all;
 }
 
+/* What the users of these devices have to know: "NAME: words". */
+static json_t *waited_notes(const struct wait *w)
+{
+	json_t *all = json_array(), *notes, *note;
+	size_t idx;
+
+	for (size_t i = 0; i < w->nr; i++) {
+		const char *name = w->waited[i].name;
+		const struct member *m = device_set_find(w->commands->device_set, name);
+
+		notes = m ? json_device_notes(m) : NULL;
+		json_array_foreach(notes, idx, note) json_array_append_new(
+			all, json_words_format("%s: %s", name, json_string_value(note)));
+		json_decref(notes);
+	}
+	return all;
+}
+
 static void finish_wait(struct wait *w)
 {
 	struct socket_client *client = w->client;
@@ -67,7 +86,8 @@ static void finish_wait(struct wait *w)
 	char several[64];
 
 	if (error_nr == 0) {
-		socket_answer(client, json_pack("{s:o}", "devices", waited_names(w)));
+		socket_answer(client, json_pack("{s:o, s:o}", "devices", waited_names(w), "notes",
+						waited_notes(w)));
 	} else if (error_nr == 1) {
 		socket_refuse(client, json_string_value(json_array_get(w->errors, 0)),
 			      json_incref(w->errors));
