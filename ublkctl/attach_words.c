@@ -145,6 +145,8 @@ static void write_yaml(FILE *out, const struct attach_device *d, const char *nam
 	fprintf(out, "name: %s\n", name);
 	if (d->queues)
 		fprintf(out, "queues: %lu\n", d->queues);
+	if (d->block_bytes)
+		fprintf(out, "block_size: %u\n", d->block_bytes);
 	if (d->read_only)
 		fprintf(out, "read_only: true\n");
 	fprintf(out, "backend:\n  type: %s\n",

@@ -17,6 +17,7 @@
 #include "backends/nbd/nbd_credentials.h"
 #include "backends/nbd/nbd_examine.h"
 #include "base/util.h"
+#include "storage/limits.h"
 #include "ublkctl/client.h"
 #include "daemon/wire/json_words.h"
 #include "ublkctl/ctl_print.h"

@@ -163,6 +163,10 @@ static void test_options(void **state)
 	assert_string_equal(yaml, "name: \"0\"\nqueues: 2\nread_only: true\n"
 				  "backend:\n  type: file\n  path: \"/x\"\n");
 	free(yaml);
+	d.block_bytes = 4096;
+	read_back(&s, &d);
+	assert_int_equal(s.devices[0]->options.block_bytes, 4096);
+	settings_free(&s);
 	d.value = "/\xff";
 	assert_null(attach_yaml(&d));
 }
