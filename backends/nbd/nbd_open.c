@@ -120,6 +120,13 @@ static void nbd_answered(void *arg, int ret, const struct nbd_export *export, co
 	backend_visit_done(visit, ret);
 }
 
+static const char *nbd_waits_for(const struct backend_visit *visit, char *buf, size_t bytes)
+{
+	const struct nbd_device *nbd = visit->device->priv;
+
+	return nbd->question ? nbd_examine_doing(nbd->question, buf, bytes) : "";
+}
+
 void nbd_open_async(struct backend_visit *visit)
 {
 	struct nbd_device *nbd = visit->device->priv;
@@ -138,6 +145,8 @@ void nbd_open_async(struct backend_visit *visit)
 	wish.no_structured = wish.no_extended = found->simple;
 	visit->doing = "asking its server";
 	visit->timeout_ns = BACKEND_VISIT_OWN_DEADLINE;
+	visit->ends_ns = ring_clock_ns() + params.timeout_ns;
+	visit->waits_for = nbd_waits_for;
 	ret = nbd_examine_begin(&nbd->question, visit->reactor, &params, nbd_answered, visit);
 	if (ret < 0)
 		backend_visit_done(visit, ret);

@@ -172,6 +172,13 @@ static void nvme_answered(void *arg, int ret, const struct nvme_fabrics *found, 
 	backend_visit_done(visit, 0);
 }
 
+static const char *nvme_waits_for(const struct backend_visit *visit, char *buf, size_t bytes)
+{
+	const struct nvme_device *nvme = visit->device->priv;
+
+	return nvme->question ? nvme_examine_doing(nvme->question, buf, bytes) : "";
+}
+
 void nvme_open_async(struct backend_visit *visit)
 {
 	struct nvme_device *nvme = visit->device->priv;
@@ -188,6 +195,8 @@ void nvme_open_async(struct backend_visit *visit)
 
 	visit->doing = "asking its target";
 	visit->timeout_ns = BACKEND_VISIT_OWN_DEADLINE;
+	visit->ends_ns = ring_clock_ns() + params.timeout_ns;
+	visit->waits_for = nvme_waits_for;
 	ret = nvme_examine_begin(&nvme->question, visit->reactor, &params, nvme_answered, visit);
 	if (ret < 0)
 		backend_visit_done(visit, ret);
