@@ -121,6 +121,28 @@ static int find_addresses(struct backend_device *device)
 	return 0;
 }
 
+static void tell_strange_names(struct backend_device *device)
+{
+	const struct nvme_device *nvme = device->priv;
+	const struct nvme_uri *uri = &nvme->target.uri;
+	const char *subsystem = nvme_nqn_strange(uri->subsystem_nqn);
+	const char *host = nvme_nqn_strange(uri->host_nqn);
+
+	if (subsystem)
+		log_warn("the name of the subsystem is strange", "device=%s nqn=\"%s\" it=\"%s\"",
+			 nvme->name, uri->subsystem_nqn, subsystem);
+	if (host)
+		log_warn("the name of this host is strange", "device=%s nqn=\"%s\" it=\"%s\"",
+			 nvme->name, uri->host_nqn, host);
+	if (subsystem || host)
+		device->note = subsystem ? "the name of its NVMe subsystem has not the form of an "
+					   "NQN, nqn.2024-01.com.example:disk: not every target "
+					   "takes that"
+					 : "host_nqn has not the form of an NQN, "
+					   "nqn.2024-01.com.example:host: not every target takes "
+					   "that";
+}
+
 int nvme_open(struct backend_device *device)
 {
 	struct nvme_device *nvme = device->priv;
@@ -137,6 +159,7 @@ int nvme_open(struct backend_device *device)
 				     sizeof(device->error));
 	if (ret < 0)
 		return ret;
+	tell_strange_names(device);
 	for (unsigned i = 0; i < nvme->target.path_nr; i++)
 		nvme->path[i] = net_host_format(&nvme->target.path[i], nvme->address[i],
 						sizeof(nvme->address[i]));
