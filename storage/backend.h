@@ -108,7 +108,7 @@ struct backend_device {
 	void (*hears)(void *arg);
 	void *hears_arg;
 	struct backend_spec *resolved;	 /* life.c: of the top, the spec when it is its own */
-	struct backend_tail tail;	 /* tail.h: where its storage ends within a block */
+	struct backend_tail tail;	 /* resize.h: where its storage ends within a block */
 	const char *note;		 /* out: what its user is told; static. NULL: none */
 	char path[BACKEND_PATH_BYTES];	 /* tree.c: name, when it is not the opener's */
 	char error[BACKEND_ERROR_BYTES]; /* out: of a failed open, the reason and the cure */
@@ -141,7 +141,7 @@ enum backend_io_state {
 	BACKEND_IO_SUBMITTING,
 	BACKEND_IO_QUEUED,
 	BACKEND_IO_QUEUED_FLUSH, /* the same, of a FLUSH: its end is judged */
-	BACKEND_IO_QUEUED_LAST,	 /* the same, of a READ of the last block: zeroes follow (tail.h) */
+	BACKEND_IO_QUEUED_LAST,	 /* the same, of a READ of the last block: zeroes follow */
 };
 
 typedef void backend_done_fn(struct backend_io *io);

@@ -21,7 +21,7 @@
 #include "storage/io_internal.h"
 #include "storage/node.h"
 #include "storage/sharing.h"
-#include "storage/tail.h"
+#include "storage/resize.h"
 #include "storage/zones.h"
 #include "base/assert.h"
 #include "base/log.h"
@@ -204,7 +204,7 @@ static enum backend_submit hand_over_flush(struct backend_io *io, struct backend
 	return answer;
 }
 
-/* tail.h. Its last block is the only one that the storage has in part. */
+/* resize.h. Its last block is the only one that the storage has in part. */
 static int fill_last(struct backend_io *io, int result)
 {
 	const struct backend_device *device = io->queue->device;

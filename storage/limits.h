@@ -77,7 +77,7 @@ struct backend_limits {
 	struct backend_integrity_limits integrity;
 };
 
-/* Where the storage of a node ends: tail.h. */
+/* Where the storage of a node ends: resize.h. */
 struct backend_tail {
 	uint64_t found_bytes; /* may change while queues serve; 0: nothing was found */
 	bool is_padded;	      /* the last block of the device is longer than the storage */

@@ -118,7 +118,7 @@ static json_t *device_json(const struct nbd_export *e)
 {
 	uint32_t block = MAX(e->min_block_bytes, BLOCK_BYTES);
 	uint64_t can_bytes = e->size_bytes - e->size_bytes % MAX(e->min_block_bytes, 1u);
-	/* As storage/tail.h has it. */
+	/* As storage/resize.h has it. */
 	uint64_t bytes = e->flags & NBD_FLAG_READ_ONLY ? round_up(can_bytes, (uint64_t)block)
 						       : round_down(can_bytes, (uint64_t)block);
 	/* As the backend does it: nothing is to be kept in order between readers. */

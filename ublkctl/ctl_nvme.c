@@ -85,7 +85,7 @@ static int parse_word(const char *word, struct nvme_uri *uri, struct nvme_uri_er
 	return ret;
 }
 
-static void tell_strange(const char *nqn)
+static void tell_strange_host(const char *nqn)
 {
 	const char *strange = nqn[0] ? nvme_nqn_strange(nqn) : NULL;
 
@@ -114,7 +114,7 @@ static int parse_discovery(const struct ublkctl_args *a, struct nvme_uri *uri)
 	} else {
 		if (a->host_nqn)
 			snprintf(uri->host_nqn, sizeof(uri->host_nqn), "%s", a->host_nqn);
-		tell_strange(uri->host_nqn);
+		tell_strange_host(uri->host_nqn);
 		return 0;
 	}
 	return -EINVAL;

@@ -12,7 +12,7 @@
  * An image ends anywhere. Below its format, the file has the blocks that it begins, one at least,
  * and what is beyond its end reads as zeroes (file.c), as with QEMU. So it is also created without
  * a size, empty: the format fills it, at this start or at the next one. So does a file of metadata,
- * where a block is a byte. Any other file that ends within a block: storage/tail.h.
+ * where a block is a byte. Any other file that ends within a block: storage/resize.h.
  */
 #include "backends/file/file.h"
 
@@ -33,7 +33,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "storage/node.h"
-#include "storage/tail.h"
+#include "storage/resize.h"
 
 static const char *const auto_values[] = { "auto", "on", "off", NULL };
 
@@ -258,7 +258,7 @@ int file_found_size(struct backend_device *device, uint64_t *ret_bytes)
 	return 0;
 }
 
-/* Of an image the blocks that it begins, and the first; of another file what tail.h says. */
+/* Of an image the blocks that it begins, and the first; of another file what resize.h says. */
 static int whole_size(struct backend_device *device, uint64_t have_bytes)
 {
 	struct file_device *file = device->priv;

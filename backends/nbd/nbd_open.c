@@ -18,7 +18,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "storage/tail.h"
+#include "storage/resize.h"
 #include "storage/visit.h"
 
 static bool wants_simple(const struct nbd_config *config, const struct net_addresses *addresses)

@@ -14,7 +14,7 @@
 #include "backends/nvme/nvme_examine.h"
 #include "backends/nvme/nvme_host.h"
 #include "base/util.h"
-#include "storage/tail.h"
+#include "storage/resize.h"
 #include "storage/visit.h"
 
 struct nvme_fabrics_config nvme_fabrics_wish(const struct nvme_device *nvme)

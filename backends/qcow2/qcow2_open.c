@@ -21,7 +21,6 @@
 #include "base/printable.h"
 #include "base/util.h"
 #include "storage/resize.h"
-#include "storage/tail.h"
 
 /* A file may become as long as an entry can say. */
 #define GROWN_BYTES (1ull << 55)

@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/util.h"
 #include "storage/grown.h"
-#include "storage/tail.h"
+#include "storage/resize.h"
 
 /* A DISCARD is a request for each object. */
 #define DISCARD_OBJECTS_MAX 256u

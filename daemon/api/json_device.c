@@ -9,7 +9,7 @@
 
 #include "storage/sharing.h"
 #include "storage/spec.h"
-#include "storage/tail.h"
+#include "storage/resize.h"
 #include "filters/throttle/throttle.h"
 #include "base/errname.h"
 #include "base/histogram.h"

@@ -15,7 +15,6 @@
 #include "storage/node.h"
 #include "storage/registry.h"
 #include "storage/resize.h"
-#include "storage/tail.h"
 #include "test/rig/config_check.h"
 
 static const struct backend_child_option image_children[] = {
@@ -395,7 +394,7 @@ static void check_end_read_only(int direct, size_t bytes, size_t size_bytes)
 	reactor_fini(&r);
 }
 
-/* storage/tail.h's rule. */
+/* storage/resize.h's rule. */
 static void test_end_within_a_block(void **state)
 {
 	struct made m;

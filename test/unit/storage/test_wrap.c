@@ -4,7 +4,6 @@
 #include "storage/backend.h"
 #include "storage/node.h"
 #include "storage/resize.h"
-#include "storage/tail.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "test/rig/config_check.h"
@@ -40,7 +39,18 @@ static enum backend_submit low_submit(struct backend_io *io)
 	return low_answer;
 }
 
-static const struct backend low = { .name = "low", .open = low_open, .submit = low_submit };
+static int low_size_now(struct backend_device *device, uint64_t *ret_bytes)
+{
+	(void)device;
+	*ret_bytes = low_bytes;
+	return 0;
+}
+
+static const struct backend_resize low_resize = { .size_now = low_size_now };
+
+static const struct backend low = {
+	.name = "low", .open = low_open, .submit = low_submit, .resize = &low_resize
+};
 
 static struct rig {
 	struct reactor reactor;
@@ -195,7 +205,7 @@ static void test_ranges(void **state)
 	close_it();
 }
 
-/* ---- storage that ends within a block: tail.h ---- */
+/* ---- storage that ends within a block: resize.h ---- */
 
 static uint8_t tail_buf[3 * 4096] __attribute__((aligned(4096)));
 static unsigned tail_done_nr;
@@ -329,6 +339,7 @@ static void test_left_out(void **state)
 	const uint64_t last = SIZE_BYTES + 4096;
 	char words[BACKEND_NOTE_BYTES];
 	struct backend_io other;
+	uint64_t bytes;
 
 	(void)state;
 	low_bytes = last + 100;
@@ -349,8 +360,11 @@ static void test_left_out(void **state)
 	assert_int_equal(backend_left_out(rig.device), 0);
 	backend_set_size(rig.device, MIB(1));
 	assert_int_equal(backend_left_out(rig.device), 0);
-	backend_tail_found(rig.device, MIB(1) + 7);
+	low_bytes = MIB(1) + 7;
+	assert_int_equal(backend_size_now(rig.device, &bytes, words, sizeof(words)), 0);
+	assert_int_equal(bytes, MIB(1));
 	assert_int_equal(backend_left_out(rig.device), 7);
+	low_bytes = last + 100;
 	close_tail(&other);
 	/* One that is taken over keeps its size. */
 	open_tail(&spec, 0, true, last, &other);
