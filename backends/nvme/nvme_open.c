@@ -129,10 +129,11 @@ static void tell_strange_names(struct backend_device *device)
 	const char *host = nvme_nqn_strange(uri->host_nqn);
 
 	if (subsystem)
-		log_warn("the name of the subsystem is strange", "device=%s nqn=\"%s\" it=\"%s\"",
-			 nvme->name, uri->subsystem_nqn, subsystem);
+		log_warn("the name of the subsystem is strange",
+			 "device=%s nqn=\"%s\" reason=\"%s\"", nvme->name, uri->subsystem_nqn,
+			 subsystem);
 	if (host)
-		log_warn("the name of this host is strange", "device=%s nqn=\"%s\" it=\"%s\"",
+		log_warn("the name of this host is strange", "device=%s nqn=\"%s\" reason=\"%s\"",
 			 nvme->name, uri->host_nqn, host);
 	if (subsystem || host)
 		device->note = subsystem ? "the name of its NVMe subsystem has not the form of an "
