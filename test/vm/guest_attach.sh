@@ -118,6 +118,19 @@ odd_read_only() {
 		[ -z "$(tail -c 93 "$path" | tr -d '\0')" ] && shown odd.img '.notes == null' && ublkctl detach odd.img
 }
 ok "... where it is only read all is there, and zeroes" odd_read_only
+odd_image() { # its header says so, at byte 24
+	qemu-img create -q -f qcow2 /mnt/ram/odd.qcow2 16M && qemu-io -c 'write -P 120 15M 1M' /mnt/ram/odd.qcow2 >/dev/null &&
+		printf '\0\0\0\0\0\xff\xff\x9c' | dd of=/mnt/ram/odd.qcow2 bs=1 seek=24 conv=notrunc status=none &&
+		said 'odd.qcow2: the storage ends within a block of 512 bytes: its last 412 bytes are left out' ublkctl attach /mnt/ram/odd.qcow2 &&
+		path=$(node odd.qcow2) && size_is $((16777216 - 512)) && ublkctl detach odd.qcow2 &&
+		attach --read-only /mnt/ram/odd.qcow2 && size_is 16777216 && [ "$(tail -c 1M "$path" | tr -d x | wc -c)" = 100 ] &&
+		ublkctl detach odd.qcow2
+}
+if command -v qemu-io >/dev/null; then
+	ok "an image whose disk ends within a block" odd_image
+else
+	skip "an image whose disk ends within a block" "no qemu-io: ./dev check installs it"
+fi
 large_blocks() {
 	local loop
 	loop=$(losetup -b 4096 -f --show /mnt/ram/vm.img) && attach "$loop" && shown "${loop#/dev/}" '.block_bytes == 4096' &&
