@@ -61,10 +61,10 @@ static json_t *waited_names(const struct wait *w)
 	return all;
 }
 
-/* What the users of these devices have to know: "NAME: words". */
+/* What the users of these devices have to know, "NAME: words"; NULL: nothing. */
 static json_t *waited_notes(const struct wait *w)
 {
-	json_t *all = json_array(), *notes, *note;
+	json_t *all = NULL, *notes, *note;
 	size_t idx;
 
 	for (size_t i = 0; i < w->nr; i++) {
@@ -72,6 +72,8 @@ static json_t *waited_notes(const struct wait *w)
 		const struct member *m = device_set_find(w->commands->device_set, name);
 
 		notes = m ? json_device_notes(m) : NULL;
+		if (notes && !all)
+			all = json_array();
 		json_array_foreach(notes, idx, note) json_array_append_new(
 			all, json_words_format("%s: %s", name, json_string_value(note)));
 		json_decref(notes);
@@ -86,7 +88,7 @@ static void finish_wait(struct wait *w)
 	char several[64];
 
 	if (error_nr == 0) {
-		socket_answer(client, json_pack("{s:o, s:o}", "devices", waited_names(w), "notes",
+		socket_answer(client, json_pack("{s:o, s:o*}", "devices", waited_names(w), "notes",
 						waited_notes(w)));
 	} else if (error_nr == 1) {
 		socket_refuse(client, json_string_value(json_array_get(w->errors, 0)),
