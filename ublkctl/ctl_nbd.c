@@ -117,7 +117,9 @@ static const char *replies_name(const struct nbd_export *e)
 static json_t *device_json(const struct nbd_export *e)
 {
 	uint32_t block = MAX(e->min_block_bytes, BLOCK_BYTES);
-	uint64_t can_bytes = e->size_bytes - e->size_bytes % MAX(e->min_block_bytes, 1u);
+	uint64_t can_bytes = e->has_block_sizes
+				     ? round_down(e->size_bytes, (uint64_t)e->min_block_bytes)
+				     : e->size_bytes;
 	/* As storage/resize.h has it. */
 	uint64_t bytes = e->flags & NBD_FLAG_READ_ONLY ? round_up(can_bytes, (uint64_t)block)
 						       : round_down(can_bytes, (uint64_t)block);

@@ -52,7 +52,9 @@ static void fill_limits(struct backend_device *device, const struct nbd_export *
 {
 	struct nbd_device *nbd = device->priv;
 	uint32_t block_bytes = MAX(export->min_block_bytes, 512u);
-	uint64_t rest_bytes = export->size_bytes % MAX(export->min_block_bytes, 1u);
+	/* A server that says nothing of blocks is asked for less at the end, as QEMU does. */
+	uint64_t rest_bytes =
+		export->has_block_sizes ? export->size_bytes % export->min_block_bytes : 0;
 	bool several = export->flags & NBD_FLAG_CAN_MULTI_CONN;
 
 	device->limits = (struct backend_limits){

@@ -70,16 +70,16 @@ void device_set_fill_spec(const struct device_set *set, const struct member *m,
 /* ---- open timeout ---- */
 
 /*
- * Its own limit, as long as ours by default, ends it in a moment, with the reason that its user
- * would have got too late. False: it does not, or did not.
+ * Its own limit, as long as ours by default, ends it about now, with the reason that its user would
+ * have got too late. False: it does not, or should have by far.
  */
 static bool wait_for_reason(struct ev_loop *ev, struct ev_timer *w, uint64_t ends_ns)
 {
-	uint64_t now_ns = ring_clock_ns();
+	uint64_t now_ns = ring_clock_ns(), until_ns = ends_ns + REASON_NS;
 
-	if (ends_ns <= now_ns || ends_ns - now_ns > REASON_NS)
+	if (ends_ns == 0 || until_ns <= now_ns || ends_ns > now_ns + REASON_NS)
 		return false;
-	ev_timer_set(w, (double)(ends_ns - now_ns + REASON_NS) / NS_PER_SEC, 0.);
+	ev_timer_set(w, (double)(until_ns - now_ns) / NS_PER_SEC, 0.);
 	ev_timer_start(ev, w);
 	return true;
 }

@@ -148,7 +148,8 @@ nbd() {
 }
 # What an export holds is not looked at; the user is told what it looks like.
 hint() {
-	qemu-img create -q -f qcow2 /mnt/ram/image.img 16M && qemu-nbd -t -f raw -x hint -k "$work/hint.sock" /mnt/ram/image.img &
+	qemu-img create -q -f qcow2 /mnt/ram/image.img 16M || return
+	qemu-nbd -t -f raw -x hint -k "$work/hint.sock" /mnt/ram/image.img &
 	nbd_pid=$!
 	wait_for 60 test -S "$work/hint.sock" &&
 		said 'hint\?socket.* looks like a qcow2 image, and its bytes are served as they are' ublkctl attach "nbd+unix:///hint?socket=$work/hint.sock" &&
@@ -165,7 +166,7 @@ fi
 
 # 1 MiB and 419 bytes, each an x.
 odd_export() {
-	nbdkit -f -U "$work/$1.sock" "${@:2}" eval get_size='echo 1048995' pread="head -c \$3 /dev/zero | tr '\\0' x" \
+	nbdkit -f -U "$work/$1.sock" eval "${@:2}" get_size='echo 1048995' pread="head -c \$3 /dev/zero | tr '\\0' x" \
 		can_write='exit 0' pwrite='cat >/dev/null' &
 	odd_pid=$!
 	wait_for 60 test -S "$work/$1.sock"
@@ -178,10 +179,18 @@ odd_nbd_read_only() {
 	odd_export odd-ro -r && attach --name odd "nbd+unix:///?socket=$work/odd-ro.sock" && size_is 1049088 &&
 		[ "$(tr -d x <"$path" | wc -c)" = 93 ] && shown odd '.notes == null' && ublkctl detach odd
 }
+# The last bytes are in no block of the server.
+odd_blocks() {
+	odd_export odd-blocks block_size='echo 512 4096 1M' -r &&
+		said '^ublkctl: odd: the export ends within a block of its server' ublkctl attach --name odd "nbd+unix:///?socket=$work/odd-blocks.sock" &&
+		path=$(node odd) && size_is 1048576 && [ "$(tr -d x <"$path" | wc -c)" = 0 ] && ublkctl detach odd
+}
 if command -v nbdkit >/dev/null; then
 	ok "an export that ends within a block" odd_nbd
 	kill "$odd_pid"
 	ok "... that is read-only" odd_nbd_read_only
+	kill "$odd_pid"
+	ok "... within a block of its server" odd_blocks
 	kill "$odd_pid"
 else
 	skip "an export that ends within a block" "no nbdkit: ./dev check installs it"
